@@ -1,0 +1,169 @@
+// Package edge is the floor plan of Weir: the few types that every room of it
+// shares. Read this file first, then filters/filters.go, serve/door.go and
+// serve/route.go.
+//
+// A message comes in at the door, walks the hallway of filters in a fixed
+// order, is told where to go, and leaves by the back door to an MCP server.
+// The answer walks back the same way.
+package edge
+
+import (
+	"context"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// Exchange is one message from a client on its way to an answer. One goroutine
+// owns it at a time.
+type Exchange struct {
+	Server  string       // name of the virtual server that it came to
+	Era     mcp.Era      // of the client, decided for each message
+	Request *mcp.Message // scanned once; a filter may replace it, never change it
+	Head    Head         // what the HTTP request said besides
+	Session *Session     // nil for a stateless exchange
+	Target  string       // the name of the backend that it goes to
+	Client  Client       // the way back before the answer
+}
+
+// Head is what of an HTTP request travels on. It shares no memory with the
+// server that read it.
+type Head struct {
+	Params []Header // Mcp-Param-*, of modern requests
+}
+
+// Header is one line of an HTTP header.
+type Header struct{ Name, Value string }
+
+// Client is the way back to a client while its call is under way. It is safe
+// for concurrent use.
+type Client interface {
+	// Send passes on a notification: progress, a log message, a change. It
+	// returns an error when the client is gone.
+	Send(*mcp.Message) error
+
+	// Ask puts a server's questions (elicitation, sampling, roots) to the
+	// client and waits for all answers; keys are kept. An error of kind
+	// NoMethod says that this client cannot be asked.
+	Ask(context.Context, map[string]Question) (map[string]Answer, error)
+}
+
+// Question is one request of a server to a client.
+type Question struct {
+	Method string
+	Params []byte // JSON text; nil for none
+}
+
+// Answer is what the client said: one of the two.
+type Answer struct {
+	Result []byte // JSON text
+	Error  []byte // JSON text of an error object
+}
+
+// Response is the answer to an exchange, in the era of its client and under
+// the client's id. Status is the HTTP status that goes with it.
+type Response struct {
+	mcp.Message
+	Status int
+}
+
+// Handler answers exchanges. A nil Response with a nil error answers what
+// needs no answer, such as a notification.
+type Handler interface {
+	Handle(context.Context, *Exchange) (*Response, error)
+}
+
+// HandlerFunc is a function that is a Handler.
+type HandlerFunc func(context.Context, *Exchange) (*Response, error)
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, x *Exchange) (*Response, error) { return f(ctx, x) }
+
+// Filter puts something around a handler.
+type Filter func(next Handler) Handler
+
+// Session is what a legacy client set up with initialize. What rooms attach to
+// it lives as long as the session does.
+type Session struct {
+	ID           string
+	Version      string // the revision agreed on
+	Info         []byte // JSON text of clientInfo; nil when it gave none
+	Capabilities []byte // JSON text
+
+	level    atomic.Pointer[string]
+	mu       sync.Mutex
+	attached []attached
+	ended    bool
+}
+
+type attached struct {
+	key   any
+	value io.Closer
+}
+
+// LogLevel returns the level that the client asked for with logging/setLevel;
+// "" when it did not.
+func (s *Session) LogLevel() string {
+	if p := s.level.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+// SetLogLevel keeps the level of a logging/setLevel.
+func (s *Session) SetLogLevel(level string) { s.level.Store(&level) }
+
+// Attach returns what is attached to the session under key, which open makes
+// when there is nothing yet. It returns nil when the session has ended.
+func (s *Session) Attach(key any, open func() io.Closer) io.Closer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.attached {
+		if a.key == key {
+			return a.value
+		}
+	}
+	if s.ended {
+		return nil
+	}
+	v := open()
+	s.attached = append(s.attached, attached{key, v})
+	return v
+}
+
+// Detach takes off what Attach gave for key, without closing it, if it still
+// is value.
+func (s *Session) Detach(key any, value io.Closer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, a := range s.attached {
+		if a.key == key && a.value == value {
+			s.attached = append(s.attached[:i], s.attached[i+1:]...)
+			return
+		}
+	}
+}
+
+// Attached returns everything that is attached.
+func (s *Session) Attached() []io.Closer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]io.Closer, len(s.attached))
+	for i, a := range s.attached {
+		out[i] = a.value
+	}
+	return out
+}
+
+// End closes what is attached. Further Attach calls return nil.
+func (s *Session) End() {
+	s.mu.Lock()
+	all := s.attached
+	s.attached, s.ended = nil, true
+	s.mu.Unlock()
+	for _, a := range all {
+		a.value.Close()
+	}
+}

@@ -1,0 +1,68 @@
+package edge
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind is what went wrong, as far as the answer to the client depends on it.
+// serve/failure.go has the one table from kinds to answers.
+type Kind uint8
+
+// The kinds of error.
+const (
+	Internal         Kind = iota
+	Malformed             // not JSON
+	Invalid               // JSON, but no message of this protocol
+	Params                // a message whose params cannot be right
+	NotFound              // a tool, prompt or resource that is not there
+	NoMethod              // a method that nobody here serves
+	NoSession             // a session that is unknown or has ended
+	Mismatch              // header and body disagree
+	Capability            // a client capability that the call needs
+	Version               // a revision that the edge does not speak
+	Forbidden             // an Origin or Host that is not allowed
+	TooLarge              // a body above the limit
+	MediaType             // a body that is not JSON
+	NotAcceptable         // a stream for a client that takes none
+	MethodNotAllowed      // an HTTP method that the endpoint does not have
+	Overload              // no room for more
+	Unavailable           // a backend that is down or talks nonsense
+	Timeout               // a backend that kept silent
+	Gone                  // the client left
+)
+
+// Error is an error with a kind. Its text may reach a client: it names things,
+// never secrets.
+type Error struct {
+	Kind  Kind
+	Op    string        // what was being done; not shown to clients
+	After time.Duration // when to try again; 0 when unknown
+	Data  []byte        // JSON text for the data member of a JSON-RPC error; nil for none
+	Err   error
+}
+
+func (e *Error) Error() string {
+	if e.Op == "" {
+		return e.Err.Error()
+	}
+	return e.Op + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf returns an error of a kind; format is that of fmt.Errorf.
+func Errorf(kind Kind, op, format string, args ...any) *Error {
+	return &Error{Kind: kind, Op: op, Err: fmt.Errorf(format, args...)}
+}
+
+// KindOf returns the kind of an error, Internal for one that has none.
+func KindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return Internal
+}

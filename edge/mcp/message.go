@@ -1,0 +1,429 @@
+// Package mcp is the wire of the Model Context Protocol: a strict scanner over
+// JSON text, JSON-RPC messages, server-sent events, the protocol's revisions
+// and the translation between its two eras.
+//
+// A message stays the bytes that it came as. Decode reads them once, checks
+// all of them and remembers where the few things are that an edge needs;
+// changes are made by splicing, so that whatever the edge does not own reaches
+// the other side byte for byte.
+package mcp
+
+import (
+	"bytes"
+	"errors"
+)
+
+// Span is a half-open range of bytes in a text; the zero Span stands for what
+// is not there.
+type Span struct{ Start, End uint32 }
+
+// Of returns the bytes of the span in text; nil for the zero Span.
+func (s Span) Of(text []byte) []byte {
+	if s.End == 0 {
+		return nil
+	}
+	return text[s.Start:s.End:s.End]
+}
+
+// OK reports whether there is something.
+func (s Span) OK() bool { return s.End != 0 }
+
+// Kind is what a message is (JSON-RPC 2.0 §4 and §5).
+type Kind uint8
+
+// The kinds of message.
+const (
+	Invalid      Kind = iota
+	Request           // has a method and an id
+	Notification      // has a method and no id
+	Result            // answers a request
+	Failure           // answers a request with an error
+)
+
+// Message is one JSON-RPC message: its bytes, and where the things in it are
+// that an edge looks at. It is immutable and shares the bytes it was decoded
+// from.
+type Message struct {
+	Raw    []byte
+	Kind   Kind
+	Method string // of a request or notification
+	ID     Span   // a string or an integer, as written
+	Params Span   // an object
+	Result Span   // any value
+	Error  Span   // an object
+
+	members [14]member // of params, result or error, and of the _meta in it
+	n       int
+	more    []member // what does not fit into members
+}
+
+type member struct {
+	start uint32 // of the name's opening quote
+	name  Span
+	value Span
+	meta  bool // member of the _meta object
+}
+
+// MaxID is how many bytes the id of a message may have, so that nobody makes
+// the edge's tables large by his choice of ids.
+const MaxID = 1024
+
+// EnvelopeError says why a text is JSON and yet no JSON-RPC message of MCP.
+type EnvelopeError struct{ What string }
+
+func (e *EnvelopeError) Error() string { return e.What }
+
+// ErrBatch is what Decode returns for an array: a batch of messages, which
+// Split takes apart (protocol revision 2025-03-26 only).
+var ErrBatch = errors.New("a batch of messages")
+
+// Decode reads one message. The error is a *SyntaxError for what is not JSON,
+// ErrBatch for an array, and an *EnvelopeError for JSON that is not a message;
+// with the last the returned message has its ID when that could be read.
+//
+// Names are compared as they are. A name of the envelope, of params or of the
+// protocol's own keys in _meta that is spelt in another case or with escapes
+// is refused: a peer that folds case would read another message than the one
+// that was judged.
+func Decode(text []byte) (*Message, error) {
+	m := new(Message)
+	return m, m.Decode(text)
+}
+
+// Decode is the function Decode into a message at hand.
+func (m *Message) Decode(text []byte) error {
+	*m = Message{Raw: text}
+	s := newScanner(text)
+	defer s.release()
+	s.space()
+	if s.i >= len(text) {
+		return s.fail("an empty text")
+	}
+	if text[s.i] == '[' {
+		if err := s.array(nil); err != nil {
+			return err
+		}
+		if err := s.end(); err != nil {
+			return err
+		}
+		return ErrBatch
+	}
+	if text[s.i] != '{' {
+		if err := s.value(); err != nil {
+			return err
+		}
+		if err := s.end(); err != nil {
+			return err
+		}
+		return &EnvelopeError{"a message is an object"}
+	}
+	d := decoder{scanner: s, m: m}
+	if err := s.object(d.envelope); err != nil {
+		return err
+	}
+	if err := s.end(); err != nil {
+		return err
+	}
+	return d.judge()
+}
+
+// decoder fills a message while its scanner walks the text. What is wrong with
+// the envelope is kept until the whole text is known to be JSON.
+type decoder struct {
+	*scanner
+	m       *Message
+	version bool
+	method  bool
+	wrong   string
+}
+
+func (d *decoder) refuse(what string) {
+	if d.wrong == "" {
+		d.wrong = what
+	}
+}
+
+// take reads a value and returns its span.
+func (d *decoder) take() (Span, error) {
+	from := d.i
+	err := d.value()
+	return Span{uint32(from), uint32(d.i)}, err
+}
+
+func (d *decoder) envelope(k key) error {
+	name := d.b[k.start:k.end]
+	switch string(name) {
+	case "jsonrpc":
+		v, err := d.take()
+		d.version = string(v.Of(d.b)) == `"2.0"`
+		return err
+	case "id":
+		v, err := d.take()
+		if err != nil {
+			return err
+		}
+		if why := badID(v.Of(d.b)); why != "" {
+			d.refuse(why)
+			return nil
+		}
+		d.m.ID = v
+		return nil
+	case "method":
+		v, err := d.take()
+		if err != nil {
+			return err
+		}
+		raw := v.Of(d.b)
+		if raw[0] != '"' {
+			d.refuse("method is not a string")
+			return nil
+		}
+		d.method = true
+		d.m.Method = intern(Unquote(raw[1 : len(raw)-1]))
+		return nil
+	case "params", "result", "error":
+		from := d.i
+		var err error
+		if d.i < len(d.b) && d.b[d.i] == '{' {
+			err = d.object(d.body(name[0] == 'p'))
+		} else {
+			err = d.value()
+		}
+		v := Span{uint32(from), uint32(d.i)}
+		switch name[0] {
+		case 'p':
+			d.m.Params = v
+		case 'r':
+			d.m.Result = v
+		default:
+			d.m.Error = v
+		}
+		return err
+	}
+	if folds(k, name, "jsonrpc", "id", "method", "params", "result", "error") {
+		d.refuse("a member of the message is misspelt: names are case-sensitive and have no escapes")
+	}
+	return d.value()
+}
+
+// body reads a member of params, result or error and remembers where it is.
+func (d *decoder) body(params bool) func(key) error {
+	return func(k key) error {
+		m := member{start: k.start - 1, name: Span{k.start, k.end}}
+		name := d.b[k.start:k.end]
+		from := d.i
+		var err error
+		if string(name) == "_meta" && d.i < len(d.b) && d.b[d.i] == '{' {
+			err = d.object(d.meta(params))
+		} else {
+			if params && misspelt(k, name) {
+				d.refuse("a member of params is misspelt: names are case-sensitive and have no escapes")
+			}
+			err = d.value()
+		}
+		m.value = Span{uint32(from), uint32(d.i)}
+		d.keep(m)
+		return err
+	}
+}
+
+func (d *decoder) meta(params bool) func(key) error {
+	return func(k key) error {
+		m := member{start: k.start - 1, name: Span{k.start, k.end}, meta: true}
+		name := d.b[k.start:k.end]
+		if params && folds(k, name, MetaVersion, MetaClientInfo, MetaCapabilities, MetaLogLevel, "progressToken") {
+			d.refuse("a member of _meta is misspelt: names are case-sensitive and have no escapes")
+		}
+		v, err := d.take()
+		m.value = v
+		d.keep(m)
+		return err
+	}
+}
+
+func (d *decoder) keep(m member) {
+	if d.m.n < len(d.m.members) {
+		d.m.members[d.m.n] = m
+		d.m.n++
+		return
+	}
+	d.m.more = append(d.m.more, m)
+}
+
+// judge says what kind of message it is, or why it is none.
+func (d *decoder) judge() error {
+	m := d.m
+	answer := m.Result.OK() || m.Error.OK()
+	switch {
+	case d.wrong != "":
+		return &EnvelopeError{d.wrong}
+	case !d.version:
+		return &EnvelopeError{`jsonrpc is not "2.0"`}
+	case d.method && answer, m.Result.OK() && m.Error.OK():
+		return &EnvelopeError{"a message has either a method, a result or an error"}
+	case d.method && m.Method == "":
+		return &EnvelopeError{"method is empty"}
+	case d.method:
+		if m.Params.OK() && m.Raw[m.Params.Start] != '{' {
+			return &EnvelopeError{"params is not an object"}
+		}
+		m.Kind = Notification
+		if m.ID.OK() {
+			m.Kind = Request
+		}
+	case m.Result.OK() && m.ID.OK():
+		m.Kind = Result
+	case m.Error.OK():
+		if m.Raw[m.Error.Start] != '{' {
+			return &EnvelopeError{"error is not an object"}
+		}
+		m.Kind = Failure // an error may lack its id: the sender could not read one
+	case m.Result.OK():
+		return &EnvelopeError{"a result without an id"}
+	default:
+		return &EnvelopeError{"a message has either a method, a result or an error"}
+	}
+	return nil
+}
+
+// badID says why a value can't be an id: MCP allows strings and integers
+// (schema, RequestId).
+func badID(v []byte) string {
+	if len(v) > MaxID {
+		return "the id is too long"
+	}
+	if v[0] == '"' {
+		return ""
+	}
+	if v[0] != '-' && (v[0] < '0' || '9' < v[0]) || bytes.ContainsAny(v, ".eE") {
+		return "the id is neither a string nor an integer"
+	}
+	return ""
+}
+
+// folds reports whether a name is not one of the wanted, but would be for a
+// reader that ignores case or sees through escapes.
+func folds(k key, name []byte, wanted ...string) bool {
+	text := name
+	if k.escaped {
+		text = Unquote(name)
+	}
+	for _, w := range wanted {
+		if string(name) == w {
+			return false
+		}
+	}
+	for _, w := range wanted {
+		if bytes.EqualFold(text, []byte(w)) {
+			return true
+		}
+	}
+	return false
+}
+
+// misspelt is folds for the members of params that the edge reads.
+func misspelt(k key, name []byte) bool {
+	switch string(name) {
+	case "name", "arguments", "uri", "_meta", "cursor", "level", "requestId", "progressToken", "requestState",
+		"inputResponses", "protocolVersion", "capabilities", "clientInfo", "ref", "argument", "notifications", "task", "taskId":
+		return false
+	}
+	return folds(k, name, "name", "arguments", "uri", "_meta", "cursor", "level", "requestId", "progressToken", "requestState",
+		"inputResponses", "protocolVersion", "capabilities", "clientInfo", "ref", "argument", "notifications", "task", "taskId")
+}
+
+// Get returns the value of a member of params, result or error.
+func (m *Message) Get(name string) Span { return m.find(name, false) }
+
+// Meta returns the value of a member of the _meta in params or result.
+func (m *Message) Meta(name string) Span { return m.find(name, true) }
+
+func (m *Message) find(name string, meta bool) Span {
+	for i := range m.n {
+		if f := &m.members[i]; f.meta == meta && string(f.name.Of(m.Raw)) == name {
+			return f.value
+		}
+	}
+	for i := range m.more {
+		if f := &m.more[i]; f.meta == meta && string(f.name.Of(m.Raw)) == name {
+			return f.value
+		}
+	}
+	return Span{}
+}
+
+// Text returns what a string member of params, result or error says; "" when
+// it is not there or not a string.
+func (m *Message) Text(name string) string { return String(m.Get(name).Of(m.Raw)) }
+
+// MetaText is Text for the _meta in params or result.
+func (m *Message) MetaText(name string) string { return String(m.Meta(name).Of(m.Raw)) }
+
+// IDText returns the id as written; nil when there is none.
+func (m *Message) IDText() []byte { return m.ID.Of(m.Raw) }
+
+// String returns what a valid JSON string says, and "" for any other value.
+func String(value []byte) string {
+	if len(value) < 2 || value[0] != '"' {
+		return ""
+	}
+	return string(Unquote(value[1 : len(value)-1]))
+}
+
+// Clone returns the message with bytes of its own.
+func (m *Message) Clone() *Message {
+	c := *m
+	c.Raw = bytes.Clone(m.Raw)
+	return &c
+}
+
+// Split returns the messages of a batch, of at most limit messages. The error
+// is a *SyntaxError or an *EnvelopeError.
+func Split(text []byte, limit int) ([]Span, error) {
+	s := newScanner(text)
+	defer s.release()
+	s.space()
+	if s.i >= len(text) || text[s.i] != '[' {
+		return nil, s.fail("no batch")
+	}
+	var spans []Span
+	err := s.array(func() error {
+		from := s.i
+		if err := s.value(); err != nil {
+			return err
+		}
+		if len(spans) == limit {
+			return &EnvelopeError{"a batch with too many messages"}
+		}
+		spans = append(spans, Span{uint32(from), uint32(s.i)})
+		return nil
+	})
+	if err == nil {
+		err = s.end()
+	}
+	if err == nil && len(spans) == 0 {
+		err = &EnvelopeError{"an empty batch"}
+	}
+	return spans, err
+}
+
+// intern spares the allocation of the names of methods that every client uses.
+func intern(method []byte) string {
+	switch string(method) {
+	case "tools/call":
+		return "tools/call"
+	case "tools/list":
+		return "tools/list"
+	case "ping":
+		return "ping"
+	case "resources/read":
+		return "resources/read"
+	case "prompts/get":
+		return "prompts/get"
+	case "notifications/progress":
+		return "notifications/progress"
+	case "notifications/message":
+		return "notifications/message"
+	}
+	return string(method)
+}

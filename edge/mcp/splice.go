@@ -1,0 +1,181 @@
+package mcp
+
+import (
+	"bytes"
+	"slices"
+)
+
+// Edit replaces a span of a text; an empty span inserts.
+type Edit struct {
+	Span
+	With []byte
+}
+
+// Splice appends text to dst with the edits made. The edits must not overlap;
+// they may come in any order.
+func Splice(dst, text []byte, edits ...Edit) []byte {
+	if len(edits) > 1 {
+		slices.SortStableFunc(edits, func(a, b Edit) int { return int(a.Start) - int(b.Start) })
+	}
+	at := uint32(0)
+	for _, e := range edits {
+		dst = append(dst, text[at:e.Start]...)
+		dst = append(dst, e.With...)
+		at = e.End
+	}
+	return append(dst, text[at:]...)
+}
+
+// Member is a name and a value of an object. Name has no quotes and, in what
+// Members returns, is as written, with its escapes.
+type Member struct {
+	Name  []byte
+	Value []byte
+	whole Span // from the opening quote of the name to the end of the value
+}
+
+// Members returns the members of a valid JSON object in order; nil for any
+// other value.
+func Members(object []byte) []Member {
+	var out []Member
+	each(object, '{', func(s *scanner) error {
+		from := s.i
+		k, err := s.string()
+		if err != nil {
+			return err
+		}
+		s.space()
+		s.i++ // the colon
+		s.space()
+		at := s.i
+		if err := s.value(); err != nil {
+			return err
+		}
+		out = append(out, Member{
+			Name:  object[k.start:k.end:k.end],
+			Value: object[at:s.i:s.i],
+			whole: Span{uint32(from), uint32(s.i)},
+		})
+		return nil
+	})
+	return out
+}
+
+// Elements returns the elements of a valid JSON array; nil for any other value.
+func Elements(array []byte) [][]byte {
+	var out [][]byte
+	each(array, '[', func(s *scanner) error {
+		from := s.i
+		if err := s.value(); err != nil {
+			return err
+		}
+		out = append(out, array[from:s.i:s.i])
+		return nil
+	})
+	return out
+}
+
+// each calls f at every member or element of a value that starts with open.
+func each(value []byte, open byte, f func(*scanner) error) {
+	s := newScanner(value)
+	defer s.release()
+	s.space()
+	if s.i >= len(value) || value[s.i] != open {
+		return
+	}
+	for s.i++; ; s.i++ {
+		s.space()
+		if s.i >= len(value) || value[s.i] == '}' || value[s.i] == ']' {
+			return
+		}
+		if f(s) != nil {
+			return
+		}
+		s.space()
+		if s.i >= len(value) || value[s.i] != ',' {
+			return
+		}
+	}
+}
+
+// Lookup walks down a valid JSON value by names; nil when one is not there.
+func Lookup(value []byte, path ...string) []byte {
+next:
+	for _, name := range path {
+		for _, m := range Members(value) {
+			if string(m.Name) == name {
+				value = m.Value
+				continue next
+			}
+		}
+		return nil
+	}
+	return value
+}
+
+// Change returns the object without the members named in drop and with those
+// in set: an old value is replaced where it stands, a new one comes first.
+// What stays keeps its bytes. A value that is not an object is taken as {}.
+func Change(object []byte, drop []string, set ...Member) []byte {
+	members := Members(object)
+	out := make([]byte, 0, len(object)+64)
+	out = append(out, '{')
+	put := func(name, value []byte) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, '"'), name...), '"', ':')
+		out = append(out, value...)
+	}
+	for _, m := range set {
+		if !slices.ContainsFunc(members, func(o Member) bool { return bytes.Equal(o.Name, m.Name) }) {
+			put(m.Name, m.Value)
+		}
+	}
+	for _, m := range members {
+		if slices.Contains(drop, string(m.Name)) {
+			continue
+		}
+		if i := slices.IndexFunc(set, func(o Member) bool { return bytes.Equal(o.Name, m.Name) }); i >= 0 {
+			put(m.Name, set[i].Value)
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, m.whole.Of(object)...)
+	}
+	return append(out, '}')
+}
+
+// With is a Member of text.
+func With(name, value string) Member { return Member{Name: []byte(name), Value: []byte(value)} }
+
+// Raw is a Member whose value is JSON text at hand.
+func Raw(name string, value []byte) Member { return Member{Name: []byte(name), Value: value} }
+
+// AppendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD.
+func AppendString(dst []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			dst = append(dst, '\\', byte(r))
+		case r == '\n':
+			dst = append(dst, '\\', 'n')
+		case r == '\t':
+			dst = append(dst, '\\', 't')
+		case r == '\r':
+			dst = append(dst, '\\', 'r')
+		case r < 0x20:
+			dst = append(dst, '\\', 'u', '0', '0', hex[r>>4], hex[r&15])
+		default:
+			dst = append(dst, string(r)...)
+		}
+	}
+	return append(dst, '"')
+}
+
+// Quote returns s as a JSON string.
+func Quote(s string) []byte { return AppendString(make([]byte, 0, len(s)+2), s) }
