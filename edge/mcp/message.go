@@ -134,6 +134,7 @@ type decoder struct {
 	m       *Message
 	version bool
 	method  bool
+	null    bool // the id is null, as in an error for a message whose id could not be read
 	wrong   string
 }
 
@@ -161,6 +162,10 @@ func (d *decoder) envelope(k key) error {
 		v, err := d.take()
 		if err != nil {
 			return err
+		}
+		if string(v.Of(d.b)) == "null" {
+			d.null = true
+			return nil
 		}
 		if why := badID(v.Of(d.b)); why != "" {
 			d.refuse(why)
@@ -257,6 +262,8 @@ func (d *decoder) judge() error {
 	switch {
 	case d.wrong != "":
 		return &EnvelopeError{d.wrong}
+	case d.null && !m.Error.OK():
+		return &EnvelopeError{"the id is neither a string nor an integer"}
 	case !d.version:
 		return &EnvelopeError{`jsonrpc is not "2.0"`}
 	case d.method && answer, m.Result.OK() && m.Error.OK():

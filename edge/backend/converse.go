@@ -1,0 +1,200 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// refusal is an HTTP answer without a JSON-RPC message that belongs to the
+// request: the backend did not run it.
+type refusal struct {
+	status int
+	code   int    // of a JSON-RPC error without an id, else 0
+	text   string // of that error; never shown to clients
+	data   []byte
+}
+
+func (e *refusal) Error() string {
+	switch e.status {
+	case 401, 403:
+		return fmt.Sprintf("refused the edge with HTTP %d: it wants a credential", e.status)
+	}
+	return fmt.Sprintf("answered with HTTP %d", e.status)
+}
+
+// modern reports whether only a server of the modern era refuses like this.
+func (e *refusal) modern() bool {
+	switch e.code {
+	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeVersion:
+		return true
+	}
+	return e.status == 404 && e.code == mcp.CodeMethodNotFound
+}
+
+// lostSession reports whether a legacy server refuses like this because it no
+// longer has the session: 404 says so (2025-11-25, basic/transports), and the
+// first TypeScript SDK says it with 400.
+func (e *refusal) lostSession() bool {
+	return e.status == 404 || e.status == 400 && strings.Contains(strings.ToLower(e.text), "session")
+}
+
+// verdict is what a refusal means for the client.
+func (e *refusal) verdict() error { return &edge.Error{Kind: edge.Unavailable, Op: "call", Err: e} }
+
+// converse sends a request and returns the message that answers the id, with
+// the HTTP status it came under. What comes before the answer goes to before,
+// together with the reply, whose clock may be paused. A notification, which
+// has no id, is answered by nil.
+//
+// Errors are *refusal, when the backend did not take the request, or an
+// *edge.Error.
+func (p *peer) converse(ctx context.Context, o *outgoing, id []byte, before func(*mcp.Message, *reply)) (*mcp.Message, int, error) {
+	r, _, err := p.send(ctx, o)
+	if err != nil {
+		return nil, 0, err
+	}
+	return r.answer(ctx, id, before)
+}
+
+// answer is converse from the head of the HTTP answer on.
+func (r *reply) answer(ctx context.Context, id []byte, before func(*mcp.Message, *reply)) (*mcp.Message, int, error) {
+	if r.sse && r.status == 200 {
+		m, err := r.events(ctx, id, before)
+		return m, r.status, err
+	}
+	body, err := r.read(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	if id == nil && r.status < 300 {
+		return nil, r.status, nil
+	}
+	m := new(mcp.Message)
+	err = m.Decode(body)
+	switch {
+	case err == nil && (m.Kind == mcp.Result || m.Kind == mcp.Failure) && mcp.SameID(m.IDText(), id) && id != nil:
+		return m, r.status, nil
+	case r.status >= 300:
+		e := &refusal{status: r.status}
+		if err == nil && m.Kind == mcp.Failure {
+			e.code, e.text, e.data = m.Code(), m.Text("message"), m.Get("data").Of(m.Raw)
+		} else if r.status == 400 {
+			e.text = string(body[:min(len(body), 512)])
+		}
+		return nil, r.status, e
+	case errors.Is(err, mcp.ErrBatch):
+		m, err := inBatch(body, id, r, before)
+		return m, r.status, err
+	case err == nil && m.Kind == mcp.Failure && !m.ID.OK():
+		// The one message of this answer: whose request it was is plain.
+		return withID(m, id), r.status, nil
+	}
+	return nil, 0, nonsense(err)
+}
+
+func nonsense(err error) error {
+	if err == nil {
+		err = errors.New("a message that does not answer the request")
+	}
+	return edge.Errorf(edge.Unavailable, "call", "answered with %w", err)
+}
+
+// withID gives an error answer the id that its sender left out.
+func withID(m *mcp.Message, id []byte) *mcp.Message {
+	out := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
+	out = append(append(out, `,"error":`...), m.Error.Of(m.Raw)...)
+	c, err := mcp.Decode(append(out, '}'))
+	if err != nil {
+		return m
+	}
+	return c
+}
+
+// inBatch finds the answer in a batch (2025-03-26).
+func inBatch(body, id []byte, r *reply, before func(*mcp.Message, *reply)) (*mcp.Message, error) {
+	parts, err := mcp.Split(body, 1000)
+	if err != nil {
+		return nil, nonsense(err)
+	}
+	var answer *mcp.Message
+	for _, part := range parts {
+		m, err := mcp.Decode(part.Of(body))
+		switch {
+		case err != nil:
+			return nil, nonsense(err)
+		case m.Kind == mcp.Request || m.Kind == mcp.Notification:
+			before(m, r)
+		case mcp.SameID(m.IDText(), id):
+			answer = m
+		}
+	}
+	if answer == nil {
+		return nil, nonsense(nil)
+	}
+	return answer, nil
+}
+
+// events reads a stream of events up to the answer.
+func (r *reply) events(ctx context.Context, id []byte, before func(*mcp.Message, *reply)) (*mcp.Message, error) {
+	body := r.stream()
+	events := mcp.NewEventReader(body, r.peer.limit)
+	for {
+		e, err := events.Next()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = errors.New("ended its stream before the answer")
+			}
+			return nil, r.failed(ctx, err)
+		}
+		if e.Type != "message" || len(e.Data) == 0 {
+			continue
+		}
+		m, err := mcp.Decode(append([]byte(nil), e.Data...))
+		if errors.Is(err, mcp.ErrBatch) {
+			if m, err = inBatch(append([]byte(nil), e.Data...), id, r, before); err == nil {
+				r.finish(body)
+				return m, nil
+			}
+		}
+		if err != nil {
+			r.close()
+			return nil, nonsense(err)
+		}
+		switch {
+		case m.Kind == mcp.Request || m.Kind == mcp.Notification:
+			r.wait()
+			before(m, r)
+		case id != nil && (mcp.SameID(m.IDText(), id) || m.Kind == mcp.Failure && !m.ID.OK()):
+			r.finish(body)
+			if !m.ID.OK() {
+				m = withID(m, id)
+			}
+			return m, nil
+		}
+	}
+}
+
+// endWait is how long the end of a stream is waited for after its answer, for
+// the sake of the connection.
+const endWait = 5 * time.Millisecond
+
+// finish looks for the end of a stream whose answer has come. A backend that
+// ends it at once, as it should, gets its connection back into the pool.
+func (r *reply) finish(body io.Reader) {
+	if r.c.br.Buffered() == 0 {
+		_ = r.c.SetReadDeadline(time.Now().Add(endWait))
+	}
+	var b [1]byte
+	if n, err := body.Read(b[:]); n == 0 && err == io.EOF {
+		r.release()
+		return
+	}
+	r.close()
+}

@@ -1,0 +1,259 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// maxHead is the size of the buffer that a backend's answer header has to fit
+// in, several times over.
+const maxHead = 64 << 10
+
+// peer is where HTTP requests to one backend go.
+type peer struct {
+	pool   *pool
+	target string // path and query of the endpoint
+	host   string
+	agent  string
+	limit  int // bytes of one message
+}
+
+func newPeer(u *url.URL, p *pool, agent string, limit int) *peer {
+	return &peer{pool: p, target: u.RequestURI(), host: u.Host, agent: agent, limit: limit}
+}
+
+// at returns the peer for another path of the same backend.
+func (p *peer) at(u *url.URL) *peer {
+	q := *p
+	q.target = u.RequestURI()
+	return &q
+}
+
+// outgoing is one HTTP request. The values of its headers have been checked:
+// none has a control character.
+type outgoing struct {
+	method  string // POST, GET or DELETE
+	session string
+	version string // MCP-Protocol-Version
+	rpc     string // Mcp-Method
+	name    string // Mcp-Name, encoded
+	params  []edge.Header
+	body    []byte
+	silence time.Duration // how long the backend may keep silent; 0 for ever
+	until   time.Time     // the end of the call whatever happens; zero for none
+}
+
+// reply is an HTTP answer whose body may still be on its way. Exactly one of
+// its methods read and close has to be called in the end.
+type reply struct {
+	peer   *peer
+	c      *conn
+	ask    *outgoing
+	status int
+	sse    bool // the body is a stream of events
+	json   bool
+	length int // of the body; -1 chunked, -2 up to the end of the connection
+	stop   func() bool
+}
+
+var errHead = errors.New("answered with an HTTP header that cannot be read")
+
+// send writes the request and reads the head of the answer. When ctx ends, the
+// connection is closed. The second result says whether anything of the request
+// may have reached the backend.
+func (p *peer) send(ctx context.Context, o *outgoing) (*reply, bool, error) {
+	now := time.Now()
+	c, err := p.pool.get(ctx, now)
+	if err != nil {
+		return nil, false, err
+	}
+	c.out = p.append(c.out[:0], o)
+	r := &reply{peer: p, c: c, ask: o}
+	r.stop = onCancel(ctx, c)
+	if err := c.SetDeadline(o.deadline(now)); err != nil {
+		return nil, false, r.failed(ctx, err)
+	}
+	if _, err := c.Write(c.out); err != nil {
+		return nil, true, r.failed(ctx, err)
+	}
+	for {
+		if err := c.head.Read(c.br); err != nil {
+			if !timedOut(err) && ctx.Err() == nil && !errors.Is(err, io.EOF) && !isClosed(err) {
+				err = errHead
+			}
+			return nil, true, r.failed(ctx, err)
+		}
+		if r.status = c.head.StatusCode(); r.status >= 200 {
+			break
+		}
+	}
+	r.length = c.head.ContentLength()
+	if r.status == 204 || r.status == 304 {
+		r.length = 0
+	}
+	kind, _, _ := strings.Cut(string(c.head.ContentType()), ";")
+	switch strings.ToLower(strings.TrimSpace(kind)) {
+	case "text/event-stream":
+		r.sse = true
+	case "application/json":
+		r.json = true
+	}
+	return r, true, nil
+}
+
+func (o *outgoing) deadline(now time.Time) time.Time {
+	if o.silence == 0 {
+		return o.until
+	}
+	d := now.Add(o.silence)
+	if !o.until.IsZero() && o.until.Before(d) {
+		return o.until
+	}
+	return d
+}
+
+// append writes the request's bytes. The edge frames every request itself:
+// nothing of a client's framing goes on.
+func (p *peer) append(b []byte, o *outgoing) []byte {
+	b = append(append(append(b, o.method...), ' '), p.target...)
+	b = append(append(b, " HTTP/1.1\r\nHost: "...), p.host...)
+	b = append(append(b, "\r\nUser-Agent: "...), p.agent...)
+	if o.method == "POST" {
+		b = append(b, "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: "...)
+		b = strconv.AppendInt(b, int64(len(o.body)), 10)
+	} else {
+		b = append(b, "\r\nAccept: text/event-stream"...)
+	}
+	line := func(name, value string) {
+		if value != "" {
+			b = append(append(append(append(b, "\r\n"...), name...), ": "...), value...)
+		}
+	}
+	line(mcp.HeaderVersion, o.version)
+	line(mcp.HeaderSession, o.session)
+	line(mcp.HeaderMethod, o.rpc)
+	line(mcp.HeaderName, o.name)
+	for _, h := range o.params {
+		line(h.Name, h.Value)
+	}
+	b = append(b, "\r\n\r\n"...)
+	return append(b, o.body...)
+}
+
+// failed ends the exchange and says what went wrong.
+func (r *reply) failed(ctx context.Context, err error) error {
+	r.stop()
+	r.peer.pool.drop(r.c)
+	switch {
+	case ctx.Err() != nil:
+		return &edge.Error{Kind: edge.Gone, Op: "call", Err: context.Cause(ctx)}
+	case timedOut(err):
+		return &edge.Error{Kind: edge.Timeout, Op: "call", Err: err}
+	case errors.Is(err, mcp.ErrEventTooLarge):
+		return edge.Errorf(edge.Unavailable, "call", "sent a message above %d bytes", r.peer.limit)
+	}
+	return &edge.Error{Kind: edge.Unavailable, Op: "call", Err: err}
+}
+
+func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+
+func isClosed(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "closed") || strings.Contains(text, "reset by peer") || strings.Contains(text, "broken pipe")
+}
+
+// read returns the whole body and gives the connection back.
+func (r *reply) read(ctx context.Context) ([]byte, error) {
+	limit := r.peer.limit
+	var body []byte
+	var err error
+	switch {
+	case r.length > limit:
+		return nil, r.failed(ctx, mcp.ErrEventTooLarge)
+	case r.length >= 0:
+		body = make([]byte, r.length)
+		_, err = io.ReadFull(r.c.br, body)
+	default:
+		body, err = io.ReadAll(io.LimitReader(r.stream(), int64(limit)+1))
+		if err == nil && len(body) > limit {
+			err = mcp.ErrEventTooLarge
+		}
+	}
+	if err != nil {
+		return nil, r.failed(ctx, err)
+	}
+	r.release()
+	return body, nil
+}
+
+// release gives the connection back after the body's end.
+func (r *reply) release() {
+	ok := r.stop()
+	if r.length == -1 && !lastCRLF(r.c) {
+		ok = false
+	}
+	if !ok || r.length == -2 {
+		r.peer.pool.drop(r.c)
+		return
+	}
+	r.peer.pool.put(r.c, time.Now())
+}
+
+// lastCRLF reads the line that ends a chunked body; a trailer is not waited for.
+func lastCRLF(c *conn) bool {
+	b, err := c.br.Peek(2)
+	if err != nil || string(b) != "\r\n" {
+		return false
+	}
+	c.br.Discard(2)
+	return true
+}
+
+// close gives up on the body.
+func (r *reply) close() {
+	r.stop()
+	r.peer.pool.drop(r.c)
+}
+
+// stream returns the body as it comes.
+func (r *reply) stream() io.Reader {
+	switch r.length {
+	case -1:
+		return httputil.NewChunkedReader(r.c.br)
+	case -2:
+		return r.c.br
+	}
+	return io.LimitReader(r.c.br, int64(r.length))
+}
+
+// wait starts the clock of the backend's silence anew.
+func (r *reply) wait() { _ = r.c.SetReadDeadline(r.ask.deadline(time.Now())) }
+
+// pause stops the clock: it is the backend that waits.
+func (r *reply) pause() { _ = r.c.SetReadDeadline(r.ask.until) }
+
+// canceler is a context that calls a function at its end without the cost of
+// context.AfterFunc.
+type canceler interface {
+	AfterFunc(func()) (stop func() bool)
+}
+
+// onCancel closes the connection when ctx ends, until stop is called; stop
+// reports false when that has happened.
+func onCancel(ctx context.Context, c *conn) (stop func() bool) {
+	closeIt := func() { c.Close() }
+	if cc, ok := ctx.(canceler); ok {
+		return cc.AfterFunc(closeIt)
+	}
+	return context.AfterFunc(ctx, closeIt)
+}

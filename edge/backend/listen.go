@@ -1,0 +1,288 @@
+package backend
+
+import (
+	"context"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// Hearing of changes across the eras: a legacy server tells them on a stream
+// of its session, a modern one on the stream of subscriptions/listen.
+
+// wish is the notifications member of subscriptions/listen.
+type wish struct {
+	tools, prompts, resources bool
+	uris                      []string
+}
+
+func wishOf(m *mcp.Message) wish {
+	var w wish
+	for _, f := range mcp.Members(m.Get("notifications").Of(m.Raw)) {
+		yes := string(f.Value) == "true"
+		switch string(f.Name) {
+		case "toolsListChanged":
+			w.tools = yes
+		case "promptsListChanged":
+			w.prompts = yes
+		case "resourcesListChanged":
+			w.resources = yes
+		case "resourceSubscriptions":
+			for _, u := range mcp.Elements(f.Value) {
+				w.uris = append(w.uris, mcp.String(u))
+			}
+		}
+	}
+	return w
+}
+
+// within is the part of the wish that a legacy server of these capabilities
+// can fulfil.
+func (w wish) within(caps []byte) wish {
+	can := func(path ...string) bool { return string(mcp.Lookup(caps, path...)) == "true" }
+	w.tools = w.tools && can("tools", "listChanged")
+	w.prompts = w.prompts && can("prompts", "listChanged")
+	w.resources = w.resources && can("resources", "listChanged")
+	if !can("resources", "subscribe") {
+		w.uris = nil
+	}
+	return w
+}
+
+func (w wish) text() []byte {
+	var set []mcp.Member
+	add := func(name string, yes bool) {
+		if yes {
+			set = append(set, mcp.With(name, "true"))
+		}
+	}
+	add("toolsListChanged", w.tools)
+	add("promptsListChanged", w.prompts)
+	add("resourcesListChanged", w.resources)
+	if len(w.uris) > 0 {
+		uris := []byte{'['}
+		for i, u := range w.uris {
+			if i > 0 {
+				uris = append(uris, ',')
+			}
+			uris = mcp.AppendString(uris, u)
+		}
+		set = append(set, mcp.Raw("resourceSubscriptions", append(uris, ']')))
+	}
+	return mcp.Change(nil, nil, set...)
+}
+
+// covers reports whether a notification is one that was wished for.
+func (w wish) covers(n *mcp.Message) bool {
+	switch n.Method {
+	case "notifications/tools/list_changed":
+		return w.tools
+	case "notifications/prompts/list_changed":
+		return w.prompts
+	case "notifications/resources/list_changed":
+		return w.resources
+	case "notifications/resources/updated":
+		return slices.Contains(w.uris, n.Text("uri"))
+	}
+	return false
+}
+
+// subscribe answers subscriptions/listen of a modern client with what a legacy
+// backend tells on a session of its own, until the client leaves.
+func (b *Backend) subscribe(ctx context.Context, x *edge.Exchange, in *Introduction) (*edge.Response, error) {
+	m := x.Request
+	honoured := wishOf(m).within(in.Capabilities)
+	tag := mcp.Raw("_meta", mcp.Change(nil, nil, mcp.Raw(mcp.MetaSubscription, m.IDText())))
+	tell := func(method string, params []byte) error {
+		n, err := mcp.Decode(mcp.AppendRequest(nil, nil, method, params))
+		if err != nil {
+			return err
+		}
+		return x.Client.Send(n)
+	}
+	s := newSession(b, in.SSE, nil, nil)
+	defer s.Close()
+	l, err := s.link(ctx)
+	if err != nil {
+		return nil, lost(err)
+	}
+	for _, uri := range honoured.uris {
+		answer, _, err := s.roundTrip(ctx, l, "resources/subscribe", append(mcp.AppendString([]byte(`{"uri":`), uri), '}'))
+		if err != nil {
+			return nil, lost(err)
+		}
+		if answer.Kind == mcp.Failure { // not one that can be subscribed to
+			honoured.uris = slices.DeleteFunc(slices.Clone(honoured.uris), func(u string) bool { return u == uri })
+		}
+	}
+	if err := tell("notifications/subscriptions/acknowledged", mcp.Change(nil, nil, tag, mcp.Raw("notifications", honoured.text()))); err != nil {
+		return nil, edge.Errorf(edge.Gone, "listen", "%w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err = s.listen(ctx, sink(func(n *mcp.Message) error {
+		if !honoured.covers(n) {
+			return nil
+		}
+		out, err := mcp.Decode(mcp.Splice(nil, n.Raw, n.WithMeta(nil, mcp.Raw(mcp.MetaSubscription, m.IDText()))))
+		if err != nil {
+			return err
+		}
+		if err := x.Client.Send(out); err != nil {
+			cancel() // the client is gone
+			return err
+		}
+		return nil
+	}))
+	if err != nil {
+		return nil, err
+	}
+	done := mcp.Change(nil, nil, mcp.With("resultType", `"complete"`), tag)
+	return result(m, done), nil
+}
+
+// sink is a client that takes notifications and answers nothing.
+type sink func(*mcp.Message) error
+
+func (f sink) Send(m *mcp.Message) error { return f(m) }
+
+func (f sink) Ask(context.Context, map[string]edge.Question) (map[string]edge.Answer, error) {
+	return nil, edge.Errorf(edge.NoMethod, "ask", "nobody is there to answer")
+}
+
+// watcher is what a legacy client's session wants to hear from a modern
+// backend. One listen stream at a time carries all of it.
+type watcher struct {
+	b       *Backend
+	session *edge.Session
+
+	mu     sync.Mutex
+	uris   []string
+	out    edge.Client // nil while the client has no stream
+	cancel context.CancelFunc
+	closed bool
+}
+
+func (b *Backend) watcherOf(s *edge.Session) *watcher {
+	type watchKey struct{ *Backend }
+	w, _ := s.Attach(watchKey{b}, func() io.Closer { return &watcher{b: b, session: s} }).(*watcher)
+	return w
+}
+
+// Close ends the stream.
+func (w *watcher) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	if w.cancel != nil {
+		w.cancel()
+	}
+	return nil
+}
+
+// watch answers a legacy client's resources/subscribe and unsubscribe, which a
+// modern backend does not have.
+func (b *Backend) watch(ctx context.Context, x *edge.Exchange) (bool, *edge.Response, error) {
+	m := x.Request
+	if m.Method != "resources/subscribe" && m.Method != "resources/unsubscribe" {
+		return false, nil, nil
+	}
+	uri := m.Text("uri")
+	if uri == "" {
+		return true, nil, edge.Errorf(edge.Params, m.Method, "uri is missing")
+	}
+	w := b.watcherOf(x.Session)
+	if w == nil {
+		return true, nil, edge.Errorf(edge.NoSession, "session", "Session not found")
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.uris = slices.DeleteFunc(w.uris, func(u string) bool { return u == uri })
+	if m.Method == "resources/subscribe" {
+		if len(w.uris) >= 1000 {
+			return true, nil, edge.Errorf(edge.Overload, m.Method, "a session can subscribe to 1000 resources")
+		}
+		w.uris = append(w.uris, uri)
+	}
+	if w.cancel != nil {
+		w.cancel() // the stream starts again with the new list
+	}
+	return true, result(m, []byte("{}")), nil
+}
+
+// listenModern passes on to out what a modern backend tells a session, until
+// ctx ends.
+func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out edge.Client) error {
+	w := b.watcherOf(client)
+	if w == nil {
+		return edge.Errorf(edge.NoSession, "session", "Session not found")
+	}
+	wait := 100 * time.Millisecond
+	for ctx.Err() == nil {
+		w.mu.Lock()
+		if w.closed {
+			w.mu.Unlock()
+			return nil
+		}
+		one, cancel := context.WithCancel(ctx)
+		w.cancel = cancel
+		want := wish{tools: true, prompts: true, resources: true, uris: slices.Clone(w.uris)}
+		w.mu.Unlock()
+		began := time.Now()
+		err := b.listenOnce(one, client, want, out)
+		renewed := one.Err() != nil
+		cancel()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if edge.KindOf(err) == edge.NoMethod {
+			<-ctx.Done() // it tells nothing of its own
+			return nil
+		}
+		if renewed {
+			continue
+		}
+		if time.Since(began) > time.Minute {
+			wait = 100 * time.Millisecond
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, 30*time.Second)
+	}
+	return nil
+}
+
+func (b *Backend) listenOnce(ctx context.Context, client *edge.Session, want wish, out edge.Client) error {
+	caller := mcp.Caller{Info: client.Info, Capabilities: relayed(client)}
+	params := mcp.Change(nil, nil,
+		mcp.Raw("_meta", mcp.Change(nil, nil, caller.Members()...)),
+		mcp.Raw("notifications", want.text()))
+	id := []byte(`"listen"`)
+	o := outgoing{
+		method: "POST", version: mcp.V2607, rpc: "subscriptions/listen",
+		body: mcp.AppendRequest(nil, id, "subscriptions/listen", params),
+	}
+	m, _, err := b.peer.converse(ctx, &o, id, func(n *mcp.Message, _ *reply) {
+		if n.Kind != mcp.Notification || !want.covers(n) {
+			return
+		}
+		clean, err := mcp.Decode(mcp.Splice(nil, n.Raw, n.WithMeta([]string{mcp.MetaSubscription})))
+		if err == nil {
+			_ = out.Send(clean)
+		}
+	})
+	if r, ok := err.(*refusal); ok && r.modern() {
+		return edge.Errorf(edge.NoMethod, "listen", "the backend tells of no changes")
+	}
+	if err == nil && m.Kind == mcp.Failure {
+		return edge.Errorf(edge.NoMethod, "listen", "the backend tells of no changes")
+	}
+	return err
+}

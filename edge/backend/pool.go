@@ -1,0 +1,178 @@
+package backend
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"github.com/weir-edge/weir/edge"
+)
+
+const (
+	// dialTimeout bounds connecting, the TLS handshake included.
+	dialTimeout = 5 * time.Second
+
+	// idleDefault is how long a connection may wait for its next call when the
+	// backend does not say: Node servers close after 5 s and do not say so.
+	idleDefault = 4 * time.Second
+
+	// idleMost caps what a backend's Keep-Alive header may ask for.
+	idleMost = 90 * time.Second
+
+	// maxConns is how many connections one backend may have open.
+	maxConns = 1024
+
+	// keepOut is the size up to which a connection keeps its output buffer.
+	keepOut = 64 << 10
+
+	// trusted is the idle time below which a connection is not asked again
+	// whether the backend has closed it.
+	trusted = 20 * time.Millisecond
+)
+
+// conn is a connection to a backend. One call has it at a time.
+type conn struct {
+	net.Conn
+	br     *bufio.Reader
+	out    []byte
+	head   fasthttp.ResponseHeader
+	used   time.Time     // when its last call ended
+	idle   time.Duration // how long it may wait for the next
+	reused bool          // it has carried a call before
+}
+
+// pool keeps the connections of one backend.
+type pool struct {
+	address string // host:port
+	tls     *tls.Config
+
+	mu   sync.Mutex
+	free []*conn // the last used is the last
+	done bool
+	open atomic.Int64
+}
+
+func newPool(u *url.URL, roots *tls.Config) *pool {
+	port := u.Port()
+	if port == "" {
+		port = "80"
+		if u.Scheme == "https" {
+			port = "443"
+		}
+	}
+	p := &pool{address: net.JoinHostPort(u.Hostname(), port)}
+	if u.Scheme == "https" {
+		p.tls = roots.Clone()
+		p.tls.ServerName = u.Hostname()
+		p.tls.NextProtos = []string{"http/1.1"}
+	}
+	return p
+}
+
+// get returns a connection that the backend has not closed, as far as can be
+// known before writing to it.
+func (p *pool) get(ctx context.Context, now time.Time) (*conn, error) {
+	for {
+		p.mu.Lock()
+		n := len(p.free)
+		if n == 0 {
+			p.mu.Unlock()
+			return p.dial(ctx)
+		}
+		c := p.free[n-1]
+		p.free[n-1] = nil
+		p.free = p.free[:n-1]
+		p.mu.Unlock()
+		waited := now.Sub(c.used)
+		if waited < c.idle && (waited < trusted || quiet(c.Conn)) {
+			c.reused = true
+			return c, nil
+		}
+		p.drop(c)
+	}
+}
+
+func (p *pool) dial(ctx context.Context) (*conn, error) {
+	if p.open.Add(1) > maxConns {
+		p.open.Add(-1)
+		return nil, edge.Errorf(edge.Overload, "dial", "all %d connections are in use", maxConns)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "tcp", p.address)
+	if err == nil && p.tls != nil {
+		t := tls.Client(nc, p.tls)
+		if err = t.HandshakeContext(ctx); err != nil {
+			nc.Close()
+		}
+		nc = t
+	}
+	if err != nil {
+		p.open.Add(-1)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, edge.Errorf(edge.Timeout, "dial", "%s did not answer within %s", p.address, dialTimeout)
+		}
+		return nil, &edge.Error{Kind: edge.Unavailable, Op: "dial", Err: err}
+	}
+	return &conn{Conn: nc, br: bufio.NewReaderSize(nc, 8<<10), idle: idleDefault}, nil
+}
+
+// put takes back a connection whose answer has been read to its end.
+func (p *pool) put(c *conn, now time.Time) {
+	if cap(c.out) > keepOut {
+		c.out = nil
+	}
+	c.used = now
+	c.idle = idleDefault
+	if v := c.head.Peek("Keep-Alive"); len(v) > 0 {
+		if _, rest, ok := bytes.Cut(v, []byte("timeout=")); ok {
+			digits, _, _ := bytes.Cut(rest, []byte{','})
+			if n, err := strconv.Atoi(string(bytes.TrimSpace(digits))); err == nil {
+				c.idle = min(time.Duration(n)*time.Second-time.Second, idleMost)
+			}
+		}
+	}
+	p.mu.Lock()
+	if p.done || c.br.Buffered() > 0 || c.head.ConnectionClose() {
+		p.mu.Unlock()
+		p.drop(c)
+		return
+	}
+	p.free = append(p.free, c)
+	var stale *conn
+	if old := p.free[0]; old != c && now.Sub(old.used) >= old.idle {
+		stale = old // one a call keeps the pool as small as its use
+		p.free = append(p.free[:0], p.free[1:]...)
+	}
+	p.mu.Unlock()
+	if stale != nil {
+		p.drop(stale)
+	}
+}
+
+func (p *pool) drop(c *conn) {
+	c.Close()
+	p.open.Add(-1)
+}
+
+// close closes the connections that wait; those in use are closed when their
+// calls end.
+func (p *pool) close() {
+	p.mu.Lock()
+	free := p.free
+	p.free, p.done = nil, true
+	p.mu.Unlock()
+	for _, c := range free {
+		p.drop(c)
+	}
+}

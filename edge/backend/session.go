@@ -1,0 +1,590 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// session is one session with a legacy server. Each legacy client has its own;
+// clients without sessions share a few. It opens when it is first needed, and
+// once more when the server has lost it.
+type session struct {
+	b      *Backend
+	sse    bool          // over HTTP with SSE
+	client *edge.Session // whose it is; nil for one of the edge's own
+	caps   []byte        // JSON text: what is declared to the server
+	ids    atomic.Uint64 // of requests, which are progress tokens too
+
+	opening chan struct{} // one place: whoever is in it opens the session
+	live    atomic.Pointer[link]
+
+	mu     sync.Mutex
+	calls  map[string]*call // by the id that the server knows
+	subs   map[string]bool  // URIs subscribed to
+	level  string           // log level set
+	notice edge.Client      // takes what belongs to no call; nil for nobody
+	closed bool
+}
+
+// link is a session that the server knows.
+type link struct {
+	id      string // Mcp-Session-Id; "" when the server gave none
+	version string
+	intro   *Introduction
+	sse     *sseLink // the stream and the endpoint, over HTTP with SSE
+}
+
+// call is a request on its way, for what comes back beside its answer.
+type call struct {
+	id     []byte // as the server knows it
+	token  []byte // the client's progress token; nil for none
+	method string
+	level  bool // the client takes log messages
+	client edge.Client
+	answer chan *mcp.Message // over HTTP with SSE
+	asks   atomic.Int32      // questions of the server that wait for the client
+	heard  atomic.Int64      // when its last progress came, Unix nanoseconds, over HTTP with SSE
+}
+
+func newSession(b *Backend, sse bool, client *edge.Session, caps []byte) *session {
+	if caps == nil {
+		caps = []byte("{}")
+	}
+	return &session{b: b, sse: sse, client: client, caps: caps, opening: make(chan struct{}, 1)}
+}
+
+// errLost says that the server no longer has the session, and that it did not
+// run what it was sent.
+var errLost = errors.New("the backend has lost the session")
+
+// ready returns what the server said at the opening, and opens the session
+// when it is not open.
+func (s *session) ready(ctx context.Context) (*Introduction, error) {
+	l, err := s.link(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l.intro, nil
+}
+
+func (s *session) link(ctx context.Context) (*link, error) {
+	if l := s.live.Load(); l != nil {
+		return l, nil
+	}
+	select {
+	case s.opening <- struct{}{}:
+		defer func() { <-s.opening }()
+	case <-ctx.Done():
+		return nil, edge.Errorf(edge.Gone, "initialize", "%w", context.Cause(ctx))
+	}
+	if l := s.live.Load(); l != nil {
+		return l, nil
+	}
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return nil, edge.Errorf(edge.Gone, "initialize", "the session has ended")
+	}
+	l, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.live.Store(l)
+	s.mu.Lock()
+	closed = s.closed
+	s.mu.Unlock()
+	if closed {
+		s.leave(l)
+		return nil, edge.Errorf(edge.Gone, "initialize", "the session has ended")
+	}
+	return l, nil
+}
+
+// open introduces the edge: initialize, initialized, and whatever the session
+// had set up before the server lost it.
+func (s *session) open(ctx context.Context) (*link, error) {
+	l := &link{}
+	if s.sse {
+		sse, err := s.dialSSE(ctx)
+		if err != nil {
+			return nil, err
+		}
+		l.sse = sse
+	}
+	version, info := mcp.V2511, s.b.Info
+	if s.sse {
+		version = mcp.V2024
+	}
+	if s.client != nil {
+		version = s.client.Version
+		if s.client.Info != nil {
+			info = s.client.Info
+		}
+	}
+	params := mcp.AppendString([]byte(`{"protocolVersion":`), version)
+	params = append(append(params, `,"capabilities":`...), s.caps...)
+	params = append(append(append(params, `,"clientInfo":`...), info...), '}')
+	m, header, err := s.roundTrip(ctx, l, "initialize", params)
+	if err == nil && m.Kind == mcp.Failure {
+		err = &refusal{status: 400, code: m.Code(), text: m.Text("message")}
+	}
+	if err != nil {
+		s.leave(l)
+		return nil, err
+	}
+	l.id, l.version = header, m.Text("protocolVersion")
+	if !mcp.LegacyVersion(l.version) {
+		s.leave(l)
+		return nil, edge.Errorf(edge.Unavailable, "initialize", "speaks revision %q, which the edge does not", l.version)
+	}
+	l.intro = &Introduction{
+		Era:          mcp.Legacy,
+		SSE:          s.sse,
+		Version:      l.version,
+		Capabilities: slices.Clone(m.Get("capabilities").Of(m.Raw)),
+		Instructions: slices.Clone(m.Get("instructions").Of(m.Raw)),
+		Info:         slices.Clone(m.Get("serverInfo").Of(m.Raw)),
+	}
+	if err := s.post(ctx, l, mcp.AppendRequest(nil, nil, "notifications/initialized", nil)); err != nil {
+		s.leave(l)
+		return nil, err
+	}
+	s.mu.Lock()
+	level, subs := s.level, make([]string, 0, len(s.subs))
+	for uri := range s.subs {
+		subs = append(subs, uri)
+	}
+	s.mu.Unlock()
+	if level != "" {
+		_, _, err = s.roundTrip(ctx, l, "logging/setLevel", append(mcp.AppendString([]byte(`{"level":`), level), '}'))
+	}
+	for _, uri := range subs {
+		if err == nil {
+			_, _, err = s.roundTrip(ctx, l, "resources/subscribe", append(mcp.AppendString([]byte(`{"uri":`), uri), '}'))
+		}
+	}
+	if err != nil {
+		s.leave(l)
+		return nil, err
+	}
+	return l, nil
+}
+
+// roundTrip sends a request of the edge's own. The second result is the
+// session id that the answer came with.
+func (s *session) roundTrip(ctx context.Context, l *link, method string, params []byte) (*mcp.Message, string, error) {
+	id := s.nextID()
+	body := mcp.AppendRequest(nil, id, method, params)
+	if l.sse != nil {
+		m, err := s.overSSE(ctx, l, &call{id: id, method: method}, body)
+		return m, "", err
+	}
+	o := s.outgoing(l, body)
+	o.until = time.Now().Add(s.b.Silence)
+	r, _, err := s.b.peer.send(ctx, o)
+	if err != nil {
+		return nil, "", err
+	}
+	given := string(r.c.head.Peek(mcp.HeaderSession))
+	m, _, err := r.answer(ctx, id, func(m *mcp.Message, r *reply) { s.before(ctx, l, nil, m, r) })
+	return m, given, err
+}
+
+// post sends what needs no answer.
+func (s *session) post(ctx context.Context, l *link, body []byte) error {
+	if l.sse != nil {
+		return l.sse.post(ctx, body)
+	}
+	o := s.outgoing(l, body)
+	_, _, err := s.b.peer.converse(ctx, o, nil, func(*mcp.Message, *reply) {})
+	return err
+}
+
+func (s *session) outgoing(l *link, body []byte) *outgoing {
+	o := &outgoing{
+		method: "POST", session: l.id, body: body,
+		silence: s.b.Silence, until: time.Now().Add(s.b.Cap),
+	}
+	if l.version != mcp.V2503 && l.version != mcp.V2024 {
+		o.version = l.version
+	}
+	return o
+}
+
+func (s *session) nextID() []byte { return strconv.AppendUint(nil, s.ids.Add(1), 10) }
+
+// call sends a client's request and returns the answer, under the id that the
+// server knows.
+func (s *session) call(ctx context.Context, x *edge.Exchange) (*mcp.Message, int, error) {
+	for try := 0; ; try++ {
+		l, err := s.link(ctx)
+		if err != nil {
+			return nil, 0, lost(err)
+		}
+		m, status, err := s.once(ctx, l, x)
+		if errors.Is(err, errLost) && try == 0 {
+			s.drop(l)
+			continue
+		}
+		return m, status, err
+	}
+}
+
+// lost is what it means when a session cannot be opened: a server that refuses
+// initialize is not what it was taken for.
+func lost(err error) error {
+	var r *refusal
+	if errors.As(err, &r) {
+		if r.status == 400 || r.status == 404 || r.status == 405 {
+			return errEra
+		}
+		return r.verdict()
+	}
+	return err
+}
+
+// drop forgets a link that the server no longer knows.
+func (s *session) drop(l *link) {
+	if s.live.CompareAndSwap(l, nil) && l.sse != nil {
+		l.sse.close()
+	}
+}
+
+// once sends a client's request over a link.
+func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*mcp.Message, int, error) {
+	m := x.Request
+	c := &call{id: s.nextID(), method: m.Method, client: x.Client, level: true}
+	var body []byte
+	if t := m.Meta("progressToken"); t.OK() {
+		c.token = t.Of(m.Raw)
+	}
+	if x.Era == mcp.Modern {
+		c.level = m.Meta(mcp.MetaLogLevel).OK()
+		body = mcp.ToLegacy(nil, m, c.id, c.id)
+	} else {
+		body = mcp.Renumber(nil, m, c.id, c.id)
+	}
+	if l.sse != nil {
+		answer, err := s.overSSE(ctx, l, c, body)
+		return answer, 200, err
+	}
+	s.add(c)
+	defer s.remove(c)
+	answer, status, err := s.b.peer.converse(ctx, s.outgoing(l, body), c.id, func(n *mcp.Message, r *reply) { s.before(ctx, l, &during{c, r}, n, r) })
+	var r *refusal
+	switch {
+	case errors.As(err, &r) && r.lostSession() && !r.modern():
+		return nil, 0, errLost
+	case errors.As(err, &r) && (r.modern() || r.status == 405):
+		return nil, 0, errEra
+	case errors.As(err, &r) && r.code != 0:
+		return refusedLegacy(c.id, r), r.status, nil
+	case errors.As(err, &r):
+		return nil, 0, r.verdict()
+	case err != nil && ctx.Err() != nil:
+		s.cancelled(l, c, context.Cause(ctx))
+	}
+	return answer, status, err
+}
+
+func refusedLegacy(id []byte, r *refusal) *mcp.Message {
+	return &refused(id, r).Message
+}
+
+// cancelled tells the server that nobody waits for a call any longer.
+func (s *session) cancelled(l *link, c *call, why error) {
+	params := append([]byte(`{"requestId":`), c.id...)
+	params = mcp.AppendString(append(params, `,"reason":`...), why.Error())
+	body := mcp.AppendRequest(nil, nil, "notifications/cancelled", append(params, '}'))
+	s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })
+}
+
+// farewell bounds what is sent to a backend that no client waits for, such as
+// the DELETE of a session.
+const farewell = 2 * time.Second
+
+// background runs what no client waits for. It ends soon.
+func (b *Backend) background(f func(context.Context)) {
+	b.work.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), farewell)
+		defer cancel()
+		f(ctx)
+	})
+}
+
+func (s *session) add(c *call) {
+	s.mu.Lock()
+	if s.calls == nil {
+		s.calls = make(map[string]*call, 1)
+	}
+	s.calls[string(c.id)] = c
+	s.mu.Unlock()
+}
+
+func (s *session) remove(c *call) {
+	s.mu.Lock()
+	delete(s.calls, string(c.id))
+	if len(s.calls) == 0 {
+		s.calls = nil // an idle session is small
+	}
+	s.mu.Unlock()
+}
+
+// during is a call whose stream something came on.
+type during struct {
+	*call
+	r *reply
+}
+
+// before takes what a server sends besides answers. d is the call whose stream
+// it came on; nil when it came on a stream of no call.
+func (s *session) before(ctx context.Context, l *link, d *during, m *mcp.Message, _ *reply) {
+	c, client := s.addressee(d, m)
+	if m.Kind == mcp.Request {
+		if m.Method == "ping" {
+			body := mcp.AppendResult(nil, m.IDText(), []byte("{}"))
+			s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })
+			return
+		}
+		s.question(ctx, l, d, c, client, m)
+		return
+	}
+	if client == nil {
+		return
+	}
+	switch m.Method {
+	case "notifications/progress":
+		if c == nil || c.token == nil {
+			return // nobody asked for it, or it came too late
+		}
+		c.heard.Store(time.Now().UnixNano())
+		n, err := mcp.Decode(mcp.Retokened(nil, m, c.token))
+		if err != nil {
+			return
+		}
+		m = n
+	case "notifications/message":
+		if c != nil && !c.level {
+			return
+		}
+	case "notifications/cancelled":
+		return // of a question: its answer will simply not be wanted
+	}
+	_ = client.Send(m)
+}
+
+// addressee returns the call that a message of the server belongs to, and the
+// client that it goes to.
+func (s *session) addressee(d *during, m *mcp.Message) (*call, edge.Client) {
+	if m.Method == "notifications/progress" {
+		s.mu.Lock()
+		c := s.calls[string(m.Get("progressToken").Of(m.Raw))]
+		s.mu.Unlock()
+		if c == nil {
+			return nil, nil
+		}
+		return c, c.client
+	}
+	if d != nil {
+		return d.call, d.client
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.notice != nil {
+		return nil, s.notice
+	}
+	for _, c := range s.calls { // over HTTP with SSE nothing says whose it is: any call of this client will do
+		if c.client != nil {
+			return c, c.client
+		}
+	}
+	return nil, nil
+}
+
+// question puts a server's request to the client, and posts the answer when it
+// comes. The clock of the call stands meanwhile: it is the server that waits.
+func (s *session) question(ctx context.Context, l *link, d *during, c *call, client edge.Client, m *mcp.Message) {
+	id := slices.Clone(m.IDText())
+	if client == nil {
+		body := mcp.AppendError(nil, id, mcp.CodeMethodNotFound, "nobody is there to answer", nil)
+		s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })
+		return
+	}
+	pause, resume := func() {}, func() {}
+	switch {
+	case d != nil:
+		pause = func() {
+			if d.asks.Add(1) == 1 {
+				d.r.pause()
+			}
+		}
+		resume = func() {
+			if d.asks.Add(-1) == 0 {
+				d.r.wait()
+			}
+		}
+	case c != nil:
+		pause = func() { c.asks.Add(1) }
+		resume = func() { c.asks.Add(-1) }
+	}
+	pause()
+	s.b.work.Go(func() {
+		answers, err := client.Ask(ctx, map[string]edge.Question{"q": {Method: m.Method, Params: m.Params.Of(m.Raw)}})
+		resume()
+		var body []byte
+		switch a := answers["q"]; {
+		case err != nil:
+			code := mcp.CodeInternal
+			if edge.KindOf(err) == edge.NoMethod {
+				code = mcp.CodeMethodNotFound
+			}
+			body = mcp.AppendError(nil, id, code, err.Error(), nil)
+		case a.Error != nil:
+			body = append(append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), `,"error":`...), a.Error...)
+			body = append(body, '}')
+		default:
+			body = mcp.AppendResult(nil, id, a.Result)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+		defer cancel()
+		_ = s.post(ctx, l, body)
+	})
+}
+
+// notify sends a client's notification.
+func (s *session) notify(ctx context.Context, m *mcp.Message) error {
+	l := s.live.Load()
+	if l == nil {
+		return nil // a server that has not met the client needs no news of it
+	}
+	err := s.post(ctx, l, m.Raw)
+	var r *refusal
+	if errors.As(err, &r) {
+		if r.lostSession() {
+			s.drop(l)
+			return nil
+		}
+		return r.verdict()
+	}
+	return err
+}
+
+// remember keeps what a reopened session has to set up again.
+func (s *session) remember(m *mcp.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch m.Method {
+	case "logging/setLevel":
+		s.level = m.Text("level")
+	case "resources/subscribe":
+		if s.subs == nil {
+			s.subs = make(map[string]bool)
+		}
+		s.subs[m.Text("uri")] = true
+	case "resources/unsubscribe":
+		delete(s.subs, m.Text("uri"))
+	}
+}
+
+// listen reads the server's own stream (GET) and passes on to out what belongs
+// to no call, until ctx ends. A server that has no such stream is no error.
+func (s *session) listen(ctx context.Context, out edge.Client) error {
+	s.mu.Lock()
+	s.notice = out
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		if s.notice == out {
+			s.notice = nil
+		}
+		s.mu.Unlock()
+	}()
+	wait := 100 * time.Millisecond
+	for {
+		l, err := s.link(ctx)
+		if err != nil {
+			return lost(err)
+		}
+		if l.sse != nil { // everything comes on one stream, which is read already
+			<-ctx.Done()
+			return nil
+		}
+		o := s.outgoing(l, nil)
+		o.method, o.silence, o.until = "GET", 0, time.Time{}
+		r, _, err := s.b.peer.send(ctx, o)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+		case r.status == 404:
+			r.close()
+			s.drop(l)
+		case r.status != 200 || !r.sse:
+			r.close()
+			<-ctx.Done() // no stream of its own: nothing will come
+			return nil
+		default:
+			wait = 100 * time.Millisecond
+			events := mcp.NewEventReader(r.stream(), s.b.MaxMessage)
+			for {
+				e, err := events.Next()
+				if err != nil {
+					_ = r.failed(ctx, err)
+					break
+				}
+				if e.Retry > 0 {
+					wait = min(time.Duration(e.Retry)*time.Millisecond, 30*time.Second)
+				}
+				if m, err := mcp.Decode(slices.Clone(e.Data)); err == nil && (m.Kind == mcp.Request || m.Kind == mcp.Notification) {
+					s.before(ctx, l, nil, m, nil)
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, 30*time.Second)
+	}
+}
+
+// Close ends the session: the server gets a DELETE.
+func (s *session) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	if l := s.live.Swap(nil); l != nil {
+		s.leave(l)
+	}
+	return nil
+}
+
+func (s *session) leave(l *link) {
+	if l.sse != nil {
+		l.sse.close()
+		return
+	}
+	if l.id == "" {
+		return
+	}
+	s.b.background(func(ctx context.Context) {
+		o := s.outgoing(l, nil)
+		o.method, o.until = "DELETE", time.Now().Add(dialTimeout)
+		if r, _, err := s.b.peer.send(ctx, o); err == nil {
+			_, _ = r.read(ctx)
+		}
+	})
+}
+
+var _ io.Closer = (*session)(nil)

@@ -1,0 +1,162 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// sseLink is the older transport (2024-11-05, HTTP with SSE): one stream on
+// which everything comes, and an endpoint that takes what is sent.
+type sseLink struct {
+	b        *Backend
+	endpoint *peer
+	end      context.CancelFunc
+	done     chan struct{} // closed when the stream has ended
+}
+
+// dialSSE opens the stream and waits for the endpoint.
+func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
+	life, end := context.WithCancel(s.b.life)
+	stop := context.AfterFunc(ctx, end)
+	o := &outgoing{method: "GET", silence: s.b.Silence}
+	r, _, err := s.b.peer.send(life, o)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	if r.status != 200 || !r.sse {
+		r.close()
+		end()
+		return nil, &refusal{status: r.status}
+	}
+	events := mcp.NewEventReader(r.stream(), s.b.MaxMessage)
+	e, err := events.Next()
+	for err == nil && e.Type != "endpoint" {
+		e, err = events.Next()
+	}
+	if err != nil {
+		err = r.failed(life, err)
+		end()
+		return nil, err
+	}
+	endpoint, err := s.b.sameOrigin(string(e.Data))
+	if err != nil || !stop() {
+		r.close()
+		end()
+		if err == nil {
+			err = edge.Errorf(edge.Gone, "initialize", "%w", context.Cause(ctx))
+		}
+		return nil, err
+	}
+	l := &sseLink{b: s.b, endpoint: endpoint, end: end, done: make(chan struct{})}
+	r.ask.silence = 0
+	r.wait()
+	s.b.work.Go(func() {
+		defer close(l.done)
+		for {
+			e, err := events.Next()
+			if err != nil {
+				_ = r.failed(life, err)
+				return
+			}
+			if e.Type != "message" {
+				continue
+			}
+			m, err := mcp.Decode(slices.Clone(e.Data))
+			if err != nil {
+				continue
+			}
+			s.incoming(life, l, m)
+		}
+	})
+	return l, nil
+}
+
+// sameOrigin reads the data of an endpoint event. Only the origin of the
+// stream itself will do: a backend does not choose whom else the edge talks to.
+func (b *Backend) sameOrigin(data string) (*peer, error) {
+	base, err := url.Parse(b.URL)
+	if err != nil {
+		return nil, err
+	}
+	u, err := base.Parse(data)
+	if err != nil || u.Scheme != base.Scheme || u.Host != base.Host || u.User != nil {
+		return nil, edge.Errorf(edge.Unavailable, "endpoint", "named an endpoint of another origin")
+	}
+	return b.peer.at(u), nil
+}
+
+// incoming takes a message from the stream.
+func (s *session) incoming(ctx context.Context, l *sseLink, m *mcp.Message) {
+	if m.Kind == mcp.Request || m.Kind == mcp.Notification {
+		s.before(ctx, &link{sse: l}, nil, m, nil)
+		return
+	}
+	s.mu.Lock()
+	c := s.calls[string(m.IDText())]
+	s.mu.Unlock()
+	if c == nil {
+		return
+	}
+	select {
+	case c.answer <- m:
+	default: // it has an answer already
+	}
+}
+
+func (l *sseLink) post(ctx context.Context, body []byte) error {
+	o := &outgoing{method: "POST", body: body, silence: l.b.Silence, until: time.Now().Add(l.b.Cap)}
+	_, _, err := l.endpoint.converse(ctx, o, nil, func(*mcp.Message, *reply) {})
+	return err
+}
+
+func (l *sseLink) close() { l.end() }
+
+// overSSE sends a request and waits for its answer on the stream.
+func (s *session) overSSE(ctx context.Context, l *link, c *call, body []byte) (*mcp.Message, error) {
+	c.answer = make(chan *mcp.Message, 1)
+	s.add(c)
+	defer s.remove(c)
+	if err := l.sse.post(ctx, body); err != nil {
+		var r *refusal
+		if errors.As(err, &r) && r.lostSession() {
+			return nil, errLost
+		}
+		if errors.As(err, &r) {
+			return nil, r.verdict()
+		}
+		return nil, err
+	}
+	begun := time.Now()
+	c.heard.Store(begun.UnixNano())
+	silence := time.NewTimer(s.b.Silence)
+	defer silence.Stop()
+	for {
+		select {
+		case m := <-c.answer:
+			return m, nil
+		case <-l.sse.done:
+			s.drop(l)
+			return nil, edge.Errorf(edge.Unavailable, "call", "ended its stream before the answer")
+		case <-ctx.Done():
+			s.cancelled(l, c, context.Cause(ctx))
+			return nil, edge.Errorf(edge.Gone, "call", "%w", context.Cause(ctx))
+		case now := <-silence.C:
+			left := time.Unix(0, c.heard.Load()).Add(s.b.Silence).Sub(now)
+			if c.asks.Load() > 0 {
+				left = s.b.Silence
+			}
+			if now.Sub(begun) >= s.b.Cap || left <= 0 {
+				s.cancelled(l, c, errors.New("timed out"))
+				return nil, edge.Errorf(edge.Timeout, "call", "%s without a word", s.b.Silence)
+			}
+			silence.Reset(min(left, s.b.Cap-now.Sub(begun)))
+		}
+	}
+}
