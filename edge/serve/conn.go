@@ -1,0 +1,116 @@
+package serve
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// firstRead is the size of the buffer that the beginning of a request is
+	// read into. It holds an ordinary call with its header, so that a request
+	// costs one system call to read.
+	firstRead = 2 << 10
+
+	// writeWithin is how long one write to a client may take, and writeRenew
+	// how old that deadline may grow before it is set anew: it rolls along
+	// with a stream and costs next to nothing for a call.
+	writeWithin = 30 * time.Second
+	writeRenew  = 10 * time.Second
+)
+
+// listener gives every client connection the form that the door needs.
+type listener struct {
+	net.Listener
+	edge     *Edge
+	accepted atomic.Uint64
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &clientConn{Conn: c, edge: l.edge, lane: uint8(l.accepted.Add(1))}, nil
+}
+
+// clientConn is a client's connection. Between requests it holds no buffers,
+// so that an idle connection is small.
+//
+// The door answers an exchange that became a stream by writing to the
+// connection itself, and then has the server's own answer swallowed; the
+// server flushes each answer before it reads on, so that the order is kept.
+type clientConn struct {
+	net.Conn
+	edge    *Edge
+	lane    uint8            // spreads connections over lists
+	first   *[firstRead]byte // what was read and not yet taken: first[at:end]
+	at, end int
+	swallow atomic.Bool
+	renewed time.Time // when the write deadline was set
+}
+
+var firstReads = sync.Pool{New: func() any { return new([firstRead]byte) }}
+
+// Read hands out what the first read of a request brought, then reads on.
+func (c *clientConn) Read(p []byte) (int, error) {
+	if c.first != nil {
+		n := copy(p, c.first[c.at:c.end])
+		if c.at += n; c.at == c.end {
+			firstReads.Put(c.first)
+			c.first = nil
+		}
+		return n, nil
+	}
+	if len(p) > 1 {
+		return c.Conn.Read(p)
+	}
+	// The server waits for the first byte of a request.
+	c.swallow.Store(false)
+	buf := firstReads.Get().(*[firstRead]byte)
+	n, err := c.Conn.Read(buf[:])
+	if n == 0 {
+		firstReads.Put(buf)
+		return 0, err
+	}
+	p[0] = buf[0]
+	if n == 1 {
+		firstReads.Put(buf)
+		return 1, nil
+	}
+	c.first, c.at, c.end = buf, 1, n
+	return 1, nil
+}
+
+// Write sends, unless the answer has been sent already.
+func (c *clientConn) Write(p []byte) (int, error) {
+	if c.swallow.Load() {
+		return len(p), nil
+	}
+	return c.send(p)
+}
+
+// send writes with a deadline that rolls along.
+func (c *clientConn) send(p []byte) (int, error) {
+	now := c.edge.clock.now()
+	if now.Sub(c.renewed) > writeRenew {
+		c.renewed = now
+		if err := c.Conn.SetWriteDeadline(now.Add(writeWithin)); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Write(p)
+}
+
+// clock is the time of day, coarse and cheap.
+type clock struct{ at atomic.Pointer[time.Time] }
+
+func newClock() *clock {
+	c := &clock{}
+	c.tick(time.Now())
+	return c
+}
+
+func (c *clock) tick(now time.Time) { c.at.Store(&now) }
+func (c *clock) now() time.Time     { return *c.at.Load() }

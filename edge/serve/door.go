@@ -1,0 +1,446 @@
+package serve
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"slices"
+
+	"github.com/valyala/fasthttp"
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// maxBatch is how many messages a batch may have (2025-03-26 only).
+const maxBatch = 100
+
+// handle is the front door: every HTTP request of a client comes in here. It
+// runs on the goroutine of the client's connection from end to end.
+func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
+	defer func() {
+		if r := recover(); r != nil {
+			e.log.Error("panic in an exchange", "panic", r, "stack", string(debug.Stack()))
+			e.refuse(ctx, nil, mcp.Legacy, nil, edge.Errorf(edge.Internal, "handle", "%v", r))
+		}
+	}()
+	// 1. What the request says of itself.
+	var h head
+	h.read(&ctx.Request.Header)
+	if h.twice != "" {
+		e.refuse(ctx, &h, headEra(&h), nil, edge.Errorf(edge.Invalid, "door", "header %s is there twice", h.twice))
+		ctx.SetConnectionClose()
+		return
+	}
+	// 2. Who may knock: the host that was meant and the page that asks.
+	if !e.hosts.allow(h.host) {
+		e.refuse(ctx, &h, headEra(&h), nil, edge.Errorf(edge.Forbidden, "door", "this Host is not allowed; see --allowed-hosts"))
+		return
+	}
+	if h.originSet && !e.origins.allow(h.origin) {
+		h.origin = nil
+		e.refuse(ctx, &h, headEra(&h), nil, edge.Errorf(edge.Forbidden, "door", "this Origin is not allowed; see --allowed-origins"))
+		return
+	}
+	// 3. Which door it is: the path as it was written, or none.
+	path := ctx.Request.Header.RequestURI()
+	query := []byte(nil)
+	if i := bytes.IndexByte(path, '?'); i >= 0 {
+		path, query = path[:i], path[i+1:]
+	}
+	switch string(path) {
+	case "/mcp":
+		e.endpoint(ctx, &h)
+	case "/sse":
+		e.openSSE(ctx, &h)
+	case "/messages":
+		e.postSSE(ctx, &h, query)
+	case "/health":
+		plain(ctx, 200, "ok\n")
+	case "/readyz":
+		e.readyz(ctx)
+	case "/status":
+		if !e.loopback {
+			plain(ctx, 404, "not found\n")
+			return
+		}
+		e.status(ctx)
+	default:
+		plain(ctx, 404, "not found\n")
+	}
+}
+
+// endpoint is the one URL of every revision.
+func (e *Edge) endpoint(ctx *fasthttp.RequestCtx, h *head) {
+	switch string(ctx.Method()) {
+	case "POST":
+		e.post(ctx, h)
+	case "GET":
+		e.get(ctx, h)
+	case "DELETE":
+		e.delete(ctx, h)
+	case "OPTIONS":
+		e.preflight(ctx, h)
+	default:
+		e.notAllowed(ctx, h, "POST, GET, DELETE, OPTIONS")
+	}
+}
+
+// post takes a message of either era.
+func (e *Edge) post(ctx *fasthttp.RequestCtx, h *head) {
+	if err := checkBody(h); err != nil {
+		e.refuse(ctx, h, headEra(h), nil, err)
+		return
+	}
+	if e.inflight.Add(1) > int64(e.settings.MaxInflight) {
+		e.inflight.Add(-1)
+		e.refuse(ctx, h, headEra(h), nil, edge.Errorf(edge.Overload, "door", "too many requests at a time"))
+		return
+	}
+	defer e.inflight.Add(-1)
+	x := e.newExchange(ctx, h)
+	m := x.Request
+	err := m.Decode(ctx.PostBody())
+	switch {
+	case errors.Is(err, mcp.ErrBatch):
+		e.batch(ctx, h)
+		return
+	case err != nil:
+		kind := edge.Invalid
+		var syntax *mcp.SyntaxError
+		if errors.As(err, &syntax) {
+			kind = edge.Malformed
+		}
+		e.refuse(ctx, h, headEra(h), m.IDText(), edge.Errorf(kind, "door", "%w", err))
+		return
+	}
+	if x.Era = era(m, h); x.Era == mcp.Modern {
+		if err := checkModern(m, h); err != nil {
+			e.refuse(ctx, h, mcp.Modern, m.IDText(), err)
+			return
+		}
+		x.Head.Params = h.params
+		e.serve(ctx, h, x)
+		return
+	}
+	if m.Method == "initialize" && m.Kind == mcp.Request {
+		e.initialize(ctx, h, x)
+		return
+	}
+	s, err := e.sessionOf(h)
+	if err != nil {
+		e.refuse(ctx, h, mcp.Legacy, m.IDText(), err)
+		return
+	}
+	x.s, x.Session = s, &s.Session
+	if e.aside(x) {
+		ctx.SetStatusCode(202)
+		e.cors(ctx, h)
+		return
+	}
+	e.serve(ctx, h, x)
+}
+
+// checkBody says whether the body is one that the endpoint takes.
+func checkBody(h *head) error {
+	kind := h.contentType
+	if i := bytes.IndexByte(kind, ';'); i >= 0 {
+		kind = kind[:i]
+	}
+	if !bytes.EqualFold(bytes.TrimSpace(kind), []byte("application/json")) {
+		return edge.Errorf(edge.MediaType, "door", "Content-Type must be application/json")
+	}
+	if len(h.encoding) > 0 && !bytes.EqualFold(h.encoding, []byte("identity")) {
+		return edge.Errorf(edge.MediaType, "door", "Content-Encoding is not supported; send the body as it is")
+	}
+	return nil
+}
+
+// newExchange makes the exchange for a POST.
+func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head) *exchange {
+	conn := ctx.Conn().(*clientConn)
+	x := &exchange{began: e.clock.now(), lane: conn.lane}
+	x.Server = e.server.name
+	x.Request = &x.request
+	x.Client = &x.way
+	x.way = stream{
+		x: x, conn: conn, able: h.accepts("text/event-stream") && ctx.Request.Header.IsHTTP11(),
+		last: ctx.Request.Header.ConnectionClose(), written: x.began,
+	}
+	return x
+}
+
+// sessionOf finds the session of a legacy request.
+func (e *Edge) sessionOf(h *head) (*session, error) {
+	if h.hasVersion && !mcp.LegacyVersion(string(h.version)) {
+		return nil, badVersion(string(h.version))
+	}
+	if !h.hasSession {
+		return nil, edge.Errorf(edge.Invalid, "door", "header Mcp-Session-Id is missing; send initialize first")
+	}
+	s := e.sessions.find(string(h.session), e.clock.now())
+	if s == nil {
+		return nil, edge.Errorf(edge.NoSession, "door", "Session not found")
+	}
+	return s, nil
+}
+
+// aside takes what a legacy client sends that is not for a backend: its
+// answers to questions, and notifications about its session and its calls.
+func (e *Edge) aside(x *exchange) bool {
+	m := x.Request
+	switch {
+	case m.Kind == mcp.Result || m.Kind == mcp.Failure:
+		x.s.answered(m)
+	case m.Method == "notifications/initialized":
+	case m.Method == "notifications/cancelled":
+		x.s.cancelCall(m)
+	default:
+		return false
+	}
+	return true
+}
+
+// serve runs an exchange through the hallway and writes its answer.
+func (e *Edge) serve(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
+	x.way.headers = e.corsLines(h)
+	r, err := e.run(x)
+	var raw []byte
+	var f failure
+	switch {
+	case err != nil:
+		f = fail(x.Era, x.Request.IDText(), err)
+		raw = f.body
+	case r != nil:
+		raw = r.Raw
+	}
+	if x.Err() != nil && err != nil {
+		raw = nil // cancelled: nobody waits for an answer
+	}
+	only := x.way.able && !h.accepts("application/json") && !h.accepts("*/*")
+	if x.way.end(raw, only) {
+		x.way.conn.swallow.Store(true)
+		if x.way.err != nil {
+			ctx.SetConnectionClose()
+		}
+		return
+	}
+	switch {
+	case raw == nil:
+		ctx.SetStatusCode(202)
+		e.cors(ctx, h)
+	case err != nil:
+		e.write(ctx, h, f)
+	default:
+		e.cors(ctx, h)
+		ctx.SetStatusCode(r.Status)
+		ctx.Response.Header.SetContentTypeBytes(jsonType)
+		ctx.Response.SetBodyRaw(raw)
+	}
+}
+
+var jsonType = []byte("application/json")
+
+// run runs an exchange through the hallway. It is where an exchange counts as
+// under way.
+func (e *Edge) run(x *exchange) (*edge.Response, error) {
+	m := x.Request
+	if !mcp.MethodOf(m.Method).In(x.Era) {
+		return nil, noMethod(m)
+	}
+	x.Target = e.server.target(m)
+	e.underway.add(x)
+	defer e.underway.remove(x)
+	if x.s != nil && m.Kind == mcp.Request {
+		x.s.enter(x)
+		defer x.s.leave(x)
+	}
+	return e.server.chain.Handle(&x.call, &x.Exchange)
+}
+
+// initialize begins a legacy session.
+func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
+	s, result, err := e.begin(x)
+	if err != nil {
+		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), err)
+		return
+	}
+	ctx.Response.Header.Set(mcp.HeaderSession, s.ID)
+	e.cors(ctx, h)
+	if x.way.able && !h.accepts("application/json") && !h.accepts("*/*") {
+		ctx.Response.Header.SetContentType("text/event-stream")
+		ctx.Response.SetBodyRaw(mcp.AppendEvent(nil, "message", "", result))
+		return
+	}
+	ctx.Response.Header.SetContentTypeBytes(jsonType)
+	ctx.Response.SetBodyRaw(result)
+}
+
+// begin makes the session that an initialize asks for, and the answer to it.
+func (e *Edge) begin(x *exchange) (*session, []byte, error) {
+	m := x.Request
+	version := m.Text("protocolVersion")
+	if version == "" {
+		return nil, nil, edge.Errorf(edge.Params, "initialize", "params.protocolVersion is missing")
+	}
+	if !mcp.LegacyVersion(version) {
+		version = mcp.V2511 // the newest with sessions; the client decides whether it will do
+	}
+	caps := m.Get("capabilities").Of(m.Raw)
+	if caps == nil || caps[0] != '{' {
+		return nil, nil, edge.Errorf(edge.Params, "initialize", "params.capabilities is missing")
+	}
+	info := m.Get("clientInfo").Of(m.Raw)
+	s, err := e.sessions.begin(e.clock.now(), version, bytes.Clone(info), bytes.Clone(caps))
+	if err != nil {
+		return nil, nil, err
+	}
+	offered, instructions := e.server.offer(&x.call, mcp.Legacy)
+	result := mcp.Initialized(version, offered, e.server.info, instructions)
+	return s, mcp.AppendResult(nil, m.IDText(), result), nil
+}
+
+// batch takes several messages in one body, which only the revisions before
+// 2025-06-18 have.
+func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head) {
+	if headEra(h) == mcp.Modern {
+		e.refuse(ctx, h, mcp.Modern, nil, edge.Errorf(edge.Invalid, "door", "batches were removed in protocol revision 2025-06-18"))
+		return
+	}
+	s, err := e.sessionOf(h)
+	if err == nil && s.Version != mcp.V2503 && s.Version != mcp.V2024 {
+		err = edge.Errorf(edge.Invalid, "door", "batches were removed in protocol revision 2025-06-18")
+	}
+	body := ctx.PostBody()
+	var parts []mcp.Span
+	if err == nil {
+		if parts, err = mcp.Split(body, maxBatch); err != nil {
+			err = edge.Errorf(edge.Invalid, "door", "%w", err)
+		}
+	}
+	if err != nil {
+		e.refuse(ctx, h, mcp.Legacy, nil, err)
+		return
+	}
+	var answers [][]byte
+	for _, part := range parts {
+		x := e.newExchange(ctx, h)
+		x.way.able = false // one body for all of them
+		x.s, x.Session = s, &s.Session
+		if err := x.Request.Decode(part.Of(body)); err != nil {
+			answers = append(answers, fail(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "%w", err)).body)
+			continue
+		}
+		if x.Request.Method == "initialize" {
+			answers = append(answers, fail(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "initialize is not allowed in a batch")).body)
+			continue
+		}
+		if e.aside(x) {
+			continue
+		}
+		r, err := e.run(x)
+		x.way.end(nil, false)
+		switch {
+		case err != nil && x.Err() != nil:
+		case err != nil:
+			answers = append(answers, fail(mcp.Legacy, x.Request.IDText(), err).body)
+		case r != nil:
+			answers = append(answers, r.Raw)
+		}
+	}
+	e.cors(ctx, h)
+	if len(answers) == 0 {
+		ctx.SetStatusCode(202)
+		return
+	}
+	ctx.Response.Header.SetContentTypeBytes(jsonType)
+	ctx.Response.SetBodyRaw(slices.Concat([]byte{'['}, bytes.Join(answers, []byte{','}), []byte{']'}))
+}
+
+// get opens the stream of a legacy session.
+func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head) {
+	if headEra(h) == mcp.Modern {
+		e.notAllowed(ctx, h, "POST")
+		return
+	}
+	if !h.accepts("text/event-stream") {
+		e.refuse(ctx, h, mcp.Legacy, nil, edge.Errorf(edge.NotAcceptable, "door", "Accept must hold text/event-stream"))
+		return
+	}
+	s, err := e.sessionOf(h)
+	if err == nil {
+		err = e.roomForStream(ctx)
+	}
+	if err != nil {
+		e.refuse(ctx, h, mcp.Legacy, nil, err)
+		return
+	}
+	e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { s.open(o, e.listener(s)) }, s.shut)
+}
+
+// delete ends a legacy session.
+func (e *Edge) delete(ctx *fasthttp.RequestCtx, h *head) {
+	if headEra(h) == mcp.Modern {
+		e.notAllowed(ctx, h, "POST")
+		return
+	}
+	s, err := e.sessionOf(h)
+	if err != nil {
+		e.refuse(ctx, h, mcp.Legacy, nil, err)
+		return
+	}
+	e.sessions.end(s.ID)
+	e.cors(ctx, h)
+	ctx.SetStatusCode(200)
+}
+
+func (e *Edge) notAllowed(ctx *fasthttp.RequestCtx, h *head, allow string) {
+	ctx.Response.Header.Set("Allow", allow)
+	e.refuse(ctx, h, headEra(h), nil, edge.Errorf(edge.MethodNotAllowed, "door", "this endpoint takes %s", allow))
+}
+
+// refuse answers with an error.
+func (e *Edge) refuse(ctx *fasthttp.RequestCtx, h *head, era mcp.Era, id []byte, err error) {
+	e.write(ctx, h, fail(era, id, err))
+}
+
+func (e *Edge) write(ctx *fasthttp.RequestCtx, h *head, f failure) {
+	if h != nil {
+		e.cors(ctx, h)
+	}
+	ctx.SetStatusCode(f.status)
+	ctx.Response.Header.SetContentTypeBytes(jsonType)
+	if f.after > 0 {
+		ctx.Response.Header.Set("Retry-After", seconds(f.after))
+	}
+	if f.close {
+		ctx.SetConnectionClose()
+	}
+	ctx.Response.SetBodyRaw(f.body)
+}
+
+// malformed answers what the HTTP server itself could not read.
+func (e *Edge) malformed(ctx *fasthttp.RequestCtx, err error) {
+	var small *fasthttp.ErrSmallBuffer
+	var timeout net.Error
+	status, text := 400, "the HTTP request cannot be read"
+	switch {
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		status, text = 413, fmt.Sprintf("the body is larger than %d bytes", e.settings.MaxBody)
+	case errors.As(err, &small):
+		status, text = 431, fmt.Sprintf("the header is larger than %d bytes", e.settings.MaxHeader)
+	case errors.As(err, &timeout) && timeout.Timeout():
+		status, text = 408, "the request did not arrive in time"
+	}
+	ctx.SetStatusCode(status)
+	ctx.Response.Header.SetContentTypeBytes(jsonType)
+	ctx.Response.SetBodyRaw(mcp.AppendError(nil, nil, mcp.CodeInvalidRequest, text, nil))
+}
+
+// plain answers with a line of text.
+func plain(ctx *fasthttp.RequestCtx, status int, text string) {
+	ctx.SetStatusCode(status)
+	ctx.Response.Header.SetContentType("text/plain; charset=utf-8")
+	ctx.Response.SetBodyString(text)
+}

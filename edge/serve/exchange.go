@@ -1,0 +1,394 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// exchange is an edge.Exchange with what the door keeps of it: the context
+// under which it runs and the stream that it may become.
+type exchange struct {
+	edge.Exchange
+	call
+	way     stream
+	request mcp.Message
+	s       *session
+	began   time.Time
+	lane    uint8 // which part of the list of what is under way it is in
+
+	prev, next *exchange // in the list of what is under way
+}
+
+// call is the context of an exchange. It costs no allocation of its own and
+// calls what waits for its end without a goroutine.
+type call struct {
+	mu    sync.Mutex
+	done  chan struct{}
+	err   error
+	after [2]func()
+	more  []func()
+}
+
+var _ context.Context = (*call)(nil)
+
+// Deadline returns none: the back door bounds a call.
+func (c *call) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Value returns nil: what belongs to an exchange is a field of it.
+func (c *call) Value(any) any { return nil }
+
+// Done returns a channel that is closed when the exchange is cancelled.
+func (c *call) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if c.err != nil {
+			close(c.done)
+		}
+	}
+	return c.done
+}
+
+// Err returns context.Canceled once the exchange is cancelled.
+func (c *call) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// AfterFunc has f called when the exchange is cancelled (the method that
+// context.AfterFunc looks for).
+func (c *call) AfterFunc(f func()) (stop func() bool) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		f()
+		return func() bool { return false }
+	}
+	slot := &c.after[0]
+	if *slot != nil {
+		slot = &c.after[1]
+	}
+	if *slot != nil {
+		c.more = append(c.more, nil)
+		at := len(c.more) - 1
+		c.more[at] = f
+		c.mu.Unlock()
+		return func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.err != nil || c.more[at] == nil {
+				return false
+			}
+			c.more[at] = nil
+			return true
+		}
+	}
+	*slot = f
+	c.mu.Unlock()
+	return func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.err != nil || *slot == nil {
+			return false
+		}
+		*slot = nil
+		return true
+	}
+}
+
+// cancel ends the exchange: nobody waits for its answer any longer.
+func (c *call) cancel() {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.err = context.Canceled
+	if c.done != nil {
+		close(c.done)
+	}
+	after, more := c.after, c.more
+	c.mu.Unlock()
+	for _, f := range append(after[:], more...) {
+		if f != nil {
+			f()
+		}
+	}
+}
+
+// head is what the door looks at of an HTTP header. It shares the server's
+// memory and is good for as long as the handler runs.
+type head struct {
+	host, origin, contentType, encoding, accept []byte
+	session, version, method, name              []byte
+	hasSession, hasVersion, hasMethod, hasName  bool
+	originSet                                   bool
+	twice                                       string // a header that is there twice and must not be
+	params                                      []edge.Header
+}
+
+func (h *head) read(r *fasthttp.RequestHeader) {
+	h.host = r.Host()
+	h.contentType = r.ContentType()
+	for k, v := range r.All() {
+		switch len(k) {
+		case 6:
+			if string(k) == "Origin" {
+				h.once("Origin", h.originSet)
+				h.origin, h.originSet = v, true
+			} else if string(k) == "Accept" {
+				if h.accept != nil {
+					v = append(append(append([]byte(nil), h.accept...), ','), v...)
+				}
+				h.accept = v
+			}
+		case 8:
+			if string(k) == "Mcp-Name" {
+				h.once("Mcp-Name", h.hasName)
+				h.name, h.hasName = v, true
+			}
+		case 10:
+			if string(k) == "Mcp-Method" {
+				h.once("Mcp-Method", h.hasMethod)
+				h.method, h.hasMethod = v, true
+			}
+		case 14:
+			if string(k) == "Mcp-Session-Id" {
+				h.once("Mcp-Session-Id", h.hasSession)
+				h.session, h.hasSession = v, true
+			}
+		case 16:
+			if string(k) == "Content-Encoding" {
+				h.encoding = v
+			}
+		case 20:
+			if string(k) == "Mcp-Protocol-Version" {
+				h.once("MCP-Protocol-Version", h.hasVersion)
+				h.version, h.hasVersion = v, true
+			}
+		}
+		if len(k) > len(mcp.HeaderParam) && string(k[:len(mcp.HeaderParam)]) == mcp.HeaderParam {
+			h.params = append(h.params, edge.Header{Name: string(k), Value: string(v)})
+		}
+	}
+}
+
+func (h *head) once(name string, before bool) {
+	if before {
+		h.twice = name
+	}
+}
+
+// accepts reports whether the Accept header names a media type, or a range
+// with a type of its own that holds it. A bare */* asks for nothing special.
+func (h *head) accepts(media string) bool {
+	rest := h.accept
+	for len(rest) > 0 {
+		one := rest
+		if i := bytes.IndexByte(rest, ','); i >= 0 {
+			one, rest = rest[:i], rest[i+1:]
+		} else {
+			rest = nil
+		}
+		if i := bytes.IndexByte(one, ';'); i >= 0 {
+			one = one[:i]
+		}
+		if strings.EqualFold(string(bytes.TrimSpace(one)), media) {
+			return true
+		}
+	}
+	return false
+}
+
+// era decides the era of a message with its HTTP header (decisions: the
+// endpoint): what the body says, then the header.
+func era(m *mcp.Message, h *head) mcp.Era {
+	if m.Meta(mcp.MetaVersion).OK() {
+		return mcp.Modern
+	}
+	return headEra(h)
+}
+
+// headEra decides by the header alone.
+func headEra(h *head) mcp.Era {
+	if string(h.version) == mcp.V2607 {
+		return mcp.Modern
+	}
+	if h.hasVersion && !h.hasSession && !mcp.LegacyVersion(string(h.version)) {
+		return mcp.Modern
+	}
+	return mcp.Legacy
+}
+
+// checkModern holds a modern message against its header and its own _meta
+// (2026-07-28, basic/transports/streamable-http, header validation).
+func checkModern(m *mcp.Message, h *head) error {
+	version := m.Meta(mcp.MetaVersion)
+	if m.Kind == mcp.Result || m.Kind == mcp.Failure {
+		return edge.Errorf(edge.Invalid, "check", "a client of %s sends no answers", mcp.V2607)
+	}
+	if m.Kind == mcp.Request && !version.OK() {
+		if !mcp.MethodOf(m.Method).In(mcp.Modern) {
+			return noMethod(m)
+		}
+		if string(h.version) != mcp.V2607 {
+			return badVersion(string(h.version))
+		}
+		return edge.Errorf(edge.Params, "check", "params._meta lacks %s", mcp.MetaVersion)
+	}
+	said := m.MetaText(mcp.MetaVersion)
+	if !h.hasVersion || version.OK() && string(h.version) != said {
+		return mismatch(mcp.HeaderVersion, string(h.version), said)
+	}
+	if string(h.version) != mcp.V2607 {
+		return badVersion(string(h.version))
+	}
+	if !h.hasMethod && m.Kind == mcp.Request || h.hasMethod && string(h.method) != m.Method {
+		return mismatch(mcp.HeaderMethod, string(h.method), m.Method)
+	}
+	info := mcp.MethodOf(m.Method)
+	if !info.In(mcp.Modern) {
+		return noMethod(m)
+	}
+	if m.Kind == mcp.Notification {
+		return nil
+	}
+	if caps := m.Meta(mcp.MetaCapabilities); !caps.OK() || m.Raw[caps.Start] != '{' {
+		return edge.Errorf(edge.Params, "check", "params._meta lacks %s, an object", mcp.MetaCapabilities)
+	}
+	if info.Target != "" {
+		target := m.Get(info.Target)
+		if !target.OK() || m.Raw[target.Start] != '"' {
+			return edge.Errorf(edge.Params, "check", "params.%s is not a string", info.Target)
+		}
+		want := m.Text(info.Target)
+		if !h.hasName {
+			return mismatch(mcp.HeaderName, "", want)
+		}
+		if string(h.name) != want {
+			if name, err := mcp.DecodeHeader(string(h.name)); err != nil || name != want {
+				return mismatch(mcp.HeaderName, string(h.name), want)
+			}
+		}
+	}
+	if level := m.Meta(mcp.MetaLogLevel); level.OK() && !logLevel(mcp.String(level.Of(m.Raw))) {
+		return edge.Errorf(edge.Params, "check", "params._meta.%s is no log level", mcp.MetaLogLevel)
+	}
+	for _, p := range h.params {
+		if _, err := mcp.DecodeHeader(p.Value); err != nil {
+			return &edge.Error{Kind: edge.Mismatch, Op: "check", Err: errors.New(p.Name + " has " + err.Error())}
+		}
+	}
+	return nil
+}
+
+// logLevel reports whether s is a level (RFC 5424 §6.2.1, by the names of MCP).
+func logLevel(s string) bool {
+	switch s {
+	case "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency":
+		return true
+	}
+	return false
+}
+
+func noMethod(m *mcp.Message) error {
+	return edge.Errorf(edge.NoMethod, "check", "method not found: %s", printable(m.Method))
+}
+
+func badVersion(requested string) error {
+	data := []byte(`{"supported":[`)
+	for i, v := range mcp.Versions() {
+		if i > 0 {
+			data = append(data, ',')
+		}
+		data = mcp.AppendString(data, v)
+	}
+	data = mcp.AppendString(append(data, `],"requested":`...), printable(requested))
+	return &edge.Error{Kind: edge.Version, Op: "check", Data: append(data, '}'),
+		Err: errors.New("unsupported protocol version; supported are 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05")}
+}
+
+func mismatch(header, headerValue, bodyValue string) error {
+	data := mcp.AppendString([]byte(`{"header":`), header)
+	data = mcp.AppendString(append(data, `,"headerValue":`...), printable(headerValue))
+	data = mcp.AppendString(append(data, `,"bodyValue":`...), printable(bodyValue))
+	text := "header " + header + " does not match the body"
+	if headerValue == "" {
+		text = "header " + header + " is missing"
+	}
+	return &edge.Error{Kind: edge.Mismatch, Op: "check", Data: append(data, '}'), Err: errors.New(text)}
+}
+
+// printable bounds what of a client's own words is told back to it.
+func printable(s string) string {
+	if len(s) > 128 {
+		return strconv.Quote(s[:128]) + "…"
+	}
+	return s
+}
+
+// underway lists the exchanges that are being served, oldest first in each of
+// its parts; there are several so that cores do not meet on one lock.
+type underway struct{ parts [8]part }
+
+type part struct {
+	mu         sync.Mutex
+	head, tail *exchange
+	_          [32]byte // each on a cache line of its own
+}
+
+func (u *underway) of(x *exchange) *part { return &u.parts[int(x.lane)%len(u.parts)] }
+
+func (u *underway) add(x *exchange) {
+	p := u.of(x)
+	p.mu.Lock()
+	if x.prev = p.tail; x.prev != nil {
+		x.prev.next = x
+	} else {
+		p.head = x
+	}
+	p.tail = x
+	p.mu.Unlock()
+}
+
+func (u *underway) remove(x *exchange) {
+	p := u.of(x)
+	p.mu.Lock()
+	if x.prev != nil {
+		x.prev.next = x.next
+	} else {
+		p.head = x.next
+	}
+	if x.next != nil {
+		x.next.prev = x.prev
+	} else {
+		p.tail = x.prev
+	}
+	x.prev, x.next = nil, nil
+	p.mu.Unlock()
+}
+
+// since returns the exchanges that began before the moment.
+func (u *underway) since(before time.Time) []*exchange {
+	var out []*exchange
+	for i := range u.parts {
+		p := &u.parts[i]
+		p.mu.Lock()
+		for x := p.head; x != nil && x.began.Before(before); x = x.next {
+			out = append(out, x)
+		}
+		p.mu.Unlock()
+	}
+	return out
+}

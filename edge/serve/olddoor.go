@@ -1,0 +1,209 @@
+package serve
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// The older transport, HTTP with SSE (2024-11-05): a client opens one stream
+// with GET /sse, is told there where to POST, and gets every answer on the
+// stream. The end of the stream ends the session.
+
+// sseDoor is one client of the older transport.
+type sseDoor struct {
+	out *outlet
+	mu  sync.Mutex
+	s   *session // nil until it has sent initialize
+}
+
+// sseDoors finds them by the id in the address that they POST to.
+type sseDoors struct {
+	mu   sync.Mutex
+	byID map[string]*sseDoor
+}
+
+func (t *sseDoors) find(id string) *sseDoor {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byID[id]
+}
+
+// openSSE opens the stream.
+func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head) {
+	switch string(ctx.Method()) {
+	case "GET":
+	case "OPTIONS":
+		e.preflight(ctx, h)
+		return
+	default:
+		e.notAllowed(ctx, h, "GET")
+		return
+	}
+	if !h.accepts("text/event-stream") && !h.accepts("*/*") {
+		e.refuse(ctx, h, mcp.Legacy, nil, edge.Errorf(edge.NotAcceptable, "door", "Accept must hold text/event-stream"))
+		return
+	}
+	if err := e.roomForStream(ctx); err != nil {
+		e.refuse(ctx, h, mcp.Legacy, nil, err)
+		return
+	}
+	var raw [16]byte
+	if _, err := rand.Read(raw[:]); err != nil {
+		e.refuse(ctx, h, mcp.Legacy, nil, edge.Errorf(edge.Internal, "session id", "%w", err))
+		return
+	}
+	id := base64.RawURLEncoding.EncodeToString(raw[:])
+	d := &sseDoor{}
+	e.takeOver(ctx, nil, e.corsLines(h), func(o *outlet) {
+		d.out = o
+		e.doors.mu.Lock()
+		if e.doors.byID == nil {
+			e.doors.byID = make(map[string]*sseDoor)
+		}
+		e.doors.byID[id] = d
+		e.doors.mu.Unlock()
+		_ = o.write("endpoint", []byte(e.settings.ExternalURL+"/messages?sessionId="+id))
+	}, func(o *outlet) {
+		e.doors.mu.Lock()
+		delete(e.doors.byID, id)
+		e.doors.mu.Unlock()
+		d.mu.Lock()
+		s := d.s
+		d.mu.Unlock()
+		if s != nil {
+			e.sessions.end(s.ID)
+			s.shut(o)
+		}
+	})
+}
+
+// postSSE takes a message; its answer goes to the stream.
+func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, query []byte) {
+	switch string(ctx.Method()) {
+	case "POST":
+	case "OPTIONS":
+		e.preflight(ctx, h)
+		return
+	default:
+		e.notAllowed(ctx, h, "POST")
+		return
+	}
+	if err := checkBody(h); err != nil {
+		e.refuse(ctx, h, mcp.Legacy, nil, err)
+		return
+	}
+	values, err := url.ParseQuery(string(query))
+	d := e.doors.find(values.Get("sessionId"))
+	if err != nil || d == nil {
+		e.refuse(ctx, h, mcp.Legacy, nil, edge.Errorf(edge.NoSession, "door", "Session not found"))
+		return
+	}
+	x := e.newExchange(ctx, h)
+	x.way = stream{x: x, able: true, out: func(raw []byte) error { return d.out.write("message", raw) }}
+	if err := x.Request.Decode(bytes.Clone(ctx.PostBody())); err != nil {
+		kind := edge.Invalid
+		var syntax *mcp.SyntaxError
+		if errors.As(err, &syntax) {
+			kind = edge.Malformed
+		}
+		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), edge.Errorf(kind, "door", "%w", err))
+		return
+	}
+	d.mu.Lock()
+	x.s = d.s
+	d.mu.Unlock()
+	if x.Request.Method == "initialize" && x.Request.Kind == mcp.Request {
+		e.initializeSSE(ctx, h, d, x)
+		return
+	}
+	if x.s == nil {
+		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "send initialize first"))
+		return
+	}
+	x.Session = &x.s.Session
+	x.s.used.Store(e.clock.now().Unix())
+	if !e.aside(x) {
+		if e.inflight.Add(1) > int64(e.settings.MaxInflight) {
+			e.inflight.Add(-1)
+			e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Overload, "door", "too many requests at a time"))
+			return
+		}
+		e.work.Go(func() {
+			defer e.inflight.Add(-1)
+			e.answerSSE(x)
+		})
+	}
+	e.cors(ctx, h)
+	ctx.SetStatusCode(202)
+}
+
+// initializeSSE begins the session of a stream.
+func (e *Edge) initializeSSE(ctx *fasthttp.RequestCtx, h *head, d *sseDoor, x *exchange) {
+	if x.s != nil {
+		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "initialize was sent before"))
+		return
+	}
+	s, result, err := e.begin(x)
+	if err != nil {
+		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), err)
+		return
+	}
+	d.mu.Lock()
+	again := d.s != nil
+	if !again {
+		d.s = s
+	}
+	d.mu.Unlock()
+	if again {
+		e.sessions.end(s.ID)
+		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "initialize was sent before"))
+		return
+	}
+	d.out.join(s)
+	s.open(d.out, e.listener(s))
+	_ = d.out.write("message", result)
+	e.cors(ctx, h)
+	ctx.SetStatusCode(202)
+}
+
+// answerSSE runs an exchange whose answer goes to the stream.
+func (e *Edge) answerSSE(x *exchange) {
+	defer func() {
+		if r := recover(); r != nil {
+			e.log.Error("panic in an exchange", "panic", r)
+			x.way.end(fail(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Internal, "handle", "%v", r)).body, false)
+		}
+	}()
+	r, err := e.run(x)
+	switch {
+	case err != nil && x.Err() != nil:
+		x.way.end(nil, false)
+	case err != nil:
+		x.way.end(fail(mcp.Legacy, x.Request.IDText(), err).body, false)
+	case r != nil:
+		x.way.end(r.Raw, false)
+	}
+}
+
+// join gives a stream the session that its client began.
+func (o *outlet) join(s *session) {
+	o.mu.Lock()
+	o.s = s
+	o.mu.Unlock()
+}
+
+// silent reports whether the stream is due a heartbeat.
+func (o *outlet) silent(now time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return now.Sub(o.written) >= heartbeat
+}

@@ -1,0 +1,100 @@
+package serve
+
+import (
+	"bytes"
+	"net"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+)
+
+// allowed is a list of exact values; any tells that everything passes.
+type allowed struct {
+	any    bool
+	values [][]byte
+}
+
+func (a *allowed) allow(v []byte) bool {
+	if a.any {
+		return true
+	}
+	for _, one := range a.values {
+		if bytes.Equal(one, v) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *allowed) add(values ...string) {
+	for _, v := range values {
+		a.values = append(a.values, []byte(v))
+	}
+}
+
+// rules derives which values of Host and Origin pass. On a loopback address
+// both are checked, so that a page in a browser of this host cannot reach the
+// edge under a name of its own (DNS rebinding).
+func (e *Edge) rules() {
+	addr, _ := e.frontLn.Addr().(*net.TCPAddr)
+	e.loopback = addr != nil && addr.IP.IsLoopback()
+	e.origins.add(e.settings.AllowedOrigins...)
+	e.hosts.add(e.settings.AllowedHosts...)
+	e.hosts.any = !e.loopback && len(e.settings.AllowedHosts) == 0
+	if !e.loopback {
+		if len(e.settings.AllowedOrigins) == 0 {
+			e.log.Warn("no page in a browser may use this edge: --allowed-origins names none", "listen", e.Addr())
+		}
+		return
+	}
+	scheme, usual := "http", 80
+	if e.settings.TLSCert != "" {
+		scheme, usual = "https", 443
+	}
+	_, port, _ := net.SplitHostPort(e.Addr())
+	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
+		e.hosts.add(name + ":" + port)
+		e.origins.add(scheme + "://" + name + ":" + port)
+		if addr.Port == usual {
+			e.hosts.add(name)
+			e.origins.add(scheme + "://" + name)
+		}
+	}
+}
+
+// corsLines returns the header lines that let the page of an allowed origin
+// read an answer; nil for a client that is no page.
+func (e *Edge) corsLines(h *head) []byte {
+	if h == nil || !h.originSet || h.origin == nil {
+		return nil
+	}
+	b := append([]byte("Vary: Origin\r\nAccess-Control-Allow-Origin: "), h.origin...)
+	return append(b, "\r\nAccess-Control-Expose-Headers: Mcp-Session-Id, WWW-Authenticate, Retry-After\r\n"...)
+}
+
+// cors puts the same lines into a plain answer.
+func (e *Edge) cors(ctx *fasthttp.RequestCtx, h *head) {
+	if h == nil || !h.originSet || h.origin == nil {
+		return
+	}
+	ctx.Response.Header.Set("Vary", "Origin")
+	ctx.Response.Header.SetBytesV("Access-Control-Allow-Origin", h.origin)
+	ctx.Response.Header.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate, Retry-After")
+}
+
+// preflight tells a browser what a page may send. It needs no token: it is the
+// browser that asks.
+func (e *Edge) preflight(ctx *fasthttp.RequestCtx, h *head) {
+	ctx.SetStatusCode(204)
+	e.cors(ctx, h)
+	ctx.Response.Header.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
+	headers := "Content-Type, Accept, Authorization, Last-Event-ID"
+	for name := range strings.SplitSeq(string(ctx.Request.Header.Peek("Access-Control-Request-Headers")), ",") {
+		name = strings.ToLower(strings.TrimSpace(name))
+		if strings.HasPrefix(name, "mcp-") && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && len(name) <= 64 {
+			headers += ", " + name
+		}
+	}
+	ctx.Response.Header.Set("Access-Control-Allow-Headers", headers)
+	ctx.Response.Header.Set("Access-Control-Max-Age", "600")
+}

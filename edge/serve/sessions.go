@@ -1,0 +1,270 @@
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// session is a legacy client's session, with what is under way in it.
+type session struct {
+	edge.Session
+	used atomic.Int64 // Unix seconds of the last request
+	asks atomic.Uint64
+
+	mu      sync.Mutex
+	calls   map[string]*exchange        // requests under way, by the client's id
+	asked   map[string]chan edge.Answer // questions that wait, by the edge's id
+	outlets []*outlet                   // open streams of the client, the newest last
+	hearing context.CancelFunc          // ends what the backends are listened to for
+}
+
+// sessions holds the legacy sessions of a process. Ids are 128 random bits, so
+// that none can be guessed; a session that nobody uses for its lifetime ends.
+type sessions struct {
+	most int
+	ttl  time.Duration
+
+	mu   sync.RWMutex
+	byID map[string]*session
+}
+
+func newSessions(most int, ttl time.Duration) *sessions {
+	return &sessions{most: most, ttl: ttl, byID: make(map[string]*session)}
+}
+
+// begin makes a session. When there is no room, the session that has been idle
+// longest makes it; with all of them busy the error is Overload.
+func (t *sessions) begin(now time.Time, version string, info, capabilities []byte) (*session, error) {
+	var raw [16]byte
+	if _, err := rand.Read(raw[:]); err != nil {
+		return nil, edge.Errorf(edge.Internal, "session id", "%w", err)
+	}
+	s := &session{Session: edge.Session{
+		ID:           base64.RawURLEncoding.EncodeToString(raw[:]),
+		Version:      version,
+		Info:         info,
+		Capabilities: capabilities,
+	}}
+	s.used.Store(now.Unix())
+	var gone *session
+	t.mu.Lock()
+	if len(t.byID) >= t.most {
+		if gone = t.idlest(); gone == nil {
+			t.mu.Unlock()
+			return nil, edge.Errorf(edge.Overload, "session", "all %d sessions are in use", t.most)
+		}
+		delete(t.byID, gone.ID)
+	}
+	t.byID[s.ID] = s
+	t.mu.Unlock()
+	if gone != nil {
+		gone.end()
+	}
+	return s, nil
+}
+
+// idlest returns, of a sample of the sessions that have nothing under way, the
+// one unused for longest. A map's order is random, so a sample is fair.
+func (t *sessions) idlest() *session {
+	var found *session
+	seen := 0
+	for _, s := range t.byID {
+		if s.busy() {
+			continue
+		}
+		if found == nil || s.used.Load() < found.used.Load() {
+			found = s
+		}
+		if seen++; seen == 64 {
+			break
+		}
+	}
+	return found
+}
+
+// find returns a session and marks it as used; nil when it is not there.
+func (t *sessions) find(id string, now time.Time) *session {
+	t.mu.RLock()
+	s := t.byID[id]
+	t.mu.RUnlock()
+	if s != nil && s.used.Load() != now.Unix() {
+		s.used.Store(now.Unix())
+	}
+	return s
+}
+
+// end ends a session; false when there is none of that id.
+func (t *sessions) end(id string) bool {
+	t.mu.Lock()
+	s := t.byID[id]
+	delete(t.byID, id)
+	t.mu.Unlock()
+	if s != nil {
+		s.end()
+	}
+	return s != nil
+}
+
+// sweep ends the sessions that nobody has used for their lifetime.
+func (t *sessions) sweep(now time.Time) {
+	var old []*session
+	before := now.Add(-t.ttl).Unix()
+	t.mu.Lock()
+	for id, s := range t.byID {
+		if s.used.Load() < before && !s.busy() {
+			old = append(old, s)
+			delete(t.byID, id)
+		}
+	}
+	t.mu.Unlock()
+	for _, s := range old {
+		s.end()
+	}
+}
+
+// closeAll ends every session.
+func (t *sessions) closeAll() {
+	t.mu.Lock()
+	all := t.byID
+	t.byID = make(map[string]*session)
+	t.mu.Unlock()
+	for _, s := range all {
+		s.end()
+	}
+}
+
+func (t *sessions) len() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.byID)
+}
+
+// busy reports whether something is under way in the session.
+func (s *session) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.calls) > 0 || len(s.outlets) > 0
+}
+
+// end ends what is under way and what rooms attached.
+func (s *session) end() {
+	s.mu.Lock()
+	outlets, hearing := s.outlets, s.hearing
+	s.hearing = nil
+	calls := make([]*exchange, 0, len(s.calls))
+	for _, x := range s.calls {
+		calls = append(calls, x)
+	}
+	s.mu.Unlock()
+	if hearing != nil {
+		hearing()
+	}
+	for _, x := range calls {
+		x.cancel()
+	}
+	for _, o := range outlets {
+		o.close()
+	}
+	s.End()
+}
+
+// enter registers a request that is under way, so that it can be cancelled.
+func (s *session) enter(x *exchange) {
+	s.mu.Lock()
+	if s.calls == nil {
+		s.calls = make(map[string]*exchange, 1)
+	}
+	s.calls[string(x.Request.IDText())] = x
+	s.mu.Unlock()
+}
+
+func (s *session) leave(x *exchange) {
+	s.mu.Lock()
+	if id := string(x.Request.IDText()); s.calls[id] == x {
+		delete(s.calls, id)
+	}
+	if len(s.calls) == 0 {
+		s.calls = nil // an idle session is small
+	}
+	s.mu.Unlock()
+}
+
+// cancelCall ends the request that a notifications/cancelled names.
+func (s *session) cancelCall(n *mcp.Message) {
+	s.mu.Lock()
+	x := s.calls[string(n.Get("requestId").Of(n.Raw))]
+	s.mu.Unlock()
+	if x != nil {
+		x.cancel()
+	}
+}
+
+// ask puts questions to the client as requests under ids of the edge's own,
+// which emit sends, and waits for the answers that come to answered.
+func (s *session) ask(ctx context.Context, questions map[string]edge.Question, emit func(*mcp.Message) error) (map[string]edge.Answer, error) {
+	waiting := make(map[string]chan edge.Answer, len(questions))
+	ids := make([]string, 0, len(questions))
+	defer func() {
+		s.mu.Lock()
+		for _, id := range ids {
+			delete(s.asked, id)
+		}
+		if len(s.asked) == 0 {
+			s.asked = nil
+		}
+		s.mu.Unlock()
+	}()
+	for key, q := range questions {
+		id := strconv.FormatUint(s.asks.Add(1), 10)
+		ch := make(chan edge.Answer, 1)
+		s.mu.Lock()
+		if s.asked == nil {
+			s.asked = make(map[string]chan edge.Answer, 1)
+		}
+		s.asked[id] = ch
+		s.mu.Unlock()
+		ids, waiting[key] = append(ids, id), ch
+		m, err := mcp.Decode(mcp.AppendRequest(nil, []byte(id), q.Method, q.Params))
+		if err != nil {
+			return nil, edge.Errorf(edge.Internal, "ask", "%w", err)
+		}
+		if err := emit(m); err != nil {
+			return nil, edge.Errorf(edge.Gone, "ask", "%w", err)
+		}
+	}
+	answers := make(map[string]edge.Answer, len(questions))
+	for key, ch := range waiting {
+		select {
+		case a := <-ch:
+			answers[key] = a
+		case <-ctx.Done():
+			return nil, edge.Errorf(edge.Gone, "ask", "%w", context.Cause(ctx))
+		}
+	}
+	return answers, nil
+}
+
+// answered takes a client's answer to a question. An answer that nobody waits
+// for any longer is dropped.
+func (s *session) answered(m *mcp.Message) {
+	s.mu.Lock()
+	ch := s.asked[string(m.IDText())]
+	s.mu.Unlock()
+	if ch == nil {
+		return
+	}
+	m = m.Clone()
+	a := edge.Answer{Result: m.Result.Of(m.Raw), Error: m.Error.Of(m.Raw)}
+	select {
+	case ch <- a:
+	default: // answered already
+	}
+}

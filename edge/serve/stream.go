@@ -1,0 +1,378 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// heartbeat is how often an open stream carries a comment when it has nothing
+// else to carry, and how long a call may be silent before it becomes a stream.
+const heartbeat = 15 * time.Second
+
+var (
+	errEnded    = errors.New("the exchange has ended")
+	errNoStream = errors.New("the client accepts no stream")
+	comment     = []byte(":\n\n")
+)
+
+// stream is the way back to the client of one POST. It becomes a stream of
+// events with the first thing that precedes the answer; without any, the
+// answer is plain JSON.
+type stream struct {
+	x       *exchange
+	conn    *clientConn
+	headers []byte // lines of the edge's own that go into the head, such as CORS; each with its CRLF
+	able    bool   // the client accepts a stream
+	last    bool   // the connection closes after this answer
+
+	mu      sync.Mutex
+	begun   bool
+	ended   bool
+	err     error
+	buf     []byte
+	written time.Time
+	out     func([]byte) error // instead of the connection, for HTTP with SSE
+}
+
+var _ edge.Client = (*stream)(nil)
+
+// Send puts a notification on the stream. A client that accepts none misses
+// it: it said so.
+func (s *stream) Send(m *mcp.Message) error {
+	err := s.event(m.Raw)
+	if errors.Is(err, errNoStream) {
+		return nil
+	}
+	return err
+}
+
+// Ask puts questions to a legacy client as requests on the stream of its call.
+func (s *stream) Ask(ctx context.Context, questions map[string]edge.Question) (map[string]edge.Answer, error) {
+	if s.x.s == nil || !s.able {
+		return nil, edge.Errorf(edge.NoMethod, "ask", "this client cannot be asked")
+	}
+	return s.x.s.ask(ctx, questions, func(m *mcp.Message) error { return s.event(m.Raw) })
+}
+
+// event writes one message.
+func (s *stream) event(raw []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.begin(); err != nil {
+		return err
+	}
+	return s.put(raw)
+}
+
+func (s *stream) begin() error {
+	switch {
+	case s.ended:
+		return errEnded
+	case s.err != nil:
+		return s.err
+	case s.out != nil || s.begun:
+		return nil
+	case !s.able:
+		return errNoStream
+	}
+	s.begun = true
+	s.buf = append(s.buf[:0], "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n"...)
+	s.buf = append(s.buf, s.headers...)
+	if s.last {
+		s.buf = append(s.buf, "Connection: close\r\n"...)
+	}
+	s.buf = append(s.buf, "\r\n"...)
+	return nil
+}
+
+// put writes an event, with the head before it if that has not been written.
+func (s *stream) put(raw []byte) error {
+	if s.out != nil {
+		s.err = s.out(raw)
+		return s.err
+	}
+	event := mcp.AppendEvent(nil, "message", "", raw)
+	s.buf = appendChunk(s.buf, event)
+	return s.flush()
+}
+
+func (s *stream) flush() error {
+	_, err := s.conn.send(s.buf)
+	s.buf = s.buf[:0]
+	if cap(s.buf) > 64<<10 {
+		s.buf = nil
+	}
+	s.written = s.conn.edge.clock.now()
+	if err != nil {
+		s.err = err
+		go s.x.cancel() // whoever works for this client may stop; it may hold locks of its own
+	}
+	return err
+}
+
+func appendChunk(dst, data []byte) []byte {
+	dst = strconv.AppendInt(dst, int64(len(data)), 16)
+	dst = append(append(dst, "\r\n"...), data...)
+	return append(dst, "\r\n"...)
+}
+
+// beat writes a comment when the stream has been silent for a heartbeat, and
+// makes a stream of a call that has been silent for so long.
+func (s *stream) beat(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.out != nil || now.Sub(s.written) < heartbeat || s.begin() != nil {
+		return
+	}
+	s.buf = appendChunk(s.buf, comment)
+	_ = s.flush()
+}
+
+// end writes the answer if the exchange has become a stream, or if the client
+// accepts nothing else. It reports whether it has: then the server must not
+// answer. raw is nil for an exchange without an answer.
+func (s *stream) end(raw []byte, only bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer func() { s.ended = true }()
+	if s.out != nil {
+		if raw != nil && s.err == nil {
+			s.err = s.out(raw)
+		}
+		return true
+	}
+	if !s.begun {
+		if !only || raw == nil || s.begin() != nil {
+			return false
+		}
+	}
+	if raw != nil && s.err == nil {
+		s.buf = appendChunk(s.buf, mcp.AppendEvent(nil, "message", "", raw))
+	}
+	if s.err == nil {
+		s.buf = append(s.buf, "0\r\n\r\n"...)
+		_ = s.flush()
+	}
+	return true
+}
+
+// outlet is a long-lived stream of a legacy session: a GET, or the one stream
+// of HTTP with SSE. Its connection has been taken over from the HTTP server.
+type outlet struct {
+	edge *Edge
+	s    *session
+	conn *clientConn
+	done chan struct{} // closed when the stream ends
+
+	mu      sync.Mutex
+	ended   bool
+	written time.Time
+}
+
+var _ edge.Client = (*outlet)(nil)
+
+// Send puts a notification on the stream.
+func (o *outlet) Send(m *mcp.Message) error { return o.write("message", m.Raw) }
+
+// Ask puts questions to the client as requests on the stream.
+func (o *outlet) Ask(ctx context.Context, questions map[string]edge.Question) (map[string]edge.Answer, error) {
+	return o.s.ask(ctx, questions, func(m *mcp.Message) error { return o.write("message", m.Raw) })
+}
+
+func (o *outlet) write(name string, data []byte) error {
+	return o.chunk(mcp.AppendEvent(nil, name, "", data))
+}
+
+func (o *outlet) chunk(data []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		return errEnded
+	}
+	o.written = o.edge.clock.now()
+	_, err := o.conn.send(appendChunk(nil, data))
+	if err != nil {
+		o.finish()
+	}
+	return err
+}
+
+func (o *outlet) beat(now time.Time) {
+	o.mu.Lock()
+	silent := now.Sub(o.written) >= heartbeat
+	o.mu.Unlock()
+	if silent {
+		_ = o.chunk(comment)
+	}
+}
+
+// close ends the stream in order.
+func (o *outlet) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.ended {
+		_, _ = o.conn.send([]byte("0\r\n\r\n"))
+		o.finish()
+	}
+}
+
+// finish marks the end; o.mu is held.
+func (o *outlet) finish() {
+	if !o.ended {
+		o.ended = true
+		close(o.done)
+		_ = o.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the goroutine that waits for the client to leave
+	}
+}
+
+// takeOver makes a long-lived stream of a GET. run is called on it once its
+// head is written; the stream then lasts until the client leaves or it ends.
+func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, headers []byte, opened func(*outlet), closed func(*outlet)) {
+	conn := ctx.Conn().(*clientConn)
+	lines := append([]byte(nil), headers...)
+	from := ctx.RemoteIP().String()
+	ctx.HijackSetNoResponse(true)
+	ctx.Hijack(func(net.Conn) {
+		o := &outlet{edge: e, s: s, conn: conn, done: make(chan struct{}), written: e.clock.now()}
+		text := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n")
+		text = append(append(text, lines...), "\r\n"...)
+		if _, err := conn.send(text); err != nil {
+			return
+		}
+		e.outlets.add(o, from)
+		opened(o)
+		for { // nothing is expected from the client; what comes is thrown away
+			var b [64]byte
+			if _, err := conn.Conn.Read(b[:]); err != nil {
+				break
+			}
+		}
+		o.mu.Lock()
+		o.finish()
+		o.mu.Unlock()
+		e.outlets.remove(o)
+		closed(o)
+	})
+}
+
+// outletSet is the open long-lived streams of the process.
+type outletSet struct {
+	mu    sync.Mutex
+	all   map[*outlet]string // the address of the client
+	count map[string]int     // how many of an address
+}
+
+func (t *outletSet) add(o *outlet, from string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil {
+		t.all = make(map[*outlet]string)
+	}
+	t.all[o] = from
+	if t.count == nil {
+		t.count = make(map[string]int)
+	}
+	t.count[from]++
+}
+
+// from returns how many streams a client address has open.
+func (t *outletSet) from(address string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.count[address]
+}
+
+func (t *outletSet) remove(o *outlet) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	from := t.all[o]
+	delete(t.all, o)
+	if t.count[from]--; t.count[from] <= 0 {
+		delete(t.count, from)
+	}
+}
+
+func (t *outletSet) list() []*outlet {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]*outlet, 0, len(t.all))
+	for o := range t.all {
+		out = append(out, o)
+	}
+	return out
+}
+
+func (t *outletSet) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.all)
+}
+
+// open puts a stream into its session. The first one begins to listen to the
+// backends for what belongs to no call.
+func (s *session) open(o *outlet, listen func(context.Context, edge.Client)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outlets = append(s.outlets, o)
+	if s.hearing == nil && listen != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		s.hearing = cancel
+		go listen(ctx, newest{s})
+	}
+}
+
+// shut takes a stream out of its session.
+func (s *session) shut(o *outlet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, other := range s.outlets {
+		if other == o {
+			s.outlets = append(s.outlets[:i], s.outlets[i+1:]...)
+			break
+		}
+	}
+	if len(s.outlets) == 0 {
+		s.outlets = nil
+		if s.hearing != nil {
+			s.hearing()
+			s.hearing = nil
+		}
+	}
+}
+
+// newest is the way to a legacy client outside its calls: its newest stream.
+// Each message goes to one stream only (2025-11-25, basic/transports).
+type newest struct{ s *session }
+
+func (n newest) outlet() *outlet {
+	n.s.mu.Lock()
+	defer n.s.mu.Unlock()
+	if len(n.s.outlets) == 0 {
+		return nil
+	}
+	return n.s.outlets[len(n.s.outlets)-1]
+}
+
+// Send puts a notification on the newest stream.
+func (n newest) Send(m *mcp.Message) error {
+	if o := n.outlet(); o != nil {
+		return o.Send(m)
+	}
+	return errEnded
+}
+
+// Ask puts questions on the newest stream.
+func (n newest) Ask(ctx context.Context, questions map[string]edge.Question) (map[string]edge.Answer, error) {
+	if o := n.outlet(); o != nil {
+		return o.Ask(ctx, questions)
+	}
+	return nil, edge.Errorf(edge.NoMethod, "ask", "the client has no stream open")
+}
