@@ -3,6 +3,8 @@ package edge
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"time"
 )
 
@@ -65,4 +67,12 @@ func KindOf(err error) Kind {
 		return e.Kind
 	}
 	return Internal
+}
+
+// Contain, when deferred, ends a panic of a goroutine that no exchange waits
+// for, so that one fault costs one piece of work and not the process.
+func Contain(log *slog.Logger, what string) {
+	if r := recover(); r != nil {
+		log.Error("panic", "in", what, "panic", r, "stack", string(debug.Stack()))
+	}
 }

@@ -87,8 +87,16 @@ func Open(c Config) (*Backend, error) {
 		end:    end,
 	}
 	b.peer = newPeer(u, newPool(u, &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}), c.Agent, c.MaxMessage)
-	b.work.Go(b.introduce)
+	b.spawn("introduce", b.introduce)
 	return b, nil
+}
+
+// spawn runs f on a goroutine that Close waits for.
+func (b *Backend) spawn(what string, f func()) {
+	b.work.Go(func() {
+		defer edge.Contain(b.Log, what)
+		f()
+	})
 }
 
 // Close ends what the backend holds: its sessions get a DELETE, its
@@ -216,6 +224,9 @@ func (b *Backend) Handle(ctx context.Context, x *edge.Exchange) (*edge.Response,
 // named gives an error the name of the backend, and a client no more of it
 // than that: addresses and causes are for the log.
 func (b *Backend) named(err error) error {
+	if err == nil {
+		return nil
+	}
 	kind := edge.KindOf(err)
 	switch kind {
 	case edge.Unavailable, edge.Internal:

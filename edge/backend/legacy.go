@@ -32,11 +32,7 @@ func (b *Backend) toLegacy(ctx context.Context, x *edge.Exchange, in *Introducti
 			x.Session.SetLogLevel(m.Text("level"))
 		}
 	}
-	out, err := mcp.Decode(mcp.Splice(nil, answer.Raw, answer.WithID(m.IDText())))
-	if err != nil {
-		return nil, nonsense(err)
-	}
-	return &edge.Response{Message: *out, Status: 200}, nil
+	return &edge.Response{Message: *answer, Status: 200}, nil
 }
 
 // sessionOf returns the upstream session of a client session.
@@ -133,13 +129,13 @@ func (b *Backend) adopt(s *session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.shared == nil {
-		go s.Close()
+		s.Close()
 		return
 	}
 	old := b.shared[""]
 	b.shared[""] = &pooled{free: []*session{s}, all: 1}
 	if old != nil {
-		b.work.Go(old.close)
+		old.close()
 	}
 }
 

@@ -22,13 +22,13 @@ type session struct {
 	sse    bool          // over HTTP with SSE
 	client *edge.Session // whose it is; nil for one of the edge's own
 	caps   []byte        // JSON text: what is declared to the server
-	ids    atomic.Uint64 // of requests, which are progress tokens too
+	ids    atomic.Uint64 // of the edge's own requests
 
 	opening chan struct{} // one place: whoever is in it opens the session
 	live    atomic.Pointer[link]
 
 	mu     sync.Mutex
-	calls  map[string]*call // by the id that the server knows
+	calls  map[string]*call // under way, by the id that the server knows
 	subs   map[string]bool  // URIs subscribed to
 	level  string           // log level set
 	notice edge.Client      // takes what belongs to no call; nil for nobody
@@ -47,6 +47,7 @@ type link struct {
 type call struct {
 	id     []byte // as the server knows it
 	token  []byte // the client's progress token; nil for none
+	known  []byte // the progress token as the server knows it
 	method string
 	level  bool // the client takes log messages
 	client edge.Client
@@ -183,7 +184,7 @@ func (s *session) open(ctx context.Context) (*link, error) {
 // roundTrip sends a request of the edge's own. The second result is the
 // session id that the answer came with.
 func (s *session) roundTrip(ctx context.Context, l *link, method string, params []byte) (*mcp.Message, string, error) {
-	id := s.nextID()
+	id := s.ownID()
 	body := mcp.AppendRequest(nil, id, method, params)
 	if l.sse != nil {
 		m, err := s.overSSE(ctx, l, &call{id: id, method: method}, body)
@@ -221,7 +222,11 @@ func (s *session) outgoing(l *link, body []byte) *outgoing {
 	return o
 }
 
-func (s *session) nextID() []byte { return strconv.AppendUint(nil, s.ids.Add(1), 10) }
+// ownID returns an id that no client's request has: clients choose theirs, and
+// a session of their own carries them as they are.
+func (s *session) ownID() []byte {
+	return append(strconv.AppendUint([]byte(`"weir-`), s.ids.Add(1), 10), '"')
+}
 
 // call sends a client's request and returns the answer, under the id that the
 // server knows.
@@ -263,16 +268,18 @@ func (s *session) drop(l *link) {
 // once sends a client's request over a link.
 func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*mcp.Message, int, error) {
 	m := x.Request
-	c := &call{id: s.nextID(), method: m.Method, client: x.Client, level: true}
-	var body []byte
+	c := &call{id: m.IDText(), method: m.Method, client: x.Client, level: true}
 	if t := m.Meta("progressToken"); t.OK() {
 		c.token = t.Of(m.Raw)
+		c.known = c.token
 	}
+	body := m.Raw
 	if x.Era == mcp.Modern {
+		// Clients that share a session must not meet in an id or a token.
+		c.id = strconv.AppendUint(nil, s.ids.Add(1), 10)
+		c.known = c.id
 		c.level = m.Meta(mcp.MetaLogLevel).OK()
 		body = mcp.ToLegacy(nil, m, c.id, c.id)
-	} else {
-		body = mcp.Renumber(nil, m, c.id, c.id)
 	}
 	if l.sse != nil {
 		answer, err := s.overSSE(ctx, l, c, body)
@@ -315,7 +322,7 @@ const farewell = 2 * time.Second
 
 // background runs what no client waits for. It ends soon.
 func (b *Backend) background(f func(context.Context)) {
-	b.work.Go(func() {
+	b.spawn("farewell", func() {
 		ctx, cancel := context.WithTimeout(context.Background(), farewell)
 		defer cancel()
 		f(ctx)
@@ -368,11 +375,13 @@ func (s *session) before(ctx context.Context, l *link, d *during, m *mcp.Message
 			return // nobody asked for it, or it came too late
 		}
 		c.heard.Store(time.Now().UnixNano())
-		n, err := mcp.Decode(mcp.Retokened(nil, m, c.token))
-		if err != nil {
-			return
+		if &c.token[0] != &c.known[0] {
+			n, err := mcp.Decode(mcp.Retokened(nil, m, c.token))
+			if err != nil {
+				return
+			}
+			m = n
 		}
-		m = n
 	case "notifications/message":
 		if c != nil && !c.level {
 			return
@@ -387,13 +396,18 @@ func (s *session) before(ctx context.Context, l *link, d *during, m *mcp.Message
 // client that it goes to.
 func (s *session) addressee(d *during, m *mcp.Message) (*call, edge.Client) {
 	if m.Method == "notifications/progress" {
-		s.mu.Lock()
-		c := s.calls[string(m.Get("progressToken").Of(m.Raw))]
-		s.mu.Unlock()
-		if c == nil {
-			return nil, nil
+		token := m.Get("progressToken").Of(m.Raw)
+		if d != nil && mcp.SameID(d.known, token) {
+			return d.call, d.client
 		}
-		return c, c.client
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, c := range s.calls {
+			if c.known != nil && mcp.SameID(c.known, token) {
+				return c, c.client
+			}
+		}
+		return nil, nil
 	}
 	if d != nil {
 		return d.call, d.client
@@ -438,7 +452,7 @@ func (s *session) question(ctx context.Context, l *link, d *during, c *call, cli
 		resume = func() { c.asks.Add(-1) }
 	}
 	pause()
-	s.b.work.Go(func() {
+	s.b.spawn("question", func() {
 		answers, err := client.Ask(ctx, map[string]edge.Question{"q": {Method: m.Method, Params: m.Params.Of(m.Raw)}})
 		resume()
 		var body []byte

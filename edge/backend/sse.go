@@ -57,7 +57,7 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 	l := &sseLink{b: s.b, endpoint: endpoint, end: end, done: make(chan struct{})}
 	r.ask.silence = 0
 	r.wait()
-	s.b.work.Go(func() {
+	s.b.spawn("events", func() {
 		defer close(l.done)
 		for {
 			e, err := events.Next()

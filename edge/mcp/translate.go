@@ -44,16 +44,6 @@ func ToLegacy(dst []byte, m *Message, id, token []byte) []byte {
 	return Splice(dst, m.Raw, append(edits, m.without("inputResponses", "requestState")...)...)
 }
 
-// Renumber appends a legacy request with another id and, when the request has
-// a progress token, with another token.
-func Renumber(dst []byte, m *Message, id, token []byte) []byte {
-	edits := append(make([]Edit, 0, 2), m.WithID(id))
-	if t := m.Meta("progressToken"); t.OK() {
-		edits = append(edits, Edit{t, token})
-	}
-	return Splice(dst, m.Raw, edits...)
-}
-
 // ResultToModern appends a legacy answer to the method as a modern one with
 // the id: results say that they are complete, cacheable ones that they are
 // stale at once and private (2026-07-28, basic, resultType; server/utilities/

@@ -291,6 +291,7 @@ func (e *Edge) listener(s *session) func(context.Context, edge.Client) {
 		var all sync.WaitGroup
 		for _, b := range e.server.backends {
 			all.Go(func() {
+				defer edge.Contain(e.log, "listener")
 				if err := b.Listen(ctx, &s.Session, out); err != nil && ctx.Err() == nil {
 					e.log.Debug("backend is not heard", "backend", b.Name, "error", err)
 				}
