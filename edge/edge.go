@@ -25,7 +25,21 @@ type Exchange struct {
 	Head    Head         // what the HTTP request said besides
 	Session *Session     // nil for a stateless exchange
 	Target  string       // the name of the backend that it goes to
+	Name    string       // the tool, prompt, resource or task that a modern request names
 	Client  Client       // the way back before the answer
+
+	answer   Response
+	answered bool
+}
+
+// Answer returns a Response to fill. An exchange has room for one, so that a
+// call allocates none.
+func (x *Exchange) Answer() *Response {
+	if x.answered {
+		return new(Response)
+	}
+	x.answered = true
+	return &x.answer
 }
 
 // Head is what of an HTTP request travels on. It shares no memory with the

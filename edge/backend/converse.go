@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -48,55 +49,53 @@ func (e *refusal) lostSession() bool {
 // verdict is what a refusal means for the client.
 func (e *refusal) verdict() error { return &edge.Error{Kind: edge.Unavailable, Op: "call", Err: e} }
 
-// converse sends a request and returns the message that answers the id, with
-// the HTTP status it came under. What comes before the answer goes to before,
-// together with the reply, whose clock may be paused. A notification, which
-// has no id, is answered by nil.
+// converse sends a request, reads the message that answers the id into m, and
+// returns the HTTP status that it came under. What comes before the answer
+// goes to before, together with the reply, whose clock may be paused. A
+// notification, which has no id, leaves m alone.
 //
 // Errors are *refusal, when the backend did not take the request, or an
 // *edge.Error.
-func (p *peer) converse(ctx context.Context, o *outgoing, id []byte, before func(*mcp.Message, *reply)) (*mcp.Message, int, error) {
+func (p *peer) converse(ctx context.Context, o *outgoing, id []byte, m *mcp.Message, before func(*mcp.Message, *reply)) (int, error) {
 	r, _, err := p.send(ctx, o)
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
-	return r.answer(ctx, id, before)
+	return r.answer(ctx, id, m, before)
 }
 
 // answer is converse from the head of the HTTP answer on.
-func (r *reply) answer(ctx context.Context, id []byte, before func(*mcp.Message, *reply)) (*mcp.Message, int, error) {
-	if r.sse && r.status == 200 {
-		m, err := r.events(ctx, id, before)
-		return m, r.status, err
+func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before func(*mcp.Message, *reply)) (int, error) {
+	status := r.status
+	if r.sse && status == 200 {
+		return status, r.events(ctx, id, m, before)
 	}
-	body, err := r.read(ctx)
+	body, err := r.read(ctx) // from here on the connection may be another call's
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
-	if id == nil && r.status < 300 {
-		return nil, r.status, nil
+	if id == nil && status < 300 {
+		return status, nil
 	}
-	m := new(mcp.Message)
 	err = m.Decode(body)
 	switch {
 	case err == nil && (m.Kind == mcp.Result || m.Kind == mcp.Failure) && mcp.SameID(m.IDText(), id) && id != nil:
-		return m, r.status, nil
-	case r.status >= 300:
-		e := &refusal{status: r.status}
+		return status, nil
+	case status >= 300:
+		e := &refusal{status: status}
 		if err == nil && m.Kind == mcp.Failure {
 			e.code, e.text, e.data = m.Code(), m.Text("message"), m.Get("data").Of(m.Raw)
-		} else if r.status == 400 {
+		} else if status == 400 {
 			e.text = string(body[:min(len(body), 512)])
 		}
-		return nil, r.status, e
+		return status, e
 	case errors.Is(err, mcp.ErrBatch):
-		m, err := inBatch(body, id, r, before)
-		return m, r.status, err
+		return status, inBatch(body, id, m, nil, before)
 	case err == nil && m.Kind == mcp.Failure && !m.ID.OK():
 		// The one message of this answer: whose request it was is plain.
-		return withID(m, id), r.status, nil
+		return status, withID(m, id)
 	}
-	return nil, 0, nonsense(err)
+	return 0, nonsense(err)
 }
 
 func nonsense(err error) error {
@@ -107,42 +106,41 @@ func nonsense(err error) error {
 }
 
 // withID gives an error answer the id that its sender left out.
-func withID(m *mcp.Message, id []byte) *mcp.Message {
+func withID(m *mcp.Message, id []byte) error {
 	out := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
 	out = append(append(out, `,"error":`...), m.Error.Of(m.Raw)...)
-	c, err := mcp.Decode(append(out, '}'))
-	if err != nil {
-		return m
+	if err := m.Decode(append(out, '}')); err != nil {
+		return nonsense(err)
 	}
-	return c
+	return nil
 }
 
 // inBatch finds the answer in a batch (2025-03-26).
-func inBatch(body, id []byte, r *reply, before func(*mcp.Message, *reply)) (*mcp.Message, error) {
+func inBatch(body, id []byte, m *mcp.Message, r *reply, before func(*mcp.Message, *reply)) error {
 	parts, err := mcp.Split(body, 1000)
 	if err != nil {
-		return nil, nonsense(err)
+		return nonsense(err)
 	}
-	var answer *mcp.Message
+	found := false
 	for _, part := range parts {
-		m, err := mcp.Decode(part.Of(body))
+		one, err := mcp.Decode(part.Of(body))
 		switch {
 		case err != nil:
-			return nil, nonsense(err)
-		case m.Kind == mcp.Request || m.Kind == mcp.Notification:
-			before(m, r)
-		case mcp.SameID(m.IDText(), id):
-			answer = m
+			return nonsense(err)
+		case one.Kind == mcp.Request || one.Kind == mcp.Notification:
+			before(one, r)
+		case mcp.SameID(one.IDText(), id):
+			*m, found = *one, true
 		}
 	}
-	if answer == nil {
-		return nil, nonsense(nil)
+	if !found {
+		return nonsense(nil)
 	}
-	return answer, nil
+	return nil
 }
 
 // events reads a stream of events up to the answer.
-func (r *reply) events(ctx context.Context, id []byte, before func(*mcp.Message, *reply)) (*mcp.Message, error) {
+func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before func(*mcp.Message, *reply)) error {
 	body := r.stream()
 	events := mcp.NewEventReader(body, r.peer.limit)
 	for {
@@ -151,32 +149,34 @@ func (r *reply) events(ctx context.Context, id []byte, before func(*mcp.Message,
 			if errors.Is(err, io.EOF) {
 				err = errors.New("ended its stream before the answer")
 			}
-			return nil, r.failed(ctx, err)
+			return r.failed(ctx, err)
 		}
 		if e.Type != "message" || len(e.Data) == 0 {
 			continue
 		}
-		m, err := mcp.Decode(append([]byte(nil), e.Data...))
-		if errors.Is(err, mcp.ErrBatch) {
-			if m, err = inBatch(append([]byte(nil), e.Data...), id, r, before); err == nil {
-				r.finish(body)
-				return m, nil
-			}
-		}
-		if err != nil {
-			r.close()
-			return nil, nonsense(err)
-		}
+		text := bytes.Clone(e.Data)
+		err = m.Decode(text)
 		switch {
+		case errors.Is(err, mcp.ErrBatch):
+			if err := inBatch(text, id, m, r, before); err != nil {
+				r.close()
+				return err
+			}
+			r.finish(body)
+			return nil
+		case err != nil:
+			r.close()
+			return nonsense(err)
 		case m.Kind == mcp.Request || m.Kind == mcp.Notification:
 			r.wait()
-			before(m, r)
-		case id != nil && (mcp.SameID(m.IDText(), id) || m.Kind == mcp.Failure && !m.ID.OK()):
+			one := *m // m is for the answer, which may be long in coming
+			before(&one, r)
+		case id != nil && mcp.SameID(m.IDText(), id):
 			r.finish(body)
-			if !m.ID.OK() {
-				m = withID(m, id)
-			}
-			return m, nil
+			return nil
+		case id != nil && m.Kind == mcp.Failure && !m.ID.OK():
+			r.finish(body)
+			return withID(m, id)
 		}
 	}
 }
@@ -189,7 +189,8 @@ const endWait = 5 * time.Millisecond
 // ends it at once, as it should, gets its connection back into the pool.
 func (r *reply) finish(body io.Reader) {
 	if r.c.br.Buffered() == 0 {
-		_ = r.c.SetReadDeadline(time.Now().Add(endWait))
+		now := time.Now()
+		r.c.readBy(now.Add(endWait), now)
 	}
 	var b [1]byte
 	if n, err := body.Read(b[:]); n == 0 && err == io.EOF {

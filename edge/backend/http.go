@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -14,10 +15,6 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 )
-
-// maxHead is the size of the buffer that a backend's answer header has to fit
-// in, several times over.
-const maxHead = 64 << 10
 
 // peer is where HTTP requests to one backend go.
 type peer struct {
@@ -55,16 +52,20 @@ type outgoing struct {
 
 // reply is an HTTP answer whose body may still be on its way. Exactly one of
 // its methods read and close has to be called in the end.
+//
+// A connection has one reply, which its next request uses again.
 type reply struct {
 	peer   *peer
 	c      *conn
-	ask    *outgoing
+	ask    outgoing
 	status int
 	sse    bool // the body is a stream of events
-	json   bool
-	length int // of the body; -1 chunked, -2 up to the end of the connection
-	stop   func() bool
+	length int  // of the body; -1 chunked, -2 up to the end of the connection
+	watch  canceler
+	stop   func() bool // in place of watch
 }
+
+var eventStream = []byte("text/event-stream")
 
 var errHead = errors.New("answered with an HTTP header that cannot be read")
 
@@ -78,11 +79,12 @@ func (p *peer) send(ctx context.Context, o *outgoing) (*reply, bool, error) {
 		return nil, false, err
 	}
 	c.out = p.append(c.out[:0], o)
-	r := &reply{peer: p, c: c, ask: o}
-	r.stop = onCancel(ctx, c)
-	if err := c.SetDeadline(o.deadline(now)); err != nil {
-		return nil, false, r.failed(ctx, err)
-	}
+	r := &c.reply
+	*r = reply{peer: p, c: c, ask: *o}
+	r.ask.body = nil
+	r.heed(ctx)
+	c.readBy(r.ask.deadline(now), now)
+	c.writeBy(now)
 	if _, err := c.Write(c.out); err != nil {
 		return nil, true, r.failed(ctx, err)
 	}
@@ -101,13 +103,8 @@ func (p *peer) send(ctx context.Context, o *outgoing) (*reply, bool, error) {
 	if r.status == 204 || r.status == 304 {
 		r.length = 0
 	}
-	kind, _, _ := strings.Cut(string(c.head.ContentType()), ";")
-	switch strings.ToLower(strings.TrimSpace(kind)) {
-	case "text/event-stream":
-		r.sse = true
-	case "application/json":
-		r.json = true
-	}
+	kind, _, _ := bytes.Cut(c.head.ContentType(), []byte{';'})
+	r.sse = bytes.EqualFold(bytes.TrimSpace(kind), eventStream)
 	return r, true, nil
 }
 
@@ -152,7 +149,7 @@ func (p *peer) append(b []byte, o *outgoing) []byte {
 
 // failed ends the exchange and says what went wrong.
 func (r *reply) failed(ctx context.Context, err error) error {
-	r.stop()
+	r.ignore()
 	r.peer.pool.drop(r.c)
 	switch {
 	case ctx.Err() != nil:
@@ -198,7 +195,7 @@ func (r *reply) read(ctx context.Context) ([]byte, error) {
 
 // release gives the connection back after the body's end.
 func (r *reply) release() {
-	ok := r.stop()
+	ok := r.ignore()
 	if r.length == -1 && !lastCRLF(r.c) {
 		ok = false
 	}
@@ -221,7 +218,7 @@ func lastCRLF(c *conn) bool {
 
 // close gives up on the body.
 func (r *reply) close() {
-	r.stop()
+	r.ignore()
 	r.peer.pool.drop(r.c)
 }
 
@@ -237,23 +234,33 @@ func (r *reply) stream() io.Reader {
 }
 
 // wait starts the clock of the backend's silence anew.
-func (r *reply) wait() { _ = r.c.SetReadDeadline(r.ask.deadline(time.Now())) }
+func (r *reply) wait() { now := time.Now(); r.c.readBy(r.ask.deadline(now), now) }
 
 // pause stops the clock: it is the backend that waits.
-func (r *reply) pause() { _ = r.c.SetReadDeadline(r.ask.until) }
+func (r *reply) pause() { r.c.readBy(r.ask.until, time.Now()) }
 
-// canceler is a context that calls a function at its end without the cost of
-// context.AfterFunc.
+// canceler is a context that closes something at its end, at less cost than
+// context.AfterFunc has.
 type canceler interface {
-	AfterFunc(func()) (stop func() bool)
+	Heed(io.Closer)
+	Ignore(io.Closer) bool // false when the context has ended
 }
 
-// onCancel closes the connection when ctx ends, until stop is called; stop
-// reports false when that has happened.
-func onCancel(ctx context.Context, c *conn) (stop func() bool) {
-	closeIt := func() { c.Close() }
-	if cc, ok := ctx.(canceler); ok {
-		return cc.AfterFunc(closeIt)
+// heed has the connection closed when ctx ends.
+func (r *reply) heed(ctx context.Context) {
+	if c, ok := ctx.(canceler); ok {
+		r.watch = c
+		c.Heed(r.c)
+		return
 	}
-	return context.AfterFunc(ctx, closeIt)
+	c := r.c
+	r.stop = context.AfterFunc(ctx, func() { c.Close() })
+}
+
+// ignore ends that, and reports whether the connection is still open.
+func (r *reply) ignore() bool {
+	if r.watch != nil {
+		return r.watch.Ignore(r.c)
+	}
+	return r.stop()
 }

@@ -22,17 +22,17 @@ func (b *Backend) toLegacy(ctx context.Context, x *edge.Exchange, in *Introducti
 	if m.Kind == mcp.Notification {
 		return nil, s.notify(ctx, m)
 	}
-	answer, _, err := s.call(ctx, x)
+	answer, err := s.call(ctx, x)
 	if err != nil {
 		return nil, err
 	}
-	if answer.Kind == mcp.Result {
+	if answer.Status = 200; answer.Kind == mcp.Result {
 		s.remember(m)
 		if m.Method == "logging/setLevel" {
 			x.Session.SetLogLevel(m.Text("level"))
 		}
 	}
-	return &edge.Response{Message: *answer, Status: 200}, nil
+	return answer, nil
 }
 
 // sessionOf returns the upstream session of a client session.
@@ -87,19 +87,18 @@ func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introd
 		return nil, err
 	}
 	defer b.giveBack(s, level)
-	answer, _, err := s.call(ctx, x)
+	answer, err := s.call(ctx, x)
 	if err != nil {
 		return nil, err
 	}
-	out, err := mcp.Decode(mcp.ResultToModern(nil, answer, m.Method, m.IDText()))
-	if err != nil {
+	out := x.Answer()
+	if err := out.Decode(mcp.ResultToModern(nil, &answer.Message, m.Method, m.IDText())); err != nil {
 		return nil, nonsense(err)
 	}
-	status := 200
-	if out.Kind == mcp.Failure {
-		status = mcp.Status(out.Code())
+	if out.Status = 200; out.Kind == mcp.Failure {
+		out.Status = mcp.Status(out.Code())
 	}
-	return &edge.Response{Message: *out, Status: status}, nil
+	return out, nil
 }
 
 // pooled is the sessions of the edge's own that have one log level.

@@ -269,7 +269,8 @@ func (b *Backend) listenOnce(ctx context.Context, client *edge.Session, want wis
 		method: "POST", version: mcp.V2607, rpc: "subscriptions/listen",
 		body: mcp.AppendRequest(nil, id, "subscriptions/listen", params),
 	}
-	m, _, err := b.peer.converse(ctx, &o, id, func(n *mcp.Message, _ *reply) {
+	m := new(mcp.Message)
+	_, err := b.peer.converse(ctx, &o, id, m, func(n *mcp.Message, _ *reply) {
 		if n.Kind != mcp.Notification || !want.covers(n) {
 			return
 		}

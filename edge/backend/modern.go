@@ -33,14 +33,19 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 		method: "POST", version: mcp.V2607, rpc: headerText(m.Method), params: params,
 		body: raw, silence: b.Silence, until: time.Now().Add(b.Cap),
 	}
-	if info.Target != "" {
+	switch {
+	case info.Target == "":
+	case x.Name != "":
+		o.name = mcp.EncodeHeader(x.Name)
+	default:
 		o.name = mcp.EncodeHeader(m.Text(info.Target))
 	}
 	if m.Method == "subscriptions/listen" {
 		o.silence, o.until = 0, time.Time{} // a stream that lasts as long as the client wants it
 	}
 	filter := x.Era == mcp.Modern
-	answer, status, err := b.peer.converse(ctx, &o, m.IDText(), func(n *mcp.Message, _ *reply) {
+	answer := x.Answer()
+	status, err := b.peer.converse(ctx, &o, m.IDText(), &answer.Message, func(n *mcp.Message, _ *reply) {
 		if n.Kind == mcp.Request {
 			b.Log.Warn("backend sent a request on a stream of the modern era; dropped", "backend", b.Name, "method", n.Method)
 			return
@@ -60,16 +65,13 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 		return nil, r.verdict()
 	case err != nil:
 		return nil, err
-	case answer == nil:
-		return nil, nil
+	case answer.Kind == mcp.Invalid:
+		return nil, nil // a notification
 	}
-	if translate {
-		return &edge.Response{Message: *answer, Status: status}, nil
+	if answer.Status = status; !translate && status == 200 && answer.Kind == mcp.Failure {
+		answer.Status = mcp.Status(answer.Code()) // it came as an event, whose stream was 200 before
 	}
-	if status == 200 && answer.Kind == mcp.Failure {
-		status = mcp.Status(answer.Code()) // it came as an event, whose stream was 200 before
-	}
-	return &edge.Response{Message: *answer, Status: status}, nil
+	return answer, nil
 }
 
 // refused is the answer that a modern server's refusal stands for, under the
@@ -268,7 +270,8 @@ func (b *Backend) learnParams(ctx context.Context) error {
 			method: "POST", version: mcp.V2607, rpc: "tools/list", silence: b.Silence, until: time.Now().Add(b.Cap),
 			body: mcp.AppendRequest(nil, []byte("1"), "tools/list", params),
 		}
-		m, _, err := b.peer.converse(ctx, &o, []byte("1"), func(*mcp.Message, *reply) {})
+		m := new(mcp.Message)
+		_, err := b.peer.converse(ctx, &o, []byte("1"), m, func(*mcp.Message, *reply) {})
 		if err != nil || m.Kind != mcp.Result {
 			return edge.Errorf(edge.Unavailable, "list tools", "cannot learn which headers a tool wants: %v", err)
 		}
@@ -327,7 +330,8 @@ func (b *Backend) detect(ctx context.Context) (*Introduction, error) {
 		method: "POST", version: mcp.V2607, rpc: "server/discover", silence: b.Silence, until: time.Now().Add(b.Silence),
 		body: mcp.AppendRequest(nil, []byte("1"), "server/discover", mcp.Change(nil, nil, mcp.Raw("_meta", meta))),
 	}
-	m, status, err := b.peer.converse(ctx, &o, []byte("1"), func(*mcp.Message, *reply) {})
+	m := new(mcp.Message)
+	status, err := b.peer.converse(ctx, &o, []byte("1"), m, func(*mcp.Message, *reply) {})
 	var r *refusal
 	if err != nil && !errors.As(err, &r) && edge.KindOf(err) != edge.Unavailable {
 		return nil, err

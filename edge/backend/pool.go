@@ -45,9 +45,54 @@ type conn struct {
 	br     *bufio.Reader
 	out    []byte
 	head   fasthttp.ResponseHeader
+	reply  reply         // of the call that has the connection
+	read   time.Time     // the deadline set for reading; zero for none
+	write  time.Time     // the deadline set for writing
 	used   time.Time     // when its last call ended
 	idle   time.Duration // how long it may wait for the next
 	reused bool          // it has carried a call before
+}
+
+// Close closes at once: a TLS connection is not given the time to say goodbye,
+// since whoever closes one in use cannot wait.
+func (c *conn) Close() error {
+	if t, ok := c.Conn.(*tls.Conn); ok {
+		return t.NetConn().Close()
+	}
+	return c.Conn.Close()
+}
+
+// Setting a deadline costs as much as parsing a header. One that is a little
+// late does no harm, so that it need not be set for every call.
+const (
+	slack    = time.Second
+	writeFor = 30 * time.Second
+)
+
+// readBy sets the deadline for reading, up to slack or an eighth of the time
+// that is left later than asked; zero for none.
+func (c *conn) readBy(by, now time.Time) {
+	if by.IsZero() {
+		if !c.read.IsZero() {
+			c.read = by
+			_ = c.SetReadDeadline(by)
+		}
+		return
+	}
+	late := by.Add(min(slack, by.Sub(now)/8))
+	if !c.read.Before(by) && !c.read.After(late) {
+		return
+	}
+	c.read = late
+	_ = c.SetReadDeadline(late)
+}
+
+// writeBy gives a write some time.
+func (c *conn) writeBy(now time.Time) {
+	if c.write.Sub(now) < writeFor/2 {
+		c.write = now.Add(writeFor)
+		_ = c.SetWriteDeadline(c.write)
+	}
 }
 
 // pool keeps the connections of one backend.

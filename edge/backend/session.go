@@ -52,8 +52,39 @@ type call struct {
 	level  bool // the client takes log messages
 	client edge.Client
 	answer chan *mcp.Message // over HTTP with SSE
-	asks   atomic.Int32      // questions of the server that wait for the client
 	heard  atomic.Int64      // when its last progress came, Unix nanoseconds, over HTTP with SSE
+
+	mu    sync.Mutex
+	reply *reply // the stream that the call is read from; nil when it is not
+	asks  int    // questions of the server that wait for the client
+}
+
+// on tells where the call is read from.
+func (c *call) on(r *reply) {
+	c.mu.Lock()
+	c.reply = r
+	c.mu.Unlock()
+}
+
+// ask counts questions that wait: while there are any, the clock of the call
+// stands.
+func (c *call) ask(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asks += n
+	switch {
+	case c.reply == nil:
+	case c.asks == 0:
+		c.reply.wait()
+	case c.asks == n:
+		c.reply.pause()
+	}
+}
+
+func (c *call) waits() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asks > 0
 }
 
 func newSession(b *Backend, sse bool, client *edge.Session, caps []byte) *session {
@@ -197,8 +228,11 @@ func (s *session) roundTrip(ctx context.Context, l *link, method string, params 
 		return nil, "", err
 	}
 	given := string(r.c.head.Peek(mcp.HeaderSession))
-	m, _, err := r.answer(ctx, id, func(m *mcp.Message, r *reply) { s.before(ctx, l, nil, m, r) })
-	return m, given, err
+	m := new(mcp.Message)
+	if _, err := r.answer(ctx, id, m, func(m *mcp.Message, _ *reply) { s.before(ctx, l, nil, m) }); err != nil {
+		return nil, given, err
+	}
+	return m, given, nil
 }
 
 // post sends what needs no answer.
@@ -207,7 +241,7 @@ func (s *session) post(ctx context.Context, l *link, body []byte) error {
 		return l.sse.post(ctx, body)
 	}
 	o := s.outgoing(l, body)
-	_, _, err := s.b.peer.converse(ctx, o, nil, func(*mcp.Message, *reply) {})
+	_, err := s.b.peer.converse(ctx, o, nil, nil, func(*mcp.Message, *reply) {})
 	return err
 }
 
@@ -230,18 +264,21 @@ func (s *session) ownID() []byte {
 
 // call sends a client's request and returns the answer, under the id that the
 // server knows.
-func (s *session) call(ctx context.Context, x *edge.Exchange) (*mcp.Message, int, error) {
+func (s *session) call(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	for try := 0; ; try++ {
 		l, err := s.link(ctx)
 		if err != nil {
-			return nil, 0, lost(err)
+			return nil, lost(err)
 		}
-		m, status, err := s.once(ctx, l, x)
-		if errors.Is(err, errLost) && try == 0 {
+		r, err := s.once(ctx, l, x)
+		if errors.Is(err, errLost) {
 			s.drop(l)
-			continue
+			if try == 0 {
+				continue
+			}
+			return nil, edge.Errorf(edge.Unavailable, "call", "%w", errLost)
 		}
-		return m, status, err
+		return r, err
 	}
 }
 
@@ -266,7 +303,7 @@ func (s *session) drop(l *link) {
 }
 
 // once sends a client's request over a link.
-func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*mcp.Message, int, error) {
+func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Response, error) {
 	m := x.Request
 	c := &call{id: m.IDText(), method: m.Method, client: x.Client, level: true}
 	if t := m.Meta("progressToken"); t.OK() {
@@ -281,31 +318,42 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*mcp.Mes
 		c.level = m.Meta(mcp.MetaLogLevel).OK()
 		body = mcp.ToLegacy(nil, m, c.id, c.id)
 	}
+	answer := x.Answer()
+	answer.Status = 200
 	if l.sse != nil {
-		answer, err := s.overSSE(ctx, l, c, body)
-		return answer, 200, err
+		one, err := s.overSSE(ctx, l, c, body)
+		if err != nil {
+			return nil, err
+		}
+		answer.Message = *one
+		return answer, nil
 	}
 	s.add(c)
 	defer s.remove(c)
-	answer, status, err := s.b.peer.converse(ctx, s.outgoing(l, body), c.id, func(n *mcp.Message, r *reply) { s.before(ctx, l, &during{c, r}, n, r) })
+	_, err := s.b.peer.converse(ctx, s.outgoing(l, body), c.id, &answer.Message, func(n *mcp.Message, r *reply) {
+		c.on(r)
+		s.before(ctx, l, c, n)
+	})
+	c.on(nil)
 	var r *refusal
 	switch {
 	case errors.As(err, &r) && r.lostSession() && !r.modern():
-		return nil, 0, errLost
+		return nil, errLost
 	case errors.As(err, &r) && (r.modern() || r.status == 405):
-		return nil, 0, errEra
+		return nil, errEra
 	case errors.As(err, &r) && r.code != 0:
-		return refusedLegacy(c.id, r), r.status, nil
+		return refused(c.id, r), nil
+	case errors.As(err, &r) && r.status == 400 && !mcp.MethodOf(m.Method).Known:
+		return nil, edge.Errorf(edge.NoMethod, "call", "method not found: %s", m.Method)
 	case errors.As(err, &r):
-		return nil, 0, r.verdict()
+		return nil, r.verdict()
 	case err != nil && ctx.Err() != nil:
 		s.cancelled(l, c, context.Cause(ctx))
 	}
-	return answer, status, err
-}
-
-func refusedLegacy(id []byte, r *refusal) *mcp.Message {
-	return &refused(id, r).Message
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
 }
 
 // cancelled tells the server that nobody waits for a call any longer.
@@ -341,29 +389,20 @@ func (s *session) add(c *call) {
 func (s *session) remove(c *call) {
 	s.mu.Lock()
 	delete(s.calls, string(c.id))
-	if len(s.calls) == 0 {
-		s.calls = nil // an idle session is small
-	}
 	s.mu.Unlock()
 }
 
-// during is a call whose stream something came on.
-type during struct {
-	*call
-	r *reply
-}
-
-// before takes what a server sends besides answers. d is the call whose stream
+// before takes what a server sends besides answers. on is the call whose stream
 // it came on; nil when it came on a stream of no call.
-func (s *session) before(ctx context.Context, l *link, d *during, m *mcp.Message, _ *reply) {
-	c, client := s.addressee(d, m)
+func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message) {
+	c, client := s.addressee(on, m)
 	if m.Kind == mcp.Request {
 		if m.Method == "ping" {
 			body := mcp.AppendResult(nil, m.IDText(), []byte("{}"))
 			s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })
 			return
 		}
-		s.question(ctx, l, d, c, client, m)
+		s.question(ctx, l, c, client, m)
 		return
 	}
 	if client == nil {
@@ -394,11 +433,11 @@ func (s *session) before(ctx context.Context, l *link, d *during, m *mcp.Message
 
 // addressee returns the call that a message of the server belongs to, and the
 // client that it goes to.
-func (s *session) addressee(d *during, m *mcp.Message) (*call, edge.Client) {
+func (s *session) addressee(on *call, m *mcp.Message) (*call, edge.Client) {
 	if m.Method == "notifications/progress" {
 		token := m.Get("progressToken").Of(m.Raw)
-		if d != nil && mcp.SameID(d.known, token) {
-			return d.call, d.client
+		if on != nil && mcp.SameID(on.known, token) {
+			return on, on.client
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -409,8 +448,8 @@ func (s *session) addressee(d *during, m *mcp.Message) (*call, edge.Client) {
 		}
 		return nil, nil
 	}
-	if d != nil {
-		return d.call, d.client
+	if on != nil {
+		return on, on.client
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -427,34 +466,21 @@ func (s *session) addressee(d *during, m *mcp.Message) (*call, edge.Client) {
 
 // question puts a server's request to the client, and posts the answer when it
 // comes. The clock of the call stands meanwhile: it is the server that waits.
-func (s *session) question(ctx context.Context, l *link, d *during, c *call, client edge.Client, m *mcp.Message) {
+func (s *session) question(ctx context.Context, l *link, c *call, client edge.Client, m *mcp.Message) {
 	id := slices.Clone(m.IDText())
 	if client == nil {
 		body := mcp.AppendError(nil, id, mcp.CodeMethodNotFound, "nobody is there to answer", nil)
 		s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })
 		return
 	}
-	pause, resume := func() {}, func() {}
-	switch {
-	case d != nil:
-		pause = func() {
-			if d.asks.Add(1) == 1 {
-				d.r.pause()
-			}
-		}
-		resume = func() {
-			if d.asks.Add(-1) == 0 {
-				d.r.wait()
-			}
-		}
-	case c != nil:
-		pause = func() { c.asks.Add(1) }
-		resume = func() { c.asks.Add(-1) }
+	if c != nil {
+		c.ask(+1)
 	}
-	pause()
 	s.b.spawn("question", func() {
 		answers, err := client.Ask(ctx, map[string]edge.Question{"q": {Method: m.Method, Params: m.Params.Of(m.Raw)}})
-		resume()
+		if c != nil {
+			c.ask(-1)
+		}
 		var body []byte
 		switch a := answers["q"]; {
 		case err != nil:
@@ -560,7 +586,7 @@ func (s *session) listen(ctx context.Context, out edge.Client) error {
 					wait = min(time.Duration(e.Retry)*time.Millisecond, 30*time.Second)
 				}
 				if m, err := mcp.Decode(slices.Clone(e.Data)); err == nil && (m.Kind == mcp.Request || m.Kind == mcp.Notification) {
-					s.before(ctx, l, nil, m, nil)
+					s.before(ctx, l, nil, m)
 				}
 			}
 		}

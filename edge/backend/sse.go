@@ -95,7 +95,7 @@ func (b *Backend) sameOrigin(data string) (*peer, error) {
 // incoming takes a message from the stream.
 func (s *session) incoming(ctx context.Context, l *sseLink, m *mcp.Message) {
 	if m.Kind == mcp.Request || m.Kind == mcp.Notification {
-		s.before(ctx, &link{sse: l}, nil, m, nil)
+		s.before(ctx, &link{sse: l}, nil, m)
 		return
 	}
 	s.mu.Lock()
@@ -112,7 +112,7 @@ func (s *session) incoming(ctx context.Context, l *sseLink, m *mcp.Message) {
 
 func (l *sseLink) post(ctx context.Context, body []byte) error {
 	o := &outgoing{method: "POST", body: body, silence: l.b.Silence, until: time.Now().Add(l.b.Cap)}
-	_, _, err := l.endpoint.converse(ctx, o, nil, func(*mcp.Message, *reply) {})
+	_, err := l.endpoint.converse(ctx, o, nil, nil, func(*mcp.Message, *reply) {})
 	return err
 }
 
@@ -149,7 +149,7 @@ func (s *session) overSSE(ctx context.Context, l *link, c *call, body []byte) (*
 			return nil, edge.Errorf(edge.Gone, "call", "%w", context.Cause(ctx))
 		case now := <-silence.C:
 			left := time.Unix(0, c.heard.Load()).Add(s.b.Silence).Sub(now)
-			if c.asks.Load() > 0 {
+			if c.waits() {
 				left = s.b.Silence
 			}
 			if now.Sub(begun) >= s.b.Cap || left <= 0 {

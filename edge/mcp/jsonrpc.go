@@ -138,7 +138,7 @@ func (m *Message) without(drop ...string) []Edit {
 			return
 		}
 		for _, name := range drop {
-			if string(f.name.Of(m.Raw)) == name {
+			if string(f.name(m.Raw)) == name {
 				if run == nil {
 					run = f
 				}

@@ -11,6 +11,7 @@ package mcp
 import (
 	"bytes"
 	"errors"
+	"math"
 )
 
 // Span is a half-open range of bytes in a text; the zero Span stands for what
@@ -57,12 +58,15 @@ type Message struct {
 	more    []member // what does not fit into members
 }
 
+// member is a member of params, result or error, or of the _meta in it.
 type member struct {
 	start uint32 // of the name's opening quote
-	name  Span
 	value Span
-	meta  bool // member of the _meta object
+	long  uint16 // bytes of the name, or 65535 for more: no name that the edge knows
+	meta  bool   // member of the _meta object
 }
+
+func (f *member) name(text []byte) []byte { return text[f.start+1:][:f.long] }
 
 // MaxID is how many bytes the id of a message may have, so that nobody makes
 // the edge's tables large by his choice of ids.
@@ -117,20 +121,19 @@ func (m *Message) Decode(text []byte) error {
 		}
 		return &EnvelopeError{"a message is an object"}
 	}
-	d := decoder{scanner: s, m: m}
-	if err := s.object(d.envelope); err != nil {
+	s.note.m = m
+	if err := s.object(inMessage); err != nil {
 		return err
 	}
 	if err := s.end(); err != nil {
 		return err
 	}
-	return d.judge()
+	return s.note.judge()
 }
 
-// decoder fills a message while its scanner walks the text. What is wrong with
-// the envelope is kept until the whole text is known to be JSON.
+// decoder takes a message down while the scanner walks its text. What is wrong
+// with the envelope is kept until the whole text is known to be JSON.
 type decoder struct {
-	*scanner
 	m       *Message
 	version bool
 	method  bool
@@ -144,105 +147,81 @@ func (d *decoder) refuse(what string) {
 	}
 }
 
-// take reads a value and returns its span.
-func (d *decoder) take() (Span, error) {
-	from := d.i
-	err := d.value()
-	return Span{uint32(from), uint32(d.i)}, err
+// member reads the value of a member at a level that matters.
+func (d *decoder) member(s *scanner, at level, k key) error {
+	name := s.b[k.start:k.end]
+	from := uint32(s.i)
+	inside := elsewhere // what the value is when it is an object
+	switch at {
+	case inMessage:
+		switch string(name) {
+		case "params":
+			inside = inParams
+		case "result", "error":
+			inside = inOutcome
+		}
+	case inParams, inOutcome:
+		if string(name) == "_meta" {
+			inside = at + (inParamsMeta - inParams)
+		}
+	}
+	var err error
+	if inside != elsewhere && s.i < len(s.b) && s.b[s.i] == '{' {
+		err = s.object(inside)
+	} else {
+		err = s.value()
+	}
+	if err != nil {
+		return err
+	}
+	value := Span{from, uint32(s.i)}
+	switch at {
+	case inMessage:
+		d.envelope(s, k, name, value)
+		return nil
+	case inParams:
+		if misspelt(k, name) {
+			d.refuse("a member of params is misspelt: names are case-sensitive and have no escapes")
+		}
+	case inParamsMeta:
+		if folds(k, name, MetaVersion, MetaClientInfo, MetaCapabilities, MetaLogLevel, "progressToken") {
+			d.refuse("a member of _meta is misspelt: names are case-sensitive and have no escapes")
+		}
+	}
+	d.keep(member{start: k.start - 1, long: uint16(min(len(name), math.MaxUint16)), value: value, meta: at >= inParamsMeta})
+	return nil
 }
 
-func (d *decoder) envelope(k key) error {
-	name := d.b[k.start:k.end]
+func (d *decoder) envelope(s *scanner, k key, name []byte, value Span) {
+	raw := value.Of(s.b)
 	switch string(name) {
 	case "jsonrpc":
-		v, err := d.take()
-		d.version = string(v.Of(d.b)) == `"2.0"`
-		return err
+		d.version = string(raw) == `"2.0"`
 	case "id":
-		v, err := d.take()
-		if err != nil {
-			return err
-		}
-		if string(v.Of(d.b)) == "null" {
+		if string(raw) == "null" {
 			d.null = true
-			return nil
-		}
-		if why := badID(v.Of(d.b)); why != "" {
+		} else if why := badID(raw); why != "" {
 			d.refuse(why)
-			return nil
+		} else {
+			d.m.ID = value
 		}
-		d.m.ID = v
-		return nil
 	case "method":
-		v, err := d.take()
-		if err != nil {
-			return err
-		}
-		raw := v.Of(d.b)
 		if raw[0] != '"' {
 			d.refuse("method is not a string")
-			return nil
+			return
 		}
 		d.method = true
 		d.m.Method = intern(Unquote(raw[1 : len(raw)-1]))
-		return nil
-	case "params", "result", "error":
-		from := d.i
-		var err error
-		if d.i < len(d.b) && d.b[d.i] == '{' {
-			err = d.object(d.body(name[0] == 'p'))
-		} else {
-			err = d.value()
+	case "params":
+		d.m.Params = value
+	case "result":
+		d.m.Result = value
+	case "error":
+		d.m.Error = value
+	default:
+		if folds(k, name, "jsonrpc", "id", "method", "params", "result", "error") {
+			d.refuse("a member of the message is misspelt: names are case-sensitive and have no escapes")
 		}
-		v := Span{uint32(from), uint32(d.i)}
-		switch name[0] {
-		case 'p':
-			d.m.Params = v
-		case 'r':
-			d.m.Result = v
-		default:
-			d.m.Error = v
-		}
-		return err
-	}
-	if folds(k, name, "jsonrpc", "id", "method", "params", "result", "error") {
-		d.refuse("a member of the message is misspelt: names are case-sensitive and have no escapes")
-	}
-	return d.value()
-}
-
-// body reads a member of params, result or error and remembers where it is.
-func (d *decoder) body(params bool) func(key) error {
-	return func(k key) error {
-		m := member{start: k.start - 1, name: Span{k.start, k.end}}
-		name := d.b[k.start:k.end]
-		from := d.i
-		var err error
-		if string(name) == "_meta" && d.i < len(d.b) && d.b[d.i] == '{' {
-			err = d.object(d.meta(params))
-		} else {
-			if params && misspelt(k, name) {
-				d.refuse("a member of params is misspelt: names are case-sensitive and have no escapes")
-			}
-			err = d.value()
-		}
-		m.value = Span{uint32(from), uint32(d.i)}
-		d.keep(m)
-		return err
-	}
-}
-
-func (d *decoder) meta(params bool) func(key) error {
-	return func(k key) error {
-		m := member{start: k.start - 1, name: Span{k.start, k.end}, meta: true}
-		name := d.b[k.start:k.end]
-		if params && folds(k, name, MetaVersion, MetaClientInfo, MetaCapabilities, MetaLogLevel, "progressToken") {
-			d.refuse("a member of _meta is misspelt: names are case-sensitive and have no escapes")
-		}
-		v, err := d.take()
-		m.value = v
-		d.keep(m)
-		return err
 	}
 }
 
@@ -347,16 +326,26 @@ func (m *Message) Meta(name string) Span { return m.find(name, true) }
 
 func (m *Message) find(name string, meta bool) Span {
 	for i := range m.n {
-		if f := &m.members[i]; f.meta == meta && string(f.name.Of(m.Raw)) == name {
+		if f := &m.members[i]; f.meta == meta && string(f.name(m.Raw)) == name {
 			return f.value
 		}
 	}
 	for i := range m.more {
-		if f := &m.more[i]; f.meta == meta && string(f.name.Of(m.Raw)) == name {
+		if f := &m.more[i]; f.meta == meta && string(f.name(m.Raw)) == name {
 			return f.value
 		}
 	}
 	return Span{}
+}
+
+// Says reports whether a string member of params, result or error says text.
+func (m *Message) Says(name, text string) bool { return says(m.Get(name).Of(m.Raw), text) }
+
+// MetaSays is Says for the _meta in params or result.
+func (m *Message) MetaSays(name, text string) bool { return says(m.Meta(name).Of(m.Raw), text) }
+
+func says(value []byte, text string) bool {
+	return len(value) >= 2 && value[0] == '"' && string(Unquote(value[1:len(value)-1])) == text
 }
 
 // Text returns what a string member of params, result or error says; "" when

@@ -44,7 +44,21 @@ type scanner struct {
 	depth int
 	keys  []key    // names of the objects that are open, innermost last
 	table []uint32 // hash table for the names of one large object
+	text  []byte   // a name of one large object, unescaped
+	note  decoder  // takes down what a message holds
 }
+
+// level is where in a message an object stands.
+type level uint8
+
+const (
+	elsewhere     level = iota // nowhere that matters
+	inMessage                  // the message itself
+	inParams                   // its params
+	inOutcome                  // its result or error
+	inParamsMeta               // _meta in params
+	inOutcomeMeta              // _meta in a result
+)
 
 type key struct {
 	start, end uint32 // without the quotes
@@ -66,8 +80,8 @@ func newScanner(b []byte) *scanner {
 var scanners = sync.Pool{New: func() any { return &scanner{keys: make([]key, 0, 64)} }}
 
 func (s *scanner) release() {
-	s.b = nil
-	if cap(s.keys) > 4096 || cap(s.table) > 4096 {
+	s.b, s.note = nil, decoder{}
+	if cap(s.keys) > 4096 || cap(s.table) > 4096 || cap(s.text) > 4096 {
 		return // one huge message must not pin its tables
 	}
 	scanners.Put(s)
@@ -75,14 +89,12 @@ func (s *scanner) release() {
 
 func (s *scanner) fail(what string) error { return &SyntaxError{Offset: s.i, What: what} }
 
+// blank has a bit for each character of white space (RFC 8259 §2).
+const blank = 1<<' ' | 1<<'\t' | 1<<'\n' | 1<<'\r'
+
 func (s *scanner) space() {
-	for s.i < len(s.b) {
-		switch s.b[s.i] {
-		case ' ', '\t', '\n', '\r':
-			s.i++
-		default:
-			return
-		}
+	for s.i < len(s.b) && s.b[s.i] <= ' ' && uint64(blank)>>s.b[s.i]&1 != 0 {
+		s.i++
 	}
 }
 
@@ -106,7 +118,7 @@ func (s *scanner) value() error {
 		_, err := s.string()
 		return err
 	case c == '{':
-		return s.object(nil)
+		return s.object(elsewhere)
 	case c == '[':
 		return s.array(nil)
 	case c == '-' || '0' <= c && c <= '9':
@@ -170,7 +182,7 @@ func (s *scanner) string() (key, error) {
 	b, i := s.b, s.i+1
 	k := key{start: uint32(i)}
 	for {
-		i = plain(b, i)
+		i = printing(b, i)
 		if i >= len(b) {
 			s.i = i
 			return k, s.fail("a string without an end")
@@ -192,19 +204,22 @@ func (s *scanner) string() (key, error) {
 			s.i = i
 			return k, s.fail("a control character in a string")
 		default:
-			r, n := utf8.DecodeRune(b[i:])
-			if r == utf8.RuneError && n <= 1 {
-				s.i = i
-				return k, s.fail("text that is not UTF-8 in a string")
+			// Letters of other alphabets come in words: the next is likely one too.
+			for i < len(b) && b[i] >= utf8.RuneSelf {
+				n := letter(b[i:])
+				if n == 0 {
+					s.i = i
+					return k, s.fail("text that is not UTF-8 in a string")
+				}
+				i += n
 			}
-			i += n
 		}
 	}
 }
 
-// plain returns the index of the first byte from i on that is a quote, a
+// printing returns the index of the first byte from i on that is a quote, a
 // backslash, a control character or not ASCII; len(b) when there is none.
-func plain(b []byte, i int) int {
+func printing(b []byte, i int) int {
 	const (
 		low  = 0x0101010101010101
 		high = 0x8080808080808080
@@ -226,6 +241,23 @@ func plain(b []byte, i int) int {
 		i++
 	}
 	return i
+}
+
+// letter returns the length of the character that b starts with, one of more
+// than one byte; 0 when it is not UTF-8 (RFC 3629 §4).
+func letter(b []byte) int {
+	if len(b) >= 3 {
+		switch c := b[0]; {
+		case 0xC2 <= c && c <= 0xDF && b[1]&0xC0 == 0x80:
+			return 2
+		case 0xE1 <= c && c <= 0xEC && b[1]&0xC0 == 0x80 && b[2]&0xC0 == 0x80:
+			return 3
+		}
+	}
+	if r, n := utf8.DecodeRune(b); r != utf8.RuneError || n > 1 {
+		return n
+	}
+	return 0
 }
 
 // escape returns the length of the escape that b starts with, both halves of a
@@ -277,9 +309,9 @@ func hex4(b []byte) rune {
 	return r
 }
 
-// object reads an object, the opening brace being next. member, when not nil,
-// is called at the value of each member and has to read it.
-func (s *scanner) object(member func(k key) error) error {
+// object reads an object, the opening brace being next. The members of one at
+// a level that matters are taken down.
+func (s *scanner) object(at level) error {
 	if s.depth++; s.depth > MaxDepth {
 		return s.fail("nesting deeper than the limit")
 	}
@@ -305,11 +337,11 @@ func (s *scanner) object(member func(k key) error) error {
 			return s.fail("a name without a colon")
 		}
 		s.i++
-		if member != nil {
-			s.space()
-			err = member(k)
-		} else {
+		if at == elsewhere {
 			err = s.value()
+		} else {
+			s.space()
+			err = s.note.member(s, at, k)
 		}
 		if err != nil {
 			return err
@@ -381,12 +413,22 @@ func (s *scanner) array(element func() error) error {
 // time linear in their number however they are chosen: the hash is seeded.
 func (s *scanner) twice(keys []key) bool {
 	if len(keys) <= wide {
-		for i := 1; i < len(keys); i++ {
-			for j := range i {
-				if s.equal(keys[i], keys[j]) {
-					return true
+		// A bit stands for the names of a length and ends. Most names meet no
+		// other on theirs, and need not be compared.
+		var seen uint64
+		for i, k := range keys {
+			bit := uint64(1) << ((k.end - k.start + uint32(s.b[k.start])*3 + uint32(s.b[k.end-1])*7) & 63)
+			if k.escaped {
+				seen = ^uint64(0) // its text is not known
+			}
+			if seen&bit != 0 {
+				for j := range i {
+					if s.equal(k, keys[j]) {
+						return true
+					}
 				}
 			}
+			seen |= bit
 		}
 		return false
 	}
@@ -400,7 +442,8 @@ func (s *scanner) twice(keys []key) bool {
 	for i, k := range keys {
 		text := s.b[k.start:k.end]
 		if k.escaped {
-			text = Unquote(text)
+			s.text = appendUnquoted(s.text[:0], text)
+			text = s.text
 		}
 		at := int(maphash.Bytes(seed, text)) & (size - 1)
 		for table[at] != 0 {
@@ -419,56 +462,77 @@ func (s *scanner) equal(a, b key) bool {
 	if !a.escaped && !b.escaped {
 		return len(x) == len(y) && bytes.Equal(x, y)
 	}
-	if a.escaped {
-		x = Unquote(x)
+	return alike(x, y)
+}
+
+// alike reports whether the texts between the quotes of two valid JSON strings
+// say the same.
+func alike(x, y []byte) bool {
+	for len(x) > 0 && len(y) > 0 {
+		r, n := character(x)
+		q, m := character(y)
+		if r != q || n == 0 || m == 0 {
+			return false
+		}
+		x, y = x[n:], y[m:]
 	}
-	if b.escaped {
-		y = Unquote(y)
+	return len(x) == len(y)
+}
+
+// character returns the character that the text of a valid JSON string starts
+// with, and how many bytes stand for it.
+func character(text []byte) (rune, int) {
+	if c := text[0]; c != '\\' {
+		if c < utf8.RuneSelf {
+			return rune(c), 1
+		}
+		return utf8.DecodeRune(text)
 	}
-	return bytes.Equal(x, y)
+	n := escape(text)
+	switch n {
+	case 6:
+		return hex4(text[2:]), n
+	case 12:
+		return (hex4(text[2:])-0xD800)<<10 | (hex4(text[8:]) - 0xDC00) + 0x10000, n
+	case 2:
+		switch e := text[1]; e {
+		case 'b':
+			return '\b', n
+		case 'f':
+			return '\f', n
+		case 'n':
+			return '\n', n
+		case 'r':
+			return '\r', n
+		case 't':
+			return '\t', n
+		default:
+			return rune(e), n
+		}
+	}
+	return 0, 0
 }
 
 // Unquote returns what the text between the quotes of a valid JSON string
 // says. Text without escapes is returned as it is, sharing its memory.
 func Unquote(text []byte) []byte {
-	at := bytes.IndexByte(text, '\\')
-	if at < 0 {
+	if bytes.IndexByte(text, '\\') < 0 {
 		return text
 	}
-	out := append(make([]byte, 0, len(text)), text[:at]...)
-	for i := at; i < len(text); {
-		c := text[i]
-		if c != '\\' {
-			out = append(out, c)
-			i++
-			continue
+	return appendUnquoted(make([]byte, 0, len(text)), text)
+}
+
+func appendUnquoted(dst, text []byte) []byte {
+	for {
+		at := bytes.IndexByte(text, '\\')
+		if at < 0 {
+			return append(dst, text...)
 		}
-		n := escape(text[i:])
-		switch {
-		case n == 6:
-			out = utf8.AppendRune(out, hex4(text[i+2:]))
-		case n == 12:
-			hi, lo := hex4(text[i+2:]), hex4(text[i+8:])
-			out = utf8.AppendRune(out, (hi-0xD800)<<10|(lo-0xDC00)+0x10000)
-		case n == 2:
-			switch e := text[i+1]; e {
-			case 'b':
-				out = append(out, '\b')
-			case 'f':
-				out = append(out, '\f')
-			case 'n':
-				out = append(out, '\n')
-			case 'r':
-				out = append(out, '\r')
-			case 't':
-				out = append(out, '\t')
-			default:
-				out = append(out, e)
-			}
-		default: // not a valid string: keep what is there
-			return append(out, text[i:]...)
+		dst, text = append(dst, text[:at]...), text[at:]
+		r, n := character(text)
+		if n == 0 { // not a valid string: keep what is there
+			return append(dst, text...)
 		}
-		i += n
+		dst, text = utf8.AppendRune(dst, r), text[n:]
 	}
-	return out
 }

@@ -18,6 +18,9 @@ const (
 	// with a stream and costs next to nothing for a call.
 	writeWithin = 30 * time.Second
 	writeRenew  = 10 * time.Second
+
+	// slack is how late the deadline of a read may be.
+	slack = time.Second
 )
 
 // listener gives every client connection the form that the door needs.
@@ -43,12 +46,14 @@ func (l *listener) Accept() (net.Conn, error) {
 // server flushes each answer before it reads on, so that the order is kept.
 type clientConn struct {
 	net.Conn
-	edge    *Edge
-	lane    uint8            // spreads connections over lists
-	first   *[firstRead]byte // what was read and not yet taken: first[at:end]
-	at, end int
-	swallow atomic.Bool
-	renewed time.Time // when the write deadline was set
+	edge     *Edge
+	lane     uint8            // spreads connections over lists
+	first    *[firstRead]byte // what was read and not yet taken: first[at:end]
+	at, end  int
+	swallow  atomic.Bool
+	renewed  time.Time // when the write deadline was set
+	deadline time.Time // for reading, as it was set
+	slow     bool      // the request did not come at once
 }
 
 var firstReads = sync.Pool{New: func() any { return new([firstRead]byte) }}
@@ -64,10 +69,17 @@ func (c *clientConn) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	if len(p) > 1 {
+		// More of a request than came at once: all of it has one time to arrive.
+		if !c.slow {
+			c.slow = true
+			c.readBy(c.edge.clock.now().Add(readWithin))
+		}
 		return c.Conn.Read(p)
 	}
 	// The server waits for the first byte of a request.
 	c.swallow.Store(false)
+	c.slow = false
+	c.readBy(c.edge.clock.now().Add(idleWithin))
 	buf := firstReads.Get().(*[firstRead]byte)
 	n, err := c.Conn.Read(buf[:])
 	if n == 0 {
@@ -81,6 +93,21 @@ func (c *clientConn) Read(p []byte) (int, error) {
 	}
 	c.first, c.at, c.end = buf, 1, n
 	return 1, nil
+}
+
+// readBy sets the deadline for reading. One that is up to slack late does no
+// harm, and so need not be set for every request.
+func (c *clientConn) readBy(by time.Time) {
+	if c.deadline.Before(by) || c.deadline.After(by.Add(slack)) {
+		c.deadline = by.Add(slack)
+		_ = c.Conn.SetReadDeadline(c.deadline)
+	}
+}
+
+// SetDeadline is what the server calls to give a connection away.
+func (c *clientConn) SetDeadline(t time.Time) error {
+	c.deadline, c.renewed = t, time.Time{}
+	return c.Conn.SetDeadline(t)
 }
 
 // Write sends, unless the answer has been sent already.

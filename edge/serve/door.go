@@ -7,6 +7,7 @@ import (
 	"net"
 	"runtime/debug"
 	"slices"
+	"sync"
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
@@ -116,12 +117,13 @@ func (e *Edge) post(ctx *fasthttp.RequestCtx, h *head) {
 		return
 	}
 	if x.Era = era(m, h); x.Era == mcp.Modern {
-		if err := checkModern(m, h); err != nil {
+		if x.Name, err = checkModern(m, h); err != nil {
 			e.refuse(ctx, h, mcp.Modern, m.IDText(), err)
 			return
 		}
 		x.Head.Params = h.params
 		e.serve(ctx, h, x)
+		e.recycle(x)
 		return
 	}
 	if m.Method == "initialize" && m.Kind == mcp.Request {
@@ -140,6 +142,7 @@ func (e *Edge) post(ctx *fasthttp.RequestCtx, h *head) {
 		return
 	}
 	e.serve(ctx, h, x)
+	e.recycle(x)
 }
 
 // checkBody says whether the body is one that the endpoint takes.
@@ -160,15 +163,29 @@ func checkBody(h *head) error {
 // newExchange makes the exchange for a POST.
 func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head) *exchange {
 	conn := ctx.Conn().(*clientConn)
-	x := &exchange{began: e.clock.now(), lane: conn.lane}
+	x := exchanges.Get().(*exchange)
+	x.began, x.lane = e.clock.now(), conn.lane
 	x.Server = e.server.name
 	x.Request = &x.request
 	x.Client = &x.way
 	x.way = stream{
-		x: x, conn: conn, able: h.accepts("text/event-stream") && ctx.Request.Header.IsHTTP11(),
+		x: x, conn: conn, able: h.takes&takesStream != 0 && ctx.Request.Header.IsHTTP11(),
 		last: ctx.Request.Header.ConnectionClose(), written: x.began,
 	}
 	return x
+}
+
+// exchanges spares the allocation of an exchange that ended in the ordinary way.
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+// recycle gives an exchange back once nobody can have a hold of it: it was
+// answered at once, to a client that was told and asked nothing before.
+func (e *Edge) recycle(x *exchange) {
+	if x.way.used || x.Err() != nil || e.clock.now().Sub(x.began) > heartbeat/2 {
+		return
+	}
+	*x = exchange{}
+	exchanges.Put(x)
 }
 
 // sessionOf finds the session of a legacy request.
@@ -218,8 +235,7 @@ func (e *Edge) serve(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 	if x.Err() != nil && err != nil {
 		raw = nil // cancelled: nobody waits for an answer
 	}
-	only := x.way.able && !h.accepts("application/json") && !h.accepts("*/*")
-	if x.way.end(raw, only) {
+	if x.way.end(raw, h.takes.streamOnly()) {
 		x.way.conn.swallow.Store(true)
 		if x.way.err != nil {
 			ctx.SetConnectionClose()
@@ -268,7 +284,7 @@ func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 	}
 	ctx.Response.Header.Set(mcp.HeaderSession, s.ID)
 	e.cors(ctx, h)
-	if x.way.able && !h.accepts("application/json") && !h.accepts("*/*") {
+	if h.takes.streamOnly() {
 		ctx.Response.Header.SetContentType("text/event-stream")
 		ctx.Response.SetBodyRaw(mcp.AppendEvent(nil, "message", "", result))
 		return
@@ -364,7 +380,7 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head) {
 		e.notAllowed(ctx, h, "POST")
 		return
 	}
-	if !h.accepts("text/event-stream") {
+	if h.takes&takesStream == 0 {
 		e.refuse(ctx, h, mcp.Legacy, nil, edge.Errorf(edge.NotAcceptable, "door", "Accept must hold text/event-stream"))
 		return
 	}

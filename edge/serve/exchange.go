@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,14 +30,14 @@ type exchange struct {
 	prev, next *exchange // in the list of what is under way
 }
 
-// call is the context of an exchange. It costs no allocation of its own and
-// calls what waits for its end without a goroutine.
+// call is the context of an exchange. It costs no allocation of its own, and
+// closes what waits for its end without a goroutine.
 type call struct {
-	mu    sync.Mutex
-	done  chan struct{}
-	err   error
-	after [2]func()
-	more  []func()
+	mu     sync.Mutex
+	done   chan struct{}
+	err    error
+	heeded [2]io.Closer // connections of the back door
+	after  []*func()    // for contexts that are derived from this one
 }
 
 var _ context.Context = (*call)(nil)
@@ -66,43 +68,56 @@ func (c *call) Err() error {
 	return c.err
 }
 
-// AfterFunc has f called when the exchange is cancelled (the method that
-// context.AfterFunc looks for).
-func (c *call) AfterFunc(f func()) (stop func() bool) {
+// Heed has something closed when the exchange is cancelled.
+func (c *call) Heed(v io.Closer) {
 	c.mu.Lock()
-	if c.err != nil {
-		c.mu.Unlock()
-		f()
-		return func() bool { return false }
-	}
-	slot := &c.after[0]
-	if *slot != nil {
-		slot = &c.after[1]
-	}
-	if *slot != nil {
-		c.more = append(c.more, nil)
-		at := len(c.more) - 1
-		c.more[at] = f
-		c.mu.Unlock()
-		return func() bool {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if c.err != nil || c.more[at] == nil {
-				return false
+	if c.err == nil {
+		for i := range c.heeded {
+			if c.heeded[i] == nil {
+				c.heeded[i] = v
+				c.mu.Unlock()
+				return
 			}
-			c.more[at] = nil
-			return true
+		}
+		c.mu.Unlock()
+		c.AfterFunc(func() { v.Close() })
+		return
+	}
+	c.mu.Unlock()
+	v.Close()
+}
+
+// Ignore ends Heed, and reports whether the exchange goes on.
+func (c *call) Ignore(v io.Closer) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.heeded {
+		if c.heeded[i] == v {
+			c.heeded[i] = nil
 		}
 	}
-	*slot = f
-	c.mu.Unlock()
+	return c.err == nil
+}
+
+// AfterFunc has f called when the exchange is cancelled (the method that
+// context.AfterFunc and derived contexts look for).
+func (c *call) AfterFunc(f func()) (stop func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		go f()
+		return func() bool { return false }
+	}
+	p := &f
+	c.after = append(c.after, p)
 	return func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.err != nil || *slot == nil {
+		i := slices.Index(c.after, p)
+		if i < 0 {
 			return false
 		}
-		*slot = nil
+		c.after = slices.Delete(c.after, i, i+1)
 		return true
 	}
 }
@@ -110,32 +125,36 @@ func (c *call) AfterFunc(f func()) (stop func() bool) {
 // cancel ends the exchange: nobody waits for its answer any longer.
 func (c *call) cancel() {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.err != nil {
-		c.mu.Unlock()
 		return
 	}
 	c.err = context.Canceled
 	if c.done != nil {
 		close(c.done)
 	}
-	after, more := c.after, c.more
-	c.mu.Unlock()
-	for _, f := range append(after[:], more...) {
-		if f != nil {
-			f()
+	for i, v := range c.heeded {
+		if v != nil {
+			v.Close()
 		}
+		c.heeded[i] = nil
 	}
+	for _, f := range c.after {
+		go (*f)()
+	}
+	c.after = nil
 }
 
 // head is what the door looks at of an HTTP header. It shares the server's
 // memory and is good for as long as the handler runs.
 type head struct {
-	host, origin, contentType, encoding, accept []byte
-	session, version, method, name              []byte
-	hasSession, hasVersion, hasMethod, hasName  bool
-	originSet                                   bool
-	twice                                       string // a header that is there twice and must not be
-	params                                      []edge.Header
+	host, origin, contentType, encoding        []byte
+	session, version, method, name             []byte
+	hasSession, hasVersion, hasMethod, hasName bool
+	originSet                                  bool
+	takes                                      accepted
+	twice                                      string // a header that is there twice and must not be
+	params                                     []edge.Header
 }
 
 func (h *head) read(r *fasthttp.RequestHeader) {
@@ -148,10 +167,7 @@ func (h *head) read(r *fasthttp.RequestHeader) {
 				h.once("Origin", h.originSet)
 				h.origin, h.originSet = v, true
 			} else if string(k) == "Accept" {
-				if h.accept != nil {
-					v = append(append(append([]byte(nil), h.accept...), ','), v...)
-				}
-				h.accept = v
+				h.takes |= accepts(v)
 			}
 		case 8:
 			if string(k) == "Mcp-Name" {
@@ -190,26 +206,38 @@ func (h *head) once(name string, before bool) {
 	}
 }
 
-// accepts reports whether the Accept header names a media type, or a range
-// with a type of its own that holds it. A bare */* asks for nothing special.
-func (h *head) accepts(media string) bool {
-	rest := h.accept
-	for len(rest) > 0 {
-		one := rest
-		if i := bytes.IndexByte(rest, ','); i >= 0 {
-			one, rest = rest[:i], rest[i+1:]
-		} else {
-			rest = nil
-		}
-		if i := bytes.IndexByte(one, ';'); i >= 0 {
-			one = one[:i]
-		}
-		if strings.EqualFold(string(bytes.TrimSpace(one)), media) {
-			return true
+// accepted is which of the media types that the edge has an Accept header
+// names.
+type accepted uint8
+
+const (
+	takesJSON   accepted = 1 << iota
+	takesStream          // text/event-stream by name: a bare */* asks for nothing special
+	takesAny
+)
+
+func accepts(v []byte) accepted {
+	if string(v) == "application/json, text/event-stream" {
+		return takesJSON | takesStream // what the specification tells clients to send
+	}
+	var a accepted
+	for one := range bytes.SplitSeq(v, []byte{','}) {
+		media, _, _ := bytes.Cut(one, []byte{';'})
+		switch strings.ToLower(string(bytes.TrimSpace(media))) {
+		case "application/json", "application/*":
+			a |= takesJSON
+		case "text/event-stream", "text/*":
+			a |= takesStream
+		case "*/*":
+			a |= takesAny
 		}
 	}
-	return false
+	return a
 }
+
+// streamOnly reports whether a client takes an answer as a stream and not as
+// JSON.
+func (a accepted) streamOnly() bool { return a&takesStream != 0 && a&(takesJSON|takesAny) == 0 }
 
 // era decides the era of a message with its HTTP header (decisions: the
 // endpoint): what the body says, then the header.
@@ -231,66 +259,65 @@ func headEra(h *head) mcp.Era {
 	return mcp.Legacy
 }
 
-// checkModern holds a modern message against its header and its own _meta
-// (2026-07-28, basic/transports/streamable-http, header validation).
-func checkModern(m *mcp.Message, h *head) error {
+// checkModern holds a modern message against its header and its own _meta, and
+// returns the name that it asks for, if any (2026-07-28, basic/transports/streamable-http, header validation).
+func checkModern(m *mcp.Message, h *head) (name string, err error) {
 	version := m.Meta(mcp.MetaVersion)
 	if m.Kind == mcp.Result || m.Kind == mcp.Failure {
-		return edge.Errorf(edge.Invalid, "check", "a client of %s sends no answers", mcp.V2607)
+		return "", edge.Errorf(edge.Invalid, "check", "a client of %s sends no answers", mcp.V2607)
 	}
 	if m.Kind == mcp.Request && !version.OK() {
 		if !mcp.MethodOf(m.Method).In(mcp.Modern) {
-			return noMethod(m)
+			return "", noMethod(m)
 		}
 		if string(h.version) != mcp.V2607 {
-			return badVersion(string(h.version))
+			return "", badVersion(string(h.version))
 		}
-		return edge.Errorf(edge.Params, "check", "params._meta lacks %s", mcp.MetaVersion)
+		return "", edge.Errorf(edge.Params, "check", "params._meta lacks %s", mcp.MetaVersion)
 	}
-	said := m.MetaText(mcp.MetaVersion)
-	if !h.hasVersion || version.OK() && string(h.version) != said {
-		return mismatch(mcp.HeaderVersion, string(h.version), said)
+	if !h.hasVersion || version.OK() && !m.MetaSays(mcp.MetaVersion, string(h.version)) {
+		return "", mismatch(mcp.HeaderVersion, string(h.version), m.MetaText(mcp.MetaVersion))
 	}
 	if string(h.version) != mcp.V2607 {
-		return badVersion(string(h.version))
+		return "", badVersion(string(h.version))
 	}
 	if !h.hasMethod && m.Kind == mcp.Request || h.hasMethod && string(h.method) != m.Method {
-		return mismatch(mcp.HeaderMethod, string(h.method), m.Method)
+		return "", mismatch(mcp.HeaderMethod, string(h.method), m.Method)
 	}
 	info := mcp.MethodOf(m.Method)
 	if !info.In(mcp.Modern) {
-		return noMethod(m)
+		return "", noMethod(m)
 	}
 	if m.Kind == mcp.Notification {
-		return nil
+		return "", nil
 	}
 	if caps := m.Meta(mcp.MetaCapabilities); !caps.OK() || m.Raw[caps.Start] != '{' {
-		return edge.Errorf(edge.Params, "check", "params._meta lacks %s, an object", mcp.MetaCapabilities)
+		return "", edge.Errorf(edge.Params, "check", "params._meta lacks %s, an object", mcp.MetaCapabilities)
 	}
 	if info.Target != "" {
 		target := m.Get(info.Target)
 		if !target.OK() || m.Raw[target.Start] != '"' {
-			return edge.Errorf(edge.Params, "check", "params.%s is not a string", info.Target)
+			return "", edge.Errorf(edge.Params, "check", "params.%s is not a string", info.Target)
 		}
-		want := m.Text(info.Target)
+		name = m.Text(info.Target)
 		if !h.hasName {
-			return mismatch(mcp.HeaderName, "", want)
+			return "", mismatch(mcp.HeaderName, "", name)
 		}
-		if string(h.name) != want {
-			if name, err := mcp.DecodeHeader(string(h.name)); err != nil || name != want {
-				return mismatch(mcp.HeaderName, string(h.name), want)
+		if string(h.name) != name {
+			if said, err := mcp.DecodeHeader(string(h.name)); err != nil || said != name {
+				return "", mismatch(mcp.HeaderName, string(h.name), name)
 			}
 		}
 	}
 	if level := m.Meta(mcp.MetaLogLevel); level.OK() && !logLevel(mcp.String(level.Of(m.Raw))) {
-		return edge.Errorf(edge.Params, "check", "params._meta.%s is no log level", mcp.MetaLogLevel)
+		return "", edge.Errorf(edge.Params, "check", "params._meta.%s is no log level", mcp.MetaLogLevel)
 	}
 	for _, p := range h.params {
 		if _, err := mcp.DecodeHeader(p.Value); err != nil {
-			return &edge.Error{Kind: edge.Mismatch, Op: "check", Err: errors.New(p.Name + " has " + err.Error())}
+			return "", &edge.Error{Kind: edge.Mismatch, Op: "check", Err: errors.New(p.Name + " has " + err.Error())}
 		}
 	}
-	return nil
+	return name, nil
 }
 
 // logLevel reports whether s is a level (RFC 5424 §6.2.1, by the names of MCP).

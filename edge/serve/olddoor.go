@@ -48,7 +48,7 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head) {
 		e.notAllowed(ctx, h, "GET")
 		return
 	}
-	if !h.accepts("text/event-stream") && !h.accepts("*/*") {
+	if h.takes&(takesStream|takesAny) == 0 {
 		e.refuse(ctx, h, mcp.Legacy, nil, edge.Errorf(edge.NotAcceptable, "door", "Accept must hold text/event-stream"))
 		return
 	}

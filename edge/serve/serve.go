@@ -112,8 +112,6 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		Concurrency:                  s.MaxConnections,
 		ReadBufferSize:               s.MaxHeader,
 		MaxRequestBodySize:           s.MaxBody,
-		ReadTimeout:                  readWithin,
-		IdleTimeout:                  idleWithin,
 		ReduceMemoryUsage:            true, // flush every answer, and hold no buffers between requests
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,

@@ -159,16 +159,12 @@ func (s *session) end() {
 	s.mu.Lock()
 	outlets, hearing := s.outlets, s.hearing
 	s.hearing = nil
-	calls := make([]*exchange, 0, len(s.calls))
 	for _, x := range s.calls {
-		calls = append(calls, x)
+		x.cancel()
 	}
 	s.mu.Unlock()
 	if hearing != nil {
 		hearing()
-	}
-	for _, x := range calls {
-		x.cancel()
 	}
 	for _, o := range outlets {
 		o.close()
@@ -191,18 +187,14 @@ func (s *session) leave(x *exchange) {
 	if id := string(x.Request.IDText()); s.calls[id] == x {
 		delete(s.calls, id)
 	}
-	if len(s.calls) == 0 {
-		s.calls = nil // an idle session is small
-	}
 	s.mu.Unlock()
 }
 
 // cancelCall ends the request that a notifications/cancelled names.
 func (s *session) cancelCall(n *mcp.Message) {
 	s.mu.Lock()
-	x := s.calls[string(n.Get("requestId").Of(n.Raw))]
-	s.mu.Unlock()
-	if x != nil {
+	defer s.mu.Unlock() // with the lock held the exchange cannot end and become another
+	if x := s.calls[string(n.Get("requestId").Of(n.Raw))]; x != nil {
 		x.cancel()
 	}
 }

@@ -34,6 +34,7 @@ type stream struct {
 	last    bool   // the connection closes after this answer
 
 	mu      sync.Mutex
+	used    bool // somebody was told or asked something on it
 	begun   bool
 	ended   bool
 	err     error
@@ -56,6 +57,9 @@ func (s *stream) Send(m *mcp.Message) error {
 
 // Ask puts questions to a legacy client as requests on the stream of its call.
 func (s *stream) Ask(ctx context.Context, questions map[string]edge.Question) (map[string]edge.Answer, error) {
+	s.mu.Lock()
+	s.used = true
+	s.mu.Unlock()
 	if s.x.s == nil || !s.able {
 		return nil, edge.Errorf(edge.NoMethod, "ask", "this client cannot be asked")
 	}
@@ -66,6 +70,7 @@ func (s *stream) Ask(ctx context.Context, questions map[string]edge.Question) (m
 func (s *stream) event(raw []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.used = true
 	if err := s.begin(); err != nil {
 		return err
 	}
