@@ -154,7 +154,7 @@ func (b *Backend) Introduced(ctx context.Context) (*Introduction, error) {
 		return nil, b.named(err)
 	}
 	b.intro.Store(in)
-	b.Log.Info("backend introduced itself", "backend", b.Name, "era", in.Era, "version", in.Version, "sse", in.SSE)
+	b.Log.Info("backend introduced itself", "backend", b.Name, "era", in.Era.String(), "version", in.Version, "sse", in.SSE)
 	return in, nil
 }
 
@@ -173,7 +173,8 @@ func (b *Backend) note(err error) {
 		return
 	}
 	if k := edge.KindOf(err); k == edge.Unavailable || k == edge.Timeout {
-		b.lastErr.Store(&err)
+		last := err
+		b.lastErr.Store(&last)
 	}
 }
 

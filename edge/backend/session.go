@@ -223,7 +223,7 @@ func (s *session) roundTrip(ctx context.Context, l *link, method string, params 
 	}
 	o := s.outgoing(l, body)
 	o.until = time.Now().Add(s.b.Silence)
-	r, _, err := s.b.peer.send(ctx, o)
+	r, _, err := s.b.peer.send(ctx, &o)
 	if err != nil {
 		return nil, "", err
 	}
@@ -241,12 +241,12 @@ func (s *session) post(ctx context.Context, l *link, body []byte) error {
 		return l.sse.post(ctx, body)
 	}
 	o := s.outgoing(l, body)
-	_, err := s.b.peer.converse(ctx, o, nil, nil, func(*mcp.Message, *reply) {})
+	_, err := s.b.peer.converse(ctx, &o, nil, nil, func(*mcp.Message, *reply) {})
 	return err
 }
 
-func (s *session) outgoing(l *link, body []byte) *outgoing {
-	o := &outgoing{
+func (s *session) outgoing(l *link, body []byte) outgoing {
+	o := outgoing{
 		method: "POST", session: l.id, body: body,
 		silence: s.b.Silence, until: time.Now().Add(s.b.Cap),
 	}
@@ -330,7 +330,8 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 	}
 	s.add(c)
 	defer s.remove(c)
-	_, err := s.b.peer.converse(ctx, s.outgoing(l, body), c.id, &answer.Message, func(n *mcp.Message, r *reply) {
+	o := s.outgoing(l, body)
+	_, err := s.b.peer.converse(ctx, &o, c.id, &answer.Message, func(n *mcp.Message, r *reply) {
 		c.on(r)
 		s.before(ctx, l, c, n)
 	})
@@ -561,7 +562,7 @@ func (s *session) listen(ctx context.Context, out edge.Client) error {
 		}
 		o := s.outgoing(l, nil)
 		o.method, o.silence, o.until = "GET", 0, time.Time{}
-		r, _, err := s.b.peer.send(ctx, o)
+		r, _, err := s.b.peer.send(ctx, &o)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -621,7 +622,7 @@ func (s *session) leave(l *link) {
 	s.b.background(func(ctx context.Context) {
 		o := s.outgoing(l, nil)
 		o.method, o.until = "DELETE", time.Now().Add(dialTimeout)
-		if r, _, err := s.b.peer.send(ctx, o); err == nil {
+		if r, _, err := s.b.peer.send(ctx, &o); err == nil {
 			_, _ = r.read(ctx)
 		}
 	})

@@ -12,9 +12,11 @@ type Plan struct {
 
 // Server is one virtual MCP server.
 type Server struct {
-	Name     string    // the object's metadata.name
-	Title    string    // what clients see as serverInfo.name: spec.config.name, else Name
-	Backends []Backend // in the order that the objects give
+	Name     string            // the object's metadata.name
+	Title    string            // what clients see as serverInfo.name: spec.config.name, else Name
+	Group    string            // the name of the group; empty for none
+	Metadata map[string]string // spec.config.metadata; nil for none
+	Backends []Backend         // in the order that the objects give
 }
 
 // Transport is how a backend is spoken to.
@@ -31,7 +33,8 @@ type Backend struct {
 	Name         string
 	URL          string // http or https
 	Transport    Transport
-	CABundle     string        // PEM text; empty for none
-	CABundlePath string        // file of PEM text, read when the plan is opened; empty for none
-	Timeout      time.Duration // silence after which a call is given up
+	CABundle     string            // PEM text; empty for none
+	CABundlePath string            // file of PEM text, read when the plan is opened; empty for none
+	Timeout      time.Duration     // silence after which a call is given up
+	Metadata     map[string]string // the user's own, and group when there is one; nil for none
 }

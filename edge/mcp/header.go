@@ -28,12 +28,12 @@ func EncodeHeader(value string) string {
 
 // DecodeHeader reads such a value.
 func DecodeHeader(value string) (string, error) {
-	if !strings.HasPrefix(value, sentinel) || !strings.HasSuffix(value, sentinelEnd) || len(value) < len(sentinel)+len(sentinelEnd) {
-		for i := range len(value) {
-			if (value[i] < 0x20 && value[i] != '\t') || value[i] > 0x7e {
-				return "", errors.New("bytes that are not plain ASCII")
-			}
+	for i := range len(value) {
+		if (value[i] < 0x20 && value[i] != '\t') || value[i] > 0x7e {
+			return "", errors.New("bytes that are not plain ASCII")
 		}
+	}
+	if !strings.HasPrefix(value, sentinel) || !strings.HasSuffix(value, sentinelEnd) || len(value) < len(sentinel)+len(sentinelEnd) {
 		return value, nil
 	}
 	text, err := base64.StdEncoding.Strict().DecodeString(value[len(sentinel) : len(value)-len(sentinelEnd)])

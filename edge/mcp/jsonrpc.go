@@ -88,8 +88,14 @@ func SameID(a, b []byte) bool {
 		bytes.Equal(Unquote(a[1:len(a)-1]), Unquote(b[1:len(b)-1]))
 }
 
-// WithID returns the edit that gives the message another id.
-func (m *Message) WithID(id []byte) Edit { return Edit{m.ID, id} }
+// WithID returns the edit that gives the message another id; one that changes
+// nothing when the message has none.
+func (m *Message) WithID(id []byte) Edit {
+	if !m.ID.OK() {
+		return Edit{}
+	}
+	return Edit{m.ID, id}
+}
 
 // WithMeta returns the edit that changes _meta in params: names in drop go,
 // members in set come or are replaced.
@@ -138,7 +144,7 @@ func (m *Message) without(drop ...string) []Edit {
 			return
 		}
 		for _, name := range drop {
-			if string(f.name(m.Raw)) == name {
+			if f.is(name, m.Raw) {
 				if run == nil {
 					run = f
 				}

@@ -64,9 +64,17 @@ type member struct {
 	value Span
 	long  uint16 // bytes of the name, or 65535 for more: no name that the edge knows
 	meta  bool   // member of the _meta object
+	odd   bool   // the name has escapes
 }
 
-func (f *member) name(text []byte) []byte { return text[f.start+1:][:f.long] }
+// is reports whether the member of the text has the name, escaped or not.
+func (f *member) is(name string, text []byte) bool {
+	written := text[f.start+1:][:f.long]
+	if f.odd {
+		return string(Unquote(written)) == name
+	}
+	return string(written) == name
+}
 
 // MaxID is how many bytes the id of a message may have, so that nobody makes
 // the edge's tables large by his choice of ids.
@@ -85,10 +93,10 @@ var ErrBatch = errors.New("a batch of messages")
 // ErrBatch for an array, and an *EnvelopeError for JSON that is not a message;
 // with the last the returned message has its ID when that could be read.
 //
-// Names are compared as they are. A name of the envelope, of params or of the
-// protocol's own keys in _meta that is spelt in another case or with escapes
-// is refused: a peer that folds case would read another message than the one
-// that was judged.
+// Case matters in names. A name of the envelope, of params, of what params say
+// of a reference or a subscription, or of the protocol's own keys in _meta that
+// is spelt in another case or with escapes is refused: a peer that folds case
+// would read another message than the one that was judged.
 func Decode(text []byte) (*Message, error) {
 	m := new(Message)
 	return m, m.Decode(text)
@@ -122,10 +130,12 @@ func (m *Message) Decode(text []byte) error {
 		return &EnvelopeError{"a message is an object"}
 	}
 	s.note.m = m
-	if err := s.object(inMessage); err != nil {
-		return err
+	err := s.object(inMessage)
+	if err == nil {
+		err = s.end()
 	}
-	if err := s.end(); err != nil {
+	if err != nil {
+		*m = Message{Raw: text} // nothing in it can be relied on
 		return err
 	}
 	return s.note.judge()
@@ -161,8 +171,13 @@ func (d *decoder) member(s *scanner, at level, k key) error {
 			inside = inOutcome
 		}
 	case inParams, inOutcome:
-		if string(name) == "_meta" {
+		switch {
+		case string(name) == "_meta":
 			inside = at + (inParamsMeta - inParams)
+		case at == inParams && string(name) == "ref":
+			inside = inReference
+		case at == inParams && string(name) == "notifications":
+			inside = inWanted
 		}
 	}
 	var err error
@@ -187,8 +202,19 @@ func (d *decoder) member(s *scanner, at level, k key) error {
 		if folds(k, name, MetaVersion, MetaClientInfo, MetaCapabilities, MetaLogLevel, "progressToken") {
 			d.refuse("a member of _meta is misspelt: names are case-sensitive and have no escapes")
 		}
+	case inReference:
+		if folds(k, name, "type", "name", "uri") {
+			d.refuse("a member of ref is misspelt: names are case-sensitive and have no escapes")
+		}
+		return nil
+	case inWanted:
+		if folds(k, name, "toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions", "taskIds") {
+			d.refuse("a member of notifications is misspelt: names are case-sensitive and have no escapes")
+		}
+		return nil
 	}
-	d.keep(member{start: k.start - 1, long: uint16(min(len(name), math.MaxUint16)), value: value, meta: at >= inParamsMeta})
+	d.keep(member{start: k.start - 1, long: uint16(min(len(name), math.MaxUint16)), value: value,
+		meta: at == inParamsMeta || at == inOutcomeMeta, odd: k.escaped})
 	return nil
 }
 
@@ -247,6 +273,8 @@ func (d *decoder) judge() error {
 		return &EnvelopeError{`jsonrpc is not "2.0"`}
 	case d.method && answer, m.Result.OK() && m.Error.OK():
 		return &EnvelopeError{"a message has either a method, a result or an error"}
+	case answer && m.Params.OK():
+		return &EnvelopeError{"an answer has no params"}
 	case d.method && m.Method == "":
 		return &EnvelopeError{"method is empty"}
 	case d.method:
@@ -326,12 +354,12 @@ func (m *Message) Meta(name string) Span { return m.find(name, true) }
 
 func (m *Message) find(name string, meta bool) Span {
 	for i := range m.n {
-		if f := &m.members[i]; f.meta == meta && string(f.name(m.Raw)) == name {
+		if f := &m.members[i]; f.meta == meta && f.is(name, m.Raw) {
 			return f.value
 		}
 	}
 	for i := range m.more {
-		if f := &m.more[i]; f.meta == meta && string(f.name(m.Raw)) == name {
+		if f := &m.more[i]; f.meta == meta && f.is(name, m.Raw) {
 			return f.value
 		}
 	}

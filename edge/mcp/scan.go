@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
+	"slices"
 	"sync"
 	"unicode/utf8"
 )
@@ -58,6 +59,8 @@ const (
 	inOutcome                  // its result or error
 	inParamsMeta               // _meta in params
 	inOutcomeMeta              // _meta in a result
+	inReference                // ref in params
+	inWanted                   // notifications in params: what a subscription is for
 )
 
 type key struct {
@@ -66,7 +69,8 @@ type key struct {
 }
 
 // wide is the number of names above which an object is checked for duplicates
-// by hashing rather than by comparing each with each.
+// by hashing rather than by comparing each with each. Escaped names are hashed
+// always, for to compare them takes longer.
 const wide = 16
 
 func newScanner(b []byte) *scanner {
@@ -412,21 +416,14 @@ func (s *scanner) array(element func() error) error {
 // twice reports whether two of the names are equal once unescaped. It takes
 // time linear in their number however they are chosen: the hash is seeded.
 func (s *scanner) twice(keys []key) bool {
-	if len(keys) <= wide {
+	if len(keys) <= wide && !slices.ContainsFunc(keys, func(k key) bool { return k.escaped }) {
 		// A bit stands for the names of a length and ends. Most names meet no
 		// other on theirs, and need not be compared.
 		var seen uint64
 		for i, k := range keys {
 			bit := uint64(1) << ((k.end - k.start + uint32(s.b[k.start])*3 + uint32(s.b[k.end-1])*7) & 63)
-			if k.escaped {
-				seen = ^uint64(0) // its text is not known
-			}
-			if seen&bit != 0 {
-				for j := range i {
-					if s.equal(k, keys[j]) {
-						return true
-					}
-				}
+			if seen&bit != 0 && slices.ContainsFunc(keys[:i], func(o key) bool { return s.equal(k, o) }) {
+				return true
 			}
 			seen |= bit
 		}

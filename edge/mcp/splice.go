@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 )
 
@@ -39,27 +40,41 @@ type Member struct {
 func Members(object []byte) []Member {
 	var out []Member
 	each(object, '{', func(s *scanner) error {
-		from := s.i
-		k, err := s.string()
-		if err != nil {
-			return err
+		m, err := s.member()
+		if err == nil {
+			out = append(out, m)
 		}
-		s.space()
-		s.i++ // the colon
-		s.space()
-		at := s.i
-		if err := s.value(); err != nil {
-			return err
-		}
-		out = append(out, Member{
-			Name:  object[k.start:k.end:k.end],
-			Value: object[at:s.i:s.i],
-			whole: Span{uint32(from), uint32(s.i)},
-		})
-		return nil
+		return err
 	})
 	return out
 }
+
+// member reads a member of a valid object.
+func (s *scanner) member() (Member, error) {
+	from := s.i
+	k, err := s.string()
+	if err != nil {
+		return Member{}, err
+	}
+	s.space()
+	s.i++ // the colon
+	s.space()
+	at := s.i
+	err = s.value()
+	return Member{
+		Name:  s.b[k.start:k.end:k.end],
+		Value: s.b[at:s.i:s.i],
+		whole: Span{uint32(from), uint32(s.i)},
+	}, err
+}
+
+// same reports whether two names, as written, are one.
+func same(a, b []byte) bool {
+	return bytes.Equal(a, b) || (bytes.IndexByte(a, '\\') >= 0 || bytes.IndexByte(b, '\\') >= 0) && alike(a, b)
+}
+
+// reads reports whether a name, as written, says name.
+func reads(written []byte, name string) bool { return string(Unquote(written)) == name }
 
 // Elements returns the elements of a valid JSON array; nil for any other value.
 func Elements(array []byte) [][]byte {
@@ -75,7 +90,8 @@ func Elements(array []byte) [][]byte {
 	return out
 }
 
-// each calls f at every member or element of a value that starts with open.
+// each calls f at every member or element of a value that starts with open, as
+// long as f returns nil.
 func each(value []byte, open byte, f func(*scanner) error) {
 	s := newScanner(value)
 	defer s.release()
@@ -100,22 +116,30 @@ func each(value []byte, open byte, f func(*scanner) error) {
 
 // Lookup walks down a valid JSON value by names; nil when one is not there.
 func Lookup(value []byte, path ...string) []byte {
-next:
 	for _, name := range path {
-		for _, m := range Members(value) {
-			if string(m.Name) == name {
-				value = m.Value
-				continue next
+		var found []byte
+		each(value, '{', func(s *scanner) error {
+			m, err := s.member()
+			if err == nil && reads(m.Name, name) {
+				found, err = m.Value, errFound
 			}
+			return err
+		})
+		if found == nil {
+			return nil
 		}
-		return nil
+		value = found
 	}
 	return value
 }
 
+// errFound ends a walk early.
+var errFound = errors.New("found")
+
 // Change returns the object without the members named in drop and with those
-// in set: an old value is replaced where it stands, a new one comes first.
-// What stays keeps its bytes. A value that is not an object is taken as {}.
+// in set: an old value is replaced where it stands, a new one comes first. A
+// member in both is set. What stays keeps its bytes. A value that is not an
+// object is taken as {}. The names in drop are what names say, without escapes.
 func Change(object []byte, drop []string, set ...Member) []byte {
 	members := Members(object)
 	out := make([]byte, 0, len(object)+64)
@@ -128,16 +152,16 @@ func Change(object []byte, drop []string, set ...Member) []byte {
 		out = append(out, value...)
 	}
 	for _, m := range set {
-		if !slices.ContainsFunc(members, func(o Member) bool { return bytes.Equal(o.Name, m.Name) }) {
+		if !slices.ContainsFunc(members, func(o Member) bool { return same(o.Name, m.Name) }) {
 			put(m.Name, m.Value)
 		}
 	}
 	for _, m := range members {
-		if slices.Contains(drop, string(m.Name)) {
+		if i := slices.IndexFunc(set, func(o Member) bool { return same(o.Name, m.Name) }); i >= 0 {
+			put(m.Name, set[i].Value)
 			continue
 		}
-		if i := slices.IndexFunc(set, func(o Member) bool { return bytes.Equal(o.Name, m.Name) }); i >= 0 {
-			put(m.Name, set[i].Value)
+		if slices.ContainsFunc(drop, func(name string) bool { return reads(m.Name, name) }) {
 			continue
 		}
 		if len(out) > 1 {

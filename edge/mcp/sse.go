@@ -2,8 +2,10 @@ package mcp
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
+	"math/bits"
 	"strconv"
 )
 
@@ -28,20 +30,22 @@ type EventReader struct {
 	buf    []byte // what was read and not yet taken: buf[at:end]
 	at     int
 	end    int
-	line   []byte // a line that did not fit into buf at once
-	skipLF bool   // the last line ended in CR: an LF that follows belongs to it
-	begun  bool   // the byte order mark, if any, has been passed
+	skipLF bool // the last line ended in CR: an LF that follows belongs to it
+	begun  bool // the byte order mark, if any, has been passed
 	data   []byte
 }
 
-// NewEventReader reads events of at most limit bytes each from r.
+const byteOrderMark = "\xef\xbb\xbf"
+
+// NewEventReader reads events of at most limit bytes each from r: the sum of
+// the event's lines without their ends and without comments, and any one line.
 func NewEventReader(r io.Reader, limit int) *EventReader {
 	return &EventReader{r: r, limit: limit, buf: make([]byte, 4096)}
 }
 
 // Next returns the next event. The error is io.EOF at the end of the stream
 // (an unfinished event is dropped, as the standard says), ErrEventTooLarge, or
-// what the stream returned.
+// what the stream returned. After an error there is nothing more to read.
 func (r *EventReader) Next() (Event, error) {
 	e := Event{Type: "message", Retry: -1}
 	r.data = r.data[:0]
@@ -50,6 +54,9 @@ func (r *EventReader) Next() (Event, error) {
 		line, err := r.readLine()
 		if err != nil {
 			return Event{}, err
+		}
+		if len(line) > 0 && line[0] == ':' {
+			continue // a comment
 		}
 		if size += len(line); size > r.limit {
 			return Event{}, ErrEventTooLarge
@@ -80,7 +87,7 @@ func (r *EventReader) Next() (Event, error) {
 				e.ID, e.HasID = string(value), true
 			}
 		case "retry":
-			if n, err := strconv.Atoi(string(value)); err == nil && n >= 0 && value[0] != '+' {
+			if n, err := strconv.Atoi(string(value)); err == nil && '0' <= value[0] && value[0] <= '9' {
 				e.Retry = n
 			}
 		}
@@ -89,48 +96,84 @@ func (r *EventReader) Next() (Event, error) {
 
 // readLine returns a line without its end, valid until the next call.
 func (r *EventReader) readLine() ([]byte, error) {
-	r.line = r.line[:0]
+	seen := r.at // no line ends in buf[at:seen]
 	for {
-		if r.at == r.end {
-			n, err := r.r.Read(r.buf)
-			r.at, r.end = 0, n
-			if n == 0 {
-				if err == nil {
-					continue
-				}
-				return nil, err
-			}
-		}
-		if r.skipLF {
+		if r.skipLF && r.at < r.end {
 			r.skipLF = false
 			if r.buf[r.at] == '\n' {
 				r.at++
-				continue
 			}
+			seen = r.at
 		}
-		chunk := r.buf[r.at:r.end]
-		i := bytes.IndexAny(chunk, "\r\n")
-		if i < 0 {
-			if len(r.line)+len(chunk) > r.limit {
-				return nil, ErrEventTooLarge
+		if i := lineEnd(r.buf[seen:r.end]); i >= 0 {
+			line := r.buf[r.at : seen+i]
+			r.skipLF = r.buf[seen+i] == '\r'
+			r.at = seen + i + 1
+			if !r.begun {
+				r.begun = true
+				line = bytes.TrimPrefix(line, []byte(byteOrderMark))
 			}
-			r.line = append(r.line, chunk...)
-			r.at = r.end
-			continue
+			return line, nil
 		}
-		r.skipLF = chunk[i] == '\r'
-		r.at += i + 1
-		line := chunk[:i]
-		if len(r.line) > 0 {
-			r.line = append(r.line, line...)
-			line = r.line
+		got := r.end - r.at
+		if got > r.limit+len(byteOrderMark) {
+			return nil, ErrEventTooLarge
 		}
-		if !r.begun {
-			r.begun = true
-			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+		if err := r.fill(); err != nil {
+			return nil, err
 		}
-		return line, nil
+		seen = r.at + got
 	}
+}
+
+// fill reads more behind what is in the buffer, which grows when it is full of
+// one line.
+func (r *EventReader) fill() error {
+	switch {
+	case r.at == r.end:
+		r.at, r.end = 0, 0
+	case r.end < len(r.buf):
+	case r.at > 0:
+		r.end = copy(r.buf, r.buf[r.at:r.end])
+		r.at = 0
+	default:
+		buf := make([]byte, min(2*len(r.buf), r.limit+4096))
+		copy(buf, r.buf)
+		r.buf = buf
+	}
+	for range 100 {
+		n, err := r.r.Read(r.buf[r.end:])
+		if r.end += n; n > 0 {
+			return nil // the reader says err again when there is no more
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return io.ErrNoProgress
+}
+
+// lineEnd returns the index of the first CR or LF; -1 when there is none.
+func lineEnd(b []byte) int {
+	const (
+		low  = 0x0101010101010101
+		high = 0x8080808080808080
+	)
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		lf, cr := w^(low*'\n'), w^(low*'\r')
+		// As in printing, the lowest byte marked is right.
+		if m := ((lf-low)&^lf | (cr-low)&^cr) & high; m != 0 {
+			return i + bits.TrailingZeros64(m)/8
+		}
+	}
+	for ; i < len(b); i++ {
+		if b[i] == '\n' || b[i] == '\r' {
+			return i
+		}
+	}
+	return -1
 }
 
 // AppendEvent appends an event to dst. name is "" for a message; id is "" for
@@ -144,7 +187,7 @@ func AppendEvent(dst []byte, name, id string, data []byte) []byte {
 		dst = append(append(append(dst, "id: "...), id...), '\n')
 	}
 	for {
-		i := bytes.IndexAny(data, "\r\n")
+		i := lineEnd(data)
 		if i < 0 {
 			dst = append(append(dst, "data: "...), data...)
 			return append(dst, '\n', '\n')

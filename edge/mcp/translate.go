@@ -53,6 +53,8 @@ func ResultToModern(dst []byte, m *Message, method string, id []byte) []byte {
 	switch {
 	case m.Kind == Failure && m.Code() == CodeResourceNotFound:
 		edits = append(edits, Edit{m.Get("code"), []byte("-32602")})
+	case m.Kind == Failure && m.Code() == CodeURLElicitation:
+		edits = append(edits, Edit{m.Get("code"), []byte("-32603")})
 	case m.Kind == Result && m.Raw[m.Result.Start] == '{':
 		var set []byte
 		if !m.Get("resultType").OK() {
@@ -93,7 +95,7 @@ func ResultToLegacy(dst []byte, m *Message, method string, id []byte) []byte {
 	if MethodOf(method).Cacheable {
 		drop = append(drop, "ttlMs", "cacheScope")
 	}
-	if v := m.Get("structuredContent"); v.OK() && m.Raw[v.Start] != '{' {
+	if v := m.Get("structuredContent"); method == "tools/call" && v.OK() && m.Raw[v.Start] != '{' {
 		drop = append(drop, "structuredContent") // an object in the legacy era (2025-06-18, schema)
 	}
 	if m.Meta(MetaServerInfo).OK() {
@@ -149,9 +151,14 @@ func (m *Message) identity(id []byte) Edit {
 	return m.WithID(id)
 }
 
-// Retokened appends a progress notification with another token.
+// Retokened appends a progress notification with another token in the place of
+// its own.
 func Retokened(dst []byte, m *Message, token []byte) []byte {
-	return Splice(dst, m.Raw, Edit{m.Get("progressToken"), token})
+	at := m.Get("progressToken")
+	if !at.OK() {
+		return append(dst, m.Raw...)
+	}
+	return Splice(dst, m.Raw, Edit{at, token})
 }
 
 // ServerCapabilities returns what a server of one era offers in the words of
@@ -202,11 +209,15 @@ func Discovered(capabilities, info, instructions []byte) []byte {
 // Relayable returns the part of a client's capabilities that an edge declares
 // to a backend: those in keep, which it is able to relay.
 func Relayable(caps []byte, keep ...string) []byte {
-	var drop []string
+	out := []byte{'{'}
 	for _, m := range Members(caps) {
-		if !slices.Contains(keep, string(m.Name)) {
-			drop = append(drop, string(m.Name))
+		if !slices.ContainsFunc(keep, func(name string) bool { return reads(m.Name, name) }) {
+			continue
 		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, m.whole.Of(caps)...)
 	}
-	return Change(caps, drop)
+	return append(out, '}')
 }

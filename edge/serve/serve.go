@@ -271,16 +271,21 @@ func (e *Edge) keepTime() {
 			continue
 		}
 		beat = now
-		for _, x := range e.underway.since(now.Add(-heartbeat)) {
-			go x.way.beat(now) // a client that does not read must not hold up the others
-		}
-		for _, o := range e.outlets.list() {
-			if o.silent(now) {
-				go o.beat(now)
-			}
-		}
-		e.sessions.sweep(now)
+		e.beat(now)
 	}
+}
+
+// beat sends the heartbeats that are due and ends the sessions that are old.
+func (e *Edge) beat(now time.Time) {
+	for _, x := range e.underway.since(now.Add(-heartbeat)) {
+		go x.way.beat(now) // a client that does not read must not hold up the others
+	}
+	for _, o := range e.outlets.list() {
+		if o.silent(now) {
+			go o.beat(now)
+		}
+	}
+	e.sessions.sweep(now)
 }
 
 // listener returns what hears the backends for a session.

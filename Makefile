@@ -1,0 +1,78 @@
+# Weir: build, test and measure. `make help` says what there is.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := all
+
+GO      ?= go
+BIN     := bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+PEERS   := edge/edgetest/peers
+FUZZTIME ?= 30s
+
+# Every fuzz target, as PACKAGE:TARGET.
+FUZZ = $(shell grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' edge filters cmd | sed -E 's|/[^/]*_test.go:func |:|')
+
+.PHONY: all help build demo test check generate verify lint race cross fuzz golden peers conformance bench bench-quick bench-smoke clean
+
+all: build ## Build, and run the quick tests
+	$(GO) test -short ./edge ./edge/mcp ./edge/compile ./edge/source ./edge/v1beta1 ./filters
+
+help: ## Say what there is
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+build: ## Build bin/weir
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/weir ./cmd/weir
+
+demo: build ## Serve the built-in demo and say how to talk to it
+	$(BIN)/weir serve
+
+test: ## Run every test; say what was skipped and why
+	$(GO) test -json -timeout 25m ./... | $(GO) run ./edge/edgetest/report
+
+check: verify lint cross race ## All of this: generated files, format, vet, lint, other systems, race
+
+generate: ## Generate what is generated: deep copies and CRDs
+	$(GO) generate ./...
+
+verify: generate ## Fail when generated or unformatted files are not as committed
+	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); if [ -n "$$unformatted" ]; then echo "not formatted: $$unformatted"; exit 1; fi
+	@if [ -n "$$(git status --porcelain)" ]; then git status --short; echo "the tree is not as committed: commit what make generate made"; exit 1; fi
+
+lint: ## go vet and staticcheck
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+cross: ## Compile for every system that Weir is built for
+	@for os in linux darwin windows; do for arch in amd64 arm64; do \
+		echo "$$os/$$arch"; GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/weir && GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) vet ./edge/serve ./edge/backend ./edge/edgetest; \
+	done; done
+
+race: ## Run every test under the race detector
+	$(GO) test -race -json -timeout 40m ./... | $(GO) run ./edge/edgetest/report
+
+fuzz: ## Run every fuzz target for FUZZTIME (30s)
+	@for f in $(FUZZ); do echo "== $$f"; $(GO) test ./$${f%%:*} -run '^$$' -fuzz "^$${f##*:}$$" -fuzztime $(FUZZTIME); done
+
+golden: ## Write the golden files anew; read the diff before you commit it
+	$(GO) test ./edge/compile ./edge/source -update
+
+peers: $(PEERS)/node_modules/.package-lock.json ## Install the clients, servers and the conformance suite that tests talk to (npm)
+
+$(PEERS)/node_modules/.package-lock.json: $(PEERS)/package-lock.json
+	cd $(PEERS) && npm ci --no-audit --no-fund
+
+conformance: build peers ## Run the conformance suite of MCP through the edge
+	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir
+
+bench: build ## Measure everything and write BENCHMARKS.md
+	$(GO) run ./edge/edgetest/bench --weir $(BIN)/weir -o BENCHMARKS.md
+
+bench-quick: build ## Measure what matters most, in under two minutes
+	$(GO) run ./edge/edgetest/bench --weir $(BIN)/weir --quick
+
+bench-smoke: build ## See that the benchmark runs; its figures say little
+	$(GO) run ./edge/edgetest/bench --weir $(BIN)/weir --quick --calls 1000 --rounds 1 --case p1,p4
+
+clean: ## Remove what was built
+	rm -rf $(BIN)

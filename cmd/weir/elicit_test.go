@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"strings"
+	"testing"
+)
+
+func TestQuestions(t *testing.T) {
+	const name = `{"message":"Who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string","title":"Name","description":"as in the book"}},"required":["name"]}}`
+	one := func(property, required string) string {
+		return `{"message":"?","requestedSchema":{"type":"object","properties":{"p":` + property + `},"required":[` + required + `]}}`
+	}
+	for _, test := range []struct {
+		name   string
+		params string
+		typed  string
+		want   string
+		shown  string // a part of what the user sees
+	}{
+		{"text", name, "Ada Lovelace\n", `{"action":"accept","content":{"name":"Ada Lovelace"}}`, "The server asks: Who?"},
+		{"label", name, "A\n", `{"action":"accept","content":{"name":"A"}}`, "Name (as in the book): "},
+		{"an empty line where an answer is needed", name, "\n\nA\n", `{"action":"accept","content":{"name":"A"}}`, "An answer is needed here."},
+		{"no more lines", name, "", `{"action":"cancel"}`, ""},
+		{"the last line has no end", name, "A", `{"action":"accept","content":{"name":"A"}}`, ""},
+		{"quotes", name, "a\"b\\\n", `{"action":"accept","content":{"name":"a\"b\\"}}`, ""},
+		{"optional and left out", one(`{"type":"string"}`, ``), "\n", `{"action":"accept","content":{}}`, "p []: "},
+		{"default", one(`{"type":"integer","default":7}`, `"p"`), "\n", `{"action":"accept","content":{"p":7}}`, "p [7]: "},
+		{"default of text", one(`{"type":"string","default":"x"}`, ``), "\n", `{"action":"accept","content":{"p":"x"}}`, "p [x]: "},
+		{"integer", one(`{"type":"integer"}`, `"p"`), "many\n1.5\n12345678901234567890\n", `{"action":"accept","content":{"p":12345678901234567890}}`, "A whole number is needed here."},
+		{"number", one(`{"type":"number"}`, `"p"`), "0x10\n-1.50\n", `{"action":"accept","content":{"p":-1.50}}`, "A number is needed here."},
+		{"boolean", one(`{"type":"boolean"}`, `"p"`), "maybe\nYes\n", `{"action":"accept","content":{"p":true}}`, "Say yes or no."},
+		{"boolean no", one(`{"type":"boolean"}`, `"p"`), "false\n", `{"action":"accept","content":{"p":false}}`, ""},
+		{"choice by number", one(`{"type":"string","enum":["red","blue"]}`, `"p"`), "2\n", `{"action":"accept","content":{"p":"blue"}}`, "  2  blue"},
+		{"choice by value", one(`{"type":"string","enum":["red","blue"],"enumNames":["Rot","Blau"]}`, `"p"`), "green\nred\n", `{"action":"accept","content":{"p":"red"}}`, `"green" is none of the choices: give a number from 1 to 2.`},
+		{"choice by name", one(`{"type":"string","oneOf":[{"const":"r","title":"Red"}]}`, `"p"`), "Red\n", `{"action":"accept","content":{"p":"r"}}`, "  1  Red"},
+		{"several choices", one(`{"type":"array","items":{"anyOf":[{"const":"r","title":"Red"},{"const":"b","title":"Blue"}]}}`, `"p"`), "1, Blue\n", `{"action":"accept","content":{"p":["r","b"]}}`, ""},
+		{"a name with a quote", `{"message":"?","requestedSchema":{"type":"object","properties":{"a\"b":{"type":"string"}}}}`, "x\n", `{"action":"accept","content":{"a\"b":"x"}}`, `a"b []: `},
+		{"nothing to fill in, yes", `{"message":"Delete?","requestedSchema":{"type":"object","properties":{}}}`, "y\n", `{"action":"accept","content":{}}`, "Do you agree? [y/N] "},
+		{"nothing to fill in, no", `{"message":"Delete?","requestedSchema":{"type":"object","properties":{}}}`, "\n", `{"action":"decline"}`, ""},
+		{"a page to open", `{"mode":"url","message":"Log in","url":"https://x.example/"}`, "yes\n", `{"action":"accept"}`, "Open https://x.example/ in a browser."},
+		{"a page not opened", `{"mode":"url","message":"Log in","url":"https://x.example/"}`, "n\n", `{"action":"decline"}`, ""},
+		{"no tricks with the terminal", `{"message":"\u001b[2Jboo","requestedSchema":{"type":"object"}}`, "n\n", `{"action":"decline"}`, "The server asks: [2Jboo"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var out strings.Builder
+			q := &questions{out: &out, lines: bufio.NewReader(strings.NewReader(test.typed))}
+			got, err := q.ask(t.Context(), []byte(test.params))
+			if err != nil || string(got) != test.want {
+				t.Errorf("answers %s, %v; want %s", got, err, test.want)
+			}
+			if !strings.Contains(out.String(), test.shown) {
+				t.Errorf("shows %q, want %q in it", out.String(), test.shown)
+			}
+		})
+	}
+}
+
+func TestQuestionsWithoutATerminal(t *testing.T) {
+	var out strings.Builder
+	got, err := (&questions{out: &out}).ask(t.Context(), []byte(`{"message":"Who?"}`))
+	if err != nil || string(got) != `{"action":"decline"}` || !strings.Contains(out.String(), "Who?\nDeclined, since standard input is not a terminal.") {
+		t.Errorf("answers %s, %v, and says %s", got, err, out.String())
+	}
+}
+
+// blocked is a terminal at which nobody types until it is closed.
+type blocked chan struct{}
+
+func (b blocked) Read([]byte) (int, error) {
+	<-b
+	return 0, context.Canceled
+}
+
+func TestQuestionIsInterrupted(t *testing.T) {
+	lines := make(blocked)
+	defer close(lines)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out strings.Builder
+	q := &questions{out: &out, lines: bufio.NewReader(lines)}
+	if _, err := q.ask(ctx, []byte(`{"message":"Delete?"}`)); err != context.Canceled {
+		t.Errorf("error %v", err)
+	}
+}

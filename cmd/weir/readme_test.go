@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/serve"
+)
+
+func readme(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestReadmeHasEveryCommandAndSetting(t *testing.T) {
+	text := readme(t)
+	for _, c := range testApp().command().Commands() {
+		if !strings.Contains(text, "| `weir "+strings.ReplaceAll(strings.TrimSuffix(c.Use, " [flags]"), "|", `\|`)) {
+			t.Errorf("no row for weir %s", c.Use)
+		}
+	}
+	s := serve.Defaults()
+	var want strings.Builder
+	want.WriteString("|---|---|---|\n")
+	for _, one := range settings() {
+		value := show(one, one.field(&s))
+		if value != "" {
+			value = "`" + value + "`"
+		}
+		fmt.Fprintf(&want, "| `%s` | %s | %s |\n", one.name, value, one.usage)
+	}
+	if !strings.Contains(text, want.String()) {
+		t.Errorf("the table of settings should be\n%s", want.String())
+	}
+}
+
+// Every block of YAML in the README is a settings file that is accepted.
+func TestReadmeSettingsAreAccepted(t *testing.T) {
+	blocks := strings.Split(readme(t), "```yaml\n")[1:]
+	if len(blocks) == 0 {
+		t.Fatal("no blocks")
+	}
+	for _, block := range blocks {
+		block, _, _ = strings.Cut(block, "```")
+		l, err := given(t, block, nil)
+		if err == nil {
+			err = l.check()
+		}
+		if err != nil {
+			t.Errorf("%s%v", block, err)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-edge/weir/cmd/weir/client"
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/serve"
+)
+
+// remote is how a command reaches an MCP server.
+type remote struct {
+	headers   []string
+	tokenFile string
+	ca        string
+	era       string
+	timeout   time.Duration
+}
+
+const remoteHelp = `URL is the endpoint of any MCP server over HTTP. Without it the command talks to
+the edge that "weir serve" starts on this machine.`
+
+func addRemoteFlags(cmd *cobra.Command) *remote {
+	r := &remote{}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringArrayVar(&r.headers, "header", nil, "`HEADER` of every request, as \"NAME: VALUE\"; may be repeated")
+	f.StringVar(&r.tokenFile, "bearer-token-file", "", "`FILE` with a token, sent as Authorization: Bearer")
+	f.StringVar(&r.ca, "ca", "", "`FILE` of authorities in PEM that are trusted besides those of the system")
+	f.StringVar(&r.era, "era", string(client.Auto), "`ERA` of the protocol to speak: auto, legacy (up to 2025-11-25) or modern (2026-07-28)")
+	f.DurationVar(&r.timeout, "timeout", time.Minute, "`DURATION` for which the server may be silent; 0 for ever")
+	mustRegister(cmd, "header", nil)
+	mustRegister(cmd, "era", []string{string(client.Auto), string(client.Legacy), string(client.Modern)})
+	mustRegister(cmd, "timeout", nil)
+	return r
+}
+
+// isURL tells a URL, or what was meant as one, from the name of a tool.
+func isURL(s string) bool {
+	if strings.Contains(s, "://") {
+		return true
+	}
+	address, _, _ := strings.Cut(s, "/")
+	_, port, err := net.SplitHostPort(address)
+	_, notNumber := strconv.ParseUint(port, 10, 16)
+	return err == nil && notNumber == nil
+}
+
+// homeURL is the endpoint of the edge that "weir serve" starts.
+func homeURL() string { return "http://" + serve.Defaults().Listen + "/mcp" }
+
+// options turns the flags into what the client takes. The errors are those of
+// somebody's command line.
+func (r *remote) options(target string) (client.Options, []string, error) {
+	o := client.Options{URL: target, Era: client.Era(r.era), Name: "weir", Version: thisBuild().Version, Silence: r.timeout, Header: http.Header{}}
+	var warnings []string
+	u, err := url.Parse(target)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		if !strings.Contains(target, "://") {
+			return o, nil, usagef("%q is no URL: did you mean http://%s?", target, target)
+		}
+		return o, nil, usagef("%q is no URL: write http://HOST:PORT/PATH, or https", target)
+	}
+	if !slices.Contains([]client.Era{client.Auto, client.Legacy, client.Modern}, o.Era) {
+		return o, nil, usagef("--era %q: there are auto, legacy and modern", r.era)
+	}
+	if r.timeout < 0 {
+		return o, nil, usagef("--timeout %s: give a duration such as 30s, or 0 to wait for ever", r.timeout)
+	}
+	for _, h := range r.headers {
+		name, value, ok := strings.Cut(h, ":")
+		value = strings.TrimSpace(value)
+		if !ok || !headerName(name) || value != clean(value) || strings.Contains(value, "\n") {
+			return o, nil, usagef(`--header: write "NAME: VALUE", such as --header "X-Team: blue"`)
+		}
+		o.Header.Add(name, value)
+	}
+	if r.tokenFile != "" {
+		if o.Header.Get("Authorization") != "" {
+			return o, nil, usagef("--bearer-token-file and --header Authorization are two ways to say one thing: leave one away")
+		}
+		token, err := readToken(r.tokenFile)
+		if err != nil {
+			return o, nil, err
+		}
+		o.Header.Set("Authorization", "Bearer "+token)
+	}
+	if u.Scheme == "http" && o.Header.Get("Authorization") != "" && !onThisMachine(u.Hostname()) {
+		warnings = append(warnings, fmt.Sprintf("the credential travels to %s unencrypted: use https", u.Host))
+	}
+	transport := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		ForceAttemptHTTP2:     true,
+	}
+	if r.ca != "" {
+		pool, err := authorities(r.ca)
+		if err != nil {
+			return o, nil, err
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	o.HTTP = &http.Client{
+		Transport: transport,
+		// A header that was meant for one place must not follow to another.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return o, warnings, nil
+}
+
+func headerName(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+			return false
+		}
+	}
+	return name != ""
+}
+
+func readToken(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("--bearer-token-file: %w: name a file with a token in it", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return "", fmt.Errorf("--bearer-token-file: %s: holds no token: one line without spaces is wanted", path)
+	}
+	return token, nil
+}
+
+func authorities(path string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("--ca: %w: name a file with certificates in PEM", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("--ca: %s: holds no certificate in PEM", path)
+	}
+	return pool, nil
+}
+
+func onThisMachine(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// with connects to a server and hands the connection to f. An interrupt ends
+// both; a second one ends the process.
+func (a *app) with(cmd *cobra.Command, r *remote, target string, f func(context.Context, *client.Client) error) error {
+	o, warnings, err := r.options(target)
+	if err != nil {
+		return err
+	}
+	for _, w := range warnings {
+		fmt.Fprintf(a.err, "%s: %s\n", cmd.CommandPath(), w)
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
+	questions := a.questions()
+	o.Notify = a.notified
+	o.Ask = func(ctx context.Context, params []byte) ([]byte, error) { return questions.ask(ctx, params) }
+	c, err := client.Connect(ctx, o)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	defer o.HTTP.CloseIdleConnections()
+	defer c.Close()
+	return interrupted(ctx, f(ctx, c))
+}
+
+// interrupted makes an error of an interrupt look like one, whatever it broke.
+func interrupted(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return errInterrupted
+	}
+	return err
+}
+
+// notified shows what a server says during a call.
+func (a *app) notified(m *mcp.Message) {
+	switch m.Method {
+	case "notifications/progress":
+		line := string(m.Get("progress").Of(m.Raw))
+		if total := m.Get("total"); total.OK() {
+			line += "/" + string(total.Of(m.Raw))
+		}
+		fmt.Fprintf(a.err, "%s\n", strings.TrimSpace(line+" "+firstLine(m.Text("message"))))
+	case "notifications/message":
+		what := m.Text("data")
+		if what == "" {
+			what = string(m.Get("data").Of(m.Raw))
+		}
+		fmt.Fprintf(a.err, "%s: %s\n", firstLine(m.Text("level")), clean(what))
+	}
+}
+
+// unknownTool adds the nearest name to an error about a tool that the server
+// does not list.
+func unknownTool(ctx context.Context, c *client.Client, name string, err error) error {
+	refused := new(client.ProtocolError)
+	if !errors.As(err, &refused) || refused.Code != mcp.CodeInvalidParams {
+		return err
+	}
+	pages, failed := c.Tools(ctx)
+	if failed != nil {
+		return err
+	}
+	var known []string
+	for _, tool := range toolsOf(pages) {
+		known = append(known, mcp.String(mcp.Lookup(tool, "name")))
+	}
+	if slices.Contains(known, name) {
+		return err
+	}
+	return fmt.Errorf("%w%s", err, didYouMean(name, known, "`weir tools` lists what there is"))
+}

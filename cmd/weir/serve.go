@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-edge/weir/edge/serve"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	var config string
+	var pprof bool
+	cmd := &cobra.Command{
+		Use:   "serve [-c FILE|DIR]",
+		Short: "Serve MCP servers behind one endpoint",
+		Long: `Serve MCP servers behind one endpoint, for clients of every revision of the
+protocol.
+
+What is served stands in manifests: YAML or JSON, several documents to a file if
+you like. Everything that is wrong with them is printed at once, with file, line
+and field, and nothing is served. "weir validate" finds the same and serves
+nothing in any case.
+
+Without -c the edge serves a demo that is built in, and shows how to talk to it.
+
+The flags are the settings of the process. Each of them is also a variable
+(--max-body is WEIR_MAX_BODY) and a key of the file that --settings names; flags
+win over variables, variables over the file. "weir settings" shows what holds.
+
+The process ends after SIGINT or SIGTERM, when the calls in flight are done or
+--drain-timeout is over; a second signal ends it at once.`,
+		Example: `  weir serve
+  weir serve -c weir.yaml
+  weir serve -c manifests/ --listen 127.0.0.1:8080
+  weir serve -c weir.yaml --settings settings.yaml --log-level debug
+  WEIR_MAX_BODY=8MiB weir serve -c weir.yaml`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := loadSettings(cmd.Flags(), a.environ)
+			if pprof && l.AdminListen == "" {
+				err = errors.Join(err, errors.New("--pprof: profiles are served on the admin door: give it an address with --admin-listen"))
+			}
+			if err := errors.Join(err, l.check()); err != nil {
+				return err
+			}
+			return a.serve(cmd.Context(), l.Settings, config, pprof)
+		},
+	}
+	cmd.Flags().StringVarP(&config, "config", "c", "", "what to serve: a `FILE` or a directory of manifests")
+	addSettingFlags(cmd)
+	cmd.Flags().BoolVar(&pprof, "pprof", false, "offer profiles on the admin door")
+	if err := errors.Join(
+		cmd.MarkFlagFilename("config", "yaml", "yml", "json"),
+		cmd.MarkFlagFilename(settingsFlag, "yaml", "yml"),
+		cmd.Flags().MarkHidden("pprof"),
+	); err != nil {
+		panic(err) // the flags were added in the lines before
+	}
+	return cmd
+}
+
+// newLog is the log of the process.
+func newLog(w io.Writer, s serve.Settings) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
+		level = slog.LevelInfo // Settings.Check lets no other word through
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if s.LogFormat == "text" || s.LogFormat == "" && terminal(w) {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}
+
+// draining returns a context that the first signal ends; a second one ends the
+// process through exit. The caller must call stop, which ends the goroutine.
+func draining(ctx context.Context, log *slog.Logger, drain fmt.Stringer, signals <-chan os.Signal, exit func(int)) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stopped, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for first := true; ; first = false {
+			select {
+			case s := <-signals:
+				if !first {
+					exit(exitSignal + signalNumber(s))
+					return
+				}
+				log.Info("draining; a second signal ends at once", "signal", s.String(), "at most", drain.String())
+				cancel()
+			case <-stopped:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		close(stopped)
+		<-ended
+		cancel()
+	}
+}
+
+// signals is the channel of those that end the process, and what stops it.
+func signals() (<-chan os.Signal, func()) {
+	c := make(chan os.Signal, 2)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	return c, func() { signal.Stop(c) }
+}
+
+func signalNumber(s os.Signal) int {
+	if n, ok := s.(syscall.Signal); ok {
+		return int(n)
+	}
+	return 0
+}
+
+// greeting shows how to talk to the edge that serves the demo.
+func greeting(w io.Writer, s serve.Settings, addr string) {
+	endpoint := endpointOf(s, addr)
+	curl := "curl -sS " + endpoint
+	if s.TLSCert != "" {
+		curl += " --cacert " + quoted(s.TLSCert)
+	}
+	if s.TLSClientCA != "" {
+		curl += " --cert CERT.pem --key KEY.pem"
+	}
+	ask := func(method, name, params string) string {
+		headers := []string{"Content-Type: application/json", "Accept: application/json, text/event-stream", "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: " + method}
+		if name != "" {
+			headers = append(headers, "Mcp-Name: "+name)
+		}
+		line := curl
+		for _, h := range headers {
+			line += " \\\n    -H " + quoted(h)
+		}
+		meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+		return line + " \\\n    -d " + quoted(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+meta+`}}`)
+	}
+	ca, at := "", ""
+	if s.TLSCert != "" {
+		ca = " --ca " + quoted(s.TLSCert)
+	}
+	if endpoint != homeURL() {
+		at = " " + endpoint
+	}
+	fmt.Fprintf(w, `Weir serves its demo on %s
+
+See what it offers, and call a tool:
+  weir tools%s%s
+  weir call%s echo --args '{"text":"hello"}'%s
+
+Or without weir:
+  %s
+
+  %s
+
+In the configuration of an MCP client:
+  {"mcpServers":{"weir":{"type":"http","url":"%s"}}}
+
+Ctrl-C ends it. Serve your own servers with: weir serve -c FILE
+
+`, endpoint, at, ca, at, ca,
+		ask("server/discover", "", ""),
+		ask("tools/call", "echo", `"name":"echo","arguments":{"text":"hello"},`),
+		endpoint)
+}
+
+// endpointOf is where somebody on this machine reaches the door.
+func endpointOf(s serve.Settings, addr string) string {
+	if s.ExternalURL != "" {
+		return strings.TrimSuffix(s.ExternalURL, "/") + "/mcp"
+	}
+	scheme := "http"
+	if s.TLSCert != "" {
+		scheme = "https"
+	}
+	if host, port, err := net.SplitHostPort(addr); err == nil {
+		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+			addr = net.JoinHostPort("127.0.0.1", port)
+		}
+	}
+	return scheme + "://" + addr + "/mcp"
+}
+
+// quoted writes a word for a shell.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

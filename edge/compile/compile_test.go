@@ -1,0 +1,143 @@
+package compile
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-edge/weir/edge/v1beta1"
+)
+
+func someTime() metav1.Time { return metav1.NewTime(time.Unix(1_700_000_000, 0)) }
+
+func TestMinimal(t *testing.T) {
+	plan, report := Compile(Set{Objects: []Object{{Value: minimal()}, {Value: named("tools")}}})
+	if plan == nil {
+		t.Fatalf("no plan: %v", report.Findings)
+	}
+	want := Server{Name: "demo", Title: "demo", Group: "tools", Backends: []Backend{{
+		Name: "one", URL: "https://example.com/mcp", Transport: StreamableHTTP, Timeout: 30 * time.Second, Metadata: map[string]string{"group": "tools"},
+	}}}
+	if len(plan.Servers) != 1 || !reflect.DeepEqual(plan.Servers[0], want) {
+		t.Errorf("got %+v, want %+v", plan.Servers, want)
+	}
+}
+
+// Compile is pure: it changes nothing that it is given, and says the same again.
+func TestPure(t *testing.T) {
+	s := minimal()
+	s.Spec.OutgoingAuth = &v1beta1.OutgoingAuth{}
+	s.Spec.Config.Metadata = map[string]string{"a": "b"}
+	s.Spec.Config.Backends[0].Metadata = map[string]string{"group": "mine"}
+	before := s.DeepCopy()
+	set := Set{Objects: []Object{{Value: s}, {Value: named("tools")}, {Value: named("other")}}}
+	plan, report := Compile(set)
+	if plan == nil {
+		t.Fatalf("no plan: %v", report.Findings)
+	}
+	plan.Servers[0].Metadata["a"] = "changed"
+	plan.Servers[0].Backends[0].Metadata["x"] = "changed"
+	if !reflect.DeepEqual(s, before) {
+		t.Errorf("the object was changed: %+v", s)
+	}
+	again, second := Compile(set)
+	if again.Servers[0].Metadata["a"] != "b" || !reflect.DeepEqual(report, second) {
+		t.Error("the second time is not as the first")
+	}
+	if got := again.Servers[0].Backends[0].Metadata["group"]; got != "tools" {
+		t.Errorf("metadata.group is %q: the server sets it", got)
+	}
+}
+
+// Objects of a cluster come without apiVersion and kind, and from any place.
+func TestKindComesFromTheType(t *testing.T) {
+	set := Set{Objects: []Object{{Value: minimal()}, {Value: minimal()}, {Value: named("tools")}}}
+	_, report := Compile(set)
+	found := false
+	for _, f := range report.Findings {
+		if f.Reason == ReasonDuplicate && f.Index == 1 && f.Object.String() == "VirtualMCPServer/demo" {
+			found = strings.Contains(f.Message, "already given before")
+		}
+	}
+	if !found {
+		t.Errorf("no duplicate: %v", report.Findings)
+	}
+}
+
+// Of a set that was read in part nothing is said to be missing, and it has no plan.
+func TestPartial(t *testing.T) {
+	s := minimal()
+	s.Spec.Config.Aggregation = nil
+	s.Spec.IncomingAuth = nil
+	for _, set := range []Set{
+		{Objects: []Object{{Value: s, Partial: true}, {Value: named("tools")}}},
+		{Objects: []Object{{Value: minimal()}}, Incomplete: true},
+		{Objects: []Object{{Value: named("tools")}}, Incomplete: true},
+	} {
+		plan, report := Compile(set)
+		if plan != nil || len(report.Findings) != 0 {
+			t.Errorf("plan %v, findings %v", plan, report.Findings)
+		}
+	}
+}
+
+func TestConditions(t *testing.T) {
+	s := minimal()
+	s.Spec.IncomingAuth = &v1beta1.IncomingAuth{Type: v1beta1.IncomingOIDC, OIDCConfigRef: &v1beta1.OIDCConfigRef{Name: "none", Audience: "a"}}
+	_, report := Compile(Set{Objects: []Object{{Value: s}, {Value: named("tools")}}})
+	got := map[string]Condition{}
+	for _, status := range report.Statuses {
+		for _, c := range status.Conditions {
+			got[status.Object.String()+" "+c.Type] = c
+		}
+	}
+	for name, want := range map[string]struct {
+		is     bool
+		reason string
+	}{
+		"MCPGroup/tools Valid":                         {true, "ValidationSucceeded"},
+		"VirtualMCPServer/demo Valid":                  {false, ReasonNotFound},
+		"VirtualMCPServer/demo GroupRefValidated":      {true, "GroupRefValid"},
+		"VirtualMCPServer/demo AuthConfigured":         {false, ReasonNotFound},
+		"VirtualMCPServer/demo OIDCConfigRefValidated": {false, ReasonNotFound},
+	} {
+		if c := got[name]; c.True != want.is || c.Reason != want.reason || c.True != (c.Message == "") {
+			t.Errorf("%s: got %+v, want %+v", name, c, want)
+		}
+	}
+	if len(report.Statuses) != 2 {
+		t.Errorf("%d statuses of 2 objects", len(report.Statuses))
+	}
+}
+
+func TestFieldsGiven(t *testing.T) {
+	s := minimal()
+	s.Spec.Replicas = new(int32)
+	s.Spec.Config.Optimizer = &v1beta1.Optimizer{}
+	s.Spec.Config.Metadata = map[string]string{"a.b": ""}
+	s.Spec.Config.CodeMode = &v1beta1.CodeMode{Enabled: false}
+	var got []string
+	for _, g := range givenIn(s) {
+		got = append(got, g.path+"="+g.value)
+	}
+	want := []string{
+		"metadata.name=demo",
+		"spec.groupRef.name=tools",
+		"spec.incomingAuth.type=anonymous",
+		"spec.config.metadata[a.b]=",
+		"spec.config.backends[0].name=one",
+		"spec.config.backends[0].url=https://example.com/mcp",
+		"spec.config.backends[0].transport=streamable-http",
+		"spec.config.backends[0].type=entry",
+		"spec.config.aggregation.conflictResolution=priority",
+		"spec.config.optimizer=",
+		"spec.config.codeMode=",
+		"spec.replicas=0",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

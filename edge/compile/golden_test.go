@@ -1,0 +1,121 @@
+package compile_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/source"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// Each NAME.yaml compiles to NAME.golden: the plan, what a user reads, and the
+// conditions of the objects.
+func TestGolden(t *testing.T) {
+	t.Chdir("testdata")
+	files, err := filepath.Glob("*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 8 {
+		t.Errorf("%d pairs, want 8 or more", len(files))
+	}
+	for _, name := range files {
+		t.Run(strings.TrimSuffix(name, ".yaml"), func(t *testing.T) {
+			golden(t, strings.TrimSuffix(name, ".yaml")+".golden", source.Open(name))
+		})
+	}
+}
+
+func TestGoldenDefault(t *testing.T) {
+	t.Chdir("testdata")
+	golden(t, "default.golden", source.OpenDefault("http://127.0.0.1:4485/mcp"))
+}
+
+func golden(t *testing.T, name string, r *source.Result) {
+	t.Helper()
+	if r.Plan == nil {
+		t.Fatalf("no plan:\n%v", r.Findings)
+	}
+	var text bytes.Buffer
+	if err := r.Render(&text); err != nil {
+		t.Fatal(err)
+	}
+	got := []byte("# what a user reads\n" + text.String() + "\n# plan\n" + plan(t, r.Plan) + "\n# conditions\n" + conditions(r.Report))
+	if *update {
+		if err := os.WriteFile(name, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// plan writes a plan as YAML, with what is empty left out.
+func plan(t *testing.T, p *compile.Plan) string {
+	t.Helper()
+	type backend struct {
+		Name         string            `json:"name"`
+		URL          string            `json:"url"`
+		Transport    compile.Transport `json:"transport"`
+		CABundle     string            `json:"caBundle,omitempty"`
+		CABundlePath string            `json:"caBundlePath,omitempty"`
+		Timeout      string            `json:"timeout"`
+		Metadata     map[string]string `json:"metadata,omitempty"`
+	}
+	type server struct {
+		Name     string            `json:"name"`
+		Title    string            `json:"title"`
+		Group    string            `json:"group,omitempty"`
+		Metadata map[string]string `json:"metadata,omitempty"`
+		Backends []backend         `json:"backends"`
+	}
+	if n, m := reflect.TypeFor[compile.Backend]().NumField(), reflect.TypeFor[backend]().NumField(); n != m {
+		t.Fatalf("a backend has %d fields, and %d are written", n, m)
+	}
+	if n, m := reflect.TypeFor[compile.Server]().NumField(), reflect.TypeFor[server]().NumField(); n != m {
+		t.Fatalf("a server has %d fields, and %d are written", n, m)
+	}
+	var servers []server
+	for _, s := range p.Servers {
+		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata}
+		for _, b := range s.Backends {
+			out.Backends = append(out.Backends, backend{b.Name, b.URL, b.Transport, b.CABundle, b.CABundlePath, b.Timeout.String(), b.Metadata})
+		}
+		servers = append(servers, out)
+	}
+	text, err := yaml.Marshal(servers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// conditions writes the conditions as KIND/NAME TYPE=STATUS (REASON) message.
+func conditions(r *compile.Report) string {
+	var b strings.Builder
+	for _, s := range r.Statuses {
+		for _, c := range s.Conditions {
+			is := "False"
+			if c.True {
+				is = "True"
+			}
+			b.WriteString(strings.TrimSpace(s.Object.String()+" "+c.Type+"="+is+" ("+c.Reason+") "+c.Message) + "\n")
+		}
+	}
+	return b.String()
+}

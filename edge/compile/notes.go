@@ -1,0 +1,82 @@
+package compile
+
+import (
+	"slices"
+	"strings"
+)
+
+// unused warns of objects that no server refers to, once no reference is wrong
+// that may have been meant for them. Secrets are not among them: who reads one
+// is not seen here.
+func (c *compiler) unused() {
+	if c.report.Failed() || c.set.Incomplete || c.partial() || !slices.ContainsFunc(c.objects, func(o *object) bool { return o.ref.Kind == "VirtualMCPServer" }) {
+		return
+	}
+	for _, o := range c.objects {
+		if !o.used && o.ref.Kind != "Secret" && c.byRef[o.ref] == o {
+			c.find(Warning, o, "", ReasonUnused, "not used: no server refers to it")
+		}
+	}
+}
+
+// clusterOnly lists for each object the fields that shape nothing here.
+func (c *compiler) clusterOnly() {
+	for _, o := range c.objects {
+		var paths []string
+		for _, g := range o.given {
+			if e := c.tables.find(o.ref.Kind, g.pattern); e.class == classClusterOnly && !slices.Contains(paths, e.path) {
+				paths = append(paths, e.path)
+			}
+		}
+		if len(paths) > 0 {
+			slices.Sort(paths)
+			c.find(Note, o, "", ReasonClusterOnly, "only in a cluster: %s", strings.Join(paths, ", "))
+		}
+	}
+}
+
+// statuses turns the findings into the conditions of the objects.
+func (c *compiler) statuses() {
+	errors := map[int][]Finding{}
+	for _, f := range c.report.Findings {
+		if f.Severity == Error {
+			errors[f.Index] = append(errors[f.Index], f)
+		}
+	}
+	for _, o := range c.objects {
+		found := errors[o.index]
+		s := Status{Object: o.ref}
+		if o.Partial {
+			s.Conditions = append(s.Conditions, Condition{Type: "Valid", Reason: ReasonUnreadable, Message: "the object could not be read whole"})
+			c.report.Statuses = append(c.report.Statuses, s)
+			continue
+		}
+		s.Conditions = append(s.Conditions, condition(found, "Valid", "", "ValidationSucceeded"))
+		for _, t := range conditionTypes {
+			if t.kind == o.ref.Kind && slices.ContainsFunc(o.given, func(g *given) bool { return under(g.path, t.path) }) {
+				s.Conditions = append(s.Conditions, condition(found, t.condition, t.path, t.reason))
+			}
+		}
+		c.report.Statuses = append(c.report.Statuses, s)
+	}
+}
+
+// condition is true unless an error stands at or below path.
+func condition(errors []Finding, name, path, reason string) Condition {
+	out := Condition{Type: name, True: true, Reason: reason}
+	var messages []string
+	for _, f := range errors {
+		if !under(f.Path, path) {
+			continue
+		}
+		if out.True {
+			out.True, out.Reason = false, f.Reason
+		}
+		if f.Path != "" {
+			f.Message = f.Path + ": " + f.Message
+		}
+		messages = append(messages, f.Message)
+	}
+	out.Message = strings.Join(messages, "; ")
+	return out
+}

@@ -1,0 +1,411 @@
+package compile
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-edge/weir/edge/v1beta1"
+)
+
+// servers plans every server of the set.
+func (c *compiler) servers() *Plan {
+	plan := &Plan{}
+	var first *object
+	count := 0
+	for _, o := range c.objects {
+		if o.ref.Kind != "VirtualMCPServer" {
+			continue
+		}
+		count++
+		if first == nil {
+			first = o
+		}
+		if count > maxServers && o.ref != first.ref {
+			c.fail(o, "", ReasonUnsupported, "not supported yet: more than one VirtualMCPServer, and %s is one; start an edge for each", first.place())
+		}
+		if s, ok := o.value.(*v1beta1.VirtualMCPServer); ok {
+			plan.Servers = append(plan.Servers, c.server(o, s))
+		}
+	}
+	if first == nil && !c.set.Incomplete {
+		c.fail(nil, "", ReasonNotFound, "there is no VirtualMCPServer: add one, it is what clients connect to")
+	}
+	slices.SortFunc(plan.Servers, func(a, b Server) int { return strings.Compare(a.Name, b.Name) })
+	return plan
+}
+
+// server plans one server. What it returns counts only when no error was found.
+func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
+	config := s.Spec.Config
+	if config == nil {
+		config = &v1beta1.ServerConfig{}
+	}
+
+	// 1. What it reaches: its group, the members of that, what those refer to.
+	group, members := c.members(o)
+	c.reach(o, true)
+	for _, m := range members {
+		c.reach(m, len(config.Backends) == 0)
+	}
+
+	// 2. What of all that does not exist yet.
+	c.refuse(o)
+	for _, other := range c.objects {
+		if other.served && other != o && other.value != nil {
+			c.refuse(other)
+		}
+	}
+
+	// 3. What contradicts itself.
+	c.superseded(o, s)
+
+	// 4. The backends.
+	plan := Server{Name: s.Name, Title: config.Name, Group: groupName(o, s), Metadata: maps.Clone(config.Metadata)}
+	if plan.Title == "" {
+		plan.Title = s.Name
+	}
+	if len(config.Backends) > 0 {
+		plan.Backends = c.static(o, s, members)
+	} else {
+		plan.Backends = c.discovered(o, group, members)
+	}
+	c.names(o, s, plan.Backends)
+	for i := range plan.Backends {
+		b := &plan.Backends[i]
+		b.Timeout = c.timeout(config, b.Name)
+		if plan.Group != "" {
+			if b.Metadata == nil {
+				b.Metadata = map[string]string{}
+			}
+			b.Metadata["group"] = plan.Group
+		}
+	}
+	return plan
+}
+
+func groupName(o *object, s *v1beta1.VirtualMCPServer) string {
+	if o.Config {
+		return s.Spec.Config.GroupRef
+	}
+	return s.Spec.GroupRef.Name
+}
+
+// members returns the group of a server and its members, in the order of the
+// set. The group is nil when there is none.
+func (c *compiler) members(o *object) (*object, []*object) {
+	var group *object
+	for _, l := range o.links {
+		if l.to.ref.Kind == "MCPGroup" {
+			group = l.to
+		}
+	}
+	if group == nil {
+		return nil, nil
+	}
+	var members []*object
+	for _, m := range c.objects {
+		for _, l := range m.links {
+			if m.ref.Kind != "VirtualMCPServer" && l.to == group {
+				members = append(members, m)
+			}
+		}
+	}
+	return group, members
+}
+
+// reach marks o and what it refers to as used, and as served where the plan
+// depends on it.
+func (c *compiler) reach(o *object, served bool) {
+	if o.used && (o.served || !served) {
+		return
+	}
+	o.used, o.served = true, o.served || served
+	for _, l := range o.links {
+		c.reach(l.to, served && !l.refused)
+	}
+}
+
+// refuse notes every field of o that the edge cannot serve.
+func (c *compiler) refuse(o *object) {
+	type refusal struct {
+		at   *given
+		rule unsupported
+	}
+	var refusals []refusal
+	add := func(at *given, rule unsupported) {
+		if len(refusals) > maxErrors {
+			return
+		}
+		for _, r := range refusals {
+			if r.at.path == at.path {
+				return
+			}
+		}
+		refusals = append(refusals, refusal{at, rule})
+	}
+	for _, g := range o.given {
+		e := c.tables.find(o.ref.Kind, g.pattern)
+		switch {
+		case e.class == classUnknown && !c.tables.around(o.ref.Kind, g.pattern):
+			add(g, unsupported{})
+		case e.class != classUnsupported:
+		case e.rule.enabled != "":
+			if on := g.above(e.path); o.text(on.path+"."+e.rule.enabled) == "true" {
+				add(on, *e.rule)
+			}
+		case g.pattern != e.path || !slices.Contains(e.rule.allow, g.value):
+			add(g.above(e.path), *e.rule)
+		}
+	}
+	for _, e := range c.tables.entries[o.ref.Kind] {
+		if !o.Partial && e.rule != nil && e.rule.absent != "" && o.text(e.path) == "" {
+			add(&given{path: e.path, pattern: e.path, value: e.rule.absent}, *e.rule)
+		}
+	}
+	for _, r := range refusals {
+		if r.rule.with != "" && slices.ContainsFunc(refusals, func(other refusal) bool {
+			return other.at.pattern == r.rule.with && under(r.at.path, other.at.path[:strings.LastIndexByte(other.at.path, '.')])
+		}) {
+			continue
+		}
+		if o.wrong[r.at.path] {
+			continue // What is wrong with the field is said already.
+		}
+		c.fail(o, r.at.path, ReasonUnsupported, "not supported yet%s", r.rule.words(r.at))
+	}
+}
+
+// words ends the message of a refusal.
+func (u unsupported) words(g *given) string {
+	what := ""
+	switch {
+	case u.absent != "" && g.up == nil:
+		what = fmt.Sprintf(": %q, which is the default", u.absent)
+	case u.path == "spec":
+		what = ": an object of this kind behind a server"
+	case g.value != "" && g.pattern == u.path && len(u.allow) > 0:
+		what = fmt.Sprintf(": %q", brief(g.value))
+	}
+	if u.instead == "" {
+		return what + "; take it out for now"
+	}
+	return what + "; " + u.instead
+}
+
+// superseded warns of what is written twice, the second time differently: of a
+// field of spec and its twin in spec.config the one in spec counts.
+func (c *compiler) superseded(o *object, s *v1beta1.VirtualMCPServer) {
+	config := s.Spec.Config
+	if o.Config || config == nil {
+		return
+	}
+	warn := func(path, winner string) {
+		c.find(Warning, o, path, ReasonUnused, "not used: %s says something else, and it takes precedence", winner)
+	}
+	if config.GroupRef != "" && config.GroupRef != s.Spec.GroupRef.Name {
+		warn("spec.config.groupRef", "spec.groupRef")
+	}
+	if a := config.IncomingAuth; a != nil && s.Spec.IncomingAuth != nil && string(a.Type) != string(s.Spec.IncomingAuth.Type) {
+		warn("spec.config.incomingAuth.type", "spec.incomingAuth")
+	}
+	if a, b := config.OutgoingAuth, o.text("spec.outgoingAuth.source"); a != nil && b != "" && string(a.Source) != b {
+		warn("spec.config.outgoingAuth.source", "spec.outgoingAuth")
+	}
+}
+
+// static plans the backends that the server lists itself, whatever its group
+// holds.
+func (c *compiler) static(o *object, s *v1beta1.VirtualMCPServer, members []*object) []Backend {
+	source := o.text("spec.config.outgoingAuth.source")
+	at := "spec.config.outgoingAuth.source"
+	if written := o.text("spec.outgoingAuth.source"); written != "" {
+		source, at = written, "spec.outgoingAuth.source"
+	}
+	if source == string(v1beta1.AuthDiscovered) {
+		c.fail(o, at, ReasonConflict, "discovered finds the backends in the group, but spec.config.backends lists them: set inline, or take the list out")
+	}
+	var out []Backend
+	names := map[string]int{}
+	for i, b := range s.Spec.Config.Backends {
+		path := fmt.Sprintf("spec.config.backends[%d]", i)
+		if first, ok := names[b.Name]; ok && !o.wrong[path+".name"] {
+			c.fail(o, path+".name", ReasonDuplicate, "%q is already the name of spec.config.backends[%d]: rename one", brief(b.Name), first)
+		}
+		names[b.Name] = i
+		if i == maxBackends {
+			c.fail(o, path, ReasonUnsupported, "not supported yet: more than one backend; keep one")
+		}
+		c.address(o, path+".url", b.URL)
+		out = append(out, Backend{
+			Name:         b.Name,
+			URL:          b.URL,
+			Transport:    Transport(b.Transport),
+			CABundlePath: b.CABundlePath,
+			Metadata:     maps.Clone(b.Metadata),
+		})
+		if b.CABundlePath != "" && strings.HasPrefix(b.URL, "http://") {
+			c.find(Warning, o, path+".caBundlePath", ReasonUnused, "not used: the URL is http, which knows no certificates")
+		}
+	}
+	for _, m := range members {
+		c.find(Warning, m, "", ReasonUnused, "not used: %s lists its backends itself", o.ref)
+	}
+	return out
+}
+
+// discovered plans the backends that are the members of the group.
+func (c *compiler) discovered(o *object, group *object, members []*object) []Backend {
+	if group == nil {
+		return nil // A missing group was said where it is referred to.
+	}
+	var out []Backend
+	var names []string
+	for _, m := range members {
+		names = append(names, m.ref.Name)
+		e, ok := m.value.(*v1beta1.MCPServerEntry)
+		if !ok {
+			continue // refuse has refused the kind.
+		}
+		c.address(m, "spec.remoteUrl", e.Spec.RemoteURL)
+		out = append(out, Backend{
+			Name:      e.Name,
+			URL:       e.Spec.RemoteURL,
+			Transport: Transport(e.Spec.Transport),
+			CABundle:  c.bundle(m, e),
+		})
+	}
+	path := "spec.groupRef.name"
+	if o.Config {
+		path = "spec.config.groupRef"
+	}
+	switch {
+	case len(members) == 0 && !c.set.Incomplete && !c.partial():
+		c.fail(o, path, ReasonNotFound, "%s has no members: add an MCPServerEntry with spec.groupRef.name %s, or list the backend under spec.config.backends", group.ref, group.ref.Name)
+	case len(members) > maxBackends:
+		c.fail(o, path, ReasonUnsupported, "not supported yet: more than one backend, and %s has %d (%s); keep one", group.ref, len(members), brief(strings.Join(names, ", ")))
+	}
+	return out
+}
+
+// address judges the URL of a backend.
+func (c *compiler) address(o *object, path, text string) {
+	if text == "" || o.wrong[path] {
+		return
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		c.fail(o, path, ReasonInvalid, "not a URL: write one such as https://example.com/mcp")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		c.fail(o, path, ReasonInvalid, "%q is no http or https URL with a host: write one such as https://example.com/mcp", brief(withoutUserinfo(text)))
+	case u.User != nil:
+		c.fail(o, path, ReasonInvalid, "a URL may not hold a user name or password: take what stands before @ out")
+	case u.Fragment != "":
+		c.fail(o, path, ReasonInvalid, "a URL may not hold a fragment: take # and what follows out")
+	}
+}
+
+// bundle returns the certificates that an entry trusts, "" for those of the
+// system.
+func (c *compiler) bundle(m *object, e *v1beta1.MCPServerEntry) string {
+	if e.Spec.CABundleRef == nil || e.Spec.CABundleRef.ConfigMapRef == nil {
+		return ""
+	}
+	if strings.HasPrefix(e.Spec.RemoteURL, "http://") {
+		c.find(Warning, m, "spec.caBundleRef", ReasonUnused, "not used: the URL is http, which knows no certificates")
+	}
+	for _, l := range m.links {
+		config, ok := l.to.Value.(*ConfigMap)
+		if !ok || l.to.Partial {
+			continue
+		}
+		text, ok := config.entry(e.Spec.CABundleRef.ConfigMapRef.Key)
+		if ok && !certificates(text) {
+			c.fail(m, "spec.caBundleRef.configMapRef.key", ReasonInvalid, "what %s holds under %q is no list of PEM certificates", l.to.ref, brief(e.Spec.CABundleRef.ConfigMapRef.Key))
+		}
+		return text
+	}
+	return ""
+}
+
+// certificates reports whether text holds PEM certificates, at least one and
+// nothing that only looks like one.
+func certificates(text string) bool {
+	rest, found := []byte(text), false
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return found
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return false
+		}
+		found = true
+	}
+}
+
+// names checks every field that names a backend.
+func (c *compiler) names(o *object, s *v1beta1.VirtualMCPServer, backends []Backend) {
+	var names []string
+	for _, b := range backends {
+		names = append(names, b.Name)
+	}
+	if len(names) == 0 {
+		return // That there are none was said.
+	}
+	check := func(path, name string) {
+		if !slices.Contains(names, name) && !o.wrong[path] {
+			c.fail(o, path, ReasonNotFound, "%s has no backend %q%s", o.ref, brief(name), suggest(name, names, ""))
+		}
+	}
+	if a := s.Spec.OutgoingAuth; a != nil {
+		for _, name := range slices.Sorted(maps.Keys(a.Backends)) {
+			check("spec.outgoingAuth.backends["+name+"]", name)
+		}
+	}
+	config := s.Spec.Config
+	if config == nil {
+		return
+	}
+	if a := config.OutgoingAuth; a != nil {
+		for _, name := range slices.Sorted(maps.Keys(a.Backends)) {
+			check("spec.config.outgoingAuth.backends["+name+"]", name)
+		}
+	}
+	if a := config.Aggregation; a != nil && a.ConflictResolutionConfig != nil {
+		for i, name := range a.ConflictResolutionConfig.PriorityOrder {
+			check(fmt.Sprintf("spec.config.aggregation.conflictResolutionConfig.priorityOrder[%d]", i), name)
+		}
+	}
+	if p := config.Operational; p != nil && p.Timeouts != nil {
+		for _, name := range slices.Sorted(maps.Keys(p.Timeouts.PerWorkload)) {
+			check("spec.config.operational.timeouts.perWorkload["+name+"]", name)
+		}
+	}
+}
+
+// defaultTimeout is the documents' default of spec.config.operational.timeouts.default.
+const defaultTimeout = 30 * time.Second
+
+func (c *compiler) timeout(config *v1beta1.ServerConfig, backend string) time.Duration {
+	if config.Operational == nil || config.Operational.Timeouts == nil {
+		return defaultTimeout
+	}
+	t := config.Operational.Timeouts
+	if own := t.PerWorkload[backend].Std(); own > 0 {
+		return own
+	}
+	if all := t.Default.Std(); all > 0 {
+		return all
+	}
+	return defaultTimeout
+}

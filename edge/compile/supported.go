@@ -1,0 +1,160 @@
+package compile
+
+import "strings"
+
+// tableField is a field of a kind; the kind * stands for every kind.
+type tableField struct{ kind, path string }
+
+// supportedFields is the one list of what the edge serves. Each is a field that
+// holds a value, without the [] or {} of its items.
+func supportedFields() []tableField {
+	return []tableField{
+		{"*", "apiVersion"},
+		{"*", "kind"},
+		{"*", "metadata.name"},
+		{"*", "metadata.namespace"},
+		{"*", "metadata.labels"},
+		{"*", "metadata.annotations"},
+
+		{"VirtualMCPServer", "spec.groupRef.name"},
+		{"VirtualMCPServer", "spec.outgoingAuth.source"},
+		{"VirtualMCPServer", "spec.outgoingAuth.default.type"},
+		{"VirtualMCPServer", "spec.outgoingAuth.default.externalAuthConfigRef.name"},
+		{"VirtualMCPServer", "spec.outgoingAuth.backends{}.type"},
+		{"VirtualMCPServer", "spec.outgoingAuth.backends{}.externalAuthConfigRef.name"},
+		{"VirtualMCPServer", "spec.config.name"},
+		{"VirtualMCPServer", "spec.config.groupRef"},
+		{"VirtualMCPServer", "spec.config.metadata"},
+		{"VirtualMCPServer", "spec.config.backends[].name"},
+		{"VirtualMCPServer", "spec.config.backends[].url"},
+		{"VirtualMCPServer", "spec.config.backends[].transport"},
+		{"VirtualMCPServer", "spec.config.backends[].type"},
+		{"VirtualMCPServer", "spec.config.backends[].caBundlePath"},
+		{"VirtualMCPServer", "spec.config.backends[].metadata"},
+		{"VirtualMCPServer", "spec.config.aggregation.conflictResolutionConfig.priorityOrder"},
+		{"VirtualMCPServer", "spec.config.outgoingAuth.source"},
+		{"VirtualMCPServer", "spec.config.operational.timeouts.default"},
+		{"VirtualMCPServer", "spec.config.operational.timeouts.perWorkload"},
+
+		{"MCPGroup", "spec.description"},
+
+		{"MCPServerEntry", "spec.groupRef.name"},
+		{"MCPServerEntry", "spec.remoteUrl"},
+		{"MCPServerEntry", "spec.transport"},
+		{"MCPServerEntry", "spec.externalAuthConfigRef.name"},
+		{"MCPServerEntry", "spec.caBundleRef.configMapRef.name"},
+		{"MCPServerEntry", "spec.caBundleRef.configMapRef.key"},
+		{"MCPServerEntry", "spec.caBundleRef.configMapRef.optional"},
+	}
+}
+
+// clusterFields is the one list of fields, and sections, that only shape
+// Kubernetes objects or that a cluster writes. They are validated and then
+// listed once.
+func clusterFields() []tableField {
+	return []tableField{
+		{"*", "status"},
+		{"*", "metadata.generateName"},
+		{"*", "metadata.selfLink"},
+		{"*", "metadata.uid"},
+		{"*", "metadata.resourceVersion"},
+		{"*", "metadata.generation"},
+		{"*", "metadata.creationTimestamp"},
+		{"*", "metadata.deletionTimestamp"},
+		{"*", "metadata.deletionGracePeriodSeconds"},
+		{"*", "metadata.ownerReferences"},
+		{"*", "metadata.finalizers"},
+		{"*", "metadata.managedFields"},
+
+		{"VirtualMCPServer", "spec.replicas"},
+		{"VirtualMCPServer", "spec.serviceType"},
+		{"VirtualMCPServer", "spec.sessionAffinity"},
+		{"VirtualMCPServer", "spec.podTemplateSpec"},
+		{"VirtualMCPServer", "spec.imagePullSecrets"},
+		{"VirtualMCPServer", "spec.serviceAccount"},
+
+		{"MCPServer", "spec.replicas"},
+		{"MCPServer", "spec.backendReplicas"},
+		{"MCPServer", "spec.sessionAffinity"},
+		{"MCPServer", "spec.podTemplateSpec"},
+		{"MCPServer", "spec.serviceAccount"},
+		{"MCPServer", "spec.resources"},
+		{"MCPServer", "spec.resourceOverrides"},
+
+		{"MCPRemoteProxy", "spec.replicas"},
+		{"MCPRemoteProxy", "spec.sessionAffinity"},
+		{"MCPRemoteProxy", "spec.podTemplateSpec"},
+		{"MCPRemoteProxy", "spec.serviceAccount"},
+		{"MCPRemoteProxy", "spec.resources"},
+		{"MCPRemoteProxy", "spec.resourceOverrides"},
+
+		{"EmbeddingServer", "spec.replicas"},
+		{"EmbeddingServer", "spec.imagePullPolicy"},
+		{"EmbeddingServer", "spec.modelCache"},
+		{"EmbeddingServer", "spec.podTemplateSpec"},
+		{"EmbeddingServer", "spec.resources"},
+		{"EmbeddingServer", "spec.resourceOverrides"},
+	}
+}
+
+// class is what becomes of a field.
+type class int
+
+const (
+	classUnknown     class = iota // in no table: a section around fields of several classes, or a mistake of ours
+	classSupported                // the edge does what it says
+	classClusterOnly              // it only shapes Kubernetes objects
+	classUnsupported              // refused
+)
+
+// tables answers for each field of each kind what becomes of it.
+type tables struct {
+	entries map[string][]entry // by kind
+}
+
+type entry struct {
+	path  string
+	class class
+	rule  *unsupported // of classUnsupported
+}
+
+func newTables() tables {
+	t := tables{entries: map[string][]entry{}}
+	for _, f := range supportedFields() {
+		t.entries[f.kind] = append(t.entries[f.kind], entry{path: f.path, class: classSupported})
+	}
+	for _, f := range clusterFields() {
+		t.entries[f.kind] = append(t.entries[f.kind], entry{path: f.path, class: classClusterOnly})
+	}
+	for _, u := range unsupportedFields() {
+		t.entries[u.kind] = append(t.entries[u.kind], entry{path: u.path, class: classUnsupported, rule: &u})
+	}
+	return t
+}
+
+// find returns the entry for the field at pattern: of those at or above it the
+// one that says most.
+func (t tables) find(kind, pattern string) entry {
+	var best entry
+	for _, k := range []string{kind, "*"} {
+		for _, e := range t.entries[k] {
+			if under(pattern, e.path) && len(e.path) > len(best.path) {
+				best = e
+			}
+		}
+	}
+	return best
+}
+
+// around reports whether pattern is a section that an entry stands inside of,
+// such as spec.config.operational.
+func (t tables) around(kind, pattern string) bool {
+	for _, k := range []string{kind, "*"} {
+		for _, e := range t.entries[k] {
+			if strings.HasPrefix(e.path, pattern) && under(e.path, pattern) {
+				return true
+			}
+		}
+	}
+	return false
+}

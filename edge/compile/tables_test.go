@@ -1,0 +1,243 @@
+package compile
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/v1beta1"
+)
+
+// trim takes the [] and {} of items off the end of a pattern.
+func trim(pattern string) string { return strings.TrimRight(pattern, "[]{}") }
+
+func leavesOf(k v1beta1.Kind) []string { return Leaves(reflect.TypeOf(k.New()).Elem()) }
+
+// Nothing is accepted and ignored: every field that holds a value is in exactly
+// one of the three tables. A field that is new to the model fails here until
+// somebody says what becomes of it.
+func TestEveryFieldHasOneClass(t *testing.T) {
+	tables := newTables()
+	fields := 0
+	for _, k := range v1beta1.Kinds() {
+		for _, leaf := range leavesOf(k) {
+			fields++
+			e := tables.find(k.Name, leaf)
+			if e.class == classUnknown {
+				t.Errorf("%s %s is in no table: support it, or list it in unsupported.go", k.Name, leaf)
+				continue
+			}
+			same := 0
+			for _, kind := range []string{k.Name, "*"} {
+				for _, other := range tables.entries[kind] {
+					if other.path == e.path {
+						same++
+					}
+				}
+			}
+			if same != 1 {
+				t.Errorf("%s %s is %d times in the tables", k.Name, e.path, same)
+			}
+			if e.class == classSupported && trim(leaf) != e.path {
+				t.Errorf("%s %s: what is supported is listed field by field, not as %s", k.Name, leaf, e.path)
+			}
+		}
+	}
+	if fields < 1000 {
+		t.Errorf("walked %d fields, which cannot be all", fields)
+	}
+}
+
+// The check above would find a field that nobody listed.
+func TestUnlistedFieldIsUnknown(t *testing.T) {
+	for _, path := range []string{"spec.brandNew", "spec.config.operational.brandNew", "spec.config.backends[].brandNew", "metadata.brandNew"} {
+		if e := newTables().find("VirtualMCPServer", path); e.class != classUnknown {
+			t.Errorf("%s is taken for %+v", path, e)
+		}
+	}
+}
+
+// Every line of a table is about a field or a section that exists.
+func TestTablesNameRealFields(t *testing.T) {
+	leaves := map[string][]string{}
+	for _, k := range v1beta1.Kinds() {
+		leaves[k.Name] = leavesOf(k)
+		leaves["*"] = append(leaves["*"], leaves[k.Name]...)
+	}
+	exists := func(kind, path string) bool {
+		return slices.ContainsFunc(leaves[kind], func(l string) bool { return under(l, path) })
+	}
+	for kind, entries := range newTables().entries {
+		for _, e := range entries {
+			if !exists(kind, e.path) {
+				t.Errorf("%s has no %s", kind, e.path)
+			}
+		}
+	}
+	for _, u := range unsupportedFields() {
+		if u.enabled != "" && !exists(u.kind, u.path+"."+u.enabled) {
+			t.Errorf("%s has no %s.%s", u.kind, u.path, u.enabled)
+		}
+		if u.with != "" && !exists(u.kind, u.with) {
+			t.Errorf("%s has no %s", u.kind, u.with)
+		}
+	}
+	for _, c := range conditionTypes {
+		if !exists(c.kind, c.path) {
+			t.Errorf("%s has no %s", c.kind, c.path)
+		}
+	}
+	for _, r := range references() {
+		parent := r.path[:strings.LastIndexByte(r.path, '.')]
+		for _, path := range []string{r.path, parent + "." + r.key, parent + "." + r.when} {
+			if !strings.HasSuffix(path, ".") && !exists(r.kind, path) {
+				t.Errorf("%s has no %s", r.kind, path)
+			}
+		}
+	}
+}
+
+// Every field that names an object is followed, but for SecretRefs.
+func TestReferencesAreComplete(t *testing.T) {
+	for _, k := range v1beta1.Kinds() {
+		leaves := leavesOf(k)
+		for _, leaf := range leaves {
+			section, ok := strings.CutSuffix(leaf, ".name")
+			last := trim(section[strings.LastIndexByte(section, '.')+1:])
+			if !ok || strings.HasPrefix(leaf, "status") {
+				continue
+			}
+			isRef := strings.HasSuffix(last, "Ref") || strings.HasSuffix(last, "Refs") || last == "configMap" || last == "credentials" || last == "permissionProfile"
+			secret := strings.Contains(strings.ToLower(last), "secretref") || strings.Contains(strings.ToLower(last), "secretkeyref") || strings.Contains(last, "TokenRef") || last == "passwordRef"
+			if !isRef || secret {
+				continue
+			}
+			if !slices.ContainsFunc(references(), func(r reference) bool { return r.kind == k.Name && r.path == leaf }) {
+				t.Errorf("%s %s names an object, and nothing follows it", k.Name, leaf)
+			}
+		}
+	}
+}
+
+// Every field of a server that is not supported is really refused, and every
+// other is not.
+func TestEveryFieldIsTreatedAsItsClass(t *testing.T) {
+	tables := newTables()
+	for _, leaf := range Leaves(reflect.TypeFor[v1beta1.VirtualMCPServer]()) {
+		e := tables.find("VirtualMCPServer", leaf)
+		s := minimal()
+		set(reflect.ValueOf(s).Elem(), leaf, e.class == classUnsupported)
+		if e.class == classUnsupported && e.rule.enabled != "" {
+			set(reflect.ValueOf(s).Elem(), e.path+"."+e.rule.enabled, false)
+		}
+		plan, report := Compile(Set{Objects: []Object{{Value: s}, {Value: named("tools")}}})
+		about := func(class string) bool {
+			return slices.ContainsFunc(report.Findings, func(f Finding) bool {
+				return f.Reason == class && (under(trim(leaf), unindexed(f.Path)) || strings.Contains(f.Message, e.path))
+			})
+		}
+		switch e.class {
+		case classUnsupported:
+			if plan != nil || !about(ReasonUnsupported) && !about(ReasonInvalid) {
+				t.Errorf("%s is not refused: %v", leaf, report.Findings)
+			}
+		case classClusterOnly:
+			if !about(ReasonClusterOnly) {
+				t.Errorf("%s is not listed as only in a cluster: %v", leaf, report.Findings)
+			}
+		default:
+			if slices.ContainsFunc(report.Findings, func(f Finding) bool { return f.Reason == ReasonUnsupported }) {
+				t.Errorf("%s is refused: %v", leaf, report.Findings)
+			}
+		}
+	}
+}
+
+// unindexed turns a path into a pattern without the [] and {} of items.
+func unindexed(path string) string {
+	var b strings.Builder
+	inside := false
+	for _, c := range path {
+		switch c {
+		case '[':
+			inside = true
+			b.WriteString("[]")
+		case ']':
+			inside = false
+		default:
+			if !inside {
+				b.WriteRune(c)
+			}
+		}
+	}
+	return strings.ReplaceAll(b.String(), "outgoingAuth.backends[]", "outgoingAuth.backends{}")
+}
+
+// minimal is a server that the edge serves.
+func minimal() *v1beta1.VirtualMCPServer {
+	s := &v1beta1.VirtualMCPServer{}
+	s.Name = "demo"
+	s.Spec.GroupRef.Name = "tools"
+	s.Spec.IncomingAuth = &v1beta1.IncomingAuth{Type: v1beta1.IncomingAnonymous}
+	s.Spec.Config = &v1beta1.ServerConfig{
+		Backends:    []v1beta1.StaticBackend{{Name: "one", URL: "https://example.com/mcp", Transport: v1beta1.TransportStreamableHTTP, Type: v1beta1.BackendEntry}},
+		Aggregation: &v1beta1.Aggregation{ConflictResolution: v1beta1.ConflictPriority},
+	}
+	return s
+}
+
+func named(name string) *v1beta1.MCPGroup {
+	g := &v1beta1.MCPGroup{}
+	g.Name = name
+	return g
+}
+
+// set gives the field at pattern a value. Text that is there stays unless other
+// is true.
+func set(v reflect.Value, pattern string, other bool) {
+	for v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+		v = v.Elem()
+	}
+	switch {
+	case pattern == "":
+		switch {
+		case v.Kind() == reflect.String && (other || v.String() == ""):
+			v.SetString("tei")
+		case v.Kind() == reflect.String: // The minimal server has a good value.
+		case v.Kind() == reflect.Bool:
+			v.SetBool(true)
+		case v.CanInt():
+			v.SetInt(7)
+		case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8:
+			v.SetBytes([]byte("{}"))
+		case v.Kind() == reflect.Struct: // Times and the like.
+			if f := v.Field(0); f.CanSet() && v.Type().String() == "v1.Time" {
+				v.Set(reflect.ValueOf(someTime()))
+			}
+		}
+	case strings.HasPrefix(pattern, "[]"):
+		if v.Len() == 0 {
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		}
+		set(v.Index(0), strings.TrimPrefix(pattern[2:], "."), other)
+	case strings.HasPrefix(pattern, "{}"):
+		e := reflect.New(v.Type().Elem()).Elem()
+		set(e, strings.TrimPrefix(pattern[2:], "."), other)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf("one"), e)
+	default:
+		end := strings.IndexAny(pattern, ".[{")
+		if end < 0 {
+			end = len(pattern)
+		}
+		for _, f := range Fields(v.Type()) {
+			if f.Name == pattern[:end] {
+				set(v.FieldByIndex(f.Index), strings.TrimPrefix(pattern[end:], "."), other)
+			}
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package compile
+
+// What this edge serves at once. Both become unbounded.
+const (
+	maxServers  = 1 // VirtualMCPServers in a set
+	maxBackends = 1 // backends of a server
+)
+
+// unsupported is one thing that the model knows and the edge cannot do yet. It
+// is refused, never accepted and ignored.
+type unsupported struct {
+	kind string
+	path string // a field, or a section with all of its fields
+
+	// allow are the values that the edge serves, or that ask for nothing.
+	allow []string
+
+	// enabled is the boolean of the section that turns it on. While it is false
+	// the section asks for nothing and is accepted.
+	enabled string
+
+	// absent is the value that absence means, where even that is refused.
+	absent string
+
+	// with is the field whose refusal says it all: when that is refused, this is
+	// not refused once more.
+	with string
+
+	instead string // what to do meanwhile; empty when there is nothing but to leave it out
+}
+
+// unsupportedFields is the one list of what does not exist yet. A feature that
+// arrives takes its lines away and puts its fields into supportedFields.
+func unsupportedFields() []unsupported {
+	return []unsupported{
+		// Clients.
+		{kind: "VirtualMCPServer", path: "spec.incomingAuth.type", allow: []string{"anonymous"}, instead: "set anonymous and keep the edge on a loopback or private address"},
+		{kind: "VirtualMCPServer", path: "spec.incomingAuth.oidcConfigRef", with: "spec.incomingAuth.type"},
+		{kind: "VirtualMCPServer", path: "spec.incomingAuth.authzConfig"},
+		{kind: "VirtualMCPServer", path: "spec.incomingAuth.authzConfigRef"},
+		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.type", allow: []string{"anonymous"}, instead: "set anonymous and keep the edge on a loopback or private address"},
+		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.oidc", with: "spec.config.incomingAuth.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.type", allow: []string{"none"}},
+		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.policies", with: "spec.config.incomingAuth.authz.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.entitiesJson", with: "spec.config.incomingAuth.authz.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.groupClaimName", with: "spec.config.incomingAuth.authz.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.roleClaimName", with: "spec.config.incomingAuth.authz.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.groupEntityType", with: "spec.config.incomingAuth.authz.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.primaryUpstreamProvider", with: "spec.config.incomingAuth.authz.type"},
+		{kind: "VirtualMCPServer", path: "spec.authServerConfig"},
+
+		// Backends.
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.type", allow: []string{"unauthenticated"}, instead: "set unauthenticated"},
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.cloudSts", with: "spec.config.outgoingAuth.default.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.headerInjection", with: "spec.config.outgoingAuth.default.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.tokenExchange", with: "spec.config.outgoingAuth.default.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.upstreamInject", with: "spec.config.outgoingAuth.default.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.obo", with: "spec.config.outgoingAuth.default.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.xaa", with: "spec.config.outgoingAuth.default.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.type", allow: []string{"unauthenticated"}, instead: "set unauthenticated"},
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.cloudSts", with: "spec.config.outgoingAuth.backends{}.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.headerInjection", with: "spec.config.outgoingAuth.backends{}.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.tokenExchange", with: "spec.config.outgoingAuth.backends{}.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.upstreamInject", with: "spec.config.outgoingAuth.backends{}.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.obo", with: "spec.config.outgoingAuth.backends{}.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.xaa", with: "spec.config.outgoingAuth.backends{}.type"},
+		{kind: "VirtualMCPServer", path: "spec.passthroughHeaders"},
+		{kind: "VirtualMCPServer", path: "spec.config.passthroughHeaders"},
+		{kind: "VirtualMCPServer", path: "spec.config.operational.failureHandling.healthCheckInterval"},
+		{kind: "VirtualMCPServer", path: "spec.config.operational.failureHandling.healthCheckTimeout"},
+		{kind: "VirtualMCPServer", path: "spec.config.operational.failureHandling.unhealthyThreshold"},
+		{kind: "VirtualMCPServer", path: "spec.config.operational.failureHandling.partialFailureMode"},
+		{kind: "VirtualMCPServer", path: "spec.config.operational.failureHandling.statusReportingInterval"},
+		{kind: "VirtualMCPServer", path: "spec.config.operational.failureHandling.circuitBreaker", enabled: "enabled"},
+
+		// Tools.
+		{kind: "VirtualMCPServer", path: "spec.config.aggregation.conflictResolution", allow: []string{"priority"}, absent: "prefix", instead: "set priority, with which the tools of the one backend keep their names"},
+		{kind: "VirtualMCPServer", path: "spec.config.aggregation.conflictResolutionConfig.prefixFormat", with: "spec.config.aggregation.conflictResolution"},
+		{kind: "VirtualMCPServer", path: "spec.config.aggregation.excludeAllTools"},
+		{kind: "VirtualMCPServer", path: "spec.config.aggregation.tools"},
+		{kind: "VirtualMCPServer", path: "spec.config.compositeTools"},
+		{kind: "VirtualMCPServer", path: "spec.config.compositeToolRefs"},
+		{kind: "VirtualMCPServer", path: "spec.config.optimizer"},
+		{kind: "VirtualMCPServer", path: "spec.embeddingServerRef"},
+		{kind: "VirtualMCPServer", path: "spec.config.codeMode", enabled: "enabled"},
+
+		// Around the call.
+		{kind: "VirtualMCPServer", path: "spec.filterRefs"},
+		{kind: "VirtualMCPServer", path: "spec.config.filterRefs"},
+		{kind: "VirtualMCPServer", path: "spec.config.rateLimiting"},
+		{kind: "VirtualMCPServer", path: "spec.config.audit", enabled: "enabled"},
+		{kind: "VirtualMCPServer", path: "spec.config.telemetry"},
+		{kind: "VirtualMCPServer", path: "spec.telemetryConfigRef"},
+		{kind: "VirtualMCPServer", path: "spec.config.operational.logLevel", instead: "start the edge with --log-level debug"},
+
+		// Sessions.
+		{kind: "VirtualMCPServer", path: "spec.sessionStorage.provider", allow: []string{"memory"}, instead: "set memory"},
+		{kind: "VirtualMCPServer", path: "spec.sessionStorage.address", with: "spec.sessionStorage.provider"},
+		{kind: "VirtualMCPServer", path: "spec.sessionStorage.db", with: "spec.sessionStorage.provider"},
+		{kind: "VirtualMCPServer", path: "spec.sessionStorage.keyPrefix", with: "spec.sessionStorage.provider"},
+		{kind: "VirtualMCPServer", path: "spec.sessionStorage.passwordRef", with: "spec.sessionStorage.provider"},
+		{kind: "VirtualMCPServer", path: "spec.config.sessionStorage.provider", allow: []string{"memory"}, instead: "set memory"},
+		{kind: "VirtualMCPServer", path: "spec.config.sessionStorage.address", with: "spec.config.sessionStorage.provider"},
+		{kind: "VirtualMCPServer", path: "spec.config.sessionStorage.db", with: "spec.config.sessionStorage.provider"},
+		{kind: "VirtualMCPServer", path: "spec.config.sessionStorage.keyPrefix", with: "spec.config.sessionStorage.provider"},
+
+		// Members of a group and what they refer to.
+		{kind: "MCPServerEntry", path: "spec.headerForward"},
+		{kind: "MCPServerEntry", path: "spec.allowPrivateEndpoint", instead: "leave it out: the URL of an entry is called as written, private or not"},
+		{kind: "MCPExternalAuthConfig", path: "spec.type", allow: []string{"unauthenticated"}, instead: "use one of type unauthenticated, or none"},
+		{kind: "MCPExternalAuthConfig", path: "spec.tokenExchange", with: "spec.type"},
+		{kind: "MCPExternalAuthConfig", path: "spec.headerInjection", with: "spec.type"},
+		{kind: "MCPExternalAuthConfig", path: "spec.bearerToken", with: "spec.type"},
+		{kind: "MCPExternalAuthConfig", path: "spec.embeddedAuthServer", with: "spec.type"},
+		{kind: "MCPExternalAuthConfig", path: "spec.cloudSts", with: "spec.type"},
+		{kind: "MCPExternalAuthConfig", path: "spec.upstreamInject", with: "spec.type"},
+		{kind: "MCPExternalAuthConfig", path: "spec.obo", with: "spec.type"},
+		{kind: "MCPExternalAuthConfig", path: "spec.xaa", with: "spec.type"},
+
+		// Whole kinds. An object of such a kind that no server refers to is let be.
+		{kind: "MCPServer", path: "spec", instead: "start the server yourself and describe it with an MCPServerEntry"},
+		{kind: "MCPRemoteProxy", path: "spec", instead: "describe the remote server with an MCPServerEntry"},
+		{kind: "MCPOIDCConfig", path: "spec"},
+		{kind: "MCPAuthzConfig", path: "spec"},
+		{kind: "MCPToolConfig", path: "spec"},
+		{kind: "MCPTelemetryConfig", path: "spec"},
+		{kind: "MCPWebhookConfig", path: "spec"},
+		{kind: "EmbeddingServer", path: "spec"},
+		{kind: "VirtualMCPCompositeToolDefinition", path: "spec"},
+		{kind: "EdgeFilter", path: "spec"},
+	}
+}

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// bench is one run of the benchmark.
+type bench struct {
+	options
+	dir    string // temporary
+	log    io.Writer
+	report *report
+}
+
+// run runs the cases that are wanted, each to its end or its first failure.
+func (b *bench) run(ctx context.Context) {
+	for _, c := range []struct {
+		name string
+		run  func(context.Context)
+	}{
+		{"cells", b.runCells}, {"p4", b.runCounts}, {"p8", b.runMemory}, {"p9", b.runStart},
+	} {
+		if ctx.Err() == nil && (c.name == "cells" || b.wants(c.name)) {
+			c.run(ctx)
+		}
+	}
+}
+
+func (b *bench) fail(what string, err error) {
+	b.report.failures = append(b.report.failures, fmt.Sprintf("%s: %v", what, err))
+	b.say("%s FAILED: %v", what, err)
+}
+
+func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.log, format+"\n", args...) }
+
+// cell is one load: who calls, what answers, how, over how many connections.
+type cell struct {
+	client, backend era
+	answer          string // json or sse
+	conns           int
+}
+
+func (c cell) String() string {
+	plural := "s"
+	if c.conns == 1 {
+		plural = ""
+	}
+	return fmt.Sprintf("%s client, %s backend, %s, %d connection%s", c.client, c.backend, c.answer, c.conns, plural)
+}
+
+// The targets of a cell, in the order in which the table shows them.
+const (
+	direct = "direct"
+	bare   = "bare"
+	weir   = "edge"
+)
+
+// measurement is what a cell gave: for each target a figure per round.
+type measurement struct {
+	cell
+	calls   int
+	figures map[string][]figure
+}
+
+// wantedCells are the cells that the wanted cases read.
+func (b *bench) wantedCells() []cell {
+	var cells []cell
+	add := func(c cell) {
+		if !slices.Contains(cells, c) {
+			cells = append(cells, c)
+		}
+	}
+	for _, e := range []era{modern, legacy} {
+		if b.wants("p1") {
+			add(cell{e, e, "json", 8})
+			if !b.quick {
+				add(cell{e, e, "sse", 8})
+				add(cell{e, e, "json", 64})
+			}
+		}
+		if b.wants("p5") || b.wants("p1") && !b.quick {
+			add(cell{e, e, "json", 1})
+		}
+	}
+	if b.wants("p3") && !b.floors {
+		add(cell{legacy, modern, "json", 8})
+		add(cell{modern, legacy, "json", 8})
+	}
+	return cells
+}
+
+// runCells measures the cells of P1, P3 and P5.
+func (b *bench) runCells(ctx context.Context) {
+	for _, c := range b.wantedCells() {
+		if ctx.Err() != nil {
+			return
+		}
+		m, err := b.measure(ctx, c)
+		if err != nil {
+			b.fail(c.String(), err)
+			continue
+		}
+		b.report.cells = append(b.report.cells, m)
+	}
+}
+
+// measure puts the load of a cell on its targets, round after round. The
+// floors of a cell of two eras are those of its client's: what passes a message
+// through cannot translate it.
+func (b *bench) measure(ctx context.Context, c cell) (*measurement, error) {
+	// 1. the processes
+	floor, err := b.startBackend(ctx, c.client, c.answer)
+	if err != nil {
+		return nil, err
+	}
+	defer floor.stop()
+	pass, err := startHelper(ctx, b.procs, "bare", "--backend", floor.addr)
+	if err != nil {
+		return nil, err
+	}
+	defer pass.stop()
+	targets := []*target{{name: direct, process: floor}, {name: bare, process: pass}}
+	if !b.floors {
+		behind := floor
+		if c.backend != c.client {
+			if behind, err = b.startBackend(ctx, c.backend, c.answer); err != nil {
+				return nil, err
+			}
+			defer behind.stop()
+		}
+		e, err := b.startEdge(ctx, []string{behind.addr})
+		if err != nil {
+			return nil, err
+		}
+		defer e.stop()
+		targets = append(targets, &target{name: weir, process: e.process})
+	}
+
+	// 2. the rounds
+	m := &measurement{cell: c, calls: b.calls, figures: map[string][]figure{}}
+	for range b.rounds {
+		if err := b.round(ctx, c, targets); err != nil {
+			return nil, err
+		}
+		for _, t := range targets {
+			m.figures[t.name] = append(m.figures[t.name], figureOf(t.run, t.cpu))
+		}
+	}
+	for _, name := range []string{direct, bare, weir} {
+		if f := m.figures[name]; f != nil {
+			g := middle(f)
+			b.say("%s: %s: CPU %.2f µs, p50 %.1f µs, p99 %.1f µs, %.0f calls/s", c, name, g.cpu, g.p50, g.p99, g.rate)
+		}
+	}
+	return m, nil
+}
+
+// target is what a load is put on, and what that took in the round under way.
+type target struct {
+	name string
+	*process
+	fleet *fleet
+	run   run
+	cpu   time.Duration
+}
+
+// sliceCalls are the calls that a target gets before it is the next one's
+// turn.
+const sliceCalls = 1000
+
+// round opens a fleet before each target, warms all up, and then gives them
+// the load in turn, slice by slice: what else the machine does, and the speed
+// at which it happens to run, is the same for all of them. Every second turn
+// goes backwards.
+func (b *bench) round(ctx context.Context, c cell, targets []*target) error {
+	// 1. open and warm up
+	for _, t := range targets {
+		var err error
+		if t.fleet, err = openFleet(ctx, t.addr, c.client, c.conns); err != nil {
+			return t.fault(fmt.Errorf("%s: %w", t.name, err))
+		}
+		defer t.fleet.hangUp()
+		if _, err := t.fleet.drive(ctx, "echo", b.calls/10+10*c.conns); err != nil {
+			return t.fault(fmt.Errorf("%s: warm-up: %w", t.name, err))
+		}
+		t.run, t.cpu = run{}, 0
+	}
+
+	// 2. measure
+	turn := slices.Clone(targets)
+	for left := b.calls; left > 0; left -= sliceCalls {
+		for _, t := range turn {
+			if err := t.slice(ctx, min(left, sliceCalls)); err != nil {
+				return t.fault(fmt.Errorf("%s: %w", t.name, err))
+			}
+		}
+		slices.Reverse(turn)
+	}
+
+	// 3. close
+	for _, t := range targets {
+		slices.Sort(t.run.latencies)
+		if err := t.fleet.close(); err != nil {
+			return t.fault(fmt.Errorf("%s: %w", t.name, err))
+		}
+	}
+	return nil
+}
+
+// slice makes some calls and adds what they took.
+func (t *target) slice(ctx context.Context, calls int) error {
+	before, err := cpuTime(t.pid())
+	if err != nil {
+		return err
+	}
+	r, err := t.fleet.drive(ctx, "echo", calls)
+	if err != nil {
+		return err
+	}
+	after, err := cpuTime(t.pid())
+	if err != nil {
+		return err
+	}
+	t.run.latencies = append(t.run.latencies, r.latencies...)
+	t.run.elapsed += r.elapsed
+	t.cpu += after - before
+	return nil
+}
+
+func (b *bench) startBackend(ctx context.Context, e era, answer string, flags ...string) (*process, error) {
+	args := append([]string{"backend", "--era", string(e), "--answer", answer}, flags...)
+	return startHelper(ctx, b.procs, args...)
+}
+
+// countCalls are the calls of P4 in each of its cells.
+const countCalls = 5000
+
+// runCounts is P4: what reaches the backend during calls on warm connections.
+func (b *bench) runCounts(ctx context.Context) {
+	cells := []cell{{modern, modern, "json", 8}, {legacy, legacy, "json", 8}}
+	if b.wants("p3") && !b.floors {
+		cells = append(cells, cell{legacy, modern, "json", 8}, cell{modern, legacy, "json", 8})
+	}
+	for _, c := range cells {
+		if ctx.Err() != nil {
+			return
+		}
+		if err := b.count(ctx, c); err != nil {
+			b.fail("P4, "+c.String(), err)
+		}
+	}
+}
+
+// count makes calls through the edge, or through the bare proxy where there is
+// no edge, and compares the backend's counts before and after.
+func (b *bench) count(ctx context.Context, c cell) error {
+	backend, err := b.startBackend(ctx, c.backend, c.answer, "--slow", "100ms")
+	if err != nil {
+		return err
+	}
+	defer backend.stop()
+	name, target := weir, (*process)(nil)
+	if b.floors {
+		name = bare
+		target, err = startHelper(ctx, b.procs, "bare", "--backend", backend.addr)
+	} else {
+		var e *edge
+		if e, err = b.startEdge(ctx, []string{backend.addr}); err == nil {
+			target = e.process
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer target.stop()
+
+	f, err := openFleet(ctx, target.addr, c.client, c.conns)
+	if err != nil {
+		return target.fault(err)
+	}
+	defer f.hangUp()
+	// The slow tool keeps every client waiting at once, so that all the
+	// connections that the load can need are open before the counting.
+	for _, warm := range []struct {
+		tool  string
+		calls int
+	}{{"slow", 3 * c.conns}, {"echo", 50 * c.conns}} {
+		if _, err := f.drive(ctx, warm.tool, warm.calls); err != nil {
+			return target.fault(fmt.Errorf("warm-up: %w", err))
+		}
+	}
+	before, err := readCounts(ctx, backend.addr)
+	if err != nil {
+		return err
+	}
+	r, err := f.drive(ctx, "echo", countCalls)
+	if err != nil {
+		return target.fault(err)
+	}
+	after, err := readCounts(ctx, backend.addr)
+	if err != nil {
+		return err
+	}
+	seen := after.since(before)
+	wrong := seen.check(countCalls, r.elapsed)
+	b.report.counts = append(b.report.counts, countRow{cell: c, target: name, calls: countCalls, seen: seen, wrong: wrong})
+	b.say("P4, %s: %s: %d requests and %d new connections for %d calls", c, name, seen.requests(), seen.Connections, countCalls)
+	return errors.Join(wrong, f.close())
+}

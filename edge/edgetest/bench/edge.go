@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// edge is the edge under test: a process with an admin address besides.
+type edge struct {
+	*process
+	admin string
+	ready time.Duration // from its start until /readyz said 200
+}
+
+// readyLimit bounds how long an edge may take to be ready.
+const readyLimit = 10 * time.Second
+
+// errNotReady says that the edge lived but was not ready in time.
+var errNotReady = errors.New("not ready in time")
+
+// startEdge starts an edge of one server with the given backends, anonymous
+// and without filters, and waits until it is ready.
+func (b *bench) startEdge(ctx context.Context, backends []string, flags ...string) (*edge, error) {
+	file, err := os.CreateTemp(b.dir, "edge-*.yaml")
+	if err == nil {
+		_, err = file.WriteString(manifest(backends))
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	addr, admin, err := freeAddrs()
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{"serve", "-c", file.Name(), "--listen", addr, "--admin-listen", admin}, flags...)
+	e := &edge{admin: admin, process: &process{name: filepath.Base(b.weir), addr: addr, cmd: exec.Command(b.weir, args...)}}
+	begin := time.Now()
+	if err := e.start(b.procs); err != nil {
+		return nil, err
+	}
+	go e.wait()
+	if err := e.awaitReady(ctx, begin); err != nil {
+		e.stop()
+		return nil, e.fault(err)
+	}
+	e.ready = time.Since(begin)
+	return e, nil
+}
+
+// awaitReady asks for /readyz every millisecond.
+func (e *edge) awaitReady(ctx context.Context, begin time.Time) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-e.ended:
+			return fmt.Errorf("%s: it ended before it was ready", e.name)
+		case <-tick.C:
+		}
+		if e.isReady(ctx) {
+			return nil
+		}
+		if time.Since(begin) > readyLimit {
+			return fmt.Errorf("%s: %w: %s", e.name, errNotReady, readyLimit)
+		}
+	}
+}
+
+func (e *edge) isReady(ctx context.Context) bool {
+	c, err := dial(ctx, e.addr, legacy, 0)
+	if err != nil {
+		return false
+	}
+	defer c.conn.Close()
+	c.deadline(time.Second)
+	err = c.exchange([]byte("GET /readyz HTTP/1.1\r\nHost: " + e.addr + "\r\nConnection: close\r\n\r\n"))
+	return c.answer.status == 200 && err == nil
+}
+
+// freeAddrs returns two addresses on which nothing listens now.
+func freeAddrs() (a, b string, err error) {
+	var found [2]string
+	for i := range found {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", "", fmt.Errorf("free address: %w", err)
+		}
+		defer ln.Close() // after both are found, so that they differ
+		found[i] = ln.Addr().String()
+	}
+	return found[0], found[1], nil
+}
+
+// manifest is the edge's configuration: nothing but backends.
+func manifest(backends []string) string {
+	var m strings.Builder
+	m.WriteString(`apiVersion: weir.dev/v1beta1
+kind: MCPGroup
+metadata:
+  name: bench
+---
+apiVersion: weir.dev/v1beta1
+kind: VirtualMCPServer
+metadata:
+  name: bench
+spec:
+  groupRef:
+    name: bench
+  incomingAuth:
+    type: anonymous
+  config:
+    aggregation:
+      conflictResolution: priority
+    backends:
+`)
+	for i, addr := range backends {
+		fmt.Fprintf(&m, "      - name: backend-%d\n        url: http://%s/mcp\n        transport: streamable-http\n", i+1, addr)
+	}
+	return m.String()
+}

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+)
+
+// TestMain lets the test program be what the benchmark starts: its own helpers
+// and a stand-in for the edge.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "backend", "bare":
+			main()
+			os.Exit(0)
+		case "serve":
+			if err := standIn(os.Args[2:]); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// fault is the variable that makes the stand-in do something wrong.
+const fault = "BENCH_TEST_FAULT"
+
+// standIn is the bare proxy with the command line, the manifest and the pages
+// of an edge. It knows nothing of eras and answers GET by itself.
+func standIn(args []string) error {
+	f := flag.NewFlagSet("serve", flag.ContinueOnError)
+	file := f.String("c", "", "")
+	listen := f.String("listen", "", "")
+	adminListen := f.String("admin-listen", "", "")
+	profile := f.Bool("pprof", false, "")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(*file)
+	if err != nil {
+		return err
+	}
+	found := regexp.MustCompile(`url: http://([^/]+)/mcp\n`).FindSubmatch(text)
+	if found == nil {
+		return fmt.Errorf("no backend in %s", text)
+	}
+	if *profile {
+		pages := http.NewServeMux()
+		pages.HandleFunc("/debug/pprof/", pprof.Index)
+		pages.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		go func() { _ = http.ListenAndServe(*adminListen, pages) }() // ends with the process
+	}
+	proxy := newBare(string(found[1]))
+	pass := proxy.Handler
+	how := os.Getenv(fault)
+	proxy.Handler = func(ctx *fasthttp.RequestCtx) {
+		switch {
+		case string(ctx.Path()) == "/readyz":
+			if how == "never ready" {
+				ctx.SetStatusCode(fasthttp.StatusServiceUnavailable)
+			}
+		case ctx.IsGet():
+			ctx.HijackSetNoResponse(true)
+			ctx.Hijack(func(c net.Conn) {
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+				_, _ = io.Copy(io.Discard, c)
+			})
+		case how == "twice" && bytes.Contains(ctx.PostBody(), []byte("tools/call")):
+			pass(ctx)
+			pass(ctx)
+		case how == "a connection a call":
+			ctx.Request.SetConnectionClose()
+			pass(ctx)
+			ctx.Response.Header.ResetConnectionClose()
+		case how == "wrong answers" && bytes.Contains(ctx.PostBody(), []byte("tools/call")):
+			ctx.SetContentType("application/json")
+			ctx.SetBodyString(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		default:
+			pass(ctx)
+		}
+	}
+	ln, err := net.Listen("tcp", *listen)
+	if err != nil {
+		return err
+	}
+	return proxy.Serve(ln)
+}
+
+// runBench runs one command line with the stand-in for the edge, and makes sure
+// that no process is left behind.
+func runBench(t *testing.T, ctx context.Context, stderr io.Writer, args ...string) (stdout string, err error) {
+	t.Helper()
+	edgetest.Need(t, runtime.GOOS == "linux", "there is no /proc but on Linux")
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A program with the race detector waits a second before it ends, and a
+	// run starts some fifty.
+	t.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")
+	var out bytes.Buffer
+	err = command(ctx, append([]string{"--weir", program}, args...), nil, &out, stderr)
+	left, globErr := filepath.Glob("/proc/self/task/*/children")
+	if globErr != nil || len(left) == 0 {
+		t.Fatalf("children: %v, %v", left, globErr)
+	}
+	for _, name := range left {
+		if text, _ := os.ReadFile(name); len(bytes.TrimSpace(text)) != 0 {
+			t.Errorf("processes are left behind: %s", text)
+		}
+	}
+	return out.String(), err
+}
+
+func TestWholeRun(t *testing.T) {
+	_, lookErr := exec.LookPath("go")
+	edgetest.Need(t, lookErr == nil, "the profile is read with go tool pprof")
+	page := filepath.Join(t.TempDir(), "BENCHMARKS.md")
+	profile := filepath.Join(t.TempDir(), "cpu.pprof")
+	out, err := runBench(t, t.Context(), t.Output(), "--case", "p1,p4,p5,p8,p9", "--calls", "60", "--rounds", "2",
+		"--sessions", "20", "--streams", "10", "--memory-calls", "100", "--starts", "1", "--backends", "2",
+		"-o", page, "--profile", profile, "--profile-seconds", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(out, string(text)) {
+		t.Error("what was printed is not what was written")
+	}
+	for _, want := range []string{
+		`(?m)^- Machine: .+, \d+ cores, \w+, kernel \S+$`,
+		`(?m)^- Go: go\S+, GOMAXPROCS \d+`,
+		`(?m)^- Load average of the minute before: [\d.]+$`,
+		`(?m)^- Commit: \S+`,
+		`(?m)^\| P1 \| CPU per call, modern client, modern backend, json, 8 connections \| [\d.]+ µs \| [\d.]+ µs \| [\d.]+ \| ≤ 1.25 × bare \| (yes|\*\*no\*\*) \|$`,
+		`(?m)^\| P1 \| CPU per call, legacy client, legacy backend, sse, 8 connections \| [\d.]+ µs \| [\d.]+ µs \| [\d.]+ \| beside \| – \|$`,
+		`(?m)^\| P4 \| .*, edge, legacy client, legacy backend \| 1; 0 \| – \| – \| 1; 0 \| yes \|$`,
+		`(?m)^\| P5 \| added p50 at one connection, modern client, modern backend \| -?[\d.]+ µs \| -?[\d.]+ µs \|`,
+		`(?m)^\| P8 \| an idle legacy session \(20 of 20 alive\) \| -?[\d.]+ KiB \(-?[\d.]+ KiB live\) \| – \| – \| ≤ 4 KiB \|`,
+		`(?m)^\| P8 \| an idle SSE stream, the backend has none \(405\) \(10 of 10 alive\) \|`,
+		`(?m)^\| P8 \| edge: resident after 100 calls; growth in the second half, modern client, modern backend \| [\d.]+ MiB;`,
+		`(?m)^\| P9 \| the edge is ready, 2 backend\(s\) \| [\d.]+ ms .*; first call answered at [\d.]+ ms \| – \| – \| ≤ 150 ms \| yes \|$`,
+		`(?m)^\| P9 \| the edge is ready, 2 backend\(s\), one of them black-holed \| [\d.]+ ms `,
+		`(?m)^\| legacy \| legacy \| json \| 64 \| edge \| [\d.]+ \([\d.]+–[\d.]+\) \| [\d.]+ \|`,
+		`(?m)^\| modern \| modern \| json \| 1 \| direct \|`,
+	} {
+		if !regexp.MustCompile(want).Match(text) {
+			t.Errorf("no line like %s", want)
+		}
+	}
+	if !regexp.MustCompile(`(?m)^ +flat +flat% +sum% +cum +cum%$`).MatchString(out) {
+		t.Error("the profile was not printed")
+	}
+	if s, err := os.Stat(profile); err != nil || s.Size() == 0 {
+		t.Errorf("the profile was not written: %v", err)
+	}
+	if t.Failed() {
+		t.Log(out)
+	}
+}
+
+// Only failed calls and wrong counts make a run fail, and each does.
+func TestRunFails(t *testing.T) {
+	for _, c := range []struct {
+		fault string
+		cases string
+		wrong string
+	}{
+		{"twice", "p4", "10000 tools/call for 5000 calls"},
+		{"a connection a call", "p4", "5000 new connections"},
+		{"wrong answers", "p1", "answer: id 1"},
+	} {
+		t.Run(c.fault, func(t *testing.T) {
+			t.Setenv(fault, c.fault)
+			out, err := runBench(t, t.Context(), t.Output(), "--quick", "--case", c.cases, "--calls", "20", "--rounds", "1")
+			if err == nil || !strings.Contains(err.Error(), c.wrong) {
+				t.Errorf("%v, want an error about %q", err, c.wrong)
+			}
+			if !strings.Contains(out, "**FAILED:**") {
+				t.Errorf("the table does not say what failed:\n%s", out)
+			}
+		})
+	}
+}
+
+// The end of the context ends the run and every process of it.
+func TestRunIsCutShort(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	page := filepath.Join(t.TempDir(), "BENCHMARKS.md")
+	_, err := runBench(t, ctx, writerFunc(func([]byte) { cancel() }), "--calls", "100", "--rounds", "1", "-o", page)
+	if err == nil || !strings.Contains(err.Error(), "cut short") {
+		t.Errorf("%v, want an error that the run was cut short", err)
+	}
+	if _, err := os.Stat(page); err == nil {
+		t.Error("half a table was written")
+	}
+}
+
+type writerFunc func([]byte)
+
+func (f writerFunc) Write(p []byte) (int, error) {
+	f(p)
+	return len(p), nil
+}
+
+// Without an edge the floors are measured all the same.
+func TestFloorsAlone(t *testing.T) {
+	t.Setenv(fault, "wrong answers") // of an edge, which must not be asked
+	out, err := runBench(t, t.Context(), t.Output(), "--floors", "--calls", "20", "--rounds", "1", "--memory-calls", "20", "--starts", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out, "| P4 | requests to the backend and new connections per call, bare, ") || strings.Contains(out, "| edge |") {
+		t.Errorf("the table is not one of the floors:\n%s", out)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for _, c := range []struct{ args, wrong string }{
+		{"--case p1,p2", `"p2" is not one of`},
+		{"--calls -1", "--calls: -1 is not between"},
+		{"--streams 9000", "--streams: 9000"},
+		{"--floors --profile x", "there is no edge"},
+		{"--quick stray", ""},
+		{"nonsense", `unknown command "nonsense"`},
+		{"backend --era new", `--era: "new"`},
+		{"backend --tools 1", "--tools: 1"},
+		{"bare", "--backend is missing"},
+		{"load --era both", `--era: "both"`},
+		{"load --conns 0", "--conns"},
+	} {
+		err := command(t.Context(), strings.Fields(c.args), nil, io.Discard, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), c.wrong) {
+			t.Errorf("%s: %v, want an error about %q", c.args, err, c.wrong)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// takeProfile keeps the load of the P1 modern cell on an edge while it writes
+// its CPU profile, and prints the ten largest entries.
+func (b *bench) takeProfile(ctx context.Context, stdout io.Writer) error {
+	c := cell{modern, modern, "json", 8}
+	backend, err := b.startBackend(ctx, c.backend, c.answer)
+	if err != nil {
+		return err
+	}
+	defer backend.stop()
+	e, err := b.startEdge(ctx, []string{backend.addr}, "--pprof")
+	if err != nil {
+		return err
+	}
+	defer e.stop()
+	f, err := openFleet(ctx, e.addr, c.client, c.conns)
+	if err != nil {
+		return e.fault(err)
+	}
+	defer f.hangUp()
+	if _, err := f.drive(ctx, "echo", 2000); err != nil {
+		return e.fault(err)
+	}
+
+	var text []byte
+	var failed error
+	done := make(chan struct{})
+	go func() { // ends with the answer, or with its limit
+		defer close(done)
+		url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", e.admin, b.seconds)
+		text, failed = httpGet(ctx, url, time.Duration(b.seconds+20)*time.Second)
+	}()
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+			if _, err = f.drive(ctx, "echo", 2000); err != nil {
+				<-done
+				running = false
+			}
+		}
+	}
+	if err := errors.Join(err, failed); err != nil {
+		return e.fault(err)
+	}
+	if err := os.WriteFile(b.profile, text, 0o644); err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-flat", "-nodecount=10", b.weir, b.profile).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("go tool pprof: %w: %s", err, out)
+	}
+	_, err = fmt.Fprintf(stdout, "CPU profile of the edge: %s\n\n%s\n", c, out)
+	return err
+}

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// report is everything that a run found, to be written as one page.
+type report struct {
+	machine  []string // lines about where and what
+	options  options
+	cells    []*measurement
+	counts   []countRow
+	memory   []memoryRow
+	mass     []massRow
+	starts   []startRow
+	failures []string
+}
+
+// countRow is one line of P4.
+type countRow struct {
+	cell   cell
+	target string
+	calls  int
+	seen   counts
+	wrong  error // what P4 does not allow; nil for nothing
+}
+
+func newReport(ctx context.Context, o options) *report {
+	cpu, _ := os.ReadFile("/proc/cpuinfo")
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	busy := "unknown"
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		busy, _, _ = strings.Cut(string(text), " ")
+	}
+	return &report{options: o, machine: []string{
+		fmt.Sprintf("Machine: %s, %d cores, %s, kernel %s", parseCPUModel(cpu), runtime.NumCPU(), runtime.GOARCH, strings.TrimSpace(string(kernel))),
+		fmt.Sprintf("Load average of the minute before: %s", busy),
+		fmt.Sprintf("Go: %s, GOMAXPROCS %d in every process", runtime.Version(), runtime.GOMAXPROCS(0)),
+		fmt.Sprintf("Date: %s", time.Now().UTC().Format("2006-01-02 15:04 UTC")),
+		fmt.Sprintf("Commit: %s", commit(ctx)),
+	}}
+}
+
+// commit names the commit of the working directory, and says when files that
+// git knows differ from it.
+func commit(ctx context.Context) string {
+	id, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		return "unknown"
+	}
+	out := strings.TrimSpace(string(id))
+	changed, err := exec.CommandContext(ctx, "git", "status", "--porcelain", "--untracked-files=no").Output()
+	if err == nil && len(bytes.TrimSpace(changed)) > 0 {
+		out += " with changes"
+	}
+	return out
+}
+
+// verdict is one line of the first table.
+type verdict struct{ id, what, value, floor, ratio, bar, reached string }
+
+func yesNo(ok bool) string {
+	if ok {
+		return "yes"
+	}
+	return "**no**"
+}
+
+// verdicts hold the figures against their bars.
+func (r *report) verdicts() []verdict {
+	var out []verdict
+	for _, m := range r.cells {
+		out = append(out, m.cpuVerdict())
+	}
+	for _, c := range r.counts {
+		out = append(out, verdict{
+			"P4", fmt.Sprintf("requests to the backend and new connections per call, %s, %s", c.target, c.cell.eras()),
+			fmt.Sprintf("%.4g; %.4g", float64(c.seen.requests())/float64(c.calls), float64(c.seen.Connections)/float64(c.calls)),
+			"–", "–", "1; 0", yesNo(c.wrong == nil),
+		})
+	}
+	for _, m := range r.cells {
+		if v, ok := m.addedVerdict(); ok {
+			out = append(out, v)
+		}
+	}
+	for _, m := range r.memory {
+		v := verdict{"P8", fmt.Sprintf("%s (%d of %d alive)", m.what, m.alive, m.opened), "–", "–", "–",
+			fmt.Sprintf("≤ %.0f KiB", m.bar/1024), yesNo(m.alive > 0 && m.each <= m.bar)}
+		if m.alive > 0 {
+			v.value = fmt.Sprintf("%.1f KiB", m.each/1024)
+		}
+		if !math.IsNaN(m.live) {
+			v.value += fmt.Sprintf(" (%.1f KiB live)", m.live/1024)
+		}
+		out = append(out, v)
+	}
+	for _, m := range r.mass {
+		v := verdict{"P8", fmt.Sprintf("%s: resident after %d calls; growth in the second half, %s", m.target, m.calls, m.cell.eras()),
+			fmt.Sprintf("%.1f MiB; %+.1f MiB", mib(m.full), mib(m.full-m.half)), "–", "–", "≤ 64 MiB; flat", "floor"}
+		if m.target == weir {
+			v.reached = yesNo(m.full <= 64<<20 && m.full-m.half <= flat)
+			for _, f := range r.mass {
+				if f.target == bare && f.cell == m.cell {
+					v.floor, v.ratio = fmt.Sprintf("%.1f MiB", mib(f.full)), fmt.Sprintf("%.2f", mib(m.full)/mib(f.full))
+				}
+			}
+		}
+		out = append(out, v)
+	}
+	for _, s := range r.starts {
+		v := verdict{"P9", s.what, "not ready", "–", "–", "–", "floor"}
+		if len(s.ready) > 0 {
+			v.value = fmt.Sprintf("%.1f ms (worst of %d: %.1f)", median(s.ready), len(s.ready), slices.Max(s.ready))
+		}
+		if s.first != nil {
+			v.value += fmt.Sprintf("; first call answered at %.1f ms", median(s.first))
+		}
+		if s.late > 0 {
+			v.value += fmt.Sprintf("; %d start(s) not ready within %s", s.late, readyLimit)
+		}
+		if s.bar > 0 {
+			v.bar, v.reached = fmt.Sprintf("≤ %.0f ms", s.bar), yesNo(s.late == 0 && median(s.ready) <= s.bar)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// flat is the growth, in bytes, below which memory counts as not growing.
+const flat = 2 << 20
+
+func (c cell) eras() string { return fmt.Sprintf("%s client, %s backend", c.client, c.backend) }
+
+// cpuVerdict is the row of P1 or P3, or a figure printed beside P1.
+func (m *measurement) cpuVerdict() verdict {
+	floor := m.cpu(bare)
+	v := verdict{"P1", "CPU per call, " + m.String(), "–", fmt.Sprintf("%.2f µs", floor), "–", "beside", "–"}
+	bar := 0.0
+	switch {
+	case m.client != m.backend:
+		v.id, bar = "P3", 2.0
+	case m.conns == 8 && m.answer == "json":
+		bar = 1.25
+	}
+	if bar > 0 {
+		v.bar = fmt.Sprintf("≤ %.2f × bare", bar)
+	}
+	if edge := m.cpu(weir); edge > 0 && floor > 0 {
+		ratio := edge / floor
+		v.value, v.ratio = fmt.Sprintf("%.2f µs", edge), fmt.Sprintf("%.2f", ratio)
+		if bar > 0 {
+			v.reached = yesNo(ratio <= bar)
+		}
+	}
+	return v
+}
+
+func (m *measurement) cpu(target string) float64 { return middle(m.figures[target]).cpu }
+
+// addedVerdict is the row of P5: what a proxy adds to the latency of a client
+// that is alone.
+func (m *measurement) addedVerdict() (verdict, bool) {
+	if m.conns != 1 {
+		return verdict{}, false
+	}
+	alone := middle(m.figures[direct]).p50
+	floor := middle(m.figures[bare]).p50 - alone
+	v := verdict{"P5", "added p50 at one connection, " + m.eras(), "–", fmt.Sprintf("%.1f µs", floor), "–", "≤ 1.25 × bare", "–"}
+	if edge := m.figures[weir]; edge != nil {
+		added := middle(edge).p50 - alone
+		v.value = fmt.Sprintf("%.1f µs", added)
+		if floor > 0 {
+			v.ratio, v.reached = fmt.Sprintf("%.2f", added/floor), yesNo(added <= 1.25*floor)
+		}
+	}
+	return v, true
+}
+
+// markdown is the page.
+func (r *report) markdown() string {
+	var p strings.Builder
+	p.WriteString("# Benchmarks\n\n")
+	for _, line := range r.machine {
+		fmt.Fprintf(&p, "- %s\n", line)
+	}
+	fmt.Fprintf(&p, "- Run: %d calls per target and round, %d alternating rounds, medians of the rounds%s\n", r.options.calls, r.options.rounds, r.options.kind())
+	p.WriteString("\nFigures are ratios measured side by side in one run, or counts: other machines give other microseconds. `edge/edgetest/bench/README.md` says what each row is and how to measure it again.\n")
+	for _, f := range r.failures {
+		fmt.Fprintf(&p, "\n**FAILED:** %s\n", strings.ReplaceAll(f, "\n", " "))
+	}
+
+	p.WriteString("\n## Against the bars\n\n| # | case | figure | floor | ratio | bar | reached |\n|---|---|---|---|---|---|---|\n")
+	for _, v := range r.verdicts() {
+		fmt.Fprintf(&p, "| %s | %s | %s | %s | %s | %s | %s |\n", v.id, v.what, v.value, v.floor, v.ratio, v.bar, v.reached)
+	}
+	if len(r.starts) > 0 {
+		fmt.Fprintf(&p, "\nThe bar of P9 is meant for 10 backends, one of them black-holed; here the edge has %d.\n", r.options.backends)
+	}
+	p.WriteString("\nNot measured here: P2, P6, P7 and P10 to P14, and of P4 the credential exchanges per call.\n")
+
+	if len(r.cells) > 0 {
+		p.WriteString("\n## Every load\n\nCPU is the user and system time of the target's own process per call: for direct that is the backend. In brackets, the lowest and the highest round.\n\n")
+		p.WriteString("| client | backend | answers | connections | target | CPU per call, µs | × bare | p50, µs | p99, µs | calls/s |\n|---|---|---|---|---|---|---|---|---|---|\n")
+		for _, m := range r.cells {
+			for _, name := range []string{direct, bare, weir} {
+				if fs := m.figures[name]; fs != nil {
+					p.WriteString(m.line(name, fs))
+				}
+			}
+		}
+	}
+	if len(r.counts) > 0 {
+		p.WriteString("\n## What reached the backend\n\n| client | backend | through | calls | requests | new connections |\n|---|---|---|---|---|---|\n")
+		for _, c := range r.counts {
+			fmt.Fprintf(&p, "| %s | %s | %s | %d | %s | %d |\n", c.cell.client, c.cell.backend, c.target, c.calls, methods(c.seen.Methods), c.seen.Connections)
+		}
+	}
+	return p.String()
+}
+
+func (o options) kind() string {
+	switch {
+	case o.floors:
+		return "; floors only"
+	case o.quick:
+		return "; the short run"
+	}
+	return ""
+}
+
+func (m *measurement) line(name string, fs []figure) string {
+	g, cpu := middle(fs), over(fs, func(f figure) float64 { return f.cpu })
+	ratio := "–"
+	if floor := m.cpu(bare); name != direct && floor > 0 {
+		ratio = fmt.Sprintf("%.2f", g.cpu/floor)
+	}
+	return fmt.Sprintf("| %s | %s | %s | %d | %s | %.2f (%.2f–%.2f) | %s | %.1f | %.1f | %.0f |\n",
+		m.client, m.backend, m.answer, m.conns, name, g.cpu, slices.Min(cpu), slices.Max(cpu), ratio, g.p50, g.p99, g.rate)
+}
+
+// methods lists counts by method, the most frequent first.
+func methods(counts map[string]int64) string {
+	var names []string
+	for name := range counts {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if counts[a] != counts[b] {
+			return int(counts[b] - counts[a])
+		}
+		return strings.Compare(a, b)
+	})
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%d %s", counts[name], name)
+	}
+	return strings.Join(names, ", ")
+}

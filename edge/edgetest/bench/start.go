@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// startRow is one line of P9. Times are milliseconds.
+type startRow struct {
+	what  string
+	ready []float64 // from the start of the process until it is ready, per start
+	first []float64 // until the first call was answered; nil where none was made
+	late  int       // starts that were not ready in time
+	bar   float64   // 0 for a floor
+}
+
+// runStart is P9: the time from the start of the process until it is ready.
+func (b *bench) runStart(ctx context.Context) {
+	for _, part := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"P9, floor", b.startFloor},
+		{"P9", func(ctx context.Context) error { return b.startEdges(ctx, false) }},
+		{"P9, black hole", func(ctx context.Context) error { return b.startEdges(ctx, true) }},
+	} {
+		if ctx.Err() != nil || b.floors && part.name != "P9, floor" {
+			continue
+		}
+		if err := part.run(ctx); err != nil {
+			b.fail(part.name, err)
+		}
+	}
+}
+
+// startFloor times the bare proxy, from its start until it says that it
+// listens.
+func (b *bench) startFloor(ctx context.Context) error {
+	row := startRow{what: "the bare proxy listens"}
+	for range b.starts {
+		begin := time.Now()
+		p, err := startHelper(ctx, b.procs, "bare", "--backend", "127.0.0.1:9")
+		if err != nil {
+			return err
+		}
+		row.ready = append(row.ready, millis(time.Since(begin)))
+		p.stop()
+	}
+	b.addStart(row)
+	return nil
+}
+
+// startEdges times the edge before backends that answer, or before the same
+// with one that takes connections and never answers.
+func (b *bench) startEdges(ctx context.Context, blackHole bool) error {
+	var addrs []string
+	for range b.backends {
+		p, err := b.startBackend(ctx, both, "json")
+		if err != nil {
+			return err
+		}
+		defer p.stop()
+		addrs = append(addrs, p.addr)
+	}
+	row := startRow{what: fmt.Sprintf("the edge is ready, %d backend(s)", len(addrs)), bar: 150}
+	if blackHole {
+		// The kernel completes the handshake of a connection that nobody
+		// accepts, so this one takes requests and says nothing.
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer ln.Close()
+		addrs[len(addrs)-1] = ln.Addr().String()
+		row.what += ", one of them black-holed"
+	}
+	for range b.starts {
+		begin := time.Now()
+		e, err := b.startEdge(ctx, addrs)
+		if errors.Is(err, errNotReady) {
+			row.late++
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		row.ready = append(row.ready, millis(e.ready))
+		if !blackHole {
+			err = e.callOnce(ctx)
+			row.first = append(row.first, millis(time.Since(begin)))
+		}
+		e.stop()
+		if err != nil {
+			return e.fault(err)
+		}
+	}
+	b.addStart(row)
+	return nil
+}
+
+func (e *edge) callOnce(ctx context.Context) error {
+	f, err := openFleet(ctx, e.addr, modern, 1)
+	if err != nil {
+		return err
+	}
+	defer f.hangUp()
+	_, err = f.drive(ctx, "echo", 1)
+	return err
+}
+
+func (b *bench) addStart(row startRow) {
+	b.report.starts = append(b.report.starts, row)
+	b.say("P9: %s: %.1f ms, median of %d, %d too late", row.what, median(row.ready), len(row.ready), row.late)
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

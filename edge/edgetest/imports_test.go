@@ -1,0 +1,149 @@
+package edgetest_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/weir-edge/weir"
+
+// rooms says which packages of the module a package may import, tests aside.
+// A name that ends in /... stands for a package and all below it; what is not
+// named may import nothing of the module.
+var rooms = map[string][]string{
+	"edge":              {"edge/mcp"},
+	"edge/mcp":          {},
+	"edge/v1beta1":      {},
+	"edge/compile":      {"edge/v1beta1"},
+	"edge/source":       {"edge/v1beta1", "edge/compile"},
+	"edge/backend":      {"edge", "edge/mcp"},
+	"filters":           {"edge", "edge/mcp"},
+	"edge/serve":        {"edge", "edge/mcp", "edge/backend", "edge/compile", "edge/v1beta1", "filters"},
+	"edge/demo":         {"edge/mcp"},
+	"edge/edgetest/...": {"edge/...", "filters/...", "cmd/..."},
+	"cmd/...":           {"edge/...", "filters/...", "cmd/..."},
+}
+
+// doors says which packages may import a third-party module, or all of its
+// packages below a path.
+var doors = map[string][]string{
+	"github.com/valyala/fasthttp":            {"edge/serve", "edge/backend", "edge/edgetest/bench"},
+	"github.com/knadh/koanf":                 {"cmd/..."},
+	"github.com/spf13/cobra":                 {"cmd/..."},
+	"github.com/spf13/pflag":                 {"cmd/..."},
+	"github.com/modelcontextprotocol/go-sdk": {"edge/demo", "cmd/weir/...", "edge/edgetest/..."},
+	"k8s.io/apimachinery":                    {"edge/v1beta1", "edge/compile", "edge/source"},
+	"sigs.k8s.io/yaml":                       {"edge/v1beta1", "edge/compile", "edge/source", "cmd/..."},
+	"go.yaml.in/yaml":                        {"edge/source", "cmd/..."},
+	"golang.org/x/term":                      {"cmd/..."},
+	"golang.org/x/sys":                       {"edge/serve", "edge/edgetest/..."},
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+	Standard   bool
+	Module     *struct{ Path string }
+}
+
+// TestImports holds every package to the packages that it may import.
+func TestImports(t *testing.T) {
+	for _, wrong := range violations(list(t)) {
+		t.Error(wrong)
+	}
+}
+
+// TestImportsNotices proves that the test above can fail.
+func TestImportsNotices(t *testing.T) {
+	cases := map[string]listed{
+		"a room that reaches into another":   {ImportPath: module + "/edge/mcp", Imports: []string{module + "/edge/serve"}},
+		"a door that is not its own":         {ImportPath: module + "/edge/source", Imports: []string{"github.com/valyala/fasthttp"}},
+		"a module without a door":            {ImportPath: module + "/edge/serve", Imports: []string{"example.org/new/thing"}},
+		"a package that is not in the table": {ImportPath: module + "/edge/attic", Imports: []string{module + "/edge"}},
+	}
+	for name, p := range cases {
+		if len(violations([]listed{p})) != 1 {
+			t.Errorf("%s was not noticed", name)
+		}
+	}
+}
+
+func list(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Standard,Module", "./...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []listed
+	d := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func violations(all []listed) []string {
+	var wrong []string
+	for _, p := range all {
+		from := strings.TrimPrefix(p.ImportPath, module+"/")
+		for _, imported := range p.Imports {
+			if to, ours := strings.CutPrefix(imported, module+"/"); ours {
+				if !allowed(rooms, from, to) {
+					wrong = append(wrong, from+" must not import "+to)
+				}
+				continue
+			}
+			if !strings.Contains(strings.SplitN(imported, "/", 2)[0], ".") {
+				continue // the standard library
+			}
+			if !door(from, imported) {
+				wrong = append(wrong, from+" must not import "+imported+": see doors")
+			}
+		}
+	}
+	slices.Sort(wrong)
+	return wrong
+}
+
+func allowed(table map[string][]string, from, to string) bool {
+	for name, targets := range table {
+		if !covers(name, from) {
+			continue
+		}
+		for _, target := range targets {
+			if covers(target, to) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func door(from, imported string) bool {
+	for prefix, packages := range doors {
+		if imported != prefix && !strings.HasPrefix(imported, prefix+"/") {
+			continue
+		}
+		return slices.ContainsFunc(packages, func(p string) bool { return covers(p, from) })
+	}
+	return false
+}
+
+func covers(pattern, path string) bool {
+	if below, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return path == below || strings.HasPrefix(path, below+"/")
+	}
+	return pattern == path
+}

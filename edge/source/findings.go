@@ -1,0 +1,218 @@
+package source
+
+import (
+	"cmp"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weir-edge/weir/edge/compile"
+)
+
+// Finding is one thing to say about a set, and where that stands.
+type Finding struct {
+	compile.Finding
+	File   string // empty when it is about no file
+	Line   int    // counted from 1; 0 when it is about the whole file
+	Column int    // counted from 1; 0 when unknown
+}
+
+// String returns the finding on one line:
+//
+//	FILE:LINE: KIND/NAME: field.path: what is wrong and what to do
+//
+// A warning or a note says so before the path.
+func (f Finding) String() string {
+	var b strings.Builder
+	part := func(s string) {
+		if s != "" {
+			b.WriteString(s)
+			b.WriteString(": ")
+		}
+	}
+	file := show(f.File, 4096)
+	if file != "" && f.Line > 0 {
+		file += ":" + strconv.Itoa(f.Line)
+	}
+	part(file)
+	if f.Object != (compile.Ref{}) {
+		part(show(f.Object.String(), 320))
+	}
+	if f.Severity != compile.Error {
+		part(f.Severity.String())
+	}
+	part(show(f.Path, 200))
+	b.WriteString(show(f.Message, 2000))
+	return b.String()
+}
+
+// show makes text fit for a line of output: what a terminal would act upon is
+// escaped, what is long is cut.
+func show(s string, limit int) string {
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "") + "…"
+	}
+	if strings.IndexFunc(s, func(c rune) bool { return !strconv.IsPrint(c) }) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, c := range s {
+		if strconv.IsPrint(c) {
+			b.WriteRune(c)
+			continue
+		}
+		quoted := strconv.QuoteRune(c)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
+}
+
+// Findings are findings in file and line order. As an error they are those of
+// severity error, a line each.
+type Findings []Finding
+
+// Error returns the errors, a line each.
+func (fs Findings) Error() string {
+	var lines []string
+	for _, f := range fs.Errors() {
+		lines = append(lines, f.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Errors returns the findings of severity error.
+func (fs Findings) Errors() Findings {
+	var out Findings
+	for _, f := range fs {
+		if f.Severity == compile.Error {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// Render writes every finding, a line each.
+func (fs Findings) Render(w io.Writer) error {
+	for _, f := range fs {
+		if _, err := io.WriteString(w, f.String()+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sort orders by file and line.
+func (fs Findings) sort() {
+	slices.SortStableFunc(fs, func(a, b Finding) int {
+		return cmp.Or(
+			cmp.Compare(a.File, b.File),
+			cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Column, b.Column),
+			cmp.Compare(a.Severity, b.Severity),
+			cmp.Compare(a.Path, b.Path),
+			cmp.Compare(a.Message, b.Message),
+		)
+	})
+}
+
+// err returns what is wrong with the text, nil when nothing is.
+func (s *Set) err() error {
+	if len(s.findings) == 0 {
+		return nil
+	}
+	out := slices.Clone(Findings(s.findings))
+	out.sort()
+	return out
+}
+
+// place is where an object stands.
+type place struct {
+	file   string
+	root   *node
+	config bool     // the document is the object's spec.config alone
+	faulty []string // paths of values that could not be read, of which no more is to be said
+}
+
+// locate finds the line that a finding of compile is about: that of the field,
+// or of the nearest section around it that is there.
+func (s *Set) locate(f compile.Finding) Finding {
+	if f.Index < 0 || f.Index >= len(s.places) {
+		return Finding{Finding: f, File: s.path}
+	}
+	p := s.places[f.Index]
+	if p.config {
+		f.Path = configPath(f.Path)
+		f.Message = strings.ReplaceAll(f.Message, "spec.config.", "")
+	}
+	line, column := p.root.line, p.root.column
+	at := p.root
+	for _, step := range steps(f.Path) {
+		var next *node
+		switch at.kind {
+		case mapping:
+			for _, m := range at.members {
+				if m.key == step {
+					line, column, next = m.line, m.column, m.value
+				}
+			}
+		case list:
+			if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(at.items) {
+				next = at.items[i]
+				line, column = next.line, next.column
+			}
+		}
+		if next == nil {
+			break
+		}
+		at = next
+	}
+	return Finding{Finding: f, File: p.file, Line: line, Column: column}
+}
+
+// configPath turns the path of a field of a VirtualMCPServer into that of the
+// document that holds only its spec.config.
+func configPath(path string) string {
+	switch {
+	case path == "metadata.name":
+		return "name"
+	case path == "spec", path == "spec.config":
+		return ""
+	}
+	return strings.TrimPrefix(path, "spec.config.")
+}
+
+// steps cuts a path as package field writes it, spec.backends[0].url or
+// perWorkload[a.b], into the keys and indices that lead there.
+func steps(path string) []string {
+	var out []string
+	for path != "" {
+		switch {
+		case path[0] == '.':
+			path = path[1:]
+		case path[0] == '[':
+			end := closing(path)
+			out = append(out, path[1:end])
+			path = path[min(end+1, len(path)):]
+		default:
+			end := strings.IndexAny(path, ".[")
+			if end < 0 {
+				end = len(path)
+			}
+			out = append(out, path[:end])
+			path = path[end:]
+		}
+	}
+	return out
+}
+
+// closing returns where the bracket that path starts with ends: before a dot,
+// another bracket, or the end of the path.
+func closing(path string) int {
+	for i := 1; i < len(path); i++ {
+		if path[i] == ']' && (i+1 == len(path) || path[i+1] == '.' || path[i+1] == '[') {
+			return i
+		}
+	}
+	return len(path)
+}

@@ -1,0 +1,307 @@
+package source_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/source"
+	"github.com/weir-edge/weir/edge/v1beta1"
+)
+
+// group is a small valid document.
+func group(name string) string {
+	return "apiVersion: weir.dev/v1beta1\nkind: MCPGroup\nmetadata:\n  name: " + name + "\n"
+}
+
+func read(t *testing.T, name, text string) *source.Set {
+	t.Helper()
+	s, err := source.Read(name, []byte(text))
+	if err != nil {
+		t.Fatalf("Read: %v", err)
+	}
+	return s
+}
+
+func names(s *source.Set) string {
+	var out []string
+	for _, o := range s.Objects {
+		out = append(out, o.Ref().String())
+	}
+	return strings.Join(out, " ")
+}
+
+func TestDocuments(t *testing.T) {
+	for _, c := range []struct{ name, file, text, want string }{
+		{"one", "a.yaml", group("a"), "MCPGroup/a"},
+		{"several", "a.yaml", group("a") + "---\n" + group("b"), "MCPGroup/a MCPGroup/b"},
+		{"no end of line", "a.yaml", strings.TrimSpace(group("a")), "MCPGroup/a"},
+		{"empty ones", "a.yaml", "---\n---\n# nothing\n---\n" + group("a") + "---\n", "MCPGroup/a"},
+		{"comment first", "a.yaml", "# about\n---\n" + group("a"), "MCPGroup/a"},
+		{"directive", "a.yaml", "%YAML 1.2\n---\n" + group("a") + "...\n%YAML 1.2\n---\n" + group("b"), "MCPGroup/a MCPGroup/b"},
+		{"end marker", "a.yaml", group("a") + "...\n---\n" + group("b"), "MCPGroup/a MCPGroup/b"},
+		{"content on the marker", "a.yaml", "--- {apiVersion: weir.dev/v1beta1, kind: MCPGroup, metadata: {name: a}}\n", "MCPGroup/a"},
+		{"marker inside text", "a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: |\n    one\n    ---\n    two\n", "ConfigMap/a"},
+		{"windows", "a.yaml", strings.ReplaceAll(group("a")+"---\n"+group("b"), "\n", "\r\n"), "MCPGroup/a MCPGroup/b"},
+		{"byte order mark", "a.yaml", "\ufeff" + group("a"), "MCPGroup/a"},
+		{"json", "a.json", `{"apiVersion":"weir.dev/v1beta1","kind":"MCPGroup","metadata":{"name":"a"}}` + "\n" + `{"apiVersion":"weir.dev/v1beta1","kind":"MCPGroup","metadata":{"name":"b"}}`, "MCPGroup/a MCPGroup/b"},
+		{"json in yaml", "a.yaml", "{\n\t\"apiVersion\": \"weir.dev/v1beta1\",\n\t\"kind\": \"MCPGroup\",\n\t\"metadata\": {\"name\": \"a\", \"annotations\": {\"x\": \"\\ud83d\\ude00\\/\"}}}\n", "MCPGroup/a"},
+		{"aliases and merge keys", "a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: &m {name: a}\ndata:\n  a: &x one\n  b: *x\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata:\n  <<: {one: own, two: merged}\n  one: own\n", "ConfigMap/a ConfigMap/b"},
+		{"nothing", "a.yaml", "", ""},
+		{"null", "a.yaml", "null\n", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := names(read(t, c.file, c.text)); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestValues(t *testing.T) {
+	s := read(t, "a.yaml", `
+apiVersion: weir.dev/v1beta1
+kind: VirtualMCPServer
+metadata:
+  name: demo
+  annotations: {note: "yes", day: 2026-07-28}
+spec:
+  groupRef: {name: tools}
+  incomingAuth: {type: anonymous}
+  outgoingAuth:
+  replicas: 0
+  podTemplateSpec: {spec: {priority: 0x10, ratio: 1.50, big: 12345678901234567890, on: true, none: ~}}
+  config:
+    operational:
+      timeouts:
+        default: {duration: 1m}
+        perWorkload: {github: 5s}
+    codeMode: {stepLimit: 1_000}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: x}
+data:
+  a: |
+    text
+binaryData: {b: aGk=}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: x}
+data: {a: aGk=, b: aGk=}
+stringData: {b: plain}
+`)
+	v := s.Objects[0].Value.(*v1beta1.VirtualMCPServer)
+	if v.Annotations["note"] != "yes" || v.Annotations["day"] != "2026-07-28" {
+		t.Errorf("annotations: %v", v.Annotations)
+	}
+	if v.Spec.Replicas == nil || *v.Spec.Replicas != 0 || v.Spec.OutgoingAuth != nil {
+		t.Errorf("replicas %v, outgoingAuth %v", v.Spec.Replicas, v.Spec.OutgoingAuth)
+	}
+	if got, want := string(v.Spec.PodTemplateSpec), `{"spec":{"priority":16,"ratio":1.50,"big":12345678901234567890,"on":true,"none":null}}`; got != want {
+		t.Errorf("podTemplateSpec: got %s, want %s", got, want)
+	}
+	if got := v.Spec.Config.Operational.Timeouts; got.Default != "1m" || got.PerWorkload["github"] != "5s" {
+		t.Errorf("timeouts: %v", got)
+	}
+	if *v.Spec.Config.CodeMode.StepLimit != 1000 {
+		t.Errorf("stepLimit: %d", *v.Spec.Config.CodeMode.StepLimit)
+	}
+	if m := s.Objects[1].Value.(*compile.ConfigMap); m.Data["a"] != "text\n" || string(m.BinaryData["b"]) != "hi" {
+		t.Errorf("config map: %q %q", m.Data, m.BinaryData)
+	}
+	for key, want := range map[string]string{"a": "hi", "b": "plain"} {
+		if got, ok := s.Secret("x", key); !ok || string(got) != want {
+			t.Errorf("secret %s: %q %t, want %q", key, got, ok, want)
+		}
+	}
+	if _, ok := s.Secret("x", "c"); ok {
+		t.Error("a secret that nobody wrote")
+	}
+}
+
+// A document without a kind is a server's spec.config.
+func TestConfigFile(t *testing.T) {
+	s := read(t, "a.yaml", "name: demo\ngroupRef: tools\nincomingAuth: {type: anonymous}\n")
+	o := s.Objects[0]
+	v, ok := o.Value.(*v1beta1.VirtualMCPServer)
+	if !ok || !o.Config || v.Name != "demo" || v.Spec.Config.GroupRef != "tools" || v.Spec.Config.IncomingAuth.Type != "anonymous" {
+		t.Errorf("got %+v of %+v", o, v)
+	}
+}
+
+func TestLoadDirectory(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("b.yml", group("b"))
+	write("a.YAML", group("a"))
+	write("c.json", `{"apiVersion":"weir.dev/v1beta1","kind":"MCPGroup","metadata":{"name":"c"}}`)
+	write("d.txt", "not: a: manifest")
+	write(".hidden.yaml", "not: a: manifest")
+	write("sub/e.yaml", group("e"))
+	write("f.yaml/g.yaml", group("g"))
+	s, err := source.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := names(s), "MCPGroup/a MCPGroup/b MCPGroup/c"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := s.Objects[1].Origin, filepath.Join(dir, "b.yml")+":1"; got != want {
+		t.Errorf("origin %s, want %s", got, want)
+	}
+}
+
+func TestLoadNothing(t *testing.T) {
+	dir := t.TempDir()
+	for path, want := range map[string]string{
+		dir:                             "no file *.yaml, *.yml or *.json in the directory",
+		filepath.Join(dir, "none.yaml"): "no such file or directory",
+	} {
+		_, err := source.Load(path)
+		if err == nil || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// What would fill the memory or the stack is refused with what to do about it.
+func TestBounds(t *testing.T) {
+	nested := func(n int) string {
+		return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nbinaryData: " + strings.Repeat("[", n) + strings.Repeat("]", n) + "\n"
+	}
+	bomb := "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+	for c := 'b'; c < 'k'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.Repeat(fmt.Sprintf("*%c, ", c-1), 10))
+	}
+	for _, c := range []struct{ name, file, text, want string }{
+		{"file", "a.yaml", strings.Repeat("#", 4<<20) + "\n", "the file is larger than 4 MiB"},
+		{"documents", "a.yaml", strings.Repeat(group("a")+"---\n", 1001), "a.yaml:5001: more than 1000 documents"},
+		{"json documents", "a.json", strings.Repeat("{\"kind\":\"MCPGroup\"}\n", 1001), "a.json:1001: more than 1000 documents"},
+		{"nesting", "a.yaml", nested(99) + "---\n" + nested(101), "nested deeper than 100 levels"},
+		{"nesting beyond the parser", "a.yaml", nested(20000), "nested deeper than 100 levels"},
+		{"json nesting", "a.json", strings.Repeat("[", 200), "nested deeper than 100 levels"},
+		{"values", "a.yaml", "x: [" + strings.Repeat("1,", 250_000) + "]\n", "more than 200000 values"},
+		{"aliases", "a.yaml", bomb, "aliases blow the file up to more than 200000 values"},
+		{"a circle", "a.yaml", "a: &a\n  b: *a\n", "an alias holds itself"},
+		{"a long key", "a.yaml", "? " + strings.Repeat("k", 1<<20) + "\n: {a: {a: {a: {a: 1}}}}\n", "neither an object"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := source.Read(c.file, []byte(c.text))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("got %v, want %s", err, c.want)
+			}
+			if len(err.Error()) > 100_000 {
+				t.Errorf("%d bytes of errors", len(err.Error()))
+			}
+		})
+	}
+}
+
+// The limit on documents is on the set, not on a file.
+func TestBoundOfDirectory(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 3 {
+		text := strings.Repeat(group("a")+"---\n", 400)
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.yaml", i)), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := source.Load(dir)
+	if err == nil || !strings.Contains(err.Error(), "2.yaml:1001: more than 1000 documents") {
+		t.Errorf("got %v", err)
+	}
+	if len(s.Objects) != 1000 {
+		t.Errorf("%d objects", len(s.Objects))
+	}
+}
+
+// No form of printing shows a secret's value.
+func TestSecretsStayHidden(t *testing.T) {
+	s := read(t, "a.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\ndata: {a: aHVudGVyMg==}\nstringData: {b: hunter2}\n")
+	r := s.Compile()
+	secret := s.Objects[0].Value.(*compile.Secret)
+	for _, x := range []any{s, *s, r, *r, s.Set, s.Objects, secret, *secret, secret.Data, secret.StringData["b"]} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+			got := fmt.Sprintf(verb, x)
+			for _, bad := range []string{"hunter2", "aHVudGVyMg", "68756e74657232", "104 117 110", "0x68, 0x75"} {
+				if strings.Contains(got, bad) {
+					t.Errorf("%s of %T shows %s", verb, x, bad)
+				}
+			}
+		}
+	}
+	out, err := json.Marshal(secret)
+	if err != nil || strings.Contains(string(out), "hunter2") || strings.Contains(string(out), "aHVud") || !strings.Contains(string(out), "REDACTED") {
+		t.Errorf("as JSON: %s, %v", out, err)
+	}
+	if got, _ := s.Secret("x", "a"); string(got) != "hunter2" {
+		t.Errorf("the value itself is %q", got)
+	}
+}
+
+// Whatever a terminal would act upon is escaped.
+func TestMessagesAreOneLine(t *testing.T) {
+	_, err := source.Read("a\x1b[31m.yaml", []byte(`{"kind": "MCPGroup\u001b[31m\n", "apiVersion": "x\r\ny", "metadata": {"name": "a\nb"}, "sp\nec": 1}`))
+	text := err.Error()
+	if strings.ContainsAny(text, "\x1b\r") || strings.Count(text, "\n") != len(err.(source.Findings))-1 {
+		t.Errorf("got %q", text)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	files, err := filepath.Glob("testdata/broken/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	more, err := filepath.Glob("../compile/testdata/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range append(files, more...) {
+		if strings.HasSuffix(name, "alias-bomb.yaml") {
+			continue // Each run of it takes as long as a thousand others.
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(false, data)
+	}
+	f.Add(true, []byte(`{"kind":"MCPGroup","metadata":{"name":"a"}}{"x":[1,2.5e3,null,true,"\ud83d\ude00"]}`))
+	f.Fuzz(func(t *testing.T, isJSON bool, data []byte) {
+		name := "a.yaml"
+		if isJSON {
+			name = "a.json"
+		}
+		s, err := source.Read(name, data)
+		r := s.Compile()
+		if err != nil && r.Err() == nil {
+			t.Errorf("Read failed and Compile did not: %v", err)
+		}
+		if (r.Plan == nil) != (r.Err() != nil) {
+			t.Errorf("plan %v, error %v", r.Plan, r.Err())
+		}
+		for _, finding := range r.Findings {
+			if text := finding.String(); len(text) > 8192 || strings.ContainsAny(text, "\n\r\x1b") || finding.Message == "" {
+				t.Errorf("finding %q", text)
+			}
+			if lines := strings.Count(string(data), "\n") + strings.Count(string(data), "\r") + 1; finding.Line > lines+strings.Count(string(data), "\u0085")+strings.Count(string(data), "\u2028")+strings.Count(string(data), "\u2029") {
+				t.Errorf("line %d of %d: %s", finding.Line, lines, finding)
+			}
+		}
+	})
+}

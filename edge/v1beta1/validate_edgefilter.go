@@ -1,0 +1,118 @@
+package v1beta1
+
+import (
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// The bounds of a filter's limits.
+const (
+	maxFilterTimeout = time.Minute
+	minFilterMemory  = 64 << 10 // one page of WebAssembly memory
+	maxFilterMemory  = 4 << 30  // what 32-bit addresses reach
+	maxFilterOutput  = 64 << 20
+)
+
+// Validate returns everything that is wrong with the object alone. The program
+// itself is judged when it is loaded.
+func (o *EdgeFilter) Validate() field.ErrorList {
+	f := &faults{}
+	f.metadata(o)
+	s, p := &o.Spec, field.NewPath("spec")
+	known := oneOf(f, p.Child("type"), s.Type, FilterWasm, FilterStarlark)
+	f.filterSource(p.Child("source"), s.Type, &s.Source)
+	f.matches(p.Child("sha256"), s.SHA256, digestPattern, "must be 64 lower-case hexadecimal digits")
+	f.object(p.Child("config"), s.Config)
+	if m := s.Match; m != nil {
+		p := p.Child("match")
+		f.strings(p.Child("methods"), m.Methods)
+		f.strings(p.Child("tools"), m.Tools)
+		f.strings(p.Child("backends"), m.Backends)
+	}
+	oneOf(f, p.Child("onError"), s.OnError, FilterDeny, FilterContinue)
+	if l := s.Limits; l != nil {
+		p := p.Child("limits")
+		f.duration(p.Child("timeout"), l.Timeout, positive)
+		if l.Timeout.Std() > maxFilterTimeout {
+			f.invalid(p.Child("timeout"), string(l.Timeout), "must be at most "+maxFilterTimeout.String())
+		}
+		atLeastPtr(f, p.Child("fuel"), l.Fuel, 1)
+		f.quantity(p.Child("memory"), l.Memory, minFilterMemory, maxFilterMemory)
+		f.quantity(p.Child("output"), l.Output, 1, maxFilterOutput)
+		withinPtr(f, p.Child("instances"), l.Instances, 1, 1024)
+		if l.Isolation != "" {
+			oneOf(f, p.Child("isolation"), l.Isolation, IsolationShared, IsolationPerRequest)
+		}
+		for _, v := range []variant{
+			{"wasm", "memory", l.Memory != ""},
+			{"wasm", "instances", l.Instances != nil},
+			{"wasm", "isolation", l.Isolation != ""},
+		} {
+			if known && v.there && v.typ != string(s.Type) {
+				f.forbidden(p.Child(v.name), "used only when type is "+v.typ)
+			}
+		}
+	}
+	if g := s.Grants; g != nil {
+		p := p.Child("grants")
+		for _, name := range sorted(g.Keys) {
+			r := g.Keys[name]
+			if name == "" {
+				f.required(p.Child("keys").Key(name), "a key has a name")
+			}
+			f.secret(p.Child("keys").Key(name), &r)
+		}
+		f.refs(p.Child("credentials"), g.Credentials)
+		f.strings(p.Child("http"), g.HTTP)
+		for i, host := range g.HTTP {
+			f.host(p.Child("http").Index(i), host)
+		}
+		f.strings(p.Child("tools"), g.Tools)
+	}
+	return f.list
+}
+
+func (f *faults) filterSource(p *field.Path, typ FilterType, s *FilterSource) {
+	given := 0
+	for _, there := range []bool{s.Inline != "", s.Path != "", s.ConfigMapRef != nil} {
+		if there {
+			given++
+		}
+	}
+	switch {
+	case given == 0:
+		f.required(p, "one of inline, path and configMapRef must be set")
+	case given > 1:
+		f.forbidden(p, "only one of inline, path and configMapRef may be set")
+	}
+	if s.Inline != "" && typ == FilterWasm {
+		f.forbidden(p.Child("inline"), "used only when type is starlark")
+	}
+	f.atMost(p.Child("inline"), s.Inline, maxScript)
+	if strings.Contains(s.Path, "\x00") {
+		f.hidden(p.Child("path"), "must not hold a null character")
+	}
+	if r := s.ConfigMapRef; r != nil {
+		f.configMap(p.Child("configMapRef"), r.Name, r.Key)
+	}
+}
+
+// host demands a host name or address, with an optional port, unless empty.
+func (f *faults) host(p *field.Path, s string) {
+	if s == "" {
+		return
+	}
+	host, ok := s, true
+	if h, port, err := net.SplitHostPort(s); err == nil {
+		n, err := strconv.ParseUint(port, 10, 16)
+		host, ok = h, err == nil && n > 0
+	}
+	if !ok || net.ParseIP(strings.Trim(host, "[]")) == nil && len(validation.IsDNS1123Subdomain(strings.ToLower(host))) > 0 {
+		f.invalid(p, showURL(s), "must be a host, or host:port, without wildcards")
+	}
+}

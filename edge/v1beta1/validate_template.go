@@ -1,0 +1,181 @@
+package v1beta1
+
+import (
+	"strings"
+	"text/template/parse"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// use is one place where a template reads the output of a step.
+type use struct {
+	step  string // the step that is read
+	field string // the first field of its output; empty for the whole
+	by    string // the step that reads; empty for the tool's output
+}
+
+// maxTemplate bounds the text that is parsed, and with it how deep templates
+// may be nested.
+const maxTemplate = 64 << 10
+
+// template judges a template, unless empty, and remembers what it reads. by is
+// the step that it stands in.
+func (w *workflow) template(p *field.Path, text, by string) {
+	if text == "" {
+		return
+	}
+	if len(text) > maxTemplate {
+		w.add(field.TooLong(p, "", maxTemplate))
+		return
+	}
+	trees, err := parse.Parse("template", text, "{{", "}}", templateFunctions())
+	if err != nil {
+		w.hidden(p, "must be a template: "+templateCause(err))
+		return
+	}
+	for name, tree := range trees {
+		// A template that is defined inside has a dot of its own.
+		walkTemplate(tree.Root, name == "template", func(ident []string) {
+			if len(ident) < 2 || ident[0] != "steps" {
+				return
+			}
+			if _, ok := w.ids[ident[1]]; !ok {
+				w.hidden(p, "there is no step "+ident[1])
+				return
+			}
+			if len(ident) > 2 && ident[2] == "output" {
+				u := use{step: ident[1], by: by}
+				if len(ident) > 3 {
+					u.field = ident[3]
+				}
+				w.uses = append(w.uses, u)
+			}
+		})
+	}
+}
+
+// arguments judges the arguments of a call. Strings on the first level are
+// templates (virtual server document, steps[].arguments).
+func (w *workflow) arguments(p *field.Path, j JSONObject, by string) {
+	m, ok := w.object(p, j)
+	if !ok {
+		return
+	}
+	for _, name := range sorted(m) {
+		if s, isString := m[name].(string); isString {
+			w.template(p.Key(name), s, by)
+		}
+	}
+}
+
+// defaults demands default results of a step that may not run to its end while
+// something reads its output (virtual server document, steps[].defaultResults).
+func (w *workflow) defaults(p *field.Path) {
+	type fault struct{ step, field string }
+	seen := map[fault]bool{}
+	for _, u := range w.uses {
+		i := w.ids[u.step]
+		s := &w.tool.Steps[i]
+		skipped := s.Condition != "" || s.OnError != nil && s.OnError.Action == ErrorContinue
+		if !skipped || u.by == u.step {
+			continue
+		}
+		p := p.Index(i).Child("defaultResults")
+		if s.DefaultResults == "" {
+			if !seen[fault{u.step, ""}] {
+				w.required(p, "the step may be skipped and its output is read"+reader(u))
+			}
+			seen[fault{u.step, ""}] = true
+			continue
+		}
+		v, err := s.DefaultResults.Value()
+		if err != nil || u.field == "" || seen[fault{u.step, u.field}] {
+			continue
+		}
+		seen[fault{u.step, u.field}] = true
+		if m, isObject := v.(map[string]any); !isObject || !has(m, u.field) {
+			w.required(p.Key(u.field), "the step may be skipped and this field is read"+reader(u))
+		}
+	}
+}
+
+func reader(u use) string {
+	if u.by == "" {
+		return " by output"
+	}
+	return " by step " + u.by
+}
+
+func has(m map[string]any, key string) bool {
+	_, ok := m[key]
+	return ok
+}
+
+// templateFunctions are the functions that templates may call: those of the
+// language and three of the edge. Only their names matter to the parser.
+func templateFunctions() map[string]any {
+	m := map[string]any{}
+	for _, name := range []string{
+		"and", "call", "html", "index", "slice", "js", "len", "not", "or", "print", "printf", "println", "urlquery",
+		"eq", "ge", "gt", "le", "lt", "ne",
+		"json", "quote", "fromJson",
+	} {
+		m[name] = strings.ToLower // Any function does.
+	}
+	return m
+}
+
+// templateCause takes the position out of an error of the parser, which writes
+// template: NAME:LINE: CAUSE.
+func templateCause(err error) string {
+	parts := strings.SplitN(err.Error(), ": ", 3)
+	return parts[len(parts)-1]
+}
+
+// walkTemplate calls visit with every chain of fields that starts at the root,
+// as in .steps.a.output. atRoot says whether the dot is the root.
+func walkTemplate(n parse.Node, atRoot bool, visit func([]string)) {
+	branch := func(b *parse.BranchNode, inside bool) {
+		walkTemplate(b.Pipe, atRoot, visit)
+		walkTemplate(b.List, inside, visit)
+		if b.ElseList != nil {
+			walkTemplate(b.ElseList, atRoot, visit)
+		}
+	}
+	switch n := n.(type) {
+	case *parse.ListNode:
+		for _, c := range n.Nodes {
+			walkTemplate(c, atRoot, visit)
+		}
+	case *parse.ActionNode:
+		walkTemplate(n.Pipe, atRoot, visit)
+	case *parse.PipeNode:
+		for _, c := range n.Cmds {
+			walkTemplate(c, atRoot, visit)
+		}
+	case *parse.CommandNode:
+		for _, c := range n.Args {
+			walkTemplate(c, atRoot, visit)
+		}
+	case *parse.FieldNode:
+		if atRoot {
+			visit(n.Ident)
+		}
+	case *parse.VariableNode:
+		if n.Ident[0] == "$" {
+			visit(n.Ident[1:])
+		}
+	case *parse.ChainNode:
+		walkTemplate(n.Node, atRoot, visit)
+	case *parse.IfNode:
+		branch(&n.BranchNode, atRoot)
+	case *parse.RangeNode:
+		branch(&n.BranchNode, false)
+	case *parse.WithNode:
+		branch(&n.BranchNode, false)
+	case *parse.TemplateNode:
+		if n.Pipe != nil {
+			walkTemplate(n.Pipe, atRoot, visit)
+		}
+	}
+}
