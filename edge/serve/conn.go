@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -35,7 +36,13 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &clientConn{Conn: c, edge: l.edge, lane: uint8(l.accepted.Add(1))}, nil
+	client := &clientConn{Conn: c, edge: l.edge, lane: uint8(l.accepted.Add(1))}
+	under := c
+	if t, ok := c.(*tls.Conn); ok {
+		under = t.NetConn()
+	}
+	l.edge.watcher.add(client, under)
+	return client, nil
 }
 
 // clientConn is a client's connection. Between requests it holds no buffers,
@@ -54,9 +61,47 @@ type clientConn struct {
 	renewed  time.Time // when the write deadline was set
 	deadline time.Time // for reading, as it was set
 	slow     bool      // the request did not come at once
+
+	watched uint64 // its number with the watcher
+
+	mu   sync.Mutex
+	gone bool      // the client has left
+	x    *exchange // what it waits for, and what is to end when it leaves
 }
 
 var firstReads = sync.Pool{New: func() any { return new([firstRead]byte) }}
+
+// awaits tells what the client waits for. It reports false when the client has
+// left already.
+func (c *clientConn) awaits(x *exchange) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.x = x
+	return !c.gone
+}
+
+// settled tells that it waits no longer.
+func (c *clientConn) settled() {
+	c.mu.Lock()
+	c.x = nil
+	c.mu.Unlock()
+}
+
+// left ends what the client waited for.
+func (c *clientConn) left() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone = true
+	if c.x != nil {
+		c.x.cancel()
+	}
+}
+
+// Close closes the connection.
+func (c *clientConn) Close() error {
+	c.edge.watcher.remove(c)
+	return c.Conn.Close()
+}
 
 // Read hands out what the first read of a request brought, then reads on.
 func (c *clientConn) Read(p []byte) (int, error) {

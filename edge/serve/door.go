@@ -29,6 +29,8 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	// 1. What the request says of itself.
 	var h head
 	h.read(&ctx.Request.Header)
+	origin := h.origin
+	h.origin = nil // told to nobody before it is known to be allowed
 	if h.twice != "" {
 		e.refuse(ctx, &h, headEra(&h), nil, edge.Errorf(edge.Invalid, "door", "header %s is there twice", h.twice))
 		ctx.SetConnectionClose()
@@ -39,11 +41,11 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 		e.refuse(ctx, &h, headEra(&h), nil, edge.Errorf(edge.Forbidden, "door", "this Host is not allowed; see --allowed-hosts"))
 		return
 	}
-	if h.originSet && !e.origins.allow(h.origin) {
-		h.origin = nil
+	if h.originSet && !e.origins.allow(origin) {
 		e.refuse(ctx, &h, headEra(&h), nil, edge.Errorf(edge.Forbidden, "door", "this Origin is not allowed; see --allowed-origins"))
 		return
 	}
+	h.origin = origin
 	// 3. Which door it is: the path as it was written, or none.
 	path := ctx.Request.Header.RequestURI()
 	query := []byte(nil)
@@ -94,15 +96,19 @@ func (e *Edge) post(ctx *fasthttp.RequestCtx, h *head) {
 		e.refuse(ctx, h, headEra(h), nil, err)
 		return
 	}
-	if e.inflight.Add(1) > int64(e.settings.MaxInflight) {
-		e.inflight.Add(-1)
-		e.refuse(ctx, h, headEra(h), nil, edge.Errorf(edge.Overload, "door", "too many requests at a time"))
+	full := e.inflight.Add(1) > int64(e.settings.MaxInflight)
+	defer e.inflight.Add(-1)
+	if full && !h.hasSession {
+		e.refuse(ctx, h, headEra(h), nil, errFull())
 		return
 	}
-	defer e.inflight.Add(-1)
 	x := e.newExchange(ctx, h)
 	m := x.Request
 	err := m.Decode(ctx.PostBody())
+	if full && (err != nil || !forSession(m)) {
+		e.refuse(ctx, h, headEra(h), m.IDText(), errFull())
+		return
+	}
 	switch {
 	case errors.Is(err, mcp.ErrBatch):
 		e.batch(ctx, h)
@@ -122,8 +128,13 @@ func (e *Edge) post(ctx *fasthttp.RequestCtx, h *head) {
 			return
 		}
 		x.Head.Params = h.params
-		e.serve(ctx, h, x)
-		e.recycle(x)
+		// To close the response is to cancel the call (2026-07-28,
+		// basic/transports/streamable-http).
+		if conn := x.way.conn; conn.awaits(x) {
+			e.serve(ctx, h, x)
+			conn.settled()
+			e.recycle(x)
+		}
 		return
 	}
 	if m.Method == "initialize" && m.Kind == mcp.Request {
@@ -203,6 +214,14 @@ func (e *Edge) sessionOf(h *head) (*session, error) {
 	return s, nil
 }
 
+func errFull() error { return edge.Errorf(edge.Overload, "door", "too many requests at a time") }
+
+// forSession reports whether a legacy client's message is one that aside takes.
+// It passes a full edge: what fills the edge may be waiting for it.
+func forSession(m *mcp.Message) bool {
+	return m.Kind == mcp.Result || m.Kind == mcp.Failure || m.Method == "notifications/initialized" || m.Method == "notifications/cancelled"
+}
+
 // aside takes what a legacy client sends that is not for a backend: its
 // answers to questions, and notifications about its session and its calls.
 func (e *Edge) aside(x *exchange) bool {
@@ -227,13 +246,20 @@ func (e *Edge) serve(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 	var f failure
 	switch {
 	case err != nil:
-		f = fail(x.Era, x.Request.IDText(), err)
+		era := x.Era
+		if x.Request.Kind == mcp.Notification {
+			era = mcp.Modern // there is no answer to carry the error: the status says it
+		}
+		f = fail(era, x.Request.IDText(), err)
 		raw = f.body
 	case r != nil:
 		raw = r.Raw
 	}
 	if x.Err() != nil && err != nil {
 		raw = nil // cancelled: nobody waits for an answer
+		if x.Era == mcp.Modern {
+			ctx.SetConnectionClose()
+		}
 	}
 	if x.way.end(raw, h.takes.streamOnly()) {
 		x.way.conn.swallow.Store(true)

@@ -49,6 +49,7 @@ type Edge struct {
 	hosts, origins   allowed
 
 	clock    *clock
+	watcher  *watcher
 	server   *server
 	sessions *sessions
 	doors    sseDoors
@@ -84,6 +85,9 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	}
 	e.sessions = newSessions(s.MaxSessions, s.SessionTTL)
 	var err error
+	if e.watcher, err = newWatcher(); err != nil {
+		return nil, fmt.Errorf("watch clients: %w", err)
+	}
 	if e.frontLn, err = listen("listen", s.Listen); err != nil {
 		return nil, err
 	}
@@ -217,6 +221,7 @@ func (e *Edge) Serve(ctx context.Context) error {
 		go func() { failed <- e.admin.Serve(e.adminLn) }()
 	}
 	e.work.Go(e.keepTime)
+	e.work.Go(e.watcher.run)
 	e.ready.Store(true)
 	e.log.Info("serving", "address", e.Addr(), "admin", e.AdminAddr(), "server", e.server.name)
 	var err error
@@ -247,6 +252,7 @@ func (e *Edge) close() {
 	}
 	e.sessions.closeAll()
 	close(e.end)
+	e.watcher.close()
 	e.work.Wait()
 	for _, b := range e.server.backends {
 		b.Close()

@@ -4,7 +4,8 @@
 // results as the bytes that the server sent.
 //
 // client.go is what a caller sees, greet.go how the era is found, http.go one
-// message on its way, errors.go what can go wrong and what to do then.
+// message on its way, params.go the arguments that are repeated in headers,
+// errors.go what can go wrong and what to do then.
 package client
 
 import (

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package serve
+
+import "net"
+
+// watcher notices clients that leave while their call is under way; here only
+// a failed heartbeat tells, within its interval.
+type watcher struct{ done chan struct{} }
+
+func newWatcher() (*watcher, error) { return &watcher{done: make(chan struct{})}, nil }
+
+func (w *watcher) add(*clientConn, net.Conn) {}
+func (w *watcher) remove(*clientConn)        {}
+func (w *watcher) run()                      { <-w.done }
+func (w *watcher) close()                    { close(w.done) }
