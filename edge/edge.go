@@ -19,6 +19,7 @@ import (
 // Exchange is one message from a client on its way to an answer. One goroutine
 // owns it at a time.
 type Exchange struct {
+	Parent  *Exchange    // the message that this call is made for; nil for the client's own
 	Server  string       // name of the virtual server that it came to
 	Era     mcp.Era      // of the client, decided for each message
 	Request *mcp.Message // scanned once; a filter may replace it, never change it
@@ -27,6 +28,10 @@ type Exchange struct {
 	Target  string       // the name of the backend that it goes to
 	Name    string       // the tool, prompt, resource or task that a modern request names
 	Client  Client       // the way back before the answer
+
+	// Capabilities is JSON text of what the client behind a modern call to a
+	// legacy backend can be asked; nil for nothing.
+	Capabilities []byte
 
 	answer   Response
 	answered bool

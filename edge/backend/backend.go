@@ -43,8 +43,8 @@ type Backend struct {
 	lastErr atomic.Pointer[error]
 
 	mu     sync.Mutex
-	shared map[string]*pooled // sessions for clients that have none, by log level
-	params sync.Map           // tool name to []headerParam, for tools that want headers
+	shared map[sort]*pooled // sessions for clients that have none
+	params sync.Map         // tool name to []headerParam, for tools that want headers
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -82,7 +82,7 @@ func Open(c Config) (*Backend, error) {
 	b := &Backend{
 		Config: c,
 		asking: make(chan struct{}, 1),
-		shared: make(map[string]*pooled),
+		shared: make(map[sort]*pooled),
 		life:   life,
 		end:    end,
 	}
@@ -107,7 +107,9 @@ func (b *Backend) Close() error {
 	b.shared = nil
 	b.mu.Unlock()
 	for _, p := range shared {
-		p.close()
+		for _, s := range p.free {
+			s.Close()
+		}
 	}
 	b.end()
 	b.work.Wait()

@@ -74,8 +74,11 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 	if err != nil {
 		return 0, err
 	}
-	if id == nil && status < 300 {
-		return status, nil
+	if id == nil {
+		if status < 300 {
+			return status, nil
+		}
+		m = new(mcp.Message)
 	}
 	err = m.Decode(body)
 	switch {

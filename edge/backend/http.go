@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -162,7 +161,10 @@ func (r *reply) failed(ctx context.Context, err error) error {
 	return &edge.Error{Kind: edge.Unavailable, Op: "call", Err: err}
 }
 
-func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+func timedOut(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
 
 func isClosed(err error) bool {
 	text := err.Error()

@@ -3,7 +3,6 @@ package backend
 import (
 	"context"
 	"io"
-	"sync"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
@@ -82,11 +81,12 @@ func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introd
 	if mcp.Lookup(in.Capabilities, "logging") == nil {
 		level = ""
 	}
-	s, err := b.borrow(ctx, in, level)
+	kind := sort{level: level, caps: string(x.Capabilities)}
+	s, err := b.borrow(in, kind)
 	if err != nil {
 		return nil, err
 	}
-	defer b.giveBack(s, level)
+	defer b.giveBack(s, kind)
 	answer, err := s.call(ctx, x)
 	if err != nil {
 		return nil, err
@@ -101,96 +101,97 @@ func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introd
 	return out, nil
 }
 
-// pooled is the sessions of the edge's own that have one log level.
+// sort is what sets one session of the edge's own apart from another.
+type sort struct {
+	level string // the log level set; one of those that MCP names, or ""
+	caps  string // what is declared to the server, in canonical form
+}
+
+// alone reports whether such a session carries one call at a time: nothing
+// else would say whose call a message or a question of the server belongs to.
+func (k sort) alone() bool { return k != sort{} }
+
+// pooled is the sessions of one sort.
 type pooled struct {
-	mu   sync.Mutex
 	free []*session
 	all  int
 }
 
-// maxPooled bounds the sessions with one log level; a call beyond it waits for
-// no place but is told that there is none.
+// maxPooled bounds the sessions of one sort; a call beyond it waits for no
+// place but is told that there is none.
 const maxPooled = 256
 
-func (p *pooled) close() {
-	p.mu.Lock()
-	free := p.free
-	p.free = nil
-	p.mu.Unlock()
-	for _, s := range free {
+// adopt makes a session the one that clients share whose calls are plain.
+func (b *Backend) adopt(s *session) {
+	b.mu.Lock()
+	old := b.shared[sort{}]
+	open := b.shared != nil
+	if open {
+		b.shared[sort{}] = &pooled{free: []*session{s}, all: 1}
+	}
+	b.mu.Unlock()
+	if !open {
 		s.Close()
+	}
+	if old != nil {
+		for _, s := range old.free {
+			s.Close()
+		}
 	}
 }
 
-// adopt makes a session the one that clients without a session and without a
-// log level share.
-func (b *Backend) adopt(s *session) {
+// borrow returns a session of the edge's own.
+func (b *Backend) borrow(in *Introduction, kind sort) (*session, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.shared == nil {
-		s.Close()
-		return
-	}
-	old := b.shared[""]
-	b.shared[""] = &pooled{free: []*session{s}, all: 1}
-	if old != nil {
-		old.close()
-	}
-}
-
-// borrow returns a session of the edge's own. All calls without a log level
-// share one; a session with a level carries one call at a time, since nothing
-// says whose its messages would be.
-func (b *Backend) borrow(ctx context.Context, in *Introduction, level string) (*session, error) {
-	b.mu.Lock()
-	if b.shared == nil {
-		b.mu.Unlock()
 		return nil, edge.Errorf(edge.Unavailable, "session", "the backend is closed")
 	}
-	p := b.shared[level]
+	p := b.shared[kind]
 	if p == nil {
 		p = &pooled{}
-		b.shared[level] = p
+		b.shared[kind] = p
 	}
-	b.mu.Unlock()
-	p.mu.Lock()
-	if n := len(p.free); n > 0 {
+	for n := len(p.free); n > 0; n = len(p.free) {
 		s := p.free[n-1]
-		if level != "" {
+		if s.sse != in.SSE { // the backend has changed its transport
+			p.free = p.free[:n-1]
+			p.all--
+			b.spawn("session", func() { s.Close() })
+			continue
+		}
+		if kind.alone() {
 			p.free = p.free[:n-1]
 		}
-		p.mu.Unlock()
-		if s.sse == in.SSE {
-			return s, nil
-		}
-		p.mu.Lock()
-		p.free, p.all = nil, 0 // the backend has changed its transport
+		return s, nil
 	}
 	if p.all >= maxPooled {
-		p.mu.Unlock()
-		return nil, edge.Errorf(edge.Overload, "session", "all %d sessions for log level %q are in use", maxPooled, level)
+		return nil, edge.Errorf(edge.Overload, "session", "all %d sessions of this sort with the backend are in use", maxPooled)
 	}
-	s := newSession(b, in.SSE, nil, nil)
-	s.level = level
-	if p.all++; level == "" {
-		p.free = []*session{s}
+	var caps []byte
+	if kind.caps != "" {
+		caps = []byte(kind.caps)
 	}
-	p.mu.Unlock()
+	s := newSession(b, in.SSE, nil, caps)
+	s.level = kind.level
+	if p.all++; !kind.alone() {
+		p.free = append(p.free, s)
+	}
 	return s, nil
 }
 
-func (b *Backend) giveBack(s *session, level string) {
-	if level == "" {
+// giveBack returns a session to those that wait for a call.
+func (b *Backend) giveBack(s *session, kind sort) {
+	if !kind.alone() {
 		return
 	}
 	b.mu.Lock()
-	p := b.shared[level]
+	p := b.shared[kind]
+	if p != nil {
+		p.free = append(p.free, s)
+	}
 	b.mu.Unlock()
 	if p == nil {
 		s.Close()
-		return
 	}
-	p.mu.Lock()
-	p.free = append(p.free, s)
-	p.mu.Unlock()
 }

@@ -469,6 +469,9 @@ func (s *session) addressee(on *call, m *mcp.Message) (*call, edge.Client) {
 // comes. The clock of the call stands meanwhile: it is the server that waits.
 func (s *session) question(ctx context.Context, l *link, c *call, client edge.Client, m *mcp.Message) {
 	id := slices.Clone(m.IDText())
+	if client != nil && !mcp.Can(s.caps, m.Method, m.Params.Of(m.Raw)) {
+		client = nil // the server was told that this client cannot be asked so
+	}
 	if client == nil {
 		body := mcp.AppendError(nil, id, mcp.CodeMethodNotFound, "nobody is there to answer", nil)
 		s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })

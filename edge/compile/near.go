@@ -23,7 +23,7 @@ func Nearest(name string, candidates []string) (string, bool) {
 			return c, true
 		}
 	}
-	for _, other := range otherWords {
+	for _, other := range otherWords() {
 		if plain != other.word {
 			continue
 		}
@@ -41,13 +41,17 @@ func Nearest(name string, candidates []string) (string, bool) {
 }
 
 // otherWords are words that configurations of the same shape use elsewhere.
-var otherWords = []struct{ word, ours string }{ // both undressed
-	{"redis", "kvstore"},
-	{"cedar", "policy"},
-	{"cedarv1", "policyv1"},
-	{"awssts", "cloudsts"},
-	{"openai", "compat"},
+func otherWords() []otherWord {
+	return []otherWord{
+		{"redis", "kvstore"},
+		{"cedar", "policy"},
+		{"cedarv1", "policyv1"},
+		{"awssts", "cloudsts"},
+		{"openai", "compat"},
+	}
 }
+
+type otherWord struct{ word, ours string } // both undressed
 
 // undress takes away what writers vary without meaning: case and separators.
 func undress(s string) string {

@@ -52,7 +52,7 @@ func (c *compiler) statuses() {
 			continue
 		}
 		s.Conditions = append(s.Conditions, condition(found, "Valid", "", "ValidationSucceeded"))
-		for _, t := range conditionTypes {
+		for _, t := range conditionTypes() {
 			if t.kind == o.ref.Kind && slices.ContainsFunc(o.given, func(g *given) bool { return under(g.path, t.path) }) {
 				s.Conditions = append(s.Conditions, condition(found, t.condition, t.path, t.reason))
 			}

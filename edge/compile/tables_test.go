@@ -83,7 +83,7 @@ func TestTablesNameRealFields(t *testing.T) {
 			t.Errorf("%s has no %s", u.kind, u.with)
 		}
 	}
-	for _, c := range conditionTypes {
+	for _, c := range conditionTypes() {
 		if !exists(c.kind, c.path) {
 			t.Errorf("%s has no %s", c.kind, c.path)
 		}

@@ -403,10 +403,11 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 // modern answers as a server of 2026-07-28 that checks everything it must.
 func (s *Server) modern(c *Call) {
 	m := c.Message
-	early := c.Kind == "initialize" || c.Kind == "server/discover"
-	if f := s.script(c.Kind); early && f != nil {
-		f(c)
-		return
+	if c.Kind == "initialize" || c.Kind == "server/discover" {
+		if f := s.script(c.Kind); f != nil {
+			f(c)
+			return
+		}
 	}
 	var p struct {
 		Meta map[string]json.RawMessage `json:"_meta"`

@@ -158,7 +158,7 @@ func Change(object []byte, drop []string, set ...Member) []byte {
 	}
 	for _, m := range members {
 		if i := slices.IndexFunc(set, func(o Member) bool { return same(o.Name, m.Name) }); i >= 0 {
-			put(m.Name, set[i].Value)
+			put(set[i].Name, set[i].Value)
 			continue
 		}
 		if slices.ContainsFunc(drop, func(name string) bool { return reads(m.Name, name) }) {

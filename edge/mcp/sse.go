@@ -113,6 +113,9 @@ func (r *EventReader) readLine() ([]byte, error) {
 				r.begun = true
 				line = bytes.TrimPrefix(line, []byte(byteOrderMark))
 			}
+			if len(line) > r.limit {
+				return nil, ErrEventTooLarge
+			}
 			return line, nil
 		}
 		got := r.end - r.at

@@ -303,7 +303,7 @@ func checkModern(m *mcp.Message, h *head) (name string, err error) {
 		if !h.hasName {
 			return "", mismatch(mcp.HeaderName, "", name)
 		}
-		if string(h.name) != name {
+		if string(h.name) != name || strings.HasPrefix(name, "=?base64?") {
 			if said, err := mcp.DecodeHeader(string(h.name)); err != nil || said != name {
 				return "", mismatch(mcp.HeaderName, string(h.name), name)
 			}

@@ -3,12 +3,7 @@ package serve_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/weir-edge/weir/edge/edgetest"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// The HTTP server's date, which it keeps for as long as the process lives.
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
-	)
-}
+func TestMain(m *testing.M) { edgetest.Main(m) }

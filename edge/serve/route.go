@@ -14,6 +14,7 @@ type server struct {
 	info     []byte // JSON text: serverInfo
 	backends []*backend.Backend
 	chain    edge.Handler // the hallway, with route at its end
+	lot      *lot         // calls that wait for a modern client's answers
 }
 
 // backend returns the backend of a name.
@@ -49,6 +50,16 @@ func (s *server) route(ctx context.Context, x *edge.Exchange) (*edge.Response, e
 	b := s.backend(x.Target)
 	if b == nil {
 		return nil, edge.Errorf(edge.Internal, "route", "no backend %q", x.Target)
+	}
+	// A legacy backend may ask in the middle of the call. A modern client that
+	// says it can be asked hears of it by input_required, and comes back.
+	if caps := mayAsk(x); caps != nil {
+		if in, err := b.Introduced(ctx); err == nil && in.Era == mcp.Legacy {
+			if x.Request.Get("requestState").OK() {
+				return s.lot.resume(ctx, x)
+			}
+			return s.lot.begin(ctx, x, caps, b)
+		}
 	}
 	return b.Handle(ctx, x)
 }

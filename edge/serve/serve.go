@@ -153,7 +153,11 @@ func (e *Edge) open(p compile.Server) error {
 	info := mcp.AppendString([]byte(`{"name":`), p.Title)
 	info = append(mcp.AppendString(append(info, `,"version":`...), e.version), '}')
 	client := mcp.AppendString([]byte(`{"name":"weir","version":`), e.version)
-	s := &server{name: p.Name, info: info}
+	seal, err := newSealer(e.settings.StateKeyFile)
+	if err != nil {
+		return err
+	}
+	s := &server{name: p.Name, info: info, lot: newLot(e.settings, seal)}
 	for _, b := range p.Backends {
 		roots, err := rootsOf(b)
 		if err != nil {
@@ -250,6 +254,7 @@ func (e *Edge) close() {
 	for _, x := range e.underway.since(time.Now().Add(time.Hour)) {
 		x.cancel()
 	}
+	e.server.lot.close()
 	e.sessions.closeAll()
 	close(e.end)
 	e.watcher.close()

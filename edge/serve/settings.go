@@ -31,10 +31,14 @@ type Settings struct {
 	MaxInflight    int // exchanges at a time
 	MaxStreams     int // open GET and listen streams per principal, or per client address where there is none
 	MaxSessions    int // legacy sessions
+	MaxParked      int // calls that wait for a modern client to come back with an answer
 
 	SessionTTL   time.Duration // a session unused for so long ends
+	ParkTTL      time.Duration // how long a parked call waits for its client
 	CallCap      time.Duration // the longest that any call may take
 	DrainTimeout time.Duration // how long calls in flight may take at the end
+
+	StateKeyFile string // keys that seal requestState, one a line; empty for a random one
 
 	LogFormat string // text, json, or empty: text on a terminal, else json
 	LogLevel  string // debug, info, warn or error
@@ -53,7 +57,9 @@ func Defaults() Settings {
 		MaxInflight:    4096,
 		MaxStreams:     100,
 		MaxSessions:    10000,
+		MaxParked:      1000,
 		SessionTTL:     30 * time.Minute,
+		ParkTTL:        5 * time.Minute,
 		CallCap:        10 * time.Minute,
 		DrainTimeout:   10 * time.Second,
 		LogLevel:       "info",
@@ -109,12 +115,14 @@ func (s Settings) Check() error {
 	within("max-inflight", s.MaxInflight, 1, 1<<20)
 	within("max-streams", s.MaxStreams, 1, 1<<20)
 	within("max-sessions", s.MaxSessions, 1, 1<<20)
+	within("max-parked", s.MaxParked, 1, 1<<20)
 	positive := func(flag string, d time.Duration) {
 		if d <= 0 {
 			bad(flag, "%s is not a positive duration, such as 30s", d)
 		}
 	}
 	positive("session-ttl", s.SessionTTL)
+	positive("park-ttl", s.ParkTTL)
 	positive("call-cap", s.CallCap)
 	positive("drain-timeout", s.DrainTimeout)
 	switch s.LogFormat {

@@ -19,6 +19,7 @@ type status struct {
 	Sessions           int             `json:"sessions"`
 	Streams            int             `json:"streams"`
 	Inflight           int64           `json:"inflight"`
+	Parked             int             `json:"parked"`
 	Version            string          `json:"version"`
 }
 
@@ -39,6 +40,7 @@ func (e *Edge) status(ctx *fasthttp.RequestCtx) {
 		Sessions: e.sessions.len(),
 		Streams:  e.outlets.len(),
 		Inflight: e.inflight.Load(),
+		Parked:   e.server.lot.len(),
 		Version:  e.version,
 	}
 	for _, b := range e.server.backends {

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/base64"
 	"encoding/json"
@@ -205,7 +206,7 @@ func (d *decoder) placesOf(name string) []string {
 	for _, f := range compile.Leaves(d.kind) {
 		for path := f; path != ""; {
 			rest, last := cutLast(path)
-			if strings.TrimRight(last, "[]{}") == name && strings.HasPrefix(path, "spec.") {
+			if strings.TrimRight(last, "[]{}") == name && strings.HasPrefix(path, cmp.Or(d.prefix, "spec.")) {
 				found[strings.TrimPrefix(strings.TrimRight(path, "[]{}"), d.prefix)] = true
 			}
 			path = rest

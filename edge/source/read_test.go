@@ -211,6 +211,31 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// However much is wrong with a document, what is said about it is bounded, and
+// so is the time that it takes: each of these would take minutes if every error
+// were compared with every other.
+func TestBoundedErrors(t *testing.T) {
+	head := "apiVersion: weir.dev/v1beta1\nkind: VirtualMCPServer\nmetadata: {name: demo}\nspec:\n  groupRef: {name: tools}\n  incomingAuth: {type: anonymous}\n"
+	var unknown, entries strings.Builder
+	for i := range 40_000 {
+		fmt.Fprintf(&unknown, "unknown%d: 5, ", i)
+		fmt.Fprintf(&entries, "b%d: {type: xaa}, ", i)
+	}
+	for name, text := range map[string]string{
+		"fields":     head + "  config: {" + unknown.String() + "}\n",
+		"references": head + "  filterRefs: [" + strings.Repeat("{name: abcdefgh}, ", 40_000) + "]\n",
+		"backends":   head + "  config:\n    backends: [" + strings.Repeat("{name: abcdefgh}, ", 20_000) + "]\n",
+		"strategies": head + "  config:\n    backends: [{name: a, url: 'http://x/', transport: sse}]\n    outgoingAuth: {source: inline, backends: {" + entries.String() + "}}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := source.Read("a.yaml", []byte(text)) // What it finds is in the result.
+			if n := len(s.Compile().Findings); n < 100 || n > 210 {
+				t.Errorf("%d findings, want about 100", n)
+			}
+		})
+	}
+}
+
 // The limit on documents is on the set, not on a file.
 func TestBoundOfDirectory(t *testing.T) {
 	dir := t.TempDir()

@@ -1,0 +1,57 @@
+package mcp
+
+// Askable returns the part of a client's capabilities that has questions in
+// it, in one canonical form, so that clients that can be asked the same are
+// told by the same text; nil when there is nothing that the client can be
+// asked. What no revision defines is left out.
+func Askable(caps []byte) []byte {
+	var set []Member
+	if roots := Lookup(caps, "roots"); isObject(roots) {
+		set = append(set, With("roots", "{}"))
+	}
+	for _, kind := range []struct {
+		name  string
+		parts []string
+	}{{"sampling", []string{"context", "tools"}}, {"elicitation", []string{"form", "url"}}} {
+		v := Lookup(caps, kind.name)
+		if !isObject(v) {
+			continue
+		}
+		var parts []Member
+		for _, p := range kind.parts {
+			if isObject(Lookup(v, p)) {
+				parts = append(parts, With(p, "{}"))
+			}
+		}
+		set = append(set, Raw(kind.name, Change(nil, nil, parts...)))
+	}
+	if set == nil {
+		return nil
+	}
+	return Change(nil, nil, set...)
+}
+
+// Can reports whether a client of these capabilities can be asked by the
+// method with the params, the mode of an elicitation included (2025-11-25,
+// client/elicitation: no mode at all stands for form).
+func Can(caps []byte, method string, params []byte) bool {
+	switch method {
+	case "roots/list":
+		return isObject(Lookup(caps, "roots"))
+	case "sampling/createMessage":
+		return isObject(Lookup(caps, "sampling"))
+	case "elicitation/create":
+		v := Lookup(caps, "elicitation")
+		if !isObject(v) {
+			return false
+		}
+		form, url := isObject(Lookup(v, "form")), isObject(Lookup(v, "url"))
+		if String(Lookup(params, "mode")) == "url" {
+			return url
+		}
+		return form || !url
+	}
+	return false
+}
+
+func isObject(v []byte) bool { return len(v) > 0 && v[0] == '{' }

@@ -1,0 +1,113 @@
+package serve
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+)
+
+// state is what a requestState of the edge says, to the edge alone.
+type state struct {
+	Call    string `json:"c"` // which parked call
+	Round   int    `json:"r"` // which of its rounds: a state is used once
+	Backend string `json:"b"`
+	Digest  []byte `json:"d"` // of the request that it belongs to
+	Expires int64  `json:"e"` // Unix seconds
+}
+
+// sealer seals states, so that a client can neither read nor make them
+// (2026-07-28, basic, multi round-trip requests: requestState is to be treated
+// as attacker-controlled). The first key seals, all of them open.
+type sealer struct{ keys []cipher.AEAD }
+
+// sealed is what tells a state of the edge from what a backend calls its own,
+// and is authenticated with it.
+const sealed = "weir1."
+
+// maxState bounds what is looked at as a state.
+const maxState = 4 << 10
+
+// newSealer reads the keys of a file: one a line, 32 bytes in base64. Without
+// a file the key is random and lasts as long as the process.
+func newSealer(file string) (*sealer, error) {
+	var raw [][]byte
+	if file == "" {
+		key := make([]byte, 32)
+		if _, err := rand.Read(key); err != nil {
+			return nil, err
+		}
+		raw = append(raw, key)
+	} else {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("--state-key-file: %w", err)
+		}
+		lines := bufio.NewScanner(bytes.NewReader(text))
+		for n := 1; lines.Scan(); n++ {
+			line := bytes.TrimSpace(lines.Bytes())
+			if len(line) == 0 {
+				continue
+			}
+			key, err := base64.StdEncoding.DecodeString(string(line))
+			if err != nil || len(key) != 32 {
+				return nil, fmt.Errorf("--state-key-file: %s:%d: not a key of 32 bytes in base64; make one with: openssl rand -base64 32", file, n)
+			}
+			raw = append(raw, key)
+		}
+		if len(raw) == 0 {
+			return nil, fmt.Errorf("--state-key-file: %s: no key; make one with: openssl rand -base64 32", file)
+		}
+	}
+	s := &sealer{}
+	for _, key := range raw {
+		block, err := aes.NewCipher(key)
+		if err != nil {
+			return nil, err
+		}
+		aead, err := cipher.NewGCMWithRandomNonce(block)
+		if err != nil {
+			return nil, err
+		}
+		s.keys = append(s.keys, aead)
+	}
+	return s, nil
+}
+
+func (s *sealer) seal(v state) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings, numbers and bytes always have a JSON form
+	}
+	return sealed + base64.RawURLEncoding.EncodeToString(s.keys[0].Seal(nil, nil, text, []byte(sealed)))
+}
+
+// open returns what a state says; false for one that is not the edge's, was
+// changed, or has expired.
+func (s *sealer) open(text string) (state, bool) {
+	if len(text) > maxState || len(text) < len(sealed) || text[:len(sealed)] != sealed {
+		return state{}, false
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text[len(sealed):])
+	if err != nil {
+		return state{}, false
+	}
+	for _, key := range s.keys {
+		plain, err := key.Open(nil, nil, raw, []byte(sealed))
+		if err != nil {
+			continue
+		}
+		var v state
+		if json.Unmarshal(plain, &v) != nil || time.Now().Unix() > v.Expires {
+			return state{}, false
+		}
+		return v, true
+	}
+	return state{}, false
+}
