@@ -26,16 +26,15 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 			e.refuse(ctx, nil, mcp.Legacy, nil, edge.Errorf(edge.Internal, "handle", "%v", r))
 		}
 	}()
-	// 1. What the request says of itself.
+	// 1. Whether the request has one reading, and what it says of itself.
+	if f, bad := refusal(&ctx.Request.Header); bad {
+		e.unreadable(ctx, f.status, f.why)
+		return
+	}
 	var h head
 	h.read(&ctx.Request.Header)
 	origin := h.origin
 	h.origin = nil // told to nobody before it is known to be allowed
-	if h.twice != "" {
-		e.refuse(ctx, &h, headEra(&h), nil, edge.Errorf(edge.Invalid, "door", "header %s is there twice", h.twice))
-		ctx.SetConnectionClose()
-		return
-	}
 	// 2. Who may knock: the host that was meant and the page that asks.
 	if !e.hosts.allow(h.host) {
 		e.refuse(ctx, &h, headEra(&h), nil, edge.Errorf(edge.Forbidden, "door", "this Host is not allowed; see --allowed-hosts"))
@@ -475,7 +474,14 @@ func (e *Edge) malformed(ctx *fasthttp.RequestCtx, err error) {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		status, text = 408, "the request did not arrive in time"
 	}
+	e.unreadable(ctx, status, text)
+}
+
+// unreadable answers what is no request that the edge acts on, and closes the
+// connection: where its next request would begin is not certain.
+func (e *Edge) unreadable(ctx *fasthttp.RequestCtx, status int, text string) {
 	ctx.SetStatusCode(status)
+	ctx.SetConnectionClose()
 	ctx.Response.Header.SetContentTypeBytes(jsonType)
 	ctx.Response.SetBodyRaw(mcp.AppendError(nil, nil, mcp.CodeInvalidRequest, text, nil))
 }

@@ -153,7 +153,6 @@ type head struct {
 	hasSession, hasVersion, hasMethod, hasName bool
 	originSet                                  bool
 	takes                                      accepted
-	twice                                      string // a header that is there twice and must not be
 	params                                     []edge.Header
 }
 
@@ -164,24 +163,20 @@ func (h *head) read(r *fasthttp.RequestHeader) {
 		switch len(k) {
 		case 6:
 			if string(k) == "Origin" {
-				h.once("Origin", h.originSet)
 				h.origin, h.originSet = v, true
 			} else if string(k) == "Accept" {
 				h.takes |= accepts(v)
 			}
 		case 8:
 			if string(k) == "Mcp-Name" {
-				h.once("Mcp-Name", h.hasName)
 				h.name, h.hasName = v, true
 			}
 		case 10:
 			if string(k) == "Mcp-Method" {
-				h.once("Mcp-Method", h.hasMethod)
 				h.method, h.hasMethod = v, true
 			}
 		case 14:
 			if string(k) == "Mcp-Session-Id" {
-				h.once("Mcp-Session-Id", h.hasSession)
 				h.session, h.hasSession = v, true
 			}
 		case 16:
@@ -190,19 +185,12 @@ func (h *head) read(r *fasthttp.RequestHeader) {
 			}
 		case 20:
 			if string(k) == "Mcp-Protocol-Version" {
-				h.once("MCP-Protocol-Version", h.hasVersion)
 				h.version, h.hasVersion = v, true
 			}
 		}
 		if len(k) > len(mcp.HeaderParam) && string(k[:len(mcp.HeaderParam)]) == mcp.HeaderParam {
 			h.params = append(h.params, edge.Header{Name: string(k), Value: string(v)})
 		}
-	}
-}
-
-func (h *head) once(name string, before bool) {
-	if before {
-		h.twice = name
 	}
 }
 

@@ -66,15 +66,23 @@ type ask struct {
 	answer   chan edge.Answer
 }
 
-// mayAsk reports whether a call to a legacy backend has to be able to park,
-// and what its client can be asked: of the capabilities that it declares with
-// this request, those that have questions.
-func mayAsk(x *edge.Exchange) []byte {
-	m := x.Request
-	if x.Era != mcp.Modern || !mcp.MethodOf(m.Method).Interactive {
+// mayAsk returns what the client of a call can be asked: of the capabilities
+// that it declares with this request, those that have questions. It is nil for
+// a call that needs no place to park.
+func mayAsk(m *mcp.Message) []byte {
+	if !mcp.MethodOf(m.Method).Interactive {
 		return nil
 	}
 	return mcp.Askable(m.Meta(mcp.MetaCapabilities).Of(m.Raw))
+}
+
+// serve begins a call that may ask, or goes on with the one that a retry's
+// requestState leads to.
+func (l *lot) serve(ctx context.Context, x *edge.Exchange, caps []byte, next edge.Handler) (*edge.Response, error) {
+	if x.Request.Get("requestState").OK() {
+		return l.resume(ctx, x)
+	}
+	return l.begin(ctx, x, caps, next)
 }
 
 // begin starts a call that may ask, and waits for its end or its first

@@ -53,12 +53,11 @@ func (s *server) route(ctx context.Context, x *edge.Exchange) (*edge.Response, e
 	}
 	// A legacy backend may ask in the middle of the call. A modern client that
 	// says it can be asked hears of it by input_required, and comes back.
-	if caps := mayAsk(x); caps != nil {
+	if x.Era == mcp.Modern {
 		if in, err := b.Introduced(ctx); err == nil && in.Era == mcp.Legacy {
-			if x.Request.Get("requestState").OK() {
-				return s.lot.resume(ctx, x)
+			if caps := mayAsk(x.Request); caps != nil {
+				return s.lot.serve(ctx, x, caps, b)
 			}
-			return s.lot.begin(ctx, x, caps, b)
 		}
 	}
 	return b.Handle(ctx, x)

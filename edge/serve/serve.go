@@ -111,6 +111,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		}
 	}
 	e.front = &fasthttp.Server{
+		HeaderReceived:               e.received,
 		Handler:                      e.handle,
 		ErrorHandler:                 e.malformed,
 		Concurrency:                  s.MaxConnections,

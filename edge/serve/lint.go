@@ -1,0 +1,327 @@
+package serve
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+)
+
+// The HTTP server accepts header blocks that another one, before or behind it,
+// may read differently: folded lines, lines that end in LF alone, spaces in
+// names, duplicates of what must be there once. The lint looks at the bytes as
+// they came, before anything acts on them, and lets only that pass which has
+// one reading (RFC 9112 §2.2, §5.1, §5.2, §6; RFC 9110 §5.5, §7.2).
+
+const (
+	// maxLines is how many lines a header may have, and maxName how many bytes
+	// the name of one.
+	maxLines = 100
+	maxName  = 256
+
+	// refusedMethod marks a request that the lint refused. It is no token, so
+	// that no client can send it.
+	refusedMethod = "(refused)"
+)
+
+// fault is what is wrong with a header: the status to answer with and why.
+type fault struct {
+	status int
+	why    string
+}
+
+// received looks at a request's header before its body is read. A refused
+// request is served without a body, and its connection closed.
+func (e *Edge) received(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	f := lint(h, e.settings.MaxBody)
+	if f.status == 0 {
+		return fasthttp.RequestConfig{}
+	}
+	h.SetContentLength(0)
+	h.Del("Expect")
+	h.SetHost("refused")
+	h.SetMethod(refusedMethod)
+	h.SetRequestURI("/" + strconv.Itoa(f.status) + "/" + f.why)
+	h.SetConnectionClose()
+	return fasthttp.RequestConfig{}
+}
+
+// refusal returns what the lint said of a request; false when it let it pass.
+func refusal(h *fasthttp.RequestHeader) (fault, bool) {
+	if string(h.Method()) != refusedMethod {
+		return fault{}, false
+	}
+	code, why, _ := bytes.Cut(bytes.TrimPrefix(h.RequestURI(), []byte{'/'}), []byte{'/'})
+	status, _ := strconv.Atoi(string(code))
+	return fault{status, string(why)}, true
+}
+
+func lint(h *fasthttp.RequestHeader, maxBody int) fault {
+	if f := lintLine(h); f.status != 0 {
+		return f
+	}
+	var s seen
+	raw := h.RawHeaders()
+	for n := 0; len(raw) > 0; n++ {
+		i := bytes.IndexByte(raw, '\n')
+		if i < 1 || raw[i-1] != '\r' {
+			return fault{400, "a header line does not end in CRLF"}
+		}
+		line := raw[:i-1]
+		raw = raw[i+1:]
+		if len(line) == 0 {
+			if len(raw) > 0 {
+				return fault{400, "the header goes on after its end"}
+			}
+			break
+		}
+		if n == maxLines {
+			return fault{431, "the header has too many lines"}
+		}
+		if why := s.line(line); why != "" {
+			return fault{400, why}
+		}
+	}
+	return s.judge(h, maxBody)
+}
+
+// lintLine looks at the request line.
+func lintLine(h *fasthttp.RequestHeader) fault {
+	if p := h.Protocol(); string(p) != "HTTP/1.1" && string(p) != "HTTP/1.0" {
+		return fault{505, "HTTP/1.1 is spoken here"}
+	}
+	switch string(h.Method()) {
+	case "GET", "POST", "DELETE", "OPTIONS", "HEAD", "PUT", "PATCH":
+	default:
+		return fault{405, "no such method here"}
+	}
+	target := h.RequestURI()
+	path, _, _ := bytes.Cut(target, []byte{'?'})
+	if len(path) == 0 || path[0] != '/' {
+		return fault{400, "the request target is not a path"}
+	}
+	// No path of the edge needs an escape, so that there is nothing to decode
+	// and each has one spelling.
+	for i, c := range path {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_', c == '~':
+		case c == '.':
+			if path[i-1] == '/' && dots(path[i:]) {
+				return fault{400, "the path has dot segments"}
+			}
+		case c == '/':
+			if i > 0 && path[i-1] == '/' {
+				return fault{400, "the path has an empty segment"}
+			}
+		default:
+			return fault{400, "the path has a byte that no path here has"}
+		}
+	}
+	for _, c := range target[len(path):] {
+		if c <= ' ' || c >= 0x7f || c == '#' || c == '\\' {
+			return fault{400, "the query has a byte that is not allowed in it"}
+		}
+	}
+	return fault{}
+}
+
+// dots reports whether a segment is . or .. and nothing else.
+func dots(rest []byte) bool {
+	segment, _, _ := bytes.Cut(rest, []byte{'/'})
+	return string(segment) == "." || string(segment) == ".."
+}
+
+// seen is what has been seen of the headers that may be there once.
+type seen struct {
+	host, length, encoding, kind, origin, credential bool
+	session, version, method, name                   bool
+	hostBad, lengthBad, encodingBad, expectBad       bool
+	bytes                                            int // of the body, by Content-Length
+}
+
+// line looks at one header line and says what is wrong with it.
+func (s *seen) line(line []byte) string {
+	colon := bytes.IndexByte(line, ':')
+	switch {
+	case line[0] == ' ' || line[0] == '\t':
+		return "a header line is folded"
+	case colon <= 0:
+		return "a header line has no name"
+	case colon > maxName:
+		return "the name of a header is too long"
+	}
+	name, value := line[:colon], line[colon+1:]
+	under := false
+	for _, c := range name {
+		if !tokens[c] {
+			return "the name of a header has a byte that is not allowed in it"
+		}
+		under = under || c == '_'
+	}
+	for _, c := range value {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return "the value of a header has a control character"
+		}
+	}
+	if under && s.disguised(name) {
+		return "a header pretends to be another"
+	}
+	return s.count(name, bytes.Trim(value, " \t"))
+}
+
+// disguised reports whether a name with underscores would be one that frames,
+// routes or carries a credential for a reader that takes _ for -.
+func (s *seen) disguised(name []byte) bool {
+	switch lower := bytes.ToLower(bytes.ReplaceAll(name, []byte{'_'}, []byte{'-'})); string(lower) {
+	case "content-length", "transfer-encoding", "content-type", "content-encoding", "host", "connection", "proxy-authorization",
+		"x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port", "x-forwarded-prefix", "x-real-ip", "last-event-id":
+		return true
+	default:
+		return bytes.HasPrefix(lower, []byte("mcp-"))
+	}
+}
+
+// count notes the headers that may be there once.
+func (s *seen) count(name, value []byte) string {
+	var before *bool
+	switch len(name) {
+	case 4:
+		if is(name, "host") {
+			before = &s.host
+			s.hostBad = badHost(value)
+		}
+	case 6:
+		if is(name, "origin") {
+			before = &s.origin
+		} else if is(name, "expect") && !is(value, "100-continue") {
+			s.expectBad = true
+		}
+	case 8:
+		if is(name, "mcp-name") {
+			before = &s.name
+		}
+	case 10:
+		if is(name, "mcp-method") {
+			before = &s.method
+		} else if is(name, "connection") && bytes.Contains(bytes.ToLower(value), []byte("authorization")) {
+			return "Connection names a credential"
+		}
+	case 12:
+		if is(name, "content-type") {
+			before = &s.kind
+		}
+	case 13:
+		if is(name, "authorization") {
+			before = &s.credential
+		}
+	case 14:
+		if is(name, "content-length") {
+			before = &s.length
+			n, err := strconv.ParseUint(string(value), 10, 62)
+			s.lengthBad = err != nil || len(value) > 1 && value[0] == '0' || value[0] == '+'
+			s.bytes = int(min(n, 1<<31-1))
+		} else if is(name, "mcp-session-id") {
+			before = &s.session
+		}
+	case 17:
+		if is(name, "transfer-encoding") {
+			before = &s.encoding
+			s.encodingBad = !is(value, "chunked")
+		}
+	case 20:
+		if is(name, "mcp-protocol-version") {
+			before = &s.version
+		}
+	}
+	if before == nil {
+		return ""
+	}
+	if *before {
+		return "header " + string(name) + " is there twice"
+	}
+	*before = true
+	return ""
+}
+
+// judge says what the headers mean together.
+func (s *seen) judge(h *fasthttp.RequestHeader, maxBody int) fault {
+	body := s.encoding || s.length && s.bytes > 0
+	switch {
+	case !s.host && string(h.Protocol()) == "HTTP/1.1", s.hostBad:
+		return fault{400, "Host is missing or malformed"}
+	case s.lengthBad:
+		return fault{400, "Content-Length is malformed"}
+	case s.encoding && (s.encodingBad || s.length || string(h.Protocol()) != "HTTP/1.1"):
+		return fault{400, "Transfer-Encoding is malformed, or there with Content-Length or under HTTP/1.0"}
+	case s.expectBad:
+		return fault{417, "Expect can be 100-continue only"}
+	case body && !h.IsPost():
+		return fault{400, "a body where none belongs"}
+	case s.bytes > maxBody:
+		return fault{413, "the body is larger than " + strconv.Itoa(maxBody) + " bytes"}
+	}
+	return fault{}
+}
+
+// badHost reports whether a Host is not host or host:port (RFC 3986 §3.2.2):
+// no user information, no path, no list.
+func badHost(v []byte) bool {
+	host, port, hasPort := v, []byte(nil), false
+	if len(v) > 0 && v[0] == '[' {
+		end := bytes.IndexByte(v, ']')
+		if end < 0 {
+			return true
+		}
+		host, port = v[1:end], v[end+1:]
+		if hasPort = len(port) > 0; hasPort {
+			if port[0] != ':' {
+				return true
+			}
+			port = port[1:]
+		}
+		for _, c := range host {
+			if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' || c == ':' || c == '.') {
+				return true
+			}
+		}
+	} else {
+		if host, port, hasPort = bytes.Cut(v, []byte{':'}); len(host) == 0 {
+			return true
+		}
+		for _, c := range host {
+			if !('0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '.' || c == '-' || c == '_') {
+				return true
+			}
+		}
+	}
+	if !hasPort {
+		return false
+	}
+	n, err := strconv.ParseUint(string(port), 10, 16)
+	return err != nil || n == 0 || port[0] == '+'
+}
+
+// is compares a name with one in lower case.
+func is(name []byte, lower string) bool {
+	if len(name) != len(lower) {
+		return false
+	}
+	for i := range len(lower) {
+		c := name[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// tokens tells which bytes a name may have (RFC 9110 §5.6.2). It never changes.
+var tokens = func() (t [256]bool) {
+	for c := range byte(0x7f) {
+		t[c] = '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), c) >= 0
+	}
+	return t
+}()
