@@ -59,12 +59,13 @@ func vacancies(s *structural, v any, path []string, name string) []vacant {
 // TestDefaultFillsWhatTheDefinitionFills takes every field away that has a
 // default in a definition, one at a time: Default must put the same back.
 func TestDefaultFillsWhatTheDefinitionFills(t *testing.T) {
+	roots := roots(t)
 	filled := map[string]map[string]bool{}
 	for _, d := range grafted(t) {
 		if filled[d.kind] == nil {
 			filled[d.kind] = map[string]bool{}
 		}
-		spec := root(t, d.kind).Properties["spec"]
+		spec := roots[d.kind].Properties["spec"]
 		for _, v := range vacancies(spec, d.value["spec"], []string{"spec"}, "spec") {
 			have := lookup(completed(t, d.kind, edit(d.value, v.path, gone{})), v.name)
 			want := v.def
@@ -79,7 +80,7 @@ func TestDefaultFillsWhatTheDefinitionFills(t *testing.T) {
 		}
 	}
 	for _, k := range Kinds() {
-		spec := root(t, k.Name).Properties["spec"]
+		spec := roots[k.Name].Properties["spec"]
 		spec.walk("spec", func(path string, s *structural) {
 			if s.Default != nil && !filled[k.Name][path+" "] {
 				t.Errorf("%s: no good manifest has the section of %s", k.Name, path)
@@ -120,8 +121,9 @@ func structuralDefaults(s *structural, v any) any {
 // TestDefaultAgreesWithTheCluster: an object that a cluster has completed by
 // its definition becomes the same as one that it has not.
 func TestDefaultAgreesWithTheCluster(t *testing.T) {
+	roots := roots(t)
 	for _, d := range grafted(t) {
-		cluster := structuralDefaults(root(t, d.kind), d.value)
+		cluster := structuralDefaults(roots[d.kind], d.value)
 		if have, want := completed(t, d.kind, cluster), completed(t, d.kind, d.value); !reflect.DeepEqual(have, want) {
 			t.Errorf("%s: completed by a cluster\n%v\notherwise\n%v", d.name, have, want)
 		}

@@ -118,8 +118,8 @@ func typeName(s *structural) string {
 // purpose.
 type difference struct {
 	path   string // pattern of the kind and the field
-	fact   string         // type, required, default, enum, pattern, …
-	ours   string         // what the definition says; empty for nothing
+	fact   string // type, required, default, enum, pattern, …
+	ours   string // what the definition says; empty for nothing
 	reason string
 }
 
@@ -194,11 +194,8 @@ func differences() []difference {
 func TestDefinitionsSayWhatTheLedgerSays(t *testing.T) {
 	differences := differences()
 	used := make([]bool, len(differences))
-	roots := map[string]*structural{}
+	roots := roots(t)
 	for _, r := range ledger(t) {
-		if roots[r.kind] == nil {
-			roots[r.kind] = root(t, r.kind)
-		}
 		top := roots[r.kind]
 		s := top.at(r.path)
 		if s == nil {

@@ -28,40 +28,46 @@ func good(t testing.TB) []document {
 	t.Helper()
 	var out []document
 	for _, k := range Kinds() {
-		text, err := os.ReadFile(filepath.Join("testdata", "good", k.Name+".yaml"))
+		out = append(out, goodOf(t, k.Name)...)
+	}
+	return out
+}
+
+func goodOf(t testing.TB, kind string) []document {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "good", kind+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []document
+	r := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		part, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-		for i := 0; ; i++ {
-			part, err := r.Read()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			d := document{kind: k.Name, name: fmt.Sprintf("%s#%d", k.Name, i)}
-			asJSON, err := yaml.ToJSON(part)
-			if err != nil {
-				t.Fatalf("%s: %v", d.name, err)
-			}
-			d.value = decodeNumbers(t, asJSON).(map[string]any)
-			if d.value["kind"] != k.Name {
-				t.Fatalf("%s is a %v", d.name, d.value["kind"])
-			}
-			out = append(out, d)
+		d := document{kind: kind, name: fmt.Sprintf("%s#%d", kind, len(out))}
+		asJSON, err := yaml.ToJSON(part)
+		if err != nil {
+			t.Fatalf("%s: %v", d.name, err)
 		}
+		d.value = decodeNumbers(t, asJSON).(map[string]any)
+		if d.value["kind"] != kind {
+			t.Fatalf("%s is a %v", d.name, d.value["kind"])
+		}
+		out = append(out, d)
 	}
-	return out
 }
 
 // one returns the first good manifest of a kind that has path, or the first of
 // the kind when path is empty.
 func one(t testing.TB, kind, path string) document {
 	t.Helper()
-	for _, d := range good(t) {
-		if d.kind == kind && (path == "" || lookup(d.value, path) != nil) {
+	for _, d := range goodOf(t, kind) {
+		if path == "" || lookup(d.value, path) != nil {
 			return d
 		}
 	}

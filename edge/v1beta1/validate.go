@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -38,7 +39,14 @@ var (
 // faults collects what is wrong with one object.
 type faults struct{ list field.ErrorList }
 
-func (f *faults) add(e *field.Error) { f.list = append(f.list, e) }
+// add notes a fault. Of a long value only the start is shown.
+func (f *faults) add(e *field.Error) {
+	const most = 100
+	if v := reflect.ValueOf(e.BadValue); v.Kind() == reflect.String && v.Len() > most {
+		e.BadValue = strings.ToValidUTF8(v.String()[:most], "") + "…"
+	}
+	f.list = append(f.list, e)
+}
 
 // invalid notes a value that may be shown.
 func (f *faults) invalid(p *field.Path, value any, detail string) {
@@ -179,10 +187,13 @@ func (f *faults) metadata(o metav1.Object) {
 
 // dns demands the form of an object's name.
 func (f *faults) dns(p *field.Path, name string) {
-	for _, m := range validation.IsDNS1123Subdomain(name) {
-		f.invalid(p, name, m)
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		f.invalid(p, name, dnsForm)
 	}
 }
+
+// dnsForm says what the name of an object is (RFC 1123).
+const dnsForm = "must be lower-case letters, digits, - and ., a letter or digit at both ends, at most 253"
 
 // ref judges a reference by name; nil is absence.
 func (f *faults) ref(p *field.Path, r *NameRef) {
@@ -212,7 +223,7 @@ func (f *faults) secret(p *field.Path, r *SecretRef) {
 		f.required(p, "")
 	default:
 		if f.given(p.Child("name"), r.Name) && len(validation.IsDNS1123Subdomain(r.Name)) > 0 {
-			f.hidden(p.Child("name"), "must be the name of a secret: lower-case letters, digits, - and .")
+			f.hidden(p.Child("name"), "must be the name of a secret, not its value: lower-case letters, digits, - and .")
 		}
 		if f.given(p.Child("key"), r.Key) {
 			f.dataKey(p.Child("key"), r.Key)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -409,8 +410,8 @@ func (f *faults) serviceAccount(p *field.Path, name string) {
 
 func (f *faults) pullSecrets(p *field.Path, secrets []ImagePullSecret) {
 	for i, s := range secrets {
-		if s.Name != "" {
-			f.dns(p.Index(i).Child("name"), s.Name)
+		if s.Name != "" && len(validation.IsDNS1123Subdomain(s.Name)) > 0 {
+			f.hidden(p.Index(i).Child("name"), dnsForm)
 		}
 	}
 }
