@@ -43,14 +43,13 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 	if m.Method == "subscriptions/listen" {
 		o.silence, o.until = 0, time.Time{} // a stream that lasts as long as the client wants it
 	}
-	filter := x.Era == mcp.Modern
 	answer := x.Answer()
 	status, err := b.peer.converse(ctx, &o, m.IDText(), &answer.Message, func(n *mcp.Message, _ *reply) {
 		if n.Kind == mcp.Request {
 			b.Log.Warn("backend sent a request on a stream of the modern era; dropped", "backend", b.Name, "method", n.Method)
 			return
 		}
-		if filter && !wanted(m, n) {
+		if !wanted(m, n) {
 			return
 		}
 		_ = x.Client.Send(n)
@@ -84,7 +83,7 @@ func refused(id []byte, r *refusal) *edge.Response {
 	return &edge.Response{Message: *m, Status: r.status}
 }
 
-// wanted reports whether a notification may go to a modern client that sent m:
+// wanted reports whether a notification may go to the client that sent m:
 // progress only under its own token, log messages only when it set a level
 // (2026-07-28, basic/utilities/progress and server/utilities/logging).
 func wanted(m, n *mcp.Message) bool {

@@ -50,6 +50,7 @@ type call struct {
 	known  []byte // the progress token as the server knows it
 	method string
 	level  bool // the client takes log messages
+	alone  bool // the client hears of this call and of nothing else
 	client edge.Client
 	answer chan *mcp.Message // over HTTP with SSE
 	heard  atomic.Int64      // when its last progress came, Unix nanoseconds, over HTTP with SSE
@@ -316,6 +317,7 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 		c.id = strconv.AppendUint(nil, s.ids.Add(1), 10)
 		c.known = c.id
 		c.level = m.Meta(mcp.MetaLogLevel).OK()
+		c.alone = true
 		body = mcp.ToLegacy(nil, m, c.id, c.id)
 	}
 	answer := x.Answer()
@@ -357,8 +359,12 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 	return answer, nil
 }
 
-// cancelled tells the server that nobody waits for a call any longer.
+// cancelled tells the server that nobody waits for a call any longer. It must
+// not be told so of initialize (2025-11-25, basic/utilities/cancellation).
 func (s *session) cancelled(l *link, c *call, why error) {
+	if c.method == "initialize" {
+		return
+	}
 	params := append([]byte(`{"requestId":`), c.id...)
 	params = mcp.AppendString(append(params, `,"reason":`...), why.Error())
 	body := mcp.AppendRequest(nil, nil, "notifications/cancelled", append(params, '}'))
@@ -426,6 +432,10 @@ func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message)
 		if c != nil && !c.level {
 			return
 		}
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/resources/updated":
+		if c != nil && c.alone {
+			return // a modern client hears of these where it listens for them
+		}
 	case "notifications/cancelled":
 		return // of a question: its answer will simply not be wanted
 	}
@@ -456,6 +466,9 @@ func (s *session) addressee(on *call, m *mcp.Message) (*call, edge.Client) {
 	defer s.mu.Unlock()
 	if s.notice != nil {
 		return nil, s.notice
+	}
+	if s.client == nil && s.level == "" && string(s.caps) == "{}" {
+		return nil, nil // the clients that share a session must not hear what is another's
 	}
 	for _, c := range s.calls { // over HTTP with SSE nothing says whose it is: any call of this client will do
 		if c.client != nil {

@@ -131,6 +131,9 @@ func (s *session) overSSE(ctx context.Context, l *link, c *call, body []byte) (*
 		if errors.As(err, &r) {
 			return nil, r.verdict()
 		}
+		if ctx.Err() != nil {
+			s.cancelled(l, c, context.Cause(ctx)) // the server may have it all the same
+		}
 		return nil, err
 	}
 	begun := time.Now()

@@ -47,7 +47,8 @@ type Response struct {
 	t      testing.TB
 	stream bool
 	events chan Event
-	err    error // why the stream ended; set before events is closed
+	Primed string // the id of the priming event, once it has come
+	err    error  // why the stream ended; set before events is closed
 	cancel context.CancelFunc
 }
 
@@ -57,6 +58,10 @@ type Event struct {
 	ID   string
 	Data []byte
 }
+
+// primes reports whether the event only gives the client an id to come back
+// with (2025-11-25, basic/transports).
+func (e Event) primes() bool { return e.Type == "message" && e.ID != "" && len(e.Data) == 0 }
 
 // Try sends a request. Headers come in pairs; "" as a value takes one out of
 // those that are always there (Content-Type and Accept of a POST). It may be
@@ -181,6 +186,8 @@ func (r *Response) TryNext() (Event, error) {
 			switch {
 			case !ok:
 				return Event{}, r.err
+			case e.primes():
+				r.Primed = e.ID
 			case e.Type != ":":
 				return e, nil
 			}
@@ -214,6 +221,11 @@ func (r *Response) Comment() {
 	r.t.Helper()
 	select {
 	case e, ok := <-r.events:
+		if ok && e.primes() {
+			r.Primed = e.ID
+			r.Comment()
+			return
+		}
 		if !ok || e.Type != ":" {
 			r.t.Fatalf("%+v in place of a comment", e)
 		}

@@ -1,6 +1,7 @@
 package edgetest
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -10,7 +11,7 @@ import (
 type Session struct {
 	*Client
 	ID      string
-	Version string
+	Version string // that the edge agreed to
 	Result  string // of initialize
 }
 
@@ -45,7 +46,10 @@ func (c *Client) TryInitialize(version, capabilities string) (*Session, error) {
 	if err != nil || m.Error != nil || r.Header.Get("Mcp-Session-Id") == "" {
 		return nil, fmt.Errorf("initialize: status %d: %s", r.Status, text)
 	}
-	s := &Session{Client: c, ID: r.Header.Get("Mcp-Session-Id"), Version: version, Result: string(m.Result)}
+	s := &Session{Client: c, ID: r.Header.Get("Mcp-Session-Id"), Result: string(m.Result)}
+	if err := json.Unmarshal([]byte(Member(s.Result, "protocolVersion")), &s.Version); err != nil {
+		return nil, fmt.Errorf("initialize: %w: %s", err, text)
+	}
 	r, err = s.Try("POST", "/mcp", request("", "notifications/initialized", ""), s.head()...)
 	if err == nil && r.Status != 202 {
 		err = fmt.Errorf("notifications/initialized: status %d", r.Status)

@@ -172,7 +172,7 @@ func (d *decoder) member(s *scanner, at level, k key) error {
 		}
 	case inParams, inOutcome:
 		switch {
-		case string(name) == "_meta":
+		case string(name) == "_meta", k.escaped && reads(name, "_meta"):
 			inside = at + (inParamsMeta - inParams)
 		case at == inParams && string(name) == "ref":
 			inside = inReference

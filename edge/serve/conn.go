@@ -20,6 +20,10 @@ const (
 	writeWithin = 30 * time.Second
 	writeRenew  = 10 * time.Second
 
+	// writeBuffer is how much the kernel may hold for a client that does not
+	// read, in bytes.
+	writeBuffer = 64 << 10
+
 	// slack is how late the deadline of a read may be.
 	slack = time.Second
 )
@@ -40,6 +44,11 @@ func (l *listener) Accept() (net.Conn, error) {
 	under := c
 	if t, ok := c.(*tls.Conn); ok {
 		under = t.NetConn()
+	}
+	if t, ok := under.(*net.TCPConn); ok {
+		// The kernel would let what a slow reader does not take grow to
+		// megabytes for each connection, where no limit of the edge sees it.
+		_ = t.SetWriteBuffer(writeBuffer)
 	}
 	l.edge.watcher.add(client, under)
 	return client, nil

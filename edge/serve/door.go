@@ -417,7 +417,16 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head) {
 		e.refuse(ctx, h, mcp.Legacy, nil, err)
 		return
 	}
-	e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { s.open(o, e.listener(s)) }, s.shut)
+	if len(h.lastEvent) == 0 {
+		e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { s.open(o, e.listener(s)) }, s.shut)
+		return
+	}
+	log, after := s.find(string(h.lastEvent))
+	if log == nil {
+		e.refuse(ctx, h, mcp.Legacy, nil, errLostEvents())
+		return
+	}
+	e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { log.resume(o, after) }, log.left)
 }
 
 // delete ends a legacy session.

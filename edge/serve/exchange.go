@@ -150,6 +150,7 @@ func (c *call) cancel() {
 type head struct {
 	host, origin, contentType, encoding        []byte
 	session, version, method, name             []byte
+	lastEvent                                  []byte
 	hasSession, hasVersion, hasMethod, hasName bool
 	originSet                                  bool
 	takes                                      accepted
@@ -174,6 +175,10 @@ func (h *head) read(r *fasthttp.RequestHeader) {
 		case 10:
 			if string(k) == "Mcp-Method" {
 				h.method, h.hasMethod = v, true
+			}
+		case 13:
+			if string(k) == "Last-Event-Id" {
+				h.lastEvent = v
 			}
 		case 14:
 			if string(k) == "Mcp-Session-Id" {

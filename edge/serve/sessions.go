@@ -16,7 +16,8 @@ import (
 // session is a legacy client's session, with what is under way in it.
 type session struct {
 	edge.Session
-	used atomic.Int64 // Unix seconds of the last request
+	kept *atomic.Int64 // bytes in the logs of all sessions
+	used atomic.Int64  // Unix seconds of the last request
 	asks atomic.Uint64
 
 	mu      sync.Mutex
@@ -24,6 +25,9 @@ type session struct {
 	asked   map[string]chan edge.Answer // questions that wait, by the edge's id
 	outlets []*outlet                   // open streams of the client, the newest last
 	hearing context.CancelFunc          // ends what the backends are listened to for
+	logs    []*eventLog                 // of streams that may be resumed, the newest last
+	logged  int                         // bytes in them
+	streams uint64                      // streams that there have been
 }
 
 // sessions holds the legacy sessions of a process. Ids are 128 random bits, so
@@ -31,6 +35,8 @@ type session struct {
 type sessions struct {
 	most int
 	ttl  time.Duration
+
+	kept atomic.Int64 // bytes in their logs
 
 	mu   sync.RWMutex
 	byID map[string]*session
@@ -47,7 +53,7 @@ func (t *sessions) begin(now time.Time, version string, info, capabilities []byt
 	if _, err := rand.Read(raw[:]); err != nil {
 		return nil, edge.Errorf(edge.Internal, "session id", "%w", err)
 	}
-	s := &session{Session: edge.Session{
+	s := &session{kept: &t.kept, Session: edge.Session{
 		ID:           base64.RawURLEncoding.EncodeToString(raw[:]),
 		Version:      version,
 		Info:         info,
@@ -122,7 +128,9 @@ func (t *sessions) sweep(now time.Time) {
 		if s.used.Load() < before && !s.busy() {
 			old = append(old, s)
 			delete(t.byID, id)
+			continue
 		}
+		s.dropOld(now.Add(-logFor))
 	}
 	t.mu.Unlock()
 	for _, s := range old {
@@ -159,6 +167,9 @@ func (s *session) end() {
 	s.mu.Lock()
 	outlets, hearing := s.outlets, s.hearing
 	s.hearing = nil
+	for len(s.logs) > 0 {
+		s.dropLog(0)
+	}
 	for _, x := range s.calls {
 		x.cancel()
 	}

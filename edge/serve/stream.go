@@ -40,6 +40,7 @@ type stream struct {
 	err     error
 	buf     []byte
 	written time.Time
+	log     *eventLog          // of a legacy session's stream
 	out     func([]byte) error // instead of the connection, for HTTP with SSE
 }
 
@@ -81,6 +82,8 @@ func (s *stream) begin() error {
 	switch {
 	case s.ended:
 		return errEnded
+	case s.err != nil && s.log != nil:
+		return nil // the client may come back for it
 	case s.err != nil:
 		return s.err
 	case s.out != nil || s.begun:
@@ -95,6 +98,12 @@ func (s *stream) begin() error {
 		s.buf = append(s.buf, "Connection: close\r\n"...)
 	}
 	s.buf = append(s.buf, "\r\n"...)
+	if s.x.s != nil {
+		s.log = s.x.s.openLog()
+		if primes(s.x.s.Version) {
+			s.buf = appendChunk(s.buf, s.log.prime())
+		}
+	}
 	return nil
 }
 
@@ -104,8 +113,14 @@ func (s *stream) put(raw []byte) error {
 		s.err = s.out(raw)
 		return s.err
 	}
-	event := mcp.AppendEvent(nil, "message", "", raw)
-	s.buf = appendChunk(s.buf, event)
+	id := ""
+	if s.log != nil {
+		id = s.log.add(raw)
+		if s.err != nil {
+			return nil
+		}
+	}
+	s.buf = appendChunk(s.buf, mcp.AppendEvent(nil, "message", id, raw))
 	return s.flush()
 }
 
@@ -118,9 +133,12 @@ func (s *stream) flush() error {
 	s.written = s.conn.edge.clock.now()
 	if err != nil {
 		s.err = err
-		go s.x.cancel() // whoever works for this client may stop; it may hold locks of its own
+		if s.log == nil {
+			go s.x.cancel() // whoever works for this client may stop; it may hold locks of its own
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 func appendChunk(dst, data []byte) []byte {
@@ -134,7 +152,7 @@ func appendChunk(dst, data []byte) []byte {
 func (s *stream) beat(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.out != nil || now.Sub(s.written) < heartbeat || s.begin() != nil {
+	if s.out != nil || now.Sub(s.written) < heartbeat || s.begin() != nil || s.err != nil {
 		return
 	}
 	s.buf = appendChunk(s.buf, comment)
@@ -159,8 +177,11 @@ func (s *stream) end(raw []byte, only bool) bool {
 			return false
 		}
 	}
-	if raw != nil && s.err == nil {
-		s.buf = appendChunk(s.buf, mcp.AppendEvent(nil, "message", "", raw))
+	if raw != nil {
+		_ = s.put(raw)
+	}
+	if s.log != nil {
+		s.log.finish(s.conn.edge.clock.now())
 	}
 	if s.err == nil {
 		s.buf = append(s.buf, "0\r\n\r\n"...)

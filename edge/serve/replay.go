@@ -1,0 +1,233 @@
+package serve
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// A legacy client whose connection breaks in the middle of a stream may open
+// the stream again with GET and the id of the last event that it saw
+// (2025-11-25, basic/transports, resumability). What it missed is kept here:
+// of each stream that ever carried an event, up to a bound for its session.
+
+const (
+	// logBytes and logStreams bound what is kept for one session, logsBytes
+	// what is kept for all of them, and logFor for how long after its answer.
+	logBytes   = 256 << 10
+	logStreams = 64
+	logsBytes  = 64 << 20
+	logFor     = time.Minute
+
+	// retryAfter is how long a client is asked to wait before it opens a
+	// stream again, in milliseconds.
+	retryAfter = 1000
+)
+
+// eventLog is the events of one stream of a session.
+type eventLog struct {
+	s      *session
+	number uint64
+
+	mu     sync.Mutex
+	events []logged
+	first  uint64 // number of the oldest event that is kept
+	next   uint64
+	size   int
+	done   bool // the answer is in it
+	ended  time.Time
+	out    *outlet // the client is back and reads on
+}
+
+type logged struct {
+	number uint64
+	raw    []byte
+}
+
+// openLog begins the log of a stream. Event ids are unique in the session and
+// name their stream.
+func (s *session) openLog() *eventLog {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.streams++
+	l := &eventLog{s: s, number: s.streams, next: 1, first: 1}
+	if len(s.logs) == logStreams {
+		s.dropLog(0)
+	}
+	s.logs = append(s.logs, l)
+	return l
+}
+
+// dropLog forgets the log at i; s.mu is held.
+func (s *session) dropLog(i int) {
+	l := s.logs[i]
+	s.logs = append(s.logs[:i], s.logs[i+1:]...)
+	if len(s.logs) == 0 {
+		s.logs = nil // an idle session is small
+	}
+	l.mu.Lock()
+	s.logged -= l.size
+	s.kept.Add(int64(-l.size))
+	l.events, l.size, l.first = nil, 0, l.next
+	l.mu.Unlock()
+}
+
+// dropOld forgets the streams that ended before a moment.
+func (s *session) dropOld(before time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(s.logs) - 1; i >= 0; i-- {
+		s.logs[i].mu.Lock()
+		old := s.logs[i].done && s.logs[i].ended.Before(before)
+		s.logs[i].mu.Unlock()
+		if old {
+			s.dropLog(i)
+		}
+	}
+}
+
+// room makes room for n bytes by forgetting the oldest streams of the session.
+// It reports false when there cannot be so much.
+func (s *session) room(n int, keep *eventLog) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.logged+n > logBytes {
+		i := 0
+		if i < len(s.logs) && s.logs[i] == keep {
+			i++
+		}
+		if i >= len(s.logs) {
+			return false
+		}
+		s.dropLog(i)
+	}
+	if s.kept.Add(int64(n)) > logsBytes {
+		s.kept.Add(int64(-n))
+		return false
+	}
+	s.logged += n
+	return true
+}
+
+// unlog gives room back.
+func (s *session) unlog(n int) {
+	s.mu.Lock()
+	s.logged -= n
+	s.mu.Unlock()
+	s.kept.Add(int64(-n))
+}
+
+// id is the id of the stream's event of that number.
+func (l *eventLog) id(number uint64) string {
+	return strconv.FormatUint(l.number, 10) + "-" + strconv.FormatUint(number, 10)
+}
+
+// add keeps an event, hands it to a client that is back, and returns its id.
+func (l *eventLog) add(raw []byte) string {
+	room := l.s.room(len(raw), l)
+	lost := 0
+	l.mu.Lock()
+	number := l.next
+	l.next++
+	if room {
+		l.events = append(l.events, logged{number, append([]byte(nil), raw...)})
+		l.size += len(raw)
+	} else {
+		// From here on the stream cannot be resumed at an earlier event.
+		lost = l.size
+		l.events, l.size, l.first = nil, 0, l.next
+	}
+	if l.out != nil && l.out.event(l.id(number), raw) != nil {
+		l.out = nil
+	}
+	l.mu.Unlock()
+	if lost > 0 {
+		l.s.unlog(lost) // the lock of a session comes before those of its logs
+	}
+	return l.id(number)
+}
+
+// finish tells that the last event added was the answer.
+func (l *eventLog) finish(now time.Time) {
+	l.mu.Lock()
+	out := l.out
+	l.done, l.out, l.ended = true, nil, now
+	l.mu.Unlock()
+	if out != nil {
+		out.close()
+	}
+}
+
+// find returns the log that an event id belongs to, and the number of the
+// event; nil when there is none, or when events after it are lost.
+func (s *session) find(eventID string) (*eventLog, uint64) {
+	stream, event, ok := strings.Cut(eventID, "-")
+	n, err1 := strconv.ParseUint(stream, 10, 64)
+	after, err2 := strconv.ParseUint(event, 10, 64)
+	if !ok || err1 != nil || err2 != nil {
+		return nil, 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.logs {
+		if l.number != n {
+			continue
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if after+1 < l.first || after >= l.next {
+			return nil, 0
+		}
+		return l, after
+	}
+	return nil, 0
+}
+
+// resume replays what came after an event to a stream, which then carries on
+// where the broken one would have.
+func (l *eventLog) resume(o *outlet, after uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.events {
+		if e.number > after && o.event(l.id(e.number), e.raw) != nil {
+			return
+		}
+	}
+	if l.done {
+		go o.close() // it locks the outlet, which may be closing and waiting for this log
+		return
+	}
+	l.out = o
+}
+
+// left takes away a stream that carried on and broke in its turn.
+func (l *eventLog) left(o *outlet) {
+	l.mu.Lock()
+	if l.out == o {
+		l.out = nil
+	}
+	l.mu.Unlock()
+}
+
+// prime is the first event of a stream: it has an id and no data, so that a
+// client can come back even when nothing else arrived, and says when to.
+func (l *eventLog) prime() []byte {
+	return []byte("id: " + l.id(0) + "\nretry: " + strconv.Itoa(retryAfter) + "\ndata: \n\n")
+}
+
+// primes reports whether clients of a revision understand such an event.
+func primes(version string) bool { return version == mcp.V2511 }
+
+// event writes a message with an id.
+func (o *outlet) event(id string, raw []byte) error {
+	return o.chunk(mcp.AppendEvent(nil, "message", id, raw))
+}
+
+// errLostEvents is the answer to an event id that leads nowhere.
+func errLostEvents() error {
+	return edge.Errorf(edge.Invalid, "resume", "Last-Event-ID is not of a stream that can be resumed")
+}
