@@ -1,0 +1,176 @@
+package backend
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// call is a request on its way, for what comes back beside its answer.
+type call struct {
+	id     []byte // as the server knows it
+	token  []byte // the client's progress token; nil for none
+	known  []byte // the progress token as the server knows it
+	method string
+	level  bool // the client takes log messages
+	alone  bool // the client hears of this call and of nothing else
+	client edge.Client
+	answer chan *mcp.Message // over HTTP with SSE
+	heard  atomic.Int64      // when its last progress came, Unix nanoseconds, over HTTP with SSE
+
+	mu    sync.Mutex
+	reply *reply // the stream that the call is read from; nil when it is not
+	asks  int    // questions of the server that wait for the client
+}
+
+// on tells where the call is read from.
+func (c *call) on(r *reply) {
+	c.mu.Lock()
+	c.reply = r
+	c.mu.Unlock()
+}
+
+// ask counts questions that wait: while there are any, the clock of the call
+// stands.
+func (c *call) ask(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asks += n
+	switch {
+	case c.reply == nil:
+	case c.asks == 0:
+		c.reply.wait()
+	case c.asks == n:
+		c.reply.pause()
+	}
+}
+
+func (c *call) waits() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asks > 0
+}
+
+// before takes what a server sends besides answers. on is the call whose stream
+// it came on; nil when it came on a stream of no call.
+func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message) {
+	c, client := s.addressee(on, m)
+	if m.Kind == mcp.Request {
+		if m.Method == "ping" {
+			body := mcp.AppendResult(nil, m.IDText(), []byte("{}"))
+			s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })
+			return
+		}
+		s.question(ctx, l, c, client, m)
+		return
+	}
+	if client == nil {
+		return
+	}
+	switch m.Method {
+	case "notifications/progress":
+		if c == nil || c.token == nil {
+			return // nobody asked for it, or it came too late
+		}
+		c.heard.Store(time.Now().UnixNano())
+		if &c.token[0] != &c.known[0] {
+			n, err := mcp.Decode(mcp.Retokened(nil, m, c.token))
+			if err != nil {
+				return
+			}
+			m = n
+		}
+	case "notifications/message":
+		if c != nil && !c.level {
+			return
+		}
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/resources/updated":
+		if c != nil && c.alone {
+			return // a modern client hears of these where it listens for them
+		}
+	case "notifications/cancelled":
+		return // of a question: its answer will simply not be wanted
+	}
+	_ = client.Send(m)
+}
+
+// addressee returns the call that a message of the server belongs to, and the
+// client that it goes to.
+func (s *session) addressee(on *call, m *mcp.Message) (*call, edge.Client) {
+	if m.Method == "notifications/progress" {
+		token := m.Get("progressToken").Of(m.Raw)
+		if on != nil && mcp.SameID(on.known, token) {
+			return on, on.client
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, c := range s.calls {
+			if c.known != nil && mcp.SameID(c.known, token) {
+				return c, c.client
+			}
+		}
+		return nil, nil
+	}
+	if on != nil {
+		return on, on.client
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.notice != nil {
+		return nil, s.notice
+	}
+	if s.client == nil && s.level == "" && string(s.caps) == "{}" {
+		return nil, nil // the clients that share a session must not hear what is another's
+	}
+	for _, c := range s.calls { // over HTTP with SSE nothing says whose it is: any call of this client will do
+		if c.client != nil {
+			return c, c.client
+		}
+	}
+	return nil, nil
+}
+
+// question puts a server's request to the client, and posts the answer when it
+// comes. The clock of the call stands meanwhile: it is the server that waits.
+func (s *session) question(ctx context.Context, l *link, c *call, client edge.Client, m *mcp.Message) {
+	id := slices.Clone(m.IDText())
+	if client != nil && !mcp.Can(s.caps, m.Method, m.Params.Of(m.Raw)) {
+		client = nil // the server was told that this client cannot be asked so
+	}
+	if client == nil {
+		body := mcp.AppendError(nil, id, mcp.CodeMethodNotFound, "nobody is there to answer", nil)
+		s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })
+		return
+	}
+	if c != nil {
+		c.ask(+1)
+	}
+	s.b.spawn("question", func() {
+		answers, err := client.Ask(ctx, map[string]edge.Question{"q": {Method: m.Method, Params: m.Params.Of(m.Raw)}})
+		if c != nil {
+			c.ask(-1)
+		}
+		var body []byte
+		switch a := answers["q"]; {
+		case err != nil:
+			code := mcp.CodeInternal
+			if edge.KindOf(err) == edge.NoMethod {
+				code = mcp.CodeMethodNotFound
+			}
+			body = mcp.AppendError(nil, id, code, err.Error(), nil)
+		case a.Error != nil:
+			body = append(append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), `,"error":`...), a.Error...)
+			body = append(body, '}')
+		default:
+			body = mcp.AppendResult(nil, id, a.Result)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+		defer cancel()
+		_ = s.post(ctx, l, body)
+	})
+}
