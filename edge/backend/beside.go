@@ -142,6 +142,11 @@ func (s *session) question(ctx context.Context, l *link, c *call, client edge.Cl
 	if client != nil && !mcp.Can(s.caps, m.Method, m.Params.Of(m.Raw)) {
 		client = nil // the server was told that this client cannot be asked so
 	}
+	if mcp.OpensPage(m.Method, m.Params.Of(m.Raw)) && !mcp.SafePage(m.Params.Of(m.Raw)) {
+		body := mcp.AppendError(nil, id, mcp.CodeInvalidParams, "url is no page that a client may be sent to", nil)
+		s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })
+		return
+	}
 	if client == nil {
 		body := mcp.AppendError(nil, id, mcp.CodeMethodNotFound, "nobody is there to answer", nil)
 		s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/weir-edge/weir/edge"
@@ -91,6 +92,9 @@ func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introd
 	if err != nil {
 		return nil, err
 	}
+	if answer.Code() == mcp.CodeURLElicitation {
+		return pagesFirst(m, answer)
+	}
 	out := x.Answer()
 	if err := out.Decode(mcp.ResultToModern(nil, &answer.Message, m.Method, m.IDText())); err != nil {
 		return nil, nonsense(err)
@@ -99,6 +103,22 @@ func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introd
 		out.Status = mcp.Status(out.Code())
 	}
 	return out, nil
+}
+
+// pagesFirst is what a modern client hears in place of the error by which a
+// legacy server has pages opened before a call; the call comes again after.
+func pagesFirst(m *mcp.Message, answer *edge.Response) (*edge.Response, error) {
+	required := mcp.PagesRequired(&answer.Message)
+	if required == nil {
+		return nil, edge.Errorf(edge.Unavailable, "call", "wants pages opened that are none")
+	}
+	if !mcp.Can(m.Meta(mcp.MetaCapabilities).Of(m.Raw), "elicitation/create", []byte(`{"mode":"url"}`)) {
+		return nil, &edge.Error{
+			Kind: edge.Capability, Op: "call", Err: errors.New("this call needs a client that opens pages"),
+			Data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`),
+		}
+	}
+	return result(m, required), nil
 }
 
 // sort is what sets one session of the edge's own apart from another.

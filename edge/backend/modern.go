@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -64,10 +65,25 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 	case answer.Kind == mcp.Invalid:
 		return nil, nil // a notification
 	}
+	if answer.Says("resultType", "input_required") && !safePages(&answer.Message) {
+		return nil, edge.Errorf(edge.Unavailable, "call", "wants a page opened that is none")
+	}
 	if answer.Status = status; !translate && status == 200 && answer.Kind == mcp.Failure {
 		answer.Status = mcp.Status(answer.Code()) // it came as an event, whose stream was 200 before
 	}
 	return answer, nil
+}
+
+// safePages reports whether every page that an input_required wants opened may
+// be.
+func safePages(m *mcp.Message) bool {
+	for _, q := range mcp.Members(m.Get("inputRequests").Of(m.Raw)) {
+		params := mcp.Lookup(q.Value, "params")
+		if mcp.OpensPage(mcp.String(mcp.Lookup(q.Value, "method")), params) && !mcp.SafePage(params) {
+			return false
+		}
+	}
+	return true
 }
 
 // refused is the answer that a modern server's refusal stands for, under the
@@ -162,7 +178,12 @@ func (b *Backend) ask(ctx context.Context, x *edge.Exchange, request, r *mcp.Mes
 	for _, q := range mcp.Members(r.Get("inputRequests").Of(r.Raw)) {
 		key := string(mcp.Unquote(q.Name))
 		order = append(order, key)
-		questions[key] = edge.Question{Method: mcp.String(mcp.Lookup(q.Value, "method")), Params: mcp.Lookup(q.Value, "params")}
+		method, params := mcp.String(mcp.Lookup(q.Value, "method")), mcp.Lookup(q.Value, "params")
+		if mcp.OpensPage(method, params) { // the legacy era numbers them (2025-11-25, schema)
+			id := fmt.Sprintf("%d-%s", round, key)
+			params = mcp.Change(params, nil, mcp.Raw("elicitationId", mcp.Quote(id)))
+		}
+		questions[key] = edge.Question{Method: method, Params: params}
 	}
 	set := []mcp.Member{}
 	if len(questions) > 0 {

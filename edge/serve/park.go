@@ -294,6 +294,9 @@ func (p *parked) Ask(ctx context.Context, questions map[string]edge.Question) (m
 	mine := make(map[string]*ask, len(questions))
 	p.mu.Lock()
 	for key, q := range questions {
+		if mcp.OpensPage(q.Method, q.Params) { // the modern era does not number them
+			q.Params = mcp.Change(q.Params, []string{"elicitationId"})
+		}
 		p.keys++
 		a := &ask{key: "input_" + strconv.Itoa(p.keys), question: q, answer: make(chan edge.Answer, 1)}
 		mine[key] = a
