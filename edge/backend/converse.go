@@ -142,6 +142,9 @@ func inBatch(body, id []byte, m *mcp.Message, r *reply, before func(*mcp.Message
 	return nil
 }
 
+// errCut says that a stream ended before the answer.
+var errCut = errors.New("ended its stream before the answer")
+
 // events reads a stream of events up to the answer.
 func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before func(*mcp.Message, *reply)) error {
 	body := r.stream()
@@ -150,9 +153,17 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 		e, err := events.Next()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				err = errors.New("ended its stream before the answer")
+				err = errCut
 			}
 			return r.failed(ctx, err)
+		}
+		if at := r.ask.place; at != nil {
+			if e.HasID {
+				at.id = e.ID
+			}
+			if e.Retry >= 0 {
+				at.retry = time.Duration(e.Retry) * time.Millisecond
+			}
 		}
 		if e.Type != "message" || len(e.Data) == 0 {
 			continue

@@ -43,10 +43,19 @@ type outgoing struct {
 	version string // MCP-Protocol-Version
 	rpc     string // Mcp-Method
 	name    string // Mcp-Name, encoded
+	last    string // Last-Event-ID
 	params  []edge.Header
 	body    []byte
 	silence time.Duration // how long the backend may keep silent; 0 for ever
 	until   time.Time     // the end of the call whatever happens; zero for none
+	place   *place        // where reading the stream of the answer has come to; nil for nobody to know
+}
+
+// place is where the reading of a stream has come to (2025-11-25,
+// basic/transports, resumability).
+type place struct {
+	id    string        // of the last event that had one
+	retry time.Duration // how long the backend wants to be left alone
 }
 
 // reply is an HTTP answer whose body may still be on its way. Exactly one of
@@ -139,8 +148,9 @@ func (p *peer) append(b []byte, o *outgoing) []byte {
 	line(mcp.HeaderSession, o.session)
 	line(mcp.HeaderMethod, o.rpc)
 	line(mcp.HeaderName, o.name)
-	for _, h := range o.params {
-		line(h.Name, h.Value)
+	line(mcp.HeaderLastEventID, o.last)
+	for _, h := range o.params { // an empty one says something, too
+		b = append(append(append(append(b, "\r\n"...), h.Name...), ": "...), h.Value...)
 	}
 	b = append(b, "\r\n\r\n"...)
 	return append(b, o.body...)

@@ -78,6 +78,9 @@ func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introd
 	if m.Method == "subscriptions/listen" {
 		return b.subscribe(ctx, x, in)
 	}
+	if err := b.checkParams(x); err != nil {
+		return nil, err
+	}
 	level := m.MetaText(mcp.MetaLogLevel)
 	if mcp.Lookup(in.Capabilities, "logging") == nil {
 		level = ""
@@ -91,6 +94,9 @@ func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introd
 	answer, err := s.call(ctx, x)
 	if err != nil {
 		return nil, err
+	}
+	if m.Method == "tools/list" {
+		b.noteParams(&answer.Message)
 	}
 	if answer.Code() == mcp.CodeURLElicitation {
 		return pagesFirst(m, answer)

@@ -96,16 +96,12 @@ func (w wish) covers(n *mcp.Message) bool {
 func (b *Backend) subscribe(ctx context.Context, x *edge.Exchange, in *Introduction) (*edge.Response, error) {
 	m := x.Request
 	honoured := wishOf(m).within(in.Capabilities)
-	tag := mcp.Raw("_meta", mcp.Change(nil, nil, mcp.Raw(mcp.MetaSubscription, m.IDText())))
-	tell := func(method string, params []byte) error {
-		n, err := mcp.Decode(mcp.AppendRequest(nil, nil, method, params))
-		if err != nil {
-			return err
-		}
-		return x.Client.Send(n)
-	}
 	s := newSession(b, in.SSE, nil, nil)
 	defer s.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out := &audience{client: x.Client, id: m.IDText(), gone: cancel}
+	s.hear(out) // changes may come as soon as the session is open
 	l, err := s.link(ctx)
 	if err != nil {
 		return nil, lost(err)
@@ -119,38 +115,83 @@ func (b *Backend) subscribe(ctx context.Context, x *edge.Exchange, in *Introduct
 			honoured.uris = slices.DeleteFunc(slices.Clone(honoured.uris), func(u string) bool { return u == uri })
 		}
 	}
-	if err := tell("notifications/subscriptions/acknowledged", mcp.Change(nil, nil, tag, mcp.Raw("notifications", honoured.text()))); err != nil {
+	if err := out.admit(honoured); err != nil {
 		return nil, edge.Errorf(edge.Gone, "listen", "%w", err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	err = s.listen(ctx, sink(func(n *mcp.Message) error {
-		if !honoured.covers(n) {
-			return nil
-		}
-		out, err := mcp.Decode(mcp.Splice(nil, n.Raw, n.WithMeta(nil, mcp.Raw(mcp.MetaSubscription, m.IDText()))))
-		if err != nil {
-			return err
-		}
-		if err := x.Client.Send(out); err != nil {
-			cancel() // the client is gone
-			return err
-		}
-		return nil
-	}))
-	if err != nil {
+	if err := s.listen(ctx, out); err != nil {
 		return nil, err
 	}
-	done := mcp.Change(nil, nil, mcp.With("resultType", `"complete"`), tag)
+	done := mcp.Change(nil, nil, mcp.With("resultType", `"complete"`), mcp.Raw("_meta", mcp.Change(nil, nil, out.tag())))
 	return result(m, done), nil
 }
 
-// sink is a client that takes notifications and answers nothing.
-type sink func(*mcp.Message) error
+// audience is a modern client that listens. What comes before it has been told
+// which of its wishes are honoured waits until then.
+type audience struct {
+	client edge.Client
+	id     []byte // of its request, which tags all that it hears
+	gone   func() // ends the listening
 
-func (f sink) Send(m *mcp.Message) error { return f(m) }
+	mu    sync.Mutex
+	open  bool
+	want  wish
+	early []*mcp.Message
+}
 
-func (f sink) Ask(context.Context, map[string]edge.Question) (map[string]edge.Answer, error) {
+func (a *audience) tag() mcp.Member { return mcp.Raw(mcp.MetaSubscription, a.id) }
+
+// maxEarly is how many notifications wait for the acknowledgement.
+const maxEarly = 100
+
+// admit acknowledges the subscription.
+func (a *audience) admit(want wish) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n, err := mcp.Decode(mcp.AppendRequest(nil, nil, "notifications/subscriptions/acknowledged",
+		mcp.Change(nil, nil, mcp.Raw("_meta", mcp.Change(nil, nil, a.tag())), mcp.Raw("notifications", want.text()))))
+	if err == nil {
+		err = a.client.Send(n)
+	}
+	a.open, a.want = true, want
+	for _, n := range a.early {
+		if err == nil {
+			err = a.pass(n)
+		}
+	}
+	a.early = nil
+	return err
+}
+
+// Send passes on what the client wished for.
+func (a *audience) Send(n *mcp.Message) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.open {
+		return a.pass(n)
+	}
+	if len(a.early) < maxEarly {
+		a.early = append(a.early, n)
+	}
+	return nil
+}
+
+// pass sends a notification under the client's subscription; a.mu is held.
+func (a *audience) pass(n *mcp.Message) error {
+	if !a.want.covers(n) {
+		return nil
+	}
+	out, err := mcp.Decode(mcp.Splice(nil, n.Raw, n.WithMeta(nil, a.tag())))
+	if err == nil {
+		err = a.client.Send(out)
+	}
+	if err != nil {
+		a.gone()
+	}
+	return err
+}
+
+// Ask fails: nobody is there to answer.
+func (a *audience) Ask(context.Context, map[string]edge.Question) (map[string]edge.Answer, error) {
 	return nil, edge.Errorf(edge.NoMethod, "ask", "nobody is there to answer")
 }
 

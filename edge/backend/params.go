@@ -1,8 +1,11 @@
 package backend
 
 import (
+	"bytes"
 	"context"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -73,11 +76,7 @@ func (b *Backend) learnParams(ctx context.Context) error {
 		if err != nil || m.Kind != mcp.Result {
 			return edge.Errorf(edge.Unavailable, "list tools", "cannot learn which headers a tool wants: %v", err)
 		}
-		for _, tool := range mcp.Elements(m.Get("tools").Of(m.Raw)) {
-			if found := headerParams(mcp.Lookup(tool, "inputSchema"), nil, nil); found != nil {
-				b.params.Store(mcp.String(mcp.Lookup(tool, "name")), found)
-			}
-		}
+		b.noteParams(m)
 		next := m.Get("nextCursor")
 		if cursor = string(next.Of(m.Raw)); !next.OK() || seen[cursor] {
 			return nil
@@ -111,4 +110,54 @@ func token(s string) bool {
 		}
 	}
 	return s != ""
+}
+
+// noteParams keeps which tools of a list want headers.
+func (b *Backend) noteParams(list *mcp.Message) {
+	tools := list.Get("tools").Of(list.Raw)
+	if !bytes.Contains(tools, []byte("x-mcp-header")) {
+		return
+	}
+	for _, tool := range mcp.Elements(tools) {
+		if found := headerParams(mcp.Lookup(tool, "inputSchema"), nil, nil); found != nil {
+			b.params.Store(mcp.String(mcp.Lookup(tool, "name")), found)
+		}
+	}
+}
+
+// checkParams holds the Mcp-Param headers of a modern call against its
+// arguments, on behalf of a legacy backend, which does not know of them. What
+// it checks are the tools of the lists that have passed: a client has its
+// knowledge of headers from there, too (2026-07-28, x-mcp-header).
+func (b *Backend) checkParams(x *edge.Exchange) error {
+	m := x.Request
+	if m.Method != "tools/call" {
+		return nil
+	}
+	for _, want := range b.mirrored(m) {
+		i := slices.IndexFunc(x.Head.Params, func(h edge.Header) bool { return strings.EqualFold(h.Name, want.Name) })
+		if i < 0 {
+			return edge.Errorf(edge.Mismatch, "check", "header %s is missing", want.Name)
+		}
+		if !sameParam(x.Head.Params[i].Value, want.Value) {
+			return edge.Errorf(edge.Mismatch, "check", "header %s does not match the body", want.Name)
+		}
+	}
+	return nil
+}
+
+// sameParam compares two values of such a header. Integers are compared as
+// numbers.
+func sameParam(a, b string) bool {
+	x, err1 := mcp.DecodeHeader(a)
+	y, err2 := mcp.DecodeHeader(b)
+	if err1 != nil || err2 != nil {
+		return false
+	}
+	if x == y {
+		return true
+	}
+	n, err1 := strconv.ParseFloat(x, 64)
+	o, err2 := strconv.ParseFloat(y, 64)
+	return err1 == nil && err2 == nil && n == o
 }

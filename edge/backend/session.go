@@ -288,11 +288,16 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 	s.add(c)
 	defer s.remove(c)
 	o := s.outgoing(l, body)
+	var at place
+	o.place = &at
 	_, err := s.b.peer.converse(ctx, &o, c.id, &answer.Message, func(n *mcp.Message, r *reply) {
 		c.on(r)
 		s.before(ctx, l, c, n)
 	})
 	c.on(nil)
+	if errors.Is(err, errCut) && at.id != "" {
+		err = s.resume(ctx, l, c, &at, &answer.Message)
+	}
 	var r *refusal
 	switch {
 	case errors.As(err, &r) && r.lostSession() && !r.modern():
@@ -312,6 +317,57 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 		return nil, err
 	}
 	return answer, nil
+}
+
+const (
+	// resumeWait is how long a server whose stream ended early is left alone
+	// when it does not say, and resumeMost what it may say at most.
+	resumeWait = time.Second
+	resumeMost = 30 * time.Second
+
+	// resumes is how often a stream may end without a new event before its
+	// call is given up.
+	resumes = 5
+)
+
+// resume reads on where the stream of a call ended before its answer: the
+// server may close a connection and be asked again (2025-11-25,
+// basic/transports, sending messages, item 6).
+func (s *session) resume(ctx context.Context, l *link, c *call, at *place, answer *mcp.Message) error {
+	for left := resumes; ; left-- {
+		wait := resumeWait
+		if at.retry > 0 {
+			wait = min(at.retry, resumeMost)
+		}
+		select {
+		case <-ctx.Done():
+			return edge.Errorf(edge.Gone, "resume", "%w", context.Cause(ctx))
+		case <-time.After(wait):
+		}
+		before := at.id
+		o := s.outgoing(l, nil)
+		o.method, o.last, o.place = "GET", at.id, at
+		r, _, err := s.b.peer.send(ctx, &o)
+		if err != nil {
+			return err
+		}
+		if r.status != 200 || !r.sse {
+			status := r.status
+			r.close()
+			return edge.Errorf(edge.Unavailable, "resume", "%w, and answered with HTTP %d to resume it", errCut, status)
+		}
+		err = r.events(ctx, c.id, answer, func(n *mcp.Message, r *reply) {
+			c.on(r)
+			s.before(ctx, l, c, n)
+		})
+		c.on(nil)
+		if at.id != before {
+			left = resumes
+		}
+		if !errors.Is(err, errCut) || left == 0 {
+			return err
+		}
+	}
 }
 
 // cancelled tells the server that nobody waits for a call any longer. It must
@@ -389,12 +445,17 @@ func (s *session) remember(m *mcp.Message) {
 	}
 }
 
-// listen reads the server's own stream (GET) and passes on to out what belongs
-// to no call, until ctx ends. A server that has no such stream is no error.
-func (s *session) listen(ctx context.Context, out edge.Client) error {
+// hear has what belongs to no call go to out, which must be comparable.
+func (s *session) hear(out edge.Client) {
 	s.mu.Lock()
 	s.notice = out
 	s.mu.Unlock()
+}
+
+// listen reads the server's own stream (GET) and passes on to out what belongs
+// to no call, until ctx ends. A server that has no such stream is no error.
+func (s *session) listen(ctx context.Context, out edge.Client) error {
+	s.hear(out)
 	defer func() {
 		s.mu.Lock()
 		if s.notice == out {

@@ -175,7 +175,7 @@ func readEvents(ctx context.Context, body io.Reader, events chan<- Event) error 
 // Stream reports whether the answer is a stream of events.
 func (r *Response) Stream() bool { return r.stream }
 
-// TryNext returns the next event that is no comment; io.EOF at the end of the
+// TryNext returns the next event that has data; io.EOF at the end of the
 // stream. It may be called from any goroutine.
 func (r *Response) TryNext() (Event, error) {
 	patience := time.NewTimer(Patience)
@@ -188,7 +188,7 @@ func (r *Response) TryNext() (Event, error) {
 				return Event{}, r.err
 			case e.primes():
 				r.Primed = e.ID
-			case e.Type != ":":
+			case e.Type != ":" && len(e.Data) > 0:
 				return e, nil
 			}
 		case <-patience.C:

@@ -162,7 +162,7 @@ func (s *Server) Addr() string { return s.http.Listener.Addr().String() }
 func (s *Server) Always(kind string, f Script) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.always[kind] = f
+	s.always[kind] = f // nil takes the script away again
 }
 
 // Once has a script answer the next request of a kind, before what Always set.

@@ -46,7 +46,7 @@ func Can(caps []byte, method string, params []byte) bool {
 			return false
 		}
 		form, url := isObject(Lookup(v, "form")), isObject(Lookup(v, "url"))
-		if String(Lookup(params, "mode")) == "url" {
+		if OpensPage(method, params) {
 			return url
 		}
 		return form || !url

@@ -153,136 +153,140 @@ func FuzzDecode(f *testing.F) {
 	for _, text := range seedTexts(f) {
 		f.Add(append(append([]byte(`{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":`), text...), "}}"...))
 	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		before := bytes.Clone(text)
-		m, err := Decode(text)
-		if !bytes.Equal(text, before) || !bytes.Equal(m.Raw, text) {
-			t.Fatalf("%q was changed", before)
-		}
-		var syntax *SyntaxError
-		if bad := Valid(text); errors.As(err, &syntax) != (bad != nil) {
-			t.Fatalf("%q: decoded with %v, valid says %v", text, err, bad)
-		}
-		if (err == nil) != (m.Kind != Invalid) {
-			t.Fatalf("%q: kind %d, %v", text, m.Kind, err)
-		}
-		if err != nil {
-			var envelope *EnvelopeError
-			switch {
-			case syntax != nil:
-				if m.ID.OK() {
-					t.Fatalf("%q: an id of malformed text", text)
-				}
-			case errors.Is(err, ErrBatch):
-				if first := bytes.TrimLeft(text, " \t\r\n"); first[0] != '[' {
-					t.Fatalf("%q: %v", text, err)
-				}
-			case !errors.As(err, &envelope):
-				t.Fatalf("%q: %T", text, err)
-			}
-			return
-		}
+	f.Fuzz(checkDecode)
+}
 
-		// 1. What the message says is what the second implementation reads.
-		top := pairs(t, text)
-		at := func(name string) string { v, _ := valueOf(top, name); return v }
-		if at("jsonrpc") != `"2.0"` {
-			t.Fatalf("%q is a message", text)
+// checkDecode holds that what is decoded from a text is what another reader
+// finds there, and that edits change what they are for and nothing else.
+func checkDecode(t *testing.T, text []byte) {
+	before := bytes.Clone(text)
+	m, err := Decode(text)
+	if !bytes.Equal(text, before) || !bytes.Equal(m.Raw, text) {
+		t.Fatalf("%q was changed", before)
+	}
+	var syntax *SyntaxError
+	if bad := Valid(text); errors.As(err, &syntax) != (bad != nil) {
+		t.Fatalf("%q: decoded with %v, valid says %v", text, err, bad)
+	}
+	if (err == nil) != (m.Kind != Invalid) {
+		t.Fatalf("%q: kind %d, %v", text, m.Kind, err)
+	}
+	if err != nil {
+		var envelope *EnvelopeError
+		switch {
+		case syntax != nil:
+			if m.ID.OK() {
+				t.Fatalf("%q: an id of malformed text", text)
+			}
+		case errors.Is(err, ErrBatch):
+			if first := bytes.TrimLeft(text, " \t\r\n"); first[0] != '[' {
+				t.Fatalf("%q: %v", text, err)
+			}
+		case !errors.As(err, &envelope):
+			t.Fatalf("%q: %T", text, err)
 		}
-		if id := at("id"); id != "null" && id != string(m.IDText()) || id == "null" && (m.ID.OK() || m.Kind != Failure) {
-			t.Fatalf("%q has the id %q", text, m.IDText())
+		return
+	}
+
+	// 1. What the message says is what the second implementation reads.
+	top := pairs(t, text)
+	at := func(name string) string { v, _ := valueOf(top, name); return v }
+	if at("jsonrpc") != `"2.0"` {
+		t.Fatalf("%q is a message", text)
+	}
+	if id := at("id"); id != "null" && id != string(m.IDText()) || id == "null" && (m.ID.OK() || m.Kind != Failure) {
+		t.Fatalf("%q has the id %q", text, m.IDText())
+	}
+	method, has := valueOf(top, "method")
+	if has != (m.Kind == Request || m.Kind == Notification) || has && said(t, []byte(method)) != m.Method {
+		t.Fatalf("%q has the method %q", text, m.Method)
+	}
+	for name, span := range map[string]Span{"params": m.Params, "result": m.Result, "error": m.Error} {
+		if v, ok := valueOf(top, name); ok != span.OK() || v != string(span.Of(text)) {
+			t.Fatalf("%q: %s is %q", text, name, span.Of(text))
 		}
-		method, has := valueOf(top, "method")
-		if has != (m.Kind == Request || m.Kind == Notification) || has && said(t, []byte(method)) != m.Method {
-			t.Fatalf("%q has the method %q", text, m.Method)
-		}
-		for name, span := range map[string]Span{"params": m.Params, "result": m.Result, "error": m.Error} {
-			if v, ok := valueOf(top, name); ok != span.OK() || v != string(span.Of(text)) {
-				t.Fatalf("%q: %s is %q", text, name, span.Of(text))
+	}
+	place := m.Params
+	if m.Result.OK() {
+		place = m.Result
+	} else if m.Error.OK() {
+		place = m.Error
+	}
+	outer, meta := section(t, place.Of(text))
+	for _, level := range []struct {
+		want []pair
+		get  func(string) Span
+		text func(string) string
+	}{{outer, m.Get, m.Text}, {meta, m.Meta, m.MetaText}} {
+		for _, p := range level.want {
+			if got := string(level.get(p.name).Of(text)); got != p.value {
+				t.Fatalf("%q: %q is %q, not %q", text, p.name, got, p.value)
+			}
+			says := ""
+			if p.value[0] == '"' {
+				says = said(t, []byte(p.value))
+			}
+			if got := level.text(p.name); got != says {
+				t.Fatalf("%q: %q says %q, not %q", text, p.name, got, says)
+			}
+			if _, ok := valueOf(level.want, p.name+"x"); !ok && level.get(p.name+"x").OK() {
+				t.Fatalf("%q: %q is there", text, p.name+"x")
 			}
 		}
-		place := m.Params
+	}
+
+	// 2. Without edits it is itself; an edit changes what it says, no more.
+	if got := Splice(nil, m.Raw); !bytes.Equal(got, text) {
+		t.Fatalf("%q became %q", text, got)
+	}
+	again := func(how string, got []byte, want []pair) *Message {
+		c, err := Decode(got)
+		if err != nil || c.Kind != m.Kind {
+			t.Fatalf("%s: %q became %q: %v", how, text, got, err)
+		}
+		if now := pairs(t, got); !slices.Equal(now, want) {
+			t.Fatalf("%s: %q became %q", how, text, got)
+		}
+		return c
+	}
+	if m.ID.OK() {
+		again("id", Splice(nil, m.Raw, m.WithID([]byte(`"new"`))), changed(top, nil, pair{"id", `"new"`}))
+	}
+	if m.Kind == Request || m.Kind == Notification {
+		drop := []string{"progressToken"}
+		set := pair{"weir.dev/fuzz", `{"x":1}`}
+		c := again("meta", Splice(nil, m.Raw, m.WithMeta(drop, With(set.name, set.value)), m.WithID([]byte("7"))), changedAt(t, m, drop, set))
+		_, now := section(t, c.Params.Of(c.Raw))
+		if want := changed(meta, drop, set); !slices.Equal(now, want) {
+			t.Fatalf("%q became %q", text, c.Raw)
+		}
+		rest, _ := section(t, c.Params.Of(c.Raw))
+		if want := changed(outer, []string{"_meta"}); !slices.Equal(changed(rest, []string{"_meta"}), want) {
+			t.Fatalf("%q became %q", text, c.Raw)
+		}
+	}
+	// 3. Any two members can be taken out.
+	var drop []string
+	for i, p := range outer {
+		if i%2 == len(text)%2 {
+			drop = append(drop, p.name)
+		}
+	}
+	if place.OK() && text[place.Start] == '{' {
+		got := Splice(nil, m.Raw, m.without(drop...)...)
+		if err := Valid(got); err != nil {
+			t.Fatalf("%q without %q became %q: %v", text, drop, got, err)
+		}
+		name := "params"
 		if m.Result.OK() {
-			place = m.Result
+			name = "result"
 		} else if m.Error.OK() {
-			place = m.Error
+			name = "error"
 		}
-		outer, meta := section(t, place.Of(text))
-		for _, level := range []struct {
-			want []pair
-			get  func(string) Span
-			text func(string) string
-		}{{outer, m.Get, m.Text}, {meta, m.Meta, m.MetaText}} {
-			for _, p := range level.want {
-				if got := string(level.get(p.name).Of(text)); got != p.value {
-					t.Fatalf("%q: %q is %q, not %q", text, p.name, got, p.value)
-				}
-				says := ""
-				if p.value[0] == '"' {
-					says = said(t, []byte(p.value))
-				}
-				if got := level.text(p.name); got != says {
-					t.Fatalf("%q: %q says %q, not %q", text, p.name, got, says)
-				}
-				if _, ok := valueOf(level.want, p.name+"x"); !ok && level.get(p.name+"x").OK() {
-					t.Fatalf("%q: %q is there", text, p.name+"x")
-				}
-			}
+		if left, want := pairs(t, Lookup(got, name)), changed(outer, drop); !slices.Equal(left, want) {
+			t.Fatalf("%q without %q became %q", text, drop, got)
 		}
-
-		// 2. Without edits it is itself; an edit changes what it says, no more.
-		if got := Splice(nil, m.Raw); !bytes.Equal(got, text) {
-			t.Fatalf("%q became %q", text, got)
-		}
-		again := func(how string, got []byte, want []pair) *Message {
-			c, err := Decode(got)
-			if err != nil || c.Kind != m.Kind {
-				t.Fatalf("%s: %q became %q: %v", how, text, got, err)
-			}
-			if now := pairs(t, got); !slices.Equal(now, want) {
-				t.Fatalf("%s: %q became %q", how, text, got)
-			}
-			return c
-		}
-		if m.ID.OK() {
-			again("id", Splice(nil, m.Raw, m.WithID([]byte(`"new"`))), changed(top, nil, pair{"id", `"new"`}))
-		}
-		if m.Kind == Request || m.Kind == Notification {
-			drop := []string{"progressToken"}
-			set := pair{"weir.dev/fuzz", `{"x":1}`}
-			c := again("meta", Splice(nil, m.Raw, m.WithMeta(drop, With(set.name, set.value)), m.WithID([]byte("7"))), changedAt(t, m, drop, set))
-			_, now := section(t, c.Params.Of(c.Raw))
-			if want := changed(meta, drop, set); !slices.Equal(now, want) {
-				t.Fatalf("%q became %q", text, c.Raw)
-			}
-			rest, _ := section(t, c.Params.Of(c.Raw))
-			if want := changed(outer, []string{"_meta"}); !slices.Equal(changed(rest, []string{"_meta"}), want) {
-				t.Fatalf("%q became %q", text, c.Raw)
-			}
-		}
-		// 3. Any two members can be taken out.
-		var drop []string
-		for i, p := range outer {
-			if i%2 == len(text)%2 {
-				drop = append(drop, p.name)
-			}
-		}
-		if place.OK() && text[place.Start] == '{' {
-			got := Splice(nil, m.Raw, m.without(drop...)...)
-			if err := Valid(got); err != nil {
-				t.Fatalf("%q without %q became %q: %v", text, drop, got, err)
-			}
-			name := "params"
-			if m.Result.OK() {
-				name = "result"
-			} else if m.Error.OK() {
-				name = "error"
-			}
-			if left, want := pairs(t, Lookup(got, name)), changed(outer, drop); !slices.Equal(left, want) {
-				t.Fatalf("%q without %q became %q", text, drop, got)
-			}
-		}
-	})
+	}
 }
 
 // changedAt returns the members of a request after WithMeta and another id,

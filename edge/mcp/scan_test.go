@@ -146,6 +146,28 @@ func TestB05Depth(t *testing.T) {
 	})
 }
 
+// In a hashed object each name is compared with all that are there.
+func TestB07EveryPairOfNames(t *testing.T) {
+	for _, n := range []int{2, wide, wide + 1, 30, 70, 500} {
+		names := make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprintf(`"k%d":0`, i)
+		}
+		plain := "{" + strings.Join(names, ",") + "}"
+		if err := Valid([]byte(plain)); err != nil {
+			t.Fatalf("%d names: %v", n, err)
+		}
+		for i := range n {
+			for _, again := range []string{`"k%d"`, `"\u006b%d"`} {
+				text := plain[:len(plain)-1] + "," + fmt.Sprintf(again, i) + ":1}"
+				if Valid([]byte(text)) == nil {
+					t.Fatalf("the name %d of %d may come twice", i, n)
+				}
+			}
+		}
+	}
+}
+
 func TestB07DuplicateNames(t *testing.T) {
 	many := func(n int, last string) string {
 		var b strings.Builder
@@ -291,6 +313,34 @@ func TestB08Texts(t *testing.T) {
 	}
 }
 
+// What is UTF-8 is what the standard library takes for it, at the end of a
+// string and before more of it.
+func TestStringsOfAnyBytes(t *testing.T) {
+	check := func(text ...byte) {
+		for _, rest := range []string{"", "x", "xx", "é"} {
+			raw := append(append([]byte{'"'}, text...), rest+`"`...)
+			if want := utf8.Valid(raw); (Valid(raw) == nil) != want {
+				t.Fatalf("%q is UTF-8: %v; valid: %v", raw, want, Valid(raw))
+			}
+		}
+	}
+	tails := []byte{0x20, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xff}
+	for a := 0x80; a < 0x100; a++ {
+		check(byte(a))
+		for b := 0x7d; b < 0x100; b++ {
+			check(byte(a), byte(b))
+			for _, c := range tails {
+				check(byte(a), byte(b), c)
+				if a >= 0xf0 {
+					for _, d := range tails {
+						check(byte(a), byte(b), c, d)
+					}
+				}
+			}
+		}
+	}
+}
+
 // A quote, a backslash, a control character or a byte that is not ASCII is
 // found at every place of a word of eight bytes, whatever surrounds it.
 func TestStringsByteByByte(t *testing.T) {
@@ -337,6 +387,14 @@ func TestUnquote(t *testing.T) {
 			}
 			if err := Valid([]byte(`"` + form + `"`)); err != nil {
 				t.Fatalf("%q: %v", form, err)
+			}
+		}
+	}
+	// Half a character stands for none.
+	for r := rune(0xD800); r <= 0xDFFF; r++ {
+		for _, text := range []string{fmt.Sprintf(`"\u%04x"`, r), fmt.Sprintf(`"\u%04X\u0061"`, r), fmt.Sprintf(`"\ud800\u%04x"`, r)} {
+			if want := text[:7] == `"\ud800` && r >= 0xDC00; (Valid([]byte(text)) == nil) != want {
+				t.Fatalf("%s: %v", text, Valid([]byte(text)))
 			}
 		}
 	}
@@ -388,19 +446,21 @@ func TestValidAllocatesNothing(t *testing.T) {
 // A message that has made the scanner's tables large does not leave them
 // behind for the small ones.
 func TestScannerReleasesLargeTables(t *testing.T) {
-	var b strings.Builder
-	b.WriteByte('{')
-	for i := range 100_000 {
-		fmt.Fprintf(&b, `"%d":0,`, i)
-	}
-	b.WriteString(`"x":0}`)
-	if err := Valid([]byte(b.String())); err != nil {
-		t.Fatal(err)
+	for _, n := range []int{1500, 2500, 3000, 100_000} {
+		var b strings.Builder
+		b.WriteByte('{')
+		for i := range n {
+			fmt.Fprintf(&b, `"%d":0,`, i)
+		}
+		b.WriteString(`"\u0020` + strings.Repeat("x", n) + `":0}`)
+		if err := Valid([]byte(b.String())); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for range 100 {
 		s := newScanner(nil)
-		if cap(s.keys) > 4096 || cap(s.table) > 4096 || s.b != nil {
-			t.Fatalf("a scanner of the pool holds %d keys and a table of %d", cap(s.keys), cap(s.table))
+		if cap(s.keys) > 4096 || cap(s.table) > 4096 || cap(s.text) > 4096 || s.note.m != nil {
+			t.Fatalf("a scanner of the pool holds %d keys, a table of %d and a text of %d", cap(s.keys), cap(s.table), cap(s.text))
 		}
 		defer s.release()
 	}

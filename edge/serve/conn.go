@@ -131,7 +131,6 @@ func (c *clientConn) Read(p []byte) (int, error) {
 		return c.Conn.Read(p)
 	}
 	// The server waits for the first byte of a request.
-	c.swallow.Store(false)
 	c.slow = false
 	c.readBy(c.edge.clock.now().Add(idleWithin))
 	buf := firstReads.Get().(*[firstRead]byte)
@@ -164,9 +163,11 @@ func (c *clientConn) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// Write sends, unless the answer has been sent already.
+// Write sends, unless the answer has been sent already. The server writes an
+// answer that has no body at once, so that one write is what is swallowed: the
+// next belongs to the next request, which may have been read already.
 func (c *clientConn) Write(p []byte) (int, error) {
-	if c.swallow.Load() {
+	if c.swallow.CompareAndSwap(true, false) {
 		return len(p), nil
 	}
 	return c.send(p)

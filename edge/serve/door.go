@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
@@ -177,24 +178,27 @@ func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head) *exchange {
 	x.began, x.lane = e.clock.now(), conn.lane
 	x.Server = e.server.name
 	x.Request = &x.request
-	x.Client = &x.way
-	x.way = stream{
-		x: x, conn: conn, able: h.takes&takesStream != 0 && ctx.Request.Header.IsHTTP11(),
-		last: ctx.Request.Header.ConnectionClose(), written: x.began,
-	}
+	w := &x.way
+	w.mu.Lock()
+	w.x, w.conn, w.able = x, conn, h.takes&takesStream != 0 && ctx.Request.Header.IsHTTP11()
+	w.last, w.written = ctx.Request.Header.ConnectionClose(), x.began
+	x.Client = way{w, w.turn}
+	w.mu.Unlock()
 	return x
 }
 
 // exchanges spares the allocation of an exchange that ended in the ordinary way.
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-// recycle gives an exchange back once nobody can have a hold of it: it was
-// answered at once, to a client that was told and asked nothing before.
+// recycle gives an exchange back that ended in the ordinary way: answered soon,
+// to a client that was told and asked nothing before. What still waits for the
+// client of any other, such as a question, ends here.
 func (e *Edge) recycle(x *exchange) {
-	if x.way.used || x.Err() != nil || e.clock.now().Sub(x.began) > heartbeat/2 {
+	if !x.untouched() || e.clock.now().Sub(x.began) > heartbeat/2 || !x.way.free() {
+		x.cancel()
 		return
 	}
-	*x = exchange{}
+	x.Exchange, x.request, x.s, x.began = edge.Exchange{}, mcp.Message{}, nil, time.Time{}
 	exchanges.Put(x)
 }
 
@@ -405,8 +409,8 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head) {
 		e.notAllowed(ctx, h, "POST")
 		return
 	}
-	if h.takes&takesStream == 0 {
-		e.refuse(ctx, h, mcp.Legacy, nil, edge.Errorf(edge.NotAcceptable, "door", "Accept must hold text/event-stream"))
+	if h.takes&takesStream == 0 || !ctx.Request.Header.IsHTTP11() {
+		e.refuse(ctx, h, mcp.Legacy, nil, errNoSuchStream())
 		return
 	}
 	s, err := e.sessionOf(h)
@@ -427,6 +431,10 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head) {
 		return
 	}
 	e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { log.resume(o, after) }, log.left)
+}
+
+func errNoSuchStream() error {
+	return edge.Errorf(edge.NotAcceptable, "door", "Accept must hold text/event-stream, and the request be HTTP/1.1")
 }
 
 // delete ends a legacy session.

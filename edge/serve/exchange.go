@@ -122,6 +122,13 @@ func (c *call) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
+// untouched reports whether nobody can wait for the end of the exchange.
+func (c *call) untouched() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err == nil && c.done == nil && len(c.after) == 0 && c.heeded == [2]io.Closer{}
+}
+
 // cancel ends the exchange: nobody waits for its answer any longer.
 func (c *call) cancel() {
 	c.mu.Lock()

@@ -48,8 +48,8 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head) {
 		e.notAllowed(ctx, h, "GET")
 		return
 	}
-	if h.takes&(takesStream|takesAny) == 0 {
-		e.refuse(ctx, h, mcp.Legacy, nil, edge.Errorf(edge.NotAcceptable, "door", "Accept must hold text/event-stream"))
+	if h.takes&(takesStream|takesAny) == 0 || !ctx.Request.Header.IsHTTP11() {
+		e.refuse(ctx, h, mcp.Legacy, nil, errNoSuchStream())
 		return
 	}
 	if err := e.roomForStream(ctx); err != nil {
@@ -108,7 +108,7 @@ func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, query []byte) {
 		return
 	}
 	x := e.newExchange(ctx, h)
-	x.way = stream{x: x, able: true, out: func(raw []byte) error { return d.out.write("message", raw) }}
+	x.way.able, x.way.out = true, func(raw []byte) error { return d.out.write("message", raw) }
 	if err := x.Request.Decode(bytes.Clone(ctx.PostBody())); err != nil {
 		kind := edge.Invalid
 		var syntax *mcp.SyntaxError
@@ -177,6 +177,7 @@ func (e *Edge) initializeSSE(ctx *fasthttp.RequestCtx, h *head, d *sseDoor, x *e
 
 // answerSSE runs an exchange whose answer goes to the stream.
 func (e *Edge) answerSSE(x *exchange) {
+	defer x.cancel() // what still waits for the client, such as a question, ends here
 	defer func() {
 		if r := recover(); r != nil {
 			e.log.Error("panic in an exchange", "panic", r)

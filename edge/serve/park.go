@@ -100,7 +100,7 @@ func (l *lot) begin(ctx context.Context, x *edge.Exchange, caps []byte, next edg
 	life, cancel := context.WithTimeout(context.Background(), l.cap)
 	p.cancel = cancel
 	inner := &edge.Exchange{
-		Parent: x.Parent, Server: x.Server, Era: x.Era, Request: m, Target: x.Target, Name: x.Name,
+		Parent: x.Parent, Server: x.Server, Era: x.Era, Request: m, Head: x.Head, Target: x.Target, Name: x.Name,
 		Capabilities: caps, Client: p,
 	}
 	p.now = x

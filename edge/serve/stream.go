@@ -34,7 +34,8 @@ type stream struct {
 	last    bool   // the connection closes after this answer
 
 	mu      sync.Mutex
-	used    bool // somebody was told or asked something on it
+	turn    uint64 // how many exchanges it has served
+	used    bool   // somebody was told or asked something on it, or may be yet
 	begun   bool
 	ended   bool
 	err     error
@@ -44,12 +45,20 @@ type stream struct {
 	out     func([]byte) error // instead of the connection, for HTTP with SSE
 }
 
-var _ edge.Client = (*stream)(nil)
+// way is the way back as it is handed out. A stream serves one exchange after
+// the other; whoever still has the way of an earlier one finds it closed, and
+// can reach no other client by it.
+type way struct {
+	s    *stream
+	turn uint64
+}
+
+var _ edge.Client = way{}
 
 // Send puts a notification on the stream. A client that accepts none misses
 // it: it said so.
-func (s *stream) Send(m *mcp.Message) error {
-	err := s.event(m.Raw)
+func (w way) Send(m *mcp.Message) error {
+	err := w.event(m)
 	if errors.Is(err, errNoStream) {
 		return nil
 	}
@@ -57,27 +66,55 @@ func (s *stream) Send(m *mcp.Message) error {
 }
 
 // Ask puts questions to a legacy client as requests on the stream of its call.
-func (s *stream) Ask(ctx context.Context, questions map[string]edge.Question) (map[string]edge.Answer, error) {
-	s.mu.Lock()
-	s.used = true
-	s.mu.Unlock()
-	if s.x.s == nil || !s.able {
+func (w way) Ask(ctx context.Context, questions map[string]edge.Question) (map[string]edge.Answer, error) {
+	s := w.session()
+	if s == nil {
 		return nil, edge.Errorf(edge.NoMethod, "ask", "this client cannot be asked")
 	}
-	return s.x.s.ask(ctx, questions, func(m *mcp.Message) error { return s.event(m.Raw) })
+	return s.ask(ctx, questions, w.event)
 }
 
-// event writes one message.
-func (s *stream) event(raw []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.used = true
-	if err := s.begin(); err != nil {
+// session returns the session of a client that can be asked, and marks the
+// stream as used; nil for any other.
+func (w way) session() *session {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	if w.s.turn != w.turn || w.s.ended || !w.s.able || w.s.x.s == nil {
+		return nil
+	}
+	w.s.used = true
+	return w.s.x.s
+}
+
+func (w way) event(m *mcp.Message) error {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	if w.s.turn != w.turn {
+		return errEnded
+	}
+	w.s.used = true
+	if err := w.s.begin(); err != nil {
 		return err
 	}
-	return s.put(raw)
+	return w.s.put(m.Raw)
 }
 
+// free ends the turn of an exchange, so that its stream may serve another. It
+// reports false when somebody was told or asked something on it.
+func (s *stream) free() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used {
+		return false
+	}
+	turn := s.turn + 1
+	s.x, s.conn, s.headers, s.able, s.last = nil, nil, nil, false, false
+	s.begun, s.ended, s.err, s.buf, s.log, s.out = false, false, nil, nil, nil, nil
+	s.turn = turn
+	return true
+}
+
+// begin writes the head of the stream, unless it has been; s.mu is held.
 func (s *stream) begin() error {
 	switch {
 	case s.ended:
@@ -132,7 +169,7 @@ func (s *stream) flush() error {
 	}
 	s.written = s.conn.edge.clock.now()
 	if err != nil {
-		s.err = err
+		s.err, s.used = err, true
 		if s.log == nil {
 			go s.x.cancel() // whoever works for this client may stop; it may hold locks of its own
 			return err

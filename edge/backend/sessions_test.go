@@ -1,0 +1,342 @@
+package backend_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
+)
+
+func start(t *testing.T, era edgetest.Era, options ...edgetest.Option) (*edgetest.Server, *edgetest.Edge, *edgetest.Client) {
+	t.Helper()
+	back := edgetest.NewServer(t, era)
+	e := edgetest.Start(t, edgetest.Manifest(back), options...)
+	return back, e, e.NewClient()
+}
+
+// introduced waits until the edge has a session of its own with a legacy
+// server.
+func introduced(back *edgetest.Server) {
+	back.Await("notifications/initialized", 1)
+}
+
+// Every client session has an upstream session of its own, which is opened by
+// its first request that needs one and introduces the client.
+func TestSessionPerClient(t *testing.T) {
+	t.Parallel()
+	back, e, _ := start(t, edgetest.Legacy)
+	introduced(back)
+	a, b := e.NewClient().Initialize(`{"roots":{}}`), e.NewClient().InitializeAs("2025-06-18", `{"sampling":{},"experimental":{"x":{}}}`)
+	a.Request("1", "ping", "")
+	b.Request("1", "ping", "")
+	a.Notify("notifications/roots/list_changed", "")
+	if n := len(back.Sessions()); n != 1 {
+		t.Errorf("%d sessions before the first request that needs one", n)
+	}
+	for range 3 {
+		a.Call("1", "echo", `{"who":"a"}`)
+		b.Call("1", "echo", `{"who":"b"}`)
+	}
+	if n := len(back.Sessions()); n != 3 {
+		t.Errorf("%d sessions for two clients", n-1)
+	}
+	who := map[string]string{}
+	for _, r := range back.Requests("tools/call") {
+		name := edgetest.Member(string(r.Message.Params), "arguments", "who")
+		if who[r.Session] == "" {
+			who[r.Session] = name
+		}
+		if who[r.Session] != name {
+			t.Errorf("session %s is shared", r.Session)
+		}
+	}
+	inits := back.Requests("initialize")
+	for i, want := range []string{
+		`{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"edgetest","version":"1"}}`,
+		`{"protocolVersion":"2025-06-18","capabilities":{"sampling":{}},"clientInfo":{"name":"edgetest","version":"1"}}`,
+	} {
+		if got := string(inits[i+1].Message.Params); got != want {
+			t.Errorf("initialize %s\nwant %s", got, want)
+		}
+	}
+	for _, r := range back.Requests("tools/call") {
+		want := map[string]string{`"a"`: "2025-11-25", `"b"`: "2025-06-18"}[who[r.Session]]
+		if got := r.Header.Get("MCP-Protocol-Version"); got != want {
+			t.Errorf("version %s of %s", got, who[r.Session])
+		}
+	}
+	if n := back.Count("notifications/initialized"); n != 3 {
+		t.Errorf("%d times initialized", n)
+	}
+	// Notifications reach the server once it has met the client.
+	a.Notify("notifications/roots/list_changed", "")
+	if got := back.Requests("notifications/roots/list_changed"); len(got) != 1 || who[got[0].Session] != `"a"` {
+		t.Errorf("%d notifications", len(got))
+	}
+}
+
+// Calls that come at once share one opening of their session.
+func TestSessionIsOpenedOnce(t *testing.T) {
+	t.Parallel()
+	back, e, _ := start(t, edgetest.Legacy)
+	introduced(back)
+	s := e.NewClient().Initialize("")
+	back.Forget()
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			r, err := s.TrySend(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{}}}`, i))
+			if err != nil || r.Status != 200 {
+				t.Errorf("call %d: %v %+v", i, err, r)
+			}
+		})
+	}
+	all.Wait()
+	if back.Count("initialize") != 1 || back.Count("tools/call") != 20 {
+		t.Errorf("%d sessions for %d calls", back.Count("initialize"), back.Count("tools/call"))
+	}
+}
+
+// Modern clients have no sessions: their plain calls share one.
+func TestModernClientsShareASession(t *testing.T) {
+	t.Parallel()
+	back, e, _ := start(t, edgetest.Legacy)
+	introduced(back)
+	var all sync.WaitGroup
+	for n := range 4 {
+		c := e.NewClient()
+		all.Go(func() {
+			for i := range 10 {
+				r, err := c.TryModern("1", "tools/call", edgetest.CallParams("echo", fmt.Sprintf(`{"n":%d,"i":%d}`, n, i)))
+				want := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"{\"n\":%d,\"i\":%d}"}]}}`, n, i)
+				if err != nil || string(r.Body) != want {
+					t.Errorf("%v %s, want %s", err, r.Body, want)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := back.Count("initialize"); n != 1 {
+		t.Errorf("%d sessions", n)
+	}
+	ids := map[string]bool{}
+	for _, r := range back.Requests("tools/call") {
+		if ids[string(r.Message.ID)] {
+			t.Errorf("id %s is used twice in one session", r.Message.ID)
+		}
+		ids[string(r.Message.ID)] = true
+	}
+}
+
+// A server that lost a session, in whatever way it says so, gets the client's
+// introduction once more, and the call once more, and the client notices
+// nothing.
+func TestLostSessionIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	for lost, name := range map[edgetest.Lost]string{
+		edgetest.LostNotFound: "404", edgetest.LostBadRequest: "400 of the TypeScript SDK", edgetest.LostText: "404 with text of the Go SDK", edgetest.LostEcho: "404 with the id",
+	} {
+		for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+			t.Run(name+", "+client.String()+" client", func(t *testing.T) {
+				t.Parallel()
+				back := edgetest.NewServer(t, edgetest.Legacy, func(s *edgetest.Server) { s.Lost = lost })
+				e := edgetest.Start(t, edgetest.Manifest(back))
+				introduced(back)
+				c := e.NewClient()
+				call := func(id string) *edgetest.Response {
+					return c.Modern(id, "tools/call", edgetest.CallParams("echo", `{"id":`+id+`}`))
+				}
+				if client == edgetest.Legacy {
+					s := c.Initialize("")
+					s.Request("8", "logging/setLevel", `{"level":"notice"}`)
+					s.Request("9", "resources/subscribe", `{"uri":"a:b"}`)
+					s.Request("10", "resources/subscribe", `{"uri":"c:d"}`)
+					s.Request("11", "resources/unsubscribe", `{"uri":"c:d"}`)
+					call = func(id string) *edgetest.Response { return s.Call(id, "echo", `{"id":`+id+`}`) }
+				}
+				call("1")
+				for round := range 3 {
+					back.Drop()
+					back.Forget()
+					id := fmt.Sprint(round + 2)
+					want := `{"type":"text","text":"{\"id\":` + id + `}"}`
+					if got := edgetest.Member(call(id).Result(), "content"); got != "["+want+"]" {
+						t.Errorf("round %d: %s", round, got)
+					}
+					sent := back.Requests("tools/call")
+					if len(sent) != 2 || sent[0].Session == sent[1].Session || string(sent[0].Body) != string(sent[1].Body) && client == edgetest.Legacy {
+						t.Errorf("round %d: the call was sent %d times", round, len(sent))
+					}
+					if back.Count("initialize") != 1 || back.Count("notifications/initialized") != 1 {
+						t.Errorf("round %d: initialize %d times", round, back.Count("initialize"))
+					}
+					if client == edgetest.Modern {
+						continue
+					}
+					levels, subs := back.Requests("logging/setLevel"), back.Requests("resources/subscribe")
+					if len(levels) != 1 || edgetest.Member(string(levels[0].Message.Params), "level") != `"notice"` || levels[0].Session != sent[1].Session {
+						t.Errorf("round %d: level set %d times", round, len(levels))
+					}
+					if len(subs) != 1 || edgetest.Member(string(subs[0].Message.Params), "uri") != `"a:b"` || subs[0].Session != sent[1].Session {
+						t.Errorf("round %d: subscribed %d times", round, len(subs))
+					}
+				}
+			})
+		}
+	}
+}
+
+// A session that is lost again at once is an error, not a loop.
+func TestSessionThatIsLostAgain(t *testing.T) {
+	t.Parallel()
+	back, _, c := start(t, edgetest.Legacy)
+	introduced(back)
+	s := c.Initialize("")
+	s.Call("1", "echo", "{}")
+	back.Always("tools/call", func(c *edgetest.Call) {
+		c.JSON(404, `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`)
+	})
+	back.Forget()
+	m := s.Call("2", "echo", "{}").Message()
+	if m.Error == nil || m.Error.Code != 502 || back.Count("tools/call") != 2 || back.Count("initialize") != 1 {
+		t.Errorf("%+v after %d calls and %d openings", m, back.Count("tools/call"), back.Count("initialize"))
+	}
+	// The client's own session is still there, and works once the server does.
+	back.Always("tools/call", nil)
+	if m := s.Call("3", "echo", "{}").Message(); m.Error != nil {
+		t.Errorf("%+v", m.Error)
+	}
+}
+
+// The stream of a session that the server lost is opened again in the new one.
+func TestStreamAfterALostSession(t *testing.T) {
+	t.Parallel()
+	back, _, c := start(t, edgetest.Legacy)
+	introduced(back)
+	s := c.Initialize("")
+	s.Request("1", "resources/subscribe", `{"uri":"a:b"}`)
+	stream := s.Listen()
+	back.Sessions()[1].Push(`{"jsonrpc":"2.0","method":"notifications/one"}`)
+	if m := stream.NextMessage(); m.Method != "notifications/one" {
+		t.Errorf("%+v", m)
+	}
+	back.Drop()
+	back.Until("a new session", func() bool { return len(back.Sessions()) == 3 })
+	back.Sessions()[2].Push(`{"jsonrpc":"2.0","method":"notifications/two"}`)
+	if m := stream.NextMessage(); m.Method != "notifications/two" {
+		t.Errorf("%+v", m)
+	}
+	if n := back.Count("resources/subscribe"); n != 2 {
+		t.Errorf("subscribed %d times", n)
+	}
+}
+
+// The upstream session ends with the client's: by DELETE, by age, and with the
+// edge.
+func TestEndOfASession(t *testing.T) {
+	t.Parallel()
+	t.Run("DELETE", func(t *testing.T) {
+		t.Parallel()
+		back, _, c := start(t, edgetest.Legacy)
+		introduced(back)
+		s := c.Initialize("")
+		s.Call("1", "echo", "{}")
+		upstream := back.Requests("tools/call")[0].Session
+		s.Delete()
+		d := back.Await("DELETE", 1)
+		if d.Session != upstream || d.Header.Get("MCP-Protocol-Version") != s.Version {
+			t.Errorf("DELETE of %s (%s), the session was %s", d.Session, d.Header.Get("MCP-Protocol-Version"), upstream)
+		}
+		if n := len(back.Requests("DELETE")); n != 1 || back.Live() != 1 {
+			t.Errorf("%d times DELETE, %d sessions left", n, back.Live())
+		}
+	})
+	t.Run("DELETE with a call under way", func(t *testing.T) {
+		t.Parallel()
+		back, _, c := start(t, edgetest.Legacy)
+		s := c.Initialize("")
+		entered := make(chan struct{}, 1)
+		back.Always("tools/call", func(c *edgetest.Call) {
+			c.Progress(1)
+			entered <- struct{}{}
+			c.Wait(nil)
+		})
+		r := s.Request("1", "tools/call", `{"name":"echo","_meta":{"progressToken":1}}`)
+		edgetest.Receive(t, entered, "the call")
+		s.Delete()
+		if all := r.Rest(); len(all) != 1 {
+			t.Errorf("%d events", len(all))
+		}
+		back.Await("notifications/cancelled", 1)
+		back.Await("DELETE", 1)
+	})
+	t.Run("age", func(t *testing.T) {
+		t.Parallel()
+		back, _, c := start(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.SessionTTL = time.Second }))
+		introduced(back)
+		s := c.Initialize("")
+		s.Call("1", "echo", "{}")
+		upstream := back.Requests("tools/call")[0].Session
+		if d := back.Await("DELETE", 1); d.Session != upstream {
+			t.Errorf("DELETE of %s", d.Session)
+		}
+		if r := s.Request("2", "ping", ""); r.Status != 404 {
+			t.Errorf("status %d", r.Status)
+		}
+	})
+	t.Run("the end of the edge", func(t *testing.T) {
+		t.Parallel()
+		back, e, c := start(t, edgetest.Legacy)
+		introduced(back)
+		c.Initialize("").Call("1", "echo", "{}")
+		c.Modern("1", "tools/call", edgetest.CallParams("echo", "{}"), `"`+edgetest.LogLevel+`":"info"`)
+		e.Stop()
+		if n := back.Live(); n != 0 {
+			t.Errorf("%d sessions of %d are left", n, len(back.Sessions()))
+		}
+	})
+}
+
+// A session that something is under way in does not age.
+func TestSessionInUseDoesNotAge(t *testing.T) {
+	t.Parallel()
+	back, _, c := start(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.SessionTTL = time.Second }))
+	introduced(back)
+	busy, idle := c.Initialize(""), c.Initialize("")
+	stream := busy.Listen()
+	back.Await("GET", 1)
+	idle.Call("1", "echo", "{}")
+	back.Await("DELETE", 1) // of the idle one
+	if r := busy.Request("1", "ping", ""); r.Status != 200 {
+		t.Errorf("status %d", r.Status)
+	}
+	stream.Close()
+}
+
+// A server without session ids works like any other.
+func TestServerWithoutSessionIDs(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Legacy, func(s *edgetest.Server) { s.Sessionless = true })
+	e := edgetest.Start(t, edgetest.Manifest(back))
+	c := e.NewClient()
+	s := c.Initialize("")
+	if r := s.Call("1", "echo", "{}"); r.Message().Error != nil {
+		t.Errorf("%s", r.Answer())
+	}
+	if r := c.Modern("1", "tools/call", edgetest.CallParams("echo", "{}")); r.Message().Error != nil {
+		t.Errorf("%s", r.Answer())
+	}
+	s.Delete()
+	e.Stop()
+	if back.Count("DELETE") != 0 {
+		t.Error("DELETE of no session")
+	}
+	for _, r := range back.Requests("tools/call") {
+		if _, ok := r.Header["Mcp-Session-Id"]; ok {
+			t.Errorf("session %q", r.Session)
+		}
+	}
+}

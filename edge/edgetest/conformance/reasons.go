@@ -1,0 +1,90 @@
+package main
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-edge/weir/edge/edgetest/peers"
+)
+
+// crossera holds the scenarios that cannot pass where the client speaks another
+// era than the backend, each with its reason.
+//
+//go:embed crossera.tsv
+var crossera string
+
+// cell is a set of scenarios with a backend of an era.
+type cell struct {
+	set     string
+	backend peers.Era
+}
+
+func (c cell) String() string { return c.set + " " + string(c.backend) + " backend" }
+
+// crosses reports whether the set's clients speak another era than the backend.
+func (c cell) crosses() bool { return eraOf(c.set) != c.backend }
+
+// The sets that there are.
+const (
+	legacySet = "2025-11-25"
+	modernSet = "2026-07-28"
+)
+
+func eraOf(set string) peers.Era {
+	if set == legacySet {
+		return peers.Legacy
+	}
+	return peers.Modern
+}
+
+// reasons are why scenarios fail, by cell and scenario.
+type reasons map[cell]map[string]string
+
+const reasonsHeader = "set\tbackend\tscenario\treason"
+
+// parseReasons reads the table: a header, then a line of four columns for each
+// scenario, ordered, without doubles. The error joins all that is wrong.
+func parseReasons(text string) (reasons, error) {
+	r := reasons{}
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if lines[0] != reasonsHeader {
+		return nil, fmt.Errorf("crossera.tsv:1: the header is not %q", reasonsHeader)
+	}
+	var wrong []error
+	for i, line := range lines[1:] {
+		fault := func(format string, args ...any) {
+			wrong = append(wrong, fmt.Errorf("crossera.tsv:%d: %s", i+2, fmt.Sprintf(format, args...)))
+		}
+		columns := strings.Split(line, "\t")
+		if len(columns) != 4 || slices.Contains(columns, "") {
+			fault("not four columns with something in each")
+			continue
+		}
+		c := cell{columns[0], peers.Era(columns[1])}
+		switch {
+		case c.set != legacySet && c.set != modernSet:
+			fault("no set %q", c.set)
+			continue
+		case c.backend != peers.Legacy && c.backend != peers.Modern:
+			fault("no backend %q", c.backend)
+			continue
+		case !c.crosses():
+			fault("%s is of one era, where nothing is excused", c)
+			continue
+		case r[c][columns[2]] != "":
+			fault("%s is there twice", columns[2])
+			continue
+		}
+		if r[c] == nil {
+			r[c] = map[string]string{}
+		}
+		r[c][columns[2]] = columns[3]
+	}
+	if !slices.IsSorted(lines[1:]) {
+		wrong = append(wrong, errors.New("crossera.tsv: the lines are not in order"))
+	}
+	return r, errors.Join(wrong...)
+}
