@@ -182,7 +182,8 @@ func TestBackendThatChangesItsEra(t *testing.T) {
 	} {
 		t.Run(change[0].String()+" to "+change[1].String(), func(t *testing.T) {
 			t.Parallel()
-			first := edgetest.NewServer(t, change[0])
+			// Without connections to use again the edge cannot meet the end of one.
+			first := edgetest.NewServer(t, change[0], func(s *edgetest.Server) { s.KeepAlive = "timeout=1" })
 			e := edgetest.Start(t, edgetest.Manifest(first))
 			c := e.NewClient()
 			s := c.Initialize("")

@@ -85,7 +85,12 @@ func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introd
 	if mcp.Lookup(in.Capabilities, "logging") == nil {
 		level = ""
 	}
-	kind := sort{level: level, caps: string(x.Capabilities)}
+	caps := x.Capabilities
+	if info := mcp.MethodOf(m.Method); info.Cacheable && !info.Interactive {
+		// A server may list what needs a client that can be asked only to one.
+		caps = mcp.Askable(m.Meta(mcp.MetaCapabilities).Of(m.Raw))
+	}
+	kind := sort{level: level, caps: string(caps)}
 	s, err := b.borrow(in, kind)
 	if err != nil {
 		return nil, err

@@ -290,7 +290,7 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 	o := s.outgoing(l, body)
 	var at place
 	o.place = &at
-	_, err := s.b.peer.converse(ctx, &o, c.id, &answer.Message, func(n *mcp.Message, r *reply) {
+	status, err := s.b.peer.converse(ctx, &o, c.id, &answer.Message, func(n *mcp.Message, r *reply) {
 		c.on(r)
 		s.before(ctx, l, c, n)
 	})
@@ -315,6 +315,13 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 	}
 	if err != nil {
 		return nil, err
+	}
+	switch code := answer.Code(); {
+	case status < 400:
+	case code == mcp.CodeHeaderMismatch || code == mcp.CodeMissingCapability || code == mcp.CodeVersion:
+		return nil, errEra
+	case status == 404 && l.id != "" && code != mcp.CodeMethodNotFound:
+		return nil, errLost // said under the id of the request, which it did not run
 	}
 	return answer, nil
 }

@@ -53,6 +53,7 @@ type Server struct {
 	Tools        string // JSON text of the tools of tools/list
 	Lost         Lost
 	Sessionless  bool   // a legacy server that hands out no session ids
+	KeepAlive    string // the Keep-Alive header of every answer; "" for none
 	Address      string // host:port to listen on; "" lets the system choose
 
 	t       testing.TB
@@ -382,6 +383,9 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	c := &Call{Request: q, server: s, w: w, r: r, gone: r.Context().Done()}
+	if s.KeepAlive != "" {
+		w.Header().Set("Keep-Alive", s.KeepAlive)
+	}
 	s.mu.Lock()
 	s.requests = append(s.requests, q)
 	s.change()
