@@ -47,6 +47,14 @@ func (x *Exchange) Answer() *Response {
 	return &x.answer
 }
 
+// Reset makes the exchange ready for another message.
+func (x *Exchange) Reset() {
+	x.Parent, x.Server, x.Era, x.Request, x.Head, x.Session = nil, "", mcp.Legacy, nil, Head{}, nil
+	x.Target, x.Name, x.Client, x.Capabilities = "", "", nil, nil
+	x.answer.Forget()
+	x.answer.Status, x.answered = 0, false
+}
+
 // Head is what of an HTTP request travels on. It shares no memory with the
 // server that read it.
 type Head struct {

@@ -148,7 +148,13 @@ var errCut = errors.New("ended its stream before the answer")
 // events reads a stream of events up to the answer.
 func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before func(*mcp.Message, *reply)) error {
 	body := r.stream()
-	events := mcp.NewEventReader(body, r.peer.limit)
+	events := r.c.events
+	if events == nil {
+		events = mcp.NewEventReader(body, r.peer.limit)
+		r.c.events = events
+	} else {
+		events.Reset(body, r.peer.limit)
+	}
 	for {
 		e, err := events.Next()
 		if err != nil {

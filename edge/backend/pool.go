@@ -15,6 +15,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
 )
 
 const (
@@ -33,10 +34,6 @@ const (
 
 	// keepOut is the size up to which a connection keeps its output buffer.
 	keepOut = 64 << 10
-
-	// trusted is the idle time below which a connection is not asked again
-	// whether the backend has closed it.
-	trusted = 20 * time.Millisecond
 )
 
 // conn is a connection to a backend. One call has it at a time.
@@ -45,7 +42,9 @@ type conn struct {
 	br     *bufio.Reader
 	out    []byte
 	head   fasthttp.ResponseHeader
-	reply  reply         // of the call that has the connection
+	reply  reply            // of the call that has the connection
+	events *mcp.EventReader // of its streams; nil until the first
+	probe  probe
 	read   time.Time     // the deadline set for reading; zero for none
 	write  time.Time     // the deadline set for writing
 	used   time.Time     // when its last call ended
@@ -138,7 +137,7 @@ func (p *pool) get(ctx context.Context, now time.Time) (*conn, error) {
 		p.free = p.free[:n-1]
 		p.mu.Unlock()
 		waited := now.Sub(c.used)
-		if waited < c.idle && (waited < trusted || quiet(c.Conn)) {
+		if waited < c.idle && c.probe.quiet() {
 			c.reused = true
 			return c, nil
 		}
@@ -169,7 +168,9 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 		}
 		return nil, &edge.Error{Kind: edge.Unavailable, Op: "dial", Err: err}
 	}
-	return &conn{Conn: nc, br: bufio.NewReaderSize(nc, 8<<10), idle: idleDefault}, nil
+	c := &conn{Conn: nc, br: bufio.NewReaderSize(nc, 8<<10), idle: idleDefault}
+	c.probe.at(c)
+	return c, nil
 }
 
 // put takes back a connection whose answer has been read to its end.

@@ -4,30 +4,42 @@ package backend
 
 import (
 	"crypto/tls"
-	"net"
 	"syscall"
 )
 
-// quiet reports whether nothing has arrived on a connection that waits for its
-// next call: anything that has, the end of the stream included, means that the
-// backend is done with it.
-func quiet(c net.Conn) bool {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
+// probe looks at a connection that waits for its next call without reading
+// from it, and without an allocation.
+type probe struct {
+	raw   syscall.RawConn // nil when the connection cannot be looked at
+	look  func(fd uintptr)
+	still bool
+	b     [1]byte
+}
+
+// at has the probe look at a connection.
+func (p *probe) at(c *conn) {
+	under := c.Conn
+	if t, ok := under.(*tls.Conn); ok {
+		under = t.NetConn()
 	}
-	sc, ok := c.(syscall.Conn)
+	sc, ok := under.(syscall.Conn)
 	if !ok {
-		return false
+		return
 	}
 	raw, err := sc.SyscallConn()
 	if err != nil {
-		return false
+		return
 	}
-	still := false
-	err = raw.Control(func(fd uintptr) {
-		var b [1]byte
-		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		still = err == syscall.EAGAIN
-	})
-	return err == nil && still
+	p.raw = raw
+	p.look = func(fd uintptr) {
+		_, _, err := syscall.Recvfrom(int(fd), p.b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		p.still = err == syscall.EAGAIN
+	}
+}
+
+// quiet reports whether nothing has arrived: anything that has, the end of the
+// stream included, means that the backend is done with the connection.
+func (p *probe) quiet() bool {
+	p.still = false
+	return p.raw != nil && p.raw.Control(p.look) == nil && p.still
 }

@@ -20,8 +20,9 @@ import (
 	"github.com/weir-edge/weir/edge/source"
 )
 
-// Patience is how long anything in a test waits for what must come.
-const Patience = 20 * time.Second
+// Patience is how long anything in a test waits for what must come. Only a test
+// that fails waits so long, on the busiest of machines.
+const Patience = 60 * time.Second
 
 // Edge is a running edge on a loopback port of its own.
 type Edge struct {

@@ -1,6 +1,7 @@
 package edgetest
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -8,7 +9,16 @@ import (
 
 // Main runs the tests of a package and then looks for goroutines that they
 // left behind. It is the body of a TestMain.
+//
+// Tests of a whole edge wait more than they work: more of them run side by
+// side than there are cores, unless -parallel says otherwise.
 func Main(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", "12") // a number is what the flag takes
+	}
 	goleak.VerifyTestMain(m,
 		// The HTTP server's date, which lives as long as the process.
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),

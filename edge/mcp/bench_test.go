@@ -75,8 +75,7 @@ func BenchmarkValid(b *testing.B) {
 	}
 }
 
-// escapedNames returns an array of about n bytes of objects that cost the most
-// to check for duplicates: as many names as are compared each with each, all
+// escapedNames returns an array of about n bytes of objects whose names are all
 // escaped and alike up to their last character.
 func escapedNames(n int) []byte {
 	b := []byte{'['}

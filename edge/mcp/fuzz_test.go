@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -163,6 +164,11 @@ func checkDecode(t *testing.T, text []byte) {
 	m, err := Decode(text)
 	if !bytes.Equal(text, before) || !bytes.Equal(m.Raw, text) {
 		t.Fatalf("%q was changed", before)
+	}
+	used := mustDecode(t, string(aCall))
+	if again := used.Decode(text); fmt.Sprint(again) != fmt.Sprint(err) || used.Kind != m.Kind || used.Method != m.Method || used.ID != m.ID ||
+		used.Params != m.Params || used.Result != m.Result || used.Error != m.Error || !slices.Equal(used.members[:used.n], m.members[:m.n]) || !slices.Equal(used.more, m.more) {
+		t.Fatalf("%q is another message when decoded into one that was used: %+v, %v; %+v, %v", text, used, again, m, err)
 	}
 	var syntax *SyntaxError
 	if bad := Valid(text); errors.As(err, &syntax) != (bad != nil) {

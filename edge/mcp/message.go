@@ -104,7 +104,10 @@ func Decode(text []byte) (*Message, error) {
 
 // Decode is the function Decode into a message at hand.
 func (m *Message) Decode(text []byte) error {
-	*m = Message{Raw: text}
+	// What members holds beyond n is never looked at, and need not be cleared.
+	m.Raw, m.Kind, m.Method = text, Invalid, ""
+	m.ID, m.Params, m.Result, m.Error = Span{}, Span{}, Span{}, Span{}
+	m.n, m.more = 0, nil
 	s := newScanner(text)
 	defer s.release()
 	s.space()
@@ -344,6 +347,14 @@ func misspelt(k key, name []byte) bool {
 	}
 	return folds(k, name, "name", "arguments", "uri", "_meta", "cursor", "level", "requestId", "progressToken", "requestState",
 		"inputResponses", "protocolVersion", "capabilities", "clientInfo", "ref", "argument", "notifications", "task", "taskId")
+}
+
+// Forget lets go of the bytes that the message shares, so that it can be kept
+// for another.
+func (m *Message) Forget() {
+	m.Raw, m.Kind, m.Method = nil, Invalid, ""
+	m.ID, m.Params, m.Result, m.Error = Span{}, Span{}, Span{}, Span{}
+	m.n, m.more = 0, nil
 }
 
 // Get returns the value of a member of params, result or error.

@@ -434,6 +434,18 @@ func TestDecodeAgain(t *testing.T) {
 	}
 }
 
+// A message that was let go of is empty, and holds nothing of what it was.
+func TestForget(t *testing.T) {
+	m := mustDecode(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{"k":1},"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":1,"k":1,"l":1,"m":1,"n":1}}`)
+	m.Forget()
+	if m.Raw != nil || m.Kind != Invalid || m.Method != "" || m.more != nil || m.IDText() != nil || m.Get("name").OK() || m.Meta("k").OK() || m.Text("n") != "" || m.Code() != 0 {
+		t.Errorf("%+v", m)
+	}
+	if err := m.Decode([]byte(`{"jsonrpc":"2.0","method":"x","params":{"y":1}}`)); err != nil || m.Kind != Notification || m.Get("name").OK() || m.IDText() != nil {
+		t.Errorf("%v: %+v", err, m)
+	}
+}
+
 func TestDecodeAllocatesNothing(t *testing.T) {
 	var m Message
 	for _, text := range [][]byte{aCall, aResult(1 << 16), aStructure(1 << 16), []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":2}}`)} {

@@ -70,7 +70,14 @@ func (s *scanner) member() (Member, error) {
 
 // same reports whether two names, as written, are one.
 func same(a, b []byte) bool {
-	return bytes.Equal(a, b) || (bytes.IndexByte(a, '\\') >= 0 || bytes.IndexByte(b, '\\') >= 0) && alike(a, b)
+	if bytes.Equal(a, b) {
+		return true
+	}
+	if len(a) < len(b) {
+		a, b = b, a
+	}
+	// An escape is longer than what it says.
+	return bytes.IndexByte(a, '\\') >= 0 && alike(a, b)
 }
 
 // reads reports whether a name, as written, says name.

@@ -43,6 +43,17 @@ func NewEventReader(r io.Reader, limit int) *EventReader {
 	return &EventReader{r: r, limit: limit, buf: make([]byte, 4096)}
 }
 
+// Reset has the reader read another stream, as a new one would. Buffers that a
+// large event made large are not kept.
+func (r *EventReader) Reset(from io.Reader, limit int) {
+	const keep = 64 << 10
+	if cap(r.buf) > keep || cap(r.data) > keep {
+		*r = *NewEventReader(from, limit)
+		return
+	}
+	*r = EventReader{r: from, limit: limit, buf: r.buf[:cap(r.buf)], data: r.data[:0]}
+}
+
 // Next returns the next event. The error is io.EOF at the end of the stream
 // (an unfinished event is dropped, as the standard says), ErrEventTooLarge, or
 // what the stream returned. After an error there is nothing more to read.

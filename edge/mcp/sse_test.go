@@ -272,6 +272,37 @@ type nothing struct{}
 
 func (nothing) Read([]byte) (int, error) { return 0, nil }
 
+// A reader that is used again is as good as new, whatever it read before.
+func TestEventReaderReset(t *testing.T) {
+	x := func(n int) string { return strings.Repeat("x", n) }
+	r := NewEventReader(nil, 0)
+	for _, before := range []string{"", "data: old", "data: old\r", "data: old\n\ndata: older\n", "event: old\nid: 1\n", "\ufeff", "data: " + x(50_000), "data: " + x(3<<20) + "\n\n", x(5 << 20)} {
+		r.Reset(strings.NewReader(before), 4<<20)
+		for {
+			if _, err := r.Next(); err != nil {
+				break
+			}
+		}
+		r.Reset(strings.NewReader("\ufeffdata: a\n\n\ndata: "+x(90)+"\n\n"), 100)
+		if e, err := r.Next(); err != nil || e.Type != "message" || string(e.Data) != "a" || e.HasID {
+			t.Errorf("after %q: %q, %v", short([]byte(before)), e.Data, err)
+		}
+		if e, err := r.Next(); err != nil || string(e.Data) != x(90) {
+			t.Errorf("after %q: %q, %v", short([]byte(before)), e.Data, err)
+		}
+		if _, err := r.Next(); err != io.EOF {
+			t.Errorf("after %q: %v", short([]byte(before)), err)
+		}
+		r.Reset(strings.NewReader("\ndata: "+x(95)+"\n\n"), 100)
+		if _, err := r.Next(); !errors.Is(err, ErrEventTooLarge) {
+			t.Errorf("after %q: %v", short([]byte(before)), err)
+		}
+		if cap(r.buf) > 64<<10 || cap(r.data) > 64<<10 {
+			t.Errorf("after %q a buffer of %d and data of %d are kept", short([]byte(before)), cap(r.buf), cap(r.data))
+		}
+	}
+}
+
 func TestAppendEvent(t *testing.T) {
 	for _, c := range []struct{ name, id, data, want string }{
 		{"", "", `{"a":1}`, "data: {\"a\":1}\n\n"},

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"crypto/tls"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,10 @@ const (
 	// writeBuffer is how much the kernel may hold for a client that does not
 	// read, in bytes.
 	writeBuffer = 64 << 10
+
+	// lingerFor and lingerBytes bound what is read of a refused request.
+	lingerFor   = time.Second
+	lingerBytes = 16 << 20
 
 	// slack is how late the deadline of a read may be.
 	slack = time.Second
@@ -70,6 +75,7 @@ type clientConn struct {
 	renewed  time.Time // when the write deadline was set
 	deadline time.Time // for reading, as it was set
 	slow     bool      // the request did not come at once
+	unread   bool      // a request was refused before it was read
 
 	watched uint64 // its number with the watcher
 
@@ -106,9 +112,15 @@ func (c *clientConn) left() {
 	}
 }
 
-// Close closes the connection.
+// Close closes the connection. One whose request was refused before all of it
+// was read is closed for writing first and read on for a moment: to close at
+// once would reset it, and the client would never see why (RFC 9112 §9.6).
 func (c *clientConn) Close() error {
 	c.edge.watcher.remove(c)
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.unread && half.CloseWrite() == nil {
+		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerFor))
+		_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
+	}
 	return c.Conn.Close()
 }
 

@@ -8,7 +8,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
@@ -198,7 +197,9 @@ func (e *Edge) recycle(x *exchange) {
 		x.cancel()
 		return
 	}
-	x.Exchange, x.request, x.s, x.began = edge.Exchange{}, mcp.Message{}, nil, time.Time{}
+	x.Reset()
+	x.request.Forget()
+	x.s = nil
 	exchanges.Put(x)
 }
 
@@ -497,6 +498,9 @@ func (e *Edge) malformed(ctx *fasthttp.RequestCtx, err error) {
 // unreadable answers what is no request that the edge acts on, and closes the
 // connection: where its next request would begin is not certain.
 func (e *Edge) unreadable(ctx *fasthttp.RequestCtx, status int, text string) {
+	if conn, ok := ctx.Conn().(*clientConn); ok {
+		conn.unread = true
+	}
 	ctx.SetStatusCode(status)
 	ctx.SetConnectionClose()
 	ctx.Response.Header.SetContentTypeBytes(jsonType)

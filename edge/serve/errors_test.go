@@ -349,24 +349,26 @@ func TestBackendThatFails(t *testing.T) {
 		legacy [2]int // status and code
 		modern [2]int
 		says   string
+
+		silence time.Duration
 	}
 	silent := func(c *edgetest.Call) { c.Wait(nil) }
 	for _, c := range []cell{
-		{"is down", func(s *edgetest.Server) { s.Close() }, [2]int{200, 502}, [2]int{502, 502}, `backend "back" unavailable`},
-		{"closes the connection", func(s *edgetest.Server) { s.Always("tools/call", (*edgetest.Call).Abort) }, [2]int{200, 502}, [2]int{502, 502}, `backend "back" unavailable`},
-		{"keeps silent", func(s *edgetest.Server) { s.Always("tools/call", silent) }, [2]int{200, 504}, [2]int{504, 504}, `backend "back" timed out`},
+		{"is down", func(s *edgetest.Server) { s.Close() }, [2]int{200, 502}, [2]int{502, 502}, `backend "back" unavailable`, time.Minute},
+		{"closes the connection", func(s *edgetest.Server) { s.Always("tools/call", (*edgetest.Call).Abort) }, [2]int{200, 502}, [2]int{502, 502}, `backend "back" unavailable`, time.Minute},
+		{"keeps silent", func(s *edgetest.Server) { s.Always("tools/call", silent) }, [2]int{200, 504}, [2]int{504, 504}, `backend "back" timed out`, 3 * time.Second},
 		{"answers 500", func(s *edgetest.Server) {
 			s.Always("tools/call", func(c *edgetest.Call) { c.Text(500, "text/plain", "secret internals") })
-		}, [2]int{200, 502}, [2]int{502, 502}, `backend "back" unavailable`},
+		}, [2]int{200, 502}, [2]int{502, 502}, `backend "back" unavailable`, time.Minute},
 		{"wants a credential", func(s *edgetest.Server) {
 			s.Always("tools/call", func(c *edgetest.Call) { c.Text(401, "text/plain", "secret internals") })
-		}, [2]int{200, 502}, [2]int{502, 502}, `backend "back" unavailable`},
+		}, [2]int{200, 502}, [2]int{502, 502}, `backend "back" unavailable`, time.Minute},
 	} {
 		for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
 			t.Run(c.name+", "+era.String(), func(t *testing.T) {
 				t.Parallel()
 				back := edgetest.NewServer(t, era)
-				e := edgetest.Start(t, edgetest.Manifest(back, edgetest.Timeout(time.Second)))
+				e := edgetest.Start(t, edgetest.Manifest(back, edgetest.Timeout(c.silence)))
 				f := &front{Edge: e, back: back, client: e.NewClient()}
 				s := f.client.Initialize("")
 				if m := s.Call("0", "echo", `{}`).Message(); m.Error != nil {

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
@@ -158,15 +159,39 @@ func (s *seen) line(line []byte) string {
 		}
 		under = under || c == '_'
 	}
-	for _, c := range value {
-		if c < ' ' && c != '\t' || c == 0x7f {
-			return "the value of a header has a control character"
-		}
+	if control(value) {
+		return "the value of a header has a control character"
 	}
 	if under && s.disguised(name) {
 		return "a header pretends to be another"
 	}
 	return s.count(name, bytes.Trim(value, " \t"))
+}
+
+// control reports whether a value has a control character other than a tab. It
+// looks at eight bytes at a time: those that are plain ASCII pass at once.
+func control(v []byte) bool {
+	const (
+		low  = 0x0101010101010101
+		high = 0x8080808080808080
+	)
+	for len(v) >= 8 {
+		w := binary.LittleEndian.Uint64(v)
+		if (w|(w-low*0x20)|(w+low))&high != 0 { // not ASCII, below a space, or DEL
+			for _, c := range v[:8] {
+				if c < ' ' && c != '\t' || c == 0x7f {
+					return true
+				}
+			}
+		}
+		v = v[8:]
+	}
+	for _, c := range v {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return true
+		}
+	}
+	return false
 }
 
 // disguised reports whether a name with underscores would be one that frames,
