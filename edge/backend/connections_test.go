@@ -310,10 +310,14 @@ func TestCallCap(t *testing.T) {
 					}
 				}
 			})
+			began := time.Now()
 			r := c.Modern("1", "tools/call", edgetest.CallParams("echo", "{}"), `"progressToken":1`)
 			all := r.Rest()
 			if m := edgetest.Parse(t, all[len(all)-1].Data); m.Error == nil || m.Error.Code != 504 {
 				t.Errorf("%+v", m)
+			}
+			if d := time.Since(began); d > 20*time.Second { // the backend's own timeout is 30 s
+				t.Errorf("the call took %s", d)
 			}
 		})
 	}

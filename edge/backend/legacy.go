@@ -103,7 +103,7 @@ func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introd
 	if m.Method == "tools/list" {
 		b.noteParams(&answer.Message)
 	}
-	if answer.Code() == mcp.CodeURLElicitation {
+	if answer.Code() == mcp.CodeURLElicitation && mcp.MethodOf(m.Method).Interactive {
 		return pagesFirst(m, answer)
 	}
 	out := x.Answer()

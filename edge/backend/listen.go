@@ -203,7 +203,6 @@ type watcher struct {
 
 	mu     sync.Mutex
 	uris   []string
-	out    edge.Client // nil while the client has no stream
 	cancel context.CancelFunc
 	closed bool
 }

@@ -138,7 +138,7 @@ func (s *session) overSSE(ctx context.Context, l *link, c *call, body []byte) (*
 	}
 	begun := time.Now()
 	c.heard.Store(begun.UnixNano())
-	silence := time.NewTimer(s.b.Silence)
+	silence := time.NewTimer(min(s.b.Silence, s.b.Cap))
 	defer silence.Stop()
 	for {
 		select {
@@ -146,6 +146,11 @@ func (s *session) overSSE(ctx context.Context, l *link, c *call, body []byte) (*
 			return m, nil
 		case <-l.sse.done:
 			s.drop(l)
+			select {
+			case m := <-c.answer: // it was the last thing on the stream
+				return m, nil
+			default:
+			}
 			return nil, edge.Errorf(edge.Unavailable, "call", "ended its stream before the answer")
 		case <-ctx.Done():
 			s.cancelled(l, c, context.Cause(ctx))

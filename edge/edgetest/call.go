@@ -18,9 +18,8 @@ type Call struct {
 	session *ServerSession  // over HTTP with SSE: where everything goes
 	gone    <-chan struct{} // closed when nobody waits for the answer any longer
 
-	mu      sync.Mutex
-	begun   bool // the answer's header is out
-	aborted bool
+	mu    sync.Mutex
+	begun bool // the answer's header is out
 }
 
 // Header returns the header of the answer, which may be changed until the

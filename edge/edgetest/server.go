@@ -53,6 +53,7 @@ type Server struct {
 	Tools        string // JSON text of the tools of tools/list
 	Lost         Lost
 	Sessionless  bool   // a legacy server that hands out no session ids
+	Endpoint     string // where an SSE server has messages posted, up to the session id; HOST stands for its address
 	KeepAlive    string // the Keep-Alive header of every answer; "" for none
 	Address      string // host:port to listen on; "" lets the system choose
 
@@ -107,6 +108,7 @@ func NewServer(t testing.TB, era Era, options ...func(*Server)) *Server {
 		Era:          era,
 		Capabilities: `{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`,
 		Tools:        `[{"name":"echo","inputSchema":{"type":"object"}}]`,
+		Endpoint:     "/messages?sessionId=",
 		t:            t,
 		closing:      make(chan struct{}),
 		changed:      make(chan struct{}),
@@ -586,7 +588,7 @@ func (s *Server) sse(c *Call) {
 			return
 		}
 		one := s.begin()
-		c.Raw("event: endpoint\ndata: /messages?sessionId=" + one.ID + "\n\n")
+		c.Raw("event: endpoint\ndata: " + strings.ReplaceAll(s.Endpoint, "HOST", s.Addr()) + one.ID + "\n\n")
 		c.hear(one)
 		s.mu.Lock()
 		one.end()

@@ -290,7 +290,14 @@ var jsonType = []byte("application/json")
 
 // run runs an exchange through the hallway. It is where an exchange counts as
 // under way.
-func (e *Edge) run(x *exchange) (*edge.Response, error) {
+func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.log.Error("panic in an exchange", "panic", p, "stack", string(debug.Stack()))
+			x.way.keep() // nobody knows who else has a hold of it
+			r, err = nil, edge.Errorf(edge.Internal, "handle", "%v", p)
+		}
+	}()
 	m := x.Request
 	if !mcp.MethodOf(m.Method).In(x.Era) {
 		return nil, noMethod(m)

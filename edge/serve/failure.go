@@ -48,10 +48,12 @@ func failures(kind edge.Kind) (legacy, modern answer) {
 		return same(answer{503, 503})
 	case edge.Unavailable:
 		return answer{200, 502}, answer{502, 502}
+	case edge.Gone:
+		return answer{200, mcp.CodeInternal}, answer{500, mcp.CodeInternal}
 	case edge.Timeout:
 		return answer{200, 504}, answer{504, 504}
 	}
-	return answer{200, mcp.CodeInternal}, answer{500, mcp.CodeInternal}
+	return same(answer{500, mcp.CodeInternal})
 }
 
 // failure is an error as it goes to a client.

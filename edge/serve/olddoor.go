@@ -154,6 +154,12 @@ func (e *Edge) initializeSSE(ctx *fasthttp.RequestCtx, h *head, d *sseDoor, x *e
 	}
 	s, result, err := e.begin(x)
 	if err != nil {
+		if f := fail(mcp.Legacy, x.Request.IDText(), err); f.status == 200 { // an answer like any other
+			_ = d.out.write("message", f.body)
+			e.cors(ctx, h)
+			ctx.SetStatusCode(202)
+			return
+		}
 		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), err)
 		return
 	}

@@ -99,6 +99,13 @@ func (w way) event(m *mcp.Message) error {
 	return w.s.put(m.Raw)
 }
 
+// keep has the stream serve no further exchange.
+func (s *stream) keep() {
+	s.mu.Lock()
+	s.used = true
+	s.mu.Unlock()
+}
+
 // free ends the turn of an exchange, so that its stream may serve another. It
 // reports false when somebody was told or asked something on it.
 func (s *stream) free() bool {

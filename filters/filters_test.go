@@ -1,0 +1,86 @@
+package filters
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge"
+)
+
+// trace is a filter that writes down when it is passed, in and out.
+func trace(log *[]string, name string) edge.Filter {
+	return func(next edge.Handler) edge.Handler {
+		return edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+			*log = append(*log, name)
+			defer func() { *log = append(*log, "/"+name) }()
+			return next.Handle(ctx, x)
+		})
+	}
+}
+
+// The hallway has one order, whatever order its entries come in; entries of
+// one name keep theirs.
+func TestChainOrder(t *testing.T) {
+	const want = "telemetry audit incoming headers webhook.1 webhook.2 guest.1 guest.2 guest.3 authz ratelimit here" +
+		" /ratelimit /authz /guest.3 /guest.2 /guest.1 /webhook.2 /webhook.1 /headers /incoming /audit /telemetry"
+	names := strings.Fields("telemetry audit incoming headers webhook.1 webhook.2 guest.1 guest.2 guest.3 authz ratelimit")
+	for seed := range uint64(50) {
+		var log []string
+		shuffled := slices.Clone(names)
+		rand.New(rand.NewPCG(seed, 1)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		// Those of one name stay in their order among themselves.
+		next := map[string]int{}
+		var entries []Entry
+		for _, name := range shuffled {
+			base, _, many := strings.Cut(name, ".")
+			if many {
+				next[base]++
+				name = base + "." + string(rune('0'+next[base]))
+			}
+			entries = append(entries, Entry{Name: base, Filter: trace(&log, name)})
+		}
+		h := Chain(entries, edge.HandlerFunc(func(context.Context, *edge.Exchange) (*edge.Response, error) {
+			log = append(log, "here")
+			return nil, nil
+		}))
+		if _, err := h.Handle(t.Context(), &edge.Exchange{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(log, " "); got != want {
+			t.Fatalf("seed %d: %s\nwant %s", seed, got, want)
+		}
+	}
+}
+
+// After authorization nothing changes a message, and whatever may change one
+// stands before it; who it was is known before anything is decided.
+func TestOrderOfTheHallway(t *testing.T) {
+	order := Order()
+	at := func(name string) int { return slices.Index(order, name) }
+	for _, pair := range [][2]string{
+		{"telemetry", "incoming"}, {"audit", "incoming"}, {"incoming", "headers"}, {"incoming", "webhook"}, {"webhook", "authz"}, {"guest", "authz"}, {"authz", "ratelimit"},
+	} {
+		if at(pair[0]) < 0 || at(pair[0]) >= at(pair[1]) {
+			t.Errorf("%s is not before %s: %v", pair[0], pair[1], order)
+		}
+	}
+	order[0] = "changed"
+	if Order()[0] == "changed" {
+		t.Error("the order can be changed from outside")
+	}
+}
+
+// A hallway without filters is the handler itself.
+func TestChainOfNothing(t *testing.T) {
+	called := false
+	last := edge.HandlerFunc(func(context.Context, *edge.Exchange) (*edge.Response, error) {
+		called = true
+		return nil, nil
+	})
+	if _, err := Chain(nil, last).Handle(t.Context(), &edge.Exchange{}); err != nil || !called {
+		t.Error(err, called)
+	}
+}
