@@ -38,10 +38,11 @@ var doors = map[string][]string{
 	"github.com/spf13/pflag":                 {"cmd/..."},
 	"github.com/modelcontextprotocol/go-sdk": {"edge/demo", "cmd/weir/...", "edge/edgetest/..."},
 	"k8s.io/apimachinery":                    {"edge/v1beta1", "edge/compile", "edge/source"},
-	"sigs.k8s.io/yaml":                       {"edge/v1beta1", "edge/compile", "edge/source", "cmd/..."},
+	"sigs.k8s.io/yaml":                       {"edge/v1beta1", "edge/compile", "edge/source", "cmd/...", "edge/edgetest/..."},
 	"go.yaml.in/yaml":                        {"edge/source", "cmd/..."},
 	"golang.org/x/term":                      {"cmd/..."},
 	"golang.org/x/sys":                       {"edge/serve", "edge/edgetest/..."},
+	"go.uber.org/goleak":                     {"edge/edgetest"},
 }
 
 type listed struct {
