@@ -13,7 +13,7 @@ FUZZTIME ?= 30s
 # Every fuzz target, as PACKAGE:TARGET.
 FUZZ = $(shell grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' edge filters cmd | sed -E 's|/[^/]*_test.go:func |:|')
 
-.PHONY: all help build demo test check generate verify lint race cross fuzz golden peers conformance bench bench-quick bench-smoke clean
+.PHONY: all help build demo test check generate verify lint race cross fuzz golden peers conformance conformance-all bench bench-quick bench-smoke clean
 
 all: build ## Build, and run the quick tests
 	$(GO) test -short ./edge ./edge/mcp ./edge/compile ./edge/source ./edge/v1beta1 ./filters
@@ -62,8 +62,12 @@ peers: $(PEERS)/node_modules/.package-lock.json ## Install the clients, servers 
 $(PEERS)/node_modules/.package-lock.json: $(PEERS)/package-lock.json
 	cd $(PEERS) && npm ci --no-audit --no-fund
 
-conformance: build peers ## Run the conformance suite of MCP through the edge
+conformance: build peers ## Run the conformance suite of MCP through the edge, same era
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir
+
+conformance-all: build peers ## The suite in all four cells, and its client scenarios with the edge as the client
+	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --all
+	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --client
 
 bench: build ## Measure everything and write BENCHMARKS.md
 	$(GO) run ./edge/edgetest/bench --weir $(BIN)/weir -o BENCHMARKS.md
