@@ -153,11 +153,17 @@ func greeting(w io.Writer, s serve.Settings, addr string) {
 	if endpoint != homeURL() {
 		at = " " + endpoint
 	}
+	me := "weir" // or the path that it was started by: it may not be in PATH
+	if strings.ContainsRune(os.Args[0], os.PathSeparator) {
+		if me = os.Args[0]; strings.ContainsAny(me, " \t'\"\\$`&;()<>|*?[#~!") {
+			me = quoted(me)
+		}
+	}
 	fmt.Fprintf(w, `Weir serves its demo on %s
 
 See what it offers, and call a tool:
-  weir tools%s%s
-  weir call%s echo --args '{"text":"hello"}'%s
+  %s tools%s%s
+  %s call%s echo --args '{"text":"hello"}'%s
 
 Or without weir:
   %s
@@ -167,12 +173,12 @@ Or without weir:
 In the configuration of an MCP client:
   {"mcpServers":{"weir":{"type":"http","url":"%s"}}}
 
-Ctrl-C ends it. Serve your own servers with: weir serve -c FILE
+Ctrl-C ends it. Serve your own servers with: %s serve -c FILE
 
-`, endpoint, at, ca, at, ca,
+`, endpoint, me, at, ca, me, at, ca,
 		ask("server/discover", "", ""),
 		ask("tools/call", "echo", `"name":"echo","arguments":{"text":"hello"},`),
-		endpoint)
+		endpoint, me)
 }
 
 // endpointOf is where somebody on this machine reaches the door.
