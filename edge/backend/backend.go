@@ -49,6 +49,9 @@ type Backend struct {
 	life context.Context // ends with Close
 	end  context.CancelFunc
 	work sync.WaitGroup // the goroutines that end with life
+
+	starting sync.Mutex // one that has begun to start one has done so
+	closed   bool
 }
 
 // Introduction is what a backend said of itself.
@@ -91,8 +94,14 @@ func Open(c Config) (*Backend, error) {
 	return b, nil
 }
 
-// spawn runs f on a goroutine that Close waits for.
+// spawn runs f on a goroutine that Close waits for. What comes after Close is
+// not begun.
 func (b *Backend) spawn(what string, f func()) {
+	b.starting.Lock()
+	defer b.starting.Unlock()
+	if b.closed {
+		return
+	}
 	b.work.Go(func() {
 		defer edge.Contain(b.Log, what)
 		f()
@@ -111,6 +120,9 @@ func (b *Backend) Close() error {
 			s.Close()
 		}
 	}
+	b.starting.Lock()
+	b.closed = true
+	b.starting.Unlock()
 	b.end()
 	b.work.Wait()
 	b.peer.pool.close()

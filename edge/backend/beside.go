@@ -20,6 +20,7 @@ type call struct {
 	level  bool // the client takes log messages
 	alone  bool // the client hears of this call and of nothing else
 	client edge.Client
+	place  place             // where its stream has been read to
 	answer chan *mcp.Message // over HTTP with SSE
 	heard  atomic.Int64      // when its last progress came, Unix nanoseconds, over HTTP with SSE
 

@@ -323,6 +323,37 @@ func TestCallCap(t *testing.T) {
 	}
 }
 
+// A server whose call is given up is told so, in the way of its era.
+func TestTimeoutIsACancellation(t *testing.T) {
+	t.Parallel()
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern, edgetest.SSE} {
+		t.Run(era.String(), func(t *testing.T) {
+			t.Parallel()
+			back := edgetest.NewServer(t, era)
+			e := edgetest.Start(t, edgetest.Manifest(back, edgetest.Timeout(2*time.Second)))
+			gone := make(chan string, 1)
+			back.Always("tools/call", func(c *edgetest.Call) {
+				id := c.ID()
+				if era == edgetest.Modern {
+					c.Wait(nil)
+				}
+				gone <- id
+				c.Wait(nil)
+			})
+			if m := e.NewClient().Modern("1", "tools/call", edgetest.CallParams("echo", "{}")).Message(); m.Error == nil || m.Error.Code != 504 {
+				t.Errorf("%+v", m)
+			}
+			id := edgetest.Receive(t, gone, "the call, or its end")
+			if era == edgetest.Modern {
+				return
+			}
+			if n := back.Await("notifications/cancelled", 1); edgetest.Member(string(n.Message.Params), "requestId") != id {
+				t.Errorf("%s, the call was %s", n.Message.Params, id)
+			}
+		})
+	}
+}
+
 // The time that a client takes to answer is not the backend's.
 func TestQuestionStopsTheClock(t *testing.T) {
 	t.Parallel()

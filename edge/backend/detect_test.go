@@ -3,7 +3,6 @@ package backend_test
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 
@@ -140,12 +139,7 @@ func TestBackendThatComesUpLater(t *testing.T) {
 	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern, edgetest.SSE} {
 		t.Run(era.String(), func(t *testing.T) {
 			t.Parallel()
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			address := ln.Addr().String()
-			ln.Close()
+			address := edgetest.FreeAddress(t)
 			url, transport := "http://"+address+"/mcp", compile.StreamableHTTP
 			if era == edgetest.SSE {
 				url, transport = "http://"+address+"/sse", compile.SSE
@@ -183,7 +177,8 @@ func TestBackendThatChangesItsEra(t *testing.T) {
 		t.Run(change[0].String()+" to "+change[1].String(), func(t *testing.T) {
 			t.Parallel()
 			// Without connections to use again the edge cannot meet the end of one.
-			first := edgetest.NewServer(t, change[0], func(s *edgetest.Server) { s.KeepAlive = "timeout=1" })
+			address := edgetest.FreeAddress(t)
+			first := edgetest.NewServer(t, change[0], func(s *edgetest.Server) { s.Address, s.KeepAlive = address, "timeout=1" })
 			e := edgetest.Start(t, edgetest.Manifest(first))
 			c := e.NewClient()
 			s := c.Initialize("")
@@ -197,7 +192,6 @@ func TestBackendThatChangesItsEra(t *testing.T) {
 				}
 			}
 			call("1")
-			address := first.Addr()
 			first.Close()
 			second := edgetest.NewServer(t, change[1], func(s *edgetest.Server) { s.Address = address })
 			call("2")

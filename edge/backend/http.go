@@ -77,6 +77,53 @@ var eventStream = []byte("text/event-stream")
 
 var errHead = errors.New("answered with an HTTP header that cannot be read")
 
+// maxInterim is how many interim answers (1xx) may come before the answer.
+const maxInterim = 20
+
+// framedTwice waits for the head of an answer and reports whether it says both
+// how long its body is and that it comes in chunks: where such an answer ends
+// is not certain (RFC 9112 §6.3). Whatever else is wrong with a head is found
+// by reading it.
+func (c *conn) framedTwice() bool {
+	var head []byte
+	for n := 1; ; n = len(head) + 1 {
+		if _, err := c.br.Peek(n); err != nil {
+			return false
+		}
+		head, _ = c.br.Peek(c.br.Buffered())
+		if i := endOfHead(head); i >= 0 {
+			head = head[:i]
+			break
+		}
+	}
+	length, chunks := false, false
+	for line := range bytes.SplitSeq(head, []byte{'\n'}) {
+		name, _, _ := bytes.Cut(line, []byte{':'})
+		switch name = bytes.TrimSpace(name); len(name) {
+		case len("Content-Length"):
+			length = length || bytes.EqualFold(name, []byte("Content-Length"))
+		case len("Transfer-Encoding"):
+			chunks = chunks || bytes.EqualFold(name, []byte("Transfer-Encoding"))
+		}
+	}
+	return length && chunks
+}
+
+// endOfHead returns where the header lines of an answer end; -1 when that has
+// not come yet.
+func endOfHead(b []byte) int {
+	for at := 0; ; {
+		i := bytes.IndexByte(b[at:], '\n')
+		if i < 0 {
+			return -1
+		}
+		at += i + 1
+		if rest := b[at:]; len(rest) > 0 && rest[0] == '\n' || len(rest) > 1 && rest[0] == '\r' && rest[1] == '\n' {
+			return at
+		}
+	}
+}
+
 // send writes the request and reads the head of the answer. When ctx ends, the
 // connection is closed. The second result says whether anything of the request
 // may have reached the backend.
@@ -96,8 +143,13 @@ func (p *peer) send(ctx context.Context, o *outgoing) (*reply, bool, error) {
 	if _, err := c.Write(c.out); err != nil {
 		return nil, true, r.failed(ctx, err)
 	}
-	for {
-		if err := c.head.Read(c.br); err != nil {
+	for interim := 0; ; interim++ {
+		twice := c.framedTwice()
+		err := c.head.Read(c.br)
+		if err == nil && (twice || interim > maxInterim) {
+			err = errHead
+		}
+		if err != nil {
 			if !timedOut(err) && ctx.Err() == nil && !errors.Is(err, io.EOF) && !isClosed(err) {
 				err = errHead
 			}

@@ -52,17 +52,10 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 		}
 		_ = x.Client.Send(n)
 	})
-	var r *refusal
-	switch {
-	case errors.As(err, &r) && r.modern():
-		return refused(m.IDText(), r), nil
-	case errors.As(err, &r) && (r.status == 400 || r.status == 404 || r.status == 405):
-		return nil, errEra
-	case errors.As(err, &r):
-		return nil, r.verdict()
-	case err != nil:
-		return nil, err
-	case answer.Kind == mcp.Invalid:
+	if err != nil {
+		return failedModern(m, err)
+	}
+	if answer.Kind == mcp.Invalid {
 		return nil, nil // a notification
 	}
 	if answer.Says("resultType", "input_required") && !safePages(&answer.Message) {
@@ -72,6 +65,20 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 		answer.Status = mcp.Status(answer.Code()) // it came as an event, whose stream was 200 before
 	}
 	return answer, nil
+}
+
+// failedModern says what it means that a request got no answer of its own.
+func failedModern(m *mcp.Message, err error) (*edge.Response, error) {
+	var r *refusal
+	switch {
+	case errors.As(err, &r) && r.modern():
+		return refused(m.IDText(), r), nil
+	case errors.As(err, &r) && (r.status == 400 || r.status == 404 || r.status == 405):
+		return nil, errEra
+	case errors.As(err, &r):
+		return nil, r.verdict()
+	}
+	return nil, err
 }
 
 // safePages reports whether every page that an input_required wants opened may

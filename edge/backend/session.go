@@ -28,10 +28,10 @@ type session struct {
 	live    atomic.Pointer[link]
 
 	mu     sync.Mutex
-	calls  map[string]*call // under way, by the id that the server knows
-	subs   map[string]bool  // URIs subscribed to
-	level  string           // log level set
-	notice edge.Client      // takes what belongs to no call; nil for nobody
+	calls  []*call         // under way
+	subs   map[string]bool // URIs subscribed to
+	level  string          // log level set
+	notice edge.Client     // takes what belongs to no call; nil for nobody
 	closed bool
 }
 
@@ -218,6 +218,28 @@ func (s *session) ownID() []byte {
 	return append(strconv.AppendUint([]byte(`"weir-`), s.ids.Add(1), 10), '"')
 }
 
+// failed says what it means that a call got no answer of its own.
+func (s *session) failed(ctx context.Context, l *link, c *call, m *mcp.Message, err error) (*edge.Response, error) {
+	var r *refusal
+	switch {
+	case errors.As(err, &r) && r.lostSession() && !r.modern():
+		return nil, errLost
+	case errors.As(err, &r) && (r.modern() || r.status == 405):
+		return nil, errEra
+	case errors.As(err, &r) && r.code != 0:
+		return refused(c.id, r), nil
+	case errors.As(err, &r) && r.status == 400 && !mcp.MethodOf(m.Method).Known:
+		return nil, edge.Errorf(edge.NoMethod, "call", "method not found: %s", m.Method)
+	case errors.As(err, &r):
+		return nil, r.verdict()
+	case ctx.Err() != nil:
+		s.cancelled(l, c, context.Cause(ctx))
+	case edge.KindOf(err) == edge.Timeout:
+		s.cancelled(l, c, errors.New("timed out")) // 2025-11-25, basic/lifecycle, timeouts
+	}
+	return nil, err
+}
+
 // call sends a client's request and returns the answer, under the id that the
 // server knows.
 func (s *session) call(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
@@ -288,33 +310,19 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 	s.add(c)
 	defer s.remove(c)
 	o := s.outgoing(l, body)
-	var at place
-	o.place = &at
+	o.place = &c.place
 	status, err := s.b.peer.converse(ctx, &o, c.id, &answer.Message, func(n *mcp.Message, r *reply) {
 		c.on(r)
 		s.before(ctx, l, c, n)
 	})
 	c.on(nil)
-	if errors.Is(err, errCut) && at.id != "" {
-		err = s.resume(ctx, l, c, &at, &answer.Message)
-	}
-	var r *refusal
-	switch {
-	case errors.As(err, &r) && r.lostSession() && !r.modern():
-		return nil, errLost
-	case errors.As(err, &r) && (r.modern() || r.status == 405):
-		return nil, errEra
-	case errors.As(err, &r) && r.code != 0:
-		return refused(c.id, r), nil
-	case errors.As(err, &r) && r.status == 400 && !mcp.MethodOf(m.Method).Known:
-		return nil, edge.Errorf(edge.NoMethod, "call", "method not found: %s", m.Method)
-	case errors.As(err, &r):
-		return nil, r.verdict()
-	case err != nil && ctx.Err() != nil:
-		s.cancelled(l, c, context.Cause(ctx))
-	}
 	if err != nil {
-		return nil, err
+		if errors.Is(err, errCut) && c.place.id != "" {
+			err = s.resume(ctx, l, c, &c.place, o.until, &answer.Message)
+		}
+		if err != nil {
+			return s.failed(ctx, l, c, m, err)
+		}
 	}
 	switch code := answer.Code(); {
 	case status < 400:
@@ -339,12 +347,16 @@ const (
 
 // resume reads on where the stream of a call ended before its answer: the
 // server may close a connection and be asked again (2025-11-25,
-// basic/transports, sending messages, item 6).
-func (s *session) resume(ctx context.Context, l *link, c *call, at *place, answer *mcp.Message) error {
+// basic/transports, sending messages, item 6). The call ends at until, however
+// often that is.
+func (s *session) resume(ctx context.Context, l *link, c *call, at *place, until time.Time, answer *mcp.Message) error {
 	for left := resumes; ; left-- {
 		wait := resumeWait
 		if at.retry > 0 {
 			wait = min(at.retry, resumeMost)
+		}
+		if time.Until(until) < wait {
+			return edge.Errorf(edge.Timeout, "resume", "%w", errCut)
 		}
 		select {
 		case <-ctx.Done():
@@ -353,7 +365,7 @@ func (s *session) resume(ctx context.Context, l *link, c *call, at *place, answe
 		}
 		before := at.id
 		o := s.outgoing(l, nil)
-		o.method, o.last, o.place = "GET", at.id, at
+		o.method, o.last, o.place, o.until = "GET", at.id, at, until
 		r, _, err := s.b.peer.send(ctx, &o)
 		if err != nil {
 			return err
@@ -404,17 +416,28 @@ func (b *Backend) background(f func(context.Context)) {
 
 func (s *session) add(c *call) {
 	s.mu.Lock()
-	if s.calls == nil {
-		s.calls = make(map[string]*call, 1)
-	}
-	s.calls[string(c.id)] = c
+	s.calls = append(s.calls, c)
 	s.mu.Unlock()
 }
 
 func (s *session) remove(c *call) {
 	s.mu.Lock()
-	delete(s.calls, string(c.id))
+	if i := slices.Index(s.calls, c); i >= 0 {
+		last := len(s.calls) - 1
+		s.calls[i], s.calls[last] = s.calls[last], nil
+		s.calls = s.calls[:last]
+	}
 	s.mu.Unlock()
+}
+
+// callOf returns the call of an id; s.mu is held.
+func (s *session) callOf(id []byte) *call {
+	for _, c := range s.calls {
+		if mcp.SameID(c.id, id) {
+			return c
+		}
+	}
+	return nil
 }
 
 // notify sends a client's notification.
@@ -437,6 +460,9 @@ func (s *session) notify(ctx context.Context, m *mcp.Message) error {
 
 // remember keeps what a reopened session has to set up again.
 func (s *session) remember(m *mcp.Message) {
+	if m.Method == "tools/call" {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch m.Method {

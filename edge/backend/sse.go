@@ -99,7 +99,7 @@ func (s *session) incoming(ctx context.Context, l *sseLink, m *mcp.Message) {
 		return
 	}
 	s.mu.Lock()
-	c := s.calls[string(m.IDText())]
+	c := s.callOf(m.IDText())
 	s.mu.Unlock()
 	if c == nil {
 		return

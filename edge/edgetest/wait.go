@@ -1,6 +1,9 @@
 package edgetest
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"net"
 	"runtime"
 	"testing"
 	"time"
@@ -36,4 +39,20 @@ func Until(t testing.TB, what string, done func() bool) {
 func stacks() string {
 	buf := make([]byte, 1<<20)
 	return string(buf[:runtime.Stack(buf, true)])
+}
+
+// FreeAddress returns a loopback host:port at which nothing listens, and which
+// the system gives to nobody who lets it choose: a server may be started there
+// later, or again.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	for range 1000 {
+		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(20000)))
+		if err == nil {
+			defer ln.Close()
+			return ln.Addr().String()
+		}
+	}
+	t.Fatal("no free port")
+	return ""
 }

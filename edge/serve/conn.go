@@ -2,6 +2,7 @@ package serve
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -76,6 +77,8 @@ type clientConn struct {
 	deadline time.Time // for reading, as it was set
 	slow     bool      // the request did not come at once
 	unread   bool      // a request was refused before it was read
+	taken    int       // bytes read of a request after its first ones
+	over     bool      // those were too many
 
 	watched uint64 // its number with the watcher
 
@@ -138,9 +141,16 @@ func (c *clientConn) Read(p []byte) (int, error) {
 		// More of a request than came at once: all of it has one time to arrive.
 		if !c.slow {
 			c.slow = true
-			c.readBy(c.edge.clock.now().Add(readWithin))
+			c.readBy(c.edge.clock.now().Add(c.edge.arrival))
 		}
-		return c.Conn.Read(p)
+		// What a body of chunks holds besides its data is in no other limit.
+		if c.taken > c.edge.settings.MaxHeader+2*c.edge.settings.MaxBody {
+			c.over = true
+			return 0, errTooMuch
+		}
+		n, err := c.Conn.Read(p)
+		c.taken += n
+		return n, err
 	}
 	// The server waits for the first byte of a request.
 	c.slow = false
@@ -159,6 +169,12 @@ func (c *clientConn) Read(p []byte) (int, error) {
 	c.first, c.at, c.end = buf, 1, n
 	return 1, nil
 }
+
+var errTooMuch = errors.New("the request is too large")
+
+// arrived tells that a request has been read: what is read from here on
+// belongs to the next.
+func (c *clientConn) arrived() { c.slow, c.taken = false, 0 }
 
 // readBy sets the deadline for reading. One that is up to slack late does no
 // harm, and so need not be set for every request.

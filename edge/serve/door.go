@@ -26,6 +26,7 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 			e.refuse(ctx, nil, mcp.Legacy, nil, edge.Errorf(edge.Internal, "handle", "%v", r))
 		}
 	}()
+	ctx.Conn().(*clientConn).arrived()
 	// 1. Whether the request has one reading, and what it says of itself.
 	if f, bad := refusal(&ctx.Request.Header); bad {
 		e.unreadable(ctx, f.status, f.why)
@@ -158,6 +159,9 @@ func (e *Edge) post(ctx *fasthttp.RequestCtx, h *head) {
 // checkBody says whether the body is one that the endpoint takes.
 func checkBody(h *head) error {
 	kind := h.contentType
+	if string(kind) == "application/json" && len(h.encoding) == 0 {
+		return nil
+	}
 	if i := bytes.IndexByte(kind, ';'); i >= 0 {
 		kind = kind[:i]
 	}
@@ -259,7 +263,7 @@ func (e *Edge) serve(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 	case r != nil:
 		raw = r.Raw
 	}
-	if x.Err() != nil && err != nil {
+	if err != nil && x.Err() != nil {
 		raw = nil // cancelled: nobody waits for an answer
 		if x.Era == mcp.Modern {
 			ctx.SetConnectionClose()
@@ -303,6 +307,7 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 		return nil, noMethod(m)
 	}
 	x.Target = e.server.target(m)
+	x.lasts = m.Method == "subscriptions/listen"
 	e.underway.add(x)
 	defer e.underway.remove(x)
 	if x.s != nil && m.Kind == mcp.Request {
@@ -491,8 +496,9 @@ func (e *Edge) malformed(ctx *fasthttp.RequestCtx, err error) {
 	var small *fasthttp.ErrSmallBuffer
 	var timeout net.Error
 	status, text := 400, "the HTTP request cannot be read"
+	conn, _ := ctx.Conn().(*clientConn)
 	switch {
-	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+	case errors.Is(err, fasthttp.ErrBodyTooLarge), conn != nil && conn.over:
 		status, text = 413, fmt.Sprintf("the body is larger than %d bytes", e.settings.MaxBody)
 	case errors.As(err, &small):
 		status, text = 431, fmt.Sprintf("the header is larger than %d bytes", e.settings.MaxHeader)

@@ -26,6 +26,7 @@ type exchange struct {
 	s       *session
 	began   time.Time
 	lane    uint8 // which part of the list of what is under way it is in
+	lasts   bool  // until the client or the edge ends it
 
 	prev, next *exchange // in the list of what is under way
 }
@@ -404,6 +405,29 @@ func (u *underway) remove(x *exchange) {
 	}
 	x.prev, x.next = nil, nil
 	p.mu.Unlock()
+}
+
+// endLasting cancels the exchanges that last until somebody ends them. With the
+// lock held none of them can end and become another.
+func (u *underway) endLasting() {
+	for i := range u.parts {
+		p := &u.parts[i]
+		p.mu.Lock()
+		for x := p.head; x != nil; x = x.next {
+			if x.lasts {
+				x.cancel()
+			}
+		}
+		p.mu.Unlock()
+	}
+}
+
+// settle waits until nothing is under way, but for no longer than that: an
+// exchange that does not heed its end is left behind.
+func (u *underway) settle(within time.Duration) {
+	for by := time.Now().Add(within); len(u.since(by)) > 0 && time.Now().Before(by); {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // since returns the exchanges that began before the moment.

@@ -79,6 +79,9 @@ func lint(h *fasthttp.RequestHeader, maxBody int) fault {
 		if n == maxLines {
 			return fault{431, "the header has too many lines"}
 		}
+		if bytes.IndexByte(line[:min(len(line), maxName+1)], ':') < 0 && len(line) > maxName {
+			return fault{431, "the name of a header is too long"}
+		}
 		if why := s.line(line); why != "" {
 			return fault{400, why}
 		}
@@ -148,24 +151,22 @@ func (s *seen) line(line []byte) string {
 		return "a header line is folded"
 	case colon <= 0:
 		return "a header line has no name"
-	case colon > maxName:
-		return "the name of a header is too long"
 	}
 	name, value := line[:colon], line[colon+1:]
-	under := false
+	kinds := byte(0)
 	for _, c := range name {
-		if !tokens[c] {
-			return "the name of a header has a byte that is not allowed in it"
-		}
-		under = under || c == '_'
+		kinds |= tokens[c]
+	}
+	if kinds&barred != 0 {
+		return "the name of a header has a byte that is not allowed in it"
 	}
 	if control(value) {
 		return "the value of a header has a control character"
 	}
-	if under && s.disguised(name) {
+	if kinds&underscore != 0 && s.disguised(name) {
 		return "a header pretends to be another"
 	}
-	return s.count(name, bytes.Trim(value, " \t"))
+	return s.count(name, value)
 }
 
 // control reports whether a value has a control character other than a tab. It
@@ -206,6 +207,9 @@ func (s *seen) disguised(name []byte) bool {
 	}
 }
 
+// trim takes the white space around a value away.
+func trim(v []byte) []byte { return bytes.Trim(v, " \t") }
+
 // count notes the headers that may be there once.
 func (s *seen) count(name, value []byte) string {
 	var before *bool
@@ -213,12 +217,12 @@ func (s *seen) count(name, value []byte) string {
 	case 4:
 		if is(name, "host") {
 			before = &s.host
-			s.hostBad = badHost(value)
+			s.hostBad = badHost(trim(value))
 		}
 	case 6:
 		if is(name, "origin") {
 			before = &s.origin
-		} else if is(name, "expect") && !is(value, "100-continue") {
+		} else if is(name, "expect") && !is(trim(value), "100-continue") {
 			s.expectBad = true
 		}
 	case 8:
@@ -242,6 +246,7 @@ func (s *seen) count(name, value []byte) string {
 	case 14:
 		if is(name, "content-length") {
 			before = &s.length
+			value = trim(value)
 			n, err := strconv.ParseUint(string(value), 10, 62)
 			s.lengthBad = err != nil || len(value) > 1 && value[0] == '0' || value[0] == '+'
 			s.bytes = int(min(n, 1<<31-1))
@@ -251,7 +256,7 @@ func (s *seen) count(name, value []byte) string {
 	case 17:
 		if is(name, "transfer-encoding") {
 			before = &s.encoding
-			s.encodingBad = !is(value, "chunked")
+			s.encodingBad = !is(trim(value), "chunked")
 		}
 	case 20:
 		if is(name, "mcp-protocol-version") {
@@ -343,10 +348,22 @@ func is(name []byte, lower string) bool {
 	return true
 }
 
-// tokens tells which bytes a name may have (RFC 9110 §5.6.2). It never changes.
-var tokens = func() (t [256]bool) {
-	for c := range byte(0x7f) {
-		t[c] = '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), c) >= 0
+// What a byte of a name is: allowed when it is not barred (RFC 9110 §5.6.2).
+const (
+	barred     = 1
+	underscore = 2
+)
+
+// tokens tells of each byte what it is in a name. It never changes.
+var tokens = func() (t [256]byte) {
+	for c := range t {
+		t[c] = barred
 	}
+	for c := range byte(0x7f) {
+		if '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), c) >= 0 {
+			t[c] = 0
+		}
+	}
+	t['_'] = underscore
 	return t
 }()

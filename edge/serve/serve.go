@@ -56,6 +56,7 @@ type Edge struct {
 	outlets  outletSet
 	underway underway
 	inflight atomic.Int64
+	arrival  time.Duration // how long a request may take to arrive
 	ready    atomic.Bool
 	work     sync.WaitGroup // exchanges that answer on a stream of their own
 	end      chan struct{}
@@ -79,7 +80,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	if len(plan.Servers) != 1 {
 		return nil, fmt.Errorf("a plan of %d servers cannot be served: one is needed", len(plan.Servers))
 	}
-	e := &Edge{settings: s, log: log, version: "devel", clock: newClock(), end: make(chan struct{})}
+	e := &Edge{settings: s, log: log, version: "devel", clock: newClock(), arrival: readWithin, end: make(chan struct{})}
 	for _, o := range options {
 		o(e)
 	}
@@ -117,6 +118,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		Concurrency:                  s.MaxConnections,
 		ReadBufferSize:               s.MaxHeader,
 		MaxRequestBodySize:           s.MaxBody,
+		LazyRequestTime:              true,
 		ReduceMemoryUsage:            true, // flush every answer, and hold no buffers between requests
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
@@ -240,6 +242,7 @@ func (e *Edge) Serve(ctx context.Context) error {
 	for _, o := range e.outlets.list() {
 		o.close()
 	}
+	e.underway.endLasting()
 	if e.front.ShutdownWithContext(drain) != nil {
 		e.log.Warn("calls still under way at the end of the drain timeout are cut", "calls", e.inflight.Load())
 	}
@@ -255,7 +258,9 @@ func (e *Edge) close() {
 	for _, x := range e.underway.since(time.Now().Add(time.Hour)) {
 		x.cancel()
 	}
+	e.underway.settle(time.Second)
 	e.server.lot.close()
+	e.outlets.end()
 	e.sessions.closeAll()
 	close(e.end)
 	e.watcher.close()
@@ -300,19 +305,17 @@ func (e *Edge) beat(now time.Time) {
 	e.sessions.sweep(now)
 }
 
-// listener returns what hears the backends for a session.
+// listener returns what begins to hear the backends for a session.
 func (e *Edge) listener(s *session) func(context.Context, edge.Client) {
 	return func(ctx context.Context, out edge.Client) {
-		var all sync.WaitGroup
 		for _, b := range e.server.backends {
-			all.Go(func() {
+			e.work.Go(func() {
 				defer edge.Contain(e.log, "listener")
 				if err := b.Listen(ctx, &s.Session, out); err != nil && ctx.Err() == nil {
 					e.log.Debug("backend is not heard", "backend", b.Name, "error", err)
 				}
 			})
 		}
-		all.Wait()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -21,9 +22,10 @@ type session struct {
 	asks atomic.Uint64
 
 	mu      sync.Mutex
-	calls   map[string]*exchange        // requests under way, by the client's id
+	calls   []*exchange                 // requests under way
 	asked   map[string]chan edge.Answer // questions that wait, by the edge's id
 	outlets []*outlet                   // open streams of the client, the newest last
+	over    bool                        // the session has ended
 	hearing context.CancelFunc          // ends what the backends are listened to for
 	logs    []*eventLog                 // of streams that may be resumed, the newest last
 	logged  int                         // bytes in them
@@ -166,7 +168,7 @@ func (s *session) busy() bool {
 func (s *session) end() {
 	s.mu.Lock()
 	outlets, hearing := s.outlets, s.hearing
-	s.hearing = nil
+	s.hearing, s.over = nil, true
 	for len(s.logs) > 0 {
 		s.dropLog(0)
 	}
@@ -186,17 +188,16 @@ func (s *session) end() {
 // enter registers a request that is under way, so that it can be cancelled.
 func (s *session) enter(x *exchange) {
 	s.mu.Lock()
-	if s.calls == nil {
-		s.calls = make(map[string]*exchange, 1)
-	}
-	s.calls[string(x.Request.IDText())] = x
+	s.calls = append(s.calls, x)
 	s.mu.Unlock()
 }
 
 func (s *session) leave(x *exchange) {
 	s.mu.Lock()
-	if id := string(x.Request.IDText()); s.calls[id] == x {
-		delete(s.calls, id)
+	if i := slices.Index(s.calls, x); i >= 0 {
+		last := len(s.calls) - 1
+		s.calls[i], s.calls[last] = s.calls[last], nil
+		s.calls = s.calls[:last]
 	}
 	s.mu.Unlock()
 }
@@ -205,8 +206,11 @@ func (s *session) leave(x *exchange) {
 func (s *session) cancelCall(n *mcp.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock() // with the lock held the exchange cannot end and become another
-	if x := s.calls[string(n.Get("requestId").Of(n.Raw))]; x != nil {
-		x.cancel()
+	id := n.Get("requestId").Of(n.Raw)
+	for _, x := range s.calls {
+		if mcp.SameID(x.Request.IDText(), id) {
+			x.cancel()
+		}
 	}
 }
 

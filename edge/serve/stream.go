@@ -284,8 +284,13 @@ func (o *outlet) beat(now time.Time) {
 	}
 }
 
-// close ends the stream in order.
+// goodbye is how long a client may take to read the end of its stream.
+const goodbye = time.Second
+
+// close ends the stream in order. A client that does not read, and whoever
+// writes to it, is not waited for longer than goodbye.
 func (o *outlet) close() {
+	_ = o.conn.SetWriteDeadline(time.Now().Add(goodbye))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.ended {
@@ -312,12 +317,17 @@ func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, headers []byte, op
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(net.Conn) {
 		o := &outlet{edge: e, s: s, conn: conn, done: make(chan struct{}), written: e.clock.now()}
-		text := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n")
+		// The connection ends with the stream, and the client must know it, or it
+		// would send its next request there.
+		text := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n")
 		text = append(append(text, lines...), "\r\n"...)
+		if !e.outlets.add(o, from) {
+			return
+		}
+		defer e.outlets.remove(o)
 		if _, err := conn.send(text); err != nil {
 			return
 		}
-		e.outlets.add(o, from)
 		opened(o)
 		for { // nothing is expected from the client; what comes is thrown away
 			var b [64]byte
@@ -328,7 +338,6 @@ func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, headers []byte, op
 		o.mu.Lock()
 		o.finish()
 		o.mu.Unlock()
-		e.outlets.remove(o)
 		closed(o)
 	})
 }
@@ -338,11 +347,17 @@ type outletSet struct {
 	mu    sync.Mutex
 	all   map[*outlet]string // the address of the client
 	count map[string]int     // how many of an address
+	over  bool               // no further stream may begin
+	none  chan struct{}      // closed with the last stream, once over
 }
 
-func (t *outletSet) add(o *outlet, from string) {
+// add counts a stream. It reports false when none may begin any longer.
+func (t *outletSet) add(o *outlet, from string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.over {
+		return false
+	}
 	if t.all == nil {
 		t.all = make(map[*outlet]string)
 	}
@@ -351,6 +366,23 @@ func (t *outletSet) add(o *outlet, from string) {
 		t.count = make(map[string]int)
 	}
 	t.count[from]++
+	return true
+}
+
+// end ends every stream and waits until the last is gone, and what ended with
+// it is done.
+func (t *outletSet) end() {
+	t.mu.Lock()
+	t.over, t.none = true, make(chan struct{})
+	none := t.none
+	if len(t.all) == 0 {
+		close(none)
+	}
+	t.mu.Unlock()
+	for _, o := range t.list() {
+		o.close()
+	}
+	<-none
 }
 
 // from returns how many streams a client address has open.
@@ -367,6 +399,9 @@ func (t *outletSet) remove(o *outlet) {
 	delete(t.all, o)
 	if t.count[from]--; t.count[from] <= 0 {
 		delete(t.count, from)
+	}
+	if t.over && len(t.all) == 0 {
+		close(t.none)
 	}
 }
 
@@ -391,11 +426,15 @@ func (t *outletSet) len() int {
 func (s *session) open(o *outlet, listen func(context.Context, edge.Client)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.over {
+		go o.close() // it locks the outlet, which may be closing and waiting for this session
+		return
+	}
 	s.outlets = append(s.outlets, o)
 	if s.hearing == nil && listen != nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		s.hearing = cancel
-		go listen(ctx, newest{s})
+		listen(ctx, newest{s})
 	}
 }
 

@@ -456,3 +456,24 @@ func TestRequestOnAModernStream(t *testing.T) {
 		t.Error("the log says nothing of it")
 	}
 }
+
+// A stream that is opened while its session ends, ends with it.
+func TestStreamOpenedAtTheEndOfItsSession(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy)
+	for range 150 {
+		s := f.client.Initialize("")
+		deleted := make(chan error, 1)
+		go func() {
+			_, err := s.Try("DELETE", "/mcp", "", "Mcp-Session-Id", s.ID)
+			deleted <- err
+		}()
+		r := f.client.Do("GET", "/mcp", "", "Mcp-Session-Id", s.ID, "Accept", "text/event-stream")
+		if err := edgetest.Receive(t, deleted, "the end of the session"); err != nil {
+			t.Fatal(err)
+		}
+		if r.Status == 200 {
+			r.Rest()
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package serve_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
+)
+
+// A backend that is down or keeps silent, in both eras.
+func TestBackendThatFails(t *testing.T) {
+	t.Parallel()
+	type cell struct {
+		name   string
+		break_ func(*edgetest.Server)
+		legacy [2]int // status and code
+		modern [2]int
+		says   string
+
+		silence time.Duration
+	}
+	silent := func(c *edgetest.Call) { c.Wait(nil) }
+	for _, c := range []cell{
+		{"is down", func(s *edgetest.Server) { s.Close() }, [2]int{200, 502}, [2]int{502, 502}, `backend "back" unavailable`, time.Minute},
+		{"closes the connection", func(s *edgetest.Server) { s.Always("tools/call", (*edgetest.Call).Abort) }, [2]int{200, 502}, [2]int{502, 502}, `backend "back" unavailable`, time.Minute},
+		{"keeps silent", func(s *edgetest.Server) { s.Always("tools/call", silent) }, [2]int{200, 504}, [2]int{504, 504}, `backend "back" timed out`, 3 * time.Second},
+		{"answers 500", func(s *edgetest.Server) {
+			s.Always("tools/call", func(c *edgetest.Call) { c.Text(500, "text/plain", "secret internals") })
+		}, [2]int{200, 502}, [2]int{502, 502}, `backend "back" unavailable`, time.Minute},
+		{"wants a credential", func(s *edgetest.Server) {
+			s.Always("tools/call", func(c *edgetest.Call) { c.Text(401, "text/plain", "secret internals") })
+		}, [2]int{200, 502}, [2]int{502, 502}, `backend "back" unavailable`, time.Minute},
+	} {
+		for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+			t.Run(c.name+", "+era.String(), func(t *testing.T) {
+				t.Parallel()
+				back := edgetest.NewServer(t, era, func(s *edgetest.Server) { s.Address = edgetest.FreeAddress(t) })
+				e := edgetest.Start(t, edgetest.Manifest(back, edgetest.Timeout(c.silence)))
+				f := &front{Edge: e, back: back, client: e.NewClient()}
+				s := f.client.Initialize("")
+				if m := s.Call("0", "echo", `{}`).Message(); m.Error != nil {
+					t.Fatal(m.Error)
+				}
+				f.introduced(t)
+				c.break_(back)
+				m := fails(t, s.Call("1", "echo", `{}`), c.legacy[0], c.legacy[1], "1")
+				n := fails(t, f.client.Modern(`"m"`, "tools/call", edgetest.CallParams("echo", `{}`)), c.modern[0], c.modern[1], `"m"`)
+				if m.Error.Message != c.says || n.Error.Message != c.says {
+					t.Errorf("%q and %q in place of %q", m.Error.Message, n.Error.Message, c.says)
+				}
+			})
+		}
+	}
+}
+
+// A notification has no answer that could carry an error: the status says that
+// it was not taken (2025-11-25, basic/transports: an HTTP error status).
+func TestNotificationThatTheBackendDoesNotTake(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy)
+	s := f.client.Initialize("")
+	s.Call("1", "echo", `{}`)
+	f.back.Always("notifications/roots/list_changed", func(c *edgetest.Call) { c.Text(500, "", "") })
+	r := s.Send(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+	if r.Status != 502 {
+		t.Errorf("status %d: %s, want 502", r.Status, r.Body)
+	}
+}
+
+// Once a stream is open the status stays 200 and the error is its last event.
+func TestErrorOnAnOpenStream(t *testing.T) {
+	t.Parallel()
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		for _, client := range []string{"legacy", "modern"} {
+			t.Run(client+" client, "+era.String()+" backend", func(t *testing.T) {
+				t.Parallel()
+				f := newFront(t, era)
+				f.back.Always("tools/call", func(c *edgetest.Call) {
+					c.Progress(1)
+					c.Abort()
+				})
+				params := `{"name":"echo","arguments":{},"_meta":{"progressToken":"p"}}`
+				var r *edgetest.Response
+				if client == "legacy" {
+					r = f.client.Initialize("").Request("1", "tools/call", params)
+				} else {
+					r = f.client.Modern("1", "tools/call", edgetest.CallParams("echo", "{}"), `"progressToken":"p"`)
+				}
+				all := r.Rest()
+				if r.Status != 200 || len(all) != 2 {
+					t.Fatalf("status %d, %d events", r.Status, len(all))
+				}
+				if m := edgetest.Parse(t, all[0].Data); m.Method != "notifications/progress" {
+					t.Errorf("first %s", all[0].Data)
+				}
+				if m := edgetest.Parse(t, all[1].Data); m.Error == nil || m.Error.Code != 502 || string(m.ID) != "1" {
+					t.Errorf("last %s", all[1].Data)
+				}
+				if f.back.Count("tools/call") != 1 {
+					t.Errorf("the call was sent %d times", f.back.Count("tools/call"))
+				}
+			})
+		}
+	}
+}
+
+// More exchanges than there is room for are refused at once and told when to
+// come back.
+func TestTooManyExchanges(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.MaxInflight = 1 }))
+	s := f.client.Initialize("")
+	entered, leave := make(chan struct{}, 1), make(chan struct{})
+	f.back.Always("tools/call", func(c *edgetest.Call) {
+		entered <- struct{}{}
+		c.Wait(leave)
+		c.Result(`{"content":[]}`)
+	})
+	first := make(chan *edgetest.Response, 1)
+	go func() {
+		r, _ := s.TrySend(echo)
+		first <- r
+	}()
+	edgetest.Receive(t, entered, "the first call")
+	for id, head := range map[string][]string{"1": {"Mcp-Session-Id", s.ID}, "": modernHead("tools/call", "echo")} {
+		r := f.client.Post(echo, head...)
+		fails(t, r, 503, 503, id)
+		if r.Header.Get("Retry-After") != "1" {
+			t.Errorf("Retry-After %q", r.Header.Get("Retry-After"))
+		}
+	}
+	close(leave)
+	if r := edgetest.Receive(t, first, "the first answer"); r == nil || r.Status != 200 {
+		t.Errorf("the first call: %+v", r)
+	}
+	edgetest.Until(t, "room", func() bool { return s.Request("2", "ping", "").Status == 200 })
+}
+
+// A server's question must be answered even when there is no room for more
+// exchanges: the exchange that waits for it is one of those that fill it.
+func TestAnswersPassAFullEdge(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.MaxInflight = 1 }))
+	s := f.client.Initialize(`{"roots":{}}`)
+	f.back.Always("tools/call", func(c *edgetest.Call) {
+		m := c.Ask("1", "roots/list", "")
+		c.Result(`{"content":[],"roots":` + string(m.Result) + `}`)
+	})
+	r := s.Call("1", "echo", `{}`)
+	q := r.NextMessage()
+	s.Reply(q.ID, `{"roots":[]}`)
+	if got := r.Result(); !strings.Contains(got, `{"roots":[]}`) {
+		t.Error(got)
+	}
+}
+
+// With no room for a session the one that is idle for longest makes it; when
+// all of them have something under way the next one waits.
+func TestTooManySessions(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.MaxSessions = 2 }))
+	a := f.client.Initialize("")
+	stream := a.Listen()
+	defer stream.Close()
+	b := f.client.Initialize("")
+	b.Call("1", "echo", "{}")
+	upstream := f.back.Requests("tools/call")[0].Session
+	c := f.client.Initialize("")
+	fails(t, b.Request("1", "ping", ""), 404, -32001, "1")
+	if r := a.Request("1", "ping", ""); r.Status != 200 {
+		t.Errorf("the session with a stream was ended: status %d", r.Status)
+	}
+	f.back.Until("the end of the session at the backend", func() bool { return f.back.Session(upstream) == nil })
+	other := c.Listen()
+	defer other.Close()
+	r := f.client.Post(handshake)
+	fails(t, r, 503, 503, "1")
+	if r.Header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	other.Close()
+	edgetest.Until(t, "room for a session", func() bool { return f.client.Post(handshake).Status == 200 })
+}
+
+// More streams than a client may have open are refused.
+func TestTooManyStreams(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.MaxStreams = 2 }))
+	s := f.client.Initialize("")
+	one, two := s.Listen(), s.Listen()
+	defer one.Close()
+	r := f.client.Do("GET", "/mcp", "", "Mcp-Session-Id", s.ID, "Accept", "text/event-stream")
+	fails(t, r, 503, 503, "")
+	fails(t, f.client.Do("GET", "/sse", "", "Accept", "text/event-stream"), 503, 503, "")
+	two.Close()
+	edgetest.Until(t, "room for a stream", func() bool {
+		r := f.client.Do("GET", "/mcp", "", "Mcp-Session-Id", s.ID, "Accept", "text/event-stream")
+		r.Close()
+		return r.Status == http.StatusOK
+	})
+}
+
+// A session ends with DELETE, and then it is gone for good.
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy)
+	s := f.client.Initialize("")
+	if r := s.Delete(); r.Status != 200 || len(r.Body) > 0 {
+		t.Errorf("status %d: %s", r.Status, r.Body)
+	}
+	fails(t, s.Request("1", "ping", ""), 404, -32001, "1")
+	fails(t, s.Delete(), 404, -32001, "")
+	fails(t, f.client.Do("GET", "/mcp", "", "Mcp-Session-Id", s.ID, "Accept", "text/event-stream"), 404, -32001, "")
+}
+
+// An edge whose backend has never been there still answers what needs none.
+func TestWithoutABackend(t *testing.T) {
+	t.Parallel()
+	e := edgetest.Start(t, edgetest.ManifestFor("http://"+edgetest.FreeAddress(t)+"/mcp", compile.StreamableHTTP))
+	c := e.NewClient()
+	s := c.Initialize("")
+	if r := s.Request("1", "ping", ""); string(r.Body) != `{"jsonrpc":"2.0","id":1,"result":{}}` {
+		t.Errorf("ping: %s", r.Body)
+	}
+	fails(t, s.Request("2", "tools/list", ""), 200, 502, "2")
+	if r := c.Modern("3", "server/discover", ""); r.Status != 200 || !strings.Contains(r.Result(), `"supportedVersions":["2026-07-28"`) {
+		t.Errorf("server/discover: status %d: %s", r.Status, r.Body)
+	}
+	fails(t, c.Modern("4", "tools/list", ""), 502, 502, "4")
+}
