@@ -214,7 +214,7 @@ func (s *Server) Connections() int {
 	return s.conns
 }
 
-// Forget drops the record of what has come in.
+// Forget drops the record of what has come in, and counts connections anew.
 func (s *Server) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -145,18 +145,18 @@ type seen struct {
 
 // line looks at one header line and says what is wrong with it.
 func (s *seen) line(line []byte) string {
-	colon := bytes.IndexByte(line, ':')
+	colon, kinds := 0, byte(0)
+	for colon < len(line) && line[colon] != ':' {
+		kinds |= tokens[line[colon]]
+		colon++
+	}
 	switch {
 	case line[0] == ' ' || line[0] == '\t':
 		return "a header line is folded"
-	case colon <= 0:
+	case colon == 0 || colon == len(line):
 		return "a header line has no name"
 	}
 	name, value := line[:colon], line[colon+1:]
-	kinds := byte(0)
-	for _, c := range name {
-		kinds |= tokens[c]
-	}
 	if kinds&barred != 0 {
 		return "the name of a header has a byte that is not allowed in it"
 	}
