@@ -32,11 +32,6 @@ const (
 	// maxConns is how many connections one backend may have open.
 	maxConns = 1024
 
-	// fresh is the idle time below which a connection is not asked whether the
-	// backend has closed it: what has not arrived by then, the question would
-	// miss as well, and it costs a system call.
-	fresh = 100 * time.Microsecond
-
 	// keepOut is the size up to which a connection keeps its output buffer.
 	keepOut = 64 << 10
 )
@@ -142,7 +137,7 @@ func (p *pool) get(ctx context.Context, now time.Time) (*conn, error) {
 		p.free = p.free[:n-1]
 		p.mu.Unlock()
 		waited := now.Sub(c.used)
-		if waited < c.idle && (waited < fresh || c.probe.quiet()) {
+		if waited < c.idle && c.probe.quiet() {
 			c.reused = true
 			return c, nil
 		}
