@@ -107,7 +107,7 @@ func TestDrainWithAClientThatDoesNotRead(t *testing.T) {
 	f.back.Always("GET", func(c *edgetest.Call) {
 		event := `{"jsonrpc":"2.0","method":"notifications/x","params":{"a":"` + strings.Repeat("a", 256<<10) + `"}}`
 		for i := range 200 { // more than all the buffers on the way hold
-			if i == 20 {
+			if i == 4 { // more than those hold that lie between the edge and the client
 				sent <- struct{}{}
 			}
 			select {
