@@ -173,17 +173,6 @@ func (s *Session) Detach(key any, value io.Closer) {
 	}
 }
 
-// Attached returns everything that is attached.
-func (s *Session) Attached() []io.Closer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]io.Closer, len(s.attached))
-	for i, a := range s.attached {
-		out[i] = a.value
-	}
-	return out
-}
-
 // End closes what is attached. Further Attach calls return nil.
 func (s *Session) End() {
 	s.mu.Lock()

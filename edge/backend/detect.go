@@ -42,9 +42,9 @@ func (b *Backend) detect(ctx context.Context) (*Introduction, error) {
 			}
 			return nil, edge.Errorf(edge.Unavailable, "discover", "speaks none of the revisions that the edge speaks, only %q", v)
 		}
-		return &Introduction{Era: mcp.Modern, Version: mcp.V2607, Capabilities: everything()}, nil
+		return &Introduction{Era: mcp.Modern, Version: mcp.V2607, Capabilities: Everything()}, nil
 	case r != nil && r.modern():
-		return &Introduction{Era: mcp.Modern, Version: mcp.V2607, Capabilities: everything()}, nil
+		return &Introduction{Era: mcp.Modern, Version: mcp.V2607, Capabilities: Everything()}, nil
 	case err == nil && m.Kind == mcp.Result && slices.Contains(versions(m.Get("supportedVersions").Of(m.Raw)), mcp.V2607):
 		return &Introduction{
 			Era:          mcp.Modern,
@@ -60,8 +60,8 @@ func (b *Backend) detect(ctx context.Context) (*Introduction, error) {
 	return b.detectLegacy(ctx, false)
 }
 
-// everything is what a server may offer, for one that does not say.
-func everything() []byte {
+// Everything is JSON text of what a server may offer, for one that does not say.
+func Everything() []byte {
 	return []byte(`{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`)
 }
 

@@ -49,7 +49,6 @@ type conn struct {
 	write  time.Time     // the deadline set for writing
 	used   time.Time     // when its last call ended
 	idle   time.Duration // how long it may wait for the next
-	reused bool          // it has carried a call before
 }
 
 // Close closes at once: a TLS connection is not given the time to say goodbye,
@@ -138,7 +137,6 @@ func (p *pool) get(ctx context.Context, now time.Time) (*conn, error) {
 		p.mu.Unlock()
 		waited := now.Sub(c.used)
 		if waited < c.idle && c.probe.quiet() {
-			c.reused = true
 			return c, nil
 		}
 		p.drop(c)

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -71,7 +72,7 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head) {
 		}
 		e.doors.byID[id] = d
 		e.doors.mu.Unlock()
-		_ = o.write("endpoint", []byte(e.settings.ExternalURL+"/messages?sessionId="+id))
+		_ = o.write("endpoint", []byte(strings.TrimSuffix(e.settings.ExternalURL, "/")+"/messages?sessionId="+id))
 	}, func(o *outlet) {
 		e.doors.mu.Lock()
 		delete(e.doors.byID, id)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -26,6 +27,8 @@ type lot struct {
 	ttl  time.Duration
 	cap  time.Duration
 	seal *sealer
+
+	dropped atomic.Int64 // notifications that came while no stream was open
 
 	mu    sync.Mutex
 	calls map[string]*parked // those whose client has been told that input is required
@@ -56,7 +59,6 @@ type parked struct {
 	keys    int
 	round   int
 	expiry  *time.Timer
-	dropped int // notifications that came while no stream was open
 }
 
 // ask is a question that waits for its answer.
@@ -262,7 +264,7 @@ func (p *parked) Send(n *mcp.Message) error {
 	p.mu.Lock()
 	x := p.now
 	if x == nil {
-		p.dropped++
+		p.lot.dropped.Add(1)
 		p.mu.Unlock()
 		return nil
 	}

@@ -72,7 +72,7 @@ func (s *server) offer(ctx context.Context, era mcp.Era) (caps, instructions []b
 		ctx, cancel := context.WithTimeout(ctx, introductionWait)
 		defer cancel()
 		if in, _ = b.Introduced(ctx); in == nil {
-			return []byte(`{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`), nil
+			return backend.Everything(), nil
 		}
 	}
 	return mcp.ServerCapabilities(in.Capabilities, in.Era, era), in.Instructions

@@ -20,6 +20,7 @@ type status struct {
 	Streams            int             `json:"streams"`
 	Inflight           int64           `json:"inflight"`
 	Parked             int             `json:"parked"`
+	Dropped            int64           `json:"dropped"` // notifications of parked calls whose client was away
 	Version            string          `json:"version"`
 }
 
@@ -41,6 +42,7 @@ func (e *Edge) status(ctx *fasthttp.RequestCtx) {
 		Streams:  e.outlets.len(),
 		Inflight: e.inflight.Load(),
 		Parked:   e.server.lot.len(),
+		Dropped:  e.server.lot.dropped.Load(),
 		Version:  e.version,
 	}
 	for _, b := range e.server.backends {
