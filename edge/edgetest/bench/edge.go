@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/port"
 )
 
 // edge is the edge under test: a process with an admin address besides.
@@ -89,16 +90,15 @@ func (e *edge) isReady(ctx context.Context) bool {
 
 // freeAddrs returns two addresses on which nothing listens now.
 func freeAddrs() (a, b string, err error) {
-	var found [2]string
-	for i := range found {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return "", "", fmt.Errorf("free address: %w", err)
-		}
-		defer ln.Close() // after both are found, so that they differ
-		found[i] = ln.Addr().String()
+	if a, err = port.Free(); err != nil {
+		return "", "", err
 	}
-	return found[0], found[1], nil
+	for b = a; b == a; {
+		if b, err = port.Free(); err != nil {
+			return "", "", err
+		}
+	}
+	return a, b, nil
 }
 
 // manifest is the edge's configuration: nothing but backends.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"github.com/weir-edge/weir/edge/edgetest/port"
 )
 
 // manifest is the edge's configuration: one backend under its own names, for
@@ -50,7 +52,7 @@ func StartEdge(ctx context.Context, program, dir, url, transport string) (*Proce
 	if err != nil {
 		return nil, "", fmt.Errorf("start edge: %w", err)
 	}
-	addr, err := freeAddr()
+	addr, err := port.Free()
 	if err != nil {
 		return nil, "", err
 	}

@@ -194,15 +194,6 @@ func (p *Process) ready(ctx context.Context) bool {
 	return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 }
 
-// freeAddr returns a loopback address on which nothing listens now.
-func freeAddr() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("free address: %w", err)
-	}
-	return ln.Addr().String(), ln.Close()
-}
-
 // tail keeps the end of what is written to it. It is safe for concurrent use.
 type tail struct {
 	mu   sync.Mutex

@@ -7,6 +7,8 @@ import (
 	"net"
 	"path/filepath"
 	"sync"
+
+	"github.com/weir-edge/weir/edge/edgetest/port"
 )
 
 // Era is a family of protocol revisions: "legacy" up to 2025-11-25, "modern"
@@ -86,15 +88,15 @@ const (
 // Start starts a server and waits until it listens. It returns the URL of its
 // endpoint. The caller stops the process.
 func (s *Shop) Start(ctx context.Context, server Server) (p *Process, url string, err error) {
-	addr, err := freeAddr()
+	addr, err := port.Free()
 	if err != nil {
 		return nil, "", err
 	}
 	endless := context.WithoutCancel(ctx)
 	if server.npm != "" {
-		_, port, _ := net.SplitHostPort(addr)
+		_, number, _ := net.SplitHostPort(addr)
 		cmd := Command(endless, s.Node, s.Module(npmEverything), server.npm)
-		cmd.Env = append(cmd.Env, "PORT="+port)
+		cmd.Env = append(cmd.Env, "PORT="+number)
 		p, err = start(server.Name, addr, cmd)
 	} else {
 		var program string

@@ -1,0 +1,32 @@
+package port_test
+
+import (
+	"net"
+	"strconv"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/edgetest/port"
+)
+
+// TestFree listens on what Free finds, which no connection of the system's own
+// choosing can have taken.
+func TestFree(t *testing.T) {
+	for range 50 {
+		address, err := port.Free()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, p, err := net.SplitHostPort(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := strconv.Atoi(p); err != nil || n >= 32768 {
+			t.Fatalf("%s is among the ports that the system hands out", address)
+		}
+		ln, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+	}
+}
