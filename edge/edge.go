@@ -12,6 +12,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-edge/weir/edge/mcp"
 )
@@ -19,15 +20,18 @@ import (
 // Exchange is one message from a client on its way to an answer. One goroutine
 // owns it at a time.
 type Exchange struct {
-	Parent  *Exchange    // the message that this call is made for; nil for the client's own
-	Server  string       // name of the virtual server that it came to
-	Era     mcp.Era      // of the client, decided for each message
-	Request *mcp.Message // scanned once; a filter may replace it, never change it
-	Head    Head         // what the HTTP request said besides
-	Session *Session     // nil for a stateless exchange
-	Target  string       // the name of the backend that it goes to
-	Name    string       // the tool, prompt, resource or task that a modern request names
-	Client  Client       // the way back before the answer
+	Parent   *Exchange    // the message that this call is made for; nil for the client's own
+	Server   string       // name of the virtual server that it came to
+	Era      mcp.Era      // of the client, decided for each message
+	Request  *mcp.Message // scanned once; a filter may replace it, never change it
+	Head     Head         // what the HTTP request said besides
+	Session  *Session     // nil for a stateless exchange
+	Identity *Identity    // who sent it; nil until the incoming filter has run, then never changed
+	Target   *Target      // where it goes: resolved before the hallway, and again when a filter replaces the message
+	Name     string       // the tool, prompt, resource or task that a modern request names
+	View     View         // on lists: what of them the client may see; nil for everything
+	Forward  []Header     // header lines of the client that backends receive
+	Client   Client       // the way back before the answer
 
 	// Capabilities is JSON text of what the client behind a modern call to a
 	// legacy backend can be asked; nil for nothing.
@@ -50,15 +54,77 @@ func (x *Exchange) Answer() *Response {
 // Reset makes the exchange ready for another message.
 func (x *Exchange) Reset() {
 	x.Parent, x.Server, x.Era, x.Request, x.Head, x.Session = nil, "", mcp.Legacy, nil, Head{}, nil
-	x.Target, x.Name, x.Client, x.Capabilities = "", "", nil, nil
+	x.Identity, x.Target, x.View, x.Forward, x.Client, x.Capabilities = nil, nil, nil, nil, nil, nil
+	x.Name = ""
 	x.answer.Forget()
 	x.answer.Status, x.answered = 0, false
+}
+
+// Identity is who sends an exchange. It is made once and never changed, and
+// may be shared by all exchanges of one credential.
+type Identity struct {
+	Issuer  string         // who vouches for it: iss of a token; "weir-local" and "weir-anonymous" for ours
+	Subject string         // who it is to the issuer
+	Name    string         // for people; "" when unknown
+	Email   string         // "" when unknown
+	Claims  map[string]any // of the token, numbers as json.Number; nil for none
+	Scopes  []string       // that the token grants
+	Token   Secret         // as the client sent it; "" for none
+	Expires time.Time      // zero for never
+}
+
+// Principal names an identity among all others: two identities are of the same
+// principal when issuer and subject are equal. A nil identity has the principal "".
+func (id *Identity) Principal() string {
+	if id == nil {
+		return ""
+	}
+	return id.Issuer + "\x00" + id.Subject
+}
+
+// Target is where an exchange goes. It belongs to a catalog, is shared by many
+// exchanges, and is never changed.
+type Target struct {
+	Backend  string // name of the backend; "" for what the edge answers itself
+	Thing    Thing  // that the exchange names; NoThing for methods that name none
+	Name     string // the advertised name, or the URI of a resource
+	Original string // what the backend calls it
+
+	// ReadOnly, Destructive, Idempotent and OpenWorld are the hints of a tool's
+	// annotations; nil where it gives none.
+	ReadOnly, Destructive, Idempotent, OpenWorld *bool
+}
+
+// Thing is a kind of what servers offer.
+type Thing uint8
+
+// The kinds of things.
+const (
+	NoThing Thing = iota
+	Tool
+	Prompt
+	Resource
+	Template
+)
+
+// Item is one thing of a list: a target by another name.
+type Item = Target
+
+// View is what of a list a client may see. It is asked only where the list is
+// not yet encoded for its key.
+type View interface {
+	Key() string // views with equal keys allow the same, as long as a plan lives
+	Allows(*Item) bool
 }
 
 // Head is what of an HTTP request travels on. It shares no memory with the
 // server that read it.
 type Head struct {
-	Params []Header // Mcp-Param-*, of modern requests
+	Params        []Header // Mcp-Param-*, of modern requests
+	Authorization Secret   // for the incoming filter alone: no backend receives it
+	Remote        string   // address of the client, without the port
+	RequestID     string   // X-Request-Id, made by the edge when the client gave none
+	Agent         string   // User-Agent
 }
 
 // Header is one line of an HTTP header.
@@ -115,6 +181,7 @@ type Filter func(next Handler) Handler
 // it lives as long as the session does.
 type Session struct {
 	ID           string
+	Owner        string // principal whose session it is
 	Version      string // the revision agreed on
 	Info         []byte // JSON text of clientInfo; nil when it gave none
 	Capabilities []byte // JSON text

@@ -33,16 +33,20 @@ const (
 	Unavailable           // a backend that is down or talks nonsense
 	Timeout               // a backend that kept silent
 	Gone                  // the client left
+	Unauthenticated       // no credential, or one that does not hold
+	Denied                // a policy says no, or cannot say
+	Limited               // a rate limit is reached
 )
 
 // Error is an error with a kind. Its text may reach a client: it names things,
 // never secrets.
 type Error struct {
-	Kind  Kind
-	Op    string        // what was being done; not shown to clients
-	After time.Duration // when to try again; 0 when unknown
-	Data  []byte        // JSON text for the data member of a JSON-RPC error; nil for none
-	Err   error
+	Kind      Kind
+	Op        string        // what was being done; not shown to clients
+	After     time.Duration // when to try again; 0 when unknown
+	Challenge string        // WWW-Authenticate of an answer that asks for a (better) credential; "" for none
+	Data      []byte        // JSON text for the data member of a JSON-RPC error; nil for none
+	Err       error
 }
 
 func (e *Error) Error() string {

@@ -245,11 +245,11 @@ func TestFiltersInTheHallway(t *testing.T) {
 	f := filtered(t, edgetest.Legacy, look)
 	l, m := f.callerOf(t, edgetest.Legacy, ""), f.callerOf(t, edgetest.Modern, "")
 	l.call(t, "1", "{}")
-	if x := edgetest.Receive(t, seen, "the exchange"); x.Server != "edgetest" || x.Era.String() != "legacy" || x.Target != "back" || x.Session == nil || x.Session.ID != l.session.ID {
+	if x := edgetest.Receive(t, seen, "the exchange"); x.Server != "edgetest" || x.Era.String() != "legacy" || x.Target.Backend != "back" || x.Session == nil || x.Session.ID != l.session.ID {
 		t.Errorf("%+v", x)
 	}
 	m.call(t, "1", "{}")
-	if x := edgetest.Receive(t, seen, "the exchange"); x.Era.String() != "modern" || x.Target != "back" || x.Session != nil {
+	if x := edgetest.Receive(t, seen, "the exchange"); x.Era.String() != "modern" || x.Target.Backend != "back" || x.Session != nil {
 		t.Errorf("%+v", x)
 	}
 	f.back.Forget()

@@ -50,6 +50,12 @@ func failures(kind edge.Kind) (legacy, modern answer) {
 		return answer{200, 502}, answer{502, 502}
 	case edge.Gone:
 		return answer{200, mcp.CodeInternal}, answer{500, mcp.CodeInternal}
+	case edge.Unauthenticated:
+		return same(answer{401, 401})
+	case edge.Denied:
+		return same(answer{403, 403})
+	case edge.Limited:
+		return same(answer{429, 429})
 	case edge.Timeout:
 		return answer{200, 504}, answer{504, 504}
 	}

@@ -93,7 +93,7 @@ func (l *lot) begin(ctx context.Context, x *edge.Exchange, caps []byte, next edg
 	m := x.Request.Clone()
 	p := &parked{
 		lot:     l,
-		backend: x.Target,
+		backend: x.Target.Backend,
 		digest:  digest(m),
 		token:   m.Meta("progressToken").Of(m.Raw),
 		wake:    make(chan struct{}, 1),
@@ -125,7 +125,7 @@ func (l *lot) resume(ctx context.Context, x *edge.Exchange) (*edge.Response, err
 	m := x.Request
 	wrong := edge.Errorf(edge.Params, "resume", "requestState is not valid for this request, or its call is gone")
 	s, ok := l.seal.open(m.Text("requestState"))
-	if !ok || s.Backend != x.Target || !bytes.Equal(s.Digest, digest(m)) {
+	if !ok || s.Backend != x.Target.Backend || !bytes.Equal(s.Digest, digest(m)) {
 		return nil, wrong
 	}
 	l.mu.Lock()

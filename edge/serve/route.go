@@ -13,8 +13,9 @@ type server struct {
 	name     string
 	info     []byte // JSON text: serverInfo
 	backends []*backend.Backend
-	chain    edge.Handler // the hallway, with route at its end
-	lot      *lot         // calls that wait for a modern client's answers
+	targets  []*edge.Target // of messages that name nothing the catalog knows, one for each backend
+	chain    edge.Handler   // the hallway, with route at its end
+	lot      *lot           // calls that wait for a modern client's answers
 }
 
 // backend returns the backend of a name.
@@ -29,8 +30,8 @@ func (s *server) backend(name string) *backend.Backend {
 
 // target names the backend that a message goes to. It is a pure lookup, done
 // before the hallway so that every filter can see where the message goes.
-func (s *server) target(m *mcp.Message) string {
-	return s.backends[0].Name
+func (s *server) target(m *mcp.Message) *edge.Target {
+	return s.targets[0]
 }
 
 // route is the living room: it sends an exchange where its target says, or
@@ -47,9 +48,9 @@ func (s *server) route(ctx context.Context, x *edge.Exchange) (*edge.Response, e
 			return nil, edge.Errorf(edge.Params, "route", "params.level is no log level")
 		}
 	}
-	b := s.backend(x.Target)
+	b := s.backend(x.Target.Backend)
 	if b == nil {
-		return nil, edge.Errorf(edge.Internal, "route", "no backend %q", x.Target)
+		return nil, edge.Errorf(edge.Internal, "route", "no backend %q", x.Target.Backend)
 	}
 	// A legacy backend may ask in the middle of the call. A modern client that
 	// says it can be asked hears of it by input_required, and comes back.

@@ -182,6 +182,7 @@ func (e *Edge) open(p compile.Server) error {
 			return err
 		}
 		s.backends = append(s.backends, one)
+		s.targets = append(s.targets, &edge.Target{Backend: b.Name})
 	}
 	s.chain = filters.Chain(nil, edge.HandlerFunc(s.route))
 	e.server = s

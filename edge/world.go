@@ -1,0 +1,93 @@
+package edge
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Secret is text that nobody may read in a log, an error or an encoded value.
+// Convert it to a string at the last line before the wire.
+type Secret string
+
+const redacted = "REDACTED"
+
+// String returns REDACTED, or "" for no secret.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return redacted
+}
+
+// GoString is String, for %#v.
+func (s Secret) GoString() string { return s.String() }
+
+// MarshalText is String, for JSON and YAML.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// LogValue is String, for log/slog.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// Store keeps small values with a lifetime, for one edge or for all replicas
+// of it. It is safe for concurrent use. An error says that the store could not
+// be reached or did not answer in time, and never holds a value.
+type Store interface {
+	// Get returns the value under key, nil when there is none.
+	Get(ctx context.Context, key string) ([]byte, error)
+
+	// Put keeps a value for ttl.
+	Put(ctx context.Context, key string, value []byte, ttl time.Duration) error
+
+	// Delete removes what is under key, if anything.
+	Delete(ctx context.Context, key string) error
+
+	// Update replaces the value under key by what change makes of it, and
+	// nobody sees or makes another in between. old is nil when there is none; a
+	// nil result removes it. An error of change is returned as it is and
+	// changes nothing. change may be called more than once.
+	Update(ctx context.Context, key string, ttl time.Duration, change func(old []byte) ([]byte, error)) error
+
+	// Take takes one token from every bucket, or none from any. It returns how
+	// long to wait until all have one, 0 when they were taken, and which bucket
+	// wants the longest wait, -1 for none.
+	Take(ctx context.Context, buckets ...Bucket) (wait time.Duration, short int, err error)
+
+	// Post leaves a message in a box for whoever listens to it, for ttl at most.
+	Post(ctx context.Context, box string, message []byte, ttl time.Duration) error
+
+	// Listen hands the messages of a box to each, in order, at least once,
+	// until ctx ends. It returns when ctx ends, and survives a store that is
+	// away for a while.
+	Listen(ctx context.Context, box string, each func(message []byte)) error
+}
+
+// Bucket is a token bucket: it holds at most Capacity tokens, and fills from
+// empty to full in Refill.
+type Bucket struct {
+	Key      string
+	Capacity int32         // at least 1
+	Refill   time.Duration // above 0
+}
+
+// Secrets finds the secrets that objects refer to.
+type Secrets interface {
+	// Secret returns the value of key of the secret called name. An error of
+	// kind NotFound says that there is none.
+	Secret(ctx context.Context, name, key string) (Secret, error)
+}
+
+// Env is the world that a part of a plan may touch once the plan goes live.
+type Env struct {
+	Log     *slog.Logger
+	Secrets Secrets
+	Store   Store
+	Defer   func(func()) // has a function called when the plan retires
+}
+
+// Part is a configured thing of a plan. Parse made it, without touching the
+// world; Open touches it, and fails for what waiting does not cure. A peer that
+// is down is no such thing.
+type Part interface {
+	Open(Env) (Filter, error)
+}
