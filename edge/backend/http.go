@@ -47,6 +47,7 @@ type outgoing struct {
 	params  []edge.Header
 	body    []byte
 	silence time.Duration // how long the backend may keep silent; 0 for ever
+	now     time.Time     // when it was made; zero for unknown
 	until   time.Time     // the end of the call whatever happens; zero for none
 	place   *place        // where reading the stream of the answer has come to; nil for nobody to know
 }
@@ -128,7 +129,10 @@ func endOfHead(b []byte) int {
 // connection is closed. The second result says whether anything of the request
 // may have reached the backend.
 func (p *peer) send(ctx context.Context, o *outgoing) (*reply, bool, error) {
-	now := time.Now()
+	now := o.now
+	if now.IsZero() {
+		now = time.Now()
+	}
 	c, err := p.pool.get(ctx, now)
 	if err != nil {
 		return nil, false, err

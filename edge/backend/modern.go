@@ -27,9 +27,10 @@ func (b *Backend) toModern(ctx context.Context, x *edge.Exchange) (*edge.Respons
 // decoded from or made from; m tells its method and target.
 func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Message, raw []byte, params []edge.Header, translate bool) (*edge.Response, error) {
 	info := mcp.MethodOf(m.Method)
+	now := time.Now()
 	o := outgoing{
 		method: "POST", version: mcp.V2607, rpc: headerText(m.Method), params: params,
-		body: raw, silence: b.Silence, until: time.Now().Add(b.Cap),
+		body: raw, silence: b.Silence, now: now, until: now.Add(b.Cap),
 	}
 	switch {
 	case info.Target == "":

@@ -31,10 +31,7 @@ func (p *probe) at(c *conn) {
 		return
 	}
 	p.raw = raw
-	p.look = func(fd uintptr) {
-		_, _, err := syscall.Recvfrom(int(fd), p.b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		p.still = err == syscall.EAGAIN
-	}
+	p.look = func(fd uintptr) { p.still = nothing(fd, &p.b) }
 }
 
 // quiet reports whether nothing has arrived: anything that has, the end of the

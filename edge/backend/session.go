@@ -202,9 +202,10 @@ func (s *session) post(ctx context.Context, l *link, body []byte) error {
 }
 
 func (s *session) outgoing(l *link, body []byte) outgoing {
+	now := time.Now()
 	o := outgoing{
 		method: "POST", session: l.id, body: body,
-		silence: s.b.Silence, until: time.Now().Add(s.b.Cap),
+		silence: s.b.Silence, now: now, until: now.Add(s.b.Cap),
 	}
 	if l.version != mcp.V2503 && l.version != mcp.V2024 {
 		o.version = l.version

@@ -37,8 +37,7 @@ const (
 // listener gives every client connection the form that the door needs.
 type listener struct {
 	net.Listener
-	edge     *Edge
-	accepted atomic.Uint64
+	edge *Edge
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -46,7 +45,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := &clientConn{Conn: c, edge: l.edge, lane: uint8(l.accepted.Add(1))}
+	client := &clientConn{Conn: c, edge: l.edge}
 	under := c
 	if t, ok := c.(*tls.Conn); ok {
 		under = t.NetConn()
@@ -56,6 +55,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		// megabytes for each connection, where no limit of the edge sees it.
 		_ = t.SetWriteBuffer(writeBuffer)
 	}
+	l.edge.underway.add(client)
 	l.edge.watcher.add(client, under)
 	return client, nil
 }
@@ -69,7 +69,6 @@ func (l *listener) Accept() (net.Conn, error) {
 type clientConn struct {
 	net.Conn
 	edge     *Edge
-	lane     uint8            // spreads connections over lists
 	first    *[firstRead]byte // what was read and not yet taken: first[at:end]
 	at, end  int
 	swallow  atomic.Bool
@@ -84,42 +83,17 @@ type clientConn struct {
 
 	mu   sync.Mutex
 	gone bool      // the client has left
-	x    *exchange // what it waits for, and what is to end when it leaves
+	x    *exchange // the first of those under way
 }
 
 var firstReads = sync.Pool{New: func() any { return new([firstRead]byte) }}
-
-// awaits tells what the client waits for. It reports false when the client has
-// left already.
-func (c *clientConn) awaits(x *exchange) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.x = x
-	return !c.gone
-}
-
-// settled tells that it waits no longer.
-func (c *clientConn) settled() {
-	c.mu.Lock()
-	c.x = nil
-	c.mu.Unlock()
-}
-
-// left ends what the client waited for.
-func (c *clientConn) left() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.gone = true
-	if c.x != nil {
-		c.x.cancel()
-	}
-}
 
 // Close closes the connection. One whose request was refused before all of it
 // was read is closed for writing first and read on for a moment: to close at
 // once would reset it, and the client would never see why (RFC 9112 §9.6).
 func (c *clientConn) Close() error {
 	c.edge.watcher.remove(c)
+	c.edge.underway.remove(c)
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.unread && half.CloseWrite() == nil {
 		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerFor))
 		_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)

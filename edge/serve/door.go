@@ -128,13 +128,8 @@ func (e *Edge) post(ctx *fasthttp.RequestCtx, h *head) {
 			return
 		}
 		x.Head.Params = h.params
-		// To close the response is to cancel the call (2026-07-28,
-		// basic/transports/streamable-http).
-		if conn := x.way.conn; conn.awaits(x) {
-			e.serve(ctx, h, x)
-			conn.settled()
-			e.recycle(x)
-		}
+		e.serve(ctx, h, x)
+		e.recycle(x)
 		return
 	}
 	if m.Method == "initialize" && m.Kind == mcp.Request {
@@ -178,7 +173,7 @@ func checkBody(h *head) error {
 func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head) *exchange {
 	conn := ctx.Conn().(*clientConn)
 	x := exchanges.Get().(*exchange)
-	x.began, x.lane = e.clock.now(), conn.lane
+	x.began = e.clock.now()
 	x.Server = e.server.name
 	x.Request = &x.request
 	w := &x.way
@@ -308,8 +303,11 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 	}
 	x.Target = e.server.target(m)
 	x.lasts = m.Method == "subscriptions/listen"
-	e.underway.add(x)
-	defer e.underway.remove(x)
+	if !x.way.conn.enter(x) {
+		x.cancel()
+		return nil, edge.Errorf(edge.Gone, "door", "the client left")
+	}
+	defer x.way.conn.leave(x)
 	if x.s != nil && m.Kind == mcp.Request {
 		x.s.enter(x)
 		defer x.s.leave(x)

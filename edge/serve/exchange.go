@@ -25,11 +25,15 @@ type exchange struct {
 	request mcp.Message
 	s       *session
 	began   time.Time
-	lane    uint8 // which part of the list of what is under way it is in
-	lasts   bool  // until the client or the edge ends it
+	lasts   bool // until the client or the edge ends it
 
-	prev, next *exchange // in the list of what is under way
+	prev, next *exchange // of those under way on its connection
 }
+
+// endsWithClient reports whether the exchange ends when its client leaves: to
+// close the response is to cancel the call (2026-07-28,
+// basic/transports/streamable-http), in that era alone.
+func (x *exchange) endsWithClient() bool { return x.Era == mcp.Modern }
 
 // call is the context of an exchange. It costs no allocation of its own, and
 // closes what waits for its end without a goroutine.
@@ -364,82 +368,4 @@ func printable(s string) string {
 		return strconv.Quote(s[:128]) + "…"
 	}
 	return s
-}
-
-// underway lists the exchanges that are being served, oldest first in each of
-// its parts; there are several so that cores do not meet on one lock.
-type underway struct{ parts [8]part }
-
-type part struct {
-	mu         sync.Mutex
-	head, tail *exchange
-	_          [32]byte // each on a cache line of its own
-}
-
-func (u *underway) of(x *exchange) *part { return &u.parts[int(x.lane)%len(u.parts)] }
-
-func (u *underway) add(x *exchange) {
-	p := u.of(x)
-	p.mu.Lock()
-	if x.prev = p.tail; x.prev != nil {
-		x.prev.next = x
-	} else {
-		p.head = x
-	}
-	p.tail = x
-	p.mu.Unlock()
-}
-
-func (u *underway) remove(x *exchange) {
-	p := u.of(x)
-	p.mu.Lock()
-	if x.prev != nil {
-		x.prev.next = x.next
-	} else {
-		p.head = x.next
-	}
-	if x.next != nil {
-		x.next.prev = x.prev
-	} else {
-		p.tail = x.prev
-	}
-	x.prev, x.next = nil, nil
-	p.mu.Unlock()
-}
-
-// endLasting cancels the exchanges that last until somebody ends them. With the
-// lock held none of them can end and become another.
-func (u *underway) endLasting() {
-	for i := range u.parts {
-		p := &u.parts[i]
-		p.mu.Lock()
-		for x := p.head; x != nil; x = x.next {
-			if x.lasts {
-				x.cancel()
-			}
-		}
-		p.mu.Unlock()
-	}
-}
-
-// settle waits until nothing is under way, but for no longer than that: an
-// exchange that does not heed its end is left behind.
-func (u *underway) settle(within time.Duration) {
-	for by := time.Now().Add(within); len(u.since(by)) > 0 && time.Now().Before(by); {
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// since returns the exchanges that began before the moment.
-func (u *underway) since(before time.Time) []*exchange {
-	var out []*exchange
-	for i := range u.parts {
-		p := &u.parts[i]
-		p.mu.Lock()
-		for x := p.head; x != nil && x.began.Before(before); x = x.next {
-			out = append(out, x)
-		}
-		p.mu.Unlock()
-	}
-	return out
 }

@@ -109,7 +109,8 @@ func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, query []byte) {
 		return
 	}
 	x := e.newExchange(ctx, h)
-	x.way.able, x.way.out = true, func(raw []byte) error { return d.out.write("message", raw) }
+	x.way.conn, x.way.able = d.out.conn, true // the answer goes there, and the call lasts no longer
+	x.way.out = func(raw []byte) error { return d.out.write("message", raw) }
 	if err := x.Request.Decode(bytes.Clone(ctx.PostBody())); err != nil {
 		kind := edge.Invalid
 		var syntax *mcp.SyntaxError

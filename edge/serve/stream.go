@@ -106,19 +106,15 @@ func (s *stream) keep() {
 	s.mu.Unlock()
 }
 
-// free ends the turn of an exchange, so that its stream may serve another. It
-// reports false when somebody was told or asked something on it.
-func (s *stream) free() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.used {
-		return false
-	}
-	turn := s.turn + 1
+// free reports whether the stream may serve another exchange: its turn has
+// ended, and nobody was told or asked anything on it. Its owner asks.
+func (s *stream) free() bool { return s.x == nil }
+
+// forget ends the turn of an exchange; s.mu is held.
+func (s *stream) forget() {
 	s.x, s.conn, s.headers, s.able, s.last = nil, nil, nil, false, false
 	s.begun, s.ended, s.err, s.buf, s.log, s.out = false, false, nil, nil, nil, nil
-	s.turn = turn
-	return true
+	s.turn++
 }
 
 // begin writes the head of the stream, unless it has been; s.mu is held.
@@ -209,17 +205,18 @@ func (s *stream) beat(now time.Time) {
 func (s *stream) end(raw []byte, only bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.out == nil && !s.begun && (!only || raw == nil || s.begin() != nil) {
+		if s.ended = true; !s.used {
+			s.forget()
+		}
+		return false
+	}
 	defer func() { s.ended = true }()
 	if s.out != nil {
 		if raw != nil && s.err == nil {
 			s.err = s.out(raw)
 		}
 		return true
-	}
-	if !s.begun {
-		if !only || raw == nil || s.begin() != nil {
-			return false
-		}
 	}
 	if raw != nil {
 		_ = s.put(raw)

@@ -1,0 +1,113 @@
+package serve
+
+import (
+	"sync"
+	"time"
+)
+
+// underway is what is being served. Each connection lists its own exchanges, so
+// that cores do not meet on a lock; whoever wants all of them asks every
+// connection.
+type underway struct {
+	mu    sync.Mutex // may be held when a connection's is taken
+	conns map[*clientConn]struct{}
+}
+
+func (u *underway) add(c *clientConn) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.conns == nil {
+		u.conns = make(map[*clientConn]struct{})
+	}
+	u.conns[c] = struct{}{}
+}
+
+func (u *underway) remove(c *clientConn) {
+	u.mu.Lock()
+	delete(u.conns, c)
+	u.mu.Unlock()
+}
+
+// enter lists an exchange that begins. It reports false when its client has
+// left already and the exchange ends with that.
+func (c *clientConn) enter(x *exchange) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone && x.endsWithClient() {
+		return false
+	}
+	if x.next = c.x; x.next != nil {
+		x.next.prev = x
+	}
+	c.x = x
+	return true
+}
+
+// leave takes an exchange off the list. From here on it may become another.
+func (c *clientConn) leave(x *exchange) {
+	c.mu.Lock()
+	if x.prev != nil {
+		x.prev.next = x.next
+	} else {
+		c.x = x.next
+	}
+	if x.next != nil {
+		x.next.prev = x.prev
+	}
+	x.prev, x.next = nil, nil
+	c.mu.Unlock()
+}
+
+// left ends what its client waited for.
+func (c *clientConn) left() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone = true
+	for x := c.x; x != nil; x = x.next {
+		if x.endsWithClient() {
+			x.cancel()
+		}
+	}
+}
+
+// each calls f with every exchange under way. With the locks held none of them
+// can end and become another; f must not wait.
+func (u *underway) each(f func(*exchange)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for c := range u.conns {
+		c.mu.Lock()
+		for x := c.x; x != nil; x = x.next {
+			f(x)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// endLasting cancels the exchanges that last until somebody ends them.
+func (u *underway) endLasting() {
+	u.each(func(x *exchange) {
+		if x.lasts {
+			x.cancel()
+		}
+	})
+}
+
+// since returns the exchanges that began before the moment.
+func (u *underway) since(before time.Time) []*exchange {
+	var out []*exchange
+	u.each(func(x *exchange) {
+		if x.began.Before(before) {
+			out = append(out, x)
+		}
+	})
+	return out
+}
+
+// settle waits until nothing is under way, but for no longer than that: an
+// exchange that does not heed its end is left behind.
+func (u *underway) settle(within time.Duration) {
+	for by := time.Now().Add(within); len(u.since(by)) > 0 && time.Now().Before(by); {
+		time.Sleep(time.Millisecond)
+	}
+}
