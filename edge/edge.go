@@ -227,6 +227,18 @@ func (s *Session) Attach(key any, open func() io.Closer) io.Closer {
 	return v
 }
 
+// Attached returns what is attached under key; nil for nothing.
+func (s *Session) Attached(key any) io.Closer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.attached {
+		if a.key == key {
+			return a.value
+		}
+	}
+	return nil
+}
+
 // Detach takes off what Attach gave for key, without closing it, if it still
 // is value.
 func (s *Session) Detach(key any, value io.Closer) {

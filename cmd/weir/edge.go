@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/demo"
@@ -30,18 +33,16 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 	if err := a.refuse(opened); err != nil {
 		return err
 	}
-	for _, f := range opened.Findings {
-		if f.Severity == compile.Warning {
-			log.Warn(f.String())
-		} else {
-			log.Info(f.String())
-		}
-	}
+	remark(log, opened)
 
 	// 2. The edge, which now holds its addresses.
 	options := []serve.Option{serve.WithVersion(thisBuild().Version)}
 	if pprof {
 		options = append(options, serve.WithPprof())
+	}
+	var edge *serve.Edge
+	if config != "" {
+		options = append(options, serve.WithReload(func() error { return reload(log, config, edge) }))
 	}
 	edge, err := serve.New(s, opened.Plan, log, options...)
 	if err != nil {
@@ -56,11 +57,47 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 	defer forget()
 	ctx, stop := draining(ctx, log, s.DrainTimeout, incoming, a.exit)
 	defer stop()
+	if config != "" {
+		unwatch, err := watch(log, config, func() { _ = edge.ReloadNow() }) // which logs and keeps what went wrong
+		if err != nil {
+			return err
+		}
+		defer unwatch()
+	}
 	if err := edge.Serve(ctx); err != nil {
 		return fmt.Errorf("the edge ended: %w", err)
 	}
 	log.Info("ended")
 	return nil
+}
+
+// remark logs what is good to know of a set.
+func remark(log *slog.Logger, r *source.Result) {
+	for _, f := range r.Findings {
+		switch f.Severity {
+		case compile.Error:
+			log.Error(f.String())
+		case compile.Warning:
+			log.Warn(f.String())
+		default:
+			log.Info(f.String())
+		}
+	}
+}
+
+// reload reads the configuration again and has the edge serve it. A set with
+// errors changes nothing.
+func reload(log *slog.Logger, config string, edge *serve.Edge) error {
+	r := source.Open(config)
+	remark(log, r)
+	if err := r.Err(); err != nil {
+		var text strings.Builder
+		if renderErr := r.Render(&text); renderErr != nil {
+			return renderErr
+		}
+		return errors.New(strings.TrimSpace(text.String()))
+	}
+	return edge.Reload(r.Plan)
 }
 
 // refuse prints why a set cannot be served; nil when it can.

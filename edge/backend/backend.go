@@ -22,6 +22,7 @@ import (
 // Config is what a backend is told. Sizes are bytes.
 type Config struct {
 	Name       string
+	Digest     string         // tells this configuration from another
 	URL        string         // http or https
 	SSE        bool           // the transport is HTTP with SSE (2024-11-05)
 	Roots      *x509.CertPool // nil for those of the system
@@ -127,6 +128,16 @@ func (b *Backend) Close() error {
 	b.work.Wait()
 	b.peer.pool.close()
 	return nil
+}
+
+// Leave ends what a client's session has with the backend.
+func (b *Backend) Leave(client *edge.Session) {
+	for _, key := range []any{b, watchKey{b}} {
+		if c := client.Attached(key); c != nil {
+			client.Detach(key, c)
+			c.Close()
+		}
+	}
 }
 
 // introduce asks the backend what it speaks until it says so.

@@ -207,8 +207,10 @@ type watcher struct {
 	closed bool
 }
 
+// watchKey is what a session's watcher of a backend is attached under.
+type watchKey struct{ *Backend }
+
 func (b *Backend) watcherOf(s *edge.Session) *watcher {
-	type watchKey struct{ *Backend }
 	w, _ := s.Attach(watchKey{b}, func() io.Closer { return &watcher{b: b, session: s} }).(*watcher)
 	return w
 }

@@ -16,24 +16,17 @@ import (
 // servers plans every server of the set.
 func (c *compiler) servers() *Plan {
 	plan := &Plan{}
-	var first *object
-	count := 0
+	found := false
 	for _, o := range c.objects {
 		if o.ref.Kind != "VirtualMCPServer" {
 			continue
 		}
-		count++
-		if first == nil {
-			first = o
-		}
-		if count > maxServers && o.ref != first.ref {
-			c.fail(o, "", ReasonUnsupported, "not supported yet: more than one VirtualMCPServer, and %s is one; start an edge for each", first.place())
-		}
+		found = true
 		if s, ok := o.value.(*v1beta1.VirtualMCPServer); ok {
 			plan.Servers = append(plan.Servers, c.server(o, s))
 		}
 	}
-	if first == nil && !c.set.Incomplete {
+	if !found && !c.set.Incomplete {
 		c.fail(nil, "", ReasonNotFound, "there is no VirtualMCPServer: add one, it is what clients connect to")
 	}
 	slices.SortFunc(plan.Servers, func(a, b Server) int { return strings.Compare(a.Name, b.Name) })

@@ -1,10 +1,7 @@
 package compile
 
-// What this edge serves at once. Both become unbounded.
-const (
-	maxServers  = 1 // VirtualMCPServers in a set
-	maxBackends = 1 // backends of a server
-)
+// maxBackends is how many backends a server may have for now.
+const maxBackends = 1
 
 // unsupported is one thing that the model knows and the edge cannot do yet. It
 // is refused, never accepted and ignored.

@@ -41,12 +41,18 @@ type Option func(*config)
 type config struct {
 	settings serve.Settings
 	before   []func(*serve.Edge)
+	serve    []serve.Option
 }
 
 // Settings changes the settings of the process. They begin as serve.Defaults,
 // on 127.0.0.1:0 and without an admin door.
 func Settings(change func(*serve.Settings)) Option {
 	return func(c *config) { change(&c.settings) }
+}
+
+// With passes an option on to serve.New.
+func With(o serve.Option) Option {
+	return func(c *config) { c.serve = append(c.serve, o) }
 }
 
 // Before has f called on the edge before it serves.
@@ -58,6 +64,13 @@ func Before(f func(*serve.Edge)) Option {
 // ends. A manifest that weir validate would refuse fails the test.
 func Start(t testing.TB, yaml string, options ...Option) *Edge {
 	t.Helper()
+	return StartPlan(t, Plan(t, yaml), options...)
+}
+
+// Plan returns the plan that a manifest describes. One that weir validate would
+// refuse fails the test.
+func Plan(t testing.TB, yaml string) *compile.Plan {
+	t.Helper()
 	set, _ := source.Read("test.yaml", []byte(yaml)) // what it finds wrong is in the result
 	r := set.Compile()
 	if err := r.Err(); err != nil {
@@ -65,7 +78,7 @@ func Start(t testing.TB, yaml string, options ...Option) *Edge {
 		_ = r.Render(&text)
 		t.Fatalf("manifest: %v:\n%s", err, text.String())
 	}
-	return StartPlan(t, r.Plan, options...)
+	return r.Plan
 }
 
 // StartPlan starts an edge that serves a plan, and stops it when the test ends.
@@ -78,7 +91,7 @@ func StartPlan(t testing.TB, plan *compile.Plan, options ...Option) *Edge {
 		o(&c)
 	}
 	log := &logbook{}
-	s, err := serve.New(c.settings, plan, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	s, err := serve.New(c.settings, plan, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), c.serve...)
 	if err != nil {
 		t.Fatalf("start the edge: %v", err)
 	}
@@ -104,6 +117,12 @@ func StartPlan(t testing.TB, plan *compile.Plan, options ...Option) *Edge {
 func (e *Edge) Stop() {
 	e.t.Helper()
 	e.cancel()
+	e.Ended()
+}
+
+// Ended waits for the end of the edge.
+func (e *Edge) Ended() {
+	e.t.Helper()
 	select {
 	case <-e.ended:
 		if e.err != nil {
@@ -147,6 +166,27 @@ aggregation:
 backends:
 - {name: back, url: %q, transport: %s}
 %s`, url, transport, strings.Join(more, "\n"))
+}
+
+// Object is the YAML of a whole VirtualMCPServer before one server, with the
+// group that it needs: one document of several.
+func Object(name string, s *Server) string {
+	return fmt.Sprintf(`---
+apiVersion: weir.dev/v1beta1
+kind: MCPGroup
+metadata: {name: %[1]s}
+---
+apiVersion: weir.dev/v1beta1
+kind: VirtualMCPServer
+metadata: {name: %[1]s}
+spec:
+  groupRef: {name: %[1]s}
+  incomingAuth: {type: anonymous}
+  outgoingAuth: {source: inline}
+  config:
+    aggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [back]}}
+    backends: [{name: back, url: %[2]q, transport: streamable-http}]
+`, name, s.URL)
 }
 
 // Timeout is the YAML that gives a backend up after so much silence.

@@ -52,13 +52,28 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	if i := bytes.IndexByte(path, '?'); i >= 0 {
 		path, query = path[:i], path[i+1:]
 	}
+	if e.leaving.Load() {
+		ctx.SetConnectionClose()
+	}
+	live := e.live.Load()
+	if string(path) == "/mcp" && live.main != nil {
+		e.endpoint(ctx, &h, live.main)
+		return
+	}
+	if s, door := live.server(string(path)); s != nil {
+		switch door {
+		case "/mcp":
+			e.endpoint(ctx, &h, s)
+			return
+		case "/sse":
+			e.openSSE(ctx, &h, s)
+			return
+		case "/messages":
+			e.postSSE(ctx, &h, s, query)
+			return
+		}
+	}
 	switch string(path) {
-	case "/mcp":
-		e.endpoint(ctx, &h)
-	case "/sse":
-		e.openSSE(ctx, &h)
-	case "/messages":
-		e.postSSE(ctx, &h, query)
 	case "/health":
 		plain(ctx, 200, "ok\n")
 	case "/readyz":
@@ -75,14 +90,14 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 }
 
 // endpoint is the one URL of every revision.
-func (e *Edge) endpoint(ctx *fasthttp.RequestCtx, h *head) {
+func (e *Edge) endpoint(ctx *fasthttp.RequestCtx, h *head, s *server) {
 	switch string(ctx.Method()) {
 	case "POST":
-		e.post(ctx, h)
+		e.post(ctx, h, s)
 	case "GET":
-		e.get(ctx, h)
+		e.get(ctx, h, s)
 	case "DELETE":
-		e.delete(ctx, h)
+		e.delete(ctx, h, s)
 	case "OPTIONS":
 		e.preflight(ctx, h)
 	default:
@@ -91,7 +106,7 @@ func (e *Edge) endpoint(ctx *fasthttp.RequestCtx, h *head) {
 }
 
 // post takes a message of either era.
-func (e *Edge) post(ctx *fasthttp.RequestCtx, h *head) {
+func (e *Edge) post(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	if err := checkBody(h); err != nil {
 		e.refuse(ctx, h, headEra(h), nil, err)
 		return
@@ -102,7 +117,7 @@ func (e *Edge) post(ctx *fasthttp.RequestCtx, h *head) {
 		e.refuse(ctx, h, headEra(h), nil, errFull())
 		return
 	}
-	x := e.newExchange(ctx, h)
+	x := e.newExchange(ctx, h, server)
 	m := x.Request
 	err := m.Decode(ctx.PostBody())
 	if full && (err != nil || !forSession(m)) {
@@ -111,7 +126,7 @@ func (e *Edge) post(ctx *fasthttp.RequestCtx, h *head) {
 	}
 	switch {
 	case errors.Is(err, mcp.ErrBatch):
-		e.batch(ctx, h)
+		e.batch(ctx, h, server)
 		return
 	case err != nil:
 		kind := edge.Invalid
@@ -136,7 +151,7 @@ func (e *Edge) post(ctx *fasthttp.RequestCtx, h *head) {
 		e.initialize(ctx, h, x)
 		return
 	}
-	s, err := e.sessionOf(h)
+	s, err := e.sessionOf(h, server)
 	if err != nil {
 		e.refuse(ctx, h, mcp.Legacy, m.IDText(), err)
 		return
@@ -170,16 +185,16 @@ func checkBody(h *head) error {
 }
 
 // newExchange makes the exchange for a POST.
-func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head) *exchange {
+func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head, server *server) *exchange {
 	conn := ctx.Conn().(*clientConn)
 	x := exchanges.Get().(*exchange)
 	x.began = e.clock.now()
-	x.Server = e.server.name
+	x.server, x.Server = server, server.name
 	x.Request = &x.request
 	w := &x.way
 	w.mu.Lock()
 	w.x, w.conn, w.able = x, conn, h.takes&takesStream != 0 && ctx.Request.Header.IsHTTP11()
-	w.last, w.written = ctx.Request.Header.ConnectionClose(), x.began
+	w.last, w.written = ctx.Request.Header.ConnectionClose() || e.leaving.Load(), x.began
 	x.Client = way{w, w.turn}
 	w.mu.Unlock()
 	return x
@@ -198,12 +213,12 @@ func (e *Edge) recycle(x *exchange) {
 	}
 	x.Reset()
 	x.request.Forget()
-	x.s = nil
+	x.server, x.s = nil, nil
 	exchanges.Put(x)
 }
 
 // sessionOf finds the session of a legacy request.
-func (e *Edge) sessionOf(h *head) (*session, error) {
+func (e *Edge) sessionOf(h *head, server *server) (*session, error) {
 	if h.hasVersion && !mcp.LegacyVersion(string(h.version)) {
 		return nil, badVersion(string(h.version))
 	}
@@ -211,7 +226,7 @@ func (e *Edge) sessionOf(h *head) (*session, error) {
 		return nil, edge.Errorf(edge.Invalid, "door", "header Mcp-Session-Id is missing; send initialize first")
 	}
 	s := e.sessions.find(string(h.session), e.clock.now())
-	if s == nil {
+	if s == nil || s.server != server.name {
 		return nil, edge.Errorf(edge.NoSession, "door", "Session not found")
 	}
 	return s, nil
@@ -301,7 +316,7 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 	if !mcp.MethodOf(m.Method).In(x.Era) {
 		return nil, noMethod(m)
 	}
-	x.Target = e.server.target(m)
+	x.Target = x.server.target(m)
 	x.lasts = m.Method == "subscriptions/listen"
 	if !x.way.conn.enter(x) {
 		x.cancel()
@@ -312,7 +327,7 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 		x.s.enter(x)
 		defer x.s.leave(x)
 	}
-	return e.server.chain.Handle(&x.call, &x.Exchange)
+	return x.server.chain.Handle(&x.call, &x.Exchange)
 }
 
 // initialize begins a legacy session.
@@ -348,23 +363,23 @@ func (e *Edge) begin(x *exchange) (*session, []byte, error) {
 		return nil, nil, edge.Errorf(edge.Params, "initialize", "params.capabilities is missing")
 	}
 	info := m.Get("clientInfo").Of(m.Raw)
-	s, err := e.sessions.begin(e.clock.now(), version, bytes.Clone(info), bytes.Clone(caps))
+	s, err := e.sessions.begin(e.clock.now(), x.server.name, version, bytes.Clone(info), bytes.Clone(caps))
 	if err != nil {
 		return nil, nil, err
 	}
-	offered, instructions := e.server.offer(&x.call, mcp.Legacy)
-	result := mcp.Initialized(version, offered, e.server.info, instructions)
+	offered, instructions := x.server.offer(&x.call, mcp.Legacy)
+	result := mcp.Initialized(version, offered, x.server.info, instructions)
 	return s, mcp.AppendResult(nil, m.IDText(), result), nil
 }
 
 // batch takes several messages in one body, which only the revisions before
 // 2025-06-18 have.
-func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head) {
+func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	if headEra(h) == mcp.Modern {
 		e.refuse(ctx, h, mcp.Modern, nil, edge.Errorf(edge.Invalid, "door", "batches were removed in protocol revision 2025-06-18"))
 		return
 	}
-	s, err := e.sessionOf(h)
+	s, err := e.sessionOf(h, server)
 	if err == nil && s.Version != mcp.V2503 && s.Version != mcp.V2024 {
 		err = edge.Errorf(edge.Invalid, "door", "batches were removed in protocol revision 2025-06-18")
 	}
@@ -381,7 +396,7 @@ func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head) {
 	}
 	var answers [][]byte
 	for _, part := range parts {
-		x := e.newExchange(ctx, h)
+		x := e.newExchange(ctx, h, server)
 		x.way.able = false // one body for all of them
 		x.s, x.Session = s, &s.Session
 		if err := x.Request.Decode(part.Of(body)); err != nil {
@@ -415,7 +430,7 @@ func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head) {
 }
 
 // get opens the stream of a legacy session.
-func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head) {
+func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	if headEra(h) == mcp.Modern {
 		e.notAllowed(ctx, h, "POST")
 		return
@@ -424,7 +439,7 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head) {
 		e.refuse(ctx, h, mcp.Legacy, nil, errNoSuchStream())
 		return
 	}
-	s, err := e.sessionOf(h)
+	s, err := e.sessionOf(h, server)
 	if err == nil {
 		err = e.roomForStream(ctx)
 	}
@@ -449,12 +464,12 @@ func errNoSuchStream() error {
 }
 
 // delete ends a legacy session.
-func (e *Edge) delete(ctx *fasthttp.RequestCtx, h *head) {
+func (e *Edge) delete(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	if headEra(h) == mcp.Modern {
 		e.notAllowed(ctx, h, "POST")
 		return
 	}
-	s, err := e.sessionOf(h)
+	s, err := e.sessionOf(h, server)
 	if err != nil {
 		e.refuse(ctx, h, mcp.Legacy, nil, err)
 		return

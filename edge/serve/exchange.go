@@ -23,6 +23,7 @@ type exchange struct {
 	call
 	way     stream
 	request mcp.Message
+	server  *server
 	s       *session
 	began   time.Time
 	lasts   bool // until the client or the edge ends it

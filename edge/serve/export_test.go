@@ -12,7 +12,8 @@ const Heartbeat = heartbeat
 
 // SetFilters gives the server these filters. It must be called before Serve.
 func (e *Edge) SetFilters(entries ...filters.Entry) {
-	e.server.chain = filters.Chain(entries, edge.HandlerFunc(e.server.route))
+	s := e.live.Load().main
+	s.chain = filters.Chain(entries, edge.HandlerFunc(s.route))
 }
 
 // Beat does what keepTime would at a moment.

@@ -21,9 +21,10 @@ import (
 
 // sseDoor is one client of the older transport.
 type sseDoor struct {
-	out *outlet
-	mu  sync.Mutex
-	s   *session // nil until it has sent initialize
+	out    *outlet
+	server string // whose it is
+	mu     sync.Mutex
+	s      *session // nil until it has sent initialize
 }
 
 // sseDoors finds them by the id in the address that they POST to.
@@ -39,7 +40,7 @@ func (t *sseDoors) find(id string) *sseDoor {
 }
 
 // openSSE opens the stream.
-func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head) {
+func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	switch string(ctx.Method()) {
 	case "GET":
 	case "OPTIONS":
@@ -63,7 +64,9 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head) {
 		return
 	}
 	id := base64.RawURLEncoding.EncodeToString(raw[:])
-	d := &sseDoor{}
+	messages, _, _ := strings.Cut(string(ctx.Request.Header.RequestURI()), "?")
+	messages = strings.TrimSuffix(messages, "/sse") + "/messages"
+	d := &sseDoor{server: server.name}
 	e.takeOver(ctx, nil, e.corsLines(h), func(o *outlet) {
 		d.out = o
 		e.doors.mu.Lock()
@@ -72,7 +75,7 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head) {
 		}
 		e.doors.byID[id] = d
 		e.doors.mu.Unlock()
-		_ = o.write("endpoint", []byte(strings.TrimSuffix(e.settings.ExternalURL, "/")+"/messages?sessionId="+id))
+		_ = o.write("endpoint", []byte(strings.TrimSuffix(e.settings.ExternalURL, "/")+messages+"?sessionId="+id))
 	}, func(o *outlet) {
 		e.doors.mu.Lock()
 		delete(e.doors.byID, id)
@@ -88,7 +91,7 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head) {
 }
 
 // postSSE takes a message; its answer goes to the stream.
-func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, query []byte) {
+func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server, query []byte) {
 	switch string(ctx.Method()) {
 	case "POST":
 	case "OPTIONS":
@@ -104,11 +107,11 @@ func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, query []byte) {
 	}
 	values, err := url.ParseQuery(string(query))
 	d := e.doors.find(values.Get("sessionId"))
-	if err != nil || d == nil {
+	if err != nil || d == nil || d.server != server.name {
 		e.refuse(ctx, h, mcp.Legacy, nil, edge.Errorf(edge.NoSession, "door", "Session not found"))
 		return
 	}
-	x := e.newExchange(ctx, h)
+	x := e.newExchange(ctx, h, server)
 	x.way.conn, x.way.able = d.out.conn, true // the answer goes there, and the call lasts no longer
 	x.way.out = func(raw []byte) error { return d.out.write("message", raw) }
 	if err := x.Request.Decode(bytes.Clone(ctx.PostBody())); err != nil {

@@ -10,12 +10,14 @@ import (
 
 // server is one virtual server of the plan, open.
 type server struct {
+	edge     *Edge
 	name     string
+	digest   string // of its part of the plan
 	info     []byte // JSON text: serverInfo
 	backends []*backend.Backend
-	targets  []*edge.Target // of messages that name nothing the catalog knows, one for each backend
-	chain    edge.Handler   // the hallway, with route at its end
-	lot      *lot           // calls that wait for a modern client's answers
+	targets  map[string]*edge.Target // of messages that name nothing the catalog knows, by backend
+	chain    edge.Handler            // the hallway, with route at its end
+	lot      *lot                    // calls that wait for a modern client's answers
 }
 
 // backend returns the backend of a name.
@@ -31,7 +33,7 @@ func (s *server) backend(name string) *backend.Backend {
 // target names the backend that a message goes to. It is a pure lookup, done
 // before the hallway so that every filter can see where the message goes.
 func (s *server) target(m *mcp.Message) *edge.Target {
-	return s.targets[0]
+	return s.targets[s.backends[0].Name]
 }
 
 // route is the living room: it sends an exchange where its target says, or

@@ -4,12 +4,10 @@ package serve
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -18,10 +16,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/pprofhandler"
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
-	"github.com/weir-edge/weir/edge/mcp"
-	"github.com/weir-edge/weir/filters"
 )
 
 const (
@@ -45,12 +40,15 @@ type Edge struct {
 
 	front, admin     *fasthttp.Server
 	frontLn, adminLn net.Listener
-	loopback         bool // the door is on an address of this host only
+	bare             net.Listener // frontLn without TLS
+	before           *predecessor // the process that this one stands in for; nil for none
+	loopback         bool         // the door is on an address of this host only
 	hosts, origins   allowed
 
 	clock    *clock
 	watcher  *watcher
-	server   *server
+	live     atomic.Pointer[live]
+	lot      *lot // calls that wait for a modern client's answers
 	sessions *sessions
 	doors    sseDoors
 	outlets  outletSet
@@ -58,8 +56,14 @@ type Edge struct {
 	inflight atomic.Int64
 	arrival  time.Duration // how long a request may take to arrive
 	ready    atomic.Bool
-	work     sync.WaitGroup // exchanges that answer on a stream of their own
-	end      chan struct{}
+	leaving  atomic.Bool // every answer is the last on its connection
+
+	reload    func() error // reads the configuration again; nil for never
+	reloading sync.Mutex
+	badReload atomic.Pointer[string] // why the last reload changed nothing; nil when it did
+	reloads   atomic.Int64
+	work      sync.WaitGroup // exchanges that answer on a stream of their own
+	end       chan struct{}
 }
 
 // Option changes how an edge is made.
@@ -67,6 +71,10 @@ type Option func(*Edge)
 
 // WithVersion tells the version that the edge gives of itself.
 func WithVersion(v string) Option { return func(e *Edge) { e.version = v } }
+
+// WithReload tells how the plan is made anew; ReloadNow and POST /-/reload on
+// the admin address call it. It ends in Reload or in an error, which is told.
+func WithReload(f func() error) Option { return func(e *Edge) { e.reload = f } }
 
 // WithPprof serves profiles on the admin address.
 func WithPprof() Option { return func(e *Edge) { e.pprof = true } }
@@ -77,33 +85,31 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	if len(plan.Servers) != 1 {
-		return nil, fmt.Errorf("a plan of %d servers cannot be served: one is needed", len(plan.Servers))
-	}
 	e := &Edge{settings: s, log: log, version: "devel", clock: newClock(), arrival: readWithin, end: make(chan struct{})}
 	for _, o := range options {
 		o(e)
 	}
 	e.sessions = newSessions(s.MaxSessions, s.SessionTTL)
-	var err error
+	seal, err := newSealer(s.StateKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	e.lot = newLot(s, seal)
 	if e.watcher, err = newWatcher(); err != nil {
 		return nil, fmt.Errorf("watch clients: %w", err)
 	}
-	if e.frontLn, err = listen("listen", s.Listen); err != nil {
+	if err := e.listen(); err != nil {
 		return nil, err
 	}
-	if s.AdminListen != "" {
-		if e.adminLn, err = listen("admin-listen", s.AdminListen); err != nil {
-			return nil, errors.Join(err, e.frontLn.Close())
-		}
-	}
-	if err := e.open(plan.Servers[0]); err != nil {
+	opened, err := e.open(plan, nil)
+	if err != nil {
 		e.frontLn.Close()
 		if e.adminLn != nil {
 			e.adminLn.Close()
 		}
 		return nil, err
 	}
+	e.live.Store(opened)
 	e.rules()
 	if s.TLSCert != "" {
 		if e.frontLn, err = withTLS(e.frontLn, s, log); err != nil {
@@ -138,6 +144,33 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	return e, nil
 }
 
+// listen takes the addresses, from the process that has them where this one is
+// to stand in for it.
+func (e *Edge) listen() (err error) {
+	s := e.settings
+	if s.HandOver != "" {
+		if e.frontLn, e.adminLn, e.before, err = takeOver(s.HandOver); err != nil {
+			return fmt.Errorf("--hand-over: %s: %w", s.HandOver, err)
+		}
+	}
+	if e.frontLn == nil {
+		if e.frontLn, err = listen("listen", s.Listen); err != nil {
+			return err
+		}
+	}
+	e.bare = e.frontLn
+	switch {
+	case s.AdminListen == "" && e.adminLn != nil:
+		e.adminLn.Close()
+		e.adminLn = nil
+	case s.AdminListen != "" && e.adminLn == nil:
+		if e.adminLn, err = listen("admin-listen", s.AdminListen); err != nil {
+			return errors.Join(err, e.frontLn.Close())
+		}
+	}
+	return nil
+}
+
 func listen(flag, address string) (net.Listener, error) {
 	ln, err := net.Listen("tcp", address)
 	if err == nil {
@@ -149,64 +182,6 @@ func listen(flag, address string) (net.Listener, error) {
 		hint = "another process listens there: stop it, or choose another port (0 lets the system choose)"
 	}
 	return nil, fmt.Errorf("--%s: %w: %s", flag, err, hint)
-}
-
-// open makes the parts of a server.
-func (e *Edge) open(p compile.Server) error {
-	info := mcp.AppendString([]byte(`{"name":`), p.Title)
-	info = append(mcp.AppendString(append(info, `,"version":`...), e.version), '}')
-	client := mcp.AppendString([]byte(`{"name":"weir","version":`), e.version)
-	seal, err := newSealer(e.settings.StateKeyFile)
-	if err != nil {
-		return err
-	}
-	s := &server{name: p.Name, info: info, lot: newLot(e.settings, seal)}
-	for _, b := range p.Backends {
-		roots, err := rootsOf(b)
-		if err != nil {
-			return err
-		}
-		one, err := backend.Open(backend.Config{
-			Name:       b.Name,
-			URL:        b.URL,
-			SSE:        b.Transport == compile.SSE,
-			Roots:      roots,
-			Silence:    b.Timeout,
-			Cap:        e.settings.CallCap,
-			MaxMessage: e.settings.MaxMessage,
-			Info:       append(client, '}'),
-			Agent:      "weir/" + e.version,
-			Log:        e.log,
-		})
-		if err != nil {
-			return err
-		}
-		s.backends = append(s.backends, one)
-		s.targets = append(s.targets, &edge.Target{Backend: b.Name})
-	}
-	s.chain = filters.Chain(nil, edge.HandlerFunc(s.route))
-	e.server = s
-	return nil
-}
-
-// rootsOf returns the certificates that a backend's are checked against; nil
-// for those of the system.
-func rootsOf(b compile.Backend) (*x509.CertPool, error) {
-	pem := []byte(b.CABundle)
-	if b.CABundlePath != "" {
-		var err error
-		if pem, err = os.ReadFile(b.CABundlePath); err != nil {
-			return nil, fmt.Errorf("backend %s: CA bundle: %w", b.Name, err)
-		}
-	}
-	if len(pem) == 0 {
-		return nil, nil
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("backend %s: CA bundle: no certificate in PEM form", b.Name)
-	}
-	return pool, nil
 }
 
 // Addr returns host:port of the door.
@@ -223,7 +198,7 @@ func (e *Edge) AdminAddr() string {
 // Serve serves until ctx ends, then drains: calls under way may take until the
 // drain timeout, streams end at once.
 func (e *Edge) Serve(ctx context.Context) error {
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	go func() { failed <- e.front.Serve(&listener{Listener: e.frontLn, edge: e}) }()
 	if e.adminLn != nil {
 		go func() { failed <- e.admin.Serve(e.adminLn) }()
@@ -231,15 +206,29 @@ func (e *Edge) Serve(ctx context.Context) error {
 	e.work.Go(e.keepTime)
 	e.work.Go(e.watcher.run)
 	e.ready.Store(true)
-	e.log.Info("serving", "address", e.Addr(), "admin", e.AdminAddr(), "server", e.server.name)
+	e.log.Info("serving", "address", e.Addr(), "admin", e.AdminAddr(), "servers", e.live.Load().names())
 	var err error
+	replaced, stop := make(chan struct{}), func() {}
+	if path := e.settings.HandOver; path != "" {
+		if e.before != nil {
+			if err := e.before.leave(); err != nil {
+				e.log.Warn("the process before this one was not told to leave", "error", err)
+			}
+		}
+		if stop, err = e.giveWay(path, func() { close(replaced) }); err != nil {
+			failed <- err
+		}
+	}
 	select {
 	case err = <-failed:
 	case <-ctx.Done():
+	case <-replaced:
+		e.log.Info("another process serves now; draining")
 	}
-	e.ready.Store(false)
+	stop()
 	drain, cancel := context.WithTimeout(context.Background(), e.settings.DrainTimeout)
 	defer cancel()
+	e.turnAway(drain)
 	for _, o := range e.outlets.list() {
 		o.close()
 	}
@@ -254,21 +243,42 @@ func (e *Edge) Serve(ctx context.Context) error {
 	return err
 }
 
+// lingers is how long a door that closes still takes what was on its way to it.
+const lingers = time.Second
+
+// turnAway has clients go elsewhere before the door closes: it is no longer
+// ready, and every answer is the last on its connection. It ends when no
+// connection is left, or after a moment.
+func (e *Edge) turnAway(ctx context.Context) {
+	e.ready.Store(false)
+	e.leaving.Store(true)
+	ctx, cancel := context.WithTimeout(ctx, lingers)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for e.underway.connections() > e.outlets.len() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // close ends what the edge holds.
 func (e *Edge) close() {
 	for _, x := range e.underway.since(time.Now().Add(time.Hour)) {
 		x.cancel()
 	}
 	e.underway.settle(time.Second)
-	e.server.lot.close()
+	e.lot.close()
 	e.outlets.end()
-	e.sessions.closeAll()
+	e.sessions.endAll(func(*session) bool { return true })
 	close(e.end)
 	e.watcher.close()
 	e.work.Wait()
-	for _, b := range e.server.backends {
-		b.Close()
-	}
+	e.reloading.Lock() // not released: nothing is opened from here on
+	e.live.Load().closeBut(nil)
 }
 
 // keepTime keeps the coarse clock, sends heartbeats and ends what is old. It
@@ -309,7 +319,11 @@ func (e *Edge) beat(now time.Time) {
 // listener returns what begins to hear the backends for a session.
 func (e *Edge) listener(s *session) func(context.Context, edge.Client) {
 	return func(ctx context.Context, out edge.Client) {
-		for _, b := range e.server.backends {
+		served := e.live.Load().servers[s.server]
+		if served == nil {
+			return
+		}
+		for _, b := range served.backends {
 			e.work.Go(func() {
 				defer edge.Contain(e.log, "listener")
 				if err := b.Listen(ctx, &s.Session, out); err != nil && ctx.Err() == nil {
@@ -329,6 +343,8 @@ func (e *Edge) administer(ctx *fasthttp.RequestCtx) {
 		e.readyz(ctx)
 	case path == "/status":
 		e.status(ctx)
+	case path == "/-/reload":
+		e.administerReload(ctx)
 	case e.pprof && len(path) >= len("/debug/pprof/") && path[:len("/debug/pprof/")] == "/debug/pprof/":
 		runtime.SetBlockProfileRate(0)
 		pprofhandler.PprofHandler(ctx)

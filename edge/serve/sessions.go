@@ -17,9 +17,10 @@ import (
 // session is a legacy client's session, with what is under way in it.
 type session struct {
 	edge.Session
-	kept *atomic.Int64 // bytes in the logs of all sessions
-	used atomic.Int64  // Unix seconds of the last request
-	asks atomic.Uint64
+	server string        // whose it is
+	kept   *atomic.Int64 // bytes in the logs of all sessions
+	used   atomic.Int64  // Unix seconds of the last request
+	asks   atomic.Uint64
 
 	mu      sync.Mutex
 	calls   []*exchange                 // requests under way
@@ -50,12 +51,12 @@ func newSessions(most int, ttl time.Duration) *sessions {
 
 // begin makes a session. When there is no room, the session that has been idle
 // longest makes it; with all of them busy the error is Overload.
-func (t *sessions) begin(now time.Time, version string, info, capabilities []byte) (*session, error) {
+func (t *sessions) begin(now time.Time, server, version string, info, capabilities []byte) (*session, error) {
 	var raw [16]byte
 	if _, err := rand.Read(raw[:]); err != nil {
 		return nil, edge.Errorf(edge.Internal, "session id", "%w", err)
 	}
-	s := &session{kept: &t.kept, Session: edge.Session{
+	s := &session{server: server, kept: &t.kept, Session: edge.Session{
 		ID:           base64.RawURLEncoding.EncodeToString(raw[:]),
 		Version:      version,
 		Info:         info,
@@ -140,15 +141,33 @@ func (t *sessions) sweep(now time.Time) {
 	}
 }
 
-// closeAll ends every session.
-func (t *sessions) closeAll() {
+// endAll ends every session that which wants ended.
+func (t *sessions) endAll(which func(*session) bool) {
+	var out []*session
 	t.mu.Lock()
-	all := t.byID
-	t.byID = make(map[string]*session)
+	for id, s := range t.byID {
+		if which(s) {
+			out = append(out, s)
+			delete(t.byID, id)
+		}
+	}
 	t.mu.Unlock()
-	for _, s := range all {
+	for _, s := range out {
 		s.end()
 	}
+}
+
+// of returns the sessions of a server.
+func (t *sessions) of(server string) []*session {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var out []*session
+	for _, s := range t.byID {
+		if s.server == server {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 func (t *sessions) len() int {

@@ -15,6 +15,7 @@ import (
 type Settings struct {
 	Listen      string // address of the door, host:port; port 0 lets the system choose
 	AdminListen string // address of the admin door; empty for none
+	HandOver    string // path of a Unix socket at which one process takes over from another; empty for never
 
 	TLSCert     string // PEM file; empty for plain HTTP; read again when it changes
 	TLSKey      string // PEM file, with TLSCert
@@ -37,6 +38,8 @@ type Settings struct {
 	ParkTTL      time.Duration // how long a parked call waits for its client
 	CallCap      time.Duration // the longest that any call may take
 	DrainTimeout time.Duration // how long calls in flight may take at the end
+
+	DefaultServer string // the server that answers on /mcp when there are several; empty for none
 
 	StateKeyFile string // keys that seal requestState, one a line; empty for a random one
 

@@ -20,7 +20,8 @@ type status struct {
 	Streams            int             `json:"streams"`
 	Inflight           int64           `json:"inflight"`
 	Parked             int             `json:"parked"`
-	Dropped            int64           `json:"dropped"` // notifications of parked calls whose client was away
+	Dropped            int64           `json:"dropped"`          // notifications of parked calls whose client was away
+	Reload             string          `json:"reload,omitempty"` // why the last reload changed nothing
 	Version            string          `json:"version"`
 }
 
@@ -33,19 +34,43 @@ type backendStatus struct {
 	Message  string `json:"message,omitempty"`
 }
 
-// status answers /status.
+// status answers /status: with the status of the one server, or with the list
+// of all.
 func (e *Edge) status(ctx *fasthttp.RequestCtx) {
+	now := e.live.Load()
+	var all []status
+	for _, name := range now.names() {
+		all = append(all, e.statusOf(now.servers[name]))
+	}
+	var text any = all[0]
+	if len(all) > 1 {
+		text = map[string]any{"servers": all}
+	}
+	body, err := json.MarshalIndent(text, "", "  ")
+	if err != nil {
+		plain(ctx, 500, "internal error\n")
+		return
+	}
+	ctx.Response.Header.SetContentTypeBytes(jsonType)
+	ctx.Response.Header.Set("Cache-Control", "no-store")
+	ctx.Response.SetBodyRaw(append(body, '\n'))
+}
+
+func (e *Edge) statusOf(served *server) status {
 	s := status{
-		Name:     e.server.name,
+		Name:     served.name,
 		Phase:    "Ready",
-		Sessions: e.sessions.len(),
+		Sessions: len(e.sessions.of(served.name)),
 		Streams:  e.outlets.len(),
 		Inflight: e.inflight.Load(),
-		Parked:   e.server.lot.len(),
-		Dropped:  e.server.lot.dropped.Load(),
+		Parked:   e.lot.len(),
+		Dropped:  e.lot.dropped.Load(),
 		Version:  e.version,
 	}
-	for _, b := range e.server.backends {
+	if p := e.badReload.Load(); p != nil {
+		s.Reload = *p
+	}
+	for _, b := range served.backends {
 		now := b.Status()
 		one := backendStatus{Name: now.Name, URL: now.URL, Era: now.Era, Revision: now.Version, Status: "ready", Message: now.Message}
 		switch {
@@ -58,18 +83,11 @@ func (e *Edge) status(ctx *fasthttp.RequestCtx) {
 		}
 		s.DiscoveredBackends = append(s.DiscoveredBackends, one)
 	}
-	if s.BackendCount < len(e.server.backends) {
+	if s.BackendCount < len(served.backends) {
 		s.Phase = "Degraded"
-		s.Message = fmt.Sprintf("%d of %d backends can be reached", s.BackendCount, len(e.server.backends))
+		s.Message = fmt.Sprintf("%d of %d backends can be reached", s.BackendCount, len(served.backends))
 	}
-	body, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		plain(ctx, 500, "internal error\n")
-		return
-	}
-	ctx.Response.Header.SetContentTypeBytes(jsonType)
-	ctx.Response.Header.Set("Cache-Control", "no-store")
-	ctx.Response.SetBodyRaw(append(body, '\n'))
+	return s
 }
 
 // readyz answers 200 while a plan is live.

@@ -435,6 +435,19 @@ func (s *session) open(o *outlet, listen func(context.Context, edge.Client)) {
 	}
 }
 
+// hearAgain has what listens for the session begin anew, if anything does.
+func (s *session) hearAgain(listen func(context.Context, edge.Client)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hearing == nil {
+		return
+	}
+	s.hearing()
+	ctx, cancel := context.WithCancel(context.Background())
+	s.hearing = cancel
+	listen(ctx, newest{s})
+}
+
 // shut takes a stream out of its session.
 func (s *session) shut(o *outlet) {
 	s.mu.Lock()

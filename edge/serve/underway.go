@@ -84,6 +84,13 @@ func (u *underway) each(f func(*exchange)) {
 	}
 }
 
+// connections returns how many client connections are open.
+func (u *underway) connections() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.conns)
+}
+
 // endLasting cancels the exchanges that last until somebody ends them.
 func (u *underway) endLasting() {
 	u.each(func(x *exchange) {

@@ -1,0 +1,6 @@
+package main
+
+import "os"
+
+// notifyHangup does nothing: here is no such signal.
+func notifyHangup(chan<- os.Signal) {}

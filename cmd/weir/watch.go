@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// settled is how long the files have to rest after a change until they are
+// read: an editor, and a volume that Kubernetes renews, change several at once.
+const settled = 200 * time.Millisecond
+
+// watch calls changed after the configuration has changed, and at SIGHUP. The
+// caller must call stop, which waits until none of that happens any longer.
+func watch(log *slog.Logger, config string, changed func()) (stop func(), err error) {
+	files, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", config, err)
+	}
+	if err := addFolders(files, config); err != nil {
+		files.Close()
+		return nil, fmt.Errorf("watch %s: %w", config, err)
+	}
+	hangups := make(chan os.Signal, 1)
+	notifyHangup(hangups)
+	end := make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() {
+		defer files.Close()
+		defer signal.Stop(hangups)
+		rest := time.NewTimer(time.Hour)
+		defer rest.Stop()
+		rest.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-hangups:
+				log.Info("reload", "because", "SIGHUP")
+				changed()
+			case event, ok := <-files.Events:
+				if !ok {
+					return
+				}
+				if event.Op != fsnotify.Chmod && matters(config, event.Name) {
+					rest.Reset(settled)
+				}
+			case err, ok := <-files.Errors:
+				if !ok {
+					return
+				}
+				log.Warn("the configuration is not watched well; send SIGHUP after a change", "error", err)
+			case <-rest.C:
+				_ = addFolders(files, config) // there may be new ones; one that is gone is no longer read
+				log.Info("reload", "because", config+" changed")
+				changed()
+			}
+		}
+	})
+	return func() {
+		close(end)
+		work.Wait()
+	}, nil
+}
+
+// addFolders watches the folder of a file, which sees the file replaced, or a
+// folder with all that are in it.
+func addFolders(files *fsnotify.Watcher, config string) error {
+	info, err := os.Stat(config)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return files.Add(filepath.Dir(config))
+	}
+	return filepath.WalkDir(config, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		return files.Add(path)
+	})
+}
+
+// matters reports whether a change at path may be one of the configuration.
+func matters(config, path string) bool {
+	if info, err := os.Stat(config); err == nil && info.IsDir() {
+		return true
+	}
+	// A mounted volume swaps a link beside the file.
+	return filepath.Base(path) == filepath.Base(config) || strings.HasPrefix(filepath.Base(path), "..")
+}

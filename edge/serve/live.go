@@ -1,0 +1,293 @@
+package serve
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/filters"
+)
+
+// live is what is served at a moment: the servers of one plan, open. It never
+// changes; a reload opens another and puts it in its place. Only exchanges
+// under way hold on to one that has been replaced.
+type live struct {
+	servers map[string]*server
+	main    *server // the one that answers on /mcp; nil for none
+}
+
+// open opens the servers of a plan. What has not changed since before is
+// carried over as it is, with its connections, sessions and caches.
+func (e *Edge) open(plan *compile.Plan, before *live) (*live, error) {
+	if len(plan.Servers) == 0 {
+		return nil, errors.New("a plan without servers cannot be served")
+	}
+	next := &live{servers: make(map[string]*server, len(plan.Servers))}
+	for _, p := range plan.Servers {
+		s, err := e.openServer(p, before)
+		if err != nil {
+			next.closeBut(before)
+			return nil, err
+		}
+		next.servers[p.Name] = s
+	}
+	if name := e.settings.DefaultServer; name != "" {
+		if next.main = next.servers[name]; next.main == nil {
+			next.closeBut(before)
+			return nil, fmt.Errorf("--default-server: there is no server %q", name)
+		}
+	} else if len(plan.Servers) == 1 {
+		next.main = next.servers[plan.Servers[0].Name]
+	}
+	return next, nil
+}
+
+// openServer opens one server.
+func (e *Edge) openServer(p compile.Server, before *live) (*server, error) {
+	var was *server
+	if before != nil {
+		was = before.servers[p.Name]
+	}
+	s := &server{edge: e, name: p.Name, lot: e.lot, targets: make(map[string]*edge.Target)}
+	s.info = mcp.AppendString([]byte(`{"name":`), p.Title)
+	s.info = append(mcp.AppendString(append(s.info, `,"version":`...), e.version), '}')
+	for _, b := range p.Backends {
+		one, err := e.openBackend(b, was)
+		if err != nil {
+			s.closeBut(was)
+			return nil, err
+		}
+		s.backends = append(s.backends, one)
+		s.targets[b.Name] = &edge.Target{Backend: b.Name}
+	}
+	s.digest = digestOf(p)
+	if was != nil && was.digest == s.digest && slices.Equal(was.backends, s.backends) {
+		return was, nil
+	}
+	s.chain = filters.Chain(nil, edge.HandlerFunc(s.route))
+	return s, nil
+}
+
+// openBackend opens a backend, or finds it open already.
+func (e *Edge) openBackend(b compile.Backend, was *server) (*backend.Backend, error) {
+	pem := []byte(b.CABundle)
+	if b.CABundlePath != "" {
+		var err error
+		if pem, err = os.ReadFile(b.CABundlePath); err != nil {
+			return nil, fmt.Errorf("backend %s: CA bundle: %w", b.Name, err)
+		}
+	}
+	var roots *x509.CertPool
+	if len(pem) > 0 {
+		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("backend %s: CA bundle: no certificate in PEM form", b.Name)
+		}
+	}
+	digest := digestOf(struct {
+		Backend compile.Backend
+		Roots   []byte
+	}{b, pem})
+	if was != nil {
+		for _, open := range was.backends {
+			if open.Digest == digest {
+				return open, nil
+			}
+		}
+	}
+	client := mcp.AppendString([]byte(`{"name":"weir","version":`), e.version)
+	return backend.Open(backend.Config{
+		Name:       b.Name,
+		Digest:     digest,
+		URL:        b.URL,
+		SSE:        b.Transport == compile.SSE,
+		Roots:      roots,
+		Silence:    b.Timeout,
+		Cap:        e.settings.CallCap,
+		MaxMessage: e.settings.MaxMessage,
+		Info:       append(client, '}'),
+		Agent:      "weir/" + e.version,
+		Log:        e.log,
+	})
+}
+
+// digestOf tells one part of a plan from another.
+func digestOf(part any) string {
+	text, err := json.Marshal(part)
+	if err != nil {
+		panic(err) // a plan is data
+	}
+	sum := sha256.Sum256(text)
+	return string(sum[:])
+}
+
+// closeBut closes what other does not have.
+func (l *live) closeBut(other *live) {
+	for name, s := range l.servers {
+		var was *server
+		if other != nil {
+			was = other.servers[name]
+		}
+		if s != was {
+			s.closeBut(was)
+		}
+	}
+}
+
+// closeBut closes the backends that other does not have.
+func (s *server) closeBut(other *server) {
+	for _, b := range s.backends {
+		if other == nil || !slices.Contains(other.backends, b) {
+			b.Close()
+		}
+	}
+}
+
+// server returns the server of a path such as /servers/NAME/mcp, and the rest
+// of the path; nil for none.
+func (l *live) server(path string) (s *server, rest string) {
+	switch path {
+	case "/mcp", "/sse", "/messages":
+		return l.main, path
+	}
+	path, ok := strings.CutPrefix(path, "/servers/")
+	i := strings.IndexByte(path, '/')
+	if !ok || i < 0 {
+		return nil, ""
+	}
+	return l.servers[path[:i]], path[i:]
+}
+
+// names lists the servers.
+func (l *live) names() []string {
+	var all []string
+	for name := range l.servers {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// errNoReload is what a reload of an edge without a configuration says.
+var errNoReload = errors.New("there is no configuration to read again: the edge was started without one")
+
+// ReloadNow has the configuration read again and served. What is wrong with it
+// is logged and shown by /status; the plan that was served goes on then.
+func (e *Edge) ReloadNow() error {
+	if e.reload == nil {
+		return errNoReload
+	}
+	err := e.reload()
+	if err == nil {
+		e.badReload.Store(nil)
+		e.reloads.Add(1)
+		return nil
+	}
+	text := err.Error()
+	e.badReload.Store(&text)
+	e.log.Error("reload failed; what was served goes on", "error", err)
+	return err
+}
+
+// administerReload answers POST /-/reload.
+func (e *Edge) administerReload(ctx *fasthttp.RequestCtx) {
+	if !ctx.IsPost() {
+		ctx.Response.Header.Set("Allow", "POST")
+		plain(ctx, 405, "POST reloads\n")
+		return
+	}
+	switch err := e.ReloadNow(); {
+	case errors.Is(err, errNoReload):
+		plain(ctx, 409, err.Error()+"\n")
+	case err != nil:
+		plain(ctx, 422, err.Error()+"\n")
+	default:
+		plain(ctx, 200, "reloaded\n")
+	}
+}
+
+// Reload serves another plan from now on. Sessions go on while their server
+// exists, calls under way end as they began, and a plan that cannot be opened
+// changes nothing.
+func (e *Edge) Reload(plan *compile.Plan) error {
+	e.reloading.Lock()
+	defer e.reloading.Unlock()
+	before := e.live.Load()
+	next, err := e.open(plan, before)
+	if err != nil {
+		return err
+	}
+	e.live.Store(next)
+	changed := 0
+	for name, old := range before.servers {
+		s := next.servers[name]
+		if s == old {
+			continue
+		}
+		changed++
+		e.underway.each(func(x *exchange) {
+			if x.lasts && x.server == old {
+				x.cancel() // its client subscribes anew
+			}
+		})
+		if s == nil {
+			e.sessions.endAll(func(one *session) bool { return one.server == name })
+		} else {
+			e.moved(old, s)
+		}
+		e.work.Go(func() { e.retire(old, s) })
+	}
+	e.log.Info("reloaded", "servers", next.names(), "changed", changed)
+	return nil
+}
+
+// moved takes the sessions of a server over to the one that stands in for it
+// from now on.
+func (e *Edge) moved(old, s *server) {
+	for _, one := range e.sessions.of(s.name) {
+		one.hearAgain(e.listener(one))
+		for _, kind := range []string{"tools", "prompts", "resources"} {
+			if n, err := mcp.Decode(mcp.AppendRequest(nil, nil, "notifications/"+kind+"/list_changed", nil)); err == nil {
+				_ = newest{one}.Send(n) // a client without a stream asks when it next wants to know
+			}
+		}
+	}
+}
+
+// retire closes what of a replaced server nothing uses any longer: once its
+// calls are over, or the drain timeout.
+func (e *Edge) retire(old, s *server) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for by := time.Now().Add(e.settings.DrainTimeout); time.Now().Before(by); {
+		busy := false
+		e.underway.each(func(x *exchange) { busy = busy || x.server == old })
+		if !busy {
+			break
+		}
+		select {
+		case <-e.end:
+			by = time.Time{}
+		case <-tick.C:
+		}
+	}
+	for _, b := range old.backends {
+		if s != nil && slices.Contains(s.backends, b) {
+			continue
+		}
+		for _, one := range e.sessions.of(old.name) {
+			b.Leave(&one.Session)
+		}
+		b.Close()
+	}
+}

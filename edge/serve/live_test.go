@@ -1,0 +1,218 @@
+package serve_test
+
+import (
+	"errors"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
+)
+
+// TestServers serves two servers in one process, each at a path of its own.
+func TestServers(t *testing.T) {
+	one, two := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Modern)
+	e := edgetest.Start(t, edgetest.Object("one", one)+edgetest.Object("two", two))
+	at := func(name string) *edgetest.Client { return edgetest.NewClient(t, e.Base()+"/servers/"+name) }
+	a, b := at("one").Initialize(""), at("two").Initialize("")
+	for s, back := range map[*edgetest.Session]*edgetest.Server{a: one, b: two} {
+		if r := s.Call("1", "echo", `{"a":1}`); r.Status != 200 {
+			t.Errorf("status %d: %s", r.Status, r.Body)
+		}
+		if n := back.Count("tools/call"); n != 1 {
+			t.Errorf("a backend got %d calls, want 1", n)
+		}
+	}
+	if r := at("two").Modern("1", "tools/call", edgetest.CallParams("echo", "{}")); r.Status != 200 {
+		t.Errorf("modern: status %d: %s", r.Status, r.Body)
+	}
+
+	// A session is of one server and of no other.
+	stranger := &edgetest.Session{Client: at("two"), ID: a.ID, Version: a.Version}
+	fails(t, stranger.Request("2", "tools/list", ""), 404, -32001, "2")
+	// Without --default-server there is nothing at /mcp, nor at a name that is not there.
+	for _, path := range []string{"/mcp", "/sse", "/servers/none/mcp", "/servers/one", "/servers/one/", "/servers//mcp", "/servers/one/mcp/mcp"} {
+		if r := e.NewClient().Do("POST", path, "{}", "Content-Type", "application/json"); r.Status != 404 && r.Status != 400 {
+			t.Errorf("POST %s: status %d", path, r.Status)
+		}
+	}
+	// The older transport tells the path of its own server.
+	stream := e.NewClient().Do("GET", "/servers/one/sse", "", "Accept", "text/event-stream")
+	old := &edgetest.OldSession{Client: e.NewClient(), Stream: stream, Path: string(stream.Next().Data)}
+	if !strings.HasPrefix(old.Path, "/servers/one/messages?") {
+		t.Errorf("the endpoint is %q", old.Path)
+	}
+	old.Initialize("")
+	if text := string(e.NewClient().Do("GET", "/status", "").Body); !strings.Contains(text, `"one"`) || !strings.Contains(text, `"two"`) {
+		t.Errorf("/status: %s", text)
+	}
+}
+
+// TestDefaultServer has one of several servers answer at /mcp, too.
+func TestDefaultServer(t *testing.T) {
+	one, two := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Legacy)
+	e := edgetest.Start(t, edgetest.Object("one", one)+edgetest.Object("two", two),
+		edgetest.Settings(func(s *serve.Settings) { s.DefaultServer = "two" }))
+	s := e.NewClient().Initialize("")
+	s.Call("1", "echo", "{}")
+	if one.Count("tools/call") != 0 || two.Count("tools/call") != 1 {
+		t.Error("the call went to another server")
+	}
+	// It is the same server under both of its names.
+	again := &edgetest.Session{Client: edgetest.NewClient(t, e.Base()+"/servers/two"), ID: s.ID, Version: s.Version}
+	if r := again.Call("2", "echo", "{}"); r.Status != 200 {
+		t.Errorf("status %d: %s", r.Status, r.Body)
+	}
+}
+
+// TestReload replaces the plan while sessions, calls and streams are there.
+func TestReload(t *testing.T) {
+	kept, old, fresh := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Legacy)
+	e := edgetest.Start(t, edgetest.Object("kept", kept)+edgetest.Object("moved", old)+edgetest.Object("gone", old))
+	at := func(name string) *edgetest.Client { return edgetest.NewClient(t, e.Base()+"/servers/"+name) }
+	a, b, c := at("kept").Initialize(""), at("moved").Initialize(""), at("gone").Initialize("")
+	for _, s := range []*edgetest.Session{a, b, c} {
+		s.Call("1", "echo", "{}")
+	}
+	stream := b.Listen()
+	inits := kept.Count("initialize")
+
+	// A call that is under way when the plan changes ends as it began.
+	release := make(chan struct{})
+	old.Once("tools/call", func(c *edgetest.Call) {
+		<-release
+		c.Result(`{"content":[],"from":"old"}`)
+	})
+	ended := make(chan *edgetest.Response, 1)
+	go func() {
+		r, err := b.TrySend(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{}}}`)
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- r
+	}()
+	old.Await("tools/call", 3)
+	if err := e.Serve.Reload(edgetest.Plan(t, edgetest.Object("kept", kept)+edgetest.Object("moved", fresh))); err != nil {
+		t.Fatal(err)
+	}
+
+	// 1. The session of a server that changed goes on, at the new backend, and its client hears of it.
+	fresh.Always("tools/call", func(c *edgetest.Call) { c.Result(`{"content":[],"from":"fresh"}`) })
+	if text := string(b.Call("3", "echo", "{}").Answer()); !strings.Contains(text, "fresh") {
+		t.Errorf("the new backend was not called: %s", text)
+	}
+	for _, want := range []string{"tools", "prompts", "resources"} {
+		if m := stream.NextMessage(); m.Method != "notifications/"+want+"/list_changed" {
+			t.Errorf("got %s, want that %s changed", m.Method, want)
+		}
+	}
+	// 2. The call under way ends where it began.
+	close(release)
+	if text := string(edgetest.Receive(t, ended, "the call under way").Answer()); !strings.Contains(text, "old") {
+		t.Errorf("the call under way: %s", text)
+	}
+	// 3. What did not change keeps its sessions at the backend.
+	a.Call("4", "echo", "{}")
+	if n := kept.Count("initialize"); n != inits {
+		t.Errorf("the backend that did not change got %d initialize more", n-inits)
+	}
+	// 4. A server that is gone took its sessions along.
+	if r := c.Request("5", "tools/list", ""); r.Status != 404 {
+		t.Errorf("status %d: %s", r.Status, r.Body)
+	}
+	// 5. The backends that nobody serves any longer hear that the sessions end.
+	old.Until("the end of the sessions at the old backend", func() bool { return old.Live() == 0 })
+}
+
+// TestReloadFails keeps what was served.
+func TestReloadFails(t *testing.T) {
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	var wrong atomic.Bool
+	var e *edgetest.Edge
+	plan := edgetest.Plan(t, edgetest.Object("one", back))
+	e = edgetest.StartPlan(t, plan, edgetest.Settings(func(s *serve.Settings) { s.AdminListen = "127.0.0.1:0" }),
+		edgetest.With(serve.WithReload(func() error {
+			if wrong.Load() {
+				return errors.New("weir.yaml:3: spec.config.nmae: unknown field")
+			}
+			return e.Serve.Reload(plan)
+		})))
+	s := e.NewClient().Initialize("")
+	admin := edgetest.NewClient(t, "http://"+e.Serve.AdminAddr())
+	if r := admin.Do("POST", "/-/reload", ""); r.Status != 200 {
+		t.Errorf("status %d: %s", r.Status, r.Body)
+	}
+	wrong.Store(true)
+	if r := admin.Do("POST", "/-/reload", ""); r.Status != 422 || !strings.Contains(string(r.Body), "weir.yaml:3") {
+		t.Errorf("status %d: %s", r.Status, r.Body)
+	}
+	if text := string(admin.Do("GET", "/status", "").Body); !strings.Contains(text, "unknown field") {
+		t.Errorf("/status does not tell: %s", text)
+	}
+	if r := s.Call("1", "echo", "{}"); r.Status != 200 {
+		t.Errorf("status %d: %s", r.Status, r.Body)
+	}
+	wrong.Store(false)
+	if r := admin.Do("POST", "/-/reload", ""); r.Status != 200 {
+		t.Errorf("status %d: %s", r.Status, r.Body)
+	}
+	if text := string(admin.Do("GET", "/status", "").Body); strings.Contains(text, "unknown field") {
+		t.Errorf("/status still tells of what was put right: %s", text)
+	}
+	if r := admin.Do("GET", "/-/reload", ""); r.Status != 405 {
+		t.Errorf("GET: status %d", r.Status)
+	}
+}
+
+// TestHandOver has a second edge take the address over from a first one, under
+// load: no request fails.
+func TestHandOver(t *testing.T) {
+	back := edgetest.NewServer(t, edgetest.Modern)
+	socket := filepath.Join(t.TempDir(), "weir.sock")
+	shared := edgetest.Settings(func(s *serve.Settings) { s.HandOver = socket })
+	first := edgetest.Start(t, edgetest.Manifest(back), shared)
+	address := first.Addr()
+
+	stop := make(chan struct{})
+	var calls, failed atomic.Int64
+	var load sync.WaitGroup
+	for i := range 8 {
+		load.Go(func() { // every other client makes a connection for each call
+			c := edgetest.NewClient(t, "http://"+address)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				body, head := edgetest.ModernRequest("1", "tools/call", edgetest.CallParams("echo", "{}"), edgetest.Meta())
+				if i%2 == 0 {
+					head = append(head, "Connection", "close")
+				}
+				r, err := c.Try("POST", "/mcp", body, head...)
+				calls.Add(1)
+				if err != nil || r.Status != http.StatusOK {
+					failed.Add(1)
+					t.Errorf("a call failed: %v", err)
+				}
+			}
+		})
+	}
+	edgetest.Until(t, "load", func() bool { return calls.Load() > 200 })
+	before := calls.Load()
+	second := edgetest.Start(t, edgetest.Manifest(back), shared)
+	if second.Addr() != address {
+		t.Errorf("the second edge is at %s, not at %s", second.Addr(), address)
+	}
+	first.Ended() // by itself
+	now := calls.Load()
+	edgetest.Until(t, "load at the second", func() bool { return calls.Load() > now+200 })
+	close(stop)
+	load.Wait()
+	t.Logf("%d calls, %d of them while the first one left; %d failed", calls.Load(), now-before, failed.Load())
+	second.Stop()
+}
