@@ -1,0 +1,388 @@
+// Package catalog turns what backends offer into what clients see: names,
+// conflicts, overrides, visibility, and the lists themselves, encoded once and
+// served as they are.
+//
+// Build makes a Catalog of offers; it is pure. A Book fetches the offers, keeps
+// them, and has a Catalog built whenever one has changed.
+package catalog
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// Offer is what one backend offers. Backends have names of their own, and none
+// that is empty: that is the name of the edge itself, whose tools take their
+// names before all others.
+type Offer struct {
+	Backend      string
+	Capabilities []byte // JSON text of the server's capabilities; nil while unknown
+
+	Tools, Prompts, Resources, Templates *List // nil for one that is not known
+}
+
+// List is one list of a backend, all pages of it. It is not changed once it is
+// part of an offer.
+type List struct {
+	Items  [][]byte      // JSON text of each, as the backend sent it
+	TTL    time.Duration // how long it may be taken for fresh; 0 where the backend says nothing
+	Public bool          // it is the same for everybody
+
+	// Down says that the list is an old one of a backend that is down: its
+	// things keep their names and their way, and are not listed.
+	Down bool
+}
+
+func (o *Offer) list(thing edge.Thing) *List {
+	switch thing {
+	case edge.Tool:
+		return o.Tools
+	case edge.Prompt:
+		return o.Prompts
+	case edge.Resource:
+		return o.Resources
+	case edge.Template:
+		return o.Templates
+	}
+	return nil
+}
+
+// kinds is how many kinds of things have lists; a thing's table is the one
+// before it by number, for NoThing has none.
+const kinds = 4
+
+// Catalog is what the clients of a server see, and where it leads. It is
+// immutable and safe for concurrent use.
+type Catalog struct {
+	rules        *Rules
+	tables       [kinds]*table
+	match        *matcher
+	capabilities []byte
+	press        *press
+}
+
+// table is all of one kind of thing.
+type table struct {
+	thing edge.Thing
+	from  []source
+
+	items    []item                  // that are listed, in the order of the list
+	byName   map[string]*edge.Target // by advertised name or URI
+	byOrigin map[origin]*edge.Target // those of byName, by backend and original name
+	whole    map[string]*edge.Target // every tool by <workload>.<name>
+	report   Report
+	findings map[string]int // by backend, for the bound on the report
+
+	ttl    time.Duration // the least of all lists
+	public bool          // all of them are
+	listed digest        // of the items
+	digest digest        // of all that an encoded list says
+	size   int           // bytes that it keeps, about
+}
+
+// source is a list that a table was made from.
+type source struct {
+	backend string
+	list    *List
+}
+
+type item struct {
+	target *edge.Target
+	raw    []byte
+}
+
+type origin struct{ backend, original string }
+
+type digest [sha256.Size]byte
+
+// maxItem is how many bytes one item may have.
+const maxItem = 1 << 20
+
+// Build makes the catalog of the offers. It is pure: the same offers, in
+// whatever order, give the same catalog.
+func Build(r *Rules, offers []Offer) *Catalog {
+	return build(r, offers, nil, newPress(maxSheets, maxPressed))
+}
+
+// build is Build that keeps the tables of an old catalog of the same rules
+// whose lists have not changed.
+func build(r *Rules, offers []Offer, old *Catalog, p *press) *Catalog {
+	offers = slices.SortedStableFunc(slices.Values(offers), func(a, b Offer) int { return cmp.Compare(a.Backend, b.Backend) })
+	c := &Catalog{rules: r, press: p, capabilities: union(offers)}
+	for i := range c.tables {
+		thing := edge.Thing(i + 1)
+		var from []source
+		for _, o := range offers {
+			if l := o.list(thing); l != nil {
+				from = append(from, source{o.Backend, l})
+			}
+		}
+		if old != nil && slices.Equal(from, old.tables[i].from) {
+			c.tables[i] = old.tables[i]
+			continue
+		}
+		c.tables[i] = newTable(r, thing, from)
+	}
+	if templates := c.table(edge.Template); old != nil && templates == old.table(edge.Template) {
+		c.match = old.match
+	} else {
+		c.match = newMatcher(templates)
+	}
+	return c
+}
+
+func newTable(r *Rules, thing edge.Thing, from []source) *table {
+	t := &table{
+		thing: thing, from: from,
+		byName:   make(map[string]*edge.Target),
+		byOrigin: make(map[origin]*edge.Target),
+	}
+	switch thing {
+	case edge.Tool:
+		t.tools(r)
+	case edge.Prompt:
+		t.prompts(r)
+	case edge.Resource:
+		t.uris(r, "uri")
+	case edge.Template:
+		t.uris(r, "uriTemplate")
+	}
+	t.close(r)
+	return t
+}
+
+// advertise gives a thing its name. An item that is down is not listed.
+func (t *table) advertise(target *edge.Target, raw []byte, down bool) {
+	t.byName[target.Name] = target
+	t.byOrigin[origin{target.Backend, target.Original}] = target
+	if !down {
+		t.items = append(t.items, item{target, raw})
+	}
+}
+
+// close puts the list and the report in order and sums the table up.
+func (t *table) close(r *Rules) {
+	if r.Conflicts != "" { // else the one backend's own order stays
+		slices.SortFunc(t.items, func(a, b item) int { return cmp.Compare(a.target.Name, b.target.Name) })
+	}
+	slices.SortStableFunc(t.report.Findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Backend, b.Backend), cmp.Compare(a.Original, b.Original), cmp.Compare(a.Reason, b.Reason))
+	})
+	up := 0
+	t.public = true
+	for _, s := range t.from {
+		if s.backend == "" || s.list.Down {
+			continue
+		}
+		if up++; up == 1 || s.list.TTL < t.ttl {
+			t.ttl = s.list.TTL
+		}
+		t.public = t.public && s.list.Public
+	}
+	t.public = t.public && up > 0
+	h := sha256.New()
+	h.Write([]byte{byte(t.thing)})
+	var n [8]byte
+	for _, i := range t.items {
+		h.Write(binary.BigEndian.AppendUint64(n[:0], uint64(len(i.raw))))
+		h.Write(i.raw)
+		t.size += len(i.raw)
+	}
+	h.Sum(t.listed[:0])
+	h.Write(binary.BigEndian.AppendUint64(n[:0], uint64(t.ttl)))
+	if t.public {
+		h.Write([]byte{1})
+	}
+	h.Sum(t.digest[:0])
+	t.size += 512 * (len(t.byName) + len(t.whole))
+}
+
+func (c *Catalog) table(thing edge.Thing) *table { return c.tables[thing-1] }
+
+// Bare reports whether the catalog is that of one backend whose names stay as
+// they are.
+func (c *Catalog) Bare() bool { return c.rules.Conflicts == "" }
+
+// Lookup returns where a tool or prompt of an advertised name leads; nil when
+// clients see none. It allocates nothing.
+func (c *Catalog) Lookup(thing edge.Thing, name string) *edge.Target {
+	if thing < edge.Tool || thing > edge.Template {
+		return nil
+	}
+	return c.table(thing).byName[name]
+}
+
+// LookupBytes is Lookup by a name that is not a string yet. It allocates
+// nothing.
+func (c *Catalog) LookupBytes(thing edge.Thing, name []byte) *edge.Target {
+	if thing < edge.Tool || thing > edge.Template {
+		return nil
+	}
+	return c.table(thing).byName[string(name)]
+}
+
+// LookupWhole returns where <workload>.<name> leads, of tools that clients see
+// and of those that are hidden or withheld; nil when there is no such tool, or
+// when the name could be that of several. name is the backend's own name for
+// the tool. The target of a tool that clients see has its advertised name.
+func (c *Catalog) LookupWhole(name string) *edge.Target { return c.table(edge.Tool).whole[name] }
+
+// Advertised returns the target of what a backend calls original, if clients
+// see it: for notifications, links and references of the backend, which name
+// it so. It returns nil for what clients do not see.
+func (c *Catalog) Advertised(thing edge.Thing, backend, original string) *edge.Target {
+	if thing < edge.Tool || thing > edge.Template {
+		return nil
+	}
+	return c.table(thing).byOrigin[origin{backend, original}]
+}
+
+// Resource returns where a URI leads: to the backend that lists it, else to the
+// one whose template it fits. It returns nil when no backend has it, and when
+// several have templates that it fits and the rules do not say which of them is
+// first.
+func (c *Catalog) Resource(uri string) *edge.Target {
+	if t := c.table(edge.Resource).byName[uri]; t != nil {
+		return t
+	}
+	backend, ok := c.match.backend(c.rules, uri)
+	if !ok {
+		return nil
+	}
+	return &edge.Target{Backend: backend, Thing: edge.Resource, Name: uri, Original: uri}
+}
+
+// Items returns what of a kind clients see, in the order of the list, each with
+// the JSON text under which they see it. The text is not to be changed.
+func (c *Catalog) Items(thing edge.Thing) iter.Seq2[*edge.Target, []byte] {
+	return func(yield func(*edge.Target, []byte) bool) {
+		for _, i := range c.table(thing).items {
+			if !yield(i.target, i.raw) {
+				return
+			}
+		}
+	}
+}
+
+// Report returns what was found while the catalog was built.
+func (c *Catalog) Report() Report {
+	var all Report
+	for _, t := range c.tables {
+		all.Findings = append(all.Findings, t.report.Findings...)
+		all.More += t.report.More
+	}
+	return all
+}
+
+// Version names what clients see: catalogs that list the same have the same.
+func (c *Catalog) Version() string {
+	h := sha256.New()
+	for _, t := range c.tables {
+		h.Write(t.listed[:])
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Changes says of which kinds the lists differ. Clients are told of resources
+// and templates by one notification.
+type Changes struct{ Tools, Prompts, Resources bool }
+
+// Any reports whether there is any.
+func (c Changes) Any() bool { return c.Tools || c.Prompts || c.Resources }
+
+// Methods returns the notifications that tell of the changes.
+func (c Changes) Methods() []string {
+	var out []string
+	if c.Tools {
+		out = append(out, "notifications/tools/list_changed")
+	}
+	if c.Prompts {
+		out = append(out, "notifications/prompts/list_changed")
+	}
+	if c.Resources {
+		out = append(out, "notifications/resources/list_changed")
+	}
+	return out
+}
+
+func (c *Changes) add(o Changes) {
+	c.Tools = c.Tools || o.Tools
+	c.Prompts = c.Prompts || o.Prompts
+	c.Resources = c.Resources || o.Resources
+}
+
+func changeOf(thing edge.Thing) Changes {
+	return Changes{
+		Tools:     thing == edge.Tool,
+		Prompts:   thing == edge.Prompt,
+		Resources: thing == edge.Resource || thing == edge.Template,
+	}
+}
+
+// Diff says what clients that know the lists of one catalog do not know of the
+// other.
+func Diff(a, b *Catalog) Changes {
+	var c Changes
+	for i := range a.tables {
+		if a.tables[i].listed != b.tables[i].listed {
+			c.add(changeOf(edge.Thing(i + 1)))
+		}
+	}
+	return c
+}
+
+// Capabilities returns JSON text of what the server can do: what any backend
+// can and the edge passes on. Changes of lists it tells of in any case, since
+// it compares them itself.
+func (c *Catalog) Capabilities() []byte { return c.capabilities }
+
+func union(offers []Offer) []byte {
+	has := func(path ...string) bool {
+		return slices.ContainsFunc(offers, func(o Offer) bool {
+			v := mcp.Lookup(o.Capabilities, path...)
+			return len(v) > 0 && (v[0] == '{' || string(v) == "true")
+		})
+	}
+	var set []mcp.Member
+	add := func(name, value string) { set = append(set, mcp.With(name, value)) }
+	if has("completions") {
+		add("completions", "{}")
+	}
+	if has("logging") {
+		add("logging", "{}")
+	}
+	if has("prompts") {
+		add("prompts", `{"listChanged":true}`)
+	}
+	switch {
+	case has("resources", "subscribe"):
+		add("resources", `{"subscribe":true,"listChanged":true}`)
+	case has("resources"):
+		add("resources", `{"listChanged":true}`)
+	}
+	own := slices.ContainsFunc(offers, func(o Offer) bool { return o.Backend == "" && o.Tools != nil && len(o.Tools.Items) > 0 })
+	if own || has("tools") {
+		add("tools", `{"listChanged":true}`)
+	}
+	return mcp.Change(nil, nil, set...)
+}
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// size is how many bytes the catalog keeps, about.
+func (c *Catalog) size() int {
+	n := 0
+	for _, t := range c.tables {
+		n += t.size
+	}
+	return n
+}

@@ -1,0 +1,111 @@
+package catalog
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/weir-edge/weir/edge"
+)
+
+// Reason is what a Finding is about.
+type Reason string
+
+// The reasons. What is withheld is neither listed nor called by clients.
+const (
+	Conflict  Reason = "conflict"  // withheld: several backends have the name, and nothing says whose it is
+	Lost      Reason = "lost"      // withheld: the name is that of a backend that comes first
+	SameName  Reason = "same-name" // withheld: different things end up with one name
+	Taken     Reason = "taken"     // withheld: the name is one of the edge's own tools
+	Twice     Reason = "twice"     // withheld: its backend lists it a second time
+	Malformed Reason = "malformed" // withheld: it is not what the protocol says
+	Headers   Reason = "headers"   // withheld: its x-mcp-header annotations do not hold
+	Claims    Reason = "claims"    // withheld: its template would stand for every URI, or its backend has too many
+
+	Unroutable Reason = "unroutable" // hidden, and workflows cannot name it either
+	Shortened  Reason = "shortened"  // shown under a shorter name
+	Renamed    Reason = "renamed"    // shown with "_" for characters that names do not have
+	Long       Reason = "long"       // shown under a name that some models do not take
+	Unused     Reason = "unused"     // a rule names a tool that is not there
+)
+
+// Withheld reports whether what is found is withheld from clients.
+func (r Reason) Withheld() bool {
+	switch r {
+	case Conflict, Lost, SameName, Taken, Twice, Malformed, Headers, Claims:
+		return true
+	}
+	return false
+}
+
+// Finding is something that the operator of a server should know of its catalog.
+type Finding struct {
+	Reason   Reason
+	Thing    edge.Thing
+	Backend  string
+	Original string   // what the backend calls it, shortened when very long; "" when it has no name
+	Name     string   // what it is shown as, or would have been; "" when that is the same
+	With     []string // <backend>.<original> of the others of a conflict, at most ten
+	Why      string
+}
+
+func (f Finding) String() string {
+	var b strings.Builder
+	what := Whole(f.Backend, f.Original)
+	if f.Original == "" {
+		what = "of " + f.Backend
+	}
+	fmt.Fprintf(&b, "%s: %s %s", f.Reason, thingNames[f.Thing], plain(what))
+	if f.Name != "" {
+		fmt.Fprintf(&b, " as %s", plain(f.Name))
+	}
+	if f.Why != "" {
+		fmt.Fprintf(&b, ": %s", f.Why)
+	}
+	for i, name := range f.With {
+		if i == 0 {
+			b.WriteString(" (with ")
+		} else {
+			b.WriteString(", ")
+		}
+		b.WriteString(plain(name))
+	}
+	if len(f.With) > 0 {
+		b.WriteByte(')')
+	}
+	return b.String()
+}
+
+// plain quotes a name that would do something to a terminal or a log.
+func plain(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
+var thingNames = [...]string{"thing", "tool", "prompt", "resource", "template"}
+
+// Report is all that was found while a catalog was built.
+type Report struct {
+	Findings []Finding // sorted by thing, backend and name
+	More     int       // that there was no room for
+}
+
+const (
+	maxFindings = 200 // of one kind of thing of one backend
+	maxWith     = 10
+)
+
+func (t *table) found(f Finding) {
+	if t.findings == nil {
+		t.findings = make(map[string]int)
+	}
+	if t.findings[f.Backend]++; t.findings[f.Backend] > maxFindings {
+		t.report.More++
+		return
+	}
+	f.Thing, f.Original, f.Name, f.Why = t.thing, clip(f.Original), clip(f.Name), clip(f.Why)
+	t.report.Findings = append(t.report.Findings, f)
+}

@@ -1,0 +1,169 @@
+package catalog
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-edge/weir/edge/v1beta1"
+)
+
+// Rules say how what backends offer becomes what clients see. They are made by
+// Parse or Bare and are not changed afterwards.
+type Rules struct {
+	// Conflicts is what happens to names that several backends have; "" for the
+	// bare names of one backend.
+	Conflicts v1beta1.ConflictResolution
+
+	// Prefix of names; {workload} stands for the backend's name.
+	Prefix string
+
+	// Order lists backends, the winner of a conflict first.
+	Order []string
+
+	// HideAll hides the tools of all backends from clients.
+	HideAll bool
+
+	// Workloads are the rules for single backends, by their names.
+	Workloads map[string]Workload
+}
+
+// Workload are the rules for one backend.
+type Workload struct {
+	// Own is what the backend's own object makes of its tools, before anything
+	// else: what it filters out is not there at all.
+	Own Selection
+
+	// Hide hides the backend's tools from clients.
+	Hide bool
+
+	// Selection is what the server makes of them: what it filters out is hidden.
+	Selection
+}
+
+// Selection chooses and changes tools.
+type Selection struct {
+	Filter    []string                        // names after Overrides; empty for all
+	Overrides map[string]v1beta1.ToolOverride // by the name before them
+}
+
+// Backend is what Parse has to know of a backend of the server.
+type Backend struct {
+	Name string
+
+	// Tools is the MCPToolConfig that the backend's own object names, as that of
+	// an MCPRemoteProxy does; nil for none.
+	Tools *v1beta1.MCPToolConfigSpec
+}
+
+const (
+	defaultPrefix = "{workload}_"
+	placeholder   = "{workload}"
+)
+
+// Bare returns the rules of a server of one backend that has no rules: what the
+// backend offers keeps its names and its order.
+func Bare() *Rules { return &Rules{Prefix: defaultPrefix} }
+
+// Parse makes rules of spec.config.aggregation, which may be nil, for a server
+// of these backends. configs resolves toolConfigRef by name; the tools of a
+// workload whose config it does not hold are hidden, for whoever resolves
+// references has said that it is not there. Parse is pure. It returns what is
+// wrong beyond what v1beta1 says of the object alone and compile of references
+// and of priorityOrder; path is that of the aggregation.
+func Parse(path *field.Path, a *v1beta1.Aggregation, backends []Backend, configs map[string]*v1beta1.MCPToolConfig) (*Rules, field.ErrorList) {
+	if a == nil {
+		a = &v1beta1.Aggregation{}
+	}
+	r := &Rules{
+		Conflicts: v1beta1.ConflictPrefix,
+		Prefix:    defaultPrefix,
+		HideAll:   a.ExcludeAllTools,
+		Workloads: make(map[string]Workload, len(backends)),
+	}
+	put(&r.Conflicts, a.ConflictResolution)
+	var wrong field.ErrorList
+	if c := a.ConflictResolutionConfig; c != nil {
+		put(&r.Prefix, c.PrefixFormat)
+		r.Order = slices.Clone(c.PriorityOrder)
+		// v1beta1 asks the same of conflictResolution prefix. The other two put
+		// the prefix before prompts, and priority before what nobody wins.
+		if a.ConflictResolution != v1beta1.ConflictPrefix && !strings.Contains(r.Prefix, placeholder) {
+			wrong = append(wrong, field.Invalid(path.Child("conflictResolutionConfig", "prefixFormat"), c.PrefixFormat, "must hold "+placeholder))
+		}
+	}
+	for _, b := range backends {
+		w := Workload{}
+		if b.Tools != nil {
+			w.Own = selection(b.Tools.ToolsFilter, b.Tools.ToolsOverride)
+		}
+		r.Workloads[b.Name] = w
+	}
+	for i, t := range a.Tools {
+		p := path.Child("tools").Index(i)
+		w, ok := r.Workloads[t.Workload]
+		if !ok {
+			if t.Workload != "" { // v1beta1 says that it must be given
+				wrong = append(wrong, field.NotFound(p.Child("workload"), t.Workload))
+			}
+			continue
+		}
+		w.Hide = t.ExcludeAll
+		w.Selection = selection(t.Filter, t.Overrides)
+		at := p.Child("overrides")
+		if t.ToolConfigRef != nil {
+			config := configs[t.ToolConfigRef.Name]
+			if config == nil {
+				config, w.Hide = &v1beta1.MCPToolConfig{}, true
+			}
+			w.Selection = selection(config.Spec.ToolsFilter, config.Spec.ToolsOverride)
+			at = p.Child("toolConfigRef")
+		}
+		wrong = append(wrong, r.reserved(at, w.Overrides, t.ToolConfigRef == nil)...)
+		r.Workloads[t.Workload] = w
+	}
+	return r, wrong
+}
+
+func selection(filter []string, overrides map[string]v1beta1.ToolOverride) Selection {
+	s := Selection{Filter: slices.Clone(filter)}
+	if len(overrides) > 0 {
+		s.Overrides = make(map[string]v1beta1.ToolOverride, len(overrides))
+		for name, o := range overrides {
+			s.Overrides[name] = o
+		}
+	}
+	return s
+}
+
+// reserved says which overrides give a tool one of the names that are the
+// edge's own. A prefix makes another name of it.
+func (r *Rules) reserved(p *field.Path, overrides map[string]v1beta1.ToolOverride, keyed bool) field.ErrorList {
+	if r.Conflicts == v1beta1.ConflictPrefix {
+		return nil
+	}
+	var wrong field.ErrorList
+	for _, name := range sorted(overrides) {
+		if given := overrides[name].Name; Reserved(given) {
+			at := p
+			if keyed {
+				at = p.Key(name).Child("name")
+			}
+			wrong = append(wrong, field.Invalid(at, given, "is a name of the edge's own tools"))
+		}
+	}
+	return wrong
+}
+
+func (r *Rules) prefixed(backend, name string) string {
+	return strings.ReplaceAll(r.Prefix, placeholder, backend) + name
+}
+
+// rank is the place of a backend in the order; -1 for one that is not in it.
+func (r *Rules) rank(backend string) int { return slices.Index(r.Order, backend) }
+
+// shows reports whether the filter lets a name pass.
+func (s *Selection) shows(name string) bool {
+	return len(s.Filter) == 0 || slices.Contains(s.Filter, name)
+}

@@ -1,0 +1,122 @@
+package catalog
+
+import (
+	"fmt"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/v1beta1"
+)
+
+// prompt is a prompt on its way through the rules.
+type prompt struct {
+	target *edge.Target
+	raw    []byte
+	down   bool
+}
+
+// prompts makes the table of prompts. They have the prefix of their backend,
+// but for those of backends in the order of the strategy priority, which keep
+// their names; of two such the first in the order has the name. The characters
+// of their names are not restricted.
+func (t *table) prompts(r *Rules) {
+	var all []prompt
+	byName := make(map[string][]*edge.Target)
+	for _, s := range t.from {
+		known := make(map[string]bool, len(s.list.Items))
+		for _, raw := range s.list.Items {
+			original := t.read(s.backend, raw, "name", known)
+			if original == "" {
+				continue
+			}
+			name := original
+			if s.backend != "" && !r.keepsPrompts(s.backend) {
+				name = r.prefixed(s.backend, original)
+			}
+			target := &edge.Target{Backend: s.backend, Thing: edge.Prompt, Name: name, Original: original}
+			all = append(all, prompt{target, raw, s.list.Down})
+			byName[name] = append(byName[name], target)
+		}
+	}
+	for _, p := range all {
+		f := Finding{Backend: p.target.Backend, Original: p.target.Original, Name: p.target.Name}
+		if group := byName[p.target.Name]; len(group) > 1 {
+			winner := r.first(group)
+			switch {
+			case winner == nil:
+				f.Reason, f.Why = SameName, "different prompts end up with one name"
+				for _, o := range group {
+					if o != p.target && len(f.With) < maxWith {
+						f.With = append(f.With, clip(Whole(o.Backend, o.Original)))
+					}
+				}
+				t.found(f)
+				continue
+			case winner != p.target:
+				f.Reason, f.Why = Lost, "the name is that of "+winner.Backend+", which comes first"
+				t.found(f)
+				continue
+			}
+		}
+		d := dress{}
+		if p.target.Name != p.target.Original {
+			d.name = p.target.Name
+		}
+		t.advertise(p.target, d.on(p.raw), p.down)
+	}
+}
+
+func (r *Rules) keepsPrompts(backend string) bool {
+	return r.Conflicts == "" || r.Conflicts == v1beta1.ConflictPriority && r.rank(backend) >= 0
+}
+
+// first returns whose name it is: the edge's own, else that of the first
+// backend in the order when every one is in it; nil when there is no such.
+func (r *Rules) first(group []*edge.Target) *edge.Target {
+	var first *edge.Target
+	for _, t := range group {
+		if t.Backend == "" {
+			return t
+		}
+		if r.Conflicts != v1beta1.ConflictPriority || r.rank(t.Backend) < 0 {
+			return nil
+		}
+		if first == nil || r.rank(t.Backend) < r.rank(first.Backend) {
+			first = t
+		}
+	}
+	return first
+}
+
+// uris makes the table of resources or templates. They keep their URIs; of
+// several backends with one URI, the first by name has it.
+func (t *table) uris(r *Rules, member string) {
+	for _, s := range t.from {
+		known := make(map[string]bool, len(s.list.Items))
+		for _, raw := range s.list.Items {
+			uri := t.read(s.backend, raw, member, known)
+			if uri == "" {
+				continue
+			}
+			f := Finding{Backend: s.backend, Original: uri}
+			if first := t.byName[uri]; first != nil {
+				f.Reason, f.Why = Lost, fmt.Sprintf("the URI is that of %s, which comes first by name", first.Backend)
+				t.found(f)
+				continue
+			}
+			if t.thing == edge.Template && r.Conflicts != "" {
+				if parsed, err := parseTemplate(uri); len(known) > maxTemplates {
+					f.Reason, f.Why = Claims, fmt.Sprintf("the backend has more than %d templates", maxTemplates)
+				} else if err != nil {
+					f.Reason, f.Why = Malformed, err.Error()
+				} else if !parsed.scheme() {
+					f.Reason, f.Why = Claims, "the template has no scheme of its own and would stand for the URIs of all backends"
+				}
+				if f.Reason != "" {
+					t.found(f)
+					continue
+				}
+			}
+			t.advertise(&edge.Target{Backend: s.backend, Thing: t.thing, Name: uri, Original: uri}, raw, s.list.Down)
+		}
+	}
+}
