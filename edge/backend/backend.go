@@ -16,32 +16,45 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
 // Config is what a backend is told. Sizes are bytes.
 type Config struct {
-	Name       string
-	Digest     string         // tells this configuration from another
-	URL        string         // http or https
-	SSE        bool           // the transport is HTTP with SSE (2024-11-05)
-	Roots      *x509.CertPool // nil for those of the system
-	Silence    time.Duration  // how long the backend may keep silent during a call
-	Cap        time.Duration  // how long a call may take whatever happens
-	MaxMessage int            // of one answer or event
-	Info       []byte         // JSON text: the clientInfo that the edge gives of itself
-	Agent      string         // the User-Agent
+	Name    string
+	Digest  string         // tells this configuration from another
+	URL     string         // http or https
+	SSE     bool           // the transport is HTTP with SSE (2024-11-05)
+	Roots   *x509.CertPool // nil for those of the system
+	Private bool           // the URL may stand for a private address
+
+	// Headers are lines that every request carries.
+	Headers map[string]string
+
+	Health  health.Config   // Probe, Log and Breaker are the backend's own
+	Breaker *health.Breaker // nil for none
+
+	Silence    time.Duration // how long the backend may keep silent during a call
+	Cap        time.Duration // how long a call may take whatever happens
+	MaxMessage int           // of one answer or event
+	Info       []byte        // JSON text: the clientInfo that the edge gives of itself
+	Agent      string        // the User-Agent
 	Log        *slog.Logger
 }
 
 // Backend talks to one MCP server. It is safe for concurrent use.
 type Backend struct {
 	Config
-	peer *peer
+	peer    *peer
+	monitor *health.Monitor
 
-	intro   atomic.Pointer[Introduction]
-	asking  chan struct{} // one place: whoever is in it finds the introduction out
-	lastErr atomic.Pointer[error]
+	calls, failed atomic.Int64
+	spent         atomic.Int64 // nanoseconds of all calls
+
+	intro  atomic.Pointer[Introduction]
+	away   atomic.Pointer[error] // why there is no introduction; nil when nobody has tried
+	asking chan struct{}         // one place: whoever is in it finds the introduction out
 
 	mu     sync.Mutex
 	shared map[sort]*pooled // sessions for clients that have none
@@ -63,16 +76,17 @@ type Introduction struct {
 	Capabilities []byte // JSON text
 	Instructions []byte // JSON text of a string; nil for none
 	Info         []byte // JSON text of serverInfo; nil when unknown
+
+	at time.Time // when it was said
 }
 
 // Status is what is known of a backend at a moment.
 type Status struct {
+	health.Snapshot
 	Name    string
 	URL     string
 	Era     string // "legacy", "modern" or "" while unknown
 	Version string
-	Ready   bool   // it has introduced itself and its last call reached it
-	Message string // why it is not ready
 }
 
 // Open makes a backend and begins to find out what it speaks. It fails for
@@ -90,8 +104,15 @@ func Open(c Config) (*Backend, error) {
 		life:   life,
 		end:    end,
 	}
-	b.peer = newPeer(u, newPool(u, &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}), c.Agent, c.MaxMessage)
-	b.spawn("introduce", b.introduce)
+	b.peer = newPeer(u, newPool(u, &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}, c.Private), &c)
+	watch := c.Health
+	watch.Probe, watch.Log, watch.Breaker = b.probe, c.Log, c.Breaker
+	b.monitor = health.Watch(watch)
+	b.spawn("introduce", func() {
+		if _, err := b.Introduced(life); err != nil && life.Err() == nil {
+			b.Log.Warn("backend does not answer", "backend", b.Name, "error", err)
+		}
+	})
 	return b, nil
 }
 
@@ -125,6 +146,7 @@ func (b *Backend) Close() error {
 	b.closed = true
 	b.starting.Unlock()
 	b.end()
+	b.monitor.Close()
 	b.work.Wait()
 	b.peer.pool.close()
 	return nil
@@ -140,21 +162,48 @@ func (b *Backend) Leave(client *edge.Session) {
 	}
 }
 
-// introduce asks the backend what it speaks until it says so.
-func (b *Backend) introduce() {
-	wait := 250 * time.Millisecond
-	for {
-		_, err := b.Introduced(b.life)
-		if err == nil {
-			return
+// aWhile is how long an introduction counts as a sign of life.
+const aWhile = 2 * time.Second
+
+// probe asks the backend for a sign of life: what it speaks while that is not
+// known, else the least that there is to ask. An error of the protocol is a
+// sign of life, too.
+func (b *Backend) probe(ctx context.Context) error {
+	in := b.intro.Load()
+	if in == nil {
+		_, err := b.Introduced(ctx)
+		return err
+	}
+	if time.Since(in.at) < aWhile {
+		return nil
+	}
+	if in.Era == mcp.Modern {
+		_, err := b.discover(ctx)
+		var r *refusal
+		if errors.As(err, &r) && r.code != 0 {
+			return nil
 		}
-		b.Log.Warn("backend does not answer", "backend", b.Name, "error", err, "retry", wait)
-		select {
-		case <-b.life.Done():
-			return
-		case <-time.After(wait):
+		return err
+	}
+	s, err := b.borrow(in, sort{})
+	if err != nil {
+		return err
+	}
+	for try := 0; ; try++ {
+		l, err := s.link(ctx)
+		if err != nil {
+			return lost(err)
 		}
-		wait = min(2*wait, 30*time.Second)
+		_, _, err = s.roundTrip(ctx, l, "ping", nil)
+		var r *refusal
+		if errors.As(err, &r) && r.lostSession() && try == 0 {
+			s.drop(l)
+			continue
+		}
+		if errors.As(err, &r) && r.code != 0 {
+			return nil
+		}
+		return err
 	}
 }
 
@@ -174,13 +223,26 @@ func (b *Backend) Introduced(ctx context.Context) (*Introduction, error) {
 		return in, nil
 	}
 	in, err := b.detect(ctx)
-	b.note(err)
 	if err != nil {
-		return nil, b.named(err)
+		b.away.Store(&err)
+		return nil, err
 	}
+	in.at = time.Now()
 	b.intro.Store(in)
+	b.away.Store(nil)
+	b.monitor.Again()
 	b.Log.Info("backend introduced itself", "backend", b.Name, "era", in.Era.String(), "version", in.Version, "sse", in.SSE)
 	return in, nil
+}
+
+// Calls returns how many calls there have been, how many of them failed by the
+// backend's fault, and how long they took on average.
+func (b *Backend) Calls() (all, failed int64, mean time.Duration) {
+	all = b.calls.Load()
+	if all > 0 {
+		mean = time.Duration(b.spent.Load() / all)
+	}
+	return all, b.failed.Load(), mean
 }
 
 // Known returns the introduction if there has been one; else nil.
@@ -189,30 +251,13 @@ func (b *Backend) Known() *Introduction { return b.intro.Load() }
 // forget drops an introduction that a call has proved wrong.
 func (b *Backend) forget(in *Introduction) { b.intro.CompareAndSwap(in, nil) }
 
-// note keeps how the last exchange ended, for Status.
-func (b *Backend) note(err error) {
-	if err == nil {
-		if b.lastErr.Load() != nil {
-			b.lastErr.Store(nil)
-		}
-		return
-	}
-	if k := edge.KindOf(err); k == edge.Unavailable || k == edge.Timeout {
-		last := err
-		b.lastErr.Store(&last)
-	}
-}
-
 // Status returns what is known now.
 func (b *Backend) Status() Status {
-	s := Status{Name: b.Name, URL: b.URL}
+	s := Status{Name: b.Name, URL: b.URL, Snapshot: b.monitor.Snapshot()}
 	if in := b.intro.Load(); in != nil {
-		s.Era, s.Version, s.Ready = in.Era.String(), in.Version, true
-	} else {
-		s.Message = "has not introduced itself yet"
-	}
-	if p := b.lastErr.Load(); p != nil {
-		s.Ready, s.Message = false, (*p).Error()
+		s.Era, s.Version = in.Era.String(), in.Version
+	} else if why := b.away.Load(); why != nil {
+		s.Message = (*why).Error() // says more than the health check does
 	}
 	return s
 }
@@ -224,6 +269,26 @@ var errEra = errors.New("the backend speaks another era of the protocol")
 // Handle sends the message of x to the backend and returns the answer in the
 // era of the client. The backend's questions and notifications go to x.Client.
 func (b *Backend) Handle(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+	pass, err := b.Breaker.Allow()
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	r, err := b.handle(ctx, x)
+	outcome := health.Judge(err)
+	pass.Done(outcome)
+	b.calls.Add(1)
+	b.spent.Add(int64(time.Since(began)))
+	if outcome == health.Failure {
+		b.failed.Add(1)
+	}
+	if err != nil {
+		return nil, b.named(err)
+	}
+	return r, nil
+}
+
+func (b *Backend) handle(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	for try := 0; ; try++ {
 		in, err := b.Introduced(ctx)
 		if err != nil {
@@ -239,11 +304,7 @@ func (b *Backend) Handle(ctx context.Context, x *edge.Exchange) (*edge.Response,
 			b.forget(in)
 			continue
 		}
-		b.note(err)
-		if err != nil {
-			return nil, b.named(err)
-		}
-		return r, nil
+		return r, err
 	}
 }
 

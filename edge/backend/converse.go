@@ -30,6 +30,9 @@ func (e *refusal) Error() string {
 	return fmt.Sprintf("answered with HTTP %d", e.status)
 }
 
+// HTTPStatus tells those who judge a backend's health what it answered.
+func (e *refusal) HTTPStatus() int { return e.status }
+
 // modern reports whether only a server of the modern era refuses like this.
 func (e *refusal) modern() bool {
 	switch e.code {

@@ -18,19 +18,10 @@ func (b *Backend) detect(ctx context.Context) (*Introduction, error) {
 	if b.SSE {
 		return b.detectLegacy(ctx, true)
 	}
-	meta := mcp.Change(nil, nil, mcp.Caller{Info: b.Info}.Members()...)
-	o := outgoing{
-		method: "POST", version: mcp.V2607, rpc: "server/discover", silence: b.Silence, until: time.Now().Add(b.Silence),
-		body: mcp.AppendRequest(nil, []byte("1"), "server/discover", mcp.Change(nil, nil, mcp.Raw("_meta", meta))),
-	}
-	m := new(mcp.Message)
-	status, err := b.peer.converse(ctx, &o, []byte("1"), m, func(*mcp.Message, *reply) {})
+	m, err := b.discover(ctx)
 	var r *refusal
 	if err != nil && !errors.As(err, &r) && edge.KindOf(err) != edge.Unavailable {
 		return nil, err
-	}
-	if err == nil && m.Kind == mcp.Failure {
-		r = &refusal{status: status, code: m.Code(), data: m.Get("data").Of(m.Raw)}
 	}
 	switch {
 	case r != nil && (r.status == 401 || r.status == 403 || r.status >= 500):
@@ -58,6 +49,22 @@ func (b *Backend) detect(ctx context.Context) (*Introduction, error) {
 		// may do the second; the attempt below tells.
 	}
 	return b.detectLegacy(ctx, false)
+}
+
+// discover asks a server of the modern era what it can do. An error answer is a
+// *refusal.
+func (b *Backend) discover(ctx context.Context) (*mcp.Message, error) {
+	meta := mcp.Change(nil, nil, mcp.Caller{Info: b.Info}.Members()...)
+	o := outgoing{
+		method: "POST", version: mcp.V2607, rpc: "server/discover", silence: b.Silence, until: time.Now().Add(b.Silence),
+		body: mcp.AppendRequest(nil, []byte("1"), "server/discover", mcp.Change(nil, nil, mcp.Raw("_meta", meta))),
+	}
+	m := new(mcp.Message)
+	status, err := b.peer.converse(ctx, &o, []byte("1"), m, func(*mcp.Message, *reply) {})
+	if err == nil && m.Kind == mcp.Failure {
+		err = &refusal{status: status, code: m.Code(), text: m.Text("message"), data: m.Get("data").Of(m.Raw)}
+	}
+	return m, err
 }
 
 // Everything is JSON text of what a server may offer, for one that does not say.

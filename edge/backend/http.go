@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,11 +23,16 @@ type peer struct {
 	target string // path and query of the endpoint
 	host   string
 	agent  string
-	limit  int // bytes of one message
+	lines  []byte // further header lines, each with a CRLF before it
+	limit  int    // bytes of one message
 }
 
-func newPeer(u *url.URL, p *pool, agent string, limit int) *peer {
-	return &peer{pool: p, target: u.RequestURI(), host: u.Host, agent: agent, limit: limit}
+func newPeer(u *url.URL, p *pool, c *Config) *peer {
+	one := &peer{pool: p, target: u.RequestURI(), host: u.Host, agent: c.Agent, limit: c.MaxMessage}
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		one.lines = append(append(append(append(one.lines, "\r\n"...), name...), ": "...), c.Headers[name]...)
+	}
+	return one
 }
 
 // at returns the peer for another path of the same backend.
@@ -45,6 +52,7 @@ type outgoing struct {
 	name    string // Mcp-Name, encoded
 	last    string // Last-Event-ID
 	params  []edge.Header
+	forward []edge.Header // of the client
 	body    []byte
 	silence time.Duration // how long the backend may keep silent; 0 for ever
 	now     time.Time     // when it was made; zero for unknown
@@ -208,6 +216,10 @@ func (p *peer) append(b []byte, o *outgoing) []byte {
 	for _, h := range o.params { // an empty one says something, too
 		b = append(append(append(append(b, "\r\n"...), h.Name...), ": "...), h.Value...)
 	}
+	for _, h := range o.forward {
+		b = append(append(append(append(b, "\r\n"...), h.Name...), ": "...), h.Value...)
+	}
+	b = append(b, p.lines...)
 	b = append(b, "\r\n\r\n"...)
 	return append(b, o.body...)
 }

@@ -37,7 +37,13 @@ func (b *Backend) toLegacy(ctx context.Context, x *edge.Exchange, in *Introducti
 
 // sessionOf returns the upstream session of a client session.
 func (b *Backend) sessionOf(client *edge.Session, in *Introduction) (*session, error) {
-	c := client.Attach(b, func() io.Closer { return newSession(b, in.SSE, client, relayed(client)) })
+	c := client.Attach(b, func() io.Closer {
+		s := newSession(b, in.SSE, client, relayed(client))
+		if mcp.Lookup(in.Capabilities, "logging") != nil {
+			s.level = client.LogLevel()
+		}
+		return s
+	})
 	s, ok := c.(*session)
 	if !ok {
 		return nil, edge.Errorf(edge.NoSession, "session", "Session not found")
@@ -48,6 +54,26 @@ func (b *Backend) sessionOf(client *edge.Session, in *Introduction) (*session, e
 		return b.sessionOf(client, in)
 	}
 	return s, nil
+}
+
+// SetLevel has the backend log for a client's session from a level on, where it
+// logs at all. One that the session has not met yet is told when it does; a
+// modern one with each call.
+func (b *Backend) SetLevel(ctx context.Context, client *edge.Session, level string) {
+	in := b.Known()
+	if in == nil || in.Era == mcp.Modern || mcp.Lookup(in.Capabilities, "logging") == nil {
+		return
+	}
+	s, ok := client.Attached(b).(*session)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	s.level = level
+	s.mu.Unlock()
+	if l := s.live.Load(); l != nil {
+		_, _, _ = s.roundTrip(ctx, l, "logging/setLevel", append(mcp.AppendString([]byte(`{"level":`), level), '}')) // a session that is lost learns it when it is opened anew
+	}
 }
 
 // Listen passes on to out what the backend sends a legacy client outside its

@@ -14,58 +14,59 @@ import (
 // Hearing of changes across the eras: a legacy server tells them on a stream
 // of its session, a modern one on the stream of subscriptions/listen.
 
-// wish is the notifications member of subscriptions/listen.
-type wish struct {
-	tools, prompts, resources bool
-	uris                      []string
+// Wish is the notifications member of subscriptions/listen.
+type Wish struct {
+	Tools, Prompts, Resources bool     // that their lists have changed
+	URIs                      []string // that these resources have
 }
 
-func wishOf(m *mcp.Message) wish {
-	var w wish
+// WishOf reads what a subscriptions/listen asks for.
+func WishOf(m *mcp.Message) Wish {
+	var w Wish
 	for _, f := range mcp.Members(m.Get("notifications").Of(m.Raw)) {
 		yes := string(f.Value) == "true"
 		switch string(f.Name) {
 		case "toolsListChanged":
-			w.tools = yes
+			w.Tools = yes
 		case "promptsListChanged":
-			w.prompts = yes
+			w.Prompts = yes
 		case "resourcesListChanged":
-			w.resources = yes
+			w.Resources = yes
 		case "resourceSubscriptions":
 			for _, u := range mcp.Elements(f.Value) {
-				w.uris = append(w.uris, mcp.String(u))
+				w.URIs = append(w.URIs, mcp.String(u))
 			}
 		}
 	}
 	return w
 }
 
-// within is the part of the wish that a legacy server of these capabilities
+// Within is the part of the wish that a legacy server of these capabilities
 // can fulfil.
-func (w wish) within(caps []byte) wish {
+func (w Wish) Within(caps []byte) Wish {
 	can := func(path ...string) bool { return string(mcp.Lookup(caps, path...)) == "true" }
-	w.tools = w.tools && can("tools", "listChanged")
-	w.prompts = w.prompts && can("prompts", "listChanged")
-	w.resources = w.resources && can("resources", "listChanged")
+	w.Tools = w.Tools && can("tools", "listChanged")
+	w.Prompts = w.Prompts && can("prompts", "listChanged")
+	w.Resources = w.Resources && can("resources", "listChanged")
 	if !can("resources", "subscribe") {
-		w.uris = nil
+		w.URIs = nil
 	}
 	return w
 }
 
-func (w wish) text() []byte {
+func (w Wish) text() []byte {
 	var set []mcp.Member
 	add := func(name string, yes bool) {
 		if yes {
 			set = append(set, mcp.With(name, "true"))
 		}
 	}
-	add("toolsListChanged", w.tools)
-	add("promptsListChanged", w.prompts)
-	add("resourcesListChanged", w.resources)
-	if len(w.uris) > 0 {
+	add("toolsListChanged", w.Tools)
+	add("promptsListChanged", w.Prompts)
+	add("resourcesListChanged", w.Resources)
+	if len(w.URIs) > 0 {
 		uris := []byte{'['}
-		for i, u := range w.uris {
+		for i, u := range w.URIs {
 			if i > 0 {
 				uris = append(uris, ',')
 			}
@@ -77,16 +78,16 @@ func (w wish) text() []byte {
 }
 
 // covers reports whether a notification is one that was wished for.
-func (w wish) covers(n *mcp.Message) bool {
+func (w Wish) covers(n *mcp.Message) bool {
 	switch n.Method {
 	case "notifications/tools/list_changed":
-		return w.tools
+		return w.Tools
 	case "notifications/prompts/list_changed":
-		return w.prompts
+		return w.Prompts
 	case "notifications/resources/list_changed":
-		return w.resources
+		return w.Resources
 	case "notifications/resources/updated":
-		return slices.Contains(w.uris, n.Text("uri"))
+		return slices.Contains(w.URIs, n.Text("uri"))
 	}
 	return false
 }
@@ -95,56 +96,67 @@ func (w wish) covers(n *mcp.Message) bool {
 // backend tells on a session of its own, until the client leaves.
 func (b *Backend) subscribe(ctx context.Context, x *edge.Exchange, in *Introduction) (*edge.Response, error) {
 	m := x.Request
-	honoured := wishOf(m).within(in.Capabilities)
+	honoured := WishOf(m).Within(in.Capabilities)
 	s := newSession(b, in.SSE, nil, nil)
 	defer s.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	out := &audience{client: x.Client, id: m.IDText(), gone: cancel}
+	out := NewAudience(x.Client, m.IDText(), cancel)
 	s.hear(out) // changes may come as soon as the session is open
 	l, err := s.link(ctx)
 	if err != nil {
 		return nil, lost(err)
 	}
-	for _, uri := range honoured.uris {
+	for _, uri := range honoured.URIs {
 		answer, _, err := s.roundTrip(ctx, l, "resources/subscribe", append(mcp.AppendString([]byte(`{"uri":`), uri), '}'))
 		if err != nil {
 			return nil, lost(err)
 		}
 		if answer.Kind == mcp.Failure { // not one that can be subscribed to
-			honoured.uris = slices.DeleteFunc(slices.Clone(honoured.uris), func(u string) bool { return u == uri })
+			honoured.URIs = slices.DeleteFunc(slices.Clone(honoured.URIs), func(u string) bool { return u == uri })
 		}
 	}
-	if err := out.admit(honoured); err != nil {
+	if err := out.Admit(honoured); err != nil {
 		return nil, edge.Errorf(edge.Gone, "listen", "%w", err)
 	}
 	if err := s.listen(ctx, out); err != nil {
 		return nil, err
 	}
-	done := mcp.Change(nil, nil, mcp.With("resultType", `"complete"`), mcp.Raw("_meta", mcp.Change(nil, nil, out.tag())))
-	return result(m, done), nil
+	return result(m, out.Done()), nil
 }
 
-// audience is a modern client that listens. What comes before it has been told
-// which of its wishes are honoured waits until then.
-type audience struct {
+// Audience is a modern client that listens. What comes before it has been told
+// which of its wishes are honoured waits until then. It is an edge.Client that
+// cannot be asked.
+type Audience struct {
 	client edge.Client
 	id     []byte // of its request, which tags all that it hears
 	gone   func() // ends the listening
 
 	mu    sync.Mutex
 	open  bool
-	want  wish
+	want  Wish
 	early []*mcp.Message
 }
 
-func (a *audience) tag() mcp.Member { return mcp.Raw(mcp.MetaSubscription, a.id) }
+// NewAudience returns the audience for a client by the id of its request. gone is
+// called when the client turns out to be.
+func NewAudience(client edge.Client, id []byte, gone func()) *Audience {
+	return &Audience{client: client, id: id, gone: gone}
+}
+
+// Done is the result that ends the subscription in order.
+func (a *Audience) Done() []byte {
+	return mcp.Change(nil, nil, mcp.With("resultType", `"complete"`), mcp.Raw("_meta", mcp.Change(nil, nil, a.tag())))
+}
+
+func (a *Audience) tag() mcp.Member { return mcp.Raw(mcp.MetaSubscription, a.id) }
 
 // maxEarly is how many notifications wait for the acknowledgement.
 const maxEarly = 100
 
-// admit acknowledges the subscription.
-func (a *audience) admit(want wish) error {
+// Admit acknowledges the subscription.
+func (a *Audience) Admit(want Wish) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n, err := mcp.Decode(mcp.AppendRequest(nil, nil, "notifications/subscriptions/acknowledged",
@@ -163,7 +175,7 @@ func (a *audience) admit(want wish) error {
 }
 
 // Send passes on what the client wished for.
-func (a *audience) Send(n *mcp.Message) error {
+func (a *Audience) Send(n *mcp.Message) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.open {
@@ -176,7 +188,7 @@ func (a *audience) Send(n *mcp.Message) error {
 }
 
 // pass sends a notification under the client's subscription; a.mu is held.
-func (a *audience) pass(n *mcp.Message) error {
+func (a *Audience) pass(n *mcp.Message) error {
 	if !a.want.covers(n) {
 		return nil
 	}
@@ -191,7 +203,7 @@ func (a *audience) pass(n *mcp.Message) error {
 }
 
 // Ask fails: nobody is there to answer.
-func (a *audience) Ask(context.Context, map[string]edge.Question) (map[string]edge.Answer, error) {
+func (a *Audience) Ask(context.Context, map[string]edge.Question) (map[string]edge.Answer, error) {
 	return nil, edge.Errorf(edge.NoMethod, "ask", "nobody is there to answer")
 }
 
@@ -272,7 +284,7 @@ func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out ed
 		}
 		one, cancel := context.WithCancel(ctx)
 		w.cancel = cancel
-		want := wish{tools: true, prompts: true, resources: true, uris: slices.Clone(w.uris)}
+		want := Wish{Tools: true, Prompts: true, Resources: true, URIs: slices.Clone(w.uris)}
 		w.mu.Unlock()
 		began := time.Now()
 		err := b.listenOnce(one, client, want, out)
@@ -301,7 +313,7 @@ func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out ed
 	return nil
 }
 
-func (b *Backend) listenOnce(ctx context.Context, client *edge.Session, want wish, out edge.Client) error {
+func (b *Backend) listenOnce(ctx context.Context, client *edge.Session, want Wish, out edge.Client) error {
 	caller := mcp.Caller{Info: client.Info, Capabilities: relayed(client)}
 	params := mcp.Change(nil, nil,
 		mcp.Raw("_meta", mcp.Change(nil, nil, caller.Members()...)),

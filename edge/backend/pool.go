@@ -6,11 +6,14 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -96,6 +99,7 @@ func (c *conn) writeBy(now time.Time) {
 // pool keeps the connections of one backend.
 type pool struct {
 	address string // host:port
+	private bool   // may be a private address
 	tls     *tls.Config
 
 	mu   sync.Mutex
@@ -104,7 +108,7 @@ type pool struct {
 	open atomic.Int64
 }
 
-func newPool(u *url.URL, roots *tls.Config) *pool {
+func newPool(u *url.URL, roots *tls.Config, private bool) *pool {
 	port := u.Port()
 	if port == "" {
 		port = "80"
@@ -112,7 +116,7 @@ func newPool(u *url.URL, roots *tls.Config) *pool {
 			port = "443"
 		}
 	}
-	p := &pool{address: net.JoinHostPort(u.Hostname(), port)}
+	p := &pool{address: net.JoinHostPort(u.Hostname(), port), private: private}
 	if u.Scheme == "https" {
 		p.tls = roots.Clone()
 		p.tls.ServerName = u.Hostname()
@@ -150,7 +154,7 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	var d net.Dialer
+	d := net.Dialer{Control: p.judge}
 	nc, err := d.DialContext(ctx, "tcp", p.address)
 	if err == nil && p.tls != nil {
 		t := tls.Client(nc, p.tls)
@@ -169,6 +173,19 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 	c := &conn{Conn: nc, br: bufio.NewReaderSize(nc, 8<<10), idle: idleDefault}
 	c.probe.at(c)
 	return c, nil
+}
+
+// judge looks at the address that a name turned out to stand for.
+func (p *pool) judge(_, address string, _ syscall.RawConn) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	err = edge.MayDial(at.Addr(), p.private)
+	if err != nil && !p.private && edge.MayDial(at.Addr(), true) == nil {
+		return fmt.Errorf("%w: set allowPrivateEndpoint if it is meant", err)
+	}
+	return err
 }
 
 // put takes back a connection whose answer has been read to its end.

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -19,8 +20,8 @@ func TestMinimal(t *testing.T) {
 		t.Fatalf("no plan: %v", report.Findings)
 	}
 	want := Server{Name: "demo", Title: "demo", Group: "tools", Backends: []Backend{{
-		Name: "one", URL: "https://example.com/mcp", Transport: StreamableHTTP, Timeout: 30 * time.Second, Metadata: map[string]string{"group": "tools"},
-	}}}
+		Name: "one", URL: "https://example.com/mcp", Transport: StreamableHTTP, Private: true, Timeout: 30 * time.Second, Metadata: map[string]string{"group": "tools"},
+	}}, Names: catalog.Bare(), Bare: true, Failure: Failure{Interval: 30 * time.Second, Timeout: 10 * time.Second, Threshold: 3, Report: 30 * time.Second}}
 	if len(plan.Servers) != 1 || !reflect.DeepEqual(plan.Servers[0], want) {
 		t.Errorf("got %+v, want %+v", plan.Servers, want)
 	}

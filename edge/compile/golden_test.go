@@ -8,9 +8,11 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/source"
 )
@@ -74,8 +76,22 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Transport    compile.Transport `json:"transport"`
 		CABundle     string            `json:"caBundle,omitempty"`
 		CABundlePath string            `json:"caBundlePath,omitempty"`
+		Headers      map[string]string `json:"headers,omitempty"`
+		Private      bool              `json:"private,omitempty"`
 		Timeout      string            `json:"timeout"`
 		Metadata     map[string]string `json:"metadata,omitempty"`
+	}
+	type breaker struct {
+		Threshold int    `json:"threshold"`
+		Timeout   string `json:"timeout"`
+	}
+	type failure struct {
+		Interval   string   `json:"interval"`
+		Timeout    string   `json:"timeout"`
+		Threshold  int      `json:"threshold"`
+		BestEffort bool     `json:"bestEffort"`
+		Report     string   `json:"report"`
+		Breaker    *breaker `json:"breaker,omitempty"`
 	}
 	type server struct {
 		Name     string            `json:"name"`
@@ -83,6 +99,10 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Group    string            `json:"group,omitempty"`
 		Metadata map[string]string `json:"metadata,omitempty"`
 		Backends []backend         `json:"backends"`
+		Names    *catalog.Rules    `json:"names,omitempty"`
+		Bare     bool              `json:"bare,omitempty"`
+		Forward  []string          `json:"forward,omitempty"`
+		Failure  *failure          `json:"failure,omitempty"`
 	}
 	if n, m := reflect.TypeFor[compile.Backend]().NumField(), reflect.TypeFor[backend]().NumField(); n != m {
 		t.Fatalf("a backend has %d fields, and %d are written", n, m)
@@ -92,9 +112,18 @@ func plan(t *testing.T, p *compile.Plan) string {
 	}
 	var servers []server
 	for _, s := range p.Servers {
-		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata}
+		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward}
+		if !s.Bare { // the rules of a bare server say nothing
+			out.Names = s.Names
+		}
+		if f := s.Failure; f != (compile.Failure{Interval: 30 * time.Second, Timeout: 10 * time.Second, Threshold: 3, Report: 30 * time.Second}) {
+			out.Failure = &failure{f.Interval.String(), f.Timeout.String(), f.Threshold, f.BestEffort, f.Report.String(), nil}
+			if f.Breaker != nil {
+				out.Failure.Breaker = &breaker{f.Breaker.Threshold, f.Breaker.Timeout.String()}
+			}
+		}
 		for _, b := range s.Backends {
-			out.Backends = append(out.Backends, backend{b.Name, b.URL, b.Transport, b.CABundle, b.CABundlePath, b.Timeout.String(), b.Metadata})
+			out.Backends = append(out.Backends, backend{b.Name, b.URL, b.Transport, b.CABundle, b.CABundlePath, b.Headers, b.Private, b.Timeout.String(), b.Metadata})
 		}
 		servers = append(servers, out)
 	}

@@ -2,7 +2,11 @@
 // no file, no connection, and the same objects always give the same plan.
 package compile
 
-import "time"
+import (
+	"time"
+
+	"github.com/weir-edge/weir/edge/catalog"
+)
 
 // Plan is what an edge is to serve, with every default filled in and every
 // reference resolved. A plan is immutable.
@@ -17,6 +21,26 @@ type Server struct {
 	Group    string            // the name of the group; empty for none
 	Metadata map[string]string // spec.config.metadata; nil for none
 	Backends []Backend         // in the order that the objects give
+	Names    *catalog.Rules    // how what the backends offer becomes one offer
+	Bare     bool              // the one backend is served as it is
+	Forward  []string          // names of client headers that backends receive, as written
+	Failure  Failure           // when a backend counts as failed, and what follows
+}
+
+// Failure says when a backend counts as failed and what follows.
+type Failure struct {
+	Interval   time.Duration // between health checks
+	Timeout    time.Duration // of a health check
+	Threshold  int           // consecutive failures that make a backend unavailable
+	BestEffort bool          // lists show what there is when backends are missing
+	Report     time.Duration // between two reports of the status
+	Breaker    *Breaker      // nil for none
+}
+
+// Breaker says when calls to a failing backend stop for a while.
+type Breaker struct {
+	Threshold int           // failures that open it
+	Timeout   time.Duration // how long it stays open before a trial
 }
 
 // Transport is how a backend is spoken to.
@@ -35,6 +59,8 @@ type Backend struct {
 	Transport    Transport
 	CABundle     string            // PEM text; empty for none
 	CABundlePath string            // file of PEM text, read when the plan is opened; empty for none
+	Headers      map[string]string // header lines that every request carries; nil for none
+	Private      bool              // may be on a private address
 	Timeout      time.Duration     // silence after which a call is given up
 	Metadata     map[string]string // the user's own, and group when there is one; nil for none
 }

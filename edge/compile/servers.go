@@ -10,6 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -59,7 +62,10 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	c.superseded(o, s)
 
 	// 4. The backends.
-	plan := Server{Name: s.Name, Title: config.Name, Group: groupName(o, s), Metadata: maps.Clone(config.Metadata)}
+	plan := Server{Name: s.Name, Title: config.Name, Group: groupName(o, s), Metadata: maps.Clone(config.Metadata), Failure: failure(config)}
+	if plan.Forward = s.Spec.PassthroughHeaders; plan.Forward == nil {
+		plan.Forward = config.PassthroughHeaders
+	}
 	if plan.Title == "" {
 		plan.Title = s.Name
 	}
@@ -69,6 +75,7 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 		plan.Backends = c.discovered(o, group, members)
 	}
 	c.names(o, s, plan.Backends)
+	plan.Names, plan.Bare = c.rules(o, config, plan.Backends, members)
 	for i := range plan.Backends {
 		b := &plan.Backends[i]
 		b.Timeout = c.timeout(config, b.Name)
@@ -231,15 +238,13 @@ func (c *compiler) static(o *object, s *v1beta1.VirtualMCPServer, members []*obj
 			c.fail(o, path+".name", ReasonDuplicate, "%q is already the name of spec.config.backends[%d]: rename one", brief(b.Name), first)
 		}
 		names[b.Name] = i
-		if i == maxBackends {
-			c.fail(o, path, ReasonUnsupported, "not supported yet: more than one backend; keep one")
-		}
 		c.address(o, path+".url", b.URL)
 		out = append(out, Backend{
 			Name:         b.Name,
 			URL:          b.URL,
 			Transport:    Transport(b.Transport),
 			CABundlePath: b.CABundlePath,
+			Private:      true,
 			Metadata:     maps.Clone(b.Metadata),
 		})
 		if b.CABundlePath != "" && strings.HasPrefix(b.URL, "http://") {
@@ -258,32 +263,120 @@ func (c *compiler) discovered(o *object, group *object, members []*object) []Bac
 		return nil // A missing group was said where it is referred to.
 	}
 	var out []Backend
-	var names []string
 	for _, m := range members {
-		names = append(names, m.ref.Name)
-		e, ok := m.value.(*v1beta1.MCPServerEntry)
-		if !ok {
-			continue // refuse has refused the kind.
-		}
-		c.address(m, "spec.remoteUrl", e.Spec.RemoteURL)
-		out = append(out, Backend{
-			Name:      e.Name,
-			URL:       e.Spec.RemoteURL,
-			Transport: Transport(e.Spec.Transport),
-			CABundle:  c.bundle(m, e),
-		})
+		switch e := m.value.(type) {
+		case *v1beta1.MCPServerEntry:
+			c.address(m, "spec.remoteUrl", e.Spec.RemoteURL)
+			out = append(out, Backend{
+				Name:      e.Name,
+				URL:       e.Spec.RemoteURL,
+				Transport: Transport(e.Spec.Transport),
+				CABundle:  c.bundle(m, e),
+				Headers:   plainHeaders(e.Spec.HeaderForward),
+				Private:   e.Spec.AllowPrivateEndpoint,
+			})
+		case *v1beta1.MCPRemoteProxy:
+			c.address(m, "spec.remoteUrl", e.Spec.RemoteURL)
+			out = append(out, Backend{
+				Name:      e.Name,
+				URL:       e.Spec.RemoteURL,
+				Transport: Transport(e.Spec.Transport),
+				Headers:   plainHeaders(e.Spec.HeaderForward),
+				Private:   e.Spec.AllowPrivateEndpoint,
+			})
+		} // refuse has refused the other kinds.
 	}
 	path := "spec.groupRef.name"
 	if o.Config {
 		path = "spec.config.groupRef"
 	}
-	switch {
-	case len(members) == 0 && !c.set.Incomplete && !c.partial():
+	if len(members) == 0 && !c.set.Incomplete && !c.partial() {
 		c.fail(o, path, ReasonNotFound, "%s has no members: add an MCPServerEntry with spec.groupRef.name %s, or list the backend under spec.config.backends", group.ref, group.ref.Name)
-	case len(members) > maxBackends:
-		c.fail(o, path, ReasonUnsupported, "not supported yet: more than one backend, and %s has %d (%s); keep one", group.ref, len(members), brief(strings.Join(names, ", ")))
+	}
+	names := map[string]*object{}
+	for _, m := range members {
+		if first := names[m.ref.Name]; first != nil && m.ref != first.ref {
+			c.fail(m, "metadata.name", ReasonDuplicate, "%q is already the name of the backend %s: rename one", brief(m.ref.Name), first.ref)
+		}
+		names[m.ref.Name] = m
 	}
 	return out
+}
+
+func plainHeaders(f *v1beta1.HeaderForward) map[string]string {
+	if f == nil {
+		return nil
+	}
+	return maps.Clone(f.AddPlaintextHeaders)
+}
+
+// failure is spec.config.operational.failureHandling with its defaults.
+func failure(config *v1beta1.ServerConfig) Failure {
+	f := Failure{Interval: 30 * time.Second, Timeout: 10 * time.Second, Threshold: 3, Report: 30 * time.Second}
+	if config.Operational == nil || config.Operational.FailureHandling == nil {
+		return f
+	}
+	given := config.Operational.FailureHandling
+	set := func(to *time.Duration, d v1beta1.Duration) {
+		if d.Std() > 0 {
+			*to = d.Std()
+		}
+	}
+	set(&f.Interval, given.HealthCheckInterval)
+	set(&f.Timeout, given.HealthCheckTimeout)
+	set(&f.Report, given.StatusReportingInterval)
+	if given.UnhealthyThreshold != nil && *given.UnhealthyThreshold > 0 {
+		f.Threshold = *given.UnhealthyThreshold
+	}
+	f.BestEffort = given.PartialFailureMode == v1beta1.PartialBestEffort
+	if b := given.CircuitBreaker; b != nil && b.Enabled {
+		f.Breaker = &Breaker{Threshold: 5, Timeout: time.Minute}
+		if b.FailureThreshold != nil {
+			f.Breaker.Threshold = *b.FailureThreshold
+		}
+		set(&f.Breaker.Timeout, b.Timeout)
+	}
+	return f
+}
+
+// rules makes the rules by which what the backends offer becomes one offer. A
+// server of one backend that asks for nothing but priority, which has nobody to
+// win over, serves it as it is.
+func (c *compiler) rules(o *object, config *v1beta1.ServerConfig, backends []Backend, members []*object) (*catalog.Rules, bool) {
+	configs := map[string]*v1beta1.MCPToolConfig{}
+	for _, l := range o.links {
+		if t, ok := l.to.value.(*v1beta1.MCPToolConfig); ok {
+			configs[t.Name] = t
+		}
+	}
+	var names []catalog.Backend
+	own := false
+	for _, b := range backends {
+		one := catalog.Backend{Name: b.Name}
+		for _, m := range members {
+			if _, ok := m.value.(*v1beta1.MCPRemoteProxy); !ok || m.ref.Name != b.Name || len(config.Backends) > 0 {
+				continue
+			}
+			for _, l := range m.links {
+				if t, ok := l.to.value.(*v1beta1.MCPToolConfig); ok {
+					one.Tools, own = &t.Spec, true
+				}
+			}
+		}
+		names = append(names, one)
+	}
+	path := field.NewPath("spec", "config", "aggregation")
+	rules, wrong := catalog.Parse(path, config.Aggregation, names, configs)
+	for _, e := range wrong {
+		if !o.wrong[e.Field] {
+			c.fail(o, e.Field, ReasonInvalid, "%s", describe(e))
+		}
+	}
+	a := config.Aggregation
+	if len(backends) == 1 && a != nil && a.ConflictResolution == v1beta1.ConflictPriority && !a.ExcludeAllTools && len(a.Tools) == 0 && !own {
+		return catalog.Bare(), true
+	}
+	return rules, false
 }
 
 // address judges the URL of a backend.
@@ -377,6 +470,13 @@ func (c *compiler) names(o *object, s *v1beta1.VirtualMCPServer, backends []Back
 	if a := config.Aggregation; a != nil && a.ConflictResolutionConfig != nil {
 		for i, name := range a.ConflictResolutionConfig.PriorityOrder {
 			check(fmt.Sprintf("spec.config.aggregation.conflictResolutionConfig.priorityOrder[%d]", i), name)
+		}
+	}
+	if a := config.Aggregation; a != nil {
+		for i, t := range a.Tools {
+			if t.Workload != "" {
+				check(fmt.Sprintf("spec.config.aggregation.tools[%d].workload", i), t.Workload)
+			}
 		}
 	}
 	if p := config.Operational; p != nil && p.Timeouts != nil {

@@ -1,8 +1,5 @@
 package compile
 
-// maxBackends is how many backends a server may have for now.
-const maxBackends = 1
-
 // unsupported is one thing that the model knows and the edge cannot do yet. It
 // is refused, never accepted and ignored.
 type unsupported struct {
@@ -61,20 +58,8 @@ func unsupportedFields() []unsupported {
 		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.upstreamInject", with: "spec.config.outgoingAuth.backends{}.type"},
 		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.obo", with: "spec.config.outgoingAuth.backends{}.type"},
 		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.xaa", with: "spec.config.outgoingAuth.backends{}.type"},
-		{kind: "VirtualMCPServer", path: "spec.passthroughHeaders"},
-		{kind: "VirtualMCPServer", path: "spec.config.passthroughHeaders"},
-		{kind: "VirtualMCPServer", path: "spec.config.operational.failureHandling.healthCheckInterval"},
-		{kind: "VirtualMCPServer", path: "spec.config.operational.failureHandling.healthCheckTimeout"},
-		{kind: "VirtualMCPServer", path: "spec.config.operational.failureHandling.unhealthyThreshold"},
-		{kind: "VirtualMCPServer", path: "spec.config.operational.failureHandling.partialFailureMode"},
-		{kind: "VirtualMCPServer", path: "spec.config.operational.failureHandling.statusReportingInterval"},
-		{kind: "VirtualMCPServer", path: "spec.config.operational.failureHandling.circuitBreaker", enabled: "enabled"},
 
 		// Tools.
-		{kind: "VirtualMCPServer", path: "spec.config.aggregation.conflictResolution", allow: []string{"priority"}, absent: "prefix", instead: "set priority, with which the tools of the one backend keep their names"},
-		{kind: "VirtualMCPServer", path: "spec.config.aggregation.conflictResolutionConfig.prefixFormat", with: "spec.config.aggregation.conflictResolution"},
-		{kind: "VirtualMCPServer", path: "spec.config.aggregation.excludeAllTools"},
-		{kind: "VirtualMCPServer", path: "spec.config.aggregation.tools"},
 		{kind: "VirtualMCPServer", path: "spec.config.compositeTools"},
 		{kind: "VirtualMCPServer", path: "spec.config.compositeToolRefs"},
 		{kind: "VirtualMCPServer", path: "spec.config.optimizer"},
@@ -102,8 +87,8 @@ func unsupportedFields() []unsupported {
 		{kind: "VirtualMCPServer", path: "spec.config.sessionStorage.keyPrefix", with: "spec.config.sessionStorage.provider"},
 
 		// Members of a group and what they refer to.
-		{kind: "MCPServerEntry", path: "spec.headerForward"},
-		{kind: "MCPServerEntry", path: "spec.allowPrivateEndpoint", instead: "leave it out: the URL of an entry is called as written, private or not"},
+		{kind: "MCPServerEntry", path: "spec.headerForward.addHeadersFromSecret"},
+		{kind: "MCPRemoteProxy", path: "spec.headerForward.addHeadersFromSecret"},
 		{kind: "MCPExternalAuthConfig", path: "spec.type", allow: []string{"unauthenticated"}, instead: "use one of type unauthenticated, or none"},
 		{kind: "MCPExternalAuthConfig", path: "spec.tokenExchange", with: "spec.type"},
 		{kind: "MCPExternalAuthConfig", path: "spec.headerInjection", with: "spec.type"},
@@ -114,12 +99,21 @@ func unsupportedFields() []unsupported {
 		{kind: "MCPExternalAuthConfig", path: "spec.obo", with: "spec.type"},
 		{kind: "MCPExternalAuthConfig", path: "spec.xaa", with: "spec.type"},
 
+		// The incoming side of a proxy of its own: in a group it is a backend.
+		{kind: "MCPRemoteProxy", path: "spec.oidcConfigRef"},
+		{kind: "MCPRemoteProxy", path: "spec.authzConfig"},
+		{kind: "MCPRemoteProxy", path: "spec.authzConfigRef"},
+		{kind: "MCPRemoteProxy", path: "spec.authServerRef"},
+		{kind: "MCPRemoteProxy", path: "spec.telemetryConfigRef"},
+		{kind: "MCPRemoteProxy", path: "spec.audit", enabled: "enabled"},
+		{kind: "MCPRemoteProxy", path: "spec.sessionStorage"},
+		{kind: "MCPRemoteProxy", path: "spec.endpointPrefix"},
+		{kind: "MCPRemoteProxy", path: "spec.trustProxyHeaders"},
+
 		// Whole kinds. An object of such a kind that no server refers to is let be.
 		{kind: "MCPServer", path: "spec", instead: "start the server yourself and describe it with an MCPServerEntry"},
-		{kind: "MCPRemoteProxy", path: "spec", instead: "describe the remote server with an MCPServerEntry"},
 		{kind: "MCPOIDCConfig", path: "spec"},
 		{kind: "MCPAuthzConfig", path: "spec"},
-		{kind: "MCPToolConfig", path: "spec"},
 		{kind: "MCPTelemetryConfig", path: "spec"},
 		{kind: "MCPWebhookConfig", path: "spec"},
 		{kind: "EmbeddingServer", path: "spec"},

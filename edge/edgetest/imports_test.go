@@ -21,7 +21,7 @@ var rooms = map[string][]string{
 	"edge/v1beta1":      {},
 	"edge/compile":      {"edge/v1beta1", "edge/catalog"},
 	"edge/source":       {"edge/v1beta1", "edge/compile"},
-	"edge/backend":      {"edge", "edge/mcp"},
+	"edge/backend":      {"edge", "edge/mcp", "edge/health"},
 	"edge/catalog":      {"edge", "edge/mcp", "edge/v1beta1"},
 	"edge/health":       {"edge", "edge/mcp"},
 	"edge/kv":           {"edge"},

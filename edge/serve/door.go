@@ -316,7 +316,7 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 	if !mcp.MethodOf(m.Method).In(x.Era) {
 		return nil, noMethod(m)
 	}
-	x.Target = x.server.target(m)
+	x.Target = x.server.target(&x.call, &x.Exchange)
 	x.lasts = m.Method == "subscriptions/listen"
 	if !x.way.conn.enter(x) {
 		x.cancel()

@@ -73,10 +73,14 @@ func TestPagesOfAllowedOrigins(t *testing.T) {
 // What is open beside the endpoint on a loopback address.
 func TestHealthReadinessStatus(t *testing.T) {
 	t.Parallel()
-	f := newFront(t, edgetest.Legacy)
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	e := edgetest.Start(t, edgetest.Manifest(back, "operational: {failureHandling: {healthCheckInterval: 50ms, unhealthyThreshold: 1}}"))
+	f := &front{Edge: e, back: back, client: e.NewClient()}
 	s := f.client.Initialize("")
 	s.Call("1", "echo", "{}")
 	stream := s.Listen()
+	status := func() string { return string(f.client.Do("GET", "/status", "").Body) }
+	edgetest.Until(t, "the first health check", func() bool { return strings.Contains(status(), `"status": "ready"`) })
 	defer stream.Close()
 	for path, want := range map[string]string{"/health": "ok\n", "/readyz": "ready\n"} {
 		if r := f.client.Do("GET", path, ""); r.Status != 200 || string(r.Body) != want {
@@ -108,9 +112,9 @@ func TestHealthReadinessStatus(t *testing.T) {
 	}
 	f.back.Close()
 	s.Call("2", "echo", "{}")
-	if r := f.client.Do("GET", "/status", ""); !strings.Contains(string(r.Body), `"phase": "Degraded"`) || !strings.Contains(string(r.Body), "0 of 1 backends") {
-		t.Errorf("%s", r.Body)
-	}
+	edgetest.Until(t, "a health check that fails", func() bool {
+		return strings.Contains(status(), `"phase": "Failed"`) && strings.Contains(status(), `"status": "unavailable"`)
+	})
 	if r := f.client.Do("GET", "/readyz", ""); r.Status != 200 {
 		t.Errorf("readiness went with a backend: status %d", r.Status)
 	}

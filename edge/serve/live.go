@@ -14,7 +14,9 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/filters"
 )
@@ -59,11 +61,11 @@ func (e *Edge) openServer(p compile.Server, before *live) (*server, error) {
 	if before != nil {
 		was = before.servers[p.Name]
 	}
-	s := &server{edge: e, name: p.Name, lot: e.lot, targets: make(map[string]*edge.Target)}
+	s := &server{edge: e, name: p.Name, lot: e.lot, failure: p.Failure, forwards: p.Forward, local: &edge.Target{}, targets: make(map[string]*edge.Target)}
 	s.info = mcp.AppendString([]byte(`{"name":`), p.Title)
 	s.info = append(mcp.AppendString(append(s.info, `,"version":`...), e.version), '}')
 	for _, b := range p.Backends {
-		one, err := e.openBackend(b, was)
+		one, err := e.openBackend(p, b, was)
 		if err != nil {
 			s.closeBut(was)
 			return nil, err
@@ -76,11 +78,24 @@ func (e *Edge) openServer(p compile.Server, before *live) (*server, error) {
 		return was, nil
 	}
 	s.chain = filters.Chain(nil, edge.HandlerFunc(s.route))
+	if p.Bare {
+		s.only = s.targets[p.Backends[0].Name]
+		return s, nil
+	}
+	sources := make([]catalog.Source, len(s.backends))
+	for i, b := range s.backends {
+		sources[i] = source{b}
+	}
+	s.book = catalog.Open(catalog.Config{
+		Rules: p.Names, Sources: sources, BestEffort: p.Failure.BestEffort, Interval: p.Failure.Interval,
+		Wait: introductionWait, Changed: func(c catalog.Changes) { s.hub.changed(c) }, Log: e.log,
+	})
+	s.hub = newHub(s, e.client())
 	return s, nil
 }
 
 // openBackend opens a backend, or finds it open already.
-func (e *Edge) openBackend(b compile.Backend, was *server) (*backend.Backend, error) {
+func (e *Edge) openBackend(p compile.Server, b compile.Backend, was *server) (*backend.Backend, error) {
 	pem := []byte(b.CABundle)
 	if b.CABundlePath != "" {
 		var err error
@@ -96,8 +111,9 @@ func (e *Edge) openBackend(b compile.Backend, was *server) (*backend.Backend, er
 	}
 	digest := digestOf(struct {
 		Backend compile.Backend
+		Failure compile.Failure
 		Roots   []byte
-	}{b, pem})
+	}{b, p.Failure, pem})
 	if was != nil {
 		for _, open := range was.backends {
 			if open.Digest == digest {
@@ -105,20 +121,50 @@ func (e *Edge) openBackend(b compile.Backend, was *server) (*backend.Backend, er
 			}
 		}
 	}
-	client := mcp.AppendString([]byte(`{"name":"weir","version":`), e.version)
+	var breaker *health.Breaker
+	if f := p.Failure.Breaker; f != nil {
+		breaker = health.NewBreaker(b.Name, f.Threshold, f.Timeout)
+	}
 	return backend.Open(backend.Config{
 		Name:       b.Name,
 		Digest:     digest,
 		URL:        b.URL,
 		SSE:        b.Transport == compile.SSE,
 		Roots:      roots,
+		Private:    b.Private,
+		Headers:    b.Headers,
 		Silence:    b.Timeout,
 		Cap:        e.settings.CallCap,
 		MaxMessage: e.settings.MaxMessage,
-		Info:       append(client, '}'),
-		Agent:      "weir/" + e.version,
-		Log:        e.log,
+		Info:       e.client(),
+		Breaker:    breaker,
+		Health: health.Config{
+			Interval: p.Failure.Interval,
+			Timeout:  p.Failure.Timeout,
+			Rules:    health.Rules{Threshold: p.Failure.Threshold},
+			Changed:  func(now health.Snapshot) { e.backendChanged(p.Name, b.Name, now) },
+		},
+		Agent: "weir/" + e.version,
+		Log:   e.log,
 	})
+}
+
+// client is JSON text of what the edge says of itself to backends.
+func (e *Edge) client() []byte {
+	return append(mcp.AppendString([]byte(`{"name":"weir","version":`), e.version), '}')
+}
+
+// backendChanged is told when a backend's status has changed. One that is back
+// may offer something else than before.
+func (e *Edge) backendChanged(server, name string, now health.Snapshot) {
+	e.log.Info("backend status", "server", server, "backend", name, "status", string(now.Is()), "message", now.Message)
+	live := e.live.Load()
+	if live == nil || now.Is() != health.Ready && now.Is() != health.Degraded {
+		return
+	}
+	if s := live.servers[server]; s != nil && s.book != nil {
+		s.book.Drop(name)
+	}
 }
 
 // digestOf tells one part of a plan from another.
@@ -144,12 +190,24 @@ func (l *live) closeBut(other *live) {
 	}
 }
 
-// closeBut closes the backends that other does not have.
+// closeBut ends the server, and closes the backends that other does not have.
 func (s *server) closeBut(other *server) {
+	s.settle()
 	for _, b := range s.backends {
 		if other == nil || !slices.Contains(other.backends, b) {
 			b.Close()
 		}
+	}
+}
+
+// settle ends what the server itself has begun. Its exchanges can still be
+// answered, but for lists.
+func (s *server) settle() {
+	if s.hub != nil {
+		s.hub.close()
+	}
+	if s.book != nil {
+		s.book.Close()
 	}
 }
 
@@ -281,6 +339,7 @@ func (e *Edge) retire(old, s *server) {
 		case <-tick.C:
 		}
 	}
+	old.settle()
 	for _, b := range old.backends {
 		if s != nil && slices.Contains(s.backends, b) {
 			continue

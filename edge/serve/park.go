@@ -44,7 +44,9 @@ func newLot(s Settings, seal *sealer) *lot {
 type parked struct {
 	lot     *lot
 	id      string
+	server  string
 	backend string
+	owner   string // principal
 	digest  []byte
 	token   []byte // the progress token of the first request
 	cancel  context.CancelFunc
@@ -93,7 +95,9 @@ func (l *lot) begin(ctx context.Context, x *edge.Exchange, caps []byte, next edg
 	m := x.Request.Clone()
 	p := &parked{
 		lot:     l,
+		server:  x.Server,
 		backend: x.Target.Backend,
+		owner:   x.Identity.Principal(),
 		digest:  digest(m),
 		token:   m.Meta("progressToken").Of(m.Raw),
 		wake:    make(chan struct{}, 1),
@@ -103,6 +107,7 @@ func (l *lot) begin(ctx context.Context, x *edge.Exchange, caps []byte, next edg
 	p.cancel = cancel
 	inner := &edge.Exchange{
 		Parent: x.Parent, Server: x.Server, Era: x.Era, Request: m, Head: x.Head, Target: x.Target, Name: x.Name,
+		Identity: x.Identity, Forward: x.Forward,
 		Capabilities: caps, Client: p,
 	}
 	p.now = x
@@ -125,7 +130,7 @@ func (l *lot) resume(ctx context.Context, x *edge.Exchange) (*edge.Response, err
 	m := x.Request
 	wrong := edge.Errorf(edge.Params, "resume", "requestState is not valid for this request, or its call is gone")
 	s, ok := l.seal.open(m.Text("requestState"))
-	if !ok || s.Backend != x.Target.Backend || !bytes.Equal(s.Digest, digest(m)) {
+	if !ok || s.Server != x.Server || s.Backend != x.Target.Backend || s.Principal != x.Identity.Principal() || !bytes.Equal(s.Digest, digest(m)) {
 		return nil, wrong
 	}
 	l.mu.Lock()
@@ -242,7 +247,7 @@ func (p *parked) inputRequired(x *edge.Exchange) (*edge.Response, error) {
 		}
 		requests = append(requests, '}')
 	}
-	state := l.seal.seal(state{Call: p.id, Round: p.round, Backend: p.backend, Digest: p.digest, Expires: time.Now().Add(l.ttl).Unix()})
+	state := l.seal.seal(state{Call: p.id, Round: p.round, Server: p.server, Backend: p.backend, Principal: p.owner, Digest: p.digest, Expires: time.Now().Add(l.ttl).Unix()})
 	result := append([]byte(`{"resultType":"input_required","inputRequests":`), requests...)
 	result = mcp.AppendString(append(result, `},"requestState":`...), state)
 	return reply(x.Request, append(result, '}'))

@@ -2,9 +2,12 @@ package serve
 
 import (
 	"context"
+	"sync"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -15,9 +18,16 @@ type server struct {
 	digest   string // of its part of the plan
 	info     []byte // JSON text: serverInfo
 	backends []*backend.Backend
-	targets  map[string]*edge.Target // of messages that name nothing the catalog knows, by backend
-	chain    edge.Handler            // the hallway, with route at its end
-	lot      *lot                    // calls that wait for a modern client's answers
+	failure  compile.Failure
+	forwards []string                // names of client headers that backends receive
+	targets  map[string]*edge.Target // of messages that name nothing, by backend
+	local    *edge.Target            // of what is answered here
+	only     *edge.Target            // of every message, when the one backend is served as it is; else nil
+	book     *catalog.Book           // of what the backends offer; nil when there is only one
+	hub      *hub                    // of what changes behind it; nil when there is only one
+	tasks    tasks
+	chain    edge.Handler // the hallway, with route at its end
+	lot      *lot         // calls that wait for a modern client's answers
 }
 
 // backend returns the backend of a name.
@@ -30,16 +40,11 @@ func (s *server) backend(name string) *backend.Backend {
 	return nil
 }
 
-// target names the backend that a message goes to. It is a pure lookup, done
-// before the hallway so that every filter can see where the message goes.
-func (s *server) target(m *mcp.Message) *edge.Target {
-	return s.targets[s.backends[0].Name]
-}
-
 // route is the living room: it sends an exchange where its target says, or
 // answers it here when it asks about the server itself.
 func (s *server) route(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
-	switch m := x.Request; m.Method {
+	m := x.Request
+	switch m.Method {
 	case "ping":
 		return reply(m, []byte("{}"))
 	case "server/discover":
@@ -50,35 +55,77 @@ func (s *server) route(ctx context.Context, x *edge.Exchange) (*edge.Response, e
 			return nil, edge.Errorf(edge.Params, "route", "params.level is no log level")
 		}
 	}
+	if s.only == nil {
+		switch {
+		case m.Kind == mcp.Notification:
+			s.toAll(ctx, x)
+			return nil, nil
+		case m.Method == "logging/setLevel":
+			return s.setLevel(ctx, x)
+		case m.Method == "subscriptions/listen":
+			return s.hub.listen(ctx, x)
+		case catalog.Thing(m.Method) != edge.NoThing:
+			return s.list(ctx, x)
+		case x.Target == nil:
+			return nil, unknown(m)
+		case x.Target.Backend == "":
+			return nil, noMethod(m)
+		}
+	}
 	b := s.backend(x.Target.Backend)
 	if b == nil {
 		return nil, edge.Errorf(edge.Internal, "route", "no backend %q", x.Target.Backend)
 	}
-	// A legacy backend may ask in the middle of the call. A modern client that
-	// says it can be asked hears of it by input_required, and comes back.
-	if x.Era == mcp.Modern {
-		if in, err := b.Introduced(ctx); err == nil && in.Era == mcp.Legacy {
-			if caps := mayAsk(x.Request); caps != nil {
-				return s.lot.serve(ctx, x, caps, b)
-			}
-		}
+	return s.forward(ctx, x, b)
+}
+
+// setLevel has every backend of a legacy session log from a level on.
+func (s *server) setLevel(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+	level := x.Request.Text("level")
+	x.Session.SetLogLevel(level)
+	var work sync.WaitGroup
+	for _, b := range s.backends {
+		work.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, introductionWait)
+			defer cancel()
+			b.SetLevel(ctx, x.Session, level)
+		})
 	}
-	return b.Handle(ctx, x)
+	work.Wait()
+	return reply(x.Request, []byte("{}"))
 }
 
 // offer is what the server can do and how to use it, as far as its backends
-// have said. It does not wait for one that is down.
+// have said. It waits for none as long as one has.
 func (s *server) offer(ctx context.Context, era mcp.Era) (caps, instructions []byte) {
-	b := s.backends[0]
-	in := b.Known()
-	if in == nil {
-		ctx, cancel := context.WithTimeout(ctx, introductionWait)
-		defer cancel()
-		if in, _ = b.Introduced(ctx); in == nil {
-			return backend.Everything(), nil
+	var known []*backend.Introduction
+	var names []string
+	silent := false
+	for _, b := range s.backends {
+		if in := b.Known(); in != nil {
+			known, names = append(known, in), append(names, b.Name)
+		} else {
+			silent = true
 		}
 	}
-	return mcp.ServerCapabilities(in.Capabilities, in.Era, era), in.Instructions
+	if len(known) == 0 && len(s.backends) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, introductionWait)
+		defer cancel()
+		if in, _ := s.backends[0].Introduced(ctx); in != nil {
+			known, names, silent = append(known, in), append(names, s.backends[0].Name), len(s.backends) > 1
+		}
+	}
+	if s.only != nil && len(known) == 1 {
+		return mcp.ServerCapabilities(known[0].Capabilities, known[0].Era, era), known[0].Instructions
+	}
+	all := make([][]byte, 0, len(known)+1)
+	for _, in := range known {
+		all = append(all, mcp.ServerCapabilities(in.Capabilities, in.Era, era))
+	}
+	if silent || len(known) == 0 {
+		all = append(all, backend.Everything()) // one that is away may come back with anything
+	}
+	return union(all, era), guidance(known, names)
 }
 
 // reply answers a request here.

@@ -16,11 +16,14 @@ import (
 
 // state is what a requestState of the edge says, to the edge alone.
 type state struct {
-	Call    string `json:"c"` // which parked call
-	Round   int    `json:"r"` // which of its rounds: a state is used once
-	Backend string `json:"b"`
-	Digest  []byte `json:"d"` // of the request that it belongs to
-	Expires int64  `json:"e"` // Unix seconds
+	Call      string `json:"c,omitempty"` // which parked call; "" for none
+	Round     int    `json:"r,omitempty"` // which of its rounds: a state is used once
+	Inner     string `json:"i,omitempty"` // the backend's own state, where no call is parked
+	Server    string `json:"s"`
+	Backend   string `json:"b"`
+	Principal string `json:"p,omitempty"` // whose it is
+	Digest    []byte `json:"d"`           // of the request that it belongs to
+	Expires   int64  `json:"e"`           // Unix seconds
 }
 
 // sealer seals states, so that a client can neither read nor make them
@@ -32,8 +35,8 @@ type sealer struct{ keys []cipher.AEAD }
 // and is authenticated with it.
 const sealed = "weir1."
 
-// maxState bounds what is looked at as a state.
-const maxState = 4 << 10
+// maxState bounds what is looked at as a state: a backend's own may be in it.
+const maxState = 256 << 10
 
 // newSealer reads the keys of a file: one a line, 32 bytes in base64. Without
 // a file the key is random and lasts as long as the process.

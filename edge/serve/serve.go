@@ -323,6 +323,9 @@ func (e *Edge) listener(s *session) func(context.Context, edge.Client) {
 		if served == nil {
 			return
 		}
+		if served.only == nil {
+			out = ofOthers{out}
+		}
 		for _, b := range served.backends {
 			e.work.Go(func() {
 				defer edge.Contain(e.log, "listener")

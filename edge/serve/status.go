@@ -3,9 +3,13 @@ package serve
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/health"
 )
 
 // status is the status of the server in the words of the VirtualMCPServer's
@@ -14,24 +18,49 @@ type status struct {
 	Name               string          `json:"name"`
 	Phase              string          `json:"phase"`
 	Message            string          `json:"message,omitempty"`
+	URL                string          `json:"url"`
 	BackendCount       int             `json:"backendCount"`
+	Conditions         []condition     `json:"conditions"`
 	DiscoveredBackends []backendStatus `json:"discoveredBackends"`
+	Withheld           []string        `json:"withheld,omitempty"` // what clients do not see, and why
 	Sessions           int             `json:"sessions"`
 	Streams            int             `json:"streams"`
 	Inflight           int64           `json:"inflight"`
 	Parked             int             `json:"parked"`
 	Dropped            int64           `json:"dropped"`          // notifications of parked calls whose client was away
+	Calls              int64           `json:"calls"`            // requests since the start
+	Reloads            int64           `json:"reloads"`          // of the configuration
 	Reload             string          `json:"reload,omitempty"` // why the last reload changed nothing
 	Version            string          `json:"version"`
 }
 
+type condition struct {
+	Type    string `json:"type"`
+	Status  string `json:"status"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+}
+
+// backendStatus is an entry of status.discoveredBackends, with what the edge
+// knows besides.
 type backendStatus struct {
-	Name     string `json:"name"`
-	URL      string `json:"url"`
-	Status   string `json:"status"`
-	Era      string `json:"era,omitempty"`
-	Revision string `json:"revision,omitempty"`
-	Message  string `json:"message,omitempty"`
+	Name                string     `json:"name"`
+	URL                 string     `json:"url"`
+	Status              string     `json:"status"`
+	Message             string     `json:"message,omitempty"`
+	LastHealthCheck     *time.Time `json:"lastHealthCheck,omitempty"`
+	ConsecutiveFailures int        `json:"consecutiveFailures"`
+	CircuitBreakerState string     `json:"circuitBreakerState,omitempty"`
+	CircuitLastChanged  *time.Time `json:"circuitLastChanged,omitempty"`
+	Era                 string     `json:"era,omitempty"`
+	Revision            string     `json:"revision,omitempty"`
+	Tools               int        `json:"tools"`
+	Prompts             int        `json:"prompts"`
+	Resources           int        `json:"resources"`
+	Templates           int        `json:"resourceTemplates"`
+	Calls               int64      `json:"calls"`  // since the start
+	Failed              int64      `json:"failed"` // of them
+	Millis              float64    `json:"latencyMillis"`
 }
 
 // status answers /status: with the status of the one server, or with the list
@@ -59,35 +88,81 @@ func (e *Edge) status(ctx *fasthttp.RequestCtx) {
 func (e *Edge) statusOf(served *server) status {
 	s := status{
 		Name:     served.name,
-		Phase:    "Ready",
+		URL:      e.urlOf(served),
 		Sessions: len(e.sessions.of(served.name)),
 		Streams:  e.outlets.len(),
 		Inflight: e.inflight.Load(),
 		Parked:   e.lot.len(),
 		Dropped:  e.lot.dropped.Load(),
+		Reloads:  e.reloads.Load(),
 		Version:  e.version,
 	}
 	if p := e.badReload.Load(); p != nil {
 		s.Reload = *p
 	}
+	listed := map[string]catalog.BackendStatus{}
+	if served.book != nil {
+		for _, one := range served.book.Status() {
+			listed[one.Backend] = one
+		}
+		report := served.book.Report()
+		for _, f := range report.Findings {
+			s.Withheld = append(s.Withheld, f.String())
+		}
+		if report.More > 0 {
+			s.Withheld = append(s.Withheld, fmt.Sprintf("and %d more", report.More))
+		}
+	}
+	var statuses []health.Status
 	for _, b := range served.backends {
-		now := b.Status()
-		one := backendStatus{Name: now.Name, URL: now.URL, Era: now.Era, Revision: now.Version, Status: "ready", Message: now.Message}
-		switch {
-		case now.Ready:
-			s.BackendCount++
-		case now.Era == "" && now.Message == "":
-			one.Status = "unknown"
-		default:
-			one.Status = "unavailable"
+		now, offers := b.Status(), listed[b.Name]
+		statuses = append(statuses, now.Is())
+		calls, failed, mean := b.Calls()
+		s.Calls += calls
+		one := backendStatus{
+			Name: now.Name, URL: now.URL, Status: string(now.Is()), Message: now.Message,
+			LastHealthCheck: moment(now.Checked), ConsecutiveFailures: now.Failures,
+			CircuitBreakerState: string(now.Circuit), CircuitLastChanged: moment(now.CircuitChanged),
+			Era: now.Era, Revision: now.Version,
+			Tools: offers.Tools, Prompts: offers.Prompts, Resources: offers.Resources, Templates: offers.Templates,
+			Calls: calls, Failed: failed, Millis: float64(mean.Microseconds()) / 1000,
+		}
+		if one.Message == "" && offers.Missing {
+			one.Message = offers.Message
 		}
 		s.DiscoveredBackends = append(s.DiscoveredBackends, one)
 	}
-	if s.BackendCount < len(served.backends) {
-		s.Phase = "Degraded"
-		s.Message = fmt.Sprintf("%d of %d backends can be reached", s.BackendCount, len(served.backends))
+	now := health.Overall(statuses...)
+	s.Phase, s.Message, s.BackendCount = string(now.Phase), now.Message, now.BackendCount
+	for _, c := range now.Conditions {
+		s.Conditions = append(s.Conditions, condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
 	}
 	return s
+}
+
+// moment is a time for JSON; nil for never.
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC().Truncate(time.Millisecond)
+	return &t
+}
+
+// urlOf is where clients reach a server.
+func (e *Edge) urlOf(s *server) string {
+	base := strings.TrimSuffix(e.settings.ExternalURL, "/")
+	if base == "" {
+		scheme := "http"
+		if e.settings.TLSCert != "" {
+			scheme = "https"
+		}
+		base = scheme + "://" + e.Addr()
+	}
+	if e.live.Load().main == s {
+		return base + "/mcp"
+	}
+	return base + "/servers/" + s.name + "/mcp"
 }
 
 // readyz answers 200 while a plan is live.

@@ -1,0 +1,237 @@
+// Package idp is a real identity provider for tests: the npm package
+// oidc-provider, started as a process on the loopback interface. It issues JWT
+// and opaque access tokens for any resource, to a client on its own account and
+// to users by the code flow, rotates its keys, introspects and revokes.
+package idp
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/peers"
+)
+
+// What the provider knows the edge as, for introspection. Both have to be
+// encoded in HTTP Basic (RFC 6749 §2.3.1).
+const (
+	ClientID     = "edge+1"
+	ClientSecret = "edge secret/1"
+)
+
+// patience bounds everything that is asked of the provider.
+const patience = 20 * time.Second
+
+// Provider is a running identity provider.
+type Provider struct {
+	Issuer string // its URL
+
+	client *http.Client // with its cookies
+}
+
+// Introspection is the URL of its introspection endpoint.
+func (p *Provider) Introspection() string { return p.Issuer + "/token/introspection" }
+
+// Start starts a provider that ends with the test. The test is skipped, or
+// fails, where npm packages are missing: see edgetest.Need.
+func Start(t testing.TB) *Provider {
+	t.Helper()
+	dir, node := find(t)
+	edgetest.Need(t, node != "", "the npm packages of the identity provider are not installed: run npm ci in edge/edgetest/idp")
+
+	ctx, stop := context.WithCancel(context.Background())
+	cmd := peers.Command(ctx, node, filepath.Join(dir, "provider.mjs"))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	first := make(chan string, 1)
+	read := make(chan struct{})
+	go func() { // ends when the process does
+		defer close(read)
+		r := bufio.NewReader(out)
+		line, _ := r.ReadString('\n') // an empty line says that it ended
+		first <- line
+		_, _ = io.Copy(io.Discard, r) // until its end, whatever that is
+	}()
+	t.Cleanup(func() {
+		_ = in.Close() // asks it to end
+		select {
+		case <-read:
+		case <-time.After(patience):
+			t.Error("the identity provider did not end when it was asked to")
+		}
+		stop()
+		<-read
+		_ = cmd.Wait() // it may have been killed
+	})
+	p := &Provider{}
+	if err := json.Unmarshal([]byte(edgetest.Receive(t, first, "the identity provider's issuer")), p); err != nil {
+		t.Fatalf("identity provider: %v: %s", err, said.String())
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{Proxy: nil}
+	t.Cleanup(transport.CloseIdleConnections)
+	p.client = &http.Client{Jar: jar, Timeout: patience, Transport: transport}
+	return p
+}
+
+// find returns this package's folder and the node program that npm installed
+// there; "" where its packages are not.
+func find(t testing.TB) (dir, node string) {
+	t.Helper()
+	_, file, _, _ := runtime.Caller(0)
+	dir = filepath.Dir(file)
+	if _, err := os.Stat(filepath.Join(dir, "node_modules", "oidc-provider", "package.json")); err != nil {
+		return dir, ""
+	}
+	arch := map[string]string{"amd64": "x64"}[runtime.GOARCH]
+	if arch == "" {
+		arch = runtime.GOARCH
+	}
+	node = filepath.Join(dir, "node_modules", "node-"+runtime.GOOS+"-"+arch, "bin", "node")
+	if _, err := os.Stat(node); err == nil {
+		return dir, node
+	}
+	node, err := exec.LookPath("node")
+	if err != nil {
+		return dir, ""
+	}
+	return dir, node
+}
+
+// Machine returns an access token for a client on its own account (RFC 6749
+// §4.4). It is a JWT, or opaque for a resource whose name ends in /opaque.
+func (p *Provider) Machine(t testing.TB, resource, scope string) string {
+	t.Helper()
+	form := url.Values{"grant_type": {"client_credentials"}, "scope": {scope}, "resource": {resource}, "client_id": {"machine"}, "client_secret": {"machine-secret"}}
+	return p.token(t, form).Access
+}
+
+// Tokens are what the code flow gives.
+type Tokens struct {
+	Access  string `json:"access_token"`
+	ID      string `json:"id_token"`
+	Refresh string `json:"refresh_token"`
+}
+
+// User returns tokens of a user, by the code flow with PKCE (RFC 7636).
+func (p *Provider) User(t testing.TB, name, resource, scope string) Tokens {
+	t.Helper()
+	const verifier = "a-verifier-that-is-long-enough-to-be-one-0123456789"
+	const callback = "http://127.0.0.1/callback"
+	sum := sha256.Sum256([]byte(verifier))
+	where := p.Issuer + "/auth?" + url.Values{
+		"client_id": {"app"}, "response_type": {"code"}, "redirect_uri": {callback}, "scope": {"openid offline_access " + scope},
+		"resource": {resource}, "login_hint": {name}, "prompt": {"login consent"}, "state": {"state"}, "nonce": {"nonce"},
+		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
+	}.Encode()
+	browser := *p.client
+	browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	for range 20 {
+		resp, err := browser.Get(where)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16)) // for the message
+		resp.Body.Close()
+		to, err := resp.Location()
+		if err != nil {
+			t.Fatalf("code flow: %s: status %d: %s", where, resp.StatusCode, body)
+		}
+		if where = to.String(); !strings.HasPrefix(where, callback) {
+			continue
+		}
+		if to.Query().Get("code") == "" {
+			t.Fatalf("code flow: no code: %s", where)
+		}
+		return p.token(t, url.Values{
+			"grant_type": {"authorization_code"}, "client_id": {"app"}, "code": {to.Query().Get("code")},
+			"redirect_uri": {callback}, "code_verifier": {verifier}, "resource": {resource},
+		})
+	}
+	t.Fatal("code flow: it does not end")
+	return Tokens{}
+}
+
+func (p *Provider) token(t testing.TB, form url.Values) (all Tokens) {
+	t.Helper()
+	if err := json.Unmarshal(p.post(t, "/token", form), &all); err != nil || all.Access == "" {
+		t.Fatalf("identity provider: no access token: %v", err)
+	}
+	return all
+}
+
+// Revoke revokes an opaque access token of Machine (RFC 7009).
+func (p *Provider) Revoke(t testing.TB, token string) {
+	t.Helper()
+	p.post(t, "/token/revocation", url.Values{"token": {token}, "client_id": {"machine"}, "client_secret": {"machine-secret"}})
+}
+
+// Rotate makes a new key, of another type, sign from now on. The old keys stay
+// published, unless forget holds.
+func (p *Provider) Rotate(t testing.TB, forget bool) (kid string) {
+	t.Helper()
+	path := "/-/rotate"
+	if forget {
+		path += "?forget"
+	}
+	return string(p.post(t, path, nil))
+}
+
+// Down makes the provider break every connection, until Up.
+func (p *Provider) Down(t testing.TB) { t.Helper(); p.post(t, "/-/down", nil) }
+
+// Up ends Down.
+func (p *Provider) Up(t testing.TB) { t.Helper(); p.post(t, "/-/up", nil) }
+
+// Hits is how many requests came for a path, such as /jwks.
+func (p *Provider) Hits(t testing.TB, path string) int {
+	t.Helper()
+	var hits map[string]int
+	if err := json.Unmarshal(p.post(t, "/-/hits", nil), &hits); err != nil {
+		t.Fatal(err)
+	}
+	return hits[path]
+}
+
+func (p *Provider) post(t testing.TB, path string, form url.Values) []byte {
+	t.Helper()
+	resp, err := p.client.PostForm(p.Issuer+path, form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(fmt.Errorf("identity provider: %s: status %d: %s: %w", path, resp.StatusCode, body, err))
+	}
+	return body
+}

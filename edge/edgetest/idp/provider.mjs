@@ -1,0 +1,142 @@
+// An identity provider for tests: oidc-provider with clients, users and
+// resources of its own, and a few control endpoints under /-/. It listens on a
+// free port of the loopback interface, prints its issuer, and ends when its
+// standard input does.
+import { createServer } from 'node:http';
+import { generateKeyPairSync, randomUUID } from 'node:crypto';
+import Provider from 'oidc-provider';
+
+const stored = new Map(); // shared by every Provider, so that a rotation forgets nothing
+const expiry = (seconds) => (seconds ? Date.now() + seconds * 1000 : Infinity);
+
+class Adapter {
+  constructor(model) { this.model = model; }
+  key(id) { return `${this.model}:${id}`; }
+  async upsert(id, payload, seconds) { stored.set(this.key(id), { payload, until: expiry(seconds) }); }
+  async find(id) {
+    const found = stored.get(this.key(id));
+    return found && found.until > Date.now() ? found.payload : undefined;
+  }
+  async findBy(name, value) {
+    for (const [key, { payload, until }] of stored) {
+      if (key.startsWith(`${this.model}:`) && payload[name] === value && until > Date.now()) return payload;
+    }
+    return undefined;
+  }
+  async findByUid(uid) { return this.findBy('uid', uid); }
+  async findByUserCode(code) { return this.findBy('userCode', code); }
+  async consume(id) { (await this.find(id)).consumed = Math.floor(Date.now() / 1000); }
+  async destroy(id) { stored.delete(this.key(id)); }
+  async revokeByGrantId(grantId) {
+    for (const [key, { payload }] of stored) {
+      if (payload.grantId === grantId) stored.delete(key);
+    }
+  }
+}
+
+const newKey = (kind) => {
+  const { privateKey } = kind === 'EC'
+    ? generateKeyPairSync('ec', { namedCurve: 'P-256' })
+    : generateKeyPairSync('rsa', { modulusLength: 2048 });
+  return { ...privateKey.export({ format: 'jwk' }), kid: randomUUID(), use: 'sig', alg: kind === 'EC' ? 'ES256' : 'RS256' };
+};
+
+let keys = [newKey('RSA')];
+let issuer;
+let provider;
+let handle;
+let down = false;
+const hits = {};
+
+function build() {
+  provider = new Provider(issuer, {
+    adapter: Adapter,
+    jwks: { keys },
+    clients: [
+      {
+        client_id: 'machine', client_secret: 'machine-secret', grant_types: ['client_credentials'], redirect_uris: [], response_types: [],
+      },
+      {
+        client_id: 'app', token_endpoint_auth_method: 'none', application_type: 'native', grant_types: ['authorization_code', 'refresh_token'], redirect_uris: ['http://127.0.0.1/callback'], response_types: ['code'],
+      },
+      { // the edge, which only introspects
+        client_id: 'edge+1', client_secret: 'edge secret/1', grant_types: [], redirect_uris: [], response_types: [],
+      },
+    ],
+    cookies: { keys: [randomUUID()] },
+    scopes: ['openid', 'offline_access', 'tools:read', 'tools:write'],
+    claims: { openid: ['sub'] },
+    ttl: {
+      AccessToken: 600, ClientCredentials: 600, Grant: 3600, Interaction: 600, Session: 3600, IdToken: 600, RefreshToken: 3600,
+    },
+    findAccount: (ctx, sub) => ({ accountId: sub, claims: () => ({ sub }) }),
+    interactions: { url: (ctx, interaction) => `/interaction/${interaction.uid}` },
+    features: {
+      devInteractions: { enabled: false },
+      clientCredentials: { enabled: true },
+      introspection: { enabled: true, allowedPolicy: (ctx, client) => client.clientId === 'edge+1' },
+      revocation: { enabled: true, allowedPolicy: () => true },
+      resourceIndicators: {
+        enabled: true,
+        defaultResource: () => undefined,
+        useGrantedResource: () => true,
+        // A resource whose name ends in /opaque takes opaque tokens.
+        getResourceServerInfo: (ctx, resource) => ({
+          scope: 'tools:read tools:write',
+          audience: resource,
+          accessTokenTTL: 600,
+          accessTokenFormat: resource.endsWith('/opaque') ? 'opaque' : 'jwt',
+          jwt: { sign: { alg: keys[0].alg } },
+        }),
+      },
+    },
+  });
+  handle = provider.callback();
+}
+
+// interact answers every question of the provider at once: the user is the one
+// that login_hint names, and consents to all.
+async function interact(req, res) {
+  const { prompt, params, session } = await provider.interactionDetails(req, res);
+  if (prompt.name === 'login') {
+    await provider.interactionFinished(req, res, { login: { accountId: params.login_hint } });
+    return;
+  }
+  const grant = new provider.Grant({ accountId: session.accountId, clientId: params.client_id });
+  grant.addOIDCScope(params.scope);
+  for (const resource of [params.resource].flat().filter(Boolean)) {
+    grant.addResourceScope(resource, 'tools:read tools:write');
+  }
+  await provider.interactionFinished(req, res, { consent: { grantId: await grant.save() } }, { mergeWithLastSubmission: true });
+}
+
+const server = createServer(async (req, res) => {
+  try {
+    const path = req.url.split('?')[0];
+    hits[path] = (hits[path] ?? 0) + 1;
+    switch (path) {
+      case '/-/rotate': // the new key signs at once; with ?forget the old ones are gone
+        keys = [newKey(keys[0].kty === 'EC' ? 'RSA' : 'EC'), ...(req.url.endsWith('?forget') ? [] : keys)];
+        build();
+        res.end(keys[0].kid);
+        return;
+      case '/-/hits': res.end(JSON.stringify(hits)); return;
+      case '/-/down': down = true; res.end(); return;
+      case '/-/up': down = false; res.end(); return;
+      default:
+    }
+    if (down) { req.socket.destroy(); return; }
+    if (path.startsWith('/interaction/')) await interact(req, res);
+    else handle(req, res);
+  } catch (e) {
+    res.statusCode = 500;
+    res.end(String(e));
+  }
+});
+
+server.listen(0, '127.0.0.1', () => {
+  issuer = `http://127.0.0.1:${server.address().port}`;
+  build();
+  process.stdout.write(`${JSON.stringify({ issuer })}\n`);
+});
+process.stdin.on('end', () => process.exit(0)).resume();

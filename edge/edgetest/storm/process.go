@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/port"
+)
+
+// edge is the edge under test: a process of its own. It ends by stop, or with
+// the row that started it.
+type edge struct {
+	addr, admin string // host:port
+	cmd         *exec.Cmd
+	said        tail
+	ended       chan struct{} // closed when the process has ended
+	ready       time.Duration // from its start until /readyz said 200
+}
+
+// readyLimit bounds how long an edge may take to be ready.
+const readyLimit = 10 * time.Second
+
+// start starts an edge before the backends, with the flags of the row and
+// those of the command line, and waits until it is ready.
+func (s *storm) start(ctx context.Context, backends []string, flags ...string) (*edge, error) {
+	manifest, err := s.manifest(backends)
+	if err != nil {
+		return nil, err
+	}
+	addr, err := port.Free()
+	if err != nil {
+		return nil, err
+	}
+	admin, err := port.Free()
+	if err != nil {
+		return nil, err
+	}
+	return s.startAt(ctx, manifest, addr, admin, flags...)
+}
+
+// startAt is start at given addresses.
+func (s *storm) startAt(ctx context.Context, manifest, addr, admin string, flags ...string) (*edge, error) {
+	args := append([]string{"serve", "-c", manifest, "--listen", addr, "--admin-listen", admin, "--log-level", "warn"}, flags...)
+	e := &edge{addr: addr, admin: admin, cmd: exec.Command(s.weir, append(args, s.flags...)...), ended: make(chan struct{})}
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "WEIR_") {
+			e.cmd.Env = append(e.cmd.Env, v)
+		}
+	}
+	e.cmd.Stderr = &e.said
+	e.cmd.SysProcAttr = childAttr()
+	began := time.Now()
+	if err := e.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("weir: %w", err)
+	}
+	go func() { // ends with the process
+		_ = e.cmd.Wait() // how it ended is told by what it said
+		close(e.ended)
+	}()
+	s.later(e.stop)
+	for {
+		if status, _ := e.get(ctx, "/readyz", time.Second); status == 200 {
+			e.ready = time.Since(began)
+			return e, nil
+		}
+		select {
+		case <-e.ended:
+			return nil, e.fault(errors.New("weir: it ended before it was ready"))
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+		if time.Since(began) > readyLimit {
+			return nil, e.fault(fmt.Errorf("weir: not ready within %s", readyLimit))
+		}
+	}
+}
+
+// manifest writes the edge's configuration: nothing but backends.
+func (s *storm) manifest(backends []string) (path string, err error) {
+	var m strings.Builder
+	m.WriteString(`apiVersion: weir.dev/v1beta1
+kind: MCPGroup
+metadata:
+  name: storm
+---
+apiVersion: weir.dev/v1beta1
+kind: VirtualMCPServer
+metadata:
+  name: storm
+spec:
+  groupRef:
+    name: storm
+  incomingAuth:
+    type: anonymous
+  config:
+    aggregation:
+      conflictResolution: priority
+    backends:
+`)
+	for i, addr := range backends {
+		fmt.Fprintf(&m, "      - name: backend-%d\n        url: http://%s/mcp\n        transport: streamable-http\n", i+1, addr)
+	}
+	dir, err := os.MkdirTemp(s.dir, "edge-")
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, "edge.yaml")
+	return path, os.WriteFile(path, []byte(m.String()), 0o600)
+}
+
+func (e *edge) pid() int { return e.cmd.Process.Pid }
+
+func (e *edge) signal(sig syscall.Signal) { _ = e.cmd.Process.Signal(sig) } // one that has ended needs none
+
+// awaitEnd waits until the process has ended; false when it has not in time.
+func (e *edge) awaitEnd(within time.Duration) bool {
+	select {
+	case <-e.ended:
+		return true
+	case <-time.After(within):
+		return false
+	}
+}
+
+// stop ends the process, by asking and then by force.
+func (e *edge) stop() {
+	e.signal(syscall.SIGTERM)
+	if e.awaitEnd(200 * time.Millisecond) {
+		return
+	}
+	e.signal(syscall.SIGTERM) // the second ends it at once
+	if !e.awaitEnd(2 * time.Second) {
+		e.signal(syscall.SIGKILL)
+		<-e.ended
+	}
+}
+
+// fault adds to an error what the process said last.
+func (e *edge) fault(err error) error {
+	if said := e.said.String(); err != nil && said != "" {
+		return fmt.Errorf("%w (weir said: %s)", err, said)
+	}
+	return err
+}
+
+// get asks the admin door for a page, over a connection of its own.
+func (e *edge) get(ctx context.Context, path string, within time.Duration) (status int, body []byte) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.admin+path, nil)
+	if err != nil {
+		return 0, nil
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, nil
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(resp.Body, 64<<20))
+	if err != nil {
+		return 0, nil
+	}
+	return resp.StatusCode, body
+}
+
+// status is what the edge says of itself, as far as rows need it.
+type status struct {
+	Sessions int   `json:"sessions"`
+	Streams  int   `json:"streams"`
+	Inflight int64 `json:"inflight"`
+}
+
+func (e *edge) status(ctx context.Context) (s status, err error) {
+	code, body := e.get(ctx, "/status", 10*time.Second)
+	if code != 200 {
+		return s, e.fault(fmt.Errorf("status: HTTP %d", code))
+	}
+	return s, json.Unmarshal(body, &s)
+}
+
+// goroutines is how many goroutines the edge has, and what they do. It needs
+// --pprof.
+func (e *edge) goroutines(ctx context.Context) (n int, text []byte, err error) {
+	code, text := e.get(ctx, "/debug/pprof/goroutine?debug=1", 10*time.Second)
+	if _, err := fmt.Sscanf(string(text), "goroutine profile: total %d", &n); code != 200 || err != nil {
+		return 0, nil, e.fault(fmt.Errorf("goroutines: HTTP %d: %.100q", code, text))
+	}
+	return n, text, nil
+}
+
+// tail keeps the end of what is written to it. It is safe for concurrent use.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const tailSize = 2 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if over := len(t.text) - tailSize; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.TrimSpace(t.text))
+}
+
+// buildWeir builds the edge's program into dir and returns its path.
+func buildWeir(ctx context.Context, dir string) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("build weir: go env GOMOD: %w", err)
+	}
+	root, ok := strings.CutSuffix(strings.TrimSpace(string(out)), "/go.mod")
+	if !ok {
+		return "", errors.New("build weir: this is no module; name the program with --weir")
+	}
+	program := filepath.Join(dir, "weir")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/weir")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build weir: %w: %s", err, bytes.TrimSpace(out))
+	}
+	return program, nil
+}

@@ -1,0 +1,460 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	eventSize = 8 << 10
+
+	// ownReceive is what this program lets the kernel hold for a client that
+	// does not read; the kernel doubles it. What is held there is this
+	// program's share and not the edge's.
+	ownReceive = 4 << 10
+
+	// cutWithin is how long a client may leave its stream unread.
+	cutWithin = 30 * time.Second
+)
+
+// runReaders is G08: streams whose clients never read, beside as many whose
+// clients do. All of them are GET streams of legacy sessions, each with a
+// stream of its own to a backend. A backend has at most 1024 connections, so
+// there are two backends, and each streams to one kind of client.
+func runReaders(ctx context.Context, s *storm) error {
+	const every = 500 * time.Millisecond
+	hold := s.span(s.length, 60*time.Second, 45*time.Second, "load")
+	f := &feeder{every: every, padding: strings.Repeat("x", eventSize-100), quiet: make(chan struct{})}
+	var backends []*backend
+	var addrs []string
+	add := func(names ...string) error {
+		for _, name := range names {
+			b, err := s.newBackend(legacy, func(b *backend) { b.feed, b.feeds = f.feed, name })
+			if err != nil {
+				return err
+			}
+			backends, addrs = append(backends, b), append(addrs, b.addr)
+		}
+		return nil
+	}
+	if err := add(healthy, deaf); err != nil {
+		return err
+	}
+	flags := []string{"--max-streams", "20000", "--max-sessions", "20000"}
+	e, err := s.start(ctx, addrs, flags...)
+	most := 1000
+	if err != nil && strings.Contains(err.Error(), "more than one backend") {
+		s.note("this edge takes one backend, which has at most 1024 connections")
+		backends, addrs, most = nil, nil, 500
+		if err := add(""); err != nil {
+			return err
+		}
+		e, err = s.start(ctx, addrs, flags...)
+	}
+	if err != nil {
+		return err
+	}
+	count := s.size(min(s.count, most), 1000, 100, "streams of each kind")
+	if count > most {
+		count = most
+		s.scale("%d of 1000 streams of each kind", count)
+	}
+	fed := func() (n int64) {
+		for _, b := range backends {
+			n += b.streams.Load()
+		}
+		return n
+	}
+
+	// 1. Healthy streams, and what the edge and the kernel hold with them.
+	var hear sync.WaitGroup
+	clients, err := openFleet(ctx, e.addr, count, func(i int) (*client, error) {
+		c, in, err := openStream(ctx, e.addr, healthy+strconv.Itoa(i), dialOptions{from: i})
+		if err == nil {
+			hear.Go(func() { f.hear(in, healthy+strconv.Itoa(i)) })
+		}
+		return c, err
+	})
+	defer hear.Wait()
+	defer func() { closeAll(clients) }()
+	if err != nil {
+		return e.fault(err)
+	}
+	if !waitFor(ctx, patience, func() bool { return fed() == int64(count) }) {
+		return e.fault(fmt.Errorf("%d of %d streams reached the backend", fed(), count))
+	}
+	hearts := &pulse{}
+	others, err := openFleet(ctx, e.addr, 10, func(i int) (*client, error) {
+		c, in, err := openStream(ctx, e.addr, still+strconv.Itoa(i), dialOptions{from: i})
+		if err == nil {
+			hear.Go(func() { hearts.feel(in) })
+		}
+		return c, err
+	})
+	defer func() { closeAll(others) }()
+	if err != nil {
+		return e.fault(err)
+	}
+	base, err := settled(ctx, e.pid(), 5*time.Second)
+	if err != nil {
+		return err
+	}
+	baseTCP, _, err := kernelTCP()
+	if err != nil {
+		return err
+	}
+	baseOwn, err := shares(e, backends...)
+	if err != nil {
+		return err
+	}
+
+	// 2. Those that never read.
+	opened := time.Now()
+	silent, err := openFleet(ctx, e.addr, count, func(i int) (*client, error) {
+		c, _, err := openStream(ctx, e.addr, deaf+strconv.Itoa(i), dialOptions{from: i, receive: ownReceive, buffer: 512})
+		return c, err
+	})
+	defer func() { closeAll(silent) }()
+	if err != nil {
+		return e.fault(err)
+	}
+	s.say("%d + %d streams after %s", count, count, time.Since(opened).Round(time.Millisecond))
+
+	// 3. Look every second until all of them are cut.
+	w := newCutWatch(silent)
+	mostUser, mostTCP := int64(0), int64(0)
+	var mostShare share
+	orphans := 0
+	for began := time.Now(); time.Since(began) < hold; {
+		if !sleep(ctx, time.Second) {
+			return ctx.Err()
+		}
+		user, err := resident(e.pid())
+		if err != nil {
+			return e.fault(err)
+		}
+		tcp, left, err := kernelTCP()
+		if err != nil {
+			return err
+		}
+		now, err := shares(e, backends...)
+		if err != nil {
+			return err
+		}
+		open := w.look(now.clients, time.Now())
+		mostUser, mostTCP, orphans = max(mostUser, user-base), max(mostTCP, tcp-baseTCP), max(orphans, left)
+		if now.edge() > mostShare.edge() {
+			mostShare = now.share
+		}
+		s.say("%3.0f s: %d open, user %.1f MiB, kernel %.1f MiB (edge %.1f, backends %.1f, clients %.1f), %d orphans",
+			time.Since(began).Seconds(), open, mib(user-base), mib(tcp-baseTCP), mib(now.edge()), mib(now.backend), mib(now.client), left)
+		if open == 0 && time.Since(began) > 40*time.Second {
+			break
+		}
+	}
+	gap := hearts.longest(time.Now())
+	close(f.quiet)
+	waitFor(ctx, patience, func() bool { return f.missing() == 0 })
+
+	// 4. What it comes to. The kernel counts for all sockets together; of each
+	// socket it tells what is held, so that the edge's part can be told from
+	// that of the clients and the backends, which are this program.
+	edgeTCP := mostShare.edge() - baseOwn.edge()
+	s.bar(kib(mostUser, count) <= 64, "64 KiB", "%d readers that never read, events of 8 KiB: user %.1f KiB each", count, kib(mostUser, count))
+	s.bar(kib(edgeTCP, count) <= 160, "160 KiB", "kernel, the edge's sockets, %.1f KiB each: %.1f towards its client and %.1f towards the backend", kib(edgeTCP, count), kib(mostShare.front-baseOwn.front, count), kib(mostShare.back-baseOwn.back, count))
+	s.bar(mostUser+edgeTCP <= 250<<20*int64(count)/1000, fmt.Sprintf("%d MiB", 250*count/1000), "both together %.0f MiB", mib(mostUser+edgeTCP))
+	s.tell("all TCP memory of the machine grew by %.0f MiB: beside the edge's, %.0f MiB of the backends' sockets and %.0f MiB of the clients'", mib(mostTCP), mib(mostShare.backend-baseOwn.backend), mib(mostShare.client-baseOwn.client))
+	cut, latest := w.result()
+	s.bar(cut == count && latest <= cutWithin+2*time.Second, "30 s, ± 2 s of the sampling", "%d of %d cut, the last %.0f s after nothing more went to it", cut, count, latest.Seconds())
+	s.bar(f.missing() == 0, "0 lost", "%d healthy streams: %d events sent, %d lost", count, f.sent.Load(), f.missing())
+	s.bar(gap <= 15*time.Second+5*time.Second, "15 s, + 5 s", "%d streams with nothing on them: the longest time without a heartbeat %.0f s", len(others), gap.Seconds())
+	if orphans > 0 {
+		left, stay, err := kernelTCP()
+		if err != nil {
+			return err
+		}
+		s.note("after the cut the kernel kept up to %d sockets of the edge that belong to no process, with what their clients had not read; %d and %.0f MiB at the end", orphans, stay, mib(left-baseTCP))
+	}
+	return nil
+}
+
+// The names of the clients begin with what they are.
+const (
+	healthy = "healthy-"
+	deaf    = "deaf-"
+	still   = "still-" // for whom there is nothing to hear but heartbeats
+)
+
+// feeder sends numbered events to streams, and counts what the healthy clients
+// get of them.
+type feeder struct {
+	every   time.Duration
+	padding string
+	quiet   chan struct{} // closed when nothing more is to be sent to healthy clients
+
+	sent atomic.Int64 // events for healthy clients
+	got  sync.Map     // by the name of the client: the number of its last event, when none before it is missing
+}
+
+func (f *feeder) feed(out *feed) {
+	if strings.HasPrefix(out.Client, still) {
+		<-out.Gone
+		return
+	}
+	tick := time.NewTicker(f.every)
+	defer tick.Stop()
+	counted := strings.HasPrefix(out.Client, healthy)
+	quiet := f.quiet
+	if !counted {
+		quiet = nil
+	}
+	for n := 1; ; n++ {
+		select {
+		case <-out.Gone:
+			return
+		case <-quiet:
+			<-out.Gone
+			return
+		case <-tick.C:
+		}
+		if counted {
+			f.sent.Add(1)
+		}
+		if !out.notify("message", fmt.Sprintf(`"level":"info","data":"%d %s"`, n, f.padding)) {
+			return
+		}
+	}
+}
+
+// hear reads a client's stream to its end and counts the events that come in
+// their order, each once and whole.
+func (f *feeder) hear(in *events, name string) {
+	for last := 0; ; {
+		data, err := in.next()
+		if err != nil {
+			return
+		}
+		_, rest, _ := bytes.Cut(data, []byte(`"data":"`))
+		number, text, _ := bytes.Cut(rest, []byte{' '})
+		if n, err := strconv.Atoi(string(number)); err != nil || n != last+1 || !bytes.HasPrefix(text, []byte(f.padding+`"`)) {
+			continue // what is out of order counts as lost
+		}
+		last++
+		f.got.Store(name, last)
+	}
+}
+
+// missing is how many events were sent to healthy clients and did not come.
+func (f *feeder) missing() int64 {
+	n := f.sent.Load()
+	f.got.Range(func(_, last any) bool {
+		n -= int64(last.(int))
+		return true
+	})
+	return n
+}
+
+// pulse is the longest time between two heartbeats of any of some streams.
+type pulse struct {
+	mu   sync.Mutex
+	last map[*events]time.Time
+	most time.Duration
+}
+
+// feel reads a stream to its end.
+func (p *pulse) feel(in *events) {
+	p.beat(in, time.Now())
+	for {
+		line, err := in.lines.ReadSlice('\n')
+		if err != nil {
+			return
+		}
+		if len(line) > 0 && line[0] == ':' {
+			p.beat(in, time.Now())
+		}
+	}
+}
+
+func (p *pulse) beat(in *events, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last == nil {
+		p.last = map[*events]time.Time{}
+	}
+	if last, ok := p.last[in]; ok {
+		p.most = max(p.most, at.Sub(last))
+	}
+	p.last[in] = at
+}
+
+// longest counts the time since the last heartbeat, too. A stream that has
+// ended has none any more.
+func (p *pulse) longest(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	most := p.most
+	for _, last := range p.last {
+		most = max(most, now.Sub(last))
+	}
+	return most
+}
+
+// openStream begins a legacy session under a name and opens its stream.
+func openStream(ctx context.Context, addr, name string, o dialOptions) (*client, *events, error) {
+	c, err := dial(ctx, addr, legacy, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := c.begin(name); err != nil {
+		c.close()
+		return nil, nil, err
+	}
+	in, err := c.listen("")
+	if err != nil {
+		c.close()
+		return nil, nil, err
+	}
+	return c, in, nil
+}
+
+// openFleet opens many clients, a few at a time. What it returns beside an
+// error has to be closed, too.
+func openFleet(ctx context.Context, addr string, count int, open func(i int) (*client, error)) ([]*client, error) {
+	const lanes = 16
+	out := make([]*client, count)
+	errs := make([]error, lanes)
+	var wait sync.WaitGroup
+	for lane := range lanes {
+		wait.Go(func() {
+			for i := lane; i < count && errs[lane] == nil && ctx.Err() == nil; i += lanes {
+				if out[i], errs[lane] = open(i); errs[lane] != nil {
+					errs[lane] = fmt.Errorf("%s, client %d: %w", addr, i, errs[lane])
+				}
+			}
+		})
+	}
+	wait.Wait()
+	return out, errors.Join(append(errs, ctx.Err())...)
+}
+
+func closeAll(clients []*client) {
+	for _, c := range clients {
+		if c != nil {
+			c.close()
+		}
+	}
+}
+
+// waitFor asks again and again until something holds; false when it does not
+// in time.
+func waitFor(ctx context.Context, within time.Duration, holds func() bool) bool {
+	for began := time.Now(); !holds(); {
+		if time.Since(began) > within || !sleep(ctx, 20*time.Millisecond) {
+			return false
+		}
+	}
+	return true
+}
+
+// share is kernel memory by whose sockets it is held for, in bytes: the edge's
+// towards clients and towards backends, and those of both others.
+type share struct{ front, back, backend, client int64 }
+
+func (h share) edge() int64 { return h.front + h.back }
+
+// holdings is share with the edge's sockets towards clients, by the client's
+// address.
+type holdings struct {
+	share
+	clients map[netip.AddrPort]socket
+}
+
+// shares asks the kernel what it holds for the sockets of the edge, of the
+// clients and of the backends.
+func shares(e *edge, backends ...*backend) (h holdings, err error) {
+	door := portOf(e.addr)
+	ports := map[uint16]bool{door: true}
+	behind := map[uint16]bool{}
+	for _, b := range backends {
+		ports[portOf(b.addr)], behind[portOf(b.addr)] = true, true
+	}
+	all, err := sockets(ports)
+	if err != nil {
+		return h, err
+	}
+	h.clients = map[netip.AddrPort]socket{}
+	for _, k := range all {
+		switch {
+		case k.local.Port() == door:
+			h.front += int64(k.held)
+			h.clients[k.peer] = k
+		case behind[k.peer.Port()]:
+			h.back += int64(k.held)
+		case behind[k.local.Port()]:
+			h.backend += int64(k.held)
+		default:
+			h.client += int64(k.held)
+		}
+	}
+	return h, nil
+}
+
+// cutWatch notices when the edge ends connections of clients that cannot
+// notice it themselves, because they do not read.
+type cutWatch struct {
+	all map[netip.AddrPort]*watched
+}
+
+type watched struct {
+	unsent int
+	stuck  time.Time // since when the same is unsent
+	cut    time.Time
+}
+
+func newCutWatch(clients []*client) *cutWatch {
+	w := &cutWatch{all: map[netip.AddrPort]*watched{}}
+	for _, c := range clients {
+		w.all[c.local()] = &watched{stuck: time.Now()}
+	}
+	return w
+}
+
+// look takes the edge's sockets by the address of their client, and returns how
+// many of the watched are open still.
+func (w *cutWatch) look(now map[netip.AddrPort]socket, at time.Time) (open int) {
+	for from, one := range w.all {
+		if !one.cut.IsZero() {
+			continue
+		}
+		k, ok := now[from]
+		if !ok || k.state != established && k.state != closeWait {
+			one.cut = at
+			continue
+		}
+		open++
+		if k.unsent != one.unsent {
+			one.unsent, one.stuck = k.unsent, at
+		}
+	}
+	return open
+}
+
+// result is how many were cut, and the longest time that one of them lived
+// after the last byte had been taken for it.
+func (w *cutWatch) result() (cut int, latest time.Duration) {
+	for _, one := range w.all {
+		if !one.cut.IsZero() {
+			cut++
+			latest = max(latest, one.cut.Sub(one.stuck))
+		}
+	}
+	return cut, latest
+}

@@ -1,0 +1,397 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+)
+
+func TestMain(m *testing.M) { edgetest.Main(m) }
+
+// TestSmoke runs two rows, scaled down, against the real program.
+func TestSmoke(t *testing.T) {
+	edgetest.Need(t, runtime.GOOS == "linux", "storm reads the kernel's own tables, which are Linux's")
+	if testing.Short() {
+		t.Skip("starts the real program and puts a load on it")
+	}
+	weir, err := buildWeir(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, said bytes.Buffer
+	if err := command(t.Context(), []string{"--weir", weir, "--quick", "--json", "--count", "3", "kill9"}, &out, &said); err != nil {
+		t.Fatalf("%v\n%s%s", err, out.String(), said.String())
+	}
+	if err := command(t.Context(), []string{"--weir", weir, "--quick", "--json", "--count", "200", "crosstalk"}, &out, &said); err != nil {
+		t.Fatalf("%v\n%s%s", err, out.String(), said.String())
+	}
+	d := json.NewDecoder(&out)
+	for _, name := range []string{"kill9", "crosstalk"} {
+		var one struct {
+			outcome
+			OK bool `json:"ok"`
+		}
+		if err := d.Decode(&one); err != nil {
+			t.Fatal(err)
+		}
+		if one.Name != name || !one.OK || len(one.Figures) < 3 || one.Scale == "" {
+			t.Errorf("%+v", one)
+		}
+	}
+}
+
+// TestMissedBar proves that a row which misses its bar ends the program with an
+// error: an edge without the flag that the row needs, and one that is none.
+func TestMissedBar(t *testing.T) {
+	edgetest.Need(t, runtime.GOOS == "linux", "storm reads the kernel's own tables, which are Linux's")
+	var out bytes.Buffer
+	err := command(t.Context(), []string{"--weir", "/bin/false", "--quick", "kill9"}, &out, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "missed: kill9") || !strings.Contains(out.String(), "MISSED") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
+func TestCommandLines(t *testing.T) {
+	for _, args := range [][]string{{}, {"nothing"}, {"drain", "nothing"}, {"--rate", "-1", "drain"}, {"--limit", "0s", "drain"}, {"--no-such-flag", "drain"}} {
+		if err := command(t.Context(), args, io.Discard, io.Discard); err == nil {
+			t.Errorf("%q was taken", args)
+		}
+	}
+	for _, c := range []struct {
+		names []string
+		want  int
+		all   bool
+	}{{[]string{"drain"}, 1, false}, {[]string{"g02", "kill9"}, 2, false}, {[]string{"drain", "all"}, len(rows()), true}} {
+		chosen, all, err := choose(c.names)
+		if err != nil || len(chosen) != c.want || all != c.all {
+			t.Errorf("%q: %d rows, all %t, %v", c.names, len(chosen), all, err)
+		}
+	}
+}
+
+func TestScale(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		said  int
+		quick bool
+		n     int
+		scale string
+	}{
+		{"goal", 0, false, 100, ""},
+		{"said", 7, true, 7, "7 of 100 things"},
+		{"quick", 0, true, 10, "10 of 100 things"},
+	} {
+		s := &storm{options: options{quick: c.quick}}
+		if n := s.size(c.said, 100, 10, "things"); n != c.n || s.outcome.Scale != c.scale {
+			t.Errorf("%s: %d, %q", c.name, n, s.outcome.Scale)
+		}
+	}
+	s := &storm{options: options{quick: true}}
+	s.span(0, time.Minute, time.Second, "load")
+	s.span(0, time.Minute, time.Second, "load")
+	if s.outcome.Scale != "1s of 1m0s load" {
+		t.Errorf("a scale is said once: %q", s.outcome.Scale)
+	}
+}
+
+func TestSteadyRate(t *testing.T) {
+	for _, c := range []struct {
+		ceiling, said, want int
+		quick               bool
+	}{{10_000, 0, 2000, false}, {1000, 0, 700, false}, {1000, 900, 900, false}, {10_000, 0, 500, true}, {1, 0, 1, false}} {
+		s := &storm{options: options{rate: c.said, quick: c.quick}}
+		if got := s.steady(c.ceiling, 2000); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	good, bad := figure{"5 ms", "10 ms", true}, figure{"50 ms", "10 ms", false}
+	for _, c := range []struct {
+		name string
+		o    outcome
+		ok   bool
+	}{
+		{"every bar reached", outcome{Figures: []figure{good, good}}, true},
+		{"one missed", outcome{Figures: []figure{good, bad}}, false},
+		{"an error", outcome{Figures: []figure{good}, Error: "it fell over"}, false},
+		{"nothing seen", outcome{}, false},
+	} {
+		if c.o.ok() != c.ok || strings.Contains(c.o.text(), "MISSED") == c.ok {
+			t.Errorf("%s: %s", c.name, c.o.text())
+		}
+	}
+	o := outcome{Row: "G00", Name: "x", Scale: "1 of 2", Figures: []figure{good, bad}, Notes: []string{"a note"}}
+	want := "G00 x: MISSED  (scaled: 1 of 2)\n  ok      5 ms  (bar: 10 ms)\n  MISSED  50 ms  (bar: 10 ms)\n          a note\n"
+	if got := o.text(); got != want {
+		t.Errorf("%q", got)
+	}
+	var table bytes.Buffer
+	if err := printTable(&table, []outcome{o}); err != nil || !strings.Contains(table.String(), "MISSED") {
+		t.Errorf("%v: %s", err, table.String())
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	var values []time.Duration
+	for i := 100; i > 0; i-- {
+		values = append(values, time.Duration(i))
+	}
+	for p, want := range map[float64]time.Duration{0: 1, 0.5: 50, 0.99: 99, 1: 100} {
+		if got := percentile(values, p); got != want {
+			t.Errorf("p%g: %d", 100*p, got)
+		}
+	}
+	if got := percentile(nil, 0.5); got != 0 {
+		t.Errorf("of nothing: %d", got)
+	}
+}
+
+func TestTally(t *testing.T) {
+	var c tally
+	c.count(1, time.Second, nil)
+	c.count(2, 0, errBusy)
+	c.count(3, 0, errNoSession)
+	c.count(4, 0, errWrong)
+	c.count(5, 0, io.EOF)
+	c.count(6, 0, errors.Join(io.EOF))
+	if c.right.Load() != 1 || c.busy.Load() != 1 || c.ended.Load() != 1 || len(c.wrong) != 1 || len(c.lost) != 2 || c.failed() != 4 {
+		t.Errorf("%d right, %d busy, %d ended, %d wrong, %d lost, %d failed", c.right.Load(), c.busy.Load(), c.ended.Load(), len(c.wrong), len(c.lost), c.failed())
+	}
+	l := newLedger()
+	l.arrived(&task{work: work{Text: "5"}})
+	l.arrived(&task{work: work{Text: "no number"}})
+	if ran, unseen := l.ran(c.lost); ran != 1 || unseen != 1 {
+		t.Errorf("%d ran, %d unseen", ran, unseen)
+	}
+}
+
+func TestReadinessInOrder(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		name                       string
+		notReady, refused, readyAt time.Time
+		ok                         bool
+	}{
+		{"503 first", now, now.Add(time.Millisecond), now.Add(-time.Second), true},
+		{"503 seen after the refusal, and 200 asked for before it", now.Add(time.Millisecond), now, now.Add(-time.Millisecond), true},
+		{"200 after the refusal", now.Add(time.Second), now, now.Add(time.Millisecond), false},
+		{"never 503", time.Time{}, now, now, false},
+		{"never refused", now, time.Time{}, now, true},
+	} {
+		if got := ordered(c.notReady, c.refused, c.readyAt); got.ok != c.ok {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+	}
+}
+
+func TestShots(t *testing.T) {
+	at := time.Now()
+	shots := []shot{
+		{at, 20 * time.Millisecond, nil},
+		{at.Add(time.Second), goodWithin + 1, nil},
+		{at.Add(2 * time.Second), 0, errBusy},
+		{at.Add(3 * time.Second), 0, io.EOF},
+		{at.Add(5 * time.Second), 20 * time.Millisecond, nil},
+	}
+	if good, shed, late, failed := sortShots(shots); good != 2 || shed != 1 || late != 1 || failed != 1 {
+		t.Errorf("%d good, %d shed, %d late, %d failed", good, shed, late, failed)
+	}
+	if d := recovered(shots, at); d != 3*time.Second {
+		t.Errorf("recovered after %s", d)
+	}
+	if d := recovered(shots[:4], at); d != -1 {
+		t.Errorf("one that never recovers did so after %s", d)
+	}
+	if d := recovered(nil, at); d != -1 {
+		t.Errorf("nothing was due, and all was well after %s", d)
+	}
+}
+
+func TestCutWatch(t *testing.T) {
+	a, b := netip.MustParseAddrPort("127.0.1.1:1"), netip.MustParseAddrPort("127.0.1.2:1") // ports alone do not tell clients apart
+	start := time.Now()
+	w := &cutWatch{all: map[netip.AddrPort]*watched{a: {stuck: start}, b: {stuck: start}}}
+	second := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
+	look := func(n, open int, now map[netip.AddrPort]socket) {
+		t.Helper()
+		if got := w.look(now, second(n)); got != open {
+			t.Errorf("%d s: %d open, not %d", n, got, open)
+		}
+	}
+	look(1, 2, map[netip.AddrPort]socket{a: {state: established, unsent: 1}, b: {state: established, unsent: 5}})
+	look(2, 2, map[netip.AddrPort]socket{a: {state: established, unsent: 2}, b: {state: established, unsent: 5}})
+	look(9, 1, map[netip.AddrPort]socket{a: {state: established, unsent: 2}})
+	look(12, 0, map[netip.AddrPort]socket{a: {state: 4, unsent: 2}})
+	if cut, latest := w.result(); cut != 2 || latest != 10*time.Second {
+		t.Errorf("%d cut, %s", cut, latest)
+	}
+}
+
+func TestPulse(t *testing.T) {
+	start, a, b := time.Now(), &events{}, &events{}
+	p := &pulse{}
+	for _, one := range []struct {
+		in *events
+		at time.Duration
+	}{{a, 0}, {b, 0}, {a, 15}, {b, 20}, {a, 30}} {
+		p.beat(one.in, start.Add(one.at))
+	}
+	if got := p.longest(start.Add(31)); got != 20 {
+		t.Errorf("between two: %d", got)
+	}
+	if got := p.longest(start.Add(60)); got != 40 {
+		t.Errorf("up to now: %d", got)
+	}
+}
+
+func TestProc(t *testing.T) {
+	n, err := parseKilobytes("Rss:   12 kB\nPss:  5 kB\n", "Rss")
+	if err != nil || n != 12<<10 {
+		t.Errorf("%d, %v", n, err)
+	}
+	if _, err := parseKilobytes("Pss: 5 kB\n", "Rss"); err == nil {
+		t.Error("a line that is not there was found")
+	}
+	bytes, orphans, err := parseSockstat("sockets: used 16\nTCP: inuse 1 orphan 7 tw 23 alloc 1 mem 3\nUDP: inuse 0 mem 9\n")
+	if err != nil || bytes != 3*int64(pageSize()) || orphans != 7 {
+		t.Errorf("%d bytes, %d orphans, %v", bytes, orphans, err)
+	}
+	if _, _, err := parseSockstat("UDP: inuse 0 mem 9\n"); err == nil {
+		t.Error("a line that is not there was found")
+	}
+	if got := kib(3<<20, 1024); got != 3 {
+		t.Errorf("%g KiB each", got)
+	}
+}
+
+func TestDigests(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	digest := func() []string {
+		all, err := digests(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	write("a", "1")
+	write("b", "2")
+	before := digest()
+	if n := different(before, digest()); n != 0 {
+		t.Errorf("%d of the same differ", n)
+	}
+	write("b", "3")
+	write("c", "4")
+	if n := different(before, digest()); n != 2 {
+		t.Errorf("%d differ, not the changed and the new one", n)
+	}
+	if n := different(digest(), before[:1]); n != 2 {
+		t.Errorf("%d differ, not the two that are gone", n)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	long := strings.Repeat("y", 10_000)
+	body := "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" +
+		string(chunk([]byte(": a comment\n\nid: 1\nretry: 5\ndata: \n\n"))) + string(chunk([]byte("data: one\n"))) + string(chunk([]byte("\ndata: "+long+"\n\n")))
+	read := func(text string) (data []string, err error) {
+		r := bufio.NewReader(strings.NewReader(text))
+		h, err := readAnswerHead(r)
+		if err != nil || !h.events || !h.chunked || h.status != 200 {
+			t.Fatalf("%+v, %v", h, err)
+		}
+		in := newEvents(r, 512)
+		for {
+			one, err := in.next()
+			if err != nil {
+				return data, err
+			}
+			data = append(data, string(one))
+		}
+	}
+	data, err := read(body + "0\r\n\r\n")
+	if err != io.EOF || len(data) != 2 || data[0] != "one" || data[1] != long {
+		t.Errorf("in order: %d events, %v", len(data), err)
+	}
+	for name, end := range map[string]string{"at a chunk's end": "", "in a chunk": "40\r\nda", "before the last line": "0\r\n"} {
+		if data, err := read(body + end); err == nil || err == io.EOF || len(data) != 2 {
+			t.Errorf("broken %s: %d events, %v", name, len(data), err)
+		}
+	}
+}
+
+func TestVerify(t *testing.T) {
+	right := answer{header: header{status: 200}, body: []byte(`{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"seven"}]}}`)}
+	if err := right.verify("7", "seven"); err != nil {
+		t.Error(err)
+	}
+	for name, a := range map[string]struct {
+		answer   answer
+		id, text string
+		want     error
+	}{
+		"another id":   {right, "8", "seven", errWrong},
+		"another text": {right, "7", "eight", errWrong},
+		"busy":         {answer{header: header{status: 503}}, "7", "seven", errBusy},
+		"no session":   {answer{header: header{status: 404}, body: []byte(`{"error":{"code":-32001}}`)}, "7", "seven", errNoSession},
+	} {
+		if err := a.answer.verify(a.id, a.text); !errors.Is(err, a.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestSockets finds both ends of a connection of this process, and what waits
+// in it to be read.
+func TestSockets(t *testing.T) {
+	edgetest.Need(t, runtime.GOOS == "linux", "the list of sockets is Linux's")
+	s := &storm{}
+	b, err := s.newBackend(modern, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.end)
+	c, err := dial(t.Context(), b.addr, modern, dialOptions{from: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	if _, err := c.conn.Write([]byte("POST ")); err != nil {
+		t.Fatal(err)
+	}
+	edgetest.Until(t, "both ends", func() bool {
+		all, err := sockets(map[uint16]bool{portOf(b.addr): true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends := 0
+		for _, k := range all {
+			if k.state == established && (k.local == c.local() || k.peer == c.local()) {
+				ends++
+			}
+		}
+		return ends == 2
+	})
+	if c.closed() {
+		t.Error("an open connection is said to be closed")
+	}
+	s.end()
+	edgetest.Until(t, "the end of the connection", c.closed)
+}

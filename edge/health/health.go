@@ -1,0 +1,195 @@
+// Package health knows whether a backend is worth a call.
+//
+// Two machines watch a backend. The Breaker stands before everything that is
+// sent to it, calls and probes alike: after so many failures in a row it opens
+// and answers at once for a backend that would only keep its callers waiting;
+// after a while it lets one exchange through on trial, and what becomes of that
+// one closes it or opens it again. The State is what checks say of the backend
+// in the words of status.discoveredBackends: a machine without a clock and
+// without a lock, which takes what happened and returns what holds now.
+//
+// A Monitor drives both for one backend. It asks a probe that it is handed, a
+// ping or a server/discover and never a listing:
+//
+//   - every interval (config.operational.failureHandling.healthCheckInterval),
+//     a little earlier or later by chance, so that many backends and many edges
+//     drift apart. Such a probe is a check: it counts, for the status and for
+//     the breaker.
+//   - in between, after a failure, at 1 s, 2 s, 4 s and so on for as long as
+//     that ends before the next check. Such a probe is an attempt: it is there to
+//     notice early that the backend is back, and counts only when it brings good
+//     news. What an interval and a threshold promise is thus neither shortened
+//     by attempts nor lengthened by back-off.
+//   - as the trial of an open breaker, as soon as one may be made. An open
+//     breaker lets no other probe through.
+//   - not at all, once a backend without outgoing authentication has refused as
+//     many checks in a row with 401 or 403 as the threshold names: asking again
+//     brings nothing but a locked account. Monitor.Again says that the
+//     configuration or the credential is another now.
+//
+// The status follows the breaker. While calls are refused the backend is
+// unavailable, whatever its last check said. Who is told of changes by the
+// monitor is told at most once in Config.Quiet, of what then holds; whoever asks
+// the monitor gets the truth of that moment.
+//
+// Overall makes the phase of a server and its conditions of the statuses of its
+// backends.
+package health
+
+import (
+	"fmt"
+	"time"
+)
+
+// Status is the state of a backend, in the words of
+// status.discoveredBackends[].status of a VirtualMCPServer.
+type Status string
+
+// The statuses of a backend. Ready and Unauthenticated ones are routable
+// (status.backendCount).
+const (
+	Ready           Status = "ready"           // it answers, and in time
+	Degraded        Status = "degraded"        // it answers slowly, or has only begun to answer again
+	Unavailable     Status = "unavailable"     // it failed too many checks in a row, or calls to it are refused
+	Unauthenticated Status = "unauthenticated" // it wants a credential, and none is configured
+	Unknown         Status = "unknown"         // no check has been good yet, and too few were bad
+)
+
+// Category says what kind of failure a check met; "" for none.
+type Category string
+
+// The categories of failure.
+const (
+	AuthenticationFailed Category = "authentication_failed"
+	TimedOut             Category = "timeout"
+	Cancelled            Category = "cancelled" // by the edge; it says nothing of the backend
+	BackendUnavailable   Category = "backend_unavailable"
+	ConnectionFailed     Category = "connection_failed"
+	CheckFailed          Category = "health_check_failed" // anything else
+)
+
+// Rules say how checks become a status. A zero field takes its default.
+type Rules struct {
+	// Threshold is the number of failed checks in a row after which a backend is
+	// unavailable (failureHandling.unhealthyThreshold); 3 by default.
+	Threshold int
+
+	// Slow is how long an answer may take before the backend counts as degraded;
+	// 5 s by default.
+	Slow time.Duration
+
+	// Credential says that outgoing authentication is configured: a 401 or 403
+	// then only says that the edge asked on nobody's behalf, and the backend is
+	// healthy.
+	Credential bool
+}
+
+func (r Rules) withDefaults() Rules {
+	if r.Threshold < 1 {
+		r.Threshold = 3
+	}
+	if r.Slow <= 0 {
+		r.Slow = 5 * time.Second
+	}
+	return r
+}
+
+// Check is what became of one probe.
+type Check struct {
+	At   time.Time     // when it ended
+	Took time.Duration // from its beginning
+	Err  error         // nil when the backend answered, with a JSON-RPC error even
+}
+
+// State is what is known of a backend at a moment. Its methods return the next
+// state and change nothing. The zero State is that of a backend that nobody has
+// asked yet.
+type State struct {
+	Status   Status    // "" is that of the zero State and means Unknown
+	Message  string    // what the last check met; short, and never text of the backend
+	Category Category  // of the failure that Message tells of
+	Failures int       // failed checks in a row; 0 when healthy
+	Checked  time.Time // when the last check ended; zero for never
+	Since    time.Time // when the status last changed; zero for never
+
+	cut bool // the breaker opened, and nothing good has been heard since
+}
+
+// Is returns the status, Unknown for the zero State.
+func (s State) Is() Status {
+	if s.Status == "" {
+		return Unknown
+	}
+	return s.Status
+}
+
+// After returns the state after a check.
+//
+//	good check, none failed before             ready, or degraded when slow
+//	good check, the first after a failed one   degraded
+//	failed check, fewer than threshold         as it was: unknown from fresh
+//	failed check, threshold reached            unavailable, or unauthenticated
+//	                                           after a 401 or 403
+//	check that says nothing of the backend     as it was
+func (s State) After(r Rules, c Check) State {
+	r = r.withDefaults()
+	f := examine(c.Err)
+	s.Message, s.Category = f.message, f.category
+	if f.outcome == Neutral && !f.bad {
+		return s
+	}
+	s.Checked = c.At
+	if f.bad && !(f.refused && r.Credential) {
+		s.Failures++
+		s.cut = false // from here on the failures say it
+		if s.Failures >= r.Threshold {
+			return s.to(f.status(), c.At)
+		}
+		return s.to(s.Is(), c.At)
+	}
+	s.Category = ""
+	switch again := s.cut || s.Failures > 0; {
+	case c.Took > r.Slow:
+		s.Message = fmt.Sprintf("took %s to answer", c.Took.Round(100*time.Millisecond))
+		fallthrough
+	case again:
+		if s.Message == "" {
+			s.Message = "answers again"
+		}
+		s = s.to(Degraded, c.At)
+	default:
+		s = s.to(Ready, c.At)
+	}
+	s.Failures, s.cut = 0, false
+	return s
+}
+
+// Cut returns the state of a backend whose breaker is open since a moment:
+// calls to it are refused.
+func (s State) Cut(at time.Time) State {
+	if s.cut {
+		return s
+	}
+	s.cut = true
+	if s.Failures == 0 {
+		s.Category, s.Message = BackendUnavailable, "failed too many calls in a row: its circuit is open"
+	}
+	return s.to(Unavailable, at)
+}
+
+// Mend returns the state of a backend whose breaker a call has closed at a
+// moment. The call was the first success after failures.
+func (s State) Mend(at time.Time) State {
+	if !s.cut {
+		return s
+	}
+	s.cut, s.Failures, s.Category, s.Message = false, 0, "", "answers again"
+	return s.to(Degraded, at)
+}
+
+func (s State) to(status Status, at time.Time) State {
+	if s.Status != status {
+		s.Status, s.Since = status, at
+	}
+	return s
+}

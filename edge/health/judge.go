@@ -1,0 +1,145 @@
+package health
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+
+	"github.com/weir-edge/weir/edge"
+)
+
+// Outcome is what the end of an exchange says of the backend.
+type Outcome uint8
+
+// The outcomes of an exchange.
+const (
+	Neutral Outcome = iota // nothing: the client left, or the backend was never reached
+	Success                // it is alive
+	Failure                // it is at fault
+)
+
+// Judge says what an error of an exchange with a backend means for the breaker.
+//
+// Nil is a Success, whatever the answer says: the error result of a tool and a
+// JSON-RPC error come from a backend that lives. So does an HTTP status below
+// 500, which the error tells by a method HTTPStatus() int somewhere in its
+// chain: 401, 403, 429, and all that a client can bring about by what it sends,
+// or it could shut the backend to everybody else. Statuses from 500 on and
+// errors of the kinds Unavailable, Timeout and Internal (connections that fail,
+// silence, nonsense) are a Failure. A client that left (kind Gone, or a
+// cancelled context) and what the edge refused by itself (every other kind) are
+// Neutral.
+//
+// It reads the whole chain of the error, so it wants the error as it happened
+// and not one that was made for a client.
+func Judge(err error) Outcome {
+	if err == nil {
+		return Success
+	}
+	return examine(err).outcome
+}
+
+// finding is all that an error says of a backend.
+type finding struct {
+	outcome  Outcome // for the breaker
+	bad      bool    // for the status: a failed check
+	refused  bool    // with 401 or 403
+	category Category
+	message  string // made here, of nothing that a stranger has written
+}
+
+// status is the one that a backend has after enough of these.
+func (f finding) status() Status {
+	if f.category == AuthenticationFailed {
+		return Unauthenticated
+	}
+	return Unavailable
+}
+
+// answered is an error that stands for an HTTP answer.
+type answered interface{ HTTPStatus() int }
+
+// examine is the one table from errors to what they mean. What the status and
+// the breaker make of an error differs where a live backend refuses: the breaker
+// lets calls have that answer, a check has failed.
+func examine(err error) finding {
+	if err == nil {
+		return finding{outcome: Success}
+	}
+	var a answered
+	if errors.As(err, &a) {
+		if code := a.HTTPStatus(); code > 0 {
+			return examineHTTP(code)
+		}
+	}
+	kind := edge.KindOf(err)
+	switch {
+	case kind == edge.Gone || errors.Is(err, context.Canceled):
+		return finding{outcome: Neutral, category: Cancelled, message: "the check was cancelled"}
+	case kind == edge.Overload:
+		return finding{outcome: Neutral, category: CheckFailed, message: "the edge had no connection to spare for the check"}
+	case kind == edge.Timeout || kind != edge.Unauthenticated && kind != edge.Denied && timedOut(err):
+		return finding{outcome: Failure, bad: true, category: TimedOut, message: "did not answer in time"}
+	case kind == edge.Unauthenticated || kind == edge.Denied:
+		return finding{outcome: Neutral, bad: true, category: AuthenticationFailed, message: "the edge has no credential for it"}
+	case kind == edge.Unavailable || kind == edge.Internal:
+		if why := connection(err); why != "" {
+			return finding{outcome: Failure, bad: true, category: ConnectionFailed, message: why}
+		}
+		if kind == edge.Unavailable {
+			return finding{outcome: Failure, bad: true, category: BackendUnavailable, message: "gave no answer that makes sense"}
+		}
+		return finding{outcome: Failure, bad: true, category: CheckFailed, message: "the check failed"}
+	}
+	return finding{outcome: Neutral, bad: true, category: CheckFailed, message: "the check failed"}
+}
+
+func examineHTTP(code int) finding {
+	switch {
+	case code == 401 || code == 403:
+		return finding{outcome: Success, bad: true, refused: true, category: AuthenticationFailed,
+			message: fmt.Sprintf("wants a credential: it answered with HTTP %d", code)}
+	case code == 429:
+		return finding{outcome: Success, message: "answers, and limits the rate with HTTP 429"}
+	case code >= 500:
+		return finding{outcome: Failure, bad: true, category: BackendUnavailable, message: fmt.Sprintf("answered with HTTP %d", code)}
+	}
+	return finding{outcome: Success, bad: true, category: CheckFailed, message: fmt.Sprintf("answered with HTTP %d", code)}
+}
+
+func timedOut(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// connection says what is wrong with the connection to a backend, "" for an
+// error that is about something else. It names no address: those are for the
+// log.
+func connection(err error) string {
+	var (
+		dns   *net.DNSError
+		cert  *tls.CertificateVerificationError
+		plain tls.RecordHeaderError
+		errno syscall.Errno
+		op    *net.OpError
+	)
+	switch {
+	case errors.As(err, &dns):
+		return "its name cannot be resolved"
+	case errors.As(err, &cert):
+		return "its certificate cannot be verified"
+	case errors.As(err, &plain):
+		return "does not speak TLS"
+	case errors.As(err, &errno):
+		return "cannot be connected to: " + errno.Error()
+	case errors.As(err, &op):
+		return "cannot be connected to"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+		return "closed the connection"
+	}
+	return ""
+}

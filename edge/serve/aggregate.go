@@ -1,0 +1,309 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// How the offers of several backends are one server: names lead to backends by
+// the catalog's tables, and go out as the backend knows them.
+
+// source is a backend as the catalog sees it.
+type source struct{ *backend.Backend }
+
+func (s source) Name() string   { return s.Backend.Name }
+func (s source) Personal() bool { return false }
+
+func (s source) Capabilities(ctx context.Context) ([]byte, error) {
+	in, err := s.Introduced(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return in.Capabilities, nil
+}
+
+// target finds where a message goes, before the hallway, so that every filter
+// can see it. nil stands for what is not there.
+func (s *server) target(ctx context.Context, x *edge.Exchange) *edge.Target {
+	if s.only != nil {
+		return s.only
+	}
+	m := x.Request
+	switch m.Method {
+	case "tools/call":
+		return s.named(ctx, x, edge.Tool, m.Get("name").Of(m.Raw))
+	case "prompts/get":
+		return s.named(ctx, x, edge.Prompt, m.Get("name").Of(m.Raw))
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+		return s.located(ctx, x, m.Text("uri"))
+	case "completion/complete":
+		ref := m.Get("ref").Of(m.Raw)
+		if mcp.String(mcp.Lookup(ref, "type")) == "ref/prompt" {
+			return s.named(ctx, x, edge.Prompt, mcp.Lookup(ref, "name"))
+		}
+		return s.templated(ctx, x, mcp.String(mcp.Lookup(ref, "uri")))
+	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
+		return s.tasks.find(taskOwner(x), m.Text("taskId"))
+	}
+	return s.local
+}
+
+// named finds a tool or prompt by its advertised name, JSON text.
+func (s *server) named(ctx context.Context, x *edge.Exchange, thing edge.Thing, name []byte) *edge.Target {
+	if len(name) < 2 || name[0] != '"' {
+		return nil
+	}
+	c, err := s.book.Catalog(ctx, x.Identity, thing)
+	if err != nil {
+		return nil
+	}
+	return c.LookupBytes(thing, mcp.Unquote(name[1:len(name)-1]))
+}
+
+// located finds a resource.
+func (s *server) located(ctx context.Context, x *edge.Exchange, uri string) *edge.Target {
+	c, err := s.book.Catalog(ctx, x.Identity, edge.Resource)
+	if err != nil || uri == "" {
+		return nil
+	}
+	return c.Resource(uri)
+}
+
+// templated finds what a completion refers to: a template, by its own text, or
+// a resource.
+func (s *server) templated(ctx context.Context, x *edge.Exchange, uri string) *edge.Target {
+	c, err := s.book.Catalog(ctx, x.Identity, edge.Template)
+	if err != nil || uri == "" {
+		return nil
+	}
+	if t := c.Lookup(edge.Template, uri); t != nil {
+		return t
+	}
+	return c.Resource(uri)
+}
+
+// unknown is the error for a message whose target is not there.
+func unknown(m *mcp.Message) error {
+	switch m.Method {
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+		return &edge.Error{
+			Kind: edge.NotFound, Op: "route", Err: errors.New("Resource not found"),
+			Data: append(mcp.AppendString([]byte(`{"uri":`), printable(m.Text("uri"))), '}'),
+		}
+	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
+		return edge.Errorf(edge.NotFound, "route", "task not found")
+	case "completion/complete":
+		return edge.Errorf(edge.NotFound, "route", "what params.ref refers to is not found")
+	case "prompts/get":
+		return edge.Errorf(edge.NotFound, "route", "prompt %s not found", printable(strconv.Quote(m.Text("name"))))
+	}
+	return edge.Errorf(edge.NotFound, "route", "tool %s not found", printable(strconv.Quote(m.Text("name"))))
+}
+
+// forward sends an exchange to the backend of its target, under the name that
+// the backend knows.
+func (s *server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backend) (*edge.Response, error) {
+	t := x.Target
+	if s.only == nil && (t.Original != t.Name || s.sealed(x)) {
+		m, name := x.Request, x.Name
+		own, err := s.inWordsOf(x)
+		if err != nil {
+			return nil, err
+		}
+		x.Request = own
+		if name != "" {
+			x.Name = t.Original
+		}
+		defer func() { x.Request, x.Name = m, name }()
+	}
+	r, err := s.ask(ctx, x, b)
+	if err != nil || r == nil || s.only != nil || r.Kind != mcp.Result {
+		return r, err
+	}
+	return s.inward(x, r)
+}
+
+// ask has a backend answer. A legacy backend may ask in the middle of the call.
+// A modern client that says it can be asked hears of it by input_required, and
+// comes back.
+func (s *server) ask(ctx context.Context, x *edge.Exchange, b *backend.Backend) (*edge.Response, error) {
+	if x.Era == mcp.Modern {
+		if in, err := b.Introduced(ctx); err == nil && in.Era == mcp.Legacy {
+			if caps := mayAsk(x.Request); caps != nil {
+				return s.lot.serve(ctx, x, caps, b)
+			}
+		}
+	}
+	return b.Handle(ctx, x)
+}
+
+// sealed reports whether a request carries a requestState that the edge sealed
+// around a backend's own.
+func (s *server) sealed(x *edge.Exchange) bool {
+	return x.Era == mcp.Modern && x.Request.Get("requestState").OK()
+}
+
+// inWordsOf returns the request as its backend knows it: with the backend's own
+// name for what is asked for, and with its own requestState.
+func (s *server) inWordsOf(x *edge.Exchange) (*mcp.Message, error) {
+	m, t := x.Request, x.Target
+	var edits []mcp.Edit
+	if t.Original != t.Name {
+		quoted := mcp.Quote(t.Original)
+		if m.Method == "completion/complete" {
+			ref := m.Get("ref")
+			member := "name"
+			if t.Thing != edge.Prompt {
+				member = "uri"
+			}
+			edits = append(edits, mcp.Edit{Span: ref, With: mcp.Change(ref.Of(m.Raw), nil, mcp.Raw(member, quoted))})
+		} else if name := m.Get(mcp.MethodOf(m.Method).Target); name.OK() {
+			edits = append(edits, mcp.Edit{Span: name, With: quoted})
+		}
+	}
+	if s.sealed(x) {
+		at := m.Get("requestState")
+		v, ok := s.lot.seal.open(mcp.String(at.Of(m.Raw)))
+		switch {
+		case ok && v.Call != "": // of a parked call, which looks at it itself
+		case ok && v.Server == s.name && v.Backend == t.Backend && v.Principal == x.Identity.Principal() && string(v.Digest) == string(digest(m)):
+			edits = append(edits, mcp.Edit{Span: at, With: mcp.Quote(v.Inner)})
+		default:
+			return nil, edge.Errorf(edge.Params, "route", "requestState is not valid for this request")
+		}
+	}
+	if len(edits) == 0 {
+		return m, nil
+	}
+	own, err := mcp.Decode(mcp.Splice(nil, m.Raw, edits...))
+	if err != nil {
+		return nil, edge.Errorf(edge.Internal, "route", "%w", err)
+	}
+	return own, nil
+}
+
+// inward takes down what an answer says of later requests: which backend a task
+// is at, and whose the requestState is.
+func (s *server) inward(x *edge.Exchange, r *edge.Response) (*edge.Response, error) {
+	switch {
+	case x.Request.Method != "tools/call" && !mcp.MethodOf(x.Request.Method).Interactive:
+		return r, nil
+	case x.Era == mcp.Legacy:
+		if id := mcp.String(mcp.Lookup(r.Get("task").Of(r.Raw), "taskId")); id != "" {
+			s.tasks.add(taskOwner(x), id, s.targets[x.Target.Backend])
+		}
+		return r, nil
+	case r.Says("resultType", "task"):
+		s.tasks.add(taskOwner(x), r.Text("taskId"), s.targets[x.Target.Backend])
+		return r, nil
+	case !r.Says("resultType", "input_required"):
+		return r, nil
+	}
+	at := r.Get("requestState")
+	inner := mcp.String(at.Of(r.Raw))
+	if !at.OK() || strings.HasPrefix(inner, sealed) {
+		return r, nil
+	}
+	text := s.lot.seal.seal(state{
+		Server: s.name, Backend: x.Target.Backend, Principal: x.Identity.Principal(), Digest: digest(x.Request),
+		Expires: s.edge.clock.now().Add(s.lot.ttl).Unix(), Inner: inner,
+	})
+	status := r.Status
+	if err := r.Decode(mcp.Splice(nil, r.Raw, mcp.Edit{Span: at, With: mcp.Quote(text)})); err != nil {
+		return nil, edge.Errorf(edge.Internal, "route", "%w", err)
+	}
+	r.Status = status
+	return r, nil
+}
+
+// list answers a list request from the catalog.
+func (s *server) list(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+	m := x.Request
+	cursor := m.Get("cursor").Of(m.Raw)
+	if cursor != nil && cursor[0] != '"' {
+		return nil, edge.Errorf(edge.Params, "route", "invalid cursor")
+	}
+	result, err := s.book.List(ctx, x.Identity, catalog.Thing(m.Method), x.Era, x.View, mcp.String(cursor))
+	if err != nil {
+		return nil, err
+	}
+	r := x.Answer()
+	r.SetResult(m.IDText(), result)
+	r.Status = 200
+	return r, nil
+}
+
+// toAll passes a legacy client's notification on to every backend that it has
+// met.
+func (s *server) toAll(ctx context.Context, x *edge.Exchange) {
+	for _, b := range s.backends {
+		if in := b.Known(); in != nil && in.Era == mcp.Legacy {
+			_, _ = b.Handle(ctx, x) // one that cannot be told now is told with its next session
+		}
+	}
+}
+
+// union is what a server can do whose backends can do this: what a client may
+// ask for at one of them, as far as the edge relays it.
+func union(all [][]byte, era mcp.Era) []byte {
+	has := func(path ...string) bool {
+		for _, caps := range all {
+			if mcp.Lookup(caps, path...) != nil {
+				return true
+			}
+		}
+		return false
+	}
+	var set []mcp.Member
+	add := func(name, value string) {
+		if has(name) {
+			set = append(set, mcp.With(name, value))
+		}
+	}
+	add("completions", "{}")
+	add("logging", "{}")
+	add("prompts", `{"listChanged":true}`)
+	resources := `{"listChanged":true}`
+	if has("resources", "subscribe") {
+		resources = `{"listChanged":true,"subscribe":true}`
+	}
+	add("resources", resources)
+	add("tools", `{"listChanged":true}`)
+	if era == mcp.Legacy && has("tasks", "requests", "tools", "call") {
+		set = append(set, mcp.With("tasks", `{"cancel":{},"requests":{"tools":{"call":{}}}}`))
+	}
+	if era == mcp.Modern && has("extensions", "io.modelcontextprotocol/tasks") {
+		set = append(set, mcp.With("extensions", `{"io.modelcontextprotocol/tasks":{}}`))
+	}
+	return mcp.Change(nil, nil, set...)
+}
+
+// maxGuidance bounds the instructions of all backends together, in bytes.
+const maxGuidance = 64 << 10
+
+// guidance is the instructions of all backends, each under its name, as JSON
+// text of a string; nil for none.
+func guidance(known []*backend.Introduction, names []string) []byte {
+	var text strings.Builder
+	for i, in := range known {
+		said := mcp.String(in.Instructions)
+		if said == "" || text.Len()+len(said) > maxGuidance {
+			continue
+		}
+		if text.Len() > 0 {
+			text.WriteString("\n\n")
+		}
+		text.WriteString("# " + names[i] + "\n\n" + said)
+	}
+	if text.Len() == 0 {
+		return nil
+	}
+	return mcp.Quote(text.String())
+}

@@ -1,0 +1,69 @@
+// Package authz is the filter that asks policies whether a client may do what
+// a message asks for. Policies are written in Cedar and judged here, or an
+// outside decision point judges over HTTP; the filter is the same for both.
+//
+// Parse reads a policy set and finds all that is wrong with it. What it returns
+// is immutable: a filter made of it keeps decisions for as long as its plan
+// lives, and a new policy set is a new filter. What cannot be decided is denied.
+package authz
+
+import (
+	"context"
+
+	"github.com/weir-edge/weir/edge"
+)
+
+// DefaultGroupEntityType is the entity type of groups where none is given
+// (VirtualMCPServer, spec.config.incomingAuth.authz.groupEntityType).
+const DefaultGroupEntityType = "THVGroup"
+
+// Spec is a policy set as a manifest gives it.
+type Spec struct {
+	Policies                []string // Cedar text, one or more policies per string
+	EntitiesJSON            string   // a JSON array of entities; "" for none
+	GroupClaimName          string   // read before groups, roles and cognito:groups; "" for none
+	RoleClaimName           string   // a claim of roles, which become groups too; "" for none
+	GroupEntityType         string   // "" for DefaultGroupEntityType
+	PrimaryUpstreamProvider string   // whose token the claims are taken from; "" for the client's own
+	MultiValuedClaims       []string // claims that are also given as a set, claimset_<name>
+}
+
+// Options is what a filter needs beyond its policies. The zero Options will do
+// where no policy set asks for more.
+type Options struct {
+	// Claims returns the claims of the token that an upstream provider gave for
+	// an identity. It is asked when the policy set names a primary upstream
+	// provider; an error denies.
+	Claims func(ctx context.Context, id *edge.Identity, provider string) (map[string]any, error)
+
+	// Lookup returns what a thing of a server's catalog is, nil when there is
+	// no such thing. It serves messages that name several things, for which an
+	// exchange has no target. Without it such things have no known backend, and
+	// policies that ask for one deny them.
+	Lookup func(server string, thing edge.Thing, name string) *edge.Target
+
+	// Record hears of every decision about a message, allowed or not, before
+	// the message goes on. The explanation is shared and never changed.
+	Record func(*edge.Exchange, *Explanation)
+}
+
+// Engine is what a configuration of authorization parses to.
+type Engine interface {
+	edge.Part
+
+	// With returns a copy that opens with the options.
+	With(Options) Engine
+}
+
+// judge answers questions about what identities may do. It is safe for
+// concurrent use.
+type judge interface {
+	// decide says whether an identity may do what is asked.
+	decide(ctx context.Context, id *edge.Identity, a *ask) *Explanation
+
+	// view is what of lists the identity may see.
+	view(ctx context.Context, server string, id *edge.Identity) edge.View
+
+	// readsArguments reports whether a decision can depend on arguments.
+	readsArguments() bool
+}

@@ -1,0 +1,84 @@
+package incoming_test
+
+import (
+	"crypto"
+	"crypto/rsa"
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge"
+)
+
+// ofSize is a token of the RSA key of exactly that many bytes.
+func ofSize(t testing.TB, p *provider, size int) string {
+	t.Helper()
+	for pad := 0; pad < size; pad++ {
+		if token := theRSA().mint(p.claims(map[string]any{"pad": strings.Repeat("x", pad)})); len(token) >= size {
+			return token
+		}
+	}
+	t.Fatal("no such size")
+	return ""
+}
+
+// TestCachedAllocations holds that a remembered token costs no memory.
+func TestCachedAllocations(t *testing.T) {
+	p := newProvider(t, theRSA())
+	g := open(t, p.spec())
+	head := edge.Head{Authorization: edge.Secret("Bearer " + ofSize(t, p, 1024))}
+	if _, err := g.Identify(t.Context(), &head); err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	if n := testing.AllocsPerRun(1000, func() { _, _ = g.Identify(ctx, &head) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// BenchmarkCached is P13: a token of 1 KiB that is remembered.
+func BenchmarkCached(b *testing.B) {
+	p := newProvider(b, theRSA())
+	g := open(b, p.spec())
+	head := edge.Head{Authorization: edge.Secret("Bearer " + ofSize(b, p, 1024))}
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := g.Identify(ctx, &head); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkVerify is P13: tokens that are not remembered, beside the bare cost
+// of checking such a signature.
+func BenchmarkVerify(b *testing.B) {
+	p := newProvider(b, theRSA())
+	g := open(b, p.spec())
+	b.Run("token", func(b *testing.B) {
+		heads := make([]edge.Head, b.N)
+		for i := range heads {
+			heads[i].Authorization = edge.Secret("Bearer " + theRSA().mint(p.claims(map[string]any{"jti": fmt.Sprint(i, b.N)})))
+		}
+		ctx := b.Context()
+		b.ReportAllocs()
+		b.ResetTimer()
+		for i := range b.N {
+			if _, err := g.Identify(ctx, &heads[i]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("bare", func(b *testing.B) {
+		s := theRSA()
+		sum := sha256.Sum256([]byte("text"))
+		sig := s.raw("text")
+		pub := s.key.Public().(*rsa.PublicKey)
+		for b.Loop() {
+			if err := rsa.VerifyPKCS1v15(pub, crypto.SHA256, sum[:], sig); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

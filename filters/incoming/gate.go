@@ -1,0 +1,360 @@
+package incoming
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/user"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/oauth"
+)
+
+// The issuers of identities that no token vouches for.
+const (
+	LocalIssuer     = "weir-local"
+	AnonymousIssuer = "weir-anonymous"
+)
+
+// remember is for how long an answer of introspection is used. It is also how
+// long a revoked token may go on.
+const remember = 10 * time.Second
+
+// Gate is an opened Incoming. It is safe for concurrent use.
+type Gate struct {
+	incoming   *Incoming
+	fixed      *edge.Identity // of local and anonymous
+	issuer     *oauth.Issuer
+	introspect *oauth.Introspector
+	clock      *clock
+	cache      cache
+	counts     counts
+}
+
+type counts struct{ cached, verified, introspected, refused, away atomic.Uint64 }
+
+// Stats are counts since the gate was opened.
+type Stats struct {
+	Cached       uint64 // exchanges whose token was remembered
+	Verified     uint64 // tokens whose signature was checked and held
+	Introspected uint64 // tokens that their issuer called active
+	Refused      uint64 // exchanges without a token that holds
+	Away         uint64 // exchanges that nobody could decide
+	Tokens       int    // remembered now
+	Fetches      uint64 // of the issuer's keys
+	Failures     uint64 // of attempts to learn them
+}
+
+// Open is edge.Part.Open.
+func (t *Incoming) Open(env edge.Env) (edge.Filter, error) {
+	g, err := t.Start(env, &oauth.Issuers{})
+	if err != nil {
+		return nil, err
+	}
+	return g.Filter, nil
+}
+
+// Start opens the gate. Servers that are given the same issuers share what is
+// known of an issuer. It fails for a secret, a file or a user that cannot be
+// read; that the provider is away is no failure: see Gate.Ready.
+func (t *Incoming) Start(env edge.Env, issuers *oauth.Issuers) (*Gate, error) {
+	g := &Gate{incoming: t, clock: newClock()}
+	s := &t.spec
+	switch s.Type {
+	case Anonymous:
+		g.fixed = &edge.Identity{Issuer: AnonymousIssuer, Subject: "anonymous", Name: "Anonymous User"}
+		return g, nil
+	case Local:
+		u, err := user.Current()
+		if err != nil || u.Username == "" {
+			return nil, fmt.Errorf("incoming: local user: %w", err)
+		}
+		g.fixed = &edge.Identity{Issuer: LocalIssuer, Subject: u.Username, Name: u.Name}
+		if u.Name == "" {
+			g.fixed.Name = u.Username
+		}
+		return g, nil
+	}
+
+	// 1. What the configuration names: files and secrets.
+	how := oauth.Options{CABundle: []byte(s.CABundle), AllowPrivate: s.AllowPrivate, AllowHTTP: s.AllowHTTP}
+	if s.CABundlePath != "" {
+		pem, err := os.ReadFile(s.CABundlePath)
+		if err != nil {
+			return nil, fmt.Errorf("incoming: CA bundle: %w", err)
+		}
+		how.CABundle = pem
+	}
+	secret, err := s.secret(env)
+	if err != nil {
+		return nil, err
+	}
+
+	// 2. The client of the introspection.
+	if s.IntrospectionURL != "" {
+		client, err := oauth.New(how)
+		if err != nil {
+			return nil, fmt.Errorf("incoming: %w", err)
+		}
+		env.Defer(client.Close)
+		g.introspect = oauth.NewIntrospector(oauth.IntrospectorOptions{
+			URL: s.IntrospectionURL, Trust: oauth.Named, ClientID: s.ClientID, ClientSecret: secret, Client: client,
+		})
+	}
+
+	// 3. The keys, fetched in the background from here on.
+	issuer, done, err := issuers.Open(oauth.IssuerOptions{
+		Issuer: s.Issuer, JWKSURL: s.JWKSURL, TokenFile: s.TokenFile, Log: env.Log,
+	}, how)
+	if err != nil {
+		return nil, fmt.Errorf("incoming: %w", err)
+	}
+	env.Defer(done)
+	g.issuer = issuer
+	return g, nil
+}
+
+// secret reads the client secret of the introspection; "" for none.
+func (s *Spec) secret(env edge.Env) (edge.Secret, error) {
+	if r := s.ClientSecret; r != nil {
+		if env.Secrets == nil {
+			return "", errors.New("incoming: client secret: there is nowhere to read it")
+		}
+		v, err := env.Secrets.Secret(context.Background(), r.Name, r.Key)
+		if err != nil {
+			return "", fmt.Errorf("incoming: client secret: %w", err)
+		}
+		return v, nil
+	}
+	if s.ClientSecretEnv == "" {
+		return "", nil
+	}
+	v, ok := os.LookupEnv(s.ClientSecretEnv)
+	if !ok || v == "" {
+		return "", fmt.Errorf("incoming: client secret: the environment variable %s is not set", s.ClientSecretEnv)
+	}
+	return edge.Secret(v), nil
+}
+
+// Ready returns nil when tokens can be judged, and else why not.
+func (g *Gate) Ready() error {
+	if g.issuer == nil || g.introspect != nil {
+		return nil
+	}
+	return g.issuer.Ready()
+}
+
+// Stats returns counts.
+func (g *Gate) Stats() Stats {
+	s := Stats{
+		Cached: g.counts.cached.Load(), Verified: g.counts.verified.Load(), Introspected: g.counts.introspected.Load(),
+		Refused: g.counts.refused.Load(), Away: g.counts.away.Load(),
+	}
+	s.Tokens, _ = g.cache.size()
+	if g.issuer != nil {
+		s.Fetches, s.Failures = g.issuer.Fetches()
+	}
+	return s
+}
+
+// Filter sets the identity of an exchange, or refuses it.
+func (g *Gate) Filter(next edge.Handler) edge.Handler {
+	return edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+		if x.Identity == nil {
+			id, err := g.Identify(ctx, &x.Head)
+			if err != nil {
+				return nil, err
+			}
+			x.Identity = id
+		}
+		r, err := next.Handle(ctx, x)
+		if err != nil {
+			return r, g.stepUp(err)
+		}
+		return r, nil
+	})
+}
+
+// stepUp adds a challenge to an error that says which scopes are needed.
+func (g *Gate) stepUp(err error) error {
+	var e *edge.Error
+	var s *oauth.ScopeError
+	if g.issuer == nil || !errors.As(err, &s) || !errors.As(err, &e) || e.Challenge != "" {
+		return err
+	}
+	with := *e
+	with.Challenge = g.incoming.challenges.insufficient(s.Scopes)
+	return &with
+}
+
+// Identify finds out who sends what comes with a head. Errors are of kind
+// Unauthenticated or Denied, with the challenge to answer with, or Overload
+// when the provider has to be asked and cannot be.
+func (g *Gate) Identify(ctx context.Context, head *edge.Head) (*edge.Identity, error) {
+	switch g.incoming.spec.Type {
+	case Anonymous:
+		return g.fixed, nil
+	case Local:
+		if !loopback(head.Remote) {
+			g.counts.refused.Add(1)
+			return nil, &edge.Error{Kind: edge.Unauthenticated, Op: "authenticate", Err: errors.New(textLocal)}
+		}
+		return g.fixed, nil
+	}
+	id, err := g.token(ctx, string(head.Authorization))
+	if err != nil {
+		if edge.KindOf(err) == edge.Unauthenticated {
+			g.counts.refused.Add(1)
+		} else {
+			g.counts.away.Add(1)
+		}
+		return nil, err
+	}
+	if need := g.incoming.spec.Required; len(need) > 0 && oauth.Lacks(id.Scopes, need) {
+		return nil, &edge.Error{
+			Kind: edge.Denied, Op: "authenticate", Challenge: g.incoming.challenges.insufficient(nil),
+			Err: &oauth.ScopeError{Scopes: need},
+		}
+	}
+	return id, nil
+}
+
+// loopback reports whether an address is of this machine.
+func loopback(remote string) bool {
+	addr, err := netip.ParseAddr(remote)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// token returns the identity that an Authorization header stands for.
+func (g *Gate) token(ctx context.Context, authorization string) (*edge.Identity, error) {
+	c := &g.incoming.challenges
+	token, ok := bearer(authorization)
+	if !ok {
+		return nil, &edge.Error{Kind: edge.Unauthenticated, Op: "authenticate: no bearer token", Challenge: c.missing, Err: errors.New(textMissing)}
+	}
+	if len(token) > maxToken {
+		return nil, c.refuse(errors.New("it is too large"))
+	}
+
+	// 1. A token that was good a moment ago.
+	d := sha256.Sum256(unsafe.Slice(unsafe.StringData(token), len(token))) // which only reads, and so needs no copy
+	now := g.clock.now()
+	if e := g.cache.get(&d); e != nil {
+		if g.holds(e, now) {
+			g.counts.cached.Add(1)
+			return e.identity, nil
+		}
+		g.cache.forget(&d, e)
+	}
+
+	// 2. A token that says itself who it is, or one that its issuer explains.
+	var e *entry
+	var err error
+	switch {
+	case !oauth.IsBearer(token):
+		err = errors.New("it holds what no token may")
+	case isJWT(token):
+		e, err = g.verify(ctx, token, now)
+	default:
+		e, err = g.ask(ctx, token, now)
+	}
+	if err != nil {
+		return nil, g.kind(ctx, err)
+	}
+	g.cache.put(&d, e)
+	return e.identity, nil
+}
+
+// holds reports whether what is remembered of a token is still so.
+func (g *Gate) holds(e *entry, now time.Time) bool {
+	if !e.until.IsZero() && !now.Before(e.until) {
+		return false
+	}
+	if !e.asked.IsZero() {
+		return time.Since(e.asked) < remember
+	}
+	keys, err := g.issuer.Keys()
+	return err == nil && keys.Generation == e.generation
+}
+
+// verify judges a JWT.
+func (g *Gate) verify(ctx context.Context, token string, now time.Time) (*entry, error) {
+	var generation uint64
+	payload, access, err := signed(token, func(kid string) (key *oauth.Key, err error) {
+		key, generation, err = g.issuer.Key(ctx, kid)
+		return key, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	c, err := parseClaims(payload, g.rules(now, access, false))
+	if err != nil {
+		return nil, err
+	}
+	g.counts.verified.Add(1)
+	return &entry{identity: g.identity(&c, token), until: c.expires.Add(skew), generation: generation, cost: cost(token)}, nil
+}
+
+// ask has the issuer explain an opaque token.
+func (g *Gate) ask(ctx context.Context, token string, now time.Time) (*entry, error) {
+	if g.introspect == nil {
+		return nil, errors.New("not a JWT, and there is nobody to introspect it")
+	}
+	if strings.Count(token, ".") == 4 {
+		return nil, errors.New("an encrypted JWT")
+	}
+	asked := time.Now()
+	text, active, err := g.introspect.Introspect(ctx, edge.Secret(token))
+	switch {
+	case err != nil:
+		return nil, err
+	case !active:
+		return nil, errors.New("its issuer calls it inactive")
+	}
+	c, err := parseClaims(text, g.rules(now, false, true))
+	if err != nil {
+		return nil, err
+	}
+	delete(c.all, "active")
+	g.counts.introspected.Add(1)
+	return &entry{identity: g.identity(&c, token), until: c.expires, asked: asked, cost: cost(token)}, nil
+}
+
+func (g *Gate) rules(now time.Time, access, introspected bool) rules {
+	s := &g.incoming.spec
+	return rules{
+		issuer: s.Issuer, audience: s.Audience, namespace: s.Namespace, account: s.Account,
+		now: now, access: access, introspected: introspected,
+	}
+}
+
+func (g *Gate) identity(c *claims, token string) *edge.Identity {
+	return &edge.Identity{
+		Issuer: g.incoming.spec.Issuer, Subject: c.subject, Name: c.name, Email: c.email,
+		Claims: c.all, Scopes: c.scopes, Token: edge.Secret(token), Expires: c.expires,
+	}
+}
+
+// kind tells a token that does not hold from one that nobody can judge: keys
+// that were never known and introspection without room are answered with 503,
+// all else with 401.
+func (g *Gate) kind(ctx context.Context, err error) error {
+	var none *oauth.NoKeysError
+	var busy *oauth.BusyError
+	switch {
+	case ctx.Err() != nil:
+		return &edge.Error{Kind: edge.Gone, Op: "authenticate", Err: ctx.Err()}
+	case errors.As(err, &none) && !none.Stale:
+		return &edge.Error{Kind: edge.Overload, Op: "authenticate: " + err.Error(), After: time.Second, Err: &reason{textAway, err}}
+	case errors.As(err, &busy):
+		return &edge.Error{Kind: edge.Overload, Op: "authenticate: " + err.Error(), After: time.Second, Err: &reason{textBusy, err}}
+	}
+	return g.incoming.challenges.refuse(err)
+}

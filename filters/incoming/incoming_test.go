@@ -1,0 +1,392 @@
+package incoming_test
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/oauth"
+	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/incoming"
+)
+
+func TestParse(t *testing.T) {
+	sound := incoming.Spec{Type: incoming.OIDC, Issuer: "https://i.example/tenant", Audience: "api"}
+	for name, tt := range map[string]struct {
+		change func(*incoming.Spec)
+		want   string // the fields that are wrong
+	}{
+		"sound":                            {func(*incoming.Spec) {}, ""},
+		"no type":                          {func(s *incoming.Spec) { s.Type = "" }, "type"},
+		"another type":                     {func(s *incoming.Spec) { s.Type = "oauth" }, "type"},
+		"nothing":                          {func(s *incoming.Spec) { *s = incoming.Spec{Type: incoming.OIDC} }, "issuer audience"},
+		"http":                             {func(s *incoming.Spec) { s.Issuer = "http://i.example" }, "issuer"},
+		"http, allowed":                    {func(s *incoming.Spec) { s.Issuer, s.AllowHTTP = "http://i.example", true }, ""},
+		"an issuer with a query":           {func(s *incoming.Spec) { s.Issuer += "?x" }, "issuer"},
+		"keys by http":                     {func(s *incoming.Spec) { s.JWKSURL = "http://i.example/k" }, "jwksURL"},
+		"keys in a file":                   {func(s *incoming.Spec) { s.JWKSURL = "file:///k" }, "jwksURL"},
+		"introspection by http":            {func(s *incoming.Spec) { s.IntrospectionURL = "http://i.example/k" }, "introspectionURL"},
+		"a bundle of nothing":              {func(s *incoming.Spec) { s.CABundle = "x" }, "caBundle"},
+		"a scope with a blank":             {func(s *incoming.Spec) { s.Scopes = []string{"a", "b c"} }, "scopes[1]"},
+		"a required one with a quote":      {func(s *incoming.Spec) { s.Required = []string{`"`} }, "required[0]"},
+		"an account without namespace":     {func(s *incoming.Spec) { s.Account = "a" }, "namespace"},
+		"a private resource":               {func(s *incoming.Spec) { s.Resource = "https://10.0.0.1/mcp" }, "resource"},
+		"a private resource, allowed":      {func(s *incoming.Spec) { s.Resource, s.ResourceAllowPrivate = "https://10.0.0.1/mcp", true }, ""},
+		"a resource on this machine":       {func(s *incoming.Spec) { s.Resource = "http://127.0.0.1:4483/mcp" }, ""},
+		"a resource that is no URL":        {func(s *incoming.Spec) { s.Resource = "api" }, ""},
+		"everything at once":               {func(s *incoming.Spec) { s.Issuer, s.JWKSURL, s.Scopes = "x", "y", []string{""} }, "issuer jwksURL scopes[0]"},
+		"what another type has no use for": {func(s *incoming.Spec) { s.Type, s.Issuer = incoming.Anonymous, "x" }, ""},
+	} {
+		s := sound
+		tt.change(&s)
+		_, err := incoming.Parse(s)
+		var faults incoming.Faults
+		var fields []string
+		if errors.As(err, &faults) {
+			for _, f := range faults {
+				fields = append(fields, f.Field)
+			}
+		}
+		if got := strings.Join(fields, " "); got != tt.want || (err == nil) != (tt.want == "") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestFrom holds that every field of the model arrives.
+func TestFrom(t *testing.T) {
+	config := incoming.FromConfig(&v1beta1.ConfigIncomingAuth{Type: v1beta1.ConfigIncomingOIDC, OIDC: &v1beta1.ConfigOIDC{
+		Issuer: "i", Audience: "a", ClientID: "c", ClientSecretEnv: "E", IntrospectionURL: "n", JWKSURL: "j", JWKSAllowPrivateIP: true,
+		ProtectedResourceAllowPrivateIP: true, InsecureAllowHTTP: true, Resource: "r", Scopes: []string{"s"}, CABundlePath: "p",
+	}})
+	if got, want := fmt.Sprintf("%+v", config), fmt.Sprintf("%+v", incoming.Spec{
+		Type: incoming.OIDC, Issuer: "i", Audience: "a", ClientID: "c", ClientSecretEnv: "E", IntrospectionURL: "n", JWKSURL: "j", AllowPrivate: true,
+		ResourceAllowPrivate: true, AllowHTTP: true, Resource: "r", Scopes: []string{"s"}, CABundlePath: "p",
+	}); got != want {
+		t.Errorf("config:\n%s\n%s", got, want)
+	}
+	auth := &v1beta1.IncomingAuth{Type: v1beta1.IncomingOIDC, OIDCConfigRef: &v1beta1.OIDCConfigRef{Name: "x", Audience: "a", ResourceURL: "r", Scopes: []string{"s"}}}
+	ref := &v1beta1.SecretRef{Name: "n", Key: "k"}
+	inline := incoming.FromKind(auth, &v1beta1.MCPOIDCConfigSpec{Type: v1beta1.OIDCInline, Inline: &v1beta1.InlineOIDC{
+		Issuer: "i", JWKSURL: "j", IntrospectionURL: "n", ClientID: "c", ClientSecretRef: ref, JWKSAuthTokenPath: "t",
+		JWKSAllowPrivateIP: true, ProtectedResourceAllowPrivateIP: true, InsecureAllowHTTP: true,
+	}}, "PEM")
+	if got, want := fmt.Sprintf("%+v", inline), fmt.Sprintf("%+v", incoming.Spec{
+		Type: incoming.OIDC, Issuer: "i", Audience: "a", JWKSURL: "j", IntrospectionURL: "n", ClientID: "c", ClientSecret: ref, TokenFile: "t", CABundle: "PEM",
+		AllowPrivate: true, ResourceAllowPrivate: true, AllowHTTP: true, Resource: "r", Scopes: []string{"s"},
+	}); got != want {
+		t.Errorf("inline:\n%s\n%s", got, want)
+	}
+	no := false
+	for _, tt := range []struct {
+		spec            v1beta1.ServiceAccountOIDC
+		keys, ca, token string
+	}{
+		{v1beta1.ServiceAccountOIDC{Issuer: "i", Namespace: "n", ServiceAccount: "a"}, "https://kubernetes.default.svc/openid/v1/jwks", "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt", "/var/run/secrets/kubernetes.io/serviceaccount/token"},
+		{v1beta1.ServiceAccountOIDC{Issuer: "i", Namespace: "n", ServiceAccount: "a", JWKSURL: "j", UseClusterAuth: &no}, "j", "", ""},
+	} {
+		s := incoming.FromKind(auth, &v1beta1.MCPOIDCConfigSpec{Type: v1beta1.OIDCServiceAccount, KubernetesServiceAccount: &tt.spec}, "")
+		if s.JWKSURL != tt.keys || s.CABundlePath != tt.ca || s.TokenFile != tt.token || s.Namespace != "n" || s.Account != "a" || !s.AllowPrivate || s.Issuer != "i" {
+			t.Errorf("service account: %+v", s)
+		}
+	}
+	if s := incoming.FromKind(&v1beta1.IncomingAuth{Type: v1beta1.IncomingAnonymous}, nil, ""); s.Type != incoming.Anonymous {
+		t.Errorf("anonymous: %+v", s)
+	}
+}
+
+// TestMetadata holds the protected resource metadata and where they are.
+func TestMetadata(t *testing.T) {
+	base := incoming.Spec{Type: incoming.OIDC, Issuer: "https://i.example", Audience: "api", Scopes: []string{"openid", "offline_access", "tools"}}
+	for name, tt := range map[string]struct {
+		resource, audience, at string
+		location, document     string
+	}{
+		"a resource":      {"https://edge.example/mcp", "api", "https://other.example/mcp", "https://edge.example/.well-known/oauth-protected-resource/mcp", `{"resource":"https://edge.example/mcp","authorization_servers":["https://i.example"],"bearer_methods_supported":["header"],"scopes_supported":["openid","tools"]}`},
+		"the audience":    {"", "https://edge.example", "", "https://edge.example/.well-known/oauth-protected-resource", `{"resource":"https://edge.example","authorization_servers":["https://i.example"],"bearer_methods_supported":["header"],"scopes_supported":["openid","tools"]}`},
+		"where it is":     {"api", "api", "http://127.0.0.1:4483/servers/a/mcp", "http://127.0.0.1:4483/.well-known/oauth-protected-resource/servers/a/mcp", `{"resource":"http://127.0.0.1:4483/servers/a/mcp","authorization_servers":["https://i.example"],"bearer_methods_supported":["header"],"scopes_supported":["openid","tools"]}`},
+		"nobody knows it": {"api", "api", "", "", ""},
+	} {
+		s := base
+		s.Resource, s.Audience = tt.resource, tt.audience
+		in := parse(t, s).At(tt.at)
+		if in.DocumentURL() != tt.location || string(in.Document()) != tt.document {
+			t.Errorf("%s: %s %s", name, in.DocumentURL(), in.Document())
+		}
+	}
+	for _, kind := range []incoming.Type{incoming.Anonymous, incoming.Local} {
+		in := parse(t, incoming.Spec{Type: kind}).At("https://edge.example/mcp")
+		if in.Document() != nil || in.DocumentURL() != "" || in.Authenticates() {
+			t.Errorf("%s: %s", kind, in.Document())
+		}
+	}
+	if in := parse(t, incoming.Spec{Type: incoming.OIDC, Issuer: "https://i.example", Audience: "https://a.example"}); !strings.Contains(string(in.Document()), `"scopes_supported":["openid"]`) || !in.Authenticates() {
+		t.Errorf("scopes: %s", in.Document())
+	}
+}
+
+// TestChallenge holds what each refusal asks for.
+func TestChallenge(t *testing.T) {
+	p := newProvider(t, theEC())
+	s := p.spec()
+	s.Scopes = []string{"openid", "tools:read"}
+	g := open(t, s)
+	const meta = `resource_metadata="https://edge.example.com/.well-known/oauth-protected-resource/mcp"`
+	missing := `Bearer ` + meta + `, scope="openid tools:read"`
+	invalid := missing + `, error="invalid_token", error_description="the access token is not valid here"`
+	good := theEC().mint(p.claims(nil))
+	for header, want := range map[string]string{
+		"":                         missing,
+		"Basic YTpi":               missing,
+		"Bearer":                   missing,
+		"Bearerx " + good:          missing,
+		"Bearer ":                  invalid,
+		"Bearer x":                 invalid,
+		"Bearer " + good + " x":    invalid,
+		"Bearer x, Bearer " + good: invalid,
+		"Bearer " + good:           "",
+		"bearer " + good:           "",
+		"BEARER  " + good + " ":    "",
+	} {
+		_, err := g.Identify(t.Context(), &edge.Head{Authorization: edge.Secret(header)})
+		got := ""
+		if e := (*edge.Error)(nil); errors.As(err, &e) {
+			got = e.Challenge
+			if e.Kind != edge.Unauthenticated {
+				t.Errorf("%.20q: kind %d", header, e.Kind)
+			}
+		}
+		if got != want || (err == nil) != (want == "") {
+			t.Errorf("%.20q: %s", header, got)
+		}
+	}
+}
+
+// TestScopes holds required scopes, and the step up that a filter further in
+// asks for.
+func TestScopes(t *testing.T) {
+	p := newProvider(t, theEC())
+	s := p.spec()
+	s.Required = []string{"openid", "tools:read"}
+	g := open(t, s)
+	token := func(change map[string]any) edge.Head {
+		return edge.Head{Authorization: edge.Secret("Bearer " + theEC().mint(p.claims(change)))}
+	}
+	const meta = `resource_metadata="https://edge.example.com/.well-known/oauth-protected-resource/mcp"`
+	for name, claims := range map[string]map[string]any{
+		"scope": nil, "scope as a list": {"scope": []string{"openid", "tools:read"}}, "scp": {"scope": nil, "scp": "tools:read openid"}, "scp as a list": {"scope": nil, "scp": []string{"openid", "tools:read", "x"}},
+	} {
+		if err := through(t, g.Filter, &edge.Exchange{Head: token(claims)}, nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for range 2 { // also when it is remembered
+		x := &edge.Exchange{Head: token(map[string]any{"scope": "openid"})}
+		err := through(t, g.Filter, x, func(context.Context, *edge.Exchange) (*edge.Response, error) {
+			t.Error("it went on")
+			return nil, nil
+		})
+		e := (*edge.Error)(nil)
+		if !errors.As(err, &e) || e.Kind != edge.Denied || e.Challenge != `Bearer error="insufficient_scope", scope="openid tools:read", `+meta || x.Identity != nil {
+			t.Errorf("%+v", err)
+		}
+	}
+	inner := edge.Error{Kind: edge.Denied, Err: &oauth.ScopeError{Scopes: []string{"tools:write", "tools:read", `bad "`}}}
+	err := through(t, g.Filter, &edge.Exchange{Head: token(nil)}, func(context.Context, *edge.Exchange) (*edge.Response, error) { return nil, &inner })
+	e := (*edge.Error)(nil)
+	if !errors.As(err, &e) || e.Kind != edge.Denied || e.Challenge != `Bearer error="insufficient_scope", scope="openid tools:read tools:write", `+meta || inner.Challenge != "" {
+		t.Errorf("%+v", err)
+	}
+	inner.Challenge = "its own"
+	if err := through(t, g.Filter, &edge.Exchange{Head: token(nil)}, func(context.Context, *edge.Exchange) (*edge.Response, error) { return nil, &inner }); err != &inner {
+		t.Errorf("a challenge was replaced: %+v", err)
+	}
+	other := edge.Errorf(edge.Denied, "x", "no")
+	if err := through(t, g.Filter, &edge.Exchange{Head: token(nil)}, func(context.Context, *edge.Exchange) (*edge.Response, error) { return nil, other }); err != other || other.Challenge != "" {
+		t.Errorf("an error of another cause was changed: %v", err)
+	}
+}
+
+// TestFilter holds that the identity is set once.
+func TestFilter(t *testing.T) {
+	p := newProvider(t, theEC())
+	f, err := parse(t, p.spec()).Open(env(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &edge.Exchange{Head: edge.Head{Authorization: edge.Secret("Bearer " + theEC().mint(p.claims(nil)))}}
+	if err := through(t, f, x, nil); err != nil || x.Identity == nil || x.Identity.Subject != "alice" || x.Identity.Name != "Alice" || x.Identity.Email != "alice@example.com" {
+		t.Errorf("%v, %+v", err, x.Identity)
+	}
+	already := &edge.Identity{Subject: "set before"}
+	x = &edge.Exchange{Identity: already}
+	if err := through(t, f, x, nil); err != nil || x.Identity != already {
+		t.Errorf("%v, %+v", err, x.Identity)
+	}
+	if err := through(t, f, &edge.Exchange{}, nil); edge.KindOf(err) != edge.Unauthenticated {
+		t.Errorf("without a token: %v", err)
+	}
+	if s := fmt.Sprintf("%v %+v %#v", x.Identity, *x, x.Head); strings.Contains(s, "eyJ") {
+		t.Error("an identity prints its token")
+	}
+}
+
+func TestAnonymous(t *testing.T) {
+	g := open(t, incoming.Spec{Type: incoming.Anonymous})
+	a, err := g.Identify(t.Context(), &edge.Head{Authorization: "Bearer x", Remote: "192.0.2.1"})
+	b, _ := g.Identify(t.Context(), &edge.Head{})
+	if err != nil || a != b || a.Issuer != "weir-anonymous" || a.Subject != "anonymous" || a.Name != "Anonymous User" || a.Token != "" || g.Ready() != nil {
+		t.Errorf("%v, %+v", err, a)
+	}
+}
+
+func TestLocal(t *testing.T) {
+	u, err := user.Current()
+	if err != nil {
+		t.Skip("this process runs as nobody: ", err)
+	}
+	g := open(t, incoming.Spec{Type: incoming.Local})
+	for remote, ok := range map[string]bool{"127.0.0.1": true, "127.1.2.3": true, "::1": true, "::ffff:127.0.0.1": true, "192.0.2.1": false, "10.0.0.1": false, "": false, "localhost": false, "127.0.0.1:80": false} {
+		id, err := g.Identify(t.Context(), &edge.Head{Remote: remote, Authorization: "Bearer x"})
+		if (err == nil) != ok || err != nil && edge.KindOf(err) != edge.Unauthenticated {
+			t.Errorf("%q: %v", remote, err)
+		}
+		if ok && (id.Issuer != "weir-local" || id.Subject != u.Username || id.Name == "" || id.Token != "") {
+			t.Errorf("%q: %+v", remote, id)
+		}
+	}
+}
+
+// TestServiceAccount holds whose tokens a kubernetesServiceAccount takes, with
+// a cluster that wants a bearer token for its keys and has a CA of its own.
+func TestServiceAccount(t *testing.T) {
+	key := newEC("k")
+	cluster := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer pod-token" || r.URL.Path != "/openid/v1/jwks" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		p := provider{keys: []signer{key}}
+		r.URL.Path = "/keys"
+		p.ServeHTTP(w, r)
+	}))
+	defer cluster.Close()
+	dir := t.TempDir()
+	ca, token := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "token")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cluster.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(token, []byte("pod-token\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	spec := incoming.FromKind(
+		&v1beta1.IncomingAuth{Type: v1beta1.IncomingOIDC, OIDCConfigRef: &v1beta1.OIDCConfigRef{Name: "x", Audience: audience}},
+		&v1beta1.MCPOIDCConfigSpec{Type: v1beta1.OIDCServiceAccount, KubernetesServiceAccount: &v1beta1.ServiceAccountOIDC{
+			Issuer: "https://kubernetes.default.svc", JWKSURL: cluster.URL + "/openid/v1/jwks", Namespace: "agents", ServiceAccount: "runner",
+		}}, "")
+	spec.CABundlePath, spec.TokenFile = ca, token
+	p := provider{Server: &httptest.Server{URL: spec.Issuer}}
+	of := func(sub string) string {
+		return key.mint(p.claims(map[string]any{"sub": sub, "aud": []string{audience}, "scope": nil}))
+	}
+	g := open(t, spec)
+	accepted(t, g, "the account", of("system:serviceaccount:agents:runner"))
+	for _, sub := range []string{"system:serviceaccount:agents:runner2", "system:serviceaccount:agents:other", "system:serviceaccount:default:runner", "system:serviceaccount:agents", "runner", "system:serviceaccount:agents:runner:x"} {
+		refused(t, g, sub, of(sub), "sub")
+	}
+	spec.Account = ""
+	g = open(t, spec)
+	accepted(t, g, "any account of the namespace", of("system:serviceaccount:agents:other"))
+	refused(t, g, "another namespace", of("system:serviceaccount:agents2:other"), "sub")
+
+	spec.CABundlePath = filepath.Join(dir, "absent")
+	if _, err := parse(t, spec).Start(env(t), &oauth.Issuers{}); err == nil || !strings.Contains(err.Error(), "CA bundle") {
+		t.Errorf("without the CA: %v", err)
+	}
+}
+
+type secrets map[string]edge.Secret
+
+func (s secrets) Secret(_ context.Context, name, key string) (edge.Secret, error) {
+	if v, ok := s[name+"/"+key]; ok {
+		return v, nil
+	}
+	return "", edge.Errorf(edge.NotFound, "secret", "there is no %s/%s", name, key)
+}
+
+// TestClientSecret holds where the secret of the introspection comes from, and
+// that its absence is found at once.
+func TestClientSecret(t *testing.T) {
+	p := newProvider(t, theEC())
+	p.introspect = func(w http.ResponseWriter, r *http.Request) {
+		if id, secret, _ := r.BasicAuth(); id != "edge" || secret != "s3cret" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		fmt.Fprint(w, p.claims(map[string]any{"active": true}))
+	}
+	s := p.spec()
+	s.IntrospectionURL, s.ClientID, s.ClientSecret = p.URL+"/introspect", "edge", &v1beta1.SecretRef{Name: "idp", Key: "secret"}
+	e := env(t)
+	for name, world := range map[string]edge.Secrets{"no secrets": nil, "another secret": secrets{"idp/other": "x"}} {
+		e.Secrets = world
+		if _, err := parse(t, s).Start(e, &oauth.Issuers{}); err == nil || !strings.Contains(err.Error(), "client secret") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	e.Secrets = secrets{"idp/secret": "s3cret"}
+	g, err := parse(t, s).Start(e, &oauth.Issuers{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted(t, g, "with the secret", "opaque")
+	if g.Ready() != nil {
+		t.Error("not ready, though tokens can be introspected")
+	}
+	s.ClientSecret, s.ClientSecretEnv = nil, "WEIR_TEST_NO_SUCH_VARIABLE"
+	if _, err := parse(t, s).Start(e, &oauth.Issuers{}); err == nil || !strings.Contains(err.Error(), "WEIR_TEST_NO_SUCH_VARIABLE") {
+		t.Errorf("without the variable: %v", err)
+	}
+}
+
+// TestCacheBounds holds what many tokens of one provider may take, and that
+// what is remembered ends when the keys change.
+func TestCacheBounds(t *testing.T) {
+	p := newProvider(t, theEC())
+	g := open(t, p.spec(), &oauth.Issuers{Interval: 1, Refresh: 1 << 40})
+	filler := strings.Repeat("x", 8<<10)
+	for i := range 1200 {
+		accepted(t, g, "a large token", theEC().mint(p.claims(map[string]any{"jti": i, "filler": filler})))
+	}
+	cost, bound := g.Cost()
+	if s := g.Stats(); cost > bound || s.Tokens >= 1200 || s.Tokens < 200 || s.Verified != 1200 {
+		t.Errorf("%d tokens cost %d of %d, %+v", s.Tokens, cost, bound, s)
+	}
+	token := theEC().mint(p.claims(nil))
+	first := accepted(t, g, "a token", token)
+	if again := accepted(t, g, "the same", token); again != first {
+		t.Error("it was not remembered")
+	}
+	other := newEC("other")
+	p.change(theEC(), other)
+	accepted(t, g, "one of a new key", other.mint(p.claims(nil)))
+	if again := accepted(t, g, "the same after the keys changed", token); again == first {
+		t.Error("it was remembered although the keys changed")
+	}
+	p.change(other)
+	accepted(t, g, "one of a third key", func() string {
+		third := newEC("third")
+		p.change(other, third)
+		return third.mint(p.claims(nil))
+	}())
+	refused(t, g, "one whose key is gone", token, "no key of")
+}
