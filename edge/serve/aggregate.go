@@ -110,9 +110,9 @@ func unknown(m *mcp.Message) error {
 // forward sends an exchange to the backend of its target, under the name that
 // the backend knows.
 func (s *server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backend) (*edge.Response, error) {
-	t := x.Target
+	t, m := x.Target, x.Request
 	if s.only == nil && (t.Original != t.Name || s.sealed(x)) {
-		m, name := x.Request, x.Name
+		name := x.Name
 		own, err := s.inWordsOf(x)
 		if err != nil {
 			return nil, err
@@ -127,7 +127,7 @@ func (s *server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backe
 	if err != nil || r == nil || s.only != nil || r.Kind != mcp.Result {
 		return r, err
 	}
-	return s.inward(x, r)
+	return s.inward(x, m, r)
 }
 
 // ask has a backend answer. A legacy backend may ask in the middle of the call.
@@ -189,11 +189,11 @@ func (s *server) inWordsOf(x *edge.Exchange) (*mcp.Message, error) {
 	return own, nil
 }
 
-// inward takes down what an answer says of later requests: which backend a task
-// is at, and whose the requestState is.
-func (s *server) inward(x *edge.Exchange, r *edge.Response) (*edge.Response, error) {
+// inward takes down what the answer to m says of later requests: which backend a
+// task is at, and whose the requestState is.
+func (s *server) inward(x *edge.Exchange, m *mcp.Message, r *edge.Response) (*edge.Response, error) {
 	switch {
-	case x.Request.Method != "tools/call" && !mcp.MethodOf(x.Request.Method).Interactive:
+	case !mcp.MethodOf(m.Method).Interactive:
 		return r, nil
 	case x.Era == mcp.Legacy:
 		if id := mcp.String(mcp.Lookup(r.Get("task").Of(r.Raw), "taskId")); id != "" {
@@ -212,7 +212,7 @@ func (s *server) inward(x *edge.Exchange, r *edge.Response) (*edge.Response, err
 		return r, nil
 	}
 	text := s.lot.seal.seal(state{
-		Server: s.name, Backend: x.Target.Backend, Principal: x.Identity.Principal(), Digest: digest(x.Request),
+		Server: s.name, Backend: x.Target.Backend, Principal: x.Identity.Principal(), Digest: digest(m),
 		Expires: s.edge.clock.now().Add(s.lot.ttl).Unix(), Inner: inner,
 	})
 	status := r.Status

@@ -142,7 +142,7 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, was *server) (*b
 			Interval: p.Failure.Interval,
 			Timeout:  p.Failure.Timeout,
 			Rules:    health.Rules{Threshold: p.Failure.Threshold},
-			Changed:  func(now health.Snapshot) { e.backendChanged(p.Name, b.Name, now) },
+			Changed:  e.backendChanged(p.Name, b.Name),
 		},
 		Agent: "weir/" + e.version,
 		Log:   e.log,
@@ -154,16 +154,21 @@ func (e *Edge) client() []byte {
 	return append(mcp.AppendString([]byte(`{"name":"weir","version":`), e.version), '}')
 }
 
-// backendChanged is told when a backend's status has changed. One that is back
-// may offer something else than before.
-func (e *Edge) backendChanged(server, name string, now health.Snapshot) {
-	e.log.Info("backend status", "server", server, "backend", name, "status", string(now.Is()), "message", now.Message)
-	live := e.live.Load()
-	if live == nil || now.Is() != health.Ready && now.Is() != health.Degraded {
-		return
-	}
-	if s := live.servers[server]; s != nil && s.book != nil {
-		s.book.Drop(name)
+// backendChanged returns what is told when a backend's status has changed. One
+// that is back may offer something else than before.
+func (e *Edge) backendChanged(server, name string) func(health.Snapshot) {
+	was := health.Unknown
+	return func(now health.Snapshot) {
+		e.log.Info("backend status", "server", server, "backend", name, "status", string(now.Is()), "message", now.Message)
+		away := was == health.Unavailable || was == health.Unauthenticated
+		was = now.Is()
+		live := e.live.Load()
+		if !away || live == nil || was != health.Ready && was != health.Degraded {
+			return
+		}
+		if s := live.servers[server]; s != nil && s.book != nil {
+			s.book.Drop(name)
+		}
 	}
 }
 

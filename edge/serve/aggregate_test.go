@@ -1,0 +1,347 @@
+package serve_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/edgetest"
+)
+
+// group is the YAML of a server before several backends, by name.
+func group(backends map[string]*edgetest.Server, more ...string) string {
+	var b strings.Builder
+	b.WriteString("name: edgetest\ngroupRef: edgetest\nincomingAuth: {type: anonymous}\nbackends:\n")
+	for name, s := range backends {
+		transport := compile.StreamableHTTP
+		if s.Era == edgetest.SSE {
+			transport = compile.SSE
+		}
+		fmt.Fprintf(&b, "- {name: %s, url: %q, transport: %s}\n", name, s.URL, transport)
+	}
+	b.WriteString(strings.Join(more, "\n"))
+	return b.String()
+}
+
+const (
+	bestEffort = "operational: {failureHandling: {partialFailureMode: best_effort}}"
+	priority   = "aggregation: {conflictResolution: priority}"
+)
+
+// offers has a fake server list these tools.
+func offers(s *edgetest.Server, tools ...string) {
+	var all []string
+	for _, name := range tools {
+		all = append(all, fmt.Sprintf(`{"name":%q,"description":"of %s","inputSchema":{"type":"object"}}`, name, s.Era))
+	}
+	list := `{"tools":[` + strings.Join(all, ",") + `]}`
+	if s.Era == edgetest.Modern {
+		list = `{"resultType":"complete","ttlMs":60000,"cacheScope":"public","tools":[` + strings.Join(all, ",") + `]}`
+	}
+	s.Always("tools/list", func(c *edgetest.Call) { c.Result(list) })
+}
+
+// listed returns the names of the tools that a client sees.
+func listed(t *testing.T, c caller) []string {
+	t.Helper()
+	var out struct{ Tools []struct{ Name string } }
+	text := c.request(t, "77", "tools/list", "").Result()
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	var names []string
+	for _, tool := range out.Tools {
+		names = append(names, tool.Name)
+	}
+	return names
+}
+
+// three is an edge before a backend of each kind, with a client of each era.
+type three struct {
+	*front
+	backs map[string]*edgetest.Server
+}
+
+func newThree(t *testing.T, more ...string) *three {
+	t.Helper()
+	backs := map[string]*edgetest.Server{
+		"old": edgetest.NewServer(t, edgetest.Legacy), "new": edgetest.NewServer(t, edgetest.Modern), "sse": edgetest.NewServer(t, edgetest.SSE),
+	}
+	for _, s := range backs {
+		offers(s, "echo", "own_"+s.Era.String())
+	}
+	e := edgetest.Start(t, group(backs, more...))
+	return &three{front: &front{Edge: e, client: e.NewClient()}, backs: backs}
+}
+
+// TestAggregate has clients of both eras reach every backend by its names.
+func TestAggregate(t *testing.T) {
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		t.Run(era.String(), func(t *testing.T) {
+			t.Parallel()
+			f := newThree(t, bestEffort)
+			c := f.callerOf(t, era, "")
+			want := "new_echo new_own_modern old_echo old_own_legacy sse_echo sse_own_sse"
+			if got := strings.Join(listed(t, c), " "); got != want {
+				t.Errorf("tools: %s, want %s", got, want)
+			}
+			for name, back := range f.backs {
+				r := c.request(t, "5", "tools/call", edgetest.CallParams(name+"_echo", `{"n":12345678901234567890}`))
+				if r.Status != 200 {
+					t.Errorf("%s: status %d: %s", name, r.Status, r.Body)
+				}
+				got := back.Requests("tools/call")
+				if len(got) != 1 || edgetest.Member(string(got[0].Message.Params), "name") != `"echo"` || edgetest.Member(string(got[0].Message.Params), "arguments", "n") != "12345678901234567890" {
+					t.Fatalf("%s got %d calls", name, len(got))
+				}
+				if name == "new" && got[0].Header.Get("Mcp-Name") != "echo" {
+					t.Errorf("Mcp-Name: %q", got[0].Header.Get("Mcp-Name"))
+				}
+			}
+			status, code := 200, -32602
+			if era == edgetest.Modern {
+				status = 400
+			}
+			fails(t, c.request(t, "6", "tools/call", edgetest.CallParams("echo", "{}")), status, code, "6")
+			fails(t, c.request(t, "7", "tools/call", edgetest.CallParams("old_own_modern", "{}")), status, code, "7")
+		})
+	}
+}
+
+// TestAggregateListsOnce has many lists cost each backend one request.
+func TestAggregateListsOnce(t *testing.T) {
+	t.Parallel()
+	f := newThree(t, bestEffort)
+	c := f.callerOf(t, edgetest.Modern, "")
+	for range 20 {
+		listed(t, c)
+	}
+	for name, back := range f.backs {
+		if n := back.Count("tools/list"); n != 1 {
+			t.Errorf("%s was asked %d times", name, n)
+		}
+	}
+}
+
+// TestAggregateChanges tells clients of both eras once when a backend's tools
+// change.
+func TestAggregateChanges(t *testing.T) {
+	t.Parallel()
+	f := newThree(t, bestEffort)
+	legacy, modern := f.callerOf(t, edgetest.Legacy, ""), f.callerOf(t, edgetest.Modern, "")
+	listed(t, legacy)
+	stream := legacy.session.Listen()
+	subscription := modern.request(t, `"sub"`, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+	if m := subscription.NextMessage(); m.Method != "notifications/subscriptions/acknowledged" {
+		t.Fatalf("%+v", m)
+	}
+	old := f.backs["old"]
+	edgetest.Until(t, "the edge's own stream", func() bool {
+		for _, s := range old.Sessions() {
+			if s.Listening() {
+				return true
+			}
+		}
+		return false
+	})
+	offers(old, "echo", "fresh")
+	for _, s := range old.Sessions() {
+		if s.Listening() {
+			s.Push(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		}
+	}
+	if m := stream.NextMessage(); m.Method != "notifications/tools/list_changed" {
+		t.Errorf("legacy: %+v", m)
+	}
+	if m := subscription.NextMessage(); m.Method != "notifications/tools/list_changed" || edgetest.Member(string(m.Params), "_meta", "io.modelcontextprotocol/subscriptionId") != `"sub"` {
+		t.Errorf("modern: %+v", m)
+	}
+	want := "new_echo new_own_modern old_echo old_fresh sse_echo sse_own_sse"
+	if got := strings.Join(listed(t, modern), " "); got != want {
+		t.Errorf("tools: %s, want %s", got, want)
+	}
+}
+
+// TestAggregateAsks has questions of a backend of either era reach the client
+// that made the call, and the answers reach the backend.
+func TestAggregateAsks(t *testing.T) {
+	const asked = `{"message":"sure?","requestedSchema":{"type":"object","properties":{}}}`
+	const can = `{"elicitation":{"form":{}}}`
+	t.Run("modern client, legacy backend", func(t *testing.T) {
+		t.Parallel()
+		f := newThree(t, bestEffort)
+		f.backs["old"].Once("tools/call", func(c *edgetest.Call) {
+			m := c.Ask("9", "elicitation/create", asked)
+			c.Result(`{"content":[],"said":` + string(m.Result) + `}`)
+		})
+		c := f.callerOf(t, edgetest.Modern, "")
+		params := edgetest.CallParams("old_echo", "{}")
+		first := c.request(t, "1", "tools/call", params, edgetest.Capabilities(can)).Result()
+		if edgetest.Member(first, "resultType") != `"input_required"` {
+			t.Fatal(first)
+		}
+		state := edgetest.Member(first, "requestState")
+		retry := params[:len(params)-1] + `,"requestState":` + state + `,"inputResponses":{"input_1":{"action":"accept","content":{"a":1}}}}`
+		if out := c.request(t, "2", "tools/call", retry, edgetest.Capabilities(can)).Result(); edgetest.Member(out, "said", "content", "a") != "1" {
+			t.Error(out)
+		}
+	})
+	t.Run("modern client, modern backend", func(t *testing.T) {
+		t.Parallel()
+		f := newThree(t, bestEffort)
+		back := f.backs["new"]
+		back.Once("tools/call", func(c *edgetest.Call) {
+			c.Result(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":` + asked + `}},"requestState":"the backend's own"}`)
+		})
+		c := f.callerOf(t, edgetest.Modern, "")
+		params := edgetest.CallParams("new_echo", "{}")
+		first := c.request(t, "1", "tools/call", params, edgetest.Capabilities(can)).Result()
+		state := edgetest.Member(first, "requestState")
+		if state == "" || strings.Contains(state, "backend") {
+			t.Fatalf("the state is not sealed: %s", first)
+		}
+		answers := `,"inputResponses":{"q":{"action":"accept","content":{}}}}`
+		// It leads back to the backend that made it, and from no other call.
+		other, changed := edgetest.CallParams("old_echo", "{}"), edgetest.CallParams("new_echo", `{"b":1}`)
+		fails(t, c.request(t, "2", "tools/call", other[:len(other)-1]+`,"requestState":`+state+answers, edgetest.Capabilities(can)), 400, -32602, "2")
+		fails(t, c.request(t, "3", "tools/call", changed[:len(changed)-1]+`,"requestState":`+state+answers, edgetest.Capabilities(can)), 400, -32602, "3")
+		fails(t, c.request(t, "4", "tools/call", params[:len(params)-1]+`,"requestState":"the backend's own"`+answers, edgetest.Capabilities(can)), 400, -32602, "4")
+		if r := c.request(t, "5", "tools/call", params[:len(params)-1]+`,"requestState":`+state+answers, edgetest.Capabilities(can)); r.Status != 200 {
+			t.Fatalf("status %d: %s", r.Status, r.Body)
+		}
+		got := back.Requests("tools/call")
+		if last := string(got[len(got)-1].Message.Params); edgetest.Member(last, "requestState") != `"the backend's own"` {
+			t.Errorf("the backend got %s", last)
+		}
+	})
+	t.Run("legacy client, modern backend", func(t *testing.T) {
+		t.Parallel()
+		f := newThree(t, bestEffort)
+		f.backs["new"].Once("tools/call", func(c *edgetest.Call) {
+			c.Result(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":` + asked + `}},"requestState":"s"}`)
+		})
+		c := f.callerOf(t, edgetest.Legacy, can)
+		r := c.request(t, "1", "tools/call", edgetest.CallParams("new_echo", "{}"))
+		m := r.NextMessage()
+		if m.Method != "elicitation/create" {
+			t.Fatalf("%+v", m)
+		}
+		c.session.Reply(m.ID, `{"action":"decline"}`)
+		if m := r.NextMessage(); m.Result == nil {
+			t.Errorf("%+v", m)
+		}
+	})
+}
+
+// TestAggregateResources reads, subscribes and completes by URI and reference.
+func TestAggregateResources(t *testing.T) {
+	t.Parallel()
+	a, b := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Modern)
+	for s, uri := range map[*edgetest.Server]string{a: "test://a", b: "test://b"} {
+		list := `{"resources":[{"uri":"` + uri + `","name":"r"}]`
+		if s.Era == edgetest.Modern {
+			list += `,"resultType":"complete","ttlMs":1000,"cacheScope":"public"`
+		}
+		s.Always("resources/list", func(c *edgetest.Call) { c.Result(list + "}") })
+		done := ""
+		if s.Era == edgetest.Modern {
+			done = `"resultType":"complete","ttlMs":1000,"cacheScope":"public",`
+		}
+		s.Always("resources/read", func(c *edgetest.Call) { c.Result(`{` + done + `"contents":[{"uri":"` + uri + `","text":"x"}]}`) })
+		s.Always("prompts/list", func(c *edgetest.Call) { c.Result(`{` + done + `"prompts":[{"name":"p"}]}`) })
+		s.Always("completion/complete", func(c *edgetest.Call) {
+			if s.Era == edgetest.Modern {
+				c.Result(`{"resultType":"complete","completion":{"values":["v"]}}`)
+				return
+			}
+			c.Result(`{"completion":{"values":["v"]}}`)
+		})
+		s.Always("resources/subscribe", func(c *edgetest.Call) { c.Result("{}") })
+		s.Always("resources/unsubscribe", func(c *edgetest.Call) { c.Result("{}") })
+	}
+	e := edgetest.Start(t, group(map[string]*edgetest.Server{"a": a, "b": b}, bestEffort))
+	f := &front{Edge: e, client: e.NewClient()}
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		c := f.callerOf(t, era, "")
+		for _, uri := range []string{"test://a", "test://b"} {
+			if out := c.request(t, "1", "resources/read", `{"uri":"`+uri+`"}`).Result(); !strings.Contains(out, uri) {
+				t.Errorf("%s: %s", uri, out)
+			}
+		}
+		r := c.request(t, "2", "resources/read", `{"uri":"test://none"}`)
+		if m := r.Message(); m.Error == nil || m.Error.Code != -32602 || !strings.Contains(string(r.Answer()), `"uri":"test://none"`) {
+			t.Errorf("unknown resource: %s", r.Answer())
+		}
+		for _, name := range []string{"a", "b"} {
+			if out := c.request(t, "3", "completion/complete", `{"ref":{"type":"ref/prompt","name":"`+name+`_p"},"argument":{"name":"x","value":"v"}}`).Result(); !strings.Contains(out, `"v"`) {
+				t.Errorf("completion: %s", out)
+			}
+		}
+	}
+	for _, s := range []*edgetest.Server{a, b} {
+		for _, r := range s.Requests("completion/complete") {
+			if got := edgetest.Member(string(r.Message.Params), "ref", "name"); got != `"p"` {
+				t.Errorf("the backend was asked for %s", got)
+			}
+		}
+	}
+	// Two modern clients that wait for one resource cost one subscription.
+	c := f.callerOf(t, edgetest.Modern, "")
+	want := `{"notifications":{"resourceSubscriptions":["test://a","test://none"]}}`
+	one, two := c.request(t, "1", "subscriptions/listen", want), f.callerOf(t, edgetest.Modern, "").request(t, "2", "subscriptions/listen", want)
+	for _, r := range []*edgetest.Response{one, two} {
+		if m := r.NextMessage(); edgetest.Member(string(m.Params), "notifications", "resourceSubscriptions") != `["test://a"]` {
+			t.Errorf("%+v", m)
+		}
+	}
+	if n := a.Count("resources/subscribe"); n != 1 {
+		t.Errorf("%d subscriptions, want 1", n)
+	}
+	for _, s := range a.Sessions() {
+		if s.Listening() {
+			s.Push(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"test://a"}}`)
+		}
+	}
+	for id, r := range map[string]*edgetest.Response{"1": one, "2": two} {
+		if m := r.NextMessage(); m.Method != "notifications/resources/updated" || edgetest.Member(string(m.Params), "_meta", "io.modelcontextprotocol/subscriptionId") != id {
+			t.Errorf("%+v", m)
+		}
+	}
+	one.Close()
+	if n := a.Count("resources/unsubscribe"); n != 0 {
+		t.Errorf("%d unsubscribed while another waits", n)
+	}
+	two.Close()
+	a.Await("resources/unsubscribe", 1)
+}
+
+// TestAggregateBackendDown has a backend that is away cost the others nothing.
+func TestAggregateBackendDown(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"fail", "best_effort"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			up, down := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Legacy)
+			offers(up, "echo")
+			down.Close()
+			e := edgetest.Start(t, group(map[string]*edgetest.Server{"up": up, "down": down}, "operational: {failureHandling: {partialFailureMode: "+mode+"}}"))
+			f := &front{Edge: e, client: e.NewClient()}
+			c := f.callerOf(t, edgetest.Modern, "")
+			if r := c.request(t, "1", "tools/call", edgetest.CallParams("up_echo", "{}")); r.Status != 200 {
+				t.Errorf("a call of the other: status %d: %s", r.Status, r.Body)
+			}
+			r := c.request(t, "2", "tools/list", "")
+			if mode == "best_effort" {
+				if got := strings.Join(listed(t, c), " "); got != "up_echo" {
+					t.Errorf("tools: %s", got)
+				}
+				return
+			}
+			if r.Status != 502 || !strings.Contains(string(r.Body), `"missing":["down"]`) {
+				t.Errorf("status %d: %s", r.Status, r.Body)
+			}
+		})
+	}
+}
