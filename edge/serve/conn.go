@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -175,6 +176,15 @@ func (c *clientConn) Write(p []byte) (int, error) {
 	return c.send(p)
 }
 
+// client is the address of the client, without its port.
+func (c *clientConn) client() string {
+	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
+	if err != nil {
+		return ""
+	}
+	return host
+}
+
 // send writes with a deadline that rolls along.
 func (c *clientConn) send(p []byte) (int, error) {
 	now := c.edge.clock.now()
@@ -184,7 +194,23 @@ func (c *clientConn) send(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	return c.Conn.Write(p)
+	n, err := c.Conn.Write(p)
+	if err != nil && os.IsTimeout(err) {
+		c.abandon()
+	}
+	return n, err
+}
+
+// abandon has the kernel throw away what the client does not take once the
+// connection is closed, instead of trying on for minutes.
+func (c *clientConn) abandon() {
+	under := c.Conn
+	if t, ok := under.(*tls.Conn); ok {
+		under = t.NetConn()
+	}
+	if t, ok := under.(*net.TCPConn); ok {
+		_ = t.SetLinger(0)
+	}
 }
 
 // clock is the time of day, coarse and cheap.

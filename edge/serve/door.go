@@ -317,7 +317,13 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 		return nil, noMethod(m)
 	}
 	x.Target = x.server.target(&x.call, &x.Exchange)
-	x.lasts = m.Method == "subscriptions/listen"
+	if x.lasts = m.Method == "subscriptions/listen"; x.lasts {
+		from := x.way.conn.client()
+		if !e.outlets.take(from, e.settings.MaxStreams) {
+			return nil, errStreams(e.settings.MaxStreams)
+		}
+		defer e.outlets.give(from)
+	}
 	if !x.way.conn.enter(x) {
 		x.cancel()
 		return nil, edge.Errorf(edge.Gone, "door", "the client left")

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
@@ -135,7 +134,7 @@ func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server, query 
 		return
 	}
 	x.Session = &x.s.Session
-	x.s.used.Store(e.clock.now().Unix())
+	x.s.used.Store(e.clock.now().UnixMilli())
 	if !e.aside(x) {
 		if e.inflight.Add(1) > int64(e.settings.MaxInflight) {
 			e.inflight.Add(-1)
@@ -211,11 +210,4 @@ func (o *outlet) join(s *session) {
 	o.mu.Lock()
 	o.s = s
 	o.mu.Unlock()
-}
-
-// silent reports whether the stream is due a heartbeat.
-func (o *outlet) silent(now time.Time) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return now.Sub(o.written) >= heartbeat
 }

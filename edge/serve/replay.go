@@ -224,7 +224,7 @@ func primes(version string) bool { return version == mcp.V2511 }
 
 // event writes a message with an id.
 func (o *outlet) event(id string, raw []byte) error {
-	return o.chunk(mcp.AppendEvent(nil, "message", id, raw))
+	return o.chunk(appendEvent(nil, "message", id, raw))
 }
 
 // errLostEvents is the answer to an event id that leads nowhere.

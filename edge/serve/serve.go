@@ -204,6 +204,7 @@ func (e *Edge) Serve(ctx context.Context) error {
 		go func() { failed <- e.admin.Serve(e.adminLn) }()
 	}
 	e.work.Go(e.keepTime)
+	e.work.Go(e.keepHouse)
 	e.work.Go(e.watcher.run)
 	e.ready.Store(true)
 	e.log.Info("serving", "address", e.Addr(), "admin", e.AdminAddr(), "servers", e.live.Load().names())
@@ -281,25 +282,33 @@ func (e *Edge) close() {
 	e.live.Load().closeBut(nil)
 }
 
-// keepTime keeps the coarse clock, sends heartbeats and ends what is old. It
-// ends with the edge.
+// keepTime keeps the coarse clock. Nothing else is done here: deadlines depend
+// on it. It ends with the edge.
 func (e *Edge) keepTime() {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	beat := time.Now()
 	for {
-		var now time.Time
 		select {
 		case <-e.end:
 			return
-		case now = <-tick.C:
+		case now := <-tick.C:
+			e.clock.tick(now)
 		}
-		e.clock.tick(now)
-		if now.Sub(beat) < time.Second {
-			continue
+	}
+}
+
+// keepHouse sends heartbeats and ends what is old, once a second. It ends with
+// the edge.
+func (e *Edge) keepHouse() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.end:
+			return
+		case now := <-tick.C:
+			e.beat(now)
 		}
-		beat = now
-		e.beat(now)
 	}
 }
 

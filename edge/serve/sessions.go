@@ -62,7 +62,7 @@ func (t *sessions) begin(now time.Time, server, version string, info, capabiliti
 		Info:         info,
 		Capabilities: capabilities,
 	}}
-	s.used.Store(now.Unix())
+	s.used.Store(now.UnixMilli())
 	var gone *session
 	t.mu.Lock()
 	if len(t.byID) >= t.most {
@@ -104,8 +104,8 @@ func (t *sessions) find(id string, now time.Time) *session {
 	t.mu.RLock()
 	s := t.byID[id]
 	t.mu.RUnlock()
-	if s != nil && s.used.Load() != now.Unix() {
-		s.used.Store(now.Unix())
+	if s != nil && s.used.Load() != now.UnixMilli() {
+		s.used.Store(now.UnixMilli())
 	}
 	return s
 }
@@ -125,7 +125,7 @@ func (t *sessions) end(id string) bool {
 // sweep ends the sessions that nobody has used for their lifetime.
 func (t *sessions) sweep(now time.Time) {
 	var old []*session
-	before := now.Add(-t.ttl).Unix()
+	before := now.Add(-t.ttl).UnixMilli()
 	t.mu.Lock()
 	for id, s := range t.byID {
 		if s.used.Load() < before && !s.busy() {

@@ -177,7 +177,11 @@ func (e *Edge) readyz(ctx *fasthttp.RequestCtx) {
 // roomForStream says whether a client may open one more long-lived stream.
 func (e *Edge) roomForStream(ctx *fasthttp.RequestCtx) error {
 	if e.outlets.from(ctx.RemoteIP().String()) >= e.settings.MaxStreams {
-		return edge.Errorf(edge.Overload, "door", "this client has %d streams open, which is the limit", e.settings.MaxStreams)
+		return errStreams(e.settings.MaxStreams)
 	}
 	return nil
+}
+
+func errStreams(most int) error {
+	return edge.Errorf(edge.Overload, "door", "this client has %d streams open, which is the limit", most)
 }

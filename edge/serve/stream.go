@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -13,9 +14,10 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// heartbeat is how often an open stream carries a comment when it has nothing
-// else to carry, and how long a call may be silent before it becomes a stream.
-const heartbeat = 15 * time.Second
+// heartbeat is how long an open stream may be silent until it carries a comment,
+// and a call until it becomes a stream. It is looked for once a second, so that
+// nothing is silent for longer than 15 s.
+const heartbeat = 14 * time.Second
 
 var (
 	errEnded    = errors.New("the exchange has ended")
@@ -160,7 +162,7 @@ func (s *stream) put(raw []byte) error {
 			return nil
 		}
 	}
-	s.buf = appendChunk(s.buf, mcp.AppendEvent(nil, "message", id, raw))
+	s.buf = appendEvent(s.buf, "message", id, raw)
 	return s.flush()
 }
 
@@ -181,6 +183,20 @@ func (s *stream) flush() error {
 	return nil
 }
 
+// appendEvent appends an event as a chunk, without a copy of it in between: the
+// size is written with as many digits as any has.
+func appendEvent(dst []byte, name, id string, data []byte) []byte {
+	const digits = "0123456789abcdef"
+	at := len(dst)
+	dst = append(dst, "00000000\r\n"...)
+	from := len(dst)
+	dst = mcp.AppendEvent(dst, name, id, data)
+	for i, n := at+7, len(dst)-from; n > 0; i, n = i-1, n>>4 {
+		dst[i] = digits[n&15]
+	}
+	return append(dst, "\r\n"...)
+}
+
 func appendChunk(dst, data []byte) []byte {
 	dst = strconv.AppendInt(dst, int64(len(data)), 16)
 	dst = append(append(dst, "\r\n"...), data...)
@@ -190,7 +206,9 @@ func appendChunk(dst, data []byte) []byte {
 // beat writes a comment when the stream has been silent for a heartbeat, and
 // makes a stream of a call that has been silent for so long.
 func (s *stream) beat(now time.Time) {
-	s.mu.Lock()
+	if !s.mu.TryLock() {
+		return // something is being written: the stream is not silent, or its client does not read
+	}
 	defer s.mu.Unlock()
 	if s.out != nil || now.Sub(s.written) < heartbeat || s.begin() != nil || s.err != nil {
 		return
@@ -239,9 +257,10 @@ type outlet struct {
 	conn *clientConn
 	done chan struct{} // closed when the stream ends
 
-	mu      sync.Mutex
-	ended   bool
-	written time.Time
+	written atomic.Int64 // when, in Unix milliseconds; whoever asks must not wait for a client that does not read
+
+	mu    sync.Mutex
+	ended bool
 }
 
 var _ edge.Client = (*outlet)(nil)
@@ -255,30 +274,40 @@ func (o *outlet) Ask(ctx context.Context, questions map[string]edge.Question) (m
 }
 
 func (o *outlet) write(name string, data []byte) error {
-	return o.chunk(mcp.AppendEvent(nil, name, "", data))
+	return o.chunk(appendEvent(nil, name, "", data))
 }
 
-func (o *outlet) chunk(data []byte) error {
+// chunk writes a chunk.
+func (o *outlet) chunk(chunk []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.put(chunk)
+}
+
+// put writes a chunk; o.mu is held.
+func (o *outlet) put(chunk []byte) error {
 	if o.ended {
 		return errEnded
 	}
-	o.written = o.edge.clock.now()
-	_, err := o.conn.send(appendChunk(nil, data))
+	o.written.Store(o.edge.clock.now().UnixMilli())
+	_, err := o.conn.send(chunk)
 	if err != nil {
 		o.finish()
 	}
 	return err
 }
 
+// silent reports whether the stream is due a heartbeat.
+func (o *outlet) silent(now time.Time) bool {
+	return now.UnixMilli()-o.written.Load() >= heartbeat.Milliseconds()
+}
+
 func (o *outlet) beat(now time.Time) {
-	o.mu.Lock()
-	silent := now.Sub(o.written) >= heartbeat
-	o.mu.Unlock()
-	if silent {
-		_ = o.chunk(comment)
+	if !o.silent(now) || !o.mu.TryLock() {
+		return
 	}
+	defer o.mu.Unlock()
+	_ = o.put(appendChunk(nil, comment))
 }
 
 // goodbye is how long a client may take to read the end of its stream.
@@ -313,7 +342,8 @@ func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, headers []byte, op
 	from := ctx.RemoteIP().String()
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(net.Conn) {
-		o := &outlet{edge: e, s: s, conn: conn, done: make(chan struct{}), written: e.clock.now()}
+		o := &outlet{edge: e, s: s, conn: conn, done: make(chan struct{})}
+		o.written.Store(e.clock.now().UnixMilli())
 		// The connection ends with the stream, and the client must know it, or it
 		// would send its next request there.
 		text := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n")
@@ -380,6 +410,30 @@ func (t *outletSet) end() {
 		o.close()
 	}
 	<-none
+}
+
+// take counts a stream of a client address that is no outlet. It reports false
+// when the address has most of them already.
+func (t *outletSet) take(from string, most int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count[from] >= most {
+		return false
+	}
+	if t.count == nil {
+		t.count = make(map[string]int)
+	}
+	t.count[from]++
+	return true
+}
+
+// give ends take.
+func (t *outletSet) give(from string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count[from]--; t.count[from] <= 0 {
+		delete(t.count, from)
+	}
 }
 
 // from returns how many streams a client address has open.
