@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/filters/incoming"
 )
 
 // Plan is what an edge is to serve, with every default filled in and every
@@ -24,6 +25,7 @@ type Server struct {
 	Names    *catalog.Rules    // how what the backends offer becomes one offer
 	Bare     bool              // the one backend is served as it is
 	Forward  []string          // names of client headers that backends receive, as written
+	Incoming *incoming.Spec    // how clients are authenticated; nil for not at all
 	Failure  Failure           // when a backend counts as failed, and what follows
 }
 

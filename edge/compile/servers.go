@@ -32,6 +32,7 @@ func (c *compiler) servers() *Plan {
 	if !found && !c.set.Incomplete {
 		c.fail(nil, "", ReasonNotFound, "there is no VirtualMCPServer: add one, it is what clients connect to")
 	}
+	c.audiences(plan)
 	slices.SortFunc(plan.Servers, func(a, b Server) int { return strings.Compare(a.Name, b.Name) })
 	return plan
 }
@@ -61,8 +62,11 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	// 3. What contradicts itself.
 	c.superseded(o, s)
 
-	// 4. The backends.
-	plan := Server{Name: s.Name, Title: config.Name, Group: groupName(o, s), Metadata: maps.Clone(config.Metadata), Failure: failure(config)}
+	// 4. Who may come in.
+	who := c.incoming(o, s, config)
+
+	// 5. The backends.
+	plan := Server{Name: s.Name, Title: config.Name, Group: groupName(o, s), Metadata: maps.Clone(config.Metadata), Incoming: who, Failure: failure(config)}
 	if plan.Forward = s.Spec.PassthroughHeaders; plan.Forward == nil {
 		plan.Forward = config.PassthroughHeaders
 	}
@@ -406,14 +410,20 @@ func (c *compiler) bundle(m *object, e *v1beta1.MCPServerEntry) string {
 	if strings.HasPrefix(e.Spec.RemoteURL, "http://") {
 		c.find(Warning, m, "spec.caBundleRef", ReasonUnused, "not used: the URL is http, which knows no certificates")
 	}
+	return c.bundled(m, e.Spec.CABundleRef.ConfigMapRef.Key, "spec.caBundleRef.configMapRef.key")
+}
+
+// bundled returns the certificates under a key of the ConfigMap that m refers
+// to; path is that of the key.
+func (c *compiler) bundled(m *object, key, path string) string {
 	for _, l := range m.links {
 		config, ok := l.to.Value.(*ConfigMap)
 		if !ok || l.to.Partial {
 			continue
 		}
-		text, ok := config.entry(e.Spec.CABundleRef.ConfigMapRef.Key)
+		text, ok := config.entry(key)
 		if ok && !certificates(text) {
-			c.fail(m, "spec.caBundleRef.configMapRef.key", ReasonInvalid, "what %s holds under %q is no list of PEM certificates", l.to.ref, brief(e.Spec.CABundleRef.ConfigMapRef.Key))
+			c.fail(m, path, ReasonInvalid, "what %s holds under %q is no list of PEM certificates", l.to.ref, brief(key))
 		}
 		return text
 	}

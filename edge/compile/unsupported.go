@@ -28,12 +28,8 @@ type unsupported struct {
 func unsupportedFields() []unsupported {
 	return []unsupported{
 		// Clients.
-		{kind: "VirtualMCPServer", path: "spec.incomingAuth.type", allow: []string{"anonymous"}, instead: "set anonymous and keep the edge on a loopback or private address"},
-		{kind: "VirtualMCPServer", path: "spec.incomingAuth.oidcConfigRef", with: "spec.incomingAuth.type"},
 		{kind: "VirtualMCPServer", path: "spec.incomingAuth.authzConfig"},
 		{kind: "VirtualMCPServer", path: "spec.incomingAuth.authzConfigRef"},
-		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.type", allow: []string{"anonymous"}, instead: "set anonymous and keep the edge on a loopback or private address"},
-		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.oidc", with: "spec.config.incomingAuth.type"},
 		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.type", allow: []string{"none"}},
 		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.policies", with: "spec.config.incomingAuth.authz.type"},
 		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.entitiesJson", with: "spec.config.incomingAuth.authz.type"},
@@ -112,7 +108,6 @@ func unsupportedFields() []unsupported {
 
 		// Whole kinds. An object of such a kind that no server refers to is let be.
 		{kind: "MCPServer", path: "spec", instead: "start the server yourself and describe it with an MCPServerEntry"},
-		{kind: "MCPOIDCConfig", path: "spec"},
 		{kind: "MCPAuthzConfig", path: "spec"},
 		{kind: "MCPTelemetryConfig", path: "spec"},
 		{kind: "MCPWebhookConfig", path: "spec"},

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -60,6 +61,10 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 		e.endpoint(ctx, &h, live.main)
 		return
 	}
+	if document := live.documents[string(path)]; document != nil {
+		e.describe(ctx, document)
+		return
+	}
 	if s, door := live.server(string(path)); s != nil {
 		switch door {
 		case "/mcp":
@@ -79,8 +84,7 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	case "/readyz":
 		e.readyz(ctx)
 	case "/status":
-		if !e.loopback {
-			plain(ctx, 404, "not found\n")
+		if !e.mayLook(ctx, &h, live) {
 			return
 		}
 		e.status(ctx)
@@ -91,6 +95,9 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 
 // endpoint is the one URL of every revision.
 func (e *Edge) endpoint(ctx *fasthttp.RequestCtx, h *head, s *server) {
+	if !e.admit(ctx, h, s) {
+		return
+	}
 	switch string(ctx.Method()) {
 	case "POST":
 		e.post(ctx, h, s)
@@ -103,6 +110,24 @@ func (e *Edge) endpoint(ctx *fasthttp.RequestCtx, h *head, s *server) {
 	default:
 		e.notAllowed(ctx, h, "POST, GET, DELETE, OPTIONS")
 	}
+}
+
+// admit finds out who the client is, before anything else that it sent is looked
+// at. It reports false when that has been refused. A page that asks what it may
+// send needs no credential.
+func (e *Edge) admit(ctx *fasthttp.RequestCtx, h *head, s *server) bool {
+	if s.gate == nil || ctx.IsOptions() {
+		return true
+	}
+	who, err := s.gate.Identify(context.Background(), &edge.Head{
+		Authorization: edge.Secret(h.authorization), Remote: ctx.Conn().(*clientConn).client(),
+	})
+	if err != nil {
+		e.refuse(ctx, h, headEra(h), nil, err)
+		return false
+	}
+	h.who = who
+	return true
 }
 
 // post takes a message of either era.
@@ -189,7 +214,7 @@ func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head, server *server) *e
 	conn := ctx.Conn().(*clientConn)
 	x := exchanges.Get().(*exchange)
 	x.began = e.clock.now()
-	x.server, x.Server = server, server.name
+	x.server, x.Server, x.Identity = server, server.name, h.who
 	x.Request = &x.request
 	w := &x.way
 	w.mu.Lock()
@@ -226,7 +251,8 @@ func (e *Edge) sessionOf(h *head, server *server) (*session, error) {
 		return nil, edge.Errorf(edge.Invalid, "door", "header Mcp-Session-Id is missing; send initialize first")
 	}
 	s := e.sessions.find(string(h.session), e.clock.now())
-	if s == nil || s.server != server.name {
+	// Somebody else's session is as unknown as one that is not there.
+	if s == nil || s.server != server.name || s.Owner != h.who.Principal() {
 		return nil, edge.Errorf(edge.NoSession, "door", "Session not found")
 	}
 	return s, nil
@@ -369,7 +395,7 @@ func (e *Edge) begin(x *exchange) (*session, []byte, error) {
 		return nil, nil, edge.Errorf(edge.Params, "initialize", "params.capabilities is missing")
 	}
 	info := m.Get("clientInfo").Of(m.Raw)
-	s, err := e.sessions.begin(e.clock.now(), x.server.name, version, bytes.Clone(info), bytes.Clone(caps))
+	s, err := e.sessions.begin(e.clock.now(), x.server.name, x.Identity.Principal(), version, bytes.Clone(info), bytes.Clone(caps))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -503,6 +529,9 @@ func (e *Edge) write(ctx *fasthttp.RequestCtx, h *head, f failure) {
 	ctx.Response.Header.SetContentTypeBytes(jsonType)
 	if f.after > 0 {
 		ctx.Response.Header.Set("Retry-After", seconds(f.after))
+	}
+	if f.challenge != "" {
+		ctx.Response.Header.Set("WWW-Authenticate", f.challenge)
 	}
 	if f.close {
 		ctx.SetConnectionClose()

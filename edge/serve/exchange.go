@@ -168,6 +168,8 @@ type head struct {
 	originSet                                  bool
 	takes                                      accepted
 	params                                     []edge.Header
+	authorization                              []byte
+	who                                        *edge.Identity // of the client; nil where nobody asks
 }
 
 func (h *head) read(r *fasthttp.RequestHeader) {
@@ -192,6 +194,8 @@ func (h *head) read(r *fasthttp.RequestHeader) {
 		case 13:
 			if string(k) == "Last-Event-Id" {
 				h.lastEvent = v
+			} else if string(k) == "Authorization" {
+				h.authorization = v
 			}
 		case 14:
 			if string(k) == "Mcp-Session-Id" {

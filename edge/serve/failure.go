@@ -68,6 +68,8 @@ type failure struct {
 	body   []byte
 	after  time.Duration // for Retry-After; 0 for none
 	close  bool          // the connection ends with it
+
+	challenge string // WWW-Authenticate; "" for none
 }
 
 // fail makes the answer to an error. id is nil when the message's id could not
@@ -82,7 +84,7 @@ func fail(era mcp.Era, id []byte, err error) failure {
 	f := failure{status: a.status}
 	var e *edge.Error
 	if errors.As(err, &e) {
-		f.after = e.After
+		f.after, f.challenge = e.After, e.Challenge
 		if kind != edge.Internal {
 			text = e.Err.Error()
 		}

@@ -2,10 +2,12 @@ package serve
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
+	"github.com/weir-edge/weir/edge"
 )
 
 // The HTTP server accepts header blocks that another one, before or behind it,
@@ -36,6 +38,11 @@ type fault struct {
 func (e *Edge) received(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	f := lint(h, e.settings.MaxBody)
 	if f.status == 0 {
+		if len(h.Peek("Expect")) > 0 && !e.expected(h) {
+			h.SetContentLength(0)
+			h.Del("Expect")
+			h.SetConnectionClose()
+		}
 		return fasthttp.RequestConfig{}
 	}
 	h.SetContentLength(0)
@@ -45,6 +52,19 @@ func (e *Edge) received(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	h.SetRequestURI("/" + strconv.Itoa(f.status) + "/" + f.why)
 	h.SetConnectionClose()
 	return fasthttp.RequestConfig{}
+}
+
+// expected reports whether a client that waits to be asked for its body is one
+// that the server lets in. The body of any other is not read (RFC 9110 §10.1.1);
+// the door then says why.
+func (e *Edge) expected(h *fasthttp.RequestHeader) bool {
+	path, _, _ := bytes.Cut(h.RequestURI(), []byte{'?'})
+	s, _ := e.live.Load().server(string(path))
+	if s == nil || s.gate == nil {
+		return true
+	}
+	_, err := s.gate.Identify(context.Background(), &edge.Head{Authorization: edge.Secret(h.Peek("Authorization")), Remote: "127.0.0.1"})
+	return err == nil
 }
 
 // refusal returns what the lint said of a request; false when it let it pass.

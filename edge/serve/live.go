@@ -19,6 +19,7 @@ import (
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/filters"
+	"github.com/weir-edge/weir/filters/incoming"
 )
 
 // live is what is served at a moment: the servers of one plan, open. It never
@@ -27,6 +28,8 @@ import (
 type live struct {
 	servers map[string]*server
 	main    *server // the one that answers on /mcp; nil for none
+
+	documents map[string][]byte // metadata of those that authenticate their clients, by path
 }
 
 // open opens the servers of a plan. What has not changed since before is
@@ -37,7 +40,7 @@ func (e *Edge) open(plan *compile.Plan, before *live) (*live, error) {
 	}
 	next := &live{servers: make(map[string]*server, len(plan.Servers))}
 	for _, p := range plan.Servers {
-		s, err := e.openServer(p, before)
+		s, err := e.openServer(p, before, len(plan.Servers) == 1 || p.Name == e.settings.DefaultServer)
 		if err != nil {
 			next.closeBut(before)
 			return nil, err
@@ -52,11 +55,49 @@ func (e *Edge) open(plan *compile.Plan, before *live) (*live, error) {
 	} else if len(plan.Servers) == 1 {
 		next.main = next.servers[plan.Servers[0].Name]
 	}
+	next.describe()
 	return next, nil
 }
 
+// describe lays out the documents that tell clients where to get a token
+// (RFC 9728 §3.1: at the well-known path put before that of the resource).
+func (l *live) describe() {
+	const wellKnown = "/.well-known/oauth-protected-resource"
+	l.documents = make(map[string][]byte)
+	for name, s := range l.servers {
+		if len(s.document) == 0 {
+			continue
+		}
+		l.documents[wellKnown+"/servers/"+name+"/mcp"] = s.document
+		if s == l.main {
+			l.documents[wellKnown+"/mcp"], l.documents[wellKnown] = s.document, s.document
+		}
+	}
+}
+
+// authenticate opens the gate of a server, if it has one.
+func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
+	if p.Incoming == nil {
+		return nil
+	}
+	parsed, err := incoming.Parse(*p.Incoming)
+	if err != nil {
+		return fmt.Errorf("server %s: %w", p.Name, err)
+	}
+	endpoint := e.base() + "/servers/" + p.Name + "/mcp"
+	if main {
+		endpoint = e.base() + "/mcp"
+	}
+	parsed = parsed.At(endpoint)
+	if s.gate, err = parsed.Start(edge.Env{Log: e.log, Defer: func(f func()) { s.after = append(s.after, f) }}, &e.issuers); err != nil {
+		return fmt.Errorf("server %s: %w", p.Name, err)
+	}
+	s.document = parsed.Document()
+	return nil
+}
+
 // openServer opens one server.
-func (e *Edge) openServer(p compile.Server, before *live) (*server, error) {
+func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, error) {
 	var was *server
 	if before != nil {
 		was = before.servers[p.Name]
@@ -76,6 +117,10 @@ func (e *Edge) openServer(p compile.Server, before *live) (*server, error) {
 	s.digest = digestOf(p)
 	if was != nil && was.digest == s.digest && slices.Equal(was.backends, s.backends) {
 		return was, nil
+	}
+	if err := e.authenticate(s, p, main); err != nil {
+		s.closeBut(was)
+		return nil, err
 	}
 	s.chain = filters.Chain(nil, edge.HandlerFunc(s.route))
 	if p.Bare {
@@ -213,6 +258,9 @@ func (s *server) settle() {
 	}
 	if s.book != nil {
 		s.book.Close()
+	}
+	for _, f := range s.after {
+		f()
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 type sseDoor struct {
 	out    *outlet
 	server string // whose it is
+	owner  string // principal that opened it
 	mu     sync.Mutex
 	s      *session // nil until it has sent initialize
 }
@@ -40,6 +41,9 @@ func (t *sseDoors) find(id string) *sseDoor {
 
 // openSSE opens the stream.
 func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
+	if !e.admit(ctx, h, server) {
+		return
+	}
 	switch string(ctx.Method()) {
 	case "GET":
 	case "OPTIONS":
@@ -65,7 +69,7 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	id := base64.RawURLEncoding.EncodeToString(raw[:])
 	messages, _, _ := strings.Cut(string(ctx.Request.Header.RequestURI()), "?")
 	messages = strings.TrimSuffix(messages, "/sse") + "/messages"
-	d := &sseDoor{server: server.name}
+	d := &sseDoor{server: server.name, owner: h.who.Principal()}
 	e.takeOver(ctx, nil, e.corsLines(h), func(o *outlet) {
 		d.out = o
 		e.doors.mu.Lock()
@@ -91,6 +95,9 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 
 // postSSE takes a message; its answer goes to the stream.
 func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server, query []byte) {
+	if !e.admit(ctx, h, server) {
+		return
+	}
 	switch string(ctx.Method()) {
 	case "POST":
 	case "OPTIONS":
@@ -106,7 +113,7 @@ func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server, query 
 	}
 	values, err := url.ParseQuery(string(query))
 	d := e.doors.find(values.Get("sessionId"))
-	if err != nil || d == nil || d.server != server.name {
+	if err != nil || d == nil || d.server != server.name || d.owner != h.who.Principal() {
 		e.refuse(ctx, h, mcp.Legacy, nil, edge.Errorf(edge.NoSession, "door", "Session not found"))
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/filters/incoming"
 )
 
 // server is one virtual server of the plan, open.
@@ -26,8 +27,11 @@ type server struct {
 	book     *catalog.Book           // of what the backends offer; nil when there is only one
 	hub      *hub                    // of what changes behind it; nil when there is only one
 	tasks    tasks
-	chain    edge.Handler // the hallway, with route at its end
-	lot      *lot         // calls that wait for a modern client's answers
+	gate     *incoming.Gate // who clients are; nil for anybody
+	document []byte         // that tells clients where to get a token; nil for none
+	after    []func()       // to be called when it ends
+	chain    edge.Handler   // the hallway, with route at its end
+	lot      *lot           // calls that wait for a modern client's answers
 }
 
 // backend returns the backend of a name.

@@ -17,6 +17,7 @@ import (
 	"github.com/valyala/fasthttp/pprofhandler"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/oauth"
 )
 
 const (
@@ -48,7 +49,8 @@ type Edge struct {
 	clock    *clock
 	watcher  *watcher
 	live     atomic.Pointer[live]
-	lot      *lot // calls that wait for a modern client's answers
+	lot      *lot          // calls that wait for a modern client's answers
+	issuers  oauth.Issuers // whose tokens are taken
 	sessions *sessions
 	doors    sseDoors
 	outlets  outletSet

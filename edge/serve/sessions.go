@@ -51,13 +51,14 @@ func newSessions(most int, ttl time.Duration) *sessions {
 
 // begin makes a session. When there is no room, the session that has been idle
 // longest makes it; with all of them busy the error is Overload.
-func (t *sessions) begin(now time.Time, server, version string, info, capabilities []byte) (*session, error) {
+func (t *sessions) begin(now time.Time, server, owner, version string, info, capabilities []byte) (*session, error) {
 	var raw [16]byte
 	if _, err := rand.Read(raw[:]); err != nil {
 		return nil, edge.Errorf(edge.Internal, "session id", "%w", err)
 	}
 	s := &session{server: server, kept: &t.kept, Session: edge.Session{
 		ID:           base64.RawURLEncoding.EncodeToString(raw[:]),
+		Owner:        owner,
 		Version:      version,
 		Info:         info,
 		Capabilities: capabilities,

@@ -140,6 +140,44 @@ func (e *Edge) statusOf(served *server) status {
 	return s
 }
 
+// mayLook reports whether a client of the main port may see /status: one that
+// every server's authentication lets in, or anybody of this host. It answers
+// when the client may not.
+func (e *Edge) mayLook(ctx *fasthttp.RequestCtx, h *head, now *live) bool {
+	guarded := false
+	for _, s := range now.servers {
+		guarded = guarded || s.gate != nil
+		if !e.admit(ctx, h, s) {
+			return false
+		}
+	}
+	if !guarded && !e.loopback {
+		plain(ctx, 404, "not found\n")
+		return false
+	}
+	return true
+}
+
+// describe answers with a protected-resource metadata document (RFC 9728 §3),
+// which every page may read.
+func (e *Edge) describe(ctx *fasthttp.RequestCtx, document []byte) {
+	switch string(ctx.Method()) {
+	case "GET", "HEAD":
+		ctx.Response.Header.SetContentTypeBytes(jsonType)
+		ctx.Response.Header.Set("Access-Control-Allow-Origin", "*")
+		ctx.Response.Header.Set("Cache-Control", "max-age=300")
+		ctx.Response.SetBodyRaw(document)
+	case "OPTIONS":
+		ctx.Response.Header.Set("Access-Control-Allow-Origin", "*")
+		ctx.Response.Header.Set("Access-Control-Allow-Methods", "GET")
+		ctx.Response.Header.Set("Access-Control-Allow-Headers", "MCP-Protocol-Version, Authorization, Content-Type")
+		ctx.SetStatusCode(204)
+	default:
+		ctx.Response.Header.Set("Allow", "GET, OPTIONS")
+		plain(ctx, 405, "GET reads this document\n")
+	}
+}
+
 // moment is a time for JSON; nil for never.
 func moment(t time.Time) *time.Time {
 	if t.IsZero() {
@@ -149,16 +187,20 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
+// base is the URL of the edge as clients see it, without a path.
+func (e *Edge) base() string {
+	if base := strings.TrimSuffix(e.settings.ExternalURL, "/"); base != "" {
+		return base
+	}
+	if e.settings.TLSCert != "" {
+		return "https://" + e.Addr()
+	}
+	return "http://" + e.Addr()
+}
+
 // urlOf is where clients reach a server.
 func (e *Edge) urlOf(s *server) string {
-	base := strings.TrimSuffix(e.settings.ExternalURL, "/")
-	if base == "" {
-		scheme := "http"
-		if e.settings.TLSCert != "" {
-			scheme = "https"
-		}
-		base = scheme + "://" + e.Addr()
-	}
+	base := e.base()
 	if e.live.Load().main == s {
 		return base + "/mcp"
 	}
