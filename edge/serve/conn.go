@@ -43,6 +43,10 @@ type listener struct {
 
 func (l *listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
+	for err == nil && !l.edge.crowd.enter(c, l.edge.settings.MaxPerAddress) {
+		go turnDown(c)
+		c, err = l.Listener.Accept()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +63,50 @@ func (l *listener) Accept() (net.Conn, error) {
 	l.edge.underway.add(client)
 	l.edge.watcher.add(client, under)
 	return client, nil
+}
+
+// crowd counts the connections of each client address, when they are limited.
+type crowd struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+// enter counts a connection. It reports false when its address has most of them
+// already; 0 is no limit.
+func (w *crowd) enter(c net.Conn, most int) bool {
+	if most == 0 {
+		return true
+	}
+	host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count[host] >= most {
+		return false
+	}
+	if w.count == nil {
+		w.count = make(map[string]int)
+	}
+	w.count[host]++
+	return true
+}
+
+func (w *crowd) leave(c net.Conn, most int) {
+	if most == 0 {
+		return
+	}
+	host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count[host]--; w.count[host] <= 0 {
+		delete(w.count, host)
+	}
+}
+
+// turnDown tells a client that its address has too many connections.
+func turnDown(c net.Conn) {
+	_ = c.SetDeadline(time.Now().Add(lingerFor))
+	_, _ = io.WriteString(c, "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+	_ = c.Close()
 }
 
 // clientConn is a client's connection. Between requests it holds no buffers,
@@ -94,7 +142,9 @@ var firstReads = sync.Pool{New: func() any { return new([firstRead]byte) }}
 // once would reset it, and the client would never see why (RFC 9112 §9.6).
 func (c *clientConn) Close() error {
 	c.edge.watcher.remove(c)
-	c.edge.underway.remove(c)
+	if c.edge.underway.remove(c) {
+		c.edge.crowd.leave(c, c.edge.settings.MaxPerAddress)
+	}
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.unread && half.CloseWrite() == nil {
 		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerFor))
 		_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)

@@ -55,6 +55,7 @@ type Edge struct {
 	doors    sseDoors
 	outlets  outletSet
 	underway underway
+	crowd    crowd
 	inflight atomic.Int64
 	arrival  time.Duration // how long a request may take to arrive
 	ready    atomic.Bool

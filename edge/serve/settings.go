@@ -29,6 +29,7 @@ type Settings struct {
 	MaxBody        int // bytes of a request's body
 	MaxMessage     int // bytes of one message of a backend
 	MaxConnections int // open client connections
+	MaxPerAddress  int // of them from one address; 0 for no limit
 	MaxInflight    int // exchanges at a time
 	MaxStreams     int // open GET and listen streams per principal, or per client address where there is none
 	MaxSessions    int // legacy sessions
@@ -115,6 +116,7 @@ func (s Settings) Check() error {
 	within("max-body", s.MaxBody, 1<<10, 256<<20)
 	within("max-message", s.MaxMessage, 1<<10, 1<<30)
 	within("max-connections", s.MaxConnections, 1, 1<<20)
+	within("max-connections-per-address", s.MaxPerAddress, 0, 1<<20)
 	within("max-inflight", s.MaxInflight, 1, 1<<20)
 	within("max-streams", s.MaxStreams, 1, 1<<20)
 	within("max-sessions", s.MaxSessions, 1, 1<<20)

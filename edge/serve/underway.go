@@ -22,10 +22,13 @@ func (u *underway) add(c *clientConn) {
 	u.conns[c] = struct{}{}
 }
 
-func (u *underway) remove(c *clientConn) {
+// remove takes a connection off; false when it was off already.
+func (u *underway) remove(c *clientConn) bool {
 	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, there := u.conns[c]
 	delete(u.conns, c)
-	u.mu.Unlock()
+	return there
 }
 
 // enter lists an exchange that begins. It reports false when its client has
