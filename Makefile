@@ -8,12 +8,14 @@ BIN     := bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 PEERS   := edge/edgetest/peers
+IDP     := edge/edgetest/idp
+ROW     ?= all
 FUZZTIME ?= 30s
 
 # Every fuzz target, as PACKAGE:TARGET.
-FUZZ = $(shell grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' edge filters cmd | sed -E 's|/[^/]*_test.go:func |:|')
+FUZZ = $(shell grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' edge filters cmd wasm | sed -E 's|/[^/]*_test.go:func |:|')
 
-.PHONY: all help build demo test check generate verify lint race cross fuzz golden peers conformance conformance-all bench bench-quick bench-smoke clean
+.PHONY: all help build demo test check generate verify lint race cross fuzz golden peers conformance conformance-all storm storm-quick bench bench-quick bench-smoke clean
 
 all: build ## Build, and run the quick tests
 	$(GO) test -short ./edge ./edge/mcp ./edge/compile ./edge/source ./edge/v1beta1 ./filters
@@ -55,12 +57,12 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	@for f in $(FUZZ); do echo "== $$f"; $(GO) test ./$${f%%:*} -run '^$$' -fuzz "^$${f##*:}$$" -fuzztime $(FUZZTIME); done
 
 golden: ## Write the golden files anew; read the diff before you commit it
-	$(GO) test ./edge/compile ./edge/source -update
+	$(GO) test ./edge/catalog ./edge/compile ./edge/source -update
 
-peers: $(PEERS)/node_modules/.package-lock.json ## Install the clients, servers and the conformance suite that tests talk to (npm)
+peers: $(PEERS)/node_modules/.package-lock.json $(IDP)/node_modules/.package-lock.json ## Install the clients, servers and the conformance suite that tests talk to (npm)
 
-$(PEERS)/node_modules/.package-lock.json: $(PEERS)/package-lock.json
-	cd $(PEERS) && npm ci --no-audit --no-fund
+%/node_modules/.package-lock.json: %/package-lock.json
+	cd $* && npm ci --no-audit --no-fund
 
 conformance: build peers ## Run the conformance suite of MCP through the edge, same era
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir
@@ -68,6 +70,12 @@ conformance: build peers ## Run the conformance suite of MCP through the edge, s
 conformance-all: build peers ## The suite in all four cells, and its client scenarios with the edge as the client
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --all
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --client
+
+storm: build ## Stop, kill, starve and overload the edge; ROW=drain for one of them (all: half an hour)
+	$(GO) run ./edge/edgetest/storm --weir $(BIN)/weir $(ROW)
+
+storm-quick: build ## The same, scaled
+	$(GO) run ./edge/edgetest/storm --weir $(BIN)/weir --quick $(ROW)
 
 bench: build ## Measure everything and write BENCHMARKS.md
 	$(GO) run ./edge/edgetest/bench --weir $(BIN)/weir -o BENCHMARKS.md
