@@ -54,6 +54,7 @@ func settings() []setting {
 		{name: "tls-client-ca", kind: "FILE", file: true, usage: "authorities in PEM of which a client must have a certificate", field: func(s *serve.Settings) any { return &s.TLSClientCA }},
 		{name: "allowed-origins", kind: "LIST", usage: "exact values of Origin; a loopback address allows its own", field: func(s *serve.Settings) any { return &s.AllowedOrigins }},
 		{name: "allowed-hosts", kind: "LIST", usage: "exact values of Host; a loopback address allows its own", field: func(s *serve.Settings) any { return &s.AllowedHosts }},
+		{name: "trusted-proxies", kind: "LIST", usage: "networks of proxies whose X-Forwarded-For and Forwarded are believed", field: func(s *serve.Settings) any { return &s.TrustedProxies }},
 		{name: "external-url", kind: "URL", usage: "where clients see the edge; without it what they asked for", field: func(s *serve.Settings) any { return &s.ExternalURL }},
 		{name: "default-server", kind: "NAME", usage: "the server that answers on /mcp when there are several", field: func(s *serve.Settings) any { return &s.DefaultServer }},
 		{name: "max-header", kind: "SIZE", size: true, usage: "header of a request", field: func(s *serve.Settings) any { return &s.MaxHeader }},

@@ -51,6 +51,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	client := &clientConn{Conn: c, edge: l.edge}
+	client.from, _, _ = net.SplitHostPort(c.RemoteAddr().String())
 	under := c
 	if t, ok := c.(*tls.Conn); ok {
 		under = t.NetConn()
@@ -118,6 +119,7 @@ func turnDown(c net.Conn) {
 type clientConn struct {
 	net.Conn
 	edge     *Edge
+	from     string           // the address of the other end, without its port
 	first    *[firstRead]byte // what was read and not yet taken: first[at:end]
 	at, end  int
 	swallow  atomic.Bool
@@ -224,15 +226,6 @@ func (c *clientConn) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	return c.send(p)
-}
-
-// client is the address of the client, without its port.
-func (c *clientConn) client() string {
-	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
-	if err != nil {
-		return ""
-	}
-	return host
 }
 
 // send writes with a deadline that rolls along.

@@ -120,7 +120,7 @@ func (e *Edge) admit(ctx *fasthttp.RequestCtx, h *head, s *server) bool {
 		return true
 	}
 	who, err := s.gate.Identify(context.Background(), &edge.Head{
-		Authorization: edge.Secret(h.authorization), Remote: ctx.Conn().(*clientConn).client(),
+		Authorization: edge.Secret(h.authorization), Remote: e.clientOf(ctx.Conn(), &ctx.Request.Header),
 	})
 	if err != nil {
 		e.refuse(ctx, h, headEra(h), nil, err)
@@ -215,6 +215,11 @@ func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head, server *server) *e
 	x := exchanges.Get().(*exchange)
 	x.began = e.clock.now()
 	x.server, x.Server, x.Identity = server, server.name, h.who
+	if len(e.proxies) > 0 {
+		x.Head.Remote = e.clientOf(conn, &ctx.Request.Header)
+	} else {
+		x.Head.Remote = conn.from
+	}
 	x.Request = &x.request
 	w := &x.way
 	w.mu.Lock()
@@ -344,7 +349,7 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 	}
 	x.Target = x.server.target(&x.call, &x.Exchange)
 	if x.lasts = m.Method == "subscriptions/listen"; x.lasts {
-		from := x.way.conn.client()
+		from := x.Head.Remote
 		if !e.outlets.take(from, e.settings.MaxStreams) {
 			return nil, errStreams(e.settings.MaxStreams)
 		}

@@ -45,6 +45,7 @@ type Edge struct {
 	before           *predecessor // the process that this one stands in for; nil for none
 	loopback         bool         // the door is on an address of this host only
 	hosts, origins   allowed
+	proxies          proxies
 
 	clock    *clock
 	watcher  *watcher
@@ -98,6 +99,9 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		return nil, err
 	}
 	e.lot = newLot(s, seal)
+	if e.proxies, err = parseProxies(s.TrustedProxies); err != nil {
+		return nil, fmt.Errorf("--trusted-proxies: %w", err)
+	}
 	if e.watcher, err = newWatcher(); err != nil {
 		return nil, fmt.Errorf("watch clients: %w", err)
 	}

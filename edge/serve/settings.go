@@ -23,6 +23,7 @@ type Settings struct {
 
 	AllowedOrigins []string // exact values of Origin; a loopback bind adds its own
 	AllowedHosts   []string // exact values of Host; a loopback bind adds its own
+	TrustedProxies []string // networks of proxies whose X-Forwarded-For and Forwarded are believed
 	ExternalURL    string   // base URL that clients see; empty to use the request's own
 
 	MaxHeader      int // bytes of a request's header block
@@ -101,6 +102,9 @@ func (s Settings) Check() error {
 		if h == "" || strings.ContainsAny(h, "/@*, ") {
 			bad("allowed-hosts", "%q is not an exact host or host:port", h)
 		}
+	}
+	if _, err := parseProxies(s.TrustedProxies); err != nil {
+		bad("trusted-proxies", "%v", err)
 	}
 	if s.ExternalURL != "" {
 		if u, err := url.Parse(s.ExternalURL); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {

@@ -218,7 +218,7 @@ func (e *Edge) readyz(ctx *fasthttp.RequestCtx) {
 
 // roomForStream says whether a client may open one more long-lived stream.
 func (e *Edge) roomForStream(ctx *fasthttp.RequestCtx) error {
-	if e.outlets.from(ctx.RemoteIP().String()) >= e.settings.MaxStreams {
+	if e.outlets.from(e.clientOf(ctx.Conn(), &ctx.Request.Header)) >= e.settings.MaxStreams {
 		return errStreams(e.settings.MaxStreams)
 	}
 	return nil

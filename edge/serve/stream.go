@@ -339,7 +339,7 @@ func (o *outlet) finish() {
 func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, headers []byte, opened func(*outlet), closed func(*outlet)) {
 	conn := ctx.Conn().(*clientConn)
 	lines := append([]byte(nil), headers...)
-	from := ctx.RemoteIP().String()
+	from := e.clientOf(ctx.Conn(), &ctx.Request.Header)
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(net.Conn) {
 		o := &outlet{edge: e, s: s, conn: conn, done: make(chan struct{})}

@@ -1,0 +1,70 @@
+package serve_test
+
+import (
+	"testing"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
+)
+
+// TestForwardedAddress counts the streams of the client that a trusted proxy
+// names, and believes nobody else (row S34).
+func TestForwardedAddress(t *testing.T) {
+	for name, c := range map[string]struct {
+		trusted         []string
+		first, second   []string // headers of two clients with a stream each
+		secondIsAnother bool
+	}{
+		"nobody is trusted":          {nil, []string{"X-Forwarded-For", "192.0.2.1"}, []string{"X-Forwarded-For", "192.0.2.2"}, false},
+		"another proxy is trusted":   {[]string{"10.0.0.0/8"}, []string{"X-Forwarded-For", "192.0.2.1"}, []string{"X-Forwarded-For", "192.0.2.2"}, false},
+		"trusted":                    {[]string{"127.0.0.1"}, []string{"X-Forwarded-For", "192.0.2.1"}, []string{"X-Forwarded-For", "192.0.2.2"}, true},
+		"what the client put before": {[]string{"127.0.0.1"}, []string{"X-Forwarded-For", "1.1.1.1, 192.0.2.1"}, []string{"X-Forwarded-For", "2.2.2.2, 192.0.2.1"}, false},
+		"two proxies":                {[]string{"127.0.0.0/8", "10.0.0.0/8"}, []string{"X-Forwarded-For", "192.0.2.1, 10.1.1.1"}, []string{"X-Forwarded-For", "192.0.2.2, 10.1.1.1"}, true},
+		"Forwarded":                  {[]string{"127.0.0.1"}, []string{"Forwarded", `for="[2001:db8::1]:4711";proto=https`}, []string{"Forwarded", "proto=https; For=192.0.2.60"}, true},
+		"nonsense":                   {[]string{"127.0.0.1"}, []string{"X-Forwarded-For", "unknown"}, []string{"X-Forwarded-For", "_hidden"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFront(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.TrustedProxies, s.MaxStreams = c.trusted, 1 }))
+			open := func(header []string) *edgetest.Response {
+				s := f.NewClient().Initialize("")
+				return s.Do("GET", "/mcp", "", append([]string{"Accept", "text/event-stream", "Mcp-Session-Id", s.ID, "MCP-Protocol-Version", s.Version}, header...)...)
+			}
+			one := open(c.first)
+			defer one.Close()
+			if one.Status != 200 {
+				t.Fatalf("status %d", one.Status)
+			}
+			want := 503
+			if c.secondIsAnother {
+				want = 200
+			}
+			two := open(c.second)
+			defer two.Close()
+			if two.Status != want {
+				t.Errorf("status %d, want %d", two.Status, want)
+			}
+		})
+	}
+}
+
+// TestListensCountAsStreams bounds what a modern client may keep open, too.
+func TestListensCountAsStreams(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Modern, edgetest.Settings(func(s *serve.Settings) { s.MaxStreams = 1 }))
+	f.back.Always("subscriptions/listen", func(c *edgetest.Call) {
+		c.Notify("notifications/subscriptions/acknowledged", `{"notifications":{"toolsListChanged":true}}`)
+		c.Wait(nil)
+	})
+	c := f.callerOf(t, edgetest.Modern, "")
+	const want = `{"notifications":{"toolsListChanged":true}}`
+	one := c.request(t, "1", "subscriptions/listen", want)
+	one.NextMessage()
+	fails(t, f.callerOf(t, edgetest.Modern, "").request(t, "2", "subscriptions/listen", want), 503, 503, "2")
+	one.Close()
+	edgetest.Until(t, "room for another", func() bool {
+		r := f.callerOf(t, edgetest.Modern, "").request(t, "3", "subscriptions/listen", want)
+		defer r.Close()
+		return r.Status == 200
+	})
+}
