@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/incoming"
 )
 
@@ -26,6 +27,7 @@ type Server struct {
 	Bare     bool              // the one backend is served as it is
 	Forward  []string          // names of client headers that backends receive, as written
 	Incoming *incoming.Spec    // how clients are authenticated; nil for not at all
+	Authz    *authz.Spec       // what clients may do; nil for everything
 	Failure  Failure           // when a backend counts as failed, and what follows
 }
 

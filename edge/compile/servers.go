@@ -62,11 +62,11 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	// 3. What contradicts itself.
 	c.superseded(o, s)
 
-	// 4. Who may come in.
+	// 4. Who may come in, and do what.
 	who := c.incoming(o, s, config)
 
 	// 5. The backends.
-	plan := Server{Name: s.Name, Title: config.Name, Group: groupName(o, s), Metadata: maps.Clone(config.Metadata), Incoming: who, Failure: failure(config)}
+	plan := Server{Name: s.Name, Title: config.Name, Group: groupName(o, s), Metadata: maps.Clone(config.Metadata), Incoming: who, Authz: c.authorization(o, s, config), Failure: failure(config)}
 	if plan.Forward = s.Spec.PassthroughHeaders; plan.Forward == nil {
 		plan.Forward = config.PassthroughHeaders
 	}
@@ -371,11 +371,7 @@ func (c *compiler) rules(o *object, config *v1beta1.ServerConfig, backends []Bac
 	}
 	path := field.NewPath("spec", "config", "aggregation")
 	rules, wrong := catalog.Parse(path, config.Aggregation, names, configs)
-	for _, e := range wrong {
-		if !o.wrong[e.Field] {
-			c.fail(o, e.Field, ReasonInvalid, "%s", describe(e))
-		}
-	}
+	c.faults(o, wrong)
 	a := config.Aggregation
 	if len(backends) == 1 && a != nil && a.ConflictResolution == v1beta1.ConflictPriority && !a.ExcludeAllTools && len(a.Tools) == 0 && !own {
 		return catalog.Bare(), true

@@ -28,15 +28,8 @@ type unsupported struct {
 func unsupportedFields() []unsupported {
 	return []unsupported{
 		// Clients.
-		{kind: "VirtualMCPServer", path: "spec.incomingAuth.authzConfig"},
-		{kind: "VirtualMCPServer", path: "spec.incomingAuth.authzConfigRef"},
-		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.type", allow: []string{"none"}},
-		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.policies", with: "spec.config.incomingAuth.authz.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.entitiesJson", with: "spec.config.incomingAuth.authz.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.groupClaimName", with: "spec.config.incomingAuth.authz.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.roleClaimName", with: "spec.config.incomingAuth.authz.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.groupEntityType", with: "spec.config.incomingAuth.authz.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.primaryUpstreamProvider", with: "spec.config.incomingAuth.authz.type"},
+		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.primaryUpstreamProvider", instead: "leave it out: the claims are those of the client's own token"},
+		{kind: "VirtualMCPServer", path: "spec.incomingAuth.authzConfig.inline.primaryUpstreamProvider", instead: "leave it out: the claims are those of the client's own token"},
 		{kind: "VirtualMCPServer", path: "spec.authServerConfig"},
 
 		// Backends.

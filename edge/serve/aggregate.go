@@ -89,6 +89,21 @@ func (s *server) templated(ctx context.Context, x *edge.Exchange, uri string) *e
 	return c.Resource(uri)
 }
 
+// lookup finds a thing for a message that names several.
+func (s *server) lookup(_ string, thing edge.Thing, name string) *edge.Target {
+	if s.book == nil {
+		return nil
+	}
+	c, err := s.book.Catalog(s.hub.life, nil, thing)
+	if err != nil {
+		return nil
+	}
+	if thing == edge.Resource {
+		return c.Resource(name)
+	}
+	return c.Lookup(thing, name)
+}
+
 // unknown is the error for a message whose target is not there.
 func unknown(m *mcp.Message) error {
 	switch m.Method {

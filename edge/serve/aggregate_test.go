@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/edgetest"
@@ -343,5 +344,29 @@ func TestAggregateBackendDown(t *testing.T) {
 				t.Errorf("status %d: %s", r.Status, r.Body)
 			}
 		})
+	}
+}
+
+// TestStatusReport logs a status that has changed, as often as it is told to.
+func TestStatusReport(t *testing.T) {
+	t.Parallel()
+	up := edgetest.NewServer(t, edgetest.Legacy)
+	e := edgetest.Start(t, group(map[string]*edgetest.Server{"up": up}, "operational: {failureHandling: {statusReportingInterval: 10s}}"))
+	now := time.Now()
+	e.Serve.Beat(now)
+	edgetest.Until(t, "a ready backend", func() bool { return strings.Contains(e.Log(), "status=ready") })
+	if n := strings.Count(e.Log(), "msg=status "); n > 1 {
+		t.Fatalf("%d reports at once", n)
+	}
+	e.Serve.Beat(now.Add(5 * time.Second))
+	before := strings.Count(e.Log(), "msg=status ")
+	e.Serve.Beat(now.Add(11 * time.Second))
+	if !strings.Contains(e.Log(), "phase=Ready") {
+		t.Errorf("%d reports before: %s", before, e.Log())
+	}
+	after := strings.Count(e.Log(), "msg=status ")
+	e.Serve.Beat(now.Add(22 * time.Second))
+	if n := strings.Count(e.Log(), "msg=status "); n != after {
+		t.Error("a status that is as it was is reported again")
 	}
 }

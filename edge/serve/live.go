@@ -19,6 +19,7 @@ import (
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/filters"
+	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/incoming"
 )
 
@@ -77,10 +78,14 @@ func (l *live) describe() {
 
 // authenticate opens the gate of a server, if it has one.
 func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
-	if p.Incoming == nil {
+	spec := p.Incoming
+	if spec == nil && p.Authz == nil {
 		return nil
 	}
-	parsed, err := incoming.Parse(*p.Incoming)
+	if spec == nil { // a policy asks who it is
+		spec = &incoming.Spec{Type: incoming.Anonymous}
+	}
+	parsed, err := incoming.Parse(*spec)
 	if err != nil {
 		return fmt.Errorf("server %s: %w", p.Name, err)
 	}
@@ -89,7 +94,7 @@ func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
 		endpoint = e.base() + "/mcp"
 	}
 	parsed = parsed.At(endpoint)
-	if s.gate, err = parsed.Start(edge.Env{Log: e.log, Defer: func(f func()) { s.after = append(s.after, f) }}, &e.issuers); err != nil {
+	if s.gate, err = parsed.Start(e.env(s), &e.issuers); err != nil {
 		return fmt.Errorf("server %s: %w", p.Name, err)
 	}
 	s.document = parsed.Document()
@@ -122,8 +127,13 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 		s.closeBut(was)
 		return nil, err
 	}
-	s.chain = filters.Chain(nil, edge.HandlerFunc(s.route))
-	if p.Bare {
+	entries, err := e.hallway(s, p)
+	if err != nil {
+		s.closeBut(was)
+		return nil, err
+	}
+	s.chain = filters.Chain(entries, edge.HandlerFunc(s.route))
+	if p.Bare && p.Authz == nil { // policies have lists filtered, which takes a catalog
 		s.only = s.targets[p.Backends[0].Name]
 		return s, nil
 	}
@@ -137,6 +147,28 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 	})
 	s.hub = newHub(s, e.client())
 	return s, nil
+}
+
+// hallway opens the filters that a server asks for.
+func (e *Edge) hallway(s *server, p compile.Server) ([]filters.Entry, error) {
+	var entries []filters.Entry
+	if p.Authz != nil {
+		policies, wrong := authz.Parse(*p.Authz, nil)
+		if len(wrong) > 0 {
+			return nil, fmt.Errorf("server %s: %w", p.Name, wrong.ToAggregate())
+		}
+		filter, err := policies.With(authz.Options{Lookup: s.lookup}).Open(e.env(s))
+		if err != nil {
+			return nil, fmt.Errorf("server %s: %w", p.Name, err)
+		}
+		entries = append(entries, filters.Entry{Name: "authz", Filter: filter})
+	}
+	return entries, nil
+}
+
+// env is the world that the parts of a server may touch.
+func (e *Edge) env(s *server) edge.Env {
+	return edge.Env{Log: e.log, Store: e.store, Defer: func(f func()) { s.after = append(s.after, f) }}
 }
 
 // openBackend opens a backend, or finds it open already.

@@ -30,6 +30,7 @@ type server struct {
 	gate     *incoming.Gate // who clients are; nil for anybody
 	document []byte         // that tells clients where to get a token; nil for none
 	after    []func()       // to be called when it ends
+	reported report
 	chain    edge.Handler   // the hallway, with route at its end
 	lot      *lot           // calls that wait for a modern client's answers
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/valyala/fasthttp/pprofhandler"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/oauth"
 )
 
@@ -50,7 +51,8 @@ type Edge struct {
 	clock    *clock
 	watcher  *watcher
 	live     atomic.Pointer[live]
-	lot      *lot          // calls that wait for a modern client's answers
+	lot      *lot // calls that wait for a modern client's answers
+	store    *kv.MemoryStore
 	issuers  oauth.Issuers // whose tokens are taken
 	sessions *sessions
 	doors    sseDoors
@@ -99,6 +101,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		return nil, err
 	}
 	e.lot = newLot(s, seal)
+	e.store = kv.Memory(kv.Limits{})
 	if e.proxies, err = parseProxies(s.TrustedProxies); err != nil {
 		return nil, fmt.Errorf("--trusted-proxies: %w", err)
 	}
@@ -287,6 +290,7 @@ func (e *Edge) close() {
 	e.work.Wait()
 	e.reloading.Lock() // not released: nothing is opened from here on
 	e.live.Load().closeBut(nil)
+	e.store.Close()
 }
 
 // keepTime keeps the coarse clock. Nothing else is done here: deadlines depend
@@ -330,6 +334,9 @@ func (e *Edge) beat(now time.Time) {
 		}
 	}
 	e.sessions.sweep(now)
+	for _, s := range e.live.Load().servers {
+		e.reportStatus(s, now)
+	}
 }
 
 // listener returns what begins to hear the backends for a session.

@@ -187,6 +187,31 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
+// report is what was last logged of a server's status.
+type report struct {
+	at   time.Time
+	said string
+}
+
+// reportStatus logs the status of a server when it has changed, as often as its
+// statusReportingInterval says. Only keepHouse calls it.
+func (e *Edge) reportStatus(s *server, now time.Time) {
+	if now.Sub(s.reported.at) < s.failure.Report {
+		return
+	}
+	s.reported.at = now
+	status := e.statusOf(s)
+	said := status.Phase + ": " + status.Message
+	for _, b := range status.DiscoveredBackends {
+		said += ", " + b.Name + " " + b.Status
+	}
+	if said == s.reported.said {
+		return
+	}
+	s.reported.said = said
+	e.log.Info("status", "server", s.name, "phase", status.Phase, "message", status.Message, "backends", status.BackendCount)
+}
+
 // base is the URL of the edge as clients see it, without a path.
 func (e *Edge) base() string {
 	if base := strings.TrimSuffix(e.settings.ExternalURL, "/"); base != "" {
