@@ -221,6 +221,11 @@ func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head, server *server) *e
 		x.Head.Remote = conn.from
 	}
 	x.Request = &x.request
+	if server.passes != nil {
+		for name, value := range ctx.Request.Header.All() {
+			x.Forward = server.passes.Take(x.Forward, name, value)
+		}
+	}
 	w := &x.way
 	w.mu.Lock()
 	w.x, w.conn, w.able = x, conn, h.takes&takesStream != 0 && ctx.Request.Header.IsHTTP11()

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/filters"
 	"github.com/weir-edge/weir/filters/authz"
+	"github.com/weir-edge/weir/filters/headers"
 	"github.com/weir-edge/weir/filters/incoming"
 )
 
@@ -107,7 +108,7 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 	if before != nil {
 		was = before.servers[p.Name]
 	}
-	s := &server{edge: e, name: p.Name, lot: e.lot, failure: p.Failure, forwards: p.Forward, local: &edge.Target{}, targets: make(map[string]*edge.Target)}
+	s := &server{edge: e, name: p.Name, lot: e.lot, failure: p.Failure, local: &edge.Target{}, targets: make(map[string]*edge.Target)}
 	s.info = mcp.AppendString([]byte(`{"name":`), p.Title)
 	s.info = append(mcp.AppendString(append(s.info, `,"version":`...), e.version), '}')
 	for _, b := range p.Backends {
@@ -119,7 +120,10 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 		s.backends = append(s.backends, one)
 		s.targets[b.Name] = &edge.Target{Backend: b.Name}
 	}
-	s.digest = digestOf(p)
+	s.digest = digestOf(struct {
+		Plan compile.Server
+		Main bool // which its metadata tell
+	}{p, main})
 	if was != nil && was.digest == s.digest && slices.Equal(was.backends, s.backends) {
 		return was, nil
 	}
@@ -152,6 +156,18 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 // hallway opens the filters that a server asks for.
 func (e *Edge) hallway(s *server, p compile.Server) ([]filters.Entry, error) {
 	var entries []filters.Entry
+	if len(p.Forward) > 0 {
+		passes, wrong := headers.Parse(nil, p.Forward, nil)
+		if len(wrong) > 0 {
+			return nil, fmt.Errorf("server %s: %w", p.Name, wrong.ToAggregate())
+		}
+		filter, err := passes.Open(e.env(s))
+		if err != nil {
+			return nil, fmt.Errorf("server %s: %w", p.Name, err)
+		}
+		s.passes = passes
+		entries = append(entries, filters.Entry{Name: "headers", Filter: filter})
+	}
 	if p.Authz != nil {
 		policies, wrong := authz.Parse(*p.Authz, nil)
 		if len(wrong) > 0 {

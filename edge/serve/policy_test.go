@@ -55,3 +55,95 @@ func TestPolicies(t *testing.T) {
 		})
 	}
 }
+
+// TestS35 sends backends the headers that are configured, once, and of the
+// client's those alone that are allowed (rows S35 and S36).
+func TestS35(t *testing.T) {
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		t.Run(era.String(), func(t *testing.T) {
+			t.Parallel()
+			back := edgetest.NewServer(t, era)
+			e := edgetest.Start(t, fmt.Sprintf(`apiVersion: weir.dev/v1beta1
+kind: MCPGroup
+metadata: {name: g}
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPServerEntry
+metadata: {name: back}
+spec:
+  groupRef: {name: g}
+  remoteUrl: %q
+  transport: streamable-http
+  allowPrivateEndpoint: true
+  headerForward: {addPlaintextHeaders: {X-Api-Key: ours}}
+---
+apiVersion: weir.dev/v1beta1
+kind: VirtualMCPServer
+metadata: {name: s}
+spec:
+  groupRef: {name: g}
+  incomingAuth: {type: anonymous}
+  passthroughHeaders: [X-Trace, x-api-key]
+  config: {aggregation: {conflictResolution: priority}}
+`, back.URL))
+			f := &front{Edge: e, back: back, client: e.NewClient()}
+			c := f.callerOf(t, edgetest.Modern, "")
+			body, head := c.message("1", "tools/call", edgetest.CallParams("echo", "{}"))
+			head = append(head, "X-Api-Key", "evil", "X-Trace", "t1", "X-Other", "no", "Cookie", "a=b", "Authorization", "Bearer mine")
+			if r := c.Post(body, head...); r.Status != 200 {
+				t.Fatalf("status %d: %s", r.Status, r.Body)
+			}
+			got := back.Requests("tools/call")[0].Header
+			if v := got.Values("X-Api-Key"); len(v) != 1 || v[0] != "ours" {
+				t.Errorf("X-Api-Key: %q", v)
+			}
+			if v := got.Values("X-Trace"); len(v) != 1 || v[0] != "t1" {
+				t.Errorf("X-Trace: %q", v)
+			}
+			for _, name := range []string{"X-Other", "Cookie", "Authorization"} {
+				if got.Get(name) != "" {
+					t.Errorf("the backend got %s", name)
+				}
+			}
+			for _, r := range back.Requests("") {
+				if r.Header.Get("X-Api-Key") != "ours" {
+					t.Errorf("%s went out without what is configured", r.Kind)
+				}
+			}
+		})
+	}
+}
+
+// TestPrivateEndpoint keeps the edge from private addresses that nobody said
+// were meant.
+func TestPrivateEndpoint(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Modern)
+	e := edgetest.Start(t, fmt.Sprintf(`apiVersion: weir.dev/v1beta1
+kind: MCPGroup
+metadata: {name: g}
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPServerEntry
+metadata: {name: back}
+spec: {groupRef: {name: g}, remoteUrl: %q, transport: streamable-http}
+---
+apiVersion: weir.dev/v1beta1
+kind: VirtualMCPServer
+metadata: {name: s}
+spec:
+  groupRef: {name: g}
+  incomingAuth: {type: anonymous}
+  config: {aggregation: {conflictResolution: priority}}
+`, back.URL))
+	f := &front{Edge: e, back: back, client: e.NewClient()}
+	if r := f.callerOf(t, edgetest.Modern, "").call(t, "1", "{}"); r.Status != 502 {
+		t.Errorf("status %d: %s", r.Status, r.Body)
+	}
+	if back.Count("") != 0 {
+		t.Error("it was dialled")
+	}
+	edgetest.Until(t, "the reason", func() bool {
+		return strings.Contains(string(f.client.Do("GET", "/status", "").Body), "allowPrivateEndpoint")
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/filters/headers"
 	"github.com/weir-edge/weir/filters/incoming"
 )
 
@@ -20,7 +21,7 @@ type server struct {
 	info     []byte // JSON text: serverInfo
 	backends []*backend.Backend
 	failure  compile.Failure
-	forwards []string                // names of client headers that backends receive
+	passes   *headers.Part           // header lines of clients that backends receive; nil for none
 	targets  map[string]*edge.Target // of messages that name nothing, by backend
 	local    *edge.Target            // of what is answered here
 	only     *edge.Target            // of every message, when the one backend is served as it is; else nil
@@ -31,8 +32,8 @@ type server struct {
 	document []byte         // that tells clients where to get a token; nil for none
 	after    []func()       // to be called when it ends
 	reported report
-	chain    edge.Handler   // the hallway, with route at its end
-	lot      *lot           // calls that wait for a modern client's answers
+	chain    edge.Handler // the hallway, with route at its end
+	lot      *lot         // calls that wait for a modern client's answers
 }
 
 // backend returns the backend of a name.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -189,13 +190,16 @@ func moment(t time.Time) *time.Time {
 
 // report is what was last logged of a server's status.
 type report struct {
+	mu   sync.Mutex
 	at   time.Time
 	said string
 }
 
 // reportStatus logs the status of a server when it has changed, as often as its
-// statusReportingInterval says. Only keepHouse calls it.
+// statusReportingInterval says.
 func (e *Edge) reportStatus(s *server, now time.Time) {
+	s.reported.mu.Lock()
+	defer s.reported.mu.Unlock()
 	if now.Sub(s.reported.at) < s.failure.Report {
 		return
 	}

@@ -1,0 +1,185 @@
+// Package outgoing holds the ways in which the edge authenticates to a backend.
+// A way is parsed from a manifest without touching the world, opened when its
+// plan goes live, and from then on attaches a credential to each request. What
+// cannot attach its credential fails the call: the client's own credential is
+// never sent in its place.
+package outgoing
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/v1beta1"
+)
+
+// Strategy is a way to authenticate to a backend, checked and ready to be
+// opened. It is immutable.
+type Strategy interface {
+	// Names are the headers that it sets, as written; nil for none. Lines of
+	// these names that come from anybody else have to be left out: see Without.
+	Names() []string
+
+	// Open touches the world. It fails for what waiting does not cure, such as a
+	// secret that is not there or that cannot stand in a header; the error names
+	// the secret and never holds its value.
+	Open(edge.Env) (Attach, error)
+}
+
+// Attach adds a credential to one request to a backend: it calls set once for
+// every one of its strategy's names, with a value that can stand in a header,
+// or returns an error. After an error the request must not be sent, whatever
+// has been set. The error is an *edge.Error: Unavailable for a credential that
+// cannot be had, Denied for a client that may not have one; its text names no
+// secret.
+//
+// x is the exchange that the request is made for, nil for requests of the
+// edge's own, such as health checks and listings. Attach is safe for concurrent
+// use.
+type Attach func(ctx context.Context, x *edge.Exchange, set func(name string, value edge.Secret)) error
+
+// Parse checks the way that an MCPExternalAuthConfig describes, and returns
+// everything that is wrong with it (external authentication document). path is
+// where spec stands.
+func Parse(path *field.Path, spec *v1beta1.MCPExternalAuthConfigSpec) (Strategy, field.ErrorList) {
+	r := &reader{}
+	switch spec.Type {
+	case v1beta1.AuthUnauthenticated:
+		return static(nil), nil
+	case v1beta1.AuthHeaderInjection:
+		path := path.Child("headerInjection")
+		if h := spec.HeaderInjection; h == nil {
+			r.required(path)
+		} else {
+			r.header(path.Child("headerName"), h.HeaderName, r.ref(path.Child("valueSecretRef"), h.ValueSecretRef))
+		}
+	case v1beta1.AuthBearerToken:
+		path := path.Child("bearerToken")
+		if b := spec.BearerToken; b == nil {
+			r.required(path)
+		} else {
+			r.bearer(r.ref(path.Child("tokenSecretRef"), b.TokenSecretRef))
+		}
+	default:
+		r.unknown(path, spec.Type, v1beta1.AuthUnauthenticated, v1beta1.AuthHeaderInjection, v1beta1.AuthBearerToken)
+	}
+	return r.strategy()
+}
+
+// ParseConfig is Parse for spec.config.outgoingAuth: its default, and each of
+// its backends (virtual server document).
+func ParseConfig(path *field.Path, spec *v1beta1.OutgoingStrategy) (Strategy, field.ErrorList) {
+	r := &reader{}
+	switch spec.Type {
+	case v1beta1.StrategyUnauthenticated:
+		return static(nil), nil
+	case v1beta1.StrategyHeaderInjection:
+		path := path.Child("headerInjection")
+		h := spec.HeaderInjection
+		switch {
+		case h == nil:
+			r.required(path)
+		case h.HeaderValue != "" && h.HeaderValueEnv != "":
+			r.add(field.Forbidden(path.Child("headerValueEnv"), "exclusive with headerValue"))
+		case h.HeaderValue != "":
+			r.header(path.Child("headerName"), h.HeaderName, r.value(path.Child("headerValue"), h.HeaderValue))
+		case h.HeaderValueEnv != "":
+			r.header(path.Child("headerName"), h.HeaderName, source{env: h.HeaderValueEnv})
+		default:
+			r.add(field.Required(path.Child("headerValue"), "one of headerValue and headerValueEnv must be set"))
+		}
+	default:
+		r.unknown(path, spec.Type, v1beta1.StrategyUnauthenticated, v1beta1.StrategyHeaderInjection)
+	}
+	return r.strategy()
+}
+
+// ParseForward is Parse for spec.headerForward of MCPServerEntry and
+// MCPRemoteProxy: headers with plain values, and with values in secrets.
+func ParseForward(path *field.Path, spec *v1beta1.HeaderForward) (Strategy, field.ErrorList) {
+	r := &reader{}
+	if spec == nil {
+		return static(nil), nil
+	}
+	plain := path.Child("addPlaintextHeaders")
+	for _, name := range sortedNames(spec.AddPlaintextHeaders) {
+		r.header(plain.Key(name), name, r.value(plain.Key(name), spec.AddPlaintextHeaders[name]))
+	}
+	for i, h := range spec.AddHeadersFromSecret {
+		path := path.Child("addHeadersFromSecret").Index(i)
+		r.header(path.Child("headerName"), h.HeaderName, r.ref(path.Child("valueSecretRef"), h.ValueSecretRef))
+	}
+	return r.strategy()
+}
+
+// Join is several ways at once. It fails when two of them set the same header.
+func Join(all ...Strategy) (Strategy, error) {
+	all = slices.DeleteFunc(slices.Clone(all), func(s Strategy) bool { return s == nil || len(s.Names()) == 0 })
+	if len(all) == 0 {
+		return static(nil), nil
+	}
+	if len(all) == 1 {
+		return all[0], nil
+	}
+	var names []string
+	for _, s := range all {
+		for _, name := range s.Names() {
+			if has(names, name) {
+				return nil, fmt.Errorf("header %s is set twice", name)
+			}
+			names = append(names, name)
+		}
+	}
+	return &joined{all, names}, nil
+}
+
+type joined struct {
+	all   []Strategy
+	names []string
+}
+
+func (j *joined) Names() []string { return slices.Clone(j.names) }
+
+// Format writes the names for every verb.
+func (j *joined) Format(f fmt.State, _ rune) { show(f, j) }
+
+func show(f fmt.State, s Strategy) {
+	// A fmt.State records its own failures.
+	_, _ = io.WriteString(f, "outgoing["+strings.Join(s.Names(), " ")+"]")
+}
+
+func (j *joined) Open(env edge.Env) (Attach, error) {
+	attaches := make([]Attach, len(j.all))
+	for i, s := range j.all {
+		attach, err := s.Open(env)
+		if err != nil {
+			return nil, err
+		}
+		attaches[i] = attach
+	}
+	return func(ctx context.Context, x *edge.Exchange, set func(string, edge.Secret)) error {
+		for _, attach := range attaches {
+			if err := attach(ctx, x, set); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
+// refused is a call whose credential cannot be had. Its text may reach a
+// client, so that the cause is only unwrapped.
+type refused struct{ cause error }
+
+func (*refused) Error() string   { return "no credential for the backend" }
+func (e *refused) Unwrap() error { return e.cause }
+
+// unavailable is the error of an Attach. What failed is for the log alone.
+func unavailable(cause error) error {
+	return &edge.Error{Kind: edge.Unavailable, Op: cause.Error(), Err: &refused{cause}}
+}
