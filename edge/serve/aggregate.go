@@ -109,7 +109,7 @@ func unknown(m *mcp.Message) error {
 	switch m.Method {
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		return &edge.Error{
-			Kind: edge.NotFound, Op: "route", Err: errors.New("Resource not found"),
+			Kind: edge.NotFound, Op: "route", Err: errors.New("resource not found"),
 			Data: append(mcp.AppendString([]byte(`{"uri":`), printable(m.Text("uri"))), '}'),
 		}
 	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":

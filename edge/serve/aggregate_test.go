@@ -370,3 +370,64 @@ func TestStatusReport(t *testing.T) {
 		t.Error("a status that is as it was is reported again")
 	}
 }
+
+// TestAggregateTasks leads a task's id back to the backend that began it, for
+// whoever began it and nobody else.
+func TestAggregateTasks(t *testing.T) {
+	t.Parallel()
+	f := newThree(t, bestEffort)
+	f.backs["old"].Always("tools/call", func(c *edgetest.Call) {
+		c.Result(`{"task":{"taskId":"t1","status":"working","ttl":1000}}`)
+	})
+	f.backs["new"].Always("tools/call", func(c *edgetest.Call) {
+		c.Result(`{"resultType":"task","taskId":"t2","status":"working"}`)
+	})
+	f.backs["old"].Always("tasks/get", func(c *edgetest.Call) { c.Result(`{"taskId":"t1","status":"completed"}`) })
+	f.backs["new"].Always("tasks/get", func(c *edgetest.Call) {
+		c.Result(`{"resultType":"complete","taskId":"t2","status":"completed"}`)
+	})
+	legacy, modern := f.callerOf(t, edgetest.Legacy, ""), f.callerOf(t, edgetest.Modern, "")
+	legacy.request(t, "1", "tools/call", edgetest.CallParams("old_echo", "{}")).Result()
+	modern.request(t, "1", "tools/call", edgetest.CallParams("new_echo", "{}")).Result()
+	if out := legacy.request(t, "2", "tasks/get", `{"taskId":"t1"}`).Result(); !strings.Contains(out, "completed") {
+		t.Error(out)
+	}
+	if out := modern.request(t, "2", "tasks/get", `{"taskId":"t2"}`).Result(); !strings.Contains(out, "completed") {
+		t.Error(out)
+	}
+	if n := f.backs["old"].Count("tasks/get") + f.backs["sse"].Count("tasks/get"); n != 1 {
+		t.Errorf("the other backends were asked %d times", n-1)
+	}
+	stranger := f.callerOf(t, edgetest.Legacy, "")
+	fails(t, stranger.request(t, "3", "tasks/get", `{"taskId":"t1"}`), 200, -32602, "3")
+	fails(t, modern.request(t, "4", "tasks/get", `{"taskId":"t3"}`), 400, -32602, "4")
+}
+
+// TestAggregateLogLevel has every backend that logs hear of a legacy session's
+// level, whether it has met the session before or not.
+func TestAggregateLogLevel(t *testing.T) {
+	t.Parallel()
+	a, b, quiet := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Modern)
+	for _, s := range []*edgetest.Server{a, b, quiet} {
+		offers(s, "echo")
+	}
+	e := edgetest.Start(t, group(map[string]*edgetest.Server{"a": a, "b": b, "m": quiet}, bestEffort))
+	f := &front{Edge: e, client: e.NewClient()}
+	c := f.callerOf(t, edgetest.Legacy, "")
+	c.request(t, "1", "tools/call", edgetest.CallParams("a_echo", "{}")).Result()
+	c.request(t, "2", "logging/setLevel", `{"level":"warning"}`).Result()
+	if got := a.Await("logging/setLevel", 1); edgetest.Member(string(got.Message.Params), "level") != `"warning"` {
+		t.Errorf("%s", got.Message.Params)
+	}
+	if n := b.Count("logging/setLevel"); n != 0 {
+		t.Errorf("a backend that the session has not met was told %d times", n)
+	}
+	c.request(t, "3", "tools/call", edgetest.CallParams("b_echo", "{}")).Result()
+	b.Await("logging/setLevel", 1)
+	c.request(t, "4", "tools/call", edgetest.CallParams("m_echo", "{}")).Result()
+	for _, r := range quiet.Requests("tools/call") {
+		if got := edgetest.Member(string(r.Message.Params), "_meta", "io.modelcontextprotocol/logLevel"); got != `"warning"` {
+			t.Errorf("the modern backend was told %s", got)
+		}
+	}
+}

@@ -36,6 +36,8 @@ type hub struct {
 type watched struct {
 	backend string
 	count   int
+	known   chan struct{} // closed when it is known whether the backend took the subscription
+	taken   bool          // it did
 }
 
 // newHub begins to listen to the backends.
@@ -202,18 +204,31 @@ func (h *hub) listen(ctx context.Context, x *edge.Exchange) (*edge.Response, err
 func (h *hub) watch(ctx context.Context, at, uri string) bool {
 	h.mu.Lock()
 	w := h.watched[uri]
-	if w != nil && w.backend == at {
-		w.count++
-		h.mu.Unlock()
-		return true
+	first := w == nil || w.backend != at
+	if first {
+		w = &watched{backend: at, known: make(chan struct{})}
+		h.watched[uri] = w
 	}
-	h.watched[uri] = &watched{backend: at, count: 1}
+	w.count++
 	h.mu.Unlock()
-	if h.subscribe(ctx, at, uri, "resources/subscribe") == nil {
-		return true
+	if first {
+		err := h.subscribe(ctx, at, uri, "resources/subscribe")
+		h.mu.Lock()
+		w.taken = err == nil
+		h.mu.Unlock()
+		close(w.known)
 	}
-	h.drop(uri)
-	return false
+	select {
+	case <-w.known:
+	case <-ctx.Done():
+	}
+	h.mu.Lock()
+	taken := w.taken
+	h.mu.Unlock()
+	if !taken {
+		h.drop(uri)
+	}
+	return taken
 }
 
 // unwatch counts a client that waits no longer.
