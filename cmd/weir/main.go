@@ -28,7 +28,7 @@ const (
 	exitUsage      = 2   // the command line is wrong
 	exitTool       = 3   // the tool that was called reports a failure
 	exitProtocol   = 4   // the server answered with an error
-	exitConnection = 5   // there was no talking to the server
+	exitConnection = 5   // there was no talking to the server; from 10 on: see classes
 	exitSignal     = 128 // plus the number of the signal
 )
 
@@ -73,11 +73,13 @@ func (a *app) command() *cobra.Command {
 servers, for clients of every revision of the protocol.
 
 "weir serve" alone serves a demo to try things on; "weir serve -c FILE" serves
-what the file describes.
+what the file describes. "weir status" shows how it does, and "weir doctor" finds
+out why something does not work.
 
 Exit codes: 0 done, 1 what was given cannot be served or something broke,
 2 wrong command line, 3 the called tool reports a failure, 4 the server
-answered with an error, 5 no talking to the server.`,
+answered with an error, 5 no talking to the server; 10 to 41 are what "weir
+doctor" finds, see there.`,
 		Example: `  weir serve
   weir tools
   weir call echo --args '{"text":"hello"}'`,
@@ -95,10 +97,13 @@ answered with an error, 5 no talking to the server.`,
 	root.AddCommand(
 		a.serveCommand(),
 		a.validateCommand(),
+		a.authzCommand(),
 		a.settingsCommand(),
 		a.schemaCommand(),
 		a.toolsCommand(),
 		a.callCommand(),
+		a.statusCommand(),
+		a.doctorCommand(),
 		a.versionCommand(),
 		a.completionCommand(),
 	)

@@ -33,13 +33,15 @@ func TestMain(m *testing.M) {
 // The scripts are the story of each command, failures and exit codes included.
 // They find the demo backend at $DEMO, a server with odd answers at $ODD, at
 // $LOCKED with a token and at $SECURE with a certificate that $CA signed, and
-// addresses where nobody listens ($NOBODY) and somebody else does ($TAKEN).
+// addresses where nobody listens ($NOBODY) and somebody else does ($TAKEN). A
+// second demo is at $OTHER, a web page at $PAGE, what answers like no MCP server
+// at $STRANGE/KIND, and the status of an edge at $ADMIN (HOST:PORT).
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "fill": fill},
 		Setup: func(e *testscript.Env) error {
 			backend, err := demo.Start("")
 			if err != nil {
@@ -66,6 +68,19 @@ func TestScripts(t *testing.T) {
 			if err := os.WriteFile(ca, block, 0o600); err != nil {
 				return err
 			}
+			other, err := demo.Start("")
+			if err != nil {
+				return err
+			}
+			e.Defer(other.Close)
+			strange := httptest.NewServer(http.HandlerFunc(strangeServer))
+			e.Defer(strange.Close)
+			admin := httptest.NewServer(http.HandlerFunc(adminDoor))
+			e.Defer(admin.Close)
+			e.Setenv("OTHER", other.URL())
+			e.Setenv("STRANGE", strange.URL)
+			e.Setenv("PAGE", strange.URL+"/page")
+			e.Setenv("ADMIN", admin.Listener.Addr().String())
 			e.Setenv("SECURE", secure.URL+"/mcp")
 			e.Setenv("CA", ca)
 			e.Setenv("LOCKED", odd.URL+"/locked")
@@ -94,6 +109,61 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if strconv.Itoa(got) != args[0] {
 		ts.Fatalf("exit code %d, want %s", got, args[0])
 	}
+}
+
+// fill writes files anew with the variables in them replaced: fill FILE...
+func fill(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: fill FILE...")
+	}
+	for _, name := range args {
+		text := os.Expand(ts.ReadFile(name), ts.Getenv)
+		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(text), 0o600))
+	}
+}
+
+// strangeServer is everything but an MCP server.
+func strangeServer(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/page":
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = io.WriteString(w, "<!doctype html><html><head><title>Welcome\x1b[31m</title></head><body>hello</body></html>")
+	case "/moved":
+		http.Redirect(w, r, "/elsewhere?token=secret", http.StatusFound)
+	case "/down":
+		http.Error(w, "out of order", http.StatusServiceUnavailable)
+	case "/busy":
+		http.Error(w, "slowly", http.StatusTooManyRequests)
+	case "/forbidden":
+		w.WriteHeader(http.StatusForbidden)
+	case "/text", "/text/status":
+		_, _ = io.WriteString(w, "hello")
+	case "/hangup":
+		panic(http.ErrAbortHandler)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// adminDoor shows the status of an edge with two servers, and nothing else.
+func adminDoor(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/status" {
+		http.NotFound(w, r)
+		return
+	}
+	if r.Header.Get("Authorization") == "Bearer sesame" {
+		_, _ = io.WriteString(w, `{"name":"one","phase":"Ready","url":"http://127.0.0.1:1/mcp","version":"v1"}`+"\n")
+		return
+	}
+	_, _ = io.WriteString(w, `{"servers":[
+{"name":"a","phase":"Degraded","message":"1 of 2 backends is routable","url":"http://127.0.0.1:1/servers/a/mcp","backendCount":1,
+ "discoveredBackends":[
+  {"name":"good","url":"http://127.0.0.1:2/mcp","status":"ready","lastHealthCheck":"2020-01-02T03:04:05Z","circuitBreakerState":"closed","era":"modern",
+   "tools":5,"prompts":1,"resources":2,"resourceTemplates":3,"calls":120,"failed":2,"latencyMillis":1.5},
+  {"name":"bad","url":"http://127.0.0.1:3/mcp","status":"unavailable","message":"dial: nobody\u001b[31m is there","tools":0,"prompts":0,"resources":0,"calls":0,"failed":0,"latencyMillis":0}],
+ "withheld":["conflict: tool good.echo"],"sessions":1,"streams":2,"inflight":3,"parked":4,"dropped":5,"calls":120,"reloads":1,
+ "reload":"weir.yaml:1: wrong\nweir.yaml:2: wrong, too","version":"v1"},
+{"name":"b","phase":"Ready","url":"http://127.0.0.1:1/servers/b/mcp","version":"v1"}]}`+"\n")
 }
 
 // oddServer is a modern server whose answers a typed client would not survive,
@@ -225,6 +295,10 @@ func TestCompletion(t *testing.T) {
 		{"tools ", ""},
 		{"schema MCPServ", "MCPServer MCPServerEntry"},
 		{"serve --ppr", ""},
+		{"st", "status"},
+		{"status --in", "--interval"},
+		{"status --admin ", ""},
+		{"doctor --log-level ", "debug info warn error"},
 	} {
 		t.Run(test.line, func(t *testing.T) {
 			a := testApp()

@@ -40,6 +40,17 @@ func TestReadmeHasEveryCommandAndSetting(t *testing.T) {
 	}
 }
 
+func TestReadmeHasEveryClass(t *testing.T) {
+	var want strings.Builder
+	want.WriteString("| exit code | class | means |\n|---|---|---|\n")
+	for _, c := range classes() {
+		fmt.Fprintf(&want, "| %d | `%s` | %s |\n", c.code, c.name, c.means)
+	}
+	if !strings.Contains(readme(t), want.String()) {
+		t.Errorf("the table of classes should be\n%s", want.String())
+	}
+}
+
 // Every block of YAML in the README is a settings file that is accepted.
 func TestReadmeSettingsAreAccepted(t *testing.T) {
 	blocks := strings.Split(readme(t), "```yaml\n")[1:]

@@ -38,17 +38,24 @@ const remoteHelp = `URL is the endpoint of any MCP server over HTTP. Without it 
 the edge that "weir serve" starts on this machine.`
 
 func addRemoteFlags(cmd *cobra.Command) *remote {
-	r := &remote{}
+	r := addAccessFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&r.era, "era", string(client.Auto), "`ERA` of the protocol to speak: auto, legacy (up to 2025-11-25) or modern (2026-07-28)")
+	f.DurationVar(&r.timeout, "timeout", time.Minute, "`DURATION` for which the server may be silent; 0 for ever")
+	mustRegister(cmd, "era", []string{string(client.Auto), string(client.Legacy), string(client.Modern)})
+	mustRegister(cmd, "timeout", nil)
+	return r
+}
+
+// addAccessFlags gives a command the flags that say who asks and whom to trust.
+func addAccessFlags(cmd *cobra.Command) *remote {
+	r := &remote{era: string(client.Auto)}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringArrayVar(&r.headers, "header", nil, "`HEADER` of every request, as \"NAME: VALUE\"; may be repeated")
 	f.StringVar(&r.tokenFile, "bearer-token-file", "", "`FILE` with a token, sent as Authorization: Bearer")
 	f.StringVar(&r.ca, "ca", "", "`FILE` of authorities in PEM that are trusted besides those of the system")
-	f.StringVar(&r.era, "era", string(client.Auto), "`ERA` of the protocol to speak: auto, legacy (up to 2025-11-25) or modern (2026-07-28)")
-	f.DurationVar(&r.timeout, "timeout", time.Minute, "`DURATION` for which the server may be silent; 0 for ever")
 	mustRegister(cmd, "header", nil)
-	mustRegister(cmd, "era", []string{string(client.Auto), string(client.Legacy), string(client.Modern)})
-	mustRegister(cmd, "timeout", nil)
 	return r
 }
 

@@ -43,7 +43,7 @@ type listener struct {
 
 func (l *listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
-	for err == nil && !l.edge.crowd.enter(c, l.edge.settings.MaxPerAddress) {
+	for err == nil && !l.edge.crowd.enter(c, l.edge.settings.MaxConnectionsPerAddress) {
 		go turnDown(c)
 		c, err = l.Listener.Accept()
 	}
@@ -145,7 +145,7 @@ var firstReads = sync.Pool{New: func() any { return new([firstRead]byte) }}
 func (c *clientConn) Close() error {
 	c.edge.watcher.remove(c)
 	if c.edge.underway.remove(c) {
-		c.edge.crowd.leave(c, c.edge.settings.MaxPerAddress)
+		c.edge.crowd.leave(c, c.edge.settings.MaxConnectionsPerAddress)
 	}
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.unread && half.CloseWrite() == nil {
 		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerFor))

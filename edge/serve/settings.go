@@ -26,15 +26,15 @@ type Settings struct {
 	TrustedProxies []string // networks of proxies whose X-Forwarded-For and Forwarded are believed
 	ExternalURL    string   // base URL that clients see; empty to use the request's own
 
-	MaxHeader      int // bytes of a request's header block
-	MaxBody        int // bytes of a request's body
-	MaxMessage     int // bytes of one message of a backend
-	MaxConnections int // open client connections
-	MaxPerAddress  int // of them from one address; 0 for no limit
-	MaxInflight    int // exchanges at a time
-	MaxStreams     int // open GET and listen streams per principal, or per client address where there is none
-	MaxSessions    int // legacy sessions
-	MaxParked      int // calls that wait for a modern client to come back with an answer
+	MaxHeader                int // bytes of a request's header block
+	MaxBody                  int // bytes of a request's body
+	MaxMessage               int // bytes of one message of a backend
+	MaxConnections           int // open client connections
+	MaxConnectionsPerAddress int // of them from one address; 0 for no limit
+	MaxInflight              int // exchanges at a time
+	MaxStreams               int // open GET and listen streams per principal, or per client address where there is none
+	MaxSessions              int // legacy sessions
+	MaxParked                int // calls that wait for a modern client to come back with an answer
 
 	SessionTTL   time.Duration // a session unused for so long ends
 	ParkTTL      time.Duration // how long a parked call waits for its client
@@ -120,7 +120,7 @@ func (s Settings) Check() error {
 	within("max-body", s.MaxBody, 1<<10, 256<<20)
 	within("max-message", s.MaxMessage, 1<<10, 1<<30)
 	within("max-connections", s.MaxConnections, 1, 1<<20)
-	within("max-connections-per-address", s.MaxPerAddress, 0, 1<<20)
+	within("max-connections-per-address", s.MaxConnectionsPerAddress, 0, 1<<20)
 	within("max-inflight", s.MaxInflight, 1, 1<<20)
 	within("max-streams", s.MaxStreams, 1, 1<<20)
 	within("max-sessions", s.MaxSessions, 1, 1<<20)

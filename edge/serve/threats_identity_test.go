@@ -200,7 +200,7 @@ func TestS41(t *testing.T) {
 func TestS40(t *testing.T) {
 	t.Parallel()
 	back := edgetest.NewServer(t, edgetest.Modern)
-	e := edgetest.Start(t, edgetest.Manifest(back), edgetest.Settings(func(s *serve.Settings) { s.MaxPerAddress = 10 }))
+	e := edgetest.Start(t, edgetest.Manifest(back), edgetest.Settings(func(s *serve.Settings) { s.MaxConnectionsPerAddress = 10 }))
 	var idle []net.Conn
 	for range 10 {
 		c, err := net.Dial("tcp", e.Addr())

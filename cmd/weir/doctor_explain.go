@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// untrusted explains a TLS handshake that failed.
+func (p *patient) untrusted(ctx context.Context, err error, now time.Time) check {
+	var (
+		verify  *tls.CertificateVerificationError
+		host    x509.HostnameError
+		invalid x509.CertificateInvalidError
+		record  tls.RecordHeaderError
+	)
+	switch {
+	case errors.As(err, &record):
+		return problem(ofTLS, "write http:// instead of https:// in its URL, or name the port that has TLS", "%s does not speak TLS", p.address())
+	case ctx.Err() != nil || timedOut(err):
+		return problem(ofSilence, "check that "+p.address()+" is a server with TLS", "%s took the connection and does not answer the TLS handshake", p.address())
+	case errors.As(err, &host):
+		return problem(ofTLS, "name the backend in its URL as its certificate does, or get it another certificate", "its certificate is not for host %q: %v", p.url.Hostname(), host)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && now.Before(invalid.Cert.NotBefore):
+		return problem(inClock, "check the clock of this machine, or wait", "a certificate of it is not valid before %s; the clock says %s", day(invalid.Cert.NotBefore), day(now))
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return problem(ofTLS, "have whoever runs the backend get a new certificate; check the clock of this machine", "a certificate of it was valid until %s; the clock says %s", day(invalid.Cert.NotAfter), day(now))
+	case errors.As(err, &verify):
+		next := "put the certificate of the authority that signed it, in PEM, into the file that caBundlePath of the backend (with type: entry) names, or the ConfigMap that caBundleRef of its MCPServerEntry names"
+		if p.roots != nil {
+			next = "add the certificate of the authority that signed it to the CA bundle of the backend, which lacks it"
+		}
+		return problem(ofTLS, next, "its certificate is not trusted: %v%s", verify.Err, signer(verify))
+	}
+	return problem(ofTLS, "check that the backend speaks TLS 1.2 or 1.3 and wants no certificate of its clients", "the TLS handshake failed: %v", cause(err))
+}
+
+// signer says who a certificate is from.
+func signer(e *tls.CertificateVerificationError) string {
+	if len(e.UnverifiedCertificates) == 0 {
+		return ""
+	}
+	last := e.UnverifiedCertificates[len(e.UnverifiedCertificates)-1]
+	if bytes.Equal(last.RawIssuer, last.RawSubject) {
+		return fmt.Sprintf(" (signed by %q, itself)", last.Issuer)
+	}
+	return fmt.Sprintf(" (signed by %q)", last.Issuer)
+}
+
+// answer is what a backend says to a plain request, as far as it matters.
+type answer struct {
+	status    int
+	kind      string // media type
+	location  string
+	challenge string
+	start     []byte // of the body
+}
+
+// maxStart is how much of a body is looked at, in bytes.
+const maxStart = 4096
+
+// ask sends the backend the first request of its transport by other means than
+// those of the edge, to see what comes back.
+func (p *patient) ask(ctx context.Context) (*answer, error) {
+	c := p.config(false)
+	method, body := http.MethodGet, []byte(nil)
+	if p.plan.Transport != compile.SSE {
+		meta := mcp.Change(nil, nil, mcp.Caller{Info: c.Info}.Members()...)
+		method = http.MethodPost
+		body = mcp.AppendRequest(nil, []byte("1"), "server/discover", mcp.Change(nil, nil, mcp.Raw("_meta", meta)))
+	}
+	r, err := http.NewRequestWithContext(ctx, method, p.plan.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("User-Agent", c.Agent)
+	r.Header.Set("Accept", "text/event-stream")
+	if body != nil {
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set(mcp.HeaderVersion, mcp.V2607)
+		r.Header.Set(mcp.HeaderMethod, "server/discover")
+	}
+	for name, value := range p.plan.Headers {
+		r.Header.Set(name, value)
+	}
+	h := &http.Client{
+		Transport: &http.Transport{
+			DialContext:       (&net.Dialer{Control: p.judge, Timeout: dialing}).DialContext,
+			TLSClientConfig:   p.trust(),
+			DisableKeepAlives: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	got, err := h.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = got.Body.Close() }() // what matters has been read by then
+	out := &answer{status: got.StatusCode, location: got.Header.Get("Location"), challenge: got.Header.Get("WWW-Authenticate")}
+	out.kind, _, _ = mime.ParseMediaType(got.Header.Get("Content-Type"))
+	if out.kind != "text/event-stream" { // a stream may have no end
+		out.start, err = io.ReadAll(io.LimitReader(got.Body, maxStart))
+	}
+	if out.start != nil {
+		return out, nil // a body that broke off has said something
+	}
+	return out, err
+}
+
+// explain says why a backend gave no introduction.
+func (p *patient) explain(ctx context.Context, err error) check {
+	silent := problem(ofSilence, "look into the backend's log, or give it more time with --timeout", "%s took the connection and gives no answer within %s", p.endpoint(), p.doctor.timeout)
+	if ctx.Err() != nil || edge.KindOf(err) == edge.Timeout {
+		return silent
+	}
+	got, failed := p.ask(ctx)
+	switch {
+	case failed != nil && ctx.Err() != nil:
+		return silent
+	case failed != nil:
+		return p.broken(failed)
+	}
+	return p.unwanted(got, err)
+}
+
+// broken explains a request that got no answer of HTTP.
+func (p *patient) broken(err error) check {
+	text := err.Error()
+	var outer *url.Error
+	if errors.As(err, &outer) {
+		text = outer.Err.Error() // without the URL, which may hold a secret
+	}
+	switch {
+	case strings.Contains(text, "remote error: tls:"):
+		return problem(ofTLS, "have the backend take clients without a certificate: the edge has none to show", "it ended TLS: %s", text)
+	case strings.Contains(text, `malformed HTTP response "\x15\x03`):
+		return p.wantsTLS()
+	case strings.Contains(text, "malformed HTTP"):
+		return problem(ofProtocol, "name the URL of an MCP server over HTTP", "what answers at %s does not speak HTTP", p.address())
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(text, "reset by peer"):
+		return problem(ofProtocol, "look into the backend's log; check that the URL is one of an MCP server over HTTP", "%s closes the connection without an answer", p.address())
+	}
+	return problem(ofProtocol, "check that the URL is one of an MCP server over HTTP", "%s", text)
+}
+
+func (p *patient) wantsTLS() check {
+	return problem(ofTLS, "write https:// instead of http:// in its URL", "%s speaks TLS, and the URL does not say so", p.address())
+}
+
+// unwanted explains an answer of HTTP that is not the one of an MCP server.
+// err is what the edge makes of it.
+func (p *patient) unwanted(got *answer, err error) check {
+	said := fmt.Sprintf("%s answers %d %s", p.endpoint(), got.status, http.StatusText(got.status))
+	var refused interface{ HTTPStatus() int }
+	status := got.status
+	if errors.As(err, &refused) && (refused.HTTPStatus() == 401 || refused.HTTPStatus() == 403) {
+		status = refused.HTTPStatus()
+	}
+	switch {
+	case status == 401 || status == 403:
+		cause := fmt.Sprintf("%s answers %d: it wants a credential", p.endpoint(), status)
+		if len(p.plan.Headers) > 0 {
+			cause = fmt.Sprintf("%s answers %d: it does not take the credential that it gets, or gets none", p.endpoint(), status)
+		}
+		if got.challenge != "" {
+			cause += ", asking for " + brief(got.challenge)
+		}
+		return problem(ofCredential, "give the edge a credential for it: outgoingAuth of the server, externalAuthConfigRef or headerForward of the backend's own object", "%s", cause)
+	case got.status >= 300 && got.status < 400:
+		return problem(ofProtocol, "write that place as the backend's URL: the edge follows no redirect", "%s answers %d and points to %s", p.endpoint(), got.status, brief(withoutQuery(got.location)))
+	case got.status == 400 && bytes.Contains(got.start, []byte("HTTPS")):
+		return p.wantsTLS()
+	case got.status == 429:
+		return problem(ofFailure, "try again later", "%s: too many requests", said)
+	case got.status >= 500:
+		return problem(ofFailure, "look into the backend's log", "%s%s", said, quote(got))
+	case got.kind == "text/html":
+		return problem(ofProtocol, "name its MCP endpoint: often the path is /mcp, or /sse with transport: sse", "%s%s: a web page, no MCP server", said, title(got.start))
+	case got.status == 404 || got.status == 405 || got.status == 410:
+		return problem(ofProtocol, "correct the path of the URL: often it is /mcp, or /sse with transport: sse", "%s: no MCP endpoint is there", said)
+	case got.status < 300 && got.kind != "application/json" && got.kind != "text/event-stream":
+		return problem(ofProtocol, "name its MCP endpoint: often the path is /mcp, or /sse with transport: sse", "%s with %q, which is no message of MCP", said, brief(got.kind))
+	}
+	return problem(ofProtocol, "check that the URL is one of an MCP server, and update it or weir where revisions differ", "%v%s", err, quote(got))
+}
+
+// quote is what a server says besides; it is a stranger's text.
+func quote(got *answer) string {
+	if got.kind == "text/html" {
+		return title(got.start)
+	}
+	if said := brief(firstLine(string(got.start))); said != "" {
+		return " (" + said + ")"
+	}
+	return ""
+}
+
+// title is the title of a web page.
+func title(page []byte) string {
+	lower := bytes.ToLower(page)
+	from := bytes.Index(lower, []byte("<title>"))
+	to := bytes.Index(lower, []byte("</title>"))
+	if len(lower) != len(page) || from < 0 || to < from {
+		return ""
+	}
+	return fmt.Sprintf(" with the page %q", brief(firstLine(string(page[from+len("<title>"):to]))))
+}
+
+// brief cuts what a stranger says to a length that a line can have.
+func brief(s string) string {
+	const most = 200
+	if s = clean(s); len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+func withoutQuery(target string) string {
+	u, err := url.Parse(target)
+	if err != nil {
+		return "a place that is no URL"
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
+}

@@ -1,0 +1,406 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/demo"
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/serve"
+)
+
+// examined is what the doctor finds in a manifest whose steps may take timeout.
+func examined(t *testing.T, manifest string, timeout time.Duration) findings {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(path, []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := &doctor{config: path, timeout: timeout, say: func(check) {}}
+	settings := loaded{Settings: serve.Defaults()}
+	settings.Listen, settings.AdminListen = "127.0.0.1:0", ""
+	found, err := d.run(t.Context(), func() (loaded, error) { return settings, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// inFront is the manifest of a server with one backend; more are further
+// fields of the backend.
+func inFront(url, transport, more string) string {
+	return fmt.Sprintf("name: main\ngroupRef: g\nincomingAuth: {type: anonymous}\noutgoingAuth: {source: inline}\nbackends:\n  - {name: a, url: %q, transport: %s%s}\n", url, transport, more)
+}
+
+// entry is the same with an object for the backend; more are further lines of
+// its spec.
+func entry(url string, more ...string) string {
+	return "apiVersion: weir.dev/v1beta1\nkind: MCPGroup\nmetadata: {name: g}\n---\n" +
+		"apiVersion: weir.dev/v1beta1\nkind: MCPServerEntry\nmetadata: {name: a}\nspec:\n  groupRef: {name: g}\n  remoteUrl: " + url + "\n  transport: streamable-http\n  " + strings.Join(more, "\n  ") + "\n---\n" +
+		"apiVersion: weir.dev/v1beta1\nkind: VirtualMCPServer\nmetadata: {name: main}\nspec:\n  groupRef: {name: g}\n  incomingAuth: {type: anonymous}\n"
+}
+
+// raw is the address of a server that does something with each connection, and
+// closes it.
+func raw(t *testing.T, f func(net.Conn)) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = c.Close() }()
+				f(c)
+			}()
+		}
+	}()
+	t.Cleanup(func() { _ = ln.Close(); <-done })
+	return ln.Addr().String()
+}
+
+// certified is a TLS server whose certificate is valid for a host and a time,
+// and the file of that certificate.
+func certified(t *testing.T, host string, from, until time.Time, clients tls.ClientAuthType) (url, ca string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: from, NotAfter: until,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{host}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(oddServer))
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, ClientAuth: clients}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	ca = filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return s.URL + "/mcp", ca
+}
+
+// Each thing that can be wrong with a backend has its class, its cause, and
+// what to do next.
+func TestDoctorOfBackends(t *testing.T) {
+	strange := httptest.NewServer(http.HandlerFunc(strangeServer))
+	defer strange.Close()
+	odd := httptest.NewServer(http.HandlerFunc(oddServer))
+	defer odd.Close()
+	secure := httptest.NewUnstartedServer(http.HandlerFunc(oddServer))
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	defer secure.Close()
+	shown, err := demo.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shown.Close()
+	older := edgetest.NewServer(t, edgetest.SSE)
+	const long = 10 * time.Second
+	now := time.Now()
+	valid := func(host string, from, until time.Duration, clients tls.ClientAuthType) string {
+		url, ca := certified(t, host, now.Add(from), now.Add(until), clients)
+		return inFront(url, "streamable-http", ", type: entry, caBundlePath: "+ca)
+	}
+	mute := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+	for _, test := range []struct {
+		name      string
+		manifest  string
+		timeout   time.Duration
+		step      string
+		class     string
+		level     level
+		cause     string
+		next      string
+		forbidden string // in neither
+	}{
+		{"no such host", inFront("http://weir.invalid/mcp", "streamable-http", ""), long, "resolve", ofDNS, levelProblem, `host "weir.invalid"`, "name server", ""},
+		{"private address", entry("http://127.0.0.1:1/mcp"), long, "resolve", ofPrivacy, levelProblem, "127.0.0.1 is not a public address", "allowPrivateEndpoint: true", ""},
+		{"address of a cloud", entry("http://169.254.169.254/mcp", "allowPrivateEndpoint: true"), long, "resolve", ofPrivacy, levelProblem, "169.254.169.254 is a link-local address", "by another address", "allowPrivate"},
+		{"silence", inFront("http://"+raw(t, mute)+"/mcp", "streamable-http", ""), 100 * time.Millisecond, "introduce", ofSilence, levelProblem, "gives no answer within 100ms", "--timeout", ""},
+		{"silence before TLS", inFront("https://"+raw(t, mute)+"/mcp", "streamable-http", ""), 100 * time.Millisecond, "tls", ofSilence, levelProblem, "does not answer the TLS handshake", "is a server with TLS", ""},
+		{"no TLS there", inFront(strings.Replace(strange.URL, "http:", "https:", 1), "streamable-http", ""), long, "tls", ofTLS, levelProblem, "does not speak TLS", "write http://", ""},
+		{"TLS there", inFront(strings.Replace(secure.URL, "https:", "http:", 1), "streamable-http", ""), long, "introduce", ofTLS, levelProblem, "speaks TLS", "write https://", ""},
+		{"another host", valid("elsewhere.example", -time.Hour, 1000*time.Hour, 0), long, "tls", ofTLS, levelProblem, `is not for host "127.0.0.1"`, "as its certificate does", ""},
+		{"expired", valid("127.0.0.1", -2*time.Hour, -time.Hour, 0), long, "tls", ofTLS, levelProblem, "was valid until", "new certificate", ""},
+		{"not yet valid", valid("127.0.0.1", time.Hour, 1000*time.Hour, 0), long, "tls", inClock, levelProblem, "is not valid before", "check the clock", ""},
+		{"soon over", valid("127.0.0.1", -time.Hour, time.Hour, 0), long, "tls", ofTLS, levelWarning, "is valid until", "new certificate before that", ""},
+		{"wants a certificate", valid("127.0.0.1", -time.Hour, 1000*time.Hour, tls.RequireAnyClientCert), long, "introduce", ofTLS, levelProblem, "it ended TLS", "without a certificate", ""},
+		{"bundle not there", inFront("https://127.0.0.1:1/mcp", "streamable-http", ", type: entry, caBundlePath: /nowhere.pem"), long, "files", inFile, levelProblem, "/nowhere.pem", "in PEM", ""},
+		{"no HTTP", inFront("http://"+raw(t, func(c net.Conn) { _, _ = bufio.NewReader(c).ReadString('\n'); _, _ = io.WriteString(c, "220 mail\r\n") })+"/mcp", "streamable-http", ""), long, "introduce", ofProtocol, levelProblem, "does not speak HTTP", "over HTTP", ""},
+		{"hangs up", inFront(strange.URL+"/hangup", "streamable-http", ""), long, "introduce", ofProtocol, levelProblem, "closes the connection", "log", ""},
+		{"page", inFront(strange.URL+"/page", "streamable-http", ""), long, "introduce", ofProtocol, levelProblem, "a web page, no MCP server", "/mcp", "\x1b"},
+		{"text", inFront(strange.URL+"/text", "streamable-http", ""), long, "introduce", ofProtocol, levelProblem, `"text/plain", which is no message of MCP`, "/mcp", ""},
+		{"no path", inFront(strange.URL+"/nowhere?key=secret", "streamable-http", ""), long, "introduce", ofProtocol, levelProblem, "answers 404 Not Found", "path", "secret"},
+		{"moved", inFront(strange.URL+"/moved", "streamable-http", ""), long, "introduce", ofProtocol, levelProblem, "points to /elsewhere", "follows no redirect", "secret"},
+		{"down", inFront(strange.URL+"/down", "streamable-http", ""), long, "introduce", ofFailure, levelProblem, "503 Service Unavailable (out of order)", "log", ""},
+		{"busy", inFront(strange.URL+"/busy", "streamable-http", ""), long, "introduce", ofFailure, levelProblem, "too many requests", "later", ""},
+		{"locked", inFront(odd.URL+"/locked", "streamable-http", ""), long, "introduce", ofCredential, levelProblem, `answers 401: it wants a credential, asking for Bearer realm="odd"`, "outgoingAuth", ""},
+		{"locked for this key", entry(odd.URL+"/locked", "allowPrivateEndpoint: true", "headerForward: {addPlaintextHeaders: {X-Key: hush}}"), long, "introduce", ofCredential, levelProblem, "does not take the credential", "headerForward", "hush"},
+		{"forbidden", inFront(strange.URL+"/forbidden", "streamable-http", ""), long, "introduce", ofCredential, levelProblem, "answers 403", "credential", ""},
+		{"sse is wrong", inFront(shown.URL(), "sse", ""), long, "introduce", ofTransport, levelProblem, "does not speak HTTP with SSE", "transport: streamable-http", ""},
+		{"streamable is wrong", inFront(older.URL, "streamable-http", ""), long, "introduce", ofTransport, levelWarning, "the older transport", "transport: sse", ""},
+		{"neither", inFront(strange.URL+"/nowhere", "sse", ""), long, "introduce", ofProtocol, levelProblem, "answers 404", "path", ""},
+		{"definitions", inFront(odd.URL, "streamable-http", ""), long, "names", ofDefinitions, levelProblem, "headers: tool a.unusable", "have whoever runs the backend correct", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			found := examined(t, test.manifest, test.timeout)
+			at := slices.IndexFunc(found, func(c check) bool { return c.Step == test.step && c.Class != "" })
+			if at < 0 {
+				t.Fatalf("nothing found in step %s: %+v", test.step, found)
+			}
+			c := found[at]
+			if c.Class != test.class || c.Level != test.level || !strings.Contains(c.Cause, test.cause) || !strings.Contains(c.Next, test.next) {
+				t.Errorf("found %+v", c)
+			}
+			if test.forbidden != "" && strings.Contains(c.Cause+c.Next, test.forbidden) {
+				t.Errorf("%q is in %+v", test.forbidden, c)
+			}
+			if code := found.exitCode(); code == 0 && test.level == levelProblem {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// A backend that spoke and then does not list is told of, and the others are
+// still merged.
+func TestDoctorOfLists(t *testing.T) {
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the client has gone
+		}
+		m, err := mcp.Decode(body)
+		if err != nil || m.Method != "server/discover" {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(mcp.AppendResult(nil, m.IDText(), []byte(`{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`)))
+	}))
+	defer broken.Close()
+	shown, err := demo.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shown.Close()
+	found := examined(t, inFront(broken.URL, "streamable-http", "")+fmt.Sprintf("  - {name: b, url: %q, transport: streamable-http}\n", shown.URL()), 10*time.Second)
+	var said []string
+	for _, c := range found {
+		if c.Step == "lists" || c.Step == "names" {
+			said = append(said, c.progress())
+		}
+	}
+	want := []string{
+		"lists main/a: problem: lists",
+		"lists main/b: ok (5 tools, 1 prompt, 1 resource, 1 template)",
+		"names main: ok (clients see 5 tools, 1 prompt, 1 resource, 1 template; without a)",
+	}
+	if !slices.Equal(said, want) || found.exitCode() != 34 {
+		t.Errorf("exit code %d, said\n%s\nwant\n%s", found.exitCode(), strings.Join(said, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Long names and rules for nothing are warnings.
+func TestDoctorOfNames(t *testing.T) {
+	shown, err := demo.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shown.Close()
+	found := examined(t, inFront(shown.URL(), "streamable-http", "")+
+		"aggregation:\n  conflictResolution: prefix\n  conflictResolutionConfig: {prefixFormat: \""+strings.Repeat("x", 60)+"{workload}\"}\n"+
+		"  tools:\n    - {workload: a, overrides: {nothing: {name: something}}}\n", 10*time.Second)
+	var reasons []string
+	for _, c := range found {
+		if c.Level == levelWarning {
+			reason, _, _ := strings.Cut(c.Cause, ":")
+			reasons = append(reasons, c.Class+" "+reason)
+			if c.Next == "" {
+				t.Errorf("no next step: %+v", c)
+			}
+		}
+	}
+	slices.Sort(reasons)
+	if got := slices.Compact(slices.Clone(reasons)); !slices.Equal(got, []string{"names long", "names unused"}) || found.exitCode() != 0 {
+		t.Errorf("exit code %d, %q", found.exitCode(), reasons)
+	}
+}
+
+func TestDoctorOfFiles(t *testing.T) {
+	now := time.Now()
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const key = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n"
+	for _, test := range []struct {
+		name  string
+		got   check
+		level level
+		cause string
+	}{
+		{"two keys", stateKeys(write("two", key+"\n"+key, 0o600)), levelOK, ""},
+		{"a short key", stateKeys(write("short", key+"c2hvcnQ=\n", 0o600)), levelProblem, "short:2: not a key"},
+		{"no key", stateKeys(write("none", "\n", 0o600)), levelProblem, "no key"},
+		{"no file", stateKeys(filepath.Join(dir, "nowhere")), levelProblem, "no such file"},
+		{"a directory", stateKeys(dir), levelProblem, "is a directory"},
+		{"no certificate", certificatePair(write("cert", "x", 0o600), write("key", "y", 0o600), now), levelProblem, "failed to find any PEM data"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.got.Level != test.level || !strings.Contains(test.got.Cause, test.cause) || test.level != levelOK && test.got.Next == "" {
+				t.Errorf("%+v", test.got)
+			}
+		})
+	}
+	if runtime.GOOS != "windows" {
+		path := write("open", key, 0o600)
+		if err := os.Chmod(path, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if c := stateKeys(path); c.Level != levelWarning || !strings.Contains(c.Next, "chmod o-r") {
+			t.Errorf("a key that all can read: %+v", c)
+		}
+	}
+
+	// A certificate and its key, by what day it is.
+	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(1000 * time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &secret.PublicKey, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := x509.MarshalPKCS8PrivateKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := write("cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), 0o644)
+	private := write("key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})), 0o600)
+	for _, test := range []struct {
+		after time.Duration
+		level level
+		class string
+	}{{0, levelOK, ""}, {-2 * time.Hour, levelProblem, inClock}, {900 * time.Hour, levelWarning, inFile}, {1001 * time.Hour, levelProblem, inFile}} {
+		if c := certificatePair(cert, private, now.Add(test.after)); c.Level != test.level || c.Class != test.class {
+			t.Errorf("after %s: %+v", test.after, c)
+		}
+	}
+}
+
+// Where an edge serves already, that is said, and is no fault.
+func TestDoctorBesideAnEdge(t *testing.T) {
+	_, url := demoProcess(t)
+	address := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/mcp")
+	out, err := exec.CommandContext(t.Context(), "weir", "doctor", "--listen", address, "--admin-listen", "", "--json").Output()
+	if err != nil {
+		t.Fatalf("%s, %v", out, err)
+	}
+	var said struct {
+		OK       bool
+		Warnings int
+		Steps    []struct{ Step, Level, Cause, Next string }
+	}
+	if err := json.Unmarshal(out, &said); err != nil {
+		t.Fatal(err)
+	}
+	last := said.Steps[len(said.Steps)-1]
+	if !said.OK || said.Warnings != 1 || last.Step != "addresses" || last.Level != "warning" || last.Cause != "an edge listens there already" {
+		t.Errorf("%s", out)
+	}
+}
+
+// A doctor that is interrupted ends, whatever it waits for.
+func TestDoctorInterrupted(t *testing.T) {
+	reached := make(chan struct{}, 8)
+	address := raw(t, func(c net.Conn) { reached <- struct{}{}; _, _ = io.Copy(io.Discard, c) })
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(path, []byte(inFront("http://"+address+"/mcp", "streamable-http", "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := run(t, "doctor", "-c", path, "--listen", "127.0.0.1:0", "--admin-listen", "", "--timeout", "10m")
+	p.until("connect main/a: ok")
+	<-reached
+	p.signal(os.Interrupt)
+	if code := p.end(); code != 130 || p.said[len(p.said)-1] != "weir doctor: interrupted" {
+		t.Errorf("exit code %d, %q", code, p.said)
+	}
+}
+
+// Every class has an exit code of its own, apart from those of other commands.
+func TestClasses(t *testing.T) {
+	codes, names := map[int]bool{}, map[string]bool{}
+	for _, c := range classes() {
+		if c.code < 10 || c.code > 99 || codes[c.code] || names[c.name] || c.means == "" {
+			t.Errorf("%+v", c)
+		}
+		codes[c.code], names[c.name] = true, true
+		if got := (findings{{Level: levelWarning, Class: inClock}, {Level: levelProblem, Class: c.name}}).exitCode(); got != c.code {
+			t.Errorf("%s ends with %d", c.name, got)
+		}
+	}
+	if got := (findings{{Level: levelProblem, Class: "?"}}).exitCode(); got != exitFault {
+		t.Errorf("an unknown class ends with %d", got)
+	}
+}
+
+func TestClockOfThisMachine(t *testing.T) {
+	d := &doctor{timeout: time.Second, say: func(check) {}}
+	if c := d.clock(time.Now()); c.Level != levelOK {
+		t.Errorf("%+v", c)
+	}
+	if c := d.step(context.Background(), "x", "a\nb\x1b[31m", func(context.Context) check { return fine("") }); c.Subject != "a b[31m" {
+		t.Errorf("subject %q", c.Subject)
+	}
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-edge/weir/cmd/weir/client"
+	"github.com/weir-edge/weir/edge/health"
+	"github.com/weir-edge/weir/edge/serve"
+)
+
+const (
+	maxStatus     = 64 << 20               // bytes of a status
+	leastInterval = 100 * time.Millisecond // between two looks at an edge
+)
+
+// serverStatus is what /status says of one server, as far as it is shown.
+type serverStatus struct {
+	Name     string          `json:"name"`
+	Phase    string          `json:"phase"`
+	Message  string          `json:"message"`
+	URL      string          `json:"url"`
+	Backends []backendStatus `json:"discoveredBackends"`
+	Withheld []string        `json:"withheld"`
+	Sessions int64           `json:"sessions"`
+	Streams  int64           `json:"streams"`
+	Inflight int64           `json:"inflight"`
+	Parked   int64           `json:"parked"`
+	Dropped  int64           `json:"dropped"`
+	Calls    int64           `json:"calls"`
+	Reloads  int64           `json:"reloads"`
+	Reload   string          `json:"reload"`
+	Version  string          `json:"version"`
+}
+
+// backendStatus is what /status says of one backend, as far as it is shown.
+type backendStatus struct {
+	Name      string    `json:"name"`
+	Status    string    `json:"status"`
+	Message   string    `json:"message"`
+	Checked   time.Time `json:"lastHealthCheck"`
+	Circuit   string    `json:"circuitBreakerState"`
+	Era       string    `json:"era"`
+	Tools     int64     `json:"tools"`
+	Prompts   int64     `json:"prompts"`
+	Resources int64     `json:"resources"`
+	Templates int64     `json:"resourceTemplates"`
+	Calls     int64     `json:"calls"`
+	Failed    int64     `json:"failed"`
+	Millis    float64   `json:"latencyMillis"`
+}
+
+// look is the status of an edge at a moment.
+type look struct {
+	at      time.Time
+	text    []byte // as the edge sent it
+	servers []serverStatus
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	var r *remote
+	var admin string
+	var asJSON, watching, judge bool
+	var interval time.Duration
+	cmd := &cobra.Command{
+		Use:   "status [URL]",
+		Short: "Show how a running edge and its backends are",
+		Long: `Show how a running edge and its backends are: the phase of each server, and of
+each backend its status, circuit breaker, era, what it offers, its calls since
+the start with those that failed by its fault and their mean latency, when it
+was last checked, and what is wrong with it. RESOURCES counts templates after a
+plus. Below the table is what clients do not see, and why.
+
+The status is asked for at the admin address of the edge, which by default is
+` + serve.Defaults().AdminListen + `. --admin names another one. A URL names the door instead, where
+the edge may want the credential of a client: --header, --bearer-token-file.
+
+With --json the status is printed as the edge sent it. With --watch it is shown
+anew every second, or as often as --interval says, until Ctrl-C: on a terminal
+in its place, otherwise one block after the other. CALLS/S and RECENT are then
+the calls a second and their mean latency since the time before; ~ stands before
+a latency that the counters do not tell exactly.
+
+The exit code is 0 once a status was shown, whatever it says; --exit-code makes
+it 1 unless every server is Ready. It is 4 when what answers sends no status of
+an edge, and 5 when there is no talking to it.`,
+		Example: `  weir status
+  weir status --watch
+  weir status --admin 127.0.0.1:9484 --json
+  weir status --exit-code
+  weir status https://mcp.example.com --bearer-token-file token.txt`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("%q is one word too many: one URL is enough", args[1])
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 1 && cmd.Flags().Changed("admin"):
+				return usagef("a URL and --admin name two places: leave one away")
+			case watching && judge:
+				return usagef("--exit-code is about one look: leave --watch away")
+			case interval < leastInterval:
+				return usagef("--interval %s: give %s or more", interval, leastInterval)
+			}
+			target, err := statusURL(admin, args)
+			if err != nil {
+				return err
+			}
+			o, warnings, err := r.options(target)
+			if err != nil {
+				return err
+			}
+			for _, w := range warnings {
+				fmt.Fprintf(a.err, "%s: %s\n", cmd.CommandPath(), w)
+			}
+			defer o.HTTP.CloseIdleConnections()
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			if watching {
+				return a.watchStatus(ctx, cmd.CommandPath(), o, interval, asJSON)
+			}
+			now, err := lookAt(ctx, o)
+			if err != nil {
+				return interrupted(ctx, err)
+			}
+			if asJSON {
+				_, err = a.out.Write(append(bytes.TrimRight(now.text, "\n"), '\n'))
+			} else {
+				err = writeStatus(a.out, now, nil)
+			}
+			if err == nil && judge && !now.ready() {
+				err = &saidError{exitFault}
+			}
+			return err
+		},
+	}
+	r = addAccessFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&admin, "admin", serve.Defaults().AdminListen, "`HOST:PORT` of the edge's admin door")
+	f.DurationVar(&r.timeout, "timeout", 10*time.Second, "`DURATION` that the edge may take to answer; 0 for ever")
+	f.BoolVar(&asJSON, "json", false, "print the status as the edge sent it")
+	f.BoolVar(&watching, "watch", false, "show it again and again, until Ctrl-C")
+	f.DurationVar(&interval, "interval", time.Second, "`DURATION` between two looks of --watch")
+	f.BoolVar(&judge, "exit-code", false, "end with 1 unless every server is Ready")
+	for _, flag := range []string{"admin", "timeout", "interval"} {
+		mustRegister(cmd, flag, nil)
+	}
+	return cmd
+}
+
+// statusURL is where the status of an edge is: at its admin address, or beside
+// the endpoint that a URL names.
+func statusURL(admin string, args []string) (string, error) {
+	if len(args) == 0 {
+		host, port, err := net.SplitHostPort(admin)
+		if err != nil || port == "" || strings.ContainsAny(host, "/@") {
+			return "", usagef("--admin %q: write HOST:PORT, such as %s, or give a URL without --admin", admin, serve.Defaults().AdminListen)
+		}
+		if host == "" {
+			host = "127.0.0.1"
+		}
+		return "http://" + net.JoinHostPort(host, port) + "/status", nil
+	}
+	u, err := url.Parse(args[0])
+	if err != nil || u.Host == "" {
+		return args[0], nil // options says what is wrong with it
+	}
+	path, atDoor := strings.CutSuffix(strings.TrimSuffix(u.Path, "/"), "/mcp")
+	if i := strings.LastIndex(path, "/servers/"); atDoor && i >= 0 {
+		path = path[:i]
+	}
+	u.Path = strings.TrimSuffix(path, "/status") + "/status"
+	return u.String(), nil
+}
+
+// lookAt asks an edge for its status.
+func lookAt(ctx context.Context, o client.Options) (*look, error) {
+	text, err := client.Get(ctx, o, maxStatus)
+	failed := new(client.ConnectionError)
+	if errors.As(err, &failed) {
+		switch {
+		case errors.Is(failed.Err, syscall.ECONNREFUSED):
+			failed.Next = "start an edge with `weir serve`, or name the admin address of another with --admin HOST:PORT"
+		case failed.Status == 404:
+			failed.Next = "name the admin address of an edge with --admin HOST:PORT: a door that is open to everybody shows no status"
+		case failed.Status == 200:
+			failed.Next = "check that an edge is there"
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	now := &look{at: time.Now(), text: text}
+	if now.servers, err = readStatus(text); err != nil {
+		return nil, &client.ProtocolError{Method: "status", Message: err.Error()}
+	}
+	return now, nil
+}
+
+// readStatus reads the status of the one server of an edge, or the list of all.
+func readStatus(text []byte) ([]serverStatus, error) {
+	var all struct {
+		Servers []serverStatus `json:"servers"`
+		serverStatus
+	}
+	err := json.Unmarshal(text, &all)
+	if err == nil && all.Servers == nil {
+		all.Servers = []serverStatus{all.serverStatus}
+	}
+	for _, s := range all.Servers {
+		if s.Name == "" || s.Phase == "" {
+			err = errors.New("no name and phase of a server")
+		}
+	}
+	if err != nil || len(all.Servers) == 0 {
+		return nil, errors.New("what answers there is no edge: name the admin address of one with --admin HOST:PORT")
+	}
+	return all.Servers, nil
+}
+
+// ready reports whether every server is.
+func (l *look) ready() bool {
+	for _, s := range l.servers {
+		if s.Phase != string(health.PhaseReady) {
+			return false
+		}
+	}
+	return true
+}

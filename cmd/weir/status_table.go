@@ -1,0 +1,205 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// pace is how busy a backend was between two looks.
+type pace struct {
+	perSecond float64
+	latency   time.Duration // mean of the calls between; 0 without any
+	rough     bool          // latency may be a tenth off
+}
+
+// named is a backend of a server.
+type named struct{ server, backend string }
+
+// paces compares two looks. A backend whose counters began anew in between, as
+// they do when the edge is started again, has no pace.
+func paces(before, now *look) map[named]pace {
+	out := map[named]pace{}
+	seconds := now.at.Sub(before.at).Seconds()
+	if seconds <= 0 {
+		return out
+	}
+	old := map[named]backendStatus{}
+	for _, s := range before.servers {
+		for _, b := range s.Backends {
+			old[named{s.Name, b.Name}] = b
+		}
+	}
+	for _, s := range now.servers {
+		for _, b := range s.Backends {
+			was, ok := old[named{s.Name, b.Name}]
+			calls := b.Calls - was.Calls
+			if !ok || calls < 0 {
+				continue
+			}
+			p := pace{perSecond: float64(calls) / seconds}
+			if calls > 0 {
+				// The counters give the mean of all calls in whole microseconds, so
+				// that a sum of them is off by as many as there were calls.
+				millis := (b.Millis*float64(b.Calls) - was.Millis*float64(was.Calls)) / float64(calls)
+				millis = max(millis, 0)
+				off := float64(max(b.Calls, was.Calls)) / 1000 / float64(calls)
+				p.latency = time.Duration(millis * float64(time.Millisecond))
+				p.rough = off > millis/10
+			}
+			out[named{s.Name, b.Name}] = p
+		}
+	}
+	return out
+}
+
+// writeStatus writes a status for people; with a look before it, also how busy
+// the backends were since.
+func writeStatus(w io.Writer, now, before *look) error {
+	var since map[named]pace
+	if before != nil {
+		since = paces(before, now)
+	}
+	for i, s := range now.servers {
+		if i > 0 {
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+		if err := writeServer(w, s, now.at, since); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeServer(w io.Writer, s serverStatus, now time.Time, since map[named]pace) error {
+	line := firstLine(s.Name) + ": " + firstLine(s.Phase)
+	if s.Message != "" {
+		line += " (" + firstLine(s.Message) + ")"
+	}
+	facts := []string{
+		count(s.Calls, "call"), fmt.Sprintf("%d in flight", s.Inflight), fmt.Sprintf("%d parked", s.Parked),
+		count(s.Sessions, "session"), count(s.Streams, "stream"), count(s.Reloads, "reload"),
+	}
+	if s.Dropped > 0 {
+		facts = append(facts, count(s.Dropped, "notification")+" dropped")
+	}
+	if _, err := fmt.Fprintf(w, "%s\n%s, weir %s\n%s\n", line, firstLine(s.URL), firstLine(s.Version), strings.Join(facts, ", ")); err != nil {
+		return err
+	}
+	if len(s.Backends) > 0 {
+		rows := [][]string{{"BACKEND", "STATUS", "CIRCUIT", "ERA", "TOOLS", "PROMPTS", "RESOURCES", "CALLS", "FAILED", "LATENCY"}}
+		if since != nil {
+			rows[0] = append(rows[0], "CALLS/S", "RECENT")
+		}
+		rows[0] = append(rows[0], "CHECKED", "MESSAGE")
+		for _, b := range s.Backends {
+			row := []string{
+				b.Name, b.Status, b.Circuit, b.Era,
+				number64(b.Tools), number64(b.Prompts), resources(b), number64(b.Calls), number64(b.Failed), latency(b),
+			}
+			if since != nil {
+				row = append(row, recent(since, named{s.Name, b.Name})...)
+			}
+			row = append(row, ago(b.Checked, now), b.Message)
+			for i := range row {
+				if row[i] = firstLine(row[i]); row[i] == "" && i < len(row)-1 {
+					row[i] = "-"
+				}
+			}
+			rows = append(rows, row)
+		}
+		if err := writeTable(w, rows); err != nil {
+			return err
+		}
+	}
+	if err := writeList(w, "Withheld or changed:", s.Withheld); err != nil || s.Reload == "" {
+		return err
+	}
+	return writeList(w, "The last reload changed nothing:", strings.Split(s.Reload, "\n"))
+}
+
+// writeList writes lines under a title, nothing when there are none.
+func writeList(w io.Writer, title string, lines []string) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w, title); err != nil {
+		return err
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, "  "+firstLine(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func number64(n int64) string { return strconv.FormatInt(n, 10) }
+
+// count is plural for counters.
+func count(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+func resources(b backendStatus) string {
+	if b.Templates == 0 {
+		return number64(b.Resources)
+	}
+	return fmt.Sprintf("%d+%d", b.Resources, b.Templates)
+}
+
+// latency is the mean of all calls; "" without any.
+func latency(b backendStatus) string {
+	if b.Calls == 0 || math.IsNaN(b.Millis) {
+		return ""
+	}
+	return short(time.Duration(b.Millis * float64(time.Millisecond)))
+}
+
+// recent is what CALLS/S and RECENT show.
+func recent(since map[named]pace, b named) []string {
+	p, ok := since[b]
+	if !ok {
+		return []string{"", ""}
+	}
+	rate := strconv.FormatFloat(p.perSecond, 'f', 1, 64)
+	switch {
+	case p.perSecond == 0:
+		return []string{"0", ""}
+	case p.rough:
+		return []string{rate, "~" + short(p.latency)}
+	}
+	return []string{rate, short(p.latency)}
+}
+
+// short writes a duration with three digits.
+func short(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < 10*time.Millisecond:
+		return d.Round(10 * time.Microsecond).String()
+	case d < 100*time.Millisecond:
+		return d.Round(100 * time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(10 * time.Millisecond).String()
+}
+
+// ago says how long before now a moment was; "" for never. Clocks of two
+// machines may differ: what is to come is now.
+func ago(then, now time.Time) string {
+	if then.IsZero() {
+		return ""
+	}
+	return max(now.Sub(then), 0).Round(time.Second).String() + " ago"
+}

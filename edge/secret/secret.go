@@ -1,0 +1,295 @@
+// Package secret finds the values that SecretRef fields refer to: in a
+// directory, in Secret documents and in the environment, in this order. A value
+// that changes there is what the next caller gets.
+package secret
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+)
+
+// Bounds of what is read and kept.
+const (
+	MaxSize  = 1 << 20 // bytes of one value: what a Secret of Kubernetes may hold
+	maxName  = 253     // characters of a name or of a key
+	maxFiles = 4096    // values of files that are kept
+)
+
+// settled is how old a file must be when it is read for its time of change to
+// tell that it is still the same: file systems count time in steps, and a file
+// may be written twice within one.
+const settled = time.Second
+
+// Options say where secrets are.
+type Options struct {
+	Dir string // holds files NAME/KEY; "" for none
+
+	// Lookup finds a variable of the environment. It is os.LookupEnv when nil.
+	Lookup func(name string) (string, bool)
+}
+
+// Documents are the values of Secret documents by name and key.
+type Documents map[string]map[string]edge.Secret
+
+// Secrets is edge.Secrets over the three places. It is safe for concurrent use.
+type Secrets struct {
+	dir       string
+	lookup    func(string) (string, bool)
+	documents atomic.Pointer[Documents]
+
+	mu    sync.RWMutex
+	files map[ref]*file
+}
+
+var _ edge.Secrets = (*Secrets)(nil)
+
+type ref struct{ name, key string }
+
+// file is a value that was read, and what the file looked like then. It is
+// never changed.
+type file struct {
+	path  string
+	info  fs.FileInfo
+	sure  bool // that a file which looks the same is the same
+	value edge.Secret
+}
+
+// New looks for secrets where the options say. It fails when the directory is
+// none that can be read.
+func New(o Options) (*Secrets, error) {
+	s := &Secrets{dir: o.Dir, lookup: o.Lookup, files: make(map[ref]*file)}
+	if s.lookup == nil {
+		s.lookup = os.LookupEnv
+	}
+	s.documents.Store(&Documents{})
+	if s.dir == "" {
+		return s, nil
+	}
+	root, err := os.OpenRoot(s.dir)
+	if err != nil {
+		return nil, fmt.Errorf("secret: directory: %w", err)
+	}
+	return s, root.Close()
+}
+
+// Secret returns the value of a key of a secret. The error has the kind
+// NotFound when it is nowhere, and names the secret, the key and the places;
+// it never holds a value.
+func (s *Secrets) Secret(_ context.Context, name, key string) (edge.Secret, error) {
+	return s.find(name, key, *s.documents.Load())
+}
+
+// find looks in the directory, then in the documents, then in the environment.
+// What is found and is not sound ends the search: the next place is no
+// substitute for it.
+func (s *Secrets) find(name, key string, documents Documents) (edge.Secret, error) {
+	if !valid(name) || !valid(key) {
+		return "", fail(edge.NotFound, ref{brief(name), brief(key)}, errors.New("no name of a secret and a key: letters, digits, -, _ and ., which a dot does not begin"))
+	}
+	r := ref{name, key}
+	if s.dir != "" {
+		value, err := s.file(r)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return value, err
+		}
+	}
+	if value, ok := documents[name][key]; ok {
+		return checked(r, "its Secret document", value)
+	}
+	variable := Variable(name, key)
+	if value, ok := s.lookup(variable); ok {
+		return checked(r, "the environment variable "+variable, edge.Secret(value))
+	}
+	where := ""
+	if s.dir != "" {
+		where = fmt.Sprintf("in %s, ", filepath.Join(s.dir, name, key))
+	}
+	return "", fail(edge.NotFound, r, fmt.Errorf("not found %sin Secret documents, and in the environment as %s", where, variable))
+}
+
+// checked is a value that was found, or why it is none.
+func checked(r ref, where string, value edge.Secret) (edge.Secret, error) {
+	switch {
+	case value == "":
+		return "", fail(edge.NotFound, r, fmt.Errorf("%s is empty", where))
+	case len(value) > MaxSize:
+		return "", fail(edge.TooLarge, r, fmt.Errorf("%s has more than %d bytes", where, MaxSize))
+	}
+	return value, nil
+}
+
+func fail(kind edge.Kind, r ref, err error) error {
+	return &edge.Error{Kind: kind, Op: "secret " + r.name + "/" + r.key, Err: err}
+}
+
+// valid reports whether text is the name of a secret or of a key of one, as
+// Kubernetes has them (DNS-1123 subdomains; letters, digits, -, _ and .). It is
+// one element of a path and stays below the directory.
+func valid(text string) bool {
+	if text == "" || len(text) > maxName || text[0] == '.' {
+		return false
+	}
+	for i := range len(text) {
+		c := text[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.') {
+			return false
+		}
+	}
+	return true
+}
+
+// brief is a text that is no name, as an error may show it. It may be a secret
+// in the wrong place, so that little of it is shown.
+func brief(text string) string {
+	if valid(text) {
+		return text
+	}
+	return "(malformed)"
+}
+
+// Variable is the name of the variable that holds a key of a secret:
+// WEIR_SECRET_<NAME>_<KEY>, where letters are capitals and every character that
+// is neither a letter nor a digit is an underscore. Secrets whose names differ
+// in nothing else share a variable: github-app/token and github/app-token are
+// both WEIR_SECRET_GITHUB_APP_TOKEN.
+func Variable(name, key string) string {
+	return "WEIR_SECRET_" + strings.Map(func(c rune) rune {
+		switch {
+		case 'a' <= c && c <= 'z':
+			return c - 'a' + 'A'
+		case 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+			return c
+		}
+		return '_'
+	}, name+"_"+key)
+}
+
+// file returns what the file of a secret holds now. An error that is
+// fs.ErrNotExist says that there is none.
+func (s *Secrets) file(r ref) (edge.Secret, error) {
+	s.mu.RLock()
+	known := s.files[r]
+	s.mu.RUnlock()
+	if known != nil && known.sure {
+		// To look at a file costs less than to read it. What is read is what the
+		// root lets be read.
+		if now, err := os.Stat(known.path); err == nil && same(known.info, now) {
+			return known.value, nil
+		}
+	}
+	read, err := s.read(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		delete(s.files, r)
+		return "", err
+	}
+	if len(s.files) >= maxFiles {
+		clear(s.files)
+	}
+	s.files[r] = read
+	return read.value, nil
+}
+
+// same reports whether two looks at a file saw the same one, unchanged.
+func same(a, b fs.FileInfo) bool {
+	return a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && os.SameFile(a, b)
+}
+
+// read reads the file of a secret. Links are followed, as Kubernetes makes them
+// in what it mounts, and lead to nothing outside the directory.
+func (s *Secrets) read(r ref) (*file, error) {
+	wrong := func(err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return fail(edge.Unavailable, r, fmt.Errorf("file: %w", err))
+	}
+	root, err := os.OpenRoot(s.dir)
+	if err != nil {
+		// Were it not there, other places would stand in for all that it holds.
+		return nil, fail(edge.Unavailable, r, errors.New("the directory of secrets cannot be opened"))
+	}
+	defer root.Close()
+	below := filepath.Join(r.name, r.key)
+	info, err := root.Stat(below)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	if !info.Mode().IsRegular() { // to open a pipe would wait for its other end
+		return nil, wrong(errors.New("it is not a regular file"))
+	}
+	f, err := root.Open(below)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	defer f.Close()
+	now := time.Now()
+	if info, err = f.Stat(); err != nil {
+		return nil, wrong(err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err != nil {
+		return nil, wrong(err)
+	}
+	value, err := checked(r, "its file", edge.Secret(text))
+	if err != nil {
+		return nil, err
+	}
+	return &file{
+		path: filepath.Join(s.dir, below), info: info, value: value,
+		sure: now.Sub(info.ModTime()) > settled && int64(len(text)) == info.Size(),
+	}, nil
+}
+
+// Draft is the secrets as they will be with the documents of a set that is
+// about to be served. Parts of that set open with it and keep it. Once it is
+// adopted it says what Secrets says, so that a part which lives on sees the
+// documents of later sets, too.
+type Draft struct {
+	secrets   *Secrets
+	documents atomic.Pointer[Documents] // nil once adopted
+}
+
+var _ edge.Secrets = (*Draft)(nil)
+
+// Draft returns the secrets with other documents. What serves goes on with
+// those that it has, and a draft that is never adopted leaves nothing behind.
+func (s *Secrets) Draft(d Documents) *Draft {
+	own := make(Documents, len(d))
+	for name, values := range d {
+		own[name] = maps.Clone(values)
+	}
+	draft := &Draft{secrets: s}
+	draft.documents.Store(&own)
+	return draft
+}
+
+// Secret is Secrets.Secret with the documents of the draft.
+func (d *Draft) Secret(ctx context.Context, name, key string) (edge.Secret, error) {
+	if documents := d.documents.Load(); documents != nil {
+		return d.secrets.find(name, key, *documents)
+	}
+	return d.secrets.Secret(ctx, name, key)
+}
+
+// Adopt makes the documents of the draft those of all: its set is served now.
+// Only the first call does anything.
+func (d *Draft) Adopt() {
+	if documents := d.documents.Load(); documents != nil {
+		d.secrets.documents.Store(documents)
+		d.documents.Store(nil)
+	}
+}
