@@ -3,7 +3,7 @@ package authz
 import (
 	"testing"
 
-	"github.com/weir-edge/weir/edge/edgetest"
+	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { edgetest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
