@@ -1,0 +1,360 @@
+package audit
+
+import (
+	"cmp"
+	"encoding/hex"
+	"math/rand/v2"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/filters/audit/mask"
+)
+
+// entry is what a record is made from.
+type entry struct {
+	typ                           Type
+	outcome                       Outcome
+	x                             *edge.Exchange // nil for nobody's
+	m                             *mcp.Message   // nil for what is no message
+	r                             *edge.Response // nil for none
+	component, method, name, kind string
+	status                        int
+	coded                         bool // code is known
+	code                          int
+	message, reason               string
+}
+
+// line is a buffer for one record.
+type line struct{ text []byte }
+
+// lines keeps buffers for records. Large ones are left to the collector.
+type lines struct{ pool sync.Pool }
+
+const keep = 64 << 10
+
+func (l *lines) get() *line {
+	if v, ok := l.pool.Get().(*line); ok {
+		return v
+	}
+	return &line{text: make([]byte, 0, 2<<10)}
+}
+
+func (l *lines) put(v *line) {
+	if cap(v.text) <= keep {
+		v.text = v.text[:0]
+		l.pool.Put(v)
+	}
+}
+
+func (l *Log) write(e *entry, began time.Time) {
+	v := l.queue.lines.get()
+	v.text = l.append(v.text, e, began)
+	l.queue.add(v.text)
+	l.queue.lines.put(v)
+}
+
+// append appends a record and a line feed. All in it that comes from outside
+// is bounded and escaped.
+func (l *Log) append(dst []byte, e *entry, began time.Time) []byte {
+	now := l.now()
+	dst = append(dst, `{"time":"`...)
+	from := len(dst)
+	dst = now.UTC().AppendFormat(dst, time.RFC3339Nano)
+	to := len(dst)
+	dst = append(dst, `","level":"AUDIT","msg":"audit_event","audit_id":"`...)
+	dst = appendID(dst)
+	dst = append(dst, `","type":"`...)
+	dst = append(dst, e.typ.String()...)
+	dst = append(dst, `","logged_at":"`...)
+	dst = append(dst, dst[from:to]...)
+	dst = append(dst, `","outcome":"`...)
+	dst = append(dst, e.outcome.String()...)
+	dst = append(dst, `","component":`...)
+	dst = text(dst, cmp.Or(e.component, l.component))
+	dst = l.who(dst, e)
+	dst = l.what(dst, e)
+	dst = l.extra(dst, e, now.Sub(began))
+	if e.m != nil && (l.request || l.response) {
+		dst = append(dst, `,"data":{`...)
+		if l.request {
+			dst = append(dst, `"request":`...)
+			dst = l.data(dst, e.m.Raw)
+		}
+		if l.response && e.r != nil && len(e.r.Raw) > 0 {
+			if l.request {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, `"response":`...)
+			dst = l.data(dst, e.r.Raw)
+		}
+		dst = append(dst, '}')
+	}
+	return append(dst, "}\n"...)
+}
+
+// who appends source and subjects.
+func (l *Log) who(dst []byte, e *entry) []byte {
+	var head *edge.Head
+	var id *edge.Identity
+	if e.x != nil {
+		head, id = &e.x.Head, e.x.Identity
+	} else {
+		head = &edge.Head{}
+	}
+	dst = append(dst, `,"source":{"type":"network","value":`...)
+	dst = text(dst, head.Remote)
+	dst = append(dst, `,"extra":{"user_agent":`...)
+	dst = text(dst, head.Agent)
+	if head.RequestID != "" {
+		dst = append(dst, `,"request_id":`...)
+		dst = text(dst, head.RequestID)
+	}
+	dst = append(dst, `}},"subjects":{"user":`...)
+	if id == nil {
+		dst = append(dst, `"anonymous","user_id":""`...)
+	} else {
+		dst = text(dst, cmp.Or(id.Name, id.Email, id.Subject))
+		dst = append(dst, `,"user_id":`...)
+		dst = text(dst, id.Subject)
+		if id.Issuer != "" {
+			dst = append(dst, `,"issuer":`...)
+			dst = text(dst, id.Issuer)
+		}
+	}
+	if info := clientInfo(e); info != nil {
+		if v := mcp.Lookup(info, "name"); v != nil {
+			dst = append(dst, `,"client_name":`...)
+			dst = text(dst, string(mcp.Unquote(inner(v))))
+		}
+		if v := mcp.Lookup(info, "version"); v != nil {
+			dst = append(dst, `,"client_version":`...)
+			dst = text(dst, string(mcp.Unquote(inner(v))))
+		}
+	}
+	return append(dst, '}')
+}
+
+// clientInfo is the JSON text in which the client says what it is.
+func clientInfo(e *entry) []byte {
+	if e.m != nil {
+		if info := e.m.Meta(mcp.MetaClientInfo); info.OK() {
+			return info.Of(e.m.Raw)
+		}
+		if e.typ == Initialize {
+			return e.m.Get("clientInfo").Of(e.m.Raw)
+		}
+	}
+	if e.x != nil && e.x.Session != nil {
+		return e.x.Session.Info
+	}
+	return nil
+}
+
+// inner is what stands between the quotes of a string, bounded; nil for
+// another value.
+func inner(v []byte) []byte {
+	if len(v) < 2 || v[0] != '"' {
+		return nil
+	}
+	v = v[1 : len(v)-1]
+	if len(v) > 4*maxWord {
+		return nil
+	}
+	return v
+}
+
+// what appends target.
+func (l *Log) what(dst []byte, e *entry) []byte {
+	dst = append(dst, `,"target":{"endpoint":`...)
+	dst = text(dst, l.endpoint)
+	dst = append(dst, `,"method":`...)
+	dst = text(dst, e.method)
+	name, kind := e.name, e.kind
+	if e.m != nil {
+		name, kind = target(e)
+	}
+	if name != "" {
+		dst = append(dst, `,"name":`...)
+		dst = text(dst, name)
+	}
+	if kind != "" {
+		dst = append(dst, `,"type":`...)
+		dst = text(dst, kind)
+	}
+	return append(dst, '}')
+}
+
+// target is what a message names: what the catalog calls it when it knows it,
+// else what the client does.
+func target(e *entry) (name, kind string) {
+	member := "name"
+	switch e.m.Method {
+	case "tools/call":
+		kind = "tool"
+	case "prompts/get":
+		kind = "prompt"
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+		kind, member = "resource", "uri"
+	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
+		kind, member = "task", "taskId"
+	default:
+		return "", ""
+	}
+	if t := e.x.Target; t != nil && t.Thing != edge.NoThing && t.Name != "" && t.Thing != edge.Template {
+		name = t.Name
+	} else {
+		name = e.m.Text(member)
+	}
+	if kind == "resource" {
+		name = safeURI(name)
+	}
+	return name, kind
+}
+
+// safeURI takes the secrets out of a URI: its userinfo, and the values of
+// query members with the names of secrets.
+func safeURI(uri string) string {
+	if len(uri) > 4*maxWord {
+		uri = uri[:4*maxWord]
+	}
+	if rest, slashes := strings.CutPrefix(uri[max(0, strings.IndexByte(uri, ':')):], "://"); slashes {
+		end := strings.IndexAny(rest, "/?#")
+		if end < 0 {
+			end = len(rest)
+		}
+		if at := strings.LastIndexByte(rest[:end], '@'); at >= 0 {
+			uri = uri[:len(uri)-len(rest)] + mask.Redacted + rest[at:]
+		}
+	}
+	base, query, found := strings.Cut(uri, "?")
+	if !found {
+		return uri
+	}
+	query, fragment, _ := strings.Cut(query, "#")
+	parts := strings.Split(query, "&")
+	for i, p := range parts {
+		name, _, _ := strings.Cut(p, "=")
+		if said, err := url.QueryUnescape(name); err != nil || mask.Name(said) {
+			parts[i] = name + "=" + mask.Redacted
+		}
+	}
+	if uri = base + "?" + strings.Join(parts, "&"); fragment != "" {
+		uri += "#" + fragment
+	}
+	return uri
+}
+
+// extra appends metadata.
+func (l *Log) extra(dst []byte, e *entry, took time.Duration) []byte {
+	transport := "streamable-http"
+	if l.Transport != nil && e.x != nil {
+		transport = l.Transport(e.x)
+	}
+	dst = append(dst, `,"metadata":{"extra":{"duration_ms":`...)
+	dst = strconv.AppendFloat(dst, float64(took.Microseconds())/1000, 'f', -1, 64)
+	dst = append(dst, `,"transport":`...)
+	dst = text(dst, transport)
+	size := 0
+	if e.r != nil {
+		size = len(e.r.Raw)
+	}
+	dst = append(dst, `,"response_size_bytes":`...)
+	dst = strconv.AppendInt(dst, int64(size), 10)
+	if l.server != "" {
+		dst = append(dst, `,"server":`...)
+		dst = text(dst, l.server)
+	}
+	if e.x != nil && e.x.Target != nil && e.x.Target.Backend != "" {
+		dst = append(dst, `,"backend_name":`...)
+		dst = text(dst, e.x.Target.Backend)
+	}
+	if e.status != 0 {
+		dst = append(dst, `,"status":`...)
+		dst = strconv.AppendInt(dst, int64(e.status), 10)
+	}
+	if e.reason != "" {
+		dst = append(dst, `,"error":`...)
+		dst = text(dst, e.reason)
+	}
+	if e.coded {
+		dst = append(dst, `,"jsonrpc_error_code":`...)
+		dst = strconv.AppendInt(dst, int64(e.code), 10)
+	}
+	if e.message != "" {
+		dst = append(dst, `,"jsonrpc_error_message":`...)
+		dst = text(dst, e.message)
+	}
+	if e.x != nil && e.x.Parent != nil {
+		dst = append(dst, `,"inner":true`...)
+	}
+	if e.m != nil && l.Decision != nil {
+		if d := l.Decision(e.x); d != nil {
+			dst = decision(dst, d)
+		}
+	}
+	return append(dst, "}}"...)
+}
+
+// maxPolicies is how many policies of a decision a record names.
+const maxPolicies = 32
+
+func decision(dst []byte, d *Decision) []byte {
+	dst = append(dst, `,"decision":{"allowed":`...)
+	dst = strconv.AppendBool(dst, d.Allowed)
+	dst = append(dst, `,"reason":`...)
+	dst = text(dst, d.Reason)
+	dst = append(dst, `,"policies":[`...)
+	for i, id := range d.Policies[:min(len(d.Policies), maxPolicies)] {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = text(dst, id)
+	}
+	dst = append(dst, ']')
+	if d.Version != "" {
+		dst = append(dst, `,"version":`...)
+		dst = text(dst, d.Version)
+	}
+	return append(dst, '}')
+}
+
+// data appends a message without its secrets. One that is longer than
+// maxDataSize becomes a string of its beginning and a marker.
+func (l *Log) data(dst, raw []byte) []byte {
+	from := len(dst)
+	dst, whole := mask.Append(dst, raw, l.size)
+	if whole {
+		return dst
+	}
+	cut := string(dst[from:]) + "…[truncated: " + strconv.Itoa(len(raw)) + " bytes]"
+	return mask.AppendText(dst[:from], cut)
+}
+
+// text appends a word of a record as a JSON string, cut to maxWord bytes.
+func text(dst []byte, s string) []byte {
+	if len(s) > maxWord {
+		s = strings.ToValidUTF8(s[:maxWord], "") + "…"
+	}
+	return mask.AppendText(dst, s)
+}
+
+// appendID appends a random UUID (RFC 9562 §5.4). It tells records apart, and
+// is nobody's secret.
+func appendID(dst []byte) []byte {
+	a, b := rand.Uint64(), rand.Uint64()
+	var id [16]byte
+	for i := range 8 {
+		id[i], id[8+i] = byte(a>>(8*i)), byte(b>>(8*i))
+	}
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	dst = hex.AppendEncode(dst, id[:4])
+	dst = hex.AppendEncode(append(dst, '-'), id[4:6])
+	dst = hex.AppendEncode(append(dst, '-'), id[6:8])
+	dst = hex.AppendEncode(append(dst, '-'), id[8:10])
+	return hex.AppendEncode(append(dst, '-'), id[10:])
+}
