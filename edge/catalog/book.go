@@ -42,6 +42,7 @@ type Config struct {
 	Rules   *Rules
 	Own     Offer    // the edge's own tools: workflows and the like; Backend is ""
 	Sources []Source // with names of their own
+	Before  *Book    // what it knows of sources that are the same is taken over; nil for nothing
 
 	// BestEffort lists what there is when backends are down. Without it a list
 	// with a backend missing is an error.
@@ -156,18 +157,52 @@ func Open(c Config) *Book {
 		b.slots = append(b.slots, make(chan struct{}, maxFetches))
 	}
 	b.common = b.newShelf(nil, who{})
+	b.inherit(c.Before)
+	b.Before = nil
 	b.mu.Lock()
 	for i := range b.common.entries {
 		for _, e := range b.common.entries[i] {
-			if e != nil {
-				b.untried++
-				b.begin(e, time.Now())
+			if e == nil || e.list != nil {
+				continue
 			}
+			if !e.tried {
+				b.untried++
+			}
+			b.begin(e, time.Now())
 		}
 	}
 	b.mu.Unlock()
 	b.work.Go(b.keeper)
 	return b
+}
+
+// inherit takes over what another book knows of the sources that both have, so
+// that nobody waits once more for a backend that has not changed, not even for
+// one that does not answer.
+func (b *Book) inherit(before *Book) {
+	if before == nil {
+		return
+	}
+	before.mu.Lock()
+	defer before.mu.Unlock()
+	b.served = before.served
+	for i, source := range b.Sources {
+		j := slices.Index(before.Sources, source)
+		if j < 0 {
+			continue
+		}
+		b.caps[i] = before.caps[j]
+		for k, e := range b.common.entries[i] {
+			old := before.common.entries[j][k]
+			if e == nil || old == nil {
+				continue
+			}
+			e.list, e.sum, e.size, e.got = old.list, old.sum, old.size, old.got
+			e.due, e.tried, e.late, e.tries, e.retry, e.failed = old.due || old.fetch != nil && old.list != nil, old.tried, old.late, old.tries, old.retry, old.failed
+			b.bytes += e.size
+		}
+	}
+	b.common.changes++
 }
 
 // Close ends the fetches that are under way and the keeper, and waits for them.
@@ -228,6 +263,15 @@ func (b *Book) evict(s *shelf) {
 			}
 		}
 	}
+}
+
+// Settled returns the catalog for an identity when there is nothing to wait for;
+// else nil.
+func (b *Book) Settled(id *edge.Identity) *Catalog {
+	if b.personal && id != nil {
+		return nil
+	}
+	return b.ready.Load()
 }
 
 // Catalog returns the catalog for an identity, for calls: it waits, within

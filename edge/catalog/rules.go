@@ -160,6 +160,21 @@ func (r *Rules) prefixed(backend, name string) string {
 	return strings.ReplaceAll(r.Prefix, placeholder, backend) + name
 }
 
+// Sole reports whether no other backend can have a tool or prompt of that
+// advertised name: names have prefixes, and the name begins with that of none
+// but this backend.
+func (r *Rules) Sole(backend, name string) bool {
+	if r.Conflicts != v1beta1.ConflictPrefix || !strings.HasSuffix(r.Prefix, "_") || !strings.HasPrefix(r.Prefix, placeholder) {
+		return false
+	}
+	for other := range r.Workloads {
+		if other != backend && strings.HasPrefix(name, fit(r.prefixed(other, ""))) {
+			return false
+		}
+	}
+	return true
+}
+
 // rank is the place of a backend in the order; -1 for one that is not in it.
 func (r *Rules) rank(backend string) int { return slices.Index(r.Order, backend) }
 

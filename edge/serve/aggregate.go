@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
@@ -60,12 +61,30 @@ func (s *server) named(ctx context.Context, x *edge.Exchange, thing edge.Thing, 
 	if len(name) < 2 || name[0] != '"' {
 		return nil
 	}
-	c, err := s.book.Catalog(ctx, x.Identity, thing)
-	if err != nil {
-		return nil
+	plain := mcp.Unquote(name[1 : len(name)-1])
+	for c := s.book.Settled(x.Identity); ; {
+		if c != nil {
+			return c.LookupBytes(thing, plain)
+		}
+		// A name that only one backend's prefix can have led to need not wait for
+		// what the others have to say.
+		if c, err := s.book.Catalog(ctx, x.Identity, edge.NoThing); err == nil {
+			if t := c.LookupBytes(thing, plain); t != nil && s.names.Sole(t.Backend, t.Name) {
+				return t
+			}
+		}
+		soon, cancel := context.WithTimeout(ctx, glance)
+		c, _ = s.book.Catalog(soon, x.Identity, thing)
+		cancel()
+		if c == nil && ctx.Err() != nil {
+			return nil
+		}
 	}
-	return c.LookupBytes(thing, mcp.Unquote(name[1:len(name)-1]))
 }
+
+// glance is how long a call waits for all lists before it looks again whether
+// its own backend's is there.
+const glance = 20 * time.Millisecond
 
 // located finds a resource.
 func (s *server) located(ctx context.Context, x *edge.Exchange, uri string) *edge.Target {

@@ -431,3 +431,40 @@ func TestAggregateLogLevel(t *testing.T) {
 		}
 	}
 }
+
+// TestAggregateBackendThatHangs has calls of the others wait for nothing, right
+// after the start and after a reload.
+func TestAggregateBackendThatHangs(t *testing.T) {
+	t.Parallel()
+	up, hangs := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Legacy)
+	offers(up, "echo")
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	for _, kind := range []string{"initialize", "server/discover", "tools/list"} {
+		hangs.Always(kind, func(c *edgetest.Call) { c.Wait(release) })
+	}
+	backs := map[string]*edgetest.Server{"up": up, "hangs": hangs}
+	e := edgetest.Start(t, group(backs, bestEffort))
+	f := &front{Edge: e, client: e.NewClient()}
+	c := f.callerOf(t, edgetest.Modern, "")
+	call := func(when string) {
+		began := time.Now()
+		if r := c.request(t, "1", "tools/call", edgetest.CallParams("up_echo", "{}")); r.Status != 200 {
+			t.Errorf("%s: status %d: %s", when, r.Status, r.Body)
+		}
+		// The bound on waiting for a list is two seconds.
+		if took := time.Since(began); took > 1500*time.Millisecond {
+			t.Errorf("%s: the call took %s", when, took)
+		}
+	}
+	call("after the start")
+	listed(t, c)
+	if err := e.Serve.Reload(edgetest.Plan(t, group(backs, "operational: {failureHandling: {partialFailureMode: best_effort, statusReportingInterval: 1s}}"))); err != nil {
+		t.Fatal(err)
+	}
+	call("after a reload")
+	began := time.Now()
+	if got := strings.Join(listed(t, c), " "); got != "up_echo" || time.Since(began) > 1500*time.Millisecond {
+		t.Errorf("after a reload the list was %q, in %s", got, time.Since(began))
+	}
+}

@@ -108,7 +108,7 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 	if before != nil {
 		was = before.servers[p.Name]
 	}
-	s := &server{edge: e, name: p.Name, lot: e.lot, failure: p.Failure, local: &edge.Target{}, targets: make(map[string]*edge.Target)}
+	s := &server{edge: e, name: p.Name, lot: e.lot, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target)}
 	s.info = mcp.AppendString([]byte(`{"name":`), p.Title)
 	s.info = append(mcp.AppendString(append(s.info, `,"version":`...), e.version), '}')
 	for _, b := range p.Backends {
@@ -145,8 +145,12 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 	for i, b := range s.backends {
 		sources[i] = source{b}
 	}
+	var known *catalog.Book
+	if was != nil {
+		known = was.book
+	}
 	s.book = catalog.Open(catalog.Config{
-		Rules: p.Names, Sources: sources, BestEffort: p.Failure.BestEffort, Interval: p.Failure.Interval,
+		Rules: p.Names, Sources: sources, Before: known, BestEffort: p.Failure.BestEffort, Interval: p.Failure.Interval,
 		Wait: introductionWait, Changed: func(c catalog.Changes) { s.hub.changed(c) }, Log: e.log,
 	})
 	s.hub = newHub(s, e.client())
@@ -202,11 +206,13 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, was *server) (*b
 			return nil, fmt.Errorf("backend %s: CA bundle: no certificate in PEM form", b.Name)
 		}
 	}
+	own := p.Failure
+	own.Report, own.BestEffort = 0, false // which are the server's
 	digest := digestOf(struct {
 		Backend compile.Backend
 		Failure compile.Failure
 		Roots   []byte
-	}{b, p.Failure, pem})
+	}{b, own, pem})
 	if was != nil {
 		for _, open := range was.backends {
 			if open.Digest == digest {

@@ -25,6 +25,7 @@ type server struct {
 	targets  map[string]*edge.Target // of messages that name nothing, by backend
 	local    *edge.Target            // of what is answered here
 	only     *edge.Target            // of every message, when the one backend is served as it is; else nil
+	names    *catalog.Rules          // by which the offers of the backends become one
 	book     *catalog.Book           // of what the backends offer; nil when there is only one
 	hub      *hub                    // of what changes behind it; nil when there is only one
 	tasks    tasks
