@@ -62,6 +62,7 @@ func settings() []setting {
 		{name: "max-message", kind: "SIZE", size: true, usage: "one message of a backend", field: func(s *serve.Settings) any { return &s.MaxMessage }},
 		{name: "max-connections", kind: "NUMBER", usage: "open connections of clients", field: func(s *serve.Settings) any { return &s.MaxConnections }},
 		{name: "max-connections-per-address", kind: "NUMBER", usage: "of them from one address; 0 for no limit", field: func(s *serve.Settings) any { return &s.MaxConnectionsPerAddress }},
+		{name: "max-backend-connections", kind: "NUMBER", usage: "open connections to one backend", field: func(s *serve.Settings) any { return &s.MaxBackendConnections }},
 		{name: "max-inflight", kind: "NUMBER", usage: "exchanges at a time", field: func(s *serve.Settings) any { return &s.MaxInflight }},
 		{name: "max-streams", kind: "NUMBER", usage: "open streams of one principal", field: func(s *serve.Settings) any { return &s.MaxStreams }},
 		{name: "max-sessions", kind: "NUMBER", usage: "sessions of legacy clients", field: func(s *serve.Settings) any { return &s.MaxSessions }},

@@ -29,6 +29,8 @@ type Config struct {
 	Roots   *x509.CertPool // nil for those of the system
 	Private bool           // the URL may stand for a private address
 
+	MaxConns int // connections that may be open at a time; 0 for 1024
+
 	// Headers are lines that every request carries.
 	Headers map[string]string
 
@@ -52,6 +54,8 @@ type Backend struct {
 	calls, failed atomic.Int64
 	spent         atomic.Int64 // nanoseconds of all calls
 
+	sureUntil atomic.Int64 // Unix nanoseconds; until then an odd answer is no reason to ask what it speaks
+
 	intro  atomic.Pointer[Introduction]
 	away   atomic.Pointer[error] // why there is no introduction; nil when nobody has tried
 	asking chan struct{}         // one place: whoever is in it finds the introduction out
@@ -59,6 +63,9 @@ type Backend struct {
 	mu     sync.Mutex
 	shared map[sort]*pooled // sessions for clients that have none
 	params sync.Map         // tool name to []headerParam, for tools that want headers
+
+	beside    *errands // cancellations and answers
+	farewells *errands // the DELETE of sessions
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -104,7 +111,8 @@ func Open(c Config) (*Backend, error) {
 		life:   life,
 		end:    end,
 	}
-	b.peer = newPeer(u, newPool(u, &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}, c.Private), &c)
+	b.peer = newPeer(u, newPool(u, &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}, c.Private, c.MaxConns), &c)
+	b.beside, b.farewells = newErrands(b, b.peer.pool.most), newErrands(b, b.peer.pool.most)
 	watch := c.Health
 	watch.Probe, watch.Log, watch.Breaker = b.probe, c.Log, c.Breaker
 	b.monitor = health.Watch(watch)
@@ -117,21 +125,22 @@ func Open(c Config) (*Backend, error) {
 }
 
 // spawn runs f on a goroutine that Close waits for. What comes after Close is
-// not begun.
-func (b *Backend) spawn(what string, f func()) {
+// not begun; then it reports false.
+func (b *Backend) spawn(what string, f func()) bool {
 	b.starting.Lock()
 	defer b.starting.Unlock()
 	if b.closed {
-		return
+		return false
 	}
 	b.work.Go(func() {
 		defer edge.Contain(b.Log, what)
 		f()
 	})
+	return true
 }
 
-// Close ends what the backend holds: its sessions get a DELETE, its
-// connections are closed. Calls under way fail.
+// Close ends what the backend holds: its sessions get a DELETE, as many as a
+// few seconds allow, and its connections are closed. Calls under way fail.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	shared := b.shared
@@ -147,7 +156,14 @@ func (b *Backend) Close() error {
 	b.starting.Unlock()
 	b.end()
 	b.monitor.Close()
+	late := time.AfterFunc(errandsEnd, func() {
+		b.beside.end()
+		b.farewells.end()
+	})
 	b.work.Wait()
+	late.Stop()
+	b.beside.end()
+	b.farewells.end()
 	b.peer.pool.close()
 	return nil
 }
@@ -180,7 +196,16 @@ func (b *Backend) probe(ctx context.Context) error {
 	if in.Era == mcp.Modern {
 		_, err := b.discover(ctx)
 		var r *refusal
-		if errors.As(err, &r) && r.code != 0 {
+		switch {
+		case !errors.As(err, &r):
+			return err
+		case r.modern():
+			return nil
+		case r.legacyAccent():
+			b.forget(in)
+			_, err = b.Introduced(ctx)
+			return err
+		case r.code != 0:
 			return nil
 		}
 		return err
@@ -300,12 +325,44 @@ func (b *Backend) handle(ctx context.Context, x *edge.Exchange) (*edge.Response,
 		} else {
 			r, err = b.toLegacy(ctx, x, in)
 		}
-		if errors.Is(err, errEra) && try == 0 {
+		switch {
+		case err == nil:
+			return r, nil
+		case errors.Is(err, errEra) && try == 0:
 			b.forget(in)
 			continue
 		}
-		return r, err
+		odd := doubtOf(err)
+		if odd == nil {
+			return r, err
+		}
+		if try == 0 && b.changed(ctx, in) && odd.unrun {
+			continue
+		}
+		return odd.answer, nil
 	}
+}
+
+// sure is for how long a backend that was asked again what it speaks, and still
+// speaks it, is not asked once more because of what it answers to calls.
+const sure = 10 * time.Second
+
+// changed asks a backend of the modern era again what it speaks, and reports
+// whether that is another era now.
+func (b *Backend) changed(ctx context.Context, in *Introduction) bool {
+	if now := time.Now().UnixNano(); now < b.sureUntil.Load() {
+		return false
+	}
+	b.forget(in)
+	now, err := b.Introduced(ctx)
+	if err != nil {
+		return false
+	}
+	if now.Era == in.Era {
+		b.sureUntil.Store(time.Now().Add(sure).UnixNano())
+		return false
+	}
+	return true
 }
 
 // named gives an error the name of the backend, and a client no more of it

@@ -67,7 +67,7 @@ func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message)
 			s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })
 			return
 		}
-		s.question(ctx, l, c, client, m)
+		s.question(ctx, l, c, on != nil, client, m)
 		return
 	}
 	if client == nil {
@@ -136,28 +136,90 @@ func (s *session) addressee(on *call, m *mcp.Message) (*call, edge.Client) {
 	return nil, nil
 }
 
-// question puts a server's request to the client, and posts the answer when it
-// comes. The clock of the call stands meanwhile: it is the server that waits.
-func (s *session) question(ctx context.Context, l *link, c *call, client edge.Client, m *mcp.Message) {
-	id := slices.Clone(m.IDText())
-	if client != nil && !mcp.Can(s.caps, m.Method, m.Params.Of(m.Raw)) {
-		client = nil // the server was told that this client cannot be asked so
+// maxAsking is how many questions of a server may wait in one session.
+const maxAsking = 100
+
+// asking is a question of a server that waits for its answer.
+type asking struct {
+	calls []*call // it waits for as long as one of these is under way; nil for as long as the session
+	end   context.CancelFunc
+}
+
+// asks begins a question. Its context ends with the calls that it may belong
+// to: on is the one whose stream it came on, else all that are under way for
+// the same client; without any it ends with the session. It returns nil where no
+// further question can wait.
+func (s *session) asks(ctx context.Context, on *call, known bool) (context.Context, *asking) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.asking) >= maxAsking {
+		return nil, nil
 	}
-	if mcp.OpensPage(m.Method, m.Params.Of(m.Raw)) && !mcp.SafePage(m.Params.Of(m.Raw)) {
-		body := mcp.AppendError(nil, id, mcp.CodeInvalidParams, "url is no page that a client may be sent to", nil)
+	a := &asking{}
+	if on != nil {
+		a.calls = []*call{on}
+		if !known {
+			a.calls = slices.Clone(s.calls)
+		}
+		if len(a.calls) == 0 { // what it was of has ended meanwhile
+			return nil, nil
+		}
+	}
+	ctx, a.end = context.WithCancel(ctx)
+	s.asking = append(s.asking, a)
+	return ctx, a
+}
+
+// asked ends a question.
+func (s *session) asked(a *asking) {
+	a.end()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.asking, a); i >= 0 {
+		s.asking = slices.Delete(s.asking, i, i+1)
+	}
+}
+
+// over ends the questions that waited for the end of a call; s.mu is held.
+func (s *session) over(c *call) {
+	for _, a := range s.asking {
+		if i := slices.Index(a.calls, c); i >= 0 {
+			if a.calls = slices.Delete(a.calls, i, i+1); len(a.calls) == 0 {
+				a.end()
+			}
+		}
+	}
+}
+
+// question puts a server's request to the client, and posts the answer when it
+// comes. c is the call that it is of, known to be when its stream is. The clock
+// of the call stands meanwhile: it is the server that waits.
+func (s *session) question(ctx context.Context, l *link, c *call, known bool, client edge.Client, m *mcp.Message) {
+	id := slices.Clone(m.IDText())
+	refuse := func(code int, why string) {
+		body := mcp.AppendError(nil, id, code, why, nil)
 		s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })
+	}
+	params := m.Params.Of(m.Raw)
+	switch {
+	case mcp.OpensPage(m.Method, params) && !mcp.SafePage(params):
+		refuse(mcp.CodeInvalidParams, "url is no page that a client may be sent to")
+		return
+	case client == nil || !mcp.Can(s.caps, m.Method, params): // the server was told what this client can be asked
+		refuse(mcp.CodeMethodNotFound, "nobody is there to answer")
 		return
 	}
-	if client == nil {
-		body := mcp.AppendError(nil, id, mcp.CodeMethodNotFound, "nobody is there to answer", nil)
-		s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })
+	ctx, waits := s.asks(ctx, c, known)
+	if waits == nil {
+		refuse(mcp.CodeInternal, "no further question can wait for an answer")
 		return
 	}
 	if c != nil {
 		c.ask(+1)
 	}
-	s.b.spawn("question", func() {
-		answers, err := client.Ask(ctx, map[string]edge.Question{"q": {Method: m.Method, Params: m.Params.Of(m.Raw)}})
+	begun := s.b.spawn("question", func() {
+		answers, err := client.Ask(ctx, map[string]edge.Question{"q": {Method: m.Method, Params: params}})
+		s.asked(waits)
 		if c != nil {
 			c.ask(-1)
 		}
@@ -168,7 +230,8 @@ func (s *session) question(ctx context.Context, l *link, c *call, client edge.Cl
 			if edge.KindOf(err) == edge.NoMethod {
 				code = mcp.CodeMethodNotFound
 			}
-			body = mcp.AppendError(nil, id, code, err.Error(), nil)
+			refuse(code, err.Error())
+			return
 		case a.Error != nil:
 			body = append(append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), `,"error":`...), a.Error...)
 			body = append(body, '}')
@@ -179,4 +242,7 @@ func (s *session) question(ctx context.Context, l *link, c *call, client edge.Cl
 		defer cancel()
 		_ = s.post(ctx, l, body)
 	})
+	if !begun {
+		s.asked(waits)
+	}
 }

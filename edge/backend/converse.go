@@ -42,6 +42,16 @@ func (e *refusal) modern() bool {
 	return e.status == 404 && e.code == mcp.CodeMethodNotFound
 }
 
+// legacyAccent reports whether no server of the modern era refuses
+// server/discover like this: it is one of its duties.
+func (e *refusal) legacyAccent() bool {
+	switch e.status {
+	case 200, 400, 404, 405:
+		return accentOf(e.code, e.text) != modernAccent
+	}
+	return false
+}
+
 // lostSession reports whether a legacy server refuses like this because it no
 // longer has the session: 404 says so (2025-11-25, basic/transports), and the
 // first TypeScript SDK says it with 400.
@@ -72,6 +82,13 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 	status := r.status
 	if r.sse && status == 200 {
 		return status, r.events(ctx, id, m, before)
+	}
+	if r.coded {
+		r.close()
+		if status >= 300 {
+			return status, &refusal{status: status}
+		}
+		return 0, nonsense(errors.New("a body that is compressed, which it was not asked for"))
 	}
 	body, err := r.read(ctx) // from here on the connection may be another call's
 	if err != nil {
@@ -145,7 +162,8 @@ func inBatch(body, id []byte, m *mcp.Message, r *reply, before func(*mcp.Message
 	return nil
 }
 
-// errCut says that a stream ended before the answer.
+// errCut says that a stream ended before the answer, in order or because its
+// connection broke.
 var errCut = errors.New("ended its stream before the answer")
 
 // events reads a stream of events up to the answer.
@@ -161,8 +179,11 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 	for {
 		e, err := events.Next()
 		if err != nil {
-			if errors.Is(err, io.EOF) {
+			switch {
+			case errors.Is(err, io.EOF):
 				err = errCut
+			case !timedOut(err) && isClosed(err):
+				err = fmt.Errorf("%w: %w", errCut, err)
 			}
 			return r.failed(ctx, err)
 		}

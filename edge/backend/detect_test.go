@@ -81,8 +81,9 @@ func TestEraOfABackend(t *testing.T) {
 			if m := client.Modern("1", "tools/call", edgetest.CallParams("echo", "{}")).Message(); m.Error != nil {
 				t.Errorf("call: %+v", m.Error)
 			}
-			got := backendStatus(t, client)
-			if got.Era+" "+got.Revision != c.want || got.Status != "ready" {
+			// The check that makes it ready may come after the first call.
+			edgetest.Until(t, "a sign of life", func() bool { return backendStatus(t, client).Status == "ready" })
+			if got := backendStatus(t, client); got.Era+" "+got.Revision != c.want {
 				t.Errorf("%+v, want %s", got, c.want)
 			}
 		})

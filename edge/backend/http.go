@@ -6,11 +6,13 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net"
 	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -77,12 +79,16 @@ type reply struct {
 	ask    outgoing
 	status int
 	sse    bool // the body is a stream of events
+	coded  bool // the body is compressed, though nobody asked for it (RFC 9110 §12.5.3)
 	length int  // of the body; -1 chunked, -2 up to the end of the connection
 	watch  canceler
 	stop   func() bool // in place of watch
 }
 
-var eventStream = []byte("text/event-stream")
+var (
+	eventStream = []byte("text/event-stream")
+	identity    = []byte("identity")
+)
 
 var errHead = errors.New("answered with an HTTP header that cannot be read")
 
@@ -176,7 +182,10 @@ func (p *peer) send(ctx context.Context, o *outgoing) (*reply, bool, error) {
 		r.length = 0
 	}
 	kind, _, _ := bytes.Cut(c.head.ContentType(), []byte{';'})
-	r.sse = bytes.EqualFold(bytes.TrimSpace(kind), eventStream)
+	if coding := c.head.ContentEncoding(); len(coding) > 0 && !bytes.EqualFold(coding, identity) {
+		r.coded = true
+	}
+	r.sse = !r.coded && bytes.EqualFold(bytes.TrimSpace(kind), eventStream)
 	return r, true, nil
 }
 
@@ -244,10 +253,19 @@ func timedOut(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
+// isClosed reports whether an error says that the other side is gone: it closed
+// the connection, or the connection broke.
 func isClosed(err error) bool {
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.ECONNABORTED) || errors.Is(err, syscall.EPIPE) {
+		return true
+	}
 	text := err.Error()
 	return strings.Contains(text, "closed") || strings.Contains(text, "reset by peer") || strings.Contains(text, "broken pipe")
 }
+
+// atOnce is the length up to which a body has its memory before it has come.
+const atOnce = 2 << 20
 
 // read returns the whole body and gives the connection back.
 func (r *reply) read(ctx context.Context) ([]byte, error) {
@@ -257,6 +275,14 @@ func (r *reply) read(ctx context.Context) ([]byte, error) {
 	switch {
 	case r.length > limit:
 		return nil, r.failed(ctx, mcp.ErrEventTooLarge)
+	case r.length > atOnce: // what is said to come costs memory when it comes
+		body = make([]byte, 0, atOnce)
+		for err == nil && len(body) < r.length {
+			body = slices.Grow(body, min(max(len(body), atOnce), r.length-len(body)))
+			n := 0
+			n, err = io.ReadFull(r.c.br, body[len(body):min(cap(body), r.length)])
+			body = body[:len(body)+n]
+		}
 	case r.length >= 0:
 		body = make([]byte, r.length)
 		_, err = io.ReadFull(r.c.br, body)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -54,6 +55,11 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 		_ = x.Client.Send(n)
 	})
 	if err != nil {
+		if m.Method == "subscriptions/listen" && ctx.Err() != nil {
+			// Whoever ended it, the client hears the end in order if it is
+			// still there (2026-07-28, subscriptions/listen, graceful end).
+			return result(m, (&Audience{id: m.IDText()}).Done()), nil
+		}
 		return failedModern(m, err)
 	}
 	if answer.Kind == mcp.Invalid {
@@ -65,8 +71,61 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 	if answer.Status = status; !translate && status == 200 && answer.Kind == mcp.Failure {
 		answer.Status = mcp.Status(answer.Code()) // it came as an event, whose stream was 200 before
 	}
+	if answer.Kind == mcp.Failure {
+		if says := accentOf(answer.Code(), answer.Text("message")); says != modernAccent {
+			return nil, &doubt{answer: answer, unrun: says == uninitialized}
+		}
+	}
 	return answer, nil
 }
+
+// doubt is an answer that a server of the modern era does not give.
+type doubt struct {
+	answer *edge.Response
+	unrun  bool // it says that the call was not run
+}
+
+func (*doubt) Error() string { return errEra.Error() }
+
+// doubtOf returns the doubt that an error is; nil for any other error.
+func doubtOf(err error) *doubt {
+	var d *doubt
+	if errors.As(err, &d) {
+		return d
+	}
+	return nil
+}
+
+// accent is what an error says of the era of the server that it comes from.
+type accent uint8
+
+const (
+	modernAccent  accent = iota // nothing against that era
+	strange                     // no server of that era should say so
+	uninitialized               // the server wants initialize first, and did not run what it was sent
+)
+
+// accentOf listens for the words of a legacy server that was sent a request
+// without a session: the Go SDK answers with code 0 and the status 200, the
+// TypeScript SDK with -32000, with the id of the request or without.
+func accentOf(code int, text string) accent {
+	switch code {
+	case 0, mcp.CodeInvalidRequest, codeServer:
+		text = strings.ToLower(text)
+		for _, words := range []string{"not initialized", "session initialization", "before initialization"} {
+			if strings.Contains(text, words) {
+				return uninitialized
+			}
+		}
+		if code == 0 {
+			return strange
+		}
+	}
+	return modernAccent
+}
+
+// codeServer is the first code that JSON-RPC leaves to servers (JSON-RPC 2.0 §5.1).
+const codeServer = -32000
 
 // failedModern says what it means that a request got no answer of its own.
 func failedModern(m *mcp.Message, err error) (*edge.Response, error) {

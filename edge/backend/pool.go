@@ -32,8 +32,15 @@ const (
 	// idleMost caps what a backend's Keep-Alive header may ask for.
 	idleMost = 90 * time.Second
 
-	// maxConns is how many connections one backend may have open.
+	// maxConns is how many connections one backend may have open when its
+	// configuration does not say.
 	maxConns = 1024
+
+	// receiveBuffer is how many bytes the kernel is to hold of what a backend
+	// sends and nobody reads; Linux doubles the number (socket(7), SO_RCVBUF).
+	// Left to itself it lets the buffer of a connection that was once read fast
+	// grow to the end of tcp_rmem, some MiB for every stream that is stuck.
+	receiveBuffer = 24 << 10
 
 	// keepOut is the size up to which a connection keeps its output buffer.
 	keepOut = 64 << 10
@@ -100,15 +107,26 @@ func (c *conn) writeBy(now time.Time) {
 type pool struct {
 	address string // host:port
 	private bool   // may be a private address
+	most    int    // connections that may be open
 	tls     *tls.Config
 
 	mu   sync.Mutex
 	free []*conn // the last used is the last
 	done bool
 	open atomic.Int64
+
+	// One timer drops those that have waited for too long. It runs while wake
+	// is set, which it is while there are free connections.
+	timer *time.Timer
+	wake  time.Time // when the timer next looks; zero for never
 }
 
-func newPool(u *url.URL, roots *tls.Config, private bool) *pool {
+// newPool returns the pool for the host of u. most is how many connections may
+// be open; 0 for maxConns.
+func newPool(u *url.URL, roots *tls.Config, private bool, most int) *pool {
+	if most == 0 {
+		most = maxConns
+	}
 	port := u.Port()
 	if port == "" {
 		port = "80"
@@ -116,7 +134,7 @@ func newPool(u *url.URL, roots *tls.Config, private bool) *pool {
 			port = "443"
 		}
 	}
-	p := &pool{address: net.JoinHostPort(u.Hostname(), port), private: private}
+	p := &pool{address: net.JoinHostPort(u.Hostname(), port), private: private, most: most}
 	if u.Scheme == "https" {
 		p.tls = roots.Clone()
 		p.tls.ServerName = u.Hostname()
@@ -148,14 +166,17 @@ func (p *pool) get(ctx context.Context, now time.Time) (*conn, error) {
 }
 
 func (p *pool) dial(ctx context.Context) (*conn, error) {
-	if p.open.Add(1) > maxConns {
+	if p.open.Add(1) > int64(p.most) {
 		p.open.Add(-1)
-		return nil, edge.Errorf(edge.Overload, "dial", "all %d connections are in use", maxConns)
+		return nil, edge.Errorf(edge.Overload, "dial", "all %d connections are in use", p.most)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	d := net.Dialer{Control: p.judge}
 	nc, err := d.DialContext(ctx, "tcp", p.address)
+	if t, ok := nc.(*net.TCPConn); ok {
+		_ = t.SetReadBuffer(receiveBuffer) // without it the connection only costs more
+	}
 	if err == nil && p.tls != nil {
 		t := tls.Client(nc, p.tls)
 		if err = t.HandshakeContext(ctx); err != nil {
@@ -204,20 +225,55 @@ func (p *pool) put(c *conn, now time.Time) {
 		}
 	}
 	p.mu.Lock()
-	if p.done || c.br.Buffered() > 0 || c.head.ConnectionClose() {
+	if p.done || c.idle <= 0 || c.br.Buffered() > 0 || c.head.ConnectionClose() {
 		p.mu.Unlock()
 		p.drop(c)
 		return
 	}
 	p.free = append(p.free, c)
-	var stale *conn
-	if old := p.free[0]; old != c && now.Sub(old.used) >= old.idle {
-		stale = old // one a call keeps the pool as small as its use
-		p.free = append(p.free[:0], p.free[1:]...)
+	if end := now.Add(c.idle); p.wake.IsZero() || end.Before(p.wake) {
+		p.wakeBy(end, now)
 	}
 	p.mu.Unlock()
-	if stale != nil {
-		p.drop(stale)
+}
+
+// wakeBy has the timer look at the free connections at a time; p.mu is held.
+func (p *pool) wakeBy(at, now time.Time) {
+	p.wake = at
+	if p.timer == nil {
+		p.timer = time.AfterFunc(at.Sub(now), p.sweep)
+		return
+	}
+	p.timer.Reset(at.Sub(now))
+}
+
+// sweep drops the free connections whose time is over, and sleeps until that of
+// the next one is.
+func (p *pool) sweep() {
+	now := time.Now()
+	var old []*conn
+	p.mu.Lock()
+	keep := p.free[:0]
+	p.wake = time.Time{}
+	for _, c := range p.free {
+		end := c.used.Add(c.idle)
+		if !now.Before(end) {
+			old = append(old, c)
+			continue
+		}
+		keep = append(keep, c)
+		if p.wake.IsZero() || end.Before(p.wake) {
+			p.wake = end
+		}
+	}
+	clear(p.free[len(keep):])
+	p.free = keep
+	if !p.wake.IsZero() {
+		p.wakeBy(p.wake, now)
+	}
+	p.mu.Unlock()
+	for _, c := range old {
+		p.drop(c)
 	}
 }
 
@@ -232,6 +288,9 @@ func (p *pool) close() {
 	p.mu.Lock()
 	free := p.free
 	p.free, p.done = nil, true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
 	p.mu.Unlock()
 	for _, c := range free {
 		p.drop(c)

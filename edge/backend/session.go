@@ -29,6 +29,7 @@ type session struct {
 
 	mu     sync.Mutex
 	calls  []*call         // under way
+	asking []*asking       // questions of the server that wait
 	subs   map[string]bool // URIs subscribed to
 	level  string          // log level set
 	notice edge.Client     // takes what belongs to no call; nil for nobody
@@ -341,15 +342,16 @@ const (
 	resumeWait = time.Second
 	resumeMost = 30 * time.Second
 
-	// resumes is how often a stream may end without a new event before its
-	// call is given up.
+	// resumes is how often a stream may end without a new event, or not be taken
+	// up at all, before its call is given up.
 	resumes = 5
 )
 
 // resume reads on where the stream of a call ended before its answer: the
 // server may close a connection and be asked again (2025-11-25,
-// basic/transports, sending messages, item 6). The call ends at until, however
-// often that is.
+// basic/transports, sending messages, item 6), and a stream whose connection
+// broke is taken up in the same way (resumability and redelivery). The call ends
+// at until, however often that is.
 func (s *session) resume(ctx context.Context, l *link, c *call, at *place, until time.Time, answer *mcp.Message) error {
 	for left := resumes; ; left-- {
 		wait := resumeWait
@@ -368,7 +370,11 @@ func (s *session) resume(ctx context.Context, l *link, c *call, at *place, until
 		o := s.outgoing(l, nil)
 		o.method, o.last, o.place, o.until = "GET", at.id, at, until
 		r, _, err := s.b.peer.send(ctx, &o)
-		if err != nil {
+		switch {
+		case err == nil:
+		case edge.KindOf(err) == edge.Unavailable && left > 0:
+			continue // what broke the stream may not be over
+		default:
 			return err
 		}
 		if r.status != 200 || !r.sse {
@@ -399,20 +405,7 @@ func (s *session) cancelled(l *link, c *call, why error) {
 	params := append([]byte(`{"requestId":`), c.id...)
 	params = mcp.AppendString(append(params, `,"reason":`...), why.Error())
 	body := mcp.AppendRequest(nil, nil, "notifications/cancelled", append(params, '}'))
-	s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })
-}
-
-// farewell bounds what is sent to a backend that no client waits for, such as
-// the DELETE of a session.
-const farewell = 2 * time.Second
-
-// background runs what no client waits for. It ends soon.
-func (b *Backend) background(f func(context.Context)) {
-	b.spawn("farewell", func() {
-		ctx, cancel := context.WithTimeout(context.Background(), farewell)
-		defer cancel()
-		f(ctx)
-	})
+	s.b.background(func(ctx context.Context) { _ = anyway(ctx, func() error { return s.post(ctx, l, body) }) })
 }
 
 func (s *session) add(c *call) {
@@ -428,6 +421,7 @@ func (s *session) remove(c *call) {
 		s.calls[i], s.calls[last] = s.calls[last], nil
 		s.calls = s.calls[:last]
 	}
+	s.over(c)
 	s.mu.Unlock()
 }
 
@@ -551,6 +545,9 @@ func (s *session) listen(ctx context.Context, out edge.Client) error {
 func (s *session) Close() error {
 	s.mu.Lock()
 	s.closed = true
+	for _, a := range s.asking {
+		a.end()
+	}
 	s.mu.Unlock()
 	if l := s.live.Swap(nil); l != nil {
 		s.leave(l)
@@ -566,12 +563,16 @@ func (s *session) leave(l *link) {
 	if l.id == "" {
 		return
 	}
-	s.b.background(func(ctx context.Context) {
-		o := s.outgoing(l, nil)
-		o.method, o.until = "DELETE", time.Now().Add(dialTimeout)
-		if r, _, err := s.b.peer.send(ctx, &o); err == nil {
-			_, _ = r.read(ctx)
-		}
+	s.b.farewell(func(ctx context.Context) {
+		_ = anyway(ctx, func() error {
+			o := s.outgoing(l, nil)
+			o.method, o.until = "DELETE", o.now.Add(errandTime)
+			r, _, err := s.b.peer.send(ctx, &o)
+			if err == nil {
+				_, err = r.read(ctx)
+			}
+			return err
+		})
 	})
 }
 

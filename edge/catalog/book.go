@@ -187,7 +187,14 @@ func (b *Book) inherit(before *Book) {
 	defer before.mu.Unlock()
 	b.served = before.served
 	for i, source := range b.Sources {
+		// One that has changed is asked anew; until it has said more, calls go by
+		// what is known of it.
+		changed := false
 		j := slices.Index(before.Sources, source)
+		if j < 0 {
+			changed = true
+			j = slices.IndexFunc(before.Sources, func(o Source) bool { return o.Name() == source.Name() })
+		}
 		if j < 0 {
 			continue
 		}
@@ -198,7 +205,7 @@ func (b *Book) inherit(before *Book) {
 				continue
 			}
 			e.list, e.sum, e.size, e.got = old.list, old.sum, old.size, old.got
-			e.due, e.tried, e.late, e.tries, e.retry, e.failed = old.due || old.fetch != nil && old.list != nil, old.tried, old.late, old.tries, old.retry, old.failed
+			e.due, e.tried, e.late, e.tries, e.retry, e.failed = changed || old.due || old.fetch != nil && old.list != nil, old.tried && !changed || old.list != nil, old.late, old.tries, old.retry, old.failed
 			b.bytes += e.size
 		}
 	}

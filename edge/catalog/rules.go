@@ -175,6 +175,12 @@ func (r *Rules) Sole(backend, name string) bool {
 	return true
 }
 
+// Leads reports whether an advertised name has the prefix of a backend, so that
+// it can be of that backend.
+func (r *Rules) Leads(backend, name string) bool {
+	return r.Conflicts == v1beta1.ConflictPrefix && strings.HasPrefix(r.Prefix, placeholder) && strings.HasPrefix(name, fit(r.prefixed(backend, "")))
+}
+
 // rank is the place of a backend in the order; -1 for one that is not in it.
 func (r *Rules) rank(backend string) int { return slices.Index(r.Order, backend) }
 

@@ -32,9 +32,9 @@ func (s source) Capabilities(ctx context.Context) ([]byte, error) {
 
 // target finds where a message goes, before the hallway, so that every filter
 // can see it. nil stands for what is not there.
-func (s *server) target(ctx context.Context, x *edge.Exchange) *edge.Target {
+func (s *server) target(ctx context.Context, x *edge.Exchange) (*edge.Target, error) {
 	if s.only != nil {
-		return s.only
+		return s.only, nil
 	}
 	m := x.Request
 	switch m.Method {
@@ -51,35 +51,53 @@ func (s *server) target(ctx context.Context, x *edge.Exchange) *edge.Target {
 		}
 		return s.templated(ctx, x, mcp.String(mcp.Lookup(ref, "uri")))
 	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
-		return s.tasks.find(taskOwner(x), m.Text("taskId"))
+		return s.tasks.find(taskOwner(x), m.Text("taskId")), nil
 	}
-	return s.local
+	return s.local, nil
 }
 
 // named finds a tool or prompt by its advertised name, JSON text.
-func (s *server) named(ctx context.Context, x *edge.Exchange, thing edge.Thing, name []byte) *edge.Target {
+func (s *server) named(ctx context.Context, x *edge.Exchange, thing edge.Thing, name []byte) (*edge.Target, error) {
 	if len(name) < 2 || name[0] != '"' {
-		return nil
+		return nil, nil
 	}
 	plain := mcp.Unquote(name[1 : len(name)-1])
 	for c := s.book.Settled(x.Identity); ; {
 		if c != nil {
-			return c.LookupBytes(thing, plain)
+			if t := c.LookupBytes(thing, plain); t != nil {
+				return t, nil
+			}
+			return nil, s.away(string(plain))
 		}
 		// A name that only one backend's prefix can have led to need not wait for
 		// what the others have to say.
 		if c, err := s.book.Catalog(ctx, x.Identity, edge.NoThing); err == nil {
 			if t := c.LookupBytes(thing, plain); t != nil && s.names.Sole(t.Backend, t.Name) {
-				return t
+				return t, nil
 			}
 		}
 		soon, cancel := context.WithTimeout(ctx, glance)
 		c, _ = s.book.Catalog(soon, x.Identity, thing)
 		cancel()
 		if c == nil && ctx.Err() != nil {
-			return nil
+			return nil, gone(ctx)
 		}
 	}
+}
+
+func gone(ctx context.Context) error {
+	return edge.Errorf(edge.Gone, "route", "%w", context.Cause(ctx))
+}
+
+// away is the error for a name that is not there because the backend whose
+// prefix it has cannot be asked; nil for a name that nobody has.
+func (s *server) away(name string) error {
+	for _, b := range s.book.Status() {
+		if b.Missing && s.names.Leads(b.Backend, name) {
+			return edge.Errorf(edge.Unavailable, "route", "backend %q unavailable", b.Backend)
+		}
+	}
+	return nil
 }
 
 // glance is how long a call waits for all lists before it looks again whether
@@ -87,25 +105,25 @@ func (s *server) named(ctx context.Context, x *edge.Exchange, thing edge.Thing, 
 const glance = 20 * time.Millisecond
 
 // located finds a resource.
-func (s *server) located(ctx context.Context, x *edge.Exchange, uri string) *edge.Target {
+func (s *server) located(ctx context.Context, x *edge.Exchange, uri string) (*edge.Target, error) {
 	c, err := s.book.Catalog(ctx, x.Identity, edge.Resource)
-	if err != nil || uri == "" {
-		return nil
+	if err != nil {
+		return nil, err
 	}
-	return c.Resource(uri)
+	return c.Resource(uri), nil
 }
 
 // templated finds what a completion refers to: a template, by its own text, or
 // a resource.
-func (s *server) templated(ctx context.Context, x *edge.Exchange, uri string) *edge.Target {
+func (s *server) templated(ctx context.Context, x *edge.Exchange, uri string) (*edge.Target, error) {
 	c, err := s.book.Catalog(ctx, x.Identity, edge.Template)
-	if err != nil || uri == "" {
-		return nil
+	if err != nil {
+		return nil, err
 	}
 	if t := c.Lookup(edge.Template, uri); t != nil {
-		return t
+		return t, nil
 	}
-	return c.Resource(uri)
+	return c.Resource(uri), nil
 }
 
 // lookup finds a thing for a message that names several.

@@ -181,7 +181,7 @@ func (h *hub) listen(ctx context.Context, x *edge.Exchange) (*edge.Response, err
 		}
 	}()
 	for _, uri := range wish.URIs {
-		if t := h.s.located(ctx, x, uri); t != nil && h.watch(ctx, t.Backend, uri) {
+		if t, err := h.s.located(ctx, x, uri); err == nil && t != nil && h.watch(ctx, t.Backend, uri) {
 			watching = append(watching, uri)
 		}
 	}

@@ -25,7 +25,7 @@ const (
 
 	// writeBuffer is how much the kernel may hold for a client that does not
 	// read, in bytes.
-	writeBuffer = 64 << 10
+	writeBuffer = 48 << 10
 
 	// lingerFor and lingerBytes bound what is read of a refused request.
 	lingerFor   = time.Second
@@ -42,10 +42,10 @@ type listener struct {
 }
 
 func (l *listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
+	c, err := l.accept()
 	for err == nil && !l.edge.crowd.enter(c, l.edge.settings.MaxConnectionsPerAddress) {
 		go turnDown(c)
-		c, err = l.Listener.Accept()
+		c, err = l.accept()
 	}
 	if err != nil {
 		return nil, err
@@ -64,6 +64,23 @@ func (l *listener) Accept() (net.Conn, error) {
 	l.edge.underway.add(client)
 	l.edge.watcher.add(client, under)
 	return client, nil
+}
+
+// accept takes the next connection. A process that is out of descriptors or
+// memory waits for some to come free: its door does not close for that.
+func (l *listener) accept() (net.Conn, error) {
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		c, err := l.Listener.Accept()
+		if err == nil || !passes(err) {
+			return c, err
+		}
+		l.edge.log.Warn("no connection can be taken for now", "error", err, "again in", wait)
+		select {
+		case <-l.edge.end:
+			return nil, err
+		case <-time.After(wait):
+		}
+	}
 }
 
 // crowd counts the connections of each client address, when they are limited.
@@ -129,6 +146,8 @@ type clientConn struct {
 	unread   bool      // a request was refused before it was read
 	taken    int       // bytes read of a request after its first ones
 	over     bool      // those were too many
+	held     int64     // bytes of a request that the edge has room for
+	busy     bool      // it has no room for more
 
 	watched uint64 // its number with the watcher
 
@@ -144,6 +163,7 @@ var firstReads = sync.Pool{New: func() any { return new([firstRead]byte) }}
 // once would reset it, and the client would never see why (RFC 9112 §9.6).
 func (c *clientConn) Close() error {
 	c.edge.watcher.remove(c)
+	c.release()
 	if c.edge.underway.remove(c) {
 		c.edge.crowd.leave(c, c.edge.settings.MaxConnectionsPerAddress)
 	}
@@ -177,10 +197,16 @@ func (c *clientConn) Read(p []byte) (int, error) {
 		}
 		n, err := c.Conn.Read(p)
 		c.taken += n
+		c.held += int64(n)
+		if c.edge.bodies.Add(int64(n)) > c.edge.mostBodies {
+			c.busy = true
+			return 0, errBusy
+		}
 		return n, err
 	}
 	// The server waits for the first byte of a request.
 	c.slow = false
+	c.release()
 	c.readBy(c.edge.clock.now().Add(idleWithin))
 	buf := firstReads.Get().(*[firstRead]byte)
 	n, err := c.Conn.Read(buf[:])
@@ -196,6 +222,17 @@ func (c *clientConn) Read(p []byte) (int, error) {
 	c.first, c.at, c.end = buf, 1, n
 	return 1, nil
 }
+
+// release gives back the room that the last request took.
+func (c *clientConn) release() {
+	if c.held > 0 {
+		c.edge.bodies.Add(-c.held)
+		c.held = 0
+	}
+}
+
+// errBusy ends the reading of a request for which there is no room in memory.
+var errBusy = errors.New("there is no room for the request")
 
 var errTooMuch = errors.New("the request is too large")
 

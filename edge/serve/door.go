@@ -352,7 +352,9 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 	if !mcp.MethodOf(m.Method).In(x.Era) {
 		return nil, noMethod(m)
 	}
-	x.Target = x.server.target(&x.call, &x.Exchange)
+	if x.Target, err = x.server.target(&x.call, &x.Exchange); err != nil {
+		return nil, err
+	}
 	if x.lasts = m.Method == "subscriptions/listen"; x.lasts {
 		from := x.Head.Remote
 		if !e.outlets.take(from, e.settings.MaxStreams) {
@@ -560,6 +562,12 @@ func (e *Edge) malformed(ctx *fasthttp.RequestCtx, err error) {
 		status, text = 413, fmt.Sprintf("the body is larger than %d bytes", e.settings.MaxBody)
 	case errors.As(err, &small):
 		status, text = 431, fmt.Sprintf("the header is larger than %d bytes", e.settings.MaxHeader)
+	case conn != nil && conn.busy:
+		conn.busy = false
+		conn.unread = true
+		ctx.SetConnectionClose()
+		e.refuse(ctx, nil, mcp.Legacy, nil, edge.Errorf(edge.Overload, "door", "there is no room for so many large requests"))
+		return
 	case errors.As(err, &timeout) && timeout.Timeout():
 		status, text = 408, "the request did not arrive in time"
 	}

@@ -67,7 +67,7 @@ func (c *call) Done() <-chan struct{} {
 	return c.done
 }
 
-// Err returns context.Canceled once the exchange is cancelled.
+// Err returns an error that is context.Canceled once the exchange is cancelled.
 func (c *call) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,14 +135,22 @@ func (c *call) untouched() bool {
 	return c.err == nil && c.done == nil && len(c.after) == 0 && c.heeded == [2]io.Closer{}
 }
 
+// withdrawn is the end of an exchange whose client said why it wants no answer.
+type withdrawn struct{ reason string }
+
+func (w *withdrawn) Error() string        { return w.reason }
+func (w *withdrawn) Is(target error) bool { return target == context.Canceled }
+
 // cancel ends the exchange: nobody waits for its answer any longer.
-func (c *call) cancel() {
+func (c *call) cancel() { c.cancelFor(context.Canceled) }
+
+func (c *call) cancelFor(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
 		return
 	}
-	c.err = context.Canceled
+	c.err = why
 	if c.done != nil {
 		close(c.done)
 	}

@@ -235,6 +235,7 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, was *server) (*b
 		Silence:    b.Timeout,
 		Cap:        e.settings.CallCap,
 		MaxMessage: e.settings.MaxMessage,
+		MaxConns:   e.settings.MaxBackendConnections,
 		Info:       e.client(),
 		Breaker:    breaker,
 		Health: health.Config{
@@ -429,13 +430,18 @@ func (e *Edge) moved(old, s *server) {
 	}
 }
 
+// grace is how long a replaced server is kept whether it is used or not.
+const grace = 2 * time.Second
+
 // retire closes what of a replaced server nothing uses any longer: once its
 // calls are over, or the drain timeout.
 func (e *Edge) retire(old, s *server) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for by := time.Now().Add(e.settings.DrainTimeout); time.Now().Before(by); {
-		busy := false
+	// Whoever has just been told of the old server is not under way yet.
+	soonest := time.Now().Add(grace)
+	for by := time.Now().Add(max(e.settings.DrainTimeout, grace)); time.Now().Before(by); {
+		busy := time.Now().Before(soonest)
 		e.underway.each(func(x *exchange) { busy = busy || x.server == old })
 		if !busy {
 			break

@@ -242,9 +242,12 @@ func (p *parked) inputRequired(x *edge.Exchange) (*edge.Response, error) {
 		}
 		requests = append(mcp.AppendString(requests, a.key), `:{"method":`...)
 		requests = mcp.AppendString(requests, a.question.Method)
-		if a.question.Params != nil {
-			requests = append(append(requests, `,"params":`...), a.question.Params...)
+		// Requests without params are given some: there are clients that want them.
+		params := a.question.Params
+		if params == nil {
+			params = []byte("{}")
 		}
+		requests = append(append(requests, `,"params":`...), params...)
 		requests = append(requests, '}')
 	}
 	state := l.seal.seal(state{Call: p.id, Round: p.round, Server: p.server, Backend: p.backend, Principal: p.owner, Digest: p.digest, Expires: time.Now().Add(l.ttl).Unix()})

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,9 +62,12 @@ type Edge struct {
 	underway underway
 	crowd    crowd
 	inflight atomic.Int64
-	arrival  time.Duration // how long a request may take to arrive
-	ready    atomic.Bool
-	leaving  atomic.Bool // every answer is the last on its connection
+	bodies   atomic.Int64 // bytes of the large requests that are being read or served
+
+	mostBodies int64
+	arrival    time.Duration // how long a request may take to arrive
+	ready      atomic.Bool
+	leaving    atomic.Bool // every answer is the last on its connection
 
 	reload    func() error // reads the configuration again; nil for never
 	reloading sync.Mutex
@@ -96,6 +101,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		o(e)
 	}
 	e.sessions = newSessions(s.MaxSessions, s.SessionTTL)
+	e.mostBodies = roomForBodies()
 	seal, err := newSealer(s.StateKeyFile)
 	if err != nil {
 		return nil, err
@@ -152,6 +158,17 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		Logger:                quietLog{log},
 	}
 	return e, nil
+}
+
+// roomForBodies is how many bytes of large requests the edge holds at a time. A
+// request is held several times over on its way; where the memory of the
+// process is limited (GOMEMLIMIT) a sixteenth of it is what is safe.
+func roomForBodies() int64 {
+	const most = 1 << 30
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		return min(most, limit/16)
+	}
+	return most
 }
 
 // listen takes the addresses, from the process that has them where this one is

@@ -229,7 +229,11 @@ func (s *session) cancelCall(n *mcp.Message) {
 	id := n.Get("requestId").Of(n.Raw)
 	for _, x := range s.calls {
 		if mcp.SameID(x.Request.IDText(), id) {
-			x.cancel()
+			if reason := n.Text("reason"); reason != "" {
+				x.cancelFor(&withdrawn{printable(reason)})
+			} else {
+				x.cancel()
+			}
 		}
 	}
 }

@@ -53,21 +53,22 @@ type Settings struct {
 // (decisions: settings of the process).
 func Defaults() Settings {
 	return Settings{
-		Listen:         "127.0.0.1:4483",
-		AdminListen:    "127.0.0.1:4484",
-		MaxHeader:      16 << 10,
-		MaxBody:        4 << 20,
-		MaxMessage:     16 << 20,
-		MaxConnections: 20000,
-		MaxInflight:    4096,
-		MaxStreams:     100,
-		MaxSessions:    10000,
-		MaxParked:      1000,
-		SessionTTL:     30 * time.Minute,
-		ParkTTL:        5 * time.Minute,
-		CallCap:        10 * time.Minute,
-		DrainTimeout:   10 * time.Second,
-		LogLevel:       "info",
+		Listen:                "127.0.0.1:4483",
+		AdminListen:           "127.0.0.1:4484",
+		MaxHeader:             16 << 10,
+		MaxBody:               4 << 20,
+		MaxMessage:            16 << 20,
+		MaxConnections:        20000,
+		MaxBackendConnections: 1024,
+		MaxInflight:           4096,
+		MaxStreams:            100,
+		MaxSessions:           10000,
+		MaxParked:             1000,
+		SessionTTL:            30 * time.Minute,
+		ParkTTL:               5 * time.Minute,
+		CallCap:               10 * time.Minute,
+		DrainTimeout:          10 * time.Second,
+		LogLevel:              "info",
 	}
 }
 
@@ -121,6 +122,7 @@ func (s Settings) Check() error {
 	within("max-message", s.MaxMessage, 1<<10, 1<<30)
 	within("max-connections", s.MaxConnections, 1, 1<<20)
 	within("max-connections-per-address", s.MaxConnectionsPerAddress, 0, 1<<20)
+	within("max-backend-connections", s.MaxBackendConnections, 1, 1<<20)
 	within("max-inflight", s.MaxInflight, 1, 1<<20)
 	within("max-streams", s.MaxStreams, 1, 1<<20)
 	within("max-sessions", s.MaxSessions, 1, 1<<20)

@@ -72,6 +72,7 @@ func backendCommand(ctx context.Context, args []string, stdin io.Reader, stdout,
 	get := f.String("get", "405", "what a legacy GET is answered with: 405, or stream for a silent event stream")
 	tools := f.Int("tools", 2, "number of tools, 2 at least: echo, slow, tool_3, …")
 	slow := f.Duration("slow", 20*time.Millisecond, "how long the tool slow takes")
+	addresses := f.Int("addresses", 1, "addresses to listen on; all but the first are chosen by the system")
 	attached := f.Bool("attached", false, "end when stdin does")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -86,15 +87,29 @@ func backendCommand(ctx context.Context, args []string, stdin io.Reader, stdout,
 	if *tools < 2 || *tools > 1<<16 {
 		return fmt.Errorf("backend: --tools: %d is not between 2 and 65536", *tools)
 	}
-	ln, err := net.Listen("tcp", *listen)
-	if err != nil {
-		return fmt.Errorf("backend: %w", err)
+	if *addresses < 1 || *addresses > 1000 {
+		return fmt.Errorf("backend: --addresses: %d is not between 1 and 1000", *addresses)
 	}
 	b := newBackend(era(*speaks), *answer == "sse", *get == "stream", *tools, *slow)
+	var all []net.Listener
+	for i := range *addresses {
+		at := *listen
+		if i > 0 {
+			at = "127.0.0.1:0"
+		}
+		ln, err := net.Listen("tcp", at)
+		if err != nil {
+			for _, open := range all {
+				open.Close()
+			}
+			return fmt.Errorf("backend: %w", err)
+		}
+		all = append(all, countedListener{ln, b.tally})
+	}
 	if !*attached {
 		stdin = nil
 	}
-	return serveHelper(ctx, b.server(), countedListener{ln, b.tally}, stdin, stdout)
+	return serveHelper(ctx, b.server(), stdin, stdout, all...)
 }
 
 func (b *backend) server() *fasthttp.Server {

@@ -178,24 +178,28 @@ func TestCountsLeaveThemselvesOut(t *testing.T) {
 
 func TestCheckCounts(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		counts  counts
-		elapsed time.Duration
-		wrong   string
+		name     string
+		counts   counts
+		elapsed  time.Duration
+		wrong    string
+		backends int
 	}{
-		{"as it must be", counts{Methods: map[string]int64{"tools/call": 100}}, time.Second, ""},
-		{"a probe", counts{Connections: 1, Methods: map[string]int64{"tools/call": 100, "ping": 1}}, time.Millisecond, ""},
-		{"probes over a long time", counts{Methods: map[string]int64{"tools/call": 100, "ping": 2, "server/discover": 2}}, 3 * time.Second, ""},
-		{"a call twice", counts{Methods: map[string]int64{"tools/call": 101}}, time.Second, "101 tools/call"},
-		{"a call lost", counts{Methods: map[string]int64{"tools/call": 99}}, time.Second, "99 tools/call"},
-		{"a listing", counts{Methods: map[string]int64{"tools/call": 100, "tools/list": 1}}, time.Second, "1 × tools/list"},
-		{"a handshake", counts{Methods: map[string]int64{"tools/call": 100, "initialize": 1, "notifications/initialized": 1}}, time.Second, "1 × initialize, 1 × notifications/initialized"},
-		{"a probe a call", counts{Methods: map[string]int64{"tools/call": 100, "ping": 100}}, time.Second, "100 probes"},
-		{"connections", counts{Connections: 3, Methods: map[string]int64{"tools/call": 100}}, time.Second, "3 new connections"},
-		{"refusals", counts{Methods: map[string]int64{"tools/call": 100}, Refused: map[string]int64{"Header mismatch": 2}}, time.Second, "2 refused: Header mismatch"},
+		{"as it must be", counts{Methods: map[string]int64{"tools/call": 100}}, time.Second, "", 1},
+		{"a probe", counts{Connections: 1, Methods: map[string]int64{"tools/call": 100, "ping": 1}}, time.Millisecond, "", 1},
+		{"probes over a long time", counts{Methods: map[string]int64{"tools/call": 100, "ping": 2, "server/discover": 2}}, 3 * time.Second, "", 1},
+		{"a call twice", counts{Methods: map[string]int64{"tools/call": 101}}, time.Second, "101 tools/call", 1},
+		{"a call lost", counts{Methods: map[string]int64{"tools/call": 99}}, time.Second, "99 tools/call", 1},
+		{"a listing", counts{Methods: map[string]int64{"tools/call": 100, "tools/list": 1}}, time.Second, "1 × tools/list", 1},
+		{"a handshake", counts{Methods: map[string]int64{"tools/call": 100, "initialize": 1, "notifications/initialized": 1}}, time.Second, "1 × initialize, 1 × notifications/initialized", 1},
+		{"a probe a call", counts{Methods: map[string]int64{"tools/call": 100, "ping": 100}}, time.Second, "100 probes", 1},
+		{"connections", counts{Connections: 3, Methods: map[string]int64{"tools/call": 100}}, time.Second, "3 new connections", 1},
+		{"refusals", counts{Methods: map[string]int64{"tools/call": 100}, Refused: map[string]int64{"Header mismatch": 2}}, time.Second, "2 refused: Header mismatch", 1},
+		{"the same of several backends", counts{Methods: map[string]int64{"tools/call": 100, "ping": 3, "GET": 1}}, time.Millisecond, "", 4},
+		{"listening to one backend", counts{Methods: map[string]int64{"tools/call": 100, "GET": 1}}, time.Millisecond, "1 × GET", 1},
+		{"listening a call", counts{Methods: map[string]int64{"tools/call": 100, "GET": 100}}, time.Millisecond, "100 probes", 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := c.counts.check(100, c.elapsed)
+			err := c.counts.check(100, c.backends, c.elapsed)
 			if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
 				t.Errorf("%v, want an error about %q", err, c.wrong)
 			}

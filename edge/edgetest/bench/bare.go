@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 
 	"github.com/valyala/fasthttp"
 )
@@ -42,13 +43,13 @@ func bareCommand(ctx context.Context, args []string, stdin io.Reader, stdout, st
 	if !*attached {
 		stdin = nil
 	}
-	return serveHelper(ctx, newBare(*backend), ln, stdin, stdout)
+	return serveHelper(ctx, newBare(*backend), stdin, stdout, ln)
 }
 
 // serveHelper serves until ctx ends, or until stdin does when it is not nil. It
 // says where it listens in one line on stdout, which is what a starter waits
 // for.
-func serveHelper(ctx context.Context, s *fasthttp.Server, ln net.Listener, stdin io.Reader, stdout io.Writer) error {
+func serveHelper(ctx context.Context, s *fasthttp.Server, stdin io.Reader, stdout io.Writer, listeners ...net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if stdin != nil {
@@ -57,12 +58,56 @@ func serveHelper(ctx context.Context, s *fasthttp.Server, ln net.Listener, stdin
 			cancel()
 		}()
 	}
-	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	defer context.AfterFunc(ctx, func() {
+		for _, ln := range listeners {
+			ln.Close()
+		}
+	})()
 
-	fmt.Fprintf(stdout, "ready %s\n", ln.Addr())
-	err := s.Serve(ln)
+	line := "ready"
+	for _, ln := range listeners {
+		line += " " + ln.Addr().String()
+	}
+	fmt.Fprintln(stdout, line)
+	ends := make(chan error, len(listeners))
+	for _, ln := range listeners {
+		go func() { ends <- s.Serve(ln) }() // ends with the listener
+	}
+	err := <-ends
 	if ctx.Err() != nil {
 		return nil
 	}
 	return err
+}
+
+// newStatic returns the floor of what is answered from memory: it reads each
+// request and answers with the same bytes.
+func newStatic(text []byte) *fasthttp.Server {
+	return &fasthttp.Server{Handler: func(ctx *fasthttp.RequestCtx) {
+		ctx.SetContentType("application/json")
+		ctx.Response.SetBodyRaw(text)
+	}}
+}
+
+func staticCommand(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	f := flag.NewFlagSet("bench static", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	listen := f.String("listen", "127.0.0.1:0", "address to listen on")
+	file := f.String("file", "", "file of what every request is answered with, JSON")
+	attached := f.Bool("attached", false, "end when stdin does")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(*file)
+	if err != nil {
+		return fmt.Errorf("static: --file: %w", err)
+	}
+	ln, err := net.Listen("tcp", *listen)
+	if err != nil {
+		return fmt.Errorf("static: %w", err)
+	}
+	if !*attached {
+		stdin = nil
+	}
+	return serveHelper(ctx, newStatic(text), stdin, stdout, ln)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -23,7 +24,8 @@ func (b *bench) run(ctx context.Context) {
 		name string
 		run  func(context.Context)
 	}{
-		{"cells", b.runCells}, {"p4", b.runCounts}, {"p8", b.runMemory}, {"p9", b.runStart},
+		{"cells", b.runCells}, {"p4", b.runCounts}, {"p6", b.runLists}, {"p7", b.runGrowth},
+		{"p8", b.runMemory}, {"p9", b.runStart}, {"p14", b.runOverload},
 	} {
 		if ctx.Err() == nil && (c.name == "cells" || b.wants(c.name)) {
 			c.run(ctx)
@@ -164,28 +166,43 @@ func (b *bench) measure(ctx context.Context, c cell) (*measurement, error) {
 type target struct {
 	name string
 	*process
-	fleet *fleet
-	run   run
-	cpu   time.Duration
+	prefixes []string                             // of the tools that its clients call; nil for none
+	do       func(c *client, number uint64) error // what its clients do; nil for calls of echo
+	fleet    *fleet
+	run      run
+	cpu      time.Duration
 }
 
 // sliceCalls are the calls that a target gets before it is the next one's
 // turn.
 const sliceCalls = 1000
 
+// repeat has the fleet do what it does.
+func (t *target) repeat(ctx context.Context, times int) (run, error) {
+	if t.do != nil {
+		return t.fleet.repeat(ctx, times, t.do)
+	}
+	return t.fleet.drive(ctx, "echo", times)
+}
+
 // round opens a fleet before each target, warms all up, and then gives them
 // the load in turn, slice by slice: what else the machine does, and the speed
 // at which it happens to run, is the same for all of them. Every second turn
 // goes backwards.
 func (b *bench) round(ctx context.Context, c cell, targets []*target) error {
+	return b.roundOf(ctx, c, targets, b.calls, sliceCalls)
+}
+
+// roundOf is round with a number of calls of its own.
+func (b *bench) roundOf(ctx context.Context, c cell, targets []*target, calls, each int) error {
 	// 1. open and warm up
 	for _, t := range targets {
 		var err error
-		if t.fleet, err = openFleet(ctx, t.addr, c.client, c.conns); err != nil {
+		if t.fleet, err = openFleet(ctx, t.addr, c.client, c.conns, t.prefixes...); err != nil {
 			return t.fault(fmt.Errorf("%s: %w", t.name, err))
 		}
 		defer t.fleet.hangUp()
-		if _, err := t.fleet.drive(ctx, "echo", b.calls/10+10*c.conns); err != nil {
+		if _, err := t.repeat(ctx, calls/10+10*c.conns); err != nil {
 			return t.fault(fmt.Errorf("%s: warm-up: %w", t.name, err))
 		}
 		t.run, t.cpu = run{}, 0
@@ -193,9 +210,9 @@ func (b *bench) round(ctx context.Context, c cell, targets []*target) error {
 
 	// 2. measure
 	turn := slices.Clone(targets)
-	for left := b.calls; left > 0; left -= sliceCalls {
+	for left := calls; left > 0; left -= each {
 		for _, t := range turn {
-			if err := t.slice(ctx, min(left, sliceCalls)); err != nil {
+			if err := t.slice(ctx, min(left, each)); err != nil {
 				return t.fault(fmt.Errorf("%s: %w", t.name, err))
 			}
 		}
@@ -218,7 +235,7 @@ func (t *target) slice(ctx context.Context, calls int) error {
 	if err != nil {
 		return err
 	}
-	r, err := t.fleet.drive(ctx, "echo", calls)
+	r, err := t.repeat(ctx, calls)
 	if err != nil {
 		return err
 	}
@@ -250,16 +267,27 @@ func (b *bench) runCounts(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err := b.count(ctx, c); err != nil {
+		if err := b.count(ctx, c, 1); err != nil {
 			b.fail("P4, "+c.String(), err)
+		}
+	}
+	for _, c := range cells[:2] {
+		if ctx.Err() == nil && !b.floors {
+			if err := b.count(ctx, c, severalBackends); err != nil {
+				b.fail(fmt.Sprintf("P4, %s, %d backends", c, severalBackends), err)
+			}
 		}
 	}
 }
 
+// severalBackends is how many there are in the rows of P4 with several.
+const severalBackends = 4
+
 // count makes calls through the edge, or through the bare proxy where there is
-// no edge, and compares the backend's counts before and after.
-func (b *bench) count(ctx context.Context, c cell) error {
-	backend, err := b.startBackend(ctx, c.backend, c.answer, "--slow", "100ms")
+// no edge, and compares the backend's counts before and after. Several backends
+// are one process with as many addresses, which counts for all of them.
+func (b *bench) count(ctx context.Context, c cell, backends int) error {
+	backend, err := b.startBackend(ctx, c.backend, c.answer, "--slow", "100ms", "--addresses", strconv.Itoa(backends))
 	if err != nil {
 		return err
 	}
@@ -270,7 +298,7 @@ func (b *bench) count(ctx context.Context, c cell) error {
 		target, err = startHelper(ctx, b.procs, "bare", "--backend", backend.addr)
 	} else {
 		var e *edge
-		if e, err = b.startEdge(ctx, []string{backend.addr}); err == nil {
+		if e, err = b.startPlan(ctx, plan{backends: backend.addrs, prefixed: backends > 1}); err == nil {
 			target = e.process
 		}
 	}
@@ -279,7 +307,11 @@ func (b *bench) count(ctx context.Context, c cell) error {
 	}
 	defer target.stop()
 
-	f, err := openFleet(ctx, target.addr, c.client, c.conns)
+	var names []string
+	if backends > 1 {
+		names = prefixes(c.conns, backends)
+	}
+	f, err := openFleet(ctx, target.addr, c.client, c.conns, names...)
 	if err != nil {
 		return target.fault(err)
 	}
@@ -307,8 +339,8 @@ func (b *bench) count(ctx context.Context, c cell) error {
 		return err
 	}
 	seen := after.since(before)
-	wrong := seen.check(countCalls, r.elapsed)
-	b.report.counts = append(b.report.counts, countRow{cell: c, target: name, calls: countCalls, seen: seen, wrong: wrong})
+	wrong := seen.check(countCalls, backends, r.elapsed)
+	b.report.counts = append(b.report.counts, countRow{cell: c, backends: backends, target: name, calls: countCalls, seen: seen, wrong: wrong})
 	b.say("P4, %s: %s: %d requests and %d new connections for %d calls", c, name, seen.requests(), seen.Connections, countCalls)
 	return errors.Join(wrong, f.close())
 }

@@ -18,6 +18,7 @@ type client struct {
 	host   string
 	era    era
 
+	prefix  string // of the tools that it calls; empty for none
 	session string // of a legacy client that has been initialized
 	answer  answer
 	calls   map[string]*call // by tool
@@ -156,14 +157,23 @@ func (c *client) request(method, session, body string) []byte {
 
 // prepare builds the call of a tool as this client writes it.
 func (c *client) prepare(tool string) *call {
+	tool = c.prefix + tool
 	params := fmt.Sprintf(`"name":%q,"arguments":{"text":"call %s"}`, tool, mark)
 	if c.era != modern {
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{%s}}`, mark, params)
 		return newCall(c.request("POST", c.session, body))
 	}
+	return newCall(c.modernRequest(mark, "tools/call", tool, params+","))
+}
+
+// modernRequest is the text of a modern request. id is JSON text; params is the
+// beginning of the inside of an object, with a comma at its end.
+func (c *client) modernRequest(id, method, name, params string) []byte {
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modernVersion + `","io.modelcontextprotocol/clientInfo":{"name":"weir-bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{%s,%s}}`, mark, params, meta)
-	head := fmt.Appendf(nil, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: %s\r\nMcp-Method: tools/call\r\nMcp-Name: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
-		c.host, modernVersion, tool, len(body))
-	return newCall(append(head, body...))
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"%s","params":{%s%s}}`, id, method, params, meta)
+	if name != "" {
+		name = "Mcp-Name: " + name + "\r\n"
+	}
+	return fmt.Appendf(nil, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: %s\r\nMcp-Method: %s\r\n%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		c.host, modernVersion, method, name, len(body), body)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,11 +28,17 @@ const readyLimit = 10 * time.Second
 var errNotReady = errors.New("not ready in time")
 
 // startEdge starts an edge of one server with the given backends, anonymous
-// and without filters, and waits until it is ready.
+// and without filters, and waits until it is ready. The tools of one backend
+// keep their names; those of several are prefixed.
 func (b *bench) startEdge(ctx context.Context, backends []string, flags ...string) (*edge, error) {
+	return b.startPlan(ctx, plan{backends: backends, prefixed: len(backends) > 1}, flags...)
+}
+
+// startPlan is startEdge for a plan.
+func (b *bench) startPlan(ctx context.Context, p plan, flags ...string) (*edge, error) {
 	file, err := os.CreateTemp(b.dir, "edge-*.yaml")
 	if err == nil {
-		_, err = file.WriteString(manifest(backends))
+		_, err = file.WriteString(p.manifest())
 		err = errors.Join(err, file.Close())
 	}
 	if err != nil {
@@ -101,8 +108,35 @@ func freeAddrs() (a, b string, err error) {
 	return a, b, nil
 }
 
-// manifest is the edge's configuration: nothing but backends.
-func manifest(backends []string) string {
+// plan is what an edge is to serve.
+type plan struct {
+	backends []string // addresses; they are called backend-1, backend-2 and so on
+	prefixed bool     // tools are called by their backend's name and their own; else there is one backend, served as it is
+	incoming string   // spec.incomingAuth, YAML on one line; empty for anonymous
+}
+
+// prefixOf is what the names of a backend's tools begin with where they are
+// prefixed; the first is 0.
+func prefixOf(backend int) string { return "backend-" + strconv.Itoa(backend+1) + "_" }
+
+// prefixes spreads clients over backends, as evenly as they go.
+func prefixes(clients, backends int) []string {
+	all := make([]string, clients)
+	for i := range all {
+		all[i] = prefixOf(i * backends / clients)
+	}
+	return all
+}
+
+// manifest is the plan as the edge reads it.
+func (p plan) manifest() string {
+	incoming, resolution := "{type: anonymous}", "priority"
+	if p.incoming != "" {
+		incoming = p.incoming
+	}
+	if p.prefixed {
+		resolution = "prefix"
+	}
 	var m strings.Builder
 	m.WriteString(`apiVersion: weir.dev/v1beta1
 kind: MCPGroup
@@ -116,14 +150,13 @@ metadata:
 spec:
   groupRef:
     name: bench
-  incomingAuth:
-    type: anonymous
+  incomingAuth: ` + incoming + `
   config:
     aggregation:
-      conflictResolution: priority
+      conflictResolution: ` + resolution + `
     backends:
 `)
-	for i, addr := range backends {
+	for i, addr := range p.backends {
 		fmt.Fprintf(&m, "      - name: backend-%d\n        url: http://%s/mcp\n        transport: streamable-http\n", i+1, addr)
 	}
 	return m.String()

@@ -27,14 +27,18 @@ type run struct {
 }
 
 // openFleet connects clients and opens them. Numbers of calls start anywhere,
-// so that two fleets before one target do not make the same calls.
-func openFleet(ctx context.Context, addr string, e era, size int) (*fleet, error) {
+// so that two fleets before one target do not make the same calls. The tools
+// that the clients call begin with the prefixes, in turn; without any with none.
+func openFleet(ctx context.Context, addr string, e era, size int, prefixes ...string) (*fleet, error) {
 	f := &fleet{}
 	f.next.Store(firstNumber + rand.Uint64N(lastNumber-2*firstNumber))
 	for i := range size {
 		c, err := dial(ctx, addr, e, i)
 		if err == nil {
 			f.clients = append(f.clients, c)
+			if len(prefixes) > 0 {
+				c.prefix = prefixes[i%len(prefixes)]
+			}
 			err = c.open()
 		}
 		if err != nil {
@@ -48,6 +52,12 @@ func openFleet(ctx context.Context, addr string, e era, size int) (*fleet, error
 // drive makes a number of calls and waits for their answers. The first wrong
 // answer ends it with an error. When ctx ends, so do the connections.
 func (f *fleet) drive(ctx context.Context, tool string, calls int) (run, error) {
+	return f.repeat(ctx, calls, func(c *client, number uint64) error { return c.call(tool, number) })
+}
+
+// repeat does something a number of times, each with a number of its own, and
+// waits for all.
+func (f *fleet) repeat(ctx context.Context, calls int, do func(c *client, number uint64) error) (run, error) {
 	defer context.AfterFunc(ctx, f.hangUp)()
 	var left atomic.Int64
 	left.Store(int64(calls))
@@ -64,7 +74,7 @@ func (f *fleet) drive(ctx context.Context, tool string, calls int) (run, error) 
 		loops.Go(func() {
 			for left.Add(-1) >= 0 {
 				start := time.Now()
-				if err := c.call(tool, f.next.Add(1)); err != nil {
+				if err := do(c, f.next.Add(1)); err != nil {
 					errs[i] = fmt.Errorf("call %d of client %d: %w", len(latencies[i])+1, i+1, err)
 					left.Store(0)
 					return

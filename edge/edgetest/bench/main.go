@@ -3,8 +3,8 @@
 // prints. It needs Linux, because it reads /proc, and stays on the loopback
 // interface.
 //
-// Besides measuring it is its own helpers: `bench backend` and `bench bare` are
-// processes of their own, so that CPU time can be told apart, and `bench load`
+// Besides measuring it is its own helpers: `bench backend`, `bench bare` and
+// `bench static` are processes of their own, so that CPU time can be told apart, and `bench load`
 // puts a load on an address by hand.
 package main
 
@@ -46,12 +46,14 @@ func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 		return backendCommand(ctx, args[1:], stdin, stdout, stderr)
 	case "bare":
 		return bareCommand(ctx, args[1:], stdin, stdout, stderr)
+	case "static":
+		return staticCommand(ctx, args[1:], stdin, stdout, stderr)
 	case "load":
 		return loadCommand(ctx, args[1:], stdout, stderr)
 	case "":
 		return measureCommand(ctx, args, stdout, stderr)
 	}
-	return fmt.Errorf("unknown command %q: there are backend, bare and load, and none to measure", name)
+	return fmt.Errorf("unknown command %q: there are backend, bare, static and load, and none to measure", name)
 }
 
 // options are what a run is told.
@@ -75,7 +77,7 @@ type options struct {
 }
 
 // measured are the cases that there are; none is for a profile alone.
-const measured = "p1 p3 p4 p5 p8 p9 none"
+const measured = "p1 p3 p4 p5 p6 p7 p8 p9 p14 none"
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var o options
@@ -84,7 +86,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.SetOutput(stderr)
 	f.BoolVar(&o.quick, "quick", false, "the short run: P1 at 8 connections, P4, P5 and P9, in under two minutes")
 	f.BoolVar(&o.floors, "floors", false, "measure the floors alone, without an edge")
-	f.StringVar(&cases, "case", "", "cases to run, of p1, p3, p4, p5, p8 and p9, such as p1,p4, or none (default: all of the run)")
+	f.StringVar(&cases, "case", "", "cases to run, of p1, p3 to p9 and p14, such as p1,p4, or none (default: all of the run)")
 	f.IntVar(&o.calls, "calls", 0, "measured calls per target and round (default 20000; 6000 with --quick)")
 	f.IntVar(&o.rounds, "rounds", 0, "alternating rounds (default 5; 3 with --quick)")
 	f.StringVar(&o.weir, "weir", "", "program of the edge (default: build ./cmd/weir)")
@@ -92,7 +94,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.sessions, "sessions", 5000, "idle sessions of P8")
 	f.IntVar(&o.streams, "streams", 2000, "idle streams of P8")
 	f.IntVar(&o.mass, "memory-calls", 100000, "calls of P8")
-	f.IntVar(&o.backends, "backends", 1, "backends of P9, one of which is black-holed in its second row")
+	f.IntVar(&o.backends, "backends", 10, "backends of P9, one of which is black-holed in its second row")
 	f.IntVar(&o.starts, "starts", 5, "starts of P9")
 	f.StringVar(&o.profile, "profile", "", "write a CPU profile of the edge under the P1 modern load to this file and print its ten largest entries")
 	f.IntVar(&o.seconds, "profile-seconds", 5, "how long the profile is taken")
@@ -190,7 +192,7 @@ func measureCommand(ctx context.Context, args []string, stdout, stderr io.Writer
 		return fmt.Errorf("the run was cut short: %w", err)
 	}
 	if o.output != "" {
-		if err := os.WriteFile(o.output, []byte(text), 0o644); err != nil {
+		if err := writePage(o.output, text); err != nil {
 			return err
 		}
 	}

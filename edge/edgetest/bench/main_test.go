@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
-		case "backend", "bare":
+		case "backend", "bare", "static":
 			main()
 			os.Exit(0)
 		case "serve":
@@ -70,7 +70,15 @@ func standIn(args []string) error {
 		go func() { _ = http.ListenAndServe(*adminListen, pages) }() // ends with the process
 	}
 	proxy := newBare(string(found[1]))
-	pass := proxy.Handler
+	prefix := regexp.MustCompile(`backend-\d+_`)
+	handler := proxy.Handler
+	pass := func(ctx *fasthttp.RequestCtx) {
+		if name := ctx.Request.Header.Peek("Mcp-Name"); len(name) > 0 {
+			ctx.Request.Header.SetBytesV("Mcp-Name", prefix.ReplaceAll(name, nil))
+		}
+		ctx.Request.SetBody(prefix.ReplaceAll(ctx.PostBody(), nil))
+		handler(ctx)
+	}
 	how := os.Getenv(fault)
 	proxy.Handler = func(ctx *fasthttp.RequestCtx) {
 		switch {
@@ -146,7 +154,7 @@ func TestWholeRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasSuffix(out, string(text)) {
+	if !strings.HasSuffix(out, strings.TrimSuffix(string(text), "\n"+marker+"\n")) {
 		t.Error("what was printed is not what was written")
 	}
 	for _, want := range []string{
@@ -157,12 +165,13 @@ func TestWholeRun(t *testing.T) {
 		`(?m)^\| P1 \| CPU per call, modern client, modern backend, json, 8 connections \| [\d.]+ µs \| [\d.]+ µs \| [\d.]+ \| ≤ 1.25 × bare \| (yes|\*\*no\*\*) \|$`,
 		`(?m)^\| P1 \| CPU per call, legacy client, legacy backend, sse, 8 connections \| [\d.]+ µs \| [\d.]+ µs \| [\d.]+ \| beside \| – \|$`,
 		`(?m)^\| P4 \| .*, edge, legacy client, legacy backend \| 1; 0 \| – \| – \| 1; 0 \| yes \|$`,
+		`(?m)^\| P4 \| .*, edge, modern client, modern backends: 4 \| 1; 0 \| – \| – \| 1; 0 \| yes \|$`,
 		`(?m)^\| P5 \| added p50 at one connection, modern client, modern backend \| -?[\d.]+ µs \| -?[\d.]+ µs \|`,
 		`(?m)^\| P8 \| an idle legacy session \(20 of 20 alive\) \| -?[\d.]+ KiB \(-?[\d.]+ KiB live\) \| – \| – \| ≤ 4 KiB \|`,
 		`(?m)^\| P8 \| an idle SSE stream, the backend has none \(405\) \(10 of 10 alive\) \|`,
 		`(?m)^\| P8 \| edge: resident after 100 calls; growth in the second half, modern client, modern backend \| [\d.]+ MiB;`,
 		`(?m)^\| P9 \| the edge is ready, 2 backend\(s\) \| [\d.]+ ms .*; first call answered at [\d.]+ ms \| – \| – \| ≤ 150 ms \| yes \|$`,
-		`(?m)^\| P9 \| the edge is ready, 2 backend\(s\), one of them black-holed \| [\d.]+ ms `,
+		`(?m)^\| P9 \| the edge is ready, 2 backend\(s\), one of them black-holed \| [\d.]+ ms .*; first call answered at`,
 		`(?m)^\| legacy \| legacy \| json \| 64 \| edge \| [\d.]+ \([\d.]+–[\d.]+\) \| [\d.]+ \|`,
 		`(?m)^\| modern \| modern \| json \| 1 \| direct \|`,
 	} {
@@ -191,6 +200,7 @@ func TestRunFails(t *testing.T) {
 		{"twice", "p4", "10000 tools/call for 5000 calls"},
 		{"a connection a call", "p4", "5000 new connections"},
 		{"wrong answers", "p1", "answer: id 1"},
+		{"no cache", "p6", "for its list"}, // as the stand-in is
 	} {
 		t.Run(c.fault, func(t *testing.T) {
 			t.Setenv(fault, c.fault)
@@ -246,6 +256,8 @@ func TestOptions(t *testing.T) {
 		{"--quick stray", ""},
 		{"nonsense", `unknown command "nonsense"`},
 		{"backend --era new", `--era: "new"`},
+		{"backend --addresses 0", "--addresses: 0"},
+		{"static --file none", "--file"},
 		{"backend --tools 1", "--tools: 1"},
 		{"bare", "--backend is missing"},
 		{"load --era both", `--era: "both"`},

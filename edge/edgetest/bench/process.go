@@ -19,7 +19,8 @@ import (
 // process is a child of the run. It ends by stop, or with the run.
 type process struct {
 	name  string
-	addr  string // where it listens, HOST:PORT
+	addr  string   // where it listens, HOST:PORT
+	addrs []string // of a helper that listens on several, the first among them
 	cmd   *exec.Cmd
 	stdin io.Closer
 	said  *tail
@@ -61,7 +62,12 @@ func startHelper(ctx context.Context, procs int, args ...string) (*process, erro
 		p.stop()
 		return nil, fmt.Errorf("%s: it did not start: %v: %s", p.name, err, p.said)
 	}
-	p.addr = addr
+	p.addrs = strings.Fields(addr)
+	if len(p.addrs) == 0 {
+		p.stop()
+		return nil, fmt.Errorf("%s: it listens nowhere", p.name)
+	}
+	p.addr = p.addrs[0]
 	return p, nil
 }
 

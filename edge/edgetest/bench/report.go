@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"os/exec"
@@ -22,16 +24,20 @@ type report struct {
 	memory   []memoryRow
 	mass     []massRow
 	starts   []startRow
+	lists    []listRow
+	growth   []growthRow
+	overload []overloadRow
 	failures []string
 }
 
 // countRow is one line of P4.
 type countRow struct {
-	cell   cell
-	target string
-	calls  int
-	seen   counts
-	wrong  error // what P4 does not allow; nil for nothing
+	cell     cell
+	backends int
+	target   string
+	calls    int
+	seen     counts
+	wrong    error // what P4 does not allow; nil for nothing
 }
 
 func newReport(ctx context.Context, o options) *report {
@@ -83,7 +89,7 @@ func (r *report) verdicts() []verdict {
 	}
 	for _, c := range r.counts {
 		out = append(out, verdict{
-			"P4", fmt.Sprintf("requests to the backend and new connections per call, %s, %s", c.target, c.cell.eras()),
+			"P4", fmt.Sprintf("requests to the backend and new connections per call, %s, %s%s", c.target, c.cell.eras(), c.several()),
 			fmt.Sprintf("%.4g; %.4g", float64(c.seen.requests())/float64(c.calls), float64(c.seen.Connections)/float64(c.calls)),
 			"–", "–", "1; 0", yesNo(c.wrong == nil),
 		})
@@ -93,6 +99,10 @@ func (r *report) verdicts() []verdict {
 			out = append(out, v)
 		}
 	}
+	for _, l := range r.lists {
+		out = append(out, l.verdict())
+	}
+	out = append(out, growthVerdicts(r.growth)...)
 	for _, m := range r.memory {
 		v := verdict{"P8", fmt.Sprintf("%s (%d of %d alive)", m.what, m.alive, m.opened), "–", "–", "–",
 			fmt.Sprintf("≤ %.0f KiB", m.bar/1024), yesNo(m.alive > 0 && m.each <= m.bar)}
@@ -129,11 +139,37 @@ func (r *report) verdicts() []verdict {
 			v.value += fmt.Sprintf("; %d start(s) not ready within %s", s.late, readyLimit)
 		}
 		if s.bar > 0 {
-			v.bar, v.reached = fmt.Sprintf("≤ %.0f ms", s.bar), yesNo(s.late == 0 && median(s.ready) <= s.bar)
+			v.bar, v.reached = fmt.Sprintf("≤ %.0f ms", s.bar), yesNo(s.late == 0 && median(s.ready) <= s.bar && median(s.first) <= s.bar)
 		}
 		out = append(out, v)
 	}
+	for _, o := range r.overload {
+		out = append(out, o.verdict())
+	}
 	return out
+}
+
+// several tells of the backends where there is more than one.
+func (c countRow) several() string {
+	if c.backends < 2 {
+		return ""
+	}
+	return fmt.Sprintf("s: %d", c.backends)
+}
+
+// marker is the line that ends what is measured: what stands below it was
+// written by hand.
+const marker = "<!-- Below this line nothing is measured: it is written by hand, and kept when the page is written anew. -->"
+
+// writePage writes the page to a file, and keeps what stands there below the
+// marker.
+func writePage(path, text string) error {
+	old, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	_, kept, _ := strings.Cut(string(old), marker)
+	return os.WriteFile(path, []byte(text+"\n"+marker+"\n"+strings.TrimPrefix(kept, "\n")), 0o644)
 }
 
 // flat is the growth, in bytes, below which memory counts as not growing.
@@ -203,10 +239,10 @@ func (r *report) markdown() string {
 	for _, v := range r.verdicts() {
 		fmt.Fprintf(&p, "| %s | %s | %s | %s | %s | %s | %s |\n", v.id, v.what, v.value, v.floor, v.ratio, v.bar, v.reached)
 	}
-	if len(r.starts) > 0 {
+	if len(r.starts) > 0 && r.options.backends != 10 {
 		fmt.Fprintf(&p, "\nThe bar of P9 is meant for 10 backends, one of them black-holed; here the edge has %d.\n", r.options.backends)
 	}
-	p.WriteString("\nNot measured here: P2, P6, P7 and P10 to P14, and of P4 the credential exchanges per call.\n")
+	p.WriteString("\nNot measured here: P2 and P10 to P13, of P4 the credential exchanges per call, of P6 a policy filter, of P7 the growth of policies.\n")
 
 	if len(r.cells) > 0 {
 		p.WriteString("\n## Every load\n\nCPU is the user and system time of the target's own process per call: for direct that is the backend. In brackets, the lowest and the highest round.\n\n")
@@ -220,9 +256,9 @@ func (r *report) markdown() string {
 		}
 	}
 	if len(r.counts) > 0 {
-		p.WriteString("\n## What reached the backend\n\n| client | backend | through | calls | requests | new connections |\n|---|---|---|---|---|---|\n")
+		p.WriteString("\n## What reached the backend\n\n| client | backend | backends | through | calls | requests | new connections |\n|---|---|---|---|---|---|---|\n")
 		for _, c := range r.counts {
-			fmt.Fprintf(&p, "| %s | %s | %s | %d | %s | %d |\n", c.cell.client, c.cell.backend, c.target, c.calls, methods(c.seen.Methods), c.seen.Connections)
+			fmt.Fprintf(&p, "| %s | %s | %d | %s | %d | %s | %d |\n", c.cell.client, c.cell.backend, c.backends, c.target, c.calls, methods(c.seen.Methods), c.seen.Connections)
 		}
 	}
 	return p.String()

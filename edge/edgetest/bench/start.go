@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"time"
 )
 
@@ -56,15 +57,12 @@ func (b *bench) startFloor(ctx context.Context) error {
 // startEdges times the edge before backends that answer, or before the same
 // with one that takes connections and never answers.
 func (b *bench) startEdges(ctx context.Context, blackHole bool) error {
-	var addrs []string
-	for range b.backends {
-		p, err := b.startBackend(ctx, both, "json")
-		if err != nil {
-			return err
-		}
-		defer p.stop()
-		addrs = append(addrs, p.addr)
+	p, err := b.startBackend(ctx, both, "json", "--addresses", strconv.Itoa(b.backends))
+	if err != nil {
+		return err
 	}
+	defer p.stop()
+	addrs := p.addrs
 	row := startRow{what: fmt.Sprintf("the edge is ready, %d backend(s)", len(addrs)), bar: 150}
 	if blackHole {
 		// The kernel completes the handshake of a connection that nobody
@@ -88,8 +86,8 @@ func (b *bench) startEdges(ctx context.Context, blackHole bool) error {
 			return err
 		}
 		row.ready = append(row.ready, millis(e.ready))
-		if !blackHole {
-			err = e.callOnce(ctx)
+		if !blackHole || b.backends > 1 { // there is one that can be called
+			err = e.callOnce(ctx, b.backends)
 			row.first = append(row.first, millis(time.Since(begin)))
 		}
 		e.stop()
@@ -101,8 +99,13 @@ func (b *bench) startEdges(ctx context.Context, blackHole bool) error {
 	return nil
 }
 
-func (e *edge) callOnce(ctx context.Context) error {
-	f, err := openFleet(ctx, e.addr, modern, 1)
+// callOnce calls the first of some backends.
+func (e *edge) callOnce(ctx context.Context, backends int) error {
+	var names []string
+	if backends > 1 {
+		names = prefixes(1, backends)
+	}
+	f, err := openFleet(ctx, e.addr, modern, 1, names...)
 	if err != nil {
 		return err
 	}

@@ -5,13 +5,29 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/weir-edge/weir/edge/edgetest/port"
 )
 
-// manifest is the edge's configuration: one backend under its own names, for
-// anyone.
-func manifest(url, transport string) string {
+// Backend is a server behind an edge.
+type Backend struct {
+	Name      string
+	URL       string
+	Transport string // streamable-http or sse
+}
+
+// manifest is the edge's configuration: one backend under its own names, or
+// several under their prefixes, for anyone.
+func manifest(backends []Backend) string {
+	strategy := "prefix"
+	if len(backends) == 1 {
+		strategy = "priority"
+	}
+	var all strings.Builder
+	for _, b := range backends {
+		fmt.Fprintf(&all, "      - {name: %s, url: %q, transport: %s}\n", b.Name, b.URL, b.Transport)
+	}
 	return fmt.Sprintf(`apiVersion: weir.dev/v1beta1
 kind: MCPGroup
 metadata:
@@ -28,24 +44,26 @@ spec:
     type: anonymous
   config:
     aggregation:
-      conflictResolution: priority
+      conflictResolution: %s
     backends:
-      - name: peer
-        url: %s
-        transport: %s
-`, url, transport)
+%s`, strategy, all.String())
 }
 
-// StartEdge starts an edge, from its program, before the backend at url and
-// waits until it is ready. It returns the URL of the edge's endpoint. The
+// StartEdge is StartEdgeOf for one backend, whose names stay as they are.
+func StartEdge(ctx context.Context, program, dir, url, transport string) (*Process, string, error) {
+	return StartEdgeOf(ctx, program, dir, Backend{Name: "peer", URL: url, Transport: transport})
+}
+
+// StartEdgeOf starts an edge, from its program, before backends and waits until
+// it is ready. It returns the URL of the edge's endpoint. The
 // configuration is written into dir, which the caller removes; the caller stops
 // the process.
-func StartEdge(ctx context.Context, program, dir, url, transport string) (*Process, string, error) {
+func StartEdgeOf(ctx context.Context, program, dir string, backends ...Backend) (*Process, string, error) {
 	file, err := os.CreateTemp(dir, "edge-*.yaml")
 	if err != nil {
 		return nil, "", fmt.Errorf("start edge: %w", err)
 	}
-	_, err = file.WriteString(manifest(url, transport))
+	_, err = file.WriteString(manifest(backends))
 	if closed := file.Close(); err == nil {
 		err = closed
 	}

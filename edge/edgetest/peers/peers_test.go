@@ -109,7 +109,16 @@ func TestPeers(t *testing.T) {
 // returns the URL for clients.
 func open(t *testing.T, shop *peers.Shop, server stock, direct bool) string {
 	t.Helper()
-	run := func(p *peers.Process, url string, err error) string {
+	url := lasting(t)(shop.Start(t.Context(), server.Server))
+	if direct {
+		return url
+	}
+	return lasting(t)(peers.StartEdge(t.Context(), edgeProgram(t, shop), t.TempDir(), url, server.Transport))
+}
+
+// lasting has a process run until the end of the test.
+func lasting(t *testing.T) func(*peers.Process, string, error) string {
+	return func(p *peers.Process, url string, err error) string {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -124,18 +133,19 @@ func open(t *testing.T, shop *peers.Shop, server stock, direct bool) string {
 		})
 		return url
 	}
-	url := run(shop.Start(t.Context(), server.Server))
-	if direct {
-		return url
+}
+
+// edgeProgram is the edge that is tested.
+func edgeProgram(t *testing.T, shop *peers.Shop) string {
+	t.Helper()
+	if weir := os.Getenv("WEIR_PEERS_EDGE"); weir != "" {
+		return weir
 	}
-	weir := os.Getenv("WEIR_PEERS_EDGE")
-	if weir == "" {
-		var err error
-		if weir, err = shop.Program(t.Context(), peers.WeirPackage); err != nil {
-			t.Fatal(err)
-		}
+	weir, err := shop.Program(t.Context(), peers.WeirPackage)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return run(peers.StartEdge(t.Context(), weir, t.TempDir(), url, server.Transport))
+	return weir
 }
 
 // meet is one pair.

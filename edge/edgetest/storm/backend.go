@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-edge/weir/edge/edgetest/port"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -33,12 +34,15 @@ type backend struct {
 	addr string
 	ln   net.Listener
 	work sync.WaitGroup
+	end  chan struct{} // closed with the backend; ends calls that nobody cancels
 
 	// What a row wants to know or to do. They are set before the edge starts.
 	arrived func(*task)        // a call has arrived
 	left    func(*task, error) // a call has ended; nil when it was answered, errCancelled when it was cancelled
 	feed    func(*feed)        // fills a stream that belongs to no call; nil for a backend without such streams
 	feeds   string             // legacy clients whose names begin so get such streams
+	mood    atomic.Int32       // what is wrong with it; may change at any time
+	closes  atomic.Bool        // every answer is the last on its connection, and says so
 
 	calls   atomic.Int64 // tools/call received
 	opened  atomic.Int64 // connections accepted
@@ -86,32 +90,40 @@ func (t *task) cancel() { t.once.Do(func() { close(t.cancelled) }) }
 // newBackend starts a backend, which ends with the row. The hooks are set by
 // the caller before anything connects.
 func (s *storm) newBackend(e era, hooks func(*backend)) (*backend, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	// The port is none of those that the system hands out for connections, so
+	// that nobody has it while the backend is down.
+	addr, err := port.Free()
+	if err != nil {
+		return nil, err
+	}
+	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
 	b := &backend{
-		era: e, addr: ln.Addr().String(), ln: ln,
+		era: e, addr: addr, ln: ln, end: make(chan struct{}),
 		conns: map[net.Conn]struct{}{}, sessions: map[string]*peer{},
 	}
 	if hooks != nil {
 		hooks(b)
 	}
-	b.work.Go(b.accept)
+	b.work.Go(func() { b.accept(ln) })
 	s.later(b.close)
 	return b, nil
 }
 
 // accept ends with the listener.
-func (b *backend) accept() {
+func (b *backend) accept(ln net.Listener) {
 	for {
-		c, err := b.ln.Accept()
+		c, err := ln.Accept()
 		if err != nil {
 			return
 		}
 		b.mu.Lock()
-		over := b.over
-		b.conns[c] = struct{}{}
+		over := b.over || b.ln != ln
+		if !over {
+			b.conns[c] = struct{}{}
+		}
 		b.mu.Unlock()
 		if over {
 			c.Close()
@@ -124,14 +136,89 @@ func (b *backend) accept() {
 
 // close ends the backend and waits for what it does.
 func (b *backend) close() {
-	b.ln.Close()
 	b.mu.Lock()
+	if !b.over {
+		close(b.end)
+	}
 	b.over = true
+	b.cut()
+	b.mu.Unlock()
+	b.work.Wait()
+}
+
+// cut ends the listener and every connection; b.mu is held.
+func (b *backend) cut() {
+	if b.ln != nil {
+		b.ln.Close()
+		b.ln = nil
+	}
 	for c := range b.conns {
 		c.Close()
 	}
+}
+
+// down has nobody listen, and cuts every connection, as when the process has
+// died. What it knows of sessions stays.
+func (b *backend) down() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cut()
+}
+
+// up listens again after down.
+func (b *backend) up() error {
+	ln, err := net.Listen("tcp", b.addr)
+	if err != nil {
+		return fmt.Errorf("backend: %w", err)
+	}
+	b.mu.Lock()
+	b.ln = ln
 	b.mu.Unlock()
-	b.work.Wait()
+	b.work.Go(func() { b.accept(ln) })
+	return nil
+}
+
+// forget ends every session, and tells nobody.
+func (b *backend) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.sessions)
+}
+
+// mood is what is wrong with a backend that listens.
+type mood int32
+
+const (
+	well   mood = iota
+	slow        // every request lasts half a minute longer
+	resets      // every request ends with a reset of its connection
+)
+
+// slowness is how much longer requests last at a slow backend.
+const slowness = 30 * time.Second
+
+// suffer does to a request what the mood of the backend wants; false ends the
+// connection.
+func (l *link) suffer() bool {
+	switch mood(l.b.mood.Load()) {
+	case resets:
+		if t, ok := l.conn.(*net.TCPConn); ok {
+			_ = t.SetLinger(0)
+		}
+		return false
+	case slow:
+		gone := make(chan struct{})
+		l.watch(func() { close(gone) })
+		timer := time.NewTimer(slowness)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return false // whoever has waited so long may ask again
+		case <-gone:
+			return false
+		}
+	}
+	return true
 }
 
 // link is one connection of the edge to the backend.
@@ -206,6 +293,9 @@ const (
 
 // request answers one request; false ends the connection.
 func (l *link) request(h *header, body []byte) bool {
+	if !l.suffer() {
+		return false
+	}
 	var p *peer
 	if l.b.era == legacy && h.session != "" {
 		l.b.mu.Lock()
@@ -338,6 +428,8 @@ func (l *link) perform(t *task, modern bool) (bool, error) {
 	select {
 	case <-done:
 		return l.answer(t, streamed, modern), nil
+	case <-l.b.end:
+		return false, net.ErrClosed
 	case <-t.cancelled:
 		// The one who called waits no longer, and a client of the modern era has
 		// closed the connection.
@@ -368,7 +460,11 @@ func (l *link) plain(status int, body string) bool {
 	if body != "" {
 		kind = "Content-Type: application/json\r\n"
 	}
-	return l.write("HTTP/1.1 " + strconv.Itoa(status) + " Storm\r\n" + kind + "Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body)
+	closes := l.b.closes.Load()
+	if closes {
+		kind += "Connection: close\r\n"
+	}
+	return l.write("HTTP/1.1 "+strconv.Itoa(status)+" Storm\r\n"+kind+"Content-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"+body) && !closes
 }
 
 func (l *link) write(text string) bool {

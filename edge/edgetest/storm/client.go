@@ -24,6 +24,7 @@ type client struct {
 	br      *bufio.Reader
 	addr    string
 	era     era
+	tool    string // that it calls; empty for work
 	session string // of a legacy client
 }
 
@@ -174,12 +175,16 @@ func (c *client) modernPost(id, method, name, params, meta string) []byte {
 // token asks for no progress.
 func (c *client) callText(id string, w work, token string) []byte {
 	arguments, _ := json.Marshal(w) // text and numbers always marshal
-	params := `"name":"work","arguments":` + string(arguments)
+	tool := c.tool
+	if tool == "" {
+		tool = "work"
+	}
+	params := `"name":"` + tool + `","arguments":` + string(arguments)
 	if token != "" {
 		token = `"progressToken":` + token
 	}
 	if c.era == modern {
-		return c.modernPost(id, "tools/call", "work", params, token)
+		return c.modernPost(id, "tools/call", tool, params, token)
 	}
 	if token != "" {
 		params += `,"_meta":{` + token + `}`

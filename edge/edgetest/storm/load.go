@@ -35,6 +35,15 @@ type tally struct {
 	lost   []int64  // numbers of calls that were sent and got no answer
 	reason map[string]int
 	took   []time.Duration
+	said   []time.Duration // how long answers took that are not right
+	keep   bool            // when each call was answered, too; set before the load
+	stamps []stamp
+}
+
+// stamp is when a call was answered, and how long that took.
+type stamp struct {
+	at   time.Time
+	took time.Duration
 }
 
 // count takes how a call ended.
@@ -44,6 +53,9 @@ func (t *tally) count(number int64, took time.Duration, err error) {
 		t.right.Add(1)
 		t.mu.Lock()
 		t.took = append(t.took, took)
+		if t.keep {
+			t.stamps = append(t.stamps, stamp{time.Now(), took})
+		}
 		t.mu.Unlock()
 	case errors.Is(err, errBusy):
 		t.busy.Add(1)
@@ -52,6 +64,7 @@ func (t *tally) count(number int64, took time.Duration, err error) {
 	case errors.Is(err, errWrong):
 		t.mu.Lock()
 		t.wrong = append(t.wrong, err.Error())
+		t.said = append(t.said, took)
 		t.mu.Unlock()
 	default:
 		t.mu.Lock()
@@ -126,6 +139,14 @@ func (t *tally) percentile(p float64) time.Duration {
 	return percentile(t.took, p)
 }
 
+// refusals is the duration that 99 % of the answers that are not right did not
+// exceed.
+func (t *tally) refusals() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return percentile(t.said, 0.99)
+}
+
 // percentile is the smallest of the values that a share p of them does not
 // exceed; 0 for none. The values are sorted.
 func percentile(values []time.Duration, p float64) time.Duration {
@@ -148,6 +169,8 @@ type pace struct {
 	once    bool // a connection for each call
 	from    int  // the first host that the connections come from
 	numbers *numbers
+
+	tool func(worker int) string // that the connections call; nil for work
 }
 
 // run puts the load on until ctx ends. Each worker then finishes the call that
@@ -193,7 +216,9 @@ func (p pace) worker(ctx context.Context, t *tally, w int, began time.Time) {
 		}
 		if c == nil {
 			var err error
-			if c, err = dial(ctx, p.addr, p.era(w), dialOptions{from: p.from + w}); err != nil {
+			// One that has been begun is not given up when the load ends: that
+			// would look as if it had been refused.
+			if c, err = dial(context.WithoutCancel(ctx), p.addr, p.era(w), dialOptions{from: p.from + w}); err != nil {
 				t.noConnection(err)
 				c = nil
 				if p.rate == 0 && !sleep(ctx, 10*time.Millisecond) {
@@ -203,6 +228,9 @@ func (p pace) worker(ctx context.Context, t *tally, w int, began time.Time) {
 			}
 			t.dials.Add(1)
 			c.session = session
+			if p.tool != nil {
+				c.tool = p.tool(w)
+			}
 			if session == "" {
 				if err := c.begin("steady"); err != nil {
 					t.count(0, 0, err)
@@ -233,6 +261,16 @@ func (p pace) worker(ctx context.Context, t *tally, w int, began time.Time) {
 
 func only(e era) func(int) era { return func(int) era { return e } }
 
+// among spreads the connections over the tools of some backends, two that follow
+// each other with the same, so that each gets clients of both eras.
+func among(first, count int) func(int) string {
+	names := make([]string, count)
+	for i := range names {
+		names[i] = toolOf(first + i)
+	}
+	return func(w int) string { return names[w/2%count] }
+}
+
 // both alternates between the eras.
 func both(w int) era {
 	if w%2 == 0 {
@@ -242,8 +280,9 @@ func both(w int) era {
 }
 
 // ceiling measures how many calls a second go through the edge, closed loop,
-// with 16 connections.
-func (s *storm) ceiling(ctx context.Context, addr string, n *numbers) (int, error) {
+// with 16 connections. prefixed is how many backends there are whose tools are
+// called by prefixed names; none where there is one tool.
+func (s *storm) ceiling(ctx context.Context, addr string, n *numbers, prefixed ...int) (int, error) {
 	const conns = 16
 	d := 2 * time.Second
 	if s.quick {
@@ -252,7 +291,11 @@ func (s *storm) ceiling(ctx context.Context, addr string, n *numbers) (int, erro
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	var t tally
-	pace{addr: addr, era: only(modern), conns: conns, work: work{}, numbers: n}.run(ctx, &t)
+	p := pace{addr: addr, era: only(modern), conns: conns, work: work{}, numbers: n}
+	if len(prefixed) > 0 {
+		p.tool = among(0, prefixed[0])
+	}
+	p.run(ctx, &t)
 	if f := t.failed(); f > 0 {
 		return 0, fmt.Errorf("ceiling: %d calls failed: %s", f, t.reasons())
 	}

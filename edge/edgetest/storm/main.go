@@ -45,13 +45,18 @@ type row struct {
 // rows is all of them, in the order of their numbers.
 func rows() []row {
 	return []row{
+		{"G01", "reload", "the configuration changes under load, again and again", runReload},
 		{"G02", "drain", "SIGTERM under load, with slow calls and streams open", runDrain},
 		{"G03", "replace", "a second process takes over the address under load", runReplace},
+		{"G06", "partial", "one of five backends dead, slow or resetting", runPartial},
+		{"G07", "restart", "a backend restarts and has lost its sessions", runRestart},
 		{"G08", "readers", "streams whose clients never read", runReaders},
 		{"G09", "idle", "ten thousand idle streams", runIdle},
 		{"G10", "churn", "sessions that come and go, and sessions that only come", runChurn},
+		{"G11", "soak", "a mixed load for a long time", runSoak},
 		{"G25", "slowloris", "slow headers, slow bodies, slow readers", runSlowloris},
 		{"G26", "overload", "three times the capacity, open loop", runOverload},
+		{"G27", "toxics", "a network between edge and backend that misbehaves", runToxics},
 		{"G30", "crosstalk", "two tenants with equal ids and tokens, and random cancels", runCrosstalk},
 		{"G31", "vanish", "clients that leave in the middle of a call", runVanish},
 		{"G38", "kill9", "kill -9 under load, again and again", runKill},
@@ -84,7 +89,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	f.BoolVar(&o.asJSON, "json", false, "print one JSON object for each row")
 	f.IntVar(&o.rate, "rate", 0, "calls a second of the steady load (default: what the row wants, or 70 % of the ceiling)")
 	f.IntVar(&o.count, "count", 0, "how many streams, sessions, clients, starts or calls (default: what the row wants)")
-	f.IntVar(&o.atOnce, "at-once", 0, "clients at a time, of vanish (default 900: a backend has 1024 connections at most)")
+	f.IntVar(&o.atOnce, "at-once", 0, "clients at a time, of vanish (default: what the row wants)")
 	f.DurationVar(&o.length, "length", 0, "how long the row holds its load (default: what the row wants)")
 	f.DurationVar(&o.limit, "limit", 45*time.Minute, "bound of the whole run")
 	f.BoolVar(&o.verbose, "v", false, "say on stderr what is being done")

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +26,7 @@ type edge struct {
 	addr, admin string // host:port
 	cmd         *exec.Cmd
 	said        tail
+	began       time.Time
 	ended       chan struct{} // closed when the process has ended
 	ready       time.Duration // from its start until /readyz said 200
 }
@@ -35,10 +37,20 @@ const readyLimit = 10 * time.Second
 // start starts an edge before the backends, with the flags of the row and
 // those of the command line, and waits until it is ready.
 func (s *storm) start(ctx context.Context, backends []string, flags ...string) (*edge, error) {
-	manifest, err := s.manifest(backends)
+	return s.startPlan(ctx, planOf(backends), flags...)
+}
+
+// startPlan is start for a plan.
+func (s *storm) startPlan(ctx context.Context, p plan, flags ...string) (*edge, error) {
+	manifest, err := s.write(p)
 	if err != nil {
 		return nil, err
 	}
+	return s.startOn(ctx, manifest, flags...)
+}
+
+// startOn is start for a manifest that is written already.
+func (s *storm) startOn(ctx context.Context, manifest string, flags ...string) (*edge, error) {
 	addr, err := port.Free()
 	if err != nil {
 		return nil, err
@@ -52,6 +64,15 @@ func (s *storm) start(ctx context.Context, backends []string, flags ...string) (
 
 // startAt is start at given addresses.
 func (s *storm) startAt(ctx context.Context, manifest, addr, admin string, flags ...string) (*edge, error) {
+	e, err := s.launch(manifest, addr, admin, flags...)
+	if err != nil {
+		return nil, err
+	}
+	return e, e.awaitReady(ctx)
+}
+
+// launch starts the process and does not wait.
+func (s *storm) launch(manifest, addr, admin string, flags ...string) (*edge, error) {
 	args := append([]string{"serve", "-c", manifest, "--listen", addr, "--admin-listen", admin, "--log-level", "warn"}, flags...)
 	e := &edge{addr: addr, admin: admin, cmd: exec.Command(s.weir, append(args, s.flags...)...), ended: make(chan struct{})}
 	for _, v := range os.Environ() {
@@ -61,7 +82,7 @@ func (s *storm) startAt(ctx context.Context, manifest, addr, admin string, flags
 	}
 	e.cmd.Stderr = &e.said
 	e.cmd.SysProcAttr = childAttr()
-	began := time.Now()
+	e.began = time.Now()
 	if err := e.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("weir: %w", err)
 	}
@@ -70,26 +91,56 @@ func (s *storm) startAt(ctx context.Context, manifest, addr, admin string, flags
 		close(e.ended)
 	}()
 	s.later(e.stop)
+	return e, nil
+}
+
+// awaitReady waits until the process says that it is ready.
+func (e *edge) awaitReady(ctx context.Context) error {
 	for {
 		if status, _ := e.get(ctx, "/readyz", time.Second); status == 200 {
-			e.ready = time.Since(began)
-			return e, nil
+			e.ready = time.Since(e.began)
+			return nil
 		}
 		select {
 		case <-e.ended:
-			return nil, e.fault(errors.New("weir: it ended before it was ready"))
+			return e.fault(errors.New("weir: it ended before it was ready"))
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-time.After(time.Millisecond):
 		}
-		if time.Since(began) > readyLimit {
-			return nil, e.fault(fmt.Errorf("weir: not ready within %s", readyLimit))
+		if time.Since(e.began) > readyLimit {
+			return e.fault(fmt.Errorf("weir: not ready within %s", readyLimit))
 		}
 	}
 }
 
-// manifest writes the edge's configuration: nothing but backends.
-func (s *storm) manifest(backends []string) (path string, err error) {
+// plan is what an edge is to serve, as far as rows vary it.
+type plan struct {
+	backends    []seat
+	prefixed    bool   // a tool is called by its backend's name and its own; else there is one backend, or none is called
+	operational string // config.operational, YAML on one line; empty for none
+}
+
+// seat is a backend of a plan.
+type seat struct{ name, addr string }
+
+// planOf is nothing but backends: backend-1, backend-2 and so on.
+func planOf(backends []string) (p plan) {
+	for i, addr := range backends {
+		p.backends = append(p.backends, seat{"backend-" + strconv.Itoa(i+1), addr})
+	}
+	return p
+}
+
+// toolOf is what the tool of a backend is called where names are prefixed.
+func toolOf(backend int) string { return "backend-" + strconv.Itoa(backend+1) + "_work" }
+
+// text is the plan as manifests.
+func (p plan) text() string {
+	resolution := "priority"
+	if p.prefixed {
+		resolution = "prefix"
+	}
 	var m strings.Builder
 	m.WriteString(`apiVersion: weir.dev/v1beta1
 kind: MCPGroup
@@ -107,18 +158,30 @@ spec:
     type: anonymous
   config:
     aggregation:
-      conflictResolution: priority
-    backends:
-`)
-	for i, addr := range backends {
-		fmt.Fprintf(&m, "      - name: backend-%d\n        url: http://%s/mcp\n        transport: streamable-http\n", i+1, addr)
+      conflictResolution: ` + resolution + "\n")
+	if p.operational != "" {
+		m.WriteString("    operational: " + p.operational + "\n")
 	}
+	m.WriteString("    backends:\n")
+	for _, b := range p.backends {
+		fmt.Fprintf(&m, "      - name: %s\n        url: http://%s/mcp\n        transport: streamable-http\n", b.name, b.addr)
+	}
+	return m.String()
+}
+
+// manifest writes the edge's configuration: nothing but backends.
+func (s *storm) manifest(backends []string) (path string, err error) {
+	return s.write(planOf(backends))
+}
+
+// write writes a plan into a folder of its own.
+func (s *storm) write(p plan) (path string, err error) {
 	dir, err := os.MkdirTemp(s.dir, "edge-")
 	if err != nil {
 		return "", err
 	}
 	path = filepath.Join(dir, "edge.yaml")
-	return path, os.WriteFile(path, []byte(m.String()), 0o600)
+	return path, os.WriteFile(path, []byte(p.text()), 0o600)
 }
 
 func (e *edge) pid() int { return e.cmd.Process.Pid }
@@ -179,9 +242,32 @@ func (e *edge) get(ctx context.Context, path string, within time.Duration) (stat
 
 // status is what the edge says of itself, as far as rows need it.
 type status struct {
-	Sessions int   `json:"sessions"`
-	Streams  int   `json:"streams"`
-	Inflight int64 `json:"inflight"`
+	Sessions int    `json:"sessions"`
+	Streams  int    `json:"streams"`
+	Inflight int64  `json:"inflight"`
+	Reloads  int64  `json:"reloads"`
+	Reload   string `json:"reload"` // why the last one changed nothing
+
+	DiscoveredBackends []backendStatus `json:"discoveredBackends"`
+}
+
+// backendStatus is what it says of a backend.
+type backendStatus struct {
+	Name                string `json:"name"`
+	Status              string `json:"status"`
+	CircuitBreakerState string `json:"circuitBreakerState"`
+	Calls               int64  `json:"calls"` // that were let through
+	Failed              int64  `json:"failed"`
+}
+
+// backend returns what is said of one backend.
+func (s status) backend(name string) (one backendStatus) {
+	for _, one = range s.DiscoveredBackends {
+		if one.Name == name {
+			return one
+		}
+	}
+	return backendStatus{}
 }
 
 func (e *edge) status(ctx context.Context) (s status, err error) {

@@ -35,38 +35,19 @@ func runReaders(ctx context.Context, s *storm) error {
 	f := &feeder{every: every, padding: strings.Repeat("x", eventSize-100), quiet: make(chan struct{})}
 	var backends []*backend
 	var addrs []string
-	add := func(names ...string) error {
-		for _, name := range names {
-			b, err := s.newBackend(legacy, func(b *backend) { b.feed, b.feeds = f.feed, name })
-			if err != nil {
-				return err
-			}
-			backends, addrs = append(backends, b), append(addrs, b.addr)
-		}
-		return nil
-	}
-	if err := add(healthy, deaf); err != nil {
-		return err
-	}
-	flags := []string{"--max-streams", "20000", "--max-sessions", "20000"}
-	e, err := s.start(ctx, addrs, flags...)
-	most := 1000
-	if err != nil && strings.Contains(err.Error(), "more than one backend") {
-		s.note("this edge takes one backend, which has at most 1024 connections")
-		backends, addrs, most = nil, nil, 500
-		if err := add(""); err != nil {
+	for _, name := range []string{healthy, deaf} {
+		b, err := s.newBackend(legacy, func(b *backend) { b.feed, b.feeds = f.feed, name })
+		if err != nil {
 			return err
 		}
-		e, err = s.start(ctx, addrs, flags...)
+		backends, addrs = append(backends, b), append(addrs, b.addr)
 	}
+	e, err := s.start(ctx, addrs, "--max-streams", "20000", "--max-sessions", "20000")
 	if err != nil {
 		return err
 	}
-	count := s.size(min(s.count, most), 1000, 100, "streams of each kind")
-	if count > most {
-		count = most
-		s.scale("%d of 1000 streams of each kind", count)
-	}
+	const most = 1000
+	count := s.size(min(s.count, most), most, 100, "streams of each kind")
 	fed := func() (n int64) {
 		for _, b := range backends {
 			n += b.streams.Load()
@@ -172,10 +153,17 @@ func runReaders(ctx context.Context, s *storm) error {
 	s.bar(kib(edgeTCP, count) <= 160, "160 KiB", "kernel, the edge's sockets, %.1f KiB each: %.1f towards its client and %.1f towards the backend", kib(edgeTCP, count), kib(mostShare.front-baseOwn.front, count), kib(mostShare.back-baseOwn.back, count))
 	s.bar(mostUser+edgeTCP <= 250<<20*int64(count)/1000, fmt.Sprintf("%d MiB", 250*count/1000), "both together %.0f MiB", mib(mostUser+edgeTCP))
 	s.tell("all TCP memory of the machine grew by %.0f MiB: beside the edge's, %.0f MiB of the backends' sockets and %.0f MiB of the clients'", mib(mostTCP), mib(mostShare.backend-baseOwn.backend), mib(mostShare.client-baseOwn.client))
+	broken := 0
+	f.ends.Range(func(name, why any) bool {
+		if broken++; broken == 1 {
+			s.note("%s, a client that reads: its stream ended %s", name, why)
+		}
+		return true
+	})
 	cut, latest := w.result()
 	s.bar(cut == count && latest <= cutWithin+2*time.Second, "30 s, ± 2 s of the sampling", "%d of %d cut, the last %.0f s after nothing more went to it", cut, count, latest.Seconds())
-	s.bar(f.missing() == 0, "0 lost", "%d healthy streams: %d events sent, %d lost", count, f.sent.Load(), f.missing())
-	s.bar(gap <= 15*time.Second+5*time.Second, "15 s, + 5 s", "%d streams with nothing on them: the longest time without a heartbeat %.0f s", len(others), gap.Seconds())
+	s.bar(f.missing() == 0, "0 lost", "%d healthy streams: %d events sent, %d lost, %d of the streams ended", count, f.sent.Load(), f.missing(), broken)
+	s.bar(gap <= 15*time.Second+5*time.Second, "15 s, + 5 s", "%d streams with nothing on them: the longest time without a heartbeat or another sign of life %.0f s", len(others), gap.Seconds())
 	if orphans > 0 {
 		left, stay, err := kernelTCP()
 		if err != nil {
@@ -201,6 +189,7 @@ type feeder struct {
 	quiet   chan struct{} // closed when nothing more is to be sent to healthy clients
 
 	sent atomic.Int64 // events for healthy clients
+	ends sync.Map     // by the name of the client: why its stream ended, and when
 	got  sync.Map     // by the name of the client: the number of its last event, when none before it is missing
 }
 
@@ -240,6 +229,7 @@ func (f *feeder) hear(in *events, name string) {
 	for last := 0; ; {
 		data, err := in.next()
 		if err != nil {
+			f.ends.Store(name, fmt.Sprintf("at %s after event %d: %v", time.Now().Format("15:04:05.0"), last, err))
 			return
 		}
 		_, rest, _ := bytes.Cut(data, []byte(`"data":"`))
@@ -277,8 +267,8 @@ func (p *pulse) feel(in *events) {
 		if err != nil {
 			return
 		}
-		if len(line) > 0 && line[0] == ':' {
-			p.beat(in, time.Now())
+		if bytes.HasPrefix(line, []byte(":")) || bytes.HasPrefix(line, []byte("data:")) {
+			p.beat(in, time.Now()) // whatever comes is a sign of life
 		}
 	}
 }

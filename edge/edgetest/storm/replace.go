@@ -2,18 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
+	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest/port"
 )
 
-// runReplace is G03: processes take over one address from each other under
-// load. Clients keep their connections, and open a new one when the edge says
-// that it closes theirs; others open a connection for each call. They are of
-// the modern era, whose requests belong to no session: a session of a legacy
-// client ends with the process that has it.
+// runReplace is G03: processes take over the sockets of each other under load,
+// on the same addresses. Clients keep their connections, and open a new one
+// when the edge says that it closes theirs; others open a connection for each
+// call. They are of the modern era, whose requests belong to no session: a
+// session of a legacy client ends with the process that has it.
 func runReplace(ctx context.Context, s *storm) error {
 	times := s.size(s.count, 5, 1, "replacements")
 	hold := s.span(s.length, 4*time.Second, 1500*time.Millisecond, "between two of them")
@@ -30,14 +31,12 @@ func runReplace(ctx context.Context, s *storm) error {
 	if err != nil {
 		return err
 	}
-	next := func() (*edge, error) {
-		admin, err := port.Free()
-		if err != nil {
-			return nil, err
-		}
-		return s.startAt(ctx, manifest, addr, admin, "--reuse-port", "--drain-timeout", drainTimeout.String())
+	admin, err := port.Free()
+	if err != nil {
+		return err
 	}
-	old, err := next()
+	flags := []string{"--hand-over", filepath.Join(filepath.Dir(manifest), "hand-over"), "--drain-timeout", drainTimeout.String()}
+	old, err := s.startAt(ctx, manifest, addr, admin, flags...)
 	if err != nil {
 		return err
 	}
@@ -47,11 +46,7 @@ func runReplace(ctx context.Context, s *storm) error {
 		return old.fault(err)
 	}
 	rate := s.steady(most, 2000)
-	fresh := 500
-	if fresh > most/8 || s.quick {
-		fresh = max(min(most/8, 125), 1)
-		s.scale("%d of 500 new connections a second", fresh)
-	}
+	fresh := s.fresh(most)
 
 	var kept, once tally
 	loading, unload := context.WithCancel(ctx)
@@ -63,23 +58,42 @@ func runReplace(ctx context.Context, s *storm) error {
 	load.Go(func() {
 		pace{addr: addr, era: only(modern), conns: 32, rate: fresh, once: true, from: 1000, numbers: &n}.run(loading, &once)
 	})
+	var asked, refused, notReady int
+	load.Go(func() {
+		for sleep(loading, 10*time.Millisecond) {
+			status, _ := old.get(loading, "/readyz", time.Second)
+			asked++
+			switch {
+			case loading.Err() != nil:
+			case status == 0:
+				refused++
+			case status != 200:
+				notReady++
+			}
+		}
+	})
 	slowest := time.Duration(0)
+	last := old
 	for i := range times {
 		if !sleep(ctx, hold/2) {
 			return ctx.Err()
 		}
-		young, err := next()
+		young, err := s.launch(manifest, addr, admin, flags...)
 		if err != nil {
 			return err
 		}
-		told := time.Now()
-		old.signal(syscall.SIGTERM)
-		if !old.awaitEnd(drainTimeout + 5*time.Second) {
-			return old.fault(ctx.Err())
+		// Nobody tells the old one to end but the new one, once it serves. Until
+		// then either of the two may answer at the addresses.
+		if !last.awaitEnd(readyLimit + drainTimeout) {
+			return young.fault(last.fault(errors.New("the old process does not end")))
 		}
-		slowest = max(slowest, time.Since(told))
-		s.say("replacement %d: the new one ready after %s, the old one gone after %s", i+1, young.ready, time.Since(told))
-		old = young
+		took := time.Since(young.began)
+		if err := young.awaitReady(ctx); err != nil {
+			return err
+		}
+		slowest = max(slowest, took)
+		s.say("replacement %d: the old one is gone %s after the start of the new one", i+1, took)
+		last = young
 		if !sleep(ctx, hold/2) {
 			return ctx.Err()
 		}
@@ -89,10 +103,10 @@ func runReplace(ctx context.Context, s *storm) error {
 
 	keptFailed := kept.failed() + int(kept.refused.Load())
 	onceFailed := once.failed() + int(once.refused.Load())
-	opened := kept.dials.Load() + once.dials.Load()
-	s.bar(keptFailed == 0, "0", "%d replacements at %d rps: %d of %d calls on connections that stay open failed", times, rate, keptFailed, kept.sent.Load())
-	s.bar(onceFailed*10_000 <= int(opened), "1 per 10,000 new connections", "%d of %d on new connections, %d connections in all", onceFailed, once.sent.Load(), opened)
-	s.bar(slowest <= drainTimeout, drainTimeout.String(), "an old one is gone after %.1f s at most", slowest.Seconds())
+	s.bar(keptFailed == 0 && kept.right.Load() > 0, "0", "%d replacements at %d rps: %d of %d calls on connections that stay open failed", times, rate, keptFailed, kept.sent.Load())
+	s.bar(onceFailed == 0 && once.right.Load() > 0, "0", "%d of %d on new connections failed, %d connections in all", onceFailed, once.sent.Load(), kept.dials.Load()+once.dials.Load())
+	s.bar(slowest <= drainTimeout, drainTimeout.String(), "an old one is gone %.1f s after the start of the new one at most", slowest.Seconds())
+	s.tell("/readyz on the common admin address, every 10 ms: asked %d times, %d × not ready, %d × no answer", asked, notReady, refused)
 	for _, t := range []struct {
 		what  string
 		tally *tally
@@ -103,4 +117,19 @@ func runReplace(ctx context.Context, s *storm) error {
 		}
 	}
 	return nil
+}
+
+// fresh decides how many connections a second are opened for one call each:
+// 500, or an eighth of the ceiling where that is less.
+func (s *storm) fresh(ceiling int) int {
+	const goal = 500
+	n := min(goal, ceiling/8)
+	if s.quick {
+		n = min(n, goal/4)
+	}
+	n = max(n, 1)
+	if n != goal {
+		s.scale("%d of %d new connections a second", n, goal)
+	}
+	return n
 }

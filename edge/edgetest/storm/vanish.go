@@ -59,15 +59,9 @@ func (d *departures) lags() (lags []time.Duration) {
 
 func (s *storm) vanishBefore(ctx context.Context, back era) error {
 	all := s.size(s.count, 10_000, 1_000, "clients")
-	// Each call has a connection to the backend of its own, of which there are
-	// 1024 at most.
-	atOnce := 900
-	if s.atOnce > 0 {
-		atOnce = s.atOnce
-	}
-	atOnce = min(atOnce, all)
+	atOnce := min(s.size(s.atOnce, 4_000, 1_000, "at once"), all)
 	d := &departures{arrived: map[string]bool{}, left: map[string]time.Time{}, ended: map[string]time.Time{}}
-	b, err := s.newBackend(back, func(b *backend) {
+	hooks := func(b *backend) {
 		b.arrived = func(t *task) {
 			d.mu.Lock()
 			d.arrived[t.Text] = true
@@ -81,16 +75,25 @@ func (s *storm) vanishBefore(ctx context.Context, back era) error {
 				d.other++
 			}
 		}
-	})
-	if err != nil {
-		return err
 	}
-	e, err := s.start(ctx, []string{b.addr}, "--pprof")
+	// Each call has a connection to its backend of its own, of which there are
+	// 1024 at most.
+	var backends []*backend
+	p := plan{prefixed: true}
+	for range max((atOnce+799)/800, 2) {
+		b, err := s.newBackend(back, hooks)
+		if err != nil {
+			return err
+		}
+		backends = append(backends, b)
+		p.backends = append(p.backends, seat{"backend-" + strconv.Itoa(len(backends)), b.addr})
+	}
+	e, err := s.startPlan(ctx, p, "--pprof")
 	if err != nil {
 		return err
 	}
 	var n numbers
-	if _, err := s.ceiling(ctx, e.addr, &n); err != nil { // whatever comes to life with use has done so
+	if _, err := s.ceiling(ctx, e.addr, &n, len(backends)); err != nil { // whatever comes to life with use has done so
 		return e.fault(err)
 	}
 	d.mu.Lock() // those calls do not count
@@ -102,13 +105,20 @@ func (s *storm) vanishBefore(ctx context.Context, back era) error {
 	if err != nil {
 		return err
 	}
-	opened := b.opened.Load()
+	connections := func() (n int64) {
+		for _, b := range backends {
+			n += b.opened.Load()
+		}
+		return n
+	}
+	opened := connections()
 	for done := 0; done < all; {
 		wave := min(atOnce, all-done)
 		clients, err := openFleet(ctx, e.addr, wave, func(i int) (*client, error) {
 			c, err := dial(ctx, e.addr, modern, dialOptions{from: i, buffer: 512})
 			if err == nil {
 				text := strconv.Itoa(done + i)
+				c.tool = toolOf(i % len(backends))
 				_, err = c.conn.Write(c.callText(text, work{Text: text, Hang: true}, ""))
 			}
 			return c, err
@@ -148,7 +158,7 @@ func (s *storm) vanishBefore(ctx context.Context, back era) error {
 	if back == legacy {
 		how = "notifications/cancelled"
 	}
-	s.bar(inTime == all && d.other == 0, "100 %", "%s backend: %d modern clients vanished, %d at a time: %d calls cancelled within 1 s (%s), p50 %.1f ms, the last after %.1f ms", back, all, atOnce, inTime, how, millis(percentile(lags, 0.5)), millis(percentile(lags, 1)))
+	s.bar(inTime == all && d.other == 0, "100 %", "%d %s backends: %d modern clients vanished, %d at a time: %d calls cancelled within 1 s (%s), p50 %.1f ms, the last after %.1f ms", len(backends), back, all, atOnce, inTime, how, millis(percentile(lags, 0.5)), millis(percentile(lags, 1)))
 	after, err := s.restingGoroutines(ctx, e, base)
 	if err != nil {
 		return err
@@ -160,7 +170,7 @@ func (s *storm) vanishBefore(ctx context.Context, back era) error {
 	}
 	s.bar(now.Inflight == 0, "0", "%d calls counted as under way", now.Inflight)
 	if back == modern {
-		s.tell("the backend saw %d connections", b.opened.Load()-opened)
+		s.tell("the backends saw %d connections", connections()-opened)
 	}
 	return nil
 }

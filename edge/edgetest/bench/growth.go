@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+)
+
+// growthRow is one line of P7: what a call costs before so many backends with
+// so many tools.
+type growthRow struct {
+	backends, tools int // tools of all backends
+	figures         []figure
+}
+
+// growthSizes are the lines of P7; the first is what the others are held
+// against.
+func growthSizes() []growthRow {
+	return []growthRow{
+		{backends: 1, tools: 10}, {backends: 1, tools: 10_000}, {backends: 10, tools: 1000},
+		{backends: 100, tools: 1000}, {backends: 100, tools: 10_000},
+	}
+}
+
+// growthVerdicts hold every line against the first.
+func growthVerdicts(rows []growthRow) (out []verdict) {
+	for i, r := range rows {
+		cpu := middle(r.figures).cpu
+		v := verdict{
+			"P7", fmt.Sprintf("CPU per call, %d backend(s), %d tools, 8 connections", r.backends, r.tools),
+			fmt.Sprintf("%.2f µs", cpu), "–", "–", "–", "floor",
+		}
+		if base := middle(rows[0].figures).cpu; i > 0 && base > 0 {
+			ratio := cpu / base
+			v.floor, v.ratio, v.bar = fmt.Sprintf("%.2f µs", base), fmt.Sprintf("%.2f", ratio), "0.80 to 1.20 × the smallest"
+			v.reached = yesNo(ratio <= 1.2) // one that costs less is no worse
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// runGrowth is P7. An edge of each size runs at the same time, and each has its
+// turn with the load.
+func (b *bench) runGrowth(ctx context.Context) {
+	if b.floors {
+		return
+	}
+	if err := b.grow(ctx); err != nil {
+		b.fail("P7", err)
+	}
+}
+
+func (b *bench) grow(ctx context.Context) error {
+	load := cell{modern, modern, "json", 8}
+	rows := growthSizes()
+	var targets []*target
+	for _, r := range rows {
+		// All backends of a line are one process with as many addresses.
+		behind, err := b.startBackend(ctx, modern, "json", "--tools", strconv.Itoa(r.tools/r.backends), "--addresses", strconv.Itoa(r.backends))
+		if err != nil {
+			return err
+		}
+		defer behind.stop()
+		e, err := b.startPlan(ctx, plan{backends: behind.addrs, prefixed: true})
+		if err != nil {
+			return err
+		}
+		defer e.stop()
+		if _, err := e.listed(ctx, r.tools); err != nil {
+			return e.fault(fmt.Errorf("%d backends: %w", r.backends, err))
+		}
+		targets = append(targets, &target{name: fmt.Sprintf("%d backends, %d tools", r.backends, r.tools), process: e.process, prefixes: prefixes(load.conns, r.backends)})
+	}
+	for range b.rounds {
+		if err := b.roundOf(ctx, load, targets, b.calls/2, sliceCalls); err != nil {
+			return err
+		}
+		for i, t := range targets {
+			rows[i].figures = append(rows[i].figures, figureOf(t.run, t.cpu))
+		}
+	}
+	b.report.growth = rows
+	for _, v := range growthVerdicts(rows) {
+		b.say("P7: %s: %s, ratio %s", v.what, v.value, v.ratio)
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+// listTools is how many tools the list of P6 has; one page of an edge holds so
+// many.
+const listTools = 1000
+
+// listCase is one line of P6.
+type listCase struct {
+	what     string
+	incoming string // spec.incomingAuth, YAML on one line; empty for anonymous
+}
+
+// listCases are the lines of P6: who lists. A policy is another incomingAuth.
+func listCases() []listCase {
+	return []listCase{{what: "no policies"}}
+}
+
+// listRow is one line of P6.
+type listRow struct {
+	what    string
+	size    int                 // of the answer, bytes
+	figures map[string][]figure // of static and edge, per round
+}
+
+// static is the floor of P6: a server that answers with the same bytes.
+const static = "static"
+
+func (l listRow) verdict() verdict {
+	floor, edge := middle(l.figures[static]), middle(l.figures[weir])
+	v := verdict{
+		"P6", fmt.Sprintf("CPU per `tools/list` of %d tools from cache, %.0f KiB, %s, 8 connections", listTools, float64(l.size)/1024, l.what),
+		fmt.Sprintf("%.1f µs", edge.cpu), fmt.Sprintf("%.1f µs", floor.cpu), "–", "≤ 1.50 × bare serving the same bytes", "–",
+	}
+	if floor.cpu > 0 {
+		ratio := edge.cpu / floor.cpu
+		v.ratio, v.reached = fmt.Sprintf("%.2f", ratio), yesNo(ratio <= 1.5)
+	}
+	return v
+}
+
+// runLists is P6.
+func (b *bench) runLists(ctx context.Context) {
+	if b.floors {
+		return
+	}
+	for _, c := range listCases() {
+		if ctx.Err() != nil {
+			return
+		}
+		if err := b.listsOf(ctx, c); err != nil {
+			b.fail("P6, "+c.what, err)
+		}
+	}
+}
+
+func (b *bench) listsOf(ctx context.Context, lc listCase) error {
+	// 1. An edge whose cache is filled, and what it answers.
+	backend, err := b.startBackend(ctx, modern, "json", "--tools", strconv.Itoa(listTools))
+	if err != nil {
+		return err
+	}
+	defer backend.stop()
+	e, err := b.startPlan(ctx, plan{backends: backend.addrs, prefixed: true, incoming: lc.incoming})
+	if err != nil {
+		return err
+	}
+	defer e.stop()
+	text, err := e.listed(ctx, listTools)
+	if err != nil {
+		return e.fault(err)
+	}
+	// 2. A server of the same bytes.
+	file, err := os.CreateTemp(b.dir, "list-*.json")
+	if err == nil {
+		_, err = file.Write(text)
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		return err
+	}
+	floor, err := startHelper(ctx, b.procs, "static", "--file", file.Name())
+	if err != nil {
+		return err
+	}
+	defer floor.stop()
+	// 3. The rounds. A list is some fifty times as large as a call's answer.
+	do := func(c *client, _ uint64) error { return c.listAgain(text) }
+	targets := []*target{{name: static, process: floor, do: do}, {name: weir, process: e.process, do: do}}
+	row := listRow{what: lc.what, size: len(text), figures: map[string][]figure{}}
+	load := cell{modern, modern, "json", 8}
+	before, err := readCounts(ctx, backend.addr)
+	if err != nil {
+		return err
+	}
+	for range b.rounds {
+		if err := b.roundOf(ctx, load, targets, max(b.calls/10, 1), sliceCalls/10); err != nil {
+			return err
+		}
+		for _, t := range targets {
+			row.figures[t.name] = append(row.figures[t.name], figureOf(t.run, t.cpu))
+		}
+	}
+	after, err := readCounts(ctx, backend.addr)
+	if err != nil {
+		return err
+	}
+	b.report.lists = append(b.report.lists, row)
+	b.say("P6, %s: %s, %s as the floor", row.what, row.verdict().value, row.verdict().floor)
+	// The list lives for a minute, and is asked for anew about as often.
+	if n := after.since(before).Methods["tools/list"]; n > 20 {
+		return fmt.Errorf("the backend was asked %d times for its list", n)
+	}
+	return nil
+}
+
+// listID is the id of every list request, so that the answers are the same.
+const listID = "1"
+
+func (c *client) listText(cursor string) []byte {
+	if cursor != "" {
+		cursor = `"cursor":` + strconv.Quote(cursor) + `,`
+	}
+	return c.modernRequest(listID, "tools/list", "", cursor)
+}
+
+// listAgain lists and verifies that the answer is the one before.
+func (c *client) listAgain(want []byte) error {
+	if err := c.exchange(c.listText("")); err != nil {
+		return err
+	}
+	if c.answer.status != 200 || !bytes.Equal(c.answer.body, want) {
+		return fmt.Errorf("list: status %d, %d bytes and not the %d that were there: %.200s", c.answer.status, len(c.answer.body), len(want), c.answer.body)
+	}
+	return nil
+}
+
+// listed lists all pages until they have so many tools, and returns the first.
+func (e *edge) listed(ctx context.Context, tools int) ([]byte, error) {
+	for began := time.Now(); ; {
+		first, n, err := e.listOnce(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if n == tools {
+			return first, nil
+		}
+		if time.Since(began) > 20*time.Second {
+			return nil, fmt.Errorf("list: %d tools, not %d", n, tools)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (e *edge) listOnce(ctx context.Context) (first []byte, tools int, err error) {
+	c, err := dial(ctx, e.addr, modern, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer c.conn.Close()
+	c.deadline(handshakeLimit)
+	for cursor, page := "", 0; page == 0 || cursor != ""; page++ {
+		if err := c.exchange(c.listText(cursor)); err != nil {
+			return nil, 0, fmt.Errorf("list: %w", err)
+		}
+		var m struct {
+			Result struct {
+				Tools []struct{ Name string }
+				Next  string `json:"nextCursor"`
+			}
+		}
+		if c.answer.status != 200 {
+			return nil, 0, nil // the backends have not all answered yet
+		}
+		if err := json.Unmarshal(c.answer.body, &m); err != nil {
+			return nil, 0, fmt.Errorf("list: %w: %.200s", err, c.answer.body)
+		}
+		if page == 0 {
+			first = bytes.Clone(c.answer.body)
+		}
+		tools += len(m.Result.Tools)
+		cursor = m.Result.Next
+	}
+	return first, tools, nil
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestKeptBelowTheMarker writes a page again and again: what is measured is
+// new each time, what was written by hand stays.
+func TestKeptBelowTheMarker(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "BENCHMARKS.md")
+	page := func() string {
+		t.Helper()
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := writePage(path, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first\n")
+	if got, want := page(), "first\n\n"+marker+"\n"; got != want {
+		t.Fatalf("%q, want %q", got, want)
+	}
+	const hand = "## By hand\n\nKept.\n"
+	if err := os.WriteFile(path, []byte(page()+"\n"+hand), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	write("second\n")
+	write("third\n")
+	if got, want := page(), "third\n\n"+marker+"\n\n"+hand; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if err := writePage(filepath.Join(path, "none"), "x"); err == nil {
+		t.Error("a page was written below a file")
+	}
+}
+
+func TestManifests(t *testing.T) {
+	one := plan{backends: []string{"a:1"}}.manifest()
+	many := plan{backends: []string{"a:1", "b:2"}, prefixed: true, incoming: "{type: oidc}"}.manifest()
+	for _, c := range []struct{ text, want string }{
+		{one, "incomingAuth: {type: anonymous}"}, {one, "conflictResolution: priority"}, {one, "url: http://a:1/mcp\n"},
+		{many, "incomingAuth: {type: oidc}"}, {many, "conflictResolution: prefix"}, {many, "name: backend-2\n        url: http://b:2/mcp\n"},
+	} {
+		if !strings.Contains(c.text, c.want) {
+			t.Errorf("no %q in\n%s", c.want, c.text)
+		}
+	}
+	if got := prefixes(8, 2); !slices.Equal(got[3:5], []string{"backend-1_", "backend-2_"}) || len(got) != 8 {
+		t.Errorf("%q", got)
+	}
+	if got := prefixes(8, 100); got[0] != "backend-1_" || got[7] != "backend-88_" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestRowVerdicts(t *testing.T) {
+	figures := func(cpu float64) []figure { return []figure{{cpu: cpu}} }
+	list := func(edge float64) string {
+		return listRow{figures: map[string][]figure{static: figures(10), weir: figures(edge)}}.verdict().reached
+	}
+	if list(15) != "yes" || list(15.1) == "yes" {
+		t.Error("P6 is not held against 1.5 × its floor")
+	}
+	rows := []growthRow{{1, 10, figures(10)}, {100, 10, figures(12)}, {100, 1000, figures(12.1)}, {1, 1000, figures(5)}}
+	var reached []string
+	for _, v := range growthVerdicts(rows) {
+		reached = append(reached, v.reached)
+	}
+	if want := []string{"floor", "yes", "**no**", "yes"}; !slices.Equal(reached, want) {
+		t.Errorf("P7: %q, want %q", reached, want)
+	}
+	for _, c := range []struct {
+		good, failed int
+		want         string
+	}{{800, 0, "yes"}, {799, 0, "**no**"}, {1000, 1, "**no**"}} {
+		o := overloadRow{capacity: 100, offered: 300, good: c.good, failed: c.failed, seconds: 10}
+		if v := o.verdict(); v.reached != c.want {
+			t.Errorf("P14: %d good, %d failed: %s", c.good, c.failed, v.reached)
+		}
+	}
+}
+
+// TestGun fires faster than the backend answers, and every call is answered.
+func TestGun(t *testing.T) {
+	addr := serveBackend(t, newBackend(modern, false, false, 2, 10*time.Millisecond))
+	g := &gun{addr: addr, number: firstNumber}
+	defer g.close()
+	shots := g.fire(t.Context(), 400, 250*time.Millisecond)
+	if len(shots) != 100 {
+		t.Fatalf("%d shots", len(shots))
+	}
+	for i, s := range shots {
+		if s.err != nil || s.took < 10*time.Millisecond {
+			t.Errorf("shot %d: %v after %s", i, s.err, s.took)
+		}
+	}
+	if g.opened < 2 || g.opened > 100 {
+		t.Errorf("%d connections", g.opened)
+	}
+}

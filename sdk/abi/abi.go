@@ -1,0 +1,257 @@
+// Package abi holds what the host of guest modules and the authors of SDKs
+// must agree on: names of exports and imports, hooks, grants, error codes and
+// the field numbers of the records that pass between them. wasm/ABI.md says
+// what they mean.
+//
+// It imports nothing, allocates nothing, and compiles with every Go toolchain
+// that a guest may be built with.
+package abi
+
+// Version is what weir_abi returns: the major version in the upper 16 bits,
+// the minor in the lower ones. The host accepts its own major version with any
+// minor version up to its own.
+const Version = Major<<16 | Minor
+
+// The version in parts.
+const (
+	Major = 1
+	Minor = 0
+)
+
+// ImportModule is the module that host functions are imported from.
+const ImportModule = "weir_v1"
+
+// Exports of a guest. Those of hooks are Hook.Export.
+const (
+	ExportMemory     = "memory"
+	ExportABI        = "weir_abi"    // () -> i32
+	ExportBuffer     = "weir_buf"    // (min i32) -> i32
+	ExportInit       = "weir_init"   // (len i32) -> i64
+	ExportInitialize = "_initialize" // () -> (); called first, where there is one
+)
+
+// Hook is a place in the life of a message where a guest is asked.
+type Hook uint8
+
+// The hooks.
+const (
+	OnHTTPRequest Hook = iota
+	Authenticate
+	MapIdentity
+	OverrideTools
+	OverridePrompts
+	OverrideResources
+	OnCallRequest
+	OutgoingAuth
+	OnUpstreamRequest
+	OnCallResponse
+	OnMessage
+	OnHTTPResponse
+	OnSessionStart
+	OnSessionEnd
+	OnEvent
+	Hooks // how many there are
+)
+
+var names = [Hooks]string{
+	"on_http_request", "authenticate", "map_identity", "override_tools", "override_prompts",
+	"override_resources", "on_call_request", "outgoing_auth", "on_upstream_request",
+	"on_call_response", "on_message", "on_http_response", "on_session_start", "on_session_end", "on_event",
+}
+
+// String is the name of the hook, as subscriptions and manifests write it.
+func (h Hook) String() string {
+	if h >= Hooks {
+		return "unknown"
+	}
+	return names[h]
+}
+
+// Export is the name of the function that a guest exports for the hook, of
+// type (len i32) -> i64.
+func (h Hook) Export() string { return "weir_" + h.String() }
+
+// Identity says that the hook decides who somebody is or which credential is
+// used. A guest that fails in such a hook is never passed over.
+func (h Hook) Identity() bool { return h == Authenticate || h == MapIdentity || h == OutgoingAuth }
+
+// HookNamed returns the hook of a name.
+func HookNamed(name string) (Hook, bool) {
+	for i, n := range names {
+		if n == name {
+			return Hook(i), true
+		}
+	}
+	return 0, false
+}
+
+// Grants that host functions stand behind, as InitRequest lists them.
+const (
+	GrantRandom   = "random"
+	GrantKV       = "kv"
+	GrantMetrics  = "metrics"
+	GrantKeys     = "keys"
+	GrantIdentity = "identity"
+)
+
+// What host functions return below zero.
+const (
+	ErrNotFound    = -1
+	ErrDenied      = -2
+	ErrLimit       = -3
+	ErrArgument    = -4
+	ErrUnavailable = -5
+)
+
+// Levels of log, from the least to the most important.
+const (
+	LevelDebug = iota
+	LevelInfo
+	LevelWarn
+	LevelError
+)
+
+// Kinds of metric.
+const (
+	MetricCounter = iota // delta is added
+	MetricGauge          // delta is the value
+)
+
+// Fields of InitRequest, the record that weir_init receives.
+const (
+	InitConfig  = 1 // bytes: JSON text of the configuration; absent for none
+	InitGrant   = 2 // string, repeated
+	InitName    = 3 // string: of the filter, for log lines
+	InitVersion = 4 // uint64: Version of the host
+)
+
+// Fields of InitResult, the record that weir_init returns. An error and
+// subscriptions do not go together.
+const (
+	InitSubscription = 1 // Subscription, repeated
+	InitError        = 2 // string: why the configuration cannot be used
+)
+
+// Fields of Subscription: what the guest wants to be asked about. Globs know *
+// for any characters; no glob at all matches everything.
+const (
+	SubHook        = 1 // string: name of a hook
+	SubMethod      = 2 // string, repeated: globs of methods, for on_message
+	SubTool        = 3 // string, repeated: globs of tools by the names that clients see
+	SubBackend     = 4 // string, repeated: globs of backends
+	SubField       = 5 // uint64, repeated: fields of the record that the guest reads; none for all
+	SubHeader      = 6 // string, repeated: names of headers that the record shall hold
+	SubPointer     = 7 // string, repeated: JSON pointers into the arguments or the result
+	SubVariesBy    = 8 // uint64: what the answer of a hook that is cached depends on, besides its input
+	SubInlineLimit = 9 // uint64: size above which arguments are left out; 0 for the host's limit
+)
+
+// Values of SubVariesBy.
+const (
+	VariesByNone = iota
+	VariesByTenant
+	VariesByGroups
+	VariesBySubject
+)
+
+// Fields of CallRequest, CallResponse, MessageRequest and the other records
+// that a hook receives. One numbering serves all of them; each hook fills what
+// it has.
+const (
+	CallTool      = 1  // string: name that the client sees
+	CallBackend   = 2  // string
+	CallSession   = 3  // string: an opaque key of the session; absent without one
+	CallMethod    = 4  // string
+	CallRequestID = 5  // bytes: JSON text of the id
+	CallPrincipal = 6  // Principal
+	CallHeader    = 7  // Header, repeated
+	CallArguments = 8  // bytes: JSON text; absent when not asked for or above the inline limit
+	CallSelected  = 9  // bytes, repeated: JSON texts for the pointers of the subscription, in their order; empty where there is nothing
+	CallNow       = 10 // uint64: milliseconds since 1970 UTC
+	CallResult    = 11 // bytes: JSON text of the result, in responses
+	CallError     = 12 // bytes: JSON text of the error object, in responses
+	CallItem      = 13 // Item, repeated: in override hooks
+	CallClaims    = 14 // bytes: JSON text of the verified claims, in map_identity
+	CallCarry     = 15 // bytes: what the guest left with set_carry in the request
+	CallStatus    = 16 // uint64: HTTP status, in on_http_response
+	CallPath      = 17 // string: path of the HTTP request, in http hooks
+	CallIssuer    = 18 // string, in map_identity
+	CallEvent     = 19 // bytes: JSON text of the event, in on_event
+)
+
+// Fields of Principal.
+const (
+	PrincipalSubject = 1
+	PrincipalTenant  = 2
+	PrincipalGroup   = 3 // repeated
+	PrincipalRole    = 4 // repeated
+	PrincipalScope   = 5 // repeated
+	PrincipalIssuer  = 6
+)
+
+// Fields of Header.
+const (
+	HeaderName  = 1
+	HeaderValue = 2
+)
+
+// Fields of Item: a tool, prompt or resource of a backend.
+const (
+	ItemName    = 1 // string: the backend's
+	ItemBackend = 2 // string
+	ItemJSON    = 3 // bytes: its JSON text
+)
+
+// OpsOp is the only field of Ops, the record that a hook returns: an Op,
+// repeated. No record at all means that nothing changes.
+const OpsOp = 1
+
+// Fields of Op. Each Op has exactly one of them, a record with the fields of
+// OpArg.
+const (
+	OpSetArg        = 1  // pointer, raw
+	OpDelArg        = 2  // pointer
+	OpSetArguments  = 3  // raw
+	OpSetTool       = 4  // name
+	OpSetBackend    = 5  // name
+	OpSetHeader     = 6  // name, text
+	OpDelHeader     = 7  // name
+	OpRespond       = 8  // raw: a result
+	OpDeny          = 9  // code, text, raw: data
+	OpSetAttr       = 10 // name, raw
+	OpSetCarry      = 11 // raw: bytes of any kind
+	OpLogField      = 12 // name, text
+	OpPatchResult   = 13 // pointer, raw
+	OpDropContent   = 14 // index
+	OpRedact        = 15 // pointer, text: what stands in its place
+	OpRename        = 16 // item, name
+	OpDescribe      = 17 // item, text
+	OpHide          = 18 // item
+	OpAnnotate      = 19 // item, name, raw
+	OpSetSchema     = 20 // item, raw
+	OpPinArg        = 21 // item, pointer, raw
+	OpHideArg       = 22 // item, pointer
+	OpUseCredential = 23 // name
+	OpSetPrincipal  = 24 // raw: a Principal record
+	OpChallenge     = 25 // text: WWW-Authenticate
+)
+
+// Fields of what an Op holds.
+const (
+	ArgPointer = 1 // string: a JSON pointer (RFC 6901)
+	ArgRaw     = 2 // bytes: JSON text unless the Op says otherwise
+	ArgName    = 3 // string
+	ArgText    = 4 // string
+	ArgCode    = 5 // uint64: one of the codes of a denial
+	ArgIndex   = 6 // uint64
+	ArgItem    = 7 // uint64: index of the Item in the input
+)
+
+// Codes of a denial.
+const (
+	DenyForbidden       = 0
+	DenyUnauthenticated = 1
+	DenyInvalid         = 2
+	DenyLimited         = 3
+	DenyNotFound        = 4
+)

@@ -1,0 +1,482 @@
+package wasm
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/sdk/abi"
+)
+
+// Isolation is what an instance keeps from one call to the next.
+type Isolation uint8
+
+// The ways to keep calls apart.
+const (
+	Shared     Isolation = iota // memory stays between calls of whoever comes next
+	PerRequest                  // each call starts from memory, globals and tables as they were after initialization
+	PerSession                  // each session has an instance of its own
+)
+
+// Policy is what happens to a message when a guest fails on it.
+type Policy uint8
+
+// The policies.
+const (
+	Deny Policy = iota // Call returns the failure
+	Skip               // Call returns no record, as if the guest had nothing to say
+)
+
+// Limits of one guest. Zero values stand for the defaults.
+type Limits struct {
+	Memory    uint64        // bytes of one instance, at most MaxMemory; 32 MiB for a module of the Go toolchain, 4 MiB for another
+	Fuel      int64         // of one call; 50 million
+	Timeout   time.Duration // of one call, not counting what host functions wait for; 5ms
+	Output    uint64        // bytes that one call may return; 1 MiB
+	Input     uint64        // bytes that one call may be given; 1 MiB
+	Instances int           // at once; twice the processors
+	Prewarm   int           // instances made before they are asked for; 1
+	Wait      time.Duration // for an instance to become free; Timeout
+	Init      time.Duration // of the initialization; 2s
+	InitFuel  int64         // of the initialization; 2,000 million
+	LogLines  int           // a second; 64
+}
+
+// Binding is a module's place in a plan: what it is given and what it may do.
+type Binding struct {
+	Name      string // of the filter, for errors, logs and the store
+	Config    []byte // JSON text; nil for none
+	Grants    []string
+	Limits    Limits
+	Isolation Isolation
+	OnError   [abi.Hooks]Policy // never Skip for a hook of identity
+
+	Log    *slog.Logger                               // nil for none
+	Store  edge.Store                                 // of the kv grant
+	Keys   map[string]edge.Secret                     // of the keys grant, by the names that the guest uses
+	Metric func(name string, gauge bool, delta int64) // of the metrics grant; safe for concurrent use
+}
+
+// Guest is a module at its place, ready to be called. It is safe for
+// concurrent use.
+type Guest struct {
+	module   *Module
+	binding  Binding
+	runtime  wazero.Runtime
+	compiled wazero.CompiledModule
+	image    *image // nil when instances cannot be copied
+	opened   time.Time
+	asked    []Subscription
+	has      [abi.Hooks]bool
+
+	pool     *pool
+	sessions *sessions // nil unless PerSession
+	breaker  breaker
+	counts   counts
+	lines    lineRate
+
+	active atomic.Int64 // calls under way, and one until Close
+	closed atomic.Bool
+	idle   chan struct{}
+	once   sync.Once
+	warm   sync.WaitGroup
+}
+
+func (b *Binding) fill(goModule bool) error {
+	l := &b.Limits
+	if l.Memory == 0 {
+		l.Memory = 4 << 20
+		if goModule {
+			l.Memory = 32 << 20
+		}
+	}
+	if l.Memory > MaxMemory || l.Memory < pageSize {
+		return fmt.Errorf("guest %q: a memory limit of %d bytes: at least %d and at most %d are possible", b.Name, l.Memory, pageSize, MaxMemory)
+	}
+	l.Memory = l.Memory / pageSize * pageSize
+	l.Fuel = orElse(l.Fuel, 50_000_000)
+	l.Timeout = orElse(l.Timeout, 5*time.Millisecond)
+	l.Output = min(orElse(l.Output, 1<<20), MaxMemory)
+	l.Input = min(orElse(l.Input, 1<<20), MaxMemory)
+	l.Instances = orElse(l.Instances, 2*runtime.GOMAXPROCS(0))
+	l.Prewarm = min(orElse(l.Prewarm, 1), l.Instances)
+	l.Wait = orElse(l.Wait, l.Timeout)
+	l.Init = orElse(l.Init, 2*time.Second)
+	l.InitFuel = orElse(l.InitFuel, 2_000_000_000)
+	l.LogLines = orElse(l.LogLines, 64)
+	if b.Log == nil {
+		b.Log = slog.New(slog.DiscardHandler)
+	}
+	for h, policy := range b.OnError {
+		if policy == Skip && abi.Hook(h).Identity() {
+			return fmt.Errorf("guest %q: a failure in %v cannot be passed over: it decides who somebody is", b.Name, abi.Hook(h))
+		}
+	}
+	return nil
+}
+
+func orElse[T int | int64 | uint64 | time.Duration](v, other T) T {
+	if v <= 0 {
+		return other
+	}
+	return v
+}
+
+// Open binds the module: it links the host functions that are granted,
+// initializes the first instance and reads its subscriptions. It fails when
+// the module asks for what is not granted, does not initialize within its
+// limits, or refuses its configuration.
+func (m *Module) Open(ctx context.Context, b Binding) (*Guest, error) {
+	if err := b.fill(m.hasInit && m.imports(wasiModule)); err != nil {
+		return nil, err
+	}
+	if uint64(m.Minimum) > b.Limits.Memory {
+		return nil, fmt.Errorf("guest %q: it starts with %d bytes of memory: its limit is %d", b.Name, m.Minimum, b.Limits.Memory)
+	}
+	g := &Guest{module: m, binding: b, opened: time.Now(), idle: make(chan struct{}), pool: newPool(b.Limits.Instances)}
+	g.lines.limit = int64(b.Limits.LogLines)
+	for _, h := range m.Hooks {
+		g.has[h] = true
+	}
+	if b.Isolation == PerSession {
+		g.sessions = newSessions(g.pool)
+	}
+	if err := g.link(); err != nil {
+		g.free()
+		return nil, err
+	}
+	first, record, err := g.newInstance(ctx)
+	if err == nil {
+		if err = g.subscribe(record); err != nil {
+			first.close()
+		}
+	}
+	if err != nil {
+		g.free()
+		return nil, err
+	}
+	if first.copyable {
+		g.image, first.own = first.base, false
+	}
+	g.active.Store(1)
+	if g.sessions != nil {
+		first.close() // sessions begin as copies of it, or anew
+		return g, nil
+	}
+	g.pool.room()
+	g.pool.put(first)
+	for range b.Limits.Prewarm - 1 {
+		if !g.pool.room() {
+			break
+		}
+		// The goroutine ends when its instance is made; Close waits for it.
+		g.warm.Go(func() {
+			if in, _, err := g.newInstance(context.Background()); err != nil {
+				g.binding.Log.Warn("an instance cannot be made", "guest", g.binding.Name, "error", err)
+				g.pool.drop(nil)
+			} else {
+				g.pool.put(in)
+			}
+		})
+	}
+	return g, nil
+}
+
+func (m *Module) imports(module string) bool {
+	for _, name := range m.Imports {
+		if strings.HasPrefix(name, module+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// link makes the guest's runtime, in which there is nothing but the module and
+// the host functions that it asks for and may have.
+func (g *Guest) link() error {
+	ctx := context.Background()
+	fail := func(err error) error { return fmt.Errorf("guest %q: %w", g.binding.Name, err) }
+	g.runtime = wazero.NewRuntimeWithConfig(ctx, g.module.compiler.config())
+	builders := make(map[string]wazero.HostModuleBuilder)
+	for _, f := range hostFunctions() {
+		if !contains(g.module.Imports, f.module+"."+f.name) {
+			continue
+		}
+		if f.grant != "" && !contains(g.binding.Grants, f.grant) {
+			return fail(fmt.Errorf("it asks for %s.%s, which needs the grant %q", f.module, f.name, f.grant))
+		}
+		b := builders[f.module]
+		if b == nil {
+			b = g.runtime.NewHostModuleBuilder(f.module)
+			builders[f.module] = b
+		}
+		b.NewFunctionBuilder().WithGoFunction(hostCall(f), []byte(f.params), []byte(f.results)).Export(f.name)
+	}
+	yield := g.runtime.NewHostModuleBuilder(meterModule)
+	yield.NewFunctionBuilder().WithGoFunction(api.GoFunc(func(ctx context.Context, s []uint64) {
+		s[0] = instanceOf(ctx).yield(int64(s[0]), int64(s[1]))
+	}), []byte(vI64+vI64), []byte(vI64)).Export(meterYield)
+	builders[meterModule] = yield
+	for _, b := range builders {
+		if _, err := b.Instantiate(ctx); err != nil {
+			return fail(err)
+		}
+	}
+	var err error
+	if g.compiled, err = g.runtime.CompileModule(ctx, g.module.metered); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+func contains(list []string, s string) bool {
+	for _, e := range list {
+		if e == s {
+			return true
+		}
+	}
+	return false
+}
+
+// hostCall is what the engine calls. Arguments of 32 bits come without what
+// the upper half of their slot held.
+func hostCall(f hostFunction) api.GoFunc {
+	return func(ctx context.Context, s []uint64) {
+		for i := range len(f.params) {
+			if f.params[i] == typeI32 {
+				s[i] = uint64(uint32(s[i]))
+			}
+		}
+		f.call(instanceOf(ctx), s)
+	}
+}
+
+// free gives up what Open made.
+func (g *Guest) free() {
+	ctx := context.Background()
+	if g.compiled != nil {
+		_ = g.compiled.Close(ctx) // neither ever fails
+	}
+	if g.runtime != nil {
+		_ = g.runtime.Close(ctx)
+	}
+	if g.image != nil {
+		g.image.snapshot.close()
+	}
+}
+
+// Has says whether the guest has a function for the hook.
+func (g *Guest) Has(h abi.Hook) bool { return h < abi.Hooks && g.has[h] }
+
+// errClosed is what a call gets after Close.
+var errClosed = errors.New("wasm: the guest is closed")
+
+// Call asks the guest: in is the record for the hook, and what the guest
+// returns is appended to out; nothing appended means that nothing changes.
+// session is an opaque key that is only looked at under PerSession. A guest
+// without the hook returns nothing.
+//
+// An error is a *Failure, which for clients is an edge.Error, except after
+// Close. Under the policy Skip there is none, and nothing is appended.
+func (g *Guest) Call(ctx context.Context, hook abi.Hook, session string, in, out []byte) ([]byte, error) {
+	if !g.Has(hook) {
+		return out, nil
+	}
+	g.active.Add(1)
+	defer g.leave()
+	if g.closed.Load() {
+		return nil, errClosed
+	}
+	n := len(out)
+	got, f := g.ask(ctx, hook, session, in, out)
+	if f == nil {
+		g.counts.done(hook, len(got) > n)
+		return got, nil
+	}
+	skip := g.binding.OnError[hook] == Skip && f.Reason != Canceled
+	g.counts.failed(hook, f.Reason, skip)
+	if skip {
+		return out, nil
+	}
+	return nil, f
+}
+
+// Reject is for a record that Call returned and that turns out to be no answer
+// to the hook: malformed, or with operations that it may not use. It is counted
+// as a breach of the ABI and gives what Call would have given for one: the
+// failure, or nil under the policy Skip.
+func (g *Guest) Reject(hook abi.Hook, detail string) error {
+	skip := g.binding.OnError[hook] == Skip
+	g.counts.failed(hook, Broken, skip)
+	g.crash()
+	if skip {
+		return nil
+	}
+	return &Failure{Guest: g.binding.Name, Hook: hook, Reason: Broken, Detail: detail}
+}
+
+func (g *Guest) ask(ctx context.Context, hook abi.Hook, key string, in, out []byte) ([]byte, *Failure) {
+	fail := func(why Reason, detail string) *Failure {
+		return &Failure{Guest: g.binding.Name, Hook: hook, Reason: why, Detail: detail}
+	}
+	if uint64(len(in)) > g.binding.Limits.Input {
+		return nil, fail(Broken, fmt.Sprintf("an input of %d bytes: its limit is %d", len(in), g.binding.Limits.Input))
+	}
+	if !g.breaker.allow() {
+		return nil, fail(Open, "")
+	}
+	// 1. An instance.
+	var i *instance
+	var s *session
+	var ok bool
+	if g.sessions != nil {
+		if s, ok = g.sessions.get(ctx, key, g.binding.Limits.Wait); ok {
+			i = s.in
+		}
+	} else {
+		i, ok = g.pool.get(ctx, g.binding.Limits.Wait, nil)
+	}
+	if !ok {
+		g.breaker.undecided()
+		if ctx.Err() != nil {
+			return nil, fail(Canceled, "")
+		}
+		return nil, fail(Saturated, "")
+	}
+	if i == nil {
+		var err error
+		if i, _, err = g.newInstance(ctx); err != nil {
+			if s != nil {
+				g.sessions.put(s, false)
+			} else {
+				g.pool.drop(nil)
+			}
+			g.crash()
+			return nil, fail(Trap, "a new instance: "+err.Error())
+		}
+		g.counts.made.Add(1)
+		if s != nil {
+			s.in = i
+		}
+	}
+	// 2. The call.
+	got, err := i.run(ctx, hook, in, out)
+	g.counts.fuel.Add(uint64(i.used()))
+	// 3. What becomes of the instance: after an error, nothing.
+	if err != nil {
+		f := i.failure(hook, err)
+		g.retire(i, s, int(f.Reason))
+		if f.Reason.fault() {
+			g.crash()
+		} else {
+			g.breaker.undecided()
+		}
+		return nil, f
+	}
+	g.breaker.success()
+	switch {
+	case s != nil:
+		g.sessions.put(s, true)
+	case g.binding.Isolation == PerRequest && !i.reset():
+		g.retire(i, nil, retiredChanged)
+	default:
+		g.pool.put(i)
+	}
+	return got, nil
+}
+
+func (g *Guest) retire(i *instance, s *session, why int) {
+	g.counts.retired[why].Add(1)
+	if s != nil {
+		g.sessions.put(s, false)
+	} else {
+		g.pool.drop(i)
+	}
+}
+
+func (g *Guest) crash() {
+	if g.breaker.failure() {
+		g.counts.opened.Add(1)
+		g.binding.Log.Warn("guest fails again and again: it is left alone for a while", "guest", g.binding.Name)
+	}
+}
+
+// EndSession lets go of what a session's instance holds.
+func (g *Guest) EndSession(session string) {
+	if g.sessions != nil {
+		g.sessions.end(session)
+	}
+}
+
+func (g *Guest) leave() {
+	if g.active.Add(-1) == 0 {
+		g.once.Do(func() { close(g.idle) })
+	}
+}
+
+// Close waits for calls under way and frees everything. Calls after it fail.
+func (g *Guest) Close() {
+	if g.closed.Swap(true) {
+		return
+	}
+	g.leave()
+	<-g.idle
+	g.warm.Wait()
+	if g.sessions != nil {
+		g.sessions.close()
+	}
+	g.pool.close()
+	g.free()
+}
+
+// log writes a line of the guest to the log, at most so many a second.
+func (g *Guest) log(level slog.Level, text []byte) {
+	if !g.lines.allow(time.Now().Unix()) {
+		g.counts.dropped.Add(1)
+		return
+	}
+	ctx := context.Background()
+	if !g.binding.Log.Enabled(ctx, level) {
+		return
+	}
+	g.binding.Log.Log(ctx, level, strings.ToValidUTF8(string(text), "\ufffd"), "guest", g.binding.Name)
+}
+
+// seed fills b with bytes that depend on the module alone.
+func (g *Guest) seed(b []byte) {
+	digest, _ := hex.DecodeString(g.module.Digest)
+	r := rand.NewChaCha8(sha256.Sum256(digest))
+	for len(b) > 0 {
+		var word [8]byte
+		binary.LittleEndian.PutUint64(word[:], r.Uint64())
+		b = b[copy(b, word[:]):]
+	}
+}
+
+// lineRate counts log lines by the second.
+type lineRate struct {
+	limit  int64
+	second atomic.Int64
+	lines  atomic.Int64
+}
+
+func (r *lineRate) allow(now int64) bool {
+	if s := r.second.Load(); s != now && r.second.CompareAndSwap(s, now) {
+		r.lines.Store(0)
+	}
+	return r.lines.Add(1) <= r.limit
+}

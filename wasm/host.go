@@ -1,0 +1,260 @@
+package wasm
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"log/slog"
+	"math"
+	"time"
+	"unicode/utf8"
+
+	"github.com/weir-edge/weir/sdk/abi"
+)
+
+// Bounds on what host functions take.
+const (
+	maxLogLine    = 4 << 10
+	maxRandom     = 4 << 10
+	maxKey        = 256
+	maxValue      = 64 << 10
+	maxTTL        = 24 * time.Hour
+	maxMetricName = 64
+	hostWait      = time.Second // of one call to the store
+)
+
+// hostFunction is what guests may import. call reads its arguments from the
+// stack and leaves its result there; it ends the call of the guest by a panic
+// with an error.
+type hostFunction struct {
+	module, name    string
+	params, results string // value types
+	grant           string // that it stands behind; "" for none
+	call            func(in *instance, stack []uint64)
+}
+
+const (
+	vI32 = "\x7f"
+	vI64 = "\x7e"
+)
+
+func hostFunctionNamed(module, name string) (hostFunction, bool) {
+	for _, f := range hostFunctions() {
+		if f.module == module && f.name == name {
+			return f, true
+		}
+	}
+	return hostFunction{}, false
+}
+
+// hostFunctions are all functions that guests may import: those of the ABI,
+// and those of WASI that toolchains link in whether they are used or not.
+func hostFunctions() []hostFunction {
+	v1 := []hostFunction{
+		{name: "log", params: vI32 + vI32 + vI32, call: hostLog},
+		{name: "log_level", results: vI32, call: hostLogLevel},
+		{name: "now_ms", results: vI64, call: func(_ *instance, s []uint64) { s[0] = uint64(time.Now().UnixMilli()) }},
+		{name: "mono_ns", results: vI64, call: func(in *instance, s []uint64) { s[0] = uint64(time.Since(in.guest.opened)) }},
+		{name: "random", params: vI32 + vI32, results: vI32, grant: abi.GrantRandom, call: hostRandom},
+		{name: "sha256", params: vI32 + vI32 + vI32, results: vI32, call: hostSHA256},
+		{name: "hmac", params: vI32 + vI32 + vI32 + vI32 + vI32, results: vI64, grant: abi.GrantKeys, call: hostHMAC},
+		{name: "kv_get", params: vI32 + vI32 + vI32 + vI32, results: vI64, grant: abi.GrantKV, call: hostGet},
+		{name: "kv_set", params: vI32 + vI32 + vI32 + vI32 + vI64, results: vI64, grant: abi.GrantKV, call: hostSet},
+		{name: "kv_incr", params: vI32 + vI32 + vI64 + vI64, results: vI64, grant: abi.GrantKV, call: hostIncr},
+		{name: "metric", params: vI32 + vI32 + vI32 + vI64, results: vI32, grant: abi.GrantMetrics, call: hostMetric},
+	}
+	for i := range v1 {
+		v1[i].module = abi.ImportModule
+	}
+	return append(v1, wasiFunctions()...)
+}
+
+// view returns n bytes of the guest's memory, or ends the call.
+func (in *instance) view(p, n uint64) []byte {
+	if p > math.MaxUint32 || n > math.MaxUint32 {
+		panic(errABI)
+	}
+	b, ok := in.memory.Read(uint32(p), uint32(n))
+	if !ok {
+		panic(errABI)
+	}
+	return b
+}
+
+func code(n int64) uint64 { return uint64(n) }
+
+func hostLog(in *instance, s []uint64) {
+	text := in.view(s[1], min(uint64(uint32(s[2])), maxLogLine))
+	level := slog.LevelDebug
+	switch uint32(s[0]) {
+	case abi.LevelDebug:
+	case abi.LevelInfo:
+		level = slog.LevelInfo
+	case abi.LevelWarn:
+		level = slog.LevelWarn
+	default:
+		level = slog.LevelError
+	}
+	in.guest.log(level, text)
+}
+
+func hostLogLevel(in *instance, s []uint64) {
+	ctx := context.Background()
+	for i, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn} {
+		if in.guest.binding.Log.Enabled(ctx, level) {
+			s[0] = uint64(i)
+			return
+		}
+	}
+	s[0] = abi.LevelError
+}
+
+func hostRandom(in *instance, s []uint64) {
+	if uint32(s[1]) > maxRandom {
+		s[0] = uint64(0xffffffff &^ 2) // -3 as an i32
+		return
+	}
+	b := in.view(s[0], s[1])
+	_, _ = rand.Read(b) // never fails
+	s[0] = 0
+}
+
+func hostSHA256(in *instance, s []uint64) {
+	sum := sha256.Sum256(in.view(s[0], s[1]))
+	in.spend(uint64(uint32(s[1])) / 4)
+	copy(in.view(s[2], sha256.Size), sum[:])
+	s[0] = 0
+}
+
+func hostHMAC(in *instance, s []uint64) {
+	key, ok := in.guest.binding.Keys[string(in.view(s[0], min(s[1], maxKey)))]
+	if !ok {
+		s[0] = code(abi.ErrNotFound)
+		return
+	}
+	h := hmac.New(sha256.New, []byte(key))
+	h.Write(in.view(s[2], s[3]))
+	in.spend(uint64(uint32(s[3])) / 4)
+	copy(in.view(s[4], sha256.Size), h.Sum(nil))
+	s[0] = sha256.Size
+}
+
+// key returns the name in the store for a name of the guest.
+func (in *instance) key(p, n uint64) (string, bool) {
+	if uint32(n) == 0 || uint32(n) > maxKey {
+		return "", false
+	}
+	name := in.view(p, n)
+	return "weir:guest:" + in.guest.binding.Name + ":" + string(name), utf8.Valid(name)
+}
+
+// wait runs something that waits for the store. That time is not the guest's.
+func (in *instance) wait(f func(context.Context) error) bool {
+	if in.guest.binding.Store == nil {
+		return false
+	}
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(in.call, hostWait)
+	err := f(ctx)
+	cancel()
+	in.waited(time.Since(start))
+	return err == nil
+}
+
+func hostGet(in *instance, s []uint64) {
+	key, ok := in.key(s[0], s[1])
+	if !ok {
+		s[0] = code(abi.ErrArgument)
+		return
+	}
+	var value []byte
+	if !in.wait(func(ctx context.Context) (err error) { value, err = in.guest.binding.Store.Get(ctx, key); return }) {
+		s[0] = code(abi.ErrUnavailable)
+		return
+	}
+	switch room := uint32(s[3]); {
+	case value == nil:
+		s[0] = code(abi.ErrNotFound)
+	case uint64(len(value)) > uint64(room):
+		s[0] = uint64(len(value))
+	default:
+		copy(in.view(s[2], uint64(len(value))), value)
+		s[0] = uint64(len(value))
+	}
+}
+
+func ttlOf(ms uint64) (time.Duration, bool) {
+	if ms == 0 || ms > uint64(maxTTL/time.Millisecond) {
+		return 0, false
+	}
+	return time.Duration(ms) * time.Millisecond, true
+}
+
+func hostSet(in *instance, s []uint64) {
+	key, ok := in.key(s[0], s[1])
+	ttl, valid := ttlOf(s[4])
+	switch {
+	case !ok || !valid:
+		s[0] = code(abi.ErrArgument)
+		return
+	case uint32(s[3]) > maxValue:
+		s[0] = code(abi.ErrLimit)
+		return
+	}
+	value := append([]byte{}, in.view(s[2], s[3])...)
+	if !in.wait(func(ctx context.Context) error { return in.guest.binding.Store.Put(ctx, key, value, ttl) }) {
+		s[0] = code(abi.ErrUnavailable)
+		return
+	}
+	s[0] = 0
+}
+
+// hostIncr adds to a number of 8 bytes, little end first, and returns it. The
+// sum saturates at 2^63-1, since what is below zero means an error.
+func hostIncr(in *instance, s []uint64) {
+	key, ok := in.key(s[0], s[1])
+	ttl, valid := ttlOf(s[3])
+	delta := int64(s[2])
+	if !ok || !valid || delta < 0 {
+		s[0] = code(abi.ErrArgument)
+		return
+	}
+	var sum uint64
+	done := in.wait(func(ctx context.Context) error {
+		return in.guest.binding.Store.Update(ctx, key, ttl, func(old []byte) ([]byte, error) {
+			sum = 0
+			if len(old) == 8 {
+				sum = binary.LittleEndian.Uint64(old)
+			}
+			if sum += uint64(delta); sum > 1<<63-1 {
+				sum = 1<<63 - 1
+			}
+			return binary.LittleEndian.AppendUint64(nil, sum), nil
+		})
+	})
+	if !done {
+		s[0] = code(abi.ErrUnavailable)
+		return
+	}
+	s[0] = sum
+}
+
+func hostMetric(in *instance, s []uint64) {
+	name := in.view(s[0], min(uint64(uint32(s[1])), maxMetricName+1))
+	if len(name) == 0 || len(name) > maxMetricName {
+		s[0] = uint64(0xffffffff &^ 3) // -4 as an i32
+		return
+	}
+	for _, c := range name {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			s[0] = uint64(0xffffffff &^ 3)
+			return
+		}
+	}
+	if f := in.guest.binding.Metric; f != nil {
+		f(string(name), uint32(s[2]) == abi.MetricGauge, int64(s[3]))
+	}
+	s[0] = 0
+}

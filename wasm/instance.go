@@ -1,0 +1,422 @@
+package wasm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/weir-edge/weir/sdk/abi"
+)
+
+// slice is the fuel between two yields: some 50 to 100 µs of work.
+const slice = 100_000
+
+// maxTail is how much of a guest's standard error is kept for the log.
+const maxTail = 1 << 10
+
+// instance is one running copy of a guest. One goroutine at a time calls it.
+type instance struct {
+	guest  *Guest
+	ctx    *instanceContext
+	module api.Module
+	memory api.Memory
+	linear *linear
+
+	fuel, depth, dirty api.MutableGlobal
+	mutable            []api.MutableGlobal
+	buffer             api.Function
+	hooks              [abi.Hooks]api.Function
+	stack              [2]uint64
+
+	bufPtr, bufCap uint32 // where the guest wants its input
+	base           *image // what a reset goes back to
+	own            bool   // base is this instance's own, and closed with it
+	copyable       bool   // base is all that other instances need
+	tail           []byte // of the guest's standard error in this call
+
+	// Of the call under way.
+	call     context.Context
+	timeout  time.Duration
+	deadline time.Time // zero until the first yield
+	budget   int64     // fuel not handed out yet
+	given    int64     // fuel handed out since the call began
+	failed   error     // why a host function ended it
+}
+
+// image is what an instance was like after it was initialized: all that a
+// reset restores and that a new instance starts from.
+type image struct {
+	snapshot       *snapshot
+	globals        []uint64
+	bufPtr, bufCap uint32
+}
+
+// instanceContext carries an instance through the engine to host functions.
+// The engine looks a few of its own settings up in it, of which it has none.
+type instanceContext struct {
+	context.Context
+	in *instance
+}
+
+func (c *instanceContext) Value(any) any { return nil }
+
+// instanceOf returns the instance that a host function is called by.
+func instanceOf(ctx context.Context) *instance {
+	c, ok := ctx.(*instanceContext)
+	if !ok {
+		panic(errABI) // the engine hands contexts on as they are
+	}
+	return c.in
+}
+
+// newInstance makes an instance: as a copy of the guest's image where there is
+// one, else by running the initialization of the module, which gives the
+// record that weir_init returns.
+func (g *Guest) newInstance(ctx context.Context) (in *instance, result []byte, err error) {
+	in = &instance{guest: g}
+	in.ctx = &instanceContext{context.Background(), in}
+	var failed error
+	allocate := experimental.MemoryAllocatorFunc(func(_, _ uint64) experimental.LinearMemory {
+		l, err := newLinear(g.binding.Limits.Memory)
+		if err != nil {
+			failed = err
+			panic(err)
+		}
+		in.linear = l
+		return l
+	})
+	in.module, err = g.instantiate(experimental.WithMemoryAllocator(context.Background(), allocate))
+	if err != nil {
+		if failed != nil {
+			err = failed
+		}
+		return nil, nil, fmt.Errorf("guest %q: %w", g.binding.Name, err)
+	}
+	in.memory = in.module.ExportedMemory(abi.ExportMemory)
+	in.fuel, in.depth, in.dirty = in.global(exportFuel), in.global(exportDepth), in.global(exportDirty)
+	for i := range g.module.mutable {
+		in.mutable = append(in.mutable, in.global(fmt.Sprint(exportMut, i)))
+	}
+	in.buffer = in.module.ExportedFunction(abi.ExportBuffer)
+	for _, h := range g.module.Hooks {
+		in.hooks[h] = in.module.ExportedFunction(h.Export())
+	}
+	if g.image != nil {
+		err = in.become(g.image)
+	} else {
+		result, err = in.initialize(ctx)
+	}
+	if err != nil {
+		in.close()
+		return nil, nil, err
+	}
+	return in, result, nil
+}
+
+// instantiate turns panics, such as of an allocator that finds no memory, into
+// errors.
+func (g *Guest) instantiate(ctx context.Context) (m api.Module, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("instantiating: %v", r)
+		}
+	}()
+	return g.runtime.InstantiateModule(ctx, g.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+}
+
+func (in *instance) global(name string) api.MutableGlobal {
+	return in.module.ExportedGlobal(name).(api.MutableGlobal)
+}
+
+// become takes over an image.
+func (in *instance) become(m *image) error {
+	now := int(in.memory.Size())
+	if grow := m.snapshot.size - now; grow > 0 {
+		if _, ok := in.memory.Grow(uint32(grow / pageSize)); !ok {
+			return fmt.Errorf("guest %q: memory of %d bytes is not to be had", in.guest.binding.Name, m.snapshot.size)
+		}
+	}
+	in.base = m
+	if !in.reset() {
+		return fmt.Errorf("guest %q: a copy of the first instance cannot be made", in.guest.binding.Name)
+	}
+	return nil
+}
+
+// reset brings memory and globals back to the image. It reports false when
+// that cannot be done: the memory grew, or tables changed or segments were
+// dropped.
+func (in *instance) reset() bool {
+	if int(in.memory.Size()) != in.base.snapshot.size || in.dirty.Get() != 0 {
+		return false
+	}
+	if in.base.snapshot.restore(in.linear) != nil {
+		return false
+	}
+	for i, g := range in.mutable {
+		g.Set(in.base.globals[i])
+	}
+	in.bufPtr, in.bufCap = in.base.bufPtr, in.base.bufCap
+	return true
+}
+
+// initialize runs what a module does before its first call, under the limits
+// of that phase, and takes the image.
+func (in *instance) initialize(ctx context.Context) ([]byte, error) {
+	g := in.guest
+	limits := g.binding.Limits
+	in.begin(ctx, limits.Init, limits.InitFuel)
+	fail := func(what string, err error) ([]byte, error) {
+		f := in.failure(0, err)
+		if f.Detail == "" {
+			return nil, fmt.Errorf("guest %q: %s: %v", g.binding.Name, what, f.Reason)
+		}
+		return nil, fmt.Errorf("guest %q: %s: %v: %s", g.binding.Name, what, f.Reason, f.Detail)
+	}
+	// 1. The start function and _initialize.
+	for _, name := range []string{exportStart, abi.ExportInitialize} {
+		if f := in.module.ExportedFunction(name); f != nil {
+			if err := f.CallWithStack(in.ctx, in.stack[:]); err != nil {
+				return fail(name, err)
+			}
+		}
+	}
+	// 2. The version.
+	if err := in.module.ExportedFunction(abi.ExportABI).CallWithStack(in.ctx, in.stack[:]); err != nil {
+		return fail(abi.ExportABI, err)
+	}
+	if v := uint32(in.stack[0]); v>>16 != abi.Major || v&0xffff > abi.Minor {
+		return nil, fmt.Errorf("guest %q: made for version %d.%d of the ABI: this host has %d.%d", g.binding.Name, v>>16, v&0xffff, abi.Major, abi.Minor)
+	}
+	// 3. The configuration.
+	record := g.initRecord()
+	if err := in.put(record); err != nil {
+		return fail(abi.ExportBuffer, err)
+	}
+	in.stack[0] = uint64(len(record))
+	if err := in.module.ExportedFunction(abi.ExportInit).CallWithStack(in.ctx, in.stack[:]); err != nil {
+		return fail(abi.ExportInit, err)
+	}
+	result, err := in.take(in.stack[0], nil)
+	if err != nil {
+		return fail(abi.ExportInit, err)
+	}
+	// 4. Room for inputs of an ordinary size, so that the first calls need not
+	// ask, nor every call after a reset. A guest may have less.
+	room := uint32(minBuffer)
+	if in.memory.Size() >= bigGuest {
+		room = bigBuffer
+	}
+	if in.bufCap < room {
+		if err := in.reserve(room); err != nil && err != errNoRoom {
+			return fail(abi.ExportBuffer, err)
+		}
+	}
+	in.call = nil
+	// 5. The image. Tables that the initialization changed, and segments that
+	// it dropped, cannot be copied to other instances; they stay what they are
+	// in this one.
+	in.copyable = in.dirty.Get() == 0
+	in.dirty.Set(0)
+	return result, in.capture()
+}
+
+func (in *instance) capture() error {
+	whole, _ := in.memory.Read(0, in.memory.Size())
+	s, err := newSnapshot(whole)
+	if err != nil {
+		return fmt.Errorf("guest %q: %w", in.guest.binding.Name, err)
+	}
+	in.base = &image{snapshot: s, bufPtr: in.bufPtr, bufCap: in.bufCap}
+	for _, g := range in.mutable {
+		in.base.globals = append(in.base.globals, g.Get())
+	}
+	in.own = true
+	if !in.reset() {
+		return fmt.Errorf("guest %q: the first instance cannot be reset", in.guest.binding.Name)
+	}
+	return nil
+}
+
+func (in *instance) close() {
+	_ = in.module.Close(context.Background()) // gives the memory back; it only fails in the file systems of WASI
+	if in.own && in.base != nil {
+		in.base.snapshot.close()
+	}
+}
+
+// The room for inputs that the host asks for at first, and that for a guest
+// with so much memory that it does not matter.
+const (
+	minBuffer = 4 << 10
+	bigBuffer = 64 << 10
+	bigGuest  = 1 << 20
+)
+
+// reserve asks the guest for room for n bytes of input.
+func (in *instance) reserve(n uint32) error {
+	in.stack[0] = uint64(n)
+	if err := in.buffer.CallWithStack(in.ctx, in.stack[:]); err != nil {
+		return err
+	}
+	p := uint32(in.stack[0])
+	if p == 0 {
+		return errNoRoom
+	}
+	if _, ok := in.memory.Read(p, n); !ok {
+		return errABI
+	}
+	in.bufPtr, in.bufCap = p, n
+	return nil
+}
+
+var errNoRoom = errors.New("the guest has no room for its input")
+
+// put writes an input to where the guest wants it.
+func (in *instance) put(record []byte) error {
+	if n := uint32(len(record)); n > in.bufCap {
+		// Rounded up, so that a guest is not asked at every new largest input.
+		if err := in.reserve((n + minBuffer - 1) &^ (minBuffer - 1)); err != nil {
+			return err
+		}
+	}
+	if !in.memory.Write(in.bufPtr, record) {
+		return errABI
+	}
+	return nil
+}
+
+// take appends a record that the guest returned to out.
+func (in *instance) take(result uint64, out []byte) ([]byte, error) {
+	if result == 0 {
+		return out, nil
+	}
+	p, n := uint32(result>>32), uint32(result)
+	if uint64(n) > in.guest.binding.Limits.Output {
+		return nil, errABI
+	}
+	b, ok := in.memory.Read(p, n)
+	if !ok {
+		return nil, errABI
+	}
+	return append(out, b...), nil
+}
+
+// begin sets the limits of a call.
+func (in *instance) begin(ctx context.Context, timeout time.Duration, fuel int64) {
+	in.call, in.timeout, in.deadline, in.failed = ctx, timeout, time.Time{}, nil
+	first := min(slice, fuel)
+	in.budget, in.given = fuel-first, first
+	in.fuel.Set(uint64(first))
+	in.tail = in.tail[:0]
+	in.linear.refused = false
+}
+
+// used is the fuel that the call has used.
+func (in *instance) used() int64 { return max(in.given-int64(in.fuel.Get()), 0) }
+
+// run calls a hook.
+func (in *instance) run(ctx context.Context, hook abi.Hook, record, out []byte) ([]byte, error) {
+	limits := &in.guest.binding.Limits
+	in.begin(ctx, limits.Timeout, limits.Fuel)
+	if err := in.put(record); err != nil {
+		return nil, err
+	}
+	in.stack[0] = uint64(len(record))
+	if err := in.hooks[hook].CallWithStack(in.ctx, in.stack[:]); err != nil {
+		return nil, err
+	}
+	out, err := in.take(in.stack[0], out)
+	in.call = nil
+	return out, err
+}
+
+// yield is called by a guest whose slice is used up. It ends the call or
+// returns the next slice; being Go code, it also lets the collector stop the
+// world. The clock is looked at here only: a call shorter than one slice never
+// costs that.
+func (in *instance) yield(left, depth int64) uint64 {
+	switch {
+	case depth < 0:
+		in.end(errDeep)
+	case in.call.Err() != nil:
+		in.end(errCanceled)
+	}
+	now := time.Now()
+	if in.deadline.IsZero() {
+		in.deadline = now.Add(in.timeout)
+	} else if now.After(in.deadline) {
+		in.end(errDeadline)
+	}
+	// left is below zero by what was used beyond the slice.
+	if in.budget += left; in.budget <= 0 {
+		in.end(errFuel)
+	}
+	next := min(slice, in.budget)
+	in.budget -= next
+	in.given += next - left
+	return uint64(next)
+}
+
+// spend charges fuel for the work of a host function.
+func (in *instance) spend(n uint64) { in.fuel.Set(uint64(int64(in.fuel.Get()) - int64(n))) }
+
+// waited takes time that a host function waited off the guest's account.
+func (in *instance) waited(d time.Duration) {
+	if !in.deadline.IsZero() {
+		in.deadline = in.deadline.Add(d)
+	}
+}
+
+// end ends the call of the guest from within a host function.
+func (in *instance) end(why error) {
+	in.failed = why
+	panic(why)
+}
+
+// keepTail keeps the end of what the guest writes to its standard error.
+func (in *instance) keepTail(text []byte) {
+	text = text[max(len(text)-maxTail, 0):]
+	if over := len(in.tail) + len(text) - maxTail; over > 0 {
+		in.tail = append(in.tail[:0], in.tail[over:]...)
+	}
+	in.tail = append(in.tail, text...)
+}
+
+// failure says why a call ended with an error.
+func (in *instance) failure(hook abi.Hook, err error) *Failure {
+	f := &Failure{Guest: in.guest.binding.Name, Hook: hook}
+	switch {
+	case in.failed == errDeep:
+		f.Reason = Stack
+	case in.failed == errFuel:
+		f.Reason = Fuel
+	case in.failed == errDeadline:
+		f.Reason = Deadline
+	case in.failed == errCanceled:
+		f.Reason = Canceled
+	case errors.Is(err, errABI), errors.Is(err, errNoRoom):
+		f.Reason = Broken
+		f.Detail, _, _ = strings.Cut(err.Error(), " (recovered")
+	default:
+		f.Reason = Trap
+		if in.linear.refused {
+			f.Reason = Memory
+		}
+		text, _, _ := strings.Cut(err.Error(), "\n")
+		f.Detail, _, _ = strings.Cut(strings.TrimPrefix(text, "wasm error: "), " (recovered")
+		if strings.Contains(text, "stack overflow") {
+			f.Reason = Stack
+		}
+		if len(in.tail) > 0 {
+			f.Detail += ": " + strings.ToValidUTF8(string(in.tail), "\ufffd")
+		}
+	}
+	return f
+}

@@ -1,0 +1,221 @@
+//go:build unix
+
+package wasm
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+)
+
+// mutantEnv makes the test binary a child that compiles and runs mutants.
+const mutantEnv = "WEIR_MUTANT_CHILD"
+
+// allMutants is how many the threat model asks for.
+const allMutants = 200_000
+
+// mutants is how many mutants to try: WEIR_MUTANTS, else a few thousand.
+func mutants(t *testing.T) int {
+	text := os.Getenv("WEIR_MUTANTS")
+	if text == "" {
+		return 4000
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("WEIR_MUTANTS: %v", err)
+	}
+	return n
+}
+
+// A mutant may use so much before the child calls it a failure.
+const (
+	mutantTime   = 5 * time.Second // of the processors
+	mutantMemory = 256 << 20       // resident, with all of the child
+	mutantSpace  = 4 << 30         // of addresses, most of which the runtime reserves
+)
+
+// TestW16 gives mutated modules to a child process that parses, meters,
+// compiles, opens and calls them under a limit of address space.
+func TestW16(t *testing.T) {
+	edgetest.Need(t, runtime.GOOS == "linux", "limits of a child process are set the way of Linux")
+	n := mutants(t)
+	seeds := [][]byte{scanner().bytes(), counter().bytes(), byCommand().bytes()}
+	for _, file := range specFiles(t, "*.wasm") {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b) > 8 && len(b) < 32<<10 {
+			seeds = append(seeds, b)
+		}
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), mutantEnv+"=1")
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, uint64(n)))
+	var last []byte
+	for i := range n {
+		// Guests get half of the mutants: their calls go deepest.
+		seed := seeds[i%3]
+		if i%2 == 0 {
+			seed = seeds[r.IntN(len(seeds))]
+		}
+		last = mutate(r, seed, seeds)
+		if err := binary.Write(stdin, binary.LittleEndian, uint32(len(last))); err != nil {
+			break
+		}
+		if _, err := stdin.Write(last); err != nil {
+			break
+		}
+	}
+	stdin.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the child ended with %v: %s; the last mutant written was %x", err, out.Bytes(), last)
+	}
+	var tried, accepted, opened, called int
+	if _, err := fmt.Sscan(out.String(), &tried, &accepted, &opened, &called); err != nil || tried != n {
+		t.Errorf("%d mutants were tried, want %d: %q", tried, n, out.String())
+	}
+	t.Logf("%d mutants: %d compiled, %d opened, %d calls returned", tried, accepted, opened, called)
+	if opened < n/100 {
+		t.Errorf("only %d of %d mutants were opened: the mutations are too coarse to show anything", opened, n)
+	}
+}
+
+// mutate changes a few bytes, numbers or stretches of a module.
+func mutate(r *rand.Rand, seed []byte, seeds [][]byte) []byte {
+	b := bytes.Clone(seed)
+	for range 1 + r.IntN(4) {
+		if len(b) < 9 {
+			return b
+		}
+		i := 8 + r.IntN(len(b)-8)
+		switch r.IntN(8) {
+		case 0:
+			b[i] ^= 1 << r.IntN(8)
+		case 1:
+			b[i] = byte(r.Uint32())
+		case 2: // a neighbouring number
+			b[i] += byte(r.IntN(3)) - 1
+		case 3: // a large number in place of a small one
+			b = append(b[:i], append(appendU32(nil, r.Uint32()), b[i+1:]...)...)
+		case 4: // a stretch twice
+			j := i + r.IntN(min(16, len(b)-i))
+			b = append(b[:j], append(bytes.Clone(b[i:j]), b[j:]...)...)
+		case 5: // a stretch less
+			b = append(b[:i], b[i+r.IntN(min(8, len(b)-i)):]...)
+		case 6: // a stretch of another module
+			o := seeds[r.IntN(len(seeds))]
+			j := r.IntN(len(o))
+			copy(b[i:], o[j:j+r.IntN(min(32, len(o)-j))])
+		case 7: // another instruction
+			b[i] = []byte{opLoop, opBlock, opIf, opBr, opBrIf, opCall, opMemoryGrow, opGlobalSet, opPrefixFC, opPrefixFD, opReturn, opEnd}[r.IntN(12)]
+		}
+	}
+	return b
+}
+
+// mutantMain is the child. It ends with 1 when a mutant costs too much.
+func mutantMain() int {
+	limit := unix.Rlimit{Cur: mutantSpace, Max: mutantSpace}
+	if err := unix.Setrlimit(unix.RLIMIT_AS, &limit); err != nil {
+		fmt.Println("setrlimit:", err)
+		return 1
+	}
+	var tried, accepted, opened, called int
+	for {
+		var size uint32
+		if err := binary.Read(os.Stdin, binary.LittleEndian, &size); err == io.EOF {
+			break
+		} else if err != nil {
+			fmt.Println("reading:", err)
+			return 1
+		}
+		b := make([]byte, size)
+		if _, err := io.ReadFull(os.Stdin, b); err != nil {
+			fmt.Println("reading:", err)
+			return 1
+		}
+		_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)
+		before := processorTime()
+		tried++
+		var err error
+		accepted, opened, called, err = tryMutant(b, accepted, opened, called)
+		used, peak := processorTime()-before, statusOf("VmHWM")
+		if err != nil || used > mutantTime || peak > mutantMemory {
+			fmt.Printf("mutant %x: %v of CPU, %d MiB resident, %v\n", b, used, peak>>20, err)
+			return 1
+		}
+	}
+	fmt.Println(tried, accepted, opened, called)
+	return 0
+}
+
+func tryMutant(b []byte, accepted, opened, called int) (int, int, int, error) {
+	c, err := NewCompiler(Compilation{Timeout: mutantTime})
+	if err != nil {
+		return accepted, opened, called, err
+	}
+	defer c.Close()
+	ctx := context.Background()
+	m, err := c.Compile(ctx, b, "")
+	if err != nil {
+		// A seed that is no guest is refused for that, after it was decoded;
+		// metered and compiled it is all the same.
+		if parsed, err := parse(b); err == nil {
+			_, _ = compileRaw(parsed)
+		}
+		var r *Refusal
+		if !errors.As(err, &r) {
+			return accepted, opened, called, err
+		}
+		return accepted, opened, called, nil
+	}
+	accepted++
+	defer m.Close()
+	g, err := m.Open(ctx, Binding{Name: "mutant", Isolation: PerRequest, Limits: Limits{
+		Init: 100 * time.Millisecond, Timeout: 20 * time.Millisecond, Instances: 1,
+	}})
+	if err != nil {
+		return accepted, opened, called, nil
+	}
+	opened++
+	defer g.Close()
+	for range 3 {
+		if _, err := g.Call(ctx, hook, "", record(100), nil); err == nil {
+			called++
+		} else if f := (*Failure)(nil); !errors.As(err, &f) {
+			return accepted, opened, called, err
+		}
+	}
+	return accepted, opened, called, nil
+}
+
+func processorTime() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

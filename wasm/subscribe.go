@@ -1,0 +1,134 @@
+package wasm
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weir-edge/weir/sdk/abi"
+)
+
+// Bounds on what a guest may ask for.
+const (
+	maxSubscriptions = 256
+	maxPatterns      = 64   // in each list of a subscription
+	maxPattern       = 1024 // bytes of a glob, a header name or a JSON pointer
+)
+
+// Subscription is what a guest wants to be asked about. Globs know * for any
+// characters; an empty list of globs matches everything.
+type Subscription struct {
+	Hook        abi.Hook
+	Methods     []string // globs
+	Tools       []string // globs of names that clients see
+	Backends    []string // globs
+	Fields      uint64   // a bit for each field of the record that the guest reads; 0 for all
+	Headers     []string // names, in lower case
+	Pointers    []string // JSON pointers (RFC 6901)
+	VariesBy    uint8    // abi.VariesBy…
+	InlineLimit uint64   // bytes of arguments above which they are left out; 0 for the host's limit
+}
+
+// Subscriptions returns what the guest asked for when it was initialized. The
+// caller does not change it.
+func (g *Guest) Subscriptions() []Subscription { return g.asked }
+
+// initRecord is the record that weir_init receives.
+func (g *Guest) initRecord() []byte {
+	var b []byte
+	if g.binding.Config != nil {
+		b = abi.AppendBytes(b, abi.InitConfig, g.binding.Config)
+	}
+	for _, grant := range g.binding.Grants {
+		b = abi.AppendString(b, abi.InitGrant, grant)
+	}
+	b = abi.AppendString(b, abi.InitName, g.binding.Name)
+	return abi.AppendUint(b, abi.InitVersion, abi.Version)
+}
+
+// subscribe reads the record that weir_init returned.
+func (g *Guest) subscribe(record []byte) error {
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("guest %q: %s: %s", g.binding.Name, abi.ExportInit, fmt.Sprintf(format, args...))
+	}
+	r := abi.Reader{B: record}
+	for r.Next() {
+		switch r.Num {
+		case abi.InitError:
+			return fail("%s", strings.ToValidUTF8(string(r.Data[:min(len(r.Data), maxPattern)]), "\ufffd"))
+		case abi.InitSubscription:
+			s, err := subscription(r.Data)
+			if err != nil {
+				return fail("subscription %d: %v", len(g.asked)+1, err)
+			}
+			if !g.has[s.Hook] {
+				return fail("subscription %d: there is no function %s", len(g.asked)+1, s.Hook.Export())
+			}
+			if g.asked = append(g.asked, s); len(g.asked) > maxSubscriptions {
+				return fail("more than %d subscriptions", maxSubscriptions)
+			}
+		}
+	}
+	if r.Bad {
+		return fail("a malformed record")
+	}
+	return nil
+}
+
+func subscription(record []byte) (Subscription, error) {
+	s := Subscription{Hook: abi.Hooks}
+	r := abi.Reader{B: record}
+	for r.Next() {
+		if len(r.Data) > maxPattern {
+			return s, fmt.Errorf("field %d has more than %d bytes", r.Num, maxPattern)
+		}
+		var list *[]string
+		switch r.Num {
+		case abi.SubHook:
+			h, ok := abi.HookNamed(string(r.Data))
+			if !ok {
+				return s, fmt.Errorf("there is no hook %q", r.Data)
+			}
+			s.Hook = h
+		case abi.SubMethod:
+			list = &s.Methods
+		case abi.SubTool:
+			list = &s.Tools
+		case abi.SubBackend:
+			list = &s.Backends
+		case abi.SubHeader:
+			list = &s.Headers
+		case abi.SubPointer:
+			list = &s.Pointers
+		case abi.SubField:
+			if r.Uint > 0 && r.Uint < 64 {
+				s.Fields |= 1 << r.Uint
+			}
+		case abi.SubVariesBy:
+			if r.Uint > abi.VariesBySubject {
+				return s, fmt.Errorf("varies_by %d is unknown", r.Uint)
+			}
+			s.VariesBy = uint8(r.Uint)
+		case abi.SubInlineLimit:
+			s.InlineLimit = r.Uint
+		}
+		if list != nil {
+			text := string(r.Data)
+			switch {
+			case r.Num == abi.SubHeader:
+				text = strings.ToLower(text)
+			case r.Num == abi.SubPointer && text != "" && text[0] != '/':
+				return s, fmt.Errorf("%q is no JSON pointer", text)
+			}
+			if *list = append(*list, text); len(*list) > maxPatterns {
+				return s, fmt.Errorf("more than %d values of field %d", maxPatterns, r.Num)
+			}
+		}
+	}
+	if r.Bad {
+		return s, fmt.Errorf("a malformed record")
+	}
+	if s.Hook == abi.Hooks {
+		return s, fmt.Errorf("it names no hook")
+	}
+	return s, nil
+}
