@@ -31,6 +31,7 @@ type Settings struct {
 	MaxMessage               int // bytes of one message of a backend
 	MaxConnections           int // open client connections
 	MaxConnectionsPerAddress int // of them from one address; 0 for no limit
+	MaxBackendConnections    int // open connections to one backend
 	MaxInflight              int // exchanges at a time
 	MaxStreams               int // open GET and listen streams per principal, or per client address where there is none
 	MaxSessions              int // legacy sessions
