@@ -57,7 +57,7 @@ func (x *Exchange) Reset() {
 	x.Identity, x.Target, x.View, x.Forward, x.Client, x.Capabilities = nil, nil, nil, nil, nil, nil
 	x.Name = ""
 	x.answer.Forget()
-	x.answer.Status, x.answered = 0, false
+	x.answer.Status, x.answer.Shared, x.answered = 0, nil, false
 }
 
 // Identity is who sends an exchange. It is made once and never changed, and
@@ -160,6 +160,34 @@ type Answer struct {
 type Response struct {
 	mcp.Message
 	Status int
+
+	// Shared is JSON text of a result that many answers share, such as a list.
+	// The message then has an ID and Kind alone until Whole is called.
+	Shared []byte
+}
+
+// The text around a shared result and its id.
+const (
+	sharedHead   = `{"jsonrpc":"2.0","id":`
+	sharedMiddle = `,"result":`
+)
+
+// Share makes the response the answer to id with a result that it does not copy.
+func (r *Response) Share(id, result []byte, status int) {
+	r.Forget()
+	r.Raw = append(append(append(make([]byte, 0, len(sharedHead)+len(id)+len(sharedMiddle)), sharedHead...), id...), sharedMiddle...)
+	r.ID = mcp.Span{Start: uint32(len(sharedHead)), End: uint32(len(sharedHead) + len(id))}
+	r.Kind, r.Status, r.Shared = mcp.Result, status, result
+}
+
+// Whole returns the text of the answer in one piece.
+func (r *Response) Whole() []byte {
+	if r.Shared != nil {
+		id := r.IDText()
+		r.SetResult(append([]byte(nil), id...), r.Shared)
+		r.Shared = nil
+	}
+	return r.Raw
 }
 
 // Handler answers exchanges. A nil Response with a nil error answers what

@@ -231,6 +231,9 @@ func (b *Backend) borrow(in *Introduction, kind sort) (*session, error) {
 	}
 	s := newSession(b, in.SSE, nil, caps)
 	s.level = kind.level
+	if kind.caps != "" && kind.caps != "{}" {
+		s.hearOwn() // a server may ask beside the call, on the stream of the session
+	}
 	if p.all++; !kind.alone() {
 		p.free = append(p.free, s)
 	}

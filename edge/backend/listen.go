@@ -208,34 +208,84 @@ func (a *Audience) Ask(context.Context, map[string]edge.Question) (map[string]ed
 }
 
 // watcher is what a legacy client's session wants to hear from a modern
-// backend. One listen stream at a time carries all of it.
+// backend. One listen stream at a time carries all of it; another takes its
+// place when the session wants something else, and is heard before the first is
+// let go, so that nothing is missed in between.
 type watcher struct {
 	b       *Backend
 	session *edge.Session
+	renew   chan struct{} // holds a value while another stream is wanted
 
-	mu     sync.Mutex
-	uris   []string
-	cancel context.CancelFunc
-	closed bool
+	mu      sync.Mutex
+	uris    []string
+	wanted  int           // how often the wishes have changed
+	heard   int           // of these the backend has acknowledged
+	told    chan struct{} // closed when heard changes
+	live    bool          // somebody listens
+	closed  chan struct{} // closed with the session
+	closing sync.Once
+}
+
+// listening is one stream.
+type listening struct {
+	end   context.CancelFunc
+	acked chan struct{} // closed when the backend has acknowledged it
+	ended chan struct{} // closed when it has ended; then err is there
+	err   error
 }
 
 // watchKey is what a session's watcher of a backend is attached under.
 type watchKey struct{ *Backend }
 
 func (b *Backend) watcherOf(s *edge.Session) *watcher {
-	w, _ := s.Attach(watchKey{b}, func() io.Closer { return &watcher{b: b, session: s} }).(*watcher)
+	w, _ := s.Attach(watchKey{b}, func() io.Closer {
+		return &watcher{b: b, session: s, renew: make(chan struct{}, 1), told: make(chan struct{}), closed: make(chan struct{})}
+	}).(*watcher)
 	return w
 }
 
 // Close ends the stream.
 func (w *watcher) Close() error {
+	w.closing.Do(func() { close(w.closed) })
+	return nil
+}
+
+// acknowledged notes that the backend has heard the wishes of a moment.
+func (w *watcher) acknowledged(wanted int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.closed = true
-	if w.cancel != nil {
-		w.cancel()
+	if wanted > w.heard {
+		w.heard = wanted
+		close(w.told)
+		w.told = make(chan struct{})
 	}
-	return nil
+}
+
+// acknowledgeWithin is how long a subscription waits for the backend's word.
+const acknowledgeWithin = 2 * time.Second
+
+// await waits until the backend has heard the wishes of a moment, or for so long
+// as is worth it. Where nobody listens there is nothing to wait for.
+func (w *watcher) await(ctx context.Context, wanted int) {
+	limit := time.NewTimer(acknowledgeWithin)
+	defer limit.Stop()
+	for {
+		w.mu.Lock()
+		done, told := w.heard >= wanted || !w.live, w.told
+		w.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-told:
+		case <-limit.C:
+			return
+		case <-ctx.Done():
+			return
+		case <-w.closed:
+			return
+		}
+	}
 }
 
 // watch answers a legacy client's resources/subscribe and unsubscribe, which a
@@ -254,17 +304,22 @@ func (b *Backend) watch(ctx context.Context, x *edge.Exchange) (bool, *edge.Resp
 		return true, nil, edge.Errorf(edge.NoSession, "session", "Session not found")
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.uris = slices.DeleteFunc(w.uris, func(u string) bool { return u == uri })
-	if m.Method == "resources/subscribe" {
-		if len(w.uris) >= 1000 {
-			return true, nil, edge.Errorf(edge.Overload, m.Method, "a session can subscribe to 1000 resources")
-		}
+	full := m.Method == "resources/subscribe" && len(w.uris) >= 1000
+	if m.Method == "resources/subscribe" && !full {
 		w.uris = append(w.uris, uri)
 	}
-	if w.cancel != nil {
-		w.cancel() // the stream starts again with the new list
+	w.wanted++
+	wanted := w.wanted
+	w.mu.Unlock()
+	if full {
+		return true, nil, edge.Errorf(edge.Overload, m.Method, "a session can subscribe to 1000 resources")
 	}
+	select {
+	case w.renew <- struct{}{}:
+	default: // it is wanted already
+	}
+	w.await(ctx, wanted)
 	return true, result(m, []byte("{}")), nil
 }
 
@@ -275,30 +330,56 @@ func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out ed
 	if w == nil {
 		return edge.Errorf(edge.NoSession, "session", "Session not found")
 	}
-	wait := 100 * time.Millisecond
-	for ctx.Err() == nil {
+	ctx, cancel := context.WithCancel(ctx)
+	var streams sync.WaitGroup
+	defer streams.Wait()
+	defer cancel()
+	start := func() *listening {
 		w.mu.Lock()
-		if w.closed {
-			w.mu.Unlock()
-			return nil
-		}
-		one, cancel := context.WithCancel(ctx)
-		w.cancel = cancel
-		want := Wish{Tools: true, Prompts: true, Resources: true, URIs: slices.Clone(w.uris)}
+		want, wanted := Wish{Tools: true, Prompts: true, Resources: true, URIs: slices.Clone(w.uris)}, w.wanted
 		w.mu.Unlock()
+		one, end := context.WithCancel(ctx)
+		l := &listening{end: end, acked: make(chan struct{}), ended: make(chan struct{})}
+		streams.Go(func() {
+			defer close(l.ended)
+			defer end()
+			l.err = b.listenOnce(one, client, want, out, sync.OnceFunc(func() {
+				close(l.acked)
+				w.acknowledged(wanted)
+			}))
+		})
+		return l
+	}
+	w.listened(true)
+	defer w.listened(false)
+	wait := 100 * time.Millisecond
+	for now := start(); ; {
 		began := time.Now()
-		err := b.listenOnce(one, client, want, out)
-		renewed := one.Err() != nil
-		cancel()
-		if ctx.Err() != nil {
+		select {
+		case <-ctx.Done():
 			return nil
-		}
-		if edge.KindOf(err) == edge.NoMethod {
-			<-ctx.Done() // it tells nothing of its own
+		case <-w.closed:
 			return nil
-		}
-		if renewed {
+		case <-w.renew:
+			next := start()
+			select {
+			case <-next.acked:
+			case <-next.ended:
+			case <-time.After(acknowledgeWithin):
+			case <-ctx.Done():
+			}
+			now.end()
+			now = next
 			continue
+		case <-now.ended:
+		}
+		if edge.KindOf(now.err) == edge.NoMethod {
+			w.listened(false)
+			select { // it tells nothing of its own
+			case <-ctx.Done():
+			case <-w.closed:
+			}
+			return nil
 		}
 		if time.Since(began) > time.Minute {
 			wait = 100 * time.Millisecond
@@ -306,14 +387,26 @@ func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out ed
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-w.closed:
+			return nil
+		case <-w.renew:
 		case <-time.After(wait):
 		}
 		wait = min(2*wait, 30*time.Second)
+		now = start()
 	}
-	return nil
 }
 
-func (b *Backend) listenOnce(ctx context.Context, client *edge.Session, want Wish, out edge.Client) error {
+// listened notes whether somebody listens.
+func (w *watcher) listened(live bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.live = live
+	close(w.told)
+	w.told = make(chan struct{})
+}
+
+func (b *Backend) listenOnce(ctx context.Context, client *edge.Session, want Wish, out edge.Client, acknowledged func()) error {
 	caller := mcp.Caller{Info: client.Info, Capabilities: relayed(client)}
 	params := mcp.Change(nil, nil,
 		mcp.Raw("_meta", mcp.Change(nil, nil, caller.Members()...)),
@@ -325,6 +418,9 @@ func (b *Backend) listenOnce(ctx context.Context, client *edge.Session, want Wis
 	}
 	m := new(mcp.Message)
 	_, err := b.peer.converse(ctx, &o, id, m, func(n *mcp.Message, _ *reply) {
+		if n.Kind == mcp.Notification && n.Method == "notifications/subscriptions/acknowledged" {
+			acknowledged()
+		}
 		if n.Kind != mcp.Notification || !want.covers(n) {
 			return
 		}

@@ -27,6 +27,9 @@ type session struct {
 	opening chan struct{} // one place: whoever is in it opens the session
 	live    atomic.Pointer[link]
 
+	own    bool               // its own stream is to be heard as long as it is open
+	ownEnd context.CancelFunc // ends that; nil while it is not heard; mu guards it
+
 	mu     sync.Mutex
 	calls  []*call         // under way
 	asking []*asking       // questions of the server that wait
@@ -91,6 +94,11 @@ func (s *session) link(ctx context.Context) (*link, error) {
 	s.live.Store(l)
 	s.mu.Lock()
 	closed = s.closed
+	if s.own && !closed && s.ownEnd == nil {
+		ctx, cancel := context.WithCancel(s.b.life)
+		s.ownEnd = cancel
+		s.b.spawn("own stream", func() { _ = s.listen(ctx, nil) }) // without it the session serves all but such questions
+	}
 	s.mu.Unlock()
 	if closed {
 		s.leave(l)
@@ -473,6 +481,10 @@ func (s *session) remember(m *mcp.Message) {
 	}
 }
 
+// hearOwn has the session's own stream be heard from its opening to its end:
+// what comes on it belongs to the one call that the session carries.
+func (s *session) hearOwn() { s.own = !s.sse }
+
 // hear has what belongs to no call go to out, which must be comparable.
 func (s *session) hear(out edge.Client) {
 	s.mu.Lock()
@@ -483,14 +495,16 @@ func (s *session) hear(out edge.Client) {
 // listen reads the server's own stream (GET) and passes on to out what belongs
 // to no call, until ctx ends. A server that has no such stream is no error.
 func (s *session) listen(ctx context.Context, out edge.Client) error {
-	s.hear(out)
-	defer func() {
-		s.mu.Lock()
-		if s.notice == out {
-			s.notice = nil
-		}
-		s.mu.Unlock()
-	}()
+	if out != nil {
+		s.hear(out)
+		defer func() {
+			s.mu.Lock()
+			if s.notice == out {
+				s.notice = nil
+			}
+			s.mu.Unlock()
+		}()
+	}
 	wait := 100 * time.Millisecond
 	for {
 		l, err := s.link(ctx)

@@ -55,6 +55,20 @@ func (b *Book) Status() []BackendStatus {
 	return out
 }
 
+// Lacks reports whether a backend was asked for a list that is the same for
+// everybody, and has never given one.
+func (b *Book) Lacks(backend string, thing edge.Thing) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, source := range b.Sources {
+		if source.Name() == backend && thing != edge.NoThing {
+			e := b.common.entries[i][thing-1]
+			return e != nil && e.list == nil && e.tried
+		}
+	}
+	return false
+}
+
 // Report returns what was found while the catalog that is the same for
 // everybody was built.
 func (b *Book) Report() Report { return b.current(b.common).Report() }

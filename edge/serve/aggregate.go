@@ -67,7 +67,7 @@ func (s *server) named(ctx context.Context, x *edge.Exchange, thing edge.Thing, 
 			if t := c.LookupBytes(thing, plain); t != nil {
 				return t, nil
 			}
-			return nil, s.away(string(plain))
+			return nil, s.away(thing, string(plain))
 		}
 		// A name that only one backend's prefix can have led to need not wait for
 		// what the others have to say.
@@ -91,10 +91,10 @@ func gone(ctx context.Context) error {
 
 // away is the error for a name that is not there because the backend whose
 // prefix it has cannot be asked; nil for a name that nobody has.
-func (s *server) away(name string) error {
-	for _, b := range s.book.Status() {
-		if b.Missing && s.names.Leads(b.Backend, name) {
-			return edge.Errorf(edge.Unavailable, "route", "backend %q unavailable", b.Backend)
+func (s *server) away(thing edge.Thing, name string) error {
+	for _, b := range s.backends {
+		if s.names.Leads(b.Name, name) && s.book.Lacks(b.Name, thing) {
+			return edge.Errorf(edge.Unavailable, "route", "backend %q unavailable", b.Name)
 		}
 	}
 	return nil
@@ -308,8 +308,7 @@ func (s *server) list(ctx context.Context, x *edge.Exchange) (*edge.Response, er
 		return nil, err
 	}
 	r := x.Answer()
-	r.SetResult(m.IDText(), result)
-	r.Status = 200
+	r.Share(m.IDText(), result, 200)
 	return r, nil
 }
 

@@ -308,6 +308,9 @@ func (e *Edge) serve(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 		raw = f.body
 	case r != nil:
 		raw = r.Raw
+		if r.Shared != nil {
+			x.way.answer = r
+		}
 	}
 	if err != nil && x.Err() != nil {
 		raw = nil // cancelled: nobody waits for an answer
@@ -332,7 +335,13 @@ func (e *Edge) serve(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 		e.cors(ctx, h)
 		ctx.SetStatusCode(r.Status)
 		ctx.Response.Header.SetContentTypeBytes(jsonType)
-		ctx.Response.SetBodyRaw(raw)
+		if r.Shared == nil {
+			ctx.Response.SetBodyRaw(raw)
+			return
+		}
+		ctx.Response.AppendBody(raw) // into a buffer that answers share one after the other
+		ctx.Response.AppendBody(r.Shared)
+		ctx.Response.AppendBodyString("}")
 	}
 }
 
@@ -461,7 +470,7 @@ func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		case err != nil:
 			answers = append(answers, fail(mcp.Legacy, x.Request.IDText(), err).body)
 		case r != nil:
-			answers = append(answers, r.Raw)
+			answers = append(answers, r.Whole())
 		}
 	}
 	e.cors(ctx, h)

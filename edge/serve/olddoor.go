@@ -208,7 +208,7 @@ func (e *Edge) answerSSE(x *exchange) {
 	case err != nil:
 		x.way.end(fail(mcp.Legacy, x.Request.IDText(), err).body, false)
 	case r != nil:
-		x.way.end(r.Raw, false)
+		x.way.end(r.Whole(), false)
 	}
 }
 

@@ -31,9 +31,10 @@ var (
 type stream struct {
 	x       *exchange
 	conn    *clientConn
-	headers []byte // lines of the edge's own that go into the head, such as CORS; each with its CRLF
-	able    bool   // the client accepts a stream
-	last    bool   // the connection closes after this answer
+	headers []byte         // lines of the edge's own that go into the head, such as CORS; each with its CRLF
+	able    bool           // the client accepts a stream
+	answer  *edge.Response // in place of the text of an answer that is not in one piece
+	last    bool           // the connection closes after this answer
 
 	mu      sync.Mutex
 	turn    uint64 // how many exchanges it has served
@@ -114,7 +115,7 @@ func (s *stream) free() bool { return s.x == nil }
 
 // forget ends the turn of an exchange; s.mu is held.
 func (s *stream) forget() {
-	s.x, s.conn, s.headers, s.able, s.last = nil, nil, nil, false, false
+	s.x, s.conn, s.headers, s.able, s.last, s.answer = nil, nil, nil, false, false, nil
 	s.begun, s.ended, s.err, s.buf, s.log, s.out = false, false, nil, nil, nil, nil
 	s.turn++
 }
@@ -230,6 +231,9 @@ func (s *stream) end(raw []byte, only bool) bool {
 		return false
 	}
 	defer func() { s.ended = true }()
+	if s.answer != nil {
+		raw = s.answer.Whole()
+	}
 	if s.out != nil {
 		if raw != nil && s.err == nil {
 			s.err = s.out(raw)

@@ -226,6 +226,17 @@ func fails(t *testing.T, r *edgetest.Response, status, code int) edgetest.Messag
 	return m
 }
 
+// backendAway checks that an answer says that the backend cannot be reached: of
+// a name with its prefix nobody knows whether there is such a tool.
+func backendAway(t *testing.T, c caller, r *edgetest.Response) {
+	t.Helper()
+	status := 200
+	if c.session == nil {
+		status = 502
+	}
+	fails(t, r, status, 502)
+}
+
 // unknownTool checks that an answer says that there is no such tool.
 func unknownTool(t *testing.T, c caller, r *edgetest.Response) {
 	t.Helper()

@@ -340,7 +340,7 @@ func TestL07(t *testing.T) {
 		for range 20 {
 			c.call(t, "1", "a_echo", "{}").Result()
 		}
-		unknownTool(t, c, c.call(t, "2", "lost_echo", "{}"))
+		backendAway(t, c, c.call(t, "2", "lost_echo", "{}"))
 		body, head := c.message("3", "tools/call", `{"name":`)
 		fails(t, c.Post(body, head...), 400, -32700)
 	}

@@ -94,7 +94,7 @@ func TestItem14(t *testing.T) {
 				t.Errorf("%s: the list took %s", era, took)
 			}
 			c.call(t, "1", "well_echo", "{}").Result()
-			unknownTool(t, c, c.call(t, "2", "dead_echo", "{}"))
+			backendAway(t, c, c.call(t, "2", "dead_echo", "{}"))
 		}
 		for _, b := range f.status(t).DiscoveredBackends {
 			if b.Name != "slow" && (b.Name == "well") != (b.Message == "") {
