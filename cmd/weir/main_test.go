@@ -288,7 +288,7 @@ func TestCompletion(t *testing.T) {
 		{"se", "serve settings"},
 		{"serve --log-level ", "debug info warn error"},
 		{"serve --log-format ", "text json"},
-		{"settings --max-b", "--max-body"},
+		{"settings --max-bo", "--max-body"},
 		{"call --era ", "auto legacy modern"},
 		{"completion ", "bash zsh fish powershell"},
 		{"serve --listen ", ""},
