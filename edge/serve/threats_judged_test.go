@@ -94,7 +94,7 @@ func (g bodies) body() string {
 // and arguments, for bodies that were made to be read in two ways.
 func TestB10(t *testing.T) {
 	t.Parallel()
-	const total = 2000
+	const total = 10000
 	var mu sync.Mutex
 	var saw, judge []judged
 	server := sdk.NewServer(&sdk.Implementation{Name: "sdk", Version: "1"}, nil)
@@ -138,7 +138,7 @@ func TestB10(t *testing.T) {
 	if m := s.Call("1", "echo", "{}").Message(); m.Error != nil {
 		t.Fatal(m.Error)
 	}
-	g := bodies{rand.New(rand.NewPCG(10, 2000))}
+	g := bodies{rand.New(rand.NewPCG(10, 10000))}
 	refused := 0
 	for i := range total {
 		mu.Lock()
