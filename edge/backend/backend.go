@@ -64,6 +64,8 @@ type Backend struct {
 	shared map[sort]*pooled // sessions for clients that have none
 	params sync.Map         // tool name to []headerParam, for tools that want headers
 
+	ownStreams atomic.Int64 // open at a time, of the edge's own sessions
+
 	beside    *errands // cancellations and answers
 	farewells *errands // the DELETE of sessions
 

@@ -28,7 +28,7 @@ type session struct {
 	live    atomic.Pointer[link]
 
 	own    bool               // its own stream is to be heard as long as it is open
-	ownEnd context.CancelFunc // ends that; nil while it is not heard; mu guards it
+	ownEnd context.CancelFunc // ends that; nil before it is heard; mu guards it
 
 	mu     sync.Mutex
 	calls  []*call         // under way
@@ -95,9 +95,7 @@ func (s *session) link(ctx context.Context) (*link, error) {
 	s.mu.Lock()
 	closed = s.closed
 	if s.own && !closed && s.ownEnd == nil {
-		ctx, cancel := context.WithCancel(s.b.life)
-		s.ownEnd = cancel
-		s.b.spawn("own stream", func() { _ = s.listen(ctx, nil) }) // without it the session serves all but such questions
+		s.ownEnd = s.b.ownStream(s)
 	}
 	s.mu.Unlock()
 	if closed {
@@ -105,6 +103,26 @@ func (s *session) link(ctx context.Context) (*link, error) {
 		return nil, edge.Errorf(edge.Gone, "initialize", "the session has ended")
 	}
 	return l, nil
+}
+
+// ownStream hears the stream of a session that the edge itself holds, for the
+// questions that a server asks beside a call (its roots, say). The streams take
+// a quarter of the backend's connections at most: a session beyond those serves
+// all but such questions. What is returned ends the stream.
+func (b *Backend) ownStream(s *session) context.CancelFunc {
+	if b.ownStreams.Add(1) > int64(max(1, b.peer.pool.most/4)) {
+		b.ownStreams.Add(-1)
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(b.life)
+	begun := b.spawn("own stream", func() {
+		defer b.ownStreams.Add(-1)
+		_ = s.listen(ctx, nil)
+	})
+	if !begun {
+		b.ownStreams.Add(-1)
+	}
+	return cancel
 }
 
 // open introduces the edge: initialize, initialized, and whatever the session
@@ -561,6 +579,9 @@ func (s *session) Close() error {
 	s.closed = true
 	for _, a := range s.asking {
 		a.end()
+	}
+	if s.ownEnd != nil {
+		s.ownEnd()
 	}
 	s.mu.Unlock()
 	if l := s.live.Swap(nil); l != nil {

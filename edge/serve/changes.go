@@ -257,7 +257,7 @@ func (h *hub) drop(uri string) (at string) {
 
 // subscribe subscribes or unsubscribes on the edge's own session.
 func (h *hub) subscribe(ctx context.Context, at, uri, method string) error {
-	b, ear := h.s.backend(at), h.ears[at]
+	b, ear := h.s.byName[at], h.ears[at]
 	if b == nil || ear == nil {
 		return edge.Errorf(edge.NotFound, "subscribe", "no backend %q", at)
 	}

@@ -108,7 +108,7 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 	if before != nil {
 		was = before.servers[p.Name]
 	}
-	s := &server{edge: e, name: p.Name, lot: e.lot, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target)}
+	s := &server{edge: e, name: p.Name, lot: e.lot, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target), byName: make(map[string]*backend.Backend)}
 	s.info = mcp.AppendString([]byte(`{"name":`), p.Title)
 	s.info = append(mcp.AppendString(append(s.info, `,"version":`...), e.version), '}')
 	for _, b := range p.Backends {
@@ -118,7 +118,7 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 			return nil, err
 		}
 		s.backends = append(s.backends, one)
-		s.targets[b.Name] = &edge.Target{Backend: b.Name}
+		s.byName[b.Name], s.targets[b.Name] = one, &edge.Target{Backend: b.Name}
 	}
 	s.digest = digestOf(struct {
 		Plan compile.Server
@@ -347,6 +347,9 @@ func (l *live) names() []string {
 // errNoReload is what a reload of an edge without a configuration says.
 var errNoReload = errors.New("there is no configuration to read again: the edge was started without one")
 
+// errClosed is what a reload of an edge that has ended says.
+var errClosed = errors.New("the edge has ended: there is nothing to reload")
+
 // ReloadNow has the configuration read again and served. What is wrong with it
 // is logged and shown by /status; the plan that was served goes on then.
 func (e *Edge) ReloadNow() error {
@@ -388,6 +391,9 @@ func (e *Edge) administerReload(ctx *fasthttp.RequestCtx) {
 func (e *Edge) Reload(plan *compile.Plan) error {
 	e.reloading.Lock()
 	defer e.reloading.Unlock()
+	if e.closed {
+		return errClosed
+	}
 	before := e.live.Load()
 	next, err := e.open(plan, before)
 	if err != nil {

@@ -20,6 +20,7 @@ type server struct {
 	digest   string // of its part of the plan
 	info     []byte // JSON text: serverInfo
 	backends []*backend.Backend
+	byName   map[string]*backend.Backend
 	failure  compile.Failure
 	passes   *headers.Part           // header lines of clients that backends receive; nil for none
 	targets  map[string]*edge.Target // of messages that name nothing, by backend
@@ -35,16 +36,6 @@ type server struct {
 	reported report
 	chain    edge.Handler // the hallway, with route at its end
 	lot      *lot         // calls that wait for a modern client's answers
-}
-
-// backend returns the backend of a name.
-func (s *server) backend(name string) *backend.Backend {
-	for _, b := range s.backends {
-		if b.Name == name {
-			return b
-		}
-	}
-	return nil
 }
 
 // route is the living room: it sends an exchange where its target says, or
@@ -79,7 +70,7 @@ func (s *server) route(ctx context.Context, x *edge.Exchange) (*edge.Response, e
 			return nil, noMethod(m)
 		}
 	}
-	b := s.backend(x.Target.Backend)
+	b := s.byName[x.Target.Backend]
 	if b == nil {
 		return nil, edge.Errorf(edge.Internal, "route", "no backend %q", x.Target.Backend)
 	}

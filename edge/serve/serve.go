@@ -71,6 +71,7 @@ type Edge struct {
 
 	reload    func() error // reads the configuration again; nil for never
 	reloading sync.Mutex
+	closed    bool                   // nothing is opened any longer; reloading guards it
 	badReload atomic.Pointer[string] // why the last reload changed nothing; nil when it did
 	reloads   atomic.Int64
 	work      sync.WaitGroup // exchanges that answer on a stream of their own
@@ -305,7 +306,9 @@ func (e *Edge) close() {
 	close(e.end)
 	e.watcher.close()
 	e.work.Wait()
-	e.reloading.Lock() // not released: nothing is opened from here on
+	e.reloading.Lock()
+	defer e.reloading.Unlock()
+	e.closed = true
 	e.live.Load().closeBut(nil)
 	e.store.Close()
 }
