@@ -19,9 +19,6 @@ import (
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/filters"
-	"github.com/weir-edge/weir/filters/authz"
-	"github.com/weir-edge/weir/filters/headers"
-	"github.com/weir-edge/weir/filters/incoming"
 )
 
 // live is what is served at a moment: the servers of one plan, open. It never
@@ -77,31 +74,6 @@ func (l *live) describe() {
 	}
 }
 
-// authenticate opens the gate of a server, if it has one.
-func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
-	spec := p.Incoming
-	if spec == nil && p.Authz == nil {
-		return nil
-	}
-	if spec == nil { // a policy asks who it is
-		spec = &incoming.Spec{Type: incoming.Anonymous}
-	}
-	parsed, err := incoming.Parse(*spec)
-	if err != nil {
-		return fmt.Errorf("server %s: %w", p.Name, err)
-	}
-	endpoint := e.base() + "/servers/" + p.Name + "/mcp"
-	if main {
-		endpoint = e.base() + "/mcp"
-	}
-	parsed = parsed.At(endpoint)
-	if s.gate, err = parsed.Start(e.env(s), &e.issuers); err != nil {
-		return fmt.Errorf("server %s: %w", p.Name, err)
-	}
-	s.document = parsed.Document()
-	return nil
-}
-
 // openServer opens one server.
 func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, error) {
 	var was *server
@@ -155,40 +127,6 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 	})
 	s.hub = newHub(s, e.client())
 	return s, nil
-}
-
-// hallway opens the filters that a server asks for.
-func (e *Edge) hallway(s *server, p compile.Server) ([]filters.Entry, error) {
-	var entries []filters.Entry
-	if len(p.Forward) > 0 {
-		passes, wrong := headers.Parse(nil, p.Forward, nil)
-		if len(wrong) > 0 {
-			return nil, fmt.Errorf("server %s: %w", p.Name, wrong.ToAggregate())
-		}
-		filter, err := passes.Open(e.env(s))
-		if err != nil {
-			return nil, fmt.Errorf("server %s: %w", p.Name, err)
-		}
-		s.passes = passes
-		entries = append(entries, filters.Entry{Name: "headers", Filter: filter})
-	}
-	if p.Authz != nil {
-		policies, wrong := authz.Parse(*p.Authz, nil)
-		if len(wrong) > 0 {
-			return nil, fmt.Errorf("server %s: %w", p.Name, wrong.ToAggregate())
-		}
-		filter, err := policies.With(authz.Options{Lookup: s.lookup}).Open(e.env(s))
-		if err != nil {
-			return nil, fmt.Errorf("server %s: %w", p.Name, err)
-		}
-		entries = append(entries, filters.Entry{Name: "authz", Filter: filter})
-	}
-	return entries, nil
-}
-
-// env is the world that the parts of a server may touch.
-func (e *Edge) env(s *server) edge.Env {
-	return edge.Env{Log: e.log, Store: e.store, Defer: func(f func()) { s.after = append(s.after, f) }}
 }
 
 // openBackend opens a backend, or finds it open already.

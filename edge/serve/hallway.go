@@ -1,0 +1,87 @@
+package serve
+
+import (
+	"fmt"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/filters"
+	"github.com/weir-edge/weir/filters/authz"
+	"github.com/weir-edge/weir/filters/headers"
+	"github.com/weir-edge/weir/filters/incoming"
+)
+
+// hallway opens the filters that a server asks for. In which order they are
+// walked is said by filters.Order.
+func (e *Edge) hallway(s *server, p compile.Server) ([]filters.Entry, error) {
+	var entries []filters.Entry
+	for _, one := range []struct {
+		name string
+		open func(*server, compile.Server) (edge.Filter, error) // nil for a filter that is not asked for
+	}{
+		{"headers", e.openHeaders},
+		{"authz", e.openAuthz},
+	} {
+		filter, err := one.open(s, p)
+		if err != nil {
+			return nil, fmt.Errorf("server %s: %s: %w", p.Name, one.name, err)
+		}
+		if filter != nil {
+			entries = append(entries, filters.Entry{Name: one.name, Filter: filter})
+		}
+	}
+	return entries, nil
+}
+
+func (e *Edge) openHeaders(s *server, p compile.Server) (edge.Filter, error) {
+	if len(p.Forward) == 0 {
+		return nil, nil
+	}
+	passes, wrong := headers.Parse(nil, p.Forward, nil)
+	if len(wrong) > 0 {
+		return nil, wrong.ToAggregate()
+	}
+	s.passes = passes
+	return passes.Open(e.env(s))
+}
+
+func (e *Edge) openAuthz(s *server, p compile.Server) (edge.Filter, error) {
+	if p.Authz == nil {
+		return nil, nil
+	}
+	policies, wrong := authz.Parse(*p.Authz, nil)
+	if len(wrong) > 0 {
+		return nil, wrong.ToAggregate()
+	}
+	return policies.With(authz.Options{Lookup: s.lookup}).Open(e.env(s))
+}
+
+// authenticate opens the gate of a server, if it has one.
+func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
+	spec := p.Incoming
+	if spec == nil && p.Authz == nil {
+		return nil
+	}
+	if spec == nil { // a policy asks who it is
+		spec = &incoming.Spec{Type: incoming.Anonymous}
+	}
+	parsed, err := incoming.Parse(*spec)
+	if err != nil {
+		return fmt.Errorf("server %s: %w", p.Name, err)
+	}
+	endpoint := e.base() + "/servers/" + p.Name + "/mcp"
+	if main {
+		endpoint = e.base() + "/mcp"
+	}
+	parsed = parsed.At(endpoint)
+	if s.gate, err = parsed.Start(e.env(s), &e.issuers); err != nil {
+		return fmt.Errorf("server %s: %w", p.Name, err)
+	}
+	s.document = parsed.Document()
+	return nil
+}
+
+// env is the world that the parts of a server may touch.
+func (e *Edge) env(s *server) edge.Env {
+	return edge.Env{Log: e.log, Store: e.store, Defer: func(f func()) { s.after = append(s.after, f) }}
+}
