@@ -39,11 +39,14 @@ var rooms = map[string][]string{
 	"filters/webhook":    {"edge", "edge/mcp", "edge/v1beta1", "edge/oauth", "edge/outgoing"},
 	"filters/ratelimit":  {"edge", "edge/mcp", "edge/v1beta1"},
 	"wasm/...":           {"edge", "edge/mcp", "sdk/abi", "wasm/..."},
+	"sdk":                {"sdk/abi"},
 	"sdk/abi":            {},
+	"sdk/examples/...":   {"sdk"},
+	"sdk/weirtest":       {"sdk", "sdk/abi"},
 	"edge/serve":         {"edge", "edge/mcp", "edge/backend", "edge/catalog", "edge/compile", "edge/health", "edge/kv", "edge/oauth", "edge/v1beta1", "filters", "filters/authz", "filters/headers", "filters/incoming"},
 	"edge/demo":          {"edge/mcp"},
 	"edge/edgetest/...":  {"edge/...", "filters/...", "cmd/..."},
-	"cmd/...":            {"edge/...", "filters/...", "cmd/..."},
+	"cmd/...":            {"edge/...", "filters/...", "cmd/...", "wasm", "sdk/..."},
 }
 
 // doors says which packages may import a third-party module, or all of its

@@ -1,0 +1,236 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Language is one that guests are written in.
+type Language struct {
+	Name string
+	// marks are files, one of which a directory of the language has. They may
+	// be patterns.
+	marks []string
+	build func(ctx context.Context, dir, out string) error
+}
+
+// Languages are those that there is an SDK for.
+func Languages() []Language {
+	return []Language{
+		{"go", []string{"go.mod", "*.go"}, buildGo},
+		{"assemblyscript", []string{"assembly/index.ts", "asconfig.json"}, buildAssemblyScript},
+		{"rust", []string{"Cargo.toml"}, buildRust},
+		{"c", []string{"*.c"}, buildC},
+	}
+}
+
+// LanguageNames are the names of all languages.
+func LanguageNames() []string {
+	var names []string
+	for _, l := range Languages() {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+// LanguageNamed returns the language of a name.
+func LanguageNamed(name string) (Language, bool) {
+	for _, l := range Languages() {
+		if l.Name == name {
+			return l, true
+		}
+	}
+	return Language{}, false
+}
+
+// LanguageOf finds out what a directory is written in.
+func LanguageOf(dir string) (Language, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return Language{}, err
+	}
+	for _, l := range Languages() {
+		for _, mark := range l.marks {
+			if found, _ := filepath.Glob(filepath.Join(escaped(dir), mark)); len(found) > 0 {
+				return l, nil
+			}
+		}
+	}
+	return Language{}, fmt.Errorf("%s: no sources of %s: `weir plugin new` makes a directory with some", dir, strings.Join(LanguageNames(), ", "))
+}
+
+// escaped is a path in which Glob sees no pattern.
+func escaped(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// Missing is a program that building needs and this machine lacks.
+type Missing struct{ What, Install string }
+
+func (m *Missing) Error() string { return m.What + " is missing: " + m.Install }
+
+// Build compiles the guest in dir to the file out.
+func Build(ctx context.Context, l Language, dir, out string) error {
+	out, err := filepath.Abs(out)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return err
+	}
+	return l.build(ctx, dir, out)
+}
+
+// maxSaid is how much of what a compiler says is shown.
+const maxSaid = 32 << 10
+
+// run runs a compiler. What it says is in the error.
+func run(ctx context.Context, dir string, env []string, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Run(); err != nil {
+		text := strings.TrimSpace(said.String())
+		if len(text) > maxSaid {
+			text = text[:maxSaid] + "\n…"
+		}
+		return fmt.Errorf("%s: %w\n%s", filepath.Base(name), err, text)
+	}
+	return nil
+}
+
+func find(what, install string, names ...string) (string, error) {
+	for _, name := range names {
+		if path, err := exec.LookPath(name); name != "" && err == nil {
+			return path, nil
+		}
+	}
+	return "", &Missing{what, install}
+}
+
+func buildGo(ctx context.Context, dir, out string) error {
+	compiler, err := find("the Go toolchain", "install Go 1.24 or later (https://go.dev/dl), and see that `go` is in PATH", "go")
+	if err != nil {
+		return err
+	}
+	return run(ctx, dir, []string{"GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0"}, compiler,
+		"build", "-trimpath", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, ".")
+}
+
+// clangFlags make small modules of freestanding C. clang does not link them
+// itself: it would run a wasm-opt that it finds, of whatever age.
+var clangFlags = []string{"--target=wasm32", "-std=c11", "-O2", "-ffreestanding", "-fno-builtin-bcmp", "-nostdlib", "-mbulk-memory", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror=implicit-function-declaration", "-c"}
+
+func buildC(ctx context.Context, dir, out string) error {
+	const install = "install clang and lld (Debian: apt-get install clang lld)"
+	clang, err := find("clang", install, os.Getenv("CLANG"), "clang", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang-14")
+	if err != nil {
+		return err
+	}
+	linker, err := find("wasm-ld", install, os.Getenv("WASM_LD"), "wasm-ld", "wasm-ld-19", "wasm-ld-18", "wasm-ld-17", "wasm-ld-16", "wasm-ld-15", "wasm-ld-14")
+	if err != nil {
+		return err
+	}
+	sources, err := filepath.Glob(filepath.Join(escaped(dir), "*.c"))
+	if err != nil || len(sources) == 0 {
+		return errors.Join(err, fmt.Errorf("%s: no files *.c", dir))
+	}
+	scratch, err := os.MkdirTemp("", "weir-build-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	var objects []string
+	for i, source := range sources {
+		object := filepath.Join(scratch, fmt.Sprint(i, ".o"))
+		args := append(append([]string{}, clangFlags...), "-I", ".", "-o", object, filepath.Base(source))
+		if err := run(ctx, dir, nil, clang, args...); err != nil {
+			return err
+		}
+		objects = append(objects, object)
+	}
+	return run(ctx, dir, nil, linker, append([]string{"--no-entry", "--gc-sections", "--strip-all", "-z", "stack-size=32768", "--stack-first", "-o", out}, objects...)...)
+}
+
+// buildAssemblyScript runs the compiler that npm installed beside the sources,
+// or above them.
+func buildAssemblyScript(ctx context.Context, dir, out string) error {
+	const install = "run `npm install` in the directory of package.json (npm comes with Node.js: https://nodejs.org, Debian: apt-get install nodejs npm)"
+	if _, err := find("node", install, "node"); err != nil {
+		return err
+	}
+	top, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	for {
+		asc := filepath.Join(top, "node_modules", ".bin", "asc")
+		if _, err := os.Stat(asc); err == nil {
+			return run(ctx, dir, nil, asc, "assembly/index.ts", "--target", "release", "--outFile", out)
+		}
+		up := filepath.Dir(top)
+		if up == top {
+			return &Missing{"the AssemblyScript compiler", install}
+		}
+		top = up
+	}
+}
+
+// rustTarget is what modules without an operating system are built for.
+const rustTarget = "wasm32-unknown-unknown"
+
+func buildRust(ctx context.Context, dir, out string) error {
+	const install = "`rustup target add " + rustTarget + "`, or on Debian `apt-get install cargo rustc libstd-rust-dev-wasm32`"
+	rustc, err := rustCompiler()
+	if err != nil {
+		return &Missing{"a Rust compiler with the target " + rustTarget, install}
+	}
+	// The cargo of the same place fits the compiler.
+	cargo, err := find("cargo", install, os.Getenv("CARGO"), filepath.Join(filepath.Dir(rustc), "cargo"), "cargo")
+	if err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp("", "weir-build-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	env := []string{"RUSTC=" + rustc, "RUSTFLAGS=-C link-arg=-zstack-size=65536 -C link-arg=--stack-first -C strip=symbols"}
+	if err := run(ctx, dir, env, cargo, "build", "--release", "--quiet", "--lib", "--target", rustTarget, "--target-dir", scratch); err != nil {
+		return err
+	}
+	made, err := filepath.Glob(filepath.Join(scratch, rustTarget, "release", "*.wasm"))
+	if err != nil || len(made) != 1 {
+		return errors.Join(err, fmt.Errorf("%s: cargo made %d modules: Cargo.toml needs a [lib] with crate-type = [\"cdylib\"]", dir, len(made)))
+	}
+	module, err := os.ReadFile(made[0])
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out, module, 0o644)
+}
+
+// rustCompiler finds a compiler that has the standard library of the target.
+func rustCompiler() (string, error) {
+	for _, name := range []string{os.Getenv("RUSTC"), "rustc", "/usr/bin/rustc"} {
+		path, err := exec.LookPath(name)
+		if name == "" || err != nil {
+			continue
+		}
+		libs, err := exec.Command(path, "--print", "target-libdir", "--target", rustTarget).Output()
+		if err != nil {
+			continue
+		}
+		if _, err := os.Stat(strings.TrimSpace(string(libs))); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.New("none")
+}

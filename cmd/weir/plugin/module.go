@@ -1,0 +1,43 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/weir-edge/weir/wasm"
+)
+
+// Compile compiles the module of a file as the edge does. The compiler is
+// closed after the module. cache is a directory for machine code, "" for none.
+func Compile(ctx context.Context, file, cache string) (*wasm.Compiler, *wasm.Module, error) {
+	binary, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := wasm.NewCompiler(wasm.Compilation{Dir: cache})
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := c.Compile(ctx, binary, "")
+	if err != nil {
+		_ = c.Close() // it holds nothing yet
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return c, m, nil
+}
+
+// CacheDir is where machine code of modules is kept from one command to the
+// next; "" when this user has no such place.
+func CacheDir() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	dir = filepath.Join(dir, "weir", "plugin")
+	if os.MkdirAll(dir, 0o700) != nil {
+		return ""
+	}
+	return dir
+}

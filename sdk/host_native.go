@@ -1,0 +1,163 @@
+//go:build !wasip1
+
+package weir
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/weir-edge/weir/sdk/abi"
+)
+
+// Native is the host outside of WebAssembly. Package weirtest is how tests use
+// it. The guest is one for the whole program, so calls must not overlap.
+type Native struct {
+	Lines  []string          // of the log, each LEVEL: TEXT
+	Level  int               // the least level that is written
+	Millis int64             // the time
+	Nanos  int64             // the monotonic time
+	Rand   func([]byte)      // fills with random bytes; nil when it is not granted
+	Keys   map[string]string // secrets; nil when they are not granted
+	Store  map[string][]byte // nil when it is not granted; lifetimes are only checked
+	Counts map[string]int64  // counters and gauges; nil when they are not granted
+}
+
+// native is the host of the call under way.
+var native = &Native{}
+
+// Init is weir_init. What was registered by an earlier Init is forgotten;
+// what was registered before the first one stays.
+func (n *Native) Init(record []byte) []byte {
+	if registered == nil {
+		registered = new([abi.Hooks]int)
+		for hook, handlers := range guest.handlers {
+			registered[hook] = len(handlers)
+		}
+	}
+	for hook := range guest.handlers {
+		guest.handlers[hook] = guest.handlers[hook][:registered[hook]]
+	}
+	native = n
+	return initialize(record)
+}
+
+// registered is how many functions each hook had before the first Init.
+var registered *[abi.Hooks]int
+
+// Ask is weir_<hook>. The record is zeroed; the result is valid until the next
+// call.
+func (n *Native) Ask(hook abi.Hook, record []byte) []byte {
+	native = n
+	return dispatch(hook, record)
+}
+
+func hostLog(level int, text string) {
+	if level >= native.Level {
+		native.Lines = append(native.Lines, [...]string{"debug", "info", "warn", "error"}[level]+": "+text[:min(len(text), 4<<10)])
+	}
+}
+
+func hostLogLevel() int { return native.Level }
+func hostNow() int64    { return native.Millis }
+func hostMono() int64   { return native.Nanos }
+
+func hostRandom(b []byte) int32 {
+	switch {
+	case native.Rand == nil:
+		return abi.ErrDenied
+	case len(b) > 4<<10:
+		return abi.ErrLimit
+	}
+	native.Rand(b)
+	return 0
+}
+
+func hostSHA256(b []byte, sum *[32]byte) { *sum = sha256.Sum256(b) }
+
+func hostHMAC(key string, b []byte, sum *[32]byte) int64 {
+	secret, ok := native.Keys[key]
+	switch {
+	case native.Keys == nil:
+		return abi.ErrDenied
+	case !ok:
+		return abi.ErrNotFound
+	}
+	h := hmac.New(sha256.New, []byte(secret))
+	h.Write(b)
+	h.Sum(sum[:0])
+	return int64(len(sum))
+}
+
+func keyFails(key string) int64 {
+	switch {
+	case native.Store == nil:
+		return abi.ErrDenied
+	case key == "" || len(key) > 256:
+		return abi.ErrArgument
+	}
+	return 0
+}
+
+func hostGet(key string, b []byte) int64 {
+	if n := keyFails(key); n != 0 {
+		return n
+	}
+	value, ok := native.Store[key]
+	if !ok {
+		return abi.ErrNotFound
+	}
+	if len(value) <= len(b) {
+		copy(b, value)
+	}
+	return int64(len(value))
+}
+
+const day = 24 * 60 * 60 * 1000
+
+func hostSet(key string, b []byte, millis int64) int64 {
+	if n := keyFails(key); n != 0 {
+		return n
+	}
+	switch {
+	case millis <= 0 || millis > day:
+		return abi.ErrArgument
+	case len(b) > 64<<10:
+		return abi.ErrLimit
+	}
+	native.Store[key] = append([]byte{}, b...)
+	return 0
+}
+
+func hostIncr(key string, n, millis int64) int64 {
+	if f := keyFails(key); f != 0 {
+		return f
+	}
+	if n < 0 || millis <= 0 || millis > day {
+		return abi.ErrArgument
+	}
+	if old := native.Store[key]; len(old) == 8 {
+		n += int64(binary.LittleEndian.Uint64(old))
+	}
+	native.Store[key] = binary.LittleEndian.AppendUint64(nil, uint64(n))
+	return n
+}
+
+func hostMetric(name string, kind int, delta int64) int32 {
+	if native.Counts == nil {
+		return abi.ErrDenied
+	}
+	if name == "" || len(name) > 64 {
+		return abi.ErrArgument
+	}
+	for _, c := range []byte(name) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return abi.ErrArgument
+		}
+	}
+	if kind == abi.MetricCounter {
+		delta += native.Counts[name]
+	}
+	native.Counts[name] = delta
+	return 0
+}

@@ -1,0 +1,354 @@
+// Package weir is the SDK for authors of guests in Go: programs in WebAssembly
+// that see the messages of a Weir edge and answer with operations on them.
+//
+// A guest registers a function for each hook that it has something to say to,
+// while it is initialized:
+//
+//	package main
+//
+//	import weir "github.com/weir-edge/weir/sdk"
+//
+//	func init() {
+//		weir.OnCall(func(c *weir.Call) {
+//			if !c.Principal().InGroup("admin") {
+//				c.Deny(weir.Forbidden, "only admins delete")
+//			}
+//		}, weir.Tools("delete_*"))
+//	}
+//
+//	func main() {}
+//
+// It is built with the standard toolchain (GOOS=wasip1 GOARCH=wasm go build
+// -buildmode=c-shared). The same code runs in ordinary tests, without
+// WebAssembly: package weirtest asks it there.
+//
+// An instance runs one call at a time, and that is why the package keeps what
+// is registered and the call under way in variables of its own. What a hook
+// receives is valid until the function returns, and is zeroed then: keep
+// copies (View.String), or nothing. Of what a hook returns nothing stays
+// either, so that a message of one client never reaches the answer to another
+// unless the guest's own variables carry it.
+package weir
+
+import (
+	"strconv"
+
+	"github.com/weir-edge/weir/sdk/abi"
+)
+
+// Option narrows what a function is asked about, and says what it reads.
+type Option func(*handler)
+
+// handler is a function for a hook, and when it is asked.
+type handler struct {
+	run                      func()
+	tools, backends, methods []string // globs; none for all
+	headers, pointers        []string
+	fields                   []uint64
+	base                     int // where its pointers begin among those of the hook
+	variesBy, inline         uint64
+}
+
+// Tools asks the function only about tools, by the names that clients see,
+// that one of the globs matches. A * stands for any characters.
+func Tools(globs ...string) Option {
+	return func(h *handler) { h.tools = append(h.tools, globs...) }
+}
+
+// Backends asks the function only about backends that one of the globs matches.
+func Backends(globs ...string) Option {
+	return func(h *handler) { h.backends = append(h.backends, globs...) }
+}
+
+// Methods asks the function only about methods that one of the globs matches,
+// such as "resources/*". It is for OnMessage.
+func Methods(globs ...string) Option {
+	return func(h *handler) { h.methods = append(h.methods, globs...) }
+}
+
+// Headers says which headers the function wants to see. There are no others.
+func Headers(names ...string) Option {
+	return func(h *handler) { h.headers = append(h.headers, names...) }
+}
+
+// Pointers says which values of the arguments, or of the result, the function
+// wants to see, as JSON pointers (RFC 6901). Selected gives them by their
+// place in this list.
+func Pointers(pointers ...string) Option {
+	return func(h *handler) { h.pointers = append(h.pointers, pointers...) }
+}
+
+// Fields says which fields of the input the function reads, as constants of
+// package abi (abi.CallTool, …). The others are empty, and cost nothing.
+// Without the option it gets all of them.
+func Fields(fields ...uint64) Option {
+	return func(h *handler) { h.fields = append(h.fields, fields...) }
+}
+
+// What the answer of a hook that is cached depends on, besides its input.
+const (
+	ByTenant  = abi.VariesByTenant
+	ByGroups  = abi.VariesByGroups
+	BySubject = abi.VariesBySubject
+)
+
+// VariesBy says that the answer depends on who asks: ByTenant, ByGroups or
+// BySubject. It is for hooks whose answers are cached.
+func VariesBy(what uint64) Option { return func(h *handler) { h.variesBy = what } }
+
+// InlineLimit leaves arguments of more than n bytes out of the input.
+func InlineLimit(n uint64) Option { return func(h *handler) { h.inline = n } }
+
+// guest is what is registered.
+var guest struct {
+	init     []func(*Setup) error
+	handlers [abi.Hooks][]*handler
+}
+
+func on(hook abi.Hook, run func(), options []Option) {
+	h := &handler{run: run}
+	for _, o := range options {
+		o(h)
+	}
+	guest.handlers[hook] = append(guest.handlers[hook], h)
+}
+
+// Setup is what a guest is given when it starts.
+type Setup struct {
+	Name    string // of the filter
+	Config  Value  // the filter's configuration; does not exist where there is none. Valid until the function returns
+	Version uint64 // of the host's ABI: the major version in the upper 16 bits, the minor in the lower
+	grants  []string
+}
+
+// Granted says whether the operator granted something: random, kv, metrics,
+// keys or identity.
+func (s *Setup) Granted(grant string) bool {
+	for _, g := range s.grants {
+		if g == grant {
+			return true
+		}
+	}
+	return false
+}
+
+// OnInit registers a function that reads the configuration. It may register
+// functions for hooks. The text of its error tells the operator why the
+// configuration cannot be used; the filter does not start then.
+func OnInit(f func(*Setup) error) { guest.init = append(guest.init, f) }
+
+// initialize is weir_init: it reads an InitRequest and returns an InitResult.
+func initialize(record []byte) []byte {
+	var s Setup
+	r := abi.Reader{B: record}
+	for r.Next() {
+		switch r.Num {
+		case abi.InitConfig:
+			s.Config = Value{r.Data}
+		case abi.InitGrant:
+			s.grants = append(s.grants, string(r.Data))
+		case abi.InitName:
+			s.Name = string(r.Data)
+		case abi.InitVersion:
+			s.Version = r.Uint
+		}
+	}
+	for _, f := range guest.init {
+		if err := f(&s); err != nil {
+			return abi.AppendString(nil, abi.InitError, err.Error())
+		}
+	}
+	var out []byte
+	for hook, handlers := range guest.handlers {
+		if len(handlers) > 0 {
+			sub, wrong := subscription(abi.Hook(hook), handlers)
+			if wrong != "" {
+				return abi.AppendString(nil, abi.InitError, wrong)
+			}
+			out = abi.AppendBytes(out, abi.InitSubscription, sub)
+		}
+	}
+	return out
+}
+
+// most is how many values a list of a subscription may hold.
+const most = 64
+
+// subscription is the one that covers all functions for a hook. With several
+// of them it may cover more than each asked for: dispatch looks again.
+func subscription(hook abi.Hook, handlers []*handler) (record []byte, wrong string) {
+	var tools, backends, methods, headers, pointers []string
+	var fields, varies, inline uint64
+	allTools, allBackends, allMethods, allFields := false, false, false, false
+	for i, h := range handlers {
+		allTools = allTools || len(h.tools) == 0
+		allBackends = allBackends || len(h.backends) == 0
+		allMethods = allMethods || len(h.methods) == 0
+		allFields = allFields || len(h.fields) == 0
+		tools = union(tools, h.tools)
+		backends = union(backends, h.backends)
+		methods = union(methods, h.methods)
+		headers = union(headers, h.headers)
+		h.base = len(pointers)
+		pointers = append(pointers, h.pointers...)
+		for _, f := range h.fields {
+			fields |= 1 << (f & 63)
+		}
+		varies = max(varies, h.variesBy)
+		if i == 0 || h.inline == 0 || inline != 0 && h.inline > inline {
+			inline = h.inline
+		}
+	}
+	if len(headers) > most || len(pointers) > most {
+		return nil, hook.String() + ": more than " + strconv.Itoa(most) + " headers or pointers"
+	}
+	record = abi.AppendString(nil, abi.SubHook, hook.String())
+	for _, list := range []struct {
+		field  int
+		values []string
+		all    bool
+	}{
+		{abi.SubMethod, methods, allMethods || len(methods) > most},
+		{abi.SubTool, tools, allTools || len(tools) > most},
+		{abi.SubBackend, backends, allBackends || len(backends) > most},
+		{abi.SubHeader, headers, false},
+		{abi.SubPointer, pointers, false},
+	} {
+		for _, v := range list.values {
+			if !list.all {
+				record = abi.AppendString(record, list.field, v)
+			}
+		}
+	}
+	if !allFields {
+		// What dispatch itself reads, and what was asked for by name.
+		fields |= 1<<abi.CallTool | 1<<abi.CallBackend | 1<<abi.CallMethod
+		if len(headers) > 0 {
+			fields |= 1 << abi.CallHeader
+		}
+		if len(pointers) > 0 {
+			fields |= 1 << abi.CallSelected
+		}
+		for f := uint64(1); f < 64; f++ {
+			if fields>>f&1 == 1 {
+				record = abi.AppendUint(record, abi.SubField, f)
+			}
+		}
+	}
+	if varies != 0 {
+		record = abi.AppendUint(record, abi.SubVariesBy, varies)
+	}
+	if inline != 0 {
+		record = abi.AppendUint(record, abi.SubInlineLimit, inline)
+	}
+	return record, ""
+}
+
+func union(list, more []string) []string {
+next:
+	for _, s := range more {
+		for _, have := range list {
+			if have == s {
+				continue next
+			}
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// call is the one under way.
+var call struct {
+	record   []byte
+	field    [abi.CallEvent + 1][]byte // by number; the last of those that are repeated
+	now      uint64
+	status   uint64
+	selected [][]byte
+	base     int    // where the pointers of the present function begin
+	pointers int    // how many it has
+	out      []byte // Ops so far
+	refused  bool
+}
+
+// dispatch asks the functions for a hook that the input is for, and returns
+// their Ops, which are valid until the next call. One that denies is the last.
+// The record is zeroed.
+func dispatch(hook abi.Hook, record []byte) []byte {
+	c := &call
+	c.record, c.now, c.status, c.refused = record, 0, 0, false
+	c.selected, c.out = c.selected[:0], c.out[:0]
+	r := abi.Reader{B: record}
+	for r.Next() {
+		switch {
+		case r.Num == abi.CallNow:
+			c.now = r.Uint
+		case r.Num == abi.CallStatus:
+			c.status = r.Uint
+		case r.Num == abi.CallSelected:
+			c.selected = append(c.selected, r.Data)
+		case r.Num < len(c.field):
+			c.field[r.Num] = r.Data
+		}
+	}
+	for _, h := range guest.handlers[hook] {
+		if h.wants() {
+			if c.base, c.pointers = h.base, len(h.pointers); !c.refused {
+				h.run()
+			}
+		}
+	}
+	clear(c.field[:])
+	clear(c.selected)
+	clear(record)
+	c.record = nil
+	return c.out
+}
+
+// wants says whether the call under way is one that the function is for. An
+// input without a tool, backend or method is for every function: the host has
+// none in that hook.
+func (h *handler) wants() bool {
+	c := &call
+	return matches(h.tools, c.field[abi.CallTool]) && matches(h.backends, c.field[abi.CallBackend]) && matches(h.methods, c.field[abi.CallMethod])
+}
+
+func matches(globs []string, name []byte) bool {
+	if len(globs) == 0 || len(name) == 0 {
+		return true
+	}
+	for _, g := range globs {
+		if glob(g, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// glob says whether a pattern, in which * stands for any characters, matches
+// all of the name.
+func glob(pattern string, name []byte) bool {
+	p, n, star, mark := 0, 0, -1, 0
+	for n < len(name) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, mark = p, n
+			p++
+		case p < len(pattern) && pattern[p] == name[n]:
+			p++
+			n++
+		case star >= 0:
+			mark++
+			p, n = star+1, mark
+		default:
+			return false
+		}
+	}
+	for p < len(pattern) && pattern[p] == '*' {
+		p++
+	}
+	return p == len(pattern)
+}
+
+// Match says whether a pattern, in which * stands for any characters, matches
+// all of a name, as subscriptions do.
+func Match(pattern, name string) bool { return glob(pattern, []byte(name)) }
