@@ -104,6 +104,7 @@ doctor" finds, see there.`,
 		a.callCommand(),
 		a.statusCommand(),
 		a.doctorCommand(),
+		a.pluginCommand(),
 		a.versionCommand(),
 		a.completionCommand(),
 	)

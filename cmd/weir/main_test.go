@@ -77,6 +77,13 @@ func TestScripts(t *testing.T) {
 			e.Defer(strange.Close)
 			admin := httptest.NewServer(http.HandlerFunc(adminDoor))
 			e.Defer(admin.Close)
+			for _, kept := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOTOOLCHAIN"} { // for what builds guests
+				value, err := exec.Command("go", "env", kept).Output()
+				if err != nil {
+					return err
+				}
+				e.Setenv(kept, strings.TrimSpace(string(value)))
+			}
 			e.Setenv("OTHER", other.URL())
 			e.Setenv("STRANGE", strange.URL)
 			e.Setenv("PAGE", strange.URL+"/page")
@@ -299,6 +306,8 @@ func TestCompletion(t *testing.T) {
 		{"status --in", "--interval"},
 		{"status --admin ", ""},
 		{"doctor --log-level ", "debug info warn error"},
+		{"plugin ", "bench build inspect new pack test"},
+		{"plugin new --language ", "go assemblyscript rust c"},
 	} {
 		t.Run(test.line, func(t *testing.T) {
 			a := testApp()

@@ -197,11 +197,7 @@ func buildRust(ctx context.Context, dir, out string) error {
 	if err != nil {
 		return err
 	}
-	scratch, err := os.MkdirTemp("", "weir-build-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(scratch)
+	scratch := filepath.Join(filepath.Dir(out), "cargo") // kept, so that only what changed is compiled anew
 	env := []string{"RUSTC=" + rustc, "RUSTFLAGS=-C link-arg=-zstack-size=65536 -C link-arg=--stack-first -C strip=symbols"}
 	if err := run(ctx, dir, env, cargo, "build", "--release", "--quiet", "--lib", "--target", rustTarget, "--target-dir", scratch); err != nil {
 		return err

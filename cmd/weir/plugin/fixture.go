@@ -86,7 +86,7 @@ type Subscription struct {
 func ParseFixtures(text []byte) (*Fixtures, error) {
 	var f Fixtures
 	if err := yaml.UnmarshalStrict(text, &f, func(d *json.Decoder) *json.Decoder { d.UseNumber(); return d }); err != nil {
-		return nil, errors.New(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: "), "while decoding JSON: "))
+		return nil, plain(err)
 	}
 	if len(f.Cases) == 0 {
 		return nil, errors.New("cases: there are none")
@@ -124,6 +124,15 @@ func ParseFixtures(text []byte) (*Fixtures, error) {
 		}
 	}
 	return &f, nil
+}
+
+// plain is an error of the decoder without what it says of itself.
+func plain(err error) error {
+	text := err.Error()
+	for _, prefix := range []string{"error unmarshaling JSON: ", "while decoding JSON: ", "error converting YAML to JSON: ", "json: "} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	return errors.New(text)
 }
 
 // normal writes out what expected operations leave out, as operations does.

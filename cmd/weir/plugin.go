@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-edge/weir/cmd/weir/plugin"
+	"github.com/weir-edge/weir/wasm"
+)
+
+func (a *app) pluginCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "plugin COMMAND",
+		Short: "Make guests: write, build, try, measure and pack programs in WebAssembly",
+		Long: `Make guests: programs in WebAssembly that see the messages of servers and answer
+with operations on them. An EdgeFilter puts one into an edge.
+
+"new" lays out a directory with a guest that works, in Go, AssemblyScript, Rust
+or C, and its SDK; "build" compiles it; "test" asks it the cases of fixtures.yaml;
+"bench" measures them; "inspect" says what a module wants; "pack" finishes it and
+prints the EdgeFilter for it. Nothing needs a network but the packages that the
+author of a guest adds.
+
+In place of DIR, "test", "bench" and "inspect" take the file of a module.`,
+		Example: `  weir plugin new admins-only --language go
+  weir plugin build admins-only && weir plugin test admins-only
+  weir plugin inspect admins-only/build/admins-only.wasm`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownPlugin(cmd, args[0])
+			}
+			return cmd.Help()
+		},
+		Args: cobra.ArbitraryArgs,
+	}
+	cmd.AddCommand(a.pluginNewCommand(), a.pluginBuildCommand(), a.pluginTestCommand(), a.pluginBenchCommand(), a.pluginInspectCommand(), a.pluginPackCommand())
+	return cmd
+}
+
+func unknownPlugin(cmd *cobra.Command, name string) error {
+	var known []string
+	for _, c := range cmd.Commands() {
+		known = append(known, c.Name())
+	}
+	return usagef("no such command %q%s", name, didYouMean(name, known, "`weir plugin --help` lists them"))
+}
+
+// oneDir wants at most one argument, and none means the present directory.
+func oneDir(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usagef("%q is one word too many: name one directory or module, or none for this directory", args[1])
+	}
+	return nil
+}
+
+func dirOf(args []string) string {
+	if len(args) == 0 {
+		return "."
+	}
+	return args[0]
+}
+
+func (a *app) pluginNewCommand() *cobra.Command {
+	var language string
+	cmd := &cobra.Command{
+		Use:   "new DIR",
+		Short: "Lay out a directory with a guest that works",
+		Long: `Lay out a directory with a guest that works: it lets one group alone call tools
+that delete. The last part of DIR is its name.
+
+There will be its sources, fixtures.yaml with what it must answer, plugin.yaml
+with what it is, and the SDK of its language, so that it is built without a
+network. (AssemblyScript has its compiler from npm.)`,
+		Example: `  weir plugin new admins-only
+  weir plugin new --language rust redact-results
+  weir plugin new --language c guests/pin-region`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("name one directory for the guest")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			l, ok := plugin.LanguageNamed(language)
+			if !ok {
+				return usagef("--language: there is no SDK for %q%s", language, didYouMean(language, plugin.LanguageNames(), "one of "+strings.Join(plugin.LanguageNames(), ", ")))
+			}
+			dir, err := filepath.Abs(args[0])
+			if err != nil {
+				return err
+			}
+			files, err := plugin.New(dir, filepath.Base(dir), l)
+			if err != nil {
+				return err
+			}
+			for _, f := range files {
+				if !strings.Contains(f, "weir/") {
+					fmt.Fprintln(a.out, filepath.ToSlash(filepath.Join(args[0], f)))
+				}
+			}
+			fmt.Fprintf(a.out, "\nNext: cd %s && %sweir plugin build && weir plugin test\n", args[0], map[string]string{"assemblyscript": "npm install && "}[l.Name])
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&language, "language", "go", "`LANGUAGE` of the guest: "+strings.Join(plugin.LanguageNames(), ", "))
+	fixed(cmd, "language", plugin.LanguageNames())
+	return cmd
+}
+
+// fixed completes a flag with the values that it takes.
+func fixed(cmd *cobra.Command, flag string, values []string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(err) // the flag was defined a line before
+	}
+}
+
+func (a *app) pluginBuildCommand() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "build [DIR]",
+		Short: "Compile a guest",
+		Long: `Compile a guest to a module, and check it as the edge would.
+
+The compilers are those of the language: go; clang and wasm-ld; cargo with the
+target wasm32-unknown-unknown; asc, which "npm install" brings. When one is missing
+the error says how to install it.`,
+		Example: `  weir plugin build
+  weir plugin build admins-only
+  weir plugin build admins-only -o admins-only.wasm`,
+		Args: oneDir,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, err := a.buildPlugin(cmd.Context(), dirOf(args), out)
+			if err != nil {
+				return err
+			}
+			c, m, err := plugin.Compile(cmd.Context(), file, plugin.CacheDir())
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			defer m.Close()
+			_, err = fmt.Fprintf(a.out, "%s: ok (%s, sha256 %s)\n", file, size(uint64(m.Size)), m.Digest)
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` of the module (default DIR/build/NAME.wasm)")
+	return cmd
+}
+
+// buildPlugin compiles the guest in a directory and returns the module's file.
+func (a *app) buildPlugin(ctx context.Context, dir, out string) (string, error) {
+	l, err := plugin.LanguageOf(dir)
+	if err != nil {
+		return "", err
+	}
+	name := ""
+	if p, err := plugin.ReadProject(dir); err == nil {
+		name = p.Name
+		if p.Language != "" {
+			l, _ = plugin.LanguageNamed(p.Language) // ReadProject has looked
+		}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	if out == "" {
+		if out, err = moduleOf(dir, name); err != nil {
+			return "", err
+		}
+	}
+	return out, plugin.Build(ctx, l, dir, out)
+}
+
+// moduleOf is where the module of a directory is.
+func moduleOf(dir, name string) (string, error) {
+	if name == "" {
+		whole, err := filepath.Abs(dir)
+		if err != nil {
+			return "", err
+		}
+		name = filepath.Base(whole)
+	}
+	return filepath.Join(dir, "build", name+".wasm"), nil
+}
+
+// target is what a command works on: a module, and the project that it is of.
+type target struct {
+	module  string
+	dir     string          // "" for a module alone
+	project *plugin.Project // nil without plugin.yaml
+}
+
+// targetOf takes a directory, whose module it builds, or the file of a module.
+func (a *app) targetOf(ctx context.Context, path string) (*target, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return &target{module: path}, nil
+	}
+	t := &target{dir: path}
+	if t.project, err = plugin.ReadProject(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	name := ""
+	if t.project != nil {
+		name = t.project.Name
+	}
+	if t.module, err = moduleOf(path, name); err != nil {
+		return nil, err
+	}
+	_, err = a.buildPlugin(ctx, path, t.module)
+	return t, err
+}
+
+// fixturesOf reads the fixtures for a target: the file given, or that beside
+// its sources.
+func (t *target) fixturesOf(file string) (*plugin.Fixtures, string, error) {
+	if file == "" {
+		if t.dir == "" {
+			return nil, "", usagef("name the fixtures for a module alone: --fixtures FILE")
+		}
+		file = filepath.Join(t.dir, "fixtures.yaml")
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, "", err
+	}
+	f, err := plugin.ParseFixtures(text)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", file, err)
+	}
+	return f, file, nil
+}
+
+// withModule does something with a target's module and fixtures.
+func (a *app) withModule(ctx context.Context, args []string, fixtures string, do func(*wasm.Module, *plugin.Fixtures, string) error) error {
+	t, err := a.targetOf(ctx, dirOf(args))
+	if err != nil {
+		return err
+	}
+	f, file, err := t.fixturesOf(fixtures)
+	if err != nil {
+		return err
+	}
+	c, m, err := plugin.Compile(ctx, t.module, plugin.CacheDir())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer m.Close()
+	return do(m, f, file)
+}

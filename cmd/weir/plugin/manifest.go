@@ -1,0 +1,208 @@
+package plugin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-edge/weir/sdk/abi"
+	"github.com/weir-edge/weir/wasm"
+)
+
+// ManifestFile is what an author says of a guest, beside its sources.
+const ManifestFile = "plugin.yaml"
+
+// manifestSection is the custom section of a module that says the same.
+const manifestSection = "weir.manifest"
+
+// Manifest says what a guest is, for those who operate it. In a module it is
+// JSON text in the custom section weir.manifest; in plugin.yaml it lacks what
+// the module itself shows.
+type Manifest struct {
+	Name         string          `json:"name"`
+	Version      string          `json:"version"`
+	Description  string          `json:"description,omitempty"`
+	License      string          `json:"license,omitempty"`
+	ABI          string          `json:"abi,omitempty"`    // of the module: MAJOR.MINOR
+	Hooks        []string        `json:"hooks,omitempty"`  // of the module: those that it subscribes to
+	Grants       []string        `json:"grants,omitempty"` // it does not work without
+	ConfigSchema json.RawMessage `json:"configSchema,omitempty"`
+}
+
+// Project is the file plugin.yaml: the manifest, and what trying the guest out
+// needs.
+type Project struct {
+	Manifest
+	Language string            `json:"language,omitempty"` // found out when it is empty
+	Config   json.RawMessage   `json:"config,omitempty"`   // an example that the guest accepts
+	Keys     map[string]string `json:"keys,omitempty"`     // made-up secrets of the grant keys, by name
+}
+
+var (
+	projectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	grantNames  = []string{abi.GrantRandom, abi.GrantKV, abi.GrantMetrics, abi.GrantKeys, abi.GrantIdentity}
+)
+
+// ReadProject reads plugin.yaml of a directory.
+func ReadProject(dir string) (*Project, error) {
+	file := filepath.Join(dir, ManifestFile)
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w: `weir plugin new` writes one", file, os.ErrNotExist)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var p Project
+	if err := yaml.UnmarshalStrict(text, &p); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, plain(err))
+	}
+	if err := p.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return &p, nil
+}
+
+func (p *Project) check() error {
+	switch {
+	case !projectName.MatchString(p.Name):
+		return fmt.Errorf("name: %q: use small letters, digits and -, at most 63", p.Name)
+	case p.Version == "":
+		return errors.New("version is missing")
+	case p.ABI != "" || p.Hooks != nil:
+		return errors.New("abi and hooks: the module itself says them: leave them out")
+	}
+	if _, ok := LanguageNamed(p.Language); p.Language != "" && !ok {
+		return fmt.Errorf("language: there is no %q: one of %s", p.Language, strings.Join(LanguageNames(), ", "))
+	}
+	for _, g := range p.Grants {
+		if !contains(grantNames, g) {
+			return fmt.Errorf("grants: there is no %q: one of %s", g, strings.Join(grantNames, ", "))
+		}
+	}
+	for name, value := range map[string]json.RawMessage{"configSchema": p.ConfigSchema, "config": p.Config} {
+		if value != nil && (len(value) == 0 || value[0] != '{') {
+			return fmt.Errorf("%s: it is no object", name)
+		}
+	}
+	return nil
+}
+
+func contains(list []string, s string) bool {
+	for _, e := range list {
+		if e == s {
+			return true
+		}
+	}
+	return false
+}
+
+// ManifestOf returns what a module says of itself, nil when it says nothing.
+func ManifestOf(module []byte) (*Manifest, error) {
+	content, err := section(module, manifestSection)
+	if content == nil || err != nil {
+		return nil, err
+	}
+	var m Manifest
+	if err := json.Unmarshal(content, &m); err != nil {
+		return nil, fmt.Errorf("section %s: %w", manifestSection, err)
+	}
+	return &m, nil
+}
+
+// with returns the module with a manifest in the place of any that it had.
+func (m *Manifest) with(module []byte) ([]byte, error) {
+	var content bytes.Buffer
+	e := json.NewEncoder(&content)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(m); err != nil {
+		return nil, err
+	}
+	out := append([]byte{}, module[:header]...)
+	err := sections(module, func(name string, whole, _ []byte) {
+		if name != manifestSection {
+			out = append(out, whole...)
+		}
+	})
+	body := append(uvarint(nil, len(manifestSection)), manifestSection...)
+	body = append(body, bytes.TrimSpace(content.Bytes())...)
+	return append(uvarint(append(out, 0), len(body)), body...), err
+}
+
+// header is the length of what every module begins with.
+const header = 8
+
+// sections calls each with every section of a module: its name, "" for one that
+// is not custom, all its bytes, and the content of a custom one.
+func sections(module []byte, each func(name string, whole, content []byte)) error {
+	if len(module) < header || string(module[:4]) != "\x00asm" {
+		return errors.New("it is no WebAssembly module")
+	}
+	broken := errors.New("a section of the module ends too early")
+	for b := module[header:]; len(b) > 0; {
+		n, at, ok := length(b[1:])
+		if at++; !ok || n > len(b)-at {
+			return broken
+		}
+		name, content := "", []byte(nil)
+		if b[0] == 0 {
+			size, from, ok := length(b[at : at+n])
+			if !ok || size > n-from {
+				return broken
+			}
+			name = string(b[at+from : at+from+size])
+			content = b[at+from+size : at+n]
+		}
+		each(name, b[:at+n], content)
+		b = b[at+n:]
+	}
+	return nil
+}
+
+// section returns the content of a custom section, nil when there is none.
+func section(module []byte, name string) (found []byte, err error) {
+	err = sections(module, func(n string, _, content []byte) {
+		if n == name && found == nil {
+			found = append([]byte{}, content...)
+		}
+	})
+	return found, err
+}
+
+// length reads a number of at most 32 bits, and how many bytes it takes.
+func length(b []byte) (n, size int, ok bool) {
+	for size < len(b) && size < 5 {
+		n |= int(b[size]&0x7f) << (7 * size)
+		size++
+		if b[size-1] < 0x80 {
+			return n, size, true
+		}
+	}
+	return 0, 0, false
+}
+
+func uvarint(b []byte, n int) []byte {
+	for n >= 0x80 {
+		b = append(b, byte(n)|0x80)
+		n >>= 7
+	}
+	return append(b, byte(n))
+}
+
+// hooksOf are the hooks that a guest subscribes to.
+func hooksOf(g *wasm.Guest) []string {
+	var hooks []string
+	for _, s := range g.Subscriptions() {
+		if name := s.Hook.String(); !contains(hooks, name) {
+			hooks = append(hooks, name)
+		}
+	}
+	return hooks
+}

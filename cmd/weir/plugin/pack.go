@@ -1,0 +1,128 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/kv"
+	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/sdk/abi"
+)
+
+// Packed is a module with its manifest.
+type Packed struct {
+	Module   []byte
+	Manifest *Manifest
+	Digest   string // SHA-256, in hexadecimal
+}
+
+// Pack puts the manifest of a project into its module. The module is started
+// with the project's configuration and grants first: what does not start is
+// not packed.
+func Pack(ctx context.Context, p *Project, file, cache string) (*Packed, error) {
+	binary, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	c, m, err := Compile(ctx, file, cache)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	defer m.Close()
+	for _, g := range m.Grants() {
+		if !contains(p.Grants, g) {
+			return nil, fmt.Errorf("the module asks for what needs the grant %s: name it in grants of %s", g, ManifestFile)
+		}
+	}
+	store := kv.Memory(kv.Limits{})
+	defer store.Close()
+	b := Lenient(p.Name, p.Config, store)
+	b.Grants = p.Grants
+	for name, secret := range p.Keys {
+		b.Keys[name] = edge.Secret(secret)
+	}
+	g, err := m.Open(ctx, b)
+	if err != nil {
+		return nil, fmt.Errorf("with config and grants of %s: %w", ManifestFile, err)
+	}
+	defer g.Close()
+	manifest := p.Manifest
+	manifest.ABI = fmt.Sprintf("%d.%d", abi.Major, abi.Minor)
+	manifest.Hooks = hooksOf(g)
+	module, err := manifest.with(binary)
+	if err != nil {
+		return nil, err
+	}
+	return &Packed{Module: module, Manifest: &manifest, Digest: digest(module)}, nil
+}
+
+// EdgeFilter returns the manifest with which an edge runs the packed module
+// from a file beside it.
+func (p *Packed) EdgeFilter(project *Project, path string) ([]byte, error) {
+	grants := map[string]any{}
+	for _, g := range project.Grants {
+		if g != abi.GrantKeys {
+			grants[g] = true
+			continue
+		}
+		keys := map[string]any{}
+		for name := range project.Keys {
+			keys[name] = map[string]string{"name": project.Name + "-keys", "key": name}
+		}
+		grants["keys"] = keys
+	}
+	spec := map[string]any{"type": "wasm", "source": map[string]string{"path": path}, "sha256": p.Digest}
+	if project.Config != nil {
+		spec["config"] = project.Config
+	}
+	if len(grants) > 0 {
+		spec["grants"] = grants
+	}
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": v1beta1.APIVersion, "kind": "EdgeFilter", "metadata": map[string]string{"name": project.Name}, "spec": spec,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return inOrder(string(text)), nil
+}
+
+// inOrder puts the top of a manifest, which was sorted by name, in the order in
+// which people read it.
+func inOrder(text string) []byte {
+	parts := strings.SplitAfter(text, "\n")
+	var spec, rest []string
+	in := false
+	for _, line := range parts {
+		if line != "" && line[0] != ' ' && line[0] != '-' {
+			in = strings.HasPrefix(line, "spec:")
+		}
+		if in {
+			spec = append(spec, line)
+		} else {
+			rest = append(rest, line)
+		}
+	}
+	return []byte(strings.Join(slices.Concat(rest, spec), ""))
+}
+
+// Schema returns the JSON Schema of a manifest's configuration, with an indent;
+// "" for none.
+func (m *Manifest) Schema() string {
+	if m == nil || m.ConfigSchema == nil {
+		return ""
+	}
+	text, err := json.MarshalIndent(m.ConfigSchema, "", "  ")
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-edge/weir/cmd/weir/plugin"
+)
+
+func (a *app) pluginInspectCommand() *cobra.Command {
+	var config string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "inspect [DIR|MODULE]",
+		Short: "Say what a module is and what it wants",
+		Long: `Say what a module is and what it wants: its digest, the hooks that it asks to be
+asked at and of which messages, the host functions that it imports and the grants
+that these stand behind, and what it says of itself (plugin.yaml), with the schema
+of its configuration.
+
+The module is checked as the edge does, and started, in the sandbox of the edge
+and with all grants, with the configuration of plugin.yaml or that of --config.
+When it refuses to start, its subscriptions are not known.`,
+		Example: `  weir plugin inspect admins-only.wasm
+  weir plugin inspect admins-only.wasm --config '{"group":"admin"}'
+  weir plugin inspect --json`,
+		Args: oneDir,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := a.targetOf(cmd.Context(), dirOf(args))
+			if err != nil {
+				return err
+			}
+			if config == "" && t.project != nil {
+				config = string(t.project.Config)
+			}
+			if config != "" && !json.Valid([]byte(config)) {
+				return usagef("--config: it is no JSON")
+			}
+			r, err := plugin.Inspect(cmd.Context(), t.module, plugin.CacheDir(), config)
+			if err != nil {
+				return err
+			}
+			if r.Manifest == nil && t.project != nil {
+				r.Manifest = &t.project.Manifest
+			}
+			if asJSON {
+				text, err := json.Marshal(r)
+				if err != nil {
+					return err
+				}
+				return writeJSON(a.out, text)
+			}
+			return a.writeReport(r)
+		},
+	}
+	cmd.Flags().StringVar(&config, "config", "", "`JSON` to start the module with")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) writeReport(r *plugin.Report) error {
+	list := func(names []string, none string) string {
+		if len(names) == 0 {
+			return none
+		}
+		return clean(strings.Join(names, " "))
+	}
+	rows := [][]string{{"module", clean(r.File)}, {"sha256", r.Digest}, {"size", size(uint64(r.Size))}, {"memory", size(r.Memory)}}
+	if m := r.Manifest; m != nil {
+		rows = append(rows, []string{"name", clean(m.Name + " " + m.Version)})
+		if m.Description != "" {
+			rows = append(rows, []string{"description", firstLine(m.Description)})
+		}
+		if m.License != "" {
+			rows = append(rows, []string{"license", firstLine(m.License)})
+		}
+		for _, g := range m.Grants {
+			if !slices.Contains(r.Grants, g) {
+				r.Grants = append(r.Grants, g)
+			}
+		}
+	}
+	imports, wasi := []string{}, 0
+	for _, name := range r.Imports {
+		if strings.HasPrefix(name, "weir_v1.") {
+			imports = append(imports, name)
+		} else {
+			wasi++
+		}
+	}
+	if wasi > 0 {
+		imports = append(imports, fmt.Sprintf("and %d of WASI, which find no files, environment or sockets", wasi))
+	}
+	rows = append(rows, []string{"imports", list(imports, "none")}, []string{"grants", list(r.Grants, "none")})
+	if err := writeTable(a.out, rows); err != nil {
+		return err
+	}
+	if !r.Started {
+		fmt.Fprintf(a.out, "\nIt does not start: %s\n", clean(r.Refused))
+		fmt.Fprintf(a.out, "It has functions for: %s\n", list(r.Functions, "no hook"))
+	} else {
+		rows = [][]string{{"HOOK", "OF", "SEES"}}
+		for _, s := range r.Subscriptions {
+			rows = append(rows, []string{s.Hook, clean(of(s)), clean(sees(s))})
+		}
+		fmt.Fprintln(a.out)
+		if err := writeTable(a.out, rows); err != nil {
+			return err
+		}
+	}
+	if schema := r.Manifest.Schema(); schema != "" {
+		fmt.Fprintf(a.out, "\nconfig:\n%s\n", clean(schema))
+	}
+	return nil
+}
+
+// of says which messages a subscription is for.
+func of(s plugin.Subscription) string {
+	var parts []string
+	for _, list := range []struct {
+		name  string
+		globs []string
+	}{{"methods", s.Methods}, {"tools", s.Tools}, {"backends", s.Backends}} {
+		if len(list.globs) > 0 {
+			parts = append(parts, list.name+" "+strings.Join(list.globs, ","))
+		}
+	}
+	if len(parts) == 0 {
+		return "everything"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// sees says what of a message a guest is shown.
+func sees(s plugin.Subscription) string {
+	var parts []string
+	if len(s.Fields) > 0 {
+		parts = append(parts, fmt.Sprintf("fields %v", s.Fields))
+	} else {
+		parts = append(parts, "all fields")
+	}
+	if len(s.Headers) > 0 {
+		parts = append(parts, "headers "+strings.Join(s.Headers, ","))
+	}
+	if len(s.Pointers) > 0 {
+		parts = append(parts, "values "+strings.Join(s.Pointers, ","))
+	}
+	if s.VariesBy != "" {
+		parts = append(parts, "varies by "+s.VariesBy)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (a *app) pluginPackCommand() *cobra.Command {
+	var out, module string
+	cmd := &cobra.Command{
+		Use:   "pack [DIR]",
+		Short: "Finish a module and print the EdgeFilter for it",
+		Long: `Finish a module: build it, see that it starts with the configuration and the grants
+of plugin.yaml and passes fixtures.yaml, and put what plugin.yaml says into it (the
+custom section weir.manifest, JSON). The EdgeFilter with which an edge runs it is
+printed; its path is relative to the manifest that it stands in, and its digest keeps
+any other module from being loaded in its place.`,
+		Example: `  weir plugin pack
+  weir plugin pack admins-only -o admins-only.wasm
+  weir plugin pack admins-only > filter.yaml`,
+		Args: oneDir,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, dir := cmd.Context(), dirOf(args)
+			project, err := plugin.ReadProject(dir)
+			if err != nil {
+				return err
+			}
+			if module == "" {
+				if module, err = a.buildPlugin(ctx, dir, ""); err != nil {
+					return err
+				}
+			}
+			if err := a.mustPass(ctx, dir, module); err != nil {
+				return err
+			}
+			packed, err := plugin.Pack(ctx, project, module, plugin.CacheDir())
+			if err != nil {
+				return err
+			}
+			if out == "" {
+				out = project.Name + ".wasm"
+			}
+			if err := os.WriteFile(out, packed.Module, 0o644); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.err, "%s: packed (%s, sha256 %s)\n", out, size(uint64(len(packed.Module))), packed.Digest)
+			text, err := packed.EdgeFilter(project, filepath.ToSlash(out))
+			if err != nil {
+				return err
+			}
+			_, err = a.out.Write(text)
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` of the packed module (default NAME.wasm)")
+	cmd.Flags().StringVar(&module, "module", "", "take this `FILE` instead of building one")
+	return cmd
+}
+
+// mustPass runs the fixtures beside the sources, where there are any.
+func (a *app) mustPass(ctx context.Context, dir, module string) error {
+	t := &target{module: module, dir: dir}
+	f, file, err := t.fixturesOf("")
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c, m, err := plugin.Compile(ctx, module, plugin.CacheDir())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer m.Close()
+	for _, o := range plugin.Run(ctx, m, f) {
+		if !o.Passed() {
+			return fmt.Errorf("%s: %s: %s: `weir plugin test` says more", file, o.Case.Name, o.Got[0])
+		}
+	}
+	return nil
+}
+
+// size writes a number of bytes.
+func size(n uint64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}

@@ -1,0 +1,11 @@
+//go:build !wasip1
+
+package weir
+
+import "embed"
+
+// Sources are the SDKs of all languages, as `weir plugin new` lays them beside
+// the sources of a new guest, so that it is built without a network.
+//
+//go:embed *.go abi/*.go weirtest/*.go
+var Sources embed.FS
