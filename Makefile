@@ -9,11 +9,12 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 LDFLAGS := -s -w -X main.version=$(VERSION)
 PEERS   := edge/edgetest/peers
 IDP     := edge/edgetest/idp
+ASC     := sdk/assemblyscript
 ROW     ?= all
 FUZZTIME ?= 30s
 
 # Every fuzz target, as PACKAGE:TARGET.
-FUZZ = $(shell grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' edge filters cmd wasm | sed -E 's|/[^/]*_test.go:func |:|')
+FUZZ = $(shell grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' edge filters cmd wasm sdk | sed -E 's|/[^/]*_test.go:func |:|')
 
 .PHONY: all help build demo test check generate verify lint race cross fuzz golden peers conformance conformance-all storm storm-quick bench bench-quick bench-smoke clean
 
@@ -59,7 +60,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 golden: ## Write the golden files anew; read the diff before you commit it
 	$(GO) test ./edge/catalog ./edge/compile ./edge/source -update
 
-peers: $(PEERS)/node_modules/.package-lock.json $(IDP)/node_modules/.package-lock.json ## Install the clients, servers and the conformance suite that tests talk to (npm)
+peers: $(PEERS)/node_modules/.package-lock.json $(IDP)/node_modules/.package-lock.json $(ASC)/node_modules/.package-lock.json ## Install the clients, servers, the conformance suite that tests talk to, and the compiler of AssemblyScript (npm)
 
 %/node_modules/.package-lock.json: %/package-lock.json
 	cd $* && npm ci --no-audit --no-fund

@@ -126,7 +126,7 @@ func buildGo(ctx context.Context, dir, out string) error {
 
 // clangFlags make small modules of freestanding C. clang does not link them
 // itself: it would run a wasm-opt that it finds, of whatever age.
-var clangFlags = []string{"--target=wasm32", "-std=c11", "-O2", "-ffreestanding", "-fno-builtin-bcmp", "-nostdlib", "-mbulk-memory", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror=implicit-function-declaration", "-c"}
+var clangFlags = []string{"--target=wasm32", "-std=c11", "-O2", "-ffreestanding", "-fno-builtin", "-nostdlib", "-mbulk-memory", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror=implicit-function-declaration", "-c"}
 
 func buildC(ctx context.Context, dir, out string) error {
 	const install = "install clang and lld (Debian: apt-get install clang lld)"
@@ -150,7 +150,7 @@ func buildC(ctx context.Context, dir, out string) error {
 	var objects []string
 	for i, source := range sources {
 		object := filepath.Join(scratch, fmt.Sprint(i, ".o"))
-		args := append(append([]string{}, clangFlags...), "-I", ".", "-o", object, filepath.Base(source))
+		args := append(append([]string{}, clangFlags...), "-I", ".", "-I", filepath.Join(dir, "weir"), "-o", object, filepath.Base(source))
 		if err := run(ctx, dir, nil, clang, args...); err != nil {
 			return err
 		}
@@ -158,6 +158,10 @@ func buildC(ctx context.Context, dir, out string) error {
 	}
 	return run(ctx, dir, nil, linker, append([]string{"--no-entry", "--gc-sections", "--strip-all", "-z", "stack-size=32768", "--stack-first", "-o", out}, objects...)...)
 }
+
+// ascFlags make modules that import nothing but what they call. The collector
+// runs by itself; "stub" would be smaller, and never give memory back.
+var ascFlags = []string{"--runtime", "incremental", "-O3", "--converge", "--use", "abort=", "--noColors"}
 
 // buildAssemblyScript runs the compiler that npm installed beside the sources,
 // or above them.
@@ -173,7 +177,7 @@ func buildAssemblyScript(ctx context.Context, dir, out string) error {
 	for {
 		asc := filepath.Join(top, "node_modules", ".bin", "asc")
 		if _, err := os.Stat(asc); err == nil {
-			return run(ctx, dir, nil, asc, "assembly/index.ts", "--target", "release", "--outFile", out)
+			return run(ctx, dir, nil, asc, append([]string{"assembly/index.ts", "--outFile", out}, ascFlags...)...)
 		}
 		up := filepath.Dir(top)
 		if up == top {
@@ -197,7 +201,7 @@ func buildRust(ctx context.Context, dir, out string) error {
 	if err != nil {
 		return err
 	}
-	scratch := filepath.Join(filepath.Dir(out), "cargo") // kept, so that only what changed is compiled anew
+	scratch := strings.TrimSuffix(out, ".wasm") + ".cargo" // kept, so that only what changed is compiled anew
 	env := []string{"RUSTC=" + rustc, "RUSTFLAGS=-C link-arg=-zstack-size=65536 -C link-arg=--stack-first -C strip=symbols"}
 	if err := run(ctx, dir, env, cargo, "build", "--release", "--quiet", "--lib", "--target", rustTarget, "--target-dir", scratch); err != nil {
 		return err

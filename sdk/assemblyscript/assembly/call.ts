@@ -1,0 +1,460 @@
+// The call under way: its input and its operations so far.
+
+import { Area, Reader, length, size } from "./record";
+import { View, Value, view, value, glob, freshPools } from "./text";
+
+/** Hooks by number, as they are called in subscriptions. */
+export const hookNames: string[] = [
+  "on_http_request", "authenticate", "map_identity", "override_tools", "override_prompts", "override_resources", "on_call_request",
+  "outgoing_auth", "on_upstream_request", "on_call_response", "on_message", "on_http_response", "on_session_start", "on_session_end", "on_event",
+];
+
+/** What the answer of a hook that is cached depends on, besides its input. */
+export const ByTenant = 1;
+export const ByGroups = 2;
+export const BySubject = 3;
+
+/** Which messages a function is asked about, and what it sees of them. */
+export class Wants {
+  toolGlobs: string[] = [];
+  backendGlobs: string[] = [];
+  methodGlobs: string[] = [];
+  headerNames: string[] = [];
+  pointerList: string[] = [];
+  fieldBits: u64 = 0;
+  varies: u64 = 0;
+  limit: u64 = 0;
+
+  /** Only tools, by the names that clients see, that a glob matches. */
+  tools(globs: string[]): this {
+    this.toolGlobs = globs;
+    return this;
+  }
+  /** Only backends that a glob matches. */
+  backends(globs: string[]): this {
+    this.backendGlobs = globs;
+    return this;
+  }
+  /** Only methods that a glob matches. It is for onMessage. */
+  methods(globs: string[]): this {
+    this.methodGlobs = globs;
+    return this;
+  }
+  /** The headers that are seen, in lower case. There are no others. */
+  headers(names: string[]): this {
+    this.headerNames = names;
+    return this;
+  }
+  /** Values of the arguments or the result that are seen, by JSON pointers; selected gives them by their place. */
+  pointers(list: string[]): this {
+    this.pointerList = list;
+    return this;
+  }
+  /** The fields that are read, by their numbers in ABI.md; all when there are none. */
+  fields(numbers: i32[]): this {
+    for (let i = 0; i < numbers.length; i++) this.fieldBits |= <u64>1 << numbers[i];
+    return this;
+  }
+  /** The answer depends on who asks: ByTenant, ByGroups or BySubject. */
+  variesBy(what: u64): this {
+    this.varies = what;
+    return this;
+  }
+  /** Arguments of more than n bytes are left out. */
+  inlineLimit(n: u64): this {
+    this.limit = n;
+    return this;
+  }
+}
+
+/** Begins what a function wants: weir.wants().tools(["delete_*"]) */
+export function wants(): Wants {
+  return new Wants();
+}
+
+class Handler {
+  base: i32 = 0;
+  constructor(public run: u32, public w: Wants) {}
+}
+
+const handlers: Handler[][] = [];
+for (let i = 0; i < hookNames.length; i++) handlers.push([]);
+const inits: u32[] = [];
+
+export function on(hook: i32, run: u32, w: Wants): void {
+  handlers[hook].push(new Handler(run, w));
+}
+
+export function onStart(run: u32): void {
+  inits.push(run);
+}
+
+/** What a guest is given when it starts. */
+export class Setup {
+  name: string = "";
+  config: Value = value(0, 0);
+  version: u64 = 0;
+  grants: string[] = [];
+
+  /** Says whether something is granted: random, kv, metrics, keys or identity. */
+  granted(grant: string): bool {
+    return this.grants.includes(grant);
+  }
+}
+
+// Where the host writes inputs.
+let input: usize = 0;
+let inputRoom: i32 = 0;
+const output = new Area(1024);
+
+export function buffer(min: i32): usize {
+  if (<u32>min > 32 << 20) return 0;
+  if (min > inputRoom) {
+    if (input) heap.free(input);
+    input = heap.alloc(min);
+    inputRoom = min;
+  }
+  return input;
+}
+
+function give(a: Area): u64 {
+  return a.len ? (<u64>a.ptr << 32) | <u64>a.len : 0;
+}
+
+/** Is weir_init: reads an InitRequest, and returns an InitResult. */
+export function start(n: i32): u64 {
+  const s = new Setup();
+  freshPools();
+  const r = new Reader().of(input, n);
+  while (r.next()) {
+    switch (r.field) {
+      case 1: s.config = value(r.ptr, r.len); break;
+      case 2: s.grants.push(String.UTF8.decodeUnsafe(r.ptr, r.len)); break;
+      case 3: s.name = String.UTF8.decodeUnsafe(r.ptr, r.len); break;
+      case 4: s.version = r.number; break;
+    }
+  }
+  output.len = 0;
+  for (let i = 0; i < inits.length; i++) {
+    const wrong = call_indirect<string | null>(inits[i], s);
+    if (wrong !== null) {
+      output.string(2, wrong);
+      return give(output);
+    }
+  }
+  const sub = new Area(1024);
+  for (let hook = 0; hook < handlers.length; hook++) {
+    if (handlers[hook].length == 0) continue;
+    sub.len = 0;
+    const wrong = subscribe(sub, hook, handlers[hook]);
+    if (wrong != "") {
+      output.len = 0;
+      output.string(2, wrong);
+      return give(output);
+    }
+    output.bytes(1, sub.ptr, sub.len);
+  }
+  heap.free(sub.ptr);
+  memory.fill(input, 0, n);
+  return give(output);
+}
+
+const most = 64; // values in a list of a subscription
+
+// The one subscription that covers all functions for a hook. With several of
+// them it may cover more than each asked for: ask looks again.
+function subscribe(to: Area, hook: i32, all: Handler[]): string {
+  const tools: string[] = [], backends: string[] = [], methods: string[] = [], headers: string[] = [], pointers: string[] = [];
+  let everyTool = false, everyBackend = false, everyMethod = false, everyField = false;
+  let fields: u64 = 0, varies: u64 = 0, inline: u64 = 0;
+  for (let i = 0; i < all.length; i++) {
+    const h = all[i], w = h.w;
+    everyTool = everyTool || w.toolGlobs.length == 0;
+    everyBackend = everyBackend || w.backendGlobs.length == 0;
+    everyMethod = everyMethod || w.methodGlobs.length == 0;
+    everyField = everyField || w.fieldBits == 0;
+    union(tools, w.toolGlobs);
+    union(backends, w.backendGlobs);
+    union(methods, w.methodGlobs);
+    union(headers, w.headerNames);
+    h.base = pointers.length;
+    for (let k = 0; k < w.pointerList.length; k++) pointers.push(w.pointerList[k]);
+    fields |= w.fieldBits;
+    varies = max(varies, w.varies);
+    if (i == 0 || w.limit == 0 || (inline != 0 && w.limit > inline)) inline = w.limit;
+  }
+  if (headers.length > most || pointers.length > most) return hookNames[hook] + ": more than 64 headers or pointers";
+  to.string(1, hookNames[hook]);
+  if (!everyMethod && methods.length <= most) put(to, 2, methods);
+  if (!everyTool && tools.length <= most) put(to, 3, tools);
+  if (!everyBackend && backends.length <= most) put(to, 4, backends);
+  put(to, 6, headers);
+  put(to, 7, pointers);
+  if (!everyField) {
+    fields |= (1 << 1) | (1 << 2) | (1 << 4); // what ask itself reads
+    if (headers.length) fields |= 1 << 7;
+    if (pointers.length) fields |= 1 << 9;
+    for (let f = 1; f < 64; f++) if ((fields >> f) & 1) to.number(5, f);
+  }
+  if (varies) to.number(8, varies);
+  if (inline) to.number(9, inline);
+  return "";
+}
+
+function put(to: Area, field: i32, list: string[]): void {
+  for (let i = 0; i < list.length; i++) to.string(field, list[i]);
+}
+
+function union(list: string[], more: string[]): void {
+  for (let i = 0; i < more.length; i++) if (!list.includes(more[i])) list.push(more[i]);
+}
+
+// The call: where its record is, and where each field of it is, by number.
+const fieldCount = 20;
+const fieldPtr = new StaticArray<usize>(fieldCount);
+const fieldLen = new StaticArray<i32>(fieldCount);
+const selectedPtr = new StaticArray<usize>(most);
+const selectedLen = new StaticArray<i32>(most);
+let selectedCount = 0, recordLen = 0, refused = false, base = 0, pointerCount = 0;
+export let now: u64 = 0;
+export let status: u64 = 0;
+const outer = new Reader();
+const inner = new Reader();
+
+/** Is weir_<hook>: asks the functions that the input is for. One that denies is the last. */
+export function ask(hook: i32, typed: usize, n: i32): u64 {
+  memory.fill(changetype<usize>(fieldLen), 0, fieldCount * sizeof<i32>());
+  selectedCount = 0;
+  recordLen = n;
+  refused = false;
+  now = status = 0;
+  output.len = 0;
+  const r = outer.of(input, n);
+  while (r.next()) {
+    if (r.field == 10) now = r.number;
+    else if (r.field == 16) status = r.number;
+    else if (r.field == 9) {
+      if (selectedCount < most) {
+        unchecked((selectedPtr[selectedCount] = r.ptr));
+        unchecked((selectedLen[selectedCount++] = r.len));
+      }
+    } else if (r.field < fieldCount) {
+      unchecked((fieldPtr[r.field] = r.ptr));
+      unchecked((fieldLen[r.field] = r.len));
+    }
+  }
+  const all = unchecked(handlers[hook]);
+  for (let i = 0; i < all.length && !refused; i++) {
+    const h = unchecked(all[i]), w = h.w;
+    if (!one(w.toolGlobs, 1) || !one(w.backendGlobs, 2) || !one(w.methodGlobs, 4)) continue;
+    base = h.base;
+    pointerCount = w.pointerList.length;
+    call_indirect<void>(h.run, typed);
+  }
+  freshPools();
+  memory.fill(input, 0, n);
+  recordLen = 0;
+  memory.fill(changetype<usize>(fieldLen), 0, fieldCount * sizeof<i32>());
+  return give(output);
+}
+
+// Says whether one of the globs matches a field. An input without it is for
+// every function: the host has none in that hook.
+function one(globs: string[], field: i32): bool {
+  const n = unchecked(fieldLen[field]);
+  if (globs.length == 0 || n == 0) return true;
+  const v = view(unchecked(fieldPtr[field]), n);
+  for (let i = 0; i < globs.length; i++) {
+    const g = unchecked(globs[i]), star = g.indexOf("*");
+    if (star < 0 ? v.is(g) : star == g.length - 1 ? v.hasPrefix(g.substring(0, star)) : glob(g, v.toString())) return true;
+  }
+  return false;
+}
+
+export function text(field: i32): View {
+  return view(unchecked(fieldPtr[field]), unchecked(fieldLen[field]));
+}
+
+export function json(field: i32): Value {
+  return value(unchecked(fieldPtr[field]), unchecked(fieldLen[field]));
+}
+
+export function selected(i: i32): Value {
+  if (i < 0 || i >= pointerCount || base + i >= selectedCount) return value(0, 0);
+  return value(unchecked(selectedPtr[base + i]), unchecked(selectedLen[base + i]));
+}
+
+export function header(name: string): View {
+  const r = outer.of(input, recordLen);
+  while (r.next()) {
+    if (r.field == 7 && first(r.ptr, r.len, 1).is(name)) return first(r.ptr, r.len, 2);
+  }
+  return view(0, 0);
+}
+
+// The first field of a number in a record within the input.
+export function first(ptr: usize, len: i32, field: i32): View {
+  const r = inner.of(ptr, len);
+  while (r.next()) if (r.field == field) return view(r.ptr, r.len);
+  return view(0, 0);
+}
+
+/** Who a client is. */
+@final export class Principal {
+  /** Says whether there is one: false for an anonymous client. */
+  get known(): bool {
+    return unchecked(fieldLen[6]) > 0;
+  }
+  get subject(): View {
+    return this.first(1);
+  }
+  get tenant(): View {
+    return this.first(2);
+  }
+  get issuer(): View {
+    return this.first(6);
+  }
+  inGroup(name: string): bool {
+    return this.has(3, name);
+  }
+  hasRole(name: string): bool {
+    return this.has(4, name);
+  }
+  hasScope(name: string): bool {
+    return this.has(5, name);
+  }
+  get groups(): View[] {
+    return this.all(3);
+  }
+  get roles(): View[] {
+    return this.all(4);
+  }
+  get scopes(): View[] {
+    return this.all(5);
+  }
+  private first(field: i32): View {
+    return first(unchecked(fieldPtr[6]), unchecked(fieldLen[6]), field);
+  }
+  private has(field: i32, name: string): bool {
+    const r = inner.of(unchecked(fieldPtr[6]), unchecked(fieldLen[6]));
+    while (r.next()) if (r.field == field && view(r.ptr, r.len).is(name)) return true;
+    return false;
+  }
+  private all(field: i32): View[] {
+    const list: View[] = [];
+    const r = inner.of(unchecked(fieldPtr[6]), unchecked(fieldLen[6]));
+    while (r.next()) if (r.field == field) list.push(view(r.ptr, r.len));
+    return list;
+  }
+}
+export const principal = new Principal();
+
+/** A tool, a prompt or a resource of a backend. */
+@final export class Item {
+  constructor(private index: u64, private ptr: usize, private len: i32) {}
+
+  get name(): View {
+    return first(this.ptr, this.len, 1);
+  }
+  get backend(): View {
+    return first(this.ptr, this.len, 2);
+  }
+  /** What the backend says of it: an object with name, description, inputSchema and so on. */
+  get json(): Value {
+    const v = first(this.ptr, this.len, 3);
+    return value(v.ptr, v.len);
+  }
+  /** Offers it under another name. */
+  rename(name: string): void {
+    add(16, "", "", name, "", 0, 0, this.index);
+  }
+  /** Replaces its description. */
+  describe(text: string): void {
+    add(17, "", "", "", text, 0, 0, this.index);
+  }
+  /** Does not offer it. Whoever knows its name is not kept from it: deny calls, too, where that matters. */
+  hide(): void {
+    add(18, "", "", "", "", 0, 0, this.index);
+  }
+  /** Sets an annotation. */
+  annotate(name: string, json: string): void {
+    add(19, "", json, name, "", 0, 0, this.index);
+  }
+  /** Replaces the schema of its input. */
+  setSchema(json: string): void {
+    add(20, "", json, "", "", 0, 0, this.index);
+  }
+  /** Gives an argument one value for good, and takes it out of the schema. */
+  pinArg(pointer: string, json: string): void {
+    add(21, pointer, json, "", "", 0, 0, this.index);
+  }
+  /** Takes an argument out of the schema. */
+  hideArg(pointer: string): void {
+    add(22, pointer, "", "", "", 0, 0, this.index);
+  }
+}
+
+export function items(): Item[] {
+  const list: Item[] = [];
+  const r = outer.of(input, recordLen);
+  for (let index: u64 = 0; r.next(); ) if (r.field == 13) list.push(new Item(index++, r.ptr, r.len));
+  return list;
+}
+
+export function refuse(): void {
+  refused = true;
+}
+
+/** Who a client is said to be. */
+export class Identity {
+  subject: string = "";
+  tenant: string = "";
+  issuer: string = "";
+  groups: string[] = [];
+  roles: string[] = [];
+  scopes: string[] = [];
+}
+
+const scratch = new Area(256);
+
+export function say(who: Identity): void {
+  const a = scratch;
+  a.len = 0;
+  if (who.subject.length) a.string(1, who.subject);
+  if (who.tenant.length) a.string(2, who.tenant);
+  put(a, 3, who.groups);
+  put(a, 4, who.roles);
+  put(a, 5, who.scopes);
+  if (who.issuer.length) a.string(6, who.issuer);
+  const arg = size(<u64>a.len) + 1 + a.len;
+  output.varint((1 << 3) | 2);
+  output.varint(2 + size(<u64>arg) + arg);
+  output.varint((24 << 3) | 2);
+  output.varint(arg);
+  output.bytes(2, a.ptr, a.len);
+}
+
+/** Writes an operation. What is empty is left out, which reads the same. */
+export function add(op: i32, pointer: string, raw: string, name: string, text: string, code: u64, index: u64, item: u64): void {
+  const p = length(pointer), r = length(raw), n = length(name), t = length(text);
+  let all = 0;
+  if (p) all += 1 + size(p) + p;
+  if (r) all += 1 + size(r) + r;
+  if (n) all += 1 + size(n) + n;
+  if (t) all += 1 + size(t) + t;
+  if (code) all += 1 + size(code);
+  if (index) all += 1 + size(index);
+  if (item) all += 1 + size(item);
+  const o = output, key = <u64>((op << 3) | 2);
+  o.varint((1 << 3) | 2);
+  o.varint(size(key) + size(all) + all);
+  o.varint(key);
+  o.varint(all);
+  if (p) o.text(1, pointer, p);
+  if (r) o.text(2, raw, r);
+  if (n) o.text(3, name, n);
+  if (t) o.text(4, text, t);
+  if (code) o.number(5, code);
+  if (index) o.number(6, index);
+  if (item) o.number(7, item);
+}

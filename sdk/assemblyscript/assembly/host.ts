@@ -1,0 +1,125 @@
+// Functions of the host. What a guest does not call is not imported, so that it
+// needs no grant for it.
+
+@external("weir_v1", "log") declare function importLog(level: i32, p: usize, n: i32): void;
+@external("weir_v1", "log_level") declare function importLogLevel(): i32;
+@external("weir_v1", "now_ms") declare function importNow(): i64;
+@external("weir_v1", "mono_ns") declare function importMono(): i64;
+@external("weir_v1", "random") declare function importRandom(p: usize, n: i32): i32;
+@external("weir_v1", "sha256") declare function importSHA256(p: usize, n: i32, out: usize): i32;
+@external("weir_v1", "hmac") declare function importHMAC(key: usize, keyN: i32, p: usize, n: i32, out: usize): i64;
+@external("weir_v1", "kv_get") declare function importGet(key: usize, keyN: i32, out: usize, cap: i32): i64;
+@external("weir_v1", "kv_set") declare function importSet(key: usize, keyN: i32, p: usize, n: i32, ttl: i64): i64;
+@external("weir_v1", "kv_incr") declare function importIncr(key: usize, keyN: i32, delta: i64, ttl: i64): i64;
+@external("weir_v1", "metric") declare function importMetric(name: usize, n: i32, kind: i32, delta: i64): i32;
+
+/** What functions of the host return below zero. */
+export const ErrNotFound = -1;
+export const ErrDenied = -2;
+export const ErrLimit = -3;
+export const ErrArgument = -4;
+export const ErrUnavailable = -5;
+
+/** What such a number means. */
+export function failure(n: i64): string {
+  switch (<i32>n) {
+    case ErrNotFound: return "not found";
+    case ErrDenied: return "not granted";
+    case ErrLimit: return "above the limit";
+    case ErrArgument: return "bad argument";
+    case ErrUnavailable: return "not available";
+  }
+  return "host function failed";
+}
+
+function log(level: i32, text: string): void {
+  const b = String.UTF8.encode(text);
+  importLog(level, changetype<usize>(b), b.byteLength);
+}
+
+/** Writes a line of the log that only matters to whoever looks for it. */
+export function debug(text: string): void {
+  log(0, text);
+}
+/** Writes a line of the log, of at most 4 KiB. */
+export function info(text: string): void {
+  log(1, text);
+}
+/** Writes a line of the log that somebody should look at. */
+export function warn(text: string): void {
+  log(2, text);
+}
+/** Writes a line of the log about what does not work. */
+export function error(text: string): void {
+  log(3, text);
+}
+
+/** The least level that is written, 0 for debug to 3 for error. */
+export function logLevel(): i32 {
+  return importLogLevel();
+}
+
+/** The time, in milliseconds since 1970 UTC. */
+export function nowMillis(): i64 {
+  return importNow();
+}
+
+/** A time in nanoseconds that never goes backwards. */
+export function monotonic(): i64 {
+  return importMono();
+}
+
+/** Fills bytes, at most 4096, at random; 0 or a failure. Grant random. */
+export function random(to: Uint8Array): i32 {
+  return importRandom(to.dataStart, to.byteLength);
+}
+
+/** The SHA-256 of the UTF-8 text of a string. */
+export function sha256(text: string): Uint8Array {
+  const b = String.UTF8.encode(text), sum = new Uint8Array(32);
+  importSHA256(changetype<usize>(b), b.byteLength, sum.dataStart);
+  return sum;
+}
+
+/** HMAC-SHA256 under the secret of a name, null where there is none. Grant keys. */
+export function hmac(key: string, text: string): Uint8Array | null {
+  const k = String.UTF8.encode(key), b = String.UTF8.encode(text), sum = new Uint8Array(32);
+  const n = importHMAC(changetype<usize>(k), k.byteLength, changetype<usize>(b), b.byteLength, sum.dataStart);
+  return n < 0 ? null : sum;
+}
+
+/** The value of a key, null where there is none. Grant kv. */
+export function kvGet(key: string): string | null {
+  const k = String.UTF8.encode(key);
+  let b = new ArrayBuffer(256);
+  let n = importGet(changetype<usize>(k), k.byteLength, changetype<usize>(b), b.byteLength);
+  while (n > <i64>b.byteLength) {
+    b = new ArrayBuffer(<i32>n);
+    n = importGet(changetype<usize>(k), k.byteLength, changetype<usize>(b), b.byteLength);
+  }
+  return n < 0 ? null : String.UTF8.decodeUnsafe(changetype<usize>(b), <usize>n);
+}
+
+/** Sets the value of a key, at most 64 KiB, for at most 24 hours; 0 or a failure. Grant kv. */
+export function kvSet(key: string, value: string, millis: i64): i64 {
+  const k = String.UTF8.encode(key), b = String.UTF8.encode(value);
+  return importSet(changetype<usize>(k), k.byteLength, changetype<usize>(b), b.byteLength, millis);
+}
+
+/** Adds to a number in one step; the sum, or a failure below zero. Grant kv. */
+export function kvAdd(key: string, n: i64, millis: i64): i64 {
+  const k = String.UTF8.encode(key);
+  return importIncr(changetype<usize>(k), k.byteLength, n, millis);
+}
+
+/** Adds to a counter; 0 or a failure. Grant metrics. */
+export function count(name: string, delta: i64): i32 {
+  const b = String.UTF8.encode(name);
+  return importMetric(changetype<usize>(b), b.byteLength, 0, delta);
+}
+
+/** Sets a gauge; 0 or a failure. Grant metrics. */
+export function gauge(name: string, value: i64): i32 {
+  const b = String.UTF8.encode(name);
+  return importMetric(changetype<usize>(b), b.byteLength, 1, value);
+}

@@ -1,0 +1,122 @@
+// Records: the wire format of Protocol Buffers, and memory that grows.
+
+/** Bytes that a record is written into. */
+@final export class Area {
+  ptr: usize;
+  room: i32;
+  len: i32 = 0;
+
+  constructor(room: i32) {
+    this.ptr = heap.alloc(room);
+    this.room = room;
+  }
+
+  /** Room for n more bytes: where they go. */
+  more(n: i32): usize {
+    if (this.len + n > this.room) {
+      let room = this.room;
+      while (room < this.len + n) room *= 2;
+      this.ptr = heap.realloc(this.ptr, room);
+      this.room = room;
+    }
+    const p = this.ptr + this.len;
+    this.len += n;
+    return p;
+  }
+
+  varint(v: u64): void {
+    let p = this.more(size(v));
+    for (; v >= 0x80; v >>= 7) store<u8>(p++, <u8>v | 0x80);
+    store<u8>(p, <u8>v);
+  }
+
+  number(field: i32, v: u64): void {
+    this.varint(<u64>(field << 3));
+    this.varint(v);
+  }
+
+  text(field: i32, s: string, bytes: i32): void {
+    this.varint(<u64>((field << 3) | 2));
+    this.varint(<u64>bytes);
+    const p = this.more(bytes);
+    String.UTF8.encodeUnsafe(changetype<usize>(s), s.length, p, false, String.UTF8.ErrorMode.REPLACE);
+  }
+
+  string(field: i32, s: string): void {
+    this.text(field, s, length(s));
+  }
+
+  bytes(field: i32, from: usize, n: i32): void {
+    this.varint(<u64>((field << 3) | 2));
+    this.varint(<u64>n);
+    memory.copy(this.more(n), from, n);
+  }
+}
+
+/** How many bytes a string has in UTF-8. */
+export function length(s: string): i32 {
+  return String.UTF8.byteLength(s);
+}
+
+export function size(v: u64): i32 {
+  let n = 1;
+  for (; v >= 0x80; v >>= 7) n++;
+  return n;
+}
+
+/** Reads the fields of a record. One is enough for everything that is read at a time. */
+@final export class Reader {
+  p: usize = 0;
+  end: usize = 0;
+  field: i32 = 0;
+  number: u64 = 0;
+  ptr: usize = 0;
+  len: i32 = 0;
+
+  of(ptr: usize, len: i32): this {
+    this.p = ptr;
+    this.end = ptr + len;
+    return this;
+  }
+
+  /** Goes to the next field; false at the end, or where the record is malformed. */
+  next(): bool {
+    while (this.p < this.end) {
+      const key = this.varint();
+      this.field = <i32>(key >> 3);
+      this.number = 0;
+      this.ptr = this.p;
+      this.len = 0;
+      let n: u64 = 0;
+      switch (<i32>key & 7) {
+        case 0:
+          this.number = this.varint();
+          return true;
+        case 2:
+          n = this.varint();
+          if (n > <u64>(this.end - this.p)) return false;
+          this.ptr = this.p;
+          this.len = <i32>n;
+          this.p += <usize>n;
+          return true;
+        case 1: n = 8; break;
+        case 5: n = 4; break;
+        default: return false;
+      }
+      if (n > <u64>(this.end - this.p)) return false;
+      this.p += <usize>n;
+    }
+    return false;
+  }
+
+  private varint(): u64 {
+    let v: u64 = 0;
+    for (let shift: u64 = 0; this.p < this.end && shift < 64; shift += 7) {
+      const c = load<u8>(this.p++);
+      v |= <u64>(c & 0x7f) << shift;
+      if (c < 0x80) return v;
+    }
+    this.p = this.end;
+    return v;
+  }
+}

@@ -1,0 +1,64 @@
+// A guest that calls every function of the host.
+
+import * as weir from "../../../assembly";
+export * from "../../../assembly/exports";
+
+const minute = 60000;
+
+weir.onInit((s: weir.Setup): string | null => {
+  const grants = ["random", "kv", "metrics", "keys"];
+  for (let i = 0; i < grants.length; i++) if (!s.granted(grants[i])) return grants[i] + " is not granted";
+  return null;
+});
+
+weir.onCall((c: weir.Call): void => {
+  c.respond(weir.textResult(answer(c.tool.toString(), c.selected(0).text)));
+}, weir.wants().pointers(["/text"]));
+
+function or(n: i64, text: string): string {
+  return n < 0 ? "error: " + weir.failure(n) : text;
+}
+
+function hex(sum: Uint8Array): string {
+  let out = "";
+  for (let i = 0; i < sum.length; i++) out += (sum[i] < 16 ? "0" : "") + (<u32>sum[i]).toString(16);
+  return out;
+}
+
+function answer(tool: string, text: string): string {
+  if (tool == "count") {
+    const n = weir.kvAdd("calls", 1, minute);
+    return or(n, n.toString());
+  }
+  if (tool == "remember") return or(weir.kvSet("note", text, minute), "");
+  if (tool == "recall") {
+    const note = weir.kvGet("note");
+    return note === null ? or(weir.ErrNotFound, "") : note;
+  }
+  if (tool == "forever") return or(weir.kvSet("note", "", 365 * 24 * 60 * <i64>minute), "");
+  if (tool == "digest") return hex(weir.sha256(text));
+  if (tool == "sign" || tool == "sign with another") {
+    const sum = weir.hmac(tool == "sign" ? "sign" : "other", text);
+    return sum === null ? or(weir.ErrNotFound, "") : hex(sum);
+  }
+  if (tool == "random") {
+    const one = new Uint8Array(32), two = new Uint8Array(32);
+    const n = weir.random(one) + weir.random(two);
+    return or(n, hex(one) != hex(two) ? "true" : "false");
+  }
+  if (tool == "too random") return or(weir.random(new Uint8Array(5000)), "");
+  if (tool == "measure") return or(weir.gauge("level", 7) + weir.count("asked", 2), "");
+  if (tool == "measure badly") return or(weir.count("Asked!", 2), "");
+  if (tool == "time") {
+    const before = weir.monotonic();
+    return weir.nowMillis() > 1600000000000 && weir.monotonic() >= before ? "true" : "false";
+  }
+  if (tool == "log") {
+    weir.debug("d " + text);
+    weir.info("i " + text);
+    weir.warn("w " + text);
+    weir.error("e " + text);
+    return weir.logLevel().toString();
+  }
+  return "error: no such tool";
+}
