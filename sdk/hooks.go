@@ -108,7 +108,7 @@ func OnAuthenticate(f func(*Credential), options ...Option) {
 
 // Challenge asks the client for a credential: text is the value of a
 // WWW-Authenticate header.
-func (*Credential) Challenge(text string) { add(abi.OpChallenge, arg{text: text}) }
+func (*Credential) Challenge(text string) { add(abi.OpChallenge, &arg{text: text}) }
 
 // OnIdentity registers a function that says who a client is by the claims of a
 // verified token.
@@ -124,7 +124,7 @@ func (*VerifiedToken) Issuer() View { return text(abi.CallIssuer) }
 func (*VerifiedToken) Claims() Value { return value(abi.CallClaims) }
 
 // Principal is who the client is so far.
-func (*VerifiedToken) Principal() Principal { return Principal{call.field[abi.CallPrincipal]} }
+func (*VerifiedToken) Principal() Principal { return who() }
 
 // OnTools registers a function that changes how tools are offered. It is asked
 // once for what a backend offers, and for each value of what VariesBy names.
@@ -149,15 +149,15 @@ func OnResources(f func(*Catalog), options ...Option) {
 func (*Catalog) Backend() View { return text(abi.CallBackend) }
 
 // Principal is somebody who asks, of those that VariesBy puts together.
-func (*Catalog) Principal() Principal { return Principal{call.field[abi.CallPrincipal]} }
+func (*Catalog) Principal() Principal { return who() }
 
 // Items goes over what is offered.
 func (*Catalog) Items() iter.Seq[Item] {
 	return func(yield func(Item) bool) {
-		r := abi.Reader{B: call.record}
-		for index := uint64(0); r.Next(); {
-			if r.Num == abi.CallItem {
-				if !yield(Item{r.Data, index}) {
+		r := reader{b: call.record}
+		for index := uint64(0); r.next(); {
+			if r.field == abi.CallItem {
+				if !yield(Item{r.data(), index}) {
 					return
 				}
 				index++
@@ -167,32 +167,38 @@ func (*Catalog) Items() iter.Seq[Item] {
 }
 
 // Rename offers the item under another name.
-func (i Item) Rename(name string) { add(abi.OpRename, arg{item: i.index, name: name}) }
+func (i Item) Rename(name string) {
+	add(abi.OpRename, &arg{name: name, item: i.index})
+}
 
 // Describe replaces the description of the item.
-func (i Item) Describe(text string) { add(abi.OpDescribe, arg{item: i.index, text: text}) }
+func (i Item) Describe(text string) {
+	add(abi.OpDescribe, &arg{text: text, item: i.index})
+}
 
 // Hide does not offer the item. Whoever knows its name is not kept from it:
 // deny calls, too, where that matters.
-func (i Item) Hide() { add(abi.OpHide, arg{item: i.index}) }
+func (i Item) Hide() { add(abi.OpHide, &arg{item: i.index}) }
 
 // Annotate sets an annotation of the item.
 func (i Item) Annotate(name string, value JSON) {
-	add(abi.OpAnnotate, arg{item: i.index, name: name, raw: string(value)})
+	add(abi.OpAnnotate, &arg{name: name, raw: string(value), item: i.index})
 }
 
 // SetSchema replaces the schema of the item's input.
 func (i Item) SetSchema(schema JSON) {
-	add(abi.OpSetSchema, arg{item: i.index, raw: string(schema)})
+	add(abi.OpSetSchema, &arg{raw: string(schema), item: i.index})
 }
 
 // PinArg gives an argument one value for good, and takes it out of the schema.
 func (i Item) PinArg(pointer string, value JSON) {
-	add(abi.OpPinArg, arg{item: i.index, pointer: pointer, raw: string(value)})
+	add(abi.OpPinArg, &arg{pointer: pointer, raw: string(value), item: i.index})
 }
 
 // HideArg takes an argument out of the schema.
-func (i Item) HideArg(pointer string) { add(abi.OpHideArg, arg{item: i.index, pointer: pointer}) }
+func (i Item) HideArg(pointer string) {
+	add(abi.OpHideArg, &arg{pointer: pointer, item: i.index})
+}
 
 // OnCall registers a function for calls of tools.
 func OnCall(f func(*Call), options ...Option) {
@@ -208,7 +214,7 @@ func (*Call) Arguments() Value { return value(abi.CallArguments) }
 func (*Call) Selected(i int) Value { return selected(i) }
 
 // Carry leaves bytes for OnResult to find.
-func (*Call) Carry(bytes string) { add(abi.OpSetCarry, arg{raw: bytes}) }
+func (*Call) Carry(bytes string) { add(abi.OpSetCarry, &arg{raw: bytes}) }
 
 // OnOutgoing registers a function that chooses a credential for a backend.
 func OnOutgoing(f func(*Outgoing), options ...Option) {
@@ -217,7 +223,9 @@ func OnOutgoing(f func(*Outgoing), options ...Option) {
 }
 
 // UseCredential chooses a credential that was granted, by its name.
-func (*Outgoing) UseCredential(name string) { add(abi.OpUseCredential, arg{name: name}) }
+func (*Outgoing) UseCredential(name string) {
+	add(abi.OpUseCredential, &arg{name: name})
+}
 
 // OnBackendRequest registers a function for requests that leave for a backend.
 func OnBackendRequest(f func(*BackendRequest), options ...Option) {
@@ -244,7 +252,7 @@ func (*CallResult) Selected(i int) Value { return selected(i) }
 func (*CallResult) Carried() View { return text(abi.CallCarry) }
 
 // DropContent removes a block of the result's content, by its index.
-func (*CallResult) DropContent(index int) { add(abi.OpDropContent, arg{index: uint64(index)}) }
+func (*CallResult) DropContent(index int) { add(abi.OpDropContent, &arg{index: uint64(index)}) }
 
 // OnMessage registers a function for methods that no other hook is for.
 func OnMessage(f func(*Message), options ...Option) {

@@ -48,8 +48,10 @@ func (v View) Matches(pattern string) bool { return glob(pattern, v.b) }
 // returns.
 func (v View) Bytes() []byte { return v.b[:len(v.b):len(v.b)] }
 
-func text(field int) View   { return View{call.field[field]} }
-func value(field int) Value { return Value{call.field[field]} }
+func data(field int) []byte { return call.record[call.field[field].from:call.field[field].to] }
+func text(field int) View   { return View{data(field)} }
+func value(field int) Value { return Value{data(field)} }
+func who() Principal        { return Principal{data(abi.CallPrincipal)} }
 
 // Principal is who a client is. It is valid until the function of the hook
 // returns.
@@ -86,19 +88,13 @@ func (p Principal) Roles() iter.Seq[View] { return p.all(abi.PrincipalRole) }
 func (p Principal) Scopes() iter.Seq[View] { return p.all(abi.PrincipalScope) }
 
 func (p Principal) first(field int) []byte {
-	r := abi.Reader{B: p.record}
-	for r.Next() {
-		if r.Num == field {
-			return r.Data
-		}
-	}
-	return nil
+	return first(p.record, field)
 }
 
 func (p Principal) has(field int, name string) bool {
-	r := abi.Reader{B: p.record}
-	for r.Next() {
-		if r.Num == field && string(r.Data) == name {
+	r := reader{b: p.record}
+	for r.next() {
+		if r.field == field && string(r.data()) == name {
 			return true
 		}
 	}
@@ -107,9 +103,9 @@ func (p Principal) has(field int, name string) bool {
 
 func (p Principal) all(field int) iter.Seq[View] {
 	return func(yield func(View) bool) {
-		r := abi.Reader{B: p.record}
-		for r.Next() {
-			if r.Num == field && !yield(View{r.Data}) {
+		r := reader{b: p.record}
+		for r.next() {
+			if r.field == field && !yield(View{r.data()}) {
 				return
 			}
 		}
@@ -123,14 +119,14 @@ type Item struct {
 }
 
 // Name is the backend's name for it.
-func (i Item) Name() View { return View{Principal{i.record}.first(abi.ItemName)} }
+func (i Item) Name() View { return View{first(i.record, abi.ItemName)} }
 
 // Backend that has it.
-func (i Item) Backend() View { return View{Principal{i.record}.first(abi.ItemBackend)} }
+func (i Item) Backend() View { return View{first(i.record, abi.ItemBackend)} }
 
 // JSON is what the backend says of it: an object with name, description,
 // inputSchema and so on.
-func (i Item) JSON() Value { return Value{Principal{i.record}.first(abi.ItemJSON)} }
+func (i Item) JSON() Value { return Value{first(i.record, abi.ItemJSON)} }
 
 // What inputs of several hooks have in common.
 type (
@@ -156,7 +152,7 @@ func (Request) Method() View { return text(abi.CallMethod) }
 func (Request) ID() Value { return value(abi.CallRequestID) }
 
 // Principal is who sent the message.
-func (Request) Principal() Principal { return Principal{call.field[abi.CallPrincipal]} }
+func (Request) Principal() Principal { return who() }
 
 // Header returns the first value of a header that was asked for with the
 // option Headers. The name is in lower case.
@@ -182,13 +178,10 @@ func (HTTP) Header(name string) View { return header(name) }
 func (HTTP) Now() uint64 { return call.now }
 
 func header(name string) View {
-	r := abi.Reader{B: call.record}
-	for r.Next() {
-		if r.Num == abi.CallHeader {
-			h := Principal{r.Data} // the same shape: fields by number
-			if string(h.first(abi.HeaderName)) == name {
-				return View{h.first(abi.HeaderValue)}
-			}
+	r := reader{b: call.record}
+	for r.next() {
+		if r.field == abi.CallHeader && string(first(r.data(), abi.HeaderName)) == name {
+			return View{first(r.data(), abi.HeaderValue)}
 		}
 	}
 	return View{}
@@ -200,5 +193,6 @@ func selected(i int) Value {
 	if i < 0 || i >= call.pointers || call.base+i >= len(call.selected) {
 		return Value{}
 	}
-	return Value{call.selected[call.base+i]}
+	at := call.selected[call.base+i]
+	return Value{call.record[at.from:at.to]}
 }

@@ -8,4 +8,7 @@ import "embed"
 // the sources of a new guest, so that it is built without a network.
 //
 //go:embed *.go abi/*.go weirtest/*.go
+//go:embed c/weir.h
+//go:embed assemblyscript/assembly/*.ts assemblyscript/package-lock.json
+//go:embed rust/Cargo.toml rust/src/*.rs
 var Sources embed.FS

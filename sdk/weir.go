@@ -257,13 +257,16 @@ next:
 	return list
 }
 
+// span is where something is in the input.
+type span struct{ from, to uint32 }
+
 // call is the one under way.
 var call struct {
 	record   []byte
-	field    [abi.CallEvent + 1][]byte // by number; the last of those that are repeated
+	field    [abi.CallEvent + 1]span // by number; the last of those that are repeated
 	now      uint64
 	status   uint64
-	selected [][]byte
+	selected []span
 	base     int    // where the pointers of the present function begin
 	pointers int    // how many it has
 	out      []byte // Ops so far
@@ -277,28 +280,26 @@ func dispatch(hook abi.Hook, record []byte) []byte {
 	c := &call
 	c.record, c.now, c.status, c.refused = record, 0, 0, false
 	c.selected, c.out = c.selected[:0], c.out[:0]
-	r := abi.Reader{B: record}
-	for r.Next() {
-		switch {
-		case r.Num == abi.CallNow:
-			c.now = r.Uint
-		case r.Num == abi.CallStatus:
-			c.status = r.Uint
-		case r.Num == abi.CallSelected:
-			c.selected = append(c.selected, r.Data)
-		case r.Num < len(c.field):
-			c.field[r.Num] = r.Data
+	r := reader{b: record}
+	for r.next() {
+		switch f := r.field; {
+		case f == abi.CallNow:
+			c.now = r.number
+		case f == abi.CallStatus:
+			c.status = r.number
+		case f == abi.CallSelected:
+			c.selected = append(c.selected, span{uint32(r.from), uint32(r.to)})
+		case f < len(c.field):
+			c.field[f] = span{uint32(r.from), uint32(r.to)}
 		}
 	}
 	for _, h := range guest.handlers[hook] {
-		if h.wants() {
-			if c.base, c.pointers = h.base, len(h.pointers); !c.refused {
-				h.run()
-			}
+		if !c.refused && h.wants() {
+			c.base, c.pointers = h.base, len(h.pointers)
+			h.run()
 		}
 	}
-	clear(c.field[:])
-	clear(c.selected)
+	c.field = [len(c.field)]span{}
 	clear(record)
 	c.record = nil
 	return c.out
@@ -308,12 +309,15 @@ func dispatch(hook abi.Hook, record []byte) []byte {
 // input without a tool, backend or method is for every function: the host has
 // none in that hook.
 func (h *handler) wants() bool {
-	c := &call
-	return matches(h.tools, c.field[abi.CallTool]) && matches(h.backends, c.field[abi.CallBackend]) && matches(h.methods, c.field[abi.CallMethod])
+	return matches(h.tools, abi.CallTool) && matches(h.backends, abi.CallBackend) && matches(h.methods, abi.CallMethod)
 }
 
-func matches(globs []string, name []byte) bool {
-	if len(globs) == 0 || len(name) == 0 {
+func matches(globs []string, field int) bool {
+	if len(globs) == 0 {
+		return true
+	}
+	name := data(field)
+	if len(name) == 0 {
 		return true
 	}
 	for _, g := range globs {

@@ -150,7 +150,7 @@ func buildC(ctx context.Context, dir, out string) error {
 	var objects []string
 	for i, source := range sources {
 		object := filepath.Join(scratch, fmt.Sprint(i, ".o"))
-		args := append(append([]string{}, clangFlags...), "-I", ".", "-I", filepath.Join(dir, "weir"), "-o", object, filepath.Base(source))
+		args := append(append([]string{}, clangFlags...), "-I", ".", "-I", "weir", "-o", object, filepath.Base(source))
 		if err := run(ctx, dir, nil, clang, args...); err != nil {
 			return err
 		}

@@ -19,7 +19,10 @@ var templates embed.FS
 // lay says which files of the SDK a language's projects get, and where.
 // A pattern without a match is a mistake that tests find.
 var lay = map[string][]struct{ from, to string }{
-	"go": {{"*.go", "weir/sdk"}, {"abi/*.go", "weir/sdk/abi"}, {"weirtest/*.go", "weir/sdk/weirtest"}},
+	"go":             {{"*.go", "weir/sdk"}, {"abi/*.go", "weir/sdk/abi"}, {"weirtest/*.go", "weir/sdk/weirtest"}},
+	"assemblyscript": {{"assemblyscript/assembly/*.ts", "weir"}, {"assemblyscript/package-lock.json", "."}},
+	"rust":           {{"rust/Cargo.toml", "weir"}, {"rust/src/*.rs", "weir/src"}},
+	"c":              {{"c/weir.h", "weir"}},
 }
 
 // New makes a directory with a guest that works: its sources, fixtures and
