@@ -39,6 +39,7 @@ var rooms = map[string][]string{
 	"filters/webhook":    {"edge", "edge/mcp", "edge/v1beta1", "edge/oauth", "edge/outgoing"},
 	"filters/ratelimit":  {"edge", "edge/mcp", "edge/v1beta1"},
 	"wasm/...":           {"edge", "edge/mcp", "sdk/abi", "wasm/..."},
+	"examples/...":       {"sdk"},
 	"sdk":                {"sdk/abi"},
 	"sdk/abi":            {},
 	"sdk/examples/...":   {"sdk"},

@@ -164,7 +164,7 @@ func buildC(ctx context.Context, dir, out string) error {
 var ascFlags = []string{"--runtime", "incremental", "-O3", "--converge", "--use", "abort=", "--noColors"}
 
 // buildAssemblyScript runs the compiler that npm installed beside the sources,
-// or above them.
+// above them, or in PATH.
 func buildAssemblyScript(ctx context.Context, dir, out string) error {
 	const install = "run `npm install` in the directory of package.json (npm comes with Node.js: https://nodejs.org, Debian: apt-get install nodejs npm)"
 	if _, err := find("node", install, "node"); err != nil {
@@ -177,14 +177,23 @@ func buildAssemblyScript(ctx context.Context, dir, out string) error {
 	for {
 		asc := filepath.Join(top, "node_modules", ".bin", "asc")
 		if _, err := os.Stat(asc); err == nil {
-			return run(ctx, dir, nil, asc, append([]string{"assembly/index.ts", "--outFile", out}, ascFlags...)...)
+			return compileAssemblyScript(ctx, asc, dir, out)
 		}
 		up := filepath.Dir(top)
 		if up == top {
-			return &Missing{"the AssemblyScript compiler", install}
+			break
 		}
 		top = up
 	}
+	asc, err := find("the AssemblyScript compiler", install, "asc")
+	if err != nil {
+		return err
+	}
+	return compileAssemblyScript(ctx, asc, dir, out)
+}
+
+func compileAssemblyScript(ctx context.Context, asc, dir, out string) error {
+	return run(ctx, dir, nil, asc, append([]string{"assembly/index.ts", "--outFile", out}, ascFlags...)...)
 }
 
 // rustTarget is what modules without an operating system are built for.

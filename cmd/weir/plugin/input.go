@@ -83,10 +83,11 @@ type wanted struct {
 	inline   uint64
 }
 
-// wants finds the subscriptions of a hook that match an input.
+// wants says whether a guest is asked about an input, and what it sees of it:
+// the subscriptions to a hook count as one, of which one has to match.
 func wants(asked []wasm.Subscription, hook abi.Hook, in *Input) (w wanted, matched bool) {
 	for _, s := range asked {
-		if s.Hook != hook || !anyGlob(s.Tools, in.Tool) || !anyGlob(s.Backends, in.Backend) || !anyGlob(s.Methods, in.Method) {
+		if s.Hook != hook {
 			continue
 		}
 		if s.Fields == 0 {
@@ -96,7 +97,7 @@ func wants(asked []wasm.Subscription, hook abi.Hook, in *Input) (w wanted, match
 		w.headers = append(w.headers, s.Headers...)
 		w.pointers = append(w.pointers, s.Pointers...)
 		w.inline = max(w.inline, s.InlineLimit)
-		matched = true
+		matched = matched || anyGlob(s.Tools, in.Tool) && anyGlob(s.Backends, in.Backend) && anyGlob(s.Methods, in.Method)
 	}
 	return w, matched
 }

@@ -7,9 +7,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/weir-edge/weir/wasm"
 )
+
+// patience is how long a module may take to compile. An edge gives it less, but
+// a machine on which somebody works may be busy.
+const patience = 2 * time.Minute
 
 // Compile compiles the module of a file as the edge does. The compiler is
 // closed after the module. cache is a directory for machine code, "" for none.
@@ -18,7 +23,7 @@ func Compile(ctx context.Context, file, cache string) (*wasm.Compiler, *wasm.Mod
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := wasm.NewCompiler(wasm.Compilation{Dir: cache})
+	c, err := wasm.NewCompiler(wasm.Compilation{Dir: cache, Timeout: patience})
 	if err != nil {
 		return nil, nil, err
 	}
