@@ -1,7 +1,7 @@
 // The call under way: its input and its operations so far.
 
-import { Area, Reader, length, size } from "./record";
-import { View, Value, view, value, glob, freshPools } from "./text";
+import { Area, Reader, four, size } from "./record";
+import { View, Value, view, value, glob, matchAt, freshPools } from "./text";
 
 /** Hooks by number, as they are called in subscriptions. */
 export const hookNames: string[] = [
@@ -72,9 +72,35 @@ export function wants(): Wants {
   return new Wants();
 }
 
-class Handler {
+// A glob, taken apart: what stands before its first *, and whether there is more.
+@final class Glob {
+  star: i32;
+  prefix: string;
+  constructor(public pattern: string) {
+    const star = pattern.indexOf("*");
+    this.star = star;
+    this.prefix = star < 0 ? pattern : pattern.substring(0, star);
+  }
+}
+
+function globs(patterns: string[]): StaticArray<Glob> {
+  const list: Glob[] = [];
+  for (let i = 0; i < patterns.length; i++) list.push(new Glob(patterns[i]));
+  return StaticArray.fromArray(list);
+}
+
+@final class Handler {
   base: i32 = 0;
-  constructor(public run: u32, public w: Wants) {}
+  pointers: i32;
+  tools: StaticArray<Glob>;
+  backends: StaticArray<Glob>;
+  methods: StaticArray<Glob>;
+  constructor(public run: u32, public w: Wants) {
+    this.pointers = w.pointerList.length;
+    this.tools = globs(w.toolGlobs);
+    this.backends = globs(w.backendGlobs);
+    this.methods = globs(w.methodGlobs);
+  }
 }
 
 const handlers: Handler[][] = [];
@@ -245,10 +271,10 @@ export function ask(hook: i32, typed: usize, n: i32): u64 {
   }
   const all = unchecked(handlers[hook]);
   for (let i = 0; i < all.length && !refused; i++) {
-    const h = unchecked(all[i]), w = h.w;
-    if (!one(w.toolGlobs, 1) || !one(w.backendGlobs, 2) || !one(w.methodGlobs, 4)) continue;
+    const h = unchecked(all[i]);
+    if (!one(h.tools, 1) || !one(h.backends, 2) || !one(h.methods, 4)) continue;
     base = h.base;
-    pointerCount = w.pointerList.length;
+    pointerCount = h.pointers;
     call_indirect<void>(h.run, typed);
   }
   freshPools();
@@ -260,13 +286,14 @@ export function ask(hook: i32, typed: usize, n: i32): u64 {
 
 // Says whether one of the globs matches a field. An input without it is for
 // every function: the host has none in that hook.
-function one(globs: string[], field: i32): bool {
+function one(globs: StaticArray<Glob>, field: i32): bool {
   const n = unchecked(fieldLen[field]);
   if (globs.length == 0 || n == 0) return true;
-  const v = view(unchecked(fieldPtr[field]), n);
+  const p = unchecked(fieldPtr[field]), end = p + n;
   for (let i = 0; i < globs.length; i++) {
-    const g = unchecked(globs[i]), star = g.indexOf("*");
-    if (star < 0 ? v.is(g) : star == g.length - 1 ? v.hasPrefix(g.substring(0, star)) : glob(g, v.toString())) return true;
+    const g = unchecked(globs[i]), after = matchAt(p, end, g.prefix);
+    if (!after) continue;
+    if (g.star < 0 ? after == end : g.star == g.pattern.length - 1 || glob(g.pattern, String.UTF8.decodeUnsafe(p, n))) return true;
   }
   return false;
 }
@@ -337,7 +364,9 @@ export function first(ptr: usize, len: i32, field: i32): View {
   }
   private has(field: i32, name: string): bool {
     const r = inner.of(unchecked(fieldPtr[6]), unchecked(fieldLen[6]));
-    while (r.next()) if (r.field == field && view(r.ptr, r.len).is(name)) return true;
+    while (r.next()) {
+      if (r.field == field && matchAt(r.ptr, r.ptr + r.len, name) == r.ptr + r.len) return true;
+    }
     return false;
   }
   private all(field: i32): View[] {
@@ -436,25 +465,23 @@ export function say(who: Identity): void {
 
 /** Writes an operation. What is empty is left out, which reads the same. */
 export function add(op: i32, pointer: string, raw: string, name: string, text: string, code: u64, index: u64, item: u64): void {
-  const p = length(pointer), r = length(raw), n = length(name), t = length(text);
-  let all = 0;
-  if (p) all += 1 + size(p) + p;
-  if (r) all += 1 + size(r) + r;
-  if (n) all += 1 + size(n) + n;
-  if (t) all += 1 + size(t) + t;
-  if (code) all += 1 + size(code);
-  if (index) all += 1 + size(index);
-  if (item) all += 1 + size(item);
-  const o = output, key = <u64>((op << 3) | 2);
-  o.varint((1 << 3) | 2);
-  o.varint(size(key) + size(all) + all);
-  o.varint(key);
-  o.varint(all);
-  if (p) o.text(1, pointer, p);
-  if (r) o.text(2, raw, r);
-  if (n) o.text(3, name, n);
-  if (t) o.text(4, text, t);
+  const o = output, start = o.len;
+  let p = o.more(op < 16 ? 10 : 11);
+  store<u8>(p, (1 << 3) | 2);
+  if (op < 16) {
+    store<u8>(p, <u8>((op << 3) | 2), 5);
+  } else {
+    store<u8>(p, <u8>((op << 3) | 2) | 0x80, 5);
+    store<u8>(p, <u8>(op >> 4), 6);
+  }
+  const content = o.len;
+  if (pointer.length) o.string(1, pointer);
+  if (raw.length) o.string(2, raw);
+  if (name.length) o.string(3, name);
+  if (text.length) o.string(4, text);
   if (code) o.number(5, code);
   if (index) o.number(6, index);
   if (item) o.number(7, item);
+  four(o.ptr + start + 1, o.len - start - 5);
+  four(o.ptr + content - 4, o.len - content);
 }

@@ -35,15 +35,21 @@
     this.varint(v);
   }
 
-  text(field: i32, s: string, bytes: i32): void {
-    this.varint(<u64>((field << 3) | 2));
-    this.varint(<u64>bytes);
-    const p = this.more(bytes);
-    String.UTF8.encodeUnsafe(changetype<usize>(s), s.length, p, false, String.UTF8.ErrorMode.REPLACE);
-  }
-
+  /** A string; fields have numbers below 16. Its length takes four bytes, however short it is: it is known when the text is written. */
   string(field: i32, s: string): void {
-    this.text(field, s, length(s));
+    const chars = s.length;
+    let p = this.more(5 + 3 * chars);
+    store<u8>(p, <u8>((field << 3) | 2));
+    const from = changetype<usize>(s);
+    let to = p + 5, i = 0;
+    for (; i < chars; i++) {
+      const c = load<u16>(from + (i << 1));
+      if (c >= 0x80) break;
+      store<u8>(to++, <u8>c);
+    }
+    if (i < chars) to += String.UTF8.encodeUnsafe(from + (i << 1), chars - i, to, false, String.UTF8.ErrorMode.REPLACE);
+    four(p + 1, <i32>(to - p - 5));
+    this.len = <i32>(to - this.ptr);
   }
 
   bytes(field: i32, from: usize, n: i32): void {
@@ -53,9 +59,12 @@
   }
 }
 
-/** How many bytes a string has in UTF-8. */
-export function length(s: string): i32 {
-  return String.UTF8.byteLength(s);
+/** Writes a number in four bytes. */
+export function four(p: usize, n: i32): void {
+  store<u8>(p, <u8>n | 0x80);
+  store<u8>(p, <u8>(n >> 7) | 0x80, 1);
+  store<u8>(p, <u8>(n >> 14) | 0x80, 2);
+  store<u8>(p, <u8>(n >> 21) & 0x7f, 3);
 }
 
 export function size(v: u64): i32 {
@@ -82,6 +91,18 @@ export function size(v: u64): i32 {
   /** Goes to the next field; false at the end, or where the record is malformed. */
   next(): bool {
     while (this.p < this.end) {
+      // Most keys and lengths are one byte: those are read here.
+      const q = this.p;
+      if (q + 2 <= this.end) {
+        const k = <i32>load<u8>(q), l = <i32>load<u8>(q, 1);
+        if ((k & 0x87) == 2 && l < 0x80 && q + 2 + l <= this.end) {
+          this.field = k >> 3;
+          this.ptr = q + 2;
+          this.len = l;
+          this.p = q + 2 + l;
+          return true;
+        }
+      }
       const key = this.varint();
       this.field = <i32>(key >> 3);
       this.number = 0;

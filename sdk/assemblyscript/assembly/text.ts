@@ -11,7 +11,7 @@
 
   /** A copy that stays. */
   toString(): string {
-    return String.UTF8.decodeUnsafe(this.ptr, this.len);
+    return decode(this.ptr, this.len);
   }
 
   get empty(): bool {
@@ -69,10 +69,18 @@ export function glob(pattern: string, name: string): bool {
   return p == pattern.length;
 }
 
+// The string of UTF-8 text. Plain ASCII, which most text is, needs no decoding.
+function decode(p: usize, n: i32): string {
+  for (let i = 0; i < n; i++) if (load<u8>(p + i) >= 0x80) return String.UTF8.decodeUnsafe(p, n);
+  const s = __new(n << 1, idof<string>());
+  for (let i = 0; i < n; i++) store<u16>(s + (i << 1), load<u8>(p + i));
+  return changetype<string>(s);
+}
+
 // Where the UTF-8 text of s ends, when it begins at p and ends by end; else 0.
-function matchAt(p: usize, end: usize, s: string): usize {
-  for (let i = 0; i < s.length; i++) {
-    let c = s.charCodeAt(i);
+export function matchAt(p: usize, end: usize, s: string): usize {
+  for (let i = 0, n = s.length; i < n; i++) {
+    let c = <i32>load<u16>(changetype<usize>(s) + (i << 1));
     if (c < 0x80) {
       if (p >= end || <i32>load<u8>(p++) != c) return 0;
       continue;
@@ -140,7 +148,7 @@ function matchAt(p: usize, end: usize, s: string): usize {
     after--;
     let q = p;
     while (q < after && load<u8>(q) != 0x5c) q++;
-    if (q == after) return String.UTF8.decodeUnsafe(p, after - p);
+    if (q == after) return decode(p, <i32>(after - p));
     return unescape(p, after);
   }
 

@@ -53,8 +53,17 @@ impl<'a> Reader<'a> {
 
 impl<'a> Iterator for Reader<'a> {
     type Item = (u32, Field<'a>);
+    #[inline(never)]
     fn next(&mut self) -> Option<Self::Item> {
         loop {
+            // Most keys and lengths are one byte: those are read here.
+            if let [key, n, rest @ ..] = self.0 {
+                if key & 0x87 == 2 && *n < 0x80 && rest.len() >= usize::from(*n) {
+                    let (b, rest) = rest.split_at(usize::from(*n));
+                    self.0 = rest;
+                    return Some((u32::from(key >> 3), Field::Bytes(b)));
+                }
+            }
             let key = self.varint()?;
             let field = (key >> 3) as u32;
             match key & 7 {
@@ -90,15 +99,6 @@ pub(crate) fn number(to: &mut Vec<u8>, field: u32, v: u64) {
     varint(to, v);
 }
 
-pub(crate) fn size(mut v: u64) -> usize {
-    let mut n = 1;
-    while v >= 0x80 {
-        v >>= 7;
-        n += 1;
-    }
-    n
-}
-
 /// What an operation holds. What is empty is left out, which reads the same.
 #[derive(Default)]
 pub(crate) struct Arg<'a> {
@@ -111,36 +111,33 @@ pub(crate) struct Arg<'a> {
     pub item: u64,
 }
 
-/// Writes an operation. Lengths come before what they measure: they are reckoned
-/// first, so that nothing is written twice.
+/// Writes an operation. The lengths of the two records around it come before
+/// what they measure: four bytes are left for each, and filled in at last.
 pub(crate) fn op(to: &mut Vec<u8>, op: u32, a: Arg) {
-    let texts = [(1, a.pointer.as_bytes()), (2, a.raw), (3, a.name.as_bytes()), (4, a.text.as_bytes())];
-    let numbers = [(5, a.code), (6, a.index), (7, a.item)];
-    let mut n = 0;
-    for (_, b) in texts {
-        if !b.is_empty() {
-            n += 1 + size(b.len() as u64) + b.len();
-        }
-    }
-    for (_, v) in numbers {
-        if v != 0 {
-            n += 1 + size(v);
-        }
-    }
-    let key = u64::from(op << 3 | 2);
-    to.reserve(n + 16);
-    varint(to, 1 << 3 | 2);
-    varint(to, (size(key) + size(n as u64) + n) as u64);
-    varint(to, key);
-    varint(to, n as u64);
-    for (field, b) in texts {
+    to.reserve(64 + a.pointer.len() + a.raw.len() + a.name.len() + a.text.len());
+    let start = to.len();
+    to.extend_from_slice(&[1 << 3 | 2, 0, 0, 0, 0]);
+    varint(to, u64::from(op << 3 | 2));
+    to.extend_from_slice(&[0; 4]);
+    let content = to.len();
+    for (field, b) in [(1, a.pointer.as_bytes()), (2, a.raw), (3, a.name.as_bytes()), (4, a.text.as_bytes())] {
         if !b.is_empty() {
             bytes(to, field, b);
         }
     }
-    for (field, v) in numbers {
+    for (field, v) in [(5, a.code), (6, a.index), (7, a.item)] {
         if v != 0 {
             number(to, field, v);
         }
+    }
+    let end = to.len();
+    four(&mut to[start + 1..], end - start - 5);
+    four(&mut to[content - 4..], end - content);
+}
+
+/// Writes a number in four bytes.
+fn four(to: &mut [u8], n: usize) {
+    for (i, b) in to[..4].iter_mut().enumerate() {
+        *b = (n >> (7 * i)) as u8 & 0x7f | if i < 3 { 0x80 } else { 0 };
     }
 }
