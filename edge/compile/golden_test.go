@@ -17,7 +17,9 @@ import (
 
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/source"
+	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/incoming"
 )
@@ -75,16 +77,25 @@ func golden(t *testing.T, name string, r *source.Result) {
 // plan writes a plan as YAML, with what is empty left out.
 func plan(t *testing.T, p *compile.Plan) string {
 	t.Helper()
+	type sent struct {
+		Ref     string                             `json:"ref,omitempty"`
+		Kind    *v1beta1.MCPExternalAuthConfigSpec `json:"kind,omitempty"`
+		Config  *v1beta1.OutgoingStrategy          `json:"config,omitempty"`
+		Forward *v1beta1.HeaderForward             `json:"forward,omitempty"`
+	}
+	if n, m := reflect.TypeFor[outgoing.Spec]().NumField(), reflect.TypeFor[sent]().NumField(); n != m {
+		t.Fatalf("what a backend is sent has %d fields, and %d are written", n, m)
+	}
 	type backend struct {
 		Name         string            `json:"name"`
 		URL          string            `json:"url"`
 		Transport    compile.Transport `json:"transport"`
 		CABundle     string            `json:"caBundle,omitempty"`
 		CABundlePath string            `json:"caBundlePath,omitempty"`
-		Headers      map[string]string `json:"headers,omitempty"`
 		Private      bool              `json:"private,omitempty"`
 		Timeout      string            `json:"timeout"`
 		Metadata     map[string]string `json:"metadata,omitempty"`
+		Outgoing     *sent             `json:"outgoing,omitempty"`
 	}
 	type breaker struct {
 		Threshold int    `json:"threshold"`
@@ -133,7 +144,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 			}
 		}
 		for _, b := range s.Backends {
-			out.Backends = append(out.Backends, backend{b.Name, b.URL, b.Transport, b.CABundle, b.CABundlePath, b.Headers, b.Private, b.Timeout.String(), b.Metadata})
+			out.Backends = append(out.Backends, backend{b.Name, b.URL, b.Transport, b.CABundle, b.CABundlePath, b.Private, b.Timeout.String(), b.Metadata, (*sent)(b.Outgoing)})
 		}
 		servers = append(servers, out)
 	}

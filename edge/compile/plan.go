@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/incoming"
 )
@@ -89,8 +90,8 @@ type Backend struct {
 	Transport    Transport
 	CABundle     string            // PEM text; empty for none
 	CABundlePath string            // file of PEM text, read when the plan is opened; empty for none
-	Headers      map[string]string // header lines that every request carries; nil for none
 	Private      bool              // may be on a private address
 	Timeout      time.Duration     // silence after which a call is given up
 	Metadata     map[string]string // the user's own, and group when there is one; nil for none
+	Outgoing     *outgoing.Spec    // what it is sent besides calls, such as a credential; nil for nothing
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/filters"
 )
@@ -98,16 +99,17 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 	if before != nil {
 		was = before.servers[p.Name]
 	}
-	s := &server{edge: e, name: p.Name, secrets: secrets, lot: e.lot, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target), byName: make(map[string]*backend.Backend)}
+	s := &server{edge: e, name: p.Name, secrets: secrets, lot: e.lot, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target), byName: make(map[string]*backend.Backend), outgoing: make(map[string]*outgoing.Spec)}
 	s.info = mcp.AppendString([]byte(`{"name":`), p.Title)
 	s.info = append(mcp.AppendString(append(s.info, `,"version":`...), e.version), '}')
 	for _, b := range p.Backends {
-		one, err := e.openBackend(p, b, was)
+		one, err := e.openBackend(p, b, secrets, was)
 		if err != nil {
 			s.closeBut(was)
 			return nil, err
 		}
 		s.backends = append(s.backends, one)
+		s.outgoing[b.Name] = b.Outgoing
 		s.byName[b.Name], s.targets[b.Name] = one, &edge.Target{Backend: b.Name}
 	}
 	s.digest = digestOf(struct {
@@ -148,7 +150,7 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 }
 
 // openBackend opens a backend, or finds it open already.
-func (e *Edge) openBackend(p compile.Server, b compile.Backend, was *server) (*backend.Backend, error) {
+func (e *Edge) openBackend(p compile.Server, b compile.Backend, secrets edge.Secrets, was *server) (*backend.Backend, error) {
 	pem := []byte(b.CABundle)
 	if b.CABundlePath != "" {
 		var err error
@@ -169,9 +171,14 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, was *server) (*b
 		Failure compile.Failure
 		Roots   []byte
 	}{b, own, pem})
+	attach, err := openCredential(e.log, p.Name, b, secrets)
+	if err != nil {
+		return nil, err
+	}
 	if was != nil {
 		for _, open := range was.backends {
 			if open.Digest == digest {
+				attach.done() // it has its own
 				return open, nil
 			}
 		}
@@ -187,7 +194,9 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, was *server) (*b
 		SSE:        b.Transport == compile.SSE,
 		Roots:      roots,
 		Private:    b.Private,
-		Headers:    b.Headers,
+		Attach:     attach.to,
+		Own:        attach.own,
+		Done:       attach.done,
 		Silence:    b.Timeout,
 		Cap:        e.settings.CallCap,
 		MaxMessage: e.settings.MaxMessage,
