@@ -40,7 +40,7 @@ type Config struct {
 	// send under it are left out. Not nil with Attach.
 	Own func(name string) bool
 
-	Done func() // called when the backend is closed; nil for nothing
+	Done func() // called once, when the backend has been closed; nil for nothing
 
 	Health  health.Config   // Probe, Log and Breaker are the backend's own
 	Breaker *health.Breaker // nil for none
@@ -165,6 +165,7 @@ func (b *Backend) Close() error {
 		}
 	}
 	b.starting.Lock()
+	again := b.closed
 	b.closed = true
 	b.starting.Unlock()
 	b.end()
@@ -178,7 +179,7 @@ func (b *Backend) Close() error {
 	b.beside.end()
 	b.farewells.end()
 	b.peer.pool.close()
-	if b.Done != nil {
+	if b.Done != nil && !again {
 		b.Done()
 	}
 	return nil

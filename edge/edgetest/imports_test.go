@@ -19,7 +19,7 @@ var rooms = map[string][]string{
 	"edge":               {"edge/mcp"},
 	"edge/mcp":           {},
 	"edge/v1beta1":       {},
-	"edge/compile":       {"edge", "edge/v1beta1", "edge/catalog", "edge/outgoing", "filters/authz", "filters/incoming"},
+	"edge/compile":       {"edge", "edge/v1beta1", "edge/catalog", "edge/outgoing", "filters/authz", "filters/headers", "filters/incoming"},
 	"edge/source":        {"edge", "edge/v1beta1", "edge/compile"},
 	"edge/backend":       {"edge", "edge/mcp", "edge/health"},
 	"edge/catalog":       {"edge", "edge/mcp", "edge/v1beta1"},
