@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,7 +102,7 @@ type Introduction struct {
 type Status struct {
 	health.Snapshot
 	Name    string
-	URL     string
+	URL     string // without its query
 	Era     string // "legacy", "modern" or "" while unknown
 	Version string
 }
@@ -295,7 +296,8 @@ func (b *Backend) forget(in *Introduction) { b.intro.CompareAndSwap(in, nil) }
 
 // Status returns what is known now.
 func (b *Backend) Status() Status {
-	s := Status{Name: b.Name, URL: b.URL, Snapshot: b.monitor.Snapshot()}
+	address, _, _ := strings.Cut(b.URL, "?") // a query may hold a secret
+	s := Status{Name: b.Name, URL: address, Snapshot: b.monitor.Snapshot()}
 	if in := b.intro.Load(); in != nil {
 		s.Era, s.Version = in.Era.String(), in.Version
 	} else if why := b.away.Load(); why != nil {
