@@ -354,7 +354,7 @@ func TestK16(t *testing.T) {
 	for _, hit := range hits {
 		t.Error(hit)
 	}
-	t.Logf("%d hits of %d secrets in %d shapes in what %d said", len(hits), len(g.values), len(shapes("")), len(g.said))
+	t.Logf("%d hits of %d secrets in %d shapes in what %d said", len(hits), len(g.values), len(shapes(g.values[0])), len(g.said))
 }
 
 // mainManifest is a server whose backends have objects of their own.
