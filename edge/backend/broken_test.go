@@ -364,7 +364,7 @@ func directOver(t testing.TB, back *edgetest.Server, conns int) *backend.Backend
 	t.Helper()
 	b, err := backend.Open(backend.Config{
 		MaxConns: conns,
-		Name: "back", URL: back.URL, SSE: back.Era == edgetest.SSE, Private: true, Silence: edgetest.Patience, Cap: edgetest.Patience, MaxMessage: 16 << 20,
+		Name:     "back", URL: back.URL, SSE: back.Era == edgetest.SSE, Private: true, Silence: edgetest.Patience, Cap: edgetest.Patience, MaxMessage: 16 << 20,
 		Info: []byte(`{"name":"test","version":"1"}`), Agent: "test", Log: slog.New(slog.DiscardHandler), Health: health.Config{Interval: time.Hour},
 	})
 	if err != nil {

@@ -37,17 +37,11 @@ func TestListenerThatDoesNotRead(t *testing.T) {
 	legacy := f.callerOf(t, edgetest.Legacy, "")
 	listed(t, legacy) // nobody is told of changes to what nobody has seen
 	stream := legacy.session.Listen()
+	own := a.Session(a.Requests("resources/subscribe")[0].Session)
 	push := func(text string) {
 		t.Helper()
-		edgetest.Until(t, "the edge's own stream", func() bool {
-			for _, s := range a.Sessions() {
-				if s.Listening() {
-					s.Push(text)
-					return true
-				}
-			}
-			return false
-		})
+		edgetest.Until(t, "the edge's own stream", own.Listening)
+		own.Push(text)
 	}
 	began := time.Now()
 	for i := range 600 { // more than all the buffers on the way to the deaf one hold
