@@ -335,7 +335,7 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 	s.add(c)
 	defer s.remove(c)
 	o := s.outgoing(l, body)
-	o.place, o.forward = &c.place, x.Forward
+	o.place, o.x, o.forward = &c.place, x, x.Forward
 	status, err := s.b.peer.converse(ctx, &o, c.id, &answer.Message, func(n *mcp.Message, r *reply) {
 		c.on(r)
 		s.before(ctx, l, c, n)

@@ -33,6 +33,7 @@ func (c *compiler) servers() *Plan {
 		c.fail(nil, "", ReasonNotFound, "there is no VirtualMCPServer: add one, it is what clients connect to")
 	}
 	c.audiences(plan)
+	c.secrets(plan)
 	slices.SortFunc(plan.Servers, func(a, b Server) int { return strings.Compare(a.Name, b.Name) })
 	return plan
 }
@@ -52,6 +53,7 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	}
 
 	// 2. What of all that does not exist yet.
+	ways := c.ways(o, s, config, members)
 	c.refuse(o)
 	for _, other := range c.objects {
 		if other.served && other != o && other.value != nil {
@@ -74,7 +76,7 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 		plan.Title = s.Name
 	}
 	if len(config.Backends) > 0 {
-		plan.Backends = c.static(o, s, members)
+		plan.Backends = c.static(o, s, members, ways)
 	} else {
 		plan.Backends = c.discovered(o, group, members)
 	}
@@ -83,6 +85,7 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	for i := range plan.Backends {
 		b := &plan.Backends[i]
 		b.Timeout = c.timeout(config, b.Name)
+		b.Outgoing = c.outgoing(ways[b.Name])
 		if plan.Group != "" {
 			if b.Metadata == nil {
 				b.Metadata = map[string]string{}
@@ -131,7 +134,7 @@ func (c *compiler) reach(o *object, served bool) {
 	}
 	o.used, o.served = true, o.served || served
 	for _, l := range o.links {
-		c.reach(l.to, served && !l.refused)
+		c.reach(l.to, served && !l.refused && !own(o, l))
 	}
 }
 
@@ -218,14 +221,27 @@ func (c *compiler) superseded(o *object, s *v1beta1.VirtualMCPServer) {
 	if a := config.IncomingAuth; a != nil && s.Spec.IncomingAuth != nil && string(a.Type) != string(s.Spec.IncomingAuth.Type) {
 		warn("spec.config.incomingAuth.type", "spec.incomingAuth")
 	}
-	if a, b := config.OutgoingAuth, o.text("spec.outgoingAuth.source"); a != nil && b != "" && string(a.Source) != b {
+	a := config.OutgoingAuth
+	if a == nil || s.Spec.OutgoingAuth == nil {
+		return
+	}
+	if b := o.text("spec.outgoingAuth.source"); b != "" && string(a.Source) != b {
 		warn("spec.config.outgoingAuth.source", "spec.outgoingAuth")
+	}
+	twice := func(path string) {
+		c.find(Warning, o, path, ReasonUnused, "not used: spec.outgoingAuth is there, and takes precedence over all of spec.config.outgoingAuth")
+	}
+	if a.Default != nil {
+		twice("spec.config.outgoingAuth.default")
+	}
+	if len(a.Backends) > 0 {
+		twice("spec.config.outgoingAuth.backends")
 	}
 }
 
 // static plans the backends that the server lists itself, whatever its group
 // holds.
-func (c *compiler) static(o *object, s *v1beta1.VirtualMCPServer, members []*object) []Backend {
+func (c *compiler) static(o *object, s *v1beta1.VirtualMCPServer, members []*object, ways map[string]way) []Backend {
 	source := o.text("spec.config.outgoingAuth.source")
 	at := "spec.config.outgoingAuth.source"
 	if written := o.text("spec.outgoingAuth.source"); written != "" {
@@ -256,6 +272,9 @@ func (c *compiler) static(o *object, s *v1beta1.VirtualMCPServer, members []*obj
 		}
 	}
 	for _, m := range members {
+		if w, ok := ways[m.ref.Name]; ok && w.own == m {
+			continue // its credential is
+		}
 		c.find(Warning, m, "", ReasonUnused, "not used: %s lists its backends itself", o.ref)
 	}
 	return out
@@ -276,7 +295,6 @@ func (c *compiler) discovered(o *object, group *object, members []*object) []Bac
 				URL:       e.Spec.RemoteURL,
 				Transport: Transport(e.Spec.Transport),
 				CABundle:  c.bundle(m, e),
-				Headers:   plainHeaders(e.Spec.HeaderForward),
 				Private:   e.Spec.AllowPrivateEndpoint,
 			})
 		case *v1beta1.MCPRemoteProxy:
@@ -285,7 +303,6 @@ func (c *compiler) discovered(o *object, group *object, members []*object) []Bac
 				Name:      e.Name,
 				URL:       e.Spec.RemoteURL,
 				Transport: Transport(e.Spec.Transport),
-				Headers:   plainHeaders(e.Spec.HeaderForward),
 				Private:   e.Spec.AllowPrivateEndpoint,
 			})
 		} // refuse has refused the other kinds.
@@ -305,13 +322,6 @@ func (c *compiler) discovered(o *object, group *object, members []*object) []Bac
 		names[m.ref.Name] = m
 	}
 	return out
-}
-
-func plainHeaders(f *v1beta1.HeaderForward) map[string]string {
-	if f == nil {
-		return nil
-	}
-	return maps.Clone(f.AddPlaintextHeaders)
 }
 
 // failure is spec.config.operational.failureHandling with its defaults.

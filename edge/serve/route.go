@@ -9,6 +9,7 @@ import (
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/filters/headers"
 	"github.com/weir-edge/weir/filters/incoming"
 )
@@ -19,8 +20,10 @@ type server struct {
 	name     string
 	digest   string // of its part of the plan
 	info     []byte // JSON text: serverInfo
+	secrets  edge.Secrets
 	backends []*backend.Backend
 	byName   map[string]*backend.Backend
+	outgoing map[string]*outgoing.Spec // what backends are sent besides calls, by name
 	failure  compile.Failure
 	passes   *headers.Part           // header lines of clients that backends receive; nil for none
 	targets  map[string]*edge.Target // of messages that name nothing, by backend
