@@ -9,7 +9,8 @@ import (
 )
 
 func (a *app) validateCommand() *cobra.Command {
-	return &cobra.Command{
+	var webhooks []string
+	cmd := &cobra.Command{
 		Use:   "validate FILE|DIR",
 		Short: "Check manifests without serving them",
 		Long: `Check manifests without serving them. A directory stands for the files *.yaml,
@@ -42,7 +43,7 @@ cluster.`,
 			return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			r := source.Open(args[0])
+			r := source.OpenWith(args[0], webhooks...)
 			if err := a.refuse(r); err != nil {
 				return err
 			}
@@ -57,4 +58,6 @@ cluster.`,
 			return err
 		},
 	}
+	cmd.Flags().StringSliceVar(&webhooks, "webhook-config", nil, "`FILE` of webhooks, as \"weir serve\" takes it; may be repeated")
+	return cmd
 }

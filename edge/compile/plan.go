@@ -8,6 +8,7 @@ import (
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/webhook"
 )
 
 // Plan is what an edge is to serve, with every default filled in and every
@@ -29,6 +30,7 @@ type Server struct {
 	Incoming *incoming.Spec    // how clients are authenticated; nil for not at all
 	Authz    *authz.Spec       // what clients may do; nil for everything
 	Failure  Failure           // when a backend counts as failed, and what follows
+	Webhooks *webhook.Spec     // whom messages are shown first; nil for nobody
 }
 
 // Failure says when a backend counts as failed and what follows.

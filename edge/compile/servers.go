@@ -78,6 +78,7 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	} else {
 		plan.Backends = c.discovered(o, group, members)
 	}
+	plan.Webhooks = c.set.Webhooks
 	c.names(o, s, plan.Backends)
 	plan.Names, plan.Bare = c.rules(o, config, plan.Backends, members)
 	for i := range plan.Backends {

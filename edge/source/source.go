@@ -182,6 +182,9 @@ func (s *Set) Compile() *Result {
 	}
 	r.Findings.sort()
 	r.Findings = append(r.Findings, whole...)
+	if r.Err() != nil {
+		r.Plan = nil // what is wrong need not be an object of the set
+	}
 	return r
 }
 
