@@ -112,7 +112,7 @@ func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
 	if s.gate, err = parsed.Start(e.env(s), &e.issuers); err != nil {
 		return fmt.Errorf("server %s: %w", p.Name, err)
 	}
-	s.document = parsed.Document()
+	s.document, s.guarded = parsed.Document(), parsed.Authenticates()
 	return nil
 }
 

@@ -32,6 +32,7 @@ type server struct {
 	hub      *hub                    // of what changes behind it; nil when there is only one
 	tasks    tasks
 	gate     *incoming.Gate // who clients are; nil for anybody
+	guarded  bool           // clients have to prove who they are
 	webhooks *webhook.Part  // whom messages are shown first; nil for nobody
 	document []byte         // that tells clients where to get a token; nil for none
 	after    []func()       // to be called when it ends

@@ -94,11 +94,10 @@ func webhookStatuses(part *webhook.Part) (all []webhookStatus) {
 
 // status answers /status: with the status of the one server, or with the list
 // of all.
-func (e *Edge) status(ctx *fasthttp.RequestCtx) {
-	now := e.live.Load()
+func (e *Edge) status(ctx *fasthttp.RequestCtx, servers []*server) {
 	var all []status
-	for _, name := range now.names() {
-		all = append(all, e.statusOf(now.servers[name]))
+	for _, s := range servers {
+		all = append(all, e.statusOf(s))
 	}
 	var text any = all[0]
 	if len(all) > 1 {
@@ -170,22 +169,26 @@ func (e *Edge) statusOf(served *server) status {
 	return s
 }
 
-// mayLook reports whether a client of the main port may see /status: one that
-// every server's authentication lets in, or anybody of this host. It answers
-// when the client may not.
-func (e *Edge) mayLook(ctx *fasthttp.RequestCtx, h *head, now *live) bool {
+// lookedAt returns the servers whose status a client of the main port may see.
+// Where no server asks who its clients are, that is all of them for clients of
+// this host and none for others; else it is the one at /mcp, for whom it lets
+// in. It answers when there is none.
+func (e *Edge) lookedAt(ctx *fasthttp.RequestCtx, h *head, now *live) []*server {
 	guarded := false
 	for _, s := range now.servers {
-		guarded = guarded || s.gate != nil
-		if !e.admit(ctx, h, s) {
-			return false
+		guarded = guarded || s.guarded
+	}
+	switch main := now.main; {
+	case !guarded && e.loopback:
+		return now.all()
+	case main != nil && main.guarded:
+		if e.admit(ctx, h, main) {
+			return []*server{main}
 		}
-	}
-	if !guarded && !e.loopback {
+	default:
 		plain(ctx, 404, "not found\n")
-		return false
 	}
-	return true
+	return nil
 }
 
 // describe answers with a protected-resource metadata document (RFC 9728 §3),
