@@ -36,6 +36,7 @@ type patient struct {
 	url     *url.URL
 	roots   *x509.CertPool // nil for those of the system
 	limits  serve.Settings
+	secrets edge.Secrets
 
 	checks []check
 	conn   net.Conn         // after connect
@@ -43,12 +44,12 @@ type patient struct {
 }
 
 // server looks at the backends of a server, and at what clients see of them.
-func (d *doctor) server(ctx context.Context, s compile.Server, limits serve.Settings) []check {
+func (d *doctor) server(ctx context.Context, s compile.Server, limits serve.Settings, secrets edge.Secrets) []check {
 	all := make([]*patient, len(s.Backends))
 	room := make(chan struct{}, patients)
 	var work sync.WaitGroup
 	for i, b := range s.Backends {
-		all[i] = &patient{doctor: d, subject: s.Name + "/" + b.Name, plan: b, limits: limits}
+		all[i] = &patient{doctor: d, subject: s.Name + "/" + b.Name, plan: b, limits: limits, secrets: secrets}
 		work.Go(func() {
 			room <- struct{}{}
 			defer func() { <-room }()

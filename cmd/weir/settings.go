@@ -57,6 +57,7 @@ func settings() []setting {
 		{name: "trusted-proxies", kind: "LIST", usage: "networks of proxies whose X-Forwarded-For and Forwarded are believed", field: func(s *serve.Settings) any { return &s.TrustedProxies }},
 		{name: "external-url", kind: "URL", usage: "where clients see the edge; without it what they asked for", field: func(s *serve.Settings) any { return &s.ExternalURL }},
 		{name: "default-server", kind: "NAME", usage: "the server that answers on /mcp when there are several", field: func(s *serve.Settings) any { return &s.DefaultServer }},
+		{name: secretsFlag, kind: "DIR", file: true, usage: "directory with a file NAME/KEY for each secret; a file that changes is read again", field: func(s *serve.Settings) any { return &s.SecretsDir }},
 		{name: "max-header", kind: "SIZE", size: true, usage: "header of a request", field: func(s *serve.Settings) any { return &s.MaxHeader }},
 		{name: "max-body", kind: "SIZE", size: true, usage: "body of a request", field: func(s *serve.Settings) any { return &s.MaxBody }},
 		{name: "max-message", kind: "SIZE", size: true, usage: "one message of a backend", field: func(s *serve.Settings) any { return &s.MaxMessage }},
@@ -84,6 +85,9 @@ const (
 	settingsFlag     = "settings"
 	settingsVariable = "WEIR_SETTINGS"
 )
+
+// secretsFlag names the directory of secrets.
+const secretsFlag = "secrets-dir"
 
 // addSettingFlags gives a command a flag for every setting. The flags are text:
 // what is wrong with a value is found for all sources in one place.

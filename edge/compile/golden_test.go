@@ -3,9 +3,12 @@ package compile_test
 import (
 	"bytes"
 	"flag"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +57,7 @@ func golden(t *testing.T, name string, r *source.Result) {
 	if err := r.Render(&text); err != nil {
 		t.Fatal(err)
 	}
-	got := []byte("# what a user reads\n" + text.String() + "\n# plan\n" + plan(t, r.Plan) + "\n# conditions\n" + conditions(r.Report))
+	got := []byte("# what a user reads\n" + text.String() + "\n# plan\n" + plan(t, r.Plan) + secrets(r.Plan) + "\n# conditions\n" + conditions(r.Report))
 	if *update {
 		if err := os.WriteFile(name, got, 0o644); err != nil {
 			t.Fatal(err)
@@ -110,6 +113,9 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Failure  *failure          `json:"failure,omitempty"`
 		Webhooks *webhook.Spec     `json:"webhooks,omitempty"`
 	}
+	if n := reflect.TypeFor[compile.Plan]().NumField(); n != 3 {
+		t.Fatalf("a plan has %d fields, and 3 are written", n)
+	}
 	if n, m := reflect.TypeFor[compile.Backend]().NumField(), reflect.TypeFor[backend]().NumField(); n != m {
 		t.Fatalf("a backend has %d fields, and %d are written", n, m)
 	}
@@ -138,6 +144,21 @@ func plan(t *testing.T, p *compile.Plan) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// secrets writes which secrets a plan needs, and which its documents hold.
+func secrets(p *compile.Plan) string {
+	var b strings.Builder
+	for _, n := range p.Needs {
+		fmt.Fprintf(&b, "%s needs %s/%s\n", n, n.Name, n.Key)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Secrets)) {
+		fmt.Fprintf(&b, "Secret/%s holds %v\n", name, p.Secrets[name])
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n# secrets\n" + b.String()
 }
 
 // conditions writes the conditions as KIND/NAME TYPE=STATUS (REASON) message.

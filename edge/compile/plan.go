@@ -5,6 +5,7 @@ package compile
 import (
 	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/incoming"
@@ -15,6 +16,31 @@ import (
 // reference resolved. A plan is immutable.
 type Plan struct {
 	Servers []Server // sorted by name
+
+	// Secrets are the values of the set's Secret documents, by name and key.
+	Secrets map[string]map[string]edge.Secret
+
+	// Needs are the secrets without which the servers cannot be opened, in the
+	// order of the objects. They may be in the documents or elsewhere.
+	Needs []Need
+}
+
+// Need is a field that refers to a secret.
+type Need struct {
+	Index  int    // of the object in the set
+	Object Ref    // that has the field
+	Origin string // of the object; empty when it has none
+	Path   string // of the field
+	Name   string // of the secret
+	Key    string // of the value in it
+}
+
+// String says where the field is.
+func (n Need) String() string {
+	if n.Origin == "" {
+		return n.Object.String() + ": " + n.Path
+	}
+	return n.Origin + ": " + n.Object.String() + ": " + n.Path
 }
 
 // Server is one virtual MCP server.

@@ -33,6 +33,7 @@ func (c *compiler) servers() *Plan {
 		c.fail(nil, "", ReasonNotFound, "there is no VirtualMCPServer: add one, it is what clients connect to")
 	}
 	c.audiences(plan)
+	c.secrets(plan)
 	slices.SortFunc(plan.Servers, func(a, b Server) int { return strings.Compare(a.Name, b.Name) })
 	return plan
 }

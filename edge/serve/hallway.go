@@ -118,5 +118,5 @@ func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
 
 // env is the world that the parts of a server may touch.
 func (e *Edge) env(s *server) edge.Env {
-	return edge.Env{Log: e.log, Store: e.store, Defer: func(f func()) { s.after = append(s.after, f) }}
+	return edge.Env{Log: e.log, Secrets: s.secrets, Store: e.store, Defer: func(f func()) { s.after = append(s.after, f) }}
 }

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
@@ -18,6 +19,7 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/filters"
 )
 
@@ -27,6 +29,7 @@ import (
 type live struct {
 	servers map[string]*server
 	main    *server // the one that answers on /mcp; nil for none
+	secrets *secret.Draft
 
 	documents map[string][]byte // metadata of those that authenticate their clients, by path
 }
@@ -37,9 +40,12 @@ func (e *Edge) open(plan *compile.Plan, before *live) (*live, error) {
 	if len(plan.Servers) == 0 {
 		return nil, errors.New("a plan without servers cannot be served")
 	}
-	next := &live{servers: make(map[string]*server, len(plan.Servers))}
+	next := &live{servers: make(map[string]*server, len(plan.Servers)), secrets: e.secrets.Draft(plan.Secrets)}
+	if err := needed(plan, next.secrets); err != nil {
+		return nil, err
+	}
 	for _, p := range plan.Servers {
-		s, err := e.openServer(p, before, len(plan.Servers) == 1 || p.Name == e.settings.DefaultServer)
+		s, err := e.openServer(p, next.secrets, before, len(plan.Servers) == 1 || p.Name == e.settings.DefaultServer)
 		if err != nil {
 			next.closeBut(before)
 			return nil, err
@@ -56,6 +62,18 @@ func (e *Edge) open(plan *compile.Plan, before *live) (*live, error) {
 	}
 	next.describe()
 	return next, nil
+}
+
+// needed says which of the secrets that a plan needs are not there, or are not
+// sound. Servers that are carried over must have theirs, too.
+func needed(plan *compile.Plan, secrets edge.Secrets) error {
+	var missing []error
+	for _, n := range plan.Needs {
+		if _, err := secrets.Secret(context.Background(), n.Name, n.Key); err != nil {
+			missing = append(missing, fmt.Errorf("%s: %w", n, err))
+		}
+	}
+	return errors.Join(missing...)
 }
 
 // describe lays out the documents that tell clients where to get a token
@@ -75,12 +93,12 @@ func (l *live) describe() {
 }
 
 // openServer opens one server.
-func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, error) {
+func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, main bool) (*server, error) {
 	var was *server
 	if before != nil {
 		was = before.servers[p.Name]
 	}
-	s := &server{edge: e, name: p.Name, lot: e.lot, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target), byName: make(map[string]*backend.Backend)}
+	s := &server{edge: e, name: p.Name, secrets: secrets, lot: e.lot, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target), byName: make(map[string]*backend.Backend)}
 	s.info = mcp.AppendString([]byte(`{"name":`), p.Title)
 	s.info = append(mcp.AppendString(append(s.info, `,"version":`...), e.version), '}')
 	for _, b := range p.Backends {
@@ -347,6 +365,7 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 		return err
 	}
 	e.live.Store(next)
+	next.secrets.Adopt()
 	changed := 0
 	for name, old := range before.servers {
 		s := next.servers[name]

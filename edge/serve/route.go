@@ -20,6 +20,7 @@ type server struct {
 	name     string
 	digest   string // of its part of the plan
 	info     []byte // JSON text: serverInfo
+	secrets  edge.Secrets
 	backends []*backend.Backend
 	byName   map[string]*backend.Backend
 	failure  compile.Failure

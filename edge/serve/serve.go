@@ -21,6 +21,7 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/oauth"
+	"github.com/weir-edge/weir/edge/secret"
 )
 
 const (
@@ -55,6 +56,7 @@ type Edge struct {
 	live     atomic.Pointer[live]
 	lot      *lot // calls that wait for a modern client's answers
 	store    *kv.MemoryStore
+	secrets  *secret.Secrets
 	issuers  oauth.Issuers // whose tokens are taken
 	sessions *sessions
 	doors    sseDoors
@@ -108,6 +110,9 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		return nil, err
 	}
 	e.lot = newLot(s, seal)
+	if e.secrets, err = secret.New(secret.Options{Dir: s.SecretsDir}); err != nil {
+		return nil, fmt.Errorf("--secrets-dir: %w", err)
+	}
 	e.store = kv.Memory(kv.Limits{})
 	if e.proxies, err = parseProxies(s.TrustedProxies); err != nil {
 		return nil, fmt.Errorf("--trusted-proxies: %w", err)
@@ -120,6 +125,8 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	}
 	opened, err := e.open(plan, nil)
 	if err != nil {
+		e.store.Close()
+		e.watcher.close()
 		e.frontLn.Close()
 		if e.adminLn != nil {
 			e.adminLn.Close()
@@ -127,6 +134,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		return nil, err
 	}
 	e.live.Store(opened)
+	opened.secrets.Adopt()
 	e.rules()
 	if s.TLSCert != "" {
 		if e.frontLn, err = withTLS(e.frontLn, s, log); err != nil {
