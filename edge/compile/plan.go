@@ -27,7 +27,7 @@ type Plan struct {
 
 // Need is a field that refers to a secret.
 type Need struct {
-	Index  int    // of the object in the set
+	Index  int    // of the object in the set; -1 for what is none of it
 	Object Ref    // that has the field
 	Origin string // of the object; empty when it has none
 	Path   string // of the field

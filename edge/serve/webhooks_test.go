@@ -1,6 +1,9 @@
 package serve_test
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -361,5 +364,48 @@ func TestWebhookReload(t *testing.T) {
 	}
 	if r := c.call(t, "4", "{}"); r.Status != 200 || asked() != "[{h}] 4 1" {
 		t.Errorf("status %d, %s", r.Status, asked())
+	}
+}
+
+// TestSignedWebhook signs what a webhook is told with a secret of the edge, and
+// with another from the next message on when that changes.
+func TestSignedWebhook(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var signed []bool
+	keys, key := []string{"first", "second"}, 0
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		mac := hmac.New(sha256.New, []byte(keys[key]))
+		mac.Write([]byte(r.Header.Get("X-Weir-Timestamp") + "." + string(body)))
+		signed = append(signed, r.Header.Get("X-Weir-Signature") == "sha256="+hex.EncodeToString(mac.Sum(nil)))
+		says(200, hookAllows)(w, r)
+	}))
+	t.Cleanup(h.Close)
+	back, dir := edgetest.NewServer(t, edgetest.Modern), t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "hook"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "hook", "hmac"), keys[0])
+	file := write(t, filepath.Join(dir, "hooks.yaml"), fmt.Sprintf("validating:\n- {name: h, url: %q, failure_policy: fail, hmac_secret_ref: {name: hook, key: hmac}, tls_config: {insecure_skip_verify: true}}\n", h.URL))
+	opened := source.OpenWith(write(t, filepath.Join(dir, "weir.yaml"), edgetest.Manifest(back)), file)
+	if opened.Err() != nil {
+		t.Fatal(opened.Findings)
+	}
+	e := edgetest.StartPlan(t, opened.Plan, edgetest.Settings(func(s *serve.Settings) { s.SecretsDir = dir }))
+	c := (&front{Edge: e, client: e.NewClient()}).callerOf(t, edgetest.Modern, "")
+	for range 2 {
+		if r := c.call(t, "1", "{}"); r.Status != 200 {
+			t.Fatalf("status %d: %s", r.Status, r.Body)
+		}
+		mu.Lock()
+		key = 1
+		mu.Unlock()
+		write(t, filepath.Join(dir, "hook", "hmac"), keys[1])
+	}
+	if fmt.Sprint(signed) != "[true true]" {
+		t.Errorf("signed as it should be: %v", signed)
 	}
 }

@@ -60,6 +60,9 @@ func (f File) Spec() (Spec, field.ErrorList) {
 // With is the webhooks of s and then those of another: one whose name s has
 // already takes its place in the order.
 func (s Spec) With(other Spec) Spec {
+	if s.names == nil {
+		s.names = other.names
+	}
 	return Spec{
 		Namespace: s.Namespace, path: s.path, names: s.names,
 		Mutating: merge(s.Mutating, other.Mutating), Validating: merge(s.Validating, other.Validating),

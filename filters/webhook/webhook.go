@@ -9,6 +9,7 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -55,6 +56,34 @@ func FromKind(namespace string, path *field.Path, c v1beta1.MCPWebhookConfigSpec
 		s.Validating = append(s.Validating, Webhook{Webhook: h})
 	}
 	return s
+}
+
+// Need is a field of a webhook that refers to a secret.
+type Need struct {
+	Webhook, Field string
+	Secret         v1beta1.SecretRef
+}
+
+// Needs are the secrets without which the webhooks cannot be opened.
+func (s Spec) Needs() (all []Need) {
+	n := s.names
+	if n == nil {
+		n = kindNames()
+	}
+	for _, h := range slices.Concat(s.Mutating, s.Validating) {
+		note := func(field string, ref *v1beta1.SecretRef) {
+			if ref != nil {
+				all = append(all, Need{h.Name, field, *ref})
+			}
+		}
+		note(n.hmac, h.HMACSecretRef)
+		if t := h.TLSConfig; t != nil {
+			note(n.tls+"."+n.ca, t.CASecretRef)
+			note(n.tls+"."+n.cert, t.ClientCertSecretRef)
+			note(n.tls+"."+n.key, t.ClientKeySecretRef)
+		}
+	}
+	return all
 }
 
 // names are what a webhook's fields are called where it is written.
