@@ -133,9 +133,9 @@ func (d *doctor) run(ctx context.Context, load func() (loaded, error)) (findings
 			return nil, err
 		}
 		defer backend.Close()
-		opened = source.OpenDefault(backend.URL())
+		opened = source.OpenDefaultWith(backend.URL(), settings.WebhookConfig...)
 	} else {
-		opened = source.Open(d.config)
+		opened = source.OpenWith(d.config, settings.WebhookConfig...)
 	}
 	add(d.manifests(opened, settings.Settings)...)
 

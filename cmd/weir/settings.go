@@ -43,6 +43,9 @@ func (s setting) variable() string {
 	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
 }
 
+// webhooksFlag is the setting that "weir validate" knows, too.
+const webhooksFlag = "webhook-config"
+
 // settings is the table of all of them, in the order in which they are shown.
 func settings() []setting {
 	return []setting{
@@ -71,6 +74,7 @@ func settings() []setting {
 		{name: "max-parked", kind: "NUMBER", usage: "calls that wait for a modern client to come back with an answer", field: func(s *serve.Settings) any { return &s.MaxParked }},
 		{name: "park-ttl", kind: "DURATION", usage: "how long a parked call waits for its client", field: func(s *serve.Settings) any { return &s.ParkTTL }},
 		{name: "state-key-file", kind: "FILE", file: true, usage: "keys that seal requestState, one a line; random without", field: func(s *serve.Settings) any { return &s.StateKeyFile }},
+		{name: webhooksFlag, kind: "LIST", file: true, usage: "files of webhooks that every message is shown to", field: func(s *serve.Settings) any { return &s.WebhookConfig }},
 		{name: "call-cap", kind: "DURATION", usage: "the longest that any call may take", field: func(s *serve.Settings) any { return &s.CallCap }},
 		{name: "drain-timeout", kind: "DURATION", usage: "how long calls in flight may take at the end", field: func(s *serve.Settings) any { return &s.DrainTimeout }},
 		{name: "log-format", kind: "FORMAT", fixed: []string{"text", "json"}, usage: "text or json; without it text on a terminal, else json", field: func(s *serve.Settings) any { return &s.LogFormat }},

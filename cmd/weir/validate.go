@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -10,6 +11,7 @@ import (
 
 func (a *app) validateCommand() *cobra.Command {
 	var dir string
+	var webhooks []string
 	cmd := &cobra.Command{
 		Use:   "validate FILE|DIR",
 		Short: "Check manifests without serving them",
@@ -46,7 +48,10 @@ without them.`,
 			return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r := source.Open(args[0])
+			if given, ok := lookup(a.environ, setting{name: webhooksFlag}.variable()); ok && given != "" && len(webhooks) == 0 {
+				webhooks = strings.Split(given, ",")
+			}
+			r := source.OpenWith(args[0], webhooks...)
 			if err := a.refuse(r); err != nil {
 				return err
 			}
@@ -71,6 +76,7 @@ without them.`,
 			return err
 		},
 	}
+	cmd.Flags().StringSliceVar(&webhooks, webhooksFlag, nil, "`FILE` of webhooks, checked with the manifests; may be repeated")
 	cmd.Flags().StringVar(&dir, secretsFlag, "", "`DIR` with a file NAME/KEY for each secret")
 	if err := cmd.MarkFlagDirname(secretsFlag); err != nil {
 		panic(err) // the flag was added in the line before

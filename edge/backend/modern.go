@@ -18,7 +18,10 @@ const maxRounds = 10
 
 // toModern sends a message to a backend of the modern era.
 func (b *Backend) toModern(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
-	if x.Era == mcp.Modern {
+	switch {
+	case x.Era == mcp.Modern && x.Head.Remade:
+		return b.withParams(ctx, x, x.Request, false)
+	case x.Era == mcp.Modern:
 		return b.modernCall(ctx, x, x.Request, x.Request.Raw, x.Head.Params, false)
 	}
 	return b.legacyClient(ctx, x)
@@ -201,7 +204,7 @@ func (b *Backend) legacyClient(ctx context.Context, x *edge.Exchange) (*edge.Res
 		return nil, edge.Errorf(edge.Invalid, "translate", "%w", err)
 	}
 	for round := 0; ; round++ {
-		r, err := b.withParams(ctx, x, request)
+		r, err := b.withParams(ctx, x, request, true)
 		if err != nil || r == nil {
 			return nil, err
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/webhook"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -121,6 +122,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Incoming *incoming.Spec    `json:"incoming,omitempty"`
 		Authz    *authz.Spec       `json:"authz,omitempty"`
 		Failure  *failure          `json:"failure,omitempty"`
+		Webhooks *webhook.Spec     `json:"webhooks,omitempty"`
 	}
 	if n := reflect.TypeFor[compile.Plan]().NumField(); n != 3 {
 		t.Fatalf("a plan has %d fields, and 3 are written", n)
@@ -133,7 +135,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 	}
 	var servers []server
 	for _, s := range p.Servers {
-		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz}
+		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Webhooks: s.Webhooks}
 		if !s.Bare { // the rules of a bare server say nothing
 			out.Names = s.Names
 		}

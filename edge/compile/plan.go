@@ -10,6 +10,7 @@ import (
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/webhook"
 )
 
 // Plan is what an edge is to serve, with every default filled in and every
@@ -27,7 +28,7 @@ type Plan struct {
 
 // Need is a field that refers to a secret.
 type Need struct {
-	Index  int    // of the object in the set
+	Index  int    // of the object in the set; -1 for what is none of it
 	Object Ref    // that has the field
 	Origin string // of the object; empty when it has none
 	Path   string // of the field
@@ -56,6 +57,7 @@ type Server struct {
 	Incoming *incoming.Spec    // how clients are authenticated; nil for not at all
 	Authz    *authz.Spec       // what clients may do; nil for everything
 	Failure  Failure           // when a backend counts as failed, and what follows
+	Webhooks *webhook.Spec     // whom messages are shown first; nil for nobody
 }
 
 // Failure says when a backend counts as failed and what follows.

@@ -20,6 +20,14 @@ func (c *compiler) secrets(plan *Plan) {
 			plan.Needs = append(plan.Needs, c.needs(o)...)
 		}
 	}
+	if w := c.set.Webhooks; w != nil {
+		for _, n := range w.Needs() {
+			plan.Needs = append(plan.Needs, Need{
+				Index: -1, Object: Ref{"webhook", n.Webhook}, Origin: "--webhook-config", Path: n.Field,
+				Name: n.Secret.Name, Key: n.Secret.Key,
+			})
+		}
+	}
 }
 
 // needs lists the references of an object to secrets, as far as the edge serves

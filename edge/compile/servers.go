@@ -84,6 +84,7 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	} else {
 		plan.Backends = c.discovered(o, group, members)
 	}
+	plan.Webhooks = c.set.Webhooks
 	c.names(o, s, plan.Backends)
 	plan.Names, plan.Bare = c.rules(o, config, plan.Backends, members)
 	for i := range plan.Backends {
@@ -224,6 +225,13 @@ func (c *compiler) superseded(o *object, s *v1beta1.VirtualMCPServer) {
 	}
 	if a := config.IncomingAuth; a != nil && s.Spec.IncomingAuth != nil && string(a.Type) != string(s.Spec.IncomingAuth.Type) {
 		warn("spec.config.incomingAuth.type", "spec.incomingAuth")
+	}
+	switch a, b := config.IncomingAuth, s.Spec.IncomingAuth; {
+	case a == nil || b == nil || a.Authz == nil || a.Authz.Type != v1beta1.AuthzPolicy:
+	case b.AuthzConfig == nil && b.AuthzConfigRef == nil: // nobody would ask the policies, and everything be allowed
+		c.fail(o, "spec.config.incomingAuth.authz", ReasonConflict, "spec.incomingAuth takes precedence, and has no policies: move them to spec.incomingAuth.authzConfig")
+	default:
+		warn("spec.config.incomingAuth.authz", "spec.incomingAuth")
 	}
 	a := config.OutgoingAuth
 	if a == nil || s.Spec.OutgoingAuth == nil {

@@ -95,9 +95,8 @@ func unsupportedFields() []unsupported {
 
 		// Whole kinds. An object of such a kind that no server refers to is let be.
 		{kind: "MCPServer", path: "spec", instead: "start the server yourself and describe it with an MCPServerEntry"},
-		{kind: "MCPAuthzConfig", path: "spec"},
 		{kind: "MCPTelemetryConfig", path: "spec"},
-		{kind: "MCPWebhookConfig", path: "spec"},
+		{kind: "MCPWebhookConfig", path: "spec", instead: "start the edge with --webhook-config, which every server's messages are shown to"},
 		{kind: "EmbeddingServer", path: "spec"},
 		{kind: "VirtualMCPCompositeToolDefinition", path: "spec"},
 		{kind: "EdgeFilter", path: "spec"},

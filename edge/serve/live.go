@@ -299,6 +299,15 @@ func (l *live) server(path string) (s *server, rest string) {
 	return l.servers[path[:i]], path[i:]
 }
 
+// all returns the servers by name.
+func (l *live) all() []*server {
+	var all []*server
+	for _, name := range l.names() {
+		all = append(all, l.servers[name])
+	}
+	return all
+}
+
 // names lists the servers.
 func (l *live) names() []string {
 	var all []string
@@ -394,11 +403,7 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 func (e *Edge) moved(old, s *server) {
 	for _, one := range e.sessions.of(s.name) {
 		one.hearAgain(e.listener(one))
-		for _, kind := range []string{"tools", "prompts", "resources"} {
-			if n, err := mcp.Decode(mcp.AppendRequest(nil, nil, "notifications/"+kind+"/list_changed", nil)); err == nil {
-				_ = newest{one}.Send(n) // a client without a stream asks when it next wants to know
-			}
-		}
+		e.tell(one, catalog.Changes{Tools: true, Prompts: true, Resources: true})
 	}
 }
 

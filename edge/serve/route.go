@@ -12,6 +12,7 @@ import (
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/filters/headers"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/webhook"
 )
 
 // server is one virtual server of the plan, open.
@@ -34,6 +35,8 @@ type server struct {
 	hub      *hub                    // of what changes behind it; nil when there is only one
 	tasks    tasks
 	gate     *incoming.Gate // who clients are; nil for anybody
+	guarded  bool           // clients have to prove who they are
+	webhooks *webhook.Part  // whom messages are shown first; nil for nobody
 	document []byte         // that tells clients where to get a token; nil for none
 	after    []func()       // to be called when it ends
 	reported report

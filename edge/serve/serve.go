@@ -273,8 +273,10 @@ func (e *Edge) Serve(ctx context.Context) error {
 	if e.front.ShutdownWithContext(drain) != nil {
 		e.log.Warn("calls still under way at the end of the drain timeout are cut", "calls", e.inflight.Load())
 	}
+	e.frontLn.Close() // a server that is told to end before it began leaves it open
 	if e.adminLn != nil {
 		_ = e.admin.ShutdownWithContext(drain)
+		e.adminLn.Close()
 	}
 	e.close()
 	return err
@@ -396,7 +398,7 @@ func (e *Edge) administer(ctx *fasthttp.RequestCtx) {
 	case path == "/readyz":
 		e.readyz(ctx)
 	case path == "/status":
-		e.status(ctx)
+		e.status(ctx, e.live.Load().all())
 	case path == "/-/reload":
 		e.administerReload(ctx)
 	case e.pprof && len(path) >= len("/debug/pprof/") && path[:len("/debug/pprof/")] == "/debug/pprof/":

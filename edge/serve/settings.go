@@ -48,6 +48,8 @@ type Settings struct {
 
 	StateKeyFile string // keys that seal requestState, one a line; empty for a random one
 
+	WebhookConfig []string // files of webhooks that every server asks; who makes the plan reads them
+
 	LogFormat string // text, json, or empty: text on a terminal, else json
 	LogLevel  string // debug, info, warn or error
 }

@@ -184,6 +184,9 @@ func (s *Set) Compile() *Result {
 	}
 	r.Findings.sort()
 	r.Findings = append(r.Findings, whole...)
+	if r.Err() != nil {
+		r.Plan = nil // what is wrong need not be an object of the set
+	}
 	return r
 }
 
@@ -205,10 +208,14 @@ func (r *Result) Missing(ctx context.Context, secrets edge.Secrets) Findings {
 	}
 	for _, n := range r.Plan.Needs {
 		if _, err := secrets.Secret(ctx, n.Name, n.Key); err != nil {
-			out = append(out, r.Set.locate(compile.Finding{
+			f := r.Set.locate(compile.Finding{
 				Severity: compile.Note, Index: n.Index, Object: n.Object, Path: n.Path, Reason: compile.ReasonNotFound,
 				Message: err.Error() + "; it has to be there when the edge starts",
-			}))
+			})
+			if n.Index < 0 {
+				f.File = n.Origin
+			}
+			out = append(out, f)
 		}
 	}
 	out.sort()
