@@ -15,8 +15,10 @@ import (
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/source"
+	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -107,6 +109,10 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Incoming *incoming.Spec    `json:"incoming,omitempty"`
 		Authz    *authz.Spec       `json:"authz,omitempty"`
 		Failure  *failure          `json:"failure,omitempty"`
+
+		Audit     *audit.Spec     `json:"audit,omitempty"`
+		Telemetry *telemetry.Spec `json:"telemetry,omitempty"`
+		Debug     bool            `json:"debug,omitempty"`
 	}
 	if n, m := reflect.TypeFor[compile.Backend]().NumField(), reflect.TypeFor[backend]().NumField(); n != m {
 		t.Fatalf("a backend has %d fields, and %d are written", n, m)
@@ -116,7 +122,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 	}
 	var servers []server
 	for _, s := range p.Servers {
-		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz}
+		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug}
 		if !s.Bare { // the rules of a bare server say nothing
 			out.Names = s.Names
 		}

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 // Plan is what an edge is to serve, with every default filled in and every
@@ -29,6 +31,10 @@ type Server struct {
 	Incoming *incoming.Spec    // how clients are authenticated; nil for not at all
 	Authz    *authz.Spec       // what clients may do; nil for everything
 	Failure  Failure           // when a backend counts as failed, and what follows
+
+	Audit     *audit.Spec     // what of its exchanges is written down; nil for nothing
+	Telemetry *telemetry.Spec // what of them is measured and traced; nil for nothing
+	Debug     bool            // the process log tells of each exchange
 }
 
 // Failure says when a backend counts as failed and what follows.

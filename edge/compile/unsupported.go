@@ -59,10 +59,6 @@ func unsupportedFields() []unsupported {
 		{kind: "VirtualMCPServer", path: "spec.filterRefs"},
 		{kind: "VirtualMCPServer", path: "spec.config.filterRefs"},
 		{kind: "VirtualMCPServer", path: "spec.config.rateLimiting"},
-		{kind: "VirtualMCPServer", path: "spec.config.audit", enabled: "enabled"},
-		{kind: "VirtualMCPServer", path: "spec.config.telemetry"},
-		{kind: "VirtualMCPServer", path: "spec.telemetryConfigRef"},
-		{kind: "VirtualMCPServer", path: "spec.config.operational.logLevel", instead: "start the edge with --log-level debug"},
 
 		// Sessions.
 		{kind: "VirtualMCPServer", path: "spec.sessionStorage.provider", allow: []string{"memory"}, instead: "set memory"},
@@ -88,6 +84,8 @@ func unsupportedFields() []unsupported {
 		{kind: "MCPExternalAuthConfig", path: "spec.obo", with: "spec.type"},
 		{kind: "MCPExternalAuthConfig", path: "spec.xaa", with: "spec.type"},
 
+		{kind: "MCPTelemetryConfig", path: "spec.openTelemetry.sensitiveHeaders", instead: "put what is no secret into headers"},
+
 		// The incoming side of a proxy of its own: in a group it is a backend.
 		{kind: "MCPRemoteProxy", path: "spec.oidcConfigRef"},
 		{kind: "MCPRemoteProxy", path: "spec.authzConfig"},
@@ -102,7 +100,6 @@ func unsupportedFields() []unsupported {
 		// Whole kinds. An object of such a kind that no server refers to is let be.
 		{kind: "MCPServer", path: "spec", instead: "start the server yourself and describe it with an MCPServerEntry"},
 		{kind: "MCPAuthzConfig", path: "spec"},
-		{kind: "MCPTelemetryConfig", path: "spec"},
 		{kind: "MCPWebhookConfig", path: "spec"},
 		{kind: "EmbeddingServer", path: "spec"},
 		{kind: "VirtualMCPCompositeToolDefinition", path: "spec"},

@@ -19,6 +19,8 @@ import (
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/filters"
+	"github.com/weir-edge/weir/filters/authz"
+	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 // live is what is served at a moment: the servers of one plan, open. It never
@@ -29,6 +31,9 @@ type live struct {
 	main    *server // the one that answers on /mcp; nil for none
 
 	documents map[string][]byte // metadata of those that authenticate their clients, by path
+
+	fetched *telemetry.Exposition // metrics that whoever reaches the main port may fetch; nil for none
+	metrics *telemetry.Exposition // all there are, for the admin address
 }
 
 // open opens the servers of a plan. What has not changed since before is
@@ -55,6 +60,10 @@ func (e *Edge) open(plan *compile.Plan, before *live) (*live, error) {
 		next.main = next.servers[plan.Servers[0].Name]
 	}
 	next.describe()
+	if err := e.expose(next); err != nil {
+		next.closeBut(before)
+		return nil, err
+	}
 	return next, nil
 }
 
@@ -80,7 +89,7 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 	if before != nil {
 		was = before.servers[p.Name]
 	}
-	s := &server{edge: e, name: p.Name, lot: e.lot, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target), byName: make(map[string]*backend.Backend)}
+	s := &server{edge: e, log: e.logOf(p), name: p.Name, lot: e.lot, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target), byName: make(map[string]*backend.Backend)}
 	s.info = mcp.AppendString([]byte(`{"name":`), p.Title)
 	s.info = append(mcp.AppendString(append(s.info, `,"version":`...), e.version), '}')
 	for _, b := range p.Backends {
@@ -103,12 +112,24 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 		s.closeBut(was)
 		return nil, err
 	}
+	if err := e.observe(s, was, p, main); err != nil {
+		s.closeBut(was)
+		return nil, fmt.Errorf("server %s: %w", p.Name, err)
+	}
+	if p.Authz != nil {
+		if s.policy = new(authz.Counters); was != nil && was.policy != nil {
+			s.policy = was.policy
+		}
+	}
 	entries, err := e.hallway(s, p)
 	if err != nil {
 		s.closeBut(was)
 		return nil, err
 	}
-	s.chain = filters.Chain(entries, edge.HandlerFunc(s.route))
+	s.chain = filters.Chain(append(entries, s.entries...), edge.HandlerFunc(s.route))
+	if p.Debug {
+		s.chain = s.debugged(s.chain)
+	}
 	if p.Bare && p.Authz == nil { // policies have lists filtered, which takes a catalog
 		s.only = s.targets[p.Backends[0].Name]
 		return s, nil
@@ -123,7 +144,7 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 	}
 	s.book = catalog.Open(catalog.Config{
 		Rules: p.Names, Sources: sources, Before: known, BestEffort: p.Failure.BestEffort, Interval: p.Failure.Interval,
-		Wait: introductionWait, Changed: func(c catalog.Changes) { s.hub.changed(c) }, Log: e.log,
+		Wait: introductionWait, Changed: func(c catalog.Changes) { s.hub.changed(c) }, Log: s.log,
 	})
 	s.hub = newHub(s, e.client())
 	return s, nil
@@ -150,7 +171,8 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, was *server) (*b
 		Backend compile.Backend
 		Failure compile.Failure
 		Roots   []byte
-	}{b, own, pem})
+		Debug   bool
+	}{b, own, pem, p.Debug})
 	if was != nil {
 		for _, open := range was.backends {
 			if open.Digest == digest {
@@ -183,7 +205,7 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, was *server) (*b
 			Changed:  e.backendChanged(p.Name, b.Name),
 		},
 		Agent: "weir/" + e.version,
-		Log:   e.log,
+		Log:   e.logOf(p),
 	})
 }
 
@@ -302,6 +324,7 @@ func (e *Edge) ReloadNow() error {
 	}
 	text := err.Error()
 	e.badReload.Store(&text)
+	e.badReloads.Add(1)
 	e.log.Error("reload failed; what was served goes on", "error", err)
 	return err
 }

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 
 	"github.com/weir-edge/weir/edge"
@@ -9,8 +10,10 @@ import (
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/headers"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 // server is one virtual server of the plan, open.
@@ -33,6 +36,10 @@ type server struct {
 	gate     *incoming.Gate // who clients are; nil for anybody
 	document []byte         // that tells clients where to get a token; nil for none
 	after    []func()       // to be called when it ends
+	log      *slog.Logger
+	policy   *authz.Counters       // nil for no policies
+	counting []telemetry.Collector // rooms of it that count for themselves
+	observers
 	reported report
 	chain    edge.Handler // the hallway, with route at its end
 	lot      *lot         // calls that wait for a modern client's answers

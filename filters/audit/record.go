@@ -26,7 +26,7 @@ type entry struct {
 	status                        int
 	coded                         bool // code is known
 	code                          int
-	message, reason               string
+	message, reason, cause        string
 }
 
 // line is a buffer for one record.
@@ -281,6 +281,10 @@ func (l *Log) extra(dst []byte, e *entry, took time.Duration) []byte {
 		dst = append(dst, `,"error":`...)
 		dst = text(dst, e.reason)
 	}
+	if e.cause != "" {
+		dst = append(dst, `,"cause":`...)
+		dst = text(dst, e.cause)
+	}
 	if e.coded {
 		dst = append(dst, `,"jsonrpc_error_code":`...)
 		dst = strconv.AppendInt(dst, int64(e.code), 10)
@@ -293,8 +297,8 @@ func (l *Log) extra(dst []byte, e *entry, took time.Duration) []byte {
 		dst = append(dst, `,"inner":true`...)
 	}
 	if e.m != nil && l.Decision != nil {
-		if d := l.Decision(e.x); d != nil {
-			dst = decision(dst, d)
+		if d, ok := l.Decision(e.x); ok {
+			dst = decision(dst, &d)
 		}
 	}
 	return append(dst, "}}"...)
