@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/valyala/fasthttp"
@@ -646,7 +647,11 @@ func (e *Edge) unreadable(ctx *fasthttp.RequestCtx, status int, text string) {
 	if status == 413 {
 		kind = edge.TooLarge
 	}
-	e.knocked(ctx, &head{}, edge.Errorf(kind, "door", "%s", text))
+	op := "door"
+	if strings.EqualFold(text, "header Authorization is there twice") {
+		op = "duplicate_credential"
+	}
+	e.knocked(ctx, &head{}, edge.Errorf(kind, op, "%s", text))
 	ctx.SetStatusCode(status)
 	ctx.SetConnectionClose()
 	ctx.Response.Header.SetContentTypeBytes(jsonType)

@@ -206,7 +206,11 @@ func (e *Edge) knocked(ctx *fasthttp.RequestCtx, h *head, err error) {
 		if one == nil || one.records() == nil {
 			continue
 		}
-		one.records().Refused(audit.HTTPRequest, e.stranger(ctx, h, one), string(ctx.Method()), err)
+		method := string(ctx.Method())
+		if method == refusedMethod {
+			method = "" // it is not known
+		}
+		one.records().Refused(audit.HTTPRequest, e.stranger(ctx, h, one), method, err)
 		return
 	}
 }

@@ -268,8 +268,10 @@ func (e *Edge) Serve(ctx context.Context) error {
 	if e.front.ShutdownWithContext(drain) != nil {
 		e.log.Warn("calls still under way at the end of the drain timeout are cut", "calls", e.inflight.Load())
 	}
+	_ = e.frontLn.Close() // where Serve had not begun, the shutdown did not find it
 	if e.adminLn != nil {
 		_ = e.admin.ShutdownWithContext(drain)
+		_ = e.adminLn.Close()
 	}
 	e.close()
 	return err
