@@ -421,26 +421,32 @@ func link(s string, level int) string {
 	if at := strings.LastIndexByte(host, '@'); at >= 0 {
 		host = Redacted + host[at:]
 	}
-	path, query, found := strings.Cut(rest, "?")
-	path = uris(path, level+1)
-	if !found {
-		return host + path
+	rest, fragment, hasFragment := strings.Cut(rest, "#")
+	path, query, hasQuery := strings.Cut(rest, "?")
+	s = host + uris(path, level+1)
+	if hasQuery {
+		s += "?" + members(query, level)
 	}
-	query, fragment, hasFragment := strings.Cut(query, "#")
+	if hasFragment {
+		s += "#" + members(fragment, level)
+	}
+	return s
+}
+
+// members is a query, or a fragment that is written like one, without secrets.
+func members(query string, level int) string {
 	parts := strings.Split(query, "&")
 	for i, p := range parts {
 		name, value, is := strings.Cut(p, "=")
-		if said, err := url.QueryUnescape(name); err != nil || Name(said) {
+		if said, err := url.QueryUnescape(name); is && (err != nil || Name(said)) {
 			parts[i] = name + "=" + Redacted
 		} else if is {
 			parts[i] = name + "=" + uris(value, level+1)
+		} else {
+			parts[i] = uris(p, level+1)
 		}
 	}
-	s = host + path + "?" + strings.Join(parts, "&")
-	if hasFragment {
-		s += "#" + uris(fragment, level+1)
-	}
-	return s
+	return strings.Join(parts, "&")
 }
 
 // documents copies values that follow each other, and what follows them that

@@ -138,6 +138,7 @@ func TestURI(t *testing.T) {
 		"https://example.com/x?a=1#f":            "https://example.com/x?a=1#f",
 		"https://u:p@example.com/x":              "https://[REDACTED]@example.com/x",
 		"https://h/?token=t&a=1&to%6ben=t":       "https://h/?token=[REDACTED]&a=1&to%6ben=[REDACTED]",
+		"https://h/cb#access_token=t&state=s":    "https://h/cb#access_token=[REDACTED]&state=s",
 		"https://h/?%zz=t":                       "https://h/?%zz=[REDACTED]",
 		"see db://u:p@h/x, and https://v@w?key=": "see db://[REDACTED]@h/x, and https://[REDACTED]@w?key=[REDACTED]",
 		"https://h?x=http://u:p@i":               "https://h?x=http://[REDACTED]@i",
