@@ -316,7 +316,7 @@ func (s *storm) auditAll(ctx context.Context) error {
 		return e.fault(err)
 	}
 	out.load(ctx, e.addr, int64(count), func() bool {
-		e.signal(syscall.SIGUSR1) // which changes nothing where nothing was moved
+		e.signal(reopens) // which changes nothing where nothing was moved
 		e.signal(syscall.SIGTERM)
 		return true
 	})
@@ -391,10 +391,10 @@ func (s *storm) auditFull(ctx context.Context) error {
 func (s *storm) auditSlow(ctx context.Context) error {
 	return s.auditLost(ctx, "a log that nobody reads until the end", func(dir string) (string, func() (map[int64][]string, int, error), error) {
 		name := filepath.Join(dir, "pipe")
-		if err := syscall.Mkfifo(name, 0o600); err != nil {
+		if err := makePipe(name); err != nil {
 			return "", nil, err
 		}
-		pipe, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // reads end when the edge has
+		pipe, err := os.OpenFile(name, os.O_RDONLY|notBlocking, 0) // reads end when the edge has
 		return name, func() (map[int64][]string, int, error) {
 			defer pipe.Close()
 			records := map[int64][]string{}
