@@ -123,6 +123,7 @@ type View interface {
 // filter of the server keeps or makes some.
 type Head struct {
 	Params        []Header // Mcp-Param-*, of modern requests
+	Remade        bool     // a filter changed the message: Params tell nothing of it any longer
 	Authorization Secret   // for the incoming filter alone: no backend receives it
 	Remote        string   // address of the client, without the port
 	SSE           bool     // it came over the older transport, HTTP with SSE

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"time"
 
@@ -50,12 +52,12 @@ func (o *observers) measures() *telemetry.Telemetry {
 
 // observe opens the telemetry and the audit log of a server, or takes over
 // those of the one before it.
-func (e *Edge) observe(s, was *server, p compile.Server, main bool) (err error) {
+func (e *Edge) observe(s, was *server, p compile.Server, main bool, reads []string) (err error) {
 	if was == nil {
 		was = &server{}
 	}
 	if p.Telemetry != nil {
-		if s.measure, err = take(s, was.measure, digestOf(p.Telemetry), e.openTelemetry(p)); err != nil {
+		if s.measure, err = take(s, was.measure, digestOf([]any{p.Telemetry, reads}), e.openTelemetry(p)); err != nil {
 			return err
 		}
 		t := s.measure.open
@@ -76,6 +78,30 @@ func (e *Edge) observe(s, was *server, p compile.Server, main bool) (err error) 
 		s.entries = append(s.entries, filters.Entry{Name: "audit", Filter: s.record.open.Filter})
 	}
 	return nil
+}
+
+// telemetryReads is what the telemetry of a server is made from besides the
+// plan: its secrets, and the certificates in a file.
+func telemetryReads(p compile.Server, secrets edge.Secrets) ([]string, error) {
+	if p.Telemetry == nil {
+		return nil, nil
+	}
+	var reads []string
+	for _, h := range p.Telemetry.SecretHeaders {
+		v, err := secrets.Secret(context.Background(), h.SecretKeyRef.Name, h.SecretKeyRef.Key)
+		if err != nil {
+			return nil, fmt.Errorf("telemetry: header %s: %w", h.Name, err)
+		}
+		reads = append(reads, string(v))
+	}
+	if file := p.Telemetry.CAFile; file != "" {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("telemetry: caCertPath: %w", err)
+		}
+		reads = append(reads, string(pem))
+	}
+	return reads, nil
 }
 
 func (e *Edge) openTelemetry(p compile.Server) func(edge.Env) (*telemetry.Telemetry, error) {

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/oauth"
+	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/filters/telemetry"
 )
 
@@ -56,6 +57,7 @@ type Edge struct {
 	live     atomic.Pointer[live]
 	lot      *lot // calls that wait for a modern client's answers
 	store    *kv.MemoryStore
+	secrets  *secret.Secrets
 	issuers  oauth.Issuers // whose tokens are taken
 	sessions *sessions
 	doors    sseDoors
@@ -111,6 +113,9 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		return nil, err
 	}
 	e.lot = newLot(s, seal)
+	if e.secrets, err = secret.New(secret.Options{Dir: s.SecretsDir}); err != nil {
+		return nil, fmt.Errorf("--secrets-dir: %w", err)
+	}
 	e.store = kv.Memory(kv.Limits{})
 	if e.proxies, err = parseProxies(s.TrustedProxies); err != nil {
 		return nil, fmt.Errorf("--trusted-proxies: %w", err)
@@ -123,6 +128,8 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	}
 	opened, err := e.open(plan, nil)
 	if err != nil {
+		e.store.Close()
+		e.watcher.close()
 		e.frontLn.Close()
 		if e.adminLn != nil {
 			e.adminLn.Close()
@@ -130,6 +137,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		return nil, err
 	}
 	e.live.Store(opened)
+	opened.secrets.Adopt()
 	e.rules()
 	if s.TLSCert != "" {
 		if e.frontLn, err = withTLS(e.frontLn, s, log); err != nil {
@@ -268,10 +276,10 @@ func (e *Edge) Serve(ctx context.Context) error {
 	if e.front.ShutdownWithContext(drain) != nil {
 		e.log.Warn("calls still under way at the end of the drain timeout are cut", "calls", e.inflight.Load())
 	}
-	_ = e.frontLn.Close() // where Serve had not begun, the shutdown did not find it
+	e.frontLn.Close() // a server that is told to end before it began leaves it open
 	if e.adminLn != nil {
 		_ = e.admin.ShutdownWithContext(drain)
-		_ = e.adminLn.Close()
+		e.adminLn.Close()
 	}
 	e.close()
 	return err
@@ -393,7 +401,7 @@ func (e *Edge) administer(ctx *fasthttp.RequestCtx) {
 	case path == "/readyz":
 		e.readyz(ctx)
 	case path == "/status":
-		e.status(ctx)
+		e.status(ctx, e.live.Load().all())
 	case path == "/metrics":
 		e.metrics(ctx, e.live.Load().metrics)
 	case path == "/-/reload":
