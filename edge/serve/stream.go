@@ -135,6 +135,7 @@ func (s *stream) begin() error {
 		return errNoStream
 	}
 	s.begun = true
+	s.conn.narrow()
 	s.buf = append(s.buf[:0], "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n"...)
 	s.buf = append(s.buf, s.headers...)
 	if s.last {
@@ -342,6 +343,7 @@ func (o *outlet) finish() {
 // head is written; the stream then lasts until the client leaves or it ends.
 func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, headers []byte, opened func(*outlet), closed func(*outlet)) {
 	conn := ctx.Conn().(*clientConn)
+	conn.narrow()
 	lines := append([]byte(nil), headers...)
 	from := e.clientOf(ctx.Conn(), &ctx.Request.Header)
 	ctx.HijackSetNoResponse(true)
