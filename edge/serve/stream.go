@@ -279,23 +279,30 @@ func (o *outlet) Ask(ctx context.Context, questions map[string]edge.Question) (m
 }
 
 func (o *outlet) write(name string, data []byte) error {
-	return o.chunk(appendEvent(nil, name, "", data))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.put(func() error { return o.conn.sendEvent(name, data) })
 }
 
 // chunk writes a chunk.
 func (o *outlet) chunk(chunk []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.put(chunk)
+	return o.putChunk(chunk)
 }
 
-// put writes a chunk; o.mu is held.
-func (o *outlet) put(chunk []byte) error {
+// putChunk is chunk for whoever holds o.mu.
+func (o *outlet) putChunk(chunk []byte) error {
+	return o.put(func() error { _, err := o.conn.send(chunk); return err })
+}
+
+// put writes, unless the stream has ended; o.mu is held.
+func (o *outlet) put(write func() error) error {
 	if o.ended {
 		return errEnded
 	}
 	o.written.Store(o.edge.clock.now().UnixMilli())
-	_, err := o.conn.send(chunk)
+	err := write()
 	if err != nil {
 		o.finish()
 	}
@@ -312,7 +319,7 @@ func (o *outlet) beat(now time.Time) {
 		return
 	}
 	defer o.mu.Unlock()
-	_ = o.put(appendChunk(nil, comment))
+	_ = o.putChunk(appendChunk(nil, comment))
 }
 
 // goodbye is how long a client may take to read the end of its stream.
