@@ -66,6 +66,7 @@ type Edge struct {
 	crowd    crowd
 	inflight atomic.Int64
 	bodies   atomic.Int64 // bytes of the large requests that are being read or served
+	wide     atomic.Int64 // connections of which the kernel may hold more
 
 	mostBodies int64
 	arrival    time.Duration // how long a request may take to arrive
