@@ -133,7 +133,7 @@ func (d *doctor) run(ctx context.Context, load func() (loaded, error)) (findings
 		defer backend.Close()
 		opened = source.OpenDefault(backend.URL())
 	} else {
-		opened = source.Open(d.config)
+		opened = source.Open(d.config, source.LocalRateLimits(settings.LocalRateLimits))
 	}
 	add(d.manifests(opened, settings.Settings)...)
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -9,7 +10,8 @@ import (
 )
 
 func (a *app) validateCommand() *cobra.Command {
-	return &cobra.Command{
+	var local bool
+	cmd := &cobra.Command{
 		Use:   "validate FILE|DIR",
 		Short: "Check manifests without serving them",
 		Long: `Check manifests without serving them. A directory stands for the files *.yaml,
@@ -42,7 +44,7 @@ cluster.`,
 			return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			r := source.Open(args[0])
+			r := source.Open(args[0], source.LocalRateLimits(local || a.localRateLimits()))
 			if err := a.refuse(r); err != nil {
 				return err
 			}
@@ -57,4 +59,14 @@ cluster.`,
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&local, "local-rate-limits", false, "judge as an edge with --local-rate-limits would")
+	return cmd
+}
+
+// localRateLimits reports whether the environment would have an edge count rate
+// limits for itself.
+func (a *app) localRateLimits() bool {
+	text, _ := lookup(a.environ, setting{name: "local-rate-limits"}.variable())
+	yes, err := strconv.ParseBool(text)
+	return err == nil && yes
 }

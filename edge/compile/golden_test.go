@@ -17,6 +17,7 @@ import (
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/ratelimit"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -107,6 +108,8 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Incoming *incoming.Spec    `json:"incoming,omitempty"`
 		Authz    *authz.Spec       `json:"authz,omitempty"`
 		Failure  *failure          `json:"failure,omitempty"`
+		Store    *compile.Store    `json:"store,omitempty"`
+		Limits   *ratelimit.Spec   `json:"limits,omitempty"`
 	}
 	if n, m := reflect.TypeFor[compile.Backend]().NumField(), reflect.TypeFor[backend]().NumField(); n != m {
 		t.Fatalf("a backend has %d fields, and %d are written", n, m)
@@ -116,7 +119,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 	}
 	var servers []server
 	for _, s := range p.Servers {
-		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz}
+		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Store: s.Store, Limits: s.Limits}
 		if !s.Bare { // the rules of a bare server say nothing
 			out.Names = s.Names
 		}

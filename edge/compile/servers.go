@@ -67,6 +67,8 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 
 	// 5. The backends.
 	plan := Server{Name: s.Name, Title: config.Name, Group: groupName(o, s), Metadata: maps.Clone(config.Metadata), Incoming: who, Authz: c.authorization(o, s, config), Failure: failure(config)}
+	plan.Store = c.store(o, s, config)
+	plan.Limits = c.limits(o, s, config)
 	if plan.Forward = s.Spec.PassthroughHeaders; plan.Forward == nil {
 		plan.Forward = config.PassthroughHeaders
 	}
@@ -220,6 +222,9 @@ func (c *compiler) superseded(o *object, s *v1beta1.VirtualMCPServer) {
 	}
 	if a, b := config.OutgoingAuth, o.text("spec.outgoingAuth.source"); a != nil && b != "" && string(a.Source) != b {
 		warn("spec.config.outgoingAuth.source", "spec.outgoingAuth")
+	}
+	if a, b := config.SessionStorage, s.Spec.SessionStorage; a != nil && b != nil && (a.Provider != b.Provider || a.Address != b.Address || a.DB != b.DB || a.KeyPrefix != b.KeyPrefix) {
+		warn("spec.config.sessionStorage", "spec.sessionStorage")
 	}
 }
 

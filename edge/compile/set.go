@@ -16,6 +16,10 @@ type Set struct {
 	// Incomplete says that something of the set could not be read. What an
 	// object refers to may have been there, so nothing is said to be missing.
 	Incomplete bool
+
+	// LocalRateLimits says that rate limits may be counted in the memory of the
+	// process, where there is no store to share.
+	LocalRateLimits bool
 }
 
 // Object is one object of a set and what is known of where it comes from.

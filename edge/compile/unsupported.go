@@ -58,22 +58,10 @@ func unsupportedFields() []unsupported {
 		// Around the call.
 		{kind: "VirtualMCPServer", path: "spec.filterRefs"},
 		{kind: "VirtualMCPServer", path: "spec.config.filterRefs"},
-		{kind: "VirtualMCPServer", path: "spec.config.rateLimiting"},
 		{kind: "VirtualMCPServer", path: "spec.config.audit", enabled: "enabled"},
 		{kind: "VirtualMCPServer", path: "spec.config.telemetry"},
 		{kind: "VirtualMCPServer", path: "spec.telemetryConfigRef"},
 		{kind: "VirtualMCPServer", path: "spec.config.operational.logLevel", instead: "start the edge with --log-level debug"},
-
-		// Sessions.
-		{kind: "VirtualMCPServer", path: "spec.sessionStorage.provider", allow: []string{"memory"}, instead: "set memory"},
-		{kind: "VirtualMCPServer", path: "spec.sessionStorage.address", with: "spec.sessionStorage.provider"},
-		{kind: "VirtualMCPServer", path: "spec.sessionStorage.db", with: "spec.sessionStorage.provider"},
-		{kind: "VirtualMCPServer", path: "spec.sessionStorage.keyPrefix", with: "spec.sessionStorage.provider"},
-		{kind: "VirtualMCPServer", path: "spec.sessionStorage.passwordRef", with: "spec.sessionStorage.provider"},
-		{kind: "VirtualMCPServer", path: "spec.config.sessionStorage.provider", allow: []string{"memory"}, instead: "set memory"},
-		{kind: "VirtualMCPServer", path: "spec.config.sessionStorage.address", with: "spec.config.sessionStorage.provider"},
-		{kind: "VirtualMCPServer", path: "spec.config.sessionStorage.db", with: "spec.config.sessionStorage.provider"},
-		{kind: "VirtualMCPServer", path: "spec.config.sessionStorage.keyPrefix", with: "spec.config.sessionStorage.provider"},
 
 		// Members of a group and what they refer to.
 		{kind: "MCPServerEntry", path: "spec.headerForward.addHeadersFromSecret"},

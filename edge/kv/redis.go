@@ -157,10 +157,20 @@ func (o *Options) check() error {
 		return errors.New("redis: a cluster has no database but 0")
 	case o.DB < 0:
 		return errors.New("redis: the number of a database is not below 0")
-	case len(o.KeyPrefix) > 256:
-		return errors.New("redis: a key prefix has at most 256 bytes")
-	case strings.ContainsAny(o.KeyPrefix, "{}"):
-		return errors.New("redis: a key prefix has no braces: they say where in a cluster a key lies")
+	}
+	if err := CheckKeyPrefix(o.KeyPrefix); err != nil {
+		return fmt.Errorf("redis: %w", err)
+	}
+	return nil
+}
+
+// CheckKeyPrefix refuses what cannot stand before every key.
+func CheckKeyPrefix(prefix string) error {
+	switch {
+	case len(prefix) > 256:
+		return errors.New("a key prefix has at most 256 bytes")
+	case strings.ContainsAny(prefix, "{}"):
+		return errors.New("a key prefix has no braces: they say where in a cluster a key lies")
 	}
 	return nil
 }

@@ -208,6 +208,11 @@ func besides(lines []edge.Header, set map[string]string) []edge.Header {
 // comes back.
 func (s *server) ask(ctx context.Context, x *edge.Exchange, b *backend.Backend) (*edge.Response, error) {
 	if x.Era == mcp.Modern {
+		if s.sealed(x) {
+			if _, ok := s.lot.verify(x, x.Request); ok {
+				return s.lot.resume(ctx, x) // it begins no other call, whatever the backend is by now
+			}
+		}
 		if in, err := b.Introduced(ctx); err == nil && in.Era == mcp.Legacy {
 			if caps := mayAsk(x.Request); caps != nil {
 				return s.lot.serve(ctx, x, caps, b)

@@ -83,6 +83,10 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 	s := &server{edge: e, name: p.Name, lot: e.lot, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target), byName: make(map[string]*backend.Backend)}
 	s.info = mcp.AppendString([]byte(`{"name":`), p.Title)
 	s.info = append(mcp.AppendString(append(s.info, `,"version":`...), e.version), '}')
+	var err error
+	if s.shared, err = e.use(s, p.Store); err != nil {
+		return nil, fmt.Errorf("server %s: sessionStorage: %w", p.Name, err)
+	}
 	for _, b := range p.Backends {
 		one, err := e.openBackend(p, b, was)
 		if err != nil {
@@ -93,17 +97,19 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 		s.byName[b.Name], s.targets[b.Name] = one, &edge.Target{Backend: b.Name}
 	}
 	s.digest = digestOf(struct {
-		Plan compile.Server
-		Main bool // which its metadata tell
-	}{p, main})
+		Plan  compile.Server
+		Main  bool // which its metadata tell
+		Store string
+	}{p, main, s.shared.id()})
 	if was != nil && was.digest == s.digest && slices.Equal(was.backends, s.backends) {
+		s.settle()
 		return was, nil
 	}
 	if err := e.authenticate(s, p, main); err != nil {
 		s.closeBut(was)
 		return nil, err
 	}
-	entries, err := e.hallway(s, p)
+	entries, err := e.hallway(s, p, was)
 	if err != nil {
 		s.closeBut(was)
 		return nil, err

@@ -129,8 +129,8 @@ func (l *lot) begin(ctx context.Context, x *edge.Exchange, caps []byte, next edg
 func (l *lot) resume(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	m := x.Request
 	wrong := edge.Errorf(edge.Params, "resume", "requestState is not valid for this request, or its call is gone")
-	s, ok := l.seal.open(m.Text("requestState"))
-	if !ok || s.Server != x.Server || s.Backend != x.Target.Backend || s.Principal != x.Identity.Principal() || !bytes.Equal(s.Digest, digest(m)) {
+	s, ok := l.verify(x, m)
+	if !ok {
 		return nil, wrong
 	}
 	l.mu.Lock()
@@ -161,6 +161,15 @@ func (l *lot) resume(ctx context.Context, x *edge.Exchange) (*edge.Response, err
 		p.rouse()
 	}
 	return p.await(ctx, x)
+}
+
+// verify returns what the requestState of an exchange says, if it is of a parked
+// call and for this request, in its backend's words, of this client.
+func (l *lot) verify(x *edge.Exchange, m *mcp.Message) (state, bool) {
+	s, ok := l.seal.open(m.Text("requestState"))
+	ok = ok && s.Call != "" && x.Target != nil && s.Server == x.Server && s.Backend == x.Target.Backend &&
+		s.Principal == x.Identity.Principal() && bytes.Equal(s.Digest, digest(m))
+	return s, ok
 }
 
 // await waits until the call has ended or has questions, or until its client

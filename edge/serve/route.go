@@ -11,6 +11,7 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/filters/headers"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/ratelimit"
 )
 
 // server is one virtual server of the plan, open.
@@ -36,6 +37,9 @@ type server struct {
 	reported report
 	chain    edge.Handler // the hallway, with route at its end
 	lot      *lot         // calls that wait for a modern client's answers
+	shared   *shared      // the store of sessions and buckets; nil for the memory of the process
+	limits   *ratelimit.Part
+	limitsOf string // digest of what the limits were made from
 }
 
 // route is the living room: it sends an exchange where its target says, or

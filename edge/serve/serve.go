@@ -42,6 +42,8 @@ type Edge struct {
 	version  string
 	pprof    bool
 
+	storePassword edge.Secret // of stores that name none
+
 	front, admin     *fasthttp.Server
 	frontLn, adminLn net.Listener
 	bare             net.Listener // frontLn without TLS
@@ -53,9 +55,10 @@ type Edge struct {
 	clock    *clock
 	watcher  *watcher
 	live     atomic.Pointer[live]
-	lot      *lot // calls that wait for a modern client's answers
-	store    *kv.MemoryStore
-	issuers  oauth.Issuers // whose tokens are taken
+	lot      *lot            // calls that wait for a modern client's answers
+	store    *kv.MemoryStore // of servers that share none
+	stores   stores          // that replicas share
+	issuers  oauth.Issuers   // whose tokens are taken
 	sessions *sessions
 	doors    sseDoors
 	outlets  outletSet
@@ -87,6 +90,10 @@ func WithVersion(v string) Option { return func(e *Edge) { e.version = v } }
 // WithReload tells how the plan is made anew; ReloadNow and POST /-/reload on
 // the admin address call it. It ends in Reload or in an error, which is told.
 func WithReload(f func() error) Option { return func(e *Edge) { e.reload = f } }
+
+// WithStorePassword gives the password of shared stores whose sessionStorage
+// names no secret.
+func WithStorePassword(p edge.Secret) Option { return func(e *Edge) { e.storePassword = p } }
 
 // WithPprof serves profiles on the admin address.
 func WithPprof() Option { return func(e *Edge) { e.pprof = true } }

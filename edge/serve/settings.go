@@ -44,6 +44,9 @@ type Settings struct {
 
 	DefaultServer string // the server that answers on /mcp when there are several; empty for none
 
+	LocalRateLimits bool   // rate limits of servers without a store to share are counted in this process
+	StoreFailure    string // closed or open: what happens while a shared store is away
+
 	StateKeyFile string // keys that seal requestState, one a line; empty for a random one
 
 	LogFormat string // text, json, or empty: text on a terminal, else json
@@ -69,6 +72,7 @@ func Defaults() Settings {
 		ParkTTL:               5 * time.Minute,
 		CallCap:               10 * time.Minute,
 		DrainTimeout:          10 * time.Second,
+		StoreFailure:          "closed",
 		LogLevel:              "info",
 	}
 }
@@ -141,6 +145,11 @@ func (s Settings) Check() error {
 	case "", "text", "json":
 	default:
 		bad("log-format", "%q is neither text nor json", s.LogFormat)
+	}
+	switch s.StoreFailure {
+	case "closed", "open":
+	default:
+		bad("store-failure", "%q is neither closed nor open", s.StoreFailure)
 	}
 	switch s.LogLevel {
 	case "debug", "info", "warn", "error":

@@ -33,6 +33,8 @@ type status struct {
 	Reloads            int64           `json:"reloads"`          // of the configuration
 	Reload             string          `json:"reload,omitempty"` // why the last reload changed nothing
 	Version            string          `json:"version"`
+	Store              *storeStatus    `json:"store,omitempty"`      // that the server shares with other edges
+	RateLimits         *limitStatus    `json:"rateLimits,omitempty"` // calls since the limits began
 }
 
 type condition struct {
@@ -97,6 +99,7 @@ func (e *Edge) statusOf(served *server) status {
 		Dropped:  e.lot.dropped.Load(),
 		Reloads:  e.reloads.Load(),
 		Version:  e.version,
+		Store:    served.storeStatus(), RateLimits: served.limitStatus(),
 	}
 	if p := e.badReload.Load(); p != nil {
 		s.Reload = *p
@@ -236,13 +239,16 @@ func (e *Edge) urlOf(s *server) string {
 	return base + "/servers/" + s.name + "/mcp"
 }
 
-// readyz answers 200 while a plan is live.
+// readyz answers 200 while a plan is live whose stores have been met.
 func (e *Edge) readyz(ctx *fasthttp.RequestCtx) {
-	if e.ready.Load() {
+	switch {
+	case !e.ready.Load():
+		plain(ctx, 503, "draining\n")
+	case e.stores.strangers():
+		plain(ctx, 503, "waiting\n")
+	default:
 		plain(ctx, 200, "ready\n")
-		return
 	}
-	plain(ctx, 503, "draining\n")
 }
 
 // roomForStream says whether a client may open one more long-lived stream.

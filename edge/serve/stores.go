@@ -1,0 +1,171 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/kv"
+)
+
+// stores are the stores that servers share with those of other edges: one for
+// each way to reach one, opened with the first server that uses it and closed
+// with the last.
+type stores struct {
+	mu   sync.Mutex
+	open map[string]*shared // by digest
+}
+
+// shared is one of them.
+type shared struct {
+	*kv.RedisStore
+	digest  string
+	address string
+	uses    int         // servers; stores.mu guards it
+	met     atomic.Bool // it has answered once
+}
+
+// id tells one store from another; "" for none.
+func (s *shared) id() string {
+	if s == nil {
+		return ""
+	}
+	return s.digest
+}
+
+// use opens the store that a server of the plan asks for, or finds it open. It
+// is given back when the server ends. nil stands for the memory of the process.
+func (e *Edge) use(s *server, p *compile.Store) (*shared, error) {
+	if p == nil {
+		return nil, nil
+	}
+	password := e.storePassword
+	if p.Password != nil {
+		var err error
+		if password, err = e.password(s, p.Password); err != nil {
+			return nil, err
+		}
+	}
+	digest := digestOf(struct {
+		Store    compile.Store
+		Password string
+	}{*p, string(password)})
+	e.stores.mu.Lock()
+	defer e.stores.mu.Unlock()
+	one := e.stores.open[digest]
+	if one == nil {
+		redis, err := kv.Redis(kv.Options{
+			Addresses: []string{p.Address}, DB: p.DB, KeyPrefix: p.KeyPrefix, Password: password, Log: e.log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		one = &shared{RedisStore: redis, digest: digest, address: p.Address}
+		if e.stores.open == nil {
+			e.stores.open = make(map[string]*shared)
+		}
+		e.stores.open[digest] = one
+	}
+	one.uses++
+	s.after = append(s.after, func() { e.stores.leave(one) })
+	return one, nil
+}
+
+// password finds the password that a sessionStorage refers to.
+func (e *Edge) password(s *server, key *compile.SecretKey) (edge.Secret, error) {
+	secrets := e.env(s).Secrets
+	if secrets == nil {
+		return "", fmt.Errorf("passwordRef: secret %s has nowhere to be looked for", key.Name)
+	}
+	password, err := secrets.Secret(context.Background(), key.Name, key.Key)
+	if err != nil {
+		return "", fmt.Errorf("passwordRef: %w", err)
+	}
+	return password, nil
+}
+
+// leave gives a store back. The last one closes it.
+func (t *stores) leave(one *shared) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if one.uses--; one.uses == 0 {
+		delete(t.open, one.digest)
+		_ = one.Close() // what it held open is gone in any case
+	}
+}
+
+// list returns the stores that are open.
+func (t *stores) list() []*shared {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]*shared, 0, len(t.open))
+	for _, one := range t.open {
+		all = append(all, one)
+	}
+	return all
+}
+
+// strangers reports whether a store has not answered yet, not once. One that
+// goes away later leaves the edge ready: it serves what needs no store, and no
+// other edge would fare better.
+func (t *stores) strangers() bool {
+	for _, one := range t.list() {
+		if one.met.Load() {
+			continue
+		}
+		if one.Ready() != nil {
+			return true
+		}
+		one.met.Store(true)
+	}
+	return false
+}
+
+// storeStatus is what /status says of the store that a server shares.
+type storeStatus struct {
+	Address   string     `json:"address"`
+	Connected bool       `json:"connected"`
+	Message   string     `json:"message,omitempty"` // what is wrong
+	Since     *time.Time `json:"since,omitempty"`   // when it went away
+	Calls     uint64     `json:"calls"`
+	Failed    uint64     `json:"failed"`
+}
+
+func (s *server) storeStatus() *storeStatus {
+	if s.shared == nil {
+		return nil
+	}
+	state, counted := s.shared.State(), s.shared.Counters()
+	out := &storeStatus{Address: s.shared.address, Connected: state.Ready, Calls: counted.Calls, Failed: counted.Failures + counted.Refused}
+	if err := s.shared.Ready(); err != nil {
+		out.Message = err.Error()
+	}
+	if state.Open {
+		out.Since = moment(state.Since)
+	}
+	return out
+}
+
+// limitStatus is what /status says of the rate limits of a server.
+type limitStatus struct {
+	Admitted  uint64 `json:"admitted"`
+	Limited   uint64 `json:"limited"`
+	Uncounted uint64 `json:"uncounted"` // calls that the store could not count
+	FailOpen  uint64 `json:"failOpen"`  // of those, the ones that were admitted
+}
+
+func (s *server) limitStatus() *limitStatus {
+	if s.limits == nil {
+		return nil
+	}
+	c := s.limits.Counters()
+	out := &limitStatus{Admitted: c.Admitted, Uncounted: c.StoreErrors, FailOpen: c.FailOpen}
+	for _, n := range c.Limited {
+		out.Limited += n
+	}
+	return out
+}
