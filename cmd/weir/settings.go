@@ -72,6 +72,7 @@ func settings() []setting {
 		{name: "state-key-file", kind: "FILE", file: true, usage: "keys that seal requestState, one a line; random without", field: func(s *serve.Settings) any { return &s.StateKeyFile }},
 		{name: "local-rate-limits", kind: "BOOL", usage: "rate limits of servers without a store to share are counted in this process", field: func(s *serve.Settings) any { return &s.LocalRateLimits }},
 		{name: "store-failure", kind: "MODE", fixed: []string{"closed", "open"}, usage: "while a shared store is away: closed refuses what needs it, open goes on with what this process knows, and counts it", field: func(s *serve.Settings) any { return &s.StoreFailure }},
+		{name: "store-timeout", kind: "DURATION", usage: "a shared store that takes longer to answer is as good as away", field: func(s *serve.Settings) any { return &s.StoreTimeout }},
 		{name: "call-cap", kind: "DURATION", usage: "the longest that any call may take", field: func(s *serve.Settings) any { return &s.CallCap }},
 		{name: "drain-timeout", kind: "DURATION", usage: "how long calls in flight may take at the end", field: func(s *serve.Settings) any { return &s.DrainTimeout }},
 		{name: "log-format", kind: "FORMAT", fixed: []string{"text", "json"}, usage: "text or json; without it text on a terminal, else json", field: func(s *serve.Settings) any { return &s.LogFormat }},

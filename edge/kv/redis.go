@@ -242,6 +242,10 @@ func (s *RedisStore) State() State {
 	return State{Ready: !open && s.breaker.heard.Load() != 0, Open: open, Since: since, Err: cause}
 }
 
+// Away reports whether the Redis is known to be away: calls fail at once. It
+// costs next to nothing.
+func (s *RedisStore) Away() bool { return !s.breaker.allows() }
+
 // Ready returns nil when the Redis has answered and is not known to be away,
 // else what is wrong, for an operator: it names addresses and never a secret.
 func (s *RedisStore) Ready() error {

@@ -209,8 +209,12 @@ func besides(lines []edge.Header, set map[string]string) []edge.Header {
 func (s *server) ask(ctx context.Context, x *edge.Exchange, b *backend.Backend) (*edge.Response, error) {
 	if x.Era == mcp.Modern {
 		if s.sealed(x) {
-			if _, ok := s.lot.verify(x, x.Request); ok {
-				return s.lot.resume(ctx, x) // it begins no other call, whatever the backend is by now
+			// It begins no other call, whatever the backend is by now.
+			switch at, ok := s.lot.verify(x, x.Request); {
+			case ok && at.Node != s.lot.node && s.shared != nil:
+				return s.edge.relay(ctx, s.shared, x, at)
+			case ok:
+				return s.lot.resume(ctx, x)
 			}
 		}
 		if in, err := b.Introduced(ctx); err == nil && in.Era == mcp.Legacy {

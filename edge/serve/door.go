@@ -262,8 +262,14 @@ func (e *Edge) sessionOf(h *head, server *server) (*session, error) {
 	}
 	s := e.sessions.find(string(h.session), e.clock.now())
 	// Somebody else's session is as unknown as one that is not there.
-	if s == nil || s.server != server.name || s.Owner != h.who.Principal() {
-		return nil, edge.Errorf(edge.NoSession, "door", "Session not found")
+	if s != nil && (s.server != server.name || s.Owner != h.who.Principal()) {
+		return nil, errNoSession()
+	}
+	if server.shared != nil {
+		return e.commonSession(server, s, string(h.session), h.who.Principal())
+	}
+	if s == nil {
+		return nil, errNoSession()
 	}
 	return s, nil
 }
@@ -282,10 +288,14 @@ func (e *Edge) aside(x *exchange) bool {
 	m := x.Request
 	switch {
 	case m.Kind == mcp.Result || m.Kind == mcp.Failure:
-		x.s.answered(m)
+		if !x.s.answered(m) {
+			e.passAnswer(x.s, m)
+		}
 	case m.Method == "notifications/initialized":
 	case m.Method == "notifications/cancelled":
-		x.s.cancelCall(m)
+		if !x.s.cancelCall(m) {
+			e.passCancel(x.s, m)
+		}
 	default:
 		return false
 	}
@@ -380,12 +390,28 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 		x.s.enter(x)
 		defer x.s.leave(x)
 	}
+	if x.s != nil && x.s.common.key != "" && memorable(m.Method) {
+		return e.setUp(x)
+	}
 	return x.server.chain.Handle(&x.call, &x.Exchange)
+}
+
+// setUp serves a request that sets up something that a session keeps, also at
+// the other edges that have it.
+func (e *Edge) setUp(x *exchange) (*edge.Response, error) {
+	if err := roomToSubscribe(x.s, x.Request); err != nil {
+		return nil, err
+	}
+	r, err := x.server.chain.Handle(&x.call, &x.Exchange)
+	if err == nil && r != nil && r.Kind == mcp.Result {
+		err = e.remember(x.s, x.Request)
+	}
+	return r, err
 }
 
 // initialize begins a legacy session.
 func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
-	s, result, err := e.begin(x)
+	s, result, err := e.begin(x, x.server.shared)
 	if err != nil {
 		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), err)
 		return
@@ -401,8 +427,9 @@ func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 	ctx.Response.SetBodyRaw(result)
 }
 
-// begin makes the session that an initialize asks for, and the answer to it.
-func (e *Edge) begin(x *exchange) (*session, []byte, error) {
+// begin makes the session that an initialize asks for, and the answer to it. The
+// session lies in the store, if there is one.
+func (e *Edge) begin(x *exchange, store *shared) (*session, []byte, error) {
 	m := x.Request
 	version := m.Text("protocolVersion")
 	if version == "" {
@@ -416,7 +443,12 @@ func (e *Edge) begin(x *exchange) (*session, []byte, error) {
 		return nil, nil, edge.Errorf(edge.Params, "initialize", "params.capabilities is missing")
 	}
 	info := m.Get("clientInfo").Of(m.Raw)
-	s, err := e.sessions.begin(e.clock.now(), x.server.name, x.Identity.Principal(), version, bytes.Clone(info), bytes.Clone(caps))
+	s, err := e.sessions.begin(e.clock.now(), x.server.name, x.Identity.Principal(), version, bytes.Clone(info), bytes.Clone(caps), func(s *session) error {
+		if store == nil {
+			return nil
+		}
+		return e.enroll(store, s)
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -501,7 +533,22 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		return
 	}
 	if len(h.lastEvent) == 0 {
-		e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { s.open(o, e.listener(s)) }, s.shut)
+		s.common.who.Store(h.who)
+		e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) {
+			s.open(o, e.listener(s))
+			if s.common.key != "" {
+				e.work.Go(func() { e.catchUp(s) })
+			}
+		}, s.shut)
+		return
+	}
+	if node, ok := e.elsewhere(s, string(h.lastEvent)); ok {
+		d, err := e.openDistant(s, node, string(h.lastEvent))
+		if err != nil {
+			e.refuse(ctx, h, mcp.Legacy, nil, err)
+			return
+		}
+		e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { e.work.Go(func() { d.pass(o) }) }, func(*outlet) { d.close() })
 		return
 	}
 	log, after := s.find(string(h.lastEvent))
@@ -509,7 +556,7 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		e.refuse(ctx, h, mcp.Legacy, nil, errLostEvents())
 		return
 	}
-	e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { log.resume(o, after) }, log.left)
+	e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { log.resume(o, after) }, func(o *outlet) { log.left(o) })
 }
 
 func errNoSuchStream() error {
@@ -524,6 +571,10 @@ func (e *Edge) delete(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	}
 	s, err := e.sessionOf(h, server)
 	if err != nil {
+		e.refuse(ctx, h, mcp.Legacy, nil, err)
+		return
+	}
+	if err := e.endCommon(s); err != nil {
 		e.refuse(ctx, h, mcp.Legacy, nil, err)
 		return
 	}

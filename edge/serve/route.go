@@ -85,16 +85,21 @@ func (s *server) route(ctx context.Context, x *edge.Exchange) (*edge.Response, e
 func (s *server) setLevel(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	level := x.Request.Text("level")
 	x.Session.SetLogLevel(level)
+	s.level(ctx, x.Session, level)
+	return reply(x.Request, []byte("{}"))
+}
+
+// level tells every backend from which level on to log for a session.
+func (s *server) level(ctx context.Context, session *edge.Session, level string) {
 	var work sync.WaitGroup
 	for _, b := range s.backends {
 		work.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, introductionWait)
 			defer cancel()
-			b.SetLevel(ctx, x.Session, level)
+			b.SetLevel(ctx, session, level)
 		})
 	}
 	work.Wait()
-	return reply(x.Request, []byte("{}"))
 }
 
 // offer is what the server can do and how to use it, as far as its backends

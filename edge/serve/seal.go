@@ -17,6 +17,7 @@ import (
 // state is what a requestState of the edge says, to the edge alone.
 type state struct {
 	Call      string `json:"c,omitempty"` // which parked call; "" for none
+	Node      string `json:"n,omitempty"` // the edge that holds it
 	Round     int    `json:"r,omitempty"` // which of its rounds: a state is used once
 	Inner     string `json:"i,omitempty"` // the backend's own state, where no call is parked
 	Server    string `json:"s"`

@@ -52,12 +52,15 @@ type Edge struct {
 	hosts, origins   allowed
 	proxies          proxies
 
+	node     string // names this edge to those that share a store with it
 	clock    *clock
 	watcher  *watcher
 	live     atomic.Pointer[live]
 	lot      *lot            // calls that wait for a modern client's answers
 	store    *kv.MemoryStore // of servers that share none
 	stores   stores          // that replicas share
+	threads  threads         // exchanges with other edges
+	sliding  atomic.Bool     // lifetimes in stores are being begun anew
 	issuers  oauth.Issuers   // whose tokens are taken
 	sessions *sessions
 	doors    sseDoors
@@ -108,13 +111,15 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	for _, o := range options {
 		o(e)
 	}
+	e.node = newName()
 	e.sessions = newSessions(s.MaxSessions, s.SessionTTL)
+	e.sessions.left = e.giveUp
 	e.mostBodies = roomForBodies()
 	seal, err := newSealer(s.StateKeyFile)
 	if err != nil {
 		return nil, err
 	}
-	e.lot = newLot(s, seal)
+	e.lot = newLot(s, seal, e.node)
 	e.store = kv.Memory(kv.Limits{})
 	if e.proxies, err = parseProxies(s.TrustedProxies); err != nil {
 		return nil, fmt.Errorf("--trusted-proxies: %w", err)
@@ -309,7 +314,13 @@ func (e *Edge) close() {
 	e.underway.settle(time.Second)
 	e.lot.close()
 	e.outlets.end()
-	e.sessions.endAll(func(*session) bool { return true })
+	for _, t := range e.stores.list() {
+		t.keeper.write(t) // what streams carried that were cut
+	}
+	e.sessions.endAll(func(s *session) bool {
+		s.common.store.Store(nil) // other edges go on with it
+		return true
+	})
 	close(e.end)
 	e.watcher.close()
 	e.work.Wait()
@@ -361,6 +372,7 @@ func (e *Edge) beat(now time.Time) {
 		}
 	}
 	e.sessions.sweep(now)
+	e.slide(now)
 	for _, s := range e.live.Load().servers {
 		e.reportStatus(s, now)
 	}

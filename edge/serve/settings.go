@@ -44,8 +44,9 @@ type Settings struct {
 
 	DefaultServer string // the server that answers on /mcp when there are several; empty for none
 
-	LocalRateLimits bool   // rate limits of servers without a store to share are counted in this process
-	StoreFailure    string // closed or open: what happens while a shared store is away
+	LocalRateLimits bool          // rate limits of servers without a store to share are counted in this process
+	StoreFailure    string        // closed or open: what happens while a shared store is away
+	StoreTimeout    time.Duration // a shared store that takes longer to answer is as good as away
 
 	StateKeyFile string // keys that seal requestState, one a line; empty for a random one
 
@@ -73,6 +74,7 @@ func Defaults() Settings {
 		CallCap:               10 * time.Minute,
 		DrainTimeout:          10 * time.Second,
 		StoreFailure:          "closed",
+		StoreTimeout:          50 * time.Millisecond,
 		LogLevel:              "info",
 	}
 }
@@ -139,6 +141,7 @@ func (s Settings) Check() error {
 	}
 	positive("session-ttl", s.SessionTTL)
 	positive("park-ttl", s.ParkTTL)
+	positive("store-timeout", s.StoreTimeout)
 	positive("call-cap", s.CallCap)
 	positive("drain-timeout", s.DrainTimeout)
 	switch s.LogFormat {

@@ -27,6 +27,12 @@ type shared struct {
 	address string
 	uses    int         // servers; stores.mu guards it
 	met     atomic.Bool // it has answered once
+
+	keeper *keeper
+	cap    time.Duration   // of a call
+	life   context.Context // over when the store is closed
+	end    context.CancelFunc
+	work   sync.WaitGroup
 }
 
 // id tells one store from another; "" for none.
@@ -59,12 +65,18 @@ func (e *Edge) use(s *server, p *compile.Store) (*shared, error) {
 	one := e.stores.open[digest]
 	if one == nil {
 		redis, err := kv.Redis(kv.Options{
-			Addresses: []string{p.Address}, DB: p.DB, KeyPrefix: p.KeyPrefix, Password: password, Log: e.log,
+			Addresses: []string{p.Address}, DB: p.DB, KeyPrefix: p.KeyPrefix, Password: password,
+			Timeout: e.settings.StoreTimeout, Log: e.log,
 		})
 		if err != nil {
 			return nil, err
 		}
-		one = &shared{RedisStore: redis, digest: digest, address: p.Address}
+		one = &shared{RedisStore: redis, digest: digest, address: p.Address, keeper: newKeeper(), cap: e.settings.CallCap}
+		one.life, one.end = context.WithCancel(context.Background())
+		e.takePart(one.life, one)
+		if e.settings.StateKeyFile == "" {
+			e.log.Warn("a parked call can only be gone on with at this edge: edges that share a store need one key", "store", p.Address, "do", "give all of them the same --state-key-file")
+		}
 		if e.stores.open == nil {
 			e.stores.open = make(map[string]*shared)
 		}
@@ -91,9 +103,15 @@ func (e *Edge) password(s *server, key *compile.SecretKey) (edge.Secret, error) 
 // leave gives a store back. The last one closes it.
 func (t *stores) leave(one *shared) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if one.uses--; one.uses == 0 {
+	one.uses--
+	last := one.uses == 0
+	if last {
 		delete(t.open, one.digest)
+	}
+	t.mu.Unlock()
+	if last {
+		one.end()
+		one.work.Wait()
 		_ = one.Close() // what it held open is gone in any case
 	}
 }
