@@ -149,7 +149,7 @@ func pastOf(text []byte, after uint64) (head logHead, events []logged, ok bool) 
 // client at another one.
 type reader interface {
 	event(id string, raw []byte) error
-	close()
+	end(answered bool) // nothing more will come; the last event was the answer, or there is none
 }
 
 // followed has a client at another edge read on where a stream here broke.
@@ -167,7 +167,7 @@ func (e *Edge) followed(ctx context.Context, t *shared, l letter) {
 		return
 	}
 	back.Kind = letterTaken
-	if t.post(l.From, back, nil) != nil {
+	if t.post(l.From, back, log.request) != nil {
 		return
 	}
 	away := &awayReader{t: t, node: l.From, head: back, done: make(chan struct{})}
@@ -194,10 +194,13 @@ func (r *awayReader) event(id string, raw []byte) error {
 	return r.t.post(r.node, l, raw)
 }
 
-func (r *awayReader) close() {
+func (r *awayReader) end(answered bool) {
 	r.once.Do(func() {
 		l := r.head
 		l.Kind = letterDone
+		if answered {
+			l.Status = 200
+		}
 		_ = r.t.post(r.node, l, nil) // who waits asks whether this edge is alive
 		close(r.done)
 	})
@@ -213,6 +216,7 @@ type distant struct {
 	head   logHead
 	key    string // of the session
 	stream string // its name, which its events' ids begin with
+	last   string // id of the last event that the client has
 }
 
 // openDistant finds the stream of another edge that an event id belongs to.
@@ -221,7 +225,7 @@ func (e *Edge) openDistant(s *session, node, eventID string) (*distant, error) {
 	if t == nil {
 		return nil, errLostEvents()
 	}
-	d := &distant{e: e, t: t, node: node, key: s.common.key}
+	d := &distant{e: e, t: t, node: node, key: s.common.key, last: eventID}
 	if t.alive(node) {
 		return d, d.ask(s, eventID)
 	}
@@ -254,6 +258,7 @@ func (d *distant) ask(s *session, eventID string) (err error) {
 		if first, err = d.e.next(ctx, d.t, d.thread, d.node); err == nil && first.Kind != letterTaken {
 			err = first.Error.err()
 		}
+		d.head.Request = first.body
 	}
 	if err != nil {
 		d.close()
@@ -286,20 +291,19 @@ func (d *distant) pass(o *outlet) {
 		d.replay(o)
 		return
 	}
-	last := ""
 	for {
 		one, err := d.e.next(ctx, d.t, d.thread, d.node)
 		switch {
-		case err != nil && ctx.Err() == nil && last != "":
-			d.lost(o, last)
+		case ctx.Err() != nil || one.Kind == letterDone && one.Status == 200:
 			return
 		case err != nil || one.Kind == letterDone:
+			d.lost(o)
 			return
 		case one.Kind == letterEvent:
 			if o.event(one.Event, one.body) != nil {
 				return
 			}
-			last = one.Event
+			d.last = one.Event
 		}
 	}
 }
@@ -307,7 +311,8 @@ func (d *distant) pass(o *outlet) {
 // replay writes what the store has of a stream whose edge is gone. A call that
 // was not answered then never will be.
 func (d *distant) replay(o *outlet) {
-	number := d.head.First
+	_, number, _ := eventOf(d.last)
+	number++
 	for _, one := range d.events {
 		if o.event(eventID(d.stream, one.number), one.raw) != nil {
 			return
@@ -319,18 +324,19 @@ func (d *distant) replay(o *outlet) {
 	}
 }
 
-// lost ends a stream whose edge went away while a client read on here.
-func (d *distant) lost(o *outlet, last string) {
-	stream, after, ok := eventOf(last)
-	if !ok {
+// lost ends a stream whose edge went away while a client read on here: with what
+// the store has besides, or with the failure of the call.
+func (d *distant) lost(o *outlet) {
+	var after uint64
+	var ok bool
+	if d.stream, after, ok = eventOf(d.last); !ok {
 		return
 	}
-	text, err := d.t.Get(context.Background(), logKey(d.key, stream))
-	if err != nil {
-		return
+	text, err := d.t.Get(context.Background(), logKey(d.key, d.stream))
+	head, events, ok := pastOf(text, after)
+	if err != nil || !ok {
+		head, events = logHead{Request: d.head.Request, First: after + 1}, nil
 	}
-	if d.head, d.events, ok = pastOf(text, after); ok {
-		d.stream = stream
-		d.replay(o)
-	}
+	d.head, d.events = head, events
+	d.replay(o)
 }

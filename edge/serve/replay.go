@@ -192,7 +192,7 @@ func (l *eventLog) finish(now time.Time, answered bool) {
 	l.write()
 	l.mu.Unlock()
 	if out != nil {
-		out.close()
+		out.end(answered)
 	}
 }
 
@@ -230,7 +230,7 @@ func (l *eventLog) resume(o reader, after uint64) {
 		}
 	}
 	if l.done {
-		go o.close() // it locks the outlet, which may be closing and waiting for this log
+		go o.end(l.answered) // it locks the outlet, which may be closing and waiting for this log
 		return
 	}
 	l.out = o
@@ -253,6 +253,9 @@ func (l *eventLog) prime() []byte {
 
 // primes reports whether clients of a revision understand such an event.
 func primes(version string) bool { return version == mcp.V2511 }
+
+// end ends the stream.
+func (o *outlet) end(bool) { o.close() }
 
 // event writes a message with an id.
 func (o *outlet) event(id string, raw []byte) error {
