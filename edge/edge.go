@@ -121,6 +121,7 @@ type View interface {
 // server that read it.
 type Head struct {
 	Params        []Header // Mcp-Param-*, of modern requests
+	Remade        bool     // a filter changed the message: Params tell nothing of it any longer
 	Authorization Secret   // for the incoming filter alone: no backend receives it
 	Remote        string   // address of the client, without the port
 	RequestID     string   // X-Request-Id, made by the edge when the client gave none

@@ -27,9 +27,9 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 			return err
 		}
 		defer backend.Close()
-		opened = source.OpenDefault(backend.URL())
+		opened = source.OpenDefaultWith(backend.URL(), s.WebhookConfig...)
 	} else {
-		opened = source.Open(config, source.LocalRateLimits(s.LocalRateLimits))
+		opened = source.Open(config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits))
 	}
 	if err := a.refuse(opened); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 	ctx, stop := draining(ctx, log, s.DrainTimeout, incoming, a.exit)
 	defer stop()
 	if config != "" {
-		unwatch, err := watch(log, config, func() { _ = running.ReloadNow() }) // which logs and keeps what went wrong
+		unwatch, err := watch(log, append([]string{config}, s.WebhookConfig...), func() { _ = running.ReloadNow() }) // which logs and keeps what went wrong
 		if err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func remark(log *slog.Logger, r *source.Result) {
 // reload reads the configuration again and has the edge serve it. A set with
 // errors changes nothing.
 func reload(log *slog.Logger, s serve.Settings, config string, running *serve.Edge) error {
-	r := source.Open(config, source.LocalRateLimits(s.LocalRateLimits))
+	r := source.Open(config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits))
 	remark(log, r)
 	if err := r.Err(); err != nil {
 		var text strings.Builder

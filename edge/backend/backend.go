@@ -31,8 +31,16 @@ type Config struct {
 
 	MaxConns int // connections that may be open at a time; 0 for 1024
 
-	// Headers are lines that every request carries.
-	Headers map[string]string
+	// Attach sets the lines that a request carries besides, such as a credential.
+	// x is the exchange that the request is sent for, nil for one of the edge's
+	// own. After an error nothing is sent. nil for no such lines.
+	Attach func(ctx context.Context, x *edge.Exchange, set func(name string, value edge.Secret)) error
+
+	// Own reports whether Attach sets a line of this name: those that clients
+	// send under it are left out. Not nil with Attach.
+	Own func(name string) bool
+
+	Done func() // called when the backend is closed; nil for nothing
 
 	Health  health.Config   // Probe, Log and Breaker are the backend's own
 	Breaker *health.Breaker // nil for none
@@ -114,6 +122,9 @@ func Open(c Config) (*Backend, error) {
 		end:    end,
 	}
 	b.peer = newPeer(u, newPool(u, &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}, c.Private, c.MaxConns), &c)
+	if c := b.peer.credential; c != nil {
+		c.taken = b.taken
+	}
 	b.beside, b.farewells = newErrands(b, b.peer.pool.most), newErrands(b, b.peer.pool.most)
 	watch := c.Health
 	watch.Probe, watch.Log, watch.Breaker = b.probe, c.Log, c.Breaker
@@ -167,6 +178,9 @@ func (b *Backend) Close() error {
 	b.beside.end()
 	b.farewells.end()
 	b.peer.pool.close()
+	if b.Done != nil {
+		b.Done()
+	}
 	return nil
 }
 

@@ -33,7 +33,7 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 	if r.status != 200 || !r.sse {
 		r.close()
 		end()
-		return nil, &refusal{status: r.status}
+		return nil, &refusal{status: r.status, sent: r.peer.credential != nil}
 	}
 	events := mcp.NewEventReader(r.stream(), s.b.MaxMessage)
 	e, err := events.Next()

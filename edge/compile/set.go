@@ -7,6 +7,8 @@ import (
 	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-edge/weir/filters/webhook"
 )
 
 // Set is the objects that are compiled together: those of one namespace.
@@ -20,6 +22,9 @@ type Set struct {
 	// LocalRateLimits says that rate limits may be counted in the memory of the
 	// process, where there is no store to share.
 	LocalRateLimits bool
+	// Webhooks are those that every server asks; nil for none. They are no
+	// object of the set: the process is told of them.
+	Webhooks *webhook.Spec
 }
 
 // Object is one object of a set and what is known of where it comes from.

@@ -175,32 +175,11 @@ func (s *server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backe
 		}
 		defer func() { x.Request, x.Name = m, name }()
 	}
-	if len(x.Forward) > 0 && len(b.Headers) > 0 {
-		all := x.Forward
-		x.Forward = besides(all, b.Headers)
-		defer func() { x.Forward = all }()
-	}
 	r, err := s.ask(ctx, x, b)
 	if err != nil || r == nil || s.only != nil || r.Kind != mcp.Result {
 		return r, err
 	}
 	return s.inward(x, m, r)
-}
-
-// besides returns the lines whose names are none of those that the backend is
-// sent in any case: what is configured arrives once, whatever a client sends.
-func besides(lines []edge.Header, set map[string]string) []edge.Header {
-	var out []edge.Header
-	for _, l := range lines {
-		own := false
-		for name := range set {
-			own = own || strings.EqualFold(name, l.Name)
-		}
-		if !own {
-			out = append(out, l)
-		}
-	}
-	return out
 }
 
 // ask has a backend answer. A legacy backend may ask in the middle of the call.

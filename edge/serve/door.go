@@ -7,16 +7,12 @@ import (
 	"fmt"
 	"net"
 	"runtime/debug"
-	"slices"
 	"sync"
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 )
-
-// maxBatch is how many messages a batch may have (2025-03-26 only).
-const maxBatch = 100
 
 // handle is the front door: every HTTP request of a client comes in here. It
 // runs on the goroutine of the client's connection from end to end.
@@ -84,10 +80,9 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	case "/readyz":
 		e.readyz(ctx)
 	case "/status":
-		if !e.mayLook(ctx, &h, live) {
-			return
+		if servers := e.lookedAt(ctx, &h, live); len(servers) > 0 {
+			e.status(ctx, servers)
 		}
-		e.status(ctx)
 	default:
 		plain(ctx, 404, "not found\n")
 	}
@@ -455,63 +450,6 @@ func (e *Edge) begin(x *exchange, store *shared) (*session, []byte, error) {
 	offered, instructions := x.server.offer(&x.call, mcp.Legacy)
 	result := mcp.Initialized(version, offered, x.server.info, instructions)
 	return s, mcp.AppendResult(nil, m.IDText(), result), nil
-}
-
-// batch takes several messages in one body, which only the revisions before
-// 2025-06-18 have.
-func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head, server *server) {
-	if headEra(h) == mcp.Modern {
-		e.refuse(ctx, h, mcp.Modern, nil, edge.Errorf(edge.Invalid, "door", "batches were removed in protocol revision 2025-06-18"))
-		return
-	}
-	s, err := e.sessionOf(h, server)
-	if err == nil && s.Version != mcp.V2503 && s.Version != mcp.V2024 {
-		err = edge.Errorf(edge.Invalid, "door", "batches were removed in protocol revision 2025-06-18")
-	}
-	body := ctx.PostBody()
-	var parts []mcp.Span
-	if err == nil {
-		if parts, err = mcp.Split(body, maxBatch); err != nil {
-			err = edge.Errorf(edge.Invalid, "door", "%w", err)
-		}
-	}
-	if err != nil {
-		e.refuse(ctx, h, mcp.Legacy, nil, err)
-		return
-	}
-	var answers [][]byte
-	for _, part := range parts {
-		x := e.newExchange(ctx, h, server)
-		x.way.able = false // one body for all of them
-		x.s, x.Session = s, &s.Session
-		if err := x.Request.Decode(part.Of(body)); err != nil {
-			answers = append(answers, fail(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "%w", err)).body)
-			continue
-		}
-		if x.Request.Method == "initialize" {
-			answers = append(answers, fail(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "initialize is not allowed in a batch")).body)
-			continue
-		}
-		if e.aside(x) {
-			continue
-		}
-		r, err := e.run(x)
-		x.way.end(nil, false)
-		switch {
-		case err != nil && x.Err() != nil:
-		case err != nil:
-			answers = append(answers, fail(mcp.Legacy, x.Request.IDText(), err).body)
-		case r != nil:
-			answers = append(answers, r.Whole())
-		}
-	}
-	e.cors(ctx, h)
-	if len(answers) == 0 {
-		ctx.SetStatusCode(202)
-		return
-	}
-	ctx.Response.Header.SetContentTypeBytes(jsonType)
-	ctx.Response.SetBodyRaw(slices.Concat([]byte{'['}, bytes.Join(answers, []byte{','}), []byte{']'}))
 }
 
 // get opens the stream of a legacy session.

@@ -11,17 +11,23 @@ import (
 	"github.com/weir-edge/weir/filters/headers"
 	"github.com/weir-edge/weir/filters/incoming"
 	"github.com/weir-edge/weir/filters/ratelimit"
+	"github.com/weir-edge/weir/filters/webhook"
 )
 
 // hallway opens the filters that a server asks for. In which order they are
 // walked is said by filters.Order.
 func (e *Edge) hallway(s *server, p compile.Server, was *server) ([]filters.Entry, error) {
+	if err := s.askWebhooks(p); err != nil {
+		return nil, fmt.Errorf("server %s: %w", p.Name, err)
+	}
 	var entries []filters.Entry
 	for _, one := range []struct {
 		name string
 		open func(*server, compile.Server) (edge.Filter, error) // nil for a filter that is not asked for
 	}{
 		{"headers", e.openHeaders},
+		{"mutating", e.openMutating},
+		{"validating", e.openValidating},
 		{"authz", e.openAuthz},
 		{"ratelimit", func(s *server, p compile.Server) (edge.Filter, error) { return e.openLimits(s, p, was) }},
 	} {
@@ -100,6 +106,35 @@ func (e *Edge) paid(_ context.Context, x *edge.Exchange) bool {
 	return ok
 }
 
+// askWebhooks gives a server the webhooks that its messages are shown to. One
+// part holds both types, and counts for both.
+func (s *server) askWebhooks(p compile.Server) error {
+	if p.Webhooks == nil {
+		return nil
+	}
+	part, wrong := webhook.Parse(*p.Webhooks)
+	if len(wrong) > 0 {
+		return wrong.ToAggregate()
+	}
+	part.Resolve = s.target
+	s.webhooks = part
+	return nil
+}
+
+func (e *Edge) openMutating(s *server, _ compile.Server) (edge.Filter, error) {
+	if s.webhooks == nil || s.webhooks.Mutating() == nil {
+		return nil, nil
+	}
+	return s.webhooks.Mutating().Open(e.env(s))
+}
+
+func (e *Edge) openValidating(s *server, _ compile.Server) (edge.Filter, error) {
+	if s.webhooks == nil || s.webhooks.Validating() == nil {
+		return nil, nil
+	}
+	return s.webhooks.Validating().Open(e.env(s))
+}
+
 // authenticate opens the gate of a server, if it has one.
 func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
 	spec := p.Incoming
@@ -121,13 +156,13 @@ func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
 	if s.gate, err = parsed.Start(e.env(s), &e.issuers); err != nil {
 		return fmt.Errorf("server %s: %w", p.Name, err)
 	}
-	s.document = parsed.Document()
+	s.document, s.guarded = parsed.Document(), parsed.Authenticates()
 	return nil
 }
 
 // env is the world that the parts of a server may touch.
 func (e *Edge) env(s *server) edge.Env {
-	env := edge.Env{Log: e.log, Store: e.store, Defer: func(f func()) { s.after = append(s.after, f) }}
+	env := edge.Env{Log: e.log, Secrets: s.secrets, Store: e.store, Defer: func(f func()) { s.after = append(s.after, f) }}
 	if s.shared != nil {
 		env.Store = s.shared
 	}

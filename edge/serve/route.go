@@ -9,9 +9,11 @@ import (
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/filters/headers"
 	"github.com/weir-edge/weir/filters/incoming"
 	"github.com/weir-edge/weir/filters/ratelimit"
+	"github.com/weir-edge/weir/filters/webhook"
 )
 
 // server is one virtual server of the plan, open.
@@ -20,8 +22,10 @@ type server struct {
 	name     string
 	digest   string // of its part of the plan
 	info     []byte // JSON text: serverInfo
+	secrets  edge.Secrets
 	backends []*backend.Backend
 	byName   map[string]*backend.Backend
+	outgoing map[string]*outgoing.Spec // what backends are sent besides calls, by name
 	failure  compile.Failure
 	passes   *headers.Part           // header lines of clients that backends receive; nil for none
 	targets  map[string]*edge.Target // of messages that name nothing, by backend
@@ -32,6 +36,8 @@ type server struct {
 	hub      *hub                    // of what changes behind it; nil when there is only one
 	tasks    tasks
 	gate     *incoming.Gate // who clients are; nil for anybody
+	guarded  bool           // clients have to prove who they are
+	webhooks *webhook.Part  // whom messages are shown first; nil for nobody
 	document []byte         // that tells clients where to get a token; nil for none
 	after    []func()       // to be called when it ends
 	reported report

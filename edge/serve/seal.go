@@ -3,6 +3,7 @@ package serve
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -12,6 +13,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/weir-edge/weir/edge"
 )
 
 // state is what a requestState of the edge says, to the edge alone.
@@ -39,50 +42,73 @@ const sealed = "weir1."
 // maxState bounds what is looked at as a state: a backend's own may be in it.
 const maxState = 256 << 10
 
-// newSealer reads the keys of a file: one a line, 32 bytes in base64. Without
-// a file the key is random and lasts as long as the process.
-func newSealer(file string) (*sealer, error) {
+// The secret with the keys, for an edge that is told of no file.
+const (
+	stateSecret = "weir-state"
+	stateKey    = "key"
+)
+
+// newSealer reads the keys of a file, or else of the secret weir-state/key: one a
+// line, 32 bytes in base64. Without either the key is random and lasts as long
+// as the process; shared says that it is not.
+func newSealer(file string, secrets edge.Secrets) (s *sealer, shared bool, err error) {
 	var raw [][]byte
-	if file == "" {
-		key := make([]byte, 32)
-		if _, err := rand.Read(key); err != nil {
-			return nil, err
-		}
-		raw = append(raw, key)
-	} else {
+	if file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("--state-key-file: %w", err)
+			return nil, false, fmt.Errorf("--state-key-file: %w", err)
 		}
-		lines := bufio.NewScanner(bytes.NewReader(text))
-		for n := 1; lines.Scan(); n++ {
-			line := bytes.TrimSpace(lines.Bytes())
-			if len(line) == 0 {
-				continue
-			}
-			key, err := base64.StdEncoding.DecodeString(string(line))
-			if err != nil || len(key) != 32 {
-				return nil, fmt.Errorf("--state-key-file: %s:%d: not a key of 32 bytes in base64; make one with: openssl rand -base64 32", file, n)
-			}
-			raw = append(raw, key)
+		if raw, err = stateKeys("--state-key-file: "+file, text); err != nil {
+			return nil, false, err
 		}
-		if len(raw) == 0 {
-			return nil, fmt.Errorf("--state-key-file: %s: no key; make one with: openssl rand -base64 32", file)
+	} else if text, err := secrets.Secret(context.Background(), stateSecret, stateKey); err == nil {
+		if raw, err = stateKeys("secret "+stateSecret+", key "+stateKey, []byte(text)); err != nil {
+			return nil, false, err
 		}
+	} else if edge.KindOf(err) != edge.NotFound {
+		return nil, false, err
 	}
-	s := &sealer{}
+	shared = raw != nil
+	if !shared {
+		key := make([]byte, 32)
+		if _, err := rand.Read(key); err != nil {
+			return nil, false, err
+		}
+		raw = append(raw, key)
+	}
+	s = &sealer{}
 	for _, key := range raw {
 		block, err := aes.NewCipher(key)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		aead, err := cipher.NewGCMWithRandomNonce(block)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		s.keys = append(s.keys, aead)
 	}
-	return s, nil
+	return s, shared, nil
+}
+
+// stateKeys reads keys from text, which came from a place.
+func stateKeys(place string, text []byte) (keys [][]byte, err error) {
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		key, err := base64.StdEncoding.DecodeString(string(line))
+		if err != nil || len(key) != 32 {
+			return nil, fmt.Errorf("%s:%d: not a key of 32 bytes in base64; make one with: openssl rand -base64 32", place, n)
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("%s: no key; make one with: openssl rand -base64 32", place)
+	}
+	return keys, nil
 }
 
 func (s *sealer) seal(v state) string {

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/oauth"
+	"github.com/weir-edge/weir/edge/secret"
 )
 
 const (
@@ -52,23 +53,25 @@ type Edge struct {
 	hosts, origins   allowed
 	proxies          proxies
 
-	node     string // names this edge to those that share a store with it
-	clock    *clock
-	watcher  *watcher
-	live     atomic.Pointer[live]
-	lot      *lot            // calls that wait for a modern client's answers
-	store    *kv.MemoryStore // of servers that share none
-	stores   stores          // that replicas share
-	threads  threads         // exchanges with other edges
-	sliding  atomic.Bool     // lifetimes in stores are being begun anew
-	issuers  oauth.Issuers   // whose tokens are taken
-	sessions *sessions
-	doors    sseDoors
-	outlets  outletSet
-	underway underway
-	crowd    crowd
-	inflight atomic.Int64
-	bodies   atomic.Int64 // bytes of the large requests that are being read or served
+	sharedKey bool   // states are sealed with a key that other edges may have
+	node      string // names this edge to those that share a store with it
+	clock     *clock
+	watcher   *watcher
+	live      atomic.Pointer[live]
+	lot       *lot            // calls that wait for a modern client's answers
+	store     *kv.MemoryStore // of servers that share none
+	stores    stores          // that replicas share
+	threads   threads         // exchanges with other edges
+	sliding   atomic.Bool     // lifetimes in stores are being begun anew
+	issuers   oauth.Issuers   // whose tokens are taken
+	secrets   *secret.Secrets
+	sessions  *sessions
+	doors     sseDoors
+	outlets   outletSet
+	underway  underway
+	crowd     crowd
+	inflight  atomic.Int64
+	bodies    atomic.Int64 // bytes of the large requests that are being read or served
 
 	mostBodies int64
 	arrival    time.Duration // how long a request may take to arrive
@@ -115,8 +118,12 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	e.sessions = newSessions(s.MaxSessions, s.SessionTTL)
 	e.sessions.left = e.giveUp
 	e.mostBodies = roomForBodies()
-	seal, err := newSealer(s.StateKeyFile)
-	if err != nil {
+	var err error
+	if e.secrets, err = secret.New(secret.Options{Dir: s.SecretsDir}); err != nil {
+		return nil, fmt.Errorf("--secrets-dir: %w", err)
+	}
+	var seal *sealer
+	if seal, e.sharedKey, err = newSealer(s.StateKeyFile, e.secrets.Draft(plan.Secrets)); err != nil {
 		return nil, err
 	}
 	e.lot = newLot(s, seal, e.node)
@@ -132,6 +139,8 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	}
 	opened, err := e.open(plan, nil)
 	if err != nil {
+		e.store.Close()
+		e.watcher.close()
 		e.frontLn.Close()
 		if e.adminLn != nil {
 			e.adminLn.Close()
@@ -139,6 +148,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		return nil, err
 	}
 	e.live.Store(opened)
+	opened.secrets.Adopt()
 	e.rules()
 	if s.TLSCert != "" {
 		if e.frontLn, err = withTLS(e.frontLn, s, log); err != nil {
@@ -277,8 +287,10 @@ func (e *Edge) Serve(ctx context.Context) error {
 	if e.front.ShutdownWithContext(drain) != nil {
 		e.log.Warn("calls still under way at the end of the drain timeout are cut", "calls", e.inflight.Load())
 	}
+	e.frontLn.Close() // a server that is told to end before it began leaves it open
 	if e.adminLn != nil {
 		_ = e.admin.ShutdownWithContext(drain)
+		e.adminLn.Close()
 	}
 	e.close()
 	return err
@@ -407,7 +419,7 @@ func (e *Edge) administer(ctx *fasthttp.RequestCtx) {
 	case path == "/readyz":
 		e.readyz(ctx)
 	case path == "/status":
-		e.status(ctx)
+		e.status(ctx, e.live.Load().all())
 	case path == "/-/reload":
 		e.administerReload(ctx)
 	case e.pprof && len(path) >= len("/debug/pprof/") && path[:len("/debug/pprof/")] == "/debug/pprof/":

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -31,6 +32,8 @@ type session struct {
 	logs    []*eventLog                 // of streams that may be resumed, the newest last
 	logged  int                         // bytes in them
 	streams uint64                      // streams that there have been
+	due     catalog.Changes             // that the client is to be told of
+	telling bool                        // a goroutine tells it
 }
 
 // sessions holds the legacy sessions of a process. Ids are 128 random bits, so

@@ -47,8 +47,11 @@ type Settings struct {
 	LocalRateLimits bool          // rate limits of servers without a store to share are counted in this process
 	StoreFailure    string        // closed or open: what happens while a shared store is away
 	StoreTimeout    time.Duration // a shared store that takes longer to answer is as good as away
+	SecretsDir      string        // files NAME/KEY with the secrets that manifests refer to; empty for none
 
 	StateKeyFile string // keys that seal requestState, one a line; empty for a random one
+
+	WebhookConfig []string // files of webhooks that every server asks; who makes the plan reads them
 
 	LogFormat string // text, json, or empty: text on a terminal, else json
 	LogLevel  string // debug, info, warn or error

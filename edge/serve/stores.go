@@ -74,8 +74,8 @@ func (e *Edge) use(s *server, p *compile.Store) (*shared, error) {
 		one = &shared{RedisStore: redis, digest: digest, address: p.Address, keeper: newKeeper(), cap: e.settings.CallCap}
 		one.life, one.end = context.WithCancel(context.Background())
 		e.takePart(one.life, one)
-		if e.settings.StateKeyFile == "" {
-			e.log.Warn("a parked call can only be gone on with at this edge: edges that share a store need one key", "store", p.Address, "do", "give all of them the same --state-key-file")
+		if !e.sharedKey {
+			e.log.Warn("a parked call can only be gone on with at this edge: edges that share a store need one key", "store", p.Address, "do", "give all of them the same --state-key-file, or the secret weir-state with the key key")
 		}
 		if e.stores.open == nil {
 			e.stores.open = make(map[string]*shared)

@@ -1,9 +1,11 @@
 package serve
 
 import (
+	"context"
 	"time"
 
 	"github.com/valyala/fasthttp"
+	"github.com/weir-edge/weir/edge"
 )
 
 // SetArrival changes how long a request may take to arrive. It must be called
@@ -18,7 +20,7 @@ type State = state
 
 // NewSealer returns a sealer with a key of its own.
 func NewSealer() (*Sealer, error) {
-	s, err := newSealer("")
+	s, _, err := newSealer("", noSecrets{})
 	return &Sealer{s}, err
 }
 
@@ -29,3 +31,10 @@ func (s *Sealer) Open(text string) (State, bool) { return s.sealer.open(text) }
 // Lint returns the status with which the edge refuses a header; 0 for one that
 // it lets pass.
 func Lint(h *fasthttp.RequestHeader, maxBody int) int { return lint(h, maxBody).status }
+
+// noSecrets has none.
+type noSecrets struct{}
+
+func (noSecrets) Secret(context.Context, string, string) (edge.Secret, error) {
+	return "", edge.Errorf(edge.NotFound, "secret", "not found")
+}

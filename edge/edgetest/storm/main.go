@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/program"
 )
 
 func main() {
@@ -165,7 +167,7 @@ func runAll(ctx context.Context, o options, chosen []row, table bool, stdout, st
 		return err
 	}
 	if o.weir == "" {
-		if o.weir, err = buildWeir(ctx, dir); err != nil {
+		if o.weir, err = program.Build(ctx, dir); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/program"
 )
 
 func TestMain(m *testing.M) { edgetest.Main(m) }
@@ -22,10 +23,7 @@ func TestMain(m *testing.M) { edgetest.Main(m) }
 // TestSmoke runs two rows, scaled down, against the real program.
 func TestSmoke(t *testing.T) {
 	edgetest.Need(t, runtime.GOOS == "linux", "storm reads the kernel's own tables, which are Linux's")
-	if testing.Short() {
-		t.Skip("starts the real program and puts a load on it")
-	}
-	weir, err := buildWeir(t.Context(), t.TempDir())
+	weir, err := program.Build(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
