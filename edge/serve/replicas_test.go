@@ -314,3 +314,81 @@ func TestStoresOverReloads(t *testing.T) {
 		t.Errorf("in memory: status %d: %s", r.Status, r.Body)
 	}
 }
+
+// TestR13PasswordOfTheStore: the password comes from the secret that is referred
+// to, or else from the process; with a wrong one the edge says so, is not ready,
+// and does not tell the password.
+func TestR13PasswordOfTheStore(t *testing.T) {
+	t.Parallel()
+	redis, back := kvtest.Redis(t, "--requirepass", "s3cret-one"), edgetest.NewServer(t, edgetest.Legacy)
+	manifest := func(value, ref string) string {
+		object := strings.Replace(edgetest.Object("x", back), "  config:\n",
+			fmt.Sprintf("  sessionStorage: {provider: kvstore, address: %q%s}\n  config:\n", redis.Addr, ref), 1)
+		return object + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: redis}\nstringData: {password: " + value + "}\n"
+	}
+	const ref = ", passwordRef: {name: redis, key: password}"
+	for name, options := range map[string][]edgetest.Option{
+		manifest("s3cret-one", ref): {patient},
+		manifest("wrong", ""):       {patient, edgetest.With(serve.WithStorePassword("s3cret-one"))},
+	} {
+		e := edgetest.Start(t, name, options...)
+		f := &front{Edge: e, back: back, client: e.NewClient()}
+		f.stored(t)
+		if r := f.callerOf(t, edgetest.Legacy, "").call(t, "1", "{}"); r.Status != 200 {
+			t.Errorf("status %d: %s", r.Status, r.Body)
+		}
+	}
+	e := edgetest.Start(t, manifest("s3cret-two", ref), patient)
+	c := e.NewClient()
+	var status string
+	edgetest.Until(t, "what is wrong", func() bool {
+		status = string(c.Do("GET", "/status", "").Body)
+		return strings.Contains(status, "the user or the password is wrong")
+	})
+	if r := c.Do("GET", "/readyz", ""); r.Status != 503 {
+		t.Errorf("readyz: status %d", r.Status)
+	}
+	if strings.Contains(status+e.Log(), "s3cret") {
+		t.Error("the password is told")
+	}
+	// A secret that is not there stops the start, and a reload.
+	gone := strings.Replace(manifest("x", ref), "name: redis, key", "name: nowhere, key", 1)
+	if err := e.Serve.Reload(edgetest.Plan(t, gone)); err == nil || !strings.Contains(err.Error(), "nowhere") {
+		t.Errorf("a reload without the secret: %v", err)
+	}
+	// A new password opens the store anew.
+	if err := e.Serve.Reload(edgetest.Plan(t, manifest("s3cret-one", ref))); err != nil {
+		t.Fatal(err)
+	}
+	(&front{Edge: e, client: c}).stored(t)
+}
+
+// TestItem01KeyOfTheSecret: edges that have the secret weir-state share the key
+// of states, and do not warn; without any key they warn.
+func TestItem01KeyOfTheSecret(t *testing.T) {
+	t.Parallel()
+	redis, back := kvtest.Redis(t), edgetest.NewServer(t, edgetest.Legacy)
+	back.Always("tools/call", func(c *edgetest.Call) {
+		c.Ask(`"q"`, "roots/list", "")
+		c.Result(`{"content":[]}`)
+	})
+	object := strings.Replace(edgetest.Object("x", back), "  config:\n", "  "+in(redis)+"\n  config:\n", 1)
+	key := "---\napiVersion: v1\nkind: Secret\nmetadata: {name: weir-state}\nstringData: {key: " + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32))) + "}\n"
+	start := func(yaml string) *front {
+		e := edgetest.Start(t, yaml, patient)
+		f := &front{Edge: e, back: back, client: e.NewClient()}
+		f.stored(t)
+		return f
+	}
+	a, b, other := start(object+key), start(object+key), start(object)
+	c := a.callerOf(t, edgetest.Modern, "")
+	first := a.begin(t, c, `{}`)
+	answer := `{"` + first.key(t) + `":{"roots":[]}}`
+	fails(t, retry(c.at(other), "1", `{}`, answer, first.RequestState), 400, -32602, "1")
+	if r := retry(c.at(b), "2", `{}`, answer, first.RequestState); r.Status != 200 || r.Message().Error != nil {
+		t.Errorf("status %d: %s", r.Status, r.Body)
+	}
+	if strings.Contains(a.Log(), "edges that share a store need one key") || !strings.Contains(other.Log(), "edges that share a store need one key") {
+		t.Error("who warns is the wrong one")
+	}
+}
