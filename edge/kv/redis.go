@@ -78,6 +78,9 @@ const (
 	probeWait  = time.Second            // for the answer, with a new connection
 )
 
+// slowest is how much longer than others a call may take that moves much.
+const slowest = time.Second
+
 // errAway is why a call is refused while the breaker is open. Why it opened is
 // in State and in the log.
 var errAway = errors.New("the store was away when it was last asked")
@@ -200,7 +203,8 @@ func (o *Options) client(config *tls.Config) redis.UniversalClient {
 		ContextTimeoutEnabled: true, MaxRetries: -1, MaxRedirects: 3,
 		MinRetryBackoff: time.Millisecond, MaxRetryBackoff: 8 * time.Millisecond,
 		DialTimeout: o.Dial, DialerRetries: 1,
-		ReadTimeout: o.Timeout, WriteTimeout: o.Timeout,
+		// Each call has a deadline of its own, which is earlier.
+		ReadTimeout: o.Timeout + slowest, WriteTimeout: o.Timeout + slowest,
 		// A call that finds no connection says so before its deadline says
 		// that the store was silent.
 		PoolTimeout: o.Timeout * 9 / 10, PoolSize: o.Pool, PipelinePoolSize: -1,
@@ -274,12 +278,21 @@ func (s *RedisStore) key(k string) string { return s.prefix + k }
 // returns says whether the store served the call; a value that is not there
 // is served.
 func (s *RedisStore) do(ctx context.Context, op string, f func(context.Context) error) error {
+	return s.doFor(ctx, op, 0, f)
+}
+
+// perSecond is how many bytes of a large value go over the network in a second,
+// at least.
+const perSecond = 32 << 20
+
+// doFor is do for a call that moves so many bytes, which takes its time.
+func (s *RedisStore) doFor(ctx context.Context, op string, bytes int, f func(context.Context) error) error {
 	if !s.breaker.allows() {
 		s.refused.Add(1)
 		return fail(op, errAway)
 	}
 	s.calls.Add(1)
-	within, cancel := context.WithTimeout(ctx, s.options.Timeout)
+	within, cancel := context.WithTimeout(ctx, s.options.Timeout+time.Duration(bytes)*time.Second/perSecond)
 	defer cancel()
 	err := f(within)
 	if err == nil || errors.Is(err, redis.Nil) {

@@ -51,7 +51,7 @@ func (s *server) target(ctx context.Context, x *edge.Exchange) (*edge.Target, er
 		}
 		return s.templated(ctx, x, mcp.String(mcp.Lookup(ref, "uri")))
 	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
-		return s.tasks.find(taskOwner(x), m.Text("taskId")), nil
+		return s.taskAt(x, m.Text("taskId"))
 	}
 	return s.local, nil
 }
@@ -258,11 +258,11 @@ func (s *server) inward(x *edge.Exchange, m *mcp.Message, r *edge.Response) (*ed
 		return r, nil
 	case x.Era == mcp.Legacy:
 		if id := mcp.String(mcp.Lookup(r.Get("task").Of(r.Raw), "taskId")); id != "" {
-			s.tasks.add(taskOwner(x), id, s.targets[x.Target.Backend])
+			s.began(x, id)
 		}
 		return r, nil
 	case r.Says("resultType", "task"):
-		s.tasks.add(taskOwner(x), r.Text("taskId"), s.targets[x.Target.Backend])
+		s.began(x, r.Text("taskId"))
 		return r, nil
 	case !r.Says("resultType", "input_required"):
 		return r, nil

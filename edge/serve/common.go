@@ -10,7 +10,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,7 +73,7 @@ type common struct {
 	who   atomic.Pointer[edge.Identity] // who opened its stream here
 
 	confirming sync.Mutex // one asks the store at a time
-	following  sync.Mutex // guards subscribed; may be taken before a session's mu
+	following  sync.Mutex // guards subscribed
 	subscribed map[string]bool
 }
 
@@ -278,142 +277,6 @@ func (e *Edge) restore(store *shared, server *server, id, principal string) (*se
 	return e.sessions.add(s)
 }
 
-// learn takes what other edges have written down of a session.
-func (e *Edge) learn(t *shared, s *session, r *record) {
-	s.common.last.Store(r)
-	if r.Level != s.LogLevel() && r.Level != "" {
-		s.SetLogLevel(r.Level)
-		if served := e.live.Load().servers[s.server]; served != nil {
-			t.work.Go(func() {
-				defer edge.Contain(e.log, "log level")
-				served.level(context.Background(), &s.Session, r.Level)
-			})
-		}
-	}
-}
-
-// remember writes down what a session has set up, for the other edges.
-func (e *Edge) remember(s *session, m *mcp.Message) error {
-	store := s.common.store.Load()
-	if store == nil {
-		return nil
-	}
-	uri := m.Text("uri")
-	r, err := e.change(store, s.common.key, func(r *record) {
-		switch m.Method {
-		case "logging/setLevel":
-			r.Level = m.Text("level")
-		case "resources/subscribe":
-			if !slices.Contains(r.Subscribed, uri) && len(r.Subscribed) < maxWatched {
-				r.Subscribed = append(r.Subscribed, uri)
-			}
-		case "resources/unsubscribe":
-			r.Subscribed = slices.DeleteFunc(r.Subscribed, func(u string) bool { return u == uri })
-		}
-	})
-	switch {
-	case errors.Is(err, errEndedElsewhere):
-		return errNoSession()
-	case err != nil:
-		return errAway()
-	}
-	s.common.last.Store(r)
-	s.common.following.Lock()
-	switch m.Method {
-	case "resources/subscribe":
-		s.common.note(uri, true)
-	case "resources/unsubscribe":
-		s.common.note(uri, false)
-	}
-	s.common.following.Unlock()
-	e.tellOthers(store, r, letter{Kind: letterLook, Session: s.common.key}, nil)
-	return nil
-}
-
-// memorable reports whether a request sets up something that a session keeps.
-func memorable(method string) bool {
-	switch method {
-	case "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
-		return true
-	}
-	return false
-}
-
-// roomToSubscribe refuses a subscription of a common session that has too many.
-func roomToSubscribe(s *session, m *mcp.Message) error {
-	if r := s.common.last.Load(); r != nil && m.Method == "resources/subscribe" && len(r.Subscribed) >= maxWatched && !slices.Contains(r.Subscribed, m.Text("uri")) {
-		return edge.Errorf(edge.Params, "subscribe", "a session can subscribe to %d resources", maxWatched)
-	}
-	return nil
-}
-
-// note notes whether the backends of this edge are subscribed to a resource;
-// c.following is held.
-func (c *common) note(uri string, yes bool) {
-	if !yes {
-		delete(c.subscribed, uri)
-		return
-	}
-	if c.subscribed == nil {
-		c.subscribed = make(map[string]bool)
-	}
-	c.subscribed[uri] = true
-}
-
-// catchUp has the backends of this edge subscribed to what the session is,
-// while it has a stream here that would hear of changes.
-func (e *Edge) catchUp(s *session) {
-	defer edge.Contain(e.log, "subscriptions")
-	c := &s.common
-	c.following.Lock()
-	defer c.following.Unlock()
-	r, served := c.last.Load(), e.live.Load().servers[s.server]
-	if r == nil || served == nil || (newest{s}).outlet() == nil {
-		return
-	}
-	for _, uri := range r.Subscribed {
-		if !c.subscribed[uri] && e.subscribeFor(served, s, "resources/subscribe", uri) == nil {
-			c.note(uri, true)
-		}
-	}
-	for uri := range c.subscribed {
-		if !slices.Contains(r.Subscribed, uri) {
-			_ = e.subscribeFor(served, s, "resources/unsubscribe", uri) // what comes too much is no harm
-			c.note(uri, false)
-		}
-	}
-}
-
-// subscribeFor sends a request of the edge's own for a session, past the same
-// filters as the client's.
-func (e *Edge) subscribeFor(served *server, s *session, method, uri string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	params := append(mcp.AppendString([]byte(`{"uri":`), uri), '}')
-	m, err := mcp.Decode(mcp.AppendRequest(nil, []byte(`"weir-`+e.node+"-"+strconv.FormatUint(s.asks.Add(1), 10)+`"`), method, params))
-	if err != nil {
-		return err
-	}
-	x := &edge.Exchange{Server: served.name, Era: mcp.Legacy, Request: m, Session: &s.Session, Identity: s.common.who.Load(), Client: nobody{}}
-	if x.Target, err = served.target(ctx, x); err != nil {
-		return err
-	}
-	r, err := served.chain.Handle(ctx, x)
-	if err == nil && r != nil && r.Kind == mcp.Failure {
-		err = errors.New("refused")
-	}
-	return err
-}
-
-// nobody is the way back of what the edge asks for itself.
-type nobody struct{}
-
-func (nobody) Send(*mcp.Message) error { return nil }
-
-func (nobody) Ask(context.Context, map[string]edge.Question) (map[string]edge.Answer, error) {
-	return nil, edge.Errorf(edge.NoMethod, "ask", "nobody is there to answer")
-}
-
 // endCommon ends a session in the store, and at the other edges.
 func (e *Edge) endCommon(s *session) error {
 	store := s.common.store.Load()
@@ -488,51 +351,4 @@ func newName() string {
 	var raw [8]byte
 	_, _ = rand.Read(raw[:]) // never fails
 	return hex.EncodeToString(raw[:])
-}
-
-// elsewhere returns the edge that an event id of a common session is from, when
-// it is not this one.
-func (e *Edge) elsewhere(s *session, eventID string) (node string, ok bool) {
-	node, _, ok = strings.Cut(eventID, ".")
-	return node, ok && s.common.key != "" && isNode(node) && node != e.node
-}
-
-func isNode(name string) bool {
-	raw, err := hex.DecodeString(name)
-	return err == nil && len(raw) == 8
-}
-
-// others returns the other edges that have a session, as the store has it now.
-func (e *Edge) others(s *session) (*shared, *record) {
-	store := s.common.store.Load()
-	if store == nil {
-		return nil, &record{}
-	}
-	text, err := store.Get(context.Background(), s.common.key)
-	r := readRecord(text)
-	if err != nil || r == nil {
-		return store, &record{}
-	}
-	return store, r
-}
-
-// passAnswer hands an answer to the edge that asked, if it has the session.
-func (e *Edge) passAnswer(s *session, m *mcp.Message) {
-	node, _, ok := strings.Cut(mcp.String(m.IDText()), ".")
-	if !ok || s.common.key == "" || node == e.node || !isNode(node) {
-		return
-	}
-	if store, r := e.others(s); slices.Contains(r.Nodes, node) {
-		_ = store.post(node, letter{Kind: letterAnswer, Session: s.common.key}, m.Raw) // who asked gives up by itself
-	}
-}
-
-// passCancel hands a cancellation to the edges that may have the call.
-func (e *Edge) passCancel(s *session, m *mcp.Message) {
-	if s.common.key == "" {
-		return
-	}
-	if store, r := e.others(s); store != nil {
-		e.tellOthers(store, r, letter{Kind: letterCancel, Session: s.common.key}, m.Raw)
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,10 +58,6 @@ type letter struct {
 	From    string `json:"f,omitempty"` // the edge that waits for what comes of it
 	Thread  string `json:"t,omitempty"` // which of its exchanges does
 	Session string `json:"s,omitempty"` // key of a session
-	Server  string `json:"v,omitempty"`
-	Backend string `json:"b,omitempty"`
-	Issuer  string `json:"i,omitempty"` // whose request it is
-	Subject string `json:"u,omitempty"`
 	Event   string `json:"e,omitempty"` // id of an event
 	Status  int    `json:"h,omitempty"` // of an answer
 	Error   *wrong `json:"w,omitempty"`
@@ -106,6 +103,12 @@ func (t *shared) alive(node string) bool {
 	return err != nil || said != nil
 }
 
+// gone reports whether an edge has said nothing for so long that it is no longer
+// there. A store that was away itself has not heard of anybody for a while.
+func (t *shared) gone(node string) bool {
+	return !t.alive(node) && time.Since(t.State().Since) > aliveFor
+}
+
 // tellOthers writes to all other edges that have a session.
 func (e *Edge) tellOthers(store *shared, r *record, l letter, body []byte) {
 	for _, node := range r.Nodes {
@@ -126,7 +129,9 @@ func (e *Edge) takePart(ctx context.Context, t *shared) {
 			_ = t.Put(ctx, aliveOf(e.node), []byte("1"), aliveFor) // the store says in the log that it is away
 			select {
 			case <-ctx.Done():
-				_ = t.Delete(context.Background(), aliveOf(e.node)) // it is forgotten soon in any case
+				if e.leaving.Load() { // else it goes on with another store, which may be the same
+					_ = t.Delete(context.Background(), aliveOf(e.node)) // it is forgotten soon in any case
+				}
 				return
 			case <-tick.C:
 			}
@@ -152,7 +157,10 @@ func (e *Edge) read(t *shared, text []byte) {
 	switch l.Kind {
 	case letterEnd:
 		if s := e.sessions.known(l.Session); s != nil {
-			e.sessions.end(s.ID)
+			t.work.Go(func() { // its streams may take a moment
+				defer edge.Contain(e.log, "session")
+				e.sessions.end(s.ID)
+			})
 		}
 	case letterLook:
 		if s := e.sessions.known(l.Session); s != nil {
@@ -311,7 +319,7 @@ func (e *Edge) whileAlive(ctx context.Context, t *shared, node string, gone func
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if !t.alive(node) {
+				if t.gone(node) {
 					gone()
 					return
 				}
@@ -352,7 +360,7 @@ func (e *Edge) next(ctx context.Context, t *shared, one *thread, node string) (d
 		case <-t.life.Done():
 			return d, edge.Errorf(edge.Gone, "relay", "the edge ends")
 		case <-tick.C:
-			if !t.alive(node) {
+			if t.gone(node) {
 				return d, errHolderGone()
 			}
 		}
@@ -361,7 +369,10 @@ func (e *Edge) next(ctx context.Context, t *shared, one *thread, node string) (d
 
 // relay has a round of a parked call served by the edge that holds the call.
 func (e *Edge) relay(ctx context.Context, t *shared, x *edge.Exchange, at state) (*edge.Response, error) {
-	if !t.alive(at.Node) {
+	if !isNode(at.Node) {
+		return nil, errState()
+	}
+	if t.gone(at.Node) {
 		return nil, errHolderGone()
 	}
 	one, err := e.threads.open(newName())
@@ -369,13 +380,11 @@ func (e *Edge) relay(ctx context.Context, t *shared, x *edge.Exchange, at state)
 		return nil, err
 	}
 	defer e.threads.close(one)
-	l := letter{Kind: letterRetry, From: e.node, Thread: one.name, Server: x.Server, Backend: at.Backend}
-	if x.Identity != nil {
-		l.Issuer, l.Subject = x.Identity.Issuer, x.Identity.Subject
-	}
-	if err := t.post(at.Node, l, x.Request.Raw); err != nil {
+	if err := t.post(at.Node, letter{Kind: letterRetry, From: e.node, Thread: one.name}, x.Request.Raw); err != nil {
 		return nil, errAway()
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, t.cap, errors.New("the call took too long"))
+	defer cancel()
 	for {
 		d, err := e.next(ctx, t, one, at.Node)
 		if err != nil {
@@ -408,27 +417,48 @@ func (e *Edge) retried(ctx context.Context, t *shared, l letter, body []byte) {
 		if err != nil {
 			return nil, edge.Errorf(edge.Invalid, "relay", "%w", err)
 		}
+		// What the request is of, and whose it is, is in its state, which the
+		// other edge has compared with both.
+		at, ok := e.lot.seal.open(m.Text("requestState"))
+		if !ok {
+			return nil, errState()
+		}
 		x := &edge.Exchange{
-			Server: l.Server, Era: mcp.Modern, Request: m, Target: &edge.Target{Backend: l.Backend},
+			Server: at.Server, Era: mcp.Modern, Request: m, Target: &edge.Target{Backend: at.Backend},
 			Client: toOther{t, l.From, back},
 		}
-		if l.Issuer != "" || l.Subject != "" {
-			x.Identity = &edge.Identity{Issuer: l.Issuer, Subject: l.Subject}
+		if issuer, subject, ok := strings.Cut(at.Principal, "\x00"); ok {
+			x.Identity = &edge.Identity{Issuer: issuer, Subject: subject}
 		}
 		return e.lot.resume(ctx, x)
 	}()
 	if ctx.Err() != nil {
 		return // nobody waits
 	}
-	if err != nil {
-		back.Kind, back.Error = letterError, wrongOf(err)
-		err = t.post(l.From, back, nil)
-	} else {
+	if err == nil {
 		back.Kind, back.Status = letterResult, r.Status
-		err = t.post(l.From, back, r.Whole())
-	}
-	if err != nil {
+		if err = t.deliver(ctx, l.From, back, r.Whole()); err == nil {
+			return
+		}
 		e.log.Warn("an answer did not reach the edge that waits for it", "error", err)
+		back.Status, err = 0, edge.Errorf(edge.Unavailable, "relay", "the answer could not be handed over")
+	}
+	back.Kind, back.Error = letterError, wrongOf(err)
+	_ = t.deliver(ctx, l.From, back, nil) // who waits gives up by itself
+}
+
+// deliver posts what somebody waits for, again when the store did not take it.
+func (t *shared) deliver(ctx context.Context, node string, l letter, body []byte) error {
+	for wait := 50 * time.Millisecond; ; wait *= 2 {
+		err := t.post(node, l, body)
+		if err == nil || wait > 2*time.Second {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait):
+		}
 	}
 }
 

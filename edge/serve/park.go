@@ -129,7 +129,7 @@ func (l *lot) begin(ctx context.Context, x *edge.Exchange, caps []byte, next edg
 // and waits for its end or its next question.
 func (l *lot) resume(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	m := x.Request
-	wrong := edge.Errorf(edge.Params, "resume", "requestState is not valid for this request, or its call is gone")
+	wrong := errState()
 	s, ok := l.verify(x, m)
 	if !ok {
 		return nil, wrong
@@ -165,6 +165,10 @@ func (l *lot) resume(ctx context.Context, x *edge.Exchange) (*edge.Response, err
 		p.rouse()
 	}
 	return p.await(ctx, x)
+}
+
+func errState() error {
+	return edge.Errorf(edge.Params, "resume", "requestState is not valid for this request, or its call is gone")
 }
 
 // verify returns what the requestState of an exchange says, if it is of a parked

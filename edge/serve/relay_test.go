@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/kv/kvtest"
 	"github.com/weir-edge/weir/edge/serve"
 )
 
@@ -283,4 +284,28 @@ func TestItem01SubscriptionsAtTheOtherReplica(t *testing.T) {
 	}
 	subscribe(here, "resources/unsubscribe", "file:///after")
 	p.back.Await("resources/unsubscribe", 2)
+}
+
+// TestItem01TasksAtTheOtherReplica: who began a task at one edge asks for it at
+// another; nobody else can.
+func TestItem01TasksAtTheOtherReplica(t *testing.T) {
+	t.Parallel()
+	redis, backs := kvtest.Redis(t), map[string]*edgetest.Server{"a": edgetest.NewServer(t, edgetest.Legacy), "b": edgetest.NewServer(t, edgetest.Modern)}
+	backs["b"].Always("tools/call", func(c *edgetest.Call) { c.Result(`{"resultType":"task","taskId":"t2","status":"working"}`) })
+	backs["b"].Always("tasks/get", func(c *edgetest.Call) { c.Result(`{"resultType":"complete","taskId":"t2","status":"completed"}`) })
+	var fronts []*front
+	for range 2 {
+		e := edgetest.Start(t, group(backs, bestEffort, in(redis)), patient)
+		f := &front{Edge: e, client: e.NewClient()}
+		f.stored(t)
+		fronts = append(fronts, f)
+	}
+	c := fronts[0].callerOf(t, edgetest.Modern, "")
+	c.request(t, "1", "tools/call", edgetest.CallParams("b_echo", "{}")).Result()
+	if out := c.at(fronts[1]).request(t, "2", "tasks/get", `{"taskId":"t2"}`).Result(); !strings.Contains(out, "completed") {
+		t.Error(out)
+	}
+	fails(t, c.at(fronts[1]).request(t, "3", "tasks/get", `{"taskId":"t3"}`), 400, -32602, "3")
+	legacy := fronts[1].callerOf(t, edgetest.Legacy, "")
+	fails(t, legacy.request(t, "4", "tasks/get", `{"taskId":"t2"}`), 200, -32602, "4")
 }
