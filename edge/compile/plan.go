@@ -8,9 +8,11 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/outgoing"
+	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/incoming"
 	"github.com/weir-edge/weir/filters/ratelimit"
+	"github.com/weir-edge/weir/filters/telemetry"
 	"github.com/weir-edge/weir/filters/webhook"
 )
 
@@ -61,6 +63,10 @@ type Server struct {
 	Store    *Store            // where sessions are kept and calls counted; nil for the memory of the process
 	Limits   *ratelimit.Spec   // how often tools may be called; nil for any number of times
 	Webhooks *webhook.Spec     // whom messages are shown first; nil for nobody
+
+	Audit     *audit.Spec     // what of its exchanges is written down; nil for nothing
+	Telemetry *telemetry.Spec // what of them is measured and traced; nil for nothing
+	Debug     bool            // the process log tells of each exchange
 }
 
 // Store is a store that replicas of an edge share.

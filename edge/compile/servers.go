@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/headers"
 )
 
 // servers plans every server of the set.
@@ -33,6 +34,7 @@ func (c *compiler) servers() *Plan {
 		c.fail(nil, "", ReasonNotFound, "there is no VirtualMCPServer: add one, it is what clients connect to")
 	}
 	c.audiences(plan)
+	c.services(plan)
 	c.secrets(plan)
 	slices.SortFunc(plan.Servers, func(a, b Server) int { return strings.Compare(a.Name, b.Name) })
 	return plan
@@ -71,12 +73,17 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	plan := Server{Name: s.Name, Title: config.Name, Group: groupName(o, s), Metadata: maps.Clone(config.Metadata), Incoming: who, Authz: c.authorization(o, s, config), Failure: failure(config)}
 	plan.Store = c.store(o, s, config)
 	plan.Limits = c.limits(o, s, config)
+	passed := field.NewPath("spec", "passthroughHeaders")
 	if plan.Forward = s.Spec.PassthroughHeaders; plan.Forward == nil {
-		plan.Forward = config.PassthroughHeaders
+		plan.Forward, passed = config.PassthroughHeaders, field.NewPath("spec", "config", "passthroughHeaders")
 	}
+	_, wrong := headers.Parse(passed, plan.Forward, nil)
+	c.faults(o, wrong)
 	if plan.Title == "" {
 		plan.Title = s.Name
 	}
+	plan.Audit, plan.Telemetry = c.audit(o, config), c.telemetry(o, s, config)
+	plan.Debug = config.Operational != nil && config.Operational.LogLevel == "debug"
 	if len(config.Backends) > 0 {
 		plan.Backends = c.static(o, s, members, ways)
 	} else {

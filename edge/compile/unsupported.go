@@ -56,10 +56,6 @@ func unsupportedFields() []unsupported {
 		// Around the call.
 		{kind: "VirtualMCPServer", path: "spec.filterRefs"},
 		{kind: "VirtualMCPServer", path: "spec.config.filterRefs"},
-		{kind: "VirtualMCPServer", path: "spec.config.audit", enabled: "enabled"},
-		{kind: "VirtualMCPServer", path: "spec.config.telemetry"},
-		{kind: "VirtualMCPServer", path: "spec.telemetryConfigRef"},
-		{kind: "VirtualMCPServer", path: "spec.config.operational.logLevel", instead: "start the edge with --log-level debug"},
 
 		// Members of a group and what they refer to.
 		{kind: "MCPExternalAuthConfig", path: "spec.type", allow: []string{"unauthenticated", "headerInjection", "bearerToken"}, instead: "use one of type headerInjection, bearerToken or unauthenticated"},
@@ -83,7 +79,6 @@ func unsupportedFields() []unsupported {
 
 		// Whole kinds. An object of such a kind that no server refers to is let be.
 		{kind: "MCPServer", path: "spec", instead: "start the server yourself and describe it with an MCPServerEntry"},
-		{kind: "MCPTelemetryConfig", path: "spec"},
 		{kind: "MCPWebhookConfig", path: "spec", instead: "start the edge with --webhook-config, which every server's messages are shown to"},
 		{kind: "EmbeddingServer", path: "spec"},
 		{kind: "VirtualMCPCompositeToolDefinition", path: "spec"},

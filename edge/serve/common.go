@@ -118,6 +118,10 @@ func errAway() error {
 	return &edge.Error{Kind: edge.Overload, Op: "session", After: time.Second, Err: errors.New("session store unavailable")}
 }
 
+func errForeignSession() error {
+	return edge.Errorf(edge.NoSession, "session_owner_mismatch", "Session not found")
+}
+
 func errNoSession() error { return edge.Errorf(edge.NoSession, "door", "Session not found") }
 
 // errEndedElsewhere says that the store no longer has a session.
@@ -260,8 +264,11 @@ func (e *Edge) restore(store *shared, server *server, id, principal string) (*se
 	}
 	r := readRecord(text)
 	// Somebody else's session is as unknown as one that is not there.
-	if r == nil || r.Server != server.name || r.Owner != ownerOf(id, principal) {
+	switch {
+	case r == nil || r.Server != server.name:
 		return nil, errNoSession()
+	case r.Owner != ownerOf(id, principal):
+		return nil, errForeignSession()
 	}
 	if r, err = e.change(store, key, func(*record) {}); err != nil {
 		if errors.Is(err, errEndedElsewhere) {

@@ -62,7 +62,11 @@ func (e *Edge) openAuthz(s *server, p compile.Server) (edge.Filter, error) {
 	if len(wrong) > 0 {
 		return nil, wrong.ToAggregate()
 	}
-	return policies.With(authz.Options{Lookup: s.lookup}).Open(e.env(s))
+	options := authz.Options{Lookup: s.lookup, Counters: s.policy}
+	if s.record != nil {
+		options.Record = func(x *edge.Exchange, why *authz.Explanation) { x.Decision = why }
+	}
+	return policies.With(options).Open(e.env(s))
 }
 
 // openLimits opens the rate limits of a server. Those that have not changed go
@@ -153,7 +157,7 @@ func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
 		endpoint = e.base() + "/mcp"
 	}
 	parsed = parsed.At(endpoint)
-	if s.gate, err = parsed.Start(e.env(s), &e.issuers); err != nil {
+	if s.gate, err = parsed.Start(e.env(s), e.issuers); err != nil {
 		return fmt.Errorf("server %s: %w", p.Name, err)
 	}
 	s.document, s.guarded = parsed.Document(), parsed.Authenticates()
@@ -162,7 +166,7 @@ func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
 
 // env is the world that the parts of a server may touch.
 func (e *Edge) env(s *server) edge.Env {
-	env := edge.Env{Log: e.log, Secrets: s.secrets, Store: e.store, Defer: func(f func()) { s.after = append(s.after, f) }}
+	env := edge.Env{Log: s.log, Secrets: s.secrets, Store: e.store, Defer: func(f func()) { s.after = append(s.after, f) }}
 	if s.shared != nil {
 		env.Store = s.shared
 	}

@@ -392,3 +392,49 @@ func TestItem01KeyOfTheSecret(t *testing.T) {
 		t.Error("who warns is the wrong one")
 	}
 }
+
+// TestStoreAndLimitsAreMeasured: what limits decide and what the store is asked
+// is on /metrics.
+func TestStoreAndLimitsAreMeasured(t *testing.T) {
+	t.Parallel()
+	redis, back := kvtest.Redis(t), edgetest.NewServer(t, edgetest.Legacy)
+	e := edgetest.Start(t, edgetest.Manifest(back, in(redis), "rateLimiting: {tools: [{name: echo, shared: "+bucket(1)+"}]}",
+		"telemetry: {enablePrometheusMetricsPath: true}"), patient)
+	f := &front{Edge: e, back: back, client: e.NewClient()}
+	f.stored(t)
+	c := f.callerOf(t, edgetest.Modern, "")
+	c.call(t, "1", "{}").Result()
+	limited(t, c.call(t, "2", "{}"), "2")
+	text := string(f.client.Do("GET", "/metrics", "").Body)
+	value := func(name string, labels ...string) string {
+		for line := range strings.Lines(text) {
+			fits := strings.HasPrefix(line, name+"{")
+			for _, l := range labels {
+				fits = fits && strings.Contains(line, l)
+			}
+			if fits {
+				return strings.TrimSpace(line[strings.LastIndexByte(strings.TrimSpace(line), ' ')+1:])
+			}
+		}
+		return "missing"
+	}
+	for _, one := range []struct {
+		want, name string
+		labels     []string
+	}{
+		{"1", "weir_store_up", []string{`server="edgetest"`}},
+		{"1", "weir_rate_limit_decisions_total", []string{`decision="admitted"`, `rejected_by="none"`}},
+		{"1", "weir_rate_limit_decisions_total", []string{`decision="limited"`, `rejected_by="shared_tool"`}},
+		{"0", "weir_rate_limit_decisions_total", []string{`decision="limited"`, `rejected_by="shared_server"`}},
+		{"2", "weir_rate_limit_checks_total", nil},
+		{"0", "weir_rate_limit_store_errors_total", nil},
+		{"0", "weir_store_failures_total", nil},
+	} {
+		if got := value(one.name, one.labels...); got != one.want {
+			t.Errorf("%s %q is %s, want %s", one.name, one.labels, got, one.want)
+		}
+	}
+	if n := value("weir_store_calls_total"); n == "missing" || n == "0" {
+		t.Errorf("weir_store_calls_total is %s", n)
+	}
+}
