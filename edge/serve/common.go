@@ -270,18 +270,26 @@ func (e *Edge) restore(store *shared, server *server, id, principal string) (*se
 	case r.Owner != ownerOf(id, principal):
 		return nil, errForeignSession()
 	}
-	if r, err = e.change(store, key, func(*record) {}); err != nil {
-		if errors.Is(err, errEndedElsewhere) {
-			return nil, errNoSession()
-		}
-		return nil, errAway()
-	}
 	s := e.sessions.make(e.clock.now(), id, server.name, principal, r.Version, r.Info, r.Capabilities)
 	if r.Level != "" {
 		s.SetLogLevel(r.Level)
 	}
 	e.joined(store, s, key, r)
-	return e.sessions.add(s)
+	// It is in the table before the store knows that it is here: whoever gives
+	// one up looks there first.
+	if s, err = e.sessions.add(s); err != nil {
+		return nil, err
+	}
+	switch r, err = e.change(store, key, func(*record) {}); {
+	case errors.Is(err, errEndedElsewhere):
+		e.sessions.end(id)
+		return nil, errNoSession()
+	case err != nil:
+		e.sessions.end(id)
+		return nil, errAway()
+	}
+	s.common.last.Store(r)
+	return s, nil
 }
 
 // endCommon ends a session in the store, and at the other edges.
@@ -317,6 +325,9 @@ func (e *Edge) giveUp(s *session) {
 			r := readRecord(old)
 			if r == nil {
 				return nil, nil
+			}
+			if e.sessions.known(s.common.key) != nil {
+				return old, nil // it is back
 			}
 			r.Nodes = slices.DeleteFunc(r.Nodes, func(n string) bool { return n == e.node })
 			if len(r.Nodes) == 0 {

@@ -201,6 +201,10 @@ type threads struct {
 	serving map[string]context.CancelFunc // of other edges', by edge and name
 }
 
+func errThreads() error {
+	return edge.Errorf(edge.Overload, "relay", "%d exchanges go on with other edges, which is the limit", maxThreads)
+}
+
 // thread is what comes back for a letter.
 type thread struct {
 	name  string
@@ -221,7 +225,7 @@ func (t *threads) open(name string) (*thread, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.waiting) >= maxThreads {
-		return nil, edge.Errorf(edge.Overload, "relay", "%d exchanges go on at other edges, which is the limit", maxThreads)
+		return nil, errThreads()
 	}
 	if t.waiting == nil {
 		t.waiting = make(map[string]*thread)
@@ -257,19 +261,22 @@ func (t *threads) give(name string, l letter, body []byte) {
 	}
 }
 
-// serve notes that something goes on here for another edge; it reports false
-// when it does already, or when there is no room.
-func (t *threads) serve(name string, cancel context.CancelFunc) bool {
+// serve notes that something goes on here for another edge. It reports false
+// when it does already; full says that there is no room.
+func (t *threads) serve(name string, cancel context.CancelFunc) (begins, full bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.serving[name] != nil || len(t.serving) >= maxThreads {
-		return false
+	if t.serving[name] != nil {
+		return false, false
+	}
+	if len(t.serving) >= maxThreads {
+		return false, true
 	}
 	if t.serving == nil {
 		t.serving = make(map[string]context.CancelFunc)
 	}
 	t.serving[name] = cancel
-	return true
+	return true, false
 }
 
 func (t *threads) served(name string) {
@@ -293,8 +300,12 @@ func (t *threads) leave(name string) {
 func (e *Edge) serveThread(t *shared, l letter, do func(context.Context)) {
 	ctx, cancel := context.WithCancel(t.life)
 	name := l.From + l.Thread
-	if !e.threads.serve(name, cancel) {
+	begins, full := e.threads.serve(name, cancel)
+	if !begins {
 		cancel()
+		if full {
+			_ = t.post(l.From, letter{Kind: letterError, From: e.node, Thread: l.Thread, Error: wrongOf(errThreads())}, nil) // who waits gives up by itself
+		}
 		return
 	}
 	t.work.Go(func() {

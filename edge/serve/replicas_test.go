@@ -438,3 +438,33 @@ func TestStoreAndLimitsAreMeasured(t *testing.T) {
 		t.Errorf("weir_store_calls_total is %s", n)
 	}
 }
+
+// TestItem01LifetimeOfACommonSession: a session lives while it is used anywhere,
+// or listened to, and ends everywhere when it is not; an edge that gives it up
+// for age takes nothing from the others.
+func TestItem01LifetimeOfACommonSession(t *testing.T) {
+	t.Parallel()
+	const ttl = 2 * time.Second
+	p := newPair(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.SessionTTL = ttl }))
+	used, listening := p.a.callerOf(t, edgetest.Legacy, ""), p.a.callerOf(t, edgetest.Legacy, "")
+	there := used.at(p.b)
+	stream := listening.at(p.b).session.Listen()
+	began := time.Now()
+	edgetest.Until(t, "twice the lifetime", func() bool {
+		if r := there.call(t, "1", "{}"); r.Status != 200 {
+			t.Fatalf("after %s: status %d: %s", time.Since(began), r.Status, r.Body)
+		}
+		return time.Since(began) > 2*ttl
+	})
+	// The first edge has given both up; it finds them again.
+	for _, c := range []caller{used, listening} {
+		if r := c.call(t, "2", "{}"); r.Status != 200 {
+			t.Errorf("at the first edge: status %d: %s", r.Status, r.Body)
+		}
+	}
+	stream.Close()
+	edgetest.Until(t, "the end of both in the store", func() bool { return p.redis.Do("--raw", "keys", "weir:session:*") == "" })
+	for _, c := range []caller{used, there, listening} {
+		fails(t, c.call(t, "3", "{}"), 404, -32001, "3")
+	}
+}
