@@ -79,7 +79,7 @@ func (d *doctor) store(ctx context.Context, p compile.Store, s serve.Settings, s
 	for range 5 {
 		began := time.Now()
 		if _, err := redis.Get(ctx, "doctor"); err != nil {
-			return problem(inStore, next, "%v", redis.Ready())
+			return problem(inStore, next, "%v", err)
 		}
 		best = min(best, time.Since(began))
 	}

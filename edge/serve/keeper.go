@@ -95,7 +95,7 @@ type logHead struct {
 	First    uint64 `json:"f"` // number of the oldest event
 }
 
-// key is where a store has the log of a stream.
+// logKey is where a store has the log of a stream.
 func logKey(session, stream string) string { return "log:" + digestText("log", session, stream) }
 
 // stored is the log as the store has it; nil when it has been forgotten.
