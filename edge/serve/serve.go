@@ -105,14 +105,19 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	}
 	e.sessions = newSessions(s.MaxSessions, s.SessionTTL)
 	e.mostBodies = roomForBodies()
-	seal, err := newSealer(s.StateKeyFile)
+	var err error
+	if e.secrets, err = secret.New(secret.Options{Dir: s.SecretsDir}); err != nil {
+		return nil, fmt.Errorf("--secrets-dir: %w", err)
+	}
+	keys, err := stateKeys(s.StateKeyFile, e.secrets.Draft(plan.Secrets))
+	if err != nil {
+		return nil, err
+	}
+	seal, err := newSealer(keys)
 	if err != nil {
 		return nil, err
 	}
 	e.lot = newLot(s, seal)
-	if e.secrets, err = secret.New(secret.Options{Dir: s.SecretsDir}); err != nil {
-		return nil, fmt.Errorf("--secrets-dir: %w", err)
-	}
 	e.store = kv.Memory(kv.Limits{})
 	if e.proxies, err = parseProxies(s.TrustedProxies); err != nil {
 		return nil, fmt.Errorf("--trusted-proxies: %w", err)
