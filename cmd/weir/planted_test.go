@@ -24,6 +24,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -177,7 +178,20 @@ func TestK16(t *testing.T) {
 		_, _ = io.WriteString(w, fmt.Sprintf(`{"active":%t,"sub":"alice","aud":"a"}`, r.FormValue("token") == accepted))
 	}))
 	defer provider.Close()
+	hmac, hookQuery, hookAnswer := g.plant("the secret that signs for a webhook"), g.plant("the query of a webhook's URL"), g.plant("a bad answer of a webhook")
+	var signed atomic.Int64
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Weir-Signature") != "" && signed.Add(1)%2 == 0 {
+			_, _ = io.WriteString(w, `{"version":"v0.1.0","allowed":true}`)
+			return
+		}
+		http.Error(w, hookAnswer, 500)
+	}))
+	defer hook.Close()
 	write(t, dir, map[string]string{
+		"secrets/hooks/hmac": hmac,
+		"hooks.yaml": fmt.Sprintf("validating:\n- name: policy\n  url: %s/?token=%s\n  failure_policy: ignore\n  hmac_secret_ref: {name: hooks, key: hmac}\n  tls_config: {insecure_skip_verify: true}\n",
+			hook.URL, url.QueryEscape(hookQuery)),
 		"secrets/tokens/bearer": bearer + "\n",
 		"secrets/tokens/unread": other,
 		"secrets/idp/client":    client,
@@ -188,7 +202,7 @@ func TestK16(t *testing.T) {
 		"set/main.yaml":  mainManifest(backs, provider.URL, plain, query),
 		"set/plain.yaml": plainManifest(backs, inline),
 	})
-	environ := []string{"WEIR_SECRET_MORE_VARIABLE=" + variable, "PLAIN_KEY=" + env, "WEIR_SECRETS_DIR=secrets"}
+	environ := []string{"WEIR_SECRET_MORE_VARIABLE=" + variable, "PLAIN_KEY=" + env, "WEIR_SECRETS_DIR=secrets", "WEIR_WEBHOOK_CONFIG=hooks.yaml"}
 	flags := []string{"--state-key-file", "state.key", "--log-level", "debug", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}
 
 	// 2. An edge that serves it.
@@ -272,6 +286,10 @@ func TestK16(t *testing.T) {
 	}
 	if calls := backs["query"].Requests("tools/call"); len(calls) == 0 || !strings.Contains(calls[0].Path, url.QueryEscape(query)) {
 		t.Error("the query did not reach the backend")
+	}
+
+	if signed.Load() < 10 {
+		t.Errorf("the webhook was asked %d times", signed.Load())
 	}
 
 	// 4. Reloads that fail.
