@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -276,6 +277,21 @@ func TestK16(t *testing.T) {
 	session.Call("3", "bearer_echo", `{"token":"`+g.plant("an argument of a legacy call")+`"}`)
 	answer("a bad body", visitor.Post(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":"`+g.plant("a body that is no message")+`"`))
 	answer("a bad session", visitor.Post(`{"jsonrpc":"2.0","id":5,"method":"ping"}`, "Mcp-Session-Id", g.plant("another's session")))
+	for what, line := range map[string]string{
+		"a token after a blank": "Authorization : Bearer %s", "a token with a NUL": "Authorization: Bearer %s\x00", "a folded token": "Authorization: Bearer\r\n %s",
+		"two tokens": "Authorization: Bearer one\r\nAuthorization: Bearer %s", "a line without a name": ": %s", "a name": "%s: x",
+		"a method": "GET %s", "an encoding": "Transfer-Encoding: %s", "a length": "Content-Length: %s", "a cookie in a line of no kind": "Cookie %s",
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: x\r\n"+line+"\r\nContent-Type: application/json\r\n\r\n{}", g.plant(what))
+		_ = conn.SetReadDeadline(time.Now().Add(edgetest.Patience))
+		text, _ := io.ReadAll(conn) // the edge closes what it refuses
+		g.hear("the answer to "+what, string(text))
+		_ = conn.Close()
+	}
 	two := g.plant("a header that is sent twice")
 	answer("two credentials", visitor.Do("GET", "/status?"+url.QueryEscape(two), ""))
 	for name, want := range map[string]string{"bearer": "Bearer " + bearer, "document": doc, "encoded": encoded, "plain": plain, "variable": variable, "inline": inline, "env": env} {

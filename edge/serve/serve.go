@@ -11,6 +11,7 @@ import (
 	"net"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -414,9 +415,17 @@ func (e *Edge) administer(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// quietLog is the HTTP server's log: what strangers do wrong is not news.
+// quietLog is the HTTP server's log: what strangers do wrong is not news. The
+// server's errors quote what was sent, which may be a credential: only what
+// stands before that is kept.
 type quietLog struct{ log *slog.Logger }
 
 func (l quietLog) Printf(format string, args ...any) {
+	for i, a := range args {
+		if err, ok := a.(error); ok {
+			said, _, _ := strings.Cut(err.Error(), `"`)
+			args[i] = strings.TrimRight(said, ": ")
+		}
+	}
 	l.log.Debug("http", "message", fmt.Sprintf(format, args...))
 }
