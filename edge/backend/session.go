@@ -569,7 +569,7 @@ func (s *session) listen(ctx context.Context, out edge.Client) error {
 				if e.Retry > 0 {
 					wait = min(time.Duration(e.Retry)*time.Millisecond, 30*time.Second)
 				}
-				if m, err := mcp.Decode(slices.Clone(e.Data)); err == nil && (m.Kind == mcp.Request || m.Kind == mcp.Notification) {
+				if m, err := mcp.Decode(e.Data); err == nil && (m.Kind == mcp.Request || m.Kind == mcp.Notification) {
 					s.before(ctx, l, nil, m)
 				}
 			}

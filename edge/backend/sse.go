@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -68,7 +67,7 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 			if e.Type != "message" {
 				continue
 			}
-			m, err := mcp.Decode(slices.Clone(e.Data))
+			m, err := mcp.Decode(e.Data)
 			if err != nil {
 				continue
 			}

@@ -20,8 +20,10 @@ import (
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/telemetry"
 	"github.com/weir-edge/weir/filters/webhook"
 )
 
@@ -123,6 +125,10 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Authz    *authz.Spec       `json:"authz,omitempty"`
 		Failure  *failure          `json:"failure,omitempty"`
 		Webhooks *webhook.Spec     `json:"webhooks,omitempty"`
+
+		Audit     *audit.Spec     `json:"audit,omitempty"`
+		Telemetry *telemetry.Spec `json:"telemetry,omitempty"`
+		Debug     bool            `json:"debug,omitempty"`
 	}
 	if n := reflect.TypeFor[compile.Plan]().NumField(); n != 3 {
 		t.Fatalf("a plan has %d fields, and 3 are written", n)
@@ -135,7 +141,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 	}
 	var servers []server
 	for _, s := range p.Servers {
-		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Webhooks: s.Webhooks}
+		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Webhooks: s.Webhooks, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug}
 		if !s.Bare { // the rules of a bare server say nothing
 			out.Names = s.Names
 		}

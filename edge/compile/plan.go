@@ -8,8 +8,10 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/outgoing"
+	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/telemetry"
 	"github.com/weir-edge/weir/filters/webhook"
 )
 
@@ -58,6 +60,10 @@ type Server struct {
 	Authz    *authz.Spec       // what clients may do; nil for everything
 	Failure  Failure           // when a backend counts as failed, and what follows
 	Webhooks *webhook.Spec     // whom messages are shown first; nil for nobody
+
+	Audit     *audit.Spec     // what of its exchanges is written down; nil for nothing
+	Telemetry *telemetry.Spec // what of them is measured and traced; nil for nothing
+	Debug     bool            // the process log tells of each exchange
 }
 
 // Failure says when a backend counts as failed and what follows.

@@ -34,6 +34,7 @@ func (c *compiler) servers() *Plan {
 		c.fail(nil, "", ReasonNotFound, "there is no VirtualMCPServer: add one, it is what clients connect to")
 	}
 	c.audiences(plan)
+	c.services(plan)
 	c.secrets(plan)
 	slices.SortFunc(plan.Servers, func(a, b Server) int { return strings.Compare(a.Name, b.Name) })
 	return plan
@@ -79,6 +80,8 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	if plan.Title == "" {
 		plan.Title = s.Name
 	}
+	plan.Audit, plan.Telemetry = c.audit(o, config), c.telemetry(o, s, config)
+	plan.Debug = config.Operational != nil && config.Operational.LogLevel == "debug"
 	if len(config.Backends) > 0 {
 		plan.Backends = c.static(o, s, members, ways)
 	} else {

@@ -57,10 +57,6 @@ func unsupportedFields() []unsupported {
 		{kind: "VirtualMCPServer", path: "spec.filterRefs"},
 		{kind: "VirtualMCPServer", path: "spec.config.filterRefs"},
 		{kind: "VirtualMCPServer", path: "spec.config.rateLimiting"},
-		{kind: "VirtualMCPServer", path: "spec.config.audit", enabled: "enabled"},
-		{kind: "VirtualMCPServer", path: "spec.config.telemetry"},
-		{kind: "VirtualMCPServer", path: "spec.telemetryConfigRef"},
-		{kind: "VirtualMCPServer", path: "spec.config.operational.logLevel", instead: "start the edge with --log-level debug"},
 
 		// Sessions.
 		{kind: "VirtualMCPServer", path: "spec.sessionStorage.provider", allow: []string{"memory"}, instead: "set memory"},
@@ -95,7 +91,6 @@ func unsupportedFields() []unsupported {
 
 		// Whole kinds. An object of such a kind that no server refers to is let be.
 		{kind: "MCPServer", path: "spec", instead: "start the server yourself and describe it with an MCPServerEntry"},
-		{kind: "MCPTelemetryConfig", path: "spec"},
 		{kind: "MCPWebhookConfig", path: "spec", instead: "start the edge with --webhook-config, which every server's messages are shown to"},
 		{kind: "EmbeddingServer", path: "spec"},
 		{kind: "VirtualMCPCompositeToolDefinition", path: "spec"},

@@ -186,14 +186,18 @@ func (s *server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backe
 // A modern client that says it can be asked hears of it by input_required, and
 // comes back.
 func (s *server) ask(ctx context.Context, x *edge.Exchange, b *backend.Backend) (*edge.Response, error) {
+	next := edge.Handler(b)
+	if s.beyond != nil {
+		next = s.beyond[b]
+	}
 	if x.Era == mcp.Modern {
 		if in, err := b.Introduced(ctx); err == nil && in.Era == mcp.Legacy {
 			if caps := mayAsk(x.Request); caps != nil {
-				return s.lot.serve(ctx, x, caps, b)
+				return s.lot.serve(ctx, x, caps, next)
 			}
 		}
 	}
-	return b.Handle(ctx, x)
+	return next.Handle(ctx, x)
 }
 
 // sealed reports whether a request carries a requestState that the edge sealed

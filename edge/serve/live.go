@@ -22,6 +22,8 @@ import (
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/filters"
+	"github.com/weir-edge/weir/filters/authz"
+	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 // live is what is served at a moment: the servers of one plan, open. It never
@@ -33,6 +35,9 @@ type live struct {
 	secrets *secret.Draft
 
 	documents map[string][]byte // metadata of those that authenticate their clients, by path
+
+	fetched *telemetry.Exposition // metrics that whoever reaches the main port may fetch; nil for none
+	metrics *telemetry.Exposition // all there are, for the admin address
 }
 
 // open opens the servers of a plan. What has not changed since before is
@@ -62,6 +67,10 @@ func (e *Edge) open(plan *compile.Plan, before *live) (*live, error) {
 		next.main = next.servers[plan.Servers[0].Name]
 	}
 	next.describe()
+	if err := e.expose(next); err != nil {
+		next.closeBut(before)
+		return nil, err
+	}
 	return next, nil
 }
 
@@ -99,7 +108,7 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 	if before != nil {
 		was = before.servers[p.Name]
 	}
-	s := &server{edge: e, name: p.Name, secrets: secrets, lot: e.lot, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target), byName: make(map[string]*backend.Backend), outgoing: make(map[string]*outgoing.Spec)}
+	s := &server{edge: e, log: e.logOf(p), name: p.Name, secrets: secrets, lot: e.lot, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target), byName: make(map[string]*backend.Backend), outgoing: make(map[string]*outgoing.Spec)}
 	s.info = mcp.AppendString([]byte(`{"name":`), p.Title)
 	s.info = append(mcp.AppendString(append(s.info, `,"version":`...), e.version), '}')
 	for _, b := range p.Backends {
@@ -112,10 +121,16 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 		s.outgoing[b.Name] = b.Outgoing
 		s.byName[b.Name], s.targets[b.Name] = one, &edge.Target{Backend: b.Name}
 	}
+	reads, err := telemetryReads(p, secrets)
+	if err != nil {
+		s.closeBut(was)
+		return nil, fmt.Errorf("server %s: %w", p.Name, err)
+	}
 	s.digest = digestOf(struct {
-		Plan compile.Server
-		Main bool // which its metadata tell
-	}{p, main})
+		Plan  compile.Server
+		Main  bool // which its metadata tell
+		Reads []string
+	}{p, main, reads})
 	if was != nil && was.digest == s.digest && slices.Equal(was.backends, s.backends) {
 		return was, nil
 	}
@@ -123,12 +138,24 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 		s.closeBut(was)
 		return nil, err
 	}
+	if err := e.observe(s, was, p, main, reads); err != nil {
+		s.closeBut(was)
+		return nil, fmt.Errorf("server %s: %w", p.Name, err)
+	}
+	if p.Authz != nil {
+		if s.policy = new(authz.Counters); was != nil && was.policy != nil {
+			s.policy = was.policy
+		}
+	}
 	entries, err := e.hallway(s, p)
 	if err != nil {
 		s.closeBut(was)
 		return nil, err
 	}
-	s.chain = filters.Chain(entries, edge.HandlerFunc(s.route))
+	s.chain = filters.Chain(append(entries, s.entries...), edge.HandlerFunc(s.route))
+	if p.Debug {
+		s.chain = s.debugged(s.chain)
+	}
 	if p.Bare && p.Authz == nil { // policies have lists filtered, which takes a catalog
 		s.only = s.targets[p.Backends[0].Name]
 		return s, nil
@@ -143,7 +170,7 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 	}
 	s.book = catalog.Open(catalog.Config{
 		Rules: p.Names, Sources: sources, Before: known, BestEffort: p.Failure.BestEffort, Interval: p.Failure.Interval,
-		Wait: introductionWait, Changed: func(c catalog.Changes) { s.hub.changed(c) }, Log: e.log,
+		Wait: introductionWait, Changed: func(c catalog.Changes) { s.hub.changed(c) }, Log: s.log,
 	})
 	s.hub = newHub(s, e.client())
 	return s, nil
@@ -170,7 +197,8 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, secrets edge.Sec
 		Backend compile.Backend
 		Failure compile.Failure
 		Roots   []byte
-	}{b, own, pem})
+		Debug   bool
+	}{b, own, pem, p.Debug})
 	attach, err := openCredential(e.log, p.Name, b, secrets)
 	if err != nil {
 		return nil, err
@@ -210,7 +238,7 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, secrets edge.Sec
 			Changed:  e.backendChanged(p.Name, b.Name),
 		},
 		Agent: "weir/" + e.version,
-		Log:   e.log,
+		Log:   e.logOf(p),
 	})
 }
 
@@ -338,6 +366,7 @@ func (e *Edge) ReloadNow() error {
 	}
 	text := err.Error()
 	e.badReload.Store(&text)
+	e.badReloads.Add(1)
 	e.log.Error("reload failed; what was served goes on", "error", err)
 	return err
 }

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 
 	"github.com/weir-edge/weir/edge"
@@ -10,8 +11,10 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/outgoing"
+	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/headers"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/telemetry"
 	"github.com/weir-edge/weir/filters/webhook"
 )
 
@@ -39,6 +42,10 @@ type server struct {
 	webhooks *webhook.Part  // whom messages are shown first; nil for nobody
 	document []byte         // that tells clients where to get a token; nil for none
 	after    []func()       // to be called when it ends
+	log      *slog.Logger
+	policy   *authz.Counters       // nil for no policies
+	counting []telemetry.Collector // rooms of it that count for themselves
+	observers
 	reported report
 	chain    edge.Handler // the hallway, with route at its end
 	lot      *lot         // calls that wait for a modern client's answers

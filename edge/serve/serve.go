@@ -23,6 +23,7 @@ import (
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/secret"
+	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 const (
@@ -58,7 +59,7 @@ type Edge struct {
 	lot      *lot // calls that wait for a modern client's answers
 	store    *kv.MemoryStore
 	secrets  *secret.Secrets
-	issuers  oauth.Issuers // whose tokens are taken
+	issuers  *oauth.Issuers // whose tokens are taken
 	sessions *sessions
 	doors    sseDoors
 	outlets  outletSet
@@ -66,19 +67,22 @@ type Edge struct {
 	crowd    crowd
 	inflight atomic.Int64
 	bodies   atomic.Int64 // bytes of the large requests that are being read or served
+	wide     atomic.Int64 // connections of which the kernel may hold more
 
 	mostBodies int64
 	arrival    time.Duration // how long a request may take to arrive
 	ready      atomic.Bool
 	leaving    atomic.Bool // every answer is the last on its connection
 
-	reload    func() error // reads the configuration again; nil for never
-	reloading sync.Mutex
-	closed    bool                   // nothing is opened any longer; reloading guards it
-	badReload atomic.Pointer[string] // why the last reload changed nothing; nil when it did
-	reloads   atomic.Int64
-	work      sync.WaitGroup // exchanges that answer on a stream of their own
-	end       chan struct{}
+	reload     func() error // reads the configuration again; nil for never
+	reloading  sync.Mutex
+	closed     bool                   // nothing is opened any longer; reloading guards it
+	badReload  atomic.Pointer[string] // why the last reload changed nothing; nil when it did
+	reloads    atomic.Int64
+	badReloads atomic.Int64
+	counting   []telemetry.Collector // rooms of the process that count for themselves
+	work       sync.WaitGroup        // exchanges that answer on a stream of their own
+	end        chan struct{}
 }
 
 // Option changes how an edge is made.
@@ -91,6 +95,10 @@ func WithVersion(v string) Option { return func(e *Edge) { e.version = v } }
 // the admin address call it. It ends in Reload or in an error, which is told.
 func WithReload(f func() error) Option { return func(e *Edge) { e.reload = f } }
 
+// WithIssuers has the keys of issuers kept by other times than the product's.
+// An edge has one set of issuers, which nobody else uses.
+func WithIssuers(i *oauth.Issuers) Option { return func(e *Edge) { e.issuers = i } }
+
 // WithPprof serves profiles on the admin address.
 func WithPprof() Option { return func(e *Edge) { e.pprof = true } }
 
@@ -100,7 +108,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	e := &Edge{settings: s, log: log, version: "devel", clock: newClock(), arrival: readWithin, end: make(chan struct{})}
+	e := &Edge{settings: s, log: log, version: "devel", clock: newClock(), issuers: &oauth.Issuers{}, arrival: readWithin, end: make(chan struct{})}
 	for _, o := range options {
 		o(e)
 	}
@@ -405,6 +413,8 @@ func (e *Edge) administer(ctx *fasthttp.RequestCtx) {
 		e.readyz(ctx)
 	case path == "/status":
 		e.status(ctx, e.live.Load().all())
+	case path == "/metrics":
+		e.metrics(ctx, e.live.Load().metrics)
 	case path == "/-/reload":
 		e.administerReload(ctx)
 	case e.pprof && len(path) >= len("/debug/pprof/") && path[:len("/debug/pprof/")] == "/debug/pprof/":
