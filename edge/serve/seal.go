@@ -9,12 +9,14 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/secret"
 )
 
 // state is what a requestState of the edge says, to the edge alone.
@@ -42,57 +44,38 @@ const sealed = "weir1."
 // maxState bounds what is looked at as a state: a backend's own may be in it.
 const maxState = 256 << 10
 
-// The secret with the keys, for an edge that is told of no file.
-const (
-	stateSecret = "weir-state"
-	stateKey    = "key"
-)
+// stateSecret and stateKey name the secret that has the keys where no file does.
+const stateSecret, stateKey = "weir-state", "key"
 
-// newSealer reads the keys of a file, or else of the secret weir-state/key: one a
-// line, 32 bytes in base64. Without either the key is random and lasts as long
-// as the process; shared says that it is not.
-func newSealer(file string, secrets edge.Secrets) (s *sealer, shared bool, err error) {
-	var raw [][]byte
+// stateKeys returns the keys that seal states: those of a file, else those of a
+// secret, else a random one, which lasts as long as the process. given says that
+// it is no random one, so that other edges may have it, too.
+func stateKeys(file string, secrets edge.Secrets) (keys [][]byte, given bool, err error) {
 	if file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, false, fmt.Errorf("--state-key-file: %w", err)
 		}
-		if raw, err = stateKeys("--state-key-file: "+file, text); err != nil {
-			return nil, false, err
-		}
-	} else if text, err := secrets.Secret(context.Background(), stateSecret, stateKey); err == nil {
-		if raw, err = stateKeys("secret "+stateSecret+", key "+stateKey, []byte(text)); err != nil {
-			return nil, false, err
-		}
-	} else if edge.KindOf(err) != edge.NotFound {
+		keys, err = keysOf("--state-key-file: "+file, text)
+		return keys, true, err
+	}
+	switch text, err := secrets.Secret(context.Background(), stateSecret, stateKey); {
+	case err == nil:
+		keys, err = keysOf("secret "+stateSecret+"/"+stateKey, []byte(text))
+		return keys, true, err
+	case !errors.Is(err, secret.ErrNowhere):
 		return nil, false, err
 	}
-	shared = raw != nil
-	if !shared {
-		key := make([]byte, 32)
-		if _, err := rand.Read(key); err != nil {
-			return nil, false, err
-		}
-		raw = append(raw, key)
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		return nil, false, err
 	}
-	s = &sealer{}
-	for _, key := range raw {
-		block, err := aes.NewCipher(key)
-		if err != nil {
-			return nil, false, err
-		}
-		aead, err := cipher.NewGCMWithRandomNonce(block)
-		if err != nil {
-			return nil, false, err
-		}
-		s.keys = append(s.keys, aead)
-	}
-	return s, shared, nil
+	return [][]byte{key}, false, nil
 }
 
-// stateKeys reads keys from text, which came from a place.
-func stateKeys(place string, text []byte) (keys [][]byte, err error) {
+// keysOf reads keys, one a line, 32 bytes in base64.
+func keysOf(where string, text []byte) ([][]byte, error) {
+	var keys [][]byte
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
 		line := bytes.TrimSpace(lines.Bytes())
@@ -101,14 +84,31 @@ func stateKeys(place string, text []byte) (keys [][]byte, err error) {
 		}
 		key, err := base64.StdEncoding.DecodeString(string(line))
 		if err != nil || len(key) != 32 {
-			return nil, fmt.Errorf("%s:%d: not a key of 32 bytes in base64; make one with: openssl rand -base64 32", place, n)
+			return nil, fmt.Errorf("%s:%d: not a key of 32 bytes in base64; make one with: openssl rand -base64 32", where, n)
 		}
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("%s: no key; make one with: openssl rand -base64 32", place)
+		return nil, fmt.Errorf("%s: no key; make one with: openssl rand -base64 32", where)
 	}
 	return keys, nil
+}
+
+// newSealer returns a sealer with keys of 32 bytes.
+func newSealer(raw [][]byte) (*sealer, error) {
+	s := &sealer{}
+	for _, key := range raw {
+		block, err := aes.NewCipher(key)
+		if err != nil {
+			return nil, err
+		}
+		aead, err := cipher.NewGCMWithRandomNonce(block)
+		if err != nil {
+			return nil, err
+		}
+		s.keys = append(s.keys, aead)
+	}
+	return s, nil
 }
 
 func (s *sealer) seal(v state) string {

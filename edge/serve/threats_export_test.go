@@ -1,11 +1,10 @@
 package serve
 
 import (
-	"context"
+	"crypto/rand"
 	"time"
 
 	"github.com/valyala/fasthttp"
-	"github.com/weir-edge/weir/edge"
 )
 
 // SetArrival changes how long a request may take to arrive. It must be called
@@ -20,7 +19,9 @@ type State = state
 
 // NewSealer returns a sealer with a key of its own.
 func NewSealer() (*Sealer, error) {
-	s, _, err := newSealer("", noSecrets{})
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails
+	s, err := newSealer([][]byte{key})
 	return &Sealer{s}, err
 }
 
@@ -31,10 +32,3 @@ func (s *Sealer) Open(text string) (State, bool) { return s.sealer.open(text) }
 // Lint returns the status with which the edge refuses a header; 0 for one that
 // it lets pass.
 func Lint(h *fasthttp.RequestHeader, maxBody int) int { return lint(h, maxBody).status }
-
-// noSecrets has none.
-type noSecrets struct{}
-
-func (noSecrets) Secret(context.Context, string, string) (edge.Secret, error) {
-	return "", edge.Errorf(edge.NotFound, "secret", "not found")
-}
