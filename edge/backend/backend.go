@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +41,7 @@ type Config struct {
 	// send under it are left out. Not nil with Attach.
 	Own func(name string) bool
 
-	Done func() // called when the backend is closed; nil for nothing
+	Done func() // called once, when the backend has been closed; nil for nothing
 
 	Health  health.Config   // Probe, Log and Breaker are the backend's own
 	Breaker *health.Breaker // nil for none
@@ -101,7 +102,7 @@ type Introduction struct {
 type Status struct {
 	health.Snapshot
 	Name    string
-	URL     string
+	URL     string // without its query
 	Era     string // "legacy", "modern" or "" while unknown
 	Version string
 }
@@ -165,6 +166,7 @@ func (b *Backend) Close() error {
 		}
 	}
 	b.starting.Lock()
+	again := b.closed
 	b.closed = true
 	b.starting.Unlock()
 	b.end()
@@ -178,7 +180,7 @@ func (b *Backend) Close() error {
 	b.beside.end()
 	b.farewells.end()
 	b.peer.pool.close()
-	if b.Done != nil {
+	if b.Done != nil && !again {
 		b.Done()
 	}
 	return nil
@@ -294,7 +296,8 @@ func (b *Backend) forget(in *Introduction) { b.intro.CompareAndSwap(in, nil) }
 
 // Status returns what is known now.
 func (b *Backend) Status() Status {
-	s := Status{Name: b.Name, URL: b.URL, Snapshot: b.monitor.Snapshot()}
+	address, _, _ := strings.Cut(b.URL, "?") // a query may hold a secret
+	s := Status{Name: b.Name, URL: address, Snapshot: b.monitor.Snapshot()}
 	if in := b.intro.Load(); in != nil {
 		s.Era, s.Version = in.Era.String(), in.Version
 	} else if why := b.away.Load(); why != nil {

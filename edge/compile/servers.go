@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/headers"
 )
 
 // servers plans every server of the set.
@@ -70,9 +71,12 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 
 	// 5. The backends.
 	plan := Server{Name: s.Name, Title: config.Name, Group: groupName(o, s), Metadata: maps.Clone(config.Metadata), Incoming: who, Authz: c.authorization(o, s, config), Failure: failure(config)}
+	passed := field.NewPath("spec", "passthroughHeaders")
 	if plan.Forward = s.Spec.PassthroughHeaders; plan.Forward == nil {
-		plan.Forward = config.PassthroughHeaders
+		plan.Forward, passed = config.PassthroughHeaders, field.NewPath("spec", "config", "passthroughHeaders")
 	}
+	_, wrong := headers.Parse(passed, plan.Forward, nil)
+	c.faults(o, wrong)
 	if plan.Title == "" {
 		plan.Title = s.Name
 	}

@@ -19,7 +19,7 @@ var rooms = map[string][]string{
 	"edge":               {"edge/mcp"},
 	"edge/mcp":           {},
 	"edge/v1beta1":       {},
-	"edge/compile":       {"edge", "edge/catalog", "edge/outgoing", "edge/v1beta1", "filters/audit", "filters/authz", "filters/incoming", "filters/telemetry", "filters/webhook"},
+	"edge/compile":       {"edge", "edge/catalog", "edge/outgoing", "edge/v1beta1", "filters/audit", "filters/authz", "filters/headers", "filters/incoming", "filters/telemetry", "filters/webhook"},
 	"edge/source":        {"edge", "edge/compile", "edge/v1beta1", "filters/webhook"},
 	"edge/backend":       {"edge", "edge/mcp", "edge/health"},
 	"edge/catalog":       {"edge", "edge/mcp", "edge/v1beta1"},

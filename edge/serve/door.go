@@ -353,6 +353,9 @@ func (e *Edge) serve(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 		e.cors(ctx, h)
 		ctx.SetStatusCode(r.Status)
 		ctx.Response.Header.SetContentTypeBytes(jsonType)
+		if sendLarge(ctx, r) {
+			return
+		}
 		if r.Shared == nil {
 			ctx.Response.SetBodyRaw(raw)
 			return

@@ -113,7 +113,7 @@ func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
 		endpoint = e.base() + "/mcp"
 	}
 	parsed = parsed.At(endpoint)
-	if s.gate, err = parsed.Start(e.env(s), &e.issuers); err != nil {
+	if s.gate, err = parsed.Start(e.env(s), e.issuers); err != nil {
 		return fmt.Errorf("server %s: %w", p.Name, err)
 	}
 	s.document, s.guarded = parsed.Document(), parsed.Authenticates()

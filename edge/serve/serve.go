@@ -58,7 +58,7 @@ type Edge struct {
 	lot      *lot // calls that wait for a modern client's answers
 	store    *kv.MemoryStore
 	secrets  *secret.Secrets
-	issuers  oauth.Issuers // whose tokens are taken
+	issuers  *oauth.Issuers // whose tokens are taken
 	sessions *sessions
 	doors    sseDoors
 	outlets  outletSet
@@ -66,6 +66,7 @@ type Edge struct {
 	crowd    crowd
 	inflight atomic.Int64
 	bodies   atomic.Int64 // bytes of the large requests that are being read or served
+	wide     atomic.Int64 // connections of which the kernel may hold more
 
 	mostBodies int64
 	arrival    time.Duration // how long a request may take to arrive
@@ -93,6 +94,10 @@ func WithVersion(v string) Option { return func(e *Edge) { e.version = v } }
 // the admin address call it. It ends in Reload or in an error, which is told.
 func WithReload(f func() error) Option { return func(e *Edge) { e.reload = f } }
 
+// WithIssuers has the keys of issuers kept by other times than the product's.
+// An edge has one set of issuers, which nobody else uses.
+func WithIssuers(i *oauth.Issuers) Option { return func(e *Edge) { e.issuers = i } }
+
 // WithPprof serves profiles on the admin address.
 func WithPprof() Option { return func(e *Edge) { e.pprof = true } }
 
@@ -102,7 +107,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	e := &Edge{settings: s, log: log, version: "devel", clock: newClock(), arrival: readWithin, end: make(chan struct{})}
+	e := &Edge{settings: s, log: log, version: "devel", clock: newClock(), issuers: &oauth.Issuers{}, arrival: readWithin, end: make(chan struct{})}
 	for _, o := range options {
 		o(e)
 	}
