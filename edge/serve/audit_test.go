@@ -418,3 +418,27 @@ func TestRequestIDs(t *testing.T) {
 		t.Errorf("%d ids", len(made))
 	}
 }
+
+// The record of a list that many answers share says how large it is, and what
+// is in it.
+func TestAuditOfAList(t *testing.T) {
+	t.Parallel()
+	a, b := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Modern)
+	offers(a, "echo")
+	offers(b, "echo")
+	file, yaml := audited(t)
+	e := edgetest.Start(t, group(map[string]*edgetest.Server{"a": a, "b": b}, bestEffort+"\n"+strings.Replace(yaml, "enabled: true", "enabled: true, maxDataSize: 100000, eventTypes: [mcp_tools_list]", 1)))
+	f := &front{Edge: e, client: e.NewClient()}
+	c := f.callerOf(t, edgetest.Modern, "")
+	listed(t, c)
+	size := len(c.request(t, "7", "tools/list", "").Body)
+	e.Stop()
+	all := records(t, file)
+	last := all[len(all)-1]
+	if got := last.extra("response_size_bytes"); got != fmt.Sprint(size) {
+		t.Errorf("%s bytes of %d", got, size)
+	}
+	if text := string(last.Data["response"]); !strings.Contains(text, "a_echo") || !strings.Contains(text, "b_echo") {
+		t.Error(text)
+	}
+}
