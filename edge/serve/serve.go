@@ -11,6 +11,7 @@ import (
 	"net"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -419,9 +420,20 @@ func (e *Edge) administer(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// quietLog is the HTTP server's log: what strangers do wrong is not news.
+// quietLog is the HTTP server's log: what strangers do wrong is not news. Its
+// errors quote what came, credentials among it, of which nothing is told.
 type quietLog struct{ log *slog.Logger }
 
 func (l quietLog) Printf(format string, args ...any) {
-	l.log.Debug("http", "message", fmt.Sprintf(format, args...))
+	if !l.log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	told := make([]any, len(args))
+	for i, a := range args {
+		if err, ok := a.(error); ok {
+			a, _, _ = strings.Cut(err.Error(), `"`)
+		}
+		told[i] = a
+	}
+	l.log.Debug("http", "message", fmt.Sprintf(format, told...))
 }
