@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 // traced is the YAML of a server that sends what is sampled elsewhere to a
@@ -271,5 +272,33 @@ spec:
 	}
 	if strings.Contains(e.Log(), "hunter2") {
 		t.Error("the log holds a secret")
+	}
+}
+
+// A room that counts for itself is asked, of the process or of its server. One
+// that panics costs its own numbers alone.
+func TestRoomsThatCount(t *testing.T) {
+	t.Parallel()
+	room := func(name string, broken bool) telemetry.Collector {
+		return telemetry.CollectorFunc(func(emit func(telemetry.Sample)) {
+			emit(telemetry.Sample{Name: "weir_test_" + name, Value: 7})
+			if broken {
+				panic("a fault")
+			}
+		})
+	}
+	f := newFront(t, edgetest.Modern, edgetest.Settings(func(s *serve.Settings) { s.AdminListen = "127.0.0.1:0" }),
+		edgetest.Before(func(e *serve.Edge) {
+			e.Count(room("broken", true), room("shaky", true))
+			e.Count(room("process", false), room("server", false))
+		}))
+	text := string(edgetest.NewClient(t, "http://"+f.Serve.AdminAddr()).Do("GET", "/metrics", "").Body)
+	for _, name := range []string{"broken", "shaky", "process", "server"} {
+		if figure(t, text, "weir_test_"+name+"_total") != 7 {
+			t.Errorf("no weir_test_%s in\n%s", name, text)
+		}
+	}
+	if !strings.Contains(text, `weir_backend_up{backend="back",server="edgetest"}`) {
+		t.Error(text)
 	}
 }
