@@ -113,6 +113,7 @@ type plan struct {
 	backends []string // addresses; they are called backend-1, backend-2 and so on
 	prefixed bool     // tools are called by their backend's name and their own; else there is one backend, served as it is
 	incoming string   // spec.incomingAuth, YAML on one line; empty for anonymous
+	before   string   // manifests that it refers to; empty for none
 }
 
 // prefixOf is what the names of a backend's tools begin with where they are
@@ -138,6 +139,7 @@ func (p plan) manifest() string {
 		resolution = "prefix"
 	}
 	var m strings.Builder
+	m.WriteString(p.before)
 	m.WriteString(`apiVersion: weir.dev/v1beta1
 kind: MCPGroup
 metadata:
