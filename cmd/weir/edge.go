@@ -57,6 +57,7 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 	defer forget()
 	ctx, stop := draining(ctx, log, s.DrainTimeout, incoming, a.exit)
 	defer stop()
+	defer reopening(edge.ReopenLogs)()
 	if config != "" {
 		unwatch, err := watch(log, append([]string{config}, s.WebhookConfig...), func() { _ = edge.ReloadNow() }) // which logs and keeps what went wrong
 		if err != nil {

@@ -79,6 +79,24 @@ func watch(log *slog.Logger, config []string, changed func()) (stop func(), err 
 	}, nil
 }
 
+// reopening calls reopen at each SIGUSR1, which tells that a log was moved away.
+// The caller must call stop, which waits until none of that happens any longer.
+func reopening(reopen func()) (stop func()) {
+	signals := make(chan os.Signal, 1)
+	notifyReopen(signals)
+	var work sync.WaitGroup
+	work.Go(func() {
+		for range signals {
+			reopen()
+		}
+	})
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+		work.Wait()
+	}
+}
+
 // addFolders watches the folder of a file, which sees the file replaced, or a
 // folder with all that are in it.
 func addFolders(files *fsnotify.Watcher, config string) error {

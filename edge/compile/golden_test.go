@@ -17,9 +17,13 @@ import (
 
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/source"
+	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/telemetry"
 	"github.com/weir-edge/weir/filters/webhook"
 )
 
@@ -76,16 +80,25 @@ func golden(t *testing.T, name string, r *source.Result) {
 // plan writes a plan as YAML, with what is empty left out.
 func plan(t *testing.T, p *compile.Plan) string {
 	t.Helper()
+	type sent struct {
+		Ref     string                             `json:"ref,omitempty"`
+		Kind    *v1beta1.MCPExternalAuthConfigSpec `json:"kind,omitempty"`
+		Config  *v1beta1.OutgoingStrategy          `json:"config,omitempty"`
+		Forward *v1beta1.HeaderForward             `json:"forward,omitempty"`
+	}
+	if n, m := reflect.TypeFor[outgoing.Spec]().NumField(), reflect.TypeFor[sent]().NumField(); n != m {
+		t.Fatalf("what a backend is sent has %d fields, and %d are written", n, m)
+	}
 	type backend struct {
 		Name         string            `json:"name"`
 		URL          string            `json:"url"`
 		Transport    compile.Transport `json:"transport"`
 		CABundle     string            `json:"caBundle,omitempty"`
 		CABundlePath string            `json:"caBundlePath,omitempty"`
-		Headers      map[string]string `json:"headers,omitempty"`
 		Private      bool              `json:"private,omitempty"`
 		Timeout      string            `json:"timeout"`
 		Metadata     map[string]string `json:"metadata,omitempty"`
+		Outgoing     *sent             `json:"outgoing,omitempty"`
 	}
 	type breaker struct {
 		Threshold int    `json:"threshold"`
@@ -112,6 +125,10 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Authz    *authz.Spec       `json:"authz,omitempty"`
 		Failure  *failure          `json:"failure,omitempty"`
 		Webhooks *webhook.Spec     `json:"webhooks,omitempty"`
+
+		Audit     *audit.Spec     `json:"audit,omitempty"`
+		Telemetry *telemetry.Spec `json:"telemetry,omitempty"`
+		Debug     bool            `json:"debug,omitempty"`
 	}
 	if n := reflect.TypeFor[compile.Plan]().NumField(); n != 3 {
 		t.Fatalf("a plan has %d fields, and 3 are written", n)
@@ -124,7 +141,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 	}
 	var servers []server
 	for _, s := range p.Servers {
-		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Webhooks: s.Webhooks}
+		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Webhooks: s.Webhooks, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug}
 		if !s.Bare { // the rules of a bare server say nothing
 			out.Names = s.Names
 		}
@@ -135,7 +152,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 			}
 		}
 		for _, b := range s.Backends {
-			out.Backends = append(out.Backends, backend{b.Name, b.URL, b.Transport, b.CABundle, b.CABundlePath, b.Headers, b.Private, b.Timeout.String(), b.Metadata})
+			out.Backends = append(out.Backends, backend{b.Name, b.URL, b.Transport, b.CABundle, b.CABundlePath, b.Private, b.Timeout.String(), b.Metadata, (*sent)(b.Outgoing)})
 		}
 		servers = append(servers, out)
 	}

@@ -7,8 +7,11 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/outgoing"
+	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/telemetry"
 	"github.com/weir-edge/weir/filters/webhook"
 )
 
@@ -57,6 +60,10 @@ type Server struct {
 	Authz    *authz.Spec       // what clients may do; nil for everything
 	Failure  Failure           // when a backend counts as failed, and what follows
 	Webhooks *webhook.Spec     // whom messages are shown first; nil for nobody
+
+	Audit     *audit.Spec     // what of its exchanges is written down; nil for nothing
+	Telemetry *telemetry.Spec // what of them is measured and traced; nil for nothing
+	Debug     bool            // the process log tells of each exchange
 }
 
 // Failure says when a backend counts as failed and what follows.
@@ -91,8 +98,8 @@ type Backend struct {
 	Transport    Transport
 	CABundle     string            // PEM text; empty for none
 	CABundlePath string            // file of PEM text, read when the plan is opened; empty for none
-	Headers      map[string]string // header lines that every request carries; nil for none
 	Private      bool              // may be on a private address
 	Timeout      time.Duration     // silence after which a call is given up
 	Metadata     map[string]string // the user's own, and group when there is one; nil for none
+	Outgoing     *outgoing.Spec    // what it is sent besides calls, such as a credential; nil for nothing
 }

@@ -59,7 +59,11 @@ func (e *Edge) openAuthz(s *server, p compile.Server) (edge.Filter, error) {
 	if len(wrong) > 0 {
 		return nil, wrong.ToAggregate()
 	}
-	return policies.With(authz.Options{Lookup: s.lookup}).Open(e.env(s))
+	options := authz.Options{Lookup: s.lookup, Counters: s.policy}
+	if s.record != nil {
+		options.Record = func(x *edge.Exchange, why *authz.Explanation) { x.Decision = why }
+	}
+	return policies.With(options).Open(e.env(s))
 }
 
 // askWebhooks gives a server the webhooks that its messages are shown to. One
@@ -118,5 +122,5 @@ func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
 
 // env is the world that the parts of a server may touch.
 func (e *Edge) env(s *server) edge.Env {
-	return edge.Env{Log: e.log, Secrets: s.secrets, Store: e.store, Defer: func(f func()) { s.after = append(s.after, f) }}
+	return edge.Env{Log: s.log, Secrets: s.secrets, Store: e.store, Defer: func(f func()) { s.after = append(s.after, f) }}
 }

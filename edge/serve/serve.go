@@ -22,6 +22,7 @@ import (
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/secret"
+	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 const (
@@ -65,19 +66,22 @@ type Edge struct {
 	crowd    crowd
 	inflight atomic.Int64
 	bodies   atomic.Int64 // bytes of the large requests that are being read or served
+	wide     atomic.Int64 // connections of which the kernel may hold more
 
 	mostBodies int64
 	arrival    time.Duration // how long a request may take to arrive
 	ready      atomic.Bool
 	leaving    atomic.Bool // every answer is the last on its connection
 
-	reload    func() error // reads the configuration again; nil for never
-	reloading sync.Mutex
-	closed    bool                   // nothing is opened any longer; reloading guards it
-	badReload atomic.Pointer[string] // why the last reload changed nothing; nil when it did
-	reloads   atomic.Int64
-	work      sync.WaitGroup // exchanges that answer on a stream of their own
-	end       chan struct{}
+	reload     func() error // reads the configuration again; nil for never
+	reloading  sync.Mutex
+	closed     bool                   // nothing is opened any longer; reloading guards it
+	badReload  atomic.Pointer[string] // why the last reload changed nothing; nil when it did
+	reloads    atomic.Int64
+	badReloads atomic.Int64
+	counting   []telemetry.Collector // rooms of the process that count for themselves
+	work       sync.WaitGroup        // exchanges that answer on a stream of their own
+	end        chan struct{}
 }
 
 // Option changes how an edge is made.
@@ -403,6 +407,8 @@ func (e *Edge) administer(ctx *fasthttp.RequestCtx) {
 		e.readyz(ctx)
 	case path == "/status":
 		e.status(ctx, e.live.Load().all())
+	case path == "/metrics":
+		e.metrics(ctx, e.live.Load().metrics)
 	case path == "/-/reload":
 		e.administerReload(ctx)
 	case e.pprof && len(path) >= len("/debug/pprof/") && path[:len("/debug/pprof/")] == "/debug/pprof/":

@@ -50,6 +50,8 @@ type backendStatus struct {
 	Name                string     `json:"name"`
 	URL                 string     `json:"url"`
 	Status              string     `json:"status"`
+	AuthType            string     `json:"authType,omitempty"`
+	AuthConfigRef       string     `json:"authConfigRef,omitempty"`
 	Message             string     `json:"message,omitempty"`
 	LastHealthCheck     *time.Time `json:"lastHealthCheck,omitempty"`
 	ConsecutiveFailures int        `json:"consecutiveFailures"`
@@ -150,6 +152,7 @@ func (e *Edge) statusOf(served *server) status {
 		s.Calls += calls
 		one := backendStatus{
 			Name: now.Name, URL: now.URL, Status: string(now.Is()), Message: now.Message,
+			AuthType: served.outgoing[b.Name].Type(), AuthConfigRef: served.outgoing[b.Name].Name(),
 			LastHealthCheck: moment(now.Checked), ConsecutiveFailures: now.Failures,
 			CircuitBreakerState: string(now.Circuit), CircuitLastChanged: moment(now.CircuitChanged),
 			Era: now.Era, Revision: now.Version,
