@@ -150,7 +150,7 @@ func TestWebhooks(t *testing.T) {
 		offers(one, "safe", "danger")
 		offers(two, "safe")
 		mutating, validating := newHook(t, renames("one_danger", "two_safe")), newHook(t, says(200, hookAllows))
-		manifest := strings.Replace(group(map[string]*edgetest.Server{"one": one, "two": two}), "{type: anonymous}", `
+		manifest := strings.Replace(group(map[string]*edgetest.Server{"one": one, "two": two}, "telemetry: {enablePrometheusMetricsPath: true}"), "{type: anonymous}", `
   type: anonymous
   authz:
     type: policy
@@ -221,6 +221,12 @@ func TestWebhooks(t *testing.T) {
 		}
 		if text := fmt.Sprintf("%+v", status.Webhooks); text != "[{Name:rename Type:mutating Asked:5 Denied:0 Changed:3 Failed:0 Ignored:0} {Name:look Type:validating Asked:5 Denied:1 Changed:0 Failed:0 Ignored:0}]" {
 			t.Errorf("%s", text)
+		}
+		metrics := string(f.client.Do("GET", "/metrics", "").Body)
+		for _, want := range []string{`weir_webhook_changed_total{server="edgetest",type="mutating",webhook="rename"} 3`, `weir_webhook_denied_total{server="edgetest",type="validating",webhook="look"} 1`} {
+			if !strings.Contains(metrics, want) {
+				t.Errorf("/metrics lacks %s", want)
+			}
 		}
 	})
 }
