@@ -415,3 +415,34 @@ func TestSignedWebhook(t *testing.T) {
 		t.Errorf("signed as it should be: %v", signed)
 	}
 }
+
+// TestWebhookOfAParkedCall has a webhook change a call whose backend asks its
+// client in the middle of it: the client comes back with what it wrote itself,
+// that is changed in the same way, and the call goes on. A webhook that makes
+// something else of it the second time ends it.
+func TestWebhookOfAParkedCall(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	back.Always("tools/call", func(c *edgetest.Call) {
+		answer := c.Ask(`"q"`, "elicitation/create", `{"message":"Who?","requestedSchema":{"type":"object"}}`)
+		c.Result(`{"content":[],"answer":` + string(answer.Result) + `}`)
+	})
+	adds := func(value string) http.HandlerFunc {
+		return says(200, `{"allowed":true,"patch_type":"json_patch","patch":[{"op":"add","path":"/mcp_request/params/arguments/by","value":"`+value+`"}]}`)
+	}
+	h := newHook(t, adds("hook"))
+	file := write(t, filepath.Join(t.TempDir(), "hooks.yaml"), "mutating:\n"+h.entry("m", "fail"))
+	f, _ := hooked(t, edgetest.Manifest(back), file)
+	c := f.callerOf(t, edgetest.Modern, "")
+	first := f.begin(t, c, `{"n":1}`)
+	responses := fmt.Sprintf(`{%s:{"action":"accept","content":{"name":"x"}}}`, quote(first.key(t)))
+	if got := retry(c, `"second"`, `{"n":1}`, responses, first.RequestState).Result(); !strings.Contains(got, `"name":"x"`) {
+		t.Errorf("%s", got)
+	}
+	if calls := back.Requests("tools/call"); len(calls) != 1 || edgetest.Member(string(calls[0].Message.Params), "arguments", "by") != `"hook"` {
+		t.Errorf("%d calls", len(calls))
+	}
+	again := f.begin(t, c, `{"n":2}`)
+	h.says(adds("another"))
+	fails(t, retry(c, `"third"`, `{"n":2}`, responses, again.RequestState), 400, -32602, `"third"`)
+}
