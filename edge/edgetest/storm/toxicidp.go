@@ -136,6 +136,65 @@ func runToxicProvider(ctx context.Context, s *storm) error {
 	}
 	s.bar(after <= base+keptGoroutines, strconv.Itoa(keptGoroutines)+", of 4 connections that are kept", "%d goroutines left over, of %d", max(after-base, 0), base)
 	s.tell("%d introspections, %d fetches of keys", i.asked.Load(), i.fetches.Load())
+	e.stop()
+	return s.toxicStarts(ctx, i, r, scale)
+}
+
+// toxicStarts starts an edge for each toxin, with the harm there from the
+// beginning: it comes up all the same, answers 503 while it cannot learn the
+// keys, and is well as soon as it can.
+func (s *storm) toxicStarts(ctx context.Context, i *issuer, r *relay, scale time.Duration) error {
+	const retry = 2 * time.Second // the longest between two attempts to learn the first keys
+	i.introspect = false
+	for _, t := range providerToxics(scale) {
+		for _, way := range []direction{upstream, downstream} {
+			if s.quick && (way == upstream || t.want == 200) {
+				s.scale("3 of 14 starts")
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			r.poison(way, t.toxin)
+			i.closes.Store(t.closes)
+			b, err := s.newBackend(modern, nil)
+			if err != nil {
+				return err
+			}
+			e, err := s.startPlan(ctx, plan{backends: []seat{{"backend-1", b.addr}}, issuer: i})
+			if err != nil {
+				return err
+			}
+			token, err := i.mint("start")
+			if err != nil {
+				return err
+			}
+			var n numbers
+			call := func() int {
+				c, err := dial(ctx, e.addr, modern, dialOptions{buffer: 32 << 10})
+				if err != nil {
+					return 0
+				}
+				defer c.close()
+				code, _ := c.tokenCall(&n, token)
+				return code
+			}
+			during, want := 0, http.StatusServiceUnavailable
+			if t.want == 200 {
+				want = 200
+				waitFor(ctx, patience, func() bool { during = call(); return during == 200 })
+			} else {
+				during = call()
+			}
+			i.closes.Store(false)
+			r.cure()
+			began := time.Now()
+			well := waitFor(ctx, patience, func() bool { return call() == 200 })
+			recovery := time.Since(began)
+			s.bar(during == want && well && recovery <= retry+time.Second, fmt.Sprintf("%d, 2 s to the next attempt + 1 s", want), "start with %s %s: ready after %.0f ms, a call is answered with %d; well %.2f s after the harm ended", t.name, way, millis(e.ready), during, recovery.Seconds())
+			e.stop()
+		}
+	}
 	return nil
 }
 
