@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 )
 
 func (a *app) validateCommand() *cobra.Command {
+	var local bool
 	var dir string
 	var webhooks []string
 	cmd := &cobra.Command{
@@ -26,8 +28,8 @@ would print it:
 The exit code is 1 then. Otherwise there is one line with what would be served,
 and before it what is good to know, such as fields that only mean something in a
 cluster, and secrets that are not there: in the manifests, in the directory of
---secrets-dir (WEIR_SECRETS_DIR), or in the environment. The edge does not start
-without them.`,
+--secrets-dir (WEIR_SECRETS_DIR), or in the environment; or that cannot be sent
+to a backend. The edge does not start then.`,
 		Example: `  weir validate weir.yaml
   weir validate manifests/
   weir validate weir.yaml --secrets-dir /run/secrets
@@ -51,7 +53,7 @@ without them.`,
 			if given, ok := lookup(a.environ, setting{name: webhooksFlag}.variable()); ok && given != "" && len(webhooks) == 0 {
 				webhooks = strings.Split(given, ",")
 			}
-			r := source.OpenWith(args[0], webhooks...)
+			r := source.Open(args[0], source.Webhooks(webhooks...), source.LocalRateLimits(local || a.localRateLimits()))
 			if err := a.refuse(r); err != nil {
 				return err
 			}
@@ -65,7 +67,11 @@ without them.`,
 			if err != nil {
 				return err
 			}
-			if err := r.Missing(cmd.Context(), secrets).Render(a.err); err != nil {
+			missing := r.Missing(cmd.Context(), secrets)
+			if len(missing) == 0 {
+				missing = unsent(r.Plan, secrets)
+			}
+			if err := missing.Render(a.err); err != nil {
 				return err
 			}
 			backends := 0
@@ -76,10 +82,19 @@ without them.`,
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&local, "local-rate-limits", false, "judge as an edge with --local-rate-limits would")
 	cmd.Flags().StringSliceVar(&webhooks, webhooksFlag, nil, "`FILE` of webhooks, checked with the manifests; may be repeated")
 	cmd.Flags().StringVar(&dir, secretsFlag, "", "`DIR` with a file NAME/KEY for each secret")
 	if err := cmd.MarkFlagDirname(secretsFlag); err != nil {
 		panic(err) // the flag was added in the line before
 	}
 	return cmd
+}
+
+// localRateLimits reports whether the environment would have an edge count rate
+// limits for itself.
+func (a *app) localRateLimits() bool {
+	text, _ := lookup(a.environ, setting{name: "local-rate-limits"}.variable())
+	yes, err := strconv.ParseBool(text)
+	return err == nil && yes
 }

@@ -71,6 +71,8 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 
 	// 5. The backends.
 	plan := Server{Name: s.Name, Title: config.Name, Group: groupName(o, s), Metadata: maps.Clone(config.Metadata), Incoming: who, Authz: c.authorization(o, s, config), Failure: failure(config)}
+	plan.Store = c.store(o, s, config)
+	plan.Limits = c.limits(o, s, config)
 	passed := field.NewPath("spec", "passthroughHeaders")
 	if plan.Forward = s.Spec.PassthroughHeaders; plan.Forward == nil {
 		plan.Forward, passed = config.PassthroughHeaders, field.NewPath("spec", "config", "passthroughHeaders")
@@ -229,12 +231,25 @@ func (c *compiler) superseded(o *object, s *v1beta1.VirtualMCPServer) {
 	if a := config.IncomingAuth; a != nil && s.Spec.IncomingAuth != nil && string(a.Type) != string(s.Spec.IncomingAuth.Type) {
 		warn("spec.config.incomingAuth.type", "spec.incomingAuth")
 	}
+	if a, b := config.IncomingAuth, s.Spec.IncomingAuth; a != nil && a.OIDC != nil && b != nil && b.OIDCConfigRef != nil {
+		if a.OIDC.Audience != b.OIDCConfigRef.Audience {
+			warn("spec.config.incomingAuth.oidc.audience", "spec.incomingAuth.oidcConfigRef")
+		}
+		for _, l := range o.links {
+			if p, ok := l.to.value.(*v1beta1.MCPOIDCConfig); ok && p.Spec.Inline != nil && p.Spec.Inline.Issuer != a.OIDC.Issuer {
+				warn("spec.config.incomingAuth.oidc.issuer", l.to.ref.String())
+			}
+		}
+	}
 	switch a, b := config.IncomingAuth, s.Spec.IncomingAuth; {
 	case a == nil || b == nil || a.Authz == nil || a.Authz.Type != v1beta1.AuthzPolicy:
 	case b.AuthzConfig == nil && b.AuthzConfigRef == nil: // nobody would ask the policies, and everything be allowed
 		c.fail(o, "spec.config.incomingAuth.authz", ReasonConflict, "spec.incomingAuth takes precedence, and has no policies: move them to spec.incomingAuth.authzConfig")
 	default:
 		warn("spec.config.incomingAuth.authz", "spec.incomingAuth")
+	}
+	if a, b := config.SessionStorage, s.Spec.SessionStorage; a != nil && b != nil && (a.Provider != b.Provider || a.Address != b.Address || a.DB != b.DB || a.KeyPrefix != b.KeyPrefix) {
+		warn("spec.config.sessionStorage", "spec.sessionStorage")
 	}
 	a := config.OutgoingAuth
 	if a == nil || s.Spec.OutgoingAuth == nil {

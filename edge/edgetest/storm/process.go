@@ -116,8 +116,10 @@ func (e *edge) awaitReady(ctx context.Context) error {
 // plan is what an edge is to serve, as far as rows vary it.
 type plan struct {
 	backends    []seat
-	prefixed    bool   // a tool is called by its backend's name and its own; else there is one backend, or none is called
-	operational string // config.operational, YAML on one line; empty for none
+	prefixed    bool    // a tool is called by its backend's name and its own; else there is one backend, or none is called
+	operational string  // config.operational, YAML on one line; empty for none
+	store       string  // address of a Redis that it shares, with a rate limit that no run reaches; empty for none
+	issuer      *issuer // whose tokens the server wants; nil for none
 }
 
 // seat is a backend of a plan.
@@ -140,7 +142,12 @@ func (p plan) text() string {
 	if p.prefixed {
 		resolution = "prefix"
 	}
+	auth := "{type: anonymous}"
 	var m strings.Builder
+	if p.issuer != nil {
+		auth = "{type: oidc, oidcConfigRef: {name: storm, audience: " + audience + "}}"
+		m.WriteString(p.issuer.text())
+	}
 	m.WriteString(`apiVersion: weir.dev/v1beta1
 kind: MCPGroup
 metadata:
@@ -153,19 +160,29 @@ metadata:
 spec:
   groupRef:
     name: storm
-  incomingAuth:
-    type: anonymous
-  config:
+  incomingAuth: ` + auth + `
+` + p.shared() + `  config:
     aggregation:
       conflictResolution: ` + resolution + "\n")
 	if p.operational != "" {
 		m.WriteString("    operational: " + p.operational + "\n")
+	}
+	if p.store != "" {
+		m.WriteString("    rateLimiting: {shared: {maxTokens: 1000000000, refillPeriod: 1s}}\n")
 	}
 	m.WriteString("    backends:\n")
 	for _, b := range p.backends {
 		fmt.Fprintf(&m, "      - name: %s\n        url: http://%s/mcp\n        transport: streamable-http\n", b.name, b.addr)
 	}
 	return m.String()
+}
+
+// shared is the YAML of the store.
+func (p plan) shared() string {
+	if p.store == "" {
+		return ""
+	}
+	return fmt.Sprintf("  sessionStorage: {provider: kvstore, address: %q}\n", p.store)
 }
 
 // manifest writes the edge's configuration: nothing but backends.
