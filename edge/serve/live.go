@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -285,15 +286,18 @@ func digestOf(part any) string {
 	return string(sum[:])
 }
 
-// closeBut closes what other does not have.
+// closeBut closes what other does not have. Servers close side by side: each
+// may have to wait for a log or a collector that takes nothing.
 func (l *live) closeBut(other *live) {
+	var work sync.WaitGroup
+	defer work.Wait()
 	for name, s := range l.servers {
 		var was *server
 		if other != nil {
 			was = other.servers[name]
 		}
 		if s != was {
-			s.closeBut(was)
+			work.Go(func() { s.closeBut(was) })
 		}
 	}
 }

@@ -32,6 +32,7 @@ type status struct {
 	Parked             int             `json:"parked"`
 	Dropped            int64           `json:"dropped"`          // notifications of parked calls whose client was away
 	Calls              int64           `json:"calls"`            // requests since the start
+	Audit              *auditStatus    `json:"audit,omitempty"`  // nil without a log
 	Reloads            int64           `json:"reloads"`          // of the configuration
 	Reload             string          `json:"reload,omitempty"` // why the last reload changed nothing
 	Version            string          `json:"version"`
@@ -96,6 +97,14 @@ func webhookStatuses(part *webhook.Part) (all []webhookStatus) {
 	return all
 }
 
+// auditStatus is what an audit log has counted since it was opened.
+type auditStatus struct {
+	Recorded uint64 `json:"recorded"`
+	Written  uint64 `json:"written"`
+	Lost     uint64 `json:"lost"`
+	Failures uint64 `json:"failures"` // attempts to write or to open that failed
+}
+
 // status answers /status: with the status of the one server, or with the list
 // of all.
 func (e *Edge) status(ctx *fasthttp.RequestCtx, servers []*server) {
@@ -133,6 +142,10 @@ func (e *Edge) statusOf(served *server) status {
 	}
 	if p := e.badReload.Load(); p != nil {
 		s.Reload = *p
+	}
+	if l := served.records(); l != nil {
+		c := auditStatus(l.Counters())
+		s.Audit = &c
 	}
 	listed := map[string]catalog.BackendStatus{}
 	if served.book != nil {
