@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -198,11 +197,10 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 		if e.Type != "message" || len(e.Data) == 0 {
 			continue
 		}
-		text := bytes.Clone(e.Data)
-		err = m.Decode(text)
+		err = m.Decode(e.Data)
 		switch {
 		case errors.Is(err, mcp.ErrBatch):
-			if err := inBatch(text, id, m, r, before); err != nil {
+			if err := inBatch(e.Data, id, m, r, before); err != nil {
 				r.close()
 				return err
 			}

@@ -330,6 +330,9 @@ func (r *reply) close() {
 
 // stream returns the body as it comes.
 func (r *reply) stream() io.Reader {
+	if r.sse && r.ask.until.IsZero() && r.c.br.Size() > slimBuffer {
+		r.c.slim()
+	}
 	switch r.length {
 	case -1:
 		return httputil.NewChunkedReader(r.c.br)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -68,7 +67,7 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 			if e.Type != "message" {
 				continue
 			}
-			m, err := mcp.Decode(slices.Clone(e.Data))
+			m, err := mcp.Decode(e.Data)
 			if err != nil {
 				continue
 			}
@@ -95,7 +94,7 @@ func (b *Backend) sameOrigin(data string) (*peer, error) {
 // incoming takes a message from the stream.
 func (s *session) incoming(ctx context.Context, l *sseLink, m *mcp.Message) {
 	if m.Kind == mcp.Request || m.Kind == mcp.Notification {
-		s.before(ctx, &link{sse: l}, nil, m)
+		_ = s.before(ctx, &link{sse: l}, nil, m)
 		return
 	}
 	s.mu.Lock()

@@ -3,9 +3,11 @@ package serve
 import (
 	"bytes"
 	"net"
+	"strconv"
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
 )
 
 const (
@@ -68,19 +70,43 @@ func sendLarge(ctx *fasthttp.RequestCtx, r *edge.Response) bool {
 // sendPieces sends the head of an answer and the pieces that follow it.
 func (c *clientConn) sendPieces(head []byte) (int, error) {
 	c.follows = false
-	err := c.roll()
-	if err == nil {
-		p := c.pieces
-		p.vector[0] = head
-		p.rest = p.vector[:]
-		_, err = p.rest.WriteTo(c.Conn)
-		p.vector, p.rest = [4][]byte{}, nil
-	}
-	if err != nil {
-		c.failed(err)
+	c.pieces.vector[0] = head
+	if err := c.sendAll(c.pieces); err != nil {
 		return 0, err
 	}
 	return len(head), nil
+}
+
+// sendAll is send for pieces, which it forgets.
+func (c *clientConn) sendAll(p *pieces) error {
+	err := c.roll()
+	if err == nil {
+		p.rest = p.vector[:]
+		_, err = p.rest.WriteTo(c.Conn)
+	}
+	p.vector, p.rest = [4][]byte{}, nil
+	if err != nil {
+		c.failed(err)
+	}
+	return err
+}
+
+// largeEvent is the size from which the text of an event is not copied.
+const largeEvent = 1 << 10
+
+// sendEvent sends an event as a chunk. A client that does not read may leave a
+// large one lying for long: no copy of it is made.
+func (c *clientConn) sendEvent(name string, data []byte) error {
+	_, plain := c.Conn.(*net.TCPConn)
+	if !plain || len(data) < largeEvent || bytes.IndexByte(data, '\n') >= 0 || bytes.IndexByte(data, '\r') >= 0 {
+		_, err := c.send(appendEvent(nil, name, "", data))
+		return err
+	}
+	const end = "\n\n"
+	event := mcp.AppendEvent(make([]byte, 0, 64), name, "", nil)
+	head := strconv.AppendInt(make([]byte, 0, 64), int64(len(event)+len(data)), 16)
+	head = append(append(head, "\r\n"...), event[:len(event)-len(end)]...)
+	return c.sendAll(&pieces{vector: [4][]byte{head, data, []byte(end + "\r\n")}})
 }
 
 // awaits reports whether what the server writes is the head that the pieces of

@@ -279,23 +279,30 @@ func (o *outlet) Ask(ctx context.Context, questions map[string]edge.Question) (m
 }
 
 func (o *outlet) write(name string, data []byte) error {
-	return o.chunk(appendEvent(nil, name, "", data))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.put(func() error { return o.conn.sendEvent(name, data) })
 }
 
 // chunk writes a chunk.
 func (o *outlet) chunk(chunk []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.put(chunk)
+	return o.putChunk(chunk)
 }
 
-// put writes a chunk; o.mu is held.
-func (o *outlet) put(chunk []byte) error {
+// putChunk is chunk for whoever holds o.mu.
+func (o *outlet) putChunk(chunk []byte) error {
+	return o.put(func() error { _, err := o.conn.send(chunk); return err })
+}
+
+// put writes, unless the stream has ended; o.mu is held.
+func (o *outlet) put(write func() error) error {
 	if o.ended {
 		return errEnded
 	}
 	o.written.Store(o.edge.clock.now().UnixMilli())
-	_, err := o.conn.send(chunk)
+	err := write()
 	if err != nil {
 		o.finish()
 	}
@@ -312,7 +319,7 @@ func (o *outlet) beat(now time.Time) {
 		return
 	}
 	defer o.mu.Unlock()
-	_ = o.put(appendChunk(nil, comment))
+	_ = o.putChunk(appendChunk(nil, comment))
 }
 
 // goodbye is how long a client may take to read the end of its stream.
@@ -349,30 +356,50 @@ func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, headers []byte, op
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(net.Conn) {
 		o := &outlet{edge: e, s: s, conn: conn, done: make(chan struct{})}
-		o.written.Store(e.clock.now().UnixMilli())
-		// The connection ends with the stream, and the client must know it, or it
-		// would send its next request there.
-		text := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n")
-		text = append(append(text, lines...), "\r\n"...)
-		if !e.outlets.add(o, from) {
-			return
-		}
-		defer e.outlets.remove(o)
-		if _, err := conn.send(text); err != nil {
+		if !o.start(lines, from) {
+			conn.Close()
 			return
 		}
 		opened(o)
-		for { // nothing is expected from the client; what comes is thrown away
-			var b [64]byte
-			if _, err := conn.Conn.Read(b[:]); err != nil {
-				break
-			}
-		}
-		o.mu.Lock()
-		o.finish()
-		o.mu.Unlock()
-		closed(o)
+		// The server holds what belonged to the request, and this stack, until
+		// here; what waits for months is to hold neither.
+		go o.await(closed)
 	})
+}
+
+// start lists the stream and writes its head; it reports false when that fails.
+func (o *outlet) start(lines []byte, from string) bool {
+	o.written.Store(o.edge.clock.now().UnixMilli())
+	// The connection ends with the stream, and the client must know it, or it
+	// would send its next request there.
+	text := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n")
+	text = append(append(text, lines...), "\r\n"...)
+	if !o.edge.outlets.add(o, from) {
+		return false
+	}
+	if _, err := o.conn.send(text); err != nil {
+		o.edge.outlets.remove(o)
+		return false
+	}
+	return true
+}
+
+// await ends the stream when the client leaves. Nothing is expected from it;
+// what comes is thrown away.
+func (o *outlet) await(closed func(*outlet)) {
+	defer o.edge.outlets.remove(o)
+	defer o.conn.Close()
+	defer edge.Contain(o.edge.log, "stream")
+	for {
+		var b [64]byte
+		if _, err := o.conn.Conn.Read(b[:]); err != nil {
+			break
+		}
+	}
+	o.mu.Lock()
+	o.finish()
+	o.mu.Unlock()
+	closed(o)
 }
 
 // outletSet is the open long-lived streams of the process.
