@@ -198,7 +198,7 @@ func (s *session) roundTrip(ctx context.Context, l *link, method string, params 
 	id := s.ownID()
 	body := mcp.AppendRequest(nil, id, method, params)
 	if l.sse != nil {
-		m, err := s.overSSE(ctx, l, &call{id: id, method: method}, body)
+		m, err := s.overSSE(ctx, l, &call{id: id, method: method}, nil, body)
 		return m, "", err
 	}
 	o := s.outgoing(l, body)
@@ -218,7 +218,7 @@ func (s *session) roundTrip(ctx context.Context, l *link, method string, params 
 // post sends what needs no answer.
 func (s *session) post(ctx context.Context, l *link, body []byte) error {
 	if l.sse != nil {
-		return l.sse.post(ctx, body)
+		return l.sse.post(ctx, nil, body)
 	}
 	o := s.outgoing(l, body)
 	_, err := s.b.peer.converse(ctx, &o, nil, nil, func(*mcp.Message, *reply) {})
@@ -325,7 +325,7 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 	answer := x.Answer()
 	answer.Status = 200
 	if l.sse != nil {
-		one, err := s.overSSE(ctx, l, c, body)
+		one, err := s.overSSE(ctx, l, c, x, body)
 		if err != nil {
 			return nil, err
 		}
@@ -335,7 +335,7 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 	s.add(c)
 	defer s.remove(c)
 	o := s.outgoing(l, body)
-	o.place, o.forward = &c.place, x.Forward
+	o.place, o.x, o.forward = &c.place, x, x.Forward
 	status, err := s.b.peer.converse(ctx, &o, c.id, &answer.Message, func(n *mcp.Message, r *reply) {
 		c.on(r)
 		_ = s.before(ctx, l, c, n)

@@ -39,12 +39,17 @@ func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		x := e.newExchange(ctx, h, server)
 		x.way.able = false // one body for all of them
 		x.s, x.Session = s, &s.Session
-		if err := x.Request.Decode(part.Of(body)); err != nil {
-			answers = append(answers, fail(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "%w", err)).body)
-			continue
+		h.x = x
+		err := x.Request.Decode(part.Of(body))
+		switch {
+		case err != nil:
+			h.x, err = nil, edge.Errorf(edge.Invalid, "door", "%w", err)
+		case x.Request.Method == "initialize":
+			err = edge.Errorf(edge.Invalid, "door", "initialize is not allowed in a batch")
 		}
-		if x.Request.Method == "initialize" {
-			answers = append(answers, fail(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "initialize is not allowed in a batch")).body)
+		if err != nil {
+			e.turnedAway(ctx, h, mcp.Legacy, err)
+			answers = append(answers, fail(mcp.Legacy, x.Request.IDText(), err).body)
 			continue
 		}
 		if e.aside(x) {

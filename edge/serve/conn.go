@@ -137,6 +137,7 @@ type clientConn struct {
 	net.Conn
 	edge     *Edge
 	from     string           // the address of the other end, without its port
+	agent    string           // what its client last called itself, where somebody wants to know
 	first    *[firstRead]byte // what was read and not yet taken: first[at:end]
 	at, end  int
 	swallow  atomic.Bool

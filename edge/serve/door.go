@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"runtime/debug"
+	"strings"
 	"sync"
 
 	"github.com/valyala/fasthttp"
@@ -35,11 +36,11 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	h.origin = nil // told to nobody before it is known to be allowed
 	// 2. Who may knock: the host that was meant and the page that asks.
 	if !e.hosts.allow(h.host) {
-		e.refuse(ctx, &h, headEra(&h), nil, edge.Errorf(edge.Forbidden, "door", "this Host is not allowed; see --allowed-hosts"))
+		e.forbid(ctx, &h, edge.Errorf(edge.Forbidden, "door", "this Host is not allowed; see --allowed-hosts"))
 		return
 	}
 	if h.originSet && !e.origins.allow(origin) {
-		e.refuse(ctx, &h, headEra(&h), nil, edge.Errorf(edge.Forbidden, "door", "this Origin is not allowed; see --allowed-origins"))
+		e.forbid(ctx, &h, edge.Errorf(edge.Forbidden, "door", "this Origin is not allowed; see --allowed-origins"))
 		return
 	}
 	h.origin = origin
@@ -73,8 +74,12 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 			e.postSSE(ctx, &h, s, query)
 			return
 		}
+	} else if door != "" || bytes.HasPrefix(path, []byte("/servers/")) {
+		e.knocked(ctx, &h, edge.Errorf(edge.NotFound, "door", "there is no such server"))
 	}
 	switch string(path) {
+	case "/metrics":
+		e.metrics(ctx, live.fetched)
 	case "/health":
 		plain(ctx, 200, "ok\n")
 	case "/readyz":
@@ -90,6 +95,7 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 
 // endpoint is the one URL of every revision.
 func (e *Edge) endpoint(ctx *fasthttp.RequestCtx, h *head, s *server) {
+	h.server = s
 	if !e.admit(ctx, h, s) {
 		return
 	}
@@ -140,6 +146,9 @@ func (e *Edge) post(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	x := e.newExchange(ctx, h, server)
 	m := x.Request
 	err := m.Decode(ctx.PostBody())
+	if err == nil {
+		h.x = x
+	}
 	if full && (err != nil || !forSession(m)) {
 		e.refuse(ctx, h, headEra(h), m.IDText(), errFull())
 		return
@@ -215,6 +224,14 @@ func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head, server *server) *e
 	} else {
 		x.Head.Remote = conn.from
 	}
+	x.Head.SSE = h.sse
+	x.id.set(h.requestID)
+	if len(server.entries) > 0 {
+		h.tell(&x.Head, server, conn)
+		if server.record != nil {
+			x.requestID()
+		}
+	}
 	x.Request = &x.request
 	if server.passes != nil {
 		for name, value := range ctx.Request.Header.All() {
@@ -257,8 +274,11 @@ func (e *Edge) sessionOf(h *head, server *server) (*session, error) {
 	}
 	s := e.sessions.find(string(h.session), e.clock.now())
 	// Somebody else's session is as unknown as one that is not there.
-	if s == nil || s.server != server.name || s.Owner != h.who.Principal() {
+	switch {
+	case s == nil || s.server != server.name:
 		return nil, edge.Errorf(edge.NoSession, "door", "Session not found")
+	case s.Owner != h.who.Principal():
+		return nil, edge.Errorf(edge.NoSession, "session_owner_mismatch", "Session not found")
 	}
 	return s, nil
 }
@@ -275,15 +295,18 @@ func forSession(m *mcp.Message) bool {
 // answers to questions, and notifications about its session and its calls.
 func (e *Edge) aside(x *exchange) bool {
 	m := x.Request
-	switch {
-	case m.Kind == mcp.Result || m.Kind == mcp.Failure:
-		x.s.answered(m)
-	case m.Method == "notifications/initialized":
-	case m.Method == "notifications/cancelled":
-		x.s.cancelCall(m)
-	default:
+	if !forSession(m) {
 		return false
 	}
+	_, _ = x.server.observed(&x.call, &x.Exchange, func(context.Context, *edge.Exchange) (*edge.Response, error) {
+		switch {
+		case m.Kind == mcp.Result || m.Kind == mcp.Failure:
+			x.s.answered(m)
+		case m.Method == "notifications/cancelled":
+			x.s.cancelCall(m)
+		}
+		return nil, nil
+	}) // nothing of it can fail
 	return true
 }
 
@@ -350,44 +373,48 @@ var jsonType = []byte("application/json")
 func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.log.Error("panic in an exchange", "panic", p, "stack", string(debug.Stack()))
+			e.log.Error("panic in an exchange", "panic", p, "request", x.requestID(), "stack", string(debug.Stack()))
 			x.way.keep() // nobody knows who else has a hold of it
 			r, err = nil, edge.Errorf(edge.Internal, "handle", "%v", p)
 		}
 	}()
 	m := x.Request
 	if !mcp.MethodOf(m.Method).In(x.Era) {
-		return nil, noMethod(m)
+		return x.turned(noMethod(m))
 	}
 	if x.Target, err = x.server.target(&x.call, &x.Exchange); err != nil {
-		return nil, err
+		return x.turned(err)
 	}
 	if x.lasts = m.Method == "subscriptions/listen"; x.lasts {
 		from := x.Head.Remote
 		if !e.outlets.take(from, e.settings.MaxStreams) {
-			return nil, errStreams(e.settings.MaxStreams)
+			return x.turned(errStreams(e.settings.MaxStreams))
 		}
 		defer e.outlets.give(from)
 	}
 	if !x.way.conn.enter(x) {
 		x.cancel()
-		return nil, edge.Errorf(edge.Gone, "door", "the client left")
+		return x.turned(edge.Errorf(edge.Gone, "door", "the client left"))
 	}
 	defer x.way.conn.leave(x)
 	if x.s != nil && m.Kind == mcp.Request {
 		x.s.enter(x)
 		defer x.s.leave(x)
 	}
-	return x.server.chain.Handle(&x.call, &x.Exchange)
+	if r, err = x.server.chain.Handle(&x.call, &x.Exchange); err != nil && edge.KindOf(err) == edge.Internal {
+		e.fault(x, err)
+	}
+	return r, err
 }
 
 // initialize begins a legacy session.
 func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
-	s, result, err := e.begin(x)
+	s, r, err := e.begin(x)
 	if err != nil {
-		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), err)
+		e.write(ctx, h, fail(mcp.Legacy, x.Request.IDText(), err))
 		return
 	}
+	result := r.Raw
 	ctx.Response.Header.Set(mcp.HeaderSession, s.ID)
 	e.cors(ctx, h)
 	if h.takes.streamOnly() {
@@ -400,7 +427,15 @@ func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 }
 
 // begin makes the session that an initialize asks for, and the answer to it.
-func (e *Edge) begin(x *exchange) (*session, []byte, error) {
+func (e *Edge) begin(x *exchange) (s *session, r *edge.Response, err error) {
+	r, err = x.server.observed(&x.call, &x.Exchange, func(context.Context, *edge.Exchange) (*edge.Response, error) {
+		s, r, err = e.introduce(x)
+		return r, err
+	})
+	return s, r, err
+}
+
+func (e *Edge) introduce(x *exchange) (*session, *edge.Response, error) {
 	m := x.Request
 	version := m.Text("protocolVersion")
 	if version == "" {
@@ -419,8 +454,8 @@ func (e *Edge) begin(x *exchange) (*session, []byte, error) {
 		return nil, nil, err
 	}
 	offered, instructions := x.server.offer(&x.call, mcp.Legacy)
-	result := mcp.Initialized(version, offered, x.server.info, instructions)
-	return s, mcp.AppendResult(nil, m.IDText(), result), nil
+	r, err := reply(m, mcp.Initialized(version, offered, x.server.info, instructions))
+	return s, r, err
 }
 
 // get opens the stream of a legacy session.
@@ -442,6 +477,7 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		return
 	}
 	if len(h.lastEvent) == 0 {
+		e.done(ctx, h, server)
 		e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { s.open(o, e.listener(s)) }, s.shut)
 		return
 	}
@@ -450,6 +486,7 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		e.refuse(ctx, h, mcp.Legacy, nil, errLostEvents())
 		return
 	}
+	e.done(ctx, h, server)
 	e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { log.resume(o, after) }, log.left)
 }
 
@@ -469,6 +506,7 @@ func (e *Edge) delete(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		return
 	}
 	e.sessions.end(s.ID)
+	e.done(ctx, h, server)
 	e.cors(ctx, h)
 	ctx.SetStatusCode(200)
 }
@@ -478,8 +516,17 @@ func (e *Edge) notAllowed(ctx *fasthttp.RequestCtx, h *head, allow string) {
 	e.refuse(ctx, h, headEra(h), nil, edge.Errorf(edge.MethodNotAllowed, "door", "this endpoint takes %s", allow))
 }
 
-// refuse answers with an error.
+// forbid answers one who may not knock at all.
+func (e *Edge) forbid(ctx *fasthttp.RequestCtx, h *head, err error) {
+	e.knocked(ctx, h, err)
+	e.write(ctx, h, fail(headEra(h), nil, err))
+}
+
+// refuse answers with an error what has not come to the hallway.
 func (e *Edge) refuse(ctx *fasthttp.RequestCtx, h *head, era mcp.Era, id []byte, err error) {
+	if h != nil {
+		e.turnedAway(ctx, h, era, err)
+	}
 	e.write(ctx, h, fail(era, id, err))
 }
 
@@ -516,7 +563,9 @@ func (e *Edge) malformed(ctx *fasthttp.RequestCtx, err error) {
 		conn.busy = false
 		conn.unread = true
 		ctx.SetConnectionClose()
-		e.refuse(ctx, nil, mcp.Legacy, nil, edge.Errorf(edge.Overload, "door", "there is no room for so many large requests"))
+		err := edge.Errorf(edge.Overload, "door", "there is no room for so many large requests")
+		e.knocked(ctx, &head{}, err)
+		e.write(ctx, nil, fail(mcp.Legacy, nil, err))
 		return
 	case errors.As(err, &timeout) && timeout.Timeout():
 		status, text = 408, "the request did not arrive in time"
@@ -530,6 +579,15 @@ func (e *Edge) unreadable(ctx *fasthttp.RequestCtx, status int, text string) {
 	if conn, ok := ctx.Conn().(*clientConn); ok {
 		conn.unread = true
 	}
+	kind := edge.Invalid
+	if status == 413 {
+		kind = edge.TooLarge
+	}
+	op := "door"
+	if strings.EqualFold(text, "header Authorization is there twice") {
+		op = "duplicate_credential"
+	}
+	e.knocked(ctx, &head{}, edge.Errorf(kind, op, "%s", text))
 	ctx.SetStatusCode(status)
 	ctx.SetConnectionClose()
 	ctx.Response.Header.SetContentTypeBytes(jsonType)

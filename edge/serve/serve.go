@@ -21,6 +21,8 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/oauth"
+	"github.com/weir-edge/weir/edge/secret"
+	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 const (
@@ -55,7 +57,8 @@ type Edge struct {
 	live     atomic.Pointer[live]
 	lot      *lot // calls that wait for a modern client's answers
 	store    *kv.MemoryStore
-	issuers  oauth.Issuers // whose tokens are taken
+	secrets  *secret.Secrets
+	issuers  *oauth.Issuers // whose tokens are taken
 	sessions *sessions
 	doors    sseDoors
 	outlets  outletSet
@@ -70,13 +73,15 @@ type Edge struct {
 	ready      atomic.Bool
 	leaving    atomic.Bool // every answer is the last on its connection
 
-	reload    func() error // reads the configuration again; nil for never
-	reloading sync.Mutex
-	closed    bool                   // nothing is opened any longer; reloading guards it
-	badReload atomic.Pointer[string] // why the last reload changed nothing; nil when it did
-	reloads   atomic.Int64
-	work      sync.WaitGroup // exchanges that answer on a stream of their own
-	end       chan struct{}
+	reload     func() error // reads the configuration again; nil for never
+	reloading  sync.Mutex
+	closed     bool                   // nothing is opened any longer; reloading guards it
+	badReload  atomic.Pointer[string] // why the last reload changed nothing; nil when it did
+	reloads    atomic.Int64
+	badReloads atomic.Int64
+	counting   []telemetry.Collector // rooms of the process that count for themselves
+	work       sync.WaitGroup        // exchanges that answer on a stream of their own
+	end        chan struct{}
 }
 
 // Option changes how an edge is made.
@@ -89,6 +94,10 @@ func WithVersion(v string) Option { return func(e *Edge) { e.version = v } }
 // the admin address call it. It ends in Reload or in an error, which is told.
 func WithReload(f func() error) Option { return func(e *Edge) { e.reload = f } }
 
+// WithIssuers has the keys of issuers kept by other times than the product's.
+// An edge has one set of issuers, which nobody else uses.
+func WithIssuers(i *oauth.Issuers) Option { return func(e *Edge) { e.issuers = i } }
+
 // WithPprof serves profiles on the admin address.
 func WithPprof() Option { return func(e *Edge) { e.pprof = true } }
 
@@ -98,7 +107,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	e := &Edge{settings: s, log: log, version: "devel", clock: newClock(), arrival: readWithin, end: make(chan struct{})}
+	e := &Edge{settings: s, log: log, version: "devel", clock: newClock(), issuers: &oauth.Issuers{}, arrival: readWithin, end: make(chan struct{})}
 	for _, o := range options {
 		o(e)
 	}
@@ -109,6 +118,9 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		return nil, err
 	}
 	e.lot = newLot(s, seal)
+	if e.secrets, err = secret.New(secret.Options{Dir: s.SecretsDir}); err != nil {
+		return nil, fmt.Errorf("--secrets-dir: %w", err)
+	}
 	e.store = kv.Memory(kv.Limits{})
 	if e.proxies, err = parseProxies(s.TrustedProxies); err != nil {
 		return nil, fmt.Errorf("--trusted-proxies: %w", err)
@@ -121,6 +133,8 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	}
 	opened, err := e.open(plan, nil)
 	if err != nil {
+		e.store.Close()
+		e.watcher.close()
 		e.frontLn.Close()
 		if e.adminLn != nil {
 			e.adminLn.Close()
@@ -128,6 +142,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		return nil, err
 	}
 	e.live.Store(opened)
+	opened.secrets.Adopt()
 	e.rules()
 	if s.TLSCert != "" {
 		if e.frontLn, err = withTLS(e.frontLn, s, log); err != nil {
@@ -393,6 +408,8 @@ func (e *Edge) administer(ctx *fasthttp.RequestCtx) {
 		e.readyz(ctx)
 	case path == "/status":
 		e.status(ctx, e.live.Load().all())
+	case path == "/metrics":
+		e.metrics(ctx, e.live.Load().metrics)
 	case path == "/-/reload":
 		e.administerReload(ctx)
 	case e.pprof && len(path) >= len("/debug/pprof/") && path[:len("/debug/pprof/")] == "/debug/pprof/":

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/health"
+	"github.com/weir-edge/weir/filters/webhook"
 )
 
 // status is the status of the server in the words of the VirtualMCPServer's
@@ -24,6 +25,7 @@ type status struct {
 	Conditions         []condition     `json:"conditions"`
 	DiscoveredBackends []backendStatus `json:"discoveredBackends"`
 	Withheld           []string        `json:"withheld,omitempty"` // what clients do not see, and why
+	Webhooks           []webhookStatus `json:"webhooks,omitempty"` // in the order in which they are asked
 	Sessions           int             `json:"sessions"`
 	Streams            int             `json:"streams"`
 	Inflight           int64           `json:"inflight"`
@@ -48,6 +50,8 @@ type backendStatus struct {
 	Name                string     `json:"name"`
 	URL                 string     `json:"url"`
 	Status              string     `json:"status"`
+	AuthType            string     `json:"authType,omitempty"`
+	AuthConfigRef       string     `json:"authConfigRef,omitempty"`
 	Message             string     `json:"message,omitempty"`
 	LastHealthCheck     *time.Time `json:"lastHealthCheck,omitempty"`
 	ConsecutiveFailures int        `json:"consecutiveFailures"`
@@ -62,6 +66,32 @@ type backendStatus struct {
 	Calls               int64      `json:"calls"`  // since the start
 	Failed              int64      `json:"failed"` // of them
 	Millis              float64    `json:"latencyMillis"`
+}
+
+// webhookStatus is what one webhook has counted since its server was opened.
+type webhookStatus struct {
+	Name    string  `json:"name"`
+	Type    string  `json:"type"`
+	Asked   uint64  `json:"asked"`
+	Denied  uint64  `json:"denied"`
+	Changed uint64  `json:"changed"`
+	Failed  uint64  `json:"failed"`
+	Ignored uint64  `json:"ignored"` // of the failed
+	Millis  float64 `json:"latencyMillis"`
+}
+
+func webhookStatuses(part *webhook.Part) (all []webhookStatus) {
+	if part == nil {
+		return nil
+	}
+	for _, c := range part.Counters() {
+		one := webhookStatus{Name: c.Name, Type: c.Type, Asked: c.Asked, Denied: c.Denied, Changed: c.Changed, Failed: c.Failed, Ignored: c.Ignored}
+		if c.Asked > 0 {
+			one.Millis = float64(c.Time.Microseconds()) / 1000 / float64(c.Asked)
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // status answers /status: with the status of the one server, or with the list
@@ -95,6 +125,7 @@ func (e *Edge) statusOf(served *server) status {
 		Parked:   e.lot.len(),
 		Dropped:  e.lot.dropped.Load(),
 		Reloads:  e.reloads.Load(),
+		Webhooks: webhookStatuses(served.webhooks),
 		Version:  e.version,
 	}
 	if p := e.badReload.Load(); p != nil {
@@ -121,6 +152,7 @@ func (e *Edge) statusOf(served *server) status {
 		s.Calls += calls
 		one := backendStatus{
 			Name: now.Name, URL: now.URL, Status: string(now.Is()), Message: now.Message,
+			AuthType: served.outgoing[b.Name].Type(), AuthConfigRef: served.outgoing[b.Name].Name(),
 			LastHealthCheck: moment(now.Checked), ConsecutiveFailures: now.Failures,
 			CircuitBreakerState: string(now.Circuit), CircuitLastChanged: moment(now.CircuitChanged),
 			Era: now.Era, Revision: now.Version,

@@ -38,7 +38,7 @@ func TestParse(t *testing.T) {
 		"introspection by http":            {func(s *incoming.Spec) { s.IntrospectionURL = "http://i.example/k" }, "introspectionURL"},
 		"a bundle of nothing":              {func(s *incoming.Spec) { s.CABundle = "x" }, "caBundle"},
 		"a scope with a blank":             {func(s *incoming.Spec) { s.Scopes = []string{"a", "b c"} }, "scopes[1]"},
-		"a required one with a quote":      {func(s *incoming.Spec) { s.Required = []string{`"`} }, "required[0]"},
+		"a required one with a quote":      {func(s *incoming.Spec) { s.Required = []string{`"`} }, "requiredScopes[0]"},
 		"an account without namespace":     {func(s *incoming.Spec) { s.Account = "a" }, "namespace"},
 		"a private resource":               {func(s *incoming.Spec) { s.Resource = "https://10.0.0.1/mcp" }, "resource"},
 		"a private resource, allowed":      {func(s *incoming.Spec) { s.Resource, s.ResourceAllowPrivate = "https://10.0.0.1/mcp", true }, ""},

@@ -49,6 +49,36 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
+// TestG28 runs the row of the audit log, scaled down: every request leaves one
+// record, and where the log cannot be written each lost one is counted.
+func TestG28(t *testing.T) {
+	edgetest.Need(t, runtime.GOOS == "linux", "storm reads the kernel's own tables, which are Linux's")
+	if testing.Short() {
+		t.Skip("starts the real program and puts a load on it")
+	}
+	var out bytes.Buffer
+	if err := command(t.Context(), []string{"--quick", "--count", "3000", "audit"}, &out, io.Discard); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if n := strings.Count(out.String(), "  ok "); n != 6 {
+		t.Errorf("%d bars:\n%s", n, out.String())
+	}
+}
+
+// A log with a record missing, or one twice, is noticed.
+func TestReadAudit(t *testing.T) {
+	const line = `{"msg":"audit_event","outcome":"success","source":{"extra":{"request_id":"n-7"}}}` + "\n"
+	of := map[int64][]string{}
+	if lost, err := readAudit(strings.NewReader(line+`{"msg":"audit_lost","lost":12}`+"\n"+line), of); lost != 12 || err != nil || len(of[7]) != 2 {
+		t.Errorf("%d lost, %v, %v", lost, err, of)
+	}
+	for _, bad := range []string{"{", `{"msg":"audit_event","source":{"extra":{"request_id":"other"}}}`} {
+		if _, err := readAudit(strings.NewReader(bad+"\n"), of); err == nil {
+			t.Errorf("%s was taken", bad)
+		}
+	}
+}
+
 // TestMissedBar proves that a row which misses its bar ends the program with an
 // error: an edge without the flag that the row needs, and one that is none.
 func TestMissedBar(t *testing.T) {
