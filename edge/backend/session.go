@@ -207,7 +207,7 @@ func (s *session) roundTrip(ctx context.Context, l *link, method string, params 
 	if err != nil {
 		return nil, "", err
 	}
-	given := string(r.c.head.Peek(mcp.HeaderSession))
+	given := string(r.c.head.session)
 	m := new(mcp.Message)
 	if _, err := r.answer(ctx, id, m, func(m *mcp.Message, _ *reply) { _ = s.before(ctx, l, nil, m) }); err != nil {
 		return nil, given, err
