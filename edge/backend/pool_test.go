@@ -53,7 +53,7 @@ func TestFreeConnectionsAreDropped(t *testing.T) {
 		put := func(name, keepAlive string) {
 			here, there := net.Pipe()
 			p.open.Add(1)
-			c := &conn{Conn: here, br: bufio.NewReader(here)}
+			c := &conn{Conn: here, br: bufio.NewReaderSize(here, readBuffer)}
 			c.head.idle = idleDefault
 			c.head.keepAlive([]byte(keepAlive))
 			go func() {

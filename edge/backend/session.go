@@ -577,6 +577,8 @@ func (s *session) readOwn(ctx context.Context) error {
 		case r.status == 404:
 			r.close()
 			s.drop(l)
+		case r.status == 401 && s.b.peer.credential != nil:
+			r.close() // it may take another one
 		case r.status != 200 || !r.sse:
 			r.close()
 			return errMute
