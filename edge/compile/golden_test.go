@@ -23,6 +23,7 @@ import (
 	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/ratelimit"
 	"github.com/weir-edge/weir/filters/telemetry"
 	"github.com/weir-edge/weir/filters/webhook"
 )
@@ -124,6 +125,8 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Incoming *incoming.Spec    `json:"incoming,omitempty"`
 		Authz    *authz.Spec       `json:"authz,omitempty"`
 		Failure  *failure          `json:"failure,omitempty"`
+		Store    *compile.Store    `json:"store,omitempty"`
+		Limits   *ratelimit.Spec   `json:"limits,omitempty"`
 		Webhooks *webhook.Spec     `json:"webhooks,omitempty"`
 
 		Audit     *audit.Spec     `json:"audit,omitempty"`
@@ -141,7 +144,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 	}
 	var servers []server
 	for _, s := range p.Servers {
-		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Webhooks: s.Webhooks, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug}
+		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Webhooks: s.Webhooks, Store: s.Store, Limits: s.Limits, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug}
 		if !s.Bare { // the rules of a bare server say nothing
 			out.Names = s.Names
 		}

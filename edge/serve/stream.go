@@ -143,7 +143,7 @@ func (s *stream) begin() error {
 	}
 	s.buf = append(s.buf, "\r\n"...)
 	if s.x.s != nil {
-		s.log = s.x.s.openLog()
+		s.log = s.x.s.openLog(s.x.Request.IDText())
 		if primes(s.x.s.Version) {
 			s.buf = appendChunk(s.buf, s.log.prime())
 		}
@@ -245,7 +245,7 @@ func (s *stream) end(raw []byte, only bool) bool {
 		_ = s.put(raw)
 	}
 	if s.log != nil {
-		s.log.finish(s.conn.edge.clock.now())
+		s.log.finish(s.conn.edge.clock.now(), raw != nil)
 	}
 	if s.err == nil {
 		s.buf = append(s.buf, "0\r\n\r\n"...)
@@ -346,8 +346,9 @@ func (o *outlet) finish() {
 	}
 }
 
-// takeOver makes a long-lived stream of a GET. run is called on it once its
+// takeOver makes a long-lived stream of a GET. opened is called on it once its
 // head is written; the stream then lasts until the client leaves or it ends.
+// closed is called in any case.
 func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, headers []byte, opened func(*outlet), closed func(*outlet)) {
 	conn := ctx.Conn().(*clientConn)
 	conn.narrow()
@@ -356,8 +357,13 @@ func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, headers []byte, op
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(net.Conn) {
 		o := &outlet{edge: e, s: s, conn: conn, done: make(chan struct{})}
-		if !o.start(lines, from) {
+		if !e.outlets.add(o, from) {
+			closed(o)
 			conn.Close()
+			return
+		}
+		if o.begin(lines) != nil {
+			o.over(closed)
 			return
 		}
 		opened(o)
@@ -367,35 +373,33 @@ func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, headers []byte, op
 	})
 }
 
-// start lists the stream and writes its head; it reports false when that fails.
-func (o *outlet) start(lines []byte, from string) bool {
+// begin writes the head of the stream.
+func (o *outlet) begin(lines []byte) error {
 	o.written.Store(o.edge.clock.now().UnixMilli())
 	// The connection ends with the stream, and the client must know it, or it
 	// would send its next request there.
 	text := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n")
-	text = append(append(text, lines...), "\r\n"...)
-	if !o.edge.outlets.add(o, from) {
-		return false
-	}
-	if _, err := o.conn.send(text); err != nil {
-		o.edge.outlets.remove(o)
-		return false
-	}
-	return true
+	_, err := o.conn.send(append(append(text, lines...), "\r\n"...))
+	return err
 }
 
 // await ends the stream when the client leaves. Nothing is expected from it;
 // what comes is thrown away.
 func (o *outlet) await(closed func(*outlet)) {
-	defer o.edge.outlets.remove(o)
-	defer o.conn.Close()
-	defer edge.Contain(o.edge.log, "stream")
+	defer o.over(closed)
 	for {
 		var b [64]byte
 		if _, err := o.conn.Conn.Read(b[:]); err != nil {
-			break
+			return
 		}
 	}
+}
+
+// over is the end of the stream and of its connection.
+func (o *outlet) over(closed func(*outlet)) {
+	defer o.edge.outlets.remove(o)
+	defer o.conn.Close()
+	defer edge.Contain(o.edge.log, "stream")
 	o.mu.Lock()
 	o.finish()
 	o.mu.Unlock()
