@@ -165,14 +165,18 @@ func TestItem23(t *testing.T) {
 	t.Run("nobody uses it", func(t *testing.T) {
 		t.Parallel()
 		a, b := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.SSE)
-		e := edgetest.Start(t, group(servers{"a": a, "b": b}, bestEffort), edgetest.Settings(func(s *serve.Settings) { s.SessionTTL = 300 * time.Millisecond }))
+		e := edgetest.Start(t, group(servers{"a": a, "b": b}, bestEffort), edgetest.Settings(func(s *serve.Settings) { s.SessionTTL = 3 * time.Second }))
 		f := &stage{Edge: e, backs: servers{"a": a, "b": b}}
 		c := f.as(edgetest.Legacy, "")
 		c.tools(t)
 		c.call(t, "1", "a_echo", "{}").Result()
 		c.call(t, "2", "b_echo", "{}").Result()
 		for _, s := range []*edgetest.Server{a, b} {
-			s.Until("the end of the idle session at a backend", s.Session(s.Requests("tools/call")[0].Session).Ended)
+			id := s.Requests("tools/call")[0].Session
+			s.Until("the end of the idle session at a backend", func() bool {
+				one := s.Session(id)
+				return one == nil || one.Ended()
+			})
 		}
 		fails(t, c.call(t, "3", "a_echo", "{}"), 404, -32001)
 	})
