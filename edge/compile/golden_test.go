@@ -16,6 +16,7 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/filters/authz"
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/incoming"
 )
 
@@ -106,6 +107,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Forward  []string          `json:"forward,omitempty"`
 		Incoming *incoming.Spec    `json:"incoming,omitempty"`
 		Authz    *authz.Spec       `json:"authz,omitempty"`
+		Filters  []guest.Spec      `json:"filters,omitempty"`
 		Failure  *failure          `json:"failure,omitempty"`
 	}
 	if n, m := reflect.TypeFor[compile.Backend]().NumField(), reflect.TypeFor[backend]().NumField(); n != m {
@@ -116,7 +118,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 	}
 	var servers []server
 	for _, s := range p.Servers {
-		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz}
+		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters}
 		if !s.Bare { // the rules of a bare server say nothing
 			out.Names = s.Names
 		}

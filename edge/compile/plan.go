@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/filters/authz"
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/incoming"
 )
 
@@ -28,6 +29,7 @@ type Server struct {
 	Forward  []string          // names of client headers that backends receive, as written
 	Incoming *incoming.Spec    // how clients are authenticated; nil for not at all
 	Authz    *authz.Spec       // what clients may do; nil for everything
+	Filters  []guest.Spec      // programs that messages pass, in their order
 	Failure  Failure           // when a backend counts as failed, and what follows
 }
 

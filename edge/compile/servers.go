@@ -67,6 +67,7 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 
 	// 5. The backends.
 	plan := Server{Name: s.Name, Title: config.Name, Group: groupName(o, s), Metadata: maps.Clone(config.Metadata), Incoming: who, Authz: c.authorization(o, s, config), Failure: failure(config)}
+	plan.Filters = c.filters(o, s, config)
 	if plan.Forward = s.Spec.PassthroughHeaders; plan.Forward == nil {
 		plan.Forward = config.PassthroughHeaders
 	}

@@ -56,8 +56,6 @@ func unsupportedFields() []unsupported {
 		{kind: "VirtualMCPServer", path: "spec.config.codeMode", enabled: "enabled"},
 
 		// Around the call.
-		{kind: "VirtualMCPServer", path: "spec.filterRefs"},
-		{kind: "VirtualMCPServer", path: "spec.config.filterRefs"},
 		{kind: "VirtualMCPServer", path: "spec.config.rateLimiting"},
 		{kind: "VirtualMCPServer", path: "spec.config.audit", enabled: "enabled"},
 		{kind: "VirtualMCPServer", path: "spec.config.telemetry"},
@@ -106,6 +104,12 @@ func unsupportedFields() []unsupported {
 		{kind: "MCPWebhookConfig", path: "spec"},
 		{kind: "EmbeddingServer", path: "spec"},
 		{kind: "VirtualMCPCompositeToolDefinition", path: "spec"},
-		{kind: "EdgeFilter", path: "spec"},
+
+		// Programs.
+		{kind: "EdgeFilter", path: "spec.type", allow: []string{"wasm"}, instead: "use a module of type wasm"},
+		{kind: "EdgeFilter", path: "spec.grants.events"},
+		{kind: "EdgeFilter", path: "spec.grants.credentials"},
+		{kind: "EdgeFilter", path: "spec.grants.http"},
+		{kind: "EdgeFilter", path: "spec.grants.tools"},
 	}
 }

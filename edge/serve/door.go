@@ -226,6 +226,9 @@ func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head, server *server) *e
 			x.Forward = server.passes.Take(x.Forward, name, value)
 		}
 	}
+	if len(server.guest.Headers) > 0 {
+		server.hear(x, &ctx.Request.Header)
+	}
 	w := &x.way
 	w.mu.Lock()
 	w.x, w.conn, w.able = x, conn, h.takes&takesStream != 0 && ctx.Request.Header.IsHTTP11()

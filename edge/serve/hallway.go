@@ -20,6 +20,7 @@ func (e *Edge) hallway(s *server, p compile.Server) ([]filters.Entry, error) {
 		open func(*server, compile.Server) (edge.Filter, error) // nil for a filter that is not asked for
 	}{
 		{"headers", e.openHeaders},
+		{"guest", func(s *server, _ compile.Server) (edge.Filter, error) { return s.guest.Filter, nil }},
 		{"authz", e.openAuthz},
 	} {
 		filter, err := one.open(s, p)

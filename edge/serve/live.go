@@ -19,6 +19,7 @@ import (
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/filters"
+	"github.com/weir-edge/weir/filters/guest"
 )
 
 // live is what is served at a moment: the servers of one plan, open. It never
@@ -92,14 +93,24 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 		s.backends = append(s.backends, one)
 		s.byName[b.Name], s.targets[b.Name] = one, &edge.Target{Backend: b.Name}
 	}
+	programs, err := guest.Load(p.Filters)
+	if err != nil {
+		s.closeBut(was)
+		return nil, fmt.Errorf("server %s: %w", p.Name, err)
+	}
 	s.digest = digestOf(struct {
-		Plan compile.Server
-		Main bool // which its metadata tell
-	}{p, main})
+		Plan     compile.Server
+		Main     bool // which its metadata tell
+		Programs []guest.Loaded
+	}{p, main, programs})
 	if was != nil && was.digest == s.digest && slices.Equal(was.backends, s.backends) {
 		return was, nil
 	}
 	if err := e.authenticate(s, p, main); err != nil {
+		s.closeBut(was)
+		return nil, err
+	}
+	if err := e.openGuest(s, p, programs); err != nil {
 		s.closeBut(was)
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/headers"
 	"github.com/weir-edge/weir/filters/incoming"
 )
@@ -31,8 +32,10 @@ type server struct {
 	hub      *hub                    // of what changes behind it; nil when there is only one
 	tasks    tasks
 	gate     *incoming.Gate // who clients are; nil for anybody
-	document []byte         // that tells clients where to get a token; nil for none
-	after    []func()       // to be called when it ends
+	guest    *edge.Guest    // what programs want to be asked
+	programs []func() guest.Status
+	document []byte   // that tells clients where to get a token; nil for none
+	after    []func() // to be called when it ends
 	reported report
 	chain    edge.Handler // the hallway, with route at its end
 	lot      *lot         // calls that wait for a modern client's answers
@@ -42,6 +45,9 @@ type server struct {
 // answers it here when it asks about the server itself.
 func (s *server) route(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	m := x.Request
+	if x.Ready != nil {
+		return x.Ready, nil
+	}
 	switch m.Method {
 	case "ping":
 		return reply(m, []byte("{}"))

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/oauth"
+	"github.com/weir-edge/weir/filters/guest"
 )
 
 const (
@@ -56,6 +57,7 @@ type Edge struct {
 	lot      *lot // calls that wait for a modern client's answers
 	store    *kv.MemoryStore
 	issuers  oauth.Issuers // whose tokens are taken
+	guests   *guest.Keeper // programs among the filters
 	sessions *sessions
 	doors    sseDoors
 	outlets  outletSet
@@ -109,6 +111,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	}
 	e.lot = newLot(s, seal)
 	e.store = kv.Memory(kv.Limits{})
+	e.guests = guest.NewKeeper(s.FilterCache, log)
 	if e.proxies, err = parseProxies(s.TrustedProxies); err != nil {
 		return nil, fmt.Errorf("--trusted-proxies: %w", err)
 	}
@@ -120,6 +123,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	}
 	opened, err := e.open(plan, nil)
 	if err != nil {
+		err = errors.Join(err, e.guests.Close())
 		e.frontLn.Close()
 		if e.adminLn != nil {
 			e.adminLn.Close()
@@ -310,6 +314,9 @@ func (e *Edge) close() {
 	defer e.reloading.Unlock()
 	e.closed = true
 	e.live.Load().closeBut(nil)
+	if err := e.guests.Close(); err != nil {
+		e.log.Warn("the cache of filters cannot be closed", "error", err)
+	}
 	e.store.Close()
 }
 

@@ -44,6 +44,8 @@ type Settings struct {
 
 	DefaultServer string // the server that answers on /mcp when there are several; empty for none
 
+	FilterCache string // directory for compiled and fetched filters, of this user alone; empty for none
+
 	StateKeyFile string // keys that seal requestState, one a line; empty for a random one
 
 	LogFormat string // text, json, or empty: text on a terminal, else json

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/health"
+	"github.com/weir-edge/weir/filters/guest"
 )
 
 // status is the status of the server in the words of the VirtualMCPServer's
@@ -24,6 +25,7 @@ type status struct {
 	Conditions         []condition     `json:"conditions"`
 	DiscoveredBackends []backendStatus `json:"discoveredBackends"`
 	Withheld           []string        `json:"withheld,omitempty"` // what clients do not see, and why
+	Filters            []guest.Status  `json:"filters,omitempty"`
 	Sessions           int             `json:"sessions"`
 	Streams            int             `json:"streams"`
 	Inflight           int64           `json:"inflight"`
@@ -100,6 +102,9 @@ func (e *Edge) statusOf(served *server) status {
 	}
 	if p := e.badReload.Load(); p != nil {
 		s.Reload = *p
+	}
+	for _, told := range served.programs {
+		s.Filters = append(s.Filters, told())
 	}
 	listed := map[string]catalog.BackendStatus{}
 	if served.book != nil {

@@ -1,0 +1,46 @@
+package guest
+
+import (
+	"context"
+	"slices"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/sdk/abi"
+)
+
+// Open opens the filters of a server, in their order, and returns what they want
+// to be asked; nil for nothing. It fails for a module that cannot be had, is not
+// what its digest says, asks for what it is not granted or refuses its
+// configuration. What it opens is closed when the plan retires.
+func (k *Keeper) Open(server string, filters []Loaded, o Options, env edge.Env) (*edge.Guest, []func() Status, error) {
+	h := &hall{options: o}
+	g := &edge.Guest{}
+	var told []func() Status
+	for _, l := range filters {
+		p, release, err := k.open(server, l, env)
+		if err != nil {
+			return nil, nil, err
+		}
+		env.Defer(release)
+		told = append(told, p.status)
+		for hook, want := range p.wants {
+			if want == nil {
+				continue
+			}
+			h.at[hook] = append(h.at[hook], asked{p, want})
+			for _, name := range want.headers {
+				if !slices.Contains(g.Headers, name) {
+					g.Headers = append(g.Headers, name)
+				}
+			}
+		}
+	}
+	if len(h.at[abi.OnCallRequest])+len(h.at[abi.OnCallResponse])+len(h.at[abi.OnMessage]) > 0 {
+		g.Filter = func(next edge.Handler) edge.Handler {
+			return edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+				return h.handle(ctx, x, next)
+			})
+		}
+	}
+	return g, told, nil
+}
