@@ -123,7 +123,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	}
 	opened, err := e.open(plan, nil)
 	if err != nil {
-		err = errors.Join(err, e.guests.Close())
+		err = errors.Join(err, e.guests.Close(), e.store.Close())
 		e.frontLn.Close()
 		if e.adminLn != nil {
 			e.adminLn.Close()

@@ -127,11 +127,18 @@ func (s *Spec) judge(binary []byte, path, source *field.Path) field.ErrorList {
 	return wrong
 }
 
+func (f fault) Error() string { return f.at + ": " + f.what }
+
 func (s *Spec) faults(binary []byte) []fault {
 	about, err := wasm.Check(binary)
 	if err != nil {
 		return []fault{{"source", err.Error()}}
 	}
+	return s.misfits(about)
+}
+
+// misfits says where a filter and its program do not fit.
+func (s *Spec) misfits(about *wasm.About) []fault {
 	var all []fault
 	if s.SHA256 != "" && s.SHA256 != about.Digest {
 		all = append(all, fault{"sha256", fmt.Sprintf("the module's digest is %s: another module than the one that is meant, or a digest to be written anew", about.Digest)})

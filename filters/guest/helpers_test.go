@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	if place, err = os.MkdirTemp("", "weir-guest"); err != nil {
 		panic(err)
 	}
-	edgetest.Main(m) // which exits: the directory goes with the system's own
+	edgetest.Main(m, func() { os.RemoveAll(place) })
 }
 
 // module builds testdata/guest with the Go toolchain, once.

@@ -30,12 +30,20 @@ type Keeper struct {
 	mu       sync.Mutex
 	compiler *wasm.Compiler
 	programs map[string]*program
+	modules  map[string]*compiled // by digest
+}
+
+// compiled is a module that programs share.
+type compiled struct {
+	*wasm.Module
+	about *wasm.About
+	uses  int
 }
 
 // NewKeeper returns a keeper that keeps machine code in dir, "" for in memory
 // alone. Nothing happens before the first program is opened.
 func NewKeeper(dir string, log *slog.Logger) *Keeper {
-	return &Keeper{dir: dir, log: log, programs: make(map[string]*program)}
+	return &Keeper{dir: dir, log: log, programs: make(map[string]*program), modules: make(map[string]*compiled)}
 }
 
 // Close frees what is left. Everything that was opened must have been closed.
@@ -139,6 +147,7 @@ func (k *Keeper) release(key string) {
 	delete(k.programs, key)
 	k.mu.Unlock()
 	p.close()
+	k.log.Info("a filter is closed", "server", p.server, "filter", p.spec.Name, "sha256", p.module.Digest)
 }
 
 // start compiles and opens a program.
@@ -146,45 +155,88 @@ func (k *Keeper) start(l Loaded, env edge.Env) (*program, error) {
 	s := &l.part.spec
 	fail := func(err error) error { return fmt.Errorf("filter %q: %w", s.Name, err) }
 
-	// 1. The module, whatever it came from.
-	binary := l.binary
-	if binary == nil {
-		var err error
-		if binary, err = k.fetch(s); err != nil {
-			return nil, fail(fmt.Errorf("source: %w", err))
-		}
-	}
-	for _, f := range s.faults(binary) {
-		return nil, fail(fmt.Errorf("%s: %s", f.at, f.what))
-	}
-
-	// 2. Machine code.
-	c, err := k.compilerFor()
+	// 1. The module, whatever it came from, as machine code.
+	module, err := k.module(s, l)
 	if err != nil {
 		return nil, fail(err)
 	}
-	k.log.Info("compiling a filter", "filter", s.Name, "sha256", l.Digest, "bytes", len(binary))
-	module, err := c.Compile(context.Background(), binary, s.SHA256)
-	if err != nil {
-		return nil, fail(err)
-	}
-	k.log.Info("a filter is compiled", "filter", s.Name, "sha256", module.Digest, "took", module.Elapsed.Round(time.Millisecond))
 
-	// 3. The program, initialized.
-	p := newProgram(s, module, k.log)
+	// 2. The program, initialized.
+	p := newProgram(s, module.Module, k.log)
+	p.done = func() { k.leave(module) }
 	keys, err := s.keys(env)
 	if err == nil {
 		p.guest, err = module.Open(context.Background(), s.binding(p, keys, env))
 	}
-	if err != nil {
-		module.Close()
-		return nil, fail(err)
+	if err == nil {
+		err = p.subscribe()
 	}
-	if err := p.subscribe(); err != nil {
+	if err != nil {
 		p.close()
 		return nil, fail(err)
 	}
 	return p, nil
+}
+
+// module returns the module of a filter: the one that another program has, or a
+// new one.
+func (k *Keeper) module(s *Spec, l Loaded) (*compiled, error) {
+	k.mu.Lock()
+	m := k.modules[l.Digest]
+	if m != nil {
+		m.uses++
+	}
+	k.mu.Unlock()
+	if m != nil {
+		if faults := s.misfits(m.about); len(faults) > 0 {
+			k.leave(m)
+			return nil, faults[0]
+		}
+		return m, nil
+	}
+	binary := l.binary
+	if binary == nil {
+		var err error
+		if binary, err = k.fetch(s); err != nil {
+			return nil, fmt.Errorf("source: %w", err)
+		}
+	}
+	about, err := wasm.Check(binary)
+	if err != nil {
+		return nil, fmt.Errorf("source: %w", err)
+	}
+	if faults := s.misfits(about); len(faults) > 0 {
+		return nil, faults[0]
+	}
+	c, err := k.compilerFor()
+	if err != nil {
+		return nil, err
+	}
+	k.log.Info("compiling a filter", "filter", s.Name, "sha256", l.Digest, "bytes", len(binary))
+	made, err := c.Compile(context.Background(), binary, s.SHA256)
+	if err != nil {
+		return nil, err
+	}
+	k.log.Info("a filter is compiled", "filter", s.Name, "sha256", made.Digest, "took", made.Elapsed.Round(time.Millisecond))
+	m = &compiled{made, about, 1}
+	k.mu.Lock()
+	k.modules[made.Digest] = m
+	k.mu.Unlock()
+	return m, nil
+}
+
+// leave gives up a module.
+func (k *Keeper) leave(m *compiled) {
+	k.mu.Lock()
+	m.uses--
+	last := m.uses == 0
+	if last {
+		delete(k.modules, m.Digest)
+	}
+	k.mu.Unlock()
+	if last {
+		m.Close()
+	}
 }
 
 // compileWithin bounds the compilation of one module. It is many times what the

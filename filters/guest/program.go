@@ -25,7 +25,8 @@ type program struct {
 	module *wasm.Module
 	guest  *wasm.Guest
 	log    *slog.Logger
-	uses   int // servers that hold it; the keeper guards it
+	uses   int    // servers that hold it; the keeper guards it
+	done   func() // gives up the module
 
 	wants  [abi.Hooks]*want // what it subscribed to; nil for nothing
 	stable bool             // it sees every message of a session in one memory
@@ -60,7 +61,7 @@ func (p *program) close() {
 	if p.guest != nil {
 		p.guest.Close()
 	}
-	p.module.Close()
+	p.done()
 }
 
 // subscribe puts the subscriptions of each hook together.
