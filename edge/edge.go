@@ -95,6 +95,8 @@ type Target struct {
 	// ReadOnly, Destructive, Idempotent and OpenWorld are the hints of a tool's
 	// annotations; nil where it gives none.
 	ReadOnly, Destructive, Idempotent, OpenWorld *bool
+
+	Fixed []Fixed // arguments of a tool that are not the client's to choose
 }
 
 // Thing is a kind of what servers offer.

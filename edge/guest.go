@@ -1,5 +1,7 @@
 package edge
 
+import "context"
+
 // Guest is what the programs among the filters of a server want to be asked: a
 // function for each phase in the life of a message. One that no program wants to
 // be asked in is nil, and costs a comparison. All are safe for concurrent use.
@@ -8,7 +10,39 @@ type Guest struct {
 	// about other messages, and about their answers. nil for none.
 	Filter Filter
 
+	// Overrides is asked about what backends offer; nil for none.
+	Overrides Overrides
+
 	// Headers are the names, in small letters, of the header lines of clients
 	// that programs want to see in Exchange.Heard.
 	Headers []string
+}
+
+// Overrides are what programs make of the things that backends offer. They are
+// safe for concurrent use.
+type Overrides interface {
+	// Varies reports whether things may look different to different clients.
+	Varies() bool
+
+	// Key tells clients apart to whom things may look different.
+	Key(*Identity) string
+
+	// Override returns what becomes of the items of a list, in their order, and
+	// nil when nothing does. Items are JSON text that is not changed. Clients of
+	// equal keys get the same. The error is for whoever asked.
+	Override(ctx context.Context, id *Identity, backend string, thing Thing, items [][]byte) ([]Override, error)
+}
+
+// Override is what becomes of an item.
+type Override struct {
+	Item  []byte // its JSON text, under the name that the backend gave it
+	Name  string // that it gets before conflicts are resolved; "" for its own
+	Hide  bool   // clients do not see it
+	Fixed []Fixed
+}
+
+// Fixed is an argument of a tool that clients neither see nor choose.
+type Fixed struct {
+	Pointer []string // the reference tokens of a JSON pointer (RFC 6901 §4)
+	Value   []byte   // JSON text; nil for an argument that is never sent
 }

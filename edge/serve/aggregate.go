@@ -77,10 +77,14 @@ func (s *server) named(ctx context.Context, x *edge.Exchange, thing edge.Thing, 
 			}
 		}
 		soon, cancel := context.WithTimeout(ctx, glance)
-		c, _ = s.book.Catalog(soon, x.Identity, thing)
+		var err error
+		c, err = s.book.Catalog(soon, x.Identity, thing)
 		cancel()
-		if c == nil && ctx.Err() != nil {
+		switch {
+		case c == nil && ctx.Err() != nil:
 			return nil, gone(ctx)
+		case err != nil && edge.KindOf(err) != edge.Gone: // no waiting helps
+			return nil, err
 		}
 	}
 }

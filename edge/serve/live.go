@@ -120,7 +120,7 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 		return nil, err
 	}
 	s.chain = filters.Chain(entries, edge.HandlerFunc(s.route))
-	if p.Bare && p.Authz == nil { // policies have lists filtered, which takes a catalog
+	if p.Bare && p.Authz == nil && s.guest.Overrides == nil { // policies and programs change lists, which takes a catalog
 		s.only = s.targets[p.Backends[0].Name]
 		return s, nil
 	}
@@ -133,7 +133,7 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 		known = was.book
 	}
 	s.book = catalog.Open(catalog.Config{
-		Rules: p.Names, Sources: sources, Before: known, BestEffort: p.Failure.BestEffort, Interval: p.Failure.Interval,
+		Rules: p.Names, Sources: sources, Overrides: s.guest.Overrides, Before: known, BestEffort: p.Failure.BestEffort, Interval: p.Failure.Interval,
 		Wait: introductionWait, Changed: func(c catalog.Changes) { s.hub.changed(c) }, Log: e.log,
 	})
 	s.hub = newHub(s, e.client())

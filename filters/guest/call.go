@@ -24,6 +24,7 @@ type asked struct {
 type hall struct {
 	options Options
 	at      [abi.Hooks][]asked // in the order of the filters
+	fixes   bool               // tools may have arguments that are fixed
 }
 
 // Options are what a server's filters need of it.
@@ -44,13 +45,18 @@ func (h *hall) handle(ctx context.Context, x *edge.Exchange, next edge.Handler) 
 	if m.Method != "tools/call" || m.Kind != mcp.Request {
 		before, after = abi.OnMessage, abi.OnMessage
 	}
-	if len(h.at[before])+len(h.at[after]) == 0 {
+	if len(h.at[before])+len(h.at[after]) == 0 && !h.fixes {
 		return next.Handle(ctx, x)
 	}
 	w := newWork()
 	defer w.free()
 	for i := range h.at[before] {
 		if err := h.request(ctx, x, w, before, &h.at[before][i]); err != nil {
+			return nil, err
+		}
+	}
+	if h.fixes && before == abi.OnCallRequest && x.Target != nil && len(x.Target.Fixed) > 0 {
+		if err := h.fixed(x); err != nil {
 			return nil, err
 		}
 	}
@@ -234,24 +240,8 @@ func (h *hall) redirect(ctx context.Context, x *edge.Exchange, a *asked, c *chan
 		return &unmade{errors.New("a name that is not UTF-8")}
 	}
 
-	// 2. The message anew. It stays the same request of the same client.
-	m := x.Request
-	var edits []mcp.Edit
-	if c.tool != "" {
-		edits = append(edits, mcp.Edit{Span: m.Get("name"), With: mcp.Quote(c.tool)})
-	}
-	if c.edited {
-		if len(c.arguments) == 0 || c.arguments[0] != '{' {
-			return &unmade{errors.New("arguments that are not an object")}
-		}
-		if span := m.Get("arguments"); span.OK() {
-			edits = append(edits, mcp.Edit{Span: span, With: c.arguments})
-		} else {
-			at := m.Params.Start + 1
-			edits = append(edits, mcp.Edit{Span: mcp.Span{Start: at, End: at}, With: slices.Concat([]byte(`"arguments":`), c.arguments, []byte(","))})
-		}
-	}
-	changed, err := mcp.Decode(mcp.Splice(nil, m.Raw, edits...))
+	// 2. The message anew.
+	changed, err := c.message(x.Request)
 	if err != nil {
 		return &unmade{err}
 	}
@@ -268,6 +258,43 @@ func (h *hall) redirect(ctx context.Context, x *edge.Exchange, a *asked, c *chan
 		return err
 	}
 	x.Target = target
+	return nil
+}
+
+// message is a call with what has changed of it. It stays the same request of the
+// same client.
+func (c *change) message(m *mcp.Message) (*mcp.Message, error) {
+	var edits []mcp.Edit
+	if c.tool != "" {
+		edits = append(edits, mcp.Edit{Span: m.Get("name"), With: mcp.Quote(c.tool)})
+	}
+	if c.edited {
+		if len(c.arguments) == 0 || c.arguments[0] != '{' {
+			return nil, errors.New("arguments that are not an object")
+		}
+		if span := m.Get("arguments"); span.OK() {
+			edits = append(edits, mcp.Edit{Span: span, With: c.arguments})
+		} else {
+			at := m.Params.Start + 1
+			edits = append(edits, mcp.Edit{Span: mcp.Span{Start: at, End: at}, With: slices.Concat([]byte(`"arguments":`), c.arguments, []byte(","))})
+		}
+	}
+	return mcp.Decode(mcp.Splice(nil, m.Raw, edits...))
+}
+
+// fixed puts the arguments in place that are not the client's to choose. What
+// the client sent for them, or what stands in their way, does not reach anybody.
+func (h *hall) fixed(x *edge.Exchange) error {
+	m := x.Request
+	arguments, err := fix(x, m.Get("arguments").Of(m.Raw))
+	if err == nil {
+		c := change{arguments: arguments, edited: true}
+		m, err = c.message(m)
+	}
+	if err != nil {
+		return edge.Errorf(edge.Params, "guest", "the arguments leave no place for those that are fixed")
+	}
+	x.Request, x.Head.Params = m, nil
 	return nil
 }
 

@@ -156,12 +156,7 @@ func appendPrincipal(b []byte, id *edge.Identity) []byte {
 	if tenant, ok := id.Claims[claimTenant].(string); ok {
 		b = abi.AppendString(b, abi.PrincipalTenant, tenant)
 	}
-	for _, claim := range groupClaims {
-		if v, ok := id.Claims[claim]; ok {
-			b = appendNames(b, abi.PrincipalGroup, v)
-			break
-		}
-	}
+	b = appendNames(b, abi.PrincipalGroup, groupsOf(id))
 	b = appendNames(b, abi.PrincipalRole, id.Claims[claimRoles])
 	for _, s := range id.Scopes {
 		b = abi.AppendString(b, abi.PrincipalScope, s)
@@ -180,6 +175,16 @@ const (
 )
 
 var groupClaims = [...]string{claimGroups, "cognito:groups"}
+
+// groupsOf is the first claim of groups that there is.
+func groupsOf(id *edge.Identity) any {
+	for _, claim := range groupClaims {
+		if v, ok := id.Claims[claim]; ok {
+			return v
+		}
+	}
+	return nil
+}
 
 // appendNames writes a claim that is a name or a list of names.
 func appendNames(b []byte, field int, claim any) []byte {

@@ -367,7 +367,7 @@ func (s *Spec) granted(name string) bool {
 // asked at another is not opened: it would wait for ever.
 func supported(h abi.Hook) bool {
 	switch h {
-	case abi.OnCallRequest, abi.OnCallResponse, abi.OnMessage:
+	case abi.OnCallRequest, abi.OnCallResponse, abi.OnMessage, abi.OverrideTools, abi.OverridePrompts, abi.OverrideResources:
 		return true
 	}
 	return false

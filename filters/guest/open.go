@@ -35,7 +35,11 @@ func (k *Keeper) Open(server string, filters []Loaded, o Options, env edge.Env) 
 			}
 		}
 	}
-	if len(h.at[abi.OnCallRequest])+len(h.at[abi.OnCallResponse])+len(h.at[abi.OnMessage]) > 0 {
+	if len(h.at[abi.OverrideTools])+len(h.at[abi.OverridePrompts])+len(h.at[abi.OverrideResources]) > 0 {
+		g.Overrides = newOverrides(h)
+		h.fixes = len(h.at[abi.OverrideTools]) > 0
+	}
+	if h.fixes || len(h.at[abi.OnCallRequest])+len(h.at[abi.OnCallResponse])+len(h.at[abi.OnMessage]) > 0 {
 		g.Filter = func(next edge.Handler) edge.Handler {
 			return edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 				return h.handle(ctx, x, next)

@@ -95,7 +95,7 @@ func put(value []byte, tokens []string, raw []byte) ([]byte, error) {
 	case '[':
 		elements := mcp.Elements(value)
 		if t == "-" && len(tokens) == 1 {
-			return list(append(elements, raw)), nil
+			return listOf(append(elements, raw)), nil
 		}
 		i, ok := index(t, len(elements))
 		if !ok {
@@ -106,7 +106,7 @@ func put(value []byte, tokens []string, raw []byte) ([]byte, error) {
 			return nil, err
 		}
 		elements[i] = child
-		return list(elements), nil
+		return listOf(elements), nil
 	}
 	return nil, errNoPlace
 }
@@ -126,7 +126,7 @@ func cut(value []byte, tokens []string) ([]byte, error) {
 	}
 	elements := mcp.Elements(parent)
 	i, _ := index(last, len(elements)) // at has found it
-	return put(value, tokens[:len(tokens)-1], list(slices.Delete(elements, i, i+1)))
+	return put(value, tokens[:len(tokens)-1], listOf(slices.Delete(elements, i, i+1)))
 }
 
 func member(name string, value []byte) mcp.Member {
@@ -134,7 +134,7 @@ func member(name string, value []byte) mcp.Member {
 	return mcp.Raw(string(quoted[1:len(quoted)-1]), value)
 }
 
-func list(elements [][]byte) []byte {
+func listOf(elements [][]byte) []byte {
 	out := []byte{'['}
 	for i, e := range elements {
 		if i > 0 {
