@@ -13,6 +13,18 @@ type Guest struct {
 	// Overrides is asked about what backends offer; nil for none.
 	Overrides Overrides
 
+	// MapIdentity makes of who a token is for who that is here. nil for nobody.
+	MapIdentity func(context.Context, *Identity) (*Identity, error)
+
+	// Upstream returns the header lines that a message goes to its backend with:
+	// those of x.Forward, changed. nil for no change.
+	Upstream func(ctx context.Context, x *Exchange, backend string) ([]Header, error)
+
+	// SessionStart may refuse a session, SessionEnd hears of its end. nil for
+	// nobody.
+	SessionStart func(ctx context.Context, x *Exchange, s *Session) error
+	SessionEnd   func(s *Session)
+
 	// Headers are the names, in small letters, of the header lines of clients
 	// that programs want to see in Exchange.Heard.
 	Headers []string

@@ -179,6 +179,13 @@ func (s *server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backe
 		}
 		defer func() { x.Request, x.Name = m, name }()
 	}
+	if s.guest.Upstream != nil {
+		all := x.Forward
+		defer func() { x.Forward = all }()
+		if err := s.forwards(ctx, x, b.Name); err != nil {
+			return nil, err
+		}
+	}
 	if len(x.Forward) > 0 && len(b.Headers) > 0 {
 		all := x.Forward
 		x.Forward = besides(all, b.Headers)

@@ -423,6 +423,9 @@ func (e *Edge) begin(x *exchange) (*session, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := e.begun(x, s); err != nil {
+		return nil, nil, err
+	}
 	offered, instructions := x.server.offer(&x.call, mcp.Legacy)
 	result := mcp.Initialized(version, offered, x.server.info, instructions)
 	return s, mcp.AppendResult(nil, m.IDText(), result), nil

@@ -3,8 +3,10 @@ package serve
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/valyala/fasthttp"
 
@@ -26,6 +28,61 @@ func (e *Edge) openGuest(s *server, p compile.Server, programs []guest.Loaded) e
 		return fmt.Errorf("server %s: %w", p.Name, err)
 	}
 	s.guest, s.programs = g, told
+	if s.gate != nil {
+		s.gate.Map = g.MapIdentity
+	}
+	return nil
+}
+
+// forwards lets programs change the header lines that a message goes to its
+// backend with.
+func (s *server) forwards(ctx context.Context, x *edge.Exchange, backend string) error {
+	lines, err := s.guest.Upstream(ctx, x, backend)
+	if err == nil {
+		x.Forward = lines
+	}
+	return err
+}
+
+// begun asks programs about a session that has just begun, and has them told of
+// its end.
+func (e *Edge) begun(x *exchange, s *session) error {
+	g := x.server.guest
+	if g.SessionStart == nil && g.SessionEnd == nil {
+		return nil
+	}
+	// Attached first, so that programs hear of the end before their memory of the
+	// session goes.
+	f := &farewell{edge: e, s: s}
+	s.Attach(farewellKey{}, func() io.Closer { return f })
+	if g.SessionStart != nil {
+		if err := g.SessionStart(&x.call, &x.Exchange, &s.Session); err != nil {
+			e.sessions.end(s.ID)
+			return err
+		}
+	}
+	f.due.Store(true)
+	return nil
+}
+
+// farewell tells the programs of a server that a session has ended.
+type farewell struct {
+	edge *Edge
+	s    *session
+	due  atomic.Bool // the session was not refused
+}
+
+type farewellKey struct{}
+
+// Close is called when the session ends.
+func (f *farewell) Close() error {
+	live := f.edge.live.Load()
+	if live == nil || !f.due.Load() {
+		return nil
+	}
+	if now := live.servers[f.s.server]; now != nil && now.guest.SessionEnd != nil {
+		now.guest.SessionEnd(&f.s.Session)
+	}
 	return nil
 }
 

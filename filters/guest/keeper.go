@@ -367,7 +367,8 @@ func (s *Spec) granted(name string) bool {
 // asked at another is not opened: it would wait for ever.
 func supported(h abi.Hook) bool {
 	switch h {
-	case abi.OnCallRequest, abi.OnCallResponse, abi.OnMessage, abi.OverrideTools, abi.OverridePrompts, abi.OverrideResources:
+	case abi.OnCallRequest, abi.OnCallResponse, abi.OnMessage, abi.OverrideTools, abi.OverridePrompts, abi.OverrideResources,
+		abi.MapIdentity, abi.OutgoingAuth, abi.OnUpstreamRequest, abi.OnSessionStart, abi.OnSessionEnd:
 		return true
 	}
 	return false

@@ -46,5 +46,17 @@ func (k *Keeper) Open(server string, filters []Loaded, o Options, env edge.Env) 
 			})
 		}
 	}
+	if len(h.at[abi.MapIdentity]) > 0 {
+		g.MapIdentity = h.identify
+	}
+	if len(h.at[abi.OutgoingAuth])+len(h.at[abi.OnUpstreamRequest]) > 0 {
+		g.Upstream = h.upstream
+	}
+	if len(h.at[abi.OnSessionStart]) > 0 {
+		g.SessionStart = h.sessionStart
+	}
+	if len(h.at[abi.OnSessionEnd]) > 0 {
+		g.SessionEnd = h.sessionEnd
+	}
 	return g, told, nil
 }

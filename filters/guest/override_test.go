@@ -144,10 +144,19 @@ func TestOverridesOnce(t *testing.T) {
 			}
 		}
 	}
-	offers(back, "echo", "more")
-	hear := a.session.Listen()
-	defer hear.Close()
-	back.Session(back.Await("GET", 1).Session).Push(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	back.Always("tools/list", func(c *edgetest.Call) {
+		c.Result(`{"tools":[{"name":"echo","inputSchema":{"type":"object"}},{"name":"more","inputSchema":{"type":"object"}}]}`)
+	})
+	told := 0
+	edgetest.Until(t, "the edge's own stream", func() bool {
+		for _, s := range back.Sessions() {
+			if s.Listening() {
+				s.Push(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+				told++
+			}
+		}
+		return told > 0
+	})
 	edgetest.Until(t, "the new list", func() bool { return len(tools(t, b)) == 2 })
 	if seen := tools(t, b); seen["more"].Description != "time 2" {
 		t.Errorf("after a change: %v", seen)
