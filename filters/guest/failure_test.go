@@ -206,12 +206,9 @@ func TestW13(t *testing.T) {
 // hold a credential.
 func TestW08(t *testing.T) {
 	t.Parallel()
-	for _, line := range []string{"Host|evil", "Content-Length|1", "Transfer-Encoding|chunked", "Authorization|Bearer x", "Cookie|a=b", "Mcp-Session-Id|x", "X-Forwarded-For|1.2.3.4", "X-A|a\r\nX-B: b", "X A|b", "|b"} {
+	for _, line := range []string{"Host|evil", "Content-Length|1", "Transfer-Encoding|chunked", "Authorization|Bearer x", "Cookie|a=b", "Mcp-Session-Id|x", "X-Forwarded-For|1.2.3.4", "X A|b", "|b"} {
 		back := edgetest.NewServer(t, edgetest.Modern)
 		c := newClient(start(t, manifest(t, backs{"back": back}, []filter{{name: "f", rules: []string{"on_call_request|*|set_header|" + line}}})), edgetest.Modern)
-		if strings.Contains(line, "\n") {
-			continue // a rule is a line: TestOps has this one
-		}
 		fails(t, c.call(t, "echo", `{}`), 503, 503, "not available")
 		if len(back.Requests("tools/call")) != 0 {
 			t.Errorf("%s: the call went out", line)
