@@ -228,7 +228,7 @@ func (s *session) cancelCall(n *mcp.Message) {
 	defer s.mu.Unlock() // with the lock held the exchange cannot end and become another
 	id := n.Get("requestId").Of(n.Raw)
 	for _, x := range s.calls {
-		if mcp.SameID(x.Request.IDText(), id) {
+		if mcp.SameID(x.request.IDText(), id) { // a filter may be replacing x.Request
 			if reason := n.Text("reason"); reason != "" {
 				x.cancelFor(&withdrawn{printable(reason)})
 			} else {

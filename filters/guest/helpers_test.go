@@ -1,6 +1,7 @@
 package guest_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/wasm"
 )
 
 // place holds what all tests share: the module, and its machine code.
@@ -34,8 +36,26 @@ var module = sync.OnceValues(func() (string, error) {
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, text)
 	}
-	return out, nil
+	return out, warm(out)
 })
+
+// warm compiles the module once for all edges, which would do it side by side.
+func warm(path string) error {
+	binary, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	c, err := wasm.NewCompiler(wasm.Compilation{Dir: filepath.Join(place, "cache", "code"), Timeout: edgetest.Patience})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	m, err := c.Compile(context.Background(), binary, "")
+	if err == nil {
+		m.Close()
+	}
+	return err
+}
 
 func path(t testing.TB) string {
 	t.Helper()

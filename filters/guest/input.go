@@ -131,11 +131,22 @@ func (p *program) sessionOf(w *work, x *edge.Exchange) string {
 		return ""
 	}
 	key := string(w.sessionKey(x))
-	if x.Session.Attach(p, func() io.Closer { return ending{p, key} }) == nil {
-		return "" // it has ended meanwhile
+	name := endingKey(p.spec.Name)
+	mine := ending{p, key}
+	attach := func() io.Closer { return x.Session.Attach(name, func() io.Closer { return mine }) }
+	is := attach()
+	if is != nil && is != io.Closer(mine) { // of the program that this one stands in for
+		x.Session.Detach(name, is)
+		is = attach()
+	}
+	if is == nil {
+		return "" // the session has ended meanwhile
 	}
 	return key
 }
+
+// endingKey is a filter by name: a session keeps no program that is gone.
+type endingKey string
 
 // ending ends a session for a program.
 type ending struct {
