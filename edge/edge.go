@@ -34,6 +34,7 @@ type Exchange struct {
 	Heard    []Header     // header lines of the client that programs want to see, by names in small letters
 	Ready    *Response    // an answer that a program has at hand: who may ask gets it in place of a backend's; nil for none
 	Client   Client       // the way back before the answer
+	Decision any          // what the policies said of it, for the record; nil for nothing, or where nobody keeps records
 
 	// Capabilities is JSON text of what the client behind a modern call to a
 	// legacy backend can be asked; nil for nothing.
@@ -57,7 +58,7 @@ func (x *Exchange) Answer() *Response {
 func (x *Exchange) Reset() {
 	x.Parent, x.Server, x.Era, x.Request, x.Head, x.Session = nil, "", mcp.Legacy, nil, Head{}, nil
 	x.Identity, x.Target, x.View, x.Forward, x.Client, x.Capabilities = nil, nil, nil, nil, nil, nil
-	x.Name, x.Heard, x.Ready = "", nil, nil
+	x.Name, x.Heard, x.Ready, x.Decision = "", nil, nil, nil
 	x.answer.Forget()
 	x.answer.Status, x.answer.Shared, x.answered = 0, nil, false
 }
@@ -122,13 +123,18 @@ type View interface {
 }
 
 // Head is what of an HTTP request travels on. It shares no memory with the
-// server that read it.
+// server that read it. What only records and traces tell of is there when a
+// filter of the server keeps or makes some.
 type Head struct {
 	Params        []Header // Mcp-Param-*, of modern requests
+	Remade        bool     // a filter changed the message: Params tell nothing of it any longer
 	Authorization Secret   // for the incoming filter alone: no backend receives it
 	Remote        string   // address of the client, without the port
-	RequestID     string   // X-Request-Id, made by the edge when the client gave none
-	Agent         string   // User-Agent
+	SSE           bool     // it came over the older transport, HTTP with SSE
+	RequestID     string   // X-Request-Id, made by the edge when the client gave none; "" where no record is kept
+	Agent         string   // User-Agent, its beginning; "" where no record is kept
+	TraceParent   string   // traceparent; "" for none, and where nothing is traced
+	TraceState    string   // tracestate, likewise
 }
 
 // Header is one line of an HTTP header.

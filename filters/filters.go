@@ -6,9 +6,11 @@ import "github.com/weir-edge/weir/edge"
 
 // Order is the hallway from the door to the living room: what a server's plan
 // asks for is walked in this order and in no other. After authorization
-// nothing changes a message, so that what was allowed is what is done.
+// nothing changes a message, so that what was allowed is what is done. Webhooks
+// stand on either side of guests: mutating ones before, validating ones after,
+// so that these see what will be done.
 func Order() []string {
-	return []string{"telemetry", "audit", "incoming", "headers", "webhook", "guest", "authz", "ratelimit"}
+	return []string{"telemetry", "audit", "incoming", "headers", "mutating", "guest", "validating", "authz", "ratelimit"}
 }
 
 // Entry is one filter of a server's hallway.

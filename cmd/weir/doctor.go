@@ -27,6 +27,7 @@ import (
 //	doctor_names.go    what all backends offer, under the names that clients see
 type doctor struct {
 	config  string // what -c names; "" for the demo
+	environ []string
 	timeout time.Duration
 
 	mu  sync.Mutex
@@ -47,6 +48,7 @@ that "weir serve" takes with the same flags; nothing is served.
   settings   flags, variables and the settings file
   files      keys and certificates that the settings name
   manifests  what "weir validate" says
+  secrets    those that the manifests refer to
   resolve    the addresses that a backend's name stands for
   connect    a connection to it
   tls        its certificate
@@ -79,7 +81,7 @@ The exit code is 0 without problems, else that of the class of the first one:
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			defer context.AfterFunc(ctx, stop)()
-			d := &doctor{config: config, timeout: timeout, say: func(c check) {
+			d := &doctor{config: config, environ: a.environ, timeout: timeout, say: func(c check) {
 				fmt.Fprintf(a.err, "%s\n", c.progress())
 			}}
 			found, err := d.run(ctx, func() (loaded, error) { return loadSettings(cmd.Flags(), a.environ) })
@@ -131,17 +133,20 @@ func (d *doctor) run(ctx context.Context, load func() (loaded, error)) (findings
 			return nil, err
 		}
 		defer backend.Close()
-		opened = source.OpenDefault(backend.URL())
+		opened = source.OpenDefaultWith(backend.URL(), settings.WebhookConfig...)
 	} else {
-		opened = source.Open(d.config)
+		opened = source.OpenWith(d.config, settings.WebhookConfig...)
 	}
 	add(d.manifests(opened, settings.Settings)...)
+
+	secrets, found := d.secrets(ctx, opened, settings.SecretsDir)
+	add(found...)
 
 	// 3. The backends, and what clients see of them. There is no plan when the
 	// manifests have errors.
 	if opened.Plan != nil {
 		for _, s := range opened.Plan.Servers {
-			add(d.server(ctx, s, settings.Settings)...)
+			add(d.server(ctx, s, settings.Settings, secrets)...)
 		}
 	}
 

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/serve"
 )
 
@@ -36,6 +37,11 @@ type patient struct {
 	url     *url.URL
 	roots   *x509.CertPool // nil for those of the system
 	limits  serve.Settings
+	secrets edge.Secrets
+
+	attach outgoing.Attach // after credential; nil for nothing to send
+	own    func(string) bool
+	after  []func() // end what it holds
 
 	checks []check
 	conn   net.Conn         // after connect
@@ -43,12 +49,12 @@ type patient struct {
 }
 
 // server looks at the backends of a server, and at what clients see of them.
-func (d *doctor) server(ctx context.Context, s compile.Server, limits serve.Settings) []check {
+func (d *doctor) server(ctx context.Context, s compile.Server, limits serve.Settings, secrets edge.Secrets) []check {
 	all := make([]*patient, len(s.Backends))
 	room := make(chan struct{}, patients)
 	var work sync.WaitGroup
 	for i, b := range s.Backends {
-		all[i] = &patient{doctor: d, subject: s.Name + "/" + b.Name, plan: b, limits: limits}
+		all[i] = &patient{doctor: d, subject: s.Name + "/" + b.Name, plan: b, limits: limits, secrets: secrets}
 		work.Go(func() {
 			room <- struct{}{}
 			defer func() { <-room }()
@@ -59,6 +65,9 @@ func (d *doctor) server(ctx context.Context, s compile.Server, limits serve.Sett
 	var checks []check
 	for _, p := range all {
 		checks = append(checks, p.checks...)
+		for _, f := range p.after {
+			defer f()
+		}
 		if p.open != nil {
 			defer p.open.Close()
 		}
@@ -80,6 +89,9 @@ func (p *patient) look(ctx context.Context) {
 	} else if p.plan.CABundle != "" {
 		p.roots = x509.NewCertPool()
 		p.roots.AppendCertsFromPEM([]byte(p.plan.CABundle)) // compile has refused what holds none
+	}
+	if p.plan.Outgoing != nil && !p.step(ctx, "secrets", p.credential) {
+		return
 	}
 	if !p.step(ctx, "resolve", p.resolve) || !p.step(ctx, "connect", p.connect) {
 		return
@@ -236,11 +248,21 @@ func (p *patient) secure(ctx context.Context) check {
 	return fine(tls.VersionName(t.ConnectionState().Version) + ", certificate valid until " + day(leaf.NotAfter))
 }
 
+// credential opens what the edge sends the backend besides its calls.
+func (p *patient) credential(context.Context) check {
+	var err error
+	env := edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: p.secrets, Defer: func(f func()) { p.after = append(p.after, f) }}
+	if p.attach, p.own, err = p.plan.Outgoing.Open(env); err != nil {
+		return problem(inSecret, "put a value into that place that can stand in a header", "%v", err)
+	}
+	return fine(p.plan.Outgoing.Type())
+}
+
 // config is what a backend of the edge is told, with the bounds of the doctor.
 func (p *patient) config(sse bool) backend.Config {
 	info := mcp.AppendString([]byte(`{"name":"weir","version":`), thisBuild().Version)
 	return backend.Config{
-		Name: p.plan.Name, URL: p.plan.URL, SSE: sse, Roots: p.roots, Private: p.plan.Private, Headers: p.plan.Headers,
+		Name: p.plan.Name, URL: p.plan.URL, SSE: sse, Roots: p.roots, Private: p.plan.Private, Attach: p.attach, Own: p.own,
 		Health:  health.Config{Interval: time.Hour, Timeout: p.doctor.timeout},
 		Silence: p.doctor.timeout, Cap: p.doctor.timeout, MaxMessage: p.limits.MaxMessage,
 		Info: append(info, '}'), Agent: "weir/" + thisBuild().Version, Log: slog.New(slog.DiscardHandler),

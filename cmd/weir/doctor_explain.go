@@ -95,8 +95,10 @@ func (p *patient) ask(ctx context.Context) (*answer, error) {
 		r.Header.Set(mcp.HeaderVersion, mcp.V2607)
 		r.Header.Set(mcp.HeaderMethod, "server/discover")
 	}
-	for name, value := range p.plan.Headers {
-		r.Header.Set(name, value)
+	if p.attach != nil {
+		if err := p.attach(ctx, nil, func(name string, value edge.Secret) { r.Header.Set(name, string(value)) }); err != nil {
+			return nil, err
+		}
 	}
 	h := &http.Client{
 		Transport: &http.Transport{
@@ -174,7 +176,7 @@ func (p *patient) unwanted(got *answer, err error) check {
 	switch {
 	case status == 401 || status == 403:
 		cause := fmt.Sprintf("%s answers %d: it wants a credential", p.endpoint(), status)
-		if len(p.plan.Headers) > 0 {
+		if p.attach != nil {
 			cause = fmt.Sprintf("%s answers %d: it does not take the credential that it gets, or gets none", p.endpoint(), status)
 		}
 		if got.challenge != "" {

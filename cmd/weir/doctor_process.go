@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/source"
@@ -229,6 +230,30 @@ func (d *doctor) manifests(r *source.Result, s serve.Settings) []check {
 	}
 	tell(fine(plural(len(r.Plan.Servers), "server")+", "+plural(backends, "backend")), subject)
 	return out
+}
+
+// secrets looks for the secrets that the manifests refer to, and returns where it
+// looked; nil where there is nowhere.
+func (d *doctor) secrets(ctx context.Context, r *source.Result, dir string) (edge.Secrets, []check) {
+	if r.Plan == nil || dir == "" && len(r.Plan.Needs) == 0 {
+		return nil, nil
+	}
+	secrets, err := secretsOf(r.Plan, dir, d.environ)
+	if err != nil {
+		return nil, []check{d.step(ctx, "secrets", "--"+secretsFlag, func(context.Context) check {
+			return problem(inSettings, "name a directory that is there with --"+secretsFlag, "%v", err)
+		})}
+	}
+	out := []check{}
+	for _, f := range r.Missing(ctx, secrets) {
+		out = append(out, d.step(ctx, "secrets", f.Object.String(), func(context.Context) check {
+			return problem(inSecret, "put the value into one of the places, or correct the reference", "%s", f)
+		}))
+	}
+	if len(out) == 0 {
+		out = append(out, d.step(ctx, "secrets", "of the manifests", func(context.Context) check { return fine(plural(len(r.Plan.Needs), "secret")) }))
+	}
+	return secrets, out
 }
 
 // nextFor is what to do about a finding of a manifest. What is said there may

@@ -75,6 +75,7 @@ const (
 	inFile        = "file"
 	inAddress     = "address"
 	inClock       = "clock"
+	inSecret      = "secret"
 	ofDNS         = "dns"
 	ofRefusal     = "refused"
 	ofSilence     = "timeout"
@@ -105,6 +106,7 @@ func classes() []class {
 		{12, inFile, "a file of keys or certificates is not there or not right"},
 		{13, inAddress, "the edge cannot listen at an address"},
 		{14, inClock, "the clock of this machine is wrong"},
+		{15, inSecret, "a secret that a manifest refers to is not there or not right"},
 		{20, ofDNS, "the name of a backend has no address"},
 		{21, ofRefusal, "nobody listens at a backend's address"},
 		{22, ofSilence, "a backend does not answer in time"},

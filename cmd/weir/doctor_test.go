@@ -34,13 +34,13 @@ import (
 )
 
 // examined is what the doctor finds in a manifest whose steps may take timeout.
-func examined(t *testing.T, manifest string, timeout time.Duration) findings {
+func examined(t *testing.T, manifest string, timeout time.Duration, environ ...string) findings {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	if err := os.WriteFile(path, []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := &doctor{config: path, timeout: timeout, say: func(check) {}}
+	d := &doctor{config: path, environ: environ, timeout: timeout, say: func(check) {}}
 	settings := loaded{Settings: serve.Defaults()}
 	settings.Listen, settings.AdminListen = "127.0.0.1:0", ""
 	found, err := d.run(t.Context(), func() (loaded, error) { return settings, nil })
@@ -204,6 +204,41 @@ func TestDoctorOfBackends(t *testing.T) {
 				t.Errorf("exit code %d", code)
 			}
 		})
+	}
+}
+
+// TestDoctorOfSecrets has the doctor knock with the credential that the edge
+// would have, and say which secret is not there or not sound.
+func TestDoctorOfSecrets(t *testing.T) {
+	back := edgetest.NewServer(t, edgetest.Modern)
+	back.Always("server/discover", func(c *edgetest.Call) {
+		if c.Request.Header.Get("X-Key") != "hush" {
+			c.Text(401, "text/plain", "")
+			return
+		}
+		c.Result(`{"supportedVersions":["2026-07-28"],"capabilities":{}}`)
+	})
+	manifest := entry(back.URL, "allowPrivateEndpoint: true", "headerForward: {addHeadersFromSecret: [{headerName: X-Key, valueSecretRef: {name: keys, key: a}}]}")
+	for _, c := range []struct {
+		environ, step, class, cause string
+	}{
+		{"WEIR_SECRET_KEYS_A=hush", "", "", ""},
+		{"WEIR_SECRET_KEYS_A=wrong-hush", "introduce", ofCredential, "does not take the credential"},
+		{"WEIR_SECRET_KEYS_A=hush\nX-Evil: y", "secrets", inSecret, "secret keys/a: it holds a line break"},
+		{"WEIR_SECRET_KEYS_B=hush", "secrets", inSecret, "secret keys/a: not found"},
+	} {
+		var worst check
+		for _, one := range examined(t, manifest, edgetest.Patience, c.environ) {
+			if one.Level == levelProblem && worst.Level != levelProblem {
+				worst = one
+			}
+			if text := one.Cause + one.Next + one.Detail; strings.Contains(text, "hush") {
+				t.Errorf("%s shows the secret", one.Step)
+			}
+		}
+		if worst.Step != c.step || worst.Class != c.class || !strings.Contains(worst.Cause, c.cause) {
+			t.Errorf("%q: %+v", c.environ, worst)
+		}
 	}
 }
 

@@ -26,9 +26,9 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 			return err
 		}
 		defer backend.Close()
-		opened = source.OpenDefault(backend.URL())
+		opened = source.OpenDefaultWith(backend.URL(), s.WebhookConfig...)
 	} else {
-		opened = source.Open(config)
+		opened = source.OpenWith(config, s.WebhookConfig...)
 	}
 	if err := a.refuse(opened); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 	}
 	var edge *serve.Edge
 	if config != "" {
-		options = append(options, serve.WithReload(func() error { return reload(log, config, edge) }))
+		options = append(options, serve.WithReload(func() error { return reload(log, config, s.WebhookConfig, edge) }))
 	}
 	edge, err := serve.New(s, opened.Plan, log, options...)
 	if err != nil {
@@ -57,8 +57,9 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 	defer forget()
 	ctx, stop := draining(ctx, log, s.DrainTimeout, incoming, a.exit)
 	defer stop()
+	defer reopening(edge.ReopenLogs)()
 	if config != "" {
-		unwatch, err := watch(log, config, func() { _ = edge.ReloadNow() }) // which logs and keeps what went wrong
+		unwatch, err := watch(log, append([]string{config}, s.WebhookConfig...), func() { _ = edge.ReloadNow() }) // which logs and keeps what went wrong
 		if err != nil {
 			return err
 		}
@@ -87,8 +88,8 @@ func remark(log *slog.Logger, r *source.Result) {
 
 // reload reads the configuration again and has the edge serve it. A set with
 // errors changes nothing.
-func reload(log *slog.Logger, config string, edge *serve.Edge) error {
-	r := source.Open(config)
+func reload(log *slog.Logger, config string, webhooks []string, edge *serve.Edge) error {
+	r := source.OpenWith(config, webhooks...)
 	remark(log, r)
 	if err := r.Err(); err != nil {
 		var text strings.Builder

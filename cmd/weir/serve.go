@@ -75,11 +75,11 @@ func newLog(w io.Writer, s serve.Settings) *slog.Logger {
 	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
 		level = slog.LevelInfo // Settings.Check lets no other word through
 	}
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: slog.LevelDebug} // which a server may ask for
 	if s.LogFormat == "text" || s.LogFormat == "" && terminal(w) {
-		return slog.New(slog.NewTextHandler(w, options))
+		return slog.New(serve.Leveled(slog.NewTextHandler(w, options), level))
 	}
-	return slog.New(slog.NewJSONHandler(w, options))
+	return slog.New(serve.Leveled(slog.NewJSONHandler(w, options), level))
 }
 
 // draining returns a context that the first signal ends; a second one ends the

@@ -43,6 +43,9 @@ func (s setting) variable() string {
 	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
 }
 
+// webhooksFlag is the setting that "weir validate" knows, too.
+const webhooksFlag = "webhook-config"
+
 // settings is the table of all of them, in the order in which they are shown.
 func settings() []setting {
 	return []setting{
@@ -57,6 +60,7 @@ func settings() []setting {
 		{name: "trusted-proxies", kind: "LIST", usage: "networks of proxies whose X-Forwarded-For and Forwarded are believed", field: func(s *serve.Settings) any { return &s.TrustedProxies }},
 		{name: "external-url", kind: "URL", usage: "where clients see the edge; without it what they asked for", field: func(s *serve.Settings) any { return &s.ExternalURL }},
 		{name: "default-server", kind: "NAME", usage: "the server that answers on /mcp when there are several", field: func(s *serve.Settings) any { return &s.DefaultServer }},
+		{name: secretsFlag, kind: "DIR", file: true, usage: "directory with a file NAME/KEY for each secret; a file that changes is read again", field: func(s *serve.Settings) any { return &s.SecretsDir }},
 		{name: "max-header", kind: "SIZE", size: true, usage: "header of a request", field: func(s *serve.Settings) any { return &s.MaxHeader }},
 		{name: "max-body", kind: "SIZE", size: true, usage: "body of a request", field: func(s *serve.Settings) any { return &s.MaxBody }},
 		{name: "max-message", kind: "SIZE", size: true, usage: "one message of a backend", field: func(s *serve.Settings) any { return &s.MaxMessage }},
@@ -71,6 +75,7 @@ func settings() []setting {
 		{name: "park-ttl", kind: "DURATION", usage: "how long a parked call waits for its client", field: func(s *serve.Settings) any { return &s.ParkTTL }},
 		{name: "filter-cache", kind: "DIR", file: true, usage: "directory of this user alone for compiled and fetched filters; none without", field: func(s *serve.Settings) any { return &s.FilterCache }},
 		{name: "state-key-file", kind: "FILE", file: true, usage: "keys that seal requestState, one a line; random without", field: func(s *serve.Settings) any { return &s.StateKeyFile }},
+		{name: webhooksFlag, kind: "LIST", file: true, usage: "files of webhooks that every message is shown to", field: func(s *serve.Settings) any { return &s.WebhookConfig }},
 		{name: "call-cap", kind: "DURATION", usage: "the longest that any call may take", field: func(s *serve.Settings) any { return &s.CallCap }},
 		{name: "drain-timeout", kind: "DURATION", usage: "how long calls in flight may take at the end", field: func(s *serve.Settings) any { return &s.DrainTimeout }},
 		{name: "log-format", kind: "FORMAT", fixed: []string{"text", "json"}, usage: "text or json; without it text on a terminal, else json", field: func(s *serve.Settings) any { return &s.LogFormat }},
@@ -84,6 +89,9 @@ const (
 	settingsFlag     = "settings"
 	settingsVariable = "WEIR_SETTINGS"
 )
+
+// secretsFlag names the directory of secrets.
+const secretsFlag = "secrets-dir"
 
 // addSettingFlags gives a command a flag for every setting. The flags are text:
 // what is wrong with a value is found for all sources in one place.

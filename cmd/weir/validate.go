@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -9,7 +10,9 @@ import (
 )
 
 func (a *app) validateCommand() *cobra.Command {
-	return &cobra.Command{
+	var dir string
+	var webhooks []string
+	cmd := &cobra.Command{
 		Use:   "validate FILE|DIR",
 		Short: "Check manifests without serving them",
 		Long: `Check manifests without serving them. A directory stands for the files *.yaml,
@@ -22,9 +25,12 @@ would print it:
 
 The exit code is 1 then. Otherwise there is one line with what would be served,
 and before it what is good to know, such as fields that only mean something in a
-cluster.`,
+cluster, and secrets that are not there: in the manifests, in the directory of
+--secrets-dir (WEIR_SECRETS_DIR), or in the environment. The edge does not start
+without them.`,
 		Example: `  weir validate weir.yaml
   weir validate manifests/
+  weir validate weir.yaml --secrets-dir /run/secrets
   weir validate weir.yaml && weir serve -c weir.yaml`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch len(args) {
@@ -41,20 +47,39 @@ cluster.`,
 			}
 			return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			r := source.Open(args[0])
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if given, ok := lookup(a.environ, setting{name: webhooksFlag}.variable()); ok && given != "" && len(webhooks) == 0 {
+				webhooks = strings.Split(given, ",")
+			}
+			r := source.OpenWith(args[0], webhooks...)
 			if err := a.refuse(r); err != nil {
 				return err
 			}
 			if err := r.Render(a.err); err != nil {
 				return err
 			}
+			if dir == "" {
+				dir, _ = lookup(a.environ, setting{name: secretsFlag}.variable())
+			}
+			secrets, err := secretsOf(r.Plan, dir, a.environ)
+			if err != nil {
+				return err
+			}
+			if err := r.Missing(cmd.Context(), secrets).Render(a.err); err != nil {
+				return err
+			}
 			backends := 0
 			for _, s := range r.Plan.Servers {
 				backends += len(s.Backends)
 			}
-			_, err := fmt.Fprintf(a.out, "%s: ok (%s, %s)\n", args[0], plural(len(r.Plan.Servers), "server"), plural(backends, "backend"))
+			_, err = fmt.Fprintf(a.out, "%s: ok (%s, %s)\n", args[0], plural(len(r.Plan.Servers), "server"), plural(backends, "backend"))
 			return err
 		},
 	}
+	cmd.Flags().StringSliceVar(&webhooks, webhooksFlag, nil, "`FILE` of webhooks, checked with the manifests; may be repeated")
+	cmd.Flags().StringVar(&dir, secretsFlag, "", "`DIR` with a file NAME/KEY for each secret")
+	if err := cmd.MarkFlagDirname(secretsFlag); err != nil {
+		panic(err) // the flag was added in the line before
+	}
+	return cmd
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,16 +19,19 @@ import (
 // read: an editor, and a volume that Kubernetes renews, change several at once.
 const settled = 200 * time.Millisecond
 
-// watch calls changed after the configuration has changed, and at SIGHUP. The
-// caller must call stop, which waits until none of that happens any longer.
-func watch(log *slog.Logger, config string, changed func()) (stop func(), err error) {
+// watch calls changed after the configuration has changed, files and folders,
+// and at SIGHUP. The caller must call stop, which waits until none of that
+// happens any longer.
+func watch(log *slog.Logger, config []string, changed func()) (stop func(), err error) {
 	files, err := fsnotify.NewWatcher()
 	if err != nil {
-		return nil, fmt.Errorf("watch %s: %w", config, err)
+		return nil, fmt.Errorf("watch %s: %w", config[0], err)
 	}
-	if err := addFolders(files, config); err != nil {
-		files.Close()
-		return nil, fmt.Errorf("watch %s: %w", config, err)
+	for _, path := range config {
+		if err := addFolders(files, path); err != nil {
+			files.Close()
+			return nil, fmt.Errorf("watch %s: %w", path, err)
+		}
 	}
 	hangups := make(chan os.Signal, 1)
 	notifyHangup(hangups)
@@ -39,6 +43,7 @@ func watch(log *slog.Logger, config string, changed func()) (stop func(), err er
 		rest := time.NewTimer(time.Hour)
 		defer rest.Stop()
 		rest.Stop()
+		cause := ""
 		for {
 			select {
 			case <-end:
@@ -50,7 +55,8 @@ func watch(log *slog.Logger, config string, changed func()) (stop func(), err er
 				if !ok {
 					return
 				}
-				if event.Op != fsnotify.Chmod && matters(config, event.Name) {
+				if i := slices.IndexFunc(config, func(path string) bool { return matters(path, event.Name) }); i >= 0 && event.Op != fsnotify.Chmod {
+					cause = config[i]
 					rest.Reset(settled)
 				}
 			case err, ok := <-files.Errors:
@@ -59,8 +65,10 @@ func watch(log *slog.Logger, config string, changed func()) (stop func(), err er
 				}
 				log.Warn("the configuration is not watched well; send SIGHUP after a change", "error", err)
 			case <-rest.C:
-				_ = addFolders(files, config) // there may be new ones; one that is gone is no longer read
-				log.Info("reload", "because", config+" changed")
+				for _, path := range config {
+					_ = addFolders(files, path) // there may be new ones; one that is gone is no longer read
+				}
+				log.Info("reload", "because", cause+" changed")
 				changed()
 			}
 		}
@@ -69,6 +77,24 @@ func watch(log *slog.Logger, config string, changed func()) (stop func(), err er
 		close(end)
 		work.Wait()
 	}, nil
+}
+
+// reopening calls reopen at each SIGUSR1, which tells that a log was moved away.
+// The caller must call stop, which waits until none of that happens any longer.
+func reopening(reopen func()) (stop func()) {
+	signals := make(chan os.Signal, 1)
+	notifyReopen(signals)
+	var work sync.WaitGroup
+	work.Go(func() {
+		for range signals {
+			reopen()
+		}
+	})
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+		work.Wait()
+	}
 }
 
 // addFolders watches the folder of a file, which sees the file replaced, or a
@@ -92,7 +118,11 @@ func addFolders(files *fsnotify.Watcher, config string) error {
 // matters reports whether a change at path may be one of the configuration.
 func matters(config, path string) bool {
 	if info, err := os.Stat(config); err == nil && info.IsDir() {
-		return true
+		below, err := filepath.Rel(config, path)
+		return err == nil && below != ".." && !strings.HasPrefix(below, ".."+string(filepath.Separator))
+	}
+	if filepath.Dir(filepath.Clean(path)) != filepath.Dir(filepath.Clean(config)) {
+		return false // another folder that is watched
 	}
 	// A mounted volume swaps a link beside the file.
 	return filepath.Base(path) == filepath.Base(config) || strings.HasPrefix(filepath.Base(path), "..")

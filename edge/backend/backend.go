@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,8 +32,16 @@ type Config struct {
 
 	MaxConns int // connections that may be open at a time; 0 for 1024
 
-	// Headers are lines that every request carries.
-	Headers map[string]string
+	// Attach sets the lines that a request carries besides, such as a credential.
+	// x is the exchange that the request is sent for, nil for one of the edge's
+	// own. After an error nothing is sent. nil for no such lines.
+	Attach func(ctx context.Context, x *edge.Exchange, set func(name string, value edge.Secret)) error
+
+	// Own reports whether Attach sets a line of this name: those that clients
+	// send under it are left out. Not nil with Attach.
+	Own func(name string) bool
+
+	Done func() // called once, when the backend has been closed; nil for nothing
 
 	Health  health.Config   // Probe, Log and Breaker are the backend's own
 	Breaker *health.Breaker // nil for none
@@ -93,7 +102,7 @@ type Introduction struct {
 type Status struct {
 	health.Snapshot
 	Name    string
-	URL     string
+	URL     string // without its query
 	Era     string // "legacy", "modern" or "" while unknown
 	Version string
 }
@@ -114,6 +123,9 @@ func Open(c Config) (*Backend, error) {
 		end:    end,
 	}
 	b.peer = newPeer(u, newPool(u, &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}, c.Private, c.MaxConns), &c)
+	if c := b.peer.credential; c != nil {
+		c.taken = b.taken
+	}
 	b.beside, b.farewells = newErrands(b, b.peer.pool.most), newErrands(b, b.peer.pool.most)
 	watch := c.Health
 	watch.Probe, watch.Log, watch.Breaker = b.probe, c.Log, c.Breaker
@@ -154,6 +166,7 @@ func (b *Backend) Close() error {
 		}
 	}
 	b.starting.Lock()
+	again := b.closed
 	b.closed = true
 	b.starting.Unlock()
 	b.end()
@@ -167,6 +180,9 @@ func (b *Backend) Close() error {
 	b.beside.end()
 	b.farewells.end()
 	b.peer.pool.close()
+	if b.Done != nil && !again {
+		b.Done()
+	}
 	return nil
 }
 
@@ -280,7 +296,8 @@ func (b *Backend) forget(in *Introduction) { b.intro.CompareAndSwap(in, nil) }
 
 // Status returns what is known now.
 func (b *Backend) Status() Status {
-	s := Status{Name: b.Name, URL: b.URL, Snapshot: b.monitor.Snapshot()}
+	address, _, _ := strings.Cut(b.URL, "?") // a query may hold a secret
+	s := Status{Name: b.Name, URL: address, Snapshot: b.monitor.Snapshot()}
 	if in := b.intro.Load(); in != nil {
 		s.Era, s.Version = in.Era.String(), in.Version
 	} else if why := b.away.Load(); why != nil {

@@ -356,8 +356,15 @@ func (s silent) Ask(ctx context.Context, _ map[string]edge.Question) (map[string
 // direct is a backend of its own, without an edge before it.
 func direct(t testing.TB, back *edgetest.Server) *backend.Backend {
 	t.Helper()
+	return directOver(t, back, 0)
+}
+
+// directOver is direct with connections bounded; 0 for the default.
+func directOver(t testing.TB, back *edgetest.Server, conns int) *backend.Backend {
+	t.Helper()
 	b, err := backend.Open(backend.Config{
-		Name: "back", URL: back.URL, SSE: back.Era == edgetest.SSE, Private: true, Silence: edgetest.Patience, Cap: edgetest.Patience, MaxMessage: 16 << 20,
+		MaxConns: conns,
+		Name:     "back", URL: back.URL, SSE: back.Era == edgetest.SSE, Private: true, Silence: edgetest.Patience, Cap: edgetest.Patience, MaxMessage: 16 << 20,
 		Info: []byte(`{"name":"test","version":"1"}`), Agent: "test", Log: slog.New(slog.DiscardHandler), Health: health.Config{Interval: time.Hour},
 	})
 	if err != nil {
@@ -383,6 +390,50 @@ func modern(t testing.TB, id, method, params string, out edge.Client) *edge.Exch
 		t.Fatal(err)
 	}
 	return &edge.Exchange{Era: mcp.Modern, Request: m, Client: out}
+}
+
+// The streams of sessions that clients can be asked on take a quarter of the
+// connections at most, and end with the backend.
+func TestOwnStreamsAreBounded(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	enough := make(chan struct{})
+	back.Always("tools/call", func(c *edgetest.Call) {
+		if c.Wait(enough) {
+			c.Result(`{"content":[]}`)
+		}
+	})
+	b := directOver(t, back, 12)
+	listening := func() (n int) {
+		for _, s := range back.Sessions() {
+			if s.Listening() {
+				n++
+			}
+		}
+		return n
+	}
+	errs := make(chan error, 5)
+	for range cap(errs) {
+		x := modern(t, "1", "tools/call", `{"name":"echo","_meta":{}}`, make(ears, 1))
+		x.Capabilities = []byte(`{"roots":{}}`)
+		go func() {
+			_, err := b.Handle(t.Context(), x)
+			errs <- err
+		}()
+	}
+	back.Await("tools/call", cap(errs))
+	edgetest.Until(t, "the streams", func() bool { return listening() == 3 })
+	close(enough)
+	for range cap(errs) {
+		if err := edgetest.Receive(t, errs, "the end of a call"); err != nil {
+			t.Error(err)
+		}
+	}
+	b.Close()
+	edgetest.Until(t, "the end of the streams", func() bool { return listening() == 0 })
+	if n := back.Count("GET"); n != 3 {
+		t.Errorf("%d streams of 12 connections, want 3", n)
+	}
 }
 
 // A subscription that the edge ends is ended in order, whatever the backend

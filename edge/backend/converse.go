@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,14 +16,17 @@ import (
 // request: the backend did not run it.
 type refusal struct {
 	status int
+	sent   bool   // the request carried a credential
 	code   int    // of a JSON-RPC error without an id, else 0
 	text   string // of that error; never shown to clients
 	data   []byte
 }
 
 func (e *refusal) Error() string {
-	switch e.status {
-	case 401, 403:
+	switch {
+	case e.sent && (e.status == 401 || e.status == 403):
+		return fmt.Sprintf("refused the edge with HTTP %d: it does not take the credential that it is sent", e.status)
+	case e.status == 401, e.status == 403:
 		return fmt.Sprintf("refused the edge with HTTP %d: it wants a credential", e.status)
 	}
 	return fmt.Sprintf("answered with HTTP %d", e.status)
@@ -86,7 +88,7 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 	if r.coded {
 		r.close()
 		if status >= 300 {
-			return status, &refusal{status: status}
+			return status, &refusal{status: status, sent: r.peer.credential != nil}
 		}
 		return 0, nonsense(errors.New("a body that is compressed, which it was not asked for"))
 	}
@@ -105,7 +107,7 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 	case err == nil && (m.Kind == mcp.Result || m.Kind == mcp.Failure) && mcp.SameID(m.IDText(), id) && id != nil:
 		return status, nil
 	case status >= 300:
-		e := &refusal{status: status}
+		e := &refusal{status: status, sent: r.peer.credential != nil}
 		if err == nil && m.Kind == mcp.Failure {
 			e.code, e.text, e.data = m.Code(), m.Text("message"), m.Get("data").Of(m.Raw)
 		} else if status == 400 {
@@ -198,11 +200,10 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 		if e.Type != "message" || len(e.Data) == 0 {
 			continue
 		}
-		text := bytes.Clone(e.Data)
-		err = m.Decode(text)
+		err = m.Decode(e.Data)
 		switch {
 		case errors.Is(err, mcp.ErrBatch):
-			if err := inBatch(text, id, m, r, before); err != nil {
+			if err := inBatch(e.Data, id, m, r, before); err != nil {
 				r.close()
 				return err
 			}

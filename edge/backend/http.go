@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"net"
 	"net/http/httputil"
 	"net/url"
@@ -25,14 +24,15 @@ type peer struct {
 	target string // path and query of the endpoint
 	host   string
 	agent  string
-	lines  []byte // further header lines, each with a CRLF before it
-	limit  int    // bytes of one message
+	limit  int // bytes of one message
+
+	credential *credential // nil for none
 }
 
 func newPeer(u *url.URL, p *pool, c *Config) *peer {
 	one := &peer{pool: p, target: u.RequestURI(), host: u.Host, agent: c.Agent, limit: c.MaxMessage}
-	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
-		one.lines = append(append(append(append(one.lines, "\r\n"...), name...), ": "...), c.Headers[name]...)
+	if c.Attach != nil {
+		one.credential = &credential{attach: c.Attach, own: c.Own}
 	}
 	return one
 }
@@ -54,7 +54,8 @@ type outgoing struct {
 	name    string // Mcp-Name, encoded
 	last    string // Last-Event-ID
 	params  []edge.Header
-	forward []edge.Header // of the client
+	x       *edge.Exchange // that it is sent for; nil for the edge's own
+	forward []edge.Header  // of the client
 	body    []byte
 	silence time.Duration // how long the backend may keep silent; 0 for ever
 	now     time.Time     // when it was made; zero for unknown
@@ -143,6 +144,14 @@ func endOfHead(b []byte) int {
 // connection is closed. The second result says whether anything of the request
 // may have reached the backend.
 func (p *peer) send(ctx context.Context, o *outgoing) (*reply, bool, error) {
+	if p.credential != nil {
+		return p.sendWith(ctx, o, p.credential)
+	}
+	return p.once(ctx, o, nil)
+}
+
+// once is send with further header lines, each with a CRLF before it.
+func (p *peer) once(ctx context.Context, o *outgoing, lines []byte) (*reply, bool, error) {
 	now := o.now
 	if now.IsZero() {
 		now = time.Now()
@@ -151,10 +160,10 @@ func (p *peer) send(ctx context.Context, o *outgoing) (*reply, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
-	c.out = p.append(c.out[:0], o)
+	c.out = p.append(c.out[:0], o, lines)
 	r := &c.reply
 	*r = reply{peer: p, c: c, ask: *o}
-	r.ask.body = nil
+	r.ask.body, r.ask.x = nil, nil
 	r.heed(ctx)
 	c.readBy(r.ask.deadline(now), now)
 	c.writeBy(now)
@@ -202,7 +211,7 @@ func (o *outgoing) deadline(now time.Time) time.Time {
 
 // append writes the request's bytes. The edge frames every request itself:
 // nothing of a client's framing goes on.
-func (p *peer) append(b []byte, o *outgoing) []byte {
+func (p *peer) append(b []byte, o *outgoing, lines []byte) []byte {
 	b = append(append(append(b, o.method...), ' '), p.target...)
 	b = append(append(b, " HTTP/1.1\r\nHost: "...), p.host...)
 	b = append(append(b, "\r\nUser-Agent: "...), p.agent...)
@@ -226,9 +235,12 @@ func (p *peer) append(b []byte, o *outgoing) []byte {
 		b = append(append(append(append(b, "\r\n"...), h.Name...), ": "...), h.Value...)
 	}
 	for _, h := range o.forward {
+		if p.credential != nil && p.credential.own(h.Name) {
+			continue
+		}
 		b = append(append(append(append(b, "\r\n"...), h.Name...), ": "...), h.Value...)
 	}
-	b = append(b, p.lines...)
+	b = append(b, lines...)
 	b = append(b, "\r\n\r\n"...)
 	return append(b, o.body...)
 }
@@ -330,6 +342,9 @@ func (r *reply) close() {
 
 // stream returns the body as it comes.
 func (r *reply) stream() io.Reader {
+	if r.sse && r.ask.until.IsZero() && r.c.br.Size() > slimBuffer {
+		r.c.slim()
+	}
 	switch r.length {
 	case -1:
 		return httputil.NewChunkedReader(r.c.br)

@@ -22,7 +22,16 @@ func (b *Backend) toLegacy(ctx context.Context, x *edge.Exchange, in *Introducti
 	if m.Kind == mcp.Notification {
 		return nil, s.notify(ctx, m)
 	}
+	undo := func() {}
+	if m.Method == "resources/subscribe" {
+		if undo, err = s.subscribe(ctx, m.Text("uri")); err != nil {
+			return nil, err
+		}
+	}
 	answer, err := s.call(ctx, x)
+	if err != nil || answer.Kind != mcp.Result {
+		undo()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -217,7 +217,7 @@ type watcher struct {
 	renew   chan struct{} // holds a value while another stream is wanted
 
 	mu      sync.Mutex
-	uris    []string
+	uris    subscriptions
 	wanted  int           // how often the wishes have changed
 	heard   int           // of these the backend has acknowledged
 	told    chan struct{} // closed when heard changes
@@ -304,16 +304,17 @@ func (b *Backend) watch(ctx context.Context, x *edge.Exchange) (bool, *edge.Resp
 		return true, nil, edge.Errorf(edge.NoSession, "session", "Session not found")
 	}
 	w.mu.Lock()
-	w.uris = slices.DeleteFunc(w.uris, func(u string) bool { return u == uri })
-	full := m.Method == "resources/subscribe" && len(w.uris) >= 1000
-	if m.Method == "resources/subscribe" && !full {
-		w.uris = append(w.uris, uri)
+	var err error
+	if m.Method == "resources/subscribe" {
+		_, err = w.uris.add(x.Session, uri)
+	} else {
+		w.uris.drop(uri)
 	}
 	w.wanted++
 	wanted := w.wanted
 	w.mu.Unlock()
-	if full {
-		return true, nil, edge.Errorf(edge.Overload, m.Method, "a session can subscribe to 1000 resources")
+	if err != nil {
+		return true, nil, err
 	}
 	select {
 	case w.renew <- struct{}{}:
@@ -336,7 +337,7 @@ func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out ed
 	defer cancel()
 	start := func() *listening {
 		w.mu.Lock()
-		want, wanted := Wish{Tools: true, Prompts: true, Resources: true, URIs: slices.Clone(w.uris)}, w.wanted
+		want, wanted := Wish{Tools: true, Prompts: true, Resources: true, URIs: w.uris.list()}, w.wanted
 		w.mu.Unlock()
 		one, end := context.WithCancel(ctx)
 		l := &listening{end: end, acked: make(chan struct{}), ended: make(chan struct{})}

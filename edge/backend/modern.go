@@ -18,7 +18,10 @@ const maxRounds = 10
 
 // toModern sends a message to a backend of the modern era.
 func (b *Backend) toModern(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
-	if x.Era == mcp.Modern {
+	switch {
+	case x.Era == mcp.Modern && x.Head.Remade:
+		return b.withParams(ctx, x, x.Request, false)
+	case x.Era == mcp.Modern:
 		return b.modernCall(ctx, x, x.Request, x.Request.Raw, x.Head.Params, false)
 	}
 	return b.legacyClient(ctx, x)
@@ -31,7 +34,7 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 	now := time.Now()
 	o := outgoing{
 		method: "POST", version: mcp.V2607, rpc: headerText(m.Method), params: params,
-		body: raw, forward: x.Forward, silence: b.Silence, now: now, until: now.Add(b.Cap),
+		body: raw, x: x, forward: x.Forward, silence: b.Silence, now: now, until: now.Add(b.Cap),
 	}
 	switch {
 	case info.Target == "":
@@ -201,7 +204,7 @@ func (b *Backend) legacyClient(ctx context.Context, x *edge.Exchange) (*edge.Res
 		return nil, edge.Errorf(edge.Invalid, "translate", "%w", err)
 	}
 	for round := 0; ; round++ {
-		r, err := b.withParams(ctx, x, request)
+		r, err := b.withParams(ctx, x, request, true)
 		if err != nil || r == nil {
 			return nil, err
 		}

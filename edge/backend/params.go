@@ -19,19 +19,19 @@ type headerParam struct {
 	path   []string // names down from the arguments
 }
 
-// withParams sends a request that the edge made, with the Mcp-Param headers
+// withParams sends a request that the edge made or changed, with the Mcp-Param headers
 // that the tool is known to want. A server that misses one says so without
 // running the call (HeaderMismatch); then the tools are looked at and the call
 // is sent again, once.
-func (b *Backend) withParams(ctx context.Context, x *edge.Exchange, m *mcp.Message) (*edge.Response, error) {
-	r, err := b.modernCall(ctx, x, m, m.Raw, b.mirrored(m), true)
+func (b *Backend) withParams(ctx context.Context, x *edge.Exchange, m *mcp.Message, translate bool) (*edge.Response, error) {
+	r, err := b.modernCall(ctx, x, m, m.Raw, b.mirrored(m), translate)
 	if err != nil || r == nil || m.Method != "tools/call" || r.Code() != mcp.CodeHeaderMismatch {
 		return r, err
 	}
 	if err := b.learnParams(ctx); err != nil {
 		return nil, err
 	}
-	return b.modernCall(ctx, x, m, m.Raw, b.mirrored(m), true)
+	return b.modernCall(ctx, x, m, m.Raw, b.mirrored(m), translate)
 }
 
 // mirrored returns the Mcp-Param headers of a call.
@@ -131,7 +131,7 @@ func (b *Backend) noteParams(list *mcp.Message) {
 // knowledge of headers from there, too (2026-07-28, x-mcp-header).
 func (b *Backend) checkParams(x *edge.Exchange) error {
 	m := x.Request
-	if m.Method != "tools/call" {
+	if m.Method != "tools/call" || x.Head.Remade {
 		return nil
 	}
 	for _, want := range b.mirrored(m) {

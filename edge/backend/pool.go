@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"net/url"
@@ -41,6 +42,11 @@ const (
 	// Left to itself it lets the buffer of a connection that was once read fast
 	// grow to the end of tcp_rmem, some MiB for every stream that is stuck.
 	receiveBuffer = 24 << 10
+
+	// readBuffer is the size of the buffer that a connection is read through,
+	// and slimBuffer that of one which is a stream without an end.
+	readBuffer = 8 << 10
+	slimBuffer = 1 << 10
 
 	// keepOut is the size up to which a connection keeps its output buffer.
 	keepOut = 64 << 10
@@ -191,9 +197,26 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 		}
 		return nil, &edge.Error{Kind: edge.Unavailable, Op: "dial", Err: err}
 	}
-	c := &conn{Conn: nc, br: bufio.NewReaderSize(nc, 8<<10), idle: idleDefault}
+	c := &conn{Conn: nc, br: readers.Get().(*bufio.Reader), idle: idleDefault}
+	c.br.Reset(nc)
 	c.probe.at(c)
 	return c, nil
+}
+
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readBuffer) }}
+
+// slim has the connection hold little from here on: it has become a stream
+// that may be silent for long, beside thousands of others. No other call will
+// have it.
+func (c *conn) slim() {
+	from, old := io.Reader(c.Conn), c.br
+	if n := old.Buffered(); n > 0 {
+		b, _ := old.Peek(n)
+		from = io.MultiReader(bytes.NewReader(bytes.Clone(b)), c.Conn)
+	}
+	c.br, c.out = bufio.NewReaderSize(from, slimBuffer), nil
+	old.Reset(nil)
+	readers.Put(old)
 }
 
 // judge looks at the address that a name turned out to stand for.
@@ -225,7 +248,7 @@ func (p *pool) put(c *conn, now time.Time) {
 		}
 	}
 	p.mu.Lock()
-	if p.done || c.idle <= 0 || c.br.Buffered() > 0 || c.head.ConnectionClose() {
+	if p.done || c.idle <= 0 || c.br.Size() < readBuffer || c.br.Buffered() > 0 || c.head.ConnectionClose() {
 		p.mu.Unlock()
 		p.drop(c)
 		return

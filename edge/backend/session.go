@@ -31,11 +31,11 @@ type session struct {
 	ownEnd context.CancelFunc // ends that; nil before it is heard; mu guards it
 
 	mu     sync.Mutex
-	calls  []*call         // under way
-	asking []*asking       // questions of the server that wait
-	subs   map[string]bool // URIs subscribed to
-	level  string          // log level set
-	notice edge.Client     // takes what belongs to no call; nil for nobody
+	calls  []*call   // under way
+	asking []*asking // questions of the server that wait
+	subs   subscriptions
+	level  string      // log level set
+	notice edge.Client // takes what belongs to no call; nil for nobody
 	closed bool
 }
 
@@ -175,10 +175,7 @@ func (s *session) open(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	s.mu.Lock()
-	level, subs := s.level, make([]string, 0, len(s.subs))
-	for uri := range s.subs {
-		subs = append(subs, uri)
-	}
+	level, subs := s.level, s.subs.list()
 	s.mu.Unlock()
 	if level != "" {
 		_, _, err = s.roundTrip(ctx, l, "logging/setLevel", append(mcp.AppendString([]byte(`{"level":`), level), '}'))
@@ -201,7 +198,7 @@ func (s *session) roundTrip(ctx context.Context, l *link, method string, params 
 	id := s.ownID()
 	body := mcp.AppendRequest(nil, id, method, params)
 	if l.sse != nil {
-		m, err := s.overSSE(ctx, l, &call{id: id, method: method}, body)
+		m, err := s.overSSE(ctx, l, &call{id: id, method: method}, nil, body)
 		return m, "", err
 	}
 	o := s.outgoing(l, body)
@@ -221,7 +218,7 @@ func (s *session) roundTrip(ctx context.Context, l *link, method string, params 
 // post sends what needs no answer.
 func (s *session) post(ctx context.Context, l *link, body []byte) error {
 	if l.sse != nil {
-		return l.sse.post(ctx, body)
+		return l.sse.post(ctx, nil, body)
 	}
 	o := s.outgoing(l, body)
 	_, err := s.b.peer.converse(ctx, &o, nil, nil, func(*mcp.Message, *reply) {})
@@ -328,7 +325,7 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 	answer := x.Answer()
 	answer.Status = 200
 	if l.sse != nil {
-		one, err := s.overSSE(ctx, l, c, body)
+		one, err := s.overSSE(ctx, l, c, x, body)
 		if err != nil {
 			return nil, err
 		}
@@ -338,7 +335,7 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 	s.add(c)
 	defer s.remove(c)
 	o := s.outgoing(l, body)
-	o.place, o.forward = &c.place, x.Forward
+	o.place, o.x, o.forward = &c.place, x, x.Forward
 	status, err := s.b.peer.converse(ctx, &o, c.id, &answer.Message, func(n *mcp.Message, r *reply) {
 		c.on(r)
 		s.before(ctx, l, c, n)
@@ -481,22 +478,35 @@ func (s *session) notify(ctx context.Context, m *mcp.Message) error {
 
 // remember keeps what a reopened session has to set up again.
 func (s *session) remember(m *mcp.Message) {
-	if m.Method == "tools/call" {
-		return
+	switch m.Method {
+	case "logging/setLevel":
+		s.mu.Lock()
+		s.level = m.Text("level")
+		s.mu.Unlock()
+	case "resources/unsubscribe":
+		s.forget(m.Text("uri"))
+	}
+}
+
+// subscribe makes room for a resources/subscribe before it is sent. What is
+// returned gives the room back, for a call that comes to nothing.
+func (s *session) subscribe(ctx context.Context, uri string) (undo func(), err error) {
+	if _, err := s.link(ctx); err != nil { // a session that is opened later would subscribe twice
+		return nil, lost(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch m.Method {
-	case "logging/setLevel":
-		s.level = m.Text("level")
-	case "resources/subscribe":
-		if s.subs == nil {
-			s.subs = make(map[string]bool)
-		}
-		s.subs[m.Text("uri")] = true
-	case "resources/unsubscribe":
-		delete(s.subs, m.Text("uri"))
+	fresh, err := s.subs.add(s.client, uri)
+	if !fresh {
+		return func() {}, err
 	}
+	return func() { s.forget(uri) }, nil
+}
+
+func (s *session) forget(uri string) {
+	s.mu.Lock()
+	s.subs.drop(uri)
+	s.mu.Unlock()
 }
 
 // hearOwn has the session's own stream be heard from its opening to its end:
@@ -559,7 +569,7 @@ func (s *session) listen(ctx context.Context, out edge.Client) error {
 				if e.Retry > 0 {
 					wait = min(time.Duration(e.Retry)*time.Millisecond, 30*time.Second)
 				}
-				if m, err := mcp.Decode(slices.Clone(e.Data)); err == nil && (m.Kind == mcp.Request || m.Kind == mcp.Notification) {
+				if m, err := mcp.Decode(e.Data); err == nil && (m.Kind == mcp.Request || m.Kind == mcp.Notification) {
 					s.before(ctx, l, nil, m)
 				}
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -33,7 +32,7 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 	if r.status != 200 || !r.sse {
 		r.close()
 		end()
-		return nil, &refusal{status: r.status}
+		return nil, &refusal{status: r.status, sent: r.peer.credential != nil}
 	}
 	events := mcp.NewEventReader(r.stream(), s.b.MaxMessage)
 	e, err := events.Next()
@@ -68,7 +67,7 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 			if e.Type != "message" {
 				continue
 			}
-			m, err := mcp.Decode(slices.Clone(e.Data))
+			m, err := mcp.Decode(e.Data)
 			if err != nil {
 				continue
 			}
@@ -110,8 +109,13 @@ func (s *session) incoming(ctx context.Context, l *sseLink, m *mcp.Message) {
 	}
 }
 
-func (l *sseLink) post(ctx context.Context, body []byte) error {
-	o := &outgoing{method: "POST", body: body, silence: l.b.Silence, until: time.Now().Add(l.b.Cap)}
+// post sends a message, for the exchange x or, when that is nil, for the edge
+// itself.
+func (l *sseLink) post(ctx context.Context, x *edge.Exchange, body []byte) error {
+	o := &outgoing{method: "POST", body: body, x: x, silence: l.b.Silence, until: time.Now().Add(l.b.Cap)}
+	if x != nil {
+		o.forward = x.Forward
+	}
 	_, err := l.endpoint.converse(ctx, o, nil, nil, func(*mcp.Message, *reply) {})
 	return err
 }
@@ -119,11 +123,11 @@ func (l *sseLink) post(ctx context.Context, body []byte) error {
 func (l *sseLink) close() { l.end() }
 
 // overSSE sends a request and waits for its answer on the stream.
-func (s *session) overSSE(ctx context.Context, l *link, c *call, body []byte) (*mcp.Message, error) {
+func (s *session) overSSE(ctx context.Context, l *link, c *call, x *edge.Exchange, body []byte) (*mcp.Message, error) {
 	c.answer = make(chan *mcp.Message, 1)
 	s.add(c)
 	defer s.remove(c)
-	if err := l.sse.post(ctx, body); err != nil {
+	if err := l.sse.post(ctx, x, body); err != nil {
 		var r *refusal
 		if errors.As(err, &r) && r.lostSession() {
 			return nil, errLost

@@ -475,7 +475,7 @@ func (b *Book) current(s *shelf) *Catalog {
 		b.makeRoom(s)
 	}
 	if old != nil && b.served && !b.personal {
-		b.pending.add(Diff(old, c))
+		b.pending.Add(Diff(old, c))
 		b.wake()
 	}
 	b.settled()

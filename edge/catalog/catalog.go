@@ -324,7 +324,8 @@ func (c Changes) Methods() []string {
 	return out
 }
 
-func (c *Changes) add(o Changes) {
+// Add joins the changes of o to those of c.
+func (c *Changes) Add(o Changes) {
 	c.Tools = c.Tools || o.Tools
 	c.Prompts = c.Prompts || o.Prompts
 	c.Resources = c.Resources || o.Resources
@@ -344,7 +345,7 @@ func Diff(a, b *Catalog) Changes {
 	var c Changes
 	for i := range a.tables {
 		if a.tables[i].listed != b.tables[i].listed {
-			c.add(changeOf(edge.Thing(i + 1)))
+			c.Add(changeOf(edge.Thing(i + 1)))
 		}
 	}
 	return c

@@ -98,7 +98,7 @@ func (b *Book) changed(e *entry) {
 	b.touch(e.shelf)
 	// Where catalogs differ by principal, they are not built to compare them.
 	if b.personal && b.served {
-		b.pending.add(changeOf(e.thing))
+		b.pending.Add(changeOf(e.thing))
 		b.wake()
 	}
 }
@@ -117,7 +117,7 @@ func (b *Book) drop(e *entry) {
 		return // nobody has asked for it
 	}
 	if e.shelf != b.common && b.served && !e.due && e.list != nil {
-		b.pending.add(changeOf(e.thing))
+		b.pending.Add(changeOf(e.thing))
 	}
 	e.due, e.late, e.tries = true, false, 0
 	if e.fetch != nil {

@@ -36,27 +36,37 @@ func (c *compiler) authorization(o *object, s *v1beta1.VirtualMCPServer, config 
 				return nil // said where the key is referred to
 			}
 			document, wrong := authz.FromDocument([]byte(text), at)
-			return c.document(o, document.Override(in.AuthzConfig), wrong, at)
+			return c.document(o, document.Override(in.AuthzConfig), append(wrong, document.ForVirtualServer(at)...), at)
 		}
 	case in.AuthzConfigRef != nil:
-		at := field.NewPath("spec", "incomingAuth", "authzConfigRef", "name")
 		for _, l := range o.links {
-			if p, ok := l.to.value.(*v1beta1.MCPAuthzConfig); ok {
-				document, wrong := authz.FromObject(&p.Spec, at)
-				return c.document(o, document, wrong, at)
+			p, ok := l.to.value.(*v1beta1.MCPAuthzConfig)
+			if !ok {
+				continue
 			}
+			document, wrong := authz.FromObject(&p.Spec, field.NewPath("spec"))
+			if document.Point != nil {
+				c.fail(o, "spec.incomingAuth.authzConfigRef.name", ReasonInvalid, "%s is of type %s: a VirtualMCPServer takes %s alone", l.to.ref, brief(p.Spec.Type), v1beta1.AuthzTypePolicy)
+				return nil
+			}
+			return c.document(l.to, document, wrong, field.NewPath("spec", "config"))
 		}
 	}
 	return nil
 }
 
-// document judges a document of policies for a virtual server.
+// document judges a document of policies, whose body stands at path at of o.
 func (c *compiler) document(o *object, d authz.Document, wrong field.ErrorList, at *field.Path) *authz.Spec {
-	if wrong = append(wrong, d.ForVirtualServer(at)...); len(wrong) > 0 || d.Set == nil {
+	if len(wrong) > 0 || d.Set == nil {
 		c.faults(o, wrong)
 		return nil
 	}
-	return c.policies(o, *d.Set, at)
+	_, wrong = d.Parse(at)
+	c.faults(o, wrong)
+	if d.Set.PrimaryUpstreamProvider != "" {
+		c.fail(o, at.String(), ReasonUnsupported, "primary_upstream_provider: not supported yet; leave it out: the claims are those of the client's own token")
+	}
+	return d.Set
 }
 
 // policies judges a set of policies.

@@ -10,6 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// Describe says what is wrong with a field of what is no object, in the words
+// of the report.
+func Describe(e *field.Error) string { return describe(e) }
+
 // describe says what is wrong with a field and what would be right.
 func describe(e *field.Error) string {
 	detail := strings.TrimSpace(e.Detail)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
 // Field is one field of a struct as JSON and YAML see it.
@@ -81,6 +83,7 @@ type given struct {
 	path    string // spec.config.backends[0].url
 	pattern string // spec.config.backends[].url
 	value   string // of text, numbers and booleans
+	secret  bool   // a section that names a secret and a key of it
 	up      *given // the section, list or item that it stands in
 }
 
@@ -121,6 +124,7 @@ func givenIn(object any) []*given {
 				out = append(out, g)
 			}
 		case v.Kind() == reflect.Struct:
+			g.secret = v.Type() == reflect.TypeFor[v1beta1.SecretRef]()
 			for _, f := range Fields(v.Type()) {
 				walk(v.FieldByIndex(f.Index), &given{path: dot(g.path, f.Name), pattern: dot(g.pattern, f.Name), up: g})
 			}

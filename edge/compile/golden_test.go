@@ -3,9 +3,12 @@ package compile_test
 import (
 	"bytes"
 	"flag"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,10 +17,15 @@ import (
 
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/source"
+	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/telemetry"
+	"github.com/weir-edge/weir/filters/webhook"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -54,7 +62,7 @@ func golden(t *testing.T, name string, r *source.Result) {
 	if err := r.Render(&text); err != nil {
 		t.Fatal(err)
 	}
-	got := []byte("# what a user reads\n" + text.String() + "\n# plan\n" + plan(t, r.Plan) + "\n# conditions\n" + conditions(r.Report))
+	got := []byte("# what a user reads\n" + text.String() + "\n# plan\n" + plan(t, r.Plan) + secrets(r.Plan) + "\n# conditions\n" + conditions(r.Report))
 	if *update {
 		if err := os.WriteFile(name, got, 0o644); err != nil {
 			t.Fatal(err)
@@ -73,16 +81,25 @@ func golden(t *testing.T, name string, r *source.Result) {
 // plan writes a plan as YAML, with what is empty left out.
 func plan(t *testing.T, p *compile.Plan) string {
 	t.Helper()
+	type sent struct {
+		Ref     string                             `json:"ref,omitempty"`
+		Kind    *v1beta1.MCPExternalAuthConfigSpec `json:"kind,omitempty"`
+		Config  *v1beta1.OutgoingStrategy          `json:"config,omitempty"`
+		Forward *v1beta1.HeaderForward             `json:"forward,omitempty"`
+	}
+	if n, m := reflect.TypeFor[outgoing.Spec]().NumField(), reflect.TypeFor[sent]().NumField(); n != m {
+		t.Fatalf("what a backend is sent has %d fields, and %d are written", n, m)
+	}
 	type backend struct {
 		Name         string            `json:"name"`
 		URL          string            `json:"url"`
 		Transport    compile.Transport `json:"transport"`
 		CABundle     string            `json:"caBundle,omitempty"`
 		CABundlePath string            `json:"caBundlePath,omitempty"`
-		Headers      map[string]string `json:"headers,omitempty"`
 		Private      bool              `json:"private,omitempty"`
 		Timeout      string            `json:"timeout"`
 		Metadata     map[string]string `json:"metadata,omitempty"`
+		Outgoing     *sent             `json:"outgoing,omitempty"`
 	}
 	type breaker struct {
 		Threshold int    `json:"threshold"`
@@ -109,6 +126,14 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Authz    *authz.Spec       `json:"authz,omitempty"`
 		Filters  []guest.Spec      `json:"filters,omitempty"`
 		Failure  *failure          `json:"failure,omitempty"`
+		Webhooks *webhook.Spec     `json:"webhooks,omitempty"`
+
+		Audit     *audit.Spec     `json:"audit,omitempty"`
+		Telemetry *telemetry.Spec `json:"telemetry,omitempty"`
+		Debug     bool            `json:"debug,omitempty"`
+	}
+	if n := reflect.TypeFor[compile.Plan]().NumField(); n != 3 {
+		t.Fatalf("a plan has %d fields, and 3 are written", n)
 	}
 	if n, m := reflect.TypeFor[compile.Backend]().NumField(), reflect.TypeFor[backend]().NumField(); n != m {
 		t.Fatalf("a backend has %d fields, and %d are written", n, m)
@@ -118,7 +143,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 	}
 	var servers []server
 	for _, s := range p.Servers {
-		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters}
+		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters, Webhooks: s.Webhooks, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug}
 		if !s.Bare { // the rules of a bare server say nothing
 			out.Names = s.Names
 		}
@@ -129,7 +154,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 			}
 		}
 		for _, b := range s.Backends {
-			out.Backends = append(out.Backends, backend{b.Name, b.URL, b.Transport, b.CABundle, b.CABundlePath, b.Headers, b.Private, b.Timeout.String(), b.Metadata})
+			out.Backends = append(out.Backends, backend{b.Name, b.URL, b.Transport, b.CABundle, b.CABundlePath, b.Private, b.Timeout.String(), b.Metadata, (*sent)(b.Outgoing)})
 		}
 		servers = append(servers, out)
 	}
@@ -138,6 +163,21 @@ func plan(t *testing.T, p *compile.Plan) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// secrets writes which secrets a plan needs, and which its documents hold.
+func secrets(p *compile.Plan) string {
+	var b strings.Builder
+	for _, n := range p.Needs {
+		fmt.Fprintf(&b, "%s needs %s/%s\n", n, n.Name, n.Key)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Secrets)) {
+		fmt.Fprintf(&b, "Secret/%s holds %v\n", name, p.Secrets[name])
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n# secrets\n" + b.String()
 }
 
 // conditions writes the conditions as KIND/NAME TYPE=STATUS (REASON) message.

@@ -5,16 +5,46 @@ package compile
 import (
 	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/outgoing"
+	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/telemetry"
+	"github.com/weir-edge/weir/filters/webhook"
 )
 
 // Plan is what an edge is to serve, with every default filled in and every
 // reference resolved. A plan is immutable.
 type Plan struct {
 	Servers []Server // sorted by name
+
+	// Secrets are the values of the set's Secret documents, by name and key.
+	Secrets map[string]map[string]edge.Secret
+
+	// Needs are the secrets without which the servers cannot be opened, in the
+	// order of the objects. They may be in the documents or elsewhere.
+	Needs []Need
+}
+
+// Need is a field that refers to a secret.
+type Need struct {
+	Index  int    // of the object in the set; -1 for what is none of it
+	Object Ref    // that has the field
+	Origin string // of the object; empty when it has none
+	Path   string // of the field
+	Name   string // of the secret
+	Key    string // of the value in it
+}
+
+// String says where the field is.
+func (n Need) String() string {
+	if n.Origin == "" {
+		return n.Object.String() + ": " + n.Path
+	}
+	return n.Origin + ": " + n.Object.String() + ": " + n.Path
 }
 
 // Server is one virtual MCP server.
@@ -31,6 +61,11 @@ type Server struct {
 	Authz    *authz.Spec       // what clients may do; nil for everything
 	Filters  []guest.Spec      // programs that messages pass, in their order
 	Failure  Failure           // when a backend counts as failed, and what follows
+	Webhooks *webhook.Spec     // whom messages are shown first; nil for nobody
+
+	Audit     *audit.Spec     // what of its exchanges is written down; nil for nothing
+	Telemetry *telemetry.Spec // what of them is measured and traced; nil for nothing
+	Debug     bool            // the process log tells of each exchange
 }
 
 // Failure says when a backend counts as failed and what follows.
@@ -65,8 +100,8 @@ type Backend struct {
 	Transport    Transport
 	CABundle     string            // PEM text; empty for none
 	CABundlePath string            // file of PEM text, read when the plan is opened; empty for none
-	Headers      map[string]string // header lines that every request carries; nil for none
 	Private      bool              // may be on a private address
 	Timeout      time.Duration     // silence after which a call is given up
 	Metadata     map[string]string // the user's own, and group when there is one; nil for none
+	Outgoing     *outgoing.Spec    // what it is sent besides calls, such as a credential; nil for nothing
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/headers"
 )
 
 // servers plans every server of the set.
@@ -33,6 +34,8 @@ func (c *compiler) servers() *Plan {
 		c.fail(nil, "", ReasonNotFound, "there is no VirtualMCPServer: add one, it is what clients connect to")
 	}
 	c.audiences(plan)
+	c.services(plan)
+	c.secrets(plan)
 	slices.SortFunc(plan.Servers, func(a, b Server) int { return strings.Compare(a.Name, b.Name) })
 	return plan
 }
@@ -52,6 +55,7 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	}
 
 	// 2. What of all that does not exist yet.
+	ways := c.ways(o, s, config, members)
 	c.refuse(o)
 	for _, other := range c.objects {
 		if other.served && other != o && other.value != nil {
@@ -68,22 +72,29 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	// 5. The backends.
 	plan := Server{Name: s.Name, Title: config.Name, Group: groupName(o, s), Metadata: maps.Clone(config.Metadata), Incoming: who, Authz: c.authorization(o, s, config), Failure: failure(config)}
 	plan.Filters = c.filters(o, s, config)
+	passed := field.NewPath("spec", "passthroughHeaders")
 	if plan.Forward = s.Spec.PassthroughHeaders; plan.Forward == nil {
-		plan.Forward = config.PassthroughHeaders
+		plan.Forward, passed = config.PassthroughHeaders, field.NewPath("spec", "config", "passthroughHeaders")
 	}
+	_, wrong := headers.Parse(passed, plan.Forward, nil)
+	c.faults(o, wrong)
 	if plan.Title == "" {
 		plan.Title = s.Name
 	}
+	plan.Audit, plan.Telemetry = c.audit(o, config), c.telemetry(o, s, config)
+	plan.Debug = config.Operational != nil && config.Operational.LogLevel == "debug"
 	if len(config.Backends) > 0 {
-		plan.Backends = c.static(o, s, members)
+		plan.Backends = c.static(o, s, members, ways)
 	} else {
 		plan.Backends = c.discovered(o, group, members)
 	}
+	plan.Webhooks = c.set.Webhooks
 	c.names(o, s, plan.Backends)
 	plan.Names, plan.Bare = c.rules(o, config, plan.Backends, members)
 	for i := range plan.Backends {
 		b := &plan.Backends[i]
 		b.Timeout = c.timeout(config, b.Name)
+		b.Outgoing = c.outgoing(ways[b.Name])
 		if plan.Group != "" {
 			if b.Metadata == nil {
 				b.Metadata = map[string]string{}
@@ -132,7 +143,7 @@ func (c *compiler) reach(o *object, served bool) {
 	}
 	o.used, o.served = true, o.served || served
 	for _, l := range o.links {
-		c.reach(l.to, served && !l.refused)
+		c.reach(l.to, served && !l.refused && !own(o, l))
 	}
 }
 
@@ -219,14 +230,34 @@ func (c *compiler) superseded(o *object, s *v1beta1.VirtualMCPServer) {
 	if a := config.IncomingAuth; a != nil && s.Spec.IncomingAuth != nil && string(a.Type) != string(s.Spec.IncomingAuth.Type) {
 		warn("spec.config.incomingAuth.type", "spec.incomingAuth")
 	}
-	if a, b := config.OutgoingAuth, o.text("spec.outgoingAuth.source"); a != nil && b != "" && string(a.Source) != b {
+	switch a, b := config.IncomingAuth, s.Spec.IncomingAuth; {
+	case a == nil || b == nil || a.Authz == nil || a.Authz.Type != v1beta1.AuthzPolicy:
+	case b.AuthzConfig == nil && b.AuthzConfigRef == nil: // nobody would ask the policies, and everything be allowed
+		c.fail(o, "spec.config.incomingAuth.authz", ReasonConflict, "spec.incomingAuth takes precedence, and has no policies: move them to spec.incomingAuth.authzConfig")
+	default:
+		warn("spec.config.incomingAuth.authz", "spec.incomingAuth")
+	}
+	a := config.OutgoingAuth
+	if a == nil || s.Spec.OutgoingAuth == nil {
+		return
+	}
+	if b := o.text("spec.outgoingAuth.source"); b != "" && string(a.Source) != b {
 		warn("spec.config.outgoingAuth.source", "spec.outgoingAuth")
+	}
+	twice := func(path string) {
+		c.find(Warning, o, path, ReasonUnused, "not used: spec.outgoingAuth is there, and takes precedence over all of spec.config.outgoingAuth")
+	}
+	if a.Default != nil {
+		twice("spec.config.outgoingAuth.default")
+	}
+	if len(a.Backends) > 0 {
+		twice("spec.config.outgoingAuth.backends")
 	}
 }
 
 // static plans the backends that the server lists itself, whatever its group
 // holds.
-func (c *compiler) static(o *object, s *v1beta1.VirtualMCPServer, members []*object) []Backend {
+func (c *compiler) static(o *object, s *v1beta1.VirtualMCPServer, members []*object, ways map[string]way) []Backend {
 	source := o.text("spec.config.outgoingAuth.source")
 	at := "spec.config.outgoingAuth.source"
 	if written := o.text("spec.outgoingAuth.source"); written != "" {
@@ -257,6 +288,9 @@ func (c *compiler) static(o *object, s *v1beta1.VirtualMCPServer, members []*obj
 		}
 	}
 	for _, m := range members {
+		if w, ok := ways[m.ref.Name]; ok && w.own == m {
+			continue // its credential is
+		}
 		c.find(Warning, m, "", ReasonUnused, "not used: %s lists its backends itself", o.ref)
 	}
 	return out
@@ -277,7 +311,6 @@ func (c *compiler) discovered(o *object, group *object, members []*object) []Bac
 				URL:       e.Spec.RemoteURL,
 				Transport: Transport(e.Spec.Transport),
 				CABundle:  c.bundle(m, e),
-				Headers:   plainHeaders(e.Spec.HeaderForward),
 				Private:   e.Spec.AllowPrivateEndpoint,
 			})
 		case *v1beta1.MCPRemoteProxy:
@@ -286,7 +319,6 @@ func (c *compiler) discovered(o *object, group *object, members []*object) []Bac
 				Name:      e.Name,
 				URL:       e.Spec.RemoteURL,
 				Transport: Transport(e.Spec.Transport),
-				Headers:   plainHeaders(e.Spec.HeaderForward),
 				Private:   e.Spec.AllowPrivateEndpoint,
 			})
 		} // refuse has refused the other kinds.
@@ -306,13 +338,6 @@ func (c *compiler) discovered(o *object, group *object, members []*object) []Bac
 		names[m.ref.Name] = m
 	}
 	return out
-}
-
-func plainHeaders(f *v1beta1.HeaderForward) map[string]string {
-	if f == nil {
-		return nil
-	}
-	return maps.Clone(f.AddPlaintextHeaders)
 }
 
 // failure is spec.config.operational.failureHandling with its defaults.

@@ -7,6 +7,8 @@ import (
 	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-edge/weir/filters/webhook"
 )
 
 // Set is the objects that are compiled together: those of one namespace.
@@ -16,6 +18,10 @@ type Set struct {
 	// Incomplete says that something of the set could not be read. What an
 	// object refers to may have been there, so nothing is said to be missing.
 	Incomplete bool
+
+	// Webhooks are those that every server asks; nil for none. They are no
+	// object of the set: the process is told of them.
+	Webhooks *webhook.Spec
 }
 
 // Object is one object of a set and what is known of where it comes from.

@@ -33,16 +33,14 @@ func unsupportedFields() []unsupported {
 		{kind: "VirtualMCPServer", path: "spec.authServerConfig"},
 
 		// Backends.
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.type", allow: []string{"unauthenticated"}, instead: "set unauthenticated"},
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.type", allow: []string{"unauthenticated", "header_injection"}, instead: "set unauthenticated or header_injection"},
 		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.cloudSts", with: "spec.config.outgoingAuth.default.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.headerInjection", with: "spec.config.outgoingAuth.default.type"},
 		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.tokenExchange", with: "spec.config.outgoingAuth.default.type"},
 		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.upstreamInject", with: "spec.config.outgoingAuth.default.type"},
 		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.obo", with: "spec.config.outgoingAuth.default.type"},
 		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.xaa", with: "spec.config.outgoingAuth.default.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.type", allow: []string{"unauthenticated"}, instead: "set unauthenticated"},
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.type", allow: []string{"unauthenticated", "header_injection"}, instead: "set unauthenticated or header_injection"},
 		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.cloudSts", with: "spec.config.outgoingAuth.backends{}.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.headerInjection", with: "spec.config.outgoingAuth.backends{}.type"},
 		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.tokenExchange", with: "spec.config.outgoingAuth.backends{}.type"},
 		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.upstreamInject", with: "spec.config.outgoingAuth.backends{}.type"},
 		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.obo", with: "spec.config.outgoingAuth.backends{}.type"},
@@ -57,10 +55,6 @@ func unsupportedFields() []unsupported {
 
 		// Around the call.
 		{kind: "VirtualMCPServer", path: "spec.config.rateLimiting"},
-		{kind: "VirtualMCPServer", path: "spec.config.audit", enabled: "enabled"},
-		{kind: "VirtualMCPServer", path: "spec.config.telemetry"},
-		{kind: "VirtualMCPServer", path: "spec.telemetryConfigRef"},
-		{kind: "VirtualMCPServer", path: "spec.config.operational.logLevel", instead: "start the edge with --log-level debug"},
 
 		// Sessions.
 		{kind: "VirtualMCPServer", path: "spec.sessionStorage.provider", allow: []string{"memory"}, instead: "set memory"},
@@ -74,12 +68,8 @@ func unsupportedFields() []unsupported {
 		{kind: "VirtualMCPServer", path: "spec.config.sessionStorage.keyPrefix", with: "spec.config.sessionStorage.provider"},
 
 		// Members of a group and what they refer to.
-		{kind: "MCPServerEntry", path: "spec.headerForward.addHeadersFromSecret"},
-		{kind: "MCPRemoteProxy", path: "spec.headerForward.addHeadersFromSecret"},
-		{kind: "MCPExternalAuthConfig", path: "spec.type", allow: []string{"unauthenticated"}, instead: "use one of type unauthenticated, or none"},
+		{kind: "MCPExternalAuthConfig", path: "spec.type", allow: []string{"unauthenticated", "headerInjection", "bearerToken"}, instead: "use one of type headerInjection, bearerToken or unauthenticated"},
 		{kind: "MCPExternalAuthConfig", path: "spec.tokenExchange", with: "spec.type"},
-		{kind: "MCPExternalAuthConfig", path: "spec.headerInjection", with: "spec.type"},
-		{kind: "MCPExternalAuthConfig", path: "spec.bearerToken", with: "spec.type"},
 		{kind: "MCPExternalAuthConfig", path: "spec.embeddedAuthServer", with: "spec.type"},
 		{kind: "MCPExternalAuthConfig", path: "spec.cloudSts", with: "spec.type"},
 		{kind: "MCPExternalAuthConfig", path: "spec.upstreamInject", with: "spec.type"},
@@ -99,9 +89,7 @@ func unsupportedFields() []unsupported {
 
 		// Whole kinds. An object of such a kind that no server refers to is let be.
 		{kind: "MCPServer", path: "spec", instead: "start the server yourself and describe it with an MCPServerEntry"},
-		{kind: "MCPAuthzConfig", path: "spec"},
-		{kind: "MCPTelemetryConfig", path: "spec"},
-		{kind: "MCPWebhookConfig", path: "spec"},
+		{kind: "MCPWebhookConfig", path: "spec", instead: "start the edge with --webhook-config, which every server's messages are shown to"},
 		{kind: "EmbeddingServer", path: "spec"},
 		{kind: "VirtualMCPCompositeToolDefinition", path: "spec"},
 

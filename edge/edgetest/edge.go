@@ -42,6 +42,7 @@ type config struct {
 	settings serve.Settings
 	before   []func(*serve.Edge)
 	serve    []serve.Option
+	level    slog.Level
 }
 
 // Settings changes the settings of the process. They begin as serve.Defaults,
@@ -53,6 +54,11 @@ func Settings(change func(*serve.Settings)) Option {
 // With passes an option on to serve.New.
 func With(o serve.Option) Option {
 	return func(c *config) { c.serve = append(c.serve, o) }
+}
+
+// Logging is the level of the process log, in place of debug.
+func Logging(level slog.Level) Option {
+	return func(c *config) { c.level = level }
 }
 
 // Before has f called on the edge before it serves.
@@ -84,14 +90,14 @@ func Plan(t testing.TB, yaml string) *compile.Plan {
 // StartPlan starts an edge that serves a plan, and stops it when the test ends.
 func StartPlan(t testing.TB, plan *compile.Plan, options ...Option) *Edge {
 	t.Helper()
-	c := config{settings: serve.Defaults()}
+	c := config{settings: serve.Defaults(), level: slog.LevelDebug}
 	c.settings.Listen, c.settings.AdminListen = "127.0.0.1:0", ""
 	c.settings.DrainTimeout = 5 * time.Second
 	for _, o := range options {
 		o(&c)
 	}
 	log := &logbook{}
-	s, err := serve.New(c.settings, plan, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), c.serve...)
+	s, err := serve.New(c.settings, plan, slog.New(serve.Leveled(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}), c.level)), c.serve...)
 	if err != nil {
 		t.Fatalf("start the edge: %v", err)
 	}

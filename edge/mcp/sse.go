@@ -7,12 +7,13 @@ import (
 	"io"
 	"math/bits"
 	"strconv"
+	"sync"
 )
 
 // Event is one server-sent event (WHATWG HTML §9.2).
 type Event struct {
 	Type  string // "message" unless the sender named another
-	Data  []byte // valid until the next event is read
+	Data  []byte // the receiver's to keep
 	ID    string // of this event, "" when it has none
 	HasID bool   // the event has an id field, perhaps an empty one
 	Retry int    // milliseconds; -1 when the event has no retry field
@@ -24,6 +25,9 @@ var ErrEventTooLarge = errors.New("an event larger than the limit")
 // EventReader reads server-sent events from a stream in which lines end in LF,
 // CR or CRLF and may be split anywhere. Events without data are returned too,
 // when they have an id or a retry field. It is not safe for concurrent use.
+//
+// Between events it holds no buffer, and while it waits for one a small one:
+// most streams are silent most of the time, and there may be thousands.
 type EventReader struct {
 	r      io.Reader
 	limit  int
@@ -32,26 +36,43 @@ type EventReader struct {
 	end    int
 	skipLF bool // the last line ended in CR: an LF that follows belongs to it
 	begun  bool // the byte order mark, if any, has been passed
-	data   []byte
 }
 
 const byteOrderMark = "\xef\xbb\xbf"
 
+// A reader begins with a small buffer, and takes a large one for a line that
+// does not fit. Both are used again by other readers; larger ones are not.
+const (
+	smallBuffer = 2 << 10
+	largeBuffer = 16 << 10
+)
+
+var (
+	smallBuffers = sync.Pool{New: func() any { return new([smallBuffer]byte) }}
+	largeBuffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
+)
+
 // NewEventReader reads events of at most limit bytes each from r: the sum of
 // the event's lines without their ends and without comments, and any one line.
 func NewEventReader(r io.Reader, limit int) *EventReader {
-	return &EventReader{r: r, limit: limit, buf: make([]byte, 4096)}
+	return &EventReader{r: r, limit: limit}
 }
 
-// Reset has the reader read another stream, as a new one would. Buffers that a
-// large event made large are not kept.
+// Reset has the reader read another stream, as a new one would.
 func (r *EventReader) Reset(from io.Reader, limit int) {
-	const keep = 64 << 10
-	if cap(r.buf) > keep || cap(r.data) > keep {
-		*r = *NewEventReader(from, limit)
-		return
+	r.swap(nil)
+	*r = EventReader{r: from, limit: limit}
+}
+
+// swap gives the buffer back and goes on with another.
+func (r *EventReader) swap(buf []byte) {
+	switch len(r.buf) {
+	case smallBuffer:
+		smallBuffers.Put((*[smallBuffer]byte)(r.buf))
+	case largeBuffer:
+		largeBuffers.Put((*[largeBuffer]byte)(r.buf))
 	}
-	*r = EventReader{r: from, limit: limit, buf: r.buf[:cap(r.buf)], data: r.data[:0]}
+	r.buf = buf
 }
 
 // Next returns the next event. The error is io.EOF at the end of the stream
@@ -59,7 +80,6 @@ func (r *EventReader) Reset(from io.Reader, limit int) {
 // what the stream returned. After an error there is nothing more to read.
 func (r *EventReader) Next() (Event, error) {
 	e := Event{Type: "message", Retry: -1}
-	r.data = r.data[:0]
 	hasData, size := false, 0
 	for {
 		line, err := r.readLine()
@@ -77,7 +97,10 @@ func (r *EventReader) Next() (Event, error) {
 				e.Type, size = "message", 0
 				continue
 			}
-			e.Data = r.data
+			if r.at == r.end {
+				r.swap(nil)
+				r.at, r.end = 0, 0
+			}
 			return e, nil
 		}
 		name, value, _ := bytes.Cut(line, []byte{':'})
@@ -85,10 +108,10 @@ func (r *EventReader) Next() (Event, error) {
 		switch string(name) {
 		case "data":
 			if hasData {
-				r.data = append(r.data, '\n')
+				e.Data = append(append(e.Data, '\n'), value...)
+			} else {
+				e.Data, hasData = bytes.Clone(value), true
 			}
-			r.data = append(r.data, value...)
-			hasData = true
 		case "event":
 			if e.Type = string(value); e.Type == "" {
 				e.Type = "message"
@@ -144,16 +167,19 @@ func (r *EventReader) readLine() ([]byte, error) {
 // one line.
 func (r *EventReader) fill() error {
 	switch {
+	case r.buf == nil:
+		r.buf = smallBuffers.Get().(*[smallBuffer]byte)[:]
 	case r.at == r.end:
 		r.at, r.end = 0, 0
+		if len(r.buf) > smallBuffer { // it was for a line that is gone
+			r.swap(smallBuffers.Get().(*[smallBuffer]byte)[:])
+		}
 	case r.end < len(r.buf):
 	case r.at > 0:
 		r.end = copy(r.buf, r.buf[r.at:r.end])
 		r.at = 0
 	default:
-		buf := make([]byte, min(2*len(r.buf), r.limit+4096))
-		copy(buf, r.buf)
-		r.buf = buf
+		r.grow()
 	}
 	for range 100 {
 		n, err := r.r.Read(r.buf[r.end:])
@@ -165,6 +191,18 @@ func (r *EventReader) fill() error {
 		}
 	}
 	return io.ErrNoProgress
+}
+
+// grow makes room for a line that fills the buffer.
+func (r *EventReader) grow() {
+	var buf []byte
+	if len(r.buf) == smallBuffer && r.limit >= largeBuffer {
+		buf = largeBuffers.Get().(*[largeBuffer]byte)[:]
+	} else {
+		buf = make([]byte, min(2*len(r.buf), r.limit+4096))
+	}
+	copy(buf, r.buf[:r.end])
+	r.swap(buf)
 }
 
 // lineEnd returns the index of the first CR or LF; -1 when there is none.

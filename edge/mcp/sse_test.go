@@ -297,8 +297,8 @@ func TestEventReaderReset(t *testing.T) {
 		if _, err := r.Next(); !errors.Is(err, ErrEventTooLarge) {
 			t.Errorf("after %q: %v", short([]byte(before)), err)
 		}
-		if cap(r.buf) > 64<<10 || cap(r.data) > 64<<10 {
-			t.Errorf("after %q a buffer of %d and data of %d are kept", short([]byte(before)), cap(r.buf), cap(r.data))
+		if cap(r.buf) > 64<<10 {
+			t.Errorf("after %q a buffer of %d is kept", short([]byte(before)), cap(r.buf))
 		}
 	}
 }
@@ -433,4 +433,44 @@ func FuzzEvents(f *testing.F) {
 			t.Fatalf("%q as data: got %v, %v", stream, got, err)
 		}
 	})
+}
+
+// What an event says is its receiver's, and a reader that waits holds next to
+// nothing, however large the last event was.
+func TestEventReaderBuffers(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	in, out := io.Pipe()
+	defer in.Close()
+	go func() {
+		for _, text := range []string{"data: first\n\n", "data: " + long + "\n\n", "data: a\ndata: b\n\n", "data: " + long[:5000] + "\n\n"} {
+			if _, err := io.WriteString(out, text); err != nil {
+				return
+			}
+		}
+		out.Close()
+	}()
+	r := NewEventReader(in, 1<<20)
+	var got []string
+	var kept [][]byte
+	for {
+		e, err := r.Next()
+		if err != nil {
+			break
+		}
+		if r.buf != nil {
+			t.Errorf("a buffer of %d bytes is held between events", len(r.buf))
+		}
+		got, kept = append(got, string(e.Data)), append(kept, e.Data)
+	}
+	if len(got) != 4 || got[1] != long || got[2] != "a\nb" {
+		t.Fatalf("%d events", len(got))
+	}
+	for i, data := range kept {
+		if string(data) != got[i] {
+			t.Errorf("event %d has changed since it was read", i)
+		}
+	}
+	if len(r.buf) > smallBuffer {
+		t.Errorf("a reader that waits holds %d bytes", len(r.buf))
+	}
 }

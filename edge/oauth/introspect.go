@@ -14,12 +14,16 @@ import (
 
 // IntrospectorOptions say where and as whom tokens are introspected.
 type IntrospectorOptions struct {
-	URL          string
-	Trust        Trust // of the URL
-	ClientID     string
-	ClientSecret edge.Secret // with it, HTTP Basic; else client_id is a parameter
-	Client       *Client
-	AtOnce       int // tokens asked for at the same time; 0 for 64. More are refused.
+	URL      string
+	Trust    Trust // of the URL
+	ClientID string
+	Client   *Client
+
+	// ClientSecret returns the secret of the moment: with it, HTTP Basic. nil for
+	// none, which makes client_id a parameter.
+	ClientSecret func(context.Context) (edge.Secret, error)
+
+	AtOnce int // tokens asked for at the same time; 0 for 64. More are refused.
 }
 
 const (
@@ -100,8 +104,12 @@ func (i *Introspector) ask(ctx context.Context, token edge.Secret) ([]byte, bool
 	form := url.Values{"token": {string(token)}, "token_type_hint": {"access_token"}}
 	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"application/json"}}
 	switch {
-	case i.options.ClientSecret != "":
-		SetBasic(header, i.options.ClientID, i.options.ClientSecret)
+	case i.options.ClientSecret != nil:
+		secret, err := i.options.ClientSecret(ctx)
+		if err != nil {
+			return nil, false, fmt.Errorf("introspect: %w", err)
+		}
+		SetBasic(header, i.options.ClientID, secret)
 	case i.options.ClientID != "":
 		form.Set("client_id", i.options.ClientID)
 	}

@@ -29,7 +29,7 @@ func TestIntrospect(t *testing.T) {
 		w.WriteHeader(int(status.Load()))
 		_, _ = io.WriteString(w, *answer.Load())
 	})
-	i := oauth.NewIntrospector(oauth.IntrospectorOptions{URL: s.URL, Trust: oauth.Named, ClientID: "a+b", ClientSecret: "c d/", Client: client(t, oauth.Options{AllowHTTP: true})})
+	i := oauth.NewIntrospector(oauth.IntrospectorOptions{URL: s.URL, Trust: oauth.Named, ClientID: "a+b", ClientSecret: func(context.Context) (edge.Secret, error) { return "c d/", nil }, Client: client(t, oauth.Options{AllowHTTP: true})})
 	for text, want := range map[string]string{
 		`{"active":true,"sub":"a"}`:      "active",
 		`{"active":false}`:               "inactive",

@@ -5,45 +5,49 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/yaml"
-
-	"github.com/weir-edge/weir/edge/outgoing"
-	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/source"
 )
 
-// Every manifest of the READMEs here and of secrets is sound, and can be parsed
-// and opened.
+// Every set of the READMEs here and of secrets is one that weir validate takes,
+// and what it sends its backends can be opened.
 func TestReadme(t *testing.T) {
+	t.Setenv("SEARCH_KEY", "v")
 	for _, name := range []string{"README.md", "../secret/README.md"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := 0
+		opened := 0
 		for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
 			block, _, _ = strings.Cut(block, "```")
-			for _, doc := range strings.Split(block, "---\n") {
-				if strings.Contains(doc, "kind: Secret\n") {
-					continue
+			set, _ := source.Read(name, []byte(block)) // what it finds wrong is in the result
+			r := set.Compile()
+			var said strings.Builder
+			if err := r.Render(&said); err != nil || said.Len() > 0 || r.Plan == nil {
+				t.Fatalf("%s: %v\n%s", name, err, said.String())
+			}
+			v := &vault{}
+			for secret, values := range r.Plan.Secrets {
+				for key, value := range values {
+					v.set(secret+"/"+key, value)
 				}
-				o := &v1beta1.MCPExternalAuthConfig{}
-				if err := yaml.UnmarshalStrict([]byte(doc), o); err != nil {
-					t.Fatal(err)
+			}
+			if missing := r.Missing(t.Context(), v); len(missing) > 0 {
+				t.Error(missing)
+			}
+			for _, b := range r.Plan.Servers[0].Backends {
+				attach, _, err := b.Outgoing.Open(edge.Env{Secrets: v})
+				if err != nil {
+					t.Error(err)
 				}
-				o.Default()
-				if errs := o.Validate(); len(errs) > 0 {
-					t.Errorf("%s%v", doc, errs)
+				if attach != nil {
+					opened++
 				}
-				v := &vault{}
-				v.set("search/api-key", "v")
-				v.set("github/token", "v")
-				open(t, must(outgoing.Parse(field.NewPath("spec"), &o.Spec)), v)
-				found++
 			}
 		}
-		if found == 0 {
-			t.Errorf("%s has no manifest", name)
+		if opened == 0 {
+			t.Errorf("%s has nothing that is sent", name)
 		}
 	}
 }

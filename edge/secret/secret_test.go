@@ -354,3 +354,14 @@ func BenchmarkFile(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkDocumentBesideADirectory(b *testing.B) {
+	s := open(b, secret.Options{Dir: b.TempDir()})
+	s.Draft(secret.Documents{"github": {"token": "t"}}).Adopt()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.Secret(b.Context(), "github", "token"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -186,11 +186,6 @@ func (s *server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backe
 			return nil, err
 		}
 	}
-	if len(x.Forward) > 0 && len(b.Headers) > 0 {
-		all := x.Forward
-		x.Forward = besides(all, b.Headers)
-		defer func() { x.Forward = all }()
-	}
 	r, err := s.ask(ctx, x, b)
 	if err != nil || r == nil || s.only != nil || r.Kind != mcp.Result {
 		return r, err
@@ -198,34 +193,22 @@ func (s *server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backe
 	return s.inward(x, m, r)
 }
 
-// besides returns the lines whose names are none of those that the backend is
-// sent in any case: what is configured arrives once, whatever a client sends.
-func besides(lines []edge.Header, set map[string]string) []edge.Header {
-	var out []edge.Header
-	for _, l := range lines {
-		own := false
-		for name := range set {
-			own = own || strings.EqualFold(name, l.Name)
-		}
-		if !own {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
 // ask has a backend answer. A legacy backend may ask in the middle of the call.
 // A modern client that says it can be asked hears of it by input_required, and
 // comes back.
 func (s *server) ask(ctx context.Context, x *edge.Exchange, b *backend.Backend) (*edge.Response, error) {
+	next := edge.Handler(b)
+	if s.beyond != nil {
+		next = s.beyond[b]
+	}
 	if x.Era == mcp.Modern {
 		if in, err := b.Introduced(ctx); err == nil && in.Era == mcp.Legacy {
 			if caps := mayAsk(x.Request); caps != nil {
-				return s.lot.serve(ctx, x, caps, b)
+				return s.lot.serve(ctx, x, caps, next)
 			}
 		}
 	}
-	return b.Handle(ctx, x)
+	return next.Handle(ctx, x)
 }
 
 // sealed reports whether a request carries a requestState that the edge sealed

@@ -2,8 +2,6 @@ package serve
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -27,24 +25,16 @@ type hub struct {
 
 	ears map[string]*edge.Session // the edge's own sessions, by backend; for listening
 
-	mu       sync.Mutex
-	audience map[*backend.Audience]backend.Wish
-	watched  map[string]*watched // resources that somebody waits for, by URI
-}
-
-// watched is a resource that modern clients wait for.
-type watched struct {
-	backend string
-	count   int
-	known   chan struct{} // closed when it is known whether the backend took the subscription
-	taken   bool          // it did
+	mu          sync.Mutex
+	subscribers map[*subscriber]struct{}
+	watched     map[resourceAt]*watched // resources that somebody waits for
 }
 
 // newHub begins to listen to the backends.
 func newHub(s *server, info []byte) *hub {
 	h := &hub{
 		s: s, ears: make(map[string]*edge.Session, len(s.backends)),
-		audience: make(map[*backend.Audience]backend.Wish), watched: make(map[string]*watched),
+		subscribers: make(map[*subscriber]struct{}), watched: make(map[resourceAt]*watched),
 	}
 	h.life, h.end = context.WithCancel(context.Background())
 	for _, b := range s.backends {
@@ -116,163 +106,71 @@ func (e hearing) Ask(context.Context, map[string]edge.Question) (map[string]edge
 func (h *hub) updated(from string, n *mcp.Message) {
 	uri := n.Text("uri")
 	h.mu.Lock()
-	w := h.watched[uri]
-	var all []*backend.Audience
-	if w != nil && w.backend == from {
-		for a, wish := range h.audience {
-			if slices.Contains(wish.URIs, uri) {
-				all = append(all, a)
-			}
+	defer h.mu.Unlock()
+	if w := h.watched[resourceAt{from, uri}]; w != nil && len(w.who) > 0 {
+		n = n.Clone() // it waits for its clients
+		for l := range w.who {
+			l.update(uri, n)
 		}
-	}
-	h.mu.Unlock()
-	for _, a := range all {
-		_ = a.Send(n) // one that is gone ends by itself
 	}
 }
 
-// changed tells every client which lists to get anew.
+// changed tells every client which lists to get anew. It waits for none of
+// them: whoever found the change out has other things to do.
 func (h *hub) changed(c catalog.Changes) {
 	h.mu.Lock()
-	all := make([]*backend.Audience, 0, len(h.audience))
-	for a := range h.audience {
-		all = append(all, a)
+	for l := range h.subscribers {
+		l.change(c)
 	}
 	h.mu.Unlock()
-	sessions := h.s.edge.sessions.of(h.s.name)
-	for _, method := range c.Methods() {
-		n, err := mcp.Decode(mcp.AppendRequest(nil, nil, method, nil))
-		if err != nil {
-			continue
-		}
-		for _, a := range all {
-			_ = a.Send(n)
-		}
-		for _, s := range sessions {
-			_ = newest{s}.Send(n) // a client without a stream asks when it next wants to know
-		}
+	for _, s := range h.s.edge.sessions.of(h.s.name) {
+		h.s.edge.tell(s, c)
 	}
 }
 
-// maxWatched is how many resources one client may wait for.
-const maxWatched = 1000
-
-// listen answers subscriptions/listen until the client leaves or the edge ends
-// it.
-func (h *hub) listen(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
-	m := x.Request
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	wish := backend.WishOf(m)
-	if len(wish.URIs) > maxWatched {
-		return nil, edge.Errorf(edge.Params, "listen", "a client can wait for %d resources", maxWatched)
+// tell tells a legacy client which lists to get anew, on its stream. Nobody
+// waits for a client that reads slowly: what is due meanwhile is told in one. A
+// client without a stream asks when it next wants to know.
+func (e *Edge) tell(s *session, c catalog.Changes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.outlets) == 0 {
+		return
 	}
-	a := backend.NewAudience(x.Client, m.IDText(), cancel)
-	h.mu.Lock()
-	h.audience[a] = wish // what changes from here on waits for the acknowledgement
-	h.mu.Unlock()
-	var watching []string
-	defer func() {
-		h.mu.Lock()
-		delete(h.audience, a)
-		h.mu.Unlock()
-		for _, uri := range watching {
-			h.unwatch(uri)
+	s.due.Add(c)
+	if s.telling {
+		return
+	}
+	s.telling = true
+	go func() {
+		defer edge.Contain(e.log, "tell")
+		for c, more := s.takeDue(); more; c, more = s.takeDue() {
+			for _, n := range notices(c) {
+				_ = newest{s}.Send(n) // one that is gone asks when it is back
+			}
 		}
 	}()
-	for _, uri := range wish.URIs {
-		if t, err := h.s.located(ctx, x, uri); err == nil && t != nil && h.watch(ctx, t.Backend, uri) {
-			watching = append(watching, uri)
+}
+
+// takeDue returns what is due to be told, and false for nothing.
+func (s *session) takeDue() (catalog.Changes, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.due
+	s.due = catalog.Changes{}
+	s.telling = c.Any()
+	return c, c.Any()
+}
+
+// notices are the messages that tell of changes.
+func notices(c catalog.Changes) []*mcp.Message {
+	var all []*mcp.Message
+	for _, method := range c.Methods() {
+		if n, err := mcp.Decode(mcp.AppendRequest(nil, nil, method, nil)); err == nil {
+			all = append(all, n)
 		}
 	}
-	wish.URIs = watching
-	h.mu.Lock()
-	h.audience[a] = wish
-	h.mu.Unlock()
-	if err := a.Admit(wish); err != nil {
-		return nil, edge.Errorf(edge.Gone, "listen", "%w", err)
-	}
-	select {
-	case <-ctx.Done():
-	case <-h.life.Done():
-	}
-	return reply(m, a.Done())
-}
-
-// watch counts a client that waits for a resource, and subscribes to it for the
-// first. It reports false when it cannot be subscribed to.
-func (h *hub) watch(ctx context.Context, at, uri string) bool {
-	h.mu.Lock()
-	w := h.watched[uri]
-	first := w == nil || w.backend != at
-	if first {
-		w = &watched{backend: at, known: make(chan struct{})}
-		h.watched[uri] = w
-	}
-	w.count++
-	h.mu.Unlock()
-	if first {
-		err := h.subscribe(ctx, at, uri, "resources/subscribe")
-		h.mu.Lock()
-		w.taken = err == nil
-		h.mu.Unlock()
-		close(w.known)
-	}
-	select {
-	case <-w.known:
-	case <-ctx.Done():
-	}
-	h.mu.Lock()
-	taken := w.taken
-	h.mu.Unlock()
-	if !taken {
-		h.drop(uri)
-	}
-	return taken
-}
-
-// unwatch counts a client that waits no longer.
-func (h *hub) unwatch(uri string) {
-	if at := h.drop(uri); at != "" && h.life.Err() == nil {
-		ctx, cancel := context.WithTimeout(h.life, 5*time.Second)
-		defer cancel()
-		_ = h.subscribe(ctx, at, uri, "resources/unsubscribe") // what still comes is wanted by nobody
-	}
-}
-
-// drop takes one client off, and returns the backend when it was the last.
-func (h *hub) drop(uri string) (at string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	w := h.watched[uri]
-	if w == nil {
-		return ""
-	}
-	if w.count--; w.count > 0 {
-		return ""
-	}
-	delete(h.watched, uri)
-	return w.backend
-}
-
-// subscribe subscribes or unsubscribes on the edge's own session.
-func (h *hub) subscribe(ctx context.Context, at, uri, method string) error {
-	b, ear := h.s.byName[at], h.ears[at]
-	if b == nil || ear == nil {
-		return edge.Errorf(edge.NotFound, "subscribe", "no backend %q", at)
-	}
-	m, err := mcp.Decode(mcp.AppendRequest(nil, mcp.Quote("weir-"+method+"-"+uri), method, append(mcp.AppendString([]byte(`{"uri":`), uri), '}')))
-	if err != nil {
-		return err
-	}
-	r, err := b.Handle(ctx, &edge.Exchange{Era: mcp.Legacy, Request: m, Session: ear, Client: hearing{h, at}})
-	if err != nil {
-		return err
-	}
-	if r != nil && r.Kind == mcp.Failure {
-		return errors.New("refused")
-	}
-	return nil
+	return all
 }
 
 // ofOthers is a legacy client's way outside its calls, without what the hub

@@ -137,6 +137,7 @@ type clientConn struct {
 	net.Conn
 	edge     *Edge
 	from     string           // the address of the other end, without its port
+	agent    string           // what its client last called itself, where somebody wants to know
 	first    *[firstRead]byte // what was read and not yet taken: first[at:end]
 	at, end  int
 	swallow  atomic.Bool
@@ -148,6 +149,9 @@ type clientConn struct {
 	over     bool      // those were too many
 	held     int64     // bytes of a request that the edge has room for
 	busy     bool      // it has no room for more
+	follows  bool      // the pieces of an answer go out behind its head
+	pieces   *pieces   // nil until the first large answer
+	wide     atomic.Bool
 
 	watched uint64 // its number with the watcher
 
@@ -164,6 +168,7 @@ var firstReads = sync.Pool{New: func() any { return new([firstRead]byte) }}
 func (c *clientConn) Close() error {
 	c.edge.watcher.remove(c)
 	c.release()
+	c.narrow()
 	if c.edge.underway.remove(c) {
 		c.edge.crowd.leave(c, c.edge.settings.MaxConnectionsPerAddress)
 	}
@@ -262,23 +267,40 @@ func (c *clientConn) Write(p []byte) (int, error) {
 	if c.swallow.CompareAndSwap(true, false) {
 		return len(p), nil
 	}
+	if c.awaits(p) {
+		return c.sendPieces(p)
+	}
 	return c.send(p)
 }
 
 // send writes with a deadline that rolls along.
 func (c *clientConn) send(p []byte) (int, error) {
-	now := c.edge.clock.now()
-	if now.Sub(c.renewed) > writeRenew {
-		c.renewed = now
-		if err := c.Conn.SetWriteDeadline(now.Add(writeWithin)); err != nil {
-			return 0, err
-		}
+	if err := c.roll(); err != nil {
+		return 0, err
 	}
 	n, err := c.Conn.Write(p)
-	if err != nil && os.IsTimeout(err) {
-		c.abandon()
+	if err != nil {
+		c.failed(err)
 	}
 	return n, err
+}
+
+// roll gives the next write its time.
+func (c *clientConn) roll() error {
+	now := c.edge.clock.now()
+	if now.Sub(c.renewed) <= writeRenew {
+		return nil
+	}
+	c.renewed = now
+	return c.Conn.SetWriteDeadline(now.Add(writeWithin))
+}
+
+// failed is told of a write that failed. A client that did not read in time is
+// given up.
+func (c *clientConn) failed(err error) {
+	if os.IsTimeout(err) {
+		c.abandon()
+	}
 }
 
 // abandon has the kernel throw away what the client does not take once the

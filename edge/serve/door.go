@@ -7,16 +7,13 @@ import (
 	"fmt"
 	"net"
 	"runtime/debug"
-	"slices"
+	"strings"
 	"sync"
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 )
-
-// maxBatch is how many messages a batch may have (2025-03-26 only).
-const maxBatch = 100
 
 // handle is the front door: every HTTP request of a client comes in here. It
 // runs on the goroutine of the client's connection from end to end.
@@ -39,11 +36,11 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	h.origin = nil // told to nobody before it is known to be allowed
 	// 2. Who may knock: the host that was meant and the page that asks.
 	if !e.hosts.allow(h.host) {
-		e.refuse(ctx, &h, headEra(&h), nil, edge.Errorf(edge.Forbidden, "door", "this Host is not allowed; see --allowed-hosts"))
+		e.forbid(ctx, &h, edge.Errorf(edge.Forbidden, "door", "this Host is not allowed; see --allowed-hosts"))
 		return
 	}
 	if h.originSet && !e.origins.allow(origin) {
-		e.refuse(ctx, &h, headEra(&h), nil, edge.Errorf(edge.Forbidden, "door", "this Origin is not allowed; see --allowed-origins"))
+		e.forbid(ctx, &h, edge.Errorf(edge.Forbidden, "door", "this Origin is not allowed; see --allowed-origins"))
 		return
 	}
 	h.origin = origin
@@ -77,17 +74,20 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 			e.postSSE(ctx, &h, s, query)
 			return
 		}
+	} else if door != "" || bytes.HasPrefix(path, []byte("/servers/")) {
+		e.knocked(ctx, &h, edge.Errorf(edge.NotFound, "door", "there is no such server"))
 	}
 	switch string(path) {
+	case "/metrics":
+		e.metrics(ctx, live.fetched)
 	case "/health":
 		plain(ctx, 200, "ok\n")
 	case "/readyz":
 		e.readyz(ctx)
 	case "/status":
-		if !e.mayLook(ctx, &h, live) {
-			return
+		if servers := e.lookedAt(ctx, &h, live); len(servers) > 0 {
+			e.status(ctx, servers)
 		}
-		e.status(ctx)
 	default:
 		plain(ctx, 404, "not found\n")
 	}
@@ -95,6 +95,7 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 
 // endpoint is the one URL of every revision.
 func (e *Edge) endpoint(ctx *fasthttp.RequestCtx, h *head, s *server) {
+	h.server = s
 	if !e.admit(ctx, h, s) {
 		return
 	}
@@ -145,6 +146,9 @@ func (e *Edge) post(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	x := e.newExchange(ctx, h, server)
 	m := x.Request
 	err := m.Decode(ctx.PostBody())
+	if err == nil {
+		h.x = x
+	}
 	if full && (err != nil || !forSession(m)) {
 		e.refuse(ctx, h, headEra(h), m.IDText(), errFull())
 		return
@@ -220,6 +224,14 @@ func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head, server *server) *e
 	} else {
 		x.Head.Remote = conn.from
 	}
+	x.Head.SSE = h.sse
+	x.id.set(h.requestID)
+	if len(server.entries) > 0 {
+		h.tell(&x.Head, server, conn)
+		if server.record != nil {
+			x.requestID()
+		}
+	}
 	x.Request = &x.request
 	if server.passes != nil {
 		for name, value := range ctx.Request.Header.All() {
@@ -265,8 +277,11 @@ func (e *Edge) sessionOf(h *head, server *server) (*session, error) {
 	}
 	s := e.sessions.find(string(h.session), e.clock.now())
 	// Somebody else's session is as unknown as one that is not there.
-	if s == nil || s.server != server.name || s.Owner != h.who.Principal() {
+	switch {
+	case s == nil || s.server != server.name:
 		return nil, edge.Errorf(edge.NoSession, "door", "Session not found")
+	case s.Owner != h.who.Principal():
+		return nil, edge.Errorf(edge.NoSession, "session_owner_mismatch", "Session not found")
 	}
 	return s, nil
 }
@@ -283,15 +298,18 @@ func forSession(m *mcp.Message) bool {
 // answers to questions, and notifications about its session and its calls.
 func (e *Edge) aside(x *exchange) bool {
 	m := x.Request
-	switch {
-	case m.Kind == mcp.Result || m.Kind == mcp.Failure:
-		x.s.answered(m)
-	case m.Method == "notifications/initialized":
-	case m.Method == "notifications/cancelled":
-		x.s.cancelCall(m)
-	default:
+	if !forSession(m) {
 		return false
 	}
+	_, _ = x.server.observed(&x.call, &x.Exchange, func(context.Context, *edge.Exchange) (*edge.Response, error) {
+		switch {
+		case m.Kind == mcp.Result || m.Kind == mcp.Failure:
+			x.s.answered(m)
+		case m.Method == "notifications/cancelled":
+			x.s.cancelCall(m)
+		}
+		return nil, nil
+	}) // nothing of it can fail
 	return true
 }
 
@@ -338,6 +356,9 @@ func (e *Edge) serve(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 		e.cors(ctx, h)
 		ctx.SetStatusCode(r.Status)
 		ctx.Response.Header.SetContentTypeBytes(jsonType)
+		if sendLarge(ctx, r) {
+			return
+		}
 		if r.Shared == nil {
 			ctx.Response.SetBodyRaw(raw)
 			return
@@ -355,44 +376,48 @@ var jsonType = []byte("application/json")
 func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.log.Error("panic in an exchange", "panic", p, "stack", string(debug.Stack()))
+			e.log.Error("panic in an exchange", "panic", p, "request", x.requestID(), "stack", string(debug.Stack()))
 			x.way.keep() // nobody knows who else has a hold of it
 			r, err = nil, edge.Errorf(edge.Internal, "handle", "%v", p)
 		}
 	}()
 	m := x.Request
 	if !mcp.MethodOf(m.Method).In(x.Era) {
-		return nil, noMethod(m)
+		return x.turned(noMethod(m))
 	}
 	if x.Target, err = x.server.target(&x.call, &x.Exchange); err != nil {
-		return nil, err
+		return x.turned(err)
 	}
 	if x.lasts = m.Method == "subscriptions/listen"; x.lasts {
 		from := x.Head.Remote
 		if !e.outlets.take(from, e.settings.MaxStreams) {
-			return nil, errStreams(e.settings.MaxStreams)
+			return x.turned(errStreams(e.settings.MaxStreams))
 		}
 		defer e.outlets.give(from)
 	}
 	if !x.way.conn.enter(x) {
 		x.cancel()
-		return nil, edge.Errorf(edge.Gone, "door", "the client left")
+		return x.turned(edge.Errorf(edge.Gone, "door", "the client left"))
 	}
 	defer x.way.conn.leave(x)
 	if x.s != nil && m.Kind == mcp.Request {
 		x.s.enter(x)
 		defer x.s.leave(x)
 	}
-	return x.server.chain.Handle(&x.call, &x.Exchange)
+	if r, err = x.server.chain.Handle(&x.call, &x.Exchange); err != nil && edge.KindOf(err) == edge.Internal {
+		e.fault(x, err)
+	}
+	return r, err
 }
 
 // initialize begins a legacy session.
 func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
-	s, result, err := e.begin(x)
+	s, r, err := e.begin(x)
 	if err != nil {
-		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), err)
+		e.write(ctx, h, fail(mcp.Legacy, x.Request.IDText(), err))
 		return
 	}
+	result := r.Raw
 	ctx.Response.Header.Set(mcp.HeaderSession, s.ID)
 	e.cors(ctx, h)
 	if h.takes.streamOnly() {
@@ -405,7 +430,15 @@ func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 }
 
 // begin makes the session that an initialize asks for, and the answer to it.
-func (e *Edge) begin(x *exchange) (*session, []byte, error) {
+func (e *Edge) begin(x *exchange) (s *session, r *edge.Response, err error) {
+	r, err = x.server.observed(&x.call, &x.Exchange, func(context.Context, *edge.Exchange) (*edge.Response, error) {
+		s, r, err = e.introduce(x)
+		return r, err
+	})
+	return s, r, err
+}
+
+func (e *Edge) introduce(x *exchange) (*session, *edge.Response, error) {
 	m := x.Request
 	version := m.Text("protocolVersion")
 	if version == "" {
@@ -427,65 +460,8 @@ func (e *Edge) begin(x *exchange) (*session, []byte, error) {
 		return nil, nil, err
 	}
 	offered, instructions := x.server.offer(&x.call, mcp.Legacy)
-	result := mcp.Initialized(version, offered, x.server.info, instructions)
-	return s, mcp.AppendResult(nil, m.IDText(), result), nil
-}
-
-// batch takes several messages in one body, which only the revisions before
-// 2025-06-18 have.
-func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head, server *server) {
-	if headEra(h) == mcp.Modern {
-		e.refuse(ctx, h, mcp.Modern, nil, edge.Errorf(edge.Invalid, "door", "batches were removed in protocol revision 2025-06-18"))
-		return
-	}
-	s, err := e.sessionOf(h, server)
-	if err == nil && s.Version != mcp.V2503 && s.Version != mcp.V2024 {
-		err = edge.Errorf(edge.Invalid, "door", "batches were removed in protocol revision 2025-06-18")
-	}
-	body := ctx.PostBody()
-	var parts []mcp.Span
-	if err == nil {
-		if parts, err = mcp.Split(body, maxBatch); err != nil {
-			err = edge.Errorf(edge.Invalid, "door", "%w", err)
-		}
-	}
-	if err != nil {
-		e.refuse(ctx, h, mcp.Legacy, nil, err)
-		return
-	}
-	var answers [][]byte
-	for _, part := range parts {
-		x := e.newExchange(ctx, h, server)
-		x.way.able = false // one body for all of them
-		x.s, x.Session = s, &s.Session
-		if err := x.Request.Decode(part.Of(body)); err != nil {
-			answers = append(answers, fail(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "%w", err)).body)
-			continue
-		}
-		if x.Request.Method == "initialize" {
-			answers = append(answers, fail(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "initialize is not allowed in a batch")).body)
-			continue
-		}
-		if e.aside(x) {
-			continue
-		}
-		r, err := e.run(x)
-		x.way.end(nil, false)
-		switch {
-		case err != nil && x.Err() != nil:
-		case err != nil:
-			answers = append(answers, fail(mcp.Legacy, x.Request.IDText(), err).body)
-		case r != nil:
-			answers = append(answers, r.Whole())
-		}
-	}
-	e.cors(ctx, h)
-	if len(answers) == 0 {
-		ctx.SetStatusCode(202)
-		return
-	}
-	ctx.Response.Header.SetContentTypeBytes(jsonType)
-	ctx.Response.SetBodyRaw(slices.Concat([]byte{'['}, bytes.Join(answers, []byte{','}), []byte{']'}))
+	r, err := reply(m, mcp.Initialized(version, offered, x.server.info, instructions))
+	return s, r, err
 }
 
 // get opens the stream of a legacy session.
@@ -507,6 +483,7 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		return
 	}
 	if len(h.lastEvent) == 0 {
+		e.done(ctx, h, server)
 		e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { s.open(o, e.listener(s)) }, s.shut)
 		return
 	}
@@ -515,6 +492,7 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		e.refuse(ctx, h, mcp.Legacy, nil, errLostEvents())
 		return
 	}
+	e.done(ctx, h, server)
 	e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { log.resume(o, after) }, log.left)
 }
 
@@ -534,6 +512,7 @@ func (e *Edge) delete(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		return
 	}
 	e.sessions.end(s.ID)
+	e.done(ctx, h, server)
 	e.cors(ctx, h)
 	ctx.SetStatusCode(200)
 }
@@ -543,8 +522,17 @@ func (e *Edge) notAllowed(ctx *fasthttp.RequestCtx, h *head, allow string) {
 	e.refuse(ctx, h, headEra(h), nil, edge.Errorf(edge.MethodNotAllowed, "door", "this endpoint takes %s", allow))
 }
 
-// refuse answers with an error.
+// forbid answers one who may not knock at all.
+func (e *Edge) forbid(ctx *fasthttp.RequestCtx, h *head, err error) {
+	e.knocked(ctx, h, err)
+	e.write(ctx, h, fail(headEra(h), nil, err))
+}
+
+// refuse answers with an error what has not come to the hallway.
 func (e *Edge) refuse(ctx *fasthttp.RequestCtx, h *head, era mcp.Era, id []byte, err error) {
+	if h != nil {
+		e.turnedAway(ctx, h, era, err)
+	}
 	e.write(ctx, h, fail(era, id, err))
 }
 
@@ -581,7 +569,9 @@ func (e *Edge) malformed(ctx *fasthttp.RequestCtx, err error) {
 		conn.busy = false
 		conn.unread = true
 		ctx.SetConnectionClose()
-		e.refuse(ctx, nil, mcp.Legacy, nil, edge.Errorf(edge.Overload, "door", "there is no room for so many large requests"))
+		err := edge.Errorf(edge.Overload, "door", "there is no room for so many large requests")
+		e.knocked(ctx, &head{}, err)
+		e.write(ctx, nil, fail(mcp.Legacy, nil, err))
 		return
 	case errors.As(err, &timeout) && timeout.Timeout():
 		status, text = 408, "the request did not arrive in time"
@@ -595,6 +585,15 @@ func (e *Edge) unreadable(ctx *fasthttp.RequestCtx, status int, text string) {
 	if conn, ok := ctx.Conn().(*clientConn); ok {
 		conn.unread = true
 	}
+	kind := edge.Invalid
+	if status == 413 {
+		kind = edge.TooLarge
+	}
+	op := "door"
+	if strings.EqualFold(text, "header Authorization is there twice") {
+		op = "duplicate_credential"
+	}
+	e.knocked(ctx, &head{}, edge.Errorf(kind, op, "%s", text))
 	ctx.SetStatusCode(status)
 	ctx.SetConnectionClose()
 	ctx.Response.Header.SetContentTypeBytes(jsonType)

@@ -23,6 +23,7 @@ type exchange struct {
 	call
 	way     stream
 	request mcp.Message
+	id      idText // that the client gave the request
 	server  *server
 	s       *session
 	began   time.Time
@@ -177,7 +178,11 @@ type head struct {
 	takes                                      accepted
 	params                                     []edge.Header
 	authorization                              []byte
+	agent, requestID, traceParent, traceState  []byte
+	sse                                        bool           // it came by the older door
 	who                                        *edge.Identity // of the client; nil where nobody asks
+	server                                     *server        // that it is for; nil while that is not known
+	x                                          *exchange      // of its message; nil until that has been read
 }
 
 func (h *head) read(r *fasthttp.RequestHeader) {
@@ -196,8 +201,21 @@ func (h *head) read(r *fasthttp.RequestHeader) {
 				h.name, h.hasName = v, true
 			}
 		case 10:
-			if string(k) == "Mcp-Method" {
+			switch string(k) {
+			case "Mcp-Method":
 				h.method, h.hasMethod = v, true
+			case "User-Agent":
+				h.agent = v
+			case "Tracestate":
+				h.traceState = v
+			}
+		case 11:
+			if string(k) == "Traceparent" {
+				h.traceParent = v
+			}
+		case 12:
+			if string(k) == "X-Request-Id" {
+				h.requestID = v
 			}
 		case 13:
 			if string(k) == "Last-Event-Id" {

@@ -24,3 +24,18 @@ func (e *Edge) Underway() int { return len(e.underway.since(time.Now().Add(time.
 
 // Sessions returns how many legacy sessions there are.
 func (e *Edge) Sessions() int { return e.sessions.len() }
+
+// MostWide is how many connections may have more room in the kernel.
+const MostWide = mostWide
+
+// Wide returns how many have.
+func (e *Edge) Wide() int64 { return e.wide.Load() }
+
+// AddWide has so many more have it.
+func (e *Edge) AddWide(n int64) { e.wide.Add(n) }
+
+// Inflight returns how many requests hold room for exchanges.
+func (e *Edge) Inflight() int64 { return e.inflight.Load() }
+
+// OpenedAt has the edge look as if it had been opened at a moment.
+func (e *Edge) OpenedAt(at time.Time) { e.clock.tick(at) }

@@ -9,18 +9,24 @@ import (
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/headers"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/webhook"
 )
 
 // hallway opens the filters that a server asks for. In which order they are
 // walked is said by filters.Order.
 func (e *Edge) hallway(s *server, p compile.Server) ([]filters.Entry, error) {
+	if err := s.askWebhooks(p); err != nil {
+		return nil, fmt.Errorf("server %s: %w", p.Name, err)
+	}
 	var entries []filters.Entry
 	for _, one := range []struct {
 		name string
 		open func(*server, compile.Server) (edge.Filter, error) // nil for a filter that is not asked for
 	}{
 		{"headers", e.openHeaders},
+		{"mutating", e.openMutating},
 		{"guest", func(s *server, _ compile.Server) (edge.Filter, error) { return s.guest.Filter, nil }},
+		{"validating", e.openValidating},
 		{"authz", e.openAuthz},
 	} {
 		filter, err := one.open(s, p)
@@ -54,7 +60,40 @@ func (e *Edge) openAuthz(s *server, p compile.Server) (edge.Filter, error) {
 	if len(wrong) > 0 {
 		return nil, wrong.ToAggregate()
 	}
-	return policies.With(authz.Options{Lookup: s.lookup}).Open(e.env(s))
+	options := authz.Options{Lookup: s.lookup, Counters: s.policy}
+	if s.record != nil {
+		options.Record = func(x *edge.Exchange, why *authz.Explanation) { x.Decision = why }
+	}
+	return policies.With(options).Open(e.env(s))
+}
+
+// askWebhooks gives a server the webhooks that its messages are shown to. One
+// part holds both types, and counts for both.
+func (s *server) askWebhooks(p compile.Server) error {
+	if p.Webhooks == nil {
+		return nil
+	}
+	part, wrong := webhook.Parse(*p.Webhooks)
+	if len(wrong) > 0 {
+		return wrong.ToAggregate()
+	}
+	part.Resolve = s.target
+	s.webhooks = part
+	return nil
+}
+
+func (e *Edge) openMutating(s *server, _ compile.Server) (edge.Filter, error) {
+	if s.webhooks == nil || s.webhooks.Mutating() == nil {
+		return nil, nil
+	}
+	return s.webhooks.Mutating().Open(e.env(s))
+}
+
+func (e *Edge) openValidating(s *server, _ compile.Server) (edge.Filter, error) {
+	if s.webhooks == nil || s.webhooks.Validating() == nil {
+		return nil, nil
+	}
+	return s.webhooks.Validating().Open(e.env(s))
 }
 
 // authenticate opens the gate of a server, if it has one.
@@ -75,14 +114,14 @@ func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
 		endpoint = e.base() + "/mcp"
 	}
 	parsed = parsed.At(endpoint)
-	if s.gate, err = parsed.Start(e.env(s), &e.issuers); err != nil {
+	if s.gate, err = parsed.Start(e.env(s), e.issuers); err != nil {
 		return fmt.Errorf("server %s: %w", p.Name, err)
 	}
-	s.document = parsed.Document()
+	s.document, s.guarded = parsed.Document(), parsed.Authenticates()
 	return nil
 }
 
 // env is the world that the parts of a server may touch.
 func (e *Edge) env(s *server) edge.Env {
-	return edge.Env{Log: e.log, Store: e.store, Defer: func(f func()) { s.after = append(s.after, f) }}
+	return edge.Env{Log: s.log, Secrets: s.secrets, Store: e.store, Defer: func(f func()) { s.after = append(s.after, f) }}
 }

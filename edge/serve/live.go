@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
@@ -18,8 +19,12 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/outgoing"
+	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/filters"
+	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/guest"
+	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 // live is what is served at a moment: the servers of one plan, open. It never
@@ -28,8 +33,12 @@ import (
 type live struct {
 	servers map[string]*server
 	main    *server // the one that answers on /mcp; nil for none
+	secrets *secret.Draft
 
 	documents map[string][]byte // metadata of those that authenticate their clients, by path
+
+	fetched *telemetry.Exposition // metrics that whoever reaches the main port may fetch; nil for none
+	metrics *telemetry.Exposition // all there are, for the admin address
 }
 
 // open opens the servers of a plan. What has not changed since before is
@@ -38,9 +47,12 @@ func (e *Edge) open(plan *compile.Plan, before *live) (*live, error) {
 	if len(plan.Servers) == 0 {
 		return nil, errors.New("a plan without servers cannot be served")
 	}
-	next := &live{servers: make(map[string]*server, len(plan.Servers))}
+	next := &live{servers: make(map[string]*server, len(plan.Servers)), secrets: e.secrets.Draft(plan.Secrets)}
+	if err := needed(plan, next.secrets); err != nil {
+		return nil, err
+	}
 	for _, p := range plan.Servers {
-		s, err := e.openServer(p, before, len(plan.Servers) == 1 || p.Name == e.settings.DefaultServer)
+		s, err := e.openServer(p, next.secrets, before, len(plan.Servers) == 1 || p.Name == e.settings.DefaultServer)
 		if err != nil {
 			next.closeBut(before)
 			return nil, err
@@ -56,7 +68,23 @@ func (e *Edge) open(plan *compile.Plan, before *live) (*live, error) {
 		next.main = next.servers[plan.Servers[0].Name]
 	}
 	next.describe()
+	if err := e.expose(next); err != nil {
+		next.closeBut(before)
+		return nil, err
+	}
 	return next, nil
+}
+
+// needed says which of the secrets that a plan needs are not there, or are not
+// sound. Servers that are carried over must have theirs, too.
+func needed(plan *compile.Plan, secrets edge.Secrets) error {
+	var missing []error
+	for _, n := range plan.Needs {
+		if _, err := secrets.Secret(context.Background(), n.Name, n.Key); err != nil {
+			missing = append(missing, fmt.Errorf("%s: %w", n, err))
+		}
+	}
+	return errors.Join(missing...)
 }
 
 // describe lays out the documents that tell clients where to get a token
@@ -76,21 +104,22 @@ func (l *live) describe() {
 }
 
 // openServer opens one server.
-func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, error) {
+func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, main bool) (*server, error) {
 	var was *server
 	if before != nil {
 		was = before.servers[p.Name]
 	}
-	s := &server{edge: e, name: p.Name, lot: e.lot, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target), byName: make(map[string]*backend.Backend)}
+	s := &server{edge: e, log: e.logOf(p), name: p.Name, secrets: secrets, lot: e.lot, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target), byName: make(map[string]*backend.Backend), outgoing: make(map[string]*outgoing.Spec)}
 	s.info = mcp.AppendString([]byte(`{"name":`), p.Title)
 	s.info = append(mcp.AppendString(append(s.info, `,"version":`...), e.version), '}')
 	for _, b := range p.Backends {
-		one, err := e.openBackend(p, b, was)
+		one, err := e.openBackend(p, b, secrets, was)
 		if err != nil {
 			s.closeBut(was)
 			return nil, err
 		}
 		s.backends = append(s.backends, one)
+		s.outgoing[b.Name] = b.Outgoing
 		s.byName[b.Name], s.targets[b.Name] = one, &edge.Target{Backend: b.Name}
 	}
 	programs, err := guest.Load(p.Filters)
@@ -98,11 +127,17 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 		s.closeBut(was)
 		return nil, fmt.Errorf("server %s: %w", p.Name, err)
 	}
+	reads, err := telemetryReads(p, secrets)
+	if err != nil {
+		s.closeBut(was)
+		return nil, fmt.Errorf("server %s: %w", p.Name, err)
+	}
 	s.digest = digestOf(struct {
 		Plan     compile.Server
 		Main     bool // which its metadata tell
+		Reads    []string
 		Programs []guest.Loaded
-	}{p, main, programs})
+	}{p, main, reads, programs})
 	if was != nil && was.digest == s.digest && slices.Equal(was.backends, s.backends) {
 		return was, nil
 	}
@@ -114,12 +149,24 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 		s.closeBut(was)
 		return nil, err
 	}
+	if err := e.observe(s, was, p, main, reads); err != nil {
+		s.closeBut(was)
+		return nil, fmt.Errorf("server %s: %w", p.Name, err)
+	}
+	if p.Authz != nil {
+		if s.policy = new(authz.Counters); was != nil && was.policy != nil {
+			s.policy = was.policy
+		}
+	}
 	entries, err := e.hallway(s, p)
 	if err != nil {
 		s.closeBut(was)
 		return nil, err
 	}
-	s.chain = filters.Chain(entries, edge.HandlerFunc(s.route))
+	s.chain = filters.Chain(append(entries, s.entries...), edge.HandlerFunc(s.route))
+	if p.Debug {
+		s.chain = s.debugged(s.chain)
+	}
 	if p.Bare && p.Authz == nil && s.guest.Overrides == nil { // policies and programs change lists, which takes a catalog
 		s.only = s.targets[p.Backends[0].Name]
 		return s, nil
@@ -134,14 +181,14 @@ func (e *Edge) openServer(p compile.Server, before *live, main bool) (*server, e
 	}
 	s.book = catalog.Open(catalog.Config{
 		Rules: p.Names, Sources: sources, Overrides: s.guest.Overrides, Before: known, BestEffort: p.Failure.BestEffort, Interval: p.Failure.Interval,
-		Wait: introductionWait, Changed: func(c catalog.Changes) { s.hub.changed(c) }, Log: e.log,
+		Wait: introductionWait, Changed: func(c catalog.Changes) { s.hub.changed(c) }, Log: s.log,
 	})
 	s.hub = newHub(s, e.client())
 	return s, nil
 }
 
 // openBackend opens a backend, or finds it open already.
-func (e *Edge) openBackend(p compile.Server, b compile.Backend, was *server) (*backend.Backend, error) {
+func (e *Edge) openBackend(p compile.Server, b compile.Backend, secrets edge.Secrets, was *server) (*backend.Backend, error) {
 	pem := []byte(b.CABundle)
 	if b.CABundlePath != "" {
 		var err error
@@ -161,10 +208,16 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, was *server) (*b
 		Backend compile.Backend
 		Failure compile.Failure
 		Roots   []byte
-	}{b, own, pem})
+		Debug   bool
+	}{b, own, pem, p.Debug})
+	attach, err := openCredential(e.log, p.Name, b, secrets)
+	if err != nil {
+		return nil, err
+	}
 	if was != nil {
 		for _, open := range was.backends {
 			if open.Digest == digest {
+				attach.done() // it has its own
 				return open, nil
 			}
 		}
@@ -180,7 +233,9 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, was *server) (*b
 		SSE:        b.Transport == compile.SSE,
 		Roots:      roots,
 		Private:    b.Private,
-		Headers:    b.Headers,
+		Attach:     attach.to,
+		Own:        attach.own,
+		Done:       attach.done,
 		Silence:    b.Timeout,
 		Cap:        e.settings.CallCap,
 		MaxMessage: e.settings.MaxMessage,
@@ -194,7 +249,7 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, was *server) (*b
 			Changed:  e.backendChanged(p.Name, b.Name),
 		},
 		Agent: "weir/" + e.version,
-		Log:   e.log,
+		Log:   e.logOf(p),
 	})
 }
 
@@ -283,6 +338,15 @@ func (l *live) server(path string) (s *server, rest string) {
 	return l.servers[path[:i]], path[i:]
 }
 
+// all returns the servers by name.
+func (l *live) all() []*server {
+	var all []*server
+	for _, name := range l.names() {
+		all = append(all, l.servers[name])
+	}
+	return all
+}
+
 // names lists the servers.
 func (l *live) names() []string {
 	var all []string
@@ -313,6 +377,7 @@ func (e *Edge) ReloadNow() error {
 	}
 	text := err.Error()
 	e.badReload.Store(&text)
+	e.badReloads.Add(1)
 	e.log.Error("reload failed; what was served goes on", "error", err)
 	return err
 }
@@ -349,6 +414,7 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 		return err
 	}
 	e.live.Store(next)
+	next.secrets.Adopt()
 	changed := 0
 	for name, old := range before.servers {
 		s := next.servers[name]
@@ -377,11 +443,7 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 func (e *Edge) moved(old, s *server) {
 	for _, one := range e.sessions.of(s.name) {
 		one.hearAgain(e.listener(one))
-		for _, kind := range []string{"tools", "prompts", "resources"} {
-			if n, err := mcp.Decode(mcp.AppendRequest(nil, nil, "notifications/"+kind+"/list_changed", nil)); err == nil {
-				_ = newest{one}.Send(n) // a client without a stream asks when it next wants to know
-			}
-		}
+		e.tell(one, catalog.Changes{Tools: true, Prompts: true, Resources: true})
 	}
 }
 

@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -126,6 +127,66 @@ func TestReload(t *testing.T) {
 	}
 	// 5. The backends that nobody serves any longer hear that the sessions end.
 	old.Until("the end of the sessions at the old backend", func() bool { return old.Live() == 0 })
+}
+
+// TestReloadAfterTheEnd is told so, and opens nothing.
+func TestReloadAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	plan := edgetest.Plan(t, edgetest.Object("one", back))
+	e := edgetest.StartPlan(t, plan)
+	e.Stop()
+	if err := e.Serve.Reload(plan); err == nil || !strings.Contains(err.Error(), "has ended") {
+		t.Errorf("error: %v", err)
+	}
+}
+
+// TestStatusOfGuardedServers shows a client on the main port no server that it
+// has not been let in to.
+func TestStatusOfGuardedServers(t *testing.T) {
+	t.Parallel()
+	m := newMint(t)
+	guarded := func(name string) string {
+		return strings.Replace(edgetest.Object(name, edgetest.NewServer(t, edgetest.Legacy)), "incomingAuth: {type: anonymous}", fmt.Sprintf(
+			"incomingAuth: {type: oidc, oidcConfigRef: {name: %[1]s, audience: %[1]s}}", name), 1) + fmt.Sprintf(`---
+apiVersion: weir.dev/v1beta1
+kind: MCPOIDCConfig
+metadata: {name: %s}
+spec: {type: inline, inline: {issuer: %q, jwksUrl: %q, jwksAllowPrivateIP: true, insecureAllowHTTP: true}}
+`, name, m.URL, m.URL+"/keys")
+	}
+	open := edgetest.Object("open", edgetest.NewServer(t, edgetest.Legacy))
+	for _, test := range []struct {
+		name, yaml, main string
+		audience         string // of the token; "" for none
+		status           int
+		want             string // the servers that are shown
+	}{
+		{"no token", guarded("one") + guarded("two"), "one", "", 401, ""},
+		{"the token of another", guarded("one") + guarded("two"), "one", "two", 401, ""},
+		{"its own token", guarded("one") + guarded("two"), "one", "one", 200, "one"},
+		{"no main server", guarded("one") + guarded("two"), "", "one", 404, ""},
+		{"an open main server", guarded("one") + open, "open", "one", 404, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			e := edgetest.Start(t, test.yaml, edgetest.Settings(func(s *serve.Settings) { s.DefaultServer = test.main }))
+			var header []string
+			if test.audience != "" {
+				header = bearer(m.token(t, "somebody", test.audience, nil))
+			}
+			var r *edgetest.Response
+			edgetest.Until(t, "the keys", func() bool {
+				r = e.NewClient().Do("GET", "/status", "", header...)
+				return r.Status == test.status
+			})
+			for _, name := range []string{"one", "two", "open"} {
+				if shown := strings.Contains(string(r.Body), `"name": "`+name+`"`); shown != (name == test.want) {
+					t.Errorf("%s is shown: %v", name, shown)
+				}
+			}
+		})
+	}
 }
 
 // TestReloadFails keeps what was served.

@@ -41,6 +41,7 @@ func (t *sseDoors) find(id string) *sseDoor {
 
 // openSSE opens the stream.
 func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
+	h.server, h.sse = server, true
 	if !e.admit(ctx, h, server) {
 		return
 	}
@@ -70,6 +71,7 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	messages, _, _ := strings.Cut(string(ctx.Request.Header.RequestURI()), "?")
 	messages = strings.TrimSuffix(messages, "/sse") + "/messages"
 	d := &sseDoor{server: server.name, owner: h.who.Principal()}
+	e.done(ctx, h, server)
 	e.takeOver(ctx, nil, e.corsLines(h), func(o *outlet) {
 		d.out = o
 		e.doors.mu.Lock()
@@ -95,6 +97,7 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 
 // postSSE takes a message; its answer goes to the stream.
 func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server, query []byte) {
+	h.server, h.sse = server, true
 	if !e.admit(ctx, h, server) {
 		return
 	}
@@ -129,6 +132,7 @@ func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server, query 
 		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), edge.Errorf(kind, "door", "%w", err))
 		return
 	}
+	h.x = x
 	d.mu.Lock()
 	x.s = d.s
 	d.mu.Unlock()
@@ -165,13 +169,14 @@ func (e *Edge) initializeSSE(ctx *fasthttp.RequestCtx, h *head, d *sseDoor, x *e
 	}
 	s, result, err := e.begin(x)
 	if err != nil {
-		if f := fail(mcp.Legacy, x.Request.IDText(), err); f.status == 200 { // an answer like any other
+		f := fail(mcp.Legacy, x.Request.IDText(), err)
+		if f.status == 200 { // an answer like any other
 			_ = d.out.write("message", f.body)
 			e.cors(ctx, h)
 			ctx.SetStatusCode(202)
 			return
 		}
-		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), err)
+		e.write(ctx, h, f)
 		return
 	}
 	d.mu.Lock()
@@ -180,14 +185,14 @@ func (e *Edge) initializeSSE(ctx *fasthttp.RequestCtx, h *head, d *sseDoor, x *e
 		d.s = s
 	}
 	d.mu.Unlock()
-	if again {
+	if again { // two at a time; what was observed is that it began
 		e.sessions.end(s.ID)
-		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "initialize was sent before"))
+		e.write(ctx, h, fail(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "initialize was sent before")))
 		return
 	}
 	d.out.join(s)
 	s.open(d.out, e.listener(s))
-	_ = d.out.write("message", result)
+	_ = d.out.write("message", result.Raw)
 	e.cors(ctx, h)
 	ctx.SetStatusCode(202)
 }

@@ -103,7 +103,7 @@ func (l *lot) begin(ctx context.Context, x *edge.Exchange, caps []byte, next edg
 		wake:    make(chan struct{}, 1),
 		done:    make(chan struct{}),
 	}
-	life, cancel := context.WithTimeout(context.Background(), l.cap)
+	life, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cap) // it stays in its trace
 	p.cancel = cancel
 	inner := &edge.Exchange{
 		Parent: x.Parent, Server: x.Server, Era: x.Era, Request: m, Head: x.Head, Target: x.Target, Name: x.Name,

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 
 	"github.com/weir-edge/weir/edge"
@@ -9,9 +10,13 @@ import (
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/outgoing"
+	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/headers"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/telemetry"
+	"github.com/weir-edge/weir/filters/webhook"
 )
 
 // server is one virtual server of the plan, open.
@@ -20,8 +25,10 @@ type server struct {
 	name     string
 	digest   string // of its part of the plan
 	info     []byte // JSON text: serverInfo
+	secrets  edge.Secrets
 	backends []*backend.Backend
 	byName   map[string]*backend.Backend
+	outgoing map[string]*outgoing.Spec // what backends are sent besides calls, by name
 	failure  compile.Failure
 	passes   *headers.Part           // header lines of clients that backends receive; nil for none
 	targets  map[string]*edge.Target // of messages that name nothing, by backend
@@ -34,8 +41,14 @@ type server struct {
 	gate     *incoming.Gate // who clients are; nil for anybody
 	guest    *edge.Guest    // what programs want to be asked
 	programs []func() guest.Status
-	document []byte   // that tells clients where to get a token; nil for none
-	after    []func() // to be called when it ends
+	guarded  bool          // clients have to prove who they are
+	webhooks *webhook.Part // whom messages are shown first; nil for nobody
+	document []byte        // that tells clients where to get a token; nil for none
+	after    []func()      // to be called when it ends
+	log      *slog.Logger
+	policy   *authz.Counters       // nil for no policies
+	counting []telemetry.Collector // rooms of it that count for themselves
+	observers
 	reported report
 	chain    edge.Handler // the hallway, with route at its end
 	lot      *lot         // calls that wait for a modern client's answers

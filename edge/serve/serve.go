@@ -21,7 +21,9 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/oauth"
+	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/filters/guest"
+	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 const (
@@ -56,8 +58,9 @@ type Edge struct {
 	live     atomic.Pointer[live]
 	lot      *lot // calls that wait for a modern client's answers
 	store    *kv.MemoryStore
-	issuers  oauth.Issuers // whose tokens are taken
-	guests   *guest.Keeper // programs among the filters
+	secrets  *secret.Secrets
+	issuers  *oauth.Issuers // whose tokens are taken
+	guests   *guest.Keeper  // programs among the filters
 	sessions *sessions
 	doors    sseDoors
 	outlets  outletSet
@@ -65,19 +68,22 @@ type Edge struct {
 	crowd    crowd
 	inflight atomic.Int64
 	bodies   atomic.Int64 // bytes of the large requests that are being read or served
+	wide     atomic.Int64 // connections of which the kernel may hold more
 
 	mostBodies int64
 	arrival    time.Duration // how long a request may take to arrive
 	ready      atomic.Bool
 	leaving    atomic.Bool // every answer is the last on its connection
 
-	reload    func() error // reads the configuration again; nil for never
-	reloading sync.Mutex
-	closed    bool                   // nothing is opened any longer; reloading guards it
-	badReload atomic.Pointer[string] // why the last reload changed nothing; nil when it did
-	reloads   atomic.Int64
-	work      sync.WaitGroup // exchanges that answer on a stream of their own
-	end       chan struct{}
+	reload     func() error // reads the configuration again; nil for never
+	reloading  sync.Mutex
+	closed     bool                   // nothing is opened any longer; reloading guards it
+	badReload  atomic.Pointer[string] // why the last reload changed nothing; nil when it did
+	reloads    atomic.Int64
+	badReloads atomic.Int64
+	counting   []telemetry.Collector // rooms of the process that count for themselves
+	work       sync.WaitGroup        // exchanges that answer on a stream of their own
+	end        chan struct{}
 }
 
 // Option changes how an edge is made.
@@ -90,6 +96,10 @@ func WithVersion(v string) Option { return func(e *Edge) { e.version = v } }
 // the admin address call it. It ends in Reload or in an error, which is told.
 func WithReload(f func() error) Option { return func(e *Edge) { e.reload = f } }
 
+// WithIssuers has the keys of issuers kept by other times than the product's.
+// An edge has one set of issuers, which nobody else uses.
+func WithIssuers(i *oauth.Issuers) Option { return func(e *Edge) { e.issuers = i } }
+
 // WithPprof serves profiles on the admin address.
 func WithPprof() Option { return func(e *Edge) { e.pprof = true } }
 
@@ -99,7 +109,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	e := &Edge{settings: s, log: log, version: "devel", clock: newClock(), arrival: readWithin, end: make(chan struct{})}
+	e := &Edge{settings: s, log: log, version: "devel", clock: newClock(), issuers: &oauth.Issuers{}, arrival: readWithin, end: make(chan struct{})}
 	for _, o := range options {
 		o(e)
 	}
@@ -110,6 +120,9 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		return nil, err
 	}
 	e.lot = newLot(s, seal)
+	if e.secrets, err = secret.New(secret.Options{Dir: s.SecretsDir}); err != nil {
+		return nil, fmt.Errorf("--secrets-dir: %w", err)
+	}
 	e.store = kv.Memory(kv.Limits{})
 	e.guests = guest.NewKeeper(s.FilterCache, log)
 	if e.proxies, err = parseProxies(s.TrustedProxies); err != nil {
@@ -123,7 +136,9 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	}
 	opened, err := e.open(plan, nil)
 	if err != nil {
-		err = errors.Join(err, e.guests.Close(), e.store.Close())
+		err = errors.Join(err, e.guests.Close())
+		e.store.Close()
+		e.watcher.close()
 		e.frontLn.Close()
 		if e.adminLn != nil {
 			e.adminLn.Close()
@@ -131,6 +146,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		return nil, err
 	}
 	e.live.Store(opened)
+	opened.secrets.Adopt()
 	e.rules()
 	if s.TLSCert != "" {
 		if e.frontLn, err = withTLS(e.frontLn, s, log); err != nil {
@@ -230,6 +246,7 @@ func (e *Edge) AdminAddr() string {
 // Serve serves until ctx ends, then drains: calls under way may take until the
 // drain timeout, streams end at once.
 func (e *Edge) Serve(ctx context.Context) error {
+	e.clock.tick(time.Now()) // what was opened may have taken longer than a client may
 	failed := make(chan error, 3)
 	go func() { failed <- e.front.Serve(&listener{Listener: e.frontLn, edge: e}) }()
 	if e.adminLn != nil {
@@ -269,8 +286,10 @@ func (e *Edge) Serve(ctx context.Context) error {
 	if e.front.ShutdownWithContext(drain) != nil {
 		e.log.Warn("calls still under way at the end of the drain timeout are cut", "calls", e.inflight.Load())
 	}
+	e.frontLn.Close() // a server that is told to end before it began leaves it open
 	if e.adminLn != nil {
 		_ = e.admin.ShutdownWithContext(drain)
+		e.adminLn.Close()
 	}
 	e.close()
 	return err
@@ -395,7 +414,9 @@ func (e *Edge) administer(ctx *fasthttp.RequestCtx) {
 	case path == "/readyz":
 		e.readyz(ctx)
 	case path == "/status":
-		e.status(ctx)
+		e.status(ctx, e.live.Load().all())
+	case path == "/metrics":
+		e.metrics(ctx, e.live.Load().metrics)
 	case path == "/-/reload":
 		e.administerReload(ctx)
 	case e.pprof && len(path) >= len("/debug/pprof/") && path[:len("/debug/pprof/")] == "/debug/pprof/":

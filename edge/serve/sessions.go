@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -31,6 +32,8 @@ type session struct {
 	logs    []*eventLog                 // of streams that may be resumed, the newest last
 	logged  int                         // bytes in them
 	streams uint64                      // streams that there have been
+	due     catalog.Changes             // that the client is to be told of
+	telling bool                        // a goroutine tells it
 }
 
 // sessions holds the legacy sessions of a process. Ids are 128 random bits, so
@@ -228,7 +231,7 @@ func (s *session) cancelCall(n *mcp.Message) {
 	defer s.mu.Unlock() // with the lock held the exchange cannot end and become another
 	id := n.Get("requestId").Of(n.Raw)
 	for _, x := range s.calls {
-		if mcp.SameID(x.request.IDText(), id) { // a filter may be replacing x.Request
+		if mcp.SameID(x.request.IDText(), id) { // as it came: what goes to the backend may be another message
 			if reason := n.Text("reason"); reason != "" {
 				x.cancelFor(&withdrawn{printable(reason)})
 			} else {

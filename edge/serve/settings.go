@@ -45,8 +45,11 @@ type Settings struct {
 	DefaultServer string // the server that answers on /mcp when there are several; empty for none
 
 	FilterCache string // directory for compiled and fetched filters, of this user alone; empty for none
+	SecretsDir  string // files NAME/KEY with the secrets that manifests refer to; empty for none
 
 	StateKeyFile string // keys that seal requestState, one a line; empty for a random one
+
+	WebhookConfig []string // files of webhooks that every server asks; who makes the plan reads them
 
 	LogFormat string // text, json, or empty: text on a terminal, else json
 	LogLevel  string // debug, info, warn or error

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/filters/guest"
+	"github.com/weir-edge/weir/filters/webhook"
 )
 
 // status is the status of the server in the words of the VirtualMCPServer's
@@ -26,6 +27,7 @@ type status struct {
 	DiscoveredBackends []backendStatus `json:"discoveredBackends"`
 	Withheld           []string        `json:"withheld,omitempty"` // what clients do not see, and why
 	Filters            []guest.Status  `json:"filters,omitempty"`
+	Webhooks           []webhookStatus `json:"webhooks,omitempty"` // in the order in which they are asked
 	Sessions           int             `json:"sessions"`
 	Streams            int             `json:"streams"`
 	Inflight           int64           `json:"inflight"`
@@ -50,6 +52,8 @@ type backendStatus struct {
 	Name                string     `json:"name"`
 	URL                 string     `json:"url"`
 	Status              string     `json:"status"`
+	AuthType            string     `json:"authType,omitempty"`
+	AuthConfigRef       string     `json:"authConfigRef,omitempty"`
 	Message             string     `json:"message,omitempty"`
 	LastHealthCheck     *time.Time `json:"lastHealthCheck,omitempty"`
 	ConsecutiveFailures int        `json:"consecutiveFailures"`
@@ -66,13 +70,38 @@ type backendStatus struct {
 	Millis              float64    `json:"latencyMillis"`
 }
 
+// webhookStatus is what one webhook has counted since its server was opened.
+type webhookStatus struct {
+	Name    string  `json:"name"`
+	Type    string  `json:"type"`
+	Asked   uint64  `json:"asked"`
+	Denied  uint64  `json:"denied"`
+	Changed uint64  `json:"changed"`
+	Failed  uint64  `json:"failed"`
+	Ignored uint64  `json:"ignored"` // of the failed
+	Millis  float64 `json:"latencyMillis"`
+}
+
+func webhookStatuses(part *webhook.Part) (all []webhookStatus) {
+	if part == nil {
+		return nil
+	}
+	for _, c := range part.Counters() {
+		one := webhookStatus{Name: c.Name, Type: c.Type, Asked: c.Asked, Denied: c.Denied, Changed: c.Changed, Failed: c.Failed, Ignored: c.Ignored}
+		if c.Asked > 0 {
+			one.Millis = float64(c.Time.Microseconds()) / 1000 / float64(c.Asked)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
 // status answers /status: with the status of the one server, or with the list
 // of all.
-func (e *Edge) status(ctx *fasthttp.RequestCtx) {
-	now := e.live.Load()
+func (e *Edge) status(ctx *fasthttp.RequestCtx, servers []*server) {
 	var all []status
-	for _, name := range now.names() {
-		all = append(all, e.statusOf(now.servers[name]))
+	for _, s := range servers {
+		all = append(all, e.statusOf(s))
 	}
 	var text any = all[0]
 	if len(all) > 1 {
@@ -98,6 +127,7 @@ func (e *Edge) statusOf(served *server) status {
 		Parked:   e.lot.len(),
 		Dropped:  e.lot.dropped.Load(),
 		Reloads:  e.reloads.Load(),
+		Webhooks: webhookStatuses(served.webhooks),
 		Version:  e.version,
 	}
 	if p := e.badReload.Load(); p != nil {
@@ -127,6 +157,7 @@ func (e *Edge) statusOf(served *server) status {
 		s.Calls += calls
 		one := backendStatus{
 			Name: now.Name, URL: now.URL, Status: string(now.Is()), Message: now.Message,
+			AuthType: served.outgoing[b.Name].Type(), AuthConfigRef: served.outgoing[b.Name].Name(),
 			LastHealthCheck: moment(now.Checked), ConsecutiveFailures: now.Failures,
 			CircuitBreakerState: string(now.Circuit), CircuitLastChanged: moment(now.CircuitChanged),
 			Era: now.Era, Revision: now.Version,
@@ -146,22 +177,26 @@ func (e *Edge) statusOf(served *server) status {
 	return s
 }
 
-// mayLook reports whether a client of the main port may see /status: one that
-// every server's authentication lets in, or anybody of this host. It answers
-// when the client may not.
-func (e *Edge) mayLook(ctx *fasthttp.RequestCtx, h *head, now *live) bool {
+// lookedAt returns the servers whose status a client of the main port may see.
+// Where no server asks who its clients are, that is all of them for clients of
+// this host and none for others; else it is the one at /mcp, for whom it lets
+// in. It answers when there is none.
+func (e *Edge) lookedAt(ctx *fasthttp.RequestCtx, h *head, now *live) []*server {
 	guarded := false
 	for _, s := range now.servers {
-		guarded = guarded || s.gate != nil
-		if !e.admit(ctx, h, s) {
-			return false
+		guarded = guarded || s.guarded
+	}
+	switch main := now.main; {
+	case !guarded && e.loopback:
+		return now.all()
+	case main != nil && main.guarded:
+		if e.admit(ctx, h, main) {
+			return []*server{main}
 		}
-	}
-	if !guarded && !e.loopback {
+	default:
 		plain(ctx, 404, "not found\n")
-		return false
 	}
-	return true
+	return nil
 }
 
 // describe answers with a protected-resource metadata document (RFC 9728 §3),

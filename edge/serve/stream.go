@@ -135,6 +135,7 @@ func (s *stream) begin() error {
 		return errNoStream
 	}
 	s.begun = true
+	s.conn.narrow()
 	s.buf = append(s.buf[:0], "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n"...)
 	s.buf = append(s.buf, s.headers...)
 	if s.last {
@@ -278,23 +279,30 @@ func (o *outlet) Ask(ctx context.Context, questions map[string]edge.Question) (m
 }
 
 func (o *outlet) write(name string, data []byte) error {
-	return o.chunk(appendEvent(nil, name, "", data))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.put(func() error { return o.conn.sendEvent(name, data) })
 }
 
 // chunk writes a chunk.
 func (o *outlet) chunk(chunk []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.put(chunk)
+	return o.putChunk(chunk)
 }
 
-// put writes a chunk; o.mu is held.
-func (o *outlet) put(chunk []byte) error {
+// putChunk is chunk for whoever holds o.mu.
+func (o *outlet) putChunk(chunk []byte) error {
+	return o.put(func() error { _, err := o.conn.send(chunk); return err })
+}
+
+// put writes, unless the stream has ended; o.mu is held.
+func (o *outlet) put(write func() error) error {
 	if o.ended {
 		return errEnded
 	}
 	o.written.Store(o.edge.clock.now().UnixMilli())
-	_, err := o.conn.send(chunk)
+	err := write()
 	if err != nil {
 		o.finish()
 	}
@@ -311,7 +319,7 @@ func (o *outlet) beat(now time.Time) {
 		return
 	}
 	defer o.mu.Unlock()
-	_ = o.put(appendChunk(nil, comment))
+	_ = o.putChunk(appendChunk(nil, comment))
 }
 
 // goodbye is how long a client may take to read the end of its stream.
@@ -342,6 +350,7 @@ func (o *outlet) finish() {
 // head is written; the stream then lasts until the client leaves or it ends.
 func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, headers []byte, opened func(*outlet), closed func(*outlet)) {
 	conn := ctx.Conn().(*clientConn)
+	conn.narrow()
 	lines := append([]byte(nil), headers...)
 	from := e.clientOf(ctx.Conn(), &ctx.Request.Header)
 	ctx.HijackSetNoResponse(true)

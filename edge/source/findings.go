@@ -145,29 +145,35 @@ func (s *Set) locate(f compile.Finding) Finding {
 		f.Path = configPath(f.Path)
 		f.Message = strings.ReplaceAll(f.Message, "spec.config.", "")
 	}
-	line, column := p.root.line, p.root.column
-	at := p.root
-	for _, step := range steps(f.Path) {
+	line, column := p.root.at(f.Path)
+	return Finding{Finding: f, File: p.file, Line: line, Column: column}
+}
+
+// at finds the line and column of the field at path, or of the nearest section
+// around it that is there.
+func (n *node) at(path string) (line, column int) {
+	line, column = n.line, n.column
+	for _, step := range steps(path) {
 		var next *node
-		switch at.kind {
+		switch n.kind {
 		case mapping:
-			for _, m := range at.members {
+			for _, m := range n.members {
 				if m.key == step {
 					line, column, next = m.line, m.column, m.value
 				}
 			}
 		case list:
-			if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(at.items) {
-				next = at.items[i]
+			if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(n.items) {
+				next = n.items[i]
 				line, column = next.line, next.column
 			}
 		}
 		if next == nil {
 			break
 		}
-		at = next
+		n = next
 	}
-	return Finding{Finding: f, File: p.file, Line: line, Column: column}
+	return line, column
 }
 
 // configPath turns the path of a field of a VirtualMCPServer into that of the

@@ -8,6 +8,7 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 )
 
@@ -182,6 +184,9 @@ func (s *Set) Compile() *Result {
 	}
 	r.Findings.sort()
 	r.Findings = append(r.Findings, whole...)
+	if r.Err() != nil {
+		r.Plan = nil // what is wrong need not be an object of the set
+	}
 	return r
 }
 
@@ -192,6 +197,29 @@ func (s *Set) said(f compile.Finding) bool {
 		rest, ok := strings.CutPrefix(f.Path, path)
 		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 	})
+}
+
+// Missing notes every secret that the servers need and secrets does not have, or
+// has and is not sound, where it is referred to. There is none without a plan.
+func (r *Result) Missing(ctx context.Context, secrets edge.Secrets) Findings {
+	var out Findings
+	if r.Plan == nil {
+		return nil
+	}
+	for _, n := range r.Plan.Needs {
+		if _, err := secrets.Secret(ctx, n.Name, n.Key); err != nil {
+			f := r.Set.locate(compile.Finding{
+				Severity: compile.Note, Index: n.Index, Object: n.Object, Path: n.Path, Reason: compile.ReasonNotFound,
+				Message: err.Error() + "; it has to be there when the edge starts",
+			})
+			if n.Index < 0 {
+				f.File = n.Origin
+			}
+			out = append(out, f)
+		}
+	}
+	out.sort()
+	return out
 }
 
 // Err returns nil when the set can be served, else an error that says how many

@@ -324,7 +324,9 @@ func TestOnlyTheLedgersFields(t *testing.T) {
 		"apiVersion": "every object has it", "kind": "every object has it", "metadata": "every object has it",
 		"spec": "the section", "status": "the section",
 		"spec.filterRefs": "EdgeFilter is a kind of ours", "spec.config.filterRefs": "EdgeFilter is a kind of ours",
-		"spec.config.compositeTools[].script": "a workflow as a program, an extension of ours",
+		"spec.incomingAuth.oidcConfigRef.requiredScopes": "an answer insufficient_scope has to name scopes, and scopes are only advertised",
+		"spec.config.incomingAuth.oidc.requiredScopes":   "the same",
+		"spec.config.compositeTools[].script":            "a workflow as a program, an extension of ours",
 	}
 	explained := func(path string) bool {
 		for p := range ours {

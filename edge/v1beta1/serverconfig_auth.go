@@ -65,6 +65,10 @@ type ConfigOIDC struct {
 	// Scopes advertised in the protected resource metadata.
 	Scopes []string `json:"scopes,omitempty"`
 
+	// RequiredScopes are those that every token must carry: a client without
+	// them is told which to ask for. A field of ours.
+	RequiredScopes []string `json:"requiredScopes,omitempty"`
+
 	// CABundlePath is a file of PEM certificates to trust for the provider.
 	CABundlePath string `json:"caBundlePath,omitempty"`
 }

@@ -74,6 +74,10 @@ type OIDCConfigRef struct {
 	// Scopes advertised in the protected resource metadata.
 	// +kubebuilder:default={openid}
 	Scopes []string `json:"scopes,omitempty"`
+
+	// RequiredScopes are those that every token must carry: a client without
+	// them is told which to ask for. A field of ours.
+	RequiredScopes []string `json:"requiredScopes,omitempty"`
 }
 
 // TelemetryConfigRef names an MCPTelemetryConfig and says what is particular to

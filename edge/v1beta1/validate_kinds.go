@@ -299,6 +299,7 @@ func (f *faults) oidcRef(p *field.Path, r *OIDCConfigRef) {
 	f.given(p.Child("audience"), r.Audience)
 	f.web(p.Child("resourceUrl"), r.ResourceURL, "https", "http")
 	f.scopes(p.Child("scopes"), r.Scopes)
+	f.scopes(p.Child("requiredScopes"), r.RequiredScopes)
 }
 
 // authz judges authzConfig and authzConfigRef, which exclude each other.

@@ -274,6 +274,7 @@ func (f *faults) configIncomingAuth(p *field.Path, a *ConfigIncomingAuth) {
 		f.web(p.Child("introspectionUrl"), o.IntrospectionURL, "https", "http")
 		f.web(p.Child("jwksUrl"), o.JWKSURL, "https", "http")
 		f.scopes(p.Child("scopes"), o.Scopes)
+		f.scopes(p.Child("requiredScopes"), o.RequiredScopes)
 	}
 	if z := a.Authz; z != nil {
 		p := p.Child("authz")

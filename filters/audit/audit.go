@@ -48,8 +48,8 @@ type Part struct {
 	// JSON-RPC code. nil leaves both out of records.
 	Answer func(edge.Kind, mcp.Era) (status, code int)
 
-	// Decision says what a policy decided of an exchange; nil for none.
-	Decision func(*edge.Exchange) *Decision
+	// Decision says what a policy decided of an exchange; false for nothing.
+	Decision func(*edge.Exchange) (Decision, bool)
 
 	// Transport says how an exchange came: "streamable-http" or "sse". nil is
 	// the former for all.

@@ -47,8 +47,8 @@ func TestOpenFails(t *testing.T) {
 func TestRecord(t *testing.T) {
 	file := logFileName(t)
 	p := parse(t, config(file, func(c *v1beta1.Audit) { c.IncludeRequestData, c.IncludeResponseData = true, true }))
-	p.Decision = func(*edge.Exchange) *Decision {
-		return &Decision{Allowed: true, Reason: "permitted", Policies: []string{"p1"}, Version: "v"}
+	p.Decision = func(*edge.Exchange) (Decision, bool) {
+		return Decision{Allowed: true, Reason: "permitted", Policies: []string{"p1"}, Version: "v"}, true
 	}
 	at := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 	p.now = func() time.Time { at = at.Add(1500 * time.Microsecond); return at }

@@ -46,14 +46,3 @@ func benchLog(t testing.TB, change func(*v1beta1.Audit)) (*Log, *edge.Exchange, 
 	}
 	return l, x, l.Filter(edge.HandlerFunc(func(context.Context, *edge.Exchange) (*edge.Response, error) { return r, nil }))
 }
-
-// A record costs a small number of allocations, whatever is in it.
-func TestAllocations(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
-	_, x, h := benchLog(t, func(c *v1beta1.Audit) { c.IncludeRequestData = true })
-	if n := testing.AllocsPerRun(1000, func() { _, _ = h.Handle(context.Background(), x) }); n > 4 {
-		t.Errorf("%v allocations", n)
-	}
-}

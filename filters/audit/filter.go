@@ -36,21 +36,7 @@ func (l *Log) follow(ctx context.Context, x *edge.Exchange, m *mcp.Message, t Ty
 	e := entry{typ: t, x: x, m: m, r: r, method: m.Method}
 	switch {
 	case err != nil:
-		kind := edge.KindOf(err)
-		var known *edge.Error
-		switch {
-		case errors.As(err, &known):
-		case errors.Is(err, context.Canceled), ctx.Err() != nil:
-			kind = edge.Gone
-		}
-		e.outcome, e.reason = outcomeOf(kind), word(kind)
-		if l.Answer != nil {
-			e.status, e.code = l.Answer(kind, x.Era)
-			e.coded = true
-		}
-		if known != nil && kind != edge.Internal {
-			e.message = known.Err.Error()
-		}
+		l.fault(&e, err, ctx.Err() != nil)
 	case r == nil:
 	case r.Kind == mcp.Failure:
 		e.status = r.Status
@@ -73,6 +59,37 @@ func (l *Log) follow(ctx context.Context, x *edge.Exchange, m *mcp.Message, t Ty
 	}
 	l.write(&e, began)
 	return r, err
+}
+
+// fault says of an entry what went wrong. gone is whether its client has left.
+func (l *Log) fault(e *entry, err error, gone bool) {
+	kind := edge.KindOf(err)
+	var known *edge.Error
+	switch {
+	case errors.As(err, &known):
+		e.cause = known.Op
+	case errors.Is(err, context.Canceled), gone:
+		kind = edge.Gone
+	}
+	e.outcome, e.reason = outcomeOf(kind), word(kind)
+	if l.Answer != nil {
+		e.status, e.code = l.Answer(kind, e.x.Era)
+		e.coded = true
+	}
+	if known != nil && kind != edge.Internal {
+		e.message = known.Err.Error()
+	}
+}
+
+// Refused records a request that was turned away before its message was read,
+// as an event of a type. x is as much as is known of it; method is that of HTTP.
+func (l *Log) Refused(t Type, x *edge.Exchange, method string, err error) {
+	if !l.wanted[t] {
+		return
+	}
+	e := entry{typ: t, x: x, method: method}
+	l.fault(&e, err, false)
+	l.write(&e, l.now())
 }
 
 // Event is something other than an exchange that the log has: a stream of a

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/hex"
 	"math/rand/v2"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,7 +25,7 @@ type entry struct {
 	status                        int
 	coded                         bool // code is known
 	code                          int
-	message, reason               string
+	message, reason, cause        string
 }
 
 // line is a buffer for one record.
@@ -216,38 +215,11 @@ func target(e *entry) (name, kind string) {
 	return name, kind
 }
 
-// safeURI takes the secrets out of a URI: its userinfo, and the values of
-// query members with the names of secrets.
-func safeURI(uri string) string {
-	if len(uri) > 4*maxWord {
-		uri = uri[:4*maxWord]
-	}
-	if rest, slashes := strings.CutPrefix(uri[max(0, strings.IndexByte(uri, ':')):], "://"); slashes {
-		end := strings.IndexAny(rest, "/?#")
-		if end < 0 {
-			end = len(rest)
-		}
-		if at := strings.LastIndexByte(rest[:end], '@'); at >= 0 {
-			uri = uri[:len(uri)-len(rest)] + mask.Redacted + rest[at:]
-		}
-	}
-	base, query, found := strings.Cut(uri, "?")
-	if !found {
-		return uri
-	}
-	query, fragment, _ := strings.Cut(query, "#")
-	parts := strings.Split(query, "&")
-	for i, p := range parts {
-		name, _, _ := strings.Cut(p, "=")
-		if said, err := url.QueryUnescape(name); err != nil || mask.Name(said) {
-			parts[i] = name + "=" + mask.Redacted
-		}
-	}
-	if uri = base + "?" + strings.Join(parts, "&"); fragment != "" {
-		uri += "#" + fragment
-	}
-	return uri
-}
+// maxURI is how much of a URI is looked at.
+const maxURI = 64 << 10
+
+// safeURI is a URI without its secrets, or its beginning.
+func safeURI(uri string) string { return mask.URI(uri[:min(len(uri), maxURI)]) }
 
 // extra appends metadata.
 func (l *Log) extra(dst []byte, e *entry, took time.Duration) []byte {
@@ -281,20 +253,24 @@ func (l *Log) extra(dst []byte, e *entry, took time.Duration) []byte {
 		dst = append(dst, `,"error":`...)
 		dst = text(dst, e.reason)
 	}
+	if e.cause != "" {
+		dst = append(dst, `,"cause":`...)
+		dst = text(dst, e.cause)
+	}
 	if e.coded {
 		dst = append(dst, `,"jsonrpc_error_code":`...)
 		dst = strconv.AppendInt(dst, int64(e.code), 10)
 	}
 	if e.message != "" {
 		dst = append(dst, `,"jsonrpc_error_message":`...)
-		dst = text(dst, e.message)
+		dst = text(dst, mask.URI(e.message))
 	}
 	if e.x != nil && e.x.Parent != nil {
 		dst = append(dst, `,"inner":true`...)
 	}
 	if e.m != nil && l.Decision != nil {
-		if d := l.Decision(e.x); d != nil {
-			dst = decision(dst, d)
+		if d, ok := l.Decision(e.x); ok {
+			dst = decision(dst, &d)
 		}
 	}
 	return append(dst, "}}"...)

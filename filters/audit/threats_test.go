@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -173,7 +172,7 @@ func flood(t testing.TB, l *Log, n int) {
 // exactly, the log says so once it is written again, and the path goes on.
 func TestK19Full(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
-		edgetest.Need(t, false, "there is no /dev/full")
+		need(t, false, "there is no /dev/full")
 	}
 	dir := t.TempDir()
 	name, real := filepath.Join(dir, "log"), filepath.Join(dir, "real.log")
@@ -187,7 +186,7 @@ func TestK19Full(t *testing.T) {
 	if c.Recorded != n || c.Lost == 0 || c.Written != 0 {
 		t.Fatalf("%+v", c)
 	}
-	edgetest.Until(t, "a failure", func() bool { return l.Counters().Failures > 0 })
+	until(t, "a failure", func() bool { return l.Counters().Failures > 0 })
 	if !strings.Contains(log.String(), "no space left on device") {
 		t.Errorf("the process log says %q", log)
 	}
@@ -200,7 +199,7 @@ func TestK19Full(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Reopen()
-	edgetest.Until(t, "the records that waited", func() bool { c := l.Counters(); return c.Written+c.Lost == n })
+	until(t, "the records that waited", func() bool { c := l.Counters(); return c.Written+c.Lost == n })
 	flood(t, l, 10)
 	shut(t, l)
 	c = l.Counters()
@@ -220,7 +219,7 @@ func TestK19Full(t *testing.T) {
 // K19: a sink that is full to the end. The end comes in time, and says what is lost.
 func TestK19FullToTheEnd(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
-		edgetest.Need(t, false, "there is no /dev/full")
+		need(t, false, "there is no /dev/full")
 	}
 	l, log := start(t, parse(t, config("/dev/full")))
 	flood(t, l, 100)
@@ -263,7 +262,7 @@ func TestK19Slow(t *testing.T) {
 		read <- all
 	}()
 	shut(t, l)
-	text := edgetest.Receive(t, read, "the end of the pipe")
+	text := receive(t, read, "the end of the pipe")
 	records, lost := 0, uint64(0)
 	for line := range bytes.Lines(text) {
 		var r record
@@ -316,13 +315,13 @@ func TestK19Rotated(t *testing.T) {
 		const rounds, each = 5, 200
 		for i := range rounds {
 			flood(t, l, each)
-			edgetest.Until(t, "the records", func() bool { return l.Counters().Written == uint64((i+1)*each) })
+			until(t, "the records", func() bool { return l.Counters().Written == uint64((i+1)*each) })
 			if err := os.Rename(name, fmt.Sprintf("%s.%d", name, i)); err != nil {
 				t.Fatal(err)
 			}
 			if told {
 				l.Reopen()
-				edgetest.Until(t, "the new file", func() bool { _, err := os.Stat(name); return err == nil })
+				until(t, "the new file", func() bool { _, err := os.Stat(name); return err == nil })
 			}
 		}
 		flood(t, l, 1)
@@ -356,7 +355,7 @@ func TestK19Deleted(t *testing.T) {
 	}
 	l, _ := start(t, p)
 	flood(t, l, 50)
-	edgetest.Receive(t, taken, "the first write")
+	receive(t, taken, "the first write")
 	if err := os.Remove(name); err != nil { // between the look at the file and the write to it
 		t.Fatal(err)
 	}
@@ -442,8 +441,8 @@ func TestK20(t *testing.T) {
 	x.Target = &edge.Target{Backend: evil}
 	file := logFileName(t)
 	p := parse(t, config(file, func(c *v1beta1.Audit) { c.IncludeRequestData, c.IncludeResponseData, c.Component = true, true, evil }))
-	p.Decision = func(*edge.Exchange) *Decision {
-		return &Decision{Reason: evil, Policies: []string{evil}, Version: evil}
+	p.Decision = func(*edge.Exchange) (Decision, bool) {
+		return Decision{Reason: evil, Policies: []string{evil}, Version: evil}, true
 	}
 	p.Transport = func(*edge.Exchange) string { return evil }
 	one(t, p, x, answers(t, 200, `{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":`+quoted+"\n}}"))

@@ -9,6 +9,7 @@ package authz
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/weir-edge/weir/edge"
 )
@@ -45,6 +46,15 @@ type Options struct {
 	// Record hears of every decision about a message, allowed or not, before
 	// the message goes on. The explanation is shared and never changed.
 	Record func(*edge.Exchange, *Explanation)
+
+	// Counters, when they are given, count what the filter does.
+	Counters *Counters
+}
+
+// Counters are what filters of authorization have counted. They may be shared.
+type Counters struct {
+	Evaluated atomic.Uint64 // decisions about calls and items that were not known from before
+	Denied    atomic.Uint64 // messages
 }
 
 // Engine is what a configuration of authorization parses to.

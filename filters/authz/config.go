@@ -1,6 +1,8 @@
 package authz
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -147,7 +149,17 @@ func strict(text []byte, into any) error {
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(raw, into, json.RejectUnknownMembers(true))
+	err = json.Unmarshal(raw, into, json.RejectUnknownMembers(true))
+	var wrong *json.SemanticError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	// Without the names of Go types.
+	at := strings.ReplaceAll(strings.TrimPrefix(string(wrong.JSONPointer), "/"), "/", ".")
+	if errors.Is(err, json.ErrUnknownName) {
+		return fmt.Errorf("%s: unknown field", at)
+	}
+	return fmt.Errorf("%s: a value of another type belongs here", at)
 }
 
 // ForVirtualServer refuses what a VirtualMCPServer does not support: every type

@@ -120,6 +120,9 @@ func (j *cedarJudge) judge(who *principal, a *ask) *Explanation {
 			return e
 		}
 	}
+	if c := j.set.options.Counters; c != nil {
+		c.Evaluated.Add(1)
+	}
 	e := j.stamp(j.set.decide(who, a, arguments))
 	if keep && len(e.Errors) == 0 { // errors name the principal, and another may have the same decision
 		// A key that lives long must not hold on to the message that it came from.

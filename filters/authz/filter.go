@@ -87,6 +87,9 @@ func (f *filter) decide(ctx context.Context, x *edge.Exchange, a *ask) *Explanat
 
 func (f *filter) refuse(x *edge.Exchange, why *Explanation) (*edge.Response, error) {
 	f.record(x, why)
+	if f.options.Counters != nil {
+		f.options.Counters.Denied.Add(1)
+	}
 	return nil, edge.Errorf(edge.Denied, "authz", refusal)
 }
 

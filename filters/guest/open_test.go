@@ -57,7 +57,6 @@ func TestRefusedAtOpen(t *testing.T) {
 		"a credential's header":      {filter{rules: []string{"sub|on_call_request|header=authorization"}}, "grant identity"},
 		"a session's header":         {filter{rules: []string{"sub|on_call_request|header=Mcp-Session-Id"}}, "grant identity"},
 		"a malformed pointer":        {filter{rules: []string{"sub|on_call_request|pointer=/a~2"}}, "a malformed JSON pointer"},
-		"a secret from nowhere":      {filter{more: "grants: {keys: {k: {name: a, key: b}}}"}, "grants.keys"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.filter.name = "f"

@@ -78,8 +78,7 @@ func (p *program) status() Status {
 	return out
 }
 
-// Sample is one number of a filter, in the form in which telemetry collects
-// them.
+// Sample is one number of a filter. It is a telemetry.Sample.
 type Sample struct {
 	Name   string
 	Help   string
@@ -88,16 +87,18 @@ type Sample struct {
 	Labels []edge.Header
 }
 
-// Collect gives the numbers of all programs that are open.
-func (k *Keeper) Collect(emit func(Sample)) {
+// Collect gives the numbers of the programs of a server that are open.
+func (k *Keeper) Collect(server string, emit func(Sample)) {
 	k.mu.Lock()
 	var all []*program
 	for _, p := range k.programs {
-		all = append(all, p)
+		if p.server == server {
+			all = append(all, p)
+		}
 	}
 	k.mu.Unlock()
 	slices.SortFunc(all, func(a, b *program) int {
-		return cmp.Or(cmp.Compare(a.server, b.server), cmp.Compare(a.spec.Name, b.spec.Name))
+		return cmp.Compare(a.spec.Name, b.spec.Name)
 	})
 	for _, p := range all {
 		p.collect(emit)

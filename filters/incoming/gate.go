@@ -96,9 +96,11 @@ func (t *Incoming) Start(env edge.Env, issuers *oauth.Issuers) (*Gate, error) {
 		}
 		how.CABundle = pem
 	}
-	secret, err := s.secret(env)
-	if err != nil {
-		return nil, err
+	secret := s.secret(env)
+	if secret != nil {
+		if _, err := secret(context.Background()); err != nil {
+			return nil, err
+		}
 	}
 
 	// 2. The client of the introspection.
@@ -125,26 +127,32 @@ func (t *Incoming) Start(env edge.Env, issuers *oauth.Issuers) (*Gate, error) {
 	return g, nil
 }
 
-// secret reads the client secret of the introspection; "" for none.
-func (s *Spec) secret(env edge.Env) (edge.Secret, error) {
-	if r := s.ClientSecret; r != nil {
-		if env.Secrets == nil {
-			return "", errors.New("incoming: client secret: there is nowhere to read it")
+// secret returns what reads the client secret of the introspection; nil for none.
+// A secret that is rotated is used by the next question. One line break at its
+// end, which editors leave in files, is not part of it.
+func (s *Spec) secret(env edge.Env) func(context.Context) (edge.Secret, error) {
+	switch r := s.ClientSecret; {
+	case r != nil:
+		return func(ctx context.Context) (edge.Secret, error) {
+			if env.Secrets == nil {
+				return "", errors.New("incoming: client secret: there is nowhere to read it")
+			}
+			v, err := env.Secrets.Secret(ctx, r.Name, r.Key)
+			if err != nil {
+				return "", fmt.Errorf("incoming: client secret: %w", err)
+			}
+			return edge.Secret(strings.TrimSuffix(strings.TrimSuffix(string(v), "\n"), "\r")), nil
 		}
-		v, err := env.Secrets.Secret(context.Background(), r.Name, r.Key)
-		if err != nil {
-			return "", fmt.Errorf("incoming: client secret: %w", err)
+	case s.ClientSecretEnv != "":
+		return func(context.Context) (edge.Secret, error) {
+			v, ok := os.LookupEnv(s.ClientSecretEnv)
+			if !ok || v == "" {
+				return "", fmt.Errorf("incoming: client secret: the environment variable %s is not set", s.ClientSecretEnv)
+			}
+			return edge.Secret(v), nil
 		}
-		return v, nil
 	}
-	if s.ClientSecretEnv == "" {
-		return "", nil
-	}
-	v, ok := os.LookupEnv(s.ClientSecretEnv)
-	if !ok || v == "" {
-		return "", fmt.Errorf("incoming: client secret: the environment variable %s is not set", s.ClientSecretEnv)
-	}
-	return edge.Secret(v), nil
+	return nil
 }
 
 // Ready returns nil when tokens can be judged, and else why not.

@@ -66,7 +66,7 @@ const (
 func FromConfig(a *v1beta1.ConfigIncomingAuth) Spec {
 	s := Spec{Type: Type(a.Type)}
 	if o := a.OIDC; o != nil {
-		s.Issuer, s.Audience, s.Resource, s.Scopes = o.Issuer, o.Audience, o.Resource, o.Scopes
+		s.Issuer, s.Audience, s.Resource, s.Scopes, s.Required = o.Issuer, o.Audience, o.Resource, o.Scopes, o.RequiredScopes
 		s.JWKSURL, s.IntrospectionURL = o.JWKSURL, o.IntrospectionURL
 		s.ClientID, s.ClientSecretEnv, s.CABundlePath = o.ClientID, o.ClientSecretEnv, o.CABundlePath
 		s.AllowPrivate, s.AllowHTTP, s.ResourceAllowPrivate = o.JWKSAllowPrivateIP, o.InsecureAllowHTTP, o.ProtectedResourceAllowPrivateIP
@@ -79,7 +79,7 @@ func FromConfig(a *v1beta1.ConfigIncomingAuth) Spec {
 func FromKind(a *v1beta1.IncomingAuth, provider *v1beta1.MCPOIDCConfigSpec, caBundle string) Spec {
 	s := Spec{Type: Type(a.Type)}
 	if r := a.OIDCConfigRef; r != nil {
-		s.Audience, s.Resource, s.Scopes = r.Audience, r.ResourceURL, r.Scopes
+		s.Audience, s.Resource, s.Scopes, s.Required = r.Audience, r.ResourceURL, r.Scopes, r.RequiredScopes
 	}
 	if provider == nil {
 		return s
@@ -175,7 +175,7 @@ func Parse(s Spec) (*Incoming, error) {
 		for _, list := range []struct {
 			field  string
 			scopes []string
-		}{{"scopes", s.Scopes}, {"required", s.Required}} {
+		}{{"scopes", s.Scopes}, {"requiredScopes", s.Required}} {
 			for i, scope := range list.scopes {
 				if !oauth.IsScope(scope) {
 					fault(fmt.Sprintf("%s[%d]", list.field, i), "not a scope: no blanks, quotes, backslashes, and ASCII only")
@@ -187,6 +187,11 @@ func Parse(s Spec) (*Incoming, error) {
 		}
 		// A client asks for it on its own account (MCP basic/authorization).
 		s.Scopes = slices.DeleteFunc(slices.Clone(s.Scopes), func(v string) bool { return v == "offline_access" })
+		for _, scope := range s.Required { // what is demanded is offered
+			if !slices.Contains(s.Scopes, scope) {
+				s.Scopes = append(s.Scopes, scope)
+			}
+		}
 	default:
 		fault("type", "%q is none of oidc, local, anonymous", s.Type)
 	}

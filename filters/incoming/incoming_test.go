@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/filters/incoming"
@@ -37,7 +38,7 @@ func TestParse(t *testing.T) {
 		"introspection by http":            {func(s *incoming.Spec) { s.IntrospectionURL = "http://i.example/k" }, "introspectionURL"},
 		"a bundle of nothing":              {func(s *incoming.Spec) { s.CABundle = "x" }, "caBundle"},
 		"a scope with a blank":             {func(s *incoming.Spec) { s.Scopes = []string{"a", "b c"} }, "scopes[1]"},
-		"a required one with a quote":      {func(s *incoming.Spec) { s.Required = []string{`"`} }, "required[0]"},
+		"a required one with a quote":      {func(s *incoming.Spec) { s.Required = []string{`"`} }, "requiredScopes[0]"},
 		"an account without namespace":     {func(s *incoming.Spec) { s.Account = "a" }, "namespace"},
 		"a private resource":               {func(s *incoming.Spec) { s.Resource = "https://10.0.0.1/mcp" }, "resource"},
 		"a private resource, allowed":      {func(s *incoming.Spec) { s.Resource, s.ResourceAllowPrivate = "https://10.0.0.1/mcp", true }, ""},
@@ -251,9 +252,7 @@ func TestAnonymous(t *testing.T) {
 
 func TestLocal(t *testing.T) {
 	u, err := user.Current()
-	if err != nil {
-		t.Skip("this process runs as nobody: ", err)
-	}
+	edgetest.Need(t, err == nil, "this process runs as nobody")
 	g := open(t, incoming.Spec{Type: incoming.Local})
 	for remote, ok := range map[string]bool{"127.0.0.1": true, "127.1.2.3": true, "::1": true, "::ffff:127.0.0.1": true, "192.0.2.1": false, "10.0.0.1": false, "": false, "localhost": false, "127.0.0.1:80": false} {
 		id, err := g.Identify(t.Context(), &edge.Head{Remote: remote, Authorization: "Bearer x"})

@@ -51,7 +51,7 @@ type Telemetry struct {
 	sampler     sampler
 	environment []attribute.KeyValue
 
-	registry  *prometheus.Registry // nil when nothing is to be fetched
+	registry  *prometheus.Registry // of what can be fetched
 	providers []interface {
 		ForceFlush(context.Context) error
 		Shutdown(context.Context) error
@@ -118,28 +118,30 @@ func (t *Telemetry) connect(ctx context.Context, env edge.Env) error {
 		t.providers = append(t.providers, provider)
 	}
 	var readers []metric.Option
-	produce := &producer{table: t.table, own: t.own, collectors: t.part.Collectors, log: t.log, began: t.table.began}
+	produce := producer{table: t.table, own: t.own, collectors: t.part.Collectors, log: t.log, began: t.table.began}
 	if s.Metrics {
+		whole := produce
+		whole.collectors = slices.Concat(produce.collectors, t.part.Process)
 		e, err := out.numbers(ctx)
 		if err != nil {
 			return fmt.Errorf("endpoint: %w", err)
 		}
 		readers = append(readers, metric.WithReader(metric.NewPeriodicReader(&metricExporter{Exporter: e, sent: &t.metrics, log: t.log},
-			metric.WithInterval(interval), metric.WithTimeout(patience), metric.WithProducer(produce))))
+			metric.WithInterval(interval), metric.WithTimeout(patience), metric.WithProducer(&whole))))
 	}
-	if s.Prometheus {
-		t.registry = prometheus.NewRegistry()
-		e, err := otelprometheus.New(otelprometheus.WithRegisterer(t.registry), otelprometheus.WithProducer(produce), otelprometheus.WithoutScopeInfo())
-		if err != nil {
-			return err
-		}
-		readers = append(readers, metric.WithReader(e))
+	t.registry = prometheus.NewRegistry()
+	e, err := otelprometheus.New(otelprometheus.WithRegisterer(t.registry), otelprometheus.WithProducer(&produce), otelprometheus.WithoutScopeInfo())
+	if err != nil {
+		return err
 	}
-	if len(readers) > 0 {
-		t.providers = append(t.providers, metric.NewMeterProvider(append(readers, metric.WithResource(what))...))
-	}
+	readers = append(readers, metric.WithReader(e), metric.WithResource(what))
+	t.providers = append(t.providers, metric.NewMeterProvider(readers...))
 	return nil
 }
+
+// Fetched reports whether the configuration has the metrics fetched by whoever
+// reaches the main port.
+func (t *Telemetry) Fetched() bool { return t.part.spec.Prometheus }
 
 // own are the metrics that the telemetry has of itself.
 func (t *Telemetry) own(emit func(Sample)) {

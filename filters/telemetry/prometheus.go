@@ -29,13 +29,12 @@ type Exposition struct {
 	families []*dto.MetricFamily
 }
 
-// Expose puts together the metrics of servers whose configuration has them
-// fetched, and those of collectors that belong to no server. Without any it
-// returns nil.
+// Expose puts together the metrics of servers and those of collectors that
+// belong to no telemetry. Without any it returns nil.
 func Expose(log *slog.Logger, collectors []Collector, servers ...*Telemetry) (*Exposition, error) {
 	e := &Exposition{log: log, fresh: fresh}
 	for _, t := range servers {
-		if t != nil && t.registry != nil {
+		if t != nil {
 			e.from = append(e.from, t.registry)
 		}
 	}

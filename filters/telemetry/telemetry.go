@@ -96,6 +96,11 @@ type Part struct {
 	// Collectors are asked for more metrics of the server.
 	Collectors []Collector
 
+	// Process are asked for metrics of the whole process, which belong to no
+	// server. The OpenTelemetry collector gets them from here; who fetches gets
+	// them from Expose.
+	Process []Collector
+
 	spec     Spec
 	place    place
 	sampling float64

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -553,7 +552,7 @@ func TestContext(t *testing.T) {
 	}))).Handle(h, x); err != nil || h.heeded != 1 {
 		t.Error(err, h.heeded)
 	}
-	edgetest.Until(t, "the spans", func() bool { flush(t, tel); c.mu.Lock(); defer c.mu.Unlock(); return len(c.spans) == 2 })
+	until(t, "the spans", func() bool { flush(t, tel); c.mu.Lock(); defer c.mu.Unlock(); return len(c.spans) == 2 })
 }
 
 // BenchmarkFilter is what telemetry costs an exchange.

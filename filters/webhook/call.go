@@ -10,7 +10,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -78,6 +80,25 @@ func (c *caller) secret(ctx context.Context, ref *v1beta1.SecretRef) (edge.Secre
 	return c.secrets.Secret(ctx, ref.Name, ref.Key)
 }
 
+// readFile reads a file of PEM text.
+func readFile(path string) (edge.Secret, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxBody+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%s: %w", path, err)
+	case len(text) == 0:
+		return "", fmt.Errorf("%s is empty", path)
+	case len(text) > maxBody:
+		return "", fmt.Errorf("%s is larger than %d bytes", path, maxBody)
+	}
+	return edge.Secret(text), nil
+}
+
 // key is the secret that signs requests, as it is now; "" for none.
 func (c *caller) key(ctx context.Context) (edge.Secret, error) {
 	key, err := c.secret(ctx, c.hmac)
@@ -93,7 +114,12 @@ func (c *caller) line(ctx context.Context) (client, error) {
 	var m [3]edge.Secret
 	for i, ref := range []*v1beta1.SecretRef{c.tls.CASecretRef, c.tls.ClientCertSecretRef, c.tls.ClientKeySecretRef} {
 		var err error
-		if m[i], err = c.secret(ctx, ref); err != nil {
+		if path := c.files[i]; path != "" {
+			m[i], err = readFile(path)
+		} else {
+			m[i], err = c.secret(ctx, ref)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

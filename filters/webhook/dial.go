@@ -28,7 +28,7 @@ func dial(h *hook, material [3]edge.Secret) (client, error) {
 	if len(certificate) == 0 && !insecure {
 		c, err := oauth.New(oauth.Options{CABundle: authorities, Timeout: h.timeout})
 		if err != nil {
-			return nil, fmt.Errorf("tlsConfig.caSecretRef: %w", err)
+			return nil, fmt.Errorf("%s: %w", h.material(0), err)
 		}
 		return c, nil
 	}
@@ -36,13 +36,13 @@ func dial(h *hook, material [3]edge.Secret) (client, error) {
 	if len(authorities) > 0 {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(authorities) {
-			return nil, errors.New("tlsConfig.caSecretRef: it holds no PEM certificate")
+			return nil, fmt.Errorf("%s: it holds no PEM certificate", h.material(0))
 		}
 	}
 	if len(certificate) > 0 {
 		pair, err := tls.X509KeyPair(certificate, key)
 		if err != nil {
-			return nil, errors.New("tlsConfig: clientCertSecretRef and clientKeySecretRef do not hold a PEM certificate and its key")
+			return nil, fmt.Errorf("%s and %s do not hold a PEM certificate and its key", h.material(1), h.material(2))
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
@@ -67,6 +67,15 @@ func dial(h *hook, material [3]edge.Secret) (client, error) {
 		IdleConnTimeout:        30 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
 	}}, nil
+}
+
+// material names where one of the three comes from: the certificates to trust,
+// the certificate, its key.
+func (h *hook) material(i int) string {
+	if h.files[i] != "" {
+		return h.files[i]
+	}
+	return "tlsConfig." + [3]string{"caSecretRef", "clientCertSecretRef", "clientKeySecretRef"}[i]
 }
 
 // direct is a client with TLS of its own. It has the guards of the guarded one:

@@ -84,7 +84,13 @@ func (f *filter) ask(ctx context.Context, x *edge.Exchange) (*edge.Response, err
 		case err != nil && ctx.Err() != nil:
 			return nil, &edge.Error{Kind: edge.Gone, Op: "webhook", Err: context.Cause(ctx)}
 		case err == nil && c.mutates:
-			err = f.change(ctx, c, x, v)
+			var changed bool
+			if changed, err = f.change(c, x, v); changed {
+				if x.Target, err = f.Resolve(ctx, x); err != nil {
+					f.healed(c)
+					return nil, err // the webhook has nothing to do with it
+				}
+			}
 		}
 		if err == nil {
 			f.healed(c)
@@ -144,27 +150,27 @@ func refuse(x *edge.Exchange, status, code int, text string, cause error) (*edge
 }
 
 // change makes the patch of a webhook, if there is one, and puts the message
-// that comes of it into the exchange. An error leaves the exchange as it is.
-func (f *filter) change(ctx context.Context, c *caller, x *edge.Exchange, v verdict) error {
+// that comes of it into the exchange, for which a target has to be found then.
+// An error leaves the exchange as it is.
+func (f *filter) change(c *caller, x *edge.Exchange, v verdict) (changed bool, err error) {
 	if v.patch == nil {
-		return nil
+		return false, nil
 	}
 	raw, err := v.apply(x.Request.Raw)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if bytes.Equal(raw, x.Request.Raw) {
-		return nil
+		return false, nil
 	}
 	m, name, err := successor(x, raw)
 	if err != nil {
-		return &badPatch{"Failed to apply patch from webhook", err}
+		return false, &badPatch{"Failed to apply patch from webhook", err}
 	}
 	c.counts.changed.Add(1)
 	x.Request, x.Name = m, name
-	x.Head.Params = nil // they mirror arguments that may be others now
-	x.Target = f.Resolve(ctx, x)
-	return nil
+	x.Head.Params, x.Head.Remade = nil, true // they mirror arguments that may be others now
+	return true, nil
 }
 
 // successor reads what a webhook made of a message. It may ask for something

@@ -134,7 +134,7 @@ type stage struct {
 
 func parse(t testing.TB, specs v1beta1.MCPWebhookConfigSpec) *webhook.Part {
 	t.Helper()
-	p, errs := webhook.Parse(webhook.Spec{Namespace: "prod", Path: field.NewPath("spec"), Webhooks: specs})
+	p, errs := webhook.Parse(webhook.FromKind("prod", field.NewPath("spec"), specs))
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -143,10 +143,19 @@ func parse(t testing.TB, specs v1beta1.MCPWebhookConfigSpec) *webhook.Part {
 
 func newStage(t testing.TB, specs v1beta1.MCPWebhookConfigSpec, secrets map[string]edge.Secret) *stage {
 	t.Helper()
-	s := &stage{part: parse(t, specs), vault: vault{values: secrets}}
-	s.part.Resolve = func(_ context.Context, x *edge.Exchange) *edge.Target {
+	return newStageOf(t, webhook.FromKind("prod", field.NewPath("spec"), specs), secrets)
+}
+
+func newStageOf(t testing.TB, spec webhook.Spec, secrets map[string]edge.Secret) *stage {
+	t.Helper()
+	part, errs := webhook.Parse(spec)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	s := &stage{part: part, vault: vault{values: secrets}}
+	s.part.Resolve = func(_ context.Context, x *edge.Exchange) (*edge.Target, error) {
 		s.resolved++
-		return &edge.Target{Backend: "of-" + x.Request.Text("name"), Name: x.Request.Text("name"), Thing: edge.Tool}
+		return &edge.Target{Backend: "of-" + x.Request.Text("name"), Name: x.Request.Text("name"), Thing: edge.Tool}, nil
 	}
 	f, err := s.part.Open(s.env(t))
 	if err != nil {

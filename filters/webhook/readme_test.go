@@ -16,7 +16,7 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	configs := 0
+	configs, files := 0, 0
 	for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
 		block, _, _ = strings.Cut(block, "```")
 		for _, doc := range strings.Split(block, "---\n") {
@@ -25,6 +25,13 @@ func TestReadme(t *testing.T) {
 				t.Fatal(err)
 			}
 			if meta.Kind == "Secret" {
+				continue
+			}
+			if meta.Kind == "" {
+				if _, errs := file(t, doc); len(errs) > 0 {
+					t.Errorf("%s%v", doc, errs)
+				}
+				files++
 				continue
 			}
 			hooks := &v1beta1.MCPWebhookConfig{}
@@ -45,7 +52,7 @@ func TestReadme(t *testing.T) {
 			}
 		}
 	}
-	if configs != 2 {
-		t.Errorf("%d configurations", configs)
+	if configs != 2 || files != 1 {
+		t.Errorf("%d configurations, %d files", configs, files)
 	}
 }

@@ -9,6 +9,7 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -28,19 +29,77 @@ const (
 	fallback   = 10 * time.Second // where no timeout is given
 )
 
-// Spec is what the webhooks of one server are made from.
+// Spec is what the webhooks of one server are made from. FromKind and File.Spec
+// make it.
 type Spec struct {
-	Namespace string      // "" outside a cluster
-	Path      *field.Path // of Webhooks
-	Webhooks  v1beta1.MCPWebhookConfigSpec
+	Namespace            string // "" outside a cluster
+	Mutating, Validating []Webhook
+
+	path  *field.Path // of the lists, for Parse to say where something is wrong
+	names *names
+}
+
+// Webhook is one webhook: as an MCPWebhookConfig has it, or with files in place
+// of the secrets of its TLS.
+type Webhook struct {
+	v1beta1.Webhook
+	CAFile, CertFile, KeyFile string // of PEM text; "" for none
+}
+
+// FromKind is the Spec of an MCPWebhookConfig, whose spec stands at path.
+func FromKind(namespace string, path *field.Path, c v1beta1.MCPWebhookConfigSpec) Spec {
+	s := Spec{Namespace: namespace, path: path, names: kindNames()}
+	for _, h := range c.Mutating {
+		s.Mutating = append(s.Mutating, Webhook{Webhook: h})
+	}
+	for _, h := range c.Validating {
+		s.Validating = append(s.Validating, Webhook{Webhook: h})
+	}
+	return s
+}
+
+// Need is a field of a webhook that refers to a secret.
+type Need struct {
+	Webhook, Field string
+	Secret         v1beta1.SecretRef
+}
+
+// Needs are the secrets without which the webhooks cannot be opened.
+func (s Spec) Needs() (all []Need) {
+	n := s.names
+	if n == nil {
+		n = kindNames()
+	}
+	for _, h := range slices.Concat(s.Mutating, s.Validating) {
+		note := func(field string, ref *v1beta1.SecretRef) {
+			if ref != nil {
+				all = append(all, Need{h.Name, field, *ref})
+			}
+		}
+		note(n.hmac, h.HMACSecretRef)
+		if t := h.TLSConfig; t != nil {
+			note(n.tls+"."+n.ca, t.CASecretRef)
+			note(n.tls+"."+n.cert, t.ClientCertSecretRef)
+			note(n.tls+"."+n.key, t.ClientKeySecretRef)
+		}
+	}
+	return all
+}
+
+// names are what a webhook's fields are called where it is written.
+type names struct{ timeout, policy, hmac, tls, ca, cert, key, insecure string }
+
+func kindNames() *names {
+	return &names{"timeout", "failurePolicy", "hmacSecretRef", "tlsConfig", "caSecretRef", "clientCertSecretRef", "clientKeySecretRef", "insecureSkipVerify"}
 }
 
 // Part is the webhooks of one server.
 type Part struct {
 	// Resolve returns where an exchange goes whose message was changed; nil for
-	// nowhere. It is the lookup that x.Target came from. It is set before Open,
-	// and needed where there are mutating webhooks.
-	Resolve func(context.Context, *edge.Exchange) *edge.Target
+	// nowhere. It is the lookup that x.Target came from, and its error is the
+	// answer to the exchange. It is set before Open, and needed where there are
+	// mutating webhooks.
+	Resolve func(context.Context, *edge.Exchange) (*edge.Target, error)
 
 	namespace            string
 	mutating, validating []*hook
@@ -55,6 +114,7 @@ type hook struct {
 	ignore  bool // a message goes on when the webhook cannot be asked
 	hmac    *v1beta1.SecretRef
 	tls     v1beta1.WebhookTLS
+	files   [3]string // in place of the secrets of tls: certificates to trust, certificate, key
 
 	counts counts
 }
@@ -96,15 +156,22 @@ func (h *hook) kind() string {
 }
 
 // Parse makes the webhooks of a server, or says everything that is wrong with
-// them (MCPWebhookConfig).
+// them.
 func Parse(s Spec) (*Part, field.ErrorList) {
-	r := reader{}
-	p := &Part{namespace: s.Namespace}
-	if len(s.Webhooks.Mutating)+len(s.Webhooks.Validating) == 0 {
-		r.errs = append(r.errs, field.Required(s.Path, "one of validating and mutating must hold a webhook"))
+	r := reader{names: s.names}
+	if r.names == nil {
+		r.names = kindNames()
 	}
-	p.mutating = r.hooks(s.Path.Child("mutating"), s.Webhooks.Mutating, true)
-	p.validating = r.hooks(s.Path.Child("validating"), s.Webhooks.Validating, false)
+	p := &Part{namespace: s.Namespace}
+	if len(s.Mutating)+len(s.Validating) == 0 {
+		none := field.Required(s.path, "one of validating and mutating must hold a webhook")
+		if s.path == nil {
+			none.Field = ""
+		}
+		r.add(none)
+	}
+	p.mutating = r.hooks(s.path.Child("mutating"), s.Mutating, true)
+	p.validating = r.hooks(s.path.Child("validating"), s.Validating, false)
 	if len(r.errs) > 0 {
 		return nil, r.errs
 	}
@@ -129,11 +196,14 @@ func (p *Part) Validating() *Part {
 }
 
 // reader reads webhooks and collects what is wrong with them.
-type reader struct{ errs field.ErrorList }
+type reader struct {
+	names *names
+	errs  field.ErrorList
+}
 
 func (r *reader) add(e *field.Error) { r.errs = append(r.errs, e) }
 
-func (r *reader) hooks(path *field.Path, specs []v1beta1.Webhook, mutates bool) []*hook {
+func (r *reader) hooks(path *field.Path, specs []Webhook, mutates bool) []*hook {
 	if len(specs) > maxHooks {
 		r.add(field.TooMany(path, len(specs), maxHooks))
 		return nil
@@ -142,7 +212,7 @@ func (r *reader) hooks(path *field.Path, specs []v1beta1.Webhook, mutates bool) 
 	seen := map[string]bool{}
 	for i, s := range specs {
 		path := path.Index(i)
-		h := &hook{name: s.Name, mutates: mutates, url: s.URL, timeout: fallback, hmac: s.HMACSecretRef}
+		h := &hook{name: s.Name, mutates: mutates, url: s.URL, timeout: fallback, hmac: s.HMACSecretRef, files: [3]string{s.CAFile, s.CertFile, s.KeyFile}}
 		switch {
 		case s.Name == "":
 			r.add(field.Required(path.Child("name"), ""))
@@ -158,9 +228,9 @@ func (r *reader) hooks(path *field.Path, specs []v1beta1.Webhook, mutates bool) 
 			d, err := s.Timeout.Parse()
 			switch {
 			case err != nil:
-				r.add(field.Invalid(path.Child("timeout"), string(s.Timeout), err.Error()))
+				r.add(field.Invalid(path.Child(r.names.timeout), string(s.Timeout), err.Error()))
 			case d < minTimeout || d > maxTimeout:
-				r.add(field.Invalid(path.Child("timeout"), string(s.Timeout), fmt.Sprintf("must be from %s to %s", minTimeout, maxTimeout)))
+				r.add(field.Invalid(path.Child(r.names.timeout), string(s.Timeout), fmt.Sprintf("must be from %s to %s", minTimeout, maxTimeout)))
 			}
 			h.timeout = d
 		}
@@ -169,10 +239,10 @@ func (r *reader) hooks(path *field.Path, specs []v1beta1.Webhook, mutates bool) 
 		case v1beta1.FailIgnore:
 			h.ignore = true
 		default:
-			r.add(field.NotSupported(path.Child("failurePolicy"), s.FailurePolicy, []v1beta1.FailurePolicy{v1beta1.FailClosed, v1beta1.FailIgnore}))
+			r.add(field.NotSupported(path.Child(r.names.policy), s.FailurePolicy, []v1beta1.FailurePolicy{v1beta1.FailClosed, v1beta1.FailIgnore}))
 		}
-		r.ref(path.Child("hmacSecretRef"), s.HMACSecretRef)
-		r.tls(path.Child("tlsConfig"), &h.tls)
+		r.ref(path.Child(r.names.hmac), s.HMACSecretRef)
+		r.tls(path.Child(r.names.tls), h)
 		hooks = append(hooks, h)
 	}
 	return hooks
@@ -184,19 +254,21 @@ func (r *reader) url(path *field.Path, text string, insecure bool) {
 	} else if _, err := oauth.ParseURL(text, true); err != nil {
 		r.add(field.Invalid(path, "(hidden)", err.Error())) // it may hold a password
 	} else if _, err := oauth.ParseURL(text, insecure); err != nil {
-		r.add(field.Invalid(path, text, "must be https, unless tlsConfig.insecureSkipVerify is true"))
+		r.add(field.Invalid(path, text, fmt.Sprintf("must be https, unless %s.%s is true", r.names.tls, r.names.insecure)))
 	}
 }
 
-func (r *reader) tls(path *field.Path, t *v1beta1.WebhookTLS) {
-	r.ref(path.Child("caSecretRef"), t.CASecretRef)
-	r.ref(path.Child("clientCertSecretRef"), t.ClientCertSecretRef)
-	r.ref(path.Child("clientKeySecretRef"), t.ClientKeySecretRef)
+func (r *reader) tls(path *field.Path, h *hook) {
+	t := &h.tls
+	r.ref(path.Child(r.names.ca), t.CASecretRef)
+	r.ref(path.Child(r.names.cert), t.ClientCertSecretRef)
+	r.ref(path.Child(r.names.key), t.ClientKeySecretRef)
+	cert, key := t.ClientCertSecretRef != nil || h.files[1] != "", t.ClientKeySecretRef != nil || h.files[2] != ""
 	switch {
-	case t.ClientCertSecretRef != nil && t.ClientKeySecretRef == nil:
-		r.add(field.Required(path.Child("clientKeySecretRef"), "goes with clientCertSecretRef"))
-	case t.ClientCertSecretRef == nil && t.ClientKeySecretRef != nil:
-		r.add(field.Required(path.Child("clientCertSecretRef"), "goes with clientKeySecretRef"))
+	case cert && !key:
+		r.add(field.Required(path.Child(r.names.key), "goes with "+r.names.cert))
+	case key && !cert:
+		r.add(field.Required(path.Child(r.names.cert), "goes with "+r.names.key))
 	}
 }
 

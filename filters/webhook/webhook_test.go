@@ -320,7 +320,7 @@ func TestChangedMessage(t *testing.T) {
 		if got := s.outcome(t, x); got != "passed" {
 			t.Fatal(got)
 		}
-		if x.Request == was || was.Text("name") != "deploy" || x.Request.Text("name") != "dry-run" || x.Name != name || x.Target.Backend != "of-dry-run" || x.Head.Params != nil {
+		if x.Request == was || was.Text("name") != "deploy" || x.Request.Text("name") != "dry-run" || x.Name != name || x.Target.Backend != "of-dry-run" || x.Head.Params != nil || !x.Head.Remade {
 			t.Errorf("%s, name %q, target %+v, params %v; it was %s", x.Request.Raw, x.Name, x.Target, x.Head.Params, was.Raw)
 		}
 	}
@@ -364,7 +364,7 @@ func TestParse(t *testing.T) {
 		"a key without its certificate": {validating(v1beta1.Webhook{Name: "a", URL: "https://a", TLSConfig: &v1beta1.WebhookTLS{ClientKeySecretRef: ref("n", "k")}}), "spec.validating[0].tlsConfig.clientCertSecretRef"},
 		"too many":                      {validating(make([]v1beta1.Webhook, 17)...), "spec.validating"},
 	} {
-		p, errs := webhook.Parse(webhook.Spec{Path: field.NewPath("spec"), Webhooks: c.spec})
+		p, errs := webhook.Parse(webhook.FromKind("", field.NewPath("spec"), c.spec))
 		var fields []string
 		for _, e := range errs {
 			fields = append(fields, e.Field)

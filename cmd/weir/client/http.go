@@ -212,7 +212,7 @@ func (c *Client) readEvents(w *watch, events *eventStream, id []byte) (answer, e
 		if len(e.Data) == 0 || e.Type != "message" {
 			continue
 		}
-		m, err := mcp.Decode(bytes.Clone(e.Data))
+		m, err := mcp.Decode(e.Data)
 		if err != nil {
 			return answer{}, garbled(c.o.URL, err)
 		}

@@ -20,6 +20,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/program"
 )
 
 func main() {
@@ -173,7 +175,7 @@ func measureCommand(ctx context.Context, args []string, stdout, stderr io.Writer
 
 	b := &bench{options: o, dir: dir, log: stderr, report: newReport(ctx, o)}
 	if !o.floors && o.weir == "" {
-		if b.weir, err = buildWeir(ctx, dir); err != nil {
+		if b.weir, err = program.Build(ctx, dir); err != nil {
 			return err
 		}
 	}

@@ -2,18 +2,17 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/program"
 )
 
 // process is a child of the run. It ends by stop, or with the run.
@@ -23,7 +22,7 @@ type process struct {
 	addrs []string // of a helper that listens on several, the first among them
 	cmd   *exec.Cmd
 	stdin io.Closer
-	said  *tail
+	said  *program.Tail
 	ended chan struct{} // closed when it has ended
 }
 
@@ -74,7 +73,7 @@ func startHelper(ctx context.Context, procs int, args ...string) (*process, erro
 // start starts the command with GOMAXPROCS as the run wants it and without the
 // settings of an edge that the environment may hold.
 func (p *process) start(procs int) error {
-	p.said, p.ended = &tail{}, make(chan struct{})
+	p.said, p.ended = &program.Tail{}, make(chan struct{})
 	p.cmd.Stderr = p.said
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "WEIR_") {
@@ -120,47 +119,4 @@ func (p *process) fault(err error) error {
 		return fmt.Errorf("%w (%s said: %s)", err, p.name, said)
 	}
 	return err
-}
-
-// tail keeps the end of what is written to it. It is safe for concurrent use.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-const tailSize = 2 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	if over := len(t.text) - tailSize; over > 0 {
-		t.text = append(t.text[:0], t.text[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(bytes.TrimSpace(t.text))
-}
-
-// buildWeir builds the edge's program into dir and returns its path.
-func buildWeir(ctx context.Context, dir string) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
-	if err != nil {
-		return "", fmt.Errorf("build weir: go env GOMOD: %w", err)
-	}
-	root, ok := strings.CutSuffix(strings.TrimSpace(string(out)), "/go.mod")
-	if !ok {
-		return "", errors.New("build weir: this is no module; name the program with --weir, or measure the --floors alone")
-	}
-	program := dir + "/weir"
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/weir")
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build weir: %w: %s", err, bytes.TrimSpace(out))
-	}
-	return program, nil
 }

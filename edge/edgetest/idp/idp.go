@@ -41,7 +41,7 @@ const patience = 20 * time.Second
 type Provider struct {
 	Issuer string // its URL
 
-	client *http.Client // with its cookies
+	client *http.Client
 }
 
 // Introspection is the URL of its introspection endpoint.
@@ -93,13 +93,9 @@ func Start(t testing.TB) *Provider {
 	if err := json.Unmarshal([]byte(edgetest.Receive(t, first, "the identity provider's issuer")), p); err != nil {
 		t.Fatalf("identity provider: %v: %s", err, said.String())
 	}
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	transport := &http.Transport{Proxy: nil}
 	t.Cleanup(transport.CloseIdleConnections)
-	p.client = &http.Client{Jar: jar, Timeout: patience, Transport: transport}
+	p.client = &http.Client{Timeout: patience, Transport: transport}
 	return p
 }
 
@@ -153,7 +149,12 @@ func (p *Provider) User(t testing.TB, name, resource, scope string) Tokens {
 		"resource": {resource}, "login_hint": {name}, "prompt": {"login consent"}, "state": {"state"}, "nonce": {"nonce"},
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
 	}.Encode()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	browser := *p.client
+	browser.Jar = jar // each user has a browser of its own
 	browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	for range 20 {
 		resp, err := browser.Get(where)

@@ -76,6 +76,7 @@ function build() {
       clientCredentials: { enabled: true },
       introspection: { enabled: true, allowedPolicy: (ctx, client) => client.clientId === 'edge+1' },
       revocation: { enabled: true, allowedPolicy: () => true },
+      registration: { enabled: true }, // of whoever comes
       resourceIndicators: {
         enabled: true,
         defaultResource: () => undefined,
@@ -95,11 +96,11 @@ function build() {
 }
 
 // interact answers every question of the provider at once: the user is the one
-// that login_hint names, and consents to all.
+// that login_hint names, else somebody, and consents to all.
 async function interact(req, res) {
   const { prompt, params, session } = await provider.interactionDetails(req, res);
   if (prompt.name === 'login') {
-    await provider.interactionFinished(req, res, { login: { accountId: params.login_hint } });
+    await provider.interactionFinished(req, res, { login: { accountId: params.login_hint ?? 'somebody' } });
     return;
   }
   const grant = new provider.Grant({ accountId: session.accountId, clientId: params.client_id });

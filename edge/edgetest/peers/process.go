@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/program"
 )
 
 // Command is exec.CommandContext for a program that leads a process group of
@@ -34,7 +36,7 @@ func Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 // holds the end of what it wrote to stderr. Nothing of its group is left.
 func Run(cmd *exec.Cmd) ([]byte, error) {
 	var out bytes.Buffer
-	var said tail
+	var said program.Tail
 	wait, err := launch(cmd, &out, &said)
 	if err == nil {
 		err = wait()
@@ -97,14 +99,14 @@ type Process struct {
 	Addr string // where it listens, HOST:PORT
 
 	cmd      *exec.Cmd
-	said     *tail
+	said     *program.Tail
 	patience time.Duration // how long it may take to end when it is asked to
 	ended    chan struct{} // closed when it has ended
 }
 
 // start starts a command whose context has no end, as that of a Process must.
 func start(name, addr string, cmd *exec.Cmd) (*Process, error) {
-	p := &Process{Name: name, Addr: addr, cmd: cmd, said: &tail{}, patience: 5 * time.Second, ended: make(chan struct{})}
+	p := &Process{Name: name, Addr: addr, cmd: cmd, said: &program.Tail{}, patience: 5 * time.Second, ended: make(chan struct{})}
 	wait, err := launch(cmd, p.said, p.said)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -192,28 +194,4 @@ func (p *Process) ready(ctx context.Context) bool {
 		return false
 	}
 	return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
-}
-
-// tail keeps the end of what is written to it. It is safe for concurrent use.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-const tailSize = 4 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	if over := len(t.text) - tailSize; over > 0 {
-		t.text = append(t.text[:0], t.text[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(bytes.TrimSpace(t.text))
 }

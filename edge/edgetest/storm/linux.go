@@ -188,3 +188,12 @@ func parseSocket(b []byte) (s socket, ok bool) {
 
 // pageSize is the unit of /proc/net/sockstat's mem.
 func pageSize() int { return os.Getpagesize() }
+
+// What the row of the audit log needs of a Unix system.
+const (
+	reopens     = syscall.SIGUSR1 // has log files opened anew
+	notBlocking = syscall.O_NONBLOCK
+)
+
+// makePipe makes a pipe with a name.
+func makePipe(name string) error { return syscall.Mkfifo(name, 0o600) }

@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/program"
 )
 
 func main() {
@@ -57,6 +59,7 @@ func rows() []row {
 		{"G25", "slowloris", "slow headers, slow bodies, slow readers", runSlowloris},
 		{"G26", "overload", "three times the capacity, open loop", runOverload},
 		{"G27", "toxics", "a network between edge and backend that misbehaves", runToxics},
+		{"G28", "audit", "every end of a request, with SIGTERM under load; an audit log that cannot be written", runAudit},
 		{"G30", "crosstalk", "two tenants with equal ids and tokens, and random cancels", runCrosstalk},
 		{"G31", "vanish", "clients that leave in the middle of a call", runVanish},
 		{"G38", "kill9", "kill -9 under load, again and again", runKill},
@@ -165,7 +168,7 @@ func runAll(ctx context.Context, o options, chosen []row, table bool, stdout, st
 		return err
 	}
 	if o.weir == "" {
-		if o.weir, err = buildWeir(ctx, dir); err != nil {
+		if o.weir, err = program.Build(ctx, dir); err != nil {
 			return err
 		}
 	}

@@ -38,3 +38,11 @@ const (
 func sockets(map[uint16]bool) ([]socket, error) { return nil, errLinux }
 
 func pageSize() int { return os.Getpagesize() }
+
+// What the row of the audit log needs of a Unix system.
+const (
+	reopens     = syscall.SIGHUP // which changes nothing
+	notBlocking = 0
+)
+
+func makePipe(string) error { return errLinux }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,11 +12,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest/port"
+	"github.com/weir-edge/weir/edge/edgetest/program"
 )
 
 // edge is the edge under test: a process of its own. It ends by stop, or with
@@ -25,7 +24,7 @@ import (
 type edge struct {
 	addr, admin string // host:port
 	cmd         *exec.Cmd
-	said        tail
+	said        program.Tail
 	began       time.Time
 	ended       chan struct{} // closed when the process has ended
 	ready       time.Duration // from its start until /readyz said 200
@@ -286,47 +285,4 @@ func (e *edge) goroutines(ctx context.Context) (n int, text []byte, err error) {
 		return 0, nil, e.fault(fmt.Errorf("goroutines: HTTP %d: %.100q", code, text))
 	}
 	return n, text, nil
-}
-
-// tail keeps the end of what is written to it. It is safe for concurrent use.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-const tailSize = 2 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	if over := len(t.text) - tailSize; over > 0 {
-		t.text = append(t.text[:0], t.text[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(bytes.TrimSpace(t.text))
-}
-
-// buildWeir builds the edge's program into dir and returns its path.
-func buildWeir(ctx context.Context, dir string) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
-	if err != nil {
-		return "", fmt.Errorf("build weir: go env GOMOD: %w", err)
-	}
-	root, ok := strings.CutSuffix(strings.TrimSpace(string(out)), "/go.mod")
-	if !ok {
-		return "", errors.New("build weir: this is no module; name the program with --weir")
-	}
-	program := filepath.Join(dir, "weir")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/weir")
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build weir: %w: %s", err, bytes.TrimSpace(out))
-	}
-	return program, nil
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/program"
 )
 
 func TestMain(m *testing.M) { edgetest.Main(m) }
@@ -22,10 +23,7 @@ func TestMain(m *testing.M) { edgetest.Main(m) }
 // TestSmoke runs two rows, scaled down, against the real program.
 func TestSmoke(t *testing.T) {
 	edgetest.Need(t, runtime.GOOS == "linux", "storm reads the kernel's own tables, which are Linux's")
-	if testing.Short() {
-		t.Skip("starts the real program and puts a load on it")
-	}
-	weir, err := buildWeir(t.Context(), t.TempDir())
+	weir, err := program.Build(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,6 +45,36 @@ func TestSmoke(t *testing.T) {
 		}
 		if one.Name != name || !one.OK || len(one.Figures) < 3 || one.Scale == "" {
 			t.Errorf("%+v", one)
+		}
+	}
+}
+
+// TestG28 runs the row of the audit log, scaled down: every request leaves one
+// record, and where the log cannot be written each lost one is counted.
+func TestG28(t *testing.T) {
+	edgetest.Need(t, runtime.GOOS == "linux", "storm reads the kernel's own tables, which are Linux's")
+	if testing.Short() {
+		t.Skip("starts the real program and puts a load on it")
+	}
+	var out bytes.Buffer
+	if err := command(t.Context(), []string{"--quick", "--count", "3000", "audit"}, &out, io.Discard); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if n := strings.Count(out.String(), "  ok "); n != 6 {
+		t.Errorf("%d bars:\n%s", n, out.String())
+	}
+}
+
+// A log with a record missing, or one twice, is noticed.
+func TestReadAudit(t *testing.T) {
+	const line = `{"msg":"audit_event","outcome":"success","source":{"extra":{"request_id":"n-7"}}}` + "\n"
+	of := map[int64][]string{}
+	if lost, err := readAudit(strings.NewReader(line+`{"msg":"audit_lost","lost":12}`+"\n"+line), of); lost != 12 || err != nil || len(of[7]) != 2 {
+		t.Errorf("%d lost, %v, %v", lost, err, of)
+	}
+	for _, bad := range []string{"{", `{"msg":"audit_event","source":{"extra":{"request_id":"other"}}}`} {
+		if _, err := readAudit(strings.NewReader(bad+"\n"), of); err == nil {
+			t.Errorf("%s was taken", bad)
 		}
 	}
 }

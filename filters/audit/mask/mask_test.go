@@ -129,3 +129,29 @@ func BenchmarkAppend(b *testing.B) {
 		dst, _ = mask.Append(dst[:0], in, 1024)
 	}
 }
+
+// URIs lose their userinfo and what their query says of secrets, wherever in a
+// text they stand.
+func TestURI(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain":                                  "plain",
+		"https://example.com/x?a=1#f":            "https://example.com/x?a=1#f",
+		"https://u:p@example.com/x":              "https://[REDACTED]@example.com/x",
+		"https://h/?token=t&a=1&to%6ben=t":       "https://h/?token=[REDACTED]&a=1&to%6ben=[REDACTED]",
+		"https://h/cb#access_token=t&state=s":    "https://h/cb#access_token=[REDACTED]&state=s",
+		"https://h/?%zz=t":                       "https://h/?%zz=[REDACTED]",
+		"see db://u:p@h/x, and https://v@w?key=": "see db://[REDACTED]@h/x, and https://[REDACTED]@w?key=[REDACTED]",
+		"https://h?x=http://u:p@i":               "https://h?x=http://[REDACTED]@i",
+	} {
+		if got := mask.URI(in); got != want {
+			t.Errorf("%s became %s, want %s", in, got, want)
+		}
+		for _, written := range []string{string(mask.AppendText(nil, in)), strings.ReplaceAll(string(mask.AppendText(nil, in)), "/", `\/`)} {
+			if got, whole := mask.Append(nil, []byte(`{"uri":`+written+`}`), 1000); !whole || string(got) != `{"uri":`+string(mask.AppendText(nil, want))+`}` && !strings.Contains(written, `\/`) {
+				t.Errorf("%s became %s", written, got)
+			} else if strings.Contains(string(got), "u:p") {
+				t.Errorf("%s became %s", written, got)
+			}
+		}
+	}
+}

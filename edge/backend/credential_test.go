@@ -1,0 +1,115 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weir-edge/weir/edge"
+)
+
+// keyed attaches a line with a value of the moment.
+func keyed(value func() (edge.Secret, error)) func(*Config) {
+	return func(c *Config) {
+		c.Attach = func(_ context.Context, _ *edge.Exchange, set func(string, edge.Secret)) error {
+			v, err := value()
+			if err == nil {
+				set("X-Key", v)
+			}
+			return err
+		}
+		c.Own = func(name string) bool { return strings.EqualFold(name, "X-Key") }
+	}
+}
+
+// To write a request with a credential allocates no more than without.
+func TestCredentialAllocatesNothing(t *testing.T) {
+	c := &credential{attach: func(_ context.Context, _ *edge.Exchange, set func(string, edge.Secret)) error {
+		set("Authorization", "Bearer t")
+		return nil
+	}, own: func(name string) bool { return name == "x-key" }}
+	p := &peer{target: "/mcp", host: "example.com", agent: "test", credential: c}
+	o := &outgoing{method: "POST", body: []byte("{}"), x: &edge.Exchange{}, forward: []edge.Header{{Name: "x-key", Value: "evil"}, {Name: "X-Trace", Value: "t"}}}
+	out, ctx := make([]byte, 0, 1024), t.Context()
+	if n := testing.AllocsPerRun(100, func() {
+		with, err := c.write(ctx, o.x)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		out = p.append(out[:0], o, with.lines)
+		c.pads.Put(with)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if text := string(out); strings.Contains(text, "evil") || !strings.HasSuffix(text, "\r\nX-Trace: t\r\nAuthorization: Bearer t\r\n\r\n{}") {
+		t.Errorf("%q", text)
+	}
+}
+
+// What cannot be had keeps the request from being sent, and costs no connection.
+func TestNoRequestWithoutItsCredential(t *testing.T) {
+	var got atomic.Int64
+	missing := errors.New("no key")
+	b := open(t, func(http.ResponseWriter, *http.Request) { got.Add(1) }, keyed(func() (edge.Secret, error) {
+		return "", &edge.Error{Kind: edge.Unavailable, Op: "attach", Err: missing}
+	}))
+	for range 3 {
+		if _, err := b.Introduced(t.Context()); !errors.Is(err, missing) {
+			t.Fatal(err)
+		}
+	}
+	if got.Load() != 0 || b.peer.pool.open.Load() != 0 {
+		t.Errorf("%d requests, %d connections", got.Load(), b.peer.pool.open.Load())
+	}
+}
+
+// Close says when what a credential holds may end.
+func TestCredentialEndsWithItsBackend(t *testing.T) {
+	told := 0
+	b := open(t, func(http.ResponseWriter, *http.Request) {}, func(c *Config) { c.Done = func() { told++ } })
+	for range 2 {
+		b.Close()
+	}
+	if told != 1 {
+		t.Errorf("told %d times", told)
+	}
+}
+
+// The body of a request that is sent again is the same.
+func TestRequestIsSentAgainWhole(t *testing.T) {
+	var key atomic.Value
+	key.Store(edge.Secret("old"))
+	var bodies []string
+	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body) // what is missing is seen below
+		bodies = append(bodies, r.Header.Get("X-Key")+" "+string(text))
+		if r.Header.Get("X-Key") != "new" {
+			key.Store(edge.Secret("new"))
+			w.WriteHeader(401)
+		}
+	}))
+	defer back.Close()
+	u, err := url.Parse(back.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{MaxMessage: 1000}
+	keyed(func() (edge.Secret, error) { return key.Load().(edge.Secret), nil })(&c)
+	p := newPeer(u, newPool(u, nil, true, 0), &c)
+	defer p.pool.close()
+	r, _, err := p.send(t.Context(), &outgoing{method: "POST", body: []byte(`{"a":1}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.close()
+	if r.status != 200 || len(bodies) != 2 || bodies[0] != `old {"a":1}` || bodies[1] != `new {"a":1}` {
+		t.Errorf("%d %q", r.status, bodies)
+	}
+}

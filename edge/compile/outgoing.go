@@ -1,0 +1,172 @@
+package compile
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-edge/weir/edge/outgoing"
+	"github.com/weir-edge/weir/edge/v1beta1"
+)
+
+// way is how the edge authenticates to a backend: where that is written.
+type way struct {
+	server *object                   // whose backend it is
+	member *object                   // the backend's own object; nil for none
+	own    *object                   // member, where it says how; else nil
+	kind   *object                   // the MCPExternalAuthConfig that says how; nil for none
+	config *v1beta1.OutgoingStrategy // in place of kind
+	path   *field.Path               // of config
+}
+
+// externalRef is the field of a backend's own object.
+const externalRef = "spec.externalAuthConfigRef.name"
+
+// own reports whether a link is that of a backend to its MCPExternalAuthConfig.
+// Whether it counts depends on the server.
+func own(o *object, l link) bool {
+	return l.from != nil && l.from.pattern == externalRef && (o.ref.Kind == "MCPServerEntry" || o.ref.Kind == "MCPRemoteProxy")
+}
+
+// ways finds out how the edge authenticates to each backend of a server, by
+// name. What is written there is served from now on.
+func (c *compiler) ways(o *object, s *v1beta1.VirtualMCPServer, config *v1beta1.ServerConfig, members []*object) map[string]way {
+	byName := map[string]*object{}
+	for _, m := range members {
+		byName[m.ref.Name] = m
+	}
+	var names []string
+	for _, b := range config.Backends {
+		names = append(names, b.Name)
+	}
+	for _, m := range members {
+		if len(config.Backends) == 0 {
+			names = append(names, m.ref.Name)
+		}
+	}
+	out := make(map[string]way, len(names))
+	for _, name := range names {
+		w := way{server: o, member: byName[name]}
+		if s.Spec.OutgoingAuth != nil && !o.Config {
+			c.bySpec(&w, s.Spec.OutgoingAuth, name)
+		} else {
+			c.byConfig(&w, config.OutgoingAuth, name)
+		}
+		if w.kind != nil {
+			c.reach(w.kind, true)
+		}
+		if m := w.member; m != nil && w.own == nil && len(config.Backends) == 0 && m.text(externalRef) != "" {
+			c.find(Warning, m, "spec.externalAuthConfigRef", ReasonUnused, "not used: outgoingAuth of %s says how to authenticate to this backend", o.ref)
+		}
+		out[name] = w
+	}
+	return out
+}
+
+// bySpec is what spec.outgoingAuth says of a backend: its entry, else what the
+// backend's own object refers to, where that is to be discovered, else the
+// default (virtual server document, spec.outgoingAuth).
+func (c *compiler) bySpec(w *way, a *v1beta1.OutgoingAuth, name string) {
+	entry, given := a.Backends[name]
+	discover := a.Source == v1beta1.AuthDiscovered
+	if given && entry.Type == v1beta1.BackendAuthByRef {
+		c.byName(w, entry.ExternalAuthConfigRef)
+		return
+	}
+	at := "spec.outgoingAuth.default.type"
+	if given {
+		at = "spec.outgoingAuth.backends[" + name + "].type"
+	}
+	asked := given || a.Default != nil && a.Default.Type == v1beta1.BackendAuthDiscovered
+	if asked && w.member == nil && !c.set.Incomplete && !w.server.wrong[at] {
+		c.fail(w.server, at, ReasonConflict, "discovered reads the object of the backend %q in the group, and there is none: set externalAuthConfigRef", brief(name))
+	}
+	if (discover || asked) && c.discover(w) {
+		return
+	}
+	if a.Default != nil && a.Default.Type == v1beta1.BackendAuthByRef {
+		c.byName(w, a.Default.ExternalAuthConfigRef)
+	}
+}
+
+// byConfig is the same for spec.config.outgoingAuth, whose entries say
+// themselves how to authenticate. Without one the backends' own objects do.
+func (c *compiler) byConfig(w *way, a *v1beta1.ConfigOutgoingAuth, name string) {
+	if a == nil {
+		c.discover(w)
+		return
+	}
+	path := field.NewPath("spec", "config", "outgoingAuth")
+	if entry, ok := a.Backends[name]; ok {
+		w.config, w.path = &entry, path.Child("backends").Key(name)
+		return
+	}
+	if a.Source == v1beta1.AuthDiscovered && c.discover(w) {
+		return
+	}
+	if a.Default != nil {
+		w.config, w.path = a.Default, path.Child("default")
+	}
+}
+
+// discover takes what a backend's own object refers to, and reports whether it
+// refers to anything.
+func (c *compiler) discover(w *way) bool {
+	if w.member == nil || w.member.text(externalRef) == "" {
+		return false
+	}
+	w.own = w.member
+	c.byName(w, &v1beta1.NameRef{Name: w.member.text(externalRef)})
+	return true
+}
+
+// byName takes an MCPExternalAuthConfig. That there is none was said where it
+// is referred to.
+func (c *compiler) byName(w *way, ref *v1beta1.NameRef) {
+	if ref != nil {
+		w.kind = c.byRef[Ref{"MCPExternalAuthConfig", ref.Name}]
+	}
+}
+
+// outgoing plans what a backend is sent besides its calls; nil for nothing.
+func (c *compiler) outgoing(w way) *outgoing.Spec {
+	spec := &outgoing.Spec{Config: w.config}
+	var credential, lines outgoing.Strategy
+	var wrong field.ErrorList
+	if w.kind != nil {
+		if k, ok := w.kind.value.(*v1beta1.MCPExternalAuthConfig); ok {
+			spec.Ref, spec.Kind = k.Name, &k.Spec
+			credential, wrong = outgoing.Parse(field.NewPath("spec"), spec.Kind)
+			c.faults(w.kind, wrong)
+		}
+	}
+	if w.config != nil {
+		credential, wrong = outgoing.ParseConfig(w.path, w.config)
+		c.faults(w.server, wrong)
+	}
+	if spec.Forward = forward(w.member, w.server); spec.Forward != nil {
+		lines, wrong = outgoing.ParseForward(field.NewPath("spec", "headerForward"), spec.Forward)
+		c.faults(w.member, wrong)
+	}
+	if _, err := outgoing.Join(credential, lines); err != nil && !w.member.wrong["spec.headerForward"] {
+		c.fail(w.member, "spec.headerForward", ReasonConflict, "%v, here and by the authentication to the backend: take it out of one", err)
+	}
+	if spec.Kind == nil && spec.Config == nil && spec.Forward == nil {
+		return nil
+	}
+	return spec
+}
+
+// forward is the headers that a backend's own object adds, where the server has
+// its backends from such objects; nil for none.
+func forward(member, server *object) *v1beta1.HeaderForward {
+	s, ok := server.value.(*v1beta1.VirtualMCPServer)
+	if !ok || member == nil || s.Spec.Config != nil && len(s.Spec.Config.Backends) > 0 {
+		return nil
+	}
+	switch m := member.value.(type) {
+	case *v1beta1.MCPServerEntry:
+		return m.Spec.HeaderForward
+	case *v1beta1.MCPRemoteProxy:
+		return m.Spec.HeaderForward
+	}
+	return nil
+}

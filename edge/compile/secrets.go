@@ -1,0 +1,59 @@
+package compile
+
+import (
+	"strings"
+
+	"github.com/weir-edge/weir/edge"
+)
+
+// secrets gives a plan the values of the set's Secret documents, and lists what
+// the servers need, wherever that turns out to be.
+func (c *compiler) secrets(plan *Plan) {
+	for _, o := range c.objects {
+		if s, ok := o.Value.(*Secret); ok && c.byRef[o.ref] == o {
+			if plan.Secrets == nil {
+				plan.Secrets = map[string]map[string]edge.Secret{}
+			}
+			plan.Secrets[s.Name] = s.values()
+		}
+		if o.served {
+			plan.Needs = append(plan.Needs, c.needs(o)...)
+		}
+	}
+	if w := c.set.Webhooks; w != nil {
+		for _, n := range w.Needs() {
+			plan.Needs = append(plan.Needs, Need{
+				Index: -1, Object: Ref{"webhook", n.Webhook}, Origin: "--webhook-config", Path: n.Field,
+				Name: n.Secret.Name, Key: n.Secret.Key,
+			})
+		}
+	}
+}
+
+// needs lists the references of an object to secrets, as far as the edge serves
+// the fields.
+func (c *compiler) needs(o *object) []Need {
+	var out []Need
+	for _, g := range o.given {
+		if g.up == nil || !g.up.secret || !strings.HasSuffix(g.pattern, ".name") || c.tables.find(o.ref.Kind, g.pattern).class != classSupported {
+			continue
+		}
+		out = append(out, Need{
+			Index: o.index, Object: o.ref, Origin: o.Origin, Path: g.up.path,
+			Name: g.value, Key: o.text(g.up.path + ".key"),
+		})
+	}
+	return out
+}
+
+// values are all that a Secret holds; stringData wins over data.
+func (s *Secret) values() map[string]edge.Secret {
+	out := make(map[string]edge.Secret, len(s.Data)+len(s.StringData))
+	for key, value := range s.Data {
+		out[key] = edge.Secret(value)
+	}
+	for key, value := range s.StringData {
+		out[key] = edge.Secret(value)
+	}
+	return out
+}

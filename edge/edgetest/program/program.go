@@ -1,0 +1,61 @@
+// Package program builds the edge's program and keeps what programs say, for
+// what runs it from outside.
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// Build builds weir from the module of the working directory into dir, and
+// returns its path.
+func Build(ctx context.Context, dir string) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("build weir: go env GOMOD: %w", err)
+	}
+	root, ok := strings.CutSuffix(strings.TrimSpace(string(out)), "/go.mod")
+	if !ok {
+		return "", errors.New("build weir: this is no module; name the program with --weir")
+	}
+	program := filepath.Join(dir, "weir")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/weir")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build weir: %w: %s", err, bytes.TrimSpace(out))
+	}
+	return program, nil
+}
+
+// tailSize is how many bytes a Tail keeps.
+const tailSize = 4 << 10
+
+// Tail keeps the end of what is written to it. It is safe for concurrent use.
+type Tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// Write never fails.
+func (t *Tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if over := len(t.text) - tailSize; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	return len(p), nil
+}
+
+// String returns what is kept, without white space around it.
+func (t *Tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.TrimSpace(t.text))
+}

@@ -1,0 +1,87 @@
+package outgoing
+
+import (
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/v1beta1"
+)
+
+// Spec is what the edge sends to one backend beside its calls, with every
+// reference resolved: a credential, and headers of the backend's own object.
+type Spec struct {
+	Ref     string                             // the name of the MCPExternalAuthConfig; "" for none
+	Kind    *v1beta1.MCPExternalAuthConfigSpec // of that object; nil for none
+	Config  *v1beta1.OutgoingStrategy          // an entry of spec.config.outgoingAuth, in place of Kind; nil for none
+	Forward *v1beta1.HeaderForward             // nil for none
+}
+
+// Type is how the edge authenticates, as the manifest calls it; "" when none
+// says.
+func (s *Spec) Type() string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Kind != nil:
+		return string(s.Kind.Type)
+	case s.Config != nil:
+		return string(s.Config.Type)
+	}
+	return ""
+}
+
+// Name is that of the MCPExternalAuthConfig; "" for none.
+func (s *Spec) Name() string {
+	if s == nil {
+		return ""
+	}
+	return s.Ref
+}
+
+// Strategy is all of it as one way. It fails for what Parse and its kin refuse,
+// and for a header that is set twice.
+func (s *Spec) Strategy() (Strategy, error) {
+	if s == nil {
+		return static(nil), nil
+	}
+	var way Strategy
+	var wrong field.ErrorList
+	switch {
+	case s.Kind != nil:
+		way, wrong = Parse(nil, s.Kind)
+	case s.Config != nil:
+		way, wrong = ParseConfig(nil, s.Config)
+	}
+	lines, more := ParseForward(nil, s.Forward)
+	if err := append(wrong, more...).ToAggregate(); err != nil {
+		return nil, err
+	}
+	return Join(way, lines)
+}
+
+// Open opens it. A nil Attach says that there is nothing to send; own reports
+// whether a header of a name is one that Attach sets, so that what clients send
+// under it has to be left out.
+func (s *Spec) Open(env edge.Env) (attach Attach, own func(name string) bool, err error) {
+	strategy, err := s.Strategy()
+	if err != nil {
+		return nil, nil, err
+	}
+	names := strategy.Names()
+	if len(names) == 0 {
+		return nil, nil, nil
+	}
+	if attach, err = strategy.Open(env); err != nil {
+		return nil, nil, err
+	}
+	return attach, func(name string) bool { return has(names, name) }, nil
+}
+
+// Format writes what kind of credential it is, for every verb: it may hold one.
+func (s *Spec) Format(f fmt.State, _ rune) {
+	// A fmt.State records its own failures.
+	_, _ = io.WriteString(f, "outgoing["+s.Type()+"]")
+}
