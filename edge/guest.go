@@ -13,6 +13,11 @@ type Guest struct {
 	// Overrides is asked about what backends offer; nil for none.
 	Overrides Overrides
 
+	// Authenticate says who sends what comes with header lines that nothing else
+	// knows a credential in: nil without an error for a sender that no program
+	// knows either. nil for nobody.
+	Authenticate func(ctx context.Context, heard []Header) (*Identity, error)
+
 	// MapIdentity makes of who a token is for who that is here. nil for nobody.
 	MapIdentity func(context.Context, *Identity) (*Identity, error)
 

@@ -124,6 +124,9 @@ func (e *Edge) admit(ctx *fasthttp.RequestCtx, h *head, s *server) bool {
 		Authorization: edge.Secret(h.authorization), Remote: e.clientOf(ctx.Conn(), &ctx.Request.Header),
 	})
 	if err != nil {
+		who, err = s.known(&ctx.Request.Header, err)
+	}
+	if err != nil {
 		e.refuse(ctx, h, headEra(h), nil, err)
 		return false
 	}
@@ -239,7 +242,7 @@ func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head, server *server) *e
 		}
 	}
 	if len(server.guest.Headers) > 0 {
-		server.hear(x, &ctx.Request.Header)
+		x.Heard = server.hear(&ctx.Request.Header)
 	}
 	w := &x.way
 	w.mu.Lock()

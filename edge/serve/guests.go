@@ -24,7 +24,7 @@ func (e *Edge) openGuest(s *server, p compile.Server, programs []guest.Loaded) e
 	if len(programs) == 0 {
 		return nil
 	}
-	g, told, err := e.guests.Open(p.Name, programs, guest.Options{Resolve: s.target, Elsewhere: s.elsewhere}, e.env(s))
+	g, told, err := e.guests.Open(p.Name, programs, guest.Options{Resolve: s.target, Elsewhere: s.elsewhere, Guarded: s.guarded}, e.env(s))
 	if err != nil {
 		return fmt.Errorf("server %s: %w", p.Name, err)
 	}
@@ -108,11 +108,28 @@ func (s *server) elsewhere(ctx context.Context, x *edge.Exchange, backend, origi
 	return ""
 }
 
-// hear keeps the header lines that programs want to see.
-func (s *server) hear(x *exchange, r *fasthttp.RequestHeader) {
+// hear returns the header lines that programs want to see.
+func (s *server) hear(r *fasthttp.RequestHeader) (heard []edge.Header) {
 	for name, value := range r.All() {
 		if slices.ContainsFunc(s.guest.Headers, func(want string) bool { return strings.EqualFold(want, string(name)) }) {
-			x.Heard = append(x.Heard, edge.Header{Name: strings.ToLower(string(name)), Value: string(value)})
+			heard = append(heard, edge.Header{Name: strings.ToLower(string(name)), Value: string(value)})
 		}
 	}
+	return heard
+}
+
+// known asks programs who a client is whose credential the gate does not know:
+// one without a bearer token. refused is what the gate says of it.
+func (s *server) known(r *fasthttp.RequestHeader, refused error) (*edge.Identity, error) {
+	authorization := r.Peek("Authorization")
+	const scheme = "bearer "
+	claimed := len(authorization) >= len(scheme) && strings.EqualFold(string(authorization[:len(scheme)]), scheme)
+	if s.guest.Authenticate == nil || claimed || edge.KindOf(refused) != edge.Unauthenticated {
+		return nil, refused
+	}
+	who, err := s.guest.Authenticate(context.Background(), s.hear(r))
+	if who == nil && err == nil {
+		err = refused
+	}
+	return who, err
 }

@@ -36,6 +36,9 @@ type Options struct {
 	// Elsewhere returns the name under which clients see the tool that a backend
 	// calls original; "" for none.
 	Elsewhere func(ctx context.Context, x *edge.Exchange, backend, original string) string
+
+	// Guarded says that clients have to prove who they are.
+	Guarded bool
 }
 
 // handle asks about a message on its way to an answer, and about the answer.

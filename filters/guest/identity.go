@@ -53,6 +53,45 @@ func (h *hall) identify(ctx context.Context, id *edge.Identity) (*edge.Identity,
 	return id, nil
 }
 
+// authenticate asks programs about header lines that nothing else knows a
+// credential in. The first that knows who it is has the word.
+func (h *hall) authenticate(ctx context.Context, heard []edge.Header) (*edge.Identity, error) {
+	const hook = abi.Authenticate
+	w := newWork()
+	defer w.free()
+	challenge := ""
+	for i := range h.at[hook] {
+		a := &h.at[hook][i]
+		ops, out, err := a.ask(ctx, hook, "", w.input(a.want, &edge.Exchange{Heard: heard}, &subject{}), w.out[:0], may(hook), maxOps)
+		if w.out = out; err != nil {
+			return nil, err
+		}
+		for i := range ops {
+			switch o := &ops[i]; o.kind {
+			case abi.OpDeny:
+				a.denied[hook].Add(1)
+				return nil, o.denial(a.spec.Name, hook)
+			case abi.OpChallenge:
+				challenge = o.text
+			case abi.OpSetPrincipal:
+				// Nobody is somebody else than whoever it will be, which takes the grant.
+				id, err := a.principal(&edge.Identity{Issuer: "weir-filter-" + a.spec.Name}, o.raw)
+				if err == nil && id.Subject == "" {
+					err = errors.New("nobody: it has no subject")
+				}
+				if err != nil {
+					return nil, a.broke(hook, fmt.Errorf("set_principal: %w", err))
+				}
+				return id, nil
+			}
+		}
+	}
+	if challenge != "" {
+		return nil, &edge.Error{Kind: edge.Unauthenticated, Op: "authenticate", Challenge: challenge, Err: errors.New("a credential is needed")}
+	}
+	return nil, nil
+}
+
 // maxNames bounds the groups, roles and scopes that a program may give.
 const maxNames = 1024
 

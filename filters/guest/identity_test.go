@@ -107,6 +107,39 @@ func TestMapIdentity(t *testing.T) {
 	}
 }
 
+// TestAuthenticate has a program know clients by a header of its own: those that
+// come without a token, and no others.
+func TestAuthenticate(t *testing.T) {
+	t.Parallel()
+	m := newMint(t)
+	back := edgetest.NewServer(t, edgetest.Modern)
+	rules := []string{
+		"sub|authenticate|header=x-a,authorization",
+		"authenticate|header:x-a=key-of-robot|set_principal|robot|acme|staff",
+		"authenticate|header:x-a=key-of-nobody|deny|0|not you",
+		"authenticate|header:x-a=key-of-crash|trap",
+		"authenticate|header:authorization~Bearer|set_principal|thief|t|staff",
+		"on_call_request|*|set_arg|/who|\"$subject of $tenant in $groups\"",
+	}
+	policy := `incomingAuth: {type: anonymous, authzConfig: {type: inline, inline: {policies: ['permit(principal in THVGroup::"staff", action, resource);']}}}`
+	yaml := strings.Replace(manifest(t, backs{"back": back}, []filter{{name: "f", rules: rules, more: "grants: {identity: true}, onError: continue"}}), "incomingAuth: {type: anonymous}", policy, 1)
+	c := newClient(guarded(t, m, yaml), edgetest.Modern)
+	if got := text(t, c.call(t, "echo", "{}", "X-A", "key-of-robot")); got != `{"who":"robot of acme in staff"}` {
+		t.Errorf("a client that it knows: %s", got)
+	}
+	fails(t, c.call(t, "echo", "{}", "X-A", "key-of-nobody"), 403, 403, "not you")
+	fails(t, c.call(t, "echo", "{}", "X-A", "key-of-crash"), 503, 503, "not available")
+	for _, head := range [][]string{{"X-A", "another"}, {"X-B", "key-of-robot"}, {"X-A", "key-of-robot", "Authorization", "Bearer broken"}} {
+		if r := c.call(t, "echo", "{}", head...); r.Status != 401 || r.Header.Get("WWW-Authenticate") == "" {
+			t.Errorf("%v: status %d: %s", head, r.Status, r.Body)
+		}
+	}
+	fails(t, c.call(t, "echo", "{}", m.bearer(t, "ann")...), 403, 403, "denied by authorization policy")
+	if len(back.Requests("tools/call")) != 1 {
+		t.Error("a call of nobody went out")
+	}
+}
+
 // TestMapIdentityFails denies, whatever is to become of failures: who somebody
 // is must be known. Being somebody else takes a grant.
 func TestMapIdentityFails(t *testing.T) {

@@ -368,7 +368,7 @@ func (s *Spec) granted(name string) bool {
 func supported(h abi.Hook) bool {
 	switch h {
 	case abi.OnCallRequest, abi.OnCallResponse, abi.OnMessage, abi.OverrideTools, abi.OverridePrompts, abi.OverrideResources,
-		abi.MapIdentity, abi.OutgoingAuth, abi.OnUpstreamRequest, abi.OnSessionStart, abi.OnSessionEnd:
+		abi.Authenticate, abi.MapIdentity, abi.OutgoingAuth, abi.OnUpstreamRequest, abi.OnSessionStart, abi.OnSessionEnd:
 		return true
 	}
 	return false

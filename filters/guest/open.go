@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/weir-edge/weir/edge"
@@ -45,6 +46,12 @@ func (k *Keeper) Open(server string, filters []Loaded, o Options, env edge.Env) 
 				return h.handle(ctx, x, next)
 			})
 		}
+	}
+	if len(h.at[abi.Authenticate]) > 0 {
+		if !o.Guarded {
+			return nil, nil, fmt.Errorf("filter %q: hook authenticate: the server takes everybody: give it incomingAuth of type oidc, or take another module", h.at[abi.Authenticate][0].spec.Name)
+		}
+		g.Authenticate = h.authenticate
 	}
 	if len(h.at[abi.MapIdentity]) > 0 {
 		g.MapIdentity = h.identify

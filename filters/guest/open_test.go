@@ -51,6 +51,7 @@ func TestRefusedAtOpen(t *testing.T) {
 	}{
 		"a hook that nobody asks":    {filter{rules: []string{"on_event|*|hide"}}, "hook on_event is not supported yet"},
 		"another":                    {filter{rules: []string{"on_http_response|*|hide"}}, "hook on_http_response is not supported yet"},
+		"nobody to authenticate":     {filter{rules: []string{"authenticate|*|deny|0|no"}}, "the server takes everybody"},
 		"a configuration it refuses": {filter{rules: []string{"refuse|no such prefix"}}, "no such prefix"},
 		"no file":                    {filter{path: "/nowhere.wasm"}, "source: open /nowhere.wasm"},
 		"no module":                  {filter{path: junk}, "source: module: module section: not a WebAssembly module"},

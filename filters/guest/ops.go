@@ -62,6 +62,8 @@ func may(h abi.Hook) verbs {
 		return these(abi.OpDeny, abi.OpPatchResult, abi.OpRedact)
 	case abi.OverrideTools, abi.OverridePrompts, abi.OverrideResources:
 		return these(abi.OpRename, abi.OpDescribe, abi.OpHide, abi.OpAnnotate, abi.OpSetSchema, abi.OpPinArg, abi.OpHideArg)
+	case abi.Authenticate:
+		return these(abi.OpSetPrincipal, abi.OpChallenge, abi.OpDeny)
 	case abi.MapIdentity:
 		return these(abi.OpSetPrincipal, abi.OpSetAttr, abi.OpDeny)
 	case abi.OutgoingAuth:
@@ -189,11 +191,13 @@ func (o *op) judge() error {
 		if o.name == "" {
 			return fmt.Errorf("no name")
 		}
-	case abi.OpSetHeader:
+	case abi.OpSetHeader, abi.OpChallenge:
 		if len(o.text) > maxValue || strings.ContainsFunc(o.text, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
 			return fmt.Errorf("a value that no header has")
 		}
-		return headerName(o.name)
+		if o.kind == abi.OpSetHeader {
+			return headerName(o.name)
+		}
 	case abi.OpDelHeader:
 		return headerName(o.name)
 	case abi.OpSetCarry:
