@@ -122,7 +122,7 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 		s.outgoing[b.Name] = b.Outgoing
 		s.byName[b.Name], s.targets[b.Name] = one, &edge.Target{Backend: b.Name}
 	}
-	programs, err := guest.Load(p.Filters)
+	programs, err := guest.Load(p.Filters, secrets)
 	if err != nil {
 		s.closeBut(was)
 		return nil, fmt.Errorf("server %s: %w", p.Name, err)

@@ -24,7 +24,7 @@ func asking(t testing.TB, isolation v1beta1.FilterIsolation, rules ...string) ed
 	loaded, err := guest.Load([]guest.Spec{{
 		Name: "f", Path: path(t), Config: fmt.Sprintf(`{"rules":%q}`, strings.Join(rules, "\n")),
 		Mode: v1beta1.FilterEnforce, OnError: v1beta1.FilterDeny, Isolation: isolation, Timeout: time.Minute, Fuel: 50_000_000, Output: 1 << 20,
-	}})
+	}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

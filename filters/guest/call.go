@@ -51,12 +51,9 @@ func (h *hall) handle(ctx context.Context, x *edge.Exchange, next edge.Handler) 
 	if len(h.at[before])+len(h.at[after]) == 0 && !h.fixes {
 		return next.Handle(ctx, x)
 	}
-	w := newWork()
-	defer w.free()
-	for i := range h.at[before] {
-		if err := h.request(ctx, x, w, before, &h.at[before][i]); err != nil {
-			return nil, err
-		}
+	carry, err := h.requests(ctx, x, before)
+	if err != nil {
+		return nil, err
 	}
 	if h.fixes && before == abi.OnCallRequest && x.Target != nil && len(x.Target.Fixed) > 0 {
 		if err := h.fixed(x); err != nil {
@@ -64,15 +61,34 @@ func (h *hall) handle(ctx context.Context, x *edge.Exchange, next edge.Handler) 
 		}
 	}
 	r, err := next.Handle(ctx, x)
-	if err != nil || r == nil {
+	if err != nil || r == nil || len(h.at[after]) == 0 {
 		return r, err
 	}
+	w := newWork()
+	defer w.free()
+	w.carry = carry
 	for i := len(h.at[after]) - 1; i >= 0; i-- { // the last that saw the request sees the answer first
 		if err := h.response(ctx, x, w, after, &h.at[after][i], r); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
+}
+
+// requests asks about a message on its way to an answer, and returns what
+// programs leave for that. Nothing else is held while a backend is waited for.
+func (h *hall) requests(ctx context.Context, x *edge.Exchange, hook abi.Hook) ([]carried, error) {
+	if len(h.at[hook]) == 0 {
+		return nil, nil
+	}
+	w := newWork()
+	defer w.free()
+	for i := range h.at[hook] {
+		if err := h.request(ctx, x, w, hook, &h.at[hook][i]); err != nil {
+			return nil, err
+		}
+	}
+	return w.carry, nil
 }
 
 // about says what a message is about.

@@ -33,8 +33,7 @@ var works = sync.Pool{New: func() any { return new(work) }}
 func newWork() *work { return works.Get().(*work) }
 
 func (w *work) free() {
-	clear(w.carry)
-	w.carry = w.carry[:0]
+	w.carry = nil // it goes its own way
 	if cap(w.in)+cap(w.out)+cap(w.record)+cap(w.tool) <= maxKept {
 		works.Put(w)
 	}

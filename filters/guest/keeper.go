@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,12 +65,14 @@ func (k *Keeper) Close() error {
 type Loaded struct {
 	part   *Part
 	binary []byte // nil when it has to be fetched
+	keys   map[string]edge.Secret
 	Digest string // of the program
+	Keys   string // of the secrets that it computes with; "" for none
 }
 
-// Load reads the files of filters, which may have changed since they were last
-// read. Filters that are off are left out.
-func Load(specs []Spec) ([]Loaded, error) {
+// Load reads the files and secrets of filters, which may have changed since they
+// were last read. Filters that are off are left out.
+func Load(specs []Spec, secrets edge.Secrets) ([]Loaded, error) {
 	var all []Loaded
 	for _, s := range specs {
 		if s.off() {
@@ -82,8 +86,10 @@ func Load(specs []Spec) ([]Loaded, error) {
 			}
 		}
 		if l.binary != nil {
-			sum := sha256.Sum256(l.binary)
-			l.Digest = hex.EncodeToString(sum[:])
+			l.Digest = digestOf(l.binary)
+		}
+		if err := l.read(secrets); err != nil {
+			return nil, fmt.Errorf("filter %q: %w", s.Name, err)
 		}
 		all = append(all, l)
 	}
@@ -109,9 +115,10 @@ func readModule(path string) ([]byte, error) {
 // new one. release gives it up.
 func (k *Keeper) open(server string, l Loaded, env edge.Env) (*program, func(), error) {
 	text, err := json.Marshal(struct {
-		Server, Digest string
-		Spec           Spec
-	}{server, l.Digest, l.part.spec})
+		Server string
+		Loaded Loaded
+		Spec   Spec
+	}{server, l, l.part.spec})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -164,11 +171,7 @@ func (k *Keeper) start(l Loaded, env edge.Env) (*program, error) {
 	// 2. The program, initialized.
 	p := newProgram(s, module.Module, k.log)
 	p.done = func() { k.leave(module) }
-	keys, err := s.keys(env)
-	if err == nil {
-		p.guest, err = module.Open(context.Background(), s.binding(p, keys, env))
-	}
-	if err == nil {
+	if p.guest, err = module.Open(context.Background(), s.binding(p, l.keys, env)); err == nil {
 		err = p.subscribe()
 	}
 	if err != nil {
@@ -313,26 +316,30 @@ func digestOf(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// keys reads the secrets of the grant keys.
-func (s *Spec) keys(env edge.Env) (map[string]edge.Secret, error) {
-	if len(s.Keys) == 0 {
-		return nil, nil
+// read reads the secrets of the grant keys.
+func (l *Loaded) read(secrets edge.Secrets) error {
+	refs := l.part.spec.Keys
+	if len(refs) == 0 {
+		return nil
 	}
-	if env.Secrets == nil {
-		return nil, errors.New("grants.keys: there is nowhere to read secrets from")
+	if secrets == nil {
+		return errors.New("grants.keys: there is nowhere to read secrets from")
 	}
-	keys := make(map[string]edge.Secret, len(s.Keys))
-	for name, ref := range s.Keys {
-		v, err := env.Secrets.Secret(context.Background(), ref.Name, ref.Key)
+	l.keys = make(map[string]edge.Secret, len(refs))
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(refs)) {
+		v, err := secrets.Secret(context.Background(), refs[name].Name, refs[name].Key)
 		if err == nil && v == "" {
 			err = errors.New("it is empty")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("grants.keys[%s]: %w", name, err)
+			return fmt.Errorf("grants.keys[%s]: %w", name, err)
 		}
-		keys[name] = v
+		l.keys[name] = v
+		fmt.Fprintf(h, "%d:%s%d:%s", len(name), name, len(v), string(v))
 	}
-	return keys, nil
+	l.Keys = hex.EncodeToString(h.Sum(nil))
+	return nil
 }
 
 // binding is what package wasm is told of a filter. It passes no failure over:

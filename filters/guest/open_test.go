@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
 )
@@ -179,5 +180,28 @@ func TestCarriedOver(t *testing.T) {
 	}
 	if n := strings.Count(e.Log(), "a filter is compiled"); n != 1 {
 		t.Errorf("it was compiled %d times", n)
+	}
+}
+
+// TestKeys opens a program anew when a secret that it computes with is another.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Modern)
+	filters := []filter{{name: "f", rules: []string{"on_call_request|*|set_arg|/n|$count"}, limits: "instances: 1", more: "grants: {keys: {sign: {name: hook, key: hmac}}}"}}
+	with := func(value string) *compile.Plan {
+		return edgetest.Plan(t, manifest(t, backs{"back": back}, filters)+"---\napiVersion: v1\nkind: Secret\nmetadata: {name: hook}\nstringData: {hmac: "+value+"}\n")
+	}
+	e := edgetest.StartPlan(t, with("one"), edgetest.Settings(cached))
+	c := newClient(e, edgetest.Modern)
+	for i, step := range []struct{ secret, want string }{{"one", `{"n":1}`}, {"one", `{"n":2}`}, {"two", `{"n":1}`}} {
+		if err := e.Serve.Reload(with(step.secret)); err != nil {
+			t.Fatal(err)
+		}
+		if got := text(t, c.call(t, "echo", "{}")); got != step.want {
+			t.Errorf("step %d: %s, want %s", i, got, step.want)
+		}
+	}
+	if strings.Contains(e.Log(), "two") {
+		t.Error("the log has a secret")
 	}
 }
