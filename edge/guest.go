@@ -30,6 +30,10 @@ type Guest struct {
 	SessionStart func(ctx context.Context, x *Exchange, s *Session) error
 	SessionEnd   func(s *Session)
 
+	// Event takes a record of what happened, JSON text that it does not keep. It
+	// does not wait. nil for nobody.
+	Event func(record []byte)
+
 	// Headers are the names, in small letters, of the header lines of clients
 	// that programs want to see in Exchange.Heard.
 	Headers []string

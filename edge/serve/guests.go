@@ -24,7 +24,7 @@ func (e *Edge) openGuest(s *server, p compile.Server, programs []guest.Loaded) e
 	if len(programs) == 0 {
 		return nil
 	}
-	g, told, err := e.guests.Open(p.Name, programs, guest.Options{Resolve: s.target, Elsewhere: s.elsewhere, Guarded: s.guarded}, e.env(s))
+	g, told, err := e.guests.Open(p.Name, programs, guest.Options{Resolve: s.target, Elsewhere: s.elsewhere, Guarded: s.guarded, Audited: p.Audit != nil}, e.env(s))
 	if err != nil {
 		return fmt.Errorf("server %s: %w", p.Name, err)
 	}
@@ -106,6 +106,18 @@ func (s *server) elsewhere(ctx context.Context, x *edge.Exchange, backend, origi
 		return t.Name
 	}
 	return ""
+}
+
+// happened shows a record to the programs of the server that has the name now:
+// the log outlives a reload.
+func (e *Edge) happened(name string, record []byte) {
+	live := e.live.Load()
+	if live == nil {
+		return
+	}
+	if s := live.servers[name]; s != nil && s.guest.Event != nil {
+		s.guest.Event(record)
+	}
 }
 
 // hear returns the header lines that programs want to see.

@@ -37,8 +37,8 @@ type Options struct {
 	// calls original; "" for none.
 	Elsewhere func(ctx context.Context, x *edge.Exchange, backend, original string) string
 
-	// Guarded says that clients have to prove who they are.
-	Guarded bool
+	Guarded bool // clients have to prove who they are
+	Audited bool // there are records of what happens
 }
 
 // handle asks about a message on its way to an answer, and about the answer.

@@ -59,6 +59,7 @@ type subject struct {
 	failure   []byte // JSON text of an error object
 	values    []byte // JSON text that pointers lead into
 	carry     []byte
+	event     []byte // JSON text
 }
 
 // input writes the record that a program reads at a hook.
@@ -105,6 +106,9 @@ func (w *work) input(a *want, x *edge.Exchange, s *subject) []byte {
 	}
 	if a.has(abi.CallCarry) && len(s.carry) > 0 {
 		b = abi.AppendBytes(b, abi.CallCarry, s.carry)
+	}
+	if a.has(abi.CallEvent) && len(s.event) > 0 {
+		b = abi.AppendBytes(b, abi.CallEvent, s.event)
 	}
 	if a.has(abi.CallNow) {
 		b = abi.AppendUint(b, abi.CallNow, uint64(time.Now().UnixMilli()))

@@ -375,7 +375,7 @@ func (s *Spec) granted(name string) bool {
 func supported(h abi.Hook) bool {
 	switch h {
 	case abi.OnCallRequest, abi.OnCallResponse, abi.OnMessage, abi.OverrideTools, abi.OverridePrompts, abi.OverrideResources,
-		abi.Authenticate, abi.MapIdentity, abi.OutgoingAuth, abi.OnUpstreamRequest, abi.OnSessionStart, abi.OnSessionEnd:
+		abi.Authenticate, abi.MapIdentity, abi.OutgoingAuth, abi.OnUpstreamRequest, abi.OnSessionStart, abi.OnSessionEnd, abi.OnEvent:
 		return true
 	}
 	return false

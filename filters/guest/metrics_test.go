@@ -1,6 +1,8 @@
 package guest_test
 
 import (
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -36,5 +38,24 @@ func TestMetrics(t *testing.T) {
 				t.Log(line)
 			}
 		}
+	}
+}
+
+// TestEvents shows programs the records of what happened, beside the messages.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Modern)
+	f := filter{name: "f", rules: []string{"on_event|event~mcp_tool_call|trap", "on_event|event~\"method\":\"ping\"|hide"}}
+	log := filepath.Join(t.TempDir(), "audit.log")
+	yaml := strings.Replace(manifest(t, backs{"back": back}, []filter{f}), "  config:\n", fmt.Sprintf("  config:\n    audit: {enabled: true, logFile: %q}\n", log), 1)
+	e := start(t, yaml)
+	c := newClient(e, edgetest.Legacy)
+	text(t, c.call(t, "echo", `{}`)) // whatever the program makes of it
+	edgetest.Until(t, "the record of the call", func() bool { s := status(t, e); return len(s.Hooks) == 1 && s.Hooks[0].Failures == 1 })
+	if s := status(t, e); s.Hooks[0].Hook != "on_event" || s.Hooks[0].Calls < 2 {
+		t.Errorf("the status says %+v", s)
+	}
+	if !strings.Contains(e.Log(), "hook=on_event") {
+		t.Error("the log lacks the failure")
 	}
 }

@@ -17,6 +17,8 @@ func (k *Keeper) Open(server string, filters []Loaded, o Options, env edge.Env) 
 	h := &hall{options: o}
 	g := &edge.Guest{}
 	var told []func() Status
+	var shown *events
+	env.Defer(func() { shown.stop() }) // before what it asks is closed
 	for _, l := range filters {
 		p, release, err := k.open(server, l, env)
 		if err != nil {
@@ -64,6 +66,13 @@ func (k *Keeper) Open(server string, filters []Loaded, o Options, env edge.Env) 
 	}
 	if len(h.at[abi.OnSessionEnd]) > 0 {
 		g.SessionEnd = h.sessionEnd
+	}
+	if list := h.at[abi.OnEvent]; len(list) > 0 {
+		if !o.Audited {
+			return nil, nil, fmt.Errorf("filter %q: hook on_event: the server keeps no records: turn spec.config.audit on, or take another module", list[0].spec.Name)
+		}
+		shown = startEvents(list)
+		g.Event = shown.take
 	}
 	return g, told, nil
 }

@@ -7,7 +7,7 @@
 // A condition is *, or PLACE=TEXT or PLACE~TEXT for what is equal to or has the
 // text; PLACE is as in arguments, where $PLACE stands for what the input has:
 // tool, backend, session, method, subject, tenant, groups, args, result, error,
-// carry, item, claims, issuer, header:NAME, selected:N, count.
+// carry, item, claims, issuer, event, header:NAME, selected:N, count.
 package main
 
 import (
@@ -178,6 +178,8 @@ func (in *input) at(place string, item int) string {
 		return in.fields[abi.CallClaims]
 	case "issuer":
 		return in.fields[abi.CallIssuer]
+	case "event":
+		return in.fields[abi.CallEvent]
 	case "subject":
 		return in.subject
 	case "tenant":
