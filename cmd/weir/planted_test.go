@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -24,6 +25,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -177,7 +179,20 @@ func TestK16(t *testing.T) {
 		_, _ = io.WriteString(w, fmt.Sprintf(`{"active":%t,"sub":"alice","aud":"a"}`, r.FormValue("token") == accepted))
 	}))
 	defer provider.Close()
+	hmac, hookQuery, hookAnswer := g.plant("the secret that signs for a webhook"), g.plant("the query of a webhook's URL"), g.plant("a bad answer of a webhook")
+	var signed atomic.Int64
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Weir-Signature") != "" && signed.Add(1)%2 == 0 {
+			_, _ = io.WriteString(w, `{"version":"v0.1.0","allowed":true}`)
+			return
+		}
+		http.Error(w, hookAnswer, 500)
+	}))
+	defer hook.Close()
 	write(t, dir, map[string]string{
+		"secrets/hooks/hmac": hmac,
+		"hooks.yaml": fmt.Sprintf("validating:\n- name: policy\n  url: %s/?token=%s\n  failure_policy: ignore\n  hmac_secret_ref: {name: hooks, key: hmac}\n  tls_config: {insecure_skip_verify: true}\n",
+			hook.URL, url.QueryEscape(hookQuery)),
 		"secrets/tokens/bearer": bearer + "\n",
 		"secrets/tokens/unread": other,
 		"secrets/idp/client":    client,
@@ -188,7 +203,7 @@ func TestK16(t *testing.T) {
 		"set/main.yaml":  mainManifest(backs, provider.URL, plain, query),
 		"set/plain.yaml": plainManifest(backs, inline),
 	})
-	environ := []string{"WEIR_SECRET_MORE_VARIABLE=" + variable, "PLAIN_KEY=" + env, "WEIR_SECRETS_DIR=secrets"}
+	environ := []string{"WEIR_SECRET_MORE_VARIABLE=" + variable, "PLAIN_KEY=" + env, "WEIR_SECRETS_DIR=secrets", "WEIR_WEBHOOK_CONFIG=hooks.yaml"}
 	flags := []string{"--state-key-file", "state.key", "--log-level", "debug", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}
 
 	// 2. An edge that serves it.
@@ -262,6 +277,21 @@ func TestK16(t *testing.T) {
 	session.Call("3", "bearer_echo", `{"token":"`+g.plant("an argument of a legacy call")+`"}`)
 	answer("a bad body", visitor.Post(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":"`+g.plant("a body that is no message")+`"`))
 	answer("a bad session", visitor.Post(`{"jsonrpc":"2.0","id":5,"method":"ping"}`, "Mcp-Session-Id", g.plant("another's session")))
+	for what, line := range map[string]string{
+		"a token after a blank": "Authorization : Bearer %s", "a token with a NUL": "Authorization: Bearer %s\x00", "a folded token": "Authorization: Bearer\r\n %s",
+		"two tokens": "Authorization: Bearer one\r\nAuthorization: Bearer %s", "a line without a name": ": %s", "a name": "%s: x",
+		"a method": "GET %s", "an encoding": "Transfer-Encoding: %s", "a length": "Content-Length: %s", "a cookie in a line of no kind": "Cookie %s",
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: x\r\n"+line+"\r\nContent-Type: application/json\r\n\r\n{}", g.plant(what))
+		_ = conn.SetReadDeadline(time.Now().Add(edgetest.Patience))
+		text, _ := io.ReadAll(conn) // the edge closes what it refuses
+		g.hear("the answer to "+what, string(text))
+		_ = conn.Close()
+	}
 	two := g.plant("a header that is sent twice")
 	answer("two credentials", visitor.Do("GET", "/status?"+url.QueryEscape(two), ""))
 	for name, want := range map[string]string{"bearer": "Bearer " + bearer, "document": doc, "encoded": encoded, "plain": plain, "variable": variable, "inline": inline, "env": env} {
@@ -272,6 +302,10 @@ func TestK16(t *testing.T) {
 	}
 	if calls := backs["query"].Requests("tools/call"); len(calls) == 0 || !strings.Contains(calls[0].Path, url.QueryEscape(query)) {
 		t.Error("the query did not reach the backend")
+	}
+
+	if signed.Load() < 10 {
+		t.Errorf("the webhook was asked %d times", signed.Load())
 	}
 
 	// 4. Reloads that fail.

@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/secret"
+	"github.com/weir-edge/weir/edge/source"
 )
 
 // secretsOf is the secrets that a plan would be served with: those of a
@@ -16,4 +18,26 @@ func secretsOf(plan *compile.Plan, dir string, environ []string) (edge.Secrets, 
 		return nil, fmt.Errorf("--secrets-dir: %w: name a directory with a file NAME/KEY for each secret", err)
 	}
 	return all.Draft(plan.Secrets), nil
+}
+
+// unsent notes what the edge could not send a backend: a secret with a line
+// break, say, or a variable that is not set here.
+func unsent(plan *compile.Plan, secrets edge.Secrets) source.Findings {
+	var out source.Findings
+	for _, s := range plan.Servers {
+		for _, b := range s.Backends {
+			var after []func()
+			_, _, err := b.Outgoing.Open(edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: secrets, Defer: func(f func()) { after = append(after, f) }})
+			for _, f := range after {
+				f()
+			}
+			if err != nil {
+				out = append(out, source.Finding{Finding: compile.Finding{
+					Severity: compile.Note, Index: -1, Object: compile.Ref{Kind: "VirtualMCPServer", Name: s.Name},
+					Message: fmt.Sprintf("backend %s: %v; it has to be right when the edge starts", b.Name, err),
+				}})
+			}
+		}
+	}
+	return out
 }

@@ -74,7 +74,7 @@ func settings() []setting {
 		{name: "max-parked", kind: "NUMBER", usage: "calls that wait for a modern client to come back with an answer", field: func(s *serve.Settings) any { return &s.MaxParked }},
 		{name: "park-ttl", kind: "DURATION", usage: "how long a parked call waits for its client", field: func(s *serve.Settings) any { return &s.ParkTTL }},
 		{name: "filter-cache", kind: "DIR", file: true, usage: "directory of this user alone for compiled and fetched filters; none without", field: func(s *serve.Settings) any { return &s.FilterCache }},
-		{name: "state-key-file", kind: "FILE", file: true, usage: "keys that seal requestState, one a line; random without", field: func(s *serve.Settings) any { return &s.StateKeyFile }},
+		{name: "state-key-file", kind: "FILE", file: true, usage: "keys that seal requestState, one a line; without it the secret weir-state/key, or a random one", field: func(s *serve.Settings) any { return &s.StateKeyFile }},
 		{name: webhooksFlag, kind: "LIST", file: true, usage: "files of webhooks that every message is shown to", field: func(s *serve.Settings) any { return &s.WebhookConfig }},
 		{name: "call-cap", kind: "DURATION", usage: "the longest that any call may take", field: func(s *serve.Settings) any { return &s.CallCap }},
 		{name: "drain-timeout", kind: "DURATION", usage: "how long calls in flight may take at the end", field: func(s *serve.Settings) any { return &s.DrainTimeout }},

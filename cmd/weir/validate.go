@@ -26,8 +26,8 @@ would print it:
 The exit code is 1 then. Otherwise there is one line with what would be served,
 and before it what is good to know, such as fields that only mean something in a
 cluster, and secrets that are not there: in the manifests, in the directory of
---secrets-dir (WEIR_SECRETS_DIR), or in the environment. The edge does not start
-without them.`,
+--secrets-dir (WEIR_SECRETS_DIR), or in the environment; or that cannot be sent
+to a backend. The edge does not start then.`,
 		Example: `  weir validate weir.yaml
   weir validate manifests/
   weir validate weir.yaml --secrets-dir /run/secrets
@@ -65,7 +65,11 @@ without them.`,
 			if err != nil {
 				return err
 			}
-			if err := r.Missing(cmd.Context(), secrets).Render(a.err); err != nil {
+			missing := r.Missing(cmd.Context(), secrets)
+			if len(missing) == 0 {
+				missing = unsent(r.Plan, secrets)
+			}
+			if err := missing.Render(a.err); err != nil {
 				return err
 			}
 			backends := 0

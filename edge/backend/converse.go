@@ -81,14 +81,14 @@ func (p *peer) converse(ctx context.Context, o *outgoing, id []byte, m *mcp.Mess
 
 // answer is converse from the head of the HTTP answer on.
 func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before func(*mcp.Message, *reply)) (int, error) {
-	status := r.status
+	status, sent := r.status, r.peer.credential != nil
 	if r.sse && status == 200 {
 		return status, r.events(ctx, id, m, before)
 	}
 	if r.coded {
 		r.close()
 		if status >= 300 {
-			return status, &refusal{status: status, sent: r.peer.credential != nil}
+			return status, &refusal{status: status, sent: sent}
 		}
 		return 0, nonsense(errors.New("a body that is compressed, which it was not asked for"))
 	}
@@ -107,7 +107,7 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 	case err == nil && (m.Kind == mcp.Result || m.Kind == mcp.Failure) && mcp.SameID(m.IDText(), id) && id != nil:
 		return status, nil
 	case status >= 300:
-		e := &refusal{status: status, sent: r.peer.credential != nil}
+		e := &refusal{status: status, sent: sent}
 		if err == nil && m.Kind == mcp.Failure {
 			e.code, e.text, e.data = m.Code(), m.Text("message"), m.Get("data").Of(m.Raw)
 		} else if status == 400 {

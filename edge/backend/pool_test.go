@@ -53,7 +53,7 @@ func TestFreeConnectionsAreDropped(t *testing.T) {
 		put := func(name, keepAlive string) {
 			here, there := net.Pipe()
 			p.open.Add(1)
-			c := &conn{Conn: here, br: bufio.NewReader(here)}
+			c := &conn{Conn: here, br: bufio.NewReaderSize(here, readBuffer)}
 			c.head.Set("Keep-Alive", keepAlive)
 			go func() {
 				_, _ = there.Read(make([]byte, 1))

@@ -553,6 +553,8 @@ func (s *session) listen(ctx context.Context, out edge.Client) error {
 		case r.status == 404:
 			r.close()
 			s.drop(l)
+		case r.status == 401 && s.b.peer.credential != nil:
+			r.close() // it may take another one
 		case r.status != 200 || !r.sse:
 			r.close()
 			<-ctx.Done() // no stream of its own: nothing will come

@@ -32,6 +32,9 @@ const (
 // may be written twice within one.
 const settled = time.Second
 
+// ErrNowhere says that no place has the key of a secret.
+var ErrNowhere = errors.New("not found")
+
 // Options say where secrets are.
 type Options struct {
 	Dir string // holds files NAME/KEY; "" for none
@@ -116,7 +119,7 @@ func (s *Secrets) find(name, key string, documents Documents) (edge.Secret, erro
 	if s.dir != "" {
 		where = fmt.Sprintf("in %s, ", filepath.Join(s.dir, name, key))
 	}
-	return "", fail(edge.NotFound, r, fmt.Errorf("not found %sin Secret documents, and in the environment as %s", where, variable))
+	return "", fail(edge.NotFound, r, fmt.Errorf("%w %sin Secret documents, and in the environment as %s", ErrNowhere, where, variable))
 }
 
 // checked is a value that was found, or why it is none.

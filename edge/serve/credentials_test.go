@@ -370,6 +370,37 @@ func TestUnauthenticatedBackendComesBack(t *testing.T) {
 	status("ready")
 }
 
+// One that took no credential from the start offers its tools as soon as it
+// takes one, to whoever asks then.
+func TestUnauthenticatedBackendOffersLater(t *testing.T) {
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		t.Run(era.String(), func(t *testing.T) {
+			t.Parallel()
+			back := edgetest.NewServer(t, era)
+			dir := t.TempDir()
+			file(t, dir, "bad")
+			locks := func(c *edgetest.Call) { c.Text(401, "text/plain", "") }
+			back.Always("*", locks)
+			manifest := strings.Replace(locked(back, byRef, byBearer), "config: {aggregation: {conflictResolution: priority}}",
+				"config: {operational: {failureHandling: {partialFailureMode: best_effort, unhealthyThreshold: 1, healthCheckInterval: 1s}}}", 1)
+			e := edgetest.Start(t, manifest, inDir(dir))
+			c := e.NewClient()
+			edgetest.Until(t, "the status", func() bool {
+				return strings.Contains(string(c.Do("GET", "/status", "").Body), `"status": "unauthenticated"`)
+			})
+			file(t, dir, "good")
+			back.Always("*", nil)
+			edgetest.Until(t, "the tools", func() bool {
+				return strings.Contains(string(c.Modern("1", "tools/list", "").Body), `"back_echo"`)
+			})
+			edgetest.Until(t, "the status", func() bool {
+				text := string(c.Do("GET", "/status", "").Body)
+				return strings.Contains(text, `"status": "ready"`) || strings.Contains(text, `"status": "degraded"`)
+			})
+		})
+	}
+}
+
 // A value that would end its header, or cannot stand in one, is an error at the
 // start, which names the secret and not its value; later it fails the calls, and
 // nothing goes out in its place (row S36).

@@ -226,7 +226,7 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, secrets edge.Sec
 	if f := p.Failure.Breaker; f != nil {
 		breaker = health.NewBreaker(b.Name, f.Threshold, f.Timeout)
 	}
-	return backend.Open(backend.Config{
+	opened, err := backend.Open(backend.Config{
 		Name:       b.Name,
 		Digest:     digest,
 		URL:        b.URL,
@@ -251,6 +251,10 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, secrets edge.Sec
 		Agent: "weir/" + e.version,
 		Log:   e.logOf(p),
 	})
+	if err != nil {
+		attach.done()
+	}
+	return opened, err
 }
 
 // client is JSON text of what the edge says of itself to backends.

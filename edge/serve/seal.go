@@ -3,15 +3,20 @@ package serve
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/secret"
 )
 
 // state is what a requestState of the edge says, to the edge alone.
@@ -38,37 +43,55 @@ const sealed = "weir1."
 // maxState bounds what is looked at as a state: a backend's own may be in it.
 const maxState = 256 << 10
 
-// newSealer reads the keys of a file: one a line, 32 bytes in base64. Without
-// a file the key is random and lasts as long as the process.
-func newSealer(file string) (*sealer, error) {
-	var raw [][]byte
-	if file == "" {
-		key := make([]byte, 32)
-		if _, err := rand.Read(key); err != nil {
-			return nil, err
-		}
-		raw = append(raw, key)
-	} else {
+// stateSecret and stateKey name the secret that has the keys where no file does.
+const stateSecret, stateKey = "weir-state", "key"
+
+// stateKeys returns the keys that seal states: those of a file, else those of a
+// secret, else a random one, which lasts as long as the process.
+func stateKeys(file string, secrets edge.Secrets) ([][]byte, error) {
+	if file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("--state-key-file: %w", err)
 		}
-		lines := bufio.NewScanner(bytes.NewReader(text))
-		for n := 1; lines.Scan(); n++ {
-			line := bytes.TrimSpace(lines.Bytes())
-			if len(line) == 0 {
-				continue
-			}
-			key, err := base64.StdEncoding.DecodeString(string(line))
-			if err != nil || len(key) != 32 {
-				return nil, fmt.Errorf("--state-key-file: %s:%d: not a key of 32 bytes in base64; make one with: openssl rand -base64 32", file, n)
-			}
-			raw = append(raw, key)
-		}
-		if len(raw) == 0 {
-			return nil, fmt.Errorf("--state-key-file: %s: no key; make one with: openssl rand -base64 32", file)
-		}
+		return keysOf("--state-key-file: "+file, text)
 	}
+	switch text, err := secrets.Secret(context.Background(), stateSecret, stateKey); {
+	case err == nil:
+		return keysOf("secret "+stateSecret+"/"+stateKey, []byte(text))
+	case !errors.Is(err, secret.ErrNowhere):
+		return nil, err
+	}
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		return nil, err
+	}
+	return [][]byte{key}, nil
+}
+
+// keysOf reads keys, one a line, 32 bytes in base64.
+func keysOf(where string, text []byte) ([][]byte, error) {
+	var keys [][]byte
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		key, err := base64.StdEncoding.DecodeString(string(line))
+		if err != nil || len(key) != 32 {
+			return nil, fmt.Errorf("%s:%d: not a key of 32 bytes in base64; make one with: openssl rand -base64 32", where, n)
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("%s: no key; make one with: openssl rand -base64 32", where)
+	}
+	return keys, nil
+}
+
+// newSealer returns a sealer with keys of 32 bytes.
+func newSealer(raw [][]byte) (*sealer, error) {
 	s := &sealer{}
 	for _, key := range raw {
 		block, err := aes.NewCipher(key)

@@ -183,3 +183,42 @@ func TestRealProviderIntrospects(t *testing.T) {
 		t.Error("the log holds a secret")
 	}
 }
+
+// Edges that have the secret weir-state/key in common take each other's states,
+// and others do not.
+func TestStateKeyOfASecret(t *testing.T) {
+	const can = `{"elicitation":{"form":{}}}`
+	back := edgetest.NewServer(t, edgetest.Modern)
+	manifest := group(map[string]*edgetest.Server{"new": back})
+	dir := t.TempDir()
+	put := func(text string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "weir-state"), 0o700), os.WriteFile(filepath.Join(dir, "weir-state", "key"), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(strings.Repeat("A", 43) + "=\n")
+	start := func(options ...edgetest.Option) caller {
+		return caller{Client: edgetest.Start(t, manifest, options...).NewClient()}
+	}
+	one, two, stranger := start(inDir(dir)), start(inDir(dir)), start()
+	back.Once("tools/call", func(c *edgetest.Call) {
+		c.Result(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"message":"sure?","requestedSchema":{"type":"object","properties":{}}}}},"requestState":"own"}`)
+	})
+	params := edgetest.CallParams("new_echo", "{}")
+	first := one.request(t, "1", "tools/call", params, edgetest.Capabilities(can)).Result()
+	retry := params[:len(params)-1] + `,"requestState":` + edgetest.Member(first, "requestState") + `,"inputResponses":{"q":{"action":"accept","content":{}}}}`
+	fails(t, stranger.request(t, "2", "tools/call", retry, edgetest.Capabilities(can)), 400, -32602, "2")
+	if r := two.request(t, "3", "tools/call", retry, edgetest.Capabilities(can)); r.Status != 200 {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+
+	s := serve.Defaults()
+	s.Listen, s.AdminListen, s.SecretsDir = "127.0.0.1:0", "", dir
+	for text, want := range map[string]string{"hunter2": "secret weir-state/key:1: not a key", "": "its file is empty"} {
+		put(text)
+		if _, err := serve.New(s, edgetest.Plan(t, manifest), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Error(err)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -115,14 +116,19 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	}
 	e.sessions = newSessions(s.MaxSessions, s.SessionTTL)
 	e.mostBodies = roomForBodies()
-	seal, err := newSealer(s.StateKeyFile)
+	var err error
+	if e.secrets, err = secret.New(secret.Options{Dir: s.SecretsDir}); err != nil {
+		return nil, fmt.Errorf("--secrets-dir: %w", err)
+	}
+	keys, err := stateKeys(s.StateKeyFile, e.secrets.Draft(plan.Secrets))
+	if err != nil {
+		return nil, err
+	}
+	seal, err := newSealer(keys)
 	if err != nil {
 		return nil, err
 	}
 	e.lot = newLot(s, seal)
-	if e.secrets, err = secret.New(secret.Options{Dir: s.SecretsDir}); err != nil {
-		return nil, fmt.Errorf("--secrets-dir: %w", err)
-	}
 	e.store = kv.Memory(kv.Limits{})
 	e.guests = guest.NewKeeper(s.FilterCache, log)
 	if e.proxies, err = parseProxies(s.TrustedProxies); err != nil {
@@ -427,9 +433,17 @@ func (e *Edge) administer(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// quietLog is the HTTP server's log: what strangers do wrong is not news.
+// quietLog is the HTTP server's log: what strangers do wrong is not news. The
+// server's errors quote what was sent, which may be a credential: only what
+// stands before that is kept.
 type quietLog struct{ log *slog.Logger }
 
 func (l quietLog) Printf(format string, args ...any) {
+	for i, a := range args {
+		if err, ok := a.(error); ok {
+			said, _, _ := strings.Cut(err.Error(), `"`)
+			args[i] = strings.TrimRight(said, ": ")
+		}
+	}
 	l.log.Debug("http", "message", fmt.Sprintf(format, args...))
 }

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"crypto/rand"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -18,7 +19,9 @@ type State = state
 
 // NewSealer returns a sealer with a key of its own.
 func NewSealer() (*Sealer, error) {
-	s, err := newSealer("")
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails
+	s, err := newSealer([][]byte{key})
 	return &Sealer{s}, err
 }
 

@@ -1,0 +1,37 @@
+//go:build !race
+
+package backend
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge"
+)
+
+// To write a request with a credential allocates no more than without. The
+// race detector has allocations of its own.
+func TestCredentialAllocatesNothing(t *testing.T) {
+	c := &credential{attach: func(_ context.Context, _ *edge.Exchange, set func(string, edge.Secret)) error {
+		set("Authorization", "Bearer t")
+		return nil
+	}, own: func(name string) bool { return name == "x-key" }}
+	p := &peer{target: "/mcp", host: "example.com", agent: "test", credential: c}
+	o := &outgoing{method: "POST", body: []byte("{}"), x: &edge.Exchange{}, forward: []edge.Header{{Name: "x-key", Value: "evil"}, {Name: "X-Trace", Value: "t"}}}
+	out, ctx := make([]byte, 0, 1024), t.Context()
+	if n := testing.AllocsPerRun(100, func() {
+		with, err := c.write(ctx, o.x)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		out = p.append(out[:0], o, with.lines)
+		c.pads.Put(with)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if text := string(out); strings.Contains(text, "evil") || !strings.HasSuffix(text, "\r\nX-Trace: t\r\nAuthorization: Bearer t\r\n\r\n{}") {
+		t.Errorf("%q", text)
+	}
+}
