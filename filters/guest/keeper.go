@@ -27,6 +27,7 @@ import (
 // instances, its breaker and its counts. It is safe for concurrent use.
 type Keeper struct {
 	dir string // for machine code and fetched modules; "" for none
+	ca  []byte // PEM certificates that modules are fetched by; nil for those of the system
 	log *slog.Logger
 
 	mu       sync.Mutex
@@ -275,7 +276,7 @@ func (k *Keeper) fetch(s *Spec) ([]byte, error) {
 			return b, nil
 		}
 	}
-	client, err := oauth.New(oauth.Options{Timeout: fetchWithin})
+	client, err := oauth.New(oauth.Options{Timeout: fetchWithin, CABundle: k.ca})
 	if err != nil {
 		return nil, err
 	}
