@@ -111,6 +111,8 @@ type fault struct {
 	what string
 }
 
+func (f fault) Error() string { return f.at + ": " + f.what }
+
 // judge says what is wrong with a program, and with which field.
 func (s *Spec) judge(binary []byte, path, source *field.Path) field.ErrorList {
 	var wrong field.ErrorList
@@ -127,8 +129,7 @@ func (s *Spec) judge(binary []byte, path, source *field.Path) field.ErrorList {
 	return wrong
 }
 
-func (f fault) Error() string { return f.at + ": " + f.what }
-
+// faults is judge for whoever has no paths.
 func (s *Spec) faults(binary []byte) []fault {
 	about, err := wasm.Check(binary)
 	if err != nil {

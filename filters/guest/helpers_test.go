@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
@@ -45,7 +46,7 @@ func warm(path string) error {
 	if err != nil {
 		return err
 	}
-	c, err := wasm.NewCompiler(wasm.Compilation{Dir: filepath.Join(place, "cache", "code"), Timeout: edgetest.Patience})
+	c, err := wasm.NewCompiler(wasm.Compilation{Dir: filepath.Join(place, "cache", "code"), Timeout: 10 * time.Minute}) // the race detector is slow
 	if err != nil {
 		return err
 	}

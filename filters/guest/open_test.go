@@ -97,11 +97,14 @@ func TestMatch(t *testing.T) {
 	t.Parallel()
 	back := edgetest.NewServer(t, edgetest.Modern)
 	offers(back, "echo", "delete_one", "delete_all")
-	f := filter{name: "f", rules: []string{"sub|on_call_request|tool=delete_*", "on_call_request|*|deny|0|no"}, more: "match: {tools: ['*_all']}"}
+	f := filter{name: "f", rules: []string{"sub|on_call_request|tool=delete_*", "on_call_request|*|deny|0|no", "override_tools|*|describe|seen"}, more: "match: {methods: [tools/*], tools: ['*_all']}"}
 	c := newClient(start(t, manifest(t, backs{"back": back}, []filter{f})), edgetest.Modern)
 	text(t, c.call(t, "echo", "{}"))
 	text(t, c.call(t, "delete_one", "{}"))
 	fails(t, c.call(t, "delete_all", "{}"), 403, 403, "no")
+	if seen := tools(t, c); seen["delete_all"].Description != "seen" || seen["delete_one"].Description != "of delete_one" {
+		t.Errorf("a client sees %v", seen)
+	}
 }
 
 // TestHotSwap reloads under calls: none fails, each is judged by the program

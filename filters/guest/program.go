@@ -114,19 +114,24 @@ func (w *want) has(field int) bool { return w.fields == 0 || w.fields&(1<<field)
 
 // matches says whether a program wants to be asked about a message, and its
 // operator wants it to be. A name so long that no tool has it fits every glob:
-// whoever makes one up does not get by.
+// whoever makes one up does not get by. What is no message has no method, and
+// fits every glob of methods.
 func (p *program) matches(w *want, method string, tool []byte, backend string) bool {
 	m := &p.spec.Match
-	if !anyGlob(m.Methods, method) || !fits(m.Tools, tool) || !anyGlob(m.Backends, backend) {
+	if !called(m.Methods, method) || !fits(m.Tools, tool) || !anyGlob(m.Backends, backend) {
 		return false
 	}
 	for i := range w.on {
 		s := &w.on[i]
-		if anyGlob(s.Methods, method) && fits(s.Tools, tool) && anyGlob(s.Backends, backend) {
+		if called(s.Methods, method) && fits(s.Tools, tool) && anyGlob(s.Backends, backend) {
 			return true
 		}
 	}
 	return false
+}
+
+func called(patterns []string, method string) bool {
+	return method == "" || anyGlob(patterns, method)
 }
 
 func fits(patterns []string, tool []byte) bool {
