@@ -7,6 +7,7 @@ go 1.26.0
 replace github.com/molecule-man/go-brrr => github.com/molecule-man/go-brrr v1.0.1
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/cedar-policy/cedar-go v1.9.0
 	github.com/evanphx/json-patch/v5 v5.9.11
 	github.com/fsnotify/fsnotify v1.9.0

@@ -166,7 +166,7 @@ cannot be read.`,
 
 // policiesOf returns the policies of a server of a configuration, and its name.
 func (a *app) policiesOf(config, server string) (*authz.Policies, string, error) {
-	opened := source.Open(config)
+	opened := source.Open(config, source.LocalRateLimits(true)) // which are no matter of policies
 	if err := a.refuse(opened); err != nil {
 		return nil, "", err
 	}

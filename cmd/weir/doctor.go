@@ -49,6 +49,7 @@ that "weir serve" takes with the same flags; nothing is served.
   files      keys and certificates that the settings name
   manifests  what "weir validate" says
   secrets    those that the manifests refer to
+  store      whether what servers share answers
   resolve    the addresses that a backend's name stands for
   connect    a connection to it
   tls        its certificate
@@ -135,16 +136,17 @@ func (d *doctor) run(ctx context.Context, load func() (loaded, error)) (findings
 		defer backend.Close()
 		opened = source.OpenDefaultWith(backend.URL(), settings.WebhookConfig...)
 	} else {
-		opened = source.OpenWith(d.config, settings.WebhookConfig...)
+		opened = source.Open(d.config, source.Webhooks(settings.WebhookConfig...), source.LocalRateLimits(settings.LocalRateLimits))
 	}
 	add(d.manifests(opened, settings.Settings)...)
 
 	secrets, found := d.secrets(ctx, opened, settings.SecretsDir)
 	add(found...)
 
-	// 3. The backends, and what clients see of them. There is no plan when the
+	// 3. The stores that servers share, the backends, and what clients see of them. There is no plan when the
 	// manifests have errors.
 	if opened.Plan != nil {
+		add(d.stores(ctx, opened.Plan, settings.Settings, secrets)...)
 		for _, s := range opened.Plan.Servers {
 			add(d.server(ctx, s, settings.Settings, secrets)...)
 		}

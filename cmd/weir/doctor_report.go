@@ -76,6 +76,7 @@ const (
 	inAddress     = "address"
 	inClock       = "clock"
 	inSecret      = "secret"
+	inStore       = "store"
 	ofDNS         = "dns"
 	ofRefusal     = "refused"
 	ofSilence     = "timeout"
@@ -107,6 +108,7 @@ func classes() []class {
 		{13, inAddress, "the edge cannot listen at an address"},
 		{14, inClock, "the clock of this machine is wrong"},
 		{15, inSecret, "a secret that a manifest refers to is not there or not right"},
+		{16, inStore, "a shared store does not answer, or not as it is needed"},
 		{20, ofDNS, "the name of a backend has no address"},
 		{21, ofRefusal, "nobody listens at a backend's address"},
 		{22, ofSilence, "a backend does not answer in time"},

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/demo"
 	"github.com/weir-edge/weir/edge/serve"
@@ -28,7 +29,7 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 		defer backend.Close()
 		opened = source.OpenDefaultWith(backend.URL(), s.WebhookConfig...)
 	} else {
-		opened = source.OpenWith(config, s.WebhookConfig...)
+		opened = source.Open(config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits))
 	}
 	if err := a.refuse(opened); err != nil {
 		return err
@@ -37,19 +38,22 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 
 	// 2. The edge, which now holds its addresses.
 	options := []serve.Option{serve.WithVersion(thisBuild().Version)}
+	if password, ok := lookup(a.environ, storePasswordVariable); ok {
+		options = append(options, serve.WithStorePassword(edge.Secret(password)))
+	}
 	if pprof {
 		options = append(options, serve.WithPprof())
 	}
-	var edge *serve.Edge
+	var running *serve.Edge
 	if config != "" {
-		options = append(options, serve.WithReload(func() error { return reload(log, config, s.WebhookConfig, edge) }))
+		options = append(options, serve.WithReload(func() error { return reload(log, s, config, running) }))
 	}
-	edge, err := serve.New(s, opened.Plan, log, options...)
+	running, err := serve.New(s, opened.Plan, log, options...)
 	if err != nil {
 		return err
 	}
 	if config == "" {
-		greeting(a.err, s, edge.Addr())
+		greeting(a.err, s, running.Addr())
 	}
 
 	// 3. Until a signal.
@@ -57,15 +61,15 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 	defer forget()
 	ctx, stop := draining(ctx, log, s.DrainTimeout, incoming, a.exit)
 	defer stop()
-	defer reopening(edge.ReopenLogs)()
+	defer reopening(running.ReopenLogs)()
 	if config != "" {
-		unwatch, err := watch(log, append([]string{config}, s.WebhookConfig...), func() { _ = edge.ReloadNow() }) // which logs and keeps what went wrong
+		unwatch, err := watch(log, append([]string{config}, s.WebhookConfig...), func() { _ = running.ReloadNow() }) // which logs and keeps what went wrong
 		if err != nil {
 			return err
 		}
 		defer unwatch()
 	}
-	if err := edge.Serve(ctx); err != nil {
+	if err := running.Serve(ctx); err != nil {
 		return fmt.Errorf("the edge ended: %w", err)
 	}
 	log.Info("ended")
@@ -88,8 +92,8 @@ func remark(log *slog.Logger, r *source.Result) {
 
 // reload reads the configuration again and has the edge serve it. A set with
 // errors changes nothing.
-func reload(log *slog.Logger, config string, webhooks []string, edge *serve.Edge) error {
-	r := source.OpenWith(config, webhooks...)
+func reload(log *slog.Logger, s serve.Settings, config string, running *serve.Edge) error {
+	r := source.Open(config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits))
 	remark(log, r)
 	if err := r.Err(); err != nil {
 		var text strings.Builder
@@ -98,7 +102,7 @@ func reload(log *slog.Logger, config string, webhooks []string, edge *serve.Edge
 		}
 		return errors.New(strings.TrimSpace(text.String()))
 	}
-	return edge.Reload(r.Plan)
+	return running.Reload(r.Plan)
 }
 
 // refuse prints why a set cannot be served; nil when it can.

@@ -37,6 +37,9 @@ The flags are the settings of the process. Each of them is also a variable
 (--max-body is WEIR_MAX_BODY) and a key of the file that --settings names; flags
 win over variables, variables over the file. "weir settings" shows what holds.
 
+SIGHUP has the configuration read again, SIGUSR1 the files of audit logs opened
+anew, after they were moved away.
+
 The process ends after SIGINT or SIGTERM, when the calls in flight are done or
 --drain-timeout is over; a second signal ends it at once.`,
 		Example: `  weir serve

@@ -32,7 +32,7 @@ type setting struct {
 	name  string // of the flag and of the key
 	kind  string // what its value is, for help
 	usage string
-	field func(*serve.Settings) any // *string, *[]string, *int or *time.Duration
+	field func(*serve.Settings) any // *string, *[]string, *int, *bool or *time.Duration
 	size  bool                      // an *int of bytes
 	fixed []string                  // the values that there are; nil for any
 	file  bool                      // names a file
@@ -75,6 +75,9 @@ func settings() []setting {
 		{name: "park-ttl", kind: "DURATION", usage: "how long a parked call waits for its client", field: func(s *serve.Settings) any { return &s.ParkTTL }},
 		{name: "filter-cache", kind: "DIR", file: true, usage: "directory of this user alone for compiled and fetched filters; none without", field: func(s *serve.Settings) any { return &s.FilterCache }},
 		{name: "state-key-file", kind: "FILE", file: true, usage: "keys that seal requestState, one a line; without it the secret weir-state/key, or a random one", field: func(s *serve.Settings) any { return &s.StateKeyFile }},
+		{name: "local-rate-limits", kind: "BOOL", usage: "rate limits of servers without a store to share are counted in this process", field: func(s *serve.Settings) any { return &s.LocalRateLimits }},
+		{name: "store-failure", kind: "MODE", fixed: []string{"closed", "open"}, usage: "while a shared store is away: closed refuses what needs it, open goes on with what this process knows, and counts it", field: func(s *serve.Settings) any { return &s.StoreFailure }},
+		{name: "store-timeout", kind: "DURATION", usage: "a shared store that takes longer to answer is as good as away", field: func(s *serve.Settings) any { return &s.StoreTimeout }},
 		{name: webhooksFlag, kind: "LIST", file: true, usage: "files of webhooks that every message is shown to", field: func(s *serve.Settings) any { return &s.WebhookConfig }},
 		{name: "call-cap", kind: "DURATION", usage: "the longest that any call may take", field: func(s *serve.Settings) any { return &s.CallCap }},
 		{name: "drain-timeout", kind: "DURATION", usage: "how long calls in flight may take at the end", field: func(s *serve.Settings) any { return &s.DrainTimeout }},
@@ -90,6 +93,10 @@ const (
 	settingsVariable = "WEIR_SETTINGS"
 )
 
+// storePasswordVariable holds the password of stores whose sessionStorage names
+// no secret. It is no setting: nothing shows it.
+const storePasswordVariable = "WEIR_SESSION_KVSTORE_PASSWORD"
+
 // secretsFlag names the directory of secrets.
 const secretsFlag = "secrets-dir"
 
@@ -102,6 +109,9 @@ func addSettingFlags(cmd *cobra.Command) {
 	for _, s := range settings() {
 		value := &textFlag{kind: s.kind, list: s.kind == "LIST", text: show(s, s.field(&defaults))}
 		cmd.Flags().Var(value, s.name, s.usage)
+		if s.kind == "BOOL" {
+			cmd.Flags().Lookup(s.name).NoOptDefVal = "true"
+		}
 		switch {
 		case s.fixed != nil:
 			mustRegister(cmd, s.name, s.fixed)
@@ -316,7 +326,7 @@ func variables(environ []string) (*koanf.Koanf, []error) {
 // services).
 func another(variable string) bool {
 	switch variable {
-	case settingsVariable, "WEIR_REQUIRE_ALL", "WEIR_DISABLE_OBO":
+	case settingsVariable, storePasswordVariable, "WEIR_REQUIRE_ALL", "WEIR_DISABLE_OBO":
 		return true
 	}
 	return strings.HasPrefix(variable, "WEIR_SECRET_") || strings.HasPrefix(variable, "WEIR_PEERS_") || serviceLink().MatchString(variable)
@@ -384,6 +394,12 @@ func assign(s setting, value any, field any) error {
 			return err
 		}
 		*f = n
+	case *bool:
+		yes, err := strconv.ParseBool(text)
+		if err != nil {
+			return fmt.Errorf("%q is neither true nor false", text)
+		}
+		*f = yes
 	case *time.Duration:
 		d, err := time.ParseDuration(text)
 		if err != nil {
@@ -436,6 +452,8 @@ func show(s setting, field any) string {
 			}
 		}
 		return strconv.Itoa(*f)
+	case *bool:
+		return strconv.FormatBool(*f)
 	case *time.Duration:
 		text := f.String()
 		if strings.HasSuffix(text, "m0s") {

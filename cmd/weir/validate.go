@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 )
 
 func (a *app) validateCommand() *cobra.Command {
+	var local bool
 	var dir string
 	var webhooks []string
 	cmd := &cobra.Command{
@@ -51,7 +53,7 @@ to a backend. The edge does not start then.`,
 			if given, ok := lookup(a.environ, setting{name: webhooksFlag}.variable()); ok && given != "" && len(webhooks) == 0 {
 				webhooks = strings.Split(given, ",")
 			}
-			r := source.OpenWith(args[0], webhooks...)
+			r := source.Open(args[0], source.Webhooks(webhooks...), source.LocalRateLimits(local || a.localRateLimits()))
 			if err := a.refuse(r); err != nil {
 				return err
 			}
@@ -80,10 +82,19 @@ to a backend. The edge does not start then.`,
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&local, "local-rate-limits", false, "judge as an edge with --local-rate-limits would")
 	cmd.Flags().StringSliceVar(&webhooks, webhooksFlag, nil, "`FILE` of webhooks, checked with the manifests; may be repeated")
 	cmd.Flags().StringVar(&dir, secretsFlag, "", "`DIR` with a file NAME/KEY for each secret")
 	if err := cmd.MarkFlagDirname(secretsFlag); err != nil {
 		panic(err) // the flag was added in the line before
 	}
 	return cmd
+}
+
+// localRateLimits reports whether the environment would have an edge count rate
+// limits for itself.
+func (a *app) localRateLimits() bool {
+	text, _ := lookup(a.environ, setting{name: "local-rate-limits"}.variable())
+	yes, err := strconv.ParseBool(text)
+	return err == nil && yes
 }

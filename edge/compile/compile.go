@@ -131,6 +131,9 @@ func (c *compiler) admit(index int, in Object) *object {
 	}
 	o.value.Default()
 	for _, e := range o.value.Validate() {
+		if e.Origin == v1beta1.OriginRateLimitStore && c.set.LocalRateLimits {
+			continue
+		}
 		path := e.Field
 		switch {
 		case in.Config && under(path, "spec.incomingAuth"):
@@ -141,7 +144,11 @@ func (c *compiler) admit(index int, in Object) *object {
 		if in.Partial && !o.gives(path) || path == "metadata.name" && o.wrong[path] {
 			continue
 		}
-		c.fail(o, path, ReasonInvalid, "%s", describe(e))
+		what := describe(e)
+		if e.Origin == v1beta1.OriginRateLimitStore {
+			what += ", or an edge that is started with --local-rate-limits"
+		}
+		c.fail(o, path, ReasonInvalid, "%s", what)
 	}
 	return o
 }

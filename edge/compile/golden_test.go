@@ -24,6 +24,7 @@ import (
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/ratelimit"
 	"github.com/weir-edge/weir/filters/telemetry"
 	"github.com/weir-edge/weir/filters/webhook"
 )
@@ -126,6 +127,8 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Authz    *authz.Spec       `json:"authz,omitempty"`
 		Filters  []guest.Spec      `json:"filters,omitempty"`
 		Failure  *failure          `json:"failure,omitempty"`
+		Store    *compile.Store    `json:"store,omitempty"`
+		Limits   *ratelimit.Spec   `json:"limits,omitempty"`
 		Webhooks *webhook.Spec     `json:"webhooks,omitempty"`
 
 		Audit     *audit.Spec     `json:"audit,omitempty"`
@@ -143,7 +146,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 	}
 	var servers []server
 	for _, s := range p.Servers {
-		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters, Webhooks: s.Webhooks, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug}
+		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters, Webhooks: s.Webhooks, Store: s.Store, Limits: s.Limits, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug}
 		if !s.Bare { // the rules of a bare server say nothing
 			out.Names = s.Names
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/ratelimit"
 	"github.com/weir-edge/weir/filters/telemetry"
 	"github.com/weir-edge/weir/filters/webhook"
 )
@@ -61,12 +62,25 @@ type Server struct {
 	Authz    *authz.Spec       // what clients may do; nil for everything
 	Filters  []guest.Spec      // programs that messages pass, in their order
 	Failure  Failure           // when a backend counts as failed, and what follows
+	Store    *Store            // where sessions are kept and calls counted; nil for the memory of the process
+	Limits   *ratelimit.Spec   // how often tools may be called; nil for any number of times
 	Webhooks *webhook.Spec     // whom messages are shown first; nil for nobody
 
 	Audit     *audit.Spec     // what of its exchanges is written down; nil for nothing
 	Telemetry *telemetry.Spec // what of them is measured and traced; nil for nothing
 	Debug     bool            // the process log tells of each exchange
 }
+
+// Store is a store that replicas of an edge share.
+type Store struct {
+	Address   string // host:port
+	DB        int
+	KeyPrefix string
+	Password  *SecretKey // nil for the one that the process was given, if any
+}
+
+// SecretKey names a value of a secret.
+type SecretKey struct{ Name, Key string }
 
 // Failure says when a backend counts as failed and what follows.
 type Failure struct {

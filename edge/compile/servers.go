@@ -72,6 +72,8 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	// 5. The backends.
 	plan := Server{Name: s.Name, Title: config.Name, Group: groupName(o, s), Metadata: maps.Clone(config.Metadata), Incoming: who, Authz: c.authorization(o, s, config), Failure: failure(config)}
 	plan.Filters = c.filters(o, s, config)
+	plan.Store = c.store(o, s, config)
+	plan.Limits = c.limits(o, s, config)
 	passed := field.NewPath("spec", "passthroughHeaders")
 	if plan.Forward = s.Spec.PassthroughHeaders; plan.Forward == nil {
 		plan.Forward, passed = config.PassthroughHeaders, field.NewPath("spec", "config", "passthroughHeaders")
@@ -236,6 +238,9 @@ func (c *compiler) superseded(o *object, s *v1beta1.VirtualMCPServer) {
 		c.fail(o, "spec.config.incomingAuth.authz", ReasonConflict, "spec.incomingAuth takes precedence, and has no policies: move them to spec.incomingAuth.authzConfig")
 	default:
 		warn("spec.config.incomingAuth.authz", "spec.incomingAuth")
+	}
+	if a, b := config.SessionStorage, s.Spec.SessionStorage; a != nil && b != nil && (a.Provider != b.Provider || a.Address != b.Address || a.DB != b.DB || a.KeyPrefix != b.KeyPrefix) {
+		warn("spec.config.sessionStorage", "spec.sessionStorage")
 	}
 	a := config.OutgoingAuth
 	if a == nil || s.Spec.OutgoingAuth == nil {

@@ -19,6 +19,9 @@ type Set struct {
 	// object refers to may have been there, so nothing is said to be missing.
 	Incomplete bool
 
+	// LocalRateLimits says that rate limits may be counted in the memory of the
+	// process, where there is no store to share.
+	LocalRateLimits bool
 	// Webhooks are those that every server asks; nil for none. They are no
 	// object of the set: the process is told of them.
 	Webhooks *webhook.Spec

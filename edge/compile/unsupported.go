@@ -53,20 +53,6 @@ func unsupportedFields() []unsupported {
 		{kind: "VirtualMCPServer", path: "spec.embeddingServerRef"},
 		{kind: "VirtualMCPServer", path: "spec.config.codeMode", enabled: "enabled"},
 
-		// Around the call.
-		{kind: "VirtualMCPServer", path: "spec.config.rateLimiting"},
-
-		// Sessions.
-		{kind: "VirtualMCPServer", path: "spec.sessionStorage.provider", allow: []string{"memory"}, instead: "set memory"},
-		{kind: "VirtualMCPServer", path: "spec.sessionStorage.address", with: "spec.sessionStorage.provider"},
-		{kind: "VirtualMCPServer", path: "spec.sessionStorage.db", with: "spec.sessionStorage.provider"},
-		{kind: "VirtualMCPServer", path: "spec.sessionStorage.keyPrefix", with: "spec.sessionStorage.provider"},
-		{kind: "VirtualMCPServer", path: "spec.sessionStorage.passwordRef", with: "spec.sessionStorage.provider"},
-		{kind: "VirtualMCPServer", path: "spec.config.sessionStorage.provider", allow: []string{"memory"}, instead: "set memory"},
-		{kind: "VirtualMCPServer", path: "spec.config.sessionStorage.address", with: "spec.config.sessionStorage.provider"},
-		{kind: "VirtualMCPServer", path: "spec.config.sessionStorage.db", with: "spec.config.sessionStorage.provider"},
-		{kind: "VirtualMCPServer", path: "spec.config.sessionStorage.keyPrefix", with: "spec.config.sessionStorage.provider"},
-
 		// Members of a group and what they refer to.
 		{kind: "MCPExternalAuthConfig", path: "spec.type", allow: []string{"unauthenticated", "headerInjection", "bearerToken"}, instead: "use one of type headerInjection, bearerToken or unauthenticated"},
 		{kind: "MCPExternalAuthConfig", path: "spec.tokenExchange", with: "spec.type"},

@@ -70,14 +70,30 @@ func Before(f func(*serve.Edge)) Option {
 // ends. A manifest that weir validate would refuse fails the test.
 func Start(t testing.TB, yaml string, options ...Option) *Edge {
 	t.Helper()
-	return StartPlan(t, Plan(t, yaml), options...)
+	c := config{settings: serve.Defaults()}
+	for _, o := range options {
+		o(&c)
+	}
+	return StartPlan(t, plan(t, yaml, c.settings.LocalRateLimits), options...)
 }
 
 // Plan returns the plan that a manifest describes. One that weir validate would
 // refuse fails the test.
 func Plan(t testing.TB, yaml string) *compile.Plan {
 	t.Helper()
+	return plan(t, yaml, false)
+}
+
+// LocalPlan is Plan for an edge with --local-rate-limits.
+func LocalPlan(t testing.TB, yaml string) *compile.Plan {
+	t.Helper()
+	return plan(t, yaml, true)
+}
+
+func plan(t testing.TB, yaml string, localRateLimits bool) *compile.Plan {
+	t.Helper()
 	set, _ := source.Read("test.yaml", []byte(yaml)) // what it finds wrong is in the result
+	set.LocalRateLimits = localRateLimits
 	r := set.Compile()
 	if err := r.Err(); err != nil {
 		var text strings.Builder

@@ -78,6 +78,9 @@ const (
 	probeWait  = time.Second            // for the answer, with a new connection
 )
 
+// slowest is how much longer than others a call may take that moves much.
+const slowest = time.Second
+
 // errAway is why a call is refused while the breaker is open. Why it opened is
 // in State and in the log.
 var errAway = errors.New("the store was away when it was last asked")
@@ -157,10 +160,20 @@ func (o *Options) check() error {
 		return errors.New("redis: a cluster has no database but 0")
 	case o.DB < 0:
 		return errors.New("redis: the number of a database is not below 0")
-	case len(o.KeyPrefix) > 256:
-		return errors.New("redis: a key prefix has at most 256 bytes")
-	case strings.ContainsAny(o.KeyPrefix, "{}"):
-		return errors.New("redis: a key prefix has no braces: they say where in a cluster a key lies")
+	}
+	if err := CheckKeyPrefix(o.KeyPrefix); err != nil {
+		return fmt.Errorf("redis: %w", err)
+	}
+	return nil
+}
+
+// CheckKeyPrefix refuses what cannot stand before every key.
+func CheckKeyPrefix(prefix string) error {
+	switch {
+	case len(prefix) > 256:
+		return errors.New("a key prefix has at most 256 bytes")
+	case strings.ContainsAny(prefix, "{}"):
+		return errors.New("a key prefix has no braces: they say where in a cluster a key lies")
 	}
 	return nil
 }
@@ -190,7 +203,8 @@ func (o *Options) client(config *tls.Config) redis.UniversalClient {
 		ContextTimeoutEnabled: true, MaxRetries: -1, MaxRedirects: 3,
 		MinRetryBackoff: time.Millisecond, MaxRetryBackoff: 8 * time.Millisecond,
 		DialTimeout: o.Dial, DialerRetries: 1,
-		ReadTimeout: o.Timeout, WriteTimeout: o.Timeout,
+		// Each call has a deadline of its own, which is earlier.
+		ReadTimeout: o.Timeout + slowest, WriteTimeout: o.Timeout + slowest,
 		// A call that finds no connection says so before its deadline says
 		// that the store was silent.
 		PoolTimeout: o.Timeout * 9 / 10, PoolSize: o.Pool, PipelinePoolSize: -1,
@@ -232,6 +246,10 @@ func (s *RedisStore) State() State {
 	return State{Ready: !open && s.breaker.heard.Load() != 0, Open: open, Since: since, Err: cause}
 }
 
+// Away reports whether the Redis is known to be away: calls fail at once. It
+// costs next to nothing.
+func (s *RedisStore) Away() bool { return !s.breaker.allows() }
+
 // Ready returns nil when the Redis has answered and is not known to be away,
 // else what is wrong, for an operator: it names addresses and never a secret.
 func (s *RedisStore) Ready() error {
@@ -260,12 +278,21 @@ func (s *RedisStore) key(k string) string { return s.prefix + k }
 // returns says whether the store served the call; a value that is not there
 // is served.
 func (s *RedisStore) do(ctx context.Context, op string, f func(context.Context) error) error {
+	return s.doFor(ctx, op, 0, f)
+}
+
+// perSecond is how many bytes of a large value go over the network in a second,
+// at least.
+const perSecond = 32 << 20
+
+// doFor is do for a call that moves so many bytes, which takes its time.
+func (s *RedisStore) doFor(ctx context.Context, op string, bytes int, f func(context.Context) error) error {
 	if !s.breaker.allows() {
 		s.refused.Add(1)
 		return fail(op, errAway)
 	}
 	s.calls.Add(1)
-	within, cancel := context.WithTimeout(ctx, s.options.Timeout)
+	within, cancel := context.WithTimeout(ctx, s.options.Timeout+time.Duration(bytes)*time.Second/perSecond)
 	defer cancel()
 	err := f(within)
 	if err == nil || errors.Is(err, redis.Nil) {

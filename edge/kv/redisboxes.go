@@ -49,7 +49,7 @@ func (s *RedisStore) Post(ctx context.Context, name string, message []byte, ttl 
 		return err
 	}
 	keys, room := s.boxKeys(name), false
-	err := s.do(ctx, "post", func(ctx context.Context) error {
+	err := s.doFor(ctx, "post", len(message), func(ctx context.Context) error {
 		reply, err := s.scripts.post.Run(ctx, s.client, keys, message, milliseconds(ttl), s.options.Box, s.options.BoxBytes, keys[0]).Int64Slice()
 		if err != nil {
 			return err
@@ -145,7 +145,8 @@ func (l *listener) drain(ctx context.Context) error {
 
 // fetch reads the first messages: the id and the text of each.
 func (l *listener) fetch(ctx context.Context) (messages []string, err error) {
-	err = l.s.do(ctx, "listen", func(ctx context.Context) error {
+	// How much there is to read nobody knows.
+	err = l.s.doFor(ctx, "listen", l.s.options.Value, func(ctx context.Context) error {
 		reply, err := l.s.scripts.fetch.Run(ctx, l.s.client, l.keys, fetchMessages, fetchBytes).Slice()
 		if err != nil {
 			return err

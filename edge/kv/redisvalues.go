@@ -80,7 +80,7 @@ func (s *RedisStore) Put(ctx context.Context, key string, value []byte, ttl time
 		return err
 	}
 	stored := wrap(value)
-	return s.do(ctx, "put", func(ctx context.Context) error {
+	return s.doFor(ctx, "put", len(stored), func(ctx context.Context) error {
 		return s.client.Do(ctx, "SET", s.key(key), stored, "PX", milliseconds(ttl)).Err()
 	})
 }
@@ -143,7 +143,7 @@ func (s *RedisStore) Update(ctx context.Context, key string, ttl time.Duration, 
 // swap puts stored in the place of seen, "" being nothing, or returns what is
 // there instead.
 func (s *RedisStore) swap(ctx context.Context, key string, seen, stored []byte, ttl time.Duration) (done bool, is []byte, err error) {
-	err = s.do(ctx, "update", func(ctx context.Context) error {
+	err = s.doFor(ctx, "update", len(seen)+len(stored), func(ctx context.Context) error {
 		reply, err := s.scripts.swap.Run(ctx, s.client, []string{s.key(key)}, seen, stored, milliseconds(ttl), header+s.options.Value).Slice()
 		if err != nil {
 			return err

@@ -51,7 +51,7 @@ func (s *server) target(ctx context.Context, x *edge.Exchange) (*edge.Target, er
 		}
 		return s.templated(ctx, x, mcp.String(mcp.Lookup(ref, "uri")))
 	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
-		return s.tasks.find(taskOwner(x), m.Text("taskId")), nil
+		return s.taskAt(x, m.Text("taskId"))
 	}
 	return s.local, nil
 }
@@ -202,6 +202,15 @@ func (s *server) ask(ctx context.Context, x *edge.Exchange, b *backend.Backend) 
 		next = s.beyond[b]
 	}
 	if x.Era == mcp.Modern {
+		if s.sealed(x) {
+			// It begins no other call, whatever the backend is by now.
+			switch at, ok := s.lot.verify(x, x.Request); {
+			case ok && at.Node != s.lot.node && s.shared != nil:
+				return s.edge.relay(ctx, s.shared, x, at)
+			case ok:
+				return s.lot.resume(ctx, x)
+			}
+		}
 		if in, err := b.Introduced(ctx); err == nil && in.Era == mcp.Legacy {
 			if caps := mayAsk(x.Request); caps != nil {
 				return s.lot.serve(ctx, x, caps, next)
@@ -264,11 +273,11 @@ func (s *server) inward(x *edge.Exchange, m *mcp.Message, r *edge.Response) (*ed
 		return r, nil
 	case x.Era == mcp.Legacy:
 		if id := mcp.String(mcp.Lookup(r.Get("task").Of(r.Raw), "taskId")); id != "" {
-			s.tasks.add(taskOwner(x), id, s.targets[x.Target.Backend])
+			s.began(x, id)
 		}
 		return r, nil
 	case r.Says("resultType", "task"):
-		s.tasks.add(taskOwner(x), r.Text("taskId"), s.targets[x.Target.Backend])
+		s.began(x, r.Text("taskId"))
 		return r, nil
 	case !r.Says("resultType", "input_required"):
 		return r, nil

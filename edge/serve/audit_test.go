@@ -2,17 +2,23 @@ package serve_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/filters"
 )
 
 // record is a line of an audit log.
@@ -416,5 +422,92 @@ func TestRequestIDs(t *testing.T) {
 	}
 	if len(made) != len(given) {
 		t.Errorf("%d ids", len(made))
+	}
+}
+
+// The record of a list that many answers share says how large it is, and what
+// is in it.
+func TestAuditOfAList(t *testing.T) {
+	t.Parallel()
+	a, b := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Modern)
+	offers(a, "echo")
+	offers(b, "echo")
+	file, yaml := audited(t)
+	e := edgetest.Start(t, group(map[string]*edgetest.Server{"a": a, "b": b}, bestEffort+"\n"+strings.Replace(yaml, "enabled: true", "enabled: true, maxDataSize: 100000, eventTypes: [mcp_tools_list]", 1)))
+	f := &front{Edge: e, client: e.NewClient()}
+	c := f.callerOf(t, edgetest.Modern, "")
+	listed(t, c)
+	size := len(c.request(t, "7", "tools/list", "").Body)
+	e.Stop()
+	all := records(t, file)
+	last := all[len(all)-1]
+	if got := last.extra("response_size_bytes"); got != fmt.Sprint(size) {
+		t.Errorf("%s bytes of %d", got, size)
+	}
+	if text := string(last.Data["response"]); !strings.Contains(text, "a_echo") || !strings.Contains(text, "b_echo") {
+		t.Error(text)
+	}
+}
+
+// What the edge tells a client nothing of stands in the process log, under the
+// id of the request, whether anybody keeps records or not.
+func TestRequestIDOfErrors(t *testing.T) {
+	t.Parallel()
+	f := filtered(t, edgetest.Modern, filters.Entry{Name: "guest", Filter: func(edge.Handler) edge.Handler {
+		return edge.HandlerFunc(func(_ context.Context, x *edge.Exchange) (*edge.Response, error) {
+			if strings.Contains(string(x.Request.Raw), "panic") {
+				panic("a fault")
+			}
+			return nil, errors.New("a fault")
+		})
+	}})
+	c := f.callerOf(t, edgetest.Modern, "")
+	for i, arguments := range []string{`{"x":"panic"}`, `{"x":"error"}`} {
+		text, head := c.message("1", "tools/call", edgetest.CallParams("echo", arguments))
+		fails(t, c.Post(text, append(head, "X-Request-Id", fmt.Sprintf("id-%d", i))...), 500, -32603, "1")
+		fails(t, c.Post(text, head...), 500, -32603, "1")
+	}
+	f.Stop()
+	log := f.Log()
+	for _, want := range []string{`msg="panic in an exchange" panic="a fault" request=id-0`, `msg="internal error" server=edgetest method=tools/call request=id-1 error="a fault"`} {
+		if !strings.Contains(log, want) {
+			t.Errorf("no %s in\n%s", want, log)
+		}
+	}
+	if n := len(regexp.MustCompile(`request=[0-9a-f]{32} `).FindAllString(log, -1)); n != 2 {
+		t.Errorf("%d ids were made", n)
+	}
+}
+
+// An edge whose collectors and logs take nothing ends all the same, and not
+// later for having many servers.
+func TestEndWithDeadCollectors(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // which takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	back := edgetest.NewServer(t, edgetest.Modern)
+	yaml := ""
+	for i := range 6 {
+		yaml += strings.Replace(edgetest.Object(fmt.Sprintf("s%d", i), back), "  config:\n", fmt.Sprintf(
+			"  config:\n    telemetry: {endpoint: \"http://%s\", insecure: true, tracingEnabled: true, metricsEnabled: true, samplingRate: \"1\"}\n", ln.Addr()), 1)
+	}
+	e := edgetest.Start(t, yaml)
+	c := e.NewClient()
+	for i := range 6 {
+		text, head := edgetest.ModernRequest("1", "tools/call", edgetest.CallParams("echo", "{}"), edgetest.Meta())
+		if r := c.Do("POST", fmt.Sprintf("/servers/s%d/mcp", i), text, head...); r.Status != 200 {
+			t.Fatalf("status %d: %s", r.Status, r.Body)
+		}
+	}
+	began := time.Now()
+	e.Stop()
+	if took := time.Since(began); took > 25*time.Second {
+		t.Errorf("the end took %s", took)
+	}
+	if !strings.Contains(e.Log(), "telemetry: not all was sent") {
+		t.Error("nothing is said of what is lost")
 	}
 }

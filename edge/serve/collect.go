@@ -139,6 +139,8 @@ func (s *server) count(emit func(telemetry.Sample)) {
 		m.counter("weir_audit_lost", "Records that nobody will find.", float64(c.Lost))
 		m.counter("weir_audit_failures", "Attempts to write or to open the log that failed.", float64(c.Failures))
 	}
+	s.countLimits(m)
+	s.countStore(m)
 	for _, c := range s.counting {
 		contained(s.log, c, emit)
 	}

@@ -3,6 +3,7 @@ package serve_test
 import (
 	"context"
 	"encoding/hex"
+	"encoding/pem"
 	"io"
 	"net"
 	"net/http"
@@ -24,6 +25,7 @@ type collector struct {
 	metricspb.UnimplementedMetricsServiceServer
 
 	endpoint string
+	ca       string // of https
 
 	mu      sync.Mutex
 	spans   []*spanpb.Span
@@ -32,15 +34,22 @@ type collector struct {
 	headers http.Header
 }
 
-// newCollector starts a collector that speaks "grpc" or "http", until the test
-// ends.
+// newCollector starts a collector that speaks "grpc", "http" or "https", until
+// the test ends.
 func newCollector(t testing.TB, protocol string) *collector {
 	t.Helper()
 	c := &collector{metrics: map[string]bool{}}
-	if protocol == "http" {
+	switch protocol {
+	case "http":
 		s := httptest.NewServer(c)
 		t.Cleanup(s.Close)
 		c.endpoint = s.URL
+		return c
+	case "https":
+		s := httptest.NewTLSServer(c)
+		t.Cleanup(s.Close)
+		c.endpoint = s.URL
+		c.ca = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 		return c
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -139,4 +148,11 @@ func (c *collector) span(t testing.TB, trace string, kind spanpb.Span_SpanKind) 
 		t.Fatalf("%d spans of kind %s in trace %s", len(found), kind, trace)
 	}
 	return found[0]
+}
+
+// header is a line of the header of the last request.
+func (c *collector) header(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.headers.Get(name)
 }

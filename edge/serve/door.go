@@ -281,10 +281,14 @@ func (e *Edge) sessionOf(h *head, server *server) (*session, error) {
 	s := e.sessions.find(string(h.session), e.clock.now())
 	// Somebody else's session is as unknown as one that is not there.
 	switch {
-	case s == nil || s.server != server.name:
-		return nil, edge.Errorf(edge.NoSession, "door", "Session not found")
-	case s.Owner != h.who.Principal():
-		return nil, edge.Errorf(edge.NoSession, "session_owner_mismatch", "Session not found")
+	case s != nil && s.server != server.name:
+		return nil, errNoSession()
+	case s != nil && s.Owner != h.who.Principal():
+		return nil, errForeignSession()
+	case server.shared != nil:
+		return e.commonSession(server, s, string(h.session), h.who.Principal())
+	case s == nil:
+		return nil, errNoSession()
 	}
 	return s, nil
 }
@@ -307,9 +311,13 @@ func (e *Edge) aside(x *exchange) bool {
 	_, _ = x.server.observed(&x.call, &x.Exchange, func(context.Context, *edge.Exchange) (*edge.Response, error) {
 		switch {
 		case m.Kind == mcp.Result || m.Kind == mcp.Failure:
-			x.s.answered(m)
+			if !x.s.answered(m) {
+				e.passAnswer(x.s, m)
+			}
 		case m.Method == "notifications/cancelled":
-			x.s.cancelCall(m)
+			if !x.s.cancelCall(m) {
+				e.passCancel(x.s, m)
+			}
 		}
 		return nil, nil
 	}) // nothing of it can fail
@@ -407,15 +415,33 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 		x.s.enter(x)
 		defer x.s.leave(x)
 	}
-	if r, err = x.server.chain.Handle(&x.call, &x.Exchange); err != nil && edge.KindOf(err) == edge.Internal {
+	if x.s != nil && x.s.common.key != "" && memorable(m.Method) {
+		r, err = e.setUp(x)
+	} else {
+		r, err = x.server.chain.Handle(&x.call, &x.Exchange)
+	}
+	if err != nil && edge.KindOf(err) == edge.Internal {
 		e.fault(x, err)
+	}
+	return r, err
+}
+
+// setUp serves a request that sets up something that a session keeps, also at
+// the other edges that have it.
+func (e *Edge) setUp(x *exchange) (*edge.Response, error) {
+	if err := roomToSubscribe(x.s, x.Request); err != nil {
+		return nil, err
+	}
+	r, err := x.server.chain.Handle(&x.call, &x.Exchange)
+	if err == nil && r != nil && r.Kind == mcp.Result {
+		err = e.remember(x.s, x.Request)
 	}
 	return r, err
 }
 
 // initialize begins a legacy session.
 func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
-	s, r, err := e.begin(x)
+	s, r, err := e.begin(x, x.server.shared)
 	if err != nil {
 		e.write(ctx, h, fail(mcp.Legacy, x.Request.IDText(), err))
 		return
@@ -432,16 +458,17 @@ func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 	ctx.Response.SetBodyRaw(result)
 }
 
-// begin makes the session that an initialize asks for, and the answer to it.
-func (e *Edge) begin(x *exchange) (s *session, r *edge.Response, err error) {
+// begin makes the session that an initialize asks for, and the answer to it. The
+// session lies in the store, if there is one.
+func (e *Edge) begin(x *exchange, store *shared) (s *session, r *edge.Response, err error) {
 	r, err = x.server.observed(&x.call, &x.Exchange, func(context.Context, *edge.Exchange) (*edge.Response, error) {
-		s, r, err = e.introduce(x)
+		s, r, err = e.introduce(x, store)
 		return r, err
 	})
 	return s, r, err
 }
 
-func (e *Edge) introduce(x *exchange) (*session, *edge.Response, error) {
+func (e *Edge) introduce(x *exchange, store *shared) (*session, *edge.Response, error) {
 	m := x.Request
 	version := m.Text("protocolVersion")
 	if version == "" {
@@ -455,7 +482,12 @@ func (e *Edge) introduce(x *exchange) (*session, *edge.Response, error) {
 		return nil, nil, edge.Errorf(edge.Params, "initialize", "params.capabilities is missing")
 	}
 	info := m.Get("clientInfo").Of(m.Raw)
-	s, err := e.sessions.begin(e.clock.now(), x.server.name, x.Identity.Principal(), version, bytes.Clone(info), bytes.Clone(caps))
+	s, err := e.sessions.begin(e.clock.now(), x.server.name, x.Identity.Principal(), version, bytes.Clone(info), bytes.Clone(caps), func(s *session) error {
+		if store == nil {
+			return nil
+		}
+		return e.enroll(store, s)
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -487,7 +519,23 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	}
 	if len(h.lastEvent) == 0 {
 		e.done(ctx, h, server)
-		e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { s.open(o, e.listener(s)) }, s.shut)
+		s.common.who.Store(h.who)
+		e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) {
+			s.open(o, e.listener(s))
+			if s.common.key != "" {
+				e.work.Go(func() { e.catchUp(s) })
+			}
+		}, s.shut)
+		return
+	}
+	if node, ok := e.elsewhere(s, string(h.lastEvent)); ok {
+		d, err := e.openDistant(s, node, string(h.lastEvent))
+		if err != nil {
+			e.refuse(ctx, h, mcp.Legacy, nil, err)
+			return
+		}
+		e.done(ctx, h, server)
+		e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { e.work.Go(func() { d.pass(o) }) }, func(*outlet) { d.close() })
 		return
 	}
 	log, after := s.find(string(h.lastEvent))
@@ -496,7 +544,7 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		return
 	}
 	e.done(ctx, h, server)
-	e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { log.resume(o, after) }, log.left)
+	e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { log.resume(o, after) }, func(o *outlet) { log.left(o) })
 }
 
 func errNoSuchStream() error {
@@ -511,6 +559,10 @@ func (e *Edge) delete(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	}
 	s, err := e.sessionOf(h, server)
 	if err != nil {
+		e.refuse(ctx, h, mcp.Legacy, nil, err)
+		return
+	}
+	if err := e.endCommon(s); err != nil {
 		e.refuse(ctx, h, mcp.Legacy, nil, err)
 		return
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/filters"
+	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 // Heartbeat is how long a stream or a call may be silent.
@@ -33,6 +34,14 @@ func (e *Edge) Wide() int64 { return e.wide.Load() }
 
 // AddWide has so many more have it.
 func (e *Edge) AddWide(n int64) { e.wide.Add(n) }
+
+// Count has a room of the process, and of its main server, asked for numbers. It
+// must be called before Serve.
+func (e *Edge) Count(process, server telemetry.Collector) {
+	e.counting = append(e.counting, process)
+	s := e.live.Load().main
+	s.counting = append(s.counting, server)
+}
 
 // Inflight returns how many requests hold room for exchanges.
 func (e *Edge) Inflight() int64 { return e.inflight.Load() }

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/weir-edge/weir/edge"
@@ -9,12 +10,13 @@ import (
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/headers"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/ratelimit"
 	"github.com/weir-edge/weir/filters/webhook"
 )
 
 // hallway opens the filters that a server asks for. In which order they are
 // walked is said by filters.Order.
-func (e *Edge) hallway(s *server, p compile.Server) ([]filters.Entry, error) {
+func (e *Edge) hallway(s *server, p compile.Server, was *server) ([]filters.Entry, error) {
 	if err := s.askWebhooks(p); err != nil {
 		return nil, fmt.Errorf("server %s: %w", p.Name, err)
 	}
@@ -28,6 +30,7 @@ func (e *Edge) hallway(s *server, p compile.Server) ([]filters.Entry, error) {
 		{"guest", func(s *server, _ compile.Server) (edge.Filter, error) { return s.guest.Filter, nil }},
 		{"validating", e.openValidating},
 		{"authz", e.openAuthz},
+		{"ratelimit", func(s *server, p compile.Server) (edge.Filter, error) { return e.openLimits(s, p, was) }},
 	} {
 		filter, err := one.open(s, p)
 		if err != nil {
@@ -65,6 +68,47 @@ func (e *Edge) openAuthz(s *server, p compile.Server) (edge.Filter, error) {
 		options.Record = func(x *edge.Exchange, why *authz.Explanation) { x.Decision = why }
 	}
 	return policies.With(options).Open(e.env(s))
+}
+
+// openLimits opens the rate limits of a server. Those that have not changed go
+// on counting.
+func (e *Edge) openLimits(s *server, p compile.Server, was *server) (edge.Filter, error) {
+	if p.Limits == nil {
+		return nil, nil
+	}
+	spec := *p.Limits
+	spec.FailOpen = e.settings.StoreFailure == "open"
+	s.limitsOf = digestOf(spec)
+	if was != nil && was.limitsOf == s.limitsOf {
+		s.limits = was.limits
+		return s.limits.Open(e.env(s))
+	}
+	limits, wrong := ratelimit.Parse(spec)
+	if len(wrong) > 0 {
+		return nil, wrong.ToAggregate()
+	}
+	limits.Paid = e.paid
+	s.limits = limits
+	return limits.Open(e.env(s))
+}
+
+// paid reports whether a request goes on with a parked call, which was charged
+// when it began: one whose requestState verifies begins no other.
+func (e *Edge) paid(_ context.Context, x *edge.Exchange) bool {
+	served := e.live.Load().servers[x.Server]
+	if served == nil || x.Target == nil || !served.sealed(x) {
+		return false
+	}
+	m := x.Request
+	if served.only == nil { // a state is of the request as its backend knows it
+		own, err := served.inWordsOf(x)
+		if err != nil {
+			return false
+		}
+		m = own
+	}
+	_, ok := e.lot.verify(x, m)
+	return ok
 }
 
 // askWebhooks gives a server the webhooks that its messages are shown to. One
@@ -123,5 +167,9 @@ func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
 
 // env is the world that the parts of a server may touch.
 func (e *Edge) env(s *server) edge.Env {
-	return edge.Env{Log: s.log, Secrets: s.secrets, Store: e.store, Defer: func(f func()) { s.after = append(s.after, f) }}
+	env := edge.Env{Log: s.log, Secrets: s.secrets, Store: e.store, Defer: func(f func()) { s.after = append(s.after, f) }}
+	if s.shared != nil {
+		env.Store = s.shared
+	}
+	return env
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -112,6 +113,10 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 	s := &server{edge: e, log: e.logOf(p), name: p.Name, secrets: secrets, lot: e.lot, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target), byName: make(map[string]*backend.Backend), outgoing: make(map[string]*outgoing.Spec)}
 	s.info = mcp.AppendString([]byte(`{"name":`), p.Title)
 	s.info = append(mcp.AppendString(append(s.info, `,"version":`...), e.version), '}')
+	var err error
+	if s.shared, err = e.use(s, p.Store); err != nil {
+		return nil, fmt.Errorf("server %s: sessionStorage: %w", p.Name, err)
+	}
 	for _, b := range p.Backends {
 		one, err := e.openBackend(p, b, secrets, was)
 		if err != nil {
@@ -136,9 +141,11 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 		Plan     compile.Server
 		Main     bool // which its metadata tell
 		Reads    []string
+		Store    string
 		Programs []guest.Loaded
-	}{p, main, reads, programs})
+	}{p, main, reads, s.shared.id(), programs})
 	if was != nil && was.digest == s.digest && slices.Equal(was.backends, s.backends) {
+		s.settle()
 		return was, nil
 	}
 	if err := e.authenticate(s, p, main); err != nil {
@@ -158,7 +165,7 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 			s.policy = was.policy
 		}
 	}
-	entries, err := e.hallway(s, p)
+	entries, err := e.hallway(s, p, was)
 	if err != nil {
 		s.closeBut(was)
 		return nil, err
@@ -290,15 +297,18 @@ func digestOf(part any) string {
 	return string(sum[:])
 }
 
-// closeBut closes what other does not have.
+// closeBut closes what other does not have. Servers close side by side: each
+// may have to wait for a log or a collector that takes nothing.
 func (l *live) closeBut(other *live) {
+	var work sync.WaitGroup
+	defer work.Wait()
 	for name, s := range l.servers {
 		var was *server
 		if other != nil {
 			was = other.servers[name]
 		}
 		if s != was {
-			s.closeBut(was)
+			work.Go(func() { s.closeBut(was) })
 		}
 	}
 }

@@ -167,7 +167,7 @@ func (e *Edge) initializeSSE(ctx *fasthttp.RequestCtx, h *head, d *sseDoor, x *e
 		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "initialize was sent before"))
 		return
 	}
-	s, result, err := e.begin(x)
+	s, result, err := e.begin(x, nil) // it ends with its stream
 	if err != nil {
 		f := fail(mcp.Legacy, x.Request.IDText(), err)
 		if f.status == 200 { // an answer like any other

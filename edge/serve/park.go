@@ -27,6 +27,7 @@ type lot struct {
 	ttl  time.Duration
 	cap  time.Duration
 	seal *sealer
+	node string // names this edge to those that share a store with it
 
 	dropped atomic.Int64 // notifications that came while no stream was open
 
@@ -35,8 +36,8 @@ type lot struct {
 	work  sync.WaitGroup
 }
 
-func newLot(s Settings, seal *sealer) *lot {
-	return &lot{most: s.MaxParked, ttl: s.ParkTTL, cap: s.CallCap, seal: seal, calls: make(map[string]*parked)}
+func newLot(s Settings, seal *sealer, node string) *lot {
+	return &lot{most: s.MaxParked, ttl: s.ParkTTL, cap: s.CallCap, seal: seal, node: node, calls: make(map[string]*parked)}
 }
 
 // parked is a call that may ask. It runs on a goroutine and under a context of
@@ -128,13 +129,16 @@ func (l *lot) begin(ctx context.Context, x *edge.Exchange, caps []byte, next edg
 // and waits for its end or its next question.
 func (l *lot) resume(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	m := x.Request
-	wrong := edge.Errorf(edge.Params, "resume", "requestState is not valid for this request, or its call is gone")
-	s, ok := l.seal.open(m.Text("requestState"))
-	if !ok || s.Server != x.Server || s.Backend != x.Target.Backend || s.Principal != x.Identity.Principal() || !bytes.Equal(s.Digest, digest(m)) {
+	wrong := errState()
+	s, ok := l.verify(x, m)
+	if !ok {
 		return nil, wrong
 	}
 	l.mu.Lock()
-	p := l.calls[s.Call]
+	var p *parked
+	if s.Node == l.node {
+		p = l.calls[s.Call]
+	}
 	l.mu.Unlock()
 	if p == nil {
 		return nil, wrong
@@ -161,6 +165,19 @@ func (l *lot) resume(ctx context.Context, x *edge.Exchange) (*edge.Response, err
 		p.rouse()
 	}
 	return p.await(ctx, x)
+}
+
+func errState() error {
+	return edge.Errorf(edge.Params, "resume", "requestState is not valid for this request, or its call is gone")
+}
+
+// verify returns what the requestState of an exchange says, if it is of a parked
+// call and for this request, in its backend's words, of this client.
+func (l *lot) verify(x *edge.Exchange, m *mcp.Message) (state, bool) {
+	s, ok := l.seal.open(m.Text("requestState"))
+	ok = ok && s.Call != "" && x.Target != nil && s.Server == x.Server && s.Backend == x.Target.Backend &&
+		s.Principal == x.Identity.Principal() && bytes.Equal(s.Digest, digest(m))
+	return s, ok
 }
 
 // await waits until the call has ended or has questions, or until its client
@@ -250,7 +267,7 @@ func (p *parked) inputRequired(x *edge.Exchange) (*edge.Response, error) {
 		requests = append(append(requests, `,"params":`...), params...)
 		requests = append(requests, '}')
 	}
-	state := l.seal.seal(state{Call: p.id, Round: p.round, Server: p.server, Backend: p.backend, Principal: p.owner, Digest: p.digest, Expires: time.Now().Add(l.ttl).Unix()})
+	state := l.seal.seal(state{Call: p.id, Node: l.node, Round: p.round, Server: p.server, Backend: p.backend, Principal: p.owner, Digest: p.digest, Expires: time.Now().Add(l.ttl).Unix()})
 	result := append([]byte(`{"resultType":"input_required","inputRequests":`), requests...)
 	result = mcp.AppendString(append(result, `},"requestState":`...), state)
 	return reply(x.Request, append(result, '}'))

@@ -30,17 +30,22 @@ const (
 
 // eventLog is the events of one stream of a session.
 type eventLog struct {
-	s      *session
-	number uint64
+	s       *session
+	stream  string // its name in the session, which its events' ids begin with
+	key     string // of it in the store; "" where there is none
+	request []byte // id of the request, JSON text, where there is a store
 
 	mu     sync.Mutex
 	events []logged
 	first  uint64 // number of the oldest event that is kept
 	next   uint64
 	size   int
-	done   bool // the answer is in it
+	done   bool // nothing more will come
 	ended  time.Time
-	out    *outlet // the client is back and reads on
+	out    reader // the client is back and reads on
+
+	answered  bool // the last event is the answer
+	forgotten bool
 }
 
 type logged struct {
@@ -49,12 +54,16 @@ type logged struct {
 }
 
 // openLog begins the log of a stream. Event ids are unique in the session and
-// name their stream.
-func (s *session) openLog() *eventLog {
+// name their stream. request is the id of the request that the stream answers.
+func (s *session) openLog(request []byte) *eventLog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.streams++
-	l := &eventLog{s: s, number: s.streams, next: 1, first: 1}
+	l := &eventLog{s: s, stream: strconv.FormatUint(s.streams, 10), next: 1, first: 1}
+	if s.common.key != "" {
+		l.stream = s.common.node + "." + l.stream
+		l.key, l.request = logKey(s.common.key, l.stream), append([]byte(nil), request...)
+	}
 	if len(s.logs) == logStreams {
 		s.dropLog(0)
 	}
@@ -73,6 +82,10 @@ func (s *session) dropLog(i int) {
 	s.logged -= l.size
 	s.kept.Add(int64(-l.size))
 	l.events, l.size, l.first = nil, 0, l.next
+	if store := s.common.store.Load(); store != nil && !l.forgotten {
+		store.keeper.forget(l, l.key)
+	}
+	l.forgotten = true
 	l.mu.Unlock()
 }
 
@@ -123,7 +136,25 @@ func (s *session) unlog(n int) {
 
 // id is the id of the stream's event of that number.
 func (l *eventLog) id(number uint64) string {
-	return strconv.FormatUint(l.number, 10) + "-" + strconv.FormatUint(number, 10)
+	return eventID(l.stream, number)
+}
+
+func eventID(stream string, number uint64) string {
+	return stream + "-" + strconv.FormatUint(number, 10)
+}
+
+// eventOf takes an event id apart.
+func eventOf(id string) (stream string, number uint64, ok bool) {
+	stream, event, ok := strings.Cut(id, "-")
+	number, err := strconv.ParseUint(event, 10, 63)
+	return stream, number, ok && err == nil
+}
+
+// write has the store take what has changed; l.mu is held.
+func (l *eventLog) write() {
+	if store := l.s.common.store.Load(); store != nil && !l.forgotten {
+		store.keeper.note(l)
+	}
 }
 
 // add keeps an event, hands it to a client that is back, and returns its id.
@@ -144,6 +175,7 @@ func (l *eventLog) add(raw []byte) string {
 	if l.out != nil && l.out.event(l.id(number), raw) != nil {
 		l.out = nil
 	}
+	l.write()
 	l.mu.Unlock()
 	if lost > 0 {
 		l.s.unlog(lost) // the lock of a session comes before those of its logs
@@ -151,30 +183,30 @@ func (l *eventLog) add(raw []byte) string {
 	return l.id(number)
 }
 
-// finish tells that the last event added was the answer.
-func (l *eventLog) finish(now time.Time) {
+// finish tells that nothing more will come. The last event added was the answer,
+// if there was one.
+func (l *eventLog) finish(now time.Time, answered bool) {
 	l.mu.Lock()
 	out := l.out
-	l.done, l.out, l.ended = true, nil, now
+	l.done, l.answered, l.out, l.ended = true, answered, nil, now
+	l.write()
 	l.mu.Unlock()
 	if out != nil {
-		out.close()
+		out.end(answered)
 	}
 }
 
 // find returns the log that an event id belongs to, and the number of the
 // event; nil when there is none, or when events after it are lost.
 func (s *session) find(eventID string) (*eventLog, uint64) {
-	stream, event, ok := strings.Cut(eventID, "-")
-	n, err1 := strconv.ParseUint(stream, 10, 64)
-	after, err2 := strconv.ParseUint(event, 10, 64)
-	if !ok || err1 != nil || err2 != nil {
+	stream, after, ok := eventOf(eventID)
+	if !ok {
 		return nil, 0
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.logs {
-		if l.number != n {
+		if l.stream != stream {
 			continue
 		}
 		l.mu.Lock()
@@ -189,7 +221,7 @@ func (s *session) find(eventID string) (*eventLog, uint64) {
 
 // resume replays what came after an event to a stream, which then carries on
 // where the broken one would have.
-func (l *eventLog) resume(o *outlet, after uint64) {
+func (l *eventLog) resume(o reader, after uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.events {
@@ -198,14 +230,14 @@ func (l *eventLog) resume(o *outlet, after uint64) {
 		}
 	}
 	if l.done {
-		go o.close() // it locks the outlet, which may be closing and waiting for this log
+		go o.end(l.answered) // it locks the outlet, which may be closing and waiting for this log
 		return
 	}
 	l.out = o
 }
 
 // left takes away a stream that carried on and broke in its turn.
-func (l *eventLog) left(o *outlet) {
+func (l *eventLog) left(o reader) {
 	l.mu.Lock()
 	if l.out == o {
 		l.out = nil
@@ -221,6 +253,9 @@ func (l *eventLog) prime() []byte {
 
 // primes reports whether clients of a revision understand such an event.
 func primes(version string) bool { return version == mcp.V2511 }
+
+// end ends the stream.
+func (o *outlet) end(bool) { o.close() }
 
 // event writes a message with an id.
 func (o *outlet) event(id string, raw []byte) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/headers"
 	"github.com/weir-edge/weir/filters/incoming"
+	"github.com/weir-edge/weir/filters/ratelimit"
 	"github.com/weir-edge/weir/filters/telemetry"
 	"github.com/weir-edge/weir/filters/webhook"
 )
@@ -52,6 +53,9 @@ type server struct {
 	reported report
 	chain    edge.Handler // the hallway, with route at its end
 	lot      *lot         // calls that wait for a modern client's answers
+	shared   *shared      // the store of sessions and buckets; nil for the memory of the process
+	limits   *ratelimit.Part
+	limitsOf string // digest of what the limits were made from
 }
 
 // route is the living room: it sends an exchange where its target says, or
@@ -100,16 +104,21 @@ func (s *server) route(ctx context.Context, x *edge.Exchange) (*edge.Response, e
 func (s *server) setLevel(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	level := x.Request.Text("level")
 	x.Session.SetLogLevel(level)
+	s.level(ctx, x.Session, level)
+	return reply(x.Request, []byte("{}"))
+}
+
+// level tells every backend from which level on to log for a session.
+func (s *server) level(ctx context.Context, session *edge.Session, level string) {
 	var work sync.WaitGroup
 	for _, b := range s.backends {
 		work.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, introductionWait)
 			defer cancel()
-			b.SetLevel(ctx, x.Session, level)
+			b.SetLevel(ctx, session, level)
 		})
 	}
 	work.Wait()
-	return reply(x.Request, []byte("{}"))
 }
 
 // offer is what the server can do and how to use it, as far as its backends

@@ -22,6 +22,7 @@ import (
 // state is what a requestState of the edge says, to the edge alone.
 type state struct {
 	Call      string `json:"c,omitempty"` // which parked call; "" for none
+	Node      string `json:"n,omitempty"` // the edge that holds it
 	Round     int    `json:"r,omitempty"` // which of its rounds: a state is used once
 	Inner     string `json:"i,omitempty"` // the backend's own state, where no call is parked
 	Server    string `json:"s"`
@@ -47,26 +48,29 @@ const maxState = 256 << 10
 const stateSecret, stateKey = "weir-state", "key"
 
 // stateKeys returns the keys that seal states: those of a file, else those of a
-// secret, else a random one, which lasts as long as the process.
-func stateKeys(file string, secrets edge.Secrets) ([][]byte, error) {
+// secret, else a random one, which lasts as long as the process. given says that
+// it is no random one, so that other edges may have it, too.
+func stateKeys(file string, secrets edge.Secrets) (keys [][]byte, given bool, err error) {
 	if file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("--state-key-file: %w", err)
+			return nil, false, fmt.Errorf("--state-key-file: %w", err)
 		}
-		return keysOf("--state-key-file: "+file, text)
+		keys, err = keysOf("--state-key-file: "+file, text)
+		return keys, true, err
 	}
 	switch text, err := secrets.Secret(context.Background(), stateSecret, stateKey); {
 	case err == nil:
-		return keysOf("secret "+stateSecret+"/"+stateKey, []byte(text))
+		keys, err = keysOf("secret "+stateSecret+"/"+stateKey, []byte(text))
+		return keys, true, err
 	case !errors.Is(err, secret.ErrNowhere):
-		return nil, err
+		return nil, false, err
 	}
 	key := make([]byte, 32)
 	if _, err := rand.Read(key); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return [][]byte{key}, nil
+	return [][]byte{key}, false, nil
 }
 
 // keysOf reads keys, one a line, 32 bytes in base64.

@@ -46,6 +46,8 @@ type Edge struct {
 	version  string
 	pprof    bool
 
+	storePassword edge.Secret // of stores that name none
+
 	front, admin     *fasthttp.Server
 	frontLn, adminLn net.Listener
 	bare             net.Listener // frontLn without TLS
@@ -54,22 +56,27 @@ type Edge struct {
 	hosts, origins   allowed
 	proxies          proxies
 
-	clock    *clock
-	watcher  *watcher
-	live     atomic.Pointer[live]
-	lot      *lot // calls that wait for a modern client's answers
-	store    *kv.MemoryStore
-	secrets  *secret.Secrets
-	issuers  *oauth.Issuers // whose tokens are taken
-	guests   *guest.Keeper  // programs among the filters
-	sessions *sessions
-	doors    sseDoors
-	outlets  outletSet
-	underway underway
-	crowd    crowd
-	inflight atomic.Int64
-	bodies   atomic.Int64 // bytes of the large requests that are being read or served
-	wide     atomic.Int64 // connections of which the kernel may hold more
+	sharedKey bool   // states are sealed with a key that other edges may have
+	node      string // names this edge to those that share a store with it
+	clock     *clock
+	watcher   *watcher
+	live      atomic.Pointer[live]
+	lot       *lot            // calls that wait for a modern client's answers
+	store     *kv.MemoryStore // of servers that share none
+	stores    stores          // that replicas share
+	threads   threads         // exchanges with other edges
+	sliding   atomic.Bool     // lifetimes in stores are being begun anew
+	guests    *guest.Keeper   // programs among the filters
+	secrets   *secret.Secrets
+	issuers   *oauth.Issuers // whose tokens are taken
+	sessions  *sessions
+	doors     sseDoors
+	outlets   outletSet
+	underway  underway
+	crowd     crowd
+	inflight  atomic.Int64
+	bodies    atomic.Int64 // bytes of the large requests that are being read or served
+	wide      atomic.Int64 // connections of which the kernel may hold more
 
 	mostBodies int64
 	arrival    time.Duration // how long a request may take to arrive
@@ -97,6 +104,10 @@ func WithVersion(v string) Option { return func(e *Edge) { e.version = v } }
 // the admin address call it. It ends in Reload or in an error, which is told.
 func WithReload(f func() error) Option { return func(e *Edge) { e.reload = f } }
 
+// WithStorePassword gives the password of shared stores whose sessionStorage
+// names no secret.
+func WithStorePassword(p edge.Secret) Option { return func(e *Edge) { e.storePassword = p } }
+
 // WithIssuers has the keys of issuers kept by other times than the product's.
 // An edge has one set of issuers, which nobody else uses.
 func WithIssuers(i *oauth.Issuers) Option { return func(e *Edge) { e.issuers = i } }
@@ -114,21 +125,24 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	for _, o := range options {
 		o(e)
 	}
+	e.node = newName()
 	e.sessions = newSessions(s.MaxSessions, s.SessionTTL)
+	e.sessions.left = e.giveUp
 	e.mostBodies = roomForBodies()
 	var err error
 	if e.secrets, err = secret.New(secret.Options{Dir: s.SecretsDir}); err != nil {
 		return nil, fmt.Errorf("--secrets-dir: %w", err)
 	}
-	keys, err := stateKeys(s.StateKeyFile, e.secrets.Draft(plan.Secrets))
+	keys, given, err := stateKeys(s.StateKeyFile, e.secrets.Draft(plan.Secrets))
 	if err != nil {
 		return nil, err
 	}
+	e.sharedKey = given
 	seal, err := newSealer(keys)
 	if err != nil {
 		return nil, err
 	}
-	e.lot = newLot(s, seal)
+	e.lot = newLot(s, seal, e.node)
 	e.store = kv.Memory(kv.Limits{})
 	e.guests = guest.NewKeeper(s.FilterCache, log)
 	if e.proxies, err = parseProxies(s.TrustedProxies); err != nil {
@@ -331,7 +345,13 @@ func (e *Edge) close() {
 	e.underway.settle(time.Second)
 	e.lot.close()
 	e.outlets.end()
-	e.sessions.endAll(func(*session) bool { return true })
+	for _, t := range e.stores.list() {
+		t.keeper.write(t) // what streams carried that were cut
+	}
+	e.sessions.endAll(func(s *session) bool {
+		s.common.store.Store(nil) // other edges go on with it
+		return true
+	})
 	close(e.end)
 	e.watcher.close()
 	e.work.Wait()
@@ -386,6 +406,7 @@ func (e *Edge) beat(now time.Time) {
 		}
 	}
 	e.sessions.sweep(now)
+	e.slide(now)
 	for _, s := range e.live.Load().servers {
 		e.reportStatus(s, now)
 	}

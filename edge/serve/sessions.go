@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,8 +19,9 @@ type session struct {
 	edge.Session
 	server string        // whose it is
 	kept   *atomic.Int64 // bytes in the logs of all sessions
-	used   atomic.Int64  // Unix seconds of the last request
+	used   atomic.Int64  // Unix milliseconds of the last request
 	asks   atomic.Uint64
+	common common // what other edges know of it; nothing where it is this edge's alone
 
 	mu      sync.Mutex
 	calls   []*exchange                 // requests under way
@@ -44,44 +44,84 @@ type sessions struct {
 
 	kept atomic.Int64 // bytes in their logs
 
-	mu   sync.RWMutex
-	byID map[string]*session
+	// left is told of sessions that this edge gives up for room or age.
+	left func(*session)
+
+	mu    sync.RWMutex
+	byID  map[string]*session
+	byKey map[string]*session // those that a store has, by their keys there
 }
 
 func newSessions(most int, ttl time.Duration) *sessions {
-	return &sessions{most: most, ttl: ttl, byID: make(map[string]*session)}
+	return &sessions{most: most, ttl: ttl, left: func(*session) {}, byID: make(map[string]*session), byKey: make(map[string]*session)}
 }
 
-// begin makes a session. When there is no room, the session that has been idle
+// begin makes a session, which prepare may refuse. When there is no room, the session that has been idle
 // longest makes it; with all of them busy the error is Overload.
-func (t *sessions) begin(now time.Time, server, owner, version string, info, capabilities []byte) (*session, error) {
-	var raw [16]byte
+func (t *sessions) begin(now time.Time, server, owner, version string, info, capabilities []byte, prepare func(*session) error) (*session, error) {
+	var raw [idBytes]byte
 	if _, err := rand.Read(raw[:]); err != nil {
 		return nil, edge.Errorf(edge.Internal, "session id", "%w", err)
 	}
+	s := t.make(now, base64.RawURLEncoding.EncodeToString(raw[:]), server, owner, version, info, capabilities)
+	if err := prepare(s); err != nil {
+		return nil, err
+	}
+	return t.add(s)
+}
+
+// make makes a session that is in no table yet.
+func (t *sessions) make(now time.Time, id, server, owner, version string, info, capabilities []byte) *session {
 	s := &session{server: server, kept: &t.kept, Session: edge.Session{
-		ID:           base64.RawURLEncoding.EncodeToString(raw[:]),
+		ID:           id,
 		Owner:        owner,
 		Version:      version,
 		Info:         info,
 		Capabilities: capabilities,
 	}}
 	s.used.Store(now.UnixMilli())
+	return s
+}
+
+// add puts a session into the table, or returns the one of its id that is there.
+func (t *sessions) add(s *session) (*session, error) {
 	var gone *session
 	t.mu.Lock()
+	if there := t.byID[s.ID]; there != nil {
+		t.mu.Unlock()
+		return there, nil
+	}
 	if len(t.byID) >= t.most {
 		if gone = t.idlest(); gone == nil {
 			t.mu.Unlock()
 			return nil, edge.Errorf(edge.Overload, "session", "all %d sessions are in use", t.most)
 		}
-		delete(t.byID, gone.ID)
+		t.take(gone)
 	}
 	t.byID[s.ID] = s
+	if s.common.key != "" {
+		t.byKey[s.common.key] = s
+	}
 	t.mu.Unlock()
 	if gone != nil {
+		t.left(gone)
 		gone.end()
 	}
 	return s, nil
+}
+
+// take takes a session out of the tables; t.mu is held.
+func (t *sessions) take(s *session) {
+	delete(t.byID, s.ID)
+	delete(t.byKey, s.common.key)
+}
+
+// known returns the session that a store has under a key; nil when it is not
+// here.
+func (t *sessions) known(key string) *session {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byKey[key]
 }
 
 // idlest returns, of a sample of the sessions that have nothing under way, the
@@ -118,7 +158,9 @@ func (t *sessions) find(id string, now time.Time) *session {
 func (t *sessions) end(id string) bool {
 	t.mu.Lock()
 	s := t.byID[id]
-	delete(t.byID, id)
+	if s != nil {
+		t.take(s)
+	}
 	t.mu.Unlock()
 	if s != nil {
 		s.end()
@@ -131,16 +173,17 @@ func (t *sessions) sweep(now time.Time) {
 	var old []*session
 	before := now.Add(-t.ttl).UnixMilli()
 	t.mu.Lock()
-	for id, s := range t.byID {
+	for _, s := range t.byID {
 		if s.used.Load() < before && !s.busy() {
 			old = append(old, s)
-			delete(t.byID, id)
+			t.take(s)
 			continue
 		}
 		s.dropOld(now.Add(-logFor))
 	}
 	t.mu.Unlock()
 	for _, s := range old {
+		t.left(s)
 		s.end()
 	}
 }
@@ -149,10 +192,10 @@ func (t *sessions) sweep(now time.Time) {
 func (t *sessions) endAll(which func(*session) bool) {
 	var out []*session
 	t.mu.Lock()
-	for id, s := range t.byID {
+	for _, s := range t.byID {
 		if which(s) {
 			out = append(out, s)
-			delete(t.byID, id)
+			t.take(s)
 		}
 	}
 	t.mu.Unlock()
@@ -225,13 +268,15 @@ func (s *session) leave(x *exchange) {
 	s.mu.Unlock()
 }
 
-// cancelCall ends the request that a notifications/cancelled names.
-func (s *session) cancelCall(n *mcp.Message) {
+// cancelCall ends the request that a notifications/cancelled names. It reports
+// false when there is none of it here.
+func (s *session) cancelCall(n *mcp.Message) (found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock() // with the lock held the exchange cannot end and become another
 	id := n.Get("requestId").Of(n.Raw)
 	for _, x := range s.calls {
 		if mcp.SameID(x.request.IDText(), id) { // as it came: what goes to the backend may be another message
+			found = true
 			if reason := n.Text("reason"); reason != "" {
 				x.cancelFor(&withdrawn{printable(reason)})
 			} else {
@@ -239,6 +284,7 @@ func (s *session) cancelCall(n *mcp.Message) {
 			}
 		}
 	}
+	return found
 }
 
 // ask puts questions to the client as requests under ids of the edge's own,
@@ -257,7 +303,7 @@ func (s *session) ask(ctx context.Context, questions map[string]edge.Question, e
 		s.mu.Unlock()
 	}()
 	for key, q := range questions {
-		id := strconv.FormatUint(s.asks.Add(1), 10)
+		id := s.common.question(s.asks.Add(1))
 		ch := make(chan edge.Answer, 1)
 		s.mu.Lock()
 		if s.asked == nil {
@@ -286,14 +332,14 @@ func (s *session) ask(ctx context.Context, questions map[string]edge.Question, e
 	return answers, nil
 }
 
-// answered takes a client's answer to a question. An answer that nobody waits
-// for any longer is dropped.
-func (s *session) answered(m *mcp.Message) {
+// answered takes a client's answer to a question. An answer that nobody here
+// waits for is not taken.
+func (s *session) answered(m *mcp.Message) bool {
 	s.mu.Lock()
 	ch := s.asked[string(m.IDText())]
 	s.mu.Unlock()
 	if ch == nil {
-		return
+		return false
 	}
 	m = m.Clone()
 	a := edge.Answer{Result: m.Result.Of(m.Raw), Error: m.Error.Of(m.Raw)}
@@ -301,4 +347,5 @@ func (s *session) answered(m *mcp.Message) {
 	case ch <- a:
 	default: // answered already
 	}
+	return true
 }

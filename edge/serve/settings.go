@@ -44,8 +44,12 @@ type Settings struct {
 
 	DefaultServer string // the server that answers on /mcp when there are several; empty for none
 
+	LocalRateLimits bool          // rate limits of servers without a store to share are counted in this process
+	StoreFailure    string        // closed or open: what happens while a shared store is away
+	StoreTimeout    time.Duration // a shared store that takes longer to answer is as good as away
+	SecretsDir      string        // files NAME/KEY with the secrets that manifests refer to; empty for none
+
 	FilterCache string // directory for compiled and fetched filters, of this user alone; empty for none
-	SecretsDir  string // files NAME/KEY with the secrets that manifests refer to; empty for none
 
 	StateKeyFile string // keys that seal requestState, one a line; empty for a random one
 
@@ -74,6 +78,8 @@ func Defaults() Settings {
 		ParkTTL:               5 * time.Minute,
 		CallCap:               10 * time.Minute,
 		DrainTimeout:          10 * time.Second,
+		StoreFailure:          "closed",
+		StoreTimeout:          50 * time.Millisecond,
 		LogLevel:              "info",
 	}
 }
@@ -140,12 +146,18 @@ func (s Settings) Check() error {
 	}
 	positive("session-ttl", s.SessionTTL)
 	positive("park-ttl", s.ParkTTL)
+	positive("store-timeout", s.StoreTimeout)
 	positive("call-cap", s.CallCap)
 	positive("drain-timeout", s.DrainTimeout)
 	switch s.LogFormat {
 	case "", "text", "json":
 	default:
 		bad("log-format", "%q is neither text nor json", s.LogFormat)
+	}
+	switch s.StoreFailure {
+	case "closed", "open":
+	default:
+		bad("store-failure", "%q is neither closed nor open", s.StoreFailure)
 	}
 	switch s.LogLevel {
 	case "debug", "info", "warn", "error":

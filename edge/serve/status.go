@@ -34,9 +34,12 @@ type status struct {
 	Parked             int             `json:"parked"`
 	Dropped            int64           `json:"dropped"`          // notifications of parked calls whose client was away
 	Calls              int64           `json:"calls"`            // requests since the start
+	Audit              *auditStatus    `json:"audit,omitempty"`  // nil without a log
 	Reloads            int64           `json:"reloads"`          // of the configuration
 	Reload             string          `json:"reload,omitempty"` // why the last reload changed nothing
 	Version            string          `json:"version"`
+	Store              *storeStatus    `json:"store,omitempty"`      // that the server shares with other edges
+	RateLimits         *limitStatus    `json:"rateLimits,omitempty"` // calls since the limits began
 }
 
 type condition struct {
@@ -96,6 +99,14 @@ func webhookStatuses(part *webhook.Part) (all []webhookStatus) {
 	return all
 }
 
+// auditStatus is what an audit log has counted since it was opened.
+type auditStatus struct {
+	Recorded uint64 `json:"recorded"`
+	Written  uint64 `json:"written"`
+	Lost     uint64 `json:"lost"`
+	Failures uint64 `json:"failures"` // attempts to write or to open that failed
+}
+
 // status answers /status: with the status of the one server, or with the list
 // of all.
 func (e *Edge) status(ctx *fasthttp.RequestCtx, servers []*server) {
@@ -129,12 +140,17 @@ func (e *Edge) statusOf(served *server) status {
 		Reloads:  e.reloads.Load(),
 		Webhooks: webhookStatuses(served.webhooks),
 		Version:  e.version,
+		Store:    served.storeStatus(), RateLimits: served.limitStatus(),
 	}
 	if p := e.badReload.Load(); p != nil {
 		s.Reload = *p
 	}
 	for _, told := range served.programs {
 		s.Filters = append(s.Filters, told())
+	}
+	if l := served.records(); l != nil {
+		c := auditStatus(l.Counters())
+		s.Audit = &c
 	}
 	listed := map[string]catalog.BackendStatus{}
 	if served.book != nil {
@@ -276,13 +292,16 @@ func (e *Edge) urlOf(s *server) string {
 	return base + "/servers/" + s.name + "/mcp"
 }
 
-// readyz answers 200 while a plan is live.
+// readyz answers 200 while a plan is live whose stores have been met.
 func (e *Edge) readyz(ctx *fasthttp.RequestCtx) {
-	if e.ready.Load() {
+	switch {
+	case !e.ready.Load():
+		plain(ctx, 503, "draining\n")
+	case e.stores.strangers():
+		plain(ctx, 503, "waiting\n")
+	default:
 		plain(ctx, 200, "ready\n")
-		return
 	}
-	plain(ctx, 503, "draining\n")
 }
 
 // roomForStream says whether a client may open one more long-lived stream.

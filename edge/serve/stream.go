@@ -143,7 +143,7 @@ func (s *stream) begin() error {
 	}
 	s.buf = append(s.buf, "\r\n"...)
 	if s.x.s != nil {
-		s.log = s.x.s.openLog()
+		s.log = s.x.s.openLog(s.x.Request.IDText())
 		if primes(s.x.s.Version) {
 			s.buf = appendChunk(s.buf, s.log.prime())
 		}
@@ -245,7 +245,7 @@ func (s *stream) end(raw []byte, only bool) bool {
 		_ = s.put(raw)
 	}
 	if s.log != nil {
-		s.log.finish(s.conn.edge.clock.now())
+		s.log.finish(s.conn.edge.clock.now(), raw != nil)
 	}
 	if s.err == nil {
 		s.buf = append(s.buf, "0\r\n\r\n"...)
@@ -346,8 +346,9 @@ func (o *outlet) finish() {
 	}
 }
 
-// takeOver makes a long-lived stream of a GET. run is called on it once its
+// takeOver makes a long-lived stream of a GET. opened is called on it once its
 // head is written; the stream then lasts until the client leaves or it ends.
+// closed is called in any case.
 func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, headers []byte, opened func(*outlet), closed func(*outlet)) {
 	conn := ctx.Conn().(*clientConn)
 	conn.narrow()
@@ -362,9 +363,16 @@ func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, headers []byte, op
 		text := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n")
 		text = append(append(text, lines...), "\r\n"...)
 		if !e.outlets.add(o, from) {
+			closed(o)
 			return
 		}
 		defer e.outlets.remove(o)
+		defer func() {
+			o.mu.Lock()
+			o.finish()
+			o.mu.Unlock()
+			closed(o)
+		}()
 		if _, err := conn.send(text); err != nil {
 			return
 		}
@@ -375,10 +383,6 @@ func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, headers []byte, op
 				break
 			}
 		}
-		o.mu.Lock()
-		o.finish()
-		o.mu.Unlock()
-		closed(o)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 // traced is the YAML of a server that sends what is sampled elsewhere to a
@@ -212,5 +213,92 @@ func TestLogLevel(t *testing.T) {
 	log := e.Log()
 	if !strings.Contains(log, "level=DEBUG msg=exchange server=one method=tools/call") || strings.Contains(log, "server=two method") || strings.Contains(log, "hunter2") {
 		t.Error(log)
+	}
+}
+
+// A server's telemetryConfigRef brings a collector over TLS that a ConfigMap
+// vouches for, and headers from secrets; a secret that changes is sent anew.
+func TestTelemetryConfigRef(t *testing.T) {
+	t.Parallel()
+	to := newCollector(t, "https")
+	back := edgetest.NewServer(t, edgetest.Modern)
+	yaml := func(token string) string {
+		return strings.Replace(edgetest.Object("one", back), "  incomingAuth", "  telemetryConfigRef: {name: everywhere, serviceName: named}\n  incomingAuth", 1) + fmt.Sprintf(`---
+apiVersion: v1
+kind: Secret
+metadata: {name: otel}
+stringData: {token: %q}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: collector}
+data:
+  ca.crt: %q
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPTelemetryConfig
+metadata: {name: everywhere}
+spec:
+  openTelemetry:
+    enabled: true
+    endpoint: %s
+    headers: {X-Team: edge}
+    sensitiveHeaders: [{name: X-Token, secretKeyRef: {name: otel, key: token}}]
+    resourceAttributes: {deployment.environment: test}
+    caBundleRef: {configMapRef: {name: collector, key: ca.crt}}
+    tracing: {enabled: true, samplingRate: "1"}
+    metrics: {enabled: true}
+  prometheus: {enabled: true}
+`, token, to.ca, to.endpoint)
+	}
+	e := edgetest.Start(t, yaml("hunter2"))
+	c := caller{Client: e.NewClient()}
+	c.call(t, "1", "{}")
+	text := string(c.Do("GET", "/metrics", "").Body)
+	if !strings.Contains(text, `service_name="named"`) || !strings.Contains(text, `deployment_environment="test"`) || figure(t, text, "weir_mcp_tool_calls_total") != 1 {
+		t.Error(text)
+	}
+	if err := e.Serve.Reload(edgetest.Plan(t, yaml("changed"))); err != nil {
+		t.Fatal(err)
+	}
+	edgetest.Until(t, "what the first one had left", func() bool { return to.header("X-Token") == "hunter2" })
+	c.call(t, "2", "{}")
+	if err := e.Serve.Reload(edgetest.Plan(t, strings.Replace(yaml(""), "key: token}", "key: other}", 1))); err == nil || !strings.Contains(err.Error(), "otel") {
+		t.Errorf("a secret that is not there: %v", err)
+	}
+	e.Stop()
+	if to.header("X-Token") != "changed" || to.header("X-Team") != "edge" || len(to.spans) < 2 || !to.metrics["weir_mcp_tool_calls"] {
+		t.Errorf("%v, %d spans, %v", to.headers, len(to.spans), to.metrics)
+	}
+	if strings.Contains(e.Log(), "hunter2") {
+		t.Error("the log holds a secret")
+	}
+}
+
+// A room that counts for itself is asked, of the process or of its server. One
+// that panics costs its own numbers alone.
+func TestRoomsThatCount(t *testing.T) {
+	t.Parallel()
+	room := func(name string, broken bool) telemetry.Collector {
+		return telemetry.CollectorFunc(func(emit func(telemetry.Sample)) {
+			emit(telemetry.Sample{Name: "weir_test_" + name, Value: 7})
+			if broken {
+				panic("a fault")
+			}
+		})
+	}
+	f := newFront(t, edgetest.Modern, edgetest.Settings(func(s *serve.Settings) { s.AdminListen = "127.0.0.1:0" }),
+		edgetest.Before(func(e *serve.Edge) {
+			e.Count(room("broken", true), room("shaky", true))
+			e.Count(room("process", false), room("server", false))
+		}))
+	text := string(edgetest.NewClient(t, "http://"+f.Serve.AdminAddr()).Do("GET", "/metrics", "").Body)
+	for _, name := range []string{"broken", "shaky", "process", "server"} {
+		if figure(t, text, "weir_test_"+name+"_total") != 7 {
+			t.Errorf("no weir_test_%s in\n%s", name, text)
+		}
+	}
+	if !strings.Contains(text, `weir_backend_up{backend="back",server="edgetest"}`) {
+		t.Error(text)
 	}
 }

@@ -82,6 +82,8 @@ operational: {logLevel: debug}
 		send("tools/call", `{"name":"echo","arguments":{"secret":"`+plant("argument")+`"`, token) // not JSON
 	}
 	send("tools/call", edgetest.CallParams("echo", "{}"), good, "X-Request-Id", plant("id")+"\"") // no id: it is not taken over
+	raw(t, e, "POST /mcp HTTP/1.1\r\nHost: "+e.Addr()+"\r\nAuthorization: Bearer "+plant("broken")+"\r\nX-Api-Key: "+plant("broken")+"\x00\r\n\r\n")
+	raw(t, e, "POST /mcp?token="+plant("query")+" HTTP/1.1\r\nHost: "+e.Addr()+"\r\nAuthorization: Bearer "+plant("twice")+"\r\nAuthorization: x\r\n\r\n")
 	seen := map[string]string{
 		"/metrics":       string(c.Do("GET", "/metrics", "").Body),
 		"/status":        string(c.Do("GET", "/status", "", bearer(good)...).Body),

@@ -157,10 +157,20 @@ type Result struct {
 	Set      *Set            // never nil
 }
 
+// Option says what of the process a set is judged by.
+type Option func(*Set)
+
+// LocalRateLimits has rate limits accepted where there is no store to count in,
+// if the process counts for itself.
+func LocalRateLimits(yes bool) Option { return func(s *Set) { s.LocalRateLimits = yes } }
+
 // Open reads and compiles the manifests at path, a file or a directory.
-func Open(path string) *Result {
+func Open(path string, options ...Option) *Result {
 	// What Load finds wrong stays in the set, for Compile to report with the rest.
 	s, _ := Load(path)
+	for _, o := range options {
+		o(s)
+	}
 	return s.Compile()
 }
 

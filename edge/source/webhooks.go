@@ -13,11 +13,10 @@ import (
 // OpenWith is Open with files of webhooks that every server of the set is to
 // ask: each a webhook.File, or an MCPWebhookConfig. A webhook of a later file
 // takes the place of one of the same name.
-func OpenWith(path string, webhooks ...string) *Result {
-	s, _ := Load(path)
-	s.addWebhooks(webhooks)
-	return s.Compile()
-}
+func OpenWith(path string, webhooks ...string) *Result { return Open(path, Webhooks(webhooks...)) }
+
+// Webhooks has every server of the set ask the webhooks of files, too.
+func Webhooks(files ...string) Option { return func(s *Set) { s.addWebhooks(files) } }
 
 // OpenDefaultWith is OpenDefault with files of webhooks.
 func OpenDefaultWith(demoURL string, webhooks ...string) *Result {

@@ -85,14 +85,14 @@ func (l *Log) append(dst []byte, e *entry, began time.Time) []byte {
 		dst = append(dst, `,"data":{`...)
 		if l.request {
 			dst = append(dst, `"request":`...)
-			dst = l.data(dst, e.m.Raw)
+			dst = l.data(dst, e.m.Raw, len(e.m.Raw))
 		}
 		if l.response && e.r != nil && len(e.r.Raw) > 0 {
 			if l.request {
 				dst = append(dst, ',')
 			}
 			dst = append(dst, `"response":`...)
-			dst = l.data(dst, e.r.Raw)
+			dst = l.data(dst, l.text(e.r), sizeOf(e.r))
 		}
 		dst = append(dst, '}')
 	}
@@ -234,12 +234,8 @@ func (l *Log) extra(dst []byte, e *entry, took time.Duration) []byte {
 	dst = strconv.AppendFloat(dst, float64(took.Microseconds())/1000, 'f', -1, 64)
 	dst = append(dst, `,"transport":`...)
 	dst = text(dst, transport)
-	size := 0
-	if e.r != nil {
-		size = len(e.r.Raw)
-	}
 	dst = append(dst, `,"response_size_bytes":`...)
-	dst = strconv.AppendInt(dst, int64(size), 10)
+	dst = strconv.AppendInt(dst, int64(sizeOf(e.r)), 10)
 	if l.server != "" {
 		dst = append(dst, `,"server":`...)
 		dst = text(dst, l.server)
@@ -302,15 +298,36 @@ func decision(dst []byte, d *Decision) []byte {
 	return append(dst, '}')
 }
 
-// data appends a message without its secrets. One that is longer than
-// maxDataSize becomes a string of its beginning and a marker.
-func (l *Log) data(dst, raw []byte) []byte {
+// sizeOf is how many bytes an answer has; 0 for none.
+func sizeOf(r *edge.Response) int {
+	switch {
+	case r == nil:
+		return 0
+	case r.Shared == nil:
+		return len(r.Raw)
+	}
+	return len(r.Raw) + len(r.Shared) + len("}")
+}
+
+// text is the text of an answer in one piece. Of a result that many answers
+// share, it is as much as a record may have need of.
+func (l *Log) text(r *edge.Response) []byte {
+	if r.Shared == nil {
+		return r.Raw
+	}
+	most := min(len(r.Shared), 32*l.size+128<<10)
+	return append(append(append(make([]byte, 0, len(r.Raw)+most+1), r.Raw...), r.Shared[:most]...), '}')
+}
+
+// data appends a message of so many bytes without its secrets. One that is
+// longer than maxDataSize becomes a string of its beginning and a marker.
+func (l *Log) data(dst, raw []byte, size int) []byte {
 	from := len(dst)
 	dst, whole := mask.Append(dst, raw, l.size)
 	if whole {
 		return dst
 	}
-	cut := string(dst[from:]) + "…[truncated: " + strconv.Itoa(len(raw)) + " bytes]"
+	cut := string(dst[from:]) + "…[truncated: " + strconv.Itoa(size) + " bytes]"
 	return mask.AppendText(dst[:from], cut)
 }
 

@@ -37,6 +37,9 @@ type Options struct {
 	// calls original; "" for none.
 	Elsewhere func(ctx context.Context, x *edge.Exchange, backend, original string) string
 
+	// Store names the store that is in the world of the server.
+	Store string
+
 	Guarded bool // clients have to prove who they are
 	Audited bool // there are records of what happens
 }

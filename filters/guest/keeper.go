@@ -114,12 +114,12 @@ func readModule(path string) ([]byte, error) {
 
 // open returns the program of a filter for a server: the one that is open, or a
 // new one. release gives it up.
-func (k *Keeper) open(server string, l Loaded, env edge.Env) (*program, func(), error) {
+func (k *Keeper) open(server, store string, l Loaded, env edge.Env) (*program, func(), error) {
 	text, err := json.Marshal(struct {
-		Server string
-		Loaded Loaded
-		Spec   Spec
-	}{server, l, l.part.spec})
+		Server, Store string
+		Loaded        Loaded
+		Spec          Spec
+	}{server, store, l, l.part.spec})
 	if err != nil {
 		return nil, nil, err
 	}

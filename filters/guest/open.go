@@ -20,7 +20,7 @@ func (k *Keeper) Open(server string, filters []Loaded, o Options, env edge.Env) 
 	var shown *events
 	env.Defer(func() { shown.stop() }) // before what it asks is closed
 	for _, l := range filters {
-		p, release, err := k.open(server, l, env)
+		p, release, err := k.open(server, o.Store, l, env)
 		if err != nil {
 			return nil, nil, err
 		}

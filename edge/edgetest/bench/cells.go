@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -45,6 +46,7 @@ type cell struct {
 	client, backend era
 	answer          string // json or sse
 	conns           int
+	chain           bool // through filters: see plan.chain
 }
 
 func (c cell) String() string {
@@ -52,7 +54,11 @@ func (c cell) String() string {
 	if c.conns == 1 {
 		plural = ""
 	}
-	return fmt.Sprintf("%s client, %s backend, %s, %d connection%s", c.client, c.backend, c.answer, c.conns, plural)
+	filters := ""
+	if c.chain {
+		filters = ", " + chained
+	}
+	return fmt.Sprintf("%s client, %s backend, %s, %d connection%s%s", c.client, c.backend, c.answer, c.conns, plural, filters)
 }
 
 // The targets of a cell, in the order in which the table shows them.
@@ -79,19 +85,22 @@ func (b *bench) wantedCells() []cell {
 	}
 	for _, e := range []era{modern, legacy} {
 		if b.wants("p1") {
-			add(cell{e, e, "json", 8})
+			add(cell{e, e, "json", 8, false})
 			if !b.quick {
-				add(cell{e, e, "sse", 8})
-				add(cell{e, e, "json", 64})
+				add(cell{e, e, "sse", 8, false})
+				add(cell{e, e, "json", 64, false})
 			}
 		}
 		if b.wants("p5") || b.wants("p1") && !b.quick {
-			add(cell{e, e, "json", 1})
+			add(cell{e, e, "json", 1, false})
 		}
 	}
 	if b.wants("p3") && !b.floors {
-		add(cell{legacy, modern, "json", 8})
-		add(cell{modern, legacy, "json", 8})
+		add(cell{legacy, modern, "json", 8, false})
+		add(cell{modern, legacy, "json", 8, false})
+	}
+	if b.wants("p2") && !b.floors {
+		add(cell{modern, modern, "json", 8, true})
 	}
 	return cells
 }
@@ -135,7 +144,7 @@ func (b *bench) measure(ctx context.Context, c cell) (*measurement, error) {
 			}
 			defer behind.stop()
 		}
-		e, err := b.startEdge(ctx, []string{behind.addr})
+		e, err := b.startPlan(ctx, b.planOf(c, behind.addr))
 		if err != nil {
 			return nil, err
 		}
@@ -160,6 +169,15 @@ func (b *bench) measure(ctx context.Context, c cell) (*measurement, error) {
 		}
 	}
 	return m, nil
+}
+
+// planOf is what the edge of a cell is to serve.
+func (b *bench) planOf(c cell, backend string) plan {
+	p := plan{backends: []string{backend}}
+	if c.chain {
+		p.chain = filepath.Join(b.dir, "audit.log")
+	}
+	return p
 }
 
 // target is what a load is put on, and what that took in the round under way.
@@ -259,9 +277,9 @@ const countCalls = 5000
 
 // runCounts is P4: what reaches the backend during calls on warm connections.
 func (b *bench) runCounts(ctx context.Context) {
-	cells := []cell{{modern, modern, "json", 8}, {legacy, legacy, "json", 8}}
+	cells := []cell{{modern, modern, "json", 8, false}, {legacy, legacy, "json", 8, false}}
 	if b.wants("p3") && !b.floors {
-		cells = append(cells, cell{legacy, modern, "json", 8}, cell{modern, legacy, "json", 8})
+		cells = append(cells, cell{legacy, modern, "json", 8, false}, cell{modern, legacy, "json", 8, false})
 	}
 	for _, c := range cells {
 		if ctx.Err() != nil {

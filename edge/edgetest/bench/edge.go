@@ -113,6 +113,19 @@ type plan struct {
 	backends []string // addresses; they are called backend-1, backend-2 and so on
 	prefixed bool     // tools are called by their backend's name and their own; else there is one backend, served as it is
 	incoming string   // spec.incomingAuth, YAML on one line; empty for anonymous
+	chain    string   // the audit log of an edge whose calls go through filters: chained; empty for none
+}
+
+// chained is what a call goes through where it does.
+const chained = "through 20 policies, an injected header, audit to a file and metrics"
+
+// policies are those of a chain: the last of them lets calls pass.
+func policies() string {
+	var all []string
+	for i := range 19 {
+		all = append(all, fmt.Sprintf(`'permit(principal, action == Action::"call_tool", resource == Tool::"other-%d") when { principal.claim_group == "g%d" };'`, i, i))
+	}
+	return "[" + strings.Join(append(all, `'permit(principal, action, resource == Tool::"echo");'`), ", ") + "]"
 }
 
 // prefixOf is what the names of a backend's tools begin with where they are
@@ -137,6 +150,9 @@ func (p plan) manifest() string {
 	if p.prefixed {
 		resolution = "prefix"
 	}
+	if p.chain != "" {
+		incoming = "{type: anonymous, authzConfig: {type: inline, inline: {policies: " + policies() + "}}}"
+	}
 	var m strings.Builder
 	m.WriteString(`apiVersion: weir.dev/v1beta1
 kind: MCPGroup
@@ -154,8 +170,14 @@ spec:
   config:
     aggregation:
       conflictResolution: ` + resolution + `
-    backends:
 `)
+	if p.chain != "" {
+		fmt.Fprintf(&m, `    outgoingAuth: {source: inline, default: {type: header_injection, headerInjection: {headerName: X-Api-Key, headerValue: bench}}}
+    audit: {enabled: true, logFile: %q}
+    telemetry: {enablePrometheusMetricsPath: true}
+`, p.chain)
+	}
+	m.WriteString("    backends:\n")
 	for i, addr := range p.backends {
 		fmt.Fprintf(&m, "      - name: backend-%d\n        url: http://%s/mcp\n        transport: streamable-http\n", i+1, addr)
 	}

@@ -52,7 +52,7 @@ func (b *bench) runGrowth(ctx context.Context) {
 }
 
 func (b *bench) grow(ctx context.Context) error {
-	load := cell{modern, modern, "json", 8}
+	load := cell{modern, modern, "json", 8, false}
 	rows := growthSizes()
 	var targets []*target
 	for _, r := range rows {

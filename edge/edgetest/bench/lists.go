@@ -98,7 +98,7 @@ func (b *bench) listsOf(ctx context.Context, lc listCase) error {
 	do := func(c *client, _ uint64) error { return c.listAgain(text) }
 	targets := []*target{{name: static, process: floor, do: do}, {name: weir, process: e.process, do: do}}
 	row := listRow{what: lc.what, size: len(text), figures: map[string][]figure{}}
-	load := cell{modern, modern, "json", 8}
+	load := cell{modern, modern, "json", 8, false}
 	before, err := readCounts(ctx, backend.addr)
 	if err != nil {
 		return err

@@ -249,7 +249,7 @@ func TestFloorsAlone(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for _, c := range []struct{ args, wrong string }{
-		{"--case p1,p2", `"p2" is not one of`},
+		{"--case p1,p11", `"p11" is not one of`},
 		{"--calls -1", "--calls: -1 is not between"},
 		{"--streams 9000", "--streams: 9000"},
 		{"--floors --profile x", "there is no edge"},

@@ -187,7 +187,7 @@ func (b *bench) addMemory(what string, before, after weight, alive, opened int, 
 
 // manyCalls reads the resident memory after half and after all of many calls.
 func (b *bench) manyCalls(ctx context.Context, e era) error {
-	c := cell{e, e, "json", 8}
+	c := cell{e, e, "json", 8, false}
 	backend, err := b.startBackend(ctx, e, c.answer)
 	if err != nil {
 		return err

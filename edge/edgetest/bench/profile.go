@@ -10,16 +10,17 @@ import (
 	"time"
 )
 
-// takeProfile keeps the load of the P1 modern cell on an edge while it writes
-// its CPU profile, and prints the ten largest entries.
+// takeProfile keeps the load of the P1 modern cell, or of P2 when that is the
+// case of the run, on an edge while it writes its CPU profile, and prints the
+// ten largest entries.
 func (b *bench) takeProfile(ctx context.Context, stdout io.Writer) error {
-	c := cell{modern, modern, "json", 8}
+	c := cell{modern, modern, "json", 8, b.only["p2"]}
 	backend, err := b.startBackend(ctx, c.backend, c.answer)
 	if err != nil {
 		return err
 	}
 	defer backend.stop()
-	e, err := b.startEdge(ctx, []string{backend.addr}, "--pprof")
+	e, err := b.startPlan(ctx, b.planOf(c, backend.addr), "--pprof")
 	if err != nil {
 		return err
 	}

@@ -183,6 +183,8 @@ func (m *measurement) cpuVerdict() verdict {
 	v := verdict{"P1", "CPU per call, " + m.String(), "–", fmt.Sprintf("%.2f µs", floor), "–", "beside", "–"}
 	bar := 0.0
 	switch {
+	case m.chain:
+		v.id, bar = "P2", 1.5
 	case m.client != m.backend:
 		v.id, bar = "P3", 2.0
 	case m.conns == 8 && m.answer == "json":
@@ -242,7 +244,7 @@ func (r *report) markdown() string {
 	if len(r.starts) > 0 && r.options.backends != 10 {
 		fmt.Fprintf(&p, "\nThe bar of P9 is meant for 10 backends, one of them black-holed; here the edge has %d.\n", r.options.backends)
 	}
-	p.WriteString("\nNot measured here: P2 and P10 to P13, of P4 the credential exchanges per call, of P6 a policy filter, of P7 the growth of policies.\n")
+	p.WriteString("\nNot measured here: of P2 verified tokens, rate limits and a guest, P10 to P13, of P4 the credential exchanges per call, of P6 a policy filter, of P7 the growth of policies.\n")
 
 	if len(r.cells) > 0 {
 		p.WriteString("\n## Every load\n\nCPU is the user and system time of the target's own process per call: for direct that is the backend. In brackets, the lowest and the highest round.\n\n")

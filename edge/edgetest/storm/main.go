@@ -50,6 +50,8 @@ func rows() []row {
 		{"G01", "reload", "the configuration changes under load, again and again", runReload},
 		{"G02", "drain", "SIGTERM under load, with slow calls and streams open", runDrain},
 		{"G03", "replace", "a second process takes over the address under load", runReplace},
+		{"G04", "redis-kill", "the shared store is killed under load, and comes back empty", runRedisKill},
+		{"G05", "redis-hole", "the shared store takes everything and says nothing", runRedisHole},
 		{"G06", "partial", "one of five backends dead, slow or resetting", runPartial},
 		{"G07", "restart", "a backend restarts and has lost its sessions", runRestart},
 		{"G08", "readers", "streams whose clients never read", runReaders},

@@ -118,6 +118,7 @@ type plan struct {
 	backends    []seat
 	prefixed    bool   // a tool is called by its backend's name and its own; else there is one backend, or none is called
 	operational string // config.operational, YAML on one line; empty for none
+	store       string // address of a Redis that it shares, with a rate limit that no run reaches; empty for none
 }
 
 // seat is a backend of a plan.
@@ -155,17 +156,28 @@ spec:
     name: storm
   incomingAuth:
     type: anonymous
-  config:
+` + p.shared() + `  config:
     aggregation:
       conflictResolution: ` + resolution + "\n")
 	if p.operational != "" {
 		m.WriteString("    operational: " + p.operational + "\n")
+	}
+	if p.store != "" {
+		m.WriteString("    rateLimiting: {shared: {maxTokens: 1000000000, refillPeriod: 1s}}\n")
 	}
 	m.WriteString("    backends:\n")
 	for _, b := range p.backends {
 		fmt.Fprintf(&m, "      - name: %s\n        url: http://%s/mcp\n        transport: streamable-http\n", b.name, b.addr)
 	}
 	return m.String()
+}
+
+// shared is the YAML of the store.
+func (p plan) shared() string {
+	if p.store == "" {
+		return ""
+	}
+	return fmt.Sprintf("  sessionStorage: {provider: kvstore, address: %q}\n", p.store)
 }
 
 // manifest writes the edge's configuration: nothing but backends.

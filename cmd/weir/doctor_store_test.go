@@ -1,0 +1,51 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/kv/kvtest"
+)
+
+// TestDoctorOfStores has the doctor look at a store that is there, that wants
+// another password, and that is not there.
+func TestDoctorOfStores(t *testing.T) {
+	redis, back := kvtest.Redis(t, "--requirepass", "hush"), edgetest.NewServer(t, edgetest.Modern)
+	nowhere := edgetest.FreeAddress(t)
+	manifest := func(address string) string {
+		return strings.Replace(edgetest.Object("x", back), "  config:\n", fmt.Sprintf(
+			"  sessionStorage: {provider: kvstore, address: %q, passwordRef: {name: redis, key: password}}\n  config:\n", address), 1)
+	}
+	for _, c := range []struct {
+		address, environ string
+		level            level
+		cause            string
+	}{
+		{redis.Addr, "WEIR_SECRET_REDIS_PASSWORD=hush", levelWarning, "have no key in common"},
+		{redis.Addr, "WEIR_SECRET_REDIS_PASSWORD=hush2", levelProblem, "the user or the password is wrong"},
+		{nowhere, "WEIR_SECRET_REDIS_PASSWORD=hush", levelProblem, "connection refused"},
+	} {
+		var found check
+		for _, one := range examined(t, manifest(c.address), edgetest.Patience, c.environ) {
+			if one.Step == "store" {
+				found = one
+			}
+			if strings.Contains(one.Cause+one.Next+one.Detail, "hush") {
+				t.Errorf("%s shows the password", one.Step)
+			}
+		}
+		if found.Level != c.level || found.Class != inStore || !strings.Contains(found.Cause, c.cause) || found.Subject != c.address {
+			t.Errorf("%s, %s: %+v", c.address, c.environ, found)
+		}
+	}
+	key := "WEIR_SECRET_WEIR_STATE_KEY=" + strings.Repeat("A", 43) + "="
+	for _, one := range examined(t, manifest(redis.Addr), edgetest.Patience, "WEIR_SECRET_REDIS_PASSWORD=hush", key) {
+		if one.Step == "store" && one.Level != levelOK {
+			t.Errorf("%+v", one)
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package compile
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-edge/weir/edge/kv"
+	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/ratelimit"
+)
+
+// store plans where a server's sessions are kept; nil for the memory of the
+// process. Of the two places that can say so, the one in spec counts.
+func (c *compiler) store(o *object, s *v1beta1.VirtualMCPServer, config *v1beta1.ServerConfig) *Store {
+	var provider v1beta1.SessionProvider
+	var out Store
+	at := "spec.sessionStorage"
+	switch in, twin := s.Spec.SessionStorage, config.SessionStorage; {
+	case in != nil:
+		provider = in.Provider
+		out = Store{Address: in.Address, DB: int(in.DB), KeyPrefix: in.KeyPrefix}
+		if in.PasswordRef != nil {
+			out.Password = &SecretKey{Name: in.PasswordRef.Name, Key: in.PasswordRef.Key}
+		}
+	case twin != nil:
+		provider, at = twin.Provider, "spec.config.sessionStorage"
+		out = Store{Address: twin.Address, DB: int(twin.DB), KeyPrefix: twin.KeyPrefix}
+	}
+	if provider != v1beta1.SessionsInKVStore {
+		return nil
+	}
+	if err := kv.CheckKeyPrefix(out.KeyPrefix); err != nil {
+		c.fail(o, at+".keyPrefix", ReasonInvalid, "%v", err)
+	}
+	return &out
+}
+
+// limits plans how often a server's tools may be called; nil for any number of
+// times.
+func (c *compiler) limits(o *object, s *v1beta1.VirtualMCPServer, config *v1beta1.ServerConfig) *ratelimit.Spec {
+	if config.RateLimiting == nil {
+		return nil
+	}
+	spec := &ratelimit.Spec{
+		Namespace:     s.Namespace,
+		Server:        s.Name,
+		Limits:        *config.RateLimiting,
+		Authenticated: s.Spec.IncomingAuth != nil && s.Spec.IncomingAuth.Type != v1beta1.IncomingAnonymous,
+	}
+	judged := *spec
+	judged.Path = field.NewPath("spec", "config", "rateLimiting")
+	_, wrong := ratelimit.Parse(judged)
+	c.faults(o, wrong)
+	return spec
+}

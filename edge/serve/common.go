@@ -1,0 +1,372 @@
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// A session whose server shares a store lies there, so that every edge that
+// shares it can go on with it. An edge asks the store for a session that it has
+// at most once a second, and writes down that it is used at most four times in
+// its lifetime: a call costs nothing of the store in between. Who ends a session
+// tells the edges that have it.
+
+const (
+	// confirmEvery is for how long an edge takes the store's word for a session.
+	confirmEvery = time.Second
+
+	// maxNodes is how many edges a session may be at.
+	maxNodes = 64
+)
+
+// record is a session in the store.
+type record struct {
+	Server       string   `json:"s"`
+	Owner        string   `json:"o"` // digest of id and principal: nobody reads there who it is
+	Version      string   `json:"v"`
+	Info         []byte   `json:"i,omitempty"`
+	Capabilities []byte   `json:"c"`
+	Level        string   `json:"l,omitempty"`
+	Subscribed   []string `json:"u,omitempty"` // URIs
+	Nodes        []string `json:"n"`           // the edges that have it
+}
+
+func (r *record) text() []byte {
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // strings and bytes always have a JSON form
+	}
+	return text
+}
+
+// readRecord returns the session that a store has; nil for none, and for what is
+// none.
+func readRecord(text []byte) *record {
+	var r record
+	if text == nil || json.Unmarshal(text, &r) != nil || !mcp.LegacyVersion(r.Version) || len(r.Capabilities) == 0 || len(r.Nodes) > maxNodes {
+		return nil
+	}
+	return &r
+}
+
+// common is what the edges that share a store know of a session together.
+type common struct {
+	key   string // in the store; "" for a session that is this edge's alone
+	node  string // this edge
+	store atomic.Pointer[shared]
+	seen  atomic.Int64 // when the store last had it, Unix milliseconds
+	slid  atomic.Int64 // when its lifetime there last began anew
+	last  atomic.Pointer[record]
+	who   atomic.Pointer[edge.Identity] // who opened its stream here
+
+	confirming sync.Mutex // one asks the store at a time
+	following  sync.Mutex // guards subscribed
+	subscribed map[string]bool
+}
+
+// question makes the id of a question, JSON text. It leads an answer that comes
+// to another edge back to this one.
+func (c *common) question(n uint64) string {
+	if c.key == "" {
+		return strconv.FormatUint(n, 10)
+	}
+	return `"` + c.node + "." + strconv.FormatUint(n, 10) + `"`
+}
+
+// idBytes are the random bytes of a session id.
+const idBytes = 16
+
+// keyOf is where a store has the session of an id; "" for an id that no edge
+// made. Nothing that a client sent stands in a key as it is.
+func keyOf(id string) string {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(id)
+	if err != nil || len(raw) != idBytes || len(id) != base64.RawURLEncoding.EncodedLen(idBytes) {
+		return ""
+	}
+	return "session:" + digestText("session", id)
+}
+
+func digestText(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write([]byte(strconv.Itoa(len(p)) + ":" + p))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+func ownerOf(id, principal string) string { return digestText("owner", id, principal) }
+
+// keepFor is how long a session stays in the store after its lifetime there began
+// anew: what is used is not written down at once.
+func (e *Edge) keepFor() time.Duration { return e.settings.SessionTTL + e.settings.SessionTTL/4 }
+
+// errAway is the answer while the store that is needed is away.
+func errAway() error {
+	return &edge.Error{Kind: edge.Overload, Op: "session", After: time.Second, Err: errors.New("session store unavailable")}
+}
+
+func errForeignSession() error {
+	return edge.Errorf(edge.NoSession, "session_owner_mismatch", "Session not found")
+}
+
+func errNoSession() error { return edge.Errorf(edge.NoSession, "door", "Session not found") }
+
+// errEndedElsewhere says that the store no longer has a session.
+var errEndedElsewhere = errors.New("the session has ended")
+
+// enroll puts a new session into the store of its server.
+func (e *Edge) enroll(store *shared, s *session) error {
+	r := &record{
+		Server: s.server, Owner: ownerOf(s.ID, s.Owner), Version: s.Version,
+		Info: s.Info, Capabilities: s.Capabilities, Nodes: []string{e.node},
+	}
+	key := keyOf(s.ID)
+	if err := store.Put(context.Background(), key, r.text(), e.keepFor()); err != nil {
+		return errAway()
+	}
+	e.joined(store, s, key, r)
+	return nil
+}
+
+// joined notes that a session lies in the store.
+func (e *Edge) joined(store *shared, s *session, key string, r *record) {
+	now := e.clock.now().UnixMilli()
+	s.common.key, s.common.node = key, e.node
+	s.common.store.Store(store)
+	s.common.last.Store(r)
+	s.common.seen.Store(now)
+	s.common.slid.Store(now)
+}
+
+// commonSession finds the session of a request to a server that shares a store.
+// s is the session of that id that this edge has; nil for none.
+func (e *Edge) commonSession(server *server, s *session, id, principal string) (*session, error) {
+	store := server.shared
+	switch {
+	case s == nil && keyOf(id) == "":
+		return nil, errNoSession()
+	case s == nil && store.Away():
+		return nil, errAway()
+	case s == nil:
+		return e.restore(store, server, id, principal)
+	case s.common.key == "": // it began before the server shared a store
+		return s, nil
+	case store.Away():
+		return e.unconfirmed(s)
+	case s.common.store.Load() == store && e.clock.now().UnixMilli()-s.common.seen.Load() < confirmEvery.Milliseconds():
+		return s, nil
+	}
+	return e.confirm(store, s)
+}
+
+// unconfirmed is what becomes of a session that the store cannot be asked for.
+func (e *Edge) unconfirmed(s *session) (*session, error) {
+	if e.settings.StoreFailure == "open" {
+		return s, nil
+	}
+	return nil, errAway()
+}
+
+// confirm asks the store whether it still has a session, and begins the
+// session's lifetime there anew when that is due.
+func (e *Edge) confirm(store *shared, s *session) (*session, error) {
+	c := &s.common
+	c.confirming.Lock()
+	defer c.confirming.Unlock()
+	now := e.clock.now().UnixMilli()
+	if c.store.Load() != store { // the server has moved to another one
+		if err := e.move(store, s); err != nil {
+			return e.unconfirmed(s)
+		}
+		return s, nil
+	}
+	if now-c.seen.Load() < confirmEvery.Milliseconds() {
+		return s, nil // somebody else has asked meanwhile
+	}
+	var r *record
+	var err error
+	if now-c.slid.Load() >= e.settings.SessionTTL.Milliseconds()/4 {
+		if r, err = e.change(store, c.key, func(*record) {}); err == nil {
+			c.slid.Store(now)
+		}
+	} else {
+		var text []byte
+		if text, err = store.Get(context.Background(), c.key); err == nil {
+			if r = readRecord(text); r == nil {
+				err = errEndedElsewhere
+			}
+		}
+	}
+	switch {
+	case errors.Is(err, errEndedElsewhere):
+		e.sessions.end(s.ID)
+		return nil, errNoSession()
+	case err != nil:
+		return e.unconfirmed(s)
+	}
+	c.seen.Store(now)
+	e.learn(store, s, r)
+	return s, nil
+}
+
+// move puts a session into another store than the one that had it.
+func (e *Edge) move(store *shared, s *session) error {
+	r := s.common.last.Load()
+	if err := store.Put(context.Background(), s.common.key, r.text(), e.keepFor()); err != nil {
+		return err
+	}
+	now := e.clock.now().UnixMilli()
+	s.common.store.Store(store)
+	s.common.seen.Store(now)
+	s.common.slid.Store(now)
+	return nil
+}
+
+// change changes a session in the store, and begins its lifetime anew. The error
+// is errEndedElsewhere when the store does not have it.
+func (e *Edge) change(store *shared, key string, change func(*record)) (*record, error) {
+	var r *record
+	err := store.Update(context.Background(), key, e.keepFor(), func(old []byte) ([]byte, error) {
+		if r = readRecord(old); r == nil {
+			return nil, errEndedElsewhere
+		}
+		change(r)
+		if !slices.Contains(r.Nodes, e.node) {
+			if len(r.Nodes) == maxNodes {
+				r.Nodes = r.Nodes[1:]
+			}
+			r.Nodes = append(r.Nodes, e.node)
+		}
+		return r.text(), nil
+	})
+	return r, err
+}
+
+// restore makes a session here of what the store has of it.
+func (e *Edge) restore(store *shared, server *server, id, principal string) (*session, error) {
+	key := keyOf(id)
+	text, err := store.Get(context.Background(), key)
+	if err != nil {
+		return nil, errAway()
+	}
+	r := readRecord(text)
+	// Somebody else's session is as unknown as one that is not there.
+	switch {
+	case r == nil || r.Server != server.name:
+		return nil, errNoSession()
+	case r.Owner != ownerOf(id, principal):
+		return nil, errForeignSession()
+	}
+	s := e.sessions.make(e.clock.now(), id, server.name, principal, r.Version, r.Info, r.Capabilities)
+	if r.Level != "" {
+		s.SetLogLevel(r.Level)
+	}
+	e.joined(store, s, key, r)
+	// It is in the table before the store knows that it is here: whoever gives
+	// one up looks there first.
+	if s, err = e.sessions.add(s); err != nil {
+		return nil, err
+	}
+	switch r, err = e.change(store, key, func(*record) {}); {
+	case errors.Is(err, errEndedElsewhere):
+		e.sessions.end(id)
+		return nil, errNoSession()
+	case err != nil:
+		e.sessions.end(id)
+		return nil, errAway()
+	}
+	s.common.last.Store(r)
+	return s, nil
+}
+
+// endCommon ends a session in the store, and at the other edges.
+func (e *Edge) endCommon(s *session) error {
+	store := s.common.store.Load()
+	if store == nil {
+		return nil
+	}
+	var r *record
+	err := store.Update(context.Background(), s.common.key, e.keepFor(), func(old []byte) ([]byte, error) {
+		r = readRecord(old)
+		return nil, nil
+	})
+	if err != nil {
+		return errAway()
+	}
+	if r != nil {
+		e.tellOthers(store, r, letter{Kind: letterEnd, Session: s.common.key}, nil)
+	}
+	return nil
+}
+
+// giveUp takes this edge off a session that it no longer keeps. One that no edge
+// keeps ends.
+func (e *Edge) giveUp(s *session) {
+	store := s.common.store.Load()
+	if store == nil {
+		return
+	}
+	e.work.Go(func() {
+		defer edge.Contain(e.log, "session")
+		_ = store.Update(context.Background(), s.common.key, e.keepFor(), func(old []byte) ([]byte, error) {
+			r := readRecord(old)
+			if r == nil {
+				return nil, nil
+			}
+			if e.sessions.known(s.common.key) != nil {
+				return old, nil // it is back
+			}
+			r.Nodes = slices.DeleteFunc(r.Nodes, func(n string) bool { return n == e.node })
+			if len(r.Nodes) == 0 {
+				return nil, nil
+			}
+			return r.text(), nil
+		}) // what cannot be written down now ends with its lifetime
+	})
+}
+
+// slide begins the lifetimes anew of the sessions that are busy and have sent
+// nothing for long, such as those that only listen.
+func (e *Edge) slide(now time.Time) {
+	due := now.UnixMilli() - e.settings.SessionTTL.Milliseconds()/4
+	var late []*session
+	e.sessions.mu.RLock()
+	for _, s := range e.sessions.byKey {
+		if s.common.slid.Load() < due && s.busy() {
+			late = append(late, s)
+		}
+	}
+	e.sessions.mu.RUnlock()
+	if len(late) == 0 || !e.sliding.CompareAndSwap(false, true) {
+		return
+	}
+	e.work.Go(func() {
+		defer e.sliding.Store(false)
+		defer edge.Contain(e.log, "session")
+		for _, s := range late {
+			if store := s.common.store.Load(); store != nil {
+				_, _ = e.confirm(store, s) // one that has ended ends here, too
+			}
+		}
+	})
+}
+
+// newName makes a name that nobody else has.
+func newName() string {
+	var raw [8]byte
+	_, _ = rand.Read(raw[:]) // never fails
+	return hex.EncodeToString(raw[:])
+}

@@ -1,0 +1,156 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// What a client sets up in a common session at one edge, its log level and its
+// subscriptions, holds at the others.
+
+// learn takes what other edges have written down of a session.
+func (e *Edge) learn(t *shared, s *session, r *record) {
+	s.common.last.Store(r)
+	if r.Level != s.LogLevel() && r.Level != "" {
+		s.SetLogLevel(r.Level)
+		if served := e.live.Load().servers[s.server]; served != nil {
+			t.work.Go(func() {
+				defer edge.Contain(e.log, "log level")
+				served.level(context.Background(), &s.Session, r.Level)
+			})
+		}
+	}
+}
+
+// remember writes down what a session has set up, for the other edges.
+func (e *Edge) remember(s *session, m *mcp.Message) error {
+	store := s.common.store.Load()
+	if store == nil {
+		return nil
+	}
+	uri := m.Text("uri")
+	r, err := e.change(store, s.common.key, func(r *record) {
+		switch m.Method {
+		case "logging/setLevel":
+			r.Level = m.Text("level")
+		case "resources/subscribe":
+			if !slices.Contains(r.Subscribed, uri) && len(r.Subscribed) < maxWatched {
+				r.Subscribed = append(r.Subscribed, uri)
+			}
+		case "resources/unsubscribe":
+			r.Subscribed = slices.DeleteFunc(r.Subscribed, func(u string) bool { return u == uri })
+		}
+	})
+	switch {
+	case errors.Is(err, errEndedElsewhere):
+		return errNoSession()
+	case err != nil:
+		return errAway()
+	}
+	s.common.last.Store(r)
+	if m.Method != "logging/setLevel" {
+		s.common.note(uri, m.Method == "resources/subscribe")
+	}
+	e.tellOthers(store, r, letter{Kind: letterLook, Session: s.common.key}, nil)
+	return nil
+}
+
+// memorable reports whether a request sets up something that a session keeps.
+func memorable(method string) bool {
+	switch method {
+	case "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
+		return true
+	}
+	return false
+}
+
+// roomToSubscribe refuses a subscription of a common session that has too many.
+func roomToSubscribe(s *session, m *mcp.Message) error {
+	if r := s.common.last.Load(); r != nil && m.Method == "resources/subscribe" && len(r.Subscribed) >= maxWatched && !slices.Contains(r.Subscribed, m.Text("uri")) {
+		return edge.Errorf(edge.Params, "subscribe", "a session can subscribe to %d resources", maxWatched)
+	}
+	return nil
+}
+
+// note notes whether the backends of this edge are subscribed to a resource.
+func (c *common) note(uri string, yes bool) {
+	c.following.Lock()
+	defer c.following.Unlock()
+	if !yes {
+		delete(c.subscribed, uri)
+		return
+	}
+	if c.subscribed == nil {
+		c.subscribed = make(map[string]bool)
+	}
+	c.subscribed[uri] = true
+}
+
+// catchUp has the backends of this edge subscribed to what the session is,
+// while it has a stream here that would hear of changes.
+func (e *Edge) catchUp(s *session) {
+	defer edge.Contain(e.log, "subscriptions")
+	c := &s.common
+	r, served := c.last.Load(), e.live.Load().servers[s.server]
+	if r == nil || served == nil || (newest{s}).outlet() == nil {
+		return
+	}
+	var missing, more []string
+	c.following.Lock()
+	for _, uri := range r.Subscribed {
+		if !c.subscribed[uri] {
+			missing = append(missing, uri)
+		}
+	}
+	for uri := range c.subscribed {
+		if !slices.Contains(r.Subscribed, uri) {
+			more = append(more, uri)
+		}
+	}
+	c.following.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for _, uri := range missing {
+		if e.subscribeFor(ctx, served, s, "resources/subscribe", uri) == nil {
+			c.note(uri, true)
+		}
+	}
+	for _, uri := range more {
+		_ = e.subscribeFor(ctx, served, s, "resources/unsubscribe", uri) // what comes too much is no harm
+		c.note(uri, false)
+	}
+}
+
+// subscribeFor sends a request of the edge's own for a session, past the same
+// filters as the client's.
+func (e *Edge) subscribeFor(ctx context.Context, served *server, s *session, method, uri string) error {
+	params := append(mcp.AppendString([]byte(`{"uri":`), uri), '}')
+	m, err := mcp.Decode(mcp.AppendRequest(nil, []byte(`"weir-`+e.node+"-"+strconv.FormatUint(s.asks.Add(1), 10)+`"`), method, params))
+	if err != nil {
+		return err
+	}
+	x := &edge.Exchange{Server: served.name, Era: mcp.Legacy, Request: m, Session: &s.Session, Identity: s.common.who.Load(), Client: nobody{}}
+	if x.Target, err = served.target(ctx, x); err != nil {
+		return err
+	}
+	r, err := served.chain.Handle(ctx, x)
+	if err == nil && r != nil && r.Kind == mcp.Failure {
+		err = errors.New("refused")
+	}
+	return err
+}
+
+// nobody is the way back of what the edge asks for itself.
+type nobody struct{}
+
+func (nobody) Send(*mcp.Message) error { return nil }
+
+func (nobody) Ask(context.Context, map[string]edge.Question) (map[string]edge.Answer, error) {
+	return nil, edge.Errorf(edge.NoMethod, "ask", "nobody is there to answer")
+}

@@ -1,0 +1,236 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/kv"
+	"github.com/weir-edge/weir/filters/ratelimit"
+)
+
+// stores are the stores that servers share with those of other edges: one for
+// each way to reach one, opened with the first server that uses it and closed
+// with the last.
+type stores struct {
+	mu   sync.Mutex
+	open map[string]*shared // by digest
+}
+
+// shared is one of them.
+type shared struct {
+	*kv.RedisStore
+	digest  string
+	address string
+	uses    int         // servers; stores.mu guards it
+	met     atomic.Bool // it has answered once
+
+	keeper *keeper
+	cap    time.Duration   // of a call
+	life   context.Context // over when the store is closed
+	end    context.CancelFunc
+	work   sync.WaitGroup
+}
+
+// id tells one store from another; "" for none.
+func (s *shared) id() string {
+	if s == nil {
+		return ""
+	}
+	return s.digest
+}
+
+// use opens the store that a server of the plan asks for, or finds it open. It
+// is given back when the server ends. nil stands for the memory of the process.
+func (e *Edge) use(s *server, p *compile.Store) (*shared, error) {
+	if p == nil {
+		return nil, nil
+	}
+	password := e.storePassword
+	if p.Password != nil {
+		var err error
+		if password, err = e.password(s, p.Password); err != nil {
+			return nil, err
+		}
+	}
+	digest := digestOf(struct {
+		Store    compile.Store
+		Password string
+	}{*p, string(password)})
+	e.stores.mu.Lock()
+	defer e.stores.mu.Unlock()
+	one := e.stores.open[digest]
+	if one == nil {
+		redis, err := kv.Redis(kv.Options{
+			Addresses: []string{p.Address}, DB: p.DB, KeyPrefix: p.KeyPrefix, Password: password,
+			Timeout: e.settings.StoreTimeout, Log: e.log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		one = &shared{RedisStore: redis, digest: digest, address: p.Address, keeper: newKeeper(), cap: e.settings.CallCap}
+		one.life, one.end = context.WithCancel(context.Background())
+		e.takePart(one.life, one)
+		if !e.sharedKey {
+			e.log.Warn("a parked call can only be gone on with at this edge: edges that share a store need one key", "store", p.Address, "do", "give all of them the same --state-key-file, or the secret weir-state with the key key")
+		}
+		if e.stores.open == nil {
+			e.stores.open = make(map[string]*shared)
+		}
+		e.stores.open[digest] = one
+	}
+	one.uses++
+	s.after = append(s.after, func() { e.stores.leave(one) })
+	return one, nil
+}
+
+// password finds the password that a sessionStorage refers to.
+func (e *Edge) password(s *server, key *compile.SecretKey) (edge.Secret, error) {
+	secrets := e.env(s).Secrets
+	if secrets == nil {
+		return "", fmt.Errorf("passwordRef: secret %s has nowhere to be looked for", key.Name)
+	}
+	password, err := secrets.Secret(context.Background(), key.Name, key.Key)
+	if err != nil {
+		return "", fmt.Errorf("passwordRef: %w", err)
+	}
+	return password, nil
+}
+
+// leave gives a store back. The last one closes it.
+func (t *stores) leave(one *shared) {
+	t.mu.Lock()
+	one.uses--
+	last := one.uses == 0
+	if last {
+		delete(t.open, one.digest)
+	}
+	t.mu.Unlock()
+	if last {
+		one.end()
+		one.work.Wait()
+		_ = one.Close() // what it held open is gone in any case
+	}
+}
+
+// list returns the stores that are open.
+func (t *stores) list() []*shared {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]*shared, 0, len(t.open))
+	for _, one := range t.open {
+		all = append(all, one)
+	}
+	return all
+}
+
+// strangers reports whether a store has not answered yet, not once. One that
+// goes away later leaves the edge ready: it serves what needs no store, and no
+// other edge would fare better.
+func (t *stores) strangers() bool {
+	for _, one := range t.list() {
+		if one.met.Load() {
+			continue
+		}
+		if one.Ready() != nil {
+			return true
+		}
+		one.met.Store(true)
+	}
+	return false
+}
+
+// storeStatus is what /status says of the store that a server shares.
+type storeStatus struct {
+	Address   string     `json:"address"`
+	Connected bool       `json:"connected"`
+	Message   string     `json:"message,omitempty"` // what is wrong
+	Since     *time.Time `json:"since,omitempty"`   // when it went away
+	Calls     uint64     `json:"calls"`
+	Failed    uint64     `json:"failed"`
+}
+
+func (s *server) storeStatus() *storeStatus {
+	if s.shared == nil {
+		return nil
+	}
+	state, counted := s.shared.State(), s.shared.Counters()
+	out := &storeStatus{Address: s.shared.address, Connected: state.Ready, Calls: counted.Calls, Failed: counted.Failures + counted.Refused}
+	if err := s.shared.Ready(); err != nil {
+		out.Message = err.Error()
+	}
+	if state.Open {
+		out.Since = moment(state.Since)
+	}
+	return out
+}
+
+// limitStatus is what /status says of the rate limits of a server.
+type limitStatus struct {
+	Admitted  uint64 `json:"admitted"`
+	Limited   uint64 `json:"limited"`
+	Uncounted uint64 `json:"uncounted"` // calls that the store could not count
+	FailOpen  uint64 `json:"failOpen"`  // of those, the ones that were admitted
+}
+
+func (s *server) limitStatus() *limitStatus {
+	if s.limits == nil {
+		return nil
+	}
+	c := s.limits.Counters()
+	out := &limitStatus{Admitted: c.Admitted, Uncounted: c.StoreErrors, FailOpen: c.FailOpen}
+	for _, n := range c.Limited {
+		out.Limited += n
+	}
+	return out
+}
+
+// countLimits counts what the rate limits of a server have decided.
+func (s *server) countLimits(m emitter) {
+	if s.limits == nil {
+		return
+	}
+	const decisions, help = "weir_rate_limit_decisions", "Calls of tools that rate limits have decided over."
+	c := s.limits.Counters()
+	m.with("decision", "admitted").with("rejected_by", "none").counter(decisions, help, float64(c.Admitted))
+	for kind, n := range c.Limited {
+		m.with("decision", "limited").with("rejected_by", ratelimit.Kind(kind).String()).counter(decisions, help, float64(n))
+	}
+	m.counter("weir_rate_limit_store_errors", "Calls that the store could not count.", float64(c.StoreErrors))
+	m.counter("weir_rate_limit_fail_open", "Calls that were admitted although the store could not count them.", float64(c.FailOpen))
+	m.counter("weir_rate_limit_checks", "Calls that asked the store.", float64(c.Checks))
+	m.counter("weir_rate_limit_check_seconds", "Time that calls have waited for the store.", c.Time.Seconds())
+}
+
+// countStore counts what the store of a server has been asked.
+func (s *server) countStore(m emitter) {
+	if s.shared == nil {
+		return
+	}
+	up := 0.0
+	if s.shared.Ready() == nil {
+		up = 1
+	}
+	m.gauge("weir_store_up", "1 while the shared store answers.", up)
+	c := s.shared.Counters()
+	for _, one := range []struct {
+		name, help string
+		n          uint64
+	}{
+		{"calls", "Calls that asked the shared store.", c.Calls},
+		{"failures", "Calls that the shared store did not serve.", c.Failures},
+		{"timeouts", "Calls that the shared store did not answer in time.", c.Timeouts},
+		{"refused", "Calls that were not tried, because the shared store was away.", c.Refused},
+		{"busy", "Calls that found no connection to the shared store free.", c.Busy},
+		{"breaker_opened", "How often the breaker before the shared store opened.", c.Opened},
+		{"corrupt", "Values in the shared store that no edge wrote.", c.Corrupt},
+		{"full", "Values and messages that found no room in the shared store.", c.Full},
+		{"expired", "Messages in the shared store that nobody took.", c.Expired},
+	} {
+		m.counter("weir_store_"+one.name, one.help, float64(one.n))
+	}
+}
