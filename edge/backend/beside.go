@@ -58,46 +58,51 @@ func (c *call) waits() bool {
 }
 
 // before takes what a server sends besides answers. on is the call whose stream
-// it came on; nil when it came on a stream of no call.
-func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message) {
+// it came on; nil when it came on a stream of no call. The error says that whoever
+// hears what belongs to no call is gone.
+func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message) error {
 	c, client := s.addressee(on, m)
 	if m.Kind == mcp.Request {
 		if m.Method == "ping" {
 			body := mcp.AppendResult(nil, m.IDText(), []byte("{}"))
 			s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })
-			return
+			return nil
 		}
 		s.question(ctx, l, c, on != nil, client, m)
-		return
+		return nil
 	}
 	if client == nil {
-		return
+		return nil
 	}
 	switch m.Method {
 	case "notifications/progress":
 		if c == nil || c.token == nil {
-			return // nobody asked for it, or it came too late
+			return nil // nobody asked for it, or it came too late
 		}
 		c.heard.Store(time.Now().UnixNano())
 		if &c.token[0] != &c.known[0] {
 			n, err := mcp.Decode(mcp.Retokened(nil, m, c.token))
 			if err != nil {
-				return
+				return nil
 			}
 			m = n
 		}
 	case "notifications/message":
 		if c != nil && !c.level {
-			return
+			return nil
 		}
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/resources/updated":
 		if c != nil && c.alone {
-			return // a modern client hears of these where it listens for them
+			return nil // a modern client hears of these where it listens for them
 		}
 	case "notifications/cancelled":
-		return // of a question: its answer will simply not be wanted
+		return nil // of a question: its answer will simply not be wanted
 	}
-	_ = client.Send(m)
+	err := client.Send(m)
+	if c != nil {
+		return nil
+	}
+	return err
 }
 
 // addressee returns the call that a message of the server belongs to, and the

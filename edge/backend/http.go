@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -86,59 +85,8 @@ type reply struct {
 	stop   func() bool // in place of watch
 }
 
-var (
-	eventStream = []byte("text/event-stream")
-	identity    = []byte("identity")
-)
-
-var errHead = errors.New("answered with an HTTP header that cannot be read")
-
 // maxInterim is how many interim answers (1xx) may come before the answer.
 const maxInterim = 20
-
-// framedTwice waits for the head of an answer and reports whether it says both
-// how long its body is and that it comes in chunks: where such an answer ends
-// is not certain (RFC 9112 §6.3). Whatever else is wrong with a head is found
-// by reading it.
-func (c *conn) framedTwice() bool {
-	var head []byte
-	for n := 1; ; n = len(head) + 1 {
-		if _, err := c.br.Peek(n); err != nil {
-			return false
-		}
-		head, _ = c.br.Peek(c.br.Buffered())
-		if i := endOfHead(head); i >= 0 {
-			head = head[:i]
-			break
-		}
-	}
-	length, chunks := false, false
-	for line := range bytes.SplitSeq(head, []byte{'\n'}) {
-		name, _, _ := bytes.Cut(line, []byte{':'})
-		switch name = bytes.TrimSpace(name); len(name) {
-		case len("Content-Length"):
-			length = length || bytes.EqualFold(name, []byte("Content-Length"))
-		case len("Transfer-Encoding"):
-			chunks = chunks || bytes.EqualFold(name, []byte("Transfer-Encoding"))
-		}
-	}
-	return length && chunks
-}
-
-// endOfHead returns where the header lines of an answer end; -1 when that has
-// not come yet.
-func endOfHead(b []byte) int {
-	for at := 0; ; {
-		i := bytes.IndexByte(b[at:], '\n')
-		if i < 0 {
-			return -1
-		}
-		at += i + 1
-		if rest := b[at:]; len(rest) > 0 && rest[0] == '\n' || len(rest) > 1 && rest[0] == '\r' && rest[1] == '\n' {
-			return at
-		}
-	}
-}
 
 // send writes the request and reads the head of the answer. When ctx ends, the
 // connection is closed. The second result says whether anything of the request
@@ -171,9 +119,8 @@ func (p *peer) once(ctx context.Context, o *outgoing, lines []byte) (*reply, boo
 		return nil, true, r.failed(ctx, err)
 	}
 	for interim := 0; ; interim++ {
-		twice := c.framedTwice()
-		err := c.head.Read(c.br)
-		if err == nil && (twice || interim > maxInterim) {
+		err := c.readHead()
+		if err == nil && interim > maxInterim {
 			err = errHead
 		}
 		if err != nil {
@@ -182,19 +129,12 @@ func (p *peer) once(ctx context.Context, o *outgoing, lines []byte) (*reply, boo
 			}
 			return nil, true, r.failed(ctx, err)
 		}
-		if r.status = c.head.StatusCode(); r.status >= 200 {
+		if c.head.status >= 200 {
 			break
 		}
 	}
-	r.length = c.head.ContentLength()
-	if r.status == 204 || r.status == 304 {
-		r.length = 0
-	}
-	kind, _, _ := bytes.Cut(c.head.ContentType(), []byte{';'})
-	if coding := c.head.ContentEncoding(); len(coding) > 0 && !bytes.EqualFold(coding, identity) {
-		r.coded = true
-	}
-	r.sse = !r.coded && bytes.EqualFold(bytes.TrimSpace(kind), eventStream)
+	r.status, r.length, r.coded = c.head.status, c.head.length, c.head.coded
+	r.sse = c.head.sse && !r.coded
 	return r, true, nil
 }
 

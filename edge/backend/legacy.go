@@ -88,6 +88,16 @@ func (b *Backend) SetLevel(ctx context.Context, client *edge.Session, level stri
 // Listen passes on to out what the backend sends a legacy client outside its
 // calls, until ctx ends.
 func (b *Backend) Listen(ctx context.Context, client *edge.Session, out edge.Client) error {
+	return b.listen(ctx, client, out, (*session).listen)
+}
+
+// Attend is Listen that returns, and goes on without a goroutine, where the
+// backend has no stream for what comes outside of calls.
+func (b *Backend) Attend(ctx context.Context, client *edge.Session, out edge.Client) error {
+	return b.listen(ctx, client, out, (*session).attend)
+}
+
+func (b *Backend) listen(ctx context.Context, client *edge.Session, out edge.Client, hear func(*session, context.Context, edge.Client) error) error {
 	in, err := b.Introduced(ctx)
 	if err != nil {
 		return err
@@ -99,7 +109,7 @@ func (b *Backend) Listen(ctx context.Context, client *edge.Session, out edge.Cli
 	if err != nil {
 		return err
 	}
-	return b.named(s.listen(ctx, out))
+	return b.named(hear(s, ctx, out))
 }
 
 // modernClient carries a modern client's message to a legacy backend, over a

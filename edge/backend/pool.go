@@ -11,13 +11,11 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 )
@@ -57,7 +55,7 @@ type conn struct {
 	net.Conn
 	br     *bufio.Reader
 	out    []byte
-	head   fasthttp.ResponseHeader
+	head   head
 	reply  reply            // of the call that has the connection
 	events *mcp.EventReader // of its streams; nil until the first
 	probe  probe
@@ -238,17 +236,9 @@ func (p *pool) put(c *conn, now time.Time) {
 		c.out = nil
 	}
 	c.used = now
-	c.idle = idleDefault
-	if v := c.head.Peek("Keep-Alive"); len(v) > 0 {
-		if _, rest, ok := bytes.Cut(v, []byte("timeout=")); ok {
-			digits, _, _ := bytes.Cut(rest, []byte{','})
-			if n, err := strconv.Atoi(string(bytes.TrimSpace(digits))); err == nil {
-				c.idle = min(time.Duration(n)*time.Second-time.Second, idleMost)
-			}
-		}
-	}
+	c.idle = c.head.idle
 	p.mu.Lock()
-	if p.done || c.idle <= 0 || c.br.Size() < readBuffer || c.br.Buffered() > 0 || c.head.ConnectionClose() {
+	if p.done || c.idle <= 0 || c.br.Size() <= slimBuffer || c.br.Buffered() > 0 || c.head.closes {
 		p.mu.Unlock()
 		p.drop(c)
 		return

@@ -54,7 +54,8 @@ func TestFreeConnectionsAreDropped(t *testing.T) {
 			here, there := net.Pipe()
 			p.open.Add(1)
 			c := &conn{Conn: here, br: bufio.NewReaderSize(here, readBuffer)}
-			c.head.Set("Keep-Alive", keepAlive)
+			c.head.idle = idleDefault
+			c.head.keepAlive([]byte(keepAlive))
 			go func() {
 				_, _ = there.Read(make([]byte, 1))
 				mu.Lock()

@@ -117,7 +117,7 @@ func (b *Backend) ownStream(s *session) context.CancelFunc {
 	ctx, cancel := context.WithCancel(b.life)
 	begun := b.spawn("own stream", func() {
 		defer b.ownStreams.Add(-1)
-		_ = s.listen(ctx, nil)
+		_ = s.readOwn(ctx)
 	})
 	if !begun {
 		b.ownStreams.Add(-1)
@@ -207,9 +207,9 @@ func (s *session) roundTrip(ctx context.Context, l *link, method string, params 
 	if err != nil {
 		return nil, "", err
 	}
-	given := string(r.c.head.Peek(mcp.HeaderSession))
+	given := string(r.c.head.session)
 	m := new(mcp.Message)
-	if _, err := r.answer(ctx, id, m, func(m *mcp.Message, _ *reply) { s.before(ctx, l, nil, m) }); err != nil {
+	if _, err := r.answer(ctx, id, m, func(m *mcp.Message, _ *reply) { _ = s.before(ctx, l, nil, m) }); err != nil {
 		return nil, given, err
 	}
 	return m, given, nil
@@ -338,7 +338,7 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 	o.place, o.x, o.forward = &c.place, x, x.Forward
 	status, err := s.b.peer.converse(ctx, &o, c.id, &answer.Message, func(n *mcp.Message, r *reply) {
 		c.on(r)
-		s.before(ctx, l, c, n)
+		_ = s.before(ctx, l, c, n)
 	})
 	c.on(nil)
 	if err != nil {
@@ -407,7 +407,7 @@ func (s *session) resume(ctx context.Context, l *link, c *call, at *place, until
 		}
 		err = r.events(ctx, c.id, answer, func(n *mcp.Message, r *reply) {
 			c.on(r)
-			s.before(ctx, l, c, n)
+			_ = s.before(ctx, l, c, n)
 		})
 		c.on(nil)
 		if at.id != before {
@@ -520,34 +520,58 @@ func (s *session) hear(out edge.Client) {
 	s.mu.Unlock()
 }
 
-// listen reads the server's own stream (GET) and passes on to out what belongs
-// to no call, until ctx ends. A server that has no such stream is no error.
-func (s *session) listen(ctx context.Context, out edge.Client) error {
-	if out != nil {
-		s.hear(out)
-		defer func() {
-			s.mu.Lock()
-			if s.notice == out {
-				s.notice = nil
-			}
-			s.mu.Unlock()
-		}()
+// deafen ends hear, unless another has taken its place.
+func (s *session) deafen(out edge.Client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.notice == out {
+		s.notice = nil
 	}
+}
+
+// listen passes on to out what belongs to no call, until ctx ends.
+func (s *session) listen(ctx context.Context, out edge.Client) error {
+	s.hear(out)
+	defer s.deafen(out)
+	err := s.readOwn(ctx)
+	if errors.Is(err, errMute) {
+		<-ctx.Done()
+		return nil
+	}
+	return err
+}
+
+// attend is listen that returns, and goes on without a goroutine, where no
+// stream is to be read.
+func (s *session) attend(ctx context.Context, out edge.Client) error {
+	s.hear(out)
+	err := s.readOwn(ctx)
+	if errors.Is(err, errMute) {
+		context.AfterFunc(ctx, func() { s.deafen(out) })
+		return nil
+	}
+	s.deafen(out)
+	return err
+}
+
+// errMute says that a server has no stream of its own: either it does not have
+// such, or everything comes on one stream, which is read already.
+var errMute = errors.New("the server has no stream of its own")
+
+// readOwn reads the server's own stream (GET), until ctx ends.
+func (s *session) readOwn(ctx context.Context) error {
 	wait := 100 * time.Millisecond
 	for {
-		l, err := s.link(ctx)
-		if err != nil {
-			return lost(err)
-		}
-		if l.sse != nil { // everything comes on one stream, which is read already
-			<-ctx.Done()
-			return nil
-		}
-		o := s.outgoing(l, nil)
-		o.method, o.silence, o.until = "GET", 0, time.Time{}
-		r, _, err := s.b.peer.send(ctx, &o)
+		l, r, err := s.openStream(ctx)
 		switch {
+		case l == nil:
+			return lost(err)
+		case l.sse != nil:
+			return errMute
 		case ctx.Err() != nil:
+			if err == nil {
+				r.close()
+			}
 			return nil
 		case err != nil:
 		case r.status == 404:
@@ -557,8 +581,7 @@ func (s *session) listen(ctx context.Context, out edge.Client) error {
 			r.close() // it may take another one
 		case r.status != 200 || !r.sse:
 			r.close()
-			<-ctx.Done() // no stream of its own: nothing will come
-			return nil
+			return errMute
 		default:
 			wait = 100 * time.Millisecond
 			events := mcp.NewEventReader(r.stream(), s.b.MaxMessage)
@@ -572,7 +595,9 @@ func (s *session) listen(ctx context.Context, out edge.Client) error {
 					wait = min(time.Duration(e.Retry)*time.Millisecond, 30*time.Second)
 				}
 				if m, err := mcp.Decode(e.Data); err == nil && (m.Kind == mcp.Request || m.Kind == mcp.Notification) {
-					s.before(ctx, l, nil, m)
+					if s.before(ctx, l, nil, m) != nil {
+						pause(ctx)
+					}
 				}
 			}
 		}
@@ -583,6 +608,35 @@ func (s *session) listen(ctx context.Context, out edge.Client) error {
 		}
 		wait = min(2*wait, 30*time.Second)
 	}
+}
+
+// pause waits for the end of a listening whose client is gone, but not for long:
+// another may take its place. What has come for it is not read only to be thrown
+// away, by thousands of streams at a time.
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
+// openStream asks for the server's own stream. The link is nil when there is no
+// session. It does so on a goroutine that ends: the caller may wait for months,
+// one of thousands, and should not hold the stack that this takes.
+func (s *session) openStream(ctx context.Context) (l *link, r *reply, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer edge.Contain(s.b.Log, "own stream")
+		if l, err = s.link(ctx); err != nil || l.sse != nil {
+			return
+		}
+		o := s.outgoing(l, nil)
+		o.method, o.silence, o.until = "GET", 0, time.Time{}
+		r, _, err = s.b.peer.send(ctx, &o)
+	}()
+	<-done
+	return l, r, err
 }
 
 // Close ends the session: the server gets a DELETE.

@@ -94,7 +94,7 @@ func (b *Backend) sameOrigin(data string) (*peer, error) {
 // incoming takes a message from the stream.
 func (s *session) incoming(ctx context.Context, l *sseLink, m *mcp.Message) {
 	if m.Kind == mcp.Request || m.Kind == mcp.Notification {
-		s.before(ctx, &link{sse: l}, nil, m)
+		_ = s.before(ctx, &link{sse: l}, nil, m)
 		return
 	}
 	s.mu.Lock()

@@ -232,6 +232,16 @@ func (c *compiler) superseded(o *object, s *v1beta1.VirtualMCPServer) {
 	if a := config.IncomingAuth; a != nil && s.Spec.IncomingAuth != nil && string(a.Type) != string(s.Spec.IncomingAuth.Type) {
 		warn("spec.config.incomingAuth.type", "spec.incomingAuth")
 	}
+	if a, b := config.IncomingAuth, s.Spec.IncomingAuth; a != nil && a.OIDC != nil && b != nil && b.OIDCConfigRef != nil {
+		if a.OIDC.Audience != b.OIDCConfigRef.Audience {
+			warn("spec.config.incomingAuth.oidc.audience", "spec.incomingAuth.oidcConfigRef")
+		}
+		for _, l := range o.links {
+			if p, ok := l.to.value.(*v1beta1.MCPOIDCConfig); ok && p.Spec.Inline != nil && p.Spec.Inline.Issuer != a.OIDC.Issuer {
+				warn("spec.config.incomingAuth.oidc.issuer", l.to.ref.String())
+			}
+		}
+	}
 	switch a, b := config.IncomingAuth, s.Spec.IncomingAuth; {
 	case a == nil || b == nil || a.Authz == nil || a.Authz.Type != v1beta1.AuthzPolicy:
 	case b.AuthzConfig == nil && b.AuthzConfigRef == nil: // nobody would ask the policies, and everything be allowed

@@ -8,7 +8,9 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/health"
+	"github.com/weir-edge/weir/filters/incoming"
 	"github.com/weir-edge/weir/filters/telemetry"
+	"github.com/weir-edge/weir/filters/webhook"
 )
 
 // What counts for itself is asked when somebody collects metrics: the process
@@ -139,11 +141,41 @@ func (s *server) count(emit func(telemetry.Sample)) {
 		m.counter("weir_audit_lost", "Records that nobody will find.", float64(c.Lost))
 		m.counter("weir_audit_failures", "Attempts to write or to open the log that failed.", float64(c.Failures))
 	}
+	if s.guarded {
+		ofGate(m, s.gate.Stats())
+	}
+	if s.webhooks != nil {
+		for _, c := range s.webhooks.Counters() {
+			ofWebhook(m.with("webhook", c.Name).with("type", c.Type), c)
+		}
+	}
 	s.countLimits(m)
 	s.countStore(m)
 	for _, c := range s.counting {
 		contained(s.log, c, emit)
 	}
+}
+
+// ofGate counts what became of clients' tokens since the server was opened.
+func ofGate(m emitter, s incoming.Stats) {
+	m.counter("weir_auth_cached", "Messages whose token was remembered.", float64(s.Cached))
+	m.counter("weir_auth_verified", "Tokens whose signature was checked and held.", float64(s.Verified))
+	m.counter("weir_auth_introspected", "Tokens that their issuer called active.", float64(s.Introspected))
+	m.counter("weir_auth_refused", "Messages without a token that holds.", float64(s.Refused))
+	m.counter("weir_auth_away", "Messages that nobody could decide.", float64(s.Away))
+	m.gauge("weir_auth_tokens", "Tokens that are remembered.", float64(s.Tokens))
+	m.counter("weir_auth_key_fetches", "Times that the issuer was asked for its keys.", float64(s.Fetches))
+	m.counter("weir_auth_key_failures", "Attempts to learn the keys that failed.", float64(s.Failures))
+}
+
+// ofWebhook counts what a webhook did since its server was opened.
+func ofWebhook(m emitter, c webhook.Counters) {
+	m.counter("weir_webhook_asked", "Requests to the webhook.", float64(c.Asked))
+	m.counter("weir_webhook_denied", "Messages that it refused.", float64(c.Denied))
+	m.counter("weir_webhook_changed", "Messages that it changed.", float64(c.Changed))
+	m.counter("weir_webhook_failed", "Requests without a sound answer.", float64(c.Failed))
+	m.counter("weir_webhook_ignored", "Of those, the ones whose message went on.", float64(c.Ignored))
+	m.counter("weir_webhook_seconds", "Time that messages waited for it.", c.Time.Seconds())
 }
 
 // ofBackend counts what belongs to one backend.

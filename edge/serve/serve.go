@@ -187,6 +187,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		NoDefaultContentType:         true,
 		DisablePreParseMultipartForm: true,
 		CloseOnShutdown:              true,
+		KeepHijackedConns:            true, // streams close theirs
 		TCPKeepalive:                 true,
 		Logger:                       quietLog{log},
 	}
@@ -425,7 +426,7 @@ func (e *Edge) listener(s *session) func(context.Context, edge.Client) {
 		for _, b := range served.backends {
 			e.work.Go(func() {
 				defer edge.Contain(e.log, "listener")
-				if err := b.Listen(ctx, &s.Session, out); err != nil && ctx.Err() == nil {
+				if err := b.Attend(ctx, &s.Session, out); err != nil && ctx.Err() == nil {
 					e.log.Debug("backend is not heard", "backend", b.Name, "error", err)
 				}
 			})

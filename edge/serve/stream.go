@@ -357,33 +357,53 @@ func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, headers []byte, op
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(net.Conn) {
 		o := &outlet{edge: e, s: s, conn: conn, done: make(chan struct{})}
-		o.written.Store(e.clock.now().UnixMilli())
-		// The connection ends with the stream, and the client must know it, or it
-		// would send its next request there.
-		text := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n")
-		text = append(append(text, lines...), "\r\n"...)
 		if !e.outlets.add(o, from) {
 			closed(o)
+			conn.Close()
 			return
 		}
-		defer e.outlets.remove(o)
-		defer func() {
-			o.mu.Lock()
-			o.finish()
-			o.mu.Unlock()
-			closed(o)
-		}()
-		if _, err := conn.send(text); err != nil {
+		if o.begin(lines) != nil {
+			o.over(closed)
 			return
 		}
 		opened(o)
-		for { // nothing is expected from the client; what comes is thrown away
-			var b [64]byte
-			if _, err := conn.Conn.Read(b[:]); err != nil {
-				break
-			}
-		}
+		// The server holds what belonged to the request, and this stack, until
+		// here; what waits for months is to hold neither.
+		go o.await(closed)
 	})
+}
+
+// begin writes the head of the stream.
+func (o *outlet) begin(lines []byte) error {
+	o.written.Store(o.edge.clock.now().UnixMilli())
+	// The connection ends with the stream, and the client must know it, or it
+	// would send its next request there.
+	text := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n")
+	_, err := o.conn.send(append(append(text, lines...), "\r\n"...))
+	return err
+}
+
+// await ends the stream when the client leaves. Nothing is expected from it;
+// what comes is thrown away.
+func (o *outlet) await(closed func(*outlet)) {
+	defer o.over(closed)
+	for {
+		var b [64]byte
+		if _, err := o.conn.Conn.Read(b[:]); err != nil {
+			return
+		}
+	}
+}
+
+// over is the end of the stream and of its connection.
+func (o *outlet) over(closed func(*outlet)) {
+	defer o.edge.outlets.remove(o)
+	defer o.conn.Close()
+	defer edge.Contain(o.edge.log, "stream")
+	o.mu.Lock()
+	o.finish()
+	o.mu.Unlock()
+	closed(o)
 }
 
 // outletSet is the open long-lived streams of the process.

@@ -150,7 +150,7 @@ func TestWebhooks(t *testing.T) {
 		offers(one, "safe", "danger")
 		offers(two, "safe")
 		mutating, validating := newHook(t, renames("one_danger", "two_safe")), newHook(t, says(200, hookAllows))
-		manifest := strings.Replace(group(map[string]*edgetest.Server{"one": one, "two": two}), "{type: anonymous}", `
+		manifest := strings.Replace(group(map[string]*edgetest.Server{"one": one, "two": two}, "telemetry: {enablePrometheusMetricsPath: true}"), "{type: anonymous}", `
   type: anonymous
   authz:
     type: policy
@@ -221,6 +221,12 @@ func TestWebhooks(t *testing.T) {
 		}
 		if text := fmt.Sprintf("%+v", status.Webhooks); text != "[{Name:rename Type:mutating Asked:5 Denied:0 Changed:3 Failed:0 Ignored:0} {Name:look Type:validating Asked:5 Denied:1 Changed:0 Failed:0 Ignored:0}]" {
 			t.Errorf("%s", text)
+		}
+		metrics := string(f.client.Do("GET", "/metrics", "").Body)
+		for _, want := range []string{`weir_webhook_changed_total{server="edgetest",type="mutating",webhook="rename"} 3`, `weir_webhook_denied_total{server="edgetest",type="validating",webhook="look"} 1`} {
+			if !strings.Contains(metrics, want) {
+				t.Errorf("/metrics lacks %s", want)
+			}
 		}
 	})
 }
@@ -408,4 +414,35 @@ func TestSignedWebhook(t *testing.T) {
 	if fmt.Sprint(signed) != "[true true]" {
 		t.Errorf("signed as it should be: %v", signed)
 	}
+}
+
+// TestWebhookOfAParkedCall has a webhook change a call whose backend asks its
+// client in the middle of it: the client comes back with what it wrote itself,
+// that is changed in the same way, and the call goes on. A webhook that makes
+// something else of it the second time ends it.
+func TestWebhookOfAParkedCall(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	back.Always("tools/call", func(c *edgetest.Call) {
+		answer := c.Ask(`"q"`, "elicitation/create", `{"message":"Who?","requestedSchema":{"type":"object"}}`)
+		c.Result(`{"content":[],"answer":` + string(answer.Result) + `}`)
+	})
+	adds := func(value string) http.HandlerFunc {
+		return says(200, `{"allowed":true,"patch_type":"json_patch","patch":[{"op":"add","path":"/mcp_request/params/arguments/by","value":"`+value+`"}]}`)
+	}
+	h := newHook(t, adds("hook"))
+	file := write(t, filepath.Join(t.TempDir(), "hooks.yaml"), "mutating:\n"+h.entry("m", "fail"))
+	f, _ := hooked(t, edgetest.Manifest(back), file)
+	c := f.callerOf(t, edgetest.Modern, "")
+	first := f.begin(t, c, `{"n":1}`)
+	responses := fmt.Sprintf(`{%s:{"action":"accept","content":{"name":"x"}}}`, quote(first.key(t)))
+	if got := retry(c, `"second"`, `{"n":1}`, responses, first.RequestState).Result(); !strings.Contains(got, `"name":"x"`) {
+		t.Errorf("%s", got)
+	}
+	if calls := back.Requests("tools/call"); len(calls) != 1 || edgetest.Member(string(calls[0].Message.Params), "arguments", "by") != `"hook"` {
+		t.Errorf("%d calls", len(calls))
+	}
+	again := f.begin(t, c, `{"n":2}`)
+	h.says(adds("another"))
+	fails(t, retry(c, `"third"`, `{"n":2}`, responses, again.RequestState), 400, -32602, `"third"`)
 }

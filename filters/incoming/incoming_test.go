@@ -361,7 +361,7 @@ func TestClientSecret(t *testing.T) {
 // what is remembered ends when the keys change.
 func TestCacheBounds(t *testing.T) {
 	p := newProvider(t, theEC())
-	g := open(t, p.spec(), &oauth.Issuers{Interval: 1, Refresh: 1 << 40})
+	g := open(t, p.spec(), &oauth.Issuers{Interval: 1, Refresh: 1 << 40, Wait: edgetest.Patience})
 	filler := strings.Repeat("x", 8<<10)
 	for i := range 1200 {
 		accepted(t, g, "a large token", theEC().mint(p.claims(map[string]any{"jti": i, "filler": filler})))

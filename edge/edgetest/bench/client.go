@@ -20,6 +20,7 @@ type client struct {
 
 	prefix  string // of the tools that it calls; empty for none
 	session string // of a legacy client that has been initialized
+	token   string // that modern requests carry; empty for none
 	answer  answer
 	calls   map[string]*call // by tool
 }
@@ -173,6 +174,9 @@ func (c *client) modernRequest(id, method, name, params string) []byte {
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"%s","params":{%s%s}}`, id, method, params, meta)
 	if name != "" {
 		name = "Mcp-Name: " + name + "\r\n"
+	}
+	if c.token != "" {
+		name += "Authorization: Bearer " + c.token + "\r\n"
 	}
 	return fmt.Appendf(nil, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: %s\r\nMcp-Method: %s\r\n%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		c.host, modernVersion, method, name, len(body), body)

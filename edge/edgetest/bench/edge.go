@@ -113,6 +113,7 @@ type plan struct {
 	backends []string // addresses; they are called backend-1, backend-2 and so on
 	prefixed bool     // tools are called by their backend's name and their own; else there is one backend, served as it is
 	incoming string   // spec.incomingAuth, YAML on one line; empty for anonymous
+	before   string   // manifests that it refers to; empty for none
 	chain    string   // the audit log of an edge whose calls go through filters: chained; empty for none
 }
 
@@ -154,6 +155,7 @@ func (p plan) manifest() string {
 		incoming = "{type: anonymous, authzConfig: {type: inline, inline: {policies: " + policies() + "}}}"
 	}
 	var m strings.Builder
+	m.WriteString(p.before)
 	m.WriteString(`apiVersion: weir.dev/v1beta1
 kind: MCPGroup
 metadata:

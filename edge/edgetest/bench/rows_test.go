@@ -109,3 +109,37 @@ func TestGun(t *testing.T) {
 		t.Errorf("%d connections", g.opened)
 	}
 }
+
+func TestTokenVerdicts(t *testing.T) {
+	row := tokenRow{size: 1024, check: 20, figures: map[string][]figure{
+		noToken: {{cpu: 30}, {cpu: 40}, {cpu: 50}}, cachedToken: {{cpu: 31}, {cpu: 42}, {cpu: 58}}, freshToken: {{cpu: 70}, {cpu: 80}, {cpu: 90}},
+	}}
+	v := row.verdicts()
+	if v[0].value != "2.00 µs" || v[0].reached != "yes" || v[1].value != "40.00 µs" || v[1].ratio != "2.00" {
+		t.Errorf("%+v", v)
+	}
+	row.figures[cachedToken][0].cpu, row.figures[cachedToken][1].cpu = 40, 43
+	if v := row.verdicts(); v[0].reached == "yes" {
+		t.Errorf("%+v", v[0])
+	}
+}
+
+// TestTokens signs tokens of the size that is meant, each another.
+func TestTokens(t *testing.T) {
+	s, err := startSigner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.stop()
+	all, err := s.mintAll(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, token := range all {
+		if seen[token] || len(token) < tokenSize || len(token) > tokenSize+8 {
+			t.Errorf("%d bytes, seen: %t", len(token), seen[token])
+		}
+		seen[token] = true
+	}
+}

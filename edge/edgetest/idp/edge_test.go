@@ -396,3 +396,45 @@ spec: {type: inline, inline: {issuer: "`+r.provider.Issuer+`", insecureAllowHTTP
 	client := other.NewClient()
 	edgetest.Until(t, "the edge to be well", func() bool { return other.call(t, client, "a", token).Status == 200 })
 }
+
+// TestG14Edge is a provider that goes away under load, through a whole edge:
+// nothing is refused until the keys were seen too long ago, and then everything
+// is; when the provider is back, so is the edge. Times are a 3,600th of the
+// product's: 1 s for the hour, 83 ms for the five minutes between fetches.
+func TestG14Edge(t *testing.T) {
+	r := newRealm(t, "", &oauth.Issuers{Interval: 8 * time.Millisecond, Refresh: 83 * time.Millisecond, MaxStale: time.Second}, server{name: "a"})
+	token := r.provider.Machine(t, r.url("a"), "tools:read")
+	r.expect(t, "before", "a", token, 200)
+	client := r.NewClient()
+	seen := time.Now() // the keys are seen until this, or later
+	r.provider.Down(t)
+	gone := time.Now() // and not after this
+	held, lost := 0, 0
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for range 700 {
+		<-tick.C
+		from := time.Now()
+		got := r.call(t, client, "a", token)
+		switch to := time.Now(); {
+		case got.Status == 200:
+			held++
+			if from.After(gone.Add(time.Second + 10*time.Millisecond)) {
+				t.Errorf("taken %s after the provider went", from.Sub(gone))
+			}
+		case got.Status != 401:
+			t.Errorf("status %d: %s", got.Status, got.Body)
+		default:
+			lost++
+			if to.Before(seen.Add(time.Second - 150*time.Millisecond)) {
+				t.Errorf("refused %s after the keys were seen", to.Sub(seen))
+			}
+		}
+	}
+	if held == 0 || lost == 0 {
+		t.Errorf("%d taken, %d refused", held, lost)
+	}
+	r.provider.Up(t)
+	edgetest.Until(t, "the edge to be well", func() bool { return r.call(t, client, "a", token).Status == 200 })
+	t.Logf("away for %s: %d calls taken while the keys were good, %d refused after that", time.Since(gone).Round(time.Millisecond), held, lost)
+}

@@ -41,6 +41,9 @@ const newKey = (kind) => {
   return { ...privateKey.export({ format: 'jwk' }), kid: randomUUID(), use: 'sig', alg: kind === 'EC' ? 'ES256' : 'RS256' };
 };
 
+// groups of users, which their access tokens carry.
+const groups = { alice: ['eng'], olga: ['ops'] };
+
 let keys = [newKey('RSA')];
 let issuer;
 let provider;
@@ -66,6 +69,7 @@ function build() {
     cookies: { keys: [randomUUID()] },
     scopes: ['openid', 'offline_access', 'tools:read', 'tools:write'],
     claims: { openid: ['sub'] },
+    extraTokenClaims: (ctx, token) => (groups[token.accountId] ? { groups: groups[token.accountId] } : undefined),
     ttl: {
       AccessToken: 600, ClientCredentials: 600, Grant: 3600, Interaction: 600, Session: 3600, IdToken: 600, RefreshToken: 3600,
     },

@@ -26,6 +26,7 @@ type client struct {
 	era     era
 	tool    string // that it calls; empty for work
 	session string // of a legacy client
+	token   string // that its requests carry; empty for none
 }
 
 // dialOptions shape the connection of a client.
@@ -141,10 +142,19 @@ func (c *client) begin(name string) error {
 // post is the text of a legacy request.
 func (c *client) post(body string) []byte {
 	out := fmt.Appendf(nil, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", c.addr, len(body))
+	out = append(out, c.credential()...)
 	if c.session != "" {
 		out = fmt.Appendf(out, "MCP-Protocol-Version: %s\r\nMcp-Session-Id: %s\r\n", mcp.V2511, c.session)
 	}
 	return append(append(out, "\r\n"...), body...)
+}
+
+// credential is the header line with the token; "" for none.
+func (c *client) credential() string {
+	if c.token == "" {
+		return ""
+	}
+	return "Authorization: Bearer " + c.token + "\r\n"
 }
 
 // bare is the text of a legacy request without a body.
@@ -167,6 +177,7 @@ func (c *client) modernPost(id, method, name, params, meta string) []byte {
 	if name != "" {
 		name = "Mcp-Name: " + name + "\r\n"
 	}
+	name += c.credential()
 	return fmt.Appendf(nil, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\nMCP-Protocol-Version: %s\r\nMcp-Method: %s\r\n%sContent-Length: %d\r\n\r\n%s",
 		c.addr, mcp.V2607, method, name, len(body), body)
 }

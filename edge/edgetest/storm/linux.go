@@ -11,6 +11,9 @@ import (
 	"syscall"
 )
 
+// stops makes a process a black hole, until goesOn.
+const stops, goesOn = syscall.SIGSTOP, syscall.SIGCONT
+
 // childAttr lets the kernel end a child whose starter is gone, so that nothing
 // is left behind even when the starter was killed.
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

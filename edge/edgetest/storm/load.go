@@ -171,6 +171,8 @@ type pace struct {
 	numbers *numbers
 
 	tool func(worker int) string // that the connections call; nil for work
+
+	token func() string // that a call carries; nil for none
 }
 
 // run puts the load on until ctx ends. Each worker then finishes the call that
@@ -231,6 +233,9 @@ func (p pace) worker(ctx context.Context, t *tally, w int, began time.Time) {
 			if p.tool != nil {
 				c.tool = p.tool(w)
 			}
+			if p.token != nil {
+				c.token = p.token()
+			}
 			if session == "" {
 				if err := c.begin("steady"); err != nil {
 					t.count(0, 0, err)
@@ -244,6 +249,9 @@ func (p pace) worker(ctx context.Context, t *tally, w int, began time.Time) {
 		number := p.numbers.next()
 		one := p.work
 		one.Text = strconv.FormatInt(number, 10)
+		if p.token != nil {
+			c.token = p.token()
+		}
 		c.wait(patience)
 		sent := time.Now()
 		t.sent.Add(1)

@@ -116,9 +116,10 @@ func (e *edge) awaitReady(ctx context.Context) error {
 // plan is what an edge is to serve, as far as rows vary it.
 type plan struct {
 	backends    []seat
-	prefixed    bool   // a tool is called by its backend's name and its own; else there is one backend, or none is called
-	operational string // config.operational, YAML on one line; empty for none
-	store       string // address of a Redis that it shares, with a rate limit that no run reaches; empty for none
+	prefixed    bool    // a tool is called by its backend's name and its own; else there is one backend, or none is called
+	operational string  // config.operational, YAML on one line; empty for none
+	store       string  // address of a Redis that it shares, with a rate limit that no run reaches; empty for none
+	issuer      *issuer // whose tokens the server wants; nil for none
 }
 
 // seat is a backend of a plan.
@@ -141,7 +142,12 @@ func (p plan) text() string {
 	if p.prefixed {
 		resolution = "prefix"
 	}
+	auth := "{type: anonymous}"
 	var m strings.Builder
+	if p.issuer != nil {
+		auth = "{type: oidc, oidcConfigRef: {name: storm, audience: " + audience + "}}"
+		m.WriteString(p.issuer.text())
+	}
 	m.WriteString(`apiVersion: weir.dev/v1beta1
 kind: MCPGroup
 metadata:
@@ -154,8 +160,7 @@ metadata:
 spec:
   groupRef:
     name: storm
-  incomingAuth:
-    type: anonymous
+  incomingAuth: ` + auth + `
 ` + p.shared() + `  config:
     aggregation:
       conflictResolution: ` + resolution + "\n")

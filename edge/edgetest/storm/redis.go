@@ -207,8 +207,8 @@ func runRedisHole(ctx context.Context, s *storm) error {
 	for _, mode := range []string{"closed", "open"} {
 		err := s.outage(ctx, outage{
 			mode: mode,
-			away: func(_ context.Context, r *redis) error { r.signal(syscall.SIGSTOP); return nil },
-			back: func(_ context.Context, r *redis) error { r.signal(syscall.SIGCONT); return nil },
+			away: func(_ context.Context, r *redis) error { r.signal(stops); return nil },
+			back: func(_ context.Context, r *redis) error { r.signal(goesOn); return nil },
 		})
 		if err != nil {
 			return err

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/idp"
+)
+
+// example is a folder of examples, copied to where a test may change it, with
+// addresses of the test's own in place of those that are written there.
+type example struct {
+	t       *testing.T
+	dir     string
+	swap    *strings.Replacer
+	env     []string
+	started []*exec.Cmd
+}
+
+func newExample(t *testing.T, name string, more ...string) *example {
+	t.Helper()
+	var pairs []string
+	for _, port := range []string{"4483", "4484", "9001", "9002"} {
+		pairs = append(pairs, "127.0.0.1:"+port, edgetest.FreeAddress(t))
+	}
+	e := &example{t: t, dir: t.TempDir(), swap: strings.NewReplacer(append(pairs, more...)...)}
+	e.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + e.dir, "WEIR_LISTEN=" + pairs[1], "WEIR_ADMIN_LISTEN=" + pairs[3]}
+	files, err := os.ReadDir(filepath.Join("../../examples", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(filepath.Join("../../examples", name, f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.write(f.Name(), e.swap.Replace(string(text)))
+	}
+	t.Cleanup(e.stop)
+	return e
+}
+
+func (e *example) write(name, text string) {
+	e.t.Helper()
+	if err := os.WriteFile(filepath.Join(e.dir, name), []byte(text), 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// command is a line of a README, run by a shell as it is written there.
+func (e *example) command(line string) *exec.Cmd {
+	cmd := exec.CommandContext(e.t.Context(), "sh", "-c", "exec "+line)
+	cmd.Dir, cmd.Env = e.dir, e.env
+	return cmd
+}
+
+// follow runs every command of the README, in its order: one that ends in & is
+// left running, of any other the lines below it are expected in what it says.
+func (e *example) follow() {
+	e.t.Helper()
+	text, err := os.ReadFile(filepath.Join(e.dir, "README.md"))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	commands := 0
+	for _, block := range strings.Split(string(text), "```console\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		for _, step := range strings.Split("\n"+block, "\n$ ")[1:] {
+			lines := strings.Split(strings.TrimSpace(step), "\n")
+			commands++
+			if line, ok := strings.CutSuffix(lines[0], " &"); ok {
+				e.start(line)
+				continue
+			}
+			e.expect(lines[0], lines[1:])
+		}
+	}
+	if commands < 5 {
+		e.t.Errorf("%d commands found", commands)
+	}
+}
+
+// start leaves a command running, and waits until it serves.
+func (e *example) start(line string) {
+	e.t.Helper()
+	cmd := e.command(line)
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		e.t.Fatal(err)
+	}
+	e.started = append(e.started, cmd)
+	serving := make(chan string, 1)
+	go func() { // ends with the command
+		var all strings.Builder
+		told := false
+		buffer := make([]byte, 4096)
+		for {
+			n, err := said.Read(buffer)
+			all.Write(buffer[:n])
+			if !told && strings.Contains(all.String(), `"msg":"serving"`) {
+				serving <- ""
+				told = true
+			}
+			if err != nil {
+				if !told {
+					serving <- all.String()
+				}
+				_, _ = io.Copy(io.Discard, said)
+				return
+			}
+		}
+	}()
+	if text := edgetest.Receive(e.t, serving, line); text != "" {
+		e.t.Fatalf("%s ended: %s", line, text)
+	}
+}
+
+// expect runs a command until it says what it should: backends may take a moment
+// to be known.
+func (e *example) expect(line string, want []string) {
+	e.t.Helper()
+	var out []byte
+	var err error
+	for began := time.Now(); time.Since(began) < edgetest.Patience; {
+		out, err = e.command(line).CombinedOutput()
+		var lacks []string
+		for _, w := range want {
+			if !strings.Contains(string(out), w) {
+				lacks = append(lacks, w)
+			}
+		}
+		if err == nil && len(lacks) == 0 {
+			return
+		}
+	}
+	e.t.Fatalf("%s\nprints %s, %v; want %q", line, out, err, want)
+}
+
+func (e *example) stop() {
+	for _, cmd := range e.started {
+		_ = cmd.Process.Signal(os.Interrupt)
+	}
+	for _, cmd := range e.started {
+		var failed *exec.ExitError
+		if err := cmd.Wait(); err != nil && !errors.As(err, &failed) {
+			e.t.Error(err)
+		}
+	}
+}
+
+// TestExampleLocal does what the README of the developer's edge says.
+func TestExampleLocal(t *testing.T) {
+	t.Parallel()
+	e := newExample(t, "local")
+	e.follow()
+	out, err := e.command(e.swap.Replace("weir tools http://127.0.0.1:4483/mcp")).CombinedOutput()
+	if err != nil || strings.Contains(string(out), "notes_echo") || strings.Contains(string(out), "notes_add") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestExampleTeam does what the README of the team's edge says, with a real
+// identity provider in the place of the company's.
+func TestExampleTeam(t *testing.T) {
+	p := idp.Start(t)
+	e := newExample(t, "team", "issuer: https://login.example.com", fmt.Sprintf("issuer: %s\n    insecureAllowHTTP: true\n    jwksAllowPrivateIP: true", p.Issuer))
+	const resource = "https://tools.example.com/mcp"
+	for name, scope := range map[string]string{"alice": "tools:read", "olga": "tools:read", "narrow": "tools:write"} {
+		e.write(name, p.User(t, name, resource, scope).Access)
+	}
+	e.follow()
+	for _, c := range []struct{ token, call, says string }{
+		{"alice", "machines_echo --args '{\"text\":\"x\"}'", "denied by authorization policy"},
+		{"olga", "machines_slow --args '{\"seconds\":6}'", "denied by authorization policy"},
+		{"narrow", "docs_echo --args '{\"text\":\"x\"}'", "403"},
+	} {
+		line := e.swap.Replace("weir call http://127.0.0.1:4483/mcp "+c.call) + " --bearer-token-file " + c.token
+		if out, err := e.command(line).CombinedOutput(); err == nil || !strings.Contains(string(out), c.says) {
+			t.Errorf("%s: %v: %s", line, err, out)
+		}
+	}
+	out, err := e.command(e.swap.Replace("weir tools http://127.0.0.1:4483/mcp --bearer-token-file alice")).CombinedOutput()
+	if err != nil || strings.Contains(string(out), "machines_") {
+		t.Errorf("alice sees %s, %v", out, err)
+	}
+}

@@ -1,0 +1,264 @@
+package backend
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"strconv"
+	"time"
+)
+
+// head is what the edge looks at of the HTTP header of an answer. It is read by
+// stricter rules than HTTP has, so that no two readers can take an answer for
+// two different ones: lines end in CRLF and are not folded, how long the body is
+// is said once and in one way (RFC 9112 §2.2, §5.2, §6.3; RFC 9110 §5.5).
+type head struct {
+	status  int
+	length  int    // of the body; -1 chunked, -2 up to the end of the connection
+	sse     bool   // the body is a stream of events
+	coded   bool   // it is compressed
+	closes  bool   // the connection ends with this answer
+	session []byte // Mcp-Session-Id
+	idle    time.Duration
+
+	at                    int  // where in the text reading goes on
+	old, typed, named, on bool // HTTP/1.0; Content-Type and Mcp-Session-Id are there; Connection: keep-alive
+	sized, chunks         bool // the two ways to say how long the body is
+}
+
+var (
+	eventStream = []byte("text/event-stream")
+	errHead     = errors.New("answered with an HTTP header that cannot be read")
+)
+
+// readHead waits for the head of an answer and takes it off the connection. The
+// whole of it has to fit the buffer.
+func (c *conn) readHead() error {
+	h := &c.head
+	*h = head{length: -2, session: h.session[:0], idle: idleDefault}
+	for n := 1; ; {
+		if _, err := c.br.Peek(n); err != nil {
+			return err
+		}
+		text, _ := c.br.Peek(c.br.Buffered())
+		done, err := h.read(text)
+		if err != nil {
+			return err
+		}
+		if done {
+			_, err = c.br.Discard(h.at)
+			return err
+		}
+		n = len(text) + 1
+	}
+}
+
+// read reads the lines that have come whole, and reports whether the empty one
+// that ends the head was among them. text begins with the head and grows from
+// call to call.
+func (h *head) read(text []byte) (done bool, err error) {
+	for {
+		i := bytes.IndexByte(text[h.at:], '\n')
+		if i < 0 {
+			return false, nil
+		}
+		if i == 0 || text[h.at+i-1] != '\r' {
+			return false, errHead
+		}
+		line := text[h.at : h.at+i-1]
+		h.at += i + 1
+		switch {
+		case h.status == 0:
+			if !h.statusLine(line) {
+				return false, errHead
+			}
+		case len(line) == 0:
+			return true, h.judge()
+		case !h.line(line):
+			return false, errHead
+		}
+	}
+}
+
+// statusLine reads the first line (RFC 9112 §4).
+func (h *head) statusLine(line []byte) bool {
+	const version = len("HTTP/1.1")
+	if len(line) < version+len(" 200") || string(line[:version-1]) != "HTTP/1." || line[version] != ' ' {
+		return false
+	}
+	switch line[version-1] {
+	case '1':
+	case '0':
+		h.old = true
+	default:
+		return false
+	}
+	for _, c := range line[version+1 : version+4] {
+		if c < '0' || '9' < c {
+			return false
+		}
+		h.status = h.status*10 + int(c-'0')
+	}
+	rest := line[version+4:]
+	return h.status >= 100 && (len(rest) == 0 || rest[0] == ' ') && !control(rest)
+}
+
+// line reads a header line.
+func (h *head) line(line []byte) bool {
+	colon := 0
+	for colon < len(line) && tchar[line[colon]] {
+		colon++
+	}
+	if colon == 0 || colon == len(line) || line[colon] != ':' {
+		return false
+	}
+	name, value := line[:colon], bytes.Trim(line[colon+1:], " \t")
+	if control(value) {
+		return false
+	}
+	switch len(name) {
+	case len("Connection"):
+		if same(name, "connection") {
+			h.connection(value)
+		} else if same(name, "keep-alive") {
+			h.keepAlive(value)
+		}
+	case len("Content-Type"):
+		if same(name, "content-type") {
+			kind, _, _ := bytes.Cut(value, []byte{';'})
+			sse := bytes.EqualFold(bytes.TrimSpace(kind), eventStream)
+			if h.typed && sse != h.sse {
+				return false
+			}
+			h.sse, h.typed = sse, true
+		}
+	case len("Content-Length"):
+		if same(name, "content-length") {
+			return h.contentLength(value)
+		}
+		if same(name, "mcp-session-id") {
+			if h.named && !bytes.Equal(h.session, value) {
+				return false
+			}
+			h.session, h.named = append(h.session[:0], value...), true
+		}
+	case len("Content-Encoding"):
+		if same(name, "content-encoding") {
+			h.coded = h.coded || len(value) > 0 && !same(value, "identity")
+		}
+	case len("Transfer-Encoding"):
+		if same(name, "transfer-encoding") {
+			once := !h.chunks
+			h.chunks = true
+			return once && same(value, "chunked")
+		}
+	}
+	return true
+}
+
+// contentLength reads the number of bytes of the body.
+func (h *head) contentLength(value []byte) bool {
+	if h.sized || len(value) == 0 || len(value) > 18 {
+		return false
+	}
+	n := 0
+	for _, c := range value {
+		if c < '0' || '9' < c {
+			return false
+		}
+		n = n*10 + int(c-'0')
+	}
+	h.sized, h.length = true, n
+	return true
+}
+
+// connection reads what is said of the connection (RFC 9110 §7.6.1).
+func (h *head) connection(value []byte) {
+	for one := range bytes.SplitSeq(value, []byte{','}) {
+		switch one = bytes.Trim(one, " \t"); {
+		case same(one, "close"):
+			h.closes = true
+		case same(one, "keep-alive"):
+			h.on = true
+		}
+	}
+}
+
+// keepAlive reads how long the backend lets the connection wait.
+func (h *head) keepAlive(value []byte) {
+	if _, rest, ok := bytes.Cut(value, []byte("timeout=")); ok {
+		digits, _, _ := bytes.Cut(rest, []byte{','})
+		if n, err := strconv.Atoi(string(bytes.TrimSpace(digits))); err == nil {
+			h.idle = min(time.Duration(n)*time.Second-time.Second, idleMost)
+		}
+	}
+}
+
+// judge says what the lines mean together.
+func (h *head) judge() error {
+	if h.chunks && (h.sized || h.old) {
+		return errHead
+	}
+	if h.chunks {
+		h.length = -1
+	}
+	if h.old && !h.on {
+		h.closes = true
+	}
+	if h.status == 204 || h.status == 304 {
+		h.length = 0
+	}
+	return nil
+}
+
+// same compares with a text in lower case.
+func same(text []byte, lower string) bool {
+	if len(text) != len(lower) {
+		return false
+	}
+	for i := range len(lower) {
+		c := text[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// control reports whether a value has a control character other than a tab.
+// Eight bytes of plain ASCII pass at once.
+func control(v []byte) bool {
+	const (
+		low  = 0x0101010101010101
+		high = 0x8080808080808080
+	)
+	for len(v) >= 8 {
+		w := binary.LittleEndian.Uint64(v)
+		if (w|(w-low*0x20)|(w+low))&high != 0 && hasControl(v[:8]) {
+			return true
+		}
+		v = v[8:]
+	}
+	return hasControl(v)
+}
+
+func hasControl(v []byte) bool {
+	for _, c := range v {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return true
+		}
+	}
+	return false
+}
+
+// tchar tells of each byte whether a name may have it (RFC 9110 §5.6.2). It
+// never changes.
+var tchar = func() (t [256]bool) {
+	for c := range byte(0x7f) {
+		t[c] = '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), c) >= 0
+	}
+	return t
+}()
