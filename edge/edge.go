@@ -31,6 +31,8 @@ type Exchange struct {
 	Name     string       // the tool, prompt, resource or task that a modern request names
 	View     View         // on lists: what of them the client may see; nil for everything
 	Forward  []Header     // header lines of the client that backends receive
+	Heard    []Header     // header lines of the client that programs want to see, by names in small letters
+	Ready    *Response    // an answer that a program has at hand: who may ask gets it in place of a backend's; nil for none
 	Client   Client       // the way back before the answer
 	Decision any          // what the policies said of it, for the record; nil for nothing, or where nobody keeps records
 
@@ -56,7 +58,7 @@ func (x *Exchange) Answer() *Response {
 func (x *Exchange) Reset() {
 	x.Parent, x.Server, x.Era, x.Request, x.Head, x.Session = nil, "", mcp.Legacy, nil, Head{}, nil
 	x.Identity, x.Target, x.View, x.Forward, x.Client, x.Capabilities = nil, nil, nil, nil, nil, nil
-	x.Name, x.Decision = "", nil
+	x.Name, x.Heard, x.Ready, x.Decision = "", nil, nil, nil
 	x.answer.Forget()
 	x.answer.Status, x.answer.Shared, x.answered = 0, nil, false
 }
@@ -94,6 +96,8 @@ type Target struct {
 	// ReadOnly, Destructive, Idempotent and OpenWorld are the hints of a tool's
 	// annotations; nil where it gives none.
 	ReadOnly, Destructive, Idempotent, OpenWorld *bool
+
+	Fixed []Fixed // arguments of a tool that are not the client's to choose
 }
 
 // Thing is a kind of what servers offer.

@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/need"
 )
 
 // mutantEnv makes the test binary a child that compiles and runs mutants.
@@ -51,7 +51,7 @@ const (
 // TestW16 gives mutated modules to a child process that parses, meters,
 // compiles, opens and calls them under a limit of address space.
 func TestW16(t *testing.T) {
-	edgetest.Need(t, runtime.GOOS == "linux", "limits of a child process are set the way of Linux")
+	need.Of(t, runtime.GOOS == "linux", "limits of a child process are set the way of Linux")
 	n := mutants(t)
 	seeds := [][]byte{scanner().bytes(), counter().bytes(), byCommand().bytes()}
 	for _, file := range specFiles(t, "*.wasm") {

@@ -70,6 +70,12 @@ func (d *doctor) files(s serve.Settings) []check {
 			out = append(out, d.step(context.Background(), "files", "--"+flag, func(context.Context) check { return f() }))
 		}
 	}
+	look("filter-cache", s.FilterCache, func() check {
+		if info, err := os.Stat(s.FilterCache); err == nil && (!info.IsDir() || info.Mode()&0o022 != 0) {
+			return problem(inFile, "name a directory that nobody else may write to, or one to be made", "%s is no directory of this user alone", s.FilterCache)
+		}
+		return fine("")
+	})
 	look("state-key-file", s.StateKeyFile, func() check { return stateKeys(s.StateKeyFile) })
 	if s.TLSKey != "" {
 		look("tls-cert", s.TLSCert, func() check { return certificatePair(s.TLSCert, s.TLSKey, time.Now()) })

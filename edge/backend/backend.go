@@ -128,8 +128,14 @@ func Open(c Config) (*Backend, error) {
 	}
 	b.beside, b.farewells = newErrands(b, b.peer.pool.most), newErrands(b, b.peer.pool.most)
 	watch := c.Health
-	watch.Probe, watch.Log, watch.Breaker = b.probe, c.Log, c.Breaker
+	watch.Log, watch.Breaker = c.Log, c.Breaker
+	watched := make(chan struct{})
+	watch.Probe = func(ctx context.Context) error {
+		<-watched // the first probe may come before there is a monitor to tell
+		return b.probe(ctx)
+	}
 	b.monitor = health.Watch(watch)
+	close(watched)
 	b.spawn("introduce", func() {
 		if _, err := b.Introduced(life); err != nil && life.Err() == nil {
 			b.Log.Warn("backend does not answer", "backend", b.Name, "error", err)

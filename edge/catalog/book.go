@@ -44,6 +44,8 @@ type Config struct {
 	Sources []Source // with names of their own
 	Before  *Book    // what it knows of sources that are the same is taken over; nil for nothing
 
+	Overrides edge.Overrides // what programs make of what is offered; nil for none
+
 	// BestEffort lists what there is when backends are down. Without it a list
 	// with a backend missing is an error.
 	BestEffort bool
@@ -96,7 +98,7 @@ func (c *Config) maxAge() time.Duration { return 3 * c.Interval }
 // fresh, each by one fetch at a time; a list that is not fresh but young enough
 // is served while it is fetched again. It is safe for concurrent use.
 //
-// Locks: a shelf's building is taken before mu; the press's is taken under
+// Locks: a shelf's building is taken before variants.making, and that before mu; the press's is taken under
 // neither.
 type Book struct {
 	Config
@@ -110,6 +112,8 @@ type Book struct {
 	poke chan struct{}  // wakes the keeper
 
 	ready atomic.Pointer[Catalog] // of the common shelf, since every list of it has been tried
+
+	variants variants
 
 	mu      sync.Mutex
 	closed  bool
@@ -285,20 +289,29 @@ func (b *Book) Settled(id *edge.Identity) *Catalog {
 // bounds, for lists of the kind that nobody has asked for yet, and for nothing
 // else. While a changed list is taken in, calls go by the catalog before; no
 // list tells of what it does not have. NoThing waits for none. The error is of
-// kind Gone: ctx has ended.
+// kind Gone, for ctx has ended, or that of Overrides.
 func (b *Book) Catalog(ctx context.Context, id *edge.Identity, thing edge.Thing) (*Catalog, error) {
 	if c := b.ready.Load(); c != nil && (!b.personal || id == nil) {
 		return c, nil
 	}
-	s, _, err := b.settle(ctx, id, thing, false)
+	c, s, err := b.plain(ctx, id, thing)
 	if err != nil {
 		return nil, err
+	}
+	return b.variantOf(ctx, s, c, id)
+}
+
+// plain is Catalog without what programs make of it.
+func (b *Book) plain(ctx context.Context, id *edge.Identity, thing edge.Thing) (*Catalog, *shelf, error) {
+	s, _, err := b.settle(ctx, id, thing, false)
+	if err != nil {
+		return nil, nil, err
 	}
 	b.mu.Lock()
 	c := s.catalog
 	if c == nil || thing != edge.NoThing && !s.complete[thing-1] {
 		b.mu.Unlock()
-		return b.current(s), nil
+		return b.current(s), s, nil
 	}
 	defer b.mu.Unlock()
 	b.settled()
@@ -311,7 +324,7 @@ func (b *Book) Catalog(ctx context.Context, id *edge.Identity, thing edge.Thing)
 			b.mu.Unlock()
 		})
 	}
-	return c, nil
+	return c, s, nil
 }
 
 // List answers a list request: see Catalog.List. It waits, within bounds, for
@@ -333,7 +346,11 @@ func (b *Book) List(ctx context.Context, id *edge.Identity, thing edge.Thing, er
 	b.mu.Lock()
 	b.served = true
 	b.mu.Unlock()
-	return b.current(s).List(thing, era, view, cursor)
+	c, err := b.variantOf(ctx, s, b.current(s), id)
+	if err != nil {
+		return nil, err
+	}
+	return c.List(thing, era, view, cursor)
 }
 
 // absent is the error of a list with backends missing.
@@ -445,6 +462,9 @@ func (b *Book) current(s *shelf) *Catalog {
 	}
 	b.mu.Unlock()
 	c := build(b.Rules, offers, old, b.press)
+	if b.Overrides != nil && !b.Overrides.Varies() && s == b.common {
+		_, _ = b.variant(c, s, nil) // whoever asks for it next hears of a failure
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.catalog, s.built, s.complete = c, changes, complete
@@ -465,8 +485,15 @@ func (b *Book) current(s *shelf) *Catalog {
 // settled makes the common catalog the one that calls find without looking
 // further, once there is nothing to wait for; b.mu is held.
 func (b *Book) settled() {
-	if b.untried == 0 && b.common.built == b.common.changes {
-		b.ready.Store(b.common.catalog)
+	if b.untried > 0 || b.common.built != b.common.changes {
+		return
+	}
+	c := b.common.catalog
+	if b.Overrides != nil {
+		c = b.settledVariant()
+	}
+	if c != nil {
+		b.ready.Store(c)
 	}
 }
 

@@ -40,6 +40,16 @@ type List struct {
 	// Down says that the list is an old one of a backend that is down: its
 	// things keep their names and their way, and are not listed.
 	Down bool
+
+	overrides []edge.Override // of the items, in their order; nil for none
+}
+
+// override is what programs make of an item; the zero value for nothing.
+func (l *List) override(i int) edge.Override {
+	if l.overrides == nil {
+		return edge.Override{}
+	}
+	return l.overrides[i]
 }
 
 func (o *Offer) list(thing edge.Thing) *List {

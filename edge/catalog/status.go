@@ -71,4 +71,12 @@ func (b *Book) Lacks(backend string, thing edge.Thing) bool {
 
 // Report returns what was found while the catalog that is the same for
 // everybody was built.
-func (b *Book) Report() Report { return b.current(b.common).Report() }
+func (b *Book) Report() Report {
+	c := b.current(b.common)
+	if b.Overrides != nil && !b.Overrides.Varies() {
+		if v, err := b.variant(c, b.common, nil); err == nil {
+			c = v
+		}
+	}
+	return c.Report()
+}

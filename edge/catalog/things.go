@@ -23,14 +23,16 @@ func (t *table) prompts(r *Rules) {
 	byName := make(map[string][]*edge.Target)
 	for _, s := range t.from {
 		known := make(map[string]bool, len(s.list.Items))
-		for _, raw := range s.list.Items {
+		for i, raw := range s.list.Items {
 			original := t.read(s.backend, raw, "name", known)
-			if original == "" {
+			program := s.list.override(i)
+			if original == "" || program.Hide {
 				continue
 			}
 			name := original
+			put(&name, program.Name)
 			if s.backend != "" && !r.keepsPrompts(s.backend) {
-				name = r.prefixed(s.backend, original)
+				name = r.prefixed(s.backend, name)
 			}
 			target := &edge.Target{Backend: s.backend, Thing: edge.Prompt, Name: name, Original: original}
 			all = append(all, prompt{target, raw, s.list.Down})
@@ -92,9 +94,9 @@ func (r *Rules) first(group []*edge.Target) *edge.Target {
 func (t *table) uris(r *Rules, member string) {
 	for _, s := range t.from {
 		known := make(map[string]bool, len(s.list.Items))
-		for _, raw := range s.list.Items {
+		for i, raw := range s.list.Items {
 			uri := t.read(s.backend, raw, member, known)
-			if uri == "" {
+			if uri == "" || s.list.override(i).Hide {
 				continue
 			}
 			f := Finding{Backend: s.backend, Original: uri}

@@ -55,7 +55,7 @@ func (t *table) gather(r *Rules) []*tool {
 		w := r.Workloads[s.backend]
 		known := make(map[string]bool, len(s.list.Items))
 		locals, names := map[string]bool{}, map[string]bool{}
-		for _, raw := range s.list.Items {
+		for i, raw := range s.list.Items {
 			original := t.read(s.backend, raw, "name", known)
 			if original == "" {
 				continue
@@ -72,11 +72,13 @@ func (t *table) gather(r *Rules) []*tool {
 			}
 			locals[c.local] = true
 			c.name = c.local
+			program := s.list.override(i)
+			put(&c.name, program.Name)
 			c.dress.wear(w.Overrides[c.local])
 			put(&c.name, w.Overrides[c.local].Name)
 			names[c.name] = true
-			c.hidden = s.backend != "" && (r.HideAll || w.Hide || !w.shows(c.name))
-			c.target = &edge.Target{Backend: s.backend, Thing: edge.Tool, Original: original}
+			c.hidden = s.backend != "" && (r.HideAll || w.Hide || program.Hide || !w.shows(c.name))
+			c.target = &edge.Target{Backend: s.backend, Thing: edge.Tool, Original: original, Fixed: program.Fixed}
 			c.dress.hints(c.target, raw, &yes, &no)
 			all = append(all, c)
 		}

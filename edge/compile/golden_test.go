@@ -22,6 +22,7 @@ import (
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/authz"
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/incoming"
 	"github.com/weir-edge/weir/filters/ratelimit"
 	"github.com/weir-edge/weir/filters/telemetry"
@@ -124,6 +125,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Forward  []string          `json:"forward,omitempty"`
 		Incoming *incoming.Spec    `json:"incoming,omitempty"`
 		Authz    *authz.Spec       `json:"authz,omitempty"`
+		Filters  []guest.Spec      `json:"filters,omitempty"`
 		Failure  *failure          `json:"failure,omitempty"`
 		Store    *compile.Store    `json:"store,omitempty"`
 		Limits   *ratelimit.Spec   `json:"limits,omitempty"`
@@ -144,7 +146,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 	}
 	var servers []server
 	for _, s := range p.Servers {
-		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Webhooks: s.Webhooks, Store: s.Store, Limits: s.Limits, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug}
+		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters, Webhooks: s.Webhooks, Store: s.Store, Limits: s.Limits, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug}
 		if !s.Bare { // the rules of a bare server say nothing
 			out.Names = s.Names
 		}

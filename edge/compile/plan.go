@@ -10,6 +10,7 @@ import (
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/authz"
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/incoming"
 	"github.com/weir-edge/weir/filters/ratelimit"
 	"github.com/weir-edge/weir/filters/telemetry"
@@ -59,6 +60,7 @@ type Server struct {
 	Forward  []string          // names of client headers that backends receive, as written
 	Incoming *incoming.Spec    // how clients are authenticated; nil for not at all
 	Authz    *authz.Spec       // what clients may do; nil for everything
+	Filters  []guest.Spec      // programs that messages pass, in their order
 	Failure  Failure           // when a backend counts as failed, and what follows
 	Store    *Store            // where sessions are kept and calls counted; nil for the memory of the process
 	Limits   *ratelimit.Spec   // how often tools may be called; nil for any number of times

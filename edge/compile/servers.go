@@ -71,6 +71,7 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 
 	// 5. The backends.
 	plan := Server{Name: s.Name, Title: config.Name, Group: groupName(o, s), Metadata: maps.Clone(config.Metadata), Incoming: who, Authz: c.authorization(o, s, config), Failure: failure(config)}
+	plan.Filters = c.filters(o, s, config)
 	plan.Store = c.store(o, s, config)
 	plan.Limits = c.limits(o, s, config)
 	passed := field.NewPath("spec", "passthroughHeaders")

@@ -53,10 +53,6 @@ func unsupportedFields() []unsupported {
 		{kind: "VirtualMCPServer", path: "spec.embeddingServerRef"},
 		{kind: "VirtualMCPServer", path: "spec.config.codeMode", enabled: "enabled"},
 
-		// Around the call.
-		{kind: "VirtualMCPServer", path: "spec.filterRefs"},
-		{kind: "VirtualMCPServer", path: "spec.config.filterRefs"},
-
 		// Members of a group and what they refer to.
 		{kind: "MCPExternalAuthConfig", path: "spec.type", allow: []string{"unauthenticated", "headerInjection", "bearerToken"}, instead: "use one of type headerInjection, bearerToken or unauthenticated"},
 		{kind: "MCPExternalAuthConfig", path: "spec.tokenExchange", with: "spec.type"},
@@ -82,6 +78,12 @@ func unsupportedFields() []unsupported {
 		{kind: "MCPWebhookConfig", path: "spec", instead: "start the edge with --webhook-config, which every server's messages are shown to"},
 		{kind: "EmbeddingServer", path: "spec"},
 		{kind: "VirtualMCPCompositeToolDefinition", path: "spec"},
-		{kind: "EdgeFilter", path: "spec"},
+
+		// Programs.
+		{kind: "EdgeFilter", path: "spec.type", allow: []string{"wasm"}, instead: "use a module of type wasm"},
+		{kind: "EdgeFilter", path: "spec.grants.events"},
+		{kind: "EdgeFilter", path: "spec.grants.credentials"},
+		{kind: "EdgeFilter", path: "spec.grants.http"},
+		{kind: "EdgeFilter", path: "spec.grants.tools"},
 	}
 }

@@ -2,6 +2,7 @@ package edgetest
 
 import (
 	"flag"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -12,7 +13,9 @@ import (
 //
 // Tests of a whole edge wait more than they work: more of them run side by
 // side than there are cores, unless -parallel says otherwise.
-func Main(m *testing.M) {
+//
+// What all tests share is cleared away by after.
+func Main(m *testing.M, after ...func()) {
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
@@ -20,6 +23,12 @@ func Main(m *testing.M) {
 		_ = flag.Set("test.parallel", "12") // a number is what the flag takes
 	}
 	goleak.VerifyTestMain(m,
+		goleak.Cleanup(func(code int) {
+			for _, f := range after {
+				f()
+			}
+			os.Exit(code)
+		}),
 		// The HTTP server's date, which lives as long as the process.
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
 		// Ends within ten seconds of its server, when it next wakes.

@@ -1,20 +1,13 @@
 package edgetest
 
 import (
-	"os"
 	"testing"
+
+	"github.com/weir-edge/weir/edge/edgetest/need"
 )
 
-// Need ends the test unless ok holds: it skips with reason on a machine that
-// lacks something beyond Go, and fails when WEIR_REQUIRE_ALL=1 says that this
-// machine was meant to have everything, so that nothing is skipped unseen.
+// Need ends the test unless ok holds: see need.Of.
 func Need(t testing.TB, ok bool, reason string) {
 	t.Helper()
-	if ok {
-		return
-	}
-	if os.Getenv("WEIR_REQUIRE_ALL") == "1" {
-		t.Fatalf("WEIR_REQUIRE_ALL=1 and this cannot run: %s", reason)
-	}
-	t.Skip(reason)
+	need.Of(t, ok, reason)
 }

@@ -77,10 +77,14 @@ func (s *server) named(ctx context.Context, x *edge.Exchange, thing edge.Thing, 
 			}
 		}
 		soon, cancel := context.WithTimeout(ctx, glance)
-		c, _ = s.book.Catalog(soon, x.Identity, thing)
+		var err error
+		c, err = s.book.Catalog(soon, x.Identity, thing)
 		cancel()
-		if c == nil && ctx.Err() != nil {
+		switch {
+		case c == nil && ctx.Err() != nil:
 			return nil, gone(ctx)
+		case err != nil && edge.KindOf(err) != edge.Gone: // no waiting helps
+			return nil, err
 		}
 	}
 }
@@ -174,6 +178,13 @@ func (s *server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backe
 			x.Name = t.Original
 		}
 		defer func() { x.Request, x.Name = m, name }()
+	}
+	if s.guest.Upstream != nil {
+		all := x.Forward
+		defer func() { x.Forward = all }()
+		if err := s.forwards(ctx, x, b.Name); err != nil {
+			return nil, err
+		}
 	}
 	r, err := s.ask(ctx, x, b)
 	if err != nil || r == nil || s.only != nil || r.Kind != mcp.Result {

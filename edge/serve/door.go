@@ -124,6 +124,9 @@ func (e *Edge) admit(ctx *fasthttp.RequestCtx, h *head, s *server) bool {
 		Authorization: edge.Secret(h.authorization), Remote: e.clientOf(ctx.Conn(), &ctx.Request.Header),
 	})
 	if err != nil {
+		who, err = s.known(&ctx.Request.Header, err)
+	}
+	if err != nil {
 		e.refuse(ctx, h, headEra(h), nil, err)
 		return false
 	}
@@ -237,6 +240,9 @@ func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head, server *server) *e
 		for name, value := range ctx.Request.Header.All() {
 			x.Forward = server.passes.Take(x.Forward, name, value)
 		}
+	}
+	if len(server.guest.Headers) > 0 {
+		x.Heard = server.hear(&ctx.Request.Header)
 	}
 	w := &x.way
 	w.mu.Lock()
@@ -483,6 +489,9 @@ func (e *Edge) introduce(x *exchange, store *shared) (*session, *edge.Response, 
 		return e.enroll(store, s)
 	})
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := e.begun(x, s); err != nil {
 		return nil, nil, err
 	}
 	offered, instructions := x.server.offer(&x.call, mcp.Legacy)

@@ -45,3 +45,6 @@ func (e *Edge) Count(process, server telemetry.Collector) {
 
 // Inflight returns how many requests hold room for exchanges.
 func (e *Edge) Inflight() int64 { return e.inflight.Load() }
+
+// OpenedAt has the edge look as if it had been opened at a moment.
+func (e *Edge) OpenedAt(at time.Time) { e.clock.tick(at) }

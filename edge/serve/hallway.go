@@ -27,6 +27,7 @@ func (e *Edge) hallway(s *server, p compile.Server, was *server) ([]filters.Entr
 	}{
 		{"headers", e.openHeaders},
 		{"mutating", e.openMutating},
+		{"guest", func(s *server, _ compile.Server) (edge.Filter, error) { return s.guest.Filter, nil }},
 		{"validating", e.openValidating},
 		{"authz", e.openAuthz},
 		{"ratelimit", func(s *server, p compile.Server) (edge.Filter, error) { return e.openLimits(s, p, was) }},

@@ -24,6 +24,7 @@ import (
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/filters"
 	"github.com/weir-edge/weir/filters/authz"
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/telemetry"
 )
 
@@ -126,22 +127,32 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 		s.outgoing[b.Name] = b.Outgoing
 		s.byName[b.Name], s.targets[b.Name] = one, &edge.Target{Backend: b.Name}
 	}
+	programs, err := guest.Load(p.Filters, secrets)
+	if err != nil {
+		s.closeBut(was)
+		return nil, fmt.Errorf("server %s: %w", p.Name, err)
+	}
 	reads, err := telemetryReads(p, secrets)
 	if err != nil {
 		s.closeBut(was)
 		return nil, fmt.Errorf("server %s: %w", p.Name, err)
 	}
 	s.digest = digestOf(struct {
-		Plan  compile.Server
-		Main  bool // which its metadata tell
-		Reads []string
-		Store string
-	}{p, main, reads, s.shared.id()})
+		Plan     compile.Server
+		Main     bool // which its metadata tell
+		Reads    []string
+		Store    string
+		Programs []guest.Loaded
+	}{p, main, reads, s.shared.id(), programs})
 	if was != nil && was.digest == s.digest && slices.Equal(was.backends, s.backends) {
 		s.settle()
 		return was, nil
 	}
 	if err := e.authenticate(s, p, main); err != nil {
+		s.closeBut(was)
+		return nil, err
+	}
+	if err := e.openGuest(s, p, programs); err != nil {
 		s.closeBut(was)
 		return nil, err
 	}
@@ -163,7 +174,7 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 	if p.Debug {
 		s.chain = s.debugged(s.chain)
 	}
-	if p.Bare && p.Authz == nil { // policies have lists filtered, which takes a catalog
+	if p.Bare && p.Authz == nil && s.guest.Overrides == nil { // policies and programs change lists, which takes a catalog
 		s.only = s.targets[p.Backends[0].Name]
 		return s, nil
 	}
@@ -176,7 +187,7 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 		known = was.book
 	}
 	s.book = catalog.Open(catalog.Config{
-		Rules: p.Names, Sources: sources, Before: known, BestEffort: p.Failure.BestEffort, Interval: p.Failure.Interval,
+		Rules: p.Names, Sources: sources, Overrides: s.guest.Overrides, Before: known, BestEffort: p.Failure.BestEffort, Interval: p.Failure.Interval,
 		Wait: introductionWait, Changed: func(c catalog.Changes) { s.hub.changed(c) }, Log: s.log,
 	})
 	s.hub = newHub(s, e.client())

@@ -72,7 +72,7 @@ func (e *Edge) observe(s, was *server, p compile.Server, main bool, reads []stri
 		if spec.Endpoint = "/servers/" + p.Name + "/mcp"; main {
 			spec.Endpoint = "/mcp"
 		}
-		if s.record, err = take(s, was.record, digestOf(spec), openAudit(spec)); err != nil {
+		if s.record, err = take(s, was.record, digestOf(spec), e.openAudit(p.Name, spec)); err != nil {
 			return err
 		}
 		s.entries = append(s.entries, filters.Entry{Name: "audit", Filter: s.record.open.Filter})
@@ -118,13 +118,14 @@ func (e *Edge) openTelemetry(p compile.Server) func(edge.Env) (*telemetry.Teleme
 	}
 }
 
-func openAudit(spec audit.Spec) func(edge.Env) (*audit.Log, error) {
+func (e *Edge) openAudit(server string, spec audit.Spec) func(edge.Env) (*audit.Log, error) {
 	return func(env edge.Env) (*audit.Log, error) {
 		parsed, wrong := audit.Parse(spec)
 		if len(wrong) > 0 {
 			return nil, wrong.ToAggregate()
 		}
 		parsed.Answer, parsed.Transport, parsed.Decision = answerTo, transportOf, decisionOf
+		parsed.Copy = func(record []byte) { e.happened(server, record) }
 		return parsed.Start(env)
 	}
 }

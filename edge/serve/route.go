@@ -12,6 +12,7 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/filters/authz"
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/headers"
 	"github.com/weir-edge/weir/filters/incoming"
 	"github.com/weir-edge/weir/filters/ratelimit"
@@ -39,10 +40,12 @@ type server struct {
 	hub      *hub                    // of what changes behind it; nil when there is only one
 	tasks    tasks
 	gate     *incoming.Gate // who clients are; nil for anybody
-	guarded  bool           // clients have to prove who they are
-	webhooks *webhook.Part  // whom messages are shown first; nil for nobody
-	document []byte         // that tells clients where to get a token; nil for none
-	after    []func()       // to be called when it ends
+	guest    *edge.Guest    // what programs want to be asked
+	programs []func() guest.Status
+	guarded  bool          // clients have to prove who they are
+	webhooks *webhook.Part // whom messages are shown first; nil for nobody
+	document []byte        // that tells clients where to get a token; nil for none
+	after    []func()      // to be called when it ends
 	log      *slog.Logger
 	policy   *authz.Counters       // nil for no policies
 	counting []telemetry.Collector // rooms of it that count for themselves
@@ -59,6 +62,9 @@ type server struct {
 // answers it here when it asks about the server itself.
 func (s *server) route(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	m := x.Request
+	if x.Ready != nil {
+		return x.Ready, nil
+	}
 	switch m.Method {
 	case "ping":
 		return reply(m, []byte("{}"))

@@ -23,6 +23,7 @@ import (
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/secret"
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/telemetry"
 )
 
@@ -65,6 +66,7 @@ type Edge struct {
 	stores    stores          // that replicas share
 	threads   threads         // exchanges with other edges
 	sliding   atomic.Bool     // lifetimes in stores are being begun anew
+	guests    *guest.Keeper   // programs among the filters
 	secrets   *secret.Secrets
 	issuers   *oauth.Issuers // whose tokens are taken
 	sessions  *sessions
@@ -142,6 +144,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	}
 	e.lot = newLot(s, seal, e.node)
 	e.store = kv.Memory(kv.Limits{})
+	e.guests = guest.NewKeeper(s.FilterCache, log)
 	if e.proxies, err = parseProxies(s.TrustedProxies); err != nil {
 		return nil, fmt.Errorf("--trusted-proxies: %w", err)
 	}
@@ -153,6 +156,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	}
 	opened, err := e.open(plan, nil)
 	if err != nil {
+		err = errors.Join(err, e.guests.Close())
 		e.store.Close()
 		e.watcher.close()
 		e.frontLn.Close()
@@ -263,6 +267,7 @@ func (e *Edge) AdminAddr() string {
 // Serve serves until ctx ends, then drains: calls under way may take until the
 // drain timeout, streams end at once.
 func (e *Edge) Serve(ctx context.Context) error {
+	e.clock.tick(time.Now()) // what was opened may have taken longer than a client may
 	failed := make(chan error, 3)
 	go func() { failed <- e.front.Serve(&listener{Listener: e.frontLn, edge: e}) }()
 	if e.adminLn != nil {
@@ -355,6 +360,9 @@ func (e *Edge) close() {
 	defer e.reloading.Unlock()
 	e.closed = true
 	e.live.Load().closeBut(nil)
+	if err := e.guests.Close(); err != nil {
+		e.log.Warn("the cache of filters cannot be closed", "error", err)
+	}
 	e.store.Close()
 }
 

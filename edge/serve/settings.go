@@ -49,6 +49,8 @@ type Settings struct {
 	StoreTimeout    time.Duration // a shared store that takes longer to answer is as good as away
 	SecretsDir      string        // files NAME/KEY with the secrets that manifests refer to; empty for none
 
+	FilterCache string // directory for compiled and fetched filters, of this user alone; empty for none
+
 	StateKeyFile string // keys that seal requestState, one a line; empty for a random one
 
 	WebhookConfig []string // files of webhooks that every server asks; who makes the plan reads them

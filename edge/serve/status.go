@@ -11,6 +11,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/health"
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/webhook"
 )
 
@@ -25,6 +26,7 @@ type status struct {
 	Conditions         []condition     `json:"conditions"`
 	DiscoveredBackends []backendStatus `json:"discoveredBackends"`
 	Withheld           []string        `json:"withheld,omitempty"` // what clients do not see, and why
+	Filters            []guest.Status  `json:"filters,omitempty"`
 	Webhooks           []webhookStatus `json:"webhooks,omitempty"` // in the order in which they are asked
 	Sessions           int             `json:"sessions"`
 	Streams            int             `json:"streams"`
@@ -142,6 +144,9 @@ func (e *Edge) statusOf(served *server) status {
 	}
 	if p := e.badReload.Load(); p != nil {
 		s.Reload = *p
+	}
+	for _, told := range served.programs {
+		s.Filters = append(s.Filters, told())
 	}
 	if l := served.records(); l != nil {
 		c := auditStatus(l.Counters())

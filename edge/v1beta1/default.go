@@ -363,6 +363,7 @@ func (o *VirtualMCPCompositeToolDefinition) Default() { o.Spec.CompositeTool.set
 // Default fills in the defaults.
 func (o *EdgeFilter) Default() {
 	s := &o.Spec
+	set(&s.Mode, FilterEnforce)
 	set(&s.OnError, FilterDeny)
 	l := section(&s.Limits)
 	set(&l.Timeout, "5ms")

@@ -58,13 +58,19 @@ type EdgeFilterSpec struct {
 	// Config is handed to the program when it starts.
 	Config JSONObject `json:"config,omitempty"`
 
+	// Mode is enforce to do what the program says, observe to ask it, count and
+	// log what it says and change nothing, or off to leave it out.
+	// +kubebuilder:default=enforce
+	Mode FilterMode `json:"mode,omitempty"`
+
 	// Match narrows what the program is asked about. Without it, the program's
 	// own subscriptions decide.
 	Match *FilterMatch `json:"match,omitempty"`
 
 	// OnError is what happens to a message when the program fails: deny refuses
 	// it, continue lets it pass as if there were no filter. A refusal by the
-	// program itself is not a failure.
+	// program itself is not a failure. What decides who somebody is, or which
+	// credential is used, is refused in any case.
 	// +kubebuilder:default=deny
 	OnError FilterFailure `json:"onError,omitempty"`
 
@@ -78,8 +84,9 @@ type EdgeFilterSpec struct {
 
 // FilterSource says where a program is. Exactly one field is set.
 type FilterSource struct {
-	// Inline is the text of a Starlark script.
-	// +kubebuilder:validation:MaxLength=65536
+	// Inline is the text of a Starlark script of at most 64 KiB, or a module of
+	// at most 1 MiB in base64 (RFC 4648 §4).
+	// +kubebuilder:validation:MaxLength=1398104
 	Inline string `json:"inline,omitempty"`
 
 	// Path of a file, relative to the manifest.
@@ -87,6 +94,9 @@ type FilterSource struct {
 
 	// ConfigMapRef is the config map entry that holds the program.
 	ConfigMapRef *FilterConfigMap `json:"configMapRef,omitempty"`
+
+	// URL is where the program is fetched from, over HTTPS. It needs sha256.
+	URL string `json:"url,omitempty"`
 }
 
 // FilterConfigMap names the config map entry that holds a program.
@@ -123,14 +133,26 @@ const (
 	FilterContinue FilterFailure = "continue"
 )
 
+// FilterMode is what becomes of what a program says.
+// +kubebuilder:validation:Enum=enforce;observe;off
+type FilterMode string
+
+// What may become of what a program says.
+const (
+	FilterEnforce FilterMode = "enforce"
+	FilterObserve FilterMode = "observe"
+	FilterOff     FilterMode = "off"
+)
+
 // FilterIsolation is what an instance keeps from one call to the next.
-// +kubebuilder:validation:Enum=shared;per_request
+// +kubebuilder:validation:Enum=shared;per_request;per_session
 type FilterIsolation string
 
 // What an instance keeps from one call to the next.
 const (
 	IsolationShared     FilterIsolation = "shared"
 	IsolationPerRequest FilterIsolation = "per_request"
+	IsolationPerSession FilterIsolation = "per_session"
 )
 
 // FilterLimits bound one instance and one call of a program.
@@ -158,9 +180,10 @@ type FilterLimits struct {
 	// +kubebuilder:validation:Maximum=1024
 	Instances *int32 `json:"instances,omitempty"`
 
-	// Isolation is shared to keep an instance's memory between calls, or
-	// per_request to start each call from the memory after initialization. The
-	// default is shared. Only when type is wasm.
+	// Isolation is shared to keep an instance's memory between calls,
+	// per_request to start each call from the memory after initialization, or
+	// per_session to keep the memory of each session apart. The default is
+	// shared. Only when type is wasm.
 	Isolation FilterIsolation `json:"isolation,omitempty"`
 }
 

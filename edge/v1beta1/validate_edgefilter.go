@@ -1,6 +1,7 @@
 package v1beta1
 
 import (
+	"encoding/base64"
 	"net"
 	"strconv"
 	"strings"
@@ -14,8 +15,9 @@ import (
 const (
 	maxFilterTimeout = time.Minute
 	minFilterMemory  = 64 << 10 // one page of WebAssembly memory
-	maxFilterMemory  = 4 << 30  // what 32-bit addresses reach
+	maxFilterMemory  = 64 << 20 // wasm/ABI.md, exports
 	maxFilterOutput  = 64 << 20
+	maxFilterInline  = 1 << 20 // bytes of a module, before base64
 )
 
 // Validate returns everything that is wrong with the object alone. The program
@@ -34,6 +36,10 @@ func (o *EdgeFilter) Validate() field.ErrorList {
 		f.strings(p.Child("tools"), m.Tools)
 		f.strings(p.Child("backends"), m.Backends)
 	}
+	if s.Source.URL != "" && s.SHA256 == "" {
+		f.required(p.Child("sha256"), "what is fetched is known by its digest alone")
+	}
+	oneOf(f, p.Child("mode"), s.Mode, FilterEnforce, FilterObserve, FilterOff)
 	oneOf(f, p.Child("onError"), s.OnError, FilterDeny, FilterContinue)
 	if l := s.Limits; l != nil {
 		p := p.Child("limits")
@@ -46,7 +52,7 @@ func (o *EdgeFilter) Validate() field.ErrorList {
 		f.quantity(p.Child("output"), l.Output, 1, maxFilterOutput)
 		withinPtr(f, p.Child("instances"), l.Instances, 1, 1024)
 		if l.Isolation != "" {
-			oneOf(f, p.Child("isolation"), l.Isolation, IsolationShared, IsolationPerRequest)
+			oneOf(f, p.Child("isolation"), l.Isolation, IsolationShared, IsolationPerRequest, IsolationPerSession)
 		}
 		for _, v := range []variant{
 			{"wasm", "memory", l.Memory != ""},
@@ -79,26 +85,45 @@ func (o *EdgeFilter) Validate() field.ErrorList {
 
 func (f *faults) filterSource(p *field.Path, typ FilterType, s *FilterSource) {
 	given := 0
-	for _, there := range []bool{s.Inline != "", s.Path != "", s.ConfigMapRef != nil} {
+	for _, there := range []bool{s.Inline != "", s.Path != "", s.ConfigMapRef != nil, s.URL != ""} {
 		if there {
 			given++
 		}
 	}
 	switch {
 	case given == 0:
-		f.required(p, "one of inline, path and configMapRef must be set")
+		f.required(p, "one of inline, path, configMapRef and url must be set")
 	case given > 1:
-		f.forbidden(p, "only one of inline, path and configMapRef may be set")
+		f.forbidden(p, "only one of inline, path, configMapRef and url may be set")
 	}
-	if s.Inline != "" && typ == FilterWasm {
-		f.forbidden(p.Child("inline"), "used only when type is starlark")
+	if typ == FilterWasm {
+		f.module(p.Child("inline"), s.Inline)
+	} else {
+		f.atMost(p.Child("inline"), s.Inline, maxScript)
 	}
-	f.atMost(p.Child("inline"), s.Inline, maxScript)
+	if s.URL != "" {
+		f.web(p.Child("url"), s.URL, "https")
+	}
 	if strings.Contains(s.Path, "\x00") {
 		f.hidden(p.Child("path"), "must not hold a null character")
 	}
 	if r := s.ConfigMapRef; r != nil {
 		f.configMap(p.Child("configMapRef"), r.Name, r.Key)
+	}
+}
+
+// module demands base64 of a module that is not too large. Nothing of it is
+// shown.
+func (f *faults) module(p *field.Path, text string) {
+	if text == "" {
+		return
+	}
+	b, err := base64.StdEncoding.DecodeString(text)
+	switch {
+	case err != nil:
+		f.hidden(p, "must be a module in base64 (RFC 4648 §4)")
+	case len(b) > maxFilterInline:
+		f.add(field.TooLong(p, "", maxFilterInline))
 	}
 }
 

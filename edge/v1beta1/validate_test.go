@@ -353,7 +353,12 @@ func TestOtherKinds(t *testing.T) {
 	runWrong(t, "EdgeFilter", []wrong{
 		{"no source", "spec.grants", at{"spec.source": obj{}}, []string{"spec.source"}},
 		{"two sources", "spec.grants", at{"spec.source.configMapRef": obj{"name": "a", "key": "b"}}, []string{"spec.source"}},
-		{"a module in place", "spec.grants", at{"spec.source": obj{"inline": "x"}}, []string{"spec.source.inline"}},
+		{"a module in place that is no base64", "spec.grants", at{"spec.source": obj{"inline": "x"}}, []string{"spec.source.inline"}},
+		{"a module in place that is too large", "spec.grants", at{"spec.source": obj{"inline": strings.Repeat("AAAA", maxFilterInline/3+1)}}, []string{"spec.source.inline"}},
+		{"a script that is too large", "spec.source.inline", at{"spec.source.inline": strings.Repeat("#", maxScript+1)}, []string{"spec.source.inline"}},
+		{"a URL without a digest", "spec.grants", at{"spec.source": obj{"url": "https://example.com/a.wasm"}, "spec.sha256": gone{}}, []string{"spec.sha256"}},
+		{"a URL in the clear", "spec.grants", at{"spec.source": obj{"url": "http://example.com/a.wasm"}}, []string{"spec.source.url"}},
+		{"a mode", "spec.grants", at{"spec.mode": "watch"}, []string{"spec.mode"}},
 		{"a digest", "spec.grants", at{"spec.sha256": "ABC"}, []string{"spec.sha256"}},
 		{"limits of a module for a script", "spec.source.inline", at{"spec.limits": obj{"memory": "1Mi", "instances": 1, "isolation": "shared"}}, []string{"spec.limits.instances", "spec.limits.isolation", "spec.limits.memory"}},
 		{"limits", "spec.grants", at{"spec.limits": obj{"timeout": "2m", "fuel": 0, "memory": "1Ki", "output": "1Gi", "instances": 0}},

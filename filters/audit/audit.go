@@ -62,6 +62,10 @@ type Part struct {
 	detect                      bool
 	wanted                      [types]bool
 
+	// Copy sees each record when it is made. It neither waits nor keeps the bytes.
+	// nil for nobody.
+	Copy func(record []byte)
+
 	open func(string) (file, error) // of logFile
 	now  func() time.Time
 }

@@ -54,6 +54,9 @@ func (l *Log) write(e *entry, began time.Time) {
 	v := l.queue.lines.get()
 	v.text = l.append(v.text, e, began)
 	l.queue.add(v.text)
+	if l.Copy != nil {
+		l.Copy(v.text)
+	}
 	l.queue.lines.put(v)
 }
 

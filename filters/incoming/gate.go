@@ -36,6 +36,10 @@ type Gate struct {
 	clock      *clock
 	cache      cache
 	counts     counts
+
+	// Map makes of who a token is for who that is here, once for each token that
+	// is remembered. It is set before the gate is used; nil for nobody.
+	Map func(context.Context, *edge.Identity) (*edge.Identity, error)
 }
 
 type counts struct{ cached, verified, introspected, refused, away atomic.Uint64 }
@@ -275,6 +279,11 @@ func (g *Gate) token(ctx context.Context, authorization string) (*edge.Identity,
 	}
 	if err != nil {
 		return nil, g.kind(ctx, err)
+	}
+	if g.Map != nil {
+		if e.identity, err = g.Map(ctx, e.identity); err != nil {
+			return nil, err
+		}
 	}
 	g.cache.put(&d, e)
 	return e.identity, nil

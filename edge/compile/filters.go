@@ -1,0 +1,70 @@
+package compile
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/guest"
+)
+
+// filters plans the programs that a server's messages pass, in the order of
+// spec.filterRefs and then of spec.config.filterRefs.
+func (c *compiler) filters(o *object, s *v1beta1.VirtualMCPServer, config *v1beta1.ServerConfig) []guest.Spec {
+	var specs []guest.Spec
+	seen := map[string]bool{}
+	for _, list := range []struct {
+		path string
+		refs []v1beta1.NameRef
+	}{{"spec.filterRefs", s.Spec.FilterRefs}, {"spec.config.filterRefs", config.FilterRefs}} {
+		for i, ref := range list.refs {
+			if seen[ref.Name] {
+				if path := fmt.Sprintf("%s[%d].name", list.path, i); !o.wrong[path] {
+					c.fail(o, path, ReasonDuplicate, "%q is named before: a message passes a filter once", brief(ref.Name))
+				}
+				continue
+			}
+			seen[ref.Name] = true
+			if of := c.byRef[Ref{"EdgeFilter", ref.Name}]; of != nil { // that it is not there was said where it is referred to
+				if f, ok := of.value.(*v1beta1.EdgeFilter); ok && f.Spec.Type == v1beta1.FilterWasm {
+					specs = append(specs, c.filter(of, f))
+				}
+			}
+		}
+	}
+	return specs
+}
+
+// filter judges one filter.
+func (c *compiler) filter(o *object, f *v1beta1.EdgeFilter) guest.Spec {
+	path := field.NewPath("spec")
+	source := path.Child("source", "inline")
+	var module []byte
+	if r := f.Spec.Source.ConfigMapRef; r != nil {
+		source = path.Child("source", "configMapRef", "key")
+		for _, l := range o.links {
+			if m, ok := l.to.Value.(*ConfigMap); ok && !l.to.Partial && m.Name == r.Name {
+				text, _ := m.entry(r.Key) // that it is not there was said where it is referred to
+				module = []byte(text)
+			}
+		}
+	}
+	spec := guest.FromObject(f, module, o.beside(f.Spec.Source.Path))
+	if o.errors == 0 {
+		_, wrong := guest.Parse(spec, path, source)
+		c.faults(o, wrong)
+	}
+	return spec
+}
+
+// beside is a path that an object writes relative to the file it stands in.
+func (o *object) beside(path string) string {
+	i := strings.LastIndexByte(o.Origin, ':')
+	if path == "" || filepath.IsAbs(path) || i < 0 {
+		return path
+	}
+	return filepath.Join(filepath.Dir(o.Origin[:i]), path)
+}

@@ -1,0 +1,147 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/filters/guest"
+	"github.com/weir-edge/weir/filters/telemetry"
+)
+
+// Where the programs among a server's filters meet the rest of the edge.
+
+// openGuest opens the programs of a server.
+func (e *Edge) openGuest(s *server, p compile.Server, programs []guest.Loaded) error {
+	s.guest = &edge.Guest{}
+	if len(programs) == 0 {
+		return nil
+	}
+	g, told, err := e.guests.Open(p.Name, programs, guest.Options{Resolve: s.target, Elsewhere: s.elsewhere, Store: s.shared.id(), Guarded: s.guarded, Audited: p.Audit != nil}, e.env(s))
+	if err != nil {
+		return fmt.Errorf("server %s: %w", p.Name, err)
+	}
+	s.guest, s.programs = g, told
+	s.counting = append(s.counting, telemetry.CollectorFunc(func(emit func(telemetry.Sample)) {
+		e.guests.Collect(s.name, func(one guest.Sample) { emit(telemetry.Sample(one)) })
+	}))
+	if s.gate != nil {
+		s.gate.Map = g.MapIdentity
+	}
+	return nil
+}
+
+// forwards lets programs change the header lines that a message goes to its
+// backend with.
+func (s *server) forwards(ctx context.Context, x *edge.Exchange, backend string) error {
+	lines, err := s.guest.Upstream(ctx, x, backend)
+	if err == nil {
+		x.Forward = lines
+	}
+	return err
+}
+
+// begun asks programs about a session that has just begun, and has them told of
+// its end.
+func (e *Edge) begun(x *exchange, s *session) error {
+	g := x.server.guest
+	if g.SessionStart == nil && g.SessionEnd == nil {
+		return nil
+	}
+	// Attached first, so that programs hear of the end before their memory of the
+	// session goes.
+	f := &farewell{edge: e, s: s}
+	s.Attach(farewellKey{}, func() io.Closer { return f })
+	if g.SessionStart != nil {
+		if err := g.SessionStart(&x.call, &x.Exchange, &s.Session); err != nil {
+			e.sessions.end(s.ID)
+			return err
+		}
+	}
+	f.due.Store(true)
+	return nil
+}
+
+// farewell tells the programs of a server that a session has ended.
+type farewell struct {
+	edge *Edge
+	s    *session
+	due  atomic.Bool // the session was not refused
+}
+
+type farewellKey struct{}
+
+// Close is called when the session ends.
+func (f *farewell) Close() error {
+	live := f.edge.live.Load()
+	if live == nil || !f.due.Load() {
+		return nil
+	}
+	if now := live.servers[f.s.server]; now != nil && now.guest.SessionEnd != nil {
+		now.guest.SessionEnd(&f.s.Session)
+	}
+	return nil
+}
+
+// elsewhere finds the name under which clients see a tool of a backend.
+func (s *server) elsewhere(ctx context.Context, x *edge.Exchange, backend, original string) string {
+	if s.only != nil {
+		if backend == s.only.Backend {
+			return original
+		}
+		return ""
+	}
+	c, err := s.book.Catalog(ctx, x.Identity, edge.Tool)
+	if err != nil {
+		return ""
+	}
+	if t := c.Advertised(edge.Tool, backend, original); t != nil {
+		return t.Name
+	}
+	return ""
+}
+
+// happened shows a record to the programs of the server that has the name now:
+// the log outlives a reload.
+func (e *Edge) happened(name string, record []byte) {
+	live := e.live.Load()
+	if live == nil {
+		return
+	}
+	if s := live.servers[name]; s != nil && s.guest.Event != nil {
+		s.guest.Event(record)
+	}
+}
+
+// hear returns the header lines that programs want to see.
+func (s *server) hear(r *fasthttp.RequestHeader) (heard []edge.Header) {
+	for name, value := range r.All() {
+		if slices.ContainsFunc(s.guest.Headers, func(want string) bool { return strings.EqualFold(want, string(name)) }) {
+			heard = append(heard, edge.Header{Name: strings.ToLower(string(name)), Value: string(value)})
+		}
+	}
+	return heard
+}
+
+// known asks programs who a client is whose credential the gate does not know:
+// one without a bearer token. refused is what the gate says of it.
+func (s *server) known(r *fasthttp.RequestHeader, refused error) (*edge.Identity, error) {
+	authorization := r.Peek("Authorization")
+	const scheme = "bearer "
+	claimed := len(authorization) >= len(scheme) && strings.EqualFold(string(authorization[:len(scheme)]), scheme)
+	if s.guest.Authenticate == nil || claimed || edge.KindOf(refused) != edge.Unauthenticated {
+		return nil, refused
+	}
+	who, err := s.guest.Authenticate(context.Background(), s.hear(r))
+	if who == nil && err == nil {
+		err = refused
+	}
+	return who, err
+}

@@ -1,0 +1,96 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/sdk/abi"
+)
+
+// response asks a program about an answer, and does what it says.
+func (h *hall) response(ctx context.Context, x *edge.Exchange, w *work, hook abi.Hook, a *asked, r *edge.Response) error {
+	s := w.about(x)
+	if !a.matches(a.want, s.method, s.tool, s.backend) {
+		return nil
+	}
+	raw := r.Whole()
+	switch r.Kind {
+	case mcp.Result:
+		s.result = r.Result.Of(raw)
+	case mcp.Failure:
+		s.failure = r.Error.Of(raw)
+	default:
+		return nil
+	}
+	s.values, s.carry = s.result, w.left(a.program)
+	ops, out, err := a.ask(ctx, hook, a.sessionOf(w, x), w.input(a.want, x, &s), w.out[:0], may(hook), maxOps)
+	if w.out = out; err != nil || len(ops) == 0 {
+		return err
+	}
+	result := s.result
+	for i := range ops {
+		o := &ops[i]
+		if o.kind == abi.OpDeny {
+			a.denied[hook].Add(1)
+			return o.denial(a.spec.Name, hook)
+		}
+		if result, err = revised(x, result, o); err != nil {
+			return a.broke(hook, fmt.Errorf("%s: %w", opNames[o.kind], err))
+		}
+	}
+	a.tell(hook, ops)
+	return replace(x, r, result)
+}
+
+// revised makes one operation on a result.
+func revised(x *edge.Exchange, result []byte, o *op) ([]byte, error) {
+	switch o.kind {
+	case abi.OpLogField:
+		return result, nil
+	case abi.OpRespond:
+		if x.Era == mcp.Modern && mcp.Lookup(o.raw, "resultType") == nil {
+			return mcp.Change(o.raw, nil, mcp.With("resultType", `"complete"`)), nil
+		}
+		return slices.Clone(o.raw), nil
+	}
+	if len(result) == 0 {
+		return nil, errors.New("there is no result: the call failed")
+	}
+	switch o.kind {
+	case abi.OpDropContent:
+		return cut(result, []string{"content", fmt.Sprint(o.index)})
+	case abi.OpPatchResult, abi.OpRedact:
+		tokens, err := tokensOf(o.pointer)
+		if err != nil {
+			return nil, err
+		}
+		if o.kind == abi.OpPatchResult {
+			return put(result, tokens, o.raw)
+		}
+		if at(result, tokens) == nil {
+			return result, nil // what is not there needs no hiding
+		}
+		return put(result, tokens, mcp.Quote(o.text))
+	}
+	return nil, errors.New("not for an answer")
+}
+
+// replace puts another result into an answer.
+func replace(x *edge.Exchange, r *edge.Response, result []byte) error {
+	if result == nil {
+		return nil
+	}
+	status := r.Status
+	if r.Kind == mcp.Failure {
+		status = 200 // the error's own is that of a failure
+	}
+	if err := r.Decode(mcp.AppendResult(nil, slices.Clone(x.Request.IDText()), result)); err != nil {
+		return edge.Errorf(edge.Internal, "guest", "%w", err)
+	}
+	r.Status = status
+	return nil
+}

@@ -1,0 +1,246 @@
+package guest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+)
+
+// TestG23 has a program trap in one call of a hundred: those get 503, and no
+// others.
+func TestG23(t *testing.T) {
+	for _, isolation := range []string{"shared", "per_request", "per_session"} {
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			back := edgetest.NewServer(t, edgetest.Modern)
+			f := filter{name: "f", rules: []string{"on_call_request|args~bang|trap"}, limits: "instances: 64, isolation: " + isolation}
+			e := start(t, manifest(t, backs{"back": back}, []filter{f}))
+			const clients, calls = 4, 200
+			var work sync.WaitGroup
+			var wrong, trapped atomic.Int64
+			for n := range clients {
+				c := newClient(e, []edgetest.Era{edgetest.Legacy, edgetest.Modern}[n%2])
+				work.Go(func() {
+					for i := range calls {
+						bang := (i*clients+n)%100 == 7
+						args := fmt.Sprintf(`{"n":%d}`, i)
+						if bang {
+							args = `{"n":"bang"}`
+						}
+						r, err := c.try("tools/call", edgetest.CallParams("echo", args))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if bang {
+							trapped.Add(1)
+						}
+						if (r.Status == 503) != bang || !bang && r.Status != 200 {
+							wrong.Add(1)
+							t.Errorf("call %d: status %d: %s", i, r.Status, r.Body)
+						}
+					}
+				})
+			}
+			work.Wait()
+			if wrong.Load() > 0 || trapped.Load() != clients*calls/100 {
+				t.Errorf("%d calls with a wrong answer, %d that trapped", wrong.Load(), trapped.Load())
+			}
+			if got := len(back.Requests("tools/call")); got != clients*calls*99/100 {
+				t.Errorf("%d calls reached the backend", got)
+			}
+			if s := status(t, e); s.Hooks[0].Failures != uint64(trapped.Load()) || s.Resting {
+				t.Errorf("the status says %+v", s)
+			}
+		})
+	}
+}
+
+// filterStatus is what /status says of a filter.
+type filterStatus struct {
+	Name, SHA256, Mode string
+	Resting            bool
+	Instances          int
+	Hooks              []struct {
+		Hook                                      string
+		Calls, Changed, Denied, Failures, Skipped uint64
+	}
+}
+
+// status is what /status says of the one filter.
+func status(t testing.TB, e *edgetest.Edge) filterStatus {
+	t.Helper()
+	var out struct{ Filters []filterStatus }
+	body := e.NewClient().Do("GET", "/status", "").Body
+	if err := json.Unmarshal(body, &out); err != nil || len(out.Filters) != 1 {
+		t.Fatalf("%v: %s", err, body)
+	}
+	return out.Filters[0]
+}
+
+// TestW04 has programs that do not end, in a call and while they start.
+func TestW04(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Modern)
+	f := filter{name: "f", rules: []string{"on_call_request|args~loop|loop"}, limits: "fuel: 2000000"}
+	c := newClient(start(t, manifest(t, backs{"back": back}, []filter{f})), edgetest.Modern)
+	fails(t, c.call(t, "echo", `{"n":"loop"}`), 503, 503, `filter "f" is not available`)
+	text(t, c.call(t, "echo", `{"n":1}`))
+}
+
+// TestW09 counts what fails, and lets it pass where that is asked for.
+func TestW09(t *testing.T) {
+	t.Parallel()
+	rules := []string{"on_call_request|args~trap|trap", "on_call_request|args~bad|bad", "on_call_response|result~hide|redact|/content/0/text|hidden"}
+	back := edgetest.NewServer(t, edgetest.Modern)
+	e := start(t, manifest(t, backs{"back": back}, []filter{{name: "f", rules: rules, more: "onError: continue"}}))
+	c := newClient(e, edgetest.Modern)
+	for _, how := range []string{"trap", "bad"} {
+		if got, want := text(t, c.call(t, "echo", `{"n":"`+how+`"}`)), `{"n":"`+how+`"}`; got != want {
+			t.Errorf("%s: %s", how, got)
+		}
+	}
+	if got := text(t, c.call(t, "echo", `{"hide":1}`)); got != "hidden" {
+		t.Errorf("another hook of it: %s", got)
+	}
+	if s := status(t, e); s.Hooks[0].Failures != 2 || s.Hooks[0].Skipped != 2 || s.Hooks[0].Calls != 3 {
+		t.Errorf("the status says %+v", s)
+	}
+}
+
+// TestBreaker leaves a program alone that fails on every message.
+func TestBreaker(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Modern)
+	e := start(t, manifest(t, backs{"back": back}, []filter{{name: "f", rules: []string{"on_call_request|*|trap"}}}))
+	c := newClient(e, edgetest.Modern)
+	for range 7 {
+		fails(t, c.call(t, "echo", `{}`), 503, 503, "not available")
+	}
+	if s := status(t, e); !s.Resting {
+		t.Errorf("it is not left alone: %+v", s)
+	}
+}
+
+// TestW10 has two clients of different tenants and a program that keeps what it
+// saw: only shared memory tells one of the other.
+func TestW10(t *testing.T) {
+	for isolation, leaks := range map[string]bool{"shared": true, "per_request": false, "per_session": false} {
+		for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+			t.Run(isolation+", "+era.String(), func(t *testing.T) {
+				t.Parallel()
+				back := edgetest.NewServer(t, edgetest.Modern)
+				f := filter{name: "f", rules: []string{"on_call_request|*|stash"}, limits: "instances: 1, isolation: " + isolation}
+				if isolation == "per_session" {
+					f.limits = "instances: 2, isolation: per_session"
+				}
+				e := start(t, manifest(t, backs{"back": back}, []filter{f}))
+				a, b := newClient(e, era), newClient(e, era)
+				seen := false
+				for range 5 {
+					text(t, a.call(t, "echo", `{"tenant":"a"}`))
+					seen = seen || strings.Contains(text(t, b.call(t, "echo", `{"tenant":"b"}`)), `{\"tenant\":\"a\"}`)
+				}
+				if seen != leaks {
+					t.Errorf("one tenant sees what the other sent: %v", seen)
+				}
+				if isolation == "per_session" && era == edgetest.Legacy {
+					if got := text(t, a.call(t, "echo", `{"tenant":"a"}`)); !strings.Contains(got, `{\"tenant\":\"a\"}`) {
+						t.Errorf("a session has no memory of its own: %s", got)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestW12 refuses what is too large for a program rather than passing it by.
+func TestW12(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Modern)
+	e := start(t, manifest(t, backs{"back": back}, []filter{{name: "f", rules: []string{"on_call_request|args~forbidden|deny|0|no"}}}))
+	c := newClient(e, edgetest.Modern)
+	fails(t, c.call(t, "echo", `{"n":"`+strings.Repeat("x", 2<<20)+`forbidden"}`), 503, 503, "not available")
+	text(t, c.call(t, "echo", `{"n":"`+strings.Repeat("x", 512<<10)+`"}`))
+	if len(back.Requests("tools/call")) != 1 {
+		t.Error("the backend saw what nobody judged")
+	}
+}
+
+// TestW13 does not open a module that is not the one that is meant, and keeps
+// what was served when a module changes to such a one.
+func TestW13(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Modern)
+	mine := filepath.Join(t.TempDir(), "mine.wasm")
+	binary, err := os.ReadFile(path(t))
+	if err == nil {
+		err = os.WriteFile(mine, binary, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := filter{name: "f", path: mine, rules: []string{"on_call_request|*|set_arg|/seen|true"}}
+	f.more = "sha256: " + digest(binary)
+	plan := edgetest.Plan(t, manifest(t, backs{"back": back}, []filter{f}))
+	e := edgetest.StartPlan(t, plan, edgetest.Settings(cached))
+	if err := os.WriteFile(mine, append(binary, 0, 2, 1, 'x'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Serve.Reload(plan); err == nil || !strings.Contains(err.Error(), `filter "f": sha256: the module's digest is`) {
+		t.Errorf("a reload with another module: %v", err)
+	}
+	if got := text(t, newClient(e, edgetest.Modern).call(t, "echo", `{}`)); got != `{"seen":true}` {
+		t.Errorf("after it: %s", got)
+	}
+}
+
+// TestW08 keeps programs from headers that frame a message, say who sends it or
+// hold a credential.
+func TestW08(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"Host|evil", "Content-Length|1", "Transfer-Encoding|chunked", "Authorization|Bearer x", "Cookie|a=b", "Mcp-Session-Id|x", "X-Forwarded-For|1.2.3.4", "X A|b", "|b"} {
+		back := edgetest.NewServer(t, edgetest.Modern)
+		c := newClient(start(t, manifest(t, backs{"back": back}, []filter{{name: "f", rules: []string{"on_call_request|*|set_header|" + line}}})), edgetest.Modern)
+		fails(t, c.call(t, "echo", `{}`), 503, 503, "not available")
+		if len(back.Requests("tools/call")) != 0 {
+			t.Errorf("%s: the call went out", line)
+		}
+	}
+}
+
+// TestObserve asks a program, counts and logs what it says, and does nothing of
+// it.
+func TestObserve(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Modern)
+	f := filter{name: "f", more: "mode: observe", rules: []string{"on_call_request|args~no|deny|0|no", "on_call_request|args~edit|set_arguments|{}", "on_call_request|args~trap|trap", "on_call_response|*|redact|/content/0/text|x"}}
+	e := start(t, manifest(t, backs{"back": back}, []filter{f}))
+	c := newClient(e, edgetest.Modern)
+	for _, args := range []string{`{"a":"no"}`, `{"a":"edit"}`, `{"a":"trap"}`} {
+		if got := text(t, c.call(t, "echo", args)); got != args {
+			t.Errorf("%s became %s", args, got)
+		}
+	}
+	if s := status(t, e); s.Mode != "observe" || s.Hooks[0].Changed != 2 || s.Hooks[0].Denied != 1 || s.Hooks[0].Skipped != 1 || s.Hooks[1].Changed != 3 {
+		t.Errorf("the status says %+v", s)
+	}
+	if !strings.Contains(e.Log(), "operations=deny") || !strings.Contains(e.Log(), "operations=redact") {
+		t.Error("the log lacks what would have been done")
+	}
+}
+
+// TestOff leaves a filter out, whatever its module is.
+func TestOff(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Modern)
+	e := start(t, manifest(t, backs{"back": back}, []filter{{name: "f", more: `mode: "off"`, path: "/nowhere.wasm"}}))
+	text(t, newClient(e, edgetest.Modern).call(t, "echo", `{}`))
+}

@@ -1,0 +1,85 @@
+package guest_test
+
+import (
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/guest"
+)
+
+// TestFetch gets modules over HTTPS, knows them by their digest alone, and keeps
+// them for the next start.
+func TestFetch(t *testing.T) {
+	t.Parallel()
+	binary, err := os.ReadFile(path(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		if r.URL.Path != "/f.wasm" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write(binary) // a client that left needs none
+	}))
+	defer server.Close()
+	trust := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	dir := t.TempDir()
+	open := func(url, digest string) string {
+		k := guest.NewKeeper(dir, slog.New(slog.NewTextHandler(io.Discard, nil)))
+		k.Trust(trust)
+		defer k.Close()
+		loaded, err := guest.Load([]guest.Spec{{
+			Name: "f", URL: url, SHA256: digest, Config: `{"rules":""}`, Mode: v1beta1.FilterEnforce, OnError: v1beta1.FilterDeny,
+			Isolation: v1beta1.IsolationShared, Timeout: time.Minute, Fuel: 50_000_000, Output: 1 << 20,
+		}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var after []func()
+		_, _, err = k.Open("s", loaded, guest.Options{}, edge.Env{Defer: func(f func()) { after = append(after, f) }})
+		for _, f := range after {
+			f()
+		}
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	mine := digest(binary)
+	if got := open(server.URL+"/g.wasm", mine); !strings.Contains(got, `filter "f": source: `) || !strings.Contains(got, "status 404") {
+		t.Errorf("what is not there: %q", got)
+	}
+	if got := open(server.URL+"/f.wasm", strings.Repeat("0", 64)); !strings.Contains(got, "the module's sha256 is "+mine) {
+		t.Errorf("another module: %q", got)
+	}
+	if got := open(server.URL+"/f.wasm", mine); got != "" {
+		t.Errorf("the module: %s", got)
+	}
+	before := asked
+	if got := open(server.URL+"/f.wasm", mine); got != "" || asked != before {
+		t.Errorf("the module from before: %q, asked for %d times more", got, asked-before)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "modules", mine+".wasm"), []byte("another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := open(server.URL+"/f.wasm", mine); got != "" || asked == before {
+		t.Errorf("when what was kept is another: %q, asked for %d times more", got, asked-before)
+	}
+	server.Close()
+	if got := open(server.URL+"/f.wasm", mine); got != "" {
+		t.Errorf("when the server is away: %s", got)
+	}
+}

@@ -1,0 +1,162 @@
+// Package guest asks programs in WebAssembly about the messages of a server:
+// the EdgeFilters of type wasm that its filterRefs name, in their order. It is
+// the one package of the edge that knows package wasm.
+//
+// Parse judges a filter as far as that can be done on paper. A Keeper compiles
+// modules, off the path of requests, and keeps what is open across reloads. What
+// a server's filters want to be asked becomes an edge.Guest, whose functions the
+// edge calls at each phase of a message.
+package guest
+
+import (
+	"encoding/base64"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/sdk/abi"
+	"github.com/weir-edge/weir/wasm"
+)
+
+// Spec is a filter of a plan, with its defaults filled in. One of Module, Path
+// and URL says where its program is.
+type Spec struct {
+	Name      string
+	Module    []byte `json:",omitempty"` // the program itself
+	Path      string `json:",omitempty"` // of a file
+	URL       string `json:",omitempty"` // https; SHA256 is set
+	SHA256    string `json:",omitempty"` // of the program, in hexadecimal; "" for any
+	Config    string `json:",omitempty"` // JSON text of an object; "" for none
+	Mode      v1beta1.FilterMode
+	Match     v1beta1.FilterMatch
+	OnError   v1beta1.FilterFailure
+	Isolation v1beta1.FilterIsolation
+	Timeout   time.Duration                // of one call
+	Fuel      int64                        // of one call
+	Memory    int64                        `json:",omitempty"` // bytes of one instance; 0 for what suits the program
+	Output    int64                        // bytes that one call may return
+	Instances int                          `json:",omitempty"` // 0 for what suits the processors
+	Grants    []string                     `json:",omitempty"`
+	Keys      map[string]v1beta1.SecretRef `json:",omitempty"` // of the grant keys
+}
+
+// FromObject makes the spec of a filter whose defaults are filled in. module is
+// what its ConfigMap holds, and path stands for that of its file, which the
+// manifest writes relative to itself.
+func FromObject(o *v1beta1.EdgeFilter, module []byte, path string) Spec {
+	s := &o.Spec
+	spec := Spec{
+		Name: o.Name, Module: module, Path: path, URL: s.Source.URL, SHA256: s.SHA256, Config: string(s.Config), Mode: s.Mode, OnError: s.OnError,
+	}
+	if s.Source.Inline != "" {
+		spec.Module, _ = base64.StdEncoding.DecodeString(s.Source.Inline) // Validate has said what is wrong with it
+	}
+	if s.Match != nil {
+		spec.Match = *s.Match
+	}
+	if l := s.Limits; l != nil {
+		spec.Isolation, spec.Timeout, spec.Memory, spec.Output = l.Isolation, l.Timeout.Std(), l.Memory.Units(), l.Output.Units()
+		if l.Fuel != nil {
+			spec.Fuel = *l.Fuel
+		}
+		if l.Instances != nil {
+			spec.Instances = int(*l.Instances)
+		}
+	}
+	if g := s.Grants; g != nil {
+		for _, one := range []struct {
+			name    string
+			granted bool
+		}{
+			{abi.GrantRandom, g.Random}, {abi.GrantKV, g.KV}, {abi.GrantMetrics, g.Metrics}, {abi.GrantKeys, len(g.Keys) > 0}, {abi.GrantIdentity, g.Identity},
+		} {
+			if one.granted {
+				spec.Grants = append(spec.Grants, one.name)
+			}
+		}
+		spec.Keys = g.Keys
+	}
+	return spec
+}
+
+// Part is a filter that was found to be right on paper. It is immutable.
+type Part struct{ spec Spec }
+
+// Parse judges a filter: the module where it is at hand, as a whole, what it
+// needs to be granted, and the configuration against the module's own schema.
+// path is that of the object's spec, and source that of the field with the
+// module. What is in a file or behind a URL is judged when it is opened.
+func Parse(spec Spec, path, source *field.Path) (*Part, field.ErrorList) {
+	var wrong field.ErrorList
+	if n := len(spec.Match.Methods) + len(spec.Match.Tools) + len(spec.Match.Backends); n > maxGlobs {
+		wrong = append(wrong, field.TooMany(path.Child("match"), n, maxGlobs))
+	}
+	if len(spec.Module) > 0 {
+		wrong = append(wrong, spec.judge(spec.Module, path, source)...)
+	}
+	if len(wrong) > 0 {
+		return nil, wrong
+	}
+	return &Part{spec}, nil
+}
+
+// maxGlobs is how many globs a match may have.
+const maxGlobs = 256
+
+// fault is what is wrong with a program, and with which field of its object.
+type fault struct {
+	at   string // "source", "sha256", "grants", "limits.memory" or "config"
+	what string
+}
+
+func (f fault) Error() string { return f.at + ": " + f.what }
+
+// judge says what is wrong with a program, and with which field.
+func (s *Spec) judge(binary []byte, path, source *field.Path) field.ErrorList {
+	var wrong field.ErrorList
+	for _, f := range s.faults(binary) {
+		at := source
+		switch f.at {
+		case "sha256", "grants", "config":
+			at = path.Child(f.at)
+		case "limits.memory":
+			at = path.Child("limits", "memory")
+		}
+		wrong = append(wrong, field.Invalid(at, field.OmitValueType{}, f.what))
+	}
+	return wrong
+}
+
+// faults is judge for whoever has no paths.
+func (s *Spec) faults(binary []byte) []fault {
+	about, err := wasm.Check(binary)
+	if err != nil {
+		return []fault{{"source", err.Error()}}
+	}
+	return s.misfits(about)
+}
+
+// misfits says where a filter and its program do not fit.
+func (s *Spec) misfits(about *wasm.About) []fault {
+	var all []fault
+	if s.SHA256 != "" && s.SHA256 != about.Digest {
+		all = append(all, fault{"sha256", fmt.Sprintf("the module's digest is %s: another module than the one that is meant, or a digest to be written anew", about.Digest)})
+	}
+	for _, n := range about.Needs {
+		if !s.granted(n.Grant) {
+			all = append(all, fault{"grants", fmt.Sprintf("the module calls %s: grant %s, or use another module", n.Function, n.Grant)})
+		}
+	}
+	if s.Memory > 0 && int64(about.Minimum) > s.Memory {
+		all = append(all, fault{"limits.memory", fmt.Sprintf("the module starts with %d bytes: allow at least as many", about.Minimum)})
+	}
+	if err := conforms(about.Manifest, s.Config); err != nil {
+		all = append(all, fault{"config", err.Error()})
+	}
+	return all
+}
+
+// off says that the filter is left out.
+func (s *Spec) off() bool { return s.Mode == v1beta1.FilterOff }

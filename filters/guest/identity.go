@@ -1,0 +1,153 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"unicode/utf8"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/sdk/abi"
+)
+
+// identify asks programs about who a verified token is for. Each sees what the
+// one before made of it.
+func (h *hall) identify(ctx context.Context, id *edge.Identity) (*edge.Identity, error) {
+	w := newWork()
+	defer w.free()
+	for i := range h.at[abi.MapIdentity] {
+		a := &h.at[abi.MapIdentity][i]
+		in := w.input(a.want, &edge.Exchange{Identity: id}, &subject{})
+		if a.want.has(abi.CallClaims) {
+			claims, err := json.Marshal(id.Claims)
+			if err != nil {
+				return nil, edge.Errorf(edge.Internal, "guest", "%w", err)
+			}
+			in = abi.AppendBytes(in, abi.CallClaims, claims)
+		}
+		if a.want.has(abi.CallIssuer) {
+			in = abi.AppendString(in, abi.CallIssuer, id.Issuer)
+		}
+		w.in = in
+		ops, out, err := a.ask(ctx, abi.MapIdentity, "", in, w.out[:0], may(abi.MapIdentity), maxOps)
+		if w.out = out; err != nil {
+			return nil, err
+		}
+		for i := range ops {
+			switch o := &ops[i]; o.kind {
+			case abi.OpDeny:
+				a.denied[abi.MapIdentity].Add(1)
+				return nil, o.denial(a.spec.Name, abi.MapIdentity)
+			case abi.OpSetPrincipal:
+				mapped, err := a.principal(id, o.raw)
+				if err != nil {
+					return nil, a.broke(abi.MapIdentity, fmt.Errorf("set_principal: %w", err))
+				}
+				id = mapped
+			}
+		}
+		a.tell(abi.MapIdentity, ops)
+	}
+	return id, nil
+}
+
+// authenticate asks programs about header lines that nothing else knows a
+// credential in. The first that knows who it is has the word.
+func (h *hall) authenticate(ctx context.Context, heard []edge.Header) (*edge.Identity, error) {
+	const hook = abi.Authenticate
+	w := newWork()
+	defer w.free()
+	challenge := ""
+	for i := range h.at[hook] {
+		a := &h.at[hook][i]
+		ops, out, err := a.ask(ctx, hook, "", w.input(a.want, &edge.Exchange{Heard: heard}, &subject{}), w.out[:0], may(hook), maxOps)
+		if w.out = out; err != nil {
+			return nil, err
+		}
+		for i := range ops {
+			switch o := &ops[i]; o.kind {
+			case abi.OpDeny:
+				a.denied[hook].Add(1)
+				return nil, o.denial(a.spec.Name, hook)
+			case abi.OpChallenge:
+				challenge = o.text
+			case abi.OpSetPrincipal:
+				// Nobody is somebody else than whoever it will be, which takes the grant.
+				id, err := a.principal(&edge.Identity{Issuer: "weir-filter-" + a.spec.Name}, o.raw)
+				if err == nil && id.Subject == "" {
+					err = errors.New("nobody: it has no subject")
+				}
+				if err != nil {
+					return nil, a.broke(hook, fmt.Errorf("set_principal: %w", err))
+				}
+				return id, nil
+			}
+		}
+	}
+	if challenge != "" {
+		return nil, &edge.Error{Kind: edge.Unauthenticated, Op: "authenticate", Challenge: challenge, Err: errors.New("a credential is needed")}
+	}
+	return nil, nil
+}
+
+// maxNames bounds the groups, roles and scopes that a program may give.
+const maxNames = 1024
+
+// principal returns the identity that a Principal record makes of another. The
+// record stands for the whole of it, but for issuer and subject, which stay when
+// it has none, and which take the grant identity to change.
+func (p *program) principal(was *edge.Identity, record []byte) (*edge.Identity, error) {
+	id := *was
+	id.Scopes = nil
+	id.Claims = maps.Clone(was.Claims)
+	if id.Claims == nil {
+		id.Claims = map[string]any{}
+	}
+	for _, claim := range append(groupClaims[:], claimRoles, claimTenant) {
+		delete(id.Claims, claim)
+	}
+	groups, roles := []any{}, []any{}
+	r := abi.Reader{B: record}
+	for r.Next() {
+		if r.Data != nil && !utf8.Valid(r.Data) {
+			return nil, errors.New("text that is not UTF-8")
+		}
+		text := string(r.Data)
+		switch r.Num {
+		case abi.PrincipalSubject:
+			id.Subject = text
+		case abi.PrincipalIssuer:
+			id.Issuer = text
+		case abi.PrincipalTenant:
+			id.Claims[claimTenant] = text
+		case abi.PrincipalGroup:
+			groups = append(groups, text)
+		case abi.PrincipalRole:
+			roles = append(roles, text)
+		case abi.PrincipalScope:
+			id.Scopes = append(id.Scopes, text)
+		}
+		if len(groups)+len(roles)+len(id.Scopes) > maxNames {
+			return nil, fmt.Errorf("more than %d groups, roles and scopes", maxNames)
+		}
+	}
+	switch {
+	case r.Bad:
+		return nil, errors.New("a malformed record")
+	case id.Subject == "":
+		id.Subject = was.Subject
+	}
+	if id.Issuer == "" {
+		id.Issuer = was.Issuer
+	}
+	if (id.Subject != was.Subject || id.Issuer != was.Issuer) && !p.spec.granted(abi.GrantIdentity) {
+		return nil, errors.New("somebody else, which needs the grant identity")
+	}
+	if id.Claims[claimTenant] == "" {
+		delete(id.Claims, claimTenant)
+	}
+	id.Claims["sub"], id.Claims[claimGroups], id.Claims[claimRoles] = id.Subject, groups, roles
+	return &id, nil
+}

@@ -1,0 +1,220 @@
+package guest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/sdk/abi"
+)
+
+// work is the memory that the questions about one message are put together in.
+// It is used again for another message.
+type work struct {
+	in, out, record, tool []byte
+	session               [2 * sessionBytes]byte
+	carry                 []carried
+}
+
+// carried is what a program left in a request for its response.
+type carried struct {
+	by   *program
+	text []byte
+}
+
+// maxKept is how much memory is kept for another message, in bytes.
+const maxKept = 256 << 10
+
+var works = sync.Pool{New: func() any { return new(work) }}
+
+func newWork() *work { return works.Get().(*work) }
+
+func (w *work) free() {
+	w.carry = nil // it goes its own way
+	if cap(w.in)+cap(w.out)+cap(w.record)+cap(w.tool) <= maxKept {
+		works.Put(w)
+	}
+}
+
+// left returns what a program left in the request.
+func (w *work) left(p *program) []byte {
+	for _, c := range w.carry {
+		if c.by == p {
+			return c.text
+		}
+	}
+	return nil
+}
+
+// subject is what a program is told of a message, besides its exchange.
+type subject struct {
+	method    string
+	tool      []byte
+	backend   string
+	arguments []byte // JSON text
+	result    []byte // JSON text
+	failure   []byte // JSON text of an error object
+	values    []byte // JSON text that pointers lead into
+	carry     []byte
+	event     []byte // JSON text
+}
+
+// input writes the record that a program reads at a hook.
+func (w *work) input(a *want, x *edge.Exchange, s *subject) []byte {
+	b := w.in[:0]
+	if a.has(abi.CallTool) && len(s.tool) > 0 {
+		b = abi.AppendBytes(b, abi.CallTool, s.tool)
+	}
+	if a.has(abi.CallBackend) && s.backend != "" {
+		b = abi.AppendString(b, abi.CallBackend, s.backend)
+	}
+	if a.has(abi.CallMethod) && s.method != "" {
+		b = abi.AppendString(b, abi.CallMethod, s.method)
+	}
+	if a.has(abi.CallRequestID) && x.Request != nil && x.Request.ID.OK() {
+		b = abi.AppendBytes(b, abi.CallRequestID, x.Request.IDText())
+	}
+	if a.has(abi.CallSession) && x.Session != nil {
+		b = abi.AppendBytes(b, abi.CallSession, w.sessionKey(x))
+	}
+	if a.has(abi.CallPrincipal) && x.Identity != nil {
+		w.record = appendPrincipal(w.record[:0], x.Identity)
+		b = abi.AppendBytes(b, abi.CallPrincipal, w.record)
+	}
+	for _, name := range a.headers {
+		for i := range x.Heard {
+			if h := &x.Heard[i]; h.Name == name {
+				w.record = abi.AppendString(abi.AppendString(w.record[:0], abi.HeaderName, name), abi.HeaderValue, h.Value)
+				b = abi.AppendBytes(b, abi.CallHeader, w.record)
+			}
+		}
+	}
+	if a.has(abi.CallArguments) && len(s.arguments) > 0 && (a.limit == 0 || uint64(len(s.arguments)) <= a.limit) {
+		b = abi.AppendBytes(b, abi.CallArguments, s.arguments)
+	}
+	for _, tokens := range a.pointers {
+		b = abi.AppendBytes(b, abi.CallSelected, at(s.values, tokens))
+	}
+	if a.has(abi.CallResult) && len(s.result) > 0 {
+		b = abi.AppendBytes(b, abi.CallResult, s.result)
+	}
+	if a.has(abi.CallError) && len(s.failure) > 0 {
+		b = abi.AppendBytes(b, abi.CallError, s.failure)
+	}
+	if a.has(abi.CallCarry) && len(s.carry) > 0 {
+		b = abi.AppendBytes(b, abi.CallCarry, s.carry)
+	}
+	if a.has(abi.CallEvent) && len(s.event) > 0 {
+		b = abi.AppendBytes(b, abi.CallEvent, s.event)
+	}
+	if a.has(abi.CallNow) {
+		b = abi.AppendUint(b, abi.CallNow, uint64(time.Now().UnixMilli()))
+	}
+	w.in = b
+	return b
+}
+
+const sessionBytes = 16
+
+// sessionKey is what programs know a session by. Its id is a credential, which
+// they are not told.
+func (w *work) sessionKey(x *edge.Exchange) []byte {
+	sum := sha256.Sum256([]byte(x.Session.ID))
+	hex.Encode(w.session[:], sum[:sessionBytes])
+	return w.session[:]
+}
+
+// sessionOf is the session whose memory a program of isolation per_session is
+// asked in; "" for a message without one. The memory goes with the session.
+func (p *program) sessionOf(w *work, x *edge.Exchange) string {
+	if !p.stable || x.Session == nil {
+		return ""
+	}
+	key := string(w.sessionKey(x))
+	name := endingKey(p.spec.Name)
+	mine := ending{p, key}
+	attach := func() io.Closer { return x.Session.Attach(name, func() io.Closer { return mine }) }
+	is := attach()
+	if is != nil && is != io.Closer(mine) { // of the program that this one stands in for
+		x.Session.Detach(name, is)
+		is = attach()
+	}
+	if is == nil {
+		return "" // the session has ended meanwhile
+	}
+	return key
+}
+
+// endingKey is a filter by name: a session keeps no program that is gone.
+type endingKey string
+
+// ending ends a session for a program.
+type ending struct {
+	p   *program
+	key string
+}
+
+func (e ending) Close() error {
+	e.p.guest.EndSession(e.key)
+	return nil
+}
+
+// appendPrincipal writes a Principal.
+func appendPrincipal(b []byte, id *edge.Identity) []byte {
+	if id.Subject != "" {
+		b = abi.AppendString(b, abi.PrincipalSubject, id.Subject)
+	}
+	if tenant, ok := id.Claims[claimTenant].(string); ok {
+		b = abi.AppendString(b, abi.PrincipalTenant, tenant)
+	}
+	b = appendNames(b, abi.PrincipalGroup, groupsOf(id))
+	b = appendNames(b, abi.PrincipalRole, id.Claims[claimRoles])
+	for _, s := range id.Scopes {
+		b = abi.AppendString(b, abi.PrincipalScope, s)
+	}
+	if id.Issuer != "" {
+		b = abi.AppendString(b, abi.PrincipalIssuer, id.Issuer)
+	}
+	return b
+}
+
+// The claims that say where somebody belongs.
+const (
+	claimTenant = "tenant"
+	claimGroups = "groups"
+	claimRoles  = "roles"
+)
+
+var groupClaims = [...]string{claimGroups, "cognito:groups"}
+
+// groupsOf is the first claim of groups that there is.
+func groupsOf(id *edge.Identity) any {
+	for _, claim := range groupClaims {
+		if v, ok := id.Claims[claim]; ok {
+			return v
+		}
+	}
+	return nil
+}
+
+// appendNames writes a claim that is a name or a list of names.
+func appendNames(b []byte, field int, claim any) []byte {
+	switch v := claim.(type) {
+	case string:
+		return abi.AppendString(b, field, v)
+	case []any:
+		for _, one := range v {
+			if name, ok := one.(string); ok {
+				b = abi.AppendString(b, field, name)
+			}
+		}
+	case []string:
+		for _, name := range v {
+			b = abi.AppendString(b, field, name)
+		}
+	}
+	return b
+}

@@ -1,0 +1,383 @@
+package guest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/oauth"
+	"github.com/weir-edge/weir/sdk/abi"
+	"github.com/weir-edge/weir/wasm"
+)
+
+// Keeper holds the modules and programs of a process. A program that two plans
+// have in common, or that both plans of a reload have, stays open with its
+// instances, its breaker and its counts. It is safe for concurrent use.
+type Keeper struct {
+	dir string // for machine code and fetched modules; "" for none
+	ca  []byte // PEM certificates that modules are fetched by; nil for those of the system
+	log *slog.Logger
+
+	mu       sync.Mutex
+	compiler *wasm.Compiler
+	programs map[string]*program
+	modules  map[string]*compiled // by digest
+}
+
+// compiled is a module that programs share.
+type compiled struct {
+	*wasm.Module
+	about *wasm.About
+	uses  int
+}
+
+// NewKeeper returns a keeper that keeps machine code in dir, "" for in memory
+// alone. Nothing happens before the first program is opened.
+func NewKeeper(dir string, log *slog.Logger) *Keeper {
+	return &Keeper{dir: dir, log: log, programs: make(map[string]*program), modules: make(map[string]*compiled)}
+}
+
+// Close frees what is left. Everything that was opened must have been closed.
+func (k *Keeper) Close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.compiler == nil {
+		return nil
+	}
+	err := k.compiler.Close()
+	k.compiler = nil
+	return err
+}
+
+// Loaded is a filter whose program is at hand, or known by its digest where it
+// has to be fetched.
+type Loaded struct {
+	part   *Part
+	binary []byte // nil when it has to be fetched
+	keys   map[string]edge.Secret
+	Digest string // of the program
+	Keys   string // of the secrets that it computes with; "" for none
+}
+
+// Load reads the files and secrets of filters, which may have changed since they
+// were last read. Filters that are off are left out.
+func Load(specs []Spec, secrets edge.Secrets) ([]Loaded, error) {
+	var all []Loaded
+	for _, s := range specs {
+		if s.off() {
+			continue
+		}
+		l := Loaded{part: &Part{s}, binary: s.Module, Digest: s.SHA256}
+		if s.Path != "" {
+			var err error
+			if l.binary, err = readModule(s.Path); err != nil {
+				return nil, fmt.Errorf("filter %q: source: %w", s.Name, err)
+			}
+		}
+		if l.binary != nil {
+			l.Digest = digestOf(l.binary)
+		}
+		if err := l.read(secrets); err != nil {
+			return nil, fmt.Errorf("filter %q: %w", s.Name, err)
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+func readModule(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, wasm.MaxModule+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	if len(b) > wasm.MaxModule {
+		return nil, fmt.Errorf("%s: more than %d bytes, which is the limit of a module", path, wasm.MaxModule)
+	}
+	return b, nil
+}
+
+// open returns the program of a filter for a server: the one that is open, or a
+// new one. release gives it up.
+func (k *Keeper) open(server, store string, l Loaded, env edge.Env) (*program, func(), error) {
+	text, err := json.Marshal(struct {
+		Server, Store string
+		Loaded        Loaded
+		Spec          Spec
+	}{server, store, l, l.part.spec})
+	if err != nil {
+		return nil, nil, err
+	}
+	sum := sha256.Sum256(text)
+	key := string(sum[:])
+	release := sync.OnceFunc(func() { k.release(key) })
+	k.mu.Lock()
+	if p := k.programs[key]; p != nil {
+		p.uses++
+		k.mu.Unlock()
+		return p, release, nil
+	}
+	k.mu.Unlock()
+	p, err := k.start(l, env)
+	if err != nil {
+		return nil, nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p.uses, p.server = 1, server
+	k.programs[key] = p
+	return p, release, nil
+}
+
+func (k *Keeper) release(key string) {
+	k.mu.Lock()
+	p := k.programs[key]
+	p.uses--
+	if p.uses > 0 {
+		k.mu.Unlock()
+		return
+	}
+	delete(k.programs, key)
+	k.mu.Unlock()
+	p.close()
+	k.log.Info("a filter is closed", "server", p.server, "filter", p.spec.Name, "sha256", p.module.Digest)
+}
+
+// start compiles and opens a program.
+func (k *Keeper) start(l Loaded, env edge.Env) (*program, error) {
+	s := &l.part.spec
+	fail := func(err error) error { return fmt.Errorf("filter %q: %w", s.Name, err) }
+
+	// 1. The module, whatever it came from, as machine code.
+	module, err := k.module(s, l)
+	if err != nil {
+		return nil, fail(err)
+	}
+
+	// 2. The program, initialized.
+	p := newProgram(s, module.Module, k.log)
+	p.done = func() { k.leave(module) }
+	if p.guest, err = module.Open(context.Background(), s.binding(p, l.keys, env)); err == nil {
+		err = p.subscribe()
+	}
+	if err != nil {
+		p.close()
+		return nil, fail(err)
+	}
+	return p, nil
+}
+
+// module returns the module of a filter: the one that another program has, or a
+// new one.
+func (k *Keeper) module(s *Spec, l Loaded) (*compiled, error) {
+	k.mu.Lock()
+	m := k.modules[l.Digest]
+	if m != nil {
+		m.uses++
+	}
+	k.mu.Unlock()
+	if m != nil {
+		if faults := s.misfits(m.about); len(faults) > 0 {
+			k.leave(m)
+			return nil, faults[0]
+		}
+		return m, nil
+	}
+	binary := l.binary
+	if binary == nil {
+		var err error
+		if binary, err = k.fetch(s); err != nil {
+			return nil, fmt.Errorf("source: %w", err)
+		}
+	}
+	about, err := wasm.Check(binary)
+	if err != nil {
+		return nil, fmt.Errorf("source: %w", err)
+	}
+	if faults := s.misfits(about); len(faults) > 0 {
+		return nil, faults[0]
+	}
+	c, err := k.compilerFor()
+	if err != nil {
+		return nil, err
+	}
+	k.log.Info("compiling a filter", "filter", s.Name, "sha256", l.Digest, "bytes", len(binary))
+	made, err := c.Compile(context.Background(), binary, s.SHA256)
+	if err != nil {
+		return nil, err
+	}
+	k.log.Info("a filter is compiled", "filter", s.Name, "sha256", made.Digest, "took", made.Elapsed.Round(time.Millisecond))
+	m = &compiled{made, about, 1}
+	k.mu.Lock()
+	k.modules[made.Digest] = m
+	k.mu.Unlock()
+	return m, nil
+}
+
+// leave gives up a module.
+func (k *Keeper) leave(m *compiled) {
+	k.mu.Lock()
+	m.uses--
+	last := m.uses == 0
+	if last {
+		delete(k.modules, m.Digest)
+	}
+	k.mu.Unlock()
+	if last {
+		m.Close()
+	}
+}
+
+// compileWithin bounds the compilation of one module. It is many times what the
+// largest takes: nobody's request waits for it.
+const compileWithin = time.Minute
+
+func (k *Keeper) compilerFor() (*wasm.Compiler, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.compiler == nil {
+		dir := k.dir
+		if dir != "" {
+			dir = filepath.Join(dir, "code")
+		}
+		c, err := wasm.NewCompiler(wasm.Compilation{Dir: dir, Timeout: compileWithin})
+		if err != nil {
+			return nil, err
+		}
+		k.compiler = c
+	}
+	return k.compiler, nil
+}
+
+// fetchWithin is how long a module may take to arrive.
+const fetchWithin = 30 * time.Second
+
+// fetch gets a module over HTTPS, unless the directory has it from before.
+func (k *Keeper) fetch(s *Spec) ([]byte, error) {
+	kept := ""
+	if k.dir != "" {
+		kept = filepath.Join(k.dir, "modules", s.SHA256+".wasm")
+		if b, err := readModule(kept); err == nil && digestOf(b) == s.SHA256 {
+			return b, nil
+		}
+	}
+	client, err := oauth.New(oauth.Options{Timeout: fetchWithin, CABundle: k.ca})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	k.log.Info("fetching a filter", "filter", s.Name, "sha256", s.SHA256)
+	answer, err := client.Do(context.Background(), oauth.Request{URL: s.URL, Trust: oauth.Named, Redirects: 3, MaxBody: wasm.MaxModule})
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.Status != 200:
+		return nil, fmt.Errorf("%s: status %d in place of a module", s.URL, answer.Status)
+	}
+	if got := digestOf(answer.Body); got != s.SHA256 {
+		return nil, fmt.Errorf("%s: the module's sha256 is %s, and %s is asked for", s.URL, got, s.SHA256)
+	}
+	if kept != "" {
+		k.keep(kept, answer.Body)
+	}
+	return answer.Body, nil
+}
+
+// keep writes a module for the next start, which can do without it.
+func (k *Keeper) keep(path string, module []byte) {
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		next := path + ".new"
+		if err = os.WriteFile(next, module, 0o600); err == nil {
+			err = os.Rename(next, path)
+		}
+	}
+	if err != nil {
+		k.log.Warn("a fetched filter cannot be kept for the next start", "error", err)
+	}
+}
+
+func digestOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// read reads the secrets of the grant keys.
+func (l *Loaded) read(secrets edge.Secrets) error {
+	refs := l.part.spec.Keys
+	if len(refs) == 0 {
+		return nil
+	}
+	if secrets == nil {
+		return errors.New("grants.keys: there is nowhere to read secrets from")
+	}
+	l.keys = make(map[string]edge.Secret, len(refs))
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(refs)) {
+		v, err := secrets.Secret(context.Background(), refs[name].Name, refs[name].Key)
+		if err == nil && v == "" {
+			err = errors.New("it is empty")
+		}
+		if err != nil {
+			return fmt.Errorf("grants.keys[%s]: %w", name, err)
+		}
+		l.keys[name] = v
+		fmt.Fprintf(h, "%d:%s%d:%s", len(name), name, len(v), string(v))
+	}
+	l.Keys = hex.EncodeToString(h.Sum(nil))
+	return nil
+}
+
+// binding is what package wasm is told of a filter. It passes no failure over:
+// what becomes of one is decided here.
+func (s *Spec) binding(p *program, keys map[string]edge.Secret, env edge.Env) wasm.Binding {
+	b := wasm.Binding{
+		Name: s.Name, Grants: s.Grants, Log: p.log, Store: env.Store, Keys: keys, Metric: p.metric,
+		Limits: wasm.Limits{Memory: uint64(s.Memory), Fuel: s.Fuel, Timeout: s.Timeout, Output: uint64(s.Output), Instances: s.Instances},
+	}
+	if s.Config != "" {
+		b.Config = []byte(s.Config)
+	}
+	switch s.Isolation {
+	case "per_request":
+		b.Isolation = wasm.PerRequest
+	case "per_session":
+		b.Isolation = wasm.PerSession
+	}
+	return b
+}
+
+func (s *Spec) granted(name string) bool {
+	for _, g := range s.Grants {
+		if g == name {
+			return true
+		}
+	}
+	return false
+}
+
+// supported says whether the edge asks at a hook. A program that wants to be
+// asked at another is not opened: it would wait for ever.
+func supported(h abi.Hook) bool {
+	switch h {
+	case abi.OnCallRequest, abi.OnCallResponse, abi.OnMessage, abi.OverrideTools, abi.OverridePrompts, abi.OverrideResources,
+		abi.Authenticate, abi.MapIdentity, abi.OutgoingAuth, abi.OnUpstreamRequest, abi.OnSessionStart, abi.OnSessionEnd, abi.OnEvent:
+		return true
+	}
+	return false
+}

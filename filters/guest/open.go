@@ -1,0 +1,78 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/sdk/abi"
+)
+
+// Open opens the filters of a server, in their order, and returns what they want
+// to be asked; nil for nothing. It fails for a module that cannot be had, is not
+// what its digest says, asks for what it is not granted or refuses its
+// configuration. What it opens is closed when the plan retires.
+func (k *Keeper) Open(server string, filters []Loaded, o Options, env edge.Env) (*edge.Guest, []func() Status, error) {
+	h := &hall{options: o}
+	g := &edge.Guest{}
+	var told []func() Status
+	var shown *events
+	env.Defer(func() { shown.stop() }) // before what it asks is closed
+	for _, l := range filters {
+		p, release, err := k.open(server, o.Store, l, env)
+		if err != nil {
+			return nil, nil, err
+		}
+		env.Defer(release)
+		told = append(told, p.status)
+		for hook, want := range p.wants {
+			if want == nil {
+				continue
+			}
+			h.at[hook] = append(h.at[hook], asked{p, want})
+			for _, name := range want.headers {
+				if !slices.Contains(g.Headers, name) {
+					g.Headers = append(g.Headers, name)
+				}
+			}
+		}
+	}
+	if len(h.at[abi.OverrideTools])+len(h.at[abi.OverridePrompts])+len(h.at[abi.OverrideResources]) > 0 {
+		g.Overrides = newOverrides(h)
+		h.fixes = len(h.at[abi.OverrideTools]) > 0
+	}
+	if h.fixes || len(h.at[abi.OnCallRequest])+len(h.at[abi.OnCallResponse])+len(h.at[abi.OnMessage]) > 0 {
+		g.Filter = func(next edge.Handler) edge.Handler {
+			return edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+				return h.handle(ctx, x, next)
+			})
+		}
+	}
+	if len(h.at[abi.Authenticate]) > 0 {
+		if !o.Guarded {
+			return nil, nil, fmt.Errorf("filter %q: hook authenticate: the server takes everybody: give it incomingAuth of type oidc, or take another module", h.at[abi.Authenticate][0].spec.Name)
+		}
+		g.Authenticate = h.authenticate
+	}
+	if len(h.at[abi.MapIdentity]) > 0 {
+		g.MapIdentity = h.identify
+	}
+	if len(h.at[abi.OutgoingAuth])+len(h.at[abi.OnUpstreamRequest]) > 0 {
+		g.Upstream = h.upstream
+	}
+	if len(h.at[abi.OnSessionStart]) > 0 {
+		g.SessionStart = h.sessionStart
+	}
+	if len(h.at[abi.OnSessionEnd]) > 0 {
+		g.SessionEnd = h.sessionEnd
+	}
+	if list := h.at[abi.OnEvent]; len(list) > 0 {
+		if !o.Audited {
+			return nil, nil, fmt.Errorf("filter %q: hook on_event: the server keeps no records: turn spec.config.audit on, or take another module", list[0].spec.Name)
+		}
+		shown = startEvents(list)
+		g.Event = shown.take
+	}
+	return g, told, nil
+}

@@ -1,0 +1,141 @@
+package guest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/sdk/abi"
+)
+
+// said is an answer of one operation.
+func said(kind int, parts ...[]byte) []byte {
+	var a []byte
+	for _, p := range parts {
+		a = append(a, p...)
+	}
+	return abi.AppendBytes(nil, abi.OpsOp, abi.AppendBytes(nil, kind, a))
+}
+
+// TestOps refuses answers that are malformed, that the hook does not allow, or
+// whose arguments are not what the operation takes.
+func TestOps(t *testing.T) {
+	text := func(field int, s string) []byte { return abi.AppendString(nil, field, s) }
+	header := func(name, value string) []byte {
+		return said(abi.OpSetHeader, text(abi.ArgName, name), text(abi.ArgText, value))
+	}
+	for name, c := range map[string]struct {
+		record []byte
+		want   string // "" for no error
+	}{
+		"nothing":                     {nil, ""},
+		"a header":                    {header("X-A", "b c"), ""},
+		"a tab in a header":           {header("X-A", "b\tc"), ""},
+		"a header with a second line": {header("X-A", "b\r\nX-B: c"), "a value that no header has"},
+		"a header with a zero":        {header("X-A", "\x00"), "a value that no header has"},
+		"a long header":               {header("X-A", strings.Repeat("x", maxValue+1)), "a value that no header has"},
+		"a header's name":             {header("X A", "b"), "no name of a header"},
+		"a header of the edge":        {header("Content-Length", "1"), "set by the edge itself"},
+		"another spelling of it":      {header("content_length", "1"), "set by the edge itself"},
+		"an argument":                 {said(abi.OpSetArg, text(abi.ArgPointer, "/a"), text(abi.ArgRaw, " 1 ")), ""},
+		"no JSON":                     {said(abi.OpSetArg, text(abi.ArgPointer, "/a"), text(abi.ArgRaw, "{")), "no JSON"},
+		"a name twice":                {said(abi.OpSetArg, text(abi.ArgRaw, `{"a":1,"a":2}`)), "no JSON"},
+		"no value":                    {said(abi.OpSetArg, text(abi.ArgPointer, "/a")), "no JSON"},
+		"arguments that are a list":   {said(abi.OpSetArguments, text(abi.ArgRaw, "[]")), "not an object"},
+		"an answer that is a list":    {said(abi.OpRespond, text(abi.ArgRaw, "[]")), "not an object"},
+		"no tool":                     {said(abi.OpSetTool), "no name"},
+		"a long name":                 {said(abi.OpSetTool, text(abi.ArgName, strings.Repeat("x", maxName+1))), "a name of"},
+		"text that is not UTF-8":      {said(abi.OpSetTool, text(abi.ArgName, "\xff")), "not UTF-8"},
+		"too much to carry":           {said(abi.OpSetCarry, abi.AppendBytes(nil, abi.ArgRaw, make([]byte, maxCarry+1))), "bytes to carry"},
+		"another hook's":              {said(abi.OpRename, text(abi.ArgName, "x")), "rename is not for this hook"},
+		"one that there is not":       {said(99), "unknown"},
+		"none":                        {abi.AppendBytes(nil, abi.OpsOp, nil), "malformed operation"},
+		"two in one":                  {abi.AppendBytes(nil, abi.OpsOp, append(abi.AppendBytes(nil, abi.OpDeny, nil), abi.AppendBytes(nil, abi.OpDeny, nil)...)), "two operations"},
+		"half a record":               {said(abi.OpDeny, text(abi.ArgText, "no"))[:5], "malformed"},
+		"too many":                    {[]byte(strings.Repeat(string(said(abi.OpDeny)), maxOps+1)), "more than 256"},
+		"a field of the future":       {append(said(abi.OpDeny), abi.AppendString(nil, 7, "x")...), ""},
+	} {
+		_, err := opsOf(c.record, may(abi.OnCallRequest), maxOps)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// FuzzOps reads whatever a guest answers with.
+func FuzzOps(f *testing.F) {
+	f.Add(said(abi.OpSetArg, abi.AppendString(nil, abi.ArgPointer, "/a"), abi.AppendString(nil, abi.ArgRaw, "1")), []byte(`{"a":{"b":[1,2]}}`))
+	f.Add(said(abi.OpDelArg, abi.AppendString(nil, abi.ArgPointer, "/a/b/0")), []byte(`{"a":{"b":[1,2]}}`))
+	f.Fuzz(func(t *testing.T, record, arguments []byte) {
+		if mcp.Valid(arguments) != nil || len(arguments) == 0 || arguments[0] != '{' {
+			return
+		}
+		ops, err := opsOf(record, may(abi.OnCallRequest), maxOps)
+		if err != nil {
+			return
+		}
+		c := change{arguments: arguments}
+		for i := range ops {
+			if c.take(&ops[i]) != nil {
+				return
+			}
+		}
+		if len(c.arguments) > 0 && mcp.Valid(c.arguments) != nil {
+			t.Errorf("%q became %q", arguments, c.arguments)
+		}
+	})
+}
+
+// TestPointers follows JSON pointers (RFC 6901), and changes what they lead to.
+func TestPointers(t *testing.T) {
+	const value = `{"a":{"b":[10,{"c":"x"}]},"m/n":1,"o~p":2,"":3," ":4,"é":5}`
+	for pointer, want := range map[string]string{
+		"": value, "/a/b/0": "10", "/a/b/1/c": `"x"`, "/m~1n": "1", "/o~0p": "2", "/": "3", "/ ": "4", "/é": "5",
+		"/a/b/2": "", "/a/b/01": "", "/a/b/-": "", "/a/b/-1": "", "/a/x/y": "", "/m~1n/x": "", "/a/b/99999999999": "",
+	} {
+		tokens, err := tokensOf(pointer)
+		if err != nil || string(at([]byte(value), tokens)) != want {
+			t.Errorf("%q leads to %q, %v, want %q", pointer, at([]byte(value), tokens), err, want)
+		}
+	}
+	for _, wrong := range []string{"a", "/~", "/~2", "/a~", strings.Repeat("/a", maxTokens+1), "/" + strings.Repeat("x", maxPointer)} {
+		if _, err := tokensOf(wrong); err == nil {
+			t.Errorf("%q is taken for a pointer", wrong)
+		}
+	}
+	for _, c := range []struct{ pointer, put, cut string }{
+		{"/a/b/0", `{"a":{"b":[7,2]},"n":null}`, `{"a":{"b":[2]},"n":null}`},
+		{"/a/b/-", `{"a":{"b":[1,2,7]},"n":null}`, `{"a":{"b":[1,2]},"n":null}`},
+		{"/a/x\"y", `{"a":{"x\"y":7,"b":[1,2]},"n":null}`, `{"a":{"b":[1,2]},"n":null}`},
+		{"/a", `{"a":7,"n":null}`, `{"n":null}`},
+		{"/x/y", "", `{"a":{"b":[1,2]},"n":null}`},
+		{"/n/y", "", `{"a":{"b":[1,2]},"n":null}`},
+		{"/a/b/5", "", `{"a":{"b":[1,2]},"n":null}`},
+		{"", "7", ""},
+	} {
+		tokens, _ := tokensOf(c.pointer)
+		value := []byte(`{"a":{"b":[1,2]},"n":null}`)
+		if got, err := put(value, tokens, []byte("7")); string(got) != c.put || (err != nil) != (c.put == "") {
+			t.Errorf("put at %q: %s, %v, want %s", c.pointer, got, err, c.put)
+		}
+		if got, err := cut(value, tokens); string(got) != c.cut || (err != nil) != (c.cut == "") {
+			t.Errorf("cut at %q: %s, %v, want %s", c.pointer, got, err, c.cut)
+		}
+	}
+}
+
+// TestGlobs knows * alone.
+func TestGlobs(t *testing.T) {
+	for _, c := range []struct {
+		pattern, text string
+		want          bool
+	}{
+		{"*", "", true}, {"", "", true}, {"", "a", false}, {"a*", "a", true}, {"a*c", "abbc", true}, {"a*c", "abcd", false},
+		{"*b*", "abc", true}, {"**", "x", true}, {"a*a", "a", false}, {"?", "x", false}, {"a.c", "abc", false},
+		{strings.Repeat("a*", 20) + "b", strings.Repeat("a", 1000), false},
+	} {
+		if glob(c.pattern, c.text) != c.want || glob(c.pattern, []byte(c.text)) != c.want {
+			t.Errorf("%q and %q: want %v", c.pattern, c.text, c.want)
+		}
+	}
+}

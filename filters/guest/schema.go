@@ -1,0 +1,63 @@
+package guest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// maxManifest bounds what a module says of itself, in bytes.
+const maxManifest = 256 << 10
+
+// manifest is the part of a module's manifest that the edge reads
+// (wasm/ABI.md, manifest).
+type manifest struct {
+	Name         string             `json:"name"`
+	Version      string             `json:"version"`
+	ConfigSchema *jsonschema.Schema `json:"configSchema"`
+}
+
+// conforms judges a configuration by the schema of a module's manifest. A module
+// without one takes any.
+func conforms(text []byte, config string) error {
+	if text == nil {
+		return nil
+	}
+	if len(text) > maxManifest {
+		return fmt.Errorf("the module's manifest has %d bytes: at most %d are read", len(text), maxManifest)
+	}
+	var m manifest
+	if err := json.Unmarshal(text, &m); err != nil {
+		return fmt.Errorf("the module's manifest cannot be read: %s", plain(err))
+	}
+	if m.ConfigSchema == nil {
+		return nil
+	}
+	schema, err := m.ConfigSchema.Resolve(nil) // which fetches nothing
+	if err != nil {
+		return fmt.Errorf("the module's schema for it cannot be used: %s", plain(err))
+	}
+	if config == "" {
+		config = "{}"
+	}
+	var value any
+	if err := json.Unmarshal([]byte(config), &value); err != nil {
+		return errors.New("must be a JSON object")
+	}
+	if err := schema.Validate(value); err != nil {
+		return fmt.Errorf("not as the module wants it: %s", plain(err))
+	}
+	return nil
+}
+
+// plain is an error on one line that is not too long.
+func plain(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if len(text) > 500 {
+		text = strings.ToValidUTF8(text[:497], "") + "…"
+	}
+	return text
+}

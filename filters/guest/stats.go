@@ -1,0 +1,143 @@
+package guest
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/sdk/abi"
+	"github.com/weir-edge/weir/wasm"
+)
+
+// maxMetrics is how many metrics of its own a program may have.
+const maxMetrics = 64
+
+type metric struct {
+	gauge bool
+	value int64
+}
+
+// metric counts for a program. A name stays what it was first.
+func (p *program) metric(name string, gauge bool, delta int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m, known := p.metrics[name]
+	switch {
+	case !known && len(p.metrics) == maxMetrics, known && m.gauge != gauge, !gauge && delta < 0:
+		return
+	case p.metrics == nil:
+		p.metrics = make(map[string]metric)
+	}
+	if m.gauge = gauge; gauge {
+		m.value = delta
+	} else {
+		m.value += delta
+	}
+	p.metrics[name] = m
+}
+
+// HookStatus is what a program did at one hook.
+type HookStatus struct {
+	Hook     string `json:"hook"`
+	Calls    uint64 `json:"calls"`
+	Changed  uint64 `json:"changed"`            // calls that it answered with operations
+	Denied   uint64 `json:"denied,omitempty"`   // messages; under observe, that it would have denied
+	Failures uint64 `json:"failures,omitempty"` // calls
+	Skipped  uint64 `json:"skipped,omitempty"`  // failures that messages passed in spite of
+}
+
+// Status is what is known of an open filter.
+type Status struct {
+	Name    string       `json:"name"`
+	SHA256  string       `json:"sha256"`
+	Mode    string       `json:"mode"`
+	Resting bool         `json:"resting,omitempty"` // it failed so often that it is left alone for a while
+	Live    int          `json:"instances"`
+	Hooks   []HookStatus `json:"hooks"`
+}
+
+func (p *program) status() Status {
+	s := p.guest.Stats()
+	out := Status{Name: p.spec.Name, SHA256: p.module.Digest, Mode: string(p.spec.Mode), Resting: s.Resting, Live: s.Live, Hooks: []HookStatus{}}
+	for h, w := range p.wants {
+		if w == nil {
+			continue
+		}
+		one := HookStatus{
+			Hook: abi.Hook(h).String(), Calls: s.Hooks[h].Pass + s.Hooks[h].Ops, Changed: s.Hooks[h].Ops,
+			Denied: p.denied[h].Load(), Skipped: p.skipped[h].Load(),
+		}
+		for reason, n := range s.Hooks[h].Failures {
+			one.Failures += n
+			if wasm.Reason(reason) != wasm.Broken { // what Reject counts was counted as an answer, too
+				one.Calls += n
+			}
+		}
+		out.Hooks = append(out.Hooks, one)
+	}
+	return out
+}
+
+// Sample is one number of a filter. It is a telemetry.Sample.
+type Sample struct {
+	Name   string
+	Help   string
+	Gauge  bool
+	Value  float64
+	Labels []edge.Header
+}
+
+// Collect gives the numbers of the programs of a server that are open.
+func (k *Keeper) Collect(server string, emit func(Sample)) {
+	k.mu.Lock()
+	var all []*program
+	for _, p := range k.programs {
+		if p.server == server {
+			all = append(all, p)
+		}
+	}
+	k.mu.Unlock()
+	slices.SortFunc(all, func(a, b *program) int {
+		return cmp.Compare(a.spec.Name, b.spec.Name)
+	})
+	for _, p := range all {
+		p.collect(emit)
+	}
+}
+
+func (p *program) collect(emit func(Sample)) {
+	s := p.guest.Stats()
+	of := func(more ...edge.Header) []edge.Header {
+		return append([]edge.Header{{Name: "server", Value: p.server}, {Name: "filter", Value: p.spec.Name}}, more...)
+	}
+	for h, w := range p.wants {
+		if w == nil {
+			continue
+		}
+		hook := edge.Header{Name: "hook", Value: abi.Hook(h).String()}
+		count := func(outcome string, n uint64) {
+			emit(Sample{Name: "weir_guest_calls", Help: "Calls of filters by what came of them.", Value: float64(n),
+				Labels: of(hook, edge.Header{Name: "outcome", Value: outcome})})
+		}
+		count("pass", s.Hooks[h].Pass)
+		count("ops", s.Hooks[h].Ops)
+		for reason, n := range s.Hooks[h].Failures {
+			count(wasm.Reason(reason).String(), n)
+		}
+		emit(Sample{Name: "weir_guest_denied", Help: "Messages that filters denied.", Value: float64(p.denied[h].Load()), Labels: of(hook)})
+		emit(Sample{Name: "weir_guest_skipped", Help: "Failures of filters that messages passed in spite of.", Value: float64(p.skipped[h].Load()), Labels: of(hook)})
+	}
+	emit(Sample{Name: "weir_guest_fuel", Help: "Fuel that filters used.", Value: float64(s.Fuel), Labels: of()})
+	emit(Sample{Name: "weir_guest_rests", Help: "Times that a filter was left alone for a while.", Value: float64(s.Rests), Labels: of()})
+	emit(Sample{Name: "weir_guest_instances", Help: "Instances of filters.", Gauge: true, Value: float64(s.Live), Labels: of()})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, m := range p.metrics {
+		kind := "weir_guest_counter"
+		if m.gauge {
+			kind = "weir_guest_gauge"
+		}
+		emit(Sample{Name: kind, Help: "What filters count themselves.", Gauge: m.gauge, Value: float64(m.value),
+			Labels: of(edge.Header{Name: "name", Value: name})})
+	}
+}

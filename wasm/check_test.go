@@ -1,0 +1,37 @@
+package wasm
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/weir-edge/weir/sdk/abi"
+)
+
+// TestCheck learns of a module what can be learnt without running it, and
+// refuses what Compile would.
+func TestCheck(t *testing.T) {
+	e := guestEncoder(func(e *encoder) {
+		e.imported(abi.ImportModule, "now_ms", "", vI64)
+		e.imported(abi.ImportModule, "random", vI32+vI32, vI32)
+	}).hook("", i64(0))
+	said := append(appendName(nil, ManifestSection), `{"name":"x"}`...)
+	b := append(appendU32(append(e.bytes(), sectionCustom), uint32(len(said))), said...)
+	a, err := Check(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(a.Hooks, []abi.Hook{hook}) || a.Minimum != pageSize || string(a.Manifest) != `{"name":"x"}` || len(a.Digest) != 64 {
+		t.Errorf("%+v with manifest %q", a, a.Manifest)
+	}
+	if len(a.Needs) != 1 || a.Needs[0] != (Need{"weir_v1.random", abi.GrantRandom}) {
+		t.Errorf("it needs %v", a.Needs)
+	}
+	if a, err := Check(guestEncoder().bytes()); err != nil || a.Manifest != nil {
+		t.Errorf("a module without a manifest: %+v, %v", a, err)
+	}
+	var refusal *Refusal
+	if _, err := Check([]byte("\x00asm\x01\x00\x00\x00")); !errors.As(err, &refusal) {
+		t.Errorf("a module without the exports of a guest: %v", err)
+	}
+}
