@@ -265,6 +265,7 @@ type outlet struct {
 	written atomic.Int64 // when, in Unix milliseconds; whoever asks must not wait for a client that does not read
 
 	mu    sync.Mutex
+	head  []byte // of the answer; goes out before anything else, and is nil then
 	ended bool
 }
 
@@ -302,7 +303,14 @@ func (o *outlet) put(write func() error) error {
 		return errEnded
 	}
 	o.written.Store(o.edge.clock.now().UnixMilli())
-	err := write()
+	var err error
+	if o.head != nil {
+		_, err = o.conn.send(o.head)
+		o.head = nil
+	}
+	if err == nil {
+		err = write()
+	}
 	if err != nil {
 		o.finish()
 	}
@@ -332,7 +340,7 @@ func (o *outlet) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.ended {
-		_, _ = o.conn.send([]byte("0\r\n\r\n"))
+		_ = o.putChunk([]byte("0\r\n\r\n"))
 		o.finish()
 	}
 }
@@ -346,41 +354,42 @@ func (o *outlet) finish() {
 	}
 }
 
-// takeOver makes a long-lived stream of a GET. opened is called on it once its
-// head is written; the stream then lasts until the client leaves or it ends.
-// closed is called in any case.
+// takeOver makes a long-lived stream of a GET. opened is called on it before the
+// client sees that it is open, so that nothing that happens from then on is
+// missed; the stream then lasts until the client leaves or it ends.
 func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, headers []byte, opened func(*outlet), closed func(*outlet)) {
 	conn := ctx.Conn().(*clientConn)
 	conn.narrow()
-	lines := append([]byte(nil), headers...)
+	// The connection ends with the stream, and the client must know it, or it
+	// would send its next request there.
+	head := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n")
+	head = append(append(head, headers...), "\r\n"...)
 	from := e.clientOf(ctx.Conn(), &ctx.Request.Header)
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(net.Conn) {
-		o := &outlet{edge: e, s: s, conn: conn, done: make(chan struct{})}
+		o := &outlet{edge: e, s: s, conn: conn, head: head, done: make(chan struct{})}
+		o.written.Store(e.clock.now().UnixMilli())
 		if !e.outlets.add(o, from) {
 			closed(o)
 			conn.Close()
 			return
 		}
-		if o.begin(lines) != nil {
+		opened(o)
+		if o.begin() != nil {
 			o.over(closed)
 			return
 		}
-		opened(o)
 		// The server holds what belonged to the request, and this stack, until
 		// here; what waits for months is to hold neither.
 		go o.await(closed)
 	})
 }
 
-// begin writes the head of the stream.
-func (o *outlet) begin(lines []byte) error {
-	o.written.Store(o.edge.clock.now().UnixMilli())
-	// The connection ends with the stream, and the client must know it, or it
-	// would send its next request there.
-	text := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n")
-	_, err := o.conn.send(append(append(text, lines...), "\r\n"...))
-	return err
+// begin writes the head, unless it went out before what came first.
+func (o *outlet) begin() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.put(func() error { return nil })
 }
 
 // await ends the stream when the client leaves. Nothing is expected from it;
