@@ -185,6 +185,12 @@ func (i Item) Annotate(name string, value JSON) {
 	add(abi.OpAnnotate, &arg{name: name, raw: string(value), item: i.index})
 }
 
+// Patch sets the member of what the backend says of the item behind a JSON
+// pointer, such as /icons. What it is known by, its name or URI, stays.
+func (i Item) Patch(pointer string, value JSON) {
+	add(abi.OpPatchItem, &arg{pointer: pointer, raw: string(value), item: i.index})
+}
+
 // SetSchema replaces the schema of the item's input.
 func (i Item) SetSchema(schema JSON) {
 	add(abi.OpSetSchema, &arg{raw: string(schema), item: i.index})

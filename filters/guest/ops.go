@@ -36,6 +36,7 @@ var opNames = [...]string{
 	abi.OpSetCarry: "set_carry", abi.OpLogField: "log_field", abi.OpPatchResult: "patch_result", abi.OpDropContent: "drop_content", abi.OpRedact: "redact",
 	abi.OpRename: "rename", abi.OpDescribe: "describe", abi.OpHide: "hide", abi.OpAnnotate: "annotate", abi.OpSetSchema: "set_schema",
 	abi.OpPinArg: "pin_arg", abi.OpHideArg: "hide_arg", abi.OpUseCredential: "use_credential", abi.OpSetPrincipal: "set_principal", abi.OpChallenge: "challenge",
+	abi.OpPatchItem: "patch_item",
 }
 
 // verbs is which operations an answer may hold.
@@ -61,7 +62,7 @@ func may(h abi.Hook) verbs {
 	case abi.OnMessage:
 		return these(abi.OpDeny, abi.OpPatchResult, abi.OpRedact)
 	case abi.OverrideTools, abi.OverridePrompts, abi.OverrideResources:
-		return these(abi.OpRename, abi.OpDescribe, abi.OpHide, abi.OpAnnotate, abi.OpSetSchema, abi.OpPinArg, abi.OpHideArg)
+		return these(abi.OpRename, abi.OpDescribe, abi.OpHide, abi.OpAnnotate, abi.OpPatchItem, abi.OpSetSchema, abi.OpPinArg, abi.OpHideArg)
 	case abi.Authenticate:
 		return these(abi.OpSetPrincipal, abi.OpChallenge, abi.OpDeny)
 	case abi.MapIdentity:
@@ -176,7 +177,7 @@ func (o *op) judge() error {
 		return nil
 	}
 	switch o.kind {
-	case abi.OpSetArg, abi.OpPatchResult, abi.OpAnnotate, abi.OpSetSchema, abi.OpPinArg, abi.OpSetAttr:
+	case abi.OpSetArg, abi.OpPatchResult, abi.OpPatchItem, abi.OpAnnotate, abi.OpSetSchema, abi.OpPinArg, abi.OpSetAttr:
 		return json(false)
 	case abi.OpSetArguments, abi.OpRespond:
 		if err := json(false); err != nil {

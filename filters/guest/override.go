@@ -243,6 +243,16 @@ func edit(to *edge.Override, thing edge.Thing, o *op) (err error) {
 			to.Item = mcp.Change(to.Item, nil, mcp.With("annotations", "{}"))
 		}
 		to.Item, err = put(to.Item, []string{"annotations", o.name}, o.raw)
+	case abi.OpPatchItem:
+		tokens, bad := tokensOf(o.pointer)
+		if bad != nil || len(tokens) == 0 {
+			return errPointer
+		}
+		switch tokens[0] {
+		case "name", "uri", "uriTemplate":
+			return fmt.Errorf("%s is what it is known by", tokens[0])
+		}
+		to.Item, err = put(to.Item, tokens, o.raw)
 	case abi.OpSetSchema:
 		if o.raw[0] != '{' {
 			return errors.New("a schema that is not an object")

@@ -234,6 +234,7 @@ const (
 	OpUseCredential = 23 // name
 	OpSetPrincipal  = 24 // raw: a Principal record
 	OpChallenge     = 25 // text: WWW-Authenticate
+	OpPatchItem     = 26 // item, pointer, raw
 )
 
 // Fields of what an Op holds.

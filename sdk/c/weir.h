@@ -754,6 +754,7 @@ WEIR_FN_ void weir_op_(weir_u32 op, weir_arg_ a) {
 #define weir_hide(it) weir_op_(18, (weir_arg_){.item = (it)->index})
 #define weir_annotate(it, key, json) weir_op_(19, (weir_arg_){.item = (it)->index, .name = weir_str(key), .raw = weir_str(json)})
 #define weir_set_schema(it, json) weir_op_(20, (weir_arg_){.item = (it)->index, .raw = weir_str(json)})
+#define weir_patch_item(it, at, json) weir_op_(26, (weir_arg_){.item = (it)->index, .pointer = weir_str(at), .raw = weir_str(json)})
 #define weir_pin_arg(it, at, json) weir_op_(21, (weir_arg_){.item = (it)->index, .pointer = weir_str(at), .raw = weir_str(json)})
 #define weir_hide_arg(it, at) weir_op_(22, (weir_arg_){.item = (it)->index, .pointer = weir_str(at)})
 #define weir_use_credential(c, which) ((void)(c), weir_op_(23, (weir_arg_){.name = weir_str(which)}))

@@ -181,7 +181,7 @@ var kinds = [...]string{
 	abi.OpPatchResult: "patch_result", abi.OpDropContent: "drop_content", abi.OpRedact: "redact", abi.OpRename: "rename",
 	abi.OpDescribe: "describe", abi.OpHide: "hide", abi.OpAnnotate: "annotate", abi.OpSetSchema: "set_schema",
 	abi.OpPinArg: "pin_arg", abi.OpHideArg: "hide_arg", abi.OpUseCredential: "use_credential",
-	abi.OpSetPrincipal: "set_principal", abi.OpChallenge: "challenge",
+	abi.OpSetPrincipal: "set_principal", abi.OpChallenge: "challenge", abi.OpPatchItem: "patch_item",
 }
 
 // Ask asks the guest what it says to an input. It is asked as the edge does:

@@ -51,6 +51,7 @@ var verbs = [...]verb{
 	abi.OpUseCredential: {"use_credential", "N"},
 	abi.OpSetPrincipal:  {"set_principal", "R"},
 	abi.OpChallenge:     {"challenge", "T"},
+	abi.OpPatchItem:     {"patch_item", "iPR"},
 }
 
 var (
@@ -78,7 +79,7 @@ var allowed = [abi.Hooks][]int{
 	abi.OnSessionEnd:      {abi.OpSetAttr, abi.OpDeny},
 }
 
-var overrides = []int{abi.OpRename, abi.OpDescribe, abi.OpHide, abi.OpAnnotate, abi.OpSetSchema, abi.OpPinArg, abi.OpHideArg}
+var overrides = []int{abi.OpRename, abi.OpDescribe, abi.OpHide, abi.OpAnnotate, abi.OpPatchItem, abi.OpSetSchema, abi.OpPinArg, abi.OpHideArg}
 
 // operations reads what a guest returned. It fails where the edge would call it
 // a breach of the ABI. items is how many the input had.

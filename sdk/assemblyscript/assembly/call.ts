@@ -409,6 +409,10 @@ export const principal = new Principal();
   annotate(name: string, json: string): void {
     add(19, "", json, name, "", 0, 0, this.index);
   }
+  /** Sets what the backend says of it behind a JSON pointer, such as /icons. Its name or URI stays. */
+  patch(pointer: string, json: string): void {
+    add(26, pointer, json, "", "", 0, 0, this.index);
+  }
   /** Replaces the schema of its input. */
   setSchema(json: string): void {
     add(20, "", json, "", "", 0, 0, this.index);

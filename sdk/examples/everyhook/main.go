@@ -91,6 +91,7 @@ func tools(c *weir.Catalog) {
 			continue
 		case tool.Name().Is("raw"):
 			tool.SetSchema(`{"type":"object"}`)
+			tool.Patch("/icons", "[]")
 		}
 		tool.Rename(tool.Backend().String() + "_" + tool.Name().String())
 		tool.Describe("Of " + tool.Backend().String() + ": " + tool.JSON().Get("description").Text())

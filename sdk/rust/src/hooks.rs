@@ -120,6 +120,11 @@ impl<'a> Item<'a> {
     pub fn annotate(&self, name: &str, json: &str) {
         self.op(19, Arg { name, raw: json.as_bytes(), ..Arg::default() })
     }
+    /// Sets what the backend says of it behind a JSON pointer, such as /icons.
+    /// Its name or URI stays.
+    pub fn patch(&self, pointer: &str, json: &str) {
+        self.op(26, Arg { pointer, raw: json.as_bytes(), ..Arg::default() })
+    }
     /// Replaces the schema of its input.
     pub fn set_schema(&self, json: &str) {
         self.op(20, Arg { raw: json.as_bytes(), ..Arg::default() })

@@ -79,7 +79,10 @@ WEIR_HOOK(override_tools, c) {
             weir_hide(&tool);
             continue;
         }
-        if (weir_equal(tool.name, "raw")) weir_set_schema(&tool, "{\"type\":\"object\"}");
+        if (weir_equal(tool.name, "raw")) {
+            weir_set_schema(&tool, "{\"type\":\"object\"}");
+            weir_patch_item(&tool, "/icons", "[]");
+        }
         weir_rename(&tool, weir_cat(tool.backend, weir_str("_"), tool.name));
         weir_describe(&tool, weir_cat(weir_str("Of "), tool.backend, weir_str(": "), weir_text(weir_get(tool.json, "description"))));
         if (weir_has_prefix(tool.name, "get_")) weir_annotate(&tool, "readOnlyHint", "true");

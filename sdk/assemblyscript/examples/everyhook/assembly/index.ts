@@ -65,7 +65,10 @@ weir.onTools((c: weir.Catalog): void => {
       tool.hide();
       continue;
     }
-    if (tool.name.is("raw")) tool.setSchema('{"type":"object"}');
+    if (tool.name.is("raw")) {
+      tool.setSchema('{"type":"object"}');
+      tool.patch("/icons", "[]");
+    }
     tool.rename(tool.backend.toString() + "_" + tool.name.toString());
     tool.describe("Of " + tool.backend.toString() + ": " + tool.json.get("description").text);
     if (tool.name.hasPrefix("get_")) tool.annotate("readOnlyHint", "true");

@@ -62,6 +62,7 @@ fn start(g: &mut Guest, s: &Setup) -> Result<(), String> {
             }
             if tool.name() == "raw" {
                 tool.set_schema(r#"{"type":"object"}"#);
+                tool.patch("/icons", "[]");
             }
             tool.rename(&[tool.backend(), "_", tool.name()].concat());
             tool.describe(&["Of ", tool.backend(), ": ", &tool.json().get("description").text()].concat());
