@@ -72,7 +72,7 @@ func start(t *testing.T, guest, config string, backs servers) *edgetest.Edge {
 	fmt.Fprintf(&b, `apiVersion: weir.dev/v1beta1
 kind: EdgeFilter
 metadata: {name: f}
-spec: {type: wasm, source: {path: %q}, config: %s, limits: {timeout: 30s, fuel: 1000000000}, grants: {kv: true, metrics: true}}
+spec: {type: wasm, source: {path: %q}, config: %s, limits: {timeout: 30s, fuel: 1000000000}, grants: %s}
 ---
 apiVersion: weir.dev/v1beta1
 kind: MCPGroup
@@ -88,7 +88,7 @@ spec:
   filterRefs: [{name: f}]
   config:
     backends:
-`, module, config)
+`, module, config, map[bool]string{true: "{metrics: true}", false: "{kv: true, metrics: true}"}[guest == "definition-pin"])
 	var names []string
 	for name := range backs {
 		names = append(names, name)
@@ -171,7 +171,7 @@ func (c client) listed(t *testing.T, kind string) map[string]string {
 
 // tool is JSON text of a tool with further members.
 func tool(name string, more ...string) string {
-	return fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}%s}`, name, strings.Join(append([]string{""}, more...), ","))
+	return fmt.Sprintf(`{"name":%s,"inputSchema":{"type":"object"}%s}`, quoted(name), strings.Join(append([]string{""}, more...), ","))
 }
 
 // offers is a fake server with tools.
@@ -187,7 +187,7 @@ func answers(s *edgetest.Server, members string) {
 	s.Always("tools/call", func(c *edgetest.Call) { c.Result("{" + members + "}") })
 }
 
-// lines waits for a text in the edge's log.
+// said waits for a text in the edge's log.
 func said(t *testing.T, e *edgetest.Edge, text string) {
 	t.Helper()
 	edgetest.Until(t, text, func() bool { return strings.Contains(e.Log(), text) })
