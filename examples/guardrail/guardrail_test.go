@@ -72,7 +72,7 @@ func start(t *testing.T, guest, config string, backs servers) *edgetest.Edge {
 	fmt.Fprintf(&b, `apiVersion: weir.dev/v1beta1
 kind: EdgeFilter
 metadata: {name: f}
-spec: {type: wasm, source: {path: %q}, config: %s, limits: {timeout: 30s, fuel: 1000000000}, grants: %s}
+spec: {type: wasm, source: {path: %q}, config: %s, limits: {timeout: 30s, fuel: 50000000000}, grants: %s}
 ---
 apiVersion: weir.dev/v1beta1
 kind: MCPGroup

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	weir "github.com/weir-edge/weir/sdk"
 )
 
 // What secrets look like; none of them opens anything. They are put together so
@@ -18,10 +18,7 @@ var secretTexts = map[string]string{
 	"JSON Web Token": "ey" + "JhbGciOiJIUzI1NiJ9.ey" + "JzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
 }
 
-func quoted(s string) string {
-	b, _ := json.Marshal(s)
-	return string(b)
-}
+func quoted(s string) string { return string(weir.Text(s)) }
 
 // Secrets in results are taken out, wherever they stand, and what is around them
 // stays; where an error holds one nothing of it is shown.

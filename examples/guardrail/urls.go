@@ -158,6 +158,9 @@ func pictures(s string) (string, bool) {
 		for from < len(s) && (s[from] == '<' || s[from] == '"' || s[from] == '\'' || s[from] == ' ') {
 			from++
 		}
+		if !fetched(s[from:min(len(s), from+24)]) {
+			continue
+		}
 		end := ofURL(s, from, min(len(s), from+256))
 		if carries(s[from:end]) {
 			end = ofURL(s, end, len(s))
@@ -172,6 +175,18 @@ func pictures(s string) (string, bool) {
 	}
 	out.WriteString(s[done:])
 	return out.String(), true
+}
+
+// fetched says whether the beginning of a URL makes it one to look at: others
+// are paths, or nothing.
+func fetched(head string) bool {
+	head = plain(head)
+	for _, scheme := range []string{"http", "//", `\\`, "ws", "javascript:", "vbscript:", "data:text/", "data:applicat", "file:"} {
+		if hasFold(head, scheme) {
+			return true
+		}
+	}
+	return false
 }
 
 // ofURL is where a URL ends, at most.
@@ -189,6 +204,9 @@ func ofURL(s string, from, most int) int {
 // carries says whether a URL of an image leads inwards, or has room for data
 // that is carried away, to a host that is not among those of the configuration.
 func carries(url string) bool {
+	if p := plain(url); strings.HasPrefix(p, "//") || strings.HasPrefix(p, `\\`) {
+		url = "https:" + p // the scheme of the page that shows it
+	}
 	host, ok := hostOf(plain(url))
 	if !ok {
 		return harmful(url)

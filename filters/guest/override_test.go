@@ -127,6 +127,29 @@ func TestOverridesOfOthers(t *testing.T) {
 	}
 }
 
+// TestPatchItem has a program change what else a backend says of a tool, but not
+// what it is known by.
+func TestPatchItem(t *testing.T) {
+	t.Parallel()
+	for rule, want := range map[string]string{
+		`/icons|[]`: `"icons":[]`, `/_meta/a|{"b":1.50}`: `"_meta":{"a":{"b":1.50}}`, `/title|"T"`: `"title":"T"`,
+		`/name|"other"`: "", `/_meta/a/b/c|1`: "", `|{}`: "", `icons|[]`: "",
+	} {
+		back := edgetest.NewServer(t, edgetest.Modern)
+		back.Tools = `[{"name":"echo","icons":[{"src":"x:y"}],"_meta":{"a":1},"inputSchema":{"type":"object"}}]`
+		f := filter{name: "f", rules: []string{"override_tools|*|patch_item|" + rule}}
+		c := newClient(start(t, manifest(t, backs{"back": back}, []filter{f})), edgetest.Modern)
+		r := c.request(t, "tools/list", "")
+		if want == "" {
+			fails(t, r, 503, 503, `filter "f" is not available`)
+			continue
+		}
+		if got := r.Result(); !strings.Contains(got, want) || !strings.Contains(got, `"name":"echo"`) {
+			t.Errorf("%s: %s", rule, got)
+		}
+	}
+}
+
 // TestOverridesOnce asks a program once for what a backend offers, and anew when
 // that has changed.
 func TestOverridesOnce(t *testing.T) {

@@ -300,6 +300,8 @@ func apply(in *input, f []string, item int, out []byte) []byte {
 		return op(abi.OpDelHeader, named(0))
 	case "respond":
 		return op(abi.OpRespond, raw(0))
+	case "patch_item":
+		return op(abi.OpPatchItem, pointer(0), raw(1))
 	case "set_schema":
 		return op(abi.OpSetSchema, raw(0))
 	case "deny":
