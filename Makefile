@@ -85,7 +85,7 @@ bench-quick: build ## Measure what matters most, in under two minutes
 	$(GO) run ./edge/edgetest/bench --weir $(BIN)/weir --quick
 
 bench-smoke: build ## See that the benchmark runs; its figures say little
-	$(GO) run ./edge/edgetest/bench --weir $(BIN)/weir --quick --calls 1000 --rounds 1 --case p1,p4
+	$(GO) run ./edge/edgetest/bench --weir $(BIN)/weir --quick --calls 1000 --rounds 1 --case p1,p2,p4
 
 clean: ## Remove what was built
 	rm -rf $(BIN)

@@ -9,6 +9,11 @@ import "github.com/weir-edge/weir/edge"
 // nothing changes a message, so that what was allowed is what is done. Webhooks
 // stand on either side of guests: mutating ones before, validating ones after,
 // so that these see what will be done.
+//
+// The door asks incoming, and so who a client is, before it reads the message:
+// to a stranger nothing is wrong with it but that. The identity stands in the
+// exchange when the hallway begins, and telemetry and audit are told of those
+// who were turned away.
 func Order() []string {
 	return []string{"telemetry", "audit", "incoming", "headers", "mutating", "guest", "validating", "authz", "ratelimit"}
 }

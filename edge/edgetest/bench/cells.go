@@ -46,7 +46,7 @@ type cell struct {
 	client, backend era
 	answer          string // json or sse
 	conns           int
-	chain           bool // through filters: see plan.chain
+	chain           bool // through filters: see chained
 }
 
 func (c cell) String() string {
@@ -105,7 +105,7 @@ func (b *bench) wantedCells() []cell {
 	return cells
 }
 
-// runCells measures the cells of P1, P3 and P5.
+// runCells measures the cells of P1, P2, P3 and P5.
 func (b *bench) runCells(ctx context.Context) {
 	for _, c := range b.wantedCells() {
 		if ctx.Err() != nil {
@@ -144,12 +144,15 @@ func (b *bench) measure(ctx context.Context, c cell) (*measurement, error) {
 			}
 			defer behind.stop()
 		}
-		e, err := b.startPlan(ctx, b.planOf(c, behind.addr))
+		e, token, stop, err := b.startCell(ctx, c, behind.addr)
 		if err != nil {
 			return nil, err
 		}
-		defer e.stop()
+		defer stop()
 		targets = append(targets, &target{name: weir, process: e.process})
+		for _, t := range targets {
+			t.token = token // the floors are sent what the edge is
+		}
 	}
 
 	// 2. the rounds
@@ -171,13 +174,27 @@ func (b *bench) measure(ctx context.Context, c cell) (*measurement, error) {
 	return m, nil
 }
 
-// planOf is what the edge of a cell is to serve.
-func (b *bench) planOf(c cell, backend string) plan {
-	p := plan{backends: []string{backend}}
-	if c.chain {
-		p.chain = filepath.Join(b.dir, "audit.log")
+// startCell starts the edge of a cell. It returns the token that clients have to
+// show, which is empty for none, and what stops everything.
+func (b *bench) startCell(ctx context.Context, c cell, backend string, flags ...string) (e *edge, token string, stop func(), err error) {
+	if !c.chain {
+		if e, err = b.startEdge(ctx, []string{backend}, flags...); err != nil {
+			return nil, "", nil, err
+		}
+		return e, "", e.stop, nil
 	}
-	return p
+	s, err := startSigner()
+	if err != nil {
+		return nil, "", nil, err
+	}
+	if token, err = s.mint(); err == nil {
+		e, err = b.startPlan(ctx, s.chain(backend, filepath.Join(b.dir, "audit.log")), flags...)
+	}
+	if err != nil {
+		s.stop()
+		return nil, "", nil, err
+	}
+	return e, token, func() { e.stop(); s.stop() }, nil
 }
 
 // target is what a load is put on, and what that took in the round under way.
@@ -185,6 +202,7 @@ type target struct {
 	name string
 	*process
 	prefixes []string                             // of the tools that its clients call; nil for none
+	token    string                               // that its clients show; empty for none
 	do       func(c *client, number uint64) error // what its clients do; nil for calls of echo
 	fleet    *fleet
 	run      run
@@ -216,7 +234,7 @@ func (b *bench) roundOf(ctx context.Context, c cell, targets []*target, calls, e
 	// 1. open and warm up
 	for _, t := range targets {
 		var err error
-		if t.fleet, err = openFleet(ctx, t.addr, c.client, c.conns, t.prefixes...); err != nil {
+		if t.fleet, err = openFleetAs(ctx, t.token, t.addr, c.client, c.conns, t.prefixes...); err != nil {
 			return t.fault(fmt.Errorf("%s: %w", t.name, err))
 		}
 		defer t.fleet.hangUp()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,7 +49,7 @@ func (b *bench) startPlan(ctx context.Context, p plan, flags ...string) (*edge, 
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"serve", "-c", file.Name(), "--listen", addr, "--admin-listen", admin}, flags...)
+	args := slices.Concat([]string{"serve", "-c", file.Name(), "--listen", addr, "--admin-listen", admin}, p.flags, flags)
 	e := &edge{admin: admin, process: &process{name: filepath.Base(b.weir), addr: addr, cmd: exec.Command(b.weir, args...)}}
 	begin := time.Now()
 	if err := e.start(b.procs); err != nil {
@@ -114,19 +115,9 @@ type plan struct {
 	prefixed bool     // tools are called by their backend's name and their own; else there is one backend, served as it is
 	incoming string   // spec.incomingAuth, YAML on one line; empty for anonymous
 	before   string   // manifests that it refers to; empty for none
-	chain    string   // the audit log of an edge whose calls go through filters: chained; empty for none
-}
-
-// chained is what a call goes through where it does.
-const chained = "through 20 policies, an injected header, audit to a file and metrics"
-
-// policies are those of a chain: the last of them lets calls pass.
-func policies() string {
-	var all []string
-	for i := range 19 {
-		all = append(all, fmt.Sprintf(`'permit(principal, action == Action::"call_tool", resource == Tool::"other-%d") when { principal.claim_group == "g%d" };'`, i, i))
-	}
-	return "[" + strings.Join(append(all, `'permit(principal, action, resource == Tool::"echo");'`), ", ") + "]"
+	spec     string   // further YAML of the server's spec, whole lines
+	config   string   // further YAML of spec.config, whole lines
+	flags    []string // further flags of the edge
 }
 
 // prefixOf is what the names of a backend's tools begin with where they are
@@ -151,9 +142,6 @@ func (p plan) manifest() string {
 	if p.prefixed {
 		resolution = "prefix"
 	}
-	if p.chain != "" {
-		incoming = "{type: anonymous, authzConfig: {type: inline, inline: {policies: " + policies() + "}}}"
-	}
 	var m strings.Builder
 	m.WriteString(p.before)
 	m.WriteString(`apiVersion: weir.dev/v1beta1
@@ -169,17 +157,11 @@ spec:
   groupRef:
     name: bench
   incomingAuth: ` + incoming + `
-  config:
+` + p.spec + `  config:
     aggregation:
       conflictResolution: ` + resolution + `
+` + p.config + `    backends:
 `)
-	if p.chain != "" {
-		fmt.Fprintf(&m, `    outgoingAuth: {source: inline, default: {type: header_injection, headerInjection: {headerName: X-Api-Key, headerValue: bench}}}
-    audit: {enabled: true, logFile: %q}
-    telemetry: {enablePrometheusMetricsPath: true}
-`, p.chain)
-	}
-	m.WriteString("    backends:\n")
 	for i, addr := range p.backends {
 		fmt.Fprintf(&m, "      - name: backend-%d\n        url: http://%s/mcp\n        transport: streamable-http\n", i+1, addr)
 	}

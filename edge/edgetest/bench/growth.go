@@ -3,34 +3,58 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
 // growthRow is one line of P7: what a call costs before so many backends with
-// so many tools.
+// so many tools, under so many policies.
 type growthRow struct {
 	backends, tools int // tools of all backends
+	policies        int // 0 for an edge without
 	figures         []figure
 }
 
-// growthSizes are the lines of P7; the first is what the others are held
-// against.
+func (r growthRow) String() string {
+	text := fmt.Sprintf("%d backend(s), %d tools", r.backends, r.tools)
+	switch {
+	case r.policies == 1:
+		text += ", 1 policy"
+	case r.policies > 1:
+		text += fmt.Sprintf(", %d policies", r.policies)
+	}
+	return text
+}
+
+// growthSizes are the lines of P7. The first without policies is what the others
+// without are held against, and the first with some those with more.
 func growthSizes() []growthRow {
 	return []growthRow{
 		{backends: 1, tools: 10}, {backends: 1, tools: 10_000}, {backends: 10, tools: 1000},
 		{backends: 100, tools: 1000}, {backends: 100, tools: 10_000},
+		{backends: 1, tools: 10, policies: 1}, {backends: 1, tools: 10, policies: 10}, {backends: 1, tools: 10, policies: 10_000},
 	}
 }
 
-// growthVerdicts hold every line against the first.
+// incoming is spec.incomingAuth of a line: the last of its policies lets calls
+// pass.
+func (r growthRow) incoming() string {
+	if r.policies == 0 {
+		return ""
+	}
+	return policed(append(idlePolicies(r.policies-1), `permit(principal, action, resource == Tool::"`+prefixOf(0)+`echo");`))
+}
+
+// growthVerdicts hold every line against the first of its kind.
 func growthVerdicts(rows []growthRow) (out []verdict) {
 	for i, r := range rows {
+		first := slices.IndexFunc(rows, func(o growthRow) bool { return (o.policies > 0) == (r.policies > 0) })
 		cpu := middle(r.figures).cpu
 		v := verdict{
-			"P7", fmt.Sprintf("CPU per call, %d backend(s), %d tools, 8 connections", r.backends, r.tools),
+			"P7", fmt.Sprintf("CPU per call, %s, 8 connections", r),
 			fmt.Sprintf("%.2f µs", cpu), "–", "–", "–", "floor",
 		}
-		if base := middle(rows[0].figures).cpu; i > 0 && base > 0 {
+		if base := middle(rows[first].figures).cpu; i > first && base > 0 {
 			ratio := cpu / base
 			v.floor, v.ratio, v.bar = fmt.Sprintf("%.2f µs", base), fmt.Sprintf("%.2f", ratio), "0.80 to 1.20 × the smallest"
 			v.reached = yesNo(ratio <= 1.2) // one that costs less is no worse
@@ -62,15 +86,19 @@ func (b *bench) grow(ctx context.Context) error {
 			return err
 		}
 		defer behind.stop()
-		e, err := b.startPlan(ctx, plan{backends: behind.addrs, prefixed: true})
+		e, err := b.startPlan(ctx, plan{backends: behind.addrs, prefixed: true, incoming: r.incoming()})
 		if err != nil {
 			return err
 		}
 		defer e.stop()
-		if _, err := e.listed(ctx, r.tools); err != nil {
-			return e.fault(fmt.Errorf("%d backends: %w", r.backends, err))
+		shown := r.tools
+		if r.policies > 0 {
+			shown = 1
 		}
-		targets = append(targets, &target{name: fmt.Sprintf("%d backends, %d tools", r.backends, r.tools), process: e.process, prefixes: prefixes(load.conns, r.backends)})
+		if _, err := e.listed(ctx, shown); err != nil {
+			return e.fault(fmt.Errorf("%s: %w", r, err))
+		}
+		targets = append(targets, &target{name: r.String(), process: e.process, prefixes: prefixes(load.conns, r.backends)})
 	}
 	for range b.rounds {
 		if err := b.roundOf(ctx, load, targets, b.calls/2, sliceCalls); err != nil {

@@ -19,12 +19,24 @@ const listTools = 1000
 type listCase struct {
 	what     string
 	incoming string // spec.incomingAuth, YAML on one line; empty for anonymous
+	hidden   int    // tools that it does not show
 }
 
-// listCases are the lines of P6: who lists. A policy is another incomingAuth.
+// listCases are the lines of P6: without policies, and with some that hide two
+// tools and show the others.
 func listCases() []listCase {
-	return []listCase{{what: "no policies"}}
+	hiding := policed(append(idlePolicies(listPolicies-3),
+		`permit(principal, action, resource);`,
+		`forbid(principal, action, resource == Tool::"`+prefixOf(0)+`slow");`,
+		`forbid(principal, action, resource) when { resource.originalName == "echo" };`))
+	return []listCase{
+		{what: "no policies"},
+		{what: fmt.Sprintf("%d policies that hide 2 of them", listPolicies), incoming: hiding, hidden: 2},
+	}
 }
+
+// listPolicies is how many policies the second line of P6 has.
+const listPolicies = 20
 
 // listRow is one line of P6.
 type listRow struct {
@@ -76,7 +88,7 @@ func (b *bench) listsOf(ctx context.Context, lc listCase) error {
 		return err
 	}
 	defer e.stop()
-	text, err := e.listed(ctx, listTools)
+	text, err := e.listed(ctx, listTools-lc.hidden)
 	if err != nil {
 		return e.fault(err)
 	}

@@ -30,12 +30,18 @@ type run struct {
 // so that two fleets before one target do not make the same calls. The tools
 // that the clients call begin with the prefixes, in turn; without any with none.
 func openFleet(ctx context.Context, addr string, e era, size int, prefixes ...string) (*fleet, error) {
+	return openFleetAs(ctx, "", addr, e, size, prefixes...)
+}
+
+// openFleetAs is openFleet for clients that show a token, unless it is empty.
+func openFleetAs(ctx context.Context, token, addr string, e era, size int, prefixes ...string) (*fleet, error) {
 	f := &fleet{}
 	f.next.Store(firstNumber + rand.Uint64N(lastNumber-2*firstNumber))
 	for i := range size {
 		c, err := dial(ctx, addr, e, i)
 		if err == nil {
 			f.clients = append(f.clients, c)
+			c.token = token
 			if len(prefixes) > 0 {
 				c.prefix = prefixes[i%len(prefixes)]
 			}

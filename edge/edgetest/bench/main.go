@@ -86,7 +86,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var cases string
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.BoolVar(&o.quick, "quick", false, "the short run: P1 at 8 connections, P4, P5 and P9, in under two minutes")
+	f.BoolVar(&o.quick, "quick", false, "the short run: P1 at 8 connections, P2, P4, P5 and P9, in under two minutes")
 	f.BoolVar(&o.floors, "floors", false, "measure the floors alone, without an edge")
 	f.StringVar(&cases, "case", "", "cases to run, of p1 to p9, p13 and p14, such as p1,p4, or none (default: all of the run)")
 	f.IntVar(&o.calls, "calls", 0, "measured calls per target and round (default 20000; 6000 with --quick)")
@@ -136,7 +136,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return o, errors.New("--profile: with --floors there is no edge to take a profile of")
 	}
 	if cases == "" && o.quick {
-		cases = "p1,p4,p5,p9"
+		cases = "p1,p2,p4,p5,p9"
 	}
 	o.only = map[string]bool{}
 	for c := range strings.SplitSeq(cases, ",") {

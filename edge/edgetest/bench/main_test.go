@@ -52,6 +52,7 @@ func standIn(args []string) error {
 	listen := f.String("listen", "", "")
 	adminListen := f.String("admin-listen", "", "")
 	profile := f.Bool("pprof", false, "")
+	f.Bool("local-rate-limits", false, "")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -144,7 +145,7 @@ func TestWholeRun(t *testing.T) {
 	edgetest.Need(t, lookErr == nil, "the profile is read with go tool pprof")
 	page := filepath.Join(t.TempDir(), "BENCHMARKS.md")
 	profile := filepath.Join(t.TempDir(), "cpu.pprof")
-	out, err := runBench(t, t.Context(), t.Output(), "--case", "p1,p4,p5,p8,p9", "--calls", "60", "--rounds", "2",
+	out, err := runBench(t, t.Context(), t.Output(), "--case", "p1,p2,p4,p5,p8,p9", "--calls", "60", "--rounds", "2",
 		"--sessions", "20", "--streams", "10", "--memory-calls", "100", "--starts", "1", "--backends", "2",
 		"-o", page, "--profile", profile, "--profile-seconds", "1")
 	if err != nil {
@@ -164,6 +165,7 @@ func TestWholeRun(t *testing.T) {
 		`(?m)^- Commit: \S+`,
 		`(?m)^\| P1 \| CPU per call, modern client, modern backend, json, 8 connections \| [\d.]+ µs \| [\d.]+ µs \| [\d.]+ \| ≤ 1.25 × bare \| (yes|\*\*no\*\*) \|$`,
 		`(?m)^\| P1 \| CPU per call, legacy client, legacy backend, sse, 8 connections \| [\d.]+ µs \| [\d.]+ µs \| [\d.]+ \| beside \| – \|$`,
+		`(?m)^\| P2 \| CPU per call, modern client, modern backend, json, 8 connections, through a verified token .* \| [\d.]+ µs \| [\d.]+ µs \| [\d.]+ \| ≤ 1.50 × bare \|`,
 		`(?m)^\| P4 \| .*, edge, legacy client, legacy backend \| 1; 0 \| – \| – \| 1; 0 \| yes \|$`,
 		`(?m)^\| P4 \| .*, edge, modern client, modern backends: 4 \| 1; 0 \| – \| – \| 1; 0 \| yes \|$`,
 		`(?m)^\| P5 \| added p50 at one connection, modern client, modern backend \| -?[\d.]+ µs \| -?[\d.]+ µs \|`,

@@ -20,12 +20,12 @@ func (b *bench) takeProfile(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	defer backend.stop()
-	e, err := b.startPlan(ctx, b.planOf(c, backend.addr), "--pprof")
+	e, token, stop, err := b.startCell(ctx, c, backend.addr, "--pprof")
 	if err != nil {
 		return err
 	}
-	defer e.stop()
-	f, err := openFleet(ctx, e.addr, c.client, c.conns)
+	defer stop()
+	f, err := openFleetAs(ctx, token, e.addr, c.client, c.conns)
 	if err != nil {
 		return e.fault(err)
 	}

@@ -248,7 +248,7 @@ func (r *report) markdown() string {
 	if len(r.starts) > 0 && r.options.backends != 10 {
 		fmt.Fprintf(&p, "\nThe bar of P9 is meant for 10 backends, one of them black-holed; here the edge has %d.\n", r.options.backends)
 	}
-	p.WriteString("\nNot measured here: of P2 verified tokens, rate limits and a guest, P10 to P12, of P4 the credential exchanges per call, of P6 a policy filter, of P7 the growth of policies.\n")
+	p.WriteString("\nNot measured here: P10 to P12, and of P4 the credential exchanges per call.\n")
 
 	if len(r.cells) > 0 {
 		p.WriteString("\n## Every load\n\nCPU is the user and system time of the target's own process per call: for direct that is the backend. In brackets, the lowest and the highest round.\n\n")

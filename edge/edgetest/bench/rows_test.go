@@ -72,12 +72,15 @@ func TestRowVerdicts(t *testing.T) {
 	if list(15) != "yes" || list(15.1) == "yes" {
 		t.Error("P6 is not held against 1.5 × its floor")
 	}
-	rows := []growthRow{{1, 10, figures(10)}, {100, 10, figures(12)}, {100, 1000, figures(12.1)}, {1, 1000, figures(5)}}
+	rows := []growthRow{
+		{1, 10, 0, figures(10)}, {100, 10, 0, figures(12)}, {100, 1000, 0, figures(12.1)}, {1, 1000, 0, figures(5)},
+		{1, 10, 1, figures(20)}, {1, 10, 10, figures(24)}, {1, 10, 10_000, figures(24.1)},
+	}
 	var reached []string
 	for _, v := range growthVerdicts(rows) {
 		reached = append(reached, v.reached)
 	}
-	if want := []string{"floor", "yes", "**no**", "yes"}; !slices.Equal(reached, want) {
+	if want := []string{"floor", "yes", "**no**", "yes", "floor", "yes", "**no**"}; !slices.Equal(reached, want) {
 		t.Errorf("P7: %q, want %q", reached, want)
 	}
 	for _, c := range []struct {
