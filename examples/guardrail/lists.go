@@ -6,7 +6,7 @@ import (
 	weir "github.com/weir-edge/weir/sdk"
 )
 
-const withheld = "[withheld: it held instructions]"
+const withheld = "[withheld by the guardrail]"
 
 // mostChanges is how many members of an item are written anew: the edge takes so
 // many operations for each, and an item with more of them is no honest one.
@@ -107,10 +107,10 @@ func (e *edit) text(s string, key bool) (string, bool) {
 		s, seen = withheld, ""
 	}
 	if e.list && e.rules[shadowing] != off && e.mentions(seen) && e.find(shadowing) == redact {
-		s, seen = withheld, ""
+		s = withheld
 	}
 	if !e.list {
-		s, seen = e.resultText(s, seen)
+		s = e.resultText(s, seen)
 	}
 	switch {
 	case s == was:
@@ -126,7 +126,7 @@ func (e *edit) text(s string, key bool) (string, bool) {
 }
 
 // resultText looks at a text of a result for what matters there alone.
-func (e *edit) resultText(s, seen string) (string, string) {
+func (e *edit) resultText(s, seen string) string {
 	if e.rules[calls] != off && calling(seen) && e.find(calls) == redact {
 		s, seen = "[withheld: it held a call of a tool]", ""
 	}
@@ -137,10 +137,10 @@ func (e *edit) resultText(s, seen string) (string, string) {
 	}
 	if e.rules[secrets] != off {
 		if to, is := hide(seen); is && e.find(secrets) == redact {
-			s, seen = to, to
+			s = to
 		}
 	}
-	return s, seen
+	return s
 }
 
 // find notes what was found and says what becomes of it.

@@ -74,13 +74,14 @@ func TestP01(t *testing.T) {
 // Characters that nobody sees are taken out of texts, and names that are made to
 // look like others are withheld.
 func TestP02(t *testing.T) {
+	const scripts = "Emoji 👩\u200d👧, Ελληνικά, русский, می\u200cخواهم."
 	const hidden = "Se\u200bnds \u202email\u202c\U000E0041\U000E0042.\u2066\ufeff"
 	eras(t, func(t *testing.T, era, of edgetest.Era) {
 		back := offers(t, of,
 			tool("send_email", `"description":`+quoted(hidden)),
 			fmt.Sprintf(`{"name":"schema","inputSchema":{"type":"object","properties":{"a":{"description":%s}}}}`, quoted(hidden)),
 			"{\"name\":\"argument\",\"inputSchema\":{\"type\":\"object\",\"properties\":{\"a\u200b\":{}}}}",
-			tool("plain", `"description":"Emoji 👩‍👧, Ελληνικά, русский, می‌خواهم."`),
+			tool("plain", `"description":`+quoted(scripts)),
 			tool("ѕend_email"), tool("se\u200bnd_email"), tool("send_emai\U000E006C"), tool("\u202eevil"))
 		extra := ""
 		if of == edgetest.Modern {
@@ -97,7 +98,7 @@ func TestP02(t *testing.T) {
 				t.Errorf("%s: %s", name, seen[name])
 			}
 		}
-		if !strings.Contains(seen["web_plain"], "Emoji 👩‍👧, Ελληνικά, русский, می‌خواهم.") {
+		if !strings.Contains(seen["web_plain"], scripts) {
 			t.Errorf("texts of other scripts: %s", seen["web_plain"])
 		}
 		if len(seen) != 3 {

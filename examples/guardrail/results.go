@@ -51,6 +51,9 @@ func (e *edit) finish(c *weir.CallResult, of string, changed bool, to weir.JSON)
 // are looked at one by one: a link that leads inwards goes as a whole.
 func (e *edit) result(v weir.Value) (out []byte, changed bool) {
 	return e.object(v, func(name string, value weir.Value) ([]byte, bool) {
+		if name == "requestState" {
+			return value.View().Bytes(), false // the client hands it back as it is
+		}
 		if name != "content" || !value.IsArray() {
 			return e.member(name, value)
 		}

@@ -141,3 +141,14 @@ func TestP10(t *testing.T) {
 		}
 	})
 }
+
+// TestStateIsLeft: what a client only hands back is not looked at, whatever it
+// looks like.
+func TestStateIsLeft(t *testing.T) {
+	e := &edit{rules: &rules{secrets: redact}}
+	state := `"requestState":` + quoted(secretTexts["JSON Web Token"])
+	out, changed := e.result(weir.Parse([]byte(`{"resultType":"input_required",` + state + `,"x":` + quoted(secretTexts["GitHub token"]) + `}`)))
+	if !changed || !strings.Contains(string(out), state) || !strings.Contains(string(out), "[redacted: GitHub token]") {
+		t.Errorf("%s", out)
+	}
+}

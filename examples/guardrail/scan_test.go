@@ -88,14 +88,14 @@ func TestHostileTexts(t *testing.T) {
 		instructs(s, true)
 		return time.Since(began)
 	}
-	small, large := hostile(256<<10), hostile(2<<20)
+	small, large := hostile(128<<10), hostile(1<<20)
 	for unit := range small {
 		least := scan(small[unit])
 		for range 4 {
 			least = min(least, scan(small[unit]))
 		}
 		if took := scan(large[unit]); took > 40*least+200*time.Millisecond {
-			t.Errorf("%q: %s for 256 KiB and %s for 2 MiB", unit, least, took)
+			t.Errorf("%q: %s for 128 KiB and %s for 1 MiB", unit, least, took)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func TestHostileTexts(t *testing.T) {
 func TestHostileResults(t *testing.T) {
 	back := offers(t, edgetest.Modern, tool("get"))
 	c := as(start(t, "guardrail", "{results: {instructions: redact, calls: redact, schema: block}}", servers{"web": back}), edgetest.Modern)
-	for unit, text := range hostile(128 << 10) {
+	for unit, text := range hostile(64 << 10) {
 		answers(back, `"content":[{"type":"text","text":`+quoted(text)+`}],"structuredContent":{"a":`+quoted(text)+`}`)
 		if r := c.call(t, "web_get"); r.Status != 200 || r.Message().Error != nil {
 			t.Errorf("%q: status %d: %.300s", unit, r.Status, r.Body)

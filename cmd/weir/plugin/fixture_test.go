@@ -38,7 +38,7 @@ func TestOperations(t *testing.T) {
 		"a code that is none":     {abi.OnCallRequest, arg(abi.OpDeny, abi.ArgCode, 9), "there is no code 9"},
 		"for another hook":        {abi.OnUpstreamRequest, arg(abi.OpDeny), "on_upstream_request may not use deny"},
 		"on_event may nothing":    {abi.OnEvent, arg(abi.OpSetAttr, abi.ArgName, "x", abi.ArgRaw, "1"), "on_event may not use set_attr"},
-		"an operation unknown":    {abi.OnCallRequest, arg(26), "it is none that there is"},
+		"an operation unknown":    {abi.OnCallRequest, arg(27), "it is none that there is"},
 		"raw that is no JSON":     {abi.OnCallRequest, arg(abi.OpSetArg, abi.ArgPointer, "/a", abi.ArgRaw, "{"), "set_arg: raw is no JSON"},
 		"without raw":             {abi.OnCallRequest, arg(abi.OpSetArg, abi.ArgPointer, "/a"), "set_arg: without raw"},
 		"a pointer that is none":  {abi.OnCallRequest, arg(abi.OpDelArg, abi.ArgPointer, "a"), `"a" is no JSON pointer`},
