@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"runtime/debug"
-	"strings"
 	"sync"
 
 	"github.com/valyala/fasthttp"
@@ -439,66 +436,6 @@ func (e *Edge) setUp(x *exchange) (*edge.Response, error) {
 	return r, err
 }
 
-// initialize begins a legacy session.
-func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
-	s, r, err := e.begin(x, x.server.shared)
-	if err != nil {
-		e.write(ctx, h, fail(mcp.Legacy, x.Request.IDText(), err))
-		return
-	}
-	result := r.Raw
-	ctx.Response.Header.Set(mcp.HeaderSession, s.ID)
-	e.cors(ctx, h)
-	if h.takes.streamOnly() {
-		ctx.Response.Header.SetContentType("text/event-stream")
-		ctx.Response.SetBodyRaw(mcp.AppendEvent(nil, "message", "", result))
-		return
-	}
-	ctx.Response.Header.SetContentTypeBytes(jsonType)
-	ctx.Response.SetBodyRaw(result)
-}
-
-// begin makes the session that an initialize asks for, and the answer to it. The
-// session lies in the store, if there is one.
-func (e *Edge) begin(x *exchange, store *shared) (s *session, r *edge.Response, err error) {
-	r, err = x.server.observed(&x.call, &x.Exchange, func(context.Context, *edge.Exchange) (*edge.Response, error) {
-		s, r, err = e.introduce(x, store)
-		return r, err
-	})
-	return s, r, err
-}
-
-func (e *Edge) introduce(x *exchange, store *shared) (*session, *edge.Response, error) {
-	m := x.Request
-	version := m.Text("protocolVersion")
-	if version == "" {
-		return nil, nil, edge.Errorf(edge.Params, "initialize", "params.protocolVersion is missing")
-	}
-	if !mcp.LegacyVersion(version) {
-		version = mcp.V2511 // the newest with sessions; the client decides whether it will do
-	}
-	caps := m.Get("capabilities").Of(m.Raw)
-	if caps == nil || caps[0] != '{' {
-		return nil, nil, edge.Errorf(edge.Params, "initialize", "params.capabilities is missing")
-	}
-	info := m.Get("clientInfo").Of(m.Raw)
-	s, err := e.sessions.begin(e.clock.now(), x.server.name, x.Identity.Principal(), version, bytes.Clone(info), bytes.Clone(caps), func(s *session) error {
-		if store == nil {
-			return nil
-		}
-		return e.enroll(store, s)
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := e.begun(x, s); err != nil {
-		return nil, nil, err
-	}
-	offered, instructions := x.server.offer(&x.call, mcp.Legacy)
-	r, err := reply(m, mcp.Initialized(version, offered, x.server.info, instructions))
-	return s, r, err
-}
-
 // get opens the stream of a legacy session.
 func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	if headEra(h) == mcp.Modern {
@@ -570,94 +507,4 @@ func (e *Edge) delete(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	e.done(ctx, h, server)
 	e.cors(ctx, h)
 	ctx.SetStatusCode(200)
-}
-
-func (e *Edge) notAllowed(ctx *fasthttp.RequestCtx, h *head, allow string) {
-	ctx.Response.Header.Set("Allow", allow)
-	e.refuse(ctx, h, headEra(h), nil, edge.Errorf(edge.MethodNotAllowed, "door", "this endpoint takes %s", allow))
-}
-
-// forbid answers one who may not knock at all.
-func (e *Edge) forbid(ctx *fasthttp.RequestCtx, h *head, err error) {
-	e.knocked(ctx, h, err)
-	e.write(ctx, h, fail(headEra(h), nil, err))
-}
-
-// refuse answers with an error what has not come to the hallway.
-func (e *Edge) refuse(ctx *fasthttp.RequestCtx, h *head, era mcp.Era, id []byte, err error) {
-	if h != nil {
-		e.turnedAway(ctx, h, era, err)
-	}
-	e.write(ctx, h, fail(era, id, err))
-}
-
-func (e *Edge) write(ctx *fasthttp.RequestCtx, h *head, f failure) {
-	if h != nil {
-		e.cors(ctx, h)
-	}
-	ctx.SetStatusCode(f.status)
-	ctx.Response.Header.SetContentTypeBytes(jsonType)
-	if f.after > 0 {
-		ctx.Response.Header.Set("Retry-After", seconds(f.after))
-	}
-	if f.challenge != "" {
-		ctx.Response.Header.Set("WWW-Authenticate", f.challenge)
-	}
-	if f.close {
-		ctx.SetConnectionClose()
-	}
-	ctx.Response.SetBodyRaw(f.body)
-}
-
-// malformed answers what the HTTP server itself could not read.
-func (e *Edge) malformed(ctx *fasthttp.RequestCtx, err error) {
-	var small *fasthttp.ErrSmallBuffer
-	var timeout net.Error
-	status, text := 400, "the HTTP request cannot be read"
-	conn, _ := ctx.Conn().(*clientConn)
-	switch {
-	case errors.Is(err, fasthttp.ErrBodyTooLarge), conn != nil && conn.over:
-		status, text = 413, fmt.Sprintf("the body is larger than %d bytes", e.settings.MaxBody)
-	case errors.As(err, &small):
-		status, text = 431, fmt.Sprintf("the header is larger than %d bytes", e.settings.MaxHeader)
-	case conn != nil && conn.busy:
-		conn.busy = false
-		conn.unread = true
-		ctx.SetConnectionClose()
-		err := edge.Errorf(edge.Overload, "door", "there is no room for so many large requests")
-		e.knocked(ctx, &head{}, err)
-		e.write(ctx, nil, fail(mcp.Legacy, nil, err))
-		return
-	case errors.As(err, &timeout) && timeout.Timeout():
-		status, text = 408, "the request did not arrive in time"
-	}
-	e.unreadable(ctx, status, text)
-}
-
-// unreadable answers what is no request that the edge acts on, and closes the
-// connection: where its next request would begin is not certain.
-func (e *Edge) unreadable(ctx *fasthttp.RequestCtx, status int, text string) {
-	if conn, ok := ctx.Conn().(*clientConn); ok {
-		conn.unread = true
-	}
-	kind := edge.Invalid
-	if status == 413 {
-		kind = edge.TooLarge
-	}
-	op := "door"
-	if strings.EqualFold(text, "header Authorization is there twice") {
-		op = "duplicate_credential"
-	}
-	e.knocked(ctx, &head{}, edge.Errorf(kind, op, "%s", text))
-	ctx.SetStatusCode(status)
-	ctx.SetConnectionClose()
-	ctx.Response.Header.SetContentTypeBytes(jsonType)
-	ctx.Response.SetBodyRaw(mcp.AppendError(nil, nil, mcp.CodeInvalidRequest, text, nil))
-}
-
-// plain answers with a line of text.
-func plain(ctx *fasthttp.RequestCtx, status int, text string) {
-	ctx.SetStatusCode(status)
-	ctx.Response.Header.SetContentType("text/plain; charset=utf-8")
-	ctx.Response.SetBodyString(text)
 }

@@ -1,0 +1,162 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// The server's own stream of a legacy session (GET), and what is heard on it.
+
+// ownStream hears the stream of a session that the edge itself holds, for the
+// questions that a server asks beside a call (its roots, say). The streams take
+// a quarter of the backend's connections at most: a session beyond those serves
+// all but such questions. What is returned ends the stream.
+func (b *Backend) ownStream(s *session) context.CancelFunc {
+	if b.ownStreams.Add(1) > int64(max(1, b.peer.pool.most/4)) {
+		b.ownStreams.Add(-1)
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(b.life)
+	begun := b.spawn("own stream", func() {
+		defer b.ownStreams.Add(-1)
+		_ = s.readOwn(ctx)
+	})
+	if !begun {
+		b.ownStreams.Add(-1)
+	}
+	return cancel
+}
+
+// hearOwn has the session's own stream be heard from its opening to its end:
+// what comes on it belongs to the one call that the session carries.
+func (s *session) hearOwn() { s.own = !s.sse }
+
+// hear has what belongs to no call go to out, which must be comparable.
+func (s *session) hear(out edge.Client) {
+	s.mu.Lock()
+	s.notice = out
+	s.mu.Unlock()
+}
+
+// deafen ends hear, unless another has taken its place.
+func (s *session) deafen(out edge.Client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.notice == out {
+		s.notice = nil
+	}
+}
+
+// listen passes on to out what belongs to no call, until ctx ends.
+func (s *session) listen(ctx context.Context, out edge.Client) error {
+	s.hear(out)
+	defer s.deafen(out)
+	err := s.readOwn(ctx)
+	if errors.Is(err, errMute) {
+		<-ctx.Done()
+		return nil
+	}
+	return err
+}
+
+// attend is listen that returns, and goes on without a goroutine, where no
+// stream is to be read.
+func (s *session) attend(ctx context.Context, out edge.Client) error {
+	s.hear(out)
+	err := s.readOwn(ctx)
+	if errors.Is(err, errMute) {
+		context.AfterFunc(ctx, func() { s.deafen(out) })
+		return nil
+	}
+	s.deafen(out)
+	return err
+}
+
+// errMute says that a server has no stream of its own: either it does not have
+// such, or everything comes on one stream, which is read already.
+var errMute = errors.New("the server has no stream of its own")
+
+// readOwn reads the server's own stream (GET), until ctx ends.
+func (s *session) readOwn(ctx context.Context) error {
+	wait := 100 * time.Millisecond
+	for {
+		l, r, err := s.openStream(ctx)
+		switch {
+		case l == nil:
+			return lost(err)
+		case l.sse != nil:
+			return errMute
+		case ctx.Err() != nil:
+			if err == nil {
+				r.close()
+			}
+			return nil
+		case err != nil:
+		case r.status == 404:
+			r.close()
+			s.drop(l)
+		case r.status == 401 && s.b.peer.credential != nil:
+			r.close() // it may take another one
+		case r.status != 200 || !r.sse:
+			r.close()
+			return errMute
+		default:
+			wait = 100 * time.Millisecond
+			events := mcp.NewEventReader(r.stream(), s.b.MaxMessage)
+			for {
+				e, err := events.Next()
+				if err != nil {
+					_ = r.failed(ctx, err)
+					break
+				}
+				if e.Retry > 0 {
+					wait = min(time.Duration(e.Retry)*time.Millisecond, 30*time.Second)
+				}
+				if m, err := mcp.Decode(e.Data); err == nil && (m.Kind == mcp.Request || m.Kind == mcp.Notification) {
+					if s.before(ctx, l, nil, m) != nil {
+						pause(ctx)
+					}
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, 30*time.Second)
+	}
+}
+
+// pause waits for the end of a listening whose client is gone, but not for long:
+// another may take its place. What has come for it is not read only to be thrown
+// away, by thousands of streams at a time.
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
+// openStream asks for the server's own stream. The link is nil when there is no
+// session. It does so on a goroutine that ends: the caller may wait for months,
+// one of thousands, and should not hold the stack that this takes.
+func (s *session) openStream(ctx context.Context) (l *link, r *reply, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer edge.Contain(s.b.Log, "own stream")
+		if l, err = s.link(ctx); err != nil || l.sse != nil {
+			return
+		}
+		o := s.outgoing(l, nil)
+		o.method, o.silence, o.until = "GET", 0, time.Time{}
+		r, _, err = s.b.peer.send(ctx, &o)
+	}()
+	<-done
+	return l, r, err
+}

@@ -1,0 +1,70 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/valyala/fasthttp"
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// initialize begins a legacy session.
+func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
+	s, r, err := e.begin(x, x.server.shared)
+	if err != nil {
+		e.write(ctx, h, fail(mcp.Legacy, x.Request.IDText(), err))
+		return
+	}
+	result := r.Raw
+	ctx.Response.Header.Set(mcp.HeaderSession, s.ID)
+	e.cors(ctx, h)
+	if h.takes.streamOnly() {
+		ctx.Response.Header.SetContentType("text/event-stream")
+		ctx.Response.SetBodyRaw(mcp.AppendEvent(nil, "message", "", result))
+		return
+	}
+	ctx.Response.Header.SetContentTypeBytes(jsonType)
+	ctx.Response.SetBodyRaw(result)
+}
+
+// begin makes the session that an initialize asks for, and the answer to it. The
+// session lies in the store, if there is one.
+func (e *Edge) begin(x *exchange, store *shared) (s *session, r *edge.Response, err error) {
+	r, err = x.server.observed(&x.call, &x.Exchange, func(context.Context, *edge.Exchange) (*edge.Response, error) {
+		s, r, err = e.introduce(x, store)
+		return r, err
+	})
+	return s, r, err
+}
+
+func (e *Edge) introduce(x *exchange, store *shared) (*session, *edge.Response, error) {
+	m := x.Request
+	version := m.Text("protocolVersion")
+	if version == "" {
+		return nil, nil, edge.Errorf(edge.Params, "initialize", "params.protocolVersion is missing")
+	}
+	if !mcp.LegacyVersion(version) {
+		version = mcp.V2511 // the newest with sessions; the client decides whether it will do
+	}
+	caps := m.Get("capabilities").Of(m.Raw)
+	if caps == nil || caps[0] != '{' {
+		return nil, nil, edge.Errorf(edge.Params, "initialize", "params.capabilities is missing")
+	}
+	info := m.Get("clientInfo").Of(m.Raw)
+	s, err := e.sessions.begin(e.clock.now(), x.server.name, x.Identity.Principal(), version, bytes.Clone(info), bytes.Clone(caps), func(s *session) error {
+		if store == nil {
+			return nil
+		}
+		return e.enroll(store, s)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := e.begun(x, s); err != nil {
+		return nil, nil, err
+	}
+	offered, instructions := x.server.offer(&x.call, mcp.Legacy)
+	r, err := reply(m, mcp.Initialized(version, offered, x.server.info, instructions))
+	return s, r, err
+}

@@ -1,0 +1,102 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+func (e *Edge) notAllowed(ctx *fasthttp.RequestCtx, h *head, allow string) {
+	ctx.Response.Header.Set("Allow", allow)
+	e.refuse(ctx, h, headEra(h), nil, edge.Errorf(edge.MethodNotAllowed, "door", "this endpoint takes %s", allow))
+}
+
+// forbid answers one who may not knock at all.
+func (e *Edge) forbid(ctx *fasthttp.RequestCtx, h *head, err error) {
+	e.knocked(ctx, h, err)
+	e.write(ctx, h, fail(headEra(h), nil, err))
+}
+
+// refuse answers with an error what has not come to the hallway.
+func (e *Edge) refuse(ctx *fasthttp.RequestCtx, h *head, era mcp.Era, id []byte, err error) {
+	if h != nil {
+		e.turnedAway(ctx, h, era, err)
+	}
+	e.write(ctx, h, fail(era, id, err))
+}
+
+func (e *Edge) write(ctx *fasthttp.RequestCtx, h *head, f failure) {
+	if h != nil {
+		e.cors(ctx, h)
+	}
+	ctx.SetStatusCode(f.status)
+	ctx.Response.Header.SetContentTypeBytes(jsonType)
+	if f.after > 0 {
+		ctx.Response.Header.Set("Retry-After", seconds(f.after))
+	}
+	if f.challenge != "" {
+		ctx.Response.Header.Set("WWW-Authenticate", f.challenge)
+	}
+	if f.close {
+		ctx.SetConnectionClose()
+	}
+	ctx.Response.SetBodyRaw(f.body)
+}
+
+// malformed answers what the HTTP server itself could not read.
+func (e *Edge) malformed(ctx *fasthttp.RequestCtx, err error) {
+	var small *fasthttp.ErrSmallBuffer
+	var timeout net.Error
+	status, text := 400, "the HTTP request cannot be read"
+	conn, _ := ctx.Conn().(*clientConn)
+	switch {
+	case errors.Is(err, fasthttp.ErrBodyTooLarge), conn != nil && conn.over:
+		status, text = 413, fmt.Sprintf("the body is larger than %d bytes", e.settings.MaxBody)
+	case errors.As(err, &small):
+		status, text = 431, fmt.Sprintf("the header is larger than %d bytes", e.settings.MaxHeader)
+	case conn != nil && conn.busy:
+		conn.busy = false
+		conn.unread = true
+		ctx.SetConnectionClose()
+		err := edge.Errorf(edge.Overload, "door", "there is no room for so many large requests")
+		e.knocked(ctx, &head{}, err)
+		e.write(ctx, nil, fail(mcp.Legacy, nil, err))
+		return
+	case errors.As(err, &timeout) && timeout.Timeout():
+		status, text = 408, "the request did not arrive in time"
+	}
+	e.unreadable(ctx, status, text)
+}
+
+// unreadable answers what is no request that the edge acts on, and closes the
+// connection: where its next request would begin is not certain.
+func (e *Edge) unreadable(ctx *fasthttp.RequestCtx, status int, text string) {
+	if conn, ok := ctx.Conn().(*clientConn); ok {
+		conn.unread = true
+	}
+	kind := edge.Invalid
+	if status == 413 {
+		kind = edge.TooLarge
+	}
+	op := "door"
+	if strings.EqualFold(text, "header Authorization is there twice") {
+		op = "duplicate_credential"
+	}
+	e.knocked(ctx, &head{}, edge.Errorf(kind, op, "%s", text))
+	ctx.SetStatusCode(status)
+	ctx.SetConnectionClose()
+	ctx.Response.Header.SetContentTypeBytes(jsonType)
+	ctx.Response.SetBodyRaw(mcp.AppendError(nil, nil, mcp.CodeInvalidRequest, text, nil))
+}
+
+// plain answers with a line of text.
+func plain(ctx *fasthttp.RequestCtx, status int, text string) {
+	ctx.SetStatusCode(status)
+	ctx.Response.Header.SetContentType("text/plain; charset=utf-8")
+	ctx.Response.SetBodyString(text)
+}
