@@ -53,7 +53,7 @@ type backendStatus struct {
 	Checked   time.Time `json:"lastHealthCheck"`
 	Circuit   string    `json:"circuitBreakerState"`
 	Era       string    `json:"era"`
-	Tools     int64     `json:"tools"`
+	Tools     *int64    `json:"tools"` // nil where the edge does not know, as with the three below
 	Prompts   int64     `json:"prompts"`
 	Resources int64     `json:"resources"`
 	Templates int64     `json:"resourceTemplates"`

@@ -100,7 +100,7 @@ func writeServer(w io.Writer, s serverStatus, now time.Time, since map[named]pac
 		for _, b := range s.Backends {
 			row := []string{
 				b.Name, b.Status, b.Circuit, b.Era,
-				number64(b.Tools), number64(b.Prompts), resources(b), number64(b.Calls), number64(b.Failed), latency(b),
+				offers(b, number64(value(b.Tools))), offers(b, number64(b.Prompts)), offers(b, resources(b)), number64(b.Calls), number64(b.Failed), latency(b),
 			}
 			if since != nil {
 				row = append(row, recent(since, named{s.Name, b.Name})...)
@@ -147,6 +147,21 @@ func count(n int64, thing string) string {
 		return "1 " + thing
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// offers is text of how much a backend offers; "" where the edge does not know.
+func offers(b backendStatus, text string) string {
+	if b.Tools == nil {
+		return ""
+	}
+	return text
+}
+
+func value(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
 }
 
 func resources(b backendStatus) string {

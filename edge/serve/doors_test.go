@@ -91,7 +91,10 @@ func TestHealthReadinessStatus(t *testing.T) {
 	var got struct {
 		Name, Phase, Version                      string
 		BackendCount, Sessions, Streams, Inflight int
-		DiscoveredBackends                        []struct{ Name, URL, Status, Era, Revision string }
+		DiscoveredBackends                        []struct {
+			Name, URL, Status, Era, Revision string
+			Tools                            *int
+		}
 	}
 	if err := json.Unmarshal(r.Body, &got); err != nil {
 		t.Fatalf("%v: %s", err, r.Body)
@@ -101,6 +104,8 @@ func TestHealthReadinessStatus(t *testing.T) {
 	}
 	if b := got.DiscoveredBackends[0]; b.Name != "back" || b.URL != f.back.URL || b.Status != "ready" || b.Era != "legacy" || b.Revision != "2025-11-25" {
 		t.Errorf("%+v", b)
+	} else if b.Tools != nil {
+		t.Errorf("%d tools are known of a backend that nobody listed", *b.Tools)
 	}
 	if r.Header.Get("Content-Type") != "application/json" || r.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%v", r.Header)

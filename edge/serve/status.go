@@ -64,13 +64,18 @@ type backendStatus struct {
 	CircuitLastChanged  *time.Time `json:"circuitLastChanged,omitempty"`
 	Era                 string     `json:"era,omitempty"`
 	Revision            string     `json:"revision,omitempty"`
-	Tools               int        `json:"tools"`
-	Prompts             int        `json:"prompts"`
-	Resources           int        `json:"resources"`
-	Templates           int        `json:"resourceTemplates"`
+	*offered                       // nil while the edge does not know, as of a backend that is served as it is
 	Calls               int64      `json:"calls"`  // since the start
 	Failed              int64      `json:"failed"` // of them
 	Millis              float64    `json:"latencyMillis"`
+}
+
+// offered is how much a backend offers.
+type offered struct {
+	Tools     int `json:"tools"`
+	Prompts   int `json:"prompts"`
+	Resources int `json:"resources"`
+	Templates int `json:"resourceTemplates"`
 }
 
 // webhookStatus is what one webhook has counted since its server was opened.
@@ -167,7 +172,8 @@ func (e *Edge) statusOf(served *server) status {
 	}
 	var statuses []health.Status
 	for _, b := range served.backends {
-		now, offers := b.Status(), listed[b.Name]
+		now := b.Status()
+		offers, known := listed[b.Name]
 		statuses = append(statuses, now.Is())
 		calls, failed, mean := b.Calls()
 		s.Calls += calls
@@ -177,8 +183,10 @@ func (e *Edge) statusOf(served *server) status {
 			LastHealthCheck: moment(now.Checked), ConsecutiveFailures: now.Failures,
 			CircuitBreakerState: string(now.Circuit), CircuitLastChanged: moment(now.CircuitChanged),
 			Era: now.Era, Revision: now.Version,
-			Tools: offers.Tools, Prompts: offers.Prompts, Resources: offers.Resources, Templates: offers.Templates,
 			Calls: calls, Failed: failed, Millis: float64(mean.Microseconds()) / 1000,
+		}
+		if known {
+			one.offered = &offered{Tools: offers.Tools, Prompts: offers.Prompts, Resources: offers.Resources, Templates: offers.Templates}
 		}
 		if one.Message == "" && offers.Missing {
 			one.Message = offers.Message
