@@ -2,10 +2,11 @@ package backend
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"strconv"
 	"time"
+
+	"github.com/weir-edge/weir/edge/mcp"
 )
 
 // head is what the edge looks at of the HTTP header of an answer. It is read by
@@ -100,31 +101,31 @@ func (h *head) statusLine(line []byte) bool {
 		h.status = h.status*10 + int(c-'0')
 	}
 	rest := line[version+4:]
-	return h.status >= 100 && (len(rest) == 0 || rest[0] == ' ') && !control(rest)
+	return h.status >= 100 && (len(rest) == 0 || rest[0] == ' ') && !mcp.HasControl(rest)
 }
 
 // line reads a header line.
 func (h *head) line(line []byte) bool {
 	colon := 0
-	for colon < len(line) && tchar[line[colon]] {
+	for colon < len(line) && mcp.NameBytes[line[colon]] {
 		colon++
 	}
 	if colon == 0 || colon == len(line) || line[colon] != ':' {
 		return false
 	}
 	name, value := line[:colon], bytes.Trim(line[colon+1:], " \t")
-	if control(value) {
+	if mcp.HasControl(value) {
 		return false
 	}
 	switch len(name) {
 	case len("Connection"):
-		if same(name, "connection") {
+		if mcp.SameName(name, "connection") {
 			h.connection(value)
-		} else if same(name, "keep-alive") {
+		} else if mcp.SameName(name, "keep-alive") {
 			h.keepAlive(value)
 		}
 	case len("Content-Type"):
-		if same(name, "content-type") {
+		if mcp.SameName(name, "content-type") {
 			kind, _, _ := bytes.Cut(value, []byte{';'})
 			sse := bytes.EqualFold(bytes.TrimSpace(kind), eventStream)
 			if h.typed && sse != h.sse {
@@ -133,24 +134,24 @@ func (h *head) line(line []byte) bool {
 			h.sse, h.typed = sse, true
 		}
 	case len("Content-Length"):
-		if same(name, "content-length") {
+		if mcp.SameName(name, "content-length") {
 			return h.contentLength(value)
 		}
-		if same(name, "mcp-session-id") {
+		if mcp.SameName(name, "mcp-session-id") {
 			if h.named && !bytes.Equal(h.session, value) {
 				return false
 			}
 			h.session, h.named = append(h.session[:0], value...), true
 		}
 	case len("Content-Encoding"):
-		if same(name, "content-encoding") {
-			h.coded = h.coded || len(value) > 0 && !same(value, "identity")
+		if mcp.SameName(name, "content-encoding") {
+			h.coded = h.coded || len(value) > 0 && !mcp.SameName(value, "identity")
 		}
 	case len("Transfer-Encoding"):
-		if same(name, "transfer-encoding") {
+		if mcp.SameName(name, "transfer-encoding") {
 			once := !h.chunks
 			h.chunks = true
-			return once && same(value, "chunked")
+			return once && mcp.SameName(value, "chunked")
 		}
 	}
 	return true
@@ -176,9 +177,9 @@ func (h *head) contentLength(value []byte) bool {
 func (h *head) connection(value []byte) {
 	for one := range bytes.SplitSeq(value, []byte{','}) {
 		switch one = bytes.Trim(one, " \t"); {
-		case same(one, "close"):
+		case mcp.SameName(one, "close"):
 			h.closes = true
-		case same(one, "keep-alive"):
+		case mcp.SameName(one, "keep-alive"):
 			h.on = true
 		}
 	}
@@ -210,55 +211,3 @@ func (h *head) judge() error {
 	}
 	return nil
 }
-
-// same compares with a text in lower case.
-func same(text []byte, lower string) bool {
-	if len(text) != len(lower) {
-		return false
-	}
-	for i := range len(lower) {
-		c := text[i]
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// control reports whether a value has a control character other than a tab.
-// Eight bytes of plain ASCII pass at once.
-func control(v []byte) bool {
-	const (
-		low  = 0x0101010101010101
-		high = 0x8080808080808080
-	)
-	for len(v) >= 8 {
-		w := binary.LittleEndian.Uint64(v)
-		if (w|(w-low*0x20)|(w+low))&high != 0 && hasControl(v[:8]) {
-			return true
-		}
-		v = v[8:]
-	}
-	return hasControl(v)
-}
-
-func hasControl(v []byte) bool {
-	for _, c := range v {
-		if c < ' ' && c != '\t' || c == 0x7f {
-			return true
-		}
-	}
-	return false
-}
-
-// tchar tells of each byte whether a name may have it (RFC 9110 §5.6.2). It
-// never changes.
-var tchar = func() (t [256]bool) {
-	for c := range byte(0x7f) {
-		t[c] = '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), c) >= 0
-	}
-	return t
-}()

@@ -3,11 +3,11 @@ package serve
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
 )
 
 // The HTTP server accepts header blocks that another one, before or behind it,
@@ -180,39 +180,13 @@ func (s *seen) line(line []byte) string {
 	if kinds&barred != 0 {
 		return "the name of a header has a byte that is not allowed in it"
 	}
-	if control(value) {
+	if mcp.HasControl(value) {
 		return "the value of a header has a control character"
 	}
 	if kinds&underscore != 0 && s.disguised(name) {
 		return "a header pretends to be another"
 	}
 	return s.count(name, value)
-}
-
-// control reports whether a value has a control character other than a tab. It
-// looks at eight bytes at a time: those that are plain ASCII pass at once.
-func control(v []byte) bool {
-	const (
-		low  = 0x0101010101010101
-		high = 0x8080808080808080
-	)
-	for len(v) >= 8 {
-		w := binary.LittleEndian.Uint64(v)
-		if (w|(w-low*0x20)|(w+low))&high != 0 { // not ASCII, below a space, or DEL
-			for _, c := range v[:8] {
-				if c < ' ' && c != '\t' || c == 0x7f {
-					return true
-				}
-			}
-		}
-		v = v[8:]
-	}
-	for _, c := range v {
-		if c < ' ' && c != '\t' || c == 0x7f {
-			return true
-		}
-	}
-	return false
 }
 
 // disguised reports whether a name with underscores would be one that frames,
@@ -235,51 +209,51 @@ func (s *seen) count(name, value []byte) string {
 	var before *bool
 	switch len(name) {
 	case 4:
-		if is(name, "host") {
+		if mcp.SameName(name, "host") {
 			before = &s.host
 			s.hostBad = badHost(trim(value))
 		}
 	case 6:
-		if is(name, "origin") {
+		if mcp.SameName(name, "origin") {
 			before = &s.origin
-		} else if is(name, "expect") && !is(trim(value), "100-continue") {
+		} else if mcp.SameName(name, "expect") && !mcp.SameName(trim(value), "100-continue") {
 			s.expectBad = true
 		}
 	case 8:
-		if is(name, "mcp-name") {
+		if mcp.SameName(name, "mcp-name") {
 			before = &s.name
 		}
 	case 10:
-		if is(name, "mcp-method") {
+		if mcp.SameName(name, "mcp-method") {
 			before = &s.method
-		} else if is(name, "connection") && bytes.Contains(bytes.ToLower(value), []byte("authorization")) {
+		} else if mcp.SameName(name, "connection") && bytes.Contains(bytes.ToLower(value), []byte("authorization")) {
 			return "Connection names a credential"
 		}
 	case 12:
-		if is(name, "content-type") {
+		if mcp.SameName(name, "content-type") {
 			before = &s.kind
 		}
 	case 13:
-		if is(name, "authorization") {
+		if mcp.SameName(name, "authorization") {
 			before = &s.credential
 		}
 	case 14:
-		if is(name, "content-length") {
+		if mcp.SameName(name, "content-length") {
 			before = &s.length
 			value = trim(value)
 			n, err := strconv.ParseUint(string(value), 10, 62)
 			s.lengthBad = err != nil || len(value) > 1 && value[0] == '0' || value[0] == '+'
 			s.bytes = int(min(n, 1<<31-1))
-		} else if is(name, "mcp-session-id") {
+		} else if mcp.SameName(name, "mcp-session-id") {
 			before = &s.session
 		}
 	case 17:
-		if is(name, "transfer-encoding") {
+		if mcp.SameName(name, "transfer-encoding") {
 			before = &s.encoding
-			s.encodingBad = !is(trim(value), "chunked")
+			s.encodingBad = !mcp.SameName(trim(value), "chunked")
 		}
 	case 20:
-		if is(name, "mcp-protocol-version") {
+		if mcp.SameName(name, "mcp-protocol-version") {
 			before = &s.version
 		}
 	}
@@ -351,23 +325,6 @@ func badHost(v []byte) bool {
 	return err != nil || n == 0 || port[0] == '+'
 }
 
-// is compares a name with one in lower case.
-func is(name []byte, lower string) bool {
-	if len(name) != len(lower) {
-		return false
-	}
-	for i := range len(lower) {
-		c := name[i]
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
-}
-
 // What a byte of a name is: allowed when it is not barred (RFC 9110 §5.6.2).
 const (
 	barred     = 1
@@ -376,12 +333,9 @@ const (
 
 // tokens tells of each byte what it is in a name. It never changes.
 var tokens = func() (t [256]byte) {
-	for c := range t {
-		t[c] = barred
-	}
-	for c := range byte(0x7f) {
-		if '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), c) >= 0 {
-			t[c] = 0
+	for c, ok := range mcp.NameBytes {
+		if !ok {
+			t[c] = barred
 		}
 	}
 	t['_'] = underscore

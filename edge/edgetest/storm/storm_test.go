@@ -53,9 +53,6 @@ func TestSmoke(t *testing.T) {
 // record, and where the log cannot be written each lost one is counted.
 func TestG28(t *testing.T) {
 	edgetest.Need(t, runtime.GOOS == "linux", "storm reads the kernel's own tables, which are Linux's")
-	if testing.Short() {
-		t.Skip("starts the real program and puts a load on it")
-	}
 	var out bytes.Buffer
 	if err := command(t.Context(), []string{"--quick", "--count", "3000", "audit"}, &out, io.Discard); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
