@@ -33,9 +33,5 @@ func Main(m *testing.M, after ...func()) {
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
 		// Ends within ten seconds of its server, when it next wakes.
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
-		// A session of the SDK's server in a test, whose client went without a
-		// word: the server keeps it. Sessions of the edge are counted by tests of
-		// their own.
-		goleak.IgnoreAnyFunction("github.com/modelcontextprotocol/go-sdk/mcp.(*streamableServerConn).Read"),
 	)
 }

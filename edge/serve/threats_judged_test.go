@@ -118,7 +118,12 @@ func TestB10(t *testing.T) {
 		}
 	})
 	back := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil))
-	t.Cleanup(back.Close)
+	t.Cleanup(func() {
+		back.Close()
+		for session := range server.Sessions() { // whose DELETE the end of the connections cut off
+			_ = session.Close()
+		}
+	})
 	watch := filters.Entry{Name: "authz", Filter: func(next edge.Handler) edge.Handler {
 		return edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 			m := x.Request
