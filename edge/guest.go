@@ -13,6 +13,15 @@ type Guest struct {
 	// Overrides is asked about what backends offer; nil for none.
 	Overrides Overrides
 
+	// HTTPRequest is asked about a request before anybody knows who sends it, and
+	// says what becomes of its header lines. A result, JSON text of an object,
+	// answers the request in place of the edge. nil for nobody.
+	HTTPRequest func(context.Context, *HTTP) (lines Lines, result []byte, err error)
+
+	// HTTPResponse is asked about an answer before its head is sent, and says what
+	// becomes of its header lines. nil for nobody.
+	HTTPResponse func(context.Context, *HTTP) (Lines, error)
+
 	// Authenticate says who sends what comes with header lines that nothing else
 	// knows a credential in: nil without an error for a sender that no program
 	// knows either. nil for nobody.
@@ -37,6 +46,23 @@ type Guest struct {
 	// Headers are the names, in small letters, of the header lines of clients
 	// that programs want to see in Exchange.Heard.
 	Headers []string
+}
+
+// HTTP is a request of a client, or the answer to one, as programs are asked about it:
+// without the message that it carries.
+type HTTP struct {
+	Method string   // POST, GET or DELETE
+	Path   string   // without the query
+	Heard  []Header // lines of the request that programs want to see, as in Exchange.Heard
+	Status int      // of the answer; 0 before there is one
+}
+
+// Lines are what becomes of header lines. Those of Set stand in place of all that
+// had their names, which are known in any spelling that may be taken for the same;
+// those of a name in Drop go. No name is in both.
+type Lines struct {
+	Set  []Header
+	Drop []string
 }
 
 // Overrides are what programs make of the things that backends offer. They are

@@ -167,7 +167,7 @@ func (HTTP) Method() View { return text(abi.CallMethod) }
 // Path of the request, without its query.
 func (HTTP) Path() View { return text(abi.CallPath) }
 
-// Session is an opaque key of the client's session, empty without one.
+// Session is an opaque key of the client's session, empty where none is known.
 func (HTTP) Session() View { return text(abi.CallSession) }
 
 // Header returns the first value of a header that was asked for with the

@@ -50,9 +50,10 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	if e.leaving.Load() {
 		ctx.SetConnectionClose()
 	}
+	h.query = query
 	live := e.live.Load()
 	if string(path) == "/mcp" && live.main != nil {
-		e.endpoint(ctx, &h, live.main)
+		e.visit(ctx, &h, live.main, "/mcp")
 		return
 	}
 	if document := live.documents[string(path)]; document != nil {
@@ -61,14 +62,8 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	}
 	if s, door := live.server(string(path)); s != nil {
 		switch door {
-		case "/mcp":
-			e.endpoint(ctx, &h, s)
-			return
-		case "/sse":
-			e.openSSE(ctx, &h, s)
-			return
-		case "/messages":
-			e.postSSE(ctx, &h, s, query)
+		case "/mcp", "/sse", "/messages":
+			e.visit(ctx, &h, s, door)
 			return
 		}
 	} else if door != "" || bytes.HasPrefix(path, []byte("/servers/")) {
@@ -92,10 +87,6 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 
 // endpoint is the one URL of every revision.
 func (e *Edge) endpoint(ctx *fasthttp.RequestCtx, h *head, s *server) {
-	h.server = s
-	if !e.admit(ctx, h, s) {
-		return
-	}
 	switch string(ctx.Method()) {
 	case "POST":
 		e.post(ctx, h, s)
@@ -324,6 +315,9 @@ func (e *Edge) aside(x *exchange) bool {
 // serve runs an exchange through the hallway and writes its answer.
 func (e *Edge) serve(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 	x.way.headers = e.corsLines(h)
+	if x.server.guest.HTTPResponse != nil {
+		x.way.asked = x.server.asked(ctx)
+	}
 	r, err := e.run(x)
 	var raw []byte
 	var f failure
@@ -450,6 +444,10 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	if err == nil {
 		err = e.roomForStream(ctx)
 	}
+	var lines []byte
+	if err == nil {
+		lines, err = e.streamLines(ctx, h, server)
+	}
 	if err != nil {
 		e.refuse(ctx, h, mcp.Legacy, nil, err)
 		return
@@ -457,7 +455,7 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	if len(h.lastEvent) == 0 {
 		e.done(ctx, h, server)
 		s.common.who.Store(h.who)
-		e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) {
+		e.takeOver(ctx, s, lines, func(o *outlet) {
 			s.open(o, e.listener(s))
 			if s.common.key != "" {
 				e.work.Go(func() { e.catchUp(s) })
@@ -472,7 +470,7 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 			return
 		}
 		e.done(ctx, h, server)
-		e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { e.work.Go(func() { d.pass(o) }) }, func(*outlet) { d.close() })
+		e.takeOver(ctx, s, lines, func(o *outlet) { e.work.Go(func() { d.pass(o) }) }, func(*outlet) { d.close() })
 		return
 	}
 	log, after := s.find(string(h.lastEvent))
@@ -481,7 +479,7 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		return
 	}
 	e.done(ctx, h, server)
-	e.takeOver(ctx, s, e.corsLines(h), func(o *outlet) { log.resume(o, after) }, func(o *outlet) { log.left(o) })
+	e.takeOver(ctx, s, lines, func(o *outlet) { log.resume(o, after) }, func(o *outlet) { log.left(o) })
 }
 
 func errNoSuchStream() error {

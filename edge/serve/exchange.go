@@ -180,6 +180,7 @@ type head struct {
 	authorization                              []byte
 	agent, requestID, traceParent, traceState  []byte
 	sse                                        bool           // it came by the older door
+	query                                      []byte         // of its path; nil for none
 	who                                        *edge.Identity // of the client; nil where nobody asks
 	server                                     *server        // that it is for; nil while that is not known
 	x                                          *exchange      // of its message; nil until that has been read

@@ -41,10 +41,6 @@ func (t *sseDoors) find(id string) *sseDoor {
 
 // openSSE opens the stream.
 func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
-	h.server, h.sse = server, true
-	if !e.admit(ctx, h, server) {
-		return
-	}
 	switch string(ctx.Method()) {
 	case "GET":
 	case "OPTIONS":
@@ -58,7 +54,12 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		e.refuse(ctx, h, mcp.Legacy, nil, errNoSuchStream())
 		return
 	}
-	if err := e.roomForStream(ctx); err != nil {
+	err := e.roomForStream(ctx)
+	var lines []byte
+	if err == nil {
+		lines, err = e.streamLines(ctx, h, server)
+	}
+	if err != nil {
 		e.refuse(ctx, h, mcp.Legacy, nil, err)
 		return
 	}
@@ -72,7 +73,7 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	messages = strings.TrimSuffix(messages, "/sse") + "/messages"
 	d := &sseDoor{server: server.name, owner: h.who.Principal()}
 	e.done(ctx, h, server)
-	e.takeOver(ctx, nil, e.corsLines(h), func(o *outlet) {
+	e.takeOver(ctx, nil, lines, func(o *outlet) {
 		d.out = o
 		e.doors.mu.Lock()
 		if e.doors.byID == nil {
@@ -96,11 +97,7 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 }
 
 // postSSE takes a message; its answer goes to the stream.
-func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server, query []byte) {
-	h.server, h.sse = server, true
-	if !e.admit(ctx, h, server) {
-		return
-	}
+func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	switch string(ctx.Method()) {
 	case "POST":
 	case "OPTIONS":
@@ -114,7 +111,7 @@ func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server, query 
 		e.refuse(ctx, h, mcp.Legacy, nil, err)
 		return
 	}
-	values, err := url.ParseQuery(string(query))
+	values, err := url.ParseQuery(string(h.query))
 	d := e.doors.find(values.Get("sessionId"))
 	if err != nil || d == nil || d.server != server.name || d.owner != h.who.Principal() {
 		e.refuse(ctx, h, mcp.Legacy, nil, edge.Errorf(edge.NoSession, "door", "Session not found"))

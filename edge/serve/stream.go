@@ -32,6 +32,7 @@ type stream struct {
 	x       *exchange
 	conn    *clientConn
 	headers []byte         // lines of the edge's own that go into the head, such as CORS; each with its CRLF
+	asked   *edge.HTTP     // what programs are asked about the head with; nil where none is
 	able    bool           // the client accepts a stream
 	answer  *edge.Response // in place of the text of an answer that is not in one piece
 	last    bool           // the connection closes after this answer
@@ -115,7 +116,7 @@ func (s *stream) free() bool { return s.x == nil }
 
 // forget ends the turn of an exchange; s.mu is held.
 func (s *stream) forget() {
-	s.x, s.conn, s.headers, s.able, s.last, s.answer = nil, nil, nil, false, false, nil
+	s.x, s.conn, s.headers, s.asked, s.able, s.last, s.answer = nil, nil, nil, nil, false, false, nil
 	s.begun, s.ended, s.err, s.buf, s.log, s.out = false, false, nil, nil, nil, nil
 	s.turn++
 }
@@ -133,6 +134,14 @@ func (s *stream) begin() error {
 		return nil
 	case !s.able:
 		return errNoStream
+	}
+	if s.asked != nil {
+		lines, err := s.x.server.beginning(s.asked)
+		if s.asked = nil; err != nil {
+			s.able = false // the answer is asked about, too, and tells the client
+			return errNoStream
+		}
+		s.headers = append(s.headers, lines...)
 	}
 	s.begun = true
 	s.conn.narrow()

@@ -60,6 +60,8 @@ type subject struct {
 	values    []byte // JSON text that pointers lead into
 	carry     []byte
 	event     []byte // JSON text
+	path      string // of an HTTP request
+	status    int    // of an HTTP answer
 }
 
 // input writes the record that a program reads at a hook.
@@ -106,6 +108,12 @@ func (w *work) input(a *want, x *edge.Exchange, s *subject) []byte {
 	}
 	if a.has(abi.CallCarry) && len(s.carry) > 0 {
 		b = abi.AppendBytes(b, abi.CallCarry, s.carry)
+	}
+	if a.has(abi.CallStatus) && s.status != 0 {
+		b = abi.AppendUint(b, abi.CallStatus, uint64(s.status))
+	}
+	if a.has(abi.CallPath) && s.path != "" {
+		b = abi.AppendString(b, abi.CallPath, s.path)
 	}
 	if a.has(abi.CallEvent) && len(s.event) > 0 {
 		b = abi.AppendBytes(b, abi.CallEvent, s.event)

@@ -18,7 +18,6 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/oauth"
-	"github.com/weir-edge/weir/sdk/abi"
 	"github.com/weir-edge/weir/wasm"
 )
 
@@ -367,17 +366,6 @@ func (s *Spec) granted(name string) bool {
 		if g == name {
 			return true
 		}
-	}
-	return false
-}
-
-// supported says whether the edge asks at a hook. A program that wants to be
-// asked at another is not opened: it would wait for ever.
-func supported(h abi.Hook) bool {
-	switch h {
-	case abi.OnCallRequest, abi.OnCallResponse, abi.OnMessage, abi.OverrideTools, abi.OverridePrompts, abi.OverrideResources,
-		abi.Authenticate, abi.MapIdentity, abi.OutgoingAuth, abi.OnUpstreamRequest, abi.OnSessionStart, abi.OnSessionEnd, abi.OnEvent:
-		return true
 	}
 	return false
 }

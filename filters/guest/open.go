@@ -49,6 +49,12 @@ func (k *Keeper) Open(server string, filters []Loaded, o Options, env edge.Env) 
 			})
 		}
 	}
+	if len(h.at[abi.OnHTTPRequest]) > 0 {
+		g.HTTPRequest = h.httpRequest
+	}
+	if len(h.at[abi.OnHTTPResponse]) > 0 {
+		g.HTTPResponse = h.httpResponse
+	}
 	if len(h.at[abi.Authenticate]) > 0 {
 		if !o.Guarded {
 			return nil, nil, fmt.Errorf("filter %q: hook authenticate: the server takes everybody: give it incomingAuth of type oidc, or take another module", h.at[abi.Authenticate][0].spec.Name)

@@ -50,8 +50,6 @@ func TestRefusedAtOpen(t *testing.T) {
 		filter filter
 		want   string
 	}{
-		"a hook that nobody asks":    {filter{rules: []string{"on_http_request|*|hide"}}, "hook on_http_request is not supported yet"},
-		"another":                    {filter{rules: []string{"on_http_response|*|hide"}}, "hook on_http_response is not supported yet"},
 		"events of nothing":          {filter{rules: []string{"on_event|*|hide"}}, "the server keeps no records"},
 		"nobody to authenticate":     {filter{rules: []string{"authenticate|*|deny|0|no"}}, "the server takes everybody"},
 		"a configuration it refuses": {filter{rules: []string{"refuse|no such prefix"}}, "no such prefix"},

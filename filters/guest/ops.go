@@ -54,6 +54,10 @@ func these(kinds ...int) verbs {
 // those that a response may be answered with.
 func may(h abi.Hook) verbs {
 	switch h {
+	case abi.OnHTTPRequest:
+		return these(abi.OpSetHeader, abi.OpDelHeader, abi.OpRespond, abi.OpDeny, abi.OpSetAttr)
+	case abi.OnHTTPResponse:
+		return these(abi.OpSetHeader, abi.OpDelHeader)
 	case abi.OnCallRequest:
 		return these(abi.OpSetArg, abi.OpDelArg, abi.OpSetArguments, abi.OpSetTool, abi.OpSetBackend, abi.OpSetHeader, abi.OpDelHeader,
 			abi.OpRespond, abi.OpDeny, abi.OpSetAttr, abi.OpSetCarry, abi.OpLogField)

@@ -68,9 +68,6 @@ func (p *program) close() {
 func (p *program) subscribe() error {
 	for _, s := range p.guest.Subscriptions() {
 		h := s.Hook
-		if !supported(h) {
-			return fmt.Errorf("hook %v is not supported yet: take a module that does not subscribe to it", h)
-		}
 		w := p.wants[h]
 		if w == nil {
 			w = &want{}

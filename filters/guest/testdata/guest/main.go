@@ -7,7 +7,7 @@
 // A condition is *, or PLACE=TEXT or PLACE~TEXT for what is equal to or has the
 // text; PLACE is as in arguments, where $PLACE stands for what the input has:
 // tool, backend, session, method, subject, tenant, groups, args, result, error,
-// carry, item, claims, issuer, event, header:NAME, selected:N, count.
+// carry, item, claims, issuer, event, path, status, header:NAME, selected:N, count.
 package main
 
 import (
@@ -144,6 +144,8 @@ func read(b []byte) *input {
 				parts[i.Num] = string(i.Data)
 			}
 			in.names, in.backs, in.json = append(in.names, parts[1]), append(in.backs, parts[2]), append(in.json, parts[3])
+		case abi.CallStatus:
+			in.fields[r.Num] = strconv.FormatUint(r.Uint, 10)
 		default:
 			in.fields[r.Num] = string(r.Data)
 		}
@@ -180,6 +182,10 @@ func (in *input) at(place string, item int) string {
 		return in.fields[abi.CallIssuer]
 	case "event":
 		return in.fields[abi.CallEvent]
+	case "path":
+		return in.fields[abi.CallPath]
+	case "status":
+		return in.fields[abi.CallStatus]
 	case "subject":
 		return in.subject
 	case "tenant":
@@ -216,7 +222,7 @@ func (in *input) holds(condition string, item int) bool {
 
 // text puts what the input has into an argument.
 func (in *input) text(s string, item int) string {
-	for _, place := range []string{"tool", "backend", "session", "method", "subject", "tenant", "groups", "args", "result", "error", "carry", "item", "claims", "issuer", "count", "header:x-a", "header:x-b", "selected:0", "selected:1"} {
+	for _, place := range []string{"tool", "backend", "session", "method", "subject", "tenant", "groups", "args", "result", "error", "carry", "item", "claims", "issuer", "count", "path", "status", "header:x-a", "header:x-b", "selected:0", "selected:1"} {
 		if strings.Contains(s, "$"+place) {
 			s = strings.ReplaceAll(s, "$"+place, in.at(place, item))
 		}
@@ -296,6 +302,15 @@ func apply(in *input, f []string, item int, out []byte) []byte {
 		return op(map[string]int{"set_tool": abi.OpSetTool, "set_backend": abi.OpSetBackend, "rename": abi.OpRename}[f[2]], named(0))
 	case "set_header":
 		return op(abi.OpSetHeader, named(0), text(1))
+	case "set_headers": // N|NAME|TEXT: as many, with numbers behind their names
+		n, _ := strconv.Atoi(arg(0))
+		for i := range n {
+			header := abi.AppendString(abi.AppendString(nil, abi.ArgName, arg(1)+strconv.Itoa(i)), abi.ArgText, arg(2))
+			out = abi.AppendBytes(out, abi.OpsOp, abi.AppendBytes(nil, abi.OpSetHeader, header))
+		}
+		return out
+	case "smuggle": // a line break and what may follow
+		return op(abi.OpSetHeader, named(0), abi.AppendString(nil, abi.ArgText, arg(1)+"\r\nX-Smuggled: yes"))
 	case "del_header":
 		return op(abi.OpDelHeader, named(0))
 	case "respond":
