@@ -34,6 +34,7 @@ type Exchange struct {
 	Heard    []Header     // header lines of the client that programs want to see, by names in small letters
 	Ready    *Response    // an answer that a program has at hand: who may ask gets it in place of a backend's; nil for none
 	Client   Client       // the way back before the answer
+	Chosen   *Credential  // that goes to its backend in place of the configured one, as a program chose; nil for the configured one
 	Decision any          // what the policies said of it, for the record; nil for nothing, or where nobody keeps records
 
 	// Capabilities is JSON text of what the client behind a modern call to a
@@ -58,7 +59,7 @@ func (x *Exchange) Answer() *Response {
 func (x *Exchange) Reset() {
 	x.Parent, x.Server, x.Era, x.Request, x.Head, x.Session = nil, "", mcp.Legacy, nil, Head{}, nil
 	x.Identity, x.Target, x.View, x.Forward, x.Client, x.Capabilities = nil, nil, nil, nil, nil, nil
-	x.Name, x.Heard, x.Ready, x.Decision = "", nil, nil, nil
+	x.Name, x.Heard, x.Ready, x.Decision, x.Chosen = "", nil, nil, nil, nil
 	x.answer.Forget()
 	x.answer.Status, x.answer.Shared, x.answered = 0, nil, false
 }
@@ -74,6 +75,14 @@ type Identity struct {
 	Scopes  []string       // that the token grants
 	Token   Secret         // as the client sent it; "" for none
 	Expires time.Time      // zero for never
+}
+
+// Credential is a way to authenticate to backends that programs may choose by
+// its name. It is made once and never changed.
+type Credential struct {
+	Name   string
+	Attach func(ctx context.Context, x *Exchange, set func(name string, value Secret)) error // as a backend's own; nil for no lines at all
+	Own    func(name string) bool                                                            // reports whether Attach sets a line of this name; not nil with Attach
 }
 
 // Principal names an identity among all others: two identities are of the same

@@ -31,8 +31,9 @@ type Guest struct {
 	MapIdentity func(context.Context, *Identity) (*Identity, error)
 
 	// Upstream returns the header lines that a message goes to its backend with:
-	// those of x.Forward, changed. nil for no change.
-	Upstream func(ctx context.Context, x *Exchange, backend string) ([]Header, error)
+	// those of x.Forward, changed; and the credential, nil for the configured one.
+	// nil for no change.
+	Upstream func(ctx context.Context, x *Exchange, backend string) ([]Header, *Credential, error)
 
 	// SessionStart may refuse a session, SessionEnd hears of its end. nil for
 	// nobody.

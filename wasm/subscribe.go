@@ -3,6 +3,7 @@ package wasm
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/weir-edge/weir/sdk/abi"
 )
@@ -12,6 +13,8 @@ const (
 	maxSubscriptions = 256
 	maxPatterns      = 64   // in each list of a subscription
 	maxPattern       = 1024 // bytes of a glob, a header name or a JSON pointer
+
+	maxCache = time.Hour // of one answer
 )
 
 // Subscription is what a guest wants to be asked about. Globs know * for any
@@ -26,6 +29,9 @@ type Subscription struct {
 	Pointers    []string // JSON pointers (RFC 6901)
 	VariesBy    uint8    // abi.VariesBy…
 	InlineLimit uint64   // bytes of arguments above which they are left out; 0 for the host's limit
+
+	Cache    time.Duration // for which an answer of outgoing_auth holds; 0 for asking each time
+	Blocking bool          // it calls http_call or call_tool there
 }
 
 // Subscriptions returns what the guest asked for when it was initialized. The
@@ -110,6 +116,10 @@ func subscription(record []byte) (Subscription, error) {
 			s.VariesBy = uint8(r.Uint)
 		case abi.SubInlineLimit:
 			s.InlineLimit = r.Uint
+		case abi.SubCache:
+			s.Cache = time.Duration(min(r.Uint, uint64(maxCache/time.Millisecond))) * time.Millisecond
+		case abi.SubBlocking:
+			s.Blocking = r.Uint != 0
 		}
 		if list != nil {
 			text := string(r.Data)
@@ -127,8 +137,13 @@ func subscription(record []byte) (Subscription, error) {
 	if r.Bad {
 		return s, fmt.Errorf("a malformed record")
 	}
-	if s.Hook == abi.Hooks {
+	switch {
+	case s.Hook == abi.Hooks:
 		return s, fmt.Errorf("it names no hook")
+	case s.Blocking && !s.Hook.MayBlock():
+		return s, fmt.Errorf("%v is no hook at which anything may be waited for", s.Hook)
+	case s.Cache > 0 && s.Hook != abi.OutgoingAuth:
+		return s, fmt.Errorf("answers of %v are not kept", s.Hook)
 	}
 	return s, nil
 }

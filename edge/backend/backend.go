@@ -41,6 +41,10 @@ type Config struct {
 	// send under it are left out. Not nil with Attach.
 	Own func(name string) bool
 
+	// OwnFor is Own where that is another from one exchange to the next: it counts
+	// in place of Own. nil for the same for all.
+	OwnFor func(x *edge.Exchange, name string) bool
+
 	Done func() // called once, when the backend has been closed; nil for nothing
 
 	Health  health.Config   // Probe, Log and Breaker are the backend's own

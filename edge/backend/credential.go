@@ -16,7 +16,8 @@ import (
 type credential struct {
 	attach func(context.Context, *edge.Exchange, func(string, edge.Secret)) error
 	own    func(string) bool
-	taken  func() // told when a request is not refused any longer
+	ownFor func(*edge.Exchange, string) bool // in place of own; nil for none
+	taken  func()                            // told when a request is not refused any longer
 
 	refused atomic.Bool // the last answer was a 401
 	pads    sync.Pool   // of *pad
@@ -26,6 +27,14 @@ type credential struct {
 type pad struct {
 	lines []byte
 	set   func(string, edge.Secret)
+}
+
+// sets reports whether lines of a name are not a client's to send.
+func (c *credential) sets(x *edge.Exchange, name string) bool {
+	if c.ownFor != nil {
+		return c.ownFor(x, name)
+	}
+	return c.own(name)
 }
 
 // write puts the lines for a request on a pad.

@@ -31,7 +31,7 @@ type peer struct {
 func newPeer(u *url.URL, p *pool, c *Config) *peer {
 	one := &peer{pool: p, target: u.RequestURI(), host: u.Host, agent: c.Agent, limit: c.MaxMessage}
 	if c.Attach != nil {
-		one.credential = &credential{attach: c.Attach, own: c.Own}
+		one.credential = &credential{attach: c.Attach, own: c.Own, ownFor: c.OwnFor}
 	}
 	return one
 }
@@ -175,7 +175,7 @@ func (p *peer) append(b []byte, o *outgoing, lines []byte) []byte {
 		b = append(append(append(append(b, "\r\n"...), h.Name...), ": "...), h.Value...)
 	}
 	for _, h := range o.forward {
-		if p.credential != nil && p.credential.own(h.Name) {
+		if p.credential != nil && p.credential.sets(o.x, h.Name) {
 			continue
 		}
 		b = append(append(append(append(b, "\r\n"...), h.Name...), ": "...), h.Value...)

@@ -18,6 +18,7 @@ func (b *Backend) toLegacy(ctx context.Context, x *edge.Exchange, in *Introducti
 	if err != nil {
 		return nil, err
 	}
+	s.choose(x)
 	m := x.Request
 	if m.Kind == mcp.Notification {
 		return nil, s.notify(ctx, m)
@@ -136,6 +137,9 @@ func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introd
 		caps = mcp.Askable(m.Meta(mcp.MetaCapabilities).Of(m.Raw))
 	}
 	kind := sort{level: level, caps: string(caps)}
+	if x.Chosen != nil {
+		kind.credential = x.Chosen.Name
+	}
 	s, err := b.borrow(in, kind)
 	if err != nil {
 		return nil, err
@@ -181,11 +185,13 @@ func pagesFirst(m *mcp.Message, answer *edge.Response) (*edge.Response, error) {
 type sort struct {
 	level string // the log level set; one of those that MCP names, or ""
 	caps  string // what is declared to the server, in canonical form
+
+	credential string // that a program chose; "" for the configured one
 }
 
 // alone reports whether such a session carries one call at a time: nothing
 // else would say whose call a message or a question of the server belongs to.
-func (k sort) alone() bool { return k != sort{} }
+func (k sort) alone() bool { return k.level != "" || k.caps != "" }
 
 // pooled is the sessions of one sort.
 type pooled struct {

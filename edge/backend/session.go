@@ -37,6 +37,19 @@ type session struct {
 	level  string      // log level set
 	notice edge.Client // takes what belongs to no call; nil for nobody
 	closed bool
+
+	chosen atomic.Pointer[edge.Exchange] // stands for the exchange of what belongs to none: it has the credential that was chosen last; nil for the configured one
+}
+
+// choose has what belongs to no exchange of the session's own go with the
+// credential that a program chose for x.
+func (s *session) choose(x *edge.Exchange) {
+	if x.Chosen == nil {
+		return
+	}
+	if is := s.chosen.Load(); is == nil || is.Chosen != x.Chosen || is.Identity != x.Identity {
+		s.chosen.Store(&edge.Exchange{Server: x.Server, Era: x.Era, Identity: x.Identity, Chosen: x.Chosen})
+	}
 }
 
 // link is a session that the server knows.
@@ -178,7 +191,7 @@ func (s *session) roundTrip(ctx context.Context, l *link, method string, params 
 	id := s.ownID()
 	body := mcp.AppendRequest(nil, id, method, params)
 	if l.sse != nil {
-		m, err := s.overSSE(ctx, l, &call{id: id, method: method}, nil, body)
+		m, err := s.overSSE(ctx, l, &call{id: id, method: method}, s.chosen.Load(), body)
 		return m, "", err
 	}
 	o := s.outgoing(l, body)
@@ -198,7 +211,7 @@ func (s *session) roundTrip(ctx context.Context, l *link, method string, params 
 // post sends what needs no answer.
 func (s *session) post(ctx context.Context, l *link, body []byte) error {
 	if l.sse != nil {
-		return l.sse.post(ctx, nil, body)
+		return l.sse.post(ctx, s.chosen.Load(), body)
 	}
 	o := s.outgoing(l, body)
 	_, err := s.b.peer.converse(ctx, &o, nil, nil, func(*mcp.Message, *reply) {})
@@ -208,7 +221,7 @@ func (s *session) post(ctx context.Context, l *link, body []byte) error {
 func (s *session) outgoing(l *link, body []byte) outgoing {
 	now := time.Now()
 	o := outgoing{
-		method: "POST", session: l.id, body: body,
+		method: "POST", session: l.id, body: body, x: s.chosen.Load(),
 		silence: s.b.Silence, now: now, until: now.Add(s.b.Cap),
 	}
 	if l.version != mcp.V2503 && l.version != mcp.V2024 {
@@ -248,6 +261,7 @@ func (s *session) failed(ctx context.Context, l *link, c *call, m *mcp.Message, 
 // call sends a client's request and returns the answer, under the id that the
 // server knows.
 func (s *session) call(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+	s.choose(x)
 	for try := 0; ; try++ {
 		l, err := s.link(ctx)
 		if err != nil {

@@ -23,7 +23,7 @@ type sseLink struct {
 func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 	life, end := context.WithCancel(s.b.life)
 	stop := context.AfterFunc(ctx, end)
-	o := &outgoing{method: "GET", silence: s.b.Silence}
+	o := &outgoing{method: "GET", silence: s.b.Silence, x: s.chosen.Load()}
 	r, _, err := s.b.peer.send(life, o)
 	if err != nil {
 		end()

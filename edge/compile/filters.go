@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/filters/guest"
 )
@@ -52,12 +53,35 @@ func (c *compiler) filter(o *object, f *v1beta1.EdgeFilter) guest.Spec {
 			}
 		}
 	}
-	spec := guest.FromObject(f, module, o.beside(f.Spec.Source.Path))
+	spec := guest.FromObject(f, module, o.beside(f.Spec.Source.Path), c.granted(f))
 	if o.errors == 0 {
 		_, wrong := guest.Parse(spec, path, source)
 		c.faults(o, wrong)
 	}
 	return spec
+}
+
+// granted is the credentials that a filter may choose among. That one is not
+// there was said where it is referred to.
+func (c *compiler) granted(f *v1beta1.EdgeFilter) []*outgoing.Spec {
+	if f.Spec.Grants == nil {
+		return nil
+	}
+	var all []*outgoing.Spec
+	for _, ref := range f.Spec.Grants.Credentials {
+		of := c.byRef[Ref{"MCPExternalAuthConfig", ref.Name}]
+		if of == nil {
+			continue
+		}
+		if k, ok := of.value.(*v1beta1.MCPExternalAuthConfig); ok {
+			_, wrong := outgoing.Parse(field.NewPath("spec"), &k.Spec)
+			if c.reach(of, true); len(wrong) > 0 {
+				c.faults(of, wrong)
+			}
+			all = append(all, &outgoing.Spec{Ref: k.Name, Kind: &k.Spec})
+		}
+	}
+	return all
 }
 
 // beside is a path that an object writes relative to the file it stands in.

@@ -253,6 +253,7 @@ func supportedFields() []tableField {
 		{"EdgeFilter", "spec.grants.identity"},
 		{"EdgeFilter", "spec.grants.keys{}.name"},
 		{"EdgeFilter", "spec.grants.keys{}.key"},
+		{"EdgeFilter", "spec.grants.credentials[].name"},
 	}
 }
 

@@ -41,6 +41,14 @@ func (s *Spec) Name() string {
 	return s.Ref
 }
 
+// Beside is what goes besides the credential.
+func (s *Spec) Beside() *Spec {
+	if s == nil || s.Forward == nil {
+		return nil
+	}
+	return &Spec{Forward: s.Forward}
+}
+
 // Strategy is all of it as one way. It fails for what Parse and its kin refuse,
 // and for a header that is set twice.
 func (s *Spec) Strategy() (Strategy, error) {

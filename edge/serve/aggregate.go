@@ -181,7 +181,7 @@ func (s *server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backe
 	}
 	if s.guest.Upstream != nil {
 		all := x.Forward
-		defer func() { x.Forward = all }()
+		defer func() { x.Forward, x.Chosen = all, nil }()
 		if err := s.forwards(ctx, x, b.Name); err != nil {
 			return nil, err
 		}

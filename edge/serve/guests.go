@@ -39,11 +39,11 @@ func (e *Edge) openGuest(s *server, p compile.Server, programs []guest.Loaded) e
 }
 
 // forwards lets programs change the header lines that a message goes to its
-// backend with.
+// backend with, and choose the credential.
 func (s *server) forwards(ctx context.Context, x *edge.Exchange, backend string) error {
-	lines, err := s.guest.Upstream(ctx, x, backend)
+	lines, chosen, err := s.guest.Upstream(ctx, x, backend)
 	if err == nil {
-		x.Forward = lines
+		x.Forward, x.Chosen = lines, chosen
 	}
 	return err
 }

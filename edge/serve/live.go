@@ -216,8 +216,9 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, secrets edge.Sec
 		Failure compile.Failure
 		Roots   []byte
 		Debug   bool
-	}{b, own, pem, p.Debug})
-	attach, err := openCredential(e.log, p.Name, b, secrets)
+		Choice  bool
+	}{b, own, pem, p.Debug, choosing(p)})
+	attach, err := openCredential(e.log, p.Name, b, secrets, choosing(p))
 	if err != nil {
 		return nil, err
 	}
@@ -242,6 +243,7 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, secrets edge.Sec
 		Private:    b.Private,
 		Attach:     attach.to,
 		Own:        attach.own,
+		OwnFor:     attach.ownFor,
 		Done:       attach.done,
 		Silence:    b.Timeout,
 		Cap:        e.settings.CallCap,

@@ -108,7 +108,7 @@ func (l *lot) begin(ctx context.Context, x *edge.Exchange, caps []byte, next edg
 	p.cancel = cancel
 	inner := &edge.Exchange{
 		Parent: x.Parent, Server: x.Server, Era: x.Era, Request: m, Head: x.Head, Target: x.Target, Name: x.Name,
-		Identity: x.Identity, Forward: x.Forward,
+		Identity: x.Identity, Forward: x.Forward, Chosen: x.Chosen,
 		Capabilities: caps, Client: p,
 	}
 	p.now = x

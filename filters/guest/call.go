@@ -18,6 +18,9 @@ import (
 type asked struct {
 	*program
 	want *want
+
+	credentials map[string]*edge.Credential // that it may choose, by name
+	kept        *held                       // what it said of credentials before
 }
 
 // hall is the open filters of a server.

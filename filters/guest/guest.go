@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/sdk/abi"
 	"github.com/weir-edge/weir/wasm"
@@ -40,12 +41,14 @@ type Spec struct {
 	Instances int                          `json:",omitempty"` // 0 for what suits the processors
 	Grants    []string                     `json:",omitempty"`
 	Keys      map[string]v1beta1.SecretRef `json:",omitempty"` // of the grant keys
+
+	Credentials []*outgoing.Spec `json:",omitempty"` // of the grant credentials, each with its name
 }
 
 // FromObject makes the spec of a filter whose defaults are filled in. module is
-// what its ConfigMap holds, and path stands for that of its file, which the
-// manifest writes relative to itself.
-func FromObject(o *v1beta1.EdgeFilter, module []byte, path string) Spec {
+// what its ConfigMap holds, path stands for that of its file, which the manifest
+// writes relative to itself, and credentials are those that it is granted.
+func FromObject(o *v1beta1.EdgeFilter, module []byte, path string, credentials []*outgoing.Spec) Spec {
 	s := &o.Spec
 	spec := Spec{
 		Name: o.Name, Module: module, Path: path, URL: s.Source.URL, SHA256: s.SHA256, Config: string(s.Config), Mode: s.Mode, OnError: s.OnError,
@@ -71,12 +74,13 @@ func FromObject(o *v1beta1.EdgeFilter, module []byte, path string) Spec {
 			granted bool
 		}{
 			{abi.GrantRandom, g.Random}, {abi.GrantKV, g.KV}, {abi.GrantMetrics, g.Metrics}, {abi.GrantKeys, len(g.Keys) > 0}, {abi.GrantIdentity, g.Identity},
+			{abi.GrantCredentials, len(g.Credentials) > 0},
 		} {
 			if one.granted {
 				spec.Grants = append(spec.Grants, one.name)
 			}
 		}
-		spec.Keys = g.Keys
+		spec.Keys, spec.Credentials = g.Keys, credentials
 	}
 	return spec
 }

@@ -25,12 +25,16 @@ func (k *Keeper) Open(server string, filters []Loaded, o Options, env edge.Env) 
 			return nil, nil, err
 		}
 		env.Defer(release)
+		credentials, err := l.part.spec.openCredentials(env)
+		if err != nil {
+			return nil, nil, err
+		}
 		told = append(told, p.status)
 		for hook, want := range p.wants {
 			if want == nil {
 				continue
 			}
-			h.at[hook] = append(h.at[hook], asked{p, want})
+			h.at[hook] = append(h.at[hook], asked{program: p, want: want, credentials: credentials, kept: &held{}})
 			for _, name := range want.headers {
 				if !slices.Contains(g.Headers, name) {
 					g.Headers = append(g.Headers, name)

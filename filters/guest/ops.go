@@ -72,7 +72,7 @@ func may(h abi.Hook) verbs {
 	case abi.MapIdentity:
 		return these(abi.OpSetPrincipal, abi.OpSetAttr, abi.OpDeny)
 	case abi.OutgoingAuth:
-		return these(abi.OpSetHeader, abi.OpDelHeader, abi.OpDeny)
+		return these(abi.OpUseCredential, abi.OpSetHeader, abi.OpDelHeader, abi.OpDeny)
 	case abi.OnUpstreamRequest:
 		return these(abi.OpSetHeader, abi.OpDelHeader)
 	case abi.OnSessionStart:
@@ -192,7 +192,7 @@ func (o *op) judge() error {
 		}
 	case abi.OpDeny:
 		return json(true)
-	case abi.OpSetTool, abi.OpSetBackend, abi.OpRename:
+	case abi.OpSetTool, abi.OpSetBackend, abi.OpRename, abi.OpUseCredential:
 		if o.name == "" {
 			return fmt.Errorf("no name")
 		}

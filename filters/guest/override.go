@@ -43,15 +43,18 @@ func (o *overrides) Varies() bool { return o.varies != abi.VariesByNone }
 
 // Key implements edge.Overrides. Groups and roles count in whatever order they
 // come.
-func (o *overrides) Key(id *edge.Identity) string {
-	if id == nil || o.varies == abi.VariesByNone {
+func (o *overrides) Key(id *edge.Identity) string { return keyOf(id, o.varies) }
+
+// keyOf tells clients apart as far as a program does.
+func keyOf(id *edge.Identity, varies uint8) string {
+	if id == nil || varies == abi.VariesByNone {
 		return ""
 	}
 	parts := []string{names(id.Claims[claimTenant])}
-	if o.varies >= abi.VariesByGroups {
+	if varies >= abi.VariesByGroups {
 		parts = append(parts, names(groupsOf(id)), names(id.Claims[claimRoles]))
 	}
-	if o.varies >= abi.VariesBySubject {
+	if varies >= abi.VariesBySubject {
 		parts = append(parts, id.Issuer, id.Subject)
 	}
 	var b strings.Builder

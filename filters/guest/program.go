@@ -51,6 +51,8 @@ type want struct {
 	pointers [][]string
 	limit    uint64 // bytes of arguments above which they are left out; 0 for none
 	varies   uint8
+	keep     time.Duration // for which an answer holds; 0 for asking each time
+	blocking bool          // it may wait for others
 }
 
 func newProgram(s *Spec, m *wasm.Module, log *slog.Logger) *program {
@@ -80,6 +82,10 @@ func (p *program) subscribe() error {
 		} else {
 			w.fields |= s.Fields
 		}
+		if len(w.on) == 1 || s.Cache < w.keep {
+			w.keep = s.Cache
+		}
+		w.blocking = w.blocking || s.Blocking
 		w.limit, w.varies = max(w.limit, s.InlineLimit), max(w.varies, s.VariesBy)
 		for _, name := range s.Headers {
 			if secret(name) && !p.spec.granted(abi.GrantIdentity) {

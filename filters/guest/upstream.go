@@ -11,8 +11,9 @@ import (
 
 // upstream asks programs about a message that leaves for a backend: first which
 // credential goes with it, then about its header.
-func (h *hall) upstream(ctx context.Context, x *edge.Exchange, backend string) ([]edge.Header, error) {
+func (h *hall) upstream(ctx context.Context, x *edge.Exchange, backend string) ([]edge.Header, *edge.Credential, error) {
 	lines := x.Forward
+	var chosen *edge.Credential
 	w := newWork()
 	defer w.free()
 	for _, hook := range [...]abi.Hook{abi.OutgoingAuth, abi.OnUpstreamRequest} {
@@ -23,38 +24,68 @@ func (h *hall) upstream(ctx context.Context, x *edge.Exchange, backend string) (
 			if !a.matches(a.want, s.method, s.tool, s.backend) {
 				continue
 			}
-			s.arguments = x.Request.Get("arguments").Of(x.Request.Raw)
-			s.values = s.arguments
-			ops, out, err := a.ask(ctx, hook, a.sessionOf(w, x), w.input(a.want, x, &s), w.out[:0], may(hook), maxOps)
-			if w.out = out; err != nil {
-				return nil, err
+			ops, err := a.leaving(ctx, hook, x, w, &s)
+			if err == nil {
+				lines, chosen, err = a.headers(hook, lines, chosen, ops)
 			}
-			if lines, err = a.headers(hook, lines, ops); err != nil {
-				return nil, err
+			if err != nil {
+				return nil, nil, err
 			}
 		}
 	}
-	return lines, nil
+	return lines, chosen, nil
 }
 
-// headers does what a program says of header lines: all of it or nothing.
-func (a *asked) headers(hook abi.Hook, lines []edge.Header, ops []op) ([]edge.Header, error) {
-	was := lines
+// leaving asks a program about a message that leaves, unless it said something
+// before that still holds.
+func (a *asked) leaving(ctx context.Context, hook abi.Hook, x *edge.Exchange, w *work, s *subject) ([]op, error) {
+	if a.want.keep > 0 {
+		return a.kept.ask(ctx, a, x.Identity, w, s.backend)
+	}
+	s.arguments = x.Request.Get("arguments").Of(x.Request.Raw)
+	s.values = s.arguments
+	ops, out, err := a.ask(ctx, hook, a.sessionOf(w, x), w.input(a.want, x, s), w.out[:0], may(hook), maxOps)
+	w.out = out
+	return ops, err
+}
+
+// headers does what a program says of header lines and of the credential: all of
+// it or nothing.
+func (a *asked) headers(hook abi.Hook, lines []edge.Header, chosen *edge.Credential, ops []op) ([]edge.Header, *edge.Credential, error) {
+	was, before := lines, chosen
 	for i := range ops {
 		o := &ops[i]
-		if o.kind == abi.OpDeny {
+		var err error
+		switch o.kind {
+		case abi.OpDeny:
 			a.denied[hook].Add(1)
-			return nil, o.denial(a.spec.Name, hook)
+			return nil, nil, o.denial(a.spec.Name, hook)
+		case abi.OpUseCredential:
+			if chosen = a.credentials[o.name]; chosen == nil {
+				return nil, nil, a.ungranted(o.name)
+			}
+			continue
 		}
-		err := a.mayName(hook, o.name)
-		if err == nil {
+		if err = a.mayName(hook, o.name); err == nil {
 			lines, err = withHeader(lines, o)
 		}
 		if err != nil {
-			return was, a.broke(hook, fmt.Errorf("%s: %w", opNames[o.kind], err))
+			return was, before, a.broke(hook, fmt.Errorf("%s: %w", opNames[o.kind], err))
 		}
 	}
-	return lines, nil
+	return lines, chosen, nil
+}
+
+// ungranted is the error for a message that a program chose a credential for
+// which it may not choose. It has not failed: a name that it makes of whom a
+// client belongs to may be one that nobody has granted.
+func (a *asked) ungranted(name string) error {
+	a.denied[abi.OutgoingAuth].Add(1)
+	if a.lines.allow() {
+		a.log.Warn("a filter chooses a credential that it is not granted: name it in grants.credentials, or deny the message in the filter",
+			"server", a.server, "filter", a.spec.Name, "credential", name)
+	}
+	return edge.Errorf(edge.Denied, fmt.Sprintf("filter %q: %v", a.spec.Name, abi.OutgoingAuth), "there is no credential for this backend")
 }
 
 // mayName says whether a program may speak of a header that holds a credential.

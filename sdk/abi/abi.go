@@ -75,6 +75,16 @@ func (h Hook) Export() string { return "weir_" + h.String() }
 // used. A guest that fails in such a hook is never passed over.
 func (h Hook) Identity() bool { return h == Authenticate || h == MapIdentity || h == OutgoingAuth }
 
+// MayBlock says that a guest may wait for others at the hook, with http_call or
+// call_tool, when it subscribes to it as one that does.
+func (h Hook) MayBlock() bool {
+	switch h {
+	case Authenticate, MapIdentity, OnCallRequest, OutgoingAuth, OnCallResponse, OnMessage, OnSessionStart, OnEvent:
+		return true
+	}
+	return false
+}
+
 // HookNamed returns the hook of a name.
 func HookNamed(name string) (Hook, bool) {
 	for i, n := range names {
@@ -92,6 +102,11 @@ const (
 	GrantMetrics  = "metrics"
 	GrantKeys     = "keys"
 	GrantIdentity = "identity"
+
+	GrantCredentials = "credentials"
+	GrantHTTP        = "http"
+	GrantTools       = "tools"
+	GrantEvents      = "events"
 )
 
 // What host functions return below zero.
@@ -144,6 +159,9 @@ const (
 	SubPointer     = 7 // string, repeated: JSON pointers into the arguments or the result
 	SubVariesBy    = 8 // uint64: what the answer of a hook that is cached depends on, besides its input
 	SubInlineLimit = 9 // uint64: size above which arguments are left out; 0 for the host's limit
+
+	SubCache    = 10 // uint64: milliseconds for which an answer of outgoing_auth holds; 0 for asking each time
+	SubBlocking = 11 // uint64: 1 when the guest calls http_call or call_tool there
 )
 
 // Values of SubVariesBy.

@@ -1,7 +1,7 @@
 // Command guest is a module that does at each hook what its configuration says:
 // {"rules":"…"}, with a rule on each line.
 //
-//	sub|HOOK|LIST=VALUE,VALUE|…    subscribe; lists are method, tool, backend, header, pointer, varies
+//	sub|HOOK|LIST=VALUE,VALUE|…    subscribe; lists are method, tool, backend, header, pointer, varies, cache, blocking
 //	HOOK|CONDITION|OP|ARGUMENT|…   an operation, or trap, loop, bad or stash
 //
 // A condition is *, or PLACE=TEXT or PLACE~TEXT for what is equal to or has the
@@ -81,9 +81,9 @@ func start(n uint32) uint64 {
 		for _, list := range f[2:] {
 			name, values, _ := strings.Cut(list, "=")
 			for _, v := range strings.Split(values, ",") {
-				if name == "varies" {
+				if number := map[string]int{"varies": abi.SubVariesBy, "cache": abi.SubCache, "blocking": abi.SubBlocking}[name]; number != 0 {
 					n, _ := strconv.Atoi(v)
-					made[hook] = abi.AppendUint(made[hook], abi.SubVariesBy, uint64(n))
+					made[hook] = abi.AppendUint(made[hook], number, uint64(n))
 					continue
 				}
 				field := map[string]int{"method": abi.SubMethod, "tool": abi.SubTool, "backend": abi.SubBackend, "header": abi.SubHeader, "pointer": abi.SubPointer}[name]
@@ -298,8 +298,8 @@ func apply(in *input, f []string, item int, out []byte) []byte {
 		return op(map[string]int{"del_arg": abi.OpDelArg, "hide_arg": abi.OpHideArg}[f[2]], pointer(0))
 	case "set_arguments":
 		return op(abi.OpSetArguments, raw(0))
-	case "set_tool", "set_backend", "rename":
-		return op(map[string]int{"set_tool": abi.OpSetTool, "set_backend": abi.OpSetBackend, "rename": abi.OpRename}[f[2]], named(0))
+	case "set_tool", "set_backend", "rename", "use_credential":
+		return op(map[string]int{"use_credential": abi.OpUseCredential, "set_tool": abi.OpSetTool, "set_backend": abi.OpSetBackend, "rename": abi.OpRename}[f[2]], named(0))
 	case "set_header":
 		return op(abi.OpSetHeader, named(0), text(1))
 	case "set_headers": // N|NAME|TEXT: as many, with numbers behind their names
