@@ -69,6 +69,14 @@ type Binding struct {
 	Store  edge.Store                                 // of the kv grant
 	Keys   map[string]edge.Secret                     // of the keys grant, by the names that the guest uses
 	Metric func(name string, gauge bool, delta int64) // of the metrics grant; safe for concurrent use
+
+	// Fetch makes an HTTP request, of the http grant, and Tool calls a tool, of the
+	// tools grant. Requests and answers are records (ABI.md, asking others). nil for nobody.
+	Fetch, Tool Outside
+
+	// Emit tells of what happened, of the events grant: data is the guest's own
+	// bytes. It returns 0 or one of abi.Err…, and is safe for concurrent use.
+	Emit func(ctx context.Context, hook abi.Hook, name string, data []byte) int64
 }
 
 // Guest is a module at its place, ready to be called. It is safe for
@@ -82,6 +90,7 @@ type Guest struct {
 	opened   time.Time
 	asked    []Subscription
 	has      [abi.Hooks]bool
+	blocking [abi.Hooks + 1]bool // where it may wait for others
 
 	pool     *pool
 	sessions *sessions // nil unless PerSession

@@ -64,6 +64,10 @@ func hostFunctions() []hostFunction {
 		{name: "kv_set", params: vI32 + vI32 + vI32 + vI32 + vI64, results: vI64, grant: abi.GrantKV, call: hostSet},
 		{name: "kv_incr", params: vI32 + vI32 + vI64 + vI64, results: vI64, grant: abi.GrantKV, call: hostIncr},
 		{name: "metric", params: vI32 + vI32 + vI32 + vI64, results: vI32, grant: abi.GrantMetrics, call: hostMetric},
+		{name: "http_call", params: vI32 + vI32 + vI32 + vI32, results: vI64, grant: abi.GrantHTTP, call: hostFetch},
+		{name: "call_tool", params: vI32 + vI32 + vI32 + vI32, results: vI64, grant: abi.GrantTools, call: hostTool},
+		{name: "answer", params: vI32 + vI32, results: vI64, call: hostAnswer},
+		{name: "emit", params: vI32 + vI32 + vI32 + vI32, results: vI32, grant: abi.GrantEvents, call: hostEmit},
 	}
 	for i := range v1 {
 		v1[i].module = abi.ImportModule

@@ -47,6 +47,11 @@ type instance struct {
 	budget   int64     // fuel not handed out yet
 	given    int64     // fuel handed out since the call began
 	failed   error     // why a host function ended it
+
+	hook      abi.Hook      // that was called; abi.Hooks for none
+	asked     int           // requests to others
+	waitedFor time.Duration // for them
+	answer    []byte        // the last of theirs; nil for none
 }
 
 // image is what an instance was like after it was initialized: all that a
@@ -311,6 +316,7 @@ func (in *instance) take(result uint64, out []byte) ([]byte, error) {
 // begin sets the limits of a call.
 func (in *instance) begin(ctx context.Context, timeout time.Duration, fuel int64) {
 	in.call, in.timeout, in.deadline, in.failed = ctx, timeout, time.Time{}, nil
+	in.hook, in.asked, in.waitedFor, in.answer = abi.Hooks, 0, 0, nil
 	first := min(slice, fuel)
 	in.budget, in.given = fuel-first, first
 	in.fuel.Set(uint64(first))
@@ -325,6 +331,7 @@ func (in *instance) used() int64 { return max(in.given-int64(in.fuel.Get()), 0) 
 func (in *instance) run(ctx context.Context, hook abi.Hook, record, out []byte) ([]byte, error) {
 	limits := &in.guest.binding.Limits
 	in.begin(ctx, limits.Timeout, limits.Fuel)
+	in.hook = hook
 	if err := in.put(record); err != nil {
 		return nil, err
 	}
@@ -333,7 +340,7 @@ func (in *instance) run(ctx context.Context, hook abi.Hook, record, out []byte) 
 		return nil, err
 	}
 	out, err := in.take(in.stack[0], out)
-	in.call = nil
+	in.call, in.answer = nil, nil
 	return out, err
 }
 

@@ -69,6 +69,7 @@ func (g *Guest) subscribe(record []byte) error {
 			if !g.has[s.Hook] {
 				return fail("subscription %d: there is no function %s", len(g.asked)+1, s.Hook.Export())
 			}
+			g.blocks(&s)
 			if g.asked = append(g.asked, s); len(g.asked) > maxSubscriptions {
 				return fail("more than %d subscriptions", maxSubscriptions)
 			}

@@ -254,6 +254,9 @@ func supportedFields() []tableField {
 		{"EdgeFilter", "spec.grants.keys{}.name"},
 		{"EdgeFilter", "spec.grants.keys{}.key"},
 		{"EdgeFilter", "spec.grants.credentials[].name"},
+		{"EdgeFilter", "spec.grants.http"},
+		{"EdgeFilter", "spec.grants.tools"},
+		{"EdgeFilter", "spec.grants.events"},
 	}
 }
 

@@ -81,8 +81,5 @@ func unsupportedFields() []unsupported {
 
 		// Programs.
 		{kind: "EdgeFilter", path: "spec.type", allow: []string{"wasm"}, instead: "use a module of type wasm"},
-		{kind: "EdgeFilter", path: "spec.grants.events"},
-		{kind: "EdgeFilter", path: "spec.grants.http"},
-		{kind: "EdgeFilter", path: "spec.grants.tools"},
 	}
 }

@@ -56,6 +56,16 @@ type Options struct {
 	resolver *net.Resolver // nil for that of the system
 }
 
+// ErrTooLarge is what an error is that says that an answer is larger than its
+// request allows.
+var ErrTooLarge = errors.New("the answer is too large")
+
+// tooLarge says so with the bound, in bytes.
+type tooLarge int64
+
+func (e tooLarge) Error() string      { return fmt.Sprintf("the answer is larger than %d bytes", int64(e)) }
+func (tooLarge) Is(target error) bool { return target == ErrTooLarge }
+
 // Client fetches documents and calls endpoints of other parties, guarded: the
 // address is judged when it is dialled, after name resolution; redirects are
 // few and judged again; size and time of an answer are bounded; answers are
@@ -285,7 +295,7 @@ func (c *Client) once(ctx context.Context, r *Request, to *url.URL) (*Response, 
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}
 	if int64(len(body)) > r.MaxBody {
-		return nil, fmt.Errorf("the answer is larger than %d bytes", r.MaxBody)
+		return nil, tooLarge(r.MaxBody)
 	}
 	return &Response{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
 }

@@ -24,7 +24,9 @@ func (e *Edge) openGuest(s *server, p compile.Server, programs []guest.Loaded) e
 	if len(programs) == 0 {
 		return nil
 	}
-	g, told, err := e.guests.Open(p.Name, programs, guest.Options{Resolve: s.target, Elsewhere: s.elsewhere, Store: s.shared.id(), Guarded: s.guarded, Audited: p.Audit != nil}, e.env(s))
+	g, told, err := e.guests.Open(p.Name, programs, guest.Options{
+		Resolve: s.target, Elsewhere: s.elsewhere, Call: s.inner, Emit: s.emitted, Store: s.shared.id(), Guarded: s.guarded, Audited: p.Audit != nil,
+	}, e.env(s))
 	if err != nil {
 		return fmt.Errorf("server %s: %w", p.Name, err)
 	}

@@ -212,7 +212,8 @@ type FilterGrants struct {
 	// a backend.
 	Credentials []NameRef `json:"credentials,omitempty"`
 
-	// HTTP lists the hosts, with an optional port, that the program may call.
+	// HTTP lists the hosts, with an optional port, that the program may call over
+	// HTTPS, or, with http:// before them, without TLS.
 	HTTP []string `json:"http,omitempty"`
 
 	// Tools lists globs of the tools that the program may call.

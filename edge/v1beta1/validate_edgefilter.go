@@ -76,7 +76,10 @@ func (o *EdgeFilter) Validate() field.ErrorList {
 		f.refs(p.Child("credentials"), g.Credentials)
 		f.strings(p.Child("http"), g.HTTP)
 		for i, host := range g.HTTP {
-			f.host(p.Child("http").Index(i), host)
+			name, plain := strings.CutPrefix(host, "http://")
+			if f.host(p.Child("http").Index(i), name); plain && name == "" {
+				f.invalid(p.Child("http").Index(i), host, "must name a host")
+			}
 		}
 		f.strings(p.Child("tools"), g.Tools)
 	}

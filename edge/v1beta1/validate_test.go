@@ -363,8 +363,9 @@ func TestOtherKinds(t *testing.T) {
 		{"limits of a module for a script", "spec.source.inline", at{"spec.limits": obj{"memory": "1Mi", "instances": 1, "isolation": "shared"}}, []string{"spec.limits.instances", "spec.limits.isolation", "spec.limits.memory"}},
 		{"limits", "spec.grants", at{"spec.limits": obj{"timeout": "2m", "fuel": 0, "memory": "1Ki", "output": "1Gi", "instances": 0}},
 			[]string{"spec.limits.fuel", "spec.limits.instances", "spec.limits.memory", "spec.limits.output", "spec.limits.timeout"}},
-		{"hosts", "spec.grants", at{"spec.grants.http": arr{"*", "https://a", "a:0", "a/b", "", "a b"}},
-			[]string{"spec.grants.http[0]", "spec.grants.http[1]", "spec.grants.http[2]", "spec.grants.http[3]", "spec.grants.http[4]", "spec.grants.http[5]"}},
+		{"hosts", "spec.grants", at{"spec.grants.http": arr{"*", "https://a", "a:0", "a/b", "", "a b", "http://a/b", "http://", "http://*.a", "http://http://a"}},
+			[]string{"spec.grants.http[0]", "spec.grants.http[1]", "spec.grants.http[2]", "spec.grants.http[3]", "spec.grants.http[4]", "spec.grants.http[5]",
+				"spec.grants.http[6]", "spec.grants.http[7]", "spec.grants.http[8]", "spec.grants.http[9]"}},
 		{"keys", "spec.grants", at{"spec.grants.keys": obj{"a": obj{"name": "b"}}}, []string{"spec.grants.keys[a].key"}},
 		{"a config that is a list", "spec.grants", at{"spec.config": arr{}}, []string{"spec.config"}},
 	})

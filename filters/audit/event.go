@@ -35,6 +35,7 @@ const (
 	StepCompleted
 	StepFailed
 	StepSkipped
+	Told // of what a program among the filters told of
 	types
 )
 
@@ -55,6 +56,7 @@ func (t Type) String() string {
 		"mcp_roots_list_changed", "mcp_request", "http_request", "vmcp_workflow_started", "vmcp_workflow_completed",
 		"vmcp_workflow_failed", "vmcp_workflow_timed_out", "vmcp_workflow_step_started", "vmcp_workflow_step_completed",
 		"vmcp_workflow_step_failed", "vmcp_workflow_step_skipped",
+		"filter_event",
 	}[t]
 }
 

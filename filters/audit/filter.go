@@ -105,6 +105,10 @@ type Event struct {
 	Status    int            // of the HTTP answer; 0 for none
 	Reason    string         // one word for what went wrong; "" for nothing
 	Took      time.Duration
+
+	// Data is JSON text of what is told besides, which is recorded without its
+	// secrets whatever the configuration says of requests; nil for none.
+	Data []byte
 }
 
 // Write records an event, unless the configuration leaves its type out.
@@ -113,5 +117,5 @@ func (l *Log) Write(e Event) {
 		return
 	}
 	l.write(&entry{typ: e.Type, outcome: e.Outcome, x: e.Exchange, component: e.Component, method: e.Method, name: e.Name, kind: e.Kind,
-		status: e.Status, reason: e.Reason}, l.now().Add(-e.Took))
+		status: e.Status, reason: e.Reason, told: e.Data}, l.now().Add(-e.Took))
 }

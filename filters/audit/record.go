@@ -26,6 +26,7 @@ type entry struct {
 	coded                         bool // code is known
 	code                          int
 	message, reason, cause        string
+	told                          []byte // JSON text; nil for none
 }
 
 // line is a buffer for one record.
@@ -96,7 +97,24 @@ func (l *Log) append(dst []byte, e *entry, began time.Time) []byte {
 		}
 		dst = append(dst, '}')
 	}
+	if len(e.told) > 0 {
+		dst = append(dst, `,"data":{"event":`...)
+		dst = append(l.told(dst, e.told), '}')
+	}
 	return append(dst, "}\n"...)
+}
+
+// maxTold bounds what a program tells of in one event, in bytes.
+const maxTold = 4 << 10
+
+// told appends what a program tells of without secrets.
+func (l *Log) told(dst, raw []byte) []byte {
+	from := len(dst)
+	dst, whole := mask.Append(dst, raw, maxTold)
+	if whole {
+		return dst
+	}
+	return mask.AppendText(dst[:from], string(dst[from:])+"…")
 }
 
 // who appends source and subjects.
@@ -353,4 +371,10 @@ func appendID(dst []byte) []byte {
 	dst = hex.AppendEncode(append(dst, '-'), id[6:8])
 	dst = hex.AppendEncode(append(dst, '-'), id[8:10])
 	return hex.AppendEncode(append(dst, '-'), id[10:])
+}
+
+// Masked is JSON text without its secrets, as records have it.
+func Masked(raw []byte) []byte {
+	out, _ := mask.Append(nil, raw, 4*len(raw)+maxTold)
+	return out
 }

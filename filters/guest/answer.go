@@ -14,7 +14,7 @@ import (
 // response asks a program about an answer, and does what it says.
 func (h *hall) response(ctx context.Context, x *edge.Exchange, w *work, hook abi.Hook, a *asked, r *edge.Response) error {
 	s := w.about(x)
-	if !a.matches(a.want, s.method, s.tool, s.backend) {
+	if !a.matches(a.want, s.method, s.tool, s.backend) || a.calls(ctx, x) {
 		return nil
 	}
 	raw := r.Whole()
@@ -27,7 +27,7 @@ func (h *hall) response(ctx context.Context, x *edge.Exchange, w *work, hook abi
 		return nil
 	}
 	s.values, s.carry = s.result, w.left(a.program)
-	ops, out, err := a.ask(ctx, hook, a.sessionOf(w, x), w.input(a.want, x, &s), w.out[:0], may(hook), maxOps)
+	ops, out, err := a.ask(a.within(ctx, hook, x), hook, a.sessionOf(w, x), w.input(a.want, x, &s), w.out[:0], may(hook), maxOps)
 	if w.out = out; err != nil || len(ops) == 0 {
 		return err
 	}

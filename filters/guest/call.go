@@ -18,6 +18,7 @@ import (
 type asked struct {
 	*program
 	want *want
+	hall *hall
 
 	credentials map[string]*edge.Credential // that it may choose, by name
 	kept        *held                       // what it said of credentials before
@@ -39,6 +40,15 @@ type Options struct {
 	// Elsewhere returns the name under which clients see the tool that a backend
 	// calls original; "" for none.
 	Elsewhere func(ctx context.Context, x *edge.Exchange, backend, original string) string
+
+	// Call calls a tool for the client whose message x is, as the client itself
+	// could. It returns JSON text of the result, or else of an error object. nil for a
+	// server that makes no such calls.
+	Call func(ctx context.Context, x *edge.Exchange, tool string, arguments []byte) (result, failure []byte)
+
+	// Emit writes down what a program tells of while it is asked about x, which may be
+	// nil. data is JSON text, empty for none.
+	Emit func(x *edge.Exchange, filter, hook, name string, data []byte)
 
 	// Store names the store that is in the world of the server.
 	Store string
@@ -121,7 +131,7 @@ func (w *work) about(x *edge.Exchange) subject {
 // request asks a program about a request, and does what it says.
 func (h *hall) request(ctx context.Context, x *edge.Exchange, w *work, hook abi.Hook, a *asked) error {
 	s := w.about(x)
-	if !a.matches(a.want, s.method, s.tool, s.backend) {
+	if !a.matches(a.want, s.method, s.tool, s.backend) || a.calls(ctx, x) {
 		return nil
 	}
 	m := x.Request
@@ -131,7 +141,7 @@ func (h *hall) request(ctx context.Context, x *edge.Exchange, w *work, hook abi.
 		s.arguments, allowed = m.Get("arguments").Of(m.Raw), may(hook)
 	}
 	s.values = s.arguments
-	ops, out, err := a.ask(ctx, hook, a.sessionOf(w, x), w.input(a.want, x, &s), w.out[:0], allowed, maxOps)
+	ops, out, err := a.ask(a.within(ctx, hook, x), hook, a.sessionOf(w, x), w.input(a.want, x, &s), w.out[:0], allowed, maxOps)
 	if w.out = out; err != nil || len(ops) == 0 {
 		return err
 	}

@@ -60,7 +60,7 @@ func (h *held) ask(ctx context.Context, a *asked, id *edge.Identity, w *work, ba
 		return is.ops, nil
 	}
 	in := w.input(a.want, &edge.Exchange{Identity: told(id, a.want.varies)}, &subject{backend: backend})
-	ops, out, err := a.ask(ctx, hook, "", in, w.out[:0], may(hook), maxOps)
+	ops, out, err := a.ask(a.within(ctx, hook, &edge.Exchange{Identity: id}), hook, "", in, w.out[:0], may(hook), maxOps)
 	if w.out = out; err != nil || a.down[hook].Load() {
 		return ops, err // what a failure left is nothing to keep
 	}

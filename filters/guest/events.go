@@ -66,7 +66,7 @@ func (e *events) show(record []byte) {
 			continue
 		}
 		in := w.input(a.want, &edge.Exchange{}, &subject{event: record, values: record})
-		_, out, _ := a.ask(context.Background(), abi.OnEvent, "", in, w.out[:0], may(abi.OnEvent), maxOps) // a failure is logged, and nobody waits
+		_, out, _ := a.ask(a.within(context.Background(), abi.OnEvent, nil), abi.OnEvent, "", in, w.out[:0], may(abi.OnEvent), maxOps) // a failure is logged, and nobody waits
 		w.out = out
 	}
 }

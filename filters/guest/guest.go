@@ -43,6 +43,8 @@ type Spec struct {
 	Keys      map[string]v1beta1.SecretRef `json:",omitempty"` // of the grant keys
 
 	Credentials []*outgoing.Spec `json:",omitempty"` // of the grant credentials, each with its name
+	HTTP        []string         `json:",omitempty"` // of the grant http: HOST or HOST:PORT, behind http:// for one without TLS
+	Tools       []string         `json:",omitempty"` // of the grant tools: globs of names that clients see
 }
 
 // FromObject makes the spec of a filter whose defaults are filled in. module is
@@ -74,13 +76,13 @@ func FromObject(o *v1beta1.EdgeFilter, module []byte, path string, credentials [
 			granted bool
 		}{
 			{abi.GrantRandom, g.Random}, {abi.GrantKV, g.KV}, {abi.GrantMetrics, g.Metrics}, {abi.GrantKeys, len(g.Keys) > 0}, {abi.GrantIdentity, g.Identity},
-			{abi.GrantCredentials, len(g.Credentials) > 0},
+			{abi.GrantCredentials, len(g.Credentials) > 0}, {abi.GrantHTTP, len(g.HTTP) > 0}, {abi.GrantTools, len(g.Tools) > 0}, {abi.GrantEvents, g.Events},
 		} {
 			if one.granted {
 				spec.Grants = append(spec.Grants, one.name)
 			}
 		}
-		spec.Keys, spec.Credentials = g.Keys, credentials
+		spec.Keys, spec.Credentials, spec.HTTP, spec.Tools = g.Keys, credentials, g.HTTP, g.Tools
 	}
 	return spec
 }
@@ -96,6 +98,12 @@ func Parse(spec Spec, path, source *field.Path) (*Part, field.ErrorList) {
 	var wrong field.ErrorList
 	if n := len(spec.Match.Methods) + len(spec.Match.Tools) + len(spec.Match.Backends); n > maxGlobs {
 		wrong = append(wrong, field.TooMany(path.Child("match"), n, maxGlobs))
+	}
+	if n := len(spec.HTTP); n > maxGlobs {
+		wrong = append(wrong, field.TooMany(path.Child("grants", "http"), n, maxGlobs))
+	}
+	if n := len(spec.Tools); n > maxGlobs {
+		wrong = append(wrong, field.TooMany(path.Child("grants", "tools"), n, maxGlobs))
 	}
 	if len(spec.Module) > 0 {
 		wrong = append(wrong, spec.judge(spec.Module, path, source)...)

@@ -29,16 +29,22 @@ func TestMain(m *testing.M) {
 	edgetest.Main(m, func() { os.RemoveAll(place) })
 }
 
-// module builds testdata/guest with the Go toolchain, once.
-var module = sync.OnceValues(func() (string, error) {
-	out := filepath.Join(place, "guest.wasm")
-	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, "testdata/guest/main.go")
+// module builds testdata/guest with the Go toolchain, once, and caller the one
+// that asks others, which takes grants.
+var (
+	module = sync.OnceValues(func() (string, error) { return built("guest.wasm", "") })
+	caller = sync.OnceValues(func() (string, error) { return built("caller.wasm", "caller") })
+)
+
+func built(name, tags string) (string, error) {
+	out := filepath.Join(place, name)
+	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-tags="+tags, "-o", out, "./testdata/guest")
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, text)
 	}
 	return out, warm(out)
-})
+}
 
 // warm compiles the module once for all edges, which would do it side by side.
 func warm(path string) error {

@@ -77,7 +77,7 @@ func (a *asked) askHTTP(ctx context.Context, hook abi.Hook, w *work, q *edge.HTT
 		return nil, nil
 	}
 	in := w.input(a.want, &edge.Exchange{Heard: heard}, &subject{method: q.Method, path: q.Path, status: q.Status})
-	ops, out, err := a.ask(ctx, hook, "", in, w.out[:0], may(hook), maxOps)
+	ops, out, err := a.ask(a.within(ctx, hook, nil), hook, "", in, w.out[:0], may(hook), maxOps)
 	w.out = out
 	return ops, err
 }

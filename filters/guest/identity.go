@@ -31,7 +31,7 @@ func (h *hall) identify(ctx context.Context, id *edge.Identity) (*edge.Identity,
 			in = abi.AppendString(in, abi.CallIssuer, id.Issuer)
 		}
 		w.in = in
-		ops, out, err := a.ask(ctx, abi.MapIdentity, "", in, w.out[:0], may(abi.MapIdentity), maxOps)
+		ops, out, err := a.ask(a.within(ctx, abi.MapIdentity, &edge.Exchange{Identity: id}), abi.MapIdentity, "", in, w.out[:0], may(abi.MapIdentity), maxOps)
 		if w.out = out; err != nil {
 			return nil, err
 		}
@@ -62,7 +62,7 @@ func (h *hall) authenticate(ctx context.Context, heard []edge.Header) (*edge.Ide
 	challenge := ""
 	for i := range h.at[hook] {
 		a := &h.at[hook][i]
-		ops, out, err := a.ask(ctx, hook, "", w.input(a.want, &edge.Exchange{Heard: heard}, &subject{}), w.out[:0], may(hook), maxOps)
+		ops, out, err := a.ask(a.within(ctx, hook, nil), hook, "", w.input(a.want, &edge.Exchange{Heard: heard}, &subject{}), w.out[:0], may(hook), maxOps)
 		if w.out = out; err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/oauth"
+	"github.com/weir-edge/weir/sdk/abi"
 	"github.com/weir-edge/weir/wasm"
 )
 
@@ -171,6 +173,10 @@ func (k *Keeper) start(l Loaded, env edge.Env) (*program, error) {
 	// 2. The program, initialized.
 	p := newProgram(s, module.Module, k.log)
 	p.done = func() { k.leave(module) }
+	if p.fetcher, err = newFetcher(s, k.ca); err != nil {
+		p.close()
+		return nil, fail(err)
+	}
 	if p.guest, err = module.Open(context.Background(), s.binding(p, l.keys, env)); err == nil {
 		err = p.subscribe()
 	}
@@ -349,6 +355,18 @@ func (s *Spec) binding(p *program, keys map[string]edge.Secret, env edge.Env) wa
 		Name: s.Name, Grants: s.Grants, Log: p.log, Store: env.Store, Keys: keys, Metric: p.metric,
 		Limits: wasm.Limits{Memory: uint64(s.Memory), Fuel: s.Fuel, Timeout: s.Timeout, Output: uint64(s.Output), Instances: s.Instances},
 	}
+	if s.waits() {
+		b.Limits.Instances, b.Limits.Wait = cmp.Or(s.Instances, waiting), waitingFor
+	}
+	if p.fetcher != nil {
+		b.Fetch = p.fetch
+	}
+	if s.granted(abi.GrantTools) {
+		b.Tool = p.tool
+	}
+	if s.granted(abi.GrantEvents) {
+		b.Emit = p.emit
+	}
 	if s.Config != "" {
 		b.Config = []byte(s.Config)
 	}
@@ -360,6 +378,17 @@ func (s *Spec) binding(p *program, keys map[string]edge.Secret, env edge.Env) wa
 	}
 	return b
 }
+
+// waits says that a program may wait for others, and hold an instance while it
+// does.
+func (s *Spec) waits() bool { return s.granted(abi.GrantHTTP) || s.granted(abi.GrantTools) }
+
+// waiting is how many instances such a program has unless its operator says
+// otherwise, and waitingFor how long a message waits for one to become free.
+const (
+	waiting    = 16
+	waitingFor = 5 * time.Second
+)
 
 func (s *Spec) granted(name string) bool {
 	for _, g := range s.Grants {

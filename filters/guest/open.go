@@ -34,7 +34,7 @@ func (k *Keeper) Open(server string, filters []Loaded, o Options, env edge.Env) 
 			if want == nil {
 				continue
 			}
-			h.at[hook] = append(h.at[hook], asked{program: p, want: want, credentials: credentials, kept: &held{}})
+			h.at[hook] = append(h.at[hook], asked{program: p, want: want, hall: h, credentials: credentials, kept: &held{}})
 			for _, name := range want.headers {
 				if !slices.Contains(g.Headers, name) {
 					g.Headers = append(g.Headers, name)

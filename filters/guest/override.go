@@ -188,7 +188,7 @@ func (a *asked) override(ctx context.Context, w *work, hook abi.Hook, id *edge.I
 		in = abi.AppendBytes(in, abi.CallItem, w.record)
 	}
 	w.in = in
-	ops, out, err := a.ask(ctx, hook, "", in, w.out[:0], may(hook), maxItemOps*len(batch))
+	ops, out, err := a.ask(a.within(ctx, hook, nil), hook, "", in, w.out[:0], may(hook), maxItemOps*len(batch))
 	if w.out = out; err != nil || len(ops) == 0 {
 		return err
 	}

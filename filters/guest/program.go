@@ -36,6 +36,10 @@ type program struct {
 	denied  [abi.Hooks]atomic.Uint64
 	skipped [abi.Hooks]atomic.Uint64
 	lines   rate
+	events  rate
+
+	fetcher *fetcher // nil for a program that may call nobody
+	acts    bool     // it may call tools or tell of events, and so is asked within
 
 	mu      sync.Mutex
 	metrics map[string]metric // that it counts itself
@@ -56,13 +60,14 @@ type want struct {
 }
 
 func newProgram(s *Spec, m *wasm.Module, log *slog.Logger) *program {
-	return &program{spec: s, module: m, log: log, stable: s.Isolation == v1beta1.IsolationPerSession}
+	return &program{spec: s, module: m, log: log, stable: s.Isolation == v1beta1.IsolationPerSession, acts: s.granted(abi.GrantTools) || s.granted(abi.GrantEvents)}
 }
 
 func (p *program) close() {
 	if p.guest != nil {
 		p.guest.Close()
 	}
+	p.fetcher.close()
 	p.done()
 }
 

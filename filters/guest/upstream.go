@@ -44,7 +44,7 @@ func (a *asked) leaving(ctx context.Context, hook abi.Hook, x *edge.Exchange, w 
 	}
 	s.arguments = x.Request.Get("arguments").Of(x.Request.Raw)
 	s.values = s.arguments
-	ops, out, err := a.ask(ctx, hook, a.sessionOf(w, x), w.input(a.want, x, s), w.out[:0], may(hook), maxOps)
+	ops, out, err := a.ask(a.within(ctx, hook, x), hook, a.sessionOf(w, x), w.input(a.want, x, s), w.out[:0], may(hook), maxOps)
 	w.out = out
 	return ops, err
 }
@@ -122,7 +122,7 @@ func (h *hall) session(ctx context.Context, x *edge.Exchange, hook abi.Hook) err
 		} else if a.stable {
 			session = string(w.sessionKey(x))
 		}
-		ops, out, err := a.ask(ctx, hook, session, w.input(a.want, x, &subject{}), w.out[:0], may(hook), maxOps)
+		ops, out, err := a.ask(a.within(ctx, hook, x), hook, session, w.input(a.want, x, &subject{}), w.out[:0], may(hook), maxOps)
 		if w.out = out; err != nil {
 			return err
 		}

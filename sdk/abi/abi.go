@@ -274,3 +274,32 @@ const (
 	DenyLimited         = 3
 	DenyNotFound        = 4
 )
+
+// Fields of a request of http_call. Headers are records of HeaderName and
+// HeaderValue.
+const (
+	FetchMethod  = 1 // string: GET when absent
+	FetchURL     = 2 // string
+	FetchHeader  = 3 // repeated
+	FetchBody    = 4 // bytes
+	FetchTimeout = 5 // uint64: milliseconds; 0 for the host's limit
+)
+
+// Fields of the answer to it.
+const (
+	FetchedStatus = 1 // uint64
+	FetchedHeader = 2 // repeated; names in small letters
+	FetchedBody   = 3 // bytes
+)
+
+// Fields of a request of call_tool.
+const (
+	ToolName      = 1 // string: name that clients see
+	ToolArguments = 2 // bytes: JSON text of an object; absent for none
+)
+
+// Fields of the answer to it: one of the two.
+const (
+	ToolResult = 1 // bytes: JSON text of the result
+	ToolError  = 2 // bytes: JSON text of an error object
+)

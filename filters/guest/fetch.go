@@ -1,0 +1,204 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/weir-edge/weir/edge/oauth"
+	"github.com/weir-edge/weir/edge/outgoing"
+	"github.com/weir-edge/weir/sdk/abi"
+)
+
+// Bounds of the HTTP requests of programs.
+const (
+	maxFetch     = 10 * time.Second // one request, with its answer
+	maxFetches   = 16               // of one program at a time
+	maxFetched   = 512 << 10        // bytes of an answer's body
+	maxFetchHead = 64               // header lines of a request, and of an answer
+)
+
+// place is where programs may send requests to.
+type place struct{ scheme, host, port string }
+
+// placeOf reads an entry of grants.http: HOST, HOST:PORT, or either behind
+// http:// for a host that is to be called without TLS.
+func placeOf(entry string) place {
+	p := place{scheme: "https", port: "443"}
+	if rest, plain := strings.CutPrefix(entry, "http://"); plain {
+		p.scheme, p.port, entry = "http", "80", rest
+	}
+	p.host = entry
+	if host, port, err := net.SplitHostPort(entry); err == nil {
+		p.host, p.port = host, port
+	}
+	p.host = strings.ToLower(strings.Trim(p.host, "[]"))
+	return p
+}
+
+// whereTo is the place of a URL.
+func whereTo(u *url.URL) place {
+	p := place{u.Scheme, strings.ToLower(u.Hostname()), u.Port()}
+	if p.port == "" {
+		p.port = map[string]string{"https": "443", "http": "80"}[p.scheme]
+	}
+	return p
+}
+
+// fetcher sends the HTTP requests of a program.
+type fetcher struct {
+	client *oauth.Client
+	places map[place]bool
+	slots  chan struct{} // taken by those under way
+}
+
+// newFetcher returns nil for a filter that may call nobody. trust is PEM
+// certificates in place of those of the system; nil for these.
+func newFetcher(s *Spec, trust []byte) (*fetcher, error) {
+	if len(s.HTTP) == 0 {
+		return nil, nil
+	}
+	client, err := oauth.New(oauth.Options{Timeout: maxFetch, AllowHTTP: true, CABundle: trust}) // which entries decide over
+	if err != nil {
+		return nil, err
+	}
+	f := &fetcher{client: client, places: make(map[place]bool, len(s.HTTP)), slots: make(chan struct{}, maxFetches)}
+	for _, entry := range s.HTTP {
+		f.places[placeOf(entry)] = true
+	}
+	return f, nil
+}
+
+func (f *fetcher) close() {
+	if f != nil {
+		f.client.Close()
+	}
+}
+
+// fetch is http_call: it sends a request to a place that the filter is granted,
+// and follows no redirect to another, or at all.
+func (p *program) fetch(ctx context.Context, record []byte) ([]byte, int64) {
+	f := p.fetcher
+	if f == nil {
+		return nil, abi.ErrDenied
+	}
+	q, wait, ok := fetchOf(record)
+	if !ok {
+		return nil, abi.ErrArgument
+	}
+	u, err := oauth.ParseURL(q.URL, true)
+	switch {
+	case err != nil:
+		return nil, abi.ErrArgument
+	case !f.places[whereTo(u)]:
+		p.outward("a filter may not call this host: name it in grants.http, or take another module", "host", u.Host)
+		return nil, abi.ErrDenied
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	select {
+	case f.slots <- struct{}{}:
+		defer func() { <-f.slots }()
+	case <-ctx.Done():
+		return nil, abi.ErrUnavailable
+	}
+	r, err := f.client.Do(ctx, q)
+	switch {
+	case errors.Is(err, oauth.ErrTooLarge):
+		return nil, abi.ErrLimit
+	case err != nil:
+		p.outward("a filter's HTTP request got no answer", "error", err)
+		return nil, abi.ErrUnavailable
+	}
+	return fetched(r), 0
+}
+
+// outward tells of what a program asked of others.
+func (p *program) outward(what string, args ...any) {
+	if p.lines.allow() {
+		p.log.Warn(what, append([]any{"server", p.server, "filter", p.spec.Name}, args...)...)
+	}
+}
+
+// fetchOf reads a request, and how long it may take. It reports false for one
+// that is none.
+func fetchOf(record []byte) (q oauth.Request, wait time.Duration, ok bool) {
+	q = oauth.Request{Method: http.MethodGet, Trust: oauth.Named, Header: http.Header{}, MaxBody: maxFetched}
+	wait = maxFetch
+	lines := 0
+	r := abi.Reader{B: record}
+	for r.Next() {
+		switch r.Num {
+		case abi.FetchMethod:
+			q.Method = string(r.Data)
+		case abi.FetchURL:
+			q.URL = string(r.Data)
+		case abi.FetchBody:
+			q.Body = r.Data
+		case abi.FetchTimeout:
+			if r.Uint > 0 && r.Uint < uint64(maxFetch/time.Millisecond) {
+				wait = time.Duration(r.Uint) * time.Millisecond
+			}
+		case abi.FetchHeader:
+			name, value := headerOf(r.Data)
+			if lines++; lines > maxFetchHead || !sendable(name, value) {
+				return q, wait, false
+			}
+			q.Header.Add(name, value)
+		}
+	}
+	switch q.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+	default:
+		return q, wait, false
+	}
+	return q, wait, !r.Bad && utf8.ValidString(q.URL)
+}
+
+func headerOf(record []byte) (name, value string) {
+	r := abi.Reader{B: record}
+	for r.Next() {
+		switch r.Num {
+		case abi.HeaderName:
+			name = string(r.Data)
+		case abi.HeaderValue:
+			value = string(r.Data)
+		}
+	}
+	return name, value
+}
+
+// sendable reports whether a program may send a header line: one that frames the
+// request is made by the edge.
+func sendable(name, value string) bool {
+	if !outgoing.IsName(name) || len(value) > maxValue || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
+		return false
+	}
+	for _, free := range [...]string{"content-type", "accept", "user-agent"} {
+		if strings.EqualFold(name, free) {
+			return true
+		}
+	}
+	return !outgoing.Restricted(name)
+}
+
+// fetched writes the answer down.
+func fetched(r *oauth.Response) []byte {
+	b := abi.AppendUint(nil, abi.FetchedStatus, uint64(r.Status))
+	lines := 0
+	for name, values := range r.Header {
+		for _, v := range values {
+			if lines++; lines > maxFetchHead || len(v) > maxValue {
+				continue
+			}
+			line := abi.AppendString(abi.AppendString(nil, abi.HeaderName, strings.ToLower(name)), abi.HeaderValue, strings.ToValidUTF8(v, "\ufffd"))
+			b = abi.AppendBytes(b, abi.FetchedHeader, line)
+		}
+	}
+	return abi.AppendBytes(b, abi.FetchedBody, r.Body)
+}
