@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 
 	"github.com/weir-edge/weir/sdk/abi"
 )
@@ -21,6 +22,12 @@ type Native struct {
 	Keys   map[string]string // secrets; nil when they are not granted
 	Store  map[string][]byte // nil when it is not granted; lifetimes are only checked
 	Counts map[string]int64  // counters and gauges; nil when they are not granted
+	Events []string          // that were told of, each NAME: DATA; nil when they are not granted
+
+	Fetch func(Outbound) (Inbound, error)                               // answers requests to others; nil when it is not granted
+	Tools func(name, arguments string) (result, failed JSON, err error) // answers calls of tools; nil when it is not granted
+
+	answer []byte // the last of others
 }
 
 // native is the host of the call under way.
@@ -143,17 +150,98 @@ func hostIncr(key string, n, millis int64) int64 {
 	return n
 }
 
+// outside keeps an answer, and writes it where there is room.
+func outside(answer []byte, err error, out []byte) int64 {
+	native.answer = nil
+	var f Failure
+	switch {
+	case errors.As(err, &f):
+		return int64(f)
+	case err != nil:
+		return abi.ErrUnavailable
+	}
+	native.answer = answer
+	return hostAnswer(out)
+}
+
+func hostFetch(record, out []byte) int64 {
+	if native.Fetch == nil {
+		return abi.ErrDenied
+	}
+	q := Outbound{Method: "GET"}
+	r := reader{b: record}
+	for r.next() {
+		switch r.field {
+		case abi.FetchMethod:
+			q.Method = string(r.data())
+		case abi.FetchURL:
+			q.URL = string(r.data())
+		case abi.FetchHeader:
+			q.Headers = append(q.Headers, [2]string{string(first(r.data(), abi.HeaderName)), string(first(r.data(), abi.HeaderValue))})
+		case abi.FetchBody:
+			q.Body = string(r.data())
+		case abi.FetchTimeout:
+			q.Millis = r.number
+		}
+	}
+	in, err := native.Fetch(q)
+	answer := abi.AppendUint(nil, abi.FetchedStatus, uint64(in.Status))
+	for _, h := range in.Headers {
+		answer = abi.AppendBytes(answer, abi.FetchedHeader, line(h[0], h[1]))
+	}
+	return outside(abi.AppendBytes(answer, abi.FetchedBody, in.Body), err, out)
+}
+
+func hostTool(record, out []byte) int64 {
+	if native.Tools == nil {
+		return abi.ErrDenied
+	}
+	result, failed, err := native.Tools(string(first(record, abi.ToolName)), string(first(record, abi.ToolArguments)))
+	if failed != "" {
+		return outside(abi.AppendString(nil, abi.ToolError, string(failed)), err, out)
+	}
+	return outside(abi.AppendString(nil, abi.ToolResult, string(result)), err, out)
+}
+
+func hostAnswer(out []byte) int64 {
+	if native.answer == nil {
+		return abi.ErrNotFound
+	}
+	if len(native.answer) <= len(out) {
+		copy(out, native.answer)
+	}
+	return int64(len(native.answer))
+}
+
+func hostEmit(name, data string) int32 {
+	switch {
+	case native.Events == nil:
+		return abi.ErrDenied
+	case !named(name):
+		return abi.ErrArgument
+	case len(data) > 4<<10:
+		return abi.ErrLimit
+	}
+	native.Events = append(native.Events, name+": "+data)
+	return 0
+}
+
+// named says whether an event or a metric can have the name.
+func named(name string) bool {
+	for _, c := range []byte(name) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 64
+}
+
 func hostMetric(name string, kind int, delta int64) int32 {
 	if native.Counts == nil {
 		return abi.ErrDenied
 	}
-	if name == "" || len(name) > 64 {
+	if !named(name) {
 		return abi.ErrArgument
-	}
-	for _, c := range []byte(name) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
-			return abi.ErrArgument
-		}
 	}
 	if kind == abi.MetricCounter {
 		delta += native.Counts[name]

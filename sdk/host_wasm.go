@@ -40,6 +40,18 @@ func importIncr(key unsafe.Pointer, keyN uint32, delta, ttl int64) int64
 //go:wasmimport weir_v1 metric
 func importMetric(name unsafe.Pointer, n, kind uint32, delta int64) int32
 
+//go:wasmimport weir_v1 http_call
+func importFetch(p unsafe.Pointer, n uint32, out unsafe.Pointer, room uint32) int64
+
+//go:wasmimport weir_v1 call_tool
+func importTool(p unsafe.Pointer, n uint32, out unsafe.Pointer, room uint32) int64
+
+//go:wasmimport weir_v1 answer
+func importAnswer(out unsafe.Pointer, room uint32) int64
+
+//go:wasmimport weir_v1 emit
+func importEmit(name unsafe.Pointer, nameN uint32, p unsafe.Pointer, n uint32) int32
+
 func ptr(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 func str(s string) unsafe.Pointer { return unsafe.Pointer(unsafe.StringData(s)) }
 
@@ -65,4 +77,14 @@ func hostIncr(key string, n, millis int64) int64 {
 }
 func hostMetric(name string, kind int, delta int64) int32 {
 	return importMetric(str(name), uint32(len(name)), uint32(kind), delta)
+}
+func hostFetch(record, out []byte) int64 {
+	return importFetch(ptr(record), uint32(len(record)), ptr(out), uint32(len(out)))
+}
+func hostTool(record, out []byte) int64 {
+	return importTool(ptr(record), uint32(len(record)), ptr(out), uint32(len(out)))
+}
+func hostAnswer(out []byte) int64 { return importAnswer(ptr(out), uint32(len(out))) }
+func hostEmit(name, data string) int32 {
+	return importEmit(str(name), uint32(len(name)), str(data), uint32(len(data)))
 }

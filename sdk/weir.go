@@ -47,6 +47,8 @@ type handler struct {
 	fields                   []uint64
 	base                     int // where its pointers begin among those of the hook
 	variesBy, inline         uint64
+	cache                    uint64 // milliseconds
+	blocking                 bool
 }
 
 // Tools asks the function only about tools, by the names that clients see,
@@ -99,6 +101,14 @@ func VariesBy(what uint64) Option { return func(h *handler) { h.variesBy = what 
 // InlineLimit leaves arguments of more than n bytes out of the input.
 func InlineLimit(n uint64) Option { return func(h *handler) { h.inline = n } }
 
+// CacheFor has the edge keep what OnOutgoing answers for a time, at most an hour,
+// for all messages to the same backend from clients that VariesBy puts together.
+// The function is told of nothing else then.
+func CacheFor(millis uint64) Option { return func(h *handler) { h.cache = millis } }
+
+// Blocking says that the function waits for others, with Fetch or CallTool.
+func Blocking() Option { return func(h *handler) { h.blocking = true } }
+
 // guest is what is registered.
 var guest struct {
 	init     []func(*Setup) error
@@ -122,7 +132,7 @@ type Setup struct {
 }
 
 // Granted says whether the operator granted something: random, kv, metrics,
-// keys or identity.
+// keys, identity, credentials, http, tools or events.
 func (s *Setup) Granted(grant string) bool {
 	for _, g := range s.grants {
 		if g == grant {
@@ -178,7 +188,8 @@ const most = 64
 // of them it may cover more than each asked for: dispatch looks again.
 func subscription(hook abi.Hook, handlers []*handler) (record []byte, wrong string) {
 	var tools, backends, methods, headers, pointers []string
-	var fields, varies, inline uint64
+	var fields, varies, inline, cache uint64
+	blocking := false
 	allTools, allBackends, allMethods, allFields := false, false, false, false
 	for i, h := range handlers {
 		allTools = allTools || len(h.tools) == 0
@@ -195,6 +206,10 @@ func subscription(hook abi.Hook, handlers []*handler) (record []byte, wrong stri
 			fields |= 1 << (f & 63)
 		}
 		varies = max(varies, h.variesBy)
+		blocking = blocking || h.blocking
+		if i == 0 || h.cache < cache {
+			cache = h.cache
+		}
 		if i == 0 || h.inline == 0 || inline != 0 && h.inline > inline {
 			inline = h.inline
 		}
@@ -240,6 +255,12 @@ func subscription(hook abi.Hook, handlers []*handler) (record []byte, wrong stri
 	}
 	if inline != 0 {
 		record = abi.AppendUint(record, abi.SubInlineLimit, inline)
+	}
+	if cache != 0 {
+		record = abi.AppendUint(record, abi.SubCache, cache)
+	}
+	if blocking {
+		record = abi.AppendUint(record, abi.SubBlocking, 1)
 	}
 	return record, ""
 }

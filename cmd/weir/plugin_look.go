@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -146,6 +147,12 @@ func sees(s plugin.Subscription) string {
 		parts = append(parts, fmt.Sprintf("fields %v", s.Fields))
 	} else {
 		parts = append(parts, "all fields")
+	}
+	if s.Blocking {
+		parts = append(parts, "waits for others")
+	}
+	if s.CacheMillis > 0 {
+		parts = append(parts, fmt.Sprintf("kept %v", time.Duration(s.CacheMillis)*time.Millisecond))
 	}
 	if len(s.Headers) > 0 {
 		parts = append(parts, "headers "+strings.Join(s.Headers, ","))

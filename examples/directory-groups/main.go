@@ -1,7 +1,7 @@
 // Command directory-groups is a guest that makes roles of the groups that a
 // directory puts into tokens, and gives each backend a credential of its own:
-// who the user is and which roles they have there, signed with the backend's
-// key.
+// one of the edge's, by the user's role, or who the user is and which roles they
+// have there, signed with the backend's key.
 package main
 
 import (
@@ -19,6 +19,8 @@ var (
 	tenants  string            // a JSON pointer to the tenant; "" for none
 	roles    map[string]string // by group
 	lifetime int64             // of a credential, in milliseconds
+
+	credentials map[string]map[string]string // names of the edge's, by backend and role
 )
 
 func init() {
@@ -33,6 +35,17 @@ func init() {
 		if len(roles) == 0 {
 			return errors.New("roles: there are none")
 		}
+		credentials = map[string]map[string]string{}
+		for backend, of := range s.Config.Get("credentials").Object() {
+			byRole := map[string]string{}
+			for role, name := range of.Object() {
+				byRole[role.Text()] = name.Text()
+			}
+			credentials[backend.Text()] = byRole
+		}
+		if len(credentials) > 0 && !s.Granted("credentials") {
+			return errors.New("credentials: it needs the grant credentials, with every name that stands there")
+		}
 		if n, ok := s.Config.Get("lifetimeSeconds").Int(); ok && n > 0 && n <= 3600 {
 			lifetime = n * 1000
 		} else if s.Config.Get("lifetimeSeconds").Exists() {
@@ -44,7 +57,7 @@ func init() {
 		return nil
 	})
 	weir.OnIdentity(identify)
-	weir.OnOutgoing(sign)
+	weir.OnOutgoing(give)
 }
 
 // identify keeps the subject and issuer, and says groups, roles and tenant by
@@ -78,6 +91,23 @@ func contains(list []string, s string) bool {
 		}
 	}
 	return false
+}
+
+// give has a message go with the credential of the user's first role that has one
+// at the backend. A backend without such credentials is told who the user is.
+func give(o *weir.Outgoing) {
+	byRole, ok := credentials[o.Backend().String()]
+	if !ok {
+		sign(o)
+		return
+	}
+	for role := range o.Principal().Roles() {
+		if name := byRole[role.String()]; name != "" {
+			o.UseCredential(name)
+			return
+		}
+	}
+	o.Deny(weir.Forbidden, "none of your roles has a credential for this backend")
 }
 
 // sign gives a backend that has a key a credential:

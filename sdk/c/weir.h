@@ -569,7 +569,7 @@ WEIR_FN_ int weir_granted_(const weir_setup *s, weir_view grant) {
         if (r.field == 2 && weir_equal_(r.data, grant)) return 1;
     return 0;
 }
-#define weir_granted(s, grant) weir_granted_(s, weir_str(grant)) /* random, kv, metrics, keys, identity */
+#define weir_granted(s, grant) weir_granted_(s, weir_str(grant)) /* random, kv, metrics, keys, identity, credentials, http, tools, events */
 
 #define WEIR_LIST(...) ((const char *const[]){__VA_ARGS__, 0})
 
@@ -579,6 +579,8 @@ typedef struct {
     const char *const *headers, *const *pointers;
     weir_u64 fields; /* a bit for each: 1 << WEIR_TOOL | …; 0 for all */
     weir_u32 varies_by, inline_limit;
+    weir_u32 cache_ms; /* how long an answer of outgoing_auth holds, at most an hour; the guest is told of the backend and of who varies_by says alone */
+    int blocking;      /* it calls weir_fetch or weir_call_tool there */
 } weir_wants;
 
 WEIR_FN_ void weir_on_(weir_setup *s, const char *hook, weir_wants w) {
@@ -594,6 +596,8 @@ WEIR_FN_ void weir_on_(weir_setup *s, const char *hook, weir_wants w) {
         if (w.fields >> f & 1) weir_put_number_(&sub, 5, f);
     if (w.varies_by) weir_put_number_(&sub, 8, w.varies_by);
     if (w.inline_limit) weir_put_number_(&sub, 9, w.inline_limit);
+    if (w.cache_ms) weir_put_number_(&sub, 10, w.cache_ms);
+    if (w.blocking) weir_put_number_(&sub, 11, 1);
     weir_put_(&weir_output_, 1, weir_span_(sub.p, sub.n));
 }
 
@@ -794,6 +798,10 @@ WEIR_IMPORT_("kv_get") weir_i64 weir_import_kv_get(const void *key, weir_u32 key
 WEIR_IMPORT_("kv_set") weir_i64 weir_import_kv_set(const void *key, weir_u32 key_n, const void *p, weir_u32 n, weir_i64 ttl);
 WEIR_IMPORT_("kv_incr") weir_i64 weir_import_kv_incr(const void *key, weir_u32 key_n, weir_i64 delta, weir_i64 ttl);
 WEIR_IMPORT_("metric") int weir_import_metric(const void *name, weir_u32 n, weir_u32 kind, weir_i64 delta);
+WEIR_IMPORT_("http_call") weir_i64 weir_import_http_call(const void *p, weir_u32 n, void *out, weir_u32 cap);
+WEIR_IMPORT_("call_tool") weir_i64 weir_import_call_tool(const void *p, weir_u32 n, void *out, weir_u32 cap);
+WEIR_IMPORT_("answer") weir_i64 weir_import_answer(void *out, weir_u32 cap);
+WEIR_IMPORT_("emit") int weir_import_emit(const void *name, weir_u32 name_n, const void *p, weir_u32 n);
 
 static inline void weir_log_(weir_u32 level, weir_view v) { weir_import_log(level, v.p, v.n); }
 #define weir_log(level, text) weir_log_(level, weir_str(text)) /* a line of the log */
@@ -825,5 +833,83 @@ static inline weir_i64 weir_kv_add_(weir_view key, weir_i64 n, weir_i64 millis) 
 static inline int weir_metric_(weir_view name, weir_u32 kind, weir_i64 v) { return weir_import_metric(name.p, name.n, kind, v); }
 #define weir_count(name, delta) weir_metric_(weir_str(name), 0, delta) /* grant metrics */
 #define weir_gauge(name, value) weir_metric_(weir_str(name), 1, value)
+
+/* weir_request is an HTTP request to another party; weir_reply is the answer to
+ * one, and what a tool answered: a result or the object of an error. */
+typedef struct { weir_view name, value; } weir_line;
+typedef struct {
+    weir_view method, url, body; /* GET when there is no method */
+    const weir_line *headers;    /* as many as lines says */
+    weir_u32 lines, millis;      /* that it may take; 0 for the host's limit */
+} weir_request;
+typedef struct { weir_view record, body; weir_u32 status; weir_json result, error; } weir_reply;
+
+/* Asks others, and fetches an answer that there was no room for. */
+WEIR_FN_ weir_i64 weir_asked_(weir_i64 (*ask)(const void *, weir_u32, void *, weir_u32), weir_view question, weir_reply *a) {
+    weir_u32 cap = 1024;
+    char *p = weir_room_(cap);
+    weir_i64 n = ask(question.p, question.n, p, cap);
+    if (n > cap) {
+        cap = (weir_u32)n;
+        p = weir_room_(cap);
+        n = weir_import_answer(p, cap);
+    }
+    a->record = weir_span_(p, n < 0 ? 0 : (weir_u32)n);
+    return n < 0 ? n : 0;
+}
+
+/* Sends a request to a host that is granted, and waits for the answer; below zero
+ * there is none. Redirects are not followed. Grant http, at a hook that is blocking. */
+WEIR_FN_ weir_i64 weir_fetch(weir_request q, weir_reply *a) {
+    weir_u32 room = 64 + q.method.n + q.url.n + q.body.n;
+    for (weir_u32 i = 0; i < q.lines; i++) room += 32 + 2 * (q.headers[i].name.n + q.headers[i].value.n);
+    weir_area_ to = {(weir_byte *)weir_room_(room), 0, room};
+    if (q.method.n) weir_put_(&to, 1, q.method);
+    weir_put_(&to, 2, q.url);
+    for (weir_u32 i = 0; i < q.lines; i++) {
+        weir_u32 n = 16 + q.headers[i].name.n + q.headers[i].value.n;
+        weir_area_ line = {(weir_byte *)weir_room_(n), 0, n};
+        weir_put_(&line, 1, q.headers[i].name);
+        weir_put_(&line, 2, q.headers[i].value);
+        weir_put_(&to, 3, weir_span_(line.p, line.n));
+    }
+    weir_put_(&to, 4, q.body);
+    if (q.millis) weir_put_number_(&to, 5, q.millis);
+    *a = (weir_reply){weir_span_("", 0), weir_span_("", 0), 0, {0, 0}, {0, 0}};
+    weir_i64 n = weir_asked_(weir_import_http_call, weir_span_(to.p, to.n), a);
+    weir_reader_ r = weir_read_(a->record);
+    while (weir_field_(&r)) {
+        if (r.field == 1) a->status = (weir_u32)r.number;
+        else if (r.field == 3) a->body = r.data;
+    }
+    return n;
+}
+
+/* The first value of a header of an answer, whose name is in small letters. */
+WEIR_FN_ weir_view weir_reply_header_(const weir_reply *a, weir_view name) {
+    weir_reader_ r = weir_read_(a->record);
+    while (weir_field_(&r))
+        if (r.field == 2 && weir_equal_(weir_first_(r.data, 1), name)) return weir_first_(r.data, 2);
+    return weir_span_("", 0);
+}
+#define weir_reply_header(a, name) weir_reply_header_(a, weir_str(name))
+
+/* Calls a tool, by the name that clients see, for the client whose message the
+ * guest is asked about; below zero there is no answer. Grant tools, at a hook that is blocking. */
+WEIR_FN_ weir_i64 weir_call_tool_(weir_view name, weir_view arguments, weir_reply *a) {
+    weir_u32 room = 32 + name.n + arguments.n;
+    weir_area_ to = {(weir_byte *)weir_room_(room), 0, room};
+    weir_put_(&to, 1, name);
+    if (arguments.n) weir_put_(&to, 2, arguments);
+    *a = (weir_reply){weir_span_("", 0), weir_span_("", 0), 0, {0, 0}, {0, 0}};
+    weir_i64 n = weir_asked_(weir_import_call_tool, weir_span_(to.p, to.n), a);
+    a->result = weir_parse_(weir_first_(a->record, 1));
+    a->error = weir_parse_(weir_first_(a->record, 2));
+    return n;
+}
+#define weir_call_tool(name, arguments, a) weir_call_tool_(weir_str(name), weir_str(arguments), a)
+
+static inline int weir_emit_(weir_view name, weir_view data) { return weir_import_emit(name.p, name.n, data.p, data.n); }
+#define weir_emit(name, data) weir_emit_(weir_str(name), weir_str(data)) /* tells of an event, JSON text of at most 4 KiB; grant events */
 
 #endif

@@ -27,7 +27,7 @@ import (
 // Setup is what a guest is started with.
 type Setup struct {
 	Config string            // JSON text; "" for none
-	Grants []string          // random, kv, metrics, keys, identity
+	Grants []string          // random, kv, metrics, keys, identity, credentials, http, tools, events
 	Keys   map[string]string // secrets of the grant keys, by name
 	Name   string            // of the filter; "test" when empty
 }
@@ -78,6 +78,12 @@ func Try(t testing.TB, s Setup) (*Guest, error) {
 			g.Host.Counts = map[string]int64{}
 		case abi.GrantKeys:
 			g.Host.Keys = s.Keys
+		case abi.GrantHTTP: // until the test sets who answers, nobody does
+			g.Host.Fetch = func(weir.Outbound) (weir.Inbound, error) { return weir.Inbound{}, weir.ErrUnavailable }
+		case abi.GrantTools:
+			g.Host.Tools = func(string, string) (weir.JSON, weir.JSON, error) { return "", "", weir.ErrUnavailable }
+		case abi.GrantEvents:
+			g.Host.Events = []string{}
 		case abi.GrantRandom:
 			n := byte(0)
 			g.Host.Rand = func(b []byte) { // the same in every test

@@ -33,6 +33,8 @@ type Fixtures struct {
 	Grants []string          `json:"grants,omitempty"`
 	Keys   map[string]string `json:"keys,omitempty"` // secrets by name
 
+	Others
+
 	Cases []Case `json:"cases"`
 }
 
@@ -43,6 +45,8 @@ type Case struct {
 	Config json.RawMessage   `json:"config,omitempty"`
 	Grants []string          `json:"grants,omitempty"`
 	Keys   map[string]string `json:"keys,omitempty"`
+
+	Others
 
 	// Hook that is asked. Without one, the guest is only started.
 	Hook  string `json:"hook,omitempty"`
@@ -62,6 +66,13 @@ type Case struct {
 	// when absent.
 	Log []string `json:"log,omitempty"`
 
+	// Sent are what others were asked, in their order: METHOD URL, header lines,
+	// and BODY of HTTP requests, and the name and arguments of tools. Not compared when absent.
+	Sent []string `json:"sent,omitempty"`
+
+	// Events are what was told of, each NAME: DATA. Not compared when absent.
+	Events []string `json:"events,omitempty"`
+
 	// Metrics are counters and gauges after the case. Not compared when absent.
 	Metrics map[string]int64 `json:"metrics,omitempty"`
 
@@ -80,6 +91,8 @@ type Subscription struct {
 	Pointers    []string `json:"pointers,omitempty"`
 	VariesBy    string   `json:"variesBy,omitempty"`
 	InlineLimit uint64   `json:"inlineLimit,omitempty"`
+	CacheMillis int64    `json:"cacheMillis,omitempty"`
+	Blocking    bool     `json:"blocking,omitempty"`
 }
 
 // ParseFixtures reads a file of fixtures: YAML or JSON.
@@ -115,6 +128,12 @@ func ParseFixtures(text []byte) (*Fixtures, error) {
 		}
 		if c.Keys == nil {
 			c.Keys = f.Keys
+		}
+		if c.HTTP == nil {
+			c.HTTP = f.HTTP
+		}
+		if c.Tools == nil {
+			c.Tools = f.Tools
 		}
 		if err := c.Input.verbatim(); err != nil {
 			return nil, fmt.Errorf("%s.input.verbatim%w", at, err)
@@ -212,6 +231,9 @@ type host struct {
 	mu     sync.Mutex
 	lines  []string
 	totals map[string]int64
+	others *Others // of the case that is asked
+	sent   []string
+	events []string
 }
 
 func (h *hosts) close() {
@@ -236,7 +258,7 @@ func (h *hosts) of(ctx context.Context, c *Case) *host {
 	h.open[string(key)] = one
 	b := wasm.Binding{
 		Name: "fixture", Config: c.Config, Grants: c.Grants, Limits: h.limits, Log: slog.New(one), Store: one.store, Metric: one.measure,
-		Keys: map[string]edge.Secret{},
+		Keys: map[string]edge.Secret{}, Fetch: one.fetch, Tool: one.tool, Emit: one.emit,
 	}
 	if b.Limits.Timeout == 0 {
 		b.Limits.Timeout = time.Second // fuel is what bounds a case: this machine may be busy
@@ -293,7 +315,7 @@ func (h *hosts) run(ctx context.Context, c *Case) (wrong []string) {
 	if !matched {
 		return wrong
 	}
-	g.lines = nil
+	g.lines, g.sent, g.events, g.others = nil, nil, nil, &c.Others
 	record, err := g.guest.Call(ctx, hook, c.Input.Session, c.Input.filled(hook).record(hook, w), nil)
 	ops := []any{}
 	if err == nil {
@@ -304,6 +326,15 @@ func (h *hosts) run(ctx context.Context, c *Case) (wrong []string) {
 		wrong = append(wrong, compare(ops, c.Ops)...)
 	}
 	logged()
+	for _, one := range []struct {
+		what      string
+		got, want []string
+	}{{"sent", g.sent, c.Sent}, {"events", g.events, c.Events}} {
+		if one.want != nil && !slices.Equal(one.got, one.want) {
+			fail("%s: got  %s", one.what, line(one.got))
+			fail("%s: want %s", one.what, line(one.want))
+		}
+	}
 	if c.Metrics != nil && !maps.Equal(g.totals, c.Metrics) {
 		fail("metrics: got  %s", line(g.totals))
 		fail("metrics: want %s", line(c.Metrics))
@@ -362,6 +393,7 @@ func Subscriptions(g *wasm.Guest) []Subscription {
 		one := Subscription{
 			Hook: s.Hook.String(), Methods: s.Methods, Tools: s.Tools, Backends: s.Backends, Headers: s.Headers, Pointers: s.Pointers,
 			VariesBy: [...]string{"", "tenant", "groups", "subject"}[s.VariesBy], InlineLimit: s.InlineLimit,
+			CacheMillis: s.Cache.Milliseconds(), Blocking: s.Blocking,
 		}
 		for f := range 64 {
 			if s.Fields>>f&1 == 1 {

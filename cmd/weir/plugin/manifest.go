@@ -43,11 +43,16 @@ type Project struct {
 	Language string            `json:"language,omitempty"` // found out when it is empty
 	Config   json.RawMessage   `json:"config,omitempty"`   // an example that the guest accepts
 	Keys     map[string]string `json:"keys,omitempty"`     // made-up secrets of the grant keys, by name
+
+	Credentials []string `json:"credentials,omitempty"` // names for the grant credentials
+	HTTP        []string `json:"http,omitempty"`        // hosts for the grant http
+	Tools       []string `json:"tools,omitempty"`       // globs for the grant tools
 }
 
 var (
 	projectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	grantNames  = []string{abi.GrantRandom, abi.GrantKV, abi.GrantMetrics, abi.GrantKeys, abi.GrantIdentity}
+	grantNames  = []string{abi.GrantRandom, abi.GrantKV, abi.GrantMetrics, abi.GrantKeys, abi.GrantIdentity,
+		abi.GrantCredentials, abi.GrantHTTP, abi.GrantTools, abi.GrantEvents}
 )
 
 // ReadProject reads plugin.yaml of a directory.
@@ -85,6 +90,11 @@ func (p *Project) check() error {
 	for _, g := range p.Grants {
 		if !contains(grantNames, g) {
 			return fmt.Errorf("grants: there is no %q: one of %s", g, strings.Join(grantNames, ", "))
+		}
+	}
+	for grant, list := range map[string][]string{abi.GrantCredentials: p.Credentials, abi.GrantHTTP: p.HTTP, abi.GrantTools: p.Tools} {
+		if contains(p.Grants, grant) != (len(list) > 0) {
+			return fmt.Errorf("%s: name them here and in grants, or in neither", grant)
 		}
 	}
 	for name, value := range map[string]json.RawMessage{"configSchema": p.ConfigSchema, "config": p.Config} {

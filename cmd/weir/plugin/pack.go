@@ -69,7 +69,22 @@ func Pack(ctx context.Context, p *Project, file, cache string) (*Packed, error) 
 func (p *Packed) EdgeFilter(project *Project, path string) ([]byte, error) {
 	grants := map[string]any{}
 	for _, g := range project.Grants {
-		if g != abi.GrantKeys {
+		switch g {
+		case abi.GrantCredentials:
+			var refs []map[string]string
+			for _, name := range project.Credentials {
+				refs = append(refs, map[string]string{"name": name})
+			}
+			grants[g] = refs
+			continue
+		case abi.GrantHTTP:
+			grants[g] = project.HTTP
+			continue
+		case abi.GrantTools:
+			grants[g] = project.Tools
+			continue
+		case abi.GrantKeys:
+		default:
 			grants[g] = true
 			continue
 		}

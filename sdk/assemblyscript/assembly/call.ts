@@ -24,6 +24,8 @@ export class Wants {
   fieldBits: u64 = 0;
   varies: u64 = 0;
   limit: u64 = 0;
+  cache: u64 = 0;
+  waits: bool = false;
 
   /** Only tools, by the names that clients see, that a glob matches. */
   tools(globs: string[]): this {
@@ -53,6 +55,16 @@ export class Wants {
   /** The fields that are read, by their numbers in ABI.md; all when there are none. */
   fields(numbers: i32[]): this {
     for (let i = 0; i < numbers.length; i++) this.fieldBits |= <u64>1 << numbers[i];
+    return this;
+  }
+  /** What onOutgoing answers is kept for a time, at most an hour, for all messages to the same backend from clients that variesBy puts together. The function is told of nothing else then. */
+  cacheFor(millis: u64): this {
+    this.cache = millis;
+    return this;
+  }
+  /** The function waits for others, with fetch or callTool. */
+  blocking(): this {
+    this.waits = true;
     return this;
   }
   /** The answer depends on who asks: ByTenant, ByGroups or BySubject. */
@@ -122,7 +134,7 @@ export class Setup {
   version: u64 = 0;
   grants: string[] = [];
 
-  /** Says whether something is granted: random, kv, metrics, keys or identity. */
+  /** Says whether something is granted: random, kv, metrics, keys, identity, credentials, http, tools or events. */
   granted(grant: string): bool {
     return this.grants.includes(grant);
   }
@@ -192,7 +204,7 @@ const most = 64; // values in a list of a subscription
 function subscribe(to: Area, hook: i32, all: Handler[]): string {
   const tools: string[] = [], backends: string[] = [], methods: string[] = [], headers: string[] = [], pointers: string[] = [];
   let everyTool = false, everyBackend = false, everyMethod = false, everyField = false;
-  let fields: u64 = 0, varies: u64 = 0, inline: u64 = 0;
+  let fields: u64 = 0, varies: u64 = 0, inline: u64 = 0, cache: u64 = 0, waits = false;
   for (let i = 0; i < all.length; i++) {
     const h = all[i], w = h.w;
     everyTool = everyTool || w.toolGlobs.length == 0;
@@ -207,6 +219,8 @@ function subscribe(to: Area, hook: i32, all: Handler[]): string {
     for (let k = 0; k < w.pointerList.length; k++) pointers.push(w.pointerList[k]);
     fields |= w.fieldBits;
     varies = max(varies, w.varies);
+    waits = waits || w.waits;
+    cache = i == 0 ? w.cache : min(cache, w.cache);
     if (i == 0 || w.limit == 0 || (inline != 0 && w.limit > inline)) inline = w.limit;
   }
   if (headers.length > most || pointers.length > most) return hookNames[hook] + ": more than 64 headers or pointers";
@@ -224,6 +238,8 @@ function subscribe(to: Area, hook: i32, all: Handler[]): string {
   }
   if (varies) to.number(8, varies);
   if (inline) to.number(9, inline);
+  if (cache) to.number(10, cache);
+  if (waits) to.number(11, 1);
   return "";
 }
 

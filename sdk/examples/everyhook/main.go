@@ -31,7 +31,7 @@ func init() {
 	weir.OnCall(deletes, weir.Tools("delete_*"))
 	weir.OnCall(reads, weir.Tools("read_*"), weir.Pointers("/path", "/verbose"))
 	weir.OnCall(moves, weir.Tools("old"), weir.Backends("b1"))
-	weir.OnOutgoing(outgoing)
+	weir.OnOutgoing(outgoing, weir.VariesBy(weir.ByTenant), weir.CacheFor(60_000))
 	weir.OnBackendRequest(backendRequest)
 	weir.OnResult(result, weir.Pointers("/content/0/text"))
 	weir.OnMessage(message, weir.Methods("resources/*", "prompts/get"))

@@ -15,7 +15,7 @@ const minute = 60_000
 
 func init() {
 	weir.OnInit(func(s *weir.Setup) error {
-		for _, grant := range []string{"random", "kv", "metrics", "keys"} {
+		for _, grant := range []string{"random", "kv", "metrics", "keys", "http", "tools", "events"} {
 			if !s.Granted(grant) {
 				return errors.New(grant + " is not granted")
 			}
@@ -28,7 +28,7 @@ func init() {
 			text = "error: " + err.Error()
 		}
 		c.Respond(weir.TextResult(text))
-	}, weir.Pointers("/text"))
+	}, weir.Pointers("/text"), weir.Blocking())
 }
 
 func answer(tool weir.View, text string) (string, error) {
@@ -79,6 +79,27 @@ func answer(tool weir.View, text string) (string, error) {
 		weir.Warn("w " + text)
 		weir.Error("e " + text)
 		return strconv.Itoa(weir.LogLevel()), nil
+	case tool.Is("fetch"):
+		in, err := weir.Fetch(weir.Outbound{
+			Method: "POST", URL: "https://api.example/judge?x=1", Headers: [][2]string{{"x-say", "hello"}}, Body: text, Millis: 2000,
+		})
+		return strconv.Itoa(in.Status) + " " + in.Header("x-kind") + " " + string(in.Body), err
+	case tool.Is("fetch size"):
+		in, err := weir.Fetch(weir.Outbound{Method: "POST", URL: "https://api.example/judge?x=1"})
+		return strconv.Itoa(len(in.Body)), err
+	case tool.Is("fetch elsewhere"):
+		in, err := weir.Fetch(weir.Outbound{URL: "https://elsewhere.example/"})
+		return strconv.Itoa(in.Status), err
+	case tool.Is("tool"):
+		result, failed, err := weir.CallTool(text, `{"deep":true}`)
+		if failed.Exists() {
+			return "failed: " + failed.Get("message").Text(), err
+		}
+		return result.At("/content/0/text").Text(), err
+	case tool.Is("emit"):
+		return "", weir.Emit("seen", `{"text":`+weir.Text(text)+`}`)
+	case tool.Is("emit badly"):
+		return "", weir.Emit("Seen!", "")
 	}
 	return "", errors.New("no such tool")
 }

@@ -72,6 +72,8 @@ pub struct Wants {
     fields: u64,
     varies_by: By,
     inline_limit: u64,
+    cache: u64,
+    blocking: bool,
 }
 
 impl Default for Wants {
@@ -97,6 +99,8 @@ impl Wants {
             fields: 0,
             varies_by: By::Nothing,
             inline_limit: 0,
+            cache: 0,
+            blocking: false,
         }
     }
     /// Only tools, by the names that clients see, that a glob matches.
@@ -138,6 +142,18 @@ impl Wants {
         self.varies_by = what;
         self
     }
+    /// What on_outgoing answers is kept for a time, at most an hour, for all
+    /// messages to the same backend from clients that varies_by puts together.
+    /// The function is told of nothing else then.
+    pub fn cache_for(mut self, millis: u64) -> Self {
+        self.cache = millis;
+        self
+    }
+    /// The function waits for others, with fetch or call_tool.
+    pub fn blocking(mut self) -> Self {
+        self.blocking = true;
+        self
+    }
     /// Arguments of more than n bytes are left out.
     pub fn inline_limit(mut self, n: u64) -> Self {
         self.inline_limit = n;
@@ -156,7 +172,8 @@ pub struct Setup<'a> {
 }
 
 impl<'a> Setup<'a> {
-    /// Says whether something is granted: random, kv, metrics, keys or identity.
+    /// Says whether something is granted: random, kv, metrics, keys, identity,
+    /// credentials, http, tools or events.
     pub fn granted(&self, grant: &str) -> bool {
         self.grants.contains(&grant)
     }
@@ -378,6 +395,13 @@ fn subscription(hook: &str, handlers: &mut [Handler]) -> Result<Vec<u8>, String>
     let limits = || handlers.iter().map(|h| h.wants.inline_limit);
     if limits().all(|n| n != 0) {
         number(&mut sub, 9, limits().max().unwrap_or(0));
+    }
+    let cache = handlers.iter().map(|h| h.wants.cache).min().unwrap_or(0);
+    if cache != 0 {
+        number(&mut sub, 10, cache);
+    }
+    if handlers.iter().any(|h| h.wants.blocking) {
+        number(&mut sub, 11, 1);
     }
     Ok(sub)
 }

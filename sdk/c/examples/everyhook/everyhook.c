@@ -15,7 +15,7 @@ WEIR_INIT(s) {
     weir_on(s, WEIR_OVERRIDE_PROMPTS, 0);
     weir_on(s, WEIR_OVERRIDE_RESOURCES, 0);
     weir_on(s, WEIR_ON_CALL_REQUEST, .tools = WEIR_LIST("delete_*", "read_*", "old"), .pointers = WEIR_LIST("/path", "/verbose"));
-    weir_on(s, WEIR_OUTGOING_AUTH, 0);
+    weir_on(s, WEIR_OUTGOING_AUTH, .varies_by = WEIR_BY_TENANT, .cache_ms = 60000);
     weir_on(s, WEIR_ON_UPSTREAM_REQUEST, 0);
     weir_on(s, WEIR_ON_CALL_RESPONSE, .pointers = WEIR_LIST("/content/0/text"));
     weir_on(s, WEIR_ON_MESSAGE, .methods = WEIR_LIST("resources/*", "prompts/get"));

@@ -5,7 +5,8 @@ enum { MINUTE = 60000 };
 
 WEIR_INIT(s) {
     if (!weir_granted(s, "random") || !weir_granted(s, "kv") || !weir_granted(s, "metrics") || !weir_granted(s, "keys")) return "a grant is missing";
-    weir_on(s, WEIR_ON_CALL_REQUEST, .pointers = WEIR_LIST("/text"));
+    if (!weir_granted(s, "http") || !weir_granted(s, "tools") || !weir_granted(s, "events")) return "a grant is missing";
+    weir_on(s, WEIR_ON_CALL_REQUEST, .pointers = WEIR_LIST("/text"), .blocking = 1);
     return 0;
 }
 
@@ -83,6 +84,36 @@ static weir_view answer(weir_view tool, weir_view text) {
         weir_log(WEIR_WARN, weir_cat(weir_str("w "), text));
         weir_log(WEIR_ERROR, weir_cat(weir_str("e "), text));
         return weir_decimal(weir_log_level());
+    }
+    if (weir_equal(tool, "fetch")) {
+        weir_line say = {weir_str("x-say"), weir_str("hello")};
+        weir_reply a;
+        n = weir_fetch((weir_request){.method = weir_str("POST"), .url = weir_str("https://api.example/judge?x=1"), .body = text, .headers = &say, .lines = 1, .millis = 2000}, &a);
+        return n < 0 ? failure(n) : weir_cat(weir_decimal(a.status), weir_str(" "), weir_reply_header(&a, "x-kind"), weir_str(" "), a.body);
+    }
+    if (weir_equal(tool, "fetch size")) {
+        weir_reply a;
+        n = weir_fetch((weir_request){.method = weir_str("POST"), .url = weir_str("https://api.example/judge?x=1")}, &a);
+        return n < 0 ? failure(n) : weir_decimal(a.body.n);
+    }
+    if (weir_equal(tool, "fetch elsewhere")) {
+        weir_reply a;
+        n = weir_fetch((weir_request){.url = weir_str("https://elsewhere.example/")}, &a);
+        return n < 0 ? failure(n) : weir_decimal(a.status);
+    }
+    if (weir_equal(tool, "tool")) {
+        weir_reply a;
+        n = weir_call_tool(text, "{\"deep\":true}", &a);
+        if (weir_exists(a.error)) return weir_cat(weir_str("failed: "), weir_text(weir_get(a.error, "message")));
+        return n < 0 ? failure(n) : weir_text(weir_at(a.result, "/content/0/text"));
+    }
+    if (weir_equal(tool, "emit")) {
+        n = weir_emit("seen", weir_cat(weir_str("{\"text\":"), weir_quote(text), weir_str("}")));
+        return n < 0 ? failure(n) : none;
+    }
+    if (weir_equal(tool, "emit badly")) {
+        n = weir_emit("Seen!", "");
+        return n < 0 ? failure(n) : none;
     }
     return weir_str("error: no such tool");
 }

@@ -125,7 +125,7 @@ weir.onOutgoing((o: weir.Outgoing): void => {
   }
   o.useCredential(o.backend.toString() + "-" + tenant);
   o.setHeader("x-tenant", tenant);
-});
+}, weir.wants().variesBy(weir.ByTenant).cacheFor(60000));
 
 weir.onBackendRequest((r: weir.BackendRequest): void => {
   r.setHeader("x-request-id", r.id.json);

@@ -6,14 +6,14 @@ export * from "../../../assembly/exports";
 const minute = 60000;
 
 weir.onInit((s: weir.Setup): string | null => {
-  const grants = ["random", "kv", "metrics", "keys"];
+  const grants = ["random", "kv", "metrics", "keys", "http", "tools", "events"];
   for (let i = 0; i < grants.length; i++) if (!s.granted(grants[i])) return grants[i] + " is not granted";
   return null;
 });
 
 weir.onCall((c: weir.Call): void => {
   c.respond(weir.textResult(answer(c.tool.toString(), c.selected(0).text)));
-}, weir.wants().pointers(["/text"]));
+}, weir.wants().pointers(["/text"]).blocking());
 
 function or(n: i64, text: string): string {
   return n < 0 ? "error: " + weir.failure(n) : text;
@@ -60,5 +60,31 @@ function answer(tool: string, text: string): string {
     weir.error("e " + text);
     return weir.logLevel().toString();
   }
+  if (tool == "fetch") {
+    const q = new weir.Fetch("https://api.example/judge?x=1");
+    q.method = "POST";
+    q.headers = ["x-say", "hello"];
+    q.body = text;
+    q.millis = 2000;
+    const a = weir.fetch(q);
+    return or(a.failed, a.status.toString() + " " + a.header("x-kind") + " " + a.body);
+  }
+  if (tool == "fetch size") {
+    const q = new weir.Fetch("https://api.example/judge?x=1");
+    q.method = "POST";
+    const a = weir.fetch(q);
+    return or(a.failed, a.body.length.toString());
+  }
+  if (tool == "fetch elsewhere") {
+    const a = weir.fetch(new weir.Fetch("https://elsewhere.example/"));
+    return or(a.failed, a.status.toString());
+  }
+  if (tool == "tool") {
+    const a = weir.callTool(text, '{"deep":true}');
+    if (a.error != "") return "failed: " + weir.parse(a.error).get("message").text;
+    return or(a.failed, a.failed < 0 ? "" : weir.parse(a.result).at("/content/0/text").text);
+  }
+  if (tool == "emit") return or(weir.emit("seen", '{"text":' + weir.quote(text) + "}"), "");
+  if (tool == "emit badly") return or(weir.emit("Seen!", ""), "");
   return "error: no such tool";
 }

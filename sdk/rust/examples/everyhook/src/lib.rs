@@ -119,7 +119,7 @@ fn start(g: &mut Guest, s: &Setup) -> Result<(), String> {
         c.set_arguments(&["{\"was\":", c.arguments().json(), "}"].concat());
     });
 
-    g.on_outgoing(Wants::new(), |o| {
+    g.on_outgoing(Wants::new().varies_by(By::Tenant).cache_for(60_000), |o| {
         let tenant = o.principal().tenant();
         if tenant.is_empty() {
             o.deny(Code::Forbidden, "no tenant");

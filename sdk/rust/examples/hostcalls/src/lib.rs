@@ -1,18 +1,19 @@
 //! A guest that calls every function of the host.
 
-use weir::{Failure, Guest, Level, Setup, Wants};
+use weir::{Failure, Fetch, Guest, Level, Setup, Wants};
 
 weir::guest!(start);
 
 const MINUTE: i64 = 60_000;
+const JUDGE: &str = "https://api.example/judge?x=1";
 
 fn start(g: &mut Guest, s: &Setup) -> Result<(), String> {
-    for grant in ["random", "kv", "metrics", "keys"] {
+    for grant in ["random", "kv", "metrics", "keys", "http", "tools", "events"] {
         if !s.granted(grant) {
             return Err([grant, " is not granted"].concat());
         }
     }
-    g.on_call(Wants::new().pointers(&["/text"]), |c| {
+    g.on_call(Wants::new().pointers(&["/text"]).blocking(), |c| {
         let said = answer(c.tool(), &c.selected(0).text()).unwrap_or_else(|e| ["error: ", &e].concat());
         c.respond(&weir::text_result(&said));
     });
@@ -54,6 +55,20 @@ fn said(tool: &str, text: &str) -> Option<Result<String, String>> {
             }
             Ok((weir::log_level() as u32).to_string())
         }
+        "fetch" => {
+            let q = Fetch { method: "POST", url: JUDGE, headers: &[("x-say", "hello")], body: text.as_bytes(), millis: 2000 };
+            weir::fetch(&q).map(|a| [&a.status.to_string(), " ", a.header("x-kind"), " ", &String::from_utf8_lossy(&a.body)].concat())
+        }
+        "fetch size" => weir::fetch(&Fetch { method: "POST", url: JUDGE, ..Fetch::default() }).map(|a| a.body.len().to_string()),
+        "fetch elsewhere" => weir::fetch(&Fetch { url: "https://elsewhere.example/", ..Fetch::default() }).map(|a| a.status.to_string()),
+        "tool" => weir::call_tool(text, "{\"deep\":true}").map(|a| {
+            if a.error().exists() {
+                return ["failed: ", &a.error().get("message").text()].concat();
+            }
+            a.result().at("/content/0/text").text().into_owned()
+        }),
+        "emit" => nothing(weir::emit("seen", &["{\"text\":", &weir::quote(text), "}"].concat())),
+        "emit badly" => nothing(weir::emit("Seen!", "")),
         _ => return None,
     };
     Some(got.map_err(|e| e.to_string()))

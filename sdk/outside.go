@@ -1,0 +1,95 @@
+package weir
+
+import "github.com/weir-edge/weir/sdk/abi"
+
+// Outbound is an HTTP request to another party.
+type Outbound struct {
+	Method  string // GET when empty
+	URL     string
+	Headers [][2]string // names and values
+	Body    string
+	Millis  uint64 // that it may take; 0 for the host's limit
+}
+
+// Inbound is the answer to one.
+type Inbound struct {
+	Status  int
+	Headers [][2]string // names, in small letters, and values
+	Body    []byte
+}
+
+// Header returns the first value of a header; the name is in small letters.
+func (in *Inbound) Header(name string) string {
+	for _, h := range in.Headers {
+		if h[0] == name {
+			return h[1]
+		}
+	}
+	return ""
+}
+
+// Fetch sends a request to a host that the operator granted, and waits for the
+// answer. An answer of any status is no error; redirects are not followed. It
+// needs the grant http, and a function that is registered with Blocking.
+func Fetch(q Outbound) (Inbound, error) {
+	var record []byte
+	if q.Method != "" {
+		record = abi.AppendString(record, abi.FetchMethod, q.Method)
+	}
+	record = abi.AppendString(record, abi.FetchURL, q.URL)
+	for _, h := range q.Headers {
+		record = abi.AppendBytes(record, abi.FetchHeader, line(h[0], h[1]))
+	}
+	record = abi.AppendString(record, abi.FetchBody, q.Body)
+	if q.Millis != 0 {
+		record = abi.AppendUint(record, abi.FetchTimeout, q.Millis)
+	}
+	var in Inbound
+	answer, err := answered(hostFetch, record)
+	r := reader{b: answer}
+	for r.next() {
+		switch r.field {
+		case abi.FetchedStatus:
+			in.Status = int(r.number)
+		case abi.FetchedHeader:
+			in.Headers = append(in.Headers, [2]string{string(first(r.data(), abi.HeaderName)), string(first(r.data(), abi.HeaderValue))})
+		case abi.FetchedBody:
+			in.Body = r.data()
+		}
+	}
+	return in, err
+}
+
+func line(name, value string) []byte {
+	return abi.AppendString(abi.AppendString(nil, abi.HeaderName, name), abi.HeaderValue, value)
+}
+
+// CallTool calls a tool, by the name that clients see, for the client whose message
+// the function is asked about, and waits for the answer: a result, or the object of
+// an error. It needs the grant tools, and a function that is registered with Blocking.
+func CallTool(name string, arguments JSON) (result, failed Value, err error) {
+	record := abi.AppendString(nil, abi.ToolName, name)
+	if arguments != "" {
+		record = abi.AppendString(record, abi.ToolArguments, string(arguments))
+	}
+	answer, err := answered(hostTool, record)
+	return Value{first(answer, abi.ToolResult)}, Value{first(answer, abi.ToolError)}, err
+}
+
+// answered asks others, and fetches an answer that there was no room for.
+func answered(ask func(record, out []byte) int64, record []byte) ([]byte, error) {
+	out := make([]byte, 1<<10)
+	n := ask(record, out)
+	if n > int64(len(out)) {
+		out = make([]byte, n)
+		n = hostAnswer(out)
+	}
+	if n < 0 {
+		return nil, Failure(n)
+	}
+	return out[:n], nil
+}
+
+// Emit tells of an event, in the audit log of the server. The name has at most 64 of
+// a-z, 0-9 and _, and the data at most 4 KiB. It needs the grant events.
+func Emit(name string, data JSON) error { return failure(int64(hostEmit(name, string(data)))) }
