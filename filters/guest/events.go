@@ -3,6 +3,7 @@ package guest
 import (
 	"bytes"
 	"context"
+	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/sdk/abi"
@@ -18,11 +19,15 @@ type events struct {
 	list    []asked
 	waiting chan []byte
 	ended   chan struct{}
+
+	ctx   context.Context // in which programs are asked
+	hurry func()          // ends it
 }
 
 // startEvents starts the goroutine that asks. stop ends it.
 func startEvents(list []asked) *events {
 	e := &events{list: list, waiting: make(chan []byte, maxEvents), ended: make(chan struct{})}
+	e.ctx, e.hurry = context.WithCancel(context.Background())
 	go e.run()
 	return e
 }
@@ -32,28 +37,45 @@ func (e *events) take(record []byte) {
 	select {
 	case e.waiting <- bytes.Clone(bytes.TrimSpace(record)):
 	default:
-		for i := range e.list {
-			e.list[i].skipped[abi.OnEvent].Add(1)
-		}
+		e.lose()
 	}
 }
 
-// stop ends the goroutine, once it has shown what waits. What is taken after it
-// is lost.
-func (e *events) stop() {
-	if e != nil {
-		e.waiting <- nil
-		<-e.ended
+// lose counts a record that nobody is shown.
+func (e *events) lose() {
+	for i := range e.list {
+		e.list[i].skipped[abi.OnEvent].Add(1)
 	}
+}
+
+// lastEvents is how long the end of a plan waits for programs to be shown what is
+// left: they may wait for others themselves.
+const lastEvents = 5 * time.Second
+
+// stop ends the goroutine, once it has shown what waits, or what it could in the
+// time that it has. What is taken after it is lost.
+func (e *events) stop() {
+	if e == nil {
+		return
+	}
+	late := time.AfterFunc(lastEvents, e.hurry)
+	e.waiting <- nil
+	<-e.ended
+	late.Stop()
+	e.hurry()
 }
 
 func (e *events) run() {
 	defer close(e.ended)
 	for record := range e.waiting {
-		if record == nil {
+		switch {
+		case record == nil:
 			return
+		case e.ctx.Err() == nil:
+			e.show(record)
+		default:
+			e.lose()
 		}
-		e.show(record)
 	}
 }
 
@@ -66,7 +88,7 @@ func (e *events) show(record []byte) {
 			continue
 		}
 		in := w.input(a.want, &edge.Exchange{}, &subject{event: record, values: record})
-		_, out, _ := a.ask(a.within(context.Background(), abi.OnEvent, nil), abi.OnEvent, "", in, w.out[:0], may(abi.OnEvent), maxOps) // a failure is logged, and nobody waits
+		_, out, _ := a.ask(a.within(e.ctx, abi.OnEvent, nil), abi.OnEvent, "", in, w.out[:0], may(abi.OnEvent), maxOps) // a failure is logged, and nobody waits
 		w.out = out
 	}
 }

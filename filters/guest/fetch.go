@@ -3,9 +3,11 @@ package guest
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -191,8 +193,8 @@ func sendable(name, value string) bool {
 func fetched(r *oauth.Response) []byte {
 	b := abi.AppendUint(nil, abi.FetchedStatus, uint64(r.Status))
 	lines := 0
-	for name, values := range r.Header {
-		for _, v := range values {
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		for _, v := range r.Header[name] {
 			if lines++; lines > maxFetchHead || len(v) > maxValue {
 				continue
 			}

@@ -359,13 +359,15 @@ func (s *Spec) binding(p *program, keys map[string]edge.Secret, env edge.Env) wa
 		b.Limits.Instances, b.Limits.Wait = cmp.Or(s.Instances, waiting), waitingFor
 	}
 	if p.fetcher != nil {
-		b.Fetch = p.fetch
+		b.Fetch = p.counted(fetches, p.fetch)
 	}
 	if s.granted(abi.GrantTools) {
-		b.Tool = p.tool
+		b.Tool = p.counted(calls, p.tool)
 	}
 	if s.granted(abi.GrantEvents) {
-		b.Emit = p.emit
+		b.Emit = func(ctx context.Context, hook abi.Hook, name string, data []byte) int64 {
+			return p.out[emits].note(p.emit(ctx, hook, name, data))
+		}
 	}
 	if s.Config != "" {
 		b.Config = []byte(s.Config)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
@@ -446,5 +447,45 @@ func TestGrantsOfOutside(t *testing.T) {
 		if got := refused(t, manifest(t, backs{"back": back}, []filter{outsider(t, "f", grants)})); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", grants, got)
 		}
+	}
+}
+
+// TestOutsideMetrics counts what programs ask of others.
+func TestOutsideMetrics(t *testing.T) {
+	t.Parallel()
+	_, host := peer(t, func(http.ResponseWriter, *http.Request) {})
+	back := edgetest.NewServer(t, edgetest.Modern)
+	f := outsider(t, "f", everything(`"http://`+host+`", "http://169.254.169.254"`, "none"), "sub|on_call_request|blocking=1",
+		"on_call_request|*|fetch|GET http://"+host+"/|", "on_call_request|*|fetch|GET http://169.254.169.254/|", "on_call_request|*|tool|echo|{}", "on_call_request|*|emit|seen|{}")
+	e := start(t, manifest(t, backs{"back": back}, []filter{f}), edgetest.Settings(func(s *serve.Settings) { s.AdminListen = "127.0.0.1:0" }))
+	text(t, newClient(e, edgetest.Modern).call(t, "echo", "{}"))
+	got := string(edgetest.NewClient(t, "http://"+e.Serve.AdminAddr()).Do("GET", "/metrics", "").Body)
+	for _, want := range []string{`function="http_call",outcome="ok"`, `function="http_call",outcome="failed"`, `function="call_tool",outcome="refused"`, `function="emit",outcome="ok"`} {
+		if !strings.Contains(got, `weir_guest_outside_total{filter="f",`+want+`,server="s"} 1`) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+}
+
+// TestEventsEnd holds that the end of an edge does not wait for a program that
+// waits for others on account of every record.
+func TestEventsEnd(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	_, host := peer(t, func(_ http.ResponseWriter, r *http.Request) { calls.Add(1); <-r.Context().Done() })
+	back := edgetest.NewServer(t, edgetest.Modern)
+	f := outsider(t, "f", everything(`"http://`+host+`"`, "none"), "sub|on_event|blocking=1", "on_event|*|fetch|GET http://"+host+"/|")
+	yaml := manifest(t, backs{"back": back}, []filter{f})
+	yaml = strings.Replace(yaml, "  config:\n", fmt.Sprintf("  config:\n    audit: {enabled: true, logFile: %q}\n", filepath.Join(t.TempDir(), "audit.log")), 1)
+	e := start(t, yaml)
+	c := newClient(e, edgetest.Modern)
+	for range 20 {
+		text(t, c.call(t, "echo", "{}"))
+	}
+	edgetest.Until(t, "the first record to be shown", func() bool { return calls.Load() > 0 })
+	began := time.Now()
+	e.Stop()
+	if took := time.Since(began); took > edgetest.Patience/2 {
+		t.Errorf("the edge took %v to end", took)
 	}
 }

@@ -39,7 +39,8 @@ type program struct {
 	events  rate
 
 	fetcher *fetcher // nil for a program that may call nobody
-	acts    bool     // it may call tools or tell of events, and so is asked within
+	out     [outside]outcome
+	acts    bool // it may call tools or tell of events, and so is asked within
 
 	mu      sync.Mutex
 	metrics map[string]metric // that it counts itself

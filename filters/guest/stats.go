@@ -2,7 +2,9 @@ package guest
 
 import (
 	"cmp"
+	"context"
 	"slices"
+	"sync/atomic"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/sdk/abi"
@@ -34,6 +36,39 @@ func (p *program) metric(name string, gauge bool, delta int64) {
 		m.value += delta
 	}
 	p.metrics[name] = m
+}
+
+// What programs ask of others.
+const (
+	fetches = iota
+	calls
+	emits
+	outside
+)
+
+var outsideNames = [outside]string{fetches: "http_call", calls: "call_tool", emits: "emit"}
+
+// outcome counts what came of it.
+type outcome struct{ ok, refused, failed atomic.Uint64 }
+
+func (o *outcome) note(code int64) int64 {
+	switch {
+	case code >= 0:
+		o.ok.Add(1)
+	case code == abi.ErrUnavailable:
+		o.failed.Add(1)
+	default:
+		o.refused.Add(1)
+	}
+	return code
+}
+
+// counted counts what comes of asking others.
+func (p *program) counted(what int, ask wasm.Outside) wasm.Outside {
+	return func(ctx context.Context, request []byte) ([]byte, int64) {
+		answer, code := ask(ctx, request)
+		return answer, p.out[what].note(code)
+	}
 }
 
 // HookStatus is what a program did at one hook.
@@ -130,6 +165,18 @@ func (p *program) collect(emit func(Sample)) {
 	emit(Sample{Name: "weir_guest_fuel", Help: "Fuel that filters used.", Value: float64(s.Fuel), Labels: of()})
 	emit(Sample{Name: "weir_guest_rests", Help: "Times that a filter was left alone for a while.", Value: float64(s.Rests), Labels: of()})
 	emit(Sample{Name: "weir_guest_instances", Help: "Instances of filters.", Gauge: true, Value: float64(s.Live), Labels: of()})
+	for what := range p.out {
+		o := &p.out[what]
+		for _, one := range [...]struct {
+			outcome string
+			n       uint64
+		}{{"ok", o.ok.Load()}, {"refused", o.refused.Load()}, {"failed", o.failed.Load()}} {
+			if one.n > 0 {
+				emit(Sample{Name: "weir_guest_outside", Help: "What filters asked of others, by what came of it.", Value: float64(one.n),
+					Labels: of(edge.Header{Name: "function", Value: outsideNames[what]}, edge.Header{Name: "outcome", Value: one.outcome})})
+			}
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, m := range p.metrics {

@@ -254,7 +254,7 @@ func (h *hosts) of(ctx context.Context, c *Case) *host {
 	if one := h.open[string(key)]; one != nil {
 		return one
 	}
-	one := &host{store: kv.Memory(kv.Limits{}), totals: map[string]int64{}}
+	one := &host{store: kv.Memory(kv.Limits{}), totals: map[string]int64{}, others: &Others{}}
 	h.open[string(key)] = one
 	b := wasm.Binding{
 		Name: "fixture", Config: c.Config, Grants: c.Grants, Limits: h.limits, Log: slog.New(one), Store: one.store, Metric: one.measure,

@@ -119,6 +119,7 @@ func Measure(ctx context.Context, m *wasm.Module, f *Fixtures, each time.Duratio
 		if !matched {
 			continue
 		}
+		g.others = &c.Others
 		one, err := measure(ctx, g.guest, hook, c.Input.Session, c.Input.filled(hook).record(hook, w), each)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
