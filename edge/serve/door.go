@@ -21,7 +21,7 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 			e.refuse(ctx, nil, mcp.Legacy, nil, edge.Errorf(edge.Internal, "handle", "%v", r))
 		}
 	}()
-	ctx.Conn().(*clientConn).arrived()
+	ctx.Conn().(*clientConn).arrived(&ctx.Request)
 	// 1. Whether the request has one reading, and what it says of itself.
 	if f, bad := refusal(&ctx.Request.Header); bad {
 		e.unreadable(ctx, f.status, f.why)
