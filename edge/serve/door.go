@@ -117,6 +117,9 @@ func (e *Edge) admit(ctx *fasthttp.RequestCtx, h *head, s *server) bool {
 	if s.gate == nil || ctx.IsOptions() {
 		return true
 	}
+	if h.who = s.gate.Remembered(h.authorization); h.who != nil {
+		return true
+	}
 	who, err := s.gate.Identify(context.Background(), &edge.Head{
 		Authorization: edge.Secret(h.authorization), Remote: e.clientOf(ctx.Conn(), &ctx.Request.Header),
 	})
