@@ -84,6 +84,7 @@ func TestRequestIsSentAgainWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.close()
+	back.Close() // it has noted everything
 	if r.status != 200 || len(bodies) != 2 || bodies[0] != `old {"a":1}` || bodies[1] != `new {"a":1}` {
 		t.Errorf("%d %q", r.status, bodies)
 	}

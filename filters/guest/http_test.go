@@ -200,3 +200,67 @@ func TestW08HTTPHooks(t *testing.T) {
 		}
 	}
 }
+
+// TestHTTPResponseFails has a program fail on answers of every kind: by onError they
+// are 503 or go out as they are, and a call that would have streamed is answered whole.
+func TestHTTPResponseFails(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	back.Always("tools/call", func(c *edgetest.Call) {
+		c.Notify("notifications/message", `{"level":"error","data":"early"}`)
+		c.Result(`{"content":[]}`)
+	})
+	rules := []string{
+		"sub|on_http_response|header=x-a", "on_http_response|header:x-a=trap|trap",
+		"on_http_response|header:x-a=trap|set_header|x-b|1",
+	}
+	for mode, status := range map[string]int{"onError: deny": 503, "onError: continue": 200, "mode: observe": 200} {
+		e := start(t, manifest(t, backs{"back": back}, []filter{{name: "f", rules: rules, more: mode}}))
+		c := newClient(e, edgetest.Legacy)
+		for what, do := range map[string]func() *edgetest.Response{
+			"a call":           func() *edgetest.Response { return c.call(t, "echo", "{}", "X-A", "trap") },
+			"a call that ends": func() *edgetest.Response { return c.request(t, "ping", "", "X-A", "trap") },
+			"a stream": func() *edgetest.Response {
+				return e.NewClient().Do("GET", "/mcp", "", "Accept", "text/event-stream", "Mcp-Session-Id", c.session.ID, "X-A", "trap")
+			},
+		} {
+			if r := do(); r.Status != status || r.Header.Get("X-B") != "" || status == 503 && !strings.Contains(string(r.Body), "not available") {
+				t.Errorf("%s: %s: %d %v %s", mode, what, r.Status, r.Header, r.Body)
+			}
+			c.request(t, "ping", "") // which works, so that the program goes on being asked
+		}
+	}
+}
+
+// TestHTTPHooksOlder asks programs about the older transport, too.
+func TestHTTPHooksOlder(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	f := filter{name: "f", rules: []string{
+		"sub|on_http_request|header=x-a",
+		"on_http_request|header:x-a=no|deny|0|not by $path",
+		`on_http_request|header:x-a=now|respond|{"at":"hand"}`,
+		"on_http_response|*|set_header|x-seen|$status $path",
+	}}
+	e := start(t, manifest(t, backs{"back": back}, []filter{f}))
+	c := e.NewClient()
+	if r := c.Do("GET", "/sse", "", "Accept", "text/event-stream", "X-A", "no"); r.Status != 403 || !strings.Contains(string(r.Body), "not by /sse") || r.Header.Get("X-Seen") != "403 /sse" {
+		t.Errorf("the stream: %d %s %v", r.Status, r.Body, r.Header)
+	}
+	post := func(word string) *edgetest.Response {
+		return c.Do("POST", "/messages?sessionId=x", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Content-Type", "application/json", "X-A", word)
+	}
+	if r := post("no"); r.Status != 403 || !strings.Contains(string(r.Body), "not by /messages") {
+		t.Errorf("a message: %d %s", r.Status, r.Body)
+	}
+	if r := post("now"); r.Status != 200 || string(r.Body) != `{"at":"hand"}` || r.Header.Get("X-Seen") != "200 /messages" {
+		t.Errorf("a message that is answered: %d %s", r.Status, r.Body)
+	}
+	if r := post(""); r.Status != 404 {
+		t.Errorf("a message of no session: %d %s", r.Status, r.Body)
+	}
+	old := e.NewClient().OpenSSE()
+	if old == nil {
+		t.Fatal("the older transport does not work")
+	}
+}
