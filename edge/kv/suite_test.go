@@ -86,7 +86,7 @@ func TestClusterIsAStore(t *testing.T) {
 
 // A store behind sentinels survives that its master dies: the replica is found.
 func TestSentinelsAreAStore(t *testing.T) {
-	master, replica, sentinels := kvtest.Sentinels(t)
+	master, replica, sentinels := kvtest.Sentinels(t, "", "")
 	o := patient(sentinels...)
 	o.Mode, o.Master, o.Timeout = kv.Sentinel, "main", 2*time.Second
 	s := open(t, o)

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,18 +58,25 @@ func (e *Edge) use(s *server, p *compile.Store) (*shared, error) {
 			return nil, err
 		}
 	}
+	o := p.Options()
+	o.Password, o.SentinelUser, o.SentinelPassword = password, e.sentinelUser, e.sentinelPassword
+	o.Timeout, o.Log = e.settings.StoreTimeout, e.log
+	if o.TLS && e.settings.StoreCA != "" {
+		var err error
+		if o.CA, err = os.ReadFile(e.settings.StoreCA); err != nil {
+			return nil, fmt.Errorf("--store-ca: %w", err)
+		}
+	}
 	digest := digestOf(struct {
 		Store    compile.Store
 		Password string
-	}{*p, string(password)})
+		CA       []byte
+	}{*p, string(password), o.CA})
 	e.stores.mu.Lock()
 	defer e.stores.mu.Unlock()
 	one := e.stores.open[digest]
 	if one == nil {
-		redis, err := kv.Redis(kv.Options{
-			Addresses: []string{p.Address}, DB: p.DB, KeyPrefix: p.KeyPrefix, Password: password,
-			Timeout: e.settings.StoreTimeout, Log: e.log,
-		})
+		redis, err := kv.Redis(o)
 		if err != nil {
 			return nil, err
 		}
