@@ -65,6 +65,7 @@ func rows() []row {
 		{"G26", "overload", "three times the capacity, open loop", runOverload},
 		{"G27", "toxics", "a network between edge and backend that misbehaves", runToxics},
 		{"G27", "toxicidp", "a network between edge and identity provider that misbehaves", runToxicProvider},
+		{"G27", "toxicstore", "a network between edge and shared store that misbehaves", runToxicStore},
 		{"G28", "audit", "every end of a request, with SIGTERM under load; an audit log that cannot be written", runAudit},
 		{"G30", "crosstalk", "two tenants with equal ids and tokens, and random cancels", runCrosstalk},
 		{"G31", "vanish", "clients that leave in the middle of a call", runVanish},
