@@ -31,6 +31,7 @@ type shared struct {
 	met     atomic.Bool // it has answered once
 
 	keeper *keeper
+	letter int             // bytes of one
 	cap    time.Duration   // of a call
 	life   context.Context // over when the store is closed
 	end    context.CancelFunc
@@ -61,6 +62,9 @@ func (e *Edge) use(s *server, p *compile.Store) (*shared, error) {
 	o := p.Options()
 	o.Password, o.SentinelUser, o.SentinelPassword = password, e.sentinelUser, e.sentinelPassword
 	o.Timeout, o.Log = e.settings.StoreTimeout, e.log
+	if size := e.settings.letterSize(); size > 16<<20 { // what a store takes by itself is less
+		o.Value, o.BoxBytes = size, max(4*size, 64<<20)
+	}
 	if o.TLS && e.settings.StoreCA != "" {
 		var err error
 		if o.CA, err = os.ReadFile(e.settings.StoreCA); err != nil {
@@ -80,7 +84,7 @@ func (e *Edge) use(s *server, p *compile.Store) (*shared, error) {
 		if err != nil {
 			return nil, err
 		}
-		one = &shared{RedisStore: redis, digest: digest, address: p.Address, keeper: newKeeper(), cap: e.settings.CallCap}
+		one = &shared{RedisStore: redis, digest: digest, address: p.Address, keeper: newKeeper(), letter: e.settings.letterSize(), cap: e.settings.CallCap}
 		one.life, one.end = context.WithCancel(context.Background())
 		e.takePart(one.life, one)
 		if !e.sharedKey {
