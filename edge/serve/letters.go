@@ -57,6 +57,8 @@ const (
 	letterCancel = "cancel" // a client's cancellation; the body is the message
 	letterRetry  = "retry"  // a round of a parked call; the body is the request
 	letterFollow = "follow" // a client is back for a stream
+	letterOpen   = "open"   // a stream of the older transport has its session; the body is what its client is told first
+	letterSay    = "say"    // something for the client of such a stream; the body is the message
 	letterLeave  = "leave"  // whoever waits for what comes of a letter has left
 
 	letterNote   = "note"   // a notification for the client; the body is the message
@@ -210,6 +212,8 @@ func (e *Edge) read(t *shared, text []byte) {
 		e.serveThread(t, l, len(text), func(ctx context.Context) { e.retried(ctx, t, l, body) })
 	case letterFollow:
 		e.serveThread(t, l, len(text), func(ctx context.Context) { e.followed(ctx, t, l) })
+	case letterOpen:
+		e.serveThread(t, l, len(text), func(context.Context) { e.opened(t, l, body) })
 	case letterLeave:
 		e.threads.leave(l.From + l.Thread)
 	default:
@@ -222,7 +226,7 @@ func (e *Edge) read(t *shared, text []byte) {
 // comes of it, is told.
 func (e *Edge) tooLarge(t *shared, l letter) {
 	switch l.Kind {
-	case letterRetry, letterFollow:
+	case letterRetry, letterFollow, letterOpen:
 		if isNode(l.From) {
 			why := edge.Errorf(edge.TooLarge, "relay", "a letter between edges has at most %d bytes", t.letter)
 			_ = t.post(l.From, letter{Kind: letterError, From: e.node, Thread: l.Thread, Error: wrongOf(why)}, nil) // who waits gives up by itself
