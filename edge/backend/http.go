@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/turn"
 )
 
 // peer is where HTTP requests to one backend go.
@@ -104,22 +105,39 @@ func (p *peer) once(ctx context.Context, o *outgoing, lines []byte) (*reply, boo
 	if now.IsZero() {
 		now = time.Now()
 	}
-	c, err := p.pool.get(ctx, now)
-	if err != nil {
-		return nil, false, err
+	for {
+		c, err := p.pool.get(ctx, now)
+		if err != nil {
+			return nil, false, err
+		}
+		r, wrote, err := p.over(ctx, c, o, lines, now)
+		if err != turn.ErrStale {
+			return r, wrote, err
+		}
+		c.reply.ignore()
+		p.pool.drop(c)
 	}
+}
+
+// over is once over a connection. Its error is turn.ErrStale when the backend
+// has closed that one before.
+func (p *peer) over(ctx context.Context, c *conn, o *outgoing, lines []byte, now time.Time) (*reply, bool, error) {
 	c.out = p.append(c.out[:0], o, lines)
 	r := &c.reply
 	*r = reply{peer: p, c: c, ask: *o}
 	r.ask.body, r.ask.x = nil, nil
 	r.heed(ctx)
 	c.readBy(r.ask.deadline(now), now)
-	c.writeBy(now)
-	if _, err := c.Write(c.out); err != nil {
+	if c.turn.Able() {
+		c.ask = c.out // goes out when the head is read
+	} else if _, err := c.send(c.out); err != nil {
 		return nil, true, r.failed(ctx, err)
 	}
 	for interim := 0; ; interim++ {
 		err := c.readHead()
+		if err == turn.ErrStale {
+			return nil, false, err
+		}
 		if err == nil && interim > maxInterim {
 			err = errHead
 		}

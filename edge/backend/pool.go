@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/turn"
 )
 
 const (
@@ -56,6 +57,8 @@ type conn struct {
 	br     *bufio.Reader
 	out    []byte
 	head   head
+	turn   turn.Turn
+	ask    []byte           // the request that the next read sends before; nil for none
 	reply  reply            // of the call that has the connection
 	events *mcp.EventReader // of its streams; nil until the first
 	probe  probe
@@ -72,6 +75,27 @@ func (c *conn) Close() error {
 		return t.NetConn().Close()
 	}
 	return c.Conn.Close()
+}
+
+// Read reads from the connection. Where a request waits to be sent, it sends
+// that first.
+func (c *conn) Read(p []byte) (int, error) {
+	ask := c.ask
+	if ask == nil {
+		return c.Conn.Read(p)
+	}
+	c.ask = nil
+	n, err := c.turn.Take(ask, p, !c.used.IsZero(), c.send)
+	if n == 0 && err == nil {
+		return c.Conn.Read(p)
+	}
+	return n, err
+}
+
+// send writes, for as long as a write may take.
+func (c *conn) send(p []byte) (int, error) {
+	c.writeBy(time.Now())
+	return c.Conn.Write(p)
 }
 
 // Setting a deadline costs as much as parsing a header. One that is a little
@@ -148,7 +172,7 @@ func newPool(u *url.URL, roots *tls.Config, private bool, most int) *pool {
 }
 
 // get returns a connection that the backend has not closed, as far as can be
-// known before writing to it.
+// known before writing to it. One that takes turns looks once more when it does.
 func (p *pool) get(ctx context.Context, now time.Time) (*conn, error) {
 	for {
 		p.mu.Lock()
@@ -161,8 +185,7 @@ func (p *pool) get(ctx context.Context, now time.Time) (*conn, error) {
 		p.free[n-1] = nil
 		p.free = p.free[:n-1]
 		p.mu.Unlock()
-		waited := now.Sub(c.used)
-		if waited < c.idle && c.probe.quiet() {
+		if now.Sub(c.used) < c.idle && (c.turn.Able() || c.probe.quiet()) {
 			return c, nil
 		}
 		p.drop(c)
@@ -196,8 +219,10 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 		return nil, &edge.Error{Kind: edge.Unavailable, Op: "dial", Err: err}
 	}
 	c := &conn{Conn: nc, br: readers.Get().(*bufio.Reader), idle: idleDefault}
-	c.br.Reset(nc)
-	c.probe.at(c)
+	c.br.Reset(c)
+	if !c.turn.Of(nc) {
+		c.probe.at(c)
+	}
 	return c, nil
 }
 

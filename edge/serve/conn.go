@@ -9,6 +9,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/valyala/fasthttp"
+	"github.com/weir-edge/weir/edge/turn"
 )
 
 const (
@@ -61,6 +64,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		// megabytes for each connection, where no limit of the edge sees it.
 		_ = t.SetWriteBuffer(writeBuffer)
 	}
+	client.turn.Of(c)
 	l.edge.underway.add(client)
 	l.edge.watcher.add(client, under)
 	return client, nil
@@ -140,6 +144,11 @@ type clientConn struct {
 	agent    string           // what its client last called itself, where somebody wants to know
 	first    *[firstRead]byte // what was read and not yet taken: first[at:end]
 	at, end  int
+	turn     turn.Turn
+	answer   atomic.Pointer[[firstRead]byte] // what the next read sends before: answer[:size]
+	size     int
+	handed   int  // bytes handed to the server since its last request
+	alone    bool // no other request came behind the one that is served
 	swallow  atomic.Bool
 	renewed  time.Time // when the write deadline was set
 	deadline time.Time // for reading, as it was set
@@ -167,6 +176,7 @@ var firstReads = sync.Pool{New: func() any { return new([firstRead]byte) }}
 // once would reset it, and the client would never see why (RFC 9112 §9.6).
 func (c *clientConn) Close() error {
 	c.edge.watcher.remove(c)
+	_ = c.flush()
 	c.release()
 	c.narrow()
 	if c.edge.underway.remove(c) {
@@ -183,6 +193,7 @@ func (c *clientConn) Close() error {
 func (c *clientConn) Read(p []byte) (int, error) {
 	if c.first != nil {
 		n := copy(p, c.first[c.at:c.end])
+		c.handed += n
 		if c.at += n; c.at == c.end {
 			firstReads.Put(c.first)
 			c.first = nil
@@ -201,6 +212,7 @@ func (c *clientConn) Read(p []byte) (int, error) {
 			return 0, errTooMuch
 		}
 		n, err := c.Conn.Read(p)
+		c.handed += n
 		c.taken += n
 		c.held += int64(n)
 		if c.edge.bodies.Add(int64(n)) > c.edge.mostBodies {
@@ -213,13 +225,13 @@ func (c *clientConn) Read(p []byte) (int, error) {
 	c.slow = false
 	c.release()
 	c.readBy(c.edge.clock.now().Add(idleWithin))
-	buf := firstReads.Get().(*[firstRead]byte)
-	n, err := c.Conn.Read(buf[:])
+	buf, n, err := c.takeTurn()
 	if n == 0 {
 		firstReads.Put(buf)
 		return 0, err
 	}
 	p[0] = buf[0]
+	c.handed, c.alone = 1, false
 	if n == 1 {
 		firstReads.Put(buf)
 		return 1, nil
@@ -243,7 +255,13 @@ var errTooMuch = errors.New("the request is too large")
 
 // arrived tells that a request has been read: what is read from here on
 // belongs to the next.
-func (c *clientConn) arrived() { c.slow, c.taken = false, 0 }
+func (c *clientConn) arrived(r *fasthttp.Request) {
+	c.slow, c.taken = false, 0
+	h := &r.Header
+	size := len(h.Method()) + len(" ") + len(h.RequestURI()) + len(" ") + len(h.Protocol()) + len("\r\n") + len(h.RawHeaders()) + len(r.Body())
+	c.alone = c.first == nil && c.handed == size
+	c.handed = 0
+}
 
 // readBy sets the deadline for reading. One that is up to slack late does no
 // harm, and so need not be set for every request.
@@ -270,12 +288,54 @@ func (c *clientConn) Write(p []byte) (int, error) {
 	if c.awaits(p) {
 		return c.sendPieces(p)
 	}
+	if c.hold(p) {
+		return len(p), nil
+	}
 	return c.send(p)
+}
+
+// takeTurn sends the answer that waits, if one does, and reads the beginning of
+// the next request.
+func (c *clientConn) takeTurn() (buf *[firstRead]byte, n int, err error) {
+	buf = c.answer.Swap(nil)
+	if buf == nil {
+		buf = firstReads.Get().(*[firstRead]byte)
+	} else if n, err = c.turn.Take(buf[:c.size], buf[:], false, c.send); n > 0 || err != nil {
+		return buf, n, err
+	}
+	n, err = c.Conn.Read(buf[:])
+	return buf, n, err
+}
+
+// hold keeps an answer for the turn that it is the first half of: the server
+// reads on at once, and what it reads is the next request's first byte. It
+// reports false for an answer that is to be written now. One whose client has
+// sent the next request already is: the server has that, and will not read.
+func (c *clientConn) hold(p []byte) bool {
+	if !c.alone || len(p) > firstRead || !c.turn.Able() || c.answer.Load() != nil {
+		return false
+	}
+	c.alone = false
+	buf := firstReads.Get().(*[firstRead]byte)
+	c.size = copy(buf[:], p)
+	c.answer.Store(buf)
+	return true
+}
+
+// flush sends the answer that waits for a turn where none comes.
+func (c *clientConn) flush() error {
+	buf := c.answer.Swap(nil)
+	if buf == nil {
+		return nil
+	}
+	_, err := c.send(buf[:c.size])
+	firstReads.Put(buf)
+	return err
 }
 
 // send writes with a deadline that rolls along.
 func (c *clientConn) send(p []byte) (int, error) {
-	if err := c.roll(); err != nil {
+	if err := c.ready(); err != nil {
 		return 0, err
 	}
 	n, err := c.Conn.Write(p)
@@ -283,6 +343,17 @@ func (c *clientConn) send(p []byte) (int, error) {
 		c.failed(err)
 	}
 	return n, err
+}
+
+// ready sends what waits to be sent before the next write, and gives that its
+// time.
+func (c *clientConn) ready() error {
+	if c.answer.Load() != nil {
+		if err := c.flush(); err != nil {
+			return err
+		}
+	}
+	return c.roll()
 }
 
 // roll gives the next write its time.

@@ -21,7 +21,7 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 			e.refuse(ctx, nil, mcp.Legacy, nil, edge.Errorf(edge.Internal, "handle", "%v", r))
 		}
 	}()
-	ctx.Conn().(*clientConn).arrived()
+	ctx.Conn().(*clientConn).arrived(&ctx.Request)
 	// 1. Whether the request has one reading, and what it says of itself.
 	if f, bad := refusal(&ctx.Request.Header); bad {
 		e.unreadable(ctx, f.status, f.why)
@@ -115,6 +115,9 @@ func (e *Edge) endpoint(ctx *fasthttp.RequestCtx, h *head, s *server) {
 // send needs no credential.
 func (e *Edge) admit(ctx *fasthttp.RequestCtx, h *head, s *server) bool {
 	if s.gate == nil || ctx.IsOptions() {
+		return true
+	}
+	if h.who = s.gate.Remembered(h.authorization); h.who != nil {
 		return true
 	}
 	who, err := s.gate.Identify(context.Background(), &edge.Head{

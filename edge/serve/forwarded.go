@@ -48,12 +48,17 @@ const maxHops = 32
 // clientOf is the address of the client of a request, without a port: the last
 // hop that is no trusted proxy.
 func (e *Edge) clientOf(conn net.Conn, r *fasthttp.RequestHeader) string {
-	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
-	if err != nil {
-		return ""
+	var host string
+	if c, ok := conn.(*clientConn); ok {
+		host = c.from
+	} else {
+		host, _, _ = net.SplitHostPort(conn.RemoteAddr().String())
+	}
+	if len(e.proxies) == 0 {
+		return host
 	}
 	at, err := netip.ParseAddr(host)
-	if err != nil || len(e.proxies) == 0 || !e.proxies.trust(at) {
+	if err != nil || !e.proxies.trust(at) {
 		return host
 	}
 	hops := forwardedFor(r)

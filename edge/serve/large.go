@@ -79,7 +79,7 @@ func (c *clientConn) sendPieces(head []byte) (int, error) {
 
 // sendAll is send for pieces, which it forgets.
 func (c *clientConn) sendAll(p *pieces) error {
-	err := c.roll()
+	err := c.ready()
 	if err == nil {
 		p.rest = p.vector[:]
 		_, err = p.rest.WriteTo(c.Conn)

@@ -211,6 +211,51 @@ func TestPipelinedRequests(t *testing.T) {
 	}
 }
 
+// An answer does not wait for the request behind its own, whether that came with
+// it or while it was being served.
+func TestAnswersWaitForNoRequest(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy)
+	s := f.client.Initialize("")
+	came, answered := make(chan struct{}, 2), make(chan struct{}, 2)
+	f.back.Always("tools/call", func(c *edgetest.Call) {
+		came <- struct{}{}
+		<-answered
+		c.Result(`{"id":` + c.ID() + `}`)
+	})
+	post := func(id int) string {
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{}}}`, id)
+		return fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: %s\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%s", f.Addr(), s.ID, len(body), body)
+	}
+	read := func(raw *edgetest.Raw, id int) {
+		t.Helper()
+		if h, text := raw.Read(); h.StatusCode != 200 || !strings.Contains(text, fmt.Sprintf(`"id":%d`, id)) {
+			t.Errorf("answer %d: status %d: %q", id, h.StatusCode, text)
+		}
+	}
+	raw := f.Dial()
+	raw.Write(post(1) + post(2)) // both at once
+	<-came
+	answered <- struct{}{}
+	<-came
+	read(raw, 1) // while the second is being served
+	answered <- struct{}{}
+	read(raw, 2)
+	raw.Write(post(3)) // one while the other is being served
+	<-came
+	raw.Write(post(4))
+	answered <- struct{}{}
+	read(raw, 3)
+	<-came
+	answered <- struct{}{}
+	read(raw, 4)
+	raw.Write(post(5)[:40]) // the beginning of one is not the whole of it
+	raw.Write(post(5)[40:])
+	<-came
+	answered <- struct{}{}
+	read(raw, 5)
+}
+
 // A client that asks for the connection to be closed gets that with a stream
 // as well.
 func TestStreamOnAConnectionThatCloses(t *testing.T) {

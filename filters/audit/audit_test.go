@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -272,5 +273,14 @@ func TestJSONOfLongThings(t *testing.T) {
 	}
 	if got := r.Subjects["user_id"]; len(got) > maxWord+10 {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestMilliseconds(t *testing.T) {
+	for _, us := range []int64{0, 1, 9, 10, 100, 120, 123, 999, 1000, 1001, 1010, 1100, 1500, 29_999, 30_000, 123_456_789} {
+		want := strconv.FormatFloat(float64(us)/1000, 'f', -1, 64)
+		if got := string(milliseconds(nil, us)); got != want {
+			t.Errorf("%d µs: %s, want %s", us, got, want)
+		}
 	}
 }

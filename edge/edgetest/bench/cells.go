@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -188,7 +189,10 @@ func (b *bench) startCell(ctx context.Context, c cell, backend string, flags ...
 		return nil, "", nil, err
 	}
 	if token, err = s.mint(); err == nil {
-		e, err = b.startPlan(ctx, s.chain(backend, filepath.Join(b.dir, "audit.log")), flags...)
+		logs := filepath.Join(b.dir, "logs") // beside the manifests an edge hears of every record that it writes
+		if err = os.MkdirAll(logs, 0o700); err == nil {
+			e, err = b.startPlan(ctx, s.chain(backend, filepath.Join(logs, "audit.log")), flags...)
+		}
 	}
 	if err != nil {
 		s.stop()
