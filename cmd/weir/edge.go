@@ -42,9 +42,8 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 		options = append(options, serve.WithStorePassword(edge.Secret(password)))
 	}
 	sentinelUser, _ := lookup(a.environ, sentinelUserVariable)
-	if password, ok := lookup(a.environ, sentinelPasswordVariable); ok {
-		options = append(options, serve.WithSentinelUser(sentinelUser, edge.Secret(password)))
-	}
+	sentinelPassword, _ := lookup(a.environ, sentinelPasswordVariable)
+	options = append(options, serve.WithSentinelUser(sentinelUser, edge.Secret(sentinelPassword)))
 	if pprof {
 		options = append(options, serve.WithPprof())
 	}
