@@ -86,6 +86,12 @@ func (d *doctor) files(s serve.Settings) []check {
 		}
 		return fine("")
 	})
+	look("store-ca", s.StoreCA, func() check {
+		if _, err := certificates(s.StoreCA); err != nil {
+			return problem(inFile, "name a file with the certificates of authorities in PEM", "%v", err)
+		}
+		return fine("")
+	})
 	look("hand-over", s.HandOver, func() check {
 		if info, err := os.Stat(filepath.Dir(s.HandOver)); err != nil || !info.IsDir() {
 			return problem(inFile, "make the directory, or name a socket in one that is there", "%s is no directory", filepath.Dir(s.HandOver))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -58,7 +59,18 @@ func (d *doctor) store(ctx context.Context, p compile.Store, s serve.Settings, s
 			return problem(inSecret, "put the value into one of the places, or correct the reference", "%v", err)
 		}
 	}
-	redis, err := kv.Redis(kv.Options{Addresses: []string{p.Address}, DB: p.DB, KeyPrefix: p.KeyPrefix, Password: password, Timeout: d.timeout})
+	o := p.Options()
+	o.Password, o.Timeout = password, d.timeout
+	o.SentinelUser, _ = lookup(d.environ, sentinelUserVariable)
+	text, _ = lookup(d.environ, sentinelPasswordVariable)
+	o.SentinelPassword = edge.Secret(text)
+	if o.TLS && s.StoreCA != "" {
+		var err error
+		if o.CA, err = os.ReadFile(s.StoreCA); err != nil {
+			return problem(inStore, "name a file that is there", "--store-ca: %v", err)
+		}
+	}
+	redis, err := kv.Redis(o)
 	if err != nil {
 		return problem(inStore, next, "%v", err)
 	}

@@ -27,6 +27,9 @@ func TestDoctorOfStores(t *testing.T) {
 	}{
 		{redis.Addr, "WEIR_SECRET_REDIS_PASSWORD=hush", levelWarning, "have no key in common"},
 		{redis.Addr, "WEIR_SECRET_REDIS_PASSWORD=hush2", levelProblem, "the user or the password is wrong"},
+		{"redis://default@" + redis.Addr, "WEIR_SECRET_REDIS_PASSWORD=hush", levelWarning, "have no key in common"},
+		{"redis://nobody@" + redis.Addr, "WEIR_SECRET_REDIS_PASSWORD=hush", levelProblem, "the user or the password is wrong"},
+		{"rediss://" + redis.Addr, "WEIR_SECRET_REDIS_PASSWORD=hush", levelProblem, ""},
 		{nowhere, "WEIR_SECRET_REDIS_PASSWORD=hush", levelProblem, "connection refused"},
 	} {
 		var found check

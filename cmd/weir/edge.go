@@ -41,6 +41,9 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 	if password, ok := lookup(a.environ, storePasswordVariable); ok {
 		options = append(options, serve.WithStorePassword(edge.Secret(password)))
 	}
+	sentinelUser, _ := lookup(a.environ, sentinelUserVariable)
+	sentinelPassword, _ := lookup(a.environ, sentinelPasswordVariable)
+	options = append(options, serve.WithSentinelUser(sentinelUser, edge.Secret(sentinelPassword)))
 	if pprof {
 		options = append(options, serve.WithPprof())
 	}

@@ -170,6 +170,30 @@ func TestExampleLocal(t *testing.T) {
 	}
 }
 
+// withReplicas holds that the manifest with the storage of the README is one that
+// needs no flag.
+func (e *example) withReplicas() {
+	e.t.Helper()
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(e.dir, name))
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		return string(text)
+	}
+	_, block, found := strings.Cut(read("README.md"), "```yaml\n")
+	block, _, _ = strings.Cut(block, "```")
+	manifest := read("weir.yaml")
+	if !found || !strings.Contains(manifest, "  config:\n    aggregation") {
+		e.t.Fatal("no storage in the README, or nowhere to put it")
+	}
+	e.write("shared.yaml", strings.Replace(manifest, "  config:\n    aggregation", block+"  config:\n    aggregation", 1))
+	e.expect("weir validate shared.yaml", []string{"shared.yaml: ok"})
+	if out, err := e.command("weir validate weir.yaml").CombinedOutput(); err == nil || !strings.Contains(string(out), "rateLimiting") {
+		e.t.Errorf("limits without a place to count: %v: %s", err, out)
+	}
+}
+
 // TestExampleTeam does what the README of the team's edge says, with a real
 // identity provider in the place of the company's.
 func TestExampleTeam(t *testing.T) {
@@ -194,4 +218,18 @@ func TestExampleTeam(t *testing.T) {
 	if err != nil || strings.Contains(string(out), "machines_") {
 		t.Errorf("alice sees %s, %v", out, err)
 	}
+	// Three calls of the slow tool, of which the README has made one, and then no
+	// more; the others go on.
+	slow := e.swap.Replace("weir call http://127.0.0.1:4483/mcp machines_slow --args '{\"seconds\":0}' --bearer-token-file olga")
+	for n := 2; ; n++ {
+		out, err := e.command(slow).CombinedOutput()
+		if err != nil && strings.Contains(string(out), "Rate limit exceeded") && n == 4 {
+			break
+		}
+		if err != nil || n > 3 {
+			t.Fatalf("call %d of the slow tool: %v: %s", n, err, out)
+		}
+	}
+	e.expect(e.swap.Replace("weir call http://127.0.0.1:4483/mcp machines_echo --args '{\"text\":\"still\"}' --bearer-token-file olga"), []string{"still"})
+	e.withReplicas()
 }

@@ -78,6 +78,7 @@ func settings() []setting {
 		{name: "local-rate-limits", kind: "BOOL", usage: "rate limits of servers without a store to share are counted in this process", field: func(s *serve.Settings) any { return &s.LocalRateLimits }},
 		{name: "store-failure", kind: "MODE", fixed: []string{"closed", "open"}, usage: "while a shared store is away: closed refuses what needs it, open goes on with what this process knows, and counts it", field: func(s *serve.Settings) any { return &s.StoreFailure }},
 		{name: "store-timeout", kind: "DURATION", usage: "a shared store that takes longer to answer is as good as away", field: func(s *serve.Settings) any { return &s.StoreTimeout }},
+		{name: "store-ca", kind: "FILE", file: true, usage: "authorities in PEM of shared stores with TLS; without it those of the system", field: func(s *serve.Settings) any { return &s.StoreCA }},
 		{name: webhooksFlag, kind: "LIST", file: true, usage: "files of webhooks that every message is shown to", field: func(s *serve.Settings) any { return &s.WebhookConfig }},
 		{name: "call-cap", kind: "DURATION", usage: "the longest that any call may take", field: func(s *serve.Settings) any { return &s.CallCap }},
 		{name: "drain-timeout", kind: "DURATION", usage: "how long calls in flight may take at the end", field: func(s *serve.Settings) any { return &s.DrainTimeout }},
@@ -94,8 +95,13 @@ const (
 )
 
 // storePasswordVariable holds the password of stores whose sessionStorage names
-// no secret. It is no setting: nothing shows it.
-const storePasswordVariable = "WEIR_SESSION_KVSTORE_PASSWORD"
+// no secret. It is no setting: nothing shows it. The others hold what sentinels
+// want, who know where a store is.
+const (
+	storePasswordVariable    = "WEIR_SESSION_KVSTORE_PASSWORD"
+	sentinelUserVariable     = "WEIR_SENTINEL_KVSTORE_USER"
+	sentinelPasswordVariable = "WEIR_SENTINEL_KVSTORE_PASSWORD"
+)
 
 // secretsFlag names the directory of secrets.
 const secretsFlag = "secrets-dir"
@@ -326,7 +332,7 @@ func variables(environ []string) (*koanf.Koanf, []error) {
 // services).
 func another(variable string) bool {
 	switch variable {
-	case settingsVariable, storePasswordVariable, "WEIR_REQUIRE_ALL", "WEIR_DISABLE_OBO":
+	case settingsVariable, storePasswordVariable, sentinelUserVariable, sentinelPasswordVariable, "WEIR_REQUIRE_ALL", "WEIR_DISABLE_OBO":
 		return true
 	}
 	return strings.HasPrefix(variable, "WEIR_SECRET_") || strings.HasPrefix(variable, "WEIR_PEERS_") || serviceLink().MatchString(variable)

@@ -7,7 +7,9 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/outgoing"
+	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/guest"
@@ -73,10 +75,26 @@ type Server struct {
 
 // Store is a store that replicas of an edge share.
 type Store struct {
-	Address   string // host:port
+	Address   string               // as the object says it; it holds no secret
+	At        v1beta1.StoreAddress // what that means
 	DB        int
 	KeyPrefix string
 	Password  *SecretKey // nil for the one that the process was given, if any
+}
+
+// Options are those that reach the store, without passwords.
+func (s *Store) Options() kv.Options {
+	o := kv.Options{
+		Addresses: s.At.Hosts, Master: s.At.Master, User: s.At.User, TLS: s.At.TLS,
+		DB: s.DB, KeyPrefix: s.KeyPrefix,
+	}
+	switch s.At.Layout {
+	case v1beta1.StoreCluster:
+		o.Mode = kv.Cluster
+	case v1beta1.StoreSentinel:
+		o.Mode = kv.Sentinel
+	}
+	return o
 }
 
 // SecretKey names a value of a secret.

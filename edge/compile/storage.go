@@ -28,6 +28,7 @@ func (c *compiler) store(o *object, s *v1beta1.VirtualMCPServer, config *v1beta1
 	if provider != v1beta1.SessionsInKVStore {
 		return nil
 	}
+	out.At, _ = v1beta1.ParseStoreAddress(out.Address) // the object was judged before
 	if err := kv.CheckKeyPrefix(out.KeyPrefix); err != nil {
 		c.fail(o, at+".keyPrefix", ReasonInvalid, "%v", err)
 	}

@@ -330,9 +330,9 @@ func TestR12Corrupt(t *testing.T) {
 // store that is not ready, say what is wrong, and never say the password.
 func TestR13WhoIsAsked(t *testing.T) {
 	const secret = "hunter2-never-seen"
-	ca := newAuthority(t)
-	r := kvtest.Redis(t, "--tls-port", "%p", "--port", "0", "--tls-cert-file", ca.cert, "--tls-key-file", ca.key, "--tls-auth-clients", "no", "--requirepass", "right-"+secret)
-	good := kv.Options{Addresses: []string{r.Addr}, CA: ca.pem, Password: "right-" + secret, Timeout: 5 * time.Second}
+	ca := kvtest.NewAuthority(t)
+	r := kvtest.Redis(t, append(ca.TLS(), "--requirepass", "right-"+secret)...)
+	good := kv.Options{Addresses: []string{r.Addr}, CA: ca.PEM, Password: "right-" + secret, Timeout: 5 * time.Second}
 	for _, c := range []struct {
 		name   string
 		change func(*kv.Options)
@@ -341,7 +341,7 @@ func TestR13WhoIsAsked(t *testing.T) {
 		{"wrong password", func(o *kv.Options) { o.Password = "wrong-" + secret }, "WRONGPASS"},
 		{"no password", func(o *kv.Options) { o.Password = "" }, "NOAUTH"},
 		{"wrong user", func(o *kv.Options) { o.User = "nobody" }, "WRONGPASS"},
-		{"another authority", func(o *kv.Options) { o.CA = newAuthority(t).pem }, "certificate"},
+		{"another authority", func(o *kv.Options) { o.CA = kvtest.NewAuthority(t).PEM }, "certificate"},
 		{"another name", func(o *kv.Options) { o.ServerName = "other.example" }, "other.example"},
 		{"no TLS", func(o *kv.Options) { o.CA = nil }, ""},
 	} {
@@ -460,7 +460,7 @@ func TestOptions(t *testing.T) {
 // A user who may do no more than the README says is enough.
 func TestAccessControlList(t *testing.T) {
 	r := kvtest.Redis(t)
-	r.Do(append([]string{"acl", "setuser", "weir", "on", ">secret", "resetchannels", "&weir:*", "~weir:*"}, commands(t)...)...)
+	r.Do(append([]string{"acl", "setuser", "weir", "on", ">secret", "resetchannels", "&weir:*", "~weir:*"}, kvtest.Commands(t, "README.md")...)...)
 	o := patient(r.Addr)
 	o.User, o.Password = "weir", "secret"
 	a, b := open(t, o), open(t, o)

@@ -160,3 +160,15 @@ func FuzzString(f *testing.F) {
 		}
 	})
 }
+
+func TestLookupTwo(t *testing.T) {
+	for _, object := range []string{`{}`, `[]`, `1`, `{"a":1}`, `{"b":2}`, `{"a":1,"b":2}`, `{"b":{"a":3},"x":[],"a":"b"}`, `{"\u0061":1,"b":2}`} {
+		a, b := LookupTwo([]byte(object), "a", "b")
+		if want := Lookup([]byte(object), "a"); !bytes.Equal(a, want) {
+			t.Errorf("%s: a is %s, want %s", object, a, want)
+		}
+		if want := Lookup([]byte(object), "b"); !bytes.Equal(b, want) {
+			t.Errorf("%s: b is %s, want %s", object, b, want)
+		}
+	}
+}

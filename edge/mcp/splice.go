@@ -140,6 +140,25 @@ func Lookup(value []byte, path ...string) []byte {
 	return value
 }
 
+// LookupTwo is Lookup of two members of one object, in one walk.
+func LookupTwo(object []byte, one, two string) (a, b []byte) {
+	each(object, '{', func(s *scanner) error {
+		m, err := s.member()
+		switch {
+		case err != nil:
+		case a == nil && reads(m.Name, one):
+			a = m.Value
+		case b == nil && reads(m.Name, two):
+			b = m.Value
+		}
+		if a != nil && b != nil {
+			err = errFound
+		}
+		return err
+	})
+	return a, b
+}
+
 // errFound ends a walk early.
 var errFound = errors.New("found")
 

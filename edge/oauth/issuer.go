@@ -69,7 +69,8 @@ type Issuer struct {
 	options IssuerOptions
 	held    atomic.Pointer[held]
 	meta    atomic.Pointer[Metadata]
-	asked   chan struct{} // one ask is as good as many
+	asked   chan struct{} // holds one
+	asking  atomic.Bool   // somebody has asked since the last fetch: one ask is as good as many, and wakes Run once
 	waiting atomic.Int32
 	fetches atomic.Uint64
 	failed  atomic.Uint64
@@ -140,6 +141,7 @@ func (i *Issuer) Run(ctx context.Context) {
 		case <-i.asked: // before its end, and so answered by it
 		default:
 		}
+		i.asking.Store(false) // after that, so that no ask is lost in between
 		if err == nil {
 			retry = firstRetry
 			at(time.Now().Add(i.options.Refresh))
@@ -347,9 +349,11 @@ func (i *Issuer) Key(ctx context.Context, id string) (*Key, uint64, error) {
 	i.mu.Lock()
 	tried, soon := i.tried, i.last == nil && (i.busy || time.Until(i.next) <= 0)
 	i.mu.Unlock()
-	select {
-	case i.asked <- struct{}{}:
-	default:
+	if !i.asking.Load() && i.asking.CompareAndSwap(false, true) {
+		select {
+		case i.asked <- struct{}{}:
+		default:
+		}
 	}
 	if !soon {
 		return nil, 0, err

@@ -1,9 +1,9 @@
 package oauth
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
-	"strings"
 
 	"github.com/weir-edge/weir/edge/mcp"
 )
@@ -39,12 +39,13 @@ func ParseObject(text []byte, depth int) (Object, error) {
 	if err := CheckJSON(text, depth); err != nil {
 		return nil, err
 	}
-	if t := strings.TrimLeft(string(text[:min(len(text), 64)]), " \t\r\n"); t != "" && t[0] != '{' {
+	if text = bytes.TrimLeft(text, " \t\r\n"); len(text) == 0 || text[0] != '{' {
 		return nil, errors.New("not an object")
 	}
-	var o Object
-	if err := json.Unmarshal(text, &o); err != nil || o == nil {
-		return nil, errors.New("not an object")
+	members := mcp.Members(text)
+	o := make(Object, len(members))
+	for _, m := range members {
+		o[string(mcp.Unquote(m.Name))] = m.Value
 	}
 	return o, nil
 }
@@ -59,7 +60,7 @@ func (o Object) Text(name string) (text string, ok bool) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return "", false
 	}
-	return text, json.Unmarshal(raw, &text) == nil
+	return mcp.String(raw), true
 }
 
 // Texts returns the array of strings called name; ok is false when it is

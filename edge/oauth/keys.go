@@ -201,7 +201,7 @@ func parseKey(raw []byte) (*Key, string, error) {
 	plain := map[string]string{"kty": kty}
 	for _, name := range members {
 		text, ok := o.Text(name)
-		if !ok || len(text) > maxKeyMember || name != "crv" && !canonical(text) {
+		if !ok || len(text) > maxKeyMember || name != "crv" && (text == "" || !Canonical(text)) {
 			return nil, "", fmt.Errorf("its %s cannot be right", name)
 		}
 		plain[name] = text
@@ -258,13 +258,6 @@ func parseKey(raw []byte) (*Key, string, error) {
 	return key, string(mark), err
 }
 
-// canonical reports whether text is base64url without padding, in the one
-// spelling that its bytes have (RFC 7515 §2, RFC 4648 §3.5).
-func canonical(text string) bool {
-	_, ok := DecodeSegment(text)
-	return ok && text != ""
-}
-
 // DecodeSegment decodes base64url without padding. ok is false for any but the
 // one spelling of those bytes.
 func DecodeSegment(text string) (decoded []byte, ok bool) {
@@ -273,6 +266,39 @@ func DecodeSegment(text string) (decoded []byte, ok bool) {
 	}
 	decoded, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	return decoded, err == nil
+}
+
+// Canonical reports whether text is base64url without padding, in the one
+// spelling that its bytes have (RFC 7515 §2, RFC 4648 §3.5): whether
+// DecodeSegment would decode it.
+func Canonical(text string) bool {
+	last := 0
+	for i := range len(text) {
+		switch c := text[i]; {
+		case 'A' <= c && c <= 'Z':
+			last = int(c - 'A')
+		case 'a' <= c && c <= 'z':
+			last = int(c-'a') + 26
+		case '0' <= c && c <= '9':
+			last = int(c-'0') + 52
+		case c == '-':
+			last = 62
+		case c == '_':
+			last = 63
+		default:
+			return false
+		}
+	}
+	// What the last character holds beyond whole bytes is zero.
+	switch len(text) % 4 {
+	case 1:
+		return false
+	case 2:
+		return last&15 == 0
+	case 3:
+		return last&3 == 0
+	}
+	return true
 }
 
 func judgeRSA(k *rsa.PublicKey) error {

@@ -239,3 +239,15 @@ func TestKeySetFind(t *testing.T) {
 		t.Errorf("a key that is now for one algorithm is the same: %v", err)
 	}
 }
+
+// FuzzCanonical: a text is canonical exactly when it can be decoded.
+func FuzzCanonical(f *testing.F) {
+	for _, s := range []string{"", "A", "AA", "AB", "AAA", "AAB", "AAAA", "-_9z", "AA==", "A\nA", "ä", "+/"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, ok := oauth.DecodeSegment(text); ok != oauth.Canonical(text) {
+			t.Errorf("%q: decoded %t, canonical %t", text, ok, oauth.Canonical(text))
+		}
+	})
+}

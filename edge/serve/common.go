@@ -127,19 +127,37 @@ func errNoSession() error { return edge.Errorf(edge.NoSession, "door", "Session 
 // errEndedElsewhere says that the store no longer has a session.
 var errEndedElsewhere = errors.New("the session has ended")
 
-// enroll puts a new session into the store of its server.
-func (e *Edge) enroll(store *shared, s *session) error {
+// enroll puts a new session into the store of its server. One whose id is not new
+// may be there already, and is left as it is.
+func (e *Edge) enroll(store *shared, s *session, once bool) error {
 	r := &record{
 		Server: s.server, Owner: ownerOf(s.ID, s.Owner), Version: s.Version,
 		Info: s.Info, Capabilities: s.Capabilities, Nodes: []string{e.node},
 	}
 	key := keyOf(s.ID)
-	if err := store.Put(context.Background(), key, r.text(), e.keepFor()); err != nil {
+	var err error
+	if !once {
+		err = store.Put(context.Background(), key, r.text(), e.keepFor())
+	} else {
+		err = store.Update(context.Background(), key, e.keepFor(), func(old []byte) ([]byte, error) {
+			if readRecord(old) != nil {
+				return nil, errThere
+			}
+			return r.text(), nil
+		})
+	}
+	switch {
+	case errors.Is(err, errThere):
+		return errBegunBefore()
+	case err != nil:
 		return errAway()
 	}
 	e.joined(store, s, key, r)
 	return nil
 }
+
+// errThere says that the store has a session of an id already.
+var errThere = errors.New("the session is there already")
 
 // joined notes that a session lies in the store.
 func (e *Edge) joined(store *shared, s *session, key string, r *record) {

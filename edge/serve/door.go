@@ -269,7 +269,12 @@ func (e *Edge) sessionOf(h *head, server *server) (*session, error) {
 	if !h.hasSession {
 		return nil, edge.Errorf(edge.Invalid, "door", "header Mcp-Session-Id is missing; send initialize first")
 	}
-	s := e.sessions.find(string(h.session), e.clock.now())
+	return e.sessionByID(h, server, string(h.session))
+}
+
+// sessionByID finds the session of an id for the client of a request.
+func (e *Edge) sessionByID(h *head, server *server, id string) (*session, error) {
+	s := e.sessions.find(id, e.clock.now())
 	// Somebody else's session is as unknown as one that is not there.
 	switch {
 	case s != nil && s.server != server.name:
@@ -277,7 +282,7 @@ func (e *Edge) sessionOf(h *head, server *server) (*session, error) {
 	case s != nil && s.Owner != h.who.Principal():
 		return nil, errForeignSession()
 	case server.shared != nil:
-		return e.commonSession(server, s, string(h.session), h.who.Principal())
+		return e.commonSession(server, s, id, h.who.Principal())
 	case s == nil:
 		return nil, errNoSession()
 	}

@@ -11,7 +11,7 @@ import (
 
 // initialize begins a legacy session.
 func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
-	s, r, err := e.begin(x, x.server.shared)
+	s, r, err := e.begin(x, x.server.shared, "")
 	if err != nil {
 		e.write(ctx, h, fail(mcp.Legacy, x.Request.IDText(), err))
 		return
@@ -29,16 +29,18 @@ func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 }
 
 // begin makes the session that an initialize asks for, and the answer to it. The
-// session lies in the store, if there is one.
-func (e *Edge) begin(x *exchange, store *shared) (s *session, r *edge.Response, err error) {
+// session lies in the store, if there is one. Its id is a new one, or that given,
+// which belongs to a stream of the older transport: then it goes without a store
+// that is away.
+func (e *Edge) begin(x *exchange, store *shared, id string) (s *session, r *edge.Response, err error) {
 	r, err = x.server.observed(&x.call, &x.Exchange, func(context.Context, *edge.Exchange) (*edge.Response, error) {
-		s, r, err = e.introduce(x, store)
+		s, r, err = e.introduce(x, store, id)
 		return r, err
 	})
 	return s, r, err
 }
 
-func (e *Edge) introduce(x *exchange, store *shared) (*session, *edge.Response, error) {
+func (e *Edge) introduce(x *exchange, store *shared, id string) (*session, *edge.Response, error) {
 	m := x.Request
 	version := m.Text("protocolVersion")
 	if version == "" {
@@ -52,11 +54,15 @@ func (e *Edge) introduce(x *exchange, store *shared) (*session, *edge.Response, 
 		return nil, nil, edge.Errorf(edge.Params, "initialize", "params.capabilities is missing")
 	}
 	info := m.Get("clientInfo").Of(m.Raw)
-	s, err := e.sessions.begin(e.clock.now(), x.server.name, x.Identity.Principal(), version, bytes.Clone(info), bytes.Clone(caps), func(s *session) error {
+	s, err := e.sessions.begin(e.clock.now(), id, x.server.name, x.Identity.Principal(), version, bytes.Clone(info), bytes.Clone(caps), func(s *session) error {
 		if store == nil {
 			return nil
 		}
-		return e.enroll(store, s)
+		err := e.enroll(store, s, id != "")
+		if id != "" && edge.KindOf(err) == edge.Overload {
+			return nil // it ends with its stream, and where that is it needs no store
+		}
+		return err
 	})
 	if err != nil {
 		return nil, nil, err

@@ -32,7 +32,22 @@ const (
 	// in each direction, and maxWaiting how many letters of one of them wait.
 	maxThreads = 4096
 	maxWaiting = 1024
+
+	// maxWaitingBytes is how many bytes of letters wait in this edge, for all of
+	// its exchanges together, and maxHeld how many bytes of requests it holds for
+	// other edges. One exchange has no more waiting than waitingBytes and one
+	// letter.
+	waitingBytes    = 4 << 20
+	maxWaitingBytes = 64 << 20
+	maxHeld         = 64 << 20
+
+	// letterHead is how many bytes a letter may have besides a message.
+	letterHead = 1 << 20
 )
+
+// letterSize is how many bytes a letter may have: the largest message that goes
+// in or out, and its head.
+func (s *Settings) letterSize() int { return max(s.MaxBody, s.MaxMessage) + letterHead }
 
 // The kinds of letters.
 const (
@@ -42,6 +57,8 @@ const (
 	letterCancel = "cancel" // a client's cancellation; the body is the message
 	letterRetry  = "retry"  // a round of a parked call; the body is the request
 	letterFollow = "follow" // a client is back for a stream
+	letterOpen   = "open"   // a stream of the older transport has its session; the body is what its client is told first
+	letterSay    = "say"    // something for the client of such a stream; the body is the message
 	letterLeave  = "leave"  // whoever waits for what comes of a letter has left
 
 	letterNote   = "note"   // a notification for the client; the body is the message
@@ -93,7 +110,11 @@ func aliveOf(node string) string { return "alive:" + node }
 
 // post writes to another edge.
 func (t *shared) post(node string, l letter, body []byte) error {
-	return t.Post(context.Background(), boxOf(node), l.pack(body), letterFor)
+	text := l.pack(body)
+	if len(text) > t.letter {
+		return edge.Errorf(edge.TooLarge, "relay", "%d bytes are more than a letter between edges has (%d)", len(text), t.letter)
+	}
+	return t.Post(context.Background(), boxOf(node), text, letterFor)
 }
 
 // alive reports whether an edge has lately said that it is. A store that cannot
@@ -154,6 +175,10 @@ func (e *Edge) read(t *shared, text []byte) {
 	if !ok {
 		return // no edge wrote it
 	}
+	if len(text) > t.letter {
+		e.tooLarge(t, l)
+		return
+	}
 	switch l.Kind {
 	case letterEnd:
 		if s := e.sessions.known(l.Session); s != nil {
@@ -184,9 +209,11 @@ func (e *Edge) read(t *shared, text []byte) {
 			s.cancelCall(m)
 		}
 	case letterRetry:
-		e.serveThread(t, l, func(ctx context.Context) { e.retried(ctx, t, l, body) })
+		e.serveThread(t, l, len(text), func(ctx context.Context) { e.retried(ctx, t, l, body) })
 	case letterFollow:
-		e.serveThread(t, l, func(ctx context.Context) { e.followed(ctx, t, l) })
+		e.serveThread(t, l, len(text), func(ctx context.Context) { e.followed(ctx, t, l) })
+	case letterOpen:
+		e.serveThread(t, l, len(text), func(context.Context) { e.opened(t, l, body) })
 	case letterLeave:
 		e.threads.leave(l.From + l.Thread)
 	default:
@@ -194,23 +221,48 @@ func (e *Edge) read(t *shared, text []byte) {
 	}
 }
 
+// tooLarge is what comes of a letter that is larger than any of this edge's may
+// be, as one of an edge of other settings: whoever waits for it, or for what
+// comes of it, is told.
+func (e *Edge) tooLarge(t *shared, l letter) {
+	switch l.Kind {
+	case letterRetry, letterFollow, letterOpen:
+		if isNode(l.From) {
+			why := edge.Errorf(edge.TooLarge, "relay", "a letter between edges has at most %d bytes", t.letter)
+			_ = t.post(l.From, letter{Kind: letterError, From: e.node, Thread: l.Thread, Error: wrongOf(why)}, nil) // who waits gives up by itself
+		}
+	default:
+		e.threads.spoil(l.Thread)
+	}
+}
+
 // threads are the exchanges with other edges that are under way.
 type threads struct {
 	mu      sync.Mutex
-	waiting map[string]*thread            // of this edge's clients, by name
-	serving map[string]context.CancelFunc // of other edges', by edge and name
+	waiting map[string]*thread // of this edge's clients, by name
+	bytes   int                // that wait for them
+	serving map[string]served  // of other edges', by edge and name
+	held    int                // bytes of their requests
+}
+
+// served is an exchange of another edge's that goes on here.
+type served struct {
+	cancel context.CancelFunc
+	bytes  int
 }
 
 func errThreads() error {
-	return edge.Errorf(edge.Overload, "relay", "%d exchanges go on with other edges, which is the limit", maxThreads)
+	return edge.Errorf(edge.Overload, "relay", "as much goes on with other edges as may")
 }
 
 // thread is what comes back for a letter.
 type thread struct {
-	name  string
-	wake  chan struct{} // holds one while there is something
-	mu    sync.Mutex
+	name string
+	wake chan struct{} // holds one while there is something
+
+	// What follows is guarded by the mu of threads.
 	queue []delivered
+	bytes int
 	over  bool // too much has come
 }
 
@@ -237,50 +289,81 @@ func (t *threads) open(name string) (*thread, error) {
 func (t *threads) close(one *thread) {
 	t.mu.Lock()
 	delete(t.waiting, one.name)
+	t.bytes -= one.bytes
+	one.queue, one.bytes = nil, 0
 	t.mu.Unlock()
 }
 
 // give hands on a letter to whoever waits for it, if anybody does.
 func (t *threads) give(name string, l letter, body []byte) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	one := t.waiting[name]
-	t.mu.Unlock()
 	if one == nil {
 		return
 	}
-	one.mu.Lock()
-	if len(one.queue) >= maxWaiting {
-		one.over = true
+	if one.over || len(one.queue) >= maxWaiting || one.bytes >= waitingBytes || t.bytes+len(body) > maxWaitingBytes {
+		one.over = true // what comes after what is missing is of no use either
 	} else {
 		one.queue = append(one.queue, delivered{l, body})
+		one.bytes += len(body)
+		t.bytes += len(body)
 	}
-	one.mu.Unlock()
 	select {
 	case one.wake <- struct{}{}:
 	default:
 	}
 }
 
-// serve notes that something goes on here for another edge. It reports false
-// when it does already; full says that there is no room.
-func (t *threads) serve(name string, cancel context.CancelFunc) (begins, full bool) {
+// spoil says that something is missing of what was to come back under a name.
+func (t *threads) spoil(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.serving[name] != nil {
+	if one := t.waiting[name]; one != nil {
+		one.over = true
+		select {
+		case one.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// take takes the next thing that has come back, if there is any. over says that
+// something is missing after what was there.
+func (t *threads) take(one *thread) (d delivered, there, over bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(one.queue) == 0 {
+		return d, false, one.over
+	}
+	d, one.queue = one.queue[0], one.queue[1:]
+	one.bytes -= len(d.body)
+	t.bytes -= len(d.body)
+	return d, true, one.over
+}
+
+// serve notes that something goes on here for another edge. It reports false
+// when it does already; full says that there is no room.
+func (t *threads) serve(name string, bytes int, cancel context.CancelFunc) (begins, full bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, there := t.serving[name]; there {
 		return false, false
 	}
-	if len(t.serving) >= maxThreads {
+	if len(t.serving) >= maxThreads || t.held+bytes > maxHeld {
 		return false, true
 	}
 	if t.serving == nil {
-		t.serving = make(map[string]context.CancelFunc)
+		t.serving = make(map[string]served)
 	}
-	t.serving[name] = cancel
+	t.serving[name] = served{cancel, bytes}
+	t.held += bytes
 	return true, false
 }
 
-func (t *threads) served(name string) {
+func (t *threads) done(name string) {
 	t.mu.Lock()
+	t.held -= t.serving[name].bytes
 	delete(t.serving, name)
 	t.mu.Unlock()
 }
@@ -288,19 +371,19 @@ func (t *threads) served(name string) {
 // leave ends what goes on here for another edge.
 func (t *threads) leave(name string) {
 	t.mu.Lock()
-	cancel := t.serving[name]
+	one, there := t.serving[name]
 	t.mu.Unlock()
-	if cancel != nil {
-		cancel()
+	if there {
+		one.cancel()
 	}
 }
 
 // serveThread does something for a client at another edge, until it is done, the
 // client leaves, or that edge is gone.
-func (e *Edge) serveThread(t *shared, l letter, do func(context.Context)) {
+func (e *Edge) serveThread(t *shared, l letter, bytes int, do func(context.Context)) {
 	ctx, cancel := context.WithCancel(t.life)
 	name := l.From + l.Thread
-	begins, full := e.threads.serve(name, cancel)
+	begins, full := e.threads.serve(name, bytes, cancel)
 	if !begins {
 		cancel()
 		if full {
@@ -309,7 +392,7 @@ func (e *Edge) serveThread(t *shared, l letter, do func(context.Context)) {
 		return
 	}
 	t.work.Go(func() {
-		defer e.threads.served(name)
+		defer e.threads.done(name)
 		defer cancel()
 		defer edge.Contain(e.log, "relay")
 		stop := e.whileAlive(ctx, t, l.From, cancel)
@@ -351,18 +434,12 @@ func (e *Edge) next(ctx context.Context, t *shared, one *thread, node string) (d
 	tick := time.NewTicker(aliveEvery)
 	defer tick.Stop()
 	for {
-		one.mu.Lock()
-		var d delivered
-		there, over := len(one.queue) > 0, one.over
-		if there {
-			d, one.queue = one.queue[0], one.queue[1:]
-		}
-		one.mu.Unlock()
+		d, there, over := e.threads.take(one)
 		switch {
 		case there:
 			return d, nil
 		case over:
-			return d, edge.Errorf(edge.Overload, "relay", "more has come of this call than its client reads")
+			return d, edge.Errorf(edge.Overload, "relay", "more has come of this call than its client reads, or than an edge takes")
 		}
 		select {
 		case <-one.wake:

@@ -99,7 +99,7 @@ func lint(h *fasthttp.RequestHeader, maxBody int) fault {
 		if n == maxLines {
 			return fault{431, "the header has too many lines"}
 		}
-		if bytes.IndexByte(line[:min(len(line), maxName+1)], ':') < 0 && len(line) > maxName {
+		if len(line) > maxName && bytes.IndexByte(line[:maxName+1], ':') < 0 {
 			return fault{431, "the name of a header is too long"}
 		}
 		if why := s.line(line); why != "" {
@@ -165,10 +165,13 @@ type seen struct {
 
 // line looks at one header line and says what is wrong with it.
 func (s *seen) line(line []byte) string {
-	colon, kinds := 0, byte(0)
-	for colon < len(line) && line[colon] != ':' {
-		kinds |= tokens[line[colon]]
-		colon++
+	colon, kinds := len(line), byte(0)
+	for i, c := range line {
+		if c == ':' {
+			colon = i
+			break
+		}
+		kinds |= tokens[c]
 	}
 	switch {
 	case line[0] == ' ' || line[0] == '\t':
@@ -207,55 +210,39 @@ func trim(v []byte) []byte { return bytes.Trim(v, " \t") }
 // count notes the headers that may be there once.
 func (s *seen) count(name, value []byte) string {
 	var before *bool
-	switch len(name) {
-	case 4:
-		if mcp.SameName(name, "host") {
-			before = &s.host
-			s.hostBad = badHost(trim(value))
-		}
-	case 6:
-		if mcp.SameName(name, "origin") {
-			before = &s.origin
-		} else if mcp.SameName(name, "expect") && !mcp.SameName(trim(value), "100-continue") {
-			s.expectBad = true
-		}
-	case 8:
-		if mcp.SameName(name, "mcp-name") {
-			before = &s.name
-		}
-	case 10:
-		if mcp.SameName(name, "mcp-method") {
-			before = &s.method
-		} else if mcp.SameName(name, "connection") && bytes.Contains(bytes.ToLower(value), []byte("authorization")) {
+	switch fieldOf(name) {
+	case hostField:
+		before = &s.host
+		s.hostBad = badHost(trim(value))
+	case originField:
+		before = &s.origin
+	case expectField:
+		s.expectBad = s.expectBad || !mcp.SameName(trim(value), "100-continue")
+	case nameField:
+		before = &s.name
+	case methodField:
+		before = &s.method
+	case connectionField:
+		if bytes.Contains(bytes.ToLower(value), []byte("authorization")) {
 			return "Connection names a credential"
 		}
-	case 12:
-		if mcp.SameName(name, "content-type") {
-			before = &s.kind
-		}
-	case 13:
-		if mcp.SameName(name, "authorization") {
-			before = &s.credential
-		}
-	case 14:
-		if mcp.SameName(name, "content-length") {
-			before = &s.length
-			value = trim(value)
-			n, err := strconv.ParseUint(string(value), 10, 62)
-			s.lengthBad = err != nil || len(value) > 1 && value[0] == '0' || value[0] == '+'
-			s.bytes = int(min(n, 1<<31-1))
-		} else if mcp.SameName(name, "mcp-session-id") {
-			before = &s.session
-		}
-	case 17:
-		if mcp.SameName(name, "transfer-encoding") {
-			before = &s.encoding
-			s.encodingBad = !mcp.SameName(trim(value), "chunked")
-		}
-	case 20:
-		if mcp.SameName(name, "mcp-protocol-version") {
-			before = &s.version
-		}
+	case kindField:
+		before = &s.kind
+	case credentialField:
+		before = &s.credential
+	case lengthField:
+		before = &s.length
+		value = trim(value)
+		n, err := strconv.ParseUint(string(value), 10, 62)
+		s.lengthBad = err != nil || len(value) > 1 && value[0] == '0' || value[0] == '+'
+		s.bytes = int(min(n, 1<<31-1))
+	case sessionField:
+		before = &s.session
+	case encodingField:
+		before = &s.encoding
+		s.encodingBad = !mcp.SameName(trim(value), "chunked")
+	case versionField:
+		before = &s.version
 	}
 	if before == nil {
 		return ""
@@ -265,6 +252,78 @@ func (s *seen) count(name, value []byte) string {
 	}
 	*before = true
 	return ""
+}
+
+// field is a header that the lint looks at, whatever the case of its name.
+type field uint8
+
+const (
+	noField    field = iota // none that is known
+	otherField              // one that may say anything
+	hostField
+	originField
+	expectField
+	nameField
+	methodField
+	connectionField
+	kindField
+	credentialField
+	lengthField
+	sessionField
+	encodingField
+	versionField
+)
+
+// longestField is the length of the longest name of a field.
+const longestField = len("Mcp-Protocol-Version")
+
+// fieldOf finds the field of a name. Most names come in the case that the
+// standards write them in, or in lower case.
+func fieldOf(name []byte) field {
+	f := fieldNamed(name)
+	if f != noField || len(name) > longestField {
+		return f
+	}
+	var lower [longestField]byte
+	for i, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		lower[i] = c
+	}
+	return fieldNamed(lower[:len(name)])
+}
+
+func fieldNamed(name []byte) field {
+	switch string(name) {
+	case "Host", "host":
+		return hostField
+	case "Accept", "accept", "User-Agent", "user-agent", "Accept-Encoding", "accept-encoding", "Accept-Language", "accept-language":
+		return otherField
+	case "Origin", "origin":
+		return originField
+	case "Expect", "expect":
+		return expectField
+	case "Mcp-Name", "mcp-name":
+		return nameField
+	case "Mcp-Method", "mcp-method":
+		return methodField
+	case "Connection", "connection":
+		return connectionField
+	case "Content-Type", "content-type":
+		return kindField
+	case "Authorization", "authorization":
+		return credentialField
+	case "Content-Length", "content-length":
+		return lengthField
+	case "Mcp-Session-Id", "mcp-session-id":
+		return sessionField
+	case "Transfer-Encoding", "transfer-encoding":
+		return encodingField
+	case "Mcp-Protocol-Version", "mcp-protocol-version":
+		return versionField
+	}
+	return noField
 }
 
 // judge says what the headers mean together.

@@ -20,6 +20,8 @@ func TestListenerThatDoesNotRead(t *testing.T) {
 	a.Always("resources/subscribe", func(c *edgetest.Call) { c.Result("{}") })
 	e := edgetest.Start(t, group(map[string]*edgetest.Server{"a": a, "b": b}, bestEffort))
 	f := &front{Edge: e, client: e.NewClient()}
+	// A backend that is met only later changes the list of tools, which is news.
+	edgetest.Until(t, "the tools of both", func() bool { return len(listed(t, f.callerOf(t, edgetest.Modern, ""))) == 2 })
 	const want = `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["test://a"]}}`
 
 	body, header := edgetest.ModernRequest("1", "subscriptions/listen", want, edgetest.Meta())

@@ -16,27 +16,60 @@ import (
 
 // The older transport, HTTP with SSE (2024-11-05): a client opens one stream
 // with GET /sse, is told there where to POST, and gets every answer on the
-// stream. The end of the stream ends the session.
+// stream. The end of the stream ends the session. Where the server shares a store
+// the POSTs may come to another edge than the stream.
 
 // sseDoor is one client of the older transport.
 type sseDoor struct {
-	out    *outlet
-	server string // whose it is
-	owner  string // principal that opened it
-	mu     sync.Mutex
-	s      *session // nil until it has sent initialize
+	out     *outlet
+	server  string // whose it is
+	owner   string // principal that opened it
+	session string // id of its session in a store; "" where the server shares none
+	mu      sync.Mutex
+	s       *session // nil until it has sent initialize
+	over    bool
 }
 
-// sseDoors finds them by the id in the address that they POST to.
+// sseDoors finds them by the id in the address that they POST to, and by the key
+// that a store has for their sessions.
 type sseDoors struct {
-	mu   sync.Mutex
-	byID map[string]*sseDoor
+	mu    sync.Mutex
+	byID  map[string]*sseDoor
+	byKey map[string]*sseDoor
 }
 
 func (t *sseDoors) find(id string) *sseDoor {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.byID[id]
+}
+
+// known returns the stream whose session a store has under a key, or will have.
+func (t *sseDoors) known(key string) *sseDoor {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byKey[key]
+}
+
+func (t *sseDoors) add(id string, d *sseDoor) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byID == nil {
+		t.byID, t.byKey = make(map[string]*sseDoor), make(map[string]*sseDoor)
+	}
+	t.byID[id] = d
+	if d.session != "" {
+		t.byKey[keyOf(d.session)] = d
+	}
+}
+
+func (t *sseDoors) remove(id string, d *sseDoor) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.byID, id)
+	if d.session != "" {
+		delete(t.byKey, keyOf(d.session))
+	}
 }
 
 // openSSE opens the stream.
@@ -72,24 +105,23 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	messages, _, _ := strings.Cut(string(ctx.Request.Header.RequestURI()), "?")
 	messages = strings.TrimSuffix(messages, "/sse") + "/messages"
 	d := &sseDoor{server: server.name, owner: h.who.Principal()}
+	if server.shared != nil {
+		id = e.node + "." + id
+		d.session = oldSession(id)
+	}
 	e.done(ctx, h, server)
 	e.takeOver(ctx, nil, lines, func(o *outlet) {
 		d.out = o
-		e.doors.mu.Lock()
-		if e.doors.byID == nil {
-			e.doors.byID = make(map[string]*sseDoor)
-		}
-		e.doors.byID[id] = d
-		e.doors.mu.Unlock()
+		e.doors.add(id, d)
 		_ = o.write("endpoint", []byte(strings.TrimSuffix(e.settings.ExternalURL, "/")+messages+"?sessionId="+id))
 	}, func(o *outlet) {
-		e.doors.mu.Lock()
-		delete(e.doors.byID, id)
-		e.doors.mu.Unlock()
+		e.doors.remove(id, d)
 		d.mu.Lock()
 		s := d.s
+		d.over = true
 		d.mu.Unlock()
 		if s != nil {
+			_ = e.endCommon(s) // what the store cannot be told ends with its lifetime
 			e.sessions.end(s.ID)
 			s.shut(o)
 		}
@@ -112,7 +144,12 @@ func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		return
 	}
 	values, err := url.ParseQuery(string(h.query))
-	d := e.doors.find(values.Get("sessionId"))
+	id := values.Get("sessionId")
+	d := e.doors.find(id)
+	if node, away := e.doors.elsewhere(id, e.node); err == nil && d == nil && away && server.shared != nil {
+		e.postAway(ctx, h, server, node, id)
+		return
+	}
 	if err != nil || d == nil || d.server != server.name || d.owner != h.who.Principal() {
 		e.refuse(ctx, h, mcp.Legacy, nil, edge.Errorf(edge.NoSession, "door", "Session not found"))
 		return
@@ -120,16 +157,9 @@ func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	x := e.newExchange(ctx, h, server)
 	x.way.conn, x.way.able = d.out.conn, true // the answer goes there, and the call lasts no longer
 	x.way.out = func(raw []byte) error { return d.out.write("message", raw) }
-	if err := x.Request.Decode(bytes.Clone(ctx.PostBody())); err != nil {
-		kind := edge.Invalid
-		var syntax *mcp.SyntaxError
-		if errors.As(err, &syntax) {
-			kind = edge.Malformed
-		}
-		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), edge.Errorf(kind, "door", "%w", err))
+	if !e.readOld(ctx, h, x) {
 		return
 	}
-	h.x = x
 	d.mu.Lock()
 	x.s = d.s
 	d.mu.Unlock()
@@ -141,16 +171,41 @@ func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "send initialize first"))
 		return
 	}
+	e.serveOld(ctx, h, x, func() {})
+}
+
+// readOld reads the message of an exchange; false when it was refused.
+func (e *Edge) readOld(ctx *fasthttp.RequestCtx, h *head, x *exchange) bool {
+	err := x.Request.Decode(bytes.Clone(ctx.PostBody()))
+	if err == nil {
+		h.x = x
+		return true
+	}
+	kind := edge.Invalid
+	var syntax *mcp.SyntaxError
+	if errors.As(err, &syntax) {
+		kind = edge.Malformed
+	}
+	e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), edge.Errorf(kind, "door", "%w", err))
+	return false
+}
+
+// serveOld serves a message in its session; done is called when that is over.
+func (e *Edge) serveOld(ctx *fasthttp.RequestCtx, h *head, x *exchange, done func()) {
 	x.Session = &x.s.Session
 	x.s.used.Store(e.clock.now().UnixMilli())
-	if !e.aside(x) {
+	if e.aside(x) {
+		done()
+	} else {
 		if e.inflight.Add(1) > int64(e.settings.MaxInflight) {
 			e.inflight.Add(-1)
+			done()
 			e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Overload, "door", "too many requests at a time"))
 			return
 		}
 		e.work.Go(func() {
 			defer e.inflight.Add(-1)
+			defer done()
 			e.answerSSE(x)
 		})
 	}
@@ -161,10 +216,14 @@ func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 // initializeSSE begins the session of a stream.
 func (e *Edge) initializeSSE(ctx *fasthttp.RequestCtx, h *head, d *sseDoor, x *exchange) {
 	if x.s != nil {
-		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "initialize was sent before"))
+		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), errBegunBefore())
 		return
 	}
-	s, result, err := e.begin(x, nil) // it ends with its stream
+	var store *shared
+	if d.session != "" {
+		store = x.server.shared
+	}
+	s, result, err := e.begin(x, store, d.session)
 	if err != nil {
 		f := fail(mcp.Legacy, x.Request.IDText(), err)
 		if f.status == 200 { // an answer like any other
@@ -176,19 +235,10 @@ func (e *Edge) initializeSSE(ctx *fasthttp.RequestCtx, h *head, d *sseDoor, x *e
 		e.write(ctx, h, f)
 		return
 	}
-	d.mu.Lock()
-	again := d.s != nil
-	if !again {
-		d.s = s
-	}
-	d.mu.Unlock()
-	if again { // two at a time; what was observed is that it began
-		e.sessions.end(s.ID)
-		e.write(ctx, h, fail(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Invalid, "door", "initialize was sent before")))
+	if err := e.attach(d, s); err != nil { // two at a time; what was observed is that it began
+		e.write(ctx, h, fail(mcp.Legacy, x.Request.IDText(), err))
 		return
 	}
-	d.out.join(s)
-	s.open(d.out, e.listener(s))
 	_ = d.out.write("message", result.Raw)
 	e.cors(ctx, h)
 	ctx.SetStatusCode(202)

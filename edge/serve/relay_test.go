@@ -3,11 +3,13 @@
 package serve_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/kv/kvtest"
 	"github.com/weir-edge/weir/edge/serve"
 )
@@ -310,4 +312,43 @@ func TestItem01TasksAtTheOtherReplica(t *testing.T) {
 	fails(t, c.at(fronts[1]).request(t, "3", "tasks/get", `{"taskId":"t3"}`), 400, -32602, "3")
 	legacy := fronts[1].callerOf(t, edgetest.Legacy, "")
 	fails(t, legacy.request(t, "4", "tasks/get", `{"taskId":"t2"}`), 200, -32602, "4")
+}
+
+// TestLetterOfOtherSettings: a letter that is larger than an edge's messages may
+// be is not taken; whoever waits for what comes of it is told, and the edge goes
+// on.
+func TestLetterOfOtherSettings(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.MaxBody, s.MaxMessage = 64<<10, 64<<10 }))
+	p.back.Always("tools/call", func(c *edgetest.Call) {
+		c.Ask(`"q"`, "roots/list", "")
+		c.Result(`{"content":[],"filler":"` + strings.Repeat("-", 60<<10) + `"}`)
+	})
+	node := strings.TrimPrefix(strings.Fields(p.redis.Do("--raw", "keys", "weir:alive:*"))[0], "weir:alive:")
+	store, err := kv.Redis(kv.Options{Addresses: []string{p.redis.Addr}, Timeout: edgetest.Patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	const me = "0123456789abcdef"
+	letters := make(chan string, 4)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = store.Listen(ctx, "node:"+me, func(text []byte) { letters <- string(text) }) }() // it ends with ctx
+	large := `{"k":"retry","f":"` + me + `","t":"mine"}` + "\n" + strings.Repeat(" ", 2<<20)
+	for _, text := range []string{large, "no letter", strings.Replace(large, "retry", "note", 1)} {
+		if err := store.Post(t.Context(), "node:"+node, []byte(text), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := edgetest.Receive(t, letters, "what comes of the letter"); !strings.Contains(text, `"k":"error"`) || !strings.Contains(text, `"t":"mine"`) || !strings.Contains(text, "at most") {
+		t.Errorf("%s", text)
+	}
+	// Both go on, with messages as large as they may be.
+	here := p.a.callerOf(t, edgetest.Modern, "")
+	first := p.a.begin(t, here, `{}`)
+	r := retry(here.at(p.b), "2", `{}`, `{"`+first.key(t)+`":{"roots":[]}}`, first.RequestState)
+	if r.Status != 200 || r.Message().Error != nil || len(r.Answer()) < 60<<10 {
+		t.Errorf("status %d: %.200s", r.Status, r.Answer())
+	}
 }

@@ -160,9 +160,37 @@ func TestR02ForeignSessions(t *testing.T) {
 			t.Errorf("%s: status %d: %s", name, r.Status, r.Body)
 		}
 	}
+	// Nor may another principal speak for a stream of the older transport, before
+	// and after its session has begun.
+	old := as(fronts[0], "ann").OpenSSE()
+	const hello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
+	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`
+	for _, begun := range []bool{false, true} {
+		for i, f := range fronts {
+			for _, body := range []string{hello, call} {
+				r := as(f, "bob").Do("POST", old.Path, body)
+				if r.Status != 404 && (!begun || i == 0 || body == call || r.Status != 400) {
+					t.Errorf("a stranger at edge %d, begun %t: status %d: %s", i, begun, r.Status, r.Body)
+				}
+			}
+		}
+		if !begun {
+			old.Initialize("")
+		}
+	}
 	if n := back.Count("tools/call"); n != 0 {
 		t.Errorf("%d calls reached the backend", n)
 	}
+	there := *old
+	there.Client = as(fronts[1], "ann")
+	there.Request("2", "ping", "")
+	if got := string(old.Stream.Next().Data); got != `{"jsonrpc":"2.0","id":2,"result":{}}` {
+		t.Errorf("its owner on the older transport: %s", got)
+	}
+	old.Stream.Close()
+	edgetest.Until(t, "the end of its session", func() bool {
+		return len(strings.Fields(redis.Do("--raw", "keys", "weir:session:*"))) == 1
+	})
 	if r := at(fronts[1], "ann", mine.ID); r.Status != 200 {
 		t.Errorf("its owner: status %d: %s", r.Status, r.Body)
 	}

@@ -48,6 +48,9 @@ type Edge struct {
 
 	storePassword edge.Secret // of stores that name none
 
+	sentinelUser     string // of sentinels before a store; "" for their default user
+	sentinelPassword edge.Secret
+
 	front, admin     *fasthttp.Server
 	frontLn, adminLn net.Listener
 	bare             net.Listener // frontLn without TLS
@@ -107,6 +110,13 @@ func WithReload(f func() error) Option { return func(e *Edge) { e.reload = f } }
 // WithStorePassword gives the password of shared stores whose sessionStorage
 // names no secret.
 func WithStorePassword(p edge.Secret) Option { return func(e *Edge) { e.storePassword = p } }
+
+// WithSentinelUser gives the user, "" for the default one, and the password of
+// the sentinels that know where a shared store is, when they want one. The store
+// itself has its own.
+func WithSentinelUser(user string, p edge.Secret) Option {
+	return func(e *Edge) { e.sentinelUser, e.sentinelPassword = user, p }
+}
 
 // WithIssuers has the keys of issuers kept by other times than the product's.
 // An edge has one set of issuers, which nobody else uses.

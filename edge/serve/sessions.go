@@ -56,14 +56,17 @@ func newSessions(most int, ttl time.Duration) *sessions {
 	return &sessions{most: most, ttl: ttl, left: func(*session) {}, byID: make(map[string]*session), byKey: make(map[string]*session)}
 }
 
-// begin makes a session, which prepare may refuse. When there is no room, the session that has been idle
+// begin makes a session, of a new id for "", which prepare may refuse. When there is no room, the session that has been idle
 // longest makes it; with all of them busy the error is Overload.
-func (t *sessions) begin(now time.Time, server, owner, version string, info, capabilities []byte, prepare func(*session) error) (*session, error) {
-	var raw [idBytes]byte
-	if _, err := rand.Read(raw[:]); err != nil {
-		return nil, edge.Errorf(edge.Internal, "session id", "%w", err)
+func (t *sessions) begin(now time.Time, id, server, owner, version string, info, capabilities []byte, prepare func(*session) error) (*session, error) {
+	if id == "" {
+		var raw [idBytes]byte
+		if _, err := rand.Read(raw[:]); err != nil {
+			return nil, edge.Errorf(edge.Internal, "session id", "%w", err)
+		}
+		id = base64.RawURLEncoding.EncodeToString(raw[:])
 	}
-	s := t.make(now, base64.RawURLEncoding.EncodeToString(raw[:]), server, owner, version, info, capabilities)
+	s := t.make(now, id, server, owner, version, info, capabilities)
 	if err := prepare(s); err != nil {
 		return nil, err
 	}

@@ -47,6 +47,7 @@ type Settings struct {
 	LocalRateLimits bool          // rate limits of servers without a store to share are counted in this process
 	StoreFailure    string        // closed or open: what happens while a shared store is away
 	StoreTimeout    time.Duration // a shared store that takes longer to answer is as good as away
+	StoreCA         string        // PEM file of the authorities of shared stores with TLS, read when one is opened; empty for those of the system
 	SecretsDir      string        // files NAME/KEY with the secrets that manifests refer to; empty for none
 
 	FilterCache string // directory for compiled and fetched filters, of this user alone; empty for none

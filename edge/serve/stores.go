@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,7 @@ type shared struct {
 	met     atomic.Bool // it has answered once
 
 	keeper *keeper
+	letter int             // bytes of one
 	cap    time.Duration   // of a call
 	life   context.Context // over when the store is closed
 	end    context.CancelFunc
@@ -57,22 +59,32 @@ func (e *Edge) use(s *server, p *compile.Store) (*shared, error) {
 			return nil, err
 		}
 	}
+	o := p.Options()
+	o.Password, o.SentinelUser, o.SentinelPassword = password, e.sentinelUser, e.sentinelPassword
+	o.Timeout, o.Log = e.settings.StoreTimeout, e.log
+	if size := e.settings.letterSize(); size > 16<<20 { // what a store takes by itself is less
+		o.Value, o.BoxBytes = size, max(4*size, 64<<20)
+	}
+	if o.TLS && e.settings.StoreCA != "" {
+		var err error
+		if o.CA, err = os.ReadFile(e.settings.StoreCA); err != nil {
+			return nil, fmt.Errorf("--store-ca: %w", err)
+		}
+	}
 	digest := digestOf(struct {
 		Store    compile.Store
 		Password string
-	}{*p, string(password)})
+		CA       []byte
+	}{*p, string(password), o.CA})
 	e.stores.mu.Lock()
 	defer e.stores.mu.Unlock()
 	one := e.stores.open[digest]
 	if one == nil {
-		redis, err := kv.Redis(kv.Options{
-			Addresses: []string{p.Address}, DB: p.DB, KeyPrefix: p.KeyPrefix, Password: password,
-			Timeout: e.settings.StoreTimeout, Log: e.log,
-		})
+		redis, err := kv.Redis(o)
 		if err != nil {
 			return nil, err
 		}
-		one = &shared{RedisStore: redis, digest: digest, address: p.Address, keeper: newKeeper(), cap: e.settings.CallCap}
+		one = &shared{RedisStore: redis, digest: digest, address: p.Address, keeper: newKeeper(), letter: e.settings.letterSize(), cap: e.settings.CallCap}
 		one.life, one.end = context.WithCancel(context.Background())
 		e.takePart(one.life, one)
 		if !e.sharedKey {

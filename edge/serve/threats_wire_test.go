@@ -32,7 +32,10 @@ func newWire(t *testing.T, options ...edgetest.Option) *wire {
 	t.Helper()
 	back := edgetest.NewServer(t, edgetest.Legacy)
 	line := newTap(t, back.Addr())
-	e := edgetest.Start(t, edgetest.ManifestFor("http://"+line.addr()+"/mcp", compile.StreamableHTTP), options...)
+	// What reaches the backend is counted, and so no health check may fall due
+	// however long the test takes.
+	rare := "operational: {failureHandling: {healthCheckInterval: 24h}}"
+	e := edgetest.Start(t, edgetest.ManifestFor("http://"+line.addr()+"/mcp", compile.StreamableHTTP, rare), options...)
 	w := &wire{front: &front{Edge: e, back: back, client: e.NewClient()}, tap: line}
 	w.session = w.client.Initialize("")
 	if m := w.session.Call("1", "echo", "{}").Message(); m.Error != nil { // opens the backend's session

@@ -344,7 +344,8 @@ type ConfigSessionStorage struct {
 	// Provider of the storage.
 	Provider SessionProvider `json:"provider"`
 
-	// Address of the store, host:port. Required when provider is kvstore.
+	// Address of the store. Required when provider is kvstore: host:port, or a URL
+	// of redis://, redis-cluster:// or redis-sentinel:// (rediss for TLS).
 	Address string `json:"address,omitempty"`
 
 	// DB is the number of the database.

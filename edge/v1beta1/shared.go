@@ -188,7 +188,8 @@ type SessionStorage struct {
 	// Provider of the storage.
 	Provider SessionProvider `json:"provider"`
 
-	// Address of the store, host:port. Required when provider is kvstore.
+	// Address of the store. Required when provider is kvstore: host:port, or a URL
+	// of redis://, redis-cluster:// or redis-sentinel:// (rediss for TLS).
 	// +kubebuilder:validation:MinLength=1
 	Address string `json:"address,omitempty"`
 

@@ -395,7 +395,15 @@ func (f *faults) storage(p *field.Path, provider SessionProvider, address string
 	if provider == SessionsInKVStore && address == "" {
 		f.required(p.Child("address"), "provider is kvstore")
 	}
-	f.hostPort(p.Child("address"), address)
+	if address != "" {
+		a, err := ParseStoreAddress(address)
+		switch {
+		case err != nil:
+			f.invalid(p.Child("address"), showURL(address), err.Error())
+		case a.Layout == StoreCluster && db > 0:
+			f.invalid(p.Child("db"), db, "must be 0: a cluster has no other database")
+		}
+	}
 	atLeastPtr(f, p.Child("db"), &db, 0)
 }
 

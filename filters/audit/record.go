@@ -147,13 +147,14 @@ func (l *Log) who(dst []byte, e *entry) []byte {
 		}
 	}
 	if info := clientInfo(e); info != nil {
-		if v := mcp.Lookup(info, "name"); v != nil {
+		name, version := mcp.LookupTwo(info, "name", "version")
+		if name != nil {
 			dst = append(dst, `,"client_name":`...)
-			dst = text(dst, string(mcp.Unquote(inner(v))))
+			dst = text(dst, string(mcp.Unquote(inner(name))))
 		}
-		if v := mcp.Lookup(info, "version"); v != nil {
+		if version != nil {
 			dst = append(dst, `,"client_version":`...)
-			dst = text(dst, string(mcp.Unquote(inner(v))))
+			dst = text(dst, string(mcp.Unquote(inner(version))))
 		}
 	}
 	return append(dst, '}')

@@ -2,6 +2,7 @@ package authz
 
 import (
 	"context"
+	"sync"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
@@ -55,7 +56,9 @@ func (f *filter) handle(ctx context.Context, x *edge.Exchange, next edge.Handler
 		return f.ownTasks(ctx, x, r)
 	}
 
-	asks, no := f.asks(ctx, x)
+	room := rooms.Get().(*[1]ask)
+	defer func() { *room = [1]ask{}; rooms.Put(room) }()
+	asks, no := f.asks(ctx, x, room[:0])
 	if no != nil {
 		return f.refuse(x, no)
 	}
@@ -80,6 +83,10 @@ func (f *filter) handle(ctx context.Context, x *edge.Exchange, next edge.Handler
 	}
 	return r, err
 }
+
+// rooms are for the one thing that most messages ask for, which would be on the
+// heap otherwise.
+var rooms = sync.Pool{New: func() any { return new([1]ask) }}
 
 func (f *filter) decide(ctx context.Context, x *edge.Exchange, a *ask) *Explanation {
 	return bothWays(a, func(a *ask) *Explanation { return f.judge.decide(ctx, x.Identity, a) })
@@ -121,21 +128,22 @@ func lists(method string) bool {
 // one thing for every method but subscriptions/listen. The second result says
 // why the message is denied whatever the policies say; nil for no such reason.
 // A method without an action is denied.
-func (f *filter) asks(ctx context.Context, x *edge.Exchange) ([]ask, *Explanation) {
+// One thing is put into room.
+func (f *filter) asks(ctx context.Context, x *edge.Exchange, room []ask) ([]ask, *Explanation) {
 	m := x.Request
 	switch m.Method {
 	case "tools/call":
-		return f.one(x, edge.Tool, m.Text("name"), m.Get("arguments").Of(m.Raw))
+		return f.one(room, x, edge.Tool, m.Text("name"), m.Get("arguments").Of(m.Raw))
 	case "prompts/get":
-		return f.one(x, edge.Prompt, m.Text("name"), m.Get("arguments").Of(m.Raw))
+		return f.one(room, x, edge.Prompt, m.Text("name"), m.Get("arguments").Of(m.Raw))
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
-		return f.one(x, edge.Resource, m.Text("uri"), nil)
+		return f.one(room, x, edge.Resource, m.Text("uri"), nil)
 	case "completion/complete":
 		ref := m.Get("ref").Of(m.Raw)
 		if mcp.String(mcp.Lookup(ref, "type")) == "ref/prompt" {
-			return f.one(x, edge.Prompt, mcp.String(mcp.Lookup(ref, "name")), completed(m))
+			return f.one(room, x, edge.Prompt, mcp.String(mcp.Lookup(ref, "name")), completed(m))
 		}
-		return f.one(x, edge.Template, mcp.String(mcp.Lookup(ref, "uri")), nil)
+		return f.one(room, x, edge.Template, mcp.String(mcp.Lookup(ref, "uri")), nil)
 	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
 		return f.ofTask(ctx, x, m.Text("taskId"), nil)
 	case "subscriptions/listen":
@@ -145,7 +153,7 @@ func (f *filter) asks(ctx context.Context, x *edge.Exchange) ([]ask, *Explanatio
 }
 
 // one asks for one thing.
-func (f *filter) one(x *edge.Exchange, thing edge.Thing, name string, arguments []byte) ([]ask, *Explanation) {
+func (f *filter) one(room []ask, x *edge.Exchange, thing edge.Thing, name string, arguments []byte) ([]ask, *Explanation) {
 	a, ok := f.place(x, thing, name, false)
 	if !ok {
 		return nil, deny(ReasonUnknown)
@@ -155,7 +163,7 @@ func (f *filter) one(x *edge.Exchange, thing edge.Thing, name string, arguments 
 	} else if len(arguments) > 0 && arguments[0] != 'n' {
 		return nil, deny(ReasonArguments, Fault{What: "not an object"})
 	}
-	return []ask{a}, nil
+	return append(room, a), nil
 }
 
 // place finds out which thing a name stands for: what the exchange's target

@@ -4,6 +4,7 @@ import (
 	"crypto"
 	"crypto/rsa"
 	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -46,6 +47,22 @@ func BenchmarkCached(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := g.Identify(ctx, &head); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkUnknownKey is a token that names a key which nobody has.
+func BenchmarkUnknownKey(b *testing.B) {
+	p := newProvider(b, theRSA())
+	g := open(b, p.spec())
+	token := strings.SplitN(ofSize(b, p, 1024), ".", 2)[1]
+	header := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","kid":"a stranger's"}`))
+	head := edge.Head{Authorization: edge.Secret("Bearer " + header + "." + token)}
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := g.Identify(ctx, &head); edge.KindOf(err) != edge.Unauthenticated {
 			b.Fatal(err)
 		}
 	}

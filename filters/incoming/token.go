@@ -57,7 +57,7 @@ func parseHeader(token string) (header, error) {
 		return h, errors.New("not in compact form")
 	}
 	for _, s := range []string{payload, signature} {
-		if _, ok := oauth.DecodeSegment(s); !ok {
+		if !oauth.Canonical(s) {
 			return h, errors.New("not in canonical base64url")
 		}
 	}

@@ -26,6 +26,7 @@ type issuer struct {
 	url  string // its name, and where the edge looks for it: addr, or what stands before it
 
 	fetches    atomic.Int64 // of keys
+	last       atomic.Int64 // when the last one was, Unix nanoseconds
 	asked      atomic.Int64 // introspections
 	minted     atomic.Int64 // tokens
 	introspect bool         // opaque tokens are shown to it
@@ -33,6 +34,9 @@ type issuer struct {
 
 	mu   sync.Mutex
 	keys []issuerKey // the newest first
+
+	server *http.Server
+	ended  chan struct{} // closed when the server has ended
 }
 
 type issuerKey struct {
@@ -63,17 +67,34 @@ func (s *storm) newIssuer(before func(addr string) (string, error)) (*issuer, er
 		ln.Close()
 		return nil, err
 	}
-	server := &http.Server{Handler: i, ReadHeaderTimeout: patience}
-	ended := make(chan struct{})
+	i.serve(ln)
+	s.later(i.leave)
+	return i, nil
+}
+
+// serve answers whoever connects, until leave.
+func (i *issuer) serve(ln net.Listener) {
+	server, ended := &http.Server{Handler: i, ReadHeaderTimeout: patience}, make(chan struct{})
 	go func() { // ends with the listener
 		defer close(ended)
 		_ = server.Serve(ln)
 	}()
-	s.later(func() {
-		server.Close()
-		<-ended
-	})
-	return i, nil
+	i.server, i.ended = server, ended
+}
+
+// leave closes every connection and takes no other: whoever asks is refused.
+func (i *issuer) leave() {
+	i.server.Close()
+	<-i.ended
+}
+
+// back ends what leave began.
+func (i *issuer) back() error {
+	ln, err := net.Listen("tcp", i.addr)
+	if err == nil {
+		i.serve(ln)
+	}
+	return err
 }
 
 // rotate makes another key sign from now on. The old ones stay.
@@ -144,6 +165,7 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = map[string]any{"issuer": i.url, "jwks_uri": i.url + "/jwks", "authorization_endpoint": i.url + "/auth", "token_endpoint": i.url + "/token", "response_types_supported": []string{"code"}}
 	case "/jwks":
 		i.fetches.Add(1)
+		i.last.Store(time.Now().UnixNano())
 		answer = map[string]any{"keys": i.published()}
 	case "/introspect":
 		i.asked.Add(1)

@@ -60,10 +60,12 @@ func rows() []row {
 		{"G11", "soak", "a mixed load for a long time", runSoak},
 		{"G12", "unknownkeys", "tokens of keys that nobody has, beside valid ones", runUnknownKeys},
 		{"G13", "rotation", "the identity provider signs with another key, under load", runRotation},
+		{"G14", "keysaway", "an identity provider that is away for an hour", runKeysAway},
 		{"G25", "slowloris", "slow headers, slow bodies, slow readers", runSlowloris},
 		{"G26", "overload", "three times the capacity, open loop", runOverload},
 		{"G27", "toxics", "a network between edge and backend that misbehaves", runToxics},
 		{"G27", "toxicidp", "a network between edge and identity provider that misbehaves", runToxicProvider},
+		{"G27", "toxicstore", "a network between edge and shared store that misbehaves", runToxicStore},
 		{"G28", "audit", "every end of a request, with SIGTERM under load; an audit log that cannot be written", runAudit},
 		{"G30", "crosstalk", "two tenants with equal ids and tokens, and random cancels", runCrosstalk},
 		{"G31", "vanish", "clients that leave in the middle of a call", runVanish},
@@ -116,6 +118,9 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	o.flags = strings.Fields(more)
 	if o.rate < 0 || o.count < 0 || o.atOnce < 0 || o.length < 0 || o.limit <= 0 {
 		return errors.New("numbers and durations are not negative")
+	}
+	if o.length >= o.limit {
+		return fmt.Errorf("--length %s does not end within --limit %s", o.length, o.limit)
 	}
 	chosen, all, err := choose(names)
 	if err != nil {

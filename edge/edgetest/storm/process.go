@@ -265,6 +265,10 @@ type status struct {
 	Reload   string `json:"reload"` // why the last one changed nothing
 
 	DiscoveredBackends []backendStatus `json:"discoveredBackends"`
+
+	Store struct { // that it shares, if any
+		Connected bool `json:"connected"`
+	} `json:"store"`
 }
 
 // backendStatus is what it says of a backend.

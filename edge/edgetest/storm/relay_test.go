@@ -135,6 +135,22 @@ func TestCodeOf(t *testing.T) {
 	}
 }
 
+// TestStoreToxics: seven harms in two directions, each with answers that it may
+// have, and 200 where data gets through.
+func TestStoreToxics(t *testing.T) {
+	names := map[string]int{}
+	for _, one := range storeToxics() {
+		names[one.name]++
+		through := one.delay == 0 && !one.swallow && !one.reset && one.limit == 0
+		if through != (one.want[0] == 200) || !through && len(one.want) != 1 {
+			t.Errorf("%s %s: %v", one.name, one.way, one.want)
+		}
+	}
+	if len(names) != 7 || len(storeToxics()) != 14 {
+		t.Errorf("%v", names)
+	}
+}
+
 // TestMoods has a backend be down, slow and resetting, and well again.
 func TestMoods(t *testing.T) {
 	s := &storm{}

@@ -62,6 +62,19 @@ func TestG28(t *testing.T) {
 	}
 }
 
+// TestG14 runs the row of the provider that is away, scaled down: tokens are
+// taken without it, an edge starts without it, and both are well when it is back.
+func TestG14(t *testing.T) {
+	edgetest.Need(t, runtime.GOOS == "linux", "storm reads the kernel's own tables, which are Linux's")
+	var out bytes.Buffer
+	if err := command(t.Context(), []string{"--quick", "--rate", "50", "--length", "1s", "keysaway"}, &out, io.Discard); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if n := strings.Count(out.String(), "  ok "); n != 4 {
+		t.Errorf("%d bars:\n%s", n, out.String())
+	}
+}
+
 // A log with a record missing, or one twice, is noticed.
 func TestReadAudit(t *testing.T) {
 	const line = `{"msg":"audit_event","outcome":"success","source":{"extra":{"request_id":"n-7"}}}` + "\n"
@@ -88,7 +101,7 @@ func TestMissedBar(t *testing.T) {
 }
 
 func TestCommandLines(t *testing.T) {
-	for _, args := range [][]string{{}, {"nothing"}, {"drain", "nothing"}, {"--rate", "-1", "drain"}, {"--limit", "0s", "drain"}, {"--no-such-flag", "drain"}} {
+	for _, args := range [][]string{{}, {"nothing"}, {"drain", "nothing"}, {"--rate", "-1", "drain"}, {"--limit", "0s", "drain"}, {"--length", "1h", "keysaway"}, {"--no-such-flag", "drain"}} {
 		if err := command(t.Context(), args, io.Discard, io.Discard); err == nil {
 			t.Errorf("%q was taken", args)
 		}

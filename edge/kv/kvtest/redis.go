@@ -23,6 +23,7 @@ type Server struct {
 	Addr string // host:port
 
 	t    testing.TB
+	auth string // the password of its default user; "" for none
 	args []string
 	cmd  *exec.Cmd
 	out  *bytes.Buffer
@@ -100,7 +101,11 @@ func (s *Server) signal(sig syscall.Signal) {
 // that prints.
 func (s *Server) Do(args ...string) string {
 	s.t.Helper()
-	out, err := exec.Command("redis-cli", append([]string{"-h", "127.0.0.1", "-p", portOf(s.Addr)}, args...)...).CombinedOutput()
+	cmd := exec.Command("redis-cli", append([]string{"-h", "127.0.0.1", "-p", portOf(s.Addr)}, args...)...)
+	if s.auth != "" {
+		cmd.Env = append(os.Environ(), "REDISCLI_AUTH="+s.auth)
+	}
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		s.t.Fatalf("redis-cli %q: %v: %s", args, err, out)
 	}
@@ -129,20 +134,31 @@ func Cluster(t testing.TB) []*Server {
 }
 
 // Sentinels starts a master, a replica of it and three sentinels, which know
-// the master as "main" and have the replica take over within seconds.
-func Sentinels(t testing.TB) (master, replica *Server, sentinels []string) {
+// the master as "main" and have the replica take over within seconds. Both
+// kinds have a password each, "" for none.
+func Sentinels(t testing.TB, password, ofSentinels string) (master, replica *Server, sentinels []string) {
 	t.Helper()
-	master = Redis(t)
-	replica = Redis(t, "--replicaof", "127.0.0.1 "+portOf(master.Addr))
+	var args []string
+	more := ""
+	if password != "" {
+		args = []string{"--requirepass", password, "--masterauth", password}
+		more = "sentinel auth-pass main " + password + "\n"
+	}
+	if ofSentinels != "" {
+		more += "requirepass " + ofSentinels + "\n"
+	}
+	master = Redis(t, args...)
+	replica = Redis(t, append(args, "--replicaof", "127.0.0.1 "+portOf(master.Addr))...)
+	master.auth, replica.auth = password, password
 	edgetest.Until(t, "the replica", func() bool { return strings.Contains(replica.Do("info", "replication"), "master_link_status:up") })
 	var all []*Server
 	for range 3 {
 		file := filepath.Join(t.TempDir(), "sentinel.conf")
-		text := fmt.Sprintf("sentinel monitor main 127.0.0.1 %s 2\nsentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n", portOf(master.Addr))
+		text := fmt.Sprintf("sentinel monitor main 127.0.0.1 %s 2\nsentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n%s", portOf(master.Addr), more)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s := &Server{t: t, Addr: free(t)}
+		s := &Server{t: t, Addr: free(t), auth: ofSentinels}
 		s.args = []string{file, "--sentinel", "--bind", "127.0.0.1", "--port", portOf(s.Addr), "--dir", filepath.Dir(file)}
 		s.Start()
 		t.Cleanup(s.Kill)

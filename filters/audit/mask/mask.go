@@ -627,18 +627,33 @@ func unit(text []byte) (r rune, n int) {
 func AppendText(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	from := 0
-	for i := 0; i < len(s); {
-		if c := s[i]; c >= 0x20 && c < 0x7f && c != '"' && c != '\\' {
-			i++
-			continue
-		}
-		dst = append(dst, s[from:i]...)
-		r, n := utf8.DecodeRuneInString(s[i:])
+	for at := safe(s, 0); at < len(s); at = safe(s, from) {
+		dst = append(dst, s[from:at]...)
+		r, n := utf8.DecodeRuneInString(s[at:])
 		dst = AppendRune(dst, r)
-		i += n
-		from = i
+		from = at + n
 	}
 	return append(append(dst, s[from:]...), '"')
+}
+
+// safe returns the index of the first byte from i on that AppendText looks at:
+// a quote, a backslash, a control character or no ASCII; len(s) for none.
+func safe(s string, i int) int {
+	const (
+		low  = 0x0101010101010101
+		high = 0x8080808080808080
+	)
+	for ; i+8 <= len(s); i += 8 {
+		w := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+			uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+		if (w|(w-low*0x20)|(w+low)|(w^(low*'"')-low)|(w^(low*'\\')-low))&high != 0 {
+			break
+		}
+	}
+	for i < len(s) && s[i] >= 0x20 && s[i] < 0x7f && s[i] != '"' && s[i] != '\\' {
+		i++
+	}
+	return i
 }
 
 // AppendRune appends a character as it stands in a JSON string of AppendText.

@@ -83,6 +83,23 @@ func TestNothingBehindTheCut(t *testing.T) {
 	}
 }
 
+// Every byte is found at every place, and nothing else is taken for one.
+func TestAppendTextEverywhere(t *testing.T) {
+	for c := range 256 {
+		for at := range 17 {
+			text := strings.Repeat("x~ ", 6)[:17]
+			text = text[:at] + string([]byte{byte(c)}) + text[at+1:]
+			want := []byte{'"'}
+			for _, r := range text {
+				want = mask.AppendRune(want, r)
+			}
+			if got := mask.AppendText(nil, text); string(got) != string(want)+`"` {
+				t.Fatalf("%q: %s, want %s", text, got, want)
+			}
+		}
+	}
+}
+
 func TestAppendText(t *testing.T) {
 	for _, s := range []string{"", "plain", "a\"b\\c", "x\n{\"level\":\"AUDIT\"}", "\x1b[31mred", "\u009b31m", "a\r\nb", "\u202egnp.exe", "\xff\xfe", "日本"} {
 		got := mask.AppendText(nil, s)

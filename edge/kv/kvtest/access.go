@@ -1,4 +1,4 @@
-package kv_test
+package kvtest
 
 import (
 	"crypto/ecdsa"
@@ -17,14 +17,15 @@ import (
 	"time"
 )
 
-// authority is a certificate authority of a test, with the files of a
+// Authority is a certificate authority of a test, with the files of a
 // certificate for 127.0.0.1.
-type authority struct {
-	pem       []byte
-	cert, key string
+type Authority struct {
+	PEM             []byte
+	File, Cert, Key string // of PEM, and of the certificate
 }
 
-func newAuthority(t *testing.T) authority {
+// NewAuthority makes one that nobody else trusts.
+func NewAuthority(t testing.TB) Authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -59,16 +60,23 @@ func newAuthority(t *testing.T) authority {
 		}
 		return file
 	}
-	return authority{
-		pem:  pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		cert: write("server.crt", "CERTIFICATE", leafDER), key: write("server.key", "PRIVATE KEY", keyDER),
+	return Authority{
+		PEM:  pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		File: write("ca.crt", "CERTIFICATE", der),
+		Cert: write("server.crt", "CERTIFICATE", leafDER), Key: write("server.key", "PRIVATE KEY", keyDER),
 	}
 }
 
-// commands are the commands that the README says a user needs.
-func commands(t *testing.T) []string {
+// TLS are the arguments of a redis-server that speaks nothing but TLS.
+func (a Authority) TLS() []string {
+	return []string{"--tls-port", "%p", "--port", "0", "--tls-cert-file", a.Cert, "--tls-key-file", a.Key, "--tls-auth-clients", "no"}
+}
+
+// Commands are the commands that the README of the room, at path, says a user
+// needs.
+func Commands(t testing.TB, path string) []string {
 	t.Helper()
-	text, err := os.ReadFile("README.md")
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

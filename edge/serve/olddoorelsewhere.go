@@ -1,0 +1,202 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// The stream of the older transport is at one edge; what its client POSTs may
+// come to any edge that shares the store. The address that it POSTs to names the
+// edge that has the stream. Whichever edge a message comes to serves it, in the
+// common session of the stream, and what is to be said to the client goes to the
+// stream as letters.
+
+// oldSession is the id of the session that belongs to a stream, by the id in the
+// address of the stream. Nobody learns one from the other.
+func oldSession(address string) string {
+	sum := sha256.Sum256([]byte("sse\x00" + address))
+	return base64.RawURLEncoding.EncodeToString(sum[:idBytes])
+}
+
+// elsewhere returns the edge that a stream is at by its address, when it is not
+// this one.
+func (t *sseDoors) elsewhere(address, here string) (node string, ok bool) {
+	node, _, ok = strings.Cut(address, ".")
+	return node, ok && isNode(node) && node != here
+}
+
+// postAway takes a message whose stream is at another edge.
+func (e *Edge) postAway(ctx *fasthttp.RequestCtx, h *head, server *server, node, address string) {
+	x := e.newExchange(ctx, h, server)
+	id, t := oldSession(address), server.shared
+	x.way.conn, x.way.able = &clientConn{edge: e, from: x.way.conn.from}, true // it is not over with the connection of the POST
+	x.way.out = func(raw []byte) error {
+		return t.deliver(context.Background(), node, letter{Kind: letterSay, Thread: keyOf(id)}, raw)
+	}
+	if !e.readOld(ctx, h, x) {
+		return
+	}
+	if x.Request.Method == "initialize" && x.Request.Kind == mcp.Request {
+		e.initializeAway(ctx, h, x, node, id)
+		return
+	}
+	s, err := e.sessionByID(h, server, id)
+	if err == nil && t.gone(node) { // and with it the stream
+		_ = e.endCommon(s) // what the store cannot be told ends with its lifetime
+		e.sessions.end(s.ID)
+		err = errNoSession()
+	}
+	if err != nil {
+		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), err)
+		return
+	}
+	x.s = s
+	e.underway.add(x.way.conn)
+	e.serveOld(ctx, h, x, func() { e.underway.remove(x.way.conn) })
+}
+
+// initializeAway begins the session of a stream at another edge, which goes on
+// there with it and tells the client.
+func (e *Edge) initializeAway(ctx *fasthttp.RequestCtx, h *head, x *exchange, node, id string) {
+	s, result, err := e.begin(x, x.server.shared, id)
+	switch {
+	case err != nil:
+	case s.common.key == "":
+		e.sessions.end(s.ID)
+		err = errAway()
+	default:
+		if err = e.openThere(x.server.shared, node, keyOf(id), result.Raw); err != nil {
+			_ = e.endCommon(s) // what the store cannot be told ends with its lifetime
+			e.sessions.end(s.ID)
+		}
+	}
+	if err != nil {
+		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), err)
+		return
+	}
+	e.cors(ctx, h)
+	ctx.SetStatusCode(202)
+}
+
+// openThere has the edge that has a stream go on there with the session that its
+// client has begun here.
+func (e *Edge) openThere(t *shared, node, key string, result []byte) error {
+	if !t.alive(node) { // no call is lost with it
+		return errNoSession()
+	}
+	one, err := e.threads.open(newName())
+	if err != nil {
+		return err
+	}
+	defer e.threads.close(one)
+	if t.post(node, letter{Kind: letterOpen, From: e.node, Thread: one.name, Session: key}, result) != nil {
+		return errAway()
+	}
+	ctx, cancel := context.WithTimeout(t.life, aliveFor)
+	defer cancel()
+	d, err := e.next(ctx, t, one, node)
+	switch {
+	case err != nil:
+		return errNoSession() // its edge does not answer
+	case d.Kind != letterTaken:
+		return d.Error.err()
+	}
+	return nil
+}
+
+// opened gives a stream here the session that its client has begun at another
+// edge.
+func (e *Edge) opened(t *shared, l letter, result []byte) {
+	back := letter{Kind: letterTaken, From: e.node, Thread: l.Thread}
+	if err := e.openHere(t, l.Session, result); err != nil {
+		back.Kind, back.Error = letterError, wrongOf(err)
+	}
+	_ = t.post(l.From, back, nil) // who waits gives up by itself
+}
+
+func (e *Edge) openHere(t *shared, key string, result []byte) error {
+	d := e.doors.known(key)
+	if d == nil {
+		return errNoSession()
+	}
+	served := e.live.Load().servers[d.server]
+	if served == nil || served.shared != t {
+		return errNoSession()
+	}
+	s, err := e.restore(t, served, d.session, d.owner) // which compares whose it is
+	if err != nil {
+		return err
+	}
+	if err := e.attach(d, s); err != nil {
+		return err
+	}
+	return d.out.write("message", result)
+}
+
+// attach gives a stream the session that its client has begun, and has it say
+// what other edges post for it.
+func (e *Edge) attach(d *sseDoor, s *session) error {
+	d.mu.Lock()
+	had, over := d.s, d.over
+	if had == nil && !over {
+		d.s = s
+	}
+	d.mu.Unlock()
+	if had != nil || over {
+		if had != s {
+			e.sessions.end(s.ID)
+		}
+		if over {
+			return errNoSession()
+		}
+		return errBegunBefore()
+	}
+	if s.common.key != "" {
+		one, err := e.threads.open(s.common.key)
+		if err != nil {
+			return err
+		}
+		e.work.Go(func() {
+			defer edge.Contain(e.log, "older transport")
+			defer e.threads.close(one)
+			d.out.say(&e.threads, one)
+		})
+	}
+	d.out.join(s)
+	s.open(d.out, e.listener(s))
+	return nil
+}
+
+func errBegunBefore() error {
+	return edge.Errorf(edge.Invalid, "door", "initialize was sent before")
+}
+
+// say writes what other edges post for the client of a stream, until that ends.
+// A client that reads too slowly for it loses the stream: something would be
+// missing from there on.
+func (o *outlet) say(all *threads, one *thread) {
+	for {
+		d, there, over := all.take(one)
+		switch {
+		case there:
+			if o.write("message", d.body) != nil {
+				return
+			}
+			continue
+		case over:
+			o.close()
+			return
+		}
+		select {
+		case <-one.wake:
+		case <-o.done:
+			return
+		}
+	}
+}
