@@ -47,8 +47,12 @@ func (s *session) choose(x *edge.Exchange) {
 	if x.Chosen == nil {
 		return
 	}
-	if is := s.chosen.Load(); is == nil || is.Chosen != x.Chosen || is.Identity != x.Identity {
-		s.chosen.Store(&edge.Exchange{Server: x.Server, Era: x.Era, Identity: x.Identity, Chosen: x.Chosen})
+	who := x.Identity
+	if s.client == nil { // clients share it: what it does for itself it does for nobody
+		who = nil
+	}
+	if is := s.chosen.Load(); is == nil || is.Chosen != x.Chosen || is.Identity != who {
+		s.chosen.Store(&edge.Exchange{Server: x.Server, Era: x.Era, Identity: who, Chosen: x.Chosen})
 	}
 }
 
