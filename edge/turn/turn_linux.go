@@ -61,7 +61,7 @@ func (t *Turn) next(fd uintptr) bool {
 			return over
 		}
 	}
-	n, errno := call(syscall.SYS_READ, fd, t.in)
+	n, errno := read(fd, t.in)
 	switch errno {
 	case 0:
 		t.n, t.err = end(n)
@@ -82,7 +82,7 @@ func (t *Turn) say(fd uintptr) (over bool) {
 			return true
 		}
 	}
-	n, errno := call(syscall.SYS_WRITE, fd, t.out[:min(len(t.out), most)])
+	n, errno := write(fd, t.out[:min(len(t.out), most)])
 	switch {
 	case errno == 0 && n == len(t.out):
 		t.said = true
@@ -93,19 +93,4 @@ func (t *Turn) say(fd uintptr) (over bool) {
 	}
 	t.err = os.NewSyscallError("write", errno)
 	return true
-}
-
-// call is a system call that does not wait, so that the scheduler need not hear
-// of it: that is half of the cost of a short one.
-func call(trap, fd uintptr, b []byte) (int, syscall.Errno) {
-	for {
-		n, _, errno := syscall.RawSyscall(trap, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
-		switch errno {
-		case 0:
-			return int(n), 0
-		case syscall.EINTR:
-			continue
-		}
-		return 0, errno
-	}
 }
