@@ -275,7 +275,7 @@ var call struct {
 
 // dispatch asks the functions for a hook that the input is for, and returns
 // their Ops, which are valid until the next call. One that denies is the last.
-// The record is zeroed.
+// The record is the host's to zero.
 func dispatch(hook abi.Hook, record []byte) []byte {
 	c := &call
 	c.record, c.now, c.status, c.refused = record, 0, 0, false
@@ -300,7 +300,6 @@ func dispatch(hook abi.Hook, record []byte) []byte {
 		}
 	}
 	c.field = [len(c.field)]span{}
-	clear(record)
 	c.record = nil
 	return c.out
 }

@@ -108,6 +108,7 @@ type patchKind uint8
 
 const (
 	patchReplace  patchKind = iota // a function index by another
+	patchCall                      // a call, which finds and leaves the fuel in its global
 	patchReturn                    // return by a branch to the end of the body
 	patchBulk                      // charge for the operand on top of the stack
 	patchMark                      // note that what a reset does not cover changes
@@ -249,13 +250,24 @@ func (w *walker) step(b *body, r *reader) {
 				b.calls = true
 			}
 		}
-		if w.p != nil && f >= w.p.shifted {
-			w.patch(patchReplace, start, op, f+1)
+		if w.p == nil {
+			break
+		}
+		shifted := f
+		if f >= w.p.shifted {
+			shifted++
+		}
+		switch {
+		case op == opCall:
+			w.patch(patchCall, start, op, shifted)
+		case shifted != f:
+			w.patch(patchReplace, start, op, shifted)
 		}
 	case shapeIndirect:
 		w.m.typeIndex(r)
 		r.index("table", len(w.m.allTables))
 		b.calls = true
+		w.patch(patchCall, start, op, 0)
 	case shapeTypes:
 		for range r.count("types", 1) {
 			r.valueType()
