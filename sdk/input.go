@@ -48,7 +48,15 @@ func (v View) Matches(pattern string) bool { return glob(pattern, v.b) }
 // returns.
 func (v View) Bytes() []byte { return v.b[:len(v.b):len(v.b)] }
 
-func data(field int) []byte { return call.record[call.field[field].from:call.field[field].to] }
+func data(field int) []byte {
+	c := &call
+	if c.has>>field&1 == 0 {
+		return nil
+	}
+	at := c.field[field]
+	return c.record[at.from:at.to]
+}
+
 func text(field int) View   { return View{data(field)} }
 func value(field int) Value { return Value{data(field)} }
 func who() Principal        { return Principal{data(abi.CallPrincipal)} }
@@ -92,7 +100,15 @@ func (p Principal) first(field int) []byte {
 }
 
 func (p Principal) has(field int, name string) bool {
-	r := reader{b: p.record}
+	b := p.record
+	for short(b) {
+		n := 2 + int(b[1])
+		if int(b[0]>>3) == field && string(b[2:n]) == name {
+			return true
+		}
+		b = b[n:]
+	}
+	r := reader{b: b}
 	for r.next() {
 		if r.field == field && string(r.data()) == name {
 			return true
