@@ -2,6 +2,8 @@ package weir
 
 import (
 	"iter"
+	"strings"
+	"unsafe"
 
 	"github.com/weir-edge/weir/sdk/abi"
 )
@@ -32,12 +34,7 @@ func (v View) HasSuffix(s string) bool {
 
 // Contains says whether s is a part of the text.
 func (v View) Contains(s string) bool {
-	for i := 0; i+len(s) <= len(v.b); i++ {
-		if string(v.b[i:i+len(s)]) == s {
-			return true
-		}
-	}
-	return false
+	return len(s) == 0 || len(v.b) > 0 && strings.Contains(unsafe.String(&v.b[0], len(v.b)), s) // which lives no longer than the call
 }
 
 // Matches says whether a pattern, in which * stands for any characters,

@@ -6,12 +6,15 @@ import "fmt"
 // are two globals of its own that no instruction of the guest can name:
 //
 //   - fuel goes down at the entry of every function, at every turn of a loop,
-//     and where branches part, by what the instructions behind that point cost;
-//     bulk instructions pay for their length before they run. At the first two
-//     kinds of point, and before bulk instructions, fuel below zero calls the
-//     host's yield, which refills it or ends the call. Between two such points
-//     there is only code that runs forward, so that a guest never keeps the
-//     host from stopping the world for longer than one function takes.
+//     and where branches part or meet, by what the instructions from there to
+//     the next such point cost: a guest pays for what runs, and for nothing
+//     else. Bulk instructions pay for their length before they run. At the
+//     first two kinds of point, and before bulk instructions, fuel below zero
+//     calls the host's yield, which refills it or ends the call. Between two
+//     such points there is only code that runs forward, so that a guest never
+//     keeps the host from stopping the world for longer than one function
+//     takes. Within a function fuel is in a local, which the engine keeps in a
+//     register; the global has it between functions, and where the host looks.
 //   - depth goes down by the size of a frame while a function that calls others
 //     runs. Below zero, yield ends the call: recursion is bounded well before
 //     the engine's own limit.
@@ -313,7 +316,6 @@ func (t *meterer) body(out []byte, b *body, typ funcType) []byte {
 	p := &t.plan
 	p.regions, p.patches = p.regions[:0], p.patches[:0]
 	t.walker.walk(b, p)
-	settle(p.regions)
 
 	// 1. Locals: those of the function, one for the fuel that is left, and two
 	// for depth and lengths where they are needed.
@@ -406,22 +408,6 @@ func (t *meterer) body(out []byte, b *body, typ funcType) []byte {
 		out = appendU32(append(out, opGlobalSet), t.depth)
 	}
 	return append(out, opEnd)
-}
-
-// settle moves the cost of small regions into those around them. Regions stand
-// behind the ones around them, so that one pass from the end does it.
-func settle(regions []region) {
-	for i := len(regions) - 1; i > 0; i-- {
-		g := &regions[i]
-		if g.check || g.cost == 0 || g.cost > mergeCost {
-			continue
-		}
-		if up := &regions[g.parent]; up.merged+g.cost <= mergeMost {
-			up.cost += g.cost
-			up.merged += g.cost
-			g.cost = 0
-		}
-	}
 }
 
 // take takes the fuel over into the local, where a function keeps it between
