@@ -387,6 +387,7 @@ func (g *Guest) ask(ctx context.Context, hook abi.Hook, key string, in, out []by
 		}
 		return nil, f
 	}
+	i.forget(len(in))
 	g.breaker.success()
 	switch {
 	case s != nil:

@@ -336,7 +336,6 @@ func (in *instance) run(ctx context.Context, hook abi.Hook, record, out []byte) 
 		return nil, err
 	}
 	out, err := in.take(in.stack[0], out)
-	in.forget(len(record))
 	in.call = nil
 	return out, err
 }
