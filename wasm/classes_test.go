@@ -100,7 +100,7 @@ func TestG22(t *testing.T) {
 			}
 			t.Logf("%d bytes: accepted %d, opened %d, %d of 3 calls returned; %v in all, %v of CPU, %d MiB resident",
 				len(c.module), accepted, opened, called, time.Since(began).Round(time.Millisecond), used.Round(time.Millisecond), memory>>20)
-			if used > mutantTime || memory > mutantMemory {
+			if used > mutantWork || memory > mutantMemory {
 				t.Errorf("it cost %v of CPU and %d MiB", used, memory>>20)
 			}
 		})
