@@ -30,11 +30,7 @@ func exportBuffer(n uint32) unsafe.Pointer {
 }
 
 //go:wasmexport weir_init
-func exportInit(n uint32) uint64 {
-	out := initialize(buffer[:n])
-	clear(buffer[:n])
-	return give(out)
-}
+func exportInit(n uint32) uint64 { return give(initialize(buffer[:n])) }
 
 func give(record []byte) uint64 {
 	if len(record) == 0 {

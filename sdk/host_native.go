@@ -56,7 +56,9 @@ var registered *[abi.Hooks]int
 // call.
 func (n *Native) Ask(hook abi.Hook, record []byte) []byte {
 	native = n
-	return dispatch(hook, record)
+	out := dispatch(hook, record)
+	clear(record)
+	return out
 }
 
 func hostLog(level int, text string) {

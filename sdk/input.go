@@ -2,6 +2,8 @@ package weir
 
 import (
 	"iter"
+	"strings"
+	"unsafe"
 
 	"github.com/weir-edge/weir/sdk/abi"
 )
@@ -32,12 +34,7 @@ func (v View) HasSuffix(s string) bool {
 
 // Contains says whether s is a part of the text.
 func (v View) Contains(s string) bool {
-	for i := 0; i+len(s) <= len(v.b); i++ {
-		if string(v.b[i:i+len(s)]) == s {
-			return true
-		}
-	}
-	return false
+	return len(s) == 0 || len(v.b) > 0 && strings.Contains(unsafe.String(&v.b[0], len(v.b)), s) // which lives no longer than the call
 }
 
 // Matches says whether a pattern, in which * stands for any characters,
@@ -48,7 +45,15 @@ func (v View) Matches(pattern string) bool { return glob(pattern, v.b) }
 // returns.
 func (v View) Bytes() []byte { return v.b[:len(v.b):len(v.b)] }
 
-func data(field int) []byte { return call.record[call.field[field].from:call.field[field].to] }
+func data(field int) []byte {
+	c := &call
+	if c.has>>field&1 == 0 {
+		return nil
+	}
+	at := c.field[field]
+	return c.record[at.from:at.to]
+}
+
 func text(field int) View   { return View{data(field)} }
 func value(field int) Value { return Value{data(field)} }
 func who() Principal        { return Principal{data(abi.CallPrincipal)} }
@@ -92,7 +97,15 @@ func (p Principal) first(field int) []byte {
 }
 
 func (p Principal) has(field int, name string) bool {
-	r := reader{b: p.record}
+	b := p.record
+	for short(b) {
+		n := 2 + int(b[1])
+		if int(b[0]>>3) == field && string(b[2:n]) == name {
+			return true
+		}
+		b = b[n:]
+	}
+	r := reader{b: b}
 	for r.next() {
 		if r.field == field && string(r.data()) == name {
 			return true

@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"bytes"
 	"iter"
 	"strconv"
 	"unicode/utf8"
@@ -230,12 +231,7 @@ func (v Value) body() (body []byte, plain, ok bool) {
 		return nil, false, false
 	}
 	body = b[1 : n-1]
-	for _, c := range body {
-		if c == '\\' {
-			return body, false, true
-		}
-	}
-	return body, true, true
+	return body, bytes.IndexByte(body, '\\') < 0, true
 }
 
 func space(b []byte) []byte {
@@ -250,12 +246,7 @@ func skip(b []byte) []byte {
 	for i, depth := 0, 0; i < len(b); {
 		switch c := b[i]; c {
 		case '"':
-			for i++; i < len(b) && b[i] != '"'; i++ {
-				if b[i] == '\\' {
-					i++
-				}
-			}
-			i = min(i+1, len(b))
+			i = closing(b, i+1)
 		case '{', '[':
 			depth++
 			i++
@@ -282,6 +273,25 @@ func skip(b []byte) []byte {
 		}
 	}
 	return nil
+}
+
+// closing returns what follows the string whose text begins at i: the length of b
+// when it does not end. It leaves the search to one instruction of many bytes a
+// turn, where the toolchain has one.
+func closing(b []byte, i int) int {
+	for {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return len(b)
+		}
+		quote, slashes := i+n, 0
+		for slashes < n && b[quote-1-slashes] == '\\' {
+			slashes++
+		}
+		if i = quote + 1; slashes%2 == 0 {
+			return i
+		}
+	}
 }
 
 // delimiter says whether a number, true, false or null ends before c.

@@ -284,6 +284,7 @@ type span struct{ from, to uint32 }
 // call is the one under way.
 var call struct {
 	record   []byte
+	has      uint32                  // a bit for each field that is there
 	field    [abi.CallEvent + 1]span // by number; the last of those that are repeated
 	now      uint64
 	status   uint64
@@ -296,13 +297,53 @@ var call struct {
 
 // dispatch asks the functions for a hook that the input is for, and returns
 // their Ops, which are valid until the next call. One that denies is the last.
-// The record is zeroed.
+// The record is the host's to zero.
 func dispatch(hook abi.Hook, record []byte) []byte {
 	c := &call
 	c.record, c.now, c.status, c.refused = record, 0, 0, false
 	c.selected, c.out = c.selected[:0], c.out[:0]
-	r := reader{b: record}
-	for r.next() {
+	split(record)
+	for _, h := range guest.handlers[hook] {
+		if !c.refused && h.wants() {
+			c.base, c.pointers = h.base, len(h.pointers)
+			h.run()
+		}
+	}
+	c.record, c.has = nil, 0
+	return c.out
+}
+
+// split notes where the fields of the record are.
+func split(b []byte) {
+	c := &call
+	c.has = 0
+	for at := 0; at < len(b); {
+		// Most keys are one byte, and lengths one or two: those are read here.
+		if at+2 < len(b) && b[at]&0x87 == 2 {
+			f, n, from := int(b[at]>>3), int(b[at+1]), at+2
+			if n >= 0x80 {
+				high := int(b[from])
+				n, from = n&0x7f|high<<7, from+1
+				if high >= 0x80 {
+					n = len(b)
+				}
+			}
+			if n <= len(b)-from {
+				at = from + n
+				if f == abi.CallSelected {
+					c.selected = append(c.selected, span{uint32(from), uint32(at)})
+				} else if f < len(c.field) {
+					c.field[f] = span{uint32(from), uint32(at)}
+					c.has |= 1 << f
+				}
+				continue
+			}
+		}
+		r := reader{b: b, at: at}
+		if !r.next() {
+			return
+		}
+		at = r.at
 		switch f := r.field; {
 		case f == abi.CallNow:
 			c.now = r.number
@@ -312,31 +353,21 @@ func dispatch(hook abi.Hook, record []byte) []byte {
 			c.selected = append(c.selected, span{uint32(r.from), uint32(r.to)})
 		case f < len(c.field):
 			c.field[f] = span{uint32(r.from), uint32(r.to)}
+			c.has |= 1 << f
 		}
 	}
-	for _, h := range guest.handlers[hook] {
-		if !c.refused && h.wants() {
-			c.base, c.pointers = h.base, len(h.pointers)
-			h.run()
-		}
-	}
-	c.field = [len(c.field)]span{}
-	clear(record)
-	c.record = nil
-	return c.out
 }
 
 // wants says whether the call under way is one that the function is for. An
 // input without a tool, backend or method is for every function: the host has
 // none in that hook.
 func (h *handler) wants() bool {
-	return matches(h.tools, abi.CallTool) && matches(h.backends, abi.CallBackend) && matches(h.methods, abi.CallMethod)
+	return (len(h.tools) == 0 || matches(h.tools, abi.CallTool)) &&
+		(len(h.backends) == 0 || matches(h.backends, abi.CallBackend)) &&
+		(len(h.methods) == 0 || matches(h.methods, abi.CallMethod))
 }
 
 func matches(globs []string, field int) bool {
-	if len(globs) == 0 {
-		return true
-	}
 	name := data(field)
 	if len(name) == 0 {
 		return true
@@ -352,6 +383,10 @@ func matches(globs []string, field int) bool {
 // glob says whether a pattern, in which * stands for any characters, matches
 // all of the name.
 func glob(pattern string, name []byte) bool {
+	// Most have one *, at the end.
+	if last := len(pattern) - 1; last >= 0 && pattern[last] == '*' && len(name) >= last && string(name[:last]) == pattern[:last] {
+		return true // what comes before may hold a *, and be matched by one
+	}
 	p, n, star, mark := 0, 0, -1, 0
 	for n < len(name) {
 		switch {

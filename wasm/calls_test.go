@@ -114,6 +114,26 @@ func TestW10(t *testing.T) {
 	}
 }
 
+// TestForgotten: a call finds the input of none before it where its own is, nor
+// the configuration. What it answers may be its input.
+func TestForgotten(t *testing.T) {
+	e := guestEncoder().hook("", result(bufferAt, 200))
+	for name, isolation := range map[string]Isolation{"shared": Shared, "per request": PerRequest, "per session": PerSession} {
+		g := open(t, e.bytes(), func(b *Binding) {
+			b.Isolation, b.Limits.Instances, b.Config = isolation, 1, []byte(`{"key":"of the configuration"}`)
+		})
+		for _, in := range []string{"", "first", strings.Repeat("long", 40), "short", ""} {
+			out, err := g.Call(context.Background(), hook, "s", []byte(in), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.TrimRight(string(out), "\x00"); got != in {
+				t.Errorf("%s: asked %q, it finds %q", name, in, got)
+			}
+		}
+	}
+}
+
 func TestW11(t *testing.T) {
 	e := guestEncoder(func(e *encoder) {
 		e.imported(wasiModule, "environ_sizes_get", vI32+vI32, vI32)

@@ -80,21 +80,13 @@ func (m *module) readLocals(r *reader, b *body, function int) {
 }
 
 // region is a stretch of instructions that is paid for at one point, which
-// every way to any of them passes.
+// every way to any of them passes, and none passes without coming to them all
+// unless one of them ends the call.
 type region struct {
-	at     int32 // where in the code the charge stands
-	cost   int32
-	merged int32 // of cost, what smaller regions gave away
-	parent int32 // the region around it, which also covers every way to it
-	check  bool  // the charge also looks whether fuel is left: entry of the function and loops
+	at    int32 // where in the code the charge stands
+	cost  int32
+	check bool // the charge also looks whether fuel is left: entry of the function and loops
 }
-
-// A region that costs little is charged with the one around it, as long as
-// that one does not get much dearer by it.
-const (
-	mergeCost = 24
-	mergeMost = 64
-)
 
 // Costs beyond 1 an instruction.
 const (
@@ -108,6 +100,7 @@ type patchKind uint8
 
 const (
 	patchReplace  patchKind = iota // a function index by another
+	patchCall                      // a call, which finds and leaves the fuel in its global
 	patchReturn                    // return by a branch to the end of the body
 	patchBulk                      // charge for the operand on top of the stack
 	patchMark                      // note that what a reset does not cover changes
@@ -155,11 +148,11 @@ func (w *walker) patch(kind patchKind, pos int, op byte, arg uint32) {
 func (w *walker) top() *frame { return &w.frames[len(w.frames)-1] }
 
 // enter starts a region at the present position.
-func (w *walker) enter(parent int32, check bool) int32 {
+func (w *walker) enter(check bool) int32 {
 	if w.p == nil {
 		return 0
 	}
-	w.p.regions = append(w.p.regions, region{at: int32(w.r.pos), parent: parent, check: check})
+	w.p.regions = append(w.p.regions, region{at: int32(w.r.pos), check: check})
 	return int32(len(w.p.regions) - 1)
 }
 
@@ -178,7 +171,7 @@ func (w *walker) walk(b *body, p *plan) {
 	w.r = reader{b: b.code, section: sectionNames[sectionCode]}
 	w.p = p
 	w.frames = append(w.frames[:0], frame{joined: math.MaxInt32})
-	w.frames[0].region = w.enter(-1, true)
+	w.frames[0].region = w.enter(true)
 	w.charge(costEntry)
 	w.blocks(b, 2)
 	r := &w.r
@@ -193,7 +186,9 @@ func (w *walker) walk(b *body, p *plan) {
 func (w *walker) step(b *body, r *reader) {
 	start := r.pos
 	op := r.byte()
-	w.charge(1)
+	if !free(op) {
+		w.charge(1)
+	}
 	switch shapeOf(op) {
 	case shapeNone:
 		if op == opReturn {
@@ -213,7 +208,7 @@ func (w *walker) step(b *body, r *reader) {
 		}
 		outer := w.frames[len(w.frames)-2]
 		w.join(f, f)
-		*f = frame{opElse, outer.dead, w.enter(outer.region, false), outer.depth, f.joined}
+		*f = frame{opElse, outer.dead, w.enter(false), outer.depth, f.joined}
 		w.blocks(b, 1)
 	case shapeEnd:
 		w.close(b)
@@ -224,7 +219,7 @@ func (w *walker) step(b *body, r *reader) {
 			return
 		}
 		if f := w.top(); !f.dead {
-			f.region = w.enter(f.region, false)
+			f.region = w.enter(false)
 		}
 		w.blocks(b, 1)
 	case shapeLabels:
@@ -249,13 +244,24 @@ func (w *walker) step(b *body, r *reader) {
 				b.calls = true
 			}
 		}
-		if w.p != nil && f >= w.p.shifted {
-			w.patch(patchReplace, start, op, f+1)
+		if w.p == nil {
+			break
+		}
+		shifted := f
+		if f >= w.p.shifted {
+			shifted++
+		}
+		switch {
+		case op == opCall:
+			w.patch(patchCall, start, op, shifted)
+		case shifted != f:
+			w.patch(patchReplace, start, op, shifted)
 		}
 	case shapeIndirect:
 		w.m.typeIndex(r)
 		r.index("table", len(w.m.allTables))
 		b.calls = true
+		w.patch(patchCall, start, op, 0)
 	case shapeTypes:
 		for range r.count("types", 1) {
 			r.valueType()
@@ -326,12 +332,12 @@ func (w *walker) open(b *body, op byte) {
 	f := frame{op: op, dead: outer.dead, region: outer.region, depth: outer.depth, joined: math.MaxInt32}
 	switch op {
 	case opLoop:
-		f.region = w.enter(-1, true)
+		f.region = w.enter(true)
 		w.frames = append(w.frames, f)
 		w.charge(1)
 		w.blocks(b, 3) // the header, and two for the look at the fuel
 	case opIf:
-		f.region = w.enter(f.region, false)
+		f.region = w.enter(false)
 		f.joined = f.depth // without an else; with one it does no harm
 		w.frames = append(w.frames, f)
 		w.blocks(b, 1)
@@ -360,7 +366,7 @@ func (w *walker) close(b *body) {
 	}
 	w.blocks(b, 1)
 	if ended.op != opLoop && !f.dead {
-		f.region = w.enter(f.region, false)
+		f.region = w.enter(false)
 	}
 }
 

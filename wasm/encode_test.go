@@ -158,7 +158,6 @@ const (
 	opGeU32   = 0x4f
 	opEq32    = 0x46
 	opEqz32   = 0x45
-	opDrop    = 0x1a
 	bufferAt  = 1 << 10
 	resultAt  = 512
 	stateAt   = 256

@@ -50,7 +50,7 @@ type Limits struct {
 	Input     uint64        // bytes that one call may be given; 1 MiB
 	Instances int           // at once; twice the processors
 	Prewarm   int           // instances made before they are asked for; 1
-	Wait      time.Duration // for an instance to become free; Timeout
+	Wait      time.Duration // for an instance to become free; Timeout, and at least 100ms: that others are at it, or that the machine is busy, is no fault of the call
 	Init      time.Duration // of the initialization; 2s
 	InitFuel  int64         // of the initialization; 2,000 million
 	LogLines  int           // a second; 64
@@ -123,7 +123,7 @@ func (b *Binding) fill(goModule bool) error {
 	l.Input = min(orElse(l.Input, 1<<20), MaxMemory)
 	l.Instances = orElse(l.Instances, 2*runtime.GOMAXPROCS(0))
 	l.Prewarm = min(orElse(l.Prewarm, 1), l.Instances)
-	l.Wait = orElse(l.Wait, l.Timeout)
+	l.Wait = orElse(l.Wait, max(l.Timeout, 100*time.Millisecond))
 	l.Init = orElse(l.Init, 2*time.Second)
 	l.InitFuel = orElse(l.InitFuel, 2_000_000_000)
 	l.LogLines = orElse(l.LogLines, 64)
@@ -396,6 +396,7 @@ func (g *Guest) ask(ctx context.Context, hook abi.Hook, key string, in, out []by
 		}
 		return nil, f
 	}
+	i.forget(len(in))
 	g.breaker.success()
 	switch {
 	case s != nil:

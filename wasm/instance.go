@@ -212,6 +212,9 @@ func (in *instance) initialize(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return fail(abi.ExportInit, err)
 	}
+	if b, ok := in.memory.Read(in.bufPtr, uint32(len(record))); ok {
+		clear(b)
+	}
 	// 4. Room for inputs of an ordinary size, so that the first calls need not
 	// ask, nor every call after a reset. A guest may have less.
 	room := uint32(minBuffer)
@@ -344,11 +347,23 @@ func (in *instance) run(ctx context.Context, hook abi.Hook, record, out []byte) 
 	return out, err
 }
 
+// forget zeroes the input of a call that is over, so that nothing of it is there
+// in the next one. What was returned may have been part of it.
+func (in *instance) forget(n int) {
+	if in.guest.binding.Isolation == PerRequest {
+		return // the reset does it
+	}
+	if b, ok := in.memory.Read(in.bufPtr, uint32(n)); ok {
+		clear(b)
+	}
+}
+
 // yield is called by a guest whose slice is used up. It ends the call or
 // returns the next slice; being Go code, it also lets the collector stop the
 // world. The clock is looked at here only: a call shorter than one slice never
 // costs that.
 func (in *instance) yield(left, depth int64) uint64 {
+	in.fuel.Set(uint64(left)) // for what the call has used, when it ends here
 	switch {
 	case depth < 0:
 		in.end(errDeep)

@@ -6,12 +6,15 @@ import "fmt"
 // are two globals of its own that no instruction of the guest can name:
 //
 //   - fuel goes down at the entry of every function, at every turn of a loop,
-//     and where branches part, by what the instructions behind that point cost;
-//     bulk instructions pay for their length before they run. At the first two
-//     kinds of point, and before bulk instructions, fuel below zero calls the
-//     host's yield, which refills it or ends the call. Between two such points
-//     there is only code that runs forward, so that a guest never keeps the
-//     host from stopping the world for longer than one function takes.
+//     and where branches part or meet, by what the instructions from there to
+//     the next such point cost: a guest pays for what runs, and for nothing
+//     else. Bulk instructions pay for their length before they run. At the
+//     first two kinds of point, and before bulk instructions, fuel below zero
+//     calls the host's yield, which refills it or ends the call. Between two
+//     such points there is only code that runs forward, so that a guest never
+//     keeps the host from stopping the world for longer than one function
+//     takes. Within a function fuel is in a local, which the engine keeps in a
+//     register; the global has it between functions, and where the host looks.
 //   - depth goes down by the size of a frame while a function that calls others
 //     runs. Below zero, yield ends the call: recursion is bounded well before
 //     the engine's own limit.
@@ -313,10 +316,9 @@ func (t *meterer) body(out []byte, b *body, typ funcType) []byte {
 	p := &t.plan
 	p.regions, p.patches = p.regions[:0], p.patches[:0]
 	t.walker.walk(b, p)
-	settle(p.regions)
 
-	// 1. Locals: those of the function, one for fuel, and two for depth and
-	// lengths where they are needed.
+	// 1. Locals: those of the function, one for the fuel that is left, and two
+	// for depth and lengths where they are needed.
 	left := uint32(b.total)
 	runs, extra := b.runs+1, 1
 	if b.calls {
@@ -334,22 +336,20 @@ func (t *meterer) body(out []byte, b *body, typ funcType) []byte {
 	}
 
 	// 2. The entry: pay for the function and its frame.
+	out = t.take(out, left)
 	out = t.spend(out, p.regions[0].cost, left)
+	out = appendU32(append(out, opLocalGet), left)
 	if b.calls {
 		out = appendU32(append(out, opGlobalGet), t.depth)
 		out = appendS64(append(out, opI64Const), frameSize(b))
 		out = append(out, opI64Sub)
 		out = appendU32(append(out, opLocalTee), deep)
 		out = appendU32(append(out, opGlobalSet), t.depth)
-		out = appendU32(append(out, opLocalGet), left)
 		out = appendU32(append(out, opLocalGet), deep)
 		out = append(out, opI64Or)
-		out = t.yieldIfNegative(out, left, deep, true)
-		out = append(append(out, opBlock), t.blockType(typ.results)...)
-	} else {
-		out = appendU32(append(out, opLocalGet), left)
-		out = t.yieldIfNegative(out, left, 0, false)
 	}
+	out = t.yieldIfNegative(out, left, deep, b.calls)
+	out = append(append(out, opBlock), t.blockType(typ.results)...)
 
 	// 3. The code, with charges and patches in the order of their positions.
 	done, next := int32(0), 1
@@ -372,13 +372,19 @@ func (t *meterer) body(out []byte, b *body, typ funcType) []byte {
 	}
 	for i := range p.patches {
 		c := &p.patches[i]
-		if c.kind == patchReturn && !b.calls {
-			continue
-		}
 		emit(c.pos)
 		switch c.kind {
 		case patchReplace:
 			out = appendU32(append(out, c.op), c.arg)
+			done = c.end
+		case patchCall:
+			out = t.give(out, left)
+			if c.op == opCall {
+				out = appendU32(append(out, c.op), c.arg)
+			} else {
+				out = append(out, b.code[c.pos:c.end]...)
+			}
+			out = t.take(out, left)
 			done = c.end
 		case patchReturn:
 			out = appendU32(append(out, opBr), c.arg)
@@ -393,40 +399,33 @@ func (t *meterer) body(out []byte, b *body, typ funcType) []byte {
 	}
 	emit(int32(len(b.code)))
 
-	// 4. The way out: give the frame back.
+	// 4. The way out: give the rest and the frame back.
+	out = t.give(out, left)
 	if b.calls {
-		out = appendU32(append(out, opGlobalGet), t.depth)
+		out = appendU32(append(out, opLocalGet), deep)
 		out = appendS64(append(out, opI64Const), frameSize(b))
 		out = append(out, opI64Add)
 		out = appendU32(append(out, opGlobalSet), t.depth)
-		out = append(out, opEnd)
 	}
-	return out
+	return append(out, opEnd)
 }
 
-// settle moves the cost of small regions into those around them. Regions stand
-// behind the ones around them, so that one pass from the end does it.
-func settle(regions []region) {
-	for i := len(regions) - 1; i > 0; i-- {
-		g := &regions[i]
-		if g.check || g.cost == 0 || g.cost > mergeCost {
-			continue
-		}
-		if up := &regions[g.parent]; up.merged+g.cost <= mergeMost {
-			up.cost += g.cost
-			up.merged += g.cost
-			g.cost = 0
-		}
-	}
+// take takes the fuel over into the local, where a function keeps it between
+// calls of others.
+func (t *meterer) take(out []byte, left uint32) []byte {
+	return appendU32(append(appendU32(append(out, opGlobalGet), t.fuel), opLocalSet), left)
 }
 
-// spend takes cost off the fuel and leaves the rest in a local too.
+// give leaves what is in the local to whoever runs next.
+func (t *meterer) give(out []byte, left uint32) []byte {
+	return appendU32(append(appendU32(append(out, opLocalGet), left), opGlobalSet), t.fuel)
+}
+
+// spend takes cost off the fuel.
 func (t *meterer) spend(out []byte, cost int32, left uint32) []byte {
-	out = appendU32(append(out, opGlobalGet), t.fuel)
+	out = appendU32(append(out, opLocalGet), left)
 	out = appendS64(append(out, opI64Const), int64(cost))
-	out = append(out, opI64Sub)
-	out = appendU32(append(out, opLocalTee), left)
-	return appendU32(append(out, opGlobalSet), t.fuel)
+	return appendU32(append(out, opI64Sub, opLocalSet), left)
 }
 
 // yieldIfNegative calls the host when the i64 on the stack is below zero.
@@ -439,7 +438,7 @@ func (t *meterer) yieldIfNegative(out []byte, left, deep uint32, hasDeep bool) [
 		out = append(out, opI64Const, 0)
 	}
 	out = appendU32(append(out, opCall), t.yield)
-	out = appendU32(append(out, opGlobalSet), t.fuel)
+	out = appendU32(append(out, opLocalSet), left)
 	return append(out, opEnd)
 }
 
@@ -447,12 +446,10 @@ func (t *meterer) yieldIfNegative(out []byte, left, deep uint32, hasDeep bool) [
 // entries, and leaves it there.
 func (t *meterer) bulk(out []byte, left, length uint32) []byte {
 	out = appendU32(append(out, opLocalTee), length)
-	out = appendU32(append(out, opGlobalGet), t.fuel)
+	out = appendU32(append(out, opLocalGet), left)
 	out = appendU32(append(out, opLocalGet), length)
 	out = append(out, opI64ExtendU32, opI64Const, 4, opI64ShrU, opI64Sub)
 	out = appendU32(append(out, opLocalTee), left)
-	out = appendU32(append(out, opGlobalSet), t.fuel)
-	out = appendU32(append(out, opLocalGet), left)
 	return t.yieldIfNegative(out, left, 0, false)
 }
 

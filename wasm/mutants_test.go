@@ -43,7 +43,8 @@ func mutants(t *testing.T) int {
 
 // A mutant may use so much before the child calls it a failure.
 const (
-	mutantTime   = 5 * time.Second // of the processors
+	mutantTime   = 5 * time.Second // of a compilation
+	mutantWork   = 2 * mutantTime  // of the processors, two of which compile at once
 	mutantMemory = 256 << 20       // resident, with all of the child
 	mutantSpace  = 4 << 30         // of addresses, most of which the runtime reserves
 )
@@ -95,11 +96,12 @@ func TestW16(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the child ended with %v: %s; the last mutant written was %x", err, out.Bytes(), last)
 	}
-	var tried, accepted, opened, called int
-	if _, err := fmt.Sscan(out.String(), &tried, &accepted, &opened, &called); err != nil || tried != n {
+	var tried, accepted, opened, called, peak int
+	var used time.Duration
+	if _, err := fmt.Sscan(out.String(), &tried, &accepted, &opened, &called, (*int64)(&used), &peak); err != nil || tried != n {
 		t.Errorf("%d mutants were tried, want %d: %q", tried, n, out.String())
 	}
-	t.Logf("%d mutants: %d compiled, %d opened, %d calls returned", tried, accepted, opened, called)
+	t.Logf("%d mutants: %d compiled, %d opened, %d calls returned; at most %v of CPU and %d MiB resident", tried, accepted, opened, called, used, peak>>20)
 	if opened < n/100 {
 		t.Errorf("only %d of %d mutants were opened: the mutations are too coarse to show anything", opened, n)
 	}
@@ -146,6 +148,10 @@ func mutantMain() int {
 		return 1
 	}
 	var tried, accepted, opened, called int
+	var most struct {
+		used time.Duration
+		peak int64
+	}
 	for {
 		var size uint32
 		if err := binary.Read(os.Stdin, binary.LittleEndian, &size); err == io.EOF {
@@ -165,12 +171,13 @@ func mutantMain() int {
 		var err error
 		accepted, opened, called, err = tryMutant(b, accepted, opened, called)
 		used, peak := processorTime()-before, statusOf("VmHWM")
-		if err != nil || used > mutantTime || peak > mutantMemory {
+		most.used, most.peak = max(most.used, used), max(most.peak, peak)
+		if err != nil || used > mutantWork || peak > mutantMemory {
 			fmt.Printf("mutant %x: %v of CPU, %d MiB resident, %v\n", b, used, peak>>20, err)
 			return 1
 		}
 	}
-	fmt.Println(tried, accepted, opened, called)
+	fmt.Println(tried, accepted, opened, called, int64(most.used), most.peak)
 	return 0
 }
 
@@ -188,8 +195,10 @@ func tryMutant(b []byte, accepted, opened, called int) (int, int, int, error) {
 		if parsed, err := parse(b); err == nil {
 			_, _ = compileRaw(parsed)
 		}
+		// A machine with other things to do may take longer than a compilation may:
+		// what counts is the time of the processors.
 		var r *Refusal
-		if !errors.As(err, &r) {
+		if !errors.As(err, &r) && !errors.Is(err, context.DeadlineExceeded) {
 			return accepted, opened, called, err
 		}
 		return accepted, opened, called, nil

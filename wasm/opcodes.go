@@ -4,6 +4,7 @@ package wasm
 // names; the others are known by the shape of what follows them.
 const (
 	opUnreachable  = 0x00
+	opNop          = 0x01
 	opBlock        = 0x02
 	opLoop         = 0x03
 	opIf           = 0x04
@@ -15,6 +16,7 @@ const (
 	opReturn       = 0x0f
 	opCall         = 0x10
 	opCallIndirect = 0x11
+	opDrop         = 0x1a
 	opSelectTyped  = 0x1c
 	opLocalGet     = 0x20
 	opLocalSet     = 0x21
@@ -144,4 +146,15 @@ func simdUnknown(sub uint32) bool {
 		return true
 	}
 	return sub > 0xff
+}
+
+// free says that an instruction only gives a shape to what is around it: no
+// machine code comes of it. Where there is a br_table at the head of a loop, as
+// in all code of the Go toolchain, there are as many of them as it has targets.
+func free(op byte) bool {
+	switch op {
+	case opNop, opDrop, opBlock, opLoop, opElse, opEnd:
+		return true
+	}
+	return false
 }

@@ -168,6 +168,9 @@ func TestW04(t *testing.T) {
 		"loop of host calls": guestEncoder(func(e *encoder) { e.imported(abi.ImportModule, "now_ms", "", vI64) }).
 			hook("", loop(call(0), ins(opDrop), ins(opBr, 0)), i64(0)),
 		"loop of growth": guestEncoder().hook("", loop(i32(0), ins(opMemoryGrow, 0, opDrop, opBr, 0)), i64(0)),
+		"loop of shapes": guestEncoder().hook("", loop(bytes.Repeat(block(ins(opNop)), 1000), ins(opBr, 0)), i64(0)),
+		"loop of a table": guestEncoder().hook("", loop(bytes.Repeat(ins(opBlock, blockVoid), 900), i32(899),
+			ins(opBrTable), appendU32(nil, 1), appendU32(nil, 10), appendU32(nil, 899), bytes.Repeat(ins(opEnd), 900), ins(opBr, 0)), i64(0)),
 	}
 	// A tree of calls without a loop, 2^40 leaves: the engine's own limit looks
 	// at loops alone.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/weir-edge/weir/cmd/weir/plugin"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/port"
+	"github.com/weir-edge/weir/edge/edgetest/program"
 )
 
 // TestQuickStarts runs the commands of the quick start of every SDK, as they
@@ -44,6 +46,75 @@ func TestQuickStarts(t *testing.T) {
 			made, err := os.ReadFile(filepath.Join(dir, "admins-only", "filter.yaml"))
 			if err != nil || !strings.Contains(string(made), "kind: EdgeFilter\n") {
 				t.Errorf("%v: %s", err, made)
+			}
+		})
+	}
+}
+
+// TestQuickStartInAnEdge goes on where the quick starts end, as the README of the
+// SDKs says: the guest denies a call of the demo.
+func TestQuickStartInAnEdge(t *testing.T) {
+	text, err := os.ReadFile("../../sdk/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "## In an edge\n")
+	_, block, _ := strings.Cut(section, "```sh\n")
+	commands, block, _ := strings.Cut(block, "```")
+	_, block, _ = strings.Cut(block, "```console\n$ ")
+	call, block, _ := strings.Cut(block, "\n")
+	want, _, found := strings.Cut(block, "```")
+	commands = strings.TrimSpace(commands)
+	last := strings.LastIndex(commands, "\n")
+	if !found || last < 0 {
+		t.Fatal("the README does not say how")
+	}
+	// What it takes for given are addresses that nobody has.
+	replace := []string{"127.0.0.1:4483", "", "127.0.0.1:4485", "", "127.0.0.1:4486", ""}
+	for i := 1; i < len(replace); i += 2 {
+		if replace[i], err = port.Free(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free := strings.NewReplacer(replace...)
+	started := func(t *testing.T, dir, command string) {
+		t.Helper()
+		cmd := exec.Command("sh", "-ec", "exec "+command)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+t.TempDir())
+		var out program.Tail
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Signal(os.Interrupt)
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("%s: %v: %s", command, err, out.String())
+			}
+		})
+	}
+	ask := func(dir, command string) string {
+		cmd := exec.Command("sh", "-c", command)
+		cmd.Dir = dir
+		out, _ := cmd.CombinedOutput() // whether it fails is in what it says
+		return string(out)
+	}
+	started(t, t.TempDir(), free.Replace("weir serve --listen 127.0.0.1:4483 --admin-listen ''"))
+	for _, language := range []string{"go", "c"} { // one with WASI, and one without
+		t.Run(language, func(t *testing.T) {
+			needCompiler(t, language)
+			dir := t.TempDir()
+			made := ask(dir, "weir plugin new --language "+language+" admins-only && cd admins-only && weir plugin pack > filter.yaml")
+			dir = filepath.Join(dir, "admins-only")
+			if said := ask(dir, "set -e\n"+free.Replace(commands[:last])); !strings.Contains(said, "filter.yaml: ok") {
+				t.Fatalf("%s%s", made, said)
+			}
+			started(t, dir, free.Replace(commands[last+1:]))
+			edgetest.Until(t, "the edge to list the tools of the demo", func() bool {
+				return strings.Contains(ask(dir, free.Replace("weir tools http://127.0.0.1:4485/mcp")), "delete_echo")
+			})
+			if got := ask(dir, free.Replace(call)); got != want {
+				t.Errorf("%s\nsays\n%s\nwant\n%s", call, got, want)
 			}
 		})
 	}

@@ -48,7 +48,7 @@ var rooms = map[string][]string{
 	"sdk/weirtest":       {"sdk", "sdk/abi"},
 	"edge/serve":         {"edge", "edge/mcp", "edge/turn", "edge/backend", "edge/catalog", "edge/compile", "edge/health", "edge/kv", "edge/oauth", "edge/outgoing", "edge/secret", "edge/v1beta1", "filters", "filters/audit", "filters/authz", "filters/guest", "filters/headers", "filters/incoming", "filters/ratelimit", "filters/telemetry", "filters/webhook"},
 	"edge/demo":          {"edge/mcp"},
-	"edge/edgetest/...":  {"edge/...", "filters/...", "cmd/..."},
+	"edge/edgetest/...":  {"edge/...", "filters/...", "cmd/...", "wasm", "sdk/abi"},
 	"cmd/...":            {"edge/...", "filters/...", "cmd/...", "wasm", "sdk/..."},
 }
 

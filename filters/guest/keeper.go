@@ -13,8 +13,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -35,6 +37,9 @@ type Keeper struct {
 	compiler *wasm.Compiler
 	programs map[string]*program
 	modules  map[string]*compiled // by digest
+
+	untidy  atomic.Bool // memory is about to be given back
+	tidying sync.WaitGroup
 }
 
 // compiled is a module that programs share.
@@ -52,6 +57,7 @@ func NewKeeper(dir string, log *slog.Logger) *Keeper {
 
 // Close frees what is left. Everything that was opened must have been closed.
 func (k *Keeper) Close() error {
+	k.tidying.Wait()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.compiler == nil {
@@ -231,6 +237,7 @@ func (k *Keeper) module(s *Spec, l Loaded) (*compiled, error) {
 	k.mu.Lock()
 	k.modules[made.Digest] = m
 	k.mu.Unlock()
+	k.tidy()
 	return m, nil
 }
 
@@ -245,7 +252,22 @@ func (k *Keeper) leave(m *compiled) {
 	k.mu.Unlock()
 	if last {
 		m.Close()
+		k.tidy()
 	}
+}
+
+// tidy gives back the memory that a compilation took or a module had: tens of
+// MiB, of which the runtime would let go in minutes, and of the machine code
+// after two collections. What is asked for while it begins is one with it. Close
+// waits for its end.
+func (k *Keeper) tidy() {
+	if k.untidy.Swap(true) {
+		return
+	}
+	k.tidying.Go(func() {
+		k.untidy.Store(false)
+		debug.FreeOSMemory()
+	})
 }
 
 // compileWithin bounds the compilation of one module. It is many times what the

@@ -14,10 +14,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/guest"
 )
 
 func digest(b []byte) string {
@@ -156,6 +160,40 @@ func TestHotSwap(t *testing.T) {
 	t.Logf("%d calls, %d failed, over %d reloads; heap %d KiB before and %d KiB after (busy)", calls.Load(), failed.Load(), reloads, first>>10, last>>10)
 	if last > first+16<<20 { // a module of 2 MiB that stays with each reload is 40 MiB
 		t.Errorf("%d KiB of heap before, %d KiB after", first>>10, last>>10)
+	}
+}
+
+// TestMemoryIsGivenBack: what the compilation of a module took, and what one had
+// that nobody uses any longer, is given back at once.
+func TestMemoryIsGivenBack(t *testing.T) {
+	forced := func() uint32 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.NumForcedGC
+	}
+	k := guest.NewKeeper("", slog.New(slog.NewTextHandler(io.Discard, nil)))
+	loaded, err := guest.Load([]guest.Spec{{
+		Name: "f", Path: path(t), Config: `{"rules":""}`, Mode: v1beta1.FilterEnforce, OnError: v1beta1.FilterDeny,
+		Isolation: v1beta1.IsolationShared, Timeout: time.Minute, Fuel: 50_000_000, Output: 1 << 20,
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var after []func()
+	before := forced()
+	if _, _, err := k.Open("s", loaded, guest.Options{}, edge.Env{Defer: func(f func()) { after = append(after, f) }}); err != nil {
+		t.Fatal(err)
+	}
+	edgetest.Until(t, "the collection after a compilation", func() bool { return forced() > before })
+	before = forced()
+	for _, f := range after {
+		f()
+	}
+	if err := k.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if forced() == before {
+		t.Error("nothing is collected when a module is closed")
 	}
 }
 

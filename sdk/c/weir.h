@@ -18,7 +18,7 @@
  *        wasm-ld --no-entry -o x.wasm x.o
  *
  * What a hook receives, and what these functions return, is valid until the
- * hook returns, and is zeroed then. weir_keep makes copies that stay; keep
+ * hook returns, and is zeroed then, by the host or here. weir_keep makes copies that stay; keep
  * nothing else, so that a message of one client never reaches the answer to
  * another. Text is a weir_view: a pointer and a length, with no zero at its end.
  * Wherever a function takes text, a string literal will do.
@@ -466,8 +466,7 @@ static inline int weir_varint_(weir_reader_ *r, weir_u64 *v) {
     return 0;
 }
 
-/* Goes to the next field; 0 at the end, or where the record is malformed. */
-WEIR_FN_ int weir_field_(weir_reader_ *r) {
+WEIR_FN_ int weir_field_slow_(weir_reader_ *r) {
     weir_u64 key, n;
     while (r->p < r->end && weir_varint_(r, &key)) {
         r->field = (weir_u32)(key >> 3);
@@ -488,6 +487,24 @@ WEIR_FN_ int weir_field_(weir_reader_ *r) {
         r->p += n;
     }
     return 0;
+}
+
+/* Goes to the next field; 0 at the end, or where the record is malformed. Most
+ * keys and lengths are one byte: those are read in place, and the reader stays
+ * in locals of the caller. */
+static inline int weir_field_(weir_reader_ *r) {
+    const weir_byte *p = r->p;
+    if (r->end - p > 1 && (p[0] & 0x87) == 2 && p[1] <= 0x7f && p[1] <= r->end - p - 2) {
+        r->field = p[0] >> 3;
+        r->number = 0;
+        r->data = weir_span_(p + 2, p[1]);
+        r->p = p + 2 + p[1];
+        return 1;
+    }
+    weir_reader_ slow = *r;
+    int more = weir_field_slow_(&slow);
+    *r = slow;
+    return more;
 }
 static inline weir_reader_ weir_read_(weir_view v) {
     return (weir_reader_){(const weir_byte *)v.p, (const weir_byte *)v.p + v.n, 0, 0, {0, 0}};
@@ -521,7 +538,9 @@ WEIR_FN_ void weir_put_number_(weir_area_ *a, weir_u32 field, weir_u64 v) {
 typedef struct {
     weir_view record, field[WEIR_FIELDS_];
     weir_u64 now, status;
+    weir_u32 has_; /* a bit for each field that is there */
 } weir_call;
+_Static_assert(WEIR_FIELDS_ <= 32, "there are more fields than bits");
 
 static weir_call weir_call_;
 
@@ -535,12 +554,17 @@ WEIR_FN_ weir_u64 weir_run_(void (*hook)(weir_call *), weir_u32 n) {
     while (weir_field_(&r)) {
         if (r.field == WEIR_NOW) c->now = r.number;
         else if (r.field == WEIR_STATUS) c->status = r.number;
-        else if (r.field < WEIR_FIELDS_) c->field[r.field] = r.data;
+        else if (r.field < WEIR_FIELDS_) {
+            c->field[r.field] = r.data;
+            c->has_ |= 1u << r.field;
+        }
     }
     hook(c);
-    __builtin_memset(c, 0, sizeof *c);
-    __builtin_memset(weir_input_.p, 0, n);
-    __builtin_memset(weir_scratch_.p, 0, weir_scratch_.n);
+    /* The input is zeroed by the host, and what else was made of it here. */
+    for (weir_u32 has = c->has_; has; has &= has - 1) c->field[__builtin_ctz(has)] = (weir_view){0, 0};
+    c->record = (weir_view){0, 0};
+    c->now = c->status = c->has_ = 0;
+    if (weir_scratch_.n) __builtin_memset(weir_scratch_.p, 0, weir_scratch_.n);
     return weir_give_(&weir_output_);
 }
 
@@ -626,7 +650,6 @@ WEIR_FN_ weir_u64 weir_start_(const char *(*init)(weir_setup *), weir_u32 n) {
         weir_output_.n = 0;
         weir_put_(&weir_output_, 2, weir_cstr_(wrong));
     }
-    __builtin_memset(weir_input_.p, 0, n);
     return weir_give_(&weir_output_);
 }
 
@@ -716,24 +739,54 @@ WEIR_FN_ int weir_next_item(weir_call *c, weir_item *it) {
 
 typedef struct { weir_view pointer, raw, name, text; weir_u64 code, index, item; } weir_arg_;
 
-static inline weir_u32 weir_text_size_(weir_view v) { return v.n ? 1 + weir_size_(v.n) + v.n : 0; }
-static inline weir_u32 weir_number_size_(weir_u64 v) { return v ? 1 + weir_size_(v) : 0; }
+static inline weir_byte *weir_to_number_(weir_byte *p, weir_u64 v) {
+    for (; v >= 0x80; v >>= 7) *p++ = (weir_byte)v | 0x80;
+    *p++ = (weir_byte)v;
+    return p;
+}
+static inline weir_byte *weir_to_four_(weir_byte *p, weir_u32 v) { /* a number in four bytes */
+    for (int i = 0; i < 4; i++, v >>= 7) p[i] = (weir_byte)(i < 3 ? (v & 0x7f) | 0x80 : v);
+    return p + 4;
+}
+static inline weir_byte *weir_to_text_(weir_byte *p, weir_u32 field, weir_view v) {
+    if (!v.n) return p;
+    *p++ = (weir_byte)(field << 3 | 2);
+    p = weir_to_number_(p, v.n);
+    const char *from = v.p, *end = v.p + v.n;
+    if (v.n > 64) { /* for a few bytes, memory.copy costs more than to copy them */
+        __builtin_memcpy(p, from, v.n);
+        return p + v.n;
+    }
+    for (; end - from >= 8; from += 8, p += 8) __builtin_memcpy(p, from, 8);
+    while (from < end) *p++ = (weir_byte)*from++;
+    return p;
+}
+static inline weir_byte *weir_to_field_(weir_byte *p, weir_u32 field, weir_u64 v) {
+    if (!v) return p;
+    *p++ = (weir_byte)(field << 3);
+    return weir_to_number_(p, v);
+}
 
+/* Writes an operation. The lengths of the two records around it come before what
+ * they measure: four bytes are left for each, and filled in at last. */
 WEIR_FN_ void weir_op_(weir_u32 op, weir_arg_ a) {
     weir_area_ *o = &weir_output_;
-    weir_u32 n = weir_text_size_(a.pointer) + weir_text_size_(a.raw) + weir_text_size_(a.name) + weir_text_size_(a.text) +
-                 weir_number_size_(a.code) + weir_number_size_(a.index) + weir_number_size_(a.item);
-    weir_put_varint_(o, 1 << 3 | 2);
-    weir_put_varint_(o, weir_size_(op << 3 | 2) + weir_size_(n) + n);
-    weir_put_varint_(o, op << 3 | 2);
-    weir_put_varint_(o, n);
-    if (a.pointer.n) weir_put_(o, 1, a.pointer);
-    if (a.raw.n) weir_put_(o, 2, a.raw);
-    if (a.name.n) weir_put_(o, 3, a.name);
-    if (a.text.n) weir_put_(o, 4, a.text);
-    if (a.code) weir_put_number_(o, 5, a.code);
-    if (a.index) weir_put_number_(o, 6, a.index);
-    if (a.item) weir_put_number_(o, 7, a.item);
+    const weir_u32 most = 1 + 4 + 2 + 4 + 4 * 6 + 3 * 11; /* bytes besides the texts */
+    weir_u32 before = o->n;
+    weir_byte *start = weir_more_(o, most + a.pointer.n + a.raw.n + a.name.n + a.text.n), *p = start;
+    *p = 1 << 3 | 2;
+    p = weir_to_number_(p + 5, op << 3 | 2);
+    weir_byte *content = p + 4;
+    p = weir_to_text_(content, 1, a.pointer);
+    p = weir_to_text_(p, 2, a.raw);
+    p = weir_to_text_(p, 3, a.name);
+    p = weir_to_text_(p, 4, a.text);
+    p = weir_to_field_(p, 5, a.code);
+    p = weir_to_field_(p, 6, a.index);
+    p = weir_to_field_(p, 7, a.item);
+    weir_to_four_(content - 4, (weir_u32)(p - content));
+    weir_to_four_(start + 1, (weir_u32)(p - start) - 5);
+    o->n = before + (weir_u32)(p - start);
 }
 
 /* json is JSON text: a literal, weir_quote(…), weir_decimal(…), or a weir_json. */

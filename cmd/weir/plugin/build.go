@@ -212,10 +212,18 @@ func buildRust(ctx context.Context, dir, out string) error {
 	}
 	scratch := strings.TrimSuffix(out, ".wasm") + ".cargo" // kept, so that only what changed is compiled anew
 	env := []string{"RUSTC=" + rustc, "RUSTFLAGS=-C link-arg=-zstack-size=65536 -C link-arg=--stack-first -C strip=symbols"}
+	// A crate that had another name before left its module there. Cargo puts what
+	// it made in its place again, whether it compiles it anew or not.
+	release := filepath.Join(escaped(scratch), rustTarget, "release", "*.wasm")
+	if old, err := filepath.Glob(release); err == nil {
+		for _, file := range old {
+			_ = os.Remove(file) // what cannot be removed is found below
+		}
+	}
 	if err := run(ctx, dir, env, cargo, "build", "--release", "--quiet", "--lib", "--target", rustTarget, "--target-dir", scratch); err != nil {
 		return err
 	}
-	made, err := filepath.Glob(filepath.Join(scratch, rustTarget, "release", "*.wasm"))
+	made, err := filepath.Glob(release)
 	if err != nil || len(made) != 1 {
 		return errors.Join(err, fmt.Errorf("%s: cargo made %d modules: Cargo.toml needs a [lib] with crate-type = [\"cdylib\"]", dir, len(made)))
 	}

@@ -56,33 +56,50 @@ const refused = '~'
 // principal and its argument "text", of which it reads every byte. It is
 // written here as machines read it, so that no compiler is needed.
 func guestModule() []byte {
-	const version, initAt, denyAt, bufferAt, bufferMax = 1 << 16, 16, 128, 1 << 10, 48 << 10
-	// Subscription{hook, field: tool, principal, selected, pointer}, Op{deny{text, code: invalid}}
-	asked := record(1, append(append(record(1, []byte("on_call_request")), 5<<3, 1, 5<<3, 6, 5<<3, 9), record(7, []byte("/text"))...))
-	deny := record(1, record(9, append(record(4, []byte("that byte is refused")), 5<<3, 2)))
-	answer := func(at int, b []byte) []byte { return constant(0x42, int64(at)<<32|int64(len(b))) } // i64.const
+	return moduleWith(oneLocal, // weir_on_call_request(len): for i = 0; i < len; i++ { if buffer[i] == refused { return deny } }; return 0
+		[]byte{0x02, 0x40, 0x03, 0x40},          // block, loop
+		[]byte{0x20, 1, 0x20, 0, 0x4f, 0x0d, 1}, // leave the block when i >= len
+		[]byte{0x20, 1, 0x2d, 0}, leb(bufferAt), // buffer[i]
+		constant(0x41, refused), []byte{0x46}, // is it?
+		[]byte{0x04, 0x40}, returned(denyAt, denial()), // if so
+		[]byte{0x0f, 0x0b},                           // return
+		[]byte{0x20, 1, 0x41, 1, 0x6a, 0x21, 1},      // i++
+		[]byte{0x0c, 0, 0x0b, 0x0b}, []byte{0x42, 0}) // again; end, end; 0
+}
 
+// idleModule is a guest that is asked about every call and has nothing to say.
+func idleModule() []byte { return moduleWith(noLocals, []byte{0x42, 0}) }
+
+// Where the modules have what.
+const initAt, denyAt, bufferAt, bufferMax = 16, 128, 1 << 10, 48 << 10
+
+var noLocals, oneLocal = []byte{0}, []byte{1, 1, 0x7f} // an i32
+
+// denial is Op{deny{text, code: invalid}}.
+func denial() []byte {
+	return record(1, record(9, append(record(4, []byte("that byte is refused")), 5<<3, 2)))
+}
+
+// returned is an instruction with the place of a record, i64.const.
+func returned(at int, b []byte) []byte { return constant(0x42, int64(at)<<32|int64(len(b))) }
+
+// moduleWith is a guest with a function weir_on_call_request(len).
+func moduleWith(locals []byte, hook ...[]byte) []byte {
+	const version = 1 << 16
+	// Subscription{hook, field: tool, principal, selected, pointer}
+	asked := record(1, append(append(record(1, []byte("on_call_request")), 5<<3, 1, 5<<3, 6, 5<<3, 9), record(7, []byte("/text"))...))
+	deny := denial()
 	function := func(locals []byte, code ...[]byte) []byte {
-		return sized(append(locals, append(slices.Concat(code...), 0x0b)...))
+		return sized(slices.Concat(locals, slices.Concat(code...), []byte{0x0b}))
 	}
-	none, one := []byte{0}, []byte{1, 1, 0x7f} // locals: none, an i32
 	code := [][]byte{
 		// weir_abi() = version
-		function(none, constant(0x41, version)),
+		function(noLocals, constant(0x41, version)),
 		// weir_buf(min) = min > bufferMax ? 0 : bufferAt
-		function(none, []byte{0x20, 0}, constant(0x41, bufferMax), []byte{0x4b, 0x04, 0x7f, 0x41, 0, 0x05}, constant(0x41, bufferAt), []byte{0x0b}),
+		function(noLocals, []byte{0x20, 0}, constant(0x41, bufferMax), []byte{0x4b, 0x04, 0x7f, 0x41, 0, 0x05}, constant(0x41, bufferAt), []byte{0x0b}),
 		// weir_init(len) = asked
-		function(none, answer(initAt, asked)),
-		// weir_on_call_request(len): for i = 0; i < len; i++ { if buffer[i] == refused { return deny } }; return 0
-		function(one,
-			[]byte{0x02, 0x40, 0x03, 0x40},          // block, loop
-			[]byte{0x20, 1, 0x20, 0, 0x4f, 0x0d, 1}, // leave the block when i >= len
-			[]byte{0x20, 1, 0x2d, 0}, leb(bufferAt), // buffer[i]
-			constant(0x41, refused), []byte{0x46}, // is it?
-			[]byte{0x04, 0x40}, answer(denyAt, deny), // if so
-			[]byte{0x0f, 0x0b},                            // return
-			[]byte{0x20, 1, 0x41, 1, 0x6a, 0x21, 1},       // i++
-			[]byte{0x0c, 0, 0x0b, 0x0b}, []byte{0x42, 0}), // again; end, end; 0
+		function(noLocals, returned(initAt, asked)),
+		function(locals, hook...),
 	}
 	export := func(name string, kind, index byte) []byte { return append(sized([]byte(name)), kind, index) }
 	data := func(at int, b []byte) []byte {

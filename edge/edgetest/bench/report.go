@@ -26,6 +26,7 @@ type report struct {
 	starts   []startRow
 	lists    []listRow
 	growth   []growthRow
+	guests   []guestRow
 	tokens   []tokenRow
 	overload []overloadRow
 	failures []string
@@ -144,6 +145,9 @@ func (r *report) verdicts() []verdict {
 		}
 		out = append(out, v)
 	}
+	for _, g := range r.guests {
+		out = append(out, g.verdict())
+	}
 	for _, t := range r.tokens {
 		out = append(out, t.verdicts()...)
 	}
@@ -248,7 +252,7 @@ func (r *report) markdown() string {
 	if len(r.starts) > 0 && r.options.backends != 10 {
 		fmt.Fprintf(&p, "\nThe bar of P9 is meant for 10 backends, one of them black-holed; here the edge has %d.\n", r.options.backends)
 	}
-	p.WriteString("\nNot measured here: P10 to P12, and of P4 the credential exchanges per call.\n")
+	p.WriteString("\nNot measured here: P11, P12, and of P4 the credential exchanges per call.\n")
 
 	if len(r.cells) > 0 {
 		p.WriteString("\n## Every load\n\nCPU is the user and system time of the target's own process per call: for direct that is the backend. In brackets, the lowest and the highest round.\n\n")

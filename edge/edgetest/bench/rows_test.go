@@ -3,10 +3,13 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest"
 )
 
 // TestKeptBelowTheMarker writes a page again and again: what is measured is
@@ -144,5 +147,43 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%d bytes, seen: %t", len(token), seen[token])
 		}
 		seen[token] = true
+	}
+}
+
+func TestGuestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		row            guestRow
+		value, reached string
+	}{
+		{guestRow{bar: 0.5, cpu: []float64{0.9, 0.5, 0.1}, idle: 0.1}, "0.500 µs; 0", "yes"},
+		{guestRow{bar: 0.5, cpu: []float64{0.501}, idle: 0.1}, "0.501 µs; 0", "**no**"},
+		{guestRow{bar: 0.5, cpu: []float64{0.1}, idle: 0.1, allocated: 1}, "0.100 µs; 1", "**no**"},
+		{guestRow{bar: 0.5, missing: "clang is missing: install it"}, "not measured: clang is missing: install it", "–"},
+	} {
+		if v := c.row.verdict(); v.value != c.value || v.reached != c.reached {
+			t.Errorf("%+v: %q, %s", c.row, v.value, v.reached)
+		}
+	}
+}
+
+// TestGuests measures a guest that returns at once, and notices one that does
+// not say what it is expected to.
+func TestGuests(t *testing.T) {
+	edgetest.Need(t, runtime.GOOS == "linux", "the CPU time of a thread is read on Linux alone")
+	file := filepath.Join(t.TempDir(), "idle.wasm")
+	if err := os.WriteFile(file, idleModule(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	g, err := openGuest(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.close()
+	if err := g.round(t.Context(), 500); err != nil || len(g.cpu) != 1 || g.cpu[0] <= 0 || g.allocated != 0 {
+		t.Errorf("%v: %v µs, %v allocations", err, g.cpu, g.allocated)
+	}
+	g.answers = true
+	if err := g.round(t.Context(), 1); err == nil {
+		t.Error("a guest that says nothing passes for one that does")
 	}
 }

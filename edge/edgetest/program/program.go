@@ -13,16 +13,25 @@ import (
 	"sync"
 )
 
-// Build builds weir from the module of the working directory into dir, and
-// returns its path.
-func Build(ctx context.Context, dir string) (string, error) {
+// Root is the directory of the module of the working directory.
+func Root(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
-		return "", fmt.Errorf("build weir: go env GOMOD: %w", err)
+		return "", fmt.Errorf("go env GOMOD: %w", err)
 	}
 	root, ok := strings.CutSuffix(strings.TrimSpace(string(out)), "/go.mod")
 	if !ok {
-		return "", errors.New("build weir: this is no module; name the program with --weir")
+		return "", errors.New("this is no module; name the program with --weir")
+	}
+	return root, nil
+}
+
+// Build builds weir from the module of the working directory into dir, and
+// returns its path.
+func Build(ctx context.Context, dir string) (string, error) {
+	root, err := Root(ctx)
+	if err != nil {
+		return "", fmt.Errorf("build weir: %w", err)
 	}
 	program := filepath.Join(dir, "weir")
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/weir")

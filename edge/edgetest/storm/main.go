@@ -61,6 +61,7 @@ func rows() []row {
 		{"G12", "unknownkeys", "tokens of keys that nobody has, beside valid ones", runUnknownKeys},
 		{"G13", "rotation", "the identity provider signs with another key, under load", runRotation},
 		{"G14", "keysaway", "an identity provider that is away for an hour", runKeysAway},
+		{"G23", "traps", "a guest that traps in one call of a hundred", runTraps},
 		{"G25", "slowloris", "slow headers, slow bodies, slow readers", runSlowloris},
 		{"G26", "overload", "three times the capacity, open loop", runOverload},
 		{"G27", "toxics", "a network between edge and backend that misbehaves", runToxics},
@@ -70,6 +71,7 @@ func rows() []row {
 		{"G30", "crosstalk", "two tenants with equal ids and tokens, and random cancels", runCrosstalk},
 		{"G31", "vanish", "clients that leave in the middle of a call", runVanish},
 		{"G38", "kill9", "kill -9 under load, again and again", runKill},
+		{"W14", "guests", "a guest is replaced under load, again and again", runGuests},
 	}
 }
 

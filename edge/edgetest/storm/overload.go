@@ -80,9 +80,10 @@ func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisec
 
 // shot is one call of an open loop.
 type shot struct {
-	at   time.Time     // when it was due
-	took time.Duration // from when it was due until it was answered
-	err  error
+	number int64         // of the call
+	at     time.Time     // when it was due
+	took   time.Duration // from when it was due until it was answered
+	err    error
 }
 
 // sortShots counts shots by how they ended.
@@ -159,7 +160,7 @@ func (g *openLoop) run(ctx context.Context, rate int, d time.Duration) []shot {
 		}
 		wait.Go(func() {
 			defer func() { <-places }()
-			one.err = g.shoot(ctx, one.at)
+			one.err = g.shoot(ctx, one)
 			one.took = time.Since(one.at)
 		})
 	}
@@ -167,7 +168,7 @@ func (g *openLoop) run(ctx context.Context, rate int, d time.Duration) []shot {
 	return shots
 }
 
-func (g *openLoop) shoot(ctx context.Context, at time.Time) error {
+func (g *openLoop) shoot(ctx context.Context, s *shot) error {
 	g.mu.Lock()
 	var c *client
 	if n := len(g.free); n > 0 {
@@ -184,7 +185,8 @@ func (g *openLoop) shoot(ctx context.Context, at time.Time) error {
 			return err
 		}
 	}
-	text := strconv.FormatInt(g.numbers.next(), 10)
+	s.number = g.numbers.next()
+	text := strconv.FormatInt(s.number, 10)
 	one := g.work
 	one.Text = text
 	c.wait(patience)

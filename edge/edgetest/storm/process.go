@@ -120,6 +120,7 @@ type plan struct {
 	operational string  // config.operational, YAML on one line; empty for none
 	store       string  // address of a Redis that it shares, with a rate limit that no run reaches; empty for none
 	issuer      *issuer // whose tokens the server wants; nil for none
+	guest       string  // file of a module that calls go through; empty for none
 }
 
 // seat is a backend of a plan.
@@ -147,6 +148,9 @@ func (p plan) text() string {
 	if p.issuer != nil {
 		auth = "{type: oidc, oidcConfigRef: {name: storm, audience: " + audience + "}}"
 		m.WriteString(p.issuer.text())
+	}
+	if p.guest != "" {
+		fmt.Fprintf(&m, "apiVersion: weir.dev/v1beta1\nkind: EdgeFilter\nmetadata: {name: storm}\nspec: {type: wasm, source: {path: %q}}\n---\n", p.guest)
 	}
 	m.WriteString(`apiVersion: weir.dev/v1beta1
 kind: MCPGroup
@@ -177,12 +181,16 @@ spec:
 	return m.String()
 }
 
-// shared is the YAML of the store.
+// shared is the YAML of the store and of the guest.
 func (p plan) shared() string {
-	if p.store == "" {
-		return ""
+	text := ""
+	if p.guest != "" {
+		text = "  filterRefs: [{name: storm}]\n"
 	}
-	return fmt.Sprintf("  sessionStorage: {provider: kvstore, address: %q}\n", p.store)
+	if p.store != "" {
+		text += fmt.Sprintf("  sessionStorage: {provider: kvstore, address: %q}\n", p.store)
+	}
+	return text
 }
 
 // manifest writes the edge's configuration: nothing but backends.
@@ -269,6 +277,9 @@ type status struct {
 	Store struct { // that it shares, if any
 		Connected bool `json:"connected"`
 	} `json:"store"`
+	Filters []struct {
+		SHA256 string `json:"sha256"`
+	} `json:"filters"`
 }
 
 // backendStatus is what it says of a backend.

@@ -238,11 +238,11 @@ func TestReadinessInOrder(t *testing.T) {
 func TestShots(t *testing.T) {
 	at := time.Now()
 	shots := []shot{
-		{at, 20 * time.Millisecond, nil},
-		{at.Add(time.Second), goodWithin + 1, nil},
-		{at.Add(2 * time.Second), 0, errBusy},
-		{at.Add(3 * time.Second), 0, io.EOF},
-		{at.Add(5 * time.Second), 20 * time.Millisecond, nil},
+		{1, at, 20 * time.Millisecond, nil},
+		{2, at.Add(time.Second), goodWithin + 1, nil},
+		{3, at.Add(2 * time.Second), 0, errBusy},
+		{4, at.Add(3 * time.Second), 0, io.EOF},
+		{5, at.Add(5 * time.Second), 20 * time.Millisecond, nil},
 	}
 	if good, shed, late, failed := sortShots(shots); good != 2 || shed != 1 || late != 1 || failed != 1 {
 		t.Errorf("%d good, %d shed, %d late, %d failed", good, shed, late, failed)

@@ -1,6 +1,6 @@
 // The call under way: its input and its operations so far.
 
-import { Area, Reader, four, size } from "./record";
+import { Area, Reader, copy, four, size, write, writeNumber } from "./record";
 import { View, Value, view, value, glob, matchAt, freshPools } from "./text";
 
 /** Hooks by number, as they are called in subscriptions. */
@@ -193,7 +193,6 @@ export function start(n: i32): u64 {
     output.bytes(1, sub.ptr, sub.len);
   }
   heap.free(sub.ptr);
-  memory.fill(input, 0, n);
   return give(output);
 }
 
@@ -251,40 +250,35 @@ function union(list: string[], more: string[]): void {
   for (let i = 0; i < more.length; i++) if (!list.includes(more[i])) list.push(more[i]);
 }
 
-// The call: where its record is, and where each field of it is, by number.
+// The call: where its record is, and where each field of it is, by number: an
+// address and a length, of those whose bit is set in has.
 const fieldCount = 20;
-const fieldPtr = new StaticArray<usize>(fieldCount);
-const fieldLen = new StaticArray<i32>(fieldCount);
-const selectedPtr = new StaticArray<usize>(most);
-const selectedLen = new StaticArray<i32>(most);
+const fields = memory.data(fieldCount << 3, 8);
+const selectedAt = memory.data(most << 3, 8);
+let has: u32 = 0;
 let selectedCount = 0, recordLen = 0, refused = false, base = 0, pointerCount = 0;
 export let now: u64 = 0;
 export let status: u64 = 0;
 const outer = new Reader();
 const inner = new Reader();
 
+// @ts-ignore: decorator
+@inline function fieldPtr(field: i32): usize {
+  return load<usize>(fields + (<usize>field << 3));
+}
+
+// @ts-ignore: decorator
+@inline function fieldLen(field: i32): i32 {
+  return (has >> field) & 1 ? load<i32>(fields + (<usize>field << 3), 4) : 0;
+}
+
 /** Is weir_<hook>: asks the functions that the input is for. One that denies is the last. */
 export function ask(hook: i32, typed: usize, n: i32): u64 {
-  memory.fill(changetype<usize>(fieldLen), 0, fieldCount * sizeof<i32>());
-  selectedCount = 0;
   recordLen = n;
   refused = false;
   now = status = 0;
   output.len = 0;
-  const r = outer.of(input, n);
-  while (r.next()) {
-    if (r.field == 10) now = r.number;
-    else if (r.field == 16) status = r.number;
-    else if (r.field == 9) {
-      if (selectedCount < most) {
-        unchecked((selectedPtr[selectedCount] = r.ptr));
-        unchecked((selectedLen[selectedCount++] = r.len));
-      }
-    } else if (r.field < fieldCount) {
-      unchecked((fieldPtr[r.field] = r.ptr));
-      unchecked((fieldLen[r.field] = r.len));
-    }
-  }
+  split(input, input + n);
   const all = unchecked(handlers[hook]);
   for (let i = 0; i < all.length && !refused; i++) {
     const h = unchecked(all[i]);
@@ -293,19 +287,61 @@ export function ask(hook: i32, typed: usize, n: i32): u64 {
     pointerCount = h.pointers;
     call_indirect<void>(h.run, typed);
   }
+  // The input is zeroed by the host.
   freshPools();
-  memory.fill(input, 0, n);
   recordLen = 0;
-  memory.fill(changetype<usize>(fieldLen), 0, fieldCount * sizeof<i32>());
+  has = 0;
   return give(output);
+}
+
+// Notes where the fields of a record are.
+function split(p: usize, end: usize): void {
+  has = selectedCount = 0;
+  while (p < end) {
+    // Most keys are one byte, and lengths one or two: those are read here.
+    const k = <i32>load<u8>(p);
+    if ((k & 0x87) == 2 && p + 2 < end) {
+      let l = <usize>load<u8>(p, 1), from = p + 2;
+      if (l >= 0x80) {
+        const high = <usize>load<u8>(from++);
+        l = (l & 0x7f) | (high << 7);
+        if (high >= 0x80) from = end + 1;
+      }
+      if (from + l <= end) {
+        note(k >> 3, from, <i32>l);
+        p = from + l;
+        continue;
+      }
+    }
+    const r = outer.of(p, <i32>(end - p));
+    if (!r.next()) return;
+    p = r.p;
+    if (r.field == 10) now = r.number;
+    else if (r.field == 16) status = r.number;
+    else if (r.field >= 0 && r.field < fieldCount) note(r.field, r.ptr, r.len);
+  }
+}
+
+// @ts-ignore: decorator
+@inline function note(field: i32, ptr: usize, len: i32): void {
+  let at = fields + (<usize>field << 3);
+  if (field == 9) {
+    if (selectedCount == most) return;
+    at = selectedAt + (<usize>selectedCount << 3);
+    selectedCount++;
+  }
+  store<usize>(at, ptr);
+  store<i32>(at, len, 4);
+  has |= 1 << field;
 }
 
 // Says whether one of the globs matches a field. An input without it is for
 // every function: the host has none in that hook.
 function one(globs: StaticArray<Glob>, field: i32): bool {
-  const n = unchecked(fieldLen[field]);
-  if (globs.length == 0 || n == 0) return true;
-  const p = unchecked(fieldPtr[field]), end = p + n;
+  if (globs.length == 0) return true;
+  const n = fieldLen(field);
+  if (n == 0) return true;
+  const p = fieldPtr(field), end = p + n;
   for (let i = 0; i < globs.length; i++) {
     const g = unchecked(globs[i]), after = matchAt(p, end, g.prefix);
     if (!after) continue;
@@ -315,16 +351,17 @@ function one(globs: StaticArray<Glob>, field: i32): bool {
 }
 
 export function text(field: i32): View {
-  return view(unchecked(fieldPtr[field]), unchecked(fieldLen[field]));
+  return view(fieldPtr(field), fieldLen(field));
 }
 
 export function json(field: i32): Value {
-  return value(unchecked(fieldPtr[field]), unchecked(fieldLen[field]));
+  return value(fieldPtr(field), fieldLen(field));
 }
 
 export function selected(i: i32): Value {
   if (i < 0 || i >= pointerCount || base + i >= selectedCount) return value(0, 0);
-  return value(unchecked(selectedPtr[base + i]), unchecked(selectedLen[base + i]));
+  const at = selectedAt + (<usize>(base + i) << 3);
+  return value(load<usize>(at), load<i32>(at, 4));
 }
 
 export function header(name: string): View {
@@ -335,9 +372,17 @@ export function header(name: string): View {
   return view(0, 0);
 }
 
-// The first field of a number in a record within the input.
+// The first field of a number in a record within the input. Most keys and
+// lengths are one byte: those are read here.
 export function first(ptr: usize, len: i32, field: i32): View {
-  const r = inner.of(ptr, len);
+  const end = ptr + len;
+  while (ptr + 1 < end) {
+    const k = <i32>load<u8>(ptr), l = <i32>load<u8>(ptr, 1);
+    if ((k & 0x87) != 2 || l >= 0x80 || ptr + 2 + l > end) break;
+    if (k >> 3 == field) return view(ptr + 2, l);
+    ptr += 2 + l;
+  }
+  const r = inner.of(ptr, <i32>(end - ptr));
   while (r.next()) if (r.field == field) return view(r.ptr, r.len);
   return view(0, 0);
 }
@@ -346,7 +391,7 @@ export function first(ptr: usize, len: i32, field: i32): View {
 @final export class Principal {
   /** Says whether there is one: false for an anonymous client. */
   get known(): bool {
-    return unchecked(fieldLen[6]) > 0;
+    return fieldLen(6) > 0;
   }
   get subject(): View {
     return this.first(1);
@@ -376,10 +421,18 @@ export function first(ptr: usize, len: i32, field: i32): View {
     return this.all(5);
   }
   private first(field: i32): View {
-    return first(unchecked(fieldPtr[6]), unchecked(fieldLen[6]), field);
+    return first(fieldPtr(6), fieldLen(6), field);
   }
   private has(field: i32, name: string): bool {
-    const r = inner.of(unchecked(fieldPtr[6]), unchecked(fieldLen[6]));
+    let p = fieldPtr(6);
+    const end = p + fieldLen(6);
+    while (p + 1 < end) {
+      const k = <i32>load<u8>(p), l = <i32>load<u8>(p, 1), after = p + 2 + l;
+      if ((k & 0x87) != 2 || l >= 0x80 || after > end) break;
+      if (k >> 3 == field && matchAt(p + 2, after, name) == after) return true;
+      p = after;
+    }
+    const r = inner.of(p, <i32>(end - p));
     while (r.next()) {
       if (r.field == field && matchAt(r.ptr, r.ptr + r.len, name) == r.ptr + r.len) return true;
     }
@@ -387,7 +440,7 @@ export function first(ptr: usize, len: i32, field: i32): View {
   }
   private all(field: i32): View[] {
     const list: View[] = [];
-    const r = inner.of(unchecked(fieldPtr[6]), unchecked(fieldLen[6]));
+    const r = inner.of(fieldPtr(6), fieldLen(6));
     while (r.next()) if (r.field == field) list.push(view(r.ptr, r.len));
     return list;
   }
@@ -485,23 +538,58 @@ export function say(who: Identity): void {
 
 /** Writes an operation. What is empty is left out, which reads the same. */
 export function add(op: i32, pointer: string, raw: string, name: string, text: string, code: u64, index: u64, item: u64): void {
-  const o = output, start = o.len;
-  let p = o.more(op < 16 ? 10 : 11);
-  store<u8>(p, (1 << 3) | 2);
+  // The lengths of the two records around it come before what they measure:
+  // four bytes are left for each, and filled in at last.
+  const o = output, before = o.len, start = o.more(64 + 3 * (pointer.length + raw.length + name.length + text.length));
+  store<u8>(start, (1 << 3) | 2);
+  let p = start + 6;
   if (op < 16) {
-    store<u8>(p, <u8>((op << 3) | 2), 5);
+    store<u8>(start, <u8>((op << 3) | 2), 5);
   } else {
-    store<u8>(p, <u8>((op << 3) | 2) | 0x80, 5);
-    store<u8>(p, <u8>(op >> 4), 6);
+    store<u8>(start, <u8>((op << 3) | 2) | 0x80, 5);
+    store<u8>(p++, <u8>(op >> 4));
   }
-  const content = o.len;
-  if (pointer.length) o.string(1, pointer);
-  if (raw.length) o.string(2, raw);
-  if (name.length) o.string(3, name);
-  if (text.length) o.string(4, text);
-  if (code) o.number(5, code);
-  if (index) o.number(6, index);
-  if (item) o.number(7, item);
-  four(o.ptr + start + 1, o.len - start - 5);
-  four(o.ptr + content - 4, o.len - content);
+  const content = p + 4;
+  p = write(content, 1, pointer);
+  p = write(p, 2, raw);
+  p = write(p, 3, name);
+  p = write(p, 4, text);
+  if (code | index | item) {
+    p = writeNumber(p, 5, code);
+    p = writeNumber(p, 6, index);
+    p = writeNumber(p, 7, item);
+  }
+  four(start + 1, <i32>(p - start - 5));
+  four(content - 4, <i32>(p - content));
+  o.len = before + <i32>(p - start);
+}
+
+/** The same of a name and a text, which may be a string or a View of the input: that is written without a string being made of it. */
+export function addText<T>(op: i32, name: string, text: T): void {
+  if (text instanceof View) addView(op, 4, name, text);
+  else if (isString<T>()) add(op, "", "", name, changetype<string>(text), 0, 0, 0);
+  else ERROR("a string or a View");
+}
+
+/** The same of bytes. */
+export function addRaw<T>(op: i32, raw: T): void {
+  if (raw instanceof View) addView(op, 2, "", raw);
+  else if (isString<T>()) add(op, "", changetype<string>(raw), "", "", 0, 0, 0);
+  else ERROR("a string or a View");
+}
+
+function addView(op: i32, field: i32, name: string, v: View): void {
+  const o = output, before = o.len, start = o.more(32 + 3 * name.length + v.len);
+  store<u8>(start, (1 << 3) | 2);
+  store<u8>(start, <u8>((op << 3) | 2), 5); // one byte: the operations of views have numbers below 16
+  let p = write(start + 10, 3, name);
+  if (v.len) {
+    store<u8>(p, <u8>((field << 3) | 2));
+    four(p + 1, v.len);
+    copy(p + 5, v.ptr, v.len);
+    p += 5 + v.len;
+  }
+  four(start + 1, <i32>(p - start - 5));
+  four(start + 6, <i32>(p - start - 10));
+  o.len = before + <i32>(p - start);
 }

@@ -1,6 +1,6 @@
 // The hooks: what each is asked about, and the operations that it may use.
 
-import { Identity, Item, Principal, Setup, Wants, add, header, items, json, now, on, onStart, principal, refuse, say, selected, status, text, wants } from "./call";
+import { Identity, Item, Principal, Setup, Wants, add, addRaw, addText, header, items, json, now, on, onStart, principal, refuse, say, selected, status, text, wants } from "./call";
 import { Value, View } from "./text";
 
 /** Kinds of refusals. */
@@ -20,7 +20,8 @@ export const NotFound = 4;
   header(name: string): View { return header(name); }
   /** The time, in milliseconds since 1970 UTC. */
   get now(): u64 { return now; }
-  setHeader(name: string, value: string): void { add(6, "", "", name, value, 0, 0, 0); }
+  /** Sets a header. The value is a string or a View. */
+  setHeader<T>(name: string, value: T): void { addText(6, name, value); }
   delHeader(name: string): void { add(7, "", "", name, "", 0, 0, 0); }
   /** Answers with a result, as JSON text. */
   respond(json: string): void { add(8, "", json, "", "", 0, 0, 0); }
@@ -117,9 +118,10 @@ export const theCatalog = new Catalog();
   setTool(name: string): void { add(4, "", "", name, "", 0, 0, 0); }
   /** Calls another backend. */
   setBackend(name: string): void { add(5, "", "", name, "", 0, 0, 0); }
-  /** Leaves text for onResult to find. */
-  carry(text: string): void { add(11, "", text, "", "", 0, 0, 0); }
-  setHeader(name: string, value: string): void { add(6, "", "", name, value, 0, 0, 0); }
+  /** Leaves text, a string or a View, for onResult to find. */
+  carry<T>(text: T): void { addRaw(11, text); }
+  /** Sets a header. The value is a string or a View. */
+  setHeader<T>(name: string, value: T): void { addText(6, name, value); }
   delHeader(name: string): void { add(7, "", "", name, "", 0, 0, 0); }
   /** Answers with a result, as JSON text. */
   respond(json: string): void { add(8, "", json, "", "", 0, 0, 0); }
@@ -129,8 +131,8 @@ export const theCatalog = new Catalog();
   denyWith(code: i32, text: string, data: string): void { add(9, "", data, "", text, code, 0, 0); refuse(); }
   /** Notes a value, as JSON text, for later filters and rules. */
   setAttr(name: string, json: string): void { add(10, "", json, name, "", 0, 0, 0); }
-  /** Notes a text in the record of the message. */
-  logField(name: string, text: string): void { add(12, "", "", name, text, 0, 0, 0); }
+  /** Notes a text, a string or a View, in the record of the message. */
+  logField<T>(name: string, text: T): void { addText(12, name, text); }
 }
 export const theCall = new Call();
 
@@ -150,7 +152,8 @@ export const theCall = new Call();
   get now(): u64 { return now; }
   /** Chooses a credential that was granted, by its name. */
   useCredential(name: string): void { add(23, "", "", name, "", 0, 0, 0); }
-  setHeader(name: string, value: string): void { add(6, "", "", name, value, 0, 0, 0); }
+  /** Sets a header. The value is a string or a View. */
+  setHeader<T>(name: string, value: T): void { addText(6, name, value); }
   delHeader(name: string): void { add(7, "", "", name, "", 0, 0, 0); }
   /** Refuses the message, with a text that the client sees. Functions after this one are not asked. */
   deny(code: i32, text: string): void { this.denyWith(code, text, ""); }
@@ -173,7 +176,8 @@ export const theOutgoing = new Outgoing();
   header(name: string): View { return header(name); }
   /** The time, in milliseconds since 1970 UTC. */
   get now(): u64 { return now; }
-  setHeader(name: string, value: string): void { add(6, "", "", name, value, 0, 0, 0); }
+  /** Sets a header. The value is a string or a View. */
+  setHeader<T>(name: string, value: T): void { addText(6, name, value); }
   delHeader(name: string): void { add(7, "", "", name, "", 0, 0, 0); }
 }
 export const theBackendRequest = new BackendRequest();
@@ -212,8 +216,8 @@ export const theBackendRequest = new BackendRequest();
   deny(code: i32, text: string): void { this.denyWith(code, text, ""); }
   /** The same, with data for the error's object. */
   denyWith(code: i32, text: string, data: string): void { add(9, "", data, "", text, code, 0, 0); refuse(); }
-  /** Notes a text in the record of the message. */
-  logField(name: string, text: string): void { add(12, "", "", name, text, 0, 0, 0); }
+  /** Notes a text, a string or a View, in the record of the message. */
+  logField<T>(name: string, text: T): void { addText(12, name, text); }
 }
 export const theCallResult = new CallResult();
 
@@ -261,7 +265,8 @@ export const theMessage = new Message();
   /** The time, in milliseconds since 1970 UTC. */
   get now(): u64 { return now; }
   get status(): i32 { return <i32>status; }
-  setHeader(name: string, value: string): void { add(6, "", "", name, value, 0, 0, 0); }
+  /** Sets a header. The value is a string or a View. */
+  setHeader<T>(name: string, value: T): void { addText(6, name, value); }
   delHeader(name: string): void { add(7, "", "", name, "", 0, 0, 0); }
 }
 export const theHTTPResponse = new HTTPResponse();

@@ -35,21 +35,13 @@
     this.varint(v);
   }
 
-  /** A string; fields have numbers below 16. Its length takes four bytes, however short it is: it is known when the text is written. */
+  /** A string; fields have numbers below 16. */
   string(field: i32, s: string): void {
-    const chars = s.length;
-    let p = this.more(5 + 3 * chars);
-    store<u8>(p, <u8>((field << 3) | 2));
-    const from = changetype<usize>(s);
-    let to = p + 5, i = 0;
-    for (; i < chars; i++) {
-      const c = load<u16>(from + (i << 1));
-      if (c >= 0x80) break;
-      store<u8>(to++, <u8>c);
-    }
-    if (i < chars) to += String.UTF8.encodeUnsafe(from + (i << 1), chars - i, to, false, String.UTF8.ErrorMode.REPLACE);
-    four(p + 1, <i32>(to - p - 5));
-    this.len = <i32>(to - this.ptr);
+    const before = this.len, start = this.more(5 + 3 * s.length);
+    store<u8>(start, <u8>((field << 3) | 2));
+    const end = encode(s, start + 5);
+    four(start + 1, <i32>(end - start - 5));
+    this.len = before + <i32>(end - start);
   }
 
   bytes(field: i32, from: usize, n: i32): void {
@@ -59,12 +51,58 @@
   }
 }
 
+/** Writes a string that is not empty, with its length in four bytes: it is known when the text is written. Returns where it ends. */
+export function write(p: usize, field: i32, s: string): usize {
+  if (s.length == 0) return p;
+  store<u8>(p, <u8>((field << 3) | 2));
+  const end = encode(s, p + 5);
+  four(p + 1, <i32>(end - p - 5));
+  return end;
+}
+
+/** Copies bytes. For a few, memory.copy costs more than to copy them here. */
+export function copy(to: usize, from: usize, n: i32): void {
+  if (n > 64) {
+    memory.copy(to, from, n);
+    return;
+  }
+  for (; n >= 8; n -= 8, from += 8, to += 8) store<u64>(to, load<u64>(from));
+  for (; n > 0; n--) store<u8>(to++, load<u8>(from++));
+}
+
+/** Writes a number that is not zero, and returns where it ends. */
+export function writeNumber(p: usize, field: i32, v: u64): usize {
+  if (v == 0) return p;
+  store<u8>(p++, <u8>(field << 3));
+  for (; v >= 0x80; v >>= 7) store<u8>(p++, <u8>v | 0x80);
+  store<u8>(p, <u8>v);
+  return p + 1;
+}
+
+// Writes the UTF-8 text of a string, for which there is room: four characters at
+// a time as long as they are ASCII. Returns where it ends.
+function encode(s: string, to: usize): usize {
+  let from = changetype<usize>(s);
+  const end = from + (<usize>s.length << 1);
+  while (end - from >= 8) {
+    let four = load<u64>(from);
+    if (four & 0xff80ff80ff80ff80) break;
+    four = (four | (four >> 8)) & 0x0000ffff0000ffff;
+    store<u32>(to, <u32>(four | (four >> 16)));
+    from += 8;
+    to += 4;
+  }
+  for (; from < end; from += 2) {
+    const c = load<u16>(from);
+    if (c >= 0x80) return to + String.UTF8.encodeUnsafe(from, <i32>((end - from) >> 1), to, false, String.UTF8.ErrorMode.REPLACE);
+    store<u8>(to++, <u8>c);
+  }
+  return to;
+}
+
 /** Writes a number in four bytes. */
 export function four(p: usize, n: i32): void {
-  store<u8>(p, <u8>n | 0x80);
-  store<u8>(p, <u8>(n >> 7) | 0x80, 1);
-  store<u8>(p, <u8>(n >> 14) | 0x80, 2);
-  store<u8>(p, <u8>(n >> 21) & 0x7f, 3);
+  store<u32>(p, (n & 0x7f) | ((n & 0x3f80) << 1) | ((n & 0x1fc000) << 2) | ((n & 0xfe00000) << 3) | 0x808080);
 }
 
 export function size(v: u64): i32 {

@@ -69,17 +69,37 @@ export function glob(pattern: string, name: string): bool {
   return p == pattern.length;
 }
 
-// The string of UTF-8 text. Plain ASCII, which most text is, needs no decoding.
+// The string of UTF-8 text. Plain ASCII, which most text is, needs no decoding:
+// four characters at a time.
 function decode(p: usize, n: i32): string {
-  for (let i = 0; i < n; i++) if (load<u8>(p + i) >= 0x80) return String.UTF8.decodeUnsafe(p, n);
-  const s = __new(n << 1, idof<string>());
-  for (let i = 0; i < n; i++) store<u16>(s + (i << 1), load<u8>(p + i));
+  let s = __new(n << 1, idof<string>()), to = s;
+  let from = p;
+  const end = p + n;
+  for (; end - from >= 4; from += 4, to += 8) {
+    let four = <u64>load<u32>(from);
+    if (four & 0x80808080) return String.UTF8.decodeUnsafe(p, n);
+    four = (four | (four << 16)) & 0x0000ffff0000ffff;
+    store<u64>(to, (four | (four << 8)) & 0x00ff00ff00ff00ff);
+  }
+  for (; from < end; from++, to += 2) {
+    const c = load<u8>(from);
+    if (c >= 0x80) return String.UTF8.decodeUnsafe(p, n);
+    store<u16>(to, c);
+  }
   return changetype<string>(s);
 }
 
 // Where the UTF-8 text of s ends, when it begins at p and ends by end; else 0.
 export function matchAt(p: usize, end: usize, s: string): usize {
-  for (let i = 0, n = s.length; i < n; i++) {
+  const n = s.length;
+  let i = 0;
+  for (; n - i >= 4 && end - p >= 4; i += 4, p += 4) { // four characters at a time, as long as they are ASCII
+    let four = load<u64>(changetype<usize>(s) + (i << 1));
+    if (four & 0xff80ff80ff80ff80) break;
+    four = (four | (four >> 8)) & 0x0000ffff0000ffff;
+    if (<u32>(four | (four >> 16)) != load<u32>(p)) return 0;
+  }
+  for (; i < n; i++) {
     let c = <i32>load<u16>(changetype<usize>(s) + (i << 1));
     if (c < 0x80) {
       if (p >= end || <i32>load<u8>(p++) != c) return 0;
@@ -392,37 +412,23 @@ export function parse(json: string): Value {
 }
 
 // The pools. What is taken beyond their bound is garbage of the call.
-const bound = 1024;
-let views: View[] = [], viewsUsed = 0;
-let values: Value[] = [], valuesUsed = 0;
+const bound = 256;
+const views = new StaticArray<View>(bound), values = new StaticArray<Value>(bound);
+for (let i = 0; i < bound; i++) {
+  views[i] = new View();
+  values[i] = new Value();
+}
+let viewsUsed = 0, valuesUsed = 0;
 
 export function view(ptr: usize, len: i32): View {
-  let v: View;
-  if (viewsUsed < views.length) {
-    v = unchecked(views[viewsUsed++]);
-  } else {
-    v = new View();
-    if (views.length < bound) {
-      views.push(v);
-      viewsUsed++;
-    }
-  }
+  const v = viewsUsed < bound ? unchecked(views[viewsUsed++]) : new View();
   v.ptr = ptr;
   v.len = len;
   return v;
 }
 
 export function value(ptr: usize, len: i32): Value {
-  let v: Value;
-  if (valuesUsed < values.length) {
-    v = unchecked(values[valuesUsed++]);
-  } else {
-    v = new Value();
-    if (values.length < bound) {
-      values.push(v);
-      valuesUsed++;
-    }
-  }
+  const v = valuesUsed < bound ? unchecked(values[valuesUsed++]) : new Value();
   v.ptr = ptr;
   v.len = len;
   return v;
@@ -434,7 +440,6 @@ function none(): Value {
 
 /** Begins a call: everything that the last one took is free again, and empty. */
 export function freshPools(): void {
-  for (let i = 0; i < viewsUsed; i++) unchecked(views[i]).len = 0;
-  for (let i = 0; i < valuesUsed; i++) unchecked(values[i]).len = 0;
-  viewsUsed = valuesUsed = 0;
+  while (viewsUsed > 0) unchecked(views[--viewsUsed]).len = 0;
+  while (valuesUsed > 0) unchecked(values[--valuesUsed]).len = 0;
 }

@@ -284,7 +284,6 @@ impl Guest {
             Err(wrong) => bytes(&mut out, 2, wrong.as_bytes()),
         }
         drop(out);
-        self.input[..n].fill(0);
         self.give()
     }
 
@@ -335,7 +334,7 @@ impl Guest {
                 }
             }
         }
-        self.input[..n].fill(0);
+        // The input is zeroed by the host.
         self.give()
     }
 }

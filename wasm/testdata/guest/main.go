@@ -56,6 +56,12 @@ func onCallRequest(n uint32) uint64 {
 		arg := appendField(nil, 4, "not here")
 		op := appendField(nil, 9, string(arg))
 		return give(appendField(output[:0], 1, string(op)))
+	case string(tool) == "scan":
+		for _, c := range buffer[:n] {
+			if c == '~' {
+				return give(appendField(output[:0], 1, string(appendField(nil, 9, ""))))
+			}
+		}
 	case string(tool) == "panic":
 		panic("asked to")
 	case string(tool) == "hog":

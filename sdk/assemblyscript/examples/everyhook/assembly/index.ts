@@ -19,7 +19,7 @@ weir.onHTTPRequest((r: weir.HTTPRequest): void => {
   } else if (r.path.hasPrefix("/private") && r.header("x-key").empty) {
     r.deny(weir.Unauthenticated, "a key is wanted");
   } else {
-    r.setHeader("x-seen", r.path.toString());
+    r.setHeader("x-seen", r.path);
     r.delHeader("x-debug");
     r.setAttr("path", weir.quote(r.path.toString()));
   }
@@ -92,12 +92,12 @@ weir.onCall((c: weir.Call): void => {
     c.denyWith(weir.Forbidden, "only " + group + " may delete", '{"tool":' + weir.quote(c.tool.toString()) + "}");
     return;
   }
-  const subject = c.principal.subject.toString();
+  const subject = c.principal.subject;
   c.set("/dry_run", "true");
   c.setHeader("x-user", subject);
   c.delHeader("x-debug");
   c.setAttr("deleting", weir.quote(c.tool.toString()));
-  c.logField("session", c.session.toString());
+  c.logField("session", c.session);
   c.carry(subject);
 }, weir.wants().tools(["delete_*"]));
 

@@ -1,0 +1,108 @@
+//go:build unix
+
+package wasm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/need"
+	"github.com/weir-edge/weir/sdk/abi"
+)
+
+// hostile is the classes of hostile modules that rows W01 to W07 of the threat
+// model name.
+func hostile() []struct {
+	class  string
+	module []byte
+} {
+	plain := func() *encoder { return guestEncoder().hook("", i64(0)) }
+	changed := func(e *encoder, change func(*encoder)) []byte {
+		change(e)
+		return e.bytes()
+	}
+	tables := func(mins ...uint32) []byte {
+		return changed(plain(), func(e *encoder) {
+			for _, n := range mins {
+				e.tables = append(e.tables, tableType{typeFuncref, span{min: n}})
+			}
+		})
+	}
+	growing := guestEncoder()
+	growing.tables = []tableType{{typeFuncref, span{min: 1}}}
+	small := newEncoder()
+	small.fn("", "", "", "")
+	name := append(appendName(nil, "name"), make([]byte, 10<<20-1000)...)
+	recursive := plain()
+	recursive.funcs[3].body = seq(get(0), call(3))
+	return []struct {
+		class  string
+		module []byte
+	}{
+		{"W01: 2^32-1 locals", withLocals(small, "\xff\xff\xff\xff\x0f\x7f")},
+		{"W02: a table of 134 million", tables(134217728)},
+		{"W02: 15 tables of 10 million", tables(slicesOf(15, 10_000_000)...)},
+		{"W02: table.grow by 100 million", growing.hook("", loop(ins(opRefNull, typeFuncref), i32(100_000_000), ins(opPrefixFC, fcTableGrow, 0, opDrop, opBr, 0)), i64(0)).bytes()},
+		{"W03: 65,536 pages", changed(plain(), func(e *encoder) { e.memory.min = 65536 })},
+		{"W03: memory.grow by 65,535 and by 1, and all of it written", guestEncoder().hook("",
+			i32(65535), ins(opMemoryGrow, 0, opDrop), loop(i32(1), ins(opMemoryGrow, 0), i32(-1), ins(0x47, opBrIf, 0)),
+			i32(0), i32(7), ins(opMemorySize, 0), i32(16), ins(0x74), ins(opPrefixFC, fcMemoryFill, 0), i64(0)).bytes()},
+		{"W04: an endless loop in a hook", guestEncoder().hook("", forever(), i64(0)).bytes()},
+		{"W04: in the start function", changed(plain(), func(e *encoder) { e.start = int(e.fn("", "", "", "", forever())) })},
+		{"W04: in _initialize", changed(plain(), func(e *encoder) { e.fn(abi.ExportInitialize, "", "", "", forever()) })},
+		{"W04: where memory for the input is asked for", changed(plain(), func(e *encoder) { e.funcs[1].body = seq(forever(), i32(0)) })},
+		{"W05: 200,000 nested blocks", changed(plain(), func(e *encoder) {
+			e.fn("", "", "", "", bytes.Repeat(ins(opBlock, blockVoid), 200_000), bytes.Repeat(ins(opEnd), 200_000))
+		})},
+		{"W05: as many functions as may be", changed(plain(), func(e *encoder) { bombs()["functions"](e, (maxFunctions-len(e.funcs))/slower) })},
+		{"W05: 100,000 exports", changed(plain(), func(e *encoder) {
+			for i := range 100_000 {
+				e.exports = append(e.exports, exportEntry{fmt.Sprint("f", i), kindFunc, 0})
+			}
+		})},
+		{"W05: 50,000 types", changed(plain(), func(e *encoder) { e.types = append(e.types, make([]funcType, 50_000)...) })},
+		{"W05: a name section of 10 MiB", append(appendU32(append(plain().bytes(), sectionCustom), uint32(len(name))), name...)},
+		{"W06: recursion without end", recursive.bytes()},
+		{"W07: a result of 2^32-1 bytes at 2^32-1", guestEncoder().hook("", result(1<<32-1, 1<<32-1)).bytes()},
+	}
+}
+
+// TestG22 gives each of them to a process of its own, which checks, compiles,
+// opens and calls it as an edge does, and says what that cost.
+func TestG22(t *testing.T) {
+	need.Of(t, runtime.GOOS == "linux", "limits of a child process are set the way of Linux")
+	all := hostile()
+	if len(all) != 17 {
+		t.Errorf("%d classes", len(all))
+	}
+	for _, c := range all {
+		t.Run(c.class, func(t *testing.T) {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), mutantEnv+"=1")
+			cmd.Stdin = bytes.NewReader(append(binary.LittleEndian.AppendUint32(nil, uint32(len(c.module))), c.module...))
+			var out bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &out
+			began := time.Now()
+			if err := cmd.Run(); err != nil {
+				t.Fatalf("the child ended with %v: %.2000s", err, out.Bytes())
+			}
+			var tried, accepted, opened, called, memory int
+			var used time.Duration
+			if _, err := fmt.Sscan(strings.TrimSpace(out.String()), &tried, &accepted, &opened, &called, (*int64)(&used), &memory); err != nil || tried != 1 {
+				t.Fatalf("%v: %q", err, out.String())
+			}
+			t.Logf("%d bytes: accepted %d, opened %d, %d of 3 calls returned; %v in all, %v of CPU, %d MiB resident",
+				len(c.module), accepted, opened, called, time.Since(began).Round(time.Millisecond), used.Round(time.Millisecond), memory>>20)
+			if used > mutantWork || memory > mutantMemory {
+				t.Errorf("it cost %v of CPU and %d MiB", used, memory>>20)
+			}
+		})
+	}
+}
