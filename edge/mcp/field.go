@@ -33,6 +33,15 @@ func HasControl(v []byte) bool {
 		low  = 0x0101010101010101
 		high = 0x8080808080808080
 	)
+	for len(v) >= 32 { // such as a token
+		a, b := binary.LittleEndian.Uint64(v), binary.LittleEndian.Uint64(v[8:])
+		c, d := binary.LittleEndian.Uint64(v[16:]), binary.LittleEndian.Uint64(v[24:])
+		odd := a | (a - low*0x20) | (a + low) | b | (b - low*0x20) | (b + low) | c | (c - low*0x20) | (c + low) | d | (d - low*0x20) | (d + low)
+		if odd&high != 0 && anyControl(v[:32]) {
+			return true
+		}
+		v = v[32:]
+	}
 	for len(v) >= 8 {
 		w := binary.LittleEndian.Uint64(v)
 		if (w|(w-low*0x20)|(w+low))&high != 0 && anyControl(v[:8]) { // not ASCII, below a space, or DEL

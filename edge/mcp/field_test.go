@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 )
@@ -30,6 +31,21 @@ func TestSameName(t *testing.T) {
 	for text, want := range map[string]bool{"Content-Length": true, "CONTENT-LENGTH": true, "content-length": true, "content_length": false, "Content-Lengt": false, "Content-Length ": false} {
 		if SameName([]byte(text), "content-length") != want {
 			t.Errorf("%q", text)
+		}
+	}
+}
+
+// Every byte is found at every place.
+func TestHasControlEverywhere(t *testing.T) {
+	for size := range 75 {
+		for at := range size {
+			for c := range 256 {
+				v := bytes.Repeat([]byte("a~ \t\xff")[c%5:c%5+1], size)
+				v[at] = byte(c)
+				if got, want := HasControl(v), c < ' ' && c != '\t' || c == 0x7f; got != want {
+					t.Fatalf("%q: %v", v, got)
+				}
+			}
 		}
 	}
 }

@@ -284,3 +284,19 @@ func TestMilliseconds(t *testing.T) {
 		}
 	}
 }
+
+func TestTime(t *testing.T) {
+	var v line
+	for _, at := range []time.Time{
+		time.Unix(0, 0), time.Unix(0, 1), time.Unix(1, 0), time.Unix(1, 999_999_999), time.Unix(1, 120_000_000), time.Unix(1_795_291_410, 5_000),
+		time.Unix(1_795_291_410, 6_000), time.Unix(-1, 7), time.Date(9999, 12, 31, 23, 59, 59, 10, time.UTC), time.Date(10_000, 1, 1, 0, 0, 0, 1, time.UTC),
+		time.Date(2026, 11, 21, 12, 0, 0, 100, time.FixedZone("east", 3600)), time.Date(800, 1, 1, 0, 0, 0, 0, time.UTC),
+	} {
+		want := at.UTC().Format(time.RFC3339Nano)
+		for range 2 {
+			if got := string(v.time(nil, at)); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		}
+	}
+}

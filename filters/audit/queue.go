@@ -15,7 +15,7 @@ import (
 // Bounds of the queue.
 const (
 	room    = 4 << 20               // bytes that wait for the file
-	chunk   = 64 << 10              // bytes that are not kept waiting
+	chunk   = 512 << 10             // bytes that are not kept waiting
 	linger  = 10 * time.Millisecond // how long a record may wait for others to be written with
 	again   = 100 * time.Millisecond
 	patient = 5 * time.Second // the longest wait between two attempts at a file that fails

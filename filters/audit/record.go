@@ -2,7 +2,6 @@ package audit
 
 import (
 	"cmp"
-	"encoding/hex"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -29,8 +28,39 @@ type entry struct {
 	told                          []byte // JSON text; nil for none
 }
 
-// line is a buffer for one record.
-type line struct{ text []byte }
+// line is a buffer for one record. It keeps the second of the last one that was
+// written into it, which most often is that of the next.
+type line struct {
+	text   []byte
+	second int64
+	stamp  [len("2006-01-02T15:04:05")]byte
+}
+
+// time appends a moment as time.RFC3339Nano has it.
+func (v *line) time(dst []byte, at time.Time) []byte {
+	if second := at.Unix(); second != v.second || second == 0 {
+		at = at.UTC()
+		if at.Year() < 0 || at.Year() > 9999 {
+			return at.AppendFormat(dst, time.RFC3339Nano)
+		}
+		at.AppendFormat(v.stamp[:0], "2006-01-02T15:04:05")
+		v.second = second
+	}
+	dst = append(dst, v.stamp[:]...)
+	if ns := at.Nanosecond(); ns > 0 {
+		var digits [10]byte
+		n := len(digits)
+		for i := n - 1; i > 0; i-- {
+			if digits[i] = byte('0' + ns%10); digits[i] == '0' && n == i+1 {
+				n = i
+			}
+			ns /= 10
+		}
+		digits[0] = '.'
+		dst = append(dst, digits[:n]...)
+	}
+	return append(dst, 'Z')
+}
 
 // lines keeps buffers for records. Large ones are left to the collector.
 type lines struct{ pool sync.Pool }
@@ -53,7 +83,7 @@ func (l *lines) put(v *line) {
 
 func (l *Log) write(e *entry, began time.Time) {
 	v := l.queue.lines.get()
-	v.text = l.append(v.text, e, began)
+	v.text = l.append(v, e, began)
 	l.queue.add(v.text)
 	if l.Copy != nil {
 		l.Copy(v.text)
@@ -63,11 +93,11 @@ func (l *Log) write(e *entry, began time.Time) {
 
 // append appends a record and a line feed. All in it that comes from outside
 // is bounded and escaped.
-func (l *Log) append(dst []byte, e *entry, began time.Time) []byte {
+func (l *Log) append(v *line, e *entry, began time.Time) []byte {
 	now := l.now()
-	dst = append(dst, `{"time":"`...)
+	dst := append(v.text, `{"time":"`...)
 	from := len(dst)
-	dst = now.UTC().AppendFormat(dst, time.RFC3339Nano)
+	dst = v.time(dst, now)
 	to := len(dst)
 	dst = append(dst, `","level":"AUDIT","msg":"audit_event","audit_id":"`...)
 	dst = appendID(dst)
@@ -372,6 +402,8 @@ func text(dst []byte, s string) []byte {
 	return mask.AppendText(dst, s)
 }
 
+const digits = "0123456789abcdef"
+
 // appendID appends a random UUID (RFC 9562 §5.4). It tells records apart, and
 // is nobody's secret.
 func appendID(dst []byte) []byte {
@@ -381,11 +413,17 @@ func appendID(dst []byte) []byte {
 		id[i], id[8+i] = byte(a>>(8*i)), byte(b>>(8*i))
 	}
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
-	dst = hex.AppendEncode(dst, id[:4])
-	dst = hex.AppendEncode(append(dst, '-'), id[4:6])
-	dst = hex.AppendEncode(append(dst, '-'), id[6:8])
-	dst = hex.AppendEncode(append(dst, '-'), id[8:10])
-	return hex.AppendEncode(append(dst, '-'), id[10:])
+	var text [36]byte
+	at := 0
+	for i, b := range id {
+		if i == 4 || i == 6 || i == 8 || i == 10 {
+			text[at] = '-'
+			at++
+		}
+		text[at], text[at+1] = digits[b>>4], digits[b&15]
+		at += 2
+	}
+	return append(dst, text[:]...)
 }
 
 // Masked is JSON text without its secrets, as records have it.
