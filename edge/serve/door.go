@@ -239,7 +239,7 @@ func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head, server *server) *e
 	w.mu.Lock()
 	w.x, w.conn, w.able = x, conn, h.takes&takesStream != 0 && ctx.Request.Header.IsHTTP11()
 	w.last, w.written = ctx.Request.Header.ConnectionClose() || e.leaving.Load(), x.began
-	x.Client = way{w, w.turn}
+	x.Client = way{w, w.number}
 	w.mu.Unlock()
 	return x
 }

@@ -38,7 +38,7 @@ type stream struct {
 	last    bool           // the connection closes after this answer
 
 	mu      sync.Mutex
-	turn    uint64 // how many exchanges it has served
+	number  uint64 // of the exchange that it serves
 	used    bool   // somebody was told or asked something on it, or may be yet
 	begun   bool
 	ended   bool
@@ -53,8 +53,8 @@ type stream struct {
 // the other; whoever still has the way of an earlier one finds it closed, and
 // can reach no other client by it.
 type way struct {
-	s    *stream
-	turn uint64
+	s      *stream
+	number uint64
 }
 
 var _ edge.Client = way{}
@@ -83,7 +83,7 @@ func (w way) Ask(ctx context.Context, questions map[string]edge.Question) (map[s
 func (w way) session() *session {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	if w.s.turn != w.turn || w.s.ended || !w.s.able || w.s.x.s == nil {
+	if w.s.number != w.number || w.s.ended || !w.s.able || w.s.x.s == nil {
 		return nil
 	}
 	w.s.used = true
@@ -93,7 +93,7 @@ func (w way) session() *session {
 func (w way) event(m *mcp.Message) error {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	if w.s.turn != w.turn {
+	if w.s.number != w.number {
 		return errEnded
 	}
 	w.s.used = true
@@ -110,15 +110,15 @@ func (s *stream) keep() {
 	s.mu.Unlock()
 }
 
-// free reports whether the stream may serve another exchange: its turn has
-// ended, and nobody was told or asked anything on it. Its owner asks.
+// free reports whether the stream may serve another exchange: its work for the
+// last has ended, and nobody was told or asked anything on it. Its owner asks.
 func (s *stream) free() bool { return s.x == nil }
 
-// forget ends the turn of an exchange; s.mu is held.
+// forget ends the work for an exchange; s.mu is held.
 func (s *stream) forget() {
 	s.x, s.conn, s.headers, s.asked, s.able, s.last, s.answer = nil, nil, nil, nil, false, false, nil
 	s.begun, s.ended, s.err, s.buf, s.log, s.out = false, false, nil, nil, nil, nil
-	s.turn++
+	s.number++
 }
 
 // begin writes the head of the stream, unless it has been; s.mu is held.
