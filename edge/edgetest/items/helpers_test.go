@@ -143,7 +143,12 @@ func (c caller) list(t *testing.T, kind, key string) []string {
 	var out []string
 	for params := ""; ; {
 		var page []map[string]json.RawMessage
-		text := c.request(t, `"list"`, method, params).Result()
+		r := c.request(t, `"list"`, method, params)
+		if e := r.Message().Error; e != nil && params != "" && e.Message == "invalid cursor" {
+			out, params = nil, "" // the list is another one by now, as that of a backend that is late to answer makes it
+			continue
+		}
+		text := r.Result()
 		if err := json.Unmarshal([]byte(edgetest.Member(text, kind)), &page); err != nil {
 			t.Fatalf("%s: %v: %s", method, err, text)
 		}
