@@ -114,7 +114,7 @@ func (p *program) fetch(ctx context.Context, record []byte) ([]byte, int64) {
 	case errors.Is(err, oauth.ErrTooLarge):
 		return nil, abi.ErrLimit
 	case err != nil:
-		p.outward("a filter's HTTP request got no answer", "error", err)
+		p.outward("a filter's HTTP request got no answer", "host", u.Host, "error", errors.Unwrap(err)) // what wraps it tells the path, which may hold a secret
 		return nil, abi.ErrUnavailable
 	}
 	return fetched(r), 0

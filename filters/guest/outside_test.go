@@ -170,6 +170,9 @@ func TestHTTPCallRefused(t *testing.T) {
 	if log := e.Log(); !strings.Contains(log, "name it in grants.http") || !strings.Contains(log, "host=evil.example") {
 		t.Error("the log does not say what to grant")
 	}
+	if log := e.Log(); !strings.Contains(log, "got no answer") || strings.Contains(log, "/broken") || strings.Contains(log, "/latest") {
+		t.Error("the log does not tell of a request without an answer, or tells its path, which may hold a secret")
+	}
 }
 
 // TestBlocking holds that a program waits for others where it said that it does,

@@ -74,7 +74,7 @@ type Counters struct {
 	StoreErrors uint64        // calls that the store could not count
 	FailOpen    uint64        // of those, the ones that were admitted
 	Checks      uint64        // calls that asked the store
-	Time        time.Duration // that they waited for it, in all
+	Time        time.Duration // that they waited for it in all, made up from one in eight
 }
 
 // Counters returns what has been counted.
