@@ -43,8 +43,8 @@ func mutants(t *testing.T) int {
 
 // A mutant may use so much before the child calls it a failure.
 const (
-	mutantTime   = 5 * time.Second // of a compilation
-	mutantWork   = 2 * mutantTime  // of the processors, two of which compile at once
+	mutantTime   = 5 * time.Second // of the processors
+	mutantWork   = 2 * mutantTime  // of both processors, for the largest modules there can be
 	mutantMemory = 256 << 20       // resident, with all of the child
 	mutantSpace  = 4 << 30         // of addresses, most of which the runtime reserves
 )
@@ -102,6 +102,9 @@ func TestW16(t *testing.T) {
 		t.Errorf("%d mutants were tried, want %d: %q", tried, n, out.String())
 	}
 	t.Logf("%d mutants: %d compiled, %d opened, %d calls returned; at most %v of CPU and %d MiB resident", tried, accepted, opened, called, used, peak>>20)
+	if used > mutantTime {
+		t.Errorf("a mutant cost %v of CPU, and may cost %v", used, mutantTime)
+	}
 	if opened < n/100 {
 		t.Errorf("only %d of %d mutants were opened: the mutations are too coarse to show anything", opened, n)
 	}
