@@ -94,6 +94,14 @@ func (id *Identity) Principal() string {
 	return id.Issuer + "\x00" + id.Subject
 }
 
+// AnonymousIssuer is the issuer of the identity of all clients whom nothing
+// tells apart.
+const AnonymousIssuer = "weir-anonymous"
+
+// Anonymous reports whether nothing tells the identity from that of others, as
+// where a server asks nobody who they are.
+func (id *Identity) Anonymous() bool { return id == nil || id.Issuer == AnonymousIssuer }
+
 // Target is where an exchange goes. It belongs to a catalog, is shared by many
 // exchanges, and is never changed.
 type Target struct {

@@ -38,6 +38,9 @@ const (
 	Limited               // a rate limit is reached
 )
 
+// Known reports whether k is one of the kinds.
+func (k Kind) Known() bool { return k <= Limited }
+
 // Error is an error with a kind. Its text may reach a client: it names things,
 // never secrets.
 type Error struct {

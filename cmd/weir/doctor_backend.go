@@ -275,6 +275,8 @@ func (p *patient) introduce(ctx context.Context) check {
 	switch {
 	case err == nil && in.SSE && p.plan.Transport != compile.SSE:
 		return warning(ofTransport, "set transport: sse, which saves the edge an attempt", "it speaks HTTP with SSE, the older transport")
+	case err == nil && p.open.Crosses(ctx):
+		return warning(ofAnswers, "put a bridge before it that answers each client alone, such as supergateway with --outputTransport streamableHttp --stateful; answers find who asked all the same, questions of the server and its log messages may not", "an answer to one session came to another: it is a bridge that answers all its clients (%s)", spoken(in))
 	case err == nil:
 		return fine(spoken(in))
 	case p.plan.Transport == compile.SSE && ctx.Err() == nil:

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/mcp"
 )
@@ -67,7 +68,8 @@ type answer struct {
 	kind      string // media type
 	location  string
 	challenge string
-	start     []byte // of the body
+	start     []byte   // of the body
+	secrets   []string // that were sent, and must not be shown
 }
 
 // maxStart is how much of a body is looked at, in bytes.
@@ -95,8 +97,12 @@ func (p *patient) ask(ctx context.Context) (*answer, error) {
 		r.Header.Set(mcp.HeaderVersion, mcp.V2607)
 		r.Header.Set(mcp.HeaderMethod, "server/discover")
 	}
+	secrets := backend.SecretsIn(r.URL)
 	if p.attach != nil {
-		if err := p.attach(ctx, nil, func(name string, value edge.Secret) { r.Header.Set(name, string(value)) }); err != nil {
+		if err := p.attach(ctx, nil, func(name string, value edge.Secret) {
+			r.Header.Set(name, string(value))
+			secrets = append(secrets, backend.SecretsOf(string(value))...)
+		}); err != nil {
 			return nil, err
 		}
 	}
@@ -113,7 +119,7 @@ func (p *patient) ask(ctx context.Context) (*answer, error) {
 		return nil, err
 	}
 	defer func() { _ = got.Body.Close() }() // what matters has been read by then
-	out := &answer{status: got.StatusCode, location: got.Header.Get("Location"), challenge: got.Header.Get("WWW-Authenticate")}
+	out := &answer{status: got.StatusCode, location: got.Header.Get("Location"), challenge: got.Header.Get("WWW-Authenticate"), secrets: secrets}
 	out.kind, _, _ = mime.ParseMediaType(got.Header.Get("Content-Type"))
 	if out.kind != "text/event-stream" { // a stream may have no end
 		out.start, err = io.ReadAll(io.LimitReader(got.Body, maxStart))
@@ -168,19 +174,30 @@ func (p *patient) wantsTLS() check {
 // err is what the edge makes of it.
 func (p *patient) unwanted(got *answer, err error) check {
 	said := fmt.Sprintf("%s answers %d %s", p.endpoint(), got.status, http.StatusText(got.status))
-	var refused interface{ HTTPStatus() int }
-	status := got.status
+	var refused interface {
+		HTTPStatus() int
+		Words() string
+		Challenged() bool
+	}
+	status, challenged, words := got.status, got.challenge != "", quote(got)
 	if errors.As(err, &refused) && (refused.HTTPStatus() == 401 || refused.HTTPStatus() == 403) {
-		status = refused.HTTPStatus()
+		if status = refused.HTTPStatus(); status != got.status {
+			challenged, words = refused.Challenged(), ""
+			if said := refused.Words(); said != "" {
+				words = " (" + said + ")"
+			}
+		}
 	}
 	switch {
+	case status == 403 && !challenged:
+		return problem(ofRefusal, "look into the backend's log for the reason: it may not take the Host or Origin of its URL, the address of this machine, or what the credential stands for", "%s answers 403 and asks for no credential%s", p.endpoint(), words)
 	case status == 401 || status == 403:
 		cause := fmt.Sprintf("%s answers %d: it wants a credential", p.endpoint(), status)
 		if p.attach != nil {
 			cause = fmt.Sprintf("%s answers %d: it does not take the credential that it gets, or gets none", p.endpoint(), status)
 		}
 		if got.challenge != "" {
-			cause += ", asking for " + brief(got.challenge)
+			cause += ", asking for " + backend.Words([]byte(got.challenge), got.secrets...)
 		}
 		return problem(ofCredential, "give the edge a credential for it: outgoingAuth of the server, externalAuthConfigRef or headerForward of the backend's own object", "%s", cause)
 	case got.status >= 300 && got.status < 400:
@@ -192,7 +209,7 @@ func (p *patient) unwanted(got *answer, err error) check {
 	case got.status >= 500:
 		return problem(ofFailure, "look into the backend's log", "%s%s", said, quote(got))
 	case got.kind == "text/html":
-		return problem(ofProtocol, "name its MCP endpoint: often the path is /mcp, or /sse with transport: sse", "%s%s: a web page, no MCP server", said, title(got.start))
+		return problem(ofProtocol, "name its MCP endpoint: often the path is /mcp, or /sse with transport: sse", "%s%s: a web page, no MCP server", said, quote(got))
 	case got.status == 404 || got.status == 405 || got.status == 410:
 		return problem(ofProtocol, "correct the path of the URL: often it is /mcp, or /sse with transport: sse", "%s: no MCP endpoint is there", said)
 	case got.status < 300 && got.kind != "application/json" && got.kind != "text/event-stream":
@@ -203,24 +220,14 @@ func (p *patient) unwanted(got *answer, err error) check {
 
 // quote is what a server says besides; it is a stranger's text.
 func quote(got *answer) string {
-	if got.kind == "text/html" {
-		return title(got.start)
-	}
-	if said := brief(firstLine(string(got.start))); said != "" {
-		return " (" + said + ")"
-	}
-	return ""
-}
-
-// title is the title of a web page.
-func title(page []byte) string {
-	lower := bytes.ToLower(page)
-	from := bytes.Index(lower, []byte("<title>"))
-	to := bytes.Index(lower, []byte("</title>"))
-	if len(lower) != len(page) || from < 0 || to < from {
+	said := backend.Words(got.start, got.secrets...)
+	switch {
+	case said == "":
 		return ""
+	case got.kind == "text/html":
+		return fmt.Sprintf(" with the page %q", said)
 	}
-	return fmt.Sprintf(" with the page %q", brief(firstLine(string(page[from+len("<title>"):to]))))
+	return " (" + said + ")"
 }
 
 // brief cuts what a stranger says to a length that a line can have.

@@ -93,6 +93,8 @@ func listed(s catalog.BackendStatus, p *patient, timeout time.Duration) check {
 	switch {
 	case s.Message == "":
 		return problem(ofSilence, "look into the backend's log, or give it more time with --timeout", "not all of its lists are there within %s", timeout)
+	case strings.Contains(s.Message, "refused the edge with HTTP 403") && !strings.Contains(s.Message, "credential"):
+		return problem(ofRefusal, "look into the backend's log for the reason", "%s", brief(s.Message))
 	case strings.Contains(s.Message, "wants a credential"):
 		return problem(ofCredential, "give the edge a credential for it: outgoingAuth of the server, externalAuthConfigRef or headerForward of the backend's own object", "%s", brief(s.Message))
 	}

@@ -88,6 +88,7 @@ const (
 	ofTransport   = "transport"
 	ofFailure     = "failing"
 	ofLists       = "lists"
+	ofAnswers     = "answers"
 	ofNames       = "names"
 	ofDefinitions = "definition"
 )
@@ -110,7 +111,7 @@ func classes() []class {
 		{15, inSecret, "a secret that a manifest refers to is not there or not right"},
 		{16, inStore, "a shared store does not answer, or not as it is needed"},
 		{20, ofDNS, "the name of a backend has no address"},
-		{21, ofRefusal, "nobody listens at a backend's address"},
+		{21, ofRefusal, "nobody listens at a backend's address, or who does refuses the edge"},
 		{22, ofSilence, "a backend does not answer in time"},
 		{23, ofTLS, "there is no TLS with a backend that can be trusted"},
 		{24, ofPrivacy, "a backend is at an address that it may not be at"},
@@ -120,6 +121,7 @@ func classes() []class {
 		{32, ofTransport, "a backend speaks another transport than the manifest says"},
 		{33, ofFailure, "a backend answers that it cannot serve"},
 		{34, ofLists, "a backend does not list what it offers"},
+		{35, ofAnswers, "a backend sends answers to others than who asked"},
 		{40, ofNames, "names of tools, prompts or resources are in conflict"},
 		{41, ofDefinitions, "a backend defines something in a way that the protocol forbids"},
 	}

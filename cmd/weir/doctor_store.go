@@ -87,6 +87,9 @@ func (d *doctor) store(ctx context.Context, p compile.Store, s serve.Settings, s
 			return problem(inStore, next, "%v", redis.Ready())
 		}
 	}
+	if err := redis.Check(ctx); err != nil {
+		return problem(inStore, next, "%v", err)
+	}
 	best := d.timeout
 	for range 5 {
 		began := time.Now()

@@ -181,7 +181,7 @@ func TestDoctorOfBackends(t *testing.T) {
 		{"busy", inFront(strange.URL+"/busy", "streamable-http", ""), long, "introduce", ofFailure, levelProblem, "too many requests", "later", ""},
 		{"locked", inFront(odd.URL+"/locked", "streamable-http", ""), long, "introduce", ofCredential, levelProblem, `answers 401: it wants a credential, asking for Bearer realm="odd"`, "outgoingAuth", ""},
 		{"locked for this key", entry(odd.URL+"/locked", "allowPrivateEndpoint: true", "headerForward: {addPlaintextHeaders: {X-Key: hush}}"), long, "introduce", ofCredential, levelProblem, "does not take the credential", "headerForward", "hush"},
-		{"forbidden", inFront(strange.URL+"/forbidden", "streamable-http", ""), long, "introduce", ofCredential, levelProblem, "answers 403", "credential", ""},
+		{"forbidden", inFront(strange.URL+"/forbidden", "streamable-http", ""), long, "introduce", ofRefusal, levelProblem, "answers 403", "log", ""},
 		{"sse is wrong", inFront(shown.URL(), "sse", ""), long, "introduce", ofTransport, levelProblem, "does not speak HTTP with SSE", "transport: streamable-http", ""},
 		{"streamable is wrong", inFront(older.URL, "streamable-http", ""), long, "introduce", ofTransport, levelWarning, "the older transport", "transport: sse", ""},
 		{"neither", inFront(strange.URL+"/nowhere", "sse", ""), long, "introduce", ofProtocol, levelProblem, "answers 404", "path", ""},

@@ -50,8 +50,8 @@ const webhooksFlag = "webhook-config"
 func settings() []setting {
 	return []setting{
 		{name: "listen", kind: "HOST:PORT", usage: "address of the door", field: func(s *serve.Settings) any { return &s.Listen }},
-		{name: "admin-listen", kind: "HOST:PORT", usage: "address of the admin door; empty for none", field: func(s *serve.Settings) any { return &s.AdminListen }},
-		{name: "hand-over", kind: "FILE", file: true, usage: "Unix socket at which a new process takes over from the one that serves, without a gap", field: func(s *serve.Settings) any { return &s.HandOver }},
+		{name: "admin-listen", kind: "HOST:PORT", usage: "address of the admin door; empty for none; one that others can reach has /health, /readyz and /metrics alone", field: func(s *serve.Settings) any { return &s.AdminListen }},
+		{name: "hand-over", kind: "FILE", file: true, usage: "Unix socket at which a new process takes sockets and sessions over from the one that serves, without a gap", field: func(s *serve.Settings) any { return &s.HandOver }},
 		{name: "tls-cert", kind: "FILE", file: true, usage: "certificate in PEM; read again when it changes", field: func(s *serve.Settings) any { return &s.TLSCert }},
 		{name: "tls-key", kind: "FILE", file: true, usage: "key of the certificate in PEM", field: func(s *serve.Settings) any { return &s.TLSKey }},
 		{name: "tls-client-ca", kind: "FILE", file: true, usage: "authorities in PEM of which a client must have a certificate", field: func(s *serve.Settings) any { return &s.TLSClientCA }},
@@ -68,8 +68,9 @@ func settings() []setting {
 		{name: "max-connections-per-address", kind: "NUMBER", usage: "of them from one address; 0 for no limit", field: func(s *serve.Settings) any { return &s.MaxConnectionsPerAddress }},
 		{name: "max-backend-connections", kind: "NUMBER", usage: "open connections to one backend", field: func(s *serve.Settings) any { return &s.MaxBackendConnections }},
 		{name: "max-inflight", kind: "NUMBER", usage: "exchanges at a time", field: func(s *serve.Settings) any { return &s.MaxInflight }},
-		{name: "max-streams", kind: "NUMBER", usage: "open streams of one principal", field: func(s *serve.Settings) any { return &s.MaxStreams }},
+		{name: "max-streams", kind: "NUMBER", usage: "open streams of one principal, or of one address on a server that is anonymous", field: func(s *serve.Settings) any { return &s.MaxStreams }},
 		{name: "max-sessions", kind: "NUMBER", usage: "sessions of legacy clients", field: func(s *serve.Settings) any { return &s.MaxSessions }},
+		{name: "max-sessions-per-principal", kind: "NUMBER", usage: "sessions of one principal, or of one address on a server that is anonymous: beyond it the own one used least ends", field: func(s *serve.Settings) any { return &s.MaxSessionsPerPrincipal }},
 		{name: "session-ttl", kind: "DURATION", usage: "a session unused for so long ends", field: func(s *serve.Settings) any { return &s.SessionTTL }},
 		{name: "max-parked", kind: "NUMBER", usage: "calls that wait for a modern client to come back with an answer", field: func(s *serve.Settings) any { return &s.MaxParked }},
 		{name: "park-ttl", kind: "DURATION", usage: "how long a parked call waits for its client", field: func(s *serve.Settings) any { return &s.ParkTTL }},

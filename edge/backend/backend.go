@@ -4,6 +4,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -45,11 +46,21 @@ type Config struct {
 	// in place of Own. nil for the same for all.
 	OwnFor func(x *edge.Exchange, name string) bool
 
+	// Recovered is called when the backend has answered a call or a probe after
+	// one that failed by its fault, not more often than once in a second. It must
+	// return soon; nil for nobody.
+	Recovered func()
+
 	Done func() // called once, when the backend has been closed; nil for nothing
+
+	// Opened is called when a legacy server has begun a session for a client's;
+	// nil for nothing. The call that wanted it waits.
+	Opened func(*edge.Session)
 
 	Health  health.Config   // Probe, Log and Breaker are the backend's own
 	Breaker *health.Breaker // nil for none
 
+	Rest       time.Duration // how long a session that the edge holds for clients without may go unused; 0 for 30 minutes
 	Silence    time.Duration // how long the backend may keep silent during a call
 	Cap        time.Duration // how long a call may take whatever happens
 	MaxMessage int           // of one answer or event
@@ -64,8 +75,14 @@ type Backend struct {
 	peer    *peer
 	monitor *health.Monitor
 
+	bridge bridge
+	strays atomic.Int64 // answers that came to others than who asked
+
 	calls, failed atomic.Int64
 	spent         atomic.Int64 // nanoseconds of all calls
+
+	ailing    atomic.Bool  // the last that failed by its fault has not been followed by anything good yet
+	recovered atomic.Int64 // when that was last told, Unix nanoseconds
 
 	sureUntil atomic.Int64 // Unix nanoseconds; until then an odd answer is no reason to ask what it speaks
 
@@ -74,13 +91,14 @@ type Backend struct {
 	asking chan struct{}         // one place: whoever is in it finds the introduction out
 
 	mu     sync.Mutex
-	shared map[sort]*pooled // sessions for clients that have none
-	params sync.Map         // tool name to []headerParam, for tools that want headers
+	pool   sessions // for clients that have none
+	params paramsOf // headers that tools want
 
 	ownStreams atomic.Int64 // open at a time, of the edge's own sessions
 
-	beside    *errands // cancellations and answers
-	farewells *errands // the DELETE of sessions
+	beside    *errands     // cancellations and answers
+	farewells *errands     // the DELETE of sessions
+	errand    atomic.Int64 // when the last one of either ended, Unix nanoseconds
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -99,7 +117,8 @@ type Introduction struct {
 	Instructions []byte // JSON text of a string; nil for none
 	Info         []byte // JSON text of serverInfo; nil when unknown
 
-	at time.Time // when it was said
+	at      time.Time // when it was said
+	guessed bool      // modern for want of anything else: it has neither server/discover nor initialize
 }
 
 // Status is what is known of a backend at a moment.
@@ -122,11 +141,13 @@ func Open(c Config) (*Backend, error) {
 	b := &Backend{
 		Config: c,
 		asking: make(chan struct{}, 1),
-		shared: make(map[sort]*pooled),
 		life:   life,
 		end:    end,
+		pool:   sessions{sorts: make(map[sort]*sorted)},
 	}
+	b.Rest = cmp.Or(b.Rest, restDefault)
 	b.peer = newPeer(u, newPool(u, &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}, c.Private, c.MaxConns), &c)
+	b.peer.stray = b.stray
 	if c := b.peer.credential; c != nil {
 		c.taken = b.taken
 	}
@@ -136,7 +157,9 @@ func Open(c Config) (*Backend, error) {
 	watched := make(chan struct{})
 	watch.Probe = func(ctx context.Context) error {
 		<-watched // the first probe may come before there is a monitor to tell
-		return b.probe(ctx)
+		err := b.probe(ctx)
+		b.heard(health.Judge(err), err == nil)
+		return err
 	}
 	b.monitor = health.Watch(watch)
 	close(watched)
@@ -165,28 +188,30 @@ func (b *Backend) spawn(what string, f func()) bool {
 
 // Close ends what the backend holds: its sessions get a DELETE, as many as a
 // few seconds allow, and its connections are closed. Calls under way fail.
-func (b *Backend) Close() error {
-	b.mu.Lock()
-	shared := b.shared
-	b.shared = nil
-	b.mu.Unlock()
-	for _, p := range shared {
-		for _, s := range p.free {
-			s.Close()
-		}
-	}
+func (b *Backend) Close() error { return b.close(errandsEnd) }
+
+// CloseNow is Close at the end of the process, which waits for a backend only
+// while that answers.
+func (b *Backend) CloseNow() error { return b.close(errandsRest) }
+
+// close is Close that gives up what is left to tell the backend when it has
+// taken none of it for rest.
+func (b *Backend) close(rest time.Duration) error {
+	b.closePool()
 	b.starting.Lock()
 	again := b.closed
 	b.closed = true
 	b.starting.Unlock()
 	b.end()
 	b.monitor.Close()
-	late := time.AfterFunc(errandsEnd, func() {
+	told := make(chan struct{})
+	go func() { // ends with what is waited for
+		b.giveUp(told, rest)
 		b.beside.end()
 		b.farewells.end()
-	})
+	}()
 	b.work.Wait()
-	late.Stop()
+	close(told)
 	b.beside.end()
 	b.farewells.end()
 	b.peer.pool.close()
@@ -194,6 +219,27 @@ func (b *Backend) Close() error {
 		b.Done()
 	}
 	return nil
+}
+
+// giveUp waits until everything has been told, or errandsEnd is over, or nothing
+// has been told for rest.
+func (b *Backend) giveUp(told <-chan struct{}, rest time.Duration) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); ; {
+		select {
+		case <-told:
+			return
+		case now := <-tick.C:
+			last := began
+			if at := time.Unix(0, b.errand.Load()); at.After(last) {
+				last = at
+			}
+			if now.Sub(last) > rest || now.Sub(began) > errandsEnd {
+				return
+			}
+		}
+	}
 }
 
 // Leave ends what a client's session has with the backend.
@@ -221,19 +267,18 @@ func (b *Backend) probe(ctx context.Context) error {
 	if time.Since(in.at) < aWhile {
 		return nil
 	}
+	if in.guessed {
+		return b.confirm(ctx, in)
+	}
 	if in.Era == mcp.Modern {
 		_, err := b.discover(ctx)
 		var r *refusal
 		switch {
-		case !errors.As(err, &r):
+		case !errors.As(err, &r), r.status == 401, r.status == 403:
 			return err
-		case r.modern():
-			return nil
-		case r.legacyAccent():
-			b.forget(in)
-			_, err = b.Introduced(ctx)
-			return err
-		case r.code != 0:
+		case r.legacyAccent(), r.lacksMethod():
+			return b.introduceAgain(ctx, in)
+		case r.modern(), r.code != 0:
 			return nil
 		}
 		return err
@@ -242,22 +287,39 @@ func (b *Backend) probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer b.giveBack(s, false)
 	for try := 0; ; try++ {
 		l, err := s.link(ctx)
 		if err != nil {
-			return lost(err)
+			if err = lost(err); errors.Is(err, errEra) {
+				return b.introduceAgain(ctx, in)
+			}
+			return err
 		}
 		_, _, err = s.roundTrip(ctx, l, "ping", nil)
 		var r *refusal
-		if errors.As(err, &r) && r.lostSession() && try == 0 {
+		switch {
+		case !errors.As(err, &r), r.status == 401, r.status == 403:
+			return err
+		case r.lostSession() && !r.modern() && try == 0:
 			s.drop(l)
-			continue
-		}
-		if errors.As(err, &r) && r.code != 0 {
+		case r.modern():
+			s.odd.Store(true)
+			return b.introduceAgain(ctx, in)
+		case r.code != 0:
 			return nil
+		default:
+			return err
 		}
-		return err
 	}
+}
+
+// introduceAgain finds out anew what a backend speaks that does not answer as
+// one of its era.
+func (b *Backend) introduceAgain(ctx context.Context, in *Introduction) error {
+	b.forget(in)
+	_, err := b.Introduced(ctx)
+	return err
 }
 
 // Introduced returns what the backend said of itself, and asks it when it has
@@ -278,14 +340,20 @@ func (b *Backend) Introduced(ctx context.Context) (*Introduction, error) {
 	in, err := b.detect(ctx)
 	if err != nil {
 		b.away.Store(&err)
+		b.heard(health.Judge(err), false)
 		return nil, err
 	}
 	in.at = time.Now()
 	b.intro.Store(in)
+	b.introduced(in)
+	return in, nil
+}
+
+// introduced is told when a backend has said what it speaks.
+func (b *Backend) introduced(in *Introduction) {
 	b.away.Store(nil)
 	b.monitor.Again()
 	b.Log.Info("backend introduced itself", "backend", b.Name, "era", in.Era.String(), "version", in.Version, "sse", in.SSE)
-	return in, nil
 }
 
 // Calls returns how many calls there have been, how many of them failed by the
@@ -345,10 +413,42 @@ func (b *Backend) Handle(ctx context.Context, x *edge.Exchange) (*edge.Response,
 	if outcome == health.Failure {
 		b.failed.Add(1)
 	}
+	if outcome == health.Failure || b.ailing.Load() {
+		b.heard(outcome, false)
+	}
 	if err != nil {
 		return nil, b.named(err)
 	}
 	return r, nil
+}
+
+// recoveredEvery is the least time between two tellings that the backend is well
+// again: one that fails now and then must not be asked for everything each time.
+const recoveredEvery = time.Second
+
+// heard notes how a call or a probe ended. The first that is good after one that
+// was not is worth a look at everything that was given up meanwhile; checked says
+// that it was such a look.
+func (b *Backend) heard(outcome health.Outcome, checked bool) {
+	switch outcome {
+	case health.Failure:
+		b.ailing.Store(true)
+	case health.Success:
+		if !b.ailing.Load() {
+			return
+		}
+		now, last := time.Now().UnixNano(), b.recovered.Load()
+		if now-last < int64(recoveredEvery) || !b.recovered.CompareAndSwap(last, now) {
+			return // the next good one tells
+		}
+		b.ailing.Store(false)
+		if !checked {
+			b.monitor.Again()
+		}
+		if b.Recovered != nil {
+			b.Recovered()
+		}
+	}
 }
 
 func (b *Backend) handle(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
@@ -385,7 +485,7 @@ func (b *Backend) handle(ctx context.Context, x *edge.Exchange) (*edge.Response,
 // speaks it, is not asked once more because of what it answers to calls.
 const sure = 10 * time.Second
 
-// changed asks a backend of the modern era again what it speaks, and reports
+// changed asks a backend again what it speaks, and reports
 // whether that is another era now.
 func (b *Backend) changed(ctx context.Context, in *Introduction) bool {
 	if now := time.Now().UnixNano(); now < b.sureUntil.Load() {

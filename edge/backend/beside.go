@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,10 @@ type call struct {
 	place  place             // where its stream has been read to
 	answer chan *mcp.Message // over HTTP with SSE
 	heard  atomic.Int64      // when its last progress came, Unix nanoseconds, over HTTP with SSE
+
+	telling sync.Mutex // held while the client is told of progress
+	told    []byte     // the last progress that it was told of, JSON text
+	from    *call      // on whose stream that came; nil for the session's own
 
 	mu    sync.Mutex
 	reply *reply // the stream that the call is read from; nil when it is not
@@ -57,10 +62,30 @@ func (c *call) waits() bool {
 	return c.asks > 0
 }
 
+// fresh reports whether progress is news. A server or a bridge may send a message
+// on several streams, the call's and the session's own: what comes on another
+// than the last has to tell more than that (2025-11-25, basic/utilities/progress:
+// the value increases with each message). c.telling is held.
+func (c *call) fresh(on *call, m *mcp.Message) bool {
+	now := m.Get("progress").Of(m.Raw)
+	if c.told != nil && on != c.from {
+		before, err1 := strconv.ParseFloat(string(c.told), 64)
+		after, err2 := strconv.ParseFloat(string(now), 64)
+		if err1 == nil && err2 == nil && after <= before {
+			return false
+		}
+	}
+	c.told, c.from = now, on
+	return true
+}
+
 // before takes what a server sends besides answers. on is the call whose stream
 // it came on; nil when it came on a stream of no call. The error says that whoever
 // hears what belongs to no call is gone.
 func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message) error {
+	if s.b.crosses() && !s.admits(l, m) {
+		return nil
+	}
 	c, client := s.addressee(on, m)
 	if m.Kind == mcp.Request {
 		if m.Method == "ping" {
@@ -80,6 +105,11 @@ func (s *session) before(ctx context.Context, l *link, on *call, m *mcp.Message)
 			return nil // nobody asked for it, or it came too late
 		}
 		c.heard.Store(time.Now().UnixNano())
+		c.telling.Lock()
+		defer c.telling.Unlock()
+		if !c.fresh(on, m) {
+			return nil
+		}
 		if &c.token[0] != &c.known[0] {
 			n, err := mcp.Decode(mcp.Retokened(nil, m, c.token))
 			if err != nil {
@@ -141,26 +171,36 @@ func (s *session) addressee(on *call, m *mcp.Message) (*call, edge.Client) {
 	return nil, nil
 }
 
-// maxAsking is how many questions of a server may wait in one session.
-const maxAsking = 100
+const (
+	maxAsking      = 100     // questions of a server that may wait in one session
+	maxAskingBytes = 1 << 20 // of them together; one may be larger if it waits alone
+)
 
 // asking is a question of a server that waits for its answer.
 type asking struct {
 	calls []*call // it waits for as long as one of these is under way; nil for as long as the session
+	bytes int     // of it
 	end   context.CancelFunc
 }
 
-// asks begins a question. Its context ends with the calls that it may belong
+// asks begins a question of so many bytes. Its context ends with the calls that it may belong
 // to: on is the one whose stream it came on, else all that are under way for
 // the same client; without any it ends with the session. It returns nil where no
 // further question can wait.
-func (s *session) asks(ctx context.Context, on *call, known bool) (context.Context, *asking) {
+func (s *session) asks(ctx context.Context, on *call, known bool, bytes int) (context.Context, *asking) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.asking) >= maxAsking {
 		return nil, nil
 	}
-	a := &asking{}
+	all := bytes
+	for _, other := range s.asking {
+		all += other.bytes
+	}
+	if len(s.asking) > 0 && all > maxAskingBytes {
+		return nil, nil
+	}
+	a := &asking{bytes: bytes}
 	if on != nil {
 		a.calls = []*call{on}
 		if !known {
@@ -196,15 +236,18 @@ func (s *session) over(c *call) {
 	}
 }
 
+// refuse answers a question of the server with an error.
+func (s *session) refuse(l *link, id []byte, code int, why string) {
+	body := mcp.AppendError(nil, id, code, why, nil)
+	s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })
+}
+
 // question puts a server's request to the client, and posts the answer when it
 // comes. c is the call that it is of, known to be when its stream is. The clock
 // of the call stands meanwhile: it is the server that waits.
 func (s *session) question(ctx context.Context, l *link, c *call, known bool, client edge.Client, m *mcp.Message) {
 	id := slices.Clone(m.IDText())
-	refuse := func(code int, why string) {
-		body := mcp.AppendError(nil, id, code, why, nil)
-		s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })
-	}
+	refuse := func(code int, why string) { s.refuse(l, id, code, why) }
 	params := m.Params.Of(m.Raw)
 	switch {
 	case mcp.OpensPage(m.Method, params) && !mcp.SafePage(params):
@@ -214,7 +257,7 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 		refuse(mcp.CodeMethodNotFound, "nobody is there to answer")
 		return
 	}
-	ctx, waits := s.asks(ctx, c, known)
+	ctx, waits := s.asks(ctx, c, known, len(m.Raw))
 	if waits == nil {
 		refuse(mcp.CodeInternal, "no further question can wait for an answer")
 		return
@@ -243,7 +286,7 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 		default:
 			body = mcp.AppendResult(nil, id, a.Result)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+		ctx, cancel := context.WithTimeout(s.b.beside.life, dialTimeout)
 		defer cancel()
 		_ = s.post(ctx, l, body)
 	})

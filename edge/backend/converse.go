@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,22 +16,38 @@ import (
 // refusal is an HTTP answer without a JSON-RPC message that belongs to the
 // request: the backend did not run it.
 type refusal struct {
-	status int
-	sent   bool   // the request carried a credential
-	code   int    // of a JSON-RPC error without an id, else 0
-	text   string // of that error; never shown to clients
-	data   []byte
+	status     int
+	sent       bool     // the request carried a credential
+	challenge  bool     // it asks for a credential
+	introduced bool     // it came after the answer to initialize
+	body       []byte   // its beginning; nil for none
+	secrets    []string // that must not be told of it
+	code       int      // of a JSON-RPC error without an id, else 0
+	text       string   // of that error; never shown to clients
+	data       []byte
 }
 
 func (e *refusal) Error() string {
+	text := fmt.Sprintf("answered with HTTP %d", e.status)
 	switch {
+	case e.status == 403 && !e.challenge:
+		text = "refused the edge with HTTP 403"
 	case e.sent && (e.status == 401 || e.status == 403):
-		return fmt.Sprintf("refused the edge with HTTP %d: it does not take the credential that it is sent", e.status)
+		text = fmt.Sprintf("refused the edge with HTTP %d: it does not take the credential that it is sent", e.status)
 	case e.status == 401, e.status == 403:
-		return fmt.Sprintf("refused the edge with HTTP %d: it wants a credential", e.status)
+		text = fmt.Sprintf("refused the edge with HTTP %d: it wants a credential", e.status)
 	}
-	return fmt.Sprintf("answered with HTTP %d", e.status)
+	if words := e.Words(); words != "" {
+		text += fmt.Sprintf(", and says %q", words)
+	}
+	return text
 }
+
+// Words is what the backend says to it; "" for nothing.
+func (e *refusal) Words() string { return Words(e.body, e.secrets...) }
+
+// Challenged reports whether it asks for a credential.
+func (e *refusal) Challenged() bool { return e.status == 401 || e.challenge }
 
 // HTTPStatus tells those who judge a backend's health what it answered.
 func (e *refusal) HTTPStatus() int { return e.status }
@@ -41,7 +58,36 @@ func (e *refusal) modern() bool {
 	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeVersion:
 		return true
 	}
-	return e.status == 404 && e.code == mcp.CodeMethodNotFound
+	return e.lacksMethod()
+}
+
+// lacksMethod reports whether a server refuses like this what it does not know.
+// For server/discover that says nothing of its era: see Backend.legacyFirst.
+func (e *refusal) lacksMethod() bool { return e.status == 404 && e.code == mcp.CodeMethodNotFound }
+
+// notImplemented reports whether a server that fails like this says no more than
+// that it does not know the method (RFC 9110 §15.6.2): there are legacy servers
+// that say so of server/discover.
+func (e *refusal) notImplemented() bool {
+	return e.status == 501 || e.status >= 500 && e.code == mcp.CodeMethodNotFound
+}
+
+// unmet reports whether a server that has no initialize refuses it like this,
+// as opposed to one that cannot answer now, or not this edge.
+func (e *refusal) unmet() bool {
+	return !e.introduced && e.status < 500 && e.status != 401 && e.status != 403 && e.status != 429 && e.code != mcp.CodeInternal
+}
+
+// says reports whether an answer to a request of the edge's own, a JSON-RPC error
+// under its id, is a refusal all the same because of its status.
+func (e *refusal) says(method string) bool {
+	switch method {
+	case "initialize":
+		return true
+	case "ping": // every legacy server has it
+		return e.modern() || e.status == 401 || e.status == 403
+	}
+	return e.status == 401 || e.status == 403
 }
 
 // legacyAccent reports whether no server of the modern era refuses
@@ -81,16 +127,24 @@ func (p *peer) converse(ctx context.Context, o *outgoing, id []byte, m *mcp.Mess
 
 // answer is converse from the head of the HTTP answer on.
 func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before func(*mcp.Message, *reply)) (int, error) {
-	status, sent := r.status, r.peer.credential != nil
+	status, stray := r.status, r.peer.stray
 	if r.sse && status == 200 {
+		if id == nil { // it was told something, and there is nothing to say to that
+			r.finish(r.stream())
+			return status, nil
+		}
 		return status, r.events(ctx, id, m, before)
 	}
 	if r.coded {
 		r.close()
 		if status >= 300 {
-			return status, &refusal{status: status, sent: sent}
+			return status, r.refuses()
 		}
 		return 0, nonsense(errors.New("a body that is compressed, which it was not asked for"))
+	}
+	var e *refusal
+	if status >= 300 {
+		e = r.refuses()
 	}
 	body, err := r.read(ctx) // from here on the connection may be another call's
 	if err != nil {
@@ -102,12 +156,12 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 		}
 		m = new(mcp.Message)
 	}
-	err = m.Decode(body)
+	err = m.Decode(bytes.TrimPrefix(body, byteOrderMark))
 	switch {
 	case err == nil && (m.Kind == mcp.Result || m.Kind == mcp.Failure) && mcp.SameID(m.IDText(), id) && id != nil:
 		return status, nil
 	case status >= 300:
-		e := &refusal{status: status, sent: sent}
+		e.body = bytes.Clone(body[:min(len(body), maxLook)])
 		if err == nil && m.Kind == mcp.Failure {
 			e.code, e.text, e.data = m.Code(), m.Text("message"), m.Get("data").Of(m.Raw)
 		} else if status == 400 {
@@ -115,13 +169,19 @@ func (r *reply) answer(ctx context.Context, id []byte, m *mcp.Message, before fu
 		}
 		return status, e
 	case errors.Is(err, mcp.ErrBatch):
-		return status, inBatch(body, id, m, nil, before)
+		return status, inBatch(body, id, m, nil, stray, before)
 	case err == nil && m.Kind == mcp.Failure && !m.ID.OK():
 		// The one message of this answer: whose request it was is plain.
 		return status, withID(m, id)
+	case err == nil && (m.Kind == mcp.Result || m.Kind == mcp.Failure):
+		stray()
 	}
 	return 0, nonsense(err)
 }
+
+// byteOrderMark begins the texts of some servers; a reader may pass over it
+// (RFC 8259 §8.1).
+var byteOrderMark = []byte("\xef\xbb\xbf")
 
 func nonsense(err error) error {
 	if err == nil {
@@ -141,7 +201,7 @@ func withID(m *mcp.Message, id []byte) error {
 }
 
 // inBatch finds the answer in a batch (2025-03-26).
-func inBatch(body, id []byte, m *mcp.Message, r *reply, before func(*mcp.Message, *reply)) error {
+func inBatch(body, id []byte, m *mcp.Message, r *reply, stray func(), before func(*mcp.Message, *reply)) error {
 	parts, err := mcp.Split(body, 1000)
 	if err != nil {
 		return nonsense(err)
@@ -154,8 +214,10 @@ func inBatch(body, id []byte, m *mcp.Message, r *reply, before func(*mcp.Message
 			return nonsense(err)
 		case one.Kind == mcp.Request || one.Kind == mcp.Notification:
 			before(one, r)
-		case mcp.SameID(one.IDText(), id):
+		case id != nil && mcp.SameID(one.IDText(), id):
 			*m, found = *one, true
+		default:
+			stray()
 		}
 	}
 	if !found {
@@ -203,7 +265,7 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 		err = m.Decode(e.Data)
 		switch {
 		case errors.Is(err, mcp.ErrBatch):
-			if err := inBatch(e.Data, id, m, r, before); err != nil {
+			if err := inBatch(e.Data, id, m, r, r.peer.stray, before); err != nil {
 				r.close()
 				return err
 			}
@@ -214,6 +276,9 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 			return nonsense(err)
 		case m.Kind == mcp.Request || m.Kind == mcp.Notification:
 			r.wait()
+			if at := r.ask.place; at != nil && !at.news(&e) {
+				continue
+			}
 			one := *m // m is for the answer, which may be long in coming
 			before(&one, r)
 		case id != nil && mcp.SameID(m.IDText(), id):
@@ -222,6 +287,8 @@ func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before fu
 		case id != nil && m.Kind == mcp.Failure && !m.ID.OK():
 			r.finish(body)
 			return withID(m, id)
+		default:
+			r.peer.stray()
 		}
 	}
 }

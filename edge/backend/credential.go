@@ -73,6 +73,9 @@ func (p *peer) sendWith(ctx context.Context, o *outgoing, c *credential) (*reply
 		}
 	}
 	if err == nil {
+		if r.status >= 300 {
+			r.lines = bytes.Clone(with.lines)
+		}
 		c.heard(r.status)
 	}
 	return r, wrote, err

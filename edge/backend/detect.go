@@ -20,22 +20,27 @@ func (b *Backend) detect(ctx context.Context) (*Introduction, error) {
 	}
 	m, err := b.discover(ctx)
 	var r *refusal
-	if err != nil && !errors.As(err, &r) && edge.KindOf(err) != edge.Unavailable {
+	if err != nil && !errors.As(err, &r) && edge.KindOf(err) != edge.Unavailable && !(edge.KindOf(err) == edge.Timeout && ctx.Err() == nil) {
 		return nil, err
 	}
 	switch {
-	case r != nil && (r.status == 401 || r.status == 403 || r.status >= 500):
+	case r != nil && (r.status == 401 || r.status == 403 || r.status == 429 || r.status >= 500 && !r.notImplemented()):
 		return nil, r.verdict()
 	case r != nil && r.code == mcp.CodeVersion:
-		if v := versions(mcp.Lookup(r.data, "supported")); !slices.Contains(v, mcp.V2607) {
-			if slices.ContainsFunc(v, mcp.LegacyVersion) {
-				break
-			}
+		v := versions(mcp.Lookup(r.data, "supported"))
+		if slices.Contains(v, mcp.V2607) {
+			return modernIntroduction(), nil
+		}
+		if len(v) == 0 { // it does not say which ones it speaks
+			return b.legacyFirst(ctx)
+		}
+		if !slices.ContainsFunc(v, mcp.LegacyVersion) {
 			return nil, edge.Errorf(edge.Unavailable, "discover", "speaks none of the revisions that the edge speaks, only %q", v)
 		}
-		return &Introduction{Era: mcp.Modern, Version: mcp.V2607, Capabilities: Everything()}, nil
+	case r != nil && r.lacksMethod():
+		return b.legacyFirst(ctx)
 	case r != nil && r.modern():
-		return &Introduction{Era: mcp.Modern, Version: mcp.V2607, Capabilities: Everything()}, nil
+		return modernIntroduction(), nil
 	case err == nil && m.Kind == mcp.Result && slices.Contains(versions(m.Get("supportedVersions").Of(m.Raw)), mcp.V2607):
 		return &Introduction{
 			Era:          mcp.Modern,
@@ -45,24 +50,84 @@ func (b *Backend) detect(ctx context.Context) (*Introduction, error) {
 			Info:         slices.Clone(m.Meta(mcp.MetaServerInfo).Of(m.Raw)),
 		}, nil
 	case err != nil && r == nil:
-		// The connection failed, or the answer made no sense. A legacy server
-		// may do the second; the attempt below tells.
+		// The connection failed, or the answer made no sense, or there was none.
+		// A legacy server may do the last two; the attempt below tells.
 	}
 	return b.detectLegacy(ctx, false)
 }
+
+func modernIntroduction() *Introduction {
+	return &Introduction{Era: mcp.Modern, Version: mcp.V2607, Capabilities: Everything()}
+}
+
+// legacyFirst decides for a backend that has no server/discover: every modern
+// server has it, and a bridge answers so on behalf of any legacy one. So it is
+// modern only when it refuses initialize as well.
+func (b *Backend) legacyFirst(ctx context.Context) (*Introduction, error) {
+	s := newSession(b, false, nil, nil)
+	in, err := s.ready(ctx)
+	if err == nil {
+		b.adopt(s)
+		return in, nil
+	}
+	s.Close()
+	var r *refusal
+	var other *revisionError
+	switch {
+	case errors.As(err, &other) && other.revision == mcp.V2607:
+	case !errors.As(err, &r):
+		return nil, err
+	case !r.unmet():
+		return nil, r.verdict()
+	}
+	in = modernIntroduction()
+	in.guessed = true
+	return in, nil
+}
+
+// confirm asks a backend whose era is a guess again.
+func (b *Backend) confirm(ctx context.Context, in *Introduction) error {
+	select {
+	case b.asking <- struct{}{}:
+		defer func() { <-b.asking }()
+	case <-ctx.Done():
+		return edge.Errorf(edge.Gone, "introduction", "%w", context.Cause(ctx))
+	}
+	now, err := b.detect(ctx)
+	if err != nil || now.guessed {
+		return err
+	}
+	now.at = time.Now()
+	if b.intro.CompareAndSwap(in, now) {
+		b.introduced(now)
+	}
+	return nil
+}
+
+// discoverWithin is how long a backend may take to answer server/discover until
+// it is asked for initialize: there are legacy servers that do not answer what
+// they do not know.
+const discoverWithin = 5 * time.Second
 
 // discover asks a server of the modern era what it can do. An error answer is a
 // *refusal.
 func (b *Backend) discover(ctx context.Context) (*mcp.Message, error) {
 	meta := mcp.Change(nil, nil, mcp.Caller{Info: b.Info}.Members()...)
 	o := outgoing{
-		method: "POST", version: mcp.V2607, rpc: "server/discover", silence: b.Silence, until: time.Now().Add(b.Silence),
+		method: "POST", version: mcp.V2607, rpc: "server/discover", silence: b.Silence, now: time.Now(),
 		body: mcp.AppendRequest(nil, []byte("1"), "server/discover", mcp.Change(nil, nil, mcp.Raw("_meta", meta))),
 	}
+	o.until = o.now.Add(min(b.Silence, discoverWithin))
 	m := new(mcp.Message)
-	status, err := b.peer.converse(ctx, &o, []byte("1"), m, func(*mcp.Message, *reply) {})
+	r, _, err := b.peer.send(ctx, &o)
+	if err != nil {
+		return m, err
+	}
+	e := r.refuses()
+	_, err = r.answer(ctx, []byte("1"), m, func(*mcp.Message, *reply) {})
 	if err == nil && m.Kind == mcp.Failure {
-		err = &refusal{status: status, code: m.Code(), text: m.Text("message"), data: m.Get("data").Of(m.Raw)}
+		e.code, e.text, e.data, e.body = m.Code(), m.Text("message"), m.Get("data").Of(m.Raw), m.Raw
+		err = e
 	}
 	return m, err
 }
@@ -96,6 +161,9 @@ func (b *Backend) detectLegacy(ctx context.Context, sse bool) (*Introduction, er
 	}
 	if err != nil {
 		s.Close()
+		if errors.As(err, &r) && (!r.unmet() || r.code == mcp.CodeInternal) {
+			return nil, r.verdict()
+		}
 		if errors.As(err, &r) {
 			return nil, &edge.Error{Kind: edge.Unavailable, Op: "initialize", Err: fmt.Errorf("speaks no revision that the edge speaks: %w", r)}
 		}

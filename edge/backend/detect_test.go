@@ -103,7 +103,11 @@ func TestBackendThatCannotBeUsed(t *testing.T) {
 			c.JSON(400, `{"jsonrpc":"2.0","id":`+c.ID()+`,"error":{"code":-32022,"message":"m","data":{"supported":["2030-01-01"]}}}`)
 		}, "2030-01-01"},
 		{"401", func(c *edgetest.Call) { c.Text(401, "", "") }, "credential"},
-		{"403", func(c *edgetest.Call) { c.Text(403, "", "") }, "credential"},
+		{"403", func(c *edgetest.Call) { c.Text(403, "", "") }, "refused the edge with HTTP 403"},
+		{"403 with a challenge", func(c *edgetest.Call) {
+			c.Header().Set("WWW-Authenticate", "Bearer")
+			c.Text(403, "", "")
+		}, "credential"},
 		{"500", func(c *edgetest.Call) { c.Text(500, "", "") }, "HTTP 500"},
 		{"no MCP", func(c *edgetest.Call) { c.Text(404, "text/html", "<html>") }, "404"},
 		{"an initialize of another age", func(c *edgetest.Call) {

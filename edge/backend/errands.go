@@ -45,8 +45,11 @@ const (
 	patience = time.Second
 
 	// errandsEnd is how long the errands that are left when a backend is closed
-	// may take.
-	errandsEnd = 3 * time.Second
+	// may take, and errandsRest how long none of them need end until the rest is
+	// given up at the end of the process: a backend that answers is told that
+	// thousands of sessions are over, one that does not holds nobody up.
+	errandsEnd  = 3 * time.Second
+	errandsRest = 200 * time.Millisecond
 )
 
 // newErrands returns the errands of a kind of a backend that may have most
@@ -133,6 +136,7 @@ func (e *errands) one(f func(context.Context)) {
 	ctx, cancel := context.WithTimeout(e.life, errandTime)
 	defer cancel()
 	f(ctx)
+	e.b.errand.Store(time.Now().UnixNano())
 }
 
 // background sends what a call needs sent beside it, and what no client waits

@@ -22,6 +22,8 @@ type head struct {
 	session []byte // Mcp-Session-Id
 	idle    time.Duration
 
+	challenged bool // it asks for a credential (WWW-Authenticate)
+
 	at                    int  // where in the text reading goes on
 	old, typed, named, on bool // HTTP/1.0; Content-Type and Mcp-Session-Id are there; Connection: keep-alive
 	sized, chunks         bool // the two ways to say how long the body is
@@ -146,6 +148,8 @@ func (h *head) line(line []byte) bool {
 	case len("Content-Encoding"):
 		if mcp.SameName(name, "content-encoding") {
 			h.coded = h.coded || len(value) > 0 && !mcp.SameName(value, "identity")
+		} else if mcp.SameName(name, "www-authenticate") {
+			h.challenged = true
 		}
 	case len("Transfer-Encoding"):
 		if mcp.SameName(name, "transfer-encoding") {

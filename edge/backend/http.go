@@ -27,10 +27,11 @@ type peer struct {
 	limit  int // bytes of one message
 
 	credential *credential // nil for none
+	stray      func()      // told of an answer to a request that is another's
 }
 
 func newPeer(u *url.URL, p *pool, c *Config) *peer {
-	one := &peer{pool: p, target: u.RequestURI(), host: u.Host, agent: c.Agent, limit: c.MaxMessage}
+	one := &peer{pool: p, target: u.RequestURI(), host: u.Host, agent: c.Agent, limit: c.MaxMessage, stray: func() {}}
 	if c.Attach != nil {
 		one.credential = &credential{attach: c.Attach, own: c.Own, ownFor: c.OwnFor}
 	}
@@ -68,6 +69,29 @@ type outgoing struct {
 type place struct {
 	id    string        // of the last event that had one
 	retry time.Duration // how long the backend wants to be left alone
+	seen  []string      // ids of what came before the answer, the last of them
+	again bool          // the stream has been taken up again
+}
+
+const (
+	maxSeen   = 256     // ids of events that are remembered while a call is under way
+	maxSeenID = 1 << 10 // bytes of one; what comes under a longer one is always news
+)
+
+// news reports whether an event has not come before: a server that is asked to
+// go on after an event may send that one again, or all of them.
+func (p *place) news(e *mcp.Event) bool {
+	if !e.HasID || e.ID == "" || len(e.ID) > maxSeenID {
+		return true
+	}
+	if p.again && slices.Contains(p.seen, e.ID) {
+		return false
+	}
+	if len(p.seen) == maxSeen {
+		p.seen = slices.Delete(p.seen, 0, maxSeen/2)
+	}
+	p.seen = append(p.seen, e.ID)
+	return true
 }
 
 // reply is an HTTP answer whose body may still be on its way. Exactly one of
@@ -75,15 +99,17 @@ type place struct {
 //
 // A connection has one reply, which its next request uses again.
 type reply struct {
-	peer   *peer
-	c      *conn
-	ask    outgoing
-	status int
-	sse    bool // the body is a stream of events
-	coded  bool // the body is compressed, though nobody asked for it (RFC 9110 §12.5.3)
-	length int  // of the body; -1 chunked, -2 up to the end of the connection
-	watch  canceler
-	stop   func() bool // in place of watch
+	peer       *peer
+	c          *conn
+	ask        outgoing
+	status     int
+	sse        bool   // the body is a stream of events
+	coded      bool   // the body is compressed, though nobody asked for it (RFC 9110 §12.5.3)
+	length     int    // of the body; -1 chunked, -2 up to the end of the connection
+	challenged bool   // it asks for a credential
+	lines      []byte // of the credential that was refused; nil for none
+	watch      canceler
+	stop       func() bool // in place of watch
 }
 
 // maxInterim is how many interim answers (1xx) may come before the answer.
@@ -151,7 +177,7 @@ func (p *peer) over(ctx context.Context, c *conn, o *outgoing, lines []byte, now
 			break
 		}
 	}
-	r.status, r.length, r.coded = c.head.status, c.head.length, c.head.coded
+	r.status, r.length, r.coded, r.challenged = c.head.status, c.head.length, c.head.coded, c.head.challenged
 	r.sse = c.head.sse && !r.coded
 	return r, true, nil
 }
@@ -234,8 +260,13 @@ func isClosed(err error) bool {
 	return strings.Contains(text, "closed") || strings.Contains(text, "reset by peer") || strings.Contains(text, "broken pipe")
 }
 
-// atOnce is the length up to which a body has its memory before it has come.
-const atOnce = 2 << 20
+// atOnce is the length up to which a body has its memory before it has come, and
+// growth how many times larger the memory of a longer one gets when it is full:
+// what a backend announces costs memory when it comes.
+const (
+	atOnce = 16 << 10
+	growth = 8
+)
 
 // read returns the whole body and gives the connection back.
 func (r *reply) read(ctx context.Context) ([]byte, error) {
@@ -245,12 +276,14 @@ func (r *reply) read(ctx context.Context) ([]byte, error) {
 	switch {
 	case r.length > limit:
 		return nil, r.failed(ctx, mcp.ErrEventTooLarge)
-	case r.length > atOnce: // what is said to come costs memory when it comes
+	case r.length > atOnce:
 		body = make([]byte, 0, atOnce)
 		for err == nil && len(body) < r.length {
-			body = slices.Grow(body, min(max(len(body), atOnce), r.length-len(body)))
+			if len(body) == cap(body) {
+				body = append(make([]byte, 0, min(growth*len(body), r.length)), body...)
+			}
 			n := 0
-			n, err = io.ReadFull(r.c.br, body[len(body):min(cap(body), r.length)])
+			n, err = io.ReadFull(r.c.br, body[len(body):cap(body)])
 			body = body[:len(body)+n]
 		}
 	case r.length >= 0:

@@ -36,6 +36,11 @@ func (b *Backend) toLegacy(ctx context.Context, x *edge.Exchange, in *Introducti
 	if err != nil {
 		return nil, err
 	}
+	if !mcp.SameID(answer.IDText(), m.IDText()) { // the session numbered it
+		if err := answer.Decode(mcp.Splice(nil, answer.Raw, answer.WithID(m.IDText()))); err != nil {
+			return nil, nonsense(err)
+		}
+	}
 	if answer.Status = 200; answer.Kind == mcp.Result {
 		s.remember(m)
 		if m.Method == "logging/setLevel" {
@@ -114,8 +119,8 @@ func (b *Backend) listen(ctx context.Context, client *edge.Session, out edge.Cli
 }
 
 // modernClient carries a modern client's message to a legacy backend, over a
-// session that clients share: what the client says with each request goes, the
-// results say what a modern server's would.
+// pooled session of its principal: what the client says with each request goes,
+// the results say what a modern server's would.
 func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introduction) (*edge.Response, error) {
 	m := x.Request
 	if m.Kind == mcp.Notification {
@@ -123,6 +128,10 @@ func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introd
 	}
 	if m.Method == "subscriptions/listen" {
 		return b.subscribe(ctx, x, in)
+	}
+	if m.Get("requestState").OK() {
+		// A retry of a call that this server knows nothing of must not be a new call.
+		return nil, edge.Errorf(edge.Params, "call", "requestState is not valid for this request, or its call is gone")
 	}
 	if err := b.checkParams(x); err != nil {
 		return nil, err
@@ -136,21 +145,22 @@ func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introd
 		// A server may list what needs a client that can be asked only to one.
 		caps = mcp.Askable(m.Meta(mcp.MetaCapabilities).Of(m.Raw))
 	}
-	kind := sort{level: level, caps: string(caps)}
+	kind := sort{principal: principalOf(x.Identity), level: level, caps: string(caps)}
 	if x.Chosen != nil {
 		kind.credential = x.Chosen.Name
 	}
-	s, err := b.borrow(in, kind)
+	p, err := b.borrow(in, kind)
 	if err != nil {
 		return nil, err
 	}
-	defer b.giveBack(s, kind)
-	answer, err := s.call(ctx, x)
-	if err != nil {
+	left := true // until the call has ended at the server, too
+	defer func() { b.giveBack(p, left) }()
+	answer, err := p.call(ctx, x)
+	if left = leaves(err); err != nil {
 		return nil, err
 	}
 	if m.Method == "tools/list" {
-		b.noteParams(&answer.Message)
+		b.params.page(kind.principal, m.Get("cursor").Of(m.Raw), &answer.Message)
 	}
 	if answer.Code() == mcp.CodeURLElicitation && mcp.MethodOf(m.Method).Interactive {
 		return pagesFirst(m, answer)
@@ -179,104 +189,4 @@ func pagesFirst(m *mcp.Message, answer *edge.Response) (*edge.Response, error) {
 		}
 	}
 	return result(m, required), nil
-}
-
-// sort is what sets one session of the edge's own apart from another.
-type sort struct {
-	level string // the log level set; one of those that MCP names, or ""
-	caps  string // what is declared to the server, in canonical form
-
-	credential string // that a program chose; "" for the configured one
-}
-
-// alone reports whether such a session carries one call at a time: nothing
-// else would say whose call a message or a question of the server belongs to.
-func (k sort) alone() bool { return k.level != "" || k.caps != "" }
-
-// pooled is the sessions of one sort.
-type pooled struct {
-	free []*session
-	all  int
-}
-
-// maxPooled bounds the sessions of one sort; a call beyond it waits for no
-// place but is told that there is none.
-const maxPooled = 256
-
-// adopt makes a session the one that clients share whose calls are plain.
-func (b *Backend) adopt(s *session) {
-	b.mu.Lock()
-	old := b.shared[sort{}]
-	open := b.shared != nil
-	if open {
-		b.shared[sort{}] = &pooled{free: []*session{s}, all: 1}
-	}
-	b.mu.Unlock()
-	if !open {
-		s.Close()
-	}
-	if old != nil {
-		for _, s := range old.free {
-			s.Close()
-		}
-	}
-}
-
-// borrow returns a session of the edge's own.
-func (b *Backend) borrow(in *Introduction, kind sort) (*session, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.shared == nil {
-		return nil, edge.Errorf(edge.Unavailable, "session", "the backend is closed")
-	}
-	p := b.shared[kind]
-	if p == nil {
-		p = &pooled{}
-		b.shared[kind] = p
-	}
-	for n := len(p.free); n > 0; n = len(p.free) {
-		s := p.free[n-1]
-		if s.sse != in.SSE { // the backend has changed its transport
-			p.free = p.free[:n-1]
-			p.all--
-			b.spawn("session", func() { s.Close() })
-			continue
-		}
-		if kind.alone() {
-			p.free = p.free[:n-1]
-		}
-		return s, nil
-	}
-	if p.all >= maxPooled {
-		return nil, edge.Errorf(edge.Overload, "session", "all %d sessions of this sort with the backend are in use", maxPooled)
-	}
-	var caps []byte
-	if kind.caps != "" {
-		caps = []byte(kind.caps)
-	}
-	s := newSession(b, in.SSE, nil, caps)
-	s.level = kind.level
-	if kind.caps != "" && kind.caps != "{}" {
-		s.hearOwn() // a server may ask beside the call, on the stream of the session
-	}
-	if p.all++; !kind.alone() {
-		p.free = append(p.free, s)
-	}
-	return s, nil
-}
-
-// giveBack returns a session to those that wait for a call.
-func (b *Backend) giveBack(s *session, kind sort) {
-	if !kind.alone() {
-		return
-	}
-	b.mu.Lock()
-	p := b.shared[kind]
-	if p != nil {
-		p.free = append(p.free, s)
-	}
-	b.mu.Unlock()
-	if p == nil {
-		s.Close()
-	}
 }

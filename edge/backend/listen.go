@@ -14,6 +14,9 @@ import (
 // Hearing of changes across the eras: a legacy server tells them on a stream
 // of its session, a modern one on the stream of subscriptions/listen.
 
+// MaxWished is how many resources one client may wait for.
+const MaxWished = 1000
+
 // Wish is the notifications member of subscriptions/listen.
 type Wish struct {
 	Tools, Prompts, Resources bool     // that their lists have changed
@@ -97,7 +100,12 @@ func (w Wish) covers(n *mcp.Message) bool {
 func (b *Backend) subscribe(ctx context.Context, x *edge.Exchange, in *Introduction) (*edge.Response, error) {
 	m := x.Request
 	honoured := WishOf(m).Within(in.Capabilities)
+	if len(honoured.URIs) > MaxWished {
+		return nil, edge.Errorf(edge.Params, "listen", "a client can wait for %d resources", MaxWished)
+	}
 	s := newSession(b, in.SSE, nil, nil)
+	s.personal = true
+	s.choose(x)
 	defer s.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -107,13 +115,15 @@ func (b *Backend) subscribe(ctx context.Context, x *edge.Exchange, in *Introduct
 	if err != nil {
 		return nil, lost(err)
 	}
-	for _, uri := range honoured.URIs {
+	asked := honoured.URIs
+	honoured.URIs = nil
+	for _, uri := range asked {
 		answer, _, err := s.roundTrip(ctx, l, "resources/subscribe", append(mcp.AppendString([]byte(`{"uri":`), uri), '}'))
 		if err != nil {
 			return nil, lost(err)
 		}
-		if answer.Kind == mcp.Failure { // not one that can be subscribed to
-			honoured.URIs = slices.DeleteFunc(slices.Clone(honoured.URIs), func(u string) bool { return u == uri })
+		if answer.Kind != mcp.Failure { // one that can be subscribed to
+			honoured.URIs = append(honoured.URIs, uri)
 		}
 	}
 	if err := out.Admit(honoured); err != nil {

@@ -33,6 +33,7 @@ func (b *Backend) List(ctx context.Context, id *edge.Identity, method string, cu
 	case r == nil || r.Kind == mcp.Failure && r.Code() == mcp.CodeMethodNotFound:
 		return nil, edge.Errorf(edge.NoMethod, "list", "backend %q has no %s", b.Name, method)
 	case r.Kind != mcp.Result:
+		b.ailing.Store(true)
 		return nil, edge.Errorf(edge.Unavailable, "list", "backend %q answered %s with error %d", b.Name, method, r.Code())
 	}
 	return r.Result.Of(r.Raw), nil

@@ -16,6 +16,10 @@ import (
 // edge gives it up on behalf of a legacy client.
 const maxRounds = 10
 
+// maxQuestions is how many questions one input_required may hold for a legacy
+// client, to which each is a request of its own.
+const maxQuestions = 1000
+
 // toModern sends a message to a backend of the modern era.
 func (b *Backend) toModern(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	switch {
@@ -245,7 +249,11 @@ func result(m *mcp.Message, value []byte) *edge.Response {
 func (b *Backend) ask(ctx context.Context, x *edge.Exchange, request, r *mcp.Message, round int) (*mcp.Message, error) {
 	questions := make(map[string]edge.Question)
 	var order []string
-	for _, q := range mcp.Members(r.Get("inputRequests").Of(r.Raw)) {
+	asked := mcp.Members(r.Get("inputRequests").Of(r.Raw))
+	if len(asked) > maxQuestions {
+		return nil, edge.Errorf(edge.Unavailable, "call", "asked %d questions at once", len(asked))
+	}
+	for _, q := range asked {
 		key := string(mcp.Unquote(q.Name))
 		order = append(order, key)
 		method, params := mcp.String(mcp.Lookup(q.Value, "method")), mcp.Lookup(q.Value, "params")

@@ -2,10 +2,14 @@ package backend
 
 import (
 	"bytes"
+	"container/list"
 	"context"
+	"crypto/sha256"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -24,28 +28,42 @@ type headerParam struct {
 // running the call (HeaderMismatch); then the tools are looked at and the call
 // is sent again, once.
 func (b *Backend) withParams(ctx context.Context, x *edge.Exchange, m *mcp.Message, translate bool) (*edge.Response, error) {
-	r, err := b.modernCall(ctx, x, m, m.Raw, b.mirrored(m), translate)
+	r, err := b.modernCall(ctx, x, m, m.Raw, b.mirrored(principal{}, m), translate)
 	if err != nil || r == nil || m.Method != "tools/call" || r.Code() != mcp.CodeHeaderMismatch {
 		return r, err
 	}
 	if err := b.learnParams(ctx); err != nil {
 		return nil, err
 	}
-	return b.modernCall(ctx, x, m, m.Raw, b.mirrored(m), translate)
+	return b.modernCall(ctx, x, m, m.Raw, b.mirrored(principal{}, m), translate)
 }
 
-// mirrored returns the Mcp-Param headers of a call.
-func (b *Backend) mirrored(m *mcp.Message) []edge.Header {
+// mirrored returns the Mcp-Param headers of a call, by the lists that a principal
+// has had.
+func (b *Backend) mirrored(who principal, m *mcp.Message) []edge.Header {
 	if m.Method != "tools/call" {
 		return nil
 	}
-	known, ok := b.params.Load(m.Text("name"))
-	if !ok {
+	if !b.params.any.Load() {
+		return nil
+	}
+	known := b.params.of(who, m.Text("name"))
+	if len(known) == 0 {
 		return nil
 	}
 	var out []edge.Header
-	for _, p := range known.([]headerParam) {
-		v := mcp.Lookup(m.Get("arguments").Of(m.Raw), p.path...)
+	arguments := m.Get("arguments").Of(m.Raw)
+	var all mcp.Outline // of arguments, where to walk through them for each header would take long
+	if len(known) > 2 && len(arguments) > 16<<10 && all.Read(arguments, mcp.Bounds{}) != nil {
+		return nil
+	}
+	for _, p := range known {
+		var v []byte
+		if all.Nodes == nil {
+			v = mcp.Find(arguments, p.path, nil)
+		} else if n := all.At(p.path, noIndex); n >= 0 {
+			v = all.Value(n)
+		}
 		switch {
 		case v == nil || string(v) == "null" || v[0] == '{' || v[0] == '[':
 			continue
@@ -58,14 +76,22 @@ func (b *Backend) mirrored(m *mcp.Message) []edge.Header {
 	return out
 }
 
+// noIndex leads into no array: headers mirror what is reached through properties.
+func noIndex(string) (int, bool) { return 0, false }
+
+// maxCursor is how many bytes of JSON text a cursor may have; a longer one ends
+// the walk.
+const maxCursor = 8 << 10
+
 // learnParams walks the backend's tools and keeps which of them want headers.
 func (b *Backend) learnParams(ctx context.Context) error {
-	seen := map[string]bool{}
-	cursor := ""
+	seen := map[[sha256.Size]byte]bool{} // cursors
+	cursor := []byte(nil)
+	var whole params
 	for page := 0; page < 1000; page++ {
 		params := mcp.Change(nil, nil, mcp.Raw("_meta", mcp.Change(nil, nil, mcp.Caller{Info: b.Info}.Members()...)))
 		if page > 0 {
-			params = mcp.Change(params, nil, mcp.Raw("cursor", []byte(cursor)))
+			params = mcp.Change(params, nil, mcp.Raw("cursor", cursor))
 		}
 		o := outgoing{
 			method: "POST", version: mcp.V2607, rpc: "tools/list", silence: b.Silence, until: time.Now().Add(b.Cap),
@@ -76,28 +102,52 @@ func (b *Backend) learnParams(ctx context.Context) error {
 		if err != nil || m.Kind != mcp.Result {
 			return edge.Errorf(edge.Unavailable, "list tools", "cannot learn which headers a tool wants: %v", err)
 		}
-		b.noteParams(m)
-		next := m.Get("nextCursor")
-		if cursor = string(next.Of(m.Raw)); !next.OK() || seen[cursor] {
+		whole.take(m)
+		cursor = m.Get("nextCursor").Of(m.Raw)
+		sum := sha256.Sum256(cursor)
+		if cursor == nil || len(cursor) > maxCursor || seen[sum] {
+			b.params.replace(principal{}, &whole)
 			return nil
 		}
-		seen[cursor] = true
+		seen[sum] = true
 	}
 	return nil
 }
 
+// Bounds of what a schema may want mirrored.
+const (
+	maxHeaderParams = 64 // of one tool
+	maxHeaderDepth  = 32
+)
+
 // headerParams finds x-mcp-header in a schema, along properties only.
-func headerParams(schema []byte, path []string, found []headerParam) []headerParam {
-	if len(path) > 32 {
-		return found
+func headerParams(schema []byte) (found []headerParam) {
+	var all mcp.Outline
+	if all.Read(schema, mcp.Bounds{}) != nil {
+		return nil
 	}
-	for _, p := range mcp.Members(mcp.Lookup(schema, "properties")) {
-		here := append(slices.Clip(path), string(mcp.Unquote(p.Name)))
-		if h := mcp.String(mcp.Lookup(p.Value, "x-mcp-header")); token(h) {
-			found = append(found, headerParam{header: h, path: here})
+	var look func(n int, path []string)
+	look = func(n int, path []string) {
+		if all.Value(n)[0] != '{' || len(path) > maxHeaderDepth {
+			return
 		}
-		found = headerParams(p.Value, here, found)
+		for i := all.First(n); i < all.End(n); i = all.After(i) {
+			switch string(mcp.Unquote(all.Name(i))) {
+			case "x-mcp-header":
+				if h := mcp.String(all.Value(i)); len(path) > 0 && token(h) && len(h) <= maxHeaderName && len(found) < maxHeaderParams {
+					found = append(found, headerParam{header: h, path: slices.Clone(path)})
+				}
+			case "properties":
+				if all.Value(i)[0] != '{' {
+					continue
+				}
+				for p := all.First(i); p < all.End(i); p = all.After(p) {
+					look(p, append(slices.Clip(path), string(mcp.Unquote(all.Name(p)))))
+				}
+			}
+		}
 	}
+	look(0, nil)
 	return found
 }
 
@@ -112,18 +162,172 @@ func token(s string) bool {
 	return s != ""
 }
 
-// noteParams keeps which tools of a list want headers.
-func (b *Backend) noteParams(list *mcp.Message) {
-	tools := list.Get("tools").Of(list.Raw)
-	if !bytes.Contains(tools, []byte("x-mcp-header")) {
+// The names of headers come from lists of the backend, which may be as long and
+// as many as it likes.
+const (
+	maxHeaderTools = 4096      // tools that want headers, of one list
+	maxHeaderName  = 128       // bytes of the name of one
+	maxHeaderTool  = 1 << 10   // bytes of the name of a tool
+	maxParamsBytes = 256 << 10 // of the names that one list gives
+	maxParamsAll   = 4 << 20   // of those of all principals
+	maxParamsLists = 1000      // principals whose lists are known
+)
+
+// params are the tools of one list that want headers.
+type params struct {
+	tools map[string][]headerParam
+	bytes int
+}
+
+// take takes in what a page of a list says. A tool that wants more than may be
+// kept is as one that wants none: a modern server says so when it is called.
+func (p *params) take(page *mcp.Message) {
+	tools := page.Get("tools").Of(page.Raw)
+	some := bytes.Contains(tools, []byte("x-mcp-header"))
+	if !some && len(p.tools) == 0 {
 		return
 	}
 	for _, tool := range mcp.Elements(tools) {
-		if found := headerParams(mcp.Lookup(tool, "inputSchema"), nil, nil); found != nil {
-			b.params.Store(mcp.String(mcp.Lookup(tool, "name")), found)
+		name := mcp.String(mcp.Lookup(tool, "name"))
+		p.drop(name)
+		if !some || len(name) > maxHeaderTool || len(p.tools) >= maxHeaderTools {
+			continue
 		}
+		found := headerParams(mcp.Lookup(tool, "inputSchema"))
+		size := sizeOf(name, found)
+		if len(found) == 0 || p.bytes+size > maxParamsBytes {
+			continue
+		}
+		if p.tools == nil {
+			p.tools = make(map[string][]headerParam)
+		}
+		p.tools[name] = found
+		p.bytes += size
 	}
 }
+
+func (p *params) drop(name string) {
+	if old, ok := p.tools[name]; ok {
+		p.bytes -= sizeOf(name, old)
+		delete(p.tools, name)
+	}
+}
+
+// sizeOf is about how many bytes a tool takes here.
+func sizeOf(name string, found []headerParam) int {
+	n := 64 + len(name)
+	for _, one := range found {
+		n += 64 + len(one.header)
+		for _, part := range one.path {
+			n += 16 + len(part)
+		}
+	}
+	return n
+}
+
+// paramsOf is what the lists say that principals have had, the edge's own among
+// them: another may list other tools to each. The zero value knows of none.
+type paramsOf struct {
+	any atomic.Bool // some list wants headers
+
+	mu    sync.Mutex
+	lists map[principal]*list.Element // of *listed
+	order list.List                   // the last used first
+	bytes int
+}
+
+// listed is what one principal has been told.
+type listed struct {
+	who   principal
+	now   params
+	pages params // of a list that is being walked
+	next  string // the page of it that comes next, JSON text; "" for none
+}
+
+// of returns what a tool wants for a principal.
+func (t *paramsOf) of(who principal, tool string) []headerParam {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.lists[who]; e != nil {
+		t.order.MoveToFront(e)
+		return e.Value.(*listed).now.tools[tool]
+	}
+	if e := t.lists[principal{}]; e != nil { // what the edge has been told, and passed on
+		return e.Value.(*listed).now.tools[tool]
+	}
+	return nil
+}
+
+// replace has a whole list stand in place of the one before.
+func (t *paramsOf) replace(who principal, whole *params) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.change(who, func(l *listed) { l.now = *whole })
+}
+
+// page takes in a page of a list that passes to a principal: what it says of its
+// tools holds at once, and the whole list stands in place of the one before when
+// its last page has passed. asked is the cursor that the page was asked for by,
+// JSON text; nil for the first.
+func (t *paramsOf) page(who principal, asked []byte, page *mcp.Message) {
+	more := page.Get("nextCursor")
+	if !t.any.Load() && !more.OK() && !bytes.Contains(page.Get("tools").Of(page.Raw), []byte("x-mcp-header")) {
+		return // as nearly all lists are
+	}
+	next := string(more.Of(page.Raw))
+	if len(next) > maxParamsBytes {
+		next = ""
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.change(who, func(l *listed) {
+		switch {
+		case asked == nil:
+			l.pages = params{}
+		case string(asked) != l.next:
+			l.now.take(page) // of a walk that began otherwise
+			return
+		}
+		l.pages.take(page)
+		if l.next = next; !more.OK() {
+			l.now, l.pages = l.pages, params{}
+			return
+		}
+		l.now.take(page)
+	})
+}
+
+// change changes what a principal has been told; t.mu is held.
+func (t *paramsOf) change(who principal, f func(*listed)) {
+	e := t.lists[who]
+	if e == nil {
+		if t.lists == nil {
+			t.lists = make(map[principal]*list.Element)
+		}
+		fresh := &listed{who: who}
+		e = t.order.PushFront(fresh)
+		t.lists[who] = e
+		t.bytes += fresh.size()
+	}
+	t.order.MoveToFront(e)
+	l := e.Value.(*listed)
+	t.bytes -= l.size()
+	f(l)
+	t.bytes += l.size()
+	for t.bytes > maxParamsAll || t.order.Len() > maxParamsLists {
+		last := t.order.Back().Value.(*listed)
+		t.order.Remove(t.order.Back())
+		delete(t.lists, last.who)
+		t.bytes -= last.size()
+	}
+	some := false
+	for e := t.order.Front(); e != nil && !some; e = e.Next() {
+		some = len(e.Value.(*listed).now.tools) > 0
+	}
+	t.any.Store(some)
+}
+
+func (l *listed) size() int { return 128 + l.now.bytes + l.pages.bytes + len(l.next) }
 
 // checkParams holds the Mcp-Param headers of a modern call against its
 // arguments, on behalf of a legacy backend, which does not know of them. What
@@ -134,7 +338,7 @@ func (b *Backend) checkParams(x *edge.Exchange) error {
 	if m.Method != "tools/call" || x.Head.Remade {
 		return nil
 	}
-	for _, want := range b.mirrored(m) {
+	for _, want := range b.mirrored(principalOf(x.Identity), m) {
 		i := slices.IndexFunc(x.Head.Params, func(h edge.Header) bool { return strings.EqualFold(h.Name, want.Name) })
 		if i < 0 {
 			return edge.Errorf(edge.Mismatch, "check", "header %s is missing", want.Name)

@@ -320,10 +320,10 @@ func TestQuestionsOfASession(t *testing.T) {
 	one, two, known := &call{}, &call{}, &call{}
 	s.add(one)
 	s.add(two)
-	some, a := s.asks(context.Background(), one, false)
+	some, a := s.asks(context.Background(), one, false, 1)
 	s.add(known)
-	exact, x := s.asks(context.Background(), known, true)
-	free, f := s.asks(context.Background(), nil, false)
+	exact, x := s.asks(context.Background(), known, true, 1)
+	free, f := s.asks(context.Background(), nil, false, 1)
 	ends := func(when string, want ...bool) {
 		t.Helper()
 		for i, c := range []context.Context{some, exact, free} {
@@ -338,23 +338,81 @@ func TestQuestionsOfASession(t *testing.T) {
 	ends("after both calls", true, false, false)
 	s.remove(known)
 	ends("after its call", true, true, false)
-	if _, late := s.asks(context.Background(), one, false); late != nil {
+	if _, late := s.asks(context.Background(), one, false, 1); late != nil {
 		t.Error("a question of a call that has ended waits")
 	}
 	s.asked(a)
 	s.asked(x)
 	for i := 1; i < maxAsking; i++ {
-		if _, more := s.asks(context.Background(), nil, false); more == nil {
+		if _, more := s.asks(context.Background(), nil, false, 1); more == nil {
 			t.Fatalf("question %d was not taken", i+1)
 		}
 	}
-	if _, more := s.asks(context.Background(), nil, false); more != nil {
+	if _, more := s.asks(context.Background(), nil, false, 1); more != nil {
 		t.Error("a question too many was taken")
 	}
 	s.Close()
 	ends("after the session", true, true, true)
 	s.asked(f)
-	if _, more := s.asks(context.Background(), nil, false); more != nil {
+	if _, more := s.asks(context.Background(), nil, false, 1); more != nil {
 		t.Error("a question after the end of the session was taken")
+	}
+}
+
+// A session that takes the place of another in the pool, because that serves no
+// longer or the transport has changed, does not end it before its last user.
+func TestZ04ReplacedSessionsEndLast(t *testing.T) {
+	t.Parallel()
+	closed := func(p *pooled) bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.closed
+	}
+	for _, one := range []struct {
+		name   string
+		sse    bool
+		change func(*session)
+		stays  bool
+	}{
+		{"as it was", false, func(*session) {}, true},
+		{"another transport", true, func(*session) {}, false},
+		{"of another era", false, func(s *session) { s.odd.Store(true) }, false},
+		{"lost", false, func(s *session) { s.live.Store(nil) }, false},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, nil)
+			in := &Introduction{Era: mcp.Legacy}
+			first, second := newSession(b, false, nil, nil), newSession(b, one.sse, nil, nil)
+			first.live.Store(&link{id: "x", version: mcp.V2511})
+			b.adopt(first)
+			var users [2]*pooled
+			for i := range users {
+				p, err := b.borrow(in, sort{})
+				if err != nil || p.session != first {
+					t.Fatalf("%+v, %v", p, err)
+				}
+				users[i] = p
+			}
+			one.change(first)
+			b.adopt(second)
+			in.SSE = one.sse && !one.stays
+			p, err := b.borrow(in, sort{})
+			if err != nil || (p.session == first) != one.stays || second.closed != one.stays {
+				t.Errorf("the next one has %p of %p and %p, %v; the second has been closed: %t", p.session, first, second, err, second.closed)
+			}
+			b.giveBack(p, false)
+			b.giveBack(users[0], false)
+			time.Sleep(20 * time.Millisecond)
+			if closed(users[1]) {
+				t.Error("the session in use was ended")
+			}
+			b.giveBack(users[1], false)
+			for end := time.Now().Add(5 * time.Second); !one.stays && !closed(users[1]); time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("the session was not ended after its last user")
+				}
+			}
+		})
 	}
 }

@@ -3,9 +3,9 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,14 +18,17 @@ import (
 // clients without sessions share a few. It opens when it is first needed, and
 // once more when the server has lost it.
 type session struct {
-	b      *Backend
-	sse    bool          // over HTTP with SSE
-	client *edge.Session // whose it is; nil for one of the edge's own
-	caps   []byte        // JSON text: what is declared to the server
-	ids    atomic.Uint64 // of the edge's own requests
+	b        *Backend
+	sse      bool          // over HTTP with SSE
+	client   *edge.Session // whose it is; nil for one of the edge's own
+	personal bool          // without a client's session, all that goes over it is of one principal all the same
+	caps     []byte        // JSON text: what is declared to the server
+	first    uint64        // before the numbers of its requests
+	ids      atomic.Uint64 // the last of them
 
 	opening chan struct{} // one place: whoever is in it opens the session
 	live    atomic.Pointer[link]
+	odd     atomic.Bool // the server has answered in it as one of another era
 
 	own    bool               // its own stream is to be heard as long as it is open
 	ownEnd context.CancelFunc // ends that; nil before it is heard; mu guards it
@@ -36,6 +39,8 @@ type session struct {
 	subs   subscriptions
 	level  string      // log level set
 	notice edge.Client // takes what belongs to no call; nil for nobody
+	heard  string      // id of the last event of the session's own stream; "" for none
+	handed string      // id of the session that another process goes on with; "" for none
 	closed bool
 
 	chosen atomic.Pointer[edge.Exchange] // stands for the exchange of what belongs to none: it has the credential that was chosen last; nil for the configured one
@@ -48,7 +53,7 @@ func (s *session) choose(x *edge.Exchange) {
 		return
 	}
 	who := x.Identity
-	if s.client == nil { // clients share it: what it does for itself it does for nobody
+	if s.client == nil && !s.personal { // anybody's: what it does for itself it does for nobody
 		who = nil
 	}
 	if is := s.chosen.Load(); is == nil || is.Chosen != x.Chosen || is.Identity != who {
@@ -60,7 +65,6 @@ func (s *session) choose(x *edge.Exchange) {
 type link struct {
 	id      string // Mcp-Session-Id; "" when the server gave none
 	version string
-	intro   *Introduction
 	sse     *sseLink // the stream and the endpoint, over HTTP with SSE
 }
 
@@ -68,24 +72,32 @@ func newSession(b *Backend, sse bool, client *edge.Session, caps []byte) *sessio
 	if caps == nil {
 		caps = []byte("{}")
 	}
-	return &session{b: b, sse: sse, client: client, caps: caps, opening: make(chan struct{}, 1)}
+	s := &session{b: b, sse: sse, client: client, caps: caps, first: startOfNumbers(), opening: make(chan struct{}, 1)}
+	s.ids.Store(s.first)
+	return s
 }
 
 // errLost says that the server no longer has the session, and that it did not
 // run what it was sent.
 var errLost = errors.New("the backend has lost the session")
 
-// ready returns what the server said at the opening, and opens the session
-// when it is not open.
+// ready opens a session that nobody has used yet, and returns what the server
+// said. Later on nobody asks for that: the session does not keep it.
 func (s *session) ready(ctx context.Context) (*Introduction, error) {
-	l, err := s.link(ctx)
-	if err != nil {
+	in := new(Introduction)
+	if _, err := s.linkFor(ctx, in); err != nil {
 		return nil, err
 	}
-	return l.intro, nil
+	return in, nil
 }
 
-func (s *session) link(ctx context.Context) (*link, error) {
+// link returns the session as the server knows it, and opens it when it is not
+// open.
+func (s *session) link(ctx context.Context) (*link, error) { return s.linkFor(ctx, nil) }
+
+// linkFor is link that leaves what the server says at the opening in said; nil
+// for nobody to know.
+func (s *session) linkFor(ctx context.Context, said *Introduction) (*link, error) {
 	if l := s.live.Load(); l != nil {
 		return l, nil
 	}
@@ -104,11 +116,12 @@ func (s *session) link(ctx context.Context) (*link, error) {
 	if closed {
 		return nil, edge.Errorf(edge.Gone, "initialize", "the session has ended")
 	}
-	l, err := s.open(ctx)
+	l, err := s.open(ctx, said)
 	if err != nil {
 		return nil, err
 	}
 	s.live.Store(l)
+	s.b.bridge.enter(s)
 	s.mu.Lock()
 	closed = s.closed
 	if s.own && !closed && s.ownEnd == nil {
@@ -116,15 +129,20 @@ func (s *session) link(ctx context.Context) (*link, error) {
 	}
 	s.mu.Unlock()
 	if closed {
+		s.b.bridge.leave(s)
 		s.leave(l)
 		return nil, edge.Errorf(edge.Gone, "initialize", "the session has ended")
+	}
+	if s.client != nil && s.b.Opened != nil {
+		s.b.Opened(s.client)
 	}
 	return l, nil
 }
 
 // open introduces the edge: initialize, initialized, and whatever the session
-// had set up before the server lost it.
-func (s *session) open(ctx context.Context) (*link, error) {
+// had set up before the server lost it. What the server says goes to said, unless
+// that is nil.
+func (s *session) open(ctx context.Context, said *Introduction) (*link, error) {
 	l := &link{}
 	if s.sse {
 		sse, err := s.dialSSE(ctx)
@@ -155,20 +173,29 @@ func (s *session) open(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	l.id, l.version = header, m.Text("protocolVersion")
+	if l.sse != nil {
+		l.sse.met.Store(true)
+	}
 	if !mcp.LegacyVersion(l.version) {
 		s.leave(l)
-		return nil, edge.Errorf(edge.Unavailable, "initialize", "speaks revision %q, which the edge does not", l.version)
+		return nil, &edge.Error{Kind: edge.Unavailable, Op: "initialize", Err: &revisionError{l.version}}
 	}
-	l.intro = &Introduction{
-		Era:          mcp.Legacy,
-		SSE:          s.sse,
-		Version:      l.version,
-		Capabilities: slices.Clone(m.Get("capabilities").Of(m.Raw)),
-		Instructions: slices.Clone(m.Get("instructions").Of(m.Raw)),
-		Info:         slices.Clone(m.Get("serverInfo").Of(m.Raw)),
+	if said != nil {
+		*said = Introduction{
+			Era:          mcp.Legacy,
+			SSE:          s.sse,
+			Version:      l.version,
+			Capabilities: slices.Clone(m.Get("capabilities").Of(m.Raw)),
+			Instructions: slices.Clone(m.Get("instructions").Of(m.Raw)),
+			Info:         slices.Clone(m.Get("serverInfo").Of(m.Raw)),
+		}
 	}
 	if err := s.post(ctx, l, mcp.AppendRequest(nil, nil, "notifications/initialized", nil)); err != nil {
 		s.leave(l)
+		var r *refusal
+		if errors.As(err, &r) {
+			r.introduced = true
+		}
 		return nil, err
 	}
 	s.mu.Lock()
@@ -189,10 +216,18 @@ func (s *session) open(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
+// revisionError says that a server answers initialize with a revision that is not
+// of the legacy era.
+type revisionError struct{ revision string }
+
+func (e *revisionError) Error() string {
+	return fmt.Sprintf("speaks revision %.100q, which the edge does not", e.revision)
+}
+
 // roundTrip sends a request of the edge's own. The second result is the
 // session id that the answer came with.
 func (s *session) roundTrip(ctx context.Context, l *link, method string, params []byte) (*mcp.Message, string, error) {
-	id := s.ownID()
+	id := s.number(nil)
 	body := mcp.AppendRequest(nil, id, method, params)
 	if l.sse != nil {
 		m, err := s.overSSE(ctx, l, &call{id: id, method: method}, s.chosen.Load(), body)
@@ -206,7 +241,18 @@ func (s *session) roundTrip(ctx context.Context, l *link, method string, params 
 	}
 	given := string(r.c.head.session)
 	m := new(mcp.Message)
-	if _, err := r.answer(ctx, id, m, func(m *mcp.Message, _ *reply) { _ = s.before(ctx, l, nil, m) }); err != nil {
+	var e *refusal
+	if r.status >= 400 {
+		e = r.refuses()
+	}
+	_, err = r.answer(ctx, id, m, func(m *mcp.Message, _ *reply) { _ = s.before(ctx, l, nil, m) })
+	if err == nil && e != nil && m.Kind == mcp.Failure {
+		e.code, e.text, e.body = m.Code(), m.Text("message"), m.Raw
+		if e.says(method) {
+			err = e
+		}
+	}
+	if err != nil {
 		return nil, given, err
 	}
 	return m, given, nil
@@ -234,16 +280,18 @@ func (s *session) outgoing(l *link, body []byte) outgoing {
 	return o
 }
 
-// ownID returns an id that no client's request has: clients choose theirs, and
-// a session of their own carries them as they are.
-func (s *session) ownID() []byte {
-	return append(strconv.AppendUint([]byte(`"weir-`), s.ids.Add(1), 10), '"')
-}
-
 // failed says what it means that a call got no answer of its own.
-func (s *session) failed(ctx context.Context, l *link, c *call, m *mcp.Message, err error) (*edge.Response, error) {
+func (s *session) failed(ctx context.Context, l *link, c *call, x *edge.Exchange, err error) (*edge.Response, error) {
 	var r *refusal
+	m := x.Request
 	switch {
+	case errors.As(err, &r) && r.lacksMethod():
+		// A modern server says so, and a bridge for a legacy one.
+		answer := refused(m.IDText(), r)
+		if x.Era == mcp.Legacy {
+			answer.Status = 200
+		}
+		return nil, &doubt{answer: answer, unrun: true}
 	case errors.As(err, &r) && r.lostSession() && !r.modern():
 		return nil, errLost
 	case errors.As(err, &r) && (r.modern() || r.status == 405):
@@ -279,6 +327,9 @@ func (s *session) call(ctx context.Context, x *edge.Exchange) (*edge.Response, e
 			}
 			return nil, edge.Errorf(edge.Unavailable, "call", "%w", errLost)
 		}
+		if errors.Is(err, errEra) {
+			s.odd.Store(true)
+		}
 		return r, err
 	}
 }
@@ -288,7 +339,7 @@ func (s *session) call(ctx context.Context, x *edge.Exchange) (*edge.Response, e
 func lost(err error) error {
 	var r *refusal
 	if errors.As(err, &r) {
-		if r.status == 400 || r.status == 404 || r.status == 405 {
+		if !r.introduced && (r.status == 400 || r.status == 404 || r.status == 405) {
 			return errEra
 		}
 		return r.verdict()
@@ -312,13 +363,24 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 		c.known = c.token
 	}
 	body := m.Raw
-	if x.Era == mcp.Modern {
+	switch {
+	case x.Era == mcp.Modern:
 		// Clients that share a session must not meet in an id or a token.
-		c.id = strconv.AppendUint(nil, s.ids.Add(1), 10)
+		c.id = s.number(nil)
 		c.known = c.id
 		c.level = m.Meta(mcp.MetaLogLevel).OK()
 		c.alone = true
 		body = mcp.ToLegacy(nil, m, c.id, c.id)
+	case l.sse != nil || s.b.crosses():
+		// Where answers are told apart by their ids alone, those of two clients
+		// must not be the same: behind a bridge all of them may be one server's.
+		c.id = s.number(nil)
+		edits := append(make([]mcp.Edit, 0, 2), m.WithID(c.id))
+		if c.token != nil {
+			c.known = c.id
+			edits = append(edits, mcp.Edit{Span: m.Meta("progressToken"), With: c.id})
+		}
+		body = mcp.Splice(nil, m.Raw, edits...)
 	}
 	answer := x.Answer()
 	answer.Status = 200
@@ -344,7 +406,7 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 			err = s.resume(ctx, l, c, &c.place, o.until, &answer.Message)
 		}
 		if err != nil {
-			return s.failed(ctx, l, c, m, err)
+			return s.failed(ctx, l, c, x, err)
 		}
 	}
 	switch code := answer.Code(); {
@@ -388,6 +450,7 @@ func (s *session) resume(ctx context.Context, l *link, c *call, at *place, until
 		case <-time.After(wait):
 		}
 		before := at.id
+		at.again = true
 		o := s.outgoing(l, nil)
 		o.method, o.last, o.place, o.until = "GET", at.id, at, until
 		r, _, err := s.b.peer.send(ctx, &o)
@@ -446,10 +509,14 @@ func (s *session) remove(c *call) {
 	s.mu.Unlock()
 }
 
-// callOf returns the call of an id; s.mu is held.
+// callOf returns the call of a number; s.mu is held. A server that makes a
+// string of it is understood.
 func (s *session) callOf(id []byte) *call {
+	if len(id) > 2 && id[0] == '"' {
+		id = id[1 : len(id)-1]
+	}
 	for _, c := range s.calls {
-		if mcp.SameID(c.id, id) {
+		if string(c.id) == string(id) {
 			return c
 		}
 	}
@@ -518,6 +585,7 @@ func (s *session) Close() error {
 		s.ownEnd()
 	}
 	s.mu.Unlock()
+	s.b.bridge.leave(s)
 	if l := s.live.Swap(nil); l != nil {
 		s.leave(l)
 	}
@@ -529,7 +597,10 @@ func (s *session) leave(l *link) {
 		l.sse.close()
 		return
 	}
-	if l.id == "" {
+	s.mu.Lock()
+	handed := s.handed
+	s.mu.Unlock()
+	if l.id == "" || l.id == handed {
 		return
 	}
 	s.b.farewell(func(ctx context.Context) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/serve"
 )
 
@@ -339,5 +340,56 @@ func TestServerWithoutSessionIDs(t *testing.T) {
 		if _, ok := r.Header["Mcp-Session-Id"]; ok {
 			t.Errorf("session %q", r.Session)
 		}
+	}
+}
+
+// A client whose method a server does not know has it asked anew what it speaks.
+// What others have under way in the session that they share goes on, and so does
+// the session.
+func TestZ04SessionInUseIsKept(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	back.Always("server/discover", func(c *edgetest.Call) { c.Error(404, -32601, "Method not found") })
+	back.Always("x/unknown", func(c *edgetest.Call) {
+		c.JSON(404, `{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}`)
+	})
+	release := make(chan struct{})
+	back.Always("tools/call", func(c *edgetest.Call) {
+		c.Wait(release)
+		c.Result(`{"content":[]}`)
+	})
+	b := direct(t, back)
+	if _, err := b.Introduced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	call := func(id string) error {
+		r, err := b.Handle(t.Context(), modern(t, id, "tools/call", `{"name":"x","arguments":{},"_meta":{}}`, make(ears)))
+		if err == nil && r.Kind != mcp.Result {
+			err = fmt.Errorf("%s", r.Raw)
+		}
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- call("1") }()
+	under := back.Session(back.Await("tools/call", 1).Session)
+	if r, err := b.Handle(t.Context(), modern(t, "2", "x/unknown", `{"_meta":{}}`, make(ears))); err != nil || r.Code() != mcp.CodeMethodNotFound {
+		t.Errorf("an unknown method: %+v, %v", r, err)
+	}
+	back.Await("DELETE", 1) // the session that the server was asked in
+	if back.Count("initialize") != 2 || back.Count("DELETE") != 1 {
+		t.Errorf("%d times initialize, %d times DELETE", back.Count("initialize"), back.Count("DELETE"))
+	}
+	if under == nil || under.Ended() {
+		t.Error("the session with a call under way was ended")
+	}
+	close(release)
+	if err := edgetest.Receive(t, done, "the answer"); err != nil {
+		t.Errorf("the call under way: %v", err)
+	}
+	if err := call("3"); err != nil {
+		t.Error(err)
+	}
+	if r := back.Await("tools/call", 2); under != nil && r.Session != under.ID {
+		t.Error("the next call is not in the session of the one before")
 	}
 }

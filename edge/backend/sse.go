@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -17,6 +19,8 @@ type sseLink struct {
 	endpoint *peer
 	end      context.CancelFunc
 	done     chan struct{} // closed when the stream has ended
+	met      atomic.Bool   // the server has answered initialize
+	left     atomic.Bool   // nothing that still comes is taken
 }
 
 // dialSSE opens the stream and waits for the endpoint.
@@ -30,9 +34,10 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 		return nil, err
 	}
 	if r.status != 200 || !r.sse {
-		r.close()
+		refused := r.refuses()
+		refused.body = r.beginning()
 		end()
-		return nil, &refusal{status: r.status, sent: r.peer.credential != nil}
+		return nil, refused
 	}
 	events := mcp.NewEventReader(r.stream(), s.b.MaxMessage)
 	e, err := events.Next()
@@ -84,15 +89,23 @@ func (b *Backend) sameOrigin(data string) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	u, err := base.Parse(data)
+	u, err := base.Parse(strings.TrimSpace(data))
 	if err != nil || u.Scheme != base.Scheme || u.Host != base.Host || u.User != nil {
 		return nil, edge.Errorf(edge.Unavailable, "endpoint", "named an endpoint of another origin")
 	}
 	return b.peer.at(u), nil
 }
 
-// incoming takes a message from the stream.
+// incoming takes a message from the stream. One that has been let go may bring
+// again what comes on the next.
 func (s *session) incoming(ctx context.Context, l *sseLink, m *mcp.Message) {
+	if l.left.Load() {
+		return
+	}
+	if m.Kind == mcp.Request && m.Method != "ping" && !l.met.Load() {
+		s.b.stray() // no server asks a client that it has not met
+		return
+	}
 	if m.Kind == mcp.Request || m.Kind == mcp.Notification {
 		_ = s.before(ctx, &link{sse: l}, nil, m)
 		return
@@ -101,6 +114,9 @@ func (s *session) incoming(ctx context.Context, l *sseLink, m *mcp.Message) {
 	c := s.callOf(m.IDText())
 	s.mu.Unlock()
 	if c == nil {
+		if m.ID.OK() && !s.gave(m.IDText()) {
+			s.b.stray()
+		}
 		return
 	}
 	select {
@@ -120,7 +136,10 @@ func (l *sseLink) post(ctx context.Context, x *edge.Exchange, body []byte) error
 	return err
 }
 
-func (l *sseLink) close() { l.end() }
+func (l *sseLink) close() {
+	l.left.Store(true)
+	l.end()
+}
 
 // overSSE sends a request and waits for its answer on the stream.
 func (s *session) overSSE(ctx context.Context, l *link, c *call, x *edge.Exchange, body []byte) (*mcp.Message, error) {

@@ -98,9 +98,15 @@ func (s *session) readOwn(ctx context.Context) error {
 		case err != nil:
 		case r.status == 404:
 			r.close()
+			s.hasHeard("")
 			s.drop(l)
 		case r.status == 401 && s.b.peer.credential != nil:
 			r.close() // it may take another one
+		case r.status == 409:
+			r.close() // it has not noticed yet that the last one ended
+		case s.deafTo(r):
+			r.close() // it does not know the event any longer
+			continue
 		case r.status != 200 || !r.sse:
 			r.close()
 			return errMute
@@ -119,7 +125,13 @@ func (s *session) readOwn(ctx context.Context) error {
 				if m, err := mcp.Decode(e.Data); err == nil && (m.Kind == mcp.Request || m.Kind == mcp.Notification) {
 					if s.before(ctx, l, nil, m) != nil {
 						pause(ctx)
+						continue // nobody has heard it
 					}
+				} else if err == nil && s.foreign(m.IDText()) {
+					s.b.stray()
+				}
+				if e.HasID {
+					s.hasHeard(e.ID)
 				}
 			}
 		}
@@ -130,6 +142,30 @@ func (s *session) readOwn(ctx context.Context) error {
 		}
 		wait = min(2*wait, 30*time.Second)
 	}
+}
+
+// hasHeard notes the last event of the session's own stream. Where that is read
+// anew, it goes on from there (2025-11-25, basic/transports, resumability).
+func (s *session) hasHeard(id string) {
+	if !visible(id) {
+		id = ""
+	}
+	s.mu.Lock()
+	s.heard = id
+	s.mu.Unlock()
+}
+
+// deafTo reports whether a server refused the stream where it was to go on from
+// an event; it is asked for the stream alone then.
+func (s *session) deafTo(r *reply) bool {
+	if r.status == 200 && r.sse {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.heard
+	s.heard = ""
+	return was != ""
 }
 
 // pause waits for the end of a listening whose client is gone, but not for long:
@@ -155,6 +191,9 @@ func (s *session) openStream(ctx context.Context) (l *link, r *reply, err error)
 		}
 		o := s.outgoing(l, nil)
 		o.method, o.silence, o.until = "GET", 0, time.Time{}
+		s.mu.Lock()
+		o.last = s.heard
+		s.mu.Unlock()
 		r, _, err = s.b.peer.send(ctx, &o)
 	}()
 	<-done

@@ -555,6 +555,31 @@ func (b *Book) makeRoom(keep *shelf) bool {
 	return true
 }
 
+// Retry says that a backend answers again: those of its lists that could not be
+// fetched, or are no longer fresh, are fetched at once, and are worth waiting for.
+func (b *Book) Retry(backend string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	shelves := []*shelf{b.common}
+	for e := b.recent.Front(); e != nil; e = e.Next() {
+		shelves = append(shelves, e.Value.(*shelf))
+	}
+	now := time.Now()
+	for i, source := range b.Sources {
+		if source.Name() != backend {
+			continue
+		}
+		for _, s := range shelves {
+			for _, e := range s.entries[i] {
+				if e != nil {
+					b.retry(e, now)
+				}
+			}
+		}
+	}
+	b.wake()
+}
+
 // Drop says that a backend's lists have changed, or may have: all of them when
 // no kind is named. What is the same for everybody is fetched at once, what is
 // personal when its principal asks next.

@@ -20,6 +20,7 @@ const (
 	maxFetches = 8                      // from one backend at a time
 	maxCursor  = 8 << 10                // bytes
 	fetchGap   = 100 * time.Millisecond // between the begins of two fetches that a backend's own word causes
+	retryGap   = 500 * time.Millisecond // between the begins of two fetches, where a backend fails and answers by turns
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 30 * time.Second
 )
@@ -48,8 +49,11 @@ type entry struct {
 
 // fetch is the fetching of a list, for which others wait.
 type fetch struct {
-	done  chan struct{}
-	began time.Time
+	done    chan struct{}
+	began   time.Time
+	cancel  context.CancelFunc
+	doubted bool // it began while its backend may not have answered
+	renewed bool // it was cancelled for another to take its place
 }
 
 // tend begins a fetch where one is wanted, and returns the one that is worth
@@ -131,16 +135,45 @@ func (b *Book) drop(e *entry) {
 	}
 }
 
+// retry fetches a list that could not be fetched from a backend that answers
+// again. What is under way since before that may wait for what never comes. mu
+// is held.
+func (b *Book) retry(e *entry, now time.Time) {
+	if e.fetch == nil && e.tries == 0 && (e.list == nil || now.Sub(e.got) < b.Interval) {
+		return // nobody has asked for it, or it is fresh
+	}
+	e.tries, e.late, e.due = 0, false, true
+	if e.fetch != nil {
+		e.fetch.doubted = true
+		b.renew(e.fetch, now)
+		return
+	}
+	if e.retry = e.began.Add(retryGap); e.shelf == b.common && !now.Before(e.retry) {
+		b.begin(e, now)
+	}
+}
+
+// renew ends a fetch that takes long, for another to take its place, and returns
+// how long it is until then otherwise; mu is held.
+func (b *Book) renew(f *fetch, now time.Time) time.Duration {
+	wait := f.began.Add(b.Wait).Sub(now)
+	if wait <= 0 && !f.renewed {
+		f.renewed = true
+		f.cancel()
+	}
+	return max(wait, fetchGap)
+}
+
 // begin fetches a list; mu is held.
 func (b *Book) begin(e *entry, now time.Time) {
 	if b.closed || e.shelf.gone {
 		return
 	}
-	f := &fetch{done: make(chan struct{}), began: now}
+	ctx, cancel := context.WithTimeout(b.life, b.Timeout)
+	f := &fetch{done: make(chan struct{}), began: now, cancel: cancel}
 	e.fetch, e.began = f, now
 	id := e.shelf.id
 	b.work.Go(func() {
-		ctx, cancel := context.WithTimeout(b.life, b.Timeout)
 		defer cancel()
 		list, caps, err := b.get(ctx, e.source, e.thing, id)
 		b.finish(e, f, list, caps, err)
@@ -167,6 +200,10 @@ func (b *Book) finish(e *entry, f *fetch, list *List, caps []byte, err error) {
 	now := time.Now()
 	if err == nil && !b.admit(e, size) {
 		err = edge.Errorf(edge.Overload, "list", "the lists of all backends are more than %d bytes", b.Bounds.Bytes)
+	}
+	if err != nil && f.renewed {
+		b.begin(e, now)
+		return
 	}
 	if err != nil {
 		b.fail(e, err, now)
@@ -288,6 +325,9 @@ func (b *Book) walk(ctx context.Context, s Source, thing edge.Thing, id *edge.Id
 			return nil, edge.Errorf(edge.Unavailable, what, "not JSON: %w", err)
 		}
 		items := mcp.Lookup(result, member)
+		if string(items) == "null" { // an empty list of a server in Go
+			items = []byte("[]")
+		}
 		if len(items) == 0 || items[0] != '[' {
 			return nil, &edge.Error{Kind: edge.Unavailable, Op: what, Err: errors.New("no " + member + " in the result")}
 		}
@@ -372,6 +412,9 @@ func (b *Book) keep() time.Duration {
 	b.mu.Lock()
 	for i := range b.common.entries {
 		for _, e := range b.common.entries[i] {
+			if e != nil && e.fetch != nil && e.fetch.doubted && !e.fetch.renewed {
+				next = min(next, b.renew(e.fetch, now))
+			}
 			if e == nil || e.fetch != nil || !e.due && e.tries == 0 {
 				continue
 			}

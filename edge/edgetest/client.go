@@ -304,5 +304,20 @@ func (r *Response) Result() string {
 	return string(m.Result)
 }
 
+// Over reports whether the stream has ended; events that have come and that
+// nobody has read are passed over.
+func (r *Response) Over() bool {
+	for {
+		select {
+		case _, ok := <-r.events:
+			if !ok {
+				return true
+			}
+		default:
+			return false
+		}
+	}
+}
+
 // Close leaves the stream.
 func (r *Response) Close() { r.cancel() }

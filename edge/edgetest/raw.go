@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
@@ -61,3 +62,25 @@ func (r *Raw) Ended() bool {
 
 // Close closes the connection.
 func (r *Raw) Close() { r.conn.Close() }
+
+// Line reads one line and returns it without its end.
+func (r *Raw) Line() string {
+	r.t.Helper()
+	text, err := r.br.ReadString('\n')
+	if err != nil {
+		r.t.Fatalf("read a line: %v", err)
+	}
+	return strings.TrimRight(text, "\r\n")
+}
+
+// Waits reports whether something of the edge is there to be read, or comes
+// within a moment.
+func (r *Raw) Waits() bool {
+	_ = r.conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	_, err := r.br.Peek(1)
+	_ = r.conn.SetReadDeadline(time.Now().Add(Patience))
+	return err == nil
+}
+
+// Try sends bytes to an edge that may not want all of them.
+func (r *Raw) Try(text string) { _, _ = io.WriteString(r.conn, text) }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -24,6 +25,16 @@ func TestSpecification(t *testing.T) {
 	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9_]+|make [a-z-]+)`").FindAllStringSubmatch(string(text), -1)
 	if len(named) < 50 {
 		t.Fatalf("only %d tests are named", len(named))
+	}
+	section, last := "", 0
+	for _, m := range regexp.MustCompile(`(?m)^(?:## (\d+)\.|\| (\d+)\.(\d+) \|)`).FindAllStringSubmatch(string(text), -1) {
+		if m[1] != "" {
+			section, last = m[1], 0
+			continue
+		}
+		if last++; m[2] != section || m[3] != strconv.Itoa(last) {
+			t.Errorf("SPECIFICATION.md: the promise %s.%s stands in the place of %s.%d", m[2], m[3], section, last)
+		}
 	}
 	for _, m := range named {
 		if target, ok := strings.CutPrefix(m[1], "make "); ok {

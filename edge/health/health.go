@@ -63,6 +63,7 @@ const (
 	AuthenticationFailed Category = "authentication_failed"
 	TimedOut             Category = "timeout"
 	Cancelled            Category = "cancelled" // by the edge; it says nothing of the backend
+	Refused              Category = "refused"   // with 403, and no credential asked for
 	BackendUnavailable   Category = "backend_unavailable"
 	ConnectionFailed     Category = "connection_failed"
 	CheckFailed          Category = "health_check_failed" // anything else
@@ -106,7 +107,7 @@ type Check struct {
 // asked yet.
 type State struct {
 	Status   Status    // "" is that of the zero State and means Unknown
-	Message  string    // what the last check met; short, and never text of the backend
+	Message  string    // what the last check met; short, and of the backend's own text the first words of a refusal alone
 	Category Category  // of the failure that Message tells of
 	Failures int       // failed checks in a row; 0 when healthy
 	Checked  time.Time // when the last check ended; zero for never

@@ -49,7 +49,7 @@ type finding struct {
 	bad      bool    // for the status: a failed check
 	refused  bool    // with 401 or 403
 	category Category
-	message  string // made here, of nothing that a stranger has written
+	message  string // of what a stranger has written it has the first words of a refusal alone, in quotes
 }
 
 // status is the one that a backend has after enough of these.
@@ -63,6 +63,13 @@ func (f finding) status() Status {
 // answered is an error that stands for an HTTP answer.
 type answered interface{ HTTPStatus() int }
 
+// said is an error of an HTTP answer that tells more of it: what it says, and
+// whether it asks for a credential.
+type said interface {
+	Words() string
+	Challenged() bool
+}
+
 // examine is the one table from errors to what they mean. What the status and
 // the breaker make of an error differs where a live backend refuses: the breaker
 // lets calls have that answer, a check has failed.
@@ -73,7 +80,18 @@ func examine(err error) finding {
 	var a answered
 	if errors.As(err, &a) {
 		if code := a.HTTPStatus(); code > 0 {
-			return examineHTTP(code)
+			f := examineHTTP(code)
+			var s said
+			if !errors.As(err, &s) {
+				return f
+			}
+			if code == 403 && !s.Challenged() {
+				f.category, f.message = Refused, "refuses the edge with HTTP 403"
+			}
+			if words := s.Words(); words != "" && f.message != "" {
+				f.message += fmt.Sprintf(", and says %q", words)
+			}
+			return f
 		}
 	}
 	kind := edge.KindOf(err)

@@ -41,10 +41,14 @@ func (b *breaker) answered() {
 	}
 }
 
-// failed notes a call that the store did not answer, and reports whether that
-// opened the breaker.
-func (b *breaker) failed(cause error) bool {
+// failed notes a call that the store did not serve, and reports whether that
+// opened the breaker. What lasts opens it at once: other calls, which the store
+// goes on to answer, would hide it.
+func (b *breaker) failed(cause error, lasts bool) bool {
 	n := b.fails.Add(1)
+	if lasts {
+		n = b.most
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cause = cause

@@ -116,6 +116,12 @@ func (s *MemoryStore) Get(_ context.Context, key string) ([]byte, error) {
 	return clone(v.data), nil
 }
 
+// Head returns at most the first most bytes of a value; nil for nothing.
+func (s *MemoryStore) Head(ctx context.Context, key string, most int) ([]byte, error) {
+	value, err := s.Get(ctx, key)
+	return value[:min(len(value), most)], err
+}
+
 // Put implements edge.Store.
 func (s *MemoryStore) Put(_ context.Context, key string, data []byte, ttl time.Duration) error {
 	if err := checkKey("put", key); err != nil {

@@ -74,7 +74,7 @@ type Options struct {
 const (
 	probeFirst = 50 * time.Millisecond  // after the breaker opened
 	probeLast  = 500 * time.Millisecond // the longest wait, to which the first one doubles
-	probeIdle  = 5 * time.Second        // while nobody else asks
+	probeIdle  = 5 * time.Second        // while it is there
 	probeWait  = time.Second            // for the answer, with a new connection
 )
 
@@ -91,13 +91,17 @@ type RedisStore struct {
 	options Options
 	prefix  string
 	client  redis.UniversalClient
+	door    *door
 	scripts scripts
 	breaker *breaker
 	turns   turns
 	ears    *ears
+	large   chan struct{} // holds one for each call under way that moves much
+	takings takings
 
 	calls, failures, timeouts, refused, busy atomic.Uint64
 	corrupt, full, expired                   atomic.Uint64
+	lastVouched                              atomic.Int64 // Unix nanoseconds
 
 	end  context.Context // over when the store is closed
 	stop context.CancelFunc
@@ -127,13 +131,23 @@ func Redis(o Options) (*RedisStore, error) {
 	s := &RedisStore{
 		options: o,
 		prefix:  o.KeyPrefix + "weir:",
-		client:  o.client(config),
 		scripts: newScripts(),
 		breaker: newBreaker(o.Failures),
+		large:   make(chan struct{}, max(1, o.Pool/8)),
 	}
+	s.door = newDoor(&s.options, config)
+	s.client = s.door.client()
+	s.takings.begin()
 	s.end, s.stop = context.WithCancel(context.Background())
 	s.ears = newEars(s)
 	s.work.Go(s.probe)
+	s.work.Go(s.settle)
+	if o.Mode == Sentinel {
+		s.work.Go(func() {
+			defer edge.Contain(o.Log, "store sentinels")
+			s.door.follow(s.end)
+		})
+	}
 	return s, nil
 }
 
@@ -192,40 +206,12 @@ func (o *Options) tls() (*tls.Config, error) {
 	return c, nil
 }
 
-// client makes the client. It connects to nothing yet. No call is retried by a
-// client of one server: who calls has a deadline, and knows better.
-func (o *Options) client(config *tls.Config) redis.UniversalClient {
-	u := &redis.UniversalOptions{
-		Addrs: o.Addresses, MasterName: o.Master, DB: o.DB,
-		Username: o.User, Password: string(o.Password),
-		SentinelUsername: o.SentinelUser, SentinelPassword: string(o.SentinelPassword),
-		Protocol: 2, DisableIdentity: true,
-		ContextTimeoutEnabled: true, MaxRetries: -1, MaxRedirects: 3,
-		MinRetryBackoff: time.Millisecond, MaxRetryBackoff: 8 * time.Millisecond,
-		DialTimeout: o.Dial, DialerRetries: 1,
-		// Each call has a deadline of its own, which is earlier.
-		ReadTimeout: o.Timeout + slowest, WriteTimeout: o.Timeout + slowest,
-		// A call that finds no connection says so before its deadline says
-		// that the store was silent.
-		PoolTimeout: o.Timeout * 9 / 10, PoolSize: o.Pool, PipelinePoolSize: -1,
-		ConnMaxIdleTime: 5 * time.Minute,
-		ReadBufferSize:  4 << 10, WriteBufferSize: 4 << 10,
-		TLSConfig: config,
-	}
-	switch o.Mode {
-	case Cluster:
-		return redis.NewClusterClient(u.Cluster())
-	case Sentinel:
-		return redis.NewFailoverClient(u.Failover())
-	}
-	return redis.NewClient(u.Simple())
-}
-
 // Close ends the store and what it does in the background.
 func (s *RedisStore) Close() error {
 	s.stop()
 	s.ears.close()
 	s.work.Wait()
+	defer s.door.close()
 	if err := s.client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
 		return fmt.Errorf("redis: close: %w", err)
 	}
@@ -238,12 +224,13 @@ type State struct {
 	Open  bool      // the breaker is open: calls fail at once
 	Since time.Time // of the breaker's state
 	Err   error     // what is wrong; nil when nothing is known to be
+	Deaf  error     // why messages are only found by looking; nil when they are not
 }
 
 // State returns what the store knows.
 func (s *RedisStore) State() State {
 	open, since, cause := s.breaker.state()
-	return State{Ready: !open && s.breaker.heard.Load() != 0, Open: open, Since: since, Err: cause}
+	return State{Ready: !open && s.breaker.heard.Load() != 0, Open: open, Since: since, Err: cause, Deaf: s.ears.deafness()}
 }
 
 // Away reports whether the Redis is known to be away: calls fail at once. It
@@ -285,17 +272,50 @@ func (s *RedisStore) do(ctx context.Context, op string, f func(context.Context) 
 // at least.
 const perSecond = 32 << 20
 
-// doFor is do for a call that moves so many bytes, which takes its time.
+// largeBytes is how much a call moves at most without being a large one.
+const largeBytes = 64 << 10
+
+// doLarge is doFor for what others choose the size of: of large calls a few are
+// under way at a time, so that small ones find a connection.
+func (s *RedisStore) doLarge(ctx context.Context, op string, bytes int, f func(context.Context) error) error {
+	if bytes <= largeBytes {
+		return s.doFor(ctx, op, bytes, f)
+	}
+	if !s.breaker.allows() {
+		s.refused.Add(1)
+		return fail(op, errAway)
+	}
+	timer := time.NewTimer(s.within(bytes))
+	defer timer.Stop()
+	select {
+	case s.large <- struct{}{}:
+		defer func() { <-s.large }()
+	case <-ctx.Done():
+		return fail(op, ctx.Err())
+	case <-timer.C:
+		s.busy.Add(1)
+		return fail(op, errors.New("as many large calls are under way as may"))
+	}
+	return s.doFor(ctx, op, bytes, f)
+}
+
+// within is the time of a call that moves so many bytes.
+func (s *RedisStore) within(bytes int) time.Duration {
+	return s.options.Timeout + time.Duration(bytes)*time.Second/perSecond
+}
+
+// doFor is do for a call that moves so many bytes, which takes its time. That a
+// large one took longer says nothing about the store.
 func (s *RedisStore) doFor(ctx context.Context, op string, bytes int, f func(context.Context) error) error {
 	if !s.breaker.allows() {
 		s.refused.Add(1)
 		return fail(op, errAway)
 	}
 	s.calls.Add(1)
-	within, cancel := context.WithTimeout(ctx, s.options.Timeout+time.Duration(bytes)*time.Second/perSecond)
+	within, cancel := context.WithTimeout(ctx, s.within(bytes))
 	defer cancel()
-	err := f(within)
-	if err == nil || errors.Is(err, redis.Nil) {
+	err := contained(within, f)
+	if err == nil {
 		s.breaker.answered()
 		return nil
 	}
@@ -310,12 +330,26 @@ func (s *RedisStore) doFor(ctx context.Context, op string, bytes int, f func(con
 	if isTimeout(err) {
 		s.timeouts.Add(1)
 	}
-	away := isAway(err)
-	err = tell(err)
-	if away {
-		s.failed(err)
+	lasts, slow := isLasting(err), bytes > largeBytes && isTimeout(err)
+	if err = tell(err); !slow {
+		s.failed(err, lasts)
 	}
 	return fail(op, err)
+}
+
+// contained asks the store, and takes a panic of the client library, which
+// answers of a strange shape may cause, for such an answer. Nil is no answer to
+// anything that the store is asked.
+func contained(ctx context.Context, f func(context.Context) error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = errReply
+		}
+	}()
+	if err = f(ctx); errors.Is(err, redis.Nil) {
+		err = errReply
+	}
+	return err
 }
 
 // ended returns why a caller does not wait any more, nil when he does. His
@@ -330,14 +364,17 @@ func ended(ctx context.Context) error {
 	return nil
 }
 
-func (s *RedisStore) failed(err error) {
-	if s.breaker.failed(err) {
+// failed notes a call that the store did not serve. What lasts opens the
+// breaker at once.
+func (s *RedisStore) failed(err error, lasts bool) {
+	if s.breaker.failed(err, lasts) {
 		s.options.Log.Warn("the store is away", "addresses", s.options.Addresses, "err", err)
 	}
 }
 
-// probe asks the store whether it is there: at the start, while the breaker is
-// open, and now and then while nobody else asks. It ends with the store.
+// probe asks the store whether it is there, and does all that calls need: at the
+// start, while the breaker is open, and now and then, since other calls may need
+// only a part of that. It ends with the store.
 func (s *RedisStore) probe() {
 	defer edge.Contain(s.options.Log, "store probe")
 	wait, timer := time.Duration(0), time.NewTimer(0)
@@ -352,14 +389,9 @@ func (s *RedisStore) probe() {
 			continue
 		case <-timer.C:
 		}
-		quiet := time.Since(time.Unix(0, s.breaker.heard.Load()))
-		if s.breaker.allows() && quiet < probeIdle {
-			timer.Reset(probeIdle - quiet)
-			continue
-		}
 		if err := s.knock(); err != nil {
 			if s.end.Err() == nil {
-				s.failed(err)
+				s.failed(tell(err), isLasting(err))
 			}
 			// Not all at once: every replica asks.
 			wait = min(max(2*wait, probeFirst), probeLast)
@@ -375,16 +407,101 @@ func (s *RedisStore) probe() {
 }
 
 // knock asks the store for what calls need: an answer on a connection that may
-// be new, and then that it takes a value as fast as a call needs it.
+// be new, and then everything that a call may ask of it, as fast as a call needs
+// it. A store that refuses a part of that, or answers it with what is no answer,
+// is as good as away.
 func (s *RedisStore) knock() error {
-	key := s.key("probe:" + strconv.Itoa(rand.IntN(16)))
-	for _, within := range []time.Duration{max(probeWait, s.options.Timeout), s.options.Timeout} {
-		ctx, cancel := context.WithTimeout(s.end, within)
-		err := s.client.Set(ctx, key, "1", 10*time.Second).Err()
+	ctx, cancel := context.WithTimeout(s.end, max(probeWait, s.options.Timeout))
+	defer cancel()
+	if err := contained(ctx, s.vouch); err != nil {
+		return err
+	}
+	return s.rehearse(s.end)
+}
+
+// rehearsals are how many places the probes of all edges write to.
+const rehearsals = 16
+
+// rehearse does everything once that calls may ask of the store.
+func (s *RedisStore) rehearse(ctx context.Context) error {
+	n := strconv.Itoa(rand.IntN(rehearsals))
+	const short = 10 * time.Second
+	key, box := "probe:"+n, s.boxKeys("probe:"+n)
+	buckets := []edge.Bucket{{Key: "rl:{probe}:" + n, Capacity: 1 << 20, Refill: time.Second}}
+	var messages []string
+	taking := s.takings.next(s, buckets)
+	for _, step := range []struct {
+		what string // that is done, and with which commands
+		do   func(context.Context) error
+	}{
+		{"to keep a value (set)", func(ctx context.Context) error { return s.set(ctx, key, wrap([]byte("1")), short) }},
+		{"to read a value (getrange)", func(ctx context.Context) error { _, err := s.getRange(ctx, key, header+s.options.Value); return err }},
+		{"to change a value (evalsha, eval: get, set, del)", func(ctx context.Context) error {
+			_, _, err := s.compareAndSwap(ctx, key, nil, nil, short)
+			return err
+		}},
+		{"to remove a value (del)", func(ctx context.Context) error { return s.remove(ctx, key) }},
+		{"to take tokens (evalsha, eval: time, hmget, get, set, pexpire, hset, del)", func(ctx context.Context) error {
+			_, _, err := s.takeAll(ctx, taking)
+			return err
+		}},
+		{"to give tokens back (evalsha, eval: get, set, hmget, hset)", func(ctx context.Context) error { return s.undo(ctx, taking) }},
+		{"to leave a message (evalsha, eval: type, get, time, xlen, xrange, xdel, pttl, publish, pexpire, set, xadd)", func(ctx context.Context) error {
+			_, err := s.leave(ctx, box, []byte("1"), short)
+			return err
+		}},
+		{"to read messages (evalsha, eval: type, get, time, xrange, exists, xlen, pttl, set)", func(ctx context.Context) (err error) {
+			messages, _, err = s.fetch(ctx, box)
+			return err
+		}},
+		{"to remove messages (evalsha, eval: type, get, time, xdel, exists, xlen, del)", func(ctx context.Context) error {
+			taken, bytes := []any{"0-1"}, 0 // which is never there
+			for i := 0; i < len(messages); i += 2 {
+				taken, bytes = append(taken, messages[i]), bytes+len(messages[i+1])
+			}
+			return s.forget(ctx, box, taken, bytes)
+		}},
+	} {
+		within, cancel := context.WithTimeout(ctx, s.options.Timeout)
+		err := contained(within, step.do)
 		cancel()
 		if err != nil {
-			return tell(err)
+			return &stepError{step.what, err}
 		}
+	}
+	return nil
+}
+
+// stepError is what the store does not do of all that calls need.
+type stepError struct {
+	what string
+	err  error
+}
+
+func (e *stepError) Error() string { return e.err.Error() + ", " + e.what }
+func (e *stepError) Unwrap() error { return e.err }
+
+// vouch has the store say what only one that serves can say, so that an answer
+// that says nothing, such as that there is no value, is not one that the store
+// gives to everything.
+func (s *RedisStore) vouch(ctx context.Context) error {
+	word := strconv.FormatUint(rand.Uint64(), 36)
+	// The key only says which member of a cluster is asked.
+	reply, err := s.scripts.echo.Run(ctx, s.client, []string{s.key("probe:0")}, word).Result()
+	if err == nil && reply != any(word) {
+		err = errReply
+	}
+	return err
+}
+
+// Check does everything once that calls may ask of the store, and returns what
+// it does not do. It does not mind whether the store is known to be away.
+func (s *RedisStore) Check(ctx context.Context) error {
+	if err := s.rehearse(ctx); err != nil {
+		return fmt.Errorf("redis: %w", tell(err))
+	}
+	if err := s.ears.check(ctx); err != nil {
+		return fmt.Errorf("redis: %w, to be told of new messages (subscribe, unsubscribe, ping)", tell(err))
 	}
 	return nil
 }
@@ -397,37 +514,59 @@ func isTimeout(err error) bool {
 // tell makes an error for an operator. What the Redis itself said is cut to its
 // first word, since some of its errors repeat what they were sent.
 func tell(err error) error {
+	if at := (*stepError)(nil); errors.As(err, &at) {
+		return &stepError{at.what, tell(at.err)}
+	}
 	var said redis.Error
 	switch {
 	case isTimeout(err):
 		return errors.New("no answer in time")
 	case errors.Is(err, io.EOF):
 		return errors.New("the connection was closed")
-	case !errors.As(err, &said):
+	case errors.Is(err, redis.ErrClosed), !errors.As(err, &said):
 		return err
 	}
-	word, _, _ := strings.Cut(said.Error(), " ")
-	if strings.HasPrefix(word, "redis:") { // of the library
-		return err
+	word := kindOf(said)
+	switch m := meaning(word); {
+	case m != "":
+		return fmt.Errorf("%s: %s", word, m)
+	case word == "":
+		return errors.New("an error without a name")
 	}
-	return fmt.Errorf("%s: %s", word, meaning(word))
+	return fmt.Errorf("%s: refused", word)
 }
 
-// isAway reports whether an error says that the Redis serves nobody, and not
-// only that it did not do this.
-func isAway(err error) bool {
+// kindOf is the first word of what a Redis said was wrong, by which errors are
+// told apart; "" when that is no such word. That a user may not do something
+// within a script is said in other words.
+func kindOf(err redis.Error) string {
+	text := err.Error()
+	word, _, _ := strings.Cut(text, " ")
+	if len(word) > 24 || strings.Trim(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		return ""
+	}
+	if word == "ERR" && strings.Contains(text, "The user executing the script can't") {
+		return "NOPERM"
+	}
+	return word
+}
+
+// isLasting reports whether an error says that the Redis does not do, for
+// anybody, what is needed, until somebody does something about it.
+func isLasting(err error) bool {
 	var said redis.Error
 	if !errors.As(err, &said) {
-		return !errors.Is(err, errReply)
+		return false
 	}
-	word, _, _ := strings.Cut(said.Error(), " ")
-	return meaning(word) != refused || strings.HasPrefix(said.Error(), "ERR max number of clients")
+	switch kindOf(said) {
+	case "WRONGPASS", "NOAUTH", "NOPERM", "READONLY", "OOM", "MISCONF":
+		return true
+	}
+	return false
 }
 
-// refused is the meaning of what has none of its own.
-const refused = "refused"
-
-// meaning says what to do about what a Redis says.
+// meaning says what to do about what a Redis says; "" for what explains itself
+// to nobody.
 func meaning(word string) string {
 	switch word {
 	case "WRONGPASS":
@@ -451,7 +590,7 @@ func meaning(word string) string {
 	case "BUSY":
 		return "busy with a script"
 	}
-	return refused
+	return ""
 }
 
 // turns lets one caller at a time change a key, so that callers of one edge do

@@ -5,8 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	mathrand "math/rand/v2"
-	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-edge/weir/edge"
 )
@@ -37,11 +38,16 @@ func (s *RedisStore) unwrap(stored []byte) []byte {
 	switch {
 	case len(stored) == 0:
 		return nil
-	case len(stored) < header || stored[0] != mark || len(stored) > header+s.options.Value:
+	case !s.wrapped(stored):
 		s.corrupt.Add(1)
 		return nil
 	}
 	return stored[header:]
+}
+
+// wrapped reports whether what is stored is the form of a value.
+func (s *RedisStore) wrapped(stored []byte) bool {
+	return len(stored) >= header && stored[0] == mark && len(stored) <= header+s.options.Value
 }
 
 // Get implements edge.Store.
@@ -53,15 +59,41 @@ func (s *RedisStore) Get(ctx context.Context, key string) ([]byte, error) {
 	return s.unwrap(stored), err
 }
 
+// Head returns at most the first most bytes of a value; nil for nothing. It takes
+// as long as any small value, however large this one is.
+func (s *RedisStore) Head(ctx context.Context, key string, most int) ([]byte, error) {
+	if err := checkKey("get", key); err != nil {
+		return nil, err
+	}
+	stored, err := s.first(ctx, "get", key, header+most, 0)
+	return s.unwrap(stored[:min(len(stored), header+most)]), err
+}
+
+// firstBytes is how much of a value is read before it is known how large it is.
+const firstBytes = largeBytes
+
 // read returns what is stored under a key, with at most one byte more than a
-// value may have; nil for nothing, and for what is no string.
-func (s *RedisStore) read(ctx context.Context, op, key string) (stored []byte, err error) {
-	err = s.do(ctx, op, func(ctx context.Context) error {
+// value may have; nil for nothing, and for what is no string. Whether the store
+// is there shows with the first bytes; what has more is read again, in the time
+// that so much takes.
+func (s *RedisStore) read(ctx context.Context, op, key string) ([]byte, error) {
+	most := min(firstBytes, header+s.options.Value)
+	stored, err := s.first(ctx, op, key, most, 0)
+	for err == nil && len(stored) > most && most < header+s.options.Value {
+		most = min(16*most, header+s.options.Value)
+		stored, err = s.first(ctx, op, key, most, most)
+	}
+	return stored, err
+}
+
+// first reads the first most bytes of what is stored under a key, and one more.
+// The time for it is that of so many bytes. That there is nothing, or something
+// else, is believed of a store that can say more than that.
+func (s *RedisStore) first(ctx context.Context, op, key string, most, bytes int) (stored []byte, err error) {
+	err = s.doLarge(ctx, op, bytes, func(ctx context.Context) error {
 		var err error
-		stored, err = s.client.GetRange(ctx, s.key(key), 0, int64(header+s.options.Value)).Bytes()
-		if err != nil && strings.HasPrefix(err.Error(), "WRONGTYPE") {
-			s.corrupt.Add(1)
-			return nil
+		if stored, err = s.getRange(ctx, key, most); err == nil && !s.wrapped(stored) {
+			err = s.vouched(ctx)
 		}
 		return err
 	})
@@ -69,6 +101,45 @@ func (s *RedisStore) read(ctx context.Context, op, key string) (stored []byte, e
 		return nil, err
 	}
 	return stored, nil
+}
+
+// getRange asks for the first most bytes of what is stored, and one more.
+func (s *RedisStore) getRange(ctx context.Context, key string, most int) ([]byte, error) {
+	reply, err := s.client.Do(ctx, "GETRANGE", s.key(key), 0, most).Result()
+	if err != nil {
+		if isWrongType(err) {
+			s.corrupt.Add(1)
+			return nil, nil
+		}
+		return nil, err
+	}
+	text, ok := reply.(string)
+	if !ok || len(text) > most+1 {
+		return nil, errReply
+	}
+	return []byte(text), nil
+}
+
+// isWrongType reports whether something of another kind lies under a key.
+func isWrongType(err error) bool {
+	var said redis.Error
+	return errors.As(err, &said) && kindOf(said) == "WRONGTYPE"
+}
+
+// vouchFor is how long a store that has vouched for itself is believed.
+const vouchFor = time.Second
+
+// vouched has the store vouch for itself, unless it did lately.
+func (s *RedisStore) vouched(ctx context.Context) error {
+	now := time.Now().UnixNano()
+	if now-s.lastVouched.Load() < int64(vouchFor) {
+		return nil
+	}
+	err := s.vouch(ctx)
+	if err == nil {
+		s.lastVouched.Store(now)
+	}
+	return err
 }
 
 // Put implements edge.Store.
@@ -80,9 +151,17 @@ func (s *RedisStore) Put(ctx context.Context, key string, value []byte, ttl time
 		return err
 	}
 	stored := wrap(value)
-	return s.doFor(ctx, "put", len(stored), func(ctx context.Context) error {
-		return s.client.Do(ctx, "SET", s.key(key), stored, "PX", milliseconds(ttl)).Err()
+	return s.doLarge(ctx, "put", len(stored), func(ctx context.Context) error {
+		return s.set(ctx, key, stored, ttl)
 	})
+}
+
+func (s *RedisStore) set(ctx context.Context, key string, stored []byte, ttl time.Duration) error {
+	reply, err := s.client.Do(ctx, "SET", s.key(key), stored, "PX", milliseconds(ttl)).Result()
+	if err == nil && reply != any("OK") {
+		err = errReply
+	}
+	return err
 }
 
 // Delete implements edge.Store.
@@ -90,7 +169,15 @@ func (s *RedisStore) Delete(ctx context.Context, key string) error {
 	if err := checkKey("delete", key); err != nil {
 		return err
 	}
-	return s.do(ctx, "delete", func(ctx context.Context) error { return s.client.Del(ctx, s.key(key)).Err() })
+	return s.do(ctx, "delete", func(ctx context.Context) error { return s.remove(ctx, key) })
+}
+
+func (s *RedisStore) remove(ctx context.Context, key string) error {
+	reply, err := s.client.Do(ctx, "DEL", s.key(key)).Result()
+	if n, ok := reply.(int64); err == nil && (!ok || n < 0 || n > 1) {
+		err = errReply
+	}
+	return err
 }
 
 // Update implements edge.Store. When the answer to a change is lost it returns
@@ -143,13 +230,8 @@ func (s *RedisStore) Update(ctx context.Context, key string, ttl time.Duration, 
 // swap puts stored in the place of seen, "" being nothing, or returns what is
 // there instead.
 func (s *RedisStore) swap(ctx context.Context, key string, seen, stored []byte, ttl time.Duration) (done bool, is []byte, err error) {
-	err = s.doFor(ctx, "update", len(seen)+len(stored), func(ctx context.Context) error {
-		reply, err := s.scripts.swap.Run(ctx, s.client, []string{s.key(key)}, seen, stored, milliseconds(ttl), header+s.options.Value).Slice()
-		if err != nil {
-			return err
-		}
-		yes, text, err := pair(reply)
-		done, is = yes == 1, []byte(text)
+	err = s.doLarge(ctx, "update", len(seen)+len(stored), func(ctx context.Context) (err error) {
+		done, is, err = s.compareAndSwap(ctx, key, seen, stored, ttl)
 		return err
 	})
 	// The client of a cluster asks again when a connection breaks: then what
@@ -160,38 +242,17 @@ func (s *RedisStore) swap(ctx context.Context, key string, seen, stored []byte, 
 	return done, is, err
 }
 
-// Take implements edge.Store. In a cluster the keys of one call lie in one
-// slot: what they have in braces is equal.
-func (s *RedisStore) Take(ctx context.Context, buckets ...edge.Bucket) (wait time.Duration, short int, err error) {
-	if err := checkBuckets(buckets); err != nil {
-		return 0, -1, err
-	}
-	if len(buckets) == 0 {
-		return 0, -1, nil
-	}
-	keys, args := make([]string, len(buckets)), make([]any, 0, 2*len(buckets))
-	for i := range buckets {
-		b := &buckets[i]
-		keys[i] = s.key(b.Key)
-		args = append(args, b.Capacity, max(b.Refill.Microseconds(), 1))
-	}
-	short = -1
-	err = s.do(ctx, "take", func(ctx context.Context) error {
-		reply, err := s.scripts.take.Run(ctx, s.client, keys, args...).Int64Slice()
-		if err != nil {
-			return err
-		}
-		if len(reply) != 3 {
-			return errReply
-		}
-		wait, short = time.Duration(reply[0])*time.Microsecond, int(reply[1])-1
-		s.corrupt.Add(uint64(reply[2]))
-		return nil
-	})
+func (s *RedisStore) compareAndSwap(ctx context.Context, key string, seen, stored []byte, ttl time.Duration) (done bool, is []byte, err error) {
+	most := header + s.options.Value
+	reply, err := s.scripts.swap.Run(ctx, s.client, []string{s.key(key)}, seen, stored, milliseconds(ttl), most).Slice()
 	if err != nil {
-		return 0, -1, err
+		return false, nil, err
 	}
-	return wait, short, nil
+	yes, text, err := pair(reply)
+	if err != nil || yes != 0 && yes != 1 || text != "" && (yes == 1 || !s.wrapped([]byte(text))) {
+		return false, nil, errReply
+	}
+	return yes == 1, []byte(text), nil
 }
 
 // errReply is an answer that no Redis gives to what it was asked.

@@ -24,6 +24,7 @@ type wire struct {
 	ln    net.Listener
 	back  string
 	delay atomic.Int64 // nanoseconds before anything comes back
+	rate  atomic.Int64 // bytes a second that come back on a connection; 0 for no bound
 	reset atomic.Bool  // connections break when something is asked
 	asked atomic.Int64 // how often something was asked
 	says  atomic.Value // string: the answer to everything; "" for the Redis's own
@@ -79,7 +80,13 @@ func (w *wire) serve(front net.Conn) {
 	defer front.Close()
 	defer back.Close()
 	w.all.Go(func() {
-		w.pump(front, back, func() { <-time.After(time.Duration(w.delay.Load())) })
+		w.pump(front, back, func(n int) {
+			wait := time.Duration(w.delay.Load())
+			if rate := w.rate.Load(); rate > 0 {
+				wait += time.Duration(n) * time.Second / time.Duration(rate)
+			}
+			<-time.After(wait)
+		})
 		front.Close()
 	})
 	buf := make([]byte, 64<<10)
@@ -105,14 +112,14 @@ func (w *wire) serve(front net.Conn) {
 	}
 }
 
-func (w *wire) pump(to, from net.Conn, before func()) {
+func (w *wire) pump(to, from net.Conn, before func(int)) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
 		if err != nil {
 			return
 		}
-		before()
+		before(n)
 		if _, err := to.Write(buf[:n]); err != nil {
 			return
 		}

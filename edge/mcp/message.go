@@ -67,6 +67,9 @@ type member struct {
 	odd   bool   // the name has escapes
 }
 
+// may reports whether the member may have the name: most have none that is as long.
+func (f *member) may(name string) bool { return int(f.long) == len(name) || f.odd }
+
 // is reports whether the member of the text has the name, escaped or not.
 func (f *member) is(name string, text []byte) bool {
 	written := text[f.start+1:][:f.long]
@@ -75,6 +78,11 @@ func (f *member) is(name string, text []byte) bool {
 	}
 	return string(written) == name
 }
+
+// MaxMembers is how many members params, a result, an error and the _meta in it
+// may have, all together: far above what any message has, and few enough to look
+// for one among them. What is below them is not counted.
+const MaxMembers = 10_000
 
 // MaxID is how many bytes the id of a message may have, so that nobody makes
 // the edge's tables large by his choice of ids.
@@ -94,8 +102,8 @@ var ErrBatch = errors.New("a batch of messages")
 // with the last the returned message has its ID when that could be read.
 //
 // Case matters in names. A name of the envelope, of params, of what params say
-// of a reference or a subscription, or of the protocol's own keys in _meta that
-// is spelt in another case or with escapes is refused: a peer that folds case
+// of a reference, a completion or a subscription, or of the protocol's own keys
+// in _meta that is spelt in another case or with escapes is refused: a peer that folds case
 // would read another message than the one that was judged.
 func Decode(text []byte) (*Message, error) {
 	m := new(Message)
@@ -181,6 +189,10 @@ func (d *decoder) member(s *scanner, at level, k key) error {
 			inside = inReference
 		case at == inParams && string(name) == "notifications":
 			inside = inWanted
+		case at == inParams && string(name) == "argument":
+			inside = inCompleted
+		case at == inParams && string(name) == "context":
+			inside = inContext
 		}
 	}
 	var err error
@@ -213,6 +225,16 @@ func (d *decoder) member(s *scanner, at level, k key) error {
 	case inWanted:
 		if folds(k, name, "toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions", "taskIds") {
 			d.refuse("a member of notifications is misspelt: names are case-sensitive and have no escapes")
+		}
+		return nil
+	case inCompleted:
+		if folds(k, name, "name", "value") {
+			d.refuse("a member of argument is misspelt: names are case-sensitive and have no escapes")
+		}
+		return nil
+	case inContext:
+		if folds(k, name, "arguments") {
+			d.refuse("a member of context is misspelt: names are case-sensitive and have no escapes")
 		}
 		return nil
 	}
@@ -258,6 +280,10 @@ func (d *decoder) keep(m member) {
 	if d.m.n < len(d.m.members) {
 		d.m.members[d.m.n] = m
 		d.m.n++
+		return
+	}
+	if len(d.m.more) == MaxMembers-len(d.m.members) {
+		d.refuse("params, a result or an error with too many members")
 		return
 	}
 	d.m.more = append(d.m.more, m)
@@ -342,11 +368,11 @@ func folds(k key, name []byte, wanted ...string) bool {
 func misspelt(k key, name []byte) bool {
 	switch string(name) {
 	case "name", "arguments", "uri", "_meta", "cursor", "level", "requestId", "progressToken", "requestState",
-		"inputResponses", "protocolVersion", "capabilities", "clientInfo", "ref", "argument", "notifications", "task", "taskId":
+		"inputResponses", "protocolVersion", "capabilities", "clientInfo", "ref", "argument", "context", "notifications", "task", "taskId":
 		return false
 	}
 	return folds(k, name, "name", "arguments", "uri", "_meta", "cursor", "level", "requestId", "progressToken", "requestState",
-		"inputResponses", "protocolVersion", "capabilities", "clientInfo", "ref", "argument", "notifications", "task", "taskId")
+		"inputResponses", "protocolVersion", "capabilities", "clientInfo", "ref", "argument", "context", "notifications", "task", "taskId")
 }
 
 // Forget lets go of the bytes that the message shares, so that it can be kept
@@ -365,12 +391,12 @@ func (m *Message) Meta(name string) Span { return m.find(name, true) }
 
 func (m *Message) find(name string, meta bool) Span {
 	for i := range m.n {
-		if f := &m.members[i]; f.meta == meta && f.is(name, m.Raw) {
+		if f := &m.members[i]; f.meta == meta && f.may(name) && f.is(name, m.Raw) {
 			return f.value
 		}
 	}
 	for i := range m.more {
-		if f := &m.more[i]; f.meta == meta && f.is(name, m.Raw) {
+		if f := &m.more[i]; f.meta == meta && f.may(name) && f.is(name, m.Raw) {
 			return f.value
 		}
 	}

@@ -44,7 +44,7 @@ type scanner struct {
 	i     int
 	depth int
 	keys  []key    // names of the objects that are open, innermost last
-	table []uint32 // hash table for the names of one large object
+	table []uint64 // hash table for the names of one large object: half of a hash, and which name
 	text  []byte   // a name of one large object, unescaped
 	note  decoder  // takes down what a message holds
 }
@@ -61,6 +61,8 @@ const (
 	inOutcomeMeta              // _meta in a result
 	inReference                // ref in params
 	inWanted                   // notifications in params: what a subscription is for
+	inCompleted                // argument in params: what is being completed
+	inContext                  // context in params: what of it is settled
 )
 
 type key struct {
@@ -431,7 +433,7 @@ func (s *scanner) twice(keys []key) bool {
 	}
 	size := 1 << bits.Len(uint(2*len(keys)))
 	if cap(s.table) < size {
-		s.table = make([]uint32, size)
+		s.table = make([]uint64, size)
 	}
 	table := s.table[:size]
 	clear(table)
@@ -442,14 +444,16 @@ func (s *scanner) twice(keys []key) bool {
 			s.text = appendUnquoted(s.text[:0], text)
 			text = s.text
 		}
-		at := int(maphash.Bytes(seed, text)) & (size - 1)
+		hash := maphash.Bytes(seed, text)
+		at, half := int(hash)&(size-1), hash&^uint64(1<<32-1)
 		for table[at] != 0 {
-			if s.equal(keys[table[at]-1], k) {
+			// The names themselves are somewhere else in memory, which takes longer.
+			if is := table[at]; is&^uint64(1<<32-1) == half && s.equal(keys[uint32(is)-1], k) {
 				return true
 			}
 			at = (at + 1) & (size - 1)
 		}
-		table[at] = uint32(i) + 1
+		table[at] = half | uint64(i+1)
 	}
 	return false
 }

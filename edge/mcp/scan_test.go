@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/weir-edge/weir/edge/edgetest/heavy"
 )
 
 // undefined names the files of the JSONTestSuite on which RFC 8259 leaves the
@@ -262,11 +264,11 @@ func TestB09ManyNames(t *testing.T) {
 			took := func(text []byte) time.Duration {
 				best := time.Duration(1<<63 - 1)
 				for range 3 {
-					start := time.Now()
-					if err := Valid(text); err != nil {
-						t.Fatal(err)
-					}
-					best = min(best, time.Since(start))
+					best = min(best, heavy.CPU(func() {
+						if err := Valid(text); err != nil {
+							t.Fatal(err)
+						}
+					}))
 				}
 				return best
 			}

@@ -23,7 +23,8 @@ type IntrospectorOptions struct {
 	// none, which makes client_id a parameter.
 	ClientSecret func(context.Context) (edge.Secret, error)
 
-	AtOnce int // tokens asked for at the same time; 0 for 64. More are refused.
+	AtOnce      int // tokens asked for at the same time; 0 for 64. More are refused.
+	AgainAtOnce int // the same of Again, where more wait; 0 for 64
 }
 
 const (
@@ -41,8 +42,10 @@ func (*BusyError) Error() string { return "too many tokens are being introspecte
 // asked for later another. It is safe for concurrent use.
 type Introspector struct {
 	options IntrospectorOptions
+	again   chan struct{} // holds a value for each flight of Again
 	mu      sync.Mutex
 	flights map[[sha256.Size]byte]*flight
+	first   int // flights of Introspect
 }
 
 // flight is one request under way.
@@ -58,7 +61,10 @@ func NewIntrospector(o IntrospectorOptions) *Introspector {
 	if o.AtOnce <= 0 {
 		o.AtOnce = defaultAtOnce
 	}
-	return &Introspector{options: o, flights: map[[sha256.Size]byte]*flight{}}
+	if o.AgainAtOnce <= 0 {
+		o.AgainAtOnce = defaultAtOnce
+	}
+	return &Introspector{options: o, again: make(chan struct{}, o.AgainAtOnce), flights: map[[sha256.Size]byte]*flight{}}
 }
 
 // Introspect asks about a token. Only an answer of status 200 whose active is
@@ -70,15 +76,53 @@ func (i *Introspector) Introspect(ctx context.Context, token edge.Secret) (claim
 	i.mu.Lock()
 	f := i.flights[digest]
 	if f == nil {
-		if len(i.flights) >= i.options.AtOnce {
+		if i.first >= i.options.AtOnce {
 			i.mu.Unlock()
 			return nil, false, &BusyError{}
 		}
-		f = &flight{done: make(chan struct{})}
-		i.flights[digest] = f
-		go i.fly(context.WithoutCancel(ctx), digest, token, f) // ends with the client's timeout at the latest
+		i.first++
+		f = i.begin(ctx, digest, token, func() { i.first-- })
 	}
 	i.mu.Unlock()
+	return f.wait(ctx)
+}
+
+// Again is Introspect for a token that was active a moment ago. It has room of
+// its own, which nobody takes by sending tokens that mean nothing, and waits for
+// it until ctx ends.
+func (i *Introspector) Again(ctx context.Context, token edge.Secret) (claims []byte, active bool, err error) {
+	digest := sha256.Sum256([]byte(token))
+	i.mu.Lock()
+	f := i.flights[digest]
+	i.mu.Unlock()
+	if f != nil {
+		return f.wait(ctx)
+	}
+	select {
+	case i.again <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false, ctx.Err()
+	}
+	i.mu.Lock()
+	if f = i.flights[digest]; f != nil { // somebody else has begun meanwhile
+		<-i.again
+	} else {
+		f = i.begin(ctx, digest, token, func() { <-i.again })
+	}
+	i.mu.Unlock()
+	return f.wait(ctx)
+}
+
+// begin begins a flight; i.mu is held, and is when free gives its room back.
+func (i *Introspector) begin(ctx context.Context, digest [sha256.Size]byte, token edge.Secret, free func()) *flight {
+	f := &flight{done: make(chan struct{})}
+	i.flights[digest] = f
+	go i.fly(context.WithoutCancel(ctx), digest, token, f, free) // ends with the client's timeout at the latest
+	return f
+}
+
+// wait returns what became of the flight.
+func (f *flight) wait(ctx context.Context) ([]byte, bool, error) {
 	select {
 	case <-f.done:
 		return f.claims, f.active, f.err
@@ -87,13 +131,14 @@ func (i *Introspector) Introspect(ctx context.Context, token edge.Secret) (claim
 	}
 }
 
-func (i *Introspector) fly(ctx context.Context, digest [sha256.Size]byte, token edge.Secret, f *flight) {
+func (i *Introspector) fly(ctx context.Context, digest [sha256.Size]byte, token edge.Secret, f *flight, free func()) {
 	defer func() {
 		if r := recover(); r != nil {
 			f.claims, f.active, f.err = nil, false, fmt.Errorf("introspect: panic: %v", r)
 		}
 		i.mu.Lock()
 		delete(i.flights, digest)
+		free()
 		i.mu.Unlock()
 		close(f.done)
 	}()

@@ -105,6 +105,44 @@ func TestIntrospectOnce(t *testing.T) {
 	})
 }
 
+// TestZ09AskedAgain: tokens that are asked about again have room of their own,
+// however many strangers have others asked about, and wait for it.
+func TestZ09AskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{answer: func(*http.Request) (int, string) { return 200, `{"active":true}` }, delay: time.Second}
+		c, err := oauth.New(oauth.Options{Proxy: noProxy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := oauth.NewIntrospector(oauth.IntrospectorOptions{URL: "https://i.example", ClientID: "public", AtOnce: 1, AgainAtOnce: 2, Client: c.Through(w)})
+		var all sync.WaitGroup
+		all.Go(func() { _, _, _ = i.Introspect(t.Context(), "stranger") })
+		synctest.Wait()
+		began := time.Now()
+		for n := range 12 { // each twice: the second joins the first, or finds it under way
+			all.Go(func() {
+				if _, active, err := i.Again(t.Context(), edge.Secret(rune('a'+n/2))); !active {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		var busy *oauth.BusyError
+		if _, _, err := i.Introspect(t.Context(), "another"); !errors.As(err, &busy) {
+			t.Errorf("another stranger: %v", err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, _, err := i.Again(short, "late"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("one that has no time to wait: %v", err)
+		}
+		all.Wait()
+		if took := time.Since(began); took < 3*time.Second || took > 6*time.Second {
+			t.Errorf("six tokens, two at a time, took %s", took)
+		}
+	})
+}
+
 func TestScopes(t *testing.T) {
 	for text, ok := range map[string]bool{"openid": true, "a:b/c.d": true, "": false, "a b": false, `a"b`: false, `a\b`: false, "é": false, "a\n": false} {
 		if oauth.IsScope(text) != ok {

@@ -46,10 +46,13 @@ func (s *server) target(ctx context.Context, x *edge.Exchange) (*edge.Target, er
 		return s.located(ctx, x, m.Text("uri"))
 	case "completion/complete":
 		ref := m.Get("ref").Of(m.Raw)
-		if mcp.String(mcp.Lookup(ref, "type")) == "ref/prompt" {
+		switch mcp.String(mcp.Lookup(ref, "type")) { // another is for nobody to guess at
+		case "ref/prompt":
 			return s.named(ctx, x, edge.Prompt, mcp.Lookup(ref, "name"))
+		case "ref/resource":
+			return s.templated(ctx, x, mcp.String(mcp.Lookup(ref, "uri")))
 		}
-		return s.templated(ctx, x, mcp.String(mcp.Lookup(ref, "uri")))
+		return nil, nil
 	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
 		return s.taskAt(x, m.Text("taskId"))
 	}
@@ -167,7 +170,7 @@ func unknown(m *mcp.Message) error {
 // the backend knows.
 func (s *server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backend) (*edge.Response, error) {
 	t, m := x.Target, x.Request
-	if s.only == nil && (t.Original != t.Name || s.sealed(x)) {
+	if t.Original != t.Name || s.sealed(x) && (s.only == nil || isSealed(m.Text("requestState"))) {
 		name := x.Name
 		own, err := s.inWordsOf(x)
 		if err != nil {
@@ -187,10 +190,16 @@ func (s *server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backe
 		}
 	}
 	r, err := s.ask(ctx, x, b)
-	if err != nil || r == nil || s.only != nil || r.Kind != mcp.Result {
+	if err != nil || r == nil || r.Kind != mcp.Result {
 		return r, err
 	}
-	return s.inward(x, m, r)
+	if s.only == nil {
+		return s.inward(x, m, r)
+	}
+	if x.Era == mcp.Modern && r.Says("resultType", "input_required") {
+		return s.reseal(x, m, r)
+	}
+	return r, nil
 }
 
 // ask has a backend answer. A legacy backend may ask in the middle of the call.
@@ -204,11 +213,14 @@ func (s *server) ask(ctx context.Context, x *edge.Exchange, b *backend.Backend) 
 	if x.Era == mcp.Modern {
 		if s.sealed(x) {
 			// It begins no other call, whatever the backend is by now.
-			switch at, ok := s.lot.verify(x, x.Request); {
-			case ok && at.Node != s.lot.node && s.shared != nil:
-				return s.edge.relay(ctx, s.shared, x, at)
-			case ok:
-				return s.lot.resume(ctx, x)
+			at, ok := s.lot.verify(x, x.Request)
+			if ok {
+				return s.goOn(ctx, x, at)
+			}
+			// Nor does one that leads to none, unless it is a backend's own: then the
+			// backend says what it is good for. A legacy backend has none.
+			if in := b.Known(); at.Call != "" || in != nil && in.Era == mcp.Legacy {
+				return nil, errState()
 			}
 		}
 		if in, err := b.Introduced(ctx); err == nil && in.Era == mcp.Legacy {
@@ -220,8 +232,27 @@ func (s *server) ask(ctx context.Context, x *edge.Exchange, b *backend.Backend) 
 	return next.Handle(ctx, x)
 }
 
-// sealed reports whether a request carries a requestState that the edge sealed
-// around a backend's own.
+// goOn has a retry go on with its parked call, where that is. A state that was
+// refused for good is refused again without asking anybody.
+func (s *server) goOn(ctx context.Context, x *edge.Exchange, at state) (r *edge.Response, err error) {
+	spent, text := &s.edge.spent, x.Request.Text("requestState")
+	if spent.has(text) {
+		return nil, &edge.Error{Kind: edge.Params, Op: "resume", Err: &spentState{before: true}}
+	}
+	if path := s.edge.pathTo(s.shared, at.Node); at.Node != s.lot.node && path != nil {
+		r, err = s.edge.relay(ctx, path, x, at)
+	} else if s.lot.claims.kept(time.Now(), at.round()) {
+		err = errClaimed()
+	} else {
+		r, err = s.lot.resume(ctx, x, "")
+	}
+	if why := new(spentState); errors.As(err, &why) {
+		spent.add(time.Now(), text, at.Expires)
+	}
+	return r, err
+}
+
+// sealed reports whether a request carries a requestState.
 func (s *server) sealed(x *edge.Exchange) bool {
 	return x.Era == mcp.Modern && x.Request.Get("requestState").OK()
 }
@@ -282,9 +313,21 @@ func (s *server) inward(x *edge.Exchange, m *mcp.Message, r *edge.Response) (*ed
 	case !r.Says("resultType", "input_required"):
 		return r, nil
 	}
+	return s.reseal(x, m, r)
+}
+
+// reseal seals the requestState that a backend gave with its answer to m, so that
+// it comes back to that backend, from the same client and with the same request.
+// Where there is one backend its own state goes out as it is, unless it looks like
+// one of the edge's: what looks like that must be that when it comes back. A state
+// of a parked call is the edge's already.
+func (s *server) reseal(x *edge.Exchange, m *mcp.Message, r *edge.Response) (*edge.Response, error) {
 	at := r.Get("requestState")
 	inner := mcp.String(at.Of(r.Raw))
-	if !at.OK() || strings.HasPrefix(inner, sealed) {
+	if !at.OK() || s.only != nil && !isSealed(inner) {
+		return r, nil
+	}
+	if v, ok := s.lot.seal.open(inner); ok && v.Call != "" {
 		return r, nil
 	}
 	text := s.lot.seal.seal(state{

@@ -1,9 +1,6 @@
 package serve
 
 import (
-	"bytes"
-	"slices"
-
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
@@ -23,7 +20,7 @@ func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	if err == nil && s.Version != mcp.V2503 && s.Version != mcp.V2024 {
 		err = edge.Errorf(edge.Invalid, "door", "batches were removed in protocol revision 2025-06-18")
 	}
-	body := ctx.PostBody()
+	body := h.body
 	var parts []mcp.Span
 	if err == nil {
 		if parts, err = mcp.Split(body, maxBatch); err != nil {
@@ -34,25 +31,33 @@ func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		e.refuse(ctx, h, mcp.Legacy, nil, err)
 		return
 	}
-	var answers [][]byte
+	all := batchAnswer{most: e.settings.MaxMessage}
+	status := 200
 	for _, part := range parts {
 		x := e.newExchange(ctx, h, server)
 		x.way.able = false // one body for all of them
 		x.s, x.Session = s, &s.Session
 		h.x = x
 		err := x.Request.Decode(part.Of(body))
-		switch {
-		case err != nil:
+		if err != nil {
 			h.x, err = nil, edge.Errorf(edge.Invalid, "door", "%w", err)
-		case x.Request.Method == "initialize":
+		} else if err = x.Request.CheckID(); err != nil {
+			status, err = 400, edge.Errorf(edge.Invalid, "door", "%w", err)
+		} else if x.Request.Method == "initialize" {
 			err = edge.Errorf(edge.Invalid, "door", "initialize is not allowed in a batch")
 		}
 		if err != nil {
 			e.turnedAway(ctx, h, mcp.Legacy, err)
-			answers = append(answers, fail(mcp.Legacy, x.Request.IDText(), err).body)
+			all.add(fail(mcp.Legacy, x.Request.IDText(), err).body)
 			continue
 		}
 		if e.aside(x) {
+			continue
+		}
+		if all.full && x.Request.Kind == mcp.Request {
+			err := all.err()
+			e.turnedAway(ctx, h, mcp.Legacy, err)
+			all.add(fail(mcp.Legacy, x.Request.IDText(), err).body)
 			continue
 		}
 		r, err := e.run(x)
@@ -60,16 +65,49 @@ func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		switch {
 		case err != nil && x.Err() != nil:
 		case err != nil:
-			answers = append(answers, fail(mcp.Legacy, x.Request.IDText(), err).body)
+			all.add(fail(mcp.Legacy, x.Request.IDText(), err).body)
+		case r != nil && !all.room(len(r.Raw)+len(r.Shared)):
+			all.full = true
+			all.add(fail(mcp.Legacy, x.Request.IDText(), all.err()).body)
+		case r != nil && r.Shared != nil:
+			all.add(r.Raw, r.Shared, closingBrace)
 		case r != nil:
-			answers = append(answers, r.Whole())
+			all.add(r.Raw)
 		}
 	}
 	e.cors(ctx, h)
-	if len(answers) == 0 {
+	if all.text == nil {
 		ctx.SetStatusCode(202)
 		return
 	}
+	ctx.SetStatusCode(status)
 	ctx.Response.Header.SetContentTypeBytes(jsonType)
-	ctx.Response.SetBodyRaw(slices.Concat([]byte{'['}, bytes.Join(answers, []byte{','}), []byte{']'}))
+	ctx.Response.SetBodyRaw(append(all.text, ']'))
+}
+
+// batchAnswer is the answer to a batch: those to its messages, up to now.
+type batchAnswer struct {
+	text []byte
+	most int  // bytes of it, beside errors
+	full bool // no further message is served
+}
+
+// room reports whether an answer of n bytes may be added: one alone always may.
+func (a *batchAnswer) room(n int) bool { return a.text == nil || len(a.text)+n <= a.most }
+
+// add adds an answer, in parts.
+func (a *batchAnswer) add(parts ...[]byte) {
+	sep := byte(',')
+	if a.text == nil {
+		sep = '['
+	}
+	a.text = append(a.text, sep)
+	for _, part := range parts {
+		a.text = append(a.text, part...)
+	}
+}
+
+// err is the answer to a message for whose own there is no room.
+func (a *batchAnswer) err() error {
+	return edge.Errorf(edge.Overload, "door", "the answers of a batch have %d bytes at most: send the rest by itself", a.most)
 }

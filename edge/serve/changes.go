@@ -28,13 +28,14 @@ type hub struct {
 	mu          sync.Mutex
 	subscribers map[*subscriber]struct{}
 	watched     map[resourceAt]*watched // resources that somebody waits for
+	waiting     map[string]int          // how many a holder waits for
 }
 
 // newHub begins to listen to the backends.
 func newHub(s *server, info []byte) *hub {
 	h := &hub{
 		s: s, ears: make(map[string]*edge.Session, len(s.backends)),
-		subscribers: make(map[*subscriber]struct{}), watched: make(map[resourceAt]*watched),
+		subscribers: make(map[*subscriber]struct{}), watched: make(map[resourceAt]*watched), waiting: make(map[string]int),
 	}
 	h.life, h.end = context.WithCancel(context.Background())
 	for _, b := range s.backends {

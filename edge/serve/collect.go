@@ -93,8 +93,8 @@ func (e *Edge) collect(emit func(telemetry.Sample)) {
 	m.gauge("weir_streams", "Open streams of clients.", float64(e.outlets.len()))
 	m.gauge("weir_parked_calls", "Calls that wait for their client to come back with an answer.", float64(e.lot.len()))
 	m.counter("weir_parked_dropped", "Notifications of parked calls whose client was away.", float64(e.lot.dropped.Load()))
-	m.gauge("weir_body_bytes", "Bytes of large requests that are held.", float64(e.bodies.Load()))
-	m.gauge("weir_body_bytes_limit", "How many bytes of large requests may be held.", float64(e.mostBodies))
+	m.gauge("weir_body_bytes", "Bytes of large requests that are held.", float64(e.budget.taken.Load()))
+	m.gauge("weir_body_bytes_limit", "How many bytes of large requests may be held.", float64(e.budget.most))
 	m.with("result", "ok").counter("weir_reloads", "Reloads of the configuration.", float64(e.reloads.Load()))
 	m.with("result", "error").counter("weir_reloads", "Reloads of the configuration.", float64(e.badReloads.Load()))
 	good := 1.0
@@ -198,6 +198,7 @@ func ofBackend(m emitter, b *backend.Backend) {
 	calls, failed, mean := b.Calls()
 	m.counter("weir_backend_calls", "Calls to the backend.", float64(calls))
 	m.counter("weir_backend_calls_failed", "Calls that failed by the backend's fault.", float64(failed))
+	m.counter("weir_backend_stray_answers", "Answers that came to others than who asked.", float64(b.Strays()))
 	m.gauge("weir_backend_latency_seconds", "Time that calls took on average.", mean.Seconds())
 }
 

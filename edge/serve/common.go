@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/mcp"
 )
 
 // A session whose server shares a store lies there, so that every edge that
@@ -32,40 +30,10 @@ const (
 	maxNodes = 64
 )
 
-// record is a session in the store.
-type record struct {
-	Server       string   `json:"s"`
-	Owner        string   `json:"o"` // digest of id and principal: nobody reads there who it is
-	Version      string   `json:"v"`
-	Info         []byte   `json:"i,omitempty"`
-	Capabilities []byte   `json:"c"`
-	Level        string   `json:"l,omitempty"`
-	Subscribed   []string `json:"u,omitempty"` // URIs
-	Nodes        []string `json:"n"`           // the edges that have it
-}
-
-func (r *record) text() []byte {
-	text, err := json.Marshal(r)
-	if err != nil {
-		panic(err) // strings and bytes always have a JSON form
-	}
-	return text
-}
-
-// readRecord returns the session that a store has; nil for none, and for what is
-// none.
-func readRecord(text []byte) *record {
-	var r record
-	if text == nil || json.Unmarshal(text, &r) != nil || !mcp.LegacyVersion(r.Version) || len(r.Capabilities) == 0 || len(r.Nodes) > maxNodes {
-		return nil
-	}
-	return &r
-}
-
 // common is what the edges that share a store know of a session together.
 type common struct {
-	key   string // in the store; "" for a session that is this edge's alone
-	node  string // this edge
+	key   string // in the store; "" for a session that is in none
+	node  string // this edge; "" where no other can know of the session
 	store atomic.Pointer[shared]
 	seen  atomic.Int64 // when the store last had it, Unix milliseconds
 	slid  atomic.Int64 // when its lifetime there last began anew
@@ -80,7 +48,7 @@ type common struct {
 // question makes the id of a question, JSON text. It leads an answer that comes
 // to another edge back to this one.
 func (c *common) question(n uint64) string {
-	if c.key == "" {
+	if c.node == "" {
 		return strconv.FormatUint(n, 10)
 	}
 	return `"` + c.node + "." + strconv.FormatUint(n, 10) + `"`
@@ -131,8 +99,8 @@ var errEndedElsewhere = errors.New("the session has ended")
 // may be there already, and is left as it is.
 func (e *Edge) enroll(store *shared, s *session, once bool) error {
 	r := &record{
-		Server: s.server, Owner: ownerOf(s.ID, s.Owner), Version: s.Version,
-		Info: s.Info, Capabilities: s.Capabilities, Nodes: []string{e.node},
+		Server: s.server, Owner: ownerOf(s.ID, s.Owner), Version: s.Version, Nodes: []string{e.node},
+		said: said{Info: s.Info, Capabilities: s.Capabilities},
 	}
 	key := keyOf(s.ID)
 	var err error
@@ -171,7 +139,7 @@ func (e *Edge) joined(store *shared, s *session, key string, r *record) {
 
 // commonSession finds the session of a request to a server that shares a store.
 // s is the session of that id that this edge has; nil for none.
-func (e *Edge) commonSession(server *server, s *session, id, principal string) (*session, error) {
+func (e *Edge) commonSession(h *head, server *server, s *session, id string) (*session, error) {
 	store := server.shared
 	switch {
 	case s == nil && keyOf(id) == "":
@@ -179,8 +147,8 @@ func (e *Edge) commonSession(server *server, s *session, id, principal string) (
 	case s == nil && store.Away():
 		return nil, errAway()
 	case s == nil:
-		return e.restore(store, server, id, principal)
-	case s.common.key == "": // it began before the server shared a store
+		return e.restore(store, server, id, h.who.Principal(), e.holder(h))
+	case s.common.key == "" || s.common.store.Load() == nil: // it began before the server shared a store, or went on without
 		return s, nil
 	case store.Away():
 		return e.unconfirmed(s)
@@ -206,7 +174,11 @@ func (e *Edge) confirm(store *shared, s *session) (*session, error) {
 	defer c.confirming.Unlock()
 	now := e.clock.now().UnixMilli()
 	if c.store.Load() != store { // the server has moved to another one
-		if err := e.move(store, s); err != nil {
+		switch err := e.move(store, s); {
+		case errors.Is(err, errEndedElsewhere):
+			e.sessions.end(s.ID)
+			return nil, errNoSession()
+		case err != nil:
 			return e.unconfirmed(s)
 		}
 		return s, nil
@@ -216,17 +188,22 @@ func (e *Edge) confirm(store *shared, s *session) (*session, error) {
 	}
 	var r *record
 	var err error
-	if now-c.slid.Load() >= e.settings.SessionTTL.Milliseconds()/4 {
+	slide := now-c.slid.Load() >= e.settings.SessionTTL.Milliseconds()/4
+	if slide {
 		if r, err = e.change(store, c.key, func(*record) {}); err == nil {
 			c.slid.Store(now)
 		}
 	} else {
 		var text []byte
-		if text, err = store.Get(context.Background(), c.key); err == nil {
-			if r = readRecord(text); r == nil {
+		if text, err = store.Head(context.Background(), c.key, headBytes); err == nil {
+			if r = readHead(text); r == nil {
 				err = errEndedElsewhere
 			}
 		}
+	}
+	if err == nil {
+		e.learn(store, s, r)
+		err = e.stillThere(store, s, slide)
 	}
 	switch {
 	case errors.Is(err, errEndedElsewhere):
@@ -236,21 +213,7 @@ func (e *Edge) confirm(store *shared, s *session) (*session, error) {
 		return e.unconfirmed(s)
 	}
 	c.seen.Store(now)
-	e.learn(store, s, r)
 	return s, nil
-}
-
-// move puts a session into another store than the one that had it.
-func (e *Edge) move(store *shared, s *session) error {
-	r := s.common.last.Load()
-	if err := store.Put(context.Background(), s.common.key, r.text(), e.keepFor()); err != nil {
-		return err
-	}
-	now := e.clock.now().UnixMilli()
-	s.common.store.Store(store)
-	s.common.seen.Store(now)
-	s.common.slid.Store(now)
-	return nil
 }
 
 // change changes a session in the store, and begins its lifetime anew. The error
@@ -273,14 +236,35 @@ func (e *Edge) change(store *shared, key string, change func(*record)) (*record,
 	return r, err
 }
 
-// restore makes a session here of what the store has of it.
-func (e *Edge) restore(store *shared, server *server, id, principal string) (*session, error) {
+// restore makes a session here of what the store has of it, for the client of a
+// principal whom holder counts.
+func (e *Edge) restore(store *shared, server *server, id, principal, holder string) (*session, error) {
 	key := keyOf(id)
 	text, err := store.Get(context.Background(), key)
 	if err != nil {
 		return nil, errAway()
 	}
 	r := readRecord(text)
+	if p := e.passages.get(server.name); r == nil && !ended(text) && p != nil && p.to == store {
+		// The edge that has it has not moved yet, or has not moved it.
+		text, err := p.from.Get(context.Background(), key)
+		if err != nil {
+			return nil, errAway()
+		}
+		if r = readRecord(text); r != nil && r.Server == server.name && r.Owner == ownerOf(id, principal) {
+			// It is used here from now on, which the old store knows before another
+			// edge gives it up there.
+			if r, err = e.change(p.from, key, func(*record) {}); err == nil {
+				r, err = e.adopt(store, key, r)
+			}
+			if err != nil && !errors.Is(err, errEndedElsewhere) {
+				return nil, errAway()
+			}
+			if err != nil {
+				r = nil
+			}
+		}
+	}
 	// Somebody else's session is as unknown as one that is not there.
 	switch {
 	case r == nil || r.Server != server.name:
@@ -288,16 +272,18 @@ func (e *Edge) restore(store *shared, server *server, id, principal string) (*se
 	case r.Owner != ownerOf(id, principal):
 		return nil, errForeignSession()
 	}
-	s := e.sessions.make(e.clock.now(), id, server.name, principal, r.Version, r.Info, r.Capabilities)
+	place, err := e.sessions.place(e.clock.now(), holder)
+	if err != nil {
+		return nil, err
+	}
+	s := e.sessions.make(e.clock.now(), id, server.name, principal, r.Version, r.said.Info, r.said.Capabilities)
 	if r.Level != "" {
 		s.SetLogLevel(r.Level)
 	}
 	e.joined(store, s, key, r)
 	// It is in the table before the store knows that it is here: whoever gives
 	// one up looks there first.
-	if s, err = e.sessions.add(s); err != nil {
-		return nil, err
-	}
+	s = e.sessions.add(s, place)
 	switch r, err = e.change(store, key, func(*record) {}); {
 	case errors.Is(err, errEndedElsewhere):
 		e.sessions.end(id)
@@ -310,22 +296,30 @@ func (e *Edge) restore(store *shared, server *server, id, principal string) (*se
 	return s, nil
 }
 
-// endCommon ends a session in the store, and at the other edges.
+// endCommon ends a session in its store, and at the other edges; in both stores
+// while its server is between two.
 func (e *Edge) endCommon(s *session) error {
 	store := s.common.store.Load()
 	if store == nil {
 		return nil
 	}
-	var r *record
-	err := store.Update(context.Background(), s.common.key, e.keepFor(), func(old []byte) ([]byte, error) {
-		r = readRecord(old)
-		return nil, nil
-	})
+	var err error
+	last := s.common.last.Load()
+	switch p := e.passages.get(s.server); {
+	case p != nil && (p.from == store || p.to == store):
+		if p.to != nil {
+			err = e.entomb(p.to, s.common.key)
+		}
+		if !p.from.Away() { // else nobody can go on with it there either
+			err = errors.Join(err, e.forget(p.from, s.common.key))
+		}
+	case last != nil && last.Moved: // another edge may be between the stores yet
+		err = e.entomb(store, s.common.key)
+	default:
+		err = e.forget(store, s.common.key)
+	}
 	if err != nil {
 		return errAway()
-	}
-	if r != nil {
-		e.tellOthers(store, r, letter{Kind: letterEnd, Session: s.common.key}, nil)
 	}
 	return nil
 }

@@ -1,10 +1,11 @@
 package serve
 
 import (
+	"bytes"
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -41,7 +42,15 @@ const (
 // listener gives every client connection the form that the door needs.
 type listener struct {
 	net.Listener
-	edge *Edge
+	edge   *Edge
+	closed chan struct{} // when no connection is taken any longer
+	once   sync.Once
+}
+
+// Close ends the taking of connections.
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -75,6 +84,9 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) accept() (net.Conn, error) {
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		c, err := l.Listener.Accept()
+		if err != nil && l.edge.paused.wait(l.closed) {
+			continue
+		}
 		if err == nil || !passes(err) {
 			return c, err
 		}
@@ -87,10 +99,83 @@ func (l *listener) accept() (net.Conn, error) {
 	}
 }
 
-// crowd counts the connections of each client address, when they are limited.
+// pause has the door take no connection while another process is to: those that
+// wait, wait in a queue that both have.
+func (e *Edge) pause() {
+	e.paused.begin()
+	if t, ok := e.bare.(*net.TCPListener); ok {
+		_ = t.SetDeadline(time.Unix(1, 0))
+	}
+}
+
+// resume ends pause.
+func (e *Edge) resume() {
+	if t, ok := e.bare.(*net.TCPListener); ok {
+		_ = t.SetDeadline(time.Time{})
+	}
+	e.paused.end()
+}
+
+// pausing is whether a door is paused.
+type pausing struct {
+	mu   sync.Mutex
+	over chan struct{} // closed at the end of the pause; nil while there is none
+}
+
+func (p *pausing) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over == nil {
+		p.over = make(chan struct{})
+	}
+}
+
+func (p *pausing) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over != nil {
+		close(p.over)
+		p.over = nil
+	}
+}
+
+// wait waits for the end of the pause, or of the door. It reports false when there
+// is no pause.
+func (p *pausing) wait(closed <-chan struct{}) bool {
+	p.mu.Lock()
+	over := p.over
+	p.mu.Unlock()
+	if over == nil {
+		return false
+	}
+	select {
+	case <-over:
+	case <-closed:
+		return false
+	}
+	return true
+}
+
+// crowd counts the connections of each client address, or network that one has
+// like an address, when they are limited.
 type crowd struct {
 	mu    sync.Mutex
-	count map[string]int
+	count map[netip.Prefix]int
+}
+
+// crowdOf returns where a connection comes from.
+func crowdOf(c net.Conn) netip.Prefix {
+	var addr netip.Addr
+	if at, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		addr = at.AddrPort().Addr()
+	} else if at, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil {
+		addr = at.Addr()
+	}
+	addr = addr.Unmap().WithZone("")
+	if network, ok := networkOf(addr); ok {
+		return network
+	}
+	return netip.PrefixFrom(addr, addr.BitLen())
 }
 
 // enter counts a connection. It reports false when its address has most of them
@@ -99,16 +184,16 @@ func (w *crowd) enter(c net.Conn, most int) bool {
 	if most == 0 {
 		return true
 	}
-	host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+	from := crowdOf(c)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.count[host] >= most {
+	if w.count[from] >= most {
 		return false
 	}
 	if w.count == nil {
-		w.count = make(map[string]int)
+		w.count = make(map[netip.Prefix]int)
 	}
-	w.count[host]++
+	w.count[from]++
 	return true
 }
 
@@ -116,11 +201,11 @@ func (w *crowd) leave(c net.Conn, most int) {
 	if most == 0 {
 		return
 	}
-	host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+	from := crowdOf(c)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.count[host]--; w.count[host] <= 0 {
-		delete(w.count, host)
+	if w.count[from]--; w.count[from] <= 0 {
+		delete(w.count, from)
 	}
 }
 
@@ -142,31 +227,52 @@ type clientConn struct {
 	edge     *Edge
 	from     string           // the address of the other end, without its port
 	agent    string           // what its client last called itself, where somebody wants to know
-	first    *[firstRead]byte // what was read and not yet taken: first[at:end]
+	first    *[firstRead]byte // what was read and not yet taken: first[at:end]; nil where that is nothing
 	at, end  int
 	turn     turn.Turn
 	answer   atomic.Pointer[[firstRead]byte] // what the next read sends before: answer[:size]
 	size     int
-	handed   int  // bytes handed to the server since its last request
+	line     int  // bytes of the empty line that ends a header, at the end of what the server has
+	ended    bool // the server has a header to its end, and nothing behind it
 	alone    bool // no other request came behind the one that is served
 	swallow  atomic.Bool
-	renewed  time.Time // when the write deadline was set
-	deadline time.Time // for reading, as it was set
-	slow     bool      // the request did not come at once
-	unread   bool      // a request was refused before it was read
-	taken    int       // bytes read of a request after its first ones
-	over     bool      // those were too many
-	held     int64     // bytes of a request that the edge has room for
-	busy     bool      // it has no room for more
-	follows  bool      // the pieces of an answer go out behind its head
-	pieces   *pieces   // nil until the first large answer
+	renewed  time.Time         // when the write deadline was set
+	deadline time.Time         // for reading, as it was set
+	heading  bool              // the header of a request is being read
+	slow     bool              // the request did not come at once
+	unread   bool              // a request was refused before it was read
+	taken    int               // bytes read of a request after its first ones
+	await    awaited           // the body of the request that is served, until it is read
+	skip     int               // bytes of a body that nobody wanted, before the next request
+	reserved *reservation      // what the body of the request has of the budget; nil for nothing
+	small    *[smallBody]byte  // that the body is in; nil for another
+	middle   *[middleBody]byte // the same
+	follows  bool              // the pieces of an answer go out behind its head
+	pieces   *pieces           // nil until the first large answer
 	wide     atomic.Bool
 
-	watched uint64 // its number with the watcher
+	watched uint64       // its number with the watcher
+	place   atomic.Int32 // where it is between two requests
 
 	mu   sync.Mutex
 	gone bool      // the client has left
 	x    *exchange // the first of those under way
+}
+
+// The places of a connection. Whoever closes one that waits says so first: a
+// request that comes at that moment is not served, and so has not run when its
+// client finds the connection closed.
+const (
+	waits   int32 = iota // for a request
+	serves               // one that has come
+	retires              // no further one is served
+)
+
+// retire ends the connection if it waits for a request.
+func (c *clientConn) retire() {
+	if c.place.CompareAndSwap(waits, retires) {
+		_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
+	}
 }
 
 var firstReads = sync.Pool{New: func() any { return new([firstRead]byte) }}
@@ -189,78 +295,129 @@ func (c *clientConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Read hands out what the first read of a request brought, then reads on.
+// Read hands the server what has come of a request, but never more than up to
+// the end of its header: the body is the door's to read, and the next request
+// comes when the server asks for it.
 func (c *clientConn) Read(p []byte) (int, error) {
-	if c.first != nil {
-		n := copy(p, c.first[c.at:c.end])
-		c.handed += n
-		if c.at += n; c.at == c.end {
-			firstReads.Put(c.first)
-			c.first = nil
+	if !c.heading { // the server waits for the first byte of a request
+		if err := c.awaitNext(); err != nil {
+			return 0, err
 		}
-		return n, nil
+		c.heading = true
+	} else if c.at == c.end { // more of a header than came at once
+		if err := c.more(); err != nil {
+			return 0, err
+		}
 	}
-	if len(p) > 1 {
-		// More of a request than came at once: all of it has one time to arrive.
-		if !c.slow {
-			c.slow = true
-			c.readBy(c.edge.clock.now().Add(c.edge.arrival))
-		}
-		// What a body of chunks holds besides its data is in no other limit.
-		if c.taken > c.edge.settings.MaxHeader+2*c.edge.settings.MaxBody {
-			c.over = true
-			return 0, errTooMuch
-		}
-		n, err := c.Conn.Read(p)
-		c.handed += n
-		c.taken += n
-		c.held += int64(n)
-		if c.edge.bodies.Add(int64(n)) > c.edge.mostBodies {
-			c.busy = true
-			return 0, errBusy
-		}
-		return n, err
+	n := copy(p, c.first[c.at:c.end])
+	if n == 1 && p[0] != endOfHead[0] && c.line == 0 {
+		c.ended = false // as with every first byte
+	} else {
+		n = c.headEnd(p[:n])
 	}
-	// The server waits for the first byte of a request.
-	c.slow = false
+	if c.at += n; c.at == c.end {
+		c.drop()
+	}
+	return n, nil
+}
+
+// awaitNext waits for the next request, after the end of the one before.
+func (c *clientConn) awaitNext() error {
 	c.release()
+	if c.skip > 0 {
+		if err := c.skipped(); err != nil {
+			return err
+		}
+	}
+	c.slow, c.alone, c.ended = false, false, false
+	if c.at < c.end {
+		return nil
+	}
+	c.drop()
 	c.readBy(c.edge.clock.now().Add(idleWithin))
+	c.place.Store(waits)
+	if c.edge.closing.Load() {
+		return io.EOF
+	}
 	buf, n, err := c.takeTurn()
+	if n > 0 && !c.place.CompareAndSwap(waits, serves) {
+		n, err = 0, io.EOF
+	}
 	if n == 0 {
 		firstReads.Put(buf)
-		return 0, err
+		return err
 	}
-	p[0] = buf[0]
-	c.handed, c.alone = 1, false
-	if n == 1 {
-		firstReads.Put(buf)
-		return 1, nil
-	}
-	c.first, c.at, c.end = buf, 1, n
-	return 1, nil
+	c.first, c.at, c.end = buf, 0, n
+	return nil
 }
 
-// release gives back the room that the last request took.
-func (c *clientConn) release() {
-	if c.held > 0 {
-		c.edge.bodies.Add(-c.held)
-		c.held = 0
+// drop gives the first buffer back, of which nothing is needed any longer.
+func (c *clientConn) drop() {
+	if c.first != nil {
+		firstReads.Put(c.first)
+		c.first = nil
 	}
+	c.at, c.end = 0, 0
 }
 
-// errBusy ends the reading of a request for which there is no room in memory.
-var errBusy = errors.New("there is no room for the request")
+// headEnd returns how much of what has come is not behind the end of a header.
+// The empty line there may come in pieces.
+func (c *clientConn) headEnd(b []byte) int {
+	i := 0
+	for c.line > 0 && i < len(b) {
+		switch {
+		case b[i] == endOfHead[c.line]:
+			c.line++
+		case b[i] == endOfHead[0]:
+			c.line = 1
+		default:
+			c.line = 0
+		}
+		i++
+		if c.line == len(endOfHead) {
+			c.line, c.ended = 0, true
+			return i
+		}
+	}
+	// To go from line to line takes half the time of a search for the whole end.
+	for at := i; ; {
+		n := bytes.IndexByte(b[at:], '\n')
+		if n < 0 {
+			break
+		}
+		if at += n + 1; bytes.HasSuffix(b[i:at], endOfHead) {
+			c.ended = true
+			return at
+		}
+	}
+	c.ended = false
+	for n := len(endOfHead) - 1; n > 0 && c.line == 0; n-- {
+		if bytes.HasSuffix(b[i:], endOfHead[:n]) {
+			c.line = n
+		}
+	}
+	return len(b)
+}
 
-var errTooMuch = errors.New("the request is too large")
+// arrived tells that the header of a request has been read, and what it says of
+// a body.
+func (c *clientConn) arrived(h *fasthttp.RequestHeader) {
+	c.release()
+	c.heading, c.slow, c.taken = false, false, 0
+	c.await = announced(h)
+}
 
-// arrived tells that a request has been read: what is read from here on
-// belongs to the next.
-func (c *clientConn) arrived(r *fasthttp.Request) {
-	c.slow, c.taken = false, 0
-	h := &r.Header
-	size := len(h.Method()) + len(" ") + len(h.RequestURI()) + len(" ") + len(h.Protocol()) + len("\r\n") + len(h.RawHeaders()) + len(r.Body())
-	c.alone = c.first == nil && c.handed == size
-	c.handed = 0
+// served tells that a request has been answered, as far as the door does that:
+// what is read from here on belongs to the next. It reports false where the
+// connection is to end with the answer: where the next request would begin is
+// not known without reading all of a body that nobody wanted.
+func (c *clientConn) served() bool {
+	if !c.pass() {
+		c.unread = true
+		return false
+	}
+	c.alone = c.ended && c.at == c.end && c.skip == 0
+	return true
 }
 
 // readBy sets the deadline for reading. One that is up to slack late does no

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
@@ -15,19 +16,23 @@ import (
 // handle is the front door: every HTTP request of a client comes in here. It
 // runs on the goroutine of the client's connection from end to end.
 func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
+	conn := ctx.Conn().(*clientConn)
 	defer func() {
 		if r := recover(); r != nil {
 			e.log.Error("panic in an exchange", "panic", r, "stack", string(debug.Stack()))
 			e.refuse(ctx, nil, mcp.Legacy, nil, edge.Errorf(edge.Internal, "handle", "%v", r))
 		}
+		if !conn.served() {
+			ctx.SetConnectionClose()
+		}
 	}()
-	ctx.Conn().(*clientConn).arrived(&ctx.Request)
+	conn.arrived(&ctx.Request.Header)
 	// 1. Whether the request has one reading, and what it says of itself.
 	if f, bad := refusal(&ctx.Request.Header); bad {
 		e.unreadable(ctx, f.status, f.why)
 		return
 	}
-	var h head
+	h := head{ctx: ctx}
 	h.read(&ctx.Request.Header)
 	origin := h.origin
 	h.origin = nil // told to nobody before it is known to be allowed
@@ -49,6 +54,7 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	}
 	if e.leaving.Load() {
 		ctx.SetConnectionClose()
+		e.knockedAt.Store(time.Now().UnixNano())
 	}
 	h.query = query
 	live := e.live.Load()
@@ -131,17 +137,22 @@ func (e *Edge) post(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		e.refuse(ctx, h, headEra(h), nil, err)
 		return
 	}
-	full := e.inflight.Add(1) > int64(e.settings.MaxInflight)
-	defer e.inflight.Add(-1)
-	if full && !h.hasSession {
+	if e.inflight.Load() >= int64(e.settings.MaxInflight) && !h.hasSession {
 		e.refuse(ctx, h, headEra(h), nil, errFull())
 		return
 	}
+	if !e.body(ctx, h) {
+		return
+	}
+	full := e.inflight.Add(1) > int64(e.settings.MaxInflight)
+	defer e.inflight.Add(-1)
 	x := e.newExchange(ctx, h, server)
 	m := x.Request
-	err := m.Decode(ctx.PostBody())
+	x.Era = headEra(h)
+	err := m.Decode(h.body)
 	if err == nil {
-		h.x = x
+		h.x, x.Era = x, era(m, h)
+		err = m.CheckID()
 	}
 	if full && (err != nil || !forSession(m)) {
 		e.refuse(ctx, h, headEra(h), m.IDText(), errFull())
@@ -157,11 +168,17 @@ func (e *Edge) post(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		if errors.As(err, &syntax) {
 			kind = edge.Malformed
 		}
-		e.refuse(ctx, h, headEra(h), m.IDText(), edge.Errorf(kind, "door", "%w", err))
+		e.refuse(ctx, h, x.Era, m.IDText(), edge.Errorf(kind, "door", "%w", err))
 		return
 	}
-	if x.Era = era(m, h); x.Era == mcp.Modern {
-		if x.Name, err = checkModern(m, h); err != nil {
+	if x.Era == mcp.Modern {
+		if m.Method == "subscriptions/listen" {
+			err = x.way.conn.outlasts(m, h)
+		}
+		if err == nil {
+			x.Name, err = checkModern(m, h)
+		}
+		if err != nil {
 			e.refuse(ctx, h, mcp.Modern, m.IDText(), err)
 			return
 		}
@@ -239,7 +256,8 @@ func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head, server *server) *e
 	w.mu.Lock()
 	w.x, w.conn, w.able = x, conn, h.takes&takesStream != 0 && ctx.Request.Header.IsHTTP11()
 	w.last, w.written = ctx.Request.Header.ConnectionClose() || e.leaving.Load(), x.began
-	x.Client = way{w, w.number}
+	x.number = w.number
+	x.Client = way{w, x.number}
 	w.mu.Unlock()
 	return x
 }
@@ -247,11 +265,11 @@ func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head, server *server) *e
 // exchanges spares the allocation of an exchange that ended in the ordinary way.
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-// recycle gives an exchange back that ended in the ordinary way: answered soon,
-// to a client that was told and asked nothing before. What still waits for the
-// client of any other, such as a question, ends here.
+// recycle gives an exchange back that ended in the ordinary way: its client was
+// told and asked nothing before the answer. What still waits for the client of
+// any other, such as a question, ends here.
 func (e *Edge) recycle(x *exchange) {
-	if !x.untouched() || e.clock.now().Sub(x.began) > heartbeat/2 || !x.way.free() {
+	if !x.untouched() || !x.way.free() {
 		x.cancel()
 		return
 	}
@@ -282,7 +300,7 @@ func (e *Edge) sessionByID(h *head, server *server, id string) (*session, error)
 	case s != nil && s.Owner != h.who.Principal():
 		return nil, errForeignSession()
 	case server.shared != nil:
-		return e.commonSession(server, s, id, h.who.Principal())
+		return e.commonSession(h, server, s, id)
 	case s == nil:
 		return nil, errNoSession()
 	}
@@ -308,7 +326,7 @@ func (e *Edge) aside(x *exchange) bool {
 		switch {
 		case m.Kind == mcp.Result || m.Kind == mcp.Failure:
 			if !x.s.answered(m) {
-				e.passAnswer(x.s, m)
+				e.passAnswer(x)
 			}
 		case m.Method == "notifications/cancelled":
 			if !x.s.cancelCall(m) {
@@ -392,18 +410,21 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 		}
 	}()
 	m := x.Request
-	if !mcp.MethodOf(m.Method).In(x.Era) {
+	if !x.server.takes(m, x.Era) {
 		return x.turned(noMethod(m))
+	}
+	if err := checkToken(m); err != nil {
+		return x.turned(err)
 	}
 	if x.Target, err = x.server.target(&x.call, &x.Exchange); err != nil {
 		return x.turned(err)
 	}
 	if x.lasts = m.Method == "subscriptions/listen"; x.lasts {
-		from := x.Head.Remote
-		if !e.outlets.take(from, e.settings.MaxStreams) {
+		who := holderOf(x.Identity, x.Head.Remote)
+		if !e.outlets.take(who, e.settings.MaxStreams) {
 			return x.turned(errStreams(e.settings.MaxStreams))
 		}
-		defer e.outlets.give(from)
+		defer e.outlets.give(who)
 	}
 	if !x.way.conn.enter(x) {
 		x.cancel()
@@ -422,7 +443,22 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 	if err != nil && edge.KindOf(err) == edge.Internal {
 		e.fault(x, err)
 	}
+	if x.s != nil && e.heir.Load() != nil {
+		e.handOn(x.s)
+	}
 	return r, err
+}
+
+// checkToken refuses a progress token that is longer than an id: it stands in
+// every message about its call.
+func checkToken(m *mcp.Message) error {
+	if len(m.Raw) <= mcp.MaxID { // there is no need to look
+		return nil
+	}
+	if n := len(m.Meta("progressToken").Of(m.Raw)); n > mcp.MaxID {
+		return edge.Errorf(edge.Params, "check", "params._meta.progressToken has %d bytes: at most %d", n, mcp.MaxID)
+	}
+	return nil
 }
 
 // setUp serves a request that sets up something that a session keeps, also at
@@ -449,12 +485,13 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		return
 	}
 	s, err := e.sessionOf(h, server)
+	var place *streamPlace
 	if err == nil {
-		err = e.roomForStream(ctx)
+		place, err = e.placeForStream(h, server)
 	}
-	var lines []byte
 	if err == nil {
-		lines, err = e.streamLines(ctx, h, server)
+		defer place.release()
+		place.lines, err = e.streamLines(ctx, h, server)
 	}
 	if err != nil {
 		e.refuse(ctx, h, mcp.Legacy, nil, err)
@@ -463,7 +500,7 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	if len(h.lastEvent) == 0 {
 		e.done(ctx, h, server)
 		s.common.who.Store(h.who)
-		e.takeOver(ctx, s, lines, func(o *outlet) {
+		e.takeOver(ctx, s, place, func(o *outlet) {
 			s.open(o, e.listener(s))
 			if s.common.key != "" {
 				e.work.Go(func() { e.catchUp(s) })
@@ -472,22 +509,33 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		return
 	}
 	if node, ok := e.elsewhere(s, string(h.lastEvent)); ok {
-		d, err := e.openDistant(s, node, string(h.lastEvent))
+		d, err := e.openDistant(s, node, string(h.lastEvent), whoIs(h.who.Principal(), "address "+e.clientOf(ctx.Conn(), &ctx.Request.Header)))
 		if err != nil {
 			e.refuse(ctx, h, mcp.Legacy, nil, err)
 			return
 		}
 		e.done(ctx, h, server)
-		e.takeOver(ctx, s, lines, func(o *outlet) { e.work.Go(func() { d.pass(o) }) }, func(*outlet) { d.close() })
+		begun := false
+		e.takeOver(ctx, s, place, func(o *outlet) {
+			begun = true
+			e.work.Go(func() { d.pass(o) })
+		}, func(*outlet) {
+			if !begun {
+				d.close()
+			}
+		})
 		return
 	}
 	log, after := s.find(string(h.lastEvent))
+	if log != nil && log.settled(false) {
+		log, after = s.find(string(h.lastEvent))
+	}
 	if log == nil {
 		e.refuse(ctx, h, mcp.Legacy, nil, errLostEvents())
 		return
 	}
 	e.done(ctx, h, server)
-	e.takeOver(ctx, s, lines, func(o *outlet) { log.resume(o, after) }, func(o *outlet) { log.left(o) })
+	e.takeOver(ctx, s, place, func(o *outlet) { log.resume(o, after) }, func(o *outlet) { log.left(o) })
 }
 
 func errNoSuchStream() error {
@@ -509,6 +557,7 @@ func (e *Edge) delete(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		e.refuse(ctx, h, mcp.Legacy, nil, err)
 		return
 	}
+	e.tellKin(s, letterEnd, nil)
 	e.sessions.end(s.ID)
 	e.done(ctx, h, server)
 	e.cors(ctx, h)

@@ -1,7 +1,9 @@
 package serve_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -334,5 +336,57 @@ func TestBatchOfAnOlderRevision(t *testing.T) {
 		if r := s.Send(`[{"jsonrpc":"2.0","method":"notifications/initialized"}]`); r.Status != 202 || len(r.Body) > 0 {
 			t.Errorf("%s: a batch without requests: status %d: %s", version, r.Status, r.Body)
 		}
+	}
+}
+
+// TestZ01BatchOfLargeAnswers: the answers of a batch have as many bytes together as
+// one message of a backend may; who wants more is told so, and no backend is asked
+// for what there is no room for.
+func TestZ01BatchOfLargeAnswers(t *testing.T) {
+	t.Parallel()
+	const each, most = 64 << 10, 1 << 20
+	f := newFront(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.MaxMessage = most }))
+	f.introduced(t)
+	f.back.Always("tools/call", func(c *edgetest.Call) {
+		c.Result(`{"content":[{"type":"text","text":"` + strings.Repeat("x", each) + `"}]}`)
+	})
+	s := f.client.InitializeAs("2025-03-26", "")
+	send := func(method, params string, n int) (good int) {
+		t.Helper()
+		var parts []string
+		for i := range n {
+			parts = append(parts, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, i, method, params))
+		}
+		r := s.Send("[" + strings.Join(parts, ",") + "]")
+		if len(r.Body) > most+n*256 {
+			t.Errorf("%d times %s: an answer of %d bytes", n, method, len(r.Body))
+		}
+		var all []edgetest.Message
+		if err := json.Unmarshal(r.Body, &all); err != nil || len(all) != n || r.Status != 200 {
+			t.Fatalf("%d times %s: status %d, %d answers: %v", n, method, r.Status, len(all), err)
+		}
+		for i, m := range all {
+			switch {
+			case string(m.ID) != fmt.Sprint(i):
+				t.Errorf("answer %d has id %s", i, m.ID)
+			case m.Error == nil && good == i:
+				good++
+			case m.Error == nil || m.Error.Code != 503 || !strings.Contains(m.Error.Message, strconv.Itoa(most)):
+				t.Errorf("answer %d behind %d: %+v", i, good, m.Error)
+			}
+		}
+		return good
+	}
+	if good := send("tools/call", `{"name":"echo"}`, 100); good != 15 {
+		t.Errorf("%d answers of 64 KiB in 1 MiB", good)
+	}
+	if n := f.back.Count("tools/call"); n != 16 {
+		t.Errorf("the backend was asked %d times", n)
+	}
+	if good := send("tools/call", `{"name":"echo"}`, 15); good != 15 {
+		t.Errorf("of 15 answers that fit there are %d", good)
+	}
+	if good := send("tools/list", `{}`, 100); good != 100 {
+		t.Errorf("of 100 small lists there are %d", good)
 	}
 }

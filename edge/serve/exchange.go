@@ -22,6 +22,7 @@ type exchange struct {
 	edge.Exchange
 	call
 	way     stream
+	number  uint64 // that the way has for it
 	request mcp.Message
 	id      idText // that the client gave the request
 	server  *server
@@ -170,6 +171,7 @@ func (c *call) cancelFor(why error) {
 // head is what the door looks at of an HTTP header. It shares the server's
 // memory and is good for as long as the handler runs.
 type head struct {
+	ctx                                        *fasthttp.RequestCtx // of the request
 	host, origin, contentType, encoding        []byte
 	session, version, method, name             []byte
 	lastEvent                                  []byte
@@ -182,6 +184,7 @@ type head struct {
 	sse                                        bool           // it came by the older door
 	query                                      []byte         // of its path; nil for none
 	who                                        *edge.Identity // of the client; nil where nobody asks
+	body                                       []byte         // of the request; nil until it has been read
 	server                                     *server        // that it is for; nil while that is not known
 	x                                          *exchange      // of its message; nil until that has been read
 }
@@ -322,11 +325,17 @@ func checkModern(m *mcp.Message, h *head) (name string, err error) {
 		return "", mismatch(mcp.HeaderMethod, string(h.method), m.Method)
 	}
 	info := mcp.MethodOf(m.Method)
-	if !info.In(mcp.Modern) {
-		return "", noMethod(m)
+	if len(m.Raw) > maxSaid { // else there is no need to look
+		info, caps := m.Meta(mcp.MetaClientInfo), m.Meta(mcp.MetaCapabilities)
+		if err := errSaidMuch(mcp.MetaClientInfo+" and "+mcp.MetaCapabilities+" in params._meta", len(info.Of(m.Raw)), len(caps.Of(m.Raw))); err != nil {
+			return "", err
+		}
 	}
 	if m.Kind == mcp.Notification {
 		return "", nil
+	}
+	if !info.In(mcp.Modern) {
+		return "", noMethod(m)
 	}
 	if caps := m.Meta(mcp.MetaCapabilities); !caps.OK() || m.Raw[caps.Start] != '{' {
 		return "", edge.Errorf(edge.Params, "check", "params._meta lacks %s, an object", mcp.MetaCapabilities)

@@ -48,3 +48,9 @@ func (e *Edge) Inflight() int64 { return e.inflight.Load() }
 
 // OpenedAt has the edge look as if it had been opened at a moment.
 func (e *Edge) OpenedAt(at time.Time) { e.clock.tick(at) }
+
+// Letter is a letter of a node to the box of another one, as an edge with the key
+// of states writes it.
+func Letter(from, to string, key, text []byte) []byte {
+	return newSigner(from, [][]byte{key}).sign(boxOf(to), text)
+}

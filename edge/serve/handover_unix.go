@@ -5,6 +5,7 @@ package serve
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -23,13 +24,22 @@ const handOverWait = time.Minute
 
 // The words of the two.
 const (
-	wordSockets = 'S' // here are the sockets
-	wordServing = 'R' // I serve: leave
+	wordSockets  = 'S' // here are the sockets
+	wordSessions = 'H' // I am about to serve: hand me the sessions; the name of the process follows
+	wordServing  = 'R' // I serve: leave
 )
+
+// handsSessions stands behind the first word of a process that hands over
+// sessions, too. One of an earlier version says the word alone, and does not
+// read what it does not know.
+const handsSessions = '2'
 
 // predecessor is the process that this one stands in for, while it waits to be
 // told that this one serves.
-type predecessor struct{ conn *net.UnixConn }
+type predecessor struct {
+	conn     *net.UnixConn
+	sessions bool // it hands them over
+}
 
 // takeOver asks the process that listens at path for its sockets. Without such
 // a process it returns nothing.
@@ -41,10 +51,10 @@ func takeOver(path string) (front, admin net.Listener, from *predecessor, err er
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	word, rights := make([]byte, 1), make([]byte, syscall.CmsgSpace(2*4))
+	word, rights := make([]byte, 2), make([]byte, syscall.CmsgSpace(2*4))
 	_ = conn.SetDeadline(time.Now().Add(handOverWait))
 	n, rn, _, _, err := conn.ReadMsgUnix(word, rights)
-	if err == nil && (n != 1 || word[0] != wordSockets) {
+	if err == nil && (n < 1 || word[0] != wordSockets || n == 2 && word[1] != handsSessions) {
 		err = errors.New("the process there is no edge of this version")
 	}
 	var fds []int
@@ -67,7 +77,31 @@ func takeOver(path string) (front, admin net.Listener, from *predecessor, err er
 		conn.Close()
 		return nil, nil, nil, errors.Join(err, errors.New("no socket came"))
 	}
-	return all[0], all[1], &predecessor{conn}, nil
+	return all[0], all[1], &predecessor{conn, n == 2}, nil
+}
+
+// inherit takes over what the process has besides its sockets. Without it this
+// one serves all the same: clients begin their sessions anew.
+func (p *predecessor) inherit(e *Edge) {
+	if !p.sessions {
+		e.log.Warn("the process before this one is of a version that hands over no sessions: clients begin theirs anew")
+		return
+	}
+	err := func() error {
+		_ = p.conn.SetDeadline(time.Now().Add(handWithin))
+		if _, err := p.conn.Write(append([]byte{wordSessions}, e.node...)); err != nil {
+			return err
+		}
+		in, err := readInheritance(p.conn)
+		if err != nil {
+			_ = frame(p.conn, letter{Kind: letterKept, From: e.node}, []byte("null")) // it is told to leave in any case
+			return err
+		}
+		return writeFrame(p.conn, letter{Kind: letterKept, From: e.node}.pack(encoded(e.inherit(in))))
+	}()
+	if err != nil {
+		e.log.Warn("the sessions of the process before this one were not taken over: clients begin theirs anew", "error", err)
+	}
 }
 
 // socketsIn returns the descriptors that came with a message.
@@ -90,9 +124,13 @@ func socketsIn(rights []byte) ([]int, error) {
 	return all, nil
 }
 
-// leave tells the process that this one serves.
-func (p *predecessor) leave() error {
+// leave tells the process that this one serves, if it does; else that one goes on.
+func (p *predecessor) leave(serves bool) error {
 	defer p.conn.Close()
+	if !serves {
+		return nil
+	}
+	_ = p.conn.SetDeadline(time.Now().Add(handOverWait))
 	_, err := p.conn.Write([]byte{wordServing})
 	return err
 }
@@ -142,36 +180,80 @@ func (e *Edge) giveWay(path string, left func()) (stop func(), err error) {
 func (e *Edge) handSockets(conn *net.UnixConn) error {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(handOverWait))
-	var files []*os.File
+	var fds []int
 	defer func() {
-		for _, f := range files {
-			f.Close()
+		for _, fd := range fds {
+			syscall.Close(fd)
 		}
 	}()
-	var fds []int
 	for _, ln := range []net.Listener{e.bare, e.adminLn} {
 		if ln == nil {
 			continue
 		}
-		f, err := ln.(*net.TCPListener).File()
+		// Not by File, which has the socket block, for whoever shares it.
+		raw, err := ln.(*net.TCPListener).SyscallConn()
 		if err != nil {
 			return err
 		}
-		// File gives a descriptor that blocks, and shares that with the socket.
-		if err := syscall.SetNonblock(int(f.Fd()), true); err != nil {
-			return errors.Join(err, f.Close())
+		var failed error
+		err = raw.Control(func(fd uintptr) {
+			syscall.ForkLock.RLock()
+			defer syscall.ForkLock.RUnlock()
+			one, err := syscall.Dup(int(fd))
+			if failed = err; err == nil {
+				syscall.CloseOnExec(one)
+				fds = append(fds, one)
+			}
+		})
+		if err := errors.Join(err, failed); err != nil {
+			return err
 		}
-		files, fds = append(files, f), append(fds, int(f.Fd()))
 	}
-	if _, _, err := conn.WriteMsgUnix([]byte{wordSockets}, syscall.UnixRights(fds...), nil); err != nil {
+	if _, _, err := conn.WriteMsgUnix([]byte{wordSockets, handsSessions}, syscall.UnixRights(fds...), nil); err != nil {
 		return err
 	}
-	word := make([]byte, 1)
-	if _, err := conn.Read(word); err != nil {
-		return fmt.Errorf("the new process did not come to serve: %w", err)
+	asked := false
+	for {
+		word := make([]byte, 1)
+		_, err := conn.Read(word)
+		switch {
+		case err == nil && word[0] == wordServing:
+			return nil
+		case err == nil && word[0] == wordSessions && !asked:
+			asked = true
+			// From here on the new process takes connections, and this one serves
+			// those that it has.
+			e.pause()
+			e.handTo(conn)
+			continue
+		case err != nil:
+			err = fmt.Errorf("the new process did not come to serve: %w", err)
+		default:
+			err = errors.New("the new process said what is not understood")
+		}
+		if asked {
+			e.takeBack()
+			e.resume()
+		}
+		return err
 	}
-	if word[0] != wordServing {
-		return errors.New("the new process said what is not understood")
+}
+
+// handTo hands the sessions to the process at the other end. Where that fails the
+// new process serves without.
+func (e *Edge) handTo(conn *net.UnixConn) {
+	_ = conn.SetDeadline(time.Now().Add(handWithin))
+	defer func() { _ = conn.SetDeadline(time.Now().Add(handOverWait)) }()
+	node := make([]byte, len(e.node))
+	_, err := io.ReadFull(conn, node)
+	if err == nil && !isNode(string(node)) {
+		err = errors.New("the new process has no name")
 	}
-	return nil
+	if err == nil {
+		err = e.handSessions(conn, string(node))
+	}
+	if err != nil {
+		e.heir.Store(nil)
+		e.log.Warn("sessions were not handed over: clients begin theirs anew", "error", err)
+	}
 }

@@ -8,7 +8,9 @@ import (
 // predecessor is the process that this one stands in for: on this system none.
 type predecessor struct{}
 
-func (*predecessor) leave() error { return nil }
+func (*predecessor) inherit(*Edge) {}
+
+func (*predecessor) leave(bool) error { return nil }
 
 var errNoHandOver = errors.New("--hand-over is not to be had on this system")
 
@@ -17,3 +19,9 @@ func takeOver(string) (front, admin net.Listener, from *predecessor, err error) 
 }
 
 func (e *Edge) giveWay(string, func()) (stop func(), err error) { return func() {}, errNoHandOver }
+
+func (e *Edge) openMail(string) error { return errNoHandOver }
+
+func (e *Edge) readMail() {}
+
+func (e *Edge) closeMail() {}

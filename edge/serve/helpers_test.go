@@ -3,10 +3,13 @@ package serve_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
 )
 
 // front is an edge before one fake server, with clients of both eras.
@@ -173,4 +176,21 @@ func clip(s string) string {
 		return s[:2000] + "…"
 	}
 	return s
+}
+
+// bucket is YAML of a bucket that refills in a day: no test sees it.
+func bucket(tokens int) string { return fmt.Sprintf("{maxTokens: %d, refillPeriod: 24h}", tokens) }
+
+// local has an edge count rate limits for itself.
+var local = edgetest.Settings(func(s *serve.Settings) { s.LocalRateLimits = true })
+
+// limited wants the answer to a call that finds no token.
+func limited(t *testing.T, r *edgetest.Response, id string) {
+	t.Helper()
+	fails(t, r, 429, 429, id)
+	m := r.Message()
+	after, err := strconv.Atoi(r.Header.Get("Retry-After"))
+	if err != nil || after < 1 || m.Error.Message != "Rate limit exceeded" || string(m.Error.Data) != fmt.Sprintf(`{"retryAfterSeconds":%d}`, after) {
+		t.Errorf("Retry-After %q, %q, %s", r.Header.Get("Retry-After"), m.Error.Message, m.Error.Data)
+	}
 }

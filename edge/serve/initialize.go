@@ -16,6 +16,9 @@ func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 		e.write(ctx, h, fail(mcp.Legacy, x.Request.IDText(), err))
 		return
 	}
+	if e.heir.Load() != nil {
+		e.handOn(s)
+	}
 	result := r.Raw
 	ctx.Response.Header.Set(mcp.HeaderSession, s.ID)
 	e.cors(ctx, h)
@@ -54,7 +57,10 @@ func (e *Edge) introduce(x *exchange, store *shared, id string) (*session, *edge
 		return nil, nil, edge.Errorf(edge.Params, "initialize", "params.capabilities is missing")
 	}
 	info := m.Get("clientInfo").Of(m.Raw)
-	s, err := e.sessions.begin(e.clock.now(), id, x.server.name, x.Identity.Principal(), version, bytes.Clone(info), bytes.Clone(caps), func(s *session) error {
+	if err := errSaidMuch("params.clientInfo and params.capabilities", len(info), len(caps)); err != nil {
+		return nil, nil, err
+	}
+	s, err := e.sessions.begin(e.clock.now(), id, holderOf(x.Identity, x.Head.Remote), x.server.name, x.Identity.Principal(), version, bytes.Clone(info), bytes.Clone(caps), func(s *session) error {
 		if store == nil {
 			return nil
 		}

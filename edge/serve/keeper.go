@@ -1,13 +1,16 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge"
 )
 
 // What a stream of a common session has carried lies in the store, too, so that
@@ -20,20 +23,30 @@ const keepEvery = 50 * time.Millisecond
 type keeper struct {
 	wake chan struct{} // holds one while there is something to write
 
+	fresh chan struct{} // holds one while there is a log among it that the store does not have
+
 	mu      sync.Mutex
 	changed map[*eventLog]struct{}
 	gone    []string // keys of logs that are forgotten
 }
 
 func newKeeper() *keeper {
-	return &keeper{wake: make(chan struct{}, 1), changed: make(map[*eventLog]struct{})}
+	return &keeper{wake: make(chan struct{}, 1), fresh: make(chan struct{}, 1), changed: make(map[*eventLog]struct{})}
 }
 
-func (k *keeper) note(l *eventLog) {
+// note notes that a log has changed. One that the store does not have is written
+// at once: by it another edge knows what the stream was of.
+func (k *keeper) note(l *eventLog, fresh bool) {
 	k.mu.Lock()
 	k.changed[l] = struct{}{}
 	k.mu.Unlock()
 	k.rouse()
+	if fresh {
+		select {
+		case k.fresh <- struct{}{}:
+		default:
+		}
+	}
 }
 
 func (k *keeper) forget(l *eventLog, key string) {
@@ -67,6 +80,7 @@ func (k *keeper) run(ctx context.Context, t *shared) {
 		select {
 		case <-ctx.Done():
 		case <-pause.C:
+		case <-k.fresh:
 		}
 	}
 }
@@ -105,44 +119,56 @@ func (l *eventLog) stored(callCap time.Duration) (key string, text []byte, ttl t
 	if l.forgotten {
 		return "", nil, 0
 	}
+	if ttl = logFor; !l.answered {
+		ttl += callCap
+	}
+	return l.key, l.encode(), ttl
+}
+
+// text is the log as another process is handed it.
+func (l *eventLog) text() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.encode()
+}
+
+// encode is the text of the log; l.mu is held.
+func (l *eventLog) encode() []byte {
 	head, err := json.Marshal(logHead{Request: l.request, Answered: l.answered, First: l.first})
 	if err != nil {
 		panic(err) // bytes and numbers always have a JSON form
 	}
-	text = append(head, '\n')
+	text := append(head, '\n')
 	for _, e := range l.events {
 		text = binary.AppendUvarint(text, uint64(len(e.raw)))
 		text = append(text, e.raw...)
 	}
-	if ttl = logFor; !l.answered {
-		ttl += callCap
-	}
-	return l.key, text, ttl
+	return text
 }
 
-// pastOf reads a log that the store has: the events after one, and whether the
-// last of them is the answer. ok is false when the log is not there or does not
-// reach back so far.
-func pastOf(text []byte, after uint64) (head logHead, events []logged, ok bool) {
-	at := 0
-	for at < len(text) && text[at] != '\n' {
-		at++
-	}
-	if at == len(text) || json.Unmarshal(text[:at], &head) != nil || head.First == 0 || after+1 < head.First {
-		return head, nil, false
+// pastOf reads a log that the store has: the events after one. ok is false for
+// what is no log; whole is false when events between are missing, or when the
+// event itself is, because the log does not reach back, or not on, so far.
+func pastOf(text []byte, after uint64) (head logHead, events []logged, whole, ok bool) {
+	at := bytes.IndexByte(text, '\n')
+	if at < 0 || json.Unmarshal(text[:at], &head) != nil || head.First == 0 || len(head.Request) > 0 && !json.Valid(head.Request) {
+		return head, nil, false, false
 	}
 	number := head.First
 	for rest := text[at+1:]; len(rest) > 0; number++ {
 		n, size := binary.Uvarint(rest)
 		if size <= 0 || n > uint64(len(rest)-size) {
-			return head, nil, false
+			return head, nil, false, false
+		}
+		if n > 0 && !json.Valid(rest[size:size+int(n)]) {
+			return head, nil, false, false // nothing else may stand in a stream
 		}
 		if number > after {
 			events = append(events, logged{number, rest[size : size+int(n)]})
 		}
 		rest = rest[size+int(n):]
 	}
-	return head, events, after < number
+	return head, events, head.First <= after+1 && after < number, true
 }
 
 // reader is who reads on where a stream broke: a stream of this edge, or a
@@ -150,6 +176,7 @@ func pastOf(text []byte, after uint64) (head logHead, events []logged, ok bool) 
 type reader interface {
 	event(id string, raw []byte) error
 	end(answered bool) // nothing more will come; the last event was the answer, or there is none
+	replaced()         // what comes goes to another reader
 }
 
 // followed has a client at another edge read on where a stream here broke.
@@ -160,6 +187,9 @@ func (e *Edge) followed(ctx context.Context, t *shared, l letter) {
 	var after uint64
 	if s != nil {
 		log, after = s.find(l.Event)
+		if log != nil && log.settled(false) {
+			log, after = s.find(l.Event)
+		}
 	}
 	if log == nil {
 		back.Kind, back.Error = letterError, wrongOf(errLostEvents())
@@ -167,41 +197,75 @@ func (e *Edge) followed(ctx context.Context, t *shared, l letter) {
 		return
 	}
 	back.Kind = letterTaken
-	if t.post(l.From, back, log.request) != nil {
+	if t.post(l.From, back, log.request) != nil || ctx.Err() != nil { // who asked may have given this edge up
 		return
 	}
-	away := &awayReader{t: t, node: l.From, head: back, done: make(chan struct{})}
+	away := &awayReader{e: e, t: t, node: l.From, who: l.Session, head: back, done: make(chan struct{})}
 	log.resume(away, after)
 	select {
 	case <-ctx.Done():
 	case <-away.done:
 	}
 	log.left(away)
+	select {
+	case <-away.done:
+	default:
+		return
+	}
+	back.Kind, back.Status = letterDone, away.status
+	if ctx.Err() != nil {
+		_ = t.post(l.From, back, nil) // nobody may wait any more
+		return
+	}
+	for e.deliver(ctx, t, l.From, l.Session, back, nil) != nil && ctx.Err() == nil { // who waits learns it from nobody else
+	}
 }
 
 // awayReader is a client at another edge that reads on.
 type awayReader struct {
+	e    *Edge
 	t    *shared
 	node string
+	who  string
 	head letter
 	once sync.Once
-	done chan struct{}
+
+	done   chan struct{} // closed when nothing more will come
+	status int           // why not; set before done is closed
 }
 
+// event posts an event. After one that may be missing none follows: the client
+// comes again for it.
 func (r *awayReader) event(id string, raw []byte) error {
 	l := r.head
 	l.Kind, l.Event = letterEvent, id
-	return r.t.post(r.node, l, raw)
+	err := r.e.postFor(r.t.life, r.t, r.node, r.who, l, raw)
+	if err != nil {
+		r.over(doneReplaced)
+	}
+	return err
 }
 
 func (r *awayReader) end(answered bool) {
+	status := 0
+	if answered {
+		status = doneAnswered
+	}
+	r.over(status)
+}
+
+func (r *awayReader) replaced() { r.over(doneReplaced) }
+
+// Why nothing more comes of a stream, besides that its call has no answer.
+const (
+	doneAnswered = 200
+	doneReplaced = 205 // the client may come again
+)
+
+// over has followed tell that nothing more comes.
+func (r *awayReader) over(status int) {
 	r.once.Do(func() {
-		l := r.head
-		l.Kind = letterDone
-		if answered {
-			l.Status = 200
-		}
-		_ = r.t.post(r.node, l, nil) // who waits asks whether this edge is alive
+		r.status = status
 		close(r.done)
 	})
 }
@@ -211,54 +275,141 @@ type distant struct {
 	e      *Edge
 	t      *shared
 	node   string
-	thread *thread // nil when the edge is gone
+	who    string
+	key    string  // of the session
+	stream string  // its name, which its events' ids begin with
+	last   uint64  // number of the last event that the client has
+	thread *thread // nil while nobody is asked for what follows
 	events []logged
 	head   logHead
-	key    string // of the session
-	stream string // its name, which its events' ids begin with
-	last   string // id of the last event that the client has
 }
 
-// openDistant finds the stream of another edge that an event id belongs to.
-func (e *Edge) openDistant(s *session, node, eventID string) (*distant, error) {
-	t := s.common.store.Load()
-	if t == nil {
-		return nil, errLostEvents()
-	}
-	d := &distant{e: e, t: t, node: node, key: s.common.key, last: eventID}
-	if t.alive(node) {
-		return d, d.ask(s, eventID)
-	}
+// openDistant finds the stream of another edge that an event id belongs to. What
+// the store has of it is there at once, whether that edge answers or not.
+func (e *Edge) openDistant(s *session, node, eventID, who string) (*distant, error) {
 	stream, after, ok := eventOf(eventID)
 	if !ok {
 		return nil, errLostEvents()
 	}
-	text, err := t.Get(context.Background(), logKey(s.common.key, stream))
-	if err != nil {
-		return nil, errAway()
+	if d := e.openHanded(s, node, stream, after, who); d != nil {
+		return d, nil
 	}
-	if d.head, d.events, ok = pastOf(text, after); !ok {
+	t := s.common.store.Load()
+	if t == nil {
 		return nil, errLostEvents()
 	}
-	d.stream = stream
-	return d, nil
+	d := &distant{e: e, t: t, node: node, who: who, key: s.common.key, stream: stream, last: after}
+	whole, ok, err := d.read()
+	switch {
+	case err != nil:
+		return nil, errAway()
+	case ok && whole:
+		return d, nil
+	case ok && d.head.Answered:
+		return nil, errLostEvents()
+	}
+	if !ok { // not even that the edge is one
+		if at, err := e.hasBeenAt(t, s, node); err != nil {
+			return nil, errAway()
+		} else if !at {
+			return nil, errLostEvents()
+		}
+	}
+	// The store has nothing of it, or not what the client has: its edge knows.
+	if err = d.ask(); err == nil {
+		d.events = nil
+		return d, nil
+	}
+	switch {
+	case !errors.Is(err, errGoneHolder):
+		return nil, err
+	case ok: // what was lost was no answer
+		return d, nil
+	}
+	return nil, errLostEvents()
 }
 
-// ask asks the edge that has the stream for the rest of it.
-func (d *distant) ask(s *session, eventID string) (err error) {
-	if d.thread, err = d.e.threads.open(newName()); err != nil {
+// hasBeenAt reports whether the store names an edge among those of a session: no
+// other is looked for in a client's name.
+func (e *Edge) hasBeenAt(t *shared, s *session, node string) (bool, error) {
+	if r := s.common.last.Load(); r != nil && slices.Contains(r.Nodes, node) {
+		return true, nil
+	}
+	text, err := t.Head(context.Background(), s.common.key, headBytes)
+	r := readHead(text)
+	return r != nil && slices.Contains(r.Nodes, node), err
+}
+
+// openHanded is openDistant for a stream of another process of this place: what
+// that has handed over, or the rest of it while it is there. It returns nil when
+// it is neither.
+func (e *Edge) openHanded(s *session, node, stream string, after uint64, who string) *distant {
+	if e.mail == nil {
+		return nil
+	}
+	d := &distant{e: e, t: e.mail, node: node, who: who, key: keyOf(s.ID), stream: stream, last: after}
+	handed := func() bool {
+		whole, ok, err := d.read()
+		return err == nil && ok && whole
+	}
+	if handed() && d.head.Answered {
+		return d
+	}
+	if e.mail.alive(node) && d.ask() == nil {
+		d.events = nil
+		return d
+	}
+	if handed() { // it may have handed it over just now, with its last words
+		return d
+	}
+	return nil
+}
+
+// read reads what the store has of the stream after the last event that the
+// client has. A call that was declared failed has failed, whatever its edge
+// wrote down since.
+func (d *distant) read() (whole, ok bool, err error) {
+	text, err := d.t.Get(context.Background(), logKey(d.key, d.stream))
+	if err != nil || text == nil {
+		return false, false, err
+	}
+	head, events, whole, ok := pastOf(text, d.last)
+	if !ok {
+		return false, false, nil
+	}
+	failed, err := d.t.failed(context.Background(), d.key, d.stream)
+	if err != nil {
+		return false, false, err
+	}
+	if failed > 0 {
+		for len(events) > 0 && events[len(events)-1].number >= failed {
+			events = events[:len(events)-1]
+		}
+		if head.Answered = true; d.last < failed {
+			events = append(events, logged{failed, goneAnswer(head.Request)})
+			whole = whole || d.last+1 == failed
+		}
+	}
+	d.head, d.events = head, events
+	return whole, true, nil
+}
+
+// ask asks the edge that has the stream for what follows.
+func (d *distant) ask() (err error) {
+	if d.t.silent(d.node) {
+		return errHolderGone()
+	}
+	if d.thread, err = d.e.threads.open(newName(), d.who); err != nil {
 		return err
 	}
-	if err = d.t.post(d.node, letter{Kind: letterFollow, From: d.e.node, Thread: d.thread.name, Session: s.common.key, Event: eventID}, nil); err != nil {
+	head := letter{Kind: letterFollow, From: d.e.node, Thread: d.thread.name, Session: d.key, Event: eventID(d.stream, d.last)}
+	if err = d.t.post(d.node, head, nil); err != nil && edge.KindOf(err) != edge.Overload {
 		err = errAway()
-	} else {
-		ctx, cancel := context.WithTimeout(d.t.life, aliveFor)
-		defer cancel()
+	} else { // the box of an edge that is gone may be full
 		var first delivered
-		if first, err = d.e.next(ctx, d.t, d.thread, d.node); err == nil && first.Kind != letterTaken {
-			err = first.Error.err()
+		if first, err = d.e.first(d.t.life, d.t, d.thread, d.node); err == nil {
+			d.head.Request = first.body
 		}
-		d.head.Request = first.body
 	}
 	if err != nil {
 		d.close()
@@ -273,11 +424,16 @@ func (d *distant) close() {
 	}
 	d.e.threads.close(d.thread)
 	_ = d.t.post(d.node, letter{Kind: letterLeave, From: d.e.node, Thread: d.thread.name}, nil) // it notices by itself, only later
+	d.thread = nil
 }
 
-// pass writes the rest of the stream to a client until there is no more.
+// pass writes the rest of the stream to a client until there is no more: first
+// what the store has, then what its edge has, then how the call ended that went
+// with its edge.
 func (d *distant) pass(o *outlet) {
+	defer edge.Contain(d.e.log, "resume")
 	defer o.close()
+	defer d.close()
 	ctx, cancel := context.WithCancel(d.t.life)
 	defer cancel()
 	go func() {
@@ -287,56 +443,59 @@ func (d *distant) pass(o *outlet) {
 		case <-ctx.Done():
 		}
 	}()
-	if d.thread == nil {
-		d.replay(o)
+	if !d.replay(o) || d.head.Answered {
 		return
 	}
-	for {
-		one, err := d.e.next(ctx, d.t, d.thread, d.node)
-		switch {
-		case ctx.Err() != nil || one.Kind == letterDone && one.Status == 200:
+	if d.thread == nil {
+		if err := d.ask(); errors.Is(err, errGoneHolder) {
+			d.lost(o)
 			return
+		} else if err != nil { // its edge has it no more, or is busy; the client may come again
+			return
+		}
+	}
+	for {
+		one, err := d.e.next(ctx, d.t, d.thread, d.node, d.t.hushed)
+		switch {
+		case ctx.Err() != nil || one.Kind == letterDone && one.Status != 0:
+			return
+		case err != nil && !errors.Is(err, errGoneHolder):
+			return // the client reads too slowly, and may come again
 		case err != nil || one.Kind == letterDone:
 			d.lost(o)
 			return
 		case one.Kind == letterEvent:
-			if o.event(one.Event, one.body) != nil {
+			_, number, ok := eventOf(one.Event)
+			if !ok || o.event(one.Event, one.body) != nil {
 				return
 			}
-			d.last = one.Event
+			d.last = number
 		}
 	}
 }
 
-// replay writes what the store has of a stream whose edge is gone. A call that
-// was not answered then never will be.
-func (d *distant) replay(o *outlet) {
-	_, number, _ := eventOf(d.last)
-	number++
+// replay writes the events that were read. It reports false when the client has
+// left.
+func (d *distant) replay(o *outlet) bool {
 	for _, one := range d.events {
 		if o.event(eventID(d.stream, one.number), one.raw) != nil {
-			return
+			return false
 		}
-		number = one.number + 1
+		d.last = one.number
 	}
-	if !d.head.Answered {
-		_ = o.event(eventID(d.stream, number), fail(mcp.Legacy, d.head.Request, errHolderGone()).body)
-	}
+	d.events = nil
+	return true
 }
 
-// lost ends a stream whose edge went away while a client read on here: with what
-// the store has besides, or with the failure of the call.
+// lost ends a stream whose edge is gone: with what the store has besides, and with
+// the failure of a call that was not answered, which it never will be.
 func (d *distant) lost(o *outlet) {
-	var after uint64
-	var ok bool
-	if d.stream, after, ok = eventOf(d.last); !ok {
+	if _, _, err := d.read(); err != nil || !d.replay(o) || d.head.Answered {
 		return
 	}
-	text, err := d.t.Get(context.Background(), logKey(d.key, d.stream))
-	head, events, ok := pastOf(text, after)
-	if err != nil || !ok {
-		head, events = logHead{Request: d.head.Request, First: after + 1}, nil
+	number, err := d.t.fail(context.Background(), d.key, d.stream, d.last+1)
+	if err != nil {
+		return // nobody knows what becomes of it; the client may come again
 	}
-	d.head, d.events = head, events
-	d.replay(o)
+	_ = o.event(eventID(d.stream, max(number, d.last+1)), goneAnswer(d.head.Request))
 }

@@ -2,8 +2,17 @@ package serve
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
 )
 
 // TestLettersAreBounded: what waits for one exchange with another edge, and for
@@ -13,7 +22,7 @@ func TestLettersAreBounded(t *testing.T) {
 	var all threads
 	open := func(name string) *thread {
 		t.Helper()
-		one, err := all.open(name)
+		one, err := all.open(name, name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +94,7 @@ func TestLettersAreBounded(t *testing.T) {
 	// 4. Requests of other edges.
 	begun := 0
 	for i := range 2 * maxHeld / (8 * size) {
-		if begins, full := all.serve(fmt.Sprint(i), 8*size, func() {}); begins == full {
+		if begins, full := all.serve(fmt.Sprint(i), fmt.Sprint(i), 8*size, func() {}); begins == full {
 			t.Fatalf("%d: begins %t, full %t", i, begins, full)
 		} else if begins {
 			begun++
@@ -99,6 +108,128 @@ func TestLettersAreBounded(t *testing.T) {
 	}
 	if all.held != 0 || len(all.serving) != 0 {
 		t.Errorf("%d bytes of %d requests are left over", all.held, len(all.serving))
+	}
+}
+
+// TestZ41ClaimsEndWithTheirMaker: the place that is kept for a retry by another edge
+// is given up as soon as that will not send it, whyever: its client comes again, to
+// either edge, and goes on. Meanwhile whoever else comes is told to come again.
+func TestZ41ClaimsEndWithTheirMaker(t *testing.T) {
+	asks := edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+		if _, err := x.Client.Ask(ctx, map[string]edge.Question{"q": {Method: "elicitation/create", Params: []byte(`{}`)}}); err != nil {
+			return nil, err
+		}
+		return reply(x.Request, []byte(`{"content":[]}`))
+	})
+	message := func(more string) *mcp.Message {
+		m, err := mcp.Decode(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{}%s}}`, more))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	exchange := func(m *mcp.Message) *edge.Exchange {
+		return &edge.Exchange{Server: "s", Era: mcp.Modern, Request: m, Target: &edge.Target{Backend: "b"}}
+	}
+	for what, leaves := range map[string]struct {
+		lost  string // a kind of letters that does not arrive
+		share bool   // its client's share is taken
+		left  bool   // its client leaves
+		err   edge.Kind
+	}{
+		"its client leaves before it has its share": {share: true, left: true, err: edge.Gone},
+		"it gets no share":                          {share: true, err: edge.Overload},
+		"the store does not take the retry":         {lost: letterRetry, err: edge.Overload},
+		"it does not hear that it may come":         {lost: letterTaken, err: edge.Overload},
+		"its client leaves before it has heard":     {lost: letterTaken, left: true, err: edge.Gone},
+	} {
+		for _, again := range []string{"there", "at home"} {
+			t.Run(what+", and comes again "+again, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					edges, stores := make(map[string]*Edge), make(map[string]*shared)
+					var lost atomic.Value // a kind of letters
+					lost.Store(leaves.lost)
+					key := [][]byte{make([]byte, 32)}
+					seal, err := newSealer(key)
+					if err != nil {
+						t.Fatal(err)
+					}
+					begin := func() *Edge {
+						e := &Edge{node: newName(), log: slog.New(slog.DiscardHandler)}
+						e.lot = newLot(Defaults(), seal, e.node)
+						e.posting.most, e.posting.each = maxPosting, maxPostingEach
+						edges[boxOf(e.node)] = e
+						stores[boxOf(e.node)] = &shared{direct: true, signer: newSigner(e.node, key), letter: 1 << 20, cap: time.Minute, life: t.Context(), carrier: &boxes{post: func(box string, text []byte) error {
+							if bytes.Contains(text, []byte(`{"k":"`+lost.Load().(string)+`"`)) {
+								return errors.New("the store is away")
+							}
+							edges[box].receive(stores[box], text)
+							return nil
+						}}}
+						return e
+					}
+					a, b := begin(), begin()
+					defer a.lot.close()
+					home, there := &server{edge: a, lot: a.lot}, stores[boxOf(b.node)]
+
+					r, err := a.lot.begin(t.Context(), exchange(message("")), []byte("{}"), asks)
+					if err != nil {
+						t.Fatal(err)
+					}
+					m, err := mcp.Decode(r.Whole())
+					if err != nil {
+						t.Fatal(err)
+					}
+					text := mcp.String(mcp.Lookup(m.Result.Of(m.Raw), "requestState"))
+					at, _ := seal.open(text)
+					retry := exchange(message(`,"inputResponses":{"input_1":{"action":"accept"}},"requestState":"` + text + `"`))
+
+					give := func() {}
+					if leaves.share {
+						if give, err = b.posting.take(t.Context(), whoOf(retry), maxPostingEach); err != nil {
+							t.Fatal(err)
+						}
+					}
+					ctx, leave := context.WithCancel(t.Context())
+					defer leave()
+					done := make(chan error, 1)
+					go func() {
+						_, err := b.relay(ctx, there, retry, at)
+						done <- err
+					}()
+					synctest.Wait()
+					if len(done) == 0 {
+						kept := lost.Load()
+						lost.Store("")
+						if _, err := b.relay(t.Context(), there, retry, at); edge.KindOf(err) != edge.Overload {
+							t.Errorf("another one there: %v", err)
+						}
+						if _, err := home.goOn(t.Context(), retry, at); edge.KindOf(err) != edge.Overload {
+							t.Errorf("another one at home: %v", err)
+						}
+						lost.Store(kept)
+					}
+					if leaves.left {
+						leave()
+					}
+					if err := <-done; edge.KindOf(err) != leaves.err {
+						t.Errorf("%v", err)
+					}
+					give()
+					lost.Store("")
+					synctest.Wait()
+					if again == "there" {
+						r, err = b.relay(t.Context(), there, retry, at)
+					} else {
+						r, err = home.goOn(t.Context(), retry, at)
+					}
+					if err != nil || !bytes.Contains(r.Whole(), []byte(`"content"`)) {
+						t.Errorf("the answer is lost: %v", err)
+					}
+					synctest.Wait()
+				})
+			})
+		}
 	}
 }
 

@@ -11,14 +11,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/kv/kvtest"
-	"github.com/weir-edge/weir/edge/serve"
 )
-
-// local has an edge count rate limits for itself.
-var local = edgetest.Settings(func(s *serve.Settings) { s.LocalRateLimits = true })
-
-// bucket is YAML of a bucket that refills in a day: no test sees it.
-func bucket(tokens int) string { return fmt.Sprintf("{maxTokens: %d, refillPeriod: 24h}", tokens) }
 
 // in is the YAML of a store in a Redis.
 func in(redis *kvtest.Server) string {
@@ -121,17 +114,6 @@ func TestR04TwoEdgesOneBucket(t *testing.T) {
 func (f *front) stored(t *testing.T) {
 	t.Helper()
 	edgetest.Until(t, "the store", func() bool { return f.client.Do("GET", "/readyz", "").Status == 200 })
-}
-
-// limited wants the answer to a call that finds no token.
-func limited(t *testing.T, r *edgetest.Response, id string) {
-	t.Helper()
-	fails(t, r, 429, 429, id)
-	m := r.Message()
-	after, err := strconv.Atoi(r.Header.Get("Retry-After"))
-	if err != nil || after < 1 || m.Error.Message != "Rate limit exceeded" || string(m.Error.Data) != fmt.Sprintf(`{"retryAfterSeconds":%d}`, after) {
-		t.Errorf("Retry-After %q, %q, %s", r.Header.Get("Retry-After"), m.Error.Message, m.Error.Data)
-	}
 }
 
 // TestR10RefusedCallsTakeNothing: what is refused says when to come again, does

@@ -2,11 +2,9 @@ package serve
 
 import (
 	"bytes"
-	"context"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
-	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -33,38 +31,31 @@ type fault struct {
 	why    string
 }
 
-// received looks at a request's header before its body is read. A refused
-// request is served without a body, and its connection closed.
+// received looks at a request's header. The HTTP server takes every request for
+// one without a body: that of one that passes is the door's to read, and the
+// connection of one that is refused is closed.
 func (e *Edge) received(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	f := lint(h, e.settings.MaxBody)
+	f, body := lint(h, e.settings.MaxBody)
 	if f.status == 0 {
-		if len(h.Peek("Expect")) > 0 && !e.expected(h) {
-			h.SetContentLength(0)
+		if body.size != 0 {
+			announce(h, body)
+		} else if body.expects {
 			h.Del("Expect")
-			h.SetConnectionClose()
 		}
 		return fasthttp.RequestConfig{}
 	}
+	f.mark(h)
+	return fasthttp.RequestConfig{}
+}
+
+// mark has a request be served without a body, as one that the lint refused.
+func (f fault) mark(h *fasthttp.RequestHeader) {
 	h.SetContentLength(0)
 	h.Del("Expect")
 	h.SetHost("refused")
 	h.SetMethod(refusedMethod)
 	h.SetRequestURI("/" + strconv.Itoa(f.status) + "/" + f.why)
 	h.SetConnectionClose()
-	return fasthttp.RequestConfig{}
-}
-
-// expected reports whether a client that waits to be asked for its body is one
-// that the server lets in. The body of any other is not read (RFC 9110 §10.1.1);
-// the door then says why.
-func (e *Edge) expected(h *fasthttp.RequestHeader) bool {
-	path, _, _ := bytes.Cut(h.RequestURI(), []byte{'?'})
-	s, _ := e.live.Load().server(string(path))
-	if s == nil || s.gate == nil {
-		return true
-	}
-	_, err := s.gate.Identify(context.Background(), &edge.Head{Authorization: edge.Secret(h.Peek("Authorization")), Remote: "127.0.0.1"})
-	return err == nil
 }
 
 // refusal returns what the lint said of a request; false when it let it pass.
@@ -77,36 +68,45 @@ func refusal(h *fasthttp.RequestHeader) (fault, bool) {
 	return fault{status, string(why)}, true
 }
 
-func lint(h *fasthttp.RequestHeader, maxBody int) fault {
+// lint says what is wrong with a header, or else what body it announces.
+func lint(h *fasthttp.RequestHeader, maxBody int) (fault, awaited) {
 	if f := lintLine(h); f.status != 0 {
-		return f
+		return f, awaited{}
 	}
 	var s seen
 	raw := h.RawHeaders()
 	for n := 0; len(raw) > 0; n++ {
 		i := bytes.IndexByte(raw, '\n')
 		if i < 1 || raw[i-1] != '\r' {
-			return fault{400, "a header line does not end in CRLF"}
+			return fault{400, "a header line does not end in CRLF"}, awaited{}
 		}
 		line := raw[:i-1]
 		raw = raw[i+1:]
 		if len(line) == 0 {
 			if len(raw) > 0 {
-				return fault{400, "the header goes on after its end"}
+				return fault{400, "the header goes on after its end"}, awaited{}
 			}
 			break
 		}
 		if n == maxLines {
-			return fault{431, "the header has too many lines"}
+			return fault{431, "the header has too many lines"}, awaited{}
 		}
 		if len(line) > maxName && bytes.IndexByte(line[:maxName+1], ':') < 0 {
-			return fault{431, "the name of a header is too long"}
+			return fault{431, "the name of a header is too long"}, awaited{}
 		}
 		if why := s.line(line); why != "" {
-			return fault{400, why}
+			return fault{400, why}, awaited{}
 		}
 	}
-	return s.judge(h, maxBody)
+	f := s.judge(h, maxBody)
+	if f.status != 0 {
+		return f, awaited{}
+	}
+	body := awaited{size: s.bytes, expects: s.expect && h.IsHTTP11()}
+	if s.encoding {
+		body.size = inChunks
+	}
+	return f, body
 }
 
 // lintLine looks at the request line.
@@ -158,6 +158,7 @@ func dots(rest []byte) bool {
 // seen is what has been seen of the headers that may be there once.
 type seen struct {
 	host, length, encoding, kind, origin, credential bool
+	expect                                           bool
 	session, version, method, name                   bool
 	hostBad, lengthBad, encodingBad, expectBad       bool
 	bytes                                            int // of the body, by Content-Length
@@ -217,6 +218,7 @@ func (s *seen) count(name, value []byte) string {
 	case originField:
 		before = &s.origin
 	case expectField:
+		s.expect = true
 		s.expectBad = s.expectBad || !mcp.SameName(trim(value), "100-continue")
 	case nameField:
 		before = &s.name

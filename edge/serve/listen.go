@@ -19,8 +19,12 @@ import (
 const (
 	// maxWatched is how many resources one client may wait for, and
 	// maxWatchedTogether how many different ones the clients of a server may.
-	maxWatched         = 1000
+	maxWatched         = backend.MaxWished
 	maxWatchedTogether = 10 * maxWatched
+
+	// maxWatchedEach is how many one holder's clients may wait for together: see
+	// Edge.holder.
+	maxWatchedEach = maxWatchedTogether / 4
 
 	// watchWithin is how long a client waits to be told which of its resources
 	// it will hear of; those whose backend has said nothing by then are not.
@@ -96,21 +100,31 @@ func (h *hub) listen(ctx context.Context, x *edge.Exchange) (*edge.Response, err
 		return nil, edge.Errorf(edge.Params, "listen", "a client can wait for %d resources", maxWatched)
 	}
 	l := newSubscriber() // what changes from here on waits for the acknowledgement
+	who := holderOf(x.Identity, x.Head.Remote)
 	h.mu.Lock()
+	if h.waiting[who]+len(wish.URIs) > maxWatchedEach {
+		h.mu.Unlock()
+		return nil, edge.Errorf(edge.Overload, "listen", "one client can wait for %d resources on all of its streams: end some", maxWatchedEach)
+	}
+	asked := len(wish.URIs)
+	h.waiting[who] += asked
 	h.subscribers[l] = struct{}{}
 	h.mu.Unlock()
 	var watching []resourceAt
 	defer func() {
 		h.mu.Lock()
 		delete(h.subscribers, l)
+		if h.waiting[who] -= asked; h.waiting[who] == 0 {
+			delete(h.waiting, who)
+		}
 		h.mu.Unlock()
 		h.unwatch(l, watching)
 	}()
 	within, done := context.WithTimeout(ctx, watchWithin)
 	defer done()
-	asked := wish.URIs
+	uris := wish.URIs
 	wish.URIs = nil
-	for _, uri := range asked {
+	for _, uri := range uris {
 		if within.Err() != nil {
 			break
 		}

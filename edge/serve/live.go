@@ -25,6 +25,7 @@ import (
 	"github.com/weir-edge/weir/filters"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/guest"
+	"github.com/weir-edge/weir/filters/incoming"
 	"github.com/weir-edge/weir/filters/telemetry"
 )
 
@@ -217,7 +218,8 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, secrets edge.Sec
 		Roots   []byte
 		Debug   bool
 		Choice  bool
-	}{b, own, pem, p.Debug, choosing(p)})
+		Anybody bool // what clients did whom nobody asked who they are is in its sessions
+	}{b, own, pem, p.Debug, choosing(p), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous})
 	attach, err := openCredential(e.log, p.Name, b, secrets, choosing(p))
 	if err != nil {
 		return nil, err
@@ -245,20 +247,23 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, secrets edge.Sec
 		Own:        attach.own,
 		OwnFor:     attach.ownFor,
 		Done:       attach.done,
+		Rest:       e.settings.SessionTTL,
 		Silence:    b.Timeout,
 		Cap:        e.settings.CallCap,
 		MaxMessage: e.settings.MaxMessage,
 		MaxConns:   e.settings.MaxBackendConnections,
 		Info:       e.client(),
 		Breaker:    breaker,
+		Recovered:  e.backendRecovered(p.Name, b.Name),
 		Health: health.Config{
 			Interval: p.Failure.Interval,
 			Timeout:  p.Failure.Timeout,
 			Rules:    health.Rules{Threshold: p.Failure.Threshold},
 			Changed:  e.backendChanged(p.Name, b.Name),
 		},
-		Agent: "weir/" + e.version,
-		Log:   e.logOf(p),
+		Opened: e.upstreamOpened,
+		Agent:  "weir/" + e.version,
+		Log:    e.logOf(p),
 	})
 	if err != nil {
 		attach.done()
@@ -289,6 +294,20 @@ func (e *Edge) backendChanged(server, name string) func(health.Snapshot) {
 	}
 }
 
+// backendRecovered returns what is told when a backend has answered after a
+// failure: what it did not list meanwhile it is asked for at once.
+func (e *Edge) backendRecovered(server, name string) func() {
+	return func() {
+		live := e.live.Load()
+		if live == nil {
+			return
+		}
+		if s := live.servers[server]; s != nil && s.book != nil {
+			s.book.Retry(name)
+		}
+	}
+}
+
 // digestOf tells one part of a plan from another.
 func digestOf(part any) string {
 	text, err := json.Marshal(part)
@@ -299,8 +318,17 @@ func digestOf(part any) string {
 	return string(sum[:])
 }
 
-// closeBut closes what other does not have. Servers close side by side: each
-// may have to wait for a log or a collector that takes nothing.
+// close closes all of it at the end of the process. Servers close side by side:
+// each may have to wait for a log or a collector that takes nothing.
+func (l *live) close() {
+	var work sync.WaitGroup
+	for _, s := range l.servers {
+		work.Go(s.close)
+	}
+	work.Wait()
+}
+
+// closeBut closes what other does not have, servers side by side.
 func (l *live) closeBut(other *live) {
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -313,6 +341,18 @@ func (l *live) closeBut(other *live) {
 			work.Go(func() { s.closeBut(was) })
 		}
 	}
+}
+
+// close ends the server and its backends, side by side: what one of them has to
+// wait for holds up no other.
+func (s *server) close() {
+	s.listenNoMore()
+	var work sync.WaitGroup
+	for _, b := range s.backends {
+		work.Go(func() { b.CloseNow() })
+	}
+	work.Go(s.retired)
+	work.Wait()
 }
 
 // closeBut ends the server, and closes the backends that other does not have.
@@ -328,12 +368,22 @@ func (s *server) closeBut(other *server) {
 // settle ends what the server itself has begun. Its exchanges can still be
 // answered, but for lists.
 func (s *server) settle() {
+	s.listenNoMore()
+	s.retired()
+}
+
+// listenNoMore ends what the server hears of its backends.
+func (s *server) listenNoMore() {
 	if s.hub != nil {
 		s.hub.close()
 	}
 	if s.book != nil {
 		s.book.Close()
 	}
+}
+
+// retired has everything end that was to end with the server.
+func (s *server) retired() {
 	for _, f := range s.after {
 		f()
 	}
@@ -400,11 +450,6 @@ func (e *Edge) ReloadNow() error {
 
 // administerReload answers POST /-/reload.
 func (e *Edge) administerReload(ctx *fasthttp.RequestCtx) {
-	if !ctx.IsPost() {
-		ctx.Response.Header.Set("Allow", "POST")
-		plain(ctx, 405, "POST reloads\n")
-		return
-	}
 	switch err := e.ReloadNow(); {
 	case errors.Is(err, errNoReload):
 		plain(ctx, 409, err.Error()+"\n")
@@ -446,6 +491,9 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 		if s == nil {
 			e.sessions.endAll(func(one *session) bool { return one.server == name })
 		} else {
+			if old.shared != nil && old.shared != s.shared {
+				e.depart(name, old.shared, s.shared)
+			}
 			e.moved(old, s)
 		}
 		e.work.Go(func() { e.retire(old, s) })

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -24,6 +23,7 @@ type sseDoor struct {
 	out     *outlet
 	server  string // whose it is
 	owner   string // principal that opened it
+	holder  string // who has its session: see Edge.holder
 	session string // id of its session in a store; "" where the server shares none
 	mu      sync.Mutex
 	s       *session // nil until it has sent initialize
@@ -36,6 +36,35 @@ type sseDoors struct {
 	mu    sync.Mutex
 	byID  map[string]*sseDoor
 	byKey map[string]*sseDoor
+	calls map[string]int // that are served here or wait to be told, by the id of their session
+}
+
+// maxOlderCalls is how many calls of one stream are served, or wait for its client
+// to read their answers, at a time.
+const maxOlderCalls = 64
+
+// begin counts a call of a session. It reports false when the session has most of
+// them already.
+func (t *sseDoors) begin(session string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.calls[session] >= maxOlderCalls {
+		return false
+	}
+	if t.calls == nil {
+		t.calls = make(map[string]int)
+	}
+	t.calls[session]++
+	return true
+}
+
+// ended is the end of a call.
+func (t *sseDoors) ended(session string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.calls[session]--; t.calls[session] == 0 {
+		delete(t.calls, session)
+	}
 }
 
 func (t *sseDoors) find(id string) *sseDoor {
@@ -49,6 +78,21 @@ func (t *sseDoors) known(key string) *sseDoor {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.byKey[key]
+}
+
+// sessions returns the sessions of the streams.
+func (t *sseDoors) sessions() map[*session]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make(map[*session]bool, len(t.byID))
+	for _, d := range t.byID {
+		d.mu.Lock()
+		if d.s != nil {
+			all[d.s] = true
+		}
+		d.mu.Unlock()
+	}
+	return all
 }
 
 func (t *sseDoors) add(id string, d *sseDoor) {
@@ -87,30 +131,31 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		e.refuse(ctx, h, mcp.Legacy, nil, errNoSuchStream())
 		return
 	}
-	err := e.roomForStream(ctx)
-	var lines []byte
-	if err == nil {
-		lines, err = e.streamLines(ctx, h, server)
-	}
-	if err != nil {
-		e.refuse(ctx, h, mcp.Legacy, nil, err)
-		return
-	}
 	var raw [16]byte
 	if _, err := rand.Read(raw[:]); err != nil {
 		e.refuse(ctx, h, mcp.Legacy, nil, edge.Errorf(edge.Internal, "session id", "%w", err))
 		return
 	}
+	place, err := e.placeForStream(h, server)
+	if err != nil {
+		e.refuse(ctx, h, mcp.Legacy, nil, err)
+		return
+	}
+	defer place.release()
+	if place.lines, err = e.streamLines(ctx, h, server); err != nil {
+		e.refuse(ctx, h, mcp.Legacy, nil, err)
+		return
+	}
 	id := base64.RawURLEncoding.EncodeToString(raw[:])
 	messages, _, _ := strings.Cut(string(ctx.Request.Header.RequestURI()), "?")
 	messages = strings.TrimSuffix(messages, "/sse") + "/messages"
-	d := &sseDoor{server: server.name, owner: h.who.Principal()}
+	d := &sseDoor{server: server.name, owner: h.who.Principal(), holder: place.holder}
 	if server.shared != nil {
 		id = e.node + "." + id
 		d.session = oldSession(id)
 	}
 	e.done(ctx, h, server)
-	e.takeOver(ctx, nil, lines, func(o *outlet) {
+	e.takeOver(ctx, nil, place, func(o *outlet) {
 		d.out = o
 		e.doors.add(id, d)
 		_ = o.write("endpoint", []byte(strings.TrimSuffix(e.settings.ExternalURL, "/")+messages+"?sessionId="+id))
@@ -176,9 +221,15 @@ func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 
 // readOld reads the message of an exchange; false when it was refused.
 func (e *Edge) readOld(ctx *fasthttp.RequestCtx, h *head, x *exchange) bool {
-	err := x.Request.Decode(bytes.Clone(ctx.PostBody()))
+	if !e.body(ctx, h) {
+		return false
+	}
+	err := x.Request.Decode(ctx.Conn().(*clientConn).own(h.body)) // a call goes on when its POST is over
 	if err == nil {
 		h.x = x
+		err = x.Request.CheckID()
+	}
+	if err == nil {
 		return true
 	}
 	kind := edge.Invalid
@@ -193,18 +244,30 @@ func (e *Edge) readOld(ctx *fasthttp.RequestCtx, h *head, x *exchange) bool {
 // serveOld serves a message in its session; done is called when that is over.
 func (e *Edge) serveOld(ctx *fasthttp.RequestCtx, h *head, x *exchange, done func()) {
 	x.Session = &x.s.Session
-	x.s.used.Store(e.clock.now().UnixMilli())
+	e.sessions.touch(x.s, e.clock.now())
 	if e.aside(x) {
 		done()
 	} else {
-		if e.inflight.Add(1) > int64(e.settings.MaxInflight) {
-			e.inflight.Add(-1)
+		session := x.s.ID
+		if !e.doors.begin(session) {
 			done()
-			e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Overload, "door", "too many requests at a time"))
+			e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Overload, "door", "%d requests of this stream are served or wait to be read, which is the limit", maxOlderCalls))
 			return
 		}
+		if e.inflight.Add(1) > int64(e.settings.MaxInflight) {
+			e.inflight.Add(-1)
+			e.doors.ended(session)
+			done()
+			e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), errFull())
+			return
+		}
+		kept := ctx.Conn().(*clientConn).keep()
 		e.work.Go(func() {
-			defer e.inflight.Add(-1)
+			defer edge.Contain(e.log, "older transport")
+			defer e.doors.ended(session)
+			if kept != nil {
+				defer e.budget.give(kept)
+			}
 			defer done()
 			e.answerSSE(x)
 		})
@@ -247,21 +310,30 @@ func (e *Edge) initializeSSE(ctx *fasthttp.RequestCtx, h *head, d *sseDoor, x *e
 // answerSSE runs an exchange whose answer goes to the stream.
 func (e *Edge) answerSSE(x *exchange) {
 	defer x.cancel() // what still waits for the client, such as a question, ends here
+	x.way.end(e.runSSE(x), false)
+}
+
+// runSSE runs an exchange and returns its answer; nil for none. Its room among the
+// exchanges is free before the answer goes out, which may have to wait for a client
+// that does not read.
+func (e *Edge) runSSE(x *exchange) (answer []byte) {
+	defer e.inflight.Add(-1)
 	defer func() {
 		if r := recover(); r != nil {
 			e.log.Error("panic in an exchange", "panic", r)
-			x.way.end(fail(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Internal, "handle", "%v", r)).body, false)
+			answer = fail(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Internal, "handle", "%v", r)).body
 		}
 	}()
 	r, err := e.run(x)
 	switch {
 	case err != nil && x.Err() != nil:
-		x.way.end(nil, false)
+		return nil
 	case err != nil:
-		x.way.end(fail(mcp.Legacy, x.Request.IDText(), err).body, false)
+		return fail(mcp.Legacy, x.Request.IDText(), err).body
 	case r != nil:
-		x.way.end(r.Whole(), false)
+		return r.Whole()
 	}
+	return nil
 }
 
 // join gives a stream the session that its client began.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -35,9 +36,12 @@ func (t *sseDoors) elsewhere(address, here string) (node string, ok bool) {
 func (e *Edge) postAway(ctx *fasthttp.RequestCtx, h *head, server *server, node, address string) {
 	x := e.newExchange(ctx, h, server)
 	id, t := oldSession(address), server.shared
-	x.way.conn, x.way.able = &clientConn{edge: e, from: x.way.conn.from}, true // it is not over with the connection of the POST
+	conn := &clientConn{edge: e, from: x.way.conn.from} // the call is not over with the connection of the POST
+	conn.place.Store(serves)                            // and waits for no other request
+	x.way.conn, x.way.able = conn, true
+	who := whoOf(&x.Exchange)
 	x.way.out = func(raw []byte) error {
-		return t.deliver(context.Background(), node, letter{Kind: letterSay, Thread: keyOf(id)}, raw)
+		return e.deliver(context.Background(), t, node, who, letter{Kind: letterSay, Thread: keyOf(id)}, raw)
 	}
 	if !e.readOld(ctx, h, x) {
 		return
@@ -57,8 +61,8 @@ func (e *Edge) postAway(ctx *fasthttp.RequestCtx, h *head, server *server, node,
 		return
 	}
 	x.s = s
-	e.underway.add(x.way.conn)
-	e.serveOld(ctx, h, x, func() { e.underway.remove(x.way.conn) })
+	e.underway.add(conn)
+	e.serveOld(ctx, h, x, func() { e.underway.remove(conn) })
 }
 
 // initializeAway begins the session of a stream at another edge, which goes on
@@ -71,7 +75,7 @@ func (e *Edge) initializeAway(ctx *fasthttp.RequestCtx, h *head, x *exchange, no
 		e.sessions.end(s.ID)
 		err = errAway()
 	default:
-		if err = e.openThere(x.server.shared, node, keyOf(id), result.Raw); err != nil {
+		if err = e.openThere(x.server.shared, node, whoOf(&x.Exchange), keyOf(id), result.Raw); err != nil {
 			_ = e.endCommon(s) // what the store cannot be told ends with its lifetime
 			e.sessions.end(s.ID)
 		}
@@ -86,11 +90,11 @@ func (e *Edge) initializeAway(ctx *fasthttp.RequestCtx, h *head, x *exchange, no
 
 // openThere has the edge that has a stream go on there with the session that its
 // client has begun here.
-func (e *Edge) openThere(t *shared, node, key string, result []byte) error {
+func (e *Edge) openThere(t *shared, node, who, key string, result []byte) error {
 	if !t.alive(node) { // no call is lost with it
 		return errNoSession()
 	}
-	one, err := e.threads.open(newName())
+	one, err := e.threads.open(newName(), who)
 	if err != nil {
 		return err
 	}
@@ -98,16 +102,10 @@ func (e *Edge) openThere(t *shared, node, key string, result []byte) error {
 	if t.post(node, letter{Kind: letterOpen, From: e.node, Thread: one.name, Session: key}, result) != nil {
 		return errAway()
 	}
-	ctx, cancel := context.WithTimeout(t.life, aliveFor)
-	defer cancel()
-	d, err := e.next(ctx, t, one, node)
-	switch {
-	case err != nil:
-		return errNoSession() // its edge does not answer
-	case d.Kind != letterTaken:
-		return d.Error.err()
+	if _, err = e.first(t.life, t, one, node); errors.Is(err, errGoneHolder) {
+		err = errNoSession()
 	}
-	return nil
+	return err
 }
 
 // opened gives a stream here the session that its client has begun at another
@@ -129,7 +127,7 @@ func (e *Edge) openHere(t *shared, key string, result []byte) error {
 	if served == nil || served.shared != t {
 		return errNoSession()
 	}
-	s, err := e.restore(t, served, d.session, d.owner) // which compares whose it is
+	s, err := e.restore(t, served, d.session, d.owner, d.holder) // which compares whose it is
 	if err != nil {
 		return err
 	}
@@ -158,7 +156,7 @@ func (e *Edge) attach(d *sseDoor, s *session) error {
 		return errBegunBefore()
 	}
 	if s.common.key != "" {
-		one, err := e.threads.open(s.common.key)
+		one, err := e.threads.open(s.common.key, whoIs(d.owner, s.common.key))
 		if err != nil {
 			return err
 		}

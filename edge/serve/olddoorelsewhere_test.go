@@ -3,10 +3,13 @@
 package serve_test
 
 import (
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
 )
 
 // postingTo is the client of a stream as it POSTs to another edge.
@@ -143,4 +146,35 @@ func TestItem01OlderTransportStrangers(t *testing.T) {
 	fails(t, r, 404, -32001, "1")
 	p.a.Stop()
 	edgetest.Until(t, "the end of a stream whose edge is gone", func() bool { return there.Do("POST", there.Path, ping).Status == 404 })
+}
+
+// TestZ14OlderCallElsewhere: a replica that leaves while it serves a call of a
+// client whose stream is at another one, leaves, and the call ends.
+func TestZ14OlderCallElsewhere(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.DrainTimeout = edgetest.Patience }))
+	entered, leave := slow(p.b)
+	old := p.a.NewClient().OpenSSE()
+	there := postingTo(old, p.b)
+	old.Initialize("")
+	there.Request("7", "tools/call", edgetest.CallParams("echo", "{}"))
+	edgetest.Receive(t, entered, "the call")
+	done := stopping(p.b)
+	edgetest.Until(t, "the end of the door", func() bool {
+		conn, err := net.Dial("tcp", p.b.Addr())
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+	select {
+	case <-done:
+		t.Error("the edge ends before its call")
+	case <-time.After(200 * time.Millisecond): // several looks at what is left
+	}
+	close(leave)
+	if m := old.Stream.NextMessage(); string(m.ID) != "7" || m.Error != nil {
+		t.Errorf("%+v", m)
+	}
+	edgetest.Receive(t, done, "the end of the edge")
 }

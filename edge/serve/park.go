@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/filters/ratelimit"
 )
 
 // A legacy backend asks in the middle of a call and waits; a modern client
@@ -30,14 +31,33 @@ type lot struct {
 	node string // names this edge to those that share a store with it
 
 	dropped atomic.Int64 // notifications that came while no stream was open
+	claims  claims       // what other edges may come with
+
+	room int // bytes of the requests of all calls
+	part int // of them, for one holder
 
 	mu    sync.Mutex
 	calls map[string]*parked // those whose client has been told that input is required
+	count map[string]held    // what each holder has of them
+	all   int                // bytes of their requests
 	work  sync.WaitGroup
 }
 
+// held is how many calls wait for a holder, and how many bytes their requests have.
+type held struct{ calls, bytes int }
+
+// maxParkedBytes is how many bytes the requests of parked calls may have together,
+// where the bodies of large requests may have as many. A holder has a quarter of
+// them.
+const maxParkedBytes = 64 << 20
+
 func newLot(s Settings, seal *sealer, node string) *lot {
-	return &lot{most: s.MaxParked, ttl: s.ParkTTL, cap: s.CallCap, seal: seal, node: node, calls: make(map[string]*parked)}
+	room := max(int(min(maxParkedBytes, mostForBodies())), s.MaxBody)
+	return &lot{
+		most: s.MaxParked, ttl: s.ParkTTL, cap: s.CallCap, seal: seal, node: node,
+		room: room, part: max(room/4, s.MaxBody),
+		calls: make(map[string]*parked), count: make(map[string]held),
+	}
 }
 
 // parked is a call that may ask. It runs on a goroutine and under a context of
@@ -48,6 +68,8 @@ type parked struct {
 	server  string
 	backend string
 	owner   string // principal
+	holder  string // whom it is counted for: see Edge.holder
+	size    int    // bytes of its request
 	digest  []byte
 	token   []byte // the progress token of the first request
 	cancel  context.CancelFunc
@@ -62,6 +84,7 @@ type parked struct {
 	keys    int
 	round   int
 	expiry  *time.Timer
+	over    bool // nobody may wait for the call any more: it has been answered, or given up
 }
 
 // ask is a question that waits for its answer.
@@ -85,7 +108,7 @@ func mayAsk(m *mcp.Message) []byte {
 // requestState leads to.
 func (l *lot) serve(ctx context.Context, x *edge.Exchange, caps []byte, next edge.Handler) (*edge.Response, error) {
 	if x.Request.Get("requestState").OK() {
-		return l.resume(ctx, x)
+		return l.resume(ctx, x, "")
 	}
 	return l.begin(ctx, x, caps, next)
 }
@@ -99,6 +122,8 @@ func (l *lot) begin(ctx context.Context, x *edge.Exchange, caps []byte, next edg
 		server:  x.Server,
 		backend: x.Target.Backend,
 		owner:   x.Identity.Principal(),
+		holder:  holderOf(x.Identity, x.Head.Remote),
+		size:    len(m.Raw),
 		digest:  digest(m),
 		token:   m.Meta("progressToken").Of(m.Raw),
 		wake:    make(chan struct{}, 1),
@@ -126,13 +151,18 @@ func (l *lot) begin(ctx context.Context, x *edge.Exchange, caps []byte, next edg
 }
 
 // resume hands a retry's answers to the call that its requestState leads to,
-// and waits for its end or its next question.
-func (l *lot) resume(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+// and waits for its end or its next question. by names the exchange of another
+// edge that comes with it, for which the place was kept; "" for a client of this
+// one.
+func (l *lot) resume(ctx context.Context, x *edge.Exchange, by string) (*edge.Response, error) {
 	m := x.Request
-	wrong := errState()
 	s, ok := l.verify(x, m)
 	if !ok {
-		return nil, wrong
+		return nil, errState()
+	}
+	wrong := errSpent()
+	if !l.claims.use(time.Now(), s.round(), by) {
+		return nil, errState() // another edge has come with it, and may yet fail
 	}
 	l.mu.Lock()
 	var p *parked
@@ -144,17 +174,26 @@ func (l *lot) resume(ctx context.Context, x *edge.Exchange) (*edge.Response, err
 		return nil, wrong
 	}
 	p.mu.Lock()
-	if p.round != s.Round || p.now != nil {
+	if p.round != s.Round || p.now != nil || p.over {
 		p.mu.Unlock()
 		return nil, wrong // used before
 	}
 	p.now = x
 	p.expiry.Stop()
 	left := p.waiting[:0:0]
-	responses := m.Get("inputResponses").Of(m.Raw)
+	given := make(map[string][]byte, len(p.waiting))
 	for _, a := range p.waiting {
-		if v := mcp.Lookup(responses, a.key); v != nil {
-			a.answer <- edge.Answer{Result: bytes.Clone(v)}
+		given[a.key] = nil
+	}
+	mcp.Each(m.Get("inputResponses").Of(m.Raw), func(name, value []byte) bool {
+		if _, asked := given[string(mcp.Unquote(name))]; asked {
+			given[string(mcp.Unquote(name))] = bytes.Clone(value)
+		}
+		return true
+	})
+	for _, a := range p.waiting {
+		if v := given[a.key]; v != nil {
+			a.answer <- edge.Answer{Result: v}
 		} else {
 			left = append(left, a) // asked again
 		}
@@ -167,8 +206,68 @@ func (l *lot) resume(ctx context.Context, x *edge.Exchange) (*edge.Response, err
 	return p.await(ctx, x)
 }
 
+// holds reports whether the call of a state is here and waits for this round.
+func (l *lot) holds(s state) bool {
+	l.mu.Lock()
+	var p *parked
+	if s.Node == l.node {
+		p = l.calls[s.Call]
+	}
+	l.mu.Unlock()
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.round == s.Round && p.now == nil
+}
+
+// round names the round of a parked call that a state is of.
+func (s state) round() string { return "call " + s.Call + " " + strconv.Itoa(s.Round) }
+
+// errSpent refuses a state that was sealed here and will not be good again.
+func errSpent() error {
+	return &edge.Error{Kind: edge.Params, Op: "resume", Err: &spentState{}}
+}
+
+// spentState is the cause. One that was refused before is charged like a new call:
+// the first time its client may not have known.
+type spentState struct{ before bool }
+
+func (*spentState) Error() string { return stateIsNoGood }
+
+func (s *spentState) Is(target error) bool { return s.before && target == ratelimit.ErrUnpaid }
+
+const stateIsNoGood = "requestState is not valid for this request, or its call is gone"
+
 func errState() error {
-	return edge.Errorf(edge.Params, "resume", "requestState is not valid for this request, or its call is gone")
+	return edge.Errorf(edge.Params, "resume", stateIsNoGood)
+}
+
+// checkRetry holds what a request says of an earlier round to what the modern era
+// has (2026-07-28, basic, multi round-trip requests): a text and an object, on the
+// methods that may want input. Nowhere else do they mean anything, and a request
+// that says it goes on with a call must not begin one.
+func checkRetry(x *edge.Exchange) error {
+	m := x.Request
+	state, said := m.Get("requestState"), m.Get("inputResponses")
+	if !state.OK() && !said.OK() {
+		return nil
+	}
+	info := mcp.MethodOf(m.Method)
+	switch {
+	case !info.Known: // a method of client and server, with params of their own
+	case m.Method == "tasks/update" && !state.OK(): // answers to the questions of a task
+	case x.Era == mcp.Legacy:
+		return edge.Errorf(edge.Params, "retry", "params.requestState and params.inputResponses belong to protocol revision %s", mcp.V2607)
+	case !info.Interactive:
+		return edge.Errorf(edge.Params, "retry", "%s takes no params.requestState and no params.inputResponses", m.Method)
+	case state.OK() && m.Raw[state.Start] != '"':
+		return edge.Errorf(edge.Params, "retry", "params.requestState is not a string")
+	case said.OK() && m.Raw[said.Start] != '{':
+		return edge.Errorf(edge.Params, "retry", "params.inputResponses is not an object")
+	}
+	return nil
 }
 
 // verify returns what the requestState of an exchange says, if it is of a parked
@@ -236,6 +335,17 @@ func (p *parked) inputRequired(x *edge.Exchange) (*edge.Response, error) {
 			p.cancel()
 			return nil, edge.Errorf(edge.Overload, "park", "%d calls wait for their clients, which is the limit", l.most)
 		}
+		mine := l.count[p.holder]
+		if each := l.each(); mine.calls >= each {
+			l.mu.Unlock()
+			p.cancel()
+			return nil, edge.Errorf(edge.Overload, "park", "%d calls wait for this client, which is the limit: answer some", each)
+		}
+		if mine.bytes+p.size > l.part || l.all+p.size > l.room {
+			l.mu.Unlock()
+			p.cancel()
+			return nil, edge.Errorf(edge.Overload, "park", "the calls that wait for their clients may have %d bytes, %d of them for this one, which is the limit", l.room, l.part)
+		}
 		var raw [16]byte
 		if _, err := rand.Read(raw[:]); err != nil {
 			l.mu.Unlock()
@@ -244,14 +354,14 @@ func (p *parked) inputRequired(x *edge.Exchange) (*edge.Response, error) {
 		}
 		p.id = base64.RawURLEncoding.EncodeToString(raw[:])
 		l.calls[p.id] = p
+		l.count[p.holder] = held{mine.calls + 1, mine.bytes + p.size}
+		l.all += p.size
 	}
 	l.mu.Unlock()
 	p.round++
 	p.now = nil
-	p.expiry = time.AfterFunc(l.ttl, func() {
-		p.leave()
-		p.cancel()
-	})
+	round := p.round
+	p.expiry = time.AfterFunc(l.ttl, func() { p.expire(round) })
 	requests := []byte{'{'}
 	for i, a := range p.waiting {
 		if i > 0 {
@@ -273,15 +383,49 @@ func (p *parked) inputRequired(x *edge.Exchange) (*edge.Response, error) {
 	return reply(x.Request, append(result, '}'))
 }
 
-// leave takes a call off the lot.
+// leave takes a call off the lot. A retry that found it there before comes too
+// late: what the call ends with is one exchange's.
 func (p *parked) leave() {
-	p.lot.mu.Lock()
-	delete(p.lot.calls, p.id)
-	p.lot.mu.Unlock()
 	p.mu.Lock()
-	p.now = nil
+	id := p.id
+	p.now, p.over = nil, true
 	p.mu.Unlock()
+	p.lot.mu.Lock()
+	p.lot.remove(p, id)
+	p.lot.mu.Unlock()
 }
+
+// expire gives a call up whose client has not come back, unless it has just now.
+func (p *parked) expire(round int) {
+	p.mu.Lock()
+	back := p.round != round || p.now != nil
+	p.over = p.over || !back
+	p.mu.Unlock()
+	if !back {
+		p.leave()
+		p.cancel()
+	}
+}
+
+// remove takes a call off; l.mu is held.
+func (l *lot) remove(p *parked, id string) {
+	if l.calls[id] != p {
+		return
+	}
+	delete(l.calls, id)
+	l.all -= p.size
+	left := held{l.count[p.holder].calls - 1, l.count[p.holder].bytes - p.size}
+	if l.count[p.holder] = left; left.calls == 0 {
+		delete(l.count, p.holder)
+	}
+}
+
+// fewParked is how many calls may wait for one client however few may for all.
+const fewParked = 16
+
+// each is how many calls may wait for one client: a quarter of all, so that
+// nobody's questions take the places of everybody's.
+func (l *lot) each() int { return max(l.most/4, min(l.most, fewParked)) }
 
 // Send passes a notification on to whoever waits for the call, in the words of
 // its own request.
@@ -318,7 +462,7 @@ func (p *parked) Send(n *mcp.Message) error {
 
 // Ask puts questions to the client with the next round.
 func (p *parked) Ask(ctx context.Context, questions map[string]edge.Question) (map[string]edge.Answer, error) {
-	mine := make(map[string]*ask, len(questions))
+	mine, own := make(map[string]*ask, len(questions)), make(map[*ask]bool, len(questions))
 	p.mu.Lock()
 	for key, q := range questions {
 		if mcp.OpensPage(q.Method, q.Params) { // the modern era does not number them
@@ -326,7 +470,7 @@ func (p *parked) Ask(ctx context.Context, questions map[string]edge.Question) (m
 		}
 		p.keys++
 		a := &ask{key: "input_" + strconv.Itoa(p.keys), question: q, answer: make(chan edge.Answer, 1)}
-		mine[key] = a
+		mine[key], own[a] = a, true
 		p.waiting = append(p.waiting, a)
 	}
 	p.mu.Unlock()
@@ -334,14 +478,7 @@ func (p *parked) Ask(ctx context.Context, questions map[string]edge.Question) (m
 	defer func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.waiting = slices.DeleteFunc(p.waiting, func(a *ask) bool {
-			for _, m := range mine {
-				if a == m {
-					return true
-				}
-			}
-			return false
-		})
+		p.waiting = slices.DeleteFunc(p.waiting, func(a *ask) bool { return own[a] })
 	}()
 	answers := make(map[string]edge.Answer, len(mine))
 	for key, a := range mine {
@@ -366,7 +503,7 @@ func (p *parked) rouse() {
 func (l *lot) close() {
 	l.mu.Lock()
 	all := l.calls
-	l.calls = make(map[string]*parked)
+	l.calls, l.count, l.all = make(map[string]*parked), make(map[string]held), 0
 	l.mu.Unlock()
 	for _, p := range all {
 		p.cancel()

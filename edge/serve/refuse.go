@@ -52,21 +52,11 @@ func (e *Edge) write(ctx *fasthttp.RequestCtx, h *head, f failure) {
 func (e *Edge) malformed(ctx *fasthttp.RequestCtx, err error) {
 	var small *fasthttp.ErrSmallBuffer
 	var timeout net.Error
+	announced(&ctx.Request.Header) // which gives it its words back
 	status, text := 400, "the HTTP request cannot be read"
-	conn, _ := ctx.Conn().(*clientConn)
 	switch {
-	case errors.Is(err, fasthttp.ErrBodyTooLarge), conn != nil && conn.over:
-		status, text = 413, fmt.Sprintf("the body is larger than %d bytes", e.settings.MaxBody)
 	case errors.As(err, &small):
 		status, text = 431, fmt.Sprintf("the header is larger than %d bytes", e.settings.MaxHeader)
-	case conn != nil && conn.busy:
-		conn.busy = false
-		conn.unread = true
-		ctx.SetConnectionClose()
-		err := edge.Errorf(edge.Overload, "door", "there is no room for so many large requests")
-		e.knocked(ctx, &head{}, err)
-		e.write(ctx, nil, fail(mcp.Legacy, nil, err))
-		return
 	case errors.As(err, &timeout) && timeout.Timeout():
 		status, text = 408, "the request did not arrive in time"
 	}

@@ -4,6 +4,9 @@ package serve_test
 
 import (
 	"context"
+	"encoding/base64"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -139,14 +142,16 @@ func TestItem01LeavingTheOtherReplica(t *testing.T) {
 func TestItem01HolderGone(t *testing.T) {
 	t.Parallel()
 	brief := edgetest.Settings(func(s *serve.Settings) { s.DrainTimeout = time.Millisecond })
-	p := newPair(t, edgetest.Legacy, brief)
+	p := &pair{redis: kvtest.Redis(t), back: edgetest.NewServer(t, edgetest.Legacy)}
+	p.a = p.edge(t, brief)
 	p.back.Always("tools/call", func(c *edgetest.Call) {
 		c.Ask(`"q"`, "roots/list", "")
 		c.Result(`{"content":[]}`)
 	})
 	here := p.a.callerOf(t, edgetest.Modern, "")
 	first := p.a.begin(t, here, `{}`)
-	p.a.Stop()
+	p.a.Stop() // it is alone, and does not stay for the answer
+	p.b = p.edge(t, brief)
 	m := fails(t, retry(here.at(p.b), "2", `{}`, `{"`+first.key(t)+`":{"roots":[]}}`, first.RequestState), 500, -32603, "2")
 	if m.Error.Message != "the edge that held this call is gone" {
 		t.Errorf("%q", m.Error.Message)
@@ -336,8 +341,17 @@ func TestLetterOfOtherSettings(t *testing.T) {
 	defer cancel()
 	go func() { _ = store.Listen(ctx, "node:"+me, func(text []byte) { letters <- string(text) }) }() // it ends with ctx
 	large := `{"k":"retry","f":"` + me + `","t":"mine"}` + "\n" + strings.Repeat(" ", 2<<20)
-	for _, text := range []string{large, "no letter", strings.Replace(large, "retry", "note", 1)} {
-		if err := store.Post(t.Context(), "node:"+node, []byte(text), time.Minute); err != nil {
+	text, err := os.ReadFile(stateKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := base64.StdEncoding.DecodeString(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range []string{large, "no letter", strings.Replace(large, "retry", "note", 1)} {
+		from := fmt.Sprintf("%016x", i) // each edge numbers its letters
+		if err := store.Post(t.Context(), "node:"+node, serve.Letter(from, node, key, []byte(text)), time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,11 +18,12 @@ import (
 
 const (
 	// logBytes and logStreams bound what is kept for one session, logsBytes
-	// what is kept for all of them, and logFor for how long after its answer.
-	logBytes   = 256 << 10
-	logStreams = 64
-	logsBytes  = 64 << 20
-	logFor     = time.Minute
+	// what is kept for all of them, holderBytes for those of one holder, and logFor for how long after its answer.
+	logBytes    = 256 << 10
+	logStreams  = 64
+	logsBytes   = 64 << 20
+	holderBytes = logsBytes / 4
+	logFor      = time.Minute
 
 	// retryAfter is how long a client is asked to wait before it opens a
 	// stream again, in milliseconds.
@@ -29,11 +31,17 @@ const (
 )
 
 // eventLog is the events of one stream of a session.
+//
+// Whoever writes to a client that is back holds writing, which may take as long
+// as that client likes, and never mu: others wait for that with the locks of the
+// session and of all sessions held. The order is writing, the session's, mu.
 type eventLog struct {
 	s       *session
 	stream  string // its name in the session, which its events' ids begin with
 	key     string // of it in the store; "" where there is none
-	request []byte // id of the request, JSON text, where there is a store
+	request []byte // id of the request, JSON text, where other edges may know of it
+
+	writing sync.Mutex // one at a time writes to the client that is back, in the order of the events
 
 	mu     sync.Mutex
 	events []logged
@@ -43,9 +51,15 @@ type eventLog struct {
 	done   bool // nothing more will come
 	ended  time.Time
 	out    reader // the client is back and reads on
+	behind bool   // it has not been told all that is kept; whoever tells it also ends it
 
 	answered  bool // the last event is the answer
 	forgotten bool
+	failed    bool   // another edge has declared the call failed, which is the answer
+	sure      bool   // the store knows that this edge answers the call
+	written   bool   // the store has been told of it
+	lapses    uint64 // of the edge's lease, when the log was opened
+	handed    bool   // another process has all of it
 }
 
 type logged struct {
@@ -60,9 +74,20 @@ func (s *session) openLog(request []byte) *eventLog {
 	defer s.mu.Unlock()
 	s.streams++
 	l := &eventLog{s: s, stream: strconv.FormatUint(s.streams, 10), next: 1, first: 1}
-	if s.common.key != "" {
+	if s.common.node != "" {
 		l.stream = s.common.node + "." + l.stream
-		l.key, l.request = logKey(s.common.key, l.stream), append([]byte(nil), request...)
+		l.request = append([]byte(nil), request...)
+	}
+	if s.common.key != "" {
+		l.key = logKey(s.common.key, l.stream)
+		if store := s.common.store.Load(); store != nil {
+			l.lapses = store.lease.count()
+		}
+		defer l.begin()
+	}
+	if s.over { // nobody comes back for it
+		l.forgotten = true
+		return l
 	}
 	if len(s.logs) == logStreams {
 		s.dropLog(0)
@@ -80,7 +105,7 @@ func (s *session) dropLog(i int) {
 	}
 	l.mu.Lock()
 	s.logged -= l.size
-	s.kept.Add(int64(-l.size))
+	s.keep(-l.size)
 	l.events, l.size, l.first = nil, 0, l.next
 	if store := s.common.store.Load(); store != nil && !l.forgotten {
 		store.keeper.forget(l, l.key)
@@ -108,6 +133,9 @@ func (s *session) dropOld(before time.Time) {
 func (s *session) room(n int, keep *eventLog) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !slices.Contains(s.logs, keep) {
+		return false // nobody can ask for it any longer
+	}
 	for s.logged+n > logBytes {
 		i := 0
 		if i < len(s.logs) && s.logs[i] == keep {
@@ -118,12 +146,21 @@ func (s *session) room(n int, keep *eventLog) bool {
 		}
 		s.dropLog(i)
 	}
-	if s.kept.Add(int64(n)) > logsBytes {
-		s.kept.Add(int64(-n))
+	if s.keep(n) > logsBytes || s.holder != nil && s.holder.kept.Load() > holderBytes {
+		s.keep(-n)
 		return false
 	}
 	s.logged += n
 	return true
+}
+
+// keep counts bytes for all sessions and for those of the holder, and returns
+// how many there are of all.
+func (s *session) keep(n int) int64 {
+	if s.holder != nil {
+		s.holder.kept.Add(int64(n))
+	}
+	return s.kept.Add(int64(n))
 }
 
 // unlog gives room back.
@@ -131,7 +168,7 @@ func (s *session) unlog(n int) {
 	s.mu.Lock()
 	s.logged -= n
 	s.mu.Unlock()
-	s.kept.Add(int64(-n))
+	s.keep(-n)
 }
 
 // id is the id of the stream's event of that number.
@@ -150,35 +187,58 @@ func eventOf(id string) (stream string, number uint64, ok bool) {
 	return stream, number, ok && err == nil
 }
 
+// begin has the store take the log before it has any events: a client may come
+// back for it to another edge before anything else has come.
+func (l *eventLog) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.write()
+}
+
 // write has the store take what has changed; l.mu is held.
 func (l *eventLog) write() {
 	if store := l.s.common.store.Load(); store != nil && !l.forgotten {
-		store.keeper.note(l)
+		store.keeper.note(l, !l.written)
+		l.written = true
 	}
 }
 
 // add keeps an event, hands it to a client that is back, and returns its id.
 func (l *eventLog) add(raw []byte) string {
+	l.writing.Lock()
+	defer l.writing.Unlock()
 	room := l.s.room(len(raw), l)
-	lost := 0
+	back := 0 // what is not needed of the room
 	l.mu.Lock()
+	if l.failed { // nothing comes after the answer
+		id := l.id(l.next)
+		l.mu.Unlock()
+		if room {
+			l.s.unlog(len(raw))
+		}
+		return id
+	}
 	number := l.next
 	l.next++
-	if room {
+	if room && !l.forgotten {
 		l.events = append(l.events, logged{number, append([]byte(nil), raw...)})
 		l.size += len(raw)
 	} else {
 		// From here on the stream cannot be resumed at an earlier event.
-		lost = l.size
+		back = l.size
+		if room {
+			back += len(raw)
+		}
 		l.events, l.size, l.first = nil, 0, l.next
 	}
-	if l.out != nil && l.out.event(l.id(number), raw) != nil {
-		l.out = nil
-	}
+	out := l.out
 	l.write()
 	l.mu.Unlock()
-	if lost > 0 {
-		l.s.unlog(lost) // the lock of a session comes before those of its logs
+	if back > 0 {
+		l.s.unlog(back) // the lock of a session comes before those of its logs
+	}
+	if out != nil && out.event(l.id(number), raw) != nil {
+		l.left(out)
 	}
 	return l.id(number)
 }
@@ -188,7 +248,10 @@ func (l *eventLog) add(raw []byte) string {
 func (l *eventLog) finish(now time.Time, answered bool) {
 	l.mu.Lock()
 	out := l.out
-	l.done, l.answered, l.out, l.ended = true, answered, nil, now
+	if l.behind {
+		out = nil // it is ended when it has been told the rest
+	}
+	l.done, l.answered, l.out, l.ended = true, answered || l.failed, nil, now
 	l.write()
 	l.mu.Unlock()
 	if out != nil {
@@ -220,20 +283,61 @@ func (s *session) find(eventID string) (*eventLog, uint64) {
 }
 
 // resume replays what came after an event to a stream, which then carries on
-// where the broken one would have.
+// where the broken one would have. Where some of that is forgotten before the
+// client has read it, its stream ends.
 func (l *eventLog) resume(o reader, after uint64) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, e := range l.events {
-		if e.number > after && o.event(l.id(e.number), e.raw) != nil {
-			return
+	was := l.out
+	l.mu.Unlock()
+	if was != nil { // each message goes to one stream only (2025-11-25, basic/transports)
+		go was.replaced() // nor does a client that no longer reads keep itself waiting
+	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.mu.Lock()
+	if l.out != nil && l.out != was { // which came meanwhile
+		go l.out.replaced()
+	}
+	l.out, l.behind = o, true
+	if l.done {
+		l.out = nil
+	}
+	next, ok := l.following(after)
+	for ok && next.number > after {
+		after = next.number
+		l.mu.Unlock()
+		err := o.event(l.id(after), next.raw)
+		l.mu.Lock()
+		if next, ok = l.following(after); err != nil {
+			ok = false
 		}
 	}
-	if l.done {
-		go o.end(l.answered) // it locks the outlet, which may be closing and waiting for this log
-		return
+	l.behind = false
+	if !ok && l.out == o {
+		l.out = nil
 	}
-	l.out = o
+	// It is ended by somebody else: it may be closing and waiting for this log.
+	switch {
+	case !ok:
+		go o.replaced()
+	case l.done:
+		go o.end(l.answered)
+	}
+	l.mu.Unlock()
+}
+
+// following returns the event after one, none when there is none yet, and false
+// when it is forgotten. l.mu is held.
+func (l *eventLog) following(after uint64) (next logged, ok bool) {
+	if after+1 < l.first {
+		return logged{}, false
+	}
+	for _, e := range l.events {
+		if e.number > after {
+			return e, true
+		}
+	}
+	return logged{}, true
 }
 
 // left takes away a stream that carried on and broke in its turn.
@@ -256,6 +360,9 @@ func primes(version string) bool { return version == mcp.V2511 }
 
 // end ends the stream.
 func (o *outlet) end(bool) { o.close() }
+
+// replaced ends the stream when another one goes on in its place.
+func (o *outlet) replaced() { o.close() }
 
 // event writes a message with an id.
 func (o *outlet) event(id string, raw []byte) error {

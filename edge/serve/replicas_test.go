@@ -498,3 +498,113 @@ func TestItem01LifetimeOfACommonSession(t *testing.T) {
 		fails(t, c.call(t, "3", "{}"), 404, -32001, "3")
 	}
 }
+
+// TestZ02AtAnotherReplica sends what has no id to the edge that has neither the
+// session nor the stream.
+func TestZ02AtAnotherReplica(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, edgetest.Legacy)
+	s := p.a.client.Initialize("")
+	if r := s.Call("1", "echo", "{}"); r.Status != 200 {
+		t.Fatalf("status %d: %s", r.Status, r.Body)
+	}
+	there := &edgetest.Session{Client: p.b.client, ID: s.ID, Version: s.Version}
+	here := p.a.client.OpenSSE()
+	here.Initialize("")
+	for _, a := range edgetest.Askings() {
+		mark := "elsewhere-" + a.Method + "."
+		body, _ := a.Marked(edgetest.Legacy, edgetest.Form{Swapped: true}, "9", "back", mark)
+		for where, r := range map[string]*edgetest.Response{
+			"its session": there.Client.Post(body, "Mcp-Session-Id", s.ID, "MCP-Protocol-Version", s.Version),
+			"its stream":  p.b.client.Do("POST", here.Path, body),
+		} {
+			if m := edgetest.Parse(t, r.Body); r.Status != 400 || m.Error == nil || m.Error.Code != -32600 {
+				t.Errorf("%s, away from %s: status %d: %s", a.Name(), where, r.Status, r.Body)
+			}
+		}
+		if n := len(p.back.Saw(mark)); n != 0 {
+			t.Errorf("%s reached the backend", a.Name())
+		}
+	}
+}
+
+// TestZ43NodesThatAreMadeUp: an edge that a client names in the id of an event, and
+// that the store does not know to have had the session, is not asked, and not looked
+// for.
+func TestZ43NodesThatAreMadeUp(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, edgetest.Legacy)
+	c := p.a.callerOf(t, edgetest.Legacy, "")
+	for i := range 20 {
+		node := fmt.Sprintf("%016x", i)
+		r := c.Do("GET", "/mcp", "", "Accept", "text/event-stream", "Mcp-Session-Id", c.session.ID, "Last-Event-ID", node+".1-1")
+		if r.Status != 400 {
+			t.Errorf("status %d: %s", r.Status, r.Body)
+		}
+		if keys := p.redis.Do("--raw", "keys", "*"+node+"*"); keys != "" {
+			t.Errorf("the store has %s", keys)
+		}
+	}
+}
+
+// TestZ43LostEventLetter: a stream that was resumed at another edge ends when the
+// store did not take one of its events, and its client comes again for the rest.
+func TestZ43LostEventLetter(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.StoreTimeout = 100 * time.Millisecond }))
+	second, third, told := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	p.back.Always("tools/call", func(c *edgetest.Call) {
+		c.Progress(1)
+		<-second
+		c.Progress(2)
+		close(told)
+		<-third
+		c.Result(`{"content":[]}`)
+	})
+	c := p.a.callerOf(t, edgetest.Legacy, "")
+	r := c.session.Request("1", "tools/call", `{"name":"echo","arguments":{},"_meta":{"progressToken":1}}`)
+	seen := r.Next()
+	r.Close()
+	resume := func(id string) *edgetest.Response {
+		return c.at(p.b).Do("GET", "/mcp", "", "Accept", "text/event-stream", "Mcp-Session-Id", c.session.ID, "Last-Event-ID", id)
+	}
+	broken := resume(seen.ID)
+	if broken.Status != 200 {
+		t.Fatalf("status %d", broken.Status)
+	}
+	time.Sleep(500 * time.Millisecond) // it reads on at its edge now, not in the store
+	p.redis.Freeze()
+	close(second)
+	<-told
+	time.Sleep(400 * time.Millisecond) // longer than an event waits for the store
+	p.redis.Thaw()
+	events := make(chan []edgetest.Event, 1)
+	go func() {
+		rest, _ := broken.TryRest()
+		events <- rest
+	}()
+	var all []edgetest.Event
+	select {
+	case all = <-events:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the stream goes on without one of its events")
+	}
+	last := seen.ID
+	if len(all) > 0 { // the store took it, late
+		last = all[len(all)-1].ID
+	}
+	close(third)
+	var rest []edgetest.Event
+	edgetest.Until(t, "the stream at the other edge", func() bool {
+		r := resume(last)
+		if r.Status != 200 {
+			return false
+		}
+		rest = r.Rest()
+		return true
+	})
+	all = append(all, rest...)
+	if len(all) != 2 || edgetest.Member(string(all[0].Data), "params", "progress") != "2" || edgetest.Member(string(all[1].Data), "id") != "1" {
+		t.Errorf("%q", all)
+	}
+}

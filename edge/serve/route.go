@@ -58,12 +58,48 @@ type server struct {
 	limitsOf string // digest of what the limits were made from
 }
 
+// takes reports whether the server does anything about a message of a client of
+// an era, itself or at a backend. What it does nothing about is told so before
+// anybody is asked whether the client may. Methods that no revision defines are
+// for the one backend of a server that serves it as it is; there may be no doubt
+// that they are no others. Notifications are taken, for nobody answers them; who
+// hears of them is said by told.
+func (s *server) takes(m *mcp.Message, era mcp.Era) bool {
+	info := mcp.MethodOf(m.Method)
+	switch {
+	case m.Kind == mcp.Notification:
+		return true
+	case info.Known:
+		return info.In(era) && (s.only != nil || m.Method != "tasks/list")
+	}
+	return s.only != nil && !mcp.Resembles(m.Method)
+}
+
+// told reports whether backends are told of a notification of a client. They are
+// not of one of the modern era, whose clients have none for servers over HTTP
+// (2026-07-28, basic/transports/streamable-http), of tasks of the client's own,
+// which no backend knows of, of what only servers say, and of what no revision
+// has: a backend could take it for anything.
+func told(x *edge.Exchange) bool {
+	switch x.Request.Method {
+	case "notifications/progress", "notifications/roots/list_changed":
+		return x.Era == mcp.Legacy
+	}
+	return false
+}
+
 // route is the living room: it sends an exchange where its target says, or
 // answers it here when it asks about the server itself.
 func (s *server) route(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	m := x.Request
+	if err := checkRetry(x); err != nil {
+		return nil, err
+	}
 	if x.Ready != nil {
 		return x.Ready, nil
+	}
+	if m.Kind == mcp.Notification && !told(x) {
+		return nil, nil
 	}
 	switch m.Method {
 	case "ping":

@@ -41,6 +41,9 @@ type sealer struct{ keys []cipher.AEAD }
 // and is authenticated with it.
 const sealed = "weir1."
 
+// isSealed reports whether a state looks like one of the edge's.
+func isSealed(text string) bool { return strings.HasPrefix(text, sealed) }
+
 // maxState bounds what is looked at as a state: a backend's own may be in it.
 const maxState = 256 << 10
 

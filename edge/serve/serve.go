@@ -7,17 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
-	"github.com/valyala/fasthttp/pprofhandler"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
@@ -33,6 +29,10 @@ const (
 
 	// idleWithin is how long a client's connection may wait for its next request.
 	idleWithin = 120 * time.Second
+
+	// maxAdminBody is the most that a request to the admin address may have of a
+	// body. Nothing there takes one.
+	maxAdminBody = 4 << 10
 
 	// introductionWait is how long an initialize waits for a backend that has
 	// not said yet what it can do.
@@ -56,18 +56,30 @@ type Edge struct {
 	bare             net.Listener // frontLn without TLS
 	before           *predecessor // the process that this one stands in for; nil for none
 	loopback         bool         // the door is on an address of this host only
+	adminOwn         bool         // the admin door is
+	adminHosts       []string     // what it may be called; nil for anything
 	hosts, origins   allowed
 	proxies          proxies
 
-	sharedKey bool   // states are sealed with a key that other edges may have
-	node      string // names this edge to those that share a store with it
+	signer    *signer
+	sharedKey bool                    // states are sealed with a key that other edges may have
+	keys      [][]byte                // that seal them: what a process that stands in for this one has to know
+	mail      *shared                 // by which processes of this place write to each other; nil for none
+	elders    elders                  // those before this one
+	heir      atomic.Pointer[handing] // the one after it; nil for none
+	paused    pausing                 // connections are left to that
+	knockedAt atomic.Int64            // when the last request came after the edge began to leave, Unix nanoseconds
+	node      string                  // names this edge to those that share a store with it
 	clock     *clock
 	watcher   *watcher
 	live      atomic.Pointer[live]
 	lot       *lot            // calls that wait for a modern client's answers
 	store     *kv.MemoryStore // of servers that share none
 	stores    stores          // that replicas share
+	passages  passages        // servers that are between two stores
 	threads   threads         // exchanges with other edges
+	posting   shares          // bytes of large letters on their way to other edges
+	spent     spent           // states that other edges have refused
 	sliding   atomic.Bool     // lifetimes in stores are being begun anew
 	guests    *guest.Keeper   // programs among the filters
 	secrets   *secret.Secrets
@@ -75,16 +87,17 @@ type Edge struct {
 	sessions  *sessions
 	doors     sseDoors
 	outlets   outletSet
+	stays     stays // who has streams that last
 	underway  underway
 	crowd     crowd
 	inflight  atomic.Int64
-	bodies    atomic.Int64 // bytes of the large requests that are being read or served
+	budget    *budget      // of the bodies of large requests
 	wide      atomic.Int64 // connections of which the kernel may hold more
 
-	mostBodies int64
-	arrival    time.Duration // how long a request may take to arrive
-	ready      atomic.Bool
-	leaving    atomic.Bool // every answer is the last on its connection
+	arrival time.Duration // how long a request may take to arrive
+	ready   atomic.Bool
+	leaving atomic.Bool // every answer is the last on its connection
+	closing atomic.Bool // no further request is served
 
 	reload     func() error // reads the configuration again; nil for never
 	reloading  sync.Mutex
@@ -127,7 +140,7 @@ func WithPprof() Option { return func(e *Edge) { e.pprof = true } }
 
 // New opens what a plan needs and the addresses to listen on. It fails for
 // what waiting does not cure; backends that are down are no such thing.
-func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*Edge, error) {
+func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_ *Edge, err error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
@@ -136,10 +149,13 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		o(e)
 	}
 	e.node = newName()
-	e.sessions = newSessions(s.MaxSessions, s.SessionTTL)
+	e.posting.most, e.posting.each = maxPosting, maxPostingEach
+	e.sessions = newSessions(s.MaxSessions, s.MaxSessionsPerPrincipal, s.SessionTTL)
 	e.sessions.left = e.giveUp
-	e.mostBodies = roomForBodies()
-	var err error
+	e.budget = newBudget(s.MaxBody, e.arrival)
+	if s.HandOver != "" {
+		e.sessions.node = e.node
+	}
 	if e.secrets, err = secret.New(secret.Options{Dir: s.SecretsDir}); err != nil {
 		return nil, fmt.Errorf("--secrets-dir: %w", err)
 	}
@@ -147,14 +163,23 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	if err != nil {
 		return nil, err
 	}
-	e.sharedKey = given
+	e.sharedKey, e.keys = given, keys
 	seal, err := newSealer(keys)
 	if err != nil {
 		return nil, err
 	}
 	e.lot = newLot(s, seal, e.node)
+	if !given {
+		keys = nil // nobody else could look at what is signed with it
+	}
+	e.signer = newSigner(e.node, keys)
 	e.store = kv.Memory(kv.Limits{})
 	e.guests = guest.NewKeeper(s.FilterCache, log)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.abandon())
+		}
+	}()
 	if e.proxies, err = parseProxies(s.TrustedProxies); err != nil {
 		return nil, fmt.Errorf("--trusted-proxies: %w", err)
 	}
@@ -164,33 +189,26 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	if err := e.listen(); err != nil {
 		return nil, err
 	}
+	if s.TLSCert != "" {
+		if e.frontLn, err = withTLS(e.frontLn, s, log); err != nil {
+			return nil, err
+		}
+	}
 	opened, err := e.open(plan, nil)
 	if err != nil {
-		err = errors.Join(err, e.guests.Close())
-		e.store.Close()
-		e.watcher.close()
-		e.frontLn.Close()
-		if e.adminLn != nil {
-			e.adminLn.Close()
-		}
 		return nil, err
 	}
 	e.live.Store(opened)
 	opened.secrets.Adopt()
 	e.rules()
-	if s.TLSCert != "" {
-		if e.frontLn, err = withTLS(e.frontLn, s, log); err != nil {
-			e.close()
-			return nil, err
-		}
-	}
+	e.adminRules()
 	e.front = &fasthttp.Server{
 		HeaderReceived:               e.received,
 		Handler:                      e.handle,
 		ErrorHandler:                 e.malformed,
 		Concurrency:                  s.MaxConnections,
 		ReadBufferSize:               s.MaxHeader,
-		MaxRequestBodySize:           s.MaxBody,
+		MaxRequestBodySize:           1, // the door reads bodies
 		LazyRequestTime:              true,
 		ReduceMemoryUsage:            true, // flush every answer, and hold no buffers between requests
 		NoDefaultServerHeader:        true,
@@ -202,7 +220,10 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 		Logger:                       quietLog{log},
 	}
 	e.admin = &fasthttp.Server{
+		HeaderReceived:        receivedAdmin,
 		Handler:               e.administer,
+		ReadBufferSize:        adminHeader,
+		MaxRequestBodySize:    maxAdminBody,
 		ReadTimeout:           readWithin,
 		IdleTimeout:           idleWithin,
 		NoDefaultServerHeader: true,
@@ -212,15 +233,24 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (*
 	return e, nil
 }
 
-// roomForBodies is how many bytes of large requests the edge holds at a time. A
-// request is held several times over on its way; where the memory of the
-// process is limited (GOMEMLIMIT) a sixteenth of it is what is safe.
-func roomForBodies() int64 {
-	const most = 1 << 30
-	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
-		return min(most, limit/16)
+// abandon gives back what an edge took that is not to serve.
+func (e *Edge) abandon() error {
+	if e.watcher != nil {
+		e.watcher.close()
+		e.watcher.run() // which ends at once, with what it holds
 	}
-	return most
+	e.closeMail()
+	for _, ln := range []net.Listener{e.frontLn, e.adminLn} {
+		if ln != nil {
+			ln.Close()
+		}
+	}
+	e.store.Close()
+	err := e.guests.Close()
+	if e.before != nil {
+		err = errors.Join(err, e.before.leave(false))
+	}
+	return err
 }
 
 // listen takes the addresses, from the process that has them where this one is
@@ -230,6 +260,9 @@ func (e *Edge) listen() (err error) {
 	if s.HandOver != "" {
 		if e.frontLn, e.adminLn, e.before, err = takeOver(s.HandOver); err != nil {
 			return fmt.Errorf("--hand-over: %s: %w", s.HandOver, err)
+		}
+		if err := e.openMail(s.HandOver); err != nil {
+			return err
 		}
 	}
 	if e.frontLn == nil {
@@ -278,8 +311,14 @@ func (e *Edge) AdminAddr() string {
 // drain timeout, streams end at once.
 func (e *Edge) Serve(ctx context.Context) error {
 	e.clock.tick(time.Now()) // what was opened may have taken longer than a client may
+	if e.mail != nil {
+		e.readMail()
+	}
+	if e.before != nil {
+		e.before.inherit(e)
+	}
 	failed := make(chan error, 3)
-	go func() { failed <- e.front.Serve(&listener{Listener: e.frontLn, edge: e}) }()
+	go func() { failed <- e.front.Serve(&listener{Listener: e.frontLn, edge: e, closed: make(chan struct{})}) }()
 	if e.adminLn != nil {
 		go func() { failed <- e.admin.Serve(e.adminLn) }()
 	}
@@ -291,13 +330,15 @@ func (e *Edge) Serve(ctx context.Context) error {
 	var err error
 	replaced, stop := make(chan struct{}), func() {}
 	if path := e.settings.HandOver; path != "" {
-		if e.before != nil {
-			if err := e.before.leave(); err != nil {
-				e.log.Warn("the process before this one was not told to leave", "error", err)
-			}
-		}
+		// There is always somebody behind the name: the process before leaves when
+		// this one is.
 		if stop, err = e.giveWay(path, func() { close(replaced) }); err != nil {
 			failed <- err
+		}
+		if e.before != nil {
+			if err := e.before.leave(err == nil); err != nil {
+				e.log.Warn("the process before this one was not told to leave", "error", err)
+			}
 		}
 	}
 	select {
@@ -307,55 +348,18 @@ func (e *Edge) Serve(ctx context.Context) error {
 		e.log.Info("another process serves now; draining")
 	}
 	stop()
-	drain, cancel := context.WithTimeout(context.Background(), e.settings.DrainTimeout)
-	defer cancel()
-	e.turnAway(drain)
-	for _, o := range e.outlets.list() {
-		o.close()
-	}
-	e.underway.endLasting()
-	if e.front.ShutdownWithContext(drain) != nil {
-		e.log.Warn("calls still under way at the end of the drain timeout are cut", "calls", e.inflight.Load())
-	}
-	e.frontLn.Close() // a server that is told to end before it began leaves it open
-	if e.adminLn != nil {
-		_ = e.admin.ShutdownWithContext(drain)
-		e.adminLn.Close()
-	}
+	e.leave(e.heir.Load() != nil)
 	e.close()
 	return err
 }
 
-// lingers is how long a door that closes still takes what was on its way to it.
-const lingers = time.Second
-
-// turnAway has clients go elsewhere before the door closes: it is no longer
-// ready, and every answer is the last on its connection. It ends when no
-// connection is left, or after a moment.
-func (e *Edge) turnAway(ctx context.Context) {
-	e.ready.Store(false)
-	e.leaving.Store(true)
-	ctx, cancel := context.WithTimeout(ctx, lingers)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for e.underway.connections() > e.outlets.len() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
 // close ends what the edge holds.
 func (e *Edge) close() {
-	for _, x := range e.underway.since(time.Now().Add(time.Hour)) {
-		x.cancel()
-	}
+	e.underway.each(func(x *exchange) { x.cancel() })
 	e.underway.settle(time.Second)
 	e.lot.close()
 	e.outlets.end()
+	e.handLogs()
 	for _, t := range e.stores.list() {
 		t.keeper.write(t) // what streams carried that were cut
 	}
@@ -369,7 +373,8 @@ func (e *Edge) close() {
 	e.reloading.Lock()
 	defer e.reloading.Unlock()
 	e.closed = true
-	e.live.Load().closeBut(nil)
+	e.live.Load().close()
+	e.closeMail()
 	if err := e.guests.Close(); err != nil {
 		e.log.Warn("the cache of filters cannot be closed", "error", err)
 	}
@@ -391,31 +396,41 @@ func (e *Edge) keepTime() {
 	}
 }
 
-// keepHouse sends heartbeats and ends what is old, once a second. It ends with
-// the edge.
+// keepHouse sends heartbeats, ends what is old, and gives memory back, once a
+// second. It ends with the edge.
 func (e *Edge) keepHouse() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	memory, giving := newMemory(), make(chan struct{}, 1)
 	for {
 		select {
 		case <-e.end:
 			return
 		case now := <-tick.C:
 			e.beat(now)
+			select {
+			case giving <- struct{}{}:
+				e.work.Go(func() { // a collection takes its time, and heartbeats are due
+					defer func() { <-giving }()
+					memory.look(now)
+				})
+			default:
+			}
 		}
 	}
 }
 
 // beat sends the heartbeats that are due and ends the sessions that are old.
 func (e *Edge) beat(now time.Time) {
-	for _, x := range e.underway.since(now.Add(-heartbeat)) {
-		go x.way.beat(now) // a client that does not read must not hold up the others
+	for _, w := range e.underway.since(now.Add(-heartbeat)) {
+		go w.beat(now) // a client that does not read must not hold up the others
 	}
 	for _, o := range e.outlets.list() {
 		if o.silent(now) {
 			go o.beat(now)
 		}
 	}
+	e.endStays()
 	e.sessions.sweep(now)
 	e.slide(now)
 	for _, s := range e.live.Load().servers {
@@ -441,27 +456,6 @@ func (e *Edge) listener(s *session) func(context.Context, edge.Client) {
 				}
 			})
 		}
-	}
-}
-
-// administer serves the admin address.
-func (e *Edge) administer(ctx *fasthttp.RequestCtx) {
-	switch path := string(ctx.Path()); {
-	case path == "/health":
-		plain(ctx, 200, "ok\n")
-	case path == "/readyz":
-		e.readyz(ctx)
-	case path == "/status":
-		e.status(ctx, e.live.Load().all())
-	case path == "/metrics":
-		e.metrics(ctx, e.live.Load().metrics)
-	case path == "/-/reload":
-		e.administerReload(ctx)
-	case e.pprof && len(path) >= len("/debug/pprof/") && path[:len("/debug/pprof/")] == "/debug/pprof/":
-		runtime.SetBlockProfileRate(0)
-		pprofhandler.PprofHandler(ctx)
-	default:
-		plain(ctx, 404, "not found\n")
 	}
 }
 

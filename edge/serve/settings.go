@@ -33,8 +33,9 @@ type Settings struct {
 	MaxConnectionsPerAddress int // of them from one address; 0 for no limit
 	MaxBackendConnections    int // open connections to one backend
 	MaxInflight              int // exchanges at a time
-	MaxStreams               int // open GET and listen streams per principal, or per client address where there is none
+	MaxStreams               int // open GET and listen streams per principal, or per client address where nobody is asked who they are
 	MaxSessions              int // legacy sessions
+	MaxSessionsPerPrincipal  int // of them of one principal, or of one client address where nobody is asked who they are
 	MaxParked                int // calls that wait for a modern client to come back with an answer
 
 	SessionTTL   time.Duration // a session unused for so long ends
@@ -64,24 +65,25 @@ type Settings struct {
 // (decisions: settings of the process).
 func Defaults() Settings {
 	return Settings{
-		Listen:                "127.0.0.1:4483",
-		AdminListen:           "127.0.0.1:4484",
-		MaxHeader:             16 << 10,
-		MaxBody:               4 << 20,
-		MaxMessage:            16 << 20,
-		MaxConnections:        20000,
-		MaxBackendConnections: 1024,
-		MaxInflight:           4096,
-		MaxStreams:            100,
-		MaxSessions:           10000,
-		MaxParked:             1000,
-		SessionTTL:            30 * time.Minute,
-		ParkTTL:               5 * time.Minute,
-		CallCap:               10 * time.Minute,
-		DrainTimeout:          10 * time.Second,
-		StoreFailure:          "closed",
-		StoreTimeout:          50 * time.Millisecond,
-		LogLevel:              "info",
+		Listen:                  "127.0.0.1:4483",
+		AdminListen:             "127.0.0.1:4484",
+		MaxHeader:               16 << 10,
+		MaxBody:                 4 << 20,
+		MaxMessage:              16 << 20,
+		MaxConnections:          20000,
+		MaxBackendConnections:   1024,
+		MaxInflight:             4096,
+		MaxStreams:              100,
+		MaxSessions:             10000,
+		MaxSessionsPerPrincipal: 1000,
+		MaxParked:               1000,
+		SessionTTL:              30 * time.Minute,
+		ParkTTL:                 5 * time.Minute,
+		CallCap:                 10 * time.Minute,
+		DrainTimeout:            10 * time.Second,
+		StoreFailure:            "closed",
+		StoreTimeout:            50 * time.Millisecond,
+		LogLevel:                "info",
 	}
 }
 
@@ -139,6 +141,7 @@ func (s Settings) Check() error {
 	within("max-inflight", s.MaxInflight, 1, 1<<20)
 	within("max-streams", s.MaxStreams, 1, 1<<20)
 	within("max-sessions", s.MaxSessions, 1, 1<<20)
+	within("max-sessions-per-principal", s.MaxSessionsPerPrincipal, 1, 1<<20)
 	within("max-parked", s.MaxParked, 1, 1<<20)
 	positive := func(flag string, d time.Duration) {
 		if d <= 0 {

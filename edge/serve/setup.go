@@ -14,8 +14,12 @@ import (
 // What a client sets up in a common session at one edge, its log level and its
 // subscriptions, holds at the others.
 
-// learn takes what other edges have written down of a session.
+// learn takes what other edges have written down of a session. What it is
+// subscribed to is read by whoever needs it: catchUp.
 func (e *Edge) learn(t *shared, s *session, r *record) {
+	if last := s.common.last.Load(); last != nil && len(r.said.Capabilities) == 0 {
+		r.said = last.said
+	}
 	s.common.last.Store(r)
 	if r.Level != s.LogLevel() && r.Level != "" {
 		s.SetLogLevel(r.Level)
@@ -34,17 +38,15 @@ func (e *Edge) remember(s *session, m *mcp.Message) error {
 	if store == nil {
 		return nil
 	}
-	uri := m.Text("uri")
+	uri, level := m.Text("uri"), m.Text("level")
 	r, err := e.change(store, s.common.key, func(r *record) {
 		switch m.Method {
 		case "logging/setLevel":
-			r.Level = m.Text("level")
-		case "resources/subscribe":
-			if !slices.Contains(r.Subscribed, uri) && len(r.Subscribed) < maxWatched {
-				r.Subscribed = append(r.Subscribed, uri)
+			if logLevel(level) {
+				r.Level = level
 			}
-		case "resources/unsubscribe":
-			r.Subscribed = slices.DeleteFunc(r.Subscribed, func(u string) bool { return u == uri })
+		default:
+			r.subscribe(uri, m.Method == "resources/subscribe") // what finds no room now holds here alone
 		}
 	})
 	switch {
@@ -70,10 +72,24 @@ func memorable(method string) bool {
 	return false
 }
 
-// roomToSubscribe refuses a subscription of a common session that has too many.
+// roomToSubscribe refuses a subscription of a common session that has too many, as
+// the store knows it.
 func roomToSubscribe(s *session, m *mcp.Message) error {
-	if r := s.common.last.Load(); r != nil && m.Method == "resources/subscribe" && len(r.Subscribed) >= maxWatched && !slices.Contains(r.Subscribed, m.Text("uri")) {
-		return edge.Errorf(edge.Params, "subscribe", "a session can subscribe to %d resources", maxWatched)
+	r, store := s.common.last.Load(), s.common.store.Load()
+	if r == nil || store == nil || m.Method != "resources/subscribe" {
+		return nil
+	}
+	uri := m.Text("uri")
+	fits := func() bool { return r.said.room(uri) || slices.Contains(r.said.Subscribed, uri) }
+	if len(uri) <= maxSubscribed && !fits() { // unless another edge has given some up
+		text, err := store.Get(context.Background(), s.common.key)
+		if now := readRecord(text); err == nil && now != nil {
+			r = now
+			s.common.last.Store(r)
+		}
+	}
+	if !fits() {
+		return edge.Errorf(edge.Params, "subscribe", "params.uri: a session can subscribe to %d resources with %d bytes of URIs: unsubscribe from some", maxWatched, maxSubscribed)
 	}
 	return nil
 }
@@ -101,15 +117,26 @@ func (e *Edge) catchUp(s *session) {
 	if r == nil || served == nil || (newest{s}).outlet() == nil {
 		return
 	}
+	if r.said.set != r.Set { // another edge has changed it
+		store := c.store.Load()
+		if store == nil {
+			return
+		}
+		text, err := store.Get(context.Background(), c.key)
+		if r = readRecord(text); err != nil || r == nil {
+			return // who asks for the session next finds out
+		}
+		c.last.Store(r)
+	}
 	var missing, more []string
 	c.following.Lock()
-	for _, uri := range r.Subscribed {
+	for _, uri := range r.said.Subscribed {
 		if !c.subscribed[uri] {
 			missing = append(missing, uri)
 		}
 	}
 	for uri := range c.subscribed {
-		if !slices.Contains(r.Subscribed, uri) {
+		if !slices.Contains(r.said.Subscribed, uri) {
 			more = append(more, uri)
 		}
 	}

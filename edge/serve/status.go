@@ -68,6 +68,7 @@ type backendStatus struct {
 	Calls               int64      `json:"calls"`  // since the start
 	Failed              int64      `json:"failed"` // of them
 	Millis              float64    `json:"latencyMillis"`
+	Strays              int64      `json:"strayAnswers,omitempty"` // that came to others than who asked
 }
 
 // offered is how much a backend offers.
@@ -184,12 +185,16 @@ func (e *Edge) statusOf(served *server) status {
 			CircuitBreakerState: string(now.Circuit), CircuitLastChanged: moment(now.CircuitChanged),
 			Era: now.Era, Revision: now.Version,
 			Calls: calls, Failed: failed, Millis: float64(mean.Microseconds()) / 1000,
+			Strays: b.Strays(),
 		}
 		if known {
 			one.offered = &offered{Tools: offers.Tools, Prompts: offers.Prompts, Resources: offers.Resources, Templates: offers.Templates}
 		}
 		if one.Message == "" && offers.Missing {
 			one.Message = offers.Message
+		}
+		if one.Message == "" && one.Strays > 0 {
+			one.Message = "sends answers to others than who asked: a bridge that answers all its clients"
 		}
 		s.DiscoveredBackends = append(s.DiscoveredBackends, one)
 	}
@@ -310,14 +315,6 @@ func (e *Edge) readyz(ctx *fasthttp.RequestCtx) {
 	default:
 		plain(ctx, 200, "ready\n")
 	}
-}
-
-// roomForStream says whether a client may open one more long-lived stream.
-func (e *Edge) roomForStream(ctx *fasthttp.RequestCtx) error {
-	if e.outlets.from(e.clientOf(ctx.Conn(), &ctx.Request.Header)) >= e.settings.MaxStreams {
-		return errStreams(e.settings.MaxStreams)
-	}
-	return nil
 }
 
 func errStreams(most int) error {

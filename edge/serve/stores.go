@@ -22,15 +22,32 @@ type stores struct {
 	open map[string]*shared // by digest
 }
 
+// carrier is what edges share: values, and boxes by which they write to each
+// other.
+type carrier interface {
+	edge.Store
+	Head(ctx context.Context, key string, most int) ([]byte, error)
+	Away() bool
+	State() kv.State
+	Ready() error
+	Counters() kv.Counters
+	Close() error
+}
+
 // shared is one of them.
 type shared struct {
-	*kv.RedisStore
+	carrier
 	digest  string
 	address string
 	uses    int         // servers; stores.mu guards it
 	met     atomic.Bool // it has answered once
 
+	direct bool // whether a process is there shows at once, and it says nothing of itself
+
 	keeper *keeper
+	lease  lease  // of this edge
+	pulses pulses // of the others
+	signer *signer
 	letter int             // bytes of one
 	cap    time.Duration   // of a call
 	life   context.Context // over when the store is closed
@@ -84,11 +101,11 @@ func (e *Edge) use(s *server, p *compile.Store) (*shared, error) {
 		if err != nil {
 			return nil, err
 		}
-		one = &shared{RedisStore: redis, digest: digest, address: p.Address, keeper: newKeeper(), letter: e.settings.letterSize(), cap: e.settings.CallCap}
+		one = &shared{carrier: redis, digest: digest, address: p.Address, keeper: newKeeper(), signer: e.signer, letter: e.settings.letterSize(), cap: e.settings.CallCap}
 		one.life, one.end = context.WithCancel(context.Background())
 		e.takePart(one.life, one)
 		if !e.sharedKey {
-			e.log.Warn("a parked call can only be gone on with at this edge: edges that share a store need one key", "store", p.Address, "do", "give all of them the same --state-key-file, or the secret weir-state with the key key")
+			e.log.Warn("a parked call can only be gone on with at this edge: edges that share a store need one key. What edges write to each other is not signed", "store", p.Address, "do", "give all of them the same --state-key-file, or the secret weir-state with the key key")
 		}
 		if e.stores.open == nil {
 			e.stores.open = make(map[string]*shared)
@@ -96,8 +113,22 @@ func (e *Edge) use(s *server, p *compile.Store) (*shared, error) {
 		e.stores.open[digest] = one
 	}
 	one.uses++
-	s.after = append(s.after, func() { e.stores.leave(one) })
+	var left atomic.Bool
+	s.after = append(s.after, func() {
+		if left.CompareAndSwap(false, true) {
+			e.stores.leave(one)
+		}
+	})
+	name := s.name
+	one.work.Go(func() { e.keepHome(one.life, one, name, left.Load) })
 	return one, nil
+}
+
+// hold keeps a store open until leave.
+func (t *stores) hold(one *shared) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one.uses++
 }
 
 // password finds the password that a sessionStorage refers to.
@@ -164,6 +195,7 @@ type storeStatus struct {
 	Since     *time.Time `json:"since,omitempty"`   // when it went away
 	Calls     uint64     `json:"calls"`
 	Failed    uint64     `json:"failed"`
+	Dropped   uint64     `json:"droppedLetters,omitempty"` // that no edge with this one's key wrote lately
 }
 
 func (s *server) storeStatus() *storeStatus {
@@ -171,9 +203,11 @@ func (s *server) storeStatus() *storeStatus {
 		return nil
 	}
 	state, counted := s.shared.State(), s.shared.Counters()
-	out := &storeStatus{Address: s.shared.address, Connected: state.Ready, Calls: counted.Calls, Failed: counted.Failures + counted.Refused}
+	out := &storeStatus{Address: s.shared.address, Connected: state.Ready, Calls: counted.Calls, Failed: counted.Failures + counted.Refused, Dropped: s.shared.signer.dropped.Load()}
 	if err := s.shared.Ready(); err != nil {
 		out.Message = err.Error()
+	} else if state.Deaf != nil {
+		out.Message = "does not tell of new messages, which are found a second late: " + state.Deaf.Error()
 	}
 	if state.Open {
 		out.Since = moment(state.Since)
@@ -242,6 +276,7 @@ func (s *server) countStore(m emitter) {
 		{"corrupt", "Values in the shared store that no edge wrote.", c.Corrupt},
 		{"full", "Values and messages that found no room in the shared store.", c.Full},
 		{"expired", "Messages in the shared store that nobody took.", c.Expired},
+		{"letters_dropped", "Messages in the shared store that no replica with the same key wrote lately.", s.shared.signer.dropped.Load()},
 	} {
 		m.counter("weir_store_"+one.name, one.help, float64(one.n))
 	}

@@ -216,12 +216,13 @@ func appendChunk(dst, data []byte) []byte {
 
 // beat writes a comment when the stream has been silent for a heartbeat, and
 // makes a stream of a call that has been silent for so long.
-func (s *stream) beat(now time.Time) {
+func (w way) beat(now time.Time) {
+	s := w.s
 	if !s.mu.TryLock() {
 		return // something is being written: the stream is not silent, or its client does not read
 	}
 	defer s.mu.Unlock()
-	if s.out != nil || now.Sub(s.written) < heartbeat || s.begin() != nil || s.err != nil {
+	if s.number != w.number || s.out != nil || now.Sub(s.written) < heartbeat || s.begin() != nil || s.err != nil {
 		return
 	}
 	s.buf = appendChunk(s.buf, comment)
@@ -250,6 +251,9 @@ func (s *stream) end(raw []byte, only bool) bool {
 		}
 		return true
 	}
+	if raw != nil && s.log != nil && s.log.settled(true) {
+		raw = nil // the client was told that the call has failed
+	}
 	if raw != nil {
 		_ = s.put(raw)
 	}
@@ -266,10 +270,13 @@ func (s *stream) end(raw []byte, only bool) bool {
 // outlet is a long-lived stream of a legacy session: a GET, or the one stream
 // of HTTP with SSE. Its connection has been taken over from the HTTP server.
 type outlet struct {
-	edge *Edge
-	s    *session
-	conn *clientConn
-	done chan struct{} // closed when the stream ends
+	edge   *Edge
+	s      *session
+	holder string         // whom it is counted for
+	server string         // that it is of
+	who    *edge.Identity // who opened it
+	conn   *clientConn
+	done   chan struct{} // closed when the stream ends
 
 	written atomic.Int64 // when, in Unix milliseconds; whoever asks must not wait for a client that does not read
 
@@ -363,22 +370,50 @@ func (o *outlet) finish() {
 	}
 }
 
+// streamPlace is a place among the long-lived streams of a client, and what the
+// stream in it begins with.
+type streamPlace struct {
+	edge   *Edge
+	holder string // whom it is counted for: see Edge.holder
+	server string
+	who    *edge.Identity
+	lines  []byte // of the head, besides those that all streams have
+	filled bool   // a stream has it, which gives it back
+}
+
+// placeForStream takes a place for one more stream of a client.
+func (e *Edge) placeForStream(h *head, server *server) (*streamPlace, error) {
+	holder := e.holder(h)
+	if !e.outlets.take(holder, e.settings.MaxStreams) {
+		return nil, errStreams(e.settings.MaxStreams)
+	}
+	return &streamPlace{edge: e, holder: holder, server: server.name, who: h.who}, nil
+}
+
+// release gives back a place that has no stream.
+func (p *streamPlace) release() {
+	if !p.filled {
+		p.edge.outlets.give(p.holder)
+	}
+}
+
 // takeOver makes a long-lived stream of a GET. opened is called on it before the
 // client sees that it is open, so that nothing that happens from then on is
 // missed; the stream then lasts until the client leaves or it ends.
-func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, headers []byte, opened func(*outlet), closed func(*outlet)) {
+func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, place *streamPlace, opened func(*outlet), closed func(*outlet)) {
 	conn := ctx.Conn().(*clientConn)
 	conn.narrow()
 	// The connection ends with the stream, and the client must know it, or it
 	// would send its next request there.
 	head := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n")
-	head = append(append(head, headers...), "\r\n"...)
-	from := e.clientOf(ctx.Conn(), &ctx.Request.Header)
+	head = append(append(head, place.lines...), "\r\n"...)
+	place.filled = true
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(net.Conn) {
-		o := &outlet{edge: e, s: s, conn: conn, head: head, done: make(chan struct{})}
+		o := &outlet{edge: e, s: s, holder: place.holder, server: place.server, who: place.who, conn: conn, head: head, done: make(chan struct{})}
 		o.written.Store(e.clock.now().UnixMilli())
-		if !e.outlets.add(o, from) {
+		if !e.outlets.add(o) {
+			e.outlets.give(o.holder)
 			closed(o)
 			conn.Close()
 			return
@@ -427,27 +462,24 @@ func (o *outlet) over(closed func(*outlet)) {
 // outletSet is the open long-lived streams of the process.
 type outletSet struct {
 	mu    sync.Mutex
-	all   map[*outlet]string // the address of the client
-	count map[string]int     // how many of an address
-	over  bool               // no further stream may begin
-	none  chan struct{}      // closed with the last stream, once over
+	all   map[*outlet]struct{}
+	count map[string]int // how many of a holder, of those too that are no outlets
+	over  bool           // no further stream may begin
+	none  chan struct{}  // closed with the last stream, once over
 }
 
-// add counts a stream. It reports false when none may begin any longer.
-func (t *outletSet) add(o *outlet, from string) bool {
+// add lists a stream that has a place. It reports false when none may begin any
+// longer.
+func (t *outletSet) add(o *outlet) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
 		return false
 	}
 	if t.all == nil {
-		t.all = make(map[*outlet]string)
+		t.all = make(map[*outlet]struct{})
 	}
-	t.all[o] = from
-	if t.count == nil {
-		t.count = make(map[string]int)
-	}
-	t.count[from]++
+	t.all[o] = struct{}{}
 	return true
 }
 
@@ -467,45 +499,40 @@ func (t *outletSet) end() {
 	<-none
 }
 
-// take counts a stream of a client address that is no outlet. It reports false
-// when the address has most of them already.
-func (t *outletSet) take(from string, most int) bool {
+// take takes a place for a stream of a holder. It reports false when the holder
+// has most of them already.
+func (t *outletSet) take(holder string, most int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.count[from] >= most {
+	if t.count[holder] >= most {
 		return false
 	}
 	if t.count == nil {
 		t.count = make(map[string]int)
 	}
-	t.count[from]++
+	t.count[holder]++
 	return true
 }
 
 // give ends take.
-func (t *outletSet) give(from string) {
+func (t *outletSet) give(holder string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.count[from]--; t.count[from] <= 0 {
-		delete(t.count, from)
-	}
+	t.free(holder)
 }
 
-// from returns how many streams a client address has open.
-func (t *outletSet) from(address string) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.count[address]
+// free is give for whoever holds t.mu.
+func (t *outletSet) free(holder string) {
+	if t.count[holder]--; t.count[holder] <= 0 {
+		delete(t.count, holder)
+	}
 }
 
 func (t *outletSet) remove(o *outlet) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	from := t.all[o]
 	delete(t.all, o)
-	if t.count[from]--; t.count[from] <= 0 {
-		delete(t.count, from)
-	}
+	t.free(o.holder)
 	if t.over && len(t.all) == 0 {
 		close(t.none)
 	}
@@ -530,18 +557,26 @@ func (t *outletSet) len() int {
 // open puts a stream into its session. The first one begins to listen to the
 // backends for what belongs to no call.
 func (s *session) open(o *outlet, listen func(context.Context, edge.Client)) {
+	for _, m := range s.opened(o, listen) {
+		_ = o.Send(m) // a client that is gone asks when it is back
+	}
+}
+
+// opened is open, and returns what the client missed while it had no stream.
+func (s *session) opened(o *outlet, listen func(context.Context, edge.Client)) []*mcp.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.over || s.handed.Load() { // its client finds the session, and what hears for it, at the other process
 		go o.close() // it locks the outlet, which may be closing and waiting for this session
-		return
+		return nil
 	}
 	s.outlets = append(s.outlets, o)
-	if s.hearing == nil && listen != nil {
+	if s.hearing == nil && listen != nil && !s.mute {
 		ctx, cancel := context.WithCancel(context.Background())
 		s.hearing = cancel
 		listen(ctx, newest{s})
 	}
+	return s.met()
 }
 
 // hearAgain has what listens for the session begin anew, if anything does.
@@ -593,6 +628,9 @@ func (n newest) outlet() *outlet {
 func (n newest) Send(m *mcp.Message) error {
 	if o := n.outlet(); o != nil {
 		return o.Send(m)
+	}
+	if n.s.miss(m) {
+		return nil
 	}
 	return errEnded
 }

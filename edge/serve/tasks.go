@@ -9,8 +9,14 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// maxTasks is how many tasks of a server are remembered, the last used ones.
-const maxTasks = 10_000
+// maxTasks is how many tasks of a server are remembered, the last used ones, and
+// maxTasksEach how many of one owner: who begins tasks without end has the edge
+// forget their own. It is no bound for those whom nothing tells apart, who are
+// one owner.
+const (
+	maxTasks     = 10_000
+	maxTasksEach = 1_000
+)
 
 // tasks tells which backend a task is at, and whose it is: a task that somebody
 // else began is as unknown as one that nobody did.
@@ -18,12 +24,14 @@ type tasks struct {
 	mu    sync.Mutex
 	byID  map[taskKey]*list.Element // of *task
 	order list.List                 // the last used first
+	of    map[string]*list.List     // those of an owner, likewise
 }
 
 type taskKey struct{ owner, id string }
 
 type task struct {
 	key  taskKey
+	own  *list.Element // its place among the owner's
 	at   *edge.Target
 	kept time.Time // when the store was last told; zero where there is none
 }
@@ -35,7 +43,11 @@ const taskFor = time.Hour
 // share the server's store find it there.
 func (s *server) began(x *edge.Exchange, id string) {
 	owner, at := taskOwner(x), s.targets[x.Target.Backend]
-	s.tasks.add(owner, id, at)
+	for _, old := range s.tasks.add(owner, id, at) {
+		if s.shared != nil && !old.kept.IsZero() {
+			_ = s.shared.Delete(context.Background(), s.taskKey(old.key.owner, old.key.id)) // it is forgotten there in any case
+		}
+	}
 	s.tell(owner, id, at)
 }
 
@@ -87,9 +99,9 @@ func taskOwner(x *edge.Exchange) string {
 	return "principal " + x.Identity.Principal()
 }
 
-func (t *tasks) add(owner, id string, at *edge.Target) {
+func (t *tasks) add(owner, id string, at *edge.Target) (forgotten []*task) {
 	if id == "" || len(id) > maxTaskID {
-		return // no id that a client could ask for again
+		return nil // no id that a client could ask for again
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,15 +110,60 @@ func (t *tasks) add(owner, id string, at *edge.Target) {
 		t.byID = make(map[taskKey]*list.Element)
 	}
 	if e := t.byID[key]; e != nil {
-		e.Value.(*task).at = at
-		t.order.MoveToFront(e)
-		return
+		t.used(e).at = at
+		return nil
 	}
-	t.byID[key] = t.order.PushFront(&task{key: key, at: at})
+	one := &task{key: key, at: at}
+	if t.of == nil {
+		t.of = make(map[string]*list.List)
+	}
+	if t.of[owner] == nil {
+		t.of[owner] = list.New()
+	}
+	one.own = t.of[owner].PushFront(one)
+	t.byID[key] = t.order.PushFront(one)
+	if owner != ownerAnybody && t.of[owner].Len() > maxTasksEach {
+		forgotten = append(forgotten, t.forget(t.of[owner].Back().Value.(*task)))
+	}
 	if t.order.Len() > maxTasks {
-		last := t.order.Back()
-		delete(t.byID, t.order.Remove(last).(*task).key)
+		forgotten = append(forgotten, t.forget(t.order.Back().Value.(*task)))
 	}
+	return forgotten
+}
+
+// ownerAnybody is the owner of the tasks of clients whom nothing tells apart.
+var ownerAnybody = taskOwner(&edge.Exchange{Identity: &edge.Identity{Issuer: edge.AnonymousIssuer, Subject: "anonymous"}})
+
+// forget forgets a task; t.mu is held.
+func (t *tasks) forget(one *task) *task {
+	t.order.Remove(t.byID[one.key])
+	delete(t.byID, one.key)
+	of := t.of[one.key.owner]
+	if of.Remove(one.own); of.Len() == 0 {
+		delete(t.of, one.key.owner)
+	}
+	return one
+}
+
+// used moves a task to the front; t.mu is held.
+func (t *tasks) used(e *list.Element) *task {
+	one := e.Value.(*task)
+	t.order.MoveToFront(e)
+	t.of[one.key.owner].MoveToFront(one.own)
+	return one
+}
+
+// list returns where the tasks of a server are, as they are handed over: those
+// last that were used last.
+func (t *tasks) list(server string) []handedTask {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]handedTask, 0, t.order.Len())
+	for e := t.order.Back(); e != nil; e = e.Prev() {
+		one := e.Value.(*task)
+		all = append(all, handedTask{Server: server, Owner: one.key.owner, ID: one.key.id, Backend: one.at.Backend})
+	}
+	return all
 }
 
 // told notes that the store has been told of a task.
@@ -127,7 +184,6 @@ func (t *tasks) find(owner, id string) (*edge.Target, time.Time) {
 	if e == nil {
 		return nil, time.Time{}
 	}
-	t.order.MoveToFront(e)
-	found := e.Value.(*task)
+	found := t.used(e)
 	return found.at, found.kept
 }

@@ -11,6 +11,7 @@ import (
 type underway struct {
 	mu    sync.Mutex // may be held when a connection's is taken
 	conns map[*clientConn]struct{}
+	apart int // of them, those of calls that no connection waits for
 }
 
 func (u *underway) add(c *clientConn) {
@@ -20,6 +21,9 @@ func (u *underway) add(c *clientConn) {
 		u.conns = make(map[*clientConn]struct{})
 	}
 	u.conns[c] = struct{}{}
+	if c.Conn == nil {
+		u.apart++
+	}
 }
 
 // remove takes a connection off; false when it was off already.
@@ -28,6 +32,9 @@ func (u *underway) remove(c *clientConn) bool {
 	defer u.mu.Unlock()
 	_, there := u.conns[c]
 	delete(u.conns, c)
+	if there && c.Conn == nil {
+		u.apart--
+	}
 	return there
 }
 
@@ -87,11 +94,28 @@ func (u *underway) each(f func(*exchange)) {
 	}
 }
 
+// retire ends the connections that wait for a request.
+func (u *underway) retire() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for c := range u.conns {
+		c.retire()
+	}
+}
+
 // connections returns how many client connections are open.
 func (u *underway) connections() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return len(u.conns)
+	return len(u.conns) - u.apart
+}
+
+// calls returns how many calls go on that no connection waits for: their client
+// has its stream at another edge.
+func (u *underway) calls() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.apart
 }
 
 // endLasting cancels the exchanges that last until somebody ends them.
@@ -103,12 +127,12 @@ func (u *underway) endLasting() {
 	})
 }
 
-// since returns the exchanges that began before the moment.
-func (u *underway) since(before time.Time) []*exchange {
-	var out []*exchange
+// since returns the ways back of the exchanges that began before the moment.
+func (u *underway) since(before time.Time) []way {
+	var out []way
 	u.each(func(x *exchange) {
 		if x.began.Before(before) {
-			out = append(out, x)
+			out = append(out, way{&x.way, x.number})
 		}
 	})
 	return out

@@ -97,7 +97,7 @@ func drop(r *fasthttp.RequestHeader, lines edge.Lines) {
 
 // again reads a header anew that has changed.
 func (h *head) again(r *fasthttp.RequestHeader) {
-	next := head{server: h.server, sse: h.sse, query: h.query}
+	next := head{ctx: h.ctx, server: h.server, sse: h.sse, query: h.query}
 	next.read(r)
 	*h = next
 }
@@ -105,10 +105,14 @@ func (h *head) again(r *fasthttp.RequestHeader) {
 // respond answers a request with what a program has at hand: as the result of
 // the request in a POST, or as the whole body where there is none.
 func (e *Edge) respond(ctx *fasthttp.RequestCtx, h *head, s *server, result []byte) {
+	message := ctx.IsPost() && !h.sse
+	if message && !e.body(ctx, h) {
+		return
+	}
 	e.done(ctx, h, s)
 	e.cors(ctx, h)
 	var m mcp.Message
-	if ctx.IsPost() && !h.sse && m.Decode(ctx.PostBody()) == nil {
+	if message && m.Decode(h.body) == nil {
 		if m.Kind != mcp.Request {
 			ctx.SetStatusCode(202) // no answer is wanted
 			return

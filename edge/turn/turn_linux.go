@@ -47,8 +47,11 @@ func (t *Turn) take(out, in []byte, look bool) (n, sent int, err error) {
 	t.said, t.sent, t.n, t.err = false, 0, 0, nil
 	err = t.raw.Read(t.step)
 	t.out, t.in = nil, nil
-	if err == nil {
+	switch {
+	case err == nil:
 		err = t.err
+	case !t.said && !look: // the time for reading was over before: it is not for writing
+		err = errShort
 	}
 	return t.n, t.sent, err
 }

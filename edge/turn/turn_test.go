@@ -49,6 +49,30 @@ func take(one *turn.Turn, c net.Conn, out, in []byte, look bool) (int, error) {
 	return n, err
 }
 
+// What is to be said is said also where the time for reading is over: an answer
+// goes out on a connection that takes no further request.
+func TestTakeSpeaksAfterTheDeadline(t *testing.T) {
+	one, a, b := pair(t)
+	a.SetReadDeadline(time.Unix(1, 0))
+	if _, err := take(one, a, []byte("answer"), make([]byte, 16), false); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the read: %v", err)
+	}
+	b.SetReadDeadline(time.Now().Add(5 * time.Second))
+	in := make([]byte, len("answer"))
+	if _, err := io.ReadFull(b, in); err != nil || string(in) != "answer" {
+		t.Errorf("%q, %v", in, err)
+	}
+	if one.Able() {
+		if _, err := one.Take([]byte("call"), make([]byte, 16), true, a.Write); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("with a look: %v", err)
+		}
+		b.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+		if n, _ := b.Read(in); n > 0 {
+			t.Errorf("with a look %q was written", in[:n])
+		}
+	}
+}
+
 func TestTake(t *testing.T) {
 	one, a, b := pair(t)
 	go func() { // ends with the connection

@@ -34,7 +34,11 @@ func target(i int) edge.Target {
 func fresh(p *Policies, who *principal, i int, arguments []byte) *Explanation {
 	j := &cedarJudge{set: p}
 	a := ask{server: "main", thing: target(i), arguments: arguments}
-	return p.decide(who, &a, j.arguments(&a))
+	read, err := j.arguments(&a)
+	if err != nil {
+		return deny(ReasonArguments, Fault{What: err.Error()})
+	}
+	return p.decide(context.Background(), who, &a, read)
 }
 
 const readsArgument = `forbid(principal, action, resource) when { context has arg_n && context.arg_n == 7 };`

@@ -1,8 +1,10 @@
 package authz
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -22,6 +24,7 @@ type ask struct {
 	unplaced  bool        // where the thing comes from is not known
 	arguments []byte      // JSON text of an object; nil for none
 	open      bool        // arguments are not known yet
+	readings  *int        // bytes of other readings that may be judged with it and with what is asked beside it; nil for no bound
 }
 
 // verb is an action as the policies and the decision point name it.
@@ -99,17 +102,20 @@ func (j *cedarJudge) who(ctx context.Context, id *edge.Identity) *principal {
 }
 
 func (j *cedarJudge) decide(ctx context.Context, id *edge.Identity, a *ask) *Explanation {
-	return j.judge(j.who(ctx, id), a)
+	return j.judge(ctx, j.who(ctx, id), a)
 }
 
-func (j *cedarJudge) judge(who *principal, a *ask) *Explanation {
+func (j *cedarJudge) judge(ctx context.Context, who *principal, a *ask) *Explanation {
 	if who.fault != nil {
 		return j.stamp(deny(ReasonClaims, Fault{What: who.fault.Error()}))
 	}
 	if a.unplaced && j.set.reads.backend {
 		return j.stamp(deny(ReasonNoBackend))
 	}
-	arguments := j.arguments(a)
+	arguments, err := j.arguments(a)
+	if err != nil {
+		return j.stamp(deny(ReasonArguments, Fault{What: err.Error()}))
+	}
 	kept := j.decisions
 	if a.open {
 		kept = j.listed
@@ -123,7 +129,7 @@ func (j *cedarJudge) judge(who *principal, a *ask) *Explanation {
 	if c := j.set.options.Counters; c != nil {
 		c.Evaluated.Add(1)
 	}
-	e := j.stamp(j.set.decide(who, a, arguments))
+	e := j.stamp(j.set.decide(ctx, who, a, arguments))
 	if keep && len(e.Errors) == 0 { // errors name the principal, and another may have the same decision
 		// A key that lives long must not hold on to the message that it came from.
 		key.name, key.original = strings.Clone(key.name), strings.Clone(key.original)
@@ -137,23 +143,47 @@ func (j *cedarJudge) stamp(e *Explanation) *Explanation {
 	return e
 }
 
-// arguments returns those that policies read.
-func (j *cedarJudge) arguments(a *ask) []mcp.Member {
+// arguments returns those that policies read. It is an error when policies would
+// take one for what it is not.
+func (j *cedarJudge) arguments(a *ask) (read []mcp.Member, err error) {
 	r := &j.set.reads
 	if a.open || len(a.arguments) == 0 || !r.allArguments && len(r.arguments) == 0 {
-		return nil
+		return nil, nil
 	}
-	all := mcp.Members(a.arguments)
-	if r.allArguments {
-		return all
-	}
-	var read []mcp.Member
-	for _, m := range all {
-		if _, ok := r.arguments[string(mcp.Unquote(m.Name))]; ok {
-			read = append(read, m)
+	var room [64]byte
+	var others map[string]struct{} // what those fold to that are read as part of the whole
+	mcp.Each(a.arguments, func(name, value []byte) bool {
+		said := mcp.Unquote(name)
+		if _, named := r.arguments[string(said)]; !named {
+			folded := mcp.AppendFold(room[:0], said)
+			if wanted, like := r.folded[string(folded)]; like {
+				err = fmt.Errorf("argument %.100q: a reader that ignores case takes it for %q, which policies read", said, wanted)
+				return false
+			}
+			if !r.allArguments {
+				return true
+			}
+			if _, twice := others[string(folded)]; twice {
+				err = fmt.Errorf("argument %.100q: a reader that ignores case takes it for another", said)
+				return false
+			}
+			if others == nil {
+				others = map[string]struct{}{}
+			}
+			others[string(folded)] = struct{}{}
 		}
-	}
-	return read
+		if bytes.HasSuffix(said, []byte(suffixPresent)) {
+			err = fmt.Errorf("argument %.100q: what policies read by this name says that another argument is there", said)
+			return false
+		}
+		if len(read) == maxValues {
+			err = errTooManyValues
+			return false
+		}
+		read = append(read, mcp.Member{Name: name, Value: value})
+		return true
+	})
+	return read, err
 }
 
 // keyOf returns what a decision depends on, and whether it is worth keeping.
@@ -195,8 +225,8 @@ func hintBits(t *edge.Target) (bits uint8) {
 }
 
 // decide evaluates the policies that can say something of the request.
-func (p *Policies) decide(who *principal, a *ask, arguments []mcp.Member) *Explanation {
-	values, err := argumentAttributes(arguments)
+func (p *Policies) decide(ctx context.Context, who *principal, a *ask, arguments []mcp.Member) *Explanation {
+	values, err := p.argumentAttributes(ctx, arguments)
 	if err != nil {
 		return deny(ReasonArguments, Fault{What: err.Error()})
 	}
@@ -266,19 +296,21 @@ func (p *Policies) resourceOf(a *ask, v verb, arguments cedar.RecordMap) cedar.E
 // argumentAttributes makes the attributes of arguments: arg_<name> is the
 // value, and of what is no string, number or boolean arg_<name>_present says
 // that it is there.
-func argumentAttributes(arguments []mcp.Member) (cedar.RecordMap, error) {
+func (p *Policies) argumentAttributes(ctx context.Context, arguments []mcp.Member) (cedar.RecordMap, error) {
 	if len(arguments) == 0 {
 		return nil, nil
 	}
 	c := newConverter()
-	attributes := make(cedar.RecordMap, min(len(arguments), maxValues))
+	c.stop, c.exact, c.overlap = ctx.Err, true, p.reads.overlap
+	attributes := make(cedar.RecordMap, len(arguments))
 	var present []cedar.String
 	for _, m := range arguments {
+		said := string(mcp.Unquote(m.Name))
 		value, err := c.text(m.Value)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("argument %.100q: %w", said, err)
 		}
-		name := cedar.String(prefixArgument + string(mcp.Unquote(m.Name)))
+		name := cedar.String(prefixArgument + said)
 		attributes[name] = value
 		if strings.IndexByte("[{n", m.Value[0]) >= 0 {
 			present = append(present, name+suffixPresent)
@@ -400,8 +432,10 @@ func (v *cedarView) Key() string {
 	return v.who.key
 }
 
-// Allows reports whether the item could be asked for with some arguments.
+// Allows reports whether the item could be asked for with some arguments. What
+// it says is kept for others, and does not hang on who asked first.
 func (v *cedarView) Allows(item *edge.Item) bool {
+	ctx := context.Background()
 	a := ask{server: v.server, thing: *item, open: true}
-	return verbOf(item.Thing) != (verb{}) && bothWays(&a, func(a *ask) *Explanation { return v.judge.judge(v.who, a) }).Allowed
+	return verbOf(item.Thing) != (verb{}) && bothWays(&a, func(a *ask) *Explanation { return v.judge.judge(ctx, v.who, a) }).Allowed
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cedar-policy/cedar-go"
 
@@ -84,29 +85,44 @@ func (e *entities) add(text []byte) error {
 }
 
 // explicit refuses references that are not written as such.
-func explicit(v []byte, path string) error {
-	members := mcp.Members(v)
-	if len(members) == 2 {
-		names := [2]string{string(mcp.Unquote(members[0].Name)), string(mcp.Unquote(members[1].Name))}
-		if names == [2]string{"type", "id"} || names == [2]string{"id", "type"} {
-			return fmt.Errorf(`%s looks like an entity but would be a record: write {"__entity": {"type": …, "id": …}}`, path)
-		}
+func explicit(text []byte, path string) error {
+	var v mcp.Outline
+	if err := v.Read(text, mcp.Bounds{}); err != nil {
+		return err
 	}
-	for _, m := range members {
-		name := string(mcp.Unquote(m.Name))
-		if len(members) == 1 && (name == "__entity" || name == "__extn") {
-			return nil
-		}
-		if err := explicit(m.Value, path+"."+name); err != nil {
-			return err
-		}
-	}
-	for i, element := range mcp.Elements(v) {
-		if err := explicit(element, fmt.Sprintf("%s[%d]", path, i)); err != nil {
-			return err
-		}
+	if at, bad := implicit(&v, 0); bad {
+		return fmt.Errorf(`%s%s looks like an entity but would be a record: write {"__entity": {"type": …, "id": …}}`, path, at)
 	}
 	return nil
+}
+
+// implicit looks for what would be a record in a value, and says where it is.
+func implicit(v *mcp.Outline, n int) (at string, bad bool) {
+	switch v.Value(n)[0] {
+	case '{':
+		var names []string
+		for i := v.First(n); i < v.End(n) && len(names) < 3; i = v.After(i) {
+			names = append(names, string(mcp.Unquote(v.Name(i))))
+		}
+		if slices.Equal(names, []string{"type", "id"}) || slices.Equal(names, []string{"id", "type"}) {
+			return "", true
+		}
+		if len(names) == 1 && (names[0] == "__entity" || names[0] == "__extn") {
+			return "", false
+		}
+		for i := v.First(n); i < v.End(n); i = v.After(i) {
+			if at, bad = implicit(v, i); bad {
+				return "." + string(mcp.Unquote(v.Name(i))) + at, true
+			}
+		}
+	case '[':
+		for i, k := v.First(n), 0; i < v.End(n); i, k = v.After(i), k+1 {
+			if at, bad = implicit(v, i); bad {
+				return fmt.Sprintf("[%d]%s", k, at), true
+			}
+		}
+	}
+	return "", false
 }
 
 // mention collects the entities that a value refers to.

@@ -35,6 +35,7 @@ const (
 	ReasonClaims    = "the claims cannot be read"
 	ReasonArguments = "the arguments cannot be read"
 	ReasonURI       = "the URI can be read in more than one way"
+	ReasonReadings  = "the URIs can be read in too many ways"
 	ReasonTask      = "the task is not known"
 	ReasonPoint     = "the decision point did not answer"
 	ReasonTooMany   = "too many things at once"

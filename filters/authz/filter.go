@@ -36,8 +36,11 @@ var unneeded = &Explanation{Allowed: true, Reason: ReasonUnneeded}
 // handle lets an exchange pass, or answers that it may not.
 func (f *filter) handle(ctx context.Context, x *edge.Exchange, next edge.Handler) (*edge.Response, error) {
 	m := x.Request
-	if m.Kind != mcp.Request || needsNoPolicy(m.Method) {
+	if needsNoPolicy(m) {
 		return next.Handle(ctx, x)
+	}
+	if m.Kind != mcp.Request {
+		return f.refuse(x, deny(ReasonUnmapped))
 	}
 	if x.Identity == nil {
 		return f.refuse(x, deny(ReasonIdentity))
@@ -62,9 +65,18 @@ func (f *filter) handle(ctx context.Context, x *edge.Exchange, next edge.Handler
 	if no != nil {
 		return f.refuse(x, no)
 	}
+	var readings *int
+	if len(asks) > 1 {
+		most := maxReadings
+		readings = &most
+	}
 	why := unneeded
 	for i := range asks {
+		asks[i].readings = readings
 		if why = f.decide(ctx, x, &asks[i]); !why.Allowed {
+			if ctx.Err() != nil {
+				return nil, &edge.Error{Kind: edge.Gone, Op: "authz", Err: context.Cause(ctx)}
+			}
 			return f.refuse(x, why)
 		}
 	}
@@ -106,13 +118,15 @@ func (f *filter) record(x *edge.Exchange, why *Explanation) {
 	}
 }
 
-// needsNoPolicy reports whether a method does nothing to anything.
-func needsNoPolicy(method string) bool {
-	switch method {
+// needsNoPolicy reports whether a message does nothing to anything: a request of
+// these methods, or a notification. What is sent as the other of the two is neither,
+// whatever its method.
+func needsNoPolicy(m *mcp.Message) bool {
+	switch m.Method {
 	case "initialize", "ping", "server/discover", "logging/setLevel":
-		return true
+		return m.Kind == mcp.Request
 	}
-	return false
+	return m.Kind == mcp.Notification && mcp.Notifies(m.Method)
 }
 
 // lists reports whether a method lists things, of which each is judged.
@@ -140,10 +154,12 @@ func (f *filter) asks(ctx context.Context, x *edge.Exchange, room []ask) ([]ask,
 		return f.one(room, x, edge.Resource, m.Text("uri"), nil)
 	case "completion/complete":
 		ref := m.Get("ref").Of(m.Raw)
-		if mcp.String(mcp.Lookup(ref, "type")) == "ref/prompt" {
+		switch mcp.String(mcp.Lookup(ref, "type")) {
+		case "ref/prompt":
 			return f.one(room, x, edge.Prompt, mcp.String(mcp.Lookup(ref, "name")), completed(m))
+		case "ref/resource":
+			return f.one(room, x, edge.Template, mcp.String(mcp.Lookup(ref, "uri")), completed(m))
 		}
-		return f.one(room, x, edge.Template, mcp.String(mcp.Lookup(ref, "uri")), nil)
 	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
 		return f.ofTask(ctx, x, m.Text("taskId"), nil)
 	case "subscriptions/listen":
@@ -202,12 +218,13 @@ func (f *filter) place(x *edge.Exchange, thing edge.Thing, name string, several 
 }
 
 // completed is the arguments that a completion is for: those that are settled
-// and the one that is being written, as far as it is.
+// and the one that is being written, as far as it is. Settled arguments that
+// are no object are returned as they are.
 func completed(m *mcp.Message) []byte {
 	argument := m.Get("argument").Of(m.Raw)
 	settled := mcp.Lookup(m.Get("context").Of(m.Raw), "arguments")
 	name, value := mcp.String(mcp.Lookup(argument, "name")), mcp.Lookup(argument, "value")
-	if value == nil {
+	if value == nil || len(settled) > 0 && settled[0] != '{' && settled[0] != 'n' {
 		return settled
 	}
 	quoted := mcp.Quote(name)

@@ -139,6 +139,25 @@ func TestCompletionIsJudgedWithItsArguments(t *testing.T) {
 	}
 }
 
+// TestZ02Completion: a completion for a resource is judged with its arguments as
+// one for a prompt is, and settled arguments that are no object are not left out.
+func TestZ02Completion(t *testing.T) {
+	h := open(t, policies(t, permitAll, `forbid(principal, action, resource) when { context has arg_env && context.arg_env == "prod" };`), Options{}, edge.Env{})
+	for params, want := range map[string]bool{
+		`"argument":{"name":"env","value":"prod"}`: false, `"argument":{"name":"env","value":"dev"}`: true, `"argument":{"name":"x","value":"prod"}`: true,
+		`"argument":{"name":"x","value":""},"context":{"arguments":{"env":"prod"}}`: false, `"context":{"arguments":{"env":"prod"}}`: false,
+		`"argument":{"name":"x","value":""},"context":{"arguments":null}`: true, `"argument":{"name":"x","value":""},"context":{}`: true,
+		`"argument":{"name":"x","value":""},"context":{"arguments":["env"]}`: false, `"argument":{"name":"x","value":""},"context":{"arguments":"env"}`: false,
+	} {
+		for _, ref := range []string{`{"type":"ref/prompt","name":"p"}`, `{"type":"ref/resource","uri":"x:{env}"}`, `{"type":"ref/resource","uri":"x:a"}`} {
+			x := message(t, person("alice", nil), "completion/complete", `{"ref":`+ref+`,`+params+`}`)
+			if h.passes(x) != want {
+				t.Errorf("%s %s: %s", ref, params, h.why)
+			}
+		}
+	}
+}
+
 func TestClaimsOfAnUpstreamProvider(t *testing.T) {
 	p := parsed(t, Spec{Policies: []string{`permit(principal in THVGroup::"eng", action, resource);`}, PrimaryUpstreamProvider: "corp"})
 	if _, err := p.Open(edge.Env{}); err == nil {

@@ -193,7 +193,11 @@ func TestIndexFindsWhatAWalkFinds(t *testing.T) {
 		arguments := choices()[r.IntN(len(choices()))]
 		j := newCedarJudge(p)
 		a := ask{server: "m", thing: tool, arguments: arguments}
-		e := p.decide(who, &a, j.arguments(&a))
+		read, err := j.arguments(&a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := p.decide(t.Context(), who, &a, read)
 
 		flat := *p
 		flat.index = branch{}
@@ -206,7 +210,7 @@ func TestIndexFindsWhatAWalkFinds(t *testing.T) {
 		for i := range p.policies {
 			everything.any.any.policies = append(everything.any.any.policies, int32(i))
 		}
-		want := flat.decide(flat.principalOf(id, id.Claims), &a, j.arguments(&a))
+		want := flat.decide(t.Context(), flat.principalOf(id, id.Claims), &a, read)
 		if e.String() != want.String() {
 			t.Fatalf("trial %d: %s\nall: %s\n%s %s", trial, e, want, describe(p, id, tool), arguments)
 		}
@@ -240,10 +244,14 @@ func TestEqualKeysGetEqualDecisions(t *testing.T) {
 			for _, tool := range tools {
 				for _, arguments := range choices() {
 					a := ask{server: "m", thing: tool, arguments: arguments}
-					b.WriteString(anonymous(p.decide(principal, &a, j.arguments(&a))) + "\n")
+					read, err := j.arguments(&a)
+					if err != nil {
+						t.Fatal(err)
+					}
+					b.WriteString(anonymous(p.decide(t.Context(), principal, &a, read)) + "\n")
 				}
 				a := ask{server: "m", thing: tool, open: true}
-				b.WriteString(anonymous(p.decide(principal, &a, nil)) + "\n")
+				b.WriteString(anonymous(p.decide(t.Context(), principal, &a, nil)) + "\n")
 			}
 			about := fmt.Sprint(id.Subject, id.Claims)
 			if before, ok := seen[principal.key]; ok {
@@ -289,7 +297,11 @@ func TestKeptDecisionsAreTheDecisions(t *testing.T) {
 			id := people[r.IntN(len(people))]
 			a := ask{server: r.of("m", "n"), thing: r.tool(), open: r.IntN(3) == 0, arguments: choices()[r.IntN(len(choices()))]}
 			got := j.decide(t.Context(), id, &a)
-			want := p.decide(p.principalOf(id, id.Claims), &a, j.arguments(&a))
+			read, err := j.arguments(&a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := p.decide(t.Context(), p.principalOf(id, id.Claims), &a, read)
 			if got.String() != want.String() {
 				t.Fatalf("kept %s, fresh %s\n%s", got, want, describe(p, id, a.thing))
 			}

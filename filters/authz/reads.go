@@ -1,11 +1,14 @@
 package authz
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	internalast "github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"github.com/weir-edge/weir/edge/mcp"
 )
 
 // The beginnings of attributes whose names the message or the token chooses.
@@ -28,6 +31,7 @@ const (
 // that it does not mention are all alike to it.
 type reads struct {
 	arguments    map[string]struct{} // names, without the prefix
+	folded       map[string]string   // the same as readers that ignore case see them, and one that it is
 	allArguments bool
 	argumentsOf  []bool // by policy: whether it reads any
 
@@ -36,6 +40,7 @@ type reads struct {
 	allClaims bool
 
 	mentioned map[cedar.EntityUID]struct{} // by the policies and the static entities
+	overlap   bool                         // whether any asks if two sets share an element
 	backend   bool                         // whether it matters where a thing comes from
 	names     map[string]struct{}          // of all attributes that are read, of whatever
 }
@@ -63,6 +68,10 @@ func readsOf(policies []policy, static *entities) reads {
 	}
 	for uid := range r.mentioned {
 		r.backend = r.backend || uid.Type == typeBackend
+	}
+	r.folded = make(map[string]string, len(r.arguments))
+	for _, name := range slices.Sorted(maps.Keys(r.arguments)) {
+		r.folded[mcp.Fold(name)] = name
 	}
 	return r
 }
@@ -96,8 +105,15 @@ func (r *reads) node(n internalast.IsNode) {
 			if n.Name == "context" {
 				r.allArguments, r.allClaims = true, true
 			}
+		case internalast.NodeTypeContainsAny:
+			r.overlap = true
+		case internalast.NodeTypeRecord:
+			for _, e := range n.Elements {
+				r.argument(string(e.Key))
+			}
 		case internalast.NodeValue:
 			mention(r.mentioned, n.Value)
+			r.members(n.Value)
 		}
 		return true
 	})
@@ -112,12 +128,7 @@ func variable(n internalast.IsNode) bool {
 
 func (r *reads) attribute(name string) {
 	r.names[name] = struct{}{}
-	if name, ok := strings.CutPrefix(name, prefixArgument); ok {
-		r.arguments[name] = struct{}{}
-		if name, ok := strings.CutSuffix(name, suffixPresent); ok {
-			r.arguments[name] = struct{}{}
-		}
-	}
+	r.argument(name)
 	if name, ok := strings.CutPrefix(name, prefixClaim); ok {
 		r.claims[name] = struct{}{}
 	}
@@ -125,6 +136,34 @@ func (r *reads) attribute(name string) {
 		r.claimSets[name] = struct{}{}
 	}
 	r.backend = r.backend || slices.Contains([]string{"backend", "originalName", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}, name)
+}
+
+// argument notes the argument that an attribute is. Members of records that
+// policies write are noted, too: the whole context may be compared with them.
+func (r *reads) argument(name string) {
+	name, ok := strings.CutPrefix(name, prefixArgument)
+	if !ok {
+		return
+	}
+	r.arguments[name] = struct{}{}
+	if name, ok := strings.CutSuffix(name, suffixPresent); ok {
+		r.arguments[name] = struct{}{}
+	}
+}
+
+// members notes the members of the records in a value.
+func (r *reads) members(v cedar.Value) {
+	switch v := v.(type) {
+	case cedar.Record:
+		for name, value := range v.All() {
+			r.argument(string(name))
+			r.members(value)
+		}
+	case cedar.Set:
+		for value := range v.All() {
+			r.members(value)
+		}
+	}
 }
 
 // readsArguments reports whether the value of an expression can depend on

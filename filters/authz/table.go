@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,7 +73,7 @@ func (p *Policies) Explain(q *Question) (*Explanation, error) {
 	}
 	j := newCedarJudge(p)
 	who := p.principalOf(&edge.Identity{Subject: q.Subject}, q.Claims)
-	return bothWays(&a, func(a *ask) *Explanation { return j.judge(who, a) }), nil
+	return bothWays(&a, func(a *ask) *Explanation { return j.judge(context.Background(), who, a) }), nil
 }
 
 // Table is who may do what, as expected.

@@ -157,6 +157,132 @@ func TestC04(t *testing.T) {
 	}
 }
 
+// TestZ03Numbers: a number that no policy can name exactly, and that a reader may
+// round to one that a policy forbids, is denied where policies read it; one that
+// can be named is that number however it is written.
+func TestZ03Numbers(t *testing.T) {
+	h := open(t, policies(t, permitAll,
+		`forbid(principal, action, resource) when { context has arg_level && context.arg_level == 10 };`,
+		`forbid(principal, action, resource) when { context has arg_many && [[10], [0], [decimal("0.5")]].contains(context.arg_many) };`,
+		`forbid(principal, action, resource) when { context has arg_deep && context.arg_deep == {"a": 10} };`,
+		`forbid(principal, action, resource) when { context has arg_null && context.arg_null == 0 };`), Options{}, edge.Env{})
+	long := strings.Repeat("0", 67)
+	for arguments, reason := range map[string]string{
+		`{"level":10.00000000000000000001}`: ReasonArguments, `{"level":9.9999999999999999999}`: ReasonArguments, `{"level":10.00001}`: ReasonArguments,
+		`{"level":1e400}`: ReasonArguments, `{"level":9223372036854775808}`: ReasonArguments, `{"level":1e999999999999999999999}`: ReasonArguments,
+		`{"level":10.` + long + `}`: ReasonForbidden, `{"level":1e1}`: ReasonForbidden, `{"level":1` + long + `e-66}`: ReasonForbidden,
+		`{"level":0.` + long + `1e69}`: ReasonForbidden, `{"level":10.` + long + `1}`: ReasonArguments, `{"level":1000e-0000000000000000000000002}`: ReasonForbidden,
+		`{"many":[9.9999999999999999999]}`: ReasonArguments, `{"many":[10.` + long + `]}`: ReasonForbidden, `{"many":[0.5` + long + `]}`: ReasonForbidden,
+		`{"many":[1,{"x":[0.00001]}]}`: ReasonArguments, `{"deep":{"a":10.00000000000000000001}}`: ReasonArguments, `{"deep":{"a":10.0}}`: ReasonForbidden,
+		`{"null":1e-400}`: ReasonArguments, `{"null":-1e-400}`: ReasonArguments, `{"null":0e-400}`: ReasonForbidden, `{"null":-0.` + long + `}`: ReasonForbidden,
+		`{"level":11.5,"many":[1,2.25],"deep":{"b":9007199254740993},"null":-1}`: ReasonPermitted, `{"other":10.00000000000000000001}`: ReasonPermitted,
+		`{"level":-9223372036854775808,"null":9223372036854775807}`: ReasonPermitted, `{"level":922337203685477.5807}`: ReasonPermitted, `{"level":922337203685477.5808}`: ReasonArguments,
+		`{"level":"10.00000000000000000001"}`: ReasonPermitted,
+	} {
+		if allowed := h.call(person("alice", nil), "weather", arguments); allowed != (reason == ReasonPermitted) || h.why.Reason != reason {
+			t.Errorf("%s: %s", arguments, h.why)
+		}
+	}
+	h.call(person("alice", nil), "weather", `{"deep":{"a":1e-400}}`)
+	if want := `argument "deep": the number 1e-400, which is neither a Long nor a decimal`; len(h.why.Errors) != 1 || h.why.Errors[0].What != want {
+		t.Errorf("%s, not %s", h.why, want)
+	}
+	// A number of ten million digits costs no more than it takes to read.
+	start := time.Now()
+	if h.call(person("alice", nil), "weather", `{"level":10.`+strings.Repeat("0", 10<<20)+`}`) || h.why.Reason != ReasonForbidden {
+		t.Error(h.why)
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("took %v", took)
+	}
+	// What an issuer says of somebody stays what it is.
+	h = open(t, policies(t, `permit(principal, action, resource) when { principal has claim_iat };`), Options{}, edge.Env{})
+	if !h.call(person("alice", map[string]any{"iat": json.Number("1700000000.123456")}), "weather", `{}`) {
+		t.Error(h.why)
+	}
+}
+
+// TestZ03Folding: an argument that a reader which ignores case takes for one that
+// policies read, and that they do not see, is denied.
+func TestZ03Folding(t *testing.T) {
+	try := func(h *hall, cases map[string]string) {
+		t.Helper()
+		for arguments, reason := range cases {
+			if allowed := h.call(person("alice", nil), "weather", arguments); allowed != (reason == ReasonPermitted) || h.why.Reason != reason {
+				t.Errorf("%s: %s", arguments, h.why)
+			}
+		}
+	}
+	h := open(t, policies(t, permitAll, `forbid(principal, action, resource) when { context has arg_path && context.arg_path like "/secret/*" };`,
+		`forbid(principal, action, resource) when { resource has arg_key && resource.arg_key == "s" };`,
+		`forbid(principal, action, resource) when { context has arg_tasks_present };`), Options{}, edge.Env{})
+	try(h, map[string]string{
+		`{"path":"/public/a"}`: ReasonPermitted, `{"path":"/secret/k"}`: ReasonForbidden, `{"p\u0061th":"/secret/k"}`: ReasonForbidden,
+		`{"path":"/public/a","Path":"/secret/k"}`: ReasonArguments, `{"Path":"/secret/k"}`: ReasonArguments, `{"PATH":"/public/a","path":"/public/a"}`: ReasonArguments,
+		`{"\u0050ath":"/secret/k"}`: ReasonArguments, `{"\u212aey":"s"}`: ReasonArguments, "{\"\u212aey\":\"s\"}": ReasonArguments, `{"kEy":"s"}`: ReasonArguments,
+		`{"ta\u017fks":[]}`: ReasonArguments, `{"taſks":1}`: ReasonArguments, `{"tasks":1}`: ReasonPermitted, `{"Tasks_Present":1}`: ReasonArguments,
+		`{"path":{"Path":"/secret/k"}}`: ReasonError, `{"key":{"Key":1},"Other":1,"other":2,"paths":3,"pa-th":4,"pàth":5}`: ReasonPermitted,
+	})
+	h.call(person("alice", nil), "weather", `{"Path":"/secret/k"}`)
+	if want := `argument "Path": a reader that ignores case takes it for "path", which policies read`; len(h.why.Errors) != 1 || h.why.Errors[0].What != want {
+		t.Errorf("%s, not %s", h.why, want)
+	}
+	// Two that are both read are two.
+	h = open(t, policies(t, permitAll, `forbid(principal, action, resource) when { context has arg_id && context.arg_id == 7 || context has arg_ID && context.arg_ID == 7 };`), Options{}, edge.Env{})
+	try(h, map[string]string{`{"id":1,"ID":2}`: ReasonPermitted, `{"ID":2}`: ReasonPermitted, `{"id":1,"ID":7}`: ReasonForbidden, `{"id":1,"ID":2,"Id":7}`: ReasonArguments})
+	// Where policies read arguments as a whole, any two may be one.
+	h = open(t, policies(t, permitAll, `forbid(principal, action, resource) when { context == {"claim_sub": "alice", "arg_path": "s"} };`), Options{}, edge.Env{})
+	try(h, map[string]string{
+		`{"path":"s"}`: ReasonForbidden, `{"path":"t"}`: ReasonPermitted, `{"Path":"s"}`: ReasonArguments, `{"path":"t","Path":"s"}`: ReasonArguments,
+		`{"x":1,"y":2}`: ReasonPermitted, `{"x":1,"X":2}`: ReasonArguments, `{"X":1}`: ReasonPermitted,
+	})
+	// The same for the arguments of prompts and of completions.
+	h = open(t, policies(t, permitAll, `forbid(principal, action, resource) when { context has arg_env && context.arg_env == "prod" };`), Options{}, edge.Env{})
+	for params, method := range map[string]string{
+		`{"name":"p","arguments":{"Env":"prod"}}`:                                                                                                   "prompts/get",
+		`{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"Env","value":"prod"}}`:                                                         "completion/complete",
+		`{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"env","value":"dev"},"context":{"arguments":{"ENV":"prod"}}}`:                   "completion/complete",
+		`{"ref":{"type":"ref/resource","uri":"x:{env}"},"argument":{"name":"other","value":""},"context":{"arguments":{"ENV":"prod","env":"dev"}}}`: "completion/complete",
+	} {
+		if h.passes(message(t, person("alice", nil), method, params)) || h.why.Reason != ReasonArguments {
+			t.Errorf("%s: %s", params, h.why)
+		}
+	}
+}
+
+// TestZ03Present: no argument takes the place of what says that another argument
+// is there, be it that it is there or that it is not.
+func TestZ03Present(t *testing.T) {
+	h := open(t, policies(t, permitAll, `forbid(principal, action, resource) unless { context has arg_approver_present };`), Options{}, edge.Env{})
+	for arguments, reason := range map[string]string{
+		`{"approver":{"name":"bob"}}`: ReasonPermitted, `{"approver":["bob"]}`: ReasonPermitted, `{}`: ReasonForbidden, `{"approver":"bob"}`: ReasonForbidden,
+		`{"approver_present":true}`: ReasonArguments, `{"approver_present":{}}`: ReasonArguments, `{"approver":"bob","approver_present":true}`: ReasonArguments,
+		`{"approver":{},"approver_present":false}`: ReasonArguments, `{"approver_pre\u0073ent":true}`: ReasonArguments,
+		`{"approver":{},"other_present":true}`: ReasonPermitted, `{"approver":{},"approver_present_present":true}`: ReasonPermitted,
+	} {
+		if allowed := h.call(person("alice", nil), "weather", arguments); allowed != (reason == ReasonPermitted) || h.why.Reason != reason {
+			t.Errorf("%s: %s", arguments, h.why)
+		}
+	}
+	h = open(t, policies(t, permitAll, `forbid(principal, action, resource) when { resource has arg_file_present };`), Options{}, edge.Env{})
+	for arguments, want := range map[string]bool{`{"file":null}`: false, `{"file_present":1}`: false, `{"file":"a"}`: true, `{"_present":1}`: true} {
+		if h.call(person("alice", nil), "weather", arguments) != want {
+			t.Errorf("%s: %s", arguments, h.why)
+		}
+	}
+	// Policies that read arguments as a whole read them all.
+	h = open(t, policies(t, permitAll, `forbid(principal, action, resource) unless { context == {"claim_sub": "alice", "arg_a": {}, "arg_a_present": true} };`), Options{}, edge.Env{})
+	for arguments, want := range map[string]bool{`{"a":{}}`: true, `{"a":{},"a_present":true}`: false, `{"a":{},"b_present":true}`: false} {
+		if h.call(person("alice", nil), "weather", arguments) != want {
+			t.Errorf("%s: %s", arguments, h.why)
+		}
+	}
+	h.call(person("alice", nil), "weather", `{"b_present":true}`)
+	if h.why.Reason != ReasonArguments {
+		t.Error(h.why)
+	}
+}
+
 // TestC05: names are data.
 func TestC05(t *testing.T) {
 	h := open(t, policies(t, `permit(principal, action, resource == Tool::"evil");`), Options{}, edge.Env{})
@@ -332,6 +458,26 @@ func TestC08(t *testing.T) {
 	}
 }
 
+// TestZ02: what is sent as something other than it is is denied, whatever the
+// policies say: a request without an id, a notification with one.
+func TestZ02(t *testing.T) {
+	h := open(t, policies(t, `permit(principal, action, resource);`), Options{}, edge.Env{})
+	for _, method := range append(mcp.Methods(), "vendor/anything", "Notifications/x") {
+		for _, id := range []string{"", `"id":1,`} {
+			if mcp.Notifies(method) == (id == "") {
+				continue
+			}
+			m, err := mcp.Decode([]byte(`{"jsonrpc":"2.0",` + id + `"method":"` + method + `","params":{"name":"yes","uri":"x:yes"}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h.passes(&edge.Exchange{Server: "main", Request: m, Identity: person("alice", nil), Target: &edge.Target{Backend: "b"}}) {
+				t.Errorf("%s %spasses", method, id)
+			}
+		}
+	}
+}
+
 // TestC09: a view hides what a call would be denied, also from tools that look
 // for tools.
 func TestC09(t *testing.T) {
@@ -401,8 +547,8 @@ func TestC11(t *testing.T) {
 		"a/b": "a/b", "weather": "weather", "HTTP://User@Host:80/%7eA/./b/../c/?q=%2f#F": "http://User@host/~A/c/?q=%2F#F",
 		"urn:X:Y": "urn:X:Y", "file:///a/b/..": "file:///a/", "file:///..": "file:///", "x:///{path}": "x:///{path}", "http://h": "http://h", "ws://h:/": "ws://h/",
 	} {
-		if got, ok := canonicalURI(from); !ok || got != to {
-			t.Errorf("%s: %s %v", from, got, ok)
+		if got, ok := mcp.ReadURI(from); !ok || got.Canonical != to {
+			t.Errorf("%s: %s %v", from, got.Canonical, ok)
 		}
 	}
 }
@@ -543,7 +689,11 @@ func TestC17(t *testing.T) {
 	best := time.Hour
 	for range 20 {
 		start := time.Now()
-		e := set.decide(set.principalOf(person("alice", nil), nil), &a, j.arguments(&a))
+		read, err := j.arguments(&a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := set.decide(t.Context(), set.principalOf(person("alice", nil), nil), &a, read)
 		best = min(best, time.Since(start))
 		if e.Allowed {
 			t.Fatal("the pattern ends in b")

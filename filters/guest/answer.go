@@ -31,52 +31,54 @@ func (h *hall) response(ctx context.Context, x *edge.Exchange, w *work, hook abi
 	if w.out = out; err != nil || len(ops) == 0 {
 		return err
 	}
-	result := s.result
+	result := draft{text: s.result}
 	for i := range ops {
 		o := &ops[i]
 		if o.kind == abi.OpDeny {
 			a.denied[hook].Add(1)
 			return o.denial(a.spec.Name, hook)
 		}
-		if result, err = revised(x, result, o); err != nil {
+		if err = revise(x, &result, o); err != nil {
 			return a.broke(hook, fmt.Errorf("%s: %w", opNames[o.kind], err))
 		}
 	}
 	a.tell(hook, ops)
-	return replace(x, r, result)
+	return replace(x, r, result.whole())
 }
 
-// revised makes one operation on a result.
-func revised(x *edge.Exchange, result []byte, o *op) ([]byte, error) {
+// revise makes one operation on a result.
+func revise(x *edge.Exchange, result *draft, o *op) error {
 	switch o.kind {
 	case abi.OpLogField:
-		return result, nil
+		return nil
 	case abi.OpRespond:
 		if x.Era == mcp.Modern && mcp.Lookup(o.raw, "resultType") == nil {
-			return mcp.Change(o.raw, nil, mcp.With("resultType", `"complete"`)), nil
+			result.set(mcp.Change(o.raw, nil, mcp.With("resultType", `"complete"`)))
+			return nil
 		}
-		return slices.Clone(o.raw), nil
+		result.set(slices.Clone(o.raw))
+		return nil
 	}
-	if len(result) == 0 {
-		return nil, errors.New("there is no result: the call failed")
+	if len(result.text) == 0 {
+		return errors.New("there is no result: the call failed")
 	}
 	switch o.kind {
 	case abi.OpDropContent:
-		return cut(result, []string{"content", fmt.Sprint(o.index)})
+		return result.cut([]string{"content", fmt.Sprint(o.index)})
 	case abi.OpPatchResult, abi.OpRedact:
 		tokens, err := tokensOf(o.pointer)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if o.kind == abi.OpPatchResult {
-			return put(result, tokens, o.raw)
+			return result.put(tokens, o.raw)
 		}
-		if at(result, tokens) == nil {
-			return result, nil // what is not there needs no hiding
+		if !result.has(tokens...) {
+			return nil // what is not there needs no hiding
 		}
-		return put(result, tokens, mcp.Quote(o.text))
+		return result.put(tokens, mcp.Quote(o.text))
 	}
-	return nil, errors.New("not for an answer")
+	return errors.New("not for an answer")
 }
 
 // replace puts another result into an answer.

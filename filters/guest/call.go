@@ -156,7 +156,7 @@ func (h *hall) request(ctx context.Context, x *edge.Exchange, w *work, hook abi.
 
 // change is what a program makes of a call.
 type change struct {
-	arguments     []byte
+	arguments     draft
 	tool, backend string // "" for the same
 	edited        bool   // the arguments are others
 	forward       []edge.Header
@@ -167,7 +167,7 @@ type change struct {
 // change does what a program says of a call: all of it, or nothing when some of
 // it cannot be done.
 func (h *hall) change(ctx context.Context, x *edge.Exchange, w *work, a *asked, ops []op, arguments []byte) error {
-	c := change{arguments: arguments, forward: x.Forward}
+	c := change{arguments: draft{text: arguments}, forward: x.Forward}
 	for i := range ops {
 		if err := c.take(&ops[i]); err != nil {
 			return a.broke(abi.OnCallRequest, fmt.Errorf("%s: %w", opNames[ops[i].kind], err))
@@ -205,18 +205,17 @@ func (c *change) take(o *op) (err error) {
 		if err != nil {
 			return err
 		}
-		if len(c.arguments) == 0 {
-			c.arguments = []byte("{}")
-		}
-		if o.kind == abi.OpDelArg {
-			c.arguments, err = cut(c.arguments, tokens)
-		} else {
-			c.arguments, err = put(c.arguments, tokens, o.raw)
+		if len(c.arguments.text) == 0 {
+			c.arguments.set([]byte("{}"))
 		}
 		c.edited = true
-		return err
+		if o.kind == abi.OpDelArg {
+			return c.arguments.cut(tokens)
+		}
+		return c.arguments.put(tokens, o.raw)
 	case abi.OpSetArguments:
-		c.arguments, c.edited = o.raw, true
+		c.arguments.set(o.raw)
+		c.edited = true
 	case abi.OpSetTool:
 		c.tool = o.name
 	case abi.OpSetBackend:
@@ -304,14 +303,15 @@ func (c *change) message(m *mcp.Message) (*mcp.Message, error) {
 		edits = append(edits, mcp.Edit{Span: m.Get("name"), With: mcp.Quote(c.tool)})
 	}
 	if c.edited {
-		if len(c.arguments) == 0 || c.arguments[0] != '{' {
+		arguments := c.arguments.whole()
+		if len(arguments) == 0 || arguments[0] != '{' {
 			return nil, errors.New("arguments that are not an object")
 		}
 		if span := m.Get("arguments"); span.OK() {
-			edits = append(edits, mcp.Edit{Span: span, With: c.arguments})
+			edits = append(edits, mcp.Edit{Span: span, With: arguments})
 		} else {
 			at := m.Params.Start + 1
-			edits = append(edits, mcp.Edit{Span: mcp.Span{Start: at, End: at}, With: slices.Concat([]byte(`"arguments":`), c.arguments, []byte(","))})
+			edits = append(edits, mcp.Edit{Span: mcp.Span{Start: at, End: at}, With: slices.Concat([]byte(`"arguments":`), arguments, []byte(","))})
 		}
 	}
 	return mcp.Decode(mcp.Splice(nil, m.Raw, edits...))
@@ -323,7 +323,7 @@ func (h *hall) fixed(x *edge.Exchange) error {
 	m := x.Request
 	arguments, err := fix(x, m.Get("arguments").Of(m.Raw))
 	if err == nil {
-		c := change{arguments: arguments, edited: true}
+		c := change{arguments: draft{text: arguments}, edited: true}
 		m, err = c.message(m)
 	}
 	if err != nil {

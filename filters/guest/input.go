@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
@@ -97,9 +98,7 @@ func (w *work) input(a *want, x *edge.Exchange, s *subject) []byte {
 	if a.has(abi.CallArguments) && len(s.arguments) > 0 && (a.limit == 0 || uint64(len(s.arguments)) <= a.limit) {
 		b = abi.AppendBytes(b, abi.CallArguments, s.arguments)
 	}
-	for _, tokens := range a.pointers {
-		b = abi.AppendBytes(b, abi.CallSelected, at(s.values, tokens))
-	}
+	b = w.selected(b, a.pointers, s.values)
 	if a.has(abi.CallResult) && len(s.result) > 0 {
 		b = abi.AppendBytes(b, abi.CallResult, s.result)
 	}
@@ -122,6 +121,32 @@ func (w *work) input(a *want, x *edge.Exchange, s *subject) []byte {
 		b = abi.AppendUint(b, abi.CallNow, uint64(time.Now().UnixMilli()))
 	}
 	w.in = b
+	return b
+}
+
+// fewBytes is how large a value may be so that to walk through it once for each
+// pointer is quicker than to take it apart.
+const fewBytes = 16 << 10
+
+// selected writes the values that pointers lead to.
+func (w *work) selected(b []byte, pointers [][]string, values []byte) []byte {
+	if len(pointers) < 2 || len(values) <= fewBytes {
+		for _, tokens := range pointers {
+			b = abi.AppendBytes(b, abi.CallSelected, at(values, tokens))
+		}
+		return b
+	}
+	var all mcp.Outline
+	if all.Read(values, mcp.Bounds{}) != nil {
+		return b
+	}
+	for _, tokens := range pointers {
+		var value []byte
+		if n := all.At(tokens, mcp.ArrayIndex); n >= 0 {
+			value = all.Value(n)
+		}
+		b = abi.AppendBytes(b, abi.CallSelected, value)
+	}
 	return b
 }
 

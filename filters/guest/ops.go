@@ -14,7 +14,7 @@ import (
 
 // Bounds of what a program may answer.
 const (
-	maxOps    = 256      // of one call; of override hooks 16 for each item
+	maxOps    = 256      // of one call; of override hooks 16 for each item, 64 for any one
 	maxName   = 1 << 10  // bytes of a name
 	maxText   = 1 << 10  // bytes of what a client or a log is told
 	maxValue  = 8 << 10  // bytes of the value of a header

@@ -74,14 +74,14 @@ func FuzzOps(f *testing.F) {
 		if err != nil {
 			return
 		}
-		c := change{arguments: arguments}
+		c := change{arguments: draft{text: arguments}}
 		for i := range ops {
 			if c.take(&ops[i]) != nil {
 				return
 			}
 		}
-		if len(c.arguments) > 0 && mcp.Valid(c.arguments) != nil {
-			t.Errorf("%q became %q", arguments, c.arguments)
+		if len(c.arguments.whole()) > 0 && mcp.Valid(c.arguments.whole()) != nil {
+			t.Errorf("%q became %q", arguments, c.arguments.whole())
 		}
 	})
 }
@@ -115,10 +115,14 @@ func TestPointers(t *testing.T) {
 	} {
 		tokens, _ := tokensOf(c.pointer)
 		value := []byte(`{"a":{"b":[1,2]},"n":null}`)
-		if got, err := put(value, tokens, []byte("7")); string(got) != c.put || (err != nil) != (c.put == "") {
+		d := draft{text: value}
+		if err := d.put(tokens, []byte("7")); err == nil && string(d.whole()) != c.put || (err != nil) != (c.put == "") {
+			got := d.whole()
 			t.Errorf("put at %q: %s, %v, want %s", c.pointer, got, err, c.put)
 		}
-		if got, err := cut(value, tokens); string(got) != c.cut || (err != nil) != (c.cut == "") {
+		d = draft{text: value}
+		if err := d.cut(tokens); err == nil && string(d.whole()) != c.cut || (err != nil) != (c.cut == "") {
+			got := d.whole()
 			t.Errorf("cut at %q: %s, %v, want %s", c.pointer, got, err, c.cut)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weir-edge/weir/edge"
@@ -18,8 +19,10 @@ import (
 const (
 	maxItems   = 500
 	maxItemOps = 16 // for each item
+	maxOnItem  = 64 // for any item
 	maxAsked   = 512 << 10
 	maxEdited  = 1 << 20 // bytes of an item
+	maxListed  = 4 << 20 // bytes of lists of required arguments that are read
 )
 
 // overrides is edge.Overrides for the programs of a server.
@@ -192,26 +195,50 @@ func (a *asked) override(ctx context.Context, w *work, hook abi.Hook, id *edge.I
 	if w.out = out; err != nil || len(ops) == 0 {
 		return err
 	}
-	changed := make([]edge.Override, len(batch))
+	changed, left := make([]edited, len(batch)), maxListed
 	for n, i := range batch {
-		changed[n] = all[i]
+		changed[n] = edited{Override: all[i], item: draft{text: all[i].Item}, left: &left}
+		changed[n].Fixed = slices.Clip(changed[n].Fixed) // what is appended is not the other's
 	}
 	for i := range ops {
 		o := &ops[i]
 		if o.item >= uint64(len(batch)) {
 			return a.broke(hook, fmt.Errorf("%s: there is no item %d", opNames[o.kind], o.item))
 		}
+		if changed[o.item].ops++; changed[o.item].ops > maxOnItem {
+			return a.broke(hook, fmt.Errorf("%s: item %d: more than %d operations", opNames[o.kind], o.item, maxOnItem))
+		}
 		if err := edit(&changed[o.item], thing, o); err != nil {
 			return a.broke(hook, fmt.Errorf("%s: item %d: %w", opNames[o.kind], o.item, err))
 		}
 	}
 	for n, i := range batch {
+		if err := changed[n].settle(); err != nil {
+			return a.broke(hook, fmt.Errorf("item %d: %w", n, err))
+		}
+		changed[n].Item = changed[n].item.whole()
 		if err := sound(all[i].Item, changed[n].Item); err != nil {
 			return a.broke(hook, fmt.Errorf("item %d: %w", n, err))
 		}
-		all[i] = changed[n]
+		all[i] = changed[n].Override
 	}
 	return nil
+}
+
+// edited is an item while a program edits it. Its text is that of the draft.
+type edited struct {
+	edge.Override
+	item     draft
+	ops      int
+	unlisted []unlisted
+	left     *int // bytes of lists that may still be read, of all items
+}
+
+// unlisted is arguments that were taken out of a schema, and are to be taken out
+// of those that it requires.
+type unlisted struct {
+	schema []string // where it is
+	names  map[string]bool
 }
 
 // sound says what is wrong with an edited item.
@@ -226,7 +253,7 @@ func sound(was, is []byte) error {
 }
 
 // edit makes one operation on an item.
-func edit(to *edge.Override, thing edge.Thing, o *op) (err error) {
+func edit(to *edited, thing edge.Thing, o *op) (err error) {
 	if thing != edge.Tool && o.kind >= abi.OpSetSchema && o.kind <= abi.OpHideArg {
 		return errors.New("only tools have arguments")
 	}
@@ -236,16 +263,19 @@ func edit(to *edge.Override, thing edge.Thing, o *op) (err error) {
 			to.Name = o.name
 			return nil
 		}
-		to.Item, err = put(to.Item, []string{"name"}, mcp.Quote(o.name)) // a URI stays what it is
+		err = to.item.put([]string{"name"}, mcp.Quote(o.name)) // a URI stays what it is
 	case abi.OpDescribe:
-		to.Item, err = put(to.Item, []string{"description"}, mcp.Quote(o.text))
+		err = to.item.put([]string{"description"}, mcp.Quote(o.text))
 	case abi.OpHide:
 		to.Hide = true
 	case abi.OpAnnotate:
-		if at(to.Item, []string{"annotations"}) == nil {
-			to.Item = mcp.Change(to.Item, nil, mcp.With("annotations", "{}"))
+		if !to.item.has("annotations") {
+			err = to.item.put([]string{"annotations"}, []byte("{}"))
 		}
-		to.Item, err = put(to.Item, []string{"annotations", o.name}, o.raw)
+		if err != nil {
+			return err
+		}
+		err = to.item.put([]string{"annotations", o.name}, o.raw)
 	case abi.OpPatchItem:
 		tokens, bad := tokensOf(o.pointer)
 		if bad != nil || len(tokens) == 0 {
@@ -254,13 +284,18 @@ func edit(to *edge.Override, thing edge.Thing, o *op) (err error) {
 		switch tokens[0] {
 		case "name", "uri", "uriTemplate":
 			return fmt.Errorf("%s is what it is known by", tokens[0])
+		case inputSchema:
+			if err := to.settle(); err != nil {
+				return err
+			}
 		}
-		to.Item, err = put(to.Item, tokens, o.raw)
+		err = to.item.put(tokens, o.raw)
 	case abi.OpSetSchema:
 		if o.raw[0] != '{' {
 			return errors.New("a schema that is not an object")
 		}
-		to.Item, err = put(to.Item, []string{"inputSchema"}, o.raw)
+		to.unlisted = nil // of the schema that this one replaces
+		err = to.item.put([]string{inputSchema}, o.raw)
 	case abi.OpPinArg, abi.OpHideArg:
 		tokens, bad := tokensOf(o.pointer)
 		if bad != nil || len(tokens) == 0 {
@@ -270,67 +305,133 @@ func edit(to *edge.Override, thing edge.Thing, o *op) (err error) {
 		if o.kind == abi.OpPinArg {
 			fixed.Value = bytes.Clone(o.raw)
 		}
-		to.Fixed = append(slices.Clone(to.Fixed), fixed)
-		to.Item, err = unlisted(to.Item, tokens)
+		to.Fixed = append(to.Fixed, fixed)
+		err = to.unlist(tokens)
 	}
 	return err
 }
 
-// unlisted takes an argument out of the schema of a tool.
-func unlisted(item []byte, argument []string) ([]byte, error) {
-	place := []string{"inputSchema"}
+const inputSchema = "inputSchema"
+
+// unlist takes an argument out of the schema of a tool.
+func (to *edited) unlist(argument []string) error {
+	schema := []string{inputSchema}
 	for _, t := range argument[:len(argument)-1] {
-		place = append(place, "properties", t)
+		schema = append(schema, "properties", t)
 	}
 	last := argument[len(argument)-1]
-	if at(item, place) == nil {
-		return item, nil // the schema does not speak of it
+	if !to.item.has(schema...) {
+		return nil // the schema does not speak of it
 	}
-	item, err := cut(item, append(slices.Clone(place), "properties", last))
-	if err != nil {
-		return nil, err
+	if err := to.item.cut(append(slices.Clone(schema), "properties", last)); err != nil {
+		return err
 	}
-	required := append(slices.Clone(place), "required")
-	list := at(item, required)
-	if list == nil {
-		return item, nil
-	}
-	var left [][]byte
-	for _, e := range mcp.Elements(list) {
-		if mcp.String(e) != last {
-			left = append(left, e)
+	for _, u := range to.unlisted {
+		if slices.Equal(u.schema, schema) {
+			u.names[last] = true
+			return nil
 		}
 	}
-	if len(left) == 0 {
-		return cut(item, required)
+	to.unlisted = append(to.unlisted, unlisted{schema, map[string]bool{last: true}})
+	return nil
+}
+
+// settle takes what was unlisted so far out of the lists of required arguments,
+// in one walk through each.
+func (to *edited) settle() error {
+	all := to.unlisted
+	to.unlisted = nil
+	for _, u := range all {
+		required := append(slices.Clone(u.schema), "required")
+		list := to.item.at().Get(required)
+		if list == nil {
+			continue
+		}
+		if *to.left -= len(list); *to.left < 0 {
+			return fmt.Errorf("more than %d bytes of required arguments", maxListed)
+		}
+		var o mcp.Outline
+		if err := o.Read(list, mcp.Bounds{}); err != nil {
+			return err
+		}
+		left := append(make([]byte, 0, len(list)), '[')
+		for n := o.First(0); n < o.End(0); n = o.After(n) {
+			v := o.Value(n)
+			if v[0] == '"' && u.names[string(mcp.Unquote(v[1:len(v)-1]))] {
+				continue
+			}
+			if len(left) > 1 {
+				left = append(left, ',')
+			}
+			left = append(left, v...)
+		}
+		var err error
+		if len(left) == 1 {
+			err = to.item.cut(required)
+		} else {
+			err = to.item.put(required, append(left, ']'))
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return put(item, required, listOf(left))
+	return nil
 }
 
 // fix sets what arguments are not the client's to choose, after all programs
-// have been asked.
+// have been asked. What the client sent for them is gone, in whatever case it
+// wrote their names.
 func fix(x *edge.Exchange, arguments []byte) ([]byte, error) {
-	var err error
 	if len(arguments) == 0 {
 		arguments = []byte("{}")
 	}
+	d := draft{text: arguments}
+	cutLike(&d, x.Target.Fixed)
 	for _, f := range x.Target.Fixed {
 		if f.Value == nil {
-			if arguments, err = cut(arguments, f.Pointer); err != nil {
+			if err := d.cut(f.Pointer); err != nil {
 				return nil, err
 			}
 			continue
 		}
 		for n := 1; n < len(f.Pointer); n++ { // what it stands in is there
-			if at(arguments, f.Pointer[:n]) == nil {
-				if arguments, err = put(arguments, f.Pointer[:n], []byte("{}")); err != nil {
+			if !d.has(f.Pointer[:n]...) {
+				if err := d.put(f.Pointer[:n], []byte("{}")); err != nil {
 					return nil, err
 				}
 			}
 		}
-		if arguments, err = put(arguments, f.Pointer, f.Value); err != nil {
+		if err := d.put(f.Pointer, f.Value); err != nil {
 			return nil, err
 		}
 	}
-	return arguments, nil
+	return d.whole(), nil
+}
+
+// cutLike takes out what a backend that ignores case in names takes for an
+// argument that is not the client's to choose, or for what that is in.
+func cutLike(d *draft, fixed []edge.Fixed) {
+	type place struct {
+		path  []string
+		names map[string]struct{} // that are fixed there
+	}
+	var order []*place
+	places := map[string]*place{}
+	var key []byte
+	for i := range fixed {
+		pointer := fixed[i].Pointer
+		key = key[:0]
+		for n, token := range pointer {
+			p := places[string(key)]
+			if p == nil {
+				p = &place{pointer[:n], map[string]struct{}{}}
+				places[string(key)], order = p, append(order, p)
+			}
+			p.names[token] = struct{}{}
+			key = append(append(strconv.AppendInt(key, int64(len(token)), 10), ':'), token...)
+		}
+	}
+	for _, p := range order {
+		d.at().CutFolded(p.path, p.names)
+	}
 }

@@ -2,6 +2,7 @@ package guest_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -146,6 +147,26 @@ func TestPatchItem(t *testing.T) {
 		}
 		if got := r.Result(); !strings.Contains(got, want) || !strings.Contains(got, `"name":"echo"`) {
 			t.Errorf("%s: %s", rule, got)
+		}
+	}
+}
+
+// TestZ03OverridesOfOneItem: a program may say so much of one item, however many
+// others it is asked about.
+func TestZ03OverridesOfOneItem(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{64, 65} {
+		back := edgetest.NewServer(t, edgetest.Modern)
+		offers(back, "echo", "b", "c", "d", "e", "f")
+		f := filter{name: "f"}
+		for i := range n {
+			f.rules = append(f.rules, fmt.Sprintf("override_tools|item=echo|annotate|a%d|true", i))
+		}
+		r := newClient(start(t, manifest(t, backs{"back": back}, []filter{f})), edgetest.Modern).request(t, "tools/list", "")
+		if n > 64 {
+			fails(t, r, 503, 503, `filter "f" is not available`)
+		} else if got := r.Result(); !strings.Contains(got, `"a63":true`) {
+			t.Errorf("%d operations: %.300s", n, got)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/sdk/abi"
@@ -123,8 +125,8 @@ func (w *want) has(field int) bool { return w.fields == 0 || w.fields&(1<<field)
 
 // matches says whether a program wants to be asked about a message, and its
 // operator wants it to be. A name so long that no tool has it fits every glob:
-// whoever makes one up does not get by. What is no message has no method, and
-// fits every glob of methods.
+// whoever makes one up does not get by. A URI fits the globs that another reading
+// of it does. What is no message has no method, and fits every glob of methods.
 func (p *program) matches(w *want, method string, tool []byte, backend string) bool {
 	m := &p.spec.Match
 	if !called(m.Methods, method) || !fits(m.Tools, tool) || !anyGlob(m.Backends, backend) {
@@ -144,7 +146,17 @@ func called(patterns []string, method string) bool {
 }
 
 func fits(patterns []string, tool []byte) bool {
-	return len(tool) > maxName || anyGlob(patterns, tool)
+	if len(tool) > maxName || anyGlob(patterns, tool) {
+		return true
+	}
+	return bytes.IndexByte(tool, ':') >= 0 && uriFits(patterns, string(tool))
+}
+
+// uriFits is fits for the other names of a resource. A URI that leads to several
+// places fits every glob.
+func uriFits(patterns []string, uri string) bool {
+	r, ok := mcp.ReadURI(uri)
+	return !ok || anyGlob(patterns, r.Canonical) || slices.ContainsFunc(r.Others, func(name string) bool { return anyGlob(patterns, name) })
 }
 
 // observes says that nothing of what the program says is done.

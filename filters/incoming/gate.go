@@ -19,7 +19,7 @@ import (
 // The issuers of identities that no token vouches for.
 const (
 	LocalIssuer     = "weir-local"
-	AnonymousIssuer = "weir-anonymous"
+	AnonymousIssuer = edge.AnonymousIssuer
 )
 
 // remember is for how long an answer of introspection is used. It is also how
@@ -112,6 +112,7 @@ func (t *Incoming) Start(env edge.Env, issuers *oauth.Issuers) (*Gate, error) {
 		env.Defer(client.Close)
 		g.introspect = oauth.NewIntrospector(oauth.IntrospectorOptions{
 			URL: s.IntrospectionURL, Trust: oauth.Named, ClientID: s.ClientID, ClientSecret: secret, Client: client,
+			AgainAtOnce: RenewsAtOnce,
 		})
 	}
 
@@ -297,7 +298,7 @@ func (g *Gate) token(ctx context.Context, authorization string) (*edge.Identity,
 	case isJWT(token):
 		e, err = g.verify(ctx, token, now)
 	default:
-		e, err = g.ask(ctx, token, now)
+		e, err = g.ask(ctx, token, now, g.introspect.Introspect)
 	}
 	if err != nil {
 		return nil, g.kind(ctx, err)
@@ -341,8 +342,8 @@ func (g *Gate) verify(ctx context.Context, token string, now time.Time) (*entry,
 	return &entry{identity: g.identity(&c, token), until: c.expires.Add(skew), generation: generation, cost: cost(token)}, nil
 }
 
-// ask has the issuer explain an opaque token.
-func (g *Gate) ask(ctx context.Context, token string, now time.Time) (*entry, error) {
+// ask has the issuer explain an opaque token, by one of the ways to ask it.
+func (g *Gate) ask(ctx context.Context, token string, now time.Time, introspect func(context.Context, edge.Secret) ([]byte, bool, error)) (*entry, error) {
 	if g.introspect == nil {
 		return nil, errors.New("not a JWT, and there is nobody to introspect it")
 	}
@@ -350,10 +351,10 @@ func (g *Gate) ask(ctx context.Context, token string, now time.Time) (*entry, er
 		return nil, errors.New("an encrypted JWT")
 	}
 	asked := time.Now()
-	text, active, err := g.introspect.Introspect(ctx, edge.Secret(token))
+	text, active, err := introspect(ctx, edge.Secret(token))
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, &unknownError{err}
 	case !active:
 		return nil, errors.New("its issuer calls it inactive")
 	}

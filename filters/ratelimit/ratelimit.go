@@ -35,7 +35,8 @@ type Spec struct {
 type Part struct {
 	// Paid reports whether an exchange goes on with a call that was charged when
 	// it began: a later round of a parked call whose state verifies. nil for
-	// never. It is set before Open.
+	// never. One that turns out not to (ErrUnpaid) is charged after all. It is set
+	// before Open.
 	Paid func(context.Context, *edge.Exchange) bool
 
 	open   bool
@@ -49,6 +50,10 @@ type Part struct {
 // limits are the buckets of a server or of a tool; a capacity of 0 is none. The
 // key of perUser lacks the user at its end.
 type limits struct{ shared, perUser edge.Bucket }
+
+// ErrUnpaid is what an error unwraps to that says of a request that was let
+// through as Paid that it goes on with no call: it is charged then.
+var ErrUnpaid = errors.New("the request goes on with no call")
 
 // Kind is a kind of bucket.
 type Kind uint8
@@ -186,46 +191,54 @@ func (p *Part) Open(env edge.Env) (edge.Filter, error) {
 	}
 	return func(next edge.Handler) edge.Handler {
 		return edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
-			if err := p.charge(ctx, env.Store, x); err != nil {
+			paid, err := p.charge(ctx, env.Store, x, p.Paid)
+			if err != nil {
 				return nil, err
 			}
-			return next.Handle(ctx, x)
+			r, err := next.Handle(ctx, x)
+			if paid && errors.Is(err, ErrUnpaid) {
+				if _, short := p.charge(ctx, env.Store, x, nil); short != nil {
+					err = short
+				}
+			}
+			return r, err
 		})
 	}, nil
 }
 
 // charge takes a token for an exchange from every bucket that applies to it, or
-// says why it may not go on.
-func (p *Part) charge(ctx context.Context, store edge.Store, x *edge.Exchange) error {
+// says why it may not go on. One that was paid for before, as paidFor says, costs
+// nothing.
+func (p *Part) charge(ctx context.Context, store edge.Store, x *edge.Exchange, paidFor func(context.Context, *edge.Exchange) bool) (paid bool, err error) {
 	purse := purses.Get().(*purse)
 	defer purses.Put(purse)
 	is := &purse.is
 	buckets, err := p.applying(purse.buckets[:0], is[:0], x)
 	if err != nil || len(buckets) == 0 {
-		return err
+		return false, err
 	}
-	if p.Paid != nil && p.Paid(ctx, x) {
-		return nil
+	if paidFor != nil && paidFor(ctx, x) {
+		return true, nil
 	}
 	wait, short, err := p.take(ctx, store, buckets)
 	switch {
 	case err == nil && wait == 0:
 		p.admitted.Add(1)
-		return nil
+		return false, nil
 	case err == nil:
 		if short >= 0 && short < len(buckets) {
 			p.limited[is[short]].Add(1)
 		}
-		return limited(wait)
+		return false, limited(wait)
 	case ctx.Err() != nil:
-		return &edge.Error{Kind: edge.Gone, Op: "ratelimit", Err: ctx.Err()}
+		return false, &edge.Error{Kind: edge.Gone, Op: "ratelimit", Err: ctx.Err()}
 	}
 	p.storeErrors.Add(1)
 	if p.open {
 		p.failOpen.Add(1)
-		return nil
+		return false, nil
 	}
-	return &edge.Error{Kind: edge.Overload, Op: "ratelimit", After: time.Second, Err: &uncounted{err}}
+	return false, &edge.Error{Kind: edge.Overload, Op: "ratelimit", After: time.Second, Err: &uncounted{err}}
 }
 
 // take asks the store. One time in so many it is measured: to read the clock

@@ -1,9 +1,11 @@
 package telemetry
 
 import (
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -41,6 +43,8 @@ type collector struct {
 
 	mu       sync.Mutex
 	down     bool
+	says     string // that it tells of what it was sent
+	zips     bool   // and compresses, over HTTP, whether it was asked to or not
 	resource map[string]string
 	spans    []*spanpb.Span
 	metrics  map[string]*metricpb.Metric
@@ -99,7 +103,7 @@ func (n *numbers) Export(ctx context.Context, r *metricspb.ExportMetricsServiceR
 		return nil, err
 	}
 	c.takeMetrics(r)
-	return &metricspb.ExportMetricsServiceResponse{}, nil
+	return c.aboutMetrics(), nil
 }
 
 func (c *collector) Export(ctx context.Context, r *tracepb.ExportTraceServiceRequest) (*tracepb.ExportTraceServiceResponse, error) {
@@ -107,7 +111,15 @@ func (c *collector) Export(ctx context.Context, r *tracepb.ExportTraceServiceReq
 		return nil, err
 	}
 	c.takeSpans(r)
-	return &tracepb.ExportTraceServiceResponse{}, nil
+	return c.aboutSpans(), nil
+}
+
+func (c *collector) aboutSpans() *tracepb.ExportTraceServiceResponse {
+	return &tracepb.ExportTraceServiceResponse{PartialSuccess: &tracepb.ExportTracePartialSuccess{ErrorMessage: c.says}}
+}
+
+func (c *collector) aboutMetrics() *metricspb.ExportMetricsServiceResponse {
+	return &metricspb.ExportMetricsServiceResponse{PartialSuccess: &metricspb.ExportMetricsPartialSuccess{ErrorMessage: c.says}}
 }
 
 func (c *collector) note(ctx context.Context) error {
@@ -158,6 +170,23 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.takeMetrics(&m)
 	}
 	w.Header().Set("Content-Type", "application/x-protobuf")
+	if c.says == "" {
+		return
+	}
+	var about proto.Message = c.aboutMetrics()
+	if strings.HasSuffix(r.URL.Path, "/v1/traces") {
+		about = c.aboutSpans()
+	}
+	text, err := proto.Marshal(about)
+	if err == nil && c.zips {
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		_, err = z.Write(text)
+		err = errors.Join(err, z.Close())
+	} else if err == nil {
+		_, err = w.Write(text)
+	}
+	_ = err // the other end may have left
 }
 
 func (c *collector) takeSpans(r *tracepb.ExportTraceServiceRequest) {

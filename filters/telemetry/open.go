@@ -27,6 +27,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
 	api "go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/weir-edge/weir/edge"
@@ -37,8 +38,10 @@ const (
 	library  = "github.com/weir-edge/weir" // the scope of spans and metrics
 	interval = 30 * time.Second            // between two times that metrics are sent
 	patience = 10 * time.Second            // with a collector
-	lastly   = 5 * time.Second             // for what is left at the end
+	lastly   = 5 * time.Second             // for what is left at the end, with a collector that is known to be slow
+	briefly  = 200 * time.Millisecond      // the same with any other
 	remind   = time.Minute                 // between two words about a collector that is away
+	maxSaid  = 64 << 10                    // bytes of a collector's answer, and of its header; an answer says next to nothing
 )
 
 // Telemetry is the open telemetry of a server. It is safe for concurrent use.
@@ -168,15 +171,21 @@ func (t *Telemetry) Flush(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-// close sends what is left, for a few seconds at most.
+// close sends what is left. A collector has as long as it may be expected to
+// need, by what it took before: one that is away does not hold up the end of
+// the process.
 func (t *Telemetry) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), lastly)
+	ctx, cancel := context.WithTimeout(context.Background(), max(t.traces.needs(), t.metrics.needs()))
 	defer cancel()
+	var work sync.WaitGroup
 	for _, p := range t.providers {
-		if err := p.Shutdown(ctx); err != nil {
-			t.log.Warn("telemetry: not all was sent", "err", err, "server", t.table.server)
-		}
+		work.Go(func() {
+			if err := p.Shutdown(ctx); err != nil {
+				t.log.Warn("telemetry: not all was sent", "err", err, "server", t.table.server)
+			}
+		})
 	}
+	work.Wait()
 }
 
 // outlet is how a collector is spoken to.
@@ -223,16 +232,24 @@ func (t *Telemetry) outlet(ctx context.Context, env edge.Env) (*outlet, error) {
 // with secrets are for the collector alone.
 func (o *outlet) client() *http.Client {
 	return &http.Client{
-		Timeout:       patience,
-		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.tls, ForceAttemptHTTP2: true, IdleConnTimeout: 90 * time.Second},
+		Timeout: patience,
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.tls, ForceAttemptHTTP2: true, IdleConnTimeout: 90 * time.Second,
+			DisableCompression: true, MaxResponseHeaderBytes: maxSaid,
+		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+}
+
+// brief has a collector say no more than that over gRPC.
+func brief() []grpc.DialOption {
+	return []grpc.DialOption{grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxSaid)), grpc.WithMaxHeaderListSize(maxSaid)}
 }
 
 // spans is where spans go.
 func (o *outlet) spans(ctx context.Context) (trace.SpanExporter, error) {
 	if o.at.grpc {
-		options := []otlptracegrpc.Option{otlptracegrpc.WithEndpoint(o.at.host), otlptracegrpc.WithHeaders(o.headers), otlptracegrpc.WithTimeout(patience)}
+		options := []otlptracegrpc.Option{otlptracegrpc.WithEndpoint(o.at.host), otlptracegrpc.WithHeaders(o.headers), otlptracegrpc.WithTimeout(patience), otlptracegrpc.WithDialOption(brief()...)}
 		if o.at.plain {
 			return otlptracegrpc.New(ctx, append(options, otlptracegrpc.WithInsecure())...)
 		}
@@ -240,7 +257,7 @@ func (o *outlet) spans(ctx context.Context) (trace.SpanExporter, error) {
 	}
 	client := o.client()
 	options := []otlptracehttp.Option{otlptracehttp.WithEndpoint(o.at.host), otlptracehttp.WithURLPath(o.at.path + "/v1/traces"), otlptracehttp.WithHeaders(o.headers),
-		otlptracehttp.WithHTTPClient(client)}
+		otlptracehttp.WithHTTPClient(client), otlptracehttp.WithMaxResponseSize(maxSaid)}
 	if o.at.plain {
 		options = append(options, otlptracehttp.WithInsecure())
 	}
@@ -251,7 +268,7 @@ func (o *outlet) spans(ctx context.Context) (trace.SpanExporter, error) {
 // numbers is where metrics go.
 func (o *outlet) numbers(ctx context.Context) (metric.Exporter, error) {
 	if o.at.grpc {
-		options := []otlpmetricgrpc.Option{otlpmetricgrpc.WithEndpoint(o.at.host), otlpmetricgrpc.WithHeaders(o.headers), otlpmetricgrpc.WithTimeout(patience)}
+		options := []otlpmetricgrpc.Option{otlpmetricgrpc.WithEndpoint(o.at.host), otlpmetricgrpc.WithHeaders(o.headers), otlpmetricgrpc.WithTimeout(patience), otlpmetricgrpc.WithDialOption(brief()...)}
 		if o.at.plain {
 			return otlpmetricgrpc.New(ctx, append(options, otlpmetricgrpc.WithInsecure())...)
 		}
@@ -259,7 +276,7 @@ func (o *outlet) numbers(ctx context.Context) (metric.Exporter, error) {
 	}
 	client := o.client()
 	options := []otlpmetrichttp.Option{otlpmetrichttp.WithEndpoint(o.at.host), otlpmetrichttp.WithURLPath(o.at.path + "/v1/metrics"), otlpmetrichttp.WithHeaders(o.headers),
-		otlpmetrichttp.WithHTTPClient(client)}
+		otlpmetrichttp.WithHTTPClient(client), otlpmetrichttp.WithMaxResponseSize(maxSaid)}
 	if o.at.plain {
 		options = append(options, otlpmetrichttp.WithInsecure())
 	}
@@ -292,8 +309,35 @@ func (e *closingNumbers) Shutdown(ctx context.Context) error {
 type sent struct {
 	items, failures atomic.Uint64
 
+	took    atomic.Int64 // nanoseconds that the last time took; 0 when it failed, or there was none
+	pending atomic.Int64 // when the one began that is not over, Unix nanoseconds; 0 for none
+
 	mu   sync.Mutex
 	told time.Time
+}
+
+// send sends n things and notes what became of it.
+func (s *sent) send(log *slog.Logger, signal string, n int, export func() error) {
+	began := time.Now()
+	s.pending.Store(began.UnixNano())
+	err := export()
+	took := time.Since(began)
+	if err != nil {
+		took = 0
+	}
+	s.took.Store(int64(took))
+	s.pending.Store(0)
+	s.note(log, signal, n, err)
+}
+
+// needs is how long the collector may be expected to need for what is left: some
+// times as long as the last time, unless it did not take that.
+func (s *sent) needs() time.Duration {
+	took := time.Duration(s.took.Load())
+	if began := s.pending.Load(); began != 0 && took != 0 && time.Since(time.Unix(0, began)) > 4*took {
+		took = 0 // it hangs
+	}
+	return min(max(4*took, briefly), lastly)
 }
 
 // note counts, and tells the process log of a failure, though not of each.
@@ -319,7 +363,7 @@ type spanExporter struct {
 }
 
 func (e *spanExporter) ExportSpans(ctx context.Context, spans []trace.ReadOnlySpan) error {
-	e.sent.note(e.log, "traces", len(spans), e.SpanExporter.ExportSpans(ctx, spans))
+	e.sent.send(e.log, "traces", len(spans), func() error { return e.SpanExporter.ExportSpans(ctx, spans) })
 	return nil
 }
 
@@ -334,6 +378,6 @@ func (e *metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetri
 	for _, s := range m.ScopeMetrics {
 		n += len(s.Metrics)
 	}
-	e.sent.note(e.log, "metrics", n, e.Exporter.Export(ctx, m))
+	e.sent.send(e.log, "metrics", n, func() error { return e.Exporter.Export(ctx, m) })
 	return nil
 }

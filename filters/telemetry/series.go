@@ -91,10 +91,6 @@ func method(name string) string {
 	if mcp.MethodOf(name).Known {
 		return name
 	}
-	switch name {
-	case "notifications/initialized", "notifications/cancelled", "notifications/progress", "notifications/roots/list_changed":
-		return name
-	}
 	return other
 }
 

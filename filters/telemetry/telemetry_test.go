@@ -205,6 +205,36 @@ func TestCollectorAway(t *testing.T) {
 	}
 }
 
+// What a collector says is bounded, whatever it announces or compresses: an
+// answer that is too large is a failure to export, and takes no memory.
+func TestZ01CollectorsThatSayMuch(t *testing.T) {
+	for _, protocol := range []string{"grpc", "http"} {
+		for _, zips := range []bool{false, true} {
+			if protocol == "grpc" && zips {
+				continue // a collector compresses for those who have the means, which the edge has not
+			}
+			for _, says := range []int{maxSaid / 2, 2 * maxSaid, 3 << 20} {
+				t.Run(fmt.Sprintf("%s %d %v", protocol, says, zips), func(t *testing.T) {
+					c := startCollector(t, protocol, false)
+					c.says, c.zips = strings.Repeat("x", says), zips
+					tel, l := open(t, Spec{Endpoint: c.endpoint, Insecure: true, Traces: true, Metrics: true, Sampling: "1"})
+					if _, err := tel.Filter(answers(t, good)).Handle(t.Context(), call(t, "echo", "")); err != nil {
+						t.Fatal(err)
+					}
+					flush(t, tel)
+					// What it does not take it is asked about, and what it says is told, as far as it was read.
+					if n, m := tel.traces.failures.Load(), tel.metrics.failures.Load(); n != 1 || m != 1 {
+						t.Errorf("%d and %d failures", n, m)
+					}
+					if read := strings.Contains(l.String(), strings.Repeat("x", 100)); read != (says < maxSaid && !zips) {
+						t.Errorf("read: %v: %.300s", read, l)
+					}
+				})
+			}
+		}
+	}
+}
+
 const (
 	clientTrace = "0af7651916cd43dd8448eb211c80319c"
 	clientSpan  = "b7ad6b7169203331"

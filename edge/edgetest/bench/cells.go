@@ -67,6 +67,7 @@ const (
 	direct = "direct"
 	bare   = "bare"
 	weir   = "edge"
+	other  = "other edge" // see --against
 )
 
 // measurement is what a cell gave: for each target a figure per round.
@@ -74,6 +75,17 @@ type measurement struct {
 	cell
 	calls   int
 	figures map[string][]figure
+}
+
+// beside is how many times as much of something the edge took as the other edge,
+// as the median of the rounds.
+func (m *measurement) beside(of func(figure) float64) float64 {
+	var ratios []float64
+	for i, f := range m.figures[weir] {
+		ratios = append(ratios, of(f)/of(m.figures[other][i]))
+	}
+	slices.Sort(ratios)
+	return (ratios[(len(ratios)-1)/2] + ratios[len(ratios)/2]) / 2
 }
 
 // wantedCells are the cells that the wanted cases read.
@@ -154,6 +166,19 @@ func (b *bench) measure(ctx context.Context, c cell) (*measurement, error) {
 		for _, t := range targets {
 			t.token = token // the floors are sent what the edge is
 		}
+		if b.against != "" {
+			older := *b
+			older.weir, older.dir = b.against, filepath.Join(b.dir, "other")
+			if err := os.MkdirAll(older.dir, 0o700); err != nil {
+				return nil, err
+			}
+			e, token, stop, err := older.startCell(ctx, c, behind.addr)
+			if err != nil {
+				return nil, err
+			}
+			defer stop()
+			targets = append(targets, &target{name: other, process: e.process, token: token})
+		}
 	}
 
 	// 2. the rounds
@@ -166,11 +191,15 @@ func (b *bench) measure(ctx context.Context, c cell) (*measurement, error) {
 			m.figures[t.name] = append(m.figures[t.name], figureOf(t.run, t.cpu))
 		}
 	}
-	for _, name := range []string{direct, bare, weir} {
+	for _, name := range []string{direct, bare, weir, other} {
 		if f := m.figures[name]; f != nil {
 			g := middle(f)
 			b.say("%s: %s: CPU %.2f µs, p50 %.1f µs, p99 %.1f µs, %.0f calls/s", c, name, g.cpu, g.p50, g.p99, g.rate)
 		}
+	}
+	if b.against != "" {
+		b.say("%s: edge beside the other, medians of %d rounds: CPU × %.3f, p50 × %.3f", c, b.rounds,
+			m.beside(func(f figure) float64 { return f.cpu }), m.beside(func(f figure) float64 { return f.p50 }))
 	}
 	return m, nil
 }

@@ -66,6 +66,7 @@ type options struct {
 	calls    int             // measured calls per target and round
 	rounds   int             // alternating rounds
 	weir     string          // the edge's program; empty to build ./cmd/weir
+	against  string          // another program of the edge, such as an older one; empty for none
 	procs    int             // GOMAXPROCS of every process of the run; 0 for Go's default
 	sessions int             // idle sessions of P8
 	streams  int             // idle streams of P8
@@ -92,6 +93,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.calls, "calls", 0, "measured calls per target and round (default 20000; 6000 with --quick)")
 	f.IntVar(&o.rounds, "rounds", 0, "alternating rounds (default 5; 3 with --quick)")
 	f.StringVar(&o.weir, "weir", "", "program of the edge (default: build ./cmd/weir)")
+	f.StringVar(&o.against, "against", "", "another program of the edge, such as an older one, that has the loads of P1, P2, P3 and P5 in turn with it")
 	f.IntVar(&o.procs, "gomaxprocs", 0, "GOMAXPROCS of every process of the run (default: Go's own)")
 	f.IntVar(&o.sessions, "sessions", 5000, "idle sessions of P8")
 	f.IntVar(&o.streams, "streams", 2000, "idle streams of P8")
@@ -131,6 +133,9 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		if n.v < n.lo || n.v > n.hi {
 			return o, fmt.Errorf("--%s: %d is not between %d and %d", n.name, n.v, n.lo, n.hi)
 		}
+	}
+	if o.against != "" && o.floors {
+		return o, errors.New("--against: with --floors there is no edge to hold against another")
 	}
 	if o.profile != "" && o.floors {
 		return o, errors.New("--profile: with --floors there is no edge to take a profile of")

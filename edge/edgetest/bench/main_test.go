@@ -52,6 +52,8 @@ func standIn(args []string) error {
 	listen := f.String("listen", "", "")
 	adminListen := f.String("admin-listen", "", "")
 	profile := f.Bool("pprof", false, "")
+	f.Int("max-sessions", 0, "")
+	f.Int("max-sessions-per-principal", 0, "")
 	f.Bool("local-rate-limits", false, "")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -192,6 +194,35 @@ func TestWholeRun(t *testing.T) {
 	}
 }
 
+// Another program of the edge has each load in turn with the edge, also that
+// through filters, and both are held against each other.
+func TestAgainst(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	if _, err := runBench(t, t.Context(), &said, "--case", "p2,p5", "--calls", "60", "--rounds", "2", "--against", program); err != nil {
+		t.Fatal(err)
+	}
+	for want, times := range map[string]int{
+		`(?m): other edge: CPU [\d.]+ µs, p50 [\d.]+ µs`:                                                    3,
+		`(?m): edge beside the other, medians of 2 rounds: CPU × [\d.]+, p50 × [\d.]+$`:                     3,
+		`(?m)^modern client, .*, through a verified token .*: edge beside the other, .*: CPU × [\d.]+, p50`: 1,
+	} {
+		if n := len(regexp.MustCompile(want).FindAllString(said.String(), -1)); n != times {
+			t.Errorf("%d lines like %s, want %d: %s", n, want, times, said.String())
+		}
+	}
+	m := measurement{figures: map[string][]figure{
+		weir:  {{cpu: 1}, {cpu: 3}, {cpu: 8}},
+		other: {{cpu: 1}, {cpu: 2}, {cpu: 2}},
+	}}
+	if got := m.beside(func(f figure) float64 { return f.cpu }); got != 1.5 {
+		t.Errorf("beside: %v", got)
+	}
+}
+
 // Only failed calls and wrong counts make a run fail, and each does.
 func TestRunFails(t *testing.T) {
 	for _, c := range []struct {
@@ -255,6 +286,7 @@ func TestOptions(t *testing.T) {
 		{"--calls -1", "--calls: -1 is not between"},
 		{"--streams 9000", "--streams: 9000"},
 		{"--floors --profile x", "there is no edge"},
+		{"--floors --against x", "there is no edge"},
 		{"--quick stray", ""},
 		{"nonsense", `unknown command "nonsense"`},
 		{"backend --era new", `--era: "new"`},

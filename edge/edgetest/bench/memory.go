@@ -73,7 +73,8 @@ func (b *bench) idleSessions(ctx context.Context) error {
 		return err
 	}
 	defer backend.stop()
-	e, err := b.startEdge(ctx, []string{backend.addr}, "--pprof")
+	most := strconv.Itoa(warmSessions + b.sessions)
+	e, err := b.startEdge(ctx, []string{backend.addr}, "--pprof", "--max-sessions", most, "--max-sessions-per-principal", most)
 	if err != nil {
 		return err
 	}
@@ -110,13 +111,14 @@ func (b *bench) idleStreams(ctx context.Context, get string, streams int) error 
 		return err
 	}
 	defer backend.stop()
-	e, err := b.startEdge(ctx, []string{backend.addr}, "--pprof")
+	const warm = 50
+	most := strconv.Itoa(warm + streams)
+	e, err := b.startEdge(ctx, []string{backend.addr}, "--pprof", "--max-sessions", most, "--max-sessions-per-principal", most)
 	if err != nil {
 		return err
 	}
 	defer e.stop()
 
-	const warm = 50
 	sessions, err := openSessions(ctx, e.addr, warm+streams)
 	if err != nil {
 		return e.fault(err)

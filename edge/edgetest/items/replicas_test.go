@@ -79,8 +79,12 @@ func TestItem01KilledReplica(t *testing.T) {
 	if state == "" {
 		t.Fatalf("not parked: %s", parked)
 	}
-	edgetest.Until(t, "both logs in the store", func() bool {
-		return len(strings.Fields(redis.Do("--raw", "keys", "weir:log:*"))) == 2
+	edgetest.Until(t, "both logs in the store, one with an answer", func() bool {
+		keys, answers := strings.Fields(redis.Do("--raw", "keys", "weir:log:*")), 0
+		for _, key := range keys {
+			answers += strings.Count(redis.Do("--raw", "get", key), `"content"`)
+		}
+		return len(keys) == 2 && answers == 1
 	})
 	ran := back.Count("tools/call")
 

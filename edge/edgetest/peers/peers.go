@@ -63,6 +63,7 @@ const (
 	suite         = "@modelcontextprotocol/conformance/dist/index.js"
 	inspectorCLI  = "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 	npmEverything = "@modelcontextprotocol/server-everything/dist/index.js"
+	npmBridge     = "supergateway/dist/index.js"
 )
 
 // Inspector is the inspector's program.

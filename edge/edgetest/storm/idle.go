@@ -24,7 +24,7 @@ func runIdle(ctx context.Context, s *storm) error {
 	if err != nil {
 		return err
 	}
-	e, err := s.start(ctx, []string{b.addr}, "--max-streams", "20000", "--max-sessions", "20000")
+	e, err := s.start(ctx, []string{b.addr}, "--max-streams", "20000", "--max-sessions", "20000", "--max-sessions-per-principal", "20000")
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func runChurn(ctx context.Context, s *storm) error {
 	if err != nil {
 		return err
 	}
-	e, err := s.start(ctx, []string{b.addr}, "--max-sessions", strconv.Itoa(kept), "--session-ttl", ttl.String())
+	e, err := s.start(ctx, []string{b.addr}, "--max-sessions", strconv.Itoa(kept), "--max-sessions-per-principal", strconv.Itoa(kept), "--session-ttl", ttl.String())
 	if err != nil {
 		return err
 	}
@@ -174,14 +174,14 @@ func runChurn(ctx context.Context, s *storm) error {
 }
 
 // comesBack waits until an idle edge is as small as it should be again, and
-// returns what it came to; 150 s covers the collection that the runtime makes
-// of itself every two minutes.
+// returns what it came to: it collects what is left over by itself when it
+// rests.
 func comesBack(ctx context.Context, e *edge, want int64) (now int64, waited time.Duration, err error) {
 	for began := time.Now(); ; {
 		if now, err = resident(e.pid()); err != nil {
 			return 0, 0, e.fault(err)
 		}
-		if waited = time.Since(began); now <= want || waited > 150*time.Second {
+		if waited = time.Since(began); now <= want || waited > 60*time.Second {
 			return now, waited, nil
 		}
 		if !sleep(ctx, 500*time.Millisecond) {

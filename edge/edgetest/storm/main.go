@@ -62,15 +62,21 @@ func rows() []row {
 		{"G13", "rotation", "the identity provider signs with another key, under load", runRotation},
 		{"G14", "keysaway", "an identity provider that is away for an hour", runKeysAway},
 		{"G23", "traps", "a guest that traps in one call of a hundred", runTraps},
+		{"G24", "heavy", "messages that are as much work as their size allows, through every filter", runHeavy},
 		{"G25", "slowloris", "slow headers, slow bodies, slow readers", runSlowloris},
 		{"G26", "overload", "three times the capacity, open loop", runOverload},
 		{"G27", "toxics", "a network between edge and backend that misbehaves", runToxics},
 		{"G27", "toxicidp", "a network between edge and identity provider that misbehaves", runToxicProvider},
 		{"G27", "toxicstore", "a network between edge and shared store that misbehaves", runToxicStore},
+		{"Z46", "liar", "what answers as the shared store lies", runLiar},
 		{"G28", "audit", "every end of a request, with SIGTERM under load; an audit log that cannot be written", runAudit},
 		{"G30", "crosstalk", "two tenants with equal ids and tokens, and random cancels", runCrosstalk},
 		{"G31", "vanish", "clients that leave in the middle of a call", runVanish},
 		{"G38", "kill9", "kill -9 under load, again and again", runKill},
+		{"Z01", "announced", "large bodies that are announced and do not come, or come slowly", runAnnounced},
+		{"Z40", "largesessions", "clients that say as much of themselves as they may, and more, beside others", runLargeSessions},
+		{"Z12", "handover-sessions", "processes take over from each other with sessions, streams and people's answers waiting", runHandOver},
+		{"Z06", "evict", "one client begins sessions without end beside a hundred others", runEvict},
 		{"W14", "guests", "a guest is replaced under load, again and again", runGuests},
 	}
 }
@@ -335,6 +341,8 @@ type storm struct {
 	log     io.Writer
 	outcome outcome
 	ends    []func() // what the row started, the last first
+
+	environment []string // variables of the edges that the row starts
 }
 
 // bar holds something that was seen against a bar.

@@ -79,6 +79,7 @@ func (s *storm) launch(manifest, addr, admin string, flags ...string) (*edge, er
 			e.cmd.Env = append(e.cmd.Env, v)
 		}
 	}
+	e.cmd.Env = append(e.cmd.Env, s.environment...)
 	e.cmd.Stderr = &e.said
 	e.cmd.SysProcAttr = childAttr()
 	e.began = time.Now()

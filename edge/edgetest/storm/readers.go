@@ -42,7 +42,7 @@ func runReaders(ctx context.Context, s *storm) error {
 		}
 		backends, addrs = append(backends, b), append(addrs, b.addr)
 	}
-	e, err := s.start(ctx, addrs, "--max-streams", "20000", "--max-sessions", "20000")
+	e, err := s.start(ctx, addrs, "--max-streams", "20000", "--max-sessions", "20000", "--max-sessions-per-principal", "20000")
 	if err != nil {
 		return err
 	}

@@ -76,8 +76,8 @@ func runSoak(ctx context.Context, s *storm) error {
 		bar, may = "1 MiB over the run", 1/hours
 	}
 	s.bar(slope <= may && len(samples) > 2, bar, "live heap %+.2f MiB/h over %d samples, %.1f MiB at first, %.1f at last", slope, len(samples), firstMiB(samples), lastMiB(samples))
-	s.bar(near(before.goroutines, after.goroutines, 10), "± 10", "goroutines at rest %d, %d before", after.goroutines, before.goroutines)
-	s.bar(near(before.files, after.files, 5), "± 5", "open files at rest %d, %d before", after.files, before.files)
+	s.bar(after.goroutines <= before.goroutines+10, "+ 10", "goroutines at rest %d, %d before", after.goroutines, before.goroutines)
+	s.bar(after.files <= before.files+5, "+ 5", "open files at rest %d, %d before", after.files, before.files)
 	s.bar(after.kernel <= before.kernel+64<<10, "flat (+ 64 KiB)", "kernel memory of its sockets at rest %.0f KiB, %.0f before; all TCP of the machine %.0f KiB, %.0f before", kib(after.kernel, 1), kib(before.kernel, 1), kib(after.machine, 1), kib(before.machine, 1))
 	s.tell("resident at rest %.1f MiB, %.1f before; p99 %.1f ms", mib(after.resident), mib(before.resident), millis(ends.kept.percentile(0.99)))
 	if failed > 0 {
@@ -303,6 +303,3 @@ func lastMiB(all []sample) float64 {
 	}
 	return mib(all[len(all)-1].bytes)
 }
-
-// near reports whether two counts differ by no more than some.
-func near(a, b, by int) bool { return max(a-b, b-a) <= by }

@@ -89,6 +89,17 @@ func TestReadAudit(t *testing.T) {
 	}
 }
 
+func TestParseStat(t *testing.T) {
+	if got, err := parseStat("7 (a b) c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 100 1000 10"); err != nil || got != 3*time.Second {
+		t.Errorf("%v %v", got, err)
+	}
+	for _, bad := range []string{"", "7 (a) S 1", "7 (a) S 1 7 7 0 -1 4194560 100 0 0 0 x 50 0"} {
+		if _, err := parseStat(bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
 // TestMissedBar proves that a row which misses its bar ends the program with an
 // error: an edge without the flag that the row needs, and one that is none.
 func TestMissedBar(t *testing.T) {

@@ -178,7 +178,8 @@ func (s *storm) vanishBefore(ctx context.Context, back era) error {
 // restingGoroutines waits until an edge that nobody talks to has come down to
 // so many goroutines, or for as long as it keeps those of its connections that
 // have ended (10 s), and returns how many there are. Without a number to come
-// down to it waits until there are no fewer any more.
+// down to it waits until there have been no fewer for 22 s: the server looks every
+// 10 s for those of its goroutines that have had nothing to do for 10 s.
 func (s *storm) restingGoroutines(ctx context.Context, e *edge, want int) (int, error) {
 	least, quiet := 1<<30, 0
 	for began := time.Now(); ; {
@@ -189,10 +190,10 @@ func (s *storm) restingGoroutines(ctx context.Context, e *edge, want int) (int, 
 		if quiet++; n < least {
 			least, quiet = n, 0
 		}
-		if want > 0 && n <= want || want == 0 && quiet >= 25 {
+		if want > 0 && n <= want || want == 0 && quiet >= 45 {
 			return least, nil
 		}
-		if time.Since(began) > 25*time.Second {
+		if time.Since(began) > 25*time.Second && want > 0 || time.Since(began) > time.Minute {
 			s.note("goroutines: %s", firstOf(string(text)))
 			return least, nil
 		}

@@ -31,6 +31,9 @@ func words() [16]string {
 		"auth", "credential", "private", "cookie", "bearer", "jwt", "assertion", "verifier"}
 }
 
+// shortest is how long the shortest of the words is.
+const shortest = 3
+
 // Name reports whether a member, a header or a variable of that name holds a
 // secret: the name contains one of a few words, whatever its case, its
 // separators and the look-alikes of letters that Unicode folds onto them. It
@@ -62,7 +65,7 @@ func Name[Text string | []byte](name Text) bool {
 			folded = append(folded, '?')
 		}
 	}
-	if string(folded) == "progresstoken" {
+	if len(folded) < shortest || string(folded) == "progresstoken" {
 		return false
 	}
 	for _, w := range words() {
@@ -567,7 +570,7 @@ func opens(text []byte) bool {
 // the closing one, of about limit bytes at most; length is how much of text
 // that takes, with the quote, and ended whether it is the end of the string.
 func unescape(text []byte, limit int) (said []byte, length int, ended bool) {
-	said = make([]byte, 0, min(limit, len(text))+utf8.UTFMax)
+	said = make([]byte, 0, min(limit, len(text), 64)+utf8.UTFMax) // most strings are short
 	for i := 0; i < len(text) && len(said) < limit; {
 		c := text[i]
 		switch {

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// runLargeSessions is Z40: two edges share a Redis that is small, and a hundred
+// clients say as much of themselves, and subscribe to as much, as they may, and
+// more. Nobody else notices, and the Redis stays small.
+func runLargeSessions(ctx context.Context, s *storm) error {
+	const most = 2 << 20
+	count := s.size(s.count, 100, 20, "clients")
+	calls := s.size(0, 10_000, 1_000, "calls of others")
+	rate := s.rate
+	if rate == 0 {
+		rate = 400
+	}
+
+	// 1. A Redis of 32 MiB, two edges that share it, and others, who call.
+	store, err := s.newRedis(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := store.command(ctx, "config", "set", "maxmemory", "32mb"); err != nil {
+		return err
+	}
+	b, err := s.newBackend(legacy, nil)
+	if err != nil {
+		return err
+	}
+	p := planOf([]string{b.addr})
+	p.store = store.addr
+	var edges []*edge
+	for range 2 {
+		e, err := s.startPlan(ctx, p)
+		if err != nil {
+			return err
+		}
+		defer e.stop()
+		edges = append(edges, e)
+	}
+	var n numbers
+	diaries := make([]diary, len(edges))
+	load := func(length time.Duration) {
+		loading, unload := context.WithTimeout(ctx, length)
+		defer unload()
+		var work sync.WaitGroup
+		for i, e := range edges {
+			work.Go(func() { diaries[i].run(loading, e.addr, rate/len(edges), 8, &n) })
+		}
+		work.Wait()
+	}
+	load(time.Second) // what their sessions take is not what is measured
+	before, err := store.memory(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+
+	// 2. The large ones beside them.
+	s.say("%d clients", count)
+	hostile, call := context.WithCancel(ctx)
+	defer call()
+	var large sync.WaitGroup
+	var peak atomic.Int64
+	guests := make([]largeGuest, count)
+	for i := range guests {
+		large.Go(func() { guests[i].run(hostile, i, edges) })
+	}
+	large.Go(func() {
+		for sleep(hostile, 200*time.Millisecond) {
+			if now, err := store.memory(ctx); err == nil {
+				peak.Store(max(peak.Load(), now))
+			}
+		}
+	})
+	load(time.Duration(calls) * time.Second / time.Duration(rate))
+	call()
+	large.Wait()
+
+	// 3. What became of all of them.
+	all, failed := 0, 0
+	var took []time.Duration
+	for i := range diaries {
+		of := diaries[i].between(began, time.Now())
+		right, times := count200(of)
+		all, failed, took = all+len(of), failed+len(of)-right, append(took, times...)
+	}
+	var wrong largeGuest
+	for i := range guests {
+		wrong.add(&guests[i])
+	}
+	s.bar(failed == 0 && all >= calls*9/10, "0 failed", "others: %d of %d calls failed, p99 %.1f ms", failed, all, millis(percentile(took, 0.99)))
+	s.bar(wrong.refused > 0 && wrong.taken == 0, "all refused", "too large: %d refused with %d, %d taken", wrong.refused, mcp.CodeInvalidParams, wrong.taken)
+	s.bar(wrong.largest > 0 && wrong.failed == 0, "0 failed", "as large as may be: %d requests served, %d failed", wrong.largest, wrong.failed)
+	grown := peak.Load() - before
+	s.bar(grown <= most, "2 MiB", "the store: %.2f MiB more at most, for %d clients", float64(grown)/(1<<20), count)
+	for _, text := range wrong.notes {
+		s.note("%s", text)
+	}
+	for _, e := range edges {
+		if err := e.fault(nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func count200(calls []told) (int, []time.Duration) { return count(calls, 200) }
+
+// largeGuest is a client that is as large as it may be, and larger.
+type largeGuest struct {
+	refused, taken  int // of what is too large
+	largest, failed int // of what is not
+	notes           []string
+}
+
+func (g *largeGuest) add(o *largeGuest) {
+	g.refused, g.taken, g.largest, g.failed = g.refused+o.refused, g.taken+o.taken, g.largest+o.largest, g.failed+o.failed
+	if len(g.notes) < 3 {
+		g.notes = append(g.notes, o.notes...)
+	}
+}
+
+// run says too much of itself, then as much as it may, subscribes to as much as it
+// may and to more, and calls, at one edge and the other, until ctx ends. One in
+// ten sends what is as large as a body may be, again and again.
+func (g *largeGuest) run(ctx context.Context, i int, edges []*edge) {
+	if !sleep(ctx, time.Duration(rand.IntN(2000))*time.Millisecond) {
+		return
+	}
+	var conns []*client
+	for _, e := range edges {
+		c, err := dial(ctx, e.addr, legacy, dialOptions{from: 1000 + i, buffer: 32 << 10})
+		if err != nil {
+			g.wrong("%v", err)
+			return
+		}
+		defer c.close()
+		conns = append(conns, c)
+	}
+	const most = 16 << 10
+	huge := 64 << 10
+	if i%10 == 0 {
+		huge = 4<<20 - 1000
+	}
+	g.tooLarge(conns[0], hello(most+1))
+	a, err := conns[0].try(hello(most))
+	if err != nil || a.status != 200 || a.session == "" {
+		g.wrong("initialize: %d %.200s %v", a.status, a.body, err)
+		return
+	}
+	for _, c := range conns {
+		c.session = a.session
+	}
+	for turn := 0; ctx.Err() == nil; turn++ {
+		c := conns[turn%len(conns)]
+		switch turn % 4 {
+		case 0:
+			session := c.session
+			c.session = ""
+			g.tooLarge(c, hello(huge))
+			c.session = session
+		case 1:
+			g.tooLarge(c, subscribe("test://"+strings.Repeat("x", most)))
+		case 2: // which needs no room of the store: what its client is holds for every session
+			g.right(c, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"work","arguments":{"text":"x"}}}`, turn))
+		case 3:
+			g.right(c, subscribe(fmt.Sprintf("test://%d", turn%3)))
+		}
+		if !sleep(ctx, 500*time.Millisecond) {
+			return
+		}
+	}
+}
+
+// try is do within the patience of a client.
+func (c *client) try(body string) (answer, error) {
+	c.wait(patience)
+	return c.do(c.post(body))
+}
+
+func (g *largeGuest) tooLarge(c *client, body string) {
+	a, err := c.try(body)
+	if err == nil && bytes.Contains(a.message(), []byte(strconv.Itoa(mcp.CodeInvalidParams))) {
+		g.refused++
+		return
+	}
+	g.taken++
+	g.note("too large: %d %.200s %v", a.status, a.message(), err)
+}
+
+func (g *largeGuest) right(c *client, body string) {
+	a, err := c.try(body)
+	if err == nil && a.status == 200 && bytes.Contains(a.message(), []byte(`"result"`)) {
+		g.largest++
+		return
+	}
+	g.wrong("%d %.200s %v", a.status, a.message(), err)
+}
+
+func (g *largeGuest) wrong(format string, args ...any) {
+	g.failed++
+	g.note(format, args...)
+}
+
+func (g *largeGuest) note(format string, args ...any) {
+	if len(g.notes) == 0 {
+		g.notes = append(g.notes, fmt.Sprintf(format, args...))
+	}
+}
+
+// hello is an initialize of a client that says so many bytes of itself, of which a
+// compressor makes little.
+func hello(n int) string {
+	const info, caps = `{"name":"storm","version":"1"}`, `{"experimental":{"x":""}}`
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/"
+	filler := make([]byte, n-len(info)-len(caps))
+	for i := range filler {
+		filler[i] = letters[rand.IntN(len(letters))]
+	}
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"%s","capabilities":{"experimental":{"x":"%s"}},"clientInfo":%s}}`, mcp.V2511, filler, info)
+}
+
+func subscribe(uri string) string {
+	return `{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"` + uri + `"}}`
+}
+
+// command has the store do something, and returns what it says.
+func (r *redis) command(ctx context.Context, args ...string) (string, error) {
+	_, port, _ := strings.Cut(r.addr, ":")
+	out, err := exec.CommandContext(ctx, "redis-cli", append([]string{"-p", port}, args...)...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("redis-cli %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+// memory is how many bytes its data take: all that it uses but what belongs to
+// connections.
+func (r *redis) memory(ctx context.Context) (int64, error) {
+	out, err := r.command(ctx, "memory", "stats")
+	if err != nil {
+		return 0, err
+	}
+	lines := strings.Split(out, "\n")
+	for i, line := range lines {
+		if strings.TrimSpace(line) == "dataset.bytes" && i+1 < len(lines) {
+			return strconv.ParseInt(strings.TrimSpace(lines[i+1]), 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("redis-cli memory stats: no dataset.bytes")
+}

@@ -1,0 +1,36 @@
+package serve_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
+)
+
+// TestZ01HeadOfAlmostTheMost: a header has one time to arrive, however much of
+// what it may have has come and however little room that leaves.
+func TestZ01HeadOfAlmostTheMost(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy, edgetest.Before(func(e *serve.Edge) { e.SetArrival(200 * time.Millisecond) }))
+	most := serve.Defaults().MaxHeader
+	for _, n := range []int{1, 2, most / 2, most - 2, most - 1} {
+		c := f.Dial()
+		head := "POST /mcp HTTP/1.1\r\nHost: " + f.Addr() + "\r\nX-A: "
+		if n > len(head) { // the rest comes behind what was read first
+			c.Write(head)
+			time.Sleep(50 * time.Millisecond)
+			c.Write(strings.Repeat("a", n-len(head)))
+		} else {
+			c.Write(head[:n])
+		}
+		began := time.Now()
+		if h, text := c.Read(); h.StatusCode != 408 || !c.Ended() {
+			t.Errorf("%d bytes: status %d: %s", n, h.StatusCode, text)
+		}
+		if waited := time.Since(began); waited > 20*time.Second {
+			t.Errorf("%d bytes of a header are waited for %v", n, waited)
+		}
+	}
+}

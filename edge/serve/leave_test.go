@@ -1,0 +1,161 @@
+package serve_test
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
+)
+
+// soon is how long an edge with nothing under way may take to leave, on a machine
+// that does nothing else. Tests run beside each other and give it some more.
+const soon = 400 * time.Millisecond
+
+// leaves stops an edge three times at most and holds the quickest time against
+// what it may take: what waits waits every time.
+func leaves(t *testing.T, make func(t *testing.T) *front) {
+	t.Helper()
+	best := time.Hour
+	for range 3 {
+		f := make(t)
+		began := time.Now()
+		f.Stop()
+		if best = min(best, time.Since(began)); best <= soon {
+			return
+		}
+	}
+	t.Errorf("it left after %s", best)
+}
+
+// silent is an address that takes connections and says nothing.
+func silent(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln.Addr().String()
+}
+
+// TestZ14LeavesAtOnce: an edge with nothing under way leaves at once, whatever its
+// clients and backends are and were asked: idle connections, idle streams,
+// sessions that their backends do not let go, collectors that are away.
+func TestZ14LeavesAtOnce(t *testing.T) {
+	for _, back := range []edgetest.Era{edgetest.Legacy, edgetest.Modern, edgetest.SSE} {
+		for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+			for _, what := range []string{"calls", "streams", "a backend that says nothing", "telemetry"} {
+				t.Run(fmt.Sprintf("%s client, %s backend, %s", client, back, what), func(t *testing.T) {
+					leaves(t, func(t *testing.T) *front {
+						b := edgetest.NewServer(t, back)
+						yaml := edgetest.Manifest(b)
+						if what == "telemetry" {
+							at := "127.0.0.1:1"
+							if client == edgetest.Modern {
+								at = silent(t)
+							}
+							yaml = edgetest.Manifest(b, fmt.Sprintf("audit: {enabled: true, logFile: %q}\ntelemetry: {endpoint: %q, insecure: true, tracingEnabled: true, metricsEnabled: true}",
+								filepath.Join(t.TempDir(), "audit"), at))
+						}
+						e := edgetest.Start(t, yaml)
+						f := &front{Edge: e, back: b, client: e.NewClient()}
+						c := f.callerOf(t, client, `{"roots":{}}`)
+						for range 3 {
+							c.call(t, "1", "{}").Result()
+						}
+						switch what {
+						case "streams":
+							if client == edgetest.Modern {
+								c.request(t, "2", "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+							} else {
+								c.session.Listen()
+								old := f.NewClient().OpenSSE()
+								old.Initialize("")
+							}
+						case "a backend that says nothing":
+							b.Always("*", func(c *edgetest.Call) { c.Wait(nil) })
+						}
+						return f
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestZ14ManySessions: a backend that answers hears of the end of every session.
+func TestZ14ManySessions(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy)
+	const sessions = 200
+	for range sessions {
+		f.callerOf(t, edgetest.Legacy, "").call(t, "1", "{}").Result()
+	}
+	f.back.Always("DELETE", func(c *edgetest.Call) {
+		<-time.After(20 * time.Millisecond)
+		c.Text(200, "", "")
+	})
+	f.Stop()
+	if n := f.back.Count("DELETE"); n < sessions {
+		t.Errorf("%d of %d sessions were ended", n, sessions)
+	}
+}
+
+// TestZ14CallsUnderWayStillFinish: what is under way has the drain timeout, also
+// where nothing else comes.
+func TestZ14CallsUnderWayStillFinish(t *testing.T) {
+	t.Parallel()
+	cells(t, func(t *testing.T, f *front, c caller) {
+		entered, leave := slow(f)
+		got := make(chan *edgetest.Response, 1)
+		go func() {
+			r, _ := c.try("1", "tools/call", edgetest.CallParams("echo", "{}"))
+			got <- r
+		}()
+		edgetest.Receive(t, entered, "the call")
+		done := stopping(f)
+		began := time.Now()
+		edgetest.Until(t, "more time than the door lingers", func() bool { return time.Since(began) > 2*time.Second })
+		close(leave)
+		if r := edgetest.Receive(t, got, "the answer"); r == nil || r.Message().Error != nil {
+			t.Errorf("%+v", r)
+		}
+		edgetest.Receive(t, done, "the end of the edge")
+		if strings.Contains(f.Log(), "are cut") {
+			t.Error("the log says that calls were cut")
+		}
+	}, edgetest.Settings(func(s *serve.Settings) { s.DrainTimeout = edgetest.Patience }))
+}
+
+// TestZ14CallOfAnOlderClient: the stream of the older transport stays until the
+// calls of its client are answered.
+func TestZ14CallOfAnOlderClient(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.DrainTimeout = edgetest.Patience }))
+	entered, leave := slow(f)
+	old := f.NewClient().OpenSSE()
+	old.Initialize("")
+	old.Request("1", "tools/call", edgetest.CallParams("echo", "{}"))
+	edgetest.Receive(t, entered, "the call")
+	done := stopping(f)
+	edgetest.Until(t, "the end of the door", func() bool {
+		conn, err := net.Dial("tcp", f.Addr())
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+	close(leave)
+	if m := old.Stream.NextMessage(); string(m.ID) != "1" || m.Error != nil {
+		t.Errorf("%+v", m)
+	}
+	if err := old.Ended(); err != nil {
+		t.Errorf("the stream: %v", err)
+	}
+	edgetest.Receive(t, done, "the end of the edge")
+}

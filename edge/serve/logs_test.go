@@ -1,0 +1,168 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// sessionWithLog makes a session with the log of a stream.
+func sessionWithLog(t *testing.T) (*sessions, *session, *eventLog) {
+	t.Helper()
+	table := newSessions(10, 10, time.Hour)
+	h, err := table.place(time.Now(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := table.add(table.make(time.Now(), newName(), "s", "", "", nil, nil), h)
+	return table, s, s.openLog(nil)
+}
+
+// TestZ06ForgottenLogs: a stream whose log had to go for others keeps nothing from
+// there on, and takes no room; nor does one of a session that has ended.
+func TestZ06ForgottenLogs(t *testing.T) {
+	table, s, first := sessionWithLog(t)
+	first.add(make([]byte, 1<<10))
+	for range logStreams {
+		s.openLog(nil).add(make([]byte, 10))
+	}
+	want := int64(logStreams * 10)
+	for range 10 {
+		first.add(make([]byte, 200<<10))
+	}
+	first.finish(time.Now(), true)
+	if n := table.kept.Load(); n != want || int64(s.logged) != want || len(s.logs) != logStreams || len(first.events) != 0 {
+		t.Errorf("%d bytes, %d of the session, in %d streams and %d events; want %d bytes", n, s.logged, len(s.logs), len(first.events), want)
+	}
+	if l, _ := s.find(first.id(1)); l != nil {
+		t.Error("what is forgotten can be asked for")
+	}
+	last := s.logs[len(s.logs)-1]
+	table.end(s.ID)
+	last.add(make([]byte, 10))
+	s.openLog(nil).add(make([]byte, 10))
+	if n := table.kept.Load(); n != 0 || s.holder.kept.Load() != 0 || len(s.logs) != 0 {
+		t.Errorf("at the end: %d bytes, %d of the holder, %d streams", n, s.holder.kept.Load(), len(s.logs))
+	}
+}
+
+// slowReader is a client that is back, and takes an event when it is let.
+type slowReader struct {
+	let  chan bool
+	got  chan string
+	over chan string
+}
+
+func newSlowReader() *slowReader {
+	return &slowReader{let: make(chan bool, 100), got: make(chan string, 100), over: make(chan string, 2)}
+}
+
+func (h *slowReader) event(id string, raw []byte) error {
+	h.got <- id + ":" + string(raw)
+	if !<-h.let {
+		return errors.New("it has left")
+	}
+	return nil
+}
+func (h *slowReader) end(answered bool) { h.over <- fmt.Sprint("end ", answered) }
+func (h *slowReader) replaced()         { h.over <- "replaced" }
+
+// all returns what the client has got.
+func (h *slowReader) all() (got []string) {
+	close(h.got)
+	for one := range h.got {
+		got = append(got, one)
+	}
+	return got
+}
+
+// TestZ06ReaderOfALog: what comes while a client reads what it missed comes after
+// that, and the end after all of it; a client that is replaced, or that has not
+// read what had to go, is ended.
+func TestZ06ReaderOfALog(t *testing.T) {
+	t.Run("order", func(t *testing.T) {
+		_, s, l := sessionWithLog(t)
+		for _, text := range []string{"a", "b"} {
+			l.add([]byte(text))
+		}
+		h := newSlowReader()
+		begun, added := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(begun)
+			l.resume(h, 0)
+		}()
+		for len(h.got) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		go func() {
+			defer close(added)
+			l.add([]byte("c"))
+			l.add([]byte("d"))
+			l.finish(time.Now(), true)
+		}()
+		if log, after := s.find(l.id(1)); log != l || after != 1 { // nobody else waits
+			t.Error("the stream is not found")
+		}
+		for range 4 {
+			h.let <- true
+		}
+		<-begun
+		<-added
+		if over := <-h.over; over != "end true" {
+			t.Error(over)
+		}
+		if got := h.all(); !slices.Equal(got, []string{"1-1:a", "1-2:b", "1-3:c", "1-4:d"}) {
+			t.Error(got)
+		}
+	})
+	t.Run("replaced", func(t *testing.T) {
+		_, _, l := sessionWithLog(t)
+		l.add([]byte("a"))
+		one, two := newSlowReader(), newSlowReader()
+		done := make(chan struct{}, 2)
+		go func() { l.resume(one, 0); done <- struct{}{} }()
+		for len(one.got) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		go func() { l.resume(two, 0); done <- struct{}{} }()
+		if over := <-one.over; over != "replaced" { // while it is written to
+			t.Error(over)
+		}
+		one.let <- false
+		two.let <- true
+		<-done
+		<-done
+		two.let <- true
+		l.add([]byte("b"))
+		if got := one.all(); !slices.Equal(got, []string{"1-1:a"}) {
+			t.Errorf("the first: %s", got)
+		}
+		if got := two.all(); !slices.Equal(got, []string{"1-1:a", "1-2:b"}) {
+			t.Errorf("the second: %s", got)
+		}
+	})
+	t.Run("forgotten", func(t *testing.T) {
+		_, s, l := sessionWithLog(t)
+		l.add([]byte("a"))
+		l.add([]byte("b"))
+		h := newSlowReader()
+		done := make(chan struct{})
+		go func() { l.resume(h, 0); close(done) }()
+		for len(h.got) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		for range logStreams {
+			s.openLog(nil)
+		}
+		h.let <- true
+		<-done
+		if over := <-h.over; over != "replaced" {
+			t.Error(over)
+		}
+		if got := h.all(); !slices.Equal(got, []string{"1-1:a"}) {
+			t.Error(got)
+		}
+	})
+}

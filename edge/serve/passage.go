@@ -1,0 +1,353 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+)
+
+// A server moves to another store with a reload, and the edges that share its
+// store reload one after the other. While one of them is still at the old store,
+// those that have moved keep that open: a session is moved when the old store has
+// it, and never over one that is in the new store already; and an end, wherever
+// its client came with it, holds in both.
+
+const (
+	// homeEvery is how often an edge writes down that a server of its is at a
+	// store, and homeFor for how long that holds.
+	homeEvery = 2 * time.Second
+	homeFor   = 30 * time.Second
+
+	// passageEvery is how often it is looked whether anybody is still at the old
+	// store, and lostAfter how long an old store may be away until its sessions
+	// are given up.
+	passageEvery = 500 * time.Millisecond
+	lostAfter    = 10 * time.Second
+
+	// movers is how many sessions are moved at a time.
+	movers = 8
+)
+
+// passages are the servers that are between two stores.
+type passages struct {
+	mu sync.Mutex
+	of map[string]*passage
+}
+
+// passage is one of them.
+type passage struct {
+	server string
+	from   *shared
+	to     *shared       // nil for the memory of the process
+	by     time.Time     // when it ends: what is in the old store then has been used by nobody
+	stop   chan struct{} // closed when another passage begins
+}
+
+// get returns the passage of a server; nil for none.
+func (p *passages) get(server string) *passage {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.of[server]
+}
+
+func homeKey(server string) string { return "home:" + digestText("home", server) }
+
+// keepHome writes down that a server is at a store, until ctx ends or over says
+// that whoever opened it there needs it no longer.
+func (e *Edge) keepHome(ctx context.Context, t *shared, server string, over func() bool) {
+	defer edge.Contain(e.log, "home")
+	tick := time.NewTicker(homeEvery)
+	defer tick.Stop()
+	for {
+		ends := over()
+		if here := e.isAt(server, t, !ends); here != ends { // else another one says so
+			_ = e.changeHome(t, server, here) // it is tried again, or is forgotten soon
+		}
+		if ends {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return // what is left behind has no heartbeat
+		case <-tick.C:
+		}
+	}
+}
+
+// isAt reports whether a server is at a store; otherwise for one that is not
+// served, or not yet.
+func (e *Edge) isAt(server string, t *shared, otherwise bool) bool {
+	live := e.live.Load()
+	if live == nil || live.servers[server] == nil {
+		return otherwise
+	}
+	return live.servers[server].shared == t
+}
+
+func (e *Edge) changeHome(t *shared, server string, here bool) error {
+	return t.Update(context.Background(), homeKey(server), homeFor, func(old []byte) ([]byte, error) {
+		var nodes []string
+		if json.Unmarshal(old, &nodes) != nil || len(nodes) > maxPulses {
+			nodes = nil
+		}
+		nodes = slices.DeleteFunc(nodes, func(n string) bool { return n == e.node || !isNode(n) || t.gone(n) })
+		if here {
+			nodes = append(nodes, e.node)
+		}
+		if len(nodes) == 0 {
+			return nil, nil
+		}
+		return json.Marshal(nodes)
+	})
+}
+
+// deserted reports whether no other edge has a server at a store.
+func (e *Edge) deserted(t *shared, server string) bool {
+	text, err := t.Get(context.Background(), homeKey(server))
+	if err != nil {
+		return false
+	}
+	var nodes []string
+	_ = json.Unmarshal(text, &nodes) // what is no list has nobody
+	return !slices.ContainsFunc(nodes, func(n string) bool { return n != e.node && isNode(n) && t.alive(n) })
+}
+
+// depart begins the passage of a server to another store.
+func (e *Edge) depart(server string, from, to *shared) {
+	p := &passage{server: server, from: from, to: to, by: time.Now().Add(e.keepFor()), stop: make(chan struct{})}
+	e.stores.hold(from)
+	t := &e.passages
+	t.mu.Lock()
+	if t.of == nil {
+		t.of = make(map[string]*passage)
+	}
+	if before := t.of[server]; before != nil {
+		close(before.stop)
+	}
+	t.of[server] = p
+	t.mu.Unlock()
+	e.work.Go(func() {
+		defer e.stores.leave(from)
+		defer func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			if t.of[server] == p {
+				delete(t.of, server)
+			}
+		}()
+		defer edge.Contain(e.log, "passage")
+		e.pass(p)
+	})
+}
+
+// pass moves the sessions of a server and keeps the old store until nobody is
+// there any more, and none of them: the new store may be away for a while.
+func (e *Edge) pass(p *passage) {
+	e.moveAll(p, e.sessions.of(p.server))
+	tick := time.NewTicker(passageEvery)
+	defer tick.Stop()
+	for quiet := 0; quiet < 2 && time.Now().Before(p.by); {
+		select {
+		case <-e.end:
+			return
+		case <-p.stop:
+			return
+		case <-tick.C:
+		}
+		if st := p.from.State(); st.Open && time.Since(st.Since) > lostAfter {
+			e.log.Warn("the store that a server has left is away: its sessions that were not moved have ended", "server", p.server, "store", p.from.address)
+			break
+		}
+		behind := e.behind(p)
+		if len(behind) > 0 && !p.to.Away() {
+			e.moveAll(p, behind)
+		}
+		if quiet++; len(behind) > 0 || !e.deserted(p.from, p.server) {
+			quiet = 0
+		}
+	}
+	e.moveAll(p, e.sessions.of(p.server)) // what was ended there last is known here
+	if p.to == nil {
+		for _, s := range e.sessions.of(p.server) {
+			s.common.store.CompareAndSwap(p.from, nil)
+		}
+	}
+}
+
+// behind returns the sessions that are to be moved yet; in the memory of the
+// process they are by themselves.
+func (e *Edge) behind(p *passage) []*session {
+	if p.to == nil {
+		return nil
+	}
+	return slices.DeleteFunc(e.sessions.of(p.server), func(s *session) bool { return s.common.store.Load() != p.from })
+}
+
+// moveAll moves sessions of a server that this edge has, and ends those that have
+// ended.
+func (e *Edge) moveAll(p *passage, all []*session) {
+	var work sync.WaitGroup
+	todo := make(chan *session)
+	for range movers {
+		work.Go(func() {
+			defer edge.Contain(e.log, "passage")
+			for s := range todo {
+				if e.left(p, s) {
+					e.sessions.end(s.ID)
+				}
+			}
+		})
+	}
+	for _, s := range all {
+		if s.common.key != "" {
+			todo <- s
+		}
+	}
+	close(todo)
+	work.Wait()
+}
+
+// left moves a session, or looks at one that was moved; it reports whether the
+// session has ended. What cannot be said now is said to whoever asks for it next.
+func (e *Edge) left(p *passage, s *session) bool {
+	s.common.confirming.Lock()
+	defer s.common.confirming.Unlock()
+	var err error
+	switch {
+	case p.to == nil:
+		err = e.stillAt(p, s.common.key, true)
+	case s.common.store.Load() == p.from:
+		err = e.move(p.to, s)
+	default:
+		err = e.stillThere(p.to, s, false)
+	}
+	return errors.Is(err, errEndedElsewhere)
+}
+
+// stillAt asks the store that a server has left whether it has a session, and
+// begins the session's lifetime there anew for slide. The error is errEndedElsewhere
+// when it has not, unless its lifetime may have ended there by itself.
+func (e *Edge) stillAt(p *passage, key string, slide bool) (err error) {
+	if slide {
+		_, err = e.change(p.from, key, func(*record) {})
+	} else {
+		var text []byte
+		if text, err = p.from.Head(context.Background(), key, headBytes); err == nil && readHead(text) == nil {
+			err = errEndedElsewhere
+		}
+	}
+	if time.Now().After(p.by) {
+		return nil
+	}
+	return err
+}
+
+// stillThere asks the store that a session was moved from whether it has ended
+// there, at an edge that knows of no other store, and ends it here then. Where
+// that store is no more there is nobody who could end it. With slide the session's
+// lifetime has begun anew here, and does there: else it would end there in use.
+func (e *Edge) stillThere(store *shared, s *session, slide bool) error {
+	p := e.passages.get(s.server)
+	if p == nil || p.to != store {
+		return nil
+	}
+	if r := s.common.last.Load(); r == nil || !r.Moved {
+		return nil
+	}
+	err := e.stillAt(p, s.common.key, slide)
+	if errors.Is(err, errEndedElsewhere) {
+		_ = e.entomb(store, s.common.key) // the store that it was moved from says so, too
+		return err
+	}
+	return nil // who ends it tells this store, too, if he knows it
+}
+
+// move puts a session into another store than the one that had it, when that
+// still has it. One that is there already is newer. The error is
+// errEndedElsewhere for a session that has ended in either, and for one that
+// nobody can confirm any more, because its store is closed.
+func (e *Edge) move(store *shared, s *session) error {
+	from := s.common.store.Load()
+	if from == nil || from.life.Err() != nil {
+		return errEndedElsewhere
+	}
+	key := s.common.key
+	r, err := e.change(from, key, func(*record) {})
+	if errors.Is(err, errEndedElsewhere) {
+		_ = e.entomb(store, key) // the old store says so, too
+	}
+	if err != nil {
+		return err
+	}
+	if r, err = e.adopt(store, key, r); err != nil {
+		if errors.Is(err, errEndedElsewhere) {
+			_ = e.forget(from, key) // the new store says so, too
+		}
+		return err
+	}
+	now := e.clock.now().UnixMilli()
+	s.common.store.Store(store)
+	e.learn(store, s, r)
+	s.common.seen.Store(now)
+	s.common.slid.Store(now)
+	return nil
+}
+
+// adopt puts a record into a store that it was not in, and returns what is there.
+func (e *Edge) adopt(store *shared, key string, was *record) (*record, error) {
+	r := *was
+	err := store.Update(context.Background(), key, e.keepFor(), func(old []byte) ([]byte, error) {
+		r = *was
+		r.Moved, r.Nodes = true, nil
+		if there := readRecord(old); there != nil {
+			r = *there
+		} else if ended(old) {
+			return nil, errEndedElsewhere
+		}
+		if !slices.Contains(r.Nodes, e.node) && len(r.Nodes) < maxNodes {
+			r.Nodes = append(slices.Clone(r.Nodes), e.node)
+		}
+		return r.text(), nil
+	})
+	return &r, err
+}
+
+// entomb has a store remember that a session has ended, for as long as somebody
+// may come to move it there.
+func (e *Edge) entomb(store *shared, key string) error {
+	gone := record{Ended: true}
+	var r *record
+	err := store.Update(context.Background(), key, e.keepFor(), func(old []byte) ([]byte, error) {
+		r = readHead(old)
+		return gone.text(), nil
+	})
+	if err == nil && r != nil {
+		e.tellOthers(store, r, letter{Kind: letterEnd, Session: key}, nil)
+	}
+	return err
+}
+
+// forget ends a session in a store, and at the other edges that have it there.
+func (e *Edge) forget(store *shared, key string) error {
+	var r *record
+	err := store.Update(context.Background(), key, e.keepFor(), func(old []byte) ([]byte, error) {
+		r = readHead(old)
+		return nil, nil
+	})
+	if err == nil && r != nil {
+		e.tellOthers(store, r, letter{Kind: letterEnd, Session: key}, nil)
+	}
+	return err
+}
+
+// endedAt has the other store know of an end that came from one of two.
+func (e *Edge) endedAt(t *shared, s *session) {
+	if p := e.passages.get(s.server); p != nil && p.from == t && p.to != nil {
+		_ = e.entomb(p.to, s.common.key) // the old store says so, too
+	}
+}

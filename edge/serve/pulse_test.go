@@ -1,0 +1,28 @@
+package serve
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestZ43PulsesAreBounded: as many edges are remembered as there may be, and what is
+// known of one is forgotten when nobody has asked about it for longest.
+func TestZ43PulsesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p pulses
+		dead, forgotten := newName(), newName()
+		p.get(forgotten).looks = looksFor
+		time.Sleep(time.Millisecond)
+		for range 4 {
+			p.get(dead).looks = looksFor
+			for range maxPulses / 2 {
+				time.Sleep(time.Millisecond)
+				p.get(newName())
+			}
+		}
+		if p.get(dead).looks != looksFor || p.get(forgotten).looks != 0 || len(p.of) > maxPulses {
+			t.Errorf("%d looks at one that is asked about, %d at one that is not, %d edges", p.get(dead).looks, p.get(forgotten).looks, len(p.of))
+		}
+	})
+}

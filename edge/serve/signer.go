@@ -1,0 +1,237 @@
+package serve
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Whoever may write to the store may write letters. Where the edges have a key
+// in common, the one that seals states, each letter is signed with it: its box,
+// who sent it, when, as which of its letters, and a digest of the rest. What is
+// not signed, comes late or comes again is dropped, before it is decoded. Without
+// a key what comes again is, too: it was posted again by one who could not know
+// that it had come.
+
+const (
+	// letterLate is how much older or younger than now a letter may be: for how
+	// long it lies in its box, and what clocks differ by.
+	letterLate = letterFor + time.Minute
+
+	// maxSenders is how many edges are remembered by what they sent, each for
+	// twice letterLate; letterWindow is of how many of the last letters of one it
+	// is known which have come. maxBoxes is to how many boxes letters are numbered
+	// by themselves.
+	maxSenders   = 1024
+	maxBoxes     = 1024
+	letterWindow = 4096
+
+	// signature begins the first line of a letter.
+	signature = "weir2"
+)
+
+// signer signs the letters of an edge and looks at those of others.
+type signer struct {
+	node string
+	keys [][]byte // the first signs, all of them are taken; none for letters without a signature
+	now  func() time.Time
+
+	dropped atomic.Uint64
+	in      atomic.Uint32 // a row that were dropped
+	said    atomic.Int64  // when that was last told, Unix seconds
+
+	mu      sync.Mutex
+	senders map[string]*sender
+	boxes   map[string]*numbered
+	from    uint64 // what the letters to a box that is not among them are numbered after
+}
+
+// numbered are the letters to a box: what is written to others does not push one
+// that waits out of the window of whoever reads that box.
+type numbered struct {
+	last uint64 // number of the last one
+	at   time.Time
+}
+
+// sender is what is known of the letters of an edge.
+type sender struct {
+	most  uint64                    // the highest number that came
+	come  [letterWindow / 64]uint64 // a bit for each of the last ones
+	until time.Time
+}
+
+// newSigner makes the keys of letters from those of states.
+func newSigner(node string, states [][]byte) *signer {
+	s := &signer{node: node, now: time.Now, senders: make(map[string]*sender), boxes: make(map[string]*numbered)}
+	for _, key := range states {
+		h := hmac.New(sha256.New, key)
+		h.Write([]byte("weir letters"))
+		s.keys = append(s.keys, h.Sum(nil))
+	}
+	return s
+}
+
+// sign returns a letter to a box as it is posted: a line about it, then itself.
+func (s *signer) sign(box string, text []byte) []byte {
+	digest := sha256.Sum256(text)
+	head := make([]byte, 0, 192+len(text))
+	head = append(head, signature+" "+s.node+" "...)
+	head = strconv.AppendUint(head, s.number(box), 10)
+	head = strconv.AppendInt(append(head, ' '), s.now().UnixMilli(), 10)
+	head = base64.RawURLEncoding.AppendEncode(append(head, ' '), digest[:])
+	if len(s.keys) > 0 {
+		mac := macOf(s.keys[0], box, head)
+		head = base64.RawURLEncoding.AppendEncode(append(head, ' '), mac)
+	}
+	return append(append(head, '\n'), text...)
+}
+
+// number returns the number of the next letter to a box, which is higher than that
+// of any before it.
+func (s *signer) number(box string) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.boxes[box]
+	if one == nil {
+		if len(s.boxes) >= maxBoxes {
+			oldest := ""
+			for name, other := range s.boxes {
+				if oldest == "" || other.at.Before(s.boxes[oldest].at) {
+					oldest = name
+				}
+			}
+			s.from = max(s.from, s.boxes[oldest].last) // it may be written to again
+			delete(s.boxes, oldest)
+		}
+		one = &numbered{last: s.from}
+		s.boxes[box] = one
+	}
+	one.at = s.now()
+	one.last++
+	return one.last
+}
+
+func macOf(key []byte, box string, head []byte) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(strconv.Itoa(len(box)) + ":" + box + "\n"))
+	h.Write(head)
+	return h.Sum(nil)
+}
+
+// open returns the letter in what came in a box. It is false for one that none
+// of the edges that have the key has written to this box lately, and for one
+// that came before, with a key or without.
+func (s *signer) open(box string, text []byte) (letter []byte, ok bool) {
+	const longest = 256
+	end := bytes.IndexByte(text[:min(len(text), longest)], '\n')
+	if end < 0 {
+		return nil, false
+	}
+	line, letter := text[:end], text[end+1:]
+	words := bytes.Split(line, []byte{' '})
+	if len(words) < 5 || string(words[0]) != signature || !isNode(string(words[1])) {
+		return nil, false
+	}
+	number, err := strconv.ParseUint(string(words[2]), 10, 64)
+	if err != nil {
+		return nil, false
+	}
+	if len(s.keys) == 0 { // one may still come twice, from whoever posts it again
+		return letter, len(words) == 5 && s.first(string(words[1]), number, s.now())
+	}
+	if len(words) != 6 {
+		return nil, false
+	}
+	// 1. It is signed. That is cheap, however large the letter is.
+	mac := decoded(words[5])
+	signed := false
+	for _, key := range s.keys {
+		signed = signed || hmac.Equal(mac, macOf(key, box, line[:bytes.LastIndexByte(line, ' ')]))
+	}
+	if !signed {
+		return nil, false
+	}
+	// 2. The rest is what was signed.
+	digest := sha256.Sum256(letter)
+	if !bytes.Equal(decoded(words[4]), digest[:]) {
+		return nil, false
+	}
+	// 3. It is of now, and comes for the first time.
+	at, err := strconv.ParseInt(string(words[3]), 10, 64)
+	now := s.now()
+	if age := now.Sub(time.UnixMilli(at)); err != nil || age > letterLate || age < -letterLate {
+		return nil, false
+	}
+	return letter, s.first(string(words[1]), number, now)
+}
+
+func decoded(text []byte) []byte {
+	out, err := base64.RawURLEncoding.Strict().AppendDecode(nil, text)
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// first reports whether a letter of an edge comes for the first time, and notes
+// that it came.
+func (s *signer) first(node string, number uint64, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.senders[node]
+	if one == nil {
+		if len(s.senders) >= maxSenders {
+			for name, other := range s.senders {
+				if now.After(other.until) {
+					delete(s.senders, name)
+				}
+			}
+			if len(s.senders) >= maxSenders {
+				return len(s.keys) == 0 // more edges than there are: without a key anybody may make them up
+			}
+		}
+		one = &sender{}
+		s.senders[node] = one
+	}
+	one.until = now.Add(2 * letterLate)
+	if number > one.most {
+		for n := max(one.most+1, number-min(number, letterWindow-1)); n <= number; n++ {
+			one.come[n/64%(letterWindow/64)] &^= 1 << (n % 64)
+		}
+		one.most = number
+	} else if one.most-number >= letterWindow {
+		return false
+	}
+	word, bit := &one.come[number/64%(letterWindow/64)], uint64(1)<<(number%64)
+	if *word&bit != 0 {
+		return false
+	}
+	*word |= bit
+	return true
+}
+
+// drop counts a letter that is dropped, and reports whether that is to be told.
+// Who sends many is slowed down: they come one after the other.
+func (s *signer) drop() (tell bool) {
+	s.dropped.Add(1)
+	if s.in.Add(1)%fetchAtOnce == 0 {
+		time.Sleep(dropPause)
+	}
+	now := s.now().Unix()
+	last := s.said.Load()
+	return now-last >= 60 && s.said.CompareAndSwap(last, now)
+}
+
+// taken notes a letter that was not dropped.
+func (s *signer) taken() { s.in.Store(0) }
+
+// After so many letters in a row that were dropped nothing is read for so long.
+const (
+	fetchAtOnce = 64
+	dropPause   = 5 * time.Millisecond
+)

@@ -1,0 +1,166 @@
+package serve
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/filters/incoming"
+)
+
+// A stream that lasts ends when the credential that it was opened with no longer
+// holds. Once a second all of them are looked at; what that does not tell, such
+// as what an issuer says of a grant, is found out beside it, once for each
+// credential. A call is judged when it begins, and goes on until it ends.
+
+// stays is who has streams that last.
+type stays struct {
+	mu     sync.Mutex
+	all    map[stayer]*staying
+	round  uint64
+	unsure map[unsureOf]*unsure
+	life   context.Context // ends with the edge; nil until something is found out
+}
+
+// stayer is a credential at a server.
+type stayer struct {
+	server string
+	who    *edge.Identity
+}
+
+type staying struct {
+	incoming.Stay
+	round uint64 // in which it was looked at last
+	holds bool   // as it was then
+	due   bool   // something is being found out about it, or soon will
+}
+
+// unsure is the credentials that something has to be found out about in one way.
+// An issuer that does not answer holds up nobody else's.
+type unsure struct {
+	queue []stayer // whoever came first is next
+	works int      // how many are found out about now
+}
+
+// unsureOf is a gate, and whether it asks its issuer.
+type unsureOf struct {
+	gate *incoming.Gate
+	asks bool
+}
+
+// renewWithin is how long it may take to find out about a credential, and
+// signsAtOnce how many are at a time that nobody is asked about.
+const (
+	renewWithin = 4 * time.Second
+	signsAtOnce = 8
+)
+
+// endStays ends the streams whose credential no longer holds.
+func (e *Edge) endStays() {
+	t := &e.stays
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	live := e.live.Load()
+	t.round++
+	holds := func(name string, who *edge.Identity) bool {
+		s := live.servers[name]
+		switch {
+		case s == nil:
+			return false
+		case s.gate == nil:
+			return who.Anonymous()
+		case who != nil && who.Token == "" && !who.Anonymous() && who.Issuer != incoming.LocalIssuer:
+			return s.guest.Authenticate != nil // a program knows who it is
+		}
+		key := stayer{name, who}
+		one := t.all[key]
+		if one == nil {
+			if one = new(staying); t.all == nil {
+				t.all = make(map[stayer]*staying)
+			}
+			t.all[key] = one
+		}
+		if one.round != t.round {
+			one.round = t.round
+			var renew bool
+			if one.holds, renew = s.gate.Holds(who, &one.Stay); renew && one.holds && !one.due {
+				one.due = true
+				e.findOut(s.gate, key)
+			}
+		}
+		return one.holds
+	}
+	for _, o := range e.outlets.list() {
+		if !holds(o.server, o.who) {
+			go o.close() // a client that does not read must not hold up the others
+		}
+	}
+	e.underway.each(func(x *exchange) {
+		if x.lasts && !holds(x.server.name, x.Identity) {
+			x.cancel()
+		}
+	})
+	for key, one := range t.all {
+		if one.round != t.round {
+			delete(t.all, key)
+		}
+	}
+}
+
+// findOut has something found out about a credential; t.mu of the stays is held.
+func (e *Edge) findOut(gate *incoming.Gate, one stayer) {
+	t := &e.stays
+	if t.life == nil {
+		var cancel context.CancelFunc
+		t.life, cancel = context.WithCancel(context.Background())
+		e.work.Go(func() {
+			<-e.end
+			cancel()
+		})
+		t.unsure = make(map[unsureOf]*unsure)
+	}
+	of, most := unsureOf{gate, gate.Asks(one.who)}, signsAtOnce
+	if of.asks {
+		most = incoming.RenewsAtOnce
+	}
+	u := t.unsure[of]
+	if u == nil {
+		u = new(unsure)
+		t.unsure[of] = u
+	}
+	u.queue = append(u.queue, one)
+	if u.works < most {
+		u.works++
+		e.work.Go(func() { e.renew(of, u) })
+	}
+}
+
+// renew finds out about credentials until there are no more.
+func (e *Edge) renew(of unsureOf, u *unsure) {
+	t := &e.stays
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(u.queue) > 0 && t.life.Err() == nil {
+		key := u.queue[0]
+		u.queue = u.queue[1:]
+		one := t.all[key]
+		if one == nil || !one.holds { // its streams have ended meanwhile
+			continue
+		}
+		t.mu.Unlock()
+		e.renewOne(t.life, of.gate, key.who, &one.Stay)
+		t.mu.Lock()
+		one.due = false
+	}
+	if u.works--; u.works == 0 {
+		delete(t.unsure, of)
+	}
+}
+
+func (e *Edge) renewOne(ctx context.Context, gate *incoming.Gate, who *edge.Identity, stay *incoming.Stay) {
+	defer edge.Contain(e.log, "stay")
+	ctx, cancel := context.WithTimeout(ctx, renewWithin)
+	defer cancel()
+	gate.Renew(ctx, who, stay)
+}

@@ -1,0 +1,147 @@
+package incoming
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/oauth"
+)
+
+// Who has opened a stream stays for hours, and the credential that it was opened
+// with does not hold for ever: it expires, its key is taken back, or its grant
+// ends. A Stay is looked at once a second.
+
+const (
+	// askAgain is how old an issuer's word may be for who stays until it is asked
+	// again, and staysFor how old until nobody knows any longer. With the second
+	// between two looks, who has lost the grant is gone after ten.
+	askAgain = 5 * time.Second
+	staysFor = 9 * time.Second
+
+	// RenewsAtOnce is how many who stay an issuer may be asked about at a time:
+	// one that takes 100 ms is asked about 6,000 every five seconds.
+	RenewsAtOnce = 128
+)
+
+// Stay is somebody who stays. It is safe for concurrent use.
+type Stay struct {
+	mu         sync.Mutex
+	gate       *Gate
+	generation uint64    // of the keys that the token was verified with
+	good       time.Time // when it was last known to hold; of the monotonic clock
+	over       bool
+}
+
+// Holds reports whether somebody may stay, and whether Renew has to find out
+// about it. It does not wait.
+func (g *Gate) Holds(id *edge.Identity, s *Stay) (holds, renew bool) {
+	spec := &g.incoming.spec
+	if g.fixed != nil {
+		return id != nil && id.Issuer == g.fixed.Issuer && id.Subject == g.fixed.Subject, false
+	}
+	if id == nil || id.Token == "" || g.Map == nil && id.Issuer != spec.Issuer || oauth.Lacks(id.Scopes, spec.Required) {
+		return false, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := g.clock.now()
+	if s.over || !id.Expires.IsZero() && !now.Before(id.Expires.Add(skew)) {
+		s.over = true
+		return false, false
+	}
+	if s.good.IsZero() {
+		s.good = time.Now() // it has just been let in
+	}
+	token := string(id.Token)
+	if isJWT(token) {
+		keys, err := g.issuer.Keys()
+		if err == nil && s.gate == g && s.generation == keys.Generation {
+			s.good = time.Now()
+			return true, false
+		}
+	}
+	if s.gate != g || !isJWT(token) { // requests may have found it out already
+		d := g.digester.of(token)
+		if e := g.cache.get(&d); e != nil && g.holds(e, now) {
+			s.gate, s.generation = g, e.generation
+			switch {
+			case e.asked.IsZero():
+				s.good = time.Now()
+				return true, false
+			case e.asked.After(s.good):
+				s.good = e.asked
+			}
+		}
+	}
+	age := time.Since(s.good)
+	if isJWT(token) {
+		return age < staysFor, true
+	}
+	return age < staysFor, age >= askAgain
+}
+
+// Asks reports whether Renew waits for an issuer's word on somebody, and does not
+// find out by itself.
+func (g *Gate) Asks(id *edge.Identity) bool { return !isJWT(string(id.Token)) }
+
+// Renew finds out whether the credential of somebody who stays holds. Those whom
+// nobody knows take nothing of the room that it has at the issuer.
+func (g *Gate) Renew(ctx context.Context, id *edge.Identity, s *Stay) {
+	if g.fixed != nil || id == nil {
+		return
+	}
+	token, asked := string(id.Token), time.Now()
+	var generation uint64
+	var err error
+	if isJWT(token) {
+		generation, err = g.signedStill(token)
+	} else {
+		_, err = g.ask(ctx, token, g.clock.now(), g.introspect.Again)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var unknown *unknownError
+	switch {
+	case err == nil:
+		s.gate, s.generation, s.good = g, generation, asked
+	case errors.As(err, &unknown):
+	default:
+		s.over = true
+		d := g.digester.of(token)
+		if e := g.cache.get(&d); e != nil { // nor does it let anybody in
+			g.cache.forget(&d, e)
+		}
+	}
+}
+
+// signedStill reports whether a token that was good still is, by the keys that
+// are known: one whose key has gone is not waited for.
+func (g *Gate) signedStill(token string) (generation uint64, err error) {
+	keys, err := g.issuer.Keys()
+	if err != nil {
+		var none *oauth.NoKeysError
+		if errors.As(err, &none) && none.Stale {
+			return 0, err
+		}
+		return 0, &unknownError{err}
+	}
+	payload, access, err := signed(token, func(kid string) (*oauth.Key, error) {
+		if key := keys.Keys.Find(kid); key != nil {
+			return key, nil
+		}
+		return nil, errors.New("its key has gone")
+	})
+	if err != nil {
+		return 0, err
+	}
+	_, err = parseClaims(payload, g.rules(g.clock.now(), access, false))
+	return keys.Generation, err
+}
+
+// unknownError says that nobody can tell for now.
+type unknownError struct{ error }
+
+func (e *unknownError) Unwrap() error { return e.error }
