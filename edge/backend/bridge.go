@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"container/list"
 	"context"
 	"crypto/sha256"
 	"math/rand/v2"
@@ -55,7 +56,31 @@ type bridge struct {
 	sessions map[*session]bool // that have been opened
 	whose    [64]whose         // of the questions heard last
 	next     int
+	lines    map[[sha256.Size]byte][]*line // heard of late, those of one text in their order
+	recent   list.List                     // the same, the oldest first
+	hearings int                           // of all of them
 }
+
+// line is a notification that came to every session, and whose it is. The first
+// session to hear it decides: until then nobody has heard the answer to the call
+// that it is of, which comes after it.
+type line struct {
+	key   [sha256.Size]byte
+	owner *session // nil where that cannot be known
+	at    time.Time
+	by    []*session // who has heard it
+	place *list.Element
+}
+
+const (
+	// lateLine is by how much later than the first a session may hear a line.
+	lateLine = 5 * time.Second
+
+	// maxHearings bounds what is remembered of lines, and maxSame the lines of one
+	// text. What comes beyond is nobody's.
+	maxHearings = 64 << 10
+	maxSame     = 64
+)
 
 // whose is a question that came to every session, and whose it is.
 type whose struct {
@@ -122,6 +147,65 @@ func (g *bridge) claim(m *mcp.Message) (owner *session, first bool) {
 	return owner, true
 }
 
+// ownerOf returns whose a line is that s hears; nil where that cannot be known.
+// A session hears every line once, so that one which it has heard and hears
+// again is another.
+func (g *bridge) ownerOf(m *mcp.Message, s *session) *session {
+	key := sha256.Sum256(m.Raw)
+	now := time.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.expire(now)
+	for _, w := range g.lines[key] {
+		if !slices.Contains(w.by, s) {
+			g.heard(w, s)
+			return w.owner
+		}
+	}
+	if g.hearings >= maxHearings || len(g.lines[key]) >= maxSame {
+		return nil
+	}
+	w := &line{key: key, owner: g.soleOf(), at: now}
+	if g.lines == nil {
+		g.lines = make(map[[sha256.Size]byte][]*line)
+	}
+	g.lines[key] = append(g.lines[key], w)
+	w.place = g.recent.PushBack(w)
+	g.heard(w, s)
+	return w.owner
+}
+
+// heard notes that a session has heard a line. Nobody else will when all have.
+func (g *bridge) heard(w *line, s *session) {
+	w.by = append(w.by, s)
+	g.hearings++
+	if len(w.by) >= len(g.sessions) {
+		g.forget(w)
+	}
+}
+
+// expire forgets the lines that nobody hears any more.
+func (g *bridge) expire(now time.Time) {
+	for e := g.recent.Front(); e != nil; e = g.recent.Front() {
+		w := e.Value.(*line)
+		if now.Sub(w.at) <= lateLine {
+			return
+		}
+		g.forget(w)
+	}
+}
+
+func (g *bridge) forget(w *line) {
+	g.hearings -= len(w.by)
+	g.recent.Remove(w.place)
+	same := slices.DeleteFunc(g.lines[w.key], func(o *line) bool { return o == w })
+	if len(same) == 0 {
+		delete(g.lines, w.key)
+		return
+	}
+	g.lines[w.key] = same
+}
+
 // serving reports whether a call of a client is under way.
 func (s *session) serving() bool {
 	s.mu.Lock()
@@ -175,7 +259,7 @@ func (s *session) mine(m *mcp.Message) bool {
 		defer s.mu.Unlock()
 		return s.client == nil || s.subs.uris[m.Text("uri")]
 	}
-	return s.b.bridge.sole() == s
+	return s.b.bridge.ownerOf(m, s) == s
 }
 
 // crossesWithin bounds the look whether answers go to others.

@@ -184,7 +184,13 @@ func TestRelayable(t *testing.T) {
 		}
 		return best
 	}
-	few, lot := took(5_000), took(80_000)
+	few := took(5_000)
+	lot := took(80_000)
+	for range 4 { // a busy machine may have kept it waiting
+		if lot > 80*max(few, time.Millisecond) {
+			lot = min(lot, took(80_000))
+		}
+	}
 	if lot > 80*max(few, time.Millisecond) {
 		t.Errorf("16 times as many capabilities take %v instead of %v", lot, few)
 	}

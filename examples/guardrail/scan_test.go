@@ -94,7 +94,15 @@ func TestHostileTexts(t *testing.T) {
 		for range 4 {
 			least = min(least, scan(small[unit]))
 		}
-		if took := scan(large[unit]); took > 40*least+200*time.Millisecond {
+		most := 40*least + 200*time.Millisecond
+		took := scan(large[unit])
+		for range 4 { // a busy machine may have kept it waiting
+			if took <= most {
+				break
+			}
+			took = min(took, scan(large[unit]))
+		}
+		if took > most {
 			t.Errorf("%q: %s for 128 KiB and %s for 1 MiB", unit, least, took)
 		}
 	}

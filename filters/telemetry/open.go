@@ -228,13 +228,14 @@ func (t *Telemetry) outlet(ctx context.Context, env edge.Env) (*outlet, error) {
 	return o, nil
 }
 
-// client is an HTTP client for the collector. It follows no redirects: headers
+// client is an HTTP client for the collector, with a copy of the TLS settings,
+// which its transport writes to. It follows no redirects: headers
 // with secrets are for the collector alone.
 func (o *outlet) client() *http.Client {
 	return &http.Client{
 		Timeout: patience,
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.tls, ForceAttemptHTTP2: true, IdleConnTimeout: 90 * time.Second,
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.tls.Clone(), ForceAttemptHTTP2: true, IdleConnTimeout: 90 * time.Second,
 			DisableCompression: true, MaxResponseHeaderBytes: maxSaid,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

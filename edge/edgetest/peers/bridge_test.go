@@ -1,12 +1,13 @@
 package peers_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"os"
 	"slices"
@@ -22,30 +23,56 @@ import (
 	"github.com/weir-edge/weir/edge/edgetest/peers"
 )
 
-// counted is a way to a server that counts what is posted there.
+// counted is a way to a server that counts what is posted there. It passes on
+// bytes: an HTTP proxy would have connections, and errors, of its own.
 func counted(t *testing.T, to string) (through string, posts *atomic.Int64) {
 	t.Helper()
 	u, err := url.Parse(to)
 	if err != nil {
 		t.Fatal(err)
 	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
 	posts = new(atomic.Int64)
-	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: u.Scheme, Host: u.Host})
-	proxy.FlushInterval = -1
-	connections := http.DefaultTransport.(*http.Transport).Clone()
-	proxy.Transport = connections
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
-			posts.Add(1)
+	pass := func(near net.Conn) {
+		defer near.Close()
+		far, err := net.Dial("tcp", u.Host)
+		if err != nil {
+			return
 		}
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
-		connections.CloseIdleConnections()
-	})
-	return s.URL + u.Path, posts
+		go func() {
+			defer near.Close()
+			_, _ = io.Copy(near, far) // it ends with either of them
+		}()
+		defer far.Close()
+		_, _ = io.Copy(far, io.TeeReader(near, &requests{line: []byte("POST /"), count: posts}))
+	}
+	go func() {
+		for {
+			near, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go pass(near)
+		}
+	}()
+	return "http://" + ln.Addr().String() + u.Path, posts
+}
+
+// requests counts how often a request line goes by.
+type requests struct {
+	line, last []byte
+	count      *atomic.Int64
+}
+
+func (r *requests) Write(p []byte) (int, error) {
+	all := append(r.last, p...)
+	r.count.Add(int64(bytes.Count(all, r.line)))
+	r.last = append([]byte(nil), all[len(all)-min(len(all), len(r.line)-1):]...) // a line may come in two parts
+	return len(p), nil
 }
 
 // bridgeKit is what the tests of bridges need.
