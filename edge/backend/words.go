@@ -43,8 +43,13 @@ func Words(body []byte, secrets ...string) string {
 // title is the text of a body; of a web page no more than its title.
 func title(body []byte) string {
 	text := strings.ToValidUTF8(string(body), "")
-	lower := strings.ToLower(text)
-	if len(lower) != len(text) || !strings.Contains(lower, "<html") && !strings.HasPrefix(strings.TrimSpace(lower), "<!doctype") {
+	lower := strings.Map(func(r rune) rune { // of a tag's letters alone: what stands where must not move
+		if 'A' <= r && r <= 'Z' {
+			return r - 'A' + 'a'
+		}
+		return r
+	}, text)
+	if !strings.Contains(lower, "<html") && !strings.HasPrefix(strings.TrimSpace(lower), "<!doctype") {
 		return text
 	}
 	from, to := strings.Index(lower, "<title>"), strings.Index(lower, "</title>")

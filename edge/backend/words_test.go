@@ -20,6 +20,7 @@ func TestZ15Words(t *testing.T) {
 		{"one line of JSON", `{"error":"forbidden"}`, `{"error":"forbidden"}`},
 		{"an error of JSON-RPC", `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Invalid Host: x\nsecond"}}`, "Invalid Host: x"},
 		{"a page", "<!DOCTYPE html>\n<html><head><TITLE>403 &amp; gone</TITLE></head></html>", "403 & gone"},
+		{"a page with letters that grow", "<html><head><title>İİİ no</title></head></html>", "İİİ no"},
 		{"a page without a title", "<html><body>x</body></html>", ""},
 		{"long", strings.Repeat("é", 5000), strings.Repeat("é", 199) + "…"},
 		{"the credential", "no such key: " + key + ".", "no such key: REDACTED."},

@@ -162,7 +162,10 @@ func (l *lot) resume(ctx context.Context, x *edge.Exchange, by string) (*edge.Re
 	}
 	wrong := errSpent()
 	if !l.claims.use(time.Now(), s.round(), by) {
-		return nil, errState() // another edge has come with it, and may yet fail
+		if by == "" {
+			return nil, errClaimed()
+		}
+		return nil, errState() // its place was not kept any longer
 	}
 	l.mu.Lock()
 	var p *parked

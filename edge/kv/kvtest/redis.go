@@ -97,19 +97,29 @@ func (s *Server) signal(sig syscall.Signal) {
 	}
 }
 
-// Do asks the server something in plain text, with redis-cli, and returns what
-// that prints.
+// Do is Try that fails the test.
 func (s *Server) Do(args ...string) string {
 	s.t.Helper()
+	out, err := s.Try(args...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+// Try asks the server something in plain text, with redis-cli, and returns what
+// that prints. The error is of a server that ends the connection, too, as one
+// that becomes the master does.
+func (s *Server) Try(args ...string) (string, error) {
 	cmd := exec.Command("redis-cli", append([]string{"-h", "127.0.0.1", "-p", portOf(s.Addr)}, args...)...)
 	if s.auth != "" {
 		cmd.Env = append(os.Environ(), "REDISCLI_AUTH="+s.auth)
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		s.t.Fatalf("redis-cli %q: %v: %s", args, err, out)
+		return "", fmt.Errorf("redis-cli %q: %w: %s", args, err, out)
 	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(string(out)), nil
 }
 
 // Cluster starts a cluster of three masters.
