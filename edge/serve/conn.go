@@ -290,9 +290,19 @@ func (c *clientConn) Close() error {
 	}
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.unread && half.CloseWrite() == nil {
 		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerFor))
-		_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
+		c.discard(lingerBytes)
 	}
 	return c.Conn.Close()
+}
+
+// discard reads so many bytes, or to the end, into a buffer as small as that of
+// connections which wait: thousands may be refused at a time.
+func (c *clientConn) discard(most int) {
+	buf := firstReads.Get().(*[firstRead]byte)
+	defer firstReads.Put(buf)
+	for n, err := 0, error(nil); most > 0 && err == nil; most -= n {
+		n, err = c.Conn.Read(buf[:])
+	}
 }
 
 // Read hands the server what has come of a request, but never more than up to
