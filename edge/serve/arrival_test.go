@@ -34,3 +34,25 @@ func TestZ01HeadOfAlmostTheMost(t *testing.T) {
 		}
 	}
 }
+
+// A client that sends on after its request was refused reads why: the edge takes
+// what still comes, for as long as it comes, up to a bound.
+func TestRefusedWhileItSends(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Modern, edgetest.Settings(func(s *serve.Settings) { s.MaxBody = 1 << 20 }))
+	c := f.Dial()
+	c.Write("POST /mcp HTTP/1.1\r\nHost: " + f.Addr() + "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: 4194304\r\n\r\n")
+	const gap = 300 * time.Millisecond // shorter than the edge waits for more
+	for range 8 {
+		c.Write(strings.Repeat("x", 100<<10))
+		time.Sleep(gap) // it is the time that is looked at
+	}
+	h, text := c.Read()
+	if h.StatusCode != 413 || !h.Close {
+		t.Errorf("status %d, header %v: %s", h.StatusCode, h.Header, text)
+	}
+	began := time.Now()
+	if !c.Ended() || time.Since(began) > 20*time.Second {
+		t.Errorf("the edge keeps the connection for %s", time.Since(began))
+	}
+}

@@ -3,6 +3,7 @@ package serve
 import (
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -21,6 +22,11 @@ const (
 	// costs one system call to read.
 	firstRead = 2 << 10
 
+	// lastRead is the size of the buffer that the rest of a refused one is read
+	// into, and lastWait how long that waits for it.
+	lastRead = 16 << 10
+	lastWait = 5 * time.Millisecond
+
 	// writeWithin is how long one write to a client may take, and writeRenew
 	// how old that deadline may grow before it is set anew: it rolls along
 	// with a stream and costs next to nothing for a call.
@@ -31,8 +37,10 @@ const (
 	// read, in bytes.
 	writeBuffer = 48 << 10
 
-	// lingerFor and lingerBytes bound what is read of a refused request.
+	// lingerFor is how long a refused request may be silent until it is read no
+	// further, and lingerMost and lingerBytes what is read of it at the most.
 	lingerFor   = time.Second
+	lingerMost  = 5 * time.Second
 	lingerBytes = 16 << 20
 
 	// slack is how late the deadline of a read may be.
@@ -275,7 +283,10 @@ func (c *clientConn) retire() {
 	}
 }
 
-var firstReads = sync.Pool{New: func() any { return new([firstRead]byte) }}
+var (
+	firstReads = sync.Pool{New: func() any { return new([firstRead]byte) }}
+	lastReads  = sync.Pool{New: func() any { return new([lastRead]byte) }}
+)
 
 // Close closes the connection. One whose request was refused before all of it
 // was read is closed for writing first and read on for a moment: to close at
@@ -289,20 +300,43 @@ func (c *clientConn) Close() error {
 		c.edge.crowd.leave(c, c.edge.settings.MaxConnectionsPerAddress)
 	}
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.unread && half.CloseWrite() == nil {
-		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerFor))
-		c.discard(lingerBytes)
+		c.linger()
 	}
 	return c.Conn.Close()
 }
 
-// discard reads so many bytes, or to the end, into a buffer as small as that of
-// connections which wait: thousands may be refused at a time.
-func (c *clientConn) discard(most int) {
-	buf := firstReads.Get().(*[firstRead]byte)
-	defer firstReads.Put(buf)
-	for n, err := 0, error(nil); most > 0 && err == nil; most -= n {
-		n, err = c.Conn.Read(buf[:])
+// linger reads what is left of a refused request. It waits with a buffer as small
+// as that of connections which wait for a request, since thousands may be refused
+// at a time, and reads what has come with a large one.
+func (c *clientConn) linger() {
+	small := firstReads.Get().(*[firstRead]byte)
+	defer firstReads.Put(small)
+	began, most := time.Now(), lingerMost
+	for read := 0; read < lingerBytes && time.Since(began) < most; {
+		if c.edge.closing.Load() {
+			most = lingerFor
+		}
+		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerFor))
+		n, err := c.Conn.Read(small[:])
+		for ; n > 0 && err == nil && read < lingerBytes && time.Since(began) < most; n, err = c.discard() {
+			read += n
+		}
+		if err != nil {
+			return
+		}
 	}
+}
+
+// discard reads once what has come, into a large buffer; 0 for nothing.
+func (c *clientConn) discard() (int, error) {
+	_ = c.Conn.SetReadDeadline(time.Now().Add(lastWait))
+	large := lastReads.Get().(*[lastRead]byte)
+	defer lastReads.Put(large)
+	n, err := c.Conn.Read(large[:])
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = nil
+	}
+	return n, err
 }
 
 // Read hands the server what has come of a request, but never more than up to
