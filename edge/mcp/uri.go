@@ -59,6 +59,9 @@ func ReadURI(s string) (r Readings, ok bool) {
 	if at := splitURI(s).authority; strings.Contains(at[strings.LastIndexByte(at, '@')+1:], "%") {
 		return r, false
 	}
+	if raw := splitURI(s); raw.scheme == "file" && raw.escapedDrive() {
+		return r, false
+	}
 	s, ok = unescapeUnreserved(s)
 	decoded := unescapeAll(s)
 	if !ok || decoded != s && !plainText(decoded) {
@@ -223,6 +226,23 @@ func namesDrive(name string) bool {
 		if (name[i] == ':' || name[i] == '|') && isLetter(name[i-1]) {
 			return true
 		}
+	}
+	return false
+}
+
+// escapedDrive reports whether a path that is read before its escapes are undone
+// has the name of a drive in it that is no more than the last digit of an escape,
+// as in %2D:.
+func (u *uri) escapedDrive() bool {
+	for at := strings.IndexByte(u.path, '%'); at >= 0 && at+3 < len(u.path); {
+		if namesDrive(u.path[at+2 : at+4]) {
+			return true
+		}
+		next := strings.IndexByte(u.path[at+1:], '%')
+		if next < 0 {
+			break
+		}
+		at += 1 + next
 	}
 	return false
 }

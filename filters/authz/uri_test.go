@@ -303,7 +303,7 @@ func oddURIs() []string {
 		all = append(all, "file:///public/../secret"+mark+"/../public/x", "file:///public/.."+mark, "file:///public/.."+mark+"/x", "file:///public/a/../../secret"+mark+"/../../public/a",
 			"file:///public/x"+mark+"/../../secret", "file:///secret"+mark+"/../public/x", "file:///public/./../secret"+mark+"/../../public")
 	}
-	for _, drive := range []string{"C:", "C|", "c%3A", "C%7C", "abc:", "x:", "%2A:", "%2a|"} {
+	for _, drive := range []string{"C:", "C|", "c%3A", "C%7C", "abc:", "x:", "%2A:", "%2a|", "%2d:", "0%2D:", "0%5f|", "%7E:"} {
 		all = append(all, "file:///public/"+drive+"/secret", "file:///public/a/"+drive+"/secret", "file:///public/"+drive+"secret")
 	}
 	for _, dots := range []string{"%2e%2e", "%2E%2E", ".%2e", "%2e.", "%252e%252e", "%25252e%25252e", "%%32%65%%32%65", "..%2f", "..%252f", "..%5c"} {
@@ -488,6 +488,7 @@ func FuzzURIReaders(f *testing.F) {
 	f.Add("file:///public/../secret%3F/../public/x")
 	f.Add("file:///a/../s%65cret/;x/.?y#z")
 	f.Add("file:///x/../C:/../secret/x")
+	f.Add("0%2d:")
 	public, secret := newCedarJudge(policies(f, permitPublic)), newCedarJudge(policies(f, forbidSecret))
 	allows := func(t *testing.T, j *cedarJudge, uri string) bool {
 		a := ask{server: "m", thing: edge.Target{Thing: edge.Resource, Name: uri, Original: uri}}
