@@ -459,12 +459,12 @@ var notPlain = sync.OnceValue(func() *[unicode.MaxRune/64 + 1]uint64 {
 })
 
 // delimiters are the characters beyond ASCII that become one of ./\:;%?#@| when
-// they are normalised (NFKC), and those that Windows takes for a slash or a
-// backslash where it looks for the best fit.
+// they are normalised (NFKC), and those that Windows takes for one where it looks
+// for the best fit (bestfit1252.txt and others).
 const delimiters = "\u037e\u2024\u2025\u2026\u2047\u2048\u2049\u2100\u2101\u2105\u2106\u2488\u2489\u248a\u248b\u248c\u248d\u248e\u248f" +
 	"\u2490\u2491\u2492\u2493\u2494\u2495\u2496\u2497\u2498\u2499\u249a\u249b\u2a74\u33c2\u33c7\u33d8\ufe13\ufe14\ufe16\ufe19\ufe30" +
 	"\ufe52\ufe54\ufe55\ufe56\ufe5f\ufe68\ufe6a\ufe6b\uff03\uff05\uff0e\uff0f\uff1a\uff1b\uff1f\uff20\uff3c\uff5c\U0001f100" +
-	"\u2044\u2215\u29f8\u2216\u29f5\u00a5\u20a9"
+	"\u2044\u2215\u29f8\u2216\u29f5\u00a5\u20a9\u20e5\u066a\u0589\u2236\u01c0\u2223\u2758"
 
 func cutBefore(s, mark string) (before, after string) {
 	if i := strings.Index(s, mark); i >= 0 {

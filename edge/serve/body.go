@@ -133,6 +133,8 @@ func (e *Edge) body(ctx *fasthttp.RequestCtx, h *head) bool {
 		e.unreadable(ctx, 413, "the body is larger than "+strconv.Itoa(e.settings.MaxBody)+" bytes")
 	case errors.Is(err, errTrailer):
 		e.unreadable(ctx, 431, "the trailer is larger than "+strconv.Itoa(e.settings.MaxHeader)+" bytes")
+	case errors.As(err, &timeout) && e.closing.Load():
+		e.refuse(ctx, h, headEra(h), nil, &edge.Error{Kind: edge.Overload, Op: "door", After: time.Second, Err: errors.New("this edge ends, and the request did not arrive in time; send it again")})
 	case errors.As(err, &timeout) && timeout.Timeout():
 		e.unreadable(ctx, 408, "the request did not arrive in time")
 	default:
@@ -370,7 +372,10 @@ func (c *clientConn) readOn(p []byte) (int, error) {
 			return 0, err
 		}
 	}
+	c.place.Store(arrives)
 	n, err := c.Conn.Read(p)
+	c.later.Add(1)
+	c.place.Store(serves)
 	c.taken += n
 	if n > 0 {
 		return n, nil // the connection says err again when there is no more

@@ -261,6 +261,7 @@ type clientConn struct {
 
 	watched uint64       // its number with the watcher
 	place   atomic.Int32 // where it is between two requests
+	later   atomic.Int32 // how often more has come of a request which did not come at once
 
 	mu   sync.Mutex
 	gone bool      // the client has left
@@ -273,6 +274,7 @@ type clientConn struct {
 const (
 	waits   int32 = iota // for a request
 	serves               // one that has come
+	arrives              // for more of one that has begun
 	retires              // no further one is served
 )
 
@@ -311,12 +313,12 @@ func (c *clientConn) Close() error {
 func (c *clientConn) linger() {
 	small := firstReads.Get().(*[firstRead]byte)
 	defer firstReads.Put(small)
-	began, most := time.Now(), lingerMost
+	began, silence, most := time.Now(), lingerFor, lingerMost
 	for read := 0; read < lingerBytes && time.Since(began) < most; {
 		if c.edge.closing.Load() {
-			most = lingerFor
+			silence, most = quiet, lingerFor
 		}
-		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerFor))
+		_ = c.Conn.SetReadDeadline(time.Now().Add(silence))
 		n, err := c.Conn.Read(small[:])
 		for ; n > 0 && err == nil && read < lingerBytes && time.Since(began) < most; n, err = c.discard() {
 			read += n

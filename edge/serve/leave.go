@@ -16,6 +16,12 @@ const (
 	lingers = time.Second
 	quiet   = 50 * time.Millisecond
 
+	// arrivesWithin is how long nothing may come of a request that has begun for an
+	// edge that leaves to wait for the rest of it, and arrivesAtAll how long all of
+	// them may take: who sends a byte now and then must not keep an edge.
+	arrivesWithin = 100 * time.Millisecond
+	arrivesAtAll  = 2 * time.Second
+
 	// looks is how often an edge that leaves looks whether anything is left.
 	looks = 5 * time.Millisecond
 )
@@ -116,6 +122,7 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 	}
 	asked := make(map[*exchange]time.Time) // when each was last seen to wait for an answer
 	said := false
+	parts, closed := make(map[*clientConn]arriving), time.Now()
 	tick := time.NewTicker(looks)
 	defer tick.Stop()
 	for {
@@ -128,6 +135,11 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 			return
 		}
 		now := <-tick.C
+		within := arrivesWithin
+		if now.Sub(closed) > arrivesAtAll {
+			within = 0
+		}
+		e.underway.cutArriving(now, parts, within)
 		if e.outlets.len() > 0 {
 			e.endStreams()
 		}

@@ -159,3 +159,73 @@ func TestZ14CallOfAnOlderClient(t *testing.T) {
 	}
 	edgetest.Receive(t, done, "the end of the edge")
 }
+
+// TestZ14LeavesWithPartsOfRequests: who has sent a part of a request, or nothing of
+// what it announced, does not keep an edge; nor does who sends a byte now and then
+// for long. A body that is on its way is served.
+func TestZ14LeavesWithPartsOfRequests(t *testing.T) {
+	head := "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+	for name, text := range map[string]string{
+		"a byte": "P", "half a line": "POST /mcp HT", "half a head": head, "an empty line": "\r\n",
+		"no body": head + "Content-Length: 100\r\n\r\n", "half a body": head + "Content-Length: 100\r\n\r\n{\"jsonrpc\"",
+		"half a large body": head + "Content-Length: 1000000\r\n\r\n" + strings.Repeat(" ", 500_000),
+		"a chunk":           head + "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"a",
+		"the next request":  "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nPOST /m",
+	} {
+		t.Run(name, func(t *testing.T) {
+			leaves(t, func(t *testing.T) *front {
+				f := newFront(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.DrainTimeout = edgetest.Patience }))
+				for range 3 {
+					c := f.Dial()
+					c.Write(strings.ReplaceAll(text, "localhost", f.Addr()))
+					if strings.HasPrefix(text, "GET") {
+						c.Read()
+					}
+				}
+				edgetest.Until(t, "the connections", func() bool { return f.Serve.Arriving() == 3 })
+				return f
+			})
+		})
+	}
+	t.Run("a byte now and then", func(t *testing.T) {
+		f := newFront(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.DrainTimeout = edgetest.Patience }))
+		c := f.Dial()
+		c.Write("P")
+		edgetest.Until(t, "the connection", func() bool { return f.Serve.Arriving() == 1 })
+		began, done := time.Now(), stopping(f)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				c.Try("O")
+				continue
+			case <-done:
+			}
+			break
+		}
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("it left after %s", took)
+		}
+	})
+	t.Run("a body on its way", func(t *testing.T) {
+		f := newFront(t, edgetest.Modern, edgetest.Settings(func(s *serve.Settings) { s.DrainTimeout = edgetest.Patience }))
+		body, lines := edgetest.ModernRequest("1", "tools/call", edgetest.CallParams("echo", `{"x":"`+strings.Repeat("x", 100_000)+`"}`), edgetest.Meta())
+		c := f.Dial()
+		text := strings.ReplaceAll(head, "localhost", f.Addr())
+		for i := 0; i < len(lines); i += 2 {
+			text += lines[i] + ": " + lines[i+1] + "\r\n"
+		}
+		c.Write(text + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body)))
+		edgetest.Until(t, "the connection", func() bool { return f.Serve.Arriving() == 1 })
+		done := stopping(f)
+		for i := 0; i < len(body); i += 10_000 {
+			c.Write(body[i:min(len(body), i+10_000)])
+			time.Sleep(20 * time.Millisecond) // as a slow line has it
+		}
+		if h, text := c.Read(); h.StatusCode != 200 {
+			t.Errorf("status %d: %s", h.StatusCode, text)
+		}
+		edgetest.Receive(t, done, "the end of the edge")
+	})
+}

@@ -146,3 +146,15 @@ func (e *Edge) SetGrace(d time.Duration) { e.budget.grace = d }
 // SetParked changes how many bytes the requests of parked calls may have, and how
 // many of them those of one holder. It must be called before Serve.
 func (e *Edge) SetParked(room, part int) { e.lot.room, e.lot.part = room, part }
+
+// Arriving returns how many connections wait for more of a request.
+func (e *Edge) Arriving() (n int) {
+	e.underway.mu.Lock()
+	defer e.underway.mu.Unlock()
+	for c := range e.underway.conns {
+		if c.place.Load() == arrives {
+			n++
+		}
+	}
+	return n
+}

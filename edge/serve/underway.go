@@ -103,6 +103,30 @@ func (u *underway) retire() {
 	}
 }
 
+// arriving is what was seen of a connection that waits for more of a request.
+type arriving struct {
+	later int32 // as the connection's
+	since time.Time
+}
+
+// cutArriving ends the wait for requests of which nothing has come for so long.
+// seen has what was seen before.
+func (u *underway) cutArriving(now time.Time, seen map[*clientConn]arriving, within time.Duration) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for c := range u.conns {
+		if c.Conn == nil || c.place.Load() != arrives {
+			continue
+		}
+		later := c.later.Load()
+		if was, there := seen[c]; !there || was.later != later {
+			seen[c] = arriving{later, now}
+		} else if now.Sub(was.since) > within {
+			_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
+		}
+	}
+}
+
 // connections returns how many client connections are open.
 func (u *underway) connections() int {
 	u.mu.Lock()
