@@ -35,6 +35,7 @@ type Exchange struct {
 	Ready    *Response    // an answer that a program has at hand: who may ask gets it in place of a backend's; nil for none
 	Client   Client       // the way back before the answer
 	Chosen   *Credential  // that goes to its backend in place of the configured one, as a program chose; nil for the configured one
+	Batch    int          // how many messages came in one body with it, itself included; 0 for one alone
 	Decision any          // what the policies said of it, for the record; nil for nothing, or where nobody keeps records
 
 	// Capabilities is JSON text of what the client behind a modern call to a
@@ -59,7 +60,7 @@ func (x *Exchange) Answer() *Response {
 func (x *Exchange) Reset() {
 	x.Parent, x.Server, x.Era, x.Request, x.Head, x.Session = nil, "", mcp.Legacy, nil, Head{}, nil
 	x.Identity, x.Target, x.View, x.Forward, x.Client, x.Capabilities = nil, nil, nil, nil, nil, nil
-	x.Name, x.Heard, x.Ready, x.Decision, x.Chosen = "", nil, nil, nil, nil
+	x.Name, x.Heard, x.Ready, x.Decision, x.Chosen, x.Batch = "", nil, nil, nil, nil, 0
 	x.answer.Forget()
 	x.answer.Status, x.answer.Shared, x.answered = 0, nil, false
 }

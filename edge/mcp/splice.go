@@ -167,6 +167,9 @@ var errFound = errors.New("found")
 // member in both is set. What stays keeps its bytes. A value that is not an
 // object is taken as {}. The names in drop are what names say, without escapes.
 func Change(object []byte, drop []string, set ...Member) []byte {
+	if out, ok := before(object, drop, set); ok {
+		return out
+	}
 	members := Members(object)
 	out := make([]byte, 0, len(object)+64)
 	out = append(out, '{')
@@ -196,6 +199,35 @@ func Change(object []byte, drop []string, set ...Member) []byte {
 		out = append(out, m.whole.Of(object)...)
 	}
 	return append(out, '}')
+}
+
+// before is Change where nothing that is there goes: the new members stand before
+// the rest, which is copied as it is, however much that is. It reports false
+// otherwise.
+func before(object []byte, drop []string, set []Member) (out []byte, ok bool) {
+	if len(object) == 0 || object[0] != '{' {
+		return nil, false
+	}
+	empty := true
+	ok = true
+	Each(object, func(name, _ []byte) bool {
+		empty = false
+		ok = !slices.ContainsFunc(set, func(m Member) bool { return same(name, m.Name) }) && !slices.ContainsFunc(drop, func(d string) bool { return reads(name, d) })
+		return ok
+	})
+	if !ok || empty {
+		return nil, false
+	}
+	size := len(object)
+	for _, m := range set {
+		size += len(m.Name) + len(m.Value) + len(`"":,`)
+	}
+	out = append(make([]byte, 0, size), '{')
+	for _, m := range set {
+		out = append(append(append(out, '"'), m.Name...), '"', ':')
+		out = append(append(out, m.Value...), ',')
+	}
+	return append(out, object[1:]...), true
 }
 
 // With is a Member of text.

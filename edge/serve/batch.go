@@ -36,7 +36,7 @@ func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	for _, part := range parts {
 		x := e.newExchange(ctx, h, server)
 		x.way.able = false // one body for all of them
-		x.s, x.Session = s, &s.Session
+		x.s, x.Session, x.Batch = s, &s.Session, len(parts)
 		h.x = x
 		err := x.Request.Decode(part.Of(body))
 		if err != nil {

@@ -24,6 +24,7 @@ type ask struct {
 	unplaced  bool        // where the thing comes from is not known
 	arguments []byte      // JSON text of an object; nil for none
 	open      bool        // arguments are not known yet
+	batch     int         // how many messages share what policies may read of it; 0 for one alone
 	readings  *int        // bytes of other readings that may be judged with it and with what is asked beside it; nil for no bound
 }
 
@@ -226,7 +227,7 @@ func hintBits(t *edge.Target) (bits uint8) {
 
 // decide evaluates the policies that can say something of the request.
 func (p *Policies) decide(ctx context.Context, who *principal, a *ask, arguments []mcp.Member) *Explanation {
-	values, err := p.argumentAttributes(ctx, arguments)
+	values, err := p.argumentAttributes(ctx, arguments, a.batch)
 	if err != nil {
 		return deny(ReasonArguments, Fault{What: err.Error()})
 	}
@@ -295,12 +296,13 @@ func (p *Policies) resourceOf(a *ask, v verb, arguments cedar.RecordMap) cedar.E
 
 // argumentAttributes makes the attributes of arguments: arg_<name> is the
 // value, and of what is no string, number or boolean arg_<name>_present says
-// that it is there.
-func (p *Policies) argumentAttributes(ctx context.Context, arguments []mcp.Member) (cedar.RecordMap, error) {
+// that it is there. batch is how many messages share what may be read.
+func (p *Policies) argumentAttributes(ctx context.Context, arguments []mcp.Member, batch int) (cedar.RecordMap, error) {
 	if len(arguments) == 0 {
 		return nil, nil
 	}
 	c := newConverter()
+	c.left, c.steps = c.left/max(1, batch), c.steps/max(1, batch)
 	c.stop, c.exact, c.overlap = ctx.Err, true, p.reads.overlap
 	attributes := make(cedar.RecordMap, len(arguments))
 	var present []cedar.String

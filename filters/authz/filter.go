@@ -72,7 +72,7 @@ func (f *filter) handle(ctx context.Context, x *edge.Exchange, next edge.Handler
 	}
 	why := unneeded
 	for i := range asks {
-		asks[i].readings = readings
+		asks[i].readings, asks[i].batch = readings, x.Batch
 		if why = f.decide(ctx, x, &asks[i]); !why.Allowed {
 			if ctx.Err() != nil {
 				return nil, &edge.Error{Kind: edge.Gone, Op: "authz", Err: context.Cause(ctx)}

@@ -55,6 +55,71 @@ func TestZ03Policies(t *testing.T) {
 	}
 }
 
+// TestZ03Batch: the messages of a batch cost no more together than one may.
+func TestZ03Batch(t *testing.T) {
+	set := policies(t, readsAll)
+	for _, shape := range []string{
+		strings.Repeat("[", 60) + "%d" + strings.Repeat("]", 60), strings.Repeat(`{"a":`, 60) + "%d" + strings.Repeat("}", 60), `{"a":[{"b":%d}]}`,
+	} {
+		for _, parts := range []int{10, 100} {
+			var value strings.Builder
+			for i := 0; value.Len() < 4<<20/parts-256; i++ {
+				fmt.Fprintf(&value, ","+shape, i)
+			}
+			text := `{"a":[` + value.String()[1:] + `]}`
+			h := open(t, set, Options{}, edge.Env{})
+			took := heavy.CPU(func() {
+				for range parts {
+					x := message(t, person("alice", nil), "tools/call", `{"name":"weather","arguments":`+text+`}`)
+					x.Batch = parts
+					_, _ = h.handler.Handle(t.Context(), x)
+				}
+			})
+			alone := heavy.CPU(func() {
+				for range parts {
+					message(t, person("alice", nil), "tools/call", `{"name":"weather","arguments":`+text+`}`)
+				}
+			})
+			if took-alone > bound(parts*len(text))/2 {
+				t.Errorf("%d of %.20s: %v", parts, shape, took-alone)
+			}
+		}
+	}
+	// What they may have together, one may have.
+	for _, c := range []struct {
+		values, batch int
+		fine          bool
+	}{{9000, 1, true}, {9000, 2, true}, {9000, 3, false}, {180, 100, true}, {300, 100, false}} {
+		h := open(t, set, Options{}, edge.Env{})
+		x := message(t, person("alice", nil), "tools/call", `{"name":"weather","arguments":{"a":[`+strings.Repeat("1,", c.values-2)+`1]}}`)
+		x.Batch = c.batch
+		if _, err := h.handler.Handle(t.Context(), x); (err == nil) != c.fine {
+			t.Errorf("%d values in each of %d: %v", c.values, c.batch, err)
+		}
+	}
+}
+
+// TestZ03Completion: what a completion has settled costs in proportion to it.
+func TestZ03Completion(t *testing.T) {
+	set := policies(t, permitAll, `forbid(principal, action, resource) when { context has arg_c && context.arg_c == "x" };`)
+	var settled strings.Builder
+	for i := range 290_000 {
+		fmt.Fprintf(&settled, `,"k%d":"1"`, i)
+	}
+	params := `{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"b"},"context":{"arguments":{` + settled.String()[1:] + `}}}`
+	h := open(t, set, Options{}, edge.Env{})
+	x := message(t, person("alice", nil), "completion/complete", params)
+	took := heavy.CPU(func() {
+		if _, err := h.handler.Handle(t.Context(), x); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Logf("%.1f ms/MiB", took.Seconds()*1e3/(float64(len(params))/(1<<20)))
+	if took > bound(len(params))/3 {
+		t.Errorf("%d bytes: %v", len(params), took)
+	}
+}
+
 // TestZ03URIs: to judge the URIs of a subscription costs in proportion to it,
 // whatever they are made of.
 func TestZ03URIs(t *testing.T) {

@@ -13,14 +13,15 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// The bounds of what policies read of one message, or of one token.
+// The bounds of what policies read of one message, or of one token. The messages
+// of a batch share them.
 const (
 	maxValues = 20_000
 	maxDepth  = 64 // of arrays and objects in each other
 )
 
 var (
-	errTooManyValues = errors.New("more than " + strconv.Itoa(maxValues) + " values")
+	errTooManyValues = errors.New("more than " + strconv.Itoa(maxValues) + " values, in a batch of all messages together")
 	errTooDeep       = errors.New("nested deeper than " + strconv.Itoa(maxDepth))
 	errColliding     = errors.New("elements of an array that were chosen to collide")
 )
