@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime/debug"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // The client library makes room for what a reply announces before it has come:
@@ -29,6 +31,12 @@ const (
 
 	// heldChunk is how much room is made at a time for what is held back.
 	heldChunk = 32 << 10
+
+	// collectAfter is after how many bytes of large replies, of heldMuch and more,
+	// garbage is collected before more is held back: each of them is somewhere
+	// else a second time, as what the client library made of it.
+	collectAfter = 8 << 20
+	heldMuch     = 1 << 20
 
 	// errorHead is how much of an error is looked at.
 	errorHead = 192
@@ -286,16 +294,34 @@ func (f *frames) ended() {
 
 // budget is how many bytes all connections of a store hold back together.
 type budget struct {
-	most int64
-	used atomic.Int64
+	most   int64
+	used   atomic.Int64
+	passed atomic.Int64 // since garbage was collected
+	later  atomic.Bool  // it will be
 }
 
 func (b *budget) take(n int) error {
+	if passed := b.passed.Load(); passed >= collectAfter && b.passed.CompareAndSwap(passed, 0) {
+		debug.FreeOSMemory()
+	}
 	if b.used.Add(int64(n)) > b.most {
 		b.used.Add(-int64(n))
 		return badFrame("more than %d bytes of large answers at the same time", b.most)
 	}
 	return nil
+}
+
+// pass notes that a reply of so many bytes was passed on. After many such bytes
+// garbage is collected a second later at the latest.
+func (b *budget) pass(n int) {
+	if n < heldMuch || b.passed.Add(int64(n)) < collectAfter || b.later.Swap(true) {
+		return
+	}
+	time.AfterFunc(time.Second, func() {
+		b.later.Store(false)
+		b.passed.Store(0)
+		debug.FreeOSMemory()
+	})
 }
 
 // checked is a connection whose replies are checked. One reads from it at a
@@ -308,6 +334,7 @@ type checked struct {
 	passed int64    // bytes that were passed on
 	held   [][]byte // chunks that were not, in their order
 	offset int      // of the first of them that were
+	size   int      // bytes of them, those that have been passed on with them
 	err    error    // why nothing is read any more
 
 	charged atomic.Int64 // of the budget
@@ -405,6 +432,8 @@ func (c *checked) pass(p []byte) (n int) {
 			c.held[0], c.offset = nil, 0
 			if c.held = c.held[1:]; len(c.held) == 0 {
 				c.held = nil
+				c.budget.pass(c.size)
+				c.size = 0
 			}
 		}
 	}
@@ -436,6 +465,7 @@ func (c *checked) room() ([]byte, error) {
 		return nil, err
 	}
 	c.charged.Add(heldChunk)
+	c.size += heldChunk
 	c.held = append(c.held, make([]byte, 0, heldChunk))
 	return c.held[len(c.held)-1][:heldChunk], nil
 }

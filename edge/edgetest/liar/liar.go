@@ -72,6 +72,7 @@ func Lies() []Lie {
 		endless("arrays in arrays", "", "*1\r\n"),
 		endless("wide arrays in arrays", "", "*1000\r\n"),
 		endless("a string of 17 MiB", "$17825792\r\n", strings.Repeat("x", 17<<20/8)),
+		text("a string of 16 MiB, all of it", "$16777216\r\n"+strings.Repeat("x", 16<<20)+"\r\n"),
 		endless("an array of large strings", "*1000\r\n", "$1048576\r\n"+strings.Repeat("x", 1<<20)+"\r\n"),
 		endless("a line without an end", "+", "x"),
 		endless("an error without an end", "-ERR ", "x"),
