@@ -222,7 +222,13 @@ func (f *filter) place(x *edge.Exchange, thing edge.Thing, name string, several 
 // are no object are returned as they are.
 func completed(m *mcp.Message) []byte {
 	argument := m.Get("argument").Of(m.Raw)
-	settled := mcp.Lookup(m.Get("context").Of(m.Raw), "arguments")
+	var settled []byte
+	mcp.Each(m.Get("context").Of(m.Raw), func(name, value []byte) bool { // which, unlike Lookup, steps over what is large
+		if string(mcp.Unquote(name)) == "arguments" {
+			settled = value
+		}
+		return settled == nil
+	})
 	name, value := mcp.String(mcp.Lookup(argument, "name")), mcp.Lookup(argument, "value")
 	if value == nil || len(settled) > 0 && settled[0] != '{' && settled[0] != 'n' {
 		return settled
