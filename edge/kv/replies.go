@@ -35,7 +35,7 @@ const (
 	// collectAfter is after how many bytes of large replies, of heldMuch and more,
 	// garbage is collected before more is held back: each of them is somewhere
 	// else a second time, as what the client library made of it.
-	collectAfter = 8 << 20
+	collectAfter = 4 << 20
 	heldMuch     = 1 << 20
 
 	// errorHead is how much of an error is looked at.
@@ -311,8 +311,8 @@ func (b *budget) take(n int) error {
 	return nil
 }
 
-// pass notes that a reply of so many bytes was passed on. After many such bytes
-// garbage is collected a second later at the latest.
+// pass notes that a reply of so many bytes was passed on, or given up. After many
+// such bytes garbage is collected a second later at the latest.
 func (b *budget) pass(n int) {
 	if n < heldMuch || b.passed.Add(int64(n)) < collectAfter || b.later.Swap(true) {
 		return
@@ -486,6 +486,8 @@ func (c *checked) uncharge(n int) {
 // fail ends the reading: where frames are wrong nobody knows what comes next.
 func (c *checked) fail(err error) error {
 	c.err, c.held = err, nil
+	c.budget.pass(c.size)
+	c.size = 0
 	c.release()
 	_ = c.Conn.Close() // who reads closes it, too
 	return err
