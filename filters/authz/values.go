@@ -21,7 +21,7 @@ const (
 )
 
 var (
-	errTooManyValues = errors.New("more than " + strconv.Itoa(maxValues) + " values, in a batch of all messages together")
+	errTooManyValues = errors.New("more than " + strconv.Itoa(maxValues) + " values (the messages of a batch share them)")
 	errTooDeep       = errors.New("nested deeper than " + strconv.Itoa(maxDepth))
 	errColliding     = errors.New("elements of an array that were chosen to collide")
 )
