@@ -193,7 +193,7 @@ func TestZ14LeavesWithPartsOfRequests(t *testing.T) {
 		c.Write("P")
 		edgetest.Until(t, "the connection", func() bool { return f.Serve.Arriving() == 1 })
 		began, done := time.Now(), stopping(f)
-		tick := time.NewTicker(20 * time.Millisecond)
+		tick := time.NewTicker(time.Millisecond) // oftener than the edge looks
 		defer tick.Stop()
 		for {
 			select {

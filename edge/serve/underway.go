@@ -109,8 +109,8 @@ type arriving struct {
 	since time.Time
 }
 
-// cutArriving ends the wait for requests of which nothing has come for so long.
-// seen has what was seen before.
+// cutArriving ends the wait for requests of which nothing has come for so long, and
+// for all of them when that is 0. seen has what was seen before.
 func (u *underway) cutArriving(now time.Time, seen map[*clientConn]arriving, within time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -119,9 +119,11 @@ func (u *underway) cutArriving(now time.Time, seen map[*clientConn]arriving, wit
 			continue
 		}
 		later := c.later.Load()
-		if was, there := seen[c]; !there || was.later != later {
+		was, there := seen[c]
+		switch {
+		case within > 0 && (!there || was.later != later):
 			seen[c] = arriving{later, now}
-		} else if now.Sub(was.since) > within {
+		case within == 0 || now.Sub(was.since) > within:
 			_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
 		}
 	}
