@@ -26,7 +26,7 @@ type Exchange struct {
 	Request  *mcp.Message // scanned once; a filter may replace it, never change it
 	Head     Head         // what the HTTP request said besides
 	Session  *Session     // nil for a stateless exchange
-	Identity *Identity    // who sent it; nil until the incoming filter has run, then never changed
+	Identity *Identity    // who sent it, as the door found out; nil where nobody asks
 	Target   *Target      // where it goes: resolved before the hallway, and again when a filter replaces the message
 	Name     string       // the tool, prompt, resource or task that a modern request names
 	View     View         // on lists: what of them the client may see; nil for everything
@@ -144,15 +144,14 @@ type View interface {
 // server that read it. What only records and traces tell of is there when a
 // filter of the server keeps or makes some.
 type Head struct {
-	Params        []Header // Mcp-Param-*, of modern requests
-	Remade        bool     // a filter changed the message: Params tell nothing of it any longer
-	Authorization Secret   // for the incoming filter alone: no backend receives it
-	Remote        string   // address of the client, without the port
-	SSE           bool     // it came over the older transport, HTTP with SSE
-	RequestID     string   // X-Request-Id, made by the edge when the client gave none; "" where no record is kept
-	Agent         string   // User-Agent, its beginning; "" where no record is kept
-	TraceParent   string   // traceparent; "" for none, and where nothing is traced
-	TraceState    string   // tracestate, likewise
+	Params      []Header // Mcp-Param-*, of modern requests
+	Remade      bool     // a filter changed the message: Params tell nothing of it any longer
+	Remote      string   // address of the client, without the port
+	SSE         bool     // it came over the older transport, HTTP with SSE
+	RequestID   string   // X-Request-Id, made by the edge when the client gave none; "" where no record is kept
+	Agent       string   // User-Agent, its beginning; "" where no record is kept
+	TraceParent string   // traceparent; "" for none, and where nothing is traced
+	TraceState  string   // tracestate, likewise
 }
 
 // Header is one line of an HTTP header.
@@ -169,6 +168,19 @@ type Client interface {
 	// client and waits for all answers; keys are kept. An error of kind
 	// NoMethod says that this client cannot be asked.
 	Ask(context.Context, map[string]Question) (map[string]Answer, error)
+}
+
+// NoClient is the way back to nobody, for what is asked on no client's behalf:
+// what it is told is dropped, and it answers no question. Those who hear of
+// something but cannot be asked embed it.
+type NoClient struct{}
+
+// Send drops a notification.
+func (NoClient) Send(*mcp.Message) error { return nil }
+
+// Ask fails with an error of kind NoMethod.
+func (NoClient) Ask(context.Context, map[string]Question) (map[string]Answer, error) {
+	return nil, Errorf(NoMethod, "ask", "nobody is there to answer")
 }
 
 // Question is one request of a server to a client.
@@ -206,6 +218,15 @@ func (r *Response) Share(id, result []byte, status int) {
 	r.Raw = append(append(append(make([]byte, 0, len(sharedHead)+len(id)+len(sharedMiddle)), sharedHead...), id...), sharedMiddle...)
 	r.ID = mcp.Span{Start: uint32(len(sharedHead)), End: uint32(len(sharedHead) + len(id))}
 	r.Kind, r.Status, r.Shared = mcp.Result, status, result
+}
+
+// Reply answers a request with a result, JSON text.
+func Reply(m *mcp.Message, result []byte) (*Response, error) {
+	r := &Response{Status: 200}
+	if err := r.Decode(mcp.AppendResult(nil, m.IDText(), result)); err != nil {
+		return nil, Errorf(Internal, "reply", "%w", err)
+	}
+	return r, nil
 }
 
 // Whole returns the text of the answer in one piece.

@@ -83,3 +83,7 @@ func Contain(log *slog.Logger, what string) {
 		log.Error("panic", "in", what, "panic", r, "stack", string(debug.Stack()))
 	}
 }
+
+// ErrUnpaid is what an error unwraps to that says of a request that was let
+// through as Paid that it goes on with no call: it is charged then.
+var ErrUnpaid = errors.New("the request goes on with no call")

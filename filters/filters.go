@@ -10,12 +10,12 @@ import "github.com/weir-edge/weir/edge"
 // stand on either side of guests: mutating ones before, validating ones after,
 // so that these see what will be done.
 //
-// The door asks incoming, and so who a client is, before it reads the message:
-// to a stranger nothing is wrong with it but that. The identity stands in the
-// exchange when the hallway begins, and telemetry and audit are told of those
-// who were turned away.
+// Who a client is stands in the exchange when the hallway begins: the door asks
+// the gate of filters/incoming before it reads the message, since to a stranger
+// nothing is wrong with it but that. Telemetry and audit are told of those who
+// were turned away.
 func Order() []string {
-	return []string{"telemetry", "audit", "incoming", "headers", "mutating", "guest", "validating", "authz", "ratelimit"}
+	return []string{"telemetry", "audit", "headers", "mutating", "guest", "validating", "authz", "ratelimit"}
 }
 
 // Entry is one filter of a server's hallway.

@@ -24,9 +24,9 @@ func trace(log *[]string, name string) edge.Filter {
 // The hallway has one order, whatever order its entries come in; entries of
 // one name keep theirs.
 func TestChainOrder(t *testing.T) {
-	const want = "telemetry audit incoming headers mutating guest.1 guest.2 guest.3 validating authz ratelimit here" +
-		" /ratelimit /authz /validating /guest.3 /guest.2 /guest.1 /mutating /headers /incoming /audit /telemetry"
-	names := strings.Fields("telemetry audit incoming headers mutating guest.1 guest.2 guest.3 validating authz ratelimit")
+	const want = "telemetry audit headers mutating guest.1 guest.2 guest.3 validating authz ratelimit here" +
+		" /ratelimit /authz /validating /guest.3 /guest.2 /guest.1 /mutating /headers /audit /telemetry"
+	names := strings.Fields("telemetry audit headers mutating guest.1 guest.2 guest.3 validating authz ratelimit")
 	for seed := range uint64(50) {
 		var log []string
 		shuffled := slices.Clone(names)
@@ -61,7 +61,7 @@ func TestOrderOfTheHallway(t *testing.T) {
 	order := Order()
 	at := func(name string) int { return slices.Index(order, name) }
 	for _, pair := range [][2]string{
-		{"telemetry", "incoming"}, {"audit", "incoming"}, {"incoming", "headers"}, {"incoming", "mutating"}, {"mutating", "guest"}, {"guest", "validating"}, {"validating", "authz"}, {"authz", "ratelimit"},
+		{"telemetry", "audit"}, {"audit", "headers"}, {"headers", "mutating"}, {"mutating", "guest"}, {"guest", "validating"}, {"validating", "authz"}, {"authz", "ratelimit"},
 	} {
 		if at(pair[0]) < 0 || at(pair[0]) >= at(pair[1]) {
 			t.Errorf("%s is not before %s: %v", pair[0], pair[1], order)

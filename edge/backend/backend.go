@@ -384,6 +384,30 @@ func (b *Backend) Status() Status {
 	return s
 }
 
+// Collect is edge.Collector.Collect.
+func (b *Backend) Collect(m edge.Emitter) {
+	now := b.Status()
+	up := 0.0
+	if is := now.Is(); is == health.Ready || is == health.Degraded {
+		up = 1
+	}
+	m.Gauge("weir_backend_up", "1 while the backend answers.", up)
+	m.Gauge("weir_backend_failed_checks", "Health checks that failed in a row.", float64(now.Failures))
+	open := 0.0
+	switch now.Circuit {
+	case health.Open:
+		open = 1
+	case health.HalfOpen:
+		open = 0.5
+	}
+	m.Gauge("weir_backend_circuit_open", "1 while the circuit is open, 0.5 while it is half open.", open)
+	calls, failed, mean := b.Calls()
+	m.Counter("weir_backend_calls", "Calls to the backend.", float64(calls))
+	m.Counter("weir_backend_calls_failed", "Calls that failed by the backend's fault.", float64(failed))
+	m.Counter("weir_backend_stray_answers", "Answers that came to others than who asked.", float64(b.strays.Load()))
+	m.Gauge("weir_backend_latency_seconds", "Time that calls took on average.", mean.Seconds())
+}
+
 // errEra says that the backend is not of the era that it was taken for, and
 // that it did not run what it was sent.
 var errEra = errors.New("the backend speaks another era of the protocol")

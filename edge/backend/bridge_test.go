@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -29,7 +30,7 @@ func TestZ11LinesHeardLate(t *testing.T) {
 			t.Errorf("%s: %p, want %p", what, got, want)
 		}
 	}
-	first, second := &call{client: deaf{}}, &call{client: deaf{}}
+	first, second := &call{client: edge.NoClient{}}, &call{client: edge.NoClient{}}
 	one.add(first)
 	two.add(second)
 	expect("two call", 1, one, nil)

@@ -93,7 +93,7 @@ func TestZ12BridgeAfterAHandOver(t *testing.T) {
 
 	// Both have a call under way.
 	for _, s := range []*session{one, other} {
-		s.add(&call{id: s.number(nil), method: "tools/call", client: deaf{}})
+		s.add(&call{id: s.number(nil), method: "tools/call", client: edge.NoClient{}})
 	}
 	if s := b.bridge.sole(); s != nil {
 		t.Errorf("one of two sessions with calls under way counts as the only one; the fresh one: %t", s == other)

@@ -139,6 +139,8 @@ func (b *Backend) subscribe(ctx context.Context, x *edge.Exchange, in *Introduct
 // which of its wishes are honoured waits until then. It is an edge.Client that
 // cannot be asked.
 type Audience struct {
+	edge.NoClient // it hears, and answers no question
+
 	client edge.Client
 	id     []byte // of its request, which tags all that it hears
 	gone   func() // ends the listening
@@ -210,11 +212,6 @@ func (a *Audience) pass(n *mcp.Message) error {
 		a.gone()
 	}
 	return err
-}
-
-// Ask fails: nobody is there to answer.
-func (a *Audience) Ask(context.Context, map[string]edge.Question) (map[string]edge.Answer, error) {
-	return nil, edge.Errorf(edge.NoMethod, "ask", "nobody is there to answer")
 }
 
 // watcher is what a legacy client's session wants to hear from a modern

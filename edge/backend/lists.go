@@ -25,7 +25,7 @@ func (b *Backend) List(ctx context.Context, id *edge.Identity, method string, cu
 	if err != nil {
 		return nil, edge.Errorf(edge.Internal, "list", "%w", err)
 	}
-	x := &edge.Exchange{Era: mcp.Modern, Request: m, Identity: id, Client: deaf{}}
+	x := &edge.Exchange{Era: mcp.Modern, Request: m, Identity: id, Client: edge.NoClient{}}
 	r, err := b.Handle(ctx, x)
 	switch {
 	case err != nil:
@@ -37,13 +37,4 @@ func (b *Backend) List(ctx context.Context, id *edge.Identity, method string, cu
 		return nil, edge.Errorf(edge.Unavailable, "list", "backend %q answered %s with error %d", b.Name, method, r.Code())
 	}
 	return r.Result.Of(r.Raw), nil
-}
-
-// deaf is a client that hears nothing and can be asked nothing.
-type deaf struct{}
-
-func (deaf) Send(*mcp.Message) error { return nil }
-
-func (deaf) Ask(context.Context, map[string]edge.Question) (map[string]edge.Answer, error) {
-	return nil, edge.Errorf(edge.NoMethod, "ask", "nobody is there to answer")
 }

@@ -147,7 +147,7 @@ func exchangeOf(id string) *edge.Exchange {
 	if err != nil {
 		panic(err)
 	}
-	return &edge.Exchange{Era: mcp.Modern, Request: m, Name: "x", Client: deaf{}}
+	return &edge.Exchange{Era: mcp.Modern, Request: m, Name: "x", Client: edge.NoClient{}}
 }
 
 // sessionsOf makes sessions that a legacy server knows.

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +48,9 @@ var rooms = map[string][]string{
 	"sdk/abi":            {},
 	"sdk/examples/...":   {"sdk"},
 	"sdk/weirtest":       {"sdk", "sdk/abi"},
-	"edge/serve":         {"edge", "edge/mcp", "edge/turn", "edge/backend", "edge/catalog", "edge/compile", "edge/health", "edge/kv", "edge/oauth", "edge/outgoing", "edge/secret", "edge/v1beta1", "filters", "filters/audit", "filters/authz", "filters/guest", "filters/headers", "filters/incoming", "filters/ratelimit", "filters/telemetry", "filters/webhook"},
+	"edge/relay":         {"edge"},
+	"edge/route":         {"edge", "edge/mcp", "edge/relay"},
+	"edge/serve":         {"edge", "edge/mcp", "edge/relay", "edge/route", "edge/turn", "edge/backend", "edge/catalog", "edge/compile", "edge/health", "edge/kv", "edge/oauth", "edge/outgoing", "edge/secret", "edge/v1beta1", "filters", "filters/audit", "filters/authz", "filters/guest", "filters/headers", "filters/incoming", "filters/ratelimit", "filters/telemetry", "filters/webhook"},
 	"edge/demo":          {"edge/mcp"},
 	"edge/edgetest/...":  {"edge/...", "filters/...", "cmd/...", "wasm", "sdk/abi"},
 	"cmd/...":            {"edge/...", "filters/...", "cmd/...", "wasm", "sdk/..."},
@@ -55,24 +59,24 @@ var rooms = map[string][]string{
 // doors says which packages may import a third-party module, or all of its
 // packages below a path.
 var doors = map[string][]string{
-	"github.com/valyala/fasthttp":            {"edge/serve", "edge/backend", "edge/edgetest/bench"},
+	"github.com/valyala/fasthttp":            {"edge/serve", "edge/edgetest/bench"},
 	"github.com/knadh/koanf":                 {"cmd/..."},
 	"github.com/spf13/cobra":                 {"cmd/..."},
 	"github.com/spf13/pflag":                 {"cmd/..."},
-	"github.com/modelcontextprotocol/go-sdk": {"edge/demo", "cmd/weir/...", "edge/edgetest/..."},
+	"github.com/modelcontextprotocol/go-sdk": {"edge/demo", "edge/edgetest/..."},
 	"k8s.io/apimachinery":                    {"edge/v1beta1", "edge/compile", "edge/source", "edge/catalog", "edge/outgoing", "filters/..."},
-	"sigs.k8s.io/yaml":                       {"edge/v1beta1", "edge/compile", "edge/source", "filters/authz", "cmd/...", "edge/edgetest/..."},
-	"go.yaml.in/yaml":                        {"edge/source", "cmd/..."},
+	"sigs.k8s.io/yaml":                       {"filters/authz", "cmd/...", "edge/edgetest/..."},
+	"go.yaml.in/yaml":                        {"edge/source"},
 	"github.com/google/jsonschema-go":        {"filters/guest"},
 	"github.com/go-json-experiment/json":     {"filters/authz"},
 	"go.opentelemetry.io":                    {"filters/telemetry"},
 	"google.golang.org/grpc":                 {"filters/telemetry"},
 	"github.com/prometheus":                  {"filters/telemetry"},
 	"github.com/redis/go-redis":              {"edge/kv"},
-	"github.com/lestrrat-go/jwx":             {"edge/oauth", "filters/incoming", "edge/edgetest/..."},
+	"github.com/lestrrat-go/jwx":             {"edge/oauth"},
 	"github.com/cedar-policy/cedar-go":       {"filters/authz"},
 	"github.com/tetratelabs/wazero":          {"wasm/..."},
-	"golang.org/x/text":                      {"edge/mcp", "filters/authz"},
+	"golang.org/x/text":                      {"edge/mcp"},
 	"golang.org/x/term":                      {"cmd/..."},
 	"golang.org/x/sys":                       {"edge/serve", "edge/edgetest/...", "wasm/..."},
 	"github.com/fsnotify/fsnotify":           {"cmd/..."},
@@ -105,6 +109,50 @@ func TestImportsNotices(t *testing.T) {
 		if len(violations([]listed{p})) != 1 {
 			t.Errorf("%s was not noticed", name)
 		}
+	}
+}
+
+// TestDoorsAreUsed holds that nobody has a door through which nothing comes.
+func TestDoorsAreUsed(t *testing.T) {
+	all := list(t)
+	for door, packages := range doors {
+		for _, p := range packages {
+			if !slices.ContainsFunc(all, func(one listed) bool {
+				return covers(p, strings.TrimPrefix(one.ImportPath, module+"/")) && slices.ContainsFunc(one.Imports, func(i string) bool { return covers(door+"/...", i) })
+			}) {
+				t.Errorf("%s may import %s and does not", p, door)
+			}
+		}
+	}
+}
+
+// TestDependenciesOfTests holds RATIONALE.md to what is imported: a module that
+// it says is for tests only is, and any other has a door.
+func TestDependenciesOfTests(t *testing.T) {
+	text, err := os.ReadFile("../../RATIONALE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "## What is each dependency for?")
+	named := regexp.MustCompile("`([a-z0-9.]+\\.[a-z]+/[^`]+)`")
+	all, rows := list(t), 0
+	for row := range strings.Lines(table) {
+		cells := strings.Split(row, "|")
+		if len(cells) < 4 || strings.Contains(cells[1], "(tool)") {
+			continue
+		}
+		for _, m := range named.FindAllStringSubmatch(cells[1], -1) {
+			rows++
+			used := slices.ContainsFunc(all, func(p listed) bool {
+				return !covers(module+"/edge/edgetest/...", p.ImportPath) && slices.ContainsFunc(p.Imports, func(i string) bool { return covers(m[1]+"/...", i) })
+			})
+			if tests := strings.Contains(cells[2], "tests only"); used == tests {
+				t.Errorf("RATIONALE.md says that %s is for tests only: %v; imported by others: %v", m[1], tests, used)
+			}
+		}
+	}
+	if rows < 20 {
+		t.Errorf("only %d modules were found in the table", rows)
 	}
 }
 

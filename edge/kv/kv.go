@@ -44,6 +44,26 @@ type Counters struct {
 	Expired  uint64 // messages that nobody took within their lifetime
 }
 
+// Collect is edge.Collector.Collect.
+func (c Counters) Collect(m edge.Emitter) {
+	for _, one := range []struct {
+		name, help string
+		n          uint64
+	}{
+		{"calls", "Calls that asked the shared store.", c.Calls},
+		{"failures", "Calls that the shared store did not serve.", c.Failures},
+		{"timeouts", "Calls that the shared store did not answer in time.", c.Timeouts},
+		{"refused", "Calls that were not tried, because the shared store was away.", c.Refused},
+		{"busy", "Calls that found no connection to the shared store free.", c.Busy},
+		{"breaker_opened", "How often the breaker before the shared store opened.", c.Opened},
+		{"corrupt", "Values in the shared store that no edge wrote.", c.Corrupt},
+		{"full", "Values and messages that found no room in the shared store.", c.Full},
+		{"expired", "Messages in the shared store that nobody took.", c.Expired},
+	} {
+		m.Counter("weir_store_"+one.name, one.help, float64(one.n))
+	}
+}
+
 // errFull says that a store has no room, which time cures.
 var errFull = errors.New("store full")
 

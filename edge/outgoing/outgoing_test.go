@@ -100,7 +100,7 @@ func call(t testing.TB, s outgoing.Strategy, attach outgoing.Attach, client ...e
 	for _, h := range outgoing.Without(client, s.Names()) {
 		req.Header[h.Name] = append(req.Header[h.Name], h.Value) // as written, not canonical
 	}
-	x := &edge.Exchange{Identity: &edge.Identity{Token: "token-of-the-client"}, Head: edge.Head{Authorization: "Bearer token-of-the-client"}}
+	x := &edge.Exchange{Identity: &edge.Identity{Token: "token-of-the-client"}}
 	if err := attach(t.Context(), x, func(name string, value edge.Secret) {
 		req.Header[name] = append(req.Header[name], string(value))
 	}); err != nil {

@@ -11,6 +11,8 @@ import (
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/relay"
+	"github.com/weir-edge/weir/edge/route"
 )
 
 // How the offers of several backends are one server: names lead to backends by
@@ -170,7 +172,7 @@ func unknown(m *mcp.Message) error {
 // the backend knows.
 func (s *server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backend) (*edge.Response, error) {
 	t, m := x.Target, x.Request
-	if t.Original != t.Name || s.sealed(x) && (s.only == nil || isSealed(m.Text("requestState"))) {
+	if t.Original != t.Name || s.sealed(x) && (s.only == nil || route.IsSealed(m.Text("requestState"))) {
 		name := x.Name
 		own, err := s.inWordsOf(x)
 		if err != nil {
@@ -213,19 +215,19 @@ func (s *server) ask(ctx context.Context, x *edge.Exchange, b *backend.Backend) 
 	if x.Era == mcp.Modern {
 		if s.sealed(x) {
 			// It begins no other call, whatever the backend is by now.
-			at, ok := s.lot.verify(x, x.Request)
+			at, ok := s.parked.Verify(x, x.Request)
 			if ok {
 				return s.goOn(ctx, x, at)
 			}
 			// Nor does one that leads to none, unless it is a backend's own: then the
 			// backend says what it is good for. A legacy backend has none.
 			if in := b.Known(); at.Call != "" || in != nil && in.Era == mcp.Legacy {
-				return nil, errState()
+				return nil, route.ErrState()
 			}
 		}
 		if in, err := b.Introduced(ctx); err == nil && in.Era == mcp.Legacy {
-			if caps := mayAsk(x.Request); caps != nil {
-				return s.lot.serve(ctx, x, caps, next)
+			if caps := route.MayAsk(x.Request); caps != nil {
+				return s.parked.Serve(ctx, x, caps, next)
 			}
 		}
 	}
@@ -234,20 +236,20 @@ func (s *server) ask(ctx context.Context, x *edge.Exchange, b *backend.Backend) 
 
 // goOn has a retry go on with its parked call, where that is. A state that was
 // refused for good is refused again without asking anybody.
-func (s *server) goOn(ctx context.Context, x *edge.Exchange, at state) (r *edge.Response, err error) {
+func (s *server) goOn(ctx context.Context, x *edge.Exchange, at route.State) (r *edge.Response, err error) {
 	spent, text := &s.edge.spent, x.Request.Text("requestState")
-	if spent.has(text) {
-		return nil, &edge.Error{Kind: edge.Params, Op: "resume", Err: &spentState{before: true}}
+	if spent.Has(text) {
+		return nil, &edge.Error{Kind: edge.Params, Op: "resume", Err: &route.SpentState{Before: true}}
 	}
-	if path := s.edge.pathTo(s.shared, at.Node); at.Node != s.lot.node && path != nil {
+	if path := s.edge.pathTo(s.shared, at.Node); at.Node != s.parked.Node && path != nil {
 		r, err = s.edge.relay(ctx, path, x, at)
-	} else if s.lot.claims.kept(time.Now(), at.round()) {
-		err = errClaimed()
+	} else if s.parked.Claims.Kept(time.Now(), at.Key()) {
+		err = relay.ErrClaimed()
 	} else {
-		r, err = s.lot.resume(ctx, x, "")
+		r, err = s.parked.Resume(ctx, x, "")
 	}
-	if why := new(spentState); errors.As(err, &why) {
-		spent.add(time.Now(), text, at.Expires)
+	if why := new(route.SpentState); errors.As(err, &why) {
+		spent.Add(time.Now(), text, at.Expires)
 	}
 	return r, err
 }
@@ -277,10 +279,10 @@ func (s *server) inWordsOf(x *edge.Exchange) (*mcp.Message, error) {
 	}
 	if s.sealed(x) {
 		at := m.Get("requestState")
-		v, ok := s.lot.seal.open(mcp.String(at.Of(m.Raw)))
+		v, ok := s.parked.Sealer().Open(mcp.String(at.Of(m.Raw)))
 		switch {
 		case ok && v.Call != "": // of a parked call, which looks at it itself
-		case ok && v.Server == s.name && v.Backend == t.Backend && v.Principal == x.Identity.Principal() && string(v.Digest) == string(digest(m)):
+		case ok && v.Server == s.name && v.Backend == t.Backend && v.Principal == x.Identity.Principal() && string(v.Digest) == string(route.Digest(m)):
 			edits = append(edits, mcp.Edit{Span: at, With: mcp.Quote(v.Inner)})
 		default:
 			return nil, edge.Errorf(edge.Params, "route", "requestState is not valid for this request")
@@ -324,15 +326,15 @@ func (s *server) inward(x *edge.Exchange, m *mcp.Message, r *edge.Response) (*ed
 func (s *server) reseal(x *edge.Exchange, m *mcp.Message, r *edge.Response) (*edge.Response, error) {
 	at := r.Get("requestState")
 	inner := mcp.String(at.Of(r.Raw))
-	if !at.OK() || s.only != nil && !isSealed(inner) {
+	if !at.OK() || s.only != nil && !route.IsSealed(inner) {
 		return r, nil
 	}
-	if v, ok := s.lot.seal.open(inner); ok && v.Call != "" {
+	if v, ok := s.parked.Sealer().Open(inner); ok && v.Call != "" {
 		return r, nil
 	}
-	text := s.lot.seal.seal(state{
-		Server: s.name, Backend: x.Target.Backend, Principal: x.Identity.Principal(), Digest: digest(m),
-		Expires: s.edge.clock.now().Add(s.lot.ttl).Unix(), Inner: inner,
+	text := s.parked.Sealer().Seal(route.State{
+		Server: s.name, Backend: x.Target.Backend, Principal: x.Identity.Principal(), Digest: route.Digest(m),
+		Expires: s.edge.clock.now().Add(s.parked.TTL).Unix(), Inner: inner,
 	})
 	status := r.Status
 	if err := r.Decode(mcp.Splice(nil, r.Raw, mcp.Edit{Span: at, With: mcp.Quote(text)})); err != nil {

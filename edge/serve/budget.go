@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-edge/weir/edge/route"
 )
 
 // budget is the memory that the bodies of large requests may take, those that
@@ -234,4 +236,17 @@ func strangerAt(address string) owner {
 		}
 	}
 	return owner{address: address}
+}
+
+// maxParkedBytes is how many bytes the requests of parked calls may have together,
+// where the bodies of large requests may have as many. A holder has a quarter of
+// them.
+const maxParkedBytes = 64 << 20
+
+// parkedFor makes the place where calls are parked by settings.
+func parkedFor(s Settings, seal *route.Sealer, node string) *route.Parked {
+	room := max(int(min(maxParkedBytes, mostForBodies())), s.MaxBody)
+	return route.NewParked(route.ParkOptions{
+		Most: s.MaxParked, TTL: s.ParkTTL, Cap: s.CallCap, Node: node, Room: room, Part: max(room/4, s.MaxBody),
+	}, seal)
 }

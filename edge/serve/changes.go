@@ -61,7 +61,7 @@ func (h *hub) hear(b *backend.Backend, ear *edge.Session) {
 	wait := time.Second
 	for h.life.Err() == nil {
 		began := time.Now()
-		err := b.Listen(h.life, ear, hearing{h, b.Name})
+		err := b.Listen(h.life, ear, hearing{h: h, backend: b.Name})
 		if h.life.Err() != nil {
 			return
 		}
@@ -79,8 +79,9 @@ func (h *hub) hear(b *backend.Backend, ear *edge.Session) {
 
 // hearing is the hub as a backend's client.
 type hearing struct {
-	h       *hub
-	backend string
+	edge.NoClient // nobody is there to answer
+	h             *hub
+	backend       string
 }
 
 // Send takes what a backend tells outside of calls.
@@ -96,11 +97,6 @@ func (e hearing) Send(n *mcp.Message) error {
 		e.h.updated(e.backend, n)
 	}
 	return nil
-}
-
-// Ask fails: nobody is there to answer.
-func (e hearing) Ask(context.Context, map[string]edge.Question) (map[string]edge.Answer, error) {
-	return nil, edge.Errorf(edge.NoMethod, "ask", "nobody is there to answer")
 }
 
 // updated tells those who wait for a resource.

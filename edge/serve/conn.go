@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/turn"
 )
 
@@ -180,7 +181,7 @@ func crowdOf(c net.Conn) netip.Prefix {
 		addr = at.Addr()
 	}
 	addr = addr.Unmap().WithZone("")
-	if network, ok := networkOf(addr); ok {
+	if network, ok := edge.Network(addr); ok {
 		return network
 	}
 	return netip.PrefixFrom(addr, addr.BitLen())

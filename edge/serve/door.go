@@ -117,9 +117,7 @@ func (e *Edge) admit(ctx *fasthttp.RequestCtx, h *head, s *server) bool {
 	if h.who = s.gate.Remembered(h.authorization); h.who != nil {
 		return true
 	}
-	who, err := s.gate.Identify(context.Background(), &edge.Head{
-		Authorization: edge.Secret(h.authorization), Remote: e.clientOf(ctx.Conn(), &ctx.Request.Header),
-	})
+	who, err := s.gate.Identify(context.Background(), edge.Secret(h.authorization), e.clientOf(ctx.Conn(), &ctx.Request.Header))
 	if err != nil {
 		who, err = s.known(&ctx.Request.Header, err)
 	}
@@ -420,7 +418,7 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 		return x.turned(err)
 	}
 	if x.lasts = m.Method == "subscriptions/listen"; x.lasts {
-		who := holderOf(x.Identity, x.Head.Remote)
+		who := edge.Holder(x.Identity, x.Head.Remote)
 		if !e.outlets.take(who, e.settings.MaxStreams) {
 			return x.turned(errStreams(e.settings.MaxStreams))
 		}
@@ -439,6 +437,9 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 		r, err = e.setUp(x)
 	} else {
 		r, err = x.server.chain.Handle(&x.call, &x.Exchange)
+	}
+	if err != nil && x.server.gate != nil {
+		err = x.server.gate.StepUp(err)
 	}
 	if err != nil && edge.KindOf(err) == edge.Internal {
 		e.fault(x, err)

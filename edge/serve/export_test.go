@@ -5,7 +5,6 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/filters"
-	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 // Heartbeat is how long a stream or a call may be silent.
@@ -37,7 +36,7 @@ func (e *Edge) AddWide(n int64) { e.wide.Add(n) }
 
 // Count has a room of the process, and of its main server, asked for numbers. It
 // must be called before Serve.
-func (e *Edge) Count(process, server telemetry.Collector) {
+func (e *Edge) Count(process, server edge.Collector) {
 	e.counting = append(e.counting, process)
 	s := e.live.Load().main
 	s.counting = append(s.counting, server)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/valyala/fasthttp"
+	"github.com/weir-edge/weir/edge"
 )
 
 // Where the edge stands behind another proxy, the address of a client is what
@@ -107,4 +108,14 @@ func bareAddress(text string) string {
 		return host
 	}
 	return strings.Trim(text, "[]")
+}
+
+// holder returns whom the things of the client of a request are counted for: see
+// edge.Holder. Behind proxies that are believed its address is the one that they
+// tell.
+func (e *Edge) holder(h *head) string {
+	if !h.who.Anonymous() {
+		return h.who.Principal()
+	}
+	return edge.Holder(h.who, e.clientOf(h.ctx.Conn(), &h.ctx.Request.Header))
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/filters/guest"
-	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 // Where the programs among a server's filters meet the rest of the edge.
@@ -31,8 +30,8 @@ func (e *Edge) openGuest(s *server, p compile.Server, programs []guest.Loaded) e
 		return fmt.Errorf("server %s: %w", p.Name, err)
 	}
 	s.guest, s.programs = g, told
-	s.counting = append(s.counting, telemetry.CollectorFunc(func(emit func(telemetry.Sample)) {
-		e.guests.Collect(s.name, func(one guest.Sample) { emit(telemetry.Sample(one)) })
+	s.counting = append(s.counting, edge.CollectorFunc(func(m edge.Emitter) {
+		e.guests.Collect(s.name, m)
 	}))
 	if s.gate != nil {
 		s.gate.Map = g.MapIdentity

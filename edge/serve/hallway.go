@@ -107,7 +107,7 @@ func (e *Edge) paid(_ context.Context, x *edge.Exchange) bool {
 		}
 		m = own
 	}
-	_, ok := e.lot.verify(x, m)
+	_, ok := e.parked.Verify(x, m)
 	return ok
 }
 

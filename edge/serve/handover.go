@@ -18,6 +18,7 @@ import (
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/route"
 )
 
 // What a process hands to the one that stands in for it, besides its sockets:
@@ -671,12 +672,13 @@ func (e *Edge) addKeys(handed [][]byte) {
 			keys = append(keys, k)
 		}
 	}
-	seal, err := newSealer(keys)
+	seal, err := route.NewSealer(keys)
 	if err != nil {
 		e.log.Warn("states of the process before cannot be opened", "error", err)
 		return
 	}
-	e.keys, e.lot.seal = keys, seal
+	e.keys = keys
+	e.parked.Reseal(seal)
 }
 
 // readFromMail takes a letter of the kinds that processes of one place alone

@@ -35,9 +35,9 @@ func (s *server) inner(ctx context.Context, x *edge.Exchange, tool string, argum
 func (s *server) innerCall(ctx context.Context, x *edge.Exchange, id []byte, tool string, arguments []byte) (*edge.Response, error) {
 	set := []mcp.Member{mcp.Raw("name", mcp.Quote(tool)), mcp.Raw("arguments", arguments)}
 	call := &edge.Exchange{
-		Parent: x, Server: x.Server, Era: x.Era, Session: x.Session, Identity: x.Identity, Head: x.Head, Forward: x.Forward, Heard: x.Heard, Client: deaf{},
+		Parent: x, Server: x.Server, Era: x.Era, Session: x.Session, Identity: x.Identity, Head: x.Head, Forward: x.Forward, Heard: x.Heard, Client: edge.NoClient{},
 	}
-	call.Head.Params, call.Head.Authorization, call.Head.Remade = nil, "", true // the client's mirror other arguments
+	call.Head.Params, call.Head.Remade = nil, true // the client's mirror other arguments
 	if x.Era == mcp.Modern {
 		set = append(set, mcp.Raw("_meta", mcp.Change(nil, nil, mcp.Caller{Info: s.edge.client()}.Members()...)))
 		call.Name = tool
@@ -51,16 +51,6 @@ func (s *server) innerCall(ctx context.Context, x *edge.Exchange, id []byte, too
 		return s.observed(ctx, call, refusing(err))
 	}
 	return s.chain.Handle(ctx, call)
-}
-
-// deaf is the client of a call that a program makes: it hears of nothing before
-// the answer, and cannot be asked.
-type deaf struct{}
-
-func (deaf) Send(*mcp.Message) error { return nil }
-
-func (deaf) Ask(context.Context, map[string]edge.Question) (map[string]edge.Answer, error) {
-	return nil, edge.Errorf(edge.NoMethod, "ask", "a call of a filter cannot be asked anything")
 }
 
 // emitted writes down what a program tells of: in the audit log, or where there is

@@ -130,7 +130,7 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 		// less than it takes to look at both, twice.
 		open := max(0, int(e.front.GetOpenConnectionsCount())) // less than none before it is told to end
 		open += e.outlets.len() + e.underway.calls()
-		waits := reachable && (e.lot.len() > 0 || e.threads.busy())
+		waits := reachable && (e.parked.Len() > 0 || e.threads.busy())
 		if open <= 0 && !waits {
 			return
 		}
@@ -209,7 +209,7 @@ func (e *Edge) relayed() bool {
 // said so since this one began to leave. It is only asked for where something
 // waits.
 func (e *Edge) company(t *shared) bool {
-	if (e.lot.len() == 0 || !e.sharedKey) && !e.asking() { // without a common key nobody else opens the states of parked calls
+	if (e.parked.Len() == 0 || !e.sharedKey) && !e.asking() { // without a common key nobody else opens the states of parked calls
 		return false
 	}
 	for by := time.Now().Add(2 * aliveEvery); time.Now().Before(by); time.Sleep(20 * time.Millisecond) {

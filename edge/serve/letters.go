@@ -11,6 +11,8 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/relay"
+	"github.com/weir-edge/weir/edge/route"
 )
 
 // Edges that share a store write to each other through it. A call in flight, a
@@ -262,7 +264,7 @@ func (e *Edge) read(t *shared, text []byte) bool {
 			_ = t.post(l.From, back, nil) // who waits gives up by itself
 		})
 	case letterRetry:
-		if who, ok := e.lot.claims.of(l.From + l.Thread); ok { // else nobody asked whether it may come
+		if who, ok := e.parked.Claims.Of(l.From + l.Thread); ok { // else nobody asked whether it may come
 			e.serveThread(t, l, len(text), who, func(ctx context.Context) { e.retried(ctx, t, l, who, body) })
 		}
 	case letterFollow:
@@ -270,7 +272,7 @@ func (e *Edge) read(t *shared, text []byte) bool {
 	case letterOpen:
 		e.serveThread(t, l, len(text), l.Session, func(context.Context) { e.opened(t, l, body) })
 	case letterLeave:
-		e.lot.claims.leave(l.From + l.Thread)
+		e.parked.Claims.Leave(l.From + l.Thread)
 		e.threads.leave(l.From + l.Thread)
 	default:
 		e.threads.give(l.Thread, l, body)
@@ -545,11 +547,11 @@ func (e *Edge) next(ctx context.Context, t *shared, one *thread, node string, go
 // relay has a round of a parked call served by the edge that holds the call. That
 // edge is asked whether the state is still good before it is sent the request,
 // which may be large.
-func (e *Edge) relay(ctx context.Context, t *shared, x *edge.Exchange, at state) (*edge.Response, error) {
+func (e *Edge) relay(ctx context.Context, t *shared, x *edge.Exchange, at route.State) (*edge.Response, error) {
 	text := x.Request.Text("requestState")
 	switch {
 	case !isNode(at.Node):
-		return nil, errState()
+		return nil, route.ErrState()
 	case t.gone(at.Node):
 		return nil, errHolderGone()
 	}
@@ -652,19 +654,19 @@ func (e *Edge) wanted(l letter, body []byte) error {
 		if s == nil || !s.waitsFor(body) {
 			return edge.Errorf(edge.Invalid, "relay", "nobody waits for this answer")
 		}
-		if !e.lot.claims.take(time.Now(), l.Session+" "+string(body), l.From+l.Thread, "session "+l.Session) {
-			return errClaimed()
+		if !e.parked.Claims.Take(time.Now(), l.Session+" "+string(body), l.From+l.Thread, "session "+l.Session) {
+			return relay.ErrClaimed()
 		}
 		return nil
 	}
-	at, ok := e.lot.seal.open(string(body))
+	at, ok := e.parked.Sealer().Open(string(body))
 	switch {
 	case !ok:
-		return errState()
-	case !e.lot.holds(at):
-		return errSpent()
-	case !e.lot.claims.take(time.Now(), at.round(), l.From+l.Thread, whoIs(at.Principal, "edge "+l.From)):
-		return errClaimed()
+		return route.ErrState()
+	case !e.parked.Holds(at):
+		return route.ErrSpent()
+	case !e.parked.Claims.Take(time.Now(), at.Key(), l.From+l.Thread, whoIs(at.Principal, "edge "+l.From)):
+		return relay.ErrClaimed()
 	}
 	return nil
 }
@@ -681,18 +683,18 @@ func (e *Edge) retried(ctx context.Context, t *shared, l letter, who string, bod
 		}
 		// What the request is of, and whose it is, is in its state, which the
 		// other edge has compared with both.
-		at, ok := e.lot.seal.open(m.Text("requestState"))
+		at, ok := e.parked.Sealer().Open(m.Text("requestState"))
 		if !ok {
-			return nil, errState()
+			return nil, route.ErrState()
 		}
 		x := &edge.Exchange{
 			Server: at.Server, Era: mcp.Modern, Request: m, Target: &edge.Target{Backend: at.Backend},
-			Client: toOther{e, t, l.From, back, who},
+			Client: toOther{e: e, t: t, node: l.From, head: back, who: who},
 		}
 		if issuer, subject, ok := strings.Cut(at.Principal, "\x00"); ok {
 			x.Identity = &edge.Identity{Issuer: issuer, Subject: subject}
 		}
-		return e.lot.resume(ctx, x, l.From+l.Thread)
+		return e.parked.Resume(ctx, x, l.From+l.Thread)
 	}()
 	if ctx.Err() != nil {
 		return // nobody waits
@@ -752,11 +754,12 @@ func (e *Edge) deliver(ctx context.Context, t *shared, node, who string, l lette
 
 // toOther is the way back to a client at another edge.
 type toOther struct {
-	e    *Edge
-	t    *shared
-	node string
-	head letter
-	who  string
+	edge.NoClient // a parked call puts its questions into its answer
+	e             *Edge
+	t             *shared
+	node          string
+	head          letter
+	who           string
 }
 
 // Send passes on a notification.
@@ -766,17 +769,12 @@ func (o toOther) Send(m *mcp.Message) error {
 	return o.e.postFor(o.t.life, o.t, o.node, o.who, l, m.Raw)
 }
 
-// Ask fails: a parked call puts its questions into its answer.
-func (toOther) Ask(context.Context, map[string]edge.Question) (map[string]edge.Answer, error) {
-	return nil, edge.Errorf(edge.NoMethod, "ask", "this client cannot be asked")
-}
-
 func wrongOf(err error) *wrong {
 	w := &wrong{Kind: edge.KindOf(err), Text: "internal error"}
 	var e *edge.Error
 	if errors.As(err, &e) && w.Kind != edge.Internal {
 		w.Text, w.After, w.Data = e.Err.Error(), e.After, e.Data
-		_, w.Spent = e.Err.(*spentState)
+		_, w.Spent = e.Err.(*route.SpentState)
 	}
 	return w
 }
@@ -786,7 +784,7 @@ func (w *wrong) err() error {
 		return edge.Errorf(edge.Internal, "relay", "an error without a cause")
 	}
 	if w.Spent {
-		return errSpent()
+		return route.ErrSpent()
 	}
 	return &edge.Error{Kind: w.Kind, Op: "relay", After: w.After, Data: w.Data, Err: errors.New(w.Text)}
 }

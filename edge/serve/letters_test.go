@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/route"
 )
 
 // TestLettersAreBounded: what waits for one exchange with another edge, and for
@@ -119,7 +120,7 @@ func TestZ41ClaimsEndWithTheirMaker(t *testing.T) {
 		if _, err := x.Client.Ask(ctx, map[string]edge.Question{"q": {Method: "elicitation/create", Params: []byte(`{}`)}}); err != nil {
 			return nil, err
 		}
-		return reply(x.Request, []byte(`{"content":[]}`))
+		return edge.Reply(x.Request, []byte(`{"content":[]}`))
 	})
 	message := func(more string) *mcp.Message {
 		m, err := mcp.Decode(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{}%s}}`, more))
@@ -150,13 +151,13 @@ func TestZ41ClaimsEndWithTheirMaker(t *testing.T) {
 					var lost atomic.Value // a kind of letters
 					lost.Store(leaves.lost)
 					key := [][]byte{make([]byte, 32)}
-					seal, err := newSealer(key)
+					seal, err := route.NewSealer(key)
 					if err != nil {
 						t.Fatal(err)
 					}
 					begin := func() *Edge {
 						e := &Edge{node: newName(), log: slog.New(slog.DiscardHandler)}
-						e.lot = newLot(Defaults(), seal, e.node)
+						e.parked = parkedFor(Defaults(), seal, e.node)
 						e.posting.most, e.posting.each = maxPosting, maxPostingEach
 						edges[boxOf(e.node)] = e
 						stores[boxOf(e.node)] = &shared{direct: true, signer: newSigner(e.node, key), letter: 1 << 20, cap: time.Minute, life: t.Context(), carrier: &boxes{post: func(box string, text []byte) error {
@@ -169,10 +170,10 @@ func TestZ41ClaimsEndWithTheirMaker(t *testing.T) {
 						return e
 					}
 					a, b := begin(), begin()
-					defer a.lot.close()
-					home, there := &server{edge: a, lot: a.lot}, stores[boxOf(b.node)]
+					defer a.parked.Close()
+					home, there := &server{edge: a, parked: a.parked}, stores[boxOf(b.node)]
 
-					r, err := a.lot.begin(t.Context(), exchange(message("")), []byte("{}"), asks)
+					r, err := a.parked.Begin(t.Context(), exchange(message("")), []byte("{}"), asks)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -181,7 +182,7 @@ func TestZ41ClaimsEndWithTheirMaker(t *testing.T) {
 						t.Fatal(err)
 					}
 					text := mcp.String(mcp.Lookup(m.Result.Of(m.Raw), "requestState"))
-					at, _ := seal.open(text)
+					at, _ := seal.Open(text)
 					retry := exchange(message(`,"inputResponses":{"input_1":{"action":"accept"}},"requestState":"` + text + `"`))
 
 					give := func() {}

@@ -100,7 +100,7 @@ func (h *hub) listen(ctx context.Context, x *edge.Exchange) (*edge.Response, err
 		return nil, edge.Errorf(edge.Params, "listen", "a client can wait for %d resources", maxWatched)
 	}
 	l := newSubscriber() // what changes from here on waits for the acknowledgement
-	who := holderOf(x.Identity, x.Head.Remote)
+	who := edge.Holder(x.Identity, x.Head.Remote)
 	h.mu.Lock()
 	if h.waiting[who]+len(wish.URIs) > maxWatchedEach {
 		h.mu.Unlock()
@@ -152,7 +152,7 @@ func (h *hub) listen(ctx context.Context, x *edge.Exchange) (*edge.Response, err
 		case <-ctx.Done():
 		case <-h.life.Done():
 		}
-		return reply(m, a.Done())
+		return edge.Reply(m, a.Done())
 	}
 }
 
@@ -262,7 +262,7 @@ func (h *hub) subscribe(ctx context.Context, r resourceAt, method string) error 
 	if err != nil {
 		return err
 	}
-	answer, err := b.Handle(ctx, &edge.Exchange{Era: mcp.Legacy, Request: m, Session: ear, Client: hearing{h, r.backend}})
+	answer, err := b.Handle(ctx, &edge.Exchange{Era: mcp.Legacy, Request: m, Session: ear, Client: hearing{h: h, backend: r.backend}})
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 	if before != nil {
 		was = before.servers[p.Name]
 	}
-	s := &server{edge: e, log: e.logOf(p), name: p.Name, secrets: secrets, lot: e.lot, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target), byName: make(map[string]*backend.Backend), outgoing: make(map[string]*outgoing.Spec)}
+	s := &server{edge: e, log: e.logOf(p), name: p.Name, secrets: secrets, parked: e.parked, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target), byName: make(map[string]*backend.Backend), outgoing: make(map[string]*outgoing.Spec)}
 	s.info = mcp.AppendString([]byte(`{"name":`), p.Title)
 	s.info = append(mcp.AppendString(append(s.info, `,"version":`...), e.version), '}')
 	var err error

@@ -112,8 +112,8 @@ func (e *Edge) openTelemetry(p compile.Server) func(edge.Env) (*telemetry.Teleme
 		}
 		parsed.Answer, parsed.Transport = answerTo, transportOf
 		parsed.Trace = func(x *edge.Exchange) (parent, state string) { return x.Head.TraceParent, x.Head.TraceState }
-		parsed.Collectors = []telemetry.Collector{e.roomsOf(p.Name)}
-		parsed.Process = []telemetry.Collector{telemetry.CollectorFunc(e.collect)}
+		parsed.Collectors = []edge.Collector{e.roomsOf(p.Name)}
+		parsed.Process = []edge.Collector{edge.CollectorFunc(e.collect)}
 		return parsed.Start(env)
 	}
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/outgoing"
+	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/headers"
 	"github.com/weir-edge/weir/filters/incoming"
 	"github.com/weir-edge/weir/filters/ratelimit"
-	"github.com/weir-edge/weir/filters/telemetry"
 	"github.com/weir-edge/weir/filters/webhook"
 )
 
@@ -47,13 +47,13 @@ type server struct {
 	document []byte        // that tells clients where to get a token; nil for none
 	after    []func()      // to be called when it ends
 	log      *slog.Logger
-	policy   *authz.Counters       // nil for no policies
-	counting []telemetry.Collector // rooms of it that count for themselves
+	policy   *authz.Counters  // nil for no policies
+	counting []edge.Collector // rooms of it that count for themselves
 	observers
 	reported report
-	chain    edge.Handler // the hallway, with route at its end
-	lot      *lot         // calls that wait for a modern client's answers
-	shared   *shared      // the store of sessions and buckets; nil for the memory of the process
+	chain    edge.Handler  // the hallway, with route at its end
+	parked   *route.Parked // calls that wait for a modern client's answers
+	shared   *shared       // the store of sessions and buckets; nil for the memory of the process
 	limits   *ratelimit.Part
 	limitsOf string // digest of what the limits were made from
 }
@@ -92,7 +92,7 @@ func told(x *edge.Exchange) bool {
 // answers it here when it asks about the server itself.
 func (s *server) route(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	m := x.Request
-	if err := checkRetry(x); err != nil {
+	if err := route.CheckRetry(x); err != nil {
 		return nil, err
 	}
 	if x.Ready != nil {
@@ -103,10 +103,10 @@ func (s *server) route(ctx context.Context, x *edge.Exchange) (*edge.Response, e
 	}
 	switch m.Method {
 	case "ping":
-		return reply(m, []byte("{}"))
+		return edge.Reply(m, []byte("{}"))
 	case "server/discover":
 		caps, instructions := s.offer(ctx, mcp.Modern)
-		return reply(m, mcp.Discovered(caps, s.info, instructions))
+		return edge.Reply(m, mcp.Discovered(caps, s.info, instructions))
 	case "logging/setLevel":
 		if !logLevel(m.Text("level")) {
 			return nil, edge.Errorf(edge.Params, "route", "params.level is no log level")
@@ -141,7 +141,7 @@ func (s *server) setLevel(ctx context.Context, x *edge.Exchange) (*edge.Response
 	level := x.Request.Text("level")
 	x.Session.SetLogLevel(level)
 	s.level(ctx, x.Session, level)
-	return reply(x.Request, []byte("{}"))
+	return edge.Reply(x.Request, []byte("{}"))
 }
 
 // level tells every backend from which level on to log for a session.
@@ -188,13 +188,4 @@ func (s *server) offer(ctx context.Context, era mcp.Era) (caps, instructions []b
 		all = append(all, backend.Everything()) // one that is away may come back with anything
 	}
 	return union(all, era), guidance(known, names)
-}
-
-// reply answers a request here.
-func reply(m *mcp.Message, result []byte) (*edge.Response, error) {
-	r := &edge.Response{Status: 200}
-	if err := r.Decode(mcp.AppendResult(nil, m.IDText(), result)); err != nil {
-		return nil, edge.Errorf(edge.Internal, "reply", "%w", err)
-	}
-	return r, nil
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/oauth"
+	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/filters/guest"
-	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 const (
@@ -73,13 +73,13 @@ type Edge struct {
 	clock     *clock
 	watcher   *watcher
 	live      atomic.Pointer[live]
-	lot       *lot            // calls that wait for a modern client's answers
+	parked    *route.Parked   // calls that wait for a modern client's answers
 	store     *kv.MemoryStore // of servers that share none
 	stores    stores          // that replicas share
 	passages  passages        // servers that are between two stores
 	threads   threads         // exchanges with other edges
 	posting   shares          // bytes of large letters on their way to other edges
-	spent     spent           // states that other edges have refused
+	spent     route.Spent     // states that other edges have refused
 	sliding   atomic.Bool     // lifetimes in stores are being begun anew
 	guests    *guest.Keeper   // programs among the filters
 	secrets   *secret.Secrets
@@ -105,8 +105,8 @@ type Edge struct {
 	badReload  atomic.Pointer[string] // why the last reload changed nothing; nil when it did
 	reloads    atomic.Int64
 	badReloads atomic.Int64
-	counting   []telemetry.Collector // rooms of the process that count for themselves
-	work       sync.WaitGroup        // exchanges that answer on a stream of their own
+	counting   []edge.Collector // rooms of the process that count for themselves
+	work       sync.WaitGroup   // exchanges that answer on a stream of their own
 	end        chan struct{}
 }
 
@@ -164,11 +164,11 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 		return nil, err
 	}
 	e.sharedKey, e.keys = given, keys
-	seal, err := newSealer(keys)
+	seal, err := route.NewSealer(keys)
 	if err != nil {
 		return nil, err
 	}
-	e.lot = newLot(s, seal, e.node)
+	e.parked = parkedFor(s, seal, e.node)
 	if !given {
 		keys = nil // nobody else could look at what is signed with it
 	}
@@ -357,7 +357,7 @@ func (e *Edge) Serve(ctx context.Context) error {
 func (e *Edge) close() {
 	e.underway.each(func(x *exchange) { x.cancel() })
 	e.underway.settle(time.Second)
-	e.lot.close()
+	e.parked.Close()
 	e.outlets.end()
 	e.handLogs()
 	for _, t := range e.stores.list() {

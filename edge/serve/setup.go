@@ -162,7 +162,7 @@ func (e *Edge) subscribeFor(ctx context.Context, served *server, s *session, met
 	if err != nil {
 		return err
 	}
-	x := &edge.Exchange{Server: served.name, Era: mcp.Legacy, Request: m, Session: &s.Session, Identity: s.common.who.Load(), Client: nobody{}}
+	x := &edge.Exchange{Server: served.name, Era: mcp.Legacy, Request: m, Session: &s.Session, Identity: s.common.who.Load(), Client: edge.NoClient{}}
 	if x.Target, err = served.target(ctx, x); err != nil {
 		return err
 	}
@@ -171,13 +171,4 @@ func (e *Edge) subscribeFor(ctx context.Context, served *server, s *session, met
 		err = errors.New("refused")
 	}
 	return err
-}
-
-// nobody is the way back of what the edge asks for itself.
-type nobody struct{}
-
-func (nobody) Send(*mcp.Message) error { return nil }
-
-func (nobody) Ask(context.Context, map[string]edge.Question) (map[string]edge.Answer, error) {
-	return nil, edge.Errorf(edge.NoMethod, "ask", "nobody is there to answer")
 }

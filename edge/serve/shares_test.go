@@ -121,32 +121,3 @@ func TestZ40Tasks(t *testing.T) {
 		t.Errorf("%d, %d, %d", all.order.Len(), len(all.byID), len(all.of))
 	}
 }
-
-// TestZ41SpentAndClaims: what is remembered of refused states, and of places that
-// are kept, is bounded; a place is kept for one, for a moment.
-func TestZ41SpentAndClaims(t *testing.T) {
-	var s spent
-	now := time.Now()
-	for i := range 2 * maxSpent {
-		s.add(now, fmt.Sprint(i), now.Unix()+60)
-	}
-	if len(s.all) != maxSpent || !s.has(fmt.Sprint(2*maxSpent-1)) {
-		t.Errorf("%d states", len(s.all))
-	}
-	var c claims
-	if !c.take(now, "x", "a", "who") || c.take(now, "x", "b", "who") || !c.take(now, "x", "a", "who") {
-		t.Error("a place is kept for another, or not for its own")
-	}
-	if c.use(now, "x", "b") || c.use(now, "x", "") || !c.use(now, "x", "a") || c.use(now, "x", "a") || !c.use(now, "x", "") {
-		t.Error("a place is used by another, or not by its own, or twice")
-	}
-	if !c.take(now, "x", "a", "who") || !c.take(now.Add(claimFor), "x", "b", "who") {
-		t.Error("a place is kept for ever")
-	}
-	for i := range 2 * maxClaims {
-		c.take(now.Add(claimFor), fmt.Sprint(i), fmt.Sprint(i), "who")
-	}
-	if len(c.byWhat) > maxClaims || len(c.byName) > maxClaims {
-		t.Errorf("%d places are kept", len(c.byWhat))
-	}
-}

@@ -11,7 +11,6 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
-	"github.com/weir-edge/weir/filters/ratelimit"
 )
 
 // stores are the stores that servers share with those of other edges: one for
@@ -235,49 +234,13 @@ func (s *server) limitStatus() *limitStatus {
 	return out
 }
 
-// countLimits counts what the rate limits of a server have decided.
-func (s *server) countLimits(m emitter) {
-	if s.limits == nil {
-		return
-	}
-	const decisions, help = "weir_rate_limit_decisions", "Calls of tools that rate limits have decided over."
-	c := s.limits.Counters()
-	m.with("decision", "admitted").with("rejected_by", "none").counter(decisions, help, float64(c.Admitted))
-	for kind, n := range c.Limited {
-		m.with("decision", "limited").with("rejected_by", ratelimit.Kind(kind).String()).counter(decisions, help, float64(n))
-	}
-	m.counter("weir_rate_limit_store_errors", "Calls that the store could not count.", float64(c.StoreErrors))
-	m.counter("weir_rate_limit_fail_open", "Calls that were admitted although the store could not count them.", float64(c.FailOpen))
-	m.counter("weir_rate_limit_checks", "Calls that asked the store.", float64(c.Checks))
-	m.counter("weir_rate_limit_check_seconds", "Time that calls have waited for the store.", c.Time.Seconds())
-}
-
-// countStore counts what the store of a server has been asked.
-func (s *server) countStore(m emitter) {
-	if s.shared == nil {
-		return
-	}
+// Collect is edge.Collector.Collect: what the store counts, and the letters in it.
+func (t *shared) Collect(m edge.Emitter) {
 	up := 0.0
-	if s.shared.Ready() == nil {
+	if t.Ready() == nil {
 		up = 1
 	}
-	m.gauge("weir_store_up", "1 while the shared store answers.", up)
-	c := s.shared.Counters()
-	for _, one := range []struct {
-		name, help string
-		n          uint64
-	}{
-		{"calls", "Calls that asked the shared store.", c.Calls},
-		{"failures", "Calls that the shared store did not serve.", c.Failures},
-		{"timeouts", "Calls that the shared store did not answer in time.", c.Timeouts},
-		{"refused", "Calls that were not tried, because the shared store was away.", c.Refused},
-		{"busy", "Calls that found no connection to the shared store free.", c.Busy},
-		{"breaker_opened", "How often the breaker before the shared store opened.", c.Opened},
-		{"corrupt", "Values in the shared store that no edge wrote.", c.Corrupt},
-		{"full", "Values and messages that found no room in the shared store.", c.Full},
-		{"expired", "Messages in the shared store that nobody took.", c.Expired},
-		{"letters_dropped", "Messages in the shared store that no replica with the same key wrote lately.", s.shared.signer.dropped.Load()},
-	} {
-		m.counter("weir_store_"+one.name, one.help, float64(one.n))
-	}
+	m.Gauge("weir_store_up", "1 while the shared store answers.", up)
+	t.Counters().Collect(m)
+	m.Counter("weir_store_letters_dropped", "Messages in the shared store that no replica with the same key wrote lately.", float64(t.signer.dropped.Load()))
 }

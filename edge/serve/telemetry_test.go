@@ -10,9 +10,9 @@ import (
 
 	spanpb "go.opentelemetry.io/proto/otlp/trace/v1"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
-	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 // traced is the YAML of a server that sends what is sampled elsewhere to a
@@ -279,9 +279,9 @@ spec:
 // that panics costs its own numbers alone.
 func TestRoomsThatCount(t *testing.T) {
 	t.Parallel()
-	room := func(name string, broken bool) telemetry.Collector {
-		return telemetry.CollectorFunc(func(emit func(telemetry.Sample)) {
-			emit(telemetry.Sample{Name: "weir_test_" + name, Value: 7})
+	room := func(name string, broken bool) edge.Collector {
+		return edge.CollectorFunc(func(m edge.Emitter) {
+			m.Emit(edge.Sample{Name: "weir_test_" + name, Value: 7})
 			if broken {
 				panic("a fault")
 			}

@@ -9,36 +9,22 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
-	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/route"
 )
 
 // SetArrival changes how long a request may take to arrive. It must be called
 // before Serve.
 func (e *Edge) SetArrival(d time.Duration) { e.arrival, e.budget.within = d, d }
 
-// Sealer seals and opens states as an edge does.
-type Sealer struct{ sealer *sealer }
-
-// State is what a requestState says.
-type State = state
-
 // NewSealer returns a sealer with a key of its own.
-func NewSealer() (*Sealer, error) {
+func NewSealer() (*route.Sealer, error) {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails
-	s, err := newSealer([][]byte{key})
-	return &Sealer{s}, err
+	return route.NewSealer([][]byte{key})
 }
 
-// Seal and Open are what the edge does with a requestState.
-func (s *Sealer) Seal(v State) string            { return s.sealer.seal(v) }
-func (s *Sealer) Open(text string) (State, bool) { return s.sealer.open(text) }
-
 // Sealer is the edge's own.
-func (e *Edge) Sealer() *Sealer { return &Sealer{e.lot.seal} }
-
-// Digest is of what makes a retry the same request.
-func Digest(m *mcp.Message) []byte { return digest(m) }
+func (e *Edge) Sealer() *route.Sealer { return e.parked.Sealer() }
 
 // Lint returns the status with which the edge refuses a header; 0 for one that
 // it lets pass.
@@ -145,7 +131,7 @@ func (e *Edge) SetGrace(d time.Duration) { e.budget.grace = d }
 
 // SetParked changes how many bytes the requests of parked calls may have, and how
 // many of them those of one holder. It must be called before Serve.
-func (e *Edge) SetParked(room, part int) { e.lot.room, e.lot.part = room, part }
+func (e *Edge) SetParked(room, part int) { e.parked.Room, e.parked.Part = room, part }
 
 // Arriving returns how many connections wait for more of a request.
 func (e *Edge) Arriving() (n int) {

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/serve"
 )
 
@@ -110,7 +111,7 @@ func FuzzState(f *testing.F) {
 		if v, ok := sealer.Open(forged); ok {
 			t.Fatalf("%q opens: %+v", forged, v)
 		}
-		want := serve.State{Call: call, Round: round, Backend: backend, Digest: digest, Expires: expires}
+		want := route.State{Call: call, Round: round, Backend: backend, Digest: digest, Expires: expires}
 		text := sealer.Seal(want)
 		got, ok := sealer.Open(text)
 		past := time.Now().Unix() > expires

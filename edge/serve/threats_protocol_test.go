@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/serve"
 )
 
@@ -383,12 +384,12 @@ func TestM23(t *testing.T) {
 		altered[i] ^= 1
 		fails(t, retry(c, "2", `{"n":1}`, yes, string(altered)), 400, -32602, "2")
 	}
-	forged := sealer.Seal(serve.State{Call: "1", Backend: "back", Expires: time.Now().Add(time.Hour).Unix()})
+	forged := sealer.Seal(route.State{Call: "1", Backend: "back", Expires: time.Now().Add(time.Hour).Unix()})
 	fails(t, retry(c, "2", `{"n":1}`, yes, forged), 400, -32602, "2")
 	if r := retry(c, "3", `{"n":1}`, yes, r.RequestState); r.Message().Error != nil {
 		t.Errorf("%s", r.Answer())
 	}
-	old := sealer.Seal(serve.State{Call: "1", Expires: time.Now().Add(-2 * time.Second).Unix()})
+	old := sealer.Seal(route.State{Call: "1", Expires: time.Now().Add(-2 * time.Second).Unix()})
 	if v, ok := sealer.Open(old); ok {
 		t.Errorf("an old state opens: %+v", v)
 	}

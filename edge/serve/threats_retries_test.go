@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/serve"
 )
 
@@ -53,8 +54,8 @@ func TestZ47(t *testing.T) {
 					t.Fatal(err)
 				}
 				own, soon := f.Serve.Sealer(), time.Now().Add(time.Hour).Unix()
-				good := serve.State{Call: "gone", Server: "edgetest", Backend: backend, Digest: serve.Digest(first), Expires: soon}
-				of := func(change func(*serve.State)) string {
+				good := route.State{Call: "gone", Server: "edgetest", Backend: backend, Digest: route.Digest(first), Expires: soon}
+				of := func(change func(*route.State)) string {
 					s := good
 					change(&s)
 					return quote(own.Seal(s))
@@ -67,14 +68,14 @@ func TestZ47(t *testing.T) {
 					"longer":                        quote(sealed + "A"),
 					"of another edge":               quote(strangers.Seal(good)),
 					"its call gone":                 quote(sealed),
-					"expired":                       of(func(s *serve.State) { s.Expires = time.Now().Add(-time.Minute).Unix() }),
-					"of somebody else":              of(func(s *serve.State) { s.Principal = "issuer\x00somebody" }),
-					"of another server":             of(func(s *serve.State) { s.Server = "other" }),
-					"of another backend":            of(func(s *serve.State) { s.Backend = "other" }),
-					"of another request":            of(func(s *serve.State) { s.Digest = []byte("other") }),
-					"of another node":               of(func(s *serve.State) { s.Node = "0123456789abcdef" }),
-					"of no call, somebody else's":   of(func(s *serve.State) { s.Call, s.Inner, s.Principal = "", "own", "issuer\x00somebody" }),
-					"of no call, another request's": of(func(s *serve.State) { s.Call, s.Inner, s.Digest = "", "own", nil }),
+					"expired":                       of(func(s *route.State) { s.Expires = time.Now().Add(-time.Minute).Unix() }),
+					"of somebody else":              of(func(s *route.State) { s.Principal = "issuer\x00somebody" }),
+					"of another server":             of(func(s *route.State) { s.Server = "other" }),
+					"of another backend":            of(func(s *route.State) { s.Backend = "other" }),
+					"of another request":            of(func(s *route.State) { s.Digest = []byte("other") }),
+					"of another node":               of(func(s *route.State) { s.Node = "0123456789abcdef" }),
+					"of no call, somebody else's":   of(func(s *route.State) { s.Call, s.Inner, s.Principal = "", "own", "issuer\x00somebody" }),
+					"of no call, another request's": of(func(s *route.State) { s.Call, s.Inner, s.Digest = "", "own", nil }),
 					"a number":                      "7", "an object": `{"weir1.":1}`, "a list": "[]", "null": "null", "true": "true",
 					"a mebibyte": `"weir1.` + strings.Repeat("A", 1<<20) + `"`,
 				}
@@ -83,7 +84,7 @@ func TestZ47(t *testing.T) {
 					states["an inner state, unsealed"] = `"own"`
 				}
 				if era != edgetest.Modern { // a state from when the backend was of the other era
-					states["of no call"] = of(func(s *serve.State) { s.Call, s.Inner = "", "own" })
+					states["of no call"] = of(func(s *route.State) { s.Call, s.Inner = "", "own" })
 				}
 				for name, state := range states {
 					for _, responses := range []string{"", `,"inputResponses":{}`, `,"inputResponses":{"input_1":{"roots":[]}}`} {

@@ -348,15 +348,8 @@ func (w *workflow) properties(p *field.Path, properties map[string]OutputPropert
 	}
 }
 
-// Nested decodes the properties of an object; nil when there are none. A field
-// that a property does not have is an error.
-func (o OutputProperty) Nested() (map[string]OutputProperty, error) {
-	if o.Properties == "" {
-		return nil, nil
-	}
-	return decodeProperties(o.Properties)
-}
-
+// decodeProperties decodes the properties of an object. A field that a property
+// does not have is an error.
 func decodeProperties(j JSONObject) (map[string]OutputProperty, error) {
 	var m map[string]OutputProperty
 	dec := json.NewDecoder(strings.NewReader(string(j)))

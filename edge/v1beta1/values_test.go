@@ -142,16 +142,12 @@ func TestFreeJSON(t *testing.T) {
 }
 
 func TestNestedProperties(t *testing.T) {
-	p := OutputProperty{Properties: `{"a":{"type":"string","value":"x"}}`}
-	nested, err := p.Nested()
+	nested, err := decodeProperties(`{"a":{"type":"string","value":"x"}}`)
 	if err != nil || nested["a"].Type != OutputString || nested["a"].Value != "x" {
 		t.Errorf("%v, %v", nested, err)
 	}
-	if nested, err := (OutputProperty{}).Nested(); nested != nil || err != nil {
-		t.Errorf("nothing is %v, %v", nested, err)
-	}
 	for _, text := range []JSONObject{`{"a":{"typ":"string"}}`, `{"a":{"type":1}}`, `{"a":{}} x`, `[]`, `{`} {
-		if nested, err := (OutputProperty{Properties: text}).Nested(); err == nil {
+		if nested, err := decodeProperties(text); err == nil {
 			t.Errorf("%s is %v", text, nested)
 		}
 	}

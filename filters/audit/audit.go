@@ -180,10 +180,11 @@ type Counters struct {
 // Counters returns what has been counted.
 func (l *Log) Counters() Counters { return l.queue.counters() }
 
-// Samples are the counters by the names of metrics (without the _total that
-// Prometheus gives them). Each has the label server.
-func (c Counters) Samples() map[string]uint64 {
-	return map[string]uint64{
-		"weir_audit_recorded": c.Recorded, "weir_audit_written": c.Written, "weir_audit_lost": c.Lost, "weir_audit_failures": c.Failures,
-	}
+// Collect is edge.Collector.Collect.
+func (l *Log) Collect(m edge.Emitter) {
+	c := l.Counters()
+	m.Counter("weir_audit_recorded", "Records that were made.", float64(c.Recorded))
+	m.Counter("weir_audit_written", "Records that the log took.", float64(c.Written))
+	m.Counter("weir_audit_lost", "Records that nobody will find.", float64(c.Lost))
+	m.Counter("weir_audit_failures", "Attempts to write or to open the log that failed.", float64(c.Failures))
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/weir-edge/weir/edge"
 )
 
 // TestReadme holds that the README names every type of record and every
@@ -20,9 +22,9 @@ func TestReadme(t *testing.T) {
 			t.Errorf("the README does not name %s", name)
 		}
 	}
-	for name := range (Counters{}).Samples() {
-		if !strings.Contains(text, name+"_total") {
-			t.Errorf("the README does not name %s", name)
+	(&Log{queue: &queue{}}).Collect(edge.Emitter{Emit: func(s edge.Sample) {
+		if !strings.Contains(text, s.Name+"_total") {
+			t.Errorf("the README does not name %s", s.Name)
 		}
-	}
+	}})
 }

@@ -57,6 +57,12 @@ type Counters struct {
 	Denied    atomic.Uint64 // messages
 }
 
+// Collect is edge.Collector.Collect.
+func (c *Counters) Collect(m edge.Emitter) {
+	m.Counter("weir_authz_denied", "Messages that policies denied.", float64(c.Denied.Load()))
+	m.Counter("weir_authz_evaluated", "Decisions that were not known from before.", float64(c.Evaluated.Load()))
+}
+
 // Engine is what a configuration of authorization parses to.
 type Engine interface {
 	edge.Part

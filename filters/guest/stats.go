@@ -113,17 +113,9 @@ func (p *program) status() Status {
 	return out
 }
 
-// Sample is one number of a filter. It is a telemetry.Sample.
-type Sample struct {
-	Name   string
-	Help   string
-	Gauge  bool
-	Value  float64
-	Labels []edge.Header
-}
-
-// Collect gives the numbers of the programs of a server that are open.
-func (k *Keeper) Collect(server string, emit func(Sample)) {
+// Collect gives the numbers of the programs of a server that are open. m has its
+// name already.
+func (k *Keeper) Collect(server string, m edge.Emitter) {
 	k.mu.Lock()
 	var all []*program
 	for _, p := range k.programs {
@@ -136,35 +128,32 @@ func (k *Keeper) Collect(server string, emit func(Sample)) {
 		return cmp.Compare(a.spec.Name, b.spec.Name)
 	})
 	for _, p := range all {
-		p.collect(emit)
+		p.collect(m)
 	}
 }
 
-func (p *program) collect(emit func(Sample)) {
+func (p *program) collect(m edge.Emitter) {
 	s := p.guest.Stats()
-	of := func(more ...edge.Header) []edge.Header {
-		return append([]edge.Header{{Name: "server", Value: p.server}, {Name: "filter", Value: p.spec.Name}}, more...)
-	}
+	m = m.With("filter", p.spec.Name)
 	for h, w := range p.wants {
 		if w == nil {
 			continue
 		}
-		hook := edge.Header{Name: "hook", Value: abi.Hook(h).String()}
+		m := m.With("hook", abi.Hook(h).String())
 		count := func(outcome string, n uint64) {
-			emit(Sample{Name: "weir_guest_calls", Help: "Calls of filters by what came of them.", Value: float64(n),
-				Labels: of(hook, edge.Header{Name: "outcome", Value: outcome})})
+			m.With("outcome", outcome).Counter("weir_guest_calls", "Calls of filters by what came of them.", float64(n))
 		}
 		count("pass", s.Hooks[h].Pass)
 		count("ops", s.Hooks[h].Ops)
 		for reason, n := range s.Hooks[h].Failures {
 			count(wasm.Reason(reason).String(), n)
 		}
-		emit(Sample{Name: "weir_guest_denied", Help: "Messages that filters denied.", Value: float64(p.denied[h].Load()), Labels: of(hook)})
-		emit(Sample{Name: "weir_guest_skipped", Help: "Failures of filters that messages passed in spite of.", Value: float64(p.skipped[h].Load()), Labels: of(hook)})
+		m.Counter("weir_guest_denied", "Messages that filters denied.", float64(p.denied[h].Load()))
+		m.Counter("weir_guest_skipped", "Failures of filters that messages passed in spite of.", float64(p.skipped[h].Load()))
 	}
-	emit(Sample{Name: "weir_guest_fuel", Help: "Fuel that filters used.", Value: float64(s.Fuel), Labels: of()})
-	emit(Sample{Name: "weir_guest_rests", Help: "Times that a filter was left alone for a while.", Value: float64(s.Rests), Labels: of()})
-	emit(Sample{Name: "weir_guest_instances", Help: "Instances of filters.", Gauge: true, Value: float64(s.Live), Labels: of()})
+	m.Counter("weir_guest_fuel", "Fuel that filters used.", float64(s.Fuel))
+	m.Counter("weir_guest_rests", "Times that a filter was left alone for a while.", float64(s.Rests))
+	m.Gauge("weir_guest_instances", "Instances of filters.", float64(s.Live))
 	for what := range p.out {
 		o := &p.out[what]
 		for _, one := range [...]struct {
@@ -172,19 +161,19 @@ func (p *program) collect(emit func(Sample)) {
 			n       uint64
 		}{{"ok", o.ok.Load()}, {"refused", o.refused.Load()}, {"failed", o.failed.Load()}} {
 			if one.n > 0 {
-				emit(Sample{Name: "weir_guest_outside", Help: "What filters asked of others, by what came of it.", Value: float64(one.n),
-					Labels: of(edge.Header{Name: "function", Value: outsideNames[what]}, edge.Header{Name: "outcome", Value: one.outcome})})
+				m.With("function", outsideNames[what]).With("outcome", one.outcome).
+					Counter("weir_guest_outside", "What filters asked of others, by what came of it.", float64(one.n))
 			}
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for name, m := range p.metrics {
-		kind := "weir_guest_counter"
-		if m.gauge {
-			kind = "weir_guest_gauge"
+	for name, own := range p.metrics {
+		const help = "What filters count themselves."
+		if m := m.With("name", name); own.gauge {
+			m.Gauge("weir_guest_gauge", help, float64(own.value))
+		} else {
+			m.Counter("weir_guest_counter", help, float64(own.value))
 		}
-		emit(Sample{Name: kind, Help: "What filters count themselves.", Gauge: m.gauge, Value: float64(m.value),
-			Labels: of(edge.Header{Name: "name", Value: name})})
 	}
 }

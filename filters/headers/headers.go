@@ -116,7 +116,6 @@ func tooMuch(lines []edge.Header) bool {
 func (p *Part) Open(edge.Env) (edge.Filter, error) {
 	return func(next edge.Handler) edge.Handler {
 		return edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
-			x.Head.Authorization = ""
 			if len(x.Forward) > 0 {
 				if err := p.judge(x); err != nil {
 					return nil, err

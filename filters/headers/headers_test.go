@@ -85,14 +85,6 @@ func TestWhoeverPutItThere(t *testing.T) {
 	}
 }
 
-// After the filter nobody sees what the client authenticated with.
-func TestCredentialIsTaken(t *testing.T) {
-	x := &edge.Exchange{Head: edge.Head{Authorization: "Bearer t", Remote: "192.0.2.1"}, Identity: &edge.Identity{Token: "t"}}
-	if err := pass(t, parse(t, nil, nil), x); err != nil || x.Head.Authorization != "" || x.Head.Remote == "" || x.Identity.Token == "" {
-		t.Error(x.Head, err)
-	}
-}
-
 func TestBounds(t *testing.T) {
 	p := parse(t, []string{"X-A"}, nil)
 	many := make([]string, headers.MaxLines)

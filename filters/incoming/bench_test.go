@@ -28,12 +28,12 @@ func ofSize(t testing.TB, p *provider, size int) string {
 func TestCachedAllocations(t *testing.T) {
 	p := newProvider(t, theRSA())
 	g := open(t, p.spec())
-	head := edge.Head{Authorization: edge.Secret("Bearer " + ofSize(t, p, 1024))}
-	if _, err := g.Identify(t.Context(), &head); err != nil {
+	sent := edge.Secret("Bearer " + ofSize(t, p, 1024))
+	if _, err := g.Identify(t.Context(), sent, ""); err != nil {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	if n := testing.AllocsPerRun(1000, func() { _, _ = g.Identify(ctx, &head) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { _, _ = g.Identify(ctx, sent, "") }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -42,11 +42,11 @@ func TestCachedAllocations(t *testing.T) {
 func BenchmarkCached(b *testing.B) {
 	p := newProvider(b, theRSA())
 	g := open(b, p.spec())
-	head := edge.Head{Authorization: edge.Secret("Bearer " + ofSize(b, p, 1024))}
+	sent := edge.Secret("Bearer " + ofSize(b, p, 1024))
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := g.Identify(ctx, &head); err != nil {
+		if _, err := g.Identify(ctx, sent, ""); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -58,11 +58,11 @@ func BenchmarkUnknownKey(b *testing.B) {
 	g := open(b, p.spec())
 	token := strings.SplitN(ofSize(b, p, 1024), ".", 2)[1]
 	header := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","kid":"a stranger's"}`))
-	head := edge.Head{Authorization: edge.Secret("Bearer " + header + "." + token)}
+	sent := edge.Secret("Bearer " + header + "." + token)
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := g.Identify(ctx, &head); edge.KindOf(err) != edge.Unauthenticated {
+		if _, err := g.Identify(ctx, sent, ""); edge.KindOf(err) != edge.Unauthenticated {
 			b.Fatal(err)
 		}
 	}
@@ -74,15 +74,15 @@ func BenchmarkVerify(b *testing.B) {
 	p := newProvider(b, theRSA())
 	g := open(b, p.spec())
 	b.Run("token", func(b *testing.B) {
-		heads := make([]edge.Head, b.N)
-		for i := range heads {
-			heads[i].Authorization = edge.Secret("Bearer " + theRSA().mint(p.claims(map[string]any{"jti": fmt.Sprint(i, b.N)})))
+		sent := make([]edge.Secret, b.N)
+		for i := range sent {
+			sent[i] = edge.Secret("Bearer " + theRSA().mint(p.claims(map[string]any{"jti": fmt.Sprint(i, b.N)})))
 		}
 		ctx := b.Context()
 		b.ReportAllocs()
 		b.ResetTimer()
 		for i := range b.N {
-			if _, err := g.Identify(ctx, &heads[i]); err != nil {
+			if _, err := g.Identify(ctx, sent[i], ""); err != nil {
 				b.Fatal(err)
 			}
 		}

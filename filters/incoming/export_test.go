@@ -3,11 +3,19 @@ package incoming
 import (
 	"time"
 
-	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/oauth"
 )
 
-var _ edge.Part = (*Incoming)(nil)
+// Ready returns nil when tokens can be judged, and else why not.
+func (g *Gate) Ready() error {
+	if g.issuer == nil || g.introspect != nil {
+		return nil
+	}
+	return g.issuer.Ready()
+}
+
+// Missing is the challenge to who sends no token.
+func (t *Incoming) Missing() string { return t.challenges.missing }
 
 // Signed is what a gate does with a token and the keys of its issuer: the
 // payload when the signature holds.

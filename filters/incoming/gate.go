@@ -56,18 +56,9 @@ type Stats struct {
 	Failures     uint64 // of attempts to learn them
 }
 
-// Open is edge.Part.Open.
-func (t *Incoming) Open(env edge.Env) (edge.Filter, error) {
-	g, err := t.Start(env, &oauth.Issuers{})
-	if err != nil {
-		return nil, err
-	}
-	return g.Filter, nil
-}
-
 // Start opens the gate. Servers that are given the same issuers share what is
 // known of an issuer. It fails for a secret, a file or a user that cannot be
-// read; that the provider is away is no failure: see Gate.Ready.
+// read; that the provider is away is no failure.
 func (t *Incoming) Start(env edge.Env, issuers *oauth.Issuers) (*Gate, error) {
 	g := &Gate{incoming: t, clock: newClock(), digester: newDigester()}
 	s := &t.spec
@@ -156,14 +147,6 @@ func (s *Spec) secret(env edge.Env) func(context.Context) (edge.Secret, error) {
 	return nil
 }
 
-// Ready returns nil when tokens can be judged, and else why not.
-func (g *Gate) Ready() error {
-	if g.issuer == nil || g.introspect != nil {
-		return nil
-	}
-	return g.issuer.Ready()
-}
-
 // Stats returns counts.
 func (g *Gate) Stats() Stats {
 	s := Stats{
@@ -177,26 +160,26 @@ func (g *Gate) Stats() Stats {
 	return s
 }
 
-// Filter sets the identity of an exchange, or refuses it.
-func (g *Gate) Filter(next edge.Handler) edge.Handler {
-	return edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
-		if x.Identity == nil {
-			id, err := g.Identify(ctx, &x.Head)
-			if err != nil {
-				return nil, err
-			}
-			x.Identity = id
-		}
-		r, err := next.Handle(ctx, x)
-		if err != nil {
-			return r, g.stepUp(err)
-		}
-		return r, nil
-	})
+// Collect is edge.Collector.Collect, of what became of clients' tokens since the
+// gate was opened. A gate that takes no tokens counts nothing.
+func (g *Gate) Collect(m edge.Emitter) {
+	if !g.incoming.Authenticates() {
+		return
+	}
+	s := g.Stats()
+	m.Counter("weir_auth_cached", "Messages whose token was remembered.", float64(s.Cached))
+	m.Counter("weir_auth_verified", "Tokens whose signature was checked and held.", float64(s.Verified))
+	m.Counter("weir_auth_introspected", "Tokens that their issuer called active.", float64(s.Introspected))
+	m.Counter("weir_auth_refused", "Messages without a token that holds.", float64(s.Refused))
+	m.Counter("weir_auth_away", "Messages that nobody could decide.", float64(s.Away))
+	m.Gauge("weir_auth_tokens", "Tokens that are remembered.", float64(s.Tokens))
+	m.Counter("weir_auth_key_fetches", "Times that the issuer was asked for its keys.", float64(s.Fetches))
+	m.Counter("weir_auth_key_failures", "Attempts to learn the keys that failed.", float64(s.Failures))
 }
 
-// stepUp adds a challenge to an error that says which scopes are needed.
-func (g *Gate) stepUp(err error) error {
+// StepUp adds the challenge to an error that says which scopes are needed,
+// whoever found that out (RFC 6750 §3.1). It returns any other error as it is.
+func (g *Gate) StepUp(err error) error {
 	var e *edge.Error
 	var s *oauth.ScopeError
 	if g.issuer == nil || !errors.As(err, &s) || !errors.As(err, &e) || e.Challenge != "" {
@@ -207,21 +190,22 @@ func (g *Gate) stepUp(err error) error {
 	return &with
 }
 
-// Identify finds out who sends what comes with a head. Errors are of kind
-// Unauthenticated or Denied, with the challenge to answer with, or Overload
-// when the provider has to be asked and cannot be.
-func (g *Gate) Identify(ctx context.Context, head *edge.Head) (*edge.Identity, error) {
+// Identify finds out who sends a request with an Authorization header, "" for
+// none, from an address. Errors are of kind Unauthenticated or Denied, with the
+// challenge to answer with, or Overload when the provider has to be asked and
+// cannot be.
+func (g *Gate) Identify(ctx context.Context, authorization edge.Secret, remote string) (*edge.Identity, error) {
 	switch g.incoming.spec.Type {
 	case Anonymous:
 		return g.fixed, nil
 	case Local:
-		if !loopback(head.Remote) {
+		if !loopback(remote) {
 			g.counts.refused.Add(1)
 			return nil, &edge.Error{Kind: edge.Unauthenticated, Op: "authenticate", Err: errors.New(textLocal)}
 		}
 		return g.fixed, nil
 	}
-	id, err := g.token(ctx, string(head.Authorization))
+	id, err := g.token(ctx, string(authorization))
 	if err != nil {
 		if edge.KindOf(err) == edge.Unauthenticated {
 			g.counts.refused.Add(1)

@@ -2,7 +2,6 @@ package incoming_test
 
 import (
 	"bytes"
-	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -236,7 +235,7 @@ func open(t testing.TB, s incoming.Spec, issuers ...*oauth.Issuers) *incoming.Ga
 }
 
 func identify(t testing.TB, g *incoming.Gate, token string) (*edge.Identity, error) {
-	return g.Identify(t.Context(), &edge.Head{Authorization: edge.Secret("Bearer " + token), Remote: "192.0.2.1"})
+	return g.Identify(t.Context(), edge.Secret("Bearer "+token), "192.0.2.1")
 }
 
 func accepted(t testing.TB, g *incoming.Gate, what, token string) *edge.Identity {
@@ -276,14 +275,4 @@ func op(err error) string {
 		return e.Op
 	}
 	return ""
-}
-
-// through runs an exchange through a filter.
-func through(t testing.TB, f edge.Filter, x *edge.Exchange, last edge.HandlerFunc) error {
-	t.Helper()
-	if last == nil {
-		last = func(context.Context, *edge.Exchange) (*edge.Response, error) { return nil, nil }
-	}
-	_, err := f(last).Handle(t.Context(), x)
-	return err
 }

@@ -1,6 +1,7 @@
-// Package incoming is the filter that finds out who sends an exchange: by an
-// access token of an OpenID Connect provider, or as the user who runs the edge,
-// or as nobody in particular.
+// Package incoming is the gate that finds out who sends a request: by an access
+// token of an OpenID Connect provider, or as the user who runs the edge, or as
+// nobody in particular. The door asks it before the message is read, so that a
+// stranger learns nothing else.
 package incoming
 
 import (
@@ -127,7 +128,6 @@ type Incoming struct {
 	spec       Spec
 	resource   string // "" when nobody knows a URL of this server
 	document   []byte // RFC 9728; nil without resource
-	location   string // of the document; "" without resource
 	challenges challenges
 }
 
@@ -226,11 +226,12 @@ func (t *Incoming) At(endpoint string) *Incoming {
 	if t.spec.Type != OIDC {
 		at.resource = ""
 	}
+	location := ""
 	if at.resource != "" {
 		at.document = Metadata(at.resource, []string{t.spec.Issuer}, t.spec.Scopes)
-		at.location = Location(at.resource)
+		location = Location(at.resource)
 	}
-	at.challenges = newChallenges(at.location, t.spec)
+	at.challenges = newChallenges(location, t.spec)
 	return at
 }
 
@@ -240,6 +241,3 @@ func (t *Incoming) Authenticates() bool { return t.spec.Type == OIDC }
 // Document is the protected resource metadata (RFC 9728 §2), which the door
 // serves to everyone; nil when there is none to serve.
 func (t *Incoming) Document() []byte { return t.document }
-
-// DocumentURL is where clients are told to find Document; "" for nowhere.
-func (t *Incoming) DocumentURL() string { return t.location }

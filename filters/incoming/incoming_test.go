@@ -120,13 +120,17 @@ func TestMetadata(t *testing.T) {
 		s := base
 		s.Resource, s.Audience = tt.resource, tt.audience
 		in := parse(t, s).At(tt.at)
-		if in.DocumentURL() != tt.location || string(in.Document()) != tt.document {
-			t.Errorf("%s: %s %s", name, in.DocumentURL(), in.Document())
+		told := ""
+		if tt.location != "" {
+			told = `resource_metadata="` + tt.location + `", `
+		}
+		if in.Missing() != `Bearer `+told+`scope="openid tools"` || string(in.Document()) != tt.document {
+			t.Errorf("%s: %s %s", name, in.Missing(), in.Document())
 		}
 	}
 	for _, kind := range []incoming.Type{incoming.Anonymous, incoming.Local} {
 		in := parse(t, incoming.Spec{Type: kind}).At("https://edge.example/mcp")
-		if in.Document() != nil || in.DocumentURL() != "" || in.Authenticates() {
+		if in.Document() != nil || in.Missing() != "" || in.Authenticates() {
 			t.Errorf("%s: %s", kind, in.Document())
 		}
 	}
@@ -158,7 +162,7 @@ func TestChallenge(t *testing.T) {
 		"bearer " + good:           "",
 		"BEARER  " + good + " ":    "",
 	} {
-		_, err := g.Identify(t.Context(), &edge.Head{Authorization: edge.Secret(header)})
+		_, err := g.Identify(t.Context(), edge.Secret(header), "")
 		got := ""
 		if e := (*edge.Error)(nil); errors.As(err, &e) {
 			got = e.Challenge
@@ -179,72 +183,59 @@ func TestScopes(t *testing.T) {
 	s := p.spec()
 	s.Required = []string{"openid", "tools:read"}
 	g := open(t, s)
-	token := func(change map[string]any) edge.Head {
-		return edge.Head{Authorization: edge.Secret("Bearer " + theEC().mint(p.claims(change)))}
-	}
+	token := func(change map[string]any) string { return theEC().mint(p.claims(change)) }
 	const meta = `resource_metadata="https://edge.example.com/.well-known/oauth-protected-resource/mcp"`
 	for name, claims := range map[string]map[string]any{
 		"scope": nil, "scope as a list": {"scope": []string{"openid", "tools:read"}}, "scp": {"scope": nil, "scp": "tools:read openid"}, "scp as a list": {"scope": nil, "scp": []string{"openid", "tools:read", "x"}},
 	} {
-		if err := through(t, g.Filter, &edge.Exchange{Head: token(claims)}, nil); err != nil {
+		if _, err := identify(t, g, token(claims)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for range 2 { // also when it is remembered
-		x := &edge.Exchange{Head: token(map[string]any{"scope": "openid"})}
-		err := through(t, g.Filter, x, func(context.Context, *edge.Exchange) (*edge.Response, error) {
-			t.Error("it went on")
-			return nil, nil
-		})
+		id, err := identify(t, g, token(map[string]any{"scope": "openid"}))
 		e := (*edge.Error)(nil)
-		if !errors.As(err, &e) || e.Kind != edge.Denied || e.Challenge != `Bearer error="insufficient_scope", scope="openid tools:read", `+meta || x.Identity != nil {
+		if !errors.As(err, &e) || e.Kind != edge.Denied || e.Challenge != `Bearer error="insufficient_scope", scope="openid tools:read", `+meta || id != nil {
 			t.Errorf("%+v", err)
 		}
 	}
 	inner := edge.Error{Kind: edge.Denied, Err: &oauth.ScopeError{Scopes: []string{"tools:write", "tools:read", `bad "`}}}
-	err := through(t, g.Filter, &edge.Exchange{Head: token(nil)}, func(context.Context, *edge.Exchange) (*edge.Response, error) { return nil, &inner })
+	err := g.StepUp(&inner)
 	e := (*edge.Error)(nil)
 	if !errors.As(err, &e) || e.Kind != edge.Denied || e.Challenge != `Bearer error="insufficient_scope", scope="openid tools:read tools:write", `+meta || inner.Challenge != "" {
 		t.Errorf("%+v", err)
 	}
 	inner.Challenge = "its own"
-	if err := through(t, g.Filter, &edge.Exchange{Head: token(nil)}, func(context.Context, *edge.Exchange) (*edge.Response, error) { return nil, &inner }); err != &inner {
+	if err := g.StepUp(&inner); err != &inner {
 		t.Errorf("a challenge was replaced: %+v", err)
 	}
 	other := edge.Errorf(edge.Denied, "x", "no")
-	if err := through(t, g.Filter, &edge.Exchange{Head: token(nil)}, func(context.Context, *edge.Exchange) (*edge.Response, error) { return nil, other }); err != other || other.Challenge != "" {
+	if err := g.StepUp(other); err != other || other.Challenge != "" {
 		t.Errorf("an error of another cause was changed: %v", err)
 	}
 }
 
-// TestFilter holds that the identity is set once.
-func TestFilter(t *testing.T) {
+// TestIdentity holds what is known of who sends a token, and that it does not
+// print the token.
+func TestIdentity(t *testing.T) {
 	p := newProvider(t, theEC())
-	f, err := parse(t, p.spec()).Open(env(t))
-	if err != nil {
-		t.Fatal(err)
+	g := open(t, p.spec())
+	id, err := identify(t, g, theEC().mint(p.claims(nil)))
+	if err != nil || id == nil || id.Subject != "alice" || id.Name != "Alice" || id.Email != "alice@example.com" || !strings.HasPrefix(string(id.Token), "eyJ") {
+		t.Fatalf("%v, %+v", err, id)
 	}
-	x := &edge.Exchange{Head: edge.Head{Authorization: edge.Secret("Bearer " + theEC().mint(p.claims(nil)))}}
-	if err := through(t, f, x, nil); err != nil || x.Identity == nil || x.Identity.Subject != "alice" || x.Identity.Name != "Alice" || x.Identity.Email != "alice@example.com" {
-		t.Errorf("%v, %+v", err, x.Identity)
-	}
-	already := &edge.Identity{Subject: "set before"}
-	x = &edge.Exchange{Identity: already}
-	if err := through(t, f, x, nil); err != nil || x.Identity != already {
-		t.Errorf("%v, %+v", err, x.Identity)
-	}
-	if err := through(t, f, &edge.Exchange{}, nil); edge.KindOf(err) != edge.Unauthenticated {
+	if _, err := g.Identify(t.Context(), "", ""); edge.KindOf(err) != edge.Unauthenticated {
 		t.Errorf("without a token: %v", err)
 	}
-	if s := fmt.Sprintf("%v %+v %#v", x.Identity, *x, x.Head); strings.Contains(s, "eyJ") {
+	if s := fmt.Sprintf("%v %+v %#v", id, *id, edge.Exchange{Identity: id}); strings.Contains(s, "eyJ") {
 		t.Error("an identity prints its token")
 	}
 }
 
 func TestAnonymous(t *testing.T) {
 	g := open(t, incoming.Spec{Type: incoming.Anonymous})
-	a, err := g.Identify(t.Context(), &edge.Head{Authorization: "Bearer x", Remote: "192.0.2.1"})
-	b, _ := g.Identify(t.Context(), &edge.Head{})
+	a, err := g.Identify(t.Context(), "Bearer x", "192.0.2.1")
+	b, _ := g.Identify(t.Context(), "", "")
 	if err != nil || a != b || a.Issuer != "weir-anonymous" || a.Subject != "anonymous" || a.Name != "Anonymous User" || a.Token != "" || g.Ready() != nil {
 		t.Errorf("%v, %+v", err, a)
 	}
@@ -255,7 +246,7 @@ func TestLocal(t *testing.T) {
 	edgetest.Need(t, err == nil, "this process runs as nobody")
 	g := open(t, incoming.Spec{Type: incoming.Local})
 	for remote, ok := range map[string]bool{"127.0.0.1": true, "127.1.2.3": true, "::1": true, "::ffff:127.0.0.1": true, "192.0.2.1": false, "10.0.0.1": false, "": false, "localhost": false, "127.0.0.1:80": false} {
-		id, err := g.Identify(t.Context(), &edge.Head{Remote: remote, Authorization: "Bearer x"})
+		id, err := g.Identify(t.Context(), "Bearer x", remote)
 		if (err == nil) != ok || err != nil && edge.KindOf(err) != edge.Unauthenticated {
 			t.Errorf("%q: %v", remote, err)
 		}

@@ -35,7 +35,7 @@ type Spec struct {
 type Part struct {
 	// Paid reports whether an exchange goes on with a call that was charged when
 	// it began: a later round of a parked call whose state verifies. nil for
-	// never. One that turns out not to (ErrUnpaid) is charged after all. It is set
+	// never. One that turns out not to (edge.ErrUnpaid) is charged after all. It is set
 	// before Open.
 	Paid func(context.Context, *edge.Exchange) bool
 
@@ -50,10 +50,6 @@ type Part struct {
 // limits are the buckets of a server or of a tool; a capacity of 0 is none. The
 // key of perUser lacks the user at its end.
 type limits struct{ shared, perUser edge.Bucket }
-
-// ErrUnpaid is what an error unwraps to that says of a request that was let
-// through as Paid that it goes on with no call: it is charged then.
-var ErrUnpaid = errors.New("the request goes on with no call")
 
 // Kind is a kind of bucket.
 type Kind uint8
@@ -80,6 +76,20 @@ type Counters struct {
 	FailOpen    uint64        // of those, the ones that were admitted
 	Checks      uint64        // calls that asked the store
 	Time        time.Duration // that they waited for it in all, made up from one in eight
+}
+
+// Collect is edge.Collector.Collect.
+func (p *Part) Collect(m edge.Emitter) {
+	const decisions, help = "weir_rate_limit_decisions", "Calls of tools that rate limits have decided over."
+	c := p.Counters()
+	m.With("decision", "admitted").With("rejected_by", "none").Counter(decisions, help, float64(c.Admitted))
+	for kind, n := range c.Limited {
+		m.With("decision", "limited").With("rejected_by", Kind(kind).String()).Counter(decisions, help, float64(n))
+	}
+	m.Counter("weir_rate_limit_store_errors", "Calls that the store could not count.", float64(c.StoreErrors))
+	m.Counter("weir_rate_limit_fail_open", "Calls that were admitted although the store could not count them.", float64(c.FailOpen))
+	m.Counter("weir_rate_limit_checks", "Calls that asked the store.", float64(c.Checks))
+	m.Counter("weir_rate_limit_check_seconds", "Time that calls have waited for the store.", c.Time.Seconds())
 }
 
 // Counters returns what has been counted.
@@ -196,7 +206,7 @@ func (p *Part) Open(env edge.Env) (edge.Filter, error) {
 				return nil, err
 			}
 			r, err := next.Handle(ctx, x)
-			if paid && errors.Is(err, ErrUnpaid) {
+			if paid && errors.Is(err, edge.ErrUnpaid) {
 				if _, short := p.charge(ctx, env.Store, x, nil); short != nil {
 					err = short
 				}

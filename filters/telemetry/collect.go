@@ -13,29 +13,6 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// Collector is a room that counts for itself and is asked when somebody
-// collects. It is safe for concurrent use, does not block, and counts what it
-// calls a counter upwards only.
-type Collector interface {
-	Collect(emit func(Sample))
-}
-
-// CollectorFunc is a function that is a Collector.
-type CollectorFunc func(emit func(Sample))
-
-// Collect calls f.
-func (f CollectorFunc) Collect(emit func(Sample)) { f(emit) }
-
-// Sample is one number of a room. Samples of one name have labels of the same
-// names; the values of labels come from sets that are bounded.
-type Sample struct {
-	Name   string // such as weir_ratelimit_refused; Prometheus gets _total behind the name of a counter
-	Help   string
-	Gauge  bool // may go down
-	Value  float64
-	Labels []edge.Header
-}
-
 // maxSamples is how many samples of a collector count.
 const maxSamples = 10_000
 
@@ -43,8 +20,8 @@ const maxSamples = 10_000
 // a metric.Producer.
 type producer struct {
 	table      *table // nil for none
-	own        func(emit func(Sample))
-	collectors []Collector
+	own        func(edge.Emitter)
+	collectors []edge.Collector
 	log        *slog.Logger
 	began      time.Time // of the counting
 }
@@ -59,7 +36,7 @@ func (p *producer) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	g := gathering{now: now, began: p.began, at: make(map[string]*points), seen: make(map[string]map[attribute.Distinct]bool)}
 	if p.own != nil {
 		g.left = maxSamples
-		p.own(g.add)
+		p.own(edge.Emitter{Emit: g.add})
 	}
 	for _, c := range p.collectors {
 		g.left = maxSamples
@@ -70,9 +47,9 @@ func (p *producer) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 }
 
 // ask asks a collector. One that panics costs its own numbers and no others.
-func (p *producer) ask(c Collector, g *gathering) {
+func (p *producer) ask(c edge.Collector, g *gathering) {
 	defer edge.Contain(p.log, "collector")
-	c.Collect(g.add)
+	c.Collect(edge.Emitter{Emit: g.add})
 }
 
 // gathering puts samples together by name.
@@ -85,13 +62,13 @@ type gathering struct {
 }
 
 type points struct {
-	first Sample
+	first edge.Sample
 	data  []metricdata.DataPoint[float64]
 }
 
 // add takes a sample. One whose name is none of ours, or that was there
 // already, is left out: it would spoil all the others for a scrape.
-func (g *gathering) add(s Sample) {
+func (g *gathering) add(s edge.Sample) {
 	if g.left--; g.left < 0 || !sound(s.Name) {
 		return
 	}

@@ -147,17 +147,16 @@ func (t *Telemetry) connect(ctx context.Context, env edge.Env) error {
 func (t *Telemetry) Fetched() bool { return t.part.spec.Prometheus }
 
 // own are the metrics that the telemetry has of itself.
-func (t *Telemetry) own(emit func(Sample)) {
+func (t *Telemetry) own(m edge.Emitter) {
 	for _, s := range []struct {
 		signal string
 		on     bool
 		sent   *sent
 	}{{"traces", t.part.spec.Traces, &t.traces}, {"metrics", t.part.spec.Metrics, &t.metrics}} {
 		if s.on {
-			emit(Sample{Name: "weir_telemetry_export_failures", Help: "Times that the collector did not take what was sent.", Value: float64(s.sent.failures.Load()),
-				Labels: []edge.Header{{Name: "server", Value: t.table.server}, {Name: "signal", Value: s.signal}}})
-			emit(Sample{Name: "weir_telemetry_exported", Help: "Spans and metrics that the collector took.", Value: float64(s.sent.items.Load()),
-				Labels: []edge.Header{{Name: "server", Value: t.table.server}, {Name: "signal", Value: s.signal}}})
+			m := m.With("server", t.table.server).With("signal", s.signal)
+			m.Counter("weir_telemetry_export_failures", "Times that the collector did not take what was sent.", float64(s.sent.failures.Load()))
+			m.Counter("weir_telemetry_exported", "Spans and metrics that the collector took.", float64(s.sent.items.Load()))
 		}
 	}
 }

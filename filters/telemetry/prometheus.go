@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/weir-edge/weir/edge"
 )
 
 // fresh is how old an exposition may be: who asks more often than that is told
@@ -31,7 +33,7 @@ type Exposition struct {
 
 // Expose puts together the metrics of servers and those of collectors that
 // belong to no telemetry. Without any it returns nil.
-func Expose(log *slog.Logger, collectors []Collector, servers ...*Telemetry) (*Exposition, error) {
+func Expose(log *slog.Logger, collectors []edge.Collector, servers ...*Telemetry) (*Exposition, error) {
 	e := &Exposition{log: log, fresh: fresh}
 	for _, t := range servers {
 		if t != nil {

@@ -94,12 +94,12 @@ type Part struct {
 	Transport func(*edge.Exchange) string
 
 	// Collectors are asked for more metrics of the server.
-	Collectors []Collector
+	Collectors []edge.Collector
 
 	// Process are asked for metrics of the whole process, which belong to no
 	// server. The OpenTelemetry collector gets them from here; who fetches gets
 	// them from Expose.
-	Process []Collector
+	Process []edge.Collector
 
 	spec     Spec
 	place    place

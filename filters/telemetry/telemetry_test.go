@@ -369,7 +369,7 @@ func FuzzParseParent(f *testing.F) {
 }
 
 // scrape is what Prometheus gets.
-func scrape(t testing.TB, tel *Telemetry, collectors ...Collector) string {
+func scrape(t testing.TB, tel *Telemetry, collectors ...edge.Collector) string {
 	t.Helper()
 	e, err := Expose(tel.log, collectors, tel)
 	if err != nil {
@@ -474,21 +474,21 @@ func TestBounds(t *testing.T) {
 // Rooms add numbers of their own; what would spoil the others is left out.
 func TestCollector(t *testing.T) {
 	count := 1.0
-	room := CollectorFunc(func(emit func(Sample)) {
-		emit(Sample{Name: "weir_ratelimit_refused", Help: "h", Value: count, Labels: []edge.Header{{Name: "kind", Value: "shared_server"}}})
-		emit(Sample{Name: "weir_ratelimit_refused", Value: 99, Labels: []edge.Header{{Name: "kind", Value: "shared_server"}}})
-		emit(Sample{Name: "weir_catalog_tools", Gauge: true, Value: 7, Labels: []edge.Header{{Name: "backend", Value: "b\xff" + strings.Repeat("x", 500)}}})
-		emit(Sample{Name: "go_gc_duration", Value: 1})
-		emit(Sample{Name: "weir_Bad name", Value: 1})
+	room := edge.CollectorFunc(func(m edge.Emitter) {
+		m.Emit(edge.Sample{Name: "weir_ratelimit_refused", Help: "h", Value: count, Labels: []edge.Header{{Name: "kind", Value: "shared_server"}}})
+		m.Emit(edge.Sample{Name: "weir_ratelimit_refused", Value: 99, Labels: []edge.Header{{Name: "kind", Value: "shared_server"}}})
+		m.Emit(edge.Sample{Name: "weir_catalog_tools", Gauge: true, Value: 7, Labels: []edge.Header{{Name: "backend", Value: "b\xff" + strings.Repeat("x", 500)}}})
+		m.Emit(edge.Sample{Name: "go_gc_duration", Value: 1})
+		m.Emit(edge.Sample{Name: "weir_Bad name", Value: 1})
 		count++
 	})
-	broken := CollectorFunc(func(func(Sample)) { panic("boom") })
-	endless := CollectorFunc(func(emit func(Sample)) {
+	broken := edge.CollectorFunc(func(edge.Emitter) { panic("boom") })
+	endless := edge.CollectorFunc(func(m edge.Emitter) {
 		for i := range 2 * maxSamples {
-			emit(Sample{Name: "weir_endless", Gauge: true, Labels: []edge.Header{{Name: "i", Value: fmt.Sprint(i)}}})
+			m.Emit(edge.Sample{Name: "weir_endless", Gauge: true, Labels: []edge.Header{{Name: "i", Value: fmt.Sprint(i)}}})
 		}
 	})
-	tel, l := open(t, Spec{Prometheus: true}, func(p *Part) { p.Collectors = []Collector{broken, room} })
+	tel, l := open(t, Spec{Prometheus: true}, func(p *Part) { p.Collectors = []edge.Collector{broken, room} })
 	text := scrape(t, tel, endless)
 	for _, want := range []string{`weir_ratelimit_refused_total{kind="shared_server"} 1`, `weir_catalog_tools{backend="b`, "weir_endless{"} {
 		if !strings.Contains(text, want) {
@@ -515,7 +515,7 @@ func TestExpose(t *testing.T) {
 	b, _ := open(t, Spec{Prometheus: true, Service: "b"})
 	b.table.server = "other-server"
 	asked := 0
-	e, err := Expose(a.log, []Collector{CollectorFunc(func(emit func(Sample)) { asked++ })}, a, nil, b)
+	e, err := Expose(a.log, []edge.Collector{edge.CollectorFunc(func(edge.Emitter) { asked++ })}, a, nil, b)
 	if err != nil {
 		t.Fatal(err)
 	}

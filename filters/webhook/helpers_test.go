@@ -182,7 +182,7 @@ func exchange(t testing.TB, text string) *edge.Exchange {
 		t.Fatal(err)
 	}
 	x := &edge.Exchange{
-		Server: "main", Request: m, Head: edge.Head{Remote: "192.0.2.7", Authorization: "Bearer planted-client-token"},
+		Server: "main", Request: m, Head: edge.Head{Remote: "192.0.2.7"},
 		Target: &edge.Target{Backend: "github", Name: "deploy", Original: "deploy", Thing: edge.Tool},
 		Identity: &edge.Identity{Issuer: "https://idp", Subject: "alice", Name: "Alice", Email: "a@example.com", Token: "planted-client-token",
 			Claims: map[string]any{"groups": []any{"eng", "ops"}, "n": json.Number("12345678901234567890")}},

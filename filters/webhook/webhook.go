@@ -148,6 +148,19 @@ func (p *Part) Counters() []Counters {
 	return all
 }
 
+// Collect is edge.Collector.Collect.
+func (p *Part) Collect(m edge.Emitter) {
+	for _, c := range p.Counters() {
+		m := m.With("webhook", c.Name).With("type", c.Type)
+		m.Counter("weir_webhook_asked", "Requests to the webhook.", float64(c.Asked))
+		m.Counter("weir_webhook_denied", "Messages that it refused.", float64(c.Denied))
+		m.Counter("weir_webhook_changed", "Messages that it changed.", float64(c.Changed))
+		m.Counter("weir_webhook_failed", "Requests without a sound answer.", float64(c.Failed))
+		m.Counter("weir_webhook_ignored", "Of those, the ones whose message went on.", float64(c.Ignored))
+		m.Counter("weir_webhook_seconds", "Time that messages waited for it.", c.Time.Seconds())
+	}
+}
+
 func (h *hook) kind() string {
 	if h.mutates {
 		return "mutating"

@@ -1,4 +1,4 @@
-package serve
+package route
 
 import (
 	"context"
@@ -16,13 +16,12 @@ import (
 // time, whatever the call does meanwhile, one goes on with it; the others are
 // told that it is not valid.
 func TestZ48OneStateOneAnswer(t *testing.T) {
-	seal, err := newSealer([][]byte{make([]byte, 32)})
+	seal, err := NewSealer([][]byte{make([]byte, 32)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings := Defaults()
-	l := newLot(settings, seal, newName())
-	defer l.close()
+	l := NewParked(ParkOptions{Most: 100, TTL: time.Minute, Cap: time.Minute, Node: "a", Room: 1 << 20, Part: 1 << 20}, seal)
+	defer l.Close()
 	message := func(more string) *mcp.Message {
 		m, err := mcp.Decode(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{}%s}}`, more))
 		if err != nil {
@@ -39,11 +38,11 @@ func TestZ48OneStateOneAnswer(t *testing.T) {
 		if _, err := x.Client.Ask(ctx, map[string]edge.Question{"q": {Method: "elicitation/create", Params: []byte(`{}`)}}); err != nil {
 			return nil, err
 		}
-		return reply(x.Request, []byte(`{"content":[]}`))
+		return edge.Reply(x.Request, []byte(`{"content":[]}`))
 	})
 	const races, each = 2000, 4
 	for i := range races {
-		r, err := l.begin(t.Context(), exchange(message("")), []byte("{}"), handler)
+		r, err := l.Begin(t.Context(), exchange(message("")), []byte("{}"), handler)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +59,7 @@ func TestZ48OneStateOneAnswer(t *testing.T) {
 				for k := 0; k < j*20; k++ { // some come a little later
 					_ = time.Now()
 				}
-				_, err := l.resume(t.Context(), exchange(again), "")
+				_, err := l.Resume(t.Context(), exchange(again), "")
 				switch {
 				case err == nil:
 					answers.Add(1)
@@ -76,7 +75,7 @@ func TestZ48OneStateOneAnswer(t *testing.T) {
 			t.Fatalf("race %d: %d answers to one state, %d refused", i, answers.Load(), refused.Load())
 		}
 	}
-	if ran.Load() != races || l.len() != 0 {
-		t.Errorf("%d calls ran of %d, %d are parked", ran.Load(), races, l.len())
+	if ran.Load() != races || l.Len() != 0 {
+		t.Errorf("%d calls ran of %d, %d are parked", ran.Load(), races, l.Len())
 	}
 }

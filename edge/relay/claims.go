@@ -1,4 +1,6 @@
-package serve
+// Package relay is what the replicas of an edge say to each other through the
+// store that they share.
+package relay
 
 import (
 	"errors"
@@ -8,12 +10,12 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// claims are what other edges may send next, each thing once: an edge that asks
+// Claims are what other edges may send next, each thing once: an edge that asks
 // whether something is wanted has the place kept for a moment, and sends all of
 // it only then. What is large goes between edges once for each thing that is
 // waited for. Who leaves before it came gives the place up: what was to come may
 // come another way.
-type claims struct {
+type Claims struct {
 	mu     sync.Mutex
 	byWhat map[string]*claim
 	byName map[string]*claim
@@ -27,14 +29,15 @@ type claim struct {
 	until time.Time
 }
 
-// maxClaims is how many places are kept at a time, and claimFor for how long.
+// maxClaims is how many places are kept at a time, and claimFor for how long: as
+// long as what is on its way is waited for.
 const (
 	maxClaims = 4096
-	claimFor  = letterFor
+	claimFor  = 10 * time.Second
 )
 
-// take keeps a place; false when somebody else has it, or when there are too many.
-func (c *claims) take(now time.Time, what, name, who string) bool {
+// Take keeps a place; false when somebody else has it, or when there are too many.
+func (c *Claims) Take(now time.Time, what, name, who string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byWhat == nil {
@@ -63,7 +66,7 @@ func (c *claims) take(now time.Time, what, name, who string) bool {
 
 // of returns for whom an exchange of another edge keeps a place; false when it
 // keeps none.
-func (c *claims) of(name string) (who string, ok bool) {
+func (c *Claims) Of(name string) (who string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one := c.byName[name]
@@ -73,8 +76,8 @@ func (c *claims) of(name string) (who string, ok bool) {
 	return one.who, true
 }
 
-// leave gives up the place that is kept for an exchange of another edge, if any is.
-func (c *claims) leave(name string) {
+// Leave gives up the place that is kept for an exchange of another edge, if any is.
+func (c *Claims) Leave(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if one := c.byName[name]; one != nil {
@@ -82,17 +85,17 @@ func (c *claims) leave(name string) {
 	}
 }
 
-// kept reports whether a place is kept for somebody.
-func (c *claims) kept(now time.Time, what string) bool {
+// Kept reports whether a place is kept for somebody.
+func (c *Claims) Kept(now time.Time, what string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one := c.byWhat[what]
 	return one != nil && now.Before(one.until)
 }
 
-// use gives up the place of whoever comes for it, under the name by which it is
+// Use gives up the place of whoever comes for it, under the name by which it is
 // kept or without one. It reports false when it is kept for somebody else.
-func (c *claims) use(now time.Time, what, name string) bool {
+func (c *Claims) Use(now time.Time, what, name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one := c.byWhat[what]
@@ -107,53 +110,14 @@ func (c *claims) use(now time.Time, what, name string) bool {
 	return kept || name == ""
 }
 
-// errClaimed tells a client that somebody else has come with what it comes with,
+// ErrClaimed tells a client that somebody else has come with what it comes with,
 // and may yet fail: it may come again.
-func errClaimed() error {
+func ErrClaimed() error {
 	return &edge.Error{Kind: edge.Overload, Op: "relay", After: time.Second, Err: errors.New("this is on its way to its call already; try again later")}
 }
 
 // drop takes a place away; c.mu is held.
-func (c *claims) drop(one *claim) {
+func (c *Claims) drop(one *claim) {
 	delete(c.byWhat, one.what)
 	delete(c.byName, one.name)
-}
-
-// spent are the states that the edge that had their calls has refused for good. A
-// state that was used stays used, so nobody has to ask again.
-type spent struct {
-	mu  sync.Mutex
-	all map[string]int64 // by digest, until when the state would have been good, Unix seconds
-}
-
-// maxSpent is how many are remembered.
-const maxSpent = 10_000
-
-func (s *spent) add(now time.Time, state string, until int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all == nil {
-		s.all = make(map[string]int64)
-	}
-	if len(s.all) >= maxSpent {
-		for one, until := range s.all {
-			if until < now.Unix() {
-				delete(s.all, one)
-			}
-		}
-		for one := range s.all { // a map's order is random
-			if len(s.all) < maxSpent {
-				break
-			}
-			delete(s.all, one)
-		}
-	}
-	s.all[digestText("state", state)] = until
-}
-
-func (s *spent) has(state string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, there := s.all[digestText("state", state)]
-	return there
 }

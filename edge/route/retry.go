@@ -1,0 +1,133 @@
+package route
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// MayAsk returns what the client of a call can be asked: of the capabilities
+// that it declares with this request, those that have questions. It is nil for
+// a call that needs no place to park.
+func MayAsk(m *mcp.Message) []byte {
+	if !mcp.MethodOf(m.Method).Interactive {
+		return nil
+	}
+	return mcp.Askable(m.Meta(mcp.MetaCapabilities).Of(m.Raw))
+}
+
+// CheckRetry holds what a request says of an earlier round to what the modern era
+// has (2026-07-28, basic, multi round-trip requests): a text and an object, on the
+// methods that may want input. Nowhere else do they mean anything, and a request
+// that says it goes on with a call must not begin one.
+func CheckRetry(x *edge.Exchange) error {
+	m := x.Request
+	state, said := m.Get("requestState"), m.Get("inputResponses")
+	if !state.OK() && !said.OK() {
+		return nil
+	}
+	info := mcp.MethodOf(m.Method)
+	switch {
+	case !info.Known: // a method of client and server, with params of their own
+	case m.Method == "tasks/update" && !state.OK(): // answers to the questions of a task
+	case x.Era == mcp.Legacy:
+		return edge.Errorf(edge.Params, "retry", "params.requestState and params.inputResponses belong to protocol revision %s", mcp.V2607)
+	case !info.Interactive:
+		return edge.Errorf(edge.Params, "retry", "%s takes no params.requestState and no params.inputResponses", m.Method)
+	case state.OK() && m.Raw[state.Start] != '"':
+		return edge.Errorf(edge.Params, "retry", "params.requestState is not a string")
+	case said.OK() && m.Raw[said.Start] != '{':
+		return edge.Errorf(edge.Params, "retry", "params.inputResponses is not an object")
+	}
+	return nil
+}
+
+// Digest is of what makes a retry the same request: method and params, but for
+// _meta, which may change, and what a retry adds.
+func Digest(m *mcp.Message) []byte {
+	h := sha256.New()
+	part := func(b []byte) {
+		h.Write(strconv.AppendInt(nil, int64(len(b)), 10))
+		h.Write([]byte{':'})
+		h.Write(b)
+	}
+	part([]byte(m.Method))
+	members := mcp.Members(m.Params.Of(m.Raw))
+	slices.SortFunc(members, func(a, b mcp.Member) int { return bytes.Compare(a.Name, b.Name) })
+	for _, p := range members {
+		switch string(p.Name) {
+		case "_meta", "inputResponses", "requestState":
+		default:
+			part(p.Name)
+			part(p.Value)
+		}
+	}
+	return h.Sum(nil)
+}
+
+// ErrSpent refuses a state that was sealed here and will not be good again.
+func ErrSpent() error {
+	return &edge.Error{Kind: edge.Params, Op: "resume", Err: &SpentState{}}
+}
+
+// SpentState is the cause of ErrSpent. One that was refused before is charged like a new call:
+// the first time its client may not have known.
+type SpentState struct{ Before bool }
+
+func (*SpentState) Error() string { return stateIsNoGood }
+
+func (s *SpentState) Is(target error) bool { return s.Before && target == edge.ErrUnpaid }
+
+const stateIsNoGood = "requestState is not valid for this request, or its call is gone"
+
+// ErrState refuses a state that is not good for its request.
+func ErrState() error {
+	return edge.Errorf(edge.Params, "resume", stateIsNoGood)
+}
+
+// Spent are the states that the edge that had their calls has refused for good. A
+// state that was used stays used, so nobody has to ask again.
+type Spent struct {
+	mu  sync.Mutex
+	all map[[sha256.Size]byte]int64 // by digest, until when the state would have been good, Unix seconds
+}
+
+// maxSpent is how many are remembered.
+const maxSpent = 10_000
+
+// Add remembers a state until it is good for nobody, Unix seconds.
+func (s *Spent) Add(now time.Time, state string, until int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = make(map[[sha256.Size]byte]int64)
+	}
+	if len(s.all) >= maxSpent {
+		for one, until := range s.all {
+			if until < now.Unix() {
+				delete(s.all, one)
+			}
+		}
+		for one := range s.all { // a map's order is random
+			if len(s.all) < maxSpent {
+				break
+			}
+			delete(s.all, one)
+		}
+	}
+	s.all[sha256.Sum256([]byte(state))] = until
+}
+
+// Has reports whether a state is remembered.
+func (s *Spent) Has(state string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, there := s.all[sha256.Sum256([]byte(state))]
+	return there
+}

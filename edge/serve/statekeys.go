@@ -1,0 +1,65 @@
+package serve
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/secret"
+)
+
+// stateSecret and stateKey name the secret that has the keys where no file does.
+const stateSecret, stateKey = "weir-state", "key"
+
+// stateKeys returns the keys that seal states: those of a file, else those of a
+// secret, else a random one, which lasts as long as the process. given says that
+// it is no random one, so that other edges may have it, too.
+func stateKeys(file string, secrets edge.Secrets) (keys [][]byte, given bool, err error) {
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, false, fmt.Errorf("--state-key-file: %w", err)
+		}
+		keys, err = keysOf("--state-key-file: "+file, text)
+		return keys, true, err
+	}
+	switch text, err := secrets.Secret(context.Background(), stateSecret, stateKey); {
+	case err == nil:
+		keys, err = keysOf("secret "+stateSecret+"/"+stateKey, []byte(text))
+		return keys, true, err
+	case !errors.Is(err, secret.ErrNowhere):
+		return nil, false, err
+	}
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		return nil, false, err
+	}
+	return [][]byte{key}, false, nil
+}
+
+// keysOf reads keys, one a line, 32 bytes in base64.
+func keysOf(where string, text []byte) ([][]byte, error) {
+	var keys [][]byte
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		key, err := base64.StdEncoding.DecodeString(string(line))
+		if err != nil || len(key) != 32 {
+			return nil, fmt.Errorf("%s:%d: not a key of 32 bytes in base64; make one with: openssl rand -base64 32", where, n)
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("%s: no key; make one with: openssl rand -base64 32", where)
+	}
+	return keys, nil
+}
