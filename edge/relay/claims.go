@@ -1,5 +1,3 @@
-// Package relay is what the replicas of an edge say to each other through the
-// store that they share.
 package relay
 
 import (
@@ -33,7 +31,7 @@ type claim struct {
 // long as what is on its way is waited for.
 const (
 	maxClaims = 4096
-	claimFor  = 10 * time.Second
+	claimFor  = waitFor
 )
 
 // Take keeps a place; false when somebody else has it, or when there are too many.

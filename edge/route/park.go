@@ -26,7 +26,6 @@ import (
 type Parked struct {
 	ParkOptions
 	seal    atomic.Pointer[Sealer]
-	Claims  relay.Claims // what other edges may come with
 	dropped atomic.Int64 // notifications that came while no stream was open
 
 	mu    sync.Mutex
@@ -44,6 +43,8 @@ type ParkOptions struct {
 	Node string        // names this edge to those that share a store with it
 	Room int           // bytes of the requests of all calls
 	Part int           // of them, for one holder
+
+	Claims *relay.Claims // what other edges may come with
 }
 
 // held is how many calls wait for a holder, and how many bytes their requests have.
@@ -152,7 +153,7 @@ func (ps *Parked) Resume(ctx context.Context, x *edge.Exchange, by string) (*edg
 	if !ok {
 		return nil, ErrState()
 	}
-	wrong := ErrSpent()
+	wrong := relay.ErrSpent()
 	if !ps.Claims.Use(time.Now(), s.Key(), by) {
 		if by == "" {
 			return nil, relay.ErrClaimed()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // TestZ48OneStateOneAnswer: of those who come with one requestState at the same
@@ -20,7 +21,7 @@ func TestZ48OneStateOneAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := NewParked(ParkOptions{Most: 100, TTL: time.Minute, Cap: time.Minute, Node: "a", Room: 1 << 20, Part: 1 << 20}, seal)
+	l := NewParked(ParkOptions{Most: 100, TTL: time.Minute, Cap: time.Minute, Node: "a", Room: 1 << 20, Part: 1 << 20, Claims: new(relay.Claims)}, seal)
 	defer l.Close()
 	message := func(more string) *mcp.Message {
 		m, err := mcp.Decode(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{}%s}}`, more))

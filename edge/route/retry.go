@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // MayAsk returns what the client of a call can be asked: of the capabilities
@@ -71,24 +72,9 @@ func Digest(m *mcp.Message) []byte {
 	return h.Sum(nil)
 }
 
-// ErrSpent refuses a state that was sealed here and will not be good again.
-func ErrSpent() error {
-	return &edge.Error{Kind: edge.Params, Op: "resume", Err: &SpentState{}}
-}
-
-// SpentState is the cause of ErrSpent. One that was refused before is charged like a new call:
-// the first time its client may not have known.
-type SpentState struct{ Before bool }
-
-func (*SpentState) Error() string { return stateIsNoGood }
-
-func (s *SpentState) Is(target error) bool { return s.Before && target == edge.ErrUnpaid }
-
-const stateIsNoGood = "requestState is not valid for this request, or its call is gone"
-
 // ErrState refuses a state that is not good for its request.
 func ErrState() error {
-	return edge.Errorf(edge.Params, "resume", stateIsNoGood)
+	return edge.Errorf(edge.Params, "resume", relay.StateIsNoGood)
 }
 
 // Spent are the states that the edge that had their calls has refused for good. A

@@ -239,16 +239,16 @@ func (s *server) ask(ctx context.Context, x *edge.Exchange, b *backend.Backend) 
 func (s *server) goOn(ctx context.Context, x *edge.Exchange, at route.State) (r *edge.Response, err error) {
 	spent, text := &s.edge.spent, x.Request.Text("requestState")
 	if spent.Has(text) {
-		return nil, &edge.Error{Kind: edge.Params, Op: "resume", Err: &route.SpentState{Before: true}}
+		return nil, &edge.Error{Kind: edge.Params, Op: "resume", Err: &relay.SpentState{Before: true}}
 	}
 	if path := s.edge.pathTo(s.shared, at.Node); at.Node != s.parked.Node && path != nil {
-		r, err = s.edge.relay(ctx, path, x, at)
+		r, err = s.edge.elsewhereRound(ctx, path, x, at)
 	} else if s.parked.Claims.Kept(time.Now(), at.Key()) {
 		err = relay.ErrClaimed()
 	} else {
 		r, err = s.parked.Resume(ctx, x, "")
 	}
-	if why := new(route.SpentState); errors.As(err, &why) {
+	if why := new(relay.SpentState); errors.As(err, &why) {
 		spent.Add(time.Now(), text, at.Expires)
 	}
 	return r, err

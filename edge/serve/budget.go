@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-edge/weir/edge/relay"
 	"github.com/weir-edge/weir/edge/route"
 )
 
@@ -244,9 +245,9 @@ func strangerAt(address string) owner {
 const maxParkedBytes = 64 << 20
 
 // parkedFor makes the place where calls are parked by settings.
-func parkedFor(s Settings, seal *route.Sealer, node string) *route.Parked {
+func parkedFor(s Settings, seal *route.Sealer, r *relay.Relay) *route.Parked {
 	room := max(int(min(maxParkedBytes, mostForBodies())), s.MaxBody)
 	return route.NewParked(route.ParkOptions{
-		Most: s.MaxParked, TTL: s.ParkTTL, Cap: s.CallCap, Node: node, Room: room, Part: max(room/4, s.MaxBody),
+		Most: s.MaxParked, TTL: s.ParkTTL, Cap: s.CallCap, Node: r.Node, Room: room, Part: max(room/4, s.MaxBody), Claims: &r.Claims,
 	}, seal)
 }

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // A session whose server shares a store lies there, so that every edge that
@@ -81,11 +81,6 @@ func ownerOf(id, principal string) string { return digestText("owner", id, princ
 // anew: what is used is not written down at once.
 func (e *Edge) keepFor() time.Duration { return e.settings.SessionTTL + e.settings.SessionTTL/4 }
 
-// errAway is the answer while the store that is needed is away.
-func errAway() error {
-	return &edge.Error{Kind: edge.Overload, Op: "session", After: time.Second, Err: errors.New("session store unavailable")}
-}
-
 func errForeignSession() error {
 	return edge.Errorf(edge.NoSession, "session_owner_mismatch", "Session not found")
 }
@@ -99,7 +94,7 @@ var errEndedElsewhere = errors.New("the session has ended")
 // may be there already, and is left as it is.
 func (e *Edge) enroll(store *shared, s *session, once bool) error {
 	r := &record{
-		Server: s.server, Owner: ownerOf(s.ID, s.Owner), Version: s.Version, Nodes: []string{e.node},
+		Server: s.server, Owner: ownerOf(s.ID, s.Owner), Version: s.Version, Nodes: []string{e.relay.Node},
 		said: said{Info: s.Info, Capabilities: s.Capabilities},
 	}
 	key := keyOf(s.ID)
@@ -118,7 +113,7 @@ func (e *Edge) enroll(store *shared, s *session, once bool) error {
 	case errors.Is(err, errThere):
 		return errBegunBefore()
 	case err != nil:
-		return errAway()
+		return relay.ErrAway()
 	}
 	e.joined(store, s, key, r)
 	return nil
@@ -130,7 +125,7 @@ var errThere = errors.New("the session is there already")
 // joined notes that a session lies in the store.
 func (e *Edge) joined(store *shared, s *session, key string, r *record) {
 	now := e.clock.now().UnixMilli()
-	s.common.key, s.common.node = key, e.node
+	s.common.key, s.common.node = key, e.relay.Node
 	s.common.store.Store(store)
 	s.common.last.Store(r)
 	s.common.seen.Store(now)
@@ -145,7 +140,7 @@ func (e *Edge) commonSession(h *head, server *server, s *session, id string) (*s
 	case s == nil && keyOf(id) == "":
 		return nil, errNoSession()
 	case s == nil && store.Away():
-		return nil, errAway()
+		return nil, relay.ErrAway()
 	case s == nil:
 		return e.restore(store, server, id, h.who.Principal(), e.holder(h))
 	case s.common.key == "" || s.common.store.Load() == nil: // it began before the server shared a store, or went on without
@@ -163,7 +158,7 @@ func (e *Edge) unconfirmed(s *session) (*session, error) {
 	if e.settings.StoreFailure == "open" {
 		return s, nil
 	}
-	return nil, errAway()
+	return nil, relay.ErrAway()
 }
 
 // confirm asks the store whether it still has a session, and begins the
@@ -225,11 +220,11 @@ func (e *Edge) change(store *shared, key string, change func(*record)) (*record,
 			return nil, errEndedElsewhere
 		}
 		change(r)
-		if !slices.Contains(r.Nodes, e.node) {
+		if !slices.Contains(r.Nodes, e.relay.Node) {
 			if len(r.Nodes) == maxNodes {
 				r.Nodes = r.Nodes[1:]
 			}
-			r.Nodes = append(r.Nodes, e.node)
+			r.Nodes = append(r.Nodes, e.relay.Node)
 		}
 		return r.text(), nil
 	})
@@ -242,14 +237,14 @@ func (e *Edge) restore(store *shared, server *server, id, principal, holder stri
 	key := keyOf(id)
 	text, err := store.Get(context.Background(), key)
 	if err != nil {
-		return nil, errAway()
+		return nil, relay.ErrAway()
 	}
 	r := readRecord(text)
 	if p := e.passages.get(server.name); r == nil && !ended(text) && p != nil && p.to == store {
 		// The edge that has it has not moved yet, or has not moved it.
 		text, err := p.from.Get(context.Background(), key)
 		if err != nil {
-			return nil, errAway()
+			return nil, relay.ErrAway()
 		}
 		if r = readRecord(text); r != nil && r.Server == server.name && r.Owner == ownerOf(id, principal) {
 			// It is used here from now on, which the old store knows before another
@@ -258,7 +253,7 @@ func (e *Edge) restore(store *shared, server *server, id, principal, holder stri
 				r, err = e.adopt(store, key, r)
 			}
 			if err != nil && !errors.Is(err, errEndedElsewhere) {
-				return nil, errAway()
+				return nil, relay.ErrAway()
 			}
 			if err != nil {
 				r = nil
@@ -290,7 +285,7 @@ func (e *Edge) restore(store *shared, server *server, id, principal, holder stri
 		return nil, errNoSession()
 	case err != nil:
 		e.sessions.end(id)
-		return nil, errAway()
+		return nil, relay.ErrAway()
 	}
 	s.common.last.Store(r)
 	return s, nil
@@ -319,7 +314,7 @@ func (e *Edge) endCommon(s *session) error {
 		err = e.forget(store, s.common.key)
 	}
 	if err != nil {
-		return errAway()
+		return relay.ErrAway()
 	}
 	return nil
 }
@@ -341,7 +336,7 @@ func (e *Edge) giveUp(s *session) {
 			if e.sessions.known(s.common.key) != nil {
 				return old, nil // it is back
 			}
-			r.Nodes = slices.DeleteFunc(r.Nodes, func(n string) bool { return n == e.node })
+			r.Nodes = slices.DeleteFunc(r.Nodes, func(n string) bool { return n == e.relay.Node })
 			if len(r.Nodes) == 0 {
 				return nil, nil
 			}
@@ -374,11 +369,4 @@ func (e *Edge) slide(now time.Time) {
 			}
 		}
 	})
-}
-
-// newName makes a name that nobody else has.
-func newName() string {
-	var raw [8]byte
-	_, _ = rand.Read(raw[:]) // never fails
-	return hex.EncodeToString(raw[:])
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // handle is the front door: every HTTP request of a client comes in here. It
@@ -510,7 +511,7 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		return
 	}
 	if node, ok := e.elsewhere(s, string(h.lastEvent)); ok {
-		d, err := e.openDistant(s, node, string(h.lastEvent), whoIs(h.who.Principal(), "address "+e.clientOf(ctx.Conn(), &ctx.Request.Header)))
+		d, err := e.openDistant(s, node, string(h.lastEvent), relay.WhoIs(h.who.Principal(), "address "+e.clientOf(ctx.Conn(), &ctx.Request.Header)))
 		if err != nil {
 			e.refuse(ctx, h, mcp.Legacy, nil, err)
 			return
@@ -558,7 +559,7 @@ func (e *Edge) delete(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		e.refuse(ctx, h, mcp.Legacy, nil, err)
 		return
 	}
-	e.tellKin(s, letterEnd, nil)
+	e.tellKin(s, relay.KindEnd, nil)
 	e.sessions.end(s.ID)
 	e.done(ctx, h, server)
 	e.cors(ctx, h)

@@ -2,11 +2,11 @@ package serve
 
 import (
 	"context"
-	"encoding/hex"
 	"slices"
 	"strings"
 
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // What a legacy client sends to this edge about calls and streams of its session
@@ -16,12 +16,7 @@ import (
 // this one.
 func (e *Edge) elsewhere(s *session, eventID string) (node string, ok bool) {
 	node, _, ok = strings.Cut(eventID, ".")
-	return node, ok && s.common.node != "" && isNode(node) && node != e.node
-}
-
-func isNode(name string) bool {
-	raw, err := hex.DecodeString(name)
-	return err == nil && len(raw) == 8
+	return node, ok && s.common.node != "" && relay.IsNode(node) && node != e.relay.Node
 }
 
 // others returns the other edges that have a session, as the store has it now.
@@ -43,31 +38,31 @@ func (e *Edge) others(s *session) (*shared, *record) {
 func (e *Edge) passAnswer(x *exchange) {
 	s, m := x.s, x.Request
 	node, _, ok := strings.Cut(mcp.String(m.IDText()), ".")
-	if !ok || s.common.node == "" || node == e.node || !isNode(node) {
+	if !ok || s.common.node == "" || node == e.relay.Node || !relay.IsNode(node) {
 		return
 	}
 	path, key := e.mail, keyOf(s.ID)
-	if path == nil || !path.alive(node) {
+	if path == nil || !path.Alive(node) {
 		store, r := e.others(s)
 		if !slices.Contains(r.Nodes, node) {
 			return
 		}
 		path, key = store, s.common.key
 	}
-	who := whoOf(&x.Exchange)
+	who := relay.Who(&x.Exchange)
 	left := func() {}
-	if len(m.Raw) > smallLetter {
-		one, err := e.threads.open(newName(), who)
+	if len(m.Raw) > relay.SmallMessage {
+		one, err := e.relay.Open(relay.NewName(), who)
 		if err != nil {
 			return // who asked gives up by itself
 		}
-		defer e.threads.close(one)
-		if e.want(&x.call, path, one, node, letter{Kind: letterAsk, Session: key}, m.IDText()) != nil {
+		defer one.Close()
+		if path.Want(&x.call, one, node, relay.Message{Kind: relay.KindAsk, Session: key}, m.IDText()) != nil {
 			return
 		}
-		left = func() { e.leaveThere(path, one, node) }
+		left = func() { path.Abandon(one, node) }
 	}
-	if e.postFor(&x.call, path, node, who, letter{Kind: letterAnswer, Session: key}, m.Raw) != nil {
+	if path.SendFor(&x.call, node, who, relay.Message{Kind: relay.KindAnswer, Session: key}, m.Raw) != nil {
 		left() // the client may come with it again; who asked gives up by itself
 	}
 }
@@ -84,11 +79,11 @@ func (e *Edge) passCancel(s *session, m *mcp.Message) {
 		params = mcp.AppendString(append(params, `,"reason":`...), printable(reason))
 	}
 	text := mcp.AppendRequest(nil, nil, m.Method, append(params, '}'))
-	e.tellKin(s, letterCancel, text)
+	e.tellKin(s, relay.KindCancel, text)
 	if s.common.key == "" {
 		return
 	}
 	if store, r := e.others(s); store != nil {
-		e.tellOthers(store, r, letter{Kind: letterCancel, Session: s.common.key}, text)
+		e.tellOthers(store, r, relay.Message{Kind: relay.KindCancel, Session: s.common.key}, text)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/relay"
 	"github.com/weir-edge/weir/filters"
 )
 
@@ -51,5 +52,5 @@ func (e *Edge) OpenedAt(at time.Time) { e.clock.tick(at) }
 // Letter is a letter of a node to the box of another one, as an edge with the key
 // of states writes it.
 func Letter(from, to string, key, text []byte) []byte {
-	return newSigner(from, [][]byte{key}).sign(boxOf(to), text)
+	return relay.NewSigner(from, [][]byte{key}).Sign(relay.Box(to), text)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // A call whose edge is gone has failed, and whoever tells its client so writes
@@ -27,7 +28,7 @@ var errAnswers = errors.New("the call is answered by its edge")
 // fail declares the call of a stream failed, by the event of a number. It returns
 // the number by which that was done already, if it was.
 func (t *shared) fail(ctx context.Context, session, stream string, number uint64) (uint64, error) {
-	err := t.Update(ctx, fenceKey(session, stream), logFor+t.cap, func(old []byte) ([]byte, error) {
+	err := t.Update(ctx, fenceKey(session, stream), logFor+t.Cap, func(old []byte) ([]byte, error) {
 		if string(old) == answers {
 			return nil, errAnswers
 		}
@@ -49,7 +50,7 @@ func (t *shared) failed(ctx context.Context, session, stream string) (uint64, er
 // answer has a call answered by its edge, unless it was declared failed, by the
 // event of the number that is returned.
 func (t *shared) answer(ctx context.Context, session, stream string) (number uint64, err error) {
-	err = t.Update(ctx, fenceKey(session, stream), logFor+t.cap, func(old []byte) ([]byte, error) {
+	err = t.Update(ctx, fenceKey(session, stream), logFor+t.Cap, func(old []byte) ([]byte, error) {
 		if number = failedBy(old); number > 0 {
 			return old, nil
 		}
@@ -68,7 +69,7 @@ func failedBy(text []byte) uint64 {
 
 // goneAnswer is what a client is told of a call whose edge is gone. request is the
 // id of the call.
-func goneAnswer(request []byte) []byte { return fail(mcp.Legacy, request, errHolderGone()).body }
+func goneAnswer(request []byte) []byte { return fail(mcp.Legacy, request, relay.ErrHolderGone()).body }
 
 // settled reports whether the call of a stream of this edge was declared failed by
 // another one, which had heard nothing of this one. The log then says so, too, and
@@ -79,7 +80,7 @@ func (l *eventLog) settled(answering bool) bool {
 	l.mu.Lock()
 	failed, sure, was := l.failed, l.sure, l.lapses
 	l.mu.Unlock()
-	if failed || sure || l.key == "" || store == nil || !store.lease.lapsed(was, time.Now()) {
+	if failed || sure || l.key == "" || store == nil || !store.Lease.Lapsed(was, time.Now()) {
 		return failed
 	}
 	ask := store.failed

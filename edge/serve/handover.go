@@ -18,6 +18,7 @@ import (
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/relay"
 	"github.com/weir-edge/weir/edge/route"
 )
 
@@ -105,8 +106,8 @@ type leftOver struct {
 }
 
 // frame writes a letter with its length before it.
-func frame(w io.Writer, l letter, body []byte) error {
-	text := l.pack(body)
+func frame(w io.Writer, l relay.Message, body []byte) error {
+	text := l.Pack(body)
 	if len(text) > maxHandedFrame {
 		return errTooLargeToHand
 	}
@@ -195,22 +196,22 @@ func (e *Edge) handSessions(rw io.ReadWriter, node string) error {
 	defer cancel()
 	var did count
 	// 1. Who this is.
-	hello := handedEdge{Node: e.node, Elders: e.elders.list(), Servers: make(map[string]string)}
+	hello := handedEdge{Node: e.relay.Node, Elders: e.elders.list(), Servers: make(map[string]string)}
 	for name, s := range e.live.Load().servers {
 		hello.Servers[name] = hex.EncodeToString([]byte(s.digest))
 	}
-	if err := frame(rw, letter{Kind: letterHello, From: e.node}, encoded(hello)); err != nil {
+	if err := frame(rw, relay.Message{Kind: letterHello, From: e.relay.Node}, encoded(hello)); err != nil {
 		return err
 	}
 	// 2. Keys and tasks.
 	for _, key := range e.keys[:min(len(e.keys), maxHandedKeys)] {
-		if err := frame(rw, letter{Kind: letterKey}, key); err != nil {
+		if err := frame(rw, relay.Message{Kind: letterKey}, key); err != nil {
 			return err
 		}
 	}
 	for _, s := range e.live.Load().servers {
 		for some := range slices.Chunk(s.tasks.list(s.name), 200) {
-			if err := frame(rw, letter{Kind: letterTasks}, encoded(some)); err != nil {
+			if err := frame(rw, relay.Message{Kind: letterTasks}, encoded(some)); err != nil {
 				return err
 			}
 			did.tasks += len(some)
@@ -235,7 +236,7 @@ func (e *Edge) handSessions(rw io.ReadWriter, node string) error {
 			did.leave("a session of server %s: all of them have more than %d bytes", s.server, maxHandedBytes/2)
 			continue
 		}
-		switch err := frame(rw, letter{Kind: letterSession, Session: keyOf(s.ID)}, text); {
+		switch err := frame(rw, relay.Message{Kind: letterSession, Session: keyOf(s.ID)}, text); {
 		case errors.Is(err, errTooLargeToHand):
 			did.leave("a session of server %s: %v", s.server, err)
 			continue
@@ -253,7 +254,7 @@ func (e *Edge) handSessions(rw io.ReadWriter, node string) error {
 				did.leave("a stream of a session of server %s: all of it has more than %d bytes", one.s.server, maxHandedBytes)
 				continue
 			}
-			switch err := frame(rw, letter{Kind: letterLog, Session: keyOf(one.s.ID), Event: l.stream}, text); {
+			switch err := frame(rw, relay.Message{Kind: letterLog, Session: keyOf(one.s.ID), Event: l.stream}, text); {
 			case errors.Is(err, errTooLargeToHand):
 				did.leave("a stream of a session of server %s: %v", one.s.server, err)
 			case err != nil:
@@ -266,7 +267,7 @@ func (e *Edge) handSessions(rw io.ReadWriter, node string) error {
 			}
 		}
 	}
-	if err := frame(rw, letter{Kind: letterAll}, nil); err != nil {
+	if err := frame(rw, relay.Message{Kind: letterAll}, nil); err != nil {
 		return err
 	}
 	// 4. What of that was taken.
@@ -274,7 +275,7 @@ func (e *Edge) handSessions(rw io.ReadWriter, node string) error {
 	if err != nil {
 		return fmt.Errorf("the new process did not say what it took: %w", err)
 	}
-	l, body, ok := unpack(text)
+	l, body, ok := relay.Unpack(text)
 	var left []leftOver
 	if !ok || l.Kind != letterKept || json.Unmarshal(body, &left) != nil {
 		return errors.New("the new process said what is not understood")
@@ -398,10 +399,10 @@ func (e *Edge) handOn(s *session) {
 	if !h.note(one) {
 		return
 	}
-	d, err := e.ask(ctx, e.heirNode(), letter{Kind: letterSession, Session: keyOf(s.ID)}, encoded(one))
+	d, err := e.ask(ctx, e.heirNode(), relay.Message{Kind: letterSession, Session: keyOf(s.ID)}, encoded(one))
 	var left []leftOver
 	if err == nil {
-		err = json.Unmarshal(d.body, &left)
+		err = json.Unmarshal(d.Body, &left)
 	}
 	if err != nil {
 		e.log.Warn("a session was not handed over", "server", s.server, "error", err)
@@ -417,17 +418,17 @@ func (e *Edge) handOn(s *session) {
 }
 
 // ask writes to another process of this place and waits for its answer.
-func (e *Edge) ask(ctx context.Context, node string, l letter, body []byte) (delivered, error) {
-	one, err := e.threads.open(newName(), "edge "+node)
+func (e *Edge) ask(ctx context.Context, node string, l relay.Message, body []byte) (relay.Delivered, error) {
+	one, err := e.relay.Open(relay.NewName(), "edge "+node)
 	if err != nil {
-		return delivered{}, err
+		return relay.Delivered{}, err
 	}
-	defer e.threads.close(one)
-	l.From, l.Thread = e.node, one.name
-	if err := e.mail.post(node, l, body); err != nil {
-		return delivered{}, err
+	defer one.Close()
+	l.From, l.Stream = e.relay.Node, one.Name
+	if err := e.mail.Send(node, l, body); err != nil {
+		return relay.Delivered{}, err
 	}
-	return e.next(ctx, e.mail, one, node, e.mail.gone)
+	return e.mail.Next(ctx, one, node, e.mail.Gone)
 }
 
 // upstreamOpened is told of a session that was begun at a backend.
@@ -467,17 +468,17 @@ func readInheritance(r io.Reader) (*inheritance, error) {
 		if total += len(text); total > maxHandedBytes+maxHandedFrame {
 			return nil, fmt.Errorf("it has more than %d bytes", maxHandedBytes)
 		}
-		l, body, ok := unpack(text)
+		l, body, ok := relay.Unpack(text)
 		if !ok || first != (l.Kind == letterHello) {
 			return nil, errors.New("it is not of this version, or of something else")
 		}
 		switch l.Kind {
 		case letterHello:
 			err = json.Unmarshal(body, &in.from)
-			if err == nil && !isNode(in.from.Node) {
+			if err == nil && !relay.IsNode(in.from.Node) {
 				err = errors.New("the process has no name")
 			}
-			in.from.Elders = slices.DeleteFunc(in.from.Elders, func(n string) bool { return !isNode(n) })
+			in.from.Elders = slices.DeleteFunc(in.from.Elders, func(n string) bool { return !relay.IsNode(n) })
 		case letterKey:
 			if len(body) != 32 || len(in.keys) == maxHandedKeys {
 				return nil, errors.New("a key is none")
@@ -641,7 +642,7 @@ func (h *handedSession) check() error {
 // inheritLog keeps what a stream carried at another process.
 func (e *Edge) inheritLog(session, stream string, text []byte) bool {
 	node, _, ok := cutNode(stream)
-	if !ok || node == e.node || len(session) > 128 || len(stream) > 64 {
+	if !ok || node == e.relay.Node || len(session) > 128 || len(stream) > 64 {
 		return false
 	}
 	if _, _, _, ok := pastOf(text, 0); !ok {
@@ -654,7 +655,7 @@ func (e *Edge) inheritLog(session, stream string, text []byte) bool {
 // event or of a question.
 func cutNode(name string) (node, rest string, ok bool) {
 	i := bytes.IndexByte([]byte(name), '.')
-	if i < 0 || !isNode(name[:i]) {
+	if i < 0 || !relay.IsNode(name[:i]) {
 		return "", name, false
 	}
 	return name[:i], name[i+1:], true
@@ -681,52 +682,57 @@ func (e *Edge) addKeys(handed [][]byte) {
 	e.parked.Reseal(seal)
 }
 
-// readFromMail takes a letter of the kinds that processes of one place alone
-// write to each other. It reports false for any other.
-func (e *Edge) readFromMail(t *shared, l letter, body []byte, size int) bool {
-	switch l.Kind {
-	case letterSession:
-		e.serveThread(t, l, size, "edge "+l.From, func(context.Context) {
-			var one handedSession
-			left := []leftOver{{Session: l.Session}}
-			if json.Unmarshal(body, &one) == nil {
-				if some, err := e.inheritSession(&one); err == nil {
-					left = append([]leftOver{}, some...)
-					if s := e.sessions.known(keyOf(one.ID)); s != nil {
-						e.handOn(s) // where this process has been replaced meanwhile
+// mailHandlers are what comes of the messages that processes of one place alone
+// write to each other.
+func (e *Edge) mailHandlers(t *shared) map[string]relay.Handler {
+	return map[string]relay.Handler{
+		letterSession: func(l relay.Message, body []byte, size int) bool {
+			t.Serve(l, size, "edge "+l.From, func(context.Context) {
+				var one handedSession
+				left := []leftOver{{Session: l.Session}}
+				if json.Unmarshal(body, &one) == nil {
+					if some, err := e.inheritSession(&one); err == nil {
+						left = append([]leftOver{}, some...)
+						if s := e.sessions.known(keyOf(one.ID)); s != nil {
+							e.handOn(s) // where this process has been replaced meanwhile
+						}
+					} else {
+						e.log.Warn("a session was not taken over", "server", one.Server, "error", err)
 					}
-				} else {
-					e.log.Warn("a session was not taken over", "server", one.Server, "error", err)
 				}
+				_ = t.Send(l.From, relay.Message{Kind: letterKept, From: e.relay.Node, Stream: l.Stream}, encoded(left)) // who waits gives up by itself
+			})
+			return true
+		},
+		letterLog: func(l relay.Message, body []byte, _ int) bool {
+			kept := e.inheritLog(l.Session, l.Event, body)
+			if heir := e.heirNode(); heir != "" {
+				kept = t.Send(heir, relay.Message{Kind: letterLog, Session: l.Session, Event: l.Event}, body) == nil
 			}
-			_ = t.post(l.From, letter{Kind: letterKept, From: e.node, Thread: l.Thread}, encoded(left)) // who waits gives up by itself
-		})
-	case letterLog:
-		kept := e.inheritLog(l.Session, l.Event, body)
-		if heir := e.heirNode(); heir != "" {
-			kept = t.post(heir, letter{Kind: letterLog, Session: l.Session, Event: l.Event}, body) == nil
-		}
-		if !kept {
-			e.log.Warn("what a stream carried was not taken over", "bytes", len(body))
-		}
-	case letterHeir:
-		if h := e.heir.Load(); h != nil && isNode(l.From) {
-			h.mu.Lock()
-			h.node = l.From
-			h.told = make(map[string]string)
-			h.mu.Unlock()
-		}
-	case letterDeaf:
-		var heard map[string]map[string]string
-		_ = json.Unmarshal(body, &heard) // without it they are heard from now on
-		t.work.Go(func() {
-			defer edge.Contain(e.log, "listener")
-			e.hearAwaited(heard)
-		})
-	default:
-		return false
+			if !kept {
+				e.log.Warn("what a stream carried was not taken over", "bytes", len(body))
+			}
+			return true
+		},
+		letterHeir: func(l relay.Message, _ []byte, _ int) bool {
+			if h := e.heir.Load(); h != nil && relay.IsNode(l.From) {
+				h.mu.Lock()
+				h.node = l.From
+				h.told = make(map[string]string)
+				h.mu.Unlock()
+			}
+			return true
+		},
+		letterDeaf: func(_ relay.Message, body []byte, _ int) bool {
+			var heard map[string]map[string]string
+			_ = json.Unmarshal(body, &heard) // without it they are heard from now on
+			t.Work.Go(func() {
+				defer edge.Contain(e.log, "listener")
+				e.hearAwaited(heard)
+			})
+			return true
+		},
 	}
-	return true
 }
 
 // hearAwaited has the backends heard for the sessions whose clients had a stream
@@ -806,7 +812,7 @@ func (e *Edge) handLogs() {
 			l.mu.Lock()
 			handed := l.handed
 			l.mu.Unlock()
-			if !handed && e.mail.post(heir, letter{Kind: letterLog, Session: keyOf(s.ID), Event: l.stream}, l.text()) != nil {
+			if !handed && e.mail.Send(heir, relay.Message{Kind: letterLog, Session: keyOf(s.ID), Event: l.stream}, l.text()) != nil {
 				lost++
 			}
 		}
@@ -904,8 +910,8 @@ func (e *Edge) tellKin(s *session, kind string, body []byte) {
 		nodes = append(nodes, heir)
 	}
 	for _, n := range nodes {
-		if e.mail.alive(n) {
-			_ = e.mail.post(n, letter{Kind: kind, Session: keyOf(s.ID)}, body) // one that is gone holds nothing
+		if e.mail.Alive(n) {
+			_ = e.mail.Send(n, relay.Message{Kind: kind, Session: keyOf(s.ID)}, body) // one that is gone holds nothing
 		}
 	}
 }
@@ -913,7 +919,7 @@ func (e *Edge) tellKin(s *session, kind string, body []byte) {
 // pathTo returns how letters reach an edge: over the socket of a process of this
 // place, or through the store; nil for not at all.
 func (e *Edge) pathTo(store *shared, node string) *shared {
-	if e.mail != nil && e.mail.alive(node) {
+	if e.mail != nil && e.mail.Alive(node) {
 		return e.mail
 	}
 	return store

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // A process that stands in for another takes its listening sockets over: the
@@ -89,15 +91,15 @@ func (p *predecessor) inherit(e *Edge) {
 	}
 	err := func() error {
 		_ = p.conn.SetDeadline(time.Now().Add(handWithin))
-		if _, err := p.conn.Write(append([]byte{wordSessions}, e.node...)); err != nil {
+		if _, err := p.conn.Write(append([]byte{wordSessions}, e.relay.Node...)); err != nil {
 			return err
 		}
 		in, err := readInheritance(p.conn)
 		if err != nil {
-			_ = frame(p.conn, letter{Kind: letterKept, From: e.node}, []byte("null")) // it is told to leave in any case
+			_ = frame(p.conn, relay.Message{Kind: letterKept, From: e.relay.Node}, []byte("null")) // it is told to leave in any case
 			return err
 		}
-		return writeFrame(p.conn, letter{Kind: letterKept, From: e.node}.pack(encoded(e.inherit(in))))
+		return writeFrame(p.conn, relay.Message{Kind: letterKept, From: e.relay.Node}.Pack(encoded(e.inherit(in))))
 	}()
 	if err != nil {
 		e.log.Warn("the sessions of the process before this one were not taken over: clients begin theirs anew", "error", err)
@@ -244,9 +246,9 @@ func (e *Edge) handSockets(conn *net.UnixConn) error {
 func (e *Edge) handTo(conn *net.UnixConn) {
 	_ = conn.SetDeadline(time.Now().Add(handWithin))
 	defer func() { _ = conn.SetDeadline(time.Now().Add(handOverWait)) }()
-	node := make([]byte, len(e.node))
+	node := make([]byte, len(e.relay.Node))
 	_, err := io.ReadFull(conn, node)
-	if err == nil && !isNode(string(node)) {
+	if err == nil && !relay.IsNode(string(node)) {
 		err = errors.New("the new process has no name")
 	}
 	if err == nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // What a stream of a common session has carried lies in the store, too, so that
@@ -93,7 +94,7 @@ func (k *keeper) write(t *shared) {
 	k.changed, k.gone = make(map[*eventLog]struct{}), nil
 	k.mu.Unlock()
 	for l := range changed {
-		if key, text, ttl := l.stored(t.cap); text != nil {
+		if key, text, ttl := l.stored(t.Cap); text != nil {
 			_ = t.Put(context.Background(), key, text, ttl)
 		}
 	}
@@ -180,8 +181,8 @@ type reader interface {
 }
 
 // followed has a client at another edge read on where a stream here broke.
-func (e *Edge) followed(ctx context.Context, t *shared, l letter) {
-	back := letter{From: e.node, Thread: l.Thread}
+func (e *Edge) followed(ctx context.Context, t *shared, l relay.Message) {
+	back := relay.Message{From: e.relay.Node, Stream: l.Stream}
 	s := e.sessions.known(l.Session)
 	var log *eventLog
 	var after uint64
@@ -192,12 +193,12 @@ func (e *Edge) followed(ctx context.Context, t *shared, l letter) {
 		}
 	}
 	if log == nil {
-		back.Kind, back.Error = letterError, wrongOf(errLostEvents())
-		_ = t.post(l.From, back, nil) // who waits asks whether this edge is alive
+		back.Kind, back.Error = relay.KindError, relay.FaultOf(errLostEvents())
+		_ = t.Send(l.From, back, nil) // who waits asks whether this edge is alive
 		return
 	}
-	back.Kind = letterTaken
-	if t.post(l.From, back, log.request) != nil || ctx.Err() != nil { // who asked may have given this edge up
+	back.Kind = relay.KindTaken
+	if t.Send(l.From, back, log.request) != nil || ctx.Err() != nil { // who asked may have given this edge up
 		return
 	}
 	away := &awayReader{e: e, t: t, node: l.From, who: l.Session, head: back, done: make(chan struct{})}
@@ -212,12 +213,12 @@ func (e *Edge) followed(ctx context.Context, t *shared, l letter) {
 	default:
 		return
 	}
-	back.Kind, back.Status = letterDone, away.status
+	back.Kind, back.Status = relay.KindDone, away.status
 	if ctx.Err() != nil {
-		_ = t.post(l.From, back, nil) // nobody may wait any more
+		_ = t.Send(l.From, back, nil) // nobody may wait any more
 		return
 	}
-	for e.deliver(ctx, t, l.From, l.Session, back, nil) != nil && ctx.Err() == nil { // who waits learns it from nobody else
+	for t.Deliver(ctx, l.From, l.Session, back, nil) != nil && ctx.Err() == nil { // who waits learns it from nobody else
 	}
 }
 
@@ -227,7 +228,7 @@ type awayReader struct {
 	t    *shared
 	node string
 	who  string
-	head letter
+	head relay.Message
 	once sync.Once
 
 	done   chan struct{} // closed when nothing more will come
@@ -238,8 +239,8 @@ type awayReader struct {
 // comes again for it.
 func (r *awayReader) event(id string, raw []byte) error {
 	l := r.head
-	l.Kind, l.Event = letterEvent, id
-	err := r.e.postFor(r.t.life, r.t, r.node, r.who, l, raw)
+	l.Kind, l.Event = relay.KindEvent, id
+	err := r.t.SendFor(r.t.Life, r.node, r.who, l, raw)
 	if err != nil {
 		r.over(doneReplaced)
 	}
@@ -276,10 +277,10 @@ type distant struct {
 	t      *shared
 	node   string
 	who    string
-	key    string  // of the session
-	stream string  // its name, which its events' ids begin with
-	last   uint64  // number of the last event that the client has
-	thread *thread // nil while nobody is asked for what follows
+	key    string        // of the session
+	stream string        // its name, which its events' ids begin with
+	last   uint64        // number of the last event that the client has
+	thread *relay.Stream // nil while nobody is asked for what follows
 	events []logged
 	head   logHead
 }
@@ -302,7 +303,7 @@ func (e *Edge) openDistant(s *session, node, eventID, who string) (*distant, err
 	whole, ok, err := d.read()
 	switch {
 	case err != nil:
-		return nil, errAway()
+		return nil, relay.ErrAway()
 	case ok && whole:
 		return d, nil
 	case ok && d.head.Answered:
@@ -310,7 +311,7 @@ func (e *Edge) openDistant(s *session, node, eventID, who string) (*distant, err
 	}
 	if !ok { // not even that the edge is one
 		if at, err := e.hasBeenAt(t, s, node); err != nil {
-			return nil, errAway()
+			return nil, relay.ErrAway()
 		} else if !at {
 			return nil, errLostEvents()
 		}
@@ -321,7 +322,7 @@ func (e *Edge) openDistant(s *session, node, eventID, who string) (*distant, err
 		return d, nil
 	}
 	switch {
-	case !errors.Is(err, errGoneHolder):
+	case !errors.Is(err, relay.ErrGone):
 		return nil, err
 	case ok: // what was lost was no answer
 		return d, nil
@@ -355,7 +356,7 @@ func (e *Edge) openHanded(s *session, node, stream string, after uint64, who str
 	if handed() && d.head.Answered {
 		return d
 	}
-	if e.mail.alive(node) && d.ask() == nil {
+	if e.mail.Alive(node) && d.ask() == nil {
 		d.events = nil
 		return d
 	}
@@ -396,19 +397,19 @@ func (d *distant) read() (whole, ok bool, err error) {
 
 // ask asks the edge that has the stream for what follows.
 func (d *distant) ask() (err error) {
-	if d.t.silent(d.node) {
-		return errHolderGone()
+	if d.t.Silent(d.node) {
+		return relay.ErrHolderGone()
 	}
-	if d.thread, err = d.e.threads.open(newName(), d.who); err != nil {
+	if d.thread, err = d.e.relay.Open(relay.NewName(), d.who); err != nil {
 		return err
 	}
-	head := letter{Kind: letterFollow, From: d.e.node, Thread: d.thread.name, Session: d.key, Event: eventID(d.stream, d.last)}
-	if err = d.t.post(d.node, head, nil); err != nil && edge.KindOf(err) != edge.Overload {
-		err = errAway()
+	head := relay.Message{Kind: relay.KindFollow, From: d.e.relay.Node, Stream: d.thread.Name, Session: d.key, Event: eventID(d.stream, d.last)}
+	if err = d.t.Send(d.node, head, nil); err != nil && edge.KindOf(err) != edge.Overload {
+		err = relay.ErrAway()
 	} else { // the box of an edge that is gone may be full
-		var first delivered
-		if first, err = d.e.first(d.t.life, d.t, d.thread, d.node); err == nil {
-			d.head.Request = first.body
+		var first relay.Delivered
+		if first, err = d.t.First(d.t.Life, d.thread, d.node); err == nil {
+			d.head.Request = first.Body
 		}
 	}
 	if err != nil {
@@ -422,8 +423,8 @@ func (d *distant) close() {
 	if d.thread == nil {
 		return
 	}
-	d.e.threads.close(d.thread)
-	_ = d.t.post(d.node, letter{Kind: letterLeave, From: d.e.node, Thread: d.thread.name}, nil) // it notices by itself, only later
+	d.thread.Close()
+	_ = d.t.Send(d.node, relay.Message{Kind: relay.KindLeave, From: d.e.relay.Node, Stream: d.thread.Name}, nil) // it notices by itself, only later
 	d.thread = nil
 }
 
@@ -434,7 +435,7 @@ func (d *distant) pass(o *outlet) {
 	defer edge.Contain(d.e.log, "resume")
 	defer o.close()
 	defer d.close()
-	ctx, cancel := context.WithCancel(d.t.life)
+	ctx, cancel := context.WithCancel(d.t.Life)
 	defer cancel()
 	go func() {
 		select {
@@ -447,7 +448,7 @@ func (d *distant) pass(o *outlet) {
 		return
 	}
 	if d.thread == nil {
-		if err := d.ask(); errors.Is(err, errGoneHolder) {
+		if err := d.ask(); errors.Is(err, relay.ErrGone) {
 			d.lost(o)
 			return
 		} else if err != nil { // its edge has it no more, or is busy; the client may come again
@@ -455,18 +456,18 @@ func (d *distant) pass(o *outlet) {
 		}
 	}
 	for {
-		one, err := d.e.next(ctx, d.t, d.thread, d.node, d.t.hushed)
+		one, err := d.t.Next(ctx, d.thread, d.node, d.t.Hushed)
 		switch {
-		case ctx.Err() != nil || one.Kind == letterDone && one.Status != 0:
+		case ctx.Err() != nil || one.Kind == relay.KindDone && one.Status != 0:
 			return
-		case err != nil && !errors.Is(err, errGoneHolder):
+		case err != nil && !errors.Is(err, relay.ErrGone):
 			return // the client reads too slowly, and may come again
-		case err != nil || one.Kind == letterDone:
+		case err != nil || one.Kind == relay.KindDone:
 			d.lost(o)
 			return
-		case one.Kind == letterEvent:
+		case one.Kind == relay.KindEvent:
 			_, number, ok := eventOf(one.Event)
-			if !ok || o.event(one.Event, one.body) != nil {
+			if !ok || o.event(one.Event, one.Body) != nil {
 				return
 			}
 			d.last = number

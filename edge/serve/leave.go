@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // How an edge leaves: clients are sent elsewhere, what would last for ever ends,
@@ -130,7 +132,7 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 		// less than it takes to look at both, twice.
 		open := max(0, int(e.front.GetOpenConnectionsCount())) // less than none before it is told to end
 		open += e.outlets.len() + e.underway.calls()
-		waits := reachable && (e.parked.Len() > 0 || e.threads.busy())
+		waits := reachable && (e.parked.Len() > 0 || e.relay.Busy())
 		if open <= 0 && !waits {
 			return
 		}
@@ -187,11 +189,11 @@ func (x *exchange) asks() bool {
 func (e *Edge) tellHeirs(heard map[string]map[string]string) {
 	heir := e.heirNode()
 	for _, n := range e.elders.list() {
-		if e.mail.alive(n) {
-			_ = e.mail.post(n, letter{Kind: letterHeir, From: heir}, nil) // one that is gone has nothing to tell
+		if e.mail.Alive(n) {
+			_ = e.mail.Send(n, relay.Message{Kind: letterHeir, From: heir}, nil) // one that is gone has nothing to tell
 		}
 	}
-	_ = e.mail.post(heir, letter{Kind: letterDeaf, From: e.node}, encoded(heard)) // it hears backends when clients are back
+	_ = e.mail.Send(heir, relay.Message{Kind: letterDeaf, From: e.relay.Node}, encoded(heard)) // it hears backends when clients are back
 }
 
 // relayed reports whether a client may reach what waits here by way of another
@@ -212,9 +214,9 @@ func (e *Edge) company(t *shared) bool {
 	if (e.parked.Len() == 0 || !e.sharedKey) && !e.asking() { // without a common key nobody else opens the states of parked calls
 		return false
 	}
-	for by := time.Now().Add(2 * aliveEvery); time.Now().Before(by); time.Sleep(20 * time.Millisecond) {
-		who, err := t.Get(context.Background(), lastAlive)
-		if err == nil && who != nil && string(who) != e.node {
+	for by := time.Now().Add(2 * relay.AliveEvery); time.Now().Before(by); time.Sleep(20 * time.Millisecond) {
+		who, err := t.Get(context.Background(), relay.LastAlive)
+		if err == nil && who != nil && string(who) != e.relay.Node {
 			return true
 		}
 	}
@@ -225,11 +227,4 @@ func (e *Edge) company(t *shared) bool {
 func (e *Edge) asking() (yes bool) {
 	e.underway.each(func(x *exchange) { yes = yes || x.asks() })
 	return yes
-}
-
-// busy reports whether something goes on here for another edge.
-func (t *threads) busy() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.serving) > 0
 }

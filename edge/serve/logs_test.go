@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // sessionWithLog makes a session with the log of a stream.
@@ -16,7 +18,7 @@ func sessionWithLog(t *testing.T) (*sessions, *session, *eventLog) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := table.add(table.make(time.Now(), newName(), "s", "", "", nil, nil), h)
+	s := table.add(table.make(time.Now(), relay.NewName(), "s", "", "", nil, nil), h)
 	return table, s, s.openLog(nil)
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/kv"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // Processes that stand in for each other (--hand-over) write the same letters to
@@ -63,7 +65,7 @@ func (e *Edge) openMail(path string) error {
 			os.Remove(one)
 		}
 	}
-	own := mailPath(path, e.node)
+	own := mailPath(path, e.relay.Node)
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: own, Net: "unix"})
 	if err == nil {
 		err = os.Chmod(own, 0o600)
@@ -75,8 +77,9 @@ func (e *Edge) openMail(path string) error {
 		return fmt.Errorf("--hand-over: %w", err)
 	}
 	m := &mail{MemoryStore: e.store, path: path, own: own, ln: ln, out: make(map[string]*mailConn), in: make(map[net.Conn]struct{})}
-	t := &shared{carrier: m, direct: true, address: path, keeper: newKeeper(), signer: newSigner(e.node, nil), letter: e.settings.letterSize(), cap: e.settings.CallCap}
-	t.life, t.end = context.WithCancel(context.Background())
+	t := e.share(m, path, relay.NewSigner(e.relay.Node, nil))
+	t.Direct = true
+	maps.Copy(t.Handle, e.mailHandlers(t))
 	e.mail = t
 	return nil
 }
@@ -102,11 +105,11 @@ func (e *Edge) readMail() {
 				defer edge.Contain(e.log, "letters")
 				defer m.leave(conn)
 				for {
-					text, err := readFrame(conn, e.mail.letter)
+					text, err := readFrame(conn, e.mail.Largest)
 					if err != nil {
 						return
 					}
-					e.receive(e.mail, text)
+					e.mail.Receive(text)
 				}
 			})
 		}
@@ -132,7 +135,7 @@ func (e *Edge) closeMail() {
 	m.ln.Close()
 	os.Remove(m.own)
 	m.work.Wait()
-	e.mail.work.Wait()
+	e.mail.Work.Wait()
 }
 
 func (m *mail) enter(c net.Conn) bool {
@@ -159,7 +162,7 @@ func (m *mail) to(node string) (*mailConn, error) {
 	if c := m.out[node]; c != nil {
 		return c, nil
 	}
-	if m.ended || !isNode(node) {
+	if m.ended || !relay.IsNode(node) {
 		return nil, net.ErrClosed
 	}
 	conn, err := net.DialTimeout("unix", mailPath(m.path, node), mailWithin)
@@ -186,7 +189,7 @@ func (m *mail) drop(node string, c *mailConn) {
 
 // Post writes to a process of this place.
 func (m *mail) Post(_ context.Context, box string, text []byte, _ time.Duration) error {
-	node, _ := strings.CutPrefix(box, boxOf(""))
+	node, _ := strings.CutPrefix(box, relay.Box(""))
 	c, err := m.to(node)
 	if err != nil {
 		return err
@@ -203,7 +206,7 @@ func (m *mail) Post(_ context.Context, box string, text []byte, _ time.Duration)
 
 // Get is that of the memory, but for the question whether a process is there.
 func (m *mail) Get(ctx context.Context, key string) ([]byte, error) {
-	node, is := strings.CutPrefix(key, aliveOf(""))
+	node, is := strings.CutPrefix(key, relay.AliveKey(""))
 	if !is {
 		return m.MemoryStore.Get(ctx, key)
 	}

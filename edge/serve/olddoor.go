@@ -151,7 +151,7 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	messages = strings.TrimSuffix(messages, "/sse") + "/messages"
 	d := &sseDoor{server: server.name, owner: h.who.Principal(), holder: place.holder}
 	if server.shared != nil {
-		id = e.node + "." + id
+		id = e.relay.Node + "." + id
 		d.session = oldSession(id)
 	}
 	e.done(ctx, h, server)
@@ -191,7 +191,7 @@ func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	values, err := url.ParseQuery(string(h.query))
 	id := values.Get("sessionId")
 	d := e.doors.find(id)
-	if node, away := e.doors.elsewhere(id, e.node); err == nil && d == nil && away && server.shared != nil {
+	if node, away := e.doors.elsewhere(id, e.relay.Node); err == nil && d == nil && away && server.shared != nil {
 		e.postAway(ctx, h, server, node, id)
 		return
 	}

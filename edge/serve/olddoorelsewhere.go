@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // The stream of the older transport is at one edge; what its client POSTs may
@@ -29,7 +30,7 @@ func oldSession(address string) string {
 // this one.
 func (t *sseDoors) elsewhere(address, here string) (node string, ok bool) {
 	node, _, ok = strings.Cut(address, ".")
-	return node, ok && isNode(node) && node != here
+	return node, ok && relay.IsNode(node) && node != here
 }
 
 // postAway takes a message whose stream is at another edge.
@@ -39,9 +40,9 @@ func (e *Edge) postAway(ctx *fasthttp.RequestCtx, h *head, server *server, node,
 	conn := &clientConn{edge: e, from: x.way.conn.from} // the call is not over with the connection of the POST
 	conn.place.Store(serves)                            // and waits for no other request
 	x.way.conn, x.way.able = conn, true
-	who := whoOf(&x.Exchange)
+	who := relay.Who(&x.Exchange)
 	x.way.out = func(raw []byte) error {
-		return e.deliver(context.Background(), t, node, who, letter{Kind: letterSay, Thread: keyOf(id)}, raw)
+		return t.Deliver(context.Background(), node, who, relay.Message{Kind: relay.KindSay, Stream: keyOf(id)}, raw)
 	}
 	if !e.readOld(ctx, h, x) {
 		return
@@ -51,7 +52,7 @@ func (e *Edge) postAway(ctx *fasthttp.RequestCtx, h *head, server *server, node,
 		return
 	}
 	s, err := e.sessionByID(h, server, id)
-	if err == nil && t.gone(node) { // and with it the stream
+	if err == nil && t.Gone(node) { // and with it the stream
 		_ = e.endCommon(s) // what the store cannot be told ends with its lifetime
 		e.sessions.end(s.ID)
 		err = errNoSession()
@@ -73,9 +74,9 @@ func (e *Edge) initializeAway(ctx *fasthttp.RequestCtx, h *head, x *exchange, no
 	case err != nil:
 	case s.common.key == "":
 		e.sessions.end(s.ID)
-		err = errAway()
+		err = relay.ErrAway()
 	default:
-		if err = e.openThere(x.server.shared, node, whoOf(&x.Exchange), keyOf(id), result.Raw); err != nil {
+		if err = e.openThere(x.server.shared, node, relay.Who(&x.Exchange), keyOf(id), result.Raw); err != nil {
 			_ = e.endCommon(s) // what the store cannot be told ends with its lifetime
 			e.sessions.end(s.ID)
 		}
@@ -91,18 +92,18 @@ func (e *Edge) initializeAway(ctx *fasthttp.RequestCtx, h *head, x *exchange, no
 // openThere has the edge that has a stream go on there with the session that its
 // client has begun here.
 func (e *Edge) openThere(t *shared, node, who, key string, result []byte) error {
-	if !t.alive(node) { // no call is lost with it
+	if !t.Alive(node) { // no call is lost with it
 		return errNoSession()
 	}
-	one, err := e.threads.open(newName(), who)
+	one, err := e.relay.Open(relay.NewName(), who)
 	if err != nil {
 		return err
 	}
-	defer e.threads.close(one)
-	if t.post(node, letter{Kind: letterOpen, From: e.node, Thread: one.name, Session: key}, result) != nil {
-		return errAway()
+	defer one.Close()
+	if t.Send(node, relay.Message{Kind: relay.KindOpen, From: e.relay.Node, Stream: one.Name, Session: key}, result) != nil {
+		return relay.ErrAway()
 	}
-	if _, err = e.first(t.life, t, one, node); errors.Is(err, errGoneHolder) {
+	if _, err = t.First(t.Life, one, node); errors.Is(err, relay.ErrGone) {
 		err = errNoSession()
 	}
 	return err
@@ -110,12 +111,12 @@ func (e *Edge) openThere(t *shared, node, who, key string, result []byte) error 
 
 // opened gives a stream here the session that its client has begun at another
 // edge.
-func (e *Edge) opened(t *shared, l letter, result []byte) {
-	back := letter{Kind: letterTaken, From: e.node, Thread: l.Thread}
+func (e *Edge) opened(t *shared, l relay.Message, result []byte) {
+	back := relay.Message{Kind: relay.KindTaken, From: e.relay.Node, Stream: l.Stream}
 	if err := e.openHere(t, l.Session, result); err != nil {
-		back.Kind, back.Error = letterError, wrongOf(err)
+		back.Kind, back.Error = relay.KindError, relay.FaultOf(err)
 	}
-	_ = t.post(l.From, back, nil) // who waits gives up by itself
+	_ = t.Send(l.From, back, nil) // who waits gives up by itself
 }
 
 func (e *Edge) openHere(t *shared, key string, result []byte) error {
@@ -156,14 +157,14 @@ func (e *Edge) attach(d *sseDoor, s *session) error {
 		return errBegunBefore()
 	}
 	if s.common.key != "" {
-		one, err := e.threads.open(s.common.key, whoIs(d.owner, s.common.key))
+		one, err := e.relay.Open(s.common.key, relay.WhoIs(d.owner, s.common.key))
 		if err != nil {
 			return err
 		}
 		e.work.Go(func() {
 			defer edge.Contain(e.log, "older transport")
-			defer e.threads.close(one)
-			d.out.say(&e.threads, one)
+			defer one.Close()
+			d.out.say(one)
 		})
 	}
 	d.out.join(s)
@@ -178,12 +179,12 @@ func errBegunBefore() error {
 // say writes what other edges post for the client of a stream, until that ends.
 // A client that reads too slowly for it loses the stream: something would be
 // missing from there on.
-func (o *outlet) say(all *threads, one *thread) {
+func (o *outlet) say(one *relay.Stream) {
 	for {
-		d, there, over := all.take(one)
+		d, there, over := one.Take()
 		switch {
 		case there:
-			if o.write("message", d.body) != nil {
+			if o.write("message", d.Body) != nil {
 				return
 			}
 			continue
@@ -192,7 +193,7 @@ func (o *outlet) say(all *threads, one *thread) {
 			return
 		}
 		select {
-		case <-one.wake:
+		case <-one.Wake:
 		case <-o.done:
 			return
 		}

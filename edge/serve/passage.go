@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // A server moves to another store with a reload, and the edges that share its
@@ -92,12 +93,12 @@ func (e *Edge) isAt(server string, t *shared, otherwise bool) bool {
 func (e *Edge) changeHome(t *shared, server string, here bool) error {
 	return t.Update(context.Background(), homeKey(server), homeFor, func(old []byte) ([]byte, error) {
 		var nodes []string
-		if json.Unmarshal(old, &nodes) != nil || len(nodes) > maxPulses {
+		if json.Unmarshal(old, &nodes) != nil || len(nodes) > relay.MaxPeers {
 			nodes = nil
 		}
-		nodes = slices.DeleteFunc(nodes, func(n string) bool { return n == e.node || !isNode(n) || t.gone(n) })
+		nodes = slices.DeleteFunc(nodes, func(n string) bool { return n == e.relay.Node || !relay.IsNode(n) || t.Gone(n) })
 		if here {
-			nodes = append(nodes, e.node)
+			nodes = append(nodes, e.relay.Node)
 		}
 		if len(nodes) == 0 {
 			return nil, nil
@@ -114,7 +115,7 @@ func (e *Edge) deserted(t *shared, server string) bool {
 	}
 	var nodes []string
 	_ = json.Unmarshal(text, &nodes) // what is no list has nobody
-	return !slices.ContainsFunc(nodes, func(n string) bool { return n != e.node && isNode(n) && t.alive(n) })
+	return !slices.ContainsFunc(nodes, func(n string) bool { return n != e.relay.Node && relay.IsNode(n) && t.Alive(n) })
 }
 
 // depart begins the passage of a server to another store.
@@ -160,7 +161,7 @@ func (e *Edge) pass(p *passage) {
 		case <-tick.C:
 		}
 		if st := p.from.State(); st.Open && time.Since(st.Since) > lostAfter {
-			e.log.Warn("the store that a server has left is away: its sessions that were not moved have ended", "server", p.server, "store", p.from.address)
+			e.log.Warn("the store that a server has left is away: its sessions that were not moved have ended", "server", p.server, "store", p.from.Address)
 			break
 		}
 		behind := e.behind(p)
@@ -273,7 +274,7 @@ func (e *Edge) stillThere(store *shared, s *session, slide bool) error {
 // nobody can confirm any more, because its store is closed.
 func (e *Edge) move(store *shared, s *session) error {
 	from := s.common.store.Load()
-	if from == nil || from.life.Err() != nil {
+	if from == nil || from.Life.Err() != nil {
 		return errEndedElsewhere
 	}
 	key := s.common.key
@@ -309,8 +310,8 @@ func (e *Edge) adopt(store *shared, key string, was *record) (*record, error) {
 		} else if ended(old) {
 			return nil, errEndedElsewhere
 		}
-		if !slices.Contains(r.Nodes, e.node) && len(r.Nodes) < maxNodes {
-			r.Nodes = append(slices.Clone(r.Nodes), e.node)
+		if !slices.Contains(r.Nodes, e.relay.Node) && len(r.Nodes) < maxNodes {
+			r.Nodes = append(slices.Clone(r.Nodes), e.relay.Node)
 		}
 		return r.text(), nil
 	})
@@ -327,7 +328,7 @@ func (e *Edge) entomb(store *shared, key string) error {
 		return gone.text(), nil
 	})
 	if err == nil && r != nil {
-		e.tellOthers(store, r, letter{Kind: letterEnd, Session: key}, nil)
+		e.tellOthers(store, r, relay.Message{Kind: relay.KindEnd, Session: key}, nil)
 	}
 	return err
 }
@@ -340,7 +341,7 @@ func (e *Edge) forget(store *shared, key string) error {
 		return nil, nil
 	})
 	if err == nil && r != nil {
-		e.tellOthers(store, r, letter{Kind: letterEnd, Session: key}, nil)
+		e.tellOthers(store, r, relay.Message{Kind: relay.KindEnd, Session: key}, nil)
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // What a client says of itself goes with its session: into the memory of every
@@ -80,7 +81,7 @@ func readHead(text []byte) *record {
 	head, _, ok := bytes.Cut(text, []byte{'\n'})
 	var r record
 	if !ok || len(head) > headBytes || json.Unmarshal(head, &r) != nil || r.Ended || !mcp.LegacyVersion(r.Version) || len(r.Nodes) > maxNodes ||
-		slices.ContainsFunc(r.Nodes, func(n string) bool { return !isNode(n) }) {
+		slices.ContainsFunc(r.Nodes, func(n string) bool { return !relay.IsNode(n) }) {
 		return nil
 	}
 	return &r

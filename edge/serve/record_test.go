@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // TestZ40Record: a record reads back as it was written, small and large; its head
@@ -15,7 +16,7 @@ import (
 func TestZ40Record(t *testing.T) {
 	nodes := make([]string, maxNodes)
 	for i := range nodes {
-		nodes[i] = newName()
+		nodes[i] = relay.NewName()
 	}
 	head := record{Server: strings.Repeat("s", 253), Owner: ownerOf("a", "b"), Version: mcp.V2511, Level: "emergency", Nodes: nodes, Set: 1<<64 - 1}
 	for _, s := range []said{

@@ -81,7 +81,7 @@ func (s *session) openLog(request []byte) *eventLog {
 	if s.common.key != "" {
 		l.key = logKey(s.common.key, l.stream)
 		if store := s.common.store.Load(); store != nil {
-			l.lapses = store.lease.count()
+			l.lapses = store.Lease.Count()
 		}
 		defer l.begin()
 	}

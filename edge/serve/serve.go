@@ -18,6 +18,7 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/oauth"
+	"github.com/weir-edge/weir/edge/relay"
 	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/filters/guest"
@@ -61,7 +62,7 @@ type Edge struct {
 	hosts, origins   allowed
 	proxies          proxies
 
-	signer    *signer
+	signer    *relay.Signer
 	sharedKey bool                    // states are sealed with a key that other edges may have
 	keys      [][]byte                // that seal them: what a process that stands in for this one has to know
 	mail      *shared                 // by which processes of this place write to each other; nil for none
@@ -69,7 +70,6 @@ type Edge struct {
 	heir      atomic.Pointer[handing] // the one after it; nil for none
 	paused    pausing                 // connections are left to that
 	knockedAt atomic.Int64            // when the last request came after the edge began to leave, Unix nanoseconds
-	node      string                  // names this edge to those that share a store with it
 	clock     *clock
 	watcher   *watcher
 	live      atomic.Pointer[live]
@@ -77,8 +77,7 @@ type Edge struct {
 	store     *kv.MemoryStore // of servers that share none
 	stores    stores          // that replicas share
 	passages  passages        // servers that are between two stores
-	threads   threads         // exchanges with other edges
-	posting   shares          // bytes of large letters on their way to other edges
+	relay     *relay.Relay    // what replicas say to each other
 	spent     route.Spent     // states that other edges have refused
 	sliding   atomic.Bool     // lifetimes in stores are being begun anew
 	guests    *guest.Keeper   // programs among the filters
@@ -148,13 +147,12 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 	for _, o := range options {
 		o(e)
 	}
-	e.node = newName()
-	e.posting.most, e.posting.each = maxPosting, maxPostingEach
+	e.relay = relay.New(relay.NewName(), log, e.leaving.Load)
 	e.sessions = newSessions(s.MaxSessions, s.MaxSessionsPerPrincipal, s.SessionTTL)
 	e.sessions.left = e.giveUp
 	e.budget = newBudget(s.MaxBody, e.arrival)
 	if s.HandOver != "" {
-		e.sessions.node = e.node
+		e.sessions.node = e.relay.Node
 	}
 	if e.secrets, err = secret.New(secret.Options{Dir: s.SecretsDir}); err != nil {
 		return nil, fmt.Errorf("--secrets-dir: %w", err)
@@ -168,11 +166,11 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 	if err != nil {
 		return nil, err
 	}
-	e.parked = parkedFor(s, seal, e.node)
+	e.parked = parkedFor(s, seal, e.relay)
 	if !given {
 		keys = nil // nobody else could look at what is signed with it
 	}
-	e.signer = newSigner(e.node, keys)
+	e.signer = relay.NewSigner(e.relay.Node, keys)
 	e.store = kv.Memory(kv.Limits{})
 	e.guests = guest.NewKeeper(s.FilterCache, log)
 	defer func() {

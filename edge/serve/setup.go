@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // What a client sets up in a common session at one edge, its log level and its
@@ -24,7 +25,7 @@ func (e *Edge) learn(t *shared, s *session, r *record) {
 	if r.Level != s.LogLevel() && r.Level != "" {
 		s.SetLogLevel(r.Level)
 		if served := e.live.Load().servers[s.server]; served != nil {
-			t.work.Go(func() {
+			t.Work.Go(func() {
 				defer edge.Contain(e.log, "log level")
 				served.level(context.Background(), &s.Session, r.Level)
 			})
@@ -53,13 +54,13 @@ func (e *Edge) remember(s *session, m *mcp.Message) error {
 	case errors.Is(err, errEndedElsewhere):
 		return errNoSession()
 	case err != nil:
-		return errAway()
+		return relay.ErrAway()
 	}
 	s.common.last.Store(r)
 	if m.Method != "logging/setLevel" {
 		s.common.note(uri, m.Method == "resources/subscribe")
 	}
-	e.tellOthers(store, r, letter{Kind: letterLook, Session: s.common.key}, nil)
+	e.tellOthers(store, r, relay.Message{Kind: relay.KindLook, Session: s.common.key}, nil)
 	return nil
 }
 
@@ -158,7 +159,7 @@ func (e *Edge) catchUp(s *session) {
 // filters as the client's.
 func (e *Edge) subscribeFor(ctx context.Context, served *server, s *session, method, uri string) error {
 	params := append(mcp.AppendString([]byte(`{"uri":`), uri), '}')
-	m, err := mcp.Decode(mcp.AppendRequest(nil, []byte(`"weir-`+e.node+"-"+strconv.FormatUint(s.asks.Add(1), 10)+`"`), method, params))
+	m, err := mcp.Decode(mcp.AppendRequest(nil, []byte(`"weir-`+e.relay.Node+"-"+strconv.FormatUint(s.asks.Add(1), 10)+`"`), method, params))
 	if err != nil {
 		return err
 	}

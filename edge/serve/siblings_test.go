@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // TestZ06TasksAreTheirOwners: who begins tasks without end has the edge forget
@@ -56,7 +57,7 @@ func TestZ06LogsAreTheirHolders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := table.add(table.make(time.Now(), newName(), "s", "", "", nil, nil), h)
+		s := table.add(table.make(time.Now(), relay.NewName(), "s", "", "", nil, nil), h)
 		l := s.openLog(nil)
 		for range logBytes >> 10 {
 			l.add(make([]byte, 1<<10))

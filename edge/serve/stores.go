@@ -11,6 +11,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // stores are the stores that servers share with those of other edges: one for
@@ -36,22 +37,23 @@ type carrier interface {
 // shared is one of them.
 type shared struct {
 	carrier
-	digest  string
-	address string
-	uses    int         // servers; stores.mu guards it
-	met     atomic.Bool // it has answered once
-
-	direct bool // whether a process is there shows at once, and it says nothing of itself
-
+	relay.Link
+	digest string
+	uses   int         // servers; stores.mu guards it
+	met    atomic.Bool // it has answered once
 	keeper *keeper
-	lease  lease  // of this edge
-	pulses pulses // of the others
-	signer *signer
-	letter int             // bytes of one
-	cap    time.Duration   // of a call
-	life   context.Context // over when the store is closed
-	end    context.CancelFunc
-	work   sync.WaitGroup
+	end    context.CancelFunc // of its Life
+}
+
+// share makes a store of what carries it. Nothing is read from it yet.
+func (e *Edge) share(c carrier, address string, signer *relay.Signer) *shared {
+	t := &shared{carrier: c, keeper: newKeeper()}
+	t.Link = relay.Link{
+		Relay: e.relay, Store: c, Since: func() time.Time { return c.State().Since }, Address: address, Signer: signer,
+		Largest: e.settings.letterSize(), Cap: e.settings.CallCap, Handle: e.handlers(t),
+	}
+	t.Life, t.end = context.WithCancel(context.Background())
+	return t
 }
 
 // id tells one store from another; "" for none.
@@ -100,9 +102,13 @@ func (e *Edge) use(s *server, p *compile.Store) (*shared, error) {
 		if err != nil {
 			return nil, err
 		}
-		one = &shared{carrier: redis, digest: digest, address: p.Address, keeper: newKeeper(), signer: e.signer, letter: e.settings.letterSize(), cap: e.settings.CallCap}
-		one.life, one.end = context.WithCancel(context.Background())
-		e.takePart(one.life, one)
+		one = e.share(redis, p.Address, e.signer)
+		one.digest = digest
+		one.Join(one.Life)
+		one.Work.Go(func() {
+			defer edge.Contain(e.log, "stream logs")
+			one.keeper.run(one.Life, one)
+		})
 		if !e.sharedKey {
 			e.log.Warn("a parked call can only be gone on with at this edge: edges that share a store need one key. What edges write to each other is not signed", "store", p.Address, "do", "give all of them the same --state-key-file, or the secret weir-state with the key key")
 		}
@@ -119,7 +125,7 @@ func (e *Edge) use(s *server, p *compile.Store) (*shared, error) {
 		}
 	})
 	name := s.name
-	one.work.Go(func() { e.keepHome(one.life, one, name, left.Load) })
+	one.Work.Go(func() { e.keepHome(one.Life, one, name, left.Load) })
 	return one, nil
 }
 
@@ -154,7 +160,7 @@ func (t *stores) leave(one *shared) {
 	t.mu.Unlock()
 	if last {
 		one.end()
-		one.work.Wait()
+		one.Work.Wait()
 		_ = one.Close() // what it held open is gone in any case
 	}
 }
@@ -202,7 +208,7 @@ func (s *server) storeStatus() *storeStatus {
 		return nil
 	}
 	state, counted := s.shared.State(), s.shared.Counters()
-	out := &storeStatus{Address: s.shared.address, Connected: state.Ready, Calls: counted.Calls, Failed: counted.Failures + counted.Refused, Dropped: s.shared.signer.dropped.Load()}
+	out := &storeStatus{Address: s.shared.Address, Connected: state.Ready, Calls: counted.Calls, Failed: counted.Failures + counted.Refused, Dropped: s.shared.Signer.Dropped.Load()}
 	if err := s.shared.Ready(); err != nil {
 		out.Message = err.Error()
 	} else if state.Deaf != nil {
@@ -242,5 +248,5 @@ func (t *shared) Collect(m edge.Emitter) {
 	}
 	m.Gauge("weir_store_up", "1 while the shared store answers.", up)
 	t.Counters().Collect(m)
-	m.Counter("weir_store_letters_dropped", "Messages in the shared store that no replica with the same key wrote lately.", float64(t.signer.dropped.Load()))
+	m.Counter("weir_store_letters_dropped", "Messages in the shared store that no replica with the same key wrote lately.", float64(t.Signer.Dropped.Load()))
 }

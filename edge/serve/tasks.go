@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/relay"
 )
 
 // maxTasks is how many tasks of a server are remembered, the last used ones, and
@@ -80,7 +81,7 @@ func (s *server) taskAt(x *edge.Exchange, id string) (*edge.Target, error) {
 	}
 	name, err := s.shared.Get(context.Background(), s.taskKey(owner, id))
 	if err != nil {
-		return nil, errAway()
+		return nil, relay.ErrAway()
 	}
 	if at = s.targets[string(name)]; at != nil {
 		s.tasks.add(owner, id, at)

@@ -1,4 +1,4 @@
-package serve
+package relay
 
 import (
 	"context"
@@ -54,18 +54,18 @@ func TestZ41Shares(t *testing.T) {
 // TestZ41ThreadsOfOne: one principal has no more exchanges with other edges, and no
 // more bytes that wait for them, than his quarter.
 func TestZ41ThreadsOfOne(t *testing.T) {
-	var all threads
+	var all streams
 	n := 0
 	for ; ; n++ {
 		if _, err := all.open(fmt.Sprint("greedy", n), "greedy"); err != nil {
 			break
 		}
 	}
-	if n != maxThreads/maxEach {
+	if n != maxStreams/maxEach {
 		t.Errorf("%d exchanges of one", n)
 	}
 	for i := range n {
-		all.give(fmt.Sprint("greedy", i), letter{Kind: letterNote}, make([]byte, waitingBytes))
+		all.give(fmt.Sprint("greedy", i), Message{Kind: KindNote}, make([]byte, waitingBytes))
 	}
 	if all.bytes > maxWaitingBytes/maxEach {
 		t.Errorf("%d bytes wait for one", all.bytes)
@@ -74,12 +74,12 @@ func TestZ41ThreadsOfOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all.give("other", letter{Kind: letterNote}, make([]byte, waitingBytes))
-	if d, there, over := all.take(other); !there || over || len(d.body) != waitingBytes {
+	all.give("other", Message{Kind: KindNote}, make([]byte, waitingBytes))
+	if d, there, over := other.Take(); !there || over || len(d.Body) != waitingBytes {
 		t.Error("another one has no room")
 	}
 	begun := 0
-	for i := range maxThreads {
+	for i := range maxStreams {
 		if begins, _ := all.serve(fmt.Sprint(i), "greedy", maxHeld/100, func() {}); begins {
 			begun++
 		}
@@ -89,35 +89,5 @@ func TestZ41ThreadsOfOne(t *testing.T) {
 	}
 	if begins, full := all.serve("other", "other", 1<<20, func() {}); !begins || full {
 		t.Error("another one's request is not served")
-	}
-}
-
-// TestZ40Tasks: of one owner so many tasks are remembered, the last used, and what
-// is forgotten is told, so that the store forgets it, too; nobody loses a task to
-// somebody else but to all together.
-func TestZ40Tasks(t *testing.T) {
-	var all tasks
-	at := &edge.Target{Backend: "b"}
-	all.add("quiet", "one", at)
-	for i := range maxTasksEach {
-		if old := all.add("busy", fmt.Sprint(i), at); old != nil {
-			t.Fatalf("%d: %+v is forgotten", i, old[0])
-		}
-	}
-	all.find("busy", "0")
-	for i := range 10 {
-		old := all.add("busy", fmt.Sprint("more", i), at)
-		if len(old) != 1 || old[0].key != (taskKey{"busy", fmt.Sprint(i + 1)}) {
-			t.Fatalf("%d: %+v are forgotten", i, old)
-		}
-	}
-	if found, _ := all.find("quiet", "one"); found == nil {
-		t.Error("somebody else's task is forgotten")
-	}
-	for i := range 3 * maxTasks {
-		all.add(fmt.Sprint("owner ", i%100), fmt.Sprint(i), at)
-	}
-	if all.order.Len() != maxTasks || len(all.byID) != maxTasks || len(all.of) != 100 {
-		t.Errorf("%d, %d, %d", all.order.Len(), len(all.byID), len(all.of))
 	}
 }

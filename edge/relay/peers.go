@@ -1,4 +1,4 @@
-package serve
+package relay
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 // before it answers a call that somebody else may have declared failed (fence.go).
 const (
 	aliveFor   = 5 * time.Second
-	aliveEvery = time.Second // how often whoever serves somebody looks whether he is alive
+	AliveEvery = time.Second // how often whoever serves somebody looks whether he is alive
 
 	beatEvery = 200 * time.Millisecond
 	leaseFor  = 600 * time.Millisecond
@@ -33,22 +33,22 @@ const (
 	looksFor = 4
 )
 
-// beatFor says that the edge is alive until ctx ends.
-func (e *Edge) beatFor(ctx context.Context, t *shared) {
+// beat says that the edge is alive until ctx ends.
+func (l *Link) beat(ctx context.Context) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	for n := uint64(1); ; n++ {
 		began := time.Now()
-		if !e.leaving.Load() {
-			_ = t.Put(ctx, lastAlive, []byte(e.node), aliveFor)
+		if !l.Relay.Leaving() {
+			_ = l.Store.Put(ctx, LastAlive, []byte(l.Relay.Node), aliveFor)
 		}
-		if t.Put(ctx, aliveOf(e.node), strconv.AppendUint(nil, n, 36), aliveFor) == nil { // else the store says in the log that it is away
-			t.lease.renew(began, time.Now())
+		if l.Store.Put(ctx, AliveKey(l.Relay.Node), strconv.AppendUint(nil, n, 36), aliveFor) == nil { // else the store says in the log that it is away
+			l.Lease.renew(began, time.Now())
 		}
 		select {
 		case <-ctx.Done():
-			if e.leaving.Load() { // else it goes on with another store, which may be the same
-				_ = t.Delete(context.Background(), aliveOf(e.node)) // it is forgotten soon in any case
+			if l.Relay.Leaving() { // else it goes on with another store, which may be the same
+				_ = l.Store.Delete(context.Background(), AliveKey(l.Relay.Node)) // it is forgotten soon in any case
 			}
 			return
 		case <-tick.C:
@@ -56,15 +56,15 @@ func (e *Edge) beatFor(ctx context.Context, t *shared) {
 	}
 }
 
-// lease is what an edge knows of how others see it.
-type lease struct {
+// Lease is what an edge knows of how others see it.
+type Lease struct {
 	mu     sync.Mutex
 	said   time.Time // when it last began to say that it is alive
 	lapses uint64    // how often it was late
 }
 
 // renew notes that the store took at now what the edge began to say at began.
-func (l *lease) renew(began, now time.Time) {
+func (l *Lease) renew(began, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.said.IsZero() && now.Sub(l.said) > leaseFor {
@@ -73,50 +73,50 @@ func (l *lease) renew(began, now time.Time) {
 	l.said = began
 }
 
-// count is how often the edge was late.
-func (l *lease) count() uint64 {
+// Count is how often the edge was late.
+func (l *Lease) Count() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lapses
 }
 
-// lapsed reports whether others may have taken the edge to be gone since count
+// Lapsed reports whether others may have taken the edge to be gone since Count
 // returned was.
-func (l *lease) lapsed(was uint64, now time.Time) bool {
+func (l *Lease) Lapsed(was uint64, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lapses != was || now.Sub(l.said) > leaseFor
 }
 
-// pulses are the other edges as this one sees them.
-type pulses struct {
+// peers are the other replicas as this one sees them.
+type peers struct {
 	mu sync.Mutex
-	of map[string]*pulse
+	of map[string]*peer
 }
 
-// pulse is one of them.
-type pulse struct {
+// peer is one of them.
+type peer struct {
 	mu    sync.Mutex // one looks at a time
-	asked time.Time  // when somebody last wanted to know of it; the mu of pulses guards it
+	asked time.Time  // when somebody last wanted to know of it; the mu of peers guards it
 	word  string     // "" for none
 	since time.Time  // when the word was first seen
 	seen  time.Time  // when it was last looked at
 	looks int        // how often it was the same
 }
 
-// maxPulses is how many edges are remembered: the one that nobody has asked about
+// MaxPeers is how many edges are remembered: the one that nobody has asked about
 // for longest makes room.
-const maxPulses = 1024
+const MaxPeers = 1024
 
-func (p *pulses) get(node string) *pulse {
+func (p *peers) get(node string) *peer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	one := p.of[node]
 	if one == nil {
 		if p.of == nil {
-			p.of = make(map[string]*pulse)
+			p.of = make(map[string]*peer)
 		}
-		if len(p.of) >= maxPulses {
+		if len(p.of) >= MaxPeers {
 			oldest := ""
 			for name, other := range p.of {
 				if oldest == "" || other.asked.Before(p.of[oldest].asked) {
@@ -125,7 +125,7 @@ func (p *pulses) get(node string) *pulse {
 			}
 			delete(p.of, oldest)
 		}
-		one = new(pulse)
+		one = new(peer)
 		p.of[node] = one
 	}
 	one.asked = time.Now()
@@ -134,12 +134,12 @@ func (p *pulses) get(node string) *pulse {
 
 // look looks at an edge, unless somebody just has, or afresh. It returns its word,
 // for how long that has been the same, and how often it was looked at in that time.
-func (t *shared) look(node string, afresh bool) (word string, silent time.Duration, times int) {
-	p := t.pulses.get(node)
+func (l *Link) look(node string, afresh bool) (word string, silent time.Duration, times int) {
+	p := l.peers.get(node)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if soon := time.Since(p.seen) < beatEvery*3/4; afresh || !soon {
-		said, err := t.Get(context.Background(), aliveOf(node))
+		said, err := l.Store.Get(context.Background(), AliveKey(node))
 		now := time.Now()
 		switch {
 		case err != nil: // nobody could have been heard
@@ -157,37 +157,37 @@ func (t *shared) look(node string, afresh bool) (word string, silent time.Durati
 	return p.word, time.Since(p.since), p.looks
 }
 
-// alive reports whether an edge has lately said that it is. A store that cannot
+// Alive reports whether an edge has lately said that it is. A store that cannot
 // say leaves it so.
-func (t *shared) alive(node string) bool {
-	if t.direct {
-		said, err := t.Get(context.Background(), aliveOf(node))
+func (l *Link) Alive(node string) bool {
+	if l.Direct {
+		said, err := l.Store.Get(context.Background(), AliveKey(node))
 		return err != nil || said != nil
 	}
-	word, _, _ := t.look(node, false)
+	word, _, _ := l.look(node, false)
 	return word != ""
 }
 
-// gone reports whether an edge has said nothing for so long that it is no longer
+// Gone reports whether an edge has said nothing for so long that it is no longer
 // there. A store that was away itself has not heard of anybody for a while.
-func (t *shared) gone(node string) bool {
-	return !t.alive(node) && time.Since(t.State().Since) > aliveFor
+func (l *Link) Gone(node string) bool {
+	return !l.Alive(node) && time.Since(l.Since()) > aliveFor
 }
 
-// silent reports whether an edge that does not answer is taken to be gone.
-func (t *shared) silent(node string) bool { return t.quietFor(node, silentFor) }
+// Silent reports whether an edge that does not answer is taken to be gone.
+func (l *Link) Silent(node string) bool { return l.quietFor(node, silentFor) }
 
-// hushed is silent for whoever has heard of the edge before, and need not be quick.
-func (t *shared) hushed(node string) bool { return t.quietFor(node, 2*silentFor) }
+// Hushed is Silent for whoever has heard of the edge before, and need not be quick.
+func (l *Link) Hushed(node string) bool { return l.quietFor(node, 2*silentFor) }
 
 // quietFor never says so by what was seen a moment ago alone.
-func (t *shared) quietFor(node string, long time.Duration) bool {
-	if t.direct {
-		return !t.alive(node)
+func (l *Link) quietFor(node string, long time.Duration) bool {
+	if l.Direct {
+		return !l.Alive(node)
 	}
 	for _, afresh := range []bool{false, true} {
-		word, silent, times := t.look(node, afresh)
-		left := word == "" && time.Since(t.State().Since) > aliveFor
+		word, silent, times := l.look(node, afresh)
+		left := word == "" && time.Since(l.Since()) > aliveFor
 		if !left && (silent < long || times < looksFor) {
 			return false
 		}
@@ -195,9 +195,10 @@ func (t *shared) quietFor(node string, long time.Duration) bool {
 	return true
 }
 
-// errHolderGone is the end of a call whose edge is no longer there.
-func errHolderGone() error {
-	return &edge.Error{Kind: edge.Gone, Op: "relay", Err: errGoneHolder}
+// ErrHolderGone is the end of a call whose edge is no longer there.
+func ErrHolderGone() error {
+	return &edge.Error{Kind: edge.Gone, Op: "relay", Err: ErrGone}
 }
 
-var errGoneHolder = errors.New("the edge that held this call is gone")
+// ErrGone is the cause of ErrHolderGone.
+var ErrGone = errors.New("the edge that held this call is gone")

@@ -1,4 +1,4 @@
-package serve
+package relay
 
 import (
 	"bytes"
@@ -19,29 +19,29 @@ import (
 // that it had come.
 
 const (
-	// letterLate is how much older or younger than now a letter may be: for how
+	// maxAge is how much older or younger than now a letter may be: for how
 	// long it lies in its box, and what clocks differ by.
-	letterLate = letterFor + time.Minute
+	maxAge = waitFor + time.Minute
 
 	// maxSenders is how many edges are remembered by what they sent, each for
-	// twice letterLate; letterWindow is of how many of the last letters of one it
+	// twice maxAge; window is of how many of the last letters of one it
 	// is known which have come. maxBoxes is to how many boxes letters are numbered
 	// by themselves.
-	maxSenders   = 1024
-	maxBoxes     = 1024
-	letterWindow = 4096
+	maxSenders = 1024
+	maxBoxes   = 1024
+	window     = 4096
 
 	// signature begins the first line of a letter.
 	signature = "weir2"
 )
 
-// signer signs the letters of an edge and looks at those of others.
-type signer struct {
+// Signer signs the letters of an edge and looks at those of others.
+type Signer struct {
 	node string
 	keys [][]byte // the first signs, all of them are taken; none for letters without a signature
 	now  func() time.Time
 
-	dropped atomic.Uint64
+	Dropped atomic.Uint64 // messages that were not taken
 	in      atomic.Uint32 // a row that were dropped
 	said    atomic.Int64  // when that was last told, Unix seconds
 
@@ -60,14 +60,14 @@ type numbered struct {
 
 // sender is what is known of the letters of an edge.
 type sender struct {
-	most  uint64                    // the highest number that came
-	come  [letterWindow / 64]uint64 // a bit for each of the last ones
+	most  uint64              // the highest number that came
+	come  [window / 64]uint64 // a bit for each of the last ones
 	until time.Time
 }
 
-// newSigner makes the keys of letters from those of states.
-func newSigner(node string, states [][]byte) *signer {
-	s := &signer{node: node, now: time.Now, senders: make(map[string]*sender), boxes: make(map[string]*numbered)}
+// NewSigner makes the keys of letters from those of states.
+func NewSigner(node string, states [][]byte) *Signer {
+	s := &Signer{node: node, now: time.Now, senders: make(map[string]*sender), boxes: make(map[string]*numbered)}
 	for _, key := range states {
 		h := hmac.New(sha256.New, key)
 		h.Write([]byte("weir letters"))
@@ -76,8 +76,8 @@ func newSigner(node string, states [][]byte) *signer {
 	return s
 }
 
-// sign returns a letter to a box as it is posted: a line about it, then itself.
-func (s *signer) sign(box string, text []byte) []byte {
+// Sign returns a letter to a box as it is posted: a line about it, then itself.
+func (s *Signer) Sign(box string, text []byte) []byte {
 	digest := sha256.Sum256(text)
 	head := make([]byte, 0, 192+len(text))
 	head = append(head, signature+" "+s.node+" "...)
@@ -93,7 +93,7 @@ func (s *signer) sign(box string, text []byte) []byte {
 
 // number returns the number of the next letter to a box, which is higher than that
 // of any before it.
-func (s *signer) number(box string) uint64 {
+func (s *Signer) number(box string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.boxes[box]
@@ -123,10 +123,10 @@ func macOf(key []byte, box string, head []byte) []byte {
 	return h.Sum(nil)
 }
 
-// open returns the letter in what came in a box. It is false for one that none
+// Open returns the letter in what came in a box. It is false for one that none
 // of the edges that have the key has written to this box lately, and for one
 // that came before, with a key or without.
-func (s *signer) open(box string, text []byte) (letter []byte, ok bool) {
+func (s *Signer) Open(box string, text []byte) (letter []byte, ok bool) {
 	const longest = 256
 	end := bytes.IndexByte(text[:min(len(text), longest)], '\n')
 	if end < 0 {
@@ -134,7 +134,7 @@ func (s *signer) open(box string, text []byte) (letter []byte, ok bool) {
 	}
 	line, letter := text[:end], text[end+1:]
 	words := bytes.Split(line, []byte{' '})
-	if len(words) < 5 || string(words[0]) != signature || !isNode(string(words[1])) {
+	if len(words) < 5 || string(words[0]) != signature || !IsNode(string(words[1])) {
 		return nil, false
 	}
 	number, err := strconv.ParseUint(string(words[2]), 10, 64)
@@ -164,7 +164,7 @@ func (s *signer) open(box string, text []byte) (letter []byte, ok bool) {
 	// 3. It is of now, and comes for the first time.
 	at, err := strconv.ParseInt(string(words[3]), 10, 64)
 	now := s.now()
-	if age := now.Sub(time.UnixMilli(at)); err != nil || age > letterLate || age < -letterLate {
+	if age := now.Sub(time.UnixMilli(at)); err != nil || age > maxAge || age < -maxAge {
 		return nil, false
 	}
 	return letter, s.first(string(words[1]), number, now)
@@ -180,7 +180,7 @@ func decoded(text []byte) []byte {
 
 // first reports whether a letter of an edge comes for the first time, and notes
 // that it came.
-func (s *signer) first(node string, number uint64, now time.Time) bool {
+func (s *Signer) first(node string, number uint64, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.senders[node]
@@ -198,16 +198,16 @@ func (s *signer) first(node string, number uint64, now time.Time) bool {
 		one = &sender{}
 		s.senders[node] = one
 	}
-	one.until = now.Add(2 * letterLate)
+	one.until = now.Add(2 * maxAge)
 	if number > one.most {
-		for n := max(one.most+1, number-min(number, letterWindow-1)); n <= number; n++ {
-			one.come[n/64%(letterWindow/64)] &^= 1 << (n % 64)
+		for n := max(one.most+1, number-min(number, window-1)); n <= number; n++ {
+			one.come[n/64%(window/64)] &^= 1 << (n % 64)
 		}
 		one.most = number
-	} else if one.most-number >= letterWindow {
+	} else if one.most-number >= window {
 		return false
 	}
-	word, bit := &one.come[number/64%(letterWindow/64)], uint64(1)<<(number%64)
+	word, bit := &one.come[number/64%(window/64)], uint64(1)<<(number%64)
 	if *word&bit != 0 {
 		return false
 	}
@@ -217,8 +217,8 @@ func (s *signer) first(node string, number uint64, now time.Time) bool {
 
 // drop counts a letter that is dropped, and reports whether that is to be told.
 // Who sends many is slowed down: they come one after the other.
-func (s *signer) drop() (tell bool) {
-	s.dropped.Add(1)
+func (s *Signer) drop() (tell bool) {
+	s.Dropped.Add(1)
 	if s.in.Add(1)%fetchAtOnce == 0 {
 		time.Sleep(dropPause)
 	}
@@ -228,7 +228,7 @@ func (s *signer) drop() (tell bool) {
 }
 
 // taken notes a letter that was not dropped.
-func (s *signer) taken() { s.in.Store(0) }
+func (s *Signer) taken() { s.in.Store(0) }
 
 // After so many letters in a row that were dropped nothing is read for so long.
 const (

@@ -1,4 +1,4 @@
-package serve
+package relay
 
 import (
 	"testing"
@@ -10,18 +10,18 @@ import (
 // known of one is forgotten when nobody has asked about it for longest.
 func TestZ43PulsesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p pulses
-		dead, forgotten := newName(), newName()
+		var p peers
+		dead, forgotten := NewName(), NewName()
 		p.get(forgotten).looks = looksFor
 		time.Sleep(time.Millisecond)
 		for range 4 {
 			p.get(dead).looks = looksFor
-			for range maxPulses / 2 {
+			for range MaxPeers / 2 {
 				time.Sleep(time.Millisecond)
-				p.get(newName())
+				p.get(NewName())
 			}
 		}
-		if p.get(dead).looks != looksFor || p.get(forgotten).looks != 0 || len(p.of) > maxPulses {
+		if p.get(dead).looks != looksFor || p.get(forgotten).looks != 0 || len(p.of) > MaxPeers {
 			t.Errorf("%d looks at one that is asked about, %d at one that is not, %d edges", p.get(dead).looks, p.get(forgotten).looks, len(p.of))
 		}
 	})

@@ -1,4 +1,4 @@
-package serve
+package relay
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/filters/incoming"
 )
 
 // shares bounds bytes that are under way at a time, for everybody and for each
@@ -25,6 +24,17 @@ type shares struct {
 // shareWait is how long somebody waits for his share.
 const shareWait = 5 * time.Second
 
+// SmallMessage is how large a body may be that is posted without asking first
+// whether it is wanted, and without a share of what is under way.
+const SmallMessage = 16 << 10
+
+// maxPosting is how many bytes of larger ones are on their way from this edge at
+// a time, and maxPostingEach of one principal's.
+const (
+	maxPosting     = 32 << 20
+	maxPostingEach = 8 << 20
+)
+
 // take waits until so many bytes of somebody's may be under way. give ends it,
 // however often it is called.
 func (s *shares) take(ctx context.Context, who string, bytes int) (give func(), err error) {
@@ -40,7 +50,7 @@ func (s *shares) take(ctx context.Context, who string, bytes int) (give func(), 
 		case <-ctx.Done():
 			return nil, edge.Errorf(edge.Gone, "relay", "%w", context.Cause(ctx))
 		case <-timer.C:
-			return nil, errThreads()
+			return nil, errStreams()
 		}
 	}
 }
@@ -75,19 +85,19 @@ func (s *shares) give(who string, bytes int) {
 	}
 }
 
-// whoOf is for whom an exchange is: its principal, or where nobody is asked who
+// Who is for whom an exchange is: its principal, or where nobody is asked who
 // he is the address that he comes from.
-func whoOf(x *edge.Exchange) string {
+func Who(x *edge.Exchange) string {
 	for x.Parent != nil {
 		x = x.Parent
 	}
-	return whoIs(x.Identity.Principal(), "address "+x.Head.Remote)
+	return WhoIs(x.Identity.Principal(), "address "+x.Head.Remote)
 }
 
-// whoIs is the name of a principal in shares, or otherwise for one that stands
+// WhoIs is the name of a principal in shares, or otherwise for one that stands
 // for anybody.
-func whoIs(principal, otherwise string) string {
-	if issuer, _, _ := strings.Cut(principal, "\x00"); issuer == "" || issuer == incoming.AnonymousIssuer {
+func WhoIs(principal, otherwise string) string {
+	if issuer, _, _ := strings.Cut(principal, "\x00"); issuer == "" || issuer == edge.AnonymousIssuer {
 		return otherwise
 	}
 	return "principal " + principal

@@ -1,0 +1,216 @@
+package relay
+
+import (
+	"context"
+	"sync"
+
+	"github.com/weir-edge/weir/edge"
+)
+
+const (
+	// maxStreams is how many exchanges with other edges are under way at a time,
+	// in each direction, and maxWaiting how many messages of one of them wait.
+	maxStreams = 4096
+	maxWaiting = 1024
+
+	// maxWaitingBytes is how many bytes of messages wait in this edge, for all of
+	// its exchanges together, and maxHeld how many bytes of requests it holds for
+	// other edges. One exchange has no more waiting than waitingBytes and one
+	// message.
+	waitingBytes    = 4 << 20
+	maxWaitingBytes = 64 << 20
+	maxHeld         = 64 << 20
+
+	// maxEach is how many exchanges, and what of those bytes, may be one
+	// principal's: a quarter.
+	maxEach = 4
+)
+
+// streams are the exchanges with other replicas that are under way.
+type streams struct {
+	mu      sync.Mutex
+	waiting map[string]*Stream // of this edge's clients, by name
+	bytes   int                // that wait for them
+	serving map[string]served  // of other edges', by edge and name
+	held    int                // bytes of their requests
+
+	// What of it is whose.
+	waitingOf, servingOf map[string]portion
+}
+
+// portion is what of it is one principal's.
+type portion struct{ number, bytes int }
+
+// add adds to the portion of somebody.
+func add(all *map[string]portion, who string, number, bytes int) {
+	if *all == nil {
+		*all = make(map[string]portion)
+	}
+	is := (*all)[who]
+	is.number, is.bytes = is.number+number, is.bytes+bytes
+	if is == (portion{}) {
+		delete(*all, who)
+		return
+	}
+	(*all)[who] = is
+}
+
+// served is an exchange of another edge's that goes on here.
+type served struct {
+	cancel context.CancelFunc
+	who    string
+	bytes  int
+}
+
+func errStreams() error {
+	return edge.Errorf(edge.Overload, "relay", "as much goes on with other edges as may")
+}
+
+// Stream is what comes back for a message: a reply stream.
+type Stream struct {
+	of   *streams
+	Name string
+	Who  string        // for whom it is
+	Wake chan struct{} // holds one while there is something
+
+	// What follows is guarded by the mu of streams.
+	queue []Delivered
+	bytes int
+	over  bool // too much has come
+}
+
+// Delivered is one message of a stream.
+type Delivered struct {
+	Message
+	Body []byte
+}
+
+// open begins to wait for what comes back under a name, for somebody.
+func (t *streams) open(name, who string) (*Stream, error) {
+	one := &Stream{of: t, Name: name, Who: who, Wake: make(chan struct{}, 1)}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.waiting) >= maxStreams || t.waitingOf[who].number >= maxStreams/maxEach {
+		return nil, errStreams()
+	}
+	add(&t.waitingOf, who, 1, 0)
+	if t.waiting == nil {
+		t.waiting = make(map[string]*Stream)
+	}
+	t.waiting[name] = one
+	return one, nil
+}
+
+// Close ends the waiting.
+func (one *Stream) Close() {
+	t := one.of
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.waiting[one.Name] != one {
+		return
+	}
+	delete(t.waiting, one.Name)
+	t.bytes -= one.bytes
+	add(&t.waitingOf, one.Who, -1, -one.bytes)
+	one.queue, one.bytes = nil, 0
+}
+
+// give hands on a letter to whoever waits for it, if anybody does.
+func (t *streams) give(name string, m Message, body []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one := t.waiting[name]
+	if one == nil {
+		return
+	}
+	whole := t.waitingOf[one.Who].bytes
+	if one.over || len(one.queue) >= maxWaiting || one.bytes >= waitingBytes || t.bytes+len(body) > maxWaitingBytes || whole > 0 && whole+len(body) > maxWaitingBytes/maxEach {
+		one.over = true // what comes after what is missing is of no use either
+	} else {
+		one.queue = append(one.queue, Delivered{m, body})
+		one.bytes += len(body)
+		t.bytes += len(body)
+		add(&t.waitingOf, one.Who, 0, len(body))
+	}
+	select {
+	case one.Wake <- struct{}{}:
+	default:
+	}
+}
+
+// spoil says that something is missing of what was to come back under a name.
+func (t *streams) spoil(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if one := t.waiting[name]; one != nil {
+		one.over = true
+		select {
+		case one.Wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Take takes the next thing that has come back, if there is any. over says that
+// something is missing after what was there.
+func (one *Stream) Take() (d Delivered, there, over bool) {
+	t := one.of
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(one.queue) == 0 {
+		return d, false, one.over
+	}
+	d, one.queue = one.queue[0], one.queue[1:]
+	one.bytes -= len(d.Body)
+	t.bytes -= len(d.Body)
+	add(&t.waitingOf, one.Who, 0, -len(d.Body))
+	return d, true, one.over
+}
+
+// serve notes that something goes on here for another edge. It reports false
+// when it does already; full says that there is no room.
+func (t *streams) serve(name, who string, bytes int, cancel context.CancelFunc) (begins, full bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, there := t.serving[name]; there {
+		return false, false
+	}
+	is := t.servingOf[who]
+	if len(t.serving) >= maxStreams || t.held+bytes > maxHeld || is.number >= maxStreams/maxEach || is.bytes > 0 && is.bytes+bytes > maxHeld/maxEach {
+		return false, true
+	}
+	if t.serving == nil {
+		t.serving = make(map[string]served)
+	}
+	t.serving[name] = served{cancel, who, bytes}
+	t.held += bytes
+	add(&t.servingOf, who, 1, bytes)
+	return true, false
+}
+
+func (t *streams) done(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if one, there := t.serving[name]; there {
+		delete(t.serving, name)
+		t.held -= one.bytes
+		add(&t.servingOf, one.who, -1, -one.bytes)
+	}
+}
+
+// leave ends what goes on here for another edge.
+func (t *streams) leave(name string) {
+	t.mu.Lock()
+	one, there := t.serving[name]
+	t.mu.Unlock()
+	if there {
+		one.cancel()
+	}
+}
+
+// busy reports whether something goes on here for another replica.
+func (t *streams) busy() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.serving) > 0
+}
