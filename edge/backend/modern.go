@@ -73,7 +73,7 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 		return nil, nil // a notification
 	}
 	if answer.Says("resultType", "input_required") && !safePages(&answer.Message) {
-		return nil, edge.Errorf(edge.Unavailable, "call", "wants a page opened that is none")
+		return nil, edge.Errorf(edge.Unavailable, "call", "the backend asks to open a URL that is not a web page")
 	}
 	if answer.Status = status; !translate && status == 200 && answer.Kind == mcp.Failure {
 		answer.Status = mcp.Status(answer.Code()) // it came as an event, whose stream was 200 before

@@ -9,6 +9,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/pprofhandler"
+	"github.com/weir-edge/weir/edge/door"
 )
 
 // The admin address asks nobody who they are. On an address of this host alone
@@ -22,16 +23,16 @@ const adminHeader = 16 << 10
 
 // receivedAdmin looks at a request's header before its body is read: see lint.
 func receivedAdmin(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	if f, _ := lint(h, maxAdminBody); f.status != 0 {
-		f.mark(h)
+	if f, _ := door.Lint(h, maxAdminBody); f.Status != 0 {
+		f.Mark(h)
 	}
 	return fasthttp.RequestConfig{}
 }
 
 // administer serves the admin address.
 func (e *Edge) administer(ctx *fasthttp.RequestCtx) {
-	if f, bad := refusal(&ctx.Request.Header); bad {
-		plain(ctx, f.status, f.why+"\n")
+	if f, bad := door.Refusal(&ctx.Request.Header); bad {
+		plain(ctx, f.Status, f.Why+"\n")
 		ctx.SetConnectionClose()
 		return
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -41,8 +42,6 @@ const (
 
 	// maxHex is how many digits the size of a chunk may have.
 	maxHex = 15
-
-	inChunks = -1 // the length of a body that does not say it
 )
 
 var (
@@ -57,61 +56,11 @@ var (
 	middleBodies = sync.Pool{New: func() any { return new([middleBody]byte) }}
 )
 
-// awaited is a body that a head has announced.
-type awaited struct {
-	size    int  // of what has not been read; inChunks, or 0 for none
-	expects bool // the client sends it when it is asked to (RFC 9110 §10.1.1)
-}
-
-// announcement is the method of a request whose body the HTTP server is not to
-// read: only a POST has one. It is no token, so that no client can send it.
-const announcement = '['
-
-// announce has the HTTP server take a request for one without a body, and the
-// door learn what its head said.
-func announce(h *fasthttp.RequestHeader, a awaited) {
-	var text [24]byte
-	method := append(text[:0], announcement)
-	if a.expects {
-		method = append(method, '+')
-	}
-	h.SetMethodBytes(strconv.AppendInt(method, int64(a.size), 10))
-	h.SetContentLength(0)
-	if a.expects {
-		h.Del("Expect")
-	}
-}
-
-// announced reads what announce wrote, and gives the header back its words.
-func announced(h *fasthttp.RequestHeader) (a awaited) {
-	text := h.Method()
-	if len(text) == 0 || text[0] != announcement {
-		return a
-	}
-	text = text[1:]
-	if text[0] == '+' {
-		a.expects, text = true, text[1:]
-	}
-	negative := text[0] == '-'
-	if negative {
-		text = text[1:]
-	}
-	for _, c := range text {
-		a.size = 10*a.size + int(c-'0')
-	}
-	if negative {
-		a.size = -a.size
-	}
-	h.SetMethod("POST")
-	h.SetContentLength(a.size) // inChunks is how the server itself says it
-	return a
-}
-
 // body reads the body of a request whose client may send one, into h. It
 // reports false when that has been refused.
 func (e *Edge) body(ctx *fasthttp.RequestCtx, h *head) bool {
 	conn := ctx.Conn().(*clientConn)
-	if n := conn.await.size; n >= 0 && n <= conn.end-conn.at { // all of it came with its head
+	if n := conn.await.Size; n >= 0 && n <= conn.end-conn.at { // all of it came with its head
 		h.body = conn.cut(n)
 		return true
 	}
@@ -146,26 +95,26 @@ func (e *Edge) body(ctx *fasthttp.RequestCtx, h *head) bool {
 // cut returns the next n bytes of what has come, which are the body.
 func (c *clientConn) cut(n int) []byte {
 	if n == 0 {
-		c.await = awaited{}
+		c.await = door.Awaited{}
 		return nil
 	}
 	text := c.first[c.at : c.at+n : c.at+n]
 	c.at += n
-	c.await = awaited{}
+	c.await = door.Awaited{}
 	return text
 }
 
 // collect reads a body of which something has not come yet, for a client.
 func (c *clientConn) collect(who owner) ([]byte, error) {
-	if c.await.expects && c.at == c.end {
+	if c.await.Expects && c.at == c.end {
 		if _, err := c.send(goOn); err != nil {
 			return nil, err
 		}
 	}
-	if c.await.size == inChunks {
+	if c.await.Size == door.InChunks {
 		return c.collectChunks(who)
 	}
-	n := c.await.size
+	n := c.await.Size
 	for n <= firstRead || c.end-c.at < enough && (n > smallBody || c.end == c.at) {
 		if err := c.more(); err != nil {
 			return nil, err
@@ -303,30 +252,10 @@ func (c *clientConn) trailer() error {
 		if len(text) == 0 {
 			return nil
 		}
-		if !harmless(text) {
+		if !door.Harmless(text) {
 			return errChunks
 		}
 	}
-}
-
-// harmless reports whether a line of a trailer has one reading, and is none
-// that frames, routes, or says who the client is.
-func harmless(line []byte) bool {
-	var s seen
-	if s.line(line) != "" || s != (seen{}) {
-		return false
-	}
-	name, _, _ := bytes.Cut(line, []byte{':'})
-	switch name = bytes.ToLower(name); string(name) {
-	case "expect", "connection", "te", "trailer", "keep-alive", "cookie", "set-cookie", "forwarded", "x-real-ip", "location", "max-forwards", "range", "www-authenticate", "last-event-id":
-		return false
-	}
-	for _, prefix := range []string{"content-", "proxy-", "mcp-", "x-forwarded"} {
-		if bytes.HasPrefix(name, []byte(prefix)) {
-			return false
-		}
-	}
-	return true
 }
 
 // next returns the next byte of a request.
@@ -361,7 +290,7 @@ func (c *clientConn) more() error {
 func (c *clientConn) readOn(p []byte) (int, error) {
 	if !c.slow {
 		c.slow = true
-		c.readBy(c.edge.clock.now().Add(c.edge.arrival))
+		c.readBy(c.edge.clock.Now().Add(c.edge.arrival))
 	}
 	// What a body in chunks holds besides its data is in no other limit.
 	if c.taken > c.edge.settings.MaxHeader+2*c.edge.settings.MaxBody {
@@ -399,7 +328,7 @@ type grown struct {
 // whole returns the body, all of which has come.
 func (b *grown) whole() ([]byte, error) {
 	c := b.c
-	c.await = awaited{}
+	c.await = door.Awaited{}
 	if c.reserved != nil && !c.edge.budget.whole(c.reserved) {
 		return nil, errBusy
 	}
@@ -433,7 +362,7 @@ func (b *grown) add(n int) error {
 		b.text = b.text[:len(b.text)+k]
 		n -= k
 		c.reserved.came.Store(int64(len(b.text)))
-		if now := c.edge.clock.now(); now.Sub(b.marked) >= c.edge.budget.grace {
+		if now := c.edge.clock.Now(); now.Sub(b.marked) >= c.edge.budget.grace {
 			b.marked = now
 			c.edge.budget.mark(c.reserved, now)
 		}
@@ -452,7 +381,7 @@ func (b *grown) grow() error {
 	default:
 		size = min(growth*cap(b.text), b.most)
 	}
-	now := c.edge.clock.now()
+	now := c.edge.clock.Now()
 	if c.reserved == nil {
 		c.reserved = &reservation{who: b.who, conn: c.Conn, size: b.most}
 		b.marked = now
@@ -543,11 +472,11 @@ func (c *clientConn) keep() *reservation {
 // pass goes over a body that nobody has read. It reports false where the
 // connection is to end with the answer instead.
 func (c *clientConn) pass() bool {
-	n := c.await.size
+	n := c.await.Size
 	switch {
 	case n == 0:
 		return true
-	case n == inChunks || c.await.expects || c.unread:
+	case n == door.InChunks || c.await.Expects || c.unread:
 		return false
 	}
 	came := min(n, c.end-c.at)
@@ -556,7 +485,7 @@ func (c *clientConn) pass() bool {
 		return false
 	}
 	c.skip = n
-	c.await = awaited{}
+	c.await = door.Awaited{}
 	c.slow, c.taken = false, 0
 	return true
 }

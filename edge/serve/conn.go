@@ -6,14 +6,13 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
-	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/turn"
 )
 
@@ -64,8 +63,8 @@ func (l *listener) Close() error {
 
 func (l *listener) Accept() (net.Conn, error) {
 	c, err := l.accept()
-	for err == nil && !l.edge.crowd.enter(c, l.edge.settings.MaxConnectionsPerAddress) {
-		go turnDown(c)
+	for err == nil && !l.edge.limiter.Enter(c, l.edge.settings.MaxConnectionsPerAddress) {
+		go door.TurnDown(c)
 		c, err = l.accept()
 	}
 	if err != nil {
@@ -165,66 +164,6 @@ func (p *pausing) wait(closed <-chan struct{}) bool {
 	return true
 }
 
-// crowd counts the connections of each client address, or network that one has
-// like an address, when they are limited.
-type crowd struct {
-	mu    sync.Mutex
-	count map[netip.Prefix]int
-}
-
-// crowdOf returns where a connection comes from.
-func crowdOf(c net.Conn) netip.Prefix {
-	var addr netip.Addr
-	if at, ok := c.RemoteAddr().(*net.TCPAddr); ok {
-		addr = at.AddrPort().Addr()
-	} else if at, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil {
-		addr = at.Addr()
-	}
-	addr = addr.Unmap().WithZone("")
-	if network, ok := edge.Network(addr); ok {
-		return network
-	}
-	return netip.PrefixFrom(addr, addr.BitLen())
-}
-
-// enter counts a connection. It reports false when its address has most of them
-// already; 0 is no limit.
-func (w *crowd) enter(c net.Conn, most int) bool {
-	if most == 0 {
-		return true
-	}
-	from := crowdOf(c)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.count[from] >= most {
-		return false
-	}
-	if w.count == nil {
-		w.count = make(map[netip.Prefix]int)
-	}
-	w.count[from]++
-	return true
-}
-
-func (w *crowd) leave(c net.Conn, most int) {
-	if most == 0 {
-		return
-	}
-	from := crowdOf(c)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.count[from]--; w.count[from] <= 0 {
-		delete(w.count, from)
-	}
-}
-
-// turnDown tells a client that its address has too many connections.
-func turnDown(c net.Conn) {
-	_ = c.SetDeadline(time.Now().Add(lingerFor))
-	_, _ = io.WriteString(c, "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-	_ = c.Close()
-}
-
 // clientConn is a client's connection. Between requests it holds no buffers,
 // so that an idle connection is small.
 //
@@ -251,7 +190,7 @@ type clientConn struct {
 	slow     bool              // the request did not come at once
 	unread   bool              // a request was refused before it was read
 	taken    int               // bytes read of a request after its first ones
-	await    awaited           // the body of the request that is served, until it is read
+	await    door.Awaited      // the body of the request that is served, until it is read
 	skip     int               // bytes of a body that nobody wanted, before the next request
 	reserved *reservation      // what the body of the request has of the budget; nil for nothing
 	small    *[smallBody]byte  // that the body is in; nil for another
@@ -300,7 +239,7 @@ func (c *clientConn) Close() error {
 	c.release()
 	c.narrow()
 	if c.edge.underway.remove(c) {
-		c.edge.crowd.leave(c, c.edge.settings.MaxConnectionsPerAddress)
+		c.edge.limiter.Leave(c, c.edge.settings.MaxConnectionsPerAddress)
 	}
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.unread && half.CloseWrite() == nil {
 		c.linger()
@@ -381,7 +320,7 @@ func (c *clientConn) awaitNext() error {
 		return nil
 	}
 	c.drop()
-	c.readBy(c.edge.clock.now().Add(idleWithin))
+	c.readBy(c.edge.clock.Now().Add(idleWithin))
 	c.place.Store(waits)
 	if c.edge.closing.Load() {
 		return io.EOF
@@ -451,7 +390,7 @@ func (c *clientConn) headEnd(b []byte) int {
 func (c *clientConn) arrived(h *fasthttp.RequestHeader) {
 	c.release()
 	c.heading, c.slow, c.taken = false, false, 0
-	c.await = announced(h)
+	c.await = door.Announced(h)
 }
 
 // served tells that a request has been answered, as far as the door does that:
@@ -562,7 +501,7 @@ func (c *clientConn) ready() error {
 
 // roll gives the next write its time.
 func (c *clientConn) roll() error {
-	now := c.edge.clock.now()
+	now := c.edge.clock.Now()
 	if now.Sub(c.renewed) <= writeRenew {
 		return nil
 	}
@@ -589,15 +528,3 @@ func (c *clientConn) abandon() {
 		_ = t.SetLinger(0)
 	}
 }
-
-// clock is the time of day, coarse and cheap.
-type clock struct{ at atomic.Pointer[time.Time] }
-
-func newClock() *clock {
-	c := &clock{}
-	c.tick(time.Now())
-	return c
-}
-
-func (c *clock) tick(now time.Time) { c.at.Store(&now) }
-func (c *clock) now() time.Time     { return *c.at.Load() }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
 )
@@ -29,8 +30,8 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	}()
 	conn.arrived(&ctx.Request.Header)
 	// 1. Whether the request has one reading, and what it says of itself.
-	if f, bad := refusal(&ctx.Request.Header); bad {
-		e.unreadable(ctx, f.status, f.why)
+	if f, bad := door.Refusal(&ctx.Request.Header); bad {
+		e.unreadable(ctx, f.Status, f.Why)
 		return
 	}
 	h := head{ctx: ctx}
@@ -38,11 +39,11 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	origin := h.origin
 	h.origin = nil // told to nobody before it is known to be allowed
 	// 2. Who may knock: the host that was meant and the page that asks.
-	if !e.hosts.allow(h.host) {
+	if !e.hosts.Allow(h.host) {
 		e.forbid(ctx, &h, edge.Errorf(edge.Forbidden, "door", "this Host is not allowed; see --allowed-hosts"))
 		return
 	}
-	if h.originSet && !e.origins.allow(origin) {
+	if h.originSet && !e.origins.Allow(origin) {
 		e.forbid(ctx, &h, edge.Errorf(edge.Forbidden, "door", "this Origin is not allowed; see --allowed-origins"))
 		return
 	}
@@ -227,7 +228,7 @@ func checkBody(h *head) error {
 func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head, server *server) *exchange {
 	conn := ctx.Conn().(*clientConn)
 	x := exchanges.Get().(*exchange)
-	x.began = e.clock.now()
+	x.began = e.clock.Now()
 	x.server, x.Server, x.Identity = server, server.name, h.who
 	if len(e.proxies) > 0 {
 		x.Head.Remote = e.clientOf(conn, &ctx.Request.Header)
@@ -291,7 +292,7 @@ func (e *Edge) sessionOf(h *head, server *server) (*session, error) {
 
 // sessionByID finds the session of an id for the client of a request.
 func (e *Edge) sessionByID(h *head, server *server, id string) (*session, error) {
-	s := e.sessions.find(id, e.clock.now())
+	s := e.sessions.find(id, e.clock.Now())
 	// Somebody else's session is as unknown as one that is not there.
 	switch {
 	case s != nil && s.server != server.name:

@@ -47,7 +47,7 @@ func (e *Edge) Count(process, server edge.Collector) {
 func (e *Edge) Inflight() int64 { return e.inflight.Load() }
 
 // OpenedAt has the edge look as if it had been opened at a moment.
-func (e *Edge) OpenedAt(at time.Time) { e.clock.tick(at) }
+func (e *Edge) OpenedAt(at time.Time) { e.clock.Tick(at) }
 
 // Letter is a letter of a node to the box of another one, as an edge with the key
 // of states writes it.

@@ -1,113 +1,21 @@
 package serve
 
 import (
-	"fmt"
 	"net"
-	"net/netip"
-	"strings"
 
 	"github.com/valyala/fasthttp"
+
 	"github.com/weir-edge/weir/edge"
 )
 
-// Where the edge stands behind another proxy, the address of a client is what
-// that proxy says it is. Anybody can say so, which is why only proxies that the
-// operator names are believed (RFC 7239 §8.1).
-
-// proxies are the networks of proxies that are believed.
-type proxies []netip.Prefix
-
-// parseProxies reads CIDRs, or single addresses.
-func parseProxies(texts []string) (proxies, error) {
-	var all proxies
-	for _, text := range texts {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			addr, err := netip.ParseAddr(text)
-			if err != nil {
-				return nil, fmt.Errorf("%q is neither an address nor a network such as 10.0.0.0/8", text)
-			}
-			p = netip.PrefixFrom(addr, addr.BitLen())
-		}
-		all = append(all, p.Masked())
-	}
-	return all, nil
-}
-
-func (p proxies) trust(addr netip.Addr) bool {
-	for _, one := range p {
-		if one.Contains(addr.Unmap()) {
-			return true
-		}
-	}
-	return false
-}
-
-// maxHops bounds the list of proxies that is walked.
-const maxHops = 32
-
-// clientOf is the address of the client of a request, without a port: the last
-// hop that is no trusted proxy.
+// clientOf is the address of the client of a request, without a port: see
+// door.Proxies.
 func (e *Edge) clientOf(conn net.Conn, r *fasthttp.RequestHeader) string {
-	var host string
 	if c, ok := conn.(*clientConn); ok {
-		host = c.from
-	} else {
-		host, _, _ = net.SplitHostPort(conn.RemoteAddr().String())
+		return e.proxies.ClientOf(c.from, r)
 	}
-	if len(e.proxies) == 0 {
-		return host
-	}
-	at, err := netip.ParseAddr(host)
-	if err != nil || !e.proxies.trust(at) {
-		return host
-	}
-	hops := forwardedFor(r)
-	for i := len(hops) - 1; i >= 0 && i >= len(hops)-maxHops; i-- {
-		hop, err := netip.ParseAddr(hops[i])
-		if err != nil {
-			return host // nonsense, or hidden: the proxy itself is all that is known
-		}
-		if host = hop.Unmap().String(); !e.proxies.trust(hop) {
-			return host
-		}
-	}
-	return host
-}
-
-// forwardedFor returns the addresses of X-Forwarded-For, or of the for
-// parameters of Forwarded (RFC 7239 §5.2) where there is no other, the nearest
-// hop last.
-func forwardedFor(r *fasthttp.RequestHeader) []string {
-	var hops []string
-	for _, line := range r.PeekAll("X-Forwarded-For") {
-		for hop := range strings.SplitSeq(string(line), ",") {
-			hops = append(hops, bareAddress(hop))
-		}
-	}
-	if hops != nil {
-		return hops
-	}
-	for _, line := range r.PeekAll("Forwarded") {
-		for element := range strings.SplitSeq(string(line), ",") {
-			for pair := range strings.SplitSeq(element, ";") {
-				name, value, _ := strings.Cut(pair, "=")
-				if strings.EqualFold(strings.TrimSpace(name), "for") {
-					hops = append(hops, bareAddress(strings.Trim(strings.TrimSpace(value), `"`)))
-				}
-			}
-		}
-	}
-	return hops
-}
-
-// bareAddress takes the port and brackets off an address.
-func bareAddress(text string) string {
-	text = strings.TrimSpace(text)
-	if host, _, err := net.SplitHostPort(text); err == nil {
-		return host
-	}
-	return strings.Trim(text, "[]")
+	host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+	return e.proxies.ClientOf(host, r)
 }
 
 // holder returns whom the things of the client of a request are counted for: see

@@ -60,7 +60,7 @@ func (e *Edge) introduce(x *exchange, store *shared, id string) (*session, *edge
 	if err := errSaidMuch("params.clientInfo and params.capabilities", len(info), len(caps)); err != nil {
 		return nil, nil, err
 	}
-	s, err := e.sessions.begin(e.clock.now(), id, edge.Holder(x.Identity, x.Head.Remote), x.server.name, x.Identity.Principal(), version, bytes.Clone(info), bytes.Clone(caps), func(s *session) error {
+	s, err := e.sessions.begin(e.clock.Now(), id, edge.Holder(x.Identity, x.Head.Remote), x.server.name, x.Identity.Principal(), version, bytes.Clone(info), bytes.Clone(caps), func(s *session) error {
 		if store == nil {
 			return nil
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/filters"
 	"github.com/weir-edge/weir/filters/audit"
@@ -234,7 +235,7 @@ func (e *Edge) knocked(ctx *fasthttp.RequestCtx, h *head, err error) {
 			continue
 		}
 		method := string(ctx.Method())
-		if method == refusedMethod {
+		if method == door.RefusedMethod {
 			method = "" // it is not known
 		}
 		one.records().Refused(audit.HTTPRequest, e.stranger(ctx, h, one), method, err)

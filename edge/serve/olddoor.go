@@ -244,7 +244,7 @@ func (e *Edge) readOld(ctx *fasthttp.RequestCtx, h *head, x *exchange) bool {
 // serveOld serves a message in its session; done is called when that is over.
 func (e *Edge) serveOld(ctx *fasthttp.RequestCtx, h *head, x *exchange, done func()) {
 	x.Session = &x.s.Session
-	e.sessions.touch(x.s, e.clock.now())
+	e.sessions.touch(x.s, e.clock.Now())
 	if e.aside(x) {
 		done()
 	} else {

@@ -8,8 +8,26 @@ import (
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/mcp"
 )
+
+// received looks at a request's header. The HTTP server takes every request for
+// one without a body: that of one that passes is the door's to read, and the
+// connection of one that is refused is closed.
+func (e *Edge) received(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	f, body := door.Lint(h, e.settings.MaxBody)
+	if f.Status == 0 {
+		if body.Size != 0 {
+			door.Announce(h, body)
+		} else if body.Expects {
+			h.Del("Expect")
+		}
+		return fasthttp.RequestConfig{}
+	}
+	f.Mark(h)
+	return fasthttp.RequestConfig{}
+}
 
 func (e *Edge) notAllowed(ctx *fasthttp.RequestCtx, h *head, allow string) {
 	ctx.Response.Header.Set("Allow", allow)
@@ -52,7 +70,7 @@ func (e *Edge) write(ctx *fasthttp.RequestCtx, h *head, f failure) {
 func (e *Edge) malformed(ctx *fasthttp.RequestCtx, err error) {
 	var small *fasthttp.ErrSmallBuffer
 	var timeout net.Error
-	announced(&ctx.Request.Header) // which gives it its words back
+	door.Announced(&ctx.Request.Header) // which gives it its words back
 	status, text := 400, "the HTTP request cannot be read"
 	switch {
 	case errors.As(err, &small):

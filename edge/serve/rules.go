@@ -1,36 +1,11 @@
 package serve
 
 import (
-	"bytes"
 	"net"
 	"strings"
 
 	"github.com/valyala/fasthttp"
 )
-
-// allowed is a list of exact values; any tells that everything passes.
-type allowed struct {
-	any    bool
-	values [][]byte
-}
-
-func (a *allowed) allow(v []byte) bool {
-	if a.any {
-		return true
-	}
-	for _, one := range a.values {
-		if bytes.Equal(one, v) {
-			return true
-		}
-	}
-	return false
-}
-
-func (a *allowed) add(values ...string) {
-	for _, v := range values {
-		a.values = append(a.values, []byte(v))
-	}
-}
 
 // rules derives which values of Host and Origin pass. On a loopback address
 // both are checked, so that a page in a browser of this host cannot reach the
@@ -38,9 +13,9 @@ func (a *allowed) add(values ...string) {
 func (e *Edge) rules() {
 	addr, _ := e.frontLn.Addr().(*net.TCPAddr)
 	e.loopback = addr != nil && addr.IP.IsLoopback()
-	e.origins.add(e.settings.AllowedOrigins...)
-	e.hosts.add(e.settings.AllowedHosts...)
-	e.hosts.any = !e.loopback && len(e.settings.AllowedHosts) == 0
+	e.origins.Add(e.settings.AllowedOrigins...)
+	e.hosts.Add(e.settings.AllowedHosts...)
+	e.hosts.Any = !e.loopback && len(e.settings.AllowedHosts) == 0
 	if !e.loopback {
 		if len(e.settings.AllowedOrigins) == 0 {
 			e.log.Warn("no page in a browser may use this edge: --allowed-origins names none", "listen", e.Addr())
@@ -53,11 +28,11 @@ func (e *Edge) rules() {
 	}
 	_, port, _ := net.SplitHostPort(e.Addr())
 	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
-		e.hosts.add(name + ":" + port)
-		e.origins.add(scheme + "://" + name + ":" + port)
+		e.hosts.Add(name + ":" + port)
+		e.origins.Add(scheme + "://" + name + ":" + port)
 		if addr.Port == usual {
-			e.hosts.add(name)
-			e.origins.add(scheme + "://" + name)
+			e.hosts.Add(name)
+			e.origins.Add(scheme + "://" + name)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/relay"
@@ -59,8 +60,8 @@ type Edge struct {
 	loopback         bool         // the door is on an address of this host only
 	adminOwn         bool         // the admin door is
 	adminHosts       []string     // what it may be called; nil for anything
-	hosts, origins   allowed
-	proxies          proxies
+	hosts, origins   door.Allowed
+	proxies          door.Proxies
 
 	signer    *relay.Signer
 	sharedKey bool                    // states are sealed with a key that other edges may have
@@ -70,7 +71,7 @@ type Edge struct {
 	heir      atomic.Pointer[handing] // the one after it; nil for none
 	paused    pausing                 // connections are left to that
 	knockedAt atomic.Int64            // when the last request came after the edge began to leave, Unix nanoseconds
-	clock     *clock
+	clock     *door.Clock
 	watcher   *watcher
 	live      atomic.Pointer[live]
 	parked    *route.Parked   // calls that wait for a modern client's answers
@@ -88,7 +89,7 @@ type Edge struct {
 	outlets   outletSet
 	stays     stays // who has streams that last
 	underway  underway
-	crowd     crowd
+	limiter   door.Limiter // of connections
 	inflight  atomic.Int64
 	budget    *budget      // of the bodies of large requests
 	wide      atomic.Int64 // connections of which the kernel may hold more
@@ -143,7 +144,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	e := &Edge{settings: s, log: log, version: "devel", clock: newClock(), issuers: &oauth.Issuers{}, arrival: readWithin, end: make(chan struct{})}
+	e := &Edge{settings: s, log: log, version: "devel", clock: door.NewClock(), issuers: &oauth.Issuers{}, arrival: readWithin, end: make(chan struct{})}
 	for _, o := range options {
 		o(e)
 	}
@@ -178,7 +179,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 			err = errors.Join(err, e.abandon())
 		}
 	}()
-	if e.proxies, err = parseProxies(s.TrustedProxies); err != nil {
+	if e.proxies, err = door.ParseProxies(s.TrustedProxies); err != nil {
 		return nil, fmt.Errorf("--trusted-proxies: %w", err)
 	}
 	if e.watcher, err = newWatcher(); err != nil {
@@ -188,7 +189,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 		return nil, err
 	}
 	if s.TLSCert != "" {
-		if e.frontLn, err = withTLS(e.frontLn, s, log); err != nil {
+		if e.frontLn, err = door.WithTLS(e.frontLn, door.TLS{Cert: s.TLSCert, Key: s.TLSKey, ClientCA: s.TLSClientCA}, log); err != nil {
 			return nil, err
 		}
 	}
@@ -308,7 +309,7 @@ func (e *Edge) AdminAddr() string {
 // Serve serves until ctx ends, then drains: calls under way may take until the
 // drain timeout, streams end at once.
 func (e *Edge) Serve(ctx context.Context) error {
-	e.clock.tick(time.Now()) // what was opened may have taken longer than a client may
+	e.clock.Tick(time.Now()) // what was opened may have taken longer than a client may
 	if e.mail != nil {
 		e.readMail()
 	}
@@ -389,7 +390,7 @@ func (e *Edge) keepTime() {
 		case <-e.end:
 			return
 		case now := <-tick.C:
-			e.clock.tick(now)
+			e.clock.Tick(now)
 		}
 	}
 }

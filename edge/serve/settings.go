@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/weir-edge/weir/edge/door"
 )
 
 // Settings are the settings of the process, as against those of a server,
@@ -119,7 +121,7 @@ func (s Settings) Check() error {
 			bad("allowed-hosts", "%q is not an exact host or host:port", h)
 		}
 	}
-	if _, err := parseProxies(s.TrustedProxies); err != nil {
+	if _, err := door.ParseProxies(s.TrustedProxies); err != nil {
 		bad("trusted-proxies", "%v", err)
 	}
 	if s.ExternalURL != "" {

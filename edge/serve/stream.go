@@ -183,7 +183,7 @@ func (s *stream) flush() error {
 	if cap(s.buf) > 64<<10 {
 		s.buf = nil
 	}
-	s.written = s.conn.edge.clock.now()
+	s.written = s.conn.edge.clock.Now()
 	if err != nil {
 		s.err, s.used = err, true
 		if s.log == nil {
@@ -258,7 +258,7 @@ func (s *stream) end(raw []byte, only bool) bool {
 		_ = s.put(raw)
 	}
 	if s.log != nil {
-		s.log.finish(s.conn.edge.clock.now(), raw != nil)
+		s.log.finish(s.conn.edge.clock.Now(), raw != nil)
 	}
 	if s.err == nil {
 		s.buf = append(s.buf, "0\r\n\r\n"...)
@@ -318,7 +318,7 @@ func (o *outlet) put(write func() error) error {
 	if o.ended {
 		return errEnded
 	}
-	o.written.Store(o.edge.clock.now().UnixMilli())
+	o.written.Store(o.edge.clock.Now().UnixMilli())
 	var err error
 	if o.head != nil {
 		_, err = o.conn.send(o.head)
@@ -411,7 +411,7 @@ func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, place *streamPlace
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(net.Conn) {
 		o := &outlet{edge: e, s: s, holder: place.holder, server: place.server, who: place.who, conn: conn, head: head, done: make(chan struct{})}
-		o.written.Store(e.clock.now().UnixMilli())
+		o.written.Store(e.clock.Now().UnixMilli())
 		if !e.outlets.add(o) {
 			e.outlets.give(o.holder)
 			closed(o)

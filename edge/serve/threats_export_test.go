@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/route"
 )
 
@@ -29,8 +30,8 @@ func (e *Edge) Sealer() *route.Sealer { return e.parked.Sealer() }
 // Lint returns the status with which the edge refuses a header; 0 for one that
 // it lets pass.
 func Lint(h *fasthttp.RequestHeader, maxBody int) int {
-	f, _ := lint(h, maxBody)
-	return f.status
+	f, _ := door.Lint(h, maxBody)
+	return f.Status
 }
 
 // Incoming is a connection on which nothing comes but the bytes of a test.
@@ -57,7 +58,7 @@ func ReadHead(raw []byte, limit int) (*fasthttp.RequestHeader, *Incoming, bool) 
 	s := Defaults()
 	s.MaxBody = limit
 	in := &Incoming{raw: bytes.NewReader(raw)}
-	e := &Edge{settings: s, clock: newClock(), budget: newBudget(limit, time.Minute), arrival: time.Minute}
+	e := &Edge{settings: s, clock: door.NewClock(), budget: newBudget(limit, time.Minute), arrival: time.Minute}
 	in.conn = &clientConn{Conn: oneWay{text: in.raw}, edge: e}
 	var first [1]byte
 	if n, err := in.conn.Read(first[:]); n == 0 || err != nil {
@@ -68,23 +69,23 @@ func ReadHead(raw []byte, limit int) (*fasthttp.RequestHeader, *Incoming, bool) 
 	if h.Read(in.br) != nil || e.received(&h).MaxRequestBodySize != 0 {
 		return nil, nil, false
 	}
-	if _, bad := refusal(&h); bad {
+	if _, bad := door.Refusal(&h); bad {
 		return nil, nil, false
 	}
 	in.conn.arrived(&h)
-	if in.br.Buffered() > 0 && in.conn.await.size != 0 {
+	if in.br.Buffered() > 0 && in.conn.await.Size != 0 {
 		panic("the server has something of a body")
 	}
 	return &h, in, true
 }
 
 // Announced is the size of the body that the header announces; -1 in chunks.
-func (in *Incoming) Announced() int { return in.conn.await.size }
+func (in *Incoming) Announced() int { return in.conn.await.Size }
 
 // Body reads it.
 func (in *Incoming) Body() ([]byte, error) {
 	c := in.conn
-	if n := c.await.size; n >= 0 && n <= c.end-c.at {
+	if n := c.await.Size; n >= 0 && n <= c.end-c.at {
 		return c.cut(n), nil
 	}
 	return c.collect(owner{})

@@ -1,4 +1,6 @@
-package serve
+// Package door is what lies between a socket and a request that has one reading:
+// who may connect, what a header may say, and who the client is behind proxies.
+package door
 
 import (
 	"bytes"
@@ -20,109 +22,112 @@ const (
 	maxLines = 100
 	maxName  = 256
 
-	// refusedMethod marks a request that the lint refused. It is no token, so
+	// RefusedMethod marks a request that the lint refused. It is no token, so
 	// that no client can send it.
-	refusedMethod = "(refused)"
+	RefusedMethod = "(refused)"
 )
 
-// fault is what is wrong with a header: the status to answer with and why.
-type fault struct {
-	status int
-	why    string
+// Fault is what is wrong with a header: the status to answer with and why.
+type Fault struct {
+	Status int // to answer with; 0 for none
+	Why    string
 }
 
-// received looks at a request's header. The HTTP server takes every request for
-// one without a body: that of one that passes is the door's to read, and the
-// connection of one that is refused is closed.
-func (e *Edge) received(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	f, body := lint(h, e.settings.MaxBody)
-	if f.status == 0 {
-		if body.size != 0 {
-			announce(h, body)
-		} else if body.expects {
-			h.Del("Expect")
-		}
-		return fasthttp.RequestConfig{}
-	}
-	f.mark(h)
-	return fasthttp.RequestConfig{}
-}
-
-// mark has a request be served without a body, as one that the lint refused.
-func (f fault) mark(h *fasthttp.RequestHeader) {
+// Mark has a request be served without a body, as one that the lint refused.
+func (f Fault) Mark(h *fasthttp.RequestHeader) {
 	h.SetContentLength(0)
 	h.Del("Expect")
 	h.SetHost("refused")
-	h.SetMethod(refusedMethod)
-	h.SetRequestURI("/" + strconv.Itoa(f.status) + "/" + f.why)
+	h.SetMethod(RefusedMethod)
+	h.SetRequestURI("/" + strconv.Itoa(f.Status) + "/" + f.Why)
 	h.SetConnectionClose()
 }
 
-// refusal returns what the lint said of a request; false when it let it pass.
-func refusal(h *fasthttp.RequestHeader) (fault, bool) {
-	if string(h.Method()) != refusedMethod {
-		return fault{}, false
+// Refusal returns what the lint said of a request; false when it let it pass.
+func Refusal(h *fasthttp.RequestHeader) (Fault, bool) {
+	if string(h.Method()) != RefusedMethod {
+		return Fault{}, false
 	}
 	code, why, _ := bytes.Cut(bytes.TrimPrefix(h.RequestURI(), []byte{'/'}), []byte{'/'})
 	status, _ := strconv.Atoi(string(code))
-	return fault{status, string(why)}, true
+	return Fault{status, string(why)}, true
 }
 
-// lint says what is wrong with a header, or else what body it announces.
-func lint(h *fasthttp.RequestHeader, maxBody int) (fault, awaited) {
-	if f := lintLine(h); f.status != 0 {
-		return f, awaited{}
+// Lint says what is wrong with a header, or else what body it announces.
+func Lint(h *fasthttp.RequestHeader, maxBody int) (Fault, Awaited) {
+	if f := lintLine(h); f.Status != 0 {
+		return f, Awaited{}
 	}
 	var s seen
 	raw := h.RawHeaders()
 	for n := 0; len(raw) > 0; n++ {
 		i := bytes.IndexByte(raw, '\n')
 		if i < 1 || raw[i-1] != '\r' {
-			return fault{400, "a header line does not end in CRLF"}, awaited{}
+			return Fault{400, "a header line does not end in CRLF"}, Awaited{}
 		}
 		line := raw[:i-1]
 		raw = raw[i+1:]
 		if len(line) == 0 {
 			if len(raw) > 0 {
-				return fault{400, "the header goes on after its end"}, awaited{}
+				return Fault{400, "the header goes on after its end"}, Awaited{}
 			}
 			break
 		}
 		if n == maxLines {
-			return fault{431, "the header has too many lines"}, awaited{}
+			return Fault{431, "the header has too many lines"}, Awaited{}
 		}
 		if len(line) > maxName && bytes.IndexByte(line[:maxName+1], ':') < 0 {
-			return fault{431, "the name of a header is too long"}, awaited{}
+			return Fault{431, "the name of a header is too long"}, Awaited{}
 		}
 		if why := s.line(line); why != "" {
-			return fault{400, why}, awaited{}
+			return Fault{400, why}, Awaited{}
 		}
 	}
 	f := s.judge(h, maxBody)
-	if f.status != 0 {
-		return f, awaited{}
+	if f.Status != 0 {
+		return f, Awaited{}
 	}
-	body := awaited{size: s.bytes, expects: s.expect && h.IsHTTP11()}
+	body := Awaited{Size: s.bytes, Expects: s.expect && h.IsHTTP11()}
 	if s.encoding {
-		body.size = inChunks
+		body.Size = InChunks
 	}
 	return f, body
 }
 
+// Harmless reports whether a line of a trailer has one reading, and is none
+// that frames, routes, or says who the client is.
+func Harmless(line []byte) bool {
+	var s seen
+	if s.line(line) != "" || s != (seen{}) {
+		return false
+	}
+	name, _, _ := bytes.Cut(line, []byte{':'})
+	switch name = bytes.ToLower(name); string(name) {
+	case "expect", "connection", "te", "trailer", "keep-alive", "cookie", "set-cookie", "forwarded", "x-real-ip", "location", "max-forwards", "range", "www-authenticate", "last-event-id":
+		return false
+	}
+	for _, prefix := range []string{"content-", "proxy-", "mcp-", "x-forwarded"} {
+		if bytes.HasPrefix(name, []byte(prefix)) {
+			return false
+		}
+	}
+	return true
+}
+
 // lintLine looks at the request line.
-func lintLine(h *fasthttp.RequestHeader) fault {
+func lintLine(h *fasthttp.RequestHeader) Fault {
 	if p := h.Protocol(); string(p) != "HTTP/1.1" && string(p) != "HTTP/1.0" {
-		return fault{505, "HTTP/1.1 is spoken here"}
+		return Fault{505, "only HTTP/1.0 and HTTP/1.1 are supported"}
 	}
 	switch string(h.Method()) {
 	case "GET", "POST", "DELETE", "OPTIONS", "HEAD", "PUT", "PATCH":
 	default:
-		return fault{405, "no such method here"}
+		return Fault{405, "this HTTP method is not supported"}
 	}
 	target := h.RequestURI()
 	path, _, _ := bytes.Cut(target, []byte{'?'})
 	if len(path) == 0 || path[0] != '/' {
-		return fault{400, "the request target is not a path"}
+		return Fault{400, "the request target is not a path"}
 	}
 	// No path of the edge needs an escape, so that there is nothing to decode
 	// and each has one spelling.
@@ -131,22 +136,22 @@ func lintLine(h *fasthttp.RequestHeader) fault {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_', c == '~':
 		case c == '.':
 			if path[i-1] == '/' && dots(path[i:]) {
-				return fault{400, "the path has dot segments"}
+				return Fault{400, "the path has dot segments"}
 			}
 		case c == '/':
 			if i > 0 && path[i-1] == '/' {
-				return fault{400, "the path has an empty segment"}
+				return Fault{400, "the path has an empty segment"}
 			}
 		default:
-			return fault{400, "the path has a byte that no path here has"}
+			return Fault{400, "the path has a byte that no path here has"}
 		}
 	}
 	for _, c := range target[len(path):] {
 		if c <= ' ' || c >= 0x7f || c == '#' || c == '\\' {
-			return fault{400, "the query has a byte that is not allowed in it"}
+			return Fault{400, "the query has a byte that is not allowed in it"}
 		}
 	}
-	return fault{}
+	return Fault{}
 }
 
 // dots reports whether a segment is . or .. and nothing else.
@@ -329,23 +334,23 @@ func fieldNamed(name []byte) field {
 }
 
 // judge says what the headers mean together.
-func (s *seen) judge(h *fasthttp.RequestHeader, maxBody int) fault {
+func (s *seen) judge(h *fasthttp.RequestHeader, maxBody int) Fault {
 	body := s.encoding || s.length && s.bytes > 0
 	switch {
 	case !s.host && string(h.Protocol()) == "HTTP/1.1", s.hostBad:
-		return fault{400, "Host is missing or malformed"}
+		return Fault{400, "Host is missing or malformed"}
 	case s.lengthBad:
-		return fault{400, "Content-Length is malformed"}
+		return Fault{400, "Content-Length is malformed"}
 	case s.encoding && (s.encodingBad || s.length || string(h.Protocol()) != "HTTP/1.1"):
-		return fault{400, "Transfer-Encoding is malformed, or there with Content-Length or under HTTP/1.0"}
+		return Fault{400, "Transfer-Encoding is malformed, or there with Content-Length or under HTTP/1.0"}
 	case s.expectBad:
-		return fault{417, "Expect can be 100-continue only"}
+		return Fault{417, "Expect can only be 100-continue"}
 	case body && !h.IsPost():
-		return fault{400, "a body where none belongs"}
+		return Fault{400, "only a POST may have a body"}
 	case s.bytes > maxBody:
-		return fault{413, "the body is larger than " + strconv.Itoa(maxBody) + " bytes"}
+		return Fault{413, "the body is larger than " + strconv.Itoa(maxBody) + " bytes"}
 	}
-	return fault{}
+	return Fault{}
 }
 
 // badHost reports whether a Host is not host or host:port (RFC 3986 §3.2.2):

@@ -1,4 +1,4 @@
-package serve
+package door
 
 import (
 	"crypto/tls"
@@ -22,9 +22,15 @@ type certificate struct {
 	looked  time.Time
 }
 
-// withTLS puts TLS before a listener.
-func withTLS(ln net.Listener, s Settings, log *slog.Logger) (net.Listener, error) {
-	c := &certificate{cert: s.TLSCert, key: s.TLSKey, log: log}
+// TLS names the files of a listener's certificate.
+type TLS struct {
+	Cert, Key string
+	ClientCA  string // of the certificates that clients have to have; "" for none
+}
+
+// WithTLS puts TLS before a listener.
+func WithTLS(ln net.Listener, s TLS, log *slog.Logger) (net.Listener, error) {
+	c := &certificate{cert: s.Cert, key: s.Key, log: log}
 	if err := c.load(); err != nil {
 		return ln, fmt.Errorf("--tls-cert, --tls-key: %w", err)
 	}
@@ -33,14 +39,14 @@ func withTLS(ln net.Listener, s Settings, log *slog.Logger) (net.Listener, error
 		NextProtos:     []string{"http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.get(), nil },
 	}
-	if s.TLSClientCA != "" {
-		pem, err := os.ReadFile(s.TLSClientCA)
+	if s.ClientCA != "" {
+		pem, err := os.ReadFile(s.ClientCA)
 		if err != nil {
 			return ln, fmt.Errorf("--tls-client-ca: %w", err)
 		}
 		config.ClientCAs = x509.NewCertPool()
 		if !config.ClientCAs.AppendCertsFromPEM(pem) {
-			return ln, fmt.Errorf("--tls-client-ca: no certificate in PEM form in %s", s.TLSClientCA)
+			return ln, fmt.Errorf("--tls-client-ca: no certificate in PEM form in %s", s.ClientCA)
 		}
 		config.ClientAuth = tls.RequireAndVerifyClientCert
 	}

@@ -1,4 +1,4 @@
-package serve
+package door
 
 import (
 	"net"
@@ -29,11 +29,11 @@ func TestZ01CrowdOfANetwork(t *testing.T) {
 		{"this host", []string{"::1", "::1", "::1"}, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var w crowd
+			var w Limiter
 			var in []net.Conn
 			for i, from := range c.from {
 				p := peer{from: &net.TCPAddr{IP: net.ParseIP(from), Port: 1000 + i}}
-				if w.enter(p, most) {
+				if w.Enter(p, most) {
 					in = append(in, p)
 				}
 			}
@@ -41,7 +41,7 @@ func TestZ01CrowdOfANetwork(t *testing.T) {
 				t.Errorf("%d of %d are let in, not %d", len(in), len(c.from), c.in)
 			}
 			for _, p := range in {
-				w.leave(p, most)
+				w.Leave(p, most)
 			}
 			if len(w.count) != 0 {
 				t.Errorf("%v is counted when all have left", w.count)
