@@ -78,7 +78,7 @@ func (l *Link) Join(ctx context.Context) {
 		l.beat(ctx)
 	})
 	l.Work.Go(func() {
-		defer edge.Contain(l.Relay.Log, "letters")
+		defer edge.Contain(l.Relay.Log, "relay")
 		_ = l.Store.Listen(ctx, Box(l.Relay.Node), l.Receive) // it ends with ctx
 	})
 }

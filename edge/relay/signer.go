@@ -11,34 +11,34 @@ import (
 	"time"
 )
 
-// Whoever may write to the store may write letters. Where the edges have a key
-// in common, the one that seals states, each letter is signed with it: its box,
-// who sent it, when, as which of its letters, and a digest of the rest. What is
+// Whoever may write to the store may write messages. Where the edges have a key
+// in common, the one that seals states, each message is signed with it: its box,
+// who sent it, when, as which of its messages, and a digest of the rest. What is
 // not signed, comes late or comes again is dropped, before it is decoded. Without
 // a key what comes again is, too: it was posted again by one who could not know
 // that it had come.
 
 const (
-	// maxAge is how much older or younger than now a letter may be: for how
+	// maxAge is how much older or younger than now a message may be: for how
 	// long it lies in its box, and what clocks differ by.
 	maxAge = waitFor + time.Minute
 
 	// maxSenders is how many edges are remembered by what they sent, each for
-	// twice maxAge; window is of how many of the last letters of one it
-	// is known which have come. maxBoxes is to how many boxes letters are numbered
+	// twice maxAge; window is of how many of the last messages of one it
+	// is known which have come. maxBoxes is to how many boxes messages are numbered
 	// by themselves.
 	maxSenders = 1024
 	maxBoxes   = 1024
 	window     = 4096
 
-	// signature begins the first line of a letter.
+	// signature begins the first line of a message.
 	signature = "weir2"
 )
 
-// Signer signs the letters of an edge and looks at those of others.
+// Signer signs the messages of an edge and looks at those of others.
 type Signer struct {
 	node string
-	keys [][]byte // the first signs, all of them are taken; none for letters without a signature
+	keys [][]byte // the first signs, all of them are taken; none for messages without a signature
 	now  func() time.Time
 
 	Dropped atomic.Uint64 // messages that were not taken
@@ -48,24 +48,24 @@ type Signer struct {
 	mu      sync.Mutex
 	senders map[string]*sender
 	boxes   map[string]*numbered
-	from    uint64 // what the letters to a box that is not among them are numbered after
+	from    uint64 // what the messages to a box that is not among them are numbered after
 }
 
-// numbered are the letters to a box: what is written to others does not push one
+// numbered are the messages to a box: what is written to others does not push one
 // that waits out of the window of whoever reads that box.
 type numbered struct {
 	last uint64 // number of the last one
 	at   time.Time
 }
 
-// sender is what is known of the letters of an edge.
+// sender is what is known of the messages of an edge.
 type sender struct {
 	most  uint64              // the highest number that came
 	come  [window / 64]uint64 // a bit for each of the last ones
 	until time.Time
 }
 
-// NewSigner makes the keys of letters from those of states.
+// NewSigner makes the keys of messages from those of states.
 func NewSigner(node string, states [][]byte) *Signer {
 	s := &Signer{node: node, now: time.Now, senders: make(map[string]*sender), boxes: make(map[string]*numbered)}
 	for _, key := range states {
@@ -76,7 +76,7 @@ func NewSigner(node string, states [][]byte) *Signer {
 	return s
 }
 
-// Sign returns a letter to a box as it is posted: a line about it, then itself.
+// Sign returns a message to a box as it is posted: a line about it, then itself.
 func (s *Signer) Sign(box string, text []byte) []byte {
 	digest := sha256.Sum256(text)
 	head := make([]byte, 0, 192+len(text))
@@ -91,7 +91,7 @@ func (s *Signer) Sign(box string, text []byte) []byte {
 	return append(append(head, '\n'), text...)
 }
 
-// number returns the number of the next letter to a box, which is higher than that
+// number returns the number of the next message to a box, which is higher than that
 // of any before it.
 func (s *Signer) number(box string) uint64 {
 	s.mu.Lock()
@@ -123,16 +123,16 @@ func macOf(key []byte, box string, head []byte) []byte {
 	return h.Sum(nil)
 }
 
-// Open returns the letter in what came in a box. It is false for one that none
+// Open returns the message in what came in a box. It is false for one that none
 // of the edges that have the key has written to this box lately, and for one
 // that came before, with a key or without.
-func (s *Signer) Open(box string, text []byte) (letter []byte, ok bool) {
+func (s *Signer) Open(box string, text []byte) (message []byte, ok bool) {
 	const longest = 256
 	end := bytes.IndexByte(text[:min(len(text), longest)], '\n')
 	if end < 0 {
 		return nil, false
 	}
-	line, letter := text[:end], text[end+1:]
+	line, message := text[:end], text[end+1:]
 	words := bytes.Split(line, []byte{' '})
 	if len(words) < 5 || string(words[0]) != signature || !IsNode(string(words[1])) {
 		return nil, false
@@ -142,12 +142,12 @@ func (s *Signer) Open(box string, text []byte) (letter []byte, ok bool) {
 		return nil, false
 	}
 	if len(s.keys) == 0 { // one may still come twice, from whoever posts it again
-		return letter, len(words) == 5 && s.first(string(words[1]), number, s.now())
+		return message, len(words) == 5 && s.first(string(words[1]), number, s.now())
 	}
 	if len(words) != 6 {
 		return nil, false
 	}
-	// 1. It is signed. That is cheap, however large the letter is.
+	// 1. It is signed. That is cheap, however large the message is.
 	mac := decoded(words[5])
 	signed := false
 	for _, key := range s.keys {
@@ -157,7 +157,7 @@ func (s *Signer) Open(box string, text []byte) (letter []byte, ok bool) {
 		return nil, false
 	}
 	// 2. The rest is what was signed.
-	digest := sha256.Sum256(letter)
+	digest := sha256.Sum256(message)
 	if !bytes.Equal(decoded(words[4]), digest[:]) {
 		return nil, false
 	}
@@ -167,7 +167,7 @@ func (s *Signer) Open(box string, text []byte) (letter []byte, ok bool) {
 	if age := now.Sub(time.UnixMilli(at)); err != nil || age > maxAge || age < -maxAge {
 		return nil, false
 	}
-	return letter, s.first(string(words[1]), number, now)
+	return message, s.first(string(words[1]), number, now)
 }
 
 func decoded(text []byte) []byte {
@@ -178,7 +178,7 @@ func decoded(text []byte) []byte {
 	return out
 }
 
-// first reports whether a letter of an edge comes for the first time, and notes
+// first reports whether a message of an edge comes for the first time, and notes
 // that it came.
 func (s *Signer) first(node string, number uint64, now time.Time) bool {
 	s.mu.Lock()
@@ -215,7 +215,7 @@ func (s *Signer) first(node string, number uint64, now time.Time) bool {
 	return true
 }
 
-// drop counts a letter that is dropped, and reports whether that is to be told.
+// drop counts a message that is dropped, and reports whether that is to be told.
 // Who sends many is slowed down: they come one after the other.
 func (s *Signer) drop() (tell bool) {
 	s.Dropped.Add(1)
@@ -227,10 +227,10 @@ func (s *Signer) drop() (tell bool) {
 	return now-last >= 60 && s.said.CompareAndSwap(last, now)
 }
 
-// taken notes a letter that was not dropped.
+// taken notes a message that was not dropped.
 func (s *Signer) taken() { s.in.Store(0) }
 
-// After so many letters in a row that were dropped nothing is read for so long.
+// After so many messages in a row that were dropped nothing is read for so long.
 const (
 	fetchAtOnce = 64
 	dropPause   = 5 * time.Millisecond

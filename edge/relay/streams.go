@@ -63,7 +63,7 @@ type served struct {
 }
 
 func errStreams() error {
-	return edge.Errorf(edge.Overload, "relay", "as much goes on with other edges as may")
+	return edge.Errorf(edge.Overload, "relay", "too many exchanges with other replicas are under way; try again later")
 }
 
 // Stream is what comes back for a message: a reply stream.
@@ -115,7 +115,7 @@ func (one *Stream) Close() {
 	one.queue, one.bytes = nil, 0
 }
 
-// give hands on a letter to whoever waits for it, if anybody does.
+// give hands on a message to whoever waits for it, if anybody does.
 func (t *streams) give(name string, m Message, body []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

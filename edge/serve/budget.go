@@ -84,11 +84,11 @@ func newBudget(one int, within time.Duration) *budget {
 
 // mostForBodies is how many bytes of large requests the edge holds at a time. A
 // request is held several times over on its way; where the memory of the
-// process is limited (GOMEMLIMIT) a sixteenth of it is what is safe.
+// process is limited (GOMEMLIMIT) a twentieth of it is what is safe.
 func mostForBodies() int64 {
 	const most = 1 << 30
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
-		return min(most, limit/16)
+		return min(most, limit/20)
 	}
 	return most
 }
