@@ -24,7 +24,7 @@ const readsAll = `
 
 // slack is how much more than the 20 ms for each MiB a test allows, so that it
 // fails for what grows wrongly and not for a slow machine.
-const slack = 10
+const slack = 10 * raceFactor
 
 // bound is what a message of so many bytes may cost.
 func bound(size int) time.Duration {

@@ -3,3 +3,6 @@
 package authz
 
 const raceEnabled = true
+
+// raceFactor is how many times slower the race detector makes what is bounded in time.
+const raceFactor = 3
