@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -15,6 +16,11 @@ const Heartbeat = heartbeat
 func (e *Edge) SetFilters(entries ...filters.Entry) {
 	s := e.live.Load().main
 	s.chain = filters.Chain(entries, edge.HandlerFunc(s.route))
+}
+
+// FlushTelemetry sends what the telemetry of the main server has.
+func (e *Edge) FlushTelemetry(ctx context.Context) error {
+	return e.live.Load().main.measures().Flush(ctx)
 }
 
 // Beat does what keepTime would at a moment.
