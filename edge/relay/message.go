@@ -136,12 +136,13 @@ func ErrSpent() error {
 	return &edge.Error{Kind: edge.Params, Op: "resume", Err: &SpentState{}}
 }
 
-// SpentState is the cause of ErrSpent. One that was refused before is charged like a new call:
-// the first time its client may not have known.
+// SpentState is the cause of ErrSpent. One that was refused before is charged
+// like a new call: the first time its client may not have known.
 type SpentState struct{ Before bool }
 
 func (*SpentState) Error() string { return StateIsNoGood }
 
+// Is reports that a state which was refused before has to be paid for.
 func (s *SpentState) Is(target error) bool { return s.Before && target == edge.ErrUnpaid }
 
 // StateIsNoGood is what a client is told of a requestState that is not good.

@@ -242,7 +242,7 @@ func (s *server) goOn(ctx context.Context, x *edge.Exchange, at route.State) (r 
 		return nil, &edge.Error{Kind: edge.Params, Op: "resume", Err: &relay.SpentState{Before: true}}
 	}
 	if path := s.edge.pathTo(s.shared, at.Node); at.Node != s.parked.Node && path != nil {
-		r, err = s.edge.elsewhereRound(ctx, path, x, at)
+		r, err = s.edge.serveElsewhere(ctx, path, x, at)
 	} else if s.parked.Claims.Kept(time.Now(), at.Key()) {
 		err = relay.ErrClaimed()
 	} else {

@@ -150,6 +150,13 @@ func (c *collector) span(t testing.TB, trace string, kind spanpb.Span_SpanKind) 
 	return found[0]
 }
 
+// count returns how many spans came.
+func (c *collector) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.spans)
+}
+
 // header is a line of the header of the last request.
 func (c *collector) header(name string) string {
 	c.mu.Lock()

@@ -91,10 +91,10 @@ func (e *Edge) forSession(hear func(*session, *mcp.Message) bool) relay.Handler 
 	}
 }
 
-// elsewhereRound has a round of a parked call served by the edge that holds the call. That
-// edge is asked whether the state is still good before it is sent the request,
+// serveElsewhere has a round of a parked call served by the edge that holds the
+// call. That edge is asked whether the state is still good before it is sent the request,
 // which may be large.
-func (e *Edge) elsewhereRound(ctx context.Context, t *shared, x *edge.Exchange, at route.State) (*edge.Response, error) {
+func (e *Edge) serveElsewhere(ctx context.Context, t *shared, x *edge.Exchange, at route.State) (*edge.Response, error) {
 	text := x.Request.Text("requestState")
 	switch {
 	case !relay.IsNode(at.Node):

@@ -102,14 +102,14 @@ func TestZ41ClaimsEndWithTheirMaker(t *testing.T) {
 					defer leave()
 					done := make(chan error, 1)
 					go func() {
-						_, err := b.elsewhereRound(ctx, there, retry, at)
+						_, err := b.serveElsewhere(ctx, there, retry, at)
 						done <- err
 					}()
 					synctest.Wait()
 					if len(done) == 0 {
 						kept := lost.Load()
 						lost.Store("")
-						if _, err := b.elsewhereRound(t.Context(), there, retry, at); edge.KindOf(err) != edge.Overload {
+						if _, err := b.serveElsewhere(t.Context(), there, retry, at); edge.KindOf(err) != edge.Overload {
 							t.Errorf("another one there: %v", err)
 						}
 						if _, err := home.goOn(t.Context(), retry, at); edge.KindOf(err) != edge.Overload {
@@ -127,7 +127,7 @@ func TestZ41ClaimsEndWithTheirMaker(t *testing.T) {
 					lost.Store("")
 					synctest.Wait()
 					if again == "there" {
-						r, err = b.elsewhereRound(t.Context(), there, retry, at)
+						r, err = b.serveElsewhere(t.Context(), there, retry, at)
 					} else {
 						r, err = home.goOn(t.Context(), retry, at)
 					}
