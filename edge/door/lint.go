@@ -1,5 +1,3 @@
-// Package door is what lies between a socket and a request that has one reading:
-// who may connect, what a header may say, and who the client is behind proxies.
 package door
 
 import (

@@ -334,7 +334,7 @@ func (s *server) reseal(x *edge.Exchange, m *mcp.Message, r *edge.Response) (*ed
 	}
 	text := s.parked.Sealer().Seal(route.State{
 		Server: s.name, Backend: x.Target.Backend, Principal: x.Identity.Principal(), Digest: route.Digest(m),
-		Expires: s.edge.clock.Now().Add(s.parked.TTL).Unix(), Inner: inner,
+		Expires: s.edge.door.Clock.Now().Add(s.parked.TTL).Unix(), Inner: inner,
 	})
 	status := r.Status
 	if err := r.Decode(mcp.Splice(nil, r.Raw, mcp.Edit{Span: at, With: mcp.Quote(text)})); err != nil {

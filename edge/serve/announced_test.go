@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
 )
@@ -16,17 +17,6 @@ import (
 // claim is the head of a POST to a path, with these lines, and no body.
 func (f *front) claim(path, lines string) string {
 	return "POST " + path + " HTTP/1.1\r\nHost: " + f.Addr() + "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n" + lines + "\r\n"
-}
-
-// announcements are the ways to announce a body that does not come, by name.
-var announcements = map[string]struct{ lines, more string }{
-	"a length":           {"Content-Length: 4194304\r\n", ""},
-	"a length, one byte": {"Content-Length: 4194304\r\n", "{"},
-	"a chunk":            {"Transfer-Encoding: chunked\r\n", "3fffff\r\n"},
-	"a chunk, one byte":  {"Transfer-Encoding: chunked\r\n", "3fffff\r\n{"},
-	"half a chunk size":  {"Transfer-Encoding: chunked\r\n", "3ffff"},
-	"an expectation":     {"Content-Length: 4194304\r\nExpect: 100-continue\r\n", ""},
-	"chunks, expected":   {"Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n", "3fffff\r\n"},
 }
 
 // heap is how many bytes of memory are in use.
@@ -51,18 +41,18 @@ func TestZ01AnnouncedBodiesTakeNothing(t *testing.T) {
 	f.introduced(t)
 	old := f.olderDoor(t)
 	const many, each = 25, 40 << 10 // of the connection, at both ends
-	for name, a := range announcements {
+	for name, a := range edgetest.Announcements() {
 		for _, path := range []string{"/mcp", old} {
 			t.Run(name+" at "+path[:4], func(t *testing.T) {
 				before := heap()
 				var all []*edgetest.Raw
 				for range many {
 					c := f.Dial()
-					c.Write(f.claim(path, a.lines) + a.more)
+					c.Write(f.claim(path, a.Lines) + a.More)
 					all = append(all, c)
 				}
-				edgetest.Until(t, "the edge to wait for the bodies", func() bool { return waitingFor("(*clientConn).collect(") == many })
-				if strings.Contains(a.lines, "Expect") && a.more == "" {
+				edgetest.Until(t, "the edge to wait for the bodies", func() bool { return waitingFor("door.(*Conn).collect(") == many })
+				if strings.Contains(a.Lines, "Expect") && a.More == "" {
 					for _, c := range all {
 						if line := c.Line(); line != "HTTP/1.1 100 Continue" {
 							t.Fatalf("%q", line)
@@ -107,10 +97,10 @@ func TestZ01StrangersBodiesAreNotRead(t *testing.T) {
 	f, m := newGuarded(t, edgetest.Legacy)
 	good := m.token(t, "alice", "weir", nil)
 	for _, path := range []string{"/mcp", "/messages?sessionId=x"} {
-		for name, a := range announcements {
+		for name, a := range edgetest.Announcements() {
 			for kind, credential := range map[string]string{"none": "", "not a token": "Authorization: Bearer x\r\n", "of another audience": "Authorization: Bearer " + m.token(t, "alice", "other", nil) + "\r\n"} {
 				c := f.Dial()
-				c.Write(f.claim(path, credential+a.lines) + a.more)
+				c.Write(f.claim(path, credential+a.Lines) + a.More)
 				if h, body := c.Read(); h.StatusCode != 401 || !h.Close || h.Header.Get("WWW-Authenticate") == "" {
 					t.Errorf("%s, %s, %s: status %d, %s", path, name, kind, h.StatusCode, body)
 				}
@@ -196,10 +186,9 @@ func TestZ01BudgetOfBodies(t *testing.T) {
 	e := edgetest.Start(t, yaml, edgetest.Settings(func(s *serve.Settings) {
 		s.TrustedProxies = []string{"127.0.0.1"}
 		s.MaxBody = 1 << 20
-	}), edgetest.Before(func(e *serve.Edge) {
-		e.SetBudget(most, 1<<20)
-		e.SetGrace(time.Hour) // nobody is too slow
-	}))
+	}), edgetest.With(serve.WithDoor(func(o *door.Options) {
+		o.BodyBytes, o.BodyShare, o.Grace = most, 1<<20, time.Hour // nobody is too slow
+	})))
 	f := &front{Edge: e, client: e.NewClient()}
 	alice, bob := "Authorization: Bearer "+m.token(t, "alice", "weir", nil)+"\r\n", "Authorization: Bearer "+m.token(t, "bob", "weir", nil)+"\r\n"
 	edgetest.Until(t, "the keys", func() bool {
@@ -301,10 +290,9 @@ func TestZ01SlowBodiesGiveWay(t *testing.T) {
 	for name, share := range map[string]int64{"the share of an address": 1 << 20, "all of the budget": 2 << 20} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFront(t, edgetest.Modern, edgetest.Settings(func(s *serve.Settings) { s.MaxBody = 1 << 20 }), edgetest.Before(func(e *serve.Edge) {
-				e.SetBudget(2<<20, share)
-				e.SetGrace(50 * time.Millisecond)
-			}))
+			f := newFront(t, edgetest.Modern, edgetest.Settings(func(s *serve.Settings) { s.MaxBody = 1 << 20 }), edgetest.With(serve.WithDoor(func(o *door.Options) {
+				o.BodyBytes, o.BodyShare, o.Grace = 2<<20, share, 50*time.Millisecond
+			})))
 			body, head := edgetest.ModernRequest("1", "tools/call", edgetest.CallParams("echo", `{"x":"`+strings.Repeat("x", 900<<10)+`"}`), edgetest.Meta())
 			lines := ""
 			for i := 0; i < len(head); i += 2 {
@@ -342,10 +330,9 @@ func TestZ01SlowBodiesGiveWay(t *testing.T) {
 func TestZ01ShareOfANetwork(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, edgetest.Modern, edgetest.Settings(func(s *serve.Settings) { s.TrustedProxies = []string{"127.0.0.1"}; s.MaxBody = 1 << 20 }),
-		edgetest.Before(func(e *serve.Edge) {
-			e.SetBudget(8<<20, 1<<20)
-			e.SetGrace(time.Hour)
-		}))
+		edgetest.With(serve.WithDoor(func(o *door.Options) {
+			o.BodyBytes, o.BodyShare, o.Grace = 8<<20, 1<<20, time.Hour
+		})))
 	for n := range 3 {
 		c := f.Dial()
 		c.Try(f.claim("/mcp", fmt.Sprintf("X-Forwarded-For: 2001:db8:1:2::%x\r\nContent-Length: 1048576\r\n", n+1)) + strings.Repeat(" ", 600<<10))
@@ -446,49 +433,6 @@ func (w *wire) pause(t *testing.T) {
 	} else if _, err := conn.Read(b[:]); err != nil {
 		t.Error(err)
 	}
-}
-
-// FuzzAnnounced looks for a head, and what comes behind it, that takes more
-// memory than some times what has come.
-func FuzzAnnounced(f *testing.F) {
-	const host = "Host: a:1\r\n"
-	post := "POST /mcp HTTP/1.1\r\n" + host
-	for _, a := range announcements {
-		f.Add([]byte(post+a.lines+"\r\n"+a.more), uint16(0), byte(0))
-		f.Add([]byte(post+a.lines+"\r\n"+a.more), uint16(60_000), byte(' '))
-	}
-	f.Add([]byte(post+"Transfer-Encoding: chunked\r\n\r\n2;x=y\r\n{}\r\n3FFFF0\r\n"), uint16(9000), byte('1'))
-	f.Add([]byte(post+"Transfer-Encoding: chunked\r\n\r\n"), uint16(5000), byte('0'))
-	f.Add([]byte(post+"Transfer-Encoding: chunked\r\n\r\n0\r\nX: "), uint16(60_000), byte('x'))
-	f.Add([]byte(post+"Content-Length: 0004194304\r\nTransfer-Encoding: chunked\r\n\r\n"), uint16(1), byte('x'))
-	f.Add([]byte("\r\n\r\n"+post+"Content-Length: 3000\r\n\r\n"), uint16(3000), byte('x'))
-	f.Fuzz(func(t *testing.T, raw []byte, n uint16, more byte) {
-		const limit = 4 << 20
-		raw = append(raw, strings.Repeat(string(rune(more&0x7f)), int(n))...)
-		_, in, ok := serve.ReadHead(raw, limit)
-		if !ok {
-			return
-		}
-		size := in.Announced()
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		body, err := in.Body()
-		runtime.ReadMemStats(&after)
-		// Each buffer is eight times the one before, of which the bytes have come;
-		// the first ones come from a pool, which may have to make them.
-		if took := int64(after.TotalAlloc - before.TotalAlloc); took > int64(10*len(raw)+(128<<10)) {
-			t.Fatalf("%d bytes, of which %d were announced, took %d\n%.200q", len(raw), size, took, raw)
-		}
-		if held := in.Held(); held > int64(8*len(raw)+(8<<10)) {
-			t.Fatalf("%d bytes hold %d\n%.200q", len(raw), held, raw)
-		}
-		if err == nil && len(body) > len(raw) {
-			t.Fatalf("a body of %d bytes of %d", len(body), len(raw))
-		}
-		if err == nil && size >= 0 && len(body) != size {
-			t.Fatalf("a body of %d bytes, announced were %d", len(body), size)
-		}
-	})
 }
 
 // The admin address takes no body worth mentioning.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
 )
@@ -13,7 +14,7 @@ import (
 // what it may have has come and however little room that leaves.
 func TestZ01HeadOfAlmostTheMost(t *testing.T) {
 	t.Parallel()
-	f := newFront(t, edgetest.Legacy, edgetest.Before(func(e *serve.Edge) { e.SetArrival(200 * time.Millisecond) }))
+	f := newFront(t, edgetest.Legacy, edgetest.With(serve.WithDoor(func(o *door.Options) { o.Within = 200 * time.Millisecond })))
 	most := serve.Defaults().MaxHeader
 	for _, n := range []int{1, 2, most / 2, most - 2, most - 1} {
 		c := f.Dial()

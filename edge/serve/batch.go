@@ -70,7 +70,7 @@ func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head, server *server) {
 			all.full = true
 			all.add(fail(mcp.Legacy, x.Request.IDText(), all.err()).body)
 		case r != nil && r.Shared != nil:
-			all.add(r.Raw, r.Shared, closingBrace)
+			all.add(r.Raw, r.Shared, []byte{'}'})
 		case r != nil:
 			all.add(r.Raw)
 		}

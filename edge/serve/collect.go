@@ -63,14 +63,12 @@ func (e *Edge) metrics(ctx *fasthttp.RequestCtx, from *telemetry.Exposition) {
 // collect counts the process as a whole.
 func (e *Edge) collect(m edge.Emitter) {
 	m.With("version", e.version).Gauge("weir_build_info", "1, with the version.", 1)
-	m.Gauge("weir_connections", "Open connections of clients.", float64(e.underway.connections()))
+	e.door.Collect(m)
 	m.Gauge("weir_inflight", "Requests that are being answered.", float64(e.inflight.Load()))
 	m.Gauge("weir_inflight_limit", "How many requests may be answered at a time.", float64(e.settings.MaxInflight))
 	m.Gauge("weir_streams", "Open streams of clients.", float64(e.outlets.len()))
 	m.Gauge("weir_parked_calls", "Calls that wait for their client to come back with an answer.", float64(e.parked.Len()))
 	m.Counter("weir_parked_dropped", "Notifications of parked calls whose client was away.", float64(e.parked.Dropped()))
-	m.Gauge("weir_body_bytes", "Bytes of large requests that are held.", float64(e.budget.taken.Load()))
-	m.Gauge("weir_body_bytes_limit", "How many bytes of large requests may be held.", float64(e.budget.most))
 	m.With("result", "ok").Counter("weir_reloads", "Reloads of the configuration.", float64(e.reloads.Load()))
 	m.With("result", "error").Counter("weir_reloads", "Reloads of the configuration.", float64(e.badReloads.Load()))
 	good := 1.0

@@ -124,7 +124,7 @@ var errThere = errors.New("the session is there already")
 
 // joined notes that a session lies in the store.
 func (e *Edge) joined(store *shared, s *session, key string, r *record) {
-	now := e.clock.Now().UnixMilli()
+	now := e.door.Clock.Now().UnixMilli()
 	s.common.key, s.common.node = key, e.relay.Node
 	s.common.store.Store(store)
 	s.common.last.Store(r)
@@ -147,7 +147,7 @@ func (e *Edge) commonSession(h *head, server *server, s *session, id string) (*s
 		return s, nil
 	case store.Away():
 		return e.unconfirmed(s)
-	case s.common.store.Load() == store && e.clock.Now().UnixMilli()-s.common.seen.Load() < confirmEvery.Milliseconds():
+	case s.common.store.Load() == store && e.door.Clock.Now().UnixMilli()-s.common.seen.Load() < confirmEvery.Milliseconds():
 		return s, nil
 	}
 	return e.confirm(store, s)
@@ -167,7 +167,7 @@ func (e *Edge) confirm(store *shared, s *session) (*session, error) {
 	c := &s.common
 	c.confirming.Lock()
 	defer c.confirming.Unlock()
-	now := e.clock.Now().UnixMilli()
+	now := e.door.Clock.Now().UnixMilli()
 	if c.store.Load() != store { // the server has moved to another one
 		switch err := e.move(store, s); {
 		case errors.Is(err, errEndedElsewhere):
@@ -267,11 +267,11 @@ func (e *Edge) restore(store *shared, server *server, id, principal, holder stri
 	case r.Owner != ownerOf(id, principal):
 		return nil, errForeignSession()
 	}
-	place, err := e.sessions.place(e.clock.Now(), holder)
+	place, err := e.sessions.place(e.door.Clock.Now(), holder)
 	if err != nil {
 		return nil, err
 	}
-	s := e.sessions.make(e.clock.Now(), id, server.name, principal, r.Version, r.said.Info, r.said.Capabilities)
+	s := e.sessions.make(e.door.Clock.Now(), id, server.name, principal, r.Version, r.said.Info, r.said.Capabilities)
 	if r.Level != "" {
 		s.SetLogLevel(r.Level)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"runtime/debug"
 	"sync"
-	"time"
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
@@ -18,17 +17,17 @@ import (
 // handle is the front door: every HTTP request of a client comes in here. It
 // runs on the goroutine of the client's connection from end to end.
 func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
-	conn := ctx.Conn().(*clientConn)
+	conn := ctx.Conn().(*door.Conn)
 	defer func() {
 		if r := recover(); r != nil {
 			e.log.Error("panic in an exchange", "panic", r, "stack", string(debug.Stack()))
 			e.refuse(ctx, nil, mcp.Legacy, nil, edge.Errorf(edge.Internal, "handle", "%v", r))
 		}
-		if !conn.served() {
+		if !conn.Served() {
 			ctx.SetConnectionClose()
 		}
 	}()
-	conn.arrived(&ctx.Request.Header)
+	conn.Arrived(&ctx.Request.Header)
 	// 1. Whether the request has one reading, and what it says of itself.
 	if f, bad := door.Refusal(&ctx.Request.Header); bad {
 		e.unreadable(ctx, f.Status, f.Why)
@@ -39,11 +38,11 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	origin := h.origin
 	h.origin = nil // told to nobody before it is known to be allowed
 	// 2. Who may knock: the host that was meant and the page that asks.
-	if !e.hosts.Allow(h.host) {
+	if !e.door.AllowsHost(h.host) {
 		e.forbid(ctx, &h, edge.Errorf(edge.Forbidden, "door", "this Host is not allowed; see --allowed-hosts"))
 		return
 	}
-	if h.originSet && !e.origins.Allow(origin) {
+	if h.originSet && !e.door.AllowsOrigin(origin) {
 		e.forbid(ctx, &h, edge.Errorf(edge.Forbidden, "door", "this Origin is not allowed; see --allowed-origins"))
 		return
 	}
@@ -54,9 +53,9 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	if i := bytes.IndexByte(path, '?'); i >= 0 {
 		path, query = path[:i], path[i+1:]
 	}
-	if e.leaving.Load() {
+	if e.door.Leaving() {
 		ctx.SetConnectionClose()
-		e.knockedAt.Store(time.Now().UnixNano())
+		e.door.Knock()
 	}
 	h.query = query
 	live := e.live.Load()
@@ -119,7 +118,7 @@ func (e *Edge) admit(ctx *fasthttp.RequestCtx, h *head, s *server) bool {
 	if h.who = s.gate.Remembered(h.authorization); h.who != nil {
 		return true
 	}
-	who, err := s.gate.Identify(context.Background(), edge.Secret(h.authorization), e.clientOf(ctx.Conn(), &ctx.Request.Header))
+	who, err := s.gate.Identify(context.Background(), edge.Secret(h.authorization), e.door.ClientOf(ctx))
 	if err != nil {
 		who, err = s.known(&ctx.Request.Header, err)
 	}
@@ -173,7 +172,7 @@ func (e *Edge) post(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	}
 	if x.Era == mcp.Modern {
 		if m.Method == "subscriptions/listen" {
-			err = x.way.conn.outlasts(m, h)
+			err = outlasts(x.way.conn, m, h)
 		}
 		if err == nil {
 			x.Name, err = checkModern(m, h)
@@ -226,15 +225,11 @@ func checkBody(h *head) error {
 
 // newExchange makes the exchange for a POST.
 func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head, server *server) *exchange {
-	conn := ctx.Conn().(*clientConn)
+	conn := ctx.Conn().(*door.Conn)
 	x := exchanges.Get().(*exchange)
-	x.began = e.clock.Now()
+	x.Began = e.door.Clock.Now()
 	x.server, x.Server, x.Identity = server, server.name, h.who
-	if len(e.proxies) > 0 {
-		x.Head.Remote = e.clientOf(conn, &ctx.Request.Header)
-	} else {
-		x.Head.Remote = conn.from
-	}
+	x.Head.Remote = conn.Client(&ctx.Request.Header)
 	x.Head.SSE = h.sse
 	x.id.set(h.requestID)
 	if len(server.entries) > 0 {
@@ -255,7 +250,7 @@ func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head, server *server) *e
 	w := &x.way
 	w.mu.Lock()
 	w.x, w.conn, w.able = x, conn, h.takes&takesStream != 0 && ctx.Request.Header.IsHTTP11()
-	w.last, w.written = ctx.Request.Header.ConnectionClose() || e.leaving.Load(), x.began
+	w.last, w.written = ctx.Request.Header.ConnectionClose() || e.door.Leaving(), x.Began
 	x.number = w.number
 	x.Client = way{w, x.number}
 	w.mu.Unlock()
@@ -263,14 +258,14 @@ func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head, server *server) *e
 }
 
 // exchanges spares the allocation of an exchange that ended in the ordinary way.
-var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+var exchanges = sync.Pool{New: newExchange}
 
 // recycle gives an exchange back that ended in the ordinary way: its client was
 // told and asked nothing before the answer. What still waits for the client of
 // any other, such as a question, ends here.
 func (e *Edge) recycle(x *exchange) {
-	if !x.untouched() || !x.way.free() {
-		x.cancel()
+	if !x.Untouched() || !x.way.free() {
+		x.Cancel()
 		return
 	}
 	x.Reset()
@@ -292,7 +287,7 @@ func (e *Edge) sessionOf(h *head, server *server) (*session, error) {
 
 // sessionByID finds the session of an id for the client of a request.
 func (e *Edge) sessionByID(h *head, server *server, id string) (*session, error) {
-	s := e.sessions.find(id, e.clock.Now())
+	s := e.sessions.find(id, e.door.Clock.Now())
 	// Somebody else's session is as unknown as one that is not there.
 	switch {
 	case s != nil && s.server != server.name:
@@ -322,7 +317,7 @@ func (e *Edge) aside(x *exchange) bool {
 	if !forSession(m) {
 		return false
 	}
-	_, _ = x.server.observed(&x.call, &x.Exchange, func(context.Context, *edge.Exchange) (*edge.Response, error) {
+	_, _ = x.server.observed(&x.Call, &x.Exchange, func(context.Context, *edge.Exchange) (*edge.Response, error) {
 		switch {
 		case m.Kind == mcp.Result || m.Kind == mcp.Failure:
 			if !x.s.answered(m) {
@@ -368,7 +363,7 @@ func (e *Edge) serve(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 		}
 	}
 	if x.way.end(raw, h.takes.streamOnly()) {
-		x.way.conn.swallow.Store(true)
+		x.way.conn.Swallow()
 		if x.way.err != nil {
 			ctx.SetConnectionClose()
 		}
@@ -384,7 +379,7 @@ func (e *Edge) serve(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 		e.cors(ctx, h)
 		ctx.SetStatusCode(r.Status)
 		ctx.Response.Header.SetContentTypeBytes(jsonType)
-		if sendLarge(ctx, r) {
+		if door.SendLarge(ctx, r) {
 			return
 		}
 		if r.Shared == nil {
@@ -416,21 +411,21 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 	if err := checkToken(m); err != nil {
 		return x.turned(err)
 	}
-	if x.Target, err = x.server.target(&x.call, &x.Exchange); err != nil {
+	if x.Target, err = x.server.target(&x.Call, &x.Exchange); err != nil {
 		return x.turned(err)
 	}
-	if x.lasts = m.Method == "subscriptions/listen"; x.lasts {
+	if x.Lasts = m.Method == "subscriptions/listen"; x.Lasts {
 		who := edge.Holder(x.Identity, x.Head.Remote)
 		if !e.outlets.take(who, e.settings.MaxStreams) {
 			return x.turned(errStreams(e.settings.MaxStreams))
 		}
 		defer e.outlets.give(who)
 	}
-	if !x.way.conn.enter(x) {
-		x.cancel()
+	if !x.way.conn.Enter(&x.Call, x.endsWithClient()) {
+		x.Cancel()
 		return x.turned(edge.Errorf(edge.Gone, "door", "the client left"))
 	}
-	defer x.way.conn.leave(x)
+	defer x.way.conn.Leave(&x.Call)
 	if x.s != nil && m.Kind == mcp.Request {
 		x.s.enter(x)
 		defer x.s.leave(x)
@@ -438,7 +433,7 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 	if x.s != nil && x.s.common.key != "" && memorable(m.Method) {
 		r, err = e.setUp(x)
 	} else {
-		r, err = x.server.chain.Handle(&x.call, &x.Exchange)
+		r, err = x.server.chain.Handle(&x.Call, &x.Exchange)
 	}
 	if err != nil && x.server.gate != nil {
 		err = x.server.gate.StepUp(err)
@@ -470,7 +465,7 @@ func (e *Edge) setUp(x *exchange) (*edge.Response, error) {
 	if err := roomToSubscribe(x.s, x.Request); err != nil {
 		return nil, err
 	}
-	r, err := x.server.chain.Handle(&x.call, &x.Exchange)
+	r, err := x.server.chain.Handle(&x.Call, &x.Exchange)
 	if err == nil && r != nil && r.Kind == mcp.Result {
 		err = e.remember(x.s, x.Request)
 	}
@@ -512,7 +507,7 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		return
 	}
 	if node, ok := e.elsewhere(s, string(h.lastEvent)); ok {
-		d, err := e.openDistant(s, node, string(h.lastEvent), relay.WhoIs(h.who.Principal(), "address "+e.clientOf(ctx.Conn(), &ctx.Request.Header)))
+		d, err := e.openDistant(s, node, string(h.lastEvent), relay.WhoIs(h.who.Principal(), "address "+e.door.ClientOf(ctx)))
 		if err != nil {
 			e.refuse(ctx, h, mcp.Legacy, nil, err)
 			return

@@ -57,12 +57,12 @@ func (e *Edge) passAnswer(x *exchange) {
 			return // who asked gives up by itself
 		}
 		defer one.Close()
-		if path.Want(&x.call, one, node, relay.Message{Kind: relay.KindAsk, Session: key}, m.IDText()) != nil {
+		if path.Want(&x.Call, one, node, relay.Message{Kind: relay.KindAsk, Session: key}, m.IDText()) != nil {
 			return
 		}
 		left = func() { path.Abandon(one, node) }
 	}
-	if path.SendFor(&x.call, node, who, relay.Message{Kind: relay.KindAnswer, Session: key}, m.Raw) != nil {
+	if path.SendFor(&x.Call, node, who, relay.Message{Kind: relay.KindAnswer, Session: key}, m.Raw) != nil {
 		left() // the client may come with it again; who asked gives up by itself
 	}
 }

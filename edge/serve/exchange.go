@@ -4,15 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -20,17 +17,20 @@ import (
 // under which it runs and the stream that it may become.
 type exchange struct {
 	edge.Exchange
-	call
+	door.Call
 	way     stream
 	number  uint64 // that the way has for it
 	request mcp.Message
 	id      idText // that the client gave the request
 	server  *server
 	s       *session
-	began   time.Time
-	lasts   bool // until the client or the edge ends it
+}
 
-	prev, next *exchange // of those under way on its connection
+// newExchange returns an exchange that serves one request after the other.
+func newExchange() any {
+	x := new(exchange)
+	x.Owner = x
+	return x
 }
 
 // endsWithClient reports whether the exchange ends when its client leaves: to
@@ -38,135 +38,11 @@ type exchange struct {
 // basic/transports/streamable-http), in that era alone.
 func (x *exchange) endsWithClient() bool { return x.Era == mcp.Modern }
 
-// call is the context of an exchange. It costs no allocation of its own, and
-// closes what waits for its end without a goroutine.
-type call struct {
-	mu     sync.Mutex
-	done   chan struct{}
-	err    error
-	heeded [2]io.Closer // connections of the back door
-	after  []*func()    // for contexts that are derived from this one
-}
-
-var _ context.Context = (*call)(nil)
-
-// Deadline returns none: the back door bounds a call.
-func (c *call) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-// Value returns nil: what belongs to an exchange is a field of it.
-func (c *call) Value(any) any { return nil }
-
-// Done returns a channel that is closed when the exchange is cancelled.
-func (c *call) Done() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.done == nil {
-		c.done = make(chan struct{})
-		if c.err != nil {
-			close(c.done)
-		}
-	}
-	return c.done
-}
-
-// Err returns an error that is context.Canceled once the exchange is cancelled.
-func (c *call) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
-}
-
-// Heed has something closed when the exchange is cancelled.
-func (c *call) Heed(v io.Closer) {
-	c.mu.Lock()
-	if c.err == nil {
-		for i := range c.heeded {
-			if c.heeded[i] == nil {
-				c.heeded[i] = v
-				c.mu.Unlock()
-				return
-			}
-		}
-		c.mu.Unlock()
-		c.AfterFunc(func() { v.Close() })
-		return
-	}
-	c.mu.Unlock()
-	v.Close()
-}
-
-// Ignore ends Heed, and reports whether the exchange goes on.
-func (c *call) Ignore(v io.Closer) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i := range c.heeded {
-		if c.heeded[i] == v {
-			c.heeded[i] = nil
-		}
-	}
-	return c.err == nil
-}
-
-// AfterFunc has f called when the exchange is cancelled (the method that
-// context.AfterFunc and derived contexts look for).
-func (c *call) AfterFunc(f func()) (stop func() bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err != nil {
-		go f()
-		return func() bool { return false }
-	}
-	p := &f
-	c.after = append(c.after, p)
-	return func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		i := slices.Index(c.after, p)
-		if i < 0 {
-			return false
-		}
-		c.after = slices.Delete(c.after, i, i+1)
-		return true
-	}
-}
-
-// untouched reports whether nobody can wait for the end of the exchange.
-func (c *call) untouched() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err == nil && c.done == nil && len(c.after) == 0 && c.heeded == [2]io.Closer{}
-}
-
 // withdrawn is the end of an exchange whose client said why it wants no answer.
 type withdrawn struct{ reason string }
 
 func (w *withdrawn) Error() string        { return w.reason }
 func (w *withdrawn) Is(target error) bool { return target == context.Canceled }
-
-// cancel ends the exchange: nobody waits for its answer any longer.
-func (c *call) cancel() { c.cancelFor(context.Canceled) }
-
-func (c *call) cancelFor(why error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err != nil {
-		return
-	}
-	c.err = why
-	if c.done != nil {
-		close(c.done)
-	}
-	for i, v := range c.heeded {
-		if v != nil {
-			v.Close()
-		}
-		c.heeded[i] = nil
-	}
-	for _, f := range c.after {
-		go (*f)()
-	}
-	c.after = nil
-}
 
 // head is what the door looks at of an HTTP header. It shares the server's
 // memory and is good for as long as the handler runs.
@@ -244,6 +120,16 @@ func (h *head) read(r *fasthttp.RequestHeader) {
 			h.params = append(h.params, edge.Header{Name: string(k), Value: string(v)})
 		}
 	}
+}
+
+// holder returns whom the things of the client of a request are counted for: see
+// edge.Holder. Behind proxies that are believed its address is the one that they
+// tell.
+func (e *Edge) holder(h *head) string {
+	if !h.who.Anonymous() {
+		return h.who.Principal()
+	}
+	return edge.Holder(h.who, e.door.ClientOf(h.ctx))
 }
 
 // accepted is which of the media types that the edge has an Accept header

@@ -27,19 +27,13 @@ func (e *Edge) FlushTelemetry(ctx context.Context) error {
 func (e *Edge) Beat(now time.Time) { e.beat(now) }
 
 // Underway returns how many exchanges are under way.
-func (e *Edge) Underway() int { return len(e.underway.since(time.Now().Add(time.Hour))) }
+func (e *Edge) Underway() int { return e.door.Underway() }
 
 // Sessions returns how many legacy sessions there are.
 func (e *Edge) Sessions() int { return e.sessions.len() }
 
-// MostWide is how many connections may have more room in the kernel.
-const MostWide = mostWide
-
-// Wide returns how many have.
-func (e *Edge) Wide() int64 { return e.wide.Load() }
-
-// AddWide has so many more have it.
-func (e *Edge) AddWide(n int64) { e.wide.Add(n) }
+// Wide returns how many connections have more room in the kernel.
+func (e *Edge) Wide() int { return e.door.Wide() }
 
 // Count has a room of the process, and of its main server, asked for numbers. It
 // must be called before Serve.
@@ -53,7 +47,7 @@ func (e *Edge) Count(process, server edge.Collector) {
 func (e *Edge) Inflight() int64 { return e.inflight.Load() }
 
 // OpenedAt has the edge look as if it had been opened at a moment.
-func (e *Edge) OpenedAt(at time.Time) { e.clock.Tick(at) }
+func (e *Edge) OpenedAt(at time.Time) { e.door.Clock.Tick(at) }
 
 // Letter is a letter of a node to the box of another one, as an edge with the key
 // of states writes it.

@@ -61,7 +61,7 @@ func (e *Edge) begun(x *exchange, s *session) error {
 	f := &farewell{edge: e, s: s}
 	s.Attach(farewellKey{}, func() io.Closer { return f })
 	if g.SessionStart != nil {
-		if err := g.SessionStart(&x.call, &x.Exchange, &s.Session); err != nil {
+		if err := g.SessionStart(&x.Call, &x.Exchange, &s.Session); err != nil {
 			e.sessions.end(s.ID)
 			return err
 		}

@@ -580,7 +580,7 @@ func (e *Edge) inheritSession(h *handedSession) (left []leftOver, err error) {
 	key := keyOf(h.ID)
 	s := e.sessions.known(key)
 	if s == nil {
-		s = e.sessions.make(e.clock.Now(), h.ID, h.Server, h.Owner, h.Version, h.Info, h.Capabilities)
+		s = e.sessions.make(e.door.Clock.Now(), h.ID, h.Server, h.Owner, h.Version, h.Info, h.Capabilities)
 		s.used.Store(min(h.Used, s.used.Load()))
 		if h.Stored != nil {
 			r := readRecord(h.Stored)
@@ -601,7 +601,7 @@ func (e *Edge) inheritSession(h *handedSession) (left []leftOver, err error) {
 			s.until, s.mute = time.Now().Add(awaitedFor), true
 			s.mu.Unlock()
 		}
-		place, err := e.sessions.placeIfFree(e.clock.Now(), h.Holder)
+		place, err := e.sessions.placeIfFree(e.door.Clock.Now(), h.Holder)
 		if err != nil {
 			return nil, err
 		}

@@ -188,7 +188,7 @@ func (e *Edge) handSockets(conn *net.UnixConn) error {
 			syscall.Close(fd)
 		}
 	}()
-	for _, ln := range []net.Listener{e.bare, e.adminLn} {
+	for _, ln := range []net.Listener{e.door.Socket(), e.adminLn} {
 		if ln == nil {
 			continue
 		}
@@ -225,7 +225,7 @@ func (e *Edge) handSockets(conn *net.UnixConn) error {
 			asked = true
 			// From here on the new process takes connections, and this one serves
 			// those that it has.
-			e.pause()
+			e.door.Pause()
 			e.handTo(conn)
 			continue
 		case err != nil:
@@ -235,7 +235,7 @@ func (e *Edge) handSockets(conn *net.UnixConn) error {
 		}
 		if asked {
 			e.takeBack()
-			e.resume()
+			e.door.Resume()
 		}
 		return err
 	}

@@ -36,7 +36,7 @@ func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 // which belongs to a stream of the older transport: then it goes without a store
 // that is away.
 func (e *Edge) begin(x *exchange, store *shared, id string) (s *session, r *edge.Response, err error) {
-	r, err = x.server.observed(&x.call, &x.Exchange, func(context.Context, *edge.Exchange) (*edge.Response, error) {
+	r, err = x.server.observed(&x.Call, &x.Exchange, func(context.Context, *edge.Exchange) (*edge.Response, error) {
 		s, r, err = e.introduce(x, store, id)
 		return r, err
 	})
@@ -60,7 +60,7 @@ func (e *Edge) introduce(x *exchange, store *shared, id string) (*session, *edge
 	if err := errSaidMuch("params.clientInfo and params.capabilities", len(info), len(caps)); err != nil {
 		return nil, nil, err
 	}
-	s, err := e.sessions.begin(e.clock.Now(), id, edge.Holder(x.Identity, x.Head.Remote), x.server.name, x.Identity.Principal(), version, bytes.Clone(info), bytes.Clone(caps), func(s *session) error {
+	s, err := e.sessions.begin(e.door.Clock.Now(), id, edge.Holder(x.Identity, x.Head.Remote), x.server.name, x.Identity.Principal(), version, bytes.Clone(info), bytes.Clone(caps), func(s *session) error {
 		if store == nil {
 			return nil
 		}
@@ -76,7 +76,7 @@ func (e *Edge) introduce(x *exchange, store *shared, id string) (*session, *edge
 	if err := e.begun(x, s); err != nil {
 		return nil, nil, err
 	}
-	offered, instructions := x.server.offer(&x.call, mcp.Legacy)
+	offered, instructions := x.server.offer(&x.Call, mcp.Legacy)
 	r, err := edge.Reply(m, mcp.Initialized(version, offered, x.server.info, instructions))
 	return s, r, err
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
 )
@@ -22,13 +23,13 @@ func tools(n int) []string {
 
 // newLarge starts an edge whose list of tools, shared by all answers, is large, and
 // whose tool answers with much.
-func newLarge(t *testing.T) (*front, string) {
+func newLarge(t *testing.T, options ...edgetest.Option) (*front, string) {
 	t.Helper()
 	back := edgetest.NewServer(t, edgetest.Modern)
 	offers(back, tools(900)...)
 	much := `{"resultType":"complete","content":[{"type":"text","text":"` + strings.Repeat("much ", 40<<10) + `"}]}`
 	back.Always("tools/call", func(c *edgetest.Call) { c.Result(much) })
-	e := edgetest.Start(t, group(map[string]*edgetest.Server{"back": back}, "aggregation: {conflictResolution: prefix}"))
+	e := edgetest.Start(t, group(map[string]*edgetest.Server{"back": back}, "aggregation: {conflictResolution: prefix}"), options...)
 	f := &front{Edge: e, back: back, client: e.NewClient()}
 	edgetest.Until(t, "the list", func() bool {
 		return len(listed(t, f.callerOf(t, edgetest.Modern, ""))) == 900
@@ -138,8 +139,7 @@ func TestLargeAnswersUnread(t *testing.T) {
 // Beyond a number of connections large answers go out as before, whole.
 func TestLargeAnswersWithoutRoom(t *testing.T) {
 	t.Parallel()
-	f, _ := newLarge(t)
-	f.Serve.AddWide(serve.MostWide)
+	f, _ := newLarge(t, edgetest.With(serve.WithDoor(func(o *door.Options) { o.MaxWide = -1 })))
 	before := f.Serve.Wide()
 	c := f.Dial()
 	for range 3 {

@@ -12,20 +12,11 @@ import (
 // calls under way finish. What waits for an answer of a person has as long as that
 // may take, where the answer can still reach this process by another one.
 
+// looks is how often an edge that leaves looks whether anything is left, and quiet
+// how long the admin address may take to end.
 const (
-	// lingers is how long a door that closes still takes what was on its way to
-	// it, and quiet how long nothing must have come for it to close at once.
-	lingers = time.Second
-	quiet   = 50 * time.Millisecond
-
-	// arrivesWithin is how long nothing may come of a request that has begun for an
-	// edge that leaves to wait for the rest of it, and arrivesAtAll how long all of
-	// them may take: who sends a byte now and then must not keep an edge.
-	arrivesWithin = 100 * time.Millisecond
-	arrivesAtAll  = 2 * time.Second
-
-	// looks is how often an edge that leaves looks whether anything is left.
 	looks = 5 * time.Millisecond
+	quiet = 50 * time.Millisecond
 )
 
 // leave has everything end that clients have here. replaced says that another
@@ -34,30 +25,21 @@ func (e *Edge) leave(replaced bool) {
 	began := time.Now()
 	if replaced {
 		e.ready.Store(false)
-		e.leaving.Store(true)
+		e.door.Leave()
 		e.tellHeirs(e.deafen())
 	}
-	e.turnAway()
+	e.ready.Store(false)
+	e.door.TurnAway(e.outlets.len)
 	e.endStreams()
-	e.underway.endLasting()
+	e.door.EndLasting()
 	reachable := replaced || e.relayed()
 	if replaced { // the new process answers at that address
 		e.leaveAdmin()
 	}
 	defer e.leaveAdmin()
-	e.closing.Store(true)
-	e.underway.retire()
-	shut, cut := context.WithCancel(context.Background())
-	defer cut()
-	down := make(chan struct{})
-	go func() {
-		defer close(down)
-		_ = e.front.ShutdownWithContext(shut) // it ends when it is told to
-	}()
+	end := e.door.Shut()
+	defer end()
 	e.drain(began, reachable)
-	cut()
-	<-down
-	e.frontLn.Close() // a server that is told to end before it began leaves it open
 }
 
 // leaveAdmin closes the admin door.
@@ -69,27 +51,6 @@ func (e *Edge) leaveAdmin() {
 	defer cancel()
 	_ = e.admin.ShutdownWithContext(soon) // whoever is in the middle of asking may ask again
 	e.adminLn.Close()
-}
-
-// turnAway has clients go elsewhere before the door closes: it is no longer
-// ready, and every answer is the last on its connection. It ends when no
-// connection is left, when nothing has come for a moment, or after a while.
-func (e *Edge) turnAway() {
-	e.ready.Store(false)
-	e.leaving.Store(true)
-	began := time.Now()
-	tick := time.NewTicker(looks)
-	defer tick.Stop()
-	for e.underway.connections() > e.outlets.len() {
-		now := <-tick.C
-		last := began
-		if at := time.Unix(0, e.knockedAt.Load()); at.After(last) {
-			last = at
-		}
-		if now.Sub(last) > quiet || now.Sub(began) > lingers {
-			return
-		}
-	}
 }
 
 // endStreams ends the streams that would last for ever, in order. One of the
@@ -124,24 +85,19 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 	}
 	asked := make(map[*exchange]time.Time) // when each was last seen to wait for an answer
 	said := false
-	parts, closed := make(map[*clientConn]arriving), time.Now()
+	arrivals := e.door.Arrivals()
 	tick := time.NewTicker(looks)
 	defer tick.Stop()
 	for {
 		// A call that is neither on a connection nor parked is between the two for
 		// less than it takes to look at both, twice.
-		open := max(0, int(e.front.GetOpenConnectionsCount())) // less than none before it is told to end
-		open += e.outlets.len() + e.underway.calls()
+		open := e.door.Served() + e.outlets.len() + e.door.CallsApart()
 		waits := reachable && (e.parked.Len() > 0 || e.relay.Busy())
 		if open <= 0 && !waits {
 			return
 		}
 		now := <-tick.C
-		within := arrivesWithin
-		if now.Sub(closed) > arrivesAtAll {
-			within = 0
-		}
-		e.underway.cutArriving(now, parts, within)
+		arrivals.Cut(now)
 		if e.outlets.len() > 0 {
 			e.endStreams()
 		}
@@ -150,7 +106,7 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 			continue
 		}
 		cut := 0
-		e.underway.each(func(x *exchange) {
+		e.each(func(x *exchange) {
 			if reachable && x.asks() {
 				asked[x] = now
 				waits = true
@@ -162,7 +118,7 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 			if x.Err() == nil {
 				cut++
 			}
-			x.cancel()
+			x.Cancel()
 		})
 		if cut > 0 && !said {
 			said = true
@@ -225,6 +181,6 @@ func (e *Edge) company(t *shared) bool {
 
 // asking reports whether any call's client is asked something.
 func (e *Edge) asking() (yes bool) {
-	e.underway.each(func(x *exchange) { yes = yes || x.asks() })
+	e.each(func(x *exchange) { yes = yes || x.asks() })
 	return yes
 }

@@ -483,9 +483,9 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 			continue
 		}
 		changed++
-		e.underway.each(func(x *exchange) {
-			if x.lasts && x.server == old {
-				x.cancel() // its client subscribes anew
+		e.each(func(x *exchange) {
+			if x.Lasts && x.server == old {
+				x.Cancel() // its client subscribes anew
 			}
 		})
 		if s == nil {
@@ -523,7 +523,7 @@ func (e *Edge) retire(old, s *server) {
 	soonest := time.Now().Add(grace)
 	for by := time.Now().Add(max(e.settings.DrainTimeout, grace)); time.Now().Before(by); {
 		busy := time.Now().Before(soonest)
-		e.underway.each(func(x *exchange) { busy = busy || x.server == old })
+		e.each(func(x *exchange) { busy = busy || x.server == old })
 		if !busy {
 			break
 		}

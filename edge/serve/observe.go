@@ -166,7 +166,7 @@ func (s *server) observed(ctx context.Context, x *edge.Exchange, f edge.HandlerF
 
 // turned answers an exchange with an error before it has come to the hallway.
 func (x *exchange) turned(err error) (*edge.Response, error) {
-	return x.server.observed(&x.call, &x.Exchange, refusing(err))
+	return x.server.observed(&x.Call, &x.Exchange, refusing(err))
 }
 
 func refusing(err error) edge.HandlerFunc {
@@ -198,9 +198,9 @@ func (e *Edge) turnedAway(ctx *fasthttp.RequestCtx, h *head, era mcp.Era, err er
 // stranger is the exchange of a request without a message.
 func (e *Edge) stranger(ctx *fasthttp.RequestCtx, h *head, s *server) *edge.Exchange {
 	x := &edge.Exchange{Server: s.name, Identity: h.who}
-	x.Head.Remote = e.clientOf(ctx.Conn(), &ctx.Request.Header)
+	x.Head.Remote = e.door.ClientOf(ctx)
 	x.Head.SSE = h.sse
-	conn, _ := ctx.Conn().(*clientConn)
+	conn, _ := ctx.Conn().(*door.Conn)
 	h.tell(&x.Head, s, conn)
 	if x.Head.RequestID = newRequestID(); soundID(h.requestID) {
 		x.Head.RequestID = string(h.requestID)
@@ -271,16 +271,16 @@ const (
 
 // tell fills in what those who observe a server want to know of a request,
 // besides its id. A connection remembers what its client calls itself.
-func (h *head) tell(to *edge.Head, s *server, conn *clientConn) {
+func (h *head) tell(to *edge.Head, s *server, conn *door.Conn) {
 	if s.record != nil {
 		agent := h.agent[:min(len(h.agent), maxAgent)]
 		if conn == nil {
 			to.Agent = string(agent)
 		} else {
-			if conn.agent != string(agent) {
-				conn.agent = string(agent)
+			if conn.Agent != string(agent) {
+				conn.Agent = string(agent)
 			}
-			to.Agent = conn.agent
+			to.Agent = conn.Agent
 		}
 	}
 	if s.measure != nil && len(h.traceParent) > 0 && len(h.traceParent) <= maxTrace && len(h.traceState) <= maxTrace {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -224,7 +225,7 @@ func (e *Edge) readOld(ctx *fasthttp.RequestCtx, h *head, x *exchange) bool {
 	if !e.body(ctx, h) {
 		return false
 	}
-	err := x.Request.Decode(ctx.Conn().(*clientConn).own(h.body)) // a call goes on when its POST is over
+	err := x.Request.Decode(ctx.Conn().(*door.Conn).Own(h.body)) // a call goes on when its POST is over
 	if err == nil {
 		h.x = x
 		err = x.Request.CheckID()
@@ -244,7 +245,7 @@ func (e *Edge) readOld(ctx *fasthttp.RequestCtx, h *head, x *exchange) bool {
 // serveOld serves a message in its session; done is called when that is over.
 func (e *Edge) serveOld(ctx *fasthttp.RequestCtx, h *head, x *exchange, done func()) {
 	x.Session = &x.s.Session
-	e.sessions.touch(x.s, e.clock.Now())
+	e.sessions.touch(x.s, e.door.Clock.Now())
 	if e.aside(x) {
 		done()
 	} else {
@@ -261,12 +262,12 @@ func (e *Edge) serveOld(ctx *fasthttp.RequestCtx, h *head, x *exchange, done fun
 			e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), errFull())
 			return
 		}
-		kept := ctx.Conn().(*clientConn).keep()
+		kept := ctx.Conn().(*door.Conn).Keep()
 		e.work.Go(func() {
 			defer edge.Contain(e.log, "older transport")
 			defer e.doors.ended(session)
 			if kept != nil {
-				defer e.budget.give(kept)
+				defer kept.Give()
 			}
 			defer done()
 			e.answerSSE(x)
@@ -309,7 +310,7 @@ func (e *Edge) initializeSSE(ctx *fasthttp.RequestCtx, h *head, d *sseDoor, x *e
 
 // answerSSE runs an exchange whose answer goes to the stream.
 func (e *Edge) answerSSE(x *exchange) {
-	defer x.cancel() // what still waits for the client, such as a question, ends here
+	defer x.Cancel() // what still waits for the client, such as a question, ends here
 	x.way.end(e.runSSE(x), false)
 }
 

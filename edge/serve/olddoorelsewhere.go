@@ -37,8 +37,7 @@ func (t *sseDoors) elsewhere(address, here string) (node string, ok bool) {
 func (e *Edge) postAway(ctx *fasthttp.RequestCtx, h *head, server *server, node, address string) {
 	x := e.newExchange(ctx, h, server)
 	id, t := oldSession(address), server.shared
-	conn := &clientConn{edge: e, from: x.way.conn.from} // the call is not over with the connection of the POST
-	conn.place.Store(serves)                            // and waits for no other request
+	conn := e.door.Apart(x.way.conn.From) // the call is not over with the connection of the POST
 	x.way.conn, x.way.able = conn, true
 	who := relay.Who(&x.Exchange)
 	x.way.out = func(raw []byte) error {
@@ -62,8 +61,8 @@ func (e *Edge) postAway(ctx *fasthttp.RequestCtx, h *head, server *server, node,
 		return
 	}
 	x.s = s
-	e.underway.add(conn)
-	e.serveOld(ctx, h, x, func() { e.underway.remove(conn) })
+	e.door.BeginApart(conn)
+	e.serveOld(ctx, h, x, func() { e.door.EndApart(conn) })
 }
 
 // initializeAway begins the session of a stream at another edge, which goes on

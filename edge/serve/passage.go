@@ -291,7 +291,7 @@ func (e *Edge) move(store *shared, s *session) error {
 		}
 		return err
 	}
-	now := e.clock.Now().UnixMilli()
+	now := e.door.Clock.Now().UnixMilli()
 	s.common.store.Store(store)
 	e.learn(store, s, r)
 	s.common.seen.Store(now)

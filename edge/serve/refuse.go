@@ -1,9 +1,6 @@
 package serve
 
 import (
-	"errors"
-	"fmt"
-	"net"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -11,23 +8,6 @@ import (
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/mcp"
 )
-
-// received looks at a request's header. The HTTP server takes every request for
-// one without a body: that of one that passes is the door's to read, and the
-// connection of one that is refused is closed.
-func (e *Edge) received(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	f, body := door.Lint(h, e.settings.MaxBody)
-	if f.Status == 0 {
-		if body.Size != 0 {
-			door.Announce(h, body)
-		} else if body.Expects {
-			h.Del("Expect")
-		}
-		return fasthttp.RequestConfig{}
-	}
-	f.Mark(h)
-	return fasthttp.RequestConfig{}
-}
 
 func (e *Edge) notAllowed(ctx *fasthttp.RequestCtx, h *head, allow string) {
 	ctx.Response.Header.Set("Allow", allow)
@@ -66,26 +46,11 @@ func (e *Edge) write(ctx *fasthttp.RequestCtx, h *head, f failure) {
 	ctx.Response.SetBodyRaw(f.body)
 }
 
-// malformed answers what the HTTP server itself could not read.
-func (e *Edge) malformed(ctx *fasthttp.RequestCtx, err error) {
-	var small *fasthttp.ErrSmallBuffer
-	var timeout net.Error
-	door.Announced(&ctx.Request.Header) // which gives it its words back
-	status, text := 400, "the HTTP request cannot be read"
-	switch {
-	case errors.As(err, &small):
-		status, text = 431, fmt.Sprintf("the header is larger than %d bytes", e.settings.MaxHeader)
-	case errors.As(err, &timeout) && timeout.Timeout():
-		status, text = 408, "the request did not arrive in time"
-	}
-	e.unreadable(ctx, status, text)
-}
-
 // unreadable answers what is no request that the edge acts on, and closes the
 // connection: where its next request would begin is not certain.
 func (e *Edge) unreadable(ctx *fasthttp.RequestCtx, status int, text string) {
-	if conn, ok := ctx.Conn().(*clientConn); ok {
-		conn.unread = true
+	if conn, ok := ctx.Conn().(*door.Conn); ok {
+		conn.Refused()
 	}
 	kind := edge.Invalid
 	if status == 413 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -366,7 +367,7 @@ func (o *outlet) replaced() { o.close() }
 
 // event writes a message with an id.
 func (o *outlet) event(id string, raw []byte) error {
-	return o.chunk(appendEvent(nil, "message", id, raw))
+	return o.chunk(door.AppendEvent(nil, "message", id, raw))
 }
 
 // errLostEvents is the answer to an event id that leads nowhere.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
 )
@@ -75,7 +76,7 @@ func TestZ01ListenGivesItsRoomBack(t *testing.T) {
 // in the budget until it is done, and not only while it is POSTed.
 func TestZ01OlderDoorKeepsItsRoom(t *testing.T) {
 	t.Parallel()
-	f := newFront(t, edgetest.Legacy, edgetest.Before(func(e *serve.Edge) { e.SetBudget(64<<20, 16<<20) }))
+	f := newFront(t, edgetest.Legacy, edgetest.With(serve.WithDoor(func(o *door.Options) { o.BodyBytes, o.BodyShare = 64<<20, 16<<20 })))
 	f.introduced(t)
 	leave := make(chan struct{})
 	f.back.Always("tools/call", func(c *edgetest.Call) {

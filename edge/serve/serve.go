@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,12 +25,6 @@ import (
 )
 
 const (
-	// readWithin is how long a request may take to arrive.
-	readWithin = 30 * time.Second
-
-	// idleWithin is how long a client's connection may wait for its next request.
-	idleWithin = 120 * time.Second
-
 	// maxAdminBody is the most that a request to the admin address may have of a
 	// body. Nothing there takes one.
 	maxAdminBody = 4 << 10
@@ -47,21 +40,19 @@ type Edge struct {
 	log      *slog.Logger
 	version  string
 	pprof    bool
+	changes  []func(*door.Options) // of WithDoor
 
 	storePassword edge.Secret // of stores that name none
 
 	sentinelUser     string // of sentinels before a store; "" for their default user
 	sentinelPassword edge.Secret
 
-	front, admin     *fasthttp.Server
-	frontLn, adminLn net.Listener
-	bare             net.Listener // frontLn without TLS
-	before           *predecessor // the process that this one stands in for; nil for none
-	loopback         bool         // the door is on an address of this host only
-	adminOwn         bool         // the admin door is
-	adminHosts       []string     // what it may be called; nil for anything
-	hosts, origins   door.Allowed
-	proxies          door.Proxies
+	door       *door.Door
+	admin      *fasthttp.Server
+	adminLn    net.Listener
+	adminOwn   bool         // the admin address is on this host only
+	adminHosts []string     // what it may be called; nil for anything
+	before     *predecessor // the process that this one stands in for; nil for none
 
 	signer    *relay.Signer
 	sharedKey bool                    // states are sealed with a key that other edges may have
@@ -69,10 +60,6 @@ type Edge struct {
 	mail      *shared                 // by which processes of this place write to each other; nil for none
 	elders    elders                  // those before this one
 	heir      atomic.Pointer[handing] // the one after it; nil for none
-	paused    pausing                 // connections are left to that
-	knockedAt atomic.Int64            // when the last request came after the edge began to leave, Unix nanoseconds
-	clock     *door.Clock
-	watcher   *watcher
 	live      atomic.Pointer[live]
 	parked    *route.Parked   // calls that wait for a modern client's answers
 	store     *kv.MemoryStore // of servers that share none
@@ -88,16 +75,8 @@ type Edge struct {
 	doors     sseDoors
 	outlets   outletSet
 	stays     stays // who has streams that last
-	underway  underway
-	limiter   door.Limiter // of connections
 	inflight  atomic.Int64
-	budget    *budget      // of the bodies of large requests
-	wide      atomic.Int64 // connections of which the kernel may hold more
-
-	arrival time.Duration // how long a request may take to arrive
-	ready   atomic.Bool
-	leaving atomic.Bool // every answer is the last on its connection
-	closing atomic.Bool // no further request is served
+	ready     atomic.Bool
 
 	reload     func() error // reads the configuration again; nil for never
 	reloading  sync.Mutex
@@ -135,6 +114,12 @@ func WithSentinelUser(user string, p edge.Secret) Option {
 // An edge has one set of issuers, which nobody else uses.
 func WithIssuers(i *oauth.Issuers) Option { return func(e *Edge) { e.issuers = i } }
 
+// WithDoor changes how the door is made, such as how long a request may take to
+// arrive.
+func WithDoor(change func(*door.Options)) Option {
+	return func(e *Edge) { e.changes = append(e.changes, change) }
+}
+
 // WithPprof serves profiles on the admin address.
 func WithPprof() Option { return func(e *Edge) { e.pprof = true } }
 
@@ -144,14 +129,38 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	e := &Edge{settings: s, log: log, version: "devel", clock: door.NewClock(), issuers: &oauth.Issuers{}, arrival: readWithin, end: make(chan struct{})}
+	e := &Edge{settings: s, log: log, version: "devel", issuers: &oauth.Issuers{}, end: make(chan struct{})}
 	for _, o := range options {
 		o(e)
 	}
-	e.relay = relay.New(relay.NewName(), log, e.leaving.Load)
+	front := door.Options{
+		MaxConnections: s.MaxConnections,
+		MaxPerAddress:  s.MaxConnectionsPerAddress,
+		MaxHeader:      s.MaxHeader,
+		MaxBody:        s.MaxBody,
+		Within:         door.Within,
+		Hosts:          s.AllowedHosts,
+		Origins:        s.AllowedOrigins,
+		Proxies:        s.TrustedProxies,
+		TLS:            door.TLS{Cert: s.TLSCert, Key: s.TLSKey, ClientCA: s.TLSClientCA},
+		Log:            log,
+		Handle:         e.handle,
+		Unreadable:     e.unreadable,
+	}
+	for _, change := range e.changes {
+		change(&front)
+	}
+	if e.door, err = door.New(front); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			e.door.Abandon()
+		}
+	}()
+	e.relay = relay.New(relay.NewName(), log, e.door.Leaving)
 	e.sessions = newSessions(s.MaxSessions, s.MaxSessionsPerPrincipal, s.SessionTTL)
 	e.sessions.left = e.giveUp
-	e.budget = newBudget(s.MaxBody, e.arrival)
 	if s.HandOver != "" {
 		e.sessions.node = e.relay.Node
 	}
@@ -179,19 +188,8 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 			err = errors.Join(err, e.abandon())
 		}
 	}()
-	if e.proxies, err = door.ParseProxies(s.TrustedProxies); err != nil {
-		return nil, fmt.Errorf("--trusted-proxies: %w", err)
-	}
-	if e.watcher, err = newWatcher(); err != nil {
-		return nil, fmt.Errorf("watch clients: %w", err)
-	}
 	if err := e.listen(); err != nil {
 		return nil, err
-	}
-	if s.TLSCert != "" {
-		if e.frontLn, err = door.WithTLS(e.frontLn, door.TLS{Cert: s.TLSCert, Key: s.TLSKey, ClientCA: s.TLSClientCA}, log); err != nil {
-			return nil, err
-		}
 	}
 	opened, err := e.open(plan, nil)
 	if err != nil {
@@ -199,50 +197,26 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 	}
 	e.live.Store(opened)
 	opened.secrets.Adopt()
-	e.rules()
 	e.adminRules()
-	e.front = &fasthttp.Server{
-		HeaderReceived:               e.received,
-		Handler:                      e.handle,
-		ErrorHandler:                 e.malformed,
-		Concurrency:                  s.MaxConnections,
-		ReadBufferSize:               s.MaxHeader,
-		MaxRequestBodySize:           1, // the door reads bodies
-		LazyRequestTime:              true,
-		ReduceMemoryUsage:            true, // flush every answer, and hold no buffers between requests
-		NoDefaultServerHeader:        true,
-		NoDefaultContentType:         true,
-		DisablePreParseMultipartForm: true,
-		CloseOnShutdown:              true,
-		KeepHijackedConns:            true, // streams close theirs
-		TCPKeepalive:                 true,
-		Logger:                       quietLog{log},
-	}
 	e.admin = &fasthttp.Server{
 		HeaderReceived:        receivedAdmin,
 		Handler:               e.administer,
 		ReadBufferSize:        adminHeader,
 		MaxRequestBodySize:    maxAdminBody,
-		ReadTimeout:           readWithin,
-		IdleTimeout:           idleWithin,
+		ReadTimeout:           door.Within,
+		IdleTimeout:           door.IdleWithin,
 		NoDefaultServerHeader: true,
 		CloseOnShutdown:       true,
-		Logger:                quietLog{log},
+		Logger:                door.QuietLog{Log: log},
 	}
 	return e, nil
 }
 
 // abandon gives back what an edge took that is not to serve.
 func (e *Edge) abandon() error {
-	if e.watcher != nil {
-		e.watcher.close()
-		e.watcher.run() // which ends at once, with what it holds
-	}
 	e.closeMail()
-	for _, ln := range []net.Listener{e.frontLn, e.adminLn} {
-		if ln != nil {
-			ln.Close()
-		}
+	if e.adminLn != nil {
+		e.adminLn.Close()
 	}
 	e.store.Close()
 	err := e.guests.Close()
@@ -252,31 +226,42 @@ func (e *Edge) abandon() error {
 	return err
 }
 
+// closeIf closes a listener that is there.
+func closeIf(ln net.Listener) error {
+	if ln == nil {
+		return nil
+	}
+	return ln.Close()
+}
+
 // listen takes the addresses, from the process that has them where this one is
 // to stand in for it.
 func (e *Edge) listen() (err error) {
 	s := e.settings
+	var front net.Listener
 	if s.HandOver != "" {
-		if e.frontLn, e.adminLn, e.before, err = takeOver(s.HandOver); err != nil {
+		if front, e.adminLn, e.before, err = takeOver(s.HandOver); err != nil {
 			return fmt.Errorf("--hand-over: %s: %w", s.HandOver, err)
 		}
 		if err := e.openMail(s.HandOver); err != nil {
+			return errors.Join(err, closeIf(front))
+		}
+	}
+	if front == nil {
+		if front, err = listen("listen", s.Listen); err != nil {
 			return err
 		}
 	}
-	if e.frontLn == nil {
-		if e.frontLn, err = listen("listen", s.Listen); err != nil {
-			return err
-		}
+	if err := e.door.Open(front); err != nil {
+		return err
 	}
-	e.bare = e.frontLn
 	switch {
 	case s.AdminListen == "" && e.adminLn != nil:
 		e.adminLn.Close()
 		e.adminLn = nil
 	case s.AdminListen != "" && e.adminLn == nil:
 		if e.adminLn, err = listen("admin-listen", s.AdminListen); err != nil {
-			return errors.Join(err, e.frontLn.Close())
+			return err
 		}
 	}
 	return nil
@@ -296,7 +281,7 @@ func listen(flag, address string) (net.Listener, error) {
 }
 
 // Addr returns host:port of the door.
-func (e *Edge) Addr() string { return e.frontLn.Addr().String() }
+func (e *Edge) Addr() string { return e.door.Addr() }
 
 // AdminAddr returns host:port of the admin door; "" when there is none.
 func (e *Edge) AdminAddr() string {
@@ -309,7 +294,7 @@ func (e *Edge) AdminAddr() string {
 // Serve serves until ctx ends, then drains: calls under way may take until the
 // drain timeout, streams end at once.
 func (e *Edge) Serve(ctx context.Context) error {
-	e.clock.Tick(time.Now()) // what was opened may have taken longer than a client may
+	e.door.Clock.Tick(time.Now()) // what was opened may have taken longer than a client may
 	if e.mail != nil {
 		e.readMail()
 	}
@@ -317,13 +302,13 @@ func (e *Edge) Serve(ctx context.Context) error {
 		e.before.inherit(e)
 	}
 	failed := make(chan error, 3)
-	go func() { failed <- e.front.Serve(&listener{Listener: e.frontLn, edge: e, closed: make(chan struct{})}) }()
+	go func() { failed <- e.door.Serve() }()
 	if e.adminLn != nil {
 		go func() { failed <- e.admin.Serve(e.adminLn) }()
 	}
 	e.work.Go(e.keepTime)
 	e.work.Go(e.keepHouse)
-	e.work.Go(e.watcher.run)
+	e.work.Go(e.door.Watch)
 	e.ready.Store(true)
 	e.log.Info("serving", "address", e.Addr(), "admin", e.AdminAddr(), "servers", e.live.Load().names())
 	var err error
@@ -354,8 +339,7 @@ func (e *Edge) Serve(ctx context.Context) error {
 
 // close ends what the edge holds.
 func (e *Edge) close() {
-	e.underway.each(func(x *exchange) { x.cancel() })
-	e.underway.settle(time.Second)
+	e.door.Settle(time.Second)
 	e.parked.Close()
 	e.outlets.end()
 	e.handLogs()
@@ -367,7 +351,7 @@ func (e *Edge) close() {
 		return true
 	})
 	close(e.end)
-	e.watcher.close()
+	e.door.End()
 	e.work.Wait()
 	e.reloading.Lock()
 	defer e.reloading.Unlock()
@@ -390,7 +374,7 @@ func (e *Edge) keepTime() {
 		case <-e.end:
 			return
 		case now := <-tick.C:
-			e.clock.Tick(now)
+			e.door.Clock.Tick(now)
 		}
 	}
 }
@@ -421,7 +405,7 @@ func (e *Edge) keepHouse() {
 
 // beat sends the heartbeats that are due and ends the sessions that are old.
 func (e *Edge) beat(now time.Time) {
-	for _, w := range e.underway.since(now.Add(-heartbeat)) {
+	for _, w := range e.since(now.Add(-heartbeat)) {
 		go w.beat(now) // a client that does not read must not hold up the others
 	}
 	for _, o := range e.outlets.list() {
@@ -435,6 +419,22 @@ func (e *Edge) beat(now time.Time) {
 	for _, s := range e.live.Load().servers {
 		e.reportStatus(s, now)
 	}
+}
+
+// each calls f with every call under way; see door.Door.Each.
+func (e *Edge) each(f func(*exchange)) {
+	e.door.Each(func(c *door.Call) { f(c.Owner.(*exchange)) })
+}
+
+// since returns the ways back of the calls that began before a moment.
+func (e *Edge) since(before time.Time) []way {
+	var out []way
+	e.each(func(x *exchange) {
+		if x.Began.Before(before) {
+			out = append(out, way{&x.way, x.number})
+		}
+	})
+	return out
 }
 
 // listener returns what begins to hear the backends for a session.
@@ -456,19 +456,4 @@ func (e *Edge) listener(s *session) func(context.Context, edge.Client) {
 			})
 		}
 	}
-}
-
-// quietLog is the HTTP server's log: what strangers do wrong is not news. The
-// server's errors quote what was sent, which may be a credential: only what
-// stands before that is kept.
-type quietLog struct{ log *slog.Logger }
-
-func (l quietLog) Printf(format string, args ...any) {
-	for i, a := range args {
-		if err, ok := a.(error); ok {
-			said, _, _ := strings.Cut(err.Error(), `"`)
-			args[i] = strings.TrimRight(said, ": ")
-		}
-	}
-	l.log.Debug("http", "message", fmt.Sprintf(format, args...))
 }

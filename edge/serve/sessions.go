@@ -414,7 +414,7 @@ func (s *session) end() {
 		s.dropLog(0)
 	}
 	for _, x := range s.calls {
-		x.cancel()
+		x.Cancel()
 	}
 	s.mu.Unlock()
 	if hearing != nil {
@@ -453,9 +453,9 @@ func (s *session) cancelCall(n *mcp.Message) (found bool) {
 		if mcp.SameID(x.request.IDText(), id) { // as it came: what goes to the backend may be another message
 			found = true
 			if reason := n.Text("reason"); reason != "" {
-				x.cancelFor(&withdrawn{printable(reason)})
+				x.CancelFor(&withdrawn{printable(reason)})
 			} else {
-				x.cancel()
+				x.Cancel()
 			}
 		}
 	}

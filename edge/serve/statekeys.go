@@ -11,6 +11,9 @@ import (
 	"os"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/door"
+	"github.com/weir-edge/weir/edge/relay"
+	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/secret"
 )
 
@@ -62,4 +65,17 @@ func keysOf(where string, text []byte) ([][]byte, error) {
 		return nil, fmt.Errorf("%s: no key; make one with: openssl rand -base64 32", where)
 	}
 	return keys, nil
+}
+
+// maxParkedBytes is how many bytes the requests of parked calls may have together,
+// where the bodies of large requests may have as many. A holder has a quarter of
+// them.
+const maxParkedBytes = 64 << 20
+
+// parkedFor makes the place where calls are parked by settings.
+func parkedFor(s Settings, seal *route.Sealer, r *relay.Relay) *route.Parked {
+	room := max(int(min(maxParkedBytes, door.MostForBodies())), s.MaxBody)
+	return route.NewParked(route.ParkOptions{
+		Most: s.MaxParked, TTL: s.ParkTTL, Cap: s.CallCap, Node: r.Node, Room: room, Part: max(room/4, s.MaxBody), Claims: &r.Claims,
+	}, seal)
 }

@@ -216,7 +216,7 @@ func (e *Edge) lookedAt(ctx *fasthttp.RequestCtx, h *head, now *live) []*server 
 		guarded = guarded || s.guarded
 	}
 	switch main := now.main; {
-	case !guarded && e.loopback:
+	case !guarded && e.door.Loopback():
 		return now.all()
 	case main != nil && main.guarded:
 		if e.admit(ctx, h, main) {

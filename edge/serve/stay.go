@@ -96,9 +96,9 @@ func (e *Edge) endStays() {
 			go o.close() // a client that does not read must not hold up the others
 		}
 	}
-	e.underway.each(func(x *exchange) {
-		if x.lasts && !holds(x.server.name, x.Identity) {
-			x.cancel()
+	e.each(func(x *exchange) {
+		if x.Lasts && !holds(x.server.name, x.Identity) {
+			x.Cancel()
 		}
 	})
 	for key, one := range t.all {

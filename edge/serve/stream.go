@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"net"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -30,7 +30,7 @@ var (
 // answer is plain JSON.
 type stream struct {
 	x       *exchange
-	conn    *clientConn
+	conn    *door.Conn
 	headers []byte         // lines of the edge's own that go into the head, such as CORS; each with its CRLF
 	asked   *edge.HTTP     // what programs are asked about the head with; nil where none is
 	able    bool           // the client accepts a stream
@@ -144,7 +144,7 @@ func (s *stream) begin() error {
 		s.headers = append(s.headers, lines...)
 	}
 	s.begun = true
-	s.conn.narrow()
+	s.conn.Narrow()
 	s.buf = append(s.buf[:0], "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n"...)
 	s.buf = append(s.buf, s.headers...)
 	if s.last {
@@ -154,7 +154,7 @@ func (s *stream) begin() error {
 	if s.x.s != nil {
 		s.log = s.x.s.openLog(s.x.Request.IDText())
 		if primes(s.x.s.Version) {
-			s.buf = appendChunk(s.buf, s.log.prime())
+			s.buf = door.AppendChunk(s.buf, s.log.prime())
 		}
 	}
 	return nil
@@ -173,45 +173,25 @@ func (s *stream) put(raw []byte) error {
 			return nil
 		}
 	}
-	s.buf = appendEvent(s.buf, "message", id, raw)
+	s.buf = door.AppendEvent(s.buf, "message", id, raw)
 	return s.flush()
 }
 
 func (s *stream) flush() error {
-	_, err := s.conn.send(s.buf)
+	_, err := s.conn.Send(s.buf)
 	s.buf = s.buf[:0]
 	if cap(s.buf) > 64<<10 {
 		s.buf = nil
 	}
-	s.written = s.conn.edge.clock.Now()
+	s.written = s.conn.Now()
 	if err != nil {
 		s.err, s.used = err, true
 		if s.log == nil {
-			go s.x.cancel() // whoever works for this client may stop; it may hold locks of its own
+			go s.x.Cancel() // whoever works for this client may stop; it may hold locks of its own
 			return err
 		}
 	}
 	return nil
-}
-
-// appendEvent appends an event as a chunk, without a copy of it in between: the
-// size is written with as many digits as any has.
-func appendEvent(dst []byte, name, id string, data []byte) []byte {
-	const digits = "0123456789abcdef"
-	at := len(dst)
-	dst = append(dst, "00000000\r\n"...)
-	from := len(dst)
-	dst = mcp.AppendEvent(dst, name, id, data)
-	for i, n := at+7, len(dst)-from; n > 0; i, n = i-1, n>>4 {
-		dst[i] = digits[n&15]
-	}
-	return append(dst, "\r\n"...)
-}
-
-func appendChunk(dst, data []byte) []byte {
-	dst = strconv.AppendInt(dst, int64(len(data)), 16)
-	dst = append(append(dst, "\r\n"...), data...)
-	return append(dst, "\r\n"...)
 }
 
 // beat writes a comment when the stream has been silent for a heartbeat, and
@@ -225,7 +205,7 @@ func (w way) beat(now time.Time) {
 	if s.number != w.number || s.out != nil || now.Sub(s.written) < heartbeat || s.begin() != nil || s.err != nil {
 		return
 	}
-	s.buf = appendChunk(s.buf, comment)
+	s.buf = door.AppendChunk(s.buf, comment)
 	_ = s.flush()
 }
 
@@ -258,7 +238,7 @@ func (s *stream) end(raw []byte, only bool) bool {
 		_ = s.put(raw)
 	}
 	if s.log != nil {
-		s.log.finish(s.conn.edge.clock.Now(), raw != nil)
+		s.log.finish(s.conn.Now(), raw != nil)
 	}
 	if s.err == nil {
 		s.buf = append(s.buf, "0\r\n\r\n"...)
@@ -275,7 +255,7 @@ type outlet struct {
 	holder string         // whom it is counted for
 	server string         // that it is of
 	who    *edge.Identity // who opened it
-	conn   *clientConn
+	conn   *door.Conn
 	done   chan struct{} // closed when the stream ends
 
 	written atomic.Int64 // when, in Unix milliseconds; whoever asks must not wait for a client that does not read
@@ -298,7 +278,7 @@ func (o *outlet) Ask(ctx context.Context, questions map[string]edge.Question) (m
 func (o *outlet) write(name string, data []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.put(func() error { return o.conn.sendEvent(name, data) })
+	return o.put(func() error { return o.conn.SendEvent(name, data) })
 }
 
 // chunk writes a chunk.
@@ -310,7 +290,7 @@ func (o *outlet) chunk(chunk []byte) error {
 
 // putChunk is chunk for whoever holds o.mu.
 func (o *outlet) putChunk(chunk []byte) error {
-	return o.put(func() error { _, err := o.conn.send(chunk); return err })
+	return o.put(func() error { _, err := o.conn.Send(chunk); return err })
 }
 
 // put writes, unless the stream has ended; o.mu is held.
@@ -318,10 +298,10 @@ func (o *outlet) put(write func() error) error {
 	if o.ended {
 		return errEnded
 	}
-	o.written.Store(o.edge.clock.Now().UnixMilli())
+	o.written.Store(o.edge.door.Clock.Now().UnixMilli())
 	var err error
 	if o.head != nil {
-		_, err = o.conn.send(o.head)
+		_, err = o.conn.Send(o.head)
 		o.head = nil
 	}
 	if err == nil {
@@ -343,7 +323,7 @@ func (o *outlet) beat(now time.Time) {
 		return
 	}
 	defer o.mu.Unlock()
-	_ = o.putChunk(appendChunk(nil, comment))
+	_ = o.putChunk(door.AppendChunk(nil, comment))
 }
 
 // goodbye is how long a client may take to read the end of its stream.
@@ -401,8 +381,8 @@ func (p *streamPlace) release() {
 // client sees that it is open, so that nothing that happens from then on is
 // missed; the stream then lasts until the client leaves or it ends.
 func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, place *streamPlace, opened func(*outlet), closed func(*outlet)) {
-	conn := ctx.Conn().(*clientConn)
-	conn.narrow()
+	conn := ctx.Conn().(*door.Conn)
+	conn.Narrow()
 	// The connection ends with the stream, and the client must know it, or it
 	// would send its next request there.
 	head := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n")
@@ -411,7 +391,7 @@ func (e *Edge) takeOver(ctx *fasthttp.RequestCtx, s *session, place *streamPlace
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(net.Conn) {
 		o := &outlet{edge: e, s: s, holder: place.holder, server: place.server, who: place.who, conn: conn, head: head, done: make(chan struct{})}
-		o.written.Store(e.clock.Now().UnixMilli())
+		o.written.Store(e.door.Clock.Now().UnixMilli())
 		if !e.outlets.add(o) {
 			e.outlets.give(o.holder)
 			closed(o)

@@ -58,7 +58,7 @@ func (s *server) tell(owner, id string, at *edge.Target) {
 		return
 	}
 	if s.shared.Put(context.Background(), s.taskKey(owner, id), []byte(at.Backend), taskFor) == nil {
-		s.tasks.told(owner, id, s.edge.clock.Now())
+		s.tasks.told(owner, id, s.edge.door.Clock.Now())
 	}
 }
 
@@ -74,7 +74,7 @@ func (s *server) taskAt(x *edge.Exchange, id string) (*edge.Target, error) {
 		return at, nil
 	}
 	if at != nil {
-		if s.edge.clock.Now().Sub(kept) > taskFor/4 {
+		if s.edge.door.Clock.Now().Sub(kept) > taskFor/4 {
 			s.tell(owner, id, at)
 		}
 		return at, nil

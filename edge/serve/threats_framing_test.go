@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
 )
@@ -228,7 +229,7 @@ func dribble(conn net.Conn, text string) <-chan struct{} {
 // trickle in. The time is scaled down.
 func TestSlowRequests(t *testing.T) {
 	t.Parallel()
-	w := newWire(t, edgetest.Before(func(e *serve.Edge) { e.SetArrival(100 * time.Millisecond) }))
+	w := newWire(t, edgetest.With(serve.WithDoor(func(o *door.Options) { o.Within = 100 * time.Millisecond })))
 	for id, raw := range map[string]struct{ begin, rest string }{
 		"S38": {"POST /mcp HTTP/1.1\r\nHost: " + w.Addr() + "\r\nX: ", strings.Repeat("x", 1000)},
 		"S39": {w.post("Content-Length: 1000\r\n", "{"), strings.Repeat(" ", 999)},
@@ -277,7 +278,7 @@ func TestS44(t *testing.T) {
 // The list of http-garden, as it is and aimed at the endpoint.
 func TestS48(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("testdata/http-smuggling/raw-payloads.json")
+	text, err := os.ReadFile("../edgetest/testdata/http-smuggling/raw-payloads.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,40 +316,6 @@ func TestS48(t *testing.T) {
 	}
 }
 
-// mutations are ways to write a header line so that somebody might read it as
-// another: by name and value, they give the lines in its place.
-func mutations(name, value string) []string {
-	middle := len(name) / 2
-	out := []string{
-		strings.ToLower(name) + ": " + value + "\r\n",
-		strings.ToUpper(name) + ": " + value + "\r\n",
-		strings.ReplaceAll(name, "-", "_") + ": " + value + "\r\n",
-		strings.ReplaceAll(name, "-", " ") + ": " + value + "\r\n",
-		name + ": " + value + "\r\n" + name + ": " + value + "\r\n",
-		name + ": " + value + "\r\n" + strings.ToLower(name) + ":" + value + "\r\n",
-		name + ": " + value + ", " + value + "\r\n",
-		name + ":\r\n " + value + "\r\n",
-		name + ":\r\n\t" + value + "\r\n",
-		name + ": " + value + "\n",
-		"X: 1\n" + name + ": " + value + "\r\n",
-		"X: 1\r" + name + ": " + value + "\r\n",
-		"\n" + name + ": " + value + "\r\n",
-		name + ";: " + value + "\r\n",
-		name + "\r\n",
-		name + ":" + value + ";q=1\r\n",
-		name + ": \"" + value + "\"\r\n",
-	}
-	for _, c := range []string{" ", "\t", "\x00", "\x0b", "\x0c", "\r", "\x7f", "\x85", "\xa0"} {
-		out = append(out,
-			c+name+": "+value+"\r\n",
-			name[:middle]+c+name[middle:]+": "+value+"\r\n",
-			name+c+": "+value+"\r\n",
-			name+":"+c+value+"\r\n",
-			name+": "+value+c+"\r\n")
-	}
-	return out
-}
-
 // Every header that frames, in every disguise, with a probe for each of the two
 // ways to read the body: what is a body for one reader is a request for the
 // other.
@@ -362,7 +329,7 @@ func TestS49(t *testing.T) {
 		{"Transfer-Encoding", "chunked"}, {"Content-Length", "5"}, {"Content-Length", "0"}, {"Connection", "close"},
 		{"Trailer", "Content-Length"}, {"Expect", "100-continue"}, {"Content-Encoding", "chunked"}, {"TE", "trailers"},
 	} {
-		for _, lines := range mutations(h.name, h.value) {
+		for _, lines := range edgetest.Mutations(h.name, h.value) {
 			// The body's length is said, and the body begins as chunks that end.
 			// Who reads chunks finds a request after them.
 			if got := w.holds(t, w.post(lines+length(smuggled), smuggled)); got == wasPassed {

@@ -6,6 +6,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/outgoing"
 )
@@ -130,15 +131,15 @@ func (e *Edge) respond(ctx *fasthttp.RequestCtx, h *head, s *server, result []by
 // finish lets programs change the header lines of an answer that the HTTP server
 // is about to send. Those of streams have been asked about when they began.
 func (e *Edge) finish(ctx *fasthttp.RequestCtx, h *head, s *server) {
-	conn := ctx.Conn().(*clientConn)
-	if !judged(ctx) || ctx.Hijacked() || conn.swallow.Load() {
+	conn := ctx.Conn().(*door.Conn)
+	if !judged(ctx) || ctx.Hijacked() || conn.Swallows() {
 		return
 	}
 	q := s.asked(ctx)
 	q.Status = ctx.Response.StatusCode()
 	lines, err := s.guest.HTTPResponse(context.Background(), q)
 	if err != nil {
-		conn.follows = false
+		conn.DropPieces()
 		ctx.Response.Reset()
 		e.write(ctx, h, fail(mcp.Modern, nil, err))
 		return

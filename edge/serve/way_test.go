@@ -3,15 +3,17 @@ package serve
 import (
 	"testing"
 	"time"
+
+	"github.com/weir-edge/weir/edge/door"
 )
 
 // A heartbeat that comes when its exchange has ended does not reach the next one,
 // which the same memory serves: that may have another client.
 func TestHeartbeatOfAnEndedExchange(t *testing.T) {
-	x := new(exchange)
+	x := newExchange().(*exchange)
 	begin := func() way {
 		w := &x.way
-		w.x, w.conn, w.able = x, new(clientConn), true
+		w.x, w.conn, w.able = x, new(door.Conn), true
 		x.number = w.number
 		return way{w, x.number}
 	}

@@ -1,4 +1,4 @@
-package serve
+package door
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
-	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/turn"
 )
 
@@ -50,7 +49,7 @@ const (
 // listener gives every client connection the form that the door needs.
 type listener struct {
 	net.Listener
-	edge   *Edge
+	door   *Door
 	closed chan struct{} // when no connection is taken any longer
 	once   sync.Once
 }
@@ -63,15 +62,15 @@ func (l *listener) Close() error {
 
 func (l *listener) Accept() (net.Conn, error) {
 	c, err := l.accept()
-	for err == nil && !l.edge.limiter.Enter(c, l.edge.settings.MaxConnectionsPerAddress) {
-		go door.TurnDown(c)
+	for err == nil && !l.door.limiter.Enter(c, l.door.o.MaxPerAddress) {
+		go TurnDown(c)
 		c, err = l.accept()
 	}
 	if err != nil {
 		return nil, err
 	}
-	client := &clientConn{Conn: c, edge: l.edge}
-	client.from, _, _ = net.SplitHostPort(c.RemoteAddr().String())
+	client := &Conn{Conn: c, door: l.door}
+	client.From, _, _ = net.SplitHostPort(c.RemoteAddr().String())
 	under := c
 	if t, ok := c.(*tls.Conn); ok {
 		under = t.NetConn()
@@ -82,8 +81,8 @@ func (l *listener) Accept() (net.Conn, error) {
 		_ = t.SetWriteBuffer(writeBuffer)
 	}
 	client.turn.Of(c)
-	l.edge.underway.add(client)
-	l.edge.watcher.add(client, under)
+	l.door.underway.add(client)
+	l.door.watcher.add(client, under)
 	return client, nil
 }
 
@@ -92,36 +91,36 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) accept() (net.Conn, error) {
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		c, err := l.Listener.Accept()
-		if err != nil && l.edge.paused.wait(l.closed) {
+		if err != nil && l.door.paused.wait(l.closed) {
 			continue
 		}
 		if err == nil || !passes(err) {
 			return c, err
 		}
-		l.edge.log.Warn("no connection can be taken for now", "error", err, "again in", wait)
+		l.door.o.Log.Warn("no connection can be taken for now", "error", err, "again in", wait)
 		select {
-		case <-l.edge.end:
+		case <-l.door.end:
 			return nil, err
 		case <-time.After(wait):
 		}
 	}
 }
 
-// pause has the door take no connection while another process is to: those that
-// wait, wait in a queue that both have.
-func (e *Edge) pause() {
-	e.paused.begin()
-	if t, ok := e.bare.(*net.TCPListener); ok {
+// Pause leaves new connections to another process that has the same socket: those
+// that wait, wait in a queue that both have.
+func (d *Door) Pause() {
+	d.paused.begin()
+	if t, ok := d.bare.(*net.TCPListener); ok {
 		_ = t.SetDeadline(time.Unix(1, 0))
 	}
 }
 
-// resume ends pause.
-func (e *Edge) resume() {
-	if t, ok := e.bare.(*net.TCPListener); ok {
+// Resume ends Pause.
+func (d *Door) Resume() {
+	if t, ok := d.bare.(*net.TCPListener); ok {
 		_ = t.SetDeadline(time.Time{})
 	}
-	e.paused.end()
+	d.paused.end()
 }
 
 // pausing is whether a door is paused.
@@ -164,17 +163,18 @@ func (p *pausing) wait(closed <-chan struct{}) bool {
 	return true
 }
 
-// clientConn is a client's connection. Between requests it holds no buffers,
-// so that an idle connection is small.
+// Conn is a client's connection. Between requests it holds no buffers, so that an
+// idle connection is small.
 //
-// The door answers an exchange that became a stream by writing to the
-// connection itself, and then has the server's own answer swallowed; the
-// server flushes each answer before it reads on, so that the order is kept.
-type clientConn struct {
+// A call that became a stream is answered by Send, and Swallow then drops the HTTP
+// server's own answer; the server flushes each answer before it reads on, so that
+// the order is kept.
+type Conn struct {
 	net.Conn
-	edge     *Edge
-	from     string           // the address of the other end, without its port
-	agent    string           // what its client last called itself, where somebody wants to know
+	From  string // the address of the other end, without its port
+	Agent string // what its client last called itself, where somebody wants to know
+
+	door     *Door
 	first    *[firstRead]byte // what was read and not yet taken: first[at:end]; nil where that is nothing
 	at, end  int
 	turn     turn.Turn
@@ -190,9 +190,9 @@ type clientConn struct {
 	slow     bool              // the request did not come at once
 	unread   bool              // a request was refused before it was read
 	taken    int               // bytes read of a request after its first ones
-	await    door.Awaited      // the body of the request that is served, until it is read
+	await    Awaited           // the body of the request that is served, until it is read
 	skip     int               // bytes of a body that nobody wanted, before the next request
-	reserved *reservation      // what the body of the request has of the budget; nil for nothing
+	reserved *Reservation      // what the body of the request has of the budget; nil for nothing
 	small    *[smallBody]byte  // that the body is in; nil for another
 	middle   *[middleBody]byte // the same
 	follows  bool              // the pieces of an answer go out behind its head
@@ -204,8 +204,8 @@ type clientConn struct {
 	later   atomic.Int32 // how often more has come of a request which did not come at once
 
 	mu   sync.Mutex
-	gone bool      // the client has left
-	x    *exchange // the first of those under way
+	gone bool  // the client has left
+	call *Call // the first of those under way
 }
 
 // The places of a connection. Whoever closes one that waits says so first: a
@@ -219,7 +219,7 @@ const (
 )
 
 // retire ends the connection if it waits for a request.
-func (c *clientConn) retire() {
+func (c *Conn) retire() {
 	if c.place.CompareAndSwap(waits, retires) {
 		_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
 	}
@@ -230,16 +230,31 @@ var (
 	lastReads  = sync.Pool{New: func() any { return new([lastRead]byte) }}
 )
 
+// Client is the address of the client of a request, without a port.
+func (c *Conn) Client(h *fasthttp.RequestHeader) string { return c.door.proxies.ClientOf(c.From, h) }
+
+// Refused notes that a request was refused before all of it was read.
+func (c *Conn) Refused() { c.unread = true }
+
+// Swallow drops the next answer of the HTTP server, in whose place another was sent.
+func (c *Conn) Swallow() { c.swallow.Store(true) }
+
+// Swallows reports whether the next answer of the HTTP server is dropped.
+func (c *Conn) Swallows() bool { return c.swallow.Load() }
+
+// Now is the time of the door's clock.
+func (c *Conn) Now() time.Time { return c.door.Clock.Now() }
+
 // Close closes the connection. One whose request was refused before all of it
 // was read is closed for writing first and read on for a moment: to close at
 // once would reset it, and the client would never see why (RFC 9112 §9.6).
-func (c *clientConn) Close() error {
-	c.edge.watcher.remove(c)
+func (c *Conn) Close() error {
+	c.door.watcher.remove(c)
 	_ = c.flush()
-	c.release()
-	c.narrow()
-	if c.edge.underway.remove(c) {
-		c.edge.limiter.Leave(c, c.edge.settings.MaxConnectionsPerAddress)
+	c.Release()
+	c.Narrow()
+	if c.door.underway.remove(c) {
+		c.door.limiter.Leave(c, c.door.o.MaxPerAddress)
 	}
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.unread && half.CloseWrite() == nil {
 		c.linger()
@@ -250,12 +265,12 @@ func (c *clientConn) Close() error {
 // linger reads what is left of a refused request. It waits with a buffer as small
 // as that of connections which wait for a request, since thousands may be refused
 // at a time, and reads what has come with a large one.
-func (c *clientConn) linger() {
+func (c *Conn) linger() {
 	small := firstReads.Get().(*[firstRead]byte)
 	defer firstReads.Put(small)
 	began, silence, most := time.Now(), lingerFor, lingerMost
 	for read := 0; read < lingerBytes && time.Since(began) < most; {
-		if c.edge.closing.Load() {
+		if c.door.closing.Load() {
 			silence, most = quiet, lingerFor
 		}
 		_ = c.Conn.SetReadDeadline(time.Now().Add(silence))
@@ -270,7 +285,7 @@ func (c *clientConn) linger() {
 }
 
 // discard reads once what has come, into a large buffer; 0 for nothing.
-func (c *clientConn) discard() (int, error) {
+func (c *Conn) discard() (int, error) {
 	_ = c.Conn.SetReadDeadline(time.Now().Add(lastWait))
 	large := lastReads.Get().(*[lastRead]byte)
 	defer lastReads.Put(large)
@@ -284,7 +299,7 @@ func (c *clientConn) discard() (int, error) {
 // Read hands the server what has come of a request, but never more than up to
 // the end of its header: the body is the door's to read, and the next request
 // comes when the server asks for it.
-func (c *clientConn) Read(p []byte) (int, error) {
+func (c *Conn) Read(p []byte) (int, error) {
 	if !c.heading { // the server waits for the first byte of a request
 		if err := c.awaitNext(); err != nil {
 			return 0, err
@@ -308,8 +323,8 @@ func (c *clientConn) Read(p []byte) (int, error) {
 }
 
 // awaitNext waits for the next request, after the end of the one before.
-func (c *clientConn) awaitNext() error {
-	c.release()
+func (c *Conn) awaitNext() error {
+	c.Release()
 	if c.skip > 0 {
 		if err := c.skipped(); err != nil {
 			return err
@@ -320,9 +335,9 @@ func (c *clientConn) awaitNext() error {
 		return nil
 	}
 	c.drop()
-	c.readBy(c.edge.clock.Now().Add(idleWithin))
+	c.readBy(c.door.Clock.Now().Add(IdleWithin))
 	c.place.Store(waits)
-	if c.edge.closing.Load() {
+	if c.door.closing.Load() {
 		return io.EOF
 	}
 	buf, n, err := c.takeTurn()
@@ -338,7 +353,7 @@ func (c *clientConn) awaitNext() error {
 }
 
 // drop gives the first buffer back, of which nothing is needed any longer.
-func (c *clientConn) drop() {
+func (c *Conn) drop() {
 	if c.first != nil {
 		firstReads.Put(c.first)
 		c.first = nil
@@ -348,7 +363,7 @@ func (c *clientConn) drop() {
 
 // headEnd returns how much of what has come is not behind the end of a header.
 // The empty line there may come in pieces.
-func (c *clientConn) headEnd(b []byte) int {
+func (c *Conn) headEnd(b []byte) int {
 	i := 0
 	for c.line > 0 && i < len(b) {
 		switch {
@@ -385,19 +400,18 @@ func (c *clientConn) headEnd(b []byte) int {
 	return len(b)
 }
 
-// arrived tells that the header of a request has been read, and what it says of
-// a body.
-func (c *clientConn) arrived(h *fasthttp.RequestHeader) {
-	c.release()
+// Arrived begins a request whose header has been read.
+func (c *Conn) Arrived(h *fasthttp.RequestHeader) {
+	c.Release()
 	c.heading, c.slow, c.taken = false, false, 0
-	c.await = door.Announced(h)
+	c.await = Announced(h)
 }
 
-// served tells that a request has been answered, as far as the door does that:
-// what is read from here on belongs to the next. It reports false where the
-// connection is to end with the answer: where the next request would begin is
-// not known without reading all of a body that nobody wanted.
-func (c *clientConn) served() bool {
+// Served ends a request that has been answered: what is read from here on belongs
+// to the next. It reports false where the connection has to end with the answer,
+// because to find the beginning of the next request would mean reading all of a
+// body that nobody wanted.
+func (c *Conn) Served() bool {
 	if !c.pass() {
 		c.unread = true
 		return false
@@ -408,7 +422,7 @@ func (c *clientConn) served() bool {
 
 // readBy sets the deadline for reading. One that is up to slack late does no
 // harm, and so need not be set for every request.
-func (c *clientConn) readBy(by time.Time) {
+func (c *Conn) readBy(by time.Time) {
 	if c.deadline.Before(by) || c.deadline.After(by.Add(slack)) {
 		c.deadline = by.Add(slack)
 		_ = c.Conn.SetReadDeadline(c.deadline)
@@ -416,7 +430,7 @@ func (c *clientConn) readBy(by time.Time) {
 }
 
 // SetDeadline is what the server calls to give a connection away.
-func (c *clientConn) SetDeadline(t time.Time) error {
+func (c *Conn) SetDeadline(t time.Time) error {
 	c.deadline, c.renewed = t, time.Time{}
 	return c.Conn.SetDeadline(t)
 }
@@ -424,7 +438,7 @@ func (c *clientConn) SetDeadline(t time.Time) error {
 // Write sends, unless the answer has been sent already. The server writes an
 // answer that has no body at once, so that one write is what is swallowed: the
 // next belongs to the next request, which may have been read already.
-func (c *clientConn) Write(p []byte) (int, error) {
+func (c *Conn) Write(p []byte) (int, error) {
 	if c.swallow.CompareAndSwap(true, false) {
 		return len(p), nil
 	}
@@ -434,16 +448,16 @@ func (c *clientConn) Write(p []byte) (int, error) {
 	if c.hold(p) {
 		return len(p), nil
 	}
-	return c.send(p)
+	return c.Send(p)
 }
 
 // takeTurn sends the answer that waits, if one does, and reads the beginning of
 // the next request.
-func (c *clientConn) takeTurn() (buf *[firstRead]byte, n int, err error) {
+func (c *Conn) takeTurn() (buf *[firstRead]byte, n int, err error) {
 	buf = c.answer.Swap(nil)
 	if buf == nil {
 		buf = firstReads.Get().(*[firstRead]byte)
-	} else if n, err = c.turn.Take(buf[:c.size], buf[:], false, c.send); n > 0 || err != nil {
+	} else if n, err = c.turn.Take(buf[:c.size], buf[:], false, c.Send); n > 0 || err != nil {
 		return buf, n, err
 	}
 	n, err = c.Conn.Read(buf[:])
@@ -454,7 +468,7 @@ func (c *clientConn) takeTurn() (buf *[firstRead]byte, n int, err error) {
 // reads on at once, and what it reads is the next request's first byte. It
 // reports false for an answer that is to be written now. One whose client has
 // sent the next request already is: the server has that, and will not read.
-func (c *clientConn) hold(p []byte) bool {
+func (c *Conn) hold(p []byte) bool {
 	if !c.alone || len(p) > firstRead || !c.turn.Able() || c.answer.Load() != nil {
 		return false
 	}
@@ -466,18 +480,18 @@ func (c *clientConn) hold(p []byte) bool {
 }
 
 // flush sends the answer that waits for a turn where none comes.
-func (c *clientConn) flush() error {
+func (c *Conn) flush() error {
 	buf := c.answer.Swap(nil)
 	if buf == nil {
 		return nil
 	}
-	_, err := c.send(buf[:c.size])
+	_, err := c.Send(buf[:c.size])
 	firstReads.Put(buf)
 	return err
 }
 
-// send writes with a deadline that rolls along.
-func (c *clientConn) send(p []byte) (int, error) {
+// Send writes with a deadline that rolls along.
+func (c *Conn) Send(p []byte) (int, error) {
 	if err := c.ready(); err != nil {
 		return 0, err
 	}
@@ -490,7 +504,7 @@ func (c *clientConn) send(p []byte) (int, error) {
 
 // ready sends what waits to be sent before the next write, and gives that its
 // time.
-func (c *clientConn) ready() error {
+func (c *Conn) ready() error {
 	if c.answer.Load() != nil {
 		if err := c.flush(); err != nil {
 			return err
@@ -500,8 +514,8 @@ func (c *clientConn) ready() error {
 }
 
 // roll gives the next write its time.
-func (c *clientConn) roll() error {
-	now := c.edge.clock.Now()
+func (c *Conn) roll() error {
+	now := c.door.Clock.Now()
 	if now.Sub(c.renewed) <= writeRenew {
 		return nil
 	}
@@ -511,7 +525,7 @@ func (c *clientConn) roll() error {
 
 // failed is told of a write that failed. A client that did not read in time is
 // given up.
-func (c *clientConn) failed(err error) {
+func (c *Conn) failed(err error) {
 	if os.IsTimeout(err) {
 		c.abandon()
 	}
@@ -519,7 +533,7 @@ func (c *clientConn) failed(err error) {
 
 // abandon has the kernel throw away what the client does not take once the
 // connection is closed, instead of trying on for minutes.
-func (c *clientConn) abandon() {
+func (c *Conn) abandon() {
 	under := c.Conn
 	if t, ok := under.(*tls.Conn); ok {
 		under = t.NetConn()

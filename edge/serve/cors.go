@@ -1,41 +1,10 @@
 package serve
 
 import (
-	"net"
 	"strings"
 
 	"github.com/valyala/fasthttp"
 )
-
-// rules derives which values of Host and Origin pass. On a loopback address
-// both are checked, so that a page in a browser of this host cannot reach the
-// edge under a name of its own (DNS rebinding).
-func (e *Edge) rules() {
-	addr, _ := e.frontLn.Addr().(*net.TCPAddr)
-	e.loopback = addr != nil && addr.IP.IsLoopback()
-	e.origins.Add(e.settings.AllowedOrigins...)
-	e.hosts.Add(e.settings.AllowedHosts...)
-	e.hosts.Any = !e.loopback && len(e.settings.AllowedHosts) == 0
-	if !e.loopback {
-		if len(e.settings.AllowedOrigins) == 0 {
-			e.log.Warn("no page in a browser may use this edge: --allowed-origins names none", "listen", e.Addr())
-		}
-		return
-	}
-	scheme, usual := "http", 80
-	if e.settings.TLSCert != "" {
-		scheme, usual = "https", 443
-	}
-	_, port, _ := net.SplitHostPort(e.Addr())
-	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
-		e.hosts.Add(name + ":" + port)
-		e.origins.Add(scheme + "://" + name + ":" + port)
-		if addr.Port == usual {
-			e.hosts.Add(name)
-			e.origins.Add(scheme + "://" + name)
-		}
-	}
-}
 
 // corsLines returns the header lines that let the page of an allowed origin
 // read an answer; nil for a client that is no page.

@@ -1,4 +1,6 @@
-package serve
+//go:build unix
+
+package door
 
 import (
 	"errors"
@@ -7,7 +9,7 @@ import (
 
 // passes reports whether what kept a connection from being accepted passes.
 func passes(err error) bool {
-	for _, code := range []syscall.Errno{syscall.ECONNABORTED} {
+	for _, code := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
 		if errors.Is(err, code) {
 			return true
 		}

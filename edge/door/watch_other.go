@@ -1,6 +1,6 @@
 //go:build !linux
 
-package serve
+package door
 
 import "net"
 
@@ -10,7 +10,7 @@ type watcher struct{ done chan struct{} }
 
 func newWatcher() (*watcher, error) { return &watcher{done: make(chan struct{})}, nil }
 
-func (w *watcher) add(*clientConn, net.Conn) {}
-func (w *watcher) remove(*clientConn)        {}
-func (w *watcher) run()                      { <-w.done }
-func (w *watcher) close()                    { close(w.done) }
+func (w *watcher) add(*Conn, net.Conn) {}
+func (w *watcher) remove(*Conn)        {}
+func (w *watcher) run()                { <-w.done }
+func (w *watcher) close()              { close(w.done) }

@@ -1,4 +1,4 @@
-package serve_test
+package door_test
 
 import (
 	"bufio"
@@ -8,13 +8,12 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
-	"time"
-	"unicode/utf8"
 
-	"github.com/weir-edge/weir/edge/route"
-	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/door"
+	"github.com/weir-edge/weir/edge/edgetest"
 )
 
 // FuzzLint holds what the edge lets pass against the parser of net/http: both
@@ -30,11 +29,11 @@ func FuzzLint(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	for _, lines := range mutations("Transfer-Encoding", "chunked") {
+	for _, lines := range edgetest.Mutations("Transfer-Encoding", "chunked") {
 		f.Add([]byte("POST /mcp HTTP/1.1\r\n" + host + lines + "Content-Length: 5\r\n\r\n0\r\n\r\n"))
 	}
 	var payloads []struct{ B64 string }
-	text, err := os.ReadFile("testdata/http-smuggling/raw-payloads.json")
+	text, err := os.ReadFile("../edgetest/testdata/http-smuggling/raw-payloads.json")
 	if err == nil {
 		err = json.Unmarshal(text, &payloads)
 	}
@@ -50,7 +49,7 @@ func FuzzLint(f *testing.F) {
 	}
 	const limit = 1 << 16
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		q, ours, ok := serve.ReadHead(raw, limit)
+		q, ours, ok := door.ReadHead(raw, limit)
 		if !ok {
 			return
 		}
@@ -96,46 +95,45 @@ func FuzzLint(f *testing.F) {
 	})
 }
 
-// FuzzState looks for a requestState that opens though the edge did not seal
-// it.
-func FuzzState(f *testing.F) {
-	sealer, err := serve.NewSealer()
-	if err != nil {
-		f.Fatal(err)
+// FuzzAnnounced looks for a head, and what comes behind it, that takes more
+// memory than some times what has come.
+func FuzzAnnounced(f *testing.F) {
+	const host = "Host: a:1\r\n"
+	post := "POST /mcp HTTP/1.1\r\n" + host
+	for _, a := range edgetest.Announcements() {
+		f.Add([]byte(post+a.Lines+"\r\n"+a.More), uint16(0), byte(0))
+		f.Add([]byte(post+a.Lines+"\r\n"+a.More), uint16(60_000), byte(' '))
 	}
-	now := time.Now().Add(time.Hour).Unix()
-	f.Add("call", 1, "back", []byte("digest"), now, "weir1.AAAA", 7)
-	f.Add("", 0, "", []byte(nil), int64(0), "", 0)
-	f.Add("é\xff", -1, "\x00", bytes.Repeat([]byte{1}, 32), int64(-1), "weir1."+strings.Repeat("A", 200), 40)
-	f.Fuzz(func(t *testing.T, call string, round int, backend string, digest []byte, expires int64, forged string, at int) {
-		if v, ok := sealer.Open(forged); ok {
-			t.Fatalf("%q opens: %+v", forged, v)
+	f.Add([]byte(post+"Transfer-Encoding: chunked\r\n\r\n2;x=y\r\n{}\r\n3FFFF0\r\n"), uint16(9000), byte('1'))
+	f.Add([]byte(post+"Transfer-Encoding: chunked\r\n\r\n"), uint16(5000), byte('0'))
+	f.Add([]byte(post+"Transfer-Encoding: chunked\r\n\r\n0\r\nX: "), uint16(60_000), byte('x'))
+	f.Add([]byte(post+"Content-Length: 0004194304\r\nTransfer-Encoding: chunked\r\n\r\n"), uint16(1), byte('x'))
+	f.Add([]byte("\r\n\r\n"+post+"Content-Length: 3000\r\n\r\n"), uint16(3000), byte('x'))
+	f.Fuzz(func(t *testing.T, raw []byte, n uint16, more byte) {
+		const limit = 4 << 20
+		raw = append(raw, strings.Repeat(string(rune(more&0x7f)), int(n))...)
+		_, in, ok := door.ReadHead(raw, limit)
+		if !ok {
+			return
 		}
-		want := route.State{Call: call, Round: round, Backend: backend, Digest: digest, Expires: expires}
-		text := sealer.Seal(want)
-		got, ok := sealer.Open(text)
-		past := time.Now().Unix() > expires
-		switch {
-		case len(text) > 4<<10:
-			if ok {
-				t.Fatalf("a state of %d bytes opens", len(text))
-			}
-		case ok == past && time.Now().Unix() != expires:
-			t.Fatalf("opens: %v, expired: %v", ok, past)
-		case ok && (utf8.ValidString(call) && got.Call != call || utf8.ValidString(backend) && got.Backend != backend || got.Round != round || !bytes.Equal(got.Digest, digest) || got.Expires != expires):
-			t.Fatalf("%+v opens as %+v", want, got)
+		size := in.Announced()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		body, err := in.Body()
+		runtime.ReadMemStats(&after)
+		// Each buffer is eight times the one before, of which the bytes have come;
+		// the first ones come from a pool, which may have to make them.
+		if took := int64(after.TotalAlloc - before.TotalAlloc); took > int64(10*len(raw)+(128<<10)) {
+			t.Fatalf("%d bytes, of which %d were announced, took %d\n%.200q", len(raw), size, took, raw)
 		}
-		// Any other text near it does not open.
-		at = ((at % len(text)) + len(text)) % len(text)
-		for _, c := range []byte{'A', 'a', '.', '-', '_', '=', '\n', ' ', 0} {
-			for _, near := range []string{text[:at] + string(c) + text[at+1:], text[:at] + string(c) + text[at:], text[:at] + text[at+1:]} {
-				if near == text {
-					continue
-				}
-				if v, ok := sealer.Open(near); ok {
-					t.Fatalf("%q opens like %q: %+v", near, text, v)
-				}
-			}
+		if held := in.Held(); held > int64(8*len(raw)+(8<<10)) {
+			t.Fatalf("%d bytes hold %d\n%.200q", len(raw), held, raw)
+		}
+		if err == nil && len(body) > len(raw) {
+			t.Fatalf("a body of %d bytes of %d", len(body), len(raw))
+		}
+		if err == nil && size >= 0 && len(body) != size {
+			t.Fatalf("a body of %d bytes, announced were %d", len(body), size)
 		}
 	})
 }

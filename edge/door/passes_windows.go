@@ -1,6 +1,4 @@
-//go:build unix
-
-package serve
+package door
 
 import (
 	"errors"
@@ -9,7 +7,7 @@ import (
 
 // passes reports whether what kept a connection from being accepted passes.
 func passes(err error) bool {
-	for _, code := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
+	for _, code := range []syscall.Errno{syscall.ECONNABORTED} {
 		if errors.Is(err, code) {
 			return true
 		}

@@ -1,4 +1,4 @@
-package serve
+package door
 
 import (
 	"bytes"
@@ -39,16 +39,15 @@ var (
 	endOfHead    = []byte("\r\n\r\n")
 )
 
-// sendLarge has the connection send the body of a large answer behind the head
-// that the server writes. It reports false for an answer that the server is to
-// write itself: a small one, and any that goes through TLS, which copies
-// everything.
-func sendLarge(ctx *fasthttp.RequestCtx, r *edge.Response) bool {
+// SendLarge sends the body of a large answer behind the head that the server writes.
+// It reports false for an answer that the server has to write itself: a small one,
+// and any that goes through TLS, which copies everything.
+func SendLarge(ctx *fasthttp.RequestCtx, r *edge.Response) bool {
 	size := len(r.Raw)
 	if r.Shared != nil {
 		size += len(r.Shared) + len(closingBrace)
 	}
-	conn := ctx.Conn().(*clientConn)
+	conn := ctx.Conn().(*Conn)
 	under, plain := conn.Conn.(*net.TCPConn)
 	if size < largeAnswer || !plain {
 		return false
@@ -68,7 +67,7 @@ func sendLarge(ctx *fasthttp.RequestCtx, r *edge.Response) bool {
 }
 
 // sendPieces sends the head of an answer and the pieces that follow it.
-func (c *clientConn) sendPieces(head []byte) (int, error) {
+func (c *Conn) sendPieces(head []byte) (int, error) {
 	c.follows = false
 	c.pieces.vector[0] = head
 	if err := c.sendAll(c.pieces); err != nil {
@@ -77,8 +76,8 @@ func (c *clientConn) sendPieces(head []byte) (int, error) {
 	return len(head), nil
 }
 
-// sendAll is send for pieces, which it forgets.
-func (c *clientConn) sendAll(p *pieces) error {
+// sendAll is Send for pieces, which it forgets.
+func (c *Conn) sendAll(p *pieces) error {
 	err := c.ready()
 	if err == nil {
 		p.rest = p.vector[:]
@@ -94,12 +93,12 @@ func (c *clientConn) sendAll(p *pieces) error {
 // largeEvent is the size from which the text of an event is not copied.
 const largeEvent = 1 << 10
 
-// sendEvent sends an event as a chunk. A client that does not read may leave a
+// SendEvent sends an event as a chunk. A client that does not read may leave a
 // large one lying for long: no copy of it is made.
-func (c *clientConn) sendEvent(name string, data []byte) error {
+func (c *Conn) SendEvent(name string, data []byte) error {
 	_, plain := c.Conn.(*net.TCPConn)
 	if !plain || len(data) < largeEvent || bytes.IndexByte(data, '\n') >= 0 || bytes.IndexByte(data, '\r') >= 0 {
-		_, err := c.send(appendEvent(nil, name, "", data))
+		_, err := c.Send(AppendEvent(nil, name, "", data))
 		return err
 	}
 	const end = "\n\n"
@@ -111,28 +110,32 @@ func (c *clientConn) sendEvent(name string, data []byte) error {
 
 // awaits reports whether what the server writes is the head that the pieces of
 // an answer are to follow.
-func (c *clientConn) awaits(text []byte) bool { return c.follows && bytes.HasSuffix(text, endOfHead) }
+func (c *Conn) awaits(text []byte) bool { return c.follows && bytes.HasSuffix(text, endOfHead) }
 
-// widen has the kernel hold more of what the connection sends, if it may.
-func (c *clientConn) widen(under *net.TCPConn) {
+// widen lets the kernel hold more of what the connection sends, if it may.
+func (c *Conn) widen(under *net.TCPConn) {
 	if c.wide.Load() {
 		return
 	}
-	if c.edge.wide.Add(1) > mostWide {
-		c.edge.wide.Add(-1)
+	if c.door.wide.Add(1) > int64(c.door.o.MaxWide) {
+		c.door.wide.Add(-1)
 		return
 	}
 	c.wide.Store(true)
 	_ = under.SetWriteBuffer(wideBuffer)
 }
 
-// narrow ends that: for a connection that is closed, and for one that becomes a
-// stream, whose client may leave it unread for long.
-func (c *clientConn) narrow() {
+// DropPieces forgets the body that was to follow the head of a large answer.
+func (c *Conn) DropPieces() { c.follows = false }
+
+// Narrow takes the room in the kernel back that a large answer had: from a
+// connection that is closed, and from one that becomes a stream, whose client may
+// leave it unread for long.
+func (c *Conn) Narrow() {
 	if !c.wide.CompareAndSwap(true, false) {
 		return
 	}
-	c.edge.wide.Add(-1)
+	c.door.wide.Add(-1)
 	if t, ok := c.Conn.(*net.TCPConn); ok {
 		_ = t.SetWriteBuffer(writeBuffer)
 	}

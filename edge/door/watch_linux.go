@@ -1,4 +1,4 @@
-package serve
+package door
 
 import (
 	"net"
@@ -18,7 +18,7 @@ type watcher struct {
 	wake int // an eventfd that ends the goroutine
 
 	mu    sync.Mutex
-	conns map[uint64]*clientConn // by a number that is never used again, as descriptors are
+	conns map[uint64]*Conn // by a number that is never used again, as descriptors are
 	next  uint64
 }
 
@@ -35,11 +35,11 @@ func newWatcher() (*watcher, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	return &watcher{fd: fd, wake: wake, conns: make(map[uint64]*clientConn)}, nil
+	return &watcher{fd: fd, wake: wake, conns: make(map[uint64]*Conn)}, nil
 }
 
 // add watches a connection until remove. What cannot be watched is not.
-func (w *watcher) add(c *clientConn, under net.Conn) {
+func (w *watcher) add(c *Conn, under net.Conn) {
 	sc, ok := under.(syscall.Conn)
 	if !ok {
 		return
@@ -60,7 +60,7 @@ func (w *watcher) add(c *clientConn, under net.Conn) {
 }
 
 // remove forgets a connection; closing its descriptor takes it out of the set.
-func (w *watcher) remove(c *clientConn) {
+func (w *watcher) remove(c *Conn) {
 	w.mu.Lock()
 	delete(w.conns, c.watched)
 	w.mu.Unlock()
