@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strconv"
 	"time"
 )
 
@@ -87,3 +88,11 @@ func Contain(log *slog.Logger, what string) {
 // ErrUnpaid is what an error unwraps to that says of a request that was let
 // through as Paid that it goes on with no call: it is charged then.
 var ErrUnpaid = errors.New("the request goes on with no call")
+
+// Printable bounds what is repeated of somebody's own words.
+func Printable(s string) string {
+	if len(s) > 128 {
+		return strconv.Quote(s[:128]) + "…"
+	}
+	return s
+}

@@ -15,6 +15,7 @@ type Call struct {
 	Owner any       // what the call is part of; it does not change
 	Began time.Time // when its request had been read
 	Lasts bool      // until the client or the edge ends it
+	ID    []byte    // of its request, JSON text, as it came; it shares the request's memory
 
 	mu     sync.Mutex
 	done   chan struct{}

@@ -119,10 +119,12 @@ func NewServer(t testing.TB, era Era, options ...func(*Server)) *Server {
 	}
 	s.http = httptest.NewUnstartedServer(http.HandlerFunc(s.handle))
 	if s.Address != "" {
-		ln, err := net.Listen("tcp", s.Address)
-		if err != nil {
-			t.Fatalf("fake server: %v", err)
-		}
+		var ln net.Listener
+		Until(t, "the address of the fake server to come free", func() (free bool) { // another test may have been given its port
+			var err error
+			ln, err = net.Listen("tcp", s.Address)
+			return err == nil
+		})
 		s.http.Listener.Close()
 		s.http.Listener = ln
 	}

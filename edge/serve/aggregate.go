@@ -156,16 +156,16 @@ func unknown(m *mcp.Message) error {
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		return &edge.Error{
 			Kind: edge.NotFound, Op: "route", Err: errors.New("resource not found"),
-			Data: append(mcp.AppendString([]byte(`{"uri":`), printable(m.Text("uri"))), '}'),
+			Data: append(mcp.AppendString([]byte(`{"uri":`), edge.Printable(m.Text("uri"))), '}'),
 		}
 	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
 		return edge.Errorf(edge.NotFound, "route", "task not found")
 	case "completion/complete":
 		return edge.Errorf(edge.NotFound, "route", "what params.ref refers to is not found")
 	case "prompts/get":
-		return edge.Errorf(edge.NotFound, "route", "prompt %s not found", printable(strconv.Quote(m.Text("name"))))
+		return edge.Errorf(edge.NotFound, "route", "prompt %s not found", edge.Printable(strconv.Quote(m.Text("name"))))
 	}
-	return edge.Errorf(edge.NotFound, "route", "tool %s not found", printable(strconv.Quote(m.Text("name"))))
+	return edge.Errorf(edge.NotFound, "route", "tool %s not found", edge.Printable(strconv.Quote(m.Text("name"))))
 }
 
 // forward sends an exchange to the backend of its target, under the name that
@@ -241,7 +241,7 @@ func (s *server) goOn(ctx context.Context, x *edge.Exchange, at route.State) (r 
 	if spent.Has(text) {
 		return nil, &edge.Error{Kind: edge.Params, Op: "resume", Err: &relay.SpentState{Before: true}}
 	}
-	if path := s.edge.pathTo(s.shared, at.Node); at.Node != s.parked.Node && path != nil {
+	if path := s.edge.sessions.PathTo(s.store, at.Node); at.Node != s.parked.Node && path != nil {
 		r, err = s.edge.serveElsewhere(ctx, path, x, at)
 	} else if s.parked.Claims.Kept(time.Now(), at.Key()) {
 		err = relay.ErrClaimed()

@@ -120,65 +120,7 @@ func (h *hub) changed(c catalog.Changes) {
 		l.change(c)
 	}
 	h.mu.Unlock()
-	for _, s := range h.s.edge.sessions.of(h.s.name) {
-		h.s.edge.tell(s, c)
+	for _, s := range h.s.edge.sessions.Of(h.s.name) {
+		h.s.edge.sessions.Tell(s, c)
 	}
-}
-
-// tell tells a legacy client which lists to get anew, on its stream. Nobody
-// waits for a client that reads slowly: what is due meanwhile is told in one. A
-// client without a stream asks when it next wants to know.
-func (e *Edge) tell(s *session, c catalog.Changes) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.outlets) == 0 {
-		return
-	}
-	s.due.Add(c)
-	if s.telling {
-		return
-	}
-	s.telling = true
-	go func() {
-		defer edge.Contain(e.log, "tell")
-		for c, more := s.takeDue(); more; c, more = s.takeDue() {
-			for _, n := range notices(c) {
-				_ = newest{s}.Send(n) // one that is gone asks when it is back
-			}
-		}
-	}()
-}
-
-// takeDue returns what is due to be told, and false for nothing.
-func (s *session) takeDue() (catalog.Changes, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.due
-	s.due = catalog.Changes{}
-	s.telling = c.Any()
-	return c, c.Any()
-}
-
-// notices are the messages that tell of changes.
-func notices(c catalog.Changes) []*mcp.Message {
-	var all []*mcp.Message
-	for _, method := range c.Methods() {
-		if n, err := mcp.Decode(mcp.AppendRequest(nil, nil, method, nil)); err == nil {
-			all = append(all, n)
-		}
-	}
-	return all
-}
-
-// ofOthers is a legacy client's way outside its calls, without what the hub
-// tells it.
-type ofOthers struct{ edge.Client }
-
-// Send passes on what concerns this client alone.
-func (o ofOthers) Send(n *mcp.Message) error {
-	switch n.Method {
-	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
-		return nil
-	}
-	return o.Client.Send(n)
 }

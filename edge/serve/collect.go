@@ -66,7 +66,7 @@ func (e *Edge) collect(m edge.Emitter) {
 	e.door.Collect(m)
 	m.Gauge("weir_inflight", "Requests that are being answered.", float64(e.inflight.Load()))
 	m.Gauge("weir_inflight_limit", "How many requests may be answered at a time.", float64(e.settings.MaxInflight))
-	m.Gauge("weir_streams", "Open streams of clients.", float64(e.outlets.len()))
+	m.Gauge("weir_streams", "Open streams of clients.", float64(e.sessions.Streams.Len()))
 	m.Gauge("weir_parked_calls", "Calls that wait for their client to come back with an answer.", float64(e.parked.Len()))
 	m.Counter("weir_parked_dropped", "Notifications of parked calls whose client was away.", float64(e.parked.Dropped()))
 	m.With("result", "ok").Counter("weir_reloads", "Reloads of the configuration.", float64(e.reloads.Load()))
@@ -100,7 +100,7 @@ func (e *Edge) roomsOf(name string) edge.Collector {
 // count counts what belongs to a server: its sessions, and what its rooms count
 // of themselves.
 func (s *server) count(m edge.Emitter) {
-	m.Gauge("weir_sessions", "Sessions of legacy clients.", float64(len(s.edge.sessions.of(s.name))))
+	m.Gauge("weir_sessions", "Sessions of legacy clients.", float64(len(s.edge.sessions.Of(s.name))))
 	for _, b := range s.backends {
 		b.Collect(m.With("backend", b.Name))
 	}
@@ -119,8 +119,8 @@ func (s *server) count(m edge.Emitter) {
 	if s.limits != nil {
 		s.limits.Collect(m)
 	}
-	if s.shared != nil {
-		s.shared.Collect(m)
+	if s.store != nil {
+		s.store.Collect(m)
 	}
 	for _, c := range s.counting {
 		contained(s.log, c, m)

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
+	"github.com/weir-edge/weir/edge/session"
 )
 
 // handle is the front door: every HTTP request of a client comes in here. It
@@ -275,7 +276,7 @@ func (e *Edge) recycle(x *exchange) {
 }
 
 // sessionOf finds the session of a legacy request.
-func (e *Edge) sessionOf(h *head, server *server) (*session, error) {
+func (e *Edge) sessionOf(h *head, server *server) (*session.Session, error) {
 	if h.hasVersion && !mcp.LegacyVersion(string(h.version)) {
 		return nil, badVersion(string(h.version))
 	}
@@ -286,20 +287,12 @@ func (e *Edge) sessionOf(h *head, server *server) (*session, error) {
 }
 
 // sessionByID finds the session of an id for the client of a request.
-func (e *Edge) sessionByID(h *head, server *server, id string) (*session, error) {
-	s := e.sessions.find(id, e.door.Clock.Now())
-	// Somebody else's session is as unknown as one that is not there.
-	switch {
-	case s != nil && s.server != server.name:
-		return nil, errNoSession()
-	case s != nil && s.Owner != h.who.Principal():
-		return nil, errForeignSession()
-	case server.shared != nil:
-		return e.commonSession(h, server, s, id)
-	case s == nil:
-		return nil, errNoSession()
+func (e *Edge) sessionByID(h *head, server *server, id string) (*session.Session, error) {
+	s, err := e.sessions.Find(server.name, server.store, id, h.who.Principal())
+	if err == session.ErrNotHere {
+		s, err = e.sessions.Restore(server.store, server.name, id, h.who.Principal(), e.holder(h))
 	}
-	return s, nil
+	return s, err
 }
 
 func errFull() error { return edge.Errorf(edge.Overload, "door", "too many requests at a time") }
@@ -320,12 +313,12 @@ func (e *Edge) aside(x *exchange) bool {
 	_, _ = x.server.observed(&x.Call, &x.Exchange, func(context.Context, *edge.Exchange) (*edge.Response, error) {
 		switch {
 		case m.Kind == mcp.Result || m.Kind == mcp.Failure:
-			if !x.s.answered(m) {
-				e.passAnswer(x)
+			if !x.s.Answered(m) {
+				e.sessions.PassAnswer(&x.Call, x.s, &x.Exchange)
 			}
 		case m.Method == "notifications/cancelled":
-			if !x.s.cancelCall(m) {
-				e.passCancel(x.s, m)
+			if !x.s.Cancel(m) {
+				e.sessions.PassCancel(x.s, m)
 			}
 		}
 		return nil, nil
@@ -416,10 +409,10 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 	}
 	if x.Lasts = m.Method == "subscriptions/listen"; x.Lasts {
 		who := edge.Holder(x.Identity, x.Head.Remote)
-		if !e.outlets.take(who, e.settings.MaxStreams) {
-			return x.turned(errStreams(e.settings.MaxStreams))
+		if err := e.sessions.TakeStream(who); err != nil {
+			return x.turned(err)
 		}
-		defer e.outlets.give(who)
+		defer e.sessions.GiveStream(who)
 	}
 	if !x.way.conn.Enter(&x.Call, x.endsWithClient()) {
 		x.Cancel()
@@ -427,10 +420,11 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 	}
 	defer x.way.conn.Leave(&x.Call)
 	if x.s != nil && m.Kind == mcp.Request {
-		x.s.enter(x)
-		defer x.s.leave(x)
+		x.ID = x.request.IDText()
+		x.s.Enter(&x.Call)
+		defer x.s.Leave(&x.Call)
 	}
-	if x.s != nil && x.s.common.key != "" && memorable(m.Method) {
+	if x.s != nil && x.s.Shared() && session.Memorable(m.Method) {
 		r, err = e.setUp(x)
 	} else {
 		r, err = x.server.chain.Handle(&x.Call, &x.Exchange)
@@ -441,8 +435,8 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 	if err != nil && edge.KindOf(err) == edge.Internal {
 		e.fault(x, err)
 	}
-	if x.s != nil && e.heir.Load() != nil {
-		e.handOn(x.s)
+	if x.s != nil && e.sessions.Replaced() {
+		e.sessions.HandOn(x.s)
 	}
 	return r, err
 }
@@ -462,12 +456,12 @@ func checkToken(m *mcp.Message) error {
 // setUp serves a request that sets up something that a session keeps, also at
 // the other edges that have it.
 func (e *Edge) setUp(x *exchange) (*edge.Response, error) {
-	if err := roomToSubscribe(x.s, x.Request); err != nil {
+	if err := x.s.RoomToSubscribe(x.Request); err != nil {
 		return nil, err
 	}
 	r, err := x.server.chain.Handle(&x.Call, &x.Exchange)
 	if err == nil && r != nil && r.Kind == mcp.Result {
-		err = e.remember(x.s, x.Request)
+		err = e.sessions.Remember(x.s, x.Request)
 	}
 	return r, err
 }
@@ -483,13 +477,13 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		return
 	}
 	s, err := e.sessionOf(h, server)
-	var place *streamPlace
+	var place *session.Place
 	if err == nil {
-		place, err = e.placeForStream(h, server)
+		place, err = e.sessions.Place(e.holder(h), server.name, h.who)
 	}
 	if err == nil {
-		defer place.release()
-		place.lines, err = e.streamLines(ctx, h, server)
+		defer place.Release()
+		place.Lines, err = e.streamLines(ctx, h, server)
 	}
 	if err != nil {
 		e.refuse(ctx, h, mcp.Legacy, nil, err)
@@ -497,43 +491,43 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	}
 	if len(h.lastEvent) == 0 {
 		e.done(ctx, h, server)
-		s.common.who.Store(h.who)
-		e.takeOver(ctx, s, place, func(o *outlet) {
-			s.open(o, e.listener(s))
-			if s.common.key != "" {
-				e.work.Go(func() { e.catchUp(s) })
+		s.OpenedBy(h.who)
+		place.TakeOver(ctx, s, func(o *session.Stream) {
+			s.Open(o)
+			if s.Shared() {
+				e.work.Go(func() { e.sessions.CatchUp(s) })
 			}
-		}, s.shut)
+		}, s.Shut)
 		return
 	}
-	if node, ok := e.elsewhere(s, string(h.lastEvent)); ok {
-		d, err := e.openDistant(s, node, string(h.lastEvent), relay.WhoIs(h.who.Principal(), "address "+e.door.ClientOf(ctx)))
+	if node, ok := e.sessions.Elsewhere(s, string(h.lastEvent)); ok {
+		d, err := e.sessions.OpenRemote(s, node, string(h.lastEvent), relay.WhoIs(h.who.Principal(), "address "+e.door.ClientOf(ctx)))
 		if err != nil {
 			e.refuse(ctx, h, mcp.Legacy, nil, err)
 			return
 		}
 		e.done(ctx, h, server)
 		begun := false
-		e.takeOver(ctx, s, place, func(o *outlet) {
+		place.TakeOver(ctx, s, func(o *session.Stream) {
 			begun = true
-			e.work.Go(func() { d.pass(o) })
-		}, func(*outlet) {
+			e.work.Go(func() { d.Pass(o) })
+		}, func(*session.Stream) {
 			if !begun {
-				d.close()
+				d.Close()
 			}
 		})
 		return
 	}
-	log, after := s.find(string(h.lastEvent))
-	if log != nil && log.settled(false) {
-		log, after = s.find(string(h.lastEvent))
+	log, after := s.Find(string(h.lastEvent))
+	if log != nil && log.Settled(false) {
+		log, after = s.Find(string(h.lastEvent))
 	}
 	if log == nil {
-		e.refuse(ctx, h, mcp.Legacy, nil, errLostEvents())
+		e.refuse(ctx, h, mcp.Legacy, nil, session.ErrLostEvents())
 		return
 	}
 	e.done(ctx, h, server)
-	e.takeOver(ctx, s, place, func(o *outlet) { log.resume(o, after) }, func(o *outlet) { log.left(o) })
+	place.TakeOver(ctx, s, func(o *session.Stream) { log.Resume(o, after) }, func(o *session.Stream) { log.Left(o) })
 }
 
 func errNoSuchStream() error {
@@ -551,12 +545,12 @@ func (e *Edge) delete(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		e.refuse(ctx, h, mcp.Legacy, nil, err)
 		return
 	}
-	if err := e.endCommon(s); err != nil {
+	if err := e.sessions.EndShared(s); err != nil {
 		e.refuse(ctx, h, mcp.Legacy, nil, err)
 		return
 	}
-	e.tellKin(s, relay.KindEnd, nil)
-	e.sessions.end(s.ID)
+	e.sessions.TellKin(s, relay.KindEnd, nil)
+	e.sessions.End(s.ID)
 	e.done(ctx, h, server)
 	e.cors(ctx, h)
 	ctx.SetStatusCode(200)

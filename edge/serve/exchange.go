@@ -2,15 +2,14 @@ package serve
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"strconv"
 	"strings"
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/session"
 )
 
 // exchange is an edge.Exchange with what the door keeps of it: the context
@@ -23,7 +22,7 @@ type exchange struct {
 	request mcp.Message
 	id      idText // that the client gave the request
 	server  *server
-	s       *session
+	s       *session.Session
 }
 
 // newExchange returns an exchange that serves one request after the other.
@@ -37,12 +36,6 @@ func newExchange() any {
 // close the response is to cancel the call (2026-07-28,
 // basic/transports/streamable-http), in that era alone.
 func (x *exchange) endsWithClient() bool { return x.Era == mcp.Modern }
-
-// withdrawn is the end of an exchange whose client said why it wants no answer.
-type withdrawn struct{ reason string }
-
-func (w *withdrawn) Error() string        { return w.reason }
-func (w *withdrawn) Is(target error) bool { return target == context.Canceled }
 
 // head is what the door looks at of an HTTP header. It shares the server's
 // memory and is good for as long as the handler runs.
@@ -211,9 +204,9 @@ func checkModern(m *mcp.Message, h *head) (name string, err error) {
 		return "", mismatch(mcp.HeaderMethod, string(h.method), m.Method)
 	}
 	info := mcp.MethodOf(m.Method)
-	if len(m.Raw) > maxSaid { // else there is no need to look
+	if len(m.Raw) > session.MaxSaid { // else there is no need to look
 		info, caps := m.Meta(mcp.MetaClientInfo), m.Meta(mcp.MetaCapabilities)
-		if err := errSaidMuch(mcp.MetaClientInfo+" and "+mcp.MetaCapabilities+" in params._meta", len(info.Of(m.Raw)), len(caps.Of(m.Raw))); err != nil {
+		if err := session.ErrSaidMuch(mcp.MetaClientInfo+" and "+mcp.MetaCapabilities+" in params._meta", len(info.Of(m.Raw)), len(caps.Of(m.Raw))); err != nil {
 			return "", err
 		}
 	}
@@ -241,7 +234,7 @@ func checkModern(m *mcp.Message, h *head) (name string, err error) {
 			}
 		}
 	}
-	if level := m.Meta(mcp.MetaLogLevel); level.OK() && !logLevel(mcp.String(level.Of(m.Raw))) {
+	if level := m.Meta(mcp.MetaLogLevel); level.OK() && !mcp.LogLevel(mcp.String(level.Of(m.Raw))) {
 		return "", edge.Errorf(edge.Params, "check", "params._meta.%s is no log level", mcp.MetaLogLevel)
 	}
 	for _, p := range h.params {
@@ -252,17 +245,8 @@ func checkModern(m *mcp.Message, h *head) (name string, err error) {
 	return name, nil
 }
 
-// logLevel reports whether s is a level (RFC 5424 §6.2.1, by the names of MCP).
-func logLevel(s string) bool {
-	switch s {
-	case "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency":
-		return true
-	}
-	return false
-}
-
 func noMethod(m *mcp.Message) error {
-	return edge.Errorf(edge.NoMethod, "check", "method not found: %s", printable(m.Method))
+	return edge.Errorf(edge.NoMethod, "check", "method not found: %s", edge.Printable(m.Method))
 }
 
 func badVersion(requested string) error {
@@ -273,26 +257,18 @@ func badVersion(requested string) error {
 		}
 		data = mcp.AppendString(data, v)
 	}
-	data = mcp.AppendString(append(data, `],"requested":`...), printable(requested))
+	data = mcp.AppendString(append(data, `],"requested":`...), edge.Printable(requested))
 	return &edge.Error{Kind: edge.Version, Op: "check", Data: append(data, '}'),
 		Err: errors.New("unsupported protocol version; supported are 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05")}
 }
 
 func mismatch(header, headerValue, bodyValue string) error {
 	data := mcp.AppendString([]byte(`{"header":`), header)
-	data = mcp.AppendString(append(data, `,"headerValue":`...), printable(headerValue))
-	data = mcp.AppendString(append(data, `,"bodyValue":`...), printable(bodyValue))
+	data = mcp.AppendString(append(data, `,"headerValue":`...), edge.Printable(headerValue))
+	data = mcp.AppendString(append(data, `,"bodyValue":`...), edge.Printable(bodyValue))
 	text := "header " + header + " does not match the body"
 	if headerValue == "" {
 		text = "header " + header + " is missing"
 	}
 	return &edge.Error{Kind: edge.Mismatch, Op: "check", Data: append(data, '}'), Err: errors.New(text)}
-}
-
-// printable bounds what of a client's own words is told back to it.
-func printable(s string) string {
-	if len(s) > 128 {
-		return strconv.Quote(s[:128]) + "…"
-	}
-	return s
 }

@@ -6,11 +6,12 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/relay"
+	"github.com/weir-edge/weir/edge/session"
 	"github.com/weir-edge/weir/filters"
 )
 
 // Heartbeat is how long a stream or a call may be silent.
-const Heartbeat = heartbeat
+const Heartbeat = session.Heartbeat
 
 // SetFilters gives the server these filters. It must be called before Serve.
 func (e *Edge) SetFilters(entries ...filters.Entry) {
@@ -30,7 +31,7 @@ func (e *Edge) Beat(now time.Time) { e.beat(now) }
 func (e *Edge) Underway() int { return e.door.Underway() }
 
 // Sessions returns how many legacy sessions there are.
-func (e *Edge) Sessions() int { return e.sessions.len() }
+func (e *Edge) Sessions() int { return e.sessions.Len() }
 
 // Wide returns how many connections have more room in the kernel.
 func (e *Edge) Wide() int { return e.door.Wide() }

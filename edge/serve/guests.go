@@ -3,15 +3,14 @@ package serve
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/session"
 	"github.com/weir-edge/weir/filters/guest"
 )
 
@@ -24,7 +23,7 @@ func (e *Edge) openGuest(s *server, p compile.Server, programs []guest.Loaded) e
 		return nil
 	}
 	g, told, err := e.guests.Open(p.Name, programs, guest.Options{
-		Resolve: s.target, Elsewhere: s.elsewhere, Call: s.inner, Emit: s.emitted, Store: s.shared.id(), Guarded: s.guarded, Audited: p.Audit != nil,
+		Resolve: s.target, Elsewhere: s.elsewhere, Call: s.inner, Emit: s.emitted, Store: s.store.ID(), Guarded: s.guarded, Audited: p.Audit != nil,
 	}, e.env(s))
 	if err != nil {
 		return fmt.Errorf("server %s: %w", p.Name, err)
@@ -51,43 +50,18 @@ func (s *server) forwards(ctx context.Context, x *edge.Exchange, backend string)
 
 // begun asks programs about a session that has just begun, and has them told of
 // its end.
-func (e *Edge) begun(x *exchange, s *session) error {
+func (e *Edge) begun(x *exchange, s *session.Session) error {
 	g := x.server.guest
 	if g.SessionStart == nil && g.SessionEnd == nil {
 		return nil
 	}
-	// Attached first, so that programs hear of the end before their memory of the
-	// session goes.
-	f := &farewell{edge: e, s: s}
-	s.Attach(farewellKey{}, func() io.Closer { return f })
 	if g.SessionStart != nil {
 		if err := g.SessionStart(&x.Call, &x.Exchange, &s.Session); err != nil {
-			e.sessions.end(s.ID)
+			e.sessions.End(s.ID)
 			return err
 		}
 	}
-	f.due.Store(true)
-	return nil
-}
-
-// farewell tells the programs of a server that a session has ended.
-type farewell struct {
-	edge *Edge
-	s    *session
-	due  atomic.Bool // the session was not refused
-}
-
-type farewellKey struct{}
-
-// Close is called when the session ends.
-func (f *farewell) Close() error {
-	live := f.edge.live.Load()
-	if live == nil || !f.due.Load() {
-		return nil
-	}
-	if now := live.servers[f.s.server]; now != nil && now.guest.SessionEnd != nil {
-		now.guest.SessionEnd(&f.s.Session)
-	}
+	s.TellEnd()
 	return nil
 }
 

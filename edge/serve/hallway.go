@@ -167,9 +167,9 @@ func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
 
 // env is the world that the parts of a server may touch.
 func (e *Edge) env(s *server) edge.Env {
-	env := edge.Env{Log: s.log, Secrets: s.secrets, Store: e.store, Defer: func(f func()) { s.after = append(s.after, f) }}
-	if s.shared != nil {
-		env.Store = s.shared
+	env := edge.Env{Log: s.log, Secrets: s.secrets, Store: e.memory, Defer: func(f func()) { s.after = append(s.after, f) }}
+	if s.store != nil {
+		env.Store = s.store
 	}
 	return env
 }

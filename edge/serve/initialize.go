@@ -7,17 +7,18 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/session"
 )
 
 // initialize begins a legacy session.
 func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
-	s, r, err := e.begin(x, x.server.shared, "")
+	s, r, err := e.begin(x, x.server.store, "")
 	if err != nil {
 		e.write(ctx, h, fail(mcp.Legacy, x.Request.IDText(), err))
 		return
 	}
-	if e.heir.Load() != nil {
-		e.handOn(s)
+	if e.sessions.Replaced() {
+		e.sessions.HandOn(s)
 	}
 	result := r.Raw
 	ctx.Response.Header.Set(mcp.HeaderSession, s.ID)
@@ -35,7 +36,7 @@ func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 // session lies in the store, if there is one. Its id is a new one, or that given,
 // which belongs to a stream of the older transport: then it goes without a store
 // that is away.
-func (e *Edge) begin(x *exchange, store *shared, id string) (s *session, r *edge.Response, err error) {
+func (e *Edge) begin(x *exchange, store *session.Store, id string) (s *session.Session, r *edge.Response, err error) {
 	r, err = x.server.observed(&x.Call, &x.Exchange, func(context.Context, *edge.Exchange) (*edge.Response, error) {
 		s, r, err = e.introduce(x, store, id)
 		return r, err
@@ -43,7 +44,7 @@ func (e *Edge) begin(x *exchange, store *shared, id string) (s *session, r *edge
 	return s, r, err
 }
 
-func (e *Edge) introduce(x *exchange, store *shared, id string) (*session, *edge.Response, error) {
+func (e *Edge) introduce(x *exchange, store *session.Store, id string) (*session.Session, *edge.Response, error) {
 	m := x.Request
 	version := m.Text("protocolVersion")
 	if version == "" {
@@ -57,18 +58,12 @@ func (e *Edge) introduce(x *exchange, store *shared, id string) (*session, *edge
 		return nil, nil, edge.Errorf(edge.Params, "initialize", "params.capabilities is missing")
 	}
 	info := m.Get("clientInfo").Of(m.Raw)
-	if err := errSaidMuch("params.clientInfo and params.capabilities", len(info), len(caps)); err != nil {
+	if err := session.ErrSaidMuch("params.clientInfo and params.capabilities", len(info), len(caps)); err != nil {
 		return nil, nil, err
 	}
-	s, err := e.sessions.begin(e.door.Clock.Now(), id, edge.Holder(x.Identity, x.Head.Remote), x.server.name, x.Identity.Principal(), version, bytes.Clone(info), bytes.Clone(caps), func(s *session) error {
-		if store == nil {
-			return nil
-		}
-		err := e.enroll(store, s, id != "")
-		if id != "" && edge.KindOf(err) == edge.Overload {
-			return nil // it ends with its stream, and where that is it needs no store
-		}
-		return err
+	s, err := e.sessions.Begin(session.Beginning{
+		ID: id, Store: store, Server: x.server.name, Owner: x.Identity.Principal(), Holder: edge.Holder(x.Identity, x.Head.Remote),
+		Version: version, Info: bytes.Clone(info), Capabilities: bytes.Clone(caps),
 	})
 	if err != nil {
 		return nil, nil, err

@@ -27,7 +27,7 @@ func (s *server) inner(ctx context.Context, x *edge.Exchange, tool string, argum
 		return nil, append([]byte{}, r.Error.Of(raw)...)
 	}
 	if edge.KindOf(err) == edge.Internal {
-		s.log.Error("internal error", "server", s.name, "method", "tools/call", "tool", printable(tool), "error", err)
+		s.log.Error("internal error", "server", s.name, "method", "tools/call", "tool", edge.Printable(tool), "error", err)
 	}
 	return nil, mcp.Lookup(fail(x.Era, id, err).body, "error")
 }

@@ -2,10 +2,10 @@ package serve
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/weir-edge/weir/edge/relay"
+	"github.com/weir-edge/weir/edge/session"
 )
 
 // How an edge leaves: clients are sent elsewhere, what would last for ever ends,
@@ -26,11 +26,11 @@ func (e *Edge) leave(replaced bool) {
 	if replaced {
 		e.ready.Store(false)
 		e.door.Leave()
-		e.tellHeirs(e.deafen())
+		e.sessions.TellHeirs(e.sessions.Deafen())
 	}
 	e.ready.Store(false)
-	e.door.TurnAway(e.outlets.len)
-	e.endStreams()
+	e.door.TurnAway(e.sessions.Streams.Len)
+	e.sessions.EndStreams()
 	e.door.EndLasting()
 	reachable := replaced || e.relayed()
 	if replaced { // the new process answers at that address
@@ -53,28 +53,6 @@ func (e *Edge) leaveAdmin() {
 	e.adminLn.Close()
 }
 
-// endStreams ends the streams that would last for ever, in order. One of the
-// older transport with calls under way ends after them.
-func (e *Edge) endStreams() {
-	busy := make(map[*outlet]bool)
-	for s := range e.doors.sessions() {
-		s.mu.Lock()
-		if len(s.calls) > 0 {
-			for _, o := range s.outlets {
-				busy[o] = true
-			}
-		}
-		s.mu.Unlock()
-	}
-	var work sync.WaitGroup
-	for _, o := range e.outlets.list() {
-		if !busy[o] {
-			work.Go(o.close)
-		}
-	}
-	work.Wait()
-}
-
 // drain waits until nothing is under way. Calls may take until the drain timeout;
 // where reachable, those whose clients are asked have as long as an answer may
 // take, and the drain timeout anew after it.
@@ -91,15 +69,15 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 	for {
 		// A call that is neither on a connection nor parked is between the two for
 		// less than it takes to look at both, twice.
-		open := e.door.Served() + e.outlets.len() + e.door.CallsApart()
+		open := e.door.Served() + e.sessions.Streams.Len() + e.door.CallsApart()
 		waits := reachable && (e.parked.Len() > 0 || e.relay.Busy())
 		if open <= 0 && !waits {
 			return
 		}
 		now := <-tick.C
 		arrivals.Cut(now)
-		if e.outlets.len() > 0 {
-			e.endStreams()
+		if e.sessions.Streams.Len() > 0 {
+			e.sessions.EndStreams()
 		}
 		over := now.Sub(began) > e.settings.DrainTimeout
 		if !over {
@@ -107,7 +85,7 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 		}
 		cut := 0
 		e.each(func(x *exchange) {
-			if reachable && x.asks() {
+			if reachable && (x.s != nil && x.s.Asks()) {
 				asked[x] = now
 				waits = true
 			}
@@ -130,32 +108,10 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 	}
 }
 
-// asks reports whether the client of a call is asked something.
-func (x *exchange) asks() bool {
-	if x.s == nil {
-		return false
-	}
-	x.s.mu.Lock()
-	defer x.s.mu.Unlock()
-	return len(x.s.asked) > 0
-}
-
-// tellHeirs tells the processes before this one which one stands in now, and that
-// one that this process hears no backend any longer, and up to which event it did.
-func (e *Edge) tellHeirs(heard map[string]map[string]string) {
-	heir := e.heirNode()
-	for _, n := range e.elders.list() {
-		if e.mail.Alive(n) {
-			_ = e.mail.Send(n, relay.Message{Kind: letterHeir, From: heir}, nil) // one that is gone has nothing to tell
-		}
-	}
-	_ = e.mail.Send(heir, relay.Message{Kind: letterDeaf, From: e.relay.Node}, encoded(heard)) // it hears backends when clients are back
-}
-
 // relayed reports whether a client may reach what waits here by way of another
 // edge that shares the store.
 func (e *Edge) relayed() bool {
-	for _, t := range e.stores.list() {
+	for _, t := range e.sessions.Stores.List() {
 		if e.company(t) {
 			return true
 		}
@@ -166,7 +122,7 @@ func (e *Edge) relayed() bool {
 // company reports whether another edge shares a store at this moment: it has
 // said so since this one began to leave. It is only asked for where something
 // waits.
-func (e *Edge) company(t *shared) bool {
+func (e *Edge) company(t *session.Store) bool {
 	if (e.parked.Len() == 0 || !e.sharedKey) && !e.asking() { // without a common key nobody else opens the states of parked calls
 		return false
 	}
@@ -181,6 +137,6 @@ func (e *Edge) company(t *shared) bool {
 
 // asking reports whether any call's client is asked something.
 func (e *Edge) asking() (yes bool) {
-	e.each(func(x *exchange) { yes = yes || x.asks() })
+	e.each(func(x *exchange) { yes = yes || (x.s != nil && x.s.Asks()) })
 	return yes
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
 	"github.com/weir-edge/weir/edge/route"
+	"github.com/weir-edge/weir/edge/session"
 )
 
 // What replicas tell each other, and what comes of it here: see edge/relay.
@@ -18,59 +19,14 @@ import (
 // message that goes in or out, and its head.
 func (s *Settings) letterSize() int { return max(s.MaxBody, s.MaxMessage) + relay.MaxHead }
 
-// tellOthers writes to all other edges that have a session.
-func (e *Edge) tellOthers(store *shared, r *record, l relay.Message, body []byte) {
-	for _, node := range r.Nodes {
-		if node != e.relay.Node {
-			_ = store.Send(node, l, body) // an edge that cannot be told asks the store itself soon
-		}
-	}
-}
-
-// handlers are what comes of messages through a store, by their kinds. What takes
-// time goes on by itself: messages are read one after the other.
-func (e *Edge) handlers(t *shared) map[string]relay.Handler {
+// handlers are what comes of messages through a store that are about no session, by
+// their kinds.
+func (e *Edge) handlers(t *session.Store) map[string]relay.Handler {
 	return map[string]relay.Handler{
-		relay.KindEnd: func(m relay.Message, _ []byte, _ int) bool {
-			if s := e.sessions.known(m.Session); s != nil {
-				t.Work.Go(func() { // its streams may take a moment
-					defer edge.Contain(e.log, "session")
-					e.endedAt(t, s)
-					e.sessions.end(s.ID)
-				})
-			}
-			return true
-		},
-		relay.KindLook: func(m relay.Message, _ []byte, _ int) bool {
-			if s := e.sessions.known(m.Session); s != nil {
-				s.common.seen.Store(0)
-				t.Work.Go(func() {
-					defer edge.Contain(e.log, "session")
-					if _, err := e.confirm(t, s); err == nil {
-						e.catchUp(s)
-					}
-				})
-			}
-			return true
-		},
-		relay.KindAnswer: e.forSession((*session).answered),
-		relay.KindCancel: e.forSession((*session).cancelCall),
-		relay.KindAsk: func(m relay.Message, body []byte, _ int) bool {
-			back := e.asked(m, body) // before who asks may leave
-			t.Work.Go(func() {
-				defer edge.Contain(e.log, "relay")
-				_ = t.Send(m.From, back, nil) // who waits gives up by itself
-			})
-			return true
-		},
 		relay.KindRetry: func(m relay.Message, body []byte, size int) bool {
 			if who, ok := e.relay.Claims.Of(m.From + m.Stream); ok { // else nobody asked whether it may come
 				t.Serve(m, size, who, func(ctx context.Context) { e.retried(ctx, t, m, who, body) })
 			}
-			return true
-		},
-		relay.KindFollow: func(m relay.Message, _ []byte, size int) bool {
-			t.Serve(m, size, m.Session, func(ctx context.Context) { e.followed(ctx, t, m) })
 			return true
 		},
 		relay.KindOpen: func(m relay.Message, body []byte, size int) bool {
@@ -80,21 +36,10 @@ func (e *Edge) handlers(t *shared) map[string]relay.Handler {
 	}
 }
 
-// forSession hands what a client said to its session, when that is here.
-func (e *Edge) forSession(hear func(*session, *mcp.Message) bool) relay.Handler {
-	return func(m relay.Message, body []byte, _ int) bool {
-		said, err := mcp.Decode(body)
-		if s := e.sessions.known(m.Session); s != nil && err == nil {
-			hear(s, said)
-		}
-		return err == nil
-	}
-}
-
 // serveElsewhere has a round of a parked call served by the edge that holds the
 // call. That edge is asked whether the state is still good before it is sent the request,
 // which may be large.
-func (e *Edge) serveElsewhere(ctx context.Context, t *shared, x *edge.Exchange, at route.State) (*edge.Response, error) {
+func (e *Edge) serveElsewhere(ctx context.Context, t *session.Store, x *edge.Exchange, at route.State) (*edge.Response, error) {
 	text := x.Request.Text("requestState")
 	switch {
 	case !relay.IsNode(at.Node):
@@ -148,27 +93,9 @@ func (e *Edge) serveElsewhere(ctx context.Context, t *shared, x *edge.Exchange, 
 	}
 }
 
-// asked says whether something that is at another edge is wanted here, and keeps
-// the place for it then.
-func (e *Edge) asked(l relay.Message, body []byte) (back relay.Message) {
-	back = relay.Message{Kind: relay.KindTaken, From: e.relay.Node, Stream: l.Stream}
-	if err := e.wanted(l, body); err != nil {
-		back.Kind, back.Error = relay.KindError, relay.FaultOf(err)
-	}
-	return back
-}
-
+// wanted says whether the round of a parked call that another edge has is wanted
+// here, and keeps the place for it then.
 func (e *Edge) wanted(l relay.Message, body []byte) error {
-	if l.Session != "" {
-		s := e.sessions.known(l.Session)
-		if s == nil || !s.waitsFor(body) {
-			return edge.Errorf(edge.Invalid, "relay", "nobody waits for this answer")
-		}
-		if !e.relay.Claims.Take(time.Now(), l.Session+" "+string(body), l.From+l.Stream, "session "+l.Session) {
-			return relay.ErrClaimed()
-		}
-		return nil
-	}
 	at, ok := e.parked.Sealer().Open(string(body))
 	switch {
 	case !ok:
@@ -182,7 +109,7 @@ func (e *Edge) wanted(l relay.Message, body []byte) error {
 }
 
 // retried serves a round of a parked call for a client at another edge.
-func (e *Edge) retried(ctx context.Context, t *shared, l relay.Message, who string, body []byte) {
+func (e *Edge) retried(ctx context.Context, t *session.Store, l relay.Message, who string, body []byte) {
 	back := relay.Message{From: e.relay.Node, Stream: l.Stream}
 	back.Kind = relay.KindTaken
 	_ = t.Send(l.From, back, nil) // who waits has the next one then
@@ -225,7 +152,7 @@ func (e *Edge) retried(ctx context.Context, t *shared, l relay.Message, who stri
 type toOther struct {
 	edge.NoClient // a parked call puts its questions into its answer
 	e             *Edge
-	t             *shared
+	t             *session.Store
 	node          string
 	head          relay.Message
 	who           string

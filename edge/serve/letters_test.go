@@ -15,6 +15,7 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
 	"github.com/weir-edge/weir/edge/route"
+	"github.com/weir-edge/weir/edge/session"
 )
 
 // TestZ41ClaimsEndWithTheirMaker: the place that is kept for a retry by another edge
@@ -52,7 +53,7 @@ func TestZ41ClaimsEndWithTheirMaker(t *testing.T) {
 		for _, again := range []string{"there", "at home"} {
 			t.Run(what+", and comes again "+again, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					stores := make(map[string]*shared)
+					stores := make(map[string]*session.Store)
 					var lost atomic.Value // a kind of letters
 					lost.Store(leaves.lost)
 					key := [][]byte{make([]byte, 32)}
@@ -71,7 +72,11 @@ func TestZ41ClaimsEndWithTheirMaker(t *testing.T) {
 							stores[box].Receive(text)
 							return nil
 						}}
-						t := e.share(carries, "", relay.NewSigner(e.relay.Node, key))
+						e.sessions = session.New(session.Options{
+							Relay: e.relay, Signer: relay.NewSigner(e.relay.Node, key), Largest: e.settings.letterSize(), CallCap: e.settings.CallCap, Log: e.log,
+							Servers: e.hosts, Handlers: e.handlers, Wanted: e.wanted,
+						})
+						t := e.sessions.Share(carries, "")
 						t.Direct = true
 						stores[relay.Box(e.relay.Node)] = t
 						return e
@@ -144,7 +149,7 @@ func TestZ41ClaimsEndWithTheirMaker(t *testing.T) {
 // boxes is a store that takes letters and has nothing else. Whoever is asked for is
 // alive.
 type boxes struct {
-	carrier
+	session.Carrier
 	post func(box string, text []byte) error
 }
 

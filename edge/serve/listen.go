@@ -10,6 +10,7 @@ import (
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/session"
 )
 
 // A modern client hears of changes on the stream of its subscriptions/listen.
@@ -81,7 +82,7 @@ func (l *subscriber) rouse() {
 func (l *subscriber) take() []*mcp.Message {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := notices(l.lists)
+	all := session.Notices(l.lists)
 	for _, n := range l.updates {
 		all = append(all, n)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/secret"
+	"github.com/weir-edge/weir/edge/session"
 	"github.com/weir-edge/weir/filters"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/guest"
@@ -34,7 +35,8 @@ import (
 // under way hold on to one that has been replaced.
 type live struct {
 	servers map[string]*server
-	main    *server // the one that answers on /mcp; nil for none
+	hosts   map[string]*session.Host // the same, as their sessions need them
+	main    *server                  // the one that answers on /mcp; nil for none
 	secrets *secret.Draft
 
 	documents map[string][]byte // metadata of those that authenticate their clients, by path
@@ -49,7 +51,7 @@ func (e *Edge) open(plan *compile.Plan, before *live) (*live, error) {
 	if len(plan.Servers) == 0 {
 		return nil, errors.New("a plan without servers cannot be served")
 	}
-	next := &live{servers: make(map[string]*server, len(plan.Servers)), secrets: e.secrets.Draft(plan.Secrets)}
+	next := &live{servers: make(map[string]*server, len(plan.Servers)), hosts: make(map[string]*session.Host, len(plan.Servers)), secrets: e.secrets.Draft(plan.Secrets)}
 	if err := needed(plan, next.secrets); err != nil {
 		return nil, err
 	}
@@ -59,7 +61,7 @@ func (e *Edge) open(plan *compile.Plan, before *live) (*live, error) {
 			next.closeBut(before)
 			return nil, err
 		}
-		next.servers[p.Name] = s
+		next.servers[p.Name], next.hosts[p.Name] = s, s.host()
 	}
 	if name := e.settings.DefaultServer; name != "" {
 		if next.main = next.servers[name]; next.main == nil {
@@ -115,7 +117,7 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 	s.info = mcp.AppendString([]byte(`{"name":`), p.Title)
 	s.info = append(mcp.AppendString(append(s.info, `,"version":`...), e.version), '}')
 	var err error
-	if s.shared, err = e.use(s, p.Store); err != nil {
+	if s.store, err = e.use(s, p.Store); err != nil {
 		return nil, fmt.Errorf("server %s: sessionStorage: %w", p.Name, err)
 	}
 	for _, b := range p.Backends {
@@ -144,7 +146,7 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 		Reads    []string
 		Store    string
 		Programs []guest.Loaded
-	}{p, main, reads, s.shared.id(), programs})
+	}{p, main, reads, s.store.ID(), programs})
 	if was != nil && was.digest == s.digest && slices.Equal(was.backends, s.backends) {
 		s.settle()
 		return was, nil
@@ -261,7 +263,7 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, secrets edge.Sec
 			Rules:    health.Rules{Threshold: p.Failure.Threshold},
 			Changed:  e.backendChanged(p.Name, b.Name),
 		},
-		Opened: e.upstreamOpened,
+		Opened: e.sessions.OpenedUpstream,
 		Agent:  "weir/" + e.version,
 		Log:    e.logOf(p),
 	})
@@ -489,10 +491,10 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 			}
 		})
 		if s == nil {
-			e.sessions.endAll(func(one *session) bool { return one.server == name })
+			e.sessions.EndAll(func(one *session.Session) bool { return one.Server == name })
 		} else {
-			if old.shared != nil && old.shared != s.shared {
-				e.depart(name, old.shared, s.shared)
+			if old.store != nil && old.store != s.store {
+				e.sessions.Depart(name, old.store, s.store)
 			}
 			e.moved(old, s)
 		}
@@ -505,9 +507,9 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 // moved takes the sessions of a server over to the one that stands in for it
 // from now on.
 func (e *Edge) moved(old, s *server) {
-	for _, one := range e.sessions.of(s.name) {
-		one.hearAgain(e.listener(one))
-		e.tell(one, catalog.Changes{Tools: true, Prompts: true, Resources: true})
+	for _, one := range e.sessions.Of(s.name) {
+		one.HearAgain()
+		e.sessions.Tell(one, catalog.Changes{Tools: true, Prompts: true, Resources: true})
 	}
 }
 
@@ -538,7 +540,7 @@ func (e *Edge) retire(old, s *server) {
 		if s != nil && slices.Contains(s.backends, b) {
 			continue
 		}
-		for _, one := range e.sessions.of(old.name) {
+		for _, one := range e.sessions.Of(old.name) {
 			b.Leave(&one.Session)
 		}
 		b.Close()

@@ -343,7 +343,7 @@ func (x *exchange) requestID() string {
 
 // fault tells the process log of an error that the client is told nothing of.
 func (e *Edge) fault(x *exchange, err error) {
-	e.log.Error("internal error", "server", x.Server, "method", printable(x.Request.Method), "request", x.requestID(), "error", err)
+	e.log.Error("internal error", "server", x.Server, "method", edge.Printable(x.Request.Method), "request", x.requestID(), "error", err)
 }
 
 // debugged tells the process log of every exchange of a server.
@@ -351,13 +351,13 @@ func (s *server) debugged(next edge.Handler) edge.Handler {
 	return edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 		began, m := time.Now(), x.Request
 		r, err := next.Handle(ctx, x)
-		attrs := []slog.Attr{slog.String("server", s.name), slog.String("method", printable(m.Method)), slog.Duration("took", time.Since(began))}
+		attrs := []slog.Attr{slog.String("server", s.name), slog.String("method", edge.Printable(m.Method)), slog.Duration("took", time.Since(began))}
 		if t := x.Target; t != nil && t.Thing != edge.NoThing {
-			attrs = append(attrs, slog.String("name", printable(t.Name)), slog.String("backend", t.Backend))
+			attrs = append(attrs, slog.String("name", edge.Printable(t.Name)), slog.String("backend", t.Backend))
 		}
 		switch {
 		case err != nil:
-			attrs = append(attrs, slog.String("error", printable(err.Error())))
+			attrs = append(attrs, slog.String("error", edge.Printable(err.Error())))
 		case r != nil:
 			attrs = append(attrs, slog.Int("status", r.Status))
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/session"
 )
 
 // The older transport, HTTP with SSE (2024-11-05): a client opens one stream
@@ -21,13 +22,13 @@ import (
 
 // sseDoor is one client of the older transport.
 type sseDoor struct {
-	out     *outlet
+	out     *session.Stream
 	server  string // whose it is
 	owner   string // principal that opened it
 	holder  string // who has its session: see Edge.holder
 	session string // id of its session in a store; "" where the server shares none
 	mu      sync.Mutex
-	s       *session // nil until it has sent initialize
+	s       *session.Session // nil until it has sent initialize
 	over    bool
 }
 
@@ -81,21 +82,6 @@ func (t *sseDoors) known(key string) *sseDoor {
 	return t.byKey[key]
 }
 
-// sessions returns the sessions of the streams.
-func (t *sseDoors) sessions() map[*session]bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	all := make(map[*session]bool, len(t.byID))
-	for _, d := range t.byID {
-		d.mu.Lock()
-		if d.s != nil {
-			all[d.s] = true
-		}
-		d.mu.Unlock()
-	}
-	return all
-}
-
 func (t *sseDoors) add(id string, d *sseDoor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,7 +90,7 @@ func (t *sseDoors) add(id string, d *sseDoor) {
 	}
 	t.byID[id] = d
 	if d.session != "" {
-		t.byKey[keyOf(d.session)] = d
+		t.byKey[session.Key(d.session)] = d
 	}
 }
 
@@ -113,7 +99,7 @@ func (t *sseDoors) remove(id string, d *sseDoor) {
 	defer t.mu.Unlock()
 	delete(t.byID, id)
 	if d.session != "" {
-		delete(t.byKey, keyOf(d.session))
+		delete(t.byKey, session.Key(d.session))
 	}
 }
 
@@ -137,39 +123,39 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		e.refuse(ctx, h, mcp.Legacy, nil, edge.Errorf(edge.Internal, "session id", "%w", err))
 		return
 	}
-	place, err := e.placeForStream(h, server)
+	place, err := e.sessions.Place(e.holder(h), server.name, h.who)
 	if err != nil {
 		e.refuse(ctx, h, mcp.Legacy, nil, err)
 		return
 	}
-	defer place.release()
-	if place.lines, err = e.streamLines(ctx, h, server); err != nil {
+	defer place.Release()
+	if place.Lines, err = e.streamLines(ctx, h, server); err != nil {
 		e.refuse(ctx, h, mcp.Legacy, nil, err)
 		return
 	}
 	id := base64.RawURLEncoding.EncodeToString(raw[:])
 	messages, _, _ := strings.Cut(string(ctx.Request.Header.RequestURI()), "?")
 	messages = strings.TrimSuffix(messages, "/sse") + "/messages"
-	d := &sseDoor{server: server.name, owner: h.who.Principal(), holder: place.holder}
-	if server.shared != nil {
+	d := &sseDoor{server: server.name, owner: h.who.Principal(), holder: place.Holder()}
+	if server.store != nil {
 		id = e.relay.Node + "." + id
 		d.session = oldSession(id)
 	}
 	e.done(ctx, h, server)
-	e.takeOver(ctx, nil, place, func(o *outlet) {
+	place.TakeOver(ctx, nil, func(o *session.Stream) {
 		d.out = o
 		e.doors.add(id, d)
-		_ = o.write("endpoint", []byte(strings.TrimSuffix(e.settings.ExternalURL, "/")+messages+"?sessionId="+id))
-	}, func(o *outlet) {
+		_ = o.Write("endpoint", []byte(strings.TrimSuffix(e.settings.ExternalURL, "/")+messages+"?sessionId="+id))
+	}, func(o *session.Stream) {
 		e.doors.remove(id, d)
 		d.mu.Lock()
 		s := d.s
 		d.over = true
 		d.mu.Unlock()
 		if s != nil {
-			_ = e.endCommon(s) // what the store cannot be told ends with its lifetime
-			e.sessions.end(s.ID)
-			s.shut(o)
+			_ = e.sessions.EndShared(s) // what the store cannot be told ends with its lifetime
+			e.sessions.End(s.ID)
+			s.Shut(o)
 		}
 	})
 }
@@ -192,7 +178,7 @@ func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	values, err := url.ParseQuery(string(h.query))
 	id := values.Get("sessionId")
 	d := e.doors.find(id)
-	if node, away := e.doors.elsewhere(id, e.relay.Node); err == nil && d == nil && away && server.shared != nil {
+	if node, away := e.doors.elsewhere(id, e.relay.Node); err == nil && d == nil && away && server.store != nil {
 		e.postAway(ctx, h, server, node, id)
 		return
 	}
@@ -201,8 +187,8 @@ func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		return
 	}
 	x := e.newExchange(ctx, h, server)
-	x.way.conn, x.way.able = d.out.conn, true // the answer goes there, and the call lasts no longer
-	x.way.out = func(raw []byte) error { return d.out.write("message", raw) }
+	x.way.conn, x.way.able = d.out.Conn(), true // the answer goes there, and the call lasts no longer
+	x.way.out = func(raw []byte) error { return d.out.Write("message", raw) }
 	if !e.readOld(ctx, h, x) {
 		return
 	}
@@ -245,7 +231,7 @@ func (e *Edge) readOld(ctx *fasthttp.RequestCtx, h *head, x *exchange) bool {
 // serveOld serves a message in its session; done is called when that is over.
 func (e *Edge) serveOld(ctx *fasthttp.RequestCtx, h *head, x *exchange, done func()) {
 	x.Session = &x.s.Session
-	e.sessions.touch(x.s, e.door.Clock.Now())
+	e.sessions.Touch(x.s, e.door.Clock.Now())
 	if e.aside(x) {
 		done()
 	} else {
@@ -280,18 +266,18 @@ func (e *Edge) serveOld(ctx *fasthttp.RequestCtx, h *head, x *exchange, done fun
 // initializeSSE begins the session of a stream.
 func (e *Edge) initializeSSE(ctx *fasthttp.RequestCtx, h *head, d *sseDoor, x *exchange) {
 	if x.s != nil {
-		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), errBegunBefore())
+		e.refuse(ctx, h, mcp.Legacy, x.Request.IDText(), session.ErrBegun())
 		return
 	}
-	var store *shared
+	var store *session.Store
 	if d.session != "" {
-		store = x.server.shared
+		store = x.server.store
 	}
 	s, result, err := e.begin(x, store, d.session)
 	if err != nil {
 		f := fail(mcp.Legacy, x.Request.IDText(), err)
 		if f.status == 200 { // an answer like any other
-			_ = d.out.write("message", f.body)
+			_ = d.out.Write("message", f.body)
 			e.cors(ctx, h)
 			ctx.SetStatusCode(202)
 			return
@@ -303,7 +289,7 @@ func (e *Edge) initializeSSE(ctx *fasthttp.RequestCtx, h *head, d *sseDoor, x *e
 		e.write(ctx, h, fail(mcp.Legacy, x.Request.IDText(), err))
 		return
 	}
-	_ = d.out.write("message", result.Raw)
+	_ = d.out.Write("message", result.Raw)
 	e.cors(ctx, h)
 	ctx.SetStatusCode(202)
 }
@@ -335,11 +321,4 @@ func (e *Edge) runSSE(x *exchange) (answer []byte) {
 		return r.Whole()
 	}
 	return nil
-}
-
-// join gives a stream the session that its client began.
-func (o *outlet) join(s *session) {
-	o.mu.Lock()
-	o.s = s
-	o.mu.Unlock()
 }

@@ -37,7 +37,7 @@ func TestZ06SlowResumesHoldUpNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(silent, "GET /mcp HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\nMcp-Session-Id: %s\r\nMCP-Protocol-Version: 2025-11-25\r\nLast-Event-ID: %s\r\n\r\n", f.Addr(), slow.ID, r.Primed)
-	edgetest.Until(t, "somebody who writes to it", func() bool { return waitingFor("(*eventLog).resume") > 0 })
+	edgetest.Until(t, "somebody who writes to it", func() bool { return waitingFor("session.(*Log).Resume") > 0 })
 	time.Sleep(200 * time.Millisecond) // what lies between the edge and the client is full
 
 	quick := func(what string, do func()) {

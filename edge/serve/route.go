@@ -12,6 +12,7 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/route"
+	"github.com/weir-edge/weir/edge/session"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/headers"
@@ -51,9 +52,9 @@ type server struct {
 	counting []edge.Collector // rooms of it that count for themselves
 	observers
 	reported report
-	chain    edge.Handler  // the hallway, with route at its end
-	parked   *route.Parked // calls that wait for a modern client's answers
-	shared   *shared       // the store of sessions and buckets; nil for the memory of the process
+	chain    edge.Handler   // the hallway, with route at its end
+	parked   *route.Parked  // calls that wait for a modern client's answers
+	store    *session.Store // the store of sessions and buckets; nil for the memory of the process
 	limits   *ratelimit.Part
 	limitsOf string // digest of what the limits were made from
 }
@@ -108,7 +109,7 @@ func (s *server) route(ctx context.Context, x *edge.Exchange) (*edge.Response, e
 		caps, instructions := s.offer(ctx, mcp.Modern)
 		return edge.Reply(m, mcp.Discovered(caps, s.info, instructions))
 	case "logging/setLevel":
-		if !logLevel(m.Text("level")) {
+		if !mcp.LogLevel(m.Text("level")) {
 			return nil, edge.Errorf(edge.Params, "route", "params.level is no log level")
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-edge/weir/edge/relay"
 	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/secret"
+	"github.com/weir-edge/weir/edge/session"
 	"github.com/weir-edge/weir/filters/guest"
 )
 
@@ -50,30 +51,23 @@ type Edge struct {
 	door       *door.Door
 	admin      *fasthttp.Server
 	adminLn    net.Listener
-	adminOwn   bool         // the admin address is on this host only
-	adminHosts []string     // what it may be called; nil for anything
-	before     *predecessor // the process that this one stands in for; nil for none
+	adminOwn   bool              // the admin address is on this host only
+	adminHosts []string          // what it may be called; nil for anything
+	before     *door.Predecessor // the process that this one stands in for; nil for none
 
 	signer    *relay.Signer
-	sharedKey bool                    // states are sealed with a key that other edges may have
-	keys      [][]byte                // that seal them: what a process that stands in for this one has to know
-	mail      *shared                 // by which processes of this place write to each other; nil for none
-	elders    elders                  // those before this one
-	heir      atomic.Pointer[handing] // the one after it; nil for none
+	sharedKey bool     // states are sealed with a key that other edges may have
+	keys      [][]byte // that seal them: what a process that stands in for this one has to know
 	live      atomic.Pointer[live]
 	parked    *route.Parked   // calls that wait for a modern client's answers
-	store     *kv.MemoryStore // of servers that share none
-	stores    stores          // that replicas share
-	passages  passages        // servers that are between two stores
+	memory    *kv.MemoryStore // of servers that share no store
 	relay     *relay.Relay    // what replicas say to each other
 	spent     route.Spent     // states that other edges have refused
-	sliding   atomic.Bool     // lifetimes in stores are being begun anew
 	guests    *guest.Keeper   // programs among the filters
 	secrets   *secret.Secrets
 	issuers   *oauth.Issuers // whose tokens are taken
-	sessions  *sessions
+	sessions  *session.Sessions
 	doors     sseDoors
-	outlets   outletSet
 	stays     stays // who has streams that last
 	inflight  atomic.Int64
 	ready     atomic.Bool
@@ -159,11 +153,6 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 		}
 	}()
 	e.relay = relay.New(relay.NewName(), log, e.door.Leaving)
-	e.sessions = newSessions(s.MaxSessions, s.MaxSessionsPerPrincipal, s.SessionTTL)
-	e.sessions.left = e.giveUp
-	if s.HandOver != "" {
-		e.sessions.node = e.relay.Node
-	}
 	if e.secrets, err = secret.New(secret.Options{Dir: s.SecretsDir}); err != nil {
 		return nil, fmt.Errorf("--secrets-dir: %w", err)
 	}
@@ -181,7 +170,13 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 		keys = nil // nobody else could look at what is signed with it
 	}
 	e.signer = relay.NewSigner(e.relay.Node, keys)
-	e.store = kv.Memory(kv.Limits{})
+	e.memory = kv.Memory(kv.Limits{})
+	e.sessions = session.New(session.Options{
+		Most: s.MaxSessions, Each: s.MaxSessionsPerPrincipal, Streams: s.MaxStreams, TTL: s.SessionTTL, CallCap: s.CallCap, Largest: s.letterSize(),
+		ServeWithoutStore: s.StoreFailure == "open", SharedKey: given, HandOver: s.HandOver != "",
+		Relay: e.relay, Signer: e.signer, Memory: e.memory, Clock: e.door.Clock, Log: log, Work: &e.work, End: e.end,
+		Servers: e.hosts, Handlers: e.handlers, Wanted: e.wanted, Keys: func() [][]byte { return e.keys }, TakeKeys: e.takeKeys,
+	})
 	e.guests = guest.NewKeeper(s.FilterCache, log)
 	defer func() {
 		if err != nil {
@@ -214,14 +209,14 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 
 // abandon gives back what an edge took that is not to serve.
 func (e *Edge) abandon() error {
-	e.closeMail()
+	e.sessions.CloseMail()
 	if e.adminLn != nil {
 		e.adminLn.Close()
 	}
-	e.store.Close()
+	e.memory.Close()
 	err := e.guests.Close()
 	if e.before != nil {
-		err = errors.Join(err, e.before.leave(false))
+		err = errors.Join(err, e.before.Leave(false))
 	}
 	return err
 }
@@ -240,10 +235,10 @@ func (e *Edge) listen() (err error) {
 	s := e.settings
 	var front net.Listener
 	if s.HandOver != "" {
-		if front, e.adminLn, e.before, err = takeOver(s.HandOver); err != nil {
+		if front, e.adminLn, e.before, err = door.TakeOver(s.HandOver); err != nil {
 			return fmt.Errorf("--hand-over: %s: %w", s.HandOver, err)
 		}
-		if err := e.openMail(s.HandOver); err != nil {
+		if err := e.sessions.OpenMail(s.HandOver); err != nil {
 			return errors.Join(err, closeIf(front))
 		}
 	}
@@ -295,11 +290,9 @@ func (e *Edge) AdminAddr() string {
 // drain timeout, streams end at once.
 func (e *Edge) Serve(ctx context.Context) error {
 	e.door.Clock.Tick(time.Now()) // what was opened may have taken longer than a client may
-	if e.mail != nil {
-		e.readMail()
-	}
+	e.sessions.ReadMail()
 	if e.before != nil {
-		e.before.inherit(e)
+		e.inherit()
 	}
 	failed := make(chan error, 3)
 	go func() { failed <- e.door.Serve() }()
@@ -316,11 +309,13 @@ func (e *Edge) Serve(ctx context.Context) error {
 	if path := e.settings.HandOver; path != "" {
 		// There is always somebody behind the name: the process before leaves when
 		// this one is.
-		if stop, err = e.giveWay(path, func() { close(replaced) }); err != nil {
+		if stop, err = e.door.GiveWay(door.Succession{
+			Path: path, Admin: e.adminLn, Hand: e.sessions.HandOver, Back: e.sessions.TakeBack, Left: func() { close(replaced) }, Work: &e.work,
+		}); err != nil {
 			failed <- err
 		}
 		if e.before != nil {
-			if err := e.before.leave(err == nil); err != nil {
+			if err := e.before.Leave(err == nil); err != nil {
 				e.log.Warn("the process before this one was not told to leave", "error", err)
 			}
 		}
@@ -332,24 +327,30 @@ func (e *Edge) Serve(ctx context.Context) error {
 		e.log.Info("another process serves now; draining")
 	}
 	stop()
-	e.leave(e.heir.Load() != nil)
+	e.leave(e.sessions.Replaced())
 	e.close()
 	return err
+}
+
+// inherit takes over the sessions of the process before this one. Without them this
+// one serves all the same: clients begin their sessions anew.
+func (e *Edge) inherit() {
+	if !e.before.HandsSessions() {
+		e.log.Warn("the process before this one is of a version that hands over no sessions: clients begin theirs anew")
+		return
+	}
+	if err := e.before.Inherit(e.relay.Node, e.sessions.TakeOver); err != nil {
+		e.log.Warn("the sessions of the process before this one were not taken over: clients begin theirs anew", "error", err)
+	}
 }
 
 // close ends what the edge holds.
 func (e *Edge) close() {
 	e.door.Settle(time.Second)
 	e.parked.Close()
-	e.outlets.end()
-	e.handLogs()
-	for _, t := range e.stores.list() {
-		t.keeper.write(t) // what streams carried that were cut
-	}
-	e.sessions.endAll(func(s *session) bool {
-		s.common.store.Store(nil) // other edges go on with it
-		return true
-	})
+	e.sessions.Streams.End()
+	e.sessions.HandLogs()
+	e.sessions.Leave()
 	close(e.end)
 	e.door.End()
 	e.work.Wait()
@@ -357,11 +358,11 @@ func (e *Edge) close() {
 	defer e.reloading.Unlock()
 	e.closed = true
 	e.live.Load().close()
-	e.closeMail()
+	e.sessions.CloseMail()
 	if err := e.guests.Close(); err != nil {
 		e.log.Warn("the cache of filters cannot be closed", "error", err)
 	}
-	e.store.Close()
+	e.memory.Close()
 }
 
 // keepTime keeps the coarse clock. Nothing else is done here: deadlines depend
@@ -379,7 +380,7 @@ func (e *Edge) keepTime() {
 	}
 }
 
-// keepHouse sends heartbeats, ends what is old, and gives memory back, once a
+// keepHouse sends session.Heartbeats, ends what is old, and gives memory back, once a
 // second. It ends with the edge.
 func (e *Edge) keepHouse() {
 	tick := time.NewTicker(time.Second)
@@ -393,7 +394,7 @@ func (e *Edge) keepHouse() {
 			e.beat(now)
 			select {
 			case giving <- struct{}{}:
-				e.work.Go(func() { // a collection takes its time, and heartbeats are due
+				e.work.Go(func() { // a collection takes its time, and session.Heartbeats are due
 					defer func() { <-giving }()
 					memory.look(now)
 				})
@@ -403,22 +404,30 @@ func (e *Edge) keepHouse() {
 	}
 }
 
-// beat sends the heartbeats that are due and ends the sessions that are old.
+// beat sends the session.Heartbeats that are due and ends the sessions that are old.
 func (e *Edge) beat(now time.Time) {
-	for _, w := range e.since(now.Add(-heartbeat)) {
+	for _, w := range e.since(now.Add(-session.Heartbeat)) {
 		go w.beat(now) // a client that does not read must not hold up the others
 	}
-	for _, o := range e.outlets.list() {
-		if o.silent(now) {
-			go o.beat(now)
+	for _, o := range e.sessions.Streams.List() {
+		if o.Silent(now) {
+			go o.Beat(now)
 		}
 	}
 	e.endStays()
-	e.sessions.sweep(now)
-	e.slide(now)
+	e.sessions.Sweep(now)
+	e.sessions.Slide(now)
 	for _, s := range e.live.Load().servers {
 		e.reportStatus(s, now)
 	}
+}
+
+// hosts are the servers that are served now, as their sessions need them.
+func (e *Edge) hosts() map[string]*session.Host {
+	if live := e.live.Load(); live != nil {
+		return live.hosts
+	}
+	return nil
 }
 
 // each calls f with every call under way; see door.Door.Each.
@@ -435,25 +444,4 @@ func (e *Edge) since(before time.Time) []way {
 		}
 	})
 	return out
-}
-
-// listener returns what begins to hear the backends for a session.
-func (e *Edge) listener(s *session) func(context.Context, edge.Client) {
-	return func(ctx context.Context, out edge.Client) {
-		served := e.live.Load().servers[s.server]
-		if served == nil {
-			return
-		}
-		if served.only == nil {
-			out = ofOthers{out}
-		}
-		for _, b := range served.backends {
-			e.work.Go(func() {
-				defer edge.Contain(e.log, "listener")
-				if err := b.Attend(ctx, &s.Session, out); err != nil && ctx.Err() == nil {
-					e.log.Debug("backend is not heard", "backend", b.Name, "error", err)
-				}
-			})
-		}
-	}
 }

@@ -3,10 +3,8 @@ package serve
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/relay"
 )
 
 // TestZ06TasksAreTheirOwners: who begins tasks without end has the edge forget
@@ -45,42 +43,5 @@ func TestZ06TasksAreTheirOwners(t *testing.T) {
 	}
 	if all.order.Len() != maxTasks || len(all.byID) != maxTasks || sum != maxTasks {
 		t.Errorf("%d tasks, %d by id, %d of all owners", all.order.Len(), len(all.byID), sum)
-	}
-}
-
-// TestZ06LogsAreTheirHolders: what is kept of one holder's streams leaves room
-// for those of others.
-func TestZ06LogsAreTheirHolders(t *testing.T) {
-	table := newSessions(1000, 1000, time.Hour)
-	fill := func(holder string) (kept int) {
-		h, err := table.place(time.Now(), holder)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := table.add(table.make(time.Now(), relay.NewName(), "s", "", "", nil, nil), h)
-		l := s.openLog(nil)
-		for range logBytes >> 10 {
-			l.add(make([]byte, 1<<10))
-		}
-		return len(l.events)
-	}
-	full := 0
-	for range 2 * logsBytes / logBytes {
-		if fill("a") == logBytes>>10 {
-			full++
-		}
-	}
-	if full == 0 || full > holderBytes/logBytes {
-		t.Errorf("%d whole logs of one holder", full)
-	}
-	if fill("b") != logBytes>>10 {
-		t.Error("no room for another")
-	}
-	table.endAll(func(*session) bool { return true })
-	if n := table.kept.Load(); n != 0 || len(table.holders) != 0 {
-		t.Errorf("%d bytes of %d holders are left", n, len(table.holders))
-	}
-	if fill("a") != logBytes>>10 {
-		t.Error("no room after all have ended")
 	}
 }

@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/relay"
 	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/secret"
+	"github.com/weir-edge/weir/edge/session"
 )
 
 // stateSecret and stateKey name the secret that has the keys where no file does.
@@ -78,4 +80,25 @@ func parkedFor(s Settings, seal *route.Sealer, r *relay.Relay) *route.Parked {
 	return route.NewParked(route.ParkOptions{
 		Most: s.MaxParked, TTL: s.ParkTTL, Cap: s.CallCap, Node: r.Node, Room: room, Part: max(room/4, s.MaxBody), Claims: &r.Claims,
 	}, seal)
+}
+
+// takeKeys lets states of another process open here, and those of this one there:
+// a random key gives way to that of the process before.
+func (e *Edge) takeKeys(handed [][]byte) {
+	keys := e.keys
+	if !e.sharedKey && len(handed) > 0 {
+		keys = nil
+	}
+	for _, k := range handed {
+		if len(keys) < session.MaxKeys && !slices.ContainsFunc(keys, func(have []byte) bool { return bytes.Equal(have, k) }) {
+			keys = append(keys, k)
+		}
+	}
+	seal, err := route.NewSealer(keys)
+	if err != nil {
+		e.log.Warn("states of the process before cannot be opened", "error", err)
+		return
+	}
+	e.keys = keys
+	e.parked.Reseal(seal)
 }

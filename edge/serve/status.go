@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
-	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/filters/guest"
@@ -138,8 +137,8 @@ func (e *Edge) statusOf(served *server) status {
 	s := status{
 		Name:     served.name,
 		URL:      e.urlOf(served),
-		Sessions: len(e.sessions.of(served.name)),
-		Streams:  e.outlets.len(),
+		Sessions: len(e.sessions.Of(served.name)),
+		Streams:  e.sessions.Streams.Len(),
 		Inflight: e.inflight.Load(),
 		Parked:   e.parked.Len(),
 		Dropped:  e.parked.Dropped(),
@@ -310,13 +309,9 @@ func (e *Edge) readyz(ctx *fasthttp.RequestCtx) {
 	switch {
 	case !e.ready.Load():
 		plain(ctx, 503, "draining\n")
-	case e.stores.strangers():
+	case e.sessions.Stores.Strangers():
 		plain(ctx, 503, "waiting\n")
 	default:
 		plain(ctx, 200, "ready\n")
 	}
-}
-
-func errStreams(most int) error {
-	return edge.Errorf(edge.Overload, "door", "this client has %d streams open, which is the limit", most)
 }

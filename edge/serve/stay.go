@@ -91,9 +91,9 @@ func (e *Edge) endStays() {
 		}
 		return one.holds
 	}
-	for _, o := range e.outlets.list() {
-		if !holds(o.server, o.who) {
-			go o.close() // a client that does not read must not hold up the others
+	for _, o := range e.sessions.Streams.List() {
+		if !holds(o.Server, o.Who) {
+			go o.Close() // a client that does not read must not hold up the others
 		}
 	}
 	e.each(func(x *exchange) {

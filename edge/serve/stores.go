@@ -4,69 +4,17 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
-	"github.com/weir-edge/weir/edge/relay"
+	"github.com/weir-edge/weir/edge/session"
 )
-
-// stores are the stores that servers share with those of other edges: one for
-// each way to reach one, opened with the first server that uses it and closed
-// with the last.
-type stores struct {
-	mu   sync.Mutex
-	open map[string]*shared // by digest
-}
-
-// carrier is what edges share: values, and boxes by which they write to each
-// other.
-type carrier interface {
-	edge.Store
-	Head(ctx context.Context, key string, most int) ([]byte, error)
-	Away() bool
-	State() kv.State
-	Ready() error
-	Counters() kv.Counters
-	Close() error
-}
-
-// shared is one of them.
-type shared struct {
-	carrier
-	relay.Link
-	digest string
-	uses   int         // servers; stores.mu guards it
-	met    atomic.Bool // it has answered once
-	keeper *keeper
-	end    context.CancelFunc // of its Life
-}
-
-// share makes a store of what carries it. Nothing is read from it yet.
-func (e *Edge) share(c carrier, address string, signer *relay.Signer) *shared {
-	t := &shared{carrier: c, keeper: newKeeper()}
-	t.Link = relay.Link{
-		Relay: e.relay, Store: c, Since: func() time.Time { return c.State().Since }, Address: address, Signer: signer,
-		Largest: e.settings.letterSize(), Cap: e.settings.CallCap, Handle: e.handlers(t),
-	}
-	t.Life, t.end = context.WithCancel(context.Background())
-	return t
-}
-
-// id tells one store from another; "" for none.
-func (s *shared) id() string {
-	if s == nil {
-		return ""
-	}
-	return s.digest
-}
 
 // use opens the store that a server of the plan asks for, or finds it open. It
 // is given back when the server ends. nil stands for the memory of the process.
-func (e *Edge) use(s *server, p *compile.Store) (*shared, error) {
+func (e *Edge) use(s *server, p *compile.Store) (*session.Store, error) {
 	if p == nil {
 		return nil, nil
 	}
@@ -94,46 +42,12 @@ func (e *Edge) use(s *server, p *compile.Store) (*shared, error) {
 		Password string
 		CA       []byte
 	}{*p, string(password), o.CA})
-	e.stores.mu.Lock()
-	defer e.stores.mu.Unlock()
-	one := e.stores.open[digest]
-	if one == nil {
-		redis, err := kv.Redis(o)
-		if err != nil {
-			return nil, err
-		}
-		one = e.share(redis, p.Address, e.signer)
-		one.digest = digest
-		one.Join(one.Life)
-		one.Work.Go(func() {
-			defer edge.Contain(e.log, "stream logs")
-			one.keeper.run(one.Life, one)
-		})
-		if !e.sharedKey {
-			e.log.Warn("a parked call can only be gone on with at this edge: edges that share a store need one key. What edges write to each other is not signed", "store", p.Address, "do", "give all of them the same --state-key-file, or the secret weir-state with the key key")
-		}
-		if e.stores.open == nil {
-			e.stores.open = make(map[string]*shared)
-		}
-		e.stores.open[digest] = one
+	one, release, err := e.sessions.OpenStore(s.name, digest, p.Address, func() (session.Carrier, error) { return kv.Redis(o) })
+	if err != nil {
+		return nil, err
 	}
-	one.uses++
-	var left atomic.Bool
-	s.after = append(s.after, func() {
-		if left.CompareAndSwap(false, true) {
-			e.stores.leave(one)
-		}
-	})
-	name := s.name
-	one.Work.Go(func() { e.keepHome(one.Life, one, name, left.Load) })
+	s.after = append(s.after, release)
 	return one, nil
-}
-
-// hold keeps a store open until leave.
-func (t *stores) hold(one *shared) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	one.uses++
 }
 
 // password finds the password that a sessionStorage refers to.
@@ -149,49 +63,6 @@ func (e *Edge) password(s *server, key *compile.SecretKey) (edge.Secret, error) 
 	return password, nil
 }
 
-// leave gives a store back. The last one closes it.
-func (t *stores) leave(one *shared) {
-	t.mu.Lock()
-	one.uses--
-	last := one.uses == 0
-	if last {
-		delete(t.open, one.digest)
-	}
-	t.mu.Unlock()
-	if last {
-		one.end()
-		one.Work.Wait()
-		_ = one.Close() // what it held open is gone in any case
-	}
-}
-
-// list returns the stores that are open.
-func (t *stores) list() []*shared {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	all := make([]*shared, 0, len(t.open))
-	for _, one := range t.open {
-		all = append(all, one)
-	}
-	return all
-}
-
-// strangers reports whether a store has not answered yet, not once. One that
-// goes away later leaves the edge ready: it serves what needs no store, and no
-// other edge would fare better.
-func (t *stores) strangers() bool {
-	for _, one := range t.list() {
-		if one.met.Load() {
-			continue
-		}
-		if one.Ready() != nil {
-			return true
-		}
-		one.met.Store(true)
-	}
-	return false
-}
-
 // storeStatus is what /status says of the store that a server shares.
 type storeStatus struct {
 	Address   string     `json:"address"`
@@ -204,12 +75,12 @@ type storeStatus struct {
 }
 
 func (s *server) storeStatus() *storeStatus {
-	if s.shared == nil {
+	if s.store == nil {
 		return nil
 	}
-	state, counted := s.shared.State(), s.shared.Counters()
-	out := &storeStatus{Address: s.shared.Address, Connected: state.Ready, Calls: counted.Calls, Failed: counted.Failures + counted.Refused, Dropped: s.shared.Signer.Dropped.Load()}
-	if err := s.shared.Ready(); err != nil {
+	state, counted := s.store.State(), s.store.Counters()
+	out := &storeStatus{Address: s.store.Address, Connected: state.Ready, Calls: counted.Calls, Failed: counted.Failures + counted.Refused, Dropped: s.store.Signer.Dropped.Load()}
+	if err := s.store.Ready(); err != nil {
 		out.Message = err.Error()
 	} else if state.Deaf != nil {
 		out.Message = "does not tell of new messages, which are found a second late: " + state.Deaf.Error()
@@ -238,15 +109,4 @@ func (s *server) limitStatus() *limitStatus {
 		out.Limited += n
 	}
 	return out
-}
-
-// Collect is edge.Collector.Collect: what the store counts, and the letters in it.
-func (t *shared) Collect(m edge.Emitter) {
-	up := 0.0
-	if t.Ready() == nil {
-		up = 1
-	}
-	m.Gauge("weir_store_up", "1 while the shared store answers.", up)
-	t.Counters().Collect(m)
-	m.Counter("weir_store_letters_dropped", "Messages in the shared store that no replica with the same key wrote lately.", float64(t.Signer.Dropped.Load()))
 }

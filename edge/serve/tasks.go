@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/relay"
+	"github.com/weir-edge/weir/edge/session"
 )
 
 // maxTasks is how many tasks of a server are remembered, the last used ones, and
@@ -45,8 +47,8 @@ const taskFor = time.Hour
 func (s *server) began(x *edge.Exchange, id string) {
 	owner, at := taskOwner(x), s.targets[x.Target.Backend]
 	for _, old := range s.tasks.add(owner, id, at) {
-		if s.shared != nil && !old.kept.IsZero() {
-			_ = s.shared.Delete(context.Background(), s.taskKey(old.key.owner, old.key.id)) // it is forgotten there in any case
+		if s.store != nil && !old.kept.IsZero() {
+			_ = s.store.Delete(context.Background(), s.taskKey(old.key.owner, old.key.id)) // it is forgotten there in any case
 		}
 	}
 	s.tell(owner, id, at)
@@ -54,23 +56,23 @@ func (s *server) began(x *edge.Exchange, id string) {
 
 // tell has the store remember a task; one that it cannot be told is known here.
 func (s *server) tell(owner, id string, at *edge.Target) {
-	if s.shared == nil || id == "" {
+	if s.store == nil || id == "" {
 		return
 	}
-	if s.shared.Put(context.Background(), s.taskKey(owner, id), []byte(at.Backend), taskFor) == nil {
+	if s.store.Put(context.Background(), s.taskKey(owner, id), []byte(at.Backend), taskFor) == nil {
 		s.tasks.told(owner, id, s.edge.door.Clock.Now())
 	}
 }
 
 func (s *server) taskKey(owner, id string) string {
-	return "task:" + digestText("task", s.name, owner, id)
+	return "task:" + kv.Digest("task", s.name, owner, id)
 }
 
 // taskAt returns where a task is; nil when it is not the client's.
 func (s *server) taskAt(x *edge.Exchange, id string) (*edge.Target, error) {
 	owner := taskOwner(x)
 	at, kept := s.tasks.find(owner, id)
-	if s.shared == nil || id == "" || len(id) > maxTaskID {
+	if s.store == nil || id == "" || len(id) > maxTaskID {
 		return at, nil
 	}
 	if at != nil {
@@ -79,7 +81,7 @@ func (s *server) taskAt(x *edge.Exchange, id string) (*edge.Target, error) {
 		}
 		return at, nil
 	}
-	name, err := s.shared.Get(context.Background(), s.taskKey(owner, id))
+	name, err := s.store.Get(context.Background(), s.taskKey(owner, id))
 	if err != nil {
 		return nil, relay.ErrAway()
 	}
@@ -156,13 +158,13 @@ func (t *tasks) used(e *list.Element) *task {
 
 // list returns where the tasks of a server are, as they are handed over: those
 // last that were used last.
-func (t *tasks) list(server string) []handedTask {
+func (t *tasks) list(server string) []session.Task {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := make([]handedTask, 0, t.order.Len())
+	all := make([]session.Task, 0, t.order.Len())
 	for e := t.order.Back(); e != nil; e = e.Prev() {
 		one := e.Value.(*task)
-		all = append(all, handedTask{Server: server, Owner: one.key.owner, ID: one.key.id, Backend: one.at.Backend})
+		all = append(all, session.Task{Server: server, Owner: one.key.owner, ID: one.key.id, Backend: one.at.Backend})
 	}
 	return all
 }

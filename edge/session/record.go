@@ -1,4 +1,4 @@
-package serve
+package session
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
 )
@@ -18,8 +19,8 @@ import (
 // edge that has it, into the store, and to backends with every session, or with
 // every call, there. What it subscribes to goes with a common session.
 const (
-	// maxSaid is how many bytes clientInfo and capabilities have together.
-	maxSaid = 16 << 10
+	// MaxSaid is how many bytes clientInfo and capabilities have together.
+	MaxSaid = 16 << 10
 
 	// maxSubscribed is how many bytes the URIs have that a common session is
 	// subscribed to.
@@ -32,19 +33,19 @@ const (
 	packFrom = 1 << 10
 )
 
-// errSaidMuch refuses a client that says too much of itself; nil for one that
+// ErrSaidMuch refuses a client that says too much of itself; nil for one that
 // does not.
-func errSaidMuch(what string, info, capabilities int) error {
-	if info+capabilities <= maxSaid {
+func ErrSaidMuch(what string, info, capabilities int) error {
+	if info+capabilities <= MaxSaid {
 		return nil
 	}
-	return edge.Errorf(edge.Params, "client", "%s have %d bytes together: at most %d are kept of what a client says of itself", what, info+capabilities, maxSaid)
+	return edge.Errorf(edge.Params, "client", "%s have %d bytes together: at most %d are kept of what a client says of itself", what, info+capabilities, MaxSaid)
 }
 
-// record is a session in the store. Its head is small and lies before the rest,
+// storedSession is a session in the store. Its head is small and lies before the rest,
 // so that nobody has to read what a client made large to see whether the session
 // is still there.
-type record struct {
+type storedSession struct {
 	Server  string   `json:"s"`
 	Owner   string   `json:"o"` // digest of id and principal: nobody reads there who it is
 	Version string   `json:"v"`
@@ -66,7 +67,7 @@ type said struct {
 }
 
 // text is a record as the store has it.
-func (r *record) text() []byte {
+func (r *storedSession) text() []byte {
 	head, err := json.Marshal(r)
 	if err != nil {
 		panic(err) // strings and numbers always have a JSON form
@@ -77,9 +78,9 @@ func (r *record) text() []byte {
 // readHead returns the head of a session that a store has, of the first
 // headBytes of it or more; nil for none, for one that has ended, and for what is
 // no session.
-func readHead(text []byte) *record {
+func readHead(text []byte) *storedSession {
 	head, _, ok := bytes.Cut(text, []byte{'\n'})
-	var r record
+	var r storedSession
 	if !ok || len(head) > headBytes || json.Unmarshal(head, &r) != nil || r.Ended || !mcp.LegacyVersion(r.Version) || len(r.Nodes) > maxNodes ||
 		slices.ContainsFunc(r.Nodes, func(n string) bool { return !relay.IsNode(n) }) {
 		return nil
@@ -88,13 +89,13 @@ func readHead(text []byte) *record {
 }
 
 // readRecord returns the session that a store has; nil as readHead.
-func readRecord(text []byte) *record {
+func readRecord(text []byte) *storedSession {
 	r := readHead(text)
 	if r == nil {
 		return nil
 	}
 	_, rest, _ := bytes.Cut(text, []byte{'\n'})
-	if !r.said.read(rest) || !json.Valid(r.said.Capabilities) || len(r.said.Info) > 0 && !json.Valid(r.said.Info) || len(r.said.Subscribed) > maxWatched {
+	if !r.said.read(rest) || !json.Valid(r.said.Capabilities) || len(r.said.Info) > 0 && !json.Valid(r.said.Info) || len(r.said.Subscribed) > backend.MaxWished {
 		return nil
 	}
 	r.said.set = r.Set
@@ -104,13 +105,13 @@ func readRecord(text []byte) *record {
 // ended reports whether a store remembers of a session that it has ended.
 func ended(text []byte) bool {
 	head, _, _ := bytes.Cut(text, []byte{'\n'})
-	var r record
+	var r storedSession
 	return json.Unmarshal(head, &r) == nil && r.Ended
 }
 
 // subscribe changes what a session is subscribed to. It reports false when there
 // is no room for more.
-func (r *record) subscribe(uri string, yes bool) bool {
+func (r *storedSession) subscribe(uri string, yes bool) bool {
 	s := &r.said
 	at := slices.Index(s.Subscribed, uri)
 	switch {
@@ -134,7 +135,7 @@ func (s *said) room(uri string) bool {
 	for _, u := range s.Subscribed {
 		bytes += len(u)
 	}
-	return len(s.Subscribed) < maxWatched && bytes <= maxSubscribed
+	return len(s.Subscribed) < backend.MaxWished && bytes <= maxSubscribed
 }
 
 // The rest of a record is a byte that says how it is written, and then its parts,
@@ -185,7 +186,7 @@ func (s *said) read(text []byte) bool {
 	raw := text[1:]
 	if text[0] == packed {
 		// More than a client may have said no edge wrote.
-		const most = maxSaid + maxSubscribed + (maxWatched+2)*binary.MaxVarintLen64
+		const most = MaxSaid + maxSubscribed + (backend.MaxWished+2)*binary.MaxVarintLen64
 		var err error
 		if raw, err = io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(raw)), most)); err != nil {
 			return false

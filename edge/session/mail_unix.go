@@ -1,6 +1,6 @@
 //go:build unix
 
-package serve
+package session
 
 import (
 	"context"
@@ -54,9 +54,9 @@ type mailConn struct {
 
 func mailPath(path, node string) string { return path + "." + node }
 
-// openMail listens for the letters of other processes. What processes that were
+// OpenMail listens for the letters of other processes. What processes that were
 // killed left behind goes.
-func (e *Edge) openMail(path string) error {
+func (ss *Sessions) OpenMail(path string) error {
 	left, _ := filepath.Glob(mailPath(path, strings.Repeat("[0-9a-f]", 16))) // an odd path finds nothing
 	for _, one := range left {
 		if conn, err := net.DialTimeout("unix", one, time.Second); err == nil {
@@ -65,7 +65,7 @@ func (e *Edge) openMail(path string) error {
 			os.Remove(one)
 		}
 	}
-	own := mailPath(path, e.relay.Node)
+	own := mailPath(path, ss.o.Relay.Node)
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: own, Net: "unix"})
 	if err == nil {
 		err = os.Chmod(own, 0o600)
@@ -76,17 +76,20 @@ func (e *Edge) openMail(path string) error {
 		}
 		return fmt.Errorf("--hand-over: %w", err)
 	}
-	m := &mail{MemoryStore: e.store, path: path, own: own, ln: ln, out: make(map[string]*mailConn), in: make(map[net.Conn]struct{})}
-	t := e.share(m, path, relay.NewSigner(e.relay.Node, nil))
+	m := &mail{MemoryStore: ss.o.Memory, path: path, own: own, ln: ln, out: make(map[string]*mailConn), in: make(map[net.Conn]struct{})}
+	t := ss.share(m, path, relay.NewSigner(ss.o.Relay.Node, nil))
 	t.Direct = true
-	maps.Copy(t.Handle, e.mailHandlers(t))
-	e.mail = t
+	maps.Copy(t.Handle, ss.mailHandlers(t))
+	ss.mail = t
 	return nil
 }
 
-// readMail reads letters until the mail is closed.
-func (e *Edge) readMail() {
-	m := e.mail.carrier.(*mail)
+// ReadMail reads letters until the mail is closed.
+func (ss *Sessions) ReadMail() {
+	if ss.mail == nil {
+		return
+	}
+	m := ss.mail.Carrier.(*mail)
 	m.work.Go(func() {
 		for {
 			conn, err := m.ln.Accept()
@@ -102,27 +105,27 @@ func (e *Edge) readMail() {
 				continue
 			}
 			m.work.Go(func() {
-				defer edge.Contain(e.log, "letters")
+				defer edge.Contain(ss.o.Log, "letters")
 				defer m.leave(conn)
 				for {
-					text, err := readFrame(conn, e.mail.Largest)
+					text, err := readFrame(conn, ss.mail.Largest)
 					if err != nil {
 						return
 					}
-					e.mail.Receive(text)
+					ss.mail.Receive(text)
 				}
 			})
 		}
 	})
 }
 
-// closeMail ends the mail, and what goes on for other processes.
-func (e *Edge) closeMail() {
-	if e.mail == nil {
+// CloseMail ends the mail, and what goes on for other processes.
+func (ss *Sessions) CloseMail() {
+	if ss.mail == nil {
 		return
 	}
-	m := e.mail.carrier.(*mail)
-	e.mail.end()
+	m := ss.mail.Carrier.(*mail)
+	ss.mail.end()
 	m.mu.Lock()
 	m.ended = true
 	for _, c := range m.out {
@@ -135,7 +138,7 @@ func (e *Edge) closeMail() {
 	m.ln.Close()
 	os.Remove(m.own)
 	m.work.Wait()
-	e.mail.Work.Wait()
+	ss.mail.Work.Wait()
 }
 
 func (m *mail) enter(c net.Conn) bool {

@@ -1,4 +1,4 @@
-package serve
+package session
 
 import (
 	"bytes"
@@ -18,11 +18,11 @@ func TestZ40Record(t *testing.T) {
 	for i := range nodes {
 		nodes[i] = relay.NewName()
 	}
-	head := record{Server: strings.Repeat("s", 253), Owner: ownerOf("a", "b"), Version: mcp.V2511, Level: "emergency", Nodes: nodes, Set: 1<<64 - 1}
+	head := storedSession{Server: strings.Repeat("s", 253), Owner: ownerOf("a", "b"), Version: mcp.V2511, Level: "emergency", Nodes: nodes, Set: 1<<64 - 1}
 	for _, s := range []said{
 		{Capabilities: []byte("{}")},
 		{Info: []byte(`{ "name" : "é<&>" }`), Capabilities: []byte(`{ }`), Subscribed: []string{"a", "b\n"}},
-		{Info: []byte(`"` + strings.Repeat("i", maxSaid-4) + `"`), Capabilities: []byte("{}"), Subscribed: []string{strings.Repeat("<", maxSubscribed)}},
+		{Info: []byte(`"` + strings.Repeat("i", MaxSaid-4) + `"`), Capabilities: []byte("{}"), Subscribed: []string{strings.Repeat("<", maxSubscribed)}},
 	} {
 		r := head
 		r.said = s
@@ -37,11 +37,11 @@ func TestZ40Record(t *testing.T) {
 			t.Errorf("the head of %d bytes: %+v", len(text), got)
 		}
 	}
-	r := record{Version: mcp.V2511, said: said{Capabilities: make([]byte, 16<<20)}}
+	r := storedSession{Version: mcp.V2511, said: said{Capabilities: make([]byte, 16<<20)}}
 	if len(r.text()) > 64<<10 || readRecord(r.text()) != nil {
 		t.Error("a record that is 16 MiB when it is read is taken for one")
 	}
-	gone := record{Ended: true}
+	gone := storedSession{Ended: true}
 	if text := gone.text(); readRecord(text) != nil || readHead(text) != nil || !ended(text) {
 		t.Error("a session that has ended is one")
 	}
@@ -52,8 +52,8 @@ func TestZ40Record(t *testing.T) {
 
 // What is written by nobody is nothing, and ends nobody.
 func FuzzRecord(f *testing.F) {
-	f.Add((&record{Version: mcp.V2511, said: said{Capabilities: []byte("{}"), Subscribed: []string{"a"}}}).text())
-	f.Add((&record{Version: mcp.V2511, said: said{Capabilities: bytes.Repeat([]byte("x"), 2*packFrom)}}).text())
+	f.Add((&storedSession{Version: mcp.V2511, said: said{Capabilities: []byte("{}"), Subscribed: []string{"a"}}}).text())
+	f.Add((&storedSession{Version: mcp.V2511, said: said{Capabilities: bytes.Repeat([]byte("x"), 2*packFrom)}}).text())
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r := readRecord(text)
 		if r == nil {

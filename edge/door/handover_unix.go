@@ -1,6 +1,6 @@
 //go:build unix
 
-package serve
+package door
 
 import (
 	"errors"
@@ -10,10 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
-
-	"github.com/weir-edge/weir/edge/relay"
 )
 
 // A process that stands in for another takes its listening sockets over: the
@@ -23,6 +22,9 @@ import (
 
 // handOverWait bounds how long either side waits for the other.
 const handOverWait = time.Minute
+
+// handWithin is how long the handing over of sessions may take.
+const handWithin = 20 * time.Second
 
 // The words of the two.
 const (
@@ -36,16 +38,16 @@ const (
 // read what it does not know.
 const handsSessions = '2'
 
-// predecessor is the process that this one stands in for, while it waits to be
+// Predecessor is the process that this one stands in for, while it waits to be
 // told that this one serves.
-type predecessor struct {
+type Predecessor struct {
 	conn     *net.UnixConn
 	sessions bool // it hands them over
 }
 
-// takeOver asks the process that listens at path for its sockets. Without such
+// TakeOver asks the process that listens at path for its sockets. Without such
 // a process it returns nothing.
-func takeOver(path string) (front, admin net.Listener, from *predecessor, err error) {
+func TakeOver(path string) (front, admin net.Listener, from *Predecessor, err error) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, nil, nil, nil
@@ -79,31 +81,20 @@ func takeOver(path string) (front, admin net.Listener, from *predecessor, err er
 		conn.Close()
 		return nil, nil, nil, errors.Join(err, errors.New("no socket came"))
 	}
-	return all[0], all[1], &predecessor{conn, n == 2}, nil
+	return all[0], all[1], &Predecessor{conn, n == 2}, nil
 }
 
-// inherit takes over what the process has besides its sockets. Without it this
-// one serves all the same: clients begin their sessions anew.
-func (p *predecessor) inherit(e *Edge) {
-	if !p.sessions {
-		e.log.Warn("the process before this one is of a version that hands over no sessions: clients begin theirs anew")
-		return
+// HandsSessions reports whether the process hands over sessions besides its sockets.
+func (p *Predecessor) HandsSessions() bool { return p.sessions }
+
+// Inherit asks the process for its sessions on behalf of the one of a name. read
+// reads them, and says what of them it took.
+func (p *Predecessor) Inherit(name string, read func(io.ReadWriter) error) error {
+	_ = p.conn.SetDeadline(time.Now().Add(handWithin))
+	if _, err := p.conn.Write(append([]byte{wordSessions}, name...)); err != nil {
+		return err
 	}
-	err := func() error {
-		_ = p.conn.SetDeadline(time.Now().Add(handWithin))
-		if _, err := p.conn.Write(append([]byte{wordSessions}, e.relay.Node...)); err != nil {
-			return err
-		}
-		in, err := readInheritance(p.conn)
-		if err != nil {
-			_ = frame(p.conn, relay.Message{Kind: letterKept, From: e.relay.Node}, []byte("null")) // it is told to leave in any case
-			return err
-		}
-		return writeFrame(p.conn, relay.Message{Kind: letterKept, From: e.relay.Node}.Pack(encoded(e.inherit(in))))
-	}()
-	if err != nil {
-		e.log.Warn("the sessions of the process before this one were not taken over: clients begin theirs anew", "error", err)
-	}
+	return read(p.conn)
 }
 
 // socketsIn returns the descriptors that came with a message.
@@ -126,8 +117,8 @@ func socketsIn(rights []byte) ([]int, error) {
 	return all, nil
 }
 
-// leave tells the process that this one serves, if it does; else that one goes on.
-func (p *predecessor) leave(serves bool) error {
+// Leave tells the process that this one serves, if it does; else that one goes on.
+func (p *Predecessor) Leave(serves bool) error {
 	defer p.conn.Close()
 	if !serves {
 		return nil
@@ -137,9 +128,19 @@ func (p *predecessor) leave(serves bool) error {
 	return err
 }
 
-// giveWay waits at path for a process that takes over, and calls left when one
-// serves. It returns what ends the waiting.
-func (e *Edge) giveWay(path string, left func()) (stop func(), err error) {
+// Succession is how a process gives way to another one.
+type Succession struct {
+	Path  string                    // of the Unix socket at which the other one asks
+	Admin net.Listener              // a socket besides the door's; nil for none
+	Hand  func(io.ReadWriter) error // hands over the sessions; without them the other process serves all the same
+	Back  func()                    // the other process did not come to serve after Hand
+	Left  func()                    // it serves
+	Work  *sync.WaitGroup           // of what goes on by itself
+}
+
+// GiveWay waits for a process that takes over. It returns what ends the waiting.
+func (d *Door) GiveWay(s Succession) (stop func(), err error) {
+	path := s.Path
 	// The name changes hands in one step: there is always somebody behind it.
 	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+strconv.Itoa(os.Getpid()))
 	_ = os.Remove(temporary) // of a process that had this number and was killed
@@ -155,17 +156,17 @@ func (e *Edge) giveWay(path string, left func()) (stop func(), err error) {
 	if err != nil {
 		return func() {}, errors.Join(fmt.Errorf("--hand-over: %w", err), ln.Close())
 	}
-	e.work.Go(func() { // ends with the listener
+	s.Work.Go(func() { // ends with the listener
 		for {
 			conn, err := ln.AcceptUnix()
 			if err != nil {
 				return
 			}
-			if err := e.handSockets(conn); err != nil {
-				e.log.Warn("nobody took over", "error", err)
+			if err := d.handSockets(conn, s); err != nil {
+				d.o.Log.Warn("nobody took over", "error", err)
 				continue
 			}
-			left()
+			s.Left()
 			return
 		}
 	})
@@ -179,7 +180,7 @@ func (e *Edge) giveWay(path string, left func()) (stop func(), err error) {
 
 // handSockets gives the sockets to the process at the other end, and waits
 // until it serves.
-func (e *Edge) handSockets(conn *net.UnixConn) error {
+func (d *Door) handSockets(conn *net.UnixConn, s Succession) error {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(handOverWait))
 	var fds []int
@@ -188,7 +189,7 @@ func (e *Edge) handSockets(conn *net.UnixConn) error {
 			syscall.Close(fd)
 		}
 	}()
-	for _, ln := range []net.Listener{e.door.Socket(), e.adminLn} {
+	for _, ln := range []net.Listener{d.bare, s.Admin} {
 		if ln == nil {
 			continue
 		}
@@ -225,8 +226,12 @@ func (e *Edge) handSockets(conn *net.UnixConn) error {
 			asked = true
 			// From here on the new process takes connections, and this one serves
 			// those that it has.
-			e.door.Pause()
-			e.handTo(conn)
+			d.Pause()
+			_ = conn.SetDeadline(time.Now().Add(handWithin))
+			if err := s.Hand(conn); err != nil {
+				d.o.Log.Warn("sessions were not handed over: clients begin theirs anew", "error", err)
+			}
+			_ = conn.SetDeadline(time.Now().Add(handOverWait))
 			continue
 		case err != nil:
 			err = fmt.Errorf("the new process did not come to serve: %w", err)
@@ -234,28 +239,9 @@ func (e *Edge) handSockets(conn *net.UnixConn) error {
 			err = errors.New("the new process said what is not understood")
 		}
 		if asked {
-			e.takeBack()
-			e.door.Resume()
+			s.Back()
+			d.Resume()
 		}
 		return err
-	}
-}
-
-// handTo hands the sessions to the process at the other end. Where that fails the
-// new process serves without.
-func (e *Edge) handTo(conn *net.UnixConn) {
-	_ = conn.SetDeadline(time.Now().Add(handWithin))
-	defer func() { _ = conn.SetDeadline(time.Now().Add(handOverWait)) }()
-	node := make([]byte, len(e.relay.Node))
-	_, err := io.ReadFull(conn, node)
-	if err == nil && !relay.IsNode(string(node)) {
-		err = errors.New("the new process has no name")
-	}
-	if err == nil {
-		err = e.handSessions(conn, string(node))
-	}
-	if err != nil {
-		e.heir.Store(nil)
-		e.log.Warn("sessions were not handed over: clients begin theirs anew", "error", err)
 	}
 }

@@ -1,4 +1,4 @@
-package serve
+package session
 
 import (
 	"bytes"
@@ -17,9 +17,9 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
-	"github.com/weir-edge/weir/edge/route"
 )
 
 // What a process hands to the one that stands in for it, besides its sockets:
@@ -31,15 +31,13 @@ import (
 
 const (
 	// maxHandedFrame bounds one thing that is handed over, maxHandedBytes all of
-	// them, and maxHandedKeys the keys of states among them.
+	// them, and MaxKeys how many keys of states are among them.
 	maxHandedFrame = 1 << 20
 	maxHandedBytes = 256 << 20
-	maxHandedKeys  = 16
+	MaxKeys        = 16
 
-	// handWithin is how long the handing over of sessions may take, and
-	// openingWithin how long it waits for sessions that are being opened at
+	// openingWithin is how long the handing over of sessions waits for sessions that are being opened at
 	// backends at that moment.
-	handWithin    = 20 * time.Second
 	openingWithin = time.Second
 
 	// awaitedFor is how long what comes for the client of a session that was
@@ -56,15 +54,15 @@ const (
 
 // The kinds of letters that one process writes to another of the same place.
 const (
-	letterHello   = "hello"   // begins what is handed over; the body is handedEdge
-	letterKey     = "key"     // the body is a key of states
-	letterTasks   = "tasks"   // the body is an array of handedTask
-	letterSession = "session" // the body is a handedSession
-	letterLog     = "log"     // what a stream has carried; Event is its name
-	letterAll     = "all"     // there is no more
-	letterKept    = "kept"    // answers all of that; the body is an array of leftOver
-	letterHeir    = "heir"    // another process stands in from now on: From
-	letterDeaf    = "deaf"    // the process before hears no backend any longer
+	kindHello   = "hello"   // begins what is handed over; the body is handedEdge
+	kindKey     = "key"     // the body is a key of states
+	kindTasks   = "tasks"   // the body is an array of Task
+	kindSession = "session" // the body is a handedSession
+	kindLog     = "log"     // what a stream has carried; Event is its name
+	kindAll     = "all"     // there is no more
+	kindKept    = "kept"    // answers all of that; the body is an array of leftOver
+	kindHeir    = "heir"    // another process stands in from now on: From
+	kindDeaf    = "deaf"    // the process before hears no backend any longer
 )
 
 // handedEdge is what a process says of itself.
@@ -90,8 +88,8 @@ type handedSession struct {
 	Upstream     map[string]backend.Handed `json:"upstream,omitempty"`
 }
 
-// handedTask is where a task is.
-type handedTask struct {
+// Task is where a task is, as another process is told it.
+type Task struct {
 	Server  string `json:"server"`
 	Owner   string `json:"owner"`
 	ID      string `json:"id"`
@@ -149,9 +147,9 @@ type handing struct {
 	told map[string]string // digest of what was last told of a session, by its id
 }
 
-// heirNode is the process that stands in for this one; "" for none.
-func (e *Edge) heirNode() string {
-	if h := e.heir.Load(); h != nil {
+// Heir is the process that stands in for this one; "" for none.
+func (ss *Sessions) Heir() string {
+	if h := ss.heir.Load(); h != nil {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return h.node
@@ -186,77 +184,91 @@ func (c *count) summary() string {
 	return text.String()
 }
 
-// handSessions writes everything that the process at the other end of rw is to go
+// HandOver writes everything that the process at the other end of rw is to go
 // on with, and has the sessions that it took end here without their backends
 // being told.
-func (e *Edge) handSessions(rw io.ReadWriter, node string) error {
+func (ss *Sessions) HandOver(rw io.ReadWriter) (err error) {
+	name := make([]byte, len(ss.o.Relay.Node))
+	if _, err := io.ReadFull(rw, name); err != nil {
+		return err
+	}
+	node := string(name)
+	if !relay.IsNode(node) {
+		return errors.New("the new process has no name")
+	}
+	defer func() {
+		if err != nil {
+			ss.heir.Store(nil)
+		}
+	}()
 	h := &handing{node: node, told: make(map[string]string)}
-	e.heir.Store(h)
+	ss.heir.Store(h)
 	ctx, cancel := context.WithTimeout(context.Background(), openingWithin)
 	defer cancel()
 	var did count
 	// 1. Who this is.
-	hello := handedEdge{Node: e.relay.Node, Elders: e.elders.list(), Servers: make(map[string]string)}
-	for name, s := range e.live.Load().servers {
-		hello.Servers[name] = hex.EncodeToString([]byte(s.digest))
+	hello := handedEdge{Node: ss.o.Relay.Node, Elders: ss.elders.list(), Servers: make(map[string]string)}
+	for name, s := range ss.o.Servers() {
+		hello.Servers[name] = hex.EncodeToString([]byte(s.Digest))
 	}
-	if err := frame(rw, relay.Message{Kind: letterHello, From: e.relay.Node}, encoded(hello)); err != nil {
+	if err := frame(rw, relay.Message{Kind: kindHello, From: ss.o.Relay.Node}, encoded(hello)); err != nil {
 		return err
 	}
 	// 2. Keys and tasks.
-	for _, key := range e.keys[:min(len(e.keys), maxHandedKeys)] {
-		if err := frame(rw, relay.Message{Kind: letterKey}, key); err != nil {
+	keys := ss.o.Keys()
+	for _, key := range keys[:min(len(keys), MaxKeys)] {
+		if err := frame(rw, relay.Message{Kind: kindKey}, key); err != nil {
 			return err
 		}
 	}
-	for _, s := range e.live.Load().servers {
-		for some := range slices.Chunk(s.tasks.list(s.name), 200) {
-			if err := frame(rw, relay.Message{Kind: letterTasks}, encoded(some)); err != nil {
+	for _, s := range ss.o.Servers() {
+		for some := range slices.Chunk(s.Tasks(), 200) {
+			if err := frame(rw, relay.Message{Kind: kindTasks}, encoded(some)); err != nil {
 				return err
 			}
 			did.tasks += len(some)
 		}
 	}
 	// 3. Sessions, those first that were used last, and what their streams carried.
-	all := e.sessions.every()
-	slices.SortFunc(all, func(a, b *session) int { return cmp.Compare(b.used.Load(), a.used.Load()) })
+	all := ss.every()
+	slices.SortFunc(all, func(a, b *Session) int { return cmp.Compare(b.used.Load(), a.used.Load()) })
 	went := make(map[string]handed, len(all))
-	bytes, older := 0, e.doors.sessions()
+	bytes := 0
 	for _, s := range all {
-		if older[s] {
-			did.leave("a session of server %s: it ends with its stream of the older transport", s.server)
+		if s.older.Load() {
+			did.leave("a session of server %s: it ends with its stream of the older transport", s.Server)
 			continue
 		}
-		one, ok := e.hand(ctx, s)
+		one, ok := ss.hand(ctx, s)
 		if !ok {
 			continue // it has ended
 		}
 		text := encoded(one)
 		if bytes += len(text); bytes > maxHandedBytes/2 {
-			did.leave("a session of server %s: all of them have more than %d bytes", s.server, maxHandedBytes/2)
+			did.leave("a session of server %s: all of them have more than %d bytes", s.Server, maxHandedBytes/2)
 			continue
 		}
-		switch err := frame(rw, relay.Message{Kind: letterSession, Session: keyOf(s.ID)}, text); {
+		switch err := frame(rw, relay.Message{Kind: kindSession, Session: Key(s.ID)}, text); {
 		case errors.Is(err, errTooLargeToHand):
-			did.leave("a session of server %s: %v", s.server, err)
+			did.leave("a session of server %s: %v", s.Server, err)
 			continue
 		case err != nil:
 			return err
 		}
 		h.note(one)
-		went[keyOf(s.ID)] = handed{s, one}
+		went[Key(s.ID)] = handed{s, one}
 		did.sessions++
 	}
 	for _, one := range went {
 		for _, l := range one.s.finished() {
 			text := l.text()
 			if bytes += len(text); bytes > maxHandedBytes {
-				did.leave("a stream of a session of server %s: all of it has more than %d bytes", one.s.server, maxHandedBytes)
+				did.leave("a stream of a session of server %s: all of it has more than %d bytes", one.s.Server, maxHandedBytes)
 				continue
 			}
-			switch err := frame(rw, relay.Message{Kind: letterLog, Session: keyOf(one.s.ID), Event: l.stream}, text); {
+			switch err := frame(rw, relay.Message{Kind: kindLog, Session: Key(one.s.ID), Event: l.stream}, text); {
 			case errors.Is(err, errTooLargeToHand):
-				did.leave("a stream of a session of server %s: %v", one.s.server, err)
+				did.leave("a stream of a session of server %s: %v", one.s.Server, err)
 			case err != nil:
 				return err
 			default:
@@ -267,7 +279,7 @@ func (e *Edge) handSessions(rw io.ReadWriter, node string) error {
 			}
 		}
 	}
-	if err := frame(rw, relay.Message{Kind: letterAll}, nil); err != nil {
+	if err := frame(rw, relay.Message{Kind: kindAll}, nil); err != nil {
 		return err
 	}
 	// 4. What of that was taken.
@@ -277,7 +289,7 @@ func (e *Edge) handSessions(rw io.ReadWriter, node string) error {
 	}
 	l, body, ok := relay.Unpack(text)
 	var left []leftOver
-	if !ok || l.Kind != letterKept || json.Unmarshal(body, &left) != nil {
+	if !ok || l.Kind != kindKept || json.Unmarshal(body, &left) != nil {
 		return errors.New("the new process said what is not understood")
 	}
 	for _, one := range left {
@@ -285,7 +297,7 @@ func (e *Edge) handSessions(rw io.ReadWriter, node string) error {
 		switch {
 		case !there:
 		case one.Backend == "":
-			did.leave("a session of server %s: the new process did not take it", was.s.server)
+			did.leave("a session of server %s: the new process did not take it", was.s.Server)
 			delete(went, one.Session)
 			did.sessions--
 		default:
@@ -293,18 +305,18 @@ func (e *Edge) handSessions(rw io.ReadWriter, node string) error {
 		}
 	}
 	for _, one := range went {
-		e.handedOver(one.s, &one.as)
+		ss.handedOver(one.s, &one.as)
 	}
-	e.log.Info("sessions were handed over", "sessions", did.sessions, "streams", did.logs, "tasks", did.tasks)
+	ss.o.Log.Info("sessions were handed over", "sessions", did.sessions, "streams", did.logs, "tasks", did.tasks)
 	if len(did.left) > 0 {
-		e.log.Warn("not everything was handed over", "left", len(did.left), "what", did.summary())
+		ss.o.Log.Warn("not everything was handed over", "left", len(did.left), "what", did.summary())
 	}
 	return nil
 }
 
 // handed is a session as it was handed over.
 type handed struct {
-	s  *session
+	s  *Session
 	as handedSession
 }
 
@@ -319,23 +331,23 @@ func encoded(v any) []byte {
 
 // hand returns a session as it is handed over; false for one that ends with this
 // process.
-func (e *Edge) hand(ctx context.Context, s *session) (handedSession, bool) {
+func (ss *Sessions) hand(ctx context.Context, s *Session) (handedSession, bool) {
 	h := handedSession{
-		ID: s.ID, Server: s.server, Owner: s.Owner, Holder: e.sessions.holderOf(s), Version: s.Version, Info: s.Info, Capabilities: s.Capabilities,
+		ID: s.ID, Server: s.Server, Owner: s.Owner, Holder: ss.holderOf(s), Version: s.Version, Info: s.Info, Capabilities: s.Capabilities,
 		Level: s.LogLevel(), Used: s.used.Load(),
 	}
-	if keyOf(s.ID) == "" {
+	if Key(s.ID) == "" {
 		return h, false
 	}
-	if r := s.common.last.Load(); r != nil && s.common.store.Load() != nil {
+	if r := s.stored.last.Load(); r != nil && s.stored.store.Load() != nil {
 		h.Stored = r.text()
 	}
 	s.mu.Lock()
 	h.Heard = s.hearing != nil || s.awaited()
 	over := s.over
 	s.mu.Unlock()
-	if served := e.live.Load().servers[s.server]; served != nil && !over {
-		for _, b := range served.backends {
+	if served := ss.o.Servers()[s.Server]; served != nil && !over {
+		for _, b := range served.Backends {
 			if up, ok := b.Hand(ctx, &s.Session); ok {
 				if h.Upstream == nil {
 					h.Upstream = make(map[string]backend.Handed)
@@ -348,13 +360,10 @@ func (e *Edge) hand(ctx context.Context, s *session) (handedSession, bool) {
 }
 
 // handedOver notes that another process goes on with a session.
-func (e *Edge) handedOver(s *session, as *handedSession) {
+func (ss *Sessions) handedOver(s *Session, as *handedSession) {
 	s.handed.Store(true)
-	if f, ok := s.Attached(farewellKey{}).(*farewell); ok {
-		f.due.Store(false)
-	}
-	if served := e.live.Load().servers[s.server]; served != nil {
-		for _, b := range served.backends {
+	if served := ss.o.Servers()[s.Server]; served != nil {
+		for _, b := range served.Backends {
 			if up, ok := as.Upstream[b.Name]; ok {
 				b.HandedOver(&s.Session, up)
 			}
@@ -372,7 +381,7 @@ func (h *handing) note(one handedSession) bool {
 		upstream[name] = up
 	}
 	one.Upstream = upstream
-	digest := digestText(string(encoded(one)))
+	digest := kv.Digest(string(encoded(one)))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.told[one.ID] == digest {
@@ -382,30 +391,30 @@ func (h *handing) note(one handedSession) bool {
 	return true
 }
 
-// handOn tells the process that stands in for this one what has become of a
+// HandOn tells the process that stands in for this one what has become of a
 // session, if anything has: what is set up here while this one still serves has
 // to hold there. It waits for the new process's word.
-func (e *Edge) handOn(s *session) {
-	h := e.heir.Load()
-	if e.mail == nil || h == nil || e.doors.sessions()[s] {
+func (ss *Sessions) HandOn(s *Session) {
+	h := ss.heir.Load()
+	if ss.mail == nil || h == nil || s.older.Load() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openingWithin)
 	defer cancel()
-	one, ok := e.hand(ctx, s)
+	one, ok := ss.hand(ctx, s)
 	if !ok {
 		return
 	}
 	if !h.note(one) {
 		return
 	}
-	d, err := e.ask(ctx, e.heirNode(), relay.Message{Kind: letterSession, Session: keyOf(s.ID)}, encoded(one))
+	d, err := ss.ask(ctx, ss.Heir(), relay.Message{Kind: kindSession, Session: Key(s.ID)}, encoded(one))
 	var left []leftOver
 	if err == nil {
 		err = json.Unmarshal(d.Body, &left)
 	}
 	if err != nil {
-		e.log.Warn("a session was not handed over", "server", s.server, "error", err)
+		ss.o.Log.Warn("a session was not handed over", "server", s.Server, "error", err)
 		return
 	}
 	for _, l := range left {
@@ -414,30 +423,30 @@ func (e *Edge) handOn(s *session) {
 		}
 		delete(one.Upstream, l.Backend)
 	}
-	e.handedOver(s, &one)
+	ss.handedOver(s, &one)
 }
 
 // ask writes to another process of this place and waits for its answer.
-func (e *Edge) ask(ctx context.Context, node string, l relay.Message, body []byte) (relay.Delivered, error) {
-	one, err := e.relay.Open(relay.NewName(), "edge "+node)
+func (ss *Sessions) ask(ctx context.Context, node string, l relay.Message, body []byte) (relay.Delivered, error) {
+	one, err := ss.o.Relay.Open(relay.NewName(), "edge "+node)
 	if err != nil {
 		return relay.Delivered{}, err
 	}
 	defer one.Close()
-	l.From, l.Stream = e.relay.Node, one.Name
-	if err := e.mail.Send(node, l, body); err != nil {
+	l.From, l.Stream = ss.o.Relay.Node, one.Name
+	if err := ss.mail.Send(node, l, body); err != nil {
 		return relay.Delivered{}, err
 	}
-	return e.mail.Next(ctx, one, node, e.mail.Gone)
+	return ss.mail.Next(ctx, one, node, ss.mail.Gone)
 }
 
-// upstreamOpened is told of a session that was begun at a backend.
-func (e *Edge) upstreamOpened(client *edge.Session) {
-	if e.heir.Load() == nil {
+// OpenedUpstream hands on a session that was begun at a backend just now.
+func (ss *Sessions) OpenedUpstream(client *edge.Session) {
+	if ss.heir.Load() == nil {
 		return
 	}
-	if s := e.sessions.known(keyOf(client.ID)); s != nil {
-		e.handOn(s)
+	if s := ss.known(Key(client.ID)); s != nil {
+		ss.HandOn(s)
 	}
 }
 
@@ -446,7 +455,7 @@ func (e *Edge) upstreamOpened(client *edge.Session) {
 type inheritance struct {
 	from     handedEdge
 	keys     [][]byte
-	tasks    []handedTask
+	tasks    []Task
 	sessions []handedSession
 	logs     []handedLog
 }
@@ -456,7 +465,7 @@ type handedLog struct {
 	text            []byte
 }
 
-// readInheritance reads what handSessions writes. What does not come whole is
+// readInheritance reads what HandOver writes. What does not come whole is
 // not used at all.
 func readInheritance(r io.Reader) (*inheritance, error) {
 	in := &inheritance{}
@@ -469,34 +478,34 @@ func readInheritance(r io.Reader) (*inheritance, error) {
 			return nil, fmt.Errorf("it has more than %d bytes", maxHandedBytes)
 		}
 		l, body, ok := relay.Unpack(text)
-		if !ok || first != (l.Kind == letterHello) {
+		if !ok || first != (l.Kind == kindHello) {
 			return nil, errors.New("it is not of this version, or of something else")
 		}
 		switch l.Kind {
-		case letterHello:
+		case kindHello:
 			err = json.Unmarshal(body, &in.from)
 			if err == nil && !relay.IsNode(in.from.Node) {
 				err = errors.New("the process has no name")
 			}
 			in.from.Elders = slices.DeleteFunc(in.from.Elders, func(n string) bool { return !relay.IsNode(n) })
-		case letterKey:
-			if len(body) != 32 || len(in.keys) == maxHandedKeys {
+		case kindKey:
+			if len(body) != 32 || len(in.keys) == MaxKeys {
 				return nil, errors.New("a key is none")
 			}
 			in.keys = append(in.keys, body)
-		case letterTasks:
-			var some []handedTask
+		case kindTasks:
+			var some []Task
 			if err = json.Unmarshal(body, &some); err == nil {
 				in.tasks = append(in.tasks, some...)
 			}
-		case letterSession:
+		case kindSession:
 			var one handedSession
 			if err = json.Unmarshal(body, &one); err == nil {
 				in.sessions = append(in.sessions, one)
 			}
-		case letterLog:
+		case kindLog:
 			in.logs = append(in.logs, handedLog{l.Session, l.Event, body})
-		case letterAll:
+		case kindAll:
 			return in, nil
 		default: // of a later version: what it is about is not gone on with
 		}
@@ -506,37 +515,47 @@ func readInheritance(r io.Reader) (*inheritance, error) {
 	}
 }
 
+// TakeOver goes on with what the process at the other end of rw writes with HandOver,
+// and tells it what was not taken.
+func (ss *Sessions) TakeOver(rw io.ReadWriter) error {
+	in, err := readInheritance(rw)
+	if err != nil {
+		_ = frame(rw, relay.Message{Kind: kindKept, From: ss.o.Relay.Node}, []byte("null")) // it is told to leave in any case
+		return err
+	}
+	return writeFrame(rw, relay.Message{Kind: kindKept, From: ss.o.Relay.Node}.Pack(encoded(ss.inherit(in))))
+}
+
 // inherit goes on with what another process handed over, and returns what it did
 // not take.
-func (e *Edge) inherit(in *inheritance) (left []leftOver) {
+func (ss *Sessions) inherit(in *inheritance) (left []leftOver) {
 	var did count
-	e.elders.add(append(in.from.Elders, in.from.Node)...)
-	e.addKeys(in.keys)
-	live := e.live.Load()
+	ss.elders.add(append(in.from.Elders, in.from.Node)...)
+	ss.o.TakeKeys(in.keys)
+	servers := ss.o.Servers()
 	for _, t := range in.tasks {
-		if s := live.servers[t.Server]; s != nil && s.targets[t.Backend] != nil {
-			s.tasks.add(t.Owner, t.ID, s.targets[t.Backend])
+		if s := servers[t.Server]; s != nil && s.TakeTask(t) {
 			did.tasks++
 		}
 	}
 	for i := range in.sessions {
 		one := &in.sessions[i]
-		others, err := e.inheritSession(one)
+		others, err := ss.inheritSession(one)
 		if err != nil {
-			left = append(left, leftOver{Session: keyOf(one.ID)})
+			left = append(left, leftOver{Session: Key(one.ID)})
 			did.leave("a session: %v", err)
 			continue
 		}
 		did.sessions++
 		left = append(left, others...)
-		if s := e.sessions.known(keyOf(one.ID)); s != nil && one.Heard && in.from.Servers[one.Server] != hex.EncodeToString([]byte(live.servers[one.Server].digest)) {
-			for _, n := range notices(catalog.Changes{Tools: true, Prompts: true, Resources: true}) {
+		if s := ss.known(Key(one.ID)); s != nil && one.Heard && in.from.Servers[one.Server] != hex.EncodeToString([]byte(servers[one.Server].Digest)) {
+			for _, n := range Notices(catalog.Changes{Tools: true, Prompts: true, Resources: true}) {
 				s.miss(n)
 			}
 		}
 	}
 	for _, l := range in.logs {
-		if e.inheritLog(l.session, l.stream, l.text) {
+		if ss.inheritLog(l.session, l.stream, l.text) {
 			did.logs++
 		} else {
 			did.leave("a stream: what it carried cannot be read, or has no room")
@@ -547,73 +566,71 @@ func (e *Edge) inherit(in *inheritance) (left []leftOver) {
 			did.leave("a session of backend %s: it is begun anew", l.Backend)
 		}
 	}
-	e.work.Go(func() { // the process before says when it hears no backend any longer, or is gone
-		defer edge.Contain(e.log, "listener")
+	ss.o.Work.Go(func() { // the process before says when it hears no backend any longer, or is gone
+		defer edge.Contain(ss.o.Log, "listener")
 		select {
 		case <-time.After(deafWithin):
-			e.hearAwaited(nil)
-		case <-e.end:
+			ss.hearAwaited(nil)
+		case <-ss.o.End:
 		}
 	})
-	e.log.Info("sessions were taken over", "sessions", did.sessions, "streams", did.logs, "tasks", did.tasks)
+	ss.o.Log.Info("sessions were taken over", "sessions", did.sessions, "streams", did.logs, "tasks", did.tasks)
 	if len(did.left) > 0 {
-		e.log.Warn("not everything was taken over", "left", len(did.left), "what", did.summary())
+		ss.o.Log.Warn("not everything was taken over", "left", len(did.left), "what", did.summary())
 	}
 	return left
 }
 
 // inheritSession goes on with a session, and returns what of it was not taken.
 // One that is here already learns what is new.
-func (e *Edge) inheritSession(h *handedSession) (left []leftOver, err error) {
+func (ss *Sessions) inheritSession(h *handedSession) (left []leftOver, err error) {
 	if err := h.check(); err != nil {
 		return nil, err
 	}
-	served := e.live.Load().servers[h.Server]
+	served := ss.o.Servers()[h.Server]
 	switch {
 	case served == nil:
 		return nil, fmt.Errorf("there is no server %q any longer", h.Server)
-	case (h.Owner == "") != (served.gate == nil):
+	case (h.Owner != "") != served.Guarded:
 		return nil, fmt.Errorf("server %s authenticates its clients in another way now", h.Server)
-	case (h.Stored != nil) != (served.shared != nil):
+	case (h.Stored != nil) != (served.Store != nil):
 		return nil, fmt.Errorf("server %s keeps its sessions in another place now", h.Server)
 	}
-	key := keyOf(h.ID)
-	s := e.sessions.known(key)
+	key := Key(h.ID)
+	s := ss.known(key)
 	if s == nil {
-		s = e.sessions.make(e.door.Clock.Now(), h.ID, h.Server, h.Owner, h.Version, h.Info, h.Capabilities)
+		s = ss.make(ss.o.Clock.Now(), h.ID, h.Server, h.Owner, h.Version, h.Info, h.Capabilities)
 		s.used.Store(min(h.Used, s.used.Load()))
 		if h.Stored != nil {
 			r := readRecord(h.Stored)
 			if r == nil {
 				return nil, errors.New("what the store has of it cannot be read")
 			}
-			e.joined(served.shared, s, key, r)
-			s.common.seen.Store(0) // the store is asked with its next request, and learns that it is here
-			s.common.slid.Store(0)
+			ss.joined(served.Store, s, key, r)
+			s.stored.seen.Store(0) // the store is asked with its next request, and learns that it is here
+			s.stored.slid.Store(0)
 		}
-		if g := served.guest; g != nil && g.SessionEnd != nil {
-			f := &farewell{edge: e, s: s}
-			f.due.Store(true)
-			s.Attach(farewellKey{}, func() io.Closer { return f })
+		if served.End != nil {
+			s.TellEnd()
 		}
 		if h.Heard {
 			s.mu.Lock()
 			s.until, s.mute = time.Now().Add(awaitedFor), true
 			s.mu.Unlock()
 		}
-		place, err := e.sessions.placeIfFree(e.door.Clock.Now(), h.Holder)
+		place, err := ss.placeIfFree(ss.o.Clock.Now(), h.Holder)
 		if err != nil {
 			return nil, err
 		}
-		s = e.sessions.add(s, place)
-	} else if s.Owner != h.Owner || s.server != h.Server {
+		s = ss.add(s, place)
+	} else if s.Owner != h.Owner || s.Server != h.Server {
 		return nil, errors.New("another session has its id")
 	}
 	if h.Level != "" {
 		s.SetLogLevel(h.Level)
 	}
 	for name, up := range h.Upstream {
-		if b := served.byName[name]; b == nil || !b.Take(&s.Session, up) {
+		if b := served.backend(name); b == nil || !b.Take(&s.Session, up) {
 			left = append(left, leftOver{Session: key, Backend: name})
 		}
 	}
@@ -623,7 +640,7 @@ func (e *Edge) inheritSession(h *handedSession) (left []leftOver, err error) {
 // check judges a session that was handed over as one of a client is judged.
 func (h *handedSession) check() error {
 	switch {
-	case keyOf(h.ID) == "":
+	case Key(h.ID) == "":
 		return errors.New("its id is none")
 	case !mcp.LegacyVersion(h.Version):
 		return errors.New("its revision is none")
@@ -631,7 +648,7 @@ func (h *handedSession) check() error {
 		return errors.New("its capabilities are none")
 	case h.Info != nil && !json.Valid(h.Info):
 		return errors.New("its client is none")
-	case h.Level != "" && !logLevel(h.Level):
+	case h.Level != "" && !mcp.LogLevel(h.Level):
 		return errors.New("its log level is none")
 	case len(h.Owner) > 16<<10 || len(h.Holder) > 16<<10:
 		return errors.New("its owner is none")
@@ -640,15 +657,15 @@ func (h *handedSession) check() error {
 }
 
 // inheritLog keeps what a stream carried at another process.
-func (e *Edge) inheritLog(session, stream string, text []byte) bool {
+func (ss *Sessions) inheritLog(session, stream string, text []byte) bool {
 	node, _, ok := cutNode(stream)
-	if !ok || node == e.relay.Node || len(session) > 128 || len(stream) > 64 {
+	if !ok || node == ss.o.Relay.Node || len(session) > 128 || len(stream) > 64 {
 		return false
 	}
 	if _, _, _, ok := pastOf(text, 0); !ok {
 		return false
 	}
-	return e.store.Put(context.Background(), logKey(session, stream), text, logFor) == nil
+	return ss.o.Memory.Put(context.Background(), logKey(session, stream), text, logFor) == nil
 }
 
 // cutNode takes the name of an edge off the front of the name of a stream, of an
@@ -661,61 +678,40 @@ func cutNode(name string) (node, rest string, ok bool) {
 	return name[:i], name[i+1:], true
 }
 
-// addKeys has states of another process open here, and those of this one there:
-// a random key gives way to that of the process before.
-func (e *Edge) addKeys(handed [][]byte) {
-	keys := e.keys
-	if !e.sharedKey && len(handed) > 0 {
-		keys = nil
-	}
-	for _, k := range handed {
-		if len(keys) < maxHandedKeys && !slices.ContainsFunc(keys, func(have []byte) bool { return bytes.Equal(have, k) }) {
-			keys = append(keys, k)
-		}
-	}
-	seal, err := route.NewSealer(keys)
-	if err != nil {
-		e.log.Warn("states of the process before cannot be opened", "error", err)
-		return
-	}
-	e.keys = keys
-	e.parked.Reseal(seal)
-}
-
 // mailHandlers are what comes of the messages that processes of one place alone
 // write to each other.
-func (e *Edge) mailHandlers(t *shared) map[string]relay.Handler {
+func (ss *Sessions) mailHandlers(t *Store) map[string]relay.Handler {
 	return map[string]relay.Handler{
-		letterSession: func(l relay.Message, body []byte, size int) bool {
+		kindSession: func(l relay.Message, body []byte, size int) bool {
 			t.Serve(l, size, "edge "+l.From, func(context.Context) {
 				var one handedSession
 				left := []leftOver{{Session: l.Session}}
 				if json.Unmarshal(body, &one) == nil {
-					if some, err := e.inheritSession(&one); err == nil {
+					if some, err := ss.inheritSession(&one); err == nil {
 						left = append([]leftOver{}, some...)
-						if s := e.sessions.known(keyOf(one.ID)); s != nil {
-							e.handOn(s) // where this process has been replaced meanwhile
+						if s := ss.known(Key(one.ID)); s != nil {
+							ss.HandOn(s) // where this process has been replaced meanwhile
 						}
 					} else {
-						e.log.Warn("a session was not taken over", "server", one.Server, "error", err)
+						ss.o.Log.Warn("a session was not taken over", "server", one.Server, "error", err)
 					}
 				}
-				_ = t.Send(l.From, relay.Message{Kind: letterKept, From: e.relay.Node, Stream: l.Stream}, encoded(left)) // who waits gives up by itself
+				_ = t.Send(l.From, relay.Message{Kind: kindKept, From: ss.o.Relay.Node, Stream: l.Stream}, encoded(left)) // who waits gives up by itself
 			})
 			return true
 		},
-		letterLog: func(l relay.Message, body []byte, _ int) bool {
-			kept := e.inheritLog(l.Session, l.Event, body)
-			if heir := e.heirNode(); heir != "" {
-				kept = t.Send(heir, relay.Message{Kind: letterLog, Session: l.Session, Event: l.Event}, body) == nil
+		kindLog: func(l relay.Message, body []byte, _ int) bool {
+			kept := ss.inheritLog(l.Session, l.Event, body)
+			if heir := ss.Heir(); heir != "" {
+				kept = t.Send(heir, relay.Message{Kind: kindLog, Session: l.Session, Event: l.Event}, body) == nil
 			}
 			if !kept {
-				e.log.Warn("what a stream carried was not taken over", "bytes", len(body))
+				ss.o.Log.Warn("what a stream carried was not taken over", "bytes", len(body))
 			}
 			return true
 		},
-		letterHeir: func(l relay.Message, _ []byte, _ int) bool {
-			if h := e.heir.Load(); h != nil && relay.IsNode(l.From) {
+		kindHeir: func(l relay.Message, _ []byte, _ int) bool {
+			if h := ss.heir.Load(); h != nil && relay.IsNode(l.From) {
 				h.mu.Lock()
 				h.node = l.From
 				h.told = make(map[string]string)
@@ -723,12 +719,12 @@ func (e *Edge) mailHandlers(t *shared) map[string]relay.Handler {
 			}
 			return true
 		},
-		letterDeaf: func(_ relay.Message, body []byte, _ int) bool {
+		kindDeaf: func(_ relay.Message, body []byte, _ int) bool {
 			var heard map[string]map[string]string
 			_ = json.Unmarshal(body, &heard) // without it they are heard from now on
 			t.Work.Go(func() {
-				defer edge.Contain(e.log, "listener")
-				e.hearAwaited(heard)
+				defer edge.Contain(ss.o.Log, "listener")
+				ss.hearAwaited(heard)
 			})
 			return true
 		},
@@ -738,34 +734,31 @@ func (e *Edge) mailHandlers(t *shared) map[string]relay.Handler {
 // hearAwaited has the backends heard for the sessions whose clients had a stream
 // at the process before: what comes waits for them to open another. heard says up
 // to which event they have, by key and backend.
-func (e *Edge) hearAwaited(heard map[string]map[string]string) {
-	for _, s := range e.sessions.every() {
-		if served := e.live.Load().servers[s.server]; served != nil {
-			for name, event := range heard[keyOf(s.ID)] {
-				if b := served.byName[name]; b != nil {
+func (ss *Sessions) hearAwaited(heard map[string]map[string]string) {
+	for _, s := range ss.every() {
+		if served := ss.o.Servers()[s.Server]; served != nil {
+			for name, event := range heard[Key(s.ID)] {
+				if b := served.backend(name); b != nil {
 					b.HearFrom(&s.Session, event)
 				}
 			}
 		}
-		listen := e.listener(s)
 		s.mu.Lock()
 		mute := s.mute
 		s.mute = false
-		if mute && (s.awaited() || len(s.outlets) > 0) && s.hearing == nil && !s.over {
-			ctx, cancel := context.WithCancel(context.Background())
-			s.hearing = cancel
-			listen(ctx, newest{s})
+		if mute && (s.awaited() || len(s.streams) > 0) && s.hearing == nil && !s.over {
+			s.hear()
 		}
 		s.mu.Unlock()
 	}
 }
 
-// deafen ends what the backends are heard for here, and the streams of clients:
+// Deafen ends what the backends are heard for here, and the streams of clients:
 // they open theirs again at the process that stands in for this one.
 // It returns up to which event they have heard each, by key and backend.
-func (e *Edge) deafen() map[string]map[string]string {
-	var listened []*session
-	for _, s := range e.sessions.every() {
+func (ss *Sessions) Deafen() map[string]map[string]string {
+	var listened []*Session
+	for _, s := range ss.every() {
 		if !s.handed.Load() {
 			continue
 		}
@@ -778,33 +771,33 @@ func (e *Edge) deafen() map[string]map[string]string {
 			listened = append(listened, s)
 		}
 	}
-	e.endStreams()
+	ss.EndStreams()
 	heard := make(map[string]map[string]string)
 	for _, s := range listened {
-		served := e.live.Load().servers[s.server]
+		served := ss.o.Servers()[s.Server]
 		if served == nil {
 			continue
 		}
-		for _, b := range served.backends {
+		for _, b := range served.Backends {
 			if event := b.Heard(&s.Session); event != "" {
-				if heard[keyOf(s.ID)] == nil {
-					heard[keyOf(s.ID)] = make(map[string]string)
+				if heard[Key(s.ID)] == nil {
+					heard[Key(s.ID)] = make(map[string]string)
 				}
-				heard[keyOf(s.ID)][b.Name] = event
+				heard[Key(s.ID)][b.Name] = event
 			}
 		}
 	}
 	return heard
 }
 
-// handLogs hands over what streams have carried since, when this process ends.
-func (e *Edge) handLogs() {
-	heir := e.heirNode()
-	if heir == "" || e.mail == nil {
+// HandLogs hands over what streams have carried since, when this process ends.
+func (ss *Sessions) HandLogs() {
+	heir := ss.Heir()
+	if heir == "" || ss.mail == nil {
 		return
 	}
 	lost := 0
-	for _, s := range e.sessions.every() {
+	for _, s := range ss.every() {
 		if !s.handed.Load() {
 			continue
 		}
@@ -812,23 +805,23 @@ func (e *Edge) handLogs() {
 			l.mu.Lock()
 			handed := l.handed
 			l.mu.Unlock()
-			if !handed && e.mail.Send(heir, relay.Message{Kind: letterLog, Session: keyOf(s.ID), Event: l.stream}, l.text()) != nil {
+			if !handed && ss.mail.Send(heir, relay.Message{Kind: kindLog, Session: Key(s.ID), Event: l.stream}, l.text()) != nil {
 				lost++
 			}
 		}
 	}
 	if lost > 0 {
-		e.log.Warn("what streams carried was not handed over", "streams", lost)
+		ss.o.Log.Warn("what streams carried was not handed over", "streams", lost)
 	}
 }
 
 // awaited reports whether the client of a session that was handed over is waited
 // for; s.mu is held.
-func (s *session) awaited() bool { return !s.until.IsZero() }
+func (s *Session) awaited() bool { return !s.until.IsZero() }
 
 // miss keeps a message for the client that is waited for. It reports false when
 // there is none, or no room.
-func (s *session) miss(m *mcp.Message) bool {
+func (s *Session) miss(m *mcp.Message) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.awaited() || len(s.missed) >= maxMissed || s.missedBytes+len(m.Raw) > maxMissedBytes {
@@ -840,29 +833,29 @@ func (s *session) miss(m *mcp.Message) bool {
 }
 
 // met ends the waiting and returns what has come meanwhile; s.mu is held.
-func (s *session) met() []*mcp.Message {
+func (s *Session) met() []*mcp.Message {
 	all := s.missed
 	s.missed, s.missedBytes, s.until = nil, 0, time.Time{}
 	return all
 }
 
 // giveUpWaiting ends the waiting for a client that does not come back in time.
-func (s *session) giveUpWaiting(now time.Time) {
+func (s *Session) giveUpWaiting(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.awaited() || now.Before(s.until) {
 		return
 	}
 	s.met()
-	if len(s.outlets) == 0 && s.hearing != nil {
+	if len(s.streams) == 0 && s.hearing != nil {
 		s.hearing()
 		s.hearing = nil
 	}
 }
 
 // finished returns the logs of streams that have ended.
-func (s *session) finished() []*eventLog {
-	return slices.DeleteFunc(s.carried(), func(l *eventLog) bool {
+func (s *Session) finished() []*Log {
+	return slices.DeleteFunc(s.carried(), func(l *Log) bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return !l.done
@@ -870,7 +863,7 @@ func (s *session) finished() []*eventLog {
 }
 
 // carried returns the logs of the session that are still kept.
-func (s *session) carried() []*eventLog {
+func (s *Session) carried() []*Log {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.logs)
@@ -899,45 +892,42 @@ func (t *elders) list() []string {
 	return slices.Clone(t.nodes)
 }
 
-// tellKin writes to every process of this place that may hold something of a
+// TellKin writes to every process of this place that may hold something of a
 // session: those before this one, and the one after it.
-func (e *Edge) tellKin(s *session, kind string, body []byte) {
-	if e.mail == nil {
+func (ss *Sessions) TellKin(s *Session, kind string, body []byte) {
+	if ss.mail == nil {
 		return
 	}
-	nodes := e.elders.list()
-	if heir := e.heirNode(); heir != "" && s.handed.Load() {
+	nodes := ss.elders.list()
+	if heir := ss.Heir(); heir != "" && s.handed.Load() {
 		nodes = append(nodes, heir)
 	}
 	for _, n := range nodes {
-		if e.mail.Alive(n) {
-			_ = e.mail.Send(n, relay.Message{Kind: kind, Session: keyOf(s.ID)}, body) // one that is gone holds nothing
+		if ss.mail.Alive(n) {
+			_ = ss.mail.Send(n, relay.Message{Kind: kind, Session: Key(s.ID)}, body) // one that is gone holds nothing
 		}
 	}
 }
 
-// pathTo returns how letters reach an edge: over the socket of a process of this
+// PathTo returns how letters reach an edge: over the socket of a process of this
 // place, or through the store; nil for not at all.
-func (e *Edge) pathTo(store *shared, node string) *shared {
-	if e.mail != nil && e.mail.Alive(node) {
-		return e.mail
+func (ss *Sessions) PathTo(store *Store, node string) *Store {
+	if ss.mail != nil && ss.mail.Alive(node) {
+		return ss.mail
 	}
 	return store
 }
 
-// takeBack goes on with what was handed over to a process that did not come to
+// TakeBack goes on with what was handed over to a process that did not come to
 // serve.
-func (e *Edge) takeBack() {
-	e.heir.Store(nil)
-	for _, s := range e.sessions.every() {
+func (ss *Sessions) TakeBack() {
+	ss.heir.Store(nil)
+	for _, s := range ss.every() {
 		if !s.handed.Swap(false) {
 			continue
 		}
-		if f, ok := s.Attached(farewellKey{}).(*farewell); ok {
-			f.due.Store(true)
-		}
-		if served := e.live.Load().servers[s.server]; served != nil {
-			for _, b := range served.backends {
+		if served := ss.o.Servers()[s.Server]; served != nil {
+			for _, b := range served.Backends {
 				b.TakenBack(&s.Session)
 			}
 		}
@@ -947,4 +937,16 @@ func (e *Edge) takeBack() {
 			l.mu.Unlock()
 		}
 	}
+}
+
+// TellHeirs tells the processes before this one which one stands in now, and that
+// one that this process hears no backend any longer, and up to which event it did.
+func (ss *Sessions) TellHeirs(heard map[string]map[string]string) {
+	heir := ss.Heir()
+	for _, n := range ss.elders.list() {
+		if ss.mail.Alive(n) {
+			_ = ss.mail.Send(n, relay.Message{Kind: kindHeir, From: heir}, nil) // one that is gone has nothing to tell
+		}
+	}
+	_ = ss.mail.Send(heir, relay.Message{Kind: kindDeaf, From: ss.o.Relay.Node}, encoded(heard)) // it hears backends when clients are back
 }

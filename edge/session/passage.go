@@ -1,4 +1,4 @@
-package serve
+package session
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/relay"
 )
 
@@ -43,8 +44,8 @@ type passages struct {
 // passage is one of them.
 type passage struct {
 	server string
-	from   *shared
-	to     *shared       // nil for the memory of the process
+	from   *Store
+	to     *Store        // nil for the memory of the process
 	by     time.Time     // when it ends: what is in the old store then has been used by nobody
 	stop   chan struct{} // closed when another passage begins
 }
@@ -56,18 +57,18 @@ func (p *passages) get(server string) *passage {
 	return p.of[server]
 }
 
-func homeKey(server string) string { return "home:" + digestText("home", server) }
+func homeKey(server string) string { return "home:" + kv.Digest("home", server) }
 
 // keepHome writes down that a server is at a store, until ctx ends or over says
 // that whoever opened it there needs it no longer.
-func (e *Edge) keepHome(ctx context.Context, t *shared, server string, over func() bool) {
-	defer edge.Contain(e.log, "home")
+func (ss *Sessions) keepHome(ctx context.Context, t *Store, server string, over func() bool) {
+	defer edge.Contain(ss.o.Log, "home")
 	tick := time.NewTicker(homeEvery)
 	defer tick.Stop()
 	for {
 		ends := over()
-		if here := e.isAt(server, t, !ends); here != ends { // else another one says so
-			_ = e.changeHome(t, server, here) // it is tried again, or is forgotten soon
+		if here := ss.isAt(server, t, !ends); here != ends { // else another one says so
+			_ = ss.changeHome(t, server, here) // it is tried again, or is forgotten soon
 		}
 		if ends {
 			return
@@ -82,23 +83,23 @@ func (e *Edge) keepHome(ctx context.Context, t *shared, server string, over func
 
 // isAt reports whether a server is at a store; otherwise for one that is not
 // served, or not yet.
-func (e *Edge) isAt(server string, t *shared, otherwise bool) bool {
-	live := e.live.Load()
-	if live == nil || live.servers[server] == nil {
+func (ss *Sessions) isAt(server string, t *Store, otherwise bool) bool {
+	host := ss.o.Servers()[server]
+	if host == nil {
 		return otherwise
 	}
-	return live.servers[server].shared == t
+	return host.Store == t
 }
 
-func (e *Edge) changeHome(t *shared, server string, here bool) error {
+func (ss *Sessions) changeHome(t *Store, server string, here bool) error {
 	return t.Update(context.Background(), homeKey(server), homeFor, func(old []byte) ([]byte, error) {
 		var nodes []string
 		if json.Unmarshal(old, &nodes) != nil || len(nodes) > relay.MaxPeers {
 			nodes = nil
 		}
-		nodes = slices.DeleteFunc(nodes, func(n string) bool { return n == e.relay.Node || !relay.IsNode(n) || t.Gone(n) })
+		nodes = slices.DeleteFunc(nodes, func(n string) bool { return n == ss.o.Relay.Node || !relay.IsNode(n) || t.Gone(n) })
 		if here {
-			nodes = append(nodes, e.relay.Node)
+			nodes = append(nodes, ss.o.Relay.Node)
 		}
 		if len(nodes) == 0 {
 			return nil, nil
@@ -108,21 +109,21 @@ func (e *Edge) changeHome(t *shared, server string, here bool) error {
 }
 
 // deserted reports whether no other edge has a server at a store.
-func (e *Edge) deserted(t *shared, server string) bool {
+func (ss *Sessions) deserted(t *Store, server string) bool {
 	text, err := t.Get(context.Background(), homeKey(server))
 	if err != nil {
 		return false
 	}
 	var nodes []string
 	_ = json.Unmarshal(text, &nodes) // what is no list has nobody
-	return !slices.ContainsFunc(nodes, func(n string) bool { return n != e.relay.Node && relay.IsNode(n) && t.Alive(n) })
+	return !slices.ContainsFunc(nodes, func(n string) bool { return n != ss.o.Relay.Node && relay.IsNode(n) && t.Alive(n) })
 }
 
-// depart begins the passage of a server to another store.
-func (e *Edge) depart(server string, from, to *shared) {
-	p := &passage{server: server, from: from, to: to, by: time.Now().Add(e.keepFor()), stop: make(chan struct{})}
-	e.stores.hold(from)
-	t := &e.passages
+// Depart begins the passage of a server to another store.
+func (ss *Sessions) Depart(server string, from, to *Store) {
+	p := &passage{server: server, from: from, to: to, by: time.Now().Add(ss.keepFor()), stop: make(chan struct{})}
+	ss.Stores.hold(from)
+	t := &ss.passages
 	t.mu.Lock()
 	if t.of == nil {
 		t.of = make(map[string]*passage)
@@ -132,8 +133,8 @@ func (e *Edge) depart(server string, from, to *shared) {
 	}
 	t.of[server] = p
 	t.mu.Unlock()
-	e.work.Go(func() {
-		defer e.stores.leave(from)
+	ss.o.Work.Go(func() {
+		defer ss.Stores.leave(from)
 		defer func() {
 			t.mu.Lock()
 			defer t.mu.Unlock()
@@ -141,71 +142,71 @@ func (e *Edge) depart(server string, from, to *shared) {
 				delete(t.of, server)
 			}
 		}()
-		defer edge.Contain(e.log, "passage")
-		e.pass(p)
+		defer edge.Contain(ss.o.Log, "passage")
+		ss.pass(p)
 	})
 }
 
 // pass moves the sessions of a server and keeps the old store until nobody is
 // there any more, and none of them: the new store may be away for a while.
-func (e *Edge) pass(p *passage) {
-	e.moveAll(p, e.sessions.of(p.server))
+func (ss *Sessions) pass(p *passage) {
+	ss.moveAll(p, ss.Of(p.server))
 	tick := time.NewTicker(passageEvery)
 	defer tick.Stop()
 	for quiet := 0; quiet < 2 && time.Now().Before(p.by); {
 		select {
-		case <-e.end:
+		case <-ss.o.End:
 			return
 		case <-p.stop:
 			return
 		case <-tick.C:
 		}
 		if st := p.from.State(); st.Open && time.Since(st.Since) > lostAfter {
-			e.log.Warn("the store that a server has left is away: its sessions that were not moved have ended", "server", p.server, "store", p.from.Address)
+			ss.o.Log.Warn("the store that a server has left is away: its sessions that were not moved have ended", "server", p.server, "store", p.from.Address)
 			break
 		}
-		behind := e.behind(p)
+		behind := ss.behind(p)
 		if len(behind) > 0 && !p.to.Away() {
-			e.moveAll(p, behind)
+			ss.moveAll(p, behind)
 		}
-		if quiet++; len(behind) > 0 || !e.deserted(p.from, p.server) {
+		if quiet++; len(behind) > 0 || !ss.deserted(p.from, p.server) {
 			quiet = 0
 		}
 	}
-	e.moveAll(p, e.sessions.of(p.server)) // what was ended there last is known here
+	ss.moveAll(p, ss.Of(p.server)) // what was ended there last is known here
 	if p.to == nil {
-		for _, s := range e.sessions.of(p.server) {
-			s.common.store.CompareAndSwap(p.from, nil)
+		for _, s := range ss.Of(p.server) {
+			s.stored.store.CompareAndSwap(p.from, nil)
 		}
 	}
 }
 
 // behind returns the sessions that are to be moved yet; in the memory of the
 // process they are by themselves.
-func (e *Edge) behind(p *passage) []*session {
+func (ss *Sessions) behind(p *passage) []*Session {
 	if p.to == nil {
 		return nil
 	}
-	return slices.DeleteFunc(e.sessions.of(p.server), func(s *session) bool { return s.common.store.Load() != p.from })
+	return slices.DeleteFunc(ss.Of(p.server), func(s *Session) bool { return s.stored.store.Load() != p.from })
 }
 
 // moveAll moves sessions of a server that this edge has, and ends those that have
 // ended.
-func (e *Edge) moveAll(p *passage, all []*session) {
+func (ss *Sessions) moveAll(p *passage, all []*Session) {
 	var work sync.WaitGroup
-	todo := make(chan *session)
+	todo := make(chan *Session)
 	for range movers {
 		work.Go(func() {
-			defer edge.Contain(e.log, "passage")
+			defer edge.Contain(ss.o.Log, "passage")
 			for s := range todo {
-				if e.left(p, s) {
-					e.sessions.end(s.ID)
+				if ss.left(p, s) {
+					ss.End(s.ID)
 				}
 			}
 		})
 	}
 	for _, s := range all {
-		if s.common.key != "" {
+		if s.stored.key != "" {
 			todo <- s
 		}
 	}
@@ -215,17 +216,17 @@ func (e *Edge) moveAll(p *passage, all []*session) {
 
 // left moves a session, or looks at one that was moved; it reports whether the
 // session has ended. What cannot be said now is said to whoever asks for it next.
-func (e *Edge) left(p *passage, s *session) bool {
-	s.common.confirming.Lock()
-	defer s.common.confirming.Unlock()
+func (ss *Sessions) left(p *passage, s *Session) bool {
+	s.stored.confirming.Lock()
+	defer s.stored.confirming.Unlock()
 	var err error
 	switch {
 	case p.to == nil:
-		err = e.stillAt(p, s.common.key, true)
-	case s.common.store.Load() == p.from:
-		err = e.move(p.to, s)
+		err = ss.stillAt(p, s.stored.key, true)
+	case s.stored.store.Load() == p.from:
+		err = ss.move(p.to, s)
 	default:
-		err = e.stillThere(p.to, s, false)
+		err = ss.stillThere(p.to, s, false)
 	}
 	return errors.Is(err, errEndedElsewhere)
 }
@@ -233,9 +234,9 @@ func (e *Edge) left(p *passage, s *session) bool {
 // stillAt asks the store that a server has left whether it has a session, and
 // begins the session's lifetime there anew for slide. The error is errEndedElsewhere
 // when it has not, unless its lifetime may have ended there by itself.
-func (e *Edge) stillAt(p *passage, key string, slide bool) (err error) {
+func (ss *Sessions) stillAt(p *passage, key string, slide bool) (err error) {
 	if slide {
-		_, err = e.change(p.from, key, func(*record) {})
+		_, err = ss.change(p.from, key, func(*storedSession) {})
 	} else {
 		var text []byte
 		if text, err = p.from.Head(context.Background(), key, headBytes); err == nil && readHead(text) == nil {
@@ -252,17 +253,17 @@ func (e *Edge) stillAt(p *passage, key string, slide bool) (err error) {
 // there, at an edge that knows of no other store, and ends it here then. Where
 // that store is no more there is nobody who could end it. With slide the session's
 // lifetime has begun anew here, and does there: else it would end there in use.
-func (e *Edge) stillThere(store *shared, s *session, slide bool) error {
-	p := e.passages.get(s.server)
+func (ss *Sessions) stillThere(store *Store, s *Session, slide bool) error {
+	p := ss.passages.get(s.Server)
 	if p == nil || p.to != store {
 		return nil
 	}
-	if r := s.common.last.Load(); r == nil || !r.Moved {
+	if r := s.stored.last.Load(); r == nil || !r.Moved {
 		return nil
 	}
-	err := e.stillAt(p, s.common.key, slide)
+	err := ss.stillAt(p, s.stored.key, slide)
 	if errors.Is(err, errEndedElsewhere) {
-		_ = e.entomb(store, s.common.key) // the store that it was moved from says so, too
+		_ = ss.entomb(store, s.stored.key) // the store that it was moved from says so, too
 		return err
 	}
 	return nil // who ends it tells this store, too, if he knows it
@@ -272,37 +273,37 @@ func (e *Edge) stillThere(store *shared, s *session, slide bool) error {
 // still has it. One that is there already is newer. The error is
 // errEndedElsewhere for a session that has ended in either, and for one that
 // nobody can confirm any more, because its store is closed.
-func (e *Edge) move(store *shared, s *session) error {
-	from := s.common.store.Load()
+func (ss *Sessions) move(store *Store, s *Session) error {
+	from := s.stored.store.Load()
 	if from == nil || from.Life.Err() != nil {
 		return errEndedElsewhere
 	}
-	key := s.common.key
-	r, err := e.change(from, key, func(*record) {})
+	key := s.stored.key
+	r, err := ss.change(from, key, func(*storedSession) {})
 	if errors.Is(err, errEndedElsewhere) {
-		_ = e.entomb(store, key) // the old store says so, too
+		_ = ss.entomb(store, key) // the old store says so, too
 	}
 	if err != nil {
 		return err
 	}
-	if r, err = e.adopt(store, key, r); err != nil {
+	if r, err = ss.adopt(store, key, r); err != nil {
 		if errors.Is(err, errEndedElsewhere) {
-			_ = e.forget(from, key) // the new store says so, too
+			_ = ss.forget(from, key) // the new store says so, too
 		}
 		return err
 	}
-	now := e.door.Clock.Now().UnixMilli()
-	s.common.store.Store(store)
-	e.learn(store, s, r)
-	s.common.seen.Store(now)
-	s.common.slid.Store(now)
+	now := ss.o.Clock.Now().UnixMilli()
+	s.stored.store.Store(store)
+	ss.learn(store, s, r)
+	s.stored.seen.Store(now)
+	s.stored.slid.Store(now)
 	return nil
 }
 
 // adopt puts a record into a store that it was not in, and returns what is there.
-func (e *Edge) adopt(store *shared, key string, was *record) (*record, error) {
+func (ss *Sessions) adopt(store *Store, key string, was *storedSession) (*storedSession, error) {
 	r := *was
-	err := store.Update(context.Background(), key, e.keepFor(), func(old []byte) ([]byte, error) {
+	err := store.Update(context.Background(), key, ss.keepFor(), func(old []byte) ([]byte, error) {
 		r = *was
 		r.Moved, r.Nodes = true, nil
 		if there := readRecord(old); there != nil {
@@ -310,8 +311,8 @@ func (e *Edge) adopt(store *shared, key string, was *record) (*record, error) {
 		} else if ended(old) {
 			return nil, errEndedElsewhere
 		}
-		if !slices.Contains(r.Nodes, e.relay.Node) && len(r.Nodes) < maxNodes {
-			r.Nodes = append(slices.Clone(r.Nodes), e.relay.Node)
+		if !slices.Contains(r.Nodes, ss.o.Relay.Node) && len(r.Nodes) < maxNodes {
+			r.Nodes = append(slices.Clone(r.Nodes), ss.o.Relay.Node)
 		}
 		return r.text(), nil
 	})
@@ -320,35 +321,35 @@ func (e *Edge) adopt(store *shared, key string, was *record) (*record, error) {
 
 // entomb has a store remember that a session has ended, for as long as somebody
 // may come to move it there.
-func (e *Edge) entomb(store *shared, key string) error {
-	gone := record{Ended: true}
-	var r *record
-	err := store.Update(context.Background(), key, e.keepFor(), func(old []byte) ([]byte, error) {
+func (ss *Sessions) entomb(store *Store, key string) error {
+	gone := storedSession{Ended: true}
+	var r *storedSession
+	err := store.Update(context.Background(), key, ss.keepFor(), func(old []byte) ([]byte, error) {
 		r = readHead(old)
 		return gone.text(), nil
 	})
 	if err == nil && r != nil {
-		e.tellOthers(store, r, relay.Message{Kind: relay.KindEnd, Session: key}, nil)
+		ss.tellOthers(store, r, relay.Message{Kind: relay.KindEnd, Session: key}, nil)
 	}
 	return err
 }
 
 // forget ends a session in a store, and at the other edges that have it there.
-func (e *Edge) forget(store *shared, key string) error {
-	var r *record
-	err := store.Update(context.Background(), key, e.keepFor(), func(old []byte) ([]byte, error) {
+func (ss *Sessions) forget(store *Store, key string) error {
+	var r *storedSession
+	err := store.Update(context.Background(), key, ss.keepFor(), func(old []byte) ([]byte, error) {
 		r = readHead(old)
 		return nil, nil
 	})
 	if err == nil && r != nil {
-		e.tellOthers(store, r, relay.Message{Kind: relay.KindEnd, Session: key}, nil)
+		ss.tellOthers(store, r, relay.Message{Kind: relay.KindEnd, Session: key}, nil)
 	}
 	return err
 }
 
 // endedAt has the other store know of an end that came from one of two.
-func (e *Edge) endedAt(t *shared, s *session) {
-	if p := e.passages.get(s.server); p != nil && p.from == t && p.to != nil {
-		_ = e.entomb(p.to, s.common.key) // the old store says so, too
+func (ss *Sessions) endedAt(t *Store, s *Session) {
+	if p := ss.passages.get(s.Server); p != nil && p.from == t && p.to != nil {
+		_ = ss.entomb(p.to, s.stored.key) // the old store says so, too
 	}
 }

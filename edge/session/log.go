@@ -1,4 +1,4 @@
-package serve
+package session
 
 import (
 	"slices"
@@ -31,13 +31,13 @@ const (
 	retryAfter = 1000
 )
 
-// eventLog is the events of one stream of a session.
+// Log is the events of one stream of a session.
 //
 // Whoever writes to a client that is back holds writing, which may take as long
 // as that client likes, and never mu: others wait for that with the locks of the
 // session and of all sessions held. The order is writing, the session's, mu.
-type eventLog struct {
-	s       *session
+type Log struct {
+	s       *Session
 	stream  string // its name in the session, which its events' ids begin with
 	key     string // of it in the store; "" where there is none
 	request []byte // id of the request, JSON text, where other edges may know of it
@@ -68,20 +68,20 @@ type logged struct {
 	raw    []byte
 }
 
-// openLog begins the log of a stream. Event ids are unique in the session and
+// OpenLog begins the log of a stream. Event ids are unique in the session and
 // name their stream. request is the id of the request that the stream answers.
-func (s *session) openLog(request []byte) *eventLog {
+func (s *Session) OpenLog(request []byte) *Log {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.streams++
-	l := &eventLog{s: s, stream: strconv.FormatUint(s.streams, 10), next: 1, first: 1}
-	if s.common.node != "" {
-		l.stream = s.common.node + "." + l.stream
+	s.begun++
+	l := &Log{s: s, stream: strconv.FormatUint(s.begun, 10), next: 1, first: 1}
+	if s.stored.node != "" {
+		l.stream = s.stored.node + "." + l.stream
 		l.request = append([]byte(nil), request...)
 	}
-	if s.common.key != "" {
-		l.key = logKey(s.common.key, l.stream)
-		if store := s.common.store.Load(); store != nil {
+	if s.stored.key != "" {
+		l.key = logKey(s.stored.key, l.stream)
+		if store := s.stored.store.Load(); store != nil {
 			l.lapses = store.Lease.Count()
 		}
 		defer l.begin()
@@ -98,7 +98,7 @@ func (s *session) openLog(request []byte) *eventLog {
 }
 
 // dropLog forgets the log at i; s.mu is held.
-func (s *session) dropLog(i int) {
+func (s *Session) dropLog(i int) {
 	l := s.logs[i]
 	s.logs = append(s.logs[:i], s.logs[i+1:]...)
 	if len(s.logs) == 0 {
@@ -108,15 +108,15 @@ func (s *session) dropLog(i int) {
 	s.logged -= l.size
 	s.keep(-l.size)
 	l.events, l.size, l.first = nil, 0, l.next
-	if store := s.common.store.Load(); store != nil && !l.forgotten {
-		store.keeper.forget(l, l.key)
+	if store := s.stored.store.Load(); store != nil && !l.forgotten {
+		store.writer.forget(l, l.key)
 	}
 	l.forgotten = true
 	l.mu.Unlock()
 }
 
 // dropOld forgets the streams that ended before a moment.
-func (s *session) dropOld(before time.Time) {
+func (s *Session) dropOld(before time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := len(s.logs) - 1; i >= 0; i-- {
@@ -131,7 +131,7 @@ func (s *session) dropOld(before time.Time) {
 
 // room makes room for n bytes by forgetting the oldest streams of the session.
 // It reports false when there cannot be so much.
-func (s *session) room(n int, keep *eventLog) bool {
+func (s *Session) room(n int, keep *Log) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Contains(s.logs, keep) {
@@ -157,15 +157,15 @@ func (s *session) room(n int, keep *eventLog) bool {
 
 // keep counts bytes for all sessions and for those of the holder, and returns
 // how many there are of all.
-func (s *session) keep(n int) int64 {
+func (s *Session) keep(n int) int64 {
 	if s.holder != nil {
 		s.holder.kept.Add(int64(n))
 	}
-	return s.kept.Add(int64(n))
+	return s.of.kept.Add(int64(n))
 }
 
 // unlog gives room back.
-func (s *session) unlog(n int) {
+func (s *Session) unlog(n int) {
 	s.mu.Lock()
 	s.logged -= n
 	s.mu.Unlock()
@@ -173,7 +173,7 @@ func (s *session) unlog(n int) {
 }
 
 // id is the id of the stream's event of that number.
-func (l *eventLog) id(number uint64) string {
+func (l *Log) id(number uint64) string {
 	return eventID(l.stream, number)
 }
 
@@ -190,22 +190,22 @@ func eventOf(id string) (stream string, number uint64, ok bool) {
 
 // begin has the store take the log before it has any events: a client may come
 // back for it to another edge before anything else has come.
-func (l *eventLog) begin() {
+func (l *Log) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.write()
 }
 
 // write has the store take what has changed; l.mu is held.
-func (l *eventLog) write() {
-	if store := l.s.common.store.Load(); store != nil && !l.forgotten {
-		store.keeper.note(l, !l.written)
+func (l *Log) write() {
+	if store := l.s.stored.store.Load(); store != nil && !l.forgotten {
+		store.writer.note(l, !l.written)
 		l.written = true
 	}
 }
 
-// add keeps an event, hands it to a client that is back, and returns its id.
-func (l *eventLog) add(raw []byte) string {
+// Add keeps an event, hands it to a client that is back, and returns its id.
+func (l *Log) Add(raw []byte) string {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	room := l.s.room(len(raw), l)
@@ -239,14 +239,14 @@ func (l *eventLog) add(raw []byte) string {
 		l.s.unlog(back) // the lock of a session comes before those of its logs
 	}
 	if out != nil && out.event(l.id(number), raw) != nil {
-		l.left(out)
+		l.Left(out)
 	}
 	return l.id(number)
 }
 
-// finish tells that nothing more will come. The last event added was the answer,
+// Finish tells that nothing more will come. The last event added was the answer,
 // if there was one.
-func (l *eventLog) finish(now time.Time, answered bool) {
+func (l *Log) Finish(now time.Time, answered bool) {
 	l.mu.Lock()
 	out := l.out
 	if l.behind {
@@ -260,9 +260,9 @@ func (l *eventLog) finish(now time.Time, answered bool) {
 	}
 }
 
-// find returns the log that an event id belongs to, and the number of the
+// Find returns the log that an event id belongs to, and the number of the
 // event; nil when there is none, or when events after it are lost.
-func (s *session) find(eventID string) (*eventLog, uint64) {
+func (s *Session) Find(eventID string) (*Log, uint64) {
 	stream, after, ok := eventOf(eventID)
 	if !ok {
 		return nil, 0
@@ -283,10 +283,10 @@ func (s *session) find(eventID string) (*eventLog, uint64) {
 	return nil, 0
 }
 
-// resume replays what came after an event to a stream, which then carries on
+// Resume replays what came after an event to a stream, which then carries on
 // where the broken one would have. Where some of that is forgotten before the
 // client has read it, its stream ends.
-func (l *eventLog) resume(o reader, after uint64) {
+func (l *Log) Resume(o reader, after uint64) {
 	l.mu.Lock()
 	was := l.out
 	l.mu.Unlock()
@@ -329,7 +329,7 @@ func (l *eventLog) resume(o reader, after uint64) {
 
 // following returns the event after one, none when there is none yet, and false
 // when it is forgotten. l.mu is held.
-func (l *eventLog) following(after uint64) (next logged, ok bool) {
+func (l *Log) following(after uint64) (next logged, ok bool) {
 	if after+1 < l.first {
 		return logged{}, false
 	}
@@ -341,8 +341,8 @@ func (l *eventLog) following(after uint64) (next logged, ok bool) {
 	return logged{}, true
 }
 
-// left takes away a stream that carried on and broke in its turn.
-func (l *eventLog) left(o reader) {
+// Left takes away a stream that carried on and broke in its turn.
+func (l *Log) Left(o reader) {
 	l.mu.Lock()
 	if l.out == o {
 		l.out = nil
@@ -350,27 +350,27 @@ func (l *eventLog) left(o reader) {
 	l.mu.Unlock()
 }
 
-// prime is the first event of a stream: it has an id and no data, so that a
+// Prime is the first event of a stream: it has an id and no data, so that a
 // client can come back even when nothing else arrived, and says when to.
-func (l *eventLog) prime() []byte {
+func (l *Log) Prime() []byte {
 	return []byte("id: " + l.id(0) + "\nretry: " + strconv.Itoa(retryAfter) + "\ndata: \n\n")
 }
 
-// primes reports whether clients of a revision understand such an event.
-func primes(version string) bool { return version == mcp.V2511 }
+// Primes reports whether clients of a revision understand such an event.
+func Primes(version string) bool { return version == mcp.V2511 }
 
 // end ends the stream.
-func (o *outlet) end(bool) { o.close() }
+func (o *Stream) end(bool) { o.Close() }
 
 // replaced ends the stream when another one goes on in its place.
-func (o *outlet) replaced() { o.close() }
+func (o *Stream) replaced() { o.Close() }
 
 // event writes a message with an id.
-func (o *outlet) event(id string, raw []byte) error {
+func (o *Stream) event(id string, raw []byte) error {
 	return o.chunk(door.AppendEvent(nil, "message", id, raw))
 }
 
-// errLostEvents is the answer to an event id that leads nowhere.
-func errLostEvents() error {
+// ErrLostEvents is the answer to an event id that leads nowhere.
+func ErrLostEvents() error {
 	return edge.Errorf(edge.Invalid, "resume", "Last-Event-ID is not of a stream that can be resumed")
 }

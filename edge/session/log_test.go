@@ -1,4 +1,4 @@
-package serve
+package session
 
 import (
 	"errors"
@@ -7,44 +7,45 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/relay"
 )
 
 // sessionWithLog makes a session with the log of a stream.
-func sessionWithLog(t *testing.T) (*sessions, *session, *eventLog) {
+func sessionWithLog(t *testing.T) (*Sessions, *Session, *Log) {
 	t.Helper()
-	table := newSessions(10, 10, time.Hour)
+	table := New(Options{Most: 10, Each: 10, TTL: time.Hour, Clock: door.NewClock(), Servers: func() map[string]*Host { return nil }})
 	h, err := table.place(time.Now(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := table.add(table.make(time.Now(), relay.NewName(), "s", "", "", nil, nil), h)
-	return table, s, s.openLog(nil)
+	return table, s, s.OpenLog(nil)
 }
 
 // TestZ06ForgottenLogs: a stream whose log had to go for others keeps nothing from
 // there on, and takes no room; nor does one of a session that has ended.
 func TestZ06ForgottenLogs(t *testing.T) {
 	table, s, first := sessionWithLog(t)
-	first.add(make([]byte, 1<<10))
+	first.Add(make([]byte, 1<<10))
 	for range logStreams {
-		s.openLog(nil).add(make([]byte, 10))
+		s.OpenLog(nil).Add(make([]byte, 10))
 	}
 	want := int64(logStreams * 10)
 	for range 10 {
-		first.add(make([]byte, 200<<10))
+		first.Add(make([]byte, 200<<10))
 	}
-	first.finish(time.Now(), true)
+	first.Finish(time.Now(), true)
 	if n := table.kept.Load(); n != want || int64(s.logged) != want || len(s.logs) != logStreams || len(first.events) != 0 {
 		t.Errorf("%d bytes, %d of the session, in %d streams and %d events; want %d bytes", n, s.logged, len(s.logs), len(first.events), want)
 	}
-	if l, _ := s.find(first.id(1)); l != nil {
+	if l, _ := s.Find(first.id(1)); l != nil {
 		t.Error("what is forgotten can be asked for")
 	}
 	last := s.logs[len(s.logs)-1]
-	table.end(s.ID)
-	last.add(make([]byte, 10))
-	s.openLog(nil).add(make([]byte, 10))
+	table.End(s.ID)
+	last.Add(make([]byte, 10))
+	s.OpenLog(nil).Add(make([]byte, 10))
 	if n := table.kept.Load(); n != 0 || s.holder.kept.Load() != 0 || len(s.logs) != 0 {
 		t.Errorf("at the end: %d bytes, %d of the holder, %d streams", n, s.holder.kept.Load(), len(s.logs))
 	}
@@ -87,24 +88,24 @@ func TestZ06ReaderOfALog(t *testing.T) {
 	t.Run("order", func(t *testing.T) {
 		_, s, l := sessionWithLog(t)
 		for _, text := range []string{"a", "b"} {
-			l.add([]byte(text))
+			l.Add([]byte(text))
 		}
 		h := newSlowReader()
 		begun, added := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(begun)
-			l.resume(h, 0)
+			l.Resume(h, 0)
 		}()
 		for len(h.got) == 0 {
 			time.Sleep(time.Millisecond)
 		}
 		go func() {
 			defer close(added)
-			l.add([]byte("c"))
-			l.add([]byte("d"))
-			l.finish(time.Now(), true)
+			l.Add([]byte("c"))
+			l.Add([]byte("d"))
+			l.Finish(time.Now(), true)
 		}()
-		if log, after := s.find(l.id(1)); log != l || after != 1 { // nobody else waits
+		if log, after := s.Find(l.id(1)); log != l || after != 1 { // nobody else waits
 			t.Error("the stream is not found")
 		}
 		for range 4 {
@@ -121,14 +122,14 @@ func TestZ06ReaderOfALog(t *testing.T) {
 	})
 	t.Run("replaced", func(t *testing.T) {
 		_, _, l := sessionWithLog(t)
-		l.add([]byte("a"))
+		l.Add([]byte("a"))
 		one, two := newSlowReader(), newSlowReader()
 		done := make(chan struct{}, 2)
-		go func() { l.resume(one, 0); done <- struct{}{} }()
+		go func() { l.Resume(one, 0); done <- struct{}{} }()
 		for len(one.got) == 0 {
 			time.Sleep(time.Millisecond)
 		}
-		go func() { l.resume(two, 0); done <- struct{}{} }()
+		go func() { l.Resume(two, 0); done <- struct{}{} }()
 		if over := <-one.over; over != "replaced" { // while it is written to
 			t.Error(over)
 		}
@@ -137,7 +138,7 @@ func TestZ06ReaderOfALog(t *testing.T) {
 		<-done
 		<-done
 		two.let <- true
-		l.add([]byte("b"))
+		l.Add([]byte("b"))
 		if got := one.all(); !slices.Equal(got, []string{"1-1:a"}) {
 			t.Errorf("the first: %s", got)
 		}
@@ -147,16 +148,16 @@ func TestZ06ReaderOfALog(t *testing.T) {
 	})
 	t.Run("forgotten", func(t *testing.T) {
 		_, s, l := sessionWithLog(t)
-		l.add([]byte("a"))
-		l.add([]byte("b"))
+		l.Add([]byte("a"))
+		l.Add([]byte("b"))
 		h := newSlowReader()
 		done := make(chan struct{})
-		go func() { l.resume(h, 0); close(done) }()
+		go func() { l.Resume(h, 0); close(done) }()
 		for len(h.got) == 0 {
 			time.Sleep(time.Millisecond)
 		}
 		for range logStreams {
-			s.openLog(nil)
+			s.OpenLog(nil)
 		}
 		h.let <- true
 		<-done
@@ -167,4 +168,41 @@ func TestZ06ReaderOfALog(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// TestZ06LogsAreTheirHolders: what is kept of one holder's streams leaves room
+// for those of others.
+func TestZ06LogsAreTheirHolders(t *testing.T) {
+	table := New(Options{Most: 1000, Each: 1000, TTL: time.Hour, Clock: door.NewClock(), Servers: func() map[string]*Host { return nil }})
+	fill := func(holder string) (kept int) {
+		h, err := table.place(time.Now(), holder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := table.add(table.make(time.Now(), relay.NewName(), "s", "", "", nil, nil), h)
+		l := s.OpenLog(nil)
+		for range logBytes >> 10 {
+			l.Add(make([]byte, 1<<10))
+		}
+		return len(l.events)
+	}
+	full := 0
+	for range 2 * logsBytes / logBytes {
+		if fill("a") == logBytes>>10 {
+			full++
+		}
+	}
+	if full == 0 || full > holderBytes/logBytes {
+		t.Errorf("%d whole logs of one holder", full)
+	}
+	if fill("b") != logBytes>>10 {
+		t.Error("no room for another")
+	}
+	table.EndAll(func(*Session) bool { return true })
+	if n := table.kept.Load(); n != 0 || len(table.holders) != 0 {
+		t.Errorf("%d bytes of %d holders are left", n, len(table.holders))
+	}
+	if fill("a") != logBytes>>10 {
+		t.Error("no room after all have ended")
+	}
 }

@@ -1,4 +1,4 @@
-package serve
+package session
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
 )
@@ -18,7 +19,7 @@ import (
 
 // fenceKey is where a store has how the call of a stream ended, where that was in
 // doubt: the number of the event by which it was declared failed, or answers.
-func fenceKey(session, stream string) string { return "fence:" + digestText("fence", session, stream) }
+func fenceKey(session, stream string) string { return "fence:" + kv.Digest("fence", session, stream) }
 
 const answers = "answers"
 
@@ -27,7 +28,7 @@ var errAnswers = errors.New("the call is answered by its edge")
 
 // fail declares the call of a stream failed, by the event of a number. It returns
 // the number by which that was done already, if it was.
-func (t *shared) fail(ctx context.Context, session, stream string, number uint64) (uint64, error) {
+func (t *Store) fail(ctx context.Context, session, stream string, number uint64) (uint64, error) {
 	err := t.Update(ctx, fenceKey(session, stream), logFor+t.Cap, func(old []byte) ([]byte, error) {
 		if string(old) == answers {
 			return nil, errAnswers
@@ -42,14 +43,14 @@ func (t *shared) fail(ctx context.Context, session, stream string, number uint64
 
 // failed returns by which event the call of a stream was declared failed; 0 for
 // none.
-func (t *shared) failed(ctx context.Context, session, stream string) (uint64, error) {
+func (t *Store) failed(ctx context.Context, session, stream string) (uint64, error) {
 	text, err := t.Get(ctx, fenceKey(session, stream))
 	return failedBy(text), err
 }
 
 // answer has a call answered by its edge, unless it was declared failed, by the
 // event of the number that is returned.
-func (t *shared) answer(ctx context.Context, session, stream string) (number uint64, err error) {
+func (t *Store) answer(ctx context.Context, session, stream string) (number uint64, err error) {
 	err = t.Update(ctx, fenceKey(session, stream), logFor+t.Cap, func(old []byte) ([]byte, error) {
 		if number = failedBy(old); number > 0 {
 			return old, nil
@@ -69,14 +70,16 @@ func failedBy(text []byte) uint64 {
 
 // goneAnswer is what a client is told of a call whose edge is gone. request is the
 // id of the call.
-func goneAnswer(request []byte) []byte { return fail(mcp.Legacy, request, relay.ErrHolderGone()).body }
+func goneAnswer(request []byte) []byte {
+	return mcp.AppendError(nil, request, mcp.CodeInternal, relay.ErrGone.Error(), nil)
+}
 
-// settled reports whether the call of a stream of this edge was declared failed by
+// Settled reports whether the call of a stream of this edge was declared failed by
 // another one, which had heard nothing of this one. The log then says so, too, and
 // the call has no other answer. answering says that it is to have its own now, if
 // it was not. A store that cannot be asked has told nobody else either.
-func (l *eventLog) settled(answering bool) bool {
-	store := l.s.common.store.Load()
+func (l *Log) Settled(answering bool) bool {
+	store := l.s.stored.store.Load()
 	l.mu.Lock()
 	failed, sure, was := l.failed, l.sure, l.lapses
 	l.mu.Unlock()
@@ -87,7 +90,7 @@ func (l *eventLog) settled(answering bool) bool {
 	if answering {
 		ask = store.answer
 	}
-	number, err := ask(context.Background(), l.s.common.key, l.stream)
+	number, err := ask(context.Background(), l.s.stored.key, l.stream)
 	if err != nil {
 		return false
 	}

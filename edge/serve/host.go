@@ -1,0 +1,64 @@
+package serve
+
+import (
+	"context"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/session"
+)
+
+// host is the server as its sessions need it.
+func (s *server) host() *session.Host {
+	h := &session.Host{
+		Store: s.store, Backends: s.backends, Digest: s.digest, Guarded: s.gate != nil,
+		Ask: s.askFor, Level: s.level, Hear: s.hearFor,
+		Tasks: func() []session.Task { return s.tasks.list(s.name) },
+		TakeTask: func(t session.Task) bool {
+			at := s.targets[t.Backend]
+			if at != nil {
+				s.tasks.add(t.Owner, t.ID, at)
+			}
+			return at != nil
+		},
+	}
+	if s.guest != nil {
+		h.End = s.guest.SessionEnd
+	}
+	return h
+}
+
+// askFor sends a request of the edge's own past the filters.
+func (s *server) askFor(ctx context.Context, x *edge.Exchange) (_ *edge.Response, err error) {
+	if x.Target, err = s.target(ctx, x); err != nil {
+		return nil, err
+	}
+	return s.chain.Handle(ctx, x)
+}
+
+// hearFor begins to listen to the backends for a session.
+func (s *server) hearFor(ctx context.Context, of *edge.Session, out edge.Client) {
+	if s.only == nil {
+		out = ofOthers{out}
+	}
+	for _, b := range s.backends {
+		s.edge.work.Go(func() {
+			defer edge.Contain(s.edge.log, "listener")
+			if err := b.Attend(ctx, of, out); err != nil && ctx.Err() == nil {
+				s.edge.log.Debug("backend is not heard", "backend", b.Name, "error", err)
+			}
+		})
+	}
+}
+
+// ofOthers is a legacy client's way outside its calls, without what the hub tells it.
+type ofOthers struct{ edge.Client }
+
+// Send passes on what concerns this client alone.
+func (o ofOthers) Send(n *mcp.Message) error {
+	switch n.Method {
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
+		return nil
+	}
+	return o.Client.Send(n)
+}

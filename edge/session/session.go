@@ -1,0 +1,227 @@
+// Package session keeps the sessions of legacy clients: who has them, what is under
+// way in them, the streams that clients read and may come back to, and what of it all
+// lies in a store that replicas share or goes over to a process that stands in for
+// this one.
+package session
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/door"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// Session is a legacy client's session, with what is under way in it.
+type Session struct {
+	edge.Session
+	Server string // whose it is
+	of     *Sessions
+	used   atomic.Int64  // Unix milliseconds of the last request
+	turn   atomic.Uint64 // which of all requests of sessions that was
+	asks   atomic.Uint64
+	stored stored // what other edges know of it; nothing where it is this edge's alone
+
+	holder *holder // who has it; set before the session is in the table
+	at     int     // its place among the holder's; the table's mu guards this and what follows
+	known  uint64  // its turn when it got that place
+
+	mu      sync.Mutex                  // is taken with that of all sessions held: nobody waits for a client with it
+	calls   []*door.Call                // requests under way
+	asked   map[string]chan edge.Answer // questions that wait, by the edge's id
+	streams []*Stream                   // open streams of the client, the newest last
+	over    bool                        // the session has ended
+	hearing context.CancelFunc          // ends the listening to the backends
+	logs    []*Log                      // of streams that may be resumed, the newest last
+	logged  int                         // bytes in them
+	begun   uint64                      // streams that there have been
+	due     catalog.Changes             // that the client is to be told of
+	telling bool                        // a goroutine tells it
+
+	handed atomic.Bool // another process goes on with it
+	older  atomic.Bool // it is of the older transport, and ends with its stream
+	told   atomic.Bool // Host.End is called at its end
+
+	// Of one that another process handed over, until its client opens a stream:
+	until       time.Time      // when it is waited for no longer; zero when it is not
+	missed      []*mcp.Message // that have come for it meanwhile
+	missedBytes int
+	mute        bool // the process before may still hear its backends
+}
+
+// busy reports whether something is under way in the session.
+func (s *Session) busy() bool {
+	busy, _ := s.look()
+	return busy
+}
+
+// look is busy, and reports whether the session holds what grows old.
+func (s *Session) look() (busy, holds bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.calls) > 0 || len(s.streams) > 0, len(s.logs) > 0 || s.awaited()
+}
+
+// end ends what is under way and what rooms attached.
+func (s *Session) end() {
+	s.mu.Lock()
+	streams, hearing := s.streams, s.hearing
+	s.hearing, s.over = nil, true
+	for len(s.logs) > 0 {
+		s.dropLog(0)
+	}
+	for _, x := range s.calls {
+		x.Cancel()
+	}
+	s.mu.Unlock()
+	if hearing != nil {
+		hearing()
+	}
+	for _, o := range streams {
+		o.Close()
+	}
+	if host := s.of.o.Servers()[s.Server]; host != nil && host.End != nil && s.told.Load() && !s.handed.Load() {
+		host.End(&s.Session) // before what programs remember of the session goes
+	}
+	s.End()
+}
+
+// OpenedBy notes who opened the session's stream here.
+func (s *Session) OpenedBy(who *edge.Identity) { s.stored.who.Store(who) }
+
+// TellEnd calls Host.End when the session ends.
+func (s *Session) TellEnd() { s.told.Store(true) }
+
+// EndsWithStream notes that the session is of the older transport.
+func (s *Session) EndsWithStream() { s.older.Store(true) }
+
+// Key is where a store has the session; "" where none does.
+func (s *Session) Key() string { return s.stored.key }
+
+// Shared reports whether a store has the session.
+func (s *Session) Shared() bool { return s.stored.key != "" }
+
+// Enter registers a request that is under way, so that it can be cancelled.
+func (s *Session) Enter(x *door.Call) {
+	s.mu.Lock()
+	s.calls = append(s.calls, x)
+	s.mu.Unlock()
+}
+
+// Leave ends Enter.
+func (s *Session) Leave(x *door.Call) {
+	s.mu.Lock()
+	if i := slices.Index(s.calls, x); i >= 0 {
+		last := len(s.calls) - 1
+		s.calls[i], s.calls[last] = s.calls[last], nil
+		s.calls = s.calls[:last]
+	}
+	s.mu.Unlock()
+}
+
+// Cancel ends the request that a notifications/cancelled names. It reports
+// false when there is none of it here.
+func (s *Session) Cancel(n *mcp.Message) (found bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock() // the lock keeps the call from ending and becoming another
+	id := n.Get("requestId").Of(n.Raw)
+	for _, x := range s.calls {
+		if mcp.SameID(x.ID, id) { // as it came: what goes to the backend may be another message
+			found = true
+			if reason := n.Text("reason"); reason != "" {
+				x.CancelFor(&withdrawn{edge.Printable(reason)})
+			} else {
+				x.Cancel()
+			}
+		}
+	}
+	return found
+}
+
+// Ask puts questions to the client as requests under ids of the edge's own,
+// which emit sends, and waits for the answers that come to Answered.
+func (s *Session) Ask(ctx context.Context, questions map[string]edge.Question, emit func(*mcp.Message) error) (map[string]edge.Answer, error) {
+	waiting := make(map[string]chan edge.Answer, len(questions))
+	ids := make([]string, 0, len(questions))
+	defer func() {
+		s.mu.Lock()
+		for _, id := range ids {
+			delete(s.asked, id)
+		}
+		if len(s.asked) == 0 {
+			s.asked = nil
+		}
+		s.mu.Unlock()
+	}()
+	for key, q := range questions {
+		id := s.stored.question(s.asks.Add(1))
+		ch := make(chan edge.Answer, 1)
+		s.mu.Lock()
+		if s.asked == nil {
+			s.asked = make(map[string]chan edge.Answer, 1)
+		}
+		s.asked[id] = ch
+		s.mu.Unlock()
+		ids, waiting[key] = append(ids, id), ch
+		m, err := mcp.Decode(mcp.AppendRequest(nil, []byte(id), q.Method, q.Params))
+		if err != nil {
+			return nil, edge.Errorf(edge.Internal, "ask", "%w", err)
+		}
+		if err := emit(m); err != nil {
+			return nil, edge.Errorf(edge.Gone, "ask", "%w", err)
+		}
+	}
+	answers := make(map[string]edge.Answer, len(questions))
+	for key, ch := range waiting {
+		select {
+		case a := <-ch:
+			answers[key] = a
+		case <-ctx.Done():
+			return nil, edge.Errorf(edge.Gone, "ask", "%w", context.Cause(ctx))
+		}
+	}
+	return answers, nil
+}
+
+// waitsFor reports whether a question of an id, JSON text, waits for its answer.
+func (s *Session) waitsFor(id []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[string(id)] != nil
+}
+
+// Answered takes a client's answer to a question. An answer that nobody here
+// waits for is not taken.
+func (s *Session) Answered(m *mcp.Message) bool {
+	s.mu.Lock()
+	ch := s.asked[string(m.IDText())]
+	s.mu.Unlock()
+	if ch == nil {
+		return false
+	}
+	m = m.Clone()
+	a := edge.Answer{Result: m.Result.Of(m.Raw), Error: m.Error.Of(m.Raw)}
+	select {
+	case ch <- a:
+	default: // answered already
+	}
+	return true
+}
+
+// Asks reports whether the client is asked something.
+func (s *Session) Asks() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.asked) > 0
+}
+
+// withdrawn is the end of a call whose client said why it wants no answer.
+type withdrawn struct{ reason string }
+
+func (w *withdrawn) Error() string        { return w.reason }
+func (w *withdrawn) Is(target error) bool { return target == context.Canceled }

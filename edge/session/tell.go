@@ -1,0 +1,52 @@
+package session
+
+import (
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// Tell tells a legacy client which lists to get anew, on its stream. Nobody
+// waits for a client that reads slowly: what is due meanwhile is told in one. A
+// client without a stream asks when it next wants to know.
+func (ss *Sessions) Tell(s *Session, c catalog.Changes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.streams) == 0 {
+		return
+	}
+	s.due.Add(c)
+	if s.telling {
+		return
+	}
+	s.telling = true
+	go func() {
+		defer edge.Contain(ss.o.Log, "tell")
+		for c, more := s.takeDue(); more; c, more = s.takeDue() {
+			for _, n := range Notices(c) {
+				_ = newest{s}.Send(n) // one that is gone asks when it is back
+			}
+		}
+	}()
+}
+
+// takeDue returns what is due to be told, and false for nothing.
+func (s *Session) takeDue() (catalog.Changes, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.due
+	s.due = catalog.Changes{}
+	s.telling = c.Any()
+	return c, c.Any()
+}
+
+// Notices are the messages that tell of changes.
+func Notices(c catalog.Changes) []*mcp.Message {
+	var all []*mcp.Message
+	for _, method := range c.Methods() {
+		if n, err := mcp.Decode(mcp.AppendRequest(nil, nil, method, nil)); err == nil {
+			all = append(all, n)
+		}
+	}
+	return all
+}
