@@ -1,6 +1,6 @@
 // Package edge is the floor plan of Weir: the few types that every room of it
 // shares. Read this file first, then filters/filters.go, serve/door.go and
-// serve/route.go.
+// route/forward.go.
 //
 // A message comes in at the door, walks the hallway of filters in a fixed
 // order, is told where to go, and leaves by the back door to an MCP server.

@@ -397,3 +397,14 @@ func (c *Catalog) size() int {
 	}
 	return n
 }
+
+// Notices are the messages that tell of changes.
+func (c Changes) Notices() []*mcp.Message {
+	var all []*mcp.Message
+	for _, method := range c.Methods() {
+		if n, err := mcp.Decode(mcp.AppendRequest(nil, nil, method, nil)); err == nil {
+			all = append(all, n)
+		}
+	}
+	return all
+}

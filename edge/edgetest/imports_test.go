@@ -50,7 +50,7 @@ var rooms = map[string][]string{
 	"sdk/weirtest":       {"sdk", "sdk/abi"},
 	"edge/door":          {"edge", "edge/mcp", "edge/turn"},
 	"edge/relay":         {"edge"},
-	"edge/route":         {"edge", "edge/mcp", "edge/relay"},
+	"edge/route":         {"edge", "edge/mcp", "edge/backend", "edge/catalog", "edge/relay"},
 	"edge/session":       {"edge", "edge/mcp", "edge/backend", "edge/catalog", "edge/door", "edge/kv", "edge/relay"},
 	"edge/serve":         {"edge", "edge/mcp", "edge/door", "edge/relay", "edge/route", "edge/session", "edge/backend", "edge/catalog", "edge/compile", "edge/health", "edge/kv", "edge/oauth", "edge/outgoing", "edge/secret", "edge/v1beta1", "filters", "filters/audit", "filters/authz", "filters/guest", "filters/headers", "filters/incoming", "filters/ratelimit", "filters/telemetry", "filters/webhook"},
 	"edge/demo":          {"edge/mcp"},

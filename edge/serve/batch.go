@@ -48,7 +48,7 @@ func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		}
 		if err != nil {
 			e.turnedAway(ctx, h, mcp.Legacy, err)
-			all.add(fail(mcp.Legacy, x.Request.IDText(), err).body)
+			all.add(edge.Fail(mcp.Legacy, x.Request.IDText(), err).Body)
 			continue
 		}
 		if e.aside(x) {
@@ -57,7 +57,7 @@ func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		if all.full && x.Request.Kind == mcp.Request {
 			err := all.err()
 			e.turnedAway(ctx, h, mcp.Legacy, err)
-			all.add(fail(mcp.Legacy, x.Request.IDText(), err).body)
+			all.add(edge.Fail(mcp.Legacy, x.Request.IDText(), err).Body)
 			continue
 		}
 		r, err := e.run(x)
@@ -65,10 +65,10 @@ func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		switch {
 		case err != nil && x.Err() != nil:
 		case err != nil:
-			all.add(fail(mcp.Legacy, x.Request.IDText(), err).body)
+			all.add(edge.Fail(mcp.Legacy, x.Request.IDText(), err).Body)
 		case r != nil && !all.room(len(r.Raw)+len(r.Shared)):
 			all.full = true
-			all.add(fail(mcp.Legacy, x.Request.IDText(), all.err()).body)
+			all.add(edge.Fail(mcp.Legacy, x.Request.IDText(), all.err()).Body)
 		case r != nil && r.Shared != nil:
 			all.add(r.Raw, r.Shared, []byte{'}'})
 		case r != nil:

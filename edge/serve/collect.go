@@ -22,7 +22,7 @@ func (e *Edge) expose(l *live) (err error) {
 	for _, s := range l.inOrder() {
 		t := s.measures()
 		if t == nil {
-			rooms = append(rooms[:len(rooms):len(rooms)], e.roomsOf(s.name))
+			rooms = append(rooms[:len(rooms):len(rooms)], e.roomsOf(s.Name))
 			continue
 		}
 		if all = append(all, t); t.Fetched() {
@@ -100,8 +100,8 @@ func (e *Edge) roomsOf(name string) edge.Collector {
 // count counts what belongs to a server: its sessions, and what its rooms count
 // of themselves.
 func (s *server) count(m edge.Emitter) {
-	m.Gauge("weir_sessions", "Sessions of legacy clients.", float64(len(s.edge.sessions.Of(s.name))))
-	for _, b := range s.backends {
+	m.Gauge("weir_sessions", "Sessions of legacy clients.", float64(len(s.edge.sessions.Of(s.Name))))
+	for _, b := range s.Backends {
 		b.Collect(m.With("backend", b.Name))
 	}
 	if s.policy != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
+	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/session"
 )
 
@@ -229,7 +230,7 @@ func (e *Edge) newExchange(ctx *fasthttp.RequestCtx, h *head, server *server) *e
 	conn := ctx.Conn().(*door.Conn)
 	x := exchanges.Get().(*exchange)
 	x.Began = e.door.Clock.Now()
-	x.server, x.Server, x.Identity = server, server.name, h.who
+	x.server, x.Server, x.Identity = server, server.Name, h.who
 	x.Head.Remote = conn.Client(&ctx.Request.Header)
 	x.Head.SSE = h.sse
 	x.id.set(h.requestID)
@@ -288,9 +289,9 @@ func (e *Edge) sessionOf(h *head, server *server) (*session.Session, error) {
 
 // sessionByID finds the session of an id for the client of a request.
 func (e *Edge) sessionByID(h *head, server *server, id string) (*session.Session, error) {
-	s, err := e.sessions.Find(server.name, server.store, id, h.who.Principal())
+	s, err := e.sessions.Find(server.Name, server.store, id, h.who.Principal())
 	if err == session.ErrNotHere {
-		s, err = e.sessions.Restore(server.store, server.name, id, h.who.Principal(), e.holder(h))
+		s, err = e.sessions.Restore(server.store, server.Name, id, h.who.Principal(), e.holder(h))
 	}
 	return s, err
 }
@@ -334,15 +335,15 @@ func (e *Edge) serve(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 	}
 	r, err := e.run(x)
 	var raw []byte
-	var f failure
+	var f edge.Failure
 	switch {
 	case err != nil:
 		era := x.Era
 		if x.Request.Kind == mcp.Notification {
 			era = mcp.Modern // there is no answer to carry the error: the status says it
 		}
-		f = fail(era, x.Request.IDText(), err)
-		raw = f.body
+		f = edge.Fail(era, x.Request.IDText(), err)
+		raw = f.Body
 	case r != nil:
 		raw = r.Raw
 		if r.Shared != nil {
@@ -398,13 +399,13 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 		}
 	}()
 	m := x.Request
-	if !x.server.takes(m, x.Era) {
-		return x.turned(noMethod(m))
+	if !x.server.Takes(m, x.Era) {
+		return x.turned(route.ErrNoMethod(m))
 	}
 	if err := checkToken(m); err != nil {
 		return x.turned(err)
 	}
-	if x.Target, err = x.server.target(&x.Call, &x.Exchange); err != nil {
+	if x.Target, err = x.server.Target(&x.Call, &x.Exchange); err != nil {
 		return x.turned(err)
 	}
 	if x.Lasts = m.Method == "subscriptions/listen"; x.Lasts {
@@ -479,7 +480,7 @@ func (e *Edge) get(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	s, err := e.sessionOf(h, server)
 	var place *session.Place
 	if err == nil {
-		place, err = e.sessions.Place(e.holder(h), server.name, h.who)
+		place, err = e.sessions.Place(e.holder(h), server.Name, h.who)
 	}
 	if err == nil {
 		defer place.Release()

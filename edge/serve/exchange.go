@@ -9,6 +9,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/session"
 )
 
@@ -187,7 +188,7 @@ func checkModern(m *mcp.Message, h *head) (name string, err error) {
 	}
 	if m.Kind == mcp.Request && !version.OK() {
 		if !mcp.MethodOf(m.Method).In(mcp.Modern) {
-			return "", noMethod(m)
+			return "", route.ErrNoMethod(m)
 		}
 		if string(h.version) != mcp.V2607 {
 			return "", badVersion(string(h.version))
@@ -214,7 +215,7 @@ func checkModern(m *mcp.Message, h *head) (name string, err error) {
 		return "", nil
 	}
 	if !info.In(mcp.Modern) {
-		return "", noMethod(m)
+		return "", route.ErrNoMethod(m)
 	}
 	if caps := m.Meta(mcp.MetaCapabilities); !caps.OK() || m.Raw[caps.Start] != '{' {
 		return "", edge.Errorf(edge.Params, "check", "params._meta lacks %s, an object", mcp.MetaCapabilities)
@@ -243,10 +244,6 @@ func checkModern(m *mcp.Message, h *head) (name string, err error) {
 		}
 	}
 	return name, nil
-}
-
-func noMethod(m *mcp.Message) error {
-	return edge.Errorf(edge.NoMethod, "check", "method not found: %s", edge.Printable(m.Method))
 }
 
 func badVersion(requested string) error {

@@ -16,7 +16,7 @@ const Heartbeat = session.Heartbeat
 // SetFilters gives the server these filters. It must be called before Serve.
 func (e *Edge) SetFilters(entries ...filters.Entry) {
 	s := e.live.Load().main
-	s.chain = filters.Chain(entries, edge.HandlerFunc(s.route))
+	s.chain = filters.Chain(entries, s.Server)
 }
 
 // FlushTelemetry sends what the telemetry of the main server has.

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/session"
+	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/guest"
 )
 
@@ -23,29 +25,19 @@ func (e *Edge) openGuest(s *server, p compile.Server, programs []guest.Loaded) e
 		return nil
 	}
 	g, told, err := e.guests.Open(p.Name, programs, guest.Options{
-		Resolve: s.target, Elsewhere: s.elsewhere, Call: s.inner, Emit: s.emitted, Store: s.store.ID(), Guarded: s.guarded, Audited: p.Audit != nil,
+		Resolve: s.Target, Elsewhere: s.elsewhere, Call: s.Caller(edge.NoClient{}), Emit: s.emitted, Store: s.store.ID(), Guarded: s.guarded, Audited: p.Audit != nil,
 	}, e.env(s))
 	if err != nil {
 		return fmt.Errorf("server %s: %w", p.Name, err)
 	}
-	s.guest, s.programs = g, told
+	s.guest, s.programs, s.Upstream = g, told, g.Upstream
 	s.counting = append(s.counting, edge.CollectorFunc(func(m edge.Emitter) {
-		e.guests.Collect(s.name, m)
+		e.guests.Collect(s.Name, m)
 	}))
 	if s.gate != nil {
 		s.gate.Map = g.MapIdentity
 	}
 	return nil
-}
-
-// forwards lets programs change the header lines that a message goes to its
-// backend with, and choose the credential.
-func (s *server) forwards(ctx context.Context, x *edge.Exchange, backend string) error {
-	lines, chosen, err := s.guest.Upstream(ctx, x, backend)
-	if err == nil {
-		x.Forward, x.Chosen = lines, chosen
-	}
-	return err
 }
 
 // begun asks programs about a session that has just begun, and has them told of
@@ -67,13 +59,13 @@ func (e *Edge) begun(x *exchange, s *session.Session) error {
 
 // elsewhere finds the name under which clients see a tool of a backend.
 func (s *server) elsewhere(ctx context.Context, x *edge.Exchange, backend, original string) string {
-	if s.only != nil {
-		if backend == s.only.Backend {
+	if s.Bare() {
+		if backend == s.Backends[0].Name {
 			return original
 		}
 		return ""
 	}
-	c, err := s.book.Catalog(ctx, x.Identity, edge.Tool)
+	c, err := s.Book.Catalog(ctx, x.Identity, edge.Tool)
 	if err != nil {
 		return ""
 	}
@@ -119,4 +111,18 @@ func (s *server) known(r *fasthttp.RequestHeader, refused error) (*edge.Identity
 		err = refused
 	}
 	return who, err
+}
+
+// emitted writes down what a program tells of: in the audit log, or where there is
+// none in that of the process.
+func (s *server) emitted(x *edge.Exchange, filter, hook, name string, data []byte) {
+	if l := s.records(); l != nil {
+		l.Write(audit.Event{Type: audit.Told, Exchange: x, Component: filter, Method: hook, Name: name, Kind: "filter", Data: data})
+		return
+	}
+	attrs := []slog.Attr{slog.String("server", s.Name), slog.String("filter", filter), slog.String("hook", hook), slog.String("event", name)}
+	if len(data) > 0 {
+		attrs = append(attrs, slog.String("data", string(audit.Masked(data))))
+	}
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, "a filter tells of an event", attrs...)
 }

@@ -63,7 +63,7 @@ func (e *Edge) openAuthz(s *server, p compile.Server) (edge.Filter, error) {
 	if len(wrong) > 0 {
 		return nil, wrong.ToAggregate()
 	}
-	options := authz.Options{Lookup: s.lookup, Counters: s.policy}
+	options := authz.Options{Lookup: s.Lookup, Counters: s.policy}
 	if s.record != nil {
 		options.Record = func(x *edge.Exchange, why *authz.Explanation) { x.Decision = why }
 	}
@@ -96,12 +96,12 @@ func (e *Edge) openLimits(s *server, p compile.Server, was *server) (edge.Filter
 // when it began: one whose requestState verifies begins no other.
 func (e *Edge) paid(_ context.Context, x *edge.Exchange) bool {
 	served := e.live.Load().servers[x.Server]
-	if served == nil || x.Target == nil || !served.sealed(x) {
+	if served == nil || x.Target == nil || !served.Sealed(x) {
 		return false
 	}
 	m := x.Request
-	if served.only == nil { // a state is of the request as its backend knows it
-		own, err := served.inWordsOf(x)
+	if !served.Bare() { // a state is of the request as its backend knows it
+		own, err := served.InWordsOf(x)
 		if err != nil {
 			return false
 		}
@@ -121,7 +121,7 @@ func (s *server) askWebhooks(p compile.Server) error {
 	if len(wrong) > 0 {
 		return wrong.ToAggregate()
 	}
-	part.Resolve = s.target
+	part.Resolve = s.Target
 	s.webhooks = part
 	return nil
 }

@@ -5,21 +5,23 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/session"
 )
 
 // host is the server as its sessions need it.
 func (s *server) host() *session.Host {
 	h := &session.Host{
-		Store: s.store, Backends: s.backends, Digest: s.digest, Guarded: s.gate != nil,
-		Ask: s.askFor, Level: s.level, Hear: s.hearFor,
-		Tasks: func() []session.Task { return s.tasks.list(s.name) },
-		TakeTask: func(t session.Task) bool {
-			at := s.targets[t.Backend]
-			if at != nil {
-				s.tasks.add(t.Owner, t.ID, at)
+		Store: s.store, Backends: s.Backends, Digest: s.digest, Guarded: s.gate != nil,
+		Ask: s.askFor, Level: s.Level, Hear: s.hearFor,
+		Tasks: func() (all []session.Task) {
+			for _, t := range s.Tasks() {
+				all = append(all, session.Task{Server: s.Name, Owner: t.Owner, ID: t.ID, Backend: t.Backend})
 			}
-			return at != nil
+			return all
+		},
+		TakeTask: func(t session.Task) bool {
+			return s.TakeTask(route.Task{Owner: t.Owner, ID: t.ID, Backend: t.Backend})
 		},
 	}
 	if s.guest != nil {
@@ -30,7 +32,7 @@ func (s *server) host() *session.Host {
 
 // askFor sends a request of the edge's own past the filters.
 func (s *server) askFor(ctx context.Context, x *edge.Exchange) (_ *edge.Response, err error) {
-	if x.Target, err = s.target(ctx, x); err != nil {
+	if x.Target, err = s.Target(ctx, x); err != nil {
 		return nil, err
 	}
 	return s.chain.Handle(ctx, x)
@@ -38,10 +40,10 @@ func (s *server) askFor(ctx context.Context, x *edge.Exchange) (_ *edge.Response
 
 // hearFor begins to listen to the backends for a session.
 func (s *server) hearFor(ctx context.Context, of *edge.Session, out edge.Client) {
-	if s.only == nil {
+	if !s.Bare() {
 		out = ofOthers{out}
 	}
-	for _, b := range s.backends {
+	for _, b := range s.Backends {
 		s.edge.work.Go(func() {
 			defer edge.Contain(s.edge.log, "listener")
 			if err := b.Attend(ctx, of, out); err != nil && ctx.Err() == nil {

@@ -14,7 +14,7 @@ import (
 func (e *Edge) initialize(ctx *fasthttp.RequestCtx, h *head, x *exchange) {
 	s, r, err := e.begin(x, x.server.store, "")
 	if err != nil {
-		e.write(ctx, h, fail(mcp.Legacy, x.Request.IDText(), err))
+		e.write(ctx, h, edge.Fail(mcp.Legacy, x.Request.IDText(), err))
 		return
 	}
 	if e.sessions.Replaced() {
@@ -62,7 +62,7 @@ func (e *Edge) introduce(x *exchange, store *session.Store, id string) (*session
 		return nil, nil, err
 	}
 	s, err := e.sessions.Begin(session.Beginning{
-		ID: id, Store: store, Server: x.server.name, Owner: x.Identity.Principal(), Holder: edge.Holder(x.Identity, x.Head.Remote),
+		ID: id, Store: store, Server: x.server.Name, Owner: x.Identity.Principal(), Holder: edge.Holder(x.Identity, x.Head.Remote),
 		Version: version, Info: bytes.Clone(info), Capabilities: bytes.Clone(caps),
 	})
 	if err != nil {
@@ -71,7 +71,7 @@ func (e *Edge) introduce(x *exchange, store *session.Store, id string) (*session
 	if err := e.begun(x, s); err != nil {
 		return nil, nil, err
 	}
-	offered, instructions := x.server.offer(&x.Call, mcp.Legacy)
+	offered, instructions := x.server.Offer(&x.Call, mcp.Legacy)
 	r, err := edge.Reply(m, mcp.Initialized(version, offered, x.server.info, instructions))
 	return s, r, err
 }

@@ -21,6 +21,8 @@ import (
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/outgoing"
+	"github.com/weir-edge/weir/edge/relay"
+	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/session"
 	"github.com/weir-edge/weir/filters"
@@ -113,22 +115,21 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 	if before != nil {
 		was = before.servers[p.Name]
 	}
-	s := &server{edge: e, log: e.logOf(p), name: p.Name, secrets: secrets, parked: e.parked, failure: p.Failure, names: p.Names, local: &edge.Target{}, targets: make(map[string]*edge.Target), byName: make(map[string]*backend.Backend), outgoing: make(map[string]*outgoing.Spec)}
-	s.info = mcp.AppendString([]byte(`{"name":`), p.Title)
-	s.info = append(mcp.AppendString(append(s.info, `,"version":`...), e.version), '}')
+	s := &server{edge: e, log: e.logOf(p), secrets: secrets, failure: p.Failure, outgoing: make(map[string]*outgoing.Spec)}
+	s.info = append(mcp.AppendString(append(mcp.AppendString([]byte(`{"name":`), p.Title), `,"version":`...), e.version), '}')
 	var err error
-	if s.store, err = e.use(s, p.Store); err != nil {
+	if s.store, err = e.use(s, p.Name, p.Store); err != nil {
 		return nil, fmt.Errorf("server %s: sessionStorage: %w", p.Name, err)
 	}
+	s.Server = route.New(e.behind(s, p))
 	for _, b := range p.Backends {
 		one, err := e.openBackend(p, b, secrets, was)
 		if err != nil {
 			s.closeBut(was)
 			return nil, err
 		}
-		s.backends = append(s.backends, one)
+		s.Add(one)
 		s.outgoing[b.Name] = b.Outgoing
-		s.byName[b.Name], s.targets[b.Name] = one, &edge.Target{Backend: b.Name}
 	}
 	programs, err := guest.Load(p.Filters, secrets)
 	if err != nil {
@@ -147,7 +148,7 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 		Store    string
 		Programs []guest.Loaded
 	}{p, main, reads, s.store.ID(), programs})
-	if was != nil && was.digest == s.digest && slices.Equal(was.backends, s.backends) {
+	if was != nil && was.digest == s.digest && slices.Equal(was.Backends, s.Backends) {
 		s.settle()
 		return was, nil
 	}
@@ -173,28 +174,51 @@ func (e *Edge) openServer(p compile.Server, secrets edge.Secrets, before *live, 
 		s.closeBut(was)
 		return nil, err
 	}
-	s.chain = filters.Chain(append(entries, s.entries...), edge.HandlerFunc(s.route))
+	s.chain = filters.Chain(append(entries, s.entries...), s.Server)
 	if p.Debug {
 		s.chain = s.debugged(s.chain)
 	}
 	if p.Bare && p.Authz == nil && s.guest.Overrides == nil { // policies and programs change lists, which takes a catalog
-		s.only = s.targets[p.Backends[0].Name]
+		s.OpenBare()
 		return s, nil
-	}
-	sources := make([]catalog.Source, len(s.backends))
-	for i, b := range s.backends {
-		sources[i] = source{b}
 	}
 	var known *catalog.Book
 	if was != nil {
-		known = was.book
+		known = was.Book
 	}
-	s.book = catalog.Open(catalog.Config{
-		Rules: p.Names, Sources: sources, Overrides: s.guest.Overrides, Before: known, BestEffort: p.Failure.BestEffort, Interval: p.Failure.Interval,
-		Wait: introductionWait, Changed: func(c catalog.Changes) { s.hub.changed(c) }, Log: s.log,
-	})
-	s.hub = newHub(s, e.client())
+	s.Open(s.guest.Overrides, known, p.Failure.BestEffort, p.Failure.Interval)
 	return s, nil
+}
+
+// behind is how the part of a server behind the hallway is made.
+func (e *Edge) behind(s *server, p compile.Server) route.Options {
+	o := route.Options{
+		Name: p.Name, Info: s.info, Client: e.client(), Rules: p.Names, Wait: introductionWait, Log: s.log, Now: e.door.Clock.Now,
+		Parked: e.parked, Replicas: e.replicas, Hallway: s.call,
+		Path: func(node string) *relay.Link {
+			if t := e.sessions.PathTo(s.store, node); t != nil {
+				return &t.Link
+			}
+			return nil
+		},
+		Changed: func(c catalog.Changes) {
+			for _, one := range e.sessions.Of(s.Name) {
+				e.sessions.Tell(one, c)
+			}
+		},
+	}
+	if s.store != nil {
+		o.Store = s.store
+	}
+	return o
+}
+
+// call takes a call of the edge's own through the hallway.
+func (s *server) call(ctx context.Context, x *edge.Exchange) (_ *edge.Response, err error) {
+	if x.Target, err = s.Target(ctx, x); err != nil {
+		return s.observed(ctx, x, refusing(err))
+	}
+	return s.chain.Handle(ctx, x)
 }
 
 // openBackend opens a backend, or finds it open already.
@@ -227,7 +251,7 @@ func (e *Edge) openBackend(p compile.Server, b compile.Backend, secrets edge.Sec
 		return nil, err
 	}
 	if was != nil {
-		for _, open := range was.backends {
+		for _, open := range was.Backends {
 			if open.Digest == digest {
 				attach.done() // it has its own
 				return open, nil
@@ -290,8 +314,8 @@ func (e *Edge) backendChanged(server, name string) func(health.Snapshot) {
 		if !away || live == nil || was != health.Ready && was != health.Degraded {
 			return
 		}
-		if s := live.servers[server]; s != nil && s.book != nil {
-			s.book.Drop(name)
+		if s := live.servers[server]; s != nil && s.Book != nil {
+			s.Book.Drop(name)
 		}
 	}
 }
@@ -304,8 +328,8 @@ func (e *Edge) backendRecovered(server, name string) func() {
 		if live == nil {
 			return
 		}
-		if s := live.servers[server]; s != nil && s.book != nil {
-			s.book.Retry(name)
+		if s := live.servers[server]; s != nil && s.Book != nil {
+			s.Book.Retry(name)
 		}
 	}
 }
@@ -348,9 +372,9 @@ func (l *live) closeBut(other *live) {
 // close ends the server and its backends, side by side: what one of them has to
 // wait for holds up no other.
 func (s *server) close() {
-	s.listenNoMore()
+	s.stop()
 	var work sync.WaitGroup
-	for _, b := range s.backends {
+	for _, b := range s.Backends {
 		work.Go(func() { b.CloseNow() })
 	}
 	work.Go(s.retired)
@@ -360,8 +384,8 @@ func (s *server) close() {
 // closeBut ends the server, and closes the backends that other does not have.
 func (s *server) closeBut(other *server) {
 	s.settle()
-	for _, b := range s.backends {
-		if other == nil || !slices.Contains(other.backends, b) {
+	for _, b := range s.Backends {
+		if other == nil || !slices.Contains(other.Backends, b) {
 			b.Close()
 		}
 	}
@@ -370,17 +394,14 @@ func (s *server) closeBut(other *server) {
 // settle ends what the server itself has begun. Its exchanges can still be
 // answered, but for lists.
 func (s *server) settle() {
-	s.listenNoMore()
+	s.stop()
 	s.retired()
 }
 
-// listenNoMore ends what the server hears of its backends.
-func (s *server) listenNoMore() {
-	if s.hub != nil {
-		s.hub.close()
-	}
-	if s.book != nil {
-		s.book.Close()
+// stop ends what the server hears of its backends.
+func (s *server) stop() {
+	if s.Server != nil {
+		s.Server.Close()
 	}
 }
 
@@ -507,7 +528,7 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 // moved takes the sessions of a server over to the one that stands in for it
 // from now on.
 func (e *Edge) moved(old, s *server) {
-	for _, one := range e.sessions.Of(s.name) {
+	for _, one := range e.sessions.Of(s.Name) {
 		one.HearAgain()
 		e.sessions.Tell(one, catalog.Changes{Tools: true, Prompts: true, Resources: true})
 	}
@@ -536,11 +557,11 @@ func (e *Edge) retire(old, s *server) {
 		}
 	}
 	old.settle()
-	for _, b := range old.backends {
-		if s != nil && slices.Contains(s.backends, b) {
+	for _, b := range old.Backends {
+		if s != nil && slices.Contains(s.Backends, b) {
 			continue
 		}
-		for _, one := range e.sessions.Of(old.name) {
+		for _, one := range e.sessions.Of(old.Name) {
 			b.Leave(&one.Session)
 		}
 		b.Close()

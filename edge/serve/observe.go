@@ -63,9 +63,9 @@ func (e *Edge) observe(s, was *server, p compile.Server, main bool, reads []stri
 		}
 		t := s.measure.open
 		s.entries = append(s.entries, filters.Entry{Name: "telemetry", Filter: t.Filter})
-		s.beyond = make(map[*backend.Backend]edge.Handler, len(s.backends))
-		for _, b := range s.backends {
-			s.beyond[b] = t.Backend(b)
+		s.Beyond = make(map[*backend.Backend]edge.Handler, len(s.Backends))
+		for _, b := range s.Backends {
+			s.Beyond[b] = t.Backend(b)
 		}
 	}
 	if p.Audit != nil {
@@ -111,7 +111,7 @@ func (e *Edge) openTelemetry(p compile.Server) func(edge.Env) (*telemetry.Teleme
 		if len(wrong) > 0 {
 			return nil, wrong.ToAggregate()
 		}
-		parsed.Answer, parsed.Transport = answerTo, transportOf
+		parsed.Answer, parsed.Transport = edge.OnWire, transportOf
 		parsed.Trace = func(x *edge.Exchange) (parent, state string) { return x.Head.TraceParent, x.Head.TraceState }
 		parsed.Collectors = []edge.Collector{e.roomsOf(p.Name)}
 		parsed.Process = []edge.Collector{edge.CollectorFunc(e.collect)}
@@ -125,19 +125,10 @@ func (e *Edge) openAudit(server string, spec audit.Spec) func(edge.Env) (*audit.
 		if len(wrong) > 0 {
 			return nil, wrong.ToAggregate()
 		}
-		parsed.Answer, parsed.Transport, parsed.Decision = answerTo, transportOf, decisionOf
+		parsed.Answer, parsed.Transport, parsed.Decision = edge.OnWire, transportOf, decisionOf
 		parsed.Copy = func(record []byte) { e.happened(server, record) }
 		return parsed.Start(env)
 	}
-}
-
-// answerTo says how an error of a kind looks on the wire.
-func answerTo(kind edge.Kind, era mcp.Era) (status, code int) {
-	a, modern := failures(kind)
-	if era == mcp.Modern {
-		a = modern
-	}
-	return a.status, a.code
 }
 
 func transportOf(x *edge.Exchange) string {
@@ -197,7 +188,7 @@ func (e *Edge) turnedAway(ctx *fasthttp.RequestCtx, h *head, era mcp.Era, err er
 
 // stranger is the exchange of a request without a message.
 func (e *Edge) stranger(ctx *fasthttp.RequestCtx, h *head, s *server) *edge.Exchange {
-	x := &edge.Exchange{Server: s.name, Identity: h.who}
+	x := &edge.Exchange{Server: s.Name, Identity: h.who}
 	x.Head.Remote = e.door.ClientOf(ctx)
 	x.Head.SSE = h.sse
 	conn, _ := ctx.Conn().(*door.Conn)
@@ -351,7 +342,7 @@ func (s *server) debugged(next edge.Handler) edge.Handler {
 	return edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 		began, m := time.Now(), x.Request
 		r, err := next.Handle(ctx, x)
-		attrs := []slog.Attr{slog.String("server", s.name), slog.String("method", edge.Printable(m.Method)), slog.Duration("took", time.Since(began))}
+		attrs := []slog.Attr{slog.String("server", s.Name), slog.String("method", edge.Printable(m.Method)), slog.Duration("took", time.Since(began))}
 		if t := x.Target; t != nil && t.Thing != edge.NoThing {
 			attrs = append(attrs, slog.String("name", edge.Printable(t.Name)), slog.String("backend", t.Backend))
 		}

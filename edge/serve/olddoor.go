@@ -123,7 +123,7 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		e.refuse(ctx, h, mcp.Legacy, nil, edge.Errorf(edge.Internal, "session id", "%w", err))
 		return
 	}
-	place, err := e.sessions.Place(e.holder(h), server.name, h.who)
+	place, err := e.sessions.Place(e.holder(h), server.Name, h.who)
 	if err != nil {
 		e.refuse(ctx, h, mcp.Legacy, nil, err)
 		return
@@ -136,7 +136,7 @@ func (e *Edge) openSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 	id := base64.RawURLEncoding.EncodeToString(raw[:])
 	messages, _, _ := strings.Cut(string(ctx.Request.Header.RequestURI()), "?")
 	messages = strings.TrimSuffix(messages, "/sse") + "/messages"
-	d := &sseDoor{server: server.name, owner: h.who.Principal(), holder: place.Holder()}
+	d := &sseDoor{server: server.Name, owner: h.who.Principal(), holder: place.Holder()}
 	if server.store != nil {
 		id = e.relay.Node + "." + id
 		d.session = oldSession(id)
@@ -182,7 +182,7 @@ func (e *Edge) postSSE(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		e.postAway(ctx, h, server, node, id)
 		return
 	}
-	if err != nil || d == nil || d.server != server.name || d.owner != h.who.Principal() {
+	if err != nil || d == nil || d.server != server.Name || d.owner != h.who.Principal() {
 		e.refuse(ctx, h, mcp.Legacy, nil, edge.Errorf(edge.NoSession, "door", "Session not found"))
 		return
 	}
@@ -275,9 +275,9 @@ func (e *Edge) initializeSSE(ctx *fasthttp.RequestCtx, h *head, d *sseDoor, x *e
 	}
 	s, result, err := e.begin(x, store, d.session)
 	if err != nil {
-		f := fail(mcp.Legacy, x.Request.IDText(), err)
-		if f.status == 200 { // an answer like any other
-			_ = d.out.Write("message", f.body)
+		f := edge.Fail(mcp.Legacy, x.Request.IDText(), err)
+		if f.Status == 200 { // an answer like any other
+			_ = d.out.Write("message", f.Body)
 			e.cors(ctx, h)
 			ctx.SetStatusCode(202)
 			return
@@ -286,7 +286,7 @@ func (e *Edge) initializeSSE(ctx *fasthttp.RequestCtx, h *head, d *sseDoor, x *e
 		return
 	}
 	if err := e.attach(d, s); err != nil { // two at a time; what was observed is that it began
-		e.write(ctx, h, fail(mcp.Legacy, x.Request.IDText(), err))
+		e.write(ctx, h, edge.Fail(mcp.Legacy, x.Request.IDText(), err))
 		return
 	}
 	_ = d.out.Write("message", result.Raw)
@@ -308,7 +308,7 @@ func (e *Edge) runSSE(x *exchange) (answer []byte) {
 	defer func() {
 		if r := recover(); r != nil {
 			e.log.Error("panic in an exchange", "panic", r)
-			answer = fail(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Internal, "handle", "%v", r)).body
+			answer = edge.Fail(mcp.Legacy, x.Request.IDText(), edge.Errorf(edge.Internal, "handle", "%v", r)).Body
 		}
 	}()
 	r, err := e.run(x)
@@ -316,7 +316,7 @@ func (e *Edge) runSSE(x *exchange) (answer []byte) {
 	case err != nil && x.Err() != nil:
 		return nil
 	case err != nil:
-		return fail(mcp.Legacy, x.Request.IDText(), err).body
+		return edge.Fail(mcp.Legacy, x.Request.IDText(), err).Body
 	case r != nil:
 		return r.Whole()
 	}

@@ -128,7 +128,7 @@ func (e *Edge) openHere(t *session.Store, key string, result []byte) error {
 	if served == nil || served.store != t {
 		return session.ErrNone()
 	}
-	s, err := e.sessions.Restore(t, served.name, d.session, d.owner, d.holder) // which compares whose it is
+	s, err := e.sessions.Restore(t, served.Name, d.session, d.owner, d.holder) // which compares whose it is
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,9 @@
 package serve
 
 import (
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
@@ -17,7 +19,7 @@ func (e *Edge) notAllowed(ctx *fasthttp.RequestCtx, h *head, allow string) {
 // forbid answers one who may not knock at all.
 func (e *Edge) forbid(ctx *fasthttp.RequestCtx, h *head, err error) {
 	e.knocked(ctx, h, err)
-	e.write(ctx, h, fail(headEra(h), nil, err))
+	e.write(ctx, h, edge.Fail(headEra(h), nil, err))
 }
 
 // refuse answers with an error what has not come to the hallway.
@@ -25,25 +27,25 @@ func (e *Edge) refuse(ctx *fasthttp.RequestCtx, h *head, era mcp.Era, id []byte,
 	if h != nil {
 		e.turnedAway(ctx, h, era, err)
 	}
-	e.write(ctx, h, fail(era, id, err))
+	e.write(ctx, h, edge.Fail(era, id, err))
 }
 
-func (e *Edge) write(ctx *fasthttp.RequestCtx, h *head, f failure) {
+func (e *Edge) write(ctx *fasthttp.RequestCtx, h *head, f edge.Failure) {
 	if h != nil {
 		e.cors(ctx, h)
 	}
-	ctx.SetStatusCode(f.status)
+	ctx.SetStatusCode(f.Status)
 	ctx.Response.Header.SetContentTypeBytes(jsonType)
-	if f.after > 0 {
-		ctx.Response.Header.Set("Retry-After", seconds(f.after))
+	if f.After > 0 {
+		ctx.Response.Header.Set("Retry-After", seconds(f.After))
 	}
-	if f.challenge != "" {
-		ctx.Response.Header.Set("WWW-Authenticate", f.challenge)
+	if f.Challenge != "" {
+		ctx.Response.Header.Set("WWW-Authenticate", f.Challenge)
 	}
-	if f.close {
+	if f.Close {
 		ctx.SetConnectionClose()
 	}
-	ctx.Response.SetBodyRaw(f.body)
+	ctx.Response.SetBodyRaw(f.Body)
 }
 
 // unreadable answers what is no request that the edge acts on, and closes the
@@ -72,4 +74,9 @@ func plain(ctx *fasthttp.RequestCtx, status int, text string) {
 	ctx.SetStatusCode(status)
 	ctx.Response.Header.SetContentType("text/plain; charset=utf-8")
 	ctx.Response.SetBodyString(text)
+}
+
+// seconds is a duration as Retry-After gives it, rounded up.
+func seconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }

@@ -62,7 +62,7 @@ type Edge struct {
 	parked    *route.Parked   // calls that wait for a modern client's answers
 	memory    *kv.MemoryStore // of servers that share no store
 	relay     *relay.Relay    // what replicas say to each other
-	spent     route.Spent     // states that other edges have refused
+	replicas  *route.Replicas // that hold parked calls
 	guests    *guest.Keeper   // programs among the filters
 	secrets   *secret.Secrets
 	issuers   *oauth.Issuers // whose tokens are taken
@@ -166,6 +166,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 		return nil, err
 	}
 	e.parked = parkedFor(s, seal, e.relay)
+	e.replicas = &route.Replicas{Parked: e.parked, Relay: e.relay, Log: log}
 	if !given {
 		keys = nil // nobody else could look at what is signed with it
 	}
@@ -175,7 +176,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 		Most: s.MaxSessions, Each: s.MaxSessionsPerPrincipal, Streams: s.MaxStreams, TTL: s.SessionTTL, CallCap: s.CallCap, Largest: s.letterSize(),
 		ServeWithoutStore: s.StoreFailure == "open", SharedKey: given, HandOver: s.HandOver != "",
 		Relay: e.relay, Signer: e.signer, Memory: e.memory, Clock: e.door.Clock, Log: log, Work: &e.work, End: e.end,
-		Servers: e.hosts, Handlers: e.handlers, Wanted: e.wanted, Keys: func() [][]byte { return e.keys }, TakeKeys: e.takeKeys,
+		Servers: e.hosts, Handlers: e.handlers, Wanted: e.replicas.Wanted, Keys: func() [][]byte { return e.keys }, TakeKeys: e.takeKeys,
 	})
 	e.guests = guest.NewKeeper(s.FilterCache, log)
 	defer func() {

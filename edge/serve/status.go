@@ -135,9 +135,9 @@ func (e *Edge) status(ctx *fasthttp.RequestCtx, servers []*server) {
 
 func (e *Edge) statusOf(served *server) status {
 	s := status{
-		Name:     served.name,
+		Name:     served.Name,
 		URL:      e.urlOf(served),
-		Sessions: len(e.sessions.Of(served.name)),
+		Sessions: len(e.sessions.Of(served.Name)),
 		Streams:  e.sessions.Streams.Len(),
 		Inflight: e.inflight.Load(),
 		Parked:   e.parked.Len(),
@@ -158,11 +158,11 @@ func (e *Edge) statusOf(served *server) status {
 		s.Audit = &c
 	}
 	listed := map[string]catalog.BackendStatus{}
-	if served.book != nil {
-		for _, one := range served.book.Status() {
+	if served.Book != nil {
+		for _, one := range served.Book.Status() {
 			listed[one.Backend] = one
 		}
-		report := served.book.Report()
+		report := served.Book.Report()
 		for _, f := range report.Findings {
 			s.Withheld = append(s.Withheld, f.String())
 		}
@@ -171,7 +171,7 @@ func (e *Edge) statusOf(served *server) status {
 		}
 	}
 	var statuses []health.Status
-	for _, b := range served.backends {
+	for _, b := range served.Backends {
 		now := b.Status()
 		offers, known := listed[b.Name]
 		statuses = append(statuses, now.Is())
@@ -281,7 +281,7 @@ func (e *Edge) reportStatus(s *server, now time.Time) {
 		return
 	}
 	s.reported.said = said
-	e.log.Info("status", "server", s.name, "phase", status.Phase, "message", status.Message, "backends", status.BackendCount)
+	e.log.Info("status", "server", s.Name, "phase", status.Phase, "message", status.Message, "backends", status.BackendCount)
 }
 
 // base is the URL of the edge as clients see it, without a path.
@@ -301,7 +301,7 @@ func (e *Edge) urlOf(s *server) string {
 	if e.live.Load().main == s {
 		return base + "/mcp"
 	}
-	return base + "/servers/" + s.name + "/mcp"
+	return base + "/servers/" + s.Name + "/mcp"
 }
 
 // readyz answers 200 while a plan is live whose stores have been met.

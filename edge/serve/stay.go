@@ -97,7 +97,7 @@ func (e *Edge) endStays() {
 		}
 	}
 	e.each(func(x *exchange) {
-		if x.Lasts && !holds(x.server.name, x.Identity) {
+		if x.Lasts && !holds(x.server.Name, x.Identity) {
 			x.Cancel()
 		}
 	})

@@ -14,7 +14,7 @@ import (
 
 // use opens the store that a server of the plan asks for, or finds it open. It
 // is given back when the server ends. nil stands for the memory of the process.
-func (e *Edge) use(s *server, p *compile.Store) (*session.Store, error) {
+func (e *Edge) use(s *server, name string, p *compile.Store) (*session.Store, error) {
 	if p == nil {
 		return nil, nil
 	}
@@ -42,7 +42,7 @@ func (e *Edge) use(s *server, p *compile.Store) (*session.Store, error) {
 		Password string
 		CA       []byte
 	}{*p, string(password), o.CA})
-	one, release, err := e.sessions.OpenStore(s.name, digest, p.Address, func() (session.Carrier, error) { return kv.Redis(o) })
+	one, release, err := e.sessions.OpenStore(name, digest, p.Address, func() (session.Carrier, error) { return kv.Redis(o) })
 	if err != nil {
 		return nil, err
 	}

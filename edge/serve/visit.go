@@ -46,7 +46,7 @@ func (e *Edge) heed(ctx *fasthttp.RequestCtx, h *head, s *server) bool {
 	lines, result, err := s.guest.HTTPRequest(context.Background(), s.asked(ctx))
 	if err != nil {
 		e.turnedAway(ctx, h, headEra(h), err)
-		e.write(ctx, h, fail(mcp.Modern, nil, err)) // by its status: no message has been read that an error could answer
+		e.write(ctx, h, edge.Fail(mcp.Modern, nil, err)) // by its status: no message has been read that an error could answer
 		return false
 	}
 	if len(lines.Set)+len(lines.Drop) > 0 {
@@ -141,7 +141,7 @@ func (e *Edge) finish(ctx *fasthttp.RequestCtx, h *head, s *server) {
 	if err != nil {
 		conn.DropPieces()
 		ctx.Response.Reset()
-		e.write(ctx, h, fail(mcp.Modern, nil, err))
+		e.write(ctx, h, edge.Fail(mcp.Modern, nil, err))
 		return
 	}
 	for _, name := range lines.Drop {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/weir-edge/weir/edge/kv"
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
 )
@@ -19,7 +19,7 @@ import (
 
 // fenceKey is where a store has how the call of a stream ended, where that was in
 // doubt: the number of the event by which it was declared failed, or answers.
-func fenceKey(session, stream string) string { return "fence:" + kv.Digest("fence", session, stream) }
+func fenceKey(session, stream string) string { return "fence:" + edge.Digest("fence", session, stream) }
 
 const answers = "answers"
 

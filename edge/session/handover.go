@@ -17,7 +17,6 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/catalog"
-	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
 )
@@ -381,7 +380,7 @@ func (h *handing) note(one handedSession) bool {
 		upstream[name] = up
 	}
 	one.Upstream = upstream
-	digest := kv.Digest(string(encoded(one)))
+	digest := edge.Digest(string(encoded(one)))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.told[one.ID] == digest {
@@ -549,7 +548,7 @@ func (ss *Sessions) inherit(in *inheritance) (left []leftOver) {
 		did.sessions++
 		left = append(left, others...)
 		if s := ss.known(Key(one.ID)); s != nil && one.Heard && in.from.Servers[one.Server] != hex.EncodeToString([]byte(servers[one.Server].Digest)) {
-			for _, n := range Notices(catalog.Changes{Tools: true, Prompts: true, Resources: true}) {
+			for _, n := range (catalog.Changes{Tools: true, Prompts: true, Resources: true}).Notices() {
 				s.miss(n)
 			}
 		}

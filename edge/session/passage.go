@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/relay"
 )
 
@@ -57,7 +56,7 @@ func (p *passages) get(server string) *passage {
 	return p.of[server]
 }
 
-func homeKey(server string) string { return "home:" + kv.Digest("home", server) }
+func homeKey(server string) string { return "home:" + edge.Digest("home", server) }
 
 // keepHome writes down that a server is at a store, until ctx ends or over says
 // that whoever opened it there needs it no longer.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/relay"
 )
 
@@ -63,10 +62,10 @@ func Key(id string) string {
 	if err != nil || len(raw) != IDBytes || len(id) != base64.RawURLEncoding.EncodedLen(IDBytes) {
 		return ""
 	}
-	return "session:" + kv.Digest("session", id)
+	return "session:" + edge.Digest("session", id)
 }
 
-func ownerOf(id, principal string) string { return kv.Digest("owner", id, principal) }
+func ownerOf(id, principal string) string { return edge.Digest("owner", id, principal) }
 
 // keepFor is how long a session stays in the store after its lifetime there began
 // anew: what is used is not written down at once.

@@ -3,7 +3,6 @@ package session
 import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
-	"github.com/weir-edge/weir/edge/mcp"
 )
 
 // Tell tells a legacy client which lists to get anew, on its stream. Nobody
@@ -23,7 +22,7 @@ func (ss *Sessions) Tell(s *Session, c catalog.Changes) {
 	go func() {
 		defer edge.Contain(ss.o.Log, "tell")
 		for c, more := s.takeDue(); more; c, more = s.takeDue() {
-			for _, n := range Notices(c) {
+			for _, n := range c.Notices() {
 				_ = newest{s}.Send(n) // one that is gone asks when it is back
 			}
 		}
@@ -38,15 +37,4 @@ func (s *Session) takeDue() (catalog.Changes, bool) {
 	s.due = catalog.Changes{}
 	s.telling = c.Any()
 	return c, c.Any()
-}
-
-// Notices are the messages that tell of changes.
-func Notices(c catalog.Changes) []*mcp.Message {
-	var all []*mcp.Message
-	for _, method := range c.Methods() {
-		if n, err := mcp.Decode(mcp.AppendRequest(nil, nil, method, nil)); err == nil {
-			all = append(all, n)
-		}
-	}
-	return all
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-edge/weir/edge/kv"
+	"github.com/weir-edge/weir/edge"
 )
 
 // What a stream of a common session has carried lies in the store, too, so that
@@ -108,7 +108,7 @@ type logHead struct {
 }
 
 // logKey is where a store has the log of a stream.
-func logKey(session, stream string) string { return "log:" + kv.Digest("log", session, stream) }
+func logKey(session, stream string) string { return "log:" + edge.Digest("log", session, stream) }
 
 // stored is the log as the store has it; nil when it has been forgotten.
 func (l *Log) stored(callCap time.Duration) (key string, text []byte, ttl time.Duration) {

@@ -1,4 +1,4 @@
-package serve
+package route
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/mcp"
-	"github.com/weir-edge/weir/edge/session"
 )
 
 // A modern client hears of changes on the stream of its subscriptions/listen.
@@ -24,7 +23,7 @@ const (
 	maxWatchedTogether = 10 * maxWatched
 
 	// maxWatchedEach is how many one holder's clients may wait for together: see
-	// Edge.holder.
+	// edge.Holder.
 	maxWatchedEach = maxWatchedTogether / 4
 
 	// watchWithin is how long a client waits to be told which of its resources
@@ -82,7 +81,7 @@ func (l *subscriber) rouse() {
 func (l *subscriber) take() []*mcp.Message {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := session.Notices(l.lists)
+	all := l.lists.Notices()
 	for _, n := range l.updates {
 		all = append(all, n)
 	}

@@ -1,4 +1,4 @@
-package serve
+package route
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 
 // hub is who hears what changes behind a server.
 type hub struct {
-	s    *server
+	s    *Server
 	life context.Context
 	end  context.CancelFunc
 	work sync.WaitGroup // of the listeners
@@ -32,17 +32,17 @@ type hub struct {
 }
 
 // newHub begins to listen to the backends.
-func newHub(s *server, info []byte) *hub {
+func newHub(s *Server) *hub {
 	h := &hub{
-		s: s, ears: make(map[string]*edge.Session, len(s.backends)),
+		s: s, ears: make(map[string]*edge.Session, len(s.Backends)),
 		subscribers: make(map[*subscriber]struct{}), watched: make(map[resourceAt]*watched), waiting: make(map[string]int),
 	}
 	h.life, h.end = context.WithCancel(context.Background())
-	for _, b := range s.backends {
-		ear := &edge.Session{Version: mcp.V2511, Info: info, Capabilities: []byte("{}")}
+	for _, b := range s.Backends {
+		ear := &edge.Session{Version: mcp.V2511, Info: s.o.Client, Capabilities: []byte("{}")}
 		h.ears[b.Name] = ear
 		h.work.Go(func() {
-			defer edge.Contain(s.edge.log, "hub")
+			defer edge.Contain(s.o.Log, "hub")
 			defer ear.End()
 			h.hear(b, ear)
 		})
@@ -88,11 +88,11 @@ type hearing struct {
 func (e hearing) Send(n *mcp.Message) error {
 	switch n.Method {
 	case "notifications/tools/list_changed":
-		e.h.s.book.Drop(e.backend, edge.Tool)
+		e.h.s.Book.Drop(e.backend, edge.Tool)
 	case "notifications/prompts/list_changed":
-		e.h.s.book.Drop(e.backend, edge.Prompt)
+		e.h.s.Book.Drop(e.backend, edge.Prompt)
 	case "notifications/resources/list_changed":
-		e.h.s.book.Drop(e.backend, edge.Resource, edge.Template)
+		e.h.s.Book.Drop(e.backend, edge.Resource, edge.Template)
 	case "notifications/resources/updated":
 		e.h.updated(e.backend, n)
 	}
@@ -120,7 +120,5 @@ func (h *hub) changed(c catalog.Changes) {
 		l.change(c)
 	}
 	h.mu.Unlock()
-	for _, s := range h.s.edge.sessions.Of(h.s.name) {
-		h.s.edge.sessions.Tell(s, c)
-	}
+	h.s.o.Changed(c)
 }

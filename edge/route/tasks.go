@@ -1,4 +1,4 @@
-package serve
+package route
 
 import (
 	"container/list"
@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/relay"
-	"github.com/weir-edge/weir/edge/session"
 )
 
 // maxTasks is how many tasks of a server are remembered, the last used ones, and
@@ -44,44 +42,44 @@ const taskFor = time.Hour
 
 // began notes which backend an exchange began a task at. The other edges that
 // share the server's store find it there.
-func (s *server) began(x *edge.Exchange, id string) {
+func (s *Server) began(x *edge.Exchange, id string) {
 	owner, at := taskOwner(x), s.targets[x.Target.Backend]
 	for _, old := range s.tasks.add(owner, id, at) {
-		if s.store != nil && !old.kept.IsZero() {
-			_ = s.store.Delete(context.Background(), s.taskKey(old.key.owner, old.key.id)) // it is forgotten there in any case
+		if s.o.Store != nil && !old.kept.IsZero() {
+			_ = s.o.Store.Delete(context.Background(), s.taskKey(old.key.owner, old.key.id)) // it is forgotten there in any case
 		}
 	}
 	s.tell(owner, id, at)
 }
 
 // tell has the store remember a task; one that it cannot be told is known here.
-func (s *server) tell(owner, id string, at *edge.Target) {
-	if s.store == nil || id == "" {
+func (s *Server) tell(owner, id string, at *edge.Target) {
+	if s.o.Store == nil || id == "" {
 		return
 	}
-	if s.store.Put(context.Background(), s.taskKey(owner, id), []byte(at.Backend), taskFor) == nil {
-		s.tasks.told(owner, id, s.edge.door.Clock.Now())
+	if s.o.Store.Put(context.Background(), s.taskKey(owner, id), []byte(at.Backend), taskFor) == nil {
+		s.tasks.told(owner, id, s.o.Now())
 	}
 }
 
-func (s *server) taskKey(owner, id string) string {
-	return "task:" + kv.Digest("task", s.name, owner, id)
+func (s *Server) taskKey(owner, id string) string {
+	return "task:" + edge.Digest("task", s.Name, owner, id)
 }
 
 // taskAt returns where a task is; nil when it is not the client's.
-func (s *server) taskAt(x *edge.Exchange, id string) (*edge.Target, error) {
+func (s *Server) taskAt(x *edge.Exchange, id string) (*edge.Target, error) {
 	owner := taskOwner(x)
 	at, kept := s.tasks.find(owner, id)
-	if s.store == nil || id == "" || len(id) > maxTaskID {
+	if s.o.Store == nil || id == "" || len(id) > maxTaskID {
 		return at, nil
 	}
 	if at != nil {
-		if s.edge.door.Clock.Now().Sub(kept) > taskFor/4 {
+		if s.o.Now().Sub(kept) > taskFor/4 {
 			s.tell(owner, id, at)
 		}
 		return at, nil
 	}
-	name, err := s.store.Get(context.Background(), s.taskKey(owner, id))
+	name, err := s.o.Store.Get(context.Background(), s.taskKey(owner, id))
 	if err != nil {
 		return nil, relay.ErrAway()
 	}
@@ -156,17 +154,29 @@ func (t *tasks) used(e *list.Element) *task {
 	return one
 }
 
-// list returns where the tasks of a server are, as they are handed over: those
-// last that were used last.
-func (t *tasks) list(server string) []session.Task {
+// Task is where a task is.
+type Task struct{ Owner, ID, Backend string }
+
+// Tasks returns where the tasks of the server are, those last that were used last.
+func (s *Server) Tasks() []Task {
+	t := &s.tasks
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := make([]session.Task, 0, t.order.Len())
+	all := make([]Task, 0, t.order.Len())
 	for e := t.order.Back(); e != nil; e = e.Prev() {
 		one := e.Value.(*task)
-		all = append(all, session.Task{Server: server, Owner: one.key.owner, ID: one.key.id, Backend: one.at.Backend})
+		all = append(all, Task{Owner: one.key.owner, ID: one.key.id, Backend: one.at.Backend})
 	}
 	return all
+}
+
+// TakeTask notes where a task is. It reports false when there is no such backend.
+func (s *Server) TakeTask(t Task) bool {
+	at := s.targets[t.Backend]
+	if at != nil {
+		s.tasks.add(t.Owner, t.ID, at)
+	}
+	return at != nil
 }
 
 // told notes that the store has been told of a task.

@@ -1,4 +1,4 @@
-package kv
+package edge
 
 import (
 	"crypto/sha256"

@@ -1,4 +1,4 @@
-package serve
+package route
 
 import (
 	"bytes"
@@ -14,7 +14,6 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
-	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/session"
 )
 
@@ -57,14 +56,14 @@ func TestZ41ClaimsEndWithTheirMaker(t *testing.T) {
 					var lost atomic.Value // a kind of letters
 					lost.Store(leaves.lost)
 					key := [][]byte{make([]byte, 32)}
-					seal, err := route.NewSealer(key)
+					seal, err := NewSealer(key)
 					if err != nil {
 						t.Fatal(err)
 					}
-					begin := func() *Edge {
-						e := &Edge{settings: Defaults(), log: slog.New(slog.DiscardHandler)}
-						e.relay = relay.New(relay.NewName(), e.log, func() bool { return false })
-						e.parked = parkedFor(Defaults(), seal, e.relay)
+					begin := func() *Replicas {
+						e := &Replicas{Log: slog.New(slog.DiscardHandler)}
+						e.Relay = relay.New(relay.NewName(), e.Log, func() bool { return false })
+						e.Parked = NewParked(ParkOptions{Most: 1000, TTL: 15 * time.Minute, Cap: time.Hour, Node: e.Relay.Node, Room: 64 << 20, Part: 16 << 20, Claims: &e.Relay.Claims}, seal)
 						carries := &boxes{post: func(box string, text []byte) error {
 							if bytes.Contains(text, []byte(`{"k":"`+lost.Load().(string)+`"`)) {
 								return errors.New("the store is away")
@@ -72,20 +71,23 @@ func TestZ41ClaimsEndWithTheirMaker(t *testing.T) {
 							stores[box].Receive(text)
 							return nil
 						}}
-						e.sessions = session.New(session.Options{
-							Relay: e.relay, Signer: relay.NewSigner(e.relay.Node, key), Largest: e.settings.letterSize(), CallCap: e.settings.CallCap, Log: e.log,
-							Servers: e.hosts, Handlers: e.handlers, Wanted: e.wanted,
-						})
-						t := e.sessions.Share(carries, "")
+						t := session.New(session.Options{
+							Relay: e.Relay, Signer: relay.NewSigner(e.Relay.Node, key), Largest: 8 << 20, CallCap: time.Hour, Log: e.Log,
+							Servers: func() map[string]*session.Host { return nil },
+							Handlers: func(t *session.Store) map[string]relay.Handler {
+								return map[string]relay.Handler{relay.KindRetry: e.Retry(&t.Link)}
+							},
+							Wanted: e.Wanted,
+						}).Share(carries, "")
 						t.Direct = true
-						stores[relay.Box(e.relay.Node)] = t
+						stores[relay.Box(e.Relay.Node)] = t
 						return e
 					}
 					a, b := begin(), begin()
-					defer a.parked.Close()
-					home, there := &server{edge: a, parked: a.parked}, stores[relay.Box(b.relay.Node)]
+					defer a.Parked.Close()
+					home, there := New(Options{Parked: a.Parked, Replicas: a}), &stores[relay.Box(b.Relay.Node)].Link
 
-					r, err := a.parked.Begin(t.Context(), exchange(message("")), []byte("{}"), asks)
+					r, err := a.Parked.Begin(t.Context(), exchange(message("")), []byte("{}"), asks)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -99,7 +101,7 @@ func TestZ41ClaimsEndWithTheirMaker(t *testing.T) {
 
 					give := func() {}
 					if leaves.share {
-						if give, err = b.relay.Share(t.Context(), relay.Who(retry), 8<<20); err != nil {
+						if give, err = b.Relay.Share(t.Context(), relay.Who(retry), 8<<20); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -107,14 +109,14 @@ func TestZ41ClaimsEndWithTheirMaker(t *testing.T) {
 					defer leave()
 					done := make(chan error, 1)
 					go func() {
-						_, err := b.serveElsewhere(ctx, there, retry, at)
+						_, err := b.serve(ctx, there, retry, at)
 						done <- err
 					}()
 					synctest.Wait()
 					if len(done) == 0 {
 						kept := lost.Load()
 						lost.Store("")
-						if _, err := b.serveElsewhere(t.Context(), there, retry, at); edge.KindOf(err) != edge.Overload {
+						if _, err := b.serve(t.Context(), there, retry, at); edge.KindOf(err) != edge.Overload {
 							t.Errorf("another one there: %v", err)
 						}
 						if _, err := home.goOn(t.Context(), retry, at); edge.KindOf(err) != edge.Overload {
@@ -132,7 +134,7 @@ func TestZ41ClaimsEndWithTheirMaker(t *testing.T) {
 					lost.Store("")
 					synctest.Wait()
 					if again == "there" {
-						r, err = b.serveElsewhere(t.Context(), there, retry, at)
+						r, err = b.serve(t.Context(), there, retry, at)
 					} else {
 						r, err = home.goOn(t.Context(), retry, at)
 					}

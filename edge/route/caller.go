@@ -1,0 +1,57 @@
+package route
+
+import (
+	"context"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/relay"
+)
+
+// Caller makes calls whose client is out: it is asked, and told what precedes an
+// answer, where out lets it be.
+func (s *Server) Caller(out edge.Client) edge.Caller {
+	return func(ctx context.Context, x *edge.Exchange, tool string, arguments []byte) (result, failure []byte) {
+		return s.inner(ctx, x, out, tool, arguments)
+	}
+}
+
+func (s *Server) inner(ctx context.Context, x *edge.Exchange, out edge.Client, tool string, arguments []byte) (result, failure []byte) {
+	id := mcp.Quote("weir-" + relay.NewName())
+	r, err := s.innerCall(ctx, x, out, id, tool, arguments)
+	switch {
+	case err == nil && r == nil:
+		err = edge.Errorf(edge.Internal, "inner", "no answer")
+	case err == nil && r.Kind == mcp.Result:
+		raw := r.Whole()
+		return append([]byte{}, r.Result.Of(raw)...), nil
+	case err == nil:
+		raw := r.Whole()
+		return nil, append([]byte{}, r.Error.Of(raw)...)
+	}
+	if edge.KindOf(err) == edge.Internal {
+		s.o.Log.Error("internal error", "server", s.Name, "method", "tools/call", "tool", edge.Printable(tool), "error", err)
+	}
+	return nil, mcp.Lookup(edge.Fail(x.Era, id, err).Body, "error")
+}
+
+func (s *Server) innerCall(ctx context.Context, x *edge.Exchange, out edge.Client, id []byte, tool string, arguments []byte) (*edge.Response, error) {
+	set := []mcp.Member{mcp.Raw("name", mcp.Quote(tool))}
+	if len(arguments) > 0 {
+		set = append(set, mcp.Raw("arguments", arguments))
+	}
+	call := &edge.Exchange{
+		Parent: x, Server: x.Server, Era: x.Era, Session: x.Session, Identity: x.Identity, Head: x.Head, Forward: x.Forward, Heard: x.Heard, Client: out,
+	}
+	call.Head.Params, call.Head.Remade = nil, true // the client's mirror other arguments
+	if x.Era == mcp.Modern {
+		set = append(set, mcp.Raw("_meta", mcp.Change(nil, nil, mcp.Caller{Info: s.o.Client}.Members()...)))
+		call.Name = tool
+	}
+	m, err := mcp.Decode(mcp.AppendRequest(nil, id, "tools/call", mcp.Change(nil, nil, set...)))
+	if err != nil {
+		return nil, edge.Errorf(edge.Params, "inner", "%w", err)
+	}
+	call.Request = m
+	return s.o.Hallway(ctx, call)
+}

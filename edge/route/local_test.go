@@ -1,0 +1,84 @@
+package route
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// asked is a client that notes what it is asked and told.
+type asked struct {
+	edge.NoClient
+	told []string
+}
+
+func (a *asked) Send(n *mcp.Message) error {
+	a.told = append(a.told, n.Method)
+	return nil
+}
+
+// TestLocalTools: a tool in the table is answered by the edge, before any backend; what
+// it calls itself walks the hallway with its parent set, and out to the client that the
+// caller was made with.
+func TestLocalTools(t *testing.T) {
+	client := &asked{}
+	var s *Server
+	var walked []*edge.Exchange
+	hallway := func(ctx context.Context, x *edge.Exchange) (r *edge.Response, err error) {
+		walked = append(walked, x)
+		if x.Target, err = s.Target(ctx, x); err != nil {
+			return nil, err
+		}
+		return s.Handle(ctx, x)
+	}
+	local := Local{}
+	local.Add("outer", func(ctx context.Context, x *edge.Exchange, arguments []byte, call edge.Caller) (*edge.Response, error) {
+		result, failure := call(ctx, x, "inner", arguments)
+		if failure != nil {
+			t.Errorf("inner failed: %s", failure)
+		}
+		if _, failure := call(ctx, x, "failing", nil); mcp.String(mcp.Lookup(failure, "message")) != "no room" {
+			t.Errorf("failing: %s", failure)
+		}
+		return edge.Reply(x.Request, result)
+	})
+	local.Add("inner", func(_ context.Context, x *edge.Exchange, arguments []byte, _ edge.Caller) (*edge.Response, error) {
+		n, err := mcp.Decode([]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`))
+		if err != nil {
+			return nil, err
+		}
+		if err := x.Client.Send(n); err != nil {
+			return nil, err
+		}
+		return edge.Reply(x.Request, mcp.Change(nil, nil, mcp.Raw("said", arguments)))
+	})
+	local.Add("failing", func(context.Context, *edge.Exchange, []byte, edge.Caller) (*edge.Response, error) {
+		return nil, edge.Errorf(edge.Overload, "route", "no room")
+	})
+	s = New(Options{Name: "s", Log: slog.New(slog.DiscardHandler), Client: []byte(`{"name":"weir"}`), Local: local, Hallway: hallway})
+	m, err := mcp.Decode([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"outer","arguments":{"a":[1]}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &edge.Exchange{Server: "s", Era: mcp.Legacy, Request: m, Client: client, Identity: &edge.Identity{Subject: "ann"}}
+	r, err := hallway(t.Context(), x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(r.Result.Of(r.Whole())); got != `{"said":{"a":[1]}}` {
+		t.Errorf("result %s", got)
+	}
+	if len(walked) != 3 || walked[1].Parent != x || walked[2].Parent != x || walked[1].Identity != x.Identity {
+		t.Errorf("%d calls walked the hallway", len(walked))
+	}
+	if len(client.told) != 1 || client.told[0] != "notifications/progress" {
+		t.Errorf("the client was told %q", client.told)
+	}
+	deaf := s.Caller(edge.NoClient{})
+	if _, failure := deaf(t.Context(), x, "inner", []byte(`{}`)); len(client.told) != 1 {
+		t.Errorf("a caller without a client told it %q, failure %s", client.told, failure)
+	}
+}

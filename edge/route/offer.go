@@ -1,0 +1,123 @@
+package route
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// Offer is what the server can do and how to use it, as far as its backends
+// have said. It waits for none as long as one has.
+func (s *Server) Offer(ctx context.Context, era mcp.Era) (caps, instructions []byte) {
+	var known []*backend.Introduction
+	var names []string
+	silent := false
+	for _, b := range s.Backends {
+		if in := b.Known(); in != nil {
+			known, names = append(known, in), append(names, b.Name)
+		} else {
+			silent = true
+		}
+	}
+	if len(known) == 0 && len(s.Backends) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, s.o.Wait)
+		defer cancel()
+		if in, _ := s.Backends[0].Introduced(ctx); in != nil {
+			known, names, silent = append(known, in), append(names, s.Backends[0].Name), len(s.Backends) > 1
+		}
+	}
+	if s.only != nil && len(known) == 1 {
+		return mcp.ServerCapabilities(known[0].Capabilities, known[0].Era, era), known[0].Instructions
+	}
+	all := make([][]byte, 0, len(known)+1)
+	for _, in := range known {
+		all = append(all, mcp.ServerCapabilities(in.Capabilities, in.Era, era))
+	}
+	if silent || len(known) == 0 {
+		all = append(all, backend.Everything()) // one that is away may come back with anything
+	}
+	return union(all, era), guidance(known, names)
+}
+
+// setLevel has every backend of a legacy session log from a level on.
+func (s *Server) setLevel(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+	level := x.Request.Text("level")
+	x.Session.SetLogLevel(level)
+	s.Level(ctx, x.Session, level)
+	return edge.Reply(x.Request, []byte("{}"))
+}
+
+// Level tells every backend from which level on to log for a session.
+func (s *Server) Level(ctx context.Context, session *edge.Session, level string) {
+	var work sync.WaitGroup
+	for _, b := range s.Backends {
+		work.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, s.o.Wait)
+			defer cancel()
+			b.SetLevel(ctx, session, level)
+		})
+	}
+	work.Wait()
+}
+
+// union is what a server can do whose backends can do this: what a client may
+// ask for at one of them, as far as the edge relays it.
+func union(all [][]byte, era mcp.Era) []byte {
+	has := func(path ...string) bool {
+		for _, caps := range all {
+			if mcp.Lookup(caps, path...) != nil {
+				return true
+			}
+		}
+		return false
+	}
+	var set []mcp.Member
+	add := func(name, value string) {
+		if has(name) {
+			set = append(set, mcp.With(name, value))
+		}
+	}
+	add("completions", "{}")
+	add("logging", "{}")
+	add("prompts", `{"listChanged":true}`)
+	resources := `{"listChanged":true}`
+	if has("resources", "subscribe") {
+		resources = `{"listChanged":true,"subscribe":true}`
+	}
+	add("resources", resources)
+	add("tools", `{"listChanged":true}`)
+	if era == mcp.Legacy && has("tasks", "requests", "tools", "call") {
+		set = append(set, mcp.With("tasks", `{"cancel":{},"requests":{"tools":{"call":{}}}}`))
+	}
+	if era == mcp.Modern && has("extensions", "io.modelcontextprotocol/tasks") {
+		set = append(set, mcp.With("extensions", `{"io.modelcontextprotocol/tasks":{}}`))
+	}
+	return mcp.Change(nil, nil, set...)
+}
+
+// maxGuidance bounds the instructions of all backends together, in bytes.
+const maxGuidance = 64 << 10
+
+// guidance is the instructions of all backends, each under its name, as JSON
+// text of a string; nil for none.
+func guidance(known []*backend.Introduction, names []string) []byte {
+	var text strings.Builder
+	for i, in := range known {
+		said := mcp.String(in.Instructions)
+		if said == "" || text.Len()+len(said) > maxGuidance {
+			continue
+		}
+		if text.Len() > 0 {
+			text.WriteString("\n\n")
+		}
+		text.WriteString("# " + names[i] + "\n\n" + said)
+	}
+	if text.Len() == 0 {
+		return nil
+	}
+	return mcp.Quote(text.String())
+}

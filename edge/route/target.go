@@ -1,0 +1,185 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// How the offers of several backends are one server: names lead to backends by the
+// catalog's tables, and go out as the backend knows them.
+
+// source is a backend as the catalog sees it.
+type source struct{ *backend.Backend }
+
+func (s source) Name() string   { return s.Backend.Name }
+func (s source) Personal() bool { return false }
+
+func (s source) Capabilities(ctx context.Context) ([]byte, error) {
+	in, err := s.Introduced(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return in.Capabilities, nil
+}
+
+// Target finds where a message goes, before the hallway, so that every filter
+// can see it. nil stands for what is not there.
+func (s *Server) Target(ctx context.Context, x *edge.Exchange) (*edge.Target, error) {
+	if s.only != nil {
+		return s.only, nil
+	}
+	m := x.Request
+	switch m.Method {
+	case "tools/call":
+		return s.named(ctx, x, edge.Tool, m.Get("name").Of(m.Raw))
+	case "prompts/get":
+		return s.named(ctx, x, edge.Prompt, m.Get("name").Of(m.Raw))
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+		return s.located(ctx, x, m.Text("uri"))
+	case "completion/complete":
+		ref := m.Get("ref").Of(m.Raw)
+		switch mcp.String(mcp.Lookup(ref, "type")) { // another is for nobody to guess at
+		case "ref/prompt":
+			return s.named(ctx, x, edge.Prompt, mcp.Lookup(ref, "name"))
+		case "ref/resource":
+			return s.templated(ctx, x, mcp.String(mcp.Lookup(ref, "uri")))
+		}
+		return nil, nil
+	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
+		return s.taskAt(x, m.Text("taskId"))
+	}
+	return s.here, nil
+}
+
+// named finds a tool or prompt by its advertised name, JSON text.
+func (s *Server) named(ctx context.Context, x *edge.Exchange, thing edge.Thing, name []byte) (*edge.Target, error) {
+	if len(name) < 2 || name[0] != '"' {
+		return nil, nil
+	}
+	plain := mcp.Unquote(name[1 : len(name)-1])
+	if t := s.o.Local.target(thing, plain); t != nil {
+		return t, nil
+	}
+	for c := s.Book.Settled(x.Identity); ; {
+		if c != nil {
+			if t := c.LookupBytes(thing, plain); t != nil {
+				return t, nil
+			}
+			return nil, s.away(thing, string(plain))
+		}
+		// A name that only one backend's prefix can have led to need not wait for
+		// what the others have to say.
+		if c, err := s.Book.Catalog(ctx, x.Identity, edge.NoThing); err == nil {
+			if t := c.LookupBytes(thing, plain); t != nil && s.o.Rules.Sole(t.Backend, t.Name) {
+				return t, nil
+			}
+		}
+		soon, cancel := context.WithTimeout(ctx, glance)
+		var err error
+		c, err = s.Book.Catalog(soon, x.Identity, thing)
+		cancel()
+		switch {
+		case c == nil && ctx.Err() != nil:
+			return nil, gone(ctx)
+		case err != nil && edge.KindOf(err) != edge.Gone: // no waiting helps
+			return nil, err
+		}
+	}
+}
+
+func gone(ctx context.Context) error {
+	return edge.Errorf(edge.Gone, "route", "%w", context.Cause(ctx))
+}
+
+// away is the error for a name that is not there because the backend whose
+// prefix it has cannot be asked; nil for a name that nobody has.
+func (s *Server) away(thing edge.Thing, name string) error {
+	for _, b := range s.Backends {
+		if s.o.Rules.Leads(b.Name, name) && s.Book.Lacks(b.Name, thing) {
+			return edge.Errorf(edge.Unavailable, "route", "backend %q unavailable", b.Name)
+		}
+	}
+	return nil
+}
+
+// glance is how long a call waits for all lists before it looks again whether
+// its own backend's is there.
+const glance = 20 * time.Millisecond
+
+// located finds a resource.
+func (s *Server) located(ctx context.Context, x *edge.Exchange, uri string) (*edge.Target, error) {
+	c, err := s.Book.Catalog(ctx, x.Identity, edge.Resource)
+	if err != nil {
+		return nil, err
+	}
+	return c.Resource(uri), nil
+}
+
+// templated finds what a completion refers to: a template, by its own text, or
+// a resource.
+func (s *Server) templated(ctx context.Context, x *edge.Exchange, uri string) (*edge.Target, error) {
+	c, err := s.Book.Catalog(ctx, x.Identity, edge.Template)
+	if err != nil {
+		return nil, err
+	}
+	if t := c.Lookup(edge.Template, uri); t != nil {
+		return t, nil
+	}
+	return c.Resource(uri), nil
+}
+
+// Lookup finds a thing for a message that names several.
+func (s *Server) Lookup(_ string, thing edge.Thing, name string) *edge.Target {
+	if s.Book == nil {
+		return nil
+	}
+	c, err := s.Book.Catalog(s.hub.life, nil, thing)
+	if err != nil {
+		return nil
+	}
+	if thing == edge.Resource {
+		return c.Resource(name)
+	}
+	return c.Lookup(thing, name)
+}
+
+// unknown is the error for a message whose target is not there.
+func unknown(m *mcp.Message) error {
+	switch m.Method {
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+		return &edge.Error{
+			Kind: edge.NotFound, Op: "route", Err: errors.New("resource not found"),
+			Data: append(mcp.AppendString([]byte(`{"uri":`), edge.Printable(m.Text("uri"))), '}'),
+		}
+	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
+		return edge.Errorf(edge.NotFound, "route", "task not found")
+	case "completion/complete":
+		return edge.Errorf(edge.NotFound, "route", "what params.ref refers to is not found")
+	case "prompts/get":
+		return edge.Errorf(edge.NotFound, "route", "prompt %s not found", edge.Printable(strconv.Quote(m.Text("name"))))
+	}
+	return edge.Errorf(edge.NotFound, "route", "tool %s not found", edge.Printable(strconv.Quote(m.Text("name"))))
+}
+
+// list answers a list request from the catalog.
+func (s *Server) list(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+	m := x.Request
+	cursor := m.Get("cursor").Of(m.Raw)
+	if cursor != nil && cursor[0] != '"' {
+		return nil, edge.Errorf(edge.Params, "route", "invalid cursor")
+	}
+	result, err := s.Book.List(ctx, x.Identity, catalog.Thing(m.Method), x.Era, x.View, mcp.String(cursor))
+	if err != nil {
+		return nil, err
+	}
+	r := x.Answer()
+	r.Share(m.IDText(), result, 200)
+	return r, nil
+}
