@@ -1,5 +1,5 @@
 // Package edge is the floor plan of Weir: the few types that every room of it
-// shares. Read this file first, then filters/filters.go, serve/door.go and
+// shares. Read this file first, then filters/filters.go, serve/handle.go and
 // route/forward.go.
 //
 // A message comes in at the door, walks the hallway of filters in a fixed

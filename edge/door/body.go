@@ -51,7 +51,7 @@ var (
 // Whole returns the body of a request, if all of it came with the header. It reports
 // false for one that Body has to read.
 func (c *Conn) Whole() ([]byte, bool) {
-	if n := c.await.Size; n >= 0 && n <= c.end-c.at {
+	if n := c.await.Size; n >= 0 && n <= c.end-c.at && n <= c.most {
 		return c.cut(n), true
 	}
 	return nil, false
@@ -86,7 +86,7 @@ func (c *Conn) cut(n int) []byte {
 
 // collect reads a body of which something has not come yet, for a client.
 func (c *Conn) collect(from Sender) ([]byte, error) {
-	if c.await.Expects && c.at == c.end {
+	if c.await.Expects && c.at == c.end && c.await.Size <= c.most {
 		if _, err := c.Send(goOn); err != nil {
 			return nil, err
 		}
@@ -95,6 +95,9 @@ func (c *Conn) collect(from Sender) ([]byte, error) {
 		return c.collectChunks(from)
 	}
 	n := c.await.Size
+	if n > c.most {
+		return nil, ErrTooLarge
+	}
 	for n <= firstRead || c.end-c.at < enough && (n > smallBody || c.end == c.at) {
 		if err := c.more(); err != nil {
 			return nil, err
@@ -135,7 +138,7 @@ func (c *Conn) readOn(p []byte) (int, error) {
 		c.readBy(c.door.Clock.Now().Add(c.door.o.Within))
 	}
 	// What a body in chunks holds besides its data is in no other limit.
-	if c.taken > c.door.o.MaxHeader+2*c.door.o.MaxBody {
+	if c.taken > c.door.o.MaxHeader+2*c.most {
 		return 0, ErrTooLarge
 	}
 	if c.answer.Load() != nil { // the client waits for that, and may send nothing before

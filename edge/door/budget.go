@@ -207,8 +207,12 @@ func (b *budget) leave(s *Reservation) {
 	}
 }
 
-// Give gives back what the body has.
-func (s *Reservation) Give() { s.budget.give(s) }
+// Give gives back what the body has. nil has nothing.
+func (s *Reservation) Give() {
+	if s != nil {
+		s.budget.give(s)
+	}
+}
 
 // give gives back what a body has.
 func (b *budget) give(s *Reservation) {

@@ -16,7 +16,7 @@ const maxHex = 15
 // chunk is held against the limit at once. Chunk extensions and the trailer are
 // read over.
 func (c *Conn) collectChunks(from Sender) ([]byte, error) {
-	b := grown{c: c, from: from, most: c.door.o.MaxBody}
+	b := grown{c: c, from: from, most: c.most}
 	for {
 		n, err := c.chunkSize()
 		if err != nil {

@@ -191,6 +191,7 @@ type Conn struct {
 	unread   bool              // a request was refused before it was read
 	taken    int               // bytes read of a request after its first ones
 	await    Awaited           // the body of the request that is served, until it is read
+	most     int               // bytes that the body may have
 	skip     int               // bytes of a body that nobody wanted, before the next request
 	reserved *Reservation      // what the body of the request has of the budget; nil for nothing
 	small    *[smallBody]byte  // that the body is in; nil for another
@@ -241,6 +242,9 @@ func (c *Conn) Swallow() { c.swallow.Store(true) }
 
 // Swallows reports whether the next answer of the HTTP server is dropped.
 func (c *Conn) Swallows() bool { return c.swallow.Load() }
+
+// Leaving reports whether every answer is the last on its connection.
+func (c *Conn) Leaving() bool { return c.door.Leaving() }
 
 // Now is the time of the door's clock.
 func (c *Conn) Now() time.Time { return c.door.Clock.Now() }
@@ -404,8 +408,12 @@ func (c *Conn) headEnd(b []byte) int {
 func (c *Conn) Arrived(h *fasthttp.RequestHeader) {
 	c.Release()
 	c.heading, c.slow, c.taken = false, false, 0
-	c.await = Announced(h)
+	c.await, c.most = Announced(h), c.door.o.MaxBody
 }
+
+// Bound sets how many bytes the body of the request may have, where that is less than
+// Options.MaxBody.
+func (c *Conn) Bound(most int) { c.most = min(most, c.most) }
 
 // Served ends a request that has been answered: what is read from here on belongs
 // to the next. It reports false where the connection has to end with the answer,

@@ -173,9 +173,6 @@ func (d *Door) allow() {
 	d.hosts.Add(d.o.Hosts...)
 	d.hosts.Any = !d.loopback && len(d.o.Hosts) == 0
 	if !d.loopback {
-		if len(d.o.Origins) == 0 {
-			d.o.Log.Warn("no page in a browser may use this edge: --allowed-origins names none", "listen", d.Addr())
-		}
 		return
 	}
 	scheme, usual := "http", 80

@@ -53,6 +53,17 @@ func (c *Conn) Enter(x *Call, endsWithClient bool) bool {
 	return true
 }
 
+// Lasting says that a call under way lasts until its client or the edge ends it, which a
+// door that its clients leave does at once.
+func (c *Conn) Lasting(x *Call) {
+	c.mu.Lock()
+	x.Lasts = true
+	c.mu.Unlock()
+	if c.door.Leaving() {
+		x.Cancel()
+	}
+}
+
 // Leave takes a call off the list. From here on it may become another.
 func (c *Conn) Leave(x *Call) {
 	c.mu.Lock()

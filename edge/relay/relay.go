@@ -153,7 +153,7 @@ func (l *Link) Receive(text []byte) {
 		return
 	}
 	if l.Signer.drop() {
-		l.Relay.Log.Warn("a letter in the store is of no edge that has the key of this one, is late, or came before: it is dropped", "store", l.Address,
+		l.Relay.Log.Warn("a message in the store is of no edge that has the key of this one, is late, or came before: it is dropped", "store", l.Address,
 			"dropped", l.Signer.Dropped.Load(), "do", "give all edges that share a store the same --state-key-file, or the secret weir-state with the key key, and keep others from writing to it")
 	}
 }

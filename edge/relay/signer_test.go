@@ -13,9 +13,9 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// TestZ48SignedLetters: a letter is taken by the box it was written to, once,
+// TestZ48SignedMessages: a message is taken by the box it was written to, once,
 // and not much later; whatever else comes is dropped, and at no great cost.
-func TestZ48SignedLetters(t *testing.T) {
+func TestZ48SignedMessages(t *testing.T) {
 	key := func(b byte) []byte { return bytes.Repeat([]byte{b}, 32) }
 	synctest.Test(t, func(t *testing.T) {
 		from, to := NewSigner(NewName(), [][]byte{key(1)}), NewSigner(NewName(), [][]byte{key(2), key(1)})
@@ -30,23 +30,23 @@ func TestZ48SignedLetters(t *testing.T) {
 				t.Errorf("%s is taken", what)
 			}
 		}
-		refused("a letter that came before", "node:b", good)
-		refused("a letter to another box", "node:c", from.Sign("node:b", text))
-		refused("a letter without a signature", "node:b", text)
-		refused("a letter of an edge without a key", "node:b", NewSigner(NewName(), nil).Sign("node:b", text))
-		refused("a letter of another key", "node:b", NewSigner(NewName(), [][]byte{key(3)}).Sign("node:b", text))
+		refused("a message that came before", "node:b", good)
+		refused("a message to another box", "node:c", from.Sign("node:b", text))
+		refused("a message without a signature", "node:b", text)
+		refused("a message of an edge without a key", "node:b", NewSigner(NewName(), nil).Sign("node:b", text))
+		refused("a message of another key", "node:b", NewSigner(NewName(), [][]byte{key(3)}).Sign("node:b", text))
 		refused("nothing", "node:b", nil)
 		for i := range good {
 			bad := bytes.Clone(from.Sign("node:b", text))
 			bad[i] ^= 1
-			refused(fmt.Sprintf("a letter whose byte %d is another", i), "node:b", bad)
-			refused(fmt.Sprintf("a letter cut after %d bytes", i), "node:b", from.Sign("node:b", text)[:i])
+			refused(fmt.Sprintf("a message whose byte %d is another", i), "node:b", bad)
+			refused(fmt.Sprintf("a message cut after %d bytes", i), "node:b", from.Sign("node:b", text)[:i])
 		}
 		late := from.Sign("node:b", text)
 		time.Sleep(maxAge + time.Second)
-		refused("a letter that is late", "node:b", late)
+		refused("a message that is late", "node:b", late)
 
-		// Letters of one edge may come in another order, and each comes once.
+		// Messages of one edge may come in another order, and each comes once.
 		var many [][]byte
 		for range window / 2 {
 			many = append(many, from.Sign("node:b", text))
@@ -60,9 +60,9 @@ func TestZ48SignedLetters(t *testing.T) {
 				}
 			}
 			if taken != 0 && taken != len(many) {
-				t.Errorf("%d letters of %d are taken", taken, len(many))
+				t.Errorf("%d messages of %d are taken", taken, len(many))
 			}
-			refused("a letter that came before", "node:b", many[0])
+			refused("a message that came before", "node:b", many[0])
 		}
 		// Who is not an edge makes nobody remembered.
 		for range 10 * maxSenders {
@@ -73,31 +73,31 @@ func TestZ48SignedLetters(t *testing.T) {
 		}
 	})
 
-	// However large a letter is, who forged it costs next to nothing.
+	// However large a message is, who forged it costs next to nothing.
 	to := NewSigner(NewName(), [][]byte{key(1)})
 	forged := NewSigner(NewName(), [][]byte{key(3)}).Sign("node:b", make([]byte, 16<<20))
 	if n := testing.AllocsPerRun(100, func() { to.Open("node:b", forged) }); n > 40 {
-		t.Errorf("%v allocations for a forged letter", n)
+		t.Errorf("%v allocations for a forged message", n)
 	}
 	began := time.Now()
 	for range 1000 {
 		to.Open("node:b", forged)
 	}
 	if each := time.Since(began) / 1000; each > time.Millisecond {
-		t.Errorf("a forged letter of 16 MiB costs %s", each)
+		t.Errorf("a forged message of 16 MiB costs %s", each)
 	}
-	// Edges without a key take each other's letters, and no signed ones.
+	// Edges without a key take each other's messages, and no signed ones.
 	one, two := NewSigner(NewName(), nil), NewSigner(NewName(), nil)
 	if _, ok := two.Open("node:b", one.Sign("node:b", []byte("{}\n"))); !ok {
-		t.Error("an edge without a key takes no letters")
+		t.Error("an edge without a key takes no messages")
 	}
 }
 
-// TestZ48LateLetters: a letter that is signed and goes later, as one that the store
-// takes only then, is taken however many letters have gone to other edges meanwhile;
+// TestZ48LateMessages: a message that is signed and goes later, as one that the store
+// takes only then, is taken however many messages have gone to other edges meanwhile;
 // one that waits for its share is signed after that. No number comes twice, however
 // many edges are written to.
-func TestZ48LateLetters(t *testing.T) {
+func TestZ48LateMessages(t *testing.T) {
 	key := [][]byte{bytes.Repeat([]byte{1}, 32)}
 	text := Message{Kind: KindNote, Stream: "x"}.Pack([]byte("{}"))
 	from, to := NewSigner(NewName(), key), NewSigner(NewName(), key)
@@ -107,7 +107,7 @@ func TestZ48LateLetters(t *testing.T) {
 	}
 	for _, one := range [][]byte{from.Sign("node:b", text), first, answer} {
 		if _, ok := to.Open("node:b", one); !ok {
-			t.Error("a letter is dropped that is not of before")
+			t.Error("a message is dropped that is not of before")
 		}
 	}
 	for i := range 2 * maxBoxes {
@@ -117,11 +117,11 @@ func TestZ48LateLetters(t *testing.T) {
 		t.Errorf("%d boxes are remembered", len(from.boxes))
 	}
 	if _, ok := to.Open("node:b", from.Sign("node:b", text)); !ok {
-		t.Error("a letter to a box that was forgotten is dropped")
+		t.Error("a message to a box that was forgotten is dropped")
 	}
 	for _, one := range [][]byte{first, answer} {
 		if _, ok := to.Open("node:b", one); ok {
-			t.Error("a letter is taken again")
+			t.Error("a message is taken again")
 		}
 	}
 
@@ -152,14 +152,14 @@ func TestZ48LateLetters(t *testing.T) {
 	})
 }
 
-// TestZ48UnsignedOnce: without a key, too, a letter that is posted again comes once.
+// TestZ48UnsignedOnce: without a key, too, a message that is posted again comes once.
 func TestZ48UnsignedOnce(t *testing.T) {
 	from, to := NewSigner(NewName(), nil), NewSigner(NewName(), nil)
 	text := Message{Kind: KindResult, Stream: "x"}.Pack([]byte("{}"))
 	one, two := from.Sign("node:b", text), from.Sign("node:b", text)
 	for i, posted := range [][]byte{two, one, two, one} {
 		if _, ok := to.Open("node:b", posted); ok != (i < 2) {
-			t.Errorf("letter %d: %t", i, ok)
+			t.Errorf("message %d: %t", i, ok)
 		}
 	}
 	// Names that somebody made up keep no edge out.

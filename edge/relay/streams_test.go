@@ -7,7 +7,7 @@ import (
 
 // TestStreamsAreBounded: what waits for one exchange with another edge, and for
 // all of them, has a bound in bytes, and so has what is held for others. Who is
-// slow loses his own letters, and what is given back is there for others.
+// slow loses his own messages, and what is given back is there for others.
 func TestStreamsAreBounded(t *testing.T) {
 	var all streams
 	open := func(name string) *Stream {
@@ -29,7 +29,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		}
 	}
 
-	// 1. One exchange: so many bytes and one letter.
+	// 1. One exchange: so many bytes and one message.
 	slow, quick := open("slow"), open("quick")
 	const size = 1 << 20
 	for range 3 * waitingBytes / size {
@@ -42,9 +42,9 @@ func TestStreamsAreBounded(t *testing.T) {
 	if n, over := drain(slow); n != waitingBytes || !over {
 		t.Errorf("a client that does not read had %d bytes, over %t", n, over)
 	}
-	give("quick", 20*size) // one letter may be larger than that
+	give("quick", 20*size) // one message may be larger than that
 	if n, over := drain(quick); n != 20*size || over {
-		t.Errorf("%d bytes of a large letter, over %t", n, over)
+		t.Errorf("%d bytes of a large message, over %t", n, over)
 	}
 
 	// 2. All of them together.
@@ -66,10 +66,10 @@ func TestStreamsAreBounded(t *testing.T) {
 		one.Close()
 	}
 	if lost != 4 {
-		t.Errorf("%d exchanges lost letters", lost)
+		t.Errorf("%d exchanges lost messages", lost)
 	}
 
-	// 3. What was not read is given back with its exchange, and so is a letter
+	// 3. What was not read is given back with its exchange, and so is a message
 	// that comes after it.
 	one := open("left")
 	give("left", size)

@@ -2,13 +2,18 @@ package serve
 
 import (
 	"bytes"
+	"errors"
 	"net"
+	"net/http"
+	"net/http/pprof"
 	"net/netip"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/valyala/fasthttp"
-	"github.com/valyala/fasthttp/pprofhandler"
+
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/door"
 )
 
@@ -17,47 +22,111 @@ import (
 // is one that has its own name stand for this host (DNS rebinding). On any other
 // address nobody is known, and only what says nothing of the server is there.
 
-// adminHeader is the most that a request to the admin address may have of a
-// header.
-const adminHeader = 16 << 10
+const (
+	// adminHeader and adminBody are the most bytes that a request to the admin address
+	// may have of a header and of a body. Nothing there takes a body.
+	adminHeader = 16 << 10
+	adminBody   = 4 << 10
 
-// receivedAdmin looks at a request's header before its body is read: see lint.
-func receivedAdmin(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	if f, _ := door.Lint(h, maxAdminBody); f.Status != 0 {
-		f.Mark(h)
-	}
-	return fasthttp.RequestConfig{}
+	// adminConnections is how many connections the admin address takes.
+	adminConnections = 1024
+)
+
+// admin is the admin address.
+type admin struct {
+	edge   *Edge
+	door   *door.Door
+	own    bool     // it is on this host only
+	hosts  []string // what it may be called; nil for anything
+	mounts mounts
 }
 
-// administer serves the admin address.
-func (e *Edge) administer(ctx *fasthttp.RequestCtx) {
+// newAdmin makes the admin address.
+func newAdmin(e *Edge, ln net.Listener) (a *admin, err error) {
+	a = &admin{edge: e, mounts: mounts{log: e.log, running: &e.world.running}}
+	if a.door, err = door.New(door.Options{
+		MaxConnections: adminConnections, MaxHeader: adminHeader, MaxBody: adminBody, Within: door.Within, Log: e.log, Handle: a.handle, Unreadable: a.unreadable,
+	}); err != nil {
+		return nil, err
+	}
+	if err := a.door.Open(ln); err != nil {
+		return nil, err
+	}
+	switch addr := ln.Addr().(type) {
+	case *net.UnixAddr: // which no browser reaches, and whose file says who may
+		a.own = true
+	case *net.TCPAddr:
+		if a.own = addr.IP.IsLoopback(); a.own {
+			a.hosts = []string{"localhost", "127.0.0.1", "[::1]"}
+			if ip, ok := netip.AddrFromSlice(addr.IP); ok && ip.Unmap().Is4() {
+				a.hosts = append(a.hosts, ip.Unmap().String()) // another of 127.0.0.0/8; no name
+			}
+		}
+	}
+	if !a.own {
+		e.log.Warn("others can reach the admin address, and nobody is asked there who they are: it serves /health, /readyz and /metrics alone; set --admin-listen to an address of this host, such as 127.0.0.1:4484, for the rest", "admin-listen", a.door.Addr())
+	}
+	a.mounts.add(edge.Mount{Prefix: "/metrics", Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.live.Load().metrics.ServeHTTP(w, r) }), MaxBody: ignored})
+	if a.own && e.given.pprof {
+		a.mounts.add(edge.Mount{Prefix: "/debug/pprof/", Handler: profiles(), MaxBody: ignored})
+	}
+	return a, nil
+}
+
+// profiles serves the profiles of the process.
+func profiles() http.Handler {
+	runtime.SetBlockProfileRate(0)
+	named := map[string]http.HandlerFunc{"cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		serve := named[strings.TrimPrefix(r.URL.Path, "/debug/pprof/")]
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET")
+			http.Error(w, "only GET is served here", http.StatusMethodNotAllowed)
+		case serve != nil:
+			serve(w, r)
+		default:
+			pprof.Index(w, r)
+		}
+	})
+}
+
+// handle serves a request to the admin address.
+func (a *admin) handle(ctx *fasthttp.RequestCtx) {
+	req := request{ctx: ctx, conn: ctx.Conn().(*door.Conn)}
+	req.conn.Arrived(&ctx.Request.Header)
+	defer func() {
+		if !req.conn.Served() {
+			ctx.SetConnectionClose()
+		}
+	}()
 	if f, bad := door.Refusal(&ctx.Request.Header); bad {
-		plain(ctx, f.Status, f.Why+"\n")
-		ctx.SetConnectionClose()
+		a.unreadable(ctx, f.Status, f.Why)
 		return
 	}
-	if why := e.adminRefusal(&ctx.Request.Header); why != "" {
+	if why := a.refusal(&ctx.Request.Header); why != "" {
 		plain(ctx, 403, why+"\n")
 		return
 	}
+	e := a.edge
 	path, _, _ := strings.Cut(string(ctx.Request.Header.RequestURI()), "?")
 	serve, method := func(*fasthttp.RequestCtx) { plain(ctx, 404, "not found\n") }, ""
+	mount, mounted := a.mounts.find(path)
 	switch {
 	case path == "/health":
 		serve, method = func(ctx *fasthttp.RequestCtx) { plain(ctx, 200, "ok\n") }, "GET"
 	case path == "/readyz":
 		serve, method = e.readyz, "GET"
-	case path == "/metrics":
-		serve, method = func(ctx *fasthttp.RequestCtx) { e.metrics(ctx, e.live.Load().metrics) }, "GET"
-	case !e.adminOwn:
+	case !a.own && path != "/metrics":
 		plain(ctx, 403, "on an address that others can reach there are /health, /readyz and /metrics alone; set --admin-listen to an address of this host, such as 127.0.0.1:4484, for the rest\n")
 		return
+	case mounted:
+		a.mounts.serve(&req, mount)
+		return
 	case path == "/status":
-		serve, method = func(ctx *fasthttp.RequestCtx) { e.status(ctx, e.live.Load().all()) }, "GET"
+		serve, method = func(ctx *fasthttp.RequestCtx) { writeStatus(ctx, e.live.Load().all()) }, "GET"
 	case path == "/-/reload":
-		serve, method = e.administerReload, "POST"
-	case e.pprof && strings.HasPrefix(path, "/debug/pprof/"):
-		serve, method = profile, "GET"
+		serve, method = a.reload, "POST"
 	}
 	if method != "" && string(ctx.Method()) != method && (method != "GET" || !ctx.IsHead()) {
 		ctx.Response.Header.Set("Allow", method)
@@ -67,18 +136,31 @@ func (e *Edge) administer(ctx *fasthttp.RequestCtx) {
 	serve(ctx)
 }
 
-// profile serves the profiles of the process.
-func profile(ctx *fasthttp.RequestCtx) {
-	runtime.SetBlockProfileRate(0)
-	pprofhandler.PprofHandler(ctx)
+// unreadable answers what has no reading, and closes the connection.
+func (a *admin) unreadable(ctx *fasthttp.RequestCtx, status int, why string) {
+	ctx.Conn().(*door.Conn).Refused()
+	plain(ctx, status, why+"\n")
+	ctx.SetConnectionClose()
 }
 
-// adminRefusal says why a request may not come to the admin address; "" when it
+// reload answers POST /-/reload.
+func (a *admin) reload(ctx *fasthttp.RequestCtx) {
+	switch err := a.edge.ReloadNow(); {
+	case errors.Is(err, errNoReload):
+		plain(ctx, 409, err.Error()+"\n")
+	case err != nil:
+		plain(ctx, 422, err.Error()+"\n")
+	default:
+		plain(ctx, 200, "reloaded\n")
+	}
+}
+
+// refusal says why a request may not come to the admin address; "" when it
 // may. What a browser tells of who asks is believed: no page can change it
 // (Fetch §4.5, Fetch Metadata §2.4).
-func (e *Edge) adminRefusal(h *fasthttp.RequestHeader) string {
+func (a *admin) refusal(h *fasthttp.RequestHeader) string {
 	host := h.Peek("Host")
-	if e.adminHosts != nil && !e.adminNamed(host) {
+	if a.hosts != nil && !a.named(host) {
 		return "this Host is not allowed here; ask for localhost, 127.0.0.1 or [::1]"
 	}
 	for name, value := range h.All() {
@@ -92,17 +174,17 @@ func (e *Edge) adminRefusal(h *fasthttp.RequestHeader) string {
 	return ""
 }
 
-// adminNamed reports whether a Host is one of this host, with any port: ports
+// named reports whether a Host is one of this host, with any port: ports
 // are forwarded, and a name that somebody else has stand for this host is none of
 // these.
-func (e *Edge) adminNamed(host []byte) bool {
+func (a *admin) named(host []byte) bool {
 	name, port := string(host), ""
 	if i := strings.LastIndexByte(name, ':'); i >= 0 && !strings.HasSuffix(name, "]") {
 		if name, port = name[:i], name[i+1:]; port == "" || len(port) > 5 || strings.Trim(port, "0123456789") != "" {
 			return false
 		}
 	}
-	for _, one := range e.adminHosts {
+	for _, one := range a.hosts {
 		if strings.EqualFold(name, one) {
 			return true
 		}
@@ -110,23 +192,18 @@ func (e *Edge) adminNamed(host []byte) bool {
 	return false
 }
 
-// adminRules derives who may use the admin address from what it is.
-func (e *Edge) adminRules() {
-	if e.adminLn == nil {
+// leave closes the admin address. Whoever is in the middle of asking may ask again.
+func (a *admin) leave() {
+	if a == nil {
 		return
 	}
-	switch addr := e.adminLn.Addr().(type) {
-	case *net.UnixAddr: // which no browser reaches, and whose file says who may
-		e.adminOwn = true
-	case *net.TCPAddr:
-		if e.adminOwn = addr.IP.IsLoopback(); e.adminOwn {
-			e.adminHosts = []string{"localhost", "127.0.0.1", "[::1]"}
-			if ip, ok := netip.AddrFromSlice(addr.IP); ok && ip.Unmap().Is4() {
-				e.adminHosts = append(e.adminHosts, ip.Unmap().String()) // another of 127.0.0.0/8; no name
-			}
-		}
+	a.door.Leave()
+	end := a.door.Shut()
+	a.door.EndLasting()
+	for by := time.Now().Add(quiet); a.door.Served() > 0 && time.Now().Before(by); {
+		time.Sleep(looks)
 	}
-	if !e.adminOwn {
-		e.log.Warn("others can reach the admin address, and nobody is asked there who they are: it serves /health, /readyz and /metrics alone; set --admin-listen to an address of this host, such as 127.0.0.1:4484, for the rest", "admin-listen", e.AdminAddr())
-	}
+	a.door.Settle(quiet)
+	end()
+	a.door.End()
 }

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 )
@@ -11,16 +10,16 @@ const maxBatch = 100
 
 // batch takes several messages in one body, which only the revisions before
 // 2025-06-18 have.
-func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head, server *server) {
-	if headEra(h) == mcp.Modern {
-		e.refuse(ctx, h, mcp.Modern, nil, edge.Errorf(edge.Invalid, "door", "batches were removed in protocol revision 2025-06-18"))
+func (e *Edge) batch(req *request) {
+	if headEra(req) == mcp.Modern {
+		req.refuse(mcp.Modern, nil, edge.Errorf(edge.Invalid, "door", "batches were removed in protocol revision 2025-06-18"))
 		return
 	}
-	s, err := e.sessionOf(h, server)
+	s, err := e.sessionOf(req)
 	if err == nil && s.Version != mcp.V2503 && s.Version != mcp.V2024 {
 		err = edge.Errorf(edge.Invalid, "door", "batches were removed in protocol revision 2025-06-18")
 	}
-	body := h.body
+	body := req.body
 	var parts []mcp.Span
 	if err == nil {
 		if parts, err = mcp.Split(body, maxBatch); err != nil {
@@ -28,26 +27,26 @@ func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		}
 	}
 	if err != nil {
-		e.refuse(ctx, h, mcp.Legacy, nil, err)
+		req.refuse(mcp.Legacy, nil, err)
 		return
 	}
 	all := batchAnswer{most: e.settings.MaxMessage}
 	status := 200
 	for _, part := range parts {
-		x := e.newExchange(ctx, h, server)
+		x := e.newExchange(req)
 		x.way.able = false // one body for all of them
 		x.s, x.Session, x.Batch = s, &s.Session, len(parts)
-		h.x = x
+		req.x = x
 		err := x.Request.Decode(part.Of(body))
 		if err != nil {
-			h.x, err = nil, edge.Errorf(edge.Invalid, "door", "%w", err)
+			req.x, err = nil, edge.Errorf(edge.Invalid, "door", "%w", err)
 		} else if err = x.Request.CheckID(); err != nil {
 			status, err = 400, edge.Errorf(edge.Invalid, "door", "%w", err)
 		} else if x.Request.Method == "initialize" {
 			err = edge.Errorf(edge.Invalid, "door", "initialize is not allowed in a batch")
 		}
 		if err != nil {
-			e.turnedAway(ctx, h, mcp.Legacy, err)
+			req.turnedAway(mcp.Legacy, err)
 			all.add(edge.Fail(mcp.Legacy, x.Request.IDText(), err).Body)
 			continue
 		}
@@ -56,7 +55,7 @@ func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head, server *server) {
 		}
 		if all.full && x.Request.Kind == mcp.Request {
 			err := all.err()
-			e.turnedAway(ctx, h, mcp.Legacy, err)
+			req.turnedAway(mcp.Legacy, err)
 			all.add(edge.Fail(mcp.Legacy, x.Request.IDText(), err).Body)
 			continue
 		}
@@ -75,14 +74,14 @@ func (e *Edge) batch(ctx *fasthttp.RequestCtx, h *head, server *server) {
 			all.add(r.Raw)
 		}
 	}
-	e.cors(ctx, h)
+	req.cors()
 	if all.text == nil {
-		ctx.SetStatusCode(202)
+		req.ctx.SetStatusCode(202)
 		return
 	}
-	ctx.SetStatusCode(status)
-	ctx.Response.Header.SetContentTypeBytes(jsonType)
-	ctx.Response.SetBodyRaw(append(all.text, ']'))
+	req.ctx.SetStatusCode(status)
+	req.ctx.Response.Header.SetContentTypeBytes(jsonType)
+	req.ctx.Response.SetBodyRaw(append(all.text, ']'))
 }
 
 // batchAnswer is the answer to a batch: those to its messages, up to now.

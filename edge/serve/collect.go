@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"runtime/metrics"
 
-	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/filters/telemetry"
 )
@@ -13,14 +12,14 @@ import (
 // as a whole, and the rooms of each server. A room that wants to be asked puts
 // a collector into the counting of its server when it is opened, or of the edge.
 
-// expose puts together what can be fetched: on the main port what the servers
-// that have it fetched count, on the admin address all there is.
+// expose mounts the metrics: on the main port those of the servers whose configuration
+// says so, and puts all of them together for the admin address.
 func (e *Edge) expose(l *live) (err error) {
 	var fetched, all []*telemetry.Telemetry
 	process := []edge.Collector{edge.CollectorFunc(e.collect)}
 	rooms := process
 	for _, s := range l.inOrder() {
-		t := s.measures()
+		t := s.measure
 		if t == nil {
 			rooms = append(rooms[:len(rooms):len(rooms)], e.roomsOf(s.Name))
 			continue
@@ -30,49 +29,29 @@ func (e *Edge) expose(l *live) (err error) {
 		}
 	}
 	if len(fetched) > 0 {
-		if l.fetched, err = telemetry.Expose(e.log, process, fetched...); err != nil {
+		metrics, err := telemetry.Expose(e.log, process, fetched...)
+		if err != nil {
 			return err
 		}
+		l.mounts.add(edge.Mount{Prefix: "/metrics", Handler: metrics, MaxBody: ignored})
 	}
 	l.metrics, err = telemetry.Expose(e.log, rooms, all...)
 	return err
 }
 
-// metrics answers /metrics.
-func (e *Edge) metrics(ctx *fasthttp.RequestCtx, from *telemetry.Exposition) {
-	switch {
-	case from == nil:
-		plain(ctx, 404, "not found\n")
-		return
-	case !ctx.IsGet() && !ctx.IsHead():
-		ctx.Response.Header.Set("Allow", "GET")
-		plain(ctx, 405, "GET reads the metrics\n")
-		return
-	}
-	contentType, err := from.Write(ctx.Response.BodyWriter(), string(ctx.Request.Header.Peek("Accept")))
-	if err != nil {
-		e.log.Error("metrics", "error", err)
-		ctx.Response.ResetBody()
-		plain(ctx, 500, "internal error\n")
-		return
-	}
-	ctx.Response.Header.SetContentType(contentType)
-	ctx.Response.Header.Set("Cache-Control", "no-store")
-}
-
 // collect counts the process as a whole.
 func (e *Edge) collect(m edge.Emitter) {
-	m.With("version", e.version).Gauge("weir_build_info", "1, with the version.", 1)
+	m.With("version", e.given.version).Gauge("weir_build_info", "1, with the version.", 1)
 	e.door.Collect(m)
 	m.Gauge("weir_inflight", "Requests that are being answered.", float64(e.inflight.Load()))
 	m.Gauge("weir_inflight_limit", "How many requests may be answered at a time.", float64(e.settings.MaxInflight))
 	m.Gauge("weir_streams", "Open streams of clients.", float64(e.sessions.Streams.Len()))
-	m.Gauge("weir_parked_calls", "Calls that wait for their client to come back with an answer.", float64(e.parked.Len()))
-	m.Counter("weir_parked_dropped", "Notifications of parked calls whose client was away.", float64(e.parked.Dropped()))
-	m.With("result", "ok").Counter("weir_reloads", "Reloads of the configuration.", float64(e.reloads.Load()))
-	m.With("result", "error").Counter("weir_reloads", "Reloads of the configuration.", float64(e.badReloads.Load()))
+	m.Gauge("weir_parked_calls", "Calls that wait for their client to come back with an answer.", float64(e.replicas.Parked.Len()))
+	m.Counter("weir_parked_dropped", "Notifications of parked calls whose client was away.", float64(e.replicas.Parked.Dropped()))
+	m.With("result", "ok").Counter("weir_reloads", "Reloads of the configuration.", float64(e.reloads.done.Load()))
+	m.With("result", "error").Counter("weir_reloads", "Reloads of the configuration.", float64(e.reloads.failed.Load()))
 	good := 1.0
-	if e.badReload.Load() != nil {
+	if e.reloads.fault.Load() != nil {
 		good = 0
 	}
 	m.Gauge("weir_config_ok", "1 while the last reload succeeded, or there was none.", good)
@@ -80,7 +59,7 @@ func (e *Edge) collect(m edge.Emitter) {
 	metrics.Read(samples)
 	m.Gauge("weir_goroutines", "Goroutines of the process.", float64(samples[0].Value.Uint64()))
 	m.Gauge("weir_heap_bytes", "Bytes of the process's heap that are in use.", float64(samples[1].Value.Uint64()))
-	for _, c := range e.counting {
+	for _, c := range e.given.counting {
 		contained(e.log, c, m)
 	}
 }
@@ -107,7 +86,7 @@ func (s *server) count(m edge.Emitter) {
 	if s.policy != nil {
 		s.policy.Collect(m)
 	}
-	if l := s.records(); l != nil {
+	if l := s.record; l != nil {
 		l.Collect(m)
 	}
 	if s.gate != nil {

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 
@@ -23,7 +22,7 @@ type attached struct {
 // is not there, or cannot stand in a header, is an error, also for a backend
 // that is open already: a set is served with sound secrets or not at all.
 // Where programs may choose another credential, theirs goes in its place.
-func openCredential(log *slog.Logger, server string, b compile.Backend, secrets edge.Secrets, choice bool) (attached, error) {
+func openCredential(log *slog.Logger, b compile.Backend, secrets edge.Secrets, choice bool) (attached, error) {
 	var after []func()
 	a := attached{done: func() {
 		for _, f := range slices.Backward(after) {
@@ -32,7 +31,7 @@ func openCredential(log *slog.Logger, server string, b compile.Backend, secrets 
 	}}
 	fail := func(err error) (attached, error) {
 		a.done()
-		return attached{}, fmt.Errorf("server %s: backend %s: %w", server, b.Name, err)
+		return attached{}, err
 	}
 	env := edge.Env{Log: log, Secrets: secrets, Defer: func(f func()) { after = append(after, f) }}
 	var err error

@@ -21,7 +21,7 @@ func (e *Edge) SetFilters(entries ...filters.Entry) {
 
 // FlushTelemetry sends what the telemetry of the main server has.
 func (e *Edge) FlushTelemetry(ctx context.Context) error {
-	return e.live.Load().main.measures().Flush(ctx)
+	return e.live.Load().main.measure.Flush(ctx)
 }
 
 // Beat does what keepTime would at a moment.
@@ -39,7 +39,7 @@ func (e *Edge) Wide() int { return e.door.Wide() }
 // Count has a room of the process, and of its main server, asked for numbers. It
 // must be called before Serve.
 func (e *Edge) Count(process, server edge.Collector) {
-	e.counting = append(e.counting, process)
+	e.given.counting = append(e.given.counting, process)
 	s := e.live.Load().main
 	s.counting = append(s.counting, server)
 }
@@ -50,8 +50,11 @@ func (e *Edge) Inflight() int64 { return e.inflight.Load() }
 // OpenedAt has the edge look as if it had been opened at a moment.
 func (e *Edge) OpenedAt(at time.Time) { e.door.Clock.Tick(at) }
 
-// Letter is a letter of a node to the box of another one, as an edge with the key
+// Message is a message of a node to the box of another one, as an edge with the key
 // of states writes it.
-func Letter(from, to string, key, text []byte) []byte {
+func Message(from, to string, key, text []byte) []byte {
 	return relay.NewSigner(from, [][]byte{key}).Sign(relay.Box(to), text)
 }
+
+// Mount serves a handler beside MCP. It must be called before Serve.
+func (e *Edge) Mount(m edge.Mount) { e.live.Load().mounts.add(m) }

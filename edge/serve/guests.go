@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/session"
 	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/guest"
@@ -19,21 +17,20 @@ import (
 // Where the programs among a server's filters meet the rest of the edge.
 
 // openGuest opens the programs of a server.
-func (e *Edge) openGuest(s *server, p compile.Server, programs []guest.Loaded) error {
+func (o *opening) openGuest(s *server) error {
 	s.guest = &edge.Guest{}
-	if len(programs) == 0 {
+	if len(o.programs) == 0 {
 		return nil
 	}
-	g, told, err := e.guests.Open(p.Name, programs, guest.Options{
-		Resolve: s.Target, Elsewhere: s.elsewhere, Call: s.Caller(edge.NoClient{}), Emit: s.emitted, Store: s.store.ID(), Guarded: s.guarded, Audited: p.Audit != nil,
-	}, e.env(s))
+	guests := o.edge.world.guests
+	g, told, err := guests.Open(s.Name, o.programs, guest.Options{
+		Resolve: s.Target, Elsewhere: s.elsewhere, Call: s.Caller(edge.NoClient{}), Emit: s.emitted, Store: s.store.ID(), Guarded: s.guarded, Audited: o.plan.Audit != nil,
+	}, s.env())
 	if err != nil {
-		return fmt.Errorf("server %s: %w", p.Name, err)
+		return err
 	}
 	s.guest, s.programs, s.Upstream = g, told, g.Upstream
-	s.counting = append(s.counting, edge.CollectorFunc(func(m edge.Emitter) {
-		e.guests.Collect(s.Name, m)
-	}))
+	s.counting = append(s.counting, edge.CollectorFunc(func(m edge.Emitter) { guests.Collect(s.Name, m) }))
 	if s.gate != nil {
 		s.gate.Map = g.MapIdentity
 	}
@@ -42,14 +39,14 @@ func (e *Edge) openGuest(s *server, p compile.Server, programs []guest.Loaded) e
 
 // begun asks programs about a session that has just begun, and has them told of
 // its end.
-func (e *Edge) begun(x *exchange, s *session.Session) error {
+func (x *exchange) begun(s *session.Session) error {
 	g := x.server.guest
 	if g.SessionStart == nil && g.SessionEnd == nil {
 		return nil
 	}
 	if g.SessionStart != nil {
 		if err := g.SessionStart(&x.Call, &x.Exchange, &s.Session); err != nil {
-			e.sessions.End(s.ID)
+			x.server.edge.sessions.End(s.ID)
 			return err
 		}
 	}
@@ -116,7 +113,7 @@ func (s *server) known(r *fasthttp.RequestHeader, refused error) (*edge.Identity
 // emitted writes down what a program tells of: in the audit log, or where there is
 // none in that of the process.
 func (s *server) emitted(x *edge.Exchange, filter, hook, name string, data []byte) {
-	if l := s.records(); l != nil {
+	if l := s.record; l != nil {
 		l.Write(audit.Event{Type: audit.Told, Exchange: x, Component: filter, Method: hook, Name: name, Kind: "filter", Data: data})
 		return
 	}

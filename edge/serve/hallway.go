@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/filters"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/headers"
@@ -16,25 +15,31 @@ import (
 
 // hallway opens the filters that a server asks for. In which order they are
 // walked is said by filters.Order.
-func (e *Edge) hallway(s *server, p compile.Server, was *server) ([]filters.Entry, error) {
-	if err := s.askWebhooks(p); err != nil {
-		return nil, fmt.Errorf("server %s: %w", p.Name, err)
+func (o *opening) hallway(s *server) ([]filters.Entry, error) {
+	p := o.plan
+	if p.Webhooks != nil {
+		part, wrong := webhook.Parse(*p.Webhooks)
+		if len(wrong) > 0 {
+			return nil, wrong.ToAggregate()
+		}
+		part.Resolve = s.Target
+		s.webhooks = part // for both types, which count together
 	}
 	var entries []filters.Entry
 	for _, one := range []struct {
 		name string
-		open func(*server, compile.Server) (edge.Filter, error) // nil for a filter that is not asked for
+		open func(*server) (edge.Filter, error) // nil for a filter that is not asked for
 	}{
-		{"headers", e.openHeaders},
-		{"mutating", e.openMutating},
-		{"guest", func(s *server, _ compile.Server) (edge.Filter, error) { return s.guest.Filter, nil }},
-		{"validating", e.openValidating},
-		{"authz", e.openAuthz},
-		{"ratelimit", func(s *server, p compile.Server) (edge.Filter, error) { return e.openLimits(s, p, was) }},
+		{"headers", o.openHeaders},
+		{"mutating", o.openMutating},
+		{"guest", func(s *server) (edge.Filter, error) { return s.guest.Filter, nil }},
+		{"validating", o.openValidating},
+		{"authz", o.openAuthz},
+		{"ratelimit", o.openLimits},
 	} {
-		filter, err := one.open(s, p)
+		filter, err := one.open(s)
 		if err != nil {
-			return nil, fmt.Errorf("server %s: %s: %w", p.Name, one.name, err)
+			return nil, fmt.Errorf("%s: %w", one.name, err)
 		}
 		if filter != nil {
 			entries = append(entries, filters.Entry{Name: one.name, Filter: filter})
@@ -43,23 +48,42 @@ func (e *Edge) hallway(s *server, p compile.Server, was *server) ([]filters.Entr
 	return entries, nil
 }
 
-func (e *Edge) openHeaders(s *server, p compile.Server) (edge.Filter, error) {
-	if len(p.Forward) == 0 {
+func (o *opening) openHeaders(s *server) (edge.Filter, error) {
+	if len(o.plan.Forward) == 0 {
 		return nil, nil
 	}
-	passes, wrong := headers.Parse(nil, p.Forward, nil)
+	passes, wrong := headers.Parse(nil, o.plan.Forward, nil)
 	if len(wrong) > 0 {
 		return nil, wrong.ToAggregate()
 	}
 	s.passes = passes
-	return passes.Open(e.env(s))
+	return passes.Open(s.env())
 }
 
-func (e *Edge) openAuthz(s *server, p compile.Server) (edge.Filter, error) {
-	if p.Authz == nil {
+func (o *opening) openMutating(s *server) (edge.Filter, error) {
+	if s.webhooks == nil || s.webhooks.Mutating() == nil {
 		return nil, nil
 	}
-	policies, wrong := authz.Parse(*p.Authz, nil)
+	return s.webhooks.Mutating().Open(s.env())
+}
+
+func (o *opening) openValidating(s *server) (edge.Filter, error) {
+	if s.webhooks == nil || s.webhooks.Validating() == nil {
+		return nil, nil
+	}
+	return s.webhooks.Validating().Open(s.env())
+}
+
+// openAuthz opens the policies of a server, which count on from those before.
+func (o *opening) openAuthz(s *server) (edge.Filter, error) {
+	if o.plan.Authz == nil {
+		return nil, nil
+	}
+	var err error
+	if s.policy, err = part(s, &o.edge.world.policies, "", func(edge.Env) (*authz.Counters, error) { return new(authz.Counters), nil }); err != nil {
+		return nil, err
+	}
+	policies, wrong := authz.Parse(*o.plan.Authz, nil)
 	if len(wrong) > 0 {
 		return nil, wrong.ToAggregate()
 	}
@@ -67,29 +91,29 @@ func (e *Edge) openAuthz(s *server, p compile.Server) (edge.Filter, error) {
 	if s.record != nil {
 		options.Record = func(x *edge.Exchange, why *authz.Explanation) { x.Decision = why }
 	}
-	return policies.With(options).Open(e.env(s))
+	return policies.With(options).Open(s.env())
 }
 
 // openLimits opens the rate limits of a server. Those that have not changed go
 // on counting.
-func (e *Edge) openLimits(s *server, p compile.Server, was *server) (edge.Filter, error) {
-	if p.Limits == nil {
+func (o *opening) openLimits(s *server) (_ edge.Filter, err error) {
+	if o.plan.Limits == nil {
 		return nil, nil
 	}
-	spec := *p.Limits
-	spec.FailOpen = e.settings.StoreFailure == "open"
-	s.limitsOf = digestOf(spec)
-	if was != nil && was.limitsOf == s.limitsOf {
-		s.limits = was.limits
-		return s.limits.Open(e.env(s))
+	spec := *o.plan.Limits
+	spec.FailOpen = o.edge.settings.StoreFailure == "open"
+	s.limits, err = part(s, &o.edge.world.limits, digestOf(spec), func(edge.Env) (*ratelimit.Part, error) {
+		limits, wrong := ratelimit.Parse(spec)
+		if len(wrong) > 0 {
+			return nil, wrong.ToAggregate()
+		}
+		limits.Paid = o.edge.paid
+		return limits, nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	limits, wrong := ratelimit.Parse(spec)
-	if len(wrong) > 0 {
-		return nil, wrong.ToAggregate()
-	}
-	limits.Paid = e.paid
-	s.limits = limits
-	return limits.Open(e.env(s))
+	return s.limits.Open(s.env())
 }
 
 // paid reports whether a request goes on with a parked call, which was charged
@@ -107,41 +131,13 @@ func (e *Edge) paid(_ context.Context, x *edge.Exchange) bool {
 		}
 		m = own
 	}
-	_, ok := e.parked.Verify(x, m)
+	_, ok := e.replicas.Parked.Verify(x, m)
 	return ok
 }
 
-// askWebhooks gives a server the webhooks that its messages are shown to. One
-// part holds both types, and counts for both.
-func (s *server) askWebhooks(p compile.Server) error {
-	if p.Webhooks == nil {
-		return nil
-	}
-	part, wrong := webhook.Parse(*p.Webhooks)
-	if len(wrong) > 0 {
-		return wrong.ToAggregate()
-	}
-	part.Resolve = s.Target
-	s.webhooks = part
-	return nil
-}
-
-func (e *Edge) openMutating(s *server, _ compile.Server) (edge.Filter, error) {
-	if s.webhooks == nil || s.webhooks.Mutating() == nil {
-		return nil, nil
-	}
-	return s.webhooks.Mutating().Open(e.env(s))
-}
-
-func (e *Edge) openValidating(s *server, _ compile.Server) (edge.Filter, error) {
-	if s.webhooks == nil || s.webhooks.Validating() == nil {
-		return nil, nil
-	}
-	return s.webhooks.Validating().Open(e.env(s))
-}
-
 // authenticate opens the gate of a server, if it has one.
-func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
+func (o *opening) authenticate(s *server) error {
+	e, p := o.edge, o.plan
 	spec := p.Incoming
 	if spec == nil && p.Authz == nil {
 		return nil
@@ -151,25 +147,16 @@ func (e *Edge) authenticate(s *server, p compile.Server, main bool) error {
 	}
 	parsed, err := incoming.Parse(*spec)
 	if err != nil {
-		return fmt.Errorf("server %s: %w", p.Name, err)
+		return err
 	}
 	endpoint := e.base() + "/servers/" + p.Name + "/mcp"
-	if main {
+	if o.main {
 		endpoint = e.base() + "/mcp"
 	}
 	parsed = parsed.At(endpoint)
-	if s.gate, err = parsed.Start(e.env(s), e.issuers); err != nil {
-		return fmt.Errorf("server %s: %w", p.Name, err)
+	if s.gate, err = parsed.Start(s.env(), e.given.issuers); err != nil {
+		return err
 	}
 	s.document, s.guarded = parsed.Document(), parsed.Authenticates()
 	return nil
-}
-
-// env is the world that the parts of a server may touch.
-func (e *Edge) env(s *server) edge.Env {
-	env := edge.Env{Log: s.log, Secrets: s.secrets, Store: e.memory, Defer: func(f func()) { s.after = append(s.after, f) }}
-	if s.store != nil {
-		env.Store = s.store
-	}
-	return env
 }

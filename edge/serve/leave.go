@@ -2,8 +2,10 @@ package serve
 
 import (
 	"context"
+	"sync"
 	"time"
 
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/relay"
 	"github.com/weir-edge/weir/edge/session"
 )
@@ -24,33 +26,21 @@ const (
 func (e *Edge) leave(replaced bool) {
 	began := time.Now()
 	if replaced {
-		e.ready.Store(false)
 		e.door.Leave()
 		e.sessions.TellHeirs(e.sessions.Deafen())
 	}
-	e.ready.Store(false)
 	e.door.TurnAway(e.sessions.Streams.Len)
 	e.sessions.EndStreams()
 	e.door.EndLasting()
 	reachable := replaced || e.relayed()
+	leave := sync.OnceFunc(e.admin.leave)
 	if replaced { // the new process answers at that address
-		e.leaveAdmin()
+		leave()
 	}
-	defer e.leaveAdmin()
+	defer leave()
 	end := e.door.Shut()
 	defer end()
 	e.drain(began, reachable)
-}
-
-// leaveAdmin closes the admin door.
-func (e *Edge) leaveAdmin() {
-	if e.adminLn == nil {
-		return
-	}
-	soon, cancel := context.WithTimeout(context.Background(), quiet)
-	defer cancel()
-	_ = e.admin.ShutdownWithContext(soon) // whoever is in the middle of asking may ask again
-	e.adminLn.Close()
 }
 
 // drain waits until nothing is under way. Calls may take until the drain timeout;
@@ -70,7 +60,7 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 		// A call that is neither on a connection nor parked is between the two for
 		// less than it takes to look at both, twice.
 		open := e.door.Served() + e.sessions.Streams.Len() + e.door.CallsApart()
-		waits := reachable && (e.parked.Len() > 0 || e.relay.Busy())
+		waits := reachable && (e.replicas.Parked.Len() > 0 || e.relay.Busy())
 		if open <= 0 && !waits {
 			return
 		}
@@ -84,7 +74,12 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 			continue
 		}
 		cut := 0
-		e.each(func(x *exchange) {
+		e.door.Each(func(c *door.Call) {
+			x, ok := c.Owner.(*exchange)
+			if !ok {
+				c.Cancel()
+				return
+			}
 			if reachable && (x.s != nil && x.s.Asks()) {
 				asked[x] = now
 				waits = true
@@ -123,7 +118,7 @@ func (e *Edge) relayed() bool {
 // said so since this one began to leave. It is only asked for where something
 // waits.
 func (e *Edge) company(t *session.Store) bool {
-	if (e.parked.Len() == 0 || !e.sharedKey) && !e.asking() { // without a common key nobody else opens the states of parked calls
+	if (e.replicas.Parked.Len() == 0 || !e.seal.shared) && !e.asking() { // without a common key nobody else opens the states of parked calls
 		return false
 	}
 	for by := time.Now().Add(2 * relay.AliveEvery); time.Now().Before(by); time.Sleep(20 * time.Millisecond) {

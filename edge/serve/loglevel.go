@@ -3,8 +3,6 @@ package serve
 import (
 	"context"
 	"log/slog"
-
-	"github.com/weir-edge/weir/edge/compile"
 )
 
 // Leveled returns a handler of log records that passes on to h what is of a
@@ -32,10 +30,10 @@ func (l *leveled) WithGroup(name string) slog.Handler {
 	return &leveled{l.Handler.WithGroup(name), l.level}
 }
 
-// logOf is the process log as a server writes to it.
-func (e *Edge) logOf(p compile.Server) *slog.Logger {
-	if l, ok := e.log.Handler().(*leveled); ok && p.Debug {
+// log is the process log as the server writes to it.
+func (o *opening) log() *slog.Logger {
+	if l, ok := o.edge.log.Handler().(*leveled); ok && o.plan.Debug {
 		return slog.New(Leveled(l.Handler, slog.LevelDebug))
 	}
-	return e.log
+	return o.edge.log
 }

@@ -2,16 +2,11 @@ package serve
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
-	"strings"
 	"time"
 
-	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
@@ -29,54 +24,33 @@ import (
 
 // observers are what sees the messages of a server.
 type observers struct {
-	record  *part[*audit.Log]           // nil for none
-	measure *part[*telemetry.Telemetry] // nil for none
-	entries []filters.Entry             // of both
-	beyond  map[*backend.Backend]edge.Handler
+	record  *audit.Log           // nil for none
+	measure *telemetry.Telemetry // nil for none
+	entries []filters.Entry      // of both
 }
 
-// records is the audit log; nil for none.
-func (o *observers) records() *audit.Log {
-	if o.record == nil {
-		return nil
-	}
-	return o.record.open
-}
-
-// measures is the telemetry; nil for none.
-func (o *observers) measures() *telemetry.Telemetry {
-	if o.measure == nil {
-		return nil
-	}
-	return o.measure.open
-}
-
-// observe opens the telemetry and the audit log of a server, or takes over
-// those of the one before it.
-func (e *Edge) observe(s, was *server, p compile.Server, main bool, reads []string) (err error) {
-	if was == nil {
-		was = &server{}
-	}
+// observe opens the telemetry and the audit log of a server, or finds them open.
+func (o *opening) observe(s *server) (err error) {
+	e, p := o.edge, o.plan
 	if p.Telemetry != nil {
-		if s.measure, err = take(s, was.measure, digestOf([]any{p.Telemetry, reads}), e.openTelemetry(p)); err != nil {
+		if s.measure, err = part(s, &e.world.measures, digestOf([]any{p.Telemetry, o.reads}), o.openTelemetry()); err != nil {
 			return err
 		}
-		t := s.measure.open
-		s.entries = append(s.entries, filters.Entry{Name: "telemetry", Filter: t.Filter})
+		s.entries = append(s.entries, filters.Entry{Name: "telemetry", Filter: s.measure.Filter})
 		s.Beyond = make(map[*backend.Backend]edge.Handler, len(s.Backends))
 		for _, b := range s.Backends {
-			s.Beyond[b] = t.Backend(b)
+			s.Beyond[b] = s.measure.Backend(b)
 		}
 	}
 	if p.Audit != nil {
 		spec := *p.Audit
-		if spec.Endpoint = "/servers/" + p.Name + "/mcp"; main {
+		if spec.Endpoint = "/servers/" + p.Name + "/mcp"; o.main {
 			spec.Endpoint = "/mcp"
 		}
-		if s.record, err = take(s, was.record, digestOf(spec), e.openAudit(p.Name, spec)); err != nil {
+		if s.record, err = part(s, &e.world.records, digestOf(spec), o.openAudit(spec)); err != nil {
 			return err
 		}
-		s.entries = append(s.entries, filters.Entry{Name: "audit", Filter: s.record.open.Filter})
+		s.entries = append(s.entries, filters.Entry{Name: "audit", Filter: s.record.Filter})
 	}
 	return nil
 }
@@ -105,7 +79,8 @@ func telemetryReads(p compile.Server, secrets edge.Secrets) ([]string, error) {
 	return reads, nil
 }
 
-func (e *Edge) openTelemetry(p compile.Server) func(edge.Env) (*telemetry.Telemetry, error) {
+func (o *opening) openTelemetry() func(edge.Env) (*telemetry.Telemetry, error) {
+	e, p := o.edge, o.plan
 	return func(env edge.Env) (*telemetry.Telemetry, error) {
 		parsed, wrong := telemetry.Parse(*p.Telemetry)
 		if len(wrong) > 0 {
@@ -119,7 +94,8 @@ func (e *Edge) openTelemetry(p compile.Server) func(edge.Env) (*telemetry.Teleme
 	}
 }
 
-func (e *Edge) openAudit(server string, spec audit.Spec) func(edge.Env) (*audit.Log, error) {
+func (o *opening) openAudit(spec audit.Spec) func(edge.Env) (*audit.Log, error) {
+	e, server := o.edge, o.plan.Name
 	return func(env edge.Env) (*audit.Log, error) {
 		parsed, wrong := audit.Parse(spec)
 		if len(wrong) > 0 {
@@ -164,73 +140,82 @@ func refusing(err error) edge.HandlerFunc {
 	return func(context.Context, *edge.Exchange) (*edge.Response, error) { return nil, err }
 }
 
-// turnedAway shows what the door refuses to those who observe the server that
-// it was for. Where its message has been read, x is its exchange.
-func (e *Edge) turnedAway(ctx *fasthttp.RequestCtx, h *head, era mcp.Era, err error) {
-	s := h.server
+// turnedAway records a request that is refused before the hallway, with its message
+// where that has been read, in what observes the server that it was for.
+func (req *request) turnedAway(era mcp.Era, err error) {
+	s := req.server
 	if s == nil || len(s.entries) == 0 {
 		return
 	}
-	if h.x != nil {
-		h.x.Era = era
-		_, _ = h.x.turned(err) // which is told to the client
+	if req.x != nil {
+		req.x.Era = era
+		_, _ = req.x.turned(err) // which is told to the client
 		return
 	}
-	x := e.stranger(ctx, h, s)
+	x := req.stranger(s)
 	x.Era, x.Request = era, &mcp.Message{}
-	if t := s.measures(); t != nil && ctx.IsPost() {
+	if t := s.measure; t != nil && req.ctx.IsPost() {
 		_, _ = t.Filter(refusing(err)).Handle(context.Background(), x)
 	}
-	if l := s.records(); l != nil {
-		l.Refused(requestType(ctx), x, string(ctx.Method()), err)
+	req.record(s, req.kind(), x, err)
+}
+
+// done records a request without a message that was answered.
+func (req *request) done() {
+	if req.server.record != nil {
+		req.record(req.server, req.kind(), req.stranger(req.server), nil)
 	}
 }
 
-// stranger is the exchange of a request without a message.
-func (e *Edge) stranger(ctx *fasthttp.RequestCtx, h *head, s *server) *edge.Exchange {
-	x := &edge.Exchange{Server: s.Name, Identity: h.who}
-	x.Head.Remote = e.door.ClientOf(ctx)
-	x.Head.SSE = h.sse
-	conn, _ := ctx.Conn().(*door.Conn)
-	h.tell(&x.Head, s, conn)
-	if x.Head.RequestID = newRequestID(); soundID(h.requestID) {
-		x.Head.RequestID = string(h.requestID)
+// record writes a request without a message into the log of a server, if it has one:
+// what was wrong with it, or that it was answered where err is nil.
+func (req *request) record(s *server, kind audit.Type, x *edge.Exchange, err error) {
+	l := s.record
+	if l == nil {
+		return
 	}
-	return x
+	method := string(req.ctx.Method())
+	if method == door.RefusedMethod {
+		method = "" // it is not known
+	}
+	if err == nil {
+		l.Write(audit.Event{Type: kind, Exchange: x, Method: method, Status: 200})
+		return
+	}
+	l.Refused(kind, x, method, err)
 }
 
-// requestType is the type of the record of a request without a message.
-func requestType(ctx *fasthttp.RequestCtx) audit.Type {
-	if ctx.IsGet() {
+// kind is the type of the record of a request without a message at a server.
+func (req *request) kind() audit.Type {
+	if req.ctx.IsGet() {
 		return audit.SSEConnection
 	}
 	return audit.HTTPRequest
 }
 
-// done records a request that had no message to be observed, and was answered.
-func (e *Edge) done(ctx *fasthttp.RequestCtx, h *head, s *server) {
-	if l := s.records(); l != nil {
-		x := e.stranger(ctx, h, s)
-		l.Write(audit.Event{Type: requestType(ctx), Exchange: x, Method: string(ctx.Method()), Status: 200})
+// stranger is the exchange of a request without a message.
+func (req *request) stranger(s *server) *edge.Exchange {
+	x := &edge.Exchange{Server: s.Name, Identity: req.who}
+	x.Head.Remote = req.client()
+	x.Head.SSE = req.sse
+	req.tell(&x.Head, s)
+	if x.Head.RequestID = newRequestID(); soundID(req.requestID) {
+		x.Head.RequestID = string(req.requestID)
 	}
+	return x
 }
 
 // knocked records a request that came to no server, or was refused before it
 // was known to which: in the log of the server that its path leads to, else of
 // the one on /mcp, else of the first that has one.
-func (e *Edge) knocked(ctx *fasthttp.RequestCtx, h *head, err error) {
+func (e *Edge) knocked(req *request, err error) {
 	now := e.live.Load()
-	s, _ := now.server(string(ctx.Path()))
+	s, _ := now.server(string(req.ctx.Path()))
 	for _, one := range append([]*server{s, now.main}, now.inOrder()...) {
-		if one == nil || one.records() == nil {
-			continue
+		if one != nil && one.record != nil {
+			req.record(one, audit.HTTPRequest, req.stranger(one), err)
+			return
 		}
-		method := string(ctx.Method())
-		if method == door.RefusedMethod {
-			method = "" // it is not known
-		}
-		one.records().Refused(audit.HTTPRequest, e.stranger(ctx, h, one), method, err)
-		return
 	}
 }
 
@@ -247,94 +232,15 @@ func (l *live) inOrder() []*server {
 // those who rotate it.
 func (e *Edge) ReopenLogs() {
 	for _, s := range e.live.Load().servers {
-		if l := s.records(); l != nil {
+		if l := s.record; l != nil {
 			l.Reopen()
 		}
 	}
 }
 
-// Bounds of what is taken over of a header, in bytes.
-const (
-	maxRequestID = 128
-	maxAgent     = 256
-	maxTrace     = 512
-)
-
-// tell fills in what those who observe a server want to know of a request,
-// besides its id. A connection remembers what its client calls itself.
-func (h *head) tell(to *edge.Head, s *server, conn *door.Conn) {
-	if s.record != nil {
-		agent := h.agent[:min(len(h.agent), maxAgent)]
-		if conn == nil {
-			to.Agent = string(agent)
-		} else {
-			if conn.Agent != string(agent) {
-				conn.Agent = string(agent)
-			}
-			to.Agent = conn.Agent
-		}
-	}
-	if s.measure != nil && len(h.traceParent) > 0 && len(h.traceParent) <= maxTrace && len(h.traceState) <= maxTrace {
-		to.TraceParent, to.TraceState = string(h.traceParent), string(h.traceState)
-	}
-}
-
-// soundID reports whether an X-Request-Id is one that can stand in a log: not
-// long, and of letters, digits and what ids are written with.
-func soundID(id []byte) bool {
-	if len(id) == 0 || len(id) > maxRequestID {
-		return false
-	}
-	for _, c := range id {
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case strings.IndexByte("-_.:/+=@~", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-// newRequestID makes an id for a request that brought none. It tells requests
-// apart, and is nobody's secret.
-func newRequestID() string {
-	var raw [16]byte
-	binary.LittleEndian.PutUint64(raw[:8], rand.Uint64())
-	binary.LittleEndian.PutUint64(raw[8:], rand.Uint64())
-	var text [32]byte
-	hex.Encode(text[:], raw[:])
-	return string(text[:])
-}
-
-// idText is the X-Request-Id of a client, kept without an allocation until
-// somebody asks for it.
-type idText struct {
-	n    int
-	text [maxRequestID]byte
-}
-
-func (t *idText) set(id []byte) {
-	if t.n = 0; soundID(id) {
-		t.n = copy(t.text[:], id)
-	}
-}
-
-// requestID is what records and the process log call the request.
-func (x *exchange) requestID() string {
-	switch {
-	case x.Head.RequestID != "":
-	case x.id.n > 0:
-		x.Head.RequestID = string(x.id.text[:x.id.n])
-	default:
-		x.Head.RequestID = newRequestID()
-	}
-	return x.Head.RequestID
-}
-
 // fault tells the process log of an error that the client is told nothing of.
-func (e *Edge) fault(x *exchange, err error) {
-	e.log.Error("internal error", "server", x.Server, "method", edge.Printable(x.Request.Method), "request", x.requestID(), "error", err)
+func (x *exchange) fault(err error) {
+	x.server.edge.log.Error("internal error", "server", x.Server, "method", edge.Printable(x.Request.Method), "request", x.requestID(), "error", err)
 }
 
 // debugged tells the process log of every exchange of a server.

@@ -319,10 +319,10 @@ func TestItem01TasksAtTheOtherReplica(t *testing.T) {
 	fails(t, legacy.request(t, "4", "tasks/get", `{"taskId":"t2"}`), 200, -32602, "4")
 }
 
-// TestLetterOfOtherSettings: a letter that is larger than an edge's messages may
+// TestMessageOfOtherSettings: a message that is larger than an edge's messages may
 // be is not taken; whoever waits for what comes of it is told, and the edge goes
 // on.
-func TestLetterOfOtherSettings(t *testing.T) {
+func TestMessageOfOtherSettings(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.MaxBody, s.MaxMessage = 64<<10, 64<<10 }))
 	p.back.Always("tools/call", func(c *edgetest.Call) {
@@ -336,10 +336,10 @@ func TestLetterOfOtherSettings(t *testing.T) {
 	}
 	defer store.Close()
 	const me = "0123456789abcdef"
-	letters := make(chan string, 4)
+	messages := make(chan string, 4)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go func() { _ = store.Listen(ctx, "node:"+me, func(text []byte) { letters <- string(text) }) }() // it ends with ctx
+	go func() { _ = store.Listen(ctx, "node:"+me, func(text []byte) { messages <- string(text) }) }() // it ends with ctx
 	large := `{"k":"retry","f":"` + me + `","t":"mine"}` + "\n" + strings.Repeat(" ", 2<<20)
 	text, err := os.ReadFile(stateKey(t))
 	if err != nil {
@@ -349,13 +349,13 @@ func TestLetterOfOtherSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, text := range []string{large, "no letter", strings.Replace(large, "retry", "note", 1)} {
-		from := fmt.Sprintf("%016x", i) // each edge numbers its letters
-		if err := store.Post(t.Context(), "node:"+node, serve.Letter(from, node, key, []byte(text)), time.Minute); err != nil {
+	for i, text := range []string{large, "no message", strings.Replace(large, "retry", "note", 1)} {
+		from := fmt.Sprintf("%016x", i) // each edge numbers its messages
+		if err := store.Post(t.Context(), "node:"+node, serve.Message(from, node, key, []byte(text)), time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if text := edgetest.Receive(t, letters, "what comes of the letter"); !strings.Contains(text, `"k":"error"`) || !strings.Contains(text, `"t":"mine"`) || !strings.Contains(text, "at most") {
+	if text := edgetest.Receive(t, messages, "what comes of the message"); !strings.Contains(text, `"k":"error"`) || !strings.Contains(text, `"t":"mine"`) || !strings.Contains(text, "at most") {
 		t.Errorf("%s", text)
 	}
 	// Both go on, with messages as large as they may be.

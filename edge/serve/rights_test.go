@@ -147,9 +147,9 @@ func TestZ46LiesThroughTheFront(t *testing.T) {
 	}
 }
 
-// TestZ48ForgedLetters: what somebody else writes into the box of an edge is
+// TestZ48ForgedMessages: what somebody else writes into the box of an edge is
 // dropped and counted, and costs nobody anything.
-func TestZ48ForgedLetters(t *testing.T) {
+func TestZ48ForgedMessages(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, edgetest.Legacy)
 	c := p.a.callerOf(t, edgetest.Legacy, "")
@@ -175,8 +175,8 @@ func TestZ48ForgedLetters(t *testing.T) {
 		}
 	}
 	for _, f := range []*front{p.a, p.b} {
-		edgetest.Until(t, "the letters to be dropped", func() bool { return f.says(fmt.Sprintf(`"droppedLetters": %d`, posted/2)) })
-		if n := strings.Count(f.Log(), "a letter in the store"); n != 1 {
+		edgetest.Until(t, "the messages to be dropped", func() bool { return f.says(fmt.Sprintf(`"droppedMessages": %d`, posted/2)) })
+		if n := strings.Count(f.Log(), "a message in the store"); n != 1 {
 			t.Errorf("the log tells it %d times", n)
 		}
 	}

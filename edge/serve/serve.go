@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/kv"
@@ -22,14 +22,14 @@ import (
 	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/session"
+	"github.com/weir-edge/weir/filters/audit"
+	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/guest"
+	"github.com/weir-edge/weir/filters/ratelimit"
+	"github.com/weir-edge/weir/filters/telemetry"
 )
 
 const (
-	// maxAdminBody is the most that a request to the admin address may have of a
-	// body. Nothing there takes one.
-	maxAdminBody = 4 << 10
-
 	// introductionWait is how long an initialize waits for a backend that has
 	// not said yet what it can do.
 	introductionWait = 2 * time.Second
@@ -38,84 +38,92 @@ const (
 // Edge is a process that serves a plan.
 type Edge struct {
 	settings Settings
+	given    given // by options
 	log      *slog.Logger
-	version  string
-	pprof    bool
-	changes  []func(*door.Options) // of WithDoor
 
-	storePassword edge.Secret // of stores that name none
+	door   *door.Door
+	admin  *admin            // the admin address; nil for none
+	before *door.Predecessor // the process that this one stands in for; nil for none
 
-	sentinelUser     string // of sentinels before a store; "" for their default user
+	seal     seals           // what opens the states of parked calls
+	world    world           // what the parts of servers may touch
+	relay    *relay.Relay    // what replicas say to each other
+	replicas *route.Replicas // that hold parked calls
+	sessions *session.Sessions
+	older    older // the older transport
+	stays    stays // who has streams that last
+
+	live     atomic.Pointer[live]
+	reloads  reloads
+	inflight atomic.Int64
+	work     sync.WaitGroup // that goes on beside the connections
+	end      chan struct{}  // closed at the end
+}
+
+// given is what options give.
+type given struct {
+	version string
+	pprof   bool
+	door    []func(*door.Options)
+	issuers *oauth.Issuers // whose tokens are taken
+	reload  func() error   // reads the configuration again; nil for never
+
+	storePassword    edge.Secret // of stores that name none
+	sentinelUser     string      // of sentinels before a store; "" for their default user
 	sentinelPassword edge.Secret
 
-	door       *door.Door
-	admin      *fasthttp.Server
-	adminLn    net.Listener
-	adminOwn   bool              // the admin address is on this host only
-	adminHosts []string          // what it may be called; nil for anything
-	before     *door.Predecessor // the process that this one stands in for; nil for none
+	counting []edge.Collector // rooms of the process that count for themselves
+}
 
-	signer    *relay.Signer
-	sharedKey bool     // states are sealed with a key that other edges may have
-	keys      [][]byte // that seal them: what a process that stands in for this one has to know
-	live      atomic.Pointer[live]
-	parked    *route.Parked   // calls that wait for a modern client's answers
-	memory    *kv.MemoryStore // of servers that share no store
-	relay     *relay.Relay    // what replicas say to each other
-	replicas  *route.Replicas // that hold parked calls
-	guests    *guest.Keeper   // programs among the filters
-	secrets   *secret.Secrets
-	issuers   *oauth.Issuers // whose tokens are taken
-	sessions  *session.Sessions
-	doors     sseDoors
-	stays     stays // who has streams that last
-	inflight  atomic.Int64
-	ready     atomic.Bool
+// world is what outlives a server, and what the parts of servers are made with.
+type world struct {
+	memory  *kv.MemoryStore // of servers that share no store
+	guests  *guest.Keeper   // programs among the filters
+	secrets *secret.Secrets
+	running running // mounted handlers
 
-	reload     func() error // reads the configuration again; nil for never
-	reloading  sync.Mutex
-	closed     bool                   // nothing is opened any longer; reloading guards it
-	badReload  atomic.Pointer[string] // why the last reload changed nothing; nil when it did
-	reloads    atomic.Int64
-	badReloads atomic.Int64
-	counting   []edge.Collector // rooms of the process that count for themselves
-	work       sync.WaitGroup   // exchanges that answer on a stream of their own
-	end        chan struct{}
+	// What goes on as long as a server is made from the same.
+	servers  kept[*server]
+	backends kept[*backend.Backend]
+	measures kept[*telemetry.Telemetry]
+	records  kept[*audit.Log]
+	policies kept[*authz.Counters]
+	limits   kept[*ratelimit.Part]
 }
 
 // Option changes how an edge is made.
-type Option func(*Edge)
+type Option func(*given)
 
-// WithVersion tells the version that the edge gives of itself.
-func WithVersion(v string) Option { return func(e *Edge) { e.version = v } }
+// WithVersion sets the version that the edge gives of itself.
+func WithVersion(v string) Option { return func(g *given) { g.version = v } }
 
-// WithReload tells how the plan is made anew; ReloadNow and POST /-/reload on
-// the admin address call it. It ends in Reload or in an error, which is told.
-func WithReload(f func() error) Option { return func(e *Edge) { e.reload = f } }
+// WithReload sets how the plan is made again; ReloadNow and POST /-/reload on
+// the admin address call it. It ends in Reload or in an error.
+func WithReload(f func() error) Option { return func(g *given) { g.reload = f } }
 
-// WithStorePassword gives the password of shared stores whose sessionStorage
+// WithStorePassword sets the password of shared stores whose sessionStorage
 // names no secret.
-func WithStorePassword(p edge.Secret) Option { return func(e *Edge) { e.storePassword = p } }
+func WithStorePassword(p edge.Secret) Option { return func(g *given) { g.storePassword = p } }
 
-// WithSentinelUser gives the user, "" for the default one, and the password of
+// WithSentinelUser sets the user, "" for the default one, and the password of
 // the sentinels that know where a shared store is, when they want one. The store
 // itself has its own.
 func WithSentinelUser(user string, p edge.Secret) Option {
-	return func(e *Edge) { e.sentinelUser, e.sentinelPassword = user, p }
+	return func(g *given) { g.sentinelUser, g.sentinelPassword = user, p }
 }
 
-// WithIssuers has the keys of issuers kept by other times than the product's.
-// An edge has one set of issuers, which nobody else uses.
-func WithIssuers(i *oauth.Issuers) Option { return func(e *Edge) { e.issuers = i } }
+// WithIssuers sets the issuers whose tokens are taken, with other lifetimes of their
+// keys than the product's. An edge has one set of issuers, which nobody else uses.
+func WithIssuers(i *oauth.Issuers) Option { return func(g *given) { g.issuers = i } }
 
 // WithDoor changes how the door is made, such as how long a request may take to
 // arrive.
 func WithDoor(change func(*door.Options)) Option {
-	return func(e *Edge) { e.changes = append(e.changes, change) }
+	return func(g *given) { g.door = append(g.door, change) }
 }
 
 // WithPprof serves profiles on the admin address.
-func WithPprof() Option { return func(e *Edge) { e.pprof = true } }
+func WithPprof() Option { return func(g *given) { g.pprof = true } }
 
 // New opens what a plan needs and the addresses to listen on. It fails for
 // what waiting does not cure; backends that are down are no such thing.
@@ -123,9 +131,10 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	e := &Edge{settings: s, log: log, version: "devel", issuers: &oauth.Issuers{}, end: make(chan struct{})}
+	e := &Edge{settings: s, log: log, given: given{version: "devel", issuers: &oauth.Issuers{}}, end: make(chan struct{})}
+	e.older.edge, e.stays.edge = e, e
 	for _, o := range options {
-		o(e)
+		o(&e.given)
 	}
 	front := door.Options{
 		MaxConnections: s.MaxConnections,
@@ -141,7 +150,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 		Handle:         e.handle,
 		Unreadable:     e.unreadable,
 	}
-	for _, change := range e.changes {
+	for _, change := range e.given.door {
 		change(&front)
 	}
 	if e.door, err = door.New(front); err != nil {
@@ -153,32 +162,31 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 		}
 	}()
 	e.relay = relay.New(relay.NewName(), log, e.door.Leaving)
-	if e.secrets, err = secret.New(secret.Options{Dir: s.SecretsDir}); err != nil {
+	if e.world.secrets, err = secret.New(secret.Options{Dir: s.SecretsDir}); err != nil {
 		return nil, fmt.Errorf("--secrets-dir: %w", err)
 	}
-	keys, given, err := stateKeys(s.StateKeyFile, e.secrets.Draft(plan.Secrets))
+	keys, given, err := stateKeys(s.StateKeyFile, e.world.secrets.Draft(plan.Secrets))
 	if err != nil {
 		return nil, err
 	}
-	e.sharedKey, e.keys = given, keys
+	e.seal = seals{shared: given, keys: keys}
 	seal, err := route.NewSealer(keys)
 	if err != nil {
 		return nil, err
 	}
-	e.parked = parkedFor(s, seal, e.relay)
-	e.replicas = &route.Replicas{Parked: e.parked, Relay: e.relay, Log: log}
+	e.replicas = &route.Replicas{Parked: parkedFor(s, seal, e.relay), Relay: e.relay, Log: log}
 	if !given {
 		keys = nil // nobody else could look at what is signed with it
 	}
-	e.signer = relay.NewSigner(e.relay.Node, keys)
-	e.memory = kv.Memory(kv.Limits{})
+	e.seal.signer = relay.NewSigner(e.relay.Node, keys)
+	e.world.memory = kv.Memory(kv.Limits{})
 	e.sessions = session.New(session.Options{
-		Most: s.MaxSessions, Each: s.MaxSessionsPerPrincipal, Streams: s.MaxStreams, TTL: s.SessionTTL, CallCap: s.CallCap, Largest: s.letterSize(),
+		Most: s.MaxSessions, Each: s.MaxSessionsPerPrincipal, Streams: s.MaxStreams, TTL: s.SessionTTL, CallCap: s.CallCap, Largest: s.relaySize(),
 		ServeWithoutStore: s.StoreFailure == "open", SharedKey: given, HandOver: s.HandOver != "",
-		Relay: e.relay, Signer: e.signer, Memory: e.memory, Clock: e.door.Clock, Log: log, Work: &e.work, End: e.end,
-		Servers: e.hosts, Handlers: e.handlers, Wanted: e.replicas.Wanted, Keys: func() [][]byte { return e.keys }, TakeKeys: e.takeKeys,
+		Relay: e.relay, Signer: e.seal.signer, Memory: e.world.memory, Clock: e.door.Clock, Log: log, Work: &e.work, End: e.end,
+		Servers: e.hosts, Handlers: e.handlers, Wanted: e.replicas.Wanted, Keys: func() [][]byte { return e.seal.keys }, TakeKeys: e.takeKeys,
 	})
-	e.guests = guest.NewKeeper(s.FilterCache, log)
+	e.world.guests = guest.NewKeeper(s.FilterCache, log)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.abandon())
@@ -193,54 +201,41 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 	}
 	e.live.Store(opened)
 	opened.secrets.Adopt()
-	e.adminRules()
-	e.admin = &fasthttp.Server{
-		HeaderReceived:        receivedAdmin,
-		Handler:               e.administer,
-		ReadBufferSize:        adminHeader,
-		MaxRequestBodySize:    maxAdminBody,
-		ReadTimeout:           door.Within,
-		IdleTimeout:           door.IdleWithin,
-		NoDefaultServerHeader: true,
-		CloseOnShutdown:       true,
-		Logger:                door.QuietLog{Log: log},
-	}
 	return e, nil
 }
 
 // abandon gives back what an edge took that is not to serve.
 func (e *Edge) abandon() error {
 	e.sessions.CloseMail()
-	if e.adminLn != nil {
-		e.adminLn.Close()
+	if e.admin != nil {
+		e.admin.door.Abandon()
 	}
-	e.memory.Close()
-	err := e.guests.Close()
+	e.world.memory.Close()
+	err := e.world.guests.Close()
 	if e.before != nil {
 		err = errors.Join(err, e.before.Leave(false))
 	}
 	return err
 }
 
-// closeIf closes a listener that is there.
-func closeIf(ln net.Listener) error {
-	if ln == nil {
-		return nil
-	}
-	return ln.Close()
-}
-
 // listen takes the addresses, from the process that has them where this one is
 // to stand in for it.
 func (e *Edge) listen() (err error) {
 	s := e.settings
-	var front net.Listener
+	var front, beside net.Listener
+	defer func() {
+		for _, ln := range []net.Listener{front, beside} {
+			if err != nil && ln != nil {
+				ln.Close()
+			}
+		}
+	}()
 	if s.HandOver != "" {
-		if front, e.adminLn, e.before, err = door.TakeOver(s.HandOver); err != nil {
+		if front, beside, e.before, err = door.TakeOver(s.HandOver); err != nil {
 			return fmt.Errorf("--hand-over: %s: %w", s.HandOver, err)
 		}
 		if err := e.sessions.OpenMail(s.HandOver); err != nil {
-			return errors.Join(err, closeIf(front))
+			return err
 		}
 	}
 	if front == nil {
@@ -251,16 +246,21 @@ func (e *Edge) listen() (err error) {
 	if err := e.door.Open(front); err != nil {
 		return err
 	}
+	if !e.door.Loopback() && len(s.AllowedOrigins) == 0 {
+		e.log.Warn("no page in a browser may use this edge: --allowed-origins names none", "listen", e.Addr())
+	}
 	switch {
-	case s.AdminListen == "" && e.adminLn != nil:
-		e.adminLn.Close()
-		e.adminLn = nil
-	case s.AdminListen != "" && e.adminLn == nil:
-		if e.adminLn, err = listen("admin-listen", s.AdminListen); err != nil {
+	case s.AdminListen == "" && beside != nil:
+		beside.Close()
+	case s.AdminListen == "":
+		return nil
+	case beside == nil:
+		if beside, err = listen("admin-listen", s.AdminListen); err != nil {
 			return err
 		}
 	}
-	return nil
+	e.admin, err = newAdmin(e, beside)
+	return err
 }
 
 func listen(flag, address string) (net.Listener, error) {
@@ -281,29 +281,31 @@ func (e *Edge) Addr() string { return e.door.Addr() }
 
 // AdminAddr returns host:port of the admin door; "" when there is none.
 func (e *Edge) AdminAddr() string {
-	if e.adminLn == nil {
+	if e.admin == nil {
 		return ""
 	}
-	return e.adminLn.Addr().String()
+	return e.admin.door.Addr()
 }
 
 // Serve serves until ctx ends, then drains: calls under way may take until the
 // drain timeout, streams end at once.
 func (e *Edge) Serve(ctx context.Context) error {
-	e.door.Clock.Tick(time.Now()) // what was opened may have taken longer than a client may
+	e.tick(time.Now()) // what was opened may have taken longer than a client may
 	e.sessions.ReadMail()
 	if e.before != nil {
 		e.inherit()
 	}
 	failed := make(chan error, 3)
 	go func() { failed <- e.door.Serve() }()
-	if e.adminLn != nil {
-		go func() { failed <- e.admin.Serve(e.adminLn) }()
+	var beside net.Listener
+	if e.admin != nil {
+		beside = e.admin.door.Socket()
+		go func() { failed <- e.admin.door.Serve() }()
+		e.work.Go(e.admin.door.Watch)
 	}
 	e.work.Go(e.keepTime)
 	e.work.Go(e.keepHouse)
 	e.work.Go(e.door.Watch)
-	e.ready.Store(true)
 	e.log.Info("serving", "address", e.Addr(), "admin", e.AdminAddr(), "servers", e.live.Load().names())
 	var err error
 	replaced, stop := make(chan struct{}), func() {}
@@ -311,7 +313,7 @@ func (e *Edge) Serve(ctx context.Context) error {
 		// There is always somebody behind the name: the process before leaves when
 		// this one is.
 		if stop, err = e.door.GiveWay(door.Succession{
-			Path: path, Admin: e.adminLn, Hand: e.sessions.HandOver, Back: e.sessions.TakeBack, Left: func() { close(replaced) }, Work: &e.work,
+			Path: path, Admin: beside, Hand: e.sessions.HandOver, Back: e.sessions.TakeBack, Left: func() { close(replaced) }, Work: &e.work,
 		}); err != nil {
 			failed <- err
 		}
@@ -348,22 +350,22 @@ func (e *Edge) inherit() {
 // close ends what the edge holds.
 func (e *Edge) close() {
 	e.door.Settle(time.Second)
-	e.parked.Close()
+	e.replicas.Parked.Close()
 	e.sessions.Streams.End()
 	e.sessions.HandLogs()
 	e.sessions.Leave()
 	close(e.end)
 	e.door.End()
 	e.work.Wait()
-	e.reloading.Lock()
-	defer e.reloading.Unlock()
-	e.closed = true
+	e.reloads.mu.Lock()
+	defer e.reloads.mu.Unlock()
+	e.reloads.over = true
 	e.live.Load().close()
 	e.sessions.CloseMail()
-	if err := e.guests.Close(); err != nil {
+	if err := e.world.guests.Close(); err != nil {
 		e.log.Warn("the cache of filters cannot be closed", "error", err)
 	}
-	e.memory.Close()
+	e.world.memory.Close()
 }
 
 // keepTime keeps the coarse clock. Nothing else is done here: deadlines depend
@@ -376,8 +378,16 @@ func (e *Edge) keepTime() {
 		case <-e.end:
 			return
 		case now := <-tick.C:
-			e.door.Clock.Tick(now)
+			e.tick(now)
 		}
+	}
+}
+
+// tick sets the coarse clocks.
+func (e *Edge) tick(now time.Time) {
+	e.door.Clock.Tick(now)
+	if e.admin != nil {
+		e.admin.door.Clock.Tick(now)
 	}
 }
 
@@ -415,11 +425,11 @@ func (e *Edge) beat(now time.Time) {
 			go o.Beat(now)
 		}
 	}
-	e.endStays()
+	e.stays.end()
 	e.sessions.Sweep(now)
 	e.sessions.Slide(now)
 	for _, s := range e.live.Load().servers {
-		e.reportStatus(s, now)
+		s.report(now)
 	}
 }
 
@@ -431,9 +441,13 @@ func (e *Edge) hosts() map[string]*session.Host {
 	return nil
 }
 
-// each calls f with every call under way; see door.Door.Each.
+// each calls f with every exchange under way; see door.Door.Each.
 func (e *Edge) each(f func(*exchange)) {
-	e.door.Each(func(c *door.Call) { f(c.Owner.(*exchange)) })
+	e.door.Each(func(c *door.Call) {
+		if x, ok := c.Owner.(*exchange); ok { // no mounted handler
+			f(x)
+		}
+	})
 }
 
 // since returns the ways back of the calls that began before a moment.

@@ -1,7 +1,9 @@
 package serve
 
 import (
+	"context"
 	"log/slog"
+	"sync"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
@@ -21,7 +23,7 @@ type server struct {
 	*route.Server // behind the hallway
 
 	edge     *Edge
-	digest   string // of its part of the plan
+	digest   string // of what it is made from
 	info     []byte // JSON text: serverInfo
 	secrets  edge.Secrets
 	outgoing map[string]*outgoing.Spec // what backends are sent besides calls, by name
@@ -33,14 +35,45 @@ type server struct {
 	guarded  bool          // clients have to prove who they are
 	webhooks *webhook.Part // whom messages are shown first; nil for nobody
 	document []byte        // that tells clients where to get a token; nil for none
-	after    []func()      // to be called when it ends
+	after    releases      // what it took of the edge
+	behind   releases      // its backends
 	log      *slog.Logger
 	policy   *authz.Counters  // nil for no policies
 	counting []edge.Collector // rooms of it that count for themselves
 	observers
-	reported report
+	reported reported
 	chain    edge.Handler   // the hallway, with route at its end
 	store    *session.Store // the store of sessions and buckets; nil for the memory of the process
 	limits   *ratelimit.Part
-	limitsOf string // digest of what the limits were made from
+}
+
+// call takes a call of the edge's own through the hallway.
+func (s *server) call(ctx context.Context, x *edge.Exchange) (_ *edge.Response, err error) {
+	if x.Target, err = s.Target(ctx, x); err != nil {
+		return s.observed(ctx, x, refusing(err))
+	}
+	return s.chain.Handle(ctx, x)
+}
+
+// env is the world that the parts of the server may touch.
+func (s *server) env() edge.Env {
+	env := edge.Env{Log: s.log, Secrets: s.secrets, Store: s.edge.world.memory, Defer: s.after.add}
+	if s.store != nil {
+		env.Store = s.store
+	}
+	return env
+}
+
+// close ends the server, which no call has any longer, and gives back what it took, side
+// by side: what one backend has to wait for holds up no other.
+func (s *server) close() {
+	if s.Server != nil {
+		s.Server.Close()
+	}
+	var work sync.WaitGroup
+	for _, release := range s.behind {
+		work.Go(release)
+	}
+	work.Go(s.after.run)
+	work.Wait()
 }

@@ -19,6 +19,13 @@ import (
 	"github.com/weir-edge/weir/edge/session"
 )
 
+// seals are what seals the states of parked calls, and signs what replicas say.
+type seals struct {
+	signer *relay.Signer
+	shared bool     // other edges may have the keys
+	keys   [][]byte // which a process that stands in for this one has to know
+}
+
 // stateSecret and stateKey name the secret that has the keys where no file does.
 const stateSecret, stateKey = "weir-state", "key"
 
@@ -85,8 +92,8 @@ func parkedFor(s Settings, seal *route.Sealer, r *relay.Relay) *route.Parked {
 // takeKeys lets states of another process open here, and those of this one there:
 // a random key gives way to that of the process before.
 func (e *Edge) takeKeys(handed [][]byte) {
-	keys := e.keys
-	if !e.sharedKey && len(handed) > 0 {
+	keys := e.seal.keys
+	if !e.seal.shared && len(handed) > 0 {
 		keys = nil
 	}
 	for _, k := range handed {
@@ -99,6 +106,6 @@ func (e *Edge) takeKeys(handed [][]byte) {
 		e.log.Warn("states of the process before cannot be opened", "error", err)
 		return
 	}
-	e.keys = keys
-	e.parked.Reseal(seal)
+	e.seal.keys = keys
+	e.replicas.Parked.Reseal(seal)
 }

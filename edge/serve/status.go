@@ -3,6 +3,7 @@ package serve
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -112,12 +113,12 @@ type auditStatus struct {
 	Failures uint64 `json:"failures"` // attempts to write or to open that failed
 }
 
-// status answers /status: with the status of the one server, or with the list
+// writeStatus answers /status: with the status of the one server, or with the list
 // of all.
-func (e *Edge) status(ctx *fasthttp.RequestCtx, servers []*server) {
+func writeStatus(ctx *fasthttp.RequestCtx, servers []*server) {
 	var all []status
 	for _, s := range servers {
-		all = append(all, e.statusOf(s))
+		all = append(all, s.status())
 	}
 	var text any = all[0]
 	if len(all) > 1 {
@@ -133,27 +134,28 @@ func (e *Edge) status(ctx *fasthttp.RequestCtx, servers []*server) {
 	ctx.Response.SetBodyRaw(append(body, '\n'))
 }
 
-func (e *Edge) statusOf(served *server) status {
+func (served *server) status() status {
+	e := served.edge
 	s := status{
 		Name:     served.Name,
-		URL:      e.urlOf(served),
+		URL:      served.url(),
 		Sessions: len(e.sessions.Of(served.Name)),
 		Streams:  e.sessions.Streams.Len(),
 		Inflight: e.inflight.Load(),
-		Parked:   e.parked.Len(),
-		Dropped:  e.parked.Dropped(),
-		Reloads:  e.reloads.Load(),
+		Parked:   e.replicas.Parked.Len(),
+		Dropped:  e.replicas.Parked.Dropped(),
+		Reloads:  e.reloads.done.Load(),
 		Webhooks: webhookStatuses(served.webhooks),
-		Version:  e.version,
+		Version:  e.given.version,
 		Store:    served.storeStatus(), RateLimits: served.limitStatus(),
 	}
-	if p := e.badReload.Load(); p != nil {
+	if p := e.reloads.fault.Load(); p != nil {
 		s.Reload = *p
 	}
 	for _, told := range served.programs {
 		s.Filters = append(s.Filters, told())
 	}
-	if l := served.records(); l != nil {
+	if l := served.record; l != nil {
 		c := auditStatus(l.Counters())
 		s.Audit = &c
 	}
@@ -209,7 +211,7 @@ func (e *Edge) statusOf(served *server) status {
 // Where no server asks who its clients are, that is all of them for clients of
 // this host and none for others; else it is the one at /mcp, for whom it lets
 // in. It answers when there is none.
-func (e *Edge) lookedAt(ctx *fasthttp.RequestCtx, h *head, now *live) []*server {
+func (e *Edge) lookedAt(req *request, now *live) []*server {
 	guarded := false
 	for _, s := range now.servers {
 		guarded = guarded || s.guarded
@@ -218,33 +220,36 @@ func (e *Edge) lookedAt(ctx *fasthttp.RequestCtx, h *head, now *live) []*server 
 	case !guarded && e.door.Loopback():
 		return now.all()
 	case main != nil && main.guarded:
-		if e.admit(ctx, h, main) {
+		if req.admit(main) {
 			return []*server{main}
 		}
 	default:
-		plain(ctx, 404, "not found\n")
+		plain(req.ctx, 404, "not found\n")
 	}
 	return nil
 }
 
-// describe answers with a protected-resource metadata document (RFC 9728 §3),
+// described answers with a protected-resource metadata document (RFC 9728 §3),
 // which every page may read.
-func (e *Edge) describe(ctx *fasthttp.RequestCtx, document []byte) {
-	switch string(ctx.Method()) {
-	case "GET", "HEAD":
-		ctx.Response.Header.SetContentTypeBytes(jsonType)
-		ctx.Response.Header.Set("Access-Control-Allow-Origin", "*")
-		ctx.Response.Header.Set("Cache-Control", "max-age=300")
-		ctx.Response.SetBodyRaw(document)
-	case "OPTIONS":
-		ctx.Response.Header.Set("Access-Control-Allow-Origin", "*")
-		ctx.Response.Header.Set("Access-Control-Allow-Methods", "GET")
-		ctx.Response.Header.Set("Access-Control-Allow-Headers", "MCP-Protocol-Version, Authorization, Content-Type")
-		ctx.SetStatusCode(204)
-	default:
-		ctx.Response.Header.Set("Allow", "GET, OPTIONS")
-		plain(ctx, 405, "GET reads this document\n")
-	}
+func described(document []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		switch r.Method {
+		case "GET", "HEAD":
+			h.Set("Content-Type", "application/json")
+			h.Set("Access-Control-Allow-Origin", "*")
+			h.Set("Cache-Control", "max-age=300")
+			_, _ = w.Write(document)
+		case "OPTIONS":
+			h.Set("Access-Control-Allow-Origin", "*")
+			h.Set("Access-Control-Allow-Methods", "GET")
+			h.Set("Access-Control-Allow-Headers", "MCP-Protocol-Version, Authorization, Content-Type")
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			h.Set("Allow", "GET, OPTIONS")
+			http.Error(w, "GET reads this document", http.StatusMethodNotAllowed)
+		}
+	})
 }
 
 // moment is a time for JSON; nil for never.
@@ -256,23 +261,23 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
-// report is what was last logged of a server's status.
-type report struct {
+// reported is what was last logged of a server's status.
+type reported struct {
 	mu   sync.Mutex
 	at   time.Time
 	said string
 }
 
-// reportStatus logs the status of a server when it has changed, as often as its
+// report logs the status of a server when it has changed, as often as its
 // statusReportingInterval says.
-func (e *Edge) reportStatus(s *server, now time.Time) {
+func (s *server) report(now time.Time) {
 	s.reported.mu.Lock()
 	defer s.reported.mu.Unlock()
 	if now.Sub(s.reported.at) < s.failure.Report {
 		return
 	}
 	s.reported.at = now
-	status := e.statusOf(s)
+	status := s.status()
 	said := status.Phase + ": " + status.Message
 	for _, b := range status.DiscoveredBackends {
 		said += ", " + b.Name + " " + b.Status
@@ -281,7 +286,7 @@ func (e *Edge) reportStatus(s *server, now time.Time) {
 		return
 	}
 	s.reported.said = said
-	e.log.Info("status", "server", s.Name, "phase", status.Phase, "message", status.Message, "backends", status.BackendCount)
+	s.edge.log.Info("status", "server", s.Name, "phase", status.Phase, "message", status.Message, "backends", status.BackendCount)
 }
 
 // base is the URL of the edge as clients see it, without a path.
@@ -295,10 +300,10 @@ func (e *Edge) base() string {
 	return "http://" + e.Addr()
 }
 
-// urlOf is where clients reach a server.
-func (e *Edge) urlOf(s *server) string {
-	base := e.base()
-	if e.live.Load().main == s {
+// url is where clients reach the server.
+func (s *server) url() string {
+	base := s.edge.base()
+	if s.edge.live.Load().main == s {
 		return base + "/mcp"
 	}
 	return base + "/servers/" + s.Name + "/mcp"
@@ -307,7 +312,7 @@ func (e *Edge) urlOf(s *server) string {
 // readyz answers 200 while a plan is live whose stores have been met.
 func (e *Edge) readyz(ctx *fasthttp.RequestCtx) {
 	switch {
-	case !e.ready.Load():
+	case e.door.Leaving():
 		plain(ctx, 503, "draining\n")
 	case e.sessions.Stores.Strangers():
 		plain(ctx, 503, "waiting\n")

@@ -16,6 +16,8 @@ import (
 
 // stays is who has streams that last.
 type stays struct {
+	edge *Edge
+
 	mu     sync.Mutex
 	all    map[stayer]*staying
 	round  uint64
@@ -56,9 +58,9 @@ const (
 	signsAtOnce = 8
 )
 
-// endStays ends the streams whose credential no longer holds.
-func (e *Edge) endStays() {
-	t := &e.stays
+// end ends the streams whose credential no longer holds.
+func (t *stays) end() {
+	e := t.edge
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	live := e.live.Load()
@@ -86,7 +88,7 @@ func (e *Edge) endStays() {
 			var renew bool
 			if one.holds, renew = s.gate.Holds(who, &one.Stay); renew && one.holds && !one.due {
 				one.due = true
-				e.findOut(s.gate, key)
+				t.findOut(s.gate, key)
 			}
 		}
 		return one.holds
@@ -109,8 +111,8 @@ func (e *Edge) endStays() {
 }
 
 // findOut has something found out about a credential; t.mu of the stays is held.
-func (e *Edge) findOut(gate *incoming.Gate, one stayer) {
-	t := &e.stays
+func (t *stays) findOut(gate *incoming.Gate, one stayer) {
+	e := t.edge
 	if t.life == nil {
 		var cancel context.CancelFunc
 		t.life, cancel = context.WithCancel(context.Background())
@@ -132,13 +134,12 @@ func (e *Edge) findOut(gate *incoming.Gate, one stayer) {
 	u.queue = append(u.queue, one)
 	if u.works < most {
 		u.works++
-		e.work.Go(func() { e.renew(of, u) })
+		e.work.Go(func() { t.renew(of, u) })
 	}
 }
 
 // renew finds out about credentials until there are no more.
-func (e *Edge) renew(of unsureOf, u *unsure) {
-	t := &e.stays
+func (t *stays) renew(of unsureOf, u *unsure) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for len(u.queue) > 0 && t.life.Err() == nil {
@@ -149,7 +150,7 @@ func (e *Edge) renew(of unsureOf, u *unsure) {
 			continue
 		}
 		t.mu.Unlock()
-		e.renewOne(t.life, of.gate, key.who, &one.Stay)
+		t.renewOne(t.life, of.gate, key.who, &one.Stay)
 		t.mu.Lock()
 		one.due = false
 	}
@@ -158,8 +159,8 @@ func (e *Edge) renew(of unsureOf, u *unsure) {
 	}
 }
 
-func (e *Edge) renewOne(ctx context.Context, gate *incoming.Gate, who *edge.Identity, stay *incoming.Stay) {
-	defer edge.Contain(e.log, "stay")
+func (t *stays) renewOne(ctx context.Context, gate *incoming.Gate, who *edge.Identity, stay *incoming.Stay) {
+	defer edge.Contain(t.edge.log, "stay")
 	ctx, cancel := context.WithTimeout(ctx, renewWithin)
 	defer cancel()
 	gate.Renew(ctx, who, stay)

@@ -6,34 +6,45 @@ import (
 	"os"
 	"time"
 
-	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/session"
 )
 
-// use opens the store that a server of the plan asks for, or finds it open. It
-// is given back when the server ends. nil stands for the memory of the process.
-func (e *Edge) use(s *server, name string, p *compile.Store) (*session.Store, error) {
+// sharing is how a store is reached that servers share with those of other edges.
+type sharing struct {
+	address, digest string
+	options         kv.Options
+}
+
+// id tells one store from another; "" for none.
+func (s *sharing) id() string {
+	if s == nil {
+		return ""
+	}
+	return s.digest
+}
+
+// sharing reads how the store of a server is reached; nil stands for the memory of the
+// process.
+func (o *opening) sharing() (_ *sharing, err error) {
+	e, p := o.edge, o.plan.Store
 	if p == nil {
 		return nil, nil
 	}
-	password := e.storePassword
-	if p.Password != nil {
-		var err error
-		if password, err = e.password(s, p.Password); err != nil {
-			return nil, err
+	to := p.Options()
+	to.Password, to.SentinelUser, to.SentinelPassword = e.given.storePassword, e.given.sentinelUser, e.given.sentinelPassword
+	if key := p.Password; key != nil {
+		if to.Password, err = o.secrets.Secret(context.Background(), key.Name, key.Key); err != nil {
+			return nil, fmt.Errorf("passwordRef: %w", err)
 		}
 	}
-	o := p.Options()
-	o.Password, o.SentinelUser, o.SentinelPassword = password, e.sentinelUser, e.sentinelPassword
-	o.Timeout, o.Log = e.settings.StoreTimeout, e.log
-	if size := e.settings.letterSize(); size > 16<<20 { // what a store takes by itself is less
-		o.Value, o.BoxBytes = size, max(4*size, 64<<20)
+	to.Timeout, to.Log = e.settings.StoreTimeout, e.log
+	if size := e.settings.relaySize(); size > 16<<20 { // what a store takes by itself is less
+		to.Value, to.BoxBytes = size, max(4*size, 64<<20)
 	}
-	if o.TLS && e.settings.StoreCA != "" {
-		var err error
-		if o.CA, err = os.ReadFile(e.settings.StoreCA); err != nil {
+	if to.TLS && e.settings.StoreCA != "" {
+		if to.CA, err = os.ReadFile(e.settings.StoreCA); err != nil {
 			return nil, fmt.Errorf("--store-ca: %w", err)
 		}
 	}
@@ -41,26 +52,22 @@ func (e *Edge) use(s *server, name string, p *compile.Store) (*session.Store, er
 		Store    compile.Store
 		Password string
 		CA       []byte
-	}{*p, string(password), o.CA})
-	one, release, err := e.sessions.OpenStore(name, digest, p.Address, func() (session.Carrier, error) { return kv.Redis(o) })
-	if err != nil {
-		return nil, err
-	}
-	s.after = append(s.after, release)
-	return one, nil
+	}{*p, string(to.Password), to.CA})
+	return &sharing{p.Address, digest, to}, nil
 }
 
-// password finds the password that a sessionStorage refers to.
-func (e *Edge) password(s *server, key *compile.SecretKey) (edge.Secret, error) {
-	secrets := e.env(s).Secrets
-	if secrets == nil {
-		return "", fmt.Errorf("passwordRef: secret %s has nowhere to be looked for", key.Name)
+// share opens the store that a server shares, or finds it open.
+func (o *opening) share(s *server) error {
+	if o.store == nil {
+		return nil
 	}
-	password, err := secrets.Secret(context.Background(), key.Name, key.Key)
+	store, release, err := o.edge.sessions.OpenStore(o.plan.Name, o.store.digest, o.store.address, func() (session.Carrier, error) { return kv.Redis(o.store.options) })
 	if err != nil {
-		return "", fmt.Errorf("passwordRef: %w", err)
+		return err
 	}
-	return password, nil
+	s.store = store
+	s.after.add(release)
+	return nil
 }
 
 // storeStatus is what /status says of the store that a server shares.
@@ -71,7 +78,7 @@ type storeStatus struct {
 	Since     *time.Time `json:"since,omitempty"`   // when it went away
 	Calls     uint64     `json:"calls"`
 	Failed    uint64     `json:"failed"`
-	Dropped   uint64     `json:"droppedLetters,omitempty"` // that no edge with this one's key wrote lately
+	Dropped   uint64     `json:"droppedMessages,omitempty"` // that no edge with this one's key wrote lately
 }
 
 func (s *server) storeStatus() *storeStatus {

@@ -14,7 +14,7 @@ func NewSealer() (*route.Sealer, error) {
 }
 
 // Sealer is the edge's own.
-func (e *Edge) Sealer() *route.Sealer { return e.parked.Sealer() }
+func (e *Edge) Sealer() *route.Sealer { return e.replicas.Parked.Sealer() }
 
 // BudgetTaken returns how many bytes of it are taken.
 func (e *Edge) BudgetTaken() int64 { return e.door.BodyBytes() }
@@ -27,7 +27,7 @@ func (e *Edge) Connections() int { return e.door.Connections() }
 
 // SetParked changes how many bytes the requests of parked calls may have, and how
 // many of them those of one holder. It must be called before Serve.
-func (e *Edge) SetParked(room, part int) { e.parked.Room, e.parked.Part = room, part }
+func (e *Edge) SetParked(room, part int) { e.replicas.Parked.Room, e.replicas.Parked.Part = room, part }
 
 // Arriving returns how many connections wait for more of a request.
 func (e *Edge) Arriving() int { return e.door.Arriving() }

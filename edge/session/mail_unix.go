@@ -20,19 +20,19 @@ import (
 	"github.com/weir-edge/weir/edge/relay"
 )
 
-// Processes that stand in for each other (--hand-over) write the same letters to
+// Processes that stand in for each other (--hand-over) write the same messages to
 // each other as replicas do, without a store in between: each of them listens at
 // a socket of its own, beside that at which the next one takes over.
 
 const (
-	// mailWithin bounds one letter on its way, and maxMailConns how many others
+	// mailWithin bounds one message on its way, and maxMailConns how many others
 	// may be connected.
 	mailWithin   = 5 * time.Second
 	maxMailConns = 64
 )
 
-// mail is how letters come and go between the processes of one place. What is no
-// letter lies in the memory of the process: it is a store of this edge alone.
+// mail is how messages come and go between the processes of one place. What is no
+// message lies in the memory of the process: it is a store of this edge alone.
 type mail struct {
 	*kv.MemoryStore
 	path string // of the sockets, up to the name of a process
@@ -54,7 +54,7 @@ type mailConn struct {
 
 func mailPath(path, node string) string { return path + "." + node }
 
-// OpenMail listens for the letters of other processes. What processes that were
+// OpenMail listens for the messages of other processes. What processes that were
 // killed left behind goes.
 func (ss *Sessions) OpenMail(path string) error {
 	left, _ := filepath.Glob(mailPath(path, strings.Repeat("[0-9a-f]", 16))) // an odd path finds nothing
@@ -84,7 +84,7 @@ func (ss *Sessions) OpenMail(path string) error {
 	return nil
 }
 
-// ReadMail reads letters until the mail is closed.
+// ReadMail reads messages until the mail is closed.
 func (ss *Sessions) ReadMail() {
 	if ss.mail == nil {
 		return
@@ -105,7 +105,7 @@ func (ss *Sessions) ReadMail() {
 				continue
 			}
 			m.work.Go(func() {
-				defer edge.Contain(ss.o.Log, "letters")
+				defer edge.Contain(ss.o.Log, "messages")
 				defer m.leave(conn)
 				for {
 					text, err := readFrame(conn, ss.mail.Largest)

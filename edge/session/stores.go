@@ -150,7 +150,7 @@ func (t *Stores) Strangers() bool {
 	return false
 }
 
-// Collect is edge.Collector.Collect: what the store counts, and the letters in it.
+// Collect is edge.Collector.Collect: what the store counts, and the messages in it.
 func (t *Store) Collect(m edge.Emitter) {
 	up := 0.0
 	if t.Ready() == nil {
@@ -158,5 +158,5 @@ func (t *Store) Collect(m edge.Emitter) {
 	}
 	m.Gauge("weir_store_up", "1 while the shared store answers.", up)
 	t.Counters().Collect(m)
-	m.Counter("weir_store_letters_dropped", "Messages in the shared store that no replica with the same key wrote lately.", float64(t.Signer.Dropped.Load()))
+	m.Counter("weir_store_messages_dropped", "Messages in the shared store that no replica with the same key wrote lately.", float64(t.Signer.Dropped.Load()))
 }

@@ -81,11 +81,13 @@ func ContentType(accept string) string {
 // ServeHTTP answers GET with all metrics.
 func (e *Exposition) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+		w.Header().Set("Allow", "GET")
+		http.Error(w, "GET reads the metrics", http.StatusMethodNotAllowed)
 		return
 	}
 	accept := r.Header.Get("Accept")
 	w.Header().Set("Content-Type", ContentType(accept))
+	w.Header().Set("Cache-Control", "no-store")
 	if r.Method == http.MethodGet {
 		_, _ = e.Write(w, accept) // an error says that the client left
 	}

@@ -1,0 +1,19 @@
+package edge
+
+import "net/http"
+
+// Mount is an HTTP handler that an edge serves beside MCP. What comes to it has passed
+// the door: it has one reading, an allowed Host and an X-Request-Id, and its body is
+// there. Its context ends when the client leaves and when the edge ends.
+type Mount struct {
+	// Prefix is a path: one alone, such as /metrics, or with a slash at its end, such as
+	// /console/, all that begins with it. The longest prefix of a path has it.
+	Prefix string
+
+	// Handler answers. What it writes is sent when it returns, when it flushes, and when
+	// 64 KiB wait; then a write waits for the client. A panic in it costs its own answer.
+	Handler http.Handler
+
+	// MaxBody is how many bytes the body of a request may have; 0 for none.
+	MaxBody int
+}

@@ -1,0 +1,176 @@
+package serve
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strings"
+	"sync"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/door"
+)
+
+// Handlers of net/http are served here. A handler runs on a goroutine of its own, of
+// which there are not many; the goroutine of the connection sends what it writes, and
+// leaves it behind when the client has left.
+
+const (
+	// maxHandlers is how many mounted handlers run at a time, and maxHandlersEach how
+	// many of them for one client address.
+	maxHandlers     = 64
+	maxHandlersEach = maxHandlers / 4
+
+	// ignored is how many bytes a body may have that a handler does not look at.
+	ignored = 4 << 10
+)
+
+// mounts is a table of mounted handlers.
+type mounts struct {
+	byPrefix map[string]edge.Mount
+	log      *slog.Logger
+	running  *running
+}
+
+// running counts the handlers that run, by the addresses of their clients.
+type running struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int
+}
+
+// begin reports whether another handler may run for a client.
+func (r *running) begin(client string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all >= maxHandlers || r.of[client] >= maxHandlersEach {
+		return false
+	}
+	if r.of == nil {
+		r.of = make(map[string]int)
+	}
+	r.all++
+	r.of[client]++
+	return true
+}
+
+func (r *running) end(client string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all--
+	if r.of[client]--; r.of[client] == 0 {
+		delete(r.of, client)
+	}
+}
+
+// add mounts a handler.
+func (m *mounts) add(one edge.Mount) {
+	if m.byPrefix == nil {
+		m.byPrefix = make(map[string]edge.Mount)
+	}
+	m.byPrefix[one.Prefix] = one
+}
+
+// find returns the mount of a path.
+func (m *mounts) find(path string) (edge.Mount, bool) {
+	one, ok := m.byPrefix[path]
+	for !ok && path != "" {
+		path = path[:strings.LastIndexByte(path[:len(path)-1], '/')+1]
+		one, ok = m.byPrefix[path]
+	}
+	return one, ok
+}
+
+// serve answers a request by a mounted handler.
+func (m *mounts) serve(req *request, to edge.Mount) {
+	text, status := req.bodyOf(to.MaxBody)
+	if status != 0 {
+		req.ctx.SetConnectionClose()
+		plain(req.ctx, status, http.StatusText(status)+"\n")
+		return
+	}
+	client := req.client()
+	if !m.running.begin(client) {
+		req.ctx.Response.Header.Set("Retry-After", "1")
+		plain(req.ctx, 503, "too many requests of this kind at a time\n")
+		return
+	}
+	kept := req.conn.Keep() // the handler may outlast the connection
+	a := newAnswer()
+	r, err := req.translated(a, text)
+	if err == nil && !req.conn.Enter(&a.Call, true) {
+		err = errors.New("the client left")
+	}
+	if err != nil {
+		kept.Give()
+		m.running.end(client)
+		plain(req.ctx, 400, "the request cannot be served: "+err.Error()+"\n")
+		return
+	}
+	defer req.conn.Leave(&a.Call)
+	go func() {
+		defer m.running.end(client)
+		defer kept.Give()
+		defer a.finish()
+		defer func() {
+			if p := recover(); p != nil {
+				if a.fail(p) {
+					m.log.Error("panic in a handler", "path", r.URL.Path, "request", r.Header.Get("X-Request-Id"), "panic", p, "stack", string(debug.Stack()))
+				}
+			}
+		}()
+		to.Handler.ServeHTTP(a, r)
+	}()
+	a.pass(req)
+}
+
+// bodyOf reads the body of a request, which may have most bytes, and returns the status
+// to refuse it with; 0 for none.
+func (req *request) bodyOf(most int) (text []byte, status int) {
+	req.conn.Bound(most)
+	text, whole := req.conn.Whole()
+	if !whole {
+		var err error
+		if text, err = req.conn.Body(door.Stranger(req.client())); err != nil {
+			switch {
+			case errors.Is(err, door.ErrTooLarge):
+				return nil, 413
+			case errors.Is(err, door.ErrBusy):
+				return nil, 503
+			}
+			return nil, 400
+		}
+	}
+	return req.conn.Own(text), 0
+}
+
+// translated is the request as net/http has it. It shares no memory with the connection.
+func (req *request) translated(a *answer, body []byte) (*http.Request, error) {
+	from := &req.ctx.Request.Header
+	target := string(from.RequestURI())
+	u, err := url.ParseRequestURI(target)
+	if err != nil {
+		return nil, errors.New("its path cannot be read")
+	}
+	r := &http.Request{
+		Method: string(from.Method()), URL: u, RequestURI: target, Host: string(from.Host()), RemoteAddr: req.client(),
+		Proto: string(from.Protocol()), ProtoMajor: 1, Header: make(http.Header), Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+	}
+	if from.IsHTTP11() {
+		r.ProtoMinor = 1
+	}
+	for name, value := range from.All() {
+		if n := string(name); n != "Host" {
+			r.Header.Add(n, string(value))
+		}
+	}
+	if id := r.Header.Get("X-Request-Id"); !soundID([]byte(id)) {
+		r.Header.Set("X-Request-Id", newRequestID())
+	}
+	a.bodyless, a.chunks, a.last = from.IsHead(), from.IsHTTP11(), from.ConnectionClose() || !from.IsHTTP11()
+	return r.WithContext(&a.Call), nil
+}

@@ -1,0 +1,320 @@
+package serve
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/health"
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/outgoing"
+	"github.com/weir-edge/weir/edge/relay"
+	"github.com/weir-edge/weir/edge/route"
+	"github.com/weir-edge/weir/filters"
+	"github.com/weir-edge/weir/filters/guest"
+	"github.com/weir-edge/weir/filters/incoming"
+)
+
+// opening is a server of the plan that is being opened.
+type opening struct {
+	edge    *Edge
+	plan    compile.Server
+	secrets edge.Secrets
+	main    bool    // it answers on /mcp
+	was     *server // the one of its name before; nil for none
+
+	// What it is made from besides the plan.
+	store    *sharing // nil for the memory of the process
+	backends []backing
+	programs []guest.Loaded
+	reads    []string // secrets and files of its telemetry
+}
+
+// backing is a backend that a server is made with.
+type backing struct {
+	compile.Backend
+	digest string
+	roots  *x509.CertPool // nil for those of the system
+}
+
+// open opens the server, or finds one that is made from the same, which goes on.
+func (o *opening) open() (*server, func(), error) {
+	digest, err := o.read()
+	if err != nil {
+		return nil, nil, err
+	}
+	return o.edge.world.servers.Get(digest, func() (*server, func(), error) {
+		s, err := o.make()
+		s.digest = digest
+		return s, s.close, err
+	})
+}
+
+// read reads what the server is made from, and returns the digest of all of it. It
+// fails for a secret that is not there or is not sound, also where the server goes on: a
+// set is served with sound secrets or not at all.
+func (o *opening) read() (digest string, err error) {
+	p := o.plan
+	if o.store, err = o.sharing(); err != nil {
+		return "", fmt.Errorf("sessionStorage: %w", err)
+	}
+	var digests []string
+	for _, b := range p.Backends {
+		one, err := o.backing(b)
+		if err != nil {
+			return "", fmt.Errorf("backend %s: %w", b.Name, err)
+		}
+		o.backends, digests = append(o.backends, one), append(digests, one.digest)
+	}
+	if o.programs, err = guest.Load(p.Filters, o.secrets); err != nil {
+		return "", err
+	}
+	if o.reads, err = telemetryReads(p, o.secrets); err != nil {
+		return "", err
+	}
+	return digestOf(struct {
+		Plan     compile.Server
+		Main     bool // which its metadata tell
+		Store    string
+		Backends []string
+		Programs []guest.Loaded
+		Reads    []string
+	}{p, o.main, o.store.id(), digests, o.programs, o.reads}), nil
+}
+
+// backing reads what a backend is made from.
+func (o *opening) backing(b compile.Backend) (backing, error) {
+	one, p := backing{Backend: b}, o.plan
+	pem := []byte(b.CABundle)
+	if b.CABundlePath != "" {
+		var err error
+		if pem, err = os.ReadFile(b.CABundlePath); err != nil {
+			return one, fmt.Errorf("CA bundle: %w", err)
+		}
+	}
+	if len(pem) > 0 {
+		if one.roots = x509.NewCertPool(); !one.roots.AppendCertsFromPEM(pem) {
+			return one, errors.New("CA bundle: no certificate in PEM form")
+		}
+	}
+	own := p.Failure
+	own.Report, own.BestEffort = 0, false // which are the server's
+	one.digest = digestOf(struct {
+		Backend compile.Backend
+		Failure compile.Failure
+		Roots   []byte
+		Debug   bool
+		Choice  bool
+		Anybody bool // what clients did whom nobody asked who they are is in its sessions
+	}{b, own, pem, p.Debug, choosing(p), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous})
+	sound, err := openCredential(o.edge.log, b, o.secrets, choosing(p))
+	if err != nil {
+		return one, err
+	}
+	sound.done()
+	return one, nil
+}
+
+// make makes the server.
+func (o *opening) make() (s *server, err error) {
+	e, p := o.edge, o.plan
+	s = &server{edge: e, log: o.log(), secrets: o.secrets, failure: p.Failure, outgoing: make(map[string]*outgoing.Spec)}
+	s.info = append(mcp.AppendString(append(mcp.AppendString([]byte(`{"name":`), p.Title), `,"version":`...), e.given.version), '}')
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	// 1. The store that it shares, and what is behind the hallway.
+	if err := o.share(s); err != nil {
+		return s, fmt.Errorf("sessionStorage: %w", err)
+	}
+	s.Server = route.New(o.behind(s))
+	for _, b := range o.backends {
+		if err := o.openBackend(s, b); err != nil {
+			return s, fmt.Errorf("backend %s: %w", b.Name, err)
+		}
+	}
+	// 2. Who its clients are.
+	if err := o.authenticate(s); err != nil {
+		return s, err
+	}
+	// 3. Who observes it, and the hallway of filters.
+	if err := o.openGuest(s); err != nil {
+		return s, err
+	}
+	if err := o.observe(s); err != nil {
+		return s, err
+	}
+	entries, err := o.hallway(s)
+	if err != nil {
+		return s, err
+	}
+	s.chain = filters.Chain(append(entries, s.entries...), s.Server)
+	if p.Debug {
+		s.chain = s.debugged(s.chain)
+	}
+	// 4. What it offers.
+	if p.Bare && p.Authz == nil && s.guest.Overrides == nil { // policies and programs change lists, which takes a catalog
+		s.OpenBare()
+		return s, nil
+	}
+	var known *catalog.Book
+	if o.was != nil {
+		known = o.was.Book
+	}
+	s.Open(s.guest.Overrides, known, p.Failure.BestEffort, p.Failure.Interval)
+	return s, nil
+}
+
+// behind is how the part of the server behind the hallway is made.
+func (o *opening) behind(s *server) route.Options {
+	e, p := o.edge, o.plan
+	r := route.Options{
+		Name: p.Name, Info: s.info, Client: e.given.client(), Rules: p.Names, Wait: introductionWait, Log: s.log, Now: e.door.Clock.Now,
+		Parked: e.replicas.Parked, Replicas: e.replicas, Hallway: s.call,
+		Path: func(node string) *relay.Link {
+			if t := e.sessions.PathTo(s.store, node); t != nil {
+				return &t.Link
+			}
+			return nil
+		},
+		Changed: func(c catalog.Changes) {
+			for _, one := range e.sessions.Of(s.Name) {
+				e.sessions.Tell(one, c)
+			}
+		},
+	}
+	if s.store != nil {
+		r.Store = s.store
+	}
+	return r
+}
+
+// openBackend opens a backend, or finds it open.
+func (o *opening) openBackend(s *server, b backing) error {
+	e, f := o.edge, o.plan.Failure
+	one, release, err := e.world.backends.Get(s.Name+"\x00"+b.digest, func() (*backend.Backend, func(), error) {
+		attach, err := openCredential(e.log, b.Backend, o.secrets, choosing(o.plan))
+		if err != nil {
+			return nil, nil, err
+		}
+		var breaker *health.Breaker
+		if f.Breaker != nil {
+			breaker = health.NewBreaker(b.Name, f.Breaker.Threshold, f.Breaker.Timeout)
+		}
+		opened, err := backend.Open(backend.Config{
+			Name:       b.Name,
+			Digest:     b.digest,
+			URL:        b.URL,
+			SSE:        b.Transport == compile.SSE,
+			Roots:      b.roots,
+			Private:    b.Private,
+			Attach:     attach.to,
+			Own:        attach.own,
+			OwnFor:     attach.ownFor,
+			Done:       attach.done,
+			Rest:       e.settings.SessionTTL,
+			Silence:    b.Timeout,
+			Cap:        e.settings.CallCap,
+			MaxMessage: e.settings.MaxMessage,
+			MaxConns:   e.settings.MaxBackendConnections,
+			Info:       e.given.client(),
+			Breaker:    breaker,
+			Recovered:  o.backendRecovered(b.Name),
+			Health: health.Config{
+				Interval: f.Interval,
+				Timeout:  f.Timeout,
+				Rules:    health.Rules{Threshold: f.Threshold},
+				Changed:  o.backendChanged(b.Name),
+			},
+			Opened: e.sessions.OpenedUpstream,
+			Agent:  "weir/" + e.given.version,
+			Log:    s.log,
+		})
+		if err != nil {
+			attach.done()
+			return nil, nil, err
+		}
+		return opened, func() { o.closeBackend(opened) }, nil
+	})
+	if err != nil {
+		return err
+	}
+	s.Add(one)
+	s.outgoing[b.Name] = b.Outgoing
+	s.behind = append(s.behind, release)
+	return nil
+}
+
+// closeBackend closes a backend that no server of its name has any longer. At the end of
+// the process it is waited for only while it answers.
+func (o *opening) closeBackend(b *backend.Backend) {
+	e := o.edge
+	select {
+	case <-e.end:
+		b.CloseNow()
+		return
+	default:
+	}
+	for _, one := range e.sessions.Of(o.plan.Name) {
+		b.Leave(&one.Session)
+	}
+	b.Close()
+}
+
+// client is JSON text of what the edge says of itself to backends.
+func (g *given) client() []byte {
+	return append(mcp.AppendString([]byte(`{"name":"weir","version":`), g.version), '}')
+}
+
+// backendChanged returns what is told when a backend's status has changed. One
+// that is back may offer something else than before.
+func (o *opening) backendChanged(name string) func(health.Snapshot) {
+	e, server := o.edge, o.plan.Name
+	was := health.Unknown
+	return func(now health.Snapshot) {
+		e.log.Info("backend status", "server", server, "backend", name, "status", string(now.Is()), "message", now.Message)
+		away := was == health.Unavailable || was == health.Unauthenticated
+		was = now.Is()
+		live := e.live.Load()
+		if !away || live == nil || was != health.Ready && was != health.Degraded {
+			return
+		}
+		if s := live.servers[server]; s != nil && s.Book != nil {
+			s.Book.Drop(name)
+		}
+	}
+}
+
+// backendRecovered returns what is told when a backend has answered after a
+// failure: what it did not list meanwhile it is asked for at once.
+func (o *opening) backendRecovered(name string) func() {
+	e, server := o.edge, o.plan.Name
+	return func() {
+		live := e.live.Load()
+		if live == nil {
+			return
+		}
+		if s := live.servers[server]; s != nil && s.Book != nil {
+			s.Book.Retry(name)
+		}
+	}
+}
+
+// digestOf tells one part of a plan from another.
+func digestOf(part any) string {
+	text, err := json.Marshal(part)
+	if err != nil {
+		panic(err) // a plan is data
+	}
+	sum := sha256.Sum256(text)
+	return string(sum[:])
+}

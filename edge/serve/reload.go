@@ -1,0 +1,119 @@
+package serve
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/session"
+)
+
+// reloads are the reloads of the configuration so far.
+type reloads struct {
+	mu     sync.Mutex             // held while one goes on
+	over   bool                   // nothing is opened any longer; mu guards it
+	fault  atomic.Pointer[string] // why the last one changed nothing; nil when it did
+	done   atomic.Int64
+	failed atomic.Int64
+}
+
+// errNoReload is what a reload of an edge without a configuration says.
+var errNoReload = errors.New("there is no configuration to read again: the edge was started without one")
+
+// errClosed is what a reload of an edge that has ended says.
+var errClosed = errors.New("the edge has ended: there is nothing to reload")
+
+// ReloadNow has the configuration read again and served. What is wrong with it
+// is logged and shown by /status; the plan that was served goes on then.
+func (e *Edge) ReloadNow() error {
+	if e.given.reload == nil {
+		return errNoReload
+	}
+	err := e.given.reload()
+	if err == nil {
+		e.reloads.fault.Store(nil)
+		e.reloads.done.Add(1)
+		return nil
+	}
+	text := err.Error()
+	e.reloads.fault.Store(&text)
+	e.reloads.failed.Add(1)
+	e.log.Error("reload failed; what was served goes on", "error", err)
+	return err
+}
+
+// Reload serves another plan from now on. Sessions go on while their server
+// exists, calls under way end as they began, and a plan that cannot be opened
+// changes nothing.
+func (e *Edge) Reload(plan *compile.Plan) error {
+	e.reloads.mu.Lock()
+	defer e.reloads.mu.Unlock()
+	if e.reloads.over {
+		return errClosed
+	}
+	before := e.live.Load()
+	next, err := e.open(plan, before)
+	if err != nil {
+		return err
+	}
+	e.live.Store(next)
+	next.secrets.Adopt()
+	changed := 0
+	for name, old := range before.servers {
+		s := next.servers[name]
+		if s == old {
+			before.release[name]()
+			continue
+		}
+		changed++
+		e.each(func(x *exchange) {
+			if x.Lasts && x.server == old {
+				x.Cancel() // its client subscribes anew
+			}
+		})
+		if s == nil {
+			e.sessions.EndAll(func(one *session.Session) bool { return one.Server == name })
+		} else {
+			if old.store != nil && old.store != s.store {
+				e.sessions.Depart(name, old.store, s.store)
+			}
+			for _, one := range e.sessions.Of(name) {
+				one.HearAgain()
+				e.sessions.Tell(one, catalog.Changes{Tools: true, Prompts: true, Resources: true})
+			}
+		}
+		e.work.Go(func() {
+			e.awaitUnused(old)
+			before.release[name]()
+		})
+	}
+	e.log.Info("reloaded", "servers", next.names(), "changed", changed)
+	return nil
+}
+
+// grace is how long a replaced server is kept whether it is used or not.
+const grace = 2 * time.Second
+
+// awaitUnused waits until nothing uses a replaced server any longer: its calls are over,
+// or the drain timeout.
+func (e *Edge) awaitUnused(old *server) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	// Whoever has just been told of the old server is not under way yet.
+	soonest := time.Now().Add(grace)
+	for by := time.Now().Add(max(e.settings.DrainTimeout, grace)); time.Now().Before(by); {
+		busy := time.Now().Before(soonest)
+		e.each(func(x *exchange) { busy = busy || x.server == old })
+		if !busy {
+			return
+		}
+		select {
+		case <-e.end:
+			return
+		case <-tick.C:
+		}
+	}
+}

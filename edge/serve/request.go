@@ -1,0 +1,216 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/door"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// request is an HTTP request of a client: what its header says, and what has been found
+// out about it. Its header shares the HTTP server's memory, and is good for as long as
+// the handler runs.
+type request struct {
+	ctx  *fasthttp.RequestCtx
+	conn *door.Conn // that it came on
+
+	host, origin, contentType, encoding        []byte
+	session, version, method, name             []byte
+	lastEvent                                  []byte
+	hasSession, hasVersion, hasMethod, hasName bool
+	originSet                                  bool
+	takes                                      accepted
+	params                                     []edge.Header
+	authorization                              []byte
+	agent, requestID, traceParent, traceState  []byte
+	sse                                        bool           // it came by the older transport
+	query                                      []byte         // of its path; nil for none
+	who                                        *edge.Identity // of the client; nil where nobody asks
+	body                                       []byte         // nil until it has been read
+	server                                     *server        // that it is for; nil while that is not known
+	x                                          *exchange      // of its message; nil until that has been read
+}
+
+// client is the address of the client, without a port.
+func (req *request) client() string { return req.conn.Client(&req.ctx.Request.Header) }
+
+func (req *request) read(r *fasthttp.RequestHeader) {
+	req.host = r.Host()
+	req.contentType = r.ContentType()
+	for k, v := range r.All() {
+		switch len(k) {
+		case 6:
+			if string(k) == "Origin" {
+				req.origin, req.originSet = v, true
+			} else if string(k) == "Accept" {
+				req.takes |= accepts(v)
+			}
+		case 8:
+			if string(k) == "Mcp-Name" {
+				req.name, req.hasName = v, true
+			}
+		case 10:
+			switch string(k) {
+			case "Mcp-Method":
+				req.method, req.hasMethod = v, true
+			case "User-Agent":
+				req.agent = v
+			case "Tracestate":
+				req.traceState = v
+			}
+		case 11:
+			if string(k) == "Traceparent" {
+				req.traceParent = v
+			}
+		case 12:
+			if string(k) == "X-Request-Id" {
+				req.requestID = v
+			}
+		case 13:
+			if string(k) == "Last-Event-Id" {
+				req.lastEvent = v
+			} else if string(k) == "Authorization" {
+				req.authorization = v
+			}
+		case 14:
+			if string(k) == "Mcp-Session-Id" {
+				req.session, req.hasSession = v, true
+			}
+		case 16:
+			if string(k) == "Content-Encoding" {
+				req.encoding = v
+			}
+		case 20:
+			if string(k) == "Mcp-Protocol-Version" {
+				req.version, req.hasVersion = v, true
+			}
+		}
+		if len(k) > len(mcp.HeaderParam) && string(k[:len(mcp.HeaderParam)]) == mcp.HeaderParam {
+			req.params = append(req.params, edge.Header{Name: string(k), Value: string(v)})
+		}
+	}
+}
+
+// holder returns whom the things of the client of a request are counted for: see
+// edge.Holder. Behind proxies that are believed its address is the one that they
+// tell.
+func (req *request) holder() string {
+	if !req.who.Anonymous() {
+		return req.who.Principal()
+	}
+	return edge.Holder(req.who, req.client())
+}
+
+// accepted is which of the media types that the edge has an Accept header
+// names.
+type accepted uint8
+
+const (
+	takesJSON   accepted = 1 << iota
+	takesStream          // text/event-stream by name: a bare */* asks for nothing special
+	takesAny
+)
+
+func accepts(v []byte) accepted {
+	if string(v) == "application/json, text/event-stream" {
+		return takesJSON | takesStream // what the specification tells clients to send
+	}
+	var a accepted
+	for one := range bytes.SplitSeq(v, []byte{','}) {
+		media, _, _ := bytes.Cut(one, []byte{';'})
+		switch strings.ToLower(string(bytes.TrimSpace(media))) {
+		case "application/json", "application/*":
+			a |= takesJSON
+		case "text/event-stream", "text/*":
+			a |= takesStream
+		case "*/*":
+			a |= takesAny
+		}
+	}
+	return a
+}
+
+// streamOnly reports whether a client takes an answer as a stream and not as
+// JSON.
+func (a accepted) streamOnly() bool { return a&takesStream != 0 && a&(takesJSON|takesAny) == 0 }
+
+// Bounds of what is taken over of a header, in bytes.
+const (
+	maxRequestID = 128
+	maxAgent     = 256
+	maxTrace     = 512
+)
+
+// tell fills in what those who observe a server want to know of a request,
+// besides its id. A connection remembers what its client calls itself.
+func (req *request) tell(to *edge.Head, s *server) {
+	if s.record != nil {
+		agent := req.agent[:min(len(req.agent), maxAgent)]
+		if req.conn.Agent != string(agent) {
+			req.conn.Agent = string(agent)
+		}
+		to.Agent = req.conn.Agent
+	}
+	if s.measure != nil && len(req.traceParent) > 0 && len(req.traceParent) <= maxTrace && len(req.traceState) <= maxTrace {
+		to.TraceParent, to.TraceState = string(req.traceParent), string(req.traceState)
+	}
+}
+
+// soundID reports whether an X-Request-Id is one that can stand in a log: not
+// long, and of letters, digits and what ids are written with.
+func soundID(id []byte) bool {
+	if len(id) == 0 || len(id) > maxRequestID {
+		return false
+	}
+	for _, c := range id {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case strings.IndexByte("-_.:/+=@~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// newRequestID makes an id for a request that brought none. It tells requests
+// apart, and is nobody's secret.
+func newRequestID() string {
+	var raw [16]byte
+	binary.LittleEndian.PutUint64(raw[:8], rand.Uint64())
+	binary.LittleEndian.PutUint64(raw[8:], rand.Uint64())
+	var text [32]byte
+	hex.Encode(text[:], raw[:])
+	return string(text[:])
+}
+
+// idText is the X-Request-Id of a client, kept without an allocation until
+// somebody asks for it.
+type idText struct {
+	n    int
+	text [maxRequestID]byte
+}
+
+func (t *idText) set(id []byte) {
+	if t.n = 0; soundID(id) {
+		t.n = copy(t.text[:], id)
+	}
+}
+
+// requestID is what records and the process log call the request.
+func (x *exchange) requestID() string {
+	switch {
+	case x.Head.RequestID != "":
+	case x.id.n > 0:
+		x.Head.RequestID = string(x.id.text[:x.id.n])
+	default:
+		x.Head.RequestID = newRequestID()
+	}
+	return x.Head.RequestID
+}
