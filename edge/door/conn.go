@@ -27,7 +27,7 @@ const (
 	lastWait = 5 * time.Millisecond
 
 	// writeWithin is how long one write to a client may take, and writeRenew
-	// how old that deadline may grow before it is set anew: it rolls along
+	// how old that deadline may grow before it is set again: it rolls along
 	// with a stream and costs next to nothing for a call.
 	writeWithin = 30 * time.Second
 	writeRenew  = 10 * time.Second

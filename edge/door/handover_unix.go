@@ -229,7 +229,7 @@ func (d *Door) handSockets(conn *net.UnixConn, s Succession) error {
 			d.Pause()
 			_ = conn.SetDeadline(time.Now().Add(handWithin))
 			if err := s.Hand(conn); err != nil {
-				d.o.Log.Warn("sessions were not handed over: clients begin theirs anew", "error", err)
+				d.o.Log.Warn("sessions were not handed over: clients have to begin new ones", "error", err)
 			}
 			_ = conn.SetDeadline(time.Now().Add(handOverWait))
 			continue

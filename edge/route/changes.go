@@ -13,7 +13,7 @@ import (
 
 // What changes behind a server of several backends reaches its clients once:
 // the edge hears each backend on a session of its own, tells the catalog which
-// lists to get anew, and tells clients what of the merged lists is new. A
+// lists to get again, and tells clients what of the merged lists is new. A
 // resource that several modern clients wait for is subscribed to once.
 
 // hub is who hears what changes behind a server.
@@ -112,7 +112,7 @@ func (h *hub) updated(from string, n *mcp.Message) {
 	}
 }
 
-// changed tells every client which lists to get anew. It waits for none of
+// changed tells every client which lists to get again. It waits for none of
 // them: whoever found the change out has other things to do.
 func (h *hub) changed(c catalog.Changes) {
 	h.mu.Lock()

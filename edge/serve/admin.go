@@ -17,10 +17,9 @@ import (
 	"github.com/weir-edge/weir/edge/door"
 )
 
-// The admin address asks nobody who they are. On an address of this host alone
-// that is whoever may use the host; a page in a browser of the host is not, nor
-// is one that has its own name stand for this host (DNS rebinding). On any other
-// address nobody is known, and only what says nothing of the server is there.
+// The admin address authenticates nobody. On a loopback address whoever may use the host
+// may use it, but no page in a browser of the host, also when the page's own name resolves
+// to this host (DNS rebinding). On any other address only health and metrics are served.
 
 const (
 	// adminHeader and adminBody are the most bytes that a request to the admin address
@@ -174,9 +173,8 @@ func (a *admin) refusal(h *fasthttp.RequestHeader) string {
 	return ""
 }
 
-// named reports whether a Host is one of this host, with any port: ports
-// are forwarded, and a name that somebody else has stand for this host is none of
-// these.
+// named reports whether a Host names this host, with any port, since ports are
+// forwarded. A name that somebody else has resolve to this host does not.
 func (a *admin) named(host []byte) bool {
 	name, port := string(host), ""
 	if i := strings.LastIndexByte(name, ':'); i >= 0 && !strings.HasSuffix(name, "]") {

@@ -45,7 +45,7 @@ func (e *Edge) leave(replaced bool) {
 
 // drain waits until nothing is under way. Calls may take until the drain timeout;
 // where reachable, those whose clients are asked have as long as an answer may
-// take, and the drain timeout anew after it.
+// take, and then the whole drain timeout once more.
 func (e *Edge) drain(began time.Time, reachable bool) {
 	last := began.Add(e.settings.DrainTimeout)
 	if reachable {

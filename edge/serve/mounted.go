@@ -250,7 +250,7 @@ func (a *answer) appendHead(b []byte, req *request, p portion, length int) []byt
 	}
 	into := bytes.NewBuffer(b)
 	fmt.Fprintf(into, "HTTP/1.1 %03d %s\r\n", p.status, http.StatusText(p.status))
-	_ = h.Write(into) // which writes no line that is none; a buffer takes all
+	_ = h.Write(into) // which leaves out invalid lines; a buffer takes all
 	into.WriteString("\r\n")
 	return into.Bytes()
 }

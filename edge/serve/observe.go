@@ -228,8 +228,8 @@ func (l *live) inOrder() []*server {
 	return all
 }
 
-// ReopenLogs has every audit log that is a file opened anew by its name, for
-// those who rotate it.
+// ReopenLogs opens every audit log that is a file again by its name, for those who
+// rotate it.
 func (e *Edge) ReopenLogs() {
 	for _, s := range e.live.Load().servers {
 		if l := s.record; l != nil {

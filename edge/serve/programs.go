@@ -77,7 +77,7 @@ func drop(r *fasthttp.RequestHeader, lines edge.Lines) {
 	}
 }
 
-// again reads a header anew that has changed.
+// again reads a header that has changed.
 func (req *request) again(r *fasthttp.RequestHeader) {
 	next := request{ctx: req.ctx, conn: req.conn, server: req.server, sse: req.sse, query: req.query}
 	next.read(r)

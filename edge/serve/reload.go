@@ -71,7 +71,7 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 		changed++
 		e.each(func(x *exchange) {
 			if x.Lasts && x.server == old {
-				x.Cancel() // its client subscribes anew
+				x.Cancel() // its client subscribes again
 			}
 		})
 		if s == nil {

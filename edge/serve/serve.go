@@ -336,14 +336,14 @@ func (e *Edge) Serve(ctx context.Context) error {
 }
 
 // inherit takes over the sessions of the process before this one. Without them this
-// one serves all the same: clients begin their sessions anew.
+// one serves all the same: clients begin new sessions.
 func (e *Edge) inherit() {
 	if !e.before.HandsSessions() {
-		e.log.Warn("the process before this one is of a version that hands over no sessions: clients begin theirs anew")
+		e.log.Warn("the process before this one is of a version that hands over no sessions: clients have to begin new ones")
 		return
 	}
 	if err := e.before.Inherit(e.relay.Node, e.sessions.TakeOver); err != nil {
-		e.log.Warn("the sessions of the process before this one were not taken over: clients begin theirs anew", "error", err)
+		e.log.Warn("the sessions of the process before this one were not taken over: clients have to begin new ones", "error", err)
 	}
 }
 

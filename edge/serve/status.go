@@ -49,8 +49,8 @@ type condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// backendStatus is an entry of status.discoveredBackends, with what the edge
-// knows besides.
+// backendStatus is an entry of status.discoveredBackends, with more that the edge
+// knows.
 type backendStatus struct {
 	Name                string     `json:"name"`
 	URL                 string     `json:"url"`

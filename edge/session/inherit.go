@@ -60,7 +60,7 @@ func readInheritance(r io.Reader) (*inheritance, error) {
 			in.from.Elders = slices.DeleteFunc(in.from.Elders, func(n string) bool { return !relay.IsNode(n) })
 		case kindKey:
 			if len(body) != 32 || len(in.keys) == MaxKeys {
-				return nil, errors.New("a key is none")
+				return nil, errors.New("a key of states does not have 32 bytes, or there are too many")
 			}
 			in.keys = append(in.keys, body)
 		case kindTasks:
@@ -133,7 +133,7 @@ func (ss *Sessions) inherit(in *inheritance) (left []leftOver) {
 	}
 	for _, l := range left {
 		if l.Backend != "" {
-			did.leave("a session of backend %s: it is begun anew", l.Backend)
+			did.leave("a session of backend %s: it is begun again", l.Backend)
 		}
 	}
 	ss.o.Work.Go(func() { // the process before says when it hears no backend any longer, or is gone
@@ -211,17 +211,17 @@ func (ss *Sessions) inheritSession(h *handedSession) (left []leftOver, err error
 func (h *handedSession) check() error {
 	switch {
 	case Key(h.ID) == "":
-		return errors.New("its id is none")
+		return errors.New("its id is not a session id")
 	case !mcp.LegacyVersion(h.Version):
-		return errors.New("its revision is none")
+		return errors.New("its protocol revision is not known")
 	case len(h.Capabilities) == 0 || h.Capabilities[0] != '{' || !json.Valid(h.Capabilities):
-		return errors.New("its capabilities are none")
+		return errors.New("its capabilities are not a JSON object")
 	case h.Info != nil && !json.Valid(h.Info):
-		return errors.New("its client is none")
+		return errors.New("what its client said of itself cannot be read")
 	case h.Level != "" && !mcp.LogLevel(h.Level):
-		return errors.New("its log level is none")
+		return errors.New("its log level is not known")
 	case len(h.Owner) > 16<<10 || len(h.Holder) > 16<<10:
-		return errors.New("its owner is none")
+		return errors.New("the name of its owner or holder has more than 16 KiB")
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func (r *remoteReader) end(answered bool) {
 
 func (r *remoteReader) replaced() { r.over(doneReplaced) }
 
-// Why nothing more comes of a stream, besides that its call has no answer.
+// Why nothing more comes of a stream, apart from a call without an answer.
 const (
 	doneAnswered = 200
 	doneReplaced = 205 // the client may come again

@@ -100,7 +100,7 @@ type Sessions struct {
 	o        Options
 	node     string // of this edge, where other processes go on with its sessions; else ""
 	passages passages
-	sliding  atomic.Bool // lifetimes in stores are being begun anew
+	sliding  atomic.Bool // lifetimes in stores are being renewed
 
 	mail   *Store                  // by which processes of this place write to each other; nil for none
 	elders elders                  // those before this one

@@ -34,7 +34,7 @@ type stored struct {
 	node  string // this edge; "" where no other can know of the session
 	store atomic.Pointer[Store]
 	seen  atomic.Int64 // when the store last had it, Unix milliseconds
-	slid  atomic.Int64 // when its lifetime there last began anew
+	slid  atomic.Int64 // when its lifetime there was last renewed
 	last  atomic.Pointer[storedSession]
 	who   atomic.Pointer[edge.Identity] // who opened its stream here
 
@@ -166,7 +166,7 @@ func (ss *Sessions) unconfirmed(s *Session) (*Session, error) {
 }
 
 // confirm asks the store whether it still has a session, and begins the
-// session's lifetime there anew when that is due.
+// session's lifetime there again when that is due.
 func (ss *Sessions) confirm(store *Store, s *Session) (*Session, error) {
 	c := &s.stored
 	c.confirming.Lock()

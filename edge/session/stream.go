@@ -405,7 +405,7 @@ func (s *Session) hear() {
 	}
 }
 
-// HearAgain begins to listen to the backends anew, if the session listens.
+// HearAgain listens to the backends again, if the session listens.
 func (s *Session) HearAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"github.com/weir-edge/weir/edge/catalog"
 )
 
-// Tell tells a legacy client which lists to get anew, on its stream. Nobody
+// Tell tells a legacy client which lists to get again, on its stream. Nobody
 // waits for a client that reads slowly: what is due meanwhile is told in one. A
 // client without a stream asks when it next wants to know.
 func (ss *Sessions) Tell(s *Session, c catalog.Changes) {
