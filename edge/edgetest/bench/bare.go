@@ -36,48 +36,41 @@ func bareCommand(ctx context.Context, args []string, stdin io.Reader, stdout, st
 	if *backend == "" {
 		return fmt.Errorf("bare: --backend is missing")
 	}
-	ln, err := net.Listen("tcp", *listen)
-	if err != nil {
-		return fmt.Errorf("bare: %w", err)
-	}
 	if !*attached {
 		stdin = nil
 	}
-	return serveHelper(ctx, newBare(*backend), stdin, stdout, ln)
+	return serveHelper(ctx, newBare(*backend), *listen, stdin, stdout)
 }
 
 // serveHelper serves until ctx ends, or until stdin does when it is not nil. It
 // says where it listens in one line on stdout, which is what a starter waits
 // for.
-func serveHelper(ctx context.Context, s *fasthttp.Server, stdin io.Reader, stdout io.Writer, listeners ...net.Listener) error {
-	ctx, cancel := context.WithCancel(ctx)
+func serveHelper(ctx context.Context, s *fasthttp.Server, listen string, stdin io.Reader, stdout io.Writer) error {
+	ln, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := untilEnd(ctx, stdin)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	fmt.Fprintln(stdout, "ready", ln.Addr())
+	if err = s.Serve(ln); ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// untilEnd is a context that ends with stdin, too, which it does when the process
+// that started this one is gone. There may be none.
+func untilEnd(ctx context.Context, stdin io.Reader) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
 	if stdin != nil {
 		go func() { // ends with stdin, or with the process
 			_, _ = io.Copy(io.Discard, stdin)
 			cancel()
 		}()
 	}
-	defer context.AfterFunc(ctx, func() {
-		for _, ln := range listeners {
-			ln.Close()
-		}
-	})()
-
-	line := "ready"
-	for _, ln := range listeners {
-		line += " " + ln.Addr().String()
-	}
-	fmt.Fprintln(stdout, line)
-	ends := make(chan error, len(listeners))
-	for _, ln := range listeners {
-		go func() { ends <- s.Serve(ln) }() // ends with the listener
-	}
-	err := <-ends
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
+	return ctx, cancel
 }
 
 // newStatic returns the floor of what is answered from memory: it reads each
@@ -102,12 +95,8 @@ func staticCommand(ctx context.Context, args []string, stdin io.Reader, stdout, 
 	if err != nil {
 		return fmt.Errorf("static: --file: %w", err)
 	}
-	ln, err := net.Listen("tcp", *listen)
-	if err != nil {
-		return fmt.Errorf("static: %w", err)
-	}
 	if !*attached {
 		stdin = nil
 	}
-	return serveHelper(ctx, newStatic(text), stdin, stdout, ln)
+	return serveHelper(ctx, newStatic(text), *listen, stdin, stdout)
 }

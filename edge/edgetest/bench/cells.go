@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/issuer"
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // bench is one run of the benchmark.
@@ -44,7 +47,7 @@ func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.log, format+"\n"
 
 // cell is one load: who calls, what answers, how, over how many connections.
 type cell struct {
-	client, backend era
+	client, backend kit.Era
 	answer          string // json or sse
 	conns           int
 	chain           bool // through filters: see chained
@@ -96,7 +99,7 @@ func (b *bench) wantedCells() []cell {
 			cells = append(cells, c)
 		}
 	}
-	for _, e := range []era{modern, legacy} {
+	for _, e := range []kit.Era{kit.Modern, kit.Legacy} {
 		if b.wants("p1") {
 			add(cell{e, e, "json", 8, false})
 			if !b.quick {
@@ -109,11 +112,11 @@ func (b *bench) wantedCells() []cell {
 		}
 	}
 	if b.wants("p3") && !b.floors {
-		add(cell{legacy, modern, "json", 8, false})
-		add(cell{modern, legacy, "json", 8, false})
+		add(cell{kit.Legacy, kit.Modern, "json", 8, false})
+		add(cell{kit.Modern, kit.Legacy, "json", 8, false})
 	}
 	if b.wants("p2") && !b.floors {
-		add(cell{modern, modern, "json", 8, true})
+		add(cell{kit.Modern, kit.Modern, "json", 8, true})
 	}
 	return cells
 }
@@ -142,27 +145,27 @@ func (b *bench) measure(ctx context.Context, c cell) (*measurement, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer floor.stop()
-	pass, err := startHelper(ctx, b.procs, "bare", "--backend", floor.addr)
+	defer floor.Stop()
+	pass, err := startHelper(ctx, b.procs, "bare", "--backend", floor.Addr)
 	if err != nil {
 		return nil, err
 	}
-	defer pass.stop()
-	targets := []*target{{name: direct, process: floor}, {name: bare, process: pass}}
+	defer pass.Stop()
+	targets := []*target{{name: direct, Process: floor.Process}, {name: bare, Process: pass.Process}}
 	if !b.floors {
 		behind := floor
 		if c.backend != c.client {
 			if behind, err = b.startBackend(ctx, c.backend, c.answer); err != nil {
 				return nil, err
 			}
-			defer behind.stop()
+			defer behind.Stop()
 		}
-		e, token, stop, err := b.startCell(ctx, c, behind.addr)
+		e, token, stop, err := b.startCell(ctx, c, behind.Addr)
 		if err != nil {
 			return nil, err
 		}
 		defer stop()
-		targets = append(targets, &target{name: weir, process: e.process})
+		targets = append(targets, &target{name: weir, Process: e.Process})
 		for _, t := range targets {
 			t.token = token // the floors are sent what the edge is
 		}
@@ -172,12 +175,12 @@ func (b *bench) measure(ctx context.Context, c cell) (*measurement, error) {
 			if err := os.MkdirAll(older.dir, 0o700); err != nil {
 				return nil, err
 			}
-			e, token, stop, err := older.startCell(ctx, c, behind.addr)
+			e, token, stop, err := older.startCell(ctx, c, behind.Addr)
 			if err != nil {
 				return nil, err
 			}
 			defer stop()
-			targets = append(targets, &target{name: other, process: e.process, token: token})
+			targets = append(targets, &target{name: other, Process: e.Process, token: token})
 		}
 	}
 
@@ -206,34 +209,34 @@ func (b *bench) measure(ctx context.Context, c cell) (*measurement, error) {
 
 // startCell starts the edge of a cell. It returns the token that clients have to
 // show, which is empty for none, and what stops everything.
-func (b *bench) startCell(ctx context.Context, c cell, backend string, flags ...string) (e *edge, token string, stop func(), err error) {
+func (b *bench) startCell(ctx context.Context, c cell, backend string, flags ...string) (e *kit.Edge, token string, stop func(), err error) {
 	if !c.chain {
 		if e, err = b.startEdge(ctx, []string{backend}, flags...); err != nil {
 			return nil, "", nil, err
 		}
-		return e, "", e.stop, nil
+		return e, "", e.Stop, nil
 	}
-	s, err := startSigner()
+	s, err := issuer.New(issuer.RS256, kit.ServerName, nil)
 	if err != nil {
 		return nil, "", nil, err
 	}
-	if token, err = s.mint(); err == nil {
+	if token, err = mint(s); err == nil {
 		logs := filepath.Join(b.dir, "logs") // beside the manifests an edge hears of every record that it writes
 		if err = os.MkdirAll(logs, 0o700); err == nil {
-			e, err = b.startPlan(ctx, s.chain(backend, filepath.Join(logs, "audit.log")), flags...)
+			e, err = b.startPlan(ctx, chain(s, backend, filepath.Join(logs, "audit.log")), append(flags, "--local-rate-limits")...)
 		}
 	}
 	if err != nil {
-		s.stop()
+		s.Leave()
 		return nil, "", nil, err
 	}
-	return e, token, func() { e.stop(); s.stop() }, nil
+	return e, token, func() { e.Stop(); s.Leave() }, nil
 }
 
 // target is what a load is put on, and what that took in the round under way.
 type target struct {
 	name string
-	*process
+	*kit.Process
 	prefixes []string                             // of the tools that its clients call; nil for none
 	token    string                               // that its clients show; empty for none
 	do       func(c *client, number uint64) error // what its clients do; nil for calls of echo
@@ -267,12 +270,12 @@ func (b *bench) roundOf(ctx context.Context, c cell, targets []*target, calls, e
 	// 1. open and warm up
 	for _, t := range targets {
 		var err error
-		if t.fleet, err = openFleetAs(ctx, t.token, t.addr, c.client, c.conns, t.prefixes...); err != nil {
-			return t.fault(fmt.Errorf("%s: %w", t.name, err))
+		if t.fleet, err = openFleetAs(ctx, t.token, t.Addr, c.client, c.conns, t.prefixes...); err != nil {
+			return t.Fault(fmt.Errorf("%s: %w", t.name, err))
 		}
 		defer t.fleet.hangUp()
 		if _, err := t.repeat(ctx, calls/10+10*c.conns); err != nil {
-			return t.fault(fmt.Errorf("%s: warm-up: %w", t.name, err))
+			return t.Fault(fmt.Errorf("%s: warm-up: %w", t.name, err))
 		}
 		t.run, t.cpu = run{}, 0
 	}
@@ -282,7 +285,7 @@ func (b *bench) roundOf(ctx context.Context, c cell, targets []*target, calls, e
 	for left := calls; left > 0; left -= each {
 		for _, t := range turn {
 			if err := t.slice(ctx, min(left, each)); err != nil {
-				return t.fault(fmt.Errorf("%s: %w", t.name, err))
+				return t.Fault(fmt.Errorf("%s: %w", t.name, err))
 			}
 		}
 		slices.Reverse(turn)
@@ -292,7 +295,7 @@ func (b *bench) roundOf(ctx context.Context, c cell, targets []*target, calls, e
 	for _, t := range targets {
 		slices.Sort(t.run.latencies)
 		if err := t.fleet.close(); err != nil {
-			return t.fault(fmt.Errorf("%s: %w", t.name, err))
+			return t.Fault(fmt.Errorf("%s: %w", t.name, err))
 		}
 	}
 	return nil
@@ -300,7 +303,7 @@ func (b *bench) roundOf(ctx context.Context, c cell, targets []*target, calls, e
 
 // slice makes some calls and adds what they took.
 func (t *target) slice(ctx context.Context, calls int) error {
-	before, err := cpuTime(t.pid())
+	before, err := kit.CPU(t.PID())
 	if err != nil {
 		return err
 	}
@@ -308,7 +311,7 @@ func (t *target) slice(ctx context.Context, calls int) error {
 	if err != nil {
 		return err
 	}
-	after, err := cpuTime(t.pid())
+	after, err := kit.CPU(t.PID())
 	if err != nil {
 		return err
 	}
@@ -318,7 +321,7 @@ func (t *target) slice(ctx context.Context, calls int) error {
 	return nil
 }
 
-func (b *bench) startBackend(ctx context.Context, e era, answer string, flags ...string) (*process, error) {
+func (b *bench) startBackend(ctx context.Context, e kit.Era, answer string, flags ...string) (*helper, error) {
 	args := append([]string{"backend", "--era", string(e), "--answer", answer}, flags...)
 	return startHelper(ctx, b.procs, args...)
 }
@@ -328,9 +331,9 @@ const countCalls = 5000
 
 // runCounts is P4: what reaches the backend during calls on warm connections.
 func (b *bench) runCounts(ctx context.Context) {
-	cells := []cell{{modern, modern, "json", 8, false}, {legacy, legacy, "json", 8, false}}
+	cells := []cell{{kit.Modern, kit.Modern, "json", 8, false}, {kit.Legacy, kit.Legacy, "json", 8, false}}
 	if b.wants("p3") && !b.floors {
-		cells = append(cells, cell{legacy, modern, "json", 8, false}, cell{modern, legacy, "json", 8, false})
+		cells = append(cells, cell{kit.Legacy, kit.Modern, "json", 8, false}, cell{kit.Modern, kit.Legacy, "json", 8, false})
 	}
 	for _, c := range cells {
 		if ctx.Err() != nil {
@@ -360,29 +363,32 @@ func (b *bench) count(ctx context.Context, c cell, backends int) error {
 	if err != nil {
 		return err
 	}
-	defer backend.stop()
-	name, target := weir, (*process)(nil)
+	defer backend.Stop()
+	name, target := weir, (*kit.Process)(nil)
 	if b.floors {
 		name = bare
-		target, err = startHelper(ctx, b.procs, "bare", "--backend", backend.addr)
+		var pass *helper
+		if pass, err = startHelper(ctx, b.procs, "bare", "--backend", backend.Addr); err == nil {
+			target = pass.Process
+		}
 	} else {
-		var e *edge
-		if e, err = b.startPlan(ctx, plan{backends: backend.addrs, prefixed: backends > 1}); err == nil {
-			target = e.process
+		var e *kit.Edge
+		if e, err = b.startEdge(ctx, backend.addrs); err == nil {
+			target = e.Process
 		}
 	}
 	if err != nil {
 		return err
 	}
-	defer target.stop()
+	defer target.Stop()
 
 	var names []string
 	if backends > 1 {
 		names = prefixes(c.conns, backends)
 	}
-	f, err := openFleet(ctx, target.addr, c.client, c.conns, names...)
+	f, err := openFleet(ctx, target.Addr, c.client, c.conns, names...)
 	if err != nil {
-		return target.fault(err)
+		return target.Fault(err)
 	}
 	defer f.hangUp()
 	// The slow tool keeps every client waiting at once, so that all the
@@ -392,24 +398,24 @@ func (b *bench) count(ctx context.Context, c cell, backends int) error {
 		calls int
 	}{{"slow", 3 * c.conns}, {"echo", 50 * c.conns}} {
 		if _, err := f.drive(ctx, warm.tool, warm.calls); err != nil {
-			return target.fault(fmt.Errorf("warm-up: %w", err))
+			return target.Fault(fmt.Errorf("warm-up: %w", err))
 		}
 	}
-	before, err := readCounts(ctx, backend.addr)
+	before, err := kit.CountsAt(ctx, backend.Addr)
 	if err != nil {
 		return err
 	}
 	r, err := f.drive(ctx, "echo", countCalls)
 	if err != nil {
-		return target.fault(err)
+		return target.Fault(err)
 	}
-	after, err := readCounts(ctx, backend.addr)
+	after, err := kit.CountsAt(ctx, backend.Addr)
 	if err != nil {
 		return err
 	}
-	seen := after.since(before)
-	wrong := seen.check(countCalls, backends, r.elapsed)
+	seen := after.Since(before)
+	wrong := checkCounts(seen, countCalls, backends, r.elapsed)
 	b.report.counts = append(b.report.counts, countRow{cell: c, backends: backends, target: name, calls: countCalls, seen: seen, wrong: wrong})
-	b.say("P4, %s: %s: %d requests and %d new connections for %d calls", c, name, seen.requests(), seen.Connections, countCalls)
+	b.say("P4, %s: %s: %d requests and %d new connections for %d calls", c, name, seen.Requests(), seen.Connections, countCalls)
 	return errors.Join(wrong, f.close())
 }

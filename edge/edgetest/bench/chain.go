@@ -5,23 +5,23 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/weir-edge/weir/edge/edgetest/issuer"
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // chained is what a call of P2 goes through.
 const chained = "through a verified token (in cache), 20 policies, a rate limit, a guest, an injected header, audit to a file and metrics"
 
 // chain is an edge whose calls go through all of that.
-func (s *signer) chain(backend, auditLog string) plan {
-	p := s.plan(backend)
-	p.incoming = "{type: oidc, oidcConfigRef: {name: bench, audience: bench}, " + authz(append(idlePolicies(19), `permit(principal, action, resource == Tool::"echo");`)) + "}"
-	p.before += "apiVersion: weir.dev/v1beta1\nkind: EdgeFilter\nmetadata: {name: bench}\nspec: {type: wasm, source: {inline: " + base64.StdEncoding.EncodeToString(guestModule()) + "}}\n---\n"
-	p.spec = "  filterRefs: [{name: bench}]\n"
-	p.config = fmt.Sprintf(`    outgoingAuth: {source: inline, default: {type: header_injection, headerInjection: {headerName: X-Api-Key, headerValue: bench}}}
+func chain(s *issuer.Issuer, backend, auditLog string) kit.Plan {
+	p := guarded(s, backend, ", "+authz(append(idlePolicies(19), `permit(principal, action, resource == Tool::"echo");`))).
+		Through("{inline: " + base64.StdEncoding.EncodeToString(guestModule()) + "}")
+	p.Config = fmt.Sprintf(`    outgoingAuth: {source: inline, default: {type: header_injection, headerInjection: {headerName: X-Api-Key, headerValue: bench}}}
     rateLimiting: {shared: {maxTokens: 1000000000, refillPeriod: 1s}}
     audit: {enabled: true, logFile: %q}
     telemetry: {enablePrometheusMetricsPath: true}
 `, auditLog)
-	p.flags = []string{"--local-rate-limits"}
 	return p
 }
 

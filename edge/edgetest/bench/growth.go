@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // growthRow is one line of P7: what a call costs before so many backends with
@@ -76,29 +78,29 @@ func (b *bench) runGrowth(ctx context.Context) {
 }
 
 func (b *bench) grow(ctx context.Context) error {
-	load := cell{modern, modern, "json", 8, false}
+	load := cell{kit.Modern, kit.Modern, "json", 8, false}
 	rows := growthSizes()
 	var targets []*target
 	for _, r := range rows {
 		// All backends of a line are one process with as many addresses.
-		behind, err := b.startBackend(ctx, modern, "json", "--tools", strconv.Itoa(r.tools/r.backends), "--addresses", strconv.Itoa(r.backends))
+		behind, err := b.startBackend(ctx, kit.Modern, "json", "--tools", strconv.Itoa(r.tools/r.backends), "--addresses", strconv.Itoa(r.backends))
 		if err != nil {
 			return err
 		}
-		defer behind.stop()
-		e, err := b.startPlan(ctx, plan{backends: behind.addrs, prefixed: true, incoming: r.incoming()})
+		defer behind.Stop()
+		e, err := b.startPlan(ctx, kit.Plan{Backends: behind.addrs, Prefixed: true, Incoming: r.incoming()})
 		if err != nil {
 			return err
 		}
-		defer e.stop()
+		defer e.Stop()
 		shown := r.tools
 		if r.policies > 0 {
 			shown = 1
 		}
-		if _, err := e.listed(ctx, shown); err != nil {
-			return e.fault(fmt.Errorf("%s: %w", r, err))
+		if _, err := listed(ctx, e, shown); err != nil {
+			return e.Fault(fmt.Errorf("%s: %w", r, err))
 		}
-		targets = append(targets, &target{name: r.String(), process: e.process, prefixes: prefixes(load.conns, r.backends)})
+		targets = append(targets, &target{name: r.String(), Process: e.Process, prefixes: prefixes(load.conns, r.backends)})
 	}
 	for range b.rounds {
 		if err := b.roundOf(ctx, load, targets, b.calls/2, sliceCalls); err != nil {

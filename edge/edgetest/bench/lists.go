@@ -9,6 +9,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // listTools is how many tools the list of P6 has; one page of an edge holds so
@@ -78,19 +80,19 @@ func (b *bench) runLists(ctx context.Context) {
 
 func (b *bench) listsOf(ctx context.Context, lc listCase) error {
 	// 1. An edge whose cache is filled, and what it answers.
-	backend, err := b.startBackend(ctx, modern, "json", "--tools", strconv.Itoa(listTools))
+	backend, err := b.startBackend(ctx, kit.Modern, "json", "--tools", strconv.Itoa(listTools))
 	if err != nil {
 		return err
 	}
-	defer backend.stop()
-	e, err := b.startPlan(ctx, plan{backends: backend.addrs, prefixed: true, incoming: lc.incoming})
+	defer backend.Stop()
+	e, err := b.startPlan(ctx, kit.Plan{Backends: backend.addrs, Prefixed: true, Incoming: lc.incoming})
 	if err != nil {
 		return err
 	}
-	defer e.stop()
-	text, err := e.listed(ctx, listTools-lc.hidden)
+	defer e.Stop()
+	text, err := listed(ctx, e, listTools-lc.hidden)
 	if err != nil {
-		return e.fault(err)
+		return e.Fault(err)
 	}
 	// 2. A server of the same bytes.
 	file, err := os.CreateTemp(b.dir, "list-*.json")
@@ -105,13 +107,13 @@ func (b *bench) listsOf(ctx context.Context, lc listCase) error {
 	if err != nil {
 		return err
 	}
-	defer floor.stop()
+	defer floor.Stop()
 	// 3. The rounds. A list is some fifty times as large as a call's answer.
-	do := func(c *client, _ uint64) error { return c.listAgain(text) }
-	targets := []*target{{name: static, process: floor, do: do}, {name: weir, process: e.process, do: do}}
+	do := func(c *client, _ uint64) error { return listAgain(c.Client, text) }
+	targets := []*target{{name: static, Process: floor.Process, do: do}, {name: weir, Process: e.Process, do: do}}
 	row := listRow{what: lc.what, size: len(text), figures: map[string][]figure{}}
-	load := cell{modern, modern, "json", 8, false}
-	before, err := readCounts(ctx, backend.addr)
+	load := cell{kit.Modern, kit.Modern, "json", 8, false}
+	before, err := kit.CountsAt(ctx, backend.Addr)
 	if err != nil {
 		return err
 	}
@@ -123,14 +125,14 @@ func (b *bench) listsOf(ctx context.Context, lc listCase) error {
 			row.figures[t.name] = append(row.figures[t.name], figureOf(t.run, t.cpu))
 		}
 	}
-	after, err := readCounts(ctx, backend.addr)
+	after, err := kit.CountsAt(ctx, backend.Addr)
 	if err != nil {
 		return err
 	}
 	b.report.lists = append(b.report.lists, row)
 	b.say("P6, %s: %s, %s as the floor", row.what, row.verdict().value, row.verdict().floor)
 	// The list lives for a minute, and is asked for anew about as often.
-	if n := after.since(before).Methods["tools/list"]; n > 20 {
+	if n := after.Since(before).Methods["tools/list"]; n > 20 {
 		return fmt.Errorf("the backend was asked %d times for its list", n)
 	}
 	return nil
@@ -139,28 +141,29 @@ func (b *bench) listsOf(ctx context.Context, lc listCase) error {
 // listID is the id of every list request, so that the answers are the same.
 const listID = "1"
 
-func (c *client) listText(cursor string) []byte {
+func listText(c *kit.Client, cursor string) []byte {
 	if cursor != "" {
-		cursor = `"cursor":` + strconv.Quote(cursor) + `,`
+		cursor = `"cursor":` + strconv.Quote(cursor)
 	}
-	return c.modernRequest(listID, "tools/list", "", cursor)
+	return c.Modern(listID, "tools/list", "", cursor, "")
 }
 
 // listAgain lists and verifies that the answer is the one before.
-func (c *client) listAgain(want []byte) error {
-	if err := c.exchange(c.listText("")); err != nil {
+func listAgain(c *kit.Client, want []byte) error {
+	a, err := c.Do(listText(c, ""))
+	if err != nil {
 		return err
 	}
-	if c.answer.status != 200 || !bytes.Equal(c.answer.body, want) {
-		return fmt.Errorf("list: status %d, %d bytes and not the %d that were there: %.200s", c.answer.status, len(c.answer.body), len(want), c.answer.body)
+	if a.Status != 200 || !bytes.Equal(a.Body, want) {
+		return fmt.Errorf("list: status %d, %d bytes and not the %d that were there: %.200s", a.Status, len(a.Body), len(want), a.Body)
 	}
 	return nil
 }
 
 // listed lists all pages until they have so many tools, and returns the first.
-func (e *edge) listed(ctx context.Context, tools int) ([]byte, error) {
+func listed(ctx context.Context, e *kit.Edge, tools int) ([]byte, error) {
 	for began := time.Now(); ; {
-		first, n, err := e.listOnce(ctx)
+		first, n, err := listOnce(ctx, e.Addr)
 		if err != nil {
 			return nil, err
 		}
@@ -178,15 +181,16 @@ func (e *edge) listed(ctx context.Context, tools int) ([]byte, error) {
 	}
 }
 
-func (e *edge) listOnce(ctx context.Context) (first []byte, tools int, err error) {
-	c, err := dial(ctx, e.addr, modern, 0)
+func listOnce(ctx context.Context, addr string) (first []byte, tools int, err error) {
+	c, err := dial(ctx, addr, kit.Modern, 0)
 	if err != nil {
 		return nil, 0, err
 	}
-	defer c.conn.Close()
-	c.deadline(handshakeLimit)
+	defer c.Close()
+	c.Wait(handshakeLimit)
 	for cursor, page := "", 0; page == 0 || cursor != ""; page++ {
-		if err := c.exchange(c.listText(cursor)); err != nil {
+		a, err := c.Do(listText(c.Client, cursor))
+		if err != nil {
 			return nil, 0, fmt.Errorf("list: %w", err)
 		}
 		var m struct {
@@ -195,14 +199,14 @@ func (e *edge) listOnce(ctx context.Context) (first []byte, tools int, err error
 				Next  string `json:"nextCursor"`
 			}
 		}
-		if c.answer.status != 200 {
+		if a.Status != 200 {
 			return nil, 0, nil // the backends have not all answered yet
 		}
-		if err := json.Unmarshal(c.answer.body, &m); err != nil {
-			return nil, 0, fmt.Errorf("list: %w: %.200s", err, c.answer.body)
+		if err := json.Unmarshal(a.Body, &m); err != nil {
+			return nil, 0, fmt.Errorf("list: %w: %.200s", err, a.Body)
 		}
 		if page == 0 {
-			first = bytes.Clone(c.answer.body)
+			first = bytes.Clone(a.Body)
 		}
 		tools += len(m.Result.Tools)
 		cursor = m.Result.Next

@@ -11,7 +11,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
+
+// client is one client of a fleet, on one connection that stays open.
+type client struct {
+	*kit.Client
+	calls map[string]*call // by tool
+}
 
 // fleet is a closed loop of clients: each sends its next call when it has the
 // answer to the last.
@@ -26,26 +34,34 @@ type run struct {
 	elapsed   time.Duration
 }
 
+// dial connects a client, from an address of its own among two hundred.
+func dial(ctx context.Context, addr string, e kit.Era, number int) (*client, error) {
+	c, err := kit.Dial(ctx, addr, e, kit.DialOptions{From: number % 200, Buffer: 16 << 10})
+	return &client{Client: c}, err
+}
+
 // openFleet connects clients and opens them. Numbers of calls start anywhere,
 // so that two fleets before one target do not make the same calls. The tools
 // that the clients call begin with the prefixes, in turn; without any with none.
-func openFleet(ctx context.Context, addr string, e era, size int, prefixes ...string) (*fleet, error) {
+func openFleet(ctx context.Context, addr string, e kit.Era, size int, prefixes ...string) (*fleet, error) {
 	return openFleetAs(ctx, "", addr, e, size, prefixes...)
 }
 
 // openFleetAs is openFleet for clients that show a token, unless it is empty.
-func openFleetAs(ctx context.Context, token, addr string, e era, size int, prefixes ...string) (*fleet, error) {
+func openFleetAs(ctx context.Context, token, addr string, e kit.Era, size int, prefixes ...string) (*fleet, error) {
 	f := &fleet{}
 	f.next.Store(firstNumber + rand.Uint64N(lastNumber-2*firstNumber))
 	for i := range size {
 		c, err := dial(ctx, addr, e, i)
 		if err == nil {
 			f.clients = append(f.clients, c)
-			c.token = token
+			c.Token = token
+			prefix := ""
 			if len(prefixes) > 0 {
-				c.prefix = prefixes[i%len(prefixes)]
+				prefix = prefixes[i%len(prefixes)]
 			}
-			err = c.open()
+			err = c.Begin("weir-bench")
+			c.calls = map[string]*call{"echo": callOf(c.Client, prefix+"echo"), "slow": callOf(c.Client, prefix+"slow")}
 		}
 		if err != nil {
 			f.hangUp()
@@ -58,7 +74,7 @@ func openFleetAs(ctx context.Context, token, addr string, e era, size int, prefi
 // drive makes a number of calls and waits for their answers. The first wrong
 // answer ends it with an error. When ctx ends, so do the connections.
 func (f *fleet) drive(ctx context.Context, tool string, calls int) (run, error) {
-	return f.repeat(ctx, calls, func(c *client, number uint64) error { return c.call(tool, number) })
+	return f.repeat(ctx, calls, func(c *client, number uint64) error { return c.calls[tool].make(c.Client, number) })
 }
 
 // repeat does something a number of times, each with a number of its own, and
@@ -76,7 +92,7 @@ func (f *fleet) repeat(ctx context.Context, calls int, do func(c *client, number
 	var loops sync.WaitGroup
 	begin := time.Now()
 	for i, c := range f.clients {
-		c.deadline(30*time.Second + time.Duration(calls)*time.Millisecond)
+		c.Wait(30*time.Second + time.Duration(calls)*time.Millisecond)
 		loops.Go(func() {
 			for left.Add(-1) >= 0 {
 				start := time.Now()
@@ -111,7 +127,7 @@ func (f *fleet) repeat(ctx context.Context, calls int, do func(c *client, number
 func (f *fleet) close() error {
 	var errs []error
 	for _, c := range f.clients {
-		errs = append(errs, c.close())
+		errs = append(errs, c.End())
 	}
 	return errors.Join(errs...)
 }
@@ -119,7 +135,7 @@ func (f *fleet) close() error {
 // hangUp closes the connections and nothing else.
 func (f *fleet) hangUp() {
 	for _, c := range f.clients {
-		c.conn.Close()
+		c.Close()
 	}
 }
 
@@ -128,7 +144,7 @@ func loadCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	f := flag.NewFlagSet("bench load", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	addr := f.String("addr", "127.0.0.1:4483", "address to call, HOST:PORT")
-	speaks := f.String("era", string(modern), "modern or legacy")
+	speaks := f.String("era", string(kit.Modern), "modern or legacy")
 	tool := f.String("tool", "echo", "echo or slow")
 	conns := f.Int("conns", 8, "connections")
 	calls := f.Int("calls", 20000, "calls")
@@ -136,7 +152,7 @@ func loadCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	if e := era(*speaks); e != modern && e != legacy {
+	if e := kit.Era(*speaks); e != kit.Modern && e != kit.Legacy {
 		return fmt.Errorf("load: --era: %q is neither modern nor legacy", e)
 	}
 	if *tool != "echo" && *tool != "slow" {
@@ -145,7 +161,7 @@ func loadCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if *conns < 1 || *conns > 10000 || *calls < 1 || *calls > 1<<24 {
 		return errors.New("load: --conns is between 1 and 10000, --calls between 1 and 16777216")
 	}
-	fl, err := openFleet(ctx, *addr, era(*speaks), *conns)
+	fl, err := openFleet(ctx, *addr, kit.Era(*speaks), *conns)
 	if err != nil {
 		return err
 	}
@@ -174,10 +190,10 @@ func loadCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	return nil
 }
 
-// cpuOf is cpuTime, and 0 for no process.
+// cpuOf is what a process has used, and 0 for no process.
 func cpuOf(pid int) (time.Duration, error) {
 	if pid == 0 {
 		return 0, nil
 	}
-	return cpuTime(pid)
+	return kit.CPU(pid)
 }

@@ -10,19 +10,18 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // serve runs a server on an address of its own until the test ends.
-func serve(t *testing.T, s *fasthttp.Server, wrap func(net.Listener) net.Listener) (addr string) {
+func serve(t *testing.T, s *fasthttp.Server) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	addr = ln.Addr().String()
-	if wrap != nil {
-		ln = wrap(ln)
-	}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ln) }()
 	t.Cleanup(func() {
@@ -34,9 +33,14 @@ func serve(t *testing.T, s *fasthttp.Server, wrap func(net.Listener) net.Listene
 	return addr
 }
 
-func serveBackend(t *testing.T, b *backend) string {
+func serveBackend(t *testing.T, b *kit.Backend) string {
 	t.Helper()
-	return serve(t, b.server(), func(ln net.Listener) net.Listener { return countedListener{ln, b.tally} })
+	t.Cleanup(b.Close)
+	addr, err := b.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addr
 }
 
 // Both eras, both kinds of answer, directly and through the bare proxy: every
@@ -44,15 +48,16 @@ func serveBackend(t *testing.T, b *backend) string {
 // needs no connection beyond those of the load.
 func TestLoad(t *testing.T) {
 	const calls, conns = 200, 4
-	for _, e := range []era{modern, legacy} {
-		for _, speaks := range []era{e, both} {
+	for _, e := range []kit.Era{kit.Modern, kit.Legacy} {
+		for _, speaks := range []kit.Era{e, kit.Both} {
 			for _, sse := range []bool{false, true} {
 				for _, through := range []string{direct, bare} {
 					t.Run(fmt.Sprintf("%s client, %s backend, sse %v, %s", e, speaks, sse, through), func(t *testing.T) {
-						b := newBackend(speaks, sse, false, 2, time.Millisecond)
+						b := newBackend(speaks, 2)
+						b.SSE, b.Slow = sse, time.Millisecond
 						addr := serveBackend(t, b)
 						if through == bare {
-							addr = serve(t, newBare(addr), nil)
+							addr = serve(t, newBare(addr))
 						}
 						f, err := openFleet(t.Context(), addr, e, conns)
 						if err != nil {
@@ -62,25 +67,25 @@ func TestLoad(t *testing.T) {
 						if _, err := f.drive(t.Context(), "slow", conns); err != nil {
 							t.Fatal(err)
 						}
-						before := b.tally.counts()
+						before := b.Counts()
 						r, err := f.drive(t.Context(), "echo", calls)
 						if err != nil {
 							t.Fatal(err)
 						}
-						seen := b.tally.counts().since(before)
+						seen := b.Counts().Since(before)
 						if len(r.latencies) != calls || r.latencies[0] <= 0 || r.elapsed < r.latencies[0] {
 							t.Errorf("%d latencies from %s within %s", len(r.latencies), r.latencies[0], r.elapsed)
 						}
-						if seen.Methods["tools/call"] != calls || seen.requests() != calls || len(seen.Refused) != 0 {
+						if seen.Methods["tools/call"] != calls || seen.Requests() != calls || len(seen.Refused) != 0 {
 							t.Errorf("the backend saw %+v", seen)
 						}
-						if total := b.tally.counts().Connections; total > 2*conns {
+						if total := b.Counts().Connections; total > 2*conns {
 							t.Errorf("%d connections to the backend for %d clients", total, conns)
 						}
 						if err := f.close(); err != nil {
 							t.Error(err)
 						}
-						if n := b.tally.counts().Sessions; n != 0 {
+						if n := b.Counts().Sessions; n != 0 {
 							t.Errorf("%d sessions are left", n)
 						}
 					})
@@ -92,8 +97,8 @@ func TestLoad(t *testing.T) {
 
 // The answer to a call has the size that the bars were set with.
 func TestAnswerSize(t *testing.T) {
-	for _, e := range []era{modern, legacy} {
-		addr := serveBackend(t, newBackend(e, false, false, 2, 0))
+	for _, e := range []kit.Era{kit.Modern, kit.Legacy} {
+		addr := serveBackend(t, newBackend(e, 2))
 		f, err := openFleet(t.Context(), addr, e, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -102,8 +107,8 @@ func TestAnswerSize(t *testing.T) {
 		if _, err := f.drive(t.Context(), "echo", 1); err != nil {
 			t.Fatal(err)
 		}
-		if n := len(f.clients[0].answer.body); n != answerSize {
-			t.Errorf("%s: %d bytes, want %d: %s", e, n, answerSize, f.clients[0].answer.body)
+		if n := len(f.clients[0].Answer.Body); n != answerSize {
+			t.Errorf("%s: %d bytes, want %d: %s", e, n, answerSize, f.clients[0].Answer.Body)
 		}
 	}
 }
@@ -125,12 +130,12 @@ func TestLoadNoticesWrongAnswers(t *testing.T) {
 		{"a content type", func(ctx *fasthttp.RequestCtx) { ctx.SetContentType("text/html") }, "neither application/json"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBackend(modern, false, false, 2, 0)
+			pass := newBare(serveBackend(t, newBackend(kit.Modern, 2))).Handler
 			addr := serve(t, &fasthttp.Server{Handler: func(ctx *fasthttp.RequestCtx) {
-				b.handle(ctx)
+				pass(ctx)
 				c.spoil(ctx)
-			}}, nil)
-			f, err := openFleet(t.Context(), addr, modern, 2)
+			}})
+			f, err := openFleet(t.Context(), addr, kit.Modern, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +155,7 @@ func TestLoadIsCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	f, err := openFleet(ctx, ln.Addr().String(), modern, 1)
+	f, err := openFleet(ctx, ln.Addr().String(), kit.Modern, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func standIn(args []string) error {
 	if err != nil {
 		return err
 	}
-	found := regexp.MustCompile(`url: http://([^/]+)/mcp\n`).FindSubmatch(text)
+	found := regexp.MustCompile(`url: http://([^/]+)/mcp,`).FindSubmatch(text)
 	if found == nil {
 		return fmt.Errorf("no backend in %s", text)
 	}

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // memoryRow is one line of P8. Sizes are bytes.
@@ -52,7 +54,7 @@ func (b *bench) runMemory(ctx context.Context) {
 				return b.idleStreams(ctx, "stream", min(b.streams, upstreamStreams))
 			}})
 	}
-	for _, e := range []era{modern, legacy} {
+	for _, e := range []kit.Era{kit.Modern, kit.Legacy} {
 		parts = append(parts, part{"P8, many calls, " + string(e), func(ctx context.Context) error { return b.manyCalls(ctx, e) }})
 	}
 	for _, p := range parts {
@@ -68,36 +70,36 @@ func (b *bench) runMemory(ctx context.Context) {
 // idleSessions opens sessions, leaves them without a connection and reads what
 // they weigh.
 func (b *bench) idleSessions(ctx context.Context) error {
-	backend, err := b.startBackend(ctx, legacy, "json")
+	backend, err := b.startBackend(ctx, kit.Legacy, "json")
 	if err != nil {
 		return err
 	}
-	defer backend.stop()
+	defer backend.Stop()
 	most := strconv.Itoa(warmSessions + b.sessions)
-	e, err := b.startEdge(ctx, []string{backend.addr}, "--pprof", "--max-sessions", most, "--max-sessions-per-principal", most)
+	e, err := b.startEdge(ctx, []string{backend.Addr}, "--pprof", "--max-sessions", most, "--max-sessions-per-principal", most)
 	if err != nil {
 		return err
 	}
-	defer e.stop()
+	defer e.Stop()
 
-	if _, err := openSessions(ctx, e.addr, warmSessions); err != nil {
-		return e.fault(err)
+	if _, err := openSessions(ctx, e.Addr, warmSessions); err != nil {
+		return e.Fault(err)
 	}
-	before, err := e.weigh(ctx, true)
+	before, err := weigh(ctx, e, true)
 	if err != nil {
 		return err
 	}
-	sessions, err := openSessions(ctx, e.addr, b.sessions)
+	sessions, err := openSessions(ctx, e.Addr, b.sessions)
 	if err != nil {
-		return e.fault(err)
+		return e.Fault(err)
 	}
-	after, err := e.weigh(ctx, false)
+	after, err := weigh(ctx, e, false)
 	if err != nil {
 		return err
 	}
-	alive, err := countAlive(ctx, e.addr, sessions)
+	alive, err := countAlive(ctx, e.Addr, sessions)
 	if err != nil {
-		return e.fault(err)
+		return e.Fault(err)
 	}
 	b.addMemory("an idle legacy session", before, after, alive, b.sessions, 4<<10)
 	return nil
@@ -106,57 +108,57 @@ func (b *bench) idleSessions(ctx context.Context) error {
 // idleStreams opens a session for each stream, then the streams, and reads
 // what these add.
 func (b *bench) idleStreams(ctx context.Context, get string, streams int) error {
-	backend, err := b.startBackend(ctx, legacy, "json", "--get", get)
+	backend, err := b.startBackend(ctx, kit.Legacy, "json", "--get", get)
 	if err != nil {
 		return err
 	}
-	defer backend.stop()
+	defer backend.Stop()
 	const warm = 50
 	most := strconv.Itoa(warm + streams)
-	e, err := b.startEdge(ctx, []string{backend.addr}, "--pprof", "--max-sessions", most, "--max-sessions-per-principal", most)
+	e, err := b.startEdge(ctx, []string{backend.Addr}, "--pprof", "--max-sessions", most, "--max-sessions-per-principal", most)
 	if err != nil {
 		return err
 	}
-	defer e.stop()
+	defer e.Stop()
 
-	sessions, err := openSessions(ctx, e.addr, warm+streams)
+	sessions, err := openSessions(ctx, e.Addr, warm+streams)
 	if err != nil {
-		return e.fault(err)
+		return e.Fault(err)
 	}
 	var open []*client
 	defer func() {
 		for _, c := range open {
-			c.conn.Close()
+			c.Close()
 		}
 	}()
 	add := func(sessions []string) error {
 		for _, s := range sessions {
-			c, err := dial(ctx, e.addr, legacy, len(open))
+			c, err := dial(ctx, e.Addr, kit.Legacy, len(open))
 			if err != nil {
 				return err
 			}
 			open = append(open, c)
-			if err := c.stream(s); err != nil {
+			if err := stream(c.Client, s); err != nil {
 				return fmt.Errorf("stream %d: %w", len(open), err)
 			}
 		}
 		return nil
 	}
 	if err := add(sessions[:warm]); err != nil {
-		return e.fault(err)
+		return e.Fault(err)
 	}
-	before, err := e.weigh(ctx, true)
+	before, err := weigh(ctx, e, true)
 	if err != nil {
 		return err
 	}
 	if err := add(sessions[warm:]); err != nil {
-		return e.fault(err)
+		return e.Fault(err)
 	}
-	after, err := e.weigh(ctx, false)
+	after, err := weigh(ctx, e, false)
 	if err != nil {
 		return err
 	}
-	seen, err := readCounts(ctx, backend.addr)
+	seen, err := kit.CountsAt(ctx, backend.Addr)
 	if err != nil {
 		return err
 	}
@@ -166,7 +168,7 @@ func (b *bench) idleStreams(ctx context.Context, get string, streams int) error 
 	}
 	alive := 0
 	for _, c := range open[warm:] {
-		if c.stillOpen() {
+		if stillOpen(c.Client) {
 			alive++
 		}
 	}
@@ -188,26 +190,26 @@ func (b *bench) addMemory(what string, before, after weight, alive, opened int, 
 }
 
 // manyCalls reads the resident memory after half and after all of many calls.
-func (b *bench) manyCalls(ctx context.Context, e era) error {
+func (b *bench) manyCalls(ctx context.Context, e kit.Era) error {
 	c := cell{e, e, "json", 8, false}
 	backend, err := b.startBackend(ctx, e, c.answer)
 	if err != nil {
 		return err
 	}
-	defer backend.stop()
-	pass, err := startHelper(ctx, b.procs, "bare", "--backend", backend.addr)
+	defer backend.Stop()
+	pass, err := startHelper(ctx, b.procs, "bare", "--backend", backend.Addr)
 	if err != nil {
 		return err
 	}
-	defer pass.stop()
-	targets := map[string]*process{bare: pass}
+	defer pass.Stop()
+	targets := map[string]*kit.Process{bare: pass.Process}
 	if !b.floors {
-		e, err := b.startEdge(ctx, []string{backend.addr})
+		e, err := b.startEdge(ctx, []string{backend.Addr})
 		if err != nil {
 			return err
 		}
-		defer e.stop()
-		targets[weir] = e.process
+		defer e.Stop()
+		targets[weir] = e.Process
 	}
 	for _, name := range []string{bare, weir} {
 		p := targets[name]
@@ -216,16 +218,16 @@ func (b *bench) manyCalls(ctx context.Context, e era) error {
 		}
 		row := massRow{target: name, cell: c, calls: b.mass}
 		if err := row.measure(ctx, p); err != nil {
-			return p.fault(fmt.Errorf("%s: %w", name, err))
+			return p.Fault(fmt.Errorf("%s: %w", name, err))
 		}
 		b.report.mass = append(b.report.mass, row)
-		b.say("P8, %s: %s: %.1f MiB after %d calls, %.1f MiB after %d", c, name, mib(row.half), row.calls/2, mib(row.full), row.calls)
+		b.say("P8, %s: %s: %.1f MiB after %d calls, %.1f MiB after %d", c, name, kit.MiB(row.half), row.calls/2, kit.MiB(row.full), row.calls)
 	}
 	return nil
 }
 
-func (row *massRow) measure(ctx context.Context, p *process) error {
-	f, err := openFleet(ctx, p.addr, row.cell.client, row.cell.conns)
+func (row *massRow) measure(ctx context.Context, p *kit.Process) error {
+	f, err := openFleet(ctx, p.Addr, row.cell.client, row.cell.conns)
 	if err != nil {
 		return err
 	}
@@ -237,7 +239,7 @@ func (row *massRow) measure(ctx context.Context, p *process) error {
 		if _, err := f.drive(ctx, "echo", part.calls); err != nil {
 			return err
 		}
-		if *part.read, err = residentBytes(p.pid()); err != nil {
+		if *part.read, err = kit.Resident(p.PID()); err != nil {
 			return err
 		}
 	}
@@ -245,59 +247,64 @@ func (row *massRow) measure(ctx context.Context, p *process) error {
 }
 
 // openSessions initializes sessions over a few connections that are closed
-// when it returns, and gives their ids in no order.
+// when it returns, and gives their ids.
 func openSessions(ctx context.Context, addr string, count int) ([]string, error) {
-	return spread(ctx, addr, count, func(c *client, _ int) (string, error) { return c.initialize() })
+	ids := make([]string, count)
+	return ids, kit.Spread(ctx, addr, count, 8, kit.Apart, func(c *kit.Client, i int) error {
+		err := c.Begin("weir-bench")
+		ids[i] = c.Session
+		return err
+	})
 }
 
 // countAlive pings sessions and counts those that still run.
 func countAlive(ctx context.Context, addr string, sessions []string) (alive int, err error) {
-	lives, err := spread(ctx, addr, len(sessions), func(c *client, i int) (bool, error) { return c.ping(sessions[i]) })
-	for _, l := range lives {
-		if l {
-			alive++
+	var n atomic.Int64
+	err = kit.Spread(ctx, addr, len(sessions), 8, kit.Apart, func(c *kit.Client, i int) error {
+		lives, err := ping(c, sessions[i])
+		if lives {
+			n.Add(1)
 		}
-	}
-	return alive, err
+		return err
+	})
+	return int(n.Load()), err
 }
 
-// spread does count things over eight connections of eight clients.
-func spread[T any](ctx context.Context, addr string, count int, do func(c *client, i int) (T, error)) ([]T, error) {
-	const lanes = 8
-	out := make([]T, count)
-	errs := make([]error, lanes)
-	var wait sync.WaitGroup
-	for lane := range lanes {
-		wait.Go(func() {
-			c, err := dial(ctx, addr, legacy, lane)
-			if err != nil {
-				errs[lane] = err
-				return
-			}
-			defer c.conn.Close()
-			defer context.AfterFunc(ctx, func() { c.conn.Close() })()
-			for i := lane; i < count && errs[lane] == nil; i += lanes {
-				out[i], errs[lane] = do(c, i)
-			}
-		})
+// ping reports whether a session still runs.
+func ping(c *kit.Client, session string) (bool, error) {
+	c.Session = session
+	a, err := c.Try("POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	if err != nil {
+		return false, fmt.Errorf("ping: %w", err)
 	}
-	wait.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
+	return a.Status == 200, nil
+}
+
+// stream opens the GET stream of a session. It returns when the head of the
+// answer has come; the connection is the stream's from then on.
+func stream(c *kit.Client, session string) error {
+	c.Session = session
+	c.Wait(handshakeLimit)
+	if _, err := c.Conn.Write(c.Request("GET", "")); err != nil {
+		return fmt.Errorf("GET: %w", err)
 	}
-	return out, nil
+	if err := c.Answer.ReadHead(c.In); err != nil {
+		return fmt.Errorf("GET: %w", err)
+	}
+	if c.Answer.Status != 200 || c.Answer.Kind != kit.EventContent {
+		return fmt.Errorf("GET: status %d, and not the event stream that was asked for", c.Answer.Status)
+	}
+	return nil
 }
 
 // stillOpen reports whether a stream that should be silent has not ended. What
 // it says in between, a heartbeat, is read and dropped.
-func (c *client) stillOpen() bool {
-	if c.conn.SetReadDeadline(time.Now().Add(time.Millisecond)) != nil {
+func stillOpen(c *kit.Client) bool {
+	if c.Conn.SetReadDeadline(time.Now().Add(time.Millisecond)) != nil {
 		return false
 	}
 	for {
-		if _, err := c.reader.Discard(max(c.reader.Buffered(), 1)); err != nil {
+		if _, err := c.In.Discard(max(c.In.Buffered(), 1)); err != nil {
 			timeout, ok := err.(interface{ Timeout() bool })
 			return ok && timeout.Timeout()
 		}
@@ -313,49 +320,24 @@ type weight struct {
 // weigh reads an edge's memory once it has come to rest. The collection that
 // the live heap takes is forced only before the first of two readings and
 // after the second, so that it does not make what lies between look smaller.
-func (e *edge) weigh(ctx context.Context, first bool) (w weight, err error) {
+func weigh(ctx context.Context, e *kit.Edge, first bool) (w weight, err error) {
 	if first {
-		w.live = e.liveBytes(ctx)
+		w.live = liveBytes(ctx, e)
 	}
-	if w.resident, err = settled(ctx, e.pid()); err != nil {
+	if w.resident, err = kit.Settled(ctx, e.PID(), 100*time.Millisecond, 3*time.Second); err != nil {
 		return w, err
 	}
 	if !first {
-		w.live = e.liveBytes(ctx)
+		w.live = liveBytes(ctx, e)
 	}
 	return w, nil
 }
 
-// settled reads resident memory until it has not moved by a hundredth for
-// half a second, or for three seconds at most.
-func settled(ctx context.Context, pid int) (int64, error) {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	last, quiet := int64(0), 0
-	for range 30 {
-		n, err := residentBytes(pid)
-		if err != nil {
-			return 0, err
-		}
-		if d := n - last; d > n/100 || d < -n/100 {
-			last, quiet = n, 0
-		} else if quiet++; quiet == 5 {
-			return n, nil
-		}
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-tick.C:
-		}
-	}
-	return residentBytes(pid)
-}
-
 // liveBytes asks the edge's own profile for its heap after a collection and
 // its stacks; 0 when it has none.
-func (e *edge) liveBytes(ctx context.Context) int64 {
-	text, err := httpGet(ctx, "http://"+e.admin+"/debug/pprof/heap?gc=1&debug=1", 20*time.Second)
-	if err != nil {
+func liveBytes(ctx context.Context, e *kit.Edge) int64 {
+	status, text := e.Get(ctx, "/debug/pprof/heap?gc=1&debug=1", 20*time.Second)
+	if status != 200 {
 		return 0
 	}
 	return parseLive(text)
@@ -384,5 +366,3 @@ func parseLive(text []byte) int64 {
 	}
 	return sum
 }
-
-func mib(n int64) float64 { return float64(n) / (1 << 20) }

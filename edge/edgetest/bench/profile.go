@@ -8,30 +8,32 @@ import (
 	"os"
 	"os/exec"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // takeProfile keeps the load of the P1 modern cell, or of P2 when that is the
 // case of the run, on an edge while it writes its CPU profile, and prints the
 // ten largest entries.
 func (b *bench) takeProfile(ctx context.Context, stdout io.Writer) error {
-	c := cell{modern, modern, "json", 8, b.only["p2"]}
+	c := cell{kit.Modern, kit.Modern, "json", 8, b.only["p2"]}
 	backend, err := b.startBackend(ctx, c.backend, c.answer)
 	if err != nil {
 		return err
 	}
-	defer backend.stop()
-	e, token, stop, err := b.startCell(ctx, c, backend.addr, "--pprof")
+	defer backend.Stop()
+	e, token, stop, err := b.startCell(ctx, c, backend.Addr, "--pprof")
 	if err != nil {
 		return err
 	}
 	defer stop()
-	f, err := openFleetAs(ctx, token, e.addr, c.client, c.conns)
+	f, err := openFleetAs(ctx, token, e.Addr, c.client, c.conns)
 	if err != nil {
-		return e.fault(err)
+		return e.Fault(err)
 	}
 	defer f.hangUp()
 	if _, err := f.drive(ctx, "echo", 2000); err != nil {
-		return e.fault(err)
+		return e.Fault(err)
 	}
 
 	var text []byte
@@ -39,8 +41,11 @@ func (b *bench) takeProfile(ctx context.Context, stdout io.Writer) error {
 	done := make(chan struct{})
 	go func() { // ends with the answer, or with its limit
 		defer close(done)
-		url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", e.admin, b.seconds)
-		text, failed = httpGet(ctx, url, time.Duration(b.seconds+20)*time.Second)
+		var status int
+		status, text = e.Get(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%d", b.seconds), time.Duration(b.seconds+20)*time.Second)
+		if status != 200 {
+			failed = fmt.Errorf("profile: HTTP %d", status)
+		}
 	}()
 	for running := true; running; {
 		select {
@@ -54,7 +59,7 @@ func (b *bench) takeProfile(ctx context.Context, stdout io.Writer) error {
 		}
 	}
 	if err := errors.Join(err, failed); err != nil {
-		return e.fault(err)
+		return e.Fault(err)
 	}
 	if err := os.WriteFile(b.profile, text, 0o644); err != nil {
 		return err

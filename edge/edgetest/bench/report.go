@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // report is everything that a run found, to be written as one page.
@@ -38,20 +40,15 @@ type countRow struct {
 	backends int
 	target   string
 	calls    int
-	seen     counts
+	seen     kit.Counts
 	wrong    error // what P4 does not allow; nil for nothing
 }
 
 func newReport(ctx context.Context, o options) *report {
-	cpu, _ := os.ReadFile("/proc/cpuinfo")
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	busy := "unknown"
-	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
-		busy, _, _ = strings.Cut(string(text), " ")
-	}
 	return &report{options: o, machine: []string{
-		fmt.Sprintf("Machine: %s, %d cores, %s, kernel %s", parseCPUModel(cpu), runtime.NumCPU(), runtime.GOARCH, strings.TrimSpace(string(kernel))),
-		fmt.Sprintf("Load average of the minute before: %s", busy),
+		fmt.Sprintf("Machine: %s, %d cores, %s, kernel %s", kit.CPUModel(), runtime.NumCPU(), runtime.GOARCH, strings.TrimSpace(string(kernel))),
+		fmt.Sprintf("Load average of the minute before: %s", kit.LoadAverage()),
 		fmt.Sprintf("Go: %s, GOMAXPROCS %d in every process", runtime.Version(), runtime.GOMAXPROCS(0)),
 		fmt.Sprintf("Date: %s", time.Now().UTC().Format("2006-01-02 15:04 UTC")),
 		fmt.Sprintf("Commit: %s", commit(ctx)),
@@ -92,7 +89,7 @@ func (r *report) verdicts() []verdict {
 	for _, c := range r.counts {
 		out = append(out, verdict{
 			"P4", fmt.Sprintf("requests to the backend and new connections per call, %s, %s%s", c.target, c.cell.eras(), c.several()),
-			fmt.Sprintf("%.4g; %.4g", float64(c.seen.requests())/float64(c.calls), float64(c.seen.Connections)/float64(c.calls)),
+			fmt.Sprintf("%.4g; %.4g", float64(c.seen.Requests())/float64(c.calls), float64(c.seen.Connections)/float64(c.calls)),
 			"–", "–", "1; 0", yesNo(c.wrong == nil),
 		})
 	}
@@ -118,12 +115,12 @@ func (r *report) verdicts() []verdict {
 	}
 	for _, m := range r.mass {
 		v := verdict{"P8", fmt.Sprintf("%s: resident after %d calls; growth in the second half, %s", m.target, m.calls, m.cell.eras()),
-			fmt.Sprintf("%.1f MiB; %+.1f MiB", mib(m.full), mib(m.full-m.half)), "–", "–", "≤ 64 MiB; flat", "floor"}
+			fmt.Sprintf("%.1f MiB; %+.1f MiB", kit.MiB(m.full), kit.MiB(m.full-m.half)), "–", "–", "≤ 64 MiB; flat", "floor"}
 		if m.target == weir {
 			v.reached = yesNo(m.full <= 64<<20 && m.full-m.half <= flat)
 			for _, f := range r.mass {
 				if f.target == bare && f.cell == m.cell {
-					v.floor, v.ratio = fmt.Sprintf("%.1f MiB", mib(f.full)), fmt.Sprintf("%.2f", mib(m.full)/mib(f.full))
+					v.floor, v.ratio = fmt.Sprintf("%.1f MiB", kit.MiB(f.full)), fmt.Sprintf("%.2f", kit.MiB(m.full)/kit.MiB(f.full))
 				}
 			}
 		}
@@ -138,7 +135,7 @@ func (r *report) verdicts() []verdict {
 			v.value += fmt.Sprintf("; first call answered at %.1f ms", median(s.first))
 		}
 		if s.late > 0 {
-			v.value += fmt.Sprintf("; %d start(s) not ready within %s", s.late, readyLimit)
+			v.value += fmt.Sprintf("; %d start(s) not ready within %s", s.late, kit.ReadyLimit)
 		}
 		if s.bar > 0 {
 			v.bar, v.reached = fmt.Sprintf("≤ %.0f ms", s.bar), yesNo(s.late == 0 && median(s.ready) <= s.bar && median(s.first) <= s.bar)

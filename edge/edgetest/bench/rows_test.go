@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/issuer"
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // TestKeptBelowTheMarker writes a page again and again: what is measured is
@@ -49,11 +50,11 @@ func TestKeptBelowTheMarker(t *testing.T) {
 }
 
 func TestManifests(t *testing.T) {
-	one := plan{backends: []string{"a:1"}}.manifest()
-	many := plan{backends: []string{"a:1", "b:2"}, prefixed: true, incoming: "{type: oidc}"}.manifest()
+	one := kit.PlanOf("a:1").Text()
+	many := kit.Plan{Backends: []string{"a:1", "b:2"}, Prefixed: true, Incoming: "{type: oidc}"}.Text()
 	for _, c := range []struct{ text, want string }{
-		{one, "incomingAuth: {type: anonymous}"}, {one, "conflictResolution: priority"}, {one, "url: http://a:1/mcp\n"},
-		{many, "incomingAuth: {type: oidc}"}, {many, "conflictResolution: prefix"}, {many, "name: backend-2\n        url: http://b:2/mcp\n"},
+		{one, "incomingAuth: {type: anonymous}"}, {one, "conflictResolution: priority"}, {one, "url: http://a:1/mcp,"},
+		{many, "incomingAuth: {type: oidc}"}, {many, "conflictResolution: prefix"}, {many, "{name: backend-2, url: http://b:2/mcp,"},
 	} {
 		if !strings.Contains(c.text, c.want) {
 			t.Errorf("no %q in\n%s", c.want, c.text)
@@ -97,25 +98,6 @@ func TestRowVerdicts(t *testing.T) {
 	}
 }
 
-// TestGun fires faster than the backend answers, and every call is answered.
-func TestGun(t *testing.T) {
-	addr := serveBackend(t, newBackend(modern, false, false, 2, 10*time.Millisecond))
-	g := &gun{addr: addr, number: firstNumber}
-	defer g.close()
-	shots := g.fire(t.Context(), 400, 250*time.Millisecond)
-	if len(shots) != 100 {
-		t.Fatalf("%d shots", len(shots))
-	}
-	for i, s := range shots {
-		if s.err != nil || s.took < 10*time.Millisecond {
-			t.Errorf("shot %d: %v after %s", i, s.err, s.took)
-		}
-	}
-	if g.opened < 2 || g.opened > 100 {
-		t.Errorf("%d connections", g.opened)
-	}
-}
-
 func TestTokenVerdicts(t *testing.T) {
 	row := tokenRow{size: 1024, check: 20, figures: map[string][]figure{
 		noToken: {{cpu: 30}, {cpu: 40}, {cpu: 50}}, cachedToken: {{cpu: 31}, {cpu: 42}, {cpu: 58}}, freshToken: {{cpu: 70}, {cpu: 80}, {cpu: 90}},
@@ -132,12 +114,12 @@ func TestTokenVerdicts(t *testing.T) {
 
 // TestTokens signs tokens of the size that is meant, each another.
 func TestTokens(t *testing.T) {
-	s, err := startSigner()
+	s, err := issuer.New(issuer.RS256, kit.ServerName, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.stop()
-	all, err := s.mintAll(5)
+	defer s.Leave()
+	all, err := mintAll(s, 5)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // startRow is one line of P9. Times are milliseconds.
@@ -47,8 +49,8 @@ func (b *bench) startFloor(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		row.ready = append(row.ready, millis(time.Since(begin)))
-		p.stop()
+		row.ready = append(row.ready, kit.Millis(time.Since(begin)))
+		p.Stop()
 	}
 	b.addStart(row)
 	return nil
@@ -57,11 +59,11 @@ func (b *bench) startFloor(ctx context.Context) error {
 // startEdges times the edge before backends that answer, or before the same
 // with one that takes connections and never answers.
 func (b *bench) startEdges(ctx context.Context, blackHole bool) error {
-	p, err := b.startBackend(ctx, both, "json", "--addresses", strconv.Itoa(b.backends))
+	p, err := b.startBackend(ctx, kit.Both, "json", "--addresses", strconv.Itoa(b.backends))
 	if err != nil {
 		return err
 	}
-	defer p.stop()
+	defer p.Stop()
 	addrs := p.addrs
 	row := startRow{what: fmt.Sprintf("the edge is ready, %d backend(s)", len(addrs)), bar: 150}
 	if blackHole {
@@ -78,21 +80,21 @@ func (b *bench) startEdges(ctx context.Context, blackHole bool) error {
 	for range b.starts {
 		begin := time.Now()
 		e, err := b.startEdge(ctx, addrs)
-		if errors.Is(err, errNotReady) {
+		if errors.Is(err, kit.ErrNotReady) {
 			row.late++
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		row.ready = append(row.ready, millis(e.ready))
+		row.ready = append(row.ready, kit.Millis(e.Ready))
 		if !blackHole || b.backends > 1 { // there is one that can be called
-			err = e.callOnce(ctx, b.backends)
-			row.first = append(row.first, millis(time.Since(begin)))
+			err = callOnce(ctx, e, b.backends)
+			row.first = append(row.first, kit.Millis(time.Since(begin)))
 		}
-		e.stop()
+		e.Stop()
 		if err != nil {
-			return e.fault(err)
+			return e.Fault(err)
 		}
 	}
 	b.addStart(row)
@@ -100,12 +102,12 @@ func (b *bench) startEdges(ctx context.Context, blackHole bool) error {
 }
 
 // callOnce calls the first of some backends.
-func (e *edge) callOnce(ctx context.Context, backends int) error {
+func callOnce(ctx context.Context, e *kit.Edge, backends int) error {
 	var names []string
 	if backends > 1 {
 		names = prefixes(1, backends)
 	}
-	f, err := openFleet(ctx, e.addr, modern, 1, names...)
+	f, err := openFleet(ctx, e.Addr, kit.Modern, 1, names...)
 	if err != nil {
 		return err
 	}
@@ -118,5 +120,3 @@ func (b *bench) addStart(row startRow) {
 	b.report.starts = append(b.report.starts, row)
 	b.say("P9: %s: %.1f ms, median of %d, %d too late", row.what, median(row.ready), len(row.ready), row.late)
 }
-
-func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

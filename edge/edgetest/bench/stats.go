@@ -3,18 +3,9 @@ package main
 import (
 	"slices"
 	"time"
-)
 
-// percentile returns the nearest-rank percentile of sorted: the smallest of
-// its values that at least permille of a thousand values do not exceed. It is
-// 0 when there are none; permille is within 1 and 1000.
-func percentile(sorted []time.Duration, permille int) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	rank := (len(sorted)*permille + 999) / 1000
-	return sorted[max(rank, 1)-1]
-}
+	"github.com/weir-edge/weir/edge/edgetest/kit"
+)
 
 // median returns the middle one of values, or the mean of the two in the
 // middle; 0 when there are none. It leaves values as they are.
@@ -42,8 +33,8 @@ type figure struct {
 func figureOf(r run, cpu time.Duration) figure {
 	return figure{
 		cpu:  micros(cpu) / float64(len(r.latencies)),
-		p50:  micros(percentile(r.latencies, 500)),
-		p99:  micros(percentile(r.latencies, 990)),
+		p50:  micros(kit.Percentile(r.latencies, 500)),
+		p99:  micros(kit.Percentile(r.latencies, 990)),
 		rate: float64(len(r.latencies)) / r.elapsed.Seconds(),
 	}
 }

@@ -5,39 +5,6 @@ import (
 	"time"
 )
 
-func TestPercentile(t *testing.T) {
-	upTo := func(n int) (out []time.Duration) {
-		for i := range n {
-			out = append(out, time.Duration(i+1))
-		}
-		return out
-	}
-	for _, c := range []struct {
-		sorted   []time.Duration
-		permille int
-		want     time.Duration
-	}{
-		{nil, 500, 0},
-		{upTo(1), 1, 1},
-		{upTo(1), 990, 1},
-		{upTo(2), 500, 1},
-		{upTo(3), 500, 2},
-		{upTo(4), 500, 2},
-		{upTo(100), 500, 50},
-		{upTo(100), 990, 99},
-		{upTo(101), 990, 100},
-		{upTo(1000), 990, 990},
-		{upTo(1000), 999, 999},
-		{upTo(1000), 1000, 1000},
-		{[]time.Duration{7, 7, 7, 900}, 750, 7},
-		{[]time.Duration{7, 7, 7, 900}, 751, 900},
-	} {
-		if got := percentile(c.sorted, c.permille); got != c.want {
-			t.Errorf("percentile of %d values, %d ‰: %d, want %d", len(c.sorted), c.permille, got, c.want)
-		}
-	}
-}
-
 func TestMedian(t *testing.T) {
 	for _, c := range []struct {
 		values []float64
@@ -69,5 +36,17 @@ func TestFigureOf(t *testing.T) {
 	}
 	if m := middle([]figure{want, {cpu: 1, p50: 90, p99: 1, rate: 1}, {cpu: 99, p50: 50, p99: 41, rate: 5000}}); m != (figure{cpu: 25, p50: 50, p99: 40, rate: 2000}) {
 		t.Errorf("middle: %+v", m)
+	}
+}
+
+func TestParseLive(t *testing.T) {
+	const text = "heap profile: 1: 2 [3: 4] @ heap/1048576\n\n# runtime.MemStats\n# Alloc = 5\n# HeapAlloc = 1000\n# HeapSys = 7\n# Stack = 24 / 32\n"
+	if got := parseLive([]byte(text)); got != 1024 {
+		t.Errorf("%d, want 1024", got)
+	}
+	for _, text := range []string{"", "\n# HeapAlloc = 1000\n", "\n# HeapAlloc = x\n# Stack = 1 / 2\n"} {
+		if got := parseLive([]byte(text)); got != 0 {
+			t.Errorf("%q: %d, want 0", text, got)
+		}
 	}
 }

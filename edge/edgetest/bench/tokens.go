@@ -6,98 +6,46 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math/big"
-	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/issuer"
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // tokenSize is how long the tokens of P13 are, in bytes, or a little longer.
 const tokenSize = 1024
 
-// signer is the identity provider of P13: one RSA key of 2,048 bits.
-type signer struct {
-	key    *rsa.PrivateKey
-	url    string
-	server *http.Server
-	ended  chan struct{}
-	minted atomic.Int64
-}
-
-func startSigner() (*signer, error) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		return nil, err
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	s := &signer{key: key, url: "http://" + ln.Addr().String(), ended: make(chan struct{})}
-	s.server = &http.Server{ReadHeaderTimeout: handshakeLimit, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		encode := base64.RawURLEncoding.EncodeToString
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"keys":[{"kty":"RSA","alg":"RS256","use":"sig","kid":"k","n":%q,"e":%q}]}`, encode(key.N.Bytes()), encode(big.NewInt(int64(key.E)).Bytes()))
-	})}
-	go func() { // ends with the server
-		defer close(s.ended)
-		_ = s.server.Serve(ln)
-	}()
-	return s, nil
-}
-
-func (s *signer) stop() {
-	s.server.Close()
-	<-s.ended
-}
-
-// plan is an edge that takes its tokens.
-func (s *signer) plan(backend string) plan {
-	return plan{
-		backends: []string{backend},
-		incoming: "{type: oidc, oidcConfigRef: {name: bench, audience: bench}}",
-		before: fmt.Sprintf("apiVersion: weir.dev/v1beta1\nkind: MCPOIDCConfig\nmetadata: {name: bench}\nspec: {type: inline, inline: {issuer: %q, jwksUrl: %q, insecureAllowHTTP: true, jwksAllowPrivateIP: true}}\n---\n",
-			s.url, s.url+"/keys"),
-	}
+// guarded is an edge that takes the tokens of an issuer. auth is further YAML of
+// spec.incomingAuth.
+func guarded(s *issuer.Issuer, backend, auth string) kit.Plan {
+	return kit.PlanOf(backend).Guarded(s, auth, fmt.Sprintf(", jwksUrl: %q", s.URL+"/keys"))
 }
 
 // mint signs a token of tokenSize that no other is equal to.
-func (s *signer) mint() (string, error) {
-	encode := base64.RawURLEncoding.EncodeToString
-	now := time.Now()
-	claims := map[string]any{"iss": s.url, "sub": "bench", "aud": "bench", "iat": now.Unix(), "exp": now.Add(2 * time.Hour).Unix(), "jti": s.minted.Add(1), "pad": ""}
-	head := encode([]byte(`{"alg":"RS256","typ":"at+jwt","kid":"k"}`)) + "."
-	bare, err := json.Marshal(claims)
+func mint(s *issuer.Issuer) (string, error) {
+	claims := s.Claims("bench", map[string]any{"exp": time.Now().Add(2 * time.Hour).Unix()})
+	bare, err := s.Sign(claims)
 	if err != nil {
 		return "", err
 	}
-	const signature = 342 // characters
-	claims["pad"] = strings.Repeat("x", max(0, (tokenSize-len(head)-1-signature)*3/4+1-len(bare)))
-	text, err := json.Marshal(claims)
-	if err != nil {
-		return "", err
-	}
-	signed := head + encode(text)
-	sum := sha256.Sum256([]byte(signed))
-	raw, err := rsa.SignPKCS1v15(nil, s.key, crypto.SHA256, sum[:])
-	return signed + "." + encode(raw), err
+	const member = len(`"pad":"",`)
+	claims["pad"] = strings.Repeat("x", max(0, (tokenSize-len(bare))*3/4+1-member))
+	return s.Sign(claims)
 }
 
 // mintAll signs many tokens.
-func (s *signer) mintAll(n int) ([]string, error) {
+func mintAll(s *issuer.Issuer, n int) ([]string, error) {
 	all, wrong := make([]string, n), make([]error, 2)
 	var work sync.WaitGroup
 	for w := range wrong {
 		work.Go(func() {
 			for i := w; i < n && wrong[w] == nil; i += len(wrong) {
-				all[i], wrong[w] = s.mint()
+				all[i], wrong[w] = mint(s)
 			}
 		})
 	}
@@ -105,10 +53,14 @@ func (s *signer) mintAll(n int) ([]string, error) {
 	return all, errors.Join(wrong...)
 }
 
-// check is what the check of one signature takes, in µs: the least of many.
-func (s *signer) check() (float64, error) {
+// checkAlone is what the check of one signature takes, in µs: the least of many.
+func checkAlone() (float64, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return 0, err
+	}
 	sum := sha256.Sum256([]byte("text"))
-	raw, err := rsa.SignPKCS1v15(nil, s.key, crypto.SHA256, sum[:])
+	raw, err := rsa.SignPKCS1v15(nil, key, crypto.SHA256, sum[:])
 	if err != nil {
 		return 0, err
 	}
@@ -117,7 +69,7 @@ func (s *signer) check() (float64, error) {
 		const each = 50
 		began := time.Now()
 		for range each {
-			if err := rsa.VerifyPKCS1v15(&s.key.PublicKey, crypto.SHA256, sum[:], raw); err != nil {
+			if err := rsa.VerifyPKCS1v15(&key.PublicKey, crypto.SHA256, sum[:], raw); err != nil {
 				return 0, err
 			}
 		}
@@ -175,62 +127,57 @@ func (b *bench) runTokens(ctx context.Context) {
 
 func (b *bench) tokensOf(ctx context.Context) error {
 	// 1. The provider, the backend, an edge without authentication and one with.
-	s, err := startSigner()
+	s, err := issuer.New(issuer.RS256, kit.ServerName, nil)
 	if err != nil {
 		return err
 	}
-	defer s.stop()
-	backend, err := b.startBackend(ctx, modern, "json")
+	defer s.Leave()
+	backend, err := b.startBackend(ctx, kit.Modern, "json")
 	if err != nil {
 		return err
 	}
-	defer backend.stop()
-	open, err := b.startEdge(ctx, []string{backend.addr})
+	defer backend.Stop()
+	open, err := b.startEdge(ctx, []string{backend.Addr})
 	if err != nil {
 		return err
 	}
-	defer open.stop()
-	guarded, err := b.startPlan(ctx, s.plan(backend.addr))
+	defer open.Stop()
+	closed, err := b.startPlan(ctx, guarded(s, backend.Addr, ""))
 	if err != nil {
 		return err
 	}
-	defer guarded.stop()
+	defer closed.Stop()
 
 	// 2. The tokens: one that all calls share, and one for each call.
 	const conns = 8
 	calls := min(b.calls, tokenCalls)
 	warm := calls/10 + 10*conns
-	tokens, err := s.mintAll(1 + b.rounds*(calls+warm))
+	tokens, err := mintAll(s, 1+b.rounds*(calls+warm))
 	if err != nil {
 		return err
 	}
 	row := tokenRow{size: len(tokens[0]), figures: map[string][]figure{}}
-	if row.check, err = s.check(); err != nil {
+	if row.check, err = checkAlone(); err != nil {
 		return err
 	}
 	var next atomic.Int64
 	with := func(token func() string) func(*client, uint64) error {
 		return func(c *client, number uint64) error {
-			c.token = token()
-			one := c.prepare("echo")
-			one.number(number)
-			if err := c.exchange(one.text); err != nil {
-				return err
-			}
-			return one.check(&c.answer)
+			c.Token = token()
+			return callOf(c.Client, "echo").make(c.Client, number)
 		}
 	}
 	shared := func() string { return tokens[0] }
 	fresh := func() string { return tokens[1+int(next.Add(1)-1)%(len(tokens)-1)] }
 	targets := []*target{
-		{name: noToken, process: open.process, do: with(shared)},
-		{name: cachedToken, process: guarded.process, do: with(shared)},
-		{name: freshToken, process: guarded.process, do: with(fresh)},
+		{name: noToken, Process: open.Process, do: with(shared)},
+		{name: cachedToken, Process: closed.Process, do: with(shared)},
+		{name: freshToken, Process: closed.Process, do: with(fresh)},
 	}
 
 	// 3. The rounds.
 	for range b.rounds {
-		if err := b.roundOf(ctx, cell{client: modern, backend: modern, answer: "json", conns: conns}, targets, calls, sliceCalls); err != nil {
+		if err := b.roundOf(ctx, cell{client: kit.Modern, backend: kit.Modern, answer: "json", conns: conns}, targets, calls, sliceCalls); err != nil {
 			return err
 		}
 		for _, t := range targets {

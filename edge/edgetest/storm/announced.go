@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 const (
@@ -38,66 +40,45 @@ var announcedHeads = []string{
 // runAnnounced is Z01: thousands of connections announce large bodies, and send
 // nothing or little of them, to an edge that lets everybody in and to one that
 // wants tokens, beside ordinary clients.
-func runAnnounced(ctx context.Context, s *storm) error {
+func runAnnounced(ctx context.Context, s *storm) {
 	count := s.size(s.count, 2000, 400, "connections that announce")
 	hold := s.span(s.length, 15*time.Second, 4*time.Second, "attack")
 	s.environment = []string{"GOMEMLIMIT=" + announcedLimit}
-	a := &announcing{storm: s, count: count, hold: hold, rate: 200, numbers: &numbers{}}
+	a := &announcing{storm: s, count: count, hold: hold, rate: 200, numbers: &kit.Numbers{}}
 	if s.rate > 0 {
 		a.rate = s.rate
 	}
 
 	// 1. Everybody is let in.
-	b, err := s.newBackend(modern, nil)
-	if err != nil {
-		return err
-	}
-	if a.edge, err = s.start(ctx, []string{b.addr}); err != nil {
-		return err
-	}
-	if err := a.attack(ctx, "announce, and send nothing", "", announcedHeads, false, 0); err != nil {
-		return err
-	}
-	if err := a.attack(ctx, "announce, and send it slowly", "", announcedHeads[:1], true, 0); err != nil {
-		return err
-	}
-	a.edge.stop()
+	b := s.newBackend(kit.Modern, nil)
+	a.edge = s.start(ctx, b.Addr)
+	a.attack(ctx, "announce, and send nothing", "", announcedHeads, false, 0)
+	a.attack(ctx, "announce, and send it slowly", "", announcedHeads[:1], true, 0)
+	a.edge.Stop()
 
 	// 2. Tokens are wanted.
-	i, err := s.newIssuer(nil)
-	if err != nil {
-		return err
-	}
-	if a.edge, err = s.guarded(ctx, i); err != nil {
-		return err
-	}
-	if a.tokens, err = i.mintAll(50); err != nil {
-		return err
-	}
-	if err := a.attack(ctx, "announce, without a token", "", announcedHeads, false, 401); err != nil {
-		return err
-	}
-	stranger, err := i.mint("somebody else")
-	if err != nil {
-		return err
-	}
-	return a.attack(ctx, "announce with tokens of one subject, and send it slowly", stranger, announcedHeads[:1], true, 0)
+	i := s.newIssuer(nil)
+	a.edge = s.guarded(ctx, i, "")
+	a.tokens = must(mintAll(i, 50))
+	a.attack(ctx, "announce, without a token", "", announcedHeads, false, 401)
+	stranger := must(i.Token("somebody else", nil))
+	a.attack(ctx, "announce with tokens of one subject, and send it slowly", stranger, announcedHeads[:1], true, 0)
 }
 
 // announcing is the row while it runs.
 type announcing struct {
 	*storm
-	edge    *edge
+	edge    *kit.Edge
 	count   int
 	hold    time.Duration
 	rate    int
 	tokens  []string // of ordinary clients; none where nobody wants one
-	numbers *numbers
+	numbers *kit.Numbers
 }
 
 // load is the ordinary clients.
 func (a *announcing) load() pace {
-	p := pace{addr: a.edge.addr, era: only(modern), conns: 16, rate: a.rate, from: 30_000, numbers: a.numbers}
+	p := pace{addr: a.edge.Addr, era: only(kit.Modern), conns: 16, rate: a.rate, from: 30_000, numbers: a.numbers}
 	if a.tokens != nil {
 		p.token, p.tool = (&turns{tokens: a.tokens}).next, among(0, 2)
 	}
@@ -107,7 +88,7 @@ func (a *announcing) load() pace {
 // attack opens the connections, and holds them beside the ordinary clients.
 // slowly has more of each body sent; want is the status that each is to be
 // answered with at once, 0 for none.
-func (a *announcing) attack(ctx context.Context, what, token string, heads []string, slowly bool, want int) error {
+func (a *announcing) attack(ctx context.Context, what, token string, heads []string, slowly bool, want int) {
 	var calm, calmLarge, opening, t, large tally // before, while the connections are opened, then
 	beside := func(ctx context.Context, t, large *tally) {
 		var all sync.WaitGroup
@@ -118,14 +99,14 @@ func (a *announcing) attack(ctx context.Context, what, token string, heads []str
 		all.Wait()
 	}
 	during(ctx, 2*time.Second, func(ctx context.Context) { beside(ctx, &tally{}, &tally{}) })
-	top := peak(a.edge.pid())
+	top := a.peak(a.edge)
 	during(ctx, a.hold, func(ctx context.Context) { beside(ctx, &calm, &calmLarge) })
 	base := top()
 	if calm.failed()+calmLarge.failed() > 0 || calm.right.Load() == 0 {
-		return a.edge.fault(fmt.Errorf("calls fail in the calm: %s %s", calm.reasons(), calmLarge.reasons()))
+		fail("calls fail in the calm: %s %s", calm.reasons(), calmLarge.reasons())
 	}
 	var answered, refused, other, sent atomic.Int64
-	top = peak(a.edge.pid())
+	top = a.peak(a.edge)
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	var all sync.WaitGroup
@@ -139,30 +120,29 @@ func (a *announcing) attack(ctx context.Context, what, token string, heads []str
 		all.Go(func() { a.mean(ctx, &large) })
 	}
 	piece := []byte(strings.Repeat(" ", announcedPiece))
-	fleet, err := openFleet(ctx, a.edge.addr, a.count, func(i int) (*client, error) {
-		c, err := dial(ctx, a.edge.addr, modern, dialOptions{from: i, receive: ownReceive, buffer: 512})
+	fleet, err := kit.OpenAll(ctx, a.edge.Addr, a.count, func(i int) (*kit.Client, error) {
+		c, err := kit.Dial(ctx, a.edge.Addr, kit.Modern, kit.DialOptions{From: i, Receive: ownReceive, Buffer: 512})
 		if err != nil {
 			return nil, err
 		}
-		c.token = token
-		head := "POST /mcp HTTP/1.1\r\nHost: " + c.addr + "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n" + c.credential()
-		_, err = c.conn.Write([]byte(head + heads[i%len(heads)]))
+		c.Token = token
+		head := "POST /mcp HTTP/1.1\r\nHost: " + c.Addr + "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n" + c.Credential()
+		_, err = c.Conn.Write([]byte(head + heads[i%len(heads)]))
 		return c, err
 	})
-	defer func() { closeAll(fleet) }()
+	defer func() { kit.CloseAll(fleet) }()
 	if err != nil {
 		end()
 		all.Wait()
-		top()
-		return a.edge.fault(err)
+		check(err)
 	}
 	for i, c := range fleet {
 		all.Go(func() { // one after the other, spread over a tick
-			defer c.close()
+			defer c.Close()
 			status := a.hear(c)
 			tick := time.NewTicker(announcedTick)
 			defer tick.Stop()
-			if slowly && !sleep(ctx, time.Duration(i)*announcedTick/time.Duration(a.count)) {
+			if slowly && !kit.Sleep(ctx, time.Duration(i)*announcedTick/time.Duration(a.count)) {
 				return
 			}
 			for left := announcedBody - announcedBody/40; ; {
@@ -182,8 +162,8 @@ func (a *announcing) attack(ctx context.Context, what, token string, heads []str
 				case <-tick.C:
 				}
 				if slowly && left > 0 {
-					c.wait(time.Second)
-					n, _ := c.conn.Write(piece[:min(len(piece), left)]) // one that is refused is heard of
+					c.Wait(time.Second)
+					n, _ := c.Conn.Write(piece[:min(len(piece), left)]) // one that is refused is heard of
 					left -= n
 					sent.Add(int64(n))
 				}
@@ -191,14 +171,14 @@ func (a *announcing) attack(ctx context.Context, what, token string, heads []str
 		})
 	}
 	open()
-	sleep(ctx, a.hold)
+	kit.Sleep(ctx, a.hold)
 	highest := top()
 	end()
 	all.Wait()
 
 	failed := opening.failed() + int(opening.refused.Load()) + t.failed() + int(t.refused.Load())
-	p99, usual := t.percentile(0.99), calm.percentile(0.99)
-	a.bar(highest-base <= announcedMore, "+ 64 MiB", "%d connections %s (%.0f MiB of it came, %d were refused with 503): resident %.0f MiB at the most, %.0f without", a.count, what, mib(sent.Load()), refused.Load(), mib(highest), mib(base))
+	p99, usual := t.percentile(990), calm.percentile(990)
+	a.bar(highest-base <= announcedMore, "+ 64 MiB", "%d connections %s (%.0f MiB of it came, %d were refused with 503): resident %.0f MiB at the most, %.0f without", a.count, what, kit.MiB(sent.Load()), refused.Load(), kit.MiB(highest), kit.MiB(base))
 	a.bar(failed == 0 && t.right.Load() > 0, "0", "%d of %d calls beside them failed", failed, opening.sent.Load()+t.sent.Load())
 	switch n := large.failed() + int(large.refused.Load()); {
 	case slowly && token != "": // who has a credential has room beside all others
@@ -206,7 +186,7 @@ func (a *announcing) attack(ctx context.Context, what, token string, heads []str
 	case slowly:
 		a.tell("%d of %d calls of 1 MiB beside them were refused; nobody says who they are", n, large.sent.Load())
 	}
-	a.bar(p99 <= usual+max(usual/5, 2*time.Millisecond), "+ 20 %, or 2 ms", "p99 of calls beside them %.2f ms, %.2f ms without: %+.0f %%", millis(p99), millis(usual), 100*(float64(p99)/float64(max(usual, 1))-1))
+	a.bar(p99 <= usual+max(usual/5, 2*time.Millisecond), "+ 20 %, or 2 ms", "p99 of calls beside them %.2f ms, %.2f ms without: %+.0f %%", kit.Millis(p99), kit.Millis(usual), 100*(float64(p99)/float64(max(usual, 1))-1))
 	if want != 0 {
 		a.bar(answered.Load() == int64(a.count), "all", "%d of %d answered with %d before any of the body came", answered.Load(), a.count, want)
 	} else if other.Load() > 0 {
@@ -215,25 +195,23 @@ func (a *announcing) attack(ctx context.Context, what, token string, heads []str
 	if failed+large.failed() > 0 {
 		a.note("%s: %s %s %s", what, opening.reasons(), t.reasons(), large.reasons())
 	}
-	return nil
 }
 
 // hear waits for the status of the answer, in the background: it comes when
 // there is one. A server that asks for the body has not answered yet.
-func (a *announcing) hear(c *client) <-chan int {
+func (a *announcing) hear(c *kit.Client) <-chan int {
 	status := make(chan int, 1)
 	go func() { // ends with the connection
-		_ = c.conn.SetReadDeadline(time.Time{})
+		_ = c.Conn.SetReadDeadline(time.Time{})
 		for {
-			h, err := readAnswerHead(c.br)
-			if err != nil {
+			if c.Answer.ReadHead(c.In) != nil {
 				return
 			}
-			if h.status >= 200 {
-				if t, ok := c.conn.(*net.TCPConn); ok {
+			if c.Answer.Status >= 200 {
+				if t, ok := c.Conn.(*net.TCPConn); ok {
 					_ = t.CloseWrite()
 				}
-				status <- h.status
+				status <- c.Answer.Status
 				return
 			}
 		}
@@ -243,33 +221,29 @@ func (a *announcing) hear(c *client) <-chan int {
 
 // mean sends calls of 1 MiB, one after the other.
 func (a *announcing) mean(ctx context.Context, t *tally) {
-	var c *client
-	defer func() {
-		if c != nil {
-			c.close()
-		}
-	}()
+	var c *kit.Client
+	defer func() { c.Close() }()
 	p := a.load()
-	for sleep(ctx, 100*time.Millisecond) {
+	for kit.Sleep(ctx, 100*time.Millisecond) {
 		if c == nil {
 			var err error
-			if c, err = dial(context.WithoutCancel(ctx), a.edge.addr, modern, dialOptions{from: 39_000}); err != nil {
+			if c, err = kit.Dial(context.WithoutCancel(ctx), a.edge.Addr, kit.Modern, kit.DialOptions{From: 39_000}); err != nil {
 				t.noConnection(err)
 				continue
 			}
 			if p.tool != nil {
-				c.tool, c.token = p.tool(0), p.token()
+				c.Tool, c.Token = p.tool(0), p.token()
 			}
 		}
-		n := a.numbers.next()
-		one := work{Text: fmt.Sprint(n) + strings.Repeat("x", 1<<20)}
-		c.wait(patience)
+		n := a.numbers.Next()
+		one := kit.Work{Text: fmt.Sprint(n) + strings.Repeat("x", 1<<20)}
+		c.Wait(kit.Patience)
 		t.sent.Add(1)
 		began := time.Now()
-		closes, err := c.call(fmt.Sprint(n), one)
+		closes, err := c.Call(fmt.Sprint(n), one)
 		t.count(n, time.Since(began), err)
 		if err != nil || closes {
-			c.close()
+			c.Close()
 			c = nil
 		}
 	}

@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,14 +16,17 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 	"github.com/weir-edge/weir/edge/edgetest/port"
 )
 
 // runAudit is G28: every request leaves one record, whatever becomes of it and
 // whenever the process is told to end; and where the log cannot be written, the
 // records that are missing are counted to the last.
-func runAudit(ctx context.Context, s *storm) error {
-	return errors.Join(s.auditAll(ctx), s.auditFull(ctx), s.auditSlow(ctx))
+func runAudit(ctx context.Context, s *storm) {
+	s.auditAll(ctx)
+	s.auditFull(ctx)
+	s.auditSlow(ctx)
 }
 
 // ends are the ways in which a request of the load ends, with the status that
@@ -57,15 +58,8 @@ func endOf(n int64) int {
 // audited is an edge with an audit log in a file for each of its two servers:
 // one with policies before a backend that works and one that is not there, and
 // one that wants tokens.
-func (s *storm) audited(ctx context.Context, back string, file func(server string) string) (*edge, error) {
-	dead, err := port.Free()
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp(s.dir, "audit-")
-	if err != nil {
-		return nil, err
-	}
+func (s *storm) audited(ctx context.Context, back string, file func(server string) string) *kit.Edge {
+	dead := must(port.Free())
 	text := fmt.Sprintf(`apiVersion: weir.dev/v1beta1
 kind: MCPGroup
 metadata: {name: storm}
@@ -106,11 +100,7 @@ spec:
     backends:
     - {name: backend-1, url: "http://%s/mcp", transport: streamable-http}
 `, file("storm"), back, dead, dead, file("guarded"), back)
-	path := filepath.Join(dir, "edge.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		return nil, err
-	}
-	return s.startOn(ctx, path, "--default-server", "storm")
+	return s.startOn(ctx, must(kit.WriteManifest(s.dir, text)), "--default-server", "storm")
 }
 
 // seen is what became of the requests of a load, by their numbers.
@@ -124,7 +114,7 @@ type seen struct {
 func newSeen() *seen { return &seen{answered: map[int64]bool{}, arrived: map[int64]bool{}} }
 
 // arrive takes down that the backend has a request which is to be left.
-func (s *seen) arrive(t *task) {
+func (s *seen) arrive(t *kit.Task) {
 	if n, err := strconv.ParseInt(t.Text, 10, 64); err == nil && t.Hang {
 		s.mu.Lock()
 		s.arrived[n] = true
@@ -141,21 +131,22 @@ func (out *seen) load(ctx context.Context, addr string, enough int64, told func(
 	var work sync.WaitGroup
 	for range 16 {
 		work.Go(func() {
-			var c *auditClient
-			defer func() { c.close() }()
+			var c *kit.Client
+			defer func() { c.Close() }()
 			for refused := 0; ctx.Err() == nil && refused < 20 && !stop.Load(); {
 				if c == nil {
 					var err error
-					if c, err = dialAudit(addr); err != nil {
+					if c, err = dialAudit(ctx, addr); err != nil {
+						c = nil
 						refused++
 						continue
 					}
 					refused = 0
 				}
 				number := n.Add(1)
-				status, err := c.send(number, out)
+				status, closes, err := out.send(c, number)
 				if err != nil {
-					c.close()
+					c.Close()
 					c = nil
 					continue
 				}
@@ -169,8 +160,8 @@ func (out *seen) load(ctx context.Context, addr string, enough int64, told func(
 					out.answered[number] = true
 					out.mu.Unlock()
 				}
-				if c.closes {
-					c.close()
+				if closes {
+					c.Close()
 					c = nil
 				}
 				if done.Add(1) == enough {
@@ -185,32 +176,17 @@ func (out *seen) load(ctx context.Context, addr string, enough int64, told func(
 // requests is how many requests have certainly been taken by the edge.
 func (s *seen) requests() int { return len(s.answered) + len(s.arrived) }
 
-// auditClient is a connection.
-type auditClient struct {
-	conn   net.Conn
-	in     *bufio.Reader
-	addr   string
-	closes bool
-}
-
-func dialAudit(addr string) (*auditClient, error) {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
-	if err != nil {
-		return nil, err
+func dialAudit(ctx context.Context, addr string) (*kit.Client, error) {
+	c, err := kit.Dial(ctx, addr, kit.Modern, kit.DialOptions{})
+	if err == nil {
+		c.Wait(2 * kit.Patience) // the load does not last longer
 	}
-	_ = conn.SetDeadline(time.Now().Add(2 * patience)) // the load does not last longer
-	return &auditClient{conn: conn, in: bufio.NewReader(conn), addr: addr}, nil
-}
-
-func (c *auditClient) close() {
-	if c != nil {
-		_ = c.conn.Close()
-	}
+	return c, err
 }
 
 // send sends the request of a number and returns the status of its answer; 0
 // for one that it left.
-func (c *auditClient) send(n int64, out *seen) (status int, err error) {
+func (out *seen) send(c *kit.Client, n int64) (status int, closes bool, err error) {
 	method, params, path, kind, more := "tools/call", "", "/mcp", "application/json", ""
 	name := "backend-1_work"
 	e := endOf(n)
@@ -233,10 +209,10 @@ func (c *auditClient) send(n int64, out *seen) (status int, err error) {
 	if ends()[e].name == "malformed" {
 		body = body[:len(body)-1]
 	}
-	_, err = fmt.Fprintf(c.conn, "POST %s HTTP/1.1\r\nHost: %s\r\nX-Request-Id: n-%d\r\nContent-Type: %s\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: %s\r\nMcp-Name: %s\r\nContent-Length: %d\r\n\r\n%s",
-		path, c.addr, n, kind, method, name, len(body), body)
+	_, err = fmt.Fprintf(c.Conn, "POST %s HTTP/1.1\r\nHost: %s\r\nX-Request-Id: n-%d\r\nContent-Type: %s\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: %s\r\nMcp-Name: %s\r\nContent-Length: %d\r\n\r\n%s",
+		path, c.Addr, n, kind, method, name, len(body), body)
 	if err != nil {
-		return 0, err
+		return 0, true, err
 	}
 	if ends()[e].status == 0 {
 		until := time.Now().Add(2 * time.Second)
@@ -249,15 +225,10 @@ func (c *auditClient) send(n int64, out *seen) (status int, err error) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		c.closes = true
-		return 0, nil
+		return 0, true, nil
 	}
-	h, err := readAnswerHead(c.in)
-	if err == nil {
-		_, err = h.readBody(c.in)
-	}
-	c.closes = h.closes
-	return h.status, err
+	err = c.Answer.Read(c.In)
+	return c.Answer.Status, c.Answer.Closes, err
 }
 
 // entry is a line of an audit log, as far as the row reads it.
@@ -296,44 +267,28 @@ func readAudit(in io.Reader, of map[int64][]string) (lost int, err error) {
 
 // auditAll puts requests of every end on an edge, ends it under that load, and
 // holds the log against what the clients saw.
-func (s *storm) auditAll(ctx context.Context) error {
+func (s *storm) auditAll(ctx context.Context) {
 	count := s.size(s.count, 100_000, 10_000, "requests")
 	out := newSeen()
-	b, err := s.newBackend(modern, func(b *backend) { b.arrived = out.arrive })
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(s.dir, "log-")
-	if err != nil {
-		return err
-	}
+	b := s.newBackend(kit.Modern, func(b *kit.Backend) { b.Arrived = out.arrive })
+	dir := s.folder("log-")
 	file := func(server string) string { return filepath.Join(dir, server+".log") }
-	e, err := s.audited(ctx, b.addr, file)
-	if err != nil {
-		return err
-	}
-	if err := s.awaitTools(ctx, e); err != nil {
-		return e.fault(err)
-	}
-	out.load(ctx, e.addr, int64(count), func() bool {
-		e.signal(reopens) // which changes nothing where nothing was moved
-		e.signal(syscall.SIGTERM)
+	e := s.audited(ctx, b.Addr, file)
+	s.awaitTools(ctx, e)
+	out.load(ctx, e.Addr, int64(count), func() bool {
+		e.Signal(reopens) // which changes nothing where nothing was moved
+		e.Signal(syscall.SIGTERM)
 		return true
 	})
-	if !e.awaitEnd(drainTimeout + 5*time.Second) {
-		return e.fault(errors.New("the edge does not end"))
+	if !e.AwaitEnd(drainTimeout + 5*time.Second) {
+		fail("the edge does not end")
 	}
 	records, lost := map[int64][]string{}, 0
 	for _, server := range []string{"storm", "guarded"} {
-		f, err := os.Open(file(server))
-		if err != nil {
-			return err
-		}
+		f := must(os.Open(file(server)))
 		n, err := readAudit(f, records)
 		f.Close()
-		if err != nil {
-			return err
-		}
+		check(err)
 		lost += n
 	}
 	delete(records, first)
@@ -358,50 +313,38 @@ func (s *storm) auditAll(ctx context.Context) error {
 	if len(out.wrong) > 0 {
 		s.note("%s", out.wrong[0])
 	}
-	return nil
 }
 
 // first is the number of the calls before a load, which are to be answered.
 const first = 1 << 40
 
 // awaitTools waits until a call is answered.
-func (s *storm) awaitTools(ctx context.Context, e *edge) error {
+func (s *storm) awaitTools(ctx context.Context, e *kit.Edge) {
 	out := newSeen()
-	for by := time.Now().Add(patience); time.Now().Before(by) && ctx.Err() == nil; {
-		c, err := dialAudit(e.addr)
-		if err == nil {
-			status, err := c.send(first, out)
-			c.close()
+	for by := time.Now().Add(kit.Patience); time.Now().Before(by) && ctx.Err() == nil; {
+		if c, err := dialAudit(ctx, e.Addr); err == nil {
+			status, _, err := out.send(c, first)
+			c.Close()
 			if err == nil && status == 200 {
-				return nil
+				return
 			}
 		}
 	}
-	return errors.New("the tools of the backend do not come")
+	fail("the tools of the backend do not come")
 }
 
 // auditFull has the log on a disk that is full.
-func (s *storm) auditFull(ctx context.Context) error {
-	return s.auditLost(ctx, "a full disk", func(string) (string, func() (map[int64][]string, int, error), error) {
-		return "/dev/full", func() (map[int64][]string, int, error) { return nil, 0, nil }, nil
-	})
+func (s *storm) auditFull(ctx context.Context) {
+	s.auditLost(ctx, "a full disk", "/dev/full", func(map[int64][]string) (int, error) { return 0, nil })
 }
 
 // auditSlow has the log in a pipe that nobody reads until the end.
-func (s *storm) auditSlow(ctx context.Context) error {
-	return s.auditLost(ctx, "a log that nobody reads until the end", func(dir string) (string, func() (map[int64][]string, int, error), error) {
-		name := filepath.Join(dir, "pipe")
-		if err := makePipe(name); err != nil {
-			return "", nil, err
-		}
-		pipe, err := os.OpenFile(name, os.O_RDONLY|notBlocking, 0) // reads end when the edge has
-		return name, func() (map[int64][]string, int, error) {
-			defer pipe.Close()
-			records := map[int64][]string{}
-			lost, err := readAudit(pipe, records)
-			return records, lost, err
-		}, err
-	})
+func (s *storm) auditSlow(ctx context.Context) {
+	name := filepath.Join(s.folder("log-"), "pipe")
+	check(makePipe(name))
+	pipe := must(os.OpenFile(name, os.O_RDONLY|notBlocking, 0)) // reads end when the edge has
+	defer pipe.Close()
+	s.auditLost(ctx, "a log that nobody reads until the end", name, func(of map[int64][]string) (int, error) { return readAudit(pipe, of) })
 }
 
 // lostCount is what the process says at its end of what is missing in a log.
@@ -409,57 +352,35 @@ var lostCount = regexp.MustCompile(`closed with records lost.*?"lost":(\d+)`)
 
 // auditLost puts requests on an edge whose log cannot be written, and holds
 // what is there and what is said to be lost against what was answered.
-func (s *storm) auditLost(ctx context.Context, what string, sink func(dir string) (name string, read func() (map[int64][]string, int, error), err error)) error {
+func (s *storm) auditLost(ctx context.Context, what, name string, read func(of map[int64][]string) (lost int, err error)) {
 	count := s.size(s.count, 20_000, 10_000, "requests on "+what)
 	out := newSeen()
-	b, err := s.newBackend(modern, func(b *backend) { b.arrived = out.arrive })
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(s.dir, "log-")
-	if err != nil {
-		return err
-	}
-	name, read, err := sink(dir)
-	if err != nil {
-		return err
-	}
-	e, err := s.audited(ctx, b.addr, func(server string) string {
+	b := s.newBackend(kit.Modern, func(b *kit.Backend) { b.Arrived = out.arrive })
+	dir := s.folder("log-")
+	e := s.audited(ctx, b.Addr, func(server string) string {
 		if server == "storm" {
 			return name
 		}
 		return filepath.Join(dir, "other.log")
 	})
-	if err != nil {
-		return err
-	}
-	out.load(ctx, e.addr, int64(count), func() bool { return false })
-	type end struct {
-		records map[int64][]string
-		lost    int
-		err     error
-	}
-	read1 := make(chan end, 1)
+	out.load(ctx, e.Addr, int64(count), func() bool { return false })
+	records, lost := map[int64][]string{}, 0
+	done := make(chan error, 1)
 	go func() { // ends with the edge
-		records, lost, err := read()
-		read1 <- end{records, lost, err}
+		var err error
+		lost, err = read(records)
+		done <- err
 	}()
-	e.signal(syscall.SIGTERM)
-	if !e.awaitEnd(drainTimeout + 10*time.Second) {
-		return e.fault(errors.New("the edge does not end"))
+	e.Signal(syscall.SIGTERM)
+	if !e.AwaitEnd(drainTimeout + 10*time.Second) {
+		fail("the edge does not end")
 	}
-	got := <-read1
-	if got.err != nil {
-		return got.err
-	}
-	lost := got.lost
-	if said := lostCount.FindStringSubmatch(e.said.String()); said != nil {
-		if lost, err = strconv.Atoi(said[1]); err != nil {
-			return err
-		}
+	check(<-done)
+	if said := lostCount.FindStringSubmatch(e.Said.String()); said != nil {
+		lost = must(strconv.Atoi(said[1]))
 	}
 	wrote, want := 0, 0
-	for _, all := range got.records {
+	for _, all := range records {
 		wrote += len(all)
 	}
 	for _, taken := range []map[int64]bool{out.answered, out.arrived} {
@@ -470,5 +391,4 @@ func (s *storm) auditLost(ctx context.Context, what string, sink func(dir string
 		}
 	}
 	s.bar(wrote+lost == want, "exact", "%s: %d requests, %d records there and %d said to be lost", what, want, wrote, lost)
-	return nil
 }

@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // lanes is how many calls of one tenant are under way at a time.
@@ -20,15 +23,13 @@ const lanes = 8
 // runCrosstalk is G30: two tenants make the same calls at the same time, with
 // the same JSON-RPC ids and the same progress tokens, and give some of them up
 // in the middle. Nothing of the one may reach the other.
-func runCrosstalk(ctx context.Context, s *storm) error {
+func runCrosstalk(ctx context.Context, s *storm) {
 	count := s.size(s.count, 100_000, 2_000, "calls of each tenant")
-	cells := []struct{ client, backend era }{{legacy, legacy}, {modern, legacy}, {legacy, modern}, {modern, modern}}
+	cells := []struct{ client, backend kit.Era }{{kit.Legacy, kit.Legacy}, {kit.Modern, kit.Legacy}, {kit.Legacy, kit.Modern}, {kit.Modern, kit.Modern}}
 	sum := &crosses{}
 	began := time.Now()
 	for _, cell := range cells {
-		if err := s.crossCell(ctx, cell.client, cell.backend, max(count/len(cells), lanes), sum); err != nil {
-			return err
-		}
+		s.crossCell(ctx, cell.client, cell.backend, max(count/len(cells), lanes), sum)
 		s.say("%s clients, %s backend: %d calls so far", cell.client, cell.backend, sum.answered.Load())
 	}
 	calls, gave := sum.answered.Load(), sum.cancelled.Load()
@@ -41,7 +42,6 @@ func runCrosstalk(ctx context.Context, s *storm) error {
 	if first := sum.first.Load(); first != nil {
 		s.note("the first: %s", *first)
 	}
-	return nil
 }
 
 // crosses is what went to the wrong place, and how much there was of it all.
@@ -77,59 +77,49 @@ func (g *given) has(text string) bool {
 }
 
 // crossCell runs both tenants in one pairing of the eras.
-func (s *storm) crossCell(ctx context.Context, front, back era, count int, sum *crosses) error {
+func (s *storm) crossCell(ctx context.Context, front, back kit.Era, count int, sum *crosses) {
 	up := &given{calls: map[string]bool{}}
-	b, err := s.newBackend(back, func(b *backend) {
-		b.arrived = func(t *task) {
+	b := s.newBackend(back, func(b *kit.Backend) {
+		b.Arrived = func(t *kit.Task) {
 			// A legacy client has a session of its own with the backend.
-			if tenant, _, _ := strings.Cut(t.Text, " "); front == legacy && back == legacy && t.client != tenant {
-				sum.found(&sum.sessions, "call %q in the session of %q", t.Text, t.client)
+			if tenant, _, _ := strings.Cut(t.Text, " "); front == kit.Legacy && back == kit.Legacy && t.Client != tenant {
+				sum.found(&sum.sessions, "call %q in the session of %q", t.Text, t.Client)
 			}
 		}
-		b.left = func(t *task, err error) {
-			if errors.Is(err, errCancelled) && !up.has(t.Text) {
+		b.Left = func(t *kit.Task, err error) {
+			if errors.Is(err, kit.ErrCancelled) && !up.has(t.Text) {
 				sum.found(&sum.amiss, "call %q was cancelled and its client still waited", t.Text)
 			}
 		}
 	})
-	if err != nil {
-		return err
-	}
-	e, err := s.start(ctx, []string{b.addr})
-	if err != nil {
-		return err
-	}
-	defer e.stop()
+	e := s.start(ctx, b.Addr)
+	defer e.Stop()
 	errs := make(chan error, 2*lanes)
 	for i, name := range []string{"alpha", "beta"} {
-		t := &tenant{name: name, addr: e.addr, era: front, from: 10 * i, sum: sum, up: up}
-		if front == legacy {
-			c, err := dial(ctx, e.addr, legacy, dialOptions{from: t.from})
-			if err != nil {
-				return err
-			}
-			err = c.begin(name)
-			c.close()
-			if err != nil {
-				return err
-			}
-			t.session = c.session
+		t := &tenant{name: name, addr: e.Addr, era: front, from: 10 * i, sum: sum, up: up}
+		if front == kit.Legacy {
+			c := must(kit.Dial(ctx, e.Addr, kit.Legacy, kit.DialOptions{From: t.from}))
+			err := c.Begin(name)
+			c.Close()
+			check(err)
+			t.session = c.Session
 		}
 		for lane := range lanes {
 			go func() { errs <- t.lane(ctx, lane, count) }() // ends with its last call
 		}
 	}
+	var err error
 	for range 2 * lanes {
 		err = errors.Join(err, <-errs)
 	}
-	return e.fault(err)
+	check(err)
 }
 
 // tenant is one of the two who must not hear of each other.
 type tenant struct {
 	name    string
 	addr    string
-	era     era
+	era     kit.Era
 	session string
 	from    int
 	sum     *crosses
@@ -139,22 +129,18 @@ type tenant struct {
 // lane makes every so many-th call of the tenant, on a connection of its own.
 // The ids of the calls are those of the other tenant's.
 func (t *tenant) lane(ctx context.Context, lane, count int) error {
-	var c *client
-	defer func() {
-		if c != nil {
-			c.close()
-		}
-	}()
+	var c *kit.Client
+	defer func() { c.Close() }()
 	dice := rand.New(rand.NewPCG(uint64(lane), 7)) // the same for both tenants
 	for id := lane + 1; id <= count && ctx.Err() == nil; id += lanes {
 		if c == nil {
 			var err error
-			if c, err = dial(ctx, t.addr, t.era, dialOptions{from: t.from + lane}); err != nil {
+			if c, err = kit.Dial(ctx, t.addr, t.era, kit.DialOptions{From: t.from + lane}); err != nil {
 				return err
 			}
-			c.session = t.session
+			c.Session = t.session
 		}
-		one := work{Text: fmt.Sprintf("%s %d.", t.name, id)}
+		one := kit.Work{Text: fmt.Sprintf("%s %d.", t.name, id)}
 		quit := dice.IntN(10) == 0
 		switch steps := dice.IntN(4); {
 		case quit:
@@ -162,7 +148,7 @@ func (t *tenant) lane(ctx context.Context, lane, count int) error {
 		case steps > 0:
 			one.Steps, one.Ms = steps, dice.IntN(3)
 		}
-		c.wait(patience)
+		c.Wait(kit.Patience)
 		var keep bool
 		var err error
 		if quit {
@@ -174,7 +160,7 @@ func (t *tenant) lane(ctx context.Context, lane, count int) error {
 			t.sum.found(&t.sum.failed, "%s, call %d: %v", t.name, id, err)
 		}
 		if !keep || err != nil {
-			c.close()
+			c.Close()
 			c = nil
 		}
 	}
@@ -182,29 +168,28 @@ func (t *tenant) lane(ctx context.Context, lane, count int) error {
 }
 
 // make makes a call and looks at everything that comes back on its connection.
-func (t *tenant) make(c *client, id int, one work) (keep bool, err error) {
+func (t *tenant) make(c *kit.Client, id int, one kit.Work) (keep bool, err error) {
 	name := strconv.Itoa(id)
-	a, err := c.do(c.callText(name, one, name))
+	a, err := c.Do(c.CallText(name, one, name))
 	if err != nil {
 		return false, err
 	}
 	t.sum.answered.Add(1)
-	if len(a.data) > 0 {
-		for _, data := range a.data[:len(a.data)-1] {
-			t.hear(name, data)
-		}
+	events := a.Events()
+	for _, data := range events[:max(len(events)-1, 0)] {
+		t.hear(name, data)
 	}
-	m := a.message()
+	m := a.Text()
 	switch {
-	case a.status != 200 || !bytes.Contains(m, []byte(`"result"`)):
-		return false, fmt.Errorf("HTTP %d: %.200s", a.status, m)
+	case a.Status != 200 || !bytes.Contains(m, []byte(`"result"`)):
+		return false, fmt.Errorf("HTTP %d: %.200s", a.Status, m)
 	case !bytes.Contains(m, []byte(`"id":`+name+`,`)) || !bytes.Contains(m, []byte(`"text":"`+one.Text+`"`)):
 		t.sum.found(&t.sum.bodies, "%s, call %s got %.200s", t.name, name, m)
 	}
-	if want := one.Steps; len(a.data) > 0 && len(a.data)-1 != want {
-		t.sum.found(&t.sum.progress, "%s, call %s got %d progress messages of %d", t.name, name, len(a.data)-1, want)
+	if n := len(events) - 1; n >= 0 && n != one.Steps {
+		t.sum.found(&t.sum.progress, "%s, call %s got %d progress messages of %d", t.name, name, n, one.Steps)
 	}
-	return !a.closes, nil
+	return !a.Closes, nil
 }
 
 // hear looks at a progress message: its token and whose call it is about.
@@ -227,46 +212,37 @@ func (t *tenant) hear(name string, data []byte) {
 
 // giveUp begins a call, waits for its first progress, and gives it up: a
 // legacy client says so on another connection, a modern one closes this one.
-func (t *tenant) giveUp(ctx context.Context, c *client, id int, one work) (keep bool, err error) {
+func (t *tenant) giveUp(ctx context.Context, c *kit.Client, id int, one kit.Work) (keep bool, err error) {
 	name := strconv.Itoa(id)
-	if _, err := c.conn.Write(c.callText(name, one, name)); err != nil {
-		return false, err
-	}
-	h, err := readAnswerHead(c.br)
+	in, err := c.Stream(c.CallText(name, one, name))
 	if err != nil {
 		return false, err
 	}
-	if h.status != 200 || !h.events {
-		body, _ := h.readBody(c.br)
-		return false, fmt.Errorf("HTTP %d: %.200s", h.status, body)
-	}
-	in := newEvents(c.br, 4<<10)
-	data, err := in.next()
+	data, err := in.Next()
 	if err != nil {
 		return false, err
 	}
 	t.hear(name, data)
 	t.up.up(one.Text)
 	t.sum.cancelled.Add(1)
-	if t.era == modern {
+	if t.era == kit.Modern {
 		return false, nil
 	}
-	other, err := dial(ctx, t.addr, legacy, dialOptions{from: t.from})
+	other, err := kit.Dial(ctx, t.addr, kit.Legacy, kit.DialOptions{From: t.from})
 	if err != nil {
 		return false, err
 	}
-	defer other.close()
-	other.session = t.session
-	other.wait(patience)
-	a, err := other.do(other.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + name + `,"reason":"given up"}}`))
-	if err != nil || a.status != 202 {
-		return false, fmt.Errorf("notifications/cancelled: HTTP %d: %w", a.status, err)
+	defer other.Close()
+	other.Session = t.session
+	a, err := other.Try("POST", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+name+`,"reason":"given up"}}`)
+	if err != nil || a.Status != 202 {
+		return false, fmt.Errorf("notifications/cancelled: HTTP %d: %w", a.Status, err)
 	}
 	// The stream ends without an answer, and well before the call would have.
 	for {
-		data, err := in.next()
-		if isEOF(err) {
-			return !h.closes, nil
+		data, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return !c.Answer.Closes, nil
 		}
 		if err != nil {
 			return false, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os/exec"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 	"github.com/weir-edge/weir/edge/edgetest/port"
 )
 
@@ -20,17 +22,16 @@ const drainTimeout = 10 * time.Second
 
 // runDrain is G02 and L02: what is under way when the edge is told to end is
 // answered, and what would last for ever ends in order.
-func runDrain(ctx context.Context, s *storm) error {
-	for _, e := range []era{modern, legacy} {
-		if s.quick && e == legacy {
+func runDrain(ctx context.Context, s *storm) {
+	for _, e := range []kit.Era{kit.Modern, kit.Legacy} {
+		if s.quick && e == kit.Legacy {
 			s.scale("with a modern backend alone")
 			break
 		}
-		if err := s.drainOnce(ctx, e); err != nil {
-			return err
-		}
+		s.drainOnce(ctx, e)
 	}
-	return errors.Join(s.stopTwice(ctx), s.stopEarly(ctx))
+	s.stopTwice(ctx)
+	s.stopEarly(ctx)
 }
 
 // ledger is the numbers of the calls that a backend has seen.
@@ -41,7 +42,7 @@ type ledger struct {
 
 func newLedger() *ledger { return &ledger{seen: map[int64]bool{}} }
 
-func (l *ledger) arrived(t *task) {
+func (l *ledger) arrived(t *kit.Task) {
 	n, err := strconv.ParseInt(t.Text, 10, 64)
 	if err != nil {
 		return
@@ -67,52 +68,27 @@ func (l *ledger) ran(numbers []int64) (ran, unseen int) {
 }
 
 // drainOnce stops an edge under load before a backend of one era.
-func (s *storm) drainOnce(ctx context.Context, back era) error {
+func (s *storm) drainOnce(ctx context.Context, back kit.Era) {
 	slow := s.size(s.count, 200, 40, "slow calls and as many streams")
 	book := newLedger()
 	slowSeen := make(chan struct{}, slow)
-	b, err := s.newBackend(back, func(b *backend) {
-		b.arrived = func(t *task) {
+	b := s.newBackend(back, func(b *kit.Backend) {
+		b.Arrived = func(t *kit.Task) {
 			book.arrived(t)
 			if t.Ms > 0 {
 				slowSeen <- struct{}{}
 			}
 		}
-		b.feed = func(f *feed) {
-			tick := time.NewTicker(time.Second)
-			defer tick.Stop()
-			for {
-				select {
-				case <-f.Gone:
-					return
-				case <-tick.C:
-					if !f.notify("tools/list_changed", "") {
-						return
-					}
-				}
-			}
-		}
+		b.Feed = kit.Every(time.Second)
 	})
-	if err != nil {
-		return err
-	}
-	e, err := s.start(ctx, []string{b.addr}, "--max-streams", "20000", "--drain-timeout", drainTimeout.String())
-	if err != nil {
-		return err
-	}
-	var n numbers
-	most, err := s.ceiling(ctx, e.addr, &n)
-	if err != nil {
-		return e.fault(err)
-	}
+	e := s.start(ctx, b.Addr, "--max-streams", "20000", "--drain-timeout", drainTimeout.String())
+	var n kit.Numbers
+	most := s.ceiling(ctx, e.Addr, &n)
 	rate := s.steady(most, 2000)
 	s.say("ceiling %d calls a second, load %d", most, rate)
 
 	// 1. Streams.
-	streams, err := openStreams(ctx, e.addr, slow)
-	if err != nil {
-		return e.fault(err)
-	}
+	streams := must(openStreams(ctx, e.Addr, slow))
 	defer streams.close()
 	// 2. The steady load.
 	var t tally
@@ -120,29 +96,27 @@ func (s *storm) drainOnce(ctx context.Context, back era) error {
 	defer unload()
 	var load sync.WaitGroup
 	load.Go(func() {
-		pace{addr: e.addr, era: both, conns: 32, rate: rate, numbers: &n}.run(loading, &t)
+		pace{addr: e.Addr, era: kit.Mixed, conns: 32, rate: rate, numbers: &n}.run(loading, &t)
 	})
-	if !sleep(ctx, time.Second) {
-		return ctx.Err()
-	}
+	pause(ctx, time.Second)
 	// 3. Slow calls, until the backend has all of them.
 	var late tally
 	for w := range slow {
-		load.Go(func() { slowCall(ctx, e.addr, both(w), w, &n, &late) })
+		load.Go(func() { slowCall(ctx, e.Addr, kit.Mixed(w), w, &n, &late) })
 	}
 	for range slow {
 		select {
 		case <-slowSeen:
-		case <-time.After(patience):
-			return e.fault(errors.New("the slow calls did not reach the backend"))
+		case <-time.After(kit.Patience):
+			fail("the slow calls did not reach the backend")
 		}
 	}
 	// 4. The end.
 	look := s.watchReadiness(ctx, e)
 	before := t.right.Load()
 	told := time.Now()
-	e.signal(syscall.SIGTERM)
-	ended := e.awaitEnd(drainTimeout + 5*time.Second)
+	e.Signal(syscall.SIGTERM)
+	ended := e.AwaitEnd(drainTimeout + 5*time.Second)
 	took := time.Since(told)
 	during := t.right.Load() - before
 	first := look()
@@ -165,27 +139,26 @@ func (s *storm) drainOnce(ctx context.Context, back era) error {
 	if lost > 0 {
 		s.note("%slost in flight: %s %s", who, t.reasons(), late.reasons())
 	}
-	return nil
 }
 
 // slowCall makes one call of two seconds.
-func slowCall(ctx context.Context, addr string, e era, from int, n *numbers, t *tally) {
-	number := n.next()
-	c, err := dial(ctx, addr, e, dialOptions{from: from})
+func slowCall(ctx context.Context, addr string, e kit.Era, from int, n *kit.Numbers, t *tally) {
+	number := n.Next()
+	c, err := kit.Dial(ctx, addr, e, kit.DialOptions{From: from})
 	if err != nil {
 		t.count(number, 0, err)
 		return
 	}
-	defer c.close()
-	if err := c.begin("slow"); err != nil {
+	defer c.Close()
+	if err := c.Begin("slow"); err != nil {
 		t.count(number, 0, err)
 		return
 	}
-	c.wait(patience)
+	c.Wait(kit.Patience)
 	text := strconv.FormatInt(number, 10)
 	t.sent.Add(1)
 	sent := time.Now()
-	_, err = c.call(text, work{Text: text, Ms: 2000})
+	_, err = c.Call(text, kit.Work{Text: text, Ms: 2000})
 	t.count(number, time.Since(sent), err)
 }
 
@@ -198,7 +171,7 @@ type readiness struct {
 // watchReadiness asks the admin door for /readyz and knocks at the door, again
 // and again, until the function that it returns is called. Whoever sends work
 // to an edge must be able to hear that it ends before it refuses.
-func (s *storm) watchReadiness(ctx context.Context, e *edge) (stop func() readiness) {
+func (s *storm) watchReadiness(ctx context.Context, e *kit.Edge) (stop func() readiness) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	var mu sync.Mutex
@@ -206,7 +179,7 @@ func (s *storm) watchReadiness(ctx context.Context, e *edge) (stop func() readin
 	wait.Go(func() {
 		for ctx.Err() == nil {
 			asked := time.Now()
-			status, _ := e.get(ctx, "/readyz", time.Second)
+			status, _ := e.Get(ctx, "/readyz", time.Second)
 			mu.Lock()
 			switch {
 			case status == 200:
@@ -215,13 +188,13 @@ func (s *storm) watchReadiness(ctx context.Context, e *edge) (stop func() readin
 				notReady = time.Now()
 			}
 			mu.Unlock()
-			sleep(ctx, 2*time.Millisecond)
+			kit.Sleep(ctx, 2*time.Millisecond)
 		}
 	})
 	wait.Go(func() {
 		d := net.Dialer{Timeout: time.Second}
 		for ctx.Err() == nil {
-			c, err := d.DialContext(ctx, "tcp", e.addr)
+			c, err := d.DialContext(ctx, "tcp", e.Addr)
 			if err == nil {
 				c.Close()
 			} else if errors.Is(err, syscall.ECONNREFUSED) {
@@ -231,7 +204,7 @@ func (s *storm) watchReadiness(ctx context.Context, e *edge) (stop func() readin
 				}
 				mu.Unlock()
 			}
-			sleep(ctx, 2*time.Millisecond)
+			kit.Sleep(ctx, 2*time.Millisecond)
 		}
 	})
 	return func() readiness {
@@ -257,7 +230,7 @@ func ordered(notReady, refused, readyAsked time.Time) readiness {
 
 // streams is open streams whose events are read to their end.
 type streams struct {
-	open []*client
+	open []*kit.Client
 	done sync.WaitGroup
 
 	mu   sync.Mutex
@@ -265,7 +238,7 @@ type streams struct {
 }
 
 type streamEnd struct {
-	era   era
+	era   kit.Era
 	inOrd bool // with its last chunk
 	final bool // the last event was the answer to subscriptions/listen
 }
@@ -274,37 +247,37 @@ type streamEnd struct {
 func openStreams(ctx context.Context, addr string, count int) (*streams, error) {
 	t := &streams{}
 	for i := range count {
-		c, err := dial(ctx, addr, both(i), dialOptions{from: i})
+		c, err := kit.Dial(ctx, addr, kit.Mixed(i), kit.DialOptions{From: i})
 		if err != nil {
 			t.close()
 			return nil, err
 		}
 		t.open = append(t.open, c)
-		err = c.begin("stream")
-		var in *events
+		err = c.Begin("stream")
+		var in *kit.Events
 		if err == nil {
-			in, err = c.listen(strconv.Itoa(i))
+			in, err = c.Listen(strconv.Itoa(i), "")
 		}
 		if err != nil {
 			t.close()
 			return nil, fmt.Errorf("stream %d: %w", i, err)
 		}
-		t.done.Go(func() { t.read(c.era, in) })
+		t.done.Go(func() { t.read(c.Era, in) })
 	}
 	return t, nil
 }
 
 // read ends with the stream.
-func (t *streams) read(e era, in *events) {
+func (t *streams) read(e kit.Era, in *kit.Events) {
 	var last []byte
 	for {
-		data, err := in.next()
+		data, err := in.Next()
 		if err == nil {
 			last = data
 			continue
 		}
 		t.mu.Lock()
-		t.ends = append(t.ends, streamEnd{e, isEOF(err), bytes.Contains(last, []byte(`"result"`))})
+		t.ends = append(t.ends, streamEnd{e, errors.Is(err, io.EOF), bytes.Contains(last, []byte(`"result"`))})
 		t.mu.Unlock()
 		return
 	}
@@ -314,7 +287,7 @@ func (t *streams) wait() { t.done.Wait() }
 
 func (t *streams) close() {
 	for _, c := range t.open {
-		c.close()
+		c.Close()
 	}
 	t.done.Wait()
 }
@@ -331,74 +304,47 @@ func (t *streams) count(is func(streamEnd) bool) (n int) {
 }
 
 func (t *streams) orderly() int { return t.count(func(e streamEnd) bool { return e.inOrd }) }
-func (t *streams) modern() int  { return t.count(func(e streamEnd) bool { return e.era == modern }) }
+func (t *streams) modern() int  { return t.count(func(e streamEnd) bool { return e.era == kit.Modern }) }
 func (t *streams) final() int {
-	return t.count(func(e streamEnd) bool { return e.era == modern && e.inOrd && e.final })
+	return t.count(func(e streamEnd) bool { return e.era == kit.Modern && e.inOrd && e.final })
 }
 
 // stopTwice is L02: the second signal ends the process at once, and leaves
 // nothing behind that would keep the next from starting.
-func (s *storm) stopTwice(ctx context.Context) error {
+func (s *storm) stopTwice(ctx context.Context) {
 	seen := make(chan struct{}, 1)
-	b, err := s.newBackend(modern, func(b *backend) { b.arrived = func(*task) { seen <- struct{}{} } })
-	if err != nil {
-		return err
-	}
-	manifest, err := s.manifest([]string{b.addr})
-	if err != nil {
-		return err
-	}
-	e, err := s.start(ctx, []string{b.addr})
-	if err != nil {
-		return err
-	}
-	c, err := dial(ctx, e.addr, modern, dialOptions{})
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	if _, err := c.conn.Write(c.callText("1", work{Hang: true}, "")); err != nil {
-		return err
-	}
+	b := s.newBackend(kit.Modern, func(b *kit.Backend) { b.Arrived = func(*kit.Task) { seen <- struct{}{} } })
+	manifest := s.write(kit.PlanOf(b.Addr))
+	e := s.start(ctx, b.Addr)
+	c := must(kit.Dial(ctx, e.Addr, kit.Modern, kit.DialOptions{}))
+	defer c.Close()
+	must(c.Conn.Write(c.CallText("1", kit.Work{Hang: true}, "")))
 	select {
 	case <-seen:
-	case <-time.After(patience):
-		return e.fault(errors.New("the call did not reach the backend"))
+	case <-time.After(kit.Patience):
+		fail("the call did not reach the backend")
 	}
-	e.signal(syscall.SIGTERM)
-	waited := !e.awaitEnd(500 * time.Millisecond)
+	e.Signal(syscall.SIGTERM)
+	waited := !e.AwaitEnd(500 * time.Millisecond)
 	again := time.Now()
-	e.signal(syscall.SIGTERM)
-	ended := e.awaitEnd(2 * time.Second)
+	e.Signal(syscall.SIGTERM)
+	ended := e.AwaitEnd(2 * time.Second)
 	took := time.Since(again)
 	s.bar(waited && ended && took < time.Second, "1 s", "second SIGTERM ends it after %d ms", took.Milliseconds())
-	next, err := s.startAt(ctx, manifest, e.addr, e.admin)
-	if err != nil {
-		s.bar(false, "starts", "the next one on its addresses does not start: %v", err)
-		return nil
-	}
-	s.tell("the next one on its addresses is ready after %d ms", next.ready.Milliseconds())
-	return nil
+	next := s.startAt(ctx, manifest, kit.Seat{Addr: e.Addr, Admin: e.Admin})
+	s.tell("the next one on its addresses is ready after %d ms", next.Ready.Milliseconds())
 }
 
 // stopEarly is L02: a signal while the process starts ends it.
-func (s *storm) stopEarly(ctx context.Context) error {
-	manifest, err := s.manifest([]string{"127.0.0.1:9"})
-	if err != nil {
-		return err
-	}
+func (s *storm) stopEarly(ctx context.Context) {
+	manifest := s.write(kit.PlanOf("127.0.0.1:9"))
 	const starts = 20
 	worst, stuck := time.Duration(0), 0
 	for i := range starts {
-		addr, err := port.Free()
-		if err != nil {
-			return err
-		}
+		addr := must(port.Free())
 		cmd := exec.CommandContext(ctx, s.weir, "serve", "-c", manifest, "--listen", addr, "--admin-listen", "")
-		cmd.SysProcAttr = childAttr()
-		if err := cmd.Start(); err != nil {
-			return err
-		}
+		cmd.SysProcAttr = kit.ChildAttr()
+		check(cmd.Start())
 		time.Sleep(time.Duration(i) * 2 * time.Millisecond)
 		told := time.Now()
 		_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -410,5 +356,4 @@ func (s *storm) stopEarly(ctx context.Context) error {
 		worst = max(worst, time.Since(told))
 	}
 	s.bar(stuck == 0 && worst < 2*time.Second, "2 s", "SIGTERM during %d starts ends each within %d ms", starts, worst.Milliseconds())
-	return nil
 }

@@ -10,63 +10,43 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest/heavy"
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // runHeavy is G24 for filters: messages that are as much work as their size
 // allows, on several connections, beside plain calls, through an edge with every
 // filter on. Webhooks are not asked about what is larger than 1 MiB, and so an
 // edge without them meets the largest.
-func runHeavy(ctx context.Context, s *storm) error {
+func runHeavy(ctx context.Context, s *storm) {
 	hold := s.span(s.length, 60*time.Second, 12*time.Second, "load")
-	b, err := s.newBackend(modern, nil)
-	if err != nil {
-		return err
-	}
+	b := s.newBackend(kit.Modern, nil)
 	s.say("building the guest")
-	module, err := s.buildGuest(ctx, 1, "")
-	if err != nil {
-		return err
-	}
-	if err := s.heavily(ctx, "with webhooks", hold/2, b.addr, module, true, 960<<10, 256<<10, 64<<10); err != nil {
-		return err
-	}
-	return s.heavily(ctx, "without", hold/2, b.addr, module, false, 4<<20-64<<10, 960<<10, 256<<10)
+	module := s.buildGuest(ctx, 1, "")
+	s.heavily(ctx, "with webhooks", hold/2, b.Addr, module, true, 960<<10, 256<<10, 64<<10)
+	s.heavily(ctx, "without", hold/2, b.Addr, module, false, 4<<20-64<<10, 960<<10, 256<<10)
 }
 
 // heavily puts the load on one edge.
-func (s *storm) heavily(ctx context.Context, what string, hold time.Duration, back, module string, webhooks bool, sizes ...int) error {
+func (s *storm) heavily(ctx context.Context, what string, hold time.Duration, back, module string, webhooks bool, sizes ...int) {
 	const (
 		goal      = 100 // plain calls a second
 		attackers = 4
 		perMiB    = 100 * time.Millisecond // of the process, all filters together
 		latest    = time.Second
 	)
-	e, err := s.everyFilter(ctx, back, module, webhooks)
-	if err != nil {
-		return err
-	}
-	defer e.stop()
-	gun, rate, err := s.gunAt(ctx, e, goal)
-	if err != nil {
-		return err
-	}
-	defer gun.close()
+	e := s.everyFilter(ctx, back, module, webhooks)
+	defer e.Stop()
+	gun, rate := s.gunAt(ctx, e, goal)
+	defer gun.Close()
 	// 1. The plain calls alone, and what they cost.
-	cost, err := cpuOf(e.pid())
-	if err != nil {
-		return err
-	}
-	calm := gun.run(ctx, rate, hold/3)
-	was, err := cpuOf(e.pid())
-	if err != nil {
-		return err
-	}
+	cost := must(kit.CPU(e.PID()))
+	calm := gun.Fire(ctx, rate, hold/3)
+	was := must(kit.CPU(e.PID()))
 	idle := float64(was-cost) / float64(max(1, len(calm)))
 	// 2. And beside messages that are much work.
 	var sent, messages atomic.Int64
@@ -80,7 +60,7 @@ func (s *storm) heavily(ctx context.Context, what string, hold time.Duration, ba
 		work.Go(func() {
 			shapes := heavy.Shapes()
 			for n := i * 5; attack.Err() == nil; n++ {
-				status, bytes, err := assault(attack, e.addr, i, heavy.Value(shapes[n%len(shapes)], sizes[n%len(sizes)], 60+n%2*900))
+				status, bytes, err := assault(attack, e.Addr, i, heavy.Value(shapes[n%len(shapes)], sizes[n%len(sizes)], 60+n%2*900))
 				if attack.Err() != nil && err != nil {
 					return
 				}
@@ -94,49 +74,42 @@ func (s *storm) heavily(ctx context.Context, what string, hold time.Duration, ba
 			}
 		})
 	}
-	shots := gun.run(ctx, rate, hold)
+	shots := gun.Fire(ctx, rate, hold)
 	work.Wait()
-	is, err := cpuOf(e.pid())
-	if err != nil {
-		return e.fault(err)
-	}
+	is := must(kit.CPU(e.PID()))
 	if fault != nil {
-		return e.fault(fault)
+		check(fault)
 	}
 	// 3. What it comes to.
 	took := max(0, float64(is-was)-idle*float64(len(shots)))
-	each := time.Duration(took / max(1, mib(sent.Load())))
-	_, shed, _, failed := sortShots(shots)
-	p99 := percentile(tookOf(shots), 0.99)
-	s.bar(messages.Load() > 0 && each <= perMiB, perMiB.String(), "%s: %d hostile messages, %.0f MiB, on %d connections, answered with %v: %.1f ms of CPU for each MiB, all filters together", what, messages.Load(), mib(sent.Load()), attackers, statuses, millis(each))
+	each := time.Duration(took / max(1, kit.MiB(sent.Load())))
+	_, shed, _, failed := kit.Sort(shots)
+	p99 := kit.Percentile(tookOf(shots), 990)
+	s.bar(messages.Load() > 0 && each <= perMiB, perMiB.String(), "%s: %d hostile messages, %.0f MiB, on %d connections, answered with %v: %.1f ms of CPU for each MiB, all filters together", what, messages.Load(), kit.MiB(sent.Load()), attackers, statuses, kit.Millis(each))
 	s.bar(shed+failed == 0 && len(shots) > 0, "0", "%s: %d of %d plain calls failed at %d rps%s", what, shed+failed, len(shots), rate, suchAs(shots))
-	s.bar(p99 <= latest, latest.String(), "%s: plain calls p99 %.1f ms, p50 %.1f ms; alone p99 %.1f ms, p50 %.1f ms, %.2f ms of CPU each", what, millis(p99), millis(percentile(tookOf(shots), 0.5)), millis(percentile(tookOf(calm), 0.99)), millis(percentile(tookOf(calm), 0.5)), idle/1e6)
-	return nil
+	s.bar(p99 <= latest, latest.String(), "%s: plain calls p99 %.1f ms, p50 %.1f ms; alone p99 %.1f ms, p50 %.1f ms, %.2f ms of CPU each", what, kit.Millis(p99), kit.Millis(kit.Percentile(tookOf(shots), 500)), kit.Millis(kit.Percentile(tookOf(calm), 990)), kit.Millis(kit.Percentile(tookOf(calm), 500)), idle/1e6)
 }
 
 // assault sends one call with an argument, over a connection of its own, and
 // returns the status of the answer and how many bytes the body had.
 func assault(ctx context.Context, addr string, from int, value string) (status, bytes int, err error) {
-	c, err := dial(ctx, addr, modern, dialOptions{from: 100 + from})
+	c, err := kit.Dial(ctx, addr, kit.Modern, kit.DialOptions{From: 100 + from})
 	if err != nil {
 		return 0, 0, err
 	}
-	defer c.close()
-	c.wait(patience)
+	defer c.Close()
+	c.Wait(kit.Patience)
 	params := `"name":"work","arguments":{"text":"` + strconv.Itoa(from) + `","a":` + value + `}`
-	a, err := c.do(c.modernPost("1", "tools/call", "work", params, ""))
+	a, err := c.Do(c.Modern("1", "tools/call", "work", params, ""))
 	if err != nil {
 		return 0, len(params), fmt.Errorf("a message of %d bytes got no answer: %w", len(params), err)
 	}
-	return a.status, len(params), nil
+	return a.Status, len(params), nil
 }
 
 // everyFilter is an edge with every filter that looks at messages.
-func (s *storm) everyFilter(ctx context.Context, back, module string, webhooks bool) (*edge, error) {
-	dir, err := os.MkdirTemp(s.dir, "heavy-")
-	if err != nil {
-		return nil, err
-	}
+func (s *storm) everyFilter(ctx context.Context, back, module string, webhooks bool) *kit.Edge {
+	dir := s.folder("heavy-")
 	hook := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // it looks at nothing
 		text := `{"version":"v0.1.0","uid":"u","allowed":true}`
@@ -150,57 +123,22 @@ func (s *storm) everyFilter(ctx context.Context, back, module string, webhooks b
 	entry := func(name, path string) string {
 		return fmt.Sprintf("- {name: %s, url: %q, timeout: 10s, failure_policy: fail, tls_config: {ca_bundle_path: %q}}\n", name, hook.URL+path, ca)
 	}
-	p := planOf([]string{back})
-	p.guest = module
-	text := strings.Replace(p.text(), "  incomingAuth: {type: anonymous}\n", `  incomingAuth:
-    type: anonymous
-    authzConfig:
-      type: inline
-      inline:
-        policies:
-        - permit(principal, action, resource);
-        - 'forbid(principal, action, resource) when { context has arg_a && context.arg_a == [1, {"b": "x"}] };'
-        - 'forbid(principal, action, resource) when { resource has arg_a && resource.arg_a == "x" };'
-`, 1)
-	text = strings.Replace(text, "  config:\n", fmt.Sprintf("  config:\n    audit: {enabled: true, logFile: %q, includeRequestData: true, includeResponseData: true, maxDataSize: 65536}\n    rateLimiting: {shared: {maxTokens: 1000000, refillPeriod: 1s}}\n", filepath.Join(dir, "audit.log")), 1)
+	p := kit.PlanOf(back).Through(fmt.Sprintf("{path: %q}", module))
+	p.Incoming = `{type: anonymous, authzConfig: {type: inline, inline: {policies: [
+    'permit(principal, action, resource);',
+    'forbid(principal, action, resource) when { context has arg_a && context.arg_a == [1, {"b": "x"}] };',
+    'forbid(principal, action, resource) when { resource has arg_a && resource.arg_a == "x" };']}}}`
+	p.Config = fmt.Sprintf("    audit: {enabled: true, logFile: %q, includeRequestData: true, includeResponseData: true, maxDataSize: 65536}\n    rateLimiting: {shared: {maxTokens: 1000000, refillPeriod: 1s}}\n", filepath.Join(dir, "audit.log"))
 	for file, text := range map[string]string{
 		ca:       string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})),
 		hooks:    "mutating:\n" + entry("change", "/change") + "validating:\n" + entry("look", "/look"),
-		manifest: text,
+		manifest: p.Text(),
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			return nil, err
-		}
+		check(os.WriteFile(file, []byte(text), 0o600))
 	}
 	flags := []string{"--local-rate-limits"}
 	if webhooks {
 		flags = append(flags, "--webhook-config", hooks)
 	}
 	return s.startOn(ctx, manifest, flags...)
-}
-
-// cpuOf is the processor time that a process has taken so far (proc(5), stat).
-func cpuOf(pid int) (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	return parseStat(string(text))
-}
-
-// parseStat reads utime and stime, in hundredths of a second.
-func parseStat(text string) (time.Duration, error) {
-	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:]) // the name before it may have anything
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("stat: %.100q", text)
-	}
-	var ticks int64
-	for _, f := range fields[11:13] {
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("stat: %w", err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/issuer"
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // keysServe is for how long the last good keys serve while the provider is
@@ -22,43 +25,35 @@ const (
 // seen; then all of them are refused. An edge starts without it all the same,
 // and both are well soon after it is back. The hour takes --length 1h and a
 // --limit above; else the end of it is left out.
-func runKeysAway(ctx context.Context, s *storm) error {
+func runKeysAway(ctx context.Context, s *storm) {
 	said := s.length
 	if said == 0 && !s.quick {
 		said = time.Minute
 	}
 	length := s.span(min(said, keysServe), keysServe, 3*time.Second, "away")
-	i, err := s.newIssuer(nil)
-	if err != nil {
-		return err
-	}
-	e, err := s.guarded(ctx, i)
-	if err != nil {
-		return err
-	}
-	defer e.stop()
+	i := s.newIssuer(nil)
+	e := s.guarded(ctx, i, "")
+	defer e.Stop()
 	rate := 500
 	if s.rate > 0 {
 		rate = s.rate
 		s.scale("%d of %d calls a second", rate, 500)
 	}
-	n, tokens := &numbers{}, &minter{issuer: i}
-	load := pace{addr: e.addr, era: both, conns: 16, rate: rate, tool: among(0, 2), numbers: n, token: tokens.next}
+	n, tokens := &kit.Numbers{}, &minter{issuer: i}
+	load := pace{addr: e.Addr, era: kit.Mixed, conns: 16, rate: rate, tool: among(0, 2), numbers: n, token: tokens.next}
 	var calm, served, refused tally
 	during(ctx, min(length, 5*time.Second), func(ctx context.Context) { load.run(ctx, &calm) })
 
 	// 1. It goes away, and its keys serve.
-	i.leave()
+	i.Leave()
 	went := time.Now()
-	serve := time.Until(time.Unix(0, i.last.Load()).Add(keysServe - 2*time.Second))
+	serve := time.Until(time.Unix(0, i.Last.Load()).Add(keysServe - 2*time.Second))
 	s.say("the provider is away; its keys serve for %s more", serve.Round(time.Second))
 	during(ctx, min(length, serve), func(ctx context.Context) { load.run(ctx, &served) })
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
+	check(ctx.Err())
 	failed := calm.failed() + served.failed() + int(served.refused.Load()+served.ended.Load())
-	s.bar(failed == 0 && served.right.Load() > 0, "0", "away for %s: %d of %d calls failed, at %d rps, each token used twice and %d signed in all", time.Since(went).Round(time.Second), failed, served.sent.Load(), rate, i.minted.Load())
-	s.tell("p99 %.1f ms, %.1f ms while it was there", millis(served.percentile(0.99)), millis(calm.percentile(0.99)))
+	s.bar(failed == 0 && served.right.Load() > 0, "0", "away for %s: %d of %d calls failed, at %d rps, each token used twice and %d signed in all", time.Since(went).Round(time.Second), failed, served.sent.Load(), rate, i.Minted.Load())
+	s.tell("p99 %.1f ms, %.1f ms while it was there", kit.Millis(served.percentile(990)), kit.Millis(calm.percentile(990)))
 	if failed > 0 {
 		s.note("%s %s", calm.reasons(), served.reasons())
 	}
@@ -66,50 +61,42 @@ func runKeysAway(ctx context.Context, s *storm) error {
 	// 2. They serve no longer. The attempts of before, which come every 30 s at
 	// most, are over by the end of this.
 	if length == keysServe {
-		if !sleep(ctx, 3*time.Second) {
-			return ctx.Err()
-		}
+		pause(ctx, 3*time.Second)
 		during(ctx, 35*time.Second, func(ctx context.Context) { load.run(ctx, &refused) })
 		all, n := int(refused.sent.Load()), refused.having(http.StatusUnauthorized)
 		s.bar(n == all && all > 0, "all with 401", "%d of %d calls refused with 401 from then on", n, all)
 	}
 
 	// 3. An edge starts meanwhile.
-	other, err := s.guarded(ctx, i)
-	if err != nil {
-		return err
-	}
-	defer other.stop()
-	code := i.try(ctx, other, n)
-	s.bar(code == http.StatusServiceUnavailable, "503", "an edge that starts meanwhile is ready after %.0f ms; a call is answered with %d", millis(other.ready), code)
+	other := s.guarded(ctx, i, "")
+	defer other.Stop()
+	code := tryToken(ctx, i, other, n)
+	s.bar(code == http.StatusServiceUnavailable, "503", "an edge that starts meanwhile is ready after %.0f ms; a call is answered with %d", kit.Millis(other.Ready), code)
 
 	// 4. It is back.
-	if err := i.back(); err != nil {
-		return err
-	}
+	check(i.Return())
 	began := time.Now()
-	for name, one := range map[string]*edge{"the edge of before": e, "the other edge": other} {
-		well := waitFor(ctx, patience, func() bool { return i.try(ctx, one, n) == http.StatusOK })
+	for name, one := range map[string]*kit.Edge{"the edge of before": e, "the other edge": other} {
+		well := kit.WaitFor(ctx, kit.Patience, func() bool { return tryToken(ctx, i, one, n) == http.StatusOK })
 		took := time.Since(began)
 		s.bar(well && took <= fetchRetry+time.Second, "2 s to the next attempt + 1 s", "back: %s is well after %.2f s", name, took.Seconds())
 	}
-	return nil
 }
 
 // try makes one call with a new token, and returns the status of its answer; 0
 // for none.
-func (i *issuer) try(ctx context.Context, e *edge, n *numbers) int {
-	c, err := dial(ctx, e.addr, modern, dialOptions{buffer: 32 << 10})
+func tryToken(ctx context.Context, i *issuer.Issuer, e *kit.Edge, n *kit.Numbers) int {
+	c, err := kit.Dial(ctx, e.Addr, kit.Modern, kit.DialOptions{Buffer: 32 << 10})
 	if err != nil {
 		return 0
 	}
-	defer c.close()
-	token, err := i.mint("client")
+	defer c.Close()
+	token, err := i.Token("client", nil)
 	if err != nil {
 		return 0
 	}
-	c.tool = toolOf(0)
-	code, _ := c.tokenCall(n, token)
+	c.Tool = toolOf(0)
+	code, _ := tokenCall(c, n, token)
 	return code
 }
 
@@ -129,7 +116,7 @@ func (t *tally) having(status int) (n int) {
 // minter hands out each token of an issuer twice: once to be verified, once to
 // be remembered. It is safe for concurrent use.
 type minter struct {
-	issuer *issuer
+	issuer *issuer.Issuer
 
 	mu    sync.Mutex
 	count int
@@ -140,7 +127,7 @@ func (m *minter) next() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.count++; m.count%2 == 1 {
-		m.token, _ = m.issuer.mint("client") // which is refused when it is empty
+		m.token, _ = m.issuer.Token("client", nil) // which is refused when it is empty
 	}
 	return m.token
 }

@@ -13,13 +13,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
 // runLargeSessions is Z40: two edges share a Redis that is small, and a hundred
 // clients say as much of themselves, and subscribe to as much, as they may, and
 // more. Nobody else notices, and the Redis stays small.
-func runLargeSessions(ctx context.Context, s *storm) error {
+func runLargeSessions(ctx context.Context, s *storm) {
 	const most = 2 << 20
 	count := s.size(s.count, 100, 20, "clients")
 	calls := s.size(0, 10_000, 1_000, "calls of others")
@@ -29,44 +30,29 @@ func runLargeSessions(ctx context.Context, s *storm) error {
 	}
 
 	// 1. A Redis of 32 MiB, two edges that share it, and others, who call.
-	store, err := s.newRedis(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err := store.command(ctx, "config", "set", "maxmemory", "32mb"); err != nil {
-		return err
-	}
-	b, err := s.newBackend(legacy, nil)
-	if err != nil {
-		return err
-	}
-	p := planOf([]string{b.addr})
-	p.store = store.addr
-	var edges []*edge
+	store := s.newRedis(ctx)
+	must(store.command(ctx, "config", "set", "maxmemory", "32mb"))
+	b := s.newBackend(kit.Legacy, nil)
+	p := sharing(b.Addr, store.addr)
+	var edges []*kit.Edge
 	for range 2 {
-		e, err := s.startPlan(ctx, p)
-		if err != nil {
-			return err
-		}
-		defer e.stop()
+		e := s.startPlan(ctx, p)
+		defer e.Stop()
 		edges = append(edges, e)
 	}
-	var n numbers
+	var n kit.Numbers
 	diaries := make([]diary, len(edges))
 	load := func(length time.Duration) {
 		loading, unload := context.WithTimeout(ctx, length)
 		defer unload()
 		var work sync.WaitGroup
 		for i, e := range edges {
-			work.Go(func() { diaries[i].run(loading, e.addr, rate/len(edges), 8, &n) })
+			work.Go(func() { diaries[i].run(loading, e.Addr, rate/len(edges), 8, &n) })
 		}
 		work.Wait()
 	}
 	load(time.Second) // what their sessions take is not what is measured
-	before, err := store.memory(ctx)
-	if err != nil {
-		return err
-	}
+	before := must(store.memory(ctx))
 	began := time.Now()
 
 	// 2. The large ones beside them.
@@ -86,7 +72,7 @@ func runLargeSessions(ctx context.Context, s *storm) error {
 			least := int64(math.MaxInt64)
 			for range 5 {
 				now, err := store.memory(ctx)
-				if err != nil || !sleep(hostile, 200*time.Millisecond) {
+				if err != nil || !kit.Sleep(hostile, 200*time.Millisecond) {
 					return
 				}
 				least = min(least, now)
@@ -110,7 +96,7 @@ func runLargeSessions(ctx context.Context, s *storm) error {
 	for i := range guests {
 		wrong.add(&guests[i])
 	}
-	s.bar(failed == 0 && all >= calls*9/10, "0 failed", "others: %d of %d calls failed, p99 %.1f ms", failed, all, millis(percentile(took, 0.99)))
+	s.bar(failed == 0 && all >= calls*9/10, "0 failed", "others: %d of %d calls failed, p99 %.1f ms", failed, all, kit.Millis(kit.Percentile(took, 990)))
 	s.bar(wrong.refused > 0 && wrong.taken == 0, "all refused", "too large: %d refused with %d, %d taken", wrong.refused, mcp.CodeInvalidParams, wrong.taken)
 	s.bar(wrong.largest > 0 && wrong.failed == 0, "0 failed", "as large as may be: %d requests served, %d failed", wrong.largest, wrong.failed)
 	grown := peak.Load() - before
@@ -119,11 +105,8 @@ func runLargeSessions(ctx context.Context, s *storm) error {
 		s.note("%s", text)
 	}
 	for _, e := range edges {
-		if err := e.fault(nil); err != nil {
-			return err
-		}
+		check(e.Fault(nil))
 	}
-	return nil
 }
 
 func count200(calls []told) (int, []time.Duration) { return count(calls, 200) }
@@ -145,18 +128,18 @@ func (g *largeGuest) add(o *largeGuest) {
 // run says too much of itself, then as much as it may, subscribes to as much as it
 // may and to more, and calls, at one edge and the other, until ctx ends. One in
 // ten sends what is as large as a body may be, again and again.
-func (g *largeGuest) run(ctx context.Context, i int, edges []*edge) {
-	if !sleep(ctx, time.Duration(rand.IntN(2000))*time.Millisecond) {
+func (g *largeGuest) run(ctx context.Context, i int, edges []*kit.Edge) {
+	if !kit.Sleep(ctx, time.Duration(rand.IntN(2000))*time.Millisecond) {
 		return
 	}
-	var conns []*client
+	var conns []*kit.Client
 	for _, e := range edges {
-		c, err := dial(ctx, e.addr, legacy, dialOptions{from: 1000 + i, buffer: 32 << 10})
+		c, err := kit.Dial(ctx, e.Addr, kit.Legacy, kit.DialOptions{From: 1000 + i, Buffer: 32 << 10})
 		if err != nil {
 			g.wrong("%v", err)
 			return
 		}
-		defer c.close()
+		defer c.Close()
 		conns = append(conns, c)
 	}
 	const most = 16 << 10
@@ -165,22 +148,22 @@ func (g *largeGuest) run(ctx context.Context, i int, edges []*edge) {
 		huge = 4<<20 - 1000
 	}
 	g.tooLarge(conns[0], hello(most+1))
-	a, err := conns[0].try(hello(most))
-	if err != nil || a.status != 200 || a.session == "" {
-		g.wrong("initialize: %d %.200s %v", a.status, a.body, err)
+	a, err := conns[0].Try("POST", hello(most))
+	if err != nil || a.Status != 200 || len(a.Session) == 0 {
+		g.wrong("initialize: %d %.200s %v", a.Status, a.Body, err)
 		return
 	}
 	for _, c := range conns {
-		c.session = a.session
+		c.Session = string(a.Session)
 	}
 	for turn := 0; ctx.Err() == nil; turn++ {
 		c := conns[turn%len(conns)]
 		switch turn % 4 {
 		case 0:
-			session := c.session
-			c.session = ""
+			session := c.Session
+			c.Session = ""
 			g.tooLarge(c, hello(huge))
-			c.session = session
+			c.Session = session
 		case 1:
 			g.tooLarge(c, subscribe("test://"+strings.Repeat("x", most)))
 		case 2: // which needs no room of the store: what its client is holds for every session
@@ -188,35 +171,29 @@ func (g *largeGuest) run(ctx context.Context, i int, edges []*edge) {
 		case 3:
 			g.right(c, subscribe(fmt.Sprintf("test://%d", turn%3)))
 		}
-		if !sleep(ctx, 500*time.Millisecond) {
+		if !kit.Sleep(ctx, 500*time.Millisecond) {
 			return
 		}
 	}
 }
 
-// try is do within the patience of a client.
-func (c *client) try(body string) (answer, error) {
-	c.wait(patience)
-	return c.do(c.post(body))
-}
-
-func (g *largeGuest) tooLarge(c *client, body string) {
-	a, err := c.try(body)
-	if err == nil && bytes.Contains(a.message(), []byte(strconv.Itoa(mcp.CodeInvalidParams))) {
+func (g *largeGuest) tooLarge(c *kit.Client, body string) {
+	a, err := c.Try("POST", body)
+	if err == nil && bytes.Contains(a.Text(), []byte(strconv.Itoa(mcp.CodeInvalidParams))) {
 		g.refused++
 		return
 	}
 	g.taken++
-	g.note("too large: %d %.200s %v", a.status, a.message(), err)
+	g.note("too large: %d %.200s %v", a.Status, a.Text(), err)
 }
 
-func (g *largeGuest) right(c *client, body string) {
-	a, err := c.try(body)
-	if err == nil && a.status == 200 && bytes.Contains(a.message(), []byte(`"result"`)) {
+func (g *largeGuest) right(c *kit.Client, body string) {
+	a, err := c.Try("POST", body)
+	if err == nil && a.Status == 200 && bytes.Contains(a.Text(), []byte(`"result"`)) {
 		g.largest++
 		return
 	}
-	g.wrong("%d %.200s %v", a.status, a.message(), err)
+	g.wrong("%d %.200s %v", a.Status, a.Text(), err)
 }
 
 func (g *largeGuest) wrong(format string, args ...any) {
@@ -246,7 +223,7 @@ func subscribe(uri string) string {
 	return `{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"` + uri + `"}}`
 }
 
-// command has the store do something, and returns what it says.
+// command sends the store a command, and returns what it says.
 func (r *redis) command(ctx context.Context, args ...string) (string, error) {
 	_, port, _ := strings.Cut(r.addr, ":")
 	out, err := exec.CommandContext(ctx, "redis-cli", append([]string{"-p", port}, args...)...).CombinedOutput()

@@ -4,22 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
-
-func isEOF(err error) bool { return errors.Is(err, io.EOF) }
-
-// numbers gives every call of a run a number of its own, of ten digits, which
-// is its id and stands in its text.
-type numbers struct{ last atomic.Int64 }
-
-func (n *numbers) next() int64 { return 1_000_000_000 + n.last.Add(1) }
 
 // tally is how the calls of a load ended. It is safe for concurrent use.
 type tally struct {
@@ -57,11 +50,11 @@ func (t *tally) count(number int64, took time.Duration, err error) {
 			t.stamps = append(t.stamps, stamp{time.Now(), took})
 		}
 		t.mu.Unlock()
-	case errors.Is(err, errBusy):
+	case errors.Is(err, kit.ErrBusy):
 		t.busy.Add(1)
-	case errors.Is(err, errNoSession):
+	case errors.Is(err, kit.ErrNoSession):
 		t.ended.Add(1)
-	case errors.Is(err, errWrong):
+	case errors.Is(err, kit.ErrWrong):
 		t.mu.Lock()
 		t.wrong = append(t.wrong, err.Error())
 		t.said = append(t.said, took)
@@ -132,11 +125,11 @@ func (t *tally) reasons() string {
 	return out
 }
 
-// percentile is the duration that the share p of the calls did not exceed.
-func (t *tally) percentile(p float64) time.Duration {
+// percentile is the duration that so many of a thousand calls did not exceed.
+func (t *tally) percentile(permille int) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return percentile(t.took, p)
+	return kit.Percentile(t.took, permille)
 }
 
 // refusals is the duration that 99 % of the answers that are not right did not
@@ -144,35 +137,46 @@ func (t *tally) percentile(p float64) time.Duration {
 func (t *tally) refusals() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return percentile(t.said, 0.99)
-}
-
-// percentile is the smallest of the values that a share p of them does not
-// exceed; 0 for none. The values are sorted.
-func percentile(values []time.Duration, p float64) time.Duration {
-	if len(values) == 0 {
-		return 0
-	}
-	slices.Sort(values)
-	i := int(p*float64(len(values))+0.999999) - 1
-	return values[min(max(i, 0), len(values)-1)]
+	return kit.Percentile(t.said, 990)
 }
 
 // pace is a steady load: so many connections share a rate, each of them sends
 // its next call when its turn has come and its last call is answered.
 type pace struct {
 	addr    string
-	era     func(worker int) era
+	era     func(worker int) kit.Era
 	conns   int
 	rate    int // calls a second, all connections together; 0 for as fast as they are answered
-	work    work
+	work    kit.Work
 	once    bool // a connection for each call
 	from    int  // the first host that the connections come from
-	numbers *numbers
+	numbers *kit.Numbers
 
 	tool func(worker int) string // that the connections call; nil for work
 
 	token func() string // that a call carries; nil for none
+}
+
+// each has every worker take its turns until ctx ends, spread over the time
+// between two turns of one of them. A worker whose last turn took longer is late
+// for its next, and takes it at once.
+func (p pace) each(ctx context.Context, turn func(worker int)) {
+	var wait sync.WaitGroup
+	began := time.Now()
+	for w := range p.conns {
+		wait.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				if p.rate > 0 {
+					at := began.Add(time.Duration(float64(n*p.conns+w) / float64(p.rate) * float64(time.Second)))
+					if early := time.Until(at); early > 0 && !kit.Sleep(ctx, early) {
+						return
+					}
+				}
+				turn(w)
+			}
+		})
+	}
+	wait.Wait()
 }
 
 // run puts the load on until ctx ends. Each worker then finishes the call that
@@ -180,94 +184,86 @@ type pace struct {
 // close, is opened again; while nobody listens the worker waits for its next
 // turn.
 func (p pace) run(ctx context.Context, t *tally) {
-	var wait sync.WaitGroup
-	began := time.Now()
-	for w := range p.conns {
-		wait.Go(func() { p.worker(ctx, t, w, began) })
-	}
-	wait.Wait()
-}
-
-func (p pace) worker(ctx context.Context, t *tally, w int, began time.Time) {
-	var c *client
-	session := "" // outlives the connection
+	workers := make([]worker, p.conns)
 	defer func() {
-		if c != nil {
-			c.close()
+		for _, w := range workers {
+			w.c.Close()
 		}
 	}()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for turn := 0; ctx.Err() == nil; turn++ {
-		if p.rate > 0 {
-			// The turns of the workers are spread over the time between two
-			// turns of one of them.
-			at := began.Add(time.Duration(float64(turn*p.conns+w) / float64(p.rate) * float64(time.Second)))
-			if late := time.Since(at); late < 0 {
-				timer.Reset(-late)
-				select {
-				case <-timer.C:
-				case <-ctx.Done():
-					return
-				}
-			}
-		}
-		if c != nil && c.closed() {
-			c.close()
-			c = nil
-		}
-		if c == nil {
-			var err error
-			// One that has been begun is not given up when the load ends: that
-			// would look as if it had been refused.
-			if c, err = dial(context.WithoutCancel(ctx), p.addr, p.era(w), dialOptions{from: p.from + w}); err != nil {
-				t.noConnection(err)
-				c = nil
-				if p.rate == 0 && !sleep(ctx, 10*time.Millisecond) {
-					return
-				}
-				continue
-			}
-			t.dials.Add(1)
-			c.session = session
-			if p.tool != nil {
-				c.tool = p.tool(w)
-			}
-			if p.token != nil {
-				c.token = p.token()
-			}
-			if session == "" {
-				if err := c.begin("steady"); err != nil {
-					t.count(0, 0, err)
-					c.close()
-					c = nil
-					continue
-				}
-				session = c.session
-			}
-		}
-		number := p.numbers.next()
-		one := p.work
-		one.Text = strconv.FormatInt(number, 10)
-		if p.token != nil {
-			c.token = p.token()
-		}
-		c.wait(patience)
-		sent := time.Now()
-		t.sent.Add(1)
-		closes, err := c.call(one.Text, one)
-		t.count(number, time.Since(sent), err)
-		if errors.Is(err, errNoSession) {
-			session = ""
-		}
-		if err != nil && !errors.Is(err, errBusy) || closes || p.once {
-			c.close()
-			c = nil
-		}
+	p.each(ctx, func(w int) { workers[w].turn(ctx, &p, t, w) })
+}
+
+// worker is one connection of a load.
+type worker struct {
+	c       *kit.Client // nil for none
+	session string      // outlives the connection
+}
+
+func (one *worker) turn(ctx context.Context, p *pace, t *tally, w int) {
+	if one.c != nil && one.c.Closed() {
+		one.hangUp()
+	}
+	if one.c == nil && !one.connect(ctx, p, t, w) {
+		return
+	}
+	c := one.c
+	number := p.numbers.Next()
+	work := p.work
+	work.Text = strconv.FormatInt(number, 10)
+	if p.token != nil {
+		c.Token = p.token()
+	}
+	c.Wait(kit.Patience)
+	sent := time.Now()
+	t.sent.Add(1)
+	closes, err := c.Call(work.Text, work)
+	t.count(number, time.Since(sent), err)
+	if errors.Is(err, kit.ErrNoSession) {
+		one.session = ""
+	}
+	if err != nil && !errors.Is(err, kit.ErrBusy) || closes || p.once {
+		one.hangUp()
 	}
 }
 
-func only(e era) func(int) era { return func(int) era { return e } }
+func (one *worker) hangUp() {
+	one.c.Close()
+	one.c = nil
+}
+
+// connect opens a connection, and begins a session on it unless there is one;
+// false when it cannot.
+func (one *worker) connect(ctx context.Context, p *pace, t *tally, w int) bool {
+	// One that has been begun is not given up when the load ends: that would look
+	// as if it had been refused.
+	c, err := kit.Dial(context.WithoutCancel(ctx), p.addr, p.era(w), kit.DialOptions{From: p.from + w})
+	if err != nil {
+		t.noConnection(err)
+		if p.rate == 0 {
+			kit.Sleep(ctx, 10*time.Millisecond)
+		}
+		return false
+	}
+	t.dials.Add(1)
+	one.c, c.Session = c, one.session
+	if p.tool != nil {
+		c.Tool = p.tool(w)
+	}
+	if p.token != nil {
+		c.Token = p.token()
+	}
+	if one.session == "" {
+		if err := c.Begin("steady"); err != nil {
+			t.count(0, 0, err)
+			one.hangUp()
+			return false
+		}
+		one.session = c.Session
+	}
+	return true
+}
+
+func only(e kit.Era) func(int) kit.Era { return func(int) kit.Era { return e } }
 
 // among spreads the connections over the tools of some backends, two that follow
 // each other with the same, so that each gets clients of both eras.
@@ -279,35 +275,30 @@ func among(first, count int) func(int) string {
 	return func(w int) string { return names[w/2%count] }
 }
 
-// both alternates between the eras.
-func both(w int) era {
-	if w%2 == 0 {
-		return modern
-	}
-	return legacy
-}
-
 // ceiling measures how many calls a second go through the edge, closed loop,
 // with 16 connections. prefixed is how many backends there are whose tools are
 // called by prefixed names; none where there is one tool.
-func (s *storm) ceiling(ctx context.Context, addr string, n *numbers, prefixed ...int) (int, error) {
-	const conns = 16
+func (s *storm) ceiling(ctx context.Context, addr string, n *kit.Numbers, prefixed ...int) int {
+	p := pace{addr: addr, era: only(kit.Modern), numbers: n}
+	if len(prefixed) > 0 {
+		p.tool = among(0, prefixed[0])
+	}
 	d := 2 * time.Second
 	if s.quick {
 		d = 700 * time.Millisecond
 	}
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
+	return p.ceiling(ctx, d)
+}
+
+// ceiling measures how many calls a second of a load go through, closed loop.
+func (p pace) ceiling(ctx context.Context, d time.Duration) int {
+	p.conns = 16
 	var t tally
-	p := pace{addr: addr, era: only(modern), conns: conns, work: work{}, numbers: n}
-	if len(prefixed) > 0 {
-		p.tool = among(0, prefixed[0])
-	}
-	p.run(ctx, &t)
+	during(ctx, d, func(ctx context.Context) { p.run(ctx, &t) })
 	if f := t.failed(); f > 0 {
-		return 0, fmt.Errorf("ceiling: %d calls failed: %s", f, t.reasons())
+		fail("ceiling: %d calls failed: %s", f, t.reasons())
 	}
-	return int(float64(t.right.Load()) / d.Seconds()), nil
+	return int(float64(t.right.Load()) / d.Seconds())
 }
 
 // steady decides the rate of a steady load: what was asked for, or what the

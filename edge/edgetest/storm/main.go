@@ -16,11 +16,13 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
 
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 	"github.com/weir-edge/weir/edge/edgetest/program"
 )
 
@@ -41,7 +43,7 @@ type row struct {
 	number string // of the goal
 	name   string // of the command
 	usage  string
-	run    func(context.Context, *storm) error
+	run    func(context.Context, *storm)
 }
 
 // rows is all of them, in the order of their numbers.
@@ -182,7 +184,7 @@ func runAll(ctx context.Context, o options, chosen []row, table bool, stdout, st
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := raiseFiles(); err != nil {
+	if err := kit.RaiseFiles(); err != nil {
 		return err
 	}
 	if o.weir == "" {
@@ -197,10 +199,9 @@ func runAll(ctx context.Context, o options, chosen []row, table bool, stdout, st
 		if o.verbose {
 			s.log = stderr
 		}
-		busy := loadAverage()
+		busy, _ := strconv.ParseFloat(kit.LoadAverage(), 64) // 0 when nobody tells
 		began := time.Now()
-		err := r.run(ctx, s)
-		s.end()
+		err := s.do(ctx, r)
 		s.outcome.Seconds = time.Since(began).Seconds()
 		if err != nil {
 			s.outcome.Error = err.Error()
@@ -340,9 +341,57 @@ type storm struct {
 	dir     string
 	log     io.Writer
 	outcome outcome
-	ends    []func() // what the row started, the last first
+	ends    []func()    // what the row started, the last first
+	edges   []*kit.Edge // those among it
 
 	environment []string // variables of the edges that the row starts
+}
+
+// do runs a row and ends what it started. The error says why it could not go on,
+// and what its edges said last.
+func (s *storm) do(ctx context.Context, r row) (err error) {
+	defer s.end()
+	defer func() {
+		switch why := recover().(type) {
+		case nil:
+		case stop:
+			err = why
+			for _, e := range s.edges {
+				err = e.Fault(err)
+			}
+		default:
+			panic(why)
+		}
+	}()
+	r.run(ctx, s)
+	return ctx.Err()
+}
+
+// stop is why a row cannot go on.
+type stop struct{ error }
+
+// check ends the row unless err is nil, as Fatal ends a test. Like that it is for
+// the goroutine of the row alone, and so are the next three.
+func check(err error) {
+	if err != nil {
+		panic(stop{err})
+	}
+}
+
+// fail ends the row.
+func fail(format string, args ...any) { check(fmt.Errorf(format, args...)) }
+
+// must is v, unless there is an error.
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+// pause waits, and ends the row when the run has been cut short.
+func pause(ctx context.Context, d time.Duration) {
+	if !kit.Sleep(ctx, d) {
+		check(ctx.Err())
+	}
 }
 
 // bar holds something that was seen against a bar.

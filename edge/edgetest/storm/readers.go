@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 const (
@@ -29,84 +30,64 @@ const (
 // clients do. All of them are GET streams of legacy sessions, each with a
 // stream of its own to a backend. A backend has at most 1024 connections, so
 // there are two backends, and each streams to one kind of client.
-func runReaders(ctx context.Context, s *storm) error {
+func runReaders(ctx context.Context, s *storm) {
 	const every = 500 * time.Millisecond
 	hold := s.span(s.length, 60*time.Second, 45*time.Second, "load")
 	f := &feeder{every: every, padding: strings.Repeat("x", eventSize-100), quiet: make(chan struct{})}
-	var backends []*backend
+	var backends []*kit.Backend
 	var addrs []string
 	for _, name := range []string{healthy, deaf} {
-		b, err := s.newBackend(legacy, func(b *backend) { b.feed, b.feeds = f.feed, name })
-		if err != nil {
-			return err
-		}
-		backends, addrs = append(backends, b), append(addrs, b.addr)
+		b := s.newBackend(kit.Legacy, func(b *kit.Backend) { b.Feed, b.Feeds = f.feed, name })
+		backends, addrs = append(backends, b), append(addrs, b.Addr)
 	}
-	e, err := s.start(ctx, addrs, "--max-streams", "20000", "--max-sessions", "20000", "--max-sessions-per-principal", "20000")
-	if err != nil {
-		return err
-	}
+	e := s.startPlan(ctx, kit.PlanOf(addrs...), "--max-streams", "20000", "--max-sessions", "20000", "--max-sessions-per-principal", "20000")
 	const most = 1000
 	count := s.size(min(s.count, most), most, 100, "streams of each kind")
 	fed := func() (n int64) {
 		for _, b := range backends {
-			n += b.streams.Load()
+			n += b.Counts().Streams
 		}
 		return n
 	}
 
 	// 1. Healthy streams, and what the edge and the kernel hold with them.
 	var hear sync.WaitGroup
-	clients, err := openFleet(ctx, e.addr, count, func(i int) (*client, error) {
-		c, in, err := openStream(ctx, e.addr, healthy+strconv.Itoa(i), dialOptions{from: i})
+	clients, err := kit.OpenAll(ctx, e.Addr, count, func(i int) (*kit.Client, error) {
+		c, in, err := openStream(ctx, e.Addr, healthy+strconv.Itoa(i), kit.DialOptions{From: i})
 		if err == nil {
 			hear.Go(func() { f.hear(in, healthy+strconv.Itoa(i)) })
 		}
 		return c, err
 	})
 	defer hear.Wait()
-	defer func() { closeAll(clients) }()
-	if err != nil {
-		return e.fault(err)
-	}
-	if !waitFor(ctx, patience, func() bool { return fed() == int64(count) }) {
-		return e.fault(fmt.Errorf("%d of %d streams reached the backend", fed(), count))
+	defer func() { kit.CloseAll(clients) }()
+	check(err)
+	if !kit.WaitFor(ctx, kit.Patience, func() bool { return fed() == int64(count) }) {
+		fail("%d of %d streams reached the backend", fed(), count)
 	}
 	hearts := &pulse{}
-	others, err := openFleet(ctx, e.addr, 10, func(i int) (*client, error) {
-		c, in, err := openStream(ctx, e.addr, still+strconv.Itoa(i), dialOptions{from: i})
+	others, err := kit.OpenAll(ctx, e.Addr, 10, func(i int) (*kit.Client, error) {
+		c, in, err := openStream(ctx, e.Addr, still+strconv.Itoa(i), kit.DialOptions{From: i})
 		if err == nil {
 			hear.Go(func() { hearts.feel(in) })
 		}
 		return c, err
 	})
-	defer func() { closeAll(others) }()
-	if err != nil {
-		return e.fault(err)
-	}
-	base, err := settled(ctx, e.pid(), 5*time.Second)
-	if err != nil {
-		return err
-	}
-	baseTCP, _, err := kernelTCP()
-	if err != nil {
-		return err
-	}
-	baseOwn, err := shares(e, backends...)
-	if err != nil {
-		return err
-	}
+	defer func() { kit.CloseAll(others) }()
+	check(err)
+	base := settled(ctx, e)
+	baseTCP, _, err := kit.KernelTCP()
+	check(err)
+	baseOwn := must(shares(e, backends...))
 
 	// 2. Those that never read.
 	opened := time.Now()
-	silent, err := openFleet(ctx, e.addr, count, func(i int) (*client, error) {
-		c, _, err := openStream(ctx, e.addr, deaf+strconv.Itoa(i), dialOptions{from: i, receive: ownReceive, buffer: 512})
+	silent, err := kit.OpenAll(ctx, e.Addr, count, func(i int) (*kit.Client, error) {
+		c, _, err := openStream(ctx, e.Addr, deaf+strconv.Itoa(i), kit.DialOptions{From: i, Receive: ownReceive, Buffer: 512})
 		return c, err
 	})
-	defer func() { closeAll(silent) }()
-	if err != nil {
-		return e.fault(err)
-	}
+	defer func() { kit.CloseAll(silent) }()
+	check(err)
 	s.say("%d + %d streams after %s", count, count, time.Since(opened).Round(time.Millisecond))
 
 	// 3. Look every second until all of them are cut.
@@ -115,44 +96,34 @@ func runReaders(ctx context.Context, s *storm) error {
 	var mostShare share
 	orphans := 0
 	for began := time.Now(); time.Since(began) < hold; {
-		if !sleep(ctx, time.Second) {
-			return ctx.Err()
-		}
-		user, err := resident(e.pid())
-		if err != nil {
-			return e.fault(err)
-		}
-		tcp, left, err := kernelTCP()
-		if err != nil {
-			return err
-		}
-		now, err := shares(e, backends...)
-		if err != nil {
-			return err
-		}
+		pause(ctx, time.Second)
+		user := must(kit.Resident(e.PID()))
+		tcp, left, err := kit.KernelTCP()
+		check(err)
+		now := must(shares(e, backends...))
 		open := w.look(now.clients, time.Now())
 		mostUser, mostTCP, orphans = max(mostUser, user-base), max(mostTCP, tcp-baseTCP), max(orphans, left)
 		if now.edge() > mostShare.edge() {
 			mostShare = now.share
 		}
 		s.say("%3.0f s: %d open, user %.1f MiB, kernel %.1f MiB (edge %.1f, backends %.1f, clients %.1f), %d orphans",
-			time.Since(began).Seconds(), open, mib(user-base), mib(tcp-baseTCP), mib(now.edge()), mib(now.backend), mib(now.client), left)
+			time.Since(began).Seconds(), open, kit.MiB(user-base), kit.MiB(tcp-baseTCP), kit.MiB(now.edge()), kit.MiB(now.backend), kit.MiB(now.client), left)
 		if open == 0 && time.Since(began) > 40*time.Second {
 			break
 		}
 	}
 	gap := hearts.longest(time.Now())
 	close(f.quiet)
-	waitFor(ctx, patience, func() bool { return f.missing() == 0 })
+	kit.WaitFor(ctx, kit.Patience, func() bool { return f.missing() == 0 })
 
 	// 4. What it comes to. The kernel counts for all sockets together; of each
 	// socket it tells what is held, so that the edge's part can be told from
 	// that of the clients and the backends, which are this program.
 	edgeTCP := mostShare.edge() - baseOwn.edge()
-	s.bar(kib(mostUser, count) <= 64, "64 KiB", "%d readers that never read, events of 8 KiB: user %.1f KiB each", count, kib(mostUser, count))
-	s.bar(kib(edgeTCP, count) <= 160, "160 KiB", "kernel, the edge's sockets, %.1f KiB each: %.1f towards its client and %.1f towards the backend", kib(edgeTCP, count), kib(mostShare.front-baseOwn.front, count), kib(mostShare.back-baseOwn.back, count))
-	s.bar(mostUser+edgeTCP <= 250<<20*int64(count)/1000, fmt.Sprintf("%d MiB", 250*count/1000), "both together %.0f MiB", mib(mostUser+edgeTCP))
-	s.tell("all TCP memory of the machine grew by %.0f MiB: beside the edge's, %.0f MiB of the backends' sockets and %.0f MiB of the clients'", mib(mostTCP), mib(mostShare.backend-baseOwn.backend), mib(mostShare.client-baseOwn.client))
+	s.bar(kit.KiB(mostUser, count) <= 64, "64 KiB", "%d readers that never read, events of 8 KiB: user %.1f KiB each", count, kit.KiB(mostUser, count))
+	s.bar(kit.KiB(edgeTCP, count) <= 160, "160 KiB", "kernel, the edge's sockets, %.1f KiB each: %.1f towards its client and %.1f towards the backend", kit.KiB(edgeTCP, count), kit.KiB(mostShare.front-baseOwn.front, count), kit.KiB(mostShare.back-baseOwn.back, count))
+	s.bar(mostUser+edgeTCP <= 250<<20*int64(count)/1000, fmt.Sprintf("%d MiB", 250*count/1000), "both together %.0f MiB", kit.MiB(mostUser+edgeTCP))
+	s.tell("all TCP memory of the machine grew by %.0f MiB: beside the edge's, %.0f MiB of the backends' sockets and %.0f MiB of the clients'", kit.MiB(mostTCP), kit.MiB(mostShare.backend-baseOwn.backend), kit.MiB(mostShare.client-baseOwn.client))
 	broken := 0
 	f.ends.Range(func(name, why any) bool {
 		if broken++; broken == 1 {
@@ -165,13 +136,10 @@ func runReaders(ctx context.Context, s *storm) error {
 	s.bar(f.missing() == 0, "0 lost", "%d healthy streams: %d events sent, %d lost, %d of the streams ended", count, f.sent.Load(), f.missing(), broken)
 	s.bar(gap <= 15*time.Second+5*time.Second, "15 s, + 5 s", "%d streams with nothing on them: the longest time without a heartbeat or another sign of life %.0f s", len(others), gap.Seconds())
 	if orphans > 0 {
-		left, stay, err := kernelTCP()
-		if err != nil {
-			return err
-		}
-		s.note("after the cut the kernel kept up to %d sockets of the edge that belong to no process, with what their clients had not read; %d and %.0f MiB at the end", orphans, stay, mib(left-baseTCP))
+		left, stay, err := kit.KernelTCP()
+		check(err)
+		s.note("after the cut the kernel kept up to %d sockets of the edge that belong to no process, with what their clients had not read; %d and %.0f MiB at the end", orphans, stay, kit.MiB(left-baseTCP))
 	}
-	return nil
 }
 
 // The names of the clients begin with what they are.
@@ -193,7 +161,7 @@ type feeder struct {
 	got  sync.Map     // by the name of the client: the number of its last event, when none before it is missing
 }
 
-func (f *feeder) feed(out *feed) {
+func (f *feeder) feed(out *kit.Feed) {
 	if strings.HasPrefix(out.Client, still) {
 		<-out.Gone
 		return
@@ -217,7 +185,7 @@ func (f *feeder) feed(out *feed) {
 		if counted {
 			f.sent.Add(1)
 		}
-		if !out.notify("message", fmt.Sprintf(`"level":"info","data":"%d %s"`, n, f.padding)) {
+		if !out.Notify("message", fmt.Sprintf(`"level":"info","data":"%d %s"`, n, f.padding)) {
 			return
 		}
 	}
@@ -225,9 +193,9 @@ func (f *feeder) feed(out *feed) {
 
 // hear reads a client's stream to its end and counts the events that come in
 // their order, each once and whole.
-func (f *feeder) hear(in *events, name string) {
+func (f *feeder) hear(in *kit.Events, name string) {
 	for last := 0; ; {
-		data, err := in.next()
+		data, err := in.Next()
 		if err != nil {
 			f.ends.Store(name, fmt.Sprintf("at %s after event %d: %v", time.Now().Format("15:04:05.0"), last, err))
 			return
@@ -255,15 +223,15 @@ func (f *feeder) missing() int64 {
 // pulse is the longest time between two heartbeats of any of some streams.
 type pulse struct {
 	mu   sync.Mutex
-	last map[*events]time.Time
+	last map[*kit.Events]time.Time
 	most time.Duration
 }
 
 // feel reads a stream to its end.
-func (p *pulse) feel(in *events) {
+func (p *pulse) feel(in *kit.Events) {
 	p.beat(in, time.Now())
 	for {
-		line, err := in.lines.ReadSlice('\n')
+		line, err := in.Lines.ReadSlice('\n')
 		if err != nil {
 			return
 		}
@@ -273,11 +241,11 @@ func (p *pulse) feel(in *events) {
 	}
 }
 
-func (p *pulse) beat(in *events, at time.Time) {
+func (p *pulse) beat(in *kit.Events, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.last == nil {
-		p.last = map[*events]time.Time{}
+		p.last = map[*kit.Events]time.Time{}
 	}
 	if last, ok := p.last[in]; ok {
 		p.most = max(p.most, at.Sub(last))
@@ -298,60 +266,21 @@ func (p *pulse) longest(now time.Time) time.Duration {
 }
 
 // openStream begins a legacy session under a name and opens its stream.
-func openStream(ctx context.Context, addr, name string, o dialOptions) (*client, *events, error) {
-	c, err := dial(ctx, addr, legacy, o)
+func openStream(ctx context.Context, addr, name string, o kit.DialOptions) (*kit.Client, *kit.Events, error) {
+	c, err := kit.Dial(ctx, addr, kit.Legacy, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := c.begin(name); err != nil {
-		c.close()
+	if err := c.Begin(name); err != nil {
+		c.Close()
 		return nil, nil, err
 	}
-	in, err := c.listen("")
+	in, err := c.Listen("", "")
 	if err != nil {
-		c.close()
+		c.Close()
 		return nil, nil, err
 	}
 	return c, in, nil
-}
-
-// openFleet opens many clients, a few at a time. What it returns beside an
-// error has to be closed, too.
-func openFleet(ctx context.Context, addr string, count int, open func(i int) (*client, error)) ([]*client, error) {
-	const lanes = 16
-	out := make([]*client, count)
-	errs := make([]error, lanes)
-	var wait sync.WaitGroup
-	for lane := range lanes {
-		wait.Go(func() {
-			for i := lane; i < count && errs[lane] == nil && ctx.Err() == nil; i += lanes {
-				if out[i], errs[lane] = open(i); errs[lane] != nil {
-					errs[lane] = fmt.Errorf("%s, client %d: %w", addr, i, errs[lane])
-				}
-			}
-		})
-	}
-	wait.Wait()
-	return out, errors.Join(append(errs, ctx.Err())...)
-}
-
-func closeAll(clients []*client) {
-	for _, c := range clients {
-		if c != nil {
-			c.close()
-		}
-	}
-}
-
-// waitFor asks again and again until something holds; false when it does not
-// in time.
-func waitFor(ctx context.Context, within time.Duration, holds func() bool) bool {
-	for began := time.Now(); !holds(); {
-		if time.Since(began) > within || !sleep(ctx, 20*time.Millisecond) {
-			return false
-		}
-	}
-	return true
 }
 
 // share is kernel memory by whose sockets it is held for, in bytes: the edge's
@@ -364,34 +293,34 @@ func (h share) edge() int64 { return h.front + h.back }
 // address.
 type holdings struct {
 	share
-	clients map[netip.AddrPort]socket
+	clients map[netip.AddrPort]kit.Socket
 }
 
 // shares asks the kernel what it holds for the sockets of the edge, of the
 // clients and of the backends.
-func shares(e *edge, backends ...*backend) (h holdings, err error) {
-	door := portOf(e.addr)
+func shares(e *kit.Edge, backends ...*kit.Backend) (h holdings, err error) {
+	door := kit.PortOf(e.Addr)
 	ports := map[uint16]bool{door: true}
 	behind := map[uint16]bool{}
 	for _, b := range backends {
-		ports[portOf(b.addr)], behind[portOf(b.addr)] = true, true
+		ports[kit.PortOf(b.Addr)], behind[kit.PortOf(b.Addr)] = true, true
 	}
-	all, err := sockets(ports)
+	all, err := kit.Sockets(ports)
 	if err != nil {
 		return h, err
 	}
-	h.clients = map[netip.AddrPort]socket{}
+	h.clients = map[netip.AddrPort]kit.Socket{}
 	for _, k := range all {
 		switch {
-		case k.local.Port() == door:
-			h.front += int64(k.held)
-			h.clients[k.peer] = k
-		case behind[k.peer.Port()]:
-			h.back += int64(k.held)
-		case behind[k.local.Port()]:
-			h.backend += int64(k.held)
+		case k.Local.Port() == door:
+			h.front += int64(k.Held)
+			h.clients[k.Peer] = k
+		case behind[k.Peer.Port()]:
+			h.back += int64(k.Held)
+		case behind[k.Local.Port()]:
+			h.backend += int64(k.Held)
 		default:
-			h.client += int64(k.held)
+			h.client += int64(k.Held)
 		}
 	}
 	return h, nil
@@ -409,29 +338,29 @@ type watched struct {
 	cut    time.Time
 }
 
-func newCutWatch(clients []*client) *cutWatch {
+func newCutWatch(clients []*kit.Client) *cutWatch {
 	w := &cutWatch{all: map[netip.AddrPort]*watched{}}
 	for _, c := range clients {
-		w.all[c.local()] = &watched{stuck: time.Now()}
+		w.all[c.Local()] = &watched{stuck: time.Now()}
 	}
 	return w
 }
 
 // look takes the edge's sockets by the address of their client, and returns how
 // many of the watched are open still.
-func (w *cutWatch) look(now map[netip.AddrPort]socket, at time.Time) (open int) {
+func (w *cutWatch) look(now map[netip.AddrPort]kit.Socket, at time.Time) (open int) {
 	for from, one := range w.all {
 		if !one.cut.IsZero() {
 			continue
 		}
 		k, ok := now[from]
-		if !ok || k.state != established && k.state != closeWait {
+		if !ok || k.State != kit.Established && k.State != kit.CloseWait {
 			one.cut = at
 			continue
 		}
 		open++
-		if k.unsent != one.unsent {
-			one.unsent, one.stuck = k.unsent, at
+		if k.Unsent != one.unsent {
+			one.unsent, one.stuck = k.Unsent, at
 		}
 	}
 	return open

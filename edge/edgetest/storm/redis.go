@@ -2,51 +2,44 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"os/exec"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 	"github.com/weir-edge/weir/edge/edgetest/port"
 )
 
 // redis is a redis-server of a row. It keeps nothing on disk.
 type redis struct {
-	addr string
-	cmd  *exec.Cmd
+	addr    string
+	process *kit.Process
 }
 
 // newRedis starts one, which ends with the row.
-func (s *storm) newRedis(ctx context.Context) (*redis, error) {
+func (s *storm) newRedis(ctx context.Context) *redis {
 	if _, err := exec.LookPath("redis-server"); err != nil {
-		return nil, fmt.Errorf("%w (Debian: apt-get install redis-server)", err)
+		fail("%w (Debian: apt-get install redis-server)", err)
 	}
-	addr, err := port.Free()
-	if err != nil {
-		return nil, err
-	}
-	r := &redis{addr: addr}
+	r := &redis{addr: must(port.Free())}
 	s.later(r.kill)
-	return r, r.start(ctx)
+	check(r.start(ctx))
+	return r
 }
 
 // start starts it, empty, and waits until it takes connections.
 func (r *redis) start(ctx context.Context) error {
 	host, p, err := net.SplitHostPort(r.addr)
+	if err == nil {
+		r.process, err = kit.Start("redis-server", exec.Command("redis-server", "--bind", host, "--port", p, "--save", "", "--appendonly", "no", "--daemonize", "no"), nil)
+	}
 	if err != nil {
 		return err
 	}
-	r.cmd = exec.Command("redis-server", "--bind", host, "--port", p, "--save", "", "--appendonly", "no", "--daemonize", "no")
-	r.cmd.SysProcAttr = childAttr()
-	if err := r.cmd.Start(); err != nil {
-		return fmt.Errorf("redis-server: %w", err)
-	}
-	there := waitFor(ctx, patience, func() bool {
+	there := kit.WaitFor(ctx, kit.Patience, func() bool {
 		c, err := net.Dial("tcp", r.addr)
 		return err == nil && c.Close() == nil
 	})
@@ -56,19 +49,14 @@ func (r *redis) start(ctx context.Context) error {
 	return nil
 }
 
-func (r *redis) signal(sig syscall.Signal) { _ = r.cmd.Process.Signal(sig) } // one that has ended needs none
-
 // kill ends it, as kill -9 does.
 func (r *redis) kill() {
-	if r.cmd == nil || r.cmd.Process == nil {
-		return
+	if r.process != nil {
+		r.process.Kill()
 	}
-	r.signal(syscall.SIGKILL)
-	_ = r.cmd.Wait() // says that it was killed
-	r.cmd = nil
 }
 
-// told is how one call of the load ended.
+// told is how one call of a load ended.
 type told struct {
 	sent   time.Time
 	took   time.Duration
@@ -83,64 +71,48 @@ type diary struct {
 
 // run calls at a steady rate until ctx ends, over connections of both eras. A
 // client whose session is unknown begins another.
-func (d *diary) run(ctx context.Context, addr string, rate, conns int, n *numbers) {
-	var wait sync.WaitGroup
-	began := time.Now()
-	for w := range conns {
-		wait.Go(func() {
-			var c *client
-			defer func() {
-				if c != nil {
-					c.close()
-				}
-			}()
-			for turn := 0; ctx.Err() == nil; turn++ {
-				at := began.Add(time.Duration(float64(turn*conns+w) / float64(rate) * float64(time.Second)))
-				if !sleep(ctx, time.Until(at)) {
-					return
-				}
-				one := told{sent: time.Now()}
-				c, one.status = attempt(addr, w, c, n)
-				one.took = time.Since(one.sent)
-				d.mu.Lock()
-				d.all = append(d.all, one)
-				d.mu.Unlock()
-			}
-		})
-	}
-	wait.Wait()
+func (d *diary) run(ctx context.Context, addr string, rate, conns int, n *kit.Numbers) {
+	clients := make([]*kit.Client, conns)
+	defer func() { kit.CloseAll(clients) }()
+	pace{conns: conns, rate: rate}.each(ctx, func(w int) {
+		one := told{sent: time.Now()}
+		clients[w], one.status = attempt(addr, w, clients[w], n)
+		one.took = time.Since(one.sent)
+		d.mu.Lock()
+		d.all = append(d.all, one)
+		d.mu.Unlock()
+	})
 }
 
 // attempt makes a call, after whatever the client needs before it, and returns
 // the client for the next one, nil for a new one, and the status of the answer.
-func attempt(addr string, w int, c *client, n *numbers) (*client, int) {
+func attempt(addr string, w int, c *kit.Client, n *kit.Numbers) (*kit.Client, int) {
 	if c == nil {
 		var err error
-		if c, err = dial(context.Background(), addr, both(w), dialOptions{from: w}); err != nil {
+		if c, err = kit.Dial(context.Background(), addr, kit.Mixed(w), kit.DialOptions{From: w}); err != nil {
 			return nil, 0
 		}
 	}
-	c.wait(patience)
-	if c.era == legacy && c.session == "" {
-		if err := c.begin("steady"); err != nil {
-			status := 0
-			if _, scan := fmt.Sscanf(err.Error(), "initialize: HTTP %d", &status); scan != nil {
-				c.close()
-				return nil, 0
+	if c.Era == kit.Legacy && c.Session == "" {
+		if err := c.Begin("steady"); err != nil {
+			if c.Answer.Status != 0 && c.Answer.Status != 202 {
+				return c, c.Answer.Status
 			}
-			return c, status
+			c.Close()
+			return nil, 0
 		}
 	}
-	number := strconv.FormatInt(n.next(), 10)
-	a, err := c.do(c.callText(number, work{Text: number}, ""))
+	c.Wait(kit.Patience)
+	number := strconv.FormatInt(n.Next(), 10)
+	a, err := c.Do(c.CallText(number, kit.Work{Text: number}, ""))
 	if err != nil {
-		c.close()
+		c.Close()
 		return nil, 0
 	}
-	if a.status == 404 {
-		c.session = ""
+	if a.Status == 404 {
+		c.Session = ""
 	}
-	return c, a.status
+	return c, a.Status
 }
 
 // between returns the calls that were sent in a span of time.
@@ -188,36 +160,28 @@ type outage struct {
 
 // runRedisKill is G04: the store that sessions lie in and calls are counted in
 // is killed under load, stays away, and comes back empty.
-func runRedisKill(ctx context.Context, s *storm) error {
+func runRedisKill(ctx context.Context, s *storm) {
 	for _, mode := range []string{"closed", "open"} {
-		err := s.outage(ctx, outage{
+		s.outage(ctx, outage{
 			mode: mode, empty: true, each: true,
 			away: func(_ context.Context, r *redis) error { r.kill(); return nil },
 			back: func(ctx context.Context, r *redis) error { return r.start(ctx) },
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 // runRedisHole is G05: the store takes everything and says nothing.
-func runRedisHole(ctx context.Context, s *storm) error {
+func runRedisHole(ctx context.Context, s *storm) {
 	for _, mode := range []string{"closed", "open"} {
-		err := s.outage(ctx, outage{
+		s.outage(ctx, outage{
 			mode: mode,
-			away: func(_ context.Context, r *redis) error { r.signal(stops); return nil },
-			back: func(_ context.Context, r *redis) error { r.signal(goesOn); return nil },
+			away: func(_ context.Context, r *redis) error { r.process.Signal(kit.Stops); return nil },
+			back: func(_ context.Context, r *redis) error { r.process.Signal(kit.GoesOn); return nil },
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
-func (s *storm) outage(ctx context.Context, o outage) error {
+func (s *storm) outage(ctx context.Context, o outage) {
 	rate := s.rate
 	if rate == 0 {
 		rate = s.size(0, 1000, 250, "calls a second")
@@ -226,75 +190,51 @@ func (s *storm) outage(ctx context.Context, o outage) error {
 	calm := s.span(0, 5*time.Second, 2*time.Second, "before")
 
 	// 1. A store, an edge that shares it, and a load.
-	store, err := s.newRedis(ctx)
-	if err != nil {
-		return err
-	}
-	b, err := s.newBackend(modern, nil)
-	if err != nil {
-		return err
-	}
-	p := planOf([]string{b.addr})
-	p.store = store.addr
-	e, err := s.startPlan(ctx, p, "--store-failure", o.mode)
-	if err != nil {
-		return err
-	}
-	defer e.stop()
-	var n numbers
+	store := s.newRedis(ctx)
+	b := s.newBackend(kit.Modern, nil)
+	e := s.startPlan(ctx, sharing(b.Addr, store.addr), "--store-failure", o.mode)
+	defer e.Stop()
+	var n kit.Numbers
 	var d diary
 	loading, unload := context.WithCancel(ctx)
 	defer unload()
 	var load sync.WaitGroup
-	load.Go(func() { d.run(loading, e.addr, rate, 16, &n) })
-	if !sleep(ctx, calm) {
-		return ctx.Err()
-	}
+	load.Go(func() { d.run(loading, e.Addr, rate, 16, &n) })
+	pause(ctx, calm)
 
 	// 2. It goes away, and comes back.
 	s.say("%s: away", o.mode)
 	went := time.Now()
-	if err := o.away(ctx, store); err != nil {
-		return err
-	}
+	check(o.away(ctx, store))
 	gone := time.Now()
-	if !sleep(ctx, length) {
-		return ctx.Err()
-	}
-	uncounted, err := e.failOpen(ctx)
-	if err != nil {
-		return err
-	}
+	pause(ctx, length)
+	uncounted := must(e.Status(ctx)).RateLimits.FailOpen
 	comes := time.Now()
-	if err := o.back(ctx, store); err != nil {
-		return err
-	}
+	check(o.back(ctx, store))
 	back := time.Now()
 	s.say("%s: back", o.mode)
-	if !sleep(ctx, 4*time.Second) {
-		return ctx.Err()
-	}
+	pause(ctx, 4*time.Second)
 	unload()
 	load.Wait()
 
 	// 3. What became of the calls.
 	before, during := d.until(went), d.between(gone, comes.Add(-100*time.Millisecond))
 	fine, quick := count(before, 200)
-	s.bar(fine == len(before), "all", "%s, before: %d of %d calls answered, p99 %.1f ms", o.mode, fine, len(before), millis(percentile(quick, 0.99)))
+	s.bar(fine == len(before), "all", "%s, before: %d of %d calls answered, p99 %.1f ms", o.mode, fine, len(before), kit.Millis(kit.Percentile(quick, 990)))
 	added := 100 * time.Millisecond
 	if o.mode == "closed" {
 		refused, took := count(during, 503)
 		s.bar(refused == len(during), "all with 503", "%s, away for %s: %d of %d calls answered with 503", o.mode, length, refused, len(during))
-		slow := percentile(took, 0.99)
+		slow := kit.Percentile(took, 990)
 		if o.each {
-			slow = percentile(took, 1)
+			slow = kit.Percentile(took, 1000)
 		}
-		s.bar(slow <= percentile(quick, 0.99)+added, "100 ms more than before", "%s, away: p99 %.1f ms, %.1f ms at most", o.mode, millis(percentile(took, 0.99)), millis(percentile(took, 1)))
+		s.bar(slow <= kit.Percentile(quick, 990)+added, "100 ms more than before", "%s, away: p99 %.1f ms, %.1f ms at most", o.mode, kit.Millis(kit.Percentile(took, 990)), kit.Millis(kit.Percentile(took, 1000)))
 	} else {
 		admitted, _ := count(during, 200)
 		_, took := count(d.between(gone.Add(time.Second), comes), 200) // the breaker is open by then
 		s.bar(admitted == len(during), "all", "%s, away for %s: %d of %d calls answered", o.mode, length, admitted, len(during))
-		s.bar(percentile(took, 0.99) <= percentile(quick, 0.99)+10*time.Millisecond, "10 ms more than before", "%s, away: p99 %.1f ms, %.1f ms at most", o.mode, millis(percentile(took, 0.99)), millis(percentile(took, 1)))
+		s.bar(kit.Percentile(took, 990) <= kit.Percentile(quick, 990)+10*time.Millisecond, "10 ms more than before", "%s, away: p99 %.1f ms, %.1f ms at most", o.mode, kit.Millis(kit.Percentile(took, 990)), kit.Millis(kit.Percentile(took, 1000)))
 		s.bar(uncounted >= admitted, "every one", "%s, away: %d calls were admitted uncounted, and are counted as that", o.mode, uncounted)
 	}
 	after := d.between(back, time.Now())
@@ -309,7 +249,7 @@ func (s *storm) outage(ctx context.Context, o outage) error {
 		}
 	}
 	right, _ := count(after, 200)
-	s.bar(last <= 2*time.Second && right > 0, "2 s", "%s, back: the last call that was not served ended after %.0f ms; %d were", o.mode, millis(last), right)
+	s.bar(last <= 2*time.Second && right > 0, "2 s", "%s, back: the last call that was not served ended after %.0f ms; %d were", o.mode, kit.Millis(last), right)
 	if o.empty {
 		s.tell("%s, back: %d calls in sessions that the store had lost; their clients began anew", o.mode, lost)
 	}
@@ -319,21 +259,4 @@ func (s *storm) outage(ctx context.Context, o outage) error {
 			break
 		}
 	}
-	return e.fault(nil)
-}
-
-// failOpen is how many calls the edge has admitted that its store could not
-// count.
-func (e *edge) failOpen(ctx context.Context) (int, error) {
-	code, body := e.get(ctx, "/status", 10*time.Second)
-	var said struct {
-		RateLimits struct {
-			FailOpen int `json:"failOpen"`
-		} `json:"rateLimits"`
-	}
-	if code != 200 {
-		return 0, e.fault(fmt.Errorf("status: HTTP %d", code))
-	}
-	err := json.Unmarshal(body, &said)
-	return said.RateLimits.FailOpen, err
 }

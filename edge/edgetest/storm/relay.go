@@ -5,6 +5,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // direction is a way through a relay.
@@ -71,15 +73,12 @@ func (j *join) reset() {
 }
 
 // newRelay starts a relay, which ends with the row.
-func (s *storm) newRelay(to string) (*relay, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
+func (s *storm) newRelay(to string) *relay {
+	ln := must(net.Listen("tcp", "127.0.0.1:0"))
 	r := &relay{addr: ln.Addr().String(), ln: ln, to: to, joins: map[*join]struct{}{}}
 	r.work.Go(r.accept)
 	s.later(r.close)
-	return r, nil
+	return r
 }
 
 // accept ends with the listener.
@@ -95,7 +94,7 @@ func (r *relay) accept() {
 
 // carry passes on what comes from either side until both have ended.
 func (r *relay) carry(from net.Conn) {
-	to, err := net.DialTimeout("tcp", r.to, patience)
+	to, err := net.DialTimeout("tcp", r.to, kit.Patience)
 	if err != nil {
 		from.Close()
 		return

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // echoLines answers each line with itself, until the row ends.
@@ -60,10 +61,7 @@ func TestRelay(t *testing.T) {
 				t.Parallel()
 				s := &storm{}
 				t.Cleanup(s.end)
-				r, err := s.newRelay(echoLines(t, s))
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := s.newRelay(echoLines(t, s))
 				r.poison(way, c.toxin)
 				conn, err := net.Dial("tcp", r.addr)
 				if err != nil {
@@ -127,8 +125,9 @@ func TestCodeOf(t *testing.T) {
 		{504, `{"jsonrpc":"2.0","id":7,"error":{"code":504,"message":"m"}}`, 504},
 		{200, `{"jsonrpc":"2.0","id":8,"result":{"content":[{"type":"text","text":"seven"}]}}`, 200},
 	} {
-		a := &answer{header: header{status: c.status}, body: []byte(c.body)}
-		code, err := codeOf(a, "7", "seven")
+		a := kit.Answer{Status: c.status}
+		a.Body = []byte(c.body)
+		code, err := codeOf(&a, "7", "seven")
 		if code != c.want || (err == nil) != strings.Contains(c.body, `"id":7,"result"`) {
 			t.Errorf("%s: %d, %v", c.body, code, err)
 		}
@@ -155,25 +154,22 @@ func TestStoreToxics(t *testing.T) {
 func TestMoods(t *testing.T) {
 	s := &storm{}
 	t.Cleanup(s.end)
-	b, err := s.newBackend(modern, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var n numbers
+	b := s.newBackend(kit.Modern, nil)
+	var n kit.Numbers
 	call := func(within time.Duration) error {
-		c, err := dial(t.Context(), b.addr, modern, dialOptions{})
+		c, err := kit.Dial(t.Context(), b.Addr, kit.Modern, kit.DialOptions{})
 		if err != nil {
 			return err
 		}
-		defer c.close()
+		defer c.Close()
 		text := "1"
-		c.wait(within)
-		_, err = c.call(text, work{Text: text})
+		c.Wait(within)
+		_, err = c.Call(text, kit.Work{Text: text})
 		return err
 	}
 	well := func() {
 		t.Helper()
-		if err := call(patience); err != nil {
+		if err := call(kit.Patience); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -188,35 +184,35 @@ func TestMoods(t *testing.T) {
 		}
 		well()
 	}
-	c, err := dial(t.Context(), b.addr, modern, dialOptions{})
+	c, err := kit.Dial(t.Context(), b.Addr, kit.Modern, kit.DialOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.down()
-	edgetest.Until(t, "the end of the connection", c.closed)
-	if err := b.up(); err != nil {
+	b.Down()
+	edgetest.Until(t, "the end of the connection", c.Closed)
+	if err := b.Up(); err != nil {
 		t.Fatal(err)
 	}
 	if c, err = again(t.Context(), c, &n); err != nil {
 		t.Error(err)
 	}
-	c.close()
+	c.Close()
 }
 
 func TestPlans(t *testing.T) {
 	sets := reloadSets([]string{"a:1", "b:2", "c:3"})
 	for i, p := range sets {
 		next := sets[(i+1)%len(sets)]
-		if p.text() == next.text() {
+		if p.Text() == next.Text() {
 			t.Errorf("set %d is the same as the one after it", i)
 		}
 		for _, want := range []string{"url: http://a:1/mcp", "url: http://b:2/mcp", "conflictResolution: prefix"} {
-			if !strings.Contains(p.text(), want) {
-				t.Errorf("set %d has no %s:\n%s", i, want, p.text())
+			if !strings.Contains(p.Text(), want) {
+				t.Errorf("set %d has no %s:\n%s", i, want, p.Text())
 			}
 		}
 	}
-	if toolOf(1) != "backend-2_work" || planOf([]string{"a:1", "b:2"}).backends[1].name != "backend-2" {
+	if toolOf(1) != "backend-2_work" || !strings.Contains(kit.PlanOf("a:1", "b:2").Text(), "{name: backend-2, url: http://b:2/") {
 		t.Error("names and backends do not go together")
 	}
 	tool := among(0, 2)

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
-	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/weir-edge/weir/edge/edgetest/port"
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // runReplace is G03: processes take over the sockets of each other under load,
@@ -15,36 +13,17 @@ import (
 // when the edge says that it closes theirs; others open a connection for each
 // call. They are of the modern era, whose requests belong to no session: a
 // session of a legacy client ends with the process that has it.
-func runReplace(ctx context.Context, s *storm) error {
+func runReplace(ctx context.Context, s *storm) {
 	times := s.size(s.count, 5, 1, "replacements")
 	hold := s.span(s.length, 4*time.Second, 1500*time.Millisecond, "between two of them")
 	book := newLedger()
-	b, err := s.newBackend(modern, func(b *backend) { b.arrived = book.arrived })
-	if err != nil {
-		return err
-	}
-	manifest, err := s.manifest([]string{b.addr})
-	if err != nil {
-		return err
-	}
-	addr, err := port.Free()
-	if err != nil {
-		return err
-	}
-	admin, err := port.Free()
-	if err != nil {
-		return err
-	}
-	flags := []string{"--hand-over", filepath.Join(filepath.Dir(manifest), "hand-over"), "--drain-timeout", drainTimeout.String()}
-	old, err := s.startAt(ctx, manifest, addr, admin, flags...)
-	if err != nil {
-		return err
-	}
-	var n numbers
-	most, err := s.ceiling(ctx, addr, &n)
-	if err != nil {
-		return old.fault(err)
-	}
+	b := s.newBackend(kit.Modern, func(b *kit.Backend) { b.Arrived = book.arrived })
+	manifest := s.write(kit.PlanOf(b.Addr))
+	seat := must(kit.FreeSeat())
+	flags := flagsOfHandOver(manifest)
+	old := s.startAt(ctx, manifest, seat, flags...)
+	var n kit.Numbers
+	most := s.ceiling(ctx, seat.Addr, &n)
 	rate := s.steady(most, 2000)
 	fresh := s.fresh(most)
 
@@ -53,15 +32,15 @@ func runReplace(ctx context.Context, s *storm) error {
 	defer unload()
 	var load sync.WaitGroup
 	load.Go(func() {
-		pace{addr: addr, era: only(modern), conns: 32, rate: rate, numbers: &n}.run(loading, &kept)
+		pace{addr: seat.Addr, era: only(kit.Modern), conns: 32, rate: rate, numbers: &n}.run(loading, &kept)
 	})
 	load.Go(func() {
-		pace{addr: addr, era: only(modern), conns: 32, rate: fresh, once: true, from: 1000, numbers: &n}.run(loading, &once)
+		pace{addr: seat.Addr, era: only(kit.Modern), conns: 32, rate: fresh, once: true, from: 1000, numbers: &n}.run(loading, &once)
 	})
 	var asked, refused, notReady int
 	load.Go(func() {
-		for sleep(loading, 10*time.Millisecond) {
-			status, _ := old.get(loading, "/readyz", time.Second)
+		for kit.Sleep(loading, 10*time.Millisecond) {
+			status, _ := old.Get(loading, "/readyz", time.Second)
 			asked++
 			switch {
 			case loading.Err() != nil:
@@ -75,28 +54,19 @@ func runReplace(ctx context.Context, s *storm) error {
 	slowest := time.Duration(0)
 	last := old
 	for i := range times {
-		if !sleep(ctx, hold/2) {
-			return ctx.Err()
-		}
-		young, err := s.launch(manifest, addr, admin, flags...)
-		if err != nil {
-			return err
-		}
+		pause(ctx, hold/2)
+		young := s.launch(manifest, seat, flags...)
 		// Nobody tells the old one to end but the new one, once it serves. Until
 		// then either of the two may answer at the addresses.
-		if !last.awaitEnd(readyLimit + drainTimeout) {
-			return young.fault(last.fault(errors.New("the old process does not end")))
+		if !last.AwaitEnd(kit.ReadyLimit + drainTimeout) {
+			fail("the old process does not end")
 		}
-		took := time.Since(young.began)
-		if err := young.awaitReady(ctx); err != nil {
-			return err
-		}
+		took := time.Since(young.Began)
+		check(young.AwaitReady(ctx, young.Admin))
 		slowest = max(slowest, took)
 		s.say("replacement %d: the old one is gone %s after the start of the new one", i+1, took)
 		last = young
-		if !sleep(ctx, hold/2) {
-			return ctx.Err()
-		}
+		pause(ctx, hold/2)
 	}
 	unload()
 	load.Wait()
@@ -116,7 +86,6 @@ func runReplace(ctx context.Context, s *storm) error {
 			s.note("%s: %d calls without an answer ran, %d never reached the backend, %d connections refused (%s)", t.what, ran, unseen, t.tally.refused.Load(), t.tally.reasons())
 		}
 	}
-	return nil
 }
 
 // fresh decides how many connections a second are opened for one call each:

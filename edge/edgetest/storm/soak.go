@@ -3,67 +3,50 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"os"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // runSoak is G11: everything at once at half of what the edge can carry, for a
 // long time, and nothing grows. Goroutines, files and the kernel's memory for
 // its sockets are read at rest, before and after; the heap all the time.
-func runSoak(ctx context.Context, s *storm) error {
+func runSoak(ctx context.Context, s *storm) {
 	said := s.length
 	if said == 0 && !s.quick {
 		said = 10 * time.Minute
 	}
 	length := s.span(said, time.Hour, 30*time.Second, "load")
 	var addrs []string
-	var backends []*backend
-	for _, kind := range []era{modern, legacy} {
-		b, err := s.newBackend(kind, func(b *backend) { b.feed = ticker(time.Second) })
-		if err != nil {
-			return err
-		}
-		backends, addrs = append(backends, b), append(addrs, b.addr)
+	var backends []*kit.Backend
+	for _, kind := range []kit.Era{kit.Modern, kit.Legacy} {
+		b := s.newBackend(kind, func(b *kit.Backend) { b.Feed = kit.Every(time.Second) })
+		backends, addrs = append(backends, b), append(addrs, b.Addr)
 	}
-	p := planOf(addrs)
-	p.prefixed = true
-	e, err := s.startPlan(ctx, p, "--pprof", "--session-ttl", "5s")
-	if err != nil {
-		return err
-	}
-	var n numbers
-	most, err := s.ceiling(ctx, e.addr, &n, 2)
-	if err != nil {
-		return e.fault(err)
-	}
-	m := mix{addr: e.addr, rate: max(most/2, 10), numbers: &n}
+	p := kit.PlanOf(addrs...)
+	p.Prefixed = true
+	e := s.startPlan(ctx, p, "--pprof", "--session-ttl", "5s")
+	var n kit.Numbers
+	most := s.ceiling(ctx, e.Addr, &n, 2)
+	m := mix{addr: e.Addr, rate: max(most/2, 10), numbers: &n}
 	s.tell("ceiling %d calls a second, load %d", most, m.rate)
 
 	// 1. Some of it, so that whatever comes to life with use has done so, and
 	// what is there at rest.
-	if err := m.run(ctx, min(max(length/10, 5*time.Second), 30*time.Second), &outcomes{}); err != nil {
-		return e.fault(err)
-	}
-	before, err := s.atRest(ctx, e, backends)
-	if err != nil {
-		return err
-	}
+	check(m.run(ctx, min(max(length/10, 5*time.Second), 30*time.Second), &outcomes{}))
+	before := s.atRest(ctx, e, backends)
 	// 2. All of it.
 	var ends outcomes
 	heap := heapWatch(ctx, e, max(length/60, time.Second))
 	if err := m.run(ctx, length, &ends); err != nil {
 		heap()
-		return e.fault(err)
+		check(err)
 	}
 	samples := heap()
 	// 3. What is left.
-	after, err := s.atRest(ctx, e, backends)
-	if err != nil {
-		return err
-	}
+	after := s.atRest(ctx, e, backends)
 
 	total := ends.kept.sent.Load() + ends.once.sent.Load() + ends.slow.sent.Load()
 	failed := ends.kept.failed() + ends.once.failed() + ends.slow.failed()
@@ -78,29 +61,10 @@ func runSoak(ctx context.Context, s *storm) error {
 	s.bar(slope <= may && len(samples) > 2, bar, "live heap %+.2f MiB/h over %d samples, %.1f MiB at first, %.1f at last", slope, len(samples), firstMiB(samples), lastMiB(samples))
 	s.bar(after.goroutines <= before.goroutines+10, "+ 10", "goroutines at rest %d, %d before", after.goroutines, before.goroutines)
 	s.bar(after.files <= before.files+5, "+ 5", "open files at rest %d, %d before", after.files, before.files)
-	s.bar(after.kernel <= before.kernel+64<<10, "flat (+ 64 KiB)", "kernel memory of its sockets at rest %.0f KiB, %.0f before; all TCP of the machine %.0f KiB, %.0f before", kib(after.kernel, 1), kib(before.kernel, 1), kib(after.machine, 1), kib(before.machine, 1))
-	s.tell("resident at rest %.1f MiB, %.1f before; p99 %.1f ms", mib(after.resident), mib(before.resident), millis(ends.kept.percentile(0.99)))
+	s.bar(after.kernel <= before.kernel+64<<10, "flat (+ 64 KiB)", "kernel memory of its sockets at rest %.0f KiB, %.0f before; all TCP of the machine %.0f KiB, %.0f before", kit.KiB(after.kernel, 1), kit.KiB(before.kernel, 1), kit.KiB(after.machine, 1), kit.KiB(before.machine, 1))
+	s.tell("resident at rest %.1f MiB, %.1f before; p99 %.1f ms", kit.MiB(after.resident), kit.MiB(before.resident), kit.Millis(ends.kept.percentile(990)))
 	if failed > 0 {
 		s.note("%s %s %s", ends.kept.reasons(), ends.once.reasons(), ends.slow.reasons())
-	}
-	return nil
-}
-
-// ticker feeds a stream with a change of the tools, again and again.
-func ticker(every time.Duration) func(*feed) {
-	return func(f *feed) {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-f.Gone:
-				return
-			case <-tick.C:
-				if !f.notify("tools/list_changed", "") {
-					return
-				}
-			}
-		}
 	}
 }
 
@@ -108,7 +72,7 @@ func ticker(every time.Duration) func(*feed) {
 type mix struct {
 	addr    string
 	rate    int
-	numbers *numbers
+	numbers *kit.Numbers
 }
 
 // outcomes is how a mixed load ended.
@@ -134,57 +98,57 @@ func (m mix) run(ctx context.Context, length time.Duration, o *outcomes) error {
 		}
 	}
 	all.Go(func() {
-		pace{addr: m.addr, era: both, conns: 16, rate: max(m.rate*8/10, 1), tool: among(0, 2), numbers: m.numbers}.run(ctx, &o.kept)
+		pace{addr: m.addr, era: kit.Mixed, conns: 16, rate: max(m.rate*8/10, 1), tool: among(0, 2), numbers: m.numbers}.run(ctx, &o.kept)
 	})
 	all.Go(func() {
-		pace{addr: m.addr, era: only(modern), conns: 8, rate: max(m.rate/10, 1), once: true, from: 100, tool: among(0, 2), numbers: m.numbers}.run(ctx, &o.once)
+		pace{addr: m.addr, era: only(kit.Modern), conns: 8, rate: max(m.rate/10, 1), once: true, from: 100, tool: among(0, 2), numbers: m.numbers}.run(ctx, &o.once)
 	})
 	all.Go(func() {
-		pace{addr: m.addr, era: both, conns: 8, rate: 20, from: 200, work: work{Ms: 200, Size: 16 << 10}, tool: among(0, 2), numbers: m.numbers}.run(ctx, &o.slow)
+		pace{addr: m.addr, era: kit.Mixed, conns: 8, rate: 20, from: 200, work: kit.Work{Ms: 200, Size: 16 << 10}, tool: among(0, 2), numbers: m.numbers}.run(ctx, &o.slow)
 	})
 	all.Go(func() { // sessions
-		for sleep(ctx, 50*time.Millisecond) {
-			c, err := dial(ctx, m.addr, legacy, dialOptions{from: 300})
+		for kit.Sleep(ctx, 50*time.Millisecond) {
+			c, err := kit.Dial(ctx, m.addr, kit.Legacy, kit.DialOptions{From: 300})
 			if err != nil {
 				fail(err)
 				return
 			}
-			c.tool = toolOf(o.churned % 2)
-			fail(c.oneSession(o.churned%4 != 0))
-			c.close()
+			c.Tool = toolOf(o.churned % 2)
+			fail(oneSession(c, o.churned%4 != 0))
+			c.Close()
 			o.churned++
 		}
 	})
 	all.Go(func() { // streams, one open for half a second
 		for ctx.Err() == nil {
-			c, err := dial(ctx, m.addr, both(o.streams), dialOptions{from: 400})
+			c, err := kit.Dial(ctx, m.addr, kit.Mixed(o.streams), kit.DialOptions{From: 400})
 			if err == nil {
-				if err = c.begin("soak"); err == nil {
-					_, err = c.listen(strconv.Itoa(o.streams))
+				if err = c.Begin("soak"); err == nil {
+					_, err = c.Listen(strconv.Itoa(o.streams), "")
 				}
 				o.streams++
-				sleep(ctx, 500*time.Millisecond)
-				c.close()
+				kit.Sleep(ctx, 500*time.Millisecond)
+				c.Close()
 			}
 			fail(err)
 		}
 	})
 	all.Go(func() { // clients that leave in the middle
-		for i := 0; sleep(ctx, 100*time.Millisecond); i++ {
-			c, err := dial(ctx, m.addr, modern, dialOptions{from: 500})
+		for i := 0; kit.Sleep(ctx, 100*time.Millisecond); i++ {
+			c, err := kit.Dial(ctx, m.addr, kit.Modern, kit.DialOptions{From: 500})
 			if err != nil {
 				fail(err)
 				return
 			}
-			c.tool = toolOf(i % 2)
-			if _, err := c.conn.Write(c.callText(strconv.Itoa(i), work{Hang: true}, "")); err != nil {
+			c.Tool = toolOf(i % 2)
+			if _, err := c.Conn.Write(c.CallText(strconv.Itoa(i), kit.Work{Hang: true}, "")); err != nil {
 				fail(err)
 			}
-			sleep(ctx, 20*time.Millisecond)
+			kit.Sleep(ctx, 20*time.Millisecond)
 			if i%2 == 0 {
-				c.reset()
+				c.Reset()
 			} else {
-				c.close()
+				c.Close()
 			}
 		}
 	})
@@ -200,31 +164,22 @@ type rest struct {
 
 // atRest reads what an edge holds a while after the last client has left: until
 // its sessions have ended, and with them what they have at the backends.
-func (s *storm) atRest(ctx context.Context, e *edge, backends []*backend) (r rest, err error) {
-	if !waitFor(ctx, patience, func() bool {
-		now, err := e.status(ctx)
+func (s *storm) atRest(ctx context.Context, e *kit.Edge, backends []*kit.Backend) (r rest) {
+	if !kit.WaitFor(ctx, kit.Patience, func() bool {
+		now, err := e.Status(ctx)
 		return err == nil && now.Sessions == 0 && now.Inflight == 0
 	}) {
 		s.note("sessions or calls were left at rest")
 	}
-	if r.goroutines, err = s.restingGoroutines(ctx, e, 0); err != nil {
-		return r, err
-	}
-	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", e.pid()))
-	if err != nil {
-		return r, e.fault(fmt.Errorf("open files: %w", err))
-	}
-	r.files = len(open)
-	held, err := shares(e, backends...)
-	if err != nil {
-		return r, err
-	}
+	r.goroutines = s.restingGoroutines(ctx, e, 0)
+	r.files = must(kit.OpenFiles(e.PID()))
+	held := must(shares(e, backends...))
 	r.kernel = held.edge()
-	if r.machine, _, err = kernelTCP(); err != nil {
-		return r, err
-	}
-	r.resident, err = resident(e.pid())
-	return r, err
+	var err error
+	r.machine, _, err = kit.KernelTCP()
+	check(err)
+	r.resident = must(kit.Resident(e.PID()))
+	return r
 }
 
 // sample is the live heap at a moment.
@@ -235,15 +190,15 @@ type sample struct {
 
 // heapWatch reads the live heap of an edge, after a collection, again and again
 // until the function that it returns is called.
-func heapWatch(ctx context.Context, e *edge, every time.Duration) (stop func() []sample) {
+func heapWatch(ctx context.Context, e *kit.Edge, every time.Duration) (stop func() []sample) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	var all []sample
 	began := time.Now()
 	go func() { // ends with stop
 		defer close(done)
-		for sleep(ctx, every) {
-			status, text := e.get(ctx, "/debug/pprof/heap?gc=1&debug=1", 10*time.Second)
+		for kit.Sleep(ctx, every) {
+			status, text := e.Get(ctx, "/debug/pprof/heap?gc=1&debug=1", 10*time.Second)
 			if n, ok := heapAlloc(text); ok && status == 200 {
 				all = append(all, sample{time.Since(began), n})
 			}
@@ -275,13 +230,13 @@ func slopeOf(all []sample) float64 {
 	var x, y float64
 	for _, one := range all {
 		x += one.at.Hours()
-		y += mib(one.bytes)
+		y += kit.MiB(one.bytes)
 	}
 	x, y = x/float64(len(all)), y/float64(len(all))
 	var xy, xx float64
 	for _, one := range all {
 		dx := one.at.Hours() - x
-		xy += dx * (mib(one.bytes) - y)
+		xy += dx * (kit.MiB(one.bytes) - y)
 		xx += dx * dx
 	}
 	if xx == 0 {
@@ -294,12 +249,12 @@ func firstMiB(all []sample) float64 {
 	if len(all) == 0 {
 		return 0
 	}
-	return mib(all[0].bytes)
+	return kit.MiB(all[0].bytes)
 }
 
 func lastMiB(all []sample) float64 {
 	if len(all) == 0 {
 		return 0
 	}
-	return mib(all[len(all)-1].bytes)
+	return kit.MiB(all[len(all)-1].bytes)
 }

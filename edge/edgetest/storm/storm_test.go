@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 	"github.com/weir-edge/weir/edge/edgetest/program"
 )
 
@@ -85,17 +85,6 @@ func TestReadAudit(t *testing.T) {
 	for _, bad := range []string{"{", `{"msg":"audit_event","source":{"extra":{"request_id":"other"}}}`} {
 		if _, err := readAudit(strings.NewReader(bad+"\n"), of); err == nil {
 			t.Errorf("%s was taken", bad)
-		}
-	}
-}
-
-func TestParseStat(t *testing.T) {
-	if got, err := parseStat("7 (a b) c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 100 1000 10"); err != nil || got != 3*time.Second {
-		t.Errorf("%v %v", got, err)
-	}
-	for _, bad := range []string{"", "7 (a) S 1", "7 (a) S 1 7 7 0 -1 4194560 100 0 0 0 x 50 0"} {
-		if _, err := parseStat(bad); err == nil {
-			t.Errorf("%q was taken", bad)
 		}
 	}
 }
@@ -193,35 +182,20 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-func TestPercentile(t *testing.T) {
-	var values []time.Duration
-	for i := 100; i > 0; i-- {
-		values = append(values, time.Duration(i))
-	}
-	for p, want := range map[float64]time.Duration{0: 1, 0.5: 50, 0.99: 99, 1: 100} {
-		if got := percentile(values, p); got != want {
-			t.Errorf("p%g: %d", 100*p, got)
-		}
-	}
-	if got := percentile(nil, 0.5); got != 0 {
-		t.Errorf("of nothing: %d", got)
-	}
-}
-
 func TestTally(t *testing.T) {
 	var c tally
 	c.count(1, time.Second, nil)
-	c.count(2, 0, errBusy)
-	c.count(3, 0, errNoSession)
-	c.count(4, 0, errWrong)
+	c.count(2, 0, kit.ErrBusy)
+	c.count(3, 0, kit.ErrNoSession)
+	c.count(4, 0, kit.ErrWrong)
 	c.count(5, 0, io.EOF)
 	c.count(6, 0, errors.Join(io.EOF))
 	if c.right.Load() != 1 || c.busy.Load() != 1 || c.ended.Load() != 1 || len(c.wrong) != 1 || len(c.lost) != 2 || c.failed() != 4 {
 		t.Errorf("%d right, %d busy, %d ended, %d wrong, %d lost, %d failed", c.right.Load(), c.busy.Load(), c.ended.Load(), len(c.wrong), len(c.lost), c.failed())
 	}
 	l := newLedger()
-	l.arrived(&task{work: work{Text: "5"}})
-	l.arrived(&task{work: work{Text: "no number"}})
+	l.arrived(&kit.Task{Work: kit.Work{Text: "5"}})
+	l.arrived(&kit.Task{Work: kit.Work{Text: "no number"}})
 	if ran, unseen := l.ran(c.lost); ran != 1 || unseen != 1 {
 		t.Errorf("%d ran, %d unseen", ran, unseen)
 	}
@@ -246,17 +220,14 @@ func TestReadinessInOrder(t *testing.T) {
 	}
 }
 
-func TestShots(t *testing.T) {
+func TestRecovered(t *testing.T) {
 	at := time.Now()
-	shots := []shot{
-		{1, at, 20 * time.Millisecond, nil},
-		{2, at.Add(time.Second), goodWithin + 1, nil},
-		{3, at.Add(2 * time.Second), 0, errBusy},
-		{4, at.Add(3 * time.Second), 0, io.EOF},
-		{5, at.Add(5 * time.Second), 20 * time.Millisecond, nil},
-	}
-	if good, shed, late, failed := sortShots(shots); good != 2 || shed != 1 || late != 1 || failed != 1 {
-		t.Errorf("%d good, %d shed, %d late, %d failed", good, shed, late, failed)
+	shots := []kit.Shot{
+		{Due: at, Took: 20 * time.Millisecond},
+		{Due: at.Add(time.Second), Took: kit.GoodWithin + 1},
+		{Due: at.Add(2 * time.Second), Err: kit.ErrBusy},
+		{Due: at.Add(3 * time.Second), Err: io.EOF},
+		{Due: at.Add(5 * time.Second), Took: 20 * time.Millisecond},
 	}
 	if d := recovered(shots, at); d != 3*time.Second {
 		t.Errorf("recovered after %s", d)
@@ -274,26 +245,26 @@ func TestCutWatch(t *testing.T) {
 	start := time.Now()
 	w := &cutWatch{all: map[netip.AddrPort]*watched{a: {stuck: start}, b: {stuck: start}}}
 	second := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
-	look := func(n, open int, now map[netip.AddrPort]socket) {
+	look := func(n, open int, now map[netip.AddrPort]kit.Socket) {
 		t.Helper()
 		if got := w.look(now, second(n)); got != open {
 			t.Errorf("%d s: %d open, not %d", n, got, open)
 		}
 	}
-	look(1, 2, map[netip.AddrPort]socket{a: {state: established, unsent: 1}, b: {state: established, unsent: 5}})
-	look(2, 2, map[netip.AddrPort]socket{a: {state: established, unsent: 2}, b: {state: established, unsent: 5}})
-	look(9, 1, map[netip.AddrPort]socket{a: {state: established, unsent: 2}})
-	look(12, 0, map[netip.AddrPort]socket{a: {state: 4, unsent: 2}})
+	look(1, 2, map[netip.AddrPort]kit.Socket{a: {State: kit.Established, Unsent: 1}, b: {State: kit.Established, Unsent: 5}})
+	look(2, 2, map[netip.AddrPort]kit.Socket{a: {State: kit.Established, Unsent: 2}, b: {State: kit.Established, Unsent: 5}})
+	look(9, 1, map[netip.AddrPort]kit.Socket{a: {State: kit.Established, Unsent: 2}})
+	look(12, 0, map[netip.AddrPort]kit.Socket{a: {State: 4, Unsent: 2}})
 	if cut, latest := w.result(); cut != 2 || latest != 10*time.Second {
 		t.Errorf("%d cut, %s", cut, latest)
 	}
 }
 
 func TestPulse(t *testing.T) {
-	start, a, b := time.Now(), &events{}, &events{}
+	start, a, b := time.Now(), &kit.Events{}, &kit.Events{}
 	p := &pulse{}
 	for _, one := range []struct {
-		in *events
+		in *kit.Events
 		at time.Duration
 	}{{a, 0}, {b, 0}, {a, 15}, {b, 20}, {a, 30}} {
 		p.beat(one.in, start.Add(one.at))
@@ -303,26 +274,6 @@ func TestPulse(t *testing.T) {
 	}
 	if got := p.longest(start.Add(60)); got != 40 {
 		t.Errorf("up to now: %d", got)
-	}
-}
-
-func TestProc(t *testing.T) {
-	n, err := parseKilobytes("Rss:   12 kB\nPss:  5 kB\n", "Rss")
-	if err != nil || n != 12<<10 {
-		t.Errorf("%d, %v", n, err)
-	}
-	if _, err := parseKilobytes("Pss: 5 kB\n", "Rss"); err == nil {
-		t.Error("a line that is not there was found")
-	}
-	bytes, orphans, err := parseSockstat("sockets: used 16\nTCP: inuse 1 orphan 7 tw 23 alloc 1 mem 3\nUDP: inuse 0 mem 9\n")
-	if err != nil || bytes != 3*int64(pageSize()) || orphans != 7 {
-		t.Errorf("%d bytes, %d orphans, %v", bytes, orphans, err)
-	}
-	if _, _, err := parseSockstat("UDP: inuse 0 mem 9\n"); err == nil {
-		t.Error("a line that is not there was found")
-	}
-	if got := kib(3<<20, 1024); got != 3 {
-		t.Errorf("%g KiB each", got)
 	}
 }
 
@@ -354,93 +305,4 @@ func TestDigests(t *testing.T) {
 	if n := different(digest(), before[:1]); n != 2 {
 		t.Errorf("%d differ, not the two that are gone", n)
 	}
-}
-
-func TestEvents(t *testing.T) {
-	long := strings.Repeat("y", 10_000)
-	body := "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" +
-		string(chunk([]byte(": a comment\n\nid: 1\nretry: 5\ndata: \n\n"))) + string(chunk([]byte("data: one\n"))) + string(chunk([]byte("\ndata: "+long+"\n\n")))
-	read := func(text string) (data []string, err error) {
-		r := bufio.NewReader(strings.NewReader(text))
-		h, err := readAnswerHead(r)
-		if err != nil || !h.events || !h.chunked || h.status != 200 {
-			t.Fatalf("%+v, %v", h, err)
-		}
-		in := newEvents(r, 512)
-		for {
-			one, err := in.next()
-			if err != nil {
-				return data, err
-			}
-			data = append(data, string(one))
-		}
-	}
-	data, err := read(body + "0\r\n\r\n")
-	if err != io.EOF || len(data) != 2 || data[0] != "one" || data[1] != long {
-		t.Errorf("in order: %d events, %v", len(data), err)
-	}
-	for name, end := range map[string]string{"at a chunk's end": "", "in a chunk": "40\r\nda", "before the last line": "0\r\n"} {
-		if data, err := read(body + end); err == nil || err == io.EOF || len(data) != 2 {
-			t.Errorf("broken %s: %d events, %v", name, len(data), err)
-		}
-	}
-}
-
-func TestVerify(t *testing.T) {
-	right := answer{header: header{status: 200}, body: []byte(`{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"seven"}]}}`)}
-	if err := right.verify("7", "seven"); err != nil {
-		t.Error(err)
-	}
-	for name, a := range map[string]struct {
-		answer   answer
-		id, text string
-		want     error
-	}{
-		"another id":   {right, "8", "seven", errWrong},
-		"another text": {right, "7", "eight", errWrong},
-		"busy":         {answer{header: header{status: 503}}, "7", "seven", errBusy},
-		"no session":   {answer{header: header{status: 404}, body: []byte(`{"error":{"code":-32001}}`)}, "7", "seven", errNoSession},
-	} {
-		if err := a.answer.verify(a.id, a.text); !errors.Is(err, a.want) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// TestSockets finds both ends of a connection of this process, and what waits
-// in it to be read.
-func TestSockets(t *testing.T) {
-	edgetest.Need(t, runtime.GOOS == "linux", "the list of sockets is Linux's")
-	s := &storm{}
-	b, err := s.newBackend(modern, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.end)
-	c, err := dial(t.Context(), b.addr, modern, dialOptions{from: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.close()
-	if _, err := c.conn.Write([]byte("POST ")); err != nil {
-		t.Fatal(err)
-	}
-	edgetest.Until(t, "both ends", func() bool {
-		all, err := sockets(map[uint16]bool{portOf(b.addr): true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ends := 0
-		for _, k := range all {
-			if k.state == established && (k.local == c.local() || k.peer == c.local()) {
-				ends++
-			}
-		}
-		return ends == 2
-	})
-	if c.closed() {
-		t.Error("an open connection is said to be closed")
-	}
-	s.end()
-	edgetest.Until(t, "the end of the connection", c.closed)
 }

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // toxic is one of the ways in which a network misbehaves, and what a call that
@@ -40,135 +43,115 @@ const toxicSize = 8 << 10
 // backend does harm to one direction of the connections. Every call is answered
 // with the right status, the edge is well again at once when the harm ends, and
 // nothing is left behind.
-func runToxics(ctx context.Context, s *storm) error {
+func runToxics(ctx context.Context, s *storm) {
 	scale := time.Duration(1)
 	if s.quick {
 		scale = 4
 		s.scale("latency 0.5 s ± 0.25 of 2 s ± 1, call timeout 1.5 s")
 	}
-	for _, kind := range []era{modern, legacy} {
-		if err := s.toxicsBefore(ctx, kind, scale); err != nil {
-			return err
-		}
+	for _, kind := range []kit.Era{kit.Modern, kit.Legacy} {
+		s.toxicsBefore(ctx, kind, scale)
 	}
-	return nil
 }
 
-func (s *storm) toxicsBefore(ctx context.Context, kind era, scale time.Duration) error {
-	const perEra, each = 4, 2
-	b, err := s.newBackend(kind, nil)
-	if err != nil {
-		return err
-	}
-	r, err := s.newRelay(b.addr)
-	if err != nil {
-		return err
-	}
+func (s *storm) toxicsBefore(ctx context.Context, kind kit.Era, scale time.Duration) {
+	const count, each = 8, 2
+	b := s.newBackend(kind, nil)
+	r := s.newRelay(b.Addr)
 	timeout := "5s"
 	if scale > 1 {
 		timeout = "1500ms"
 	}
-	p := planOf([]string{r.addr})
-	p.operational = "{timeouts: {default: " + timeout + "}}"
-	e, err := s.startPlan(ctx, p, "--pprof")
-	if err != nil {
-		return err
+	p := kit.PlanOf(r.addr)
+	p.Config = operational("{timeouts: {default: " + timeout + "}}")
+	e := s.startPlan(ctx, p, "--pprof")
+	defer e.Stop()
+	var n kit.Numbers
+	s.ceiling(ctx, e.Addr, &n)
+	clients := s.callers(ctx, e, count, 0, &n, nil)
+	defer kit.CloseAll(clients)
+	left := s.leftOver(ctx, e, string(kind)+" backend")
+	for _, t := range toxics(scale) {
+		for _, way := range []direction{upstream, downstream} {
+			check(ctx.Err())
+			r.poison(way, t.toxin)
+			b.Closing.Store(t.closes)
+			seen := toxicCalls(clients, each, &n)
+			b.Closing.Store(false)
+			r.cure()
+			recovery := recovery(ctx, clients, &n)
+			idle := nothingUnderWay(ctx, e)
+			ok := seen.codes[t.want] == each*count && recovery >= 0 && recovery <= 2*time.Second && idle
+			s.bar(ok, fmt.Sprintf("all %d, 2 s, nothing under way", t.want), "%s %s, %s backend: %s in %.2f s at most, well again after %.2f s", t.name, way, kind, seen, seen.longest.Seconds(), recovery.Seconds())
+			seen.others(s, fmt.Sprintf("%s %s, %s backend", t.name, way, kind), t.want)
+		}
 	}
-	defer e.stop()
-	var n numbers
-	if _, err := s.ceiling(ctx, e.addr, &n); err != nil {
-		return e.fault(err)
-	}
-	clients, err := openFleet(ctx, e.addr, 2*perEra, func(i int) (*client, error) {
-		c, err := dial(ctx, e.addr, both(i), dialOptions{from: i, buffer: 32 << 10})
+	left(len(clients), r)
+}
+
+// callers opens clients of both eras before an edge, each of which has made a
+// call. dress, if any, does something to the client of a number before it.
+func (s *storm) callers(ctx context.Context, e *kit.Edge, count, from int, n *kit.Numbers, dress func(c *kit.Client, i int)) []*kit.Client {
+	clients, err := kit.OpenAll(ctx, e.Addr, count, func(i int) (*kit.Client, error) {
+		c, err := kit.Dial(ctx, e.Addr, kit.Mixed(i), kit.DialOptions{From: from + i, Buffer: 32 << 10})
 		if err == nil {
-			if err = c.begin("toxics"); err == nil {
-				_, err = c.toxicCall(&n)
+			if dress != nil {
+				dress(c, i)
+			}
+			if err = c.Begin("toxics"); err == nil {
+				_, err = toxicCall(c, n)
 			}
 		}
 		return c, err
 	})
-	defer func() { closeAll(clients) }()
-	if err != nil {
-		return e.fault(err)
-	}
-	base, err := s.restingGoroutines(ctx, e, 0)
-	if err != nil {
-		return err
-	}
-	files, err := openFiles(e)
-	if err != nil {
-		return err
-	}
-	for _, t := range toxics(scale) {
-		for _, way := range []direction{upstream, downstream} {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			r.poison(way, t.toxin)
-			b.closes.Store(t.closes)
-			seen := toxicCalls(clients, each, &n)
-			b.closes.Store(false)
-			r.cure()
-			recovery := recovery(ctx, clients, &n)
-			idle := waitFor(ctx, 2*time.Second, func() bool {
-				now, err := e.status(ctx)
-				return err == nil && now.Inflight == 0
-			})
-			calls := each * len(clients)
-			ok := seen.codes[t.want] == calls && recovery >= 0 && recovery <= 2*time.Second && idle
-			s.bar(ok, fmt.Sprintf("all %d, 2 s, nothing under way", t.want), "%s %s, %s backend: %s in %.2f s at most, well again after %.2f s", t.name, way, kind, seen.text(), seen.longest.Seconds(), recovery.Seconds())
-			if example := seen.example(t.want); example != "" {
-				s.note("%s %s, %s backend: %s", t.name, way, kind, example)
-			}
-		}
-	}
-	// What a connection that stays open has is there before and after.
-	after, err := s.restingGoroutines(ctx, e, base)
-	if err != nil {
-		return err
-	}
-	now, err := openFiles(e)
-	if err != nil {
-		return err
-	}
-	s.bar(after <= base, "0", "%s backend: %d goroutines left over, of %d", kind, max(after-base, 0), base)
-	s.bar(now <= files+len(clients), "+ "+strconv.Itoa(len(clients)), "%s backend: %d open files, %d before; %d connections through the proxy", kind, now, files, r.open())
-	return nil
+	s.later(func() { kit.CloseAll(clients) })
+	check(err)
+	return clients
 }
 
-// openFiles is how many files a process has open.
-func openFiles(e *edge) (int, error) {
-	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", e.pid()))
-	if err != nil {
-		return 0, e.fault(fmt.Errorf("open files: %w", err))
+// nothingUnderWay waits until an edge has no calls any longer.
+func nothingUnderWay(ctx context.Context, e *kit.Edge) bool {
+	return kit.WaitFor(ctx, 2*time.Second, func() bool {
+		now, err := e.Status(ctx)
+		return err == nil && now.Inflight == 0
+	})
+}
+
+// leftOver takes what an edge at rest has of goroutines and files, and returns
+// what holds against it what it has later. What a connection that stays open has
+// is there before and after.
+func (s *storm) leftOver(ctx context.Context, e *kit.Edge, what string) func(clients int, r *relay) {
+	base, files := s.restingGoroutines(ctx, e, 0), must(kit.OpenFiles(e.PID()))
+	return func(clients int, r *relay) {
+		after, now := s.restingGoroutines(ctx, e, base), must(kit.OpenFiles(e.PID()))
+		s.bar(after <= base, "0", "%s: %d goroutines left over, of %d", what, max(after-base, 0), base)
+		s.bar(now <= files+clients, "+ "+strconv.Itoa(clients), "%s: %d open files, %d before; %d connections through the proxy", what, now, files, r.open())
 	}
-	return len(open), nil
 }
 
 // toxicCall makes one large call, and says how it was answered: 200, the code of
 // an error, or 0 with the reason when there was no answer.
-func (c *client) toxicCall(n *numbers) (code int, err error) {
-	number := strconv.FormatInt(n.next(), 10)
+func toxicCall(c *kit.Client, n *kit.Numbers) (code int, err error) {
+	number := strconv.FormatInt(n.Next(), 10)
 	text := number + strings.Repeat("-", toxicSize)
-	c.wait(patience)
-	a, err := c.do(c.callText(number, work{Text: text}, ""))
+	c.Wait(kit.Patience)
+	a, err := c.Do(c.CallText(number, kit.Work{Text: text}, ""))
 	if err != nil {
 		return 0, err
 	}
-	return codeOf(&a, number, text)
+	return codeOf(a, number, text)
 }
 
 // codeOf is 200 for the right answer to a call, and else the code of its error:
 // of HTTP, or where that is 200, of JSON-RPC.
-func codeOf(a *answer, id, text string) (int, error) {
-	err := a.verify(id, text)
+func codeOf(a *kit.Answer, id, text string) (int, error) {
+	err := a.Verify(id, text)
 	if err == nil {
 		return 200, nil
 	}
-	_, rest, ok := bytes.Cut(a.message(), []byte(`"error":{"code":`))
-	if a.status != 200 || !ok {
-		return a.status, err
+	_, rest, ok := bytes.Cut(a.Text(), []byte(`"error":{"code":`))
+	if a.Status != 200 || !ok {
+		return a.Status, err
 	}
 	digits := bytes.IndexFunc(rest, func(r rune) bool { return (r < '0' || r > '9') && r != '-' })
 	code, _ := strconv.Atoi(string(rest[:max(digits, 0)]))
@@ -177,14 +160,29 @@ func codeOf(a *answer, id, text string) (int, error) {
 
 // seenCodes is how some calls were answered.
 type seenCodes struct {
+	mu       sync.Mutex
 	codes    map[int]int
 	examples map[int]string
 	longest  time.Duration
 }
 
-func (s *seenCodes) text() string {
+// take adds a call that began at a moment.
+func (s *seenCodes) take(code int, err error, began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.codes == nil {
+		s.codes, s.examples = map[int]int{}, map[int]string{}
+	}
+	s.codes[code]++
+	if err != nil {
+		s.examples[code] = err.Error()
+	}
+	s.longest = max(s.longest, time.Since(began))
+}
+
+func (s *seenCodes) String() string {
 	var out []string
-	for _, code := range []int{200, 502, 504, 503, 404, 500, 0} {
+	for _, code := range []int{200, 502, 504, 503, 404, 500, 0, 401} {
 		if s.codes[code] > 0 {
 			out = append(out, fmt.Sprintf("%d × %d", s.codes[code], code))
 		}
@@ -192,34 +190,57 @@ func (s *seenCodes) text() string {
 	return strings.Join(out, ", ")
 }
 
-// example is an answer that is not the wanted one; "" for none.
-func (s *seenCodes) example(want int) string {
-	for code, text := range s.examples {
-		if code != want {
-			return fmt.Sprintf("%d: %.200s", code, text)
+// add adds what another saw.
+func (s *seenCodes) add(o *seenCodes) {
+	for code, k := range o.codes {
+		for range k {
+			s.take(code, nil, time.Now())
 		}
 	}
-	return ""
+	maps.Copy(s.examples, o.examples)
+	s.longest = max(s.longest, o.longest)
+}
+
+// calls is how many there were.
+func (s *seenCodes) calls() (n int) {
+	for _, k := range s.codes {
+		n += k
+	}
+	return n
+}
+
+// of is how many calls had one of the codes.
+func (s *seenCodes) of(codes ...int) (n int) {
+	for _, code := range codes {
+		n += s.codes[code]
+	}
+	return n
+}
+
+// others notes an answer of each code that is none of the wanted ones.
+func (s *seenCodes) others(row *storm, what string, want ...int) {
+	for code, text := range s.examples {
+		if !slices.Contains(want, code) {
+			row.note("%s: %d: %.200s", what, code, text)
+		}
+	}
 }
 
 // toxicCalls has every client make some calls, all clients at the same time.
 // One whose connection has ended opens another.
-func toxicCalls(clients []*client, each int, n *numbers) *seenCodes {
-	seen := &seenCodes{codes: map[int]int{}, examples: map[int]string{}}
-	var mu sync.Mutex
+func toxicCalls(clients []*kit.Client, each int, n *kit.Numbers) *seenCodes {
+	return allCall(clients, each, func(c *kit.Client) (int, error) { return toxicCall(c, n) })
+}
+
+func allCall(clients []*kit.Client, each int, call func(*kit.Client) (int, error)) *seenCodes {
+	seen := &seenCodes{}
 	var all sync.WaitGroup
 	for i := range clients {
 		all.Go(func() {
 			for range each {
 				began := time.Now()
-				code, err := renewed(&clients[i], i).toxicCall(n)
-				mu.Lock()
-				seen.codes[code]++
-				if err != nil {
-					seen.examples[code] = err.Error()
-				}
-				seen.longest = max(seen.longest, time.Since(began))
-				mu.Unlock()
+				code, err := call(renewed(&clients[i], i))
+				seen.take(code, err, began)
 			}
 		})
 	}
@@ -228,12 +249,12 @@ func toxicCalls(clients []*client, each int, n *numbers) *seenCodes {
 }
 
 // renewed returns the client, with another connection where its own has ended.
-func renewed(c **client, from int) *client {
-	if (*c).closed() {
-		next, err := dial(context.Background(), (*c).addr, (*c).era, dialOptions{from: from, buffer: 32 << 10})
+func renewed(c **kit.Client, from int) *kit.Client {
+	if (*c).Closed() {
+		next, err := kit.Dial(context.Background(), (*c).Addr, (*c).Era, kit.DialOptions{From: from, Buffer: 32 << 10})
 		if err == nil {
-			(*c).close()
-			next.session = (*c).session
+			(*c).Close()
+			next.Session = (*c).Session
 			*c = next
 		}
 	}
@@ -242,15 +263,15 @@ func renewed(c **client, from int) *client {
 
 // recovery is how long it takes until every client has had a right answer; -1
 // when one has none in time.
-func recovery(ctx context.Context, clients []*client, n *numbers) time.Duration {
+func recovery(ctx context.Context, clients []*kit.Client, n *kit.Numbers) time.Duration {
 	began := time.Now()
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	latest := time.Duration(0)
 	for i := range clients {
 		all.Go(func() {
-			ok := waitFor(ctx, patience, func() bool {
-				code, _ := renewed(&clients[i], i).toxicCall(n)
+			ok := kit.WaitFor(ctx, kit.Patience, func() bool {
+				code, _ := toxicCall(renewed(&clients[i], i), n)
 				return code == 200
 			})
 			mu.Lock()

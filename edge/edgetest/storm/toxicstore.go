@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // storeTimeout is what an edge waits for its store in this row: with it each
@@ -54,117 +54,61 @@ func storeToxics() (all []storeToxic) {
 // that need the store are answered with 503 where it cannot be asked, or, with
 // --store-failure open, all of them are served; sessions are there again when the
 // harm ends.
-func runToxicStore(ctx context.Context, s *storm) error {
-	store, err := s.newRedis(ctx)
-	if err != nil {
-		return err
-	}
+func runToxicStore(ctx context.Context, s *storm) {
+	store := s.newRedis(ctx)
 	for _, mode := range []string{"closed", "open"} {
-		if err := s.toxicsBeforeStore(ctx, store, mode); err != nil {
-			return err
-		}
+		s.toxicsBeforeStore(ctx, store, mode)
 	}
-	return nil
 }
 
-func (s *storm) toxicsBeforeStore(ctx context.Context, store *redis, mode string) error {
+func (s *storm) toxicsBeforeStore(ctx context.Context, store *redis, mode string) {
 	const count, each = 8, 2
-	b, err := s.newBackend(modern, nil)
-	if err != nil {
-		return err
-	}
-	r, err := s.newRelay(store.addr)
-	if err != nil {
-		return err
-	}
-	p := planOf([]string{b.addr})
-	p.store = r.addr
-	e, err := s.startPlan(ctx, p, "--pprof", "--store-failure", mode, "--store-timeout", storeTimeout.String())
-	if err != nil {
-		return err
-	}
-	defer e.stop()
-	var n numbers
-	if _, err := s.ceiling(ctx, e.addr, &n); err != nil {
-		return e.fault(err)
-	}
-	clients, err := openFleet(ctx, e.addr, count, func(i int) (*client, error) {
-		c, err := dial(ctx, e.addr, both(i), dialOptions{from: i, buffer: 32 << 10})
-		if err == nil {
-			if err = c.begin("toxics"); err == nil {
-				_, err = c.toxicCall(&n)
-			}
-		}
-		return c, err
-	})
-	defer func() { closeAll(clients) }()
-	if err != nil {
-		return e.fault(err)
-	}
-	base, err := s.restingGoroutines(ctx, e, 0)
-	if err != nil {
-		return err
-	}
-	files, err := openFiles(e)
-	if err != nil {
-		return err
-	}
+	b := s.newBackend(kit.Modern, nil)
+	r := s.newRelay(store.addr)
+	e := s.startPlan(ctx, sharing(b.Addr, r.addr), "--pprof", "--store-failure", mode, "--store-timeout", storeTimeout.String())
+	defer e.Stop()
+	var n kit.Numbers
+	s.ceiling(ctx, e.Addr, &n)
+	clients := s.callers(ctx, e, count, 0, &n, nil)
+	defer kit.CloseAll(clients)
+	left := s.leftOver(ctx, e, mode)
 	right, all := 0, storeToxics()
 	for _, t := range all {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+		check(ctx.Err())
 		if mode == "open" {
 			t.want = []int{http.StatusOK}
 		}
 		r.poison(t.way, t.toxin)
 		if t.kills {
-			if err := store.endConnections(ctx); err != nil {
-				return err
-			}
+			check(store.endConnections(ctx))
 		}
 		seen := toxicCalls(clients, each, &n)
 		r.cure()
 		began := time.Now()
 		// Also where calls are served without the store it has to be there again.
-		well := waitFor(ctx, patience, func() bool {
-			now, err := e.status(ctx)
-			return err == nil && now.Store.Connected
-		})
+		well := hasStore(ctx, e, true)
 		well = recovery(ctx, clients, &n) >= 0 && well
 		recovery := time.Since(began)
-		idle := waitFor(ctx, 2*time.Second, func() bool {
-			now, err := e.status(ctx)
-			return err == nil && now.Inflight == 0
-		})
-		calls, fit := each*len(clients), 0
-		for _, code := range t.want {
-			fit += seen.codes[code]
-		}
+		idle := nothingUnderWay(ctx, e)
 		// A call may ask for its session and for its tokens.
-		ok := fit == calls && seen.longest <= 2*storeTimeout+500*time.Millisecond && well && recovery <= 2*time.Second && idle
+		ok := seen.of(t.want...) == each*count && seen.longest <= 2*storeTimeout+500*time.Millisecond && well && recovery <= 2*time.Second && idle
 		if ok {
 			right++
 		}
-		s.bar(ok, fmt.Sprintf("all %s, 2 s, nothing under way", codesOf(t.want)), "%s %s, %s: %s in %.2f s at most, well again after %.2f s", t.name, t.way, mode, seen.text(), seen.longest.Seconds(), recovery.Seconds())
-		for code, text := range seen.examples {
-			if !slices.Contains(t.want, code) {
-				s.note("%s %s, %s: %d: %.200s", t.name, t.way, mode, code, text)
-			}
-		}
+		s.bar(ok, fmt.Sprintf("all %s, 2 s, nothing under way", codesOf(t.want)), "%s %s, %s: %s in %.2f s at most, well again after %.2f s", t.name, t.way, mode, seen, seen.longest.Seconds(), recovery.Seconds())
+		seen.others(s, fmt.Sprintf("%s %s, %s", t.name, t.way, mode), t.want...)
 	}
 	s.tell("%s: %d of %d", mode, right, len(all))
-	after, err := s.restingGoroutines(ctx, e, base)
-	if err != nil {
-		return err
-	}
-	now, err := openFiles(e)
-	if err != nil {
-		return err
-	}
-	s.bar(after <= base, "0", "%s: %d goroutines left over, of %d", mode, max(after-base, 0), base)
-	s.bar(now <= files+len(clients), "+ "+strconv.Itoa(len(clients)), "%s: %d open files, %d before; %d connections through the proxy", mode, now, files, r.open())
-	return nil
+	left(len(clients), r)
+}
+
+// hasStore waits until an edge says of its store that it is there, or that it
+// is not.
+func hasStore(ctx context.Context, e *kit.Edge, there bool) bool {
+	return kit.WaitFor(ctx, kit.Patience, func() bool {
+		now, err := e.Status(ctx)
+		return err == nil && now.Store.Connected == there
+	})
 }
 
 // codesOf is how the answers are called that calls may have.
@@ -178,11 +122,9 @@ func codesOf(codes []int) string {
 
 // endConnections has the store end every connection to it.
 func (r *redis) endConnections(ctx context.Context) error {
-	_, port, _ := strings.Cut(r.addr, ":")
 	for _, kind := range []string{"normal", "pubsub"} {
-		out, err := exec.CommandContext(ctx, "redis-cli", "-p", port, "client", "kill", "type", kind).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("redis-cli client kill: %w: %s", err, out)
+		if _, err := r.command(ctx, "client", "kill", "type", kind); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -9,17 +9,16 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
 // runVanish is G31: modern clients leave in the middle of their calls, half of
 // them in order and half of them with a reset, and the backend must hear of it.
-func runVanish(ctx context.Context, s *storm) error {
-	for _, e := range []era{modern, legacy} {
-		if err := s.vanishBefore(ctx, e); err != nil {
-			return err
-		}
+func runVanish(ctx context.Context, s *storm) {
+	for _, e := range []kit.Era{kit.Modern, kit.Legacy} {
+		s.vanishBefore(ctx, e)
 	}
-	return nil
 }
 
 // departures is when clients left and when their calls ended at the backend,
@@ -57,91 +56,78 @@ func (d *departures) lags() (lags []time.Duration) {
 	return lags
 }
 
-func (s *storm) vanishBefore(ctx context.Context, back era) error {
+func (s *storm) vanishBefore(ctx context.Context, back kit.Era) {
 	all := s.size(s.count, 10_000, 1_000, "clients")
 	atOnce := min(s.size(s.atOnce, 4_000, 1_000, "at once"), all)
 	d := &departures{arrived: map[string]bool{}, left: map[string]time.Time{}, ended: map[string]time.Time{}}
-	hooks := func(b *backend) {
-		b.arrived = func(t *task) {
+	hooks := func(b *kit.Backend) {
+		b.Arrived = func(t *kit.Task) {
 			d.mu.Lock()
 			d.arrived[t.Text] = true
 			d.mu.Unlock()
 		}
-		b.left = func(t *task, err error) {
+		b.Left = func(t *kit.Task, err error) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.ended[t.Text] = time.Now()
-			if !errors.Is(err, errCancelled) {
+			if !errors.Is(err, kit.ErrCancelled) {
 				d.other++
 			}
 		}
 	}
 	// Each call has a connection to its backend of its own, of which there are
 	// 1024 at most.
-	var backends []*backend
-	p := plan{prefixed: true}
+	var backends []*kit.Backend
+	var addrs []string
 	for range max((atOnce+799)/800, 2) {
-		b, err := s.newBackend(back, hooks)
-		if err != nil {
-			return err
-		}
-		backends = append(backends, b)
-		p.backends = append(p.backends, seat{"backend-" + strconv.Itoa(len(backends)), b.addr})
+		b := s.newBackend(back, hooks)
+		backends, addrs = append(backends, b), append(addrs, b.Addr)
 	}
-	e, err := s.startPlan(ctx, p, "--pprof")
-	if err != nil {
-		return err
-	}
-	var n numbers
-	if _, err := s.ceiling(ctx, e.addr, &n, len(backends)); err != nil { // whatever comes to life with use has done so
-		return e.fault(err)
-	}
-	d.mu.Lock() // those calls do not count
+	p := kit.PlanOf(addrs...)
+	p.Prefixed = true
+	e := s.startPlan(ctx, p, "--pprof")
+	var n kit.Numbers
+	s.ceiling(ctx, e.Addr, &n, len(backends)) // whatever comes to life with use has done so
+	d.mu.Lock()                               // those calls do not count
 	clear(d.arrived)
 	clear(d.ended)
 	d.other = 0
 	d.mu.Unlock()
-	base, err := s.restingGoroutines(ctx, e, 0)
-	if err != nil {
-		return err
-	}
+	base := s.restingGoroutines(ctx, e, 0)
 	connections := func() (n int64) {
 		for _, b := range backends {
-			n += b.opened.Load()
+			n += b.Counts().Connections
 		}
 		return n
 	}
 	opened := connections()
 	for done := 0; done < all; {
 		wave := min(atOnce, all-done)
-		clients, err := openFleet(ctx, e.addr, wave, func(i int) (*client, error) {
-			c, err := dial(ctx, e.addr, modern, dialOptions{from: i, buffer: 512})
+		clients, err := kit.OpenAll(ctx, e.Addr, wave, func(i int) (*kit.Client, error) {
+			c, err := kit.Dial(ctx, e.Addr, kit.Modern, kit.DialOptions{From: i, Buffer: 512})
 			if err == nil {
 				text := strconv.Itoa(done + i)
-				c.tool = toolOf(i % len(backends))
-				_, err = c.conn.Write(c.callText(text, work{Text: text, Hang: true}, ""))
+				c.Tool = toolOf(i % len(backends))
+				_, err = c.Conn.Write(c.CallText(text, kit.Work{Text: text, Hang: true}, ""))
 			}
 			return c, err
 		})
-		if err != nil {
-			closeAll(clients)
-			return e.fault(err)
-		}
-		if !waitFor(ctx, patience, func() bool { return d.seen() >= done+wave }) {
-			closeAll(clients)
-			return e.fault(fmt.Errorf("%d of %d calls reached the backend", d.seen(), done+wave))
+		defer kit.CloseAll(clients)
+		check(err)
+		if !kit.WaitFor(ctx, kit.Patience, func() bool { return d.seen() >= done+wave }) {
+			fail("%d of %d calls reached the backend", d.seen(), done+wave)
 		}
 		for i, c := range clients {
 			d.mu.Lock()
 			d.left[strconv.Itoa(done+i)] = time.Now()
 			d.mu.Unlock()
 			if i%2 == 0 {
-				c.close()
+				c.Close()
 			} else {
-				c.reset()
+				c.Reset()
 			}
 		}
-		if !waitFor(ctx, 5*time.Second, func() bool { return d.waiting() == 0 }) {
+		if !kit.WaitFor(ctx, 5*time.Second, func() bool { return d.waiting() == 0 }) {
 			break // the figure says how many
 		}
 		done += wave
@@ -155,24 +141,17 @@ func (s *storm) vanishBefore(ctx context.Context, back era) error {
 		}
 	}
 	how := "the connection closed"
-	if back == legacy {
+	if back == kit.Legacy {
 		how = "notifications/cancelled"
 	}
-	s.bar(inTime == all && d.other == 0, "100 %", "%d %s backends: %d modern clients vanished, %d at a time: %d calls cancelled within 1 s (%s), p50 %.1f ms, the last after %.1f ms", len(backends), back, all, atOnce, inTime, how, millis(percentile(lags, 0.5)), millis(percentile(lags, 1)))
-	after, err := s.restingGoroutines(ctx, e, base)
-	if err != nil {
-		return err
-	}
+	s.bar(inTime == all && d.other == 0, "100 %", "%d %s backends: %d modern clients vanished, %d at a time: %d calls cancelled within 1 s (%s), p50 %.1f ms, the last after %.1f ms", len(backends), back, all, atOnce, inTime, how, kit.Millis(kit.Percentile(lags, 500)), kit.Millis(kit.Percentile(lags, 1000)))
+	after := s.restingGoroutines(ctx, e, base)
 	s.bar(after <= base, "0", "%d goroutines left over, of %d", max(after-base, 0), base)
-	now, err := e.status(ctx)
-	if err != nil {
-		return err
-	}
+	now := must(e.Status(ctx))
 	s.bar(now.Inflight == 0, "0", "%d calls counted as under way", now.Inflight)
-	if back == modern {
+	if back == kit.Modern {
 		s.tell("the backends saw %d connections", connections()-opened)
 	}
-	return nil
 }
 
 // restingGoroutines waits until an edge that nobody talks to has come down to
@@ -180,27 +159,32 @@ func (s *storm) vanishBefore(ctx context.Context, back era) error {
 // have ended (10 s), and returns how many there are. Without a number to come
 // down to it waits until there have been no fewer for 22 s: the server looks every
 // 10 s for those of its goroutines that have had nothing to do for 10 s.
-func (s *storm) restingGoroutines(ctx context.Context, e *edge, want int) (int, error) {
+func (s *storm) restingGoroutines(ctx context.Context, e *kit.Edge, want int) int {
 	least, quiet := 1<<30, 0
 	for began := time.Now(); ; {
-		n, text, err := e.goroutines(ctx)
-		if err != nil {
-			return 0, err
-		}
+		n, text := goroutines(ctx, e)
 		if quiet++; n < least {
 			least, quiet = n, 0
 		}
 		if want > 0 && n <= want || want == 0 && quiet >= 45 {
-			return least, nil
+			return least
 		}
 		if time.Since(began) > 25*time.Second && want > 0 || time.Since(began) > time.Minute {
 			s.note("goroutines: %s", firstOf(string(text)))
-			return least, nil
+			return least
 		}
-		if !sleep(ctx, 500*time.Millisecond) {
-			return 0, ctx.Err()
-		}
+		pause(ctx, 500*time.Millisecond)
 	}
+}
+
+// goroutines is how many goroutines an edge has, and what they do. It needs
+// --pprof.
+func goroutines(ctx context.Context, e *kit.Edge) (n int, text []byte) {
+	code, text := e.Get(ctx, "/debug/pprof/goroutine?debug=1", 10*time.Second)
+	if _, err := fmt.Sscanf(string(text), "goroutine profile: total %d", &n); code != 200 || err != nil {
+		fail("goroutines: HTTP %d: %.100q", code, text)
+	}
+	return n, text
 }
 
 // firstOf is the largest group of a goroutine profile, as one line.

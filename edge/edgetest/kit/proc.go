@@ -1,7 +1,8 @@
-package main
+package kit
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,11 +15,11 @@ import (
 // hundredths of a second to programs whatever its own tick is (proc(5)).
 const userHZ = 100
 
-// cpuTime returns the user and system time that a process has used. The sum of
-// its threads' schedstat counts nanoseconds but forgets threads that have
-// ended; stat remembers them but counts in hundredths of a second. The larger
-// is the better of the two.
-func cpuTime(pid int) (time.Duration, error) {
+// CPU returns the user and system time that a process has used. The sum of its
+// threads' schedstat counts nanoseconds but forgets threads that have ended;
+// stat remembers them but counts in hundredths of a second. The larger is the
+// better of the two.
+func CPU(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, fmt.Errorf("cpu time: %w", err)
@@ -84,10 +85,10 @@ func parseSchedstat(text []byte) (time.Duration, error) {
 	return time.Duration(n), nil
 }
 
-// residentBytes returns the resident memory of a process. smaps_rollup is
+// Resident returns the resident memory of a process in bytes. smaps_rollup is
 // exact; VmRSS of status, the way out where there is none, may be off by some
-// pages per core.
-func residentBytes(pid int) (int64, error) {
+// pages for each core.
+func Resident(pid int) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err == nil {
 		return parseKilobytes(text, "Rss")
@@ -114,8 +115,106 @@ func parseKilobytes(text []byte, name string) (int64, error) {
 	return 0, fmt.Errorf("no line %s", name)
 }
 
-// parseCPUModel returns the first `model name` of /proc/cpuinfo, or "unknown":
-// not every architecture has one.
+// Settled reads resident memory at every tick until it has not moved by a
+// hundredth for five of them, or for as long as it may take.
+func Settled(ctx context.Context, pid int, tick, within time.Duration) (int64, error) {
+	last, quiet := int64(0), 0
+	for began := time.Now(); ; {
+		n, err := Resident(pid)
+		if err != nil {
+			return 0, err
+		}
+		if d := n - last; d > n/100 || d < -n/100 {
+			last, quiet = n, 0
+		} else if quiet++; quiet == 5 {
+			return n, nil
+		}
+		if time.Since(began) > within {
+			return n, nil
+		}
+		if !Sleep(ctx, tick) {
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// Peak reads the resident memory of a process at every tick, and keeps the
+// largest, until the function that it returns is called.
+func Peak(pid int, tick time.Duration) (stop func() int64) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	var most int64
+	go func() { // ends with stop
+		defer close(done)
+		for again := true; again; again = Sleep(ctx, tick) {
+			if n, err := Resident(pid); err == nil {
+				most = max(most, n)
+			}
+		}
+	}()
+	return func() int64 {
+		cancel()
+		<-done
+		return most
+	}
+}
+
+// OpenFiles is how many files a process has open.
+func OpenFiles(pid int) (int, error) {
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return 0, fmt.Errorf("open files: %w", err)
+	}
+	return len(open), nil
+}
+
+// KernelTCP is what the kernel holds for all TCP sockets of the machine, in
+// bytes, and how many of them belong to no process any longer
+// (/proc/net/sockstat: mem, in pages, and orphan).
+func KernelTCP() (bytes int64, orphans int, err error) {
+	text, err := os.ReadFile("/proc/net/sockstat")
+	if err != nil {
+		return 0, 0, fmt.Errorf("kernel memory: %w", err)
+	}
+	return parseSockstat(string(text))
+}
+
+func parseSockstat(text string) (bytes int64, orphans int, err error) {
+	for line := range strings.Lines(text) {
+		rest, ok := strings.CutPrefix(line, "TCP:")
+		if !ok {
+			continue
+		}
+		fields := strings.Fields(rest)
+		value := map[string]int{}
+		for i := 0; i+1 < len(fields); i += 2 {
+			if value[fields[i]], err = strconv.Atoi(fields[i+1]); err != nil {
+				return 0, 0, fmt.Errorf("sockstat: %w", err)
+			}
+		}
+		return int64(value["mem"]) * int64(os.Getpagesize()), value["orphan"], nil
+	}
+	return 0, 0, fmt.Errorf("sockstat: no line TCP")
+}
+
+// LoadAverage is how many tasks wanted to run, on average over the last minute
+// (/proc/loadavg); "unknown" when nobody tells.
+func LoadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}
+
+// CPUModel is the name of the processor; "unknown" where the architecture has
+// none.
+func CPUModel() string {
+	text, _ := os.ReadFile("/proc/cpuinfo") // what is not there says nothing
+	return parseCPUModel(text)
+}
+
 func parseCPUModel(text []byte) string {
 	for line := range strings.Lines(string(text)) {
 		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {

@@ -1,4 +1,4 @@
-package main
+package kit
 
 import (
 	"bufio"
@@ -43,13 +43,13 @@ func TestReadAnswer(t *testing.T) {
 		{"other coding", ok + "Transfer-Encoding: gzip\r\n\r\n", 0, "", "Transfer-Encoding"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var a answer
-			err := a.read(bufio.NewReader(iotest.OneByteReader(strings.NewReader(c.text))))
+			var a Answer
+			err := a.Read(bufio.NewReader(iotest.OneByteReader(strings.NewReader(c.text))))
 			switch {
 			case c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)):
 				t.Errorf("error %v, want one about %q", err, c.wrong)
-			case c.wrong == "" && (err != nil || a.status != c.status || string(a.body) != c.body):
-				t.Errorf("%d %q, %v; want %d %q", a.status, a.body, err, c.status, c.body)
+			case c.wrong == "" && (err != nil || a.Status != c.status || string(a.Body) != c.body):
+				t.Errorf("%d %q, %v; want %d %q", a.Status, a.Body, err, c.status, c.body)
 			}
 		})
 	}
@@ -62,17 +62,17 @@ func TestReadAnswersInTurn(t *testing.T) {
 		"HTTP/1.1 200 OK\r\nContent-Type: application/json; charset=utf-8\r\nMCP-Session-ID: abc\r\nContent-Length: 5\r\nConnection: close\r\n\r\nfirst" +
 			"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n3\r\ntwo\r\n0\r\n\r\n" +
 			"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"))
-	var a answer
-	if err := a.read(r); err != nil || a.kind != jsonContent || string(a.session) != "abc" || string(a.body) != "first" || !a.closes {
+	var a Answer
+	if err := a.Read(r); err != nil || a.Kind != JSONContent || string(a.Session) != "abc" || string(a.Body) != "first" || !a.Closes {
 		t.Errorf("first: %+v, %v", a, err)
 	}
-	if err := a.read(r); err != nil || a.kind != eventContent || len(a.session) != 0 || string(a.body) != "two" || a.closes {
+	if err := a.Read(r); err != nil || a.Kind != EventContent || len(a.Session) != 0 || string(a.Body) != "two" || a.Closes {
 		t.Errorf("second: %+v, %v", a, err)
 	}
-	if err := a.read(r); err != nil || a.kind != otherContent || a.status != 202 || len(a.body) != 0 {
+	if err := a.Read(r); err != nil || a.Kind != OtherContent || a.Status != 202 || len(a.Body) != 0 {
 		t.Errorf("third: %+v, %v", a, err)
 	}
-	if err := a.read(r); !errors.Is(err, io.EOF) {
+	if err := a.Read(r); !errors.Is(err, io.EOF) {
 		t.Errorf("after the last: %v", err)
 	}
 }
@@ -90,49 +90,65 @@ func TestMessageOfStream(t *testing.T) {
 		{"empty", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := answer{status: 200, kind: eventContent, body: []byte(c.text)}
-			got, err := a.message()
+			a := Answer{Status: 200, header: header{Kind: EventContent, Body: []byte(c.text)}}
+			got, err := a.Message()
 			if string(got) != c.want || (err == nil) != (c.want != "") {
 				t.Errorf("%q, %v; want %q", got, err, c.want)
 			}
 		})
 	}
-	if _, err := (&answer{status: 200, body: []byte("{}")}).message(); err == nil {
+	if _, err := (&Answer{Status: 200, header: header{Body: []byte("{}")}}).Message(); err == nil {
 		t.Error("an answer of no known content has a message")
 	}
 }
 
-func TestCheckCall(t *testing.T) {
-	c := newCall([]byte(`{"id":` + mark + `,"text":"call ` + mark + `"}`))
-	c.number(1234567890)
-	if got, want := string(c.text), `{"id":1234567890,"text":"call 1234567890"}`; got != want {
-		t.Fatalf("the call is %s, want %s", got, want)
-	}
-	const good = `{"jsonrpc":"2.0","id":1234567890,"result":{"content":[{"type":"text","text":"call 1234567890 ..."}],"isError":false}}`
-	for _, x := range []struct {
-		name   string
-		status int
-		text   string
-		wrong  string
-	}{
-		{"good", 200, good, ""},
-		{"id last", 200, `{"result":{"content":[{"text":"call 1234567890 ."}],"isError":false},"id":1234567890}`, ""},
-		{"spelt otherwise", 200, `{ "id" : 1234567890, "result": {"content": [{"text": "call 12345\u003678\u00390 ."}]}}`, ""},
-		{"status", 502, good, "status 502"},
-		{"other id", 200, strings.Replace(good, `"id":1234567890`, `"id":1234567891`, 1), "id 1234567891"},
-		{"longer id", 200, strings.Replace(good, `"id":1234567890`, `"id":12345678901`, 1), "id 12345678901"},
-		{"id as text", 200, strings.Replace(good, `"id":1234567890`, `"id":"x"`, 1), "answer"},
-		{"other echo", 200, strings.Replace(good, "call 1234567890", "call 1234567891", 1), "no echo"},
-		{"no content", 200, `{"id":1234567890,"result":{}}`, "no echo"},
-		{"failed tool", 200, strings.Replace(good, "false", "true", 1), "no echo"},
-		{"error", 200, `{"id":1234567890,"error":{"code":-32603,"message":"no"}}`, "error"},
-		{"not JSON", 200, "<html>", "answer"},
-	} {
-		t.Run(x.name, func(t *testing.T) {
-			err := c.check(&answer{status: x.status, kind: jsonContent, body: []byte(x.text)})
-			if x.wrong == "" && err != nil || x.wrong != "" && (err == nil || !strings.Contains(err.Error(), x.wrong)) {
-				t.Errorf("%v, want an error about %q", err, x.wrong)
+func TestEvents(t *testing.T) {
+	long := strings.Repeat("y", 10_000)
+	body := "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" +
+		chunk(": a comment\n\nid: 1\nretry: 5\ndata: \n\n") + chunk("data: one\n") + chunk("\ndata: "+long+"\n\n")
+	read := func(text string) (data []string, err error) {
+		r := bufio.NewReader(strings.NewReader(text))
+		var a Answer
+		if err := a.ReadHead(r); err != nil || !a.Streams() {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		in := NewEvents(r, 512)
+		for {
+			one, err := in.Next()
+			if err != nil {
+				return data, err
 			}
-		})
+			data = append(data, string(one))
+		}
+	}
+	data, err := read(body + "0\r\n\r\n")
+	if err != io.EOF || len(data) != 2 || data[0] != "one" || data[1] != long {
+		t.Errorf("in order: %d events, %v", len(data), err)
+	}
+	for name, end := range map[string]string{"at a chunk's end": "", "in a chunk": "40\r\nda", "before the last line": "0\r\n"} {
+		if data, err := read(body + end); err == nil || err == io.EOF || len(data) != 2 {
+			t.Errorf("broken %s: %d events, %v", name, len(data), err)
+		}
+	}
+}
+
+func TestVerify(t *testing.T) {
+	right := Answer{Status: 200, header: header{Kind: JSONContent, Body: []byte(`{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"seven"}]}}`)}}
+	if err := right.Verify("7", "seven"); err != nil {
+		t.Error(err)
+	}
+	for name, a := range map[string]struct {
+		answer   Answer
+		id, text string
+		want     error
+	}{
+		"another id":   {right, "8", "seven", ErrWrong},
+		"another text": {right, "7", "eight", ErrWrong},
+		"busy":         {Answer{Status: 503}, "7", "seven", ErrBusy},
+		"no session":   {Answer{Status: 404, header: header{Body: []byte(`{"error":{"code":-32001}}`)}}, "7", "seven", ErrNoSession},
+	} {
+		if err := a.answer.Verify(a.id, a.text); !errors.Is(err, a.want) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package kit
 
 import (
 	"os"
@@ -82,38 +82,39 @@ func TestParseCPUModel(t *testing.T) {
 	}
 }
 
-func TestParseLive(t *testing.T) {
-	const text = "heap profile: 1: 2 [3: 4] @ heap/1048576\n\n# runtime.MemStats\n# Alloc = 5\n# HeapAlloc = 1000\n# HeapSys = 7\n# Stack = 24 / 32\n"
-	if got := parseLive([]byte(text)); got != 1024 {
-		t.Errorf("%d, want 1024", got)
-	}
-	for _, text := range []string{"", "\n# HeapAlloc = 1000\n", "\n# HeapAlloc = x\n# Stack = 1 / 2\n"} {
-		if got := parseLive([]byte(text)); got != 0 {
-			t.Errorf("%q: %d, want 0", text, got)
-		}
-	}
-}
-
 // The figures of this very process grow with what it does.
 func TestOwnProcess(t *testing.T) {
 	edgetest.Need(t, runtime.GOOS == "linux", "there is no /proc but on Linux")
-	before, err := cpuTime(os.Getpid())
+	before, err := CPU(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for begin := time.Now(); time.Since(begin) < 50*time.Millisecond; {
 	}
-	after, err := cpuTime(os.Getpid())
+	after, err := CPU(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := after - before; d <= 0 || d > 10*time.Second {
 		t.Errorf("50 ms of spinning took %s of CPU time", d)
 	}
-	if n, err := residentBytes(os.Getpid()); err != nil || n < 1<<20 || n > 4<<30 {
+	if n, err := Resident(os.Getpid()); err != nil || n < 1<<20 || n > 4<<30 {
 		t.Errorf("resident memory: %d, %v", n, err)
 	}
-	if _, err := cpuTime(1 << 30); err == nil {
+	if _, err := CPU(1 << 30); err == nil {
 		t.Error("a process that does not exist has CPU time")
+	}
+}
+
+func TestSockstat(t *testing.T) {
+	bytes, orphans, err := parseSockstat("sockets: used 16\nTCP: inuse 1 orphan 7 tw 23 alloc 1 mem 3\nUDP: inuse 0 mem 9\n")
+	if err != nil || bytes != 3*int64(os.Getpagesize()) || orphans != 7 {
+		t.Errorf("%d bytes, %d orphans, %v", bytes, orphans, err)
+	}
+	if _, _, err := parseSockstat("UDP: inuse 0 mem 9\n"); err == nil {
+		t.Error("a line that is not there was found")
+	}
+	if got := KiB(3<<20, 1024); got != 3 {
+		t.Errorf("%g KiB each", got)
 	}
 }
