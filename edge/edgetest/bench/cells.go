@@ -21,6 +21,8 @@ type bench struct {
 	dir    string // temporary
 	log    io.Writer
 	report *report
+
+	started []*kit.Process // by the case that runs, the last first to end
 }
 
 // run runs the cases that are wanted, each to its end or its first failure.
@@ -32,15 +34,36 @@ func (b *bench) run(ctx context.Context) {
 		{"cells", b.runCells}, {"p4", b.runCounts}, {"p6", b.runLists}, {"p7", b.runGrowth},
 		{"p8", b.runMemory}, {"p9", b.runStart}, {"p10", b.runGuests}, {"p13", b.runTokens}, {"p14", b.runOverload},
 	} {
-		if ctx.Err() == nil && (c.name == "cells" || b.wants(c.name)) {
+		if c.name == "cells" || b.wants(c.name) {
 			c.run(ctx)
 		}
 	}
 }
 
-func (b *bench) fail(what string, err error) {
-	b.report.failures = append(b.report.failures, fmt.Sprintf("%s: %v", what, err))
-	b.say("%s FAILED: %v", what, err)
+// try runs a case to its end, and ends the processes that it has started.
+// Whatever it fails with is in the report. There is no case any longer when the
+// run has been cut short.
+func (b *bench) try(ctx context.Context, what string, run func(context.Context)) {
+	if ctx.Err() != nil {
+		return
+	}
+	err := kit.Try(func() { run(ctx) })
+	for _, p := range slices.Backward(b.started) {
+		p.Stop()
+		err = p.Fault(err)
+	}
+	b.started = nil
+	if err != nil {
+		b.report.failures = append(b.report.failures, fmt.Sprintf("%s: %v", what, err))
+		b.say("%s FAILED: %v", what, err)
+	}
+}
+
+// tryEdge is try for a case that is about edges.
+func (b *bench) tryEdge(ctx context.Context, what string, run func(context.Context)) {
+	if !b.floors {
+		b.try(ctx, what, run)
+	}
 }
 
 func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.log, format+"\n", args...) }
@@ -124,47 +147,25 @@ func (b *bench) wantedCells() []cell {
 // runCells measures the cells of P1, P2, P3 and P5.
 func (b *bench) runCells(ctx context.Context) {
 	for _, c := range b.wantedCells() {
-		if ctx.Err() != nil {
-			return
-		}
-		m, err := b.measure(ctx, c)
-		if err != nil {
-			b.fail(c.String(), err)
-			continue
-		}
-		b.report.cells = append(b.report.cells, m)
+		b.try(ctx, c.String(), func(ctx context.Context) { b.measure(ctx, c) })
 	}
 }
 
 // measure puts the load of a cell on its targets, round after round. The
 // floors of a cell of two eras are those of its client's: what passes a message
 // through cannot translate it.
-func (b *bench) measure(ctx context.Context, c cell) (*measurement, error) {
+func (b *bench) measure(ctx context.Context, c cell) {
 	// 1. the processes
-	floor, err := b.startBackend(ctx, c.client, c.answer)
-	if err != nil {
-		return nil, err
-	}
-	defer floor.Stop()
-	pass, err := startHelper(ctx, b.procs, "bare", "--backend", floor.Addr)
-	if err != nil {
-		return nil, err
-	}
-	defer pass.Stop()
+	floor := b.startBackend(ctx, c.client, c.answer)
+	pass := b.startHelper(ctx, "bare", "--backend", floor.Addr)
 	targets := []*target{{name: direct, Process: floor.Process}, {name: bare, Process: pass.Process}}
 	if !b.floors {
 		behind := floor
 		if c.backend != c.client {
-			if behind, err = b.startBackend(ctx, c.backend, c.answer); err != nil {
-				return nil, err
-			}
-			defer behind.Stop()
+			behind = b.startBackend(ctx, c.backend, c.answer)
 		}
-		e, token, stop, err := b.startCell(ctx, c, behind.Addr)
-		if err != nil {
-			return nil, err
-		}
-		defer stop()
+		e, token, end := b.startCell(ctx, c, behind.Addr)
+		defer end()
 		targets = append(targets, &target{name: weir, Process: e.Process})
 		for _, t := range targets {
 			t.token = token // the floors are sent what the edge is
@@ -172,14 +173,10 @@ func (b *bench) measure(ctx context.Context, c cell) (*measurement, error) {
 		if b.against != "" {
 			older := *b
 			older.weir, older.dir = b.against, filepath.Join(b.dir, "other")
-			if err := os.MkdirAll(older.dir, 0o700); err != nil {
-				return nil, err
-			}
-			e, token, stop, err := older.startCell(ctx, c, behind.Addr)
-			if err != nil {
-				return nil, err
-			}
-			defer stop()
+			kit.Check(os.MkdirAll(older.dir, 0o700))
+			e, token, end := older.startCell(ctx, c, behind.Addr)
+			b.started = append(b.started, e.Process)
+			defer end()
 			targets = append(targets, &target{name: other, Process: e.Process, token: token})
 		}
 	}
@@ -187,9 +184,7 @@ func (b *bench) measure(ctx context.Context, c cell) (*measurement, error) {
 	// 2. the rounds
 	m := &measurement{cell: c, calls: b.calls, figures: map[string][]figure{}}
 	for range b.rounds {
-		if err := b.round(ctx, c, targets); err != nil {
-			return nil, err
-		}
+		b.round(ctx, c, targets)
 		for _, t := range targets {
 			m.figures[t.name] = append(m.figures[t.name], figureOf(t.run, t.cpu))
 		}
@@ -204,33 +199,20 @@ func (b *bench) measure(ctx context.Context, c cell) (*measurement, error) {
 		b.say("%s: edge beside the other, medians of %d rounds: CPU × %.3f, p50 × %.3f", c, b.rounds,
 			m.beside(func(f figure) float64 { return f.cpu }), m.beside(func(f figure) float64 { return f.p50 }))
 	}
-	return m, nil
+	b.report.cells = append(b.report.cells, m)
 }
 
 // startCell starts the edge of a cell. It returns the token that clients have to
-// show, which is empty for none, and what stops everything.
-func (b *bench) startCell(ctx context.Context, c cell, backend string, flags ...string) (e *kit.Edge, token string, stop func(), err error) {
+// show, which is empty for none, and what ends whoever signs it.
+func (b *bench) startCell(ctx context.Context, c cell, backend string, flags ...string) (e *kit.Edge, token string, end func()) {
 	if !c.chain {
-		if e, err = b.startEdge(ctx, []string{backend}, flags...); err != nil {
-			return nil, "", nil, err
-		}
-		return e, "", e.Stop, nil
+		return b.startEdge(ctx, []string{backend}, flags...), "", func() {}
 	}
-	s, err := issuer.New(issuer.RS256, kit.ServerName, nil)
-	if err != nil {
-		return nil, "", nil, err
-	}
-	if token, err = mint(s); err == nil {
-		logs := filepath.Join(b.dir, "logs") // beside the manifests an edge hears of every record that it writes
-		if err = os.MkdirAll(logs, 0o700); err == nil {
-			e, err = b.startPlan(ctx, chain(s, backend, filepath.Join(logs, "audit.log")), append(flags, "--local-rate-limits")...)
-		}
-	}
-	if err != nil {
-		s.Leave()
-		return nil, "", nil, err
-	}
-	return e, token, func() { e.Stop(); s.Leave() }, nil
+	s := kit.Must(issuer.New(issuer.RS256, kit.ServerName, nil))
+	logs := filepath.Join(b.dir, "logs") // beside the manifests an edge hears of every record that it writes
+	kit.Check(os.MkdirAll(logs, 0o700))
+	e = b.startPlan(ctx, chain(s, backend, filepath.Join(logs, "audit.log")), append(flags, "--local-rate-limits")...)
+	return e, kit.Must(mint(s)), s.Leave
 }
 
 // target is what a load is put on, and what that took in the round under way.
@@ -261,22 +243,18 @@ func (t *target) repeat(ctx context.Context, times int) (run, error) {
 // the load in turn, slice by slice: what else the machine does, and the speed
 // at which it happens to run, is the same for all of them. Every second turn
 // goes backwards.
-func (b *bench) round(ctx context.Context, c cell, targets []*target) error {
-	return b.roundOf(ctx, c, targets, b.calls, sliceCalls)
+func (b *bench) round(ctx context.Context, c cell, targets []*target) {
+	b.roundOf(ctx, c, targets, b.calls, sliceCalls)
 }
 
 // roundOf is round with a number of calls of its own.
-func (b *bench) roundOf(ctx context.Context, c cell, targets []*target, calls, each int) error {
+func (b *bench) roundOf(ctx context.Context, c cell, targets []*target, calls, each int) {
 	// 1. open and warm up
 	for _, t := range targets {
-		var err error
-		if t.fleet, err = openFleetAs(ctx, t.token, t.Addr, c.client, c.conns, t.prefixes...); err != nil {
-			return t.Fault(fmt.Errorf("%s: %w", t.name, err))
-		}
+		t.fleet = kit.Must(openFleetAs(ctx, t.token, t.Addr, c.client, c.conns, t.prefixes...))
 		defer t.fleet.hangUp()
-		if _, err := t.repeat(ctx, calls/10+10*c.conns); err != nil {
-			return t.Fault(fmt.Errorf("%s: warm-up: %w", t.name, err))
-		}
+		_, err := t.repeat(ctx, calls/10+10*c.conns)
+		t.check(err)
 		t.run, t.cpu = run{}, 0
 	}
 
@@ -284,9 +262,7 @@ func (b *bench) roundOf(ctx context.Context, c cell, targets []*target, calls, e
 	turn := slices.Clone(targets)
 	for left := calls; left > 0; left -= each {
 		for _, t := range turn {
-			if err := t.slice(ctx, min(left, each)); err != nil {
-				return t.Fault(fmt.Errorf("%s: %w", t.name, err))
-			}
+			t.slice(ctx, min(left, each))
 		}
 		slices.Reverse(turn)
 	}
@@ -294,36 +270,31 @@ func (b *bench) roundOf(ctx context.Context, c cell, targets []*target, calls, e
 	// 3. close
 	for _, t := range targets {
 		slices.Sort(t.run.latencies)
-		if err := t.fleet.close(); err != nil {
-			return t.Fault(fmt.Errorf("%s: %w", t.name, err))
-		}
+		t.check(t.fleet.close())
 	}
-	return nil
+}
+
+// check ends the case with an error of the target.
+func (t *target) check(err error) {
+	if err != nil {
+		kit.Fail("%s: %w", t.name, err)
+	}
 }
 
 // slice makes some calls and adds what they took.
-func (t *target) slice(ctx context.Context, calls int) error {
-	before, err := kit.CPU(t.PID())
-	if err != nil {
-		return err
-	}
+func (t *target) slice(ctx context.Context, calls int) {
+	before := kit.Must(kit.CPU(t.PID()))
 	r, err := t.repeat(ctx, calls)
-	if err != nil {
-		return err
-	}
-	after, err := kit.CPU(t.PID())
-	if err != nil {
-		return err
-	}
+	t.check(err)
+	after := kit.Must(kit.CPU(t.PID()))
 	t.run.latencies = append(t.run.latencies, r.latencies...)
 	t.run.elapsed += r.elapsed
 	t.cpu += after - before
-	return nil
 }
 
-func (b *bench) startBackend(ctx context.Context, e kit.Era, answer string, flags ...string) (*helper, error) {
+func (b *bench) startBackend(ctx context.Context, e kit.Era, answer string, flags ...string) *helper {
 	args := append([]string{"backend", "--era", string(e), "--answer", answer}, flags...)
-	return startHelper(ctx, b.procs, args...)
+	return b.startHelper(ctx, args...)
 }
 
 // countCalls are the calls of P4 in each of its cells.
@@ -336,19 +307,10 @@ func (b *bench) runCounts(ctx context.Context) {
 		cells = append(cells, cell{kit.Legacy, kit.Modern, "json", 8, false}, cell{kit.Modern, kit.Legacy, "json", 8, false})
 	}
 	for _, c := range cells {
-		if ctx.Err() != nil {
-			return
-		}
-		if err := b.count(ctx, c, 1); err != nil {
-			b.fail("P4, "+c.String(), err)
-		}
+		b.try(ctx, "P4, "+c.String(), func(ctx context.Context) { b.count(ctx, c, 1) })
 	}
 	for _, c := range cells[:2] {
-		if ctx.Err() == nil && !b.floors {
-			if err := b.count(ctx, c, severalBackends); err != nil {
-				b.fail(fmt.Sprintf("P4, %s, %d backends", c, severalBackends), err)
-			}
-		}
+		b.tryEdge(ctx, fmt.Sprintf("P4, %s, %d backends", c, severalBackends), func(ctx context.Context) { b.count(ctx, c, severalBackends) })
 	}
 }
 
@@ -358,64 +320,31 @@ const severalBackends = 4
 // count makes calls through the edge, or through the bare proxy where there is
 // no edge, and compares the backend's counts before and after. Several backends
 // are one process with as many addresses, which counts for all of them.
-func (b *bench) count(ctx context.Context, c cell, backends int) error {
-	backend, err := b.startBackend(ctx, c.backend, c.answer, "--slow", "100ms", "--addresses", strconv.Itoa(backends))
-	if err != nil {
-		return err
-	}
-	defer backend.Stop()
-	name, target := weir, (*kit.Process)(nil)
+func (b *bench) count(ctx context.Context, c cell, backends int) {
+	backend := b.startBackend(ctx, c.backend, c.answer, "--slow", "100ms", "--addresses", strconv.Itoa(backends))
+	name, addr := bare, ""
 	if b.floors {
-		name = bare
-		var pass *helper
-		if pass, err = startHelper(ctx, b.procs, "bare", "--backend", backend.Addr); err == nil {
-			target = pass.Process
-		}
+		addr = b.startHelper(ctx, "bare", "--backend", backend.Addr).Addr
 	} else {
-		var e *kit.Edge
-		if e, err = b.startEdge(ctx, backend.addrs); err == nil {
-			target = e.Process
-		}
+		name, addr = weir, b.startEdge(ctx, backend.addrs).Addr
 	}
-	if err != nil {
-		return err
-	}
-	defer target.Stop()
 
 	var names []string
 	if backends > 1 {
 		names = prefixes(c.conns, backends)
 	}
-	f, err := openFleet(ctx, target.Addr, c.client, c.conns, names...)
-	if err != nil {
-		return target.Fault(err)
-	}
+	f := kit.Must(openFleet(ctx, addr, c.client, c.conns, names...))
 	defer f.hangUp()
 	// The slow tool keeps every client waiting at once, so that all the
 	// connections that the load can need are open before the counting.
-	for _, warm := range []struct {
-		tool  string
-		calls int
-	}{{"slow", 3 * c.conns}, {"echo", 50 * c.conns}} {
-		if _, err := f.drive(ctx, warm.tool, warm.calls); err != nil {
-			return target.Fault(fmt.Errorf("warm-up: %w", err))
-		}
-	}
-	before, err := kit.CountsAt(ctx, backend.Addr)
-	if err != nil {
-		return err
-	}
-	r, err := f.drive(ctx, "echo", countCalls)
-	if err != nil {
-		return target.Fault(err)
-	}
-	after, err := kit.CountsAt(ctx, backend.Addr)
-	if err != nil {
-		return err
-	}
+	kit.Must(f.drive(ctx, "slow", 3*c.conns))
+	kit.Must(f.drive(ctx, "echo", 50*c.conns))
+	before := kit.Must(kit.CountsAt(ctx, backend.Addr))
+	r := kit.Must(f.drive(ctx, "echo", countCalls))
+	after := kit.Must(kit.CountsAt(ctx, backend.Addr))
 	seen := after.Since(before)
 	wrong := checkCounts(seen, countCalls, backends, r.elapsed)
 	b.report.counts = append(b.report.counts, countRow{cell: c, backends: backends, target: name, calls: countCalls, seen: seen, wrong: wrong})
 	b.say("P4, %s: %s: %d requests and %d new connections for %d calls", c, name, seen.Requests(), seen.Connections, countCalls)
-	return errors.Join(wrong, f.close())
+	kit.Check(errors.Join(wrong, f.close()))
 }

@@ -9,29 +9,16 @@ import (
 // startEdge starts an edge of one server with the given backends, anonymous
 // and without filters, and waits until it is ready. The tools of one backend
 // keep their names; those of several are prefixed.
-func (b *bench) startEdge(ctx context.Context, backends []string, flags ...string) (*kit.Edge, error) {
+func (b *bench) startEdge(ctx context.Context, backends []string, flags ...string) *kit.Edge {
 	return b.startPlan(ctx, kit.Plan{Backends: backends, Prefixed: len(backends) > 1}, flags...)
 }
 
-// startPlan is startEdge for a plan.
-func (b *bench) startPlan(ctx context.Context, p kit.Plan, flags ...string) (*kit.Edge, error) {
-	manifest, err := p.Write(b.dir)
-	if err != nil {
-		return nil, err
-	}
-	seat, err := kit.FreeSeat()
-	if err != nil {
-		return nil, err
-	}
-	e, err := kit.Launch(b.weir, manifest, seat, environment(b.procs), flags...)
-	if err != nil {
-		return nil, err
-	}
-	if err := e.AwaitReady(ctx, e.Addr); err != nil {
-		e.Stop()
-		return nil, err
-	}
-	return e, nil
+// startPlan is startEdge for a plan. The edge ends with the case.
+func (b *bench) startPlan(ctx context.Context, p kit.Plan, flags ...string) *kit.Edge {
+	e := kit.Must(kit.Launch(b.weir, kit.Must(p.Write(b.dir)), kit.Must(kit.FreeSeat()), environment(b.procs), flags...))
+	b.started = append(b.started, e.Process)
+	kit.Check(e.AwaitReady(ctx, e.Addr))
+	return e
 }
 
 // prefixOf is what the names of a backend's tools begin with where they are

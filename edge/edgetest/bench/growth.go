@@ -69,43 +69,26 @@ func growthVerdicts(rows []growthRow) (out []verdict) {
 // runGrowth is P7. An edge of each size runs at the same time, and each has its
 // turn with the load.
 func (b *bench) runGrowth(ctx context.Context) {
-	if b.floors {
-		return
-	}
-	if err := b.grow(ctx); err != nil {
-		b.fail("P7", err)
-	}
+	b.tryEdge(ctx, "P7", b.grow)
 }
 
-func (b *bench) grow(ctx context.Context) error {
+func (b *bench) grow(ctx context.Context) {
 	load := cell{kit.Modern, kit.Modern, "json", 8, false}
 	rows := growthSizes()
 	var targets []*target
 	for _, r := range rows {
 		// All backends of a line are one process with as many addresses.
-		behind, err := b.startBackend(ctx, kit.Modern, "json", "--tools", strconv.Itoa(r.tools/r.backends), "--addresses", strconv.Itoa(r.backends))
-		if err != nil {
-			return err
-		}
-		defer behind.Stop()
-		e, err := b.startPlan(ctx, kit.Plan{Backends: behind.addrs, Prefixed: true, Incoming: r.incoming()})
-		if err != nil {
-			return err
-		}
-		defer e.Stop()
+		behind := b.startBackend(ctx, kit.Modern, "json", "--tools", strconv.Itoa(r.tools/r.backends), "--addresses", strconv.Itoa(r.backends))
+		e := b.startPlan(ctx, kit.Plan{Backends: behind.addrs, Prefixed: true, Incoming: r.incoming()})
 		shown := r.tools
 		if r.policies > 0 {
 			shown = 1
 		}
-		if _, err := listed(ctx, e, shown); err != nil {
-			return e.Fault(fmt.Errorf("%s: %w", r, err))
-		}
+		listed(ctx, e, shown)
 		targets = append(targets, &target{name: r.String(), Process: e.Process, prefixes: prefixes(load.conns, r.backends)})
 	}
 	for range b.rounds {
-		if err := b.roundOf(ctx, load, targets, b.calls/2, sliceCalls); err != nil {
-			return err
-		}
+		b.roundOf(ctx, load, targets, b.calls/2, sliceCalls)
 		for i, t := range targets {
 			rows[i].figures = append(rows[i].figures, figureOf(t.run, t.cpu))
 		}
@@ -114,5 +97,4 @@ func (b *bench) grow(ctx context.Context) error {
 	for _, v := range growthVerdicts(rows) {
 		b.say("P7: %s: %s, ratio %s", v.what, v.value, v.ratio)
 	}
-	return nil
 }

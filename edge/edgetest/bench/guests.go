@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/cmd/weir/plugin"
+	"github.com/weir-edge/weir/edge/edgetest/kit"
 	"github.com/weir-edge/weir/edge/edgetest/program"
 	"github.com/weir-edge/weir/sdk/abi"
 	"github.com/weir-edge/weir/wasm"
@@ -56,24 +57,14 @@ func (g guestRow) verdict() verdict {
 // runGuests is P10: the guest that `weir plugin new` lays out in each language,
 // built here and asked in this process, as an edge asks it.
 func (b *bench) runGuests(ctx context.Context) {
-	if b.floors {
-		return
-	}
-	if err := b.guests(ctx); err != nil {
-		b.fail("P10", err)
-	}
+	b.tryEdge(ctx, "P10", b.guests)
 }
 
-func (b *bench) guests(ctx context.Context) error {
+func (b *bench) guests(ctx context.Context) {
 	// 1. The guests.
 	idle := filepath.Join(b.dir, "idle.wasm")
-	if err := os.WriteFile(idle, idleModule(), 0o644); err != nil {
-		return err
-	}
-	floor, err := openGuest(ctx, idle)
-	if err != nil {
-		return err
-	}
+	kit.Check(os.WriteFile(idle, idleModule(), 0o644))
+	floor := kit.Must(openGuest(ctx, idle))
 	defer floor.close()
 	all, missing := make([]*askedGuest, len(guestBars)), make([]string, len(guestBars))
 	for i, l := range guestBars {
@@ -84,21 +75,15 @@ func (b *bench) guests(ctx context.Context) error {
 			missing[i] = err.Error()
 			continue
 		}
-		if err == nil {
-			all[i], err = openGuest(ctx, file)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", l.name, err)
-		}
+		kit.Check(err)
+		all[i] = kit.Must(openGuest(ctx, file))
 		defer all[i].close()
 		all[i].answers = true
 	}
 	// 2. The rounds, in which each has its turn.
 	for range b.rounds {
 		for _, g := range append([]*askedGuest{floor}, all...) {
-			if err := g.round(ctx, b.calls); err != nil {
-				return err
-			}
+			g.round(ctx, b.calls)
 		}
 	}
 	// 3. The rows.
@@ -110,7 +95,6 @@ func (b *bench) guests(ctx context.Context) error {
 		b.report.guests = append(b.report.guests, row)
 		b.say("P10, %s: %s", row.name, row.verdict().value)
 	}
-	return nil
 }
 
 // buildGuest lays out and builds the guest of a language, from the sources of
@@ -118,19 +102,15 @@ func (b *bench) guests(ctx context.Context) error {
 func (b *bench) buildGuest(ctx context.Context, language string) (string, error) {
 	l, ok := plugin.LanguageNamed(language)
 	if !ok {
-		return "", fmt.Errorf("there is no SDK for %s", language)
+		kit.Fail("there is no SDK for %s", language)
 	}
 	dir, file := filepath.Join(b.dir, "guest-"+language), filepath.Join(b.dir, language+".wasm")
-	if _, err := plugin.New(dir, "bench", l); err != nil {
-		return "", err
-	}
+	kit.Must(plugin.New(dir, "bench", l))
 	// The compiler of AssemblyScript is where `make peers` puts it.
 	if root, err := program.Root(ctx); err == nil {
 		asc := filepath.Join(root, "sdk", "assemblyscript", "node_modules")
 		if _, err := os.Stat(asc); err == nil && language == "assemblyscript" {
-			if err := os.Symlink(asc, filepath.Join(dir, "node_modules")); err != nil {
-				return "", err
-			}
+			kit.Check(os.Symlink(asc, filepath.Join(dir, "node_modules")))
 		}
 	}
 	return file, plugin.Build(ctx, l, dir, file)
@@ -169,45 +149,32 @@ func openGuest(ctx context.Context, file string) (*askedGuest, error) {
 
 // round asks so many times, after some that do not count. The CPU time is that
 // of the thread, which nothing else runs on.
-func (g *askedGuest) round(ctx context.Context, calls int) error {
+func (g *askedGuest) round(ctx context.Context, calls int) {
 	if g == nil {
-		return nil
+		return
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	ask := func(n int) error {
+	ask := func(n int) {
 		for range n {
 			out, err := g.guest.Call(ctx, abi.OnCallRequest, "", g.in, g.out)
-			if err != nil {
-				return err
-			}
+			kit.Check(err)
 			if len(out) > 0 != g.answers {
-				return fmt.Errorf("the guest answers with %d bytes", len(out))
+				kit.Fail("the guest answers with %d bytes", len(out))
 			}
 		}
-		return nil
 	}
-	if err := ask(calls/10 + 1); err != nil {
-		return err
-	}
+	ask(calls/10 + 1)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	began, err := threadTime()
-	if err != nil {
-		return err
-	}
-	if err := ask(calls); err != nil {
-		return err
-	}
-	ended, err := threadTime()
-	if err != nil {
-		return err
-	}
+	began := kit.Must(threadTime())
+	ask(calls)
+	ended := kit.Must(threadTime())
 	runtime.ReadMemStats(&after)
 	g.cpu = append(g.cpu, micros(ended-began)/float64(calls))
 	// What the runtime allocates for itself meanwhile is not the calls'.
 	g.allocated = max(g.allocated, float64((after.Mallocs-before.Mallocs)/uint64(calls)))
-	return ctx.Err()
+	kit.Check(ctx.Err())
 }
 
 // ordinaryCall is the record of a call of an ordinary kind.

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -65,77 +65,39 @@ func (l listRow) verdict() verdict {
 
 // runLists is P6.
 func (b *bench) runLists(ctx context.Context) {
-	if b.floors {
-		return
-	}
 	for _, c := range listCases() {
-		if ctx.Err() != nil {
-			return
-		}
-		if err := b.listsOf(ctx, c); err != nil {
-			b.fail("P6, "+c.what, err)
-		}
+		b.tryEdge(ctx, "P6, "+c.what, func(ctx context.Context) { b.listsOf(ctx, c) })
 	}
 }
 
-func (b *bench) listsOf(ctx context.Context, lc listCase) error {
+func (b *bench) listsOf(ctx context.Context, lc listCase) {
 	// 1. An edge whose cache is filled, and what it answers.
-	backend, err := b.startBackend(ctx, kit.Modern, "json", "--tools", strconv.Itoa(listTools))
-	if err != nil {
-		return err
-	}
-	defer backend.Stop()
-	e, err := b.startPlan(ctx, kit.Plan{Backends: backend.addrs, Prefixed: true, Incoming: lc.incoming})
-	if err != nil {
-		return err
-	}
-	defer e.Stop()
-	text, err := listed(ctx, e, listTools-lc.hidden)
-	if err != nil {
-		return e.Fault(err)
-	}
+	backend := b.startBackend(ctx, kit.Modern, "json", "--tools", strconv.Itoa(listTools))
+	e := b.startPlan(ctx, kit.Plan{Backends: backend.addrs, Prefixed: true, Incoming: lc.incoming})
+	text := listed(ctx, e, listTools-lc.hidden)
 	// 2. A server of the same bytes.
-	file, err := os.CreateTemp(b.dir, "list-*.json")
-	if err == nil {
-		_, err = file.Write(text)
-		err = errors.Join(err, file.Close())
-	}
-	if err != nil {
-		return err
-	}
-	floor, err := startHelper(ctx, b.procs, "static", "--file", file.Name())
-	if err != nil {
-		return err
-	}
-	defer floor.Stop()
+	file := filepath.Join(b.dir, fmt.Sprintf("list-%d.json", lc.hidden))
+	kit.Check(os.WriteFile(file, text, 0o600))
+	floor := b.startHelper(ctx, "static", "--file", file)
 	// 3. The rounds. A list is some fifty times as large as a call's answer.
 	do := func(c *client, _ uint64) error { return listAgain(c.Client, text) }
 	targets := []*target{{name: static, Process: floor.Process, do: do}, {name: weir, Process: e.Process, do: do}}
 	row := listRow{what: lc.what, size: len(text), figures: map[string][]figure{}}
 	load := cell{kit.Modern, kit.Modern, "json", 8, false}
-	before, err := kit.CountsAt(ctx, backend.Addr)
-	if err != nil {
-		return err
-	}
+	before := kit.Must(kit.CountsAt(ctx, backend.Addr))
 	for range b.rounds {
-		if err := b.roundOf(ctx, load, targets, max(b.calls/10, 1), sliceCalls/10); err != nil {
-			return err
-		}
+		b.roundOf(ctx, load, targets, max(b.calls/10, 1), sliceCalls/10)
 		for _, t := range targets {
 			row.figures[t.name] = append(row.figures[t.name], figureOf(t.run, t.cpu))
 		}
 	}
-	after, err := kit.CountsAt(ctx, backend.Addr)
-	if err != nil {
-		return err
-	}
+	after := kit.Must(kit.CountsAt(ctx, backend.Addr))
 	b.report.lists = append(b.report.lists, row)
 	b.say("P6, %s: %s, %s as the floor", row.what, row.verdict().value, row.verdict().floor)
 	// The list lives for a minute, and is asked for anew about as often.
 	if n := after.Since(before).Methods["tools/list"]; n > 20 {
-		return fmt.Errorf("the backend was asked %d times for its list", n)
+		kit.Fail("the backend was asked %d times for its list", n)
 	}
-	return nil
 }
 
 // listID is the id of every list request, so that the answers are the same.
@@ -161,38 +123,24 @@ func listAgain(c *kit.Client, want []byte) error {
 }
 
 // listed lists all pages until they have so many tools, and returns the first.
-func listed(ctx context.Context, e *kit.Edge, tools int) ([]byte, error) {
-	for began := time.Now(); ; {
-		first, n, err := listOnce(ctx, e.Addr)
-		if err != nil {
-			return nil, err
-		}
+func listed(ctx context.Context, e *kit.Edge, tools int) []byte {
+	for began := time.Now(); ; kit.Pause(ctx, 50*time.Millisecond) {
+		first, n := listOnce(ctx, e.Addr)
 		if n == tools {
-			return first, nil
+			return first
 		}
 		if time.Since(began) > 20*time.Second {
-			return nil, fmt.Errorf("list: %d tools, not %d", n, tools)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
+			kit.Fail("list: %d tools, not %d", n, tools)
 		}
 	}
 }
 
-func listOnce(ctx context.Context, addr string) (first []byte, tools int, err error) {
-	c, err := dial(ctx, addr, kit.Modern, 0)
-	if err != nil {
-		return nil, 0, err
-	}
+func listOnce(ctx context.Context, addr string) (first []byte, tools int) {
+	c := kit.Must(dial(ctx, addr, kit.Modern, 0))
 	defer c.Close()
 	c.Wait(handshakeLimit)
 	for cursor, page := "", 0; page == 0 || cursor != ""; page++ {
-		a, err := c.Do(listText(c.Client, cursor))
-		if err != nil {
-			return nil, 0, fmt.Errorf("list: %w", err)
-		}
+		a := kit.Must(c.Do(listText(c.Client, cursor)))
 		var m struct {
 			Result struct {
 				Tools []struct{ Name string }
@@ -200,16 +148,14 @@ func listOnce(ctx context.Context, addr string) (first []byte, tools int, err er
 			}
 		}
 		if a.Status != 200 {
-			return nil, 0, nil // the backends have not all answered yet
+			return nil, 0 // the backends have not all answered yet
 		}
-		if err := json.Unmarshal(a.Body, &m); err != nil {
-			return nil, 0, fmt.Errorf("list: %w: %.200s", err, a.Body)
-		}
+		kit.Check(json.Unmarshal(a.Body, &m))
 		if page == 0 {
 			first = bytes.Clone(a.Body)
 		}
 		tools += len(m.Result.Tools)
 		cursor = m.Result.Next
 	}
-	return first, tools, nil
+	return first, tools
 }

@@ -185,10 +185,8 @@ func measureCommand(ctx context.Context, args []string, stdout, stderr io.Writer
 		}
 	}
 	b.run(ctx)
-	if o.profile != "" && ctx.Err() == nil {
-		if err := b.takeProfile(ctx, stdout); err != nil {
-			b.fail("profile", err)
-		}
+	if o.profile != "" {
+		b.try(ctx, "profile", func(ctx context.Context) { b.takeProfile(ctx, stdout) })
 	}
 
 	text := b.report.markdown()

@@ -41,127 +41,58 @@ const upstreamStreams = 900
 
 // runMemory is P8.
 func (b *bench) runMemory(ctx context.Context) {
-	type part struct {
-		name string
-		run  func(context.Context) error
-	}
-	var parts []part
-	if !b.floors {
-		parts = append(parts,
-			part{"P8, idle sessions", b.idleSessions},
-			part{"P8, idle streams", func(ctx context.Context) error { return b.idleStreams(ctx, "405", b.streams) }},
-			part{"P8, idle streams with one to the backend each", func(ctx context.Context) error {
-				return b.idleStreams(ctx, "stream", min(b.streams, upstreamStreams))
-			}})
-	}
+	b.tryEdge(ctx, "P8, idle sessions", b.idleSessions)
+	b.tryEdge(ctx, "P8, idle streams", func(ctx context.Context) { b.idleStreams(ctx, "405", b.streams) })
+	b.tryEdge(ctx, "P8, idle streams with one to the backend each", func(ctx context.Context) {
+		b.idleStreams(ctx, "stream", min(b.streams, upstreamStreams))
+	})
 	for _, e := range []kit.Era{kit.Modern, kit.Legacy} {
-		parts = append(parts, part{"P8, many calls, " + string(e), func(ctx context.Context) error { return b.manyCalls(ctx, e) }})
-	}
-	for _, p := range parts {
-		if ctx.Err() != nil {
-			return
-		}
-		if err := p.run(ctx); err != nil {
-			b.fail(p.name, err)
-		}
+		b.try(ctx, "P8, many calls, "+string(e), func(ctx context.Context) { b.manyCalls(ctx, e) })
 	}
 }
 
 // idleSessions opens sessions, leaves them without a connection and reads what
 // they weigh.
-func (b *bench) idleSessions(ctx context.Context) error {
-	backend, err := b.startBackend(ctx, kit.Legacy, "json")
-	if err != nil {
-		return err
-	}
-	defer backend.Stop()
+func (b *bench) idleSessions(ctx context.Context) {
+	backend := b.startBackend(ctx, kit.Legacy, "json")
 	most := strconv.Itoa(warmSessions + b.sessions)
-	e, err := b.startEdge(ctx, []string{backend.Addr}, "--pprof", "--max-sessions", most, "--max-sessions-per-principal", most)
-	if err != nil {
-		return err
-	}
-	defer e.Stop()
+	e := b.startEdge(ctx, []string{backend.Addr}, "--pprof", "--max-sessions", most, "--max-sessions-per-principal", most)
 
-	if _, err := openSessions(ctx, e.Addr, warmSessions); err != nil {
-		return e.Fault(err)
-	}
-	before, err := weigh(ctx, e, true)
-	if err != nil {
-		return err
-	}
-	sessions, err := openSessions(ctx, e.Addr, b.sessions)
-	if err != nil {
-		return e.Fault(err)
-	}
-	after, err := weigh(ctx, e, false)
-	if err != nil {
-		return err
-	}
-	alive, err := countAlive(ctx, e.Addr, sessions)
-	if err != nil {
-		return e.Fault(err)
-	}
+	kit.Must(openSessions(ctx, e.Addr, warmSessions))
+	before := weigh(ctx, e, true)
+	sessions := kit.Must(openSessions(ctx, e.Addr, b.sessions))
+	after := weigh(ctx, e, false)
+	alive := kit.Must(countAlive(ctx, e.Addr, sessions))
 	b.addMemory("an idle legacy session", before, after, alive, b.sessions, 4<<10)
-	return nil
 }
 
 // idleStreams opens a session for each stream, then the streams, and reads
 // what these add.
-func (b *bench) idleStreams(ctx context.Context, get string, streams int) error {
-	backend, err := b.startBackend(ctx, kit.Legacy, "json", "--get", get)
-	if err != nil {
-		return err
-	}
-	defer backend.Stop()
+func (b *bench) idleStreams(ctx context.Context, get string, streams int) {
+	backend := b.startBackend(ctx, kit.Legacy, "json", "--get", get)
 	const warm = 50
 	most := strconv.Itoa(warm + streams)
-	e, err := b.startEdge(ctx, []string{backend.Addr}, "--pprof", "--max-sessions", most, "--max-sessions-per-principal", most)
-	if err != nil {
-		return err
-	}
-	defer e.Stop()
+	e := b.startEdge(ctx, []string{backend.Addr}, "--pprof", "--max-sessions", most, "--max-sessions-per-principal", most)
 
-	sessions, err := openSessions(ctx, e.Addr, warm+streams)
-	if err != nil {
-		return e.Fault(err)
-	}
+	sessions := kit.Must(openSessions(ctx, e.Addr, warm+streams))
 	var open []*client
 	defer func() {
 		for _, c := range open {
 			c.Close()
 		}
 	}()
-	add := func(sessions []string) error {
+	add := func(sessions []string) {
 		for _, s := range sessions {
-			c, err := dial(ctx, e.Addr, kit.Legacy, len(open))
-			if err != nil {
-				return err
-			}
+			c := kit.Must(dial(ctx, e.Addr, kit.Legacy, len(open)))
 			open = append(open, c)
-			if err := stream(c.Client, s); err != nil {
-				return fmt.Errorf("stream %d: %w", len(open), err)
-			}
+			kit.Check(stream(c.Client, s))
 		}
-		return nil
 	}
-	if err := add(sessions[:warm]); err != nil {
-		return e.Fault(err)
-	}
-	before, err := weigh(ctx, e, true)
-	if err != nil {
-		return err
-	}
-	if err := add(sessions[warm:]); err != nil {
-		return e.Fault(err)
-	}
-	after, err := weigh(ctx, e, false)
-	if err != nil {
-		return err
-	}
-	seen, err := kit.CountsAt(ctx, backend.Addr)
-	if err != nil {
-		return err
-	}
+	add(sessions[:warm])
+	before := weigh(ctx, e, true)
+	add(sessions[warm:])
+	after := weigh(ctx, e, false)
+	seen := kit.Must(kit.CountsAt(ctx, backend.Addr))
 	what := "an idle SSE stream, the backend has none (405)"
 	if get == "stream" {
 		what = fmt.Sprintf("an idle SSE stream, %d streams to the backend", seen.Streams)
@@ -173,7 +104,6 @@ func (b *bench) idleStreams(ctx context.Context, get string, streams int) error 
 		}
 	}
 	b.addMemory(what, before, after, alive, streams, 40<<10)
-	return nil
 }
 
 // addMemory takes two readings for one row of the table.
@@ -190,25 +120,13 @@ func (b *bench) addMemory(what string, before, after weight, alive, opened int, 
 }
 
 // manyCalls reads the resident memory after half and after all of many calls.
-func (b *bench) manyCalls(ctx context.Context, e kit.Era) error {
+func (b *bench) manyCalls(ctx context.Context, e kit.Era) {
 	c := cell{e, e, "json", 8, false}
-	backend, err := b.startBackend(ctx, e, c.answer)
-	if err != nil {
-		return err
-	}
-	defer backend.Stop()
-	pass, err := startHelper(ctx, b.procs, "bare", "--backend", backend.Addr)
-	if err != nil {
-		return err
-	}
-	defer pass.Stop()
+	backend := b.startBackend(ctx, e, c.answer)
+	pass := b.startHelper(ctx, "bare", "--backend", backend.Addr)
 	targets := map[string]*kit.Process{bare: pass.Process}
 	if !b.floors {
-		e, err := b.startEdge(ctx, []string{backend.Addr})
-		if err != nil {
-			return err
-		}
-		defer e.Stop()
+		e := b.startEdge(ctx, []string{backend.Addr})
 		targets[weir] = e.Process
 	}
 	for _, name := range []string{bare, weir} {
@@ -217,33 +135,23 @@ func (b *bench) manyCalls(ctx context.Context, e kit.Era) error {
 			continue
 		}
 		row := massRow{target: name, cell: c, calls: b.mass}
-		if err := row.measure(ctx, p); err != nil {
-			return p.Fault(fmt.Errorf("%s: %w", name, err))
-		}
+		row.measure(ctx, p)
 		b.report.mass = append(b.report.mass, row)
 		b.say("P8, %s: %s: %.1f MiB after %d calls, %.1f MiB after %d", c, name, kit.MiB(row.half), row.calls/2, kit.MiB(row.full), row.calls)
 	}
-	return nil
 }
 
-func (row *massRow) measure(ctx context.Context, p *kit.Process) error {
-	f, err := openFleet(ctx, p.Addr, row.cell.client, row.cell.conns)
-	if err != nil {
-		return err
-	}
+func (row *massRow) measure(ctx context.Context, p *kit.Process) {
+	f := kit.Must(openFleet(ctx, p.Addr, row.cell.client, row.cell.conns))
 	defer f.hangUp()
 	for _, part := range []struct {
 		calls int
 		read  *int64
 	}{{row.calls / 2, &row.half}, {row.calls - row.calls/2, &row.full}} {
-		if _, err := f.drive(ctx, "echo", part.calls); err != nil {
-			return err
-		}
-		if *part.read, err = kit.Resident(p.PID()); err != nil {
-			return err
-		}
+		kit.Must(f.drive(ctx, "echo", part.calls))
+		*part.read = kit.Must(kit.Resident(p.PID()))
 	}
-	return f.close()
+	kit.Check(f.close())
 }
 
 // openSessions initializes sessions over a few connections that are closed
@@ -320,17 +228,15 @@ type weight struct {
 // weigh reads an edge's memory once it has come to rest. The collection that
 // the live heap takes is forced only before the first of two readings and
 // after the second, so that it does not make what lies between look smaller.
-func weigh(ctx context.Context, e *kit.Edge, first bool) (w weight, err error) {
+func weigh(ctx context.Context, e *kit.Edge, first bool) (w weight) {
 	if first {
 		w.live = liveBytes(ctx, e)
 	}
-	if w.resident, err = kit.Settled(ctx, e.PID(), 100*time.Millisecond, 3*time.Second); err != nil {
-		return w, err
-	}
+	w.resident = kit.Must(kit.Settled(ctx, e.PID(), 100*time.Millisecond, 3*time.Second))
 	if !first {
 		w.live = liveBytes(ctx, e)
 	}
-	return w, nil
+	return w
 }
 
 // liveBytes asks the edge's own profile for its heap after a collection and

@@ -34,43 +34,22 @@ func (o overloadRow) verdict() verdict {
 
 // runOverload is P14: three times what --max-inflight lets through, open loop.
 func (b *bench) runOverload(ctx context.Context) {
-	if b.floors {
-		return
-	}
-	if err := b.overload(ctx); err != nil {
-		b.fail("P14", err)
-	}
+	b.tryEdge(ctx, "P14", b.overload)
 }
 
-func (b *bench) overload(ctx context.Context) error {
-	backend, err := b.startBackend(ctx, kit.Modern, "json", "--slow", kit.ServiceTime.String())
-	if err != nil {
-		return err
-	}
-	defer backend.Stop()
+func (b *bench) overload(ctx context.Context) {
+	backend := b.startBackend(ctx, kit.Modern, "json", "--slow", kit.ServiceTime.String())
 	// 1. What the machine can carry. The capacity is a tenth of it, or it would be
 	// the load itself that is overloaded.
-	probe, err := b.startEdge(ctx, backend.addrs)
-	if err != nil {
-		return err
-	}
-	f, err := openFleet(ctx, probe.Addr, kit.Modern, 16)
-	var r run
-	if err == nil {
-		r, err = f.drive(ctx, "echo", 5000)
-		f.hangUp()
-	}
+	probe := b.startEdge(ctx, backend.addrs)
+	f := kit.Must(openFleet(ctx, probe.Addr, kit.Modern, 16))
+	r, err := f.drive(ctx, "echo", 5000)
+	f.hangUp()
+	kit.Check(err)
 	probe.Stop()
-	if err != nil {
-		return probe.Fault(err)
-	}
 	slots := min(max(int(5000/r.elapsed.Seconds()*0.1*kit.ServiceTime.Seconds()), 2), 16)
 	// 2. The edge, at half of what it carries and then at three times.
-	e, err := b.startEdge(ctx, backend.addrs, "--max-inflight", strconv.Itoa(slots))
-	if err != nil {
-		return err
-	}
-	defer e.Stop()
+	e := b.startEdge(ctx, backend.addrs, "--max-inflight", strconv.Itoa(slots))
 	row := overloadRow{capacity: int(float64(slots) / kit.ServiceTime.Seconds()), seconds: overloadHold.Seconds()}
 	row.offered = 3 * row.capacity
 	g := &kit.Gun{Addr: e.Addr, Tool: "slow", Numbers: new(kit.Numbers)}
@@ -83,10 +62,8 @@ func (b *bench) overload(ctx context.Context) error {
 			err = s.Err
 		}
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
+	kit.Check(ctx.Err())
 	b.report.overload = append(b.report.overload, row)
 	b.say("P14: %s", row.verdict().value)
-	return e.Fault(err)
+	kit.Check(err)
 }

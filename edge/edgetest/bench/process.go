@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -22,40 +21,29 @@ type helper struct {
 	addrs []string // where it listens, Addr the first among them
 }
 
-// startHelper starts a helper and waits until it says where it listens.
-func startHelper(ctx context.Context, procs int, args ...string) (*helper, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(self, append(args, "--attached")...)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
+// startHelper starts a helper, which ends with the case, and waits until it says
+// where it listens.
+func (b *bench) startHelper(ctx context.Context, args ...string) *helper {
+	cmd := exec.Command(kit.Must(os.Executable()), append(args, "--attached")...)
+	stdin := kit.Must(cmd.StdinPipe())
 	said, tells, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
+	kit.Check(err)
 	defer said.Close()
 	cmd.Stdout = tells
-	p, err := kit.Start(args[0], cmd, stdin, environment(procs)...)
+	p, err := kit.Start(args[0], cmd, stdin, environment(b.procs)...)
 	tells.Close()
-	if err != nil {
-		return nil, err
-	}
+	kit.Check(err)
+	b.started = append(b.started, p)
 	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
-	stop := context.AfterFunc(ctx, p.Kill)
+	defer cancel()
+	defer context.AfterFunc(ctx, p.Kill)()
 	line, err := bufio.NewReader(said).ReadString('\n')
-	stop()
-	cancel()
 	addrs := strings.Fields(line)
 	if len(addrs) < 2 || addrs[0] != "ready" {
-		p.Stop()
-		return nil, p.Fault(fmt.Errorf("%s: it did not start: %v", p.Name, err))
+		kit.Fail("%s: it did not start: %v", p.Name, err)
 	}
 	p.Addr = addrs[1]
-	return &helper{p, addrs[1:]}, nil
+	return &helper{p, addrs[1:]}
 }
 
 // environment is GOMAXPROCS of a process as the run wants it.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,59 +14,39 @@ import (
 // takeProfile keeps the load of the P1 modern cell, or of P2 when that is the
 // case of the run, on an edge while it writes its CPU profile, and prints the
 // ten largest entries.
-func (b *bench) takeProfile(ctx context.Context, stdout io.Writer) error {
+func (b *bench) takeProfile(ctx context.Context, stdout io.Writer) {
 	c := cell{kit.Modern, kit.Modern, "json", 8, b.only["p2"]}
-	backend, err := b.startBackend(ctx, c.backend, c.answer)
-	if err != nil {
-		return err
-	}
-	defer backend.Stop()
-	e, token, stop, err := b.startCell(ctx, c, backend.Addr, "--pprof")
-	if err != nil {
-		return err
-	}
-	defer stop()
-	f, err := openFleetAs(ctx, token, e.Addr, c.client, c.conns)
-	if err != nil {
-		return e.Fault(err)
-	}
+	backend := b.startBackend(ctx, c.backend, c.answer)
+	e, token, end := b.startCell(ctx, c, backend.Addr, "--pprof")
+	defer end()
+	f := kit.Must(openFleetAs(ctx, token, e.Addr, c.client, c.conns))
 	defer f.hangUp()
-	if _, err := f.drive(ctx, "echo", 2000); err != nil {
-		return e.Fault(err)
-	}
+	kit.Must(f.drive(ctx, "echo", 2000))
 
-	var text []byte
-	var failed error
-	done := make(chan struct{})
+	type answer struct {
+		status int
+		text   []byte
+	}
+	done := make(chan answer, 1)
 	go func() { // ends with the answer, or with its limit
-		defer close(done)
-		var status int
-		status, text = e.Get(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%d", b.seconds), time.Duration(b.seconds+20)*time.Second)
-		if status != 200 {
-			failed = fmt.Errorf("profile: HTTP %d", status)
-		}
+		status, text := e.Get(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%d", b.seconds), time.Duration(b.seconds+20)*time.Second)
+		done <- answer{status, text}
 	}()
-	for running := true; running; {
+	var a answer
+	for a.status == 0 {
+		kit.Must(f.drive(ctx, "echo", 2000))
 		select {
-		case <-done:
-			running = false
-		default:
-			if _, err = f.drive(ctx, "echo", 2000); err != nil {
-				<-done
-				running = false
+		case a = <-done:
+			if a.status != 200 {
+				kit.Fail("profile: HTTP %d", a.status)
 			}
+		default:
 		}
 	}
-	if err := errors.Join(err, failed); err != nil {
-		return e.Fault(err)
-	}
-	if err := os.WriteFile(b.profile, text, 0o644); err != nil {
-		return err
-	}
+	kit.Check(os.WriteFile(b.profile, a.text, 0o644))
 	out, err := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-flat", "-nodecount=10", b.weir, b.profile).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("go tool pprof: %w: %s", err, out)
+		kit.Fail("go tool pprof: %w: %s", err, out)
 	}
-	_, err = fmt.Fprintf(stdout, "CPU profile of the edge: %s\n\n%s\n", c, out)
-	return err
+	kit.Must(fmt.Fprintf(stdout, "CPU profile of the edge: %s\n\n%s\n", c, out))
 }

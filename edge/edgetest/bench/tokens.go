@@ -117,49 +117,24 @@ const tokenCalls = 4000
 
 // runTokens is P13.
 func (b *bench) runTokens(ctx context.Context) {
-	if b.floors {
-		return
-	}
-	if err := b.tokensOf(ctx); err != nil {
-		b.fail("P13", err)
-	}
+	b.tryEdge(ctx, "P13", b.tokensOf)
 }
 
-func (b *bench) tokensOf(ctx context.Context) error {
+func (b *bench) tokensOf(ctx context.Context) {
 	// 1. The provider, the backend, an edge without authentication and one with.
-	s, err := issuer.New(issuer.RS256, kit.ServerName, nil)
-	if err != nil {
-		return err
-	}
+	s := kit.Must(issuer.New(issuer.RS256, kit.ServerName, nil))
 	defer s.Leave()
-	backend, err := b.startBackend(ctx, kit.Modern, "json")
-	if err != nil {
-		return err
-	}
-	defer backend.Stop()
-	open, err := b.startEdge(ctx, []string{backend.Addr})
-	if err != nil {
-		return err
-	}
-	defer open.Stop()
-	closed, err := b.startPlan(ctx, guarded(s, backend.Addr, ""))
-	if err != nil {
-		return err
-	}
-	defer closed.Stop()
+	backend := b.startBackend(ctx, kit.Modern, "json")
+	open := b.startEdge(ctx, []string{backend.Addr})
+	closed := b.startPlan(ctx, guarded(s, backend.Addr, ""))
 
 	// 2. The tokens: one that all calls share, and one for each call.
 	const conns = 8
 	calls := min(b.calls, tokenCalls)
 	warm := calls/10 + 10*conns
-	tokens, err := mintAll(s, 1+b.rounds*(calls+warm))
-	if err != nil {
-		return err
-	}
+	tokens := kit.Must(mintAll(s, 1+b.rounds*(calls+warm)))
 	row := tokenRow{size: len(tokens[0]), figures: map[string][]figure{}}
-	if row.check, err = checkAlone(); err != nil {
-		return err
-	}
+	row.check = kit.Must(checkAlone())
 	var next atomic.Int64
 	with := func(token func() string) func(*client, uint64) error {
 		return func(c *client, number uint64) error {
@@ -177,14 +152,11 @@ func (b *bench) tokensOf(ctx context.Context) error {
 
 	// 3. The rounds.
 	for range b.rounds {
-		if err := b.roundOf(ctx, cell{client: kit.Modern, backend: kit.Modern, answer: "json", conns: conns}, targets, calls, sliceCalls); err != nil {
-			return err
-		}
+		b.roundOf(ctx, cell{client: kit.Modern, backend: kit.Modern, answer: "json", conns: conns}, targets, calls, sliceCalls)
 		for _, t := range targets {
 			row.figures[t.name] = append(row.figures[t.name], figureOf(t.run, t.cpu))
 		}
 	}
 	b.report.tokens = append(b.report.tokens, row)
 	b.say("P13: a token of %d bytes adds %.2f µs from cache, %.2f µs otherwise; the check of its signature alone takes %.2f µs", row.size, row.added(cachedToken), row.added(freshToken), row.check)
-	return nil
 }

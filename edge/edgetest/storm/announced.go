@@ -59,9 +59,9 @@ func runAnnounced(ctx context.Context, s *storm) {
 	// 2. Tokens are wanted.
 	i := s.newIssuer(nil)
 	a.edge = s.guarded(ctx, i, "")
-	a.tokens = must(mintAll(i, 50))
+	a.tokens = kit.Must(mintAll(i, 50))
 	a.attack(ctx, "announce, without a token", "", announcedHeads, false, 401)
-	stranger := must(i.Token("somebody else", nil))
+	stranger := kit.Must(i.Token("somebody else", nil))
 	a.attack(ctx, "announce with tokens of one subject, and send it slowly", stranger, announcedHeads[:1], true, 0)
 }
 
@@ -103,7 +103,7 @@ func (a *announcing) attack(ctx context.Context, what, token string, heads []str
 	during(ctx, a.hold, func(ctx context.Context) { beside(ctx, &calm, &calmLarge) })
 	base := top()
 	if calm.failed()+calmLarge.failed() > 0 || calm.right.Load() == 0 {
-		fail("calls fail in the calm: %s %s", calm.reasons(), calmLarge.reasons())
+		kit.Fail("calls fail in the calm: %s %s", calm.reasons(), calmLarge.reasons())
 	}
 	var answered, refused, other, sent atomic.Int64
 	top = a.peak(a.edge)
@@ -134,7 +134,7 @@ func (a *announcing) attack(ctx context.Context, what, token string, heads []str
 	if err != nil {
 		end()
 		all.Wait()
-		check(err)
+		kit.Check(err)
 	}
 	for i, c := range fleet {
 		all.Go(func() { // one after the other, spread over a tick

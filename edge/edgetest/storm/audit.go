@@ -59,7 +59,7 @@ func endOf(n int64) int {
 // one with policies before a backend that works and one that is not there, and
 // one that wants tokens.
 func (s *storm) audited(ctx context.Context, back string, file func(server string) string) *kit.Edge {
-	dead := must(port.Free())
+	dead := kit.Must(port.Free())
 	text := fmt.Sprintf(`apiVersion: weir.dev/v1beta1
 kind: MCPGroup
 metadata: {name: storm}
@@ -100,7 +100,7 @@ spec:
     backends:
     - {name: backend-1, url: "http://%s/mcp", transport: streamable-http}
 `, file("storm"), back, dead, dead, file("guarded"), back)
-	return s.startOn(ctx, must(kit.WriteManifest(s.dir, text)), "--default-server", "storm")
+	return s.startOn(ctx, kit.Must(kit.WriteManifest(s.dir, text)), "--default-server", "storm")
 }
 
 // seen is what became of the requests of a load, by their numbers.
@@ -281,14 +281,14 @@ func (s *storm) auditAll(ctx context.Context) {
 		return true
 	})
 	if !e.AwaitEnd(drainTimeout + 5*time.Second) {
-		fail("the edge does not end")
+		kit.Fail("the edge does not end")
 	}
 	records, lost := map[int64][]string{}, 0
 	for _, server := range []string{"storm", "guarded"} {
-		f := must(os.Open(file(server)))
+		f := kit.Must(os.Open(file(server)))
 		n, err := readAudit(f, records)
 		f.Close()
-		check(err)
+		kit.Check(err)
 		lost += n
 	}
 	delete(records, first)
@@ -330,7 +330,7 @@ func (s *storm) awaitTools(ctx context.Context, e *kit.Edge) {
 			}
 		}
 	}
-	fail("the tools of the backend do not come")
+	kit.Fail("the tools of the backend do not come")
 }
 
 // auditFull has the log on a disk that is full.
@@ -341,8 +341,8 @@ func (s *storm) auditFull(ctx context.Context) {
 // auditSlow has the log in a pipe that nobody reads until the end.
 func (s *storm) auditSlow(ctx context.Context) {
 	name := filepath.Join(s.folder("log-"), "pipe")
-	check(makePipe(name))
-	pipe := must(os.OpenFile(name, os.O_RDONLY|notBlocking, 0)) // reads end when the edge has
+	kit.Check(makePipe(name))
+	pipe := kit.Must(os.OpenFile(name, os.O_RDONLY|notBlocking, 0)) // reads end when the edge has
 	defer pipe.Close()
 	s.auditLost(ctx, "a log that nobody reads until the end", name, func(of map[int64][]string) (int, error) { return readAudit(pipe, of) })
 }
@@ -373,11 +373,11 @@ func (s *storm) auditLost(ctx context.Context, what, name string, read func(of m
 	}()
 	e.Signal(syscall.SIGTERM)
 	if !e.AwaitEnd(drainTimeout + 10*time.Second) {
-		fail("the edge does not end")
+		kit.Fail("the edge does not end")
 	}
-	check(<-done)
+	kit.Check(<-done)
 	if said := lostCount.FindStringSubmatch(e.Said.String()); said != nil {
-		lost = must(strconv.Atoi(said[1]))
+		lost = kit.Must(strconv.Atoi(said[1]))
 	}
 	wrote, want := 0, 0
 	for _, all := range records {

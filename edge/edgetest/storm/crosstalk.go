@@ -98,10 +98,10 @@ func (s *storm) crossCell(ctx context.Context, front, back kit.Era, count int, s
 	for i, name := range []string{"alpha", "beta"} {
 		t := &tenant{name: name, addr: e.Addr, era: front, from: 10 * i, sum: sum, up: up}
 		if front == kit.Legacy {
-			c := must(kit.Dial(ctx, e.Addr, kit.Legacy, kit.DialOptions{From: t.from}))
+			c := kit.Must(kit.Dial(ctx, e.Addr, kit.Legacy, kit.DialOptions{From: t.from}))
 			err := c.Begin(name)
 			c.Close()
-			check(err)
+			kit.Check(err)
 			t.session = c.Session
 		}
 		for lane := range lanes {
@@ -112,7 +112,7 @@ func (s *storm) crossCell(ctx context.Context, front, back kit.Era, count int, s
 	for range 2 * lanes {
 		err = errors.Join(err, <-errs)
 	}
-	check(err)
+	kit.Check(err)
 }
 
 // tenant is one of the two who must not hear of each other.

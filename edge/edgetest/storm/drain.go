@@ -88,7 +88,7 @@ func (s *storm) drainOnce(ctx context.Context, back kit.Era) {
 	s.say("ceiling %d calls a second, load %d", most, rate)
 
 	// 1. Streams.
-	streams := must(openStreams(ctx, e.Addr, slow))
+	streams := kit.Must(openStreams(ctx, e.Addr, slow))
 	defer streams.close()
 	// 2. The steady load.
 	var t tally
@@ -98,7 +98,7 @@ func (s *storm) drainOnce(ctx context.Context, back kit.Era) {
 	load.Go(func() {
 		pace{addr: e.Addr, era: kit.Mixed, conns: 32, rate: rate, numbers: &n}.run(loading, &t)
 	})
-	pause(ctx, time.Second)
+	kit.Pause(ctx, time.Second)
 	// 3. Slow calls, until the backend has all of them.
 	var late tally
 	for w := range slow {
@@ -108,7 +108,7 @@ func (s *storm) drainOnce(ctx context.Context, back kit.Era) {
 		select {
 		case <-slowSeen:
 		case <-time.After(kit.Patience):
-			fail("the slow calls did not reach the backend")
+			kit.Fail("the slow calls did not reach the backend")
 		}
 	}
 	// 4. The end.
@@ -316,13 +316,13 @@ func (s *storm) stopTwice(ctx context.Context) {
 	b := s.newBackend(kit.Modern, func(b *kit.Backend) { b.Arrived = func(*kit.Task) { seen <- struct{}{} } })
 	manifest := s.write(kit.PlanOf(b.Addr))
 	e := s.start(ctx, b.Addr)
-	c := must(kit.Dial(ctx, e.Addr, kit.Modern, kit.DialOptions{}))
+	c := kit.Must(kit.Dial(ctx, e.Addr, kit.Modern, kit.DialOptions{}))
 	defer c.Close()
-	must(c.Conn.Write(c.CallText("1", kit.Work{Hang: true}, "")))
+	kit.Must(c.Conn.Write(c.CallText("1", kit.Work{Hang: true}, "")))
 	select {
 	case <-seen:
 	case <-time.After(kit.Patience):
-		fail("the call did not reach the backend")
+		kit.Fail("the call did not reach the backend")
 	}
 	e.Signal(syscall.SIGTERM)
 	waited := !e.AwaitEnd(500 * time.Millisecond)
@@ -341,10 +341,10 @@ func (s *storm) stopEarly(ctx context.Context) {
 	const starts = 20
 	worst, stuck := time.Duration(0), 0
 	for i := range starts {
-		addr := must(port.Free())
+		addr := kit.Must(port.Free())
 		cmd := exec.CommandContext(ctx, s.weir, "serve", "-c", manifest, "--listen", addr, "--admin-listen", "")
 		cmd.SysProcAttr = kit.ChildAttr()
-		check(cmd.Start())
+		kit.Check(cmd.Start())
 		time.Sleep(time.Duration(i) * 2 * time.Millisecond)
 		told := time.Now()
 		_ = cmd.Process.Signal(syscall.SIGTERM)

@@ -25,27 +25,27 @@ func (s *storm) startPlan(ctx context.Context, p kit.Plan, flags ...string) *kit
 
 // startOn is start for a manifest that is written already.
 func (s *storm) startOn(ctx context.Context, manifest string, flags ...string) *kit.Edge {
-	return s.startAt(ctx, manifest, must(kit.FreeSeat()), flags...)
+	return s.startAt(ctx, manifest, kit.Must(kit.FreeSeat()), flags...)
 }
 
 // startAt is start at given addresses.
 func (s *storm) startAt(ctx context.Context, manifest string, at kit.Seat, flags ...string) *kit.Edge {
 	e := s.launch(manifest, at, flags...)
-	check(e.AwaitReady(ctx, e.Admin))
+	kit.Check(e.AwaitReady(ctx, e.Admin))
 	return e
 }
 
 // launch starts the process and does not wait.
 func (s *storm) launch(manifest string, at kit.Seat, flags ...string) *kit.Edge {
 	flags = append(append([]string{"--log-level", "warn"}, flags...), s.flags...)
-	e := must(kit.Launch(s.weir, manifest, at, s.environment, flags...))
+	e := kit.Must(kit.Launch(s.weir, manifest, at, s.environment, flags...))
 	s.edges = append(s.edges, e)
 	s.later(e.Stop)
 	return e
 }
 
 // write writes a plan into a folder of its own, and returns the file.
-func (s *storm) write(p kit.Plan) string { return must(p.Write(s.dir)) }
+func (s *storm) write(p kit.Plan) string { return kit.Must(p.Write(s.dir)) }
 
 // newBackend starts a backend, which ends with the row. It is set up before
 // anything connects.
@@ -56,7 +56,7 @@ func (s *storm) newBackend(e kit.Era, setUp func(*kit.Backend)) *kit.Backend {
 	}
 	// The port is none of those that the system hands out for connections, so
 	// that nobody has it while the backend is down.
-	must(b.Listen(must(port.Free())))
+	kit.Must(b.Listen(kit.Must(port.Free())))
 	s.later(b.Close)
 	return b
 }
@@ -64,7 +64,7 @@ func (s *storm) newBackend(e kit.Era, setUp func(*kit.Backend)) *kit.Backend {
 // newIssuer starts an identity provider, which ends with the row. before is the
 // address that the edge finds it at; nil for its own.
 func (s *storm) newIssuer(before func(addr string) (string, error)) *issuer.Issuer {
-	i := must(issuer.New(issuer.ES256, kit.ServerName, before))
+	i := kit.Must(issuer.New(issuer.ES256, kit.ServerName, before))
 	s.later(i.Leave)
 	return i
 }
@@ -99,7 +99,7 @@ func sharing(backend, store string) kit.Plan {
 
 // settled is the resident memory of an edge that has come to rest.
 func settled(ctx context.Context, e *kit.Edge) int64 {
-	return must(kit.Settled(ctx, e.PID(), 200*time.Millisecond, 5*time.Second))
+	return kit.Must(kit.Settled(ctx, e.PID(), 200*time.Millisecond, 5*time.Second))
 }
 
 // peak keeps the largest resident memory of an edge until the function that it
@@ -111,7 +111,7 @@ func (s *storm) peak(e *kit.Edge) (stop func() int64) {
 }
 
 // folder is a new one, which is there until the end of the run.
-func (s *storm) folder(name string) string { return must(os.MkdirTemp(s.dir, name)) }
+func (s *storm) folder(name string) string { return kit.Must(os.MkdirTemp(s.dir, name)) }
 
 // flagsOfHandOver are those of edges that take over from each other.
 func flagsOfHandOver(manifest string) []string {

@@ -32,22 +32,22 @@ func runEvict(ctx context.Context, s *storm) {
 	for i := range all { // each from an address of its own, a connection for the stream and one for calls
 		from := kit.DialOptions{From: 1 + i}
 		c, in, err := openStream(ctx, e.Addr, "other-"+strconv.Itoa(i), from)
-		check(err)
+		kit.Check(err)
 		streams = append(streams, c)
 		reading.Go(func() { idleOn(in, &beats, &ended) })
-		all[i] = must(kit.Dial(ctx, e.Addr, kit.Legacy, from))
+		all[i] = kit.Must(kit.Dial(ctx, e.Addr, kit.Legacy, from))
 		defer all[i].Close()
 		all[i].Session = c.Session
 	}
 	lost := 0
 	ask := func() {
 		for i, c := range all {
-			switch a := must(c.Try("POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)); a.Status {
+			switch a := kit.Must(c.Try("POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)); a.Status {
 			case 200:
 			case 404:
 				lost++
 			default:
-				fail("other %d: HTTP %d: %.200s", i, a.Status, a.Body)
+				kit.Fail("other %d: HTTP %d: %.200s", i, a.Status, a.Body)
 			}
 		}
 	}
@@ -76,13 +76,13 @@ func runEvict(ctx context.Context, s *storm) {
 		ask()
 		select {
 		case err := <-done:
-			check(err)
+			kit.Check(err)
 			going = false
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 	took, highest := time.Since(began), top()
-	now := must(e.Status(ctx))
+	now := kit.Must(e.Status(ctx))
 	s.bar(lost == 0, "0", "%d others asked %d times each beside %d sessions of one, begun in %.1f s: %d of their sessions lost", others, rounds+1, count, took.Seconds(), lost)
 	s.bar(now.Streams == others && ended.Load() == 0, "all", "%d of their streams alive", now.Streams)
 	s.bar(now.Sessions <= others+most, strconv.Itoa(others+most), "%d sessions at the end; %d of the one's were refused", now.Sessions, refused.Load())

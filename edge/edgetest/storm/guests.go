@@ -38,13 +38,13 @@ func init() {
 func (s *storm) buildGuest(ctx context.Context, version int, traps string) string {
 	l, ok := plugin.LanguageNamed("go")
 	if !ok {
-		fail("there is no SDK for Go")
+		kit.Fail("there is no SDK for Go")
 	}
 	dir := s.folder("guest-")
 	project, file := filepath.Join(dir, "guest"), filepath.Join(dir, "guest.wasm")
-	must(plugin.New(project, "guest", l))
-	check(os.WriteFile(filepath.Join(project, "main.go"), fmt.Appendf(nil, guestSource, version, traps), 0o644))
-	check(plugin.Build(ctx, l, project, file))
+	kit.Must(plugin.New(project, "guest", l))
+	kit.Check(os.WriteFile(filepath.Join(project, "main.go"), fmt.Appendf(nil, guestSource, version, traps), 0o644))
+	kit.Check(plugin.Build(ctx, l, project, file))
 	return file
 }
 
@@ -69,10 +69,10 @@ func runGuests(ctx context.Context, s *storm) {
 	// 2. The same load without a reload.
 	calm := gun.Fire(ctx, rate, max(hold/6, time.Second))
 	if _, shed, _, failed := kit.Sort(calm); shed+failed > 0 {
-		fail("%d calls failed before the first reload", shed+failed)
+		kit.Fail("%d calls failed before the first reload", shed+failed)
 	}
 	base := settled(ctx, e)
-	before := must(e.Status(ctx))
+	before := kit.Must(e.Status(ctx))
 	// 3. And with reloads.
 	top := s.peak(e)
 	var shots []kit.Shot
@@ -81,15 +81,15 @@ func runGuests(ctx context.Context, s *storm) {
 	work.Go(func() { shots = gun.Fire(ctx, rate, hold) })
 	began := time.Now()
 	for i := range times {
-		pause(ctx, time.Until(began.Add(time.Duration(float64(i)+0.5)*hold/time.Duration(times))))
-		check(changeTo(ctx, e, manifest, sets[(i+1)%versions], byPost))
-		if now := must(e.Status(ctx)); len(now.Filters) == 1 {
+		kit.Pause(ctx, time.Until(began.Add(time.Duration(float64(i)+0.5)*hold/time.Duration(times))))
+		kit.Check(changeTo(ctx, e, manifest, sets[(i+1)%versions], byPost))
+		if now := kit.Must(e.Status(ctx)); len(now.Filters) == 1 {
 			seen[now.Filters[0].SHA256] = true
 		}
 	}
 	work.Wait()
 	highest := top()
-	after := must(e.Status(ctx))
+	after := kit.Must(e.Status(ctx))
 	back, waited := comesBack(ctx, e, base+may)
 	// 4. What it comes to.
 	good, shed, late, failed := kit.Sort(shots)
@@ -146,7 +146,7 @@ func (s *storm) gunAt(ctx context.Context, e *kit.Edge, goal int) (*kit.Gun, int
 	began := time.Now()
 	for range probes {
 		if _, err := gun.Shoot(ctx); !errors.Is(err, kit.ErrBusy) {
-			check(err)
+			kit.Check(err)
 		}
 	}
 	return gun, s.steady(int(2*probes/time.Since(began).Seconds()), goal)

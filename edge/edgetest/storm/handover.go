@@ -23,7 +23,7 @@ func runHandOver(ctx context.Context, s *storm) {
 	hold := s.span(s.length, 4*time.Second, 2*time.Second, "between two hand-overs")
 	b := s.newKeeper()
 	manifest := s.write(kit.PlanOf(b.Addr))
-	seat := must(kit.FreeSeat())
+	seat := kit.Must(kit.FreeSeat())
 	flags := append(flagsOfHandOver(manifest), "--max-parked", "2000", "--max-streams", "20000", "--max-backend-connections", "4096")
 	first := s.startAt(ctx, manifest, seat, flags...)
 	all := []*kit.Edge{first}
@@ -34,12 +34,12 @@ func runHandOver(ctx context.Context, s *storm) {
 	var load sync.WaitGroup
 	for i := range sessions {
 		v := &visitor{addr: seat.Addr, era: kit.Legacy, name: "visitor-" + strconv.Itoa(i)}
-		check(v.begin(ctx))
+		kit.Check(v.begin(ctx))
 		load.Go(func() { v.count(loading, b, seen) })
 		other := v.another()
 		switch i % 3 {
 		case 1:
-			check(other.subscribe(ctx))
+			kit.Check(other.subscribe(ctx))
 			load.Go(func() { other.hear(loading, seen) })
 		case 2:
 			load.Go(func() { other.resume(loading, b, seen) })
@@ -55,18 +55,18 @@ func runHandOver(ctx context.Context, s *storm) {
 		var waits []func() error
 		for n := range parkedCalls / times {
 			v := &visitor{addr: seat.Addr, era: kit.Modern}
-			waits = append(waits, must(v.park(ctx, fmt.Sprintf("parked-%d-%d", i, n))))
+			waits = append(waits, kit.Must(v.park(ctx, fmt.Sprintf("parked-%d-%d", i, n))))
 		}
 		for n := range 10 {
 			v := &visitor{addr: seat.Addr, era: kit.Legacy, name: "asked"}
-			check(v.begin(ctx))
-			waits = append(waits, must(v.ask(ctx, fmt.Sprintf("asked-%d-%d", i, n))))
+			kit.Check(v.begin(ctx))
+			waits = append(waits, kit.Must(v.ask(ctx, fmt.Sprintf("asked-%d-%d", i, n))))
 		}
 		// 2. The next process.
 		young := s.launch(manifest, seat, flags...)
 		all = append(all, young)
-		pause(ctx, hold)
-		check(young.AwaitReady(ctx, young.Admin))
+		kit.Pause(ctx, hold)
+		kit.Check(young.AwaitReady(ctx, young.Admin))
 		// 3. The people answer.
 		for n, answer := range waits {
 			if err := answer(); err != nil {

@@ -44,9 +44,9 @@ func (s *storm) heavily(ctx context.Context, what string, hold time.Duration, ba
 	gun, rate := s.gunAt(ctx, e, goal)
 	defer gun.Close()
 	// 1. The plain calls alone, and what they cost.
-	cost := must(kit.CPU(e.PID()))
+	cost := kit.Must(kit.CPU(e.PID()))
 	calm := gun.Fire(ctx, rate, hold/3)
-	was := must(kit.CPU(e.PID()))
+	was := kit.Must(kit.CPU(e.PID()))
 	idle := float64(was-cost) / float64(max(1, len(calm)))
 	// 2. And beside messages that are much work.
 	var sent, messages atomic.Int64
@@ -76,9 +76,9 @@ func (s *storm) heavily(ctx context.Context, what string, hold time.Duration, ba
 	}
 	shots := gun.Fire(ctx, rate, hold)
 	work.Wait()
-	is := must(kit.CPU(e.PID()))
+	is := kit.Must(kit.CPU(e.PID()))
 	if fault != nil {
-		check(fault)
+		kit.Check(fault)
 	}
 	// 3. What it comes to.
 	took := max(0, float64(is-was)-idle*float64(len(shots)))
@@ -134,7 +134,7 @@ func (s *storm) everyFilter(ctx context.Context, back, module string, webhooks b
 		hooks:    "mutating:\n" + entry("change", "/change") + "validating:\n" + entry("look", "/look"),
 		manifest: p.Text(),
 	} {
-		check(os.WriteFile(file, []byte(text), 0o600))
+		kit.Check(os.WriteFile(file, []byte(text), 0o600))
 	}
 	flags := []string{"--local-rate-limits"}
 	if webhooks {

@@ -25,7 +25,7 @@ func (s *storm) guarded(ctx context.Context, i *issuer.Issuer, more string, flag
 	p.Prefixed = true
 	e := s.startPlan(ctx, p.Guarded(i, "", more), flags...)
 	if !kit.WaitFor(ctx, kit.Patience, func() bool { return i.Fetches.Load() > 0 }) {
-		fail("the edge did not fetch the keys")
+		kit.Fail("the edge did not fetch the keys")
 	}
 	return e
 }
@@ -54,7 +54,7 @@ func (t *turns) use(more []string) {
 // interval waits until a token of an unknown key may have the keys fetched.
 func (s *storm) interval(ctx context.Context, e *kit.Edge) {
 	s.say("waiting for the %s between fetches of keys", fetchInterval)
-	pause(ctx, fetchInterval+time.Second-time.Since(e.Began))
+	kit.Pause(ctx, fetchInterval+time.Second-time.Since(e.Began))
 }
 
 // runUnknownKeys is G12: tokens that name keys which nobody has cost one fetch
@@ -65,7 +65,7 @@ func runUnknownKeys(ctx context.Context, s *storm) {
 	i := s.newIssuer(nil)
 	e := s.guarded(ctx, i, "")
 	defer e.Stop()
-	tokens := must(mintAll(i, 200))
+	tokens := kit.Must(mintAll(i, 200))
 	valid, n := &turns{tokens: tokens}, &kit.Numbers{}
 	rate := 500
 	if s.rate > 0 {
@@ -146,7 +146,7 @@ func runRotation(ctx context.Context, s *storm) {
 	i := s.newIssuer(nil)
 	e := s.guarded(ctx, i, "")
 	defer e.Stop()
-	old := must(mintAll(i, 100))
+	old := kit.Must(mintAll(i, 100))
 	tokens, n := &turns{tokens: old}, &kit.Numbers{}
 	most := pace{addr: e.Addr, era: only(kit.Modern), tool: among(0, 2), numbers: n, token: tokens.next}.ceiling(ctx, 700*time.Millisecond)
 	rate := s.steady(most, 1000)
@@ -166,7 +166,7 @@ func runRotation(ctx context.Context, s *storm) {
 		tokens.use(fresh)
 		turned <- err
 	})
-	check(<-turned)
+	kit.Check(<-turned)
 	failed := base.failed() + with.failed() + int(with.refused.Load()+base.ended.Load()+with.ended.Load())
 	s.bar(failed == 0 && with.right.Load() > 0, "0", "%d of %d calls refused, at %d rps, half of them with tokens of the new key from one moment on", failed, with.sent.Load(), rate)
 	longest := with.percentile(1000)

@@ -39,7 +39,7 @@ func runIdle(ctx context.Context, s *storm) {
 			return c, err
 		})
 		open = append(open, clients...)
-		check(err)
+		kit.Check(err)
 	}
 	const warm = 100 // what every edge has is not put on the account of streams
 	add(0, warm)
@@ -51,11 +51,11 @@ func runIdle(ctx context.Context, s *storm) {
 	most := int64(0)
 	last := int64(0)
 	for began := time.Now(); time.Since(began) < hold; {
-		pause(ctx, time.Second)
-		last = must(kit.Resident(e.PID()))
+		kit.Pause(ctx, time.Second)
+		last = kit.Must(kit.Resident(e.PID()))
 		most = max(most, last)
 	}
-	now := must(e.Status(ctx))
+	now := kit.Must(e.Status(ctx))
 	s.bar(now.Streams == count+warm && ended.Load() == 0, "all", "%d idle streams for %s: %d alive at the end", count, hold, min(now.Streams-warm, count)-int(ended.Load()))
 	s.bar(kit.KiB(most-base, count) <= 40, "40 KiB", "%.1f KiB resident each at most, %.1f at the end", kit.KiB(most-base, count), kit.KiB(last-base, count))
 	if want := int64(hold/(17*time.Second)) - 1; want > 0 {
@@ -89,8 +89,8 @@ func runChurn(ctx context.Context, s *storm) {
 	)
 	b := s.newBackend(kit.Legacy, nil)
 	e := s.start(ctx, b.Addr, "--max-sessions", strconv.Itoa(kept), "--max-sessions-per-principal", strconv.Itoa(kept), "--session-ttl", ttl.String())
-	must(churn(ctx, e.Addr, 2000, true))
-	pause(ctx, 2*time.Second)
+	kit.Must(churn(ctx, e.Addr, 2000, true))
+	kit.Pause(ctx, 2*time.Second)
 	base := settled(ctx, e)
 	s.tell("base %.1f MiB after 2,000 sessions", kit.MiB(base))
 	for _, part := range []struct {
@@ -99,9 +99,9 @@ func runChurn(ctx context.Context, s *storm) {
 	}{{"with DELETE", true}, {"without DELETE", false}} {
 		top := s.peak(e)
 		began := time.Now()
-		cut := must(churn(ctx, e.Addr, count, part.end))
+		cut := kit.Must(churn(ctx, e.Addr, count, part.end))
 		took := time.Since(began)
-		now := must(e.Status(ctx))
+		now := kit.Must(e.Status(ctx))
 		back, waited := comesBack(ctx, e, base+may)
 		highest := top()
 		s.bar(back <= base+may, "base + 10 MiB", "%d sessions %s in %.0f s: resident %.1f MiB %.0f s after the last, %.1f at the most", count, part.what, took.Seconds(), kit.MiB(back), waited.Seconds(), kit.MiB(highest))
@@ -131,8 +131,8 @@ func runChurn(ctx context.Context, s *storm) {
 // returns what it came to: it collects what is left over by itself when it
 // rests.
 func comesBack(ctx context.Context, e *kit.Edge, want int64) (now int64, waited time.Duration) {
-	for began := time.Now(); ; pause(ctx, 500*time.Millisecond) {
-		now = must(kit.Resident(e.PID()))
+	for began := time.Now(); ; kit.Pause(ctx, 500*time.Millisecond) {
+		now = kit.Must(kit.Resident(e.PID()))
 		if waited = time.Since(began); now <= want || waited > 60*time.Second {
 			return now, waited
 		}

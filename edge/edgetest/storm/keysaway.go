@@ -50,7 +50,7 @@ func runKeysAway(ctx context.Context, s *storm) {
 	serve := time.Until(time.Unix(0, i.Last.Load()).Add(keysServe - 2*time.Second))
 	s.say("the provider is away; its keys serve for %s more", serve.Round(time.Second))
 	during(ctx, min(length, serve), func(ctx context.Context) { load.run(ctx, &served) })
-	check(ctx.Err())
+	kit.Check(ctx.Err())
 	failed := calm.failed() + served.failed() + int(served.refused.Load()+served.ended.Load())
 	s.bar(failed == 0 && served.right.Load() > 0, "0", "away for %s: %d of %d calls failed, at %d rps, each token used twice and %d signed in all", time.Since(went).Round(time.Second), failed, served.sent.Load(), rate, i.Minted.Load())
 	s.tell("p99 %.1f ms, %.1f ms while it was there", kit.Millis(served.percentile(990)), kit.Millis(calm.percentile(990)))
@@ -61,7 +61,7 @@ func runKeysAway(ctx context.Context, s *storm) {
 	// 2. They serve no longer. The attempts of before, which come every 30 s at
 	// most, are over by the end of this.
 	if length == keysServe {
-		pause(ctx, 3*time.Second)
+		kit.Pause(ctx, 3*time.Second)
 		during(ctx, 35*time.Second, func(ctx context.Context) { load.run(ctx, &refused) })
 		all, n := int(refused.sent.Load()), refused.having(http.StatusUnauthorized)
 		s.bar(n == all && all > 0, "all with 401", "%d of %d calls refused with 401 from then on", n, all)
@@ -74,7 +74,7 @@ func runKeysAway(ctx context.Context, s *storm) {
 	s.bar(code == http.StatusServiceUnavailable, "503", "an edge that starts meanwhile is ready after %.0f ms; a call is answered with %d", kit.Millis(other.Ready), code)
 
 	// 4. It is back.
-	check(i.Return())
+	kit.Check(i.Return())
 	began := time.Now()
 	for name, one := range map[string]*kit.Edge{"the edge of before": e, "the other edge": other} {
 		well := kit.WaitFor(ctx, kit.Patience, func() bool { return tryToken(ctx, i, one, n) == http.StatusOK })

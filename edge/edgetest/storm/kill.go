@@ -25,11 +25,11 @@ func runKill(ctx context.Context, s *storm) {
 	manifest := s.write(kit.PlanOf(b.Addr))
 	dir := filepath.Dir(manifest)
 	key := make([]byte, 32)
-	must(rand.Read(key))
+	kit.Must(rand.Read(key))
 	keyFile := filepath.Join(dir, "state.key")
-	check(os.WriteFile(keyFile, []byte(base64.StdEncoding.EncodeToString(key)+"\n"), 0o600))
-	before := must(digests(dir))
-	seat := must(kit.FreeSeat())
+	kit.Check(os.WriteFile(keyFile, []byte(base64.StdEncoding.EncodeToString(key)+"\n"), 0o600))
+	before := kit.Must(digests(dir))
+	seat := kit.Must(kit.FreeSeat())
 	var n kit.Numbers
 	var t tally
 	loading, unload := context.WithCancel(ctx)
@@ -49,12 +49,12 @@ func runKill(ctx context.Context, s *storm) {
 			break
 		}
 		first = append(first, time.Since(began))
-		pause(ctx, time.Duration(20+i%80)*time.Millisecond)
+		kit.Pause(ctx, time.Duration(20+i%80)*time.Millisecond)
 		e.Kill()
 	}
 	unload()
 	load.Wait()
-	after := must(digests(dir))
+	after := kit.Must(digests(dir))
 	s.bar(len(first) == times && kit.Percentile(ready, 1000) <= time.Second, "1 s", "%d of %d kills under load: ready again after %.0f ms in the median, %.0f ms at most; the first answer after %.0f ms at most", len(first), times, kit.Millis(kit.Percentile(ready, 500)), kit.Millis(kit.Percentile(ready, 1000)), kit.Millis(kit.Percentile(first, 1000)))
 	s.bar(slices.Equal(before, after), "0", "%d files in its directory, %d changed or new", len(after), different(before, after))
 	s.bar(len(t.wrong) == 0, "0", "%d calls answered, %d wrong answers", t.right.Load(), len(t.wrong))

@@ -31,7 +31,7 @@ func runLargeSessions(ctx context.Context, s *storm) {
 
 	// 1. A Redis of 32 MiB, two edges that share it, and others, who call.
 	store := s.newRedis(ctx)
-	must(store.command(ctx, "config", "set", "maxmemory", "32mb"))
+	kit.Must(store.command(ctx, "config", "set", "maxmemory", "32mb"))
 	b := s.newBackend(kit.Legacy, nil)
 	p := sharing(b.Addr, store.addr)
 	var edges []*kit.Edge
@@ -52,7 +52,7 @@ func runLargeSessions(ctx context.Context, s *storm) {
 		work.Wait()
 	}
 	load(time.Second) // what their sessions take is not what is measured
-	before := must(store.memory(ctx))
+	before := kit.Must(store.memory(ctx))
 	began := time.Now()
 
 	// 2. The large ones beside them.
@@ -105,7 +105,7 @@ func runLargeSessions(ctx context.Context, s *storm) {
 		s.note("%s", text)
 	}
 	for _, e := range edges {
-		check(e.Fault(nil))
+		kit.Check(e.Fault(nil))
 	}
 }
 

@@ -22,7 +22,7 @@ func runLiar(ctx context.Context, s *storm) {
 func (s *storm) liesBeforeStore(ctx context.Context, mode string) {
 	const count = 8
 	store := s.newRedis(ctx)
-	l := must(liar.Listen(store.addr))
+	l := kit.Must(liar.Listen(store.addr))
 	defer l.Close()
 	b := s.newBackend(kit.Modern, nil)
 	e := s.startPlan(ctx, sharing(b.Addr, l.Addr), "--store-failure", mode)
@@ -33,11 +33,11 @@ func (s *storm) liesBeforeStore(ctx context.Context, mode string) {
 	want := map[string]int{"closed": 503, "open": 200}[mode]
 	lies := liar.Lies()
 	length := s.span(0, 2*time.Second, 300*time.Millisecond, "each lie")
-	base := must(kit.Resident(e.PID()))
+	base := kit.Must(kit.Resident(e.PID()))
 	right, top := 0, kit.Peak(e.PID(), 20*time.Millisecond)
 	defer top()
 	for _, lie := range lies {
-		check(ctx.Err())
+		kit.Check(ctx.Err())
 		// 1. Calls beside it; those of the first moment may find it honest.
 		l.Lie(&lie)
 		noticed := kit.WaitFor(ctx, kit.Patience, func() bool {

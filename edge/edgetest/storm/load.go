@@ -296,7 +296,7 @@ func (p pace) ceiling(ctx context.Context, d time.Duration) int {
 	var t tally
 	during(ctx, d, func(ctx context.Context) { p.run(ctx, &t) })
 	if f := t.failed(); f > 0 {
-		fail("ceiling: %d calls failed: %s", f, t.reasons())
+		kit.Fail("ceiling: %d calls failed: %s", f, t.reasons())
 	}
 	return int(float64(t.right.Load()) / d.Seconds())
 }

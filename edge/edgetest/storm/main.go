@@ -349,49 +349,16 @@ type storm struct {
 
 // do runs a row and ends what it started. The error says why it could not go on,
 // and what its edges said last.
-func (s *storm) do(ctx context.Context, r row) (err error) {
+func (s *storm) do(ctx context.Context, r row) error {
 	defer s.end()
-	defer func() {
-		switch why := recover().(type) {
-		case nil:
-		case stop:
-			err = why
-			for _, e := range s.edges {
-				err = e.Fault(err)
-			}
-		default:
-			panic(why)
-		}
-	}()
-	r.run(ctx, s)
-	return ctx.Err()
-}
-
-// stop is why a row cannot go on.
-type stop struct{ error }
-
-// check ends the row unless err is nil, as Fatal ends a test. Like that it is for
-// the goroutine of the row alone, and so are the next three.
-func check(err error) {
-	if err != nil {
-		panic(stop{err})
+	err := kit.Try(func() {
+		r.run(ctx, s)
+		kit.Check(ctx.Err())
+	})
+	for _, e := range s.edges {
+		err = e.Fault(err)
 	}
-}
-
-// fail ends the row.
-func fail(format string, args ...any) { check(fmt.Errorf(format, args...)) }
-
-// must is v, unless there is an error.
-func must[T any](v T, err error) T {
-	check(err)
-	return v
-}
-
-// pause waits, and ends the row when the run has been cut short.
-func pause(ctx context.Context, d time.Duration) {
-	if !kit.Sleep(ctx, d) {
-		check(ctx.Err())
-	}
+	return err
 }
 
 // bar holds something that was seen against a bar.

@@ -27,7 +27,7 @@ func runOverload(ctx context.Context, s *storm) {
 
 	// 1. Half of what it can carry, to warm up and for the memory.
 	gun.Fire(ctx, capacity/2, 2*time.Second)
-	base := must(kit.Resident(e.PID()))
+	base := kit.Must(kit.Resident(e.PID()))
 	// 2. Three times.
 	top := s.peak(e)
 	storm := gun.Fire(ctx, 3*capacity, hold)
@@ -36,7 +36,7 @@ func runOverload(ctx context.Context, s *storm) {
 	const after = 6 * time.Second
 	calm := gun.Fire(ctx, capacity/2, after)
 	highest := top()
-	check(ctx.Err())
+	kit.Check(ctx.Err())
 	recovery := recovered(calm, ended)
 
 	good, shed, late, failed := kit.Sort(storm)

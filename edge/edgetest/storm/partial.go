@@ -81,7 +81,7 @@ func (s *storm) partialBy(ctx context.Context, sick kit.Era, a ailment) {
 	var base, baseSick tally
 	during(ctx, hold, func(ctx context.Context) { others.run(ctx, &base) }, func(ctx context.Context) { sicks.run(ctx, &baseSick) })
 	if f := base.failed() + baseSick.failed(); f > 0 || ctx.Err() != nil {
-		fail("%d calls failed while all was well: %s %s", f, base.reasons(), baseSick.reasons())
+		kit.Fail("%d calls failed while all was well: %s %s", f, base.reasons(), baseSick.reasons())
 	}
 
 	// 2. It falls ill. One client calls it, one call after the other, until its
@@ -91,8 +91,8 @@ func (s *storm) partialBy(ctx context.Context, sick kit.Era, a ailment) {
 	defer unload()
 	var load sync.WaitGroup
 	load.Go(func() { others.run(loading, &with) })
-	before := must(circuit())
-	one := must(kit.Dial(ctx, e.Addr, kit.Modern, kit.DialOptions{From: 999}))
+	before := kit.Must(circuit())
+	one := kit.Must(kit.Dial(ctx, e.Addr, kit.Modern, kit.DialOptions{From: 999}))
 	defer func() { one.Close() }()
 	one.Tool = toolOf(count - 1)
 	a.ill(last)
@@ -100,18 +100,18 @@ func (s *storm) partialBy(ctx context.Context, sick kit.Era, a ailment) {
 	now := before
 	for ; made < 4*breakerAfter && now.CircuitBreakerState != "open"; made++ {
 		one, _ = again(ctx, one, &n)
-		check(ctx.Err())
-		now = must(circuit())
+		kit.Check(ctx.Err())
+		now = kit.Must(circuit())
 	}
 	let := now.Calls - before.Calls
 	during(ctx, hold, func(ctx context.Context) { sicks.run(ctx, &withSick) })
-	now = must(circuit())
+	now = kit.Must(circuit())
 	through := now.Calls - before.Calls - let
 	unload()
 	load.Wait()
 
 	// 3. It is well again.
-	check(a.heal(last))
+	kit.Check(a.heal(last))
 	healed := time.Now()
 	recovery := time.Duration(-1)
 	for time.Since(healed) < 4*breakerTimeout && ctx.Err() == nil {
@@ -120,7 +120,7 @@ func (s *storm) partialBy(ctx context.Context, sick kit.Era, a ailment) {
 			recovery = time.Since(healed)
 			break
 		}
-		pause(ctx, 20*time.Millisecond)
+		kit.Pause(ctx, 20*time.Millisecond)
 	}
 	var after tally
 	during(ctx, time.Second, func(ctx context.Context) { sicks.run(ctx, &after) })

@@ -61,9 +61,9 @@ func runReaders(ctx context.Context, s *storm) {
 	})
 	defer hear.Wait()
 	defer func() { kit.CloseAll(clients) }()
-	check(err)
+	kit.Check(err)
 	if !kit.WaitFor(ctx, kit.Patience, func() bool { return fed() == int64(count) }) {
-		fail("%d of %d streams reached the backend", fed(), count)
+		kit.Fail("%d of %d streams reached the backend", fed(), count)
 	}
 	hearts := &pulse{}
 	others, err := kit.OpenAll(ctx, e.Addr, 10, func(i int) (*kit.Client, error) {
@@ -74,11 +74,11 @@ func runReaders(ctx context.Context, s *storm) {
 		return c, err
 	})
 	defer func() { kit.CloseAll(others) }()
-	check(err)
+	kit.Check(err)
 	base := settled(ctx, e)
 	baseTCP, _, err := kit.KernelTCP()
-	check(err)
-	baseOwn := must(shares(e, backends...))
+	kit.Check(err)
+	baseOwn := kit.Must(shares(e, backends...))
 
 	// 2. Those that never read.
 	opened := time.Now()
@@ -87,7 +87,7 @@ func runReaders(ctx context.Context, s *storm) {
 		return c, err
 	})
 	defer func() { kit.CloseAll(silent) }()
-	check(err)
+	kit.Check(err)
 	s.say("%d + %d streams after %s", count, count, time.Since(opened).Round(time.Millisecond))
 
 	// 3. Look every second until all of them are cut.
@@ -96,11 +96,11 @@ func runReaders(ctx context.Context, s *storm) {
 	var mostShare share
 	orphans := 0
 	for began := time.Now(); time.Since(began) < hold; {
-		pause(ctx, time.Second)
-		user := must(kit.Resident(e.PID()))
+		kit.Pause(ctx, time.Second)
+		user := kit.Must(kit.Resident(e.PID()))
 		tcp, left, err := kit.KernelTCP()
-		check(err)
-		now := must(shares(e, backends...))
+		kit.Check(err)
+		now := kit.Must(shares(e, backends...))
 		open := w.look(now.clients, time.Now())
 		mostUser, mostTCP, orphans = max(mostUser, user-base), max(mostTCP, tcp-baseTCP), max(orphans, left)
 		if now.edge() > mostShare.edge() {
@@ -137,7 +137,7 @@ func runReaders(ctx context.Context, s *storm) {
 	s.bar(gap <= 15*time.Second+5*time.Second, "15 s, + 5 s", "%d streams with nothing on them: the longest time without a heartbeat or another sign of life %.0f s", len(others), gap.Seconds())
 	if orphans > 0 {
 		left, stay, err := kit.KernelTCP()
-		check(err)
+		kit.Check(err)
 		s.note("after the cut the kernel kept up to %d sockets of the edge that belong to no process, with what their clients had not read; %d and %.0f MiB at the end", orphans, stay, kit.MiB(left-baseTCP))
 	}
 }

@@ -22,11 +22,11 @@ type redis struct {
 // newRedis starts one, which ends with the row.
 func (s *storm) newRedis(ctx context.Context) *redis {
 	if _, err := exec.LookPath("redis-server"); err != nil {
-		fail("%w (Debian: apt-get install redis-server)", err)
+		kit.Fail("%w (Debian: apt-get install redis-server)", err)
 	}
-	r := &redis{addr: must(port.Free())}
+	r := &redis{addr: kit.Must(port.Free())}
 	s.later(r.kill)
-	check(r.start(ctx))
+	kit.Check(r.start(ctx))
 	return r
 }
 
@@ -200,20 +200,20 @@ func (s *storm) outage(ctx context.Context, o outage) {
 	defer unload()
 	var load sync.WaitGroup
 	load.Go(func() { d.run(loading, e.Addr, rate, 16, &n) })
-	pause(ctx, calm)
+	kit.Pause(ctx, calm)
 
 	// 2. It goes away, and comes back.
 	s.say("%s: away", o.mode)
 	went := time.Now()
-	check(o.away(ctx, store))
+	kit.Check(o.away(ctx, store))
 	gone := time.Now()
-	pause(ctx, length)
-	uncounted := must(e.Status(ctx)).RateLimits.FailOpen
+	kit.Pause(ctx, length)
+	uncounted := kit.Must(e.Status(ctx)).RateLimits.FailOpen
 	comes := time.Now()
-	check(o.back(ctx, store))
+	kit.Check(o.back(ctx, store))
 	back := time.Now()
 	s.say("%s: back", o.mode)
-	pause(ctx, 4*time.Second)
+	kit.Pause(ctx, 4*time.Second)
 	unload()
 	load.Wait()
 

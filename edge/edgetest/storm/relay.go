@@ -74,7 +74,7 @@ func (j *join) reset() {
 
 // newRelay starts a relay, which ends with the row.
 func (s *storm) newRelay(to string) *relay {
-	ln := must(net.Listen("tcp", "127.0.0.1:0"))
+	ln := kit.Must(net.Listen("tcp", "127.0.0.1:0"))
 	r := &relay{addr: ln.Addr().String(), ln: ln, to: to, joins: map[*join]struct{}{}}
 	r.work.Go(r.accept)
 	s.later(r.close)

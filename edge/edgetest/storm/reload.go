@@ -48,10 +48,10 @@ func runReload(ctx context.Context, s *storm) {
 	load(max(hold/6, time.Second), &baseKept, &baseOnce)()
 	base := baseKept.percentile(990)
 	if f := baseKept.failed() + baseOnce.failed(); f > 0 {
-		fail("%d calls failed before the first reload: %s %s", f, baseKept.reasons(), baseOnce.reasons())
+		kit.Fail("%d calls failed before the first reload: %s %s", f, baseKept.reasons(), baseOnce.reasons())
 	}
 	// 2. And with reloads.
-	before := must(e.Status(ctx))
+	before := kit.Must(e.Status(ctx))
 	kept, once := tally{keep: true}, tally{}
 	wait := load(hold, &kept, &once)
 	began := time.Now()
@@ -62,11 +62,11 @@ func runReload(ctx context.Context, s *storm) {
 			break
 		}
 		at = append(at, time.Now())
-		check(changeTo(ctx, e, manifest, sets[(i+1)%len(sets)], i%3))
+		kit.Check(changeTo(ctx, e, manifest, sets[(i+1)%len(sets)], i%3))
 	}
 	wait()
-	check(ctx.Err())
-	after := must(e.Status(ctx))
+	kit.Check(ctx.Err())
+	after := kit.Must(e.Status(ctx))
 
 	// 3. What it comes to.
 	failed := kept.failed() + int(kept.refused.Load()) + int(kept.ended.Load())
@@ -115,7 +115,7 @@ func (s *storm) reloadBesideHung(ctx context.Context) {
 			fault = changeTo(ctx, e, manifest, other, byPost)
 		}
 	})
-	check(fault)
+	kit.Check(fault)
 	longest := after.percentile(1000)
 	s.bar(after.failed() == 0 && longest <= most, "0 failed, "+most.String(), "a reload beside a backend that says nothing: %d of %d calls to the others failed, the longest took %.2f s", after.failed(), after.sent.Load(), longest.Seconds())
 }

@@ -19,7 +19,7 @@ func runReplace(ctx context.Context, s *storm) {
 	book := newLedger()
 	b := s.newBackend(kit.Modern, func(b *kit.Backend) { b.Arrived = book.arrived })
 	manifest := s.write(kit.PlanOf(b.Addr))
-	seat := must(kit.FreeSeat())
+	seat := kit.Must(kit.FreeSeat())
 	flags := flagsOfHandOver(manifest)
 	old := s.startAt(ctx, manifest, seat, flags...)
 	var n kit.Numbers
@@ -54,19 +54,19 @@ func runReplace(ctx context.Context, s *storm) {
 	slowest := time.Duration(0)
 	last := old
 	for i := range times {
-		pause(ctx, hold/2)
+		kit.Pause(ctx, hold/2)
 		young := s.launch(manifest, seat, flags...)
 		// Nobody tells the old one to end but the new one, once it serves. Until
 		// then either of the two may answer at the addresses.
 		if !last.AwaitEnd(kit.ReadyLimit + drainTimeout) {
-			fail("the old process does not end")
+			kit.Fail("the old process does not end")
 		}
 		took := time.Since(young.Began)
-		check(young.AwaitReady(ctx, young.Admin))
+		kit.Check(young.AwaitReady(ctx, young.Admin))
 		slowest = max(slowest, took)
 		s.say("replacement %d: the old one is gone %s after the start of the new one", i+1, took)
 		last = young
-		pause(ctx, hold/2)
+		kit.Pause(ctx, hold/2)
 	}
 	unload()
 	load.Wait()

@@ -62,7 +62,7 @@ func (s *storm) restartBehind(ctx context.Context, count, sessions int) {
 		return c, err
 	})
 	defer func() { kit.CloseAll(clients) }()
-	check(err)
+	kit.Check(err)
 	who := fmt.Sprintf("%d backend", count)
 	if count > 1 {
 		who += "s"
@@ -88,9 +88,9 @@ func (s *storm) restartBehind(ctx context.Context, count, sessions int) {
 		select {
 		case <-arrived:
 		case <-time.After(kit.Patience):
-			fail("the calls did not reach the backend")
+			kit.Fail("the calls did not reach the backend")
 		case <-ctx.Done():
-			check(ctx.Err())
+			kit.Check(ctx.Err())
 		}
 	}
 	b.Down()
@@ -108,7 +108,7 @@ func (s *storm) restartBehind(ctx context.Context, count, sessions int) {
 		}
 		latest = max(latest, took[i])
 	}
-	check(b.Up())
+	kit.Check(b.Up())
 	s.bar(answered == len(clients) && latest <= 10*time.Second, "all", "%s, gone under %d calls: %d of %d calls answered meanwhile, with an error or not, the last after %.2f s", who, held, answered, len(clients), latest.Seconds())
 	s.recover(ctx, who+", back again", clients, &n)
 }

@@ -42,8 +42,8 @@ func runSlowloris(ctx context.Context, s *storm) {
 	load.Go(func() {
 		pace{addr: e.Addr, era: kit.Mixed, conns: 32, rate: rate, from: 5000, numbers: &n}.run(loading, &t)
 	})
-	pause(ctx, 2*time.Second)
-	base := must(kit.Resident(e.PID()))
+	kit.Pause(ctx, 2*time.Second)
+	base := kit.Must(kit.Resident(e.PID()))
 	top := s.peak(e)
 	began := time.Now()
 	opened := make([]time.Time, count)
@@ -56,7 +56,7 @@ func runSlowloris(ctx context.Context, s *storm) {
 		return c, err
 	})
 	defer func() { kit.CloseAll(slow) }()
-	check(err)
+	kit.Check(err)
 	s.say("%d slow connections after %s", count, time.Since(began))
 
 	// Every connection gets another byte each trickle, and a look each second
@@ -69,13 +69,13 @@ func runSlowloris(ctx context.Context, s *storm) {
 	left := count
 	var most int
 	for step := 0; time.Since(began) < hold && left > 0; step++ {
-		pause(ctx, time.Second)
+		kit.Pause(ctx, time.Second)
 		for i := step % int(trickle/time.Second); i < count; i += int(trickle / time.Second) {
 			if cut[i] == 0 {
 				goOnSlowly(slow[i], kindOf(i))
 			}
 		}
-		now := must(shares(e, b))
+		now := kit.Must(shares(e, b))
 		open := 0
 		for from, i := range at {
 			if cut[i] != 0 {

@@ -35,14 +35,14 @@ func runSoak(ctx context.Context, s *storm) {
 
 	// 1. Some of it, so that whatever comes to life with use has done so, and
 	// what is there at rest.
-	check(m.run(ctx, min(max(length/10, 5*time.Second), 30*time.Second), &outcomes{}))
+	kit.Check(m.run(ctx, min(max(length/10, 5*time.Second), 30*time.Second), &outcomes{}))
 	before := s.atRest(ctx, e, backends)
 	// 2. All of it.
 	var ends outcomes
 	heap := heapWatch(ctx, e, max(length/60, time.Second))
 	if err := m.run(ctx, length, &ends); err != nil {
 		heap()
-		check(err)
+		kit.Check(err)
 	}
 	samples := heap()
 	// 3. What is left.
@@ -90,7 +90,7 @@ func (m mix) run(ctx context.Context, length time.Duration, o *outcomes) error {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var fault error
-	fail := func(err error) {
+	failed := func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil && ctx.Err() == nil && fault == nil {
@@ -110,11 +110,11 @@ func (m mix) run(ctx context.Context, length time.Duration, o *outcomes) error {
 		for kit.Sleep(ctx, 50*time.Millisecond) {
 			c, err := kit.Dial(ctx, m.addr, kit.Legacy, kit.DialOptions{From: 300})
 			if err != nil {
-				fail(err)
+				failed(err)
 				return
 			}
 			c.Tool = toolOf(o.churned % 2)
-			fail(oneSession(c, o.churned%4 != 0))
+			failed(oneSession(c, o.churned%4 != 0))
 			c.Close()
 			o.churned++
 		}
@@ -130,19 +130,19 @@ func (m mix) run(ctx context.Context, length time.Duration, o *outcomes) error {
 				kit.Sleep(ctx, 500*time.Millisecond)
 				c.Close()
 			}
-			fail(err)
+			failed(err)
 		}
 	})
 	all.Go(func() { // clients that leave in the middle
 		for i := 0; kit.Sleep(ctx, 100*time.Millisecond); i++ {
 			c, err := kit.Dial(ctx, m.addr, kit.Modern, kit.DialOptions{From: 500})
 			if err != nil {
-				fail(err)
+				failed(err)
 				return
 			}
 			c.Tool = toolOf(i % 2)
 			if _, err := c.Conn.Write(c.CallText(strconv.Itoa(i), kit.Work{Hang: true}, "")); err != nil {
-				fail(err)
+				failed(err)
 			}
 			kit.Sleep(ctx, 20*time.Millisecond)
 			if i%2 == 0 {
@@ -172,13 +172,13 @@ func (s *storm) atRest(ctx context.Context, e *kit.Edge, backends []*kit.Backend
 		s.note("sessions or calls were left at rest")
 	}
 	r.goroutines = s.restingGoroutines(ctx, e, 0)
-	r.files = must(kit.OpenFiles(e.PID()))
-	held := must(shares(e, backends...))
+	r.files = kit.Must(kit.OpenFiles(e.PID()))
+	held := kit.Must(shares(e, backends...))
 	r.kernel = held.edge()
 	var err error
 	r.machine, _, err = kit.KernelTCP()
-	check(err)
-	r.resident = must(kit.Resident(e.PID()))
+	kit.Check(err)
+	r.resident = kit.Must(kit.Resident(e.PID()))
 	return r
 }
 

@@ -72,7 +72,7 @@ func runToxicProvider(ctx context.Context, s *storm) {
 	base := s.restingGoroutines(ctx, e, 0)
 	for _, t := range providerToxics(scale) {
 		for _, way := range []direction{upstream, downstream} {
-			check(ctx.Err())
+			kit.Check(ctx.Err())
 			r.poison(way, t.toxin)
 			i.Closes.Store(t.closes)
 			var seen, sure *seenCodes
@@ -111,12 +111,12 @@ func (s *storm) toxicStarts(ctx context.Context, i *issuer.Issuer, r *relay, sca
 				s.scale("3 of 14 starts")
 				continue
 			}
-			check(ctx.Err())
+			kit.Check(ctx.Err())
 			r.poison(way, t.toxin)
 			i.Closes.Store(t.closes)
 			b := s.newBackend(kit.Modern, nil)
 			e := s.startPlan(ctx, kit.PlanOf(b.Addr).Guarded(i, "", ""))
-			token := must(i.Token("start", nil))
+			token := kit.Must(i.Token("start", nil))
 			var n kit.Numbers
 			call := func() int {
 				c, err := kit.Dial(ctx, e.Addr, kit.Modern, kit.DialOptions{Buffer: 32 << 10})

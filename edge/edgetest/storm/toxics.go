@@ -73,7 +73,7 @@ func (s *storm) toxicsBefore(ctx context.Context, kind kit.Era, scale time.Durat
 	left := s.leftOver(ctx, e, string(kind)+" backend")
 	for _, t := range toxics(scale) {
 		for _, way := range []direction{upstream, downstream} {
-			check(ctx.Err())
+			kit.Check(ctx.Err())
 			r.poison(way, t.toxin)
 			b.Closing.Store(t.closes)
 			seen := toxicCalls(clients, each, &n)
@@ -105,7 +105,7 @@ func (s *storm) callers(ctx context.Context, e *kit.Edge, count, from int, n *ki
 		return c, err
 	})
 	s.later(func() { kit.CloseAll(clients) })
-	check(err)
+	kit.Check(err)
 	return clients
 }
 
@@ -121,9 +121,9 @@ func nothingUnderWay(ctx context.Context, e *kit.Edge) bool {
 // what holds against it what it has later. What a connection that stays open has
 // is there before and after.
 func (s *storm) leftOver(ctx context.Context, e *kit.Edge, what string) func(clients int, r *relay) {
-	base, files := s.restingGoroutines(ctx, e, 0), must(kit.OpenFiles(e.PID()))
+	base, files := s.restingGoroutines(ctx, e, 0), kit.Must(kit.OpenFiles(e.PID()))
 	return func(clients int, r *relay) {
-		after, now := s.restingGoroutines(ctx, e, base), must(kit.OpenFiles(e.PID()))
+		after, now := s.restingGoroutines(ctx, e, base), kit.Must(kit.OpenFiles(e.PID()))
 		s.bar(after <= base, "0", "%s: %d goroutines left over, of %d", what, max(after-base, 0), base)
 		s.bar(now <= files+clients, "+ "+strconv.Itoa(clients), "%s: %d open files, %d before; %d connections through the proxy", what, now, files, r.open())
 	}

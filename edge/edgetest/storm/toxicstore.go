@@ -74,13 +74,13 @@ func (s *storm) toxicsBeforeStore(ctx context.Context, store *redis, mode string
 	left := s.leftOver(ctx, e, mode)
 	right, all := 0, storeToxics()
 	for _, t := range all {
-		check(ctx.Err())
+		kit.Check(ctx.Err())
 		if mode == "open" {
 			t.want = []int{http.StatusOK}
 		}
 		r.poison(t.way, t.toxin)
 		if t.kills {
-			check(store.endConnections(ctx))
+			kit.Check(store.endConnections(ctx))
 		}
 		seen := toxicCalls(clients, each, &n)
 		r.cure()

@@ -113,9 +113,9 @@ func (s *storm) vanishBefore(ctx context.Context, back kit.Era) {
 			return c, err
 		})
 		defer kit.CloseAll(clients)
-		check(err)
+		kit.Check(err)
 		if !kit.WaitFor(ctx, kit.Patience, func() bool { return d.seen() >= done+wave }) {
-			fail("%d of %d calls reached the backend", d.seen(), done+wave)
+			kit.Fail("%d of %d calls reached the backend", d.seen(), done+wave)
 		}
 		for i, c := range clients {
 			d.mu.Lock()
@@ -147,7 +147,7 @@ func (s *storm) vanishBefore(ctx context.Context, back kit.Era) {
 	s.bar(inTime == all && d.other == 0, "100 %", "%d %s backends: %d modern clients vanished, %d at a time: %d calls cancelled within 1 s (%s), p50 %.1f ms, the last after %.1f ms", len(backends), back, all, atOnce, inTime, how, kit.Millis(kit.Percentile(lags, 500)), kit.Millis(kit.Percentile(lags, 1000)))
 	after := s.restingGoroutines(ctx, e, base)
 	s.bar(after <= base, "0", "%d goroutines left over, of %d", max(after-base, 0), base)
-	now := must(e.Status(ctx))
+	now := kit.Must(e.Status(ctx))
 	s.bar(now.Inflight == 0, "0", "%d calls counted as under way", now.Inflight)
 	if back == kit.Modern {
 		s.tell("the backends saw %d connections", connections()-opened)
@@ -173,7 +173,7 @@ func (s *storm) restingGoroutines(ctx context.Context, e *kit.Edge, want int) in
 			s.note("goroutines: %s", firstOf(string(text)))
 			return least
 		}
-		pause(ctx, 500*time.Millisecond)
+		kit.Pause(ctx, 500*time.Millisecond)
 	}
 }
 
@@ -182,7 +182,7 @@ func (s *storm) restingGoroutines(ctx context.Context, e *kit.Edge, want int) in
 func goroutines(ctx context.Context, e *kit.Edge) (n int, text []byte) {
 	code, text := e.Get(ctx, "/debug/pprof/goroutine?debug=1", 10*time.Second)
 	if _, err := fmt.Sscanf(string(text), "goroutine profile: total %d", &n); code != 200 || err != nil {
-		fail("goroutines: HTTP %d: %.100q", code, text)
+		kit.Fail("goroutines: HTTP %d: %.100q", code, text)
 	}
 	return n, text
 }
