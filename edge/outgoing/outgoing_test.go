@@ -2,7 +2,6 @@ package outgoing_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -19,42 +18,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
 // planted is a secret that must appear nowhere but at the backend.
 const planted = "planted-3fae!s&cret"
-
-// vault is edge.Secrets that tests change.
-type vault struct {
-	mu     sync.Mutex
-	values map[string]edge.Secret
-}
-
-func (v *vault) Secret(_ context.Context, name, key string) (edge.Secret, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if s, ok := v.values[name+"/"+key]; ok {
-		return s, nil
-	}
-	return "", edge.Errorf(edge.NotFound, "secret "+name+"/"+key, "not found anywhere")
-}
-
-func (v *vault) set(ref string, value edge.Secret) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.values == nil {
-		v.values = map[string]edge.Secret{}
-	}
-	v.values[ref] = value
-}
-
-func (v *vault) remove(ref string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.values, ref)
-}
 
 var spec = field.NewPath("spec")
 
@@ -77,7 +47,7 @@ func config(t testing.TB, text string) (outgoing.Strategy, field.ErrorList) {
 	return outgoing.ParseConfig(spec, &s)
 }
 
-func open(t testing.TB, s outgoing.Strategy, v *vault) outgoing.Attach {
+func open(t testing.TB, s outgoing.Strategy, v *fake.Secrets) outgoing.Attach {
 	t.Helper()
 	attach, err := s.Open(edge.Env{Secrets: v})
 	if err != nil {
@@ -121,9 +91,9 @@ func call(t testing.TB, s outgoing.Strategy, attach outgoing.Attach, client ...e
 
 func TestWays(t *testing.T) {
 	t.Setenv("OUTGOING_KEY", planted)
-	v := &vault{}
-	v.set("github/token", planted)
-	v.set("lines/token", planted+"\r\n")
+	v := &fake.Secrets{}
+	v.Set("github/token", planted)
+	v.Set("lines/token", planted+"\r\n")
 	for _, c := range []struct {
 		what, name, want string
 		s                outgoing.Strategy
@@ -155,8 +125,8 @@ func must(s outgoing.Strategy, errs field.ErrorList) outgoing.Strategy {
 // S35: whatever a client sends under the name of an injected header, the
 // backend sees the configured value once.
 func TestInjectedOnce(t *testing.T) {
-	v := &vault{}
-	v.set("a/b", planted)
+	v := &fake.Secrets{}
+	v.Set("a/b", planted)
 	s := must(kind(t, `{type: headerInjection, headerInjection: {headerName: X-Api-Key, valueSecretRef: {name: a, key: b}}}`))
 	attach := open(t, s, v)
 	for _, name := range []string{"X-Api-Key", "x-api-key", "X-API-KEY", "X_Api_Key", "x_api-key"} {
@@ -188,8 +158,8 @@ func TestInjectedOnce(t *testing.T) {
 // where the value comes from and not what it is.
 func TestUnfitValues(t *testing.T) {
 	for _, value := range []string{planted + "\r\nX-Evil: y", planted + "\nX-Evil: y", planted + "\rX", planted + "\x00", planted + "\x1b[0m", planted + "\x7f", "\n", " " + planted, planted + " ", planted + "\n\n", planted + strings.Repeat("x", 16<<10)} {
-		v := &vault{}
-		v.set("github/token", edge.Secret(value))
+		v := &fake.Secrets{}
+		v.Set("github/token", edge.Secret(value))
 		for what, s := range map[string]outgoing.Strategy{
 			"header": must(kind(t, `{type: headerInjection, headerInjection: {headerName: X-Api-Key, valueSecretRef: {name: github, key: token}}}`)),
 			"bearer": must(kind(t, `{type: bearerToken, bearerToken: {tokenSecretRef: {name: github, key: token}}}`)),
@@ -220,8 +190,8 @@ func TestUnfitValues(t *testing.T) {
 		}
 		clean(t, err)
 	}
-	v := &vault{}
-	v.set("github/token", "Bearer "+planted)
+	v := &fake.Secrets{}
+	v.Set("github/token", "Bearer "+planted)
 	if _, err := must(kind(t, `{type: bearerToken, bearerToken: {tokenSecretRef: {name: github, key: token}}}`)).Open(edge.Env{Secrets: v}); err == nil {
 		t.Error("a token with Bearer before it")
 	} else {
@@ -266,12 +236,12 @@ func TestStrategiesArePrintable(t *testing.T) {
 // A secret that was changed is used by the next call; one that is gone, or can
 // no longer stand in a header, fails it, and nothing is sent in its place.
 func TestRotation(t *testing.T) {
-	v := &vault{}
-	v.set("a/b", "one")
+	v := &fake.Secrets{}
+	v.Set("a/b", "one")
 	s := must(kind(t, `{type: bearerToken, bearerToken: {tokenSecretRef: {name: a, key: b}}}`))
 	attach := open(t, s, v)
 	for _, value := range []string{"one", "one", "two", "one"} {
-		v.set("a/b", edge.Secret(value))
+		v.Set("a/b", edge.Secret(value))
 		got, err := call(t, s, attach)
 		if err != nil || got.Get("Authorization") != "Bearer "+value {
 			t.Errorf("%q, %v; want %s", got.Get("Authorization"), err, value)
@@ -289,11 +259,11 @@ func TestRotation(t *testing.T) {
 		}
 		clean(t, err)
 	}
-	v.set("a/b", planted+"\r\nX: y")
+	v.Set("a/b", planted+"\r\nX: y")
 	fails("a value that ends its header")
-	v.remove("a/b")
+	v.Remove("a/b")
 	fails("a secret that is gone")
-	v.set("a/b", "back")
+	v.Set("a/b", "back")
 	if got, err := call(t, s, attach); err != nil || got.Get("Authorization") != "Bearer back" {
 		t.Error(got, err)
 	}
@@ -305,7 +275,7 @@ func TestMissingAtOpen(t *testing.T) {
 		`{type: bearerToken, bearerToken: {tokenSecretRef: {name: a, key: b}}}`:                                "a/b",
 		`{type: headerInjection, headerInjection: {headerName: X-Api-Key, valueSecretRef: {name: a, key: b}}}`: "a/b",
 	} {
-		for _, env := range []edge.Env{{Secrets: &vault{}}, {}} {
+		for _, env := range []edge.Env{{Secrets: &fake.Secrets{}}, {}} {
 			if _, err := must(kind(t, text)).Open(env); err == nil || !strings.Contains(err.Error(), part) {
 				t.Error(err)
 			}
@@ -387,8 +357,8 @@ func TestRestricted(t *testing.T) {
 }
 
 func TestForward(t *testing.T) {
-	v := &vault{}
-	v.set("a/b", planted)
+	v := &fake.Secrets{}
+	v.Set("a/b", planted)
 	f := &v1beta1.HeaderForward{
 		AddPlaintextHeaders:  map[string]string{"X-Tenant": "acme", "X-Area": "eu"},
 		AddHeadersFromSecret: []v1beta1.SecretHeader{{HeaderName: "X-Api-Key", ValueSecretRef: v1beta1.SecretRef{Name: "a", Key: "b"}}},
@@ -409,8 +379,8 @@ func TestForward(t *testing.T) {
 }
 
 func TestJoin(t *testing.T) {
-	v := &vault{}
-	v.set("a/b", planted)
+	v := &fake.Secrets{}
+	v.Set("a/b", planted)
 	token := must(kind(t, `{type: bearerToken, bearerToken: {tokenSecretRef: {name: a, key: b}}}`))
 	tenant := must(config(t, `{type: header_injection, headerInjection: {headerName: X-Tenant, headerValue: acme}}`))
 	nothing := must(kind(t, `{type: unauthenticated}`))
@@ -423,7 +393,7 @@ func TestJoin(t *testing.T) {
 	if err != nil || got.Get("Authorization") != "Bearer "+planted || got.Get("X-Tenant") != "acme" {
 		t.Error(got, err)
 	}
-	v.remove("a/b")
+	v.Remove("a/b")
 	if _, err := call(t, s, attach); edge.KindOf(err) != edge.Unavailable {
 		t.Error(err)
 	}
@@ -443,8 +413,8 @@ func TestJoin(t *testing.T) {
 
 // Many calls at once while the secret is changed: each gets a whole value.
 func TestConcurrentRotation(t *testing.T) {
-	v := &vault{}
-	v.set("a/b", "v0")
+	v := &fake.Secrets{}
+	v.Set("a/b", "v0")
 	s := must(kind(t, `{type: bearerToken, bearerToken: {tokenSecretRef: {name: a, key: b}}}`))
 	attach := open(t, s, v)
 	var work sync.WaitGroup
@@ -462,7 +432,7 @@ func TestConcurrentRotation(t *testing.T) {
 		})
 	}
 	for i := range 2000 {
-		v.set("a/b", edge.Secret(fmt.Sprint("v", i)))
+		v.Set("a/b", edge.Secret(fmt.Sprint("v", i)))
 	}
 	work.Wait()
 }
@@ -472,8 +442,8 @@ func FuzzValue(f *testing.F) {
 	f.Add("a\r\nX: y")
 	f.Add("\x00")
 	f.Fuzz(func(t *testing.T, value string) {
-		v := &vault{}
-		v.set("a/b", edge.Secret(value))
+		v := &fake.Secrets{}
+		v.Set("a/b", edge.Secret(value))
 		attach, err := must(outgoing.Parse(spec, &v1beta1.MCPExternalAuthConfigSpec{Type: v1beta1.AuthHeaderInjection,
 			HeaderInjection: &v1beta1.HeaderInjection{HeaderName: "X-Api-Key", ValueSecretRef: v1beta1.SecretRef{Name: "a", Key: "b"}}})).Open(edge.Env{Secrets: v})
 		if err != nil {
@@ -495,8 +465,8 @@ func BenchmarkStatic(b *testing.B) {
 }
 
 func BenchmarkSecret(b *testing.B) {
-	v := &vault{}
-	v.set("a/b", "token")
+	v := &fake.Secrets{}
+	v.Set("a/b", "token")
 	attach := open(b, must(kind(b, `{type: bearerToken, bearerToken: {tokenSecretRef: {name: a, key: b}}}`)), v)
 	benchmark(b, attach)
 }

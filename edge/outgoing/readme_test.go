@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 	"github.com/weir-edge/weir/edge/source"
 )
 
@@ -27,10 +28,10 @@ func TestReadme(t *testing.T) {
 			if err := r.Render(&said); err != nil || said.Len() > 0 || r.Plan == nil {
 				t.Fatalf("%s: %v\n%s", name, err, said.String())
 			}
-			v := &vault{}
+			v := &fake.Secrets{}
 			for secret, values := range r.Plan.Secrets {
 				for key, value := range values {
-					v.set(secret+"/"+key, value)
+					v.Set(secret+"/"+key, value)
 				}
 			}
 			if missing := r.Missing(t.Context(), v); len(missing) > 0 {

@@ -1,61 +1,24 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
-	"github.com/weir-edge/weir/edge/serve"
-	"github.com/weir-edge/weir/wasm"
 )
 
-// place holds the modules, and their machine code.
-var place string
+// guests are the modules, and their machine code.
+var guests edgetest.Guests
 
-func TestMain(m *testing.M) {
-	var err error
-	if place, err = os.MkdirTemp("", "weir-guardrail"); err != nil {
-		panic(err)
-	}
-	edgetest.Main(m, func() { os.RemoveAll(place) })
-}
+func TestMain(m *testing.M) { guests.Main(m) }
 
 // builds are the modules by the directory of their sources.
 var builds = map[string]func() (string, error){
-	"guardrail":      sync.OnceValues(func() (string, error) { return build("guardrail") }),
-	"definition-pin": sync.OnceValues(func() (string, error) { return build("definition-pin") }),
-}
-
-func build(name string) (string, error) {
-	out := filepath.Join(place, name+".wasm")
-	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, "../"+name)
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, text)
-	}
-	binary, err := os.ReadFile(out)
-	if err != nil {
-		return "", err
-	}
-	c, err := wasm.NewCompiler(wasm.Compilation{Dir: filepath.Join(place, "cache", "code"), Timeout: 10 * time.Minute}) // the race detector is slow
-	if err != nil {
-		return "", err
-	}
-	defer c.Close()
-	m, err := c.Compile(context.Background(), binary, "")
-	if err == nil {
-		m.Close()
-	}
-	return out, err
+	"guardrail":      sync.OnceValues(func() (string, error) { return guests.Build("guardrail", "../guardrail", "") }),
+	"definition-pin": sync.OnceValues(func() (string, error) { return guests.Build("definition-pin", "../definition-pin", "") }),
 }
 
 // servers are backends by name.
@@ -97,76 +60,7 @@ spec:
 	for _, name := range names {
 		fmt.Fprintf(&b, "    - {name: %s, url: %q, transport: streamable-http}\n", name, backs[name].URL)
 	}
-	return edgetest.Start(t, b.String(), edgetest.Settings(func(s *serve.Settings) { s.FilterCache = filepath.Join(place, "cache") }))
-}
-
-// eras runs a test for clients and a backend of each era.
-func eras(t *testing.T, test func(t *testing.T, client, back edgetest.Era)) {
-	for _, c := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
-		for _, b := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
-			t.Run(c.String()+" client, "+b.String()+" backend", func(t *testing.T) {
-				t.Parallel()
-				test(t, c, b)
-			})
-		}
-	}
-}
-
-type client struct {
-	*edgetest.Client
-	session *edgetest.Session // nil for a modern one
-}
-
-func as(e *edgetest.Edge, era edgetest.Era) client {
-	c := client{Client: e.NewClient()}
-	if era == edgetest.Legacy {
-		c.session = c.Initialize("")
-	}
-	return c
-}
-
-func (c client) request(t *testing.T, method, params string) *edgetest.Response {
-	t.Helper()
-	var r *edgetest.Response
-	var err error
-	if c.session != nil {
-		text := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q`, method)
-		if params != "" {
-			text += `,"params":` + params
-		}
-		r, err = c.session.TrySend(text + "}")
-	} else {
-		body, head := edgetest.ModernRequest("1", method, params, edgetest.Meta())
-		r, err = c.Try("POST", "/mcp", body, head...)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-func (c client) call(t *testing.T, tool string) *edgetest.Response {
-	t.Helper()
-	return c.request(t, "tools/call", edgetest.CallParams(tool, "{}"))
-}
-
-// listed returns what a client sees of a kind, JSON texts by name.
-func (c client) listed(t *testing.T, kind string) map[string]string {
-	t.Helper()
-	var list []json.RawMessage
-	text := c.request(t, kind+"/list", "").Result()
-	if err := json.Unmarshal([]byte(edgetest.Member(text, kind)), &list); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
-	all := map[string]string{}
-	for _, one := range list {
-		var name string
-		if err := json.Unmarshal([]byte(edgetest.Member(string(one), "name")), &name); err != nil {
-			t.Fatal(err)
-		}
-		all[name] = string(one)
-	}
-	return all
+	return edgetest.Start(t, b.String(), edgetest.Settings(guests.Cached))
 }
 
 // tool is JSON text of a tool with further members.

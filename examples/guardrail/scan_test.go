@@ -112,16 +112,16 @@ func TestHostileTexts(t *testing.T) {
 // fuel of weir.yaml.
 func TestHostileResults(t *testing.T) {
 	back := offers(t, edgetest.Modern, tool("get"))
-	c := as(start(t, "guardrail", "{results: {instructions: redact, calls: redact, schema: block}}", servers{"web": back}), edgetest.Modern)
+	c := start(t, "guardrail", "{results: {instructions: redact, calls: redact, schema: block}}", servers{"web": back}).NewClient().As(edgetest.Modern, "")
 	for unit, text := range hostile(64 << 10) {
 		answers(back, `"content":[{"type":"text","text":`+quoted(text)+`}],"structuredContent":{"a":`+quoted(text)+`}`)
-		if r := c.call(t, "web_get"); r.Status != 200 || r.Message().Error != nil {
+		if r := c.CallTool("1", "web_get", "{}"); r.Status != 200 || r.Message().Error != nil {
 			t.Errorf("%q: status %d: %.300s", unit, r.Status, r.Body)
 		}
 	}
 	deep := strings.Repeat("[", 60) + strings.Repeat("]", 60)
 	answers(back, `"content":[],"structuredContent":{"a":`+deep+`}`)
-	if got := c.call(t, "web_get").Result(); !strings.Contains(got, deep) {
+	if got := c.CallTool("1", "web_get", "{}").Result(); !strings.Contains(got, deep) {
 		t.Errorf("what is deep: %.300s", got)
 	}
 }

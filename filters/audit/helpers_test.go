@@ -2,18 +2,17 @@ package audit
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
@@ -28,24 +27,6 @@ func config(file string, change ...func(*v1beta1.Audit)) v1beta1.Audit {
 	return c
 }
 
-// book is a process log that tests can read.
-type book struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *book) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *book) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 func parse(t testing.TB, c v1beta1.Audit) *Part {
 	t.Helper()
 	p, errs := Parse(Spec{Server: "s", Config: c})
@@ -56,9 +37,9 @@ func parse(t testing.TB, c v1beta1.Audit) *Part {
 }
 
 // start opens a log, which ends with the test.
-func start(t testing.TB, p *Part) (*Log, *book) {
+func start(t testing.TB, p *Part) (*Log, *fake.Log) {
 	t.Helper()
-	b := &book{}
+	b := &fake.Log{}
 	l, err := p.Start(edge.Env{Log: slog.New(slog.NewTextHandler(b, nil)), Defer: t.Cleanup})
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
+	"github.com/weir-edge/weir/edge/edgetest/need"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -172,7 +174,7 @@ func flood(t testing.TB, l *Log, n int) {
 // exactly, the log says so once it is written again, and the path goes on.
 func TestK19Full(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
-		need(t, false, "there is no /dev/full")
+		need.Of(t, false, "there is no /dev/full")
 	}
 	dir := t.TempDir()
 	name, real := filepath.Join(dir, "log"), filepath.Join(dir, "real.log")
@@ -186,7 +188,7 @@ func TestK19Full(t *testing.T) {
 	if c.Recorded != n || c.Lost == 0 || c.Written != 0 {
 		t.Fatalf("%+v", c)
 	}
-	until(t, "a failure", func() bool { return l.Counters().Failures > 0 })
+	fake.Until(t, "a failure", func() bool { return l.Counters().Failures > 0 })
 	if !strings.Contains(log.String(), "no space left on device") {
 		t.Errorf("the process log says %q", log)
 	}
@@ -199,7 +201,7 @@ func TestK19Full(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Reopen()
-	until(t, "the records that waited", func() bool { c := l.Counters(); return c.Written+c.Lost == n })
+	fake.Until(t, "the records that waited", func() bool { c := l.Counters(); return c.Written+c.Lost == n })
 	flood(t, l, 10)
 	shut(t, l)
 	c = l.Counters()
@@ -219,7 +221,7 @@ func TestK19Full(t *testing.T) {
 // K19: a sink that is full to the end. The end comes in time, and says what is lost.
 func TestK19FullToTheEnd(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
-		need(t, false, "there is no /dev/full")
+		need.Of(t, false, "there is no /dev/full")
 	}
 	l, log := start(t, parse(t, config("/dev/full")))
 	flood(t, l, 100)
@@ -262,7 +264,7 @@ func TestK19Slow(t *testing.T) {
 		read <- all
 	}()
 	shut(t, l)
-	text := receive(t, read, "the end of the pipe")
+	text := fake.Receive(t, read, "the end of the pipe")
 	records, lost := 0, uint64(0)
 	for line := range bytes.Lines(text) {
 		var r record
@@ -315,13 +317,13 @@ func TestK19Rotated(t *testing.T) {
 		const rounds, each = 5, 200
 		for i := range rounds {
 			flood(t, l, each)
-			until(t, "the records", func() bool { return l.Counters().Written == uint64((i+1)*each) })
+			fake.Until(t, "the records", func() bool { return l.Counters().Written == uint64((i+1)*each) })
 			if err := os.Rename(name, fmt.Sprintf("%s.%d", name, i)); err != nil {
 				t.Fatal(err)
 			}
 			if told {
 				l.Reopen()
-				until(t, "the new file", func() bool { _, err := os.Stat(name); return err == nil })
+				fake.Until(t, "the new file", func() bool { _, err := os.Stat(name); return err == nil })
 			}
 		}
 		flood(t, l, 1)
@@ -355,7 +357,7 @@ func TestK19Deleted(t *testing.T) {
 	}
 	l, _ := start(t, p)
 	flood(t, l, 50)
-	receive(t, taken, "the first write")
+	fake.Receive(t, taken, "the first write")
 	if err := os.Remove(name); err != nil { // between the look at the file and the write to it
 		t.Fatal(err)
 	}

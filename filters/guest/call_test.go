@@ -24,7 +24,7 @@ func TestCalls(t *testing.T) {
 		"on_call_request|args~head|set_header|X-Guest|$tool by $method",
 		"on_call_request|args~twice|log_field|seen|$args",
 	}
-	eras(t, func(t *testing.T, era, of edgetest.Era) {
+	edgetest.Eras(t, func(t *testing.T, era, of edgetest.Era) {
 		for _, several := range []bool{false, true} {
 			back := edgetest.NewServer(t, of)
 			all, tool := backs{"back": back}, "echo"
@@ -79,7 +79,7 @@ func TestCalls(t *testing.T) {
 // TestAnotherTool has a program send calls elsewhere. Policies judge where they
 // go, not where the client wanted them to.
 func TestAnotherTool(t *testing.T) {
-	eras(t, func(t *testing.T, era, of edgetest.Era) {
+	edgetest.Eras(t, func(t *testing.T, era, of edgetest.Era) {
 		a, b := edgetest.NewServer(t, of), edgetest.NewServer(t, of)
 		offers(a, "echo", "danger")
 		offers(b, "echo")
@@ -136,7 +136,7 @@ func TestAnswers(t *testing.T) {
 		"on_call_response|error~broken|respond|{\"content\":[{\"type\":\"text\",\"text\":\"mended\"}]}",
 	}
 	second := []string{"on_call_response|result~order|redact|/content/0/text|hunter2"}
-	eras(t, func(t *testing.T, era, of edgetest.Era) {
+	edgetest.Eras(t, func(t *testing.T, era, of edgetest.Era) {
 		back := edgetest.NewServer(t, of)
 		e := start(t, manifest(t, backs{"back": back}, []filter{{name: "first", rules: rules}, {name: "second", rules: second}}))
 		c := newClient(e, era)
@@ -174,7 +174,7 @@ func TestMessages(t *testing.T) {
 		"on_message|result~hunter2|redact|/messages/0/content/text|[hidden]",
 		"on_message|result~\"tools\"|patch_result|/tools/0/description|\"patched\"",
 	}
-	eras(t, func(t *testing.T, era, of edgetest.Era) {
+	edgetest.Eras(t, func(t *testing.T, era, of edgetest.Era) {
 		back := edgetest.NewServer(t, of)
 		complete := ""
 		if of == edgetest.Modern {

@@ -50,7 +50,7 @@ const grantAll = "grants: {credentials: [{name: acme}, {name: other}, {name: non
 // message goes to its backend with. What it does not choose goes with the
 // configured one, and so does what the edge asks for itself.
 func TestUseCredential(t *testing.T) {
-	eras(t, func(t *testing.T, era, of edgetest.Era) {
+	edgetest.Eras(t, func(t *testing.T, era, of edgetest.Era) {
 		f := filter{name: "f", more: grantAll, rules: []string{
 			"sub|outgoing_auth|header=x-a,x-b",
 			"outgoing_auth|header:x-a~use|use_credential|$header:x-b",
@@ -146,7 +146,7 @@ func TestUngrantedCredential(t *testing.T) {
 // long as it says that its answer holds.
 func TestCredentialIsKept(t *testing.T) {
 	t.Parallel()
-	m, back := newMint(t), edgetest.NewServer(t, edgetest.Modern)
+	m, back := edgetest.NewMint(t, "weir"), edgetest.NewServer(t, edgetest.Modern)
 	f := filter{name: "f", more: grantAll, limits: "instances: 1", rules: []string{
 		"sub|outgoing_auth|varies=2|cache=60000|header=x-a",
 		"outgoing_auth|groups=a|use_credential|acme",
@@ -163,23 +163,23 @@ func TestCredentialIsKept(t *testing.T) {
 		h := back.Requests("tools/call")[0].Header
 		return h.Get("Authorization") + h.Get("X-Key") + " " + h.Get("X-Who")
 	}
-	alice := who(m.bearer(t, "alice", "a"))
+	alice := who(m.Bearer("alice", "a"))
 	if !strings.HasPrefix(alice, "Bearer secret-of-acme ") || !strings.HasSuffix(alice, " [a] [] [] [] []") {
 		t.Errorf("the first: %s", alice)
 	}
-	if bob := who(m.bearer(t, "bob", "a")); bob != alice {
+	if bob := who(m.Bearer("bob", "a")); bob != alice {
 		t.Errorf("of the same group: %s, then %s", alice, bob)
 	}
-	if eve := who(m.bearer(t, "eve", "b")); !strings.HasPrefix(eve, "secret-of-other ") || eve == alice {
+	if eve := who(m.Bearer("eve", "b")); !strings.HasPrefix(eve, "secret-of-other ") || eve == alice {
 		t.Errorf("of another group: %s", eve)
 	}
-	if again := who(m.bearer(t, "alice", "a")); again != alice {
+	if again := who(m.Bearer("alice", "a")); again != alice {
 		t.Errorf("again: %s, then %s", alice, again)
 	}
 	for range 3 {
-		fails(t, c.call(t, "echo", "{}", m.bearer(t, "mallory", "c")...), 403, 403, "not you")
+		fails(t, c.call(t, "echo", "{}", m.Bearer("mallory", "c")...), 403, 403, "not you")
 	}
-	status := strings.Join(strings.Fields(string(e.NewClient().Do("GET", "/status", "", m.bearer(t, "probe")...).Body)), "")
+	status := strings.Join(strings.Fields(string(e.NewClient().Do("GET", "/status", "", m.Bearer("probe")...).Body)), "")
 	if !strings.Contains(status, `"hook":"outgoing_auth","calls":3,`) {
 		t.Errorf("it was asked more often than there are groups: %s", status)
 	}

@@ -190,7 +190,7 @@ func TestW13(t *testing.T) {
 	f := filter{name: "f", path: mine, rules: []string{"on_call_request|*|set_arg|/seen|true"}}
 	f.more = "sha256: " + digest(binary)
 	plan := edgetest.Plan(t, manifest(t, backs{"back": back}, []filter{f}))
-	e := edgetest.StartPlan(t, plan, edgetest.Settings(cached))
+	e := edgetest.StartPlan(t, plan, edgetest.Settings(guests.Cached))
 	if err := os.WriteFile(mine, append(binary, 0, 2, 1, 'x'), 0o600); err != nil {
 		t.Fatal(err)
 	}

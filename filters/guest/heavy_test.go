@@ -71,7 +71,7 @@ func everyFilter(t *testing.T, back *edgetest.Server) *edgetest.Edge {
 	if err := opened.Err(); err != nil {
 		t.Fatal(err, opened.Findings)
 	}
-	return edgetest.StartPlan(t, opened.Plan, edgetest.Settings(cached), edgetest.Settings(func(s *serve.Settings) { s.LocalRateLimits = true }))
+	return edgetest.StartPlan(t, opened.Plan, edgetest.Settings(guests.Cached), edgetest.Settings(func(s *serve.Settings) { s.LocalRateLimits = true }))
 }
 
 // TestZ03 sends an edge with every filter on what is as much work as its size

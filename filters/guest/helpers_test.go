@@ -1,68 +1,27 @@
 package guest_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
-	"github.com/weir-edge/weir/edge/serve"
-	"github.com/weir-edge/weir/wasm"
 )
 
-// place holds what all tests share: the module, and its machine code.
-var place string
+// guests are the modules that all tests share, and their machine code.
+var guests edgetest.Guests
 
-func TestMain(m *testing.M) {
-	var err error
-	if place, err = os.MkdirTemp("", "weir-guest"); err != nil {
-		panic(err)
-	}
-	edgetest.Main(m, func() { os.RemoveAll(place) })
-}
+func TestMain(m *testing.M) { guests.Main(m) }
 
 // module builds testdata/guest with the Go toolchain, once, and caller the one
 // that asks others, which takes grants.
 var (
-	module = sync.OnceValues(func() (string, error) { return built("guest.wasm", "") })
-	caller = sync.OnceValues(func() (string, error) { return built("caller.wasm", "caller") })
+	module = sync.OnceValues(func() (string, error) { return guests.Build("guest", "./testdata/guest", "") })
+	caller = sync.OnceValues(func() (string, error) { return guests.Build("caller", "./testdata/guest", "caller") })
 )
-
-func built(name, tags string) (string, error) {
-	out := filepath.Join(place, name)
-	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-tags="+tags, "-o", out, "./testdata/guest")
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, text)
-	}
-	return out, warm(out)
-}
-
-// warm compiles the module once for all edges, which would do it side by side.
-func warm(path string) error {
-	binary, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	c, err := wasm.NewCompiler(wasm.Compilation{Dir: filepath.Join(place, "cache", "code"), Timeout: 10 * time.Minute}) // the race detector is slow
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	m, err := c.Compile(context.Background(), binary, "")
-	if err == nil {
-		m.Close()
-	}
-	return err
-}
 
 func path(t testing.TB) string {
 	t.Helper()
@@ -144,38 +103,19 @@ spec:
 	return b.String()
 }
 
-// cached has edges keep machine code for each other.
-func cached(s *serve.Settings) { s.FilterCache = filepath.Join(place, "cache") }
-
 func start(t testing.TB, yaml string, options ...edgetest.Option) *edgetest.Edge {
 	t.Helper()
-	return edgetest.Start(t, yaml, append(options, edgetest.Settings(cached))...)
+	return edgetest.Start(t, yaml, append(options, edgetest.Settings(guests.Cached))...)
 }
 
 // client is a client of either era.
-type client struct {
-	*edgetest.Client
-	session *edgetest.Session // nil for a modern one
-}
+type client struct{ edgetest.Caller }
 
-func newClient(e *edgetest.Edge, era edgetest.Era) client {
-	c := client{Client: e.NewClient()}
-	if era == edgetest.Legacy {
-		c.session = c.Initialize("")
-	}
-	return c
-}
+func newClient(e *edgetest.Edge, era edgetest.Era) client { return client{e.NewClient().As(era, "")} }
 
 // try sends a request. It may be called from any goroutine.
 func (c client) try(method, params string, header ...string) (*edgetest.Response, error) {
-	if c.session != nil {
-		text := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q`, method)
-		if params != "" {
-			text += `,"params":` + params
-		}
-		return c.session.TrySend(text+"}", header...)
-	}
-	body, head := edgetest.ModernRequest("1", method, params, edgetest.Meta())
+	body, head := c.Message("1", method, params)
 	return c.Try("POST", "/mcp", body, append(head, header...)...)
 }
 
@@ -220,17 +160,4 @@ func offers(s *edgetest.Server, tools ...string) {
 		all = append(all, fmt.Sprintf(`{"name":%q,"description":"of %s","inputSchema":{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"required":["a","b"]}}`, name, name))
 	}
 	s.Tools = "[" + strings.Join(all, ",") + "]"
-}
-
-// eras runs a test for clients of both eras, before a backend of the other and
-// of the same.
-func eras(t *testing.T, test func(t *testing.T, client, back edgetest.Era)) {
-	for _, c := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
-		for _, b := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
-			t.Run(c.String()+" client, "+b.String()+" backend", func(t *testing.T) {
-				t.Parallel()
-				test(t, c, b)
-			})
-		}
-	}
 }

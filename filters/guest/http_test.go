@@ -12,7 +12,7 @@ import (
 // anything is known of who sends them: what backends and later programs see is
 // what they made of it, for POST, GET and DELETE.
 func TestHTTPRequest(t *testing.T) {
-	eras(t, func(t *testing.T, era, of edgetest.Era) {
+	edgetest.Eras(t, func(t *testing.T, era, of edgetest.Era) {
 		first := filter{name: "first", rules: []string{
 			"sub|on_http_request|header=x-a,x-c",
 			"on_http_request|*|set_header|x-tenant|of-$header:x-a",
@@ -44,13 +44,13 @@ func TestHTTPRequest(t *testing.T) {
 		if era == edgetest.Modern {
 			return
 		}
-		if r := c.Do("GET", "/mcp", "", "Accept", "text/event-stream", "Mcp-Session-Id", c.session.ID, "X-A", "evil"); r.Status != 401 {
+		if r := c.Do("GET", "/mcp", "", "Accept", "text/event-stream", "Mcp-Session-Id", c.Session.ID, "X-A", "evil"); r.Status != 401 {
 			t.Errorf("a stream: %d %s", r.Status, r.Body)
 		}
-		if r := c.Do("DELETE", "/mcp", "", "Mcp-Session-Id", c.session.ID, "X-A", "evil"); r.Status != 401 {
+		if r := c.Do("DELETE", "/mcp", "", "Mcp-Session-Id", c.Session.ID, "X-A", "evil"); r.Status != 401 {
 			t.Errorf("the end of a session: %d %s", r.Status, r.Body)
 		}
-		if text(t, c.call(t, "echo", "{}")); c.session.Delete().Status != 200 {
+		if text(t, c.call(t, "echo", "{}")); c.Session.Delete().Status != 200 {
 			t.Error("the session does not end")
 		}
 	})
@@ -60,7 +60,7 @@ func TestHTTPRequest(t *testing.T) {
 // clients have to prove who they are.
 func TestHTTPRequestAnswers(t *testing.T) {
 	t.Parallel()
-	back, m := edgetest.NewServer(t, edgetest.Modern), newMint(t)
+	back, m := edgetest.NewServer(t, edgetest.Modern), edgetest.NewMint(t, "weir")
 	f := filter{name: "f", rules: []string{
 		"sub|on_http_request|header=x-a",
 		`on_http_request|header:x-a=now|respond|{"content":[{"type":"text","text":"at hand"}]}`,
@@ -127,7 +127,7 @@ func TestHTTPResponse(t *testing.T) {
 		looks("a large answer", r, "200 POST /mcp")
 	}
 	looks("what is refused", legacy.Do("POST", "/mcp?x=1", "{}", "Content-Type", "text/plain"), "415 POST /mcp")
-	looks("a stream", legacy.session.Listen(), "200 GET /mcp")
+	looks("a stream", legacy.Session.Listen(), "200 GET /mcp")
 	back.Always("tools/call", func(c *edgetest.Call) {
 		c.Notify("notifications/message", `{"level":"error","data":"early"}`)
 		c.Result(`{"content":[]}`)
@@ -137,7 +137,7 @@ func TestHTTPResponse(t *testing.T) {
 		t.Fatalf("the answer is no stream: %v", r.Header)
 	}
 	looks("a call that streams", r, "200 POST /mcp")
-	looks("the end of a session", legacy.Do("DELETE", "/mcp", "", "Mcp-Session-Id", legacy.session.ID), "200 DELETE /mcp")
+	looks("the end of a session", legacy.Do("DELETE", "/mcp", "", "Mcp-Session-Id", legacy.Session.ID), "200 DELETE /mcp")
 	old := e.NewClient().Do("GET", "/sse", "", "Accept", "text/event-stream")
 	looks("the older transport", old, "200 GET /sse")
 }
@@ -221,7 +221,7 @@ func TestHTTPResponseFails(t *testing.T) {
 			"a call":           func() *edgetest.Response { return c.call(t, "echo", "{}", "X-A", "trap") },
 			"a call that ends": func() *edgetest.Response { return c.request(t, "ping", "", "X-A", "trap") },
 			"a stream": func() *edgetest.Response {
-				return e.NewClient().Do("GET", "/mcp", "", "Accept", "text/event-stream", "Mcp-Session-Id", c.session.ID, "X-A", "trap")
+				return e.NewClient().Do("GET", "/mcp", "", "Accept", "text/event-stream", "Mcp-Session-Id", c.Session.ID, "X-A", "trap")
 			},
 		} {
 			if r := do(); r.Status != status || r.Header.Get("X-B") != "" || status == 503 && !strings.Contains(string(r.Body), "not available") {

@@ -1,78 +1,22 @@
 package guest_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
 )
 
-// mint is an identity provider that the test asks for tokens itself.
-type mint struct {
-	*httptest.Server
-	key *ecdsa.PrivateKey
-}
-
-func newMint(t *testing.T) *mint {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	point, err := key.PublicKey.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	part := base64.RawURLEncoding.EncodeToString
-	m := &mint{key: key}
-	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","use":"sig","kid":"k","x":%q,"y":%q}]}`, part(point[1:33]), part(point[33:]))
-	}))
-	t.Cleanup(m.Close)
-	return m
-}
-
-// bearer is the header line with a token for a subject of some groups.
-func (m *mint) bearer(t *testing.T, subject string, groups ...string) []string {
-	t.Helper()
-	payload, err := json.Marshal(map[string]any{
-		"iss": m.URL, "sub": subject, "aud": "weir", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(), "groups": groups, "org": "acme",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	encode := base64.RawURLEncoding.EncodeToString
-	signed := encode([]byte(`{"alg":"ES256","kid":"k","typ":"at+jwt"}`)) + "." + encode(payload)
-	sum := sha256.Sum256([]byte(signed))
-	r, s, err := ecdsa.Sign(rand.Reader, m.key, sum[:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	signature := make([]byte, 64)
-	r.FillBytes(signature[:32])
-	s.FillBytes(signature[32:])
-	return []string{"Authorization", "Bearer " + signed + "." + encode(signature)}
-}
-
 // guarded starts an edge that wants tokens of the mint.
-func guarded(t *testing.T, m *mint, yaml string) *edgetest.Edge {
+func guarded(t *testing.T, m *edgetest.Mint, yaml string) *edgetest.Edge {
 	t.Helper()
 	yaml = strings.Replace(yaml, "incomingAuth: {type: anonymous", `incomingAuth: {type: oidc, oidcConfigRef: {name: idp, audience: weir, resourceUrl: "http://127.0.0.1/mcp"}`, 1)
-	yaml += fmt.Sprintf("---\napiVersion: weir.dev/v1beta1\nkind: MCPOIDCConfig\nmetadata: {name: idp}\nspec: {type: inline, inline: {issuer: %q, jwksUrl: %q, jwksAllowPrivateIP: true, insecureAllowHTTP: true}}\n", m.URL, m.URL+"/keys")
+	yaml += fmt.Sprintf("---\napiVersion: weir.dev/v1beta1\nkind: MCPOIDCConfig\nmetadata: {name: idp}\nspec: {type: inline, inline: %s}\n", m.Inline())
 	e := start(t, yaml)
 	edgetest.Until(t, "the keys", func() bool {
-		return e.NewClient().Do("GET", "/status", "", m.bearer(t, "probe")...).Status == 200
+		return e.NewClient().Do("GET", "/status", "", m.Bearer("probe")...).Status == 200
 	})
 	return e
 }
@@ -81,7 +25,7 @@ func guarded(t *testing.T, m *mint, yaml string) *edgetest.Edge {
 // what policies see is what it says.
 func TestMapIdentity(t *testing.T) {
 	t.Parallel()
-	m := newMint(t)
+	m := edgetest.NewMint(t, "weir")
 	back := edgetest.NewServer(t, edgetest.Modern)
 	rules := []string{
 		`map_identity|claims~"org":"acme"|set_principal|$subject@acme|tenant-$issuer|staff,number-$count`,
@@ -93,7 +37,7 @@ func TestMapIdentity(t *testing.T) {
 	yaml := strings.Replace(manifest(t, backs{"back": back}, []filter{{name: "f", rules: rules, more: more, limits: "instances: 1"}}), "incomingAuth: {type: anonymous}", policy, 1)
 	e := guarded(t, m, yaml)
 	c := newClient(e, edgetest.Modern)
-	alice := m.bearer(t, "alice")
+	alice := m.BearerOf("alice", map[string]any{"org": "acme"})
 	first := text(t, c.call(t, "echo", "{}", alice...))
 	if !strings.Contains(first, "alice@acme of tenant-"+m.URL+" in staff,number-") {
 		t.Errorf("the principal: %s", first)
@@ -101,7 +45,7 @@ func TestMapIdentity(t *testing.T) {
 	if again := text(t, c.call(t, "echo", "{}", alice...)); again != first {
 		t.Errorf("the same token, asked about again: %s, then %s", first, again)
 	}
-	fails(t, c.call(t, "echo", "{}", m.bearer(t, "mallory")...), 403, 403, "not you")
+	fails(t, c.call(t, "echo", "{}", m.Bearer("mallory")...), 403, 403, "not you")
 	if len(back.Requests("tools/call")) != 2 {
 		t.Error("a call of nobody went out")
 	}
@@ -111,7 +55,7 @@ func TestMapIdentity(t *testing.T) {
 // come without a token, and no others.
 func TestAuthenticate(t *testing.T) {
 	t.Parallel()
-	m := newMint(t)
+	m := edgetest.NewMint(t, "weir")
 	back := edgetest.NewServer(t, edgetest.Modern)
 	rules := []string{
 		"sub|authenticate|header=x-a,authorization",
@@ -134,7 +78,7 @@ func TestAuthenticate(t *testing.T) {
 			t.Errorf("%v: status %d: %s", head, r.Status, r.Body)
 		}
 	}
-	fails(t, c.call(t, "echo", "{}", m.bearer(t, "ann")...), 403, 403, "denied by authorization policy")
+	fails(t, c.call(t, "echo", "{}", m.Bearer("ann")...), 403, 403, "denied by authorization policy")
 	if len(back.Requests("tools/call")) != 1 {
 		t.Error("a call of nobody went out")
 	}
@@ -144,11 +88,11 @@ func TestAuthenticate(t *testing.T) {
 // is must be known. Being somebody else takes a grant.
 func TestMapIdentityFails(t *testing.T) {
 	t.Parallel()
-	m := newMint(t)
+	m := edgetest.NewMint(t, "weir")
 	back := edgetest.NewServer(t, edgetest.Modern)
 	for _, rule := range []string{"map_identity|subject=alice|trap", "map_identity|subject=alice|set_principal|root|t|g"} {
 		e := guarded(t, m, manifest(t, backs{"back": back}, []filter{{name: "f", rules: []string{rule}, more: "onError: continue"}}))
-		fails(t, newClient(e, edgetest.Modern).call(t, "echo", "{}", m.bearer(t, "alice")...), 503, 503, `filter "f" is not available`)
+		fails(t, newClient(e, edgetest.Modern).call(t, "echo", "{}", m.Bearer("alice")...), 503, 503, `filter "f" is not available`)
 	}
 	if len(back.Requests("tools/call")) != 0 {
 		t.Error("a call went out")
@@ -159,7 +103,7 @@ func TestMapIdentityFails(t *testing.T) {
 // for all of equal groups, and is told no more of them than that.
 func TestOverridesVary(t *testing.T) {
 	t.Parallel()
-	m := newMint(t)
+	m := edgetest.NewMint(t, "weir")
 	back := edgetest.NewServer(t, edgetest.Modern)
 	offers(back, "echo", "admin")
 	rules := []string{
@@ -180,7 +124,7 @@ func TestOverridesVary(t *testing.T) {
 		}
 		return all
 	}
-	ann, bob, eve := m.bearer(t, "ann", "dev"), m.bearer(t, "bob", "dev"), m.bearer(t, "eve", "ops")
+	ann, bob, eve := m.Bearer("ann", "dev"), m.Bearer("bob", "dev"), m.Bearer("eve", "ops")
 	a, b, o := list(ann)["a_echo_dev"].Description, list(bob)["a_echo_dev"].Description, list(eve)["a_echo_ops"].Description
 	if !strings.HasSuffix(a, "for [] in dev") || b != a || !strings.HasSuffix(o, "for [] in ops") {
 		t.Errorf("ann sees %q, bob %q, eve %q", a, b, o)
@@ -198,7 +142,7 @@ func TestOverridesVary(t *testing.T) {
 // TestUpstream has programs set the header of messages that leave for a backend;
 // a credential is set in outgoing_auth alone, and takes a grant.
 func TestUpstream(t *testing.T) {
-	eras(t, func(t *testing.T, era, of edgetest.Era) {
+	edgetest.Eras(t, func(t *testing.T, era, of edgetest.Era) {
 		a, b := edgetest.NewServer(t, of), edgetest.NewServer(t, of)
 		rules := []string{
 			"outgoing_auth|backend=a|set_header|Authorization|Bearer for-$backend",
@@ -257,11 +201,11 @@ func TestSessionHooks(t *testing.T) {
 	if r.Header.Get("Mcp-Session-Id") != "" {
 		t.Error("a session that was refused has an id")
 	}
-	if r := c.Do("DELETE", "/mcp", "", "Mcp-Session-Id", c.session.ID, "MCP-Protocol-Version", c.session.Version); r.Status != 200 {
+	if r := c.Do("DELETE", "/mcp", "", "Mcp-Session-Id", c.Session.ID, "MCP-Protocol-Version", c.Session.Version); r.Status != 200 {
 		t.Fatalf("status %d", r.Status)
 	}
 	edgetest.Until(t, "word of the end", func() bool { return strings.Count(e.Log(), "fields.ended=") == 1 })
-	if n := strings.Count(e.Log(), "fields.begun="); n != 1 || strings.Contains(e.Log(), c.session.ID) {
+	if n := strings.Count(e.Log(), "fields.begun="); n != 1 || strings.Contains(e.Log(), c.Session.ID) {
 		t.Errorf("%d sessions begun, or the log has a session's id", n)
 	}
 }

@@ -34,7 +34,7 @@ func refused(t testing.TB, yaml string) string {
 	t.Helper()
 	s := serve.Defaults()
 	s.Listen, s.AdminListen = "127.0.0.1:0", ""
-	cached(&s)
+	guests.Cached(&s)
 	_, err := serve.New(s, edgetest.Plan(t, yaml), slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err == nil {
 		t.Fatal("the edge starts")
@@ -76,7 +76,7 @@ func TestRefusedAtOpen(t *testing.T) {
 // TestSelected gives programs what they asked for of a message: headers of the
 // client, values behind pointers, and no more.
 func TestSelected(t *testing.T) {
-	eras(t, func(t *testing.T, era, of edgetest.Era) {
+	edgetest.Eras(t, func(t *testing.T, era, of edgetest.Era) {
 		rules := []string{
 			"sub|on_call_request|header=X-A,x-b|pointer=/deep/1/x,/nothing",
 			`on_call_request|*|set_arg|/seen|["$header:x-a","$header:x-b",$selected:0,"$selected:1","$session"]`,
@@ -88,7 +88,7 @@ func TestSelected(t *testing.T) {
 		if !strings.HasPrefix(seen, `["one","",{"y":7},"","`) {
 			t.Errorf("it saw %s", seen)
 		}
-		if key := seen[strings.LastIndexByte(seen, ',')+1:]; (len(key) > 30) != (era == edgetest.Legacy) || c.session != nil && strings.Contains(seen, c.session.ID) {
+		if key := seen[strings.LastIndexByte(seen, ',')+1:]; (len(key) > 30) != (era == edgetest.Legacy) || c.Session != nil && strings.Contains(seen, c.Session.ID) {
 			t.Errorf("what it knows the session by: %s", key)
 		}
 	})
@@ -232,7 +232,7 @@ func TestKeys(t *testing.T) {
 	with := func(value string) *compile.Plan {
 		return edgetest.Plan(t, manifest(t, backs{"back": back}, filters)+"---\napiVersion: v1\nkind: Secret\nmetadata: {name: hook}\nstringData: {hmac: "+value+"}\n")
 	}
-	e := edgetest.StartPlan(t, with("one"), edgetest.Settings(cached))
+	e := edgetest.StartPlan(t, with("one"), edgetest.Settings(guests.Cached))
 	c := newClient(e, edgetest.Modern)
 	for i, step := range []struct{ secret, want string }{{"one", `{"n":1}`}, {"one", `{"n":2}`}, {"two", `{"n":1}`}} {
 		if err := e.Serve.Reload(with(step.secret)); err != nil {

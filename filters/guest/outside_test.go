@@ -44,7 +44,7 @@ func peer(t *testing.T, h http.HandlerFunc) (*httptest.Server, string) {
 
 // TestHTTPCall has a program ask another party before a call goes on.
 func TestHTTPCall(t *testing.T) {
-	eras(t, func(t *testing.T, era, of edgetest.Era) {
+	edgetest.Eras(t, func(t *testing.T, era, of edgetest.Era) {
 		var asked atomic.Pointer[http.Request]
 		_, host := peer(t, func(w http.ResponseWriter, r *http.Request) {
 			asked.Store(r)
@@ -271,7 +271,7 @@ func TestHTTPCallsAtATime(t *testing.T) {
 // TestCallTool has a program call tools for its client: as the client could, and
 // judged, counted, recorded and seen by all other programs as the client's own calls are.
 func TestCallTool(t *testing.T) {
-	eras(t, func(t *testing.T, era, of edgetest.Era) {
+	edgetest.Eras(t, func(t *testing.T, era, of edgetest.Era) {
 		log := filepath.Join(t.TempDir(), "audit.log")
 		one, two := edgetest.NewServer(t, of), edgetest.NewServer(t, edgetest.Modern)
 		offers(one, "echo", "look", "secret", "fails")
@@ -379,7 +379,7 @@ func TestCallToolIsLimited(t *testing.T) {
 		t.Errorf("observed: %s, %d calls", got, back.Count("tools/call"))
 	}
 	yaml := manifest(t, backs{"back": back}, []filter{f}) + "    rateLimiting: {tools: [{name: look, shared: {maxTokens: 1, refillPeriod: 1h}}]}\n"
-	e := edgetest.StartPlan(t, edgetest.LocalPlan(t, yaml), edgetest.Settings(cached), edgetest.Settings(func(s *serve.Settings) { s.LocalRateLimits = true }))
+	e := edgetest.StartPlan(t, edgetest.LocalPlan(t, yaml), edgetest.Settings(guests.Cached), edgetest.Settings(func(s *serve.Settings) { s.LocalRateLimits = true }))
 	c = newClient(e, edgetest.Modern)
 	got := text(t, c.call(t, "echo", "{}"))
 	if !strings.Contains(edgetest.Member(got, "got"), "Rate limit exceeded") || edgetest.Member(got, "bad") != `"failed -4"` {

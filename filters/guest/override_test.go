@@ -46,7 +46,7 @@ var overriding = []string{
 // TestOverrides has a program rename, describe, hide and pin, before one backend
 // and before several. Names lead back to what the backend calls its tools.
 func TestOverrides(t *testing.T) {
-	eras(t, func(t *testing.T, era, of edgetest.Era) {
+	edgetest.Eras(t, func(t *testing.T, era, of edgetest.Era) {
 		for _, several := range []bool{false, true} {
 			back := edgetest.NewServer(t, of)
 			offers(back, "echo", "secret", "plain")

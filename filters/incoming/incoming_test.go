@@ -1,7 +1,6 @@
 package incoming_test
 
 import (
-	"context"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/filters/incoming"
@@ -304,15 +304,6 @@ func TestServiceAccount(t *testing.T) {
 	}
 }
 
-type secrets map[string]edge.Secret
-
-func (s secrets) Secret(_ context.Context, name, key string) (edge.Secret, error) {
-	if v, ok := s[name+"/"+key]; ok {
-		return v, nil
-	}
-	return "", edge.Errorf(edge.NotFound, "secret", "there is no %s/%s", name, key)
-}
-
 // TestClientSecret holds where the secret of the introspection comes from, and
 // that its absence is found at once.
 func TestClientSecret(t *testing.T) {
@@ -327,13 +318,13 @@ func TestClientSecret(t *testing.T) {
 	s := p.spec()
 	s.IntrospectionURL, s.ClientID, s.ClientSecret = p.URL+"/introspect", "edge", &v1beta1.SecretRef{Name: "idp", Key: "secret"}
 	e := env(t)
-	for name, world := range map[string]edge.Secrets{"no secrets": nil, "another secret": secrets{"idp/other": "x"}} {
+	for name, world := range map[string]edge.Secrets{"no secrets": nil, "another secret": fake.Keep(map[string]edge.Secret{"idp/other": "x"})} {
 		e.Secrets = world
 		if _, err := parse(t, s).Start(e, &oauth.Issuers{}); err == nil || !strings.Contains(err.Error(), "client secret") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	e.Secrets = secrets{"idp/secret": "s3cret"}
+	e.Secrets = fake.Keep(map[string]edge.Secret{"idp/secret": "s3cret"})
 	g, err := parse(t, s).Start(e, &oauth.Issuers{})
 	if err != nil {
 		t.Fatal(err)

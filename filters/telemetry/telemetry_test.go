@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
+	"github.com/weir-edge/weir/edge/edgetest/otlp"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -101,13 +103,13 @@ func TestCollectors(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %v", protocol, secure), func(t *testing.T) {
 				c := startCollector(t, protocol, secure)
 				s := Spec{
-					Endpoint: c.endpoint, Insecure: !secure, Traces: true, Metrics: true, Sampling: "1", Legacy: true, Version: "1.2",
+					Endpoint: c.Endpoint, Insecure: !secure, Traces: true, Metrics: true, Sampling: "1", Legacy: true, Version: "1.2",
 					Headers: map[string]string{"x-team": "edge"}, SecretHeaders: []v1beta1.SensitiveHeader{{Name: "x-token", SecretKeyRef: v1beta1.SecretRef{Name: "otel", Key: "token"}}},
 					Attributes: map[string]string{"deployment.environment": "test"}, Environment: []string{"WEIR_TEST_REGION", "WEIR_TEST_TOKEN", "WEIR_TEST_NONE"},
 				}
 				if secure {
 					s.CAFile = filepath.Join(t.TempDir(), "ca.pem")
-					if err := os.WriteFile(s.CAFile, c.ca, 0o600); err != nil {
+					if err := os.WriteFile(s.CAFile, c.CA, 0o600); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -117,8 +119,8 @@ func TestCollectors(t *testing.T) {
 					t.Fatal(err)
 				}
 				flush(t, tel)
-				span := c.span(t, "tools/call echo")
-				got := attributes(span.Attributes)
+				span := spanOf(t, c, "tools/call echo")
+				got := otlp.Attributes(span.Attributes)
 				for k, v := range map[string]string{
 					"mcp.method.name": "tools/call", "mcp.method": "tools/call", "gen_ai.tool.name": "echo", "mcp.tool.name": "echo", "jsonrpc.request.id": "7",
 					"gen_ai.tool.call.arguments": "text=hi, password=[REDACTED], deep={…}, json={…}", "environment.WEIR_TEST_REGION": "north",
@@ -134,22 +136,22 @@ func TestCollectors(t *testing.T) {
 				if span.Kind != spanpb.Span_SPAN_KIND_SERVER || span.Status.GetCode() != spanpb.Status_STATUS_CODE_UNSET {
 					t.Errorf("%s", span)
 				}
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				if c.resource["service.name"] != "s" || c.resource["service.version"] != "1.2" || c.resource["deployment.environment"] != "test" {
-					t.Errorf("%v", c.resource)
+				c.Lock()
+				defer c.Unlock()
+				if c.Resource["service.name"] != "s" || c.Resource["service.version"] != "1.2" || c.Resource["deployment.environment"] != "test" {
+					t.Errorf("%v", c.Resource)
 				}
-				if c.headers["x-team"] != "edge" || c.headers["x-token"] != "PLANTED-TOKEN" {
-					t.Errorf("%v", c.headers)
+				if c.Headers["x-team"] != "edge" || c.Headers["x-token"] != "PLANTED-TOKEN" {
+					t.Errorf("%v", c.Headers)
 				}
-				if protocol == "http" && (!c.paths["/otlp/v1/traces"] || !c.paths["/otlp/v1/metrics"]) {
-					t.Errorf("%v", c.paths)
+				if protocol == "http" && (!c.Paths["/otlp/v1/traces"] || !c.Paths["/otlp/v1/metrics"]) {
+					t.Errorf("%v", c.Paths)
 				}
-				m := c.metrics["weir_mcp_requests"]
-				if m == nil || m.GetSum().DataPoints[0].GetAsInt() != 1 || attributes(m.GetSum().DataPoints[0].Attributes)["gen_ai.tool.name"] != "echo" {
+				m := c.Metrics["weir_mcp_requests"]
+				if m == nil || m.GetSum().DataPoints[0].GetAsInt() != 1 || otlp.Attributes(m.GetSum().DataPoints[0].Attributes)["gen_ai.tool.name"] != "echo" {
 					t.Errorf("%v", m)
 				}
-				if h := c.metrics["mcp.server.operation.duration"]; h == nil || h.Unit != "s" || len(h.GetHistogram().DataPoints[0].ExplicitBounds) != 14 || h.GetHistogram().DataPoints[0].Count != 1 {
+				if h := c.Metrics["mcp.server.operation.duration"]; h == nil || h.Unit != "s" || len(h.GetHistogram().DataPoints[0].ExplicitBounds) != 14 || h.GetHistogram().DataPoints[0].Count != 1 {
 					t.Errorf("%v", h)
 				}
 			})
@@ -174,7 +176,7 @@ func TestOpenFails(t *testing.T) {
 		if len(errs) > 0 {
 			t.Fatal(errs)
 		}
-		if _, err := p.Open(edge.Env{Defer: t.Cleanup, Secrets: secrets{}}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := p.Open(edge.Env{Defer: t.Cleanup, Secrets: &fake.Secrets{}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
@@ -184,8 +186,8 @@ func TestOpenFails(t *testing.T) {
 // waits for it.
 func TestCollectorAway(t *testing.T) {
 	c := startCollector(t, "http", false)
-	c.down = true
-	tel, l := open(t, Spec{Endpoint: c.endpoint, Insecure: true, Traces: true, Metrics: true, Sampling: "1", Prometheus: true})
+	c.Down = true
+	tel, l := open(t, Spec{Endpoint: c.Endpoint, Insecure: true, Traces: true, Metrics: true, Sampling: "1", Prometheus: true})
 	if _, err := tel.Filter(answers(t, good)).Handle(t.Context(), call(t, "echo", "")); err != nil {
 		t.Fatal(err)
 	}
@@ -193,9 +195,9 @@ func TestCollectorAway(t *testing.T) {
 	if tel.traces.failures.Load() != 1 || tel.metrics.failures.Load() != 1 || !strings.Contains(l.String(), "did not take") {
 		t.Errorf("%d %d %s", tel.traces.failures.Load(), tel.metrics.failures.Load(), l)
 	}
-	c.mu.Lock()
-	c.down = false
-	c.mu.Unlock()
+	c.Lock()
+	c.Down = false
+	c.Unlock()
 	if _, err := tel.Filter(answers(t, good)).Handle(t.Context(), call(t, "echo", "")); err != nil {
 		t.Fatal(err)
 	}
@@ -216,8 +218,8 @@ func TestZ01CollectorsThatSayMuch(t *testing.T) {
 			for _, says := range []int{maxSaid / 2, 2 * maxSaid, 3 << 20} {
 				t.Run(fmt.Sprintf("%s %d %v", protocol, says, zips), func(t *testing.T) {
 					c := startCollector(t, protocol, false)
-					c.says, c.zips = strings.Repeat("x", says), zips
-					tel, l := open(t, Spec{Endpoint: c.endpoint, Insecure: true, Traces: true, Metrics: true, Sampling: "1"})
+					c.Says, c.Zips = strings.Repeat("x", says), zips
+					tel, l := open(t, Spec{Endpoint: c.Endpoint, Insecure: true, Traces: true, Metrics: true, Sampling: "1"})
 					if _, err := tel.Filter(answers(t, good)).Handle(t.Context(), call(t, "echo", "")); err != nil {
 						t.Fatal(err)
 					}
@@ -249,7 +251,7 @@ func TestTraceContext(t *testing.T) {
 			return "00-11111111111111111111111111111111-2222222222222222-01", ""
 		}
 	}
-	tel, _ := open(t, Spec{Endpoint: c.endpoint, Insecure: true, Traces: true, Sampling: "0"}, header)
+	tel, _ := open(t, Spec{Endpoint: c.Endpoint, Insecure: true, Traces: true, Sampling: "0"}, header)
 
 	var seen *edge.Exchange
 	h := tel.Filter(edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
@@ -274,27 +276,27 @@ func TestTraceContext(t *testing.T) {
 	}
 	flush(t, tel)
 
-	c.mu.Lock()
+	c.Lock()
 	var server, client *spanpb.Span
-	for _, s := range c.spans {
+	for _, s := range c.Spans {
 		if s.Name == "tools/call outer" && s.Kind == spanpb.Span_SPAN_KIND_SERVER {
 			server = s
 		} else if s.Name == "tools/call outer" {
 			client = s
 		}
 	}
-	c.mu.Unlock()
+	c.Unlock()
 	if server == nil || client == nil || hex.EncodeToString(server.TraceId) != clientTrace || hex.EncodeToString(server.ParentSpanId) != clientSpan ||
 		string(client.ParentSpanId) != string(server.SpanId) || client.Kind != spanpb.Span_SPAN_KIND_CLIENT || server.TraceState != "a=b" {
 		t.Fatalf("%v\n%v", server, client)
 	}
-	if attributes(server.Attributes)["error.type"] != "403" || server.Status.Code != spanpb.Status_STATUS_CODE_ERROR {
+	if otlp.Attributes(server.Attributes)["error.type"] != "403" || server.Status.Code != spanpb.Status_STATUS_CODE_ERROR {
 		t.Errorf("%v", server)
 	}
-	if inner := c.span(t, "tools/call inner"); string(inner.ParentSpanId) != string(server.SpanId) {
+	if inner := spanOf(t, c, "tools/call inner"); string(inner.ParentSpanId) != string(server.SpanId) {
 		t.Errorf("%v", inner)
 	}
-	if s := c.span(t, "tools/call header"); hex.EncodeToString(s.TraceId) != strings.Repeat("1", 32) {
+	if s := spanOf(t, c, "tools/call header"); hex.EncodeToString(s.TraceId) != strings.Repeat("1", 32) {
 		t.Errorf("%v", s)
 	}
 	parent := "00-" + clientTrace + "-" + hex.EncodeToString(client.SpanId) + "-01"
@@ -310,7 +312,7 @@ func TestTraceContext(t *testing.T) {
 // What is not sampled makes no span, and its message passes as it came.
 func TestSampling(t *testing.T) {
 	c := startCollector(t, "http", false)
-	tel, _ := open(t, Spec{Endpoint: c.endpoint, Insecure: true, Traces: true, Sampling: "0"})
+	tel, _ := open(t, Spec{Endpoint: c.Endpoint, Insecure: true, Traces: true, Sampling: "0"})
 	for _, meta := range []string{"", `,"_meta":{"traceparent":"00-` + clientTrace + `-` + clientSpan + `-00"}`, `,"_meta":{"traceparent":"nonsense"}`} {
 		x := call(t, "echo", meta)
 		m := x.Request
@@ -326,9 +328,9 @@ func TestSampling(t *testing.T) {
 		}
 	}
 	flush(t, tel)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n := len(c.spans); n < follows || n > 5*follows {
+	c.Lock()
+	defer c.Unlock()
+	if n := len(c.Spans); n < follows || n > 5*follows {
 		t.Errorf("%d spans", n)
 	}
 	s := sampler{share: 0.25}
@@ -544,7 +546,7 @@ func TestExpose(t *testing.T) {
 // A panic passes through, and its span and its place among the active end.
 func TestPanic(t *testing.T) {
 	c := startCollector(t, "http", false)
-	tel, _ := open(t, Spec{Endpoint: c.endpoint, Insecure: true, Traces: true, Sampling: "1"})
+	tel, _ := open(t, Spec{Endpoint: c.Endpoint, Insecure: true, Traces: true, Sampling: "1"})
 	func() {
 		defer func() {
 			if recover() != "boom" {
@@ -554,7 +556,7 @@ func TestPanic(t *testing.T) {
 		_, _ = tel.Filter(edge.HandlerFunc(func(context.Context, *edge.Exchange) (*edge.Response, error) { panic("boom") })).Handle(t.Context(), call(t, "echo", ""))
 	}()
 	flush(t, tel)
-	c.span(t, "tools/call")
+	spanOf(t, c, "tools/call")
 	if n := tel.table.active.Load(); n != 0 {
 		t.Errorf("%d active", n)
 	}
@@ -573,7 +575,7 @@ func (h *heeding) AfterFunc(func()) func() bool { return func() bool { return tr
 // The back door gets the door's context also for an exchange with a span.
 func TestContext(t *testing.T) {
 	c := startCollector(t, "http", false)
-	tel, _ := open(t, Spec{Endpoint: c.endpoint, Insecure: true, Traces: true, Sampling: "1"})
+	tel, _ := open(t, Spec{Endpoint: c.Endpoint, Insecure: true, Traces: true, Sampling: "1"})
 	h := &heeding{Context: t.Context()}
 	x := call(t, "echo", "")
 	if _, err := tel.Filter(tel.Backend(edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
@@ -582,7 +584,7 @@ func TestContext(t *testing.T) {
 	}))).Handle(h, x); err != nil || h.heeded != 1 {
 		t.Error(err, h.heeded)
 	}
-	until(t, "the spans", func() bool { flush(t, tel); c.mu.Lock(); defer c.mu.Unlock(); return len(c.spans) == 2 })
+	fake.Until(t, "the spans", func() bool { flush(t, tel); c.Lock(); defer c.Unlock(); return len(c.Spans) == 2 })
 }
 
 // BenchmarkFilter is what telemetry costs an exchange.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/filters/webhook"
@@ -23,30 +24,6 @@ import (
 // planted are secrets that must appear in no error and no log: of the HMAC, of
 // the client, and what a webhook says of itself.
 var planted = []string{"planted-hmac-key", "planted-client-token", "planted-said-by-webhook"}
-
-// vault is edge.Secrets that tests change.
-type vault struct {
-	mu     sync.Mutex
-	values map[string]edge.Secret
-}
-
-func (v *vault) Secret(_ context.Context, name, key string) (edge.Secret, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if s, ok := v.values[name+"/"+key]; ok {
-		return s, nil
-	}
-	return "", edge.Errorf(edge.NotFound, "secret "+name+"/"+key, "not found anywhere")
-}
-
-func (v *vault) set(ref string, value edge.Secret) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.values == nil {
-		v.values = map[string]edge.Secret{}
-	}
-	v.values[ref] = value
-}
 
 // told is a request as a webhook got it.
 type told struct {
@@ -129,7 +106,7 @@ type stage struct {
 	log      bytes.Buffer
 	passed   []*edge.Exchange
 	resolved int
-	vault    vault
+	vault    *fake.Secrets
 }
 
 func parse(t testing.TB, specs v1beta1.MCPWebhookConfigSpec) *webhook.Part {
@@ -152,7 +129,7 @@ func newStageOf(t testing.TB, spec webhook.Spec, secrets map[string]edge.Secret)
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	s := &stage{part: part, vault: vault{values: secrets}}
+	s := &stage{part: part, vault: fake.Keep(secrets)}
 	s.part.Resolve = func(_ context.Context, x *edge.Exchange) (*edge.Target, error) {
 		s.resolved++
 		return &edge.Target{Backend: "of-" + x.Request.Text("name"), Name: x.Request.Text("name"), Thing: edge.Tool}, nil
@@ -169,7 +146,7 @@ func newStageOf(t testing.TB, spec webhook.Spec, secrets map[string]edge.Secret)
 }
 
 func (s *stage) env(t testing.TB) edge.Env {
-	return edge.Env{Log: slog.New(slog.NewJSONHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Secrets: &s.vault, Defer: t.Cleanup}
+	return edge.Env{Log: slog.New(slog.NewJSONHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Secrets: s.vault, Defer: t.Cleanup}
 }
 
 const call = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"deploy","arguments":{"env":"prod","n":12345678901234567890,"html":"<a>&"}}}`

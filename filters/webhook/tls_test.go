@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -131,8 +132,8 @@ func TestClientCertificate(t *testing.T) {
 	s := newStage(t, tlsSpec(h.URL, conf), map[string]edge.Secret{"tls/ca": servers.pem, "tls/cert": cert, "tls/key": key})
 	set := func(a *authority) {
 		cert, key := a.issue(t, "edge")
-		s.vault.set("tls/cert", cert)
-		s.vault.set("tls/key", key)
+		s.vault.Set("tls/cert", cert)
+		s.vault.Set("tls/key", key)
 	}
 	if got := s.outcome(t, exchange(t, call)); got != "passed" {
 		t.Errorf("%s: %s", got, s.log.String())
@@ -145,7 +146,7 @@ func TestClientCertificate(t *testing.T) {
 	if got := s.outcome(t, exchange(t, call)); got != "passed" {
 		t.Errorf("a new certificate: %s: %s", got, s.log.String())
 	}
-	s.vault.set("tls/key", "no key")
+	s.vault.Set("tls/key", "no key")
 	if got := s.outcome(t, exchange(t, call)); got != refused {
 		t.Errorf("without its key: %s", got)
 	}
@@ -174,7 +175,7 @@ func TestUnsoundCertificates(t *testing.T) {
 		"another's key":        {conf, map[string]edge.Secret{"tls/ca": cert, "tls/cert": cert, "tls/key": second(newAuthority(t).issue(t, "x"))}, "clientKeySecretRef"},
 		"not there":            {conf, map[string]edge.Secret{"tls/ca": cert, "tls/cert": cert}, "tls/key"},
 	} {
-		s := &stage{vault: vault{values: c.secrets}}
+		s := &stage{vault: fake.Keep(c.secrets)}
 		_, err := parse(t, tlsSpec("https://hooks.example.com", c.tls)).Open(s.env(t))
 		if err == nil || !strings.Contains(err.Error(), c.part) || strings.Contains(err.Error(), "planted") || strings.Contains(err.Error(), "BEGIN") {
 			t.Errorf("%s: %v", what, err)

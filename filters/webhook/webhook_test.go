@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/filters/webhook"
@@ -90,7 +91,7 @@ func TestSignature(t *testing.T) {
 	one.HMACSecretRef = &v1beta1.SecretRef{Name: "hook", Key: "hmac"}
 	s := newStage(t, validating(one), map[string]edge.Secret{"hook/hmac": "planted-hmac-key"})
 	for i, key := range []string{"planted-hmac-key", "planted-hmac-key-2"} {
-		s.vault.set("hook/hmac", edge.Secret(key))
+		s.vault.Set("hook/hmac", edge.Secret(key))
 		if got := s.outcome(t, exchange(t, call)); got != "passed" {
 			t.Fatal(got)
 		}
@@ -106,7 +107,7 @@ func TestSignature(t *testing.T) {
 		}
 	}
 	// A key that is gone is a webhook that cannot be asked.
-	delete(s.vault.values, "hook/hmac")
+	s.vault.Remove("hook/hmac")
 	if got := s.outcome(t, exchange(t, call)); got != "denied: Request denied by policy" || len(h.asked()) != 2 {
 		t.Error(got)
 	}
@@ -336,7 +337,7 @@ func TestChangedMessage(t *testing.T) {
 func TestOpenErrors(t *testing.T) {
 	one := spec("signed", "https://hooks.example.com", v1beta1.FailClosed)
 	one.HMACSecretRef = &v1beta1.SecretRef{Name: "hook", Key: "hmac"}
-	for _, secrets := range []edge.Secrets{&vault{}, nil, &vault{values: map[string]edge.Secret{"hook/hmac": ""}}} {
+	for _, secrets := range []edge.Secrets{&fake.Secrets{}, nil, fake.Keep(map[string]edge.Secret{"hook/hmac": ""})} {
 		if _, err := parse(t, validating(one)).Open(edge.Env{Secrets: secrets}); err == nil || !strings.Contains(err.Error(), "hook/hmac") || !strings.Contains(err.Error(), "signed") {
 			t.Error(err)
 		}

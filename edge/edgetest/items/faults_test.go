@@ -207,14 +207,14 @@ func TestL12(t *testing.T) {
 					t.Fatalf("tools %s", got)
 				}
 				for _, c := range []caller{legacy, modern} {
-					c.call(t, "1", "far_echo", "{}").Result()
+					c.CallTool("1", "far_echo", "{}").Result()
 				}
 				w.set(one.fault)
 				opened := false
 				for i := range 6 {
 					for _, c := range []caller{legacy, modern} {
 						began := time.Now()
-						r := c.call(t, fmt.Sprint(i), "far_echo", "{}")
+						r := c.CallTool(fmt.Sprint(i), "far_echo", "{}")
 						took := time.Since(began)
 						m := r.Message()
 						switch {
@@ -224,13 +224,13 @@ func TestL12(t *testing.T) {
 							}
 						case one.good:
 							t.Errorf("%s", r.Answer())
-						case m.Error == nil || m.Error.Code != 502 && m.Error.Code != 504 || c.session == nil && !r.Stream() && r.Status != m.Error.Code:
+						case m.Error == nil || m.Error.Code != 502 && m.Error.Code != 504 || c.Session == nil && !r.Stream() && r.Status != m.Error.Code:
 							t.Errorf("status %d: %s", r.Status, r.Answer())
 						}
 						if took > 8*time.Second {
 							t.Errorf("the call took %s", took)
 						}
-						c.call(t, "2", "near_echo", "{}").Result()
+						c.CallTool("2", "near_echo", "{}").Result()
 					}
 					_, circuit := f.status(t).of("far")
 					opened = opened || circuit == "open" || circuit == "half-open"
@@ -242,7 +242,7 @@ func TestL12(t *testing.T) {
 				began := time.Now()
 				for _, c := range []caller{legacy, modern} {
 					edgetest.Until(t, "a call that succeeds", func() bool {
-						m := c.call(t, "3", "far_echo", "{}").Message()
+						m := c.CallTool("3", "far_echo", "{}").Message()
 						return m.Error == nil
 					})
 				}

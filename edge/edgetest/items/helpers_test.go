@@ -62,68 +62,16 @@ func open(t *testing.T, backs servers, more ...string) *stage {
 var eras = []edgetest.Era{edgetest.Legacy, edgetest.Modern}
 
 // caller is a client of one era.
-type caller struct {
-	*edgetest.Client
-	session *edgetest.Session // nil for a modern client
-	declare []string          // _meta that says what a modern client can be asked; none for nothing
-}
+type caller struct{ edgetest.Caller }
 
 // as returns a client. can is JSON text of its capabilities; "" for none.
-func (s *stage) as(era edgetest.Era, can string) caller {
-	c := caller{Client: s.NewClient()}
-	if era == edgetest.Legacy {
-		c.session = c.Initialize(can)
-	} else if can != "" {
-		c.declare = []string{edgetest.Capabilities(can)}
-	}
-	return c
-}
-
-// message is the body and the header lines of a request. params is JSON text
-// without _meta; "" for none. meta are members of _meta.
-func (c caller) message(id, method, params string, meta ...string) (string, []string) {
-	if c.session == nil {
-		return edgetest.ModernRequest(id, method, params, edgetest.Meta(append(meta, c.declare...)...))
-	}
-	if len(meta) > 0 {
-		m := `"_meta":{` + strings.Join(meta, ",") + `}`
-		if params == "" || params == "{}" {
-			params = "{" + m + "}"
-		} else {
-			params = params[:len(params)-1] + "," + m + "}"
-		}
-	}
-	if params != "" {
-		params = `,"params":` + params
-	}
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q%s}`, id, method, params),
-		[]string{"Mcp-Session-Id", c.session.ID, "MCP-Protocol-Version", c.session.Version}
-}
-
-// request sends a request.
-func (c caller) request(t *testing.T, id, method, params string, meta ...string) *edgetest.Response {
-	t.Helper()
-	body, head := c.message(id, method, params, meta...)
-	return c.Post(body, head...)
-}
-
-// try is request for any goroutine.
-func (c caller) try(id, method, params string, meta ...string) (*edgetest.Response, error) {
-	body, head := c.message(id, method, params, meta...)
-	return c.Try("POST", "/mcp", body, head...)
-}
-
-// call calls a tool.
-func (c caller) call(t *testing.T, id, tool, arguments string, meta ...string) *edgetest.Response {
-	t.Helper()
-	return c.request(t, id, "tools/call", edgetest.CallParams(tool, arguments), meta...)
-}
+func (s *stage) as(era edgetest.Era, can string) caller { return caller{s.NewClient().As(era, can)} }
 
 // later calls a tool on a goroutine, and gives what came of it.
 func (c caller) later(t *testing.T, id, tool, arguments string, meta ...string) <-chan *edgetest.Response {
 	out := make(chan *edgetest.Response, 1)
 	go func() {
-		r, err := c.try(id, "tools/call", edgetest.CallParams(tool, arguments), meta...)
+		r, err := c.TryAsk(id, "tools/call", edgetest.CallParams(tool, arguments), meta...)
 		if err != nil {
 			t.Errorf("%s: %v", tool, err)
 		}
@@ -143,7 +91,7 @@ func (c caller) list(t *testing.T, kind, key string) []string {
 	var out []string
 	for params := ""; ; {
 		var page []map[string]json.RawMessage
-		r := c.request(t, `"list"`, method, params)
+		r := c.Ask(`"list"`, method, params)
 		if e := r.Message().Error; e != nil && params != "" && e.Message == "invalid cursor" {
 			out, params = nil, "" // the list is another one by now, as that of a backend that is late to answer makes it
 			continue
@@ -236,7 +184,7 @@ func fails(t *testing.T, r *edgetest.Response, status, code int) edgetest.Messag
 func backendAway(t *testing.T, c caller, r *edgetest.Response) {
 	t.Helper()
 	status := 200
-	if c.session == nil {
+	if c.Session == nil {
 		status = 502
 	}
 	fails(t, r, status, 502)
@@ -246,7 +194,7 @@ func backendAway(t *testing.T, c caller, r *edgetest.Response) {
 func unknownTool(t *testing.T, c caller, r *edgetest.Response) {
 	t.Helper()
 	status := 200
-	if c.session == nil {
+	if c.Session == nil {
 		status = 400
 	}
 	fails(t, r, status, -32602)

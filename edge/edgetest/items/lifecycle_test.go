@@ -114,7 +114,7 @@ func TestL03(t *testing.T) {
 		p := run(t, program(t), one, "", nil)
 		l := begin(t, p.base, "kept_echo")
 		admin := edgetest.NewClient(t, p.admin)
-		c := caller{Client: p.client()}
+		c := caller{p.client().As(edgetest.Modern, "")}
 		for i, how := range []func(){
 			func() {
 				if r := admin.Do("POST", "/-/reload", ""); r.Status != 200 {
@@ -202,7 +202,7 @@ func TestL05(t *testing.T) {
 		}
 	})
 	p := run(t, program(t), group(servers{"a": back, "b": edgetest.NewServer(t, edgetest.Legacy)}, bestEffort), "", []string{"GOMEMLIMIT=128MiB"})
-	caller{Client: p.client()}.tools(t)
+	caller{p.client().As(edgetest.Modern, "")}.tools(t)
 	body, head := edgetest.ModernRequest("1", "tools/call", edgetest.CallParams("a_echo", `{"x":"`+strings.Repeat("x", 4<<20-1024)+`"}`), edgetest.Meta())
 	var flood sync.WaitGroup
 	var done, shed, other atomic.Int64
@@ -282,9 +282,9 @@ func TestL06(t *testing.T) {
 	edgetest.Need(t, runtime.GOOS == "linux", "processor time of a process is read from /proc")
 	a, b := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Modern)
 	p := run(t, program(t), group(servers{"a": a, "b": b}, bestEffort), "ulimit -n 256", nil)
-	c := caller{Client: p.client()}
-	c.call(t, "1", "a_echo", "{}").Result()
-	c.call(t, "1", "b_echo", "{}").Result()
+	c := caller{p.client().As(edgetest.Modern, "")}
+	c.CallTool("1", "a_echo", "{}").Result()
+	c.CallTool("1", "b_echo", "{}").Result()
 	var all []net.Conn
 	for range 400 {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
@@ -333,15 +333,15 @@ func TestL07(t *testing.T) {
 	config := group(servers{"a": a}, bestEffort)
 	config = strings.Replace(config, "backends:\n", "backends:\n- {name: lost, url: \"http://nowhere.invalid:9/mcp\", transport: streamable-http}\n- {name: lost-sse, url: \"http://nowhere.invalid:9/sse\", transport: sse}\n", 1)
 	p := run(t, program(t), config, "exec 2>/dev/full", []string{"TMPDIR=/proc/nowhere"}, "--log-level", "debug")
-	for _, c := range []caller{{Client: p.client()}, {Client: p.client(), session: p.client().Initialize("")}} {
+	for _, c := range []caller{{p.client().As(edgetest.Modern, "")}, {p.client().As(edgetest.Legacy, "")}} {
 		if got := c.tools(t); got != "a_echo" {
 			t.Errorf("tools %s", got)
 		}
 		for range 20 {
-			c.call(t, "1", "a_echo", "{}").Result()
+			c.CallTool("1", "a_echo", "{}").Result()
 		}
-		backendAway(t, c, c.call(t, "2", "lost_echo", "{}"))
-		body, head := c.message("3", "tools/call", `{"name":`)
+		backendAway(t, c, c.CallTool("2", "lost_echo", "{}"))
+		body, head := c.Message("3", "tools/call", `{"name":`)
 		fails(t, c.Post(body, head...), 400, -32700)
 	}
 	edgetest.Until(t, "the status of what cannot be found", func() bool {

@@ -43,8 +43,8 @@ func TestItem13(t *testing.T) {
 				if got := strings.ReplaceAll(c.tools(t), " loop_round", ""); got != want {
 					t.Errorf("%s: tools %s, want %s", era, got, want)
 				}
-				c.call(t, "1", "pages_page3", "{}").Result()
-				fails(t, c.request(t, "2", "tools/list", `{"cursor":"of somebody else"}`), map[edgetest.Era]int{edgetest.Legacy: 200, edgetest.Modern: 400}[era], -32602)
+				c.CallTool("1", "pages_page3", "{}").Result()
+				fails(t, c.Ask("2", "tools/list", `{"cursor":"of somebody else"}`), map[edgetest.Era]int{edgetest.Legacy: 200, edgetest.Modern: 400}[era], -32602)
 			}
 			if n := loop.Count("tools/list"); n > 10 {
 				t.Errorf("the circle was walked %d times", n)
@@ -93,8 +93,8 @@ func TestItem14(t *testing.T) {
 			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("%s: the list took %s", era, took)
 			}
-			c.call(t, "1", "well_echo", "{}").Result()
-			backendAway(t, c, c.call(t, "2", "dead_echo", "{}"))
+			c.CallTool("1", "well_echo", "{}").Result()
+			backendAway(t, c, c.CallTool("2", "dead_echo", "{}"))
 		}
 		for _, b := range f.status(t).DiscoveredBackends {
 			if b.Name != "slow" && (b.Name == "well") != (b.Message == "") {
@@ -107,7 +107,7 @@ func TestItem14(t *testing.T) {
 			t.Parallel()
 			f := open(t, bad(), "operational: {failureHandling: {partialFailureMode: "+mode+"}}")
 			for _, era := range eras {
-				r := f.as(era, "").request(t, "1", "tools/list", "")
+				r := f.as(era, "").Ask("1", "tools/list", "")
 				m := fails(t, r, map[edgetest.Era]int{edgetest.Legacy: 200, edgetest.Modern: 502}[era], 502)
 				if m.Error != nil && edgetest.Member(string(m.Error.Data), "missing") != `["dead","fault","html","locked","slow","strange","torn"]` {
 					t.Errorf("%s: %s", era, m.Error.Data)
@@ -132,13 +132,13 @@ func TestItem15(t *testing.T) {
 	f := open(t, backs)
 	for _, era := range eras {
 		c := f.as(era, "")
-		if n := strings.Count(c.request(t, "1", "tools/list", "").Result(), extras); n != 3 {
+		if n := strings.Count(c.Ask("1", "tools/list", "").Result(), extras); n != 3 {
 			t.Errorf("%s: %d of 3 tools as they were sent", era, n)
 		}
 		for i, id := range []string{"9007199254740993", `"1"`, "-5", `"é\u0000"`} {
 			name := names(backs)[i%3]
 			const arguments = `{"big":12345678901234567890,"f":1.10, "s":"\u00e9"}`
-			r := c.call(t, id, name+"_echo", arguments, `"vendor/z":{"n":1.0}`)
+			r := c.CallTool(id, name+"_echo", arguments, `"vendor/z":{"n":1.0}`)
 			text := string(r.Answer())
 			if got := edgetest.Member(text, "id"); got != id {
 				t.Errorf("%s: id %s came back as %s", era, id, got)
@@ -191,14 +191,14 @@ func TestItem16(t *testing.T) {
 	}{"a_x": {a, "x"}, "a_sp_ace": {a, "sp ace"}, "a_b_d_e": {ab, "d_e"}, short[0]: {ab, long}, short[1]: {a, long}} {
 		a.Forget()
 		ab.Forget()
-		c.call(t, "1", name, "{}").Result()
+		c.CallTool("1", name, "{}").Result()
 		calls := want.back.Requests("tools/call")
 		if len(calls) != 1 || param(calls[0], "name") != fmt.Sprintf("%q", want.name) || a.Count("tools/call")+ab.Count("tools/call") != 1 {
 			t.Errorf("%s led to %d calls of a, %d of a_b", name, a.Count("tools/call"), ab.Count("tools/call"))
 		}
 	}
 	// Two tools that would have one name are there for nobody.
-	unknownTool(t, c, c.call(t, "2", "a_b_c", "{}"))
+	unknownTool(t, c, c.CallTool("2", "a_b_c", "{}"))
 	if strings.Contains(" "+all+" ", " a_b_c ") {
 		t.Errorf("tools %s", all)
 	}
@@ -230,7 +230,7 @@ func TestItem17(t *testing.T) {
 			t.Errorf("%s: resources %s", era, got)
 		}
 		c.list(t, "resourceTemplates", "uriTemplate")
-		read := func(uri string) *edgetest.Response { return c.request(t, "1", "resources/read", `{"uri":"`+uri+`"}`) }
+		read := func(uri string) *edgetest.Response { return c.Ask("1", "resources/read", `{"uri":"`+uri+`"}`) }
 		for uri, of := range map[string]string{"test://both": "a", "test://only/a": "a", "test://only/b": "b", "a://own/1": "a", "b://own/1": "b"} {
 			if text := read(uri).Result(); !strings.Contains(text, `"of `+of+`"`) || !strings.Contains(text, `"`+uri+`"`) {
 				t.Errorf("%s: %s is %s", era, uri, text)
@@ -245,12 +245,12 @@ func TestItem17(t *testing.T) {
 		}
 		for _, name := range []string{"a", "b"} {
 			for _, ref := range []string{`{"type":"ref/prompt","name":"` + name + `_p"}`, `{"type":"ref/resource","uri":"` + name + `://own/{id}"}`} {
-				if text := c.request(t, "2", "completion/complete", `{"ref":`+ref+`,"argument":{"name":"id","value":""}}`).Result(); !strings.Contains(text, `"of `+name+`"`) {
+				if text := c.Ask("2", "completion/complete", `{"ref":`+ref+`,"argument":{"name":"id","value":""}}`).Result(); !strings.Contains(text, `"of `+name+`"`) {
 					t.Errorf("%s: completion of %s: %s", era, ref, text)
 				}
 			}
 			// The links of a result can be read.
-			text := c.call(t, "3", name+"_echo", "{}").Result()
+			text := c.CallTool("3", name+"_echo", "{}").Result()
 			for _, uri := range []string{name + "://own/7", "test://only/" + name} {
 				if !strings.Contains(text, `"`+uri+`"`) {
 					t.Errorf("%s: the result is %s", era, text)
@@ -261,7 +261,7 @@ func TestItem17(t *testing.T) {
 	}
 	c := f.as(edgetest.Modern, "")
 	heard(t, a)
-	r := c.request(t, "1", "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["test://both","test://only/b","test://shared/1"]}}`)
+	r := c.Ask("1", "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["test://both","test://only/b","test://shared/1"]}}`)
 	if m := r.NextMessage(); edgetest.Member(string(m.Params), "notifications", "resourceSubscriptions") != `["test://both","test://only/b"]` {
 		t.Errorf("%+v", m)
 	}
@@ -313,13 +313,13 @@ func TestItem18(t *testing.T) {
 	shown := strings.Fields(f.as(edgetest.Modern, "").tools(t))[0]
 	c := f.as(edgetest.Modern, "")
 	send := func(shown, region, value string, header ...string) *edgetest.Response {
-		body, head := c.message("1", "tools/call", edgetest.CallParams(shown, `{"region":"`+region+`"}`))
+		body, head := c.Message("1", "tools/call", edgetest.CallParams(shown, `{"region":"`+region+`"}`))
 		return c.Post(body, append(append(head, "Mcp-Param-Region", value), header...)...)
 	}
 	send(shown, "eu", "eu").Result()
 	send("b_plain", "eu", "eu").Result()
 	send("old_plain", "eu", "eu").Result()
-	f.as(edgetest.Legacy, "").call(t, "1", shown, `{"region":"eu"}`).Result()
+	f.as(edgetest.Legacy, "").CallTool("1", shown, `{"region":"eu"}`).Result()
 	for _, want := range []struct {
 		back *edgetest.Server
 		name string
@@ -367,13 +367,13 @@ func TestItem19(t *testing.T) {
 		{servers{"a": public, "b": legacy}, `"private"`, 50000},
 	} {
 		f := open(t, one.backs)
-		text := f.as(edgetest.Modern, "").request(t, "1", "tools/list", "").Result()
+		text := f.as(edgetest.Modern, "").Ask("1", "tools/list", "").Result()
 		var ttl int
 		_, err := fmt.Sscan(edgetest.Member(text, "ttlMs"), &ttl)
 		if edgetest.Member(text, "cacheScope") != one.scope || err != nil || ttl < 0 || ttl > one.most {
 			t.Errorf("scope %s, ttl %s; want %s and at most %d", edgetest.Member(text, "cacheScope"), edgetest.Member(text, "ttlMs"), one.scope, one.most)
 		}
-		if text := f.as(edgetest.Legacy, "").request(t, "1", "tools/list", "").Result(); strings.Contains(text, "cacheScope") || strings.Contains(text, "ttlMs") {
+		if text := f.as(edgetest.Legacy, "").Ask("1", "tools/list", "").Result(); strings.Contains(text, "cacheScope") || strings.Contains(text, "ttlMs") {
 			t.Errorf("a legacy client got %s", text)
 		}
 	}
@@ -386,7 +386,7 @@ func TestItem19(t *testing.T) {
 	})
 	f := open(t, servers{"a": public, "b": private})
 	for i := 1; i <= 2; i++ {
-		text := f.as(edgetest.Modern, "").request(t, "1", "resources/read", `{"uri":"test://x"}`).Result()
+		text := f.as(edgetest.Modern, "").Ask("1", "resources/read", `{"uri":"test://x"}`).Result()
 		if !strings.Contains(text, fmt.Sprintf(`"text":"%d"`, i)) || edgetest.Member(text, "cacheScope") != `"private"` {
 			t.Errorf("client %d got %s", i, text)
 		}
@@ -420,7 +420,7 @@ func TestItem20(t *testing.T) {
 					c.Header().Set("WWW-Authenticate", `Bearer resource_metadata="https://elsewhere.example/prm", scope="x"`)
 					c.JSON(status, `{"error":"invalid_token","error_description":"secret-of-the-backend"}`)
 				})
-				r := c.call(t, "1", name+"_echo", "{}")
+				r := c.CallTool("1", name+"_echo", "{}")
 				if r.Status == 401 || r.Status == 403 || r.Header.Get("WWW-Authenticate") != "" || strings.Contains(string(r.Answer()), "secret-of") {
 					t.Errorf("%s, %d of %s: status %d, %v, %s", era, status, name, r.Status, r.Header, r.Answer())
 				}
@@ -446,7 +446,7 @@ func TestItem18LegacyBackend(t *testing.T) {
 	f := open(t, servers{"a": a, "b": b})
 	c := f.as(edgetest.Modern, "")
 	c.tools(t)
-	body, head := c.message("1", "tools/call", edgetest.CallParams("a_plain", `{"region":"eu"}`))
+	body, head := c.Message("1", "tools/call", edgetest.CallParams("a_plain", `{"region":"eu"}`))
 	fails(t, c.Post(body, append(head, "Mcp-Param-Region", "us")...), 400, -32020)
 	fails(t, c.Post(body, head...), 400, -32020)
 	if n := a.Count("tools/call"); n != 0 {

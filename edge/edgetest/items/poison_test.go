@@ -54,13 +54,13 @@ func TestP05(t *testing.T) {
 					case shown == "c":
 						want = `"a_b"`
 					}
-					if of := edgetest.Member(c.call(t, "1", shown, "{}").Result(), "of"); of != want {
+					if of := edgetest.Member(c.CallTool("1", shown, "{}").Result(), "of"); of != want {
 						t.Errorf("%s: %s was run by %s, want %s", era, shown, of, want)
 					}
 				}
 				for _, hidden := range []string{"a_b_c", "send", "bad.send"} {
 					if !strings.Contains(" "+one.tools+" ", " "+hidden+" ") {
-						unknownTool(t, c, c.call(t, "2", hidden, "{}"))
+						unknownTool(t, c, c.CallTool("2", hidden, "{}"))
 					}
 				}
 			}
@@ -95,7 +95,7 @@ func TestP06(t *testing.T) {
 					if name == "execute_tool_script" || name == "find_tool" || name == "call_tool" {
 						t.Errorf("%s: a backend has the tool %s", era, name)
 					}
-					if r := c.call(t, "1", name, "{}"); r.Message().Error != nil {
+					if r := c.CallTool("1", name, "{}"); r.Message().Error != nil {
 						t.Errorf("%s: %s cannot be called: %s", era, name, r.Answer())
 					}
 				}
@@ -106,7 +106,7 @@ func TestP06(t *testing.T) {
 					if name == "" && era == edgetest.Modern {
 						continue // the header that names it would be empty, which is an error of its own
 					}
-					unknownTool(t, c, c.call(t, "2", name, "{}"))
+					unknownTool(t, c, c.CallTool("2", name, "{}"))
 				}
 			}
 			withheld(t, f, "bad")
@@ -154,9 +154,9 @@ func TestP07(t *testing.T) {
 		if count["crowd"] != 10000 || count["fine"] != 1 || count["endless"] != 0 || count["flood"] != 0 || count["huge"] > 1 {
 			t.Errorf("%s: tools by backend: %v", era, count)
 		}
-		c.call(t, "1", "crowd_tool09999", "{}").Result()
-		c.call(t, "2", "fine_echo", "{}").Result()
-		unknownTool(t, c, c.call(t, "3", "huge_huge", "{}"))
+		c.CallTool("1", "crowd_tool09999", "{}").Result()
+		c.CallTool("2", "fine_echo", "{}").Result()
+		unknownTool(t, c, c.CallTool("3", "huge_huge", "{}"))
 	}
 	// 1,000 pages are the most, and are not walked again and again.
 	edgetest.Until(t, "the end of the walk", func() bool {
@@ -203,7 +203,7 @@ func TestP12(t *testing.T) {
 				for _, era := range eras {
 					c := f.as(era, "")
 					began := time.Now()
-					r := c.request(t, "1", "tools/list", "")
+					r := c.Ask("1", "tools/list", "")
 					if took := time.Since(began); took > most {
 						t.Errorf("%s: the list took %s", era, took)
 					}
@@ -216,7 +216,7 @@ func TestP12(t *testing.T) {
 						t.Errorf("%s: tools %s", era, got)
 					}
 					for i := range 4 {
-						c.call(t, "2", fmt.Sprintf("b%d_echo", i), "{}").Result()
+						c.CallTool("2", fmt.Sprintf("b%d_echo", i), "{}").Result()
 					}
 				}
 				if kind == "down" {
@@ -237,7 +237,7 @@ func TestP13(t *testing.T) {
 		"operational: {timeouts: {default: 5s}, failureHandling: {partialFailureMode: best_effort, healthCheckInterval: 1s, healthCheckTimeout: 500ms, circuitBreaker: {enabled: true, failureThreshold: 3, timeout: 1s}}}")
 	c := f.as(edgetest.Modern, "")
 	c.tools(t)
-	stream := c.request(t, `"s"`, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+	stream := c.Ask(`"s"`, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
 	stream.NextMessage()
 	var told atomic.Int64
 	var hearing sync.WaitGroup
@@ -264,7 +264,7 @@ func TestP13(t *testing.T) {
 			c.Abort()
 		})
 		edgetest.Until(t, "the open breaker", func() bool {
-			if r := c.call(t, "1", "flaps_echo", "{}"); r.Status != 502 && r.Status != 400 {
+			if r := c.CallTool("1", "flaps_echo", "{}"); r.Status != 502 && r.Status != 400 {
 				t.Errorf("status %d: %s", r.Status, r.Body)
 			}
 			return circuit() == "open"
@@ -275,7 +275,7 @@ func TestP13(t *testing.T) {
 		var crowd sync.WaitGroup
 		for range 50 {
 			crowd.Go(func() {
-				r, err := c.try("2", "tools/call", edgetest.CallParams("flaps_echo", "{}"))
+				r, err := c.TryAsk("2", "tools/call", edgetest.CallParams("flaps_echo", "{}"))
 				if err != nil || r.Status == 200 {
 					t.Errorf("a call of a backend that is away: %v, %+v", err, r)
 				}
@@ -285,11 +285,11 @@ func TestP13(t *testing.T) {
 		if n := got.Load() - before; n > 4 || most.Load() > 1 {
 			t.Errorf("%d of 50 exchanges reached a backend whose breaker is open, %d of them at once", n, most.Load())
 		}
-		c.call(t, "3", "fine_echo", "{}").Result()
+		c.CallTool("3", "fine_echo", "{}").Result()
 		// 3. It is back.
 		flaps.Always("*", nil)
 		edgetest.Until(t, "the closed breaker", func() bool { return circuit() == "closed" })
-		edgetest.Until(t, "a call that succeeds", func() bool { return c.call(t, "4", "flaps_echo", "{}").Status == 200 })
+		edgetest.Until(t, "a call that succeeds", func() bool { return c.CallTool("4", "flaps_echo", "{}").Status == 200 })
 	}
 	took := time.Since(began)
 	stream.Close()
@@ -317,11 +317,11 @@ func TestP14(t *testing.T) {
 				t.Errorf("%s: tools %s", era, all)
 			}
 			for _, name := range []string{"a_hide", "hide", "a.hide", "b_one", "one", "b.one", "two", "b_two", "A_HIDE"} {
-				unknownTool(t, c, c.call(t, "1", name, "{}"))
+				unknownTool(t, c, c.CallTool("1", name, "{}"))
 			}
 			if era == edgetest.Legacy { // a header cannot say these
-				unknownTool(t, c, c.call(t, "2", "a_hide ", "{}"))
-				unknownTool(t, c, c.request(t, "3", "tools/call", `{"name":"a_hide\u0000","arguments":{}}`))
+				unknownTool(t, c, c.CallTool("2", "a_hide ", "{}"))
+				unknownTool(t, c, c.Ask("3", "tools/call", `{"name":"a_hide\u0000","arguments":{}}`))
 			}
 		}
 	}
@@ -348,13 +348,13 @@ func TestP15(t *testing.T) {
 			if got := c.tools(t); got != one.tools {
 				t.Errorf("%s: tools %s, want %s", era, got, one.tools)
 			}
-			if text := c.request(t, "1", "tools/list", "").Result(); !strings.Contains(text, `"Tidies up."`) || strings.Contains(text, "delete_everything") {
+			if text := c.Ask("1", "tools/list", "").Result(); !strings.Contains(text, `"Tidies up."`) || strings.Contains(text, "delete_everything") {
 				t.Errorf("%s: %s", era, text)
 			}
 			for _, name := range []string{"delete_everything", "a_delete_everything", "a.delete_everything"} {
-				unknownTool(t, c, c.call(t, "2", name, "{}"))
+				unknownTool(t, c, c.CallTool("2", name, "{}"))
 			}
-			c.call(t, "3", one.name, "{}").Result()
+			c.CallTool("3", one.name, "{}").Result()
 		}
 		calls := a.Requests("tools/call")
 		if len(calls) != 2 || param(calls[0], "name") != `"delete_everything"` {

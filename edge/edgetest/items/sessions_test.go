@@ -22,7 +22,7 @@ func TestItem01(t *testing.T) {
 	for round := range 4 {
 		for i, c := range clients {
 			for _, name := range []string{"a", "b"} {
-				c.call(t, fmt.Sprint(round), name+"_echo", fmt.Sprintf(`{"client":%d}`, i)).Result()
+				c.CallTool(fmt.Sprint(round), name+"_echo", fmt.Sprintf(`{"client":%d}`, i)).Result()
 			}
 		}
 	}
@@ -47,7 +47,7 @@ func TestItem01(t *testing.T) {
 		c.Ask("9", "elicitation/create", `{"message":"?","requestedSchema":{"type":"object","properties":{}}}`)
 		c.Result(`{"content":[]}`)
 	})
-	first := f.as(edgetest.Modern, asks).call(t, "1", "a_echo", "{}").Result()
+	first := f.as(edgetest.Modern, asks).CallTool("1", "a_echo", "{}").Result()
 	state := edgetest.Member(first, "requestState")
 	if state == "" {
 		t.Fatalf("no state: %s", first)
@@ -56,9 +56,9 @@ func TestItem01(t *testing.T) {
 	before := f.backs["a"].Count("tools/call")
 	params := edgetest.CallParams("a_echo", "{}")
 	modern := other.as(edgetest.Modern, asks)
-	fails(t, modern.request(t, "2", "tools/call", params[:len(params)-1]+`,"requestState":`+state+`,"inputResponses":{"input_1":{"action":"accept","content":{}}}}`), 400, -32602)
-	stranger := caller{Client: other.NewClient(), session: clients[0].session}
-	fails(t, stranger.call(t, "3", "a_echo", "{}"), 404, -32001)
+	fails(t, modern.Ask("2", "tools/call", params[:len(params)-1]+`,"requestState":`+state+`,"inputResponses":{"input_1":{"action":"accept","content":{}}}}`), 400, -32602)
+	stranger := caller{edgetest.Caller{Client: other.NewClient(), Session: clients[0].Session}}
+	fails(t, stranger.CallTool("3", "a_echo", "{}"), 404, -32001)
 	if n := f.backs["a"].Count("tools/call"); n != before {
 		t.Errorf("the backend got %d calls from an edge that does not know the client", n-before)
 	}
@@ -80,7 +80,7 @@ func TestItem02(t *testing.T) {
 			c := f.as(era, "")
 			for round := range 2 {
 				for name := range f.backs {
-					c.call(t, fmt.Sprint(round), name+"_echo", "{}").Result()
+					c.CallTool(fmt.Sprint(round), name+"_echo", "{}").Result()
 				}
 			}
 			for name, back := range f.backs {
@@ -132,7 +132,7 @@ func TestItem03(t *testing.T) {
 			t.Errorf("%s: tools %s, want %s", era, got, want)
 		}
 		for _, name := range want {
-			c.call(t, "1", name, "{}").Result()
+			c.CallTool("1", name, "{}").Result()
 		}
 	}
 }
@@ -148,12 +148,12 @@ func TestItem04(t *testing.T) {
 			f := open(t, servers{"a": a, "b": b})
 			for _, era := range eras {
 				c := f.as(era, "")
-				c.call(t, "1", "a_echo", "{}").Result()
-				c.call(t, "2", "b_echo", "{}").Result()
+				c.CallTool("1", "a_echo", "{}").Result()
+				c.CallTool("2", "b_echo", "{}").Result()
 				kept := b.Requests("tools/call")
 				a.Drop()
 				before := a.Count("tools/call")
-				if text := c.call(t, "3", "a_echo", `{"again":1}`).Result(); !strings.Contains(text, "again") {
+				if text := c.CallTool("3", "a_echo", `{"again":1}`).Result(); !strings.Contains(text, "again") {
 					t.Errorf("%s: %s", era, text)
 				}
 				calls := a.Requests("tools/call")
@@ -163,7 +163,7 @@ func TestItem04(t *testing.T) {
 				if a.Session(calls[len(calls)-1].Session) == nil {
 					t.Errorf("%s: the call went to session %s, which is lost", era, calls[len(calls)-1].Session)
 				}
-				c.call(t, "4", "b_echo", "{}").Result()
+				c.CallTool("4", "b_echo", "{}").Result()
 				if all := b.Requests("tools/call"); all[len(all)-1].Session != kept[len(kept)-1].Session {
 					t.Errorf("%s: the other backend's session went, too", era)
 				}
@@ -180,8 +180,8 @@ func TestItem05(t *testing.T) {
 	f := open(t, servers{"a": edgetest.NewServer(t, edgetest.Legacy), "b": edgetest.NewServer(t, edgetest.SSE)})
 	one, two := f.as(edgetest.Legacy, ""), f.as(edgetest.Legacy, "")
 	for _, c := range []caller{one, two} {
-		c.call(t, "1", "a_echo", "{}").Result()
-		c.call(t, "2", "b_echo", "{}").Result()
+		c.CallTool("1", "a_echo", "{}").Result()
+		c.CallTool("2", "b_echo", "{}").Result()
 	}
 	for name, back := range f.backs {
 		if calls := back.Requests("tools/call"); calls[0].Session == calls[1].Session {
@@ -190,13 +190,13 @@ func TestItem05(t *testing.T) {
 	}
 	own := f.backs["a"].Requests("tools/call")[0].Session
 	ended := f.as(edgetest.Legacy, "")
-	if r := ended.session.Delete(); r.Status != 200 && r.Status != 204 {
+	if r := ended.Session.Delete(); r.Status != 200 && r.Status != 204 {
 		t.Fatalf("DELETE: status %d", r.Status)
 	}
 	f.backs["a"].Forget()
 	for what, id := range map[string]string{
-		"a guess": strings.Repeat("A", len(one.session.ID)), "one that ended": ended.session.ID,
-		"the backend's own": own, "the beginning of one": one.session.ID[:len(one.session.ID)-1],
+		"a guess": strings.Repeat("A", len(one.Session.ID)), "one that ended": ended.Session.ID,
+		"the backend's own": own, "the beginning of one": one.Session.ID[:len(one.Session.ID)-1],
 	} {
 		for _, method := range []string{"POST", "GET", "DELETE"} {
 			body, head := "", []string{"Mcp-Session-Id", id, "MCP-Protocol-Version", edgetest.LegacyVersion, "Accept", "application/json, text/event-stream"}
@@ -212,7 +212,7 @@ func TestItem05(t *testing.T) {
 	if n := f.backs["a"].Count("tools/call") + f.backs["a"].Count("DELETE"); n != 0 {
 		t.Errorf("the backend heard of it %d times", n)
 	}
-	one.call(t, "3", "a_echo", "{}").Result() // is as it was
+	one.CallTool("3", "a_echo", "{}").Result() // is as it was
 }
 
 // What a backend asks reaches the client whose call it belongs to, on that
@@ -242,7 +242,7 @@ func TestItem06(t *testing.T) {
 	for i := range 4 {
 		c := f.as(edgetest.Legacy, `{"sampling":{}}`)
 		clients = append(clients, c)
-		open = append(open, c.call(t, "1", []string{"a_echo", "b_echo"}[i%2], fmt.Sprintf(`{"who":"client %d"}`, i)))
+		open = append(open, c.CallTool("1", []string{"a_echo", "b_echo"}[i%2], fmt.Sprintf(`{"who":"client %d"}`, i)))
 	}
 	questions := make([]edgetest.Message, len(open))
 	for i, r := range open {
@@ -252,7 +252,7 @@ func TestItem06(t *testing.T) {
 		}
 	}
 	for i := len(open) - 1; i >= 0; i-- {
-		clients[i].session.Reply(questions[i].ID, fmt.Sprintf(`{"from":%d}`, i))
+		clients[i].Session.Reply(questions[i].ID, fmt.Sprintf(`{"from":%d}`, i))
 		m := open[i].NextMessage()
 		if edgetest.Member(string(m.Result), "said", "from") != fmt.Sprint(i) || edgetest.Member(string(m.Result), "asked") != fmt.Sprintf(`"client %d"`, i) {
 			t.Errorf("client %d got %s", i, m.Result)
@@ -261,7 +261,7 @@ func TestItem06(t *testing.T) {
 	for _, era := range eras {
 		c := f.as(era, "")
 		for _, name := range []string{"a_echo", "b_echo"} {
-			if text := c.call(t, "1", name, "{}").Result(); edgetest.Member(text, "refused") != "-32601" {
+			if text := c.CallTool("1", name, "{}").Result(); edgetest.Member(text, "refused") != "-32601" {
 				t.Errorf("%s client, %s: %s", era, name, text)
 			}
 		}
@@ -300,7 +300,7 @@ func TestItem07(t *testing.T) {
 	c := f.as(edgetest.Modern, asks)
 	states := map[string]string{}
 	for _, name := range []string{"a", "b"} {
-		first := c.call(t, "1", name+"_echo", "{}").Result()
+		first := c.CallTool("1", name+"_echo", "{}").Result()
 		states[name] = edgetest.Member(first, "requestState")
 		if edgetest.Member(first, "resultType") != `"input_required"` || edgetest.Member(first, "inputRequests", "q") != question || strings.Contains(states[name], "state of") {
 			t.Fatalf("%s: %s", name, first)
@@ -308,7 +308,7 @@ func TestItem07(t *testing.T) {
 	}
 	retry := func(name, state string) *edgetest.Response {
 		params := edgetest.CallParams(name+"_echo", "{}")
-		return c.request(t, "2", "tools/call", params[:len(params)-1]+`,"inputResponses":{"q":{"action":"decline"}},"requestState":`+state+`}`)
+		return c.Ask("2", "tools/call", params[:len(params)-1]+`,"inputResponses":{"q":{"action":"decline"}},"requestState":`+state+`}`)
 	}
 	fails(t, retry("a", states["b"]), 400, -32602)
 	fails(t, retry("b", `"state of b"`), 400, -32602)
@@ -318,21 +318,21 @@ func TestItem07(t *testing.T) {
 			t.Errorf("%s: %s", name, out)
 		}
 	}
-	m := fails(t, f.as(edgetest.Modern, "").call(t, "3", "a_echo", "{}"), 400, -32021)
+	m := fails(t, f.as(edgetest.Modern, "").CallTool("3", "a_echo", "{}"), 400, -32021)
 	if m.Error != nil && edgetest.Member(string(m.Error.Data), "requiredCapabilities") != `{"elicitation":{}}` {
 		t.Errorf("%s", m.Error.Data)
 	}
 
 	legacy := f.as(edgetest.Legacy, asks)
-	r := legacy.call(t, "4", "b_echo", "{}")
+	r := legacy.CallTool("4", "b_echo", "{}")
 	asked := r.NextMessage()
 	if asked.Method != "elicitation/create" {
 		t.Fatalf("%+v", asked)
 	}
-	legacy.session.Reply(asked.ID, `{"action":"accept","content":{"n":9007199254740993}}`)
+	legacy.Session.Reply(asked.ID, `{"action":"accept","content":{"n":9007199254740993}}`)
 	if out := string(r.NextMessage().Result); edgetest.Member(out, "responses", "q", "content", "n") != "9007199254740993" || edgetest.Member(out, "resultType") != "" {
 		t.Errorf("%s", out)
 	}
 	// -32021 is a code of the newest revision, which a legacy client does not know.
-	fails(t, f.as(edgetest.Legacy, "").call(t, "5", "b_echo", "{}"), 200, -32600)
+	fails(t, f.as(edgetest.Legacy, "").CallTool("5", "b_echo", "{}"), 200, -32600)
 }

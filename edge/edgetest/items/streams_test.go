@@ -45,18 +45,18 @@ func TestItem08(t *testing.T) {
 	})
 	legacy, modern := f.as(edgetest.Legacy, ""), f.as(edgetest.Modern, "")
 	for _, kind := range []string{"tools", "prompts", "resources"} {
-		if edgetest.Member(legacy.session.Result, "capabilities", kind, "listChanged") != "true" {
-			t.Errorf("the edge does not say that it tells of %s: %s", kind, legacy.session.Result)
+		if edgetest.Member(legacy.Session.Result, "capabilities", kind, "listChanged") != "true" {
+			t.Errorf("the edge does not say that it tells of %s: %s", kind, legacy.Session.Result)
 		}
 	}
 	legacy.tools(t)
 	legacy.list(t, "prompts", "name")
 	legacy.list(t, "resources", "uri")
-	stream := legacy.session.Listen()
-	legacy.call(t, "1", "a_x", "{}").Result() // and so a session of its own at the backend, with a stream
+	stream := legacy.Session.Listen()
+	legacy.CallTool("1", "a_x", "{}").Result() // and so a session of its own at the backend, with a stream
 	all := map[string]*edgetest.Response{"legacy": stream}
 	for _, id := range []string{"1", `"two"`} {
-		r := modern.request(t, id, "subscriptions/listen", `{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}}`)
+		r := modern.Ask(id, "subscriptions/listen", `{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}}`)
 		if m := r.NextMessage(); m.Method != "notifications/subscriptions/acknowledged" {
 			t.Fatalf("%+v", m)
 		}
@@ -115,7 +115,7 @@ func TestItem09(t *testing.T) {
 	heard(t, a)
 	heard(t, b)
 	subscribe := func(id, wish string) *edgetest.Response {
-		r := f.as(edgetest.Modern, "").request(t, id, "subscriptions/listen", `{"notifications":`+wish+`}`)
+		r := f.as(edgetest.Modern, "").Ask(id, "subscriptions/listen", `{"notifications":`+wish+`}`)
 		return r
 	}
 	one := subscribe(`1`, `{"promptsListChanged":true,"resourceSubscriptions":["test://a","test://nobody"]}`)
@@ -183,9 +183,9 @@ func TestItem10(t *testing.T) {
 		c := f.as(era, "")
 		var caps string
 		if era == edgetest.Legacy {
-			caps = edgetest.Member(c.session.Result, "capabilities")
+			caps = edgetest.Member(c.Session.Result, "capabilities")
 		} else {
-			caps = edgetest.Member(c.request(t, "1", "server/discover", "").Result(), "capabilities")
+			caps = edgetest.Member(c.Ask("1", "server/discover", "").Result(), "capabilities")
 		}
 		for name, want := range map[string]bool{"tools": true, "prompts": true, "logging": true, "resources": false, "completions": false, "tasks": false, "experimental": false} {
 			if (edgetest.Member(caps, name) != "") != want {
@@ -196,10 +196,10 @@ func TestItem10(t *testing.T) {
 	c := f.as(edgetest.Legacy, "")
 	c.tools(t)
 	c.list(t, "prompts", "name")
-	c.call(t, "1", "tools_echo", "{}").Result()
-	c.request(t, "2", "logging/setLevel", `{"level":"debug"}`).Result()
+	c.CallTool("1", "tools_echo", "{}").Result()
+	c.Ask("2", "logging/setLevel", `{"level":"debug"}`).Result()
 	talks.Always("prompts/get", answer(talks, `"messages":[]`))
-	c.request(t, "3", "prompts/get", `{"name":"talks_p"}`).Result()
+	c.Ask("3", "prompts/get", `{"name":"talks_p"}`).Result()
 	if n := talks.Count("logging/setLevel"); n != 1 {
 		t.Errorf("the backend that logs was told the level %d times", n)
 	}
@@ -216,10 +216,10 @@ func TestItem10(t *testing.T) {
 	none := open(t, servers{"tools": tools, "plain": plain})
 	none.met(t)
 	quiet := none.as(edgetest.Legacy, "")
-	if caps := edgetest.Member(quiet.session.Result, "capabilities"); edgetest.Member(caps, "logging") != "" || edgetest.Member(caps, "prompts") != "" {
+	if caps := edgetest.Member(quiet.Session.Result, "capabilities"); edgetest.Member(caps, "logging") != "" || edgetest.Member(caps, "prompts") != "" {
 		t.Errorf("capabilities %s", caps)
 	}
-	if r := none.as(edgetest.Modern, "").request(t, "1", "prompts/list", ""); r.Message().Error == nil && edgetest.Member(r.Result(), "prompts") != "[]" {
+	if r := none.as(edgetest.Modern, "").Ask("1", "prompts/list", ""); r.Message().Error == nil && edgetest.Member(r.Result(), "prompts") != "[]" {
 		t.Errorf("prompts: %s", r.Answer())
 	}
 }
@@ -251,7 +251,7 @@ func TestItem11(t *testing.T) {
 			for i := range 6 {
 				c := f.as(era, "")
 				name := names(backs)[i%3] + "_echo"
-				all = append(all, c.call(t, "1", name, fmt.Sprintf(`{"n":%d}`, i), `"progressToken":"t"`))
+				all = append(all, c.CallTool("1", name, fmt.Sprintf(`{"n":%d}`, i), `"progressToken":"t"`))
 			}
 			for i, r := range all {
 				m := r.NextMessage()
@@ -282,8 +282,8 @@ func TestItem11(t *testing.T) {
 			c.Result(`{"content":[]}`)
 		})
 		c := f.as(edgetest.Legacy, "")
-		stream := c.session.Listen()
-		c.call(t, "1", "a_echo", "{}", `"progressToken":"t"`).Result()
+		stream := c.Session.Listen()
+		c.CallTool("1", "a_echo", "{}", `"progressToken":"t"`).Result()
 		own := a.Session(a.Requests("tools/call")[0].Session)
 		own.Push(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + <-token + `,"progress":2}}`)
 		own.Push(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"test://marker"}}`)
@@ -320,12 +320,12 @@ func TestItem12(t *testing.T) {
 			const big = "9007199254740993"
 			for _, name := range names(backs) {
 				s := backs[name]
-				stays := other.call(t, big, name+"_echo", `{"n":"other"}`, `"progressToken":1`)
+				stays := other.CallTool(big, name+"_echo", `{"n":"other"}`, `"progressToken":1`)
 				stays.NextMessage()
-				r := c.call(t, big, name+"_echo", `{"n":"mine"}`, `"progressToken":1`)
+				r := c.CallTool(big, name+"_echo", `{"n":"mine"}`, `"progressToken":1`)
 				r.NextMessage()
 				if era == edgetest.Legacy {
-					c.session.Notify("notifications/cancelled", `{"requestId":`+big+`,"reason":"enough"}`)
+					c.Session.Notify("notifications/cancelled", `{"requestId":`+big+`,"reason":"enough"}`)
 				} else {
 					r.Close()
 				}
@@ -369,9 +369,9 @@ func TestItem12Reason(t *testing.T) {
 	})
 	f := open(t, servers{"a": a, "b": edgetest.NewServer(t, edgetest.Legacy)})
 	c := f.as(edgetest.Legacy, "")
-	r := c.call(t, "1", "a_echo", "{}", `"progressToken":1`)
+	r := c.CallTool("1", "a_echo", "{}", `"progressToken":1`)
 	r.NextMessage()
-	c.session.Notify("notifications/cancelled", `{"requestId":1,"reason":"the user has pressed Esc"}`)
+	c.Session.Notify("notifications/cancelled", `{"requestId":1,"reason":"the user has pressed Esc"}`)
 	if got := param(a.Await("notifications/cancelled", 1), "reason"); got != `"the user has pressed Esc"` {
 		t.Errorf("reason %s", got)
 	}
@@ -401,7 +401,7 @@ func TestItem09Modern(t *testing.T) {
 	b.Await("subscriptions/listen", 1)
 	early := make(chan bool, 1)
 	go func() {
-		r, err := c.try("1", "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["test://b"]}}`)
+		r, err := c.TryAsk("1", "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["test://b"]}}`)
 		if err == nil {
 			_, err = r.TryNext()
 		}
@@ -412,7 +412,7 @@ func TestItem09Modern(t *testing.T) {
 	}()
 	b.Await("subscriptions/listen", 2)
 	for range 20 { // time for an acknowledgement that waits for nothing
-		c.call(t, "2", "a_echo", "{}").Result()
+		c.CallTool("2", "a_echo", "{}").Result()
 	}
 	close(goOn)
 	if edgetest.Receive(t, early, "the acknowledgement") {

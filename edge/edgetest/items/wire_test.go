@@ -46,7 +46,7 @@ func TestItem21(t *testing.T) {
 			}
 			f := open(t, backs)
 			for name := range backs {
-				r := f.as(era, "").call(t, "1", name+"_echo", "{}", `"progressToken":"t"`)
+				r := f.as(era, "").CallTool("1", name+"_echo", "{}", `"progressToken":"t"`)
 				for i := range 6 {
 					if m := r.NextMessage(); edgetest.Member(string(m.Params), "progress") != fmt.Sprint(i) {
 						t.Fatalf("%s: event %d is %s %s", name, i, m.Method, m.Params)
@@ -83,9 +83,9 @@ func TestItem22(t *testing.T) {
 		})
 		c := f.as(edgetest.Legacy, "")
 		resume := func(id string, header ...string) *edgetest.Response {
-			return c.Do("GET", "/mcp", "", append([]string{"Accept", "text/event-stream", "Mcp-Session-Id", c.session.ID, "MCP-Protocol-Version", c.session.Version, "Last-Event-ID", id}, header...)...)
+			return c.Do("GET", "/mcp", "", append([]string{"Accept", "text/event-stream", "Mcp-Session-Id", c.Session.ID, "MCP-Protocol-Version", c.Session.Version, "Last-Event-ID", id}, header...)...)
 		}
-		r := c.call(t, `"gone"`, name+"_echo", "{}", `"progressToken":"t"`)
+		r := c.CallTool(`"gone"`, name+"_echo", "{}", `"progressToken":"t"`)
 		first := r.Next()
 		if first.ID == "" {
 			t.Fatalf("%s: no id: %+v", name, first)
@@ -101,12 +101,12 @@ func TestItem22(t *testing.T) {
 			}
 		}
 		// On a POST it means nothing.
-		body, head := c.message("2", "ping", "")
+		body, head := c.Message("2", "ping", "")
 		if r := c.Post(body, append(head, "Last-Event-ID", first.ID)...); edgetest.Member(string(r.Answer()), "id") != "2" {
 			t.Errorf("%s: a POST with Last-Event-ID: %s", name, r.Answer())
 		}
 		// In another session it leads nowhere.
-		stranger := f.as(edgetest.Legacy, "").session.ID
+		stranger := f.as(edgetest.Legacy, "").Session.ID
 		if r := resume(first.ID, "Mcp-Session-Id", stranger); r.Status != 400 {
 			t.Errorf("%s: status %d in another session", name, r.Status)
 		}
@@ -144,10 +144,10 @@ func TestItem23(t *testing.T) {
 			}
 		}
 		c := f.as(edgetest.Legacy, "")
-		c.call(t, "1", "a_echo", "{}").Result()
-		c.call(t, "2", "b_echo", "{}").Result()
+		c.CallTool("1", "a_echo", "{}").Result()
+		c.CallTool("2", "b_echo", "{}").Result()
 		sessions := own()
-		c.session.Delete()
+		c.Session.Delete()
 		over("DELETE", sessions)
 
 		old := f.NewClient().OpenSSE()
@@ -169,8 +169,8 @@ func TestItem23(t *testing.T) {
 		f := &stage{Edge: e, backs: servers{"a": a, "b": b}}
 		c := f.as(edgetest.Legacy, "")
 		c.tools(t)
-		c.call(t, "1", "a_echo", "{}").Result()
-		c.call(t, "2", "b_echo", "{}").Result()
+		c.CallTool("1", "a_echo", "{}").Result()
+		c.CallTool("2", "b_echo", "{}").Result()
 		for _, s := range []*edgetest.Server{a, b} {
 			id := s.Requests("tools/call")[0].Session
 			s.Until("the end of the idle session at a backend", func() bool {
@@ -178,7 +178,7 @@ func TestItem23(t *testing.T) {
 				return one == nil || one.Ended()
 			})
 		}
-		fails(t, c.call(t, "3", "a_echo", "{}"), 404, -32001)
+		fails(t, c.CallTool("3", "a_echo", "{}"), 404, -32001)
 	})
 	t.Run("initialize without an answer", func(t *testing.T) {
 		t.Parallel()
@@ -191,7 +191,7 @@ func TestItem23(t *testing.T) {
 			if got := c.tools(t); got != "fine_echo" {
 				t.Errorf("tools %s", got)
 			}
-			c.call(t, "1", "fine_echo", "{}").Result()
+			c.CallTool("1", "fine_echo", "{}").Result()
 			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("%s: it took %s", era, took)
 			}
@@ -204,7 +204,7 @@ func TestItem23(t *testing.T) {
 func TestItem24(t *testing.T) {
 	t.Parallel()
 	f := open(t, servers{"a": edgetest.NewServer(t, edgetest.Legacy), "b": edgetest.NewServer(t, edgetest.Modern)})
-	s := f.as(edgetest.Legacy, "").session
+	s := f.as(edgetest.Legacy, "").Session
 	modern, head := edgetest.ModernRequest("1", "tools/call", edgetest.CallParams("a_echo", "{}"), edgetest.Meta())
 	legacy := []string{"Mcp-Session-Id", s.ID, "MCP-Protocol-Version", s.Version}
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a_echo","arguments":{}}}`
