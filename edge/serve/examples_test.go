@@ -32,7 +32,7 @@ func exported(t *testing.T, change func(yaml string) string) map[string][]string
 	for old, now := range map[string]string{
 		"http://127.0.0.1:9000/mcp":                 back.URL,
 		"/var/log/weir/audit.log":                   filepath.Join(t.TempDir(), "audit.log"),
-		"endpoint: otel-collector.example.com:4317": "endpoint: " + away.endpoint + "\n      insecure: true",
+		"endpoint: otel-collector.example.com:4317": "endpoint: " + away.Endpoint + "\n      insecure: true",
 	} {
 		if !strings.Contains(yaml, old) {
 			t.Fatalf("the example has no %s", old)

@@ -104,6 +104,7 @@ type provider struct {
 	revoked atomic.Bool // opaque tokens are not active
 	away    atomic.Bool // nobody answers about them
 	asked   atomic.Int64
+	serve   http.Handler
 }
 
 func newProvider(t *testing.T) *provider {
@@ -113,8 +114,7 @@ func newProvider(t *testing.T) *provider {
 		t.Fatal(err)
 	}
 	p := &provider{mint: newMint(t)}
-	keys := p.mint.Config.Handler
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p.serve = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/introspect" && p.away.Load():
 			http.Error(w, "away", http.StatusServiceUnavailable)
@@ -132,11 +132,12 @@ func newProvider(t *testing.T) *provider {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintf(w, `{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","use":"sig","kid":"another","x":%q,"y":%q}]}`, part(point[1:33]), part(point[33:]))
 		default:
-			keys.ServeHTTP(w, r)
+			p.mint.ServeHTTP(w, r)
 		}
-	}))
+	})
+	web := httptest.NewServer(p.serve)
 	t.Cleanup(web.Close)
-	p.mint.Server = web // whose URL is the issuer's name from here on
+	p.mint.URL = web.URL // the issuer's name from here on
 	return p
 }
 
@@ -259,7 +260,7 @@ func TestZ09HeaderNamesOfLists(t *testing.T) {
 // strangers' that they are not active.
 func (p *provider) slowly(t *testing.T, long time.Duration) {
 	t.Helper()
-	inner := p.Config.Handler
+	inner := p.serve
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/introspect" {
 			time.Sleep(long)
@@ -272,7 +273,7 @@ func (p *provider) slowly(t *testing.T, long time.Duration) {
 		inner.ServeHTTP(w, r)
 	}))
 	t.Cleanup(web.Close)
-	p.mint.Server = web
+	p.mint.URL = web.URL
 }
 
 // TestZ09StrangersEndNoStreams: however many strangers have an issuer asked about

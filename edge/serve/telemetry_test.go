@@ -18,7 +18,7 @@ import (
 // traced is the YAML of a server that sends what is sampled elsewhere to a
 // collector, and its metrics.
 func traced(c *collector) string {
-	return fmt.Sprintf("telemetry: {endpoint: %q, insecure: true, tracingEnabled: true, metricsEnabled: true, samplingRate: \"0\"}\n", c.endpoint)
+	return fmt.Sprintf("telemetry: {endpoint: %q, insecure: true, tracingEnabled: true, metricsEnabled: true, samplingRate: \"0\"}\n", c.Endpoint)
 }
 
 // Two trace contexts of a client: one for its headers, one for params._meta.
@@ -72,7 +72,7 @@ func TestTraces(t *testing.T) {
 						t.Errorf("the rest of _meta: %s", got)
 					}
 					for _, name := range []string{"weir_mcp_requests", "weir_vmcp_backend_requests", "weir_sessions", "weir_backend_up", "weir_inflight", "weir_reloads"} {
-						if !to.metrics[name] {
+						if to.Metrics[name] == nil {
 							t.Errorf("the collector has not heard of %s", name)
 						}
 					}
@@ -249,7 +249,7 @@ spec:
     tracing: {enabled: true, samplingRate: "1"}
     metrics: {enabled: true}
   prometheus: {enabled: true}
-`, token, to.ca, to.endpoint)
+`, token, string(to.CA), to.Endpoint)
 	}
 	e := edgetest.Start(t, yaml("hunter2"))
 	c := caller{Client: e.NewClient()}
@@ -282,8 +282,8 @@ spec:
 		t.Errorf("a secret that is not there: %v", err)
 	}
 	e.Stop()
-	if to.header("X-Token") != "changed" || to.header("X-Team") != "edge" || len(to.spans) < 2 || !to.metrics["weir_mcp_tool_calls"] {
-		t.Errorf("%v, %d spans, %v", to.headers, len(to.spans), to.metrics)
+	if to.header("X-Token") != "changed" || to.header("X-Team") != "edge" || len(to.Spans) < 2 || to.Metrics["weir_mcp_tool_calls"] == nil {
+		t.Errorf("%v, %d spans, %v", to.Headers, len(to.Spans), to.Metrics)
 	}
 	if strings.Contains(e.Log(), "hunter2") {
 		t.Error("the log holds a secret")

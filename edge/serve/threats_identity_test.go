@@ -1,17 +1,10 @@
 package serve_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -21,54 +14,19 @@ import (
 )
 
 // mint is an identity provider that the test asks for tokens itself.
-type mint struct {
-	*httptest.Server
-	key *ecdsa.PrivateKey
-}
+type mint struct{ *edgetest.Mint }
 
 func newMint(t *testing.T) *mint {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &mint{key: key}
-	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		part := func(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
-		point, err := key.PublicKey.Bytes()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","use":"sig","kid":"k","x":%q,"y":%q}]}`, part(point[1:33]), part(point[33:]))
-	}))
-	t.Cleanup(m.Close)
-	return m
+	return &mint{edgetest.NewMint(t, "weir")}
 }
 
 // token is a token for a subject.
 func (m *mint) token(t *testing.T, subject, audience string, more map[string]any) string {
 	t.Helper()
-	claims := map[string]any{"iss": m.URL, "sub": subject, "aud": audience, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
-	for k, v := range more {
-		claims[k] = v
-	}
-	payload, err := json.Marshal(claims)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encode := base64.RawURLEncoding.EncodeToString
-	signed := encode([]byte(`{"alg":"ES256","kid":"k","typ":"at+jwt"}`)) + "." + encode(payload)
-	sum := sha256.Sum256([]byte(signed))
-	r, s, err := ecdsa.Sign(rand.Reader, m.key, sum[:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	signature := make([]byte, 64)
-	r.FillBytes(signature[:32])
-	s.FillBytes(signature[32:])
-	return signed + "." + encode(signature)
+	claims := map[string]any{"aud": audience}
+	maps.Copy(claims, more)
+	return m.Token(subject, claims)
 }
 
 // newGuarded is an edge that wants tokens, before a backend of an era.

@@ -53,7 +53,7 @@ func TestK16(t *testing.T) {
   enablePrometheusMetricsPath: true
 passthroughHeaders: [X-Api-Key]
 operational: {logLevel: debug}
-`, to.endpoint))
+`, to.Endpoint))
 	yaml = strings.Replace(yaml, "incomingAuth: {type: anonymous}", fmt.Sprintf(
 		"incomingAuth: {type: oidc, oidc: {issuer: %q, audience: weir, clientId: weir, jwksUrl: %q, jwksAllowPrivateIp: true, insecureAllowHttp: true}}", m.URL, m.URL+"/keys"), 1)
 	e := edgetest.Start(t, yaml, edgetest.Settings(func(s *serve.Settings) { s.AdminListen = "127.0.0.1:0" }),
@@ -95,7 +95,7 @@ operational: {logLevel: debug}
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen["audit"], seen["process log"], seen["collector"] = string(log), e.Log(), string(to.bytes)
+	seen["audit"], seen["process log"], seen["collector"] = string(log), e.Log(), string(to.Bytes)
 	for where, text := range seen {
 		if len(text) == 0 {
 			t.Errorf("%s says nothing", where)
@@ -108,7 +108,7 @@ operational: {logLevel: debug}
 			}
 		}
 	}
-	if got := to.headers.Get("X-Collector-Key"); got != "PLANTED+config/1" {
+	if got := to.header("X-Collector-Key"); got != "PLANTED+config/1" {
 		t.Errorf("the collector was sent %q", got)
 	}
 	if len(secrets) < 30 {
