@@ -16,7 +16,7 @@ FUZZTIME ?= 30s
 # Every fuzz target, as PACKAGE:TARGET.
 FUZZ = $(shell grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' edge filters cmd wasm sdk | sed -E 's|/[^/]*_test.go:func |:|')
 
-.PHONY: all help build demo test check generate verify lint race cross fuzz golden peers conformance conformance-all storm storm-quick bench bench-quick bench-smoke clean
+.PHONY: all help build demo test check generate verify lint race cross fuzz golden peers conformance conformance-all storm storm-quick bench bench-quick bench-smoke house clean
 
 all: build ## Build, and run the quick tests
 	$(GO) test -short ./edge ./edge/mcp ./edge/compile ./edge/source ./edge/v1beta1 ./filters
@@ -86,6 +86,9 @@ bench-quick: build ## Measure what matters most, in under two minutes
 
 bench-smoke: build ## See that the benchmark runs; its figures say little
 	$(GO) run ./edge/edgetest/bench --weir $(BIN)/weir --quick --calls 1000 --rounds 1 --case p1,p2,p4
+
+house: ## Measure the structure of the code, and hold it to its limits
+	$(GO) run ./edge/edgetest/house
 
 clean: ## Remove what was built
 	rm -rf $(BIN)

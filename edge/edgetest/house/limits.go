@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// tools is the group of what only tests and measurements run.
+const tools = "tools"
+
+// group names packages by how their paths begin; of several that fit, the
+// first one in the table counts.
+type group struct {
+	prefix, name string
+}
+
+var groups = []group{
+	{"edge/edgetest", tools},
+	{"edge/kv/kvtest", tools},
+	{"examples", tools},
+	{"sdk/examples", tools},
+	{"sdk/fixtures", tools},
+	{"edge/v1beta1", "model"},
+	{"edge/compile", "model"},
+	{"edge/source", "model"},
+	{"edge", "core"},
+	{"filters", "filters"},
+	{"sdk", "guests"},
+	{"wasm", "guests"},
+	{"cmd", "commands"},
+}
+
+func groupOf(groups []group, path string) string {
+	for _, g := range groups {
+		if path == g.prefix || strings.HasPrefix(path, g.prefix+"/") || g.prefix == "" {
+			return g.name
+		}
+	}
+	return ""
+}
+
+// limit bounds one figure of a house from above. It is never raised to make
+// room, and is lowered, down to the goal, when the figure has become smaller.
+type limit struct {
+	what string
+	figure
+	most, goal int
+}
+
+// figure is a number, and where it is found.
+type figure func(h *house) (n int, where string)
+
+var limits = []limit{
+	// edge/serve has the sessions, the streams and the stores of the process in
+	// it, and Edge keeps all of them.
+	{"lines of the largest package", most(func(r *room) int { return r.code }), 11500, 4500},
+	{"arrows up in one package", most(func(r *room) int { return len(r.up) }), 85, 60},
+	{"fields of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.fields }), 62, 18},
+	{"methods of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.methods }), 200, 60},
+	// edge/v1beta1 says in code what its schemas say too, and commands know
+	// what packages could tell them.
+	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 65000, 53000},
+	// storm and bench each have a fake backend, a load and a reader of answers.
+	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 19500, 12500},
+
+	{"packages of the product", total((*room).product, func(r *room) int { return min(r.code, 1) }), 56, 56},
+	{"longest import chain", func(h *house) (int, string) { return len(h.chain), strings.Join(h.chain, " → ") }, 9, 9},
+	{"interfaces", total((*room).product, func(r *room) int { return len(r.faces) }), 25, 25},
+	{"methods of all interfaces", total((*room).product, func(r *room) (n int) {
+		for _, f := range r.faces {
+			n += f.methods
+		}
+		return n
+	}), 60, 60},
+	{"init functions", total((*room).product, func(r *room) int { return r.inits }), 0, 0},
+	{"mocks", total(func(*room) bool { return true }, func(r *room) int { return r.mocks }), 0, 0},
+}
+
+// over names the limits that the house does not keep.
+func (h *house) over(limits []limit) []string {
+	var over []string
+	for _, l := range limits {
+		if n, where := l.figure(h); n > l.most {
+			over = append(over, strings.TrimSpace(fmt.Sprintf("%s: %d, and the limit is %d %s", l.what, n, l.most, where)))
+		}
+	}
+	return over
+}
+
+// most is the largest number that a package of the product has.
+func most(count func(r *room) int) figure {
+	return func(h *house) (n int, where string) {
+		for _, r := range h.product() {
+			if c := count(r); c > n {
+				n, where = c, r.path
+			}
+		}
+		return n, where
+	}
+}
+
+// total is the sum of what some packages have, and says where when they are
+// few.
+func total(some func(r *room) bool, count func(r *room) int) figure {
+	return func(h *house) (n int, _ string) {
+		var where []string
+		for _, r := range h.rooms {
+			if c := count(r); c > 0 && some(r) {
+				n, where = n+c, append(where, r.path)
+			}
+		}
+		if len(where) > 3 {
+			where = nil
+		}
+		return n, strings.Join(where, ", ")
+	}
+}
+
+// of is a number of one type. It is over any limit when there is no such type,
+// since a limit for a name that nothing has would hold nothing.
+func of(path, name string, count func(k kind) int) figure {
+	return func(h *house) (int, string) {
+		for _, r := range h.rooms {
+			for _, k := range r.types {
+				if r.path == path && k.name == name {
+					return count(k), ""
+				}
+			}
+		}
+		return math.MaxInt, "there is no such type: correct limits.go"
+	}
+}
