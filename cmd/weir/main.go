@@ -66,6 +66,7 @@ func (a *app) run(args []string) int {
 
 // command is the whole tree of commands.
 func (a *app) command() *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:   "weir",
 		Short: "An edge for the Model Context Protocol",
@@ -85,10 +86,17 @@ doctor" finds, see there.`,
   weir call echo --args '{"text":"hello"}'`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !version {
+				return cmd.Help()
+			}
+			_, err := fmt.Fprintln(a.out, thisBuild())
+			return err
+		},
 	}
-	root.Version = thisBuild().String()
-	root.SetVersionTemplate("{{.Version}}\n")
+	// Cobra's own flag prints a template of its own, or one that is given to it.
+	// A program with text/template in it keeps every exported method there is.
+	root.Flags().BoolVarP(&version, "version", "v", false, "version for weir")
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
