@@ -31,6 +31,7 @@ type report struct {
 	guests   []guestRow
 	tokens   []tokenRow
 	overload []overloadRow
+	built    *firstBuild
 	failures []string
 }
 
@@ -268,6 +269,7 @@ func (r *report) markdown() string {
 			fmt.Fprintf(&p, "| %s | %s | %d | %s | %d | %s | %d |\n", c.cell.client, c.cell.backend, c.backends, c.target, c.calls, methods(c.seen.Methods), c.seen.Connections)
 		}
 	}
+	p.WriteString(r.built.section())
 	return p.String()
 }
 

@@ -42,6 +42,19 @@ func Build(ctx context.Context, dir string) (string, error) {
 	return program, nil
 }
 
+// MaxSize is how many bytes the program of a release may have, on linux/amd64.
+const MaxSize = 34 << 20
+
+// Release is the command that builds weir into a file as `make build` does, but
+// for the version, with further flags for the linker. root is that of the
+// module.
+func Release(ctx context.Context, root, file string, linker ...string) *exec.Cmd {
+	flags := strings.Join(append([]string{"-s", "-w"}, linker...), " ")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", flags, "-o", file, "./cmd/weir")
+	cmd.Dir = root
+	return cmd
+}
+
 // tailSize is how many bytes a Tail keeps.
 const tailSize = 4 << 10
 
