@@ -7,6 +7,9 @@ GO      ?= go
 BIN     := bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X main.version=$(VERSION)
+# grpcnotrace leaves the gRPC library's own trace pages out of the program, and with them
+# html/template, by which the linker would have to keep every exported method: 13 MB.
+export GOFLAGS += -tags=grpcnotrace
 PEERS   := edge/edgetest/peers
 IDP     := edge/edgetest/idp
 ASC     := sdk/assemblyscript

@@ -63,7 +63,7 @@ func (b *bench) idleSessions(ctx context.Context) {
 	sessions := kit.Must(openSessions(ctx, e.Addr, b.sessions))
 	after := weigh(ctx, e, false)
 	alive := kit.Must(countAlive(ctx, e.Addr, sessions))
-	b.addMemory("an idle legacy session", before, after, alive, b.sessions, 4<<10)
+	b.addMemory("an idle legacy session", before, after, alive, b.sessions, 2<<10)
 }
 
 // idleStreams opens a session for each stream, then the streams, and reads
@@ -103,7 +103,7 @@ func (b *bench) idleStreams(ctx context.Context, get string, streams int) {
 			alive++
 		}
 	}
-	b.addMemory(what, before, after, alive, streams, 40<<10)
+	b.addMemory(what, before, after, alive, streams, 20<<10)
 }
 
 // addMemory takes two readings for one row of the table.

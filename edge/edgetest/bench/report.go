@@ -116,9 +116,9 @@ func (r *report) verdicts() []verdict {
 	}
 	for _, m := range r.mass {
 		v := verdict{"P8", fmt.Sprintf("%s: resident after %d calls; growth in the second half, %s", m.target, m.calls, m.cell.eras()),
-			fmt.Sprintf("%.1f MiB; %+.1f MiB", kit.MiB(m.full), kit.MiB(m.full-m.half)), "–", "–", "≤ 64 MiB; flat", "floor"}
+			fmt.Sprintf("%.1f MiB; %+.1f MiB", kit.MiB(m.full), kit.MiB(m.full-m.half)), "–", "–", "≤ 48 MiB; flat", "floor"}
 		if m.target == weir {
-			v.reached = yesNo(m.full <= 64<<20 && m.full-m.half <= flat)
+			v.reached = yesNo(m.full <= 48<<20 && m.full-m.half <= flat)
 			for _, f := range r.mass {
 				if f.target == bare && f.cell == m.cell {
 					v.floor, v.ratio = fmt.Sprintf("%.1f MiB", kit.MiB(f.full)), fmt.Sprintf("%.2f", kit.MiB(m.full)/kit.MiB(f.full))
@@ -190,11 +190,13 @@ func (m *measurement) cpuVerdict() verdict {
 	bar := 0.0
 	switch {
 	case m.chain:
-		v.id, bar = "P2", 1.5
+		v.id, bar = "P2", 1.45
 	case m.client != m.backend:
-		v.id, bar = "P3", 2.0
+		v.id, bar = "P3", 1.6
 	case m.conns == 8 && m.answer == "json":
-		bar = 1.25
+		bar = 1.15
+	case m.conns >= 8:
+		bar = 1.2
 	}
 	if bar > 0 {
 		v.bar = fmt.Sprintf("≤ %.2f × bare", bar)

@@ -34,7 +34,7 @@ func Build(ctx context.Context, dir string) (string, error) {
 		return "", fmt.Errorf("build weir: %w", err)
 	}
 	program := filepath.Join(dir, "weir")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/weir")
+	cmd := exec.CommandContext(ctx, "go", "build", "-tags", Tags, "-o", program, "./cmd/weir")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build weir: %w: %s", err, bytes.TrimSpace(out))
@@ -45,12 +45,15 @@ func Build(ctx context.Context, dir string) (string, error) {
 // MaxSize is how many bytes the program of a release may have, on linux/amd64.
 const MaxSize = 34 << 20
 
+// Tags are those that every build of the project has: see the Makefile.
+const Tags = "grpcnotrace"
+
 // Release is the command that builds weir into a file as `make build` does, but
 // for the version, with further flags for the linker. root is that of the
 // module.
 func Release(ctx context.Context, root, file string, linker ...string) *exec.Cmd {
 	flags := strings.Join(append([]string{"-s", "-w"}, linker...), " ")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", flags, "-o", file, "./cmd/weir")
+	cmd := exec.CommandContext(ctx, "go", "build", "-tags", Tags, "-trimpath", "-ldflags", flags, "-o", file, "./cmd/weir")
 	cmd.Dir = root
 	return cmd
 }
