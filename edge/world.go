@@ -82,7 +82,9 @@ type Env struct {
 	Log     *slog.Logger
 	Secrets Secrets
 	Store   Store
-	Defer   func(func()) // has a function called when the plan retires
+	Cache   func(part string) Cache // opens a part of the process's cache, which ends when the plan retires; nil where there is none
+	Now     func() time.Time        // the time by which credentials are judged; nil for time.Now
+	Defer   func(func())            // has a function called when the plan retires
 }
 
 // Part is a configured thing of a plan. Parse made it, without touching the

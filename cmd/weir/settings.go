@@ -74,6 +74,7 @@ func settings() []setting {
 		{name: "session-ttl", kind: "DURATION", usage: "a session unused for so long ends", field: func(s *serve.Settings) any { return &s.SessionTTL }},
 		{name: "max-parked", kind: "NUMBER", usage: "calls that wait for a modern client to come back with an answer", field: func(s *serve.Settings) any { return &s.MaxParked }},
 		{name: "park-ttl", kind: "DURATION", usage: "how long a parked call waits for its client", field: func(s *serve.Settings) any { return &s.ParkTTL }},
+		{name: "cache-memory", kind: "SIZE", size: true, usage: "memory for what is remembered and can be had again, such as verified tokens; 1MiB to 1GiB", field: func(s *serve.Settings) any { return &s.CacheMemory }},
 		{name: "filter-cache", kind: "DIR", file: true, usage: "directory of this user alone for compiled and fetched filters; none without", field: func(s *serve.Settings) any { return &s.FilterCache }},
 		{name: "state-key-file", kind: "FILE", file: true, usage: "keys that seal requestState, one a line; without it the secret weir-state/key, or a random one", field: func(s *serve.Settings) any { return &s.StateKeyFile }},
 		{name: "local-rate-limits", kind: "BOOL", usage: "rate limits of servers without a store to share are counted in this process", field: func(s *serve.Settings) any { return &s.LocalRateLimits }},

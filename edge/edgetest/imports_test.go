@@ -76,6 +76,7 @@ var doors = map[string][]string{
 	"google.golang.org/protobuf":             {"edge/edgetest/otlp"},
 	"github.com/prometheus":                  {"filters/telemetry"},
 	"github.com/redis/go-redis":              {"edge/kv"},
+	"github.com/dgraph-io/ristretto":         {"edge/kv"},
 	"github.com/lestrrat-go/jwx":             {"edge/oauth"},
 	"github.com/cedar-policy/cedar-go":       {"filters/authz"},
 	"github.com/tetratelabs/wazero":          {"wasm/..."},

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/filters"
@@ -36,9 +38,9 @@ func TestGateMetrics(t *testing.T) {
 		}
 	}
 	metrics := string(c.Do("GET", "/metrics", "", bearer(token)...).Body)
-	for _, want := range []string{"weir_auth_verified_total", "weir_auth_cached_total", "weir_auth_refused_total", "weir_auth_tokens", "weir_auth_key_fetches_total"} {
+	for _, want := range []string{"weir_auth_verified_total", "weir_auth_cached_total", "weir_auth_refused_total", "weir_cache_values", "weir_auth_key_fetches_total"} {
 		value := figure(t, metrics, want)
-		if least := map[string]float64{"weir_auth_verified_total": 2, "weir_auth_cached_total": 3, "weir_auth_refused_total": 1, "weir_auth_tokens": 2, "weir_auth_key_fetches_total": 1}[want]; value < least {
+		if least := map[string]float64{"weir_auth_verified_total": 2, "weir_auth_cached_total": 3, "weir_auth_refused_total": 1, "weir_cache_values": 2, "weir_auth_key_fetches_total": 1}[want]; value < least {
 			t.Errorf("%s is %v, not %v or more", want, value, least)
 		}
 	}
@@ -65,4 +67,52 @@ func TestStepUpBehindTheGate(t *testing.T) {
 	if got := a.Header.Get("WWW-Authenticate"); a.Status != 403 || !strings.HasPrefix(got, `Bearer error="insufficient_scope", scope="tools tools:write"`) {
 		t.Errorf("status %d, %q", a.Status, got)
 	}
+}
+
+// TestCacheMemory holds that the memory of tokens is the process's, bounded by
+// --cache-memory, and that a server which is replaced gives back what it has.
+func TestCacheMemory(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[int]string{0: "--cache-memory: 0 is not between 1048576 and 1073741824", kv.MinCache - 1: "1048575 is not", 1<<30 + 1: "1073741825 is not"} {
+		s := serve.Defaults()
+		s.CacheMemory = size
+		if err := s.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d: %v, want %s", size, err, want)
+		}
+	}
+	m, back := newMint(t), edgetest.NewServer(t, edgetest.Modern)
+	manifest := func(audience string) string {
+		return strings.Replace(edgetest.Manifest(back, "telemetry: {enablePrometheusMetricsPath: true}"), "incomingAuth: {type: anonymous}", fmt.Sprintf(
+			"incomingAuth: {type: oidc, oidc: {issuer: %q, audience: %s, clientId: weir, jwksUrl: %q, jwksAllowPrivateIp: true, insecureAllowHttp: true}}", m.URL, audience, m.URL+"/keys"), 1)
+	}
+	e := edgetest.Start(t, manifest("a"), edgetest.Settings(func(s *serve.Settings) { s.CacheMemory, s.DrainTimeout = kv.MinCache, time.Second }))
+	c := e.NewClient()
+	body, head := edgetest.ModernRequest("1", "tools/call", edgetest.CallParams("echo", "{}"), edgetest.Meta())
+	status := func(token string) int { return c.Post(body, append(bearer(token), head...)...).Status }
+	values := func(token, metric string) float64 {
+		return figure(t, string(c.Do("GET", "/metrics", "", bearer(token)...).Body), metric)
+	}
+	token := func(who, audience string) string { return m.token(t, who, audience, nil) }
+	edgetest.Until(t, "the keys", func() bool { return status(token("alice", "a")) == 200 })
+	for i := range 3 {
+		if got := status(token(fmt.Sprint(i), "a")); got != 200 {
+			t.Errorf("status %d", got)
+		}
+	}
+	if n, most := values(token("alice", "a"), "weir_cache_values"), values(token("alice", "a"), "weir_cache_bytes_limit"); n < 4 || most != kv.MinCache {
+		t.Errorf("%v tokens in %v bytes", n, most)
+	}
+	both := m.token(t, "alice", "", map[string]any{"aud": []string{"a", "b"}})
+	if got := status(both); got != 200 {
+		t.Errorf("status %d", got)
+	}
+	if err := e.Serve.Reload(edgetest.Plan(t, manifest("b"))); err != nil {
+		t.Fatal(err)
+	}
+	for who, want := range map[string]int{token("alice", "a"): 401, both: 200} {
+		if got := status(who); got != want {
+			t.Errorf("after a reload: status %d, want %d", got, want)
+		}
+	}
+	edgetest.Until(t, "the room of the server before", func() bool { return values(both, "weir_cache_values") == 1 })
 }

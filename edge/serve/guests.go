@@ -25,7 +25,7 @@ func (o *opening) openGuest(s *server) error {
 	guests := o.edge.world.guests
 	g, told, err := guests.Open(s.Name, o.programs, guest.Options{
 		Resolve: s.Target, Elsewhere: s.elsewhere, Call: s.Caller(edge.NoClient{}), Emit: s.emitted, Store: s.store.ID(), Guarded: s.guarded, Audited: o.plan.Audit != nil,
-	}, s.env())
+	}, s.env(&s.after))
 	if err != nil {
 		return err
 	}

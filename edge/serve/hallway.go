@@ -57,21 +57,21 @@ func (o *opening) openHeaders(s *server) (edge.Filter, error) {
 		return nil, wrong.ToAggregate()
 	}
 	s.passes = passes
-	return passes.Open(s.env())
+	return passes.Open(s.env(&s.after))
 }
 
 func (o *opening) openMutating(s *server) (edge.Filter, error) {
 	if s.webhooks == nil || s.webhooks.Mutating() == nil {
 		return nil, nil
 	}
-	return s.webhooks.Mutating().Open(s.env())
+	return s.webhooks.Mutating().Open(s.env(&s.after))
 }
 
 func (o *opening) openValidating(s *server) (edge.Filter, error) {
 	if s.webhooks == nil || s.webhooks.Validating() == nil {
 		return nil, nil
 	}
-	return s.webhooks.Validating().Open(s.env())
+	return s.webhooks.Validating().Open(s.env(&s.after))
 }
 
 // openAuthz opens the policies of a server, which count on from those before.
@@ -91,7 +91,7 @@ func (o *opening) openAuthz(s *server) (edge.Filter, error) {
 	if s.record != nil {
 		options.Record = func(x *edge.Exchange, why *authz.Explanation) { x.Decision = why }
 	}
-	return policies.With(options).Open(s.env())
+	return policies.With(options).Open(s.env(&s.after))
 }
 
 // openLimits opens the rate limits of a server. Those that have not changed go
@@ -113,7 +113,7 @@ func (o *opening) openLimits(s *server) (_ edge.Filter, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.limits.Open(s.env())
+	return s.limits.Open(s.env(&s.after))
 }
 
 // paid reports whether a request goes on with a parked call, which was charged
@@ -154,7 +154,7 @@ func (o *opening) authenticate(s *server) error {
 		endpoint = e.base() + "/mcp"
 	}
 	parsed = parsed.At(endpoint)
-	if s.gate, err = parsed.Start(s.env(), e.given.issuers); err != nil {
+	if s.gate, err = parsed.Start(s.env(&s.after), e.given.issuers); err != nil {
 		return err
 	}
 	s.document, s.guarded = parsed.Document(), parsed.Authenticates()

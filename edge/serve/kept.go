@@ -58,9 +58,7 @@ func (k *kept[T]) leave(digest string, h *held[T]) {
 func part[T any](s *server, k *kept[T], digest string, open func(edge.Env) (T, error)) (T, error) {
 	one, release, err := k.Get(s.Name+"\x00"+digest, func() (T, func(), error) {
 		var after releases
-		env := s.env()
-		env.Defer = after.add
-		one, err := open(env)
+		one, err := open(s.env(&after))
 		if err != nil {
 			after.run()
 		}

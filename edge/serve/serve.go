@@ -78,6 +78,7 @@ type given struct {
 // world is what outlives a server, and what the parts of servers are made with.
 type world struct {
 	memory  *kv.MemoryStore // of servers that share no store
+	cache   *kv.Cache       // what the process can do without
 	guests  *guest.Keeper   // programs among the filters
 	secrets *secret.Secrets
 	running running // mounted handlers
@@ -179,6 +180,10 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 		keys = nil // nobody else could look at what is signed with it
 	}
 	e.seal.signer = relay.NewSigner(e.relay.Node, keys)
+	if e.world.cache, err = kv.NewCache(int64(s.CacheMemory)); err != nil {
+		return nil, fmt.Errorf("--cache-memory: %w", err)
+	}
+	e.given.counting = append(e.given.counting, e.world.cache)
 	e.world.memory = kv.Memory(kv.Limits{})
 	e.sessions = session.New(session.Options{
 		Most: s.MaxSessions, Each: s.MaxSessionsPerPrincipal, Streams: s.MaxStreams, TTL: s.SessionTTL, CallCap: s.CallCap, Largest: s.relaySize(),
@@ -211,6 +216,7 @@ func (e *Edge) abandon() error {
 		e.admin.door.Abandon()
 	}
 	e.world.memory.Close()
+	e.world.cache.Close()
 	err := e.world.guests.Close()
 	if e.before != nil {
 		err = errors.Join(err, e.before.Leave(false))
@@ -366,6 +372,7 @@ func (e *Edge) close() {
 		e.log.Warn("the cache of filters cannot be closed", "error", err)
 	}
 	e.world.memory.Close()
+	e.world.cache.Close()
 }
 
 // keepTime keeps the coarse clock. Nothing else is done here: deadlines depend

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
@@ -55,9 +56,15 @@ func (s *server) call(ctx context.Context, x *edge.Exchange) (_ *edge.Response, 
 	return s.chain.Handle(ctx, x)
 }
 
-// env is the world that the parts of the server may touch.
-func (s *server) env() edge.Env {
-	env := edge.Env{Log: s.log, Secrets: s.secrets, Store: s.edge.world.memory, Defer: s.after.add}
+// env is the world that the parts of the server may touch, and what they take of it is
+// given back by.
+func (s *server) env(after *releases) edge.Env {
+	env := edge.Env{Log: s.log, Secrets: s.secrets, Store: s.edge.world.memory, Now: time.Now, Defer: after.add}
+	env.Cache = func(name string) edge.Cache {
+		part := s.edge.world.cache.Part(name)
+		after.add(part.Close)
+		return part
+	}
 	if s.store != nil {
 		env.Store = s.store
 	}

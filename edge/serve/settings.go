@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/door"
+	"github.com/weir-edge/weir/edge/kv"
 )
 
 // Settings are the settings of the process, as against those of a server,
@@ -39,6 +40,7 @@ type Settings struct {
 	MaxSessions              int // legacy sessions
 	MaxSessionsPerPrincipal  int // of them of one principal, or of one client address where nobody is asked who they are
 	MaxParked                int // calls that wait for a modern client to come back with an answer
+	CacheMemory              int // bytes of what the process remembers and can do without
 
 	SessionTTL   time.Duration // a session unused for so long ends
 	ParkTTL      time.Duration // how long a parked call waits for its client
@@ -79,6 +81,7 @@ func Defaults() Settings {
 		MaxSessions:             10000,
 		MaxSessionsPerPrincipal: 1000,
 		MaxParked:               1000,
+		CacheMemory:             64 << 20,
 		SessionTTL:              30 * time.Minute,
 		ParkTTL:                 5 * time.Minute,
 		CallCap:                 10 * time.Minute,
@@ -145,6 +148,7 @@ func (s Settings) Check() error {
 	within("max-sessions", s.MaxSessions, 1, 1<<20)
 	within("max-sessions-per-principal", s.MaxSessionsPerPrincipal, 1, 1<<20)
 	within("max-parked", s.MaxParked, 1, 1<<20)
+	within("cache-memory", s.CacheMemory, kv.MinCache, 1<<30)
 	positive := func(flag string, d time.Duration) {
 		if d <= 0 {
 			bad(flag, "%s is not a positive duration, such as 30s", d)

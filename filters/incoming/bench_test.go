@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/weir-edge/weir/edge"
@@ -28,10 +29,9 @@ func ofSize(t testing.TB, p *provider, size int) string {
 func TestCachedAllocations(t *testing.T) {
 	p := newProvider(t, theRSA())
 	g := open(t, p.spec())
-	sent := edge.Secret("Bearer " + ofSize(t, p, 1024))
-	if _, err := g.Identify(t.Context(), sent, ""); err != nil {
-		t.Fatal(err)
-	}
+	token := ofSize(t, p, 1024)
+	sent := edge.Secret("Bearer " + token)
+	remembered(t, g, token)
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(1000, func() { _, _ = g.Identify(ctx, sent, "") }); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -42,13 +42,46 @@ func TestCachedAllocations(t *testing.T) {
 func BenchmarkCached(b *testing.B) {
 	p := newProvider(b, theRSA())
 	g := open(b, p.spec())
-	sent := edge.Secret("Bearer " + ofSize(b, p, 1024))
+	token := ofSize(b, p, 1024)
+	sent := edge.Secret("Bearer " + token)
+	remembered(b, g, token)
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := g.Identify(ctx, sent, ""); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkCachedByMany is the same on all processors, each with tokens of its
+// own and with one that all of them have.
+func BenchmarkCachedByMany(b *testing.B) {
+	p := newProvider(b, theRSA())
+	g := open(b, p.spec())
+	var sent []edge.Secret
+	for i := range 64 {
+		token := theRSA().mint(p.claims(map[string]any{"jti": i, "pad": strings.Repeat("x", 240)}))
+		sent = append(sent, edge.Secret("Bearer "+token))
+		remembered(b, g, token)
+	}
+	ctx := b.Context()
+	var next atomic.Int64
+	for name, same := range map[string]bool{"same": true, "own": false} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for i := int(next.Add(32)); pb.Next(); i++ {
+					if same {
+						i = 0
+					}
+					if _, err := g.Identify(ctx, sent[i%len(sent)], ""); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
 	}
 }
 

@@ -24,10 +24,10 @@ type moment struct {
 	mono time.Duration
 }
 
-func newClock() *clock {
-	start := time.Now()
+func newClock(read func() time.Time) *clock {
+	start := read()
 	return &clock{read: func() (int64, time.Duration) {
-		now := time.Now()
+		now := read()
 		return now.UnixNano(), now.Sub(start)
 	}}
 }

@@ -32,12 +32,6 @@ func Signed(keys *oauth.KeySet, token string) ([]byte, error) {
 // SetClock makes the gate read another clock.
 func (g *Gate) SetClock(read func() (wall int64, mono time.Duration)) { g.clock.read = read }
 
-// Cost is what the gate's memory of tokens costs, and its bound.
-func (g *Gate) Cost() (cost, bound int64) {
-	_, cost = g.cache.size()
-	return cost, cacheBudget
-}
-
 // Claims reads claims as a gate for this issuer and audience does.
 func Claims(text []byte, issuer, audience string, introspected bool) error {
 	_, err := parseClaims(text, rules{issuer: issuer, audience: audience, now: time.Now(), introspected: introspected})

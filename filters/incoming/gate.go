@@ -32,9 +32,9 @@ type Gate struct {
 	fixed      *edge.Identity // of local and anonymous
 	issuer     *oauth.Issuer
 	introspect *oauth.Introspector
+	now        func() time.Time
 	clock      *clock
-	digester   *digester
-	cache      cache
+	memory     *memory
 	counts     counts
 
 	// Map makes of who a token is for who that is here, once for each token that
@@ -51,7 +51,6 @@ type Stats struct {
 	Introspected uint64 // tokens that their issuer called active
 	Refused      uint64 // exchanges without a token that holds
 	Away         uint64 // exchanges that nobody could decide
-	Tokens       int    // remembered now
 	Fetches      uint64 // of the issuer's keys
 	Failures     uint64 // of attempts to learn them
 }
@@ -60,8 +59,12 @@ type Stats struct {
 // known of an issuer. It fails for a secret, a file or a user that cannot be
 // read; that the provider is away is no failure.
 func (t *Incoming) Start(env edge.Env, issuers *oauth.Issuers) (*Gate, error) {
-	g := &Gate{incoming: t, clock: newClock(), digester: newDigester()}
 	s := &t.spec
+	g := &Gate{incoming: t, now: env.Now}
+	if g.now == nil {
+		g.now = time.Now
+	}
+	g.clock = newClock(g.now)
 	switch s.Type {
 	case Anonymous:
 		g.fixed = &edge.Identity{Issuer: AnonymousIssuer, Subject: "anonymous", Name: "Anonymous User"}
@@ -77,6 +80,12 @@ func (t *Incoming) Start(env edge.Env, issuers *oauth.Issuers) (*Gate, error) {
 		}
 		return g, nil
 	}
+
+	var cache edge.Cache
+	if env.Cache != nil {
+		cache = env.Cache(cachePart)
+	}
+	g.memory = newMemory(cache, s)
 
 	// 1. What the configuration names: files and secrets.
 	how := oauth.Options{CABundle: []byte(s.CABundle), AllowPrivate: s.AllowPrivate, AllowHTTP: s.AllowHTTP}
@@ -153,7 +162,6 @@ func (g *Gate) Stats() Stats {
 		Cached: g.counts.cached.Load(), Verified: g.counts.verified.Load(), Introspected: g.counts.introspected.Load(),
 		Refused: g.counts.refused.Load(), Away: g.counts.away.Load(),
 	}
-	s.Tokens, _ = g.cache.size()
 	if g.issuer != nil {
 		s.Fetches, s.Failures = g.issuer.Fetches()
 	}
@@ -172,7 +180,6 @@ func (g *Gate) Collect(m edge.Emitter) {
 	m.Counter("weir_auth_introspected", "Tokens that their issuer called active.", float64(s.Introspected))
 	m.Counter("weir_auth_refused", "Messages without a token that holds.", float64(s.Refused))
 	m.Counter("weir_auth_away", "Messages that nobody could decide.", float64(s.Away))
-	m.Gauge("weir_auth_tokens", "Tokens that are remembered.", float64(s.Tokens))
 	m.Counter("weir_auth_key_fetches", "Times that the issuer was asked for its keys.", float64(s.Fetches))
 	m.Counter("weir_auth_key_failures", "Attempts to learn the keys that failed.", float64(s.Failures))
 }
@@ -237,9 +244,8 @@ func (g *Gate) Remembered(authorization []byte) *edge.Identity {
 	if !ok || len(token) > maxToken {
 		return nil
 	}
-	d := g.digester.of(token)
-	e := g.cache.get(&d)
-	if e == nil || !g.holds(e, g.clock.now()) || oauth.Lacks(e.identity.Scopes, g.incoming.spec.Required) {
+	e := g.memory.get(g.memory.key(token), token, g.clock.now())
+	if e == nil || !g.holds(e) || oauth.Lacks(e.identity.Scopes, g.incoming.spec.Required) {
 		return nil
 	}
 	g.counts.cached.Add(1)
@@ -264,13 +270,13 @@ func (g *Gate) token(ctx context.Context, authorization string) (*edge.Identity,
 	}
 
 	// 1. A token that was good a moment ago.
-	d, now := g.digester.of(token), g.clock.now()
-	if e := g.cache.get(&d); e != nil {
-		if g.holds(e, now) {
+	key, now := g.memory.key(token), g.clock.now()
+	if e := g.memory.get(key, token, now); e != nil {
+		if g.holds(e) {
 			g.counts.cached.Add(1)
 			return e.identity, nil
 		}
-		g.cache.forget(&d, e)
+		g.memory.forget(key)
 	}
 
 	// 2. A token that says itself who it is, or one that its issuer explains.
@@ -292,17 +298,15 @@ func (g *Gate) token(ctx context.Context, authorization string) (*edge.Identity,
 			return nil, err
 		}
 	}
-	g.cache.put(&d, e)
+	g.memory.put(key, e, len(authorization))
 	return e.identity, nil
 }
 
-// holds reports whether what is remembered of a token is still so.
-func (g *Gate) holds(e *entry, now time.Time) bool {
-	if !e.until.IsZero() && !now.Before(e.until) {
-		return false
-	}
+// holds reports whether what is remembered of a token that is not over is still
+// so.
+func (g *Gate) holds(e *entry) bool {
 	if !e.asked.IsZero() {
-		return time.Since(e.asked) < remember
+		return g.now().Sub(e.asked) < remember
 	}
 	keys, err := g.issuer.Keys()
 	return err == nil && keys.Generation == e.generation
@@ -323,7 +327,7 @@ func (g *Gate) verify(ctx context.Context, token string, now time.Time) (*entry,
 		return nil, err
 	}
 	g.counts.verified.Add(1)
-	return &entry{identity: g.identity(&c, token), until: c.expires.Add(skew), generation: generation, cost: cost(token)}, nil
+	return &entry{token: token, identity: g.identity(&c, token), until: c.expires.Add(skew), generation: generation}, nil
 }
 
 // ask has the issuer explain an opaque token, by one of the ways to ask it.
@@ -334,7 +338,7 @@ func (g *Gate) ask(ctx context.Context, token string, now time.Time, introspect 
 	if strings.Count(token, ".") == 4 {
 		return nil, errors.New("an encrypted JWT")
 	}
-	asked := time.Now()
+	asked := g.now()
 	text, active, err := introspect(ctx, edge.Secret(token))
 	switch {
 	case err != nil:
@@ -348,7 +352,11 @@ func (g *Gate) ask(ctx context.Context, token string, now time.Time, introspect 
 	}
 	delete(c.all, "active")
 	g.counts.introspected.Add(1)
-	return &entry{identity: g.identity(&c, token), until: c.expires, asked: asked, cost: cost(token)}, nil
+	until := now.Add(remember)
+	if !c.expires.IsZero() && c.expires.Before(until) {
+		until = c.expires
+	}
+	return &entry{token: token, identity: g.identity(&c, token), until: until, asked: asked}, nil
 }
 
 func (g *Gate) rules(now time.Time, access, introspected bool) rules {

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/filters/incoming"
 )
@@ -220,7 +222,22 @@ func parse(t testing.TB, s incoming.Spec) *incoming.Incoming {
 }
 
 func env(t testing.TB) edge.Env {
-	return edge.Env{Log: slog.New(slog.DiscardHandler), Defer: t.Cleanup}
+	t.Helper()
+	return within(t, 64<<20)
+}
+
+// within is a world whose cache has a budget of so many bytes.
+func within(t testing.TB, budget int64) edge.Env {
+	t.Helper()
+	cache, err := kv.NewCache(budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cache.Close)
+	return edge.Env{
+		Log: slog.New(slog.DiscardHandler), Defer: t.Cleanup,
+		Cache: func(part string) edge.Cache { return cache.Part(part) },
+	}
 }
 
 // open opens a gate that ends with the test.
@@ -275,4 +292,23 @@ func op(err error) string {
 		return e.Op
 	}
 	return ""
+}
+
+// remembered returns the identity that a token has, once the gate remembers it.
+func remembered(t testing.TB, g *incoming.Gate, token string) *edge.Identity {
+	t.Helper()
+	id, err := identify(t, g, token)
+	if err != nil {
+		t.Fatalf("refused: %v: %v", op(err), err)
+	}
+	edgetest.Until(t, "a token that is remembered", func() bool {
+		again, err := identify(t, g, token)
+		if err != nil {
+			t.Fatalf("refused: %v: %v", op(err), err)
+		}
+		same := again == id
+		id = again
+		return same
+	})
+	return id
 }

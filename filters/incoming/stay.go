@@ -53,30 +53,29 @@ func (g *Gate) Holds(id *edge.Identity, s *Stay) (holds, renew bool) {
 		return false, false
 	}
 	if s.good.IsZero() {
-		s.good = time.Now() // it has just been let in
+		s.good = g.now() // it has just been let in
 	}
 	token := string(id.Token)
 	if isJWT(token) {
 		keys, err := g.issuer.Keys()
 		if err == nil && s.gate == g && s.generation == keys.Generation {
-			s.good = time.Now()
+			s.good = g.now()
 			return true, false
 		}
 	}
 	if s.gate != g || !isJWT(token) { // requests may have found it out already
-		d := g.digester.of(token)
-		if e := g.cache.get(&d); e != nil && g.holds(e, now) {
+		if e := g.memory.get(g.memory.key(token), token, now); e != nil && g.holds(e) {
 			s.gate, s.generation = g, e.generation
 			switch {
 			case e.asked.IsZero():
-				s.good = time.Now()
+				s.good = g.now()
 				return true, false
 			case e.asked.After(s.good):
 				s.good = e.asked
 			}
 		}
 	}
-	age := time.Since(s.good)
+	age := g.now().Sub(s.good)
 	if isJWT(token) {
 		return age < staysFor, true
 	}
@@ -93,7 +92,7 @@ func (g *Gate) Renew(ctx context.Context, id *edge.Identity, s *Stay) {
 	if g.fixed != nil || id == nil {
 		return
 	}
-	token, asked := string(id.Token), time.Now()
+	token, asked := string(id.Token), g.now()
 	var generation uint64
 	var err error
 	if isJWT(token) {
@@ -110,10 +109,7 @@ func (g *Gate) Renew(ctx context.Context, id *edge.Identity, s *Stay) {
 	case errors.As(err, &unknown):
 	default:
 		s.over = true
-		d := g.digester.of(token)
-		if e := g.cache.get(&d); e != nil { // nor does it let anybody in
-			g.cache.forget(&d, e)
-		}
+		g.memory.forget(g.memory.key(token)) // nor does it let anybody in
 	}
 }
 
