@@ -79,7 +79,7 @@ type given struct {
 type world struct {
 	memory  *kv.MemoryStore // of servers that share no store
 	cache   *kv.Cache       // what the process can do without
-	guests  *guest.Keeper   // programs among the filters
+	guests  *guest.Cache    // compiled programs of the filters
 	secrets *secret.Secrets
 	running running // mounted handlers
 
@@ -191,7 +191,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 		Relay: e.relay, Signer: e.seal.signer, Memory: e.world.memory, Clock: e.door.Clock, Log: log, Work: &e.work, End: e.end,
 		Servers: e.hosts, Handlers: e.handlers, Wanted: e.replicas.Wanted, Keys: func() [][]byte { return e.seal.keys }, TakeKeys: e.takeKeys,
 	})
-	e.world.guests = guest.NewKeeper(s.FilterCache, log)
+	e.world.guests = guest.NewCache(s.FilterCache, log)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.abandon())

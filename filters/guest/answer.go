@@ -11,8 +11,8 @@ import (
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
-// response asks a program about an answer, and does what it says.
-func (h *hall) response(ctx context.Context, x *edge.Exchange, w *work, hook abi.Hook, a *asked, r *edge.Response) error {
+// response asks a program about an answer and applies its operations.
+func (h *openFilters) response(ctx context.Context, x *edge.Exchange, w *scratch, hook abi.Hook, a *subscriber, r *edge.Response) error {
 	s := w.about(x)
 	if !a.matches(a.want, s.method, s.tool, s.backend) || a.calls(ctx, x) {
 		return nil
@@ -46,7 +46,7 @@ func (h *hall) response(ctx context.Context, x *edge.Exchange, w *work, hook abi
 	return replace(x, r, result.whole())
 }
 
-// revise makes one operation on a result.
+// revise applies one operation to a result.
 func revise(x *edge.Exchange, result *draft, o *op) error {
 	switch o.kind {
 	case abi.OpLogField:
@@ -74,21 +74,21 @@ func revise(x *edge.Exchange, result *draft, o *op) error {
 			return result.put(tokens, o.raw)
 		}
 		if !result.has(tokens...) {
-			return nil // what is not there needs no hiding
+			return nil // a missing value needs no hiding
 		}
 		return result.put(tokens, mcp.Quote(o.text))
 	}
 	return errors.New("not for an answer")
 }
 
-// replace puts another result into an answer.
+// replace puts another result in an answer.
 func replace(x *edge.Exchange, r *edge.Response, result []byte) error {
 	if result == nil {
 		return nil
 	}
 	status := r.Status
 	if r.Kind == mcp.Failure {
-		status = 200 // the error's own is that of a failure
+		status = 200 // the error's own status means failure
 	}
 	if err := r.Decode(mcp.AppendResult(nil, slices.Clone(x.Request.IDText()), result)); err != nil {
 		return edge.Errorf(edge.Internal, "guest", "%w", err)

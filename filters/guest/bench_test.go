@@ -20,7 +20,7 @@ import (
 // behind it.
 func asking(t testing.TB, isolation v1beta1.FilterIsolation, rules ...string) edge.Handler {
 	t.Helper()
-	k := guest.NewKeeper(filepath.Join(guests.Dir, "cache"), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	k := guest.NewCache(filepath.Join(guests.Dir, "cache"), slog.New(slog.NewTextHandler(io.Discard, nil)))
 	loaded, err := guest.Load([]guest.Spec{{
 		Name: "f", Path: path(t), Config: fmt.Sprintf(`{"rules":%q}`, strings.Join(rules, "\n")),
 		Mode: v1beta1.FilterEnforce, OnError: v1beta1.FilterDeny, Isolation: isolation, Timeout: time.Minute, Fuel: 50_000_000, Output: 1 << 20,

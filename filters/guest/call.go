@@ -14,51 +14,51 @@ import (
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
-// asked is a program with what it wants to know at a hook.
-type asked struct {
+// subscriber is a program with its subscription to one hook.
+type subscriber struct {
 	*program
 	want *want
-	hall *hall
+	hall *openFilters
 
 	credentials map[string]*edge.Credential // that it may choose, by name
-	kept        *held                       // what it said of credentials before
+	kept        *held                       // its earlier answers about credentials
 }
 
-// hall is the open filters of a server.
-type hall struct {
+// openFilters holds the open filters of a server.
+type openFilters struct {
 	options Options
-	at      [abi.Hooks][]asked // in the order of the filters
-	fixes   bool               // tools may have arguments that are fixed
+	at      [abi.Hooks][]subscriber // in filter order
+	fixes   bool                    // tools may have fixed arguments
 }
 
-// Options are what a server's filters need of it.
+// Options are what the filters of a server need from it.
 type Options struct {
-	// Resolve finds where a message goes whose method is what it was, and whose
-	// name or arguments are others.
+	// Resolve finds the target of a message after its name or arguments have
+	// changed; its method has not.
 	Resolve func(context.Context, *edge.Exchange) (*edge.Target, error)
 
-	// Elsewhere returns the name under which clients see the tool that a backend
-	// calls original; "" for none.
+	// Elsewhere returns the name under which clients see the tool that a
+	// backend calls original; "" if they see none.
 	Elsewhere func(ctx context.Context, x *edge.Exchange, backend, original string) string
 
-	// Call calls a tool for the client whose message x is, as the client itself
-	// could. It returns JSON text of the result, or else of an error object. nil for a
-	// server that makes no such calls.
+	// Call calls a tool for the client whose message x is, with the rights of
+	// that client. It returns the JSON text of the result or of an error
+	// object. nil for a server that makes no such calls.
 	Call func(ctx context.Context, x *edge.Exchange, tool string, arguments []byte) (result, failure []byte)
 
-	// Emit writes down what a program tells of while it is asked about x, which may be
-	// nil. data is JSON text, empty for none.
+	// Emit reports a program's own event; x, the message that it was asked
+	// about, may be nil. data is JSON text, empty for none.
 	Emit func(x *edge.Exchange, filter, hook, name string, data []byte)
 
-	// Store names the store that is in the world of the server.
+	// Store names the store of the server.
 	Store string
 
-	Guarded bool // clients have to prove who they are
-	Audited bool // there are records of what happens
+	Guarded bool // clients must authenticate
+	Audited bool // an audit log is kept
 }
 
-// handle asks about a message on its way to an answer, and about the answer.
-func (h *hall) handle(ctx context.Context, x *edge.Exchange, next edge.Handler) (*edge.Response, error) {
+// handle asks programs about a request, and then about its answer.
+func (h *openFilters) handle(ctx context.Context, x *edge.Exchange, next edge.Handler) (*edge.Response, error) {
 	m := x.Request
 	before, after := abi.OnCallRequest, abi.OnCallResponse
 	if m.Method != "tools/call" || m.Kind != mcp.Request {
@@ -80,10 +80,10 @@ func (h *hall) handle(ctx context.Context, x *edge.Exchange, next edge.Handler) 
 	if err != nil || r == nil || len(h.at[after]) == 0 {
 		return r, err
 	}
-	w := newWork()
+	w := newScratch()
 	defer w.free()
 	w.carry = carry
-	for i := len(h.at[after]) - 1; i >= 0; i-- { // the last that saw the request sees the answer first
+	for i := len(h.at[after]) - 1; i >= 0; i-- { // the last to see the request sees the answer first
 		if err := h.response(ctx, x, w, after, &h.at[after][i], r); err != nil {
 			return nil, err
 		}
@@ -91,13 +91,13 @@ func (h *hall) handle(ctx context.Context, x *edge.Exchange, next edge.Handler) 
 	return r, nil
 }
 
-// requests asks about a message on its way to an answer, and returns what
-// programs leave for that. Nothing else is held while a backend is waited for.
-func (h *hall) requests(ctx context.Context, x *edge.Exchange, hook abi.Hook) ([]carried, error) {
+// requests asks programs about a request and returns what they carry over to
+// its answer. Nothing else is kept while the backend works.
+func (h *openFilters) requests(ctx context.Context, x *edge.Exchange, hook abi.Hook) ([]carried, error) {
 	if len(h.at[hook]) == 0 {
 		return nil, nil
 	}
-	w := newWork()
+	w := newScratch()
 	defer w.free()
 	for i := range h.at[hook] {
 		if err := h.request(ctx, x, w, hook, &h.at[hook][i]); err != nil {
@@ -107,8 +107,8 @@ func (h *hall) requests(ctx context.Context, x *edge.Exchange, hook abi.Hook) ([
 	return w.carry, nil
 }
 
-// about says what a message is about.
-func (w *work) about(x *edge.Exchange) subject {
+// about describes a message to programs.
+func (w *scratch) about(x *edge.Exchange) subject {
 	m := x.Request
 	s := subject{method: m.Method}
 	if x.Target != nil {
@@ -128,8 +128,8 @@ func (w *work) about(x *edge.Exchange) subject {
 	return s
 }
 
-// request asks a program about a request, and does what it says.
-func (h *hall) request(ctx context.Context, x *edge.Exchange, w *work, hook abi.Hook, a *asked) error {
+// request asks a program about a request and applies its operations.
+func (h *openFilters) request(ctx context.Context, x *edge.Exchange, w *scratch, hook abi.Hook, a *subscriber) error {
 	s := w.about(x)
 	if !a.matches(a.want, s.method, s.tool, s.backend) || a.calls(ctx, x) {
 		return nil
@@ -154,19 +154,19 @@ func (h *hall) request(ctx context.Context, x *edge.Exchange, w *work, hook abi.
 	return h.change(ctx, x, w, a, ops, s.arguments)
 }
 
-// change is what a program makes of a call.
+// change is what a program's operations make of a call.
 type change struct {
 	arguments     draft
-	tool, backend string // "" for the same
-	edited        bool   // the arguments are others
+	tool, backend string // "" if unchanged
+	edited        bool   // the arguments have changed
 	forward       []edge.Header
-	result        []byte // JSON text of an answer at hand; nil for none
+	result        []byte // JSON text of the program's own answer; nil for none
 	carry         []byte // nil for none
 }
 
-// change does what a program says of a call: all of it, or nothing when some of
-// it cannot be done.
-func (h *hall) change(ctx context.Context, x *edge.Exchange, w *work, a *asked, ops []op, arguments []byte) error {
+// change applies a program's operations to a call: all of them, or none if
+// one cannot be applied.
+func (h *openFilters) change(ctx context.Context, x *edge.Exchange, w *scratch, a *subscriber, ops []op, arguments []byte) error {
 	c := change{arguments: draft{text: arguments}, forward: x.Forward}
 	for i := range ops {
 		if err := c.take(&ops[i]); err != nil {
@@ -175,7 +175,7 @@ func (h *hall) change(ctx context.Context, x *edge.Exchange, w *work, a *asked, 
 	}
 	if c.edited || c.tool != "" || c.backend != "" {
 		if err := h.redirect(ctx, x, a, &c); err != nil {
-			var not *unmade
+			var not *impossible
 			if errors.As(err, &not) {
 				return a.broke(abi.OnCallRequest, not.why)
 			}
@@ -197,7 +197,7 @@ func (h *hall) change(ctx context.Context, x *edge.Exchange, w *work, a *asked, 
 	return nil
 }
 
-// take takes one operation in.
+// take adds one operation.
 func (c *change) take(o *op) (err error) {
 	switch o.kind {
 	case abi.OpSetArg, abi.OpDelArg:
@@ -233,10 +233,11 @@ func (c *change) take(o *op) (err error) {
 	return err
 }
 
-// maxForward is how many header lines a call may have for its backend.
+// maxForward is how many header lines a call may add to its request to the
+// backend.
 const maxForward = 64
 
-// withHeader sets or takes away a header line, in a list of its own.
+// withHeader sets or removes a header line in a copy of the list.
 func withHeader(lines []edge.Header, o *op) ([]edge.Header, error) {
 	out := slices.DeleteFunc(slices.Clone(lines), func(l edge.Header) bool { return outgoing.SameName(l.Name, o.name) })
 	if o.kind == abi.OpDelHeader {
@@ -248,15 +249,17 @@ func withHeader(lines []edge.Header, o *op) ([]edge.Header, error) {
 	return append(out, edge.Header{Name: o.name, Value: o.text}), nil
 }
 
-// unmade is a change that cannot be made, by the program's own fault.
-type unmade struct{ why error }
+// impossible is an error in what a program asked for: the fault is the
+// program's.
+type impossible struct{ why error }
 
-func (u *unmade) Error() string { return u.why.Error() }
+func (u *impossible) Error() string { return u.why.Error() }
 
-// redirect puts the call into the exchange that a program makes of it, and finds
-// out where it goes. Whether the client may is judged after.
-func (h *hall) redirect(ctx context.Context, x *edge.Exchange, a *asked, c *change) error {
-	// 1. Which tool it is by now.
+// redirect applies a program's change to the exchange and finds its target.
+// Whether the client is allowed to reach it is checked later.
+func (h *openFilters) redirect(ctx context.Context, x *edge.Exchange, a *subscriber, c *change) error {
+	//
+	// 1. The tool to call.
 	if c.backend != "" {
 		original := ""
 		if t := x.Target; c.tool != "" {
@@ -266,23 +269,25 @@ func (h *hall) redirect(ctx context.Context, x *edge.Exchange, a *asked, c *chan
 		}
 		name := h.options.Elsewhere(ctx, x, c.backend, original)
 		if name == "" {
-			return edge.Errorf(edge.NotFound, "guest", "filter %q: backend %q has no such tool", a.spec.Name, c.backend)
+			return edge.Errorf(edge.NotFound, "guest", "filter %q: backend %q has no tool of this name", a.spec.Name, c.backend)
 		}
 		c.tool = name
 	}
 	if c.tool != "" && !utf8.ValidString(c.tool) {
-		return &unmade{errors.New("a name that is not UTF-8")}
+		return &impossible{errors.New("the name is not UTF-8")}
 	}
 
-	// 2. The message anew.
+	//
+	// 2. The new message.
 	changed, err := c.message(x.Request)
 	if err != nil {
-		return &unmade{err}
+		return &impossible{err}
 	}
 
-	// 3. Where it goes.
+	//
+	// 3. Its target.
 	was, name, params := x.Request, x.Name, x.Head.Params
-	x.Request, x.Head.Params = changed, nil // those mirror arguments that may be others now
+	x.Request, x.Head.Params = changed, nil // headers that mirror arguments may be stale
 	if c.tool != "" && x.Name != "" {
 		x.Name = c.tool
 	}
@@ -295,7 +300,7 @@ func (h *hall) redirect(ctx context.Context, x *edge.Exchange, a *asked, c *chan
 	return nil
 }
 
-// message is a call with what has changed of it. It stays the same request of the
+// message returns the call with its changes. It stays the same request of the
 // same client.
 func (c *change) message(m *mcp.Message) (*mcp.Message, error) {
 	var edits []mcp.Edit
@@ -305,7 +310,7 @@ func (c *change) message(m *mcp.Message) (*mcp.Message, error) {
 	if c.edited {
 		arguments := c.arguments.whole()
 		if len(arguments) == 0 || arguments[0] != '{' {
-			return nil, errors.New("arguments that are not an object")
+			return nil, errors.New("the arguments are not an object")
 		}
 		if span := m.Get("arguments"); span.OK() {
 			edits = append(edits, mcp.Edit{Span: span, With: arguments})
@@ -317,9 +322,9 @@ func (c *change) message(m *mcp.Message) (*mcp.Message, error) {
 	return mcp.Decode(mcp.Splice(nil, m.Raw, edits...))
 }
 
-// fixed puts the arguments in place that are not the client's to choose. What
-// the client sent for them, or what stands in their way, does not reach anybody.
-func (h *hall) fixed(x *edge.Exchange) error {
+// fixed sets the arguments that the client may not choose. Values that the
+// client sent for them, or in their way, are dropped.
+func (h *openFilters) fixed(x *edge.Exchange) error {
 	m := x.Request
 	arguments, err := fix(x, m.Get("arguments").Of(m.Raw))
 	if err == nil {
@@ -327,13 +332,13 @@ func (h *hall) fixed(x *edge.Exchange) error {
 		m, err = c.message(m)
 	}
 	if err != nil {
-		return edge.Errorf(edge.Params, "guest", "the arguments leave no place for those that are fixed")
+		return edge.Errorf(edge.Params, "guest", "fixed arguments cannot be set: another argument is in their place")
 	}
 	x.Request, x.Head.Params = m, nil
 	return nil
 }
 
-// answered is the answer to a call that a program has at hand.
+// answered turns a program's own result into the answer to a call.
 func answered(x *edge.Exchange, result []byte) (*edge.Response, error) {
 	if x.Era == mcp.Modern && mcp.Lookup(result, "resultType") == nil {
 		result = mcp.Change(result, nil, mcp.With("resultType", `"complete"`))

@@ -106,7 +106,7 @@ func TestAnotherTool(t *testing.T) {
 		if era == edgetest.Modern {
 			status = 400
 		}
-		fails(t, c.call(t, "a_echo", `{"void":1}`), status, -32602, `backend "c" has no such tool`)
+		fails(t, c.call(t, "a_echo", `{"void":1}`), status, -32602, `backend "c" has no tool of this name`)
 		if len(a.Requests("tools/call")) != 0 {
 			t.Error("a backend saw what is denied")
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
-// openCredentials opens the credentials that a filter may choose among, by name.
-// Programs know the names alone.
+// openCredentials opens the credentials that a filter may choose from, by
+// name. Programs see only the names.
 func (s *Spec) openCredentials(env edge.Env) (map[string]*edge.Credential, error) {
 	if len(s.Credentials) == 0 {
 		return nil, nil
@@ -28,18 +28,19 @@ func (s *Spec) openCredentials(env edge.Env) (map[string]*edge.Credential, error
 	return all, nil
 }
 
-// maxHeld is how many answers of one program are kept. When there are more, all
-// are forgotten.
+// maxHeld is how many answers of one program are kept. At the limit all are
+// dropped.
 const maxHeld = 4096
 
-// held is what a program said of credentials, for as long as that holds. It is
-// safe for concurrent use.
+// held caches a program's answers about credentials for as long as they are
+// valid. It is safe for concurrent use.
 type held struct {
 	mu  sync.Mutex
 	all map[whose]answer
 }
 
-// whose is whom an answer is for: the clients that are of one kind to the program.
+// whose is the cache key of an answer: a backend and the clients that the
+// program does not tell apart.
 type whose struct{ backend, key string }
 
 type answer struct {
@@ -47,9 +48,9 @@ type answer struct {
 	until time.Time
 }
 
-// ask returns what the program says of a backend and of clients that are to it as
-// this one is. It is told of nothing else: its answer is for all of them.
-func (h *held) ask(ctx context.Context, a *asked, id *edge.Identity, w *work, backend string) ([]op, error) {
+// ask returns the program's answer for a backend and all clients with the
+// same key. The program sees only what they have in common.
+func (h *held) ask(ctx context.Context, a *subscriber, id *edge.Identity, w *scratch, backend string) ([]op, error) {
 	const hook = abi.OutgoingAuth
 	of := whose{backend, keyOf(id, a.want.varies)}
 	now := time.Now()
@@ -59,14 +60,14 @@ func (h *held) ask(ctx context.Context, a *asked, id *edge.Identity, w *work, ba
 	if ok && now.Before(is.until) {
 		return is.ops, nil
 	}
-	in := w.input(a.want, &edge.Exchange{Identity: told(id, a.want.varies)}, &subject{backend: backend})
+	in := w.input(a.want, &edge.Exchange{Identity: visibleTo(id, a.want.varies)}, &subject{backend: backend})
 	ops, out, err := a.ask(a.within(ctx, hook, &edge.Exchange{Identity: id}), hook, "", in, w.out[:0], may(hook), maxOps)
 	if w.out = out; err != nil || a.down[hook].Load() {
-		return ops, err // what a failure left is nothing to keep
+		return ops, err // failures are not cached
 	}
 	ops = slices.Clone(ops)
 	for i := range ops {
-		ops[i].raw = slices.Clone(ops[i].raw) // of the answer's memory, which is used again
+		ops[i].raw = slices.Clone(ops[i].raw) // out of the answer's memory, which is reused
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -209,7 +209,7 @@ func TestZ03Selected(t *testing.T) {
 		pointers = append(pointers, tokens)
 	}
 	small := `{"a":[1, [], {"b":"x"}],"c/d":null,"pad":"`
-	var w work
+	var w scratch
 	few := w.selected(nil, pointers[1:], []byte(small+`"}`))
 	many := w.selected(nil, pointers[1:], []byte(small+strings.Repeat("y", 2*fewBytes)+`"}`))
 	if string(few) != string(many) || len(few) == 0 {

@@ -9,30 +9,30 @@ import (
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
-// maxEvents is how many records may wait for programs. What is more is dropped
-// and counted: no message waits for one.
+// maxEvents is how many records may wait for programs. Further ones are
+// dropped and counted: no message waits for a record.
 const maxEvents = 1024
 
-// events shows records to the programs of a server, one after the other, beside
-// the messages that they are of.
+// events shows records to the programs of a server, one at a time, off the
+// path of requests.
 type events struct {
-	list    []asked
+	list    []subscriber
 	waiting chan []byte
 	ended   chan struct{}
 
 	ctx   context.Context // in which programs are asked
-	hurry func()          // ends it
+	hurry func()          // cancels ctx
 }
 
 // startEvents starts the goroutine that asks. stop ends it.
-func startEvents(list []asked) *events {
+func startEvents(list []subscriber) *events {
 	e := &events{list: list, waiting: make(chan []byte, maxEvents), ended: make(chan struct{})}
 	e.ctx, e.hurry = context.WithCancel(context.Background())
 	go e.run()
 	return e
 }
 
-// take takes a record, which it copies.
+// take queues a copy of a record.
 func (e *events) take(record []byte) {
 	select {
 	case e.waiting <- bytes.Clone(bytes.TrimSpace(record)):
@@ -41,19 +41,19 @@ func (e *events) take(record []byte) {
 	}
 }
 
-// lose counts a record that nobody is shown.
+// lose counts a record that no program sees.
 func (e *events) lose() {
 	for i := range e.list {
 		e.list[i].skipped[abi.OnEvent].Add(1)
 	}
 }
 
-// lastEvents is how long the end of a plan waits for programs to be shown what is
-// left: they may wait for others themselves.
+// lastEvents is how long a closing plan waits until programs have seen the
+// remaining records: programs may themselves be waiting.
 const lastEvents = 5 * time.Second
 
-// stop ends the goroutine, once it has shown what waits, or what it could in the
-// time that it has. What is taken after it is lost.
+// stop ends the goroutine once the queue is empty or lastEvents have passed.
+// Records taken later are lost.
 func (e *events) stop() {
 	if e == nil {
 		return
@@ -80,7 +80,7 @@ func (e *events) run() {
 }
 
 func (e *events) show(record []byte) {
-	w := newWork()
+	w := newScratch()
 	defer w.free()
 	for i := range e.list {
 		a := &e.list[i]
@@ -88,7 +88,7 @@ func (e *events) show(record []byte) {
 			continue
 		}
 		in := w.input(a.want, &edge.Exchange{}, &subject{event: record, values: record})
-		_, out, _ := a.ask(a.within(e.ctx, abi.OnEvent, nil), abi.OnEvent, "", in, w.out[:0], may(abi.OnEvent), maxOps) // a failure is logged, and nobody waits
+		_, out, _ := a.ask(a.within(e.ctx, abi.OnEvent, nil), abi.OnEvent, "", in, w.out[:0], may(abi.OnEvent), maxOps) // a failure is logged; nobody waits for it
 		w.out = out
 	}
 }

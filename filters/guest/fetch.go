@@ -17,19 +17,19 @@ import (
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
-// Bounds of the HTTP requests of programs.
+// Limits on the HTTP requests of programs.
 const (
-	maxFetch     = 10 * time.Second // one request, with its answer
+	maxFetch     = 10 * time.Second // one request with its answer
 	maxFetches   = 16               // of one program at a time
 	maxFetched   = 512 << 10        // bytes of an answer's body
-	maxFetchHead = 64               // header lines of a request, and of an answer
+	maxFetchHead = 64               // header lines of a request or an answer
 )
 
-// place is where programs may send requests to.
+// place is a destination of programs' requests.
 type place struct{ scheme, host, port string }
 
-// placeOf reads an entry of grants.http: HOST, HOST:PORT, or either behind
-// http:// for a host that is to be called without TLS.
+// placeOf parses an entry of grants.http: HOST, HOST:PORT, or either after
+// http:// for a host without TLS.
 func placeOf(entry string) place {
 	p := place{scheme: "https", port: "443"}
 	if rest, plain := strings.CutPrefix(entry, "http://"); plain {
@@ -43,7 +43,7 @@ func placeOf(entry string) place {
 	return p
 }
 
-// whereTo is the place of a URL.
+// whereTo returns the place that a URL leads to.
 func whereTo(u *url.URL) place {
 	p := place{u.Scheme, strings.ToLower(u.Hostname()), u.Port()}
 	if p.port == "" {
@@ -56,16 +56,16 @@ func whereTo(u *url.URL) place {
 type fetcher struct {
 	client *oauth.Client
 	places map[place]bool
-	slots  chan struct{} // taken by those under way
+	slots  chan struct{} // taken by requests under way
 }
 
-// newFetcher returns nil for a filter that may call nobody. trust is PEM
-// certificates in place of those of the system; nil for these.
+// newFetcher returns nil for a filter that may call no host. trust is PEM
+// certificates that replace those of the system; nil keeps these.
 func newFetcher(s *Spec, trust []byte) (*fetcher, error) {
 	if len(s.HTTP) == 0 {
 		return nil, nil
 	}
-	client, err := oauth.New(oauth.Options{Timeout: maxFetch, AllowHTTP: true, CABundle: trust}) // which entries decide over
+	client, err := oauth.New(oauth.Options{Timeout: maxFetch, AllowHTTP: true, CABundle: trust}) // the grants decide about addresses
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +82,8 @@ func (f *fetcher) close() {
 	}
 }
 
-// fetch is http_call: it sends a request to a place that the filter is granted,
-// and follows no redirect to another, or at all.
+// fetch is http_call: it sends a request to a granted place and follows no
+// redirects.
 func (p *program) fetch(ctx context.Context, record []byte) ([]byte, int64) {
 	f := p.fetcher
 	if f == nil {
@@ -98,7 +98,7 @@ func (p *program) fetch(ctx context.Context, record []byte) ([]byte, int64) {
 	case err != nil:
 		return nil, abi.ErrArgument
 	case !f.places[whereTo(u)]:
-		p.outward("a filter may not call this host: name it in grants.http, or take another module", "host", u.Host)
+		p.outward("a filter may not call this host: name it in grants.http, or use another module", "host", u.Host)
 		return nil, abi.ErrDenied
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -114,21 +114,21 @@ func (p *program) fetch(ctx context.Context, record []byte) ([]byte, int64) {
 	case errors.Is(err, oauth.ErrTooLarge):
 		return nil, abi.ErrLimit
 	case err != nil:
-		p.outward("a filter's HTTP request got no answer", "host", u.Host, "error", errors.Unwrap(err)) // what wraps it tells the path, which may hold a secret
+		p.outward("a filter's HTTP request got no answer", "host", u.Host, "error", errors.Unwrap(err)) // the wrapped error names the path, which may hold a secret
 		return nil, abi.ErrUnavailable
 	}
 	return fetched(r), 0
 }
 
-// outward tells of what a program asked of others.
+// outward logs a failed request of a program.
 func (p *program) outward(what string, args ...any) {
 	if p.lines.allow() {
 		p.log.Warn(what, append([]any{"server", p.server, "filter", p.spec.Name}, args...)...)
 	}
 }
 
-// fetchOf reads a request, and how long it may take. It reports false for one
-// that is none.
+// fetchOf parses a request and its timeout. It reports false for a malformed
+// one.
 func fetchOf(record []byte) (q oauth.Request, wait time.Duration, ok bool) {
 	q = oauth.Request{Method: http.MethodGet, Trust: oauth.Named, Header: http.Header{}, MaxBody: maxFetched}
 	wait = maxFetch
@@ -175,8 +175,8 @@ func headerOf(record []byte) (name, value string) {
 	return name, value
 }
 
-// sendable reports whether a program may send a header line: one that frames the
-// request is made by the edge.
+// sendable reports whether a program may send a header line: those that frame
+// the request are the edge's.
 func sendable(name, value string) bool {
 	if !outgoing.IsName(name) || len(value) > maxValue || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
 		return false
@@ -189,7 +189,7 @@ func sendable(name, value string) bool {
 	return !outgoing.Restricted(name)
 }
 
-// fetched writes the answer down.
+// fetched encodes the answer.
 func fetched(r *oauth.Response) []byte {
 	b := abi.AppendUint(nil, abi.FetchedStatus, uint64(r.Status))
 	lines := 0

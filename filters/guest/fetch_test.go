@@ -38,7 +38,7 @@ func TestFetch(t *testing.T) {
 	trust := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	dir := t.TempDir()
 	open := func(url, digest string) string {
-		k := guest.NewKeeper(dir, slog.New(slog.NewTextHandler(io.Discard, nil)))
+		k := guest.NewCache(dir, slog.New(slog.NewTextHandler(io.Discard, nil)))
 		k.Trust(trust)
 		defer k.Close()
 		loaded, err := guest.Load([]guest.Spec{{

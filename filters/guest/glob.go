@@ -1,8 +1,8 @@
 package guest
 
-// glob reports whether text fits a pattern in which * stands for any
-// characters. It takes time in proportion to the product of their lengths at most, and
-// allocates nothing.
+// glob reports whether text matches a pattern in which * stands for any
+// characters. Its time is at most proportional to the product of their
+// lengths; it does not allocate.
 func glob[T string | []byte](pattern string, text T) bool {
 	p, t := 0, 0
 	star, from := -1, 0
@@ -26,7 +26,8 @@ func glob[T string | []byte](pattern string, text T) bool {
 	return p == len(pattern)
 }
 
-// anyGlob reports whether text fits one of the patterns, or there are none.
+// anyGlob reports whether text matches one of the patterns, or there are
+// none.
 func anyGlob[T string | []byte](patterns []string, text T) bool {
 	for _, p := range patterns {
 		if glob(p, text) {

@@ -1,11 +1,11 @@
 // Package guest asks programs in WebAssembly about the messages of a server:
-// the EdgeFilters of type wasm that its filterRefs name, in their order. It is
-// the one package of the edge that knows package wasm.
+// the EdgeFilters of type wasm that its filterRefs name, in their order. Of
+// the edge's packages only this one knows package wasm.
 //
-// Parse judges a filter as far as that can be done on paper. A Keeper compiles
-// modules, off the path of requests, and keeps what is open across reloads. What
-// a server's filters want to be asked becomes an edge.Guest, whose functions the
-// edge calls at each phase of a message.
+// Parse checks a filter without running it. A Cache compiles modules off the
+// path of requests and keeps programs open across reloads. The programs of a
+// server become an edge.Guest, whose functions the edge calls at each phase
+// of a message.
 package guest
 
 import (
@@ -21,14 +21,14 @@ import (
 	"github.com/weir-edge/weir/wasm"
 )
 
-// Spec is a filter of a plan, with its defaults filled in. One of Module, Path
-// and URL says where its program is.
+// Spec is a filter of a plan with its defaults filled in. One of Module, Path
+// and URL locates its program.
 type Spec struct {
 	Name      string
 	Module    []byte `json:",omitempty"` // the program itself
-	Path      string `json:",omitempty"` // of a file
+	Path      string `json:",omitempty"` // of the program's file
 	URL       string `json:",omitempty"` // https; SHA256 is set
-	SHA256    string `json:",omitempty"` // of the program, in hexadecimal; "" for any
+	SHA256    string `json:",omitempty"` // of the program, in hexadecimal; "" accepts any
 	Config    string `json:",omitempty"` // JSON text of an object; "" for none
 	Mode      v1beta1.FilterMode
 	Match     v1beta1.FilterMatch
@@ -36,27 +36,28 @@ type Spec struct {
 	Isolation v1beta1.FilterIsolation
 	Timeout   time.Duration                // of one call
 	Fuel      int64                        // of one call
-	Memory    int64                        `json:",omitempty"` // bytes of one instance; 0 for what suits the program
+	Memory    int64                        `json:",omitempty"` // bytes of one instance; 0 lets the program decide
 	Output    int64                        // bytes that one call may return
-	Instances int                          `json:",omitempty"` // 0 for what suits the processors
+	Instances int                          `json:",omitempty"` // 0 for a number that suits the processors
 	Grants    []string                     `json:",omitempty"`
 	Keys      map[string]v1beta1.SecretRef `json:",omitempty"` // of the grant keys
 
-	Credentials []*outgoing.Spec `json:",omitempty"` // of the grant credentials, each with its name
-	HTTP        []string         `json:",omitempty"` // of the grant http: HOST or HOST:PORT, behind http:// for one without TLS
-	Tools       []string         `json:",omitempty"` // of the grant tools: globs of names that clients see
+	Credentials []*outgoing.Spec `json:",omitempty"` // of the grant credentials, by name
+	HTTP        []string         `json:",omitempty"` // of the grant http: HOST or HOST:PORT, after http:// if without TLS
+	Tools       []string         `json:",omitempty"` // of the grant tools: globs of advertised names
 }
 
-// FromObject makes the spec of a filter whose defaults are filled in. module is
-// what its ConfigMap holds, path stands for that of its file, which the manifest
-// writes relative to itself, and credentials are those that it is granted.
+// FromObject makes the spec of a filter whose defaults are filled in. module
+// is the content of its ConfigMap, path the resolved path of its file, which
+// the manifest writes relative to itself, and credentials are those it is
+// granted.
 func FromObject(o *v1beta1.EdgeFilter, module []byte, path string, credentials []*outgoing.Spec) Spec {
 	s := &o.Spec
 	spec := Spec{
 		Name: o.Name, Module: module, Path: path, URL: s.Source.URL, SHA256: s.SHA256, Config: string(s.Config), Mode: s.Mode, OnError: s.OnError,
 	}
 	if s.Source.Inline != "" {
-		spec.Module, _ = base64.StdEncoding.DecodeString(s.Source.Inline) // Validate has said what is wrong with it
+		spec.Module, _ = base64.StdEncoding.DecodeString(s.Source.Inline) // Validate reports what is wrong with it
 	}
 	if s.Match != nil {
 		spec.Match = *s.Match
@@ -87,13 +88,13 @@ func FromObject(o *v1beta1.EdgeFilter, module []byte, path string, credentials [
 	return spec
 }
 
-// Part is a filter that was found to be right on paper. It is immutable.
+// Part is a filter that Parse has accepted. It is immutable.
 type Part struct{ spec Spec }
 
-// Parse judges a filter: the module where it is at hand, as a whole, what it
-// needs to be granted, and the configuration against the module's own schema.
-// path is that of the object's spec, and source that of the field with the
-// module. What is in a file or behind a URL is judged when it is opened.
+// Parse checks a filter: the whole module if it is at hand, the grants it
+// needs, and the configuration against the module's own schema. path is that
+// of the object's spec, source that of the field with the module. A module in
+// a file or behind a URL is checked when it is opened.
 func Parse(spec Spec, path, source *field.Path) (*Part, field.ErrorList) {
 	var wrong field.ErrorList
 	if n := len(spec.Match.Methods) + len(spec.Match.Tools) + len(spec.Match.Backends); n > maxGlobs {
@@ -117,7 +118,7 @@ func Parse(spec Spec, path, source *field.Path) (*Part, field.ErrorList) {
 // maxGlobs is how many globs a match may have.
 const maxGlobs = 256
 
-// fault is what is wrong with a program, and with which field of its object.
+// fault is an error in a program and the field of its object to blame.
 type fault struct {
 	at   string // "source", "sha256", "grants", "limits.memory" or "config"
 	what string
@@ -125,7 +126,7 @@ type fault struct {
 
 func (f fault) Error() string { return f.at + ": " + f.what }
 
-// judge says what is wrong with a program, and with which field.
+// judge returns the errors of a program, each with its field.
 func (s *Spec) judge(binary []byte, path, source *field.Path) field.ErrorList {
 	var wrong field.ErrorList
 	for _, f := range s.faults(binary) {
@@ -141,7 +142,7 @@ func (s *Spec) judge(binary []byte, path, source *field.Path) field.ErrorList {
 	return wrong
 }
 
-// faults is judge for whoever has no paths.
+// faults is judge without paths.
 func (s *Spec) faults(binary []byte) []fault {
 	about, err := wasm.Check(binary)
 	if err != nil {
@@ -150,11 +151,11 @@ func (s *Spec) faults(binary []byte) []fault {
 	return s.misfits(about)
 }
 
-// misfits says where a filter and its program do not fit.
+// misfits lists where a filter and its program disagree.
 func (s *Spec) misfits(about *wasm.About) []fault {
 	var all []fault
 	if s.SHA256 != "" && s.SHA256 != about.Digest {
-		all = append(all, fault{"sha256", fmt.Sprintf("the module's digest is %s: another module than the one that is meant, or a digest to be written anew", about.Digest)})
+		all = append(all, fault{"sha256", fmt.Sprintf("the module's digest is %s: use the module that is meant, or correct the digest", about.Digest)})
 	}
 	for _, n := range about.Needs {
 		if !s.granted(n.Grant) {
@@ -170,5 +171,5 @@ func (s *Spec) misfits(about *wasm.About) []fault {
 	return all
 }
 
-// off says that the filter is left out.
+// off reports whether the filter is left out.
 func (s *Spec) off() bool { return s.Mode == v1beta1.FilterOff }

@@ -12,17 +12,17 @@ import (
 	"github.com/weir-edge/weir/wasm"
 )
 
-// maxHead is how many bytes the header lines may have that programs set in one
-// request, or in one answer.
+// maxHead bounds the header lines that programs set in one request or one
+// answer, in bytes.
 const maxHead = 32 << 10
 
-// httpRequest asks programs about a request of whoever it may be. Each sees what
-// the one before made of its header lines; the first that answers or denies it
-// has the word.
-func (h *hall) httpRequest(ctx context.Context, q *edge.HTTP) (edge.Lines, []byte, error) {
+// httpRequest asks programs about a request from anyone. Each sees the header
+// lines as the one before left them; the first that answers or denies the
+// request decides.
+func (h *openFilters) httpRequest(ctx context.Context, q *edge.HTTP) (edge.Lines, []byte, error) {
 	const hook = abi.OnHTTPRequest
 	var lines edge.Lines
-	w := newWork()
+	w := newScratch()
 	defer w.free()
 	heard := q.Heard
 	for i := range h.at[hook] {
@@ -51,11 +51,11 @@ func (h *hall) httpRequest(ctx context.Context, q *edge.HTTP) (edge.Lines, []byt
 	return lines, nil, nil
 }
 
-// httpResponse asks programs about an answer, in the reverse order.
-func (h *hall) httpResponse(ctx context.Context, q *edge.HTTP) (edge.Lines, error) {
+// httpResponse asks programs about an answer, in reverse order.
+func (h *openFilters) httpResponse(ctx context.Context, q *edge.HTTP) (edge.Lines, error) {
 	const hook = abi.OnHTTPResponse
 	var lines edge.Lines
-	w := newWork()
+	w := newScratch()
 	defer w.free()
 	for i := len(h.at[hook]) - 1; i >= 0; i-- {
 		a := &h.at[hook][i]
@@ -70,9 +70,9 @@ func (h *hall) httpResponse(ctx context.Context, q *edge.HTTP) (edge.Lines, erro
 	return lines, nil
 }
 
-// askHTTP asks a program that subscribed to requests of such a method. Neither a
-// session nor anybody's identity is told: whose they are is not known yet.
-func (a *asked) askHTTP(ctx context.Context, hook abi.Hook, w *work, q *edge.HTTP, heard []edge.Header) ([]op, error) {
+// askHTTP asks a program that subscribed to requests of this method. The
+// program sees neither session nor identity, which are not known yet.
+func (a *subscriber) askHTTP(ctx context.Context, hook abi.Hook, w *scratch, q *edge.HTTP, heard []edge.Header) ([]op, error) {
 	if !slices.ContainsFunc(a.want.on, func(s wasm.Subscription) bool { return anyGlob(s.Methods, q.Method) }) {
 		return nil, nil
 	}
@@ -82,9 +82,9 @@ func (a *asked) askHTTP(ctx context.Context, hook abi.Hook, w *work, q *edge.HTT
 	return ops, err
 }
 
-// edited does what a program says of header lines: all of it, or nothing when
-// some of it cannot be done. result is an answer that it has at hand.
-func (a *asked) edited(hook abi.Hook, was edge.Lines, ops []op) (lines edge.Lines, result []byte, err error) {
+// edited applies a program's operations to header lines: all of them, or none
+// if one cannot be applied. result is the program's own answer.
+func (a *subscriber) edited(hook abi.Hook, was edge.Lines, ops []op) (lines edge.Lines, result []byte, err error) {
 	lines = was
 	for i := range ops {
 		o := &ops[i]
@@ -103,20 +103,21 @@ func (a *asked) edited(hook abi.Hook, was edge.Lines, ops []op) (lines edge.Line
 	return lines, result, nil
 }
 
-// touchable says whether a program may speak of a header at an HTTP hook. What
-// frames a message or says who sends it was refused before (headerName).
+// touchable returns an error for a header that a program may not change at an
+// HTTP hook. Headers that frame a message or name its sender have been
+// refused before (headerName).
 func touchable(hook abi.Hook, name string) error {
 	switch {
 	case outgoing.Credential(name):
-		return fmt.Errorf("header %s holds a credential, which no program changes here", name)
+		return fmt.Errorf("header %s holds a credential, which no program may change here", name)
 	case hook == abi.OnHTTPRequest && outgoing.SameName(name, "origin"), hook == abi.OnHTTPResponse && own(name):
 		return fmt.Errorf("header %s is the edge's own", name)
 	}
 	return nil
 }
 
-// own reports whether a header of an answer is one that the edge decides: what a
-// page may read, who may keep the answer, how a client signs in.
+// own reports whether a response header belongs to the edge: what a page may
+// read, who may cache the answer, how a client signs in.
 func own(name string) bool {
 	for _, n := range [...]string{"www-authenticate", "set-cookie", "set-cookie2", "cache-control", "vary", "allow", "location", "x-accel-buffering", "clear-site-data"} {
 		if outgoing.SameName(name, n) {
@@ -127,7 +128,7 @@ func own(name string) bool {
 	return len(name) >= len(prefix) && outgoing.SameName(name[:len(prefix)], prefix)
 }
 
-// withLine sets or takes away a header line, in lists of their own.
+// withLine sets or removes a header line in copies of the lists.
 func withLine(lines edge.Lines, o *op) (edge.Lines, error) {
 	set := slices.DeleteFunc(slices.Clone(lines.Set), func(l edge.Header) bool { return outgoing.SameName(l.Name, o.name) })
 	drop := slices.DeleteFunc(slices.Clone(lines.Drop), func(name string) bool { return outgoing.SameName(name, o.name) })
@@ -147,7 +148,7 @@ func withLine(lines edge.Lines, o *op) (edge.Lines, error) {
 	return edge.Lines{Set: append(set, edge.Header{Name: o.name, Value: o.text}), Drop: drop}, nil
 }
 
-// relined is header lines as programs see them after others changed them.
+// relined returns header lines as programs see them after earlier changes.
 func relined(heard []edge.Header, lines edge.Lines) []edge.Header {
 	if len(lines.Set)+len(lines.Drop) == 0 {
 		return heard

@@ -12,10 +12,10 @@ import (
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
-// identify asks programs about who a verified token is for. Each sees what the
-// one before made of it.
-func (h *hall) identify(ctx context.Context, id *edge.Identity) (*edge.Identity, error) {
-	w := newWork()
+// identify asks programs whom a verified token identifies. Each sees the
+// identity as the one before left it.
+func (h *openFilters) identify(ctx context.Context, id *edge.Identity) (*edge.Identity, error) {
+	w := newScratch()
 	defer w.free()
 	for i := range h.at[abi.MapIdentity] {
 		a := &h.at[abi.MapIdentity][i]
@@ -53,11 +53,11 @@ func (h *hall) identify(ctx context.Context, id *edge.Identity) (*edge.Identity,
 	return id, nil
 }
 
-// authenticate asks programs about header lines that nothing else knows a
-// credential in. The first that knows who it is has the word.
-func (h *hall) authenticate(ctx context.Context, heard []edge.Header) (*edge.Identity, error) {
+// authenticate asks programs about the header lines of a client whose
+// credential nothing else knows. The first that knows the client decides.
+func (h *openFilters) authenticate(ctx context.Context, heard []edge.Header) (*edge.Identity, error) {
 	const hook = abi.Authenticate
-	w := newWork()
+	w := newScratch()
 	defer w.free()
 	challenge := ""
 	for i := range h.at[hook] {
@@ -74,10 +74,11 @@ func (h *hall) authenticate(ctx context.Context, heard []edge.Header) (*edge.Ide
 			case abi.OpChallenge:
 				challenge = o.text
 			case abi.OpSetPrincipal:
-				// Nobody is somebody else than whoever it will be, which takes the grant.
+				// The identity "nobody" differs from any client's, so
+				// replacing it takes the grant identity.
 				id, err := a.principal(&edge.Identity{Issuer: "weir-filter-" + a.spec.Name}, o.raw)
 				if err == nil && id.Subject == "" {
-					err = errors.New("nobody: it has no subject")
+					err = errors.New("no principal: it has no subject")
 				}
 				if err != nil {
 					return nil, a.broke(hook, fmt.Errorf("set_principal: %w", err))
@@ -92,12 +93,12 @@ func (h *hall) authenticate(ctx context.Context, heard []edge.Header) (*edge.Ide
 	return nil, nil
 }
 
-// maxNames bounds the groups, roles and scopes that a program may give.
+// maxNames bounds the groups, roles and scopes that a program may set.
 const maxNames = 1024
 
-// principal returns the identity that a Principal record makes of another. The
-// record stands for the whole of it, but for issuer and subject, which stay when
-// it has none, and which take the grant identity to change.
+// principal returns the identity that a Principal record makes of another.
+// The record replaces all of it except issuer and subject, which stay if it
+// has none, and which only the grant identity allows to change.
 func (p *program) principal(was *edge.Identity, record []byte) (*edge.Identity, error) {
 	id := *was
 	id.Scopes = nil
@@ -112,7 +113,7 @@ func (p *program) principal(was *edge.Identity, record []byte) (*edge.Identity, 
 	r := abi.Reader{B: record}
 	for r.Next() {
 		if r.Data != nil && !utf8.Valid(r.Data) {
-			return nil, errors.New("text that is not UTF-8")
+			return nil, errors.New("the text is not UTF-8")
 		}
 		text := string(r.Data)
 		switch r.Num {
@@ -143,7 +144,7 @@ func (p *program) principal(was *edge.Identity, record []byte) (*edge.Identity, 
 		id.Issuer = was.Issuer
 	}
 	if (id.Subject != was.Subject || id.Issuer != was.Issuer) && !p.spec.granted(abi.GrantIdentity) {
-		return nil, errors.New("somebody else, which needs the grant identity")
+		return nil, errors.New("another principal, which needs the grant identity")
 	}
 	if id.Claims[claimTenant] == "" {
 		delete(id.Claims, claimTenant)

@@ -11,17 +11,18 @@ import (
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
-// maxDepth is how many programs may call tools on account of each other's calls.
+// maxDepth is how many programs may call tools as a consequence of each
+// other's calls.
 const maxDepth = 3
 
-// inside is the context in which a program is asked that may act for the client
-// whose message it is asked about.
+// inside is the context of a program that may act for the client whose
+// message it is asked about.
 type inside struct {
 	context.Context
-	hall *hall
-	x    *edge.Exchange // nil for nobody's
-	may  bool           // a call can be made for x
-	by   []*program     // those whose calls led here, the last of them the one that is asked
+	hall *openFilters
+	x    *edge.Exchange // nil for no message
+	may  bool           // calls can be made for x
+	by   []*program     // the programs whose calls led here; the last is the one asked
 }
 
 type insideKey struct{}
@@ -34,15 +35,15 @@ func (i *inside) Value(key any) any {
 	return i.Context.Value(key)
 }
 
-// insideOf returns what a program was asked within; nil for nothing.
+// insideOf returns the inside of a context; nil if it has none.
 func insideOf(ctx context.Context) *inside {
 	i, _ := ctx.Value(insideKey{}).(*inside)
 	return i
 }
 
-// within is the context that a program is asked in. One that cannot act for
-// anybody needs none of its own.
-func (a *asked) within(ctx context.Context, hook abi.Hook, x *edge.Exchange) context.Context {
+// within returns the context that a program is asked in. A program that
+// cannot act for clients needs none of its own.
+func (a *subscriber) within(ctx context.Context, hook abi.Hook, x *edge.Exchange) context.Context {
 	if !a.acts {
 		return ctx
 	}
@@ -60,9 +61,9 @@ func (a *asked) within(ctx context.Context, hook abi.Hook, x *edge.Exchange) con
 	return i
 }
 
-// calls reports whether a message is a call that a program made itself, or that
-// another made on account of it. It is not asked about these.
-func (a *asked) calls(ctx context.Context, x *edge.Exchange) bool {
+// calls reports whether a message is a call that the program made itself, or
+// another made as a consequence. The program is not asked about these.
+func (a *subscriber) calls(ctx context.Context, x *edge.Exchange) bool {
 	if x.Parent == nil || !a.acts {
 		return false
 	}
@@ -70,14 +71,14 @@ func (a *asked) calls(ctx context.Context, x *edge.Exchange) bool {
 	return i != nil && slices.Contains(i.by, a.program)
 }
 
-// tool is call_tool: it calls a tool for the client whose message the program is
-// asked about. The call is one like the client's own to everybody else.
+// tool is call_tool: it calls a tool for the client whose message the program
+// is asked about. To everybody else the call looks like the client's own.
 func (p *program) tool(ctx context.Context, record []byte) ([]byte, int64) {
 	i := insideOf(ctx)
 	switch {
 	case i == nil || !i.may || i.hall.options.Call == nil:
 		return nil, abi.ErrDenied
-	case p.observes(): // which is to change nothing
+	case p.observes(): // which must change nothing
 		return nil, abi.ErrUnavailable
 	}
 	name, arguments := "", []byte("{}")
@@ -96,7 +97,7 @@ func (p *program) tool(ctx context.Context, record []byte) ([]byte, int64) {
 	case len(arguments) == 0 || arguments[0] != '{' || mcp.Valid(arguments) != nil:
 		return nil, abi.ErrArgument
 	case len(p.spec.Tools) == 0 || !anyGlob(p.spec.Tools, name):
-		p.outward("a filter may not call this tool: name it in grants.tools, or take another module", "tool", name)
+		p.outward("a filter may not call this tool: name it in grants.tools, or use another module", "tool", name)
 		return nil, abi.ErrDenied
 	case len(i.by) > maxDepth:
 		return nil, abi.ErrLimit
@@ -108,7 +109,7 @@ func (p *program) tool(ctx context.Context, record []byte) ([]byte, int64) {
 	return abi.AppendBytes(nil, abi.ToolResult, result), 0
 }
 
-// emit tells of an event of the program's own.
+// emit reports the program's own event.
 func (p *program) emit(ctx context.Context, hook abi.Hook, name string, data []byte) int64 {
 	i := insideOf(ctx)
 	switch {

@@ -14,7 +14,7 @@ import (
 
 // work is the memory that the questions about one message are put together in.
 // It is used again for another message.
-type work struct {
+type scratch struct {
 	in, out, record, tool []byte
 	session               [2 * sessionBytes]byte
 	carry                 []carried
@@ -29,11 +29,11 @@ type carried struct {
 // maxKept is how much memory is kept for another message, in bytes.
 const maxKept = 256 << 10
 
-var works = sync.Pool{New: func() any { return new(work) }}
+var works = sync.Pool{New: func() any { return new(scratch) }}
 
-func newWork() *work { return works.Get().(*work) }
+func newScratch() *scratch { return works.Get().(*scratch) }
 
-func (w *work) free() {
+func (w *scratch) free() {
 	w.carry = nil // it goes its own way
 	if cap(w.in)+cap(w.out)+cap(w.record)+cap(w.tool) <= maxKept {
 		works.Put(w)
@@ -41,7 +41,7 @@ func (w *work) free() {
 }
 
 // left returns what a program left in the request.
-func (w *work) left(p *program) []byte {
+func (w *scratch) left(p *program) []byte {
 	for _, c := range w.carry {
 		if c.by == p {
 			return c.text
@@ -66,7 +66,7 @@ type subject struct {
 }
 
 // input writes the record that a program reads at a hook.
-func (w *work) input(a *want, x *edge.Exchange, s *subject) []byte {
+func (w *scratch) input(a *want, x *edge.Exchange, s *subject) []byte {
 	b := w.in[:0]
 	if a.has(abi.CallTool) && len(s.tool) > 0 {
 		b = abi.AppendBytes(b, abi.CallTool, s.tool)
@@ -129,7 +129,7 @@ func (w *work) input(a *want, x *edge.Exchange, s *subject) []byte {
 const fewBytes = 16 << 10
 
 // selected writes the values that pointers lead to.
-func (w *work) selected(b []byte, pointers [][]string, values []byte) []byte {
+func (w *scratch) selected(b []byte, pointers [][]string, values []byte) []byte {
 	if len(pointers) < 2 || len(values) <= fewBytes {
 		for _, tokens := range pointers {
 			b = abi.AppendBytes(b, abi.CallSelected, at(values, tokens))
@@ -154,7 +154,7 @@ const sessionBytes = 16
 
 // sessionKey is what programs know a session by. Its id is a credential, which
 // they are not told.
-func (w *work) sessionKey(x *edge.Exchange) []byte {
+func (w *scratch) sessionKey(x *edge.Exchange) []byte {
 	sum := sha256.Sum256([]byte(x.Session.ID))
 	hex.Encode(w.session[:], sum[:sessionBytes])
 	return w.session[:]
@@ -162,7 +162,7 @@ func (w *work) sessionKey(x *edge.Exchange) []byte {
 
 // sessionOf is the session whose memory a program of isolation per_session is
 // asked in; "" for a message without one. The memory goes with the session.
-func (p *program) sessionOf(w *work, x *edge.Exchange) string {
+func (p *program) sessionOf(w *scratch, x *edge.Exchange) string {
 	if !p.stable || x.Session == nil {
 		return ""
 	}

@@ -9,16 +9,16 @@ import (
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
-// Open opens the filters of a server, in their order, and returns what they want
-// to be asked; nil for nothing. It fails for a module that cannot be had, is not
-// what its digest says, asks for what it is not granted or refuses its
-// configuration. What it opens is closed when the plan retires.
-func (k *Keeper) Open(server string, filters []Loaded, o Options, env edge.Env) (*edge.Guest, []func() Status, error) {
-	h := &hall{options: o}
+// Open opens the filters of a server in order and returns the functions that
+// ask them; nil if there are none. It fails if a module cannot be loaded,
+// does not match its digest, needs a grant it lacks or refuses its
+// configuration. Everything opened is closed when the plan retires.
+func (k *Cache) Open(server string, filters []Loaded, o Options, env edge.Env) (*edge.Guest, []func() Status, error) {
+	h := &openFilters{options: o}
 	g := &edge.Guest{}
 	var told []func() Status
 	var shown *events
-	env.Defer(func() { shown.stop() }) // before what it asks is closed
+	env.Defer(func() { shown.stop() }) // before the programs that it asks are closed
 	for _, l := range filters {
 		p, release, err := k.open(server, o.Store, l, env)
 		if err != nil {
@@ -34,7 +34,7 @@ func (k *Keeper) Open(server string, filters []Loaded, o Options, env edge.Env) 
 			if want == nil {
 				continue
 			}
-			h.at[hook] = append(h.at[hook], asked{program: p, want: want, hall: h, credentials: credentials, kept: &held{}})
+			h.at[hook] = append(h.at[hook], subscriber{program: p, want: want, hall: h, credentials: credentials, kept: &held{}})
 			for _, name := range want.headers {
 				if !slices.Contains(g.Headers, name) {
 					g.Headers = append(g.Headers, name)
@@ -61,7 +61,7 @@ func (k *Keeper) Open(server string, filters []Loaded, o Options, env edge.Env) 
 	}
 	if len(h.at[abi.Authenticate]) > 0 {
 		if !o.Guarded {
-			return nil, nil, fmt.Errorf("filter %q: hook authenticate: the server takes everybody: give it incomingAuth of type oidc, or take another module", h.at[abi.Authenticate][0].spec.Name)
+			return nil, nil, fmt.Errorf("filter %q: hook authenticate: the server lets everybody in: set incomingAuth of type oidc, or use another module", h.at[abi.Authenticate][0].spec.Name)
 		}
 		g.Authenticate = h.authenticate
 	}
@@ -79,7 +79,7 @@ func (k *Keeper) Open(server string, filters []Loaded, o Options, env edge.Env) 
 	}
 	if list := h.at[abi.OnEvent]; len(list) > 0 {
 		if !o.Audited {
-			return nil, nil, fmt.Errorf("filter %q: hook on_event: the server keeps no records: turn spec.config.audit on, or take another module", list[0].spec.Name)
+			return nil, nil, fmt.Errorf("filter %q: hook on_event: the server keeps no records: turn spec.config.audit on, or use another module", list[0].spec.Name)
 		}
 		shown = startEvents(list)
 		g.Event = shown.take

@@ -171,7 +171,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.NumForcedGC
 	}
-	k := guest.NewKeeper("", slog.New(slog.NewTextHandler(io.Discard, nil)))
+	k := guest.NewCache("", slog.New(slog.NewTextHandler(io.Discard, nil)))
 	loaded, err := guest.Load([]guest.Spec{{
 		Name: "f", Path: path(t), Config: `{"rules":""}`, Mode: v1beta1.FilterEnforce, OnError: v1beta1.FilterDeny,
 		Isolation: v1beta1.IsolationShared, Timeout: time.Minute, Fuel: 50_000_000, Output: 1 << 20,

@@ -12,17 +12,18 @@ import (
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
-// Bounds of what a program may answer.
+// Limits on a program's answer.
 const (
 	maxOps    = 256      // of one call; of override hooks 16 for each item, 64 for any one
 	maxName   = 1 << 10  // bytes of a name
-	maxText   = 1 << 10  // bytes of what a client or a log is told
-	maxValue  = 8 << 10  // bytes of the value of a header
-	maxCarry  = 64 << 10 // bytes that travel from a request to its response
+	maxText   = 1 << 10  // bytes of a text for a client or a log
+	maxValue  = 8 << 10  // bytes of a header value
+	maxCarry  = 64 << 10 // bytes carried from a request to its response
 	maxFields = 16       // of a log line
 )
 
-// op is one operation of a program's answer. Its bytes are those of the answer.
+// op is one operation of a program's answer. Its bytes share the answer's
+// memory.
 type op struct {
 	kind                int // abi.Op…
 	pointer, name, text string
@@ -39,7 +40,7 @@ var opNames = [...]string{
 	abi.OpPatchItem: "patch_item",
 }
 
-// verbs is which operations an answer may hold.
+// verbs is the set of operations that an answer may hold.
 type verbs uint32
 
 func these(kinds ...int) verbs {
@@ -50,8 +51,8 @@ func these(kinds ...int) verbs {
 	return v
 }
 
-// may is the operations of a hook (wasm/ABI.md, hooks). Of on_message it is
-// those that a response may be answered with.
+// may returns the operations of a hook (wasm/ABI.md, hooks). For on_message
+// these are the ones allowed about a response.
 func may(h abi.Hook) verbs {
 	switch h {
 	case abi.OnHTTPRequest:
@@ -83,8 +84,8 @@ func may(h abi.Hook) verbs {
 	return 0
 }
 
-// opsOf reads an answer: all of it is well-formed and allowed, or there is an
-// error that says what is not.
+// opsOf parses an answer. Unless all of it is well-formed and allowed, it
+// returns an error that says what is not.
 func opsOf(record []byte, allowed verbs, most int) ([]op, error) {
 	var all []op
 	r := abi.Reader{B: record}
@@ -97,7 +98,7 @@ func opsOf(record []byte, allowed verbs, most int) ([]op, error) {
 		case err != nil:
 			return nil, err
 		case allowed&(1<<o.kind) == 0:
-			return nil, fmt.Errorf("the operation %s is not for this hook", opNames[o.kind])
+			return nil, fmt.Errorf("operation %s is not allowed at this hook", opNames[o.kind])
 		case len(all) == most:
 			return nil, fmt.Errorf("more than %d operations", most)
 		}
@@ -114,7 +115,7 @@ func opOf(record []byte) (op, error) {
 	r := abi.Reader{B: record}
 	for r.Next() {
 		if r.Num >= len(opNames) || r.Data == nil {
-			return o, fmt.Errorf("an operation that is unknown: %d", r.Num)
+			return o, fmt.Errorf("unknown operation %d", r.Num)
 		}
 		if o.kind != 0 {
 			return o, fmt.Errorf("two operations in one")
@@ -152,7 +153,7 @@ func (o *op) arguments(record []byte) error {
 		}
 		if text != nil {
 			if !utf8.Valid(r.Data) {
-				return fmt.Errorf("text that is not UTF-8")
+				return fmt.Errorf("the text is not UTF-8")
 			}
 			*text = string(r.Data)
 		}
@@ -163,7 +164,7 @@ func (o *op) arguments(record []byte) error {
 	return o.judge()
 }
 
-// judge holds an operation to what its kind demands of its arguments.
+// judge checks the arguments of an operation against its kind.
 func (o *op) judge() error {
 	if len(o.name) > maxName {
 		return fmt.Errorf("a name of %d bytes", len(o.name))
@@ -176,7 +177,7 @@ func (o *op) judge() error {
 			return nil
 		}
 		if err := mcp.Valid(o.raw); err != nil {
-			return fmt.Errorf("what is no JSON: %w", err)
+			return fmt.Errorf("not JSON: %w", err)
 		}
 		return nil
 	}
@@ -188,7 +189,7 @@ func (o *op) judge() error {
 			return err
 		}
 		if o.raw[0] != '{' {
-			return fmt.Errorf("JSON that is not an object")
+			return fmt.Errorf("not a JSON object")
 		}
 	case abi.OpDeny:
 		return json(true)
@@ -198,7 +199,7 @@ func (o *op) judge() error {
 		}
 	case abi.OpSetHeader, abi.OpChallenge:
 		if len(o.text) > maxValue || strings.ContainsFunc(o.text, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
-			return fmt.Errorf("a value that no header has")
+			return fmt.Errorf("not a header value")
 		}
 		if o.kind == abi.OpSetHeader {
 			return headerName(o.name)
@@ -213,18 +214,19 @@ func (o *op) judge() error {
 	return nil
 }
 
-// headerName judges a header that a program sets or takes away towards backends.
+// headerName checks the name of a header that a program sets or removes
+// towards backends.
 func headerName(name string) error {
 	switch {
 	case !outgoing.IsName(name):
-		return fmt.Errorf("%q is no name of a header", name)
+		return fmt.Errorf("%q is not a header name", name)
 	case outgoing.Restricted(name):
 		return fmt.Errorf("header %s is set by the edge itself", name)
 	}
 	return nil
 }
 
-// denial is the error of a deny.
+// denial returns the error for a deny.
 func (o *op) denial(filter string, h abi.Hook) error {
 	text := o.text
 	if text == "" {

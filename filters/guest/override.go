@@ -15,24 +15,24 @@ import (
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
-// Bounds of what a program is asked about at once, and of what it may say of it.
+// Limits on what a program is asked about at once, and on its answer.
 const (
 	maxItems   = 500
 	maxItemOps = 16 // for each item
-	maxOnItem  = 64 // for any item
+	maxOnItem  = 64 // for any one item
 	maxAsked   = 512 << 10
 	maxEdited  = 1 << 20 // bytes of an item
 	maxListed  = 4 << 20 // bytes of lists of required arguments that are read
 )
 
-// overrides is edge.Overrides for the programs of a server.
+// overrides implements edge.Overrides with the programs of a server.
 type overrides struct {
-	at     [3][]asked // of tools, prompts, resources
+	at     [3][]subscriber // for tools, prompts, resources
 	varies uint8
 }
 
-func newOverrides(h *hall) *overrides {
-	o := &overrides{at: [3][]asked{h.at[abi.OverrideTools], h.at[abi.OverridePrompts], h.at[abi.OverrideResources]}}
+func newOverrides(h *openFilters) *overrides {
+	o := &overrides{at: [3][]subscriber{h.at[abi.OverrideTools], h.at[abi.OverridePrompts], h.at[abi.OverrideResources]}}
 	for _, list := range o.at {
 		for _, a := range list {
 			o.varies = max(o.varies, a.want.varies)
@@ -44,8 +44,8 @@ func newOverrides(h *hall) *overrides {
 // Varies implements edge.Overrides.
 func (o *overrides) Varies() bool { return o.varies != abi.VariesByNone }
 
-// Key implements edge.Overrides. Groups and roles count in whatever order they
-// come.
+// Key implements edge.Overrides. The order of groups and roles does not
+// matter.
 func (o *overrides) Key(id *edge.Identity) string { return keyOf(id, o.varies) }
 
 // keyOf tells clients apart as far as a program does.
@@ -67,7 +67,7 @@ func keyOf(id *edge.Identity, varies uint8) string {
 	return b.String()
 }
 
-// names is a claim of names in an order of its own.
+// names returns the names of a claim in sorted order.
 func names(claim any) string {
 	var all []string
 	switch v := claim.(type) {
@@ -90,9 +90,9 @@ func names(claim any) string {
 	return b.String()
 }
 
-// told is what of an identity a program may know whose answer is kept for all
-// clients of one key.
-func told(id *edge.Identity, varies uint8) *edge.Identity {
+// visibleTo returns the part of an identity that a program may see if its
+// answer is kept for all clients of one key.
+func visibleTo(id *edge.Identity, varies uint8) *edge.Identity {
 	if id == nil || varies == abi.VariesByNone {
 		return nil
 	}
@@ -132,17 +132,17 @@ func (o *overrides) Override(ctx context.Context, id *edge.Identity, backend str
 				out = append(out, edge.Override{Item: item})
 			}
 		}
-		if err := a.overrideAll(ctx, hook, told(id, a.want.varies), backend, thing, out); err != nil {
+		if err := a.overrideAll(ctx, hook, visibleTo(id, a.want.varies), backend, thing, out); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// overrideAll asks a program about all items that it wants to be asked about, a
-// batch at a time.
-func (a *asked) overrideAll(ctx context.Context, hook abi.Hook, id *edge.Identity, backend string, thing edge.Thing, all []edge.Override) error {
-	w := newWork()
+// overrideAll asks a program about all items that it subscribed to, in
+// batches.
+func (a *subscriber) overrideAll(ctx context.Context, hook abi.Hook, id *edge.Identity, backend string, thing edge.Thing, all []edge.Override) error {
+	w := newScratch()
 	defer w.free()
 	var batch []int
 	size := 0
@@ -169,7 +169,8 @@ func (a *asked) overrideAll(ctx context.Context, hook abi.Hook, id *edge.Identit
 	return ask()
 }
 
-// nameOf is the name of an item so far: that of a resource is its URI.
+// nameOf returns the current name of an item; the name of a resource is its
+// URI.
 func nameOf(thing edge.Thing, o *edge.Override) string {
 	switch thing {
 	case edge.Resource:
@@ -180,8 +181,8 @@ func nameOf(thing edge.Thing, o *edge.Override) string {
 	return cmp.Or(o.Name, mcp.String(mcp.Lookup(o.Item, "name")))
 }
 
-// override asks about a batch and does all that the program says of it.
-func (a *asked) override(ctx context.Context, w *work, hook abi.Hook, id *edge.Identity, backend string, thing edge.Thing, all []edge.Override, batch []int) error {
+// override asks about one batch and applies all operations of the answer.
+func (a *subscriber) override(ctx context.Context, w *scratch, hook abi.Hook, id *edge.Identity, backend string, thing edge.Thing, all []edge.Override, batch []int) error {
 	x := edge.Exchange{Identity: id}
 	in := w.input(a.want, &x, &subject{backend: backend})
 	for _, i := range batch {
@@ -198,7 +199,7 @@ func (a *asked) override(ctx context.Context, w *work, hook abi.Hook, id *edge.I
 	changed, left := make([]edited, len(batch)), maxListed
 	for n, i := range batch {
 		changed[n] = edited{Override: all[i], item: draft{text: all[i].Item}, left: &left}
-		changed[n].Fixed = slices.Clip(changed[n].Fixed) // what is appended is not the other's
+		changed[n].Fixed = slices.Clip(changed[n].Fixed) // so that appending cannot reach the other's
 	}
 	for i := range ops {
 		o := &ops[i]
@@ -225,34 +226,34 @@ func (a *asked) override(ctx context.Context, w *work, hook abi.Hook, id *edge.I
 	return nil
 }
 
-// edited is an item while a program edits it. Its text is that of the draft.
+// edited is an item being edited. Its text is that of the draft.
 type edited struct {
 	edge.Override
 	item     draft
 	ops      int
 	unlisted []unlisted
-	left     *int // bytes of lists that may still be read, of all items
+	left     *int // bytes of lists that may still be read, for all items
 }
 
-// unlisted is arguments that were taken out of a schema, and are to be taken out
-// of those that it requires.
+// unlisted holds arguments removed from a schema that must be removed from
+// its lists of required ones, too.
 type unlisted struct {
-	schema []string // where it is
+	schema []string // where the schema is
 	names  map[string]bool
 }
 
-// sound says what is wrong with an edited item.
+// sound returns an error for an edited item that is invalid.
 func sound(was, is []byte) error {
 	if bytes.Equal(was, is) {
 		return nil
 	}
 	if len(is) > maxEdited {
-		return fmt.Errorf("it has %d bytes by now", len(is))
+		return fmt.Errorf("it has grown to %d bytes", len(is))
 	}
 	return mcp.Valid(is)
 }
 
-// edit makes one operation on an item.
+// edit applies one operation to an item.
 func edit(to *edited, thing edge.Thing, o *op) (err error) {
 	if thing != edge.Tool && o.kind >= abi.OpSetSchema && o.kind <= abi.OpHideArg {
 		return errors.New("only tools have arguments")
@@ -263,7 +264,7 @@ func edit(to *edited, thing edge.Thing, o *op) (err error) {
 			to.Name = o.name
 			return nil
 		}
-		err = to.item.put([]string{"name"}, mcp.Quote(o.name)) // a URI stays what it is
+		err = to.item.put([]string{"name"}, mcp.Quote(o.name)) // a URI stays as it is
 	case abi.OpDescribe:
 		err = to.item.put([]string{"description"}, mcp.Quote(o.text))
 	case abi.OpHide:
@@ -283,7 +284,7 @@ func edit(to *edited, thing edge.Thing, o *op) (err error) {
 		}
 		switch tokens[0] {
 		case "name", "uri", "uriTemplate":
-			return fmt.Errorf("%s is what it is known by", tokens[0])
+			return fmt.Errorf("%s identifies the item and cannot change", tokens[0])
 		case inputSchema:
 			if err := to.settle(); err != nil {
 				return err
@@ -292,9 +293,9 @@ func edit(to *edited, thing edge.Thing, o *op) (err error) {
 		err = to.item.put(tokens, o.raw)
 	case abi.OpSetSchema:
 		if o.raw[0] != '{' {
-			return errors.New("a schema that is not an object")
+			return errors.New("the schema is not an object")
 		}
-		to.unlisted = nil // of the schema that this one replaces
+		to.unlisted = nil // of the replaced schema
 		err = to.item.put([]string{inputSchema}, o.raw)
 	case abi.OpPinArg, abi.OpHideArg:
 		tokens, bad := tokensOf(o.pointer)
@@ -313,7 +314,7 @@ func edit(to *edited, thing edge.Thing, o *op) (err error) {
 
 const inputSchema = "inputSchema"
 
-// unlist takes an argument out of the schema of a tool.
+// unlist removes an argument from the schema of a tool.
 func (to *edited) unlist(argument []string) error {
 	schema := []string{inputSchema}
 	for _, t := range argument[:len(argument)-1] {
@@ -321,7 +322,7 @@ func (to *edited) unlist(argument []string) error {
 	}
 	last := argument[len(argument)-1]
 	if !to.item.has(schema...) {
-		return nil // the schema does not speak of it
+		return nil // the schema does not mention it
 	}
 	if err := to.item.cut(append(slices.Clone(schema), "properties", last)); err != nil {
 		return err
@@ -336,8 +337,8 @@ func (to *edited) unlist(argument []string) error {
 	return nil
 }
 
-// settle takes what was unlisted so far out of the lists of required arguments,
-// in one walk through each.
+// settle removes the unlisted arguments from the lists of required ones,
+// walking through each list once.
 func (to *edited) settle() error {
 	all := to.unlisted
 	to.unlisted = nil
@@ -378,9 +379,9 @@ func (to *edited) settle() error {
 	return nil
 }
 
-// fix sets what arguments are not the client's to choose, after all programs
-// have been asked. What the client sent for them is gone, in whatever case it
-// wrote their names.
+// fix sets the fixed arguments after all programs have been asked. Values
+// that the client sent for them are removed, in whatever case it wrote their
+// names.
 func fix(x *edge.Exchange, arguments []byte) ([]byte, error) {
 	if len(arguments) == 0 {
 		arguments = []byte("{}")
@@ -394,7 +395,7 @@ func fix(x *edge.Exchange, arguments []byte) ([]byte, error) {
 			}
 			continue
 		}
-		for n := 1; n < len(f.Pointer); n++ { // what it stands in is there
+		for n := 1; n < len(f.Pointer); n++ { // its parents exist
 			if !d.has(f.Pointer[:n]...) {
 				if err := d.put(f.Pointer[:n], []byte("{}")); err != nil {
 					return nil, err
@@ -408,12 +409,12 @@ func fix(x *edge.Exchange, arguments []byte) ([]byte, error) {
 	return d.whole(), nil
 }
 
-// cutLike takes out what a backend that ignores case in names takes for an
-// argument that is not the client's to choose, or for what that is in.
+// cutLike removes arguments that a backend which ignores case would take for
+// a fixed argument or for one of its parents.
 func cutLike(d *draft, fixed []edge.Fixed) {
 	type place struct {
 		path  []string
-		names map[string]struct{} // that are fixed there
+		names map[string]struct{} // fixed names at this level
 	}
 	var order []*place
 	places := map[string]*place{}

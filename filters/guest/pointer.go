@@ -7,7 +7,7 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// Bounds of the JSON pointers of operations.
+// Limits on the JSON pointers of operations.
 const (
 	maxPointer = 1024 // bytes
 	maxTokens  = 64
@@ -15,8 +15,8 @@ const (
 
 var errPointer = errors.New("a malformed JSON pointer")
 
-// tokensOf takes a JSON pointer apart (RFC 6901 §3 and §4). The empty pointer
-// stands for the whole value.
+// tokensOf splits a JSON pointer (RFC 6901 §3 and §4). The empty pointer is
+// the whole value.
 func tokensOf(pointer string) ([]string, error) {
 	if pointer == "" {
 		return nil, nil
@@ -38,7 +38,7 @@ func tokensOf(pointer string) ([]string, error) {
 	return tokens, nil
 }
 
-// at returns the value that tokens lead to; nil when there is none.
+// at returns the value that tokens lead to; nil if there is none.
 func at(value []byte, tokens []string) []byte {
 	if len(tokens) == 0 {
 		return value
@@ -46,12 +46,12 @@ func at(value []byte, tokens []string) []byte {
 	return mcp.Find(value, tokens, mcp.ArrayIndex)
 }
 
-// draft is a value that a program edits. It is taken apart when the first
-// operation wants it, and written when all have been made, so that many
-// operations on a large value cost no more than it takes to read it.
+// draft is a value being edited. It is parsed for the first operation and
+// written after the last, so that many operations on a large value cost no
+// more than reading it.
 type draft struct {
 	text []byte
-	open *mcp.Draft // nil while nothing is edited
+	open *mcp.Draft // nil until the first edit
 }
 
 func (d *draft) at() *mcp.Draft {
@@ -63,20 +63,20 @@ func (d *draft) at() *mcp.Draft {
 
 func (d *draft) has(tokens ...string) bool { return d.at().Has(tokens) }
 
-// put sets what tokens lead to: in place of what is there, as a new member, or
-// behind the last element for "-". What it is to stand in must be there.
+// put sets what tokens lead to: it replaces a value, adds a member, or for
+// "-" appends an element. The parent must exist.
 func (d *draft) put(tokens []string, raw []byte) error { return d.at().Put(tokens, raw) }
 
-// cut takes out what tokens lead to. The whole value cannot be cut.
+// cut removes what tokens lead to. The whole value cannot be cut.
 func (d *draft) cut(tokens []string) error {
 	_, err := d.at().Cut(tokens)
 	return err
 }
 
-// set puts another value in place of the whole.
+// set replaces the whole value.
 func (d *draft) set(text []byte) { d.text, d.open = text, nil }
 
-// whole is the value as it is by now.
+// whole returns the current value.
 func (d *draft) whole() []byte {
 	if d.open != nil {
 		d.text = d.open.Text()

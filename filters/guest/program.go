@@ -27,11 +27,11 @@ type program struct {
 	module *wasm.Module
 	guest  *wasm.Guest
 	log    *slog.Logger
-	uses   int    // servers that hold it; the keeper guards it
+	uses   int    // servers that hold it; the cache guards it
 	done   func() // gives up the module
 
-	wants  [abi.Hooks]*want // what it subscribed to; nil for nothing
-	stable bool             // it sees every message of a session in one memory
+	wants  [abi.Hooks]*want // its subscriptions; nil for none
+	stable bool             // one instance sees every message of a session
 	lone   atomic.Uint64    // numbers messages without a session
 
 	down    [abi.Hooks]atomic.Bool // the last call failed
@@ -40,25 +40,25 @@ type program struct {
 	lines   rate
 	events  rate
 
-	fetcher *fetcher // nil for a program that may call nobody
+	fetcher *fetcher // nil for a program that may call no host
 	out     [outside]outcome
-	acts    bool // it may call tools or tell of events, and so is asked within
+	acts    bool // it may call tools or emit events, and so needs an inside
 
 	mu      sync.Mutex
-	metrics map[string]metric // that it counts itself
+	metrics map[string]metric // its own metrics
 }
 
-// want is what a program's subscriptions to one hook say together: it is asked
-// when one of them fits. Its input has what any of them asks for, and the values
-// behind all of their pointers, in their order.
+// want combines a program's subscriptions to one hook: the program is asked
+// if one of them matches. Its input has the fields that any of them asks for
+// and the values of all their pointers, in order.
 type want struct {
 	on       []wasm.Subscription
 	fields   uint64 // 0 for all
 	headers  []string
 	pointers [][]string
-	limit    uint64 // bytes of arguments above which they are left out; 0 for none
+	limit    uint64 // bytes of arguments above which they are left out; 0 for no limit
 	varies   uint8
-	keep     time.Duration // for which an answer holds; 0 for asking each time
+	keep     time.Duration // how long an answer is valid; 0 to ask each time
 	blocking bool          // it may wait for others
 }
 
@@ -74,7 +74,7 @@ func (p *program) close() {
 	p.done()
 }
 
-// subscribe puts the subscriptions of each hook together.
+// subscribe combines the subscriptions of each hook.
 func (p *program) subscribe() error {
 	for _, s := range p.guest.Subscriptions() {
 		h := s.Hook
@@ -97,7 +97,7 @@ func (p *program) subscribe() error {
 		w.limit, w.varies = max(w.limit, s.InlineLimit), max(w.varies, s.VariesBy)
 		for _, name := range s.Headers {
 			if secret(name) && !p.spec.granted(abi.GrantIdentity) {
-				return fmt.Errorf("it wants the header %s, which holds a credential: grant identity, or take another module", name)
+				return fmt.Errorf("it wants the header %s, which holds a credential: grant identity, or use another module", name)
 			}
 			if !slices.Contains(w.headers, name) {
 				w.headers = append(w.headers, name)
@@ -114,19 +114,19 @@ func (p *program) subscribe() error {
 	return nil
 }
 
-// secret reports whether a header of a client is one in which it sends what
-// others could pass for it with.
+// secret reports whether a request header holds a credential of the client.
 func secret(name string) bool {
 	return outgoing.Credential(name) || strings.EqualFold(name, "mcp-session-id")
 }
 
-// has says whether an input is to have a field.
+// has reports whether the input includes a field.
 func (w *want) has(field int) bool { return w.fields == 0 || w.fields&(1<<field) != 0 }
 
-// matches says whether a program wants to be asked about a message, and its
-// operator wants it to be. A name so long that no tool has it fits every glob:
-// whoever makes one up does not get by. A URI fits the globs that another reading
-// of it does. What is no message has no method, and fits every glob of methods.
+// matches reports whether both a program and its operator want it to be asked
+// about a message. A name too long for any tool matches every glob, so that a
+// made-up name evades nothing. A URI matches the globs that another spelling
+// of it matches. Something other than a message has no method and matches
+// every glob of methods.
 func (p *program) matches(w *want, method string, tool []byte, backend string) bool {
 	m := &p.spec.Match
 	if !called(m.Methods, method) || !fits(m.Tools, tool) || !anyGlob(m.Backends, backend) {
@@ -152,26 +152,26 @@ func fits(patterns []string, tool []byte) bool {
 	return bytes.IndexByte(tool, ':') >= 0 && uriFits(patterns, string(tool))
 }
 
-// uriFits is fits for the other names of a resource. A URI that leads to several
-// places fits every glob.
+// uriFits is fits for the other names of a resource. A URI that leads to
+// several places matches every glob.
 func uriFits(patterns []string, uri string) bool {
 	r, ok := mcp.ReadURI(uri)
 	return !ok || anyGlob(patterns, r.Canonical) || slices.ContainsFunc(r.Others, func(name string) bool { return anyGlob(patterns, name) })
 }
 
-// observes says that nothing of what the program says is done.
+// observes reports that the program's operations are not applied.
 func (p *program) observes() bool { return p.spec.Mode == v1beta1.FilterObserve }
 
-// passes says whether a message goes on when the program fails on it.
+// passes reports whether a message continues if the program fails on it.
 func (p *program) passes(h abi.Hook) bool {
 	return p.observes() || p.spec.OnError == v1beta1.FilterContinue && !h.Identity()
 }
 
 // ask asks the program and returns its operations, which share out's memory;
-// none where nothing is to change. An error is what the message is refused with.
+// none if nothing changes. The message is refused with the error.
 func (p *program) ask(ctx context.Context, h abi.Hook, session string, in, out []byte, allowed verbs, most int) ([]op, []byte, error) {
 	if session == "" && p.stable {
-		// What belongs to no session shares memory with nothing else.
+		// Messages without a session share memory with nothing else.
 		session = fmt.Sprintf("\x00%d", p.lone.Add(1))
 		defer p.guest.EndSession(session)
 	}
@@ -195,13 +195,13 @@ func (p *program) ask(ctx context.Context, h abi.Hook, session string, in, out [
 	return ops, got, nil
 }
 
-// broke takes note of an answer that is none.
+// broke notes an invalid answer.
 func (p *program) broke(h abi.Hook, why error) error {
 	return p.fell(h, p.guest.Reject(h, why.Error()))
 }
 
-// fell takes note of a failure, and returns the error for the message; nil when
-// it passes in spite of it.
+// fell notes a failure and returns the error for the message; nil if the
+// message passes all the same.
 func (p *program) fell(h abi.Hook, err error) error {
 	var f *wasm.Failure
 	if errors.As(err, &f) && f.Reason == wasm.Canceled {
@@ -225,7 +225,7 @@ func (p *program) healed(h abi.Hook) {
 	}
 }
 
-// observed logs what would have been done.
+// observed logs what a program that is only observed would have changed.
 func (p *program) observed(h abi.Hook, ops []op) {
 	for i := range ops {
 		if ops[i].kind == abi.OpDeny {
@@ -242,7 +242,7 @@ func (p *program) observed(h abi.Hook, ops []op) {
 	p.log.Info("a filter that is observed would change a message", "server", p.server, "filter", p.spec.Name, "hook", h.String(), "operations", strings.Join(would, " "))
 }
 
-// tell logs what a program notes of a message.
+// tell logs a program's notes on a message.
 func (p *program) tell(h abi.Hook, ops []op) {
 	var fields []any
 	for i := range ops {
@@ -261,10 +261,11 @@ func (p *program) tell(h abi.Hook, ops []op) {
 	}
 }
 
-// most is how many lines a program causes in a second, besides its own.
+// mostLines bounds the lines that a program causes per second, apart from its
+// own.
 const mostLines = 64
 
-// rate counts lines by the second.
+// rate limits lines per second.
 type rate struct {
 	second, lines atomic.Int64
 }

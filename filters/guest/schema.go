@@ -9,7 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// maxManifest bounds what a module says of itself, in bytes.
+// maxManifest bounds a module's manifest, in bytes.
 const maxManifest = 256 << 10
 
 // manifest is the part of a module's manifest that the edge reads
@@ -20,8 +20,8 @@ type manifest struct {
 	ConfigSchema *jsonschema.Schema `json:"configSchema"`
 }
 
-// conforms judges a configuration by the schema of a module's manifest. A module
-// without one takes any.
+// conforms checks a configuration against the schema in a module's manifest.
+// A module without a schema takes any.
 func conforms(text []byte, config string) error {
 	if text == nil {
 		return nil
@@ -48,12 +48,12 @@ func conforms(text []byte, config string) error {
 		return errors.New("must be a JSON object")
 	}
 	if err := schema.Validate(value); err != nil {
-		return fmt.Errorf("not as the module wants it: %s", plain(err))
+		return fmt.Errorf("does not match the module's schema: %s", plain(err))
 	}
 	return nil
 }
 
-// plain is an error on one line that is not too long.
+// plain returns an error as one line of bounded length.
 func plain(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	if len(text) > 500 {

@@ -19,7 +19,7 @@ type metric struct {
 	value int64
 }
 
-// metric counts for a program. A name stays what it was first.
+// metric counts for a program. A name keeps its first kind.
 func (p *program) metric(name string, gauge bool, delta int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,7 +48,7 @@ const (
 
 var outsideNames = [outside]string{fetches: "http_call", calls: "call_tool", emits: "emit"}
 
-// outcome counts what came of it.
+// outcome counts results.
 type outcome struct{ ok, refused, failed atomic.Uint64 }
 
 func (o *outcome) note(code int64) int64 {
@@ -63,7 +63,7 @@ func (o *outcome) note(code int64) int64 {
 	return code
 }
 
-// counted counts what comes of asking others.
+// counted counts the results of asking others.
 func (p *program) counted(what int, ask wasm.Outside) wasm.Outside {
 	return func(ctx context.Context, request []byte) ([]byte, int64) {
 		answer, code := ask(ctx, request)
@@ -76,12 +76,12 @@ type HookStatus struct {
 	Hook     string `json:"hook"`
 	Calls    uint64 `json:"calls"`
 	Changed  uint64 `json:"changed"`            // calls that it answered with operations
-	Denied   uint64 `json:"denied,omitempty"`   // messages; under observe, that it would have denied
+	Denied   uint64 `json:"denied,omitempty"`   // messages denied, or under observe that would have been
 	Failures uint64 `json:"failures,omitempty"` // calls
-	Skipped  uint64 `json:"skipped,omitempty"`  // failures that messages passed in spite of
+	Skipped  uint64 `json:"skipped,omitempty"`  // failures that messages passed
 }
 
-// Status is what is known of an open filter.
+// Status describes an open filter.
 type Status struct {
 	Name    string       `json:"name"`
 	SHA256  string       `json:"sha256"`
@@ -104,7 +104,7 @@ func (p *program) status() Status {
 		}
 		for reason, n := range s.Hooks[h].Failures {
 			one.Failures += n
-			if wasm.Reason(reason) != wasm.Broken { // what Reject counts was counted as an answer, too
+			if wasm.Reason(reason) != wasm.Broken { // Reject counts an answer that is counted here, too
 				one.Calls += n
 			}
 		}
@@ -113,9 +113,9 @@ func (p *program) status() Status {
 	return out
 }
 
-// Collect gives the numbers of the programs of a server that are open. m has its
-// name already.
-func (k *Keeper) Collect(server string, m edge.Emitter) {
+// Collect emits the numbers of a server's open programs. m already carries
+// its name.
+func (k *Cache) Collect(server string, m edge.Emitter) {
 	k.mu.Lock()
 	var all []*program
 	for _, p := range k.programs {
@@ -141,7 +141,7 @@ func (p *program) collect(m edge.Emitter) {
 		}
 		m := m.With("hook", abi.Hook(h).String())
 		count := func(outcome string, n uint64) {
-			m.With("outcome", outcome).Counter("weir_guest_calls", "Calls of filters by what came of them.", float64(n))
+			m.With("outcome", outcome).Counter("weir_guest_calls", "Calls of filters by outcome.", float64(n))
 		}
 		count("pass", s.Hooks[h].Pass)
 		count("ops", s.Hooks[h].Ops)
@@ -149,7 +149,7 @@ func (p *program) collect(m edge.Emitter) {
 			count(wasm.Reason(reason).String(), n)
 		}
 		m.Counter("weir_guest_denied", "Messages that filters denied.", float64(p.denied[h].Load()))
-		m.Counter("weir_guest_skipped", "Failures of filters that messages passed in spite of.", float64(p.skipped[h].Load()))
+		m.Counter("weir_guest_skipped", "Failures of filters that messages passed all the same.", float64(p.skipped[h].Load()))
 	}
 	m.Counter("weir_guest_fuel", "Fuel that filters used.", float64(s.Fuel))
 	m.Counter("weir_guest_rests", "Times that a filter was left alone for a while.", float64(s.Rests))
@@ -162,14 +162,14 @@ func (p *program) collect(m edge.Emitter) {
 		}{{"ok", o.ok.Load()}, {"refused", o.refused.Load()}, {"failed", o.failed.Load()}} {
 			if one.n > 0 {
 				m.With("function", outsideNames[what]).With("outcome", one.outcome).
-					Counter("weir_guest_outside", "What filters asked of others, by what came of it.", float64(one.n))
+					Counter("weir_guest_outside", "Requests of filters to others, by outcome.", float64(one.n))
 			}
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, own := range p.metrics {
-		const help = "What filters count themselves."
+		const help = "Metrics of filters' own."
 		if m := m.With("name", name); own.gauge {
 			m.Gauge("weir_guest_gauge", help, float64(own.value))
 		} else {

@@ -9,12 +9,12 @@ import (
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
-// upstream asks programs about a message that leaves for a backend: first which
-// credential goes with it, then about its header.
-func (h *hall) upstream(ctx context.Context, x *edge.Exchange, backend string) ([]edge.Header, *edge.Credential, error) {
+// upstream asks programs about a message that leaves for a backend: first for
+// its credential, then for its header.
+func (h *openFilters) upstream(ctx context.Context, x *edge.Exchange, backend string) ([]edge.Header, *edge.Credential, error) {
 	lines := x.Forward
 	var chosen *edge.Credential
-	w := newWork()
+	w := newScratch()
 	defer w.free()
 	for _, hook := range [...]abi.Hook{abi.OutgoingAuth, abi.OnUpstreamRequest} {
 		for i := range h.at[hook] {
@@ -36,9 +36,9 @@ func (h *hall) upstream(ctx context.Context, x *edge.Exchange, backend string) (
 	return lines, chosen, nil
 }
 
-// leaving asks a program about a message that leaves, unless it said something
-// before that still holds.
-func (a *asked) leaving(ctx context.Context, hook abi.Hook, x *edge.Exchange, w *work, s *subject) ([]op, error) {
+// leaving asks a program about a message that leaves, unless an earlier
+// answer is still valid.
+func (a *subscriber) leaving(ctx context.Context, hook abi.Hook, x *edge.Exchange, w *scratch, s *subject) ([]op, error) {
 	if a.want.keep > 0 {
 		return a.kept.ask(ctx, a, x.Identity, w, s.backend)
 	}
@@ -49,9 +49,9 @@ func (a *asked) leaving(ctx context.Context, hook abi.Hook, x *edge.Exchange, w 
 	return ops, err
 }
 
-// headers does what a program says of header lines and of the credential: all of
-// it or nothing.
-func (a *asked) headers(hook abi.Hook, lines []edge.Header, chosen *edge.Credential, ops []op) ([]edge.Header, *edge.Credential, error) {
+// headers applies a program's operations to header lines and the credential:
+// all of them or none.
+func (a *subscriber) headers(hook abi.Hook, lines []edge.Header, chosen *edge.Credential, ops []op) ([]edge.Header, *edge.Credential, error) {
 	was, before := lines, chosen
 	for i := range ops {
 		o := &ops[i]
@@ -76,10 +76,10 @@ func (a *asked) headers(hook abi.Hook, lines []edge.Header, chosen *edge.Credent
 	return lines, chosen, nil
 }
 
-// ungranted is the error for a message that a program chose a credential for
-// which it may not choose. It has not failed: a name that it makes of whom a
-// client belongs to may be one that nobody has granted.
-func (a *asked) ungranted(name string) error {
+// ungranted is the error for a message for which a program chose a credential
+// that it may not choose. The program has not failed: it may derive the name
+// from a client's tenant, for which no credential was granted.
+func (a *subscriber) ungranted(name string) error {
 	a.denied[abi.OutgoingAuth].Add(1)
 	if a.lines.allow() {
 		a.log.Warn("a filter chooses a credential that it is not granted: name it in grants.credentials, or deny the message in the filter",
@@ -88,8 +88,9 @@ func (a *asked) ungranted(name string) error {
 	return edge.Errorf(edge.Denied, fmt.Sprintf("filter %q: %v", a.spec.Name, abi.OutgoingAuth), "there is no credential for this backend")
 }
 
-// mayName says whether a program may speak of a header that holds a credential.
-func (a *asked) mayName(hook abi.Hook, name string) error {
+// mayName returns an error for a header with a credential that a program may
+// not name.
+func (a *subscriber) mayName(hook abi.Hook, name string) error {
 	switch {
 	case !outgoing.Credential(name):
 		return nil
@@ -102,17 +103,17 @@ func (a *asked) mayName(hook abi.Hook, name string) error {
 }
 
 // sessionStart asks whether a session may begin.
-func (h *hall) sessionStart(ctx context.Context, x *edge.Exchange, s *edge.Session) error {
+func (h *openFilters) sessionStart(ctx context.Context, x *edge.Exchange, s *edge.Session) error {
 	return h.session(ctx, &edge.Exchange{Identity: x.Identity, Heard: x.Heard, Session: s}, abi.OnSessionStart)
 }
 
-// sessionEnd tells of the end of a session.
-func (h *hall) sessionEnd(s *edge.Session) {
+// sessionEnd tells programs about the end of a session.
+func (h *openFilters) sessionEnd(s *edge.Session) {
 	_ = h.session(context.Background(), &edge.Exchange{Session: s}, abi.OnSessionEnd) // there is nobody to tell
 }
 
-func (h *hall) session(ctx context.Context, x *edge.Exchange, hook abi.Hook) error {
-	w := newWork()
+func (h *openFilters) session(ctx context.Context, x *edge.Exchange, hook abi.Hook) error {
+	w := newScratch()
 	defer w.free()
 	for i := range h.at[hook] {
 		a := &h.at[hook][i]

@@ -25,12 +25,12 @@ import (
 	"github.com/weir-edge/weir/wasm"
 )
 
-// Keeper holds the modules and programs of a process. A program that two plans
-// have in common, or that both plans of a reload have, stays open with its
-// instances, its breaker and its counts. It is safe for concurrent use.
-type Keeper struct {
+// Cache holds the compiled modules and open programs of a process. A program
+// that two plans share, or that survives a reload, stays open with its
+// instances, breaker and counts. It is safe for concurrent use.
+type Cache struct {
 	dir string // for machine code and fetched modules; "" for none
-	ca  []byte // PEM certificates that modules are fetched by; nil for those of the system
+	ca  []byte // PEM certificates for fetching modules; nil for those of the system
 	log *slog.Logger
 
 	mu       sync.Mutex
@@ -38,7 +38,7 @@ type Keeper struct {
 	programs map[string]*program
 	modules  map[string]*compiled // by digest
 
-	untidy  atomic.Bool // memory is about to be given back
+	untidy  atomic.Bool // memory is about to be returned
 	tidying sync.WaitGroup
 }
 
@@ -49,14 +49,14 @@ type compiled struct {
 	uses  int
 }
 
-// NewKeeper returns a keeper that keeps machine code in dir, "" for in memory
-// alone. Nothing happens before the first program is opened.
-func NewKeeper(dir string, log *slog.Logger) *Keeper {
-	return &Keeper{dir: dir, log: log, programs: make(map[string]*program), modules: make(map[string]*compiled)}
+// NewCache returns a cache that stores machine code in dir, or with "" in
+// memory only. Nothing happens until the first program is opened.
+func NewCache(dir string, log *slog.Logger) *Cache {
+	return &Cache{dir: dir, log: log, programs: make(map[string]*program), modules: make(map[string]*compiled)}
 }
 
-// Close frees what is left. Everything that was opened must have been closed.
-func (k *Keeper) Close() error {
+// Close frees the rest. Everything opened must have been closed.
+func (k *Cache) Close() error {
 	k.tidying.Wait()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -68,18 +68,18 @@ func (k *Keeper) Close() error {
 	return err
 }
 
-// Loaded is a filter whose program is at hand, or known by its digest where it
+// Loaded is a filter whose program is at hand, or known by its digest if it
 // has to be fetched.
 type Loaded struct {
 	part   *Part
-	binary []byte // nil when it has to be fetched
+	binary []byte // nil if it has to be fetched
 	keys   map[string]edge.Secret
 	Digest string // of the program
-	Keys   string // of the secrets that it computes with; "" for none
+	Keys   string // digest of its secrets; "" for none
 }
 
-// Load reads the files and secrets of filters, which may have changed since they
-// were last read. Filters that are off are left out.
+// Load reads the files and secrets of filters, which may have changed since
+// the last read. Filters that are off are left out.
 func Load(specs []Spec, secrets edge.Secrets) ([]Loaded, error) {
 	var all []Loaded
 	for _, s := range specs {
@@ -119,9 +119,9 @@ func readModule(path string) ([]byte, error) {
 	return b, nil
 }
 
-// open returns the program of a filter for a server: the one that is open, or a
-// new one. release gives it up.
-func (k *Keeper) open(server, store string, l Loaded, env edge.Env) (*program, func(), error) {
+// open returns the program of a filter for a server, open already or new.
+// release gives it up.
+func (k *Cache) open(server, store string, l Loaded, env edge.Env) (*program, func(), error) {
 	text, err := json.Marshal(struct {
 		Server, Store string
 		Loaded        Loaded
@@ -151,7 +151,7 @@ func (k *Keeper) open(server, store string, l Loaded, env edge.Env) (*program, f
 	return p, release, nil
 }
 
-func (k *Keeper) release(key string) {
+func (k *Cache) release(key string) {
 	k.mu.Lock()
 	p := k.programs[key]
 	p.uses--
@@ -166,16 +166,18 @@ func (k *Keeper) release(key string) {
 }
 
 // start compiles and opens a program.
-func (k *Keeper) start(l Loaded, env edge.Env) (*program, error) {
+func (k *Cache) start(l Loaded, env edge.Env) (*program, error) {
 	s := &l.part.spec
 	fail := func(err error) error { return fmt.Errorf("filter %q: %w", s.Name, err) }
 
-	// 1. The module, whatever it came from, as machine code.
+	//
+	// 1. The module as machine code.
 	module, err := k.module(s, l)
 	if err != nil {
 		return nil, fail(err)
 	}
 
+	//
 	// 2. The program, initialized.
 	p := newProgram(s, module.Module, k.log)
 	p.done = func() { k.leave(module) }
@@ -193,9 +195,9 @@ func (k *Keeper) start(l Loaded, env edge.Env) (*program, error) {
 	return p, nil
 }
 
-// module returns the module of a filter: the one that another program has, or a
-// new one.
-func (k *Keeper) module(s *Spec, l Loaded) (*compiled, error) {
+// module returns the module of a filter, which another program may already
+// use.
+func (k *Cache) module(s *Spec, l Loaded) (*compiled, error) {
 	k.mu.Lock()
 	m := k.modules[l.Digest]
 	if m != nil {
@@ -242,7 +244,7 @@ func (k *Keeper) module(s *Spec, l Loaded) (*compiled, error) {
 }
 
 // leave gives up a module.
-func (k *Keeper) leave(m *compiled) {
+func (k *Cache) leave(m *compiled) {
 	k.mu.Lock()
 	m.uses--
 	last := m.uses == 0
@@ -256,11 +258,11 @@ func (k *Keeper) leave(m *compiled) {
 	}
 }
 
-// tidy gives back the memory that a compilation took or a module had: tens of
-// MiB, of which the runtime would let go in minutes, and of the machine code
-// after two collections. What is asked for while it begins is one with it. Close
-// waits for its end.
-func (k *Keeper) tidy() {
+// tidy returns the memory of a compilation or a closed module: tens of MiB,
+// which the runtime would keep for minutes, and machine code for two
+// collections. Requests made while one begins join it. Close waits for its
+// end.
+func (k *Cache) tidy() {
 	if k.untidy.Swap(true) {
 		return
 	}
@@ -270,11 +272,11 @@ func (k *Keeper) tidy() {
 	})
 }
 
-// compileWithin bounds the compilation of one module. It is many times what the
-// largest takes: nobody's request waits for it.
+// compileWithin bounds the compilation of one module: many times what the
+// largest takes, since no request waits for it.
 const compileWithin = time.Minute
 
-func (k *Keeper) compilerFor() (*wasm.Compiler, error) {
+func (k *Cache) compilerFor() (*wasm.Compiler, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.compiler == nil {
@@ -291,11 +293,11 @@ func (k *Keeper) compilerFor() (*wasm.Compiler, error) {
 	return k.compiler, nil
 }
 
-// fetchWithin is how long a module may take to arrive.
+// fetchWithin bounds the download of a module.
 const fetchWithin = 30 * time.Second
 
-// fetch gets a module over HTTPS, unless the directory has it from before.
-func (k *Keeper) fetch(s *Spec) ([]byte, error) {
+// fetch downloads a module over HTTPS unless the directory holds it.
+func (k *Cache) fetch(s *Spec) ([]byte, error) {
 	kept := ""
 	if k.dir != "" {
 		kept = filepath.Join(k.dir, "modules", s.SHA256+".wasm")
@@ -325,8 +327,8 @@ func (k *Keeper) fetch(s *Spec) ([]byte, error) {
 	return answer.Body, nil
 }
 
-// keep writes a module for the next start, which can do without it.
-func (k *Keeper) keep(path string, module []byte) {
+// keep stores a module so that the next start need not fetch it.
+func (k *Cache) keep(path string, module []byte) {
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
 		next := path + ".new"
@@ -351,7 +353,7 @@ func (l *Loaded) read(secrets edge.Secrets) error {
 		return nil
 	}
 	if secrets == nil {
-		return errors.New("grants.keys: there is nowhere to read secrets from")
+		return errors.New("grants.keys: no source of secrets is configured")
 	}
 	l.keys = make(map[string]edge.Secret, len(refs))
 	h := sha256.New()
@@ -370,8 +372,8 @@ func (l *Loaded) read(secrets edge.Secrets) error {
 	return nil
 }
 
-// binding is what package wasm is told of a filter. It passes no failure over:
-// what becomes of one is decided here.
+// binding tells package wasm about a filter. It lets no failure pass: this
+// package decides about failures.
 func (s *Spec) binding(p *program, keys map[string]edge.Secret, env edge.Env) wasm.Binding {
 	b := wasm.Binding{
 		Name: s.Name, Grants: s.Grants, Log: p.log, Store: env.Store, Keys: keys, Metric: p.metric,
@@ -403,12 +405,12 @@ func (s *Spec) binding(p *program, keys map[string]edge.Secret, env edge.Env) wa
 	return b
 }
 
-// waits says that a program may wait for others, and hold an instance while it
-// does.
+// waits reports whether a program may wait for others, holding an instance
+// meanwhile.
 func (s *Spec) waits() bool { return s.granted(abi.GrantHTTP) || s.granted(abi.GrantTools) }
 
-// waiting is how many instances such a program has unless its operator says
-// otherwise, and waitingFor how long a message waits for one to become free.
+// waiting is the default number of instances of such a program, and
+// waitingFor how long a message waits for a free one.
 const (
 	waiting    = 16
 	waitingFor = 5 * time.Second
