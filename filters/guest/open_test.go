@@ -55,7 +55,7 @@ func TestRefusedAtOpen(t *testing.T) {
 		want   string
 	}{
 		"events of nothing":          {filter{rules: []string{"on_event|*|hide"}}, "the server keeps no records"},
-		"nobody to authenticate":     {filter{rules: []string{"authenticate|*|deny|0|no"}}, "the server takes everybody"},
+		"nobody to authenticate":     {filter{rules: []string{"authenticate|*|deny|0|no"}}, "the server lets everybody in"},
 		"a configuration it refuses": {filter{rules: []string{"refuse|no such prefix"}}, "no such prefix"},
 		"no file":                    {filter{path: "/nowhere.wasm"}, "source: open /nowhere.wasm"},
 		"no module":                  {filter{path: junk}, "source: module: module section: not a WebAssembly module"},
