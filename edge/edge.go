@@ -78,14 +78,6 @@ type Identity struct {
 	Expires time.Time      // zero for never
 }
 
-// Credential is a way to authenticate to backends that programs may choose by
-// its name. It is made once and never changed.
-type Credential struct {
-	Name   string
-	Attach func(ctx context.Context, x *Exchange, set func(name string, value Secret)) error // as a backend's own; nil for no lines at all
-	Own    func(name string) bool                                                            // reports whether Attach sets a line of this name; not nil with Attach
-}
-
 // Principal names an identity among all others: two identities are of the same
 // principal when issuer and subject are equal. A nil identity has the principal "".
 func (id *Identity) Principal() string {

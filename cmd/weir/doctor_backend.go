@@ -20,7 +20,6 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
-	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/serve"
 )
 
@@ -39,9 +38,8 @@ type patient struct {
 	limits  serve.Settings
 	secrets edge.Secrets
 
-	attach outgoing.Attach // after credential; nil for nothing to send
-	own    func(string) bool
-	after  []func() // end what it holds
+	shown *edge.Credential // after credential; nil for nothing to send
+	after []func()         // end what it holds
 
 	checks []check
 	conn   net.Conn         // after connect
@@ -252,7 +250,7 @@ func (p *patient) secure(ctx context.Context) check {
 func (p *patient) credential(context.Context) check {
 	var err error
 	env := edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: p.secrets, Defer: func(f func()) { p.after = append(p.after, f) }}
-	if p.attach, p.own, err = p.plan.Outgoing.Open(env); err != nil {
+	if p.shown, err = p.plan.Outgoing.Open(env); err != nil {
 		return problem(inSecret, "put a value into that place that can stand in a header", "%v", err)
 	}
 	return fine(p.plan.Outgoing.Type())
@@ -262,7 +260,7 @@ func (p *patient) credential(context.Context) check {
 func (p *patient) config(sse bool) backend.Config {
 	info := mcp.AppendString([]byte(`{"name":"weir","version":`), thisBuild().Version)
 	return backend.Config{
-		Name: p.plan.Name, URL: p.plan.URL, SSE: sse, Roots: p.roots, Private: p.plan.Private, Attach: p.attach, Own: p.own,
+		Name: p.plan.Name, URL: p.plan.URL, SSE: sse, Roots: p.roots, Private: p.plan.Private, Credential: p.shown,
 		Health:  health.Config{Interval: time.Hour, Timeout: p.doctor.timeout},
 		Silence: p.doctor.timeout, Cap: p.doctor.timeout, MaxMessage: p.limits.MaxMessage,
 		Info: append(info, '}'), Agent: "weir/" + thisBuild().Version, Log: slog.New(slog.DiscardHandler),

@@ -98,8 +98,8 @@ func (p *patient) ask(ctx context.Context) (*answer, error) {
 		r.Header.Set(mcp.HeaderMethod, "server/discover")
 	}
 	secrets := backend.SecretsIn(r.URL)
-	if p.attach != nil {
-		if err := p.attach(ctx, nil, func(name string, value edge.Secret) {
+	if p.shown != nil {
+		if err := p.shown.Attach(ctx, nil, func(name string, value edge.Secret) {
 			r.Header.Set(name, string(value))
 			secrets = append(secrets, backend.SecretsOf(string(value))...)
 		}); err != nil {
@@ -193,7 +193,7 @@ func (p *patient) unwanted(got *answer, err error) check {
 		return problem(ofRefusal, "look into the backend's log for the reason: it may not take the Host or Origin of its URL, the address of this machine, or what the credential stands for", "%s answers 403 and asks for no credential%s", p.endpoint(), words)
 	case status == 401 || status == 403:
 		cause := fmt.Sprintf("%s answers %d: it wants a credential", p.endpoint(), status)
-		if p.attach != nil {
+		if p.shown != nil {
 			cause = fmt.Sprintf("%s answers %d: it does not take the credential that it gets, or gets none", p.endpoint(), status)
 		}
 		if got.challenge != "" {

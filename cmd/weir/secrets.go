@@ -27,7 +27,7 @@ func unsent(plan *compile.Plan, secrets edge.Secrets) source.Findings {
 	for _, s := range plan.Servers {
 		for _, b := range s.Backends {
 			var after []func()
-			_, _, err := b.Outgoing.Open(edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: secrets, Defer: func(f func()) { after = append(after, f) }})
+			_, err := b.Outgoing.Open(edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: secrets, Defer: func(f func()) { after = append(after, f) }})
 			for _, f := range after {
 				f()
 			}

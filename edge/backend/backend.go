@@ -33,18 +33,9 @@ type Config struct {
 
 	MaxConns int // connections that may be open at a time; 0 for 1024
 
-	// Attach sets the lines that a request carries besides, such as a credential.
-	// x is the exchange that the request is sent for, nil for one of the edge's
-	// own. After an error nothing is sent. nil for no such lines.
-	Attach func(ctx context.Context, x *edge.Exchange, set func(name string, value edge.Secret)) error
-
-	// Own reports whether Attach sets a line of this name: those that clients
-	// send under it are left out. Not nil with Attach.
-	Own func(name string) bool
-
-	// OwnFor is Own where that is another from one exchange to the next: it counts
-	// in place of Own. nil for the same for all.
-	OwnFor func(x *edge.Exchange, name string) bool
+	// Credential is what requests carry whose exchange has no other (Exchange.Chosen);
+	// nil for nothing.
+	Credential *edge.Credential
 
 	// Recovered is called when the backend has answered a call or a probe after
 	// one that failed by its fault, not more often than once in a second. It must
@@ -148,9 +139,7 @@ func Open(c Config) (*Backend, error) {
 	b.Rest = cmp.Or(b.Rest, restDefault)
 	b.peer = newPeer(u, newPool(u, &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}, c.Private, c.MaxConns), &c)
 	b.peer.stray = b.stray
-	if c := b.peer.credential; c != nil {
-		c.taken = b.taken
-	}
+	b.peer.credentials.taken = b.taken
 	b.beside, b.farewells = newErrands(b, b.peer.pool.most), newErrands(b, b.peer.pool.most)
 	watch := c.Health
 	watch.Log, watch.Breaker = c.Log, c.Breaker

@@ -10,17 +10,27 @@ import (
 	"github.com/weir-edge/weir/edge/health"
 )
 
-// credential is the lines that a backend's requests carry besides: those of a
-// credential, and others that are configured. They are asked for with every
-// request, since they may be others from one to the next.
-type credential struct {
-	attach func(context.Context, *edge.Exchange, func(string, edge.Secret)) error
-	own    func(string) bool
-	ownFor func(*edge.Exchange, string) bool // in place of own; nil for none
-	taken  func()                            // told when a request is not refused any longer
+// credentials are what requests to a backend are sent with: header lines that are asked
+// for with every request, since they may be others from one to the next.
+type credentials struct {
+	configured *edge.Credential // nil for none
+	taken      func()           // told when a request is not refused any longer
 
 	refused atomic.Bool // the last answer was a 401
 	pads    sync.Pool   // of *pad
+}
+
+// of returns the credential of a request, by the exchange that it is sent for; nil for
+// none.
+func (c *credentials) of(x *edge.Exchange) *edge.Credential {
+	one := c.configured
+	if x != nil && x.Chosen != nil {
+		one = x.Chosen
+	}
+	if one == nil || one.Attach == nil {
+		return nil
+	}
+	return one
 }
 
 // pad is where the lines of one request are put together.
@@ -29,16 +39,8 @@ type pad struct {
 	set   func(string, edge.Secret)
 }
 
-// sets reports whether lines of a name are not a client's to send.
-func (c *credential) sets(x *edge.Exchange, name string) bool {
-	if c.ownFor != nil {
-		return c.ownFor(x, name)
-	}
-	return c.own(name)
-}
-
 // write puts the lines for a request on a pad.
-func (c *credential) write(ctx context.Context, x *edge.Exchange) (*pad, error) {
+func (c *credentials) write(ctx context.Context, x *edge.Exchange, one *edge.Credential) (*pad, error) {
 	p, ok := c.pads.Get().(*pad)
 	if !ok {
 		p = &pad{}
@@ -47,7 +49,7 @@ func (c *credential) write(ctx context.Context, x *edge.Exchange) (*pad, error) 
 		}
 	}
 	p.lines = p.lines[:0]
-	if err := c.attach(ctx, x, p.set); err != nil {
+	if err := one.Attach(ctx, x, p.set); err != nil {
 		c.pads.Put(p)
 		return nil, err
 	}
@@ -57,15 +59,16 @@ func (c *credential) write(ctx context.Context, x *edge.Exchange) (*pad, error) 
 // sendWith is send with a credential. A 401 says that the backend did not run
 // the request: it is sent once more where the credential is another by then, as
 // one that is rotated is. The same one is never sent twice.
-func (p *peer) sendWith(ctx context.Context, o *outgoing, c *credential) (*reply, bool, error) {
-	with, err := c.write(ctx, o.x)
+func (p *peer) sendWith(ctx context.Context, o *outgoing, one *edge.Credential) (*reply, bool, error) {
+	c := p.credentials
+	with, err := c.write(ctx, o.x, one)
 	if err != nil {
 		return nil, false, err
 	}
 	defer func() { c.pads.Put(with) }()
 	r, wrote, err := p.once(ctx, o, with.lines)
 	if err == nil && r.status == 401 {
-		if fresh := c.changed(ctx, o.x, with); fresh != nil {
+		if fresh := c.changed(ctx, o.x, one, with); fresh != nil {
 			r.close()
 			c.pads.Put(with)
 			with = fresh
@@ -83,8 +86,8 @@ func (p *peer) sendWith(ctx context.Context, o *outgoing, c *credential) (*reply
 
 // changed returns the lines for a request that was refused with others; nil
 // when they are the same, or cannot be had.
-func (c *credential) changed(ctx context.Context, x *edge.Exchange, sent *pad) *pad {
-	fresh, err := c.write(ctx, x)
+func (c *credentials) changed(ctx context.Context, x *edge.Exchange, one *edge.Credential, sent *pad) *pad {
+	fresh, err := c.write(ctx, x, one)
 	if err != nil {
 		return nil
 	}
@@ -96,7 +99,7 @@ func (c *credential) changed(ctx context.Context, x *edge.Exchange, sent *pad) *
 }
 
 // heard notes how a request was answered.
-func (c *credential) heard(status int) {
+func (c *credentials) heard(status int) {
 	switch {
 	case status == 401:
 		c.refused.Store(true)

@@ -13,15 +13,15 @@ import (
 // To write a request with a credential allocates no more than without. The
 // race detector has allocations of its own.
 func TestCredentialAllocatesNothing(t *testing.T) {
-	c := &credential{attach: func(_ context.Context, _ *edge.Exchange, set func(string, edge.Secret)) error {
+	c := &credentials{configured: &edge.Credential{Headers: []string{"Authorization", "X-Key"}, Attach: func(_ context.Context, _ *edge.Exchange, set func(string, edge.Secret)) error {
 		set("Authorization", "Bearer t")
 		return nil
-	}, own: func(name string) bool { return name == "x-key" }}
-	p := &peer{target: "/mcp", host: "example.com", agent: "test", credential: c}
+	}}}
+	p := &peer{target: "/mcp", host: "example.com", agent: "test", credentials: c}
 	o := &outgoing{method: "POST", body: []byte("{}"), x: &edge.Exchange{}, forward: []edge.Header{{Name: "x-key", Value: "evil"}, {Name: "X-Trace", Value: "t"}}}
 	out, ctx := make([]byte, 0, 1024), t.Context()
 	if n := testing.AllocsPerRun(100, func() {
-		with, err := c.write(ctx, o.x)
+		with, err := c.write(ctx, o.x, c.of(o.x))
 		if err != nil {
 			t.Error(err)
 			return

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -17,14 +16,13 @@ import (
 // keyed attaches a line with a value of the moment.
 func keyed(value func() (edge.Secret, error)) func(*Config) {
 	return func(c *Config) {
-		c.Attach = func(_ context.Context, _ *edge.Exchange, set func(string, edge.Secret)) error {
+		c.Credential = &edge.Credential{Headers: []string{"X-Key"}, Attach: func(_ context.Context, _ *edge.Exchange, set func(string, edge.Secret)) error {
 			v, err := value()
 			if err == nil {
 				set("X-Key", v)
 			}
 			return err
-		}
-		c.Own = func(name string) bool { return strings.EqualFold(name, "X-Key") }
+		}}
 	}
 }
 

@@ -26,16 +26,15 @@ type peer struct {
 	agent  string
 	limit  int // bytes of one message
 
-	credential *credential // nil for none
-	stray      func()      // told of an answer to a request that is another's
+	credentials *credentials
+	stray       func() // told of an answer to a request that is another's
 }
 
 func newPeer(u *url.URL, p *pool, c *Config) *peer {
-	one := &peer{pool: p, target: u.RequestURI(), host: u.Host, agent: c.Agent, limit: c.MaxMessage, stray: func() {}}
-	if c.Attach != nil {
-		one.credential = &credential{attach: c.Attach, own: c.Own, ownFor: c.OwnFor}
+	return &peer{
+		pool: p, target: u.RequestURI(), host: u.Host, agent: c.Agent, limit: c.MaxMessage, stray: func() {},
+		credentials: &credentials{configured: c.Credential},
 	}
-	return one
 }
 
 // at returns the peer for another path of the same backend.
@@ -119,8 +118,8 @@ const maxInterim = 20
 // connection is closed. The second result says whether anything of the request
 // may have reached the backend.
 func (p *peer) send(ctx context.Context, o *outgoing) (*reply, bool, error) {
-	if p.credential != nil {
-		return p.sendWith(ctx, o, p.credential)
+	if c := p.credentials.of(o.x); c != nil {
+		return p.sendWith(ctx, o, c)
 	}
 	return p.once(ctx, o, nil)
 }
@@ -219,7 +218,7 @@ func (p *peer) append(b []byte, o *outgoing, lines []byte) []byte {
 		b = append(append(append(append(b, "\r\n"...), h.Name...), ": "...), h.Value...)
 	}
 	for _, h := range o.forward {
-		if p.credential != nil && p.credential.sets(o.x, h.Name) {
+		if p.credentials.of(o.x).Sets(h.Name) {
 			continue
 		}
 		b = append(append(append(append(b, "\r\n"...), h.Name...), ": "...), h.Value...)

@@ -100,7 +100,7 @@ func (s *session) readOwn(ctx context.Context) error {
 			r.close()
 			s.hasHeard("")
 			s.drop(l)
-		case r.status == 401 && s.b.peer.credential != nil:
+		case r.status == 401 && s.b.peer.credentials.of(s.chosen.Load()) != nil:
 			r.close() // it may take another one
 		case r.status == 409:
 			r.close() // it has not noticed yet that the last one ended

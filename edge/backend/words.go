@@ -203,7 +203,7 @@ func (r *reply) secrets() []string {
 
 // refuses is what a status says that is no success. Its body is still to be read.
 func (r *reply) refuses() *refusal {
-	return &refusal{status: r.status, sent: r.peer.credential != nil, challenge: r.challenged, secrets: r.secrets()}
+	return &refusal{status: r.status, sent: r.lines != nil, challenge: r.challenged, secrets: r.secrets()}
 }
 
 // beginning reads what a refusal that may have no end begins with, and gives up

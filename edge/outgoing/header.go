@@ -76,31 +76,8 @@ func Credential(name string) bool {
 // which programs behind gateway interfaces cannot tell apart (RFC 3875 §4.1.18).
 func plain(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
 
-// SameName reports whether two names may be one to whoever reads them.
-func SameName(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range len(a) {
-		if lower(a[i]) != lower(b[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func lower(c byte) byte {
-	switch {
-	case 'A' <= c && c <= 'Z':
-		return c - 'A' + 'a'
-	case c == '_':
-		return '-'
-	}
-	return c
-}
-
 func has(names []string, name string) bool {
-	return slices.ContainsFunc(names, func(n string) bool { return SameName(n, name) })
+	return slices.ContainsFunc(names, func(n string) bool { return edge.SameHeader(n, name) })
 }
 
 // Without returns the lines that have none of the names: what a client sent

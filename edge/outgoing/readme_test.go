@@ -38,11 +38,11 @@ func TestReadme(t *testing.T) {
 				t.Error(missing)
 			}
 			for _, b := range r.Plan.Servers[0].Backends {
-				attach, _, err := b.Outgoing.Open(edge.Env{Secrets: v})
+				c, err := b.Outgoing.Open(edge.Env{Secrets: v})
 				if err != nil {
 					t.Error(err)
 				}
-				if attach != nil {
+				if c != nil {
 					opened++
 				}
 			}

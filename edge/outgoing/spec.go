@@ -41,7 +41,7 @@ func (s *Spec) Name() string {
 	return s.Ref
 }
 
-// Beside is what goes besides the credential.
+// Beside is what goes beside the credential, whichever that is.
 func (s *Spec) Beside() *Spec {
 	if s == nil || s.Forward == nil {
 		return nil
@@ -70,22 +70,21 @@ func (s *Spec) Strategy() (Strategy, error) {
 	return Join(way, lines)
 }
 
-// Open opens it. A nil Attach says that there is nothing to send; own reports
-// whether a header of a name is one that Attach sets, so that what clients send
-// under it has to be left out.
-func (s *Spec) Open(env edge.Env) (attach Attach, own func(name string) bool, err error) {
+// Open opens it; nil says that there is nothing to send.
+func (s *Spec) Open(env edge.Env) (*edge.Credential, error) {
 	strategy, err := s.Strategy()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	names := strategy.Names()
 	if len(names) == 0 {
-		return nil, nil, nil
+		return nil, nil
 	}
-	if attach, err = strategy.Open(env); err != nil {
-		return nil, nil, err
+	attach, err := strategy.Open(env)
+	if err != nil {
+		return nil, err
 	}
-	return attach, func(name string) bool { return has(names, name) }, nil
+	return &edge.Credential{Name: s.Name(), Headers: names, Attach: attach}, nil
 }
 
 // Format writes what kind of credential it is, for every verb: it may hold one.

@@ -205,7 +205,7 @@ func (r *reader) header(path *field.Path, name string, from source) {
 		r.add(field.Invalid(path, "(hidden)", "must be the name of a header (RFC 9110 §5.1)"))
 	case Restricted(name):
 		r.add(field.Forbidden(path, name+" is set by the edge itself"))
-	case slices.ContainsFunc(r.headers, func(h header) bool { return SameName(h.name, name) }):
+	case slices.ContainsFunc(r.headers, func(h header) bool { return edge.SameHeader(h.name, name) }):
 		r.add(field.Duplicate(path, name))
 	}
 	r.headers = append(r.headers, header{name: name, source: from})

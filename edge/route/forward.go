@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -55,6 +56,10 @@ type Server struct {
 	// backend with, and choose the credential; nil where none wants to.
 	Upstream func(ctx context.Context, x *edge.Exchange, backend string) ([]edge.Header, *edge.Credential, error)
 
+	// Beside are the lines of each backend that go with whatever credential a program
+	// chooses; nil for none.
+	Beside map[*backend.Backend]*edge.Credential
+
 	// Beyond are handlers to ask in place of backends, as telemetry has them; nil
 	// for none.
 	Beyond map[*backend.Backend]edge.Handler
@@ -66,6 +71,14 @@ type Server struct {
 	only    *edge.Target            // of every message, where the one backend is served as it is; else nil
 	hub     *hub                    // of what changes behind it; nil where there is no Book
 	tasks   tasks
+
+	credentials sync.Map // of choice to *edge.Credential
+}
+
+// choice is a credential that a program chose for a backend.
+type choice struct {
+	to     *backend.Backend
+	chosen *edge.Credential
 }
 
 // New makes a server without backends.
@@ -211,7 +224,7 @@ func (s *Server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backe
 		if err != nil {
 			return nil, err
 		}
-		x.Forward, x.Chosen = lines, chosen
+		x.Forward, x.Chosen = lines, s.credential(b, chosen)
 	}
 	r, err := s.ask(ctx, x, b)
 	if err != nil || r == nil || r.Kind != mcp.Result {
@@ -224,6 +237,21 @@ func (s *Server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backe
 		return s.reseal(x, m, r)
 	}
 	return r, nil
+}
+
+// credential is what a message goes to its backend with when a program has chosen one
+// for it: that, and the lines that go in any case. nil stands for what is configured.
+func (s *Server) credential(b *backend.Backend, chosen *edge.Credential) *edge.Credential {
+	beside := s.Beside[b]
+	if chosen == nil || beside == nil {
+		return chosen
+	}
+	of := choice{b, chosen}
+	if both, ok := s.credentials.Load(of); ok {
+		return both.(*edge.Credential)
+	}
+	both, _ := s.credentials.LoadOrStore(of, chosen.With(beside)) // programs choose among those that they were granted
+	return both.(*edge.Credential)
 }
 
 // ask has a backend answer. A legacy backend may ask in the middle of the call.

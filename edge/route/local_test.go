@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -80,5 +81,28 @@ func TestLocalTools(t *testing.T) {
 	deaf := s.Caller(edge.NoClient{})
 	if _, failure := deaf(t.Context(), x, "inner", []byte(`{}`)); len(client.told) != 1 {
 		t.Errorf("a caller without a client told it %q, failure %s", client.told, failure)
+	}
+}
+
+// TestChosenCredential: a program's choice goes in place of the configured credential,
+// with the lines that go in any case, and is the same value for the next message, since
+// sessions with backends are told apart by it.
+func TestChosenCredential(t *testing.T) {
+	s, b, other := New(Options{Name: "s"}), new(backend.Backend), new(backend.Backend)
+	lines := &edge.Credential{Headers: []string{"X-Tenant"}, Attach: func(_ context.Context, _ *edge.Exchange, set func(string, edge.Secret)) error {
+		set("X-Tenant", "a")
+		return nil
+	}}
+	s.Beside = map[*backend.Backend]*edge.Credential{b: lines}
+	chosen := &edge.Credential{Name: "chosen"}
+	if s.credential(b, nil) != nil {
+		t.Error("what is configured is replaced without a choice")
+	}
+	if s.credential(other, chosen) != chosen {
+		t.Error("a backend without lines gets another credential")
+	}
+	both := s.credential(b, chosen)
+	if both == chosen || both.Name != "chosen" || !both.Sets("x-tenant") || s.credential(b, chosen) != both {
+		t.Errorf("%+v", both)
 	}
 }

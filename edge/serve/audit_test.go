@@ -458,7 +458,7 @@ func TestAuditOfAList(t *testing.T) {
 // id of the request, whether anybody keeps records or not.
 func TestRequestIDOfErrors(t *testing.T) {
 	t.Parallel()
-	f := filtered(t, edgetest.Modern, filters.Entry{Name: "guest", Filter: func(edge.Handler) edge.Handler {
+	f := filtered(t, edgetest.Modern, filters.Entry{Place: filters.Guest, Filter: func(edge.Handler) edge.Handler {
 		return edge.HandlerFunc(func(_ context.Context, x *edge.Exchange) (*edge.Response, error) {
 			if strings.Contains(string(x.Request.Raw), "panic") {
 				panic("a fault")

@@ -173,7 +173,7 @@ func filtered(t *testing.T, era edgetest.Era, entries ...filters.Entry) *front {
 // A panic in an exchange costs that exchange, and nobody else anything.
 func TestPanicIsContained(t *testing.T) {
 	t.Parallel()
-	explode := filters.Entry{Name: "guest", Filter: func(next edge.Handler) edge.Handler {
+	explode := filters.Entry{Place: filters.Guest, Filter: func(next edge.Handler) edge.Handler {
 		return edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 			if strings.Contains(string(x.Request.Raw), `"before"`) {
 				panic("secret words")
@@ -242,7 +242,7 @@ func TestPanicIsContained(t *testing.T) {
 func TestFiltersInTheHallway(t *testing.T) {
 	t.Parallel()
 	seen := make(chan edge.Exchange, 10)
-	look := filters.Entry{Name: "authz", Filter: func(next edge.Handler) edge.Handler {
+	look := filters.Entry{Place: filters.Authz, Filter: func(next edge.Handler) edge.Handler {
 		return edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 			seen <- edge.Exchange{Server: x.Server, Era: x.Era, Target: x.Target, Session: x.Session, Name: x.Name}
 			if strings.Contains(string(x.Request.Raw), `"deny"`) {

@@ -58,3 +58,17 @@ func Message(from, to string, key, text []byte) []byte {
 
 // Mount serves a handler beside MCP. It must be called before Serve.
 func (e *Edge) Mount(m edge.Mount) { e.live.Load().mounts.add(m) }
+
+// Hallway is the places of the filters of the main server, in the order in which they are
+// walked.
+func (e *Edge) Hallway() (all []filters.Place) {
+	entries := e.live.Load().main.hallway
+	for _, p := range filters.Order() {
+		for _, one := range entries {
+			if one.Place == p {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}

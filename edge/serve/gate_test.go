@@ -58,7 +58,7 @@ func TestStepUpBehindTheGate(t *testing.T) {
 	}
 	e := edgetest.Start(t, strings.Replace(edgetest.Manifest(back, ""), "incomingAuth: {type: anonymous}", fmt.Sprintf(
 		"incomingAuth: {type: oidc, oidc: {issuer: %q, audience: weir, clientId: weir, jwksUrl: %q, jwksAllowPrivateIp: true, insecureAllowHttp: true, requiredScopes: [tools]}}", m.URL, m.URL+"/keys"), 1),
-		edgetest.Before(func(e *serve.Edge) { e.SetFilters(filters.Entry{Name: "authz", Filter: lacks}) }))
+		edgetest.Before(func(e *serve.Edge) { e.SetFilters(filters.Entry{Place: filters.Authz, Filter: lacks}) }))
 	c := e.NewClient()
 	token := bearer(m.token(t, "alice", "weir", map[string]any{"scope": "tools"}))
 	body, head := edgetest.ModernRequest("1", "tools/call", edgetest.CallParams("echo", "{}"), edgetest.Meta())

@@ -27,22 +27,22 @@ func (o *opening) hallway(s *server) ([]filters.Entry, error) {
 	}
 	var entries []filters.Entry
 	for _, one := range []struct {
-		name string
+		at   filters.Place
 		open func(*server) (edge.Filter, error) // nil for a filter that is not asked for
 	}{
-		{"headers", o.openHeaders},
-		{"mutating", o.openMutating},
-		{"guest", func(s *server) (edge.Filter, error) { return s.guest.Filter, nil }},
-		{"validating", o.openValidating},
-		{"authz", o.openAuthz},
-		{"ratelimit", o.openLimits},
+		{filters.Headers, o.openHeaders},
+		{filters.Mutating, o.openMutating},
+		{filters.Guest, func(s *server) (edge.Filter, error) { return s.guest.Filter, nil }},
+		{filters.Validating, o.openValidating},
+		{filters.Authz, o.openAuthz},
+		{filters.RateLimit, o.openLimits},
 	} {
 		filter, err := one.open(s)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", one.name, err)
+			return nil, fmt.Errorf("%s: %w", one.at, err)
 		}
 		if filter != nil {
-			entries = append(entries, filters.Entry{Name: one.name, Filter: filter})
+			entries = append(entries, filters.Entry{Place: one.at, Filter: filter})
 		}
 	}
 	return entries, nil

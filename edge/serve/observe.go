@@ -36,7 +36,7 @@ func (o *opening) observe(s *server) (err error) {
 		if s.measure, err = part(s, &e.world.measures, digestOf([]any{p.Telemetry, o.reads}), o.openTelemetry()); err != nil {
 			return err
 		}
-		s.entries = append(s.entries, filters.Entry{Name: "telemetry", Filter: s.measure.Filter})
+		s.entries = append(s.entries, filters.Entry{Place: filters.Telemetry, Filter: s.measure.Filter})
 		s.Beyond = make(map[*backend.Backend]edge.Handler, len(s.Backends))
 		for _, b := range s.Backends {
 			s.Beyond[b] = s.measure.Backend(b)
@@ -50,7 +50,7 @@ func (o *opening) observe(s *server) (err error) {
 		if s.record, err = part(s, &e.world.records, digestOf(spec), o.openAudit(spec)); err != nil {
 			return err
 		}
-		s.entries = append(s.entries, filters.Entry{Name: "audit", Filter: s.record.Filter})
+		s.entries = append(s.entries, filters.Entry{Place: filters.Audit, Filter: s.record.Filter})
 	}
 	return nil
 }

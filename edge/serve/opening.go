@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
@@ -113,13 +115,31 @@ func (o *opening) backing(b compile.Backend) (backing, error) {
 		Debug   bool
 		Choice  bool
 		Anybody bool // what clients did whom nobody asked who they are is in its sessions
-	}{b, own, pem, p.Debug, choosing(p), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous})
-	sound, err := openCredential(o.edge.log, b, o.secrets, choosing(p))
-	if err != nil {
-		return one, err
-	}
-	sound.done()
-	return one, nil
+	}{b, own, pem, p.Debug, o.choosing(), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous})
+	sound := o.credentials()
+	defer sound.close()
+	_, err := b.Outgoing.Open(sound.Env)
+	return one, err
+}
+
+// credentials are the world that credentials of backends may touch, and what ends with
+// them.
+type credentials struct {
+	edge.Env
+	after releases
+}
+
+func (o *opening) credentials() *credentials {
+	c := &credentials{}
+	c.Env = edge.Env{Log: o.edge.log, Secrets: o.secrets, Now: time.Now, Defer: c.after.add}
+	return c
+}
+
+func (c *credentials) close() { c.after.run() }
+
+// choosing reports whether programs of the server may choose credentials.
+func (o *opening) choosing() bool {
+	return slices.ContainsFunc(o.plan.Filters, func(f guest.Spec) bool { return len(f.Credentials) > 0 })
 }
 
 // make makes the server.
@@ -137,6 +157,7 @@ func (o *opening) make() (s *server, err error) {
 		return s, fmt.Errorf("sessionStorage: %w", err)
 	}
 	s.Server = route.New(o.behind(s))
+	s.Beside = make(map[*backend.Backend]*edge.Credential)
 	for _, b := range o.backends {
 		if err := o.openBackend(s, b); err != nil {
 			return s, fmt.Errorf("backend %s: %w", b.Name, err)
@@ -157,7 +178,8 @@ func (o *opening) make() (s *server, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.chain = filters.Chain(append(entries, s.entries...), s.Server)
+	s.hallway = append(entries, s.entries...)
+	s.chain = filters.Chain(s.hallway, s.Server)
 	if p.Debug {
 		s.chain = s.debugged(s.chain)
 	}
@@ -202,8 +224,10 @@ func (o *opening) behind(s *server) route.Options {
 func (o *opening) openBackend(s *server, b backing) error {
 	e, f := o.edge, o.plan.Failure
 	one, release, err := e.world.backends.Get(s.Name+"\x00"+b.digest, func() (*backend.Backend, func(), error) {
-		attach, err := openCredential(e.log, b.Backend, o.secrets, choosing(o.plan))
+		with := o.credentials()
+		credential, err := b.Outgoing.Open(with.Env)
 		if err != nil {
+			with.close()
 			return nil, nil, err
 		}
 		var breaker *health.Breaker
@@ -217,10 +241,8 @@ func (o *opening) openBackend(s *server, b backing) error {
 			SSE:        b.Transport == compile.SSE,
 			Roots:      b.roots,
 			Private:    b.Private,
-			Attach:     attach.to,
-			Own:        attach.own,
-			OwnFor:     attach.ownFor,
-			Done:       attach.done,
+			Credential: credential,
+			Done:       with.close,
 			Rest:       e.settings.SessionTTL,
 			Silence:    b.Timeout,
 			Cap:        e.settings.CallCap,
@@ -240,7 +262,7 @@ func (o *opening) openBackend(s *server, b backing) error {
 			Log:    s.log,
 		})
 		if err != nil {
-			attach.done()
+			with.close()
 			return nil, nil, err
 		}
 		return opened, func() { o.closeBackend(opened) }, nil
@@ -251,7 +273,14 @@ func (o *opening) openBackend(s *server, b backing) error {
 	s.Add(one)
 	s.outgoing[b.Name] = b.Outgoing
 	s.behind = append(s.behind, release)
-	return nil
+	if !o.choosing() {
+		return nil
+	}
+	beside, err := b.Outgoing.Beside().Open(s.env(&s.after))
+	if err == nil && beside != nil {
+		s.Beside[one] = beside
+	}
+	return err
 }
 
 // closeBackend closes a backend that no server of its name has any longer. At the end of

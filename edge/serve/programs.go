@@ -7,7 +7,6 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
-	"github.com/weir-edge/weir/edge/outgoing"
 )
 
 // What programs are asked about an HTTP request before anything is known of who
@@ -62,12 +61,12 @@ func drop(r *fasthttp.RequestHeader, lines edge.Lines) {
 	var gone []string
 	for name := range r.All() {
 		for _, l := range lines.Set {
-			if outgoing.SameName(l.Name, string(name)) {
+			if edge.SameHeader(l.Name, string(name)) {
 				gone = append(gone, string(name))
 			}
 		}
 		for _, d := range lines.Drop {
-			if outgoing.SameName(d, string(name)) {
+			if edge.SameHeader(d, string(name)) {
 				gone = append(gone, string(name))
 			}
 		}

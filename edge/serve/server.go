@@ -11,6 +11,7 @@ import (
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/session"
+	"github.com/weir-edge/weir/filters"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/headers"
@@ -43,6 +44,7 @@ type server struct {
 	counting []edge.Collector // rooms of it that count for themselves
 	observers
 	reported reported
+	hallway  []filters.Entry
 	chain    edge.Handler   // the hallway, with route at its end
 	store    *session.Store // the store of sessions and buckets; nil for the memory of the process
 	limits   *ratelimit.Part

@@ -124,7 +124,7 @@ func TestB10(t *testing.T) {
 			_ = session.Close()
 		}
 	})
-	watch := filters.Entry{Name: "authz", Filter: func(next edge.Handler) edge.Handler {
+	watch := filters.Entry{Place: filters.Authz, Filter: func(next edge.Handler) edge.Handler {
 		return edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 			m := x.Request
 			one := judged{method: m.Method}

@@ -43,6 +43,10 @@ const (
 	maxMissed      = 64
 	maxMissedBytes = 64 << 10
 
+	// logsWithin is how long a process that ends waits for the one after it to have read
+	// what its streams carried.
+	logsWithin = time.Second
+
 	// deafWithin is how long a process that stands in for another waits for that
 	// to say that it hears no backend any longer.
 	deafWithin = 5 * time.Second
@@ -55,7 +59,7 @@ const (
 	kindTasks   = "tasks"   // the body is an array of Task
 	kindSession = "session" // the body is a handedSession
 	kindLog     = "log"     // what a stream has carried; Event is its name
-	kindAll     = "all"     // there is no more
+	kindAll     = "all"     // there is no more; between processes that run, it is answered with kindKept
 	kindKept    = "kept"    // answers all of that; the body is an array of leftOver
 	kindHeir    = "heir"    // another process stands in from now on: From
 	kindDeaf    = "deaf"    // the process before hears no backend any longer

@@ -280,6 +280,10 @@ func (ss *Sessions) mailHandlers(t *Store) map[string]relay.Handler {
 			}
 			return true
 		},
+		kindAll: func(l relay.Message, _ []byte, _ int) bool { // what came before it has been read
+			_ = t.Send(l.From, relay.Message{Kind: kindKept, From: ss.o.Relay.Node, Stream: l.Stream}, nil) // who waits gives up by itself
+			return true
+		},
 		kindHeir: func(l relay.Message, _ []byte, _ int) bool {
 			if h := ss.heir.Load(); h != nil && relay.IsNode(l.From) {
 				h.mu.Lock()

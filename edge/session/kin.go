@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -75,7 +76,7 @@ func (ss *Sessions) HandLogs() {
 	if heir == "" || ss.mail == nil {
 		return
 	}
-	lost := 0
+	sent, lost := 0, 0
 	for _, s := range ss.every() {
 		if !s.handed.Load() {
 			continue
@@ -84,10 +85,19 @@ func (ss *Sessions) HandLogs() {
 			l.mu.Lock()
 			handed := l.handed
 			l.mu.Unlock()
-			if !handed && ss.mail.Send(heir, relay.Message{Kind: kindLog, Session: Key(s.ID), Event: l.stream}, l.text()) != nil {
+			if handed {
+				continue
+			}
+			if sent++; ss.mail.Send(heir, relay.Message{Kind: kindLog, Session: Key(s.ID), Event: l.stream}, l.text()) != nil {
 				lost++
 			}
 		}
+	}
+	if sent > lost {
+		// A client that comes back once this process is gone finds its stream there.
+		soon, cancel := context.WithTimeout(context.Background(), logsWithin)
+		defer cancel()
+		_, _ = ss.ask(soon, heir, relay.Message{Kind: kindAll}, nil) // an heir of an earlier version does not answer
 	}
 	if lost > 0 {
 		ss.o.Log.Warn("what streams carried was not handed over", "streams", lost)

@@ -239,7 +239,7 @@ const maxForward = 64
 
 // withHeader sets or removes a header line in a copy of the list.
 func withHeader(lines []edge.Header, o *op) ([]edge.Header, error) {
-	out := slices.DeleteFunc(slices.Clone(lines), func(l edge.Header) bool { return outgoing.SameName(l.Name, o.name) })
+	out := slices.DeleteFunc(slices.Clone(lines), func(l edge.Header) bool { return edge.SameHeader(l.Name, o.name) })
 	if o.kind == abi.OpDelHeader {
 		return out, nil
 	}

@@ -19,11 +19,14 @@ func (s *Spec) openCredentials(env edge.Env) (map[string]*edge.Credential, error
 	}
 	all := make(map[string]*edge.Credential, len(s.Credentials))
 	for _, one := range s.Credentials {
-		attach, own, err := one.Open(env)
+		c, err := one.Open(env)
 		if err != nil {
 			return nil, fmt.Errorf("filter %q: grants.credentials: %s: %w", s.Name, one.Name(), err)
 		}
-		all[one.Name()] = &edge.Credential{Name: one.Name(), Attach: attach, Own: own}
+		if c == nil {
+			c = &edge.Credential{Name: one.Name()} // of no lines
+		}
+		all[one.Name()] = c
 	}
 	return all, nil
 }

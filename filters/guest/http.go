@@ -110,7 +110,7 @@ func touchable(hook abi.Hook, name string) error {
 	switch {
 	case outgoing.Credential(name):
 		return fmt.Errorf("header %s holds a credential, which no program may change here", name)
-	case hook == abi.OnHTTPRequest && outgoing.SameName(name, "origin"), hook == abi.OnHTTPResponse && own(name):
+	case hook == abi.OnHTTPRequest && edge.SameHeader(name, "origin"), hook == abi.OnHTTPResponse && own(name):
 		return fmt.Errorf("header %s is the edge's own", name)
 	}
 	return nil
@@ -120,18 +120,18 @@ func touchable(hook abi.Hook, name string) error {
 // read, who may cache the answer, how a client signs in.
 func own(name string) bool {
 	for _, n := range [...]string{"www-authenticate", "set-cookie", "set-cookie2", "cache-control", "vary", "allow", "location", "x-accel-buffering", "clear-site-data"} {
-		if outgoing.SameName(name, n) {
+		if edge.SameHeader(name, n) {
 			return true
 		}
 	}
 	const prefix = "access-control-"
-	return len(name) >= len(prefix) && outgoing.SameName(name[:len(prefix)], prefix)
+	return len(name) >= len(prefix) && edge.SameHeader(name[:len(prefix)], prefix)
 }
 
 // withLine sets or removes a header line in copies of the lists.
 func withLine(lines edge.Lines, o *op) (edge.Lines, error) {
-	set := slices.DeleteFunc(slices.Clone(lines.Set), func(l edge.Header) bool { return outgoing.SameName(l.Name, o.name) })
-	drop := slices.DeleteFunc(slices.Clone(lines.Drop), func(name string) bool { return outgoing.SameName(name, o.name) })
+	set := slices.DeleteFunc(slices.Clone(lines.Set), func(l edge.Header) bool { return edge.SameHeader(l.Name, o.name) })
+	drop := slices.DeleteFunc(slices.Clone(lines.Drop), func(name string) bool { return edge.SameHeader(name, o.name) })
 	if len(set)+len(drop) >= maxForward {
 		return lines, fmt.Errorf("more than %d header lines", maxForward)
 	}
@@ -154,8 +154,8 @@ func relined(heard []edge.Header, lines edge.Lines) []edge.Header {
 		return heard
 	}
 	gone := func(l edge.Header) bool {
-		return slices.ContainsFunc(lines.Set, func(s edge.Header) bool { return outgoing.SameName(s.Name, l.Name) }) ||
-			slices.ContainsFunc(lines.Drop, func(name string) bool { return outgoing.SameName(name, l.Name) })
+		return slices.ContainsFunc(lines.Set, func(s edge.Header) bool { return edge.SameHeader(s.Name, l.Name) }) ||
+			slices.ContainsFunc(lines.Drop, func(name string) bool { return edge.SameHeader(name, l.Name) })
 	}
 	out := slices.DeleteFunc(slices.Clone(heard), gone)
 	for _, l := range lines.Set {

@@ -38,7 +38,7 @@ func TestOps(t *testing.T) {
 		"a header of the edge":        {header("Content-Length", "1"), "set by the edge itself"},
 		"another spelling of it":      {header("content_length", "1"), "set by the edge itself"},
 		"an argument":                 {said(abi.OpSetArg, text(abi.ArgPointer, "/a"), text(abi.ArgRaw, " 1 ")), ""},
-		"not JSON":                     {said(abi.OpSetArg, text(abi.ArgPointer, "/a"), text(abi.ArgRaw, "{")), "not JSON"},
+		"not JSON":                    {said(abi.OpSetArg, text(abi.ArgPointer, "/a"), text(abi.ArgRaw, "{")), "not JSON"},
 		"a name twice":                {said(abi.OpSetArg, text(abi.ArgRaw, `{"a":1,"a":2}`)), "not JSON"},
 		"no value":                    {said(abi.OpSetArg, text(abi.ArgPointer, "/a")), "not JSON"},
 		"arguments that are a list":   {said(abi.OpSetArguments, text(abi.ArgRaw, "[]")), "not a JSON object"},

@@ -61,7 +61,7 @@ func Parse(path *field.Path, allow, strip []string) (*Part, field.ErrorList) {
 }
 
 func has(names []string, name string) bool {
-	return slices.ContainsFunc(names, func(n string) bool { return outgoing.SameName(n, name) })
+	return slices.ContainsFunc(names, func(n string) bool { return edge.SameHeader(n, name) })
 }
 
 // Take is for the door, which alone sees a client's header: it appends a line to
