@@ -19,6 +19,7 @@ import (
 	"github.com/weir-edge/weir/cmd/weir/client"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/status"
 )
 
 const (
@@ -26,47 +27,11 @@ const (
 	leastInterval = 100 * time.Millisecond // between two looks at an edge
 )
 
-// serverStatus is what /status says of one server, as far as it is shown.
-type serverStatus struct {
-	Name     string          `json:"name"`
-	Phase    string          `json:"phase"`
-	Message  string          `json:"message"`
-	URL      string          `json:"url"`
-	Backends []backendStatus `json:"discoveredBackends"`
-	Withheld []string        `json:"withheld"`
-	Sessions int64           `json:"sessions"`
-	Streams  int64           `json:"streams"`
-	Inflight int64           `json:"inflight"`
-	Parked   int64           `json:"parked"`
-	Dropped  int64           `json:"dropped"`
-	Calls    int64           `json:"calls"`
-	Reloads  int64           `json:"reloads"`
-	Reload   string          `json:"reload"`
-	Version  string          `json:"version"`
-}
-
-// backendStatus is what /status says of one backend, as far as it is shown.
-type backendStatus struct {
-	Name      string    `json:"name"`
-	Status    string    `json:"status"`
-	Message   string    `json:"message"`
-	Checked   time.Time `json:"lastHealthCheck"`
-	Circuit   string    `json:"circuitBreakerState"`
-	Era       string    `json:"era"`
-	Tools     *int64    `json:"tools"` // nil where the edge does not know, as with the three below
-	Prompts   int64     `json:"prompts"`
-	Resources int64     `json:"resources"`
-	Templates int64     `json:"resourceTemplates"`
-	Calls     int64     `json:"calls"`
-	Failed    int64     `json:"failed"`
-	Millis    float64   `json:"latencyMillis"`
-}
-
 // look is the status of an edge at a moment.
 type look struct {
 	at      time.Time
 	text    []byte // as the edge sent it
-	servers []serverStatus
+	servers []status.Server
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -213,14 +178,14 @@ func lookAt(ctx context.Context, o client.Options) (*look, error) {
 }
 
 // readStatus reads the status of the one server of an edge, or the list of all.
-func readStatus(text []byte) ([]serverStatus, error) {
+func readStatus(text []byte) ([]status.Server, error) {
 	var all struct {
-		Servers []serverStatus `json:"servers"`
-		serverStatus
+		Servers []status.Server `json:"servers"`
+		status.Server
 	}
 	err := json.Unmarshal(text, &all)
 	if err == nil && all.Servers == nil {
-		all.Servers = []serverStatus{all.serverStatus}
+		all.Servers = []status.Server{all.Server}
 	}
 	for _, s := range all.Servers {
 		if s.Name == "" || s.Phase == "" {

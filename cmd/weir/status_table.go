@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-edge/weir/edge/status"
 )
 
 // pace is how busy a backend was between two looks.
@@ -27,14 +29,14 @@ func paces(before, now *look) map[named]pace {
 	if seconds <= 0 {
 		return out
 	}
-	old := map[named]backendStatus{}
+	old := map[named]status.Backend{}
 	for _, s := range before.servers {
-		for _, b := range s.Backends {
+		for _, b := range s.DiscoveredBackends {
 			old[named{s.Name, b.Name}] = b
 		}
 	}
 	for _, s := range now.servers {
-		for _, b := range s.Backends {
+		for _, b := range s.DiscoveredBackends {
 			was, ok := old[named{s.Name, b.Name}]
 			calls := b.Calls - was.Calls
 			if !ok || calls < 0 {
@@ -76,14 +78,14 @@ func writeStatus(w io.Writer, now, before *look) error {
 	return nil
 }
 
-func writeServer(w io.Writer, s serverStatus, now time.Time, since map[named]pace) error {
+func writeServer(w io.Writer, s status.Server, now time.Time, since map[named]pace) error {
 	line := firstLine(s.Name) + ": " + firstLine(s.Phase)
 	if s.Message != "" {
 		line += " (" + firstLine(s.Message) + ")"
 	}
 	facts := []string{
 		count(s.Calls, "call"), fmt.Sprintf("%d in flight", s.Inflight), fmt.Sprintf("%d parked", s.Parked),
-		count(s.Sessions, "session"), count(s.Streams, "stream"), count(s.Reloads, "reload"),
+		count(int64(s.Sessions), "session"), count(int64(s.Streams), "stream"), count(s.Reloads, "reload"),
 	}
 	if s.Dropped > 0 {
 		facts = append(facts, count(s.Dropped, "notification")+" dropped")
@@ -91,21 +93,21 @@ func writeServer(w io.Writer, s serverStatus, now time.Time, since map[named]pac
 	if _, err := fmt.Fprintf(w, "%s\n%s, weir %s\n%s\n", line, firstLine(s.URL), firstLine(s.Version), strings.Join(facts, ", ")); err != nil {
 		return err
 	}
-	if len(s.Backends) > 0 {
+	if len(s.DiscoveredBackends) > 0 {
 		rows := [][]string{{"BACKEND", "STATUS", "CIRCUIT", "ERA", "TOOLS", "PROMPTS", "RESOURCES", "CALLS", "FAILED", "LATENCY"}}
 		if since != nil {
 			rows[0] = append(rows[0], "CALLS/S", "RECENT")
 		}
 		rows[0] = append(rows[0], "CHECKED", "MESSAGE")
-		for _, b := range s.Backends {
+		for _, b := range s.DiscoveredBackends {
 			row := []string{
-				b.Name, b.Status, b.Circuit, b.Era,
-				offers(b, number64(value(b.Tools))), offers(b, number64(b.Prompts)), offers(b, resources(b)), number64(b.Calls), number64(b.Failed), latency(b),
+				b.Name, b.Status, b.CircuitBreakerState, b.Era,
+				offers(b, tools), offers(b, prompts), resources(b), number64(b.Calls), number64(b.Failed), latency(b),
 			}
 			if since != nil {
 				row = append(row, recent(since, named{s.Name, b.Name})...)
 			}
-			row = append(row, ago(b.Checked, now), b.Message)
+			row = append(row, ago(checked(b), now), b.Message)
 			for i := range row {
 				if row[i] = firstLine(row[i]); row[i] == "" && i < len(row)-1 {
 					row[i] = "-"
@@ -150,29 +152,35 @@ func count(n int64, thing string) string {
 }
 
 // offers is text of how much a backend offers; "" where the edge does not know.
-func offers(b backendStatus, text string) string {
-	if b.Tools == nil {
+func offers(b status.Backend, of func(*status.Offer) int) string {
+	if b.Offer == nil {
 		return ""
+	}
+	return strconv.Itoa(of(b.Offer))
+}
+
+func tools(o *status.Offer) int   { return o.Tools }
+func prompts(o *status.Offer) int { return o.Prompts }
+
+// resources is how many resources a backend offers, with templates after a plus.
+func resources(b status.Backend) string {
+	text := offers(b, func(o *status.Offer) int { return o.Resources })
+	if b.Offer != nil && b.Templates > 0 {
+		text += "+" + strconv.Itoa(b.Templates)
 	}
 	return text
 }
 
-func value(n *int64) int64 {
-	if n == nil {
-		return 0
+// checked is when a backend was last checked; the zero time for never.
+func checked(b status.Backend) time.Time {
+	if b.LastHealthCheck == nil {
+		return time.Time{}
 	}
-	return *n
-}
-
-func resources(b backendStatus) string {
-	if b.Templates == 0 {
-		return number64(b.Resources)
-	}
-	return fmt.Sprintf("%d+%d", b.Resources, b.Templates)
+	return *b.LastHealthCheck
 }
 
 // latency is the mean of all calls; "" without any.
-func latency(b backendStatus) string {
+func latency(b status.Backend) string {
 	if b.Calls == 0 || math.IsNaN(b.Millis) {
 		return ""
 	}

@@ -13,28 +13,30 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-edge/weir/edge/status"
 )
 
-func lookWith(at time.Time, backends ...backendStatus) *look {
-	return &look{at: at, servers: []serverStatus{{Name: "main", Phase: "Ready", Backends: backends}}}
+func lookWith(at time.Time, backends ...status.Backend) *look {
+	return &look{at: at, servers: []status.Server{{Name: "main", Phase: "Ready", DiscoveredBackends: backends}}}
 }
 
 func TestPaces(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for _, test := range []struct {
 		name        string
-		before, now backendStatus
+		before, now status.Backend
 		after       time.Duration
 		want        []string // of CALLS/S and RECENT
 	}{
-		{"steady", backendStatus{Calls: 100, Millis: 2}, backendStatus{Calls: 150, Millis: 2}, time.Second, []string{"50.0", "2ms"}},
-		{"slower of late", backendStatus{Calls: 100, Millis: 1}, backendStatus{Calls: 200, Millis: 6}, 2 * time.Second, []string{"50.0", "11ms"}},
-		{"idle", backendStatus{Calls: 100, Millis: 2}, backendStatus{Calls: 100, Millis: 2}, time.Second, []string{"0", ""}},
-		{"the first calls", backendStatus{}, backendStatus{Calls: 4, Millis: 2.5}, 2 * time.Second, []string{"2.0", "2.5ms"}},
-		{"few of very many", backendStatus{Calls: 1e6, Millis: 1}, backendStatus{Calls: 1e6 + 10, Millis: 1}, time.Second, []string{"10.0", "~1ms"}},
-		{"less than the counters can say", backendStatus{Calls: 1000, Millis: 1}, backendStatus{Calls: 1001, Millis: 0.9}, time.Second, []string{"1.0", "~0s"}},
-		{"started again", backendStatus{Calls: 100, Millis: 2}, backendStatus{Calls: 10, Millis: 2}, time.Second, []string{"", ""}},
-		{"the same moment", backendStatus{Calls: 100, Millis: 2}, backendStatus{Calls: 100, Millis: 2}, 0, []string{"", ""}},
+		{"steady", status.Backend{Calls: 100, Millis: 2}, status.Backend{Calls: 150, Millis: 2}, time.Second, []string{"50.0", "2ms"}},
+		{"slower of late", status.Backend{Calls: 100, Millis: 1}, status.Backend{Calls: 200, Millis: 6}, 2 * time.Second, []string{"50.0", "11ms"}},
+		{"idle", status.Backend{Calls: 100, Millis: 2}, status.Backend{Calls: 100, Millis: 2}, time.Second, []string{"0", ""}},
+		{"the first calls", status.Backend{}, status.Backend{Calls: 4, Millis: 2.5}, 2 * time.Second, []string{"2.0", "2.5ms"}},
+		{"few of very many", status.Backend{Calls: 1e6, Millis: 1}, status.Backend{Calls: 1e6 + 10, Millis: 1}, time.Second, []string{"10.0", "~1ms"}},
+		{"less than the counters can say", status.Backend{Calls: 1000, Millis: 1}, status.Backend{Calls: 1001, Millis: 0.9}, time.Second, []string{"1.0", "~0s"}},
+		{"started again", status.Backend{Calls: 100, Millis: 2}, status.Backend{Calls: 10, Millis: 2}, time.Second, []string{"", ""}},
+		{"the same moment", status.Backend{Calls: 100, Millis: 2}, status.Backend{Calls: 100, Millis: 2}, 0, []string{"", ""}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.before.Name, test.now.Name = "b", "b"
@@ -45,7 +47,7 @@ func TestPaces(t *testing.T) {
 			}
 		})
 	}
-	since := paces(lookWith(start), lookWith(start.Add(time.Second), backendStatus{Name: "new", Calls: 3}))
+	since := paces(lookWith(start), lookWith(start.Add(time.Second), status.Backend{Name: "new", Calls: 3}))
 	if got := recent(since, named{"main", "new"}); got[0] != "" {
 		t.Errorf("a backend that was not there before has a pace: %q", got)
 	}

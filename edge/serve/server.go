@@ -11,9 +11,9 @@ import (
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/session"
+	"github.com/weir-edge/weir/edge/status"
 	"github.com/weir-edge/weir/filters"
 	"github.com/weir-edge/weir/filters/authz"
-	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/headers"
 	"github.com/weir-edge/weir/filters/incoming"
 	"github.com/weir-edge/weir/filters/ratelimit"
@@ -33,7 +33,7 @@ type server struct {
 	passes   *headers.Part  // header lines of clients that backends receive; nil for none
 	gate     *incoming.Gate // who clients are; nil for anybody
 	guest    *edge.Guest    // what programs want to be asked
-	programs []func() guest.Status
+	programs []func() status.Filter
 	guarded  bool          // clients have to prove who they are
 	webhooks *webhook.Part // whom messages are shown first; nil for nobody
 	document []byte        // that tells clients where to get a token; nil for none

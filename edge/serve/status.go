@@ -11,92 +11,16 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/health"
-	"github.com/weir-edge/weir/filters/guest"
+	"github.com/weir-edge/weir/edge/status"
 	"github.com/weir-edge/weir/filters/webhook"
 )
 
-// status is the status of the server in the words of the VirtualMCPServer's
-// own status, with what goes on in the process beside it.
-type status struct {
-	Name               string          `json:"name"`
-	Phase              string          `json:"phase"`
-	Message            string          `json:"message,omitempty"`
-	URL                string          `json:"url"`
-	BackendCount       int             `json:"backendCount"`
-	Conditions         []condition     `json:"conditions"`
-	DiscoveredBackends []backendStatus `json:"discoveredBackends"`
-	Withheld           []string        `json:"withheld,omitempty"` // what clients do not see, and why
-	Filters            []guest.Status  `json:"filters,omitempty"`
-	Webhooks           []webhookStatus `json:"webhooks,omitempty"` // in the order in which they are asked
-	Sessions           int             `json:"sessions"`
-	Streams            int             `json:"streams"`
-	Inflight           int64           `json:"inflight"`
-	Parked             int             `json:"parked"`
-	Dropped            int64           `json:"dropped"`          // notifications of parked calls whose client was away
-	Calls              int64           `json:"calls"`            // requests since the start
-	Audit              *auditStatus    `json:"audit,omitempty"`  // nil without a log
-	Reloads            int64           `json:"reloads"`          // of the configuration
-	Reload             string          `json:"reload,omitempty"` // why the last reload changed nothing
-	Version            string          `json:"version"`
-	Store              *storeStatus    `json:"store,omitempty"`      // that the server shares with other edges
-	RateLimits         *limitStatus    `json:"rateLimits,omitempty"` // calls since the limits began
-}
-
-type condition struct {
-	Type    string `json:"type"`
-	Status  string `json:"status"`
-	Reason  string `json:"reason"`
-	Message string `json:"message,omitempty"`
-}
-
-// backendStatus is an entry of status.discoveredBackends, with more that the edge
-// knows.
-type backendStatus struct {
-	Name                string     `json:"name"`
-	URL                 string     `json:"url"`
-	Status              string     `json:"status"`
-	AuthType            string     `json:"authType,omitempty"`
-	AuthConfigRef       string     `json:"authConfigRef,omitempty"`
-	Message             string     `json:"message,omitempty"`
-	LastHealthCheck     *time.Time `json:"lastHealthCheck,omitempty"`
-	ConsecutiveFailures int        `json:"consecutiveFailures"`
-	CircuitBreakerState string     `json:"circuitBreakerState,omitempty"`
-	CircuitLastChanged  *time.Time `json:"circuitLastChanged,omitempty"`
-	Era                 string     `json:"era,omitempty"`
-	Revision            string     `json:"revision,omitempty"`
-	*offered                       // nil while the edge does not know, as of a backend that is served as it is
-	Calls               int64      `json:"calls"`  // since the start
-	Failed              int64      `json:"failed"` // of them
-	Millis              float64    `json:"latencyMillis"`
-	Strays              int64      `json:"strayAnswers,omitempty"` // that came to others than who asked
-}
-
-// offered is how much a backend offers.
-type offered struct {
-	Tools     int `json:"tools"`
-	Prompts   int `json:"prompts"`
-	Resources int `json:"resources"`
-	Templates int `json:"resourceTemplates"`
-}
-
-// webhookStatus is what one webhook has counted since its server was opened.
-type webhookStatus struct {
-	Name    string  `json:"name"`
-	Type    string  `json:"type"`
-	Asked   uint64  `json:"asked"`
-	Denied  uint64  `json:"denied"`
-	Changed uint64  `json:"changed"`
-	Failed  uint64  `json:"failed"`
-	Ignored uint64  `json:"ignored"` // of the failed
-	Millis  float64 `json:"latencyMillis"`
-}
-
-func webhookStatuses(part *webhook.Part) (all []webhookStatus) {
+func webhookStatuses(part *webhook.Part) (all []status.Webhook) {
 	if part == nil {
 		return nil
 	}
 	for _, c := range part.Counters() {
-		one := webhookStatus{Name: c.Name, Type: c.Type, Asked: c.Asked, Denied: c.Denied, Changed: c.Changed, Failed: c.Failed, Ignored: c.Ignored}
+		one := status.Webhook{Name: c.Name, Type: c.Type, Asked: c.Asked, Denied: c.Denied, Changed: c.Changed, Failed: c.Failed, Ignored: c.Ignored}
 		if c.Asked > 0 {
 			one.Millis = float64(c.Time.Microseconds()) / 1000 / float64(c.Asked)
 		}
@@ -105,18 +29,10 @@ func webhookStatuses(part *webhook.Part) (all []webhookStatus) {
 	return all
 }
 
-// auditStatus is what an audit log has counted since it was opened.
-type auditStatus struct {
-	Recorded uint64 `json:"recorded"`
-	Written  uint64 `json:"written"`
-	Lost     uint64 `json:"lost"`
-	Failures uint64 `json:"failures"` // attempts to write or to open that failed
-}
-
 // writeStatus answers /status: with the status of the one server, or with the list
 // of all.
 func writeStatus(ctx *fasthttp.RequestCtx, servers []*server) {
-	var all []status
+	var all []status.Server
 	for _, s := range servers {
 		all = append(all, s.status())
 	}
@@ -134,9 +50,9 @@ func writeStatus(ctx *fasthttp.RequestCtx, servers []*server) {
 	ctx.Response.SetBodyRaw(append(body, '\n'))
 }
 
-func (served *server) status() status {
+func (served *server) status() status.Server {
 	e := served.edge
-	s := status{
+	s := status.Server{
 		Name:     served.Name,
 		URL:      served.url(),
 		Sessions: len(e.sessions.Of(served.Name)),
@@ -156,7 +72,7 @@ func (served *server) status() status {
 		s.Filters = append(s.Filters, told())
 	}
 	if l := served.record; l != nil {
-		c := auditStatus(l.Counters())
+		c := status.Audit(l.Counters())
 		s.Audit = &c
 	}
 	listed := map[string]catalog.BackendStatus{}
@@ -179,7 +95,7 @@ func (served *server) status() status {
 		statuses = append(statuses, now.Is())
 		calls, failed, mean := b.Calls()
 		s.Calls += calls
-		one := backendStatus{
+		one := status.Backend{
 			Name: now.Name, URL: now.URL, Status: string(now.Is()), Message: now.Message,
 			AuthType: served.outgoing[b.Name].Type(), AuthConfigRef: served.outgoing[b.Name].Name(),
 			LastHealthCheck: moment(now.Checked), ConsecutiveFailures: now.Failures,
@@ -189,7 +105,7 @@ func (served *server) status() status {
 			Strays: b.Strays(),
 		}
 		if known {
-			one.offered = &offered{Tools: offers.Tools, Prompts: offers.Prompts, Resources: offers.Resources, Templates: offers.Templates}
+			one.Offer = &status.Offer{Tools: offers.Tools, Prompts: offers.Prompts, Resources: offers.Resources, Templates: offers.Templates}
 		}
 		if one.Message == "" && offers.Missing {
 			one.Message = offers.Message
@@ -202,7 +118,7 @@ func (served *server) status() status {
 	now := health.Overall(statuses...)
 	s.Phase, s.Message, s.BackendCount = string(now.Phase), now.Message, now.BackendCount
 	for _, c := range now.Conditions {
-		s.Conditions = append(s.Conditions, condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
+		s.Conditions = append(s.Conditions, status.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
 	}
 	return s
 }
@@ -277,16 +193,16 @@ func (s *server) report(now time.Time) {
 		return
 	}
 	s.reported.at = now
-	status := s.status()
-	said := status.Phase + ": " + status.Message
-	for _, b := range status.DiscoveredBackends {
+	is := s.status()
+	said := is.Phase + ": " + is.Message
+	for _, b := range is.DiscoveredBackends {
 		said += ", " + b.Name + " " + b.Status
 	}
 	if said == s.reported.said {
 		return
 	}
 	s.reported.said = said
-	s.edge.log.Info("status", "server", s.Name, "phase", status.Phase, "message", status.Message, "backends", status.BackendCount)
+	s.edge.log.Info("status", "server", s.Name, "phase", is.Phase, "message", is.Message, "backends", is.BackendCount)
 }
 
 // base is the URL of the edge as clients see it, without a path.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/session"
+	"github.com/weir-edge/weir/edge/status"
 )
 
 // sharing is how a store is reached that servers share with those of other edges.
@@ -70,23 +70,12 @@ func (o *opening) share(s *server) error {
 	return nil
 }
 
-// storeStatus is what /status says of the store that a server shares.
-type storeStatus struct {
-	Address   string     `json:"address"`
-	Connected bool       `json:"connected"`
-	Message   string     `json:"message,omitempty"` // what is wrong
-	Since     *time.Time `json:"since,omitempty"`   // when it went away
-	Calls     uint64     `json:"calls"`
-	Failed    uint64     `json:"failed"`
-	Dropped   uint64     `json:"droppedMessages,omitempty"` // that no edge with this one's key wrote lately
-}
-
-func (s *server) storeStatus() *storeStatus {
+func (s *server) storeStatus() *status.Store {
 	if s.store == nil {
 		return nil
 	}
 	state, counted := s.store.State(), s.store.Counters()
-	out := &storeStatus{Address: s.store.Address, Connected: state.Ready, Calls: counted.Calls, Failed: counted.Failures + counted.Refused, Dropped: s.store.Signer.Dropped.Load()}
+	out := &status.Store{Address: s.store.Address, Connected: state.Ready, Calls: counted.Calls, Failed: counted.Failures + counted.Refused, Dropped: s.store.Signer.Dropped.Load()}
 	if err := s.store.Ready(); err != nil {
 		out.Message = err.Error()
 	} else if state.Deaf != nil {
@@ -98,20 +87,12 @@ func (s *server) storeStatus() *storeStatus {
 	return out
 }
 
-// limitStatus is what /status says of the rate limits of a server.
-type limitStatus struct {
-	Admitted  uint64 `json:"admitted"`
-	Limited   uint64 `json:"limited"`
-	Uncounted uint64 `json:"uncounted"` // calls that the store could not count
-	FailOpen  uint64 `json:"failOpen"`  // of those, the ones that were admitted
-}
-
-func (s *server) limitStatus() *limitStatus {
+func (s *server) limitStatus() *status.Limits {
 	if s.limits == nil {
 		return nil
 	}
 	c := s.limits.Counters()
-	out := &limitStatus{Admitted: c.Admitted, Uncounted: c.StoreErrors, FailOpen: c.FailOpen}
+	out := &status.Limits{Admitted: c.Admitted, Uncounted: c.StoreErrors, FailOpen: c.FailOpen}
 	for _, n := range c.Limited {
 		out.Limited += n
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/status"
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
@@ -13,10 +14,10 @@ import (
 // ask them; nil if there are none. It fails if a module cannot be loaded,
 // does not match its digest, needs a grant it lacks or refuses its
 // configuration. Everything opened is closed when the plan retires.
-func (k *Cache) Open(server string, filters []Loaded, o Options, env edge.Env) (*edge.Guest, []func() Status, error) {
+func (k *Cache) Open(server string, filters []Loaded, o Options, env edge.Env) (*edge.Guest, []func() status.Filter, error) {
 	h := &openFilters{options: o}
 	g := &edge.Guest{}
-	var told []func() Status
+	var told []func() status.Filter
 	var shown *events
 	env.Defer(func() { shown.stop() }) // before the programs that it asks are closed
 	for _, l := range filters {

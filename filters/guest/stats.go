@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/status"
 	"github.com/weir-edge/weir/sdk/abi"
 	"github.com/weir-edge/weir/wasm"
 )
@@ -71,34 +72,14 @@ func (p *program) counted(what int, ask wasm.Outside) wasm.Outside {
 	}
 }
 
-// HookStatus is what a program did at one hook.
-type HookStatus struct {
-	Hook     string `json:"hook"`
-	Calls    uint64 `json:"calls"`
-	Changed  uint64 `json:"changed"`            // calls that it answered with operations
-	Denied   uint64 `json:"denied,omitempty"`   // messages denied, or under observe that would have been
-	Failures uint64 `json:"failures,omitempty"` // calls
-	Skipped  uint64 `json:"skipped,omitempty"`  // failures that messages passed
-}
-
-// Status describes an open filter.
-type Status struct {
-	Name    string       `json:"name"`
-	SHA256  string       `json:"sha256"`
-	Mode    string       `json:"mode"`
-	Resting bool         `json:"resting,omitempty"` // it failed so often that it is left alone for a while
-	Live    int          `json:"instances"`
-	Hooks   []HookStatus `json:"hooks"`
-}
-
-func (p *program) status() Status {
+func (p *program) status() status.Filter {
 	s := p.guest.Stats()
-	out := Status{Name: p.spec.Name, SHA256: p.module.Digest, Mode: string(p.spec.Mode), Resting: s.Resting, Live: s.Live, Hooks: []HookStatus{}}
+	out := status.Filter{Name: p.spec.Name, SHA256: p.module.Digest, Mode: string(p.spec.Mode), Resting: s.Resting, Live: s.Live, Hooks: []status.Hook{}}
 	for h, w := range p.wants {
 		if w == nil {
 			continue
 		}
-		one := HookStatus{
+		one := status.Hook{
 			Hook: abi.Hook(h).String(), Calls: s.Hooks[h].Pass + s.Hooks[h].Ops, Changed: s.Hooks[h].Ops,
 			Denied: p.denied[h].Load(), Skipped: p.skipped[h].Load(),
 		}
