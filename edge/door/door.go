@@ -263,6 +263,13 @@ func (d *Door) malformed(ctx *fasthttp.RequestCtx, err error) {
 	d.o.Unreadable(ctx, status, why)
 }
 
+// Plain answers with a line of text.
+func Plain(ctx *fasthttp.RequestCtx, status int, text string) {
+	ctx.SetStatusCode(status)
+	ctx.Response.Header.SetContentType("text/plain; charset=utf-8")
+	ctx.Response.SetBodyString(text)
+}
+
 // QuietLog is the log of an HTTP server: what strangers do wrong is not news. The
 // server's errors quote what was sent, which may be a credential: only what stands
 // before the quotation is kept.

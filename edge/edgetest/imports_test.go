@@ -50,10 +50,11 @@ var rooms = map[string][]string{
 	"sdk/examples/...":   {"sdk"},
 	"sdk/weirtest":       {"sdk", "sdk/abi"},
 	"edge/door":          {"edge", "edge/mcp", "edge/turn"},
+	"edge/mount":         {"edge", "edge/door"},
 	"edge/relay":         {"edge"},
 	"edge/route":         {"edge", "edge/mcp", "edge/backend", "edge/catalog", "edge/relay"},
 	"edge/session":       {"edge", "edge/mcp", "edge/backend", "edge/catalog", "edge/door", "edge/kv", "edge/relay"},
-	"edge/serve":         {"edge", "edge/mcp", "edge/door", "edge/relay", "edge/route", "edge/session", "edge/backend", "edge/catalog", "edge/compile", "edge/health", "edge/kv", "edge/oauth", "edge/outgoing", "edge/secret", "edge/status", "edge/v1beta1", "filters", "filters/audit", "filters/authz", "filters/guest", "filters/headers", "filters/incoming", "filters/ratelimit", "filters/telemetry", "filters/webhook"},
+	"edge/serve":         {"edge", "edge/mcp", "edge/door", "edge/mount", "edge/relay", "edge/route", "edge/session", "edge/backend", "edge/catalog", "edge/compile", "edge/health", "edge/kv", "edge/oauth", "edge/outgoing", "edge/secret", "edge/status", "edge/v1beta1", "filters", "filters/audit", "filters/authz", "filters/guest", "filters/headers", "filters/incoming", "filters/ratelimit", "filters/telemetry", "filters/webhook"},
 	"edge/demo":          {"edge/mcp"},
 	"edge/edgetest/...":  {"edge/...", "filters/...", "cmd/...", "wasm", "sdk/abi"},
 	"cmd/...":            {"edge/...", "filters/...", "cmd/...", "wasm", "sdk/..."},
@@ -62,7 +63,7 @@ var rooms = map[string][]string{
 // doors says which packages may import a third-party module, or all of its
 // packages below a path.
 var doors = map[string][]string{
-	"github.com/valyala/fasthttp":            {"edge/door", "edge/session", "edge/serve", "edge/edgetest/bench"},
+	"github.com/valyala/fasthttp":            {"edge/door", "edge/mount", "edge/session", "edge/serve", "edge/edgetest/bench"},
 	"github.com/knadh/koanf":                 {"cmd/..."},
 	"github.com/spf13/cobra":                 {"cmd/..."},
 	"github.com/spf13/pflag":                 {"cmd/..."},

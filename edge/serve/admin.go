@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/door"
+	"github.com/weir-edge/weir/edge/mount"
 )
 
 // The admin address authenticates nobody. On a loopback address whoever may use the host
@@ -37,12 +38,12 @@ type admin struct {
 	door   *door.Door
 	own    bool     // it is on this host only
 	hosts  []string // what it may be called; nil for anything
-	mounts mounts
+	mounts mount.Table
 }
 
 // newAdmin makes the admin address.
 func newAdmin(e *Edge, ln net.Listener) (a *admin, err error) {
-	a = &admin{edge: e, mounts: mounts{log: e.log, running: &e.world.running}}
+	a = &admin{edge: e, mounts: mount.Table{Log: e.log, Running: &e.world.running}}
 	if a.door, err = door.New(door.Options{
 		MaxConnections: adminConnections, MaxHeader: adminHeader, MaxBody: adminBody, Within: door.Within, Log: e.log, Handle: a.handle, Unreadable: a.unreadable,
 	}); err != nil {
@@ -65,9 +66,9 @@ func newAdmin(e *Edge, ln net.Listener) (a *admin, err error) {
 	if !a.own {
 		e.log.Warn("others can reach the admin address, and nobody is asked there who they are: it serves /health, /readyz and /metrics alone; set --admin-listen to an address of this host, such as 127.0.0.1:4484, for the rest", "admin-listen", a.door.Addr())
 	}
-	a.mounts.add(edge.Mount{Prefix: "/metrics", Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.live.Load().metrics.ServeHTTP(w, r) }), MaxBody: ignored})
+	a.mounts.Add(edge.Mount{Prefix: "/metrics", Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.live.Load().metrics.ServeHTTP(w, r) }), MaxBody: mount.Ignored})
 	if a.own && e.given.pprof {
-		a.mounts.add(edge.Mount{Prefix: "/debug/pprof/", Handler: profiles(), MaxBody: ignored})
+		a.mounts.Add(edge.Mount{Prefix: "/debug/pprof/", Handler: profiles(), MaxBody: mount.Ignored})
 	}
 	return a, nil
 }
@@ -104,23 +105,23 @@ func (a *admin) handle(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	if why := a.refusal(&ctx.Request.Header); why != "" {
-		plain(ctx, 403, why+"\n")
+		door.Plain(ctx, 403, why+"\n")
 		return
 	}
 	e := a.edge
 	path, _, _ := strings.Cut(string(ctx.Request.Header.RequestURI()), "?")
-	serve, method := func(*fasthttp.RequestCtx) { plain(ctx, 404, "not found\n") }, ""
-	mount, mounted := a.mounts.find(path)
+	serve, method := func(*fasthttp.RequestCtx) { door.Plain(ctx, 404, "not found\n") }, ""
+	one, mounted := a.mounts.Find(path)
 	switch {
 	case path == "/health":
-		serve, method = func(ctx *fasthttp.RequestCtx) { plain(ctx, 200, "ok\n") }, "GET"
+		serve, method = func(ctx *fasthttp.RequestCtx) { door.Plain(ctx, 200, "ok\n") }, "GET"
 	case path == "/readyz":
 		serve, method = e.readyz, "GET"
 	case !a.own && path != "/metrics":
-		plain(ctx, 403, "on an address that others can reach there are /health, /readyz and /metrics alone; set --admin-listen to an address of this host, such as 127.0.0.1:4484, for the rest\n")
+		door.Plain(ctx, 403, "on an address that others can reach there are /health, /readyz and /metrics alone; set --admin-listen to an address of this host, such as 127.0.0.1:4484, for the rest\n")
 		return
 	case mounted:
-		a.mounts.serve(&req, mount)
+		a.mounts.Serve(req.ctx, req.conn, one)
 		return
 	case path == "/status":
 		serve, method = func(ctx *fasthttp.RequestCtx) { writeStatus(ctx, e.live.Load().all()) }, "GET"
@@ -129,7 +130,7 @@ func (a *admin) handle(ctx *fasthttp.RequestCtx) {
 	}
 	if method != "" && string(ctx.Method()) != method && (method != "GET" || !ctx.IsHead()) {
 		ctx.Response.Header.Set("Allow", method)
-		plain(ctx, 405, "only "+method+" is served here\n")
+		door.Plain(ctx, 405, "only "+method+" is served here\n")
 		return
 	}
 	serve(ctx)
@@ -138,7 +139,7 @@ func (a *admin) handle(ctx *fasthttp.RequestCtx) {
 // unreadable answers what has no reading, and closes the connection.
 func (a *admin) unreadable(ctx *fasthttp.RequestCtx, status int, why string) {
 	ctx.Conn().(*door.Conn).Refused()
-	plain(ctx, status, why+"\n")
+	door.Plain(ctx, status, why+"\n")
 	ctx.SetConnectionClose()
 }
 
@@ -146,11 +147,11 @@ func (a *admin) unreadable(ctx *fasthttp.RequestCtx, status int, why string) {
 func (a *admin) reload(ctx *fasthttp.RequestCtx) {
 	switch err := a.edge.ReloadNow(); {
 	case errors.Is(err, errNoReload):
-		plain(ctx, 409, err.Error()+"\n")
+		door.Plain(ctx, 409, err.Error()+"\n")
 	case err != nil:
-		plain(ctx, 422, err.Error()+"\n")
+		door.Plain(ctx, 422, err.Error()+"\n")
 	default:
-		plain(ctx, 200, "reloaded\n")
+		door.Plain(ctx, 200, "reloaded\n")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"runtime/metrics"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mount"
 	"github.com/weir-edge/weir/filters/telemetry"
 )
 
@@ -33,7 +34,7 @@ func (e *Edge) expose(l *live) (err error) {
 		if err != nil {
 			return err
 		}
-		l.mounts.add(edge.Mount{Prefix: "/metrics", Handler: metrics, MaxBody: ignored})
+		l.mounts.Add(edge.Mount{Prefix: "/metrics", Handler: metrics, MaxBody: mount.Ignored})
 	}
 	l.metrics, err = telemetry.Expose(e.log, rooms, all...)
 	return err

@@ -57,7 +57,7 @@ func Message(from, to string, key, text []byte) []byte {
 }
 
 // Mount serves a handler beside MCP. It must be called before Serve.
-func (e *Edge) Mount(m edge.Mount) { e.live.Load().mounts.add(m) }
+func (e *Edge) Mount(m edge.Mount) { e.live.Load().mounts.Add(m) }
 
 // Hallway is the places of the filters of the main server, in the order in which they are
 // walked.

@@ -74,7 +74,7 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	}
 	switch string(path) {
 	case "/health":
-		plain(ctx, 200, "ok\n")
+		door.Plain(ctx, 200, "ok\n")
 	case "/readyz":
 		e.readyz(ctx)
 	case "/status":
@@ -82,11 +82,11 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 			writeStatus(ctx, servers)
 		}
 	default:
-		if mount, ok := live.mounts.find(string(path)); ok {
-			live.mounts.serve(&req, mount)
+		if one, ok := live.mounts.Find(string(path)); ok {
+			live.mounts.Serve(req.ctx, req.conn, one)
 			return
 		}
-		plain(ctx, 404, "not found\n")
+		door.Plain(ctx, 404, "not found\n")
 	}
 }
 

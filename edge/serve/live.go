@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/mount"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/session"
 	"github.com/weir-edge/weir/filters/telemetry"
@@ -25,7 +26,7 @@ type live struct {
 	release map[string]func()        // gives them back, by name
 	secrets *secret.Draft
 
-	mounts  mounts                // what is served beside MCP
+	mounts  mount.Table           // what is served beside MCP
 	metrics *telemetry.Exposition // for the admin address
 }
 
@@ -54,7 +55,7 @@ func (l *live) describe() {
 			paths = append(paths, "/mcp", "")
 		}
 		for _, path := range paths {
-			l.mounts.add(edge.Mount{Prefix: wellKnown + path, Handler: described(s.document), MaxBody: ignored})
+			l.mounts.Add(edge.Mount{Prefix: wellKnown + path, Handler: described(s.document), MaxBody: mount.Ignored})
 		}
 	}
 }
@@ -100,7 +101,7 @@ func (e *Edge) open(plan *compile.Plan, before *live) (_ *live, err error) {
 		return nil, errors.New("a plan without servers cannot be served")
 	}
 	next := &live{servers: make(map[string]*server, len(plan.Servers)), hosts: make(map[string]*session.Host, len(plan.Servers)),
-		mounts: mounts{log: e.log, running: &e.world.running}, release: make(map[string]func(), len(plan.Servers)), secrets: e.world.secrets.Draft(plan.Secrets)}
+		mounts: mount.Table{Log: e.log, Running: &e.world.running}, release: make(map[string]func(), len(plan.Servers)), secrets: e.world.secrets.Draft(plan.Secrets)}
 	defer func() {
 		if err != nil {
 			next.close()

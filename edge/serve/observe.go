@@ -199,7 +199,7 @@ func (req *request) stranger(s *server) *edge.Exchange {
 	x.Head.Remote = req.client()
 	x.Head.SSE = req.sse
 	req.tell(&x.Head, s)
-	if x.Head.RequestID = newRequestID(); soundID(req.requestID) {
+	if x.Head.RequestID = door.NewRequestID(); door.SoundID(req.requestID) {
 		x.Head.RequestID = string(req.requestID)
 	}
 	return x

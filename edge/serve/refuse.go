@@ -64,13 +64,6 @@ func (e *Edge) unreadable(ctx *fasthttp.RequestCtx, status int, text string) {
 	ctx.Response.SetBodyRaw(mcp.AppendError(nil, nil, mcp.CodeInvalidRequest, text, nil))
 }
 
-// plain answers with a line of text.
-func plain(ctx *fasthttp.RequestCtx, status int, text string) {
-	ctx.SetStatusCode(status)
-	ctx.Response.Header.SetContentType("text/plain; charset=utf-8")
-	ctx.Response.SetBodyString(text)
-}
-
 // seconds is a duration as Retry-After gives it, rounded up.
 func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)

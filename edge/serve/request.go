@@ -2,9 +2,6 @@ package serve
 
 import (
 	"bytes"
-	"encoding/binary"
-	"encoding/hex"
-	"math/rand/v2"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -142,9 +139,8 @@ func (a accepted) streamOnly() bool { return a&takesStream != 0 && a&(takesJSON|
 
 // Bounds of what is taken over of a header, in bytes.
 const (
-	maxRequestID = 128
-	maxAgent     = 256
-	maxTrace     = 512
+	maxAgent = 256
+	maxTrace = 512
 )
 
 // tell fills in what those who observe a server want to know of a request,
@@ -162,43 +158,15 @@ func (req *request) tell(to *edge.Head, s *server) {
 	}
 }
 
-// soundID reports whether an X-Request-Id is one that can stand in a log: not
-// long, and of letters, digits and what ids are written with.
-func soundID(id []byte) bool {
-	if len(id) == 0 || len(id) > maxRequestID {
-		return false
-	}
-	for _, c := range id {
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case strings.IndexByte("-_.:/+=@~", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-// newRequestID makes an id for a request that brought none. It tells requests
-// apart, and is nobody's secret.
-func newRequestID() string {
-	var raw [16]byte
-	binary.LittleEndian.PutUint64(raw[:8], rand.Uint64())
-	binary.LittleEndian.PutUint64(raw[8:], rand.Uint64())
-	var text [32]byte
-	hex.Encode(text[:], raw[:])
-	return string(text[:])
-}
-
 // idText is the X-Request-Id of a client, kept without an allocation until
 // somebody asks for it.
 type idText struct {
 	n    int
-	text [maxRequestID]byte
+	text [door.MaxRequestID]byte
 }
 
 func (t *idText) set(id []byte) {
-	if t.n = 0; soundID(id) {
+	if t.n = 0; door.SoundID(id) {
 		t.n = copy(t.text[:], id)
 	}
 }
@@ -210,7 +178,7 @@ func (x *exchange) requestID() string {
 	case x.id.n > 0:
 		x.Head.RequestID = string(x.id.text[:x.id.n])
 	default:
-		x.Head.RequestID = newRequestID()
+		x.Head.RequestID = door.NewRequestID()
 	}
 	return x.Head.RequestID
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/kv"
+	"github.com/weir-edge/weir/edge/mount"
 	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/relay"
 	"github.com/weir-edge/weir/edge/route"
@@ -81,7 +82,7 @@ type world struct {
 	cache   *kv.Cache       // what the process can do without
 	guests  *guest.Cache    // compiled programs of the filters
 	secrets *secret.Secrets
-	running running // mounted handlers
+	running mount.Running // mounted handlers
 
 	// What goes on as long as a server is made from the same.
 	servers  kept[*server]

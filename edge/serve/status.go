@@ -10,6 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/status"
 	"github.com/weir-edge/weir/filters/webhook"
@@ -42,7 +43,7 @@ func writeStatus(ctx *fasthttp.RequestCtx, servers []*server) {
 	}
 	body, err := json.MarshalIndent(text, "", "  ")
 	if err != nil {
-		plain(ctx, 500, "internal error\n")
+		door.Plain(ctx, 500, "internal error\n")
 		return
 	}
 	ctx.Response.Header.SetContentTypeBytes(jsonType)
@@ -140,7 +141,7 @@ func (e *Edge) lookedAt(req *request, now *live) []*server {
 			return []*server{main}
 		}
 	default:
-		plain(req.ctx, 404, "not found\n")
+		door.Plain(req.ctx, 404, "not found\n")
 	}
 	return nil
 }
@@ -229,10 +230,10 @@ func (s *server) url() string {
 func (e *Edge) readyz(ctx *fasthttp.RequestCtx) {
 	switch {
 	case e.door.Leaving():
-		plain(ctx, 503, "draining\n")
+		door.Plain(ctx, 503, "draining\n")
 	case e.sessions.Stores.Strangers():
-		plain(ctx, 503, "waiting\n")
+		door.Plain(ctx, 503, "waiting\n")
 	default:
-		plain(ctx, 200, "ready\n")
+		door.Plain(ctx, 200, "ready\n")
 	}
 }

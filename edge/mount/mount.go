@@ -1,4 +1,8 @@
-package serve
+// Package mount serves handlers of net/http beside MCP, on the connections of a door.
+//
+// A handler runs on a goroutine of its own, of which there are not many; the goroutine of
+// the connection sends what it writes, and leaves it behind when the client has left.
+package mount
 
 import (
 	"bytes"
@@ -11,13 +15,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/valyala/fasthttp"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/door"
 )
-
-// Handlers of net/http are served here. A handler runs on a goroutine of its own, of
-// which there are not many; the goroutine of the connection sends what it writes, and
-// leaves it behind when the client has left.
 
 const (
 	// maxHandlers is how many mounted handlers run at a time, and maxHandlersEach how
@@ -25,26 +26,28 @@ const (
 	maxHandlers     = 64
 	maxHandlersEach = maxHandlers / 4
 
-	// ignored is how many bytes a body may have that a handler does not look at.
-	ignored = 4 << 10
+	// Ignored is how many bytes a body may have that a handler does not look at.
+	Ignored = 4 << 10
 )
 
-// mounts is a table of mounted handlers.
-type mounts struct {
+// Table is the handlers that are mounted at one address.
+type Table struct {
+	Log     *slog.Logger
+	Running *Running
+
 	byPrefix map[string]edge.Mount
-	log      *slog.Logger
-	running  *running
 }
 
-// running counts the handlers that run, by the addresses of their clients.
-type running struct {
+// Running counts the handlers that run, by the addresses of their clients. The zero value
+// is ready; it is safe for concurrent use.
+type Running struct {
 	mu  sync.Mutex
 	all int
 	of  map[string]int
 }
 
 // begin reports whether another handler may run for a client.
-func (r *running) begin(client string) bool {
+func (r *Running) begin(client string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all >= maxHandlers || r.of[client] >= maxHandlersEach {
@@ -58,7 +61,7 @@ func (r *running) begin(client string) bool {
 	return true
 }
 
-func (r *running) end(client string) {
+func (r *Running) end(client string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all--
@@ -67,36 +70,37 @@ func (r *running) end(client string) {
 	}
 }
 
-// add mounts a handler.
-func (m *mounts) add(one edge.Mount) {
-	if m.byPrefix == nil {
-		m.byPrefix = make(map[string]edge.Mount)
+// Add mounts a handler.
+func (t *Table) Add(one edge.Mount) {
+	if t.byPrefix == nil {
+		t.byPrefix = make(map[string]edge.Mount)
 	}
-	m.byPrefix[one.Prefix] = one
+	t.byPrefix[one.Prefix] = one
 }
 
-// find returns the mount of a path.
-func (m *mounts) find(path string) (edge.Mount, bool) {
-	one, ok := m.byPrefix[path]
+// Find returns the mount of a path; false for none.
+func (t *Table) Find(path string) (edge.Mount, bool) {
+	one, ok := t.byPrefix[path]
 	for !ok && path != "" {
 		path = path[:strings.LastIndexByte(path[:len(path)-1], '/')+1]
-		one, ok = m.byPrefix[path]
+		one, ok = t.byPrefix[path]
 	}
 	return one, ok
 }
 
-// serve answers a request by a mounted handler.
-func (m *mounts) serve(req *request, to edge.Mount) {
+// Serve answers a request by a mounted handler.
+func (t *Table) Serve(ctx *fasthttp.RequestCtx, conn *door.Conn, to edge.Mount) {
+	req := &request{ctx, conn}
 	text, status := req.bodyOf(to.MaxBody)
 	if status != 0 {
 		req.ctx.SetConnectionClose()
-		plain(req.ctx, status, http.StatusText(status)+"\n")
+		door.Plain(req.ctx, status, http.StatusText(status)+"\n")
 		return
 	}
 	client := req.client()
-	if !m.running.begin(client) {
+	if !t.Running.begin(client) {
 		req.ctx.Response.Header.Set("Retry-After", "1")
-		plain(req.ctx, 503, "too many requests of this kind at a time\n")
+		door.Plain(req.ctx, 503, "too many requests of this kind at a time\n")
 		return
 	}
 	kept := req.conn.Keep() // the handler may outlast the connection
@@ -107,19 +111,19 @@ func (m *mounts) serve(req *request, to edge.Mount) {
 	}
 	if err != nil {
 		kept.Give()
-		m.running.end(client)
-		plain(req.ctx, 400, "the request cannot be served: "+err.Error()+"\n")
+		t.Running.end(client)
+		door.Plain(req.ctx, 400, "the request cannot be served: "+err.Error()+"\n")
 		return
 	}
 	defer req.conn.Leave(&a.Call)
 	go func() {
-		defer m.running.end(client)
+		defer t.Running.end(client)
 		defer kept.Give()
 		defer a.finish()
 		defer func() {
 			if p := recover(); p != nil {
 				if a.fail(p) {
-					m.log.Error("panic in a handler", "path", r.URL.Path, "request", r.Header.Get("X-Request-Id"), "panic", p, "stack", string(debug.Stack()))
+					t.Log.Error("panic in a handler", "path", r.URL.Path, "request", r.Header.Get("X-Request-Id"), "panic", p, "stack", string(debug.Stack()))
 				}
 			}
 		}()
@@ -127,6 +131,15 @@ func (m *mounts) serve(req *request, to edge.Mount) {
 	}()
 	a.pass(req)
 }
+
+// request is an HTTP request of a client, and the connection that it came on.
+type request struct {
+	ctx  *fasthttp.RequestCtx
+	conn *door.Conn
+}
+
+// client is the address of the client, without a port.
+func (req *request) client() string { return req.conn.Client(&req.ctx.Request.Header) }
 
 // bodyOf reads the body of a request, which may have most bytes, and returns the status
 // to refuse it with; 0 for none.
@@ -168,8 +181,8 @@ func (req *request) translated(a *answer, body []byte) (*http.Request, error) {
 			r.Header.Add(n, string(value))
 		}
 	}
-	if id := r.Header.Get("X-Request-Id"); !soundID([]byte(id)) {
-		r.Header.Set("X-Request-Id", newRequestID())
+	if id := r.Header.Get("X-Request-Id"); !door.SoundID([]byte(id)) {
+		r.Header.Set("X-Request-Id", door.NewRequestID())
 	}
 	a.bodyless, a.chunks, a.last = from.IsHead(), from.IsHTTP11(), from.ConnectionClose() || !from.IsHTTP11()
 	return r.WithContext(&a.Call), nil
