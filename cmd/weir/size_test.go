@@ -27,7 +27,7 @@ func TestSize(t *testing.T) {
 		t.Fatalf("the linker did not say what depends on what: %.2000s", said)
 	}
 	for _, f := range byName(string(said)) {
-		t.Errorf("%s finds methods by name, and is linked: go build -ldflags=-dumpdep ./cmd/weir says by whom", f)
+		t.Errorf("%s finds methods by name, and is linked: go build -tags %s -ldflags=-dumpdep ./cmd/weir says by whom", f, program.Tags)
 	}
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		return // other systems have other sizes

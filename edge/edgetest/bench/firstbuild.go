@@ -50,7 +50,7 @@ func buildFirst(ctx context.Context, dir string) (firstBuild, error) {
 	}
 	cache, proxy, _ := strings.Cut(strings.TrimSpace(string(env)), "\n")
 	modules := filepath.Join(dir, "modules")
-	list := exec.CommandContext(ctx, "go", "list", "-deps", "./cmd/weir")
+	list := exec.CommandContext(ctx, "go", "list", "-tags", program.Tags, "-deps", "./cmd/weir")
 	list.Dir = root
 	list.Env = append(os.Environ(), "GOMODCACHE="+modules, "GOFLAGS=-modcacherw", "GOPROXY=file://"+filepath.ToSlash(filepath.Join(cache, "cache", "download"))+","+proxy)
 	names, err := list.Output()

@@ -61,10 +61,9 @@ type key struct {
 	signer crypto.Signer
 }
 
-// New starts an identity provider with one key, whose tokens are for an audience.
-// before returns the address at
-// which others find it, for one that stands behind something else; nil is for
-// its own. Leave ends it.
+// New starts an identity provider with one key, whose tokens are for an
+// audience. before returns the address at which others find it, for one that
+// stands behind something else; nil is for its own. Leave ends it.
 func New(algorithm Algorithm, audience string, before func(addr string) (string, error)) (*Issuer, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
