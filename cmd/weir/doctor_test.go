@@ -29,6 +29,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/demo"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/serve"
 )
@@ -62,32 +63,6 @@ func entry(url string, more ...string) string {
 	return "apiVersion: weir.dev/v1beta1\nkind: MCPGroup\nmetadata: {name: g}\n---\n" +
 		"apiVersion: weir.dev/v1beta1\nkind: MCPServerEntry\nmetadata: {name: a}\nspec:\n  groupRef: {name: g}\n  remoteUrl: " + url + "\n  transport: streamable-http\n  " + strings.Join(more, "\n  ") + "\n---\n" +
 		"apiVersion: weir.dev/v1beta1\nkind: VirtualMCPServer\nmetadata: {name: main}\nspec:\n  groupRef: {name: g}\n  incomingAuth: {type: anonymous}\n"
-}
-
-// raw is the address of a server that does something with each connection, and
-// closes it.
-func raw(t *testing.T, f func(net.Conn)) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer func() { _ = c.Close() }()
-				f(c)
-			}()
-		}
-	}()
-	t.Cleanup(func() { _ = ln.Close(); <-done })
-	return ln.Addr().String()
 }
 
 // certified is a TLS server whose certificate is valid for a host and a time,
@@ -161,8 +136,8 @@ func TestDoctorOfBackends(t *testing.T) {
 		{"no such host", inFront("http://weir.invalid/mcp", "streamable-http", ""), long, "resolve", ofDNS, levelProblem, `host "weir.invalid"`, "name server", ""},
 		{"private address", entry("http://127.0.0.1:1/mcp"), long, "resolve", ofPrivacy, levelProblem, "127.0.0.1 is not a public address", "allowPrivateEndpoint: true", ""},
 		{"address of a cloud", entry("http://169.254.169.254/mcp", "allowPrivateEndpoint: true"), long, "resolve", ofPrivacy, levelProblem, "169.254.169.254 is a link-local address", "by another address", "allowPrivate"},
-		{"silence", inFront("http://"+raw(t, mute)+"/mcp", "streamable-http", ""), 100 * time.Millisecond, "introduce", ofSilence, levelProblem, "gives no answer within 100ms", "--timeout", ""},
-		{"silence before TLS", inFront("https://"+raw(t, mute)+"/mcp", "streamable-http", ""), 100 * time.Millisecond, "tls", ofSilence, levelProblem, "does not answer the TLS handshake", "is a server with TLS", ""},
+		{"silence", inFront("http://"+fake.Listen(t, mute).Addr+"/mcp", "streamable-http", ""), 100 * time.Millisecond, "introduce", ofSilence, levelProblem, "gives no answer within 100ms", "--timeout", ""},
+		{"silence before TLS", inFront("https://"+fake.Listen(t, mute).Addr+"/mcp", "streamable-http", ""), 100 * time.Millisecond, "tls", ofSilence, levelProblem, "does not answer the TLS handshake", "is a server with TLS", ""},
 		{"no TLS there", inFront(strings.Replace(strange.URL, "http:", "https:", 1), "streamable-http", ""), long, "tls", ofTLS, levelProblem, "does not speak TLS", "write http://", ""},
 		{"TLS there", inFront(strings.Replace(secure.URL, "https:", "http:", 1), "streamable-http", ""), long, "introduce", ofTLS, levelProblem, "speaks TLS", "write https://", ""},
 		{"another host", valid("elsewhere.example", -time.Hour, 1000*time.Hour, 0), long, "tls", ofTLS, levelProblem, `is not for host "127.0.0.1"`, "as its certificate does", ""},
@@ -171,7 +146,7 @@ func TestDoctorOfBackends(t *testing.T) {
 		{"soon over", valid("127.0.0.1", -time.Hour, time.Hour, 0), long, "tls", ofTLS, levelWarning, "is valid until", "new certificate before that", ""},
 		{"wants a certificate", valid("127.0.0.1", -time.Hour, 1000*time.Hour, tls.RequireAnyClientCert), long, "introduce", ofTLS, levelProblem, "it ended TLS", "without a certificate", ""},
 		{"bundle not there", inFront("https://127.0.0.1:1/mcp", "streamable-http", ", type: entry, caBundlePath: /nowhere.pem"), long, "files", inFile, levelProblem, "/nowhere.pem", "in PEM", ""},
-		{"no HTTP", inFront("http://"+raw(t, func(c net.Conn) { _, _ = bufio.NewReader(c).ReadString('\n'); _, _ = io.WriteString(c, "220 mail\r\n") })+"/mcp", "streamable-http", ""), long, "introduce", ofProtocol, levelProblem, "does not speak HTTP", "over HTTP", ""},
+		{"no HTTP", inFront("http://"+fake.Listen(t, func(c net.Conn) { _, _ = bufio.NewReader(c).ReadString('\n'); _, _ = io.WriteString(c, "220 mail\r\n") }).Addr+"/mcp", "streamable-http", ""), long, "introduce", ofProtocol, levelProblem, "does not speak HTTP", "over HTTP", ""},
 		{"hangs up", inFront(strange.URL+"/hangup", "streamable-http", ""), long, "introduce", ofProtocol, levelProblem, "closes the connection", "log", ""},
 		{"page", inFront(strange.URL+"/page", "streamable-http", ""), long, "introduce", ofProtocol, levelProblem, "a web page, no MCP server", "/mcp", "\x1b"},
 		{"text", inFront(strange.URL+"/text", "streamable-http", ""), long, "introduce", ofProtocol, levelProblem, `"text/plain", which is no message of MCP`, "/mcp", ""},
@@ -399,7 +374,7 @@ func TestDoctorBesideAnEdge(t *testing.T) {
 // A doctor that is interrupted ends, whatever it waits for.
 func TestDoctorInterrupted(t *testing.T) {
 	reached := make(chan struct{}, 8)
-	address := raw(t, func(c net.Conn) { reached <- struct{}{}; _, _ = io.Copy(io.Discard, c) })
+	address := fake.Listen(t, func(c net.Conn) { reached <- struct{}{}; _, _ = io.Copy(io.Discard, c) }).Addr
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	if err := os.WriteFile(path, []byte(inFront("http://"+address+"/mcp", "streamable-http", "")), 0o600); err != nil {
 		t.Fatal(err)

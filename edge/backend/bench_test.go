@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -44,39 +45,25 @@ func parrot(b *testing.B, size int) string {
 	}
 	discovered := reply(`{"supportedVersions":["2026-07-28"],"capabilities":{}}`)
 	called := reply(`{"a":"` + strings.Repeat("x", size) + `"}`)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { ln.Close() })
-	go func() {
+	p := fake.Listen(b, func(c net.Conn) {
+		in := bufio.NewReader(c)
 		for {
-			c, err := ln.Accept()
+			r, err := http.ReadRequest(in)
 			if err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				in := bufio.NewReader(c)
-				for {
-					r, err := http.ReadRequest(in)
-					if err != nil {
-						return
-					}
-					var body bytes.Buffer
-					if _, err := body.ReadFrom(r.Body); err != nil {
-						return
-					}
-					out := called
-					if bytes.Contains(body.Bytes(), []byte("server/discover")) {
-						out = discovered
-					}
-					if _, err := c.Write(out); err != nil {
-						return
-					}
-				}
-			}()
+			var body bytes.Buffer
+			if _, err := body.ReadFrom(r.Body); err != nil {
+				return
+			}
+			out := called
+			if bytes.Contains(body.Bytes(), []byte("server/discover")) {
+				out = discovered
+			}
+			if _, err := c.Write(out); err != nil {
+				return
+			}
 		}
-	}()
-	return "http://" + ln.Addr().String() + "/mcp"
+	})
+	return "http://" + p.Addr + "/mcp"
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 	"github.com/weir-edge/weir/edge/serve"
 )
 
@@ -33,38 +34,8 @@ const modernHead = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 func newFlooder(t *testing.T) *flooder {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &flooder{url: "http://" + ln.Addr().String() + "/mcp"}
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	open := map[net.Conn]bool{}
-	all.Go(func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			open[c] = true
-			mu.Unlock()
-			all.Go(func() {
-				defer c.Close()
-				f.serve(t, c)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		ln.Close()
-		mu.Lock()
-		for c := range open {
-			c.Close()
-		}
-		mu.Unlock()
-		all.Wait()
-	})
+	f := &flooder{}
+	f.url = "http://" + fake.Listen(t, func(c net.Conn) { f.serve(t, c) }).Addr + "/mcp"
 	return f
 }
 

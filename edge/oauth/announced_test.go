@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 	"github.com/weir-edge/weir/edge/oauth"
 )
 
@@ -17,37 +18,17 @@ import (
 // nothing more. n is how many it has answered so.
 func stalling(t *testing.T, text string) (url string, answered chan struct{}, end func()) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	answered, over := make(chan struct{}, 1000), make(chan struct{})
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() {
-				defer c.Close()
-				if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
-					return
-				}
-				if _, err := io.WriteString(c, text); err == nil {
-					answered <- struct{}{}
-				}
-				<-over
-			})
+	answered = make(chan struct{}, 1000)
+	p := fake.Listen(t, func(c net.Conn) {
+		if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
+			return
 		}
+		if _, err := io.WriteString(c, text); err == nil {
+			answered <- struct{}{}
+		}
+		_, _ = c.Read(make([]byte, 1)) // until either end closes the connection
 	})
-	end = sync.OnceFunc(func() {
-		ln.Close()
-		close(over)
-		all.Wait()
-	})
-	t.Cleanup(end)
-	return "http://" + ln.Addr().String() + "/", answered, end
+	return "http://" + p.Addr + "/", answered, p.Close
 }
 
 // What a peer announces takes no memory: it is what has come that does. All

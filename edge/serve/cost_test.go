@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 )
 
 // parrot is a backend that answers every call with the same bytes and
@@ -25,37 +26,23 @@ func parrot(t *testing.T) string {
 	}
 	discovered := reply(`{"supportedVersions":["2026-07-28"],"capabilities":{}}`)
 	called := reply(`{"resultType":"complete","content":[]}`)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	go func() {
+	p := fake.Listen(t, func(c net.Conn) {
+		buf := make([]byte, 8<<10)
 		for {
-			c, err := ln.Accept()
+			n, err := c.Read(buf) // a request comes in one piece
 			if err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				buf := make([]byte, 8<<10)
-				for {
-					n, err := c.Read(buf) // a request comes in one piece
-					if err != nil {
-						return
-					}
-					out := called
-					if bytes.Contains(buf[:n], []byte("server/discover")) {
-						out = discovered
-					}
-					if _, err := c.Write(out); err != nil {
-						return
-					}
-				}
-			}()
+			out := called
+			if bytes.Contains(buf[:n], []byte("server/discover")) {
+				out = discovered
+			}
+			if _, err := c.Write(out); err != nil {
+				return
+			}
 		}
-	}()
-	return "http://" + ln.Addr().String() + "/mcp"
+	})
+	return "http://" + p.Addr + "/mcp"
 }
 
 // allocations is how many allocations a call of an edge costs, client and

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 )
 
 // wire is an edge with a legacy session, and a tap on the line to its backend:
@@ -35,7 +36,7 @@ func newWire(t *testing.T, options ...edgetest.Option) *wire {
 	// What reaches the backend is counted, and so no health check may fall due
 	// however long the test takes.
 	rare := "operational: {failureHandling: {healthCheckInterval: 24h}}"
-	e := edgetest.Start(t, edgetest.ManifestFor("http://"+line.addr()+"/mcp", compile.StreamableHTTP, rare), options...)
+	e := edgetest.Start(t, edgetest.ManifestFor("http://"+line.Addr+"/mcp", compile.StreamableHTTP, rare), options...)
 	w := &wire{front: &front{Edge: e, back: back, client: e.NewClient()}, tap: line}
 	w.session = w.client.Initialize("")
 	if m := w.session.Call("1", "echo", "{}").Message(); m.Error != nil { // opens the backend's session
@@ -220,70 +221,45 @@ func readOutgoing(raw []byte) (r outgoing, rest []byte, err error) {
 
 // tap passes connections on to an address and keeps what goes that way.
 type tap struct {
-	ln    net.Listener
-	to    string
-	work  sync.WaitGroup
-	mu    sync.Mutex
-	conns []net.Conn
-	seen  []*bytes.Buffer // of each connection
+	*fake.Peer
+	to   string
+	mu   sync.Mutex
+	seen []*bytes.Buffer // of each connection
 }
 
 func newTap(t *testing.T, to string) *tap {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &tap{ln: ln, to: to}
-	p.work.Go(p.accept)
-	t.Cleanup(func() {
-		ln.Close()
-		p.mu.Lock()
-		for _, c := range p.conns {
-			c.Close()
-		}
-		p.mu.Unlock()
-		p.work.Wait()
-	})
+	p := &tap{to: to}
+	p.Peer = fake.Listen(t, p.pass)
 	return p
 }
 
-func (p *tap) addr() string { return p.ln.Addr().String() }
-
-// accept ends with the listener; what it starts ends with its connections.
-func (p *tap) accept() {
+// pass ends with either end of a connection.
+func (p *tap) pass(in net.Conn) {
+	out, err := net.Dial("tcp", p.to)
+	if err != nil {
+		return
+	}
+	seen := &bytes.Buffer{}
+	p.mu.Lock()
+	p.seen = append(p.seen, seen)
+	p.mu.Unlock()
+	var back sync.WaitGroup
+	back.Go(func() {
+		defer in.Close()
+		_, _ = io.Copy(in, out)
+	})
+	defer back.Wait()
+	defer out.Close()
+	buf := make([]byte, 64<<10)
 	for {
-		in, err := p.ln.Accept()
-		if err != nil {
+		n, err := in.Read(buf)
+		p.mu.Lock()
+		seen.Write(buf[:n])
+		p.mu.Unlock()
+		if _, failed := out.Write(buf[:n]); failed != nil || err != nil {
 			return
 		}
-		out, err := net.Dial("tcp", p.to)
-		if err != nil {
-			in.Close()
-			continue
-		}
-		seen := &bytes.Buffer{}
-		p.mu.Lock()
-		p.conns = append(p.conns, in, out)
-		p.seen = append(p.seen, seen)
-		p.mu.Unlock()
-		p.work.Go(func() {
-			defer out.Close()
-			buf := make([]byte, 64<<10)
-			for {
-				n, err := in.Read(buf)
-				p.mu.Lock()
-				seen.Write(buf[:n])
-				p.mu.Unlock()
-				if _, failed := out.Write(buf[:n]); failed != nil || err != nil {
-					return
-				}
-			}
-		})
-		p.work.Go(func() {
-			defer in.Close()
-			_, _ = io.Copy(in, out)
-		})
 	}
 }
 
@@ -318,54 +294,29 @@ func (p *tap) forget() {
 // for a method. It closes a connection after an answer only when the answer
 // ends with that: the rest stay open for whatever comes next.
 type crude struct {
-	ln    net.Listener
+	*fake.Peer
 	say   func(conn int, method, id string) (answer string, close bool)
-	work  sync.WaitGroup
 	mu    sync.Mutex
-	conns []net.Conn
+	conns int
 	used  []int // which connection each tools/call came on
 }
 
 func newCrude(t *testing.T, say func(conn int, method, id string) (string, bool)) *crude {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &crude{ln: ln, say: say}
-	c.work.Go(c.accept)
-	t.Cleanup(func() {
-		ln.Close()
-		c.mu.Lock()
-		for _, one := range c.conns {
-			one.Close()
-		}
-		c.mu.Unlock()
-		c.work.Wait()
-	})
+	c := &crude{say: say}
+	c.Peer = fake.Listen(t, c.serve)
 	return c
 }
 
 func (c *crude) url() string {
-	return (&url.URL{Scheme: "http", Host: c.ln.Addr().String(), Path: "/mcp"}).String()
+	return (&url.URL{Scheme: "http", Host: c.Addr, Path: "/mcp"}).String()
 }
 
-func (c *crude) accept() {
-	for {
-		conn, err := c.ln.Accept()
-		if err != nil {
-			return
-		}
-		c.mu.Lock()
-		c.conns = append(c.conns, conn)
-		n := len(c.conns)
-		c.mu.Unlock()
-		c.work.Go(func() { c.serve(conn, n) })
-	}
-}
-
-func (c *crude) serve(conn net.Conn, n int) {
-	defer conn.Close()
+func (c *crude) serve(conn net.Conn) {
+	c.mu.Lock()
+	c.conns++
+	n := c.conns
+	c.mu.Unlock()
 	br := bufio.NewReader(conn)
 	for {
 		r, err := http.ReadRequest(br)

@@ -20,6 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 	"github.com/weir-edge/weir/edge/edgetest/peers"
 )
 
@@ -31,35 +32,22 @@ func counted(t *testing.T, to string) (through string, posts *atomic.Int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
 	posts = new(atomic.Int64)
-	pass := func(near net.Conn) {
-		defer near.Close()
+	p := fake.Listen(t, func(near net.Conn) {
 		far, err := net.Dial("tcp", u.Host)
 		if err != nil {
 			return
 		}
-		go func() {
+		var back sync.WaitGroup
+		back.Go(func() {
 			defer near.Close()
 			_, _ = io.Copy(near, far) // it ends with either of them
-		}()
+		})
+		defer back.Wait()
 		defer far.Close()
 		_, _ = io.Copy(far, io.TeeReader(near, &requests{line: []byte("POST /"), count: posts}))
-	}
-	go func() {
-		for {
-			near, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go pass(near)
-		}
-	}()
-	return "http://" + ln.Addr().String() + u.Path, posts
+	})
+	return "http://" + p.Addr + u.Path, posts
 }
 
 // requests counts how often a request line goes by.

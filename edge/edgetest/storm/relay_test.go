@@ -11,30 +11,14 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/fake"
 	"github.com/weir-edge/weir/edge/edgetest/kit"
 )
 
-// echoLines answers each line with itself, until the row ends.
-func echoLines(t *testing.T, s *storm) (addr string) {
+// echoLines answers each line with itself.
+func echoLines(t *testing.T) (addr string) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { // ends with the listener
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() { // ends with the connection
-				_, _ = io.Copy(c, c)
-				c.Close()
-			}()
-		}
-	}()
-	s.later(func() { ln.Close() })
-	return ln.Addr().String()
+	return fake.Listen(t, func(c net.Conn) { _, _ = io.Copy(c, c) }).Addr // until either end leaves
 }
 
 // TestRelay does every harm to each direction, and then none.
@@ -61,7 +45,7 @@ func TestRelay(t *testing.T) {
 				t.Parallel()
 				s := &storm{}
 				t.Cleanup(s.end)
-				r := s.newRelay(echoLines(t, s))
+				r := s.newRelay(echoLines(t))
 				r.poison(way, c.toxin)
 				conn, err := net.Dial("tcp", r.addr)
 				if err != nil {
