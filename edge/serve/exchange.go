@@ -9,8 +9,8 @@ import (
 	"github.com/weir-edge/weir/edge/session"
 )
 
-// exchange is an edge.Exchange with what the door keeps of it: the context
-// under which it runs and the stream that it may become.
+// exchange is an edge.Exchange with the context under which it runs and the stream that
+// its response may become.
 type exchange struct {
 	edge.Exchange
 	door.Call
@@ -22,7 +22,7 @@ type exchange struct {
 	s       *session.Session
 }
 
-// newExchange returns an exchange that serves one request after the other.
+// newExchange returns an exchange for the pool, which serves one request after the other.
 func newExchange() any {
 	x := new(exchange)
 	x.Owner = x
@@ -34,7 +34,7 @@ func newExchange() any {
 // basic/transports/streamable-http), in that era alone.
 func (x *exchange) endsWithClient() bool { return x.Era == mcp.Modern }
 
-// newExchange makes the exchange for a POST.
+// newExchange returns the exchange of a POST.
 func (e *Edge) newExchange(req *request) *exchange {
 	server := req.server
 	x := exchanges.Get().(*exchange)
@@ -68,12 +68,11 @@ func (e *Edge) newExchange(req *request) *exchange {
 	return x
 }
 
-// exchanges spares the allocation of an exchange that ended in the ordinary way.
+// exchanges holds exchanges for reuse.
 var exchanges = sync.Pool{New: newExchange}
 
-// recycle gives an exchange back that ended in the ordinary way: its client was
-// told and asked nothing before the answer. What still waits for the client of
-// any other, such as a question, ends here.
+// recycle returns an exchange to the pool if its client was told and asked nothing before
+// the answer. Any other is cancelled, which ends questions that still wait.
 func (x *exchange) recycle() {
 	if !x.Untouched() || !x.way.free() {
 		x.Cancel()

@@ -36,8 +36,8 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	req := request{ctx: ctx, conn: conn}
 	req.read(&ctx.Request.Header)
 	origin := req.origin
-	req.origin = nil // told to nobody before it is known to be allowed
-	// 2. Who may knock: the host that was meant and the page that asks.
+	req.origin = nil // no answer names it before it is known to be allowed
+	// 2. Whether the request means this host, and comes from a page that may send it.
 	if !e.door.AllowsHost(req.host) {
 		e.forbid(&req, edge.Errorf(edge.Forbidden, "door", "this Host is not allowed; see --allowed-hosts"))
 		return
@@ -47,7 +47,7 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	req.origin = origin
-	// 3. Which door it is: the path as it was written, or none.
+	// 3. What the path leads to, as it was written.
 	path := ctx.Request.Header.RequestURI()
 	query := []byte(nil)
 	if i := bytes.IndexByte(path, '?'); i >= 0 {
@@ -90,8 +90,8 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// visit takes a request to one of a server's doors: programs may have their say first,
-// then it is found out who the client is, and then the door has it.
+// visit serves a request for one of a server's endpoints: programs see it first, then the
+// client is authenticated.
 func (e *Edge) visit(req *request, s *server, door string) {
 	req.server, req.sse = s, door != "/mcp"
 	if e.heed(req) && req.admit(s) {
@@ -125,9 +125,9 @@ func (e *Edge) endpoint(req *request) {
 	}
 }
 
-// admit finds out who the client is, before anything else that it sent is looked
-// at. It reports false when that has been refused. A page that asks what it may
-// send needs no credential.
+// admit authenticates the client before anything else that it sent is looked at. It
+// reports false when it has refused the request. A preflight request of a browser needs no
+// credential.
 func (req *request) admit(s *server) bool {
 	if s.gate == nil || req.ctx.IsOptions() {
 		return true
@@ -303,13 +303,12 @@ func (e *Edge) serve(req *request, x *exchange) {
 
 var jsonType = []byte("application/json")
 
-// run runs an exchange through the hallway. It is where an exchange counts as
-// under way.
+// run runs an exchange through the hallway. Meanwhile it is listed as under way.
 func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			e.log.Error("panic in an exchange", "panic", p, "request", x.requestID(), "stack", string(debug.Stack()))
-			x.way.keep() // nobody knows who else has a hold of it
+			x.way.keep() // somebody else may still hold it
 			r, err = nil, edge.Errorf(edge.Internal, "handle", "%v", p)
 		}
 	}()
@@ -357,8 +356,8 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 	return r, err
 }
 
-// checkToken refuses a progress token that is longer than an id: it stands in
-// every message about its call.
+// checkToken refuses a progress token that is longer than an id, since every message
+// about the call repeats it.
 func checkToken(m *mcp.Message) error {
 	if len(m.Raw) <= mcp.MaxID { // there is no need to look
 		return nil

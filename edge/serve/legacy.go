@@ -35,10 +35,9 @@ func (e *Edge) initialize(req *request, x *exchange) {
 	req.ctx.Response.SetBodyRaw(result)
 }
 
-// begin makes the session that an initialize asks for, and the answer to it. The
-// session lies in the store, if there is one. Its id is a new one, or that given,
-// which belongs to a stream of the older transport: then it goes without a store
-// that is away.
+// begin makes the session that an initialize asks for, and the answer to it. The session
+// lies in the store, if there is one. Its id is a new one, or id for a stream of the older
+// transport: then it does without a store that is away.
 func (e *Edge) begin(x *exchange, store *session.Store, id string) (s *session.Session, r *edge.Response, err error) {
 	r, err = x.server.observed(&x.Call, &x.Exchange, func(context.Context, *edge.Exchange) (*edge.Response, error) {
 		s, r, err = e.introduce(x, store, id)
@@ -106,8 +105,9 @@ func forSession(m *mcp.Message) bool {
 	return m.Kind == mcp.Result || m.Kind == mcp.Failure || m.Method == "notifications/initialized" || m.Method == "notifications/cancelled"
 }
 
-// aside takes what a legacy client sends that is not for a backend: its
-// answers to questions, and notifications about its session and its calls.
+// aside handles messages of a legacy client that are not for a backend: answers to
+// questions, and notifications about its session and its calls. It reports whether the
+// message was one.
 func (e *Edge) aside(x *exchange) bool {
 	m := x.Request
 	if !forSession(m) {
@@ -125,12 +125,12 @@ func (e *Edge) aside(x *exchange) bool {
 			}
 		}
 		return nil, nil
-	}) // nothing of it can fail
+	}) // neither can fail
 	return true
 }
 
-// setUp serves a request that sets up something that a session keeps, also at
-// the other edges that have it.
+// setUp serves a request whose effect a session keeps, such as a subscription, also at the
+// other edges that have the session.
 func (e *Edge) setUp(x *exchange) (*edge.Response, error) {
 	if err := x.s.RoomToSubscribe(x.Request); err != nil {
 		return nil, err

@@ -16,12 +16,11 @@ import (
 	"github.com/weir-edge/weir/filters/telemetry"
 )
 
-// live is what is served at a moment: the servers of one plan, open. It never
-// changes; a reload opens another and puts it in its place. Only exchanges
-// under way hold on to one that has been replaced.
+// live is the servers of one plan, open. It never changes: a reload opens another and
+// replaces it. Only exchanges under way hold one that has been replaced.
 type live struct {
 	servers map[string]*server
-	hosts   map[string]*session.Host // the same, as their sessions need them
+	hosts   map[string]*session.Host // the servers as their sessions see them
 	main    *server                  // the one that answers on /mcp; nil for none
 	release map[string]func()        // gives them back, by name
 	secrets *secret.Draft
@@ -30,8 +29,8 @@ type live struct {
 	metrics *telemetry.Exposition // for the admin address
 }
 
-// needed says which of the secrets that a plan needs are not there, or are not
-// sound. Servers that are carried over must have theirs, too.
+// needed returns an error for every secret that a plan needs and cannot have. It looks at
+// those of servers that go on, too.
 func needed(plan *compile.Plan, secrets edge.Secrets) error {
 	var missing []error
 	for _, n := range plan.Needs {
@@ -75,7 +74,7 @@ func (l *live) server(path string) (s *server, rest string) {
 	return l.servers[path[:i]], path[i:]
 }
 
-// all returns the servers by name.
+// all returns the servers, sorted by name.
 func (l *live) all() []*server {
 	var all []*server
 	for _, name := range l.names() {
@@ -84,7 +83,7 @@ func (l *live) all() []*server {
 	return all
 }
 
-// names lists the servers.
+// names returns the names of the servers, sorted.
 func (l *live) names() []string {
 	var all []string
 	for name := range l.servers {

@@ -18,11 +18,11 @@ import (
 	"github.com/weir-edge/weir/filters/telemetry"
 )
 
-// Telemetry and audit see every message once, whatever becomes of it: what
-// walks the hallway passes them there, and what the door answers itself, or
-// turns away, is shown to them as if the hallway ended right behind them.
+// Telemetry and audit see every message once, whatever becomes of it: messages that walk
+// the hallway pass them there, and those that the edge answers or refuses before it are
+// shown to them as if the hallway ended right behind them.
 
-// observers are what sees the messages of a server.
+// observers are the filters of a server that record and measure its messages.
 type observers struct {
 	record  *audit.Log           // nil for none
 	measure *telemetry.Telemetry // nil for none
@@ -55,8 +55,8 @@ func (o *opening) observe(s *server) (err error) {
 	return nil
 }
 
-// telemetryReads is what the telemetry of a server is made from besides the
-// plan: its secrets, and the certificates in a file.
+// telemetryReads returns the secrets and the certificates that the telemetry of a server
+// is made from.
 func telemetryReads(p compile.Server, secrets edge.Secrets) ([]string, error) {
 	if p.Telemetry == nil {
 		return nil, nil
@@ -114,7 +114,7 @@ func transportOf(x *edge.Exchange) string {
 	return "streamable-http"
 }
 
-// decisionOf is what the policies said of an exchange, as records have it.
+// decisionOf returns the decision of the policies on an exchange, as records have it.
 func decisionOf(x *edge.Exchange) (audit.Decision, bool) {
 	why, ok := x.Decision.(*authz.Explanation)
 	if !ok {
@@ -123,7 +123,7 @@ func decisionOf(x *edge.Exchange) (audit.Decision, bool) {
 	return audit.Decision{Allowed: why.Allowed, Reason: why.Reason, Policies: why.Policies, Version: why.Version}, true
 }
 
-// observed has an exchange answered by f, and observed.
+// observed answers an exchange by f, with telemetry and audit around it.
 func (s *server) observed(ctx context.Context, x *edge.Exchange, f edge.HandlerFunc) (*edge.Response, error) {
 	if len(s.entries) == 0 {
 		return f(ctx, x)
@@ -131,7 +131,7 @@ func (s *server) observed(ctx context.Context, x *edge.Exchange, f edge.HandlerF
 	return filters.Chain(s.entries, f).Handle(ctx, x)
 }
 
-// turned answers an exchange with an error before it has come to the hallway.
+// turned answers an exchange with an error before the hallway.
 func (x *exchange) turned(err error) (*edge.Response, error) {
 	return x.server.observed(&x.Call, &x.Exchange, refusing(err))
 }
@@ -140,8 +140,8 @@ func refusing(err error) edge.HandlerFunc {
 	return func(context.Context, *edge.Exchange) (*edge.Response, error) { return nil, err }
 }
 
-// turnedAway records a request that is refused before the hallway, with its message
-// where that has been read, in what observes the server that it was for.
+// turnedAway records a request that is refused before the hallway, with its message if
+// that has been read.
 func (req *request) turnedAway(era mcp.Era, err error) {
 	s := req.server
 	if s == nil || len(s.entries) == 0 {
@@ -167,8 +167,8 @@ func (req *request) done() {
 	}
 }
 
-// record writes a request without a message into the log of a server, if it has one:
-// what was wrong with it, or that it was answered where err is nil.
+// record writes a record of a request without a message: that it failed with err, or was
+// answered if that is nil.
 func (req *request) record(s *server, kind audit.Type, x *edge.Exchange, err error) {
 	l := s.record
 	if l == nil {
@@ -193,7 +193,7 @@ func (req *request) kind() audit.Type {
 	return audit.HTTPRequest
 }
 
-// stranger is the exchange of a request without a message.
+// stranger returns an exchange for the record of a request without a message.
 func (req *request) stranger(s *server) *edge.Exchange {
 	x := &edge.Exchange{Server: s.Name, Identity: req.who}
 	x.Head.Remote = req.client()
@@ -205,9 +205,8 @@ func (req *request) stranger(s *server) *edge.Exchange {
 	return x
 }
 
-// knocked records a request that came to no server, or was refused before it
-// was known to which: in the log of the server that its path leads to, else of
-// the one on /mcp, else of the first that has one.
+// knocked records a request that is refused before its server is known: in the log of the
+// server that its path names, else of the one at /mcp, else of the first that has one.
 func (e *Edge) knocked(req *request, err error) {
 	now := e.live.Load()
 	s, _ := now.server(string(req.ctx.Path()))
@@ -219,7 +218,7 @@ func (e *Edge) knocked(req *request, err error) {
 	}
 }
 
-// inOrder is the servers by name.
+// inOrder returns the servers, sorted by name.
 func (l *live) inOrder() []*server {
 	var all []*server
 	for _, name := range l.names() {
@@ -238,12 +237,12 @@ func (e *Edge) ReopenLogs() {
 	}
 }
 
-// fault tells the process log of an error that the client is told nothing of.
+// fault logs an error whose cause the client does not see.
 func (x *exchange) fault(err error) {
 	x.server.edge.log.Error("internal error", "server", x.Server, "method", edge.Printable(x.Request.Method), "request", x.requestID(), "error", err)
 }
 
-// debugged tells the process log of every exchange of a server.
+// debugged logs every exchange of a server.
 func (s *server) debugged(next edge.Handler) edge.Handler {
 	return edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 		began, m := time.Now(), x.Request

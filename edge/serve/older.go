@@ -30,23 +30,23 @@ type olderStream struct {
 	over    bool
 }
 
-// olderStreams finds them by the id in the address that they POST to, and by the key
-// that a store has for their sessions.
+// older serves the clients of the older transport. It finds their streams by the id in the
+// address that they POST to, and by the key of their session in a store.
 type older struct {
 	edge *Edge
 
 	mu    sync.Mutex
 	byID  map[string]*olderStream
 	byKey map[string]*olderStream
-	calls map[string]int // that are served here or wait to be told, by the id of their session
+	calls map[string]int // served here or waiting to be sent, by the id of their session
 }
 
 // maxOlderCalls is how many calls of one stream are served, or wait for its client
 // to read their answers, at a time.
 const maxOlderCalls = 64
 
-// begin counts a call of a session. It reports false when the session has most of
-// them already.
+// begin counts a call of a session. It reports false when the session has as many as it
+// may.
 func (old *older) begin(session string) bool {
 	old.mu.Lock()
 	defer old.mu.Unlock()
@@ -60,7 +60,7 @@ func (old *older) begin(session string) bool {
 	return true
 }
 
-// ended is the end of a call.
+// ended ends begin.
 func (old *older) ended(session string) {
 	old.mu.Lock()
 	defer old.mu.Unlock()

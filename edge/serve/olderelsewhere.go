@@ -16,8 +16,8 @@ import (
 // The stream of the older transport is at one edge; what its client POSTs may
 // come to any edge that shares the store. The address that it POSTs to names the
 // edge that has the stream. Whichever edge a message comes to serves it, in the
-// common session of the stream, and what is to be said to the client goes to the
-// stream as messages.
+// common session of the stream, and sends messages for the client to the edge that has the
+// stream.
 
 // oldSession is the id of the session that belongs to a stream, by the id in the
 // address of the stream. Nobody learns one from the other.
@@ -88,8 +88,7 @@ func (old *older) initializeElsewhere(req *request, x *exchange, node, id string
 	req.ctx.SetStatusCode(202)
 }
 
-// openThere has the edge that has a stream go on there with the session that its
-// client has begun here.
+// openThere tells the edge that has a stream which session its client has begun here.
 func (old *older) openThere(t *session.Store, node, who, key string, result []byte) error {
 	if !t.Alive(node) { // no call is lost with it
 		return session.ErrNone()
@@ -137,8 +136,8 @@ func (old *older) openHere(t *session.Store, key string, result []byte) error {
 	return d.out.Write("message", result)
 }
 
-// attach gives a stream the session that its client has begun, and has it say
-// what other edges post for it.
+// attach gives a stream the session that its client has begun, and passes on to it what
+// other edges post for it.
 func (old *older) attach(d *olderStream, s *session.Session) error {
 	d.mu.Lock()
 	had, over := d.s, d.over

@@ -24,7 +24,7 @@ import (
 	"github.com/weir-edge/weir/filters/incoming"
 )
 
-// opening is a server of the plan that is being opened.
+// opening opens one server of a plan.
 type opening struct {
 	edge    *Edge
 	plan    compile.Server
@@ -32,14 +32,14 @@ type opening struct {
 	main    bool    // it answers on /mcp
 	was     *server // the one of its name before; nil for none
 
-	// What it is made from besides the plan.
+	// What it is made from, apart from the plan.
 	store    *sharing // nil for the memory of the process
 	backends []backing
 	programs []guest.Loaded
 	reads    []string // secrets and files of its telemetry
 }
 
-// backing is a backend that a server is made with.
+// backing is a backend of the plan with the files that it names.
 type backing struct {
 	compile.Backend
 	digest string
@@ -59,9 +59,9 @@ func (o *opening) open() (*server, func(), error) {
 	})
 }
 
-// read reads what the server is made from, and returns the digest of all of it. It
-// fails for a secret that is not there or is not sound, also where the server goes on: a
-// set is served with sound secrets or not at all.
+// read reads what the server is made from, and returns a digest of all of it. It fails for
+// a secret that is missing or cannot be used, also if the server goes on: a set is served
+// with sound secrets or not at all.
 func (o *opening) read() (digest string, err error) {
 	p := o.plan
 	if o.store, err = o.sharing(); err != nil {
@@ -83,7 +83,7 @@ func (o *opening) read() (digest string, err error) {
 	}
 	return digestOf(struct {
 		Plan     compile.Server
-		Main     bool // which its metadata tell
+		Main     bool // its metadata document names it
 		Store    string
 		Backends []string
 		Programs []guest.Loaded
@@ -114,7 +114,7 @@ func (o *opening) backing(b compile.Backend) (backing, error) {
 		Roots   []byte
 		Debug   bool
 		Choice  bool
-		Anybody bool // what clients did whom nobody asked who they are is in its sessions
+		Anybody bool // its pooled sessions hold what anonymous clients did
 	}{b, own, pem, p.Debug, o.choosing(), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous})
 	sound := o.credentials()
 	defer sound.close()
@@ -122,7 +122,7 @@ func (o *opening) backing(b compile.Backend) (backing, error) {
 	return one, err
 }
 
-// credentials are the world that credentials of backends may touch, and what ends with
+// credentials is the world that credentials of backends may touch, and what to close with
 // them.
 type credentials struct {
 	edge.Env
@@ -196,7 +196,7 @@ func (o *opening) make() (s *server, err error) {
 	return s, nil
 }
 
-// behind is how the part of the server behind the hallway is made.
+// behind returns the options of the server behind the hallway.
 func (o *opening) behind(s *server) route.Options {
 	e, p := o.edge, o.plan
 	r := route.Options{
@@ -220,7 +220,7 @@ func (o *opening) behind(s *server) route.Options {
 	return r
 }
 
-// openBackend opens a backend, or finds it open.
+// openBackend gives the server a backend, open already or new.
 func (o *opening) openBackend(s *server, b backing) error {
 	e, f := o.edge, o.plan.Failure
 	one, release, err := e.world.backends.Get(s.Name+"\x00"+b.digest, func() (*backend.Backend, func(), error) {
@@ -299,13 +299,13 @@ func (o *opening) closeBackend(b *backend.Backend) {
 	b.Close()
 }
 
-// client is JSON text of what the edge says of itself to backends.
+// client returns JSON text: clientInfo for backends.
 func (g *given) client() []byte {
 	return append(mcp.AppendString([]byte(`{"name":"weir","version":`), g.version), '}')
 }
 
-// backendChanged returns what is told when a backend's status has changed. One
-// that is back may offer something else than before.
+// backendChanged returns the function that a backend calls when its status has changed.
+// The lists of one that is back are fetched again.
 func (o *opening) backendChanged(name string) func(health.Snapshot) {
 	e, server := o.edge, o.plan.Name
 	was := health.Unknown
@@ -323,8 +323,8 @@ func (o *opening) backendChanged(name string) func(health.Snapshot) {
 	}
 }
 
-// backendRecovered returns what is told when a backend has answered after a
-// failure: what it did not list meanwhile it is asked for at once.
+// backendRecovered returns the function that a backend calls when it has answered after a
+// failure: lists that failed meanwhile are fetched at once.
 func (o *opening) backendRecovered(name string) func() {
 	e, server := o.edge, o.plan.Name
 	return func() {
@@ -338,7 +338,7 @@ func (o *opening) backendRecovered(name string) func() {
 	}
 }
 
-// digestOf tells one part of a plan from another.
+// digestOf returns a digest of a part of a plan.
 func digestOf(part any) string {
 	text, err := json.Marshal(part)
 	if err != nil {

@@ -20,14 +20,14 @@ type reloads struct {
 	failed atomic.Int64
 }
 
-// errNoReload is what a reload of an edge without a configuration says.
+// errNoReload is the error of a reload without a configuration.
 var errNoReload = errors.New("there is no configuration to read again: the edge was started without one")
 
-// errClosed is what a reload of an edge that has ended says.
+// errClosed is the error of a reload after the end.
 var errClosed = errors.New("the edge has ended: there is nothing to reload")
 
-// ReloadNow has the configuration read again and served. What is wrong with it
-// is logged and shown by /status; the plan that was served goes on then.
+// ReloadNow reads the configuration again and serves it. If that fails the error is logged
+// and shown at /status, and the plan that was served goes on.
 func (e *Edge) ReloadNow() error {
 	if e.given.reload == nil {
 		return errNoReload
@@ -94,7 +94,7 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 	return nil
 }
 
-// grace is how long a replaced server is kept whether it is used or not.
+// grace is how long a replaced server is kept at least.
 const grace = 2 * time.Second
 
 // awaitUnused waits until nothing uses a replaced server any longer: its calls are over,
@@ -102,7 +102,7 @@ const grace = 2 * time.Second
 func (e *Edge) awaitUnused(old *server) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	// Whoever has just been told of the old server is not under way yet.
+	// A request that has just been given the old server is not listed as under way yet.
 	soonest := time.Now().Add(grace)
 	for by := time.Now().Add(max(e.settings.DrainTimeout, grace)); time.Now().Before(by); {
 		busy := time.Now().Before(soonest)

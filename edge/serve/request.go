@@ -10,9 +10,9 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// request is an HTTP request of a client: what its header says, and what has been found
-// out about it. Its header shares the HTTP server's memory, and is good for as long as
-// the handler runs.
+// request is an HTTP request of a client, with its header as read and the results of each
+// step of serving it. The header shares the HTTP server's memory, and is valid while the
+// handler runs.
 type request struct {
 	ctx  *fasthttp.RequestCtx
 	conn *door.Conn // that it came on
@@ -94,9 +94,8 @@ func (req *request) read(r *fasthttp.RequestHeader) {
 	}
 }
 
-// holder returns whom the things of the client of a request are counted for: see
-// edge.Holder. Behind proxies that are believed its address is the one that they
-// tell.
+// holder returns the key under which limits count for the client: see edge.Holder. Behind
+// trusted proxies its address is the one that they name.
 func (req *request) holder() string {
 	if !req.who.Anonymous() {
 		return req.who.Principal()
@@ -104,8 +103,8 @@ func (req *request) holder() string {
 	return edge.Holder(req.who, req.client())
 }
 
-// accepted is which of the media types that the edge has an Accept header
-// names.
+// accepted is the set of media types that an Accept header names, of those that the edge
+// sends.
 type accepted uint8
 
 const (
@@ -137,14 +136,14 @@ func accepts(v []byte) accepted {
 // JSON.
 func (a accepted) streamOnly() bool { return a&takesStream != 0 && a&(takesJSON|takesAny) == 0 }
 
-// Bounds of what is taken over of a header, in bytes.
+// Bounds of header values that are kept, in bytes.
 const (
 	maxAgent = 256
 	maxTrace = 512
 )
 
-// tell fills in what those who observe a server want to know of a request,
-// besides its id. A connection remembers what its client calls itself.
+// tell copies into an exchange the header values that audit and telemetry record, except
+// the id. A connection remembers its client's User-Agent.
 func (req *request) tell(to *edge.Head, s *server) {
 	if s.record != nil {
 		agent := req.agent[:min(len(req.agent), maxAgent)]
@@ -171,7 +170,7 @@ func (t *idText) set(id []byte) {
 	}
 }
 
-// requestID is what records and the process log call the request.
+// requestID returns the id of the request in records and in the process log.
 func (x *exchange) requestID() string {
 	switch {
 	case x.Head.RequestID != "":

@@ -18,21 +18,20 @@ var (
 	comment     = []byte(":\n\n")
 )
 
-// stream is the way back to the client of one POST. It becomes a stream of
-// events with the first thing that precedes the answer; without any, the
-// answer is plain JSON.
+// stream is the response to one POST. It becomes a stream of events with the first
+// message that precedes the answer; without any, the answer is plain JSON.
 type stream struct {
 	x       *exchange
 	conn    *door.Conn
-	headers []byte         // lines of the edge's own that go into the head, such as CORS; each with its CRLF
-	asked   *edge.HTTP     // what programs are asked about the head with; nil where none is
+	headers []byte         // more lines for the head, such as CORS; each with its CRLF
+	asked   *edge.HTTP     // the head as programs see it; nil if no program wants to
 	able    bool           // the client accepts a stream
-	answer  *edge.Response // in place of the text of an answer that is not in one piece
+	answer  *edge.Response // an answer whose text is in two pieces
 	last    bool           // the connection closes after this answer
 
 	mu      sync.Mutex
 	number  uint64 // of the exchange that it serves
-	used    bool   // somebody was told or asked something on it, or may be yet
+	used    bool   // something was sent on it, or may be yet
 	begun   bool
 	ended   bool
 	err     error
@@ -42,9 +41,8 @@ type stream struct {
 	out     func([]byte) error // instead of the connection, for HTTP with SSE
 }
 
-// way is the way back as it is handed out. A stream serves one exchange after
-// the other; whoever still has the way of an earlier one finds it closed, and
-// can reach no other client by it.
+// way is the edge.Client of one exchange. A stream serves one exchange after the other:
+// the way of an earlier one is closed, and reaches no other client.
 type way struct {
 	s      *stream
 	number uint64
@@ -52,8 +50,7 @@ type way struct {
 
 var _ edge.Client = way{}
 
-// Send puts a notification on the stream. A client that accepts none misses
-// it: it said so.
+// Send puts a notification on the stream. A client that accepts no stream misses it.
 func (w way) Send(m *mcp.Message) error {
 	err := w.event(m)
 	if errors.Is(err, errNoStream) {
@@ -62,7 +59,7 @@ func (w way) Send(m *mcp.Message) error {
 	return err
 }
 
-// Ask puts questions to a legacy client as requests on the stream of its call.
+// Ask sends questions to a legacy client as requests on the stream of its call.
 func (w way) Ask(ctx context.Context, questions map[string]edge.Question) (map[string]edge.Answer, error) {
 	s := w.session()
 	if s == nil {
@@ -96,15 +93,15 @@ func (w way) event(m *mcp.Message) error {
 	return w.s.put(m.Raw)
 }
 
-// keep has the stream serve no further exchange.
+// keep excludes the stream from reuse.
 func (s *stream) keep() {
 	s.mu.Lock()
 	s.used = true
 	s.mu.Unlock()
 }
 
-// free reports whether the stream may serve another exchange: its work for the
-// last has ended, and nobody was told or asked anything on it. Its owner asks.
+// free reports whether the stream may serve another exchange: the last one has ended, and
+// nothing was sent on it. Only its owner may call it.
 func (s *stream) free() bool { return s.x == nil }
 
 // forget ends the work for an exchange; s.mu is held.
@@ -180,15 +177,15 @@ func (s *stream) flush() error {
 	if err != nil {
 		s.err, s.used = err, true
 		if s.log == nil {
-			go s.x.Cancel() // whoever works for this client may stop; it may hold locks of its own
+			go s.x.Cancel() // not here: what is cancelled may hold locks of its own
 			return err
 		}
 	}
 	return nil
 }
 
-// beat writes a comment when the stream has been silent for a session.Heartbeat, and
-// makes a stream of a call that has been silent for so long.
+// beat writes a comment when the stream has been silent for a session.Heartbeat. A call
+// that has been silent for so long becomes a stream.
 func (w way) beat(now time.Time) {
 	s := w.s
 	if !s.mu.TryLock() {
