@@ -121,7 +121,11 @@ func (p *peer) send(ctx context.Context, o *outgoing) (*reply, bool, error) {
 	if c := p.credentials.of(o.x); c != nil {
 		return p.sendWith(ctx, o, c)
 	}
-	return p.once(ctx, o, nil)
+	r, wrote, err := p.once(ctx, o, nil)
+	if err == nil && r.status == 401 {
+		p.credentials.refused.Store(true) // a credential that is chosen for another request may be taken
+	}
+	return r, wrote, err
 }
 
 // once is send with further header lines, each with a CRLF before it.
