@@ -23,8 +23,8 @@ import (
 // to this host (DNS rebinding). On any other address only health and metrics are served.
 
 const (
-	// adminHeader and adminBody are the most bytes that a request to the admin address
-	// may have of a header and of a body. Nothing there takes a body.
+	// adminHeader and adminBody bound the header and the body of a request to the admin
+	// address, in bytes. Nothing there takes a body.
 	adminHeader = 16 << 10
 	adminBody   = 4 << 10
 
@@ -37,7 +37,7 @@ type admin struct {
 	edge   *Edge
 	door   *door.Door
 	own    bool     // it is on this host only
-	hosts  []string // what it may be called; nil for anything
+	hosts  []string // allowed names in Host; nil for any
 	mounts mount.Table
 }
 
@@ -136,7 +136,7 @@ func (a *admin) handle(ctx *fasthttp.RequestCtx) {
 	serve(ctx)
 }
 
-// unreadable answers what has no reading, and closes the connection.
+// unreadable refuses a request that has no one reading, and closes the connection.
 func (a *admin) unreadable(ctx *fasthttp.RequestCtx, status int, why string) {
 	ctx.Conn().(*door.Conn).Refused()
 	door.Plain(ctx, status, why+"\n")
@@ -155,9 +155,9 @@ func (a *admin) reload(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// refusal says why a request may not come to the admin address; "" when it
-// may. What a browser tells of who asks is believed: no page can change it
-// (Fetch §4.5, Fetch Metadata §2.4).
+// refusal returns why a request may not use the admin address; "" if it may. Origin and
+// Sec-Fetch-Site are set by the browser, and no page can change them (Fetch §4.5, Fetch
+// Metadata §2.4).
 func (a *admin) refusal(h *fasthttp.RequestHeader) string {
 	host := h.Peek("Host")
 	if a.hosts != nil && !a.named(host) {

@@ -84,7 +84,7 @@ func (e *Edge) batch(req *request) {
 	req.ctx.Response.SetBodyRaw(append(all.text, ']'))
 }
 
-// batchAnswer is the answer to a batch: those to its messages, up to now.
+// batchAnswer collects the answers to the messages of a batch.
 type batchAnswer struct {
 	text []byte
 	most int  // bytes of it, beside errors
@@ -106,7 +106,7 @@ func (a *batchAnswer) add(parts ...[]byte) {
 	}
 }
 
-// err is the answer to a message for whose own there is no room.
+// err is the error for a message whose answer has no room.
 func (a *batchAnswer) err() error {
 	return edge.Errorf(edge.Overload, "door", "the answers of a batch have %d bytes at most: send the rest by itself", a.most)
 }

@@ -12,12 +12,11 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// maxLasting is the most bytes of the body of a request that lasts until somebody
-// ends it.
+// maxLasting bounds the body of a request that lasts until somebody ends it, in bytes.
 const maxLasting = 64 << 10
 
-// body reads the body of a request whose client may send one, into h. It reports
-// false when that has been refused.
+// body reads the body of a request into req.body. It reports false when it has refused the
+// request.
 func (e *Edge) body(req *request) bool {
 	var whole bool
 	if req.body, whole = req.conn.Whole(); whole {
@@ -50,8 +49,8 @@ func (e *Edge) body(req *request) bool {
 	return false
 }
 
-// outlasts moves the body of a request that lasts until somebody ends it into memory
-// of its own, so that it takes no room of the budget for so long.
+// outlasts moves the body of a request that lasts until somebody ends it into memory of its
+// own, and returns its share of the budget for large requests.
 func outlasts(m *mcp.Message, req *request) error {
 	if !req.conn.Holds() {
 		return nil

@@ -10,10 +10,9 @@ import (
 	"github.com/weir-edge/weir/edge/session"
 )
 
-// What a message has to say for the era of its client: the header and the body have to agree.
+// Which era a message is of, and whether its header and its body agree.
 
-// era decides the era of a message with its HTTP header (decisions: the
-// endpoint): what the body says, then the header.
+// era decides the era of a message by its body, then by its header.
 func era(m *mcp.Message, req *request) mcp.Era {
 	if m.Meta(mcp.MetaVersion).OK() {
 		return mcp.Modern
@@ -32,8 +31,9 @@ func headEra(req *request) mcp.Era {
 	return mcp.Legacy
 }
 
-// checkModern holds a modern message against its header and its own _meta, and
-// returns the name that it asks for, if any (2026-07-28, basic/transports/streamable-http, header validation).
+// checkModern compares a modern message with its header and its own _meta, and returns the
+// name of the thing that it asks for, if any (2026-07-28, basic/transports/streamable-http,
+// header validation).
 func checkModern(m *mcp.Message, req *request) (name string, err error) {
 	version := m.Meta(mcp.MetaVersion)
 	if m.Kind == mcp.Result || m.Kind == mcp.Failure {

@@ -9,9 +9,9 @@ import (
 	"github.com/weir-edge/weir/filters/telemetry"
 )
 
-// What counts for itself is asked when somebody collects metrics: the process
-// as a whole, and the rooms of each server. A room that wants to be asked puts
-// a collector into the counting of its server when it is opened, or of the edge.
+// Metrics are collected from the process as a whole and from the rooms of each server. A
+// room adds its edge.Collector to the counting of its server, or of the edge, when it is
+// opened.
 
 // expose mounts the metrics: on the main port those of the servers whose configuration
 // says so, and puts all of them together for the admin address.
@@ -65,8 +65,7 @@ func (e *Edge) collect(m edge.Emitter) {
 	}
 }
 
-// roomsOf counts what belongs to the server of a name, whichever that is at
-// the time.
+// roomsOf collects from the server that has a name at the time.
 func (e *Edge) roomsOf(name string) edge.Collector {
 	return edge.CollectorFunc(func(m edge.Emitter) {
 		l := e.live.Load()
@@ -77,8 +76,7 @@ func (e *Edge) roomsOf(name string) edge.Collector {
 	})
 }
 
-// count counts what belongs to a server: its sessions, and what its rooms count
-// of themselves.
+// count collects from a server: its sessions, and its rooms.
 func (s *server) count(m edge.Emitter) {
 	m.Gauge("weir_sessions", "Sessions of legacy clients.", float64(len(s.edge.sessions.Of(s.Name))))
 	for _, b := range s.Backends {
@@ -107,7 +105,7 @@ func (s *server) count(m edge.Emitter) {
 	}
 }
 
-// contained asks a collector, whose panic costs its own numbers alone.
+// contained asks a collector. A panic in it costs its own numbers alone.
 func contained(log *slog.Logger, c edge.Collector, m edge.Emitter) {
 	defer edge.Contain(log, "collector")
 	c.Collect(m)

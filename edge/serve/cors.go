@@ -24,8 +24,7 @@ func (req *request) cors() {
 	req.ctx.Response.Header.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate, Retry-After")
 }
 
-// preflight tells a browser what a page may send. It needs no token: it is the
-// browser that asks.
+// preflight answers a browser's question what a page may send. It needs no token.
 func (req *request) preflight() {
 	req.ctx.SetStatusCode(204)
 	req.cors()

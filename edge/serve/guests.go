@@ -37,8 +37,8 @@ func (o *opening) openGuest(s *server) error {
 	return nil
 }
 
-// begun asks programs about a session that has just begun, and has them told of
-// its end.
+// begun asks programs about a session that has just begun, and marks it so that they are
+// told of its end.
 func (x *exchange) begun(s *session.Session) error {
 	g := x.server.guest
 	if g.SessionStart == nil && g.SessionEnd == nil {
@@ -72,7 +72,7 @@ func (s *server) elsewhere(ctx context.Context, x *edge.Exchange, backend, origi
 	return ""
 }
 
-// happened shows a record to the programs of the server that has the name now:
+// happened shows an audit record to the programs of the server that has a name now, since
 // the log outlives a reload.
 func (e *Edge) happened(name string, record []byte) {
 	live := e.live.Load()
@@ -94,8 +94,8 @@ func (s *server) hear(r *fasthttp.RequestHeader) (heard []edge.Header) {
 	return heard
 }
 
-// known asks programs who a client is whose credential the gate does not know:
-// one without a bearer token. refused is what the gate says of it.
+// known asks programs to identify a client without a bearer token, which the gate refused
+// with an error.
 func (s *server) known(r *fasthttp.RequestHeader, refused error) (*edge.Identity, error) {
 	authorization := r.Peek("Authorization")
 	const scheme = "bearer "
@@ -110,8 +110,8 @@ func (s *server) known(r *fasthttp.RequestHeader, refused error) (*edge.Identity
 	return who, err
 }
 
-// emitted writes down what a program tells of: in the audit log, or where there is
-// none in that of the process.
+// emitted records an event of a program in the audit log, or without one in the process
+// log.
 func (s *server) emitted(x *edge.Exchange, filter, hook, name string, data []byte) {
 	if l := s.record; l != nil {
 		l.Write(audit.Event{Type: audit.Told, Exchange: x, Component: filter, Method: hook, Name: name, Kind: "filter", Data: data})

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-edge/weir/filters/webhook"
 )
 
-// hallway opens the filters that a server asks for. In which order they are
-// walked is said by filters.Order.
+// hallway opens the filters that a server asks for. filters.Order is the order in which
+// they are walked.
 func (o *opening) hallway(s *server) ([]filters.Entry, error) {
 	p := o.plan
 	if p.Webhooks != nil {
@@ -74,7 +74,7 @@ func (o *opening) openValidating(s *server) (edge.Filter, error) {
 	return s.webhooks.Validating().Open(s.env(&s.after))
 }
 
-// openAuthz opens the policies of a server, which count on from those before.
+// openAuthz opens the policies of a server. Their counters continue from those before.
 func (o *opening) openAuthz(s *server) (edge.Filter, error) {
 	if o.plan.Authz == nil {
 		return nil, nil
@@ -94,8 +94,7 @@ func (o *opening) openAuthz(s *server) (edge.Filter, error) {
 	return policies.With(options).Open(s.env(&s.after))
 }
 
-// openLimits opens the rate limits of a server. Those that have not changed go
-// on counting.
+// openLimits opens the rate limits of a server. Unchanged ones keep their counts.
 func (o *opening) openLimits(s *server) (_ edge.Filter, err error) {
 	if o.plan.Limits == nil {
 		return nil, nil
@@ -116,8 +115,8 @@ func (o *opening) openLimits(s *server) (_ edge.Filter, err error) {
 	return s.limits.Open(s.env(&s.after))
 }
 
-// paid reports whether a request goes on with a parked call, which was charged
-// when it began: one whose requestState verifies begins no other.
+// paid reports whether a request continues a parked call, which was charged when it began:
+// a request whose requestState verifies begins no other call.
 func (e *Edge) paid(_ context.Context, x *edge.Exchange) bool {
 	served := e.live.Load().servers[x.Server]
 	if served == nil || x.Target == nil || !served.Sealed(x) {

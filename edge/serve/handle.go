@@ -94,7 +94,7 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 // client is authenticated.
 func (e *Edge) visit(req *request, s *server, door string) {
 	req.server, req.sse = s, door != "/mcp"
-	if e.heed(req) && req.admit(s) {
+	if e.askPrograms(req) && req.admit(s) {
 		switch door {
 		case "/mcp":
 			e.endpoint(req)

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-edge/weir/edge/session"
 )
 
-// host is the server as its sessions need it.
+// host returns the server as its sessions see it.
 func (s *server) host() *session.Host {
 	h := &session.Host{
 		Store: s.store, Backends: s.Backends, Digest: s.digest, Guarded: s.gate != nil,
@@ -30,7 +30,7 @@ func (s *server) host() *session.Host {
 	return h
 }
 
-// askFor sends a request of the edge's own past the filters.
+// askFor sends a request of the edge's own through the filters.
 func (s *server) askFor(ctx context.Context, x *edge.Exchange) (_ *edge.Response, err error) {
 	if x.Target, err = s.Target(ctx, x); err != nil {
 		return nil, err
@@ -53,7 +53,8 @@ func (s *server) hearFor(ctx context.Context, of *edge.Session, out edge.Client)
 	}
 }
 
-// ofOthers is a legacy client's way outside its calls, without what the hub tells it.
+// ofOthers passes on to a legacy client what belongs to none of its calls, except list
+// changes, of which the hub tells it.
 type ofOthers struct{ edge.Client }
 
 // Send passes on what concerns this client alone.

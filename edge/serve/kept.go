@@ -6,8 +6,8 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// kept are the open things of one kind that go on as long as somebody holds one that
-// is made from the same. The zero value is ready; it is safe for concurrent use.
+// kept holds open things of one kind by what they are made from. Each stays open as long as
+// somebody holds it. The zero value is ready; it is safe for concurrent use.
 type kept[T any] struct {
 	mu  sync.Mutex
 	all map[string]*held[T] // by what they are made from
@@ -19,8 +19,8 @@ type held[T any] struct {
 	holders int
 }
 
-// Get returns what is open under a digest of what it is made from, or opens it. The
-// last one that calls release closes it; further calls of the same release do nothing.
+// Get returns the thing that is open under a digest of what it is made from, or opens it.
+// The last release closes it; further calls of the same release do nothing.
 func (k *kept[T]) Get(digest string, open func() (one T, closeIt func(), err error)) (one T, release func(), err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -70,7 +70,7 @@ func part[T any](s *server, k *kept[T], digest string, open func(edge.Env) (T, e
 	return one, err
 }
 
-// releases give back what was taken.
+// releases are functions that give back what was taken.
 type releases []func()
 
 func (r *releases) add(f func()) { *r = append(*r, f) }

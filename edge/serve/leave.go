@@ -10,9 +10,9 @@ import (
 	"github.com/weir-edge/weir/edge/session"
 )
 
-// How an edge leaves: clients are sent elsewhere, what would last for ever ends,
-// calls under way finish. What waits for an answer of a person has as long as that
-// may take, where the answer can still reach this process by another one.
+// How an edge leaves: clients are sent elsewhere, streams end, calls under way finish. A
+// call that waits for the answer of a person has as long as that may take, if the answer
+// can still reach this process through another one.
 
 // looks is how often an edge that leaves looks whether anything is left, and quiet
 // how long the admin address may take to end.
@@ -21,8 +21,8 @@ const (
 	quiet = 50 * time.Millisecond
 )
 
-// leave has everything end that clients have here. replaced says that another
-// process goes on with the sessions.
+// leave ends everything that clients have here. replaced says that another process goes on
+// with the sessions.
 func (e *Edge) leave(replaced bool) {
 	began := time.Now()
 	if replaced {
@@ -103,8 +103,8 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 	}
 }
 
-// relayed reports whether a client may reach what waits here by way of another
-// edge that shares the store.
+// relayed reports whether a client can reach a call that waits here through another edge
+// that shares the store.
 func (e *Edge) relayed() bool {
 	for _, t := range e.sessions.Stores.List() {
 		if e.company(t) {
@@ -114,9 +114,8 @@ func (e *Edge) relayed() bool {
 	return false
 }
 
-// company reports whether another edge shares a store at this moment: it has
-// said so since this one began to leave. It is only asked for where something
-// waits.
+// company reports whether another edge shares a store: it has said so since this one began
+// to leave.
 func (e *Edge) company(t *session.Store) bool {
 	if (e.replicas.Parked.Len() == 0 || !e.seal.shared) && !e.asking() { // without a common key nobody else opens the states of parked calls
 		return false

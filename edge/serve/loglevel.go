@@ -5,9 +5,9 @@ import (
 	"log/slog"
 )
 
-// Leveled returns a handler of log records that passes on to h what is of a
-// level or above. A server whose operational.logLevel is debug has all of its
-// own passed on; with a log of another kind it has what that lets pass.
+// Leveled returns a handler of log records that passes on to h those of a level or above.
+// All records of a server whose operational.logLevel is debug are passed on. With another
+// handler that field has no effect beyond what the handler passes.
 func Leveled(h slog.Handler, level slog.Level) slog.Handler { return &leveled{h, level} }
 
 type leveled struct {
@@ -30,7 +30,7 @@ func (l *leveled) WithGroup(name string) slog.Handler {
 	return &leveled{l.Handler.WithGroup(name), l.level}
 }
 
-// log is the process log as the server writes to it.
+// log returns the process log for the server.
 func (o *opening) log() *slog.Logger {
 	if l, ok := o.edge.log.Handler().(*leveled); ok && o.plan.Debug {
 		return slog.New(Leveled(l.Handler, slog.LevelDebug))

@@ -6,24 +6,21 @@ import (
 	"time"
 )
 
-// What many sessions leave behind when they end is garbage that nobody collects:
-// the runtime does so when more is made, and a process that rests makes none (of
-// itself it collects every two minutes, and gives what is free back bit by bit
-// after that). So the house looks after it.
+// Many sessions that end leave garbage behind. The runtime collects it when more memory is
+// asked for, which a process at rest does not (it collects every two minutes, and returns
+// free memory bit by bit after that). So the edge collects it.
 
 const (
-	// restsFor is how long no collection must have begun for the process to rest,
-	// and givesEvery how long it waits from one time that it gives memory back to
-	// the next.
+	// restsFor is for how long no collection must have begun for the process to be at
+	// rest, and givesEvery the least time between two returns of memory.
 	restsFor   = 3 * time.Second
 	givesEvery = 10 * time.Second
 
-	// worthGiving is how many bytes have to be garbage, or free and not given
-	// back, for it to be worth a collection.
+	// worthGiving is how many bytes of garbage and free memory are worth a collection.
 	worthGiving = 6 << 20
 )
 
-// memory gives back what the process no longer needs. One goroutine has it.
+// memory returns unused memory to the system. It belongs to one goroutine.
 type memory struct {
 	samples []metrics.Sample
 	cycles  uint64    // collections so far
@@ -40,8 +37,8 @@ func newMemory() *memory {
 	}}
 }
 
-// look gives memory back when the process rests and holds some that it does not
-// need. It reports whether it did.
+// look returns memory when the process is at rest and holds enough that it does not need.
+// It reports whether it did.
 func (m *memory) look(now time.Time) bool {
 	metrics.Read(m.samples)
 	cycles, objects, live, free := m.samples[0].Value.Uint64(), m.samples[1].Value.Uint64(), m.samples[2].Value.Uint64(), m.samples[3].Value.Uint64()

@@ -9,16 +9,15 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// What programs are asked about an HTTP request before anything is known of who
-// sends it, and about the answer before its head goes out.
+// Hooks for HTTP requests before authentication, and for answers before their head is sent.
 
-// judged reports whether programs are asked about a request: not about what a
-// browser asks beforehand, nor about methods that the edge does not have.
+// judged reports whether programs are asked about a request: not about preflight requests,
+// nor about methods that the edge does not have.
 func judged(ctx *fasthttp.RequestCtx) bool { return ctx.IsPost() || ctx.IsGet() || ctx.IsDelete() }
 
-// heed lets programs change the header lines of a request, answer it or turn it
-// away. It reports false when it has been answered.
-func (e *Edge) heed(req *request) bool {
+// askPrograms lets programs change the header lines of a request, answer it or deny it. It
+// reports false when it has been answered.
+func (e *Edge) askPrograms(req *request) bool {
 	s := req.server
 	if s.guest.HTTPRequest == nil || !judged(req.ctx) {
 		return true
@@ -26,7 +25,7 @@ func (e *Edge) heed(req *request) bool {
 	lines, result, err := s.guest.HTTPRequest(context.Background(), s.asked(req.ctx))
 	if err != nil {
 		req.turnedAway(headEra(req), err)
-		req.write(edge.Fail(mcp.Modern, nil, err)) // by its status: no message has been read that an error could answer
+		req.write(edge.Fail(mcp.Modern, nil, err)) // as a status, since no message has been read that a JSON-RPC error could answer
 		return false
 	}
 	if len(lines.Set)+len(lines.Drop) > 0 {
@@ -43,7 +42,7 @@ func (e *Edge) heed(req *request) bool {
 	return true
 }
 
-// asked is what programs are told of a request.
+// asked returns a request as programs see it.
 func (s *server) asked(ctx *fasthttp.RequestCtx) *edge.HTTP {
 	path := ctx.Request.Header.RequestURI()
 	for i, c := range path {
@@ -55,8 +54,8 @@ func (s *server) asked(ctx *fasthttp.RequestCtx) *edge.HTTP {
 	return &edge.HTTP{Method: string(ctx.Method()), Path: string(path), Heard: s.hear(&ctx.Request.Header)}
 }
 
-// drop takes lines out of a request's header, by every name that may be taken
-// for theirs.
+// drop removes lines from a request's header, under every name that may be taken for
+// theirs.
 func drop(r *fasthttp.RequestHeader, lines edge.Lines) {
 	var gone []string
 	for name := range r.All() {
@@ -83,8 +82,8 @@ func (req *request) again(r *fasthttp.RequestHeader) {
 	*req = next
 }
 
-// respond answers a request with what a program has at hand: as the result of
-// the request in a POST, or as the whole body where there is none.
+// respond answers a request with a program's own result: of the JSON-RPC request in a POST,
+// else as the whole body.
 func (e *Edge) respond(req *request, result []byte) {
 	message := req.ctx.IsPost() && !req.sse
 	if message && !e.body(req) {
@@ -108,8 +107,8 @@ func (e *Edge) respond(req *request, result []byte) {
 	req.ctx.Response.SetBodyRaw(result)
 }
 
-// finish lets programs change the header lines of an answer that the HTTP server
-// is about to send. Those of streams have been asked about when they began.
+// finish lets programs change the header lines of an answer that the HTTP server is about
+// to send. For streams they did so at the beginning.
 func (req *request) finish() {
 	s, conn := req.server, req.conn
 	if !judged(req.ctx) || req.ctx.Hijacked() || conn.Swallows() {
@@ -132,8 +131,8 @@ func (req *request) finish() {
 	}
 }
 
-// streamLines returns the lines of the edge's own that go into the head of a
-// stream, and those that programs put there.
+// streamLines returns the header lines of the edge and of programs for the head of a
+// stream.
 func (req *request) streamLines() ([]byte, error) {
 	s, lines := req.server, req.corsLines()
 	if s.guest.HTTPResponse == nil {

@@ -16,13 +16,13 @@ func (req *request) notAllowed(allow string) {
 	req.refuse(headEra(req), nil, edge.Errorf(edge.MethodNotAllowed, "door", "this endpoint takes %s", allow))
 }
 
-// forbid answers one who may not knock at all.
+// forbid refuses a request whose Host or Origin is not allowed.
 func (e *Edge) forbid(req *request, err error) {
 	e.knocked(req, err)
 	req.write(edge.Fail(headEra(req), nil, err))
 }
 
-// refuse answers with an error what has not come to the hallway.
+// refuse answers a request with an error before the hallway, and records it.
 func (req *request) refuse(era mcp.Era, id []byte, err error) {
 	req.turnedAway(era, err)
 	req.write(edge.Fail(era, id, err))
@@ -44,8 +44,8 @@ func (req *request) write(f edge.Failure) {
 	req.ctx.Response.SetBodyRaw(f.Body)
 }
 
-// unreadable answers what is no request that the edge acts on, and closes the
-// connection: where its next request would begin is not certain.
+// unreadable refuses a request that has no one reading, and closes the connection, since it
+// is not certain where the next request begins.
 func (e *Edge) unreadable(ctx *fasthttp.RequestCtx, status int, text string) {
 	req := &request{ctx: ctx, conn: ctx.Conn().(*door.Conn)}
 	req.conn.Refused()
@@ -64,7 +64,7 @@ func (e *Edge) unreadable(ctx *fasthttp.RequestCtx, status int, text string) {
 	ctx.Response.SetBodyRaw(mcp.AppendError(nil, nil, mcp.CodeInvalidRequest, text, nil))
 }
 
-// seconds is a duration as Retry-After gives it, rounded up.
+// seconds formats a duration for Retry-After, rounded up.
 func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/weir-edge/weir/edge/session"
 )
 
-// What replicas tell each other, and what comes of it here: see edge/relay.
+// Handlers for messages of replicas: see edge/relay.
 
-// relaySize is how many bytes a message between edges may have: the largest
-// message that goes in or out, and its head.
+// relaySize bounds a message between edges in bytes: the largest message of a client or a
+// backend, and its head.
 func (s *Settings) relaySize() int { return max(s.MaxBody, s.MaxMessage) + relay.MaxHead }
 
-// handlers are what comes of messages through a store that are about no session, by
-// their kinds.
+// handlers returns the handlers of messages through a store that are about no session, by
+// kind.
 func (e *Edge) handlers(t *session.Store) map[string]relay.Handler {
 	return map[string]relay.Handler{
 		relay.KindRetry: e.replicas.Retry(&t.Link),

@@ -1,5 +1,5 @@
-// Package serve is the running edge: the door that clients knock at, the
-// exchanges that come of it, and where each of them is sent.
+// Package serve is the running edge: it takes the requests of clients, makes exchanges of
+// them, and sends each through the hallway of its server. Read handle.go first.
 package serve
 
 import (
@@ -31,15 +31,15 @@ import (
 )
 
 const (
-	// introductionWait is how long an initialize waits for a backend that has
-	// not said yet what it can do.
+	// introductionWait is how long an initialize waits for backends that have not
+	// introduced themselves.
 	introductionWait = 2 * time.Second
 )
 
 // Edge is a process that serves a plan.
 type Edge struct {
 	settings Settings
-	given    given // by options
+	given    given // what options set
 	log      *slog.Logger
 
 	door   *door.Door
@@ -48,20 +48,20 @@ type Edge struct {
 
 	seal     seals           // what opens the states of parked calls
 	world    world           // what the parts of servers may touch
-	relay    *relay.Relay    // what replicas say to each other
-	replicas *route.Replicas // that hold parked calls
+	relay    *relay.Relay    // messages of replicas
+	replicas *route.Replicas // parked calls, here and at replicas
 	sessions *session.Sessions
 	older    older // the older transport
-	stays    stays // who has streams that last
+	stays    stays // credentials of streams that last
 
 	live     atomic.Pointer[live]
 	reloads  reloads
 	inflight atomic.Int64
-	work     sync.WaitGroup // that goes on beside the connections
+	work     sync.WaitGroup // goroutines beside the connections
 	end      chan struct{}  // closed at the end
 }
 
-// given is what options give.
+// given is what options set.
 type given struct {
 	version string
 	pprof   bool
@@ -76,15 +76,15 @@ type given struct {
 	counting []edge.Collector // rooms of the process that count for themselves
 }
 
-// world is what outlives a server, and what the parts of servers are made with.
+// world is what the parts of servers are made with. It outlives them.
 type world struct {
 	memory  *kv.MemoryStore // of servers that share no store
-	cache   *kv.Cache       // what the process can do without
+	cache   *kv.Cache       // --cache-memory
 	guests  *guest.Cache    // compiled programs of the filters
 	secrets *secret.Secrets
 	running mount.Running // mounted handlers
 
-	// What goes on as long as a server is made from the same.
+	// Open things that servers share with their successors.
 	servers  kept[*server]
 	backends kept[*backend.Backend]
 	measures kept[*telemetry.Telemetry]
@@ -127,8 +127,8 @@ func WithDoor(change func(*door.Options)) Option {
 // WithPprof serves profiles on the admin address.
 func WithPprof() Option { return func(g *given) { g.pprof = true } }
 
-// New opens what a plan needs and the addresses to listen on. It fails for
-// what waiting does not cure; backends that are down are no such thing.
+// New opens a plan and the addresses to listen on. It fails for faults that waiting does
+// not cure; a backend that is down is not one.
 func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_ *Edge, err error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 	}
 	e.replicas = &route.Replicas{Parked: parkedFor(s, seal, e.relay), Relay: e.relay, Log: log}
 	if !given {
-		keys = nil // nobody else could look at what is signed with it
+		keys = nil // nobody else could verify a signature
 	}
 	e.seal.signer = relay.NewSigner(e.relay.Node, keys)
 	if e.world.cache, err = kv.NewCache(int64(s.CacheMemory)); err != nil {
@@ -210,7 +210,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 	return e, nil
 }
 
-// abandon gives back what an edge took that is not to serve.
+// abandon closes an edge that was not made to its end.
 func (e *Edge) abandon() error {
 	e.sessions.CloseMail()
 	if e.admin != nil {
@@ -225,8 +225,7 @@ func (e *Edge) abandon() error {
 	return err
 }
 
-// listen takes the addresses, from the process that has them where this one is
-// to stand in for it.
+// listen opens the addresses, or takes them over from the process that this one replaces.
 func (e *Edge) listen() (err error) {
 	s := e.settings
 	var front, beside net.Listener
@@ -286,7 +285,7 @@ func listen(flag, address string) (net.Listener, error) {
 // Addr returns host:port of the door.
 func (e *Edge) Addr() string { return e.door.Addr() }
 
-// AdminAddr returns host:port of the admin door; "" when there is none.
+// AdminAddr returns host:port of the admin address; "" if there is none.
 func (e *Edge) AdminAddr() string {
 	if e.admin == nil {
 		return ""
@@ -297,7 +296,7 @@ func (e *Edge) AdminAddr() string {
 // Serve serves until ctx ends, then drains: calls under way may take until the
 // drain timeout, streams end at once.
 func (e *Edge) Serve(ctx context.Context) error {
-	e.tick(time.Now()) // what was opened may have taken longer than a client may
+	e.tick(time.Now()) // to open the plan may have taken longer than a request may
 	e.sessions.ReadMail()
 	if e.before != nil {
 		e.inherit()
@@ -317,8 +316,8 @@ func (e *Edge) Serve(ctx context.Context) error {
 	var err error
 	replaced, stop := make(chan struct{}), func() {}
 	if path := e.settings.HandOver; path != "" {
-		// There is always somebody behind the name: the process before leaves when
-		// this one is.
+		// Somebody always listens at the path: the process before leaves when this one
+		// does.
 		if stop, err = e.door.GiveWay(door.Succession{
 			Path: path, Admin: beside, Hand: e.sessions.HandOver, Back: e.sessions.TakeBack, Left: func() { close(replaced) }, Work: &e.work,
 		}); err != nil {
@@ -354,7 +353,7 @@ func (e *Edge) inherit() {
 	}
 }
 
-// close ends what the edge holds.
+// close closes everything that the edge holds.
 func (e *Edge) close() {
 	e.door.Settle(time.Second)
 	e.replicas.Parked.Close()
@@ -376,8 +375,8 @@ func (e *Edge) close() {
 	e.world.cache.Close()
 }
 
-// keepTime keeps the coarse clock. Nothing else is done here: deadlines depend
-// on it. It ends with the edge.
+// keepTime sets the coarse clocks, and does nothing else, since deadlines depend on them.
+// It returns when the edge ends.
 func (e *Edge) keepTime() {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -399,8 +398,8 @@ func (e *Edge) tick(now time.Time) {
 	}
 }
 
-// keepHouse sends session.Heartbeats, ends what is old, and gives memory back, once a
-// second. It ends with the edge.
+// keepHouse sends heartbeats, ends old sessions and returns memory, once a second. It
+// returns when the edge ends.
 func (e *Edge) keepHouse() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -413,7 +412,7 @@ func (e *Edge) keepHouse() {
 			e.beat(now)
 			select {
 			case giving <- struct{}{}:
-				e.work.Go(func() { // a collection takes its time, and session.Heartbeats are due
+				e.work.Go(func() { // not here, where heartbeats are due
 					defer func() { <-giving }()
 					memory.look(now)
 				})
@@ -423,7 +422,7 @@ func (e *Edge) keepHouse() {
 	}
 }
 
-// beat sends the session.Heartbeats that are due and ends the sessions that are old.
+// beat sends the heartbeats that are due and ends the sessions that are old.
 func (e *Edge) beat(now time.Time) {
 	for _, w := range e.since(now.Add(-session.Heartbeat)) {
 		go w.beat(now) // a client that does not read must not hold up the others
@@ -441,7 +440,7 @@ func (e *Edge) beat(now time.Time) {
 	}
 }
 
-// hosts are the servers that are served now, as their sessions need them.
+// hosts returns the servers that are served now, as their sessions see them.
 func (e *Edge) hosts() map[string]*session.Host {
 	if live := e.live.Load(); live != nil {
 		return live.hosts
@@ -458,7 +457,7 @@ func (e *Edge) each(f func(*exchange)) {
 	})
 }
 
-// since returns the ways back of the calls that began before a moment.
+// since returns the clients of the calls that began before a moment.
 func (e *Edge) since(before time.Time) []way {
 	var out []way
 	e.each(func(x *exchange) {

@@ -28,20 +28,20 @@ type server struct {
 	digest   string // of what it is made from
 	info     []byte // JSON text: serverInfo
 	secrets  edge.Secrets
-	outgoing map[string]*outgoing.Spec // what backends are sent besides calls, by name
+	outgoing map[string]*outgoing.Spec // credentials of the backends, by name
 	failure  compile.Failure
 	passes   *headers.Part  // header lines of clients that backends receive; nil for none
 	gate     *incoming.Gate // who clients are; nil for anybody
-	guest    *edge.Guest    // what programs want to be asked
+	guest    *edge.Guest    // hooks of programs
 	programs []func() status.Filter
-	guarded  bool          // clients have to prove who they are
-	webhooks *webhook.Part // whom messages are shown first; nil for nobody
-	document []byte        // that tells clients where to get a token; nil for none
+	guarded  bool          // clients have to authenticate
+	webhooks *webhook.Part // nil for none
+	document []byte        // protected-resource metadata; nil for none
 	after    releases      // what it took of the edge
 	behind   releases      // its backends
 	log      *slog.Logger
 	policy   *authz.Counters  // nil for no policies
-	counting []edge.Collector // rooms of it that count for themselves
+	counting []edge.Collector // its rooms that count for themselves
 	observers
 	reported reported
 	hallway  []filters.Entry
@@ -58,8 +58,8 @@ func (s *server) call(ctx context.Context, x *edge.Exchange) (_ *edge.Response, 
 	return s.chain.Handle(ctx, x)
 }
 
-// env is the world that the parts of the server may touch, and what they take of it is
-// given back by.
+// env returns the world that parts of the server may touch. What they take of it is given
+// back by after.
 func (s *server) env(after *releases) edge.Env {
 	env := edge.Env{Log: s.log, Secrets: s.secrets, Store: s.edge.world.memory, Now: time.Now, Defer: after.add}
 	env.Cache = func(name string) edge.Cache {
@@ -73,8 +73,8 @@ func (s *server) env(after *releases) edge.Env {
 	return env
 }
 
-// close ends the server, which no call has any longer, and gives back what it took, side
-// by side: what one backend has to wait for holds up no other.
+// close ends a server that no call uses any longer. It gives back what the server took
+// concurrently, so that a slow backend holds up no other.
 func (s *server) close() {
 	if s.Server != nil {
 		s.Server.Close()

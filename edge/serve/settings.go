@@ -12,8 +12,7 @@ import (
 	"github.com/weir-edge/weir/edge/kv"
 )
 
-// Settings are the settings of the process, as against those of a server,
-// which are in its manifest. Sizes are bytes. The zero value of a field means
+// Settings are the settings of the process. Those of a server are in its manifest. Sizes are bytes. The zero value of a field means
 // "none" only where its comment says so; start from Defaults.
 type Settings struct {
 	Listen      string // address of the door, host:port; port 0 lets the system choose
@@ -65,8 +64,7 @@ type Settings struct {
 	LogLevel  string // debug, info, warn or error
 }
 
-// Defaults are the settings of a process that is told nothing
-// (decisions: settings of the process).
+// Defaults are the settings of a process without flags.
 func Defaults() Settings {
 	return Settings{
 		Listen:                  "127.0.0.1:4483",

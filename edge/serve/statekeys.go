@@ -19,19 +19,19 @@ import (
 	"github.com/weir-edge/weir/edge/session"
 )
 
-// seals are what seals the states of parked calls, and signs what replicas say.
+// seals are the keys that seal the states of parked calls, and sign messages of replicas.
 type seals struct {
 	signer *relay.Signer
 	shared bool     // other edges may have the keys
-	keys   [][]byte // which a process that stands in for this one has to know
+	keys   [][]byte // a process that replaces this one is given them
 }
 
-// stateSecret and stateKey name the secret that has the keys where no file does.
+// stateSecret and stateKey name the secret with the keys, if no file has them.
 const stateSecret, stateKey = "weir-state", "key"
 
-// stateKeys returns the keys that seal states: those of a file, else those of a
-// secret, else a random one, which lasts as long as the process. given says that
-// it is no random one, so that other edges may have it, too.
+// stateKeys returns the keys that seal states: those of a file, else those of a secret,
+// else a random one for the life of the process. given reports that they are not random,
+// so that other edges may have them.
 func stateKeys(file string, secrets edge.Secrets) (keys [][]byte, given bool, err error) {
 	if file != "" {
 		text, err := os.ReadFile(file)
@@ -76,12 +76,11 @@ func keysOf(where string, text []byte) ([][]byte, error) {
 	return keys, nil
 }
 
-// maxParkedBytes is how many bytes the requests of parked calls may have together,
-// where the bodies of large requests may have as many. A holder has a quarter of
-// them.
+// maxParkedBytes bounds the requests of all parked calls in bytes, if large requests may
+// have as many. A holder may have a quarter.
 const maxParkedBytes = 64 << 20
 
-// parkedFor makes the place where calls are parked by settings.
+// parkedFor returns the parked calls of a process with these settings.
 func parkedFor(s Settings, seal *route.Sealer, r *relay.Relay) *route.Parked {
 	room := max(int(min(maxParkedBytes, door.MostForBodies())), s.MaxBody)
 	return route.NewParked(route.ParkOptions{
@@ -89,8 +88,8 @@ func parkedFor(s Settings, seal *route.Sealer, r *relay.Relay) *route.Parked {
 	}, seal)
 }
 
-// takeKeys lets states of another process open here, and those of this one there:
-// a random key gives way to that of the process before.
+// takeKeys takes the keys of the process before, so that its states open here and those of
+// this one there. They replace a random key.
 func (e *Edge) takeKeys(handed [][]byte) {
 	keys := e.seal.keys
 	if !e.seal.shared && len(handed) > 0 {

@@ -124,10 +124,9 @@ func (served *server) status() status.Server {
 	return s
 }
 
-// lookedAt returns the servers whose status a client of the main port may see.
-// Where no server asks who its clients are, that is all of them for clients of
-// this host and none for others; else it is the one at /mcp, for whom it lets
-// in. It answers when there is none.
+// lookedAt returns the servers whose status a client of the main port may see. If no server
+// authenticates, clients of this host see all of them and others none; else clients that
+// the server at /mcp lets in see that one. Without any it has answered.
 func (e *Edge) lookedAt(req *request, now *live) []*server {
 	guarded := false
 	for _, s := range now.servers {
@@ -169,7 +168,7 @@ func described(document []byte) http.Handler {
 	})
 }
 
-// moment is a time for JSON; nil for never.
+// moment returns a time for JSON; nil for never.
 func moment(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

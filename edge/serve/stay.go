@@ -9,12 +9,11 @@ import (
 	"github.com/weir-edge/weir/filters/incoming"
 )
 
-// A stream that lasts ends when the credential that it was opened with no longer
-// holds. Once a second all of them are looked at; what that does not tell, such
-// as what an issuer says of a grant, is found out beside it, once for each
-// credential. A call is judged when it begins, and goes on until it ends.
+// A stream that lasts ends when the credential that it was opened with no longer holds.
+// Once a second all of them are checked. What takes longer, such as to ask an issuer, runs
+// beside that, once for each credential. A call is judged only when it begins.
 
-// stays is who has streams that last.
+// stays is the credentials of streams that last.
 type stays struct {
 	edge *Edge
 
@@ -33,16 +32,16 @@ type stayer struct {
 
 type staying struct {
 	incoming.Stay
-	round uint64 // in which it was looked at last
-	holds bool   // as it was then
-	due   bool   // something is being found out about it, or soon will
+	round uint64 // of the last check
+	holds bool   // at the last check
+	due   bool   // it is being renewed, or waits for that
 }
 
-// unsure is the credentials that something has to be found out about in one way.
-// An issuer that does not answer holds up nobody else's.
+// unsure is a queue of credentials to renew at one gate in one way, so that an issuer that
+// does not answer holds up nobody else's.
 type unsure struct {
 	queue []stayer // whoever came first is next
-	works int      // how many are found out about now
+	works int      // how many are being renewed
 }
 
 // unsureOf is a gate, and whether it asks its issuer.
@@ -51,8 +50,8 @@ type unsureOf struct {
 	asks bool
 }
 
-// renewWithin is how long it may take to find out about a credential, and
-// signsAtOnce how many are at a time that nobody is asked about.
+// renewWithin is how long it may take to renew a credential, and signsAtOnce how many are
+// verified at a time without asking an issuer.
 const (
 	renewWithin = 4 * time.Second
 	signsAtOnce = 8
@@ -110,7 +109,7 @@ func (t *stays) end() {
 	}
 }
 
-// findOut has something found out about a credential; t.mu of the stays is held.
+// findOut puts a credential into the queue of those to renew; t.mu is held.
 func (t *stays) findOut(gate *incoming.Gate, one stayer) {
 	e := t.edge
 	if t.life == nil {
@@ -138,7 +137,7 @@ func (t *stays) findOut(gate *incoming.Gate, one stayer) {
 	}
 }
 
-// renew finds out about credentials until there are no more.
+// renew renews the credentials of a queue until it is empty.
 func (t *stays) renew(of unsureOf, u *unsure) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

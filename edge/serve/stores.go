@@ -11,7 +11,7 @@ import (
 	"github.com/weir-edge/weir/edge/status"
 )
 
-// sharing is how a store is reached that servers share with those of other edges.
+// sharing is how to reach a store that servers share with those of other edges.
 type sharing struct {
 	address, digest string
 	options         kv.Options
@@ -25,7 +25,7 @@ func (s *sharing) id() string {
 	return s.digest
 }
 
-// sharing reads how the store of a server is reached; nil stands for the memory of the
+// sharing reads how to reach the store of the server; nil stands for the memory of the
 // process.
 func (o *opening) sharing() (_ *sharing, err error) {
 	e, p := o.edge, o.plan.Store
