@@ -8,8 +8,8 @@ import (
 	"github.com/weir-edge/weir/edge/relay"
 )
 
-// Caller makes calls whose client is out: it is asked, and told what precedes an
-// answer, where out lets it be.
+// Caller returns a function that makes calls on behalf of a client. Their questions and
+// notifications go to out.
 func (s *Server) Caller(out edge.Client) edge.Caller {
 	return func(ctx context.Context, x *edge.Exchange, tool string, arguments []byte) (result, failure []byte) {
 		return s.inner(ctx, x, out, tool, arguments)
@@ -43,7 +43,7 @@ func (s *Server) innerCall(ctx context.Context, x *edge.Exchange, out edge.Clien
 	call := &edge.Exchange{
 		Parent: x, Server: x.Server, Era: x.Era, Session: x.Session, Identity: x.Identity, Head: x.Head, Forward: x.Forward, Heard: x.Heard, Client: out,
 	}
-	call.Head.Params, call.Head.Remade = nil, true // the client's mirror other arguments
+	call.Head.Params, call.Head.Remade = nil, true // the client's Mcp-Param headers mirror other arguments
 	if x.Era == mcp.Modern {
 		set = append(set, mcp.Raw("_meta", mcp.Change(nil, nil, mcp.Caller{Info: s.o.Client}.Members()...)))
 		call.Name = tool

@@ -1,7 +1,7 @@
-// Package route is one virtual server behind the hallway of filters: where a message
-// goes, under which name its backend knows it, and what of the answer concerns later
-// messages. A call goes from Handle through forward and ask to a backend, and back
-// through inward.
+// Package route is one virtual server behind the hallway of filters. It finds where a
+// message goes, translates names into those of the backend, and remembers what later
+// messages need of an answer. A call goes from Handle through forward and ask to a backend,
+// and back through inward.
 package route
 
 import (
@@ -18,58 +18,56 @@ import (
 	"github.com/weir-edge/weir/edge/relay"
 )
 
-// Options say how a server is made.
+// Options configure a server.
 type Options struct {
 	Name   string
 	Info   []byte         // JSON text: serverInfo
-	Client []byte         // JSON text: what the edge says of itself to backends
-	Rules  *catalog.Rules // by which the offers of the backends become one
-	Wait   time.Duration  // for a backend that has not said yet what it can do
+	Client []byte         // JSON text: clientInfo for backends
+	Rules  *catalog.Rules // how the offers of the backends are merged
+	Wait   time.Duration  // for backends that have not introduced themselves
 	Log    *slog.Logger
 	Now    func() time.Time // coarse and cheap
 
 	Parked   *Parked   // calls that wait for a modern client's answers
-	Replicas *Replicas // that may have them
+	Replicas *Replicas // parked calls of other replicas
 
 	Store edge.Store                    // of tasks, which replicas share; nil for none
 	Path  func(node string) *relay.Link // how a replica is reached; nil for not at all
 
-	// Changed is told what of the merged lists is new.
+	// Changed is called when the merged lists have changed.
 	Changed func(catalog.Changes)
 
-	// Hallway takes a call that the edge makes itself past the same filters as a
-	// client's.
+	// Hallway sends a call of the edge's own through the filters of the server.
 	Hallway edge.HandlerFunc
 
 	// Local are the tools that the edge answers itself.
 	Local Local
 }
 
-// Server is one virtual server behind the hallway. What it offers is known after
-// Open; a name can be looked for before.
+// Server is one virtual server behind the hallway. It serves after Open or OpenBare.
 type Server struct {
 	Name     string
 	Backends []*backend.Backend
-	Book     *catalog.Book // of what the backends offer; nil where one is served as it is
+	Book     *catalog.Book // the lists of the backends; nil for a bare server
 
-	// Upstream lets programs change the header lines that a message goes to its
-	// backend with, and choose the credential; nil where none wants to.
+	// Upstream lets programs change the header lines of a message to its backend, and
+	// choose the credential; nil if none wants to.
 	Upstream func(ctx context.Context, x *edge.Exchange, backend string) ([]edge.Header, *edge.Credential, error)
 
-	// Beside are the lines of each backend that go with whatever credential a program
-	// chooses; nil for none.
+	// Beside are the header lines of each backend that go with any credential which a
+	// program chooses; nil for none.
 	Beside map[*backend.Backend]*edge.Credential
 
-	// Beyond are handlers to ask in place of backends, as telemetry has them; nil
-	// for none.
+	// Beyond are handlers in place of the backends, with telemetry around them; nil for
+	// none.
 	Beyond map[*backend.Backend]edge.Handler
 
 	o       Options
 	byName  map[string]*backend.Backend
-	targets map[string]*edge.Target // of messages that name nothing, by backend
-	here    *edge.Target            // of what is answered here
-	only    *edge.Target            // of every message, where the one backend is served as it is; else nil
-	hub     *hub                    // of what changes behind it; nil where there is no Book
+	targets map[string]*edge.Target // of messages without a name, by backend
+	here    *edge.Target            // of messages that the edge answers
+	only    *edge.Target            // of every message of a bare server; else nil
+	hub     *hub                    // of changes at the backends; nil for a bare server
 	tasks   tasks
 
 	credentials sync.Map // of choice to *edge.Credential
@@ -92,14 +90,14 @@ func (s *Server) Add(b *backend.Backend) {
 	s.byName[b.Name], s.targets[b.Name] = b, &edge.Target{Backend: b.Name}
 }
 
-// OpenBare serves the one backend as it is.
+// OpenBare makes the server bare: messages go to its one backend as they are.
 func (s *Server) OpenBare() { s.only = s.targets[s.Backends[0].Name] }
 
-// Bare reports whether one backend is served as it is.
+// Bare reports whether the server passes messages on to one backend as they are.
 func (s *Server) Bare() bool { return s.only != nil }
 
-// Open begins to ask the backends what they offer, and to hear what changes. before
-// is the book of the server that this one stands in for; nil for none.
+// Open begins to fetch the lists of the backends, and to listen for changes. before is the
+// book of the server that this one replaces; nil for none.
 func (s *Server) Open(overrides edge.Overrides, before *catalog.Book, bestEffort bool, interval time.Duration) {
 	sources := make([]catalog.Source, len(s.Backends))
 	for i, b := range s.Backends {
@@ -112,8 +110,7 @@ func (s *Server) Open(overrides edge.Overrides, before *catalog.Book, bestEffort
 	s.hub = newHub(s)
 }
 
-// Close ends what the server hears of its backends. Its exchanges can still be
-// answered, but for lists.
+// Close stops listening to the backends. Exchanges can still be answered, except lists.
 func (s *Server) Close() {
 	if s.hub != nil {
 		s.hub.close()
@@ -123,12 +120,10 @@ func (s *Server) Close() {
 	}
 }
 
-// Takes reports whether the server does anything about a message of a client of
-// an era, itself or at a backend. What it does nothing about is told so before
-// anybody is asked whether the client may. Methods that no revision defines are
-// for the one backend of a server that serves it as it is; there may be no doubt
-// that they are no others. Notifications are taken, for nobody answers them; who
-// hears of them is said by told.
+// Takes reports whether the server has the method of a message in an era. Others are
+// refused before authorization. A bare server passes on methods that no revision defines,
+// unless they resemble one that is defined. All notifications are taken, since none is
+// answered; told decides about them.
 func (s *Server) Takes(m *mcp.Message, era mcp.Era) bool {
 	info := mcp.MethodOf(m.Method)
 	switch {
@@ -140,11 +135,10 @@ func (s *Server) Takes(m *mcp.Message, era mcp.Era) bool {
 	return s.only != nil && !mcp.Resembles(m.Method)
 }
 
-// told reports whether backends are told of a notification of a client. They are
-// not of one of the modern era, whose clients have none for servers over HTTP
-// (2026-07-28, basic/transports/streamable-http), of tasks of the client's own,
-// which no backend knows of, of what only servers say, and of what no revision
-// has: a backend could take it for anything.
+// told reports whether a notification of a client is passed on to backends. Modern clients
+// have none for servers over HTTP (2026-07-28, basic/transports/streamable-http). Those
+// about the client's own tasks, those that only servers send, and unknown ones are
+// dropped.
 func told(x *edge.Exchange) bool {
 	switch x.Request.Method {
 	case "notifications/progress", "notifications/roots/list_changed":
@@ -153,8 +147,7 @@ func told(x *edge.Exchange) bool {
 	return false
 }
 
-// Handle sends an exchange where its target says, or answers it here when it asks
-// about the server itself.
+// Handle sends an exchange to its target, or answers it if it is about the server itself.
 func (s *Server) Handle(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	m := x.Request
 	if err := CheckRetry(x); err != nil {
@@ -201,8 +194,8 @@ func (s *Server) Handle(ctx context.Context, x *edge.Exchange) (*edge.Response, 
 	return s.forward(ctx, x, b)
 }
 
-// forward sends an exchange to the backend of its target, under the name that
-// the backend knows.
+// forward sends an exchange to the backend of its target, under the backend's own name for
+// the thing.
 func (s *Server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backend) (*edge.Response, error) {
 	t, m := x.Target, x.Request
 	if t.Original != t.Name || s.Sealed(x) && (s.only == nil || IsSealed(m.Text("requestState"))) {
@@ -239,8 +232,8 @@ func (s *Server) forward(ctx context.Context, x *edge.Exchange, b *backend.Backe
 	return r, nil
 }
 
-// credential is what a message goes to its backend with when a program has chosen one
-// for it: that, and the lines that go in any case. nil stands for what is configured.
+// credential returns the credential of a message to a backend, for the one that a program
+// chose: with the header lines that go in any case. nil is the configured one.
 func (s *Server) credential(b *backend.Backend, chosen *edge.Credential) *edge.Credential {
 	beside := s.Beside[b]
 	if chosen == nil || beside == nil {
@@ -250,13 +243,12 @@ func (s *Server) credential(b *backend.Backend, chosen *edge.Credential) *edge.C
 	if both, ok := s.credentials.Load(of); ok {
 		return both.(*edge.Credential)
 	}
-	both, _ := s.credentials.LoadOrStore(of, chosen.With(beside)) // programs choose among those that they were granted
+	both, _ := s.credentials.LoadOrStore(of, chosen.With(beside)) // bounded by the credentials that are granted
 	return both.(*edge.Credential)
 }
 
-// ask has a backend answer. A legacy backend may ask in the middle of the call.
-// A modern client that says it can be asked hears of it by input_required, and
-// comes back.
+// ask sends an exchange to a backend. If a legacy backend may ask a modern client in the
+// middle of the call, the call is parked: the client gets input_required and comes back.
 func (s *Server) ask(ctx context.Context, x *edge.Exchange, b *backend.Backend) (*edge.Response, error) {
 	next := edge.Handler(b)
 	if s.Beyond != nil {
@@ -264,13 +256,13 @@ func (s *Server) ask(ctx context.Context, x *edge.Exchange, b *backend.Backend) 
 	}
 	if x.Era == mcp.Modern {
 		if s.Sealed(x) {
-			// It begins no other call, whatever the backend is by now.
+			// A retry begins no other call, whatever the backend is by now.
 			at, ok := s.o.Parked.Verify(x, x.Request)
 			if ok {
 				return s.goOn(ctx, x, at)
 			}
-			// Nor does one that leads to none, unless it is a backend's own: then the
-			// backend says what it is good for. A legacy backend has none.
+			// Nor does a state that cannot be opened, unless it may be a modern
+			// backend's own, which the backend judges.
 			if in := b.Known(); at.Call != "" || in != nil && in.Era == mcp.Legacy {
 				return nil, ErrState()
 			}
@@ -284,8 +276,8 @@ func (s *Server) ask(ctx context.Context, x *edge.Exchange, b *backend.Backend) 
 	return next.Handle(ctx, x)
 }
 
-// goOn has a retry go on with its parked call, where that is. A state that was
-// refused for good is refused again without asking anybody.
+// goOn continues a parked call with a retry, at the replica that holds it. A state that was
+// refused for good is refused again without asking that replica.
 func (s *Server) goOn(ctx context.Context, x *edge.Exchange, at State) (r *edge.Response, err error) {
 	spent, text := &s.o.Replicas.Spent, x.Request.Text("requestState")
 	if spent.Has(text) {
@@ -304,8 +296,8 @@ func (s *Server) goOn(ctx context.Context, x *edge.Exchange, at State) (r *edge.
 	return r, err
 }
 
-// path is how another replica that holds a call is reached; nil for a call that is
-// held here, and where nothing leads to others.
+// path returns the link to the replica that holds a call; nil if this edge does, or if there
+// is no link.
 func (s *Server) path(node string) *relay.Link {
 	if node == s.o.Parked.Node || s.o.Path == nil {
 		return nil
@@ -318,8 +310,8 @@ func (s *Server) Sealed(x *edge.Exchange) bool {
 	return x.Era == mcp.Modern && x.Request.Get("requestState").OK()
 }
 
-// InWordsOf returns the request as its backend knows it: with the backend's own
-// name for what is asked for, and with its own requestState.
+// InWordsOf returns the request in the words of its backend: with the backend's own name
+// for the thing, and its own requestState.
 func (s *Server) InWordsOf(x *edge.Exchange) (*mcp.Message, error) {
 	m, t := x.Request, x.Target
 	var edits []mcp.Edit
@@ -357,8 +349,8 @@ func (s *Server) InWordsOf(x *edge.Exchange) (*mcp.Message, error) {
 	return own, nil
 }
 
-// inward takes down what the answer to m says of later requests: which backend a
-// task is at, and whose the requestState is.
+// inward remembers what later requests need of the answer to m: which backend a task is
+// at, and whose the requestState is.
 func (s *Server) inward(x *edge.Exchange, m *mcp.Message, r *edge.Response) (*edge.Response, error) {
 	switch {
 	case !mcp.MethodOf(m.Method).Interactive:
@@ -377,10 +369,9 @@ func (s *Server) inward(x *edge.Exchange, m *mcp.Message, r *edge.Response) (*ed
 	return s.reseal(x, m, r)
 }
 
-// reseal seals the requestState that a backend gave with its answer to m, so that
-// it comes back to that backend, from the same client and with the same request.
-// Where there is one backend its own state goes out as it is, unless it looks like
-// one of the edge's: what looks like that must be that when it comes back. A state
+// reseal seals the requestState that a backend gave with its answer to m, so that it comes
+// back to that backend only, from the same client and with the same request. A bare server
+// passes its backend's state on as it is, unless it looks like one of the edge's. The state
 // of a parked call is the edge's already.
 func (s *Server) reseal(x *edge.Exchange, m *mcp.Message, r *edge.Response) (*edge.Response, error) {
 	at := r.Get("requestState")
@@ -403,12 +394,12 @@ func (s *Server) reseal(x *edge.Exchange, m *mcp.Message, r *edge.Response) (*ed
 	return r, nil
 }
 
-// toAll passes a legacy client's notification on to every backend that it has
-// met.
+// toAll passes a legacy client's notification on to every backend that has a session with
+// it.
 func (s *Server) toAll(ctx context.Context, x *edge.Exchange) {
 	for _, b := range s.Backends {
 		if in := b.Known(); in != nil && in.Era == mcp.Legacy {
-			_, _ = b.Handle(ctx, x) // one that cannot be told now is told with its next session
+			_, _ = b.Handle(ctx, x) // a backend that is away learns it with its next session
 		}
 	}
 }

@@ -8,12 +8,12 @@ import (
 )
 
 // LocalTool is a tool that the edge answers itself. arguments is JSON text of an
-// object, nil where the client gave none; call calls other tools for the same client,
-// past the same filters.
+// object, nil if the client gave none; call calls other tools for the same client, through
+// the same filters.
 type LocalTool func(ctx context.Context, x *edge.Exchange, arguments []byte, call edge.Caller) (*edge.Response, error)
 
-// Local is the one table of the tools that an edge answers itself, by name. A name in
-// it goes before a backend's.
+// Local is the table of the tools that an edge answers itself, by name. They take
+// precedence over tools of backends.
 type Local map[string]localTool
 
 type localTool struct {
@@ -26,7 +26,7 @@ func (l Local) Add(name string, run LocalTool) {
 	l[name] = localTool{run, &edge.Target{Thing: edge.Tool, Name: name, Original: name}}
 }
 
-// target returns where a call of a name goes that is in the table; nil for another.
+// target returns the target of a name in the table; nil for another name.
 func (l Local) target(thing edge.Thing, name []byte) *edge.Target {
 	if len(l) == 0 || thing != edge.Tool {
 		return nil
@@ -34,7 +34,7 @@ func (l Local) target(thing edge.Thing, name []byte) *edge.Target {
 	return l[string(name)].at
 }
 
-// local answers an exchange whose target is no backend.
+// local answers an exchange whose target is not a backend.
 func (s *Server) local(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	tool := s.o.Local[x.Target.Name]
 	if x.Target.Thing != edge.Tool || tool.run == nil || x.Request.Method != "tools/call" {
@@ -43,7 +43,7 @@ func (s *Server) local(ctx context.Context, x *edge.Exchange) (*edge.Response, e
 	return tool.run(ctx, x, x.Request.Get("arguments").Of(x.Request.Raw), s.Caller(x.Client))
 }
 
-// ErrNoMethod says that a method is not there.
+// ErrNoMethod is the error for a method that does not exist.
 func ErrNoMethod(m *mcp.Message) error {
 	return edge.Errorf(edge.NoMethod, "check", "method not found: %s", edge.Printable(m.Method))
 }
