@@ -77,14 +77,34 @@ type Secrets interface {
 	Secret(ctx context.Context, name, key string) (Secret, error)
 }
 
+// Upstreams finds what other identity providers issued to a user who signed in
+// through the edge. It is safe for concurrent use.
+type Upstreams interface {
+	// Token returns the access token that a provider, by the name that the
+	// configuration has for it, issued to who: one that is good now, renewed if it
+	// had to be. An error of kind NotFound says that who has not signed in with that
+	// provider, or that what was issued cannot be renewed. The token of one principal
+	// is never returned for another, and who is not nil.
+	Token(ctx context.Context, who *Identity, provider string) (Secret, error)
+}
+
 // Env is the world that a part of a plan may touch once the plan goes live.
 type Env struct {
-	Log     *slog.Logger
-	Secrets Secrets
-	Store   Store
-	Cache   func(part string) Cache // opens a part of the process's cache, which ends when the plan retires; nil where there is none
-	Now     func() time.Time        // the time by which credentials are judged; nil for time.Now
-	Defer   func(func())            // has a function called when the plan retires
+	Log       *slog.Logger
+	Secrets   Secrets
+	Store     Store
+	Cache     func(part string) Cache // opens a part of the process's cache, which ends when the plan retires; nil where there is none
+	Upstreams Upstreams               // nil where the edge has no authorization server
+	Now       func() time.Time        // the time by which credentials are judged and records are dated; nil for time.Now
+	Defer     func(func())            // has a function called when the plan retires
+}
+
+// Clock returns Now, or time.Now where there is none.
+func (e Env) Clock() func() time.Time {
+	if e.Now == nil {
+		return time.Now
+	}
+	return e.Now
 }
 
 // Part is a configured thing of a plan. Parse made it, without touching the

@@ -67,7 +67,6 @@ type Part struct {
 	Copy func(record []byte)
 
 	open func(string) (file, error) // of logFile
-	now  func() time.Time
 }
 
 // Decision is what a policy decided, as records have it.
@@ -89,7 +88,7 @@ func Parse(s Spec) (*Part, field.ErrorList) {
 	p := &Part{
 		server: s.Server, endpoint: cmp.Or(s.Endpoint, "/mcp"), component: cmp.Or(c.Component, Server),
 		file: c.LogFile, request: c.IncludeRequestData, response: c.IncludeResponseData,
-		size: maxRecord, detect: true, open: openFile, now: time.Now,
+		size: maxRecord, detect: true, open: openFile,
 	}
 	var errs field.ErrorList
 	if c.MaxDataSize != nil {
@@ -127,6 +126,7 @@ type Log struct {
 	*Part
 	queue *queue
 	log   *slog.Logger
+	now   func() time.Time // by which records are dated
 }
 
 // Open is edge.Part.Open.
@@ -145,8 +145,8 @@ func (p *Part) Start(env edge.Env) (*Log, error) {
 	if err != nil {
 		return nil, edge.Errorf(edge.Internal, "audit", "logFile: %w", err)
 	}
-	l := &Log{Part: p, log: env.Log}
-	l.queue = newQueue(p, f, env.Log)
+	l := &Log{Part: p, log: env.Log, now: env.Clock()}
+	l.queue = newQueue(p, f, env.Log, l.now)
 	env.Defer(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closing)
 		defer cancel()

@@ -52,10 +52,10 @@ func TestRecord(t *testing.T) {
 		return Decision{Allowed: true, Reason: "permitted", Policies: []string{"p1"}, Version: "v"}, true
 	}
 	at := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
-	p.now = func() time.Time { at = at.Add(1500 * time.Microsecond); return at }
+	now := func() time.Time { at = at.Add(1500 * time.Microsecond); return at }
 	x := call(t, "echo", `{"text":"hi","password":"hunter2"}`)
 	x.Session = &edge.Session{Info: []byte(`{"name":"inspector","version":"2.1"}`)}
-	one(t, p, x, answers(t, 200, good))
+	oneAt(t, p, now, x, answers(t, 200, good))
 
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -39,8 +39,14 @@ func parse(t testing.TB, c v1beta1.Audit) *Part {
 // start opens a log, which ends with the test.
 func start(t testing.TB, p *Part) (*Log, *fake.Log) {
 	t.Helper()
+	return startAt(t, p, nil)
+}
+
+// startAt opens a log that dates its records by a clock, which ends with the test.
+func startAt(t testing.TB, p *Part, now func() time.Time) (*Log, *fake.Log) {
+	t.Helper()
 	b := &fake.Log{}
-	l, err := p.Start(edge.Env{Log: slog.New(slog.NewTextHandler(b, nil)), Defer: t.Cleanup})
+	l, err := p.Start(edge.Env{Log: slog.New(slog.NewTextHandler(b, nil)), Defer: t.Cleanup, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +146,13 @@ func logFileName(t testing.TB) string { return filepath.Join(t.TempDir(), "audit
 // one has an exchange answered and returns its record.
 func one(t testing.TB, p *Part, x *edge.Exchange, h edge.Handler) record {
 	t.Helper()
-	l, _ := start(t, p)
+	return oneAt(t, p, nil, x, h)
+}
+
+// oneAt is one, with the clock by which the record is dated.
+func oneAt(t testing.TB, p *Part, now func() time.Time, x *edge.Exchange, h edge.Handler) record {
+	t.Helper()
+	l, _ := startAt(t, p, now)
 	_, _ = l.Filter(h).Handle(t.Context(), x) // what it answers is the handler's
 	shut(t, l)
 	all := read(t, p.file)

@@ -33,6 +33,7 @@ const (
 type queue struct {
 	part  *Part
 	log   *slog.Logger
+	now   func() time.Time
 	file  file // the writer's
 	lines lines
 
@@ -72,9 +73,9 @@ func (b *batch) after(at int) uint64 {
 	return n
 }
 
-func newQueue(p *Part, f file, log *slog.Logger) *queue {
+func newQueue(p *Part, f file, log *slog.Logger, now func() time.Time) *queue {
 	q := &queue{
-		part: p, log: log, file: f, writing: f,
+		part: p, log: log, now: now, file: f, writing: f,
 		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 		quit: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -89,7 +90,7 @@ func (q *queue) add(line []byte) {
 	if n := len(q.pending.text); q.closed || n > 0 && n+len(line) > room {
 		q.count.Lost++
 		if q.gap++; q.gap == 1 {
-			q.since = q.part.now()
+			q.since = q.now()
 		}
 		q.mu.Unlock()
 		return
@@ -116,7 +117,7 @@ func (q *queue) tell() {
 	p := &q.pending
 	p.others = append(p.others, len(p.text))
 	b := append(p.text, `{"time":"`...)
-	b = q.part.now().UTC().AppendFormat(b, time.RFC3339Nano)
+	b = q.now().UTC().AppendFormat(b, time.RFC3339Nano)
 	b = append(b, `","level":"AUDIT","msg":"audit_lost","type":"audit_lost","component":`...)
 	b = mask.AppendText(b, q.part.component)
 	b = append(b, `,"since":"`...)
@@ -343,7 +344,7 @@ type fault struct {
 }
 
 func (f *fault) note(q *queue, what string, err error) {
-	now := q.part.now()
+	now := q.now()
 	q.mu.Lock()
 	q.count.Failures++
 	lost := q.count.Lost
@@ -362,6 +363,6 @@ func (f *fault) over(q *queue) {
 	if f.since.IsZero() {
 		return
 	}
-	q.log.Warn("audit: the log is written again", "after", q.part.now().Sub(f.since).Round(time.Millisecond), "lost", q.counters().Lost, "server", q.part.server)
+	q.log.Warn("audit: the log is written again", "after", q.now().Sub(f.since).Round(time.Millisecond), "lost", q.counters().Lost, "server", q.part.server)
 	*f = fault{}
 }

@@ -60,10 +60,7 @@ type Stats struct {
 // read; that the provider is away is no failure.
 func (t *Incoming) Start(env edge.Env, issuers *oauth.Issuers) (*Gate, error) {
 	s := &t.spec
-	g := &Gate{incoming: t, now: env.Now}
-	if g.now == nil {
-		g.now = time.Now
-	}
+	g := &Gate{incoming: t, now: env.Clock()}
 	g.clock = newClock(g.now)
 	switch s.Type {
 	case Anonymous:
