@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/settings"
 )
 
 func readme(t *testing.T) string {
@@ -25,15 +25,14 @@ func TestReadmeHasEveryCommandAndSetting(t *testing.T) {
 			t.Errorf("no row for weir %s", c.Use)
 		}
 	}
-	s := serve.Defaults()
 	var want strings.Builder
 	want.WriteString("|---|---|---|\n")
-	for _, one := range settings() {
-		value := show(one, one.field(&s))
+	for _, one := range settings.All() {
+		value := one.Default
 		if value != "" {
 			value = "`" + value + "`"
 		}
-		fmt.Fprintf(&want, "| `%s` | %s | %s |\n", one.name, value, one.usage)
+		fmt.Fprintf(&want, "| `%s` | %s | %s |\n", one.Name, value, one.Help)
 	}
 	if !strings.Contains(text, want.String()) {
 		t.Errorf("the table of settings should be\n%s", want.String())

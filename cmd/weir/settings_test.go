@@ -37,39 +37,6 @@ func given(t *testing.T, file string, environ []string, flags ...string) (loaded
 	return l, err
 }
 
-func TestEverySettingIsInTheTable(t *testing.T) {
-	s := serve.Defaults()
-	fields := map[uintptr]string{}
-	for _, one := range settings() {
-		p := reflect.ValueOf(one.field(&s)).Pointer()
-		if other := fields[p]; other != "" {
-			t.Errorf("%s and %s are one field", one.name, other)
-		}
-		fields[p] = one.name
-	}
-	v := reflect.ValueOf(&s).Elem()
-	for i := range v.NumField() {
-		name := fields[v.Field(i).Addr().Pointer()]
-		want := strings.ToLower(kebab(v.Type().Field(i).Name))
-		if name != want {
-			t.Errorf("field %s has the flag %q, want %q", v.Type().Field(i).Name, name, want)
-		}
-	}
-}
-
-// kebab writes MaxBody as Max-Body and TLSClientCA as TLS-Client-CA.
-func kebab(name string) string {
-	var b strings.Builder
-	upper := func(i int) bool { return i >= 0 && i < len(name) && 'A' <= name[i] && name[i] <= 'Z' }
-	for i := range len(name) {
-		if i > 0 && upper(i) && (!upper(i-1) || i+1 < len(name) && !upper(i+1)) {
-			b.WriteByte('-')
-		}
-		b.WriteByte(name[i])
-	}
-	return b.String()
-}
-
 func TestPrecedence(t *testing.T) {
 	const file = "max-body: 1MiB\n"
 	environ := []string{"WEIR_MAX_BODY=2MiB"}
@@ -208,22 +175,6 @@ func TestSettingsFile(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v %v: %v, want %s", test.environ, test.flags, err, test.want)
-		}
-	}
-}
-
-func TestShownValuesAreAccepted(t *testing.T) {
-	s := serve.Defaults()
-	s.SessionTTL, s.CallCap, s.DrainTimeout = 2*time.Hour, 90*time.Second, 100*time.Minute
-	s.MaxHeader, s.AllowedHosts = 16385, []string{"a", "b"}
-	for _, one := range settings() {
-		text := show(one, one.field(&s))
-		again := serve.Settings{}
-		if err := assign(one, text, one.field(&again)); err != nil {
-			t.Errorf("%s: %v", one.name, err)
-		}
-		if got, want := reflect.ValueOf(one.field(&again)).Elem(), reflect.ValueOf(one.field(&s)).Elem(); !reflect.DeepEqual(got.Interface(), want.Interface()) {
-			t.Errorf("%s: %v shows as %q and reads as %v", one.name, want, text, got)
 		}
 	}
 }

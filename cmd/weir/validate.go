@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/edge/settings"
 	"github.com/weir-edge/weir/edge/source"
 )
 
@@ -50,7 +51,7 @@ to a backend. The edge does not start then.`,
 			return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if given, ok := lookup(a.environ, setting{name: webhooksFlag}.variable()); ok && given != "" && len(webhooks) == 0 {
+			if given, ok := lookup(a.environ, settings.Setting{Name: webhooksFlag}.Variable()); ok && given != "" && len(webhooks) == 0 {
 				webhooks = strings.Split(given, ",")
 			}
 			r := source.Open(args[0], source.Webhooks(webhooks...), source.LocalRateLimits(local || a.localRateLimits()))
@@ -61,7 +62,7 @@ to a backend. The edge does not start then.`,
 				return err
 			}
 			if dir == "" {
-				dir, _ = lookup(a.environ, setting{name: secretsFlag}.variable())
+				dir, _ = lookup(a.environ, settings.Setting{Name: secretsFlag}.Variable())
 			}
 			secrets, err := secretsOf(r.Plan, dir, a.environ)
 			if err != nil {
@@ -94,7 +95,7 @@ to a backend. The edge does not start then.`,
 // localRateLimits reports whether the environment would have an edge count rate
 // limits for itself.
 func (a *app) localRateLimits() bool {
-	text, _ := lookup(a.environ, setting{name: "local-rate-limits"}.variable())
+	text, _ := lookup(a.environ, settings.Setting{Name: "local-rate-limits"}.Variable())
 	yes, err := strconv.ParseBool(text)
 	return err == nil && yes
 }

@@ -11,7 +11,7 @@ import (
 
 // relaySize bounds a message between edges in bytes: the largest message of a client or a
 // backend, and its head.
-func (s *Settings) relaySize() int { return max(s.MaxBody, s.MaxMessage) + relay.MaxHead }
+func relaySize(s Settings) int { return max(s.MaxBody, s.MaxMessage) + relay.MaxHead }
 
 // handlers returns the handlers of messages through a store that are about no session, by
 // kind.

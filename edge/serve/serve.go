@@ -23,6 +23,7 @@ import (
 	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/session"
+	"github.com/weir-edge/weir/edge/settings"
 	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/guest"
@@ -35,6 +36,12 @@ const (
 	// introduced themselves.
 	introductionWait = 2 * time.Second
 )
+
+// Settings are the settings of the process.
+type Settings = settings.Settings
+
+// Defaults are the settings of a process without flags.
+func Defaults() Settings { return settings.Defaults() }
 
 // Edge is a process that serves a plan.
 type Edge struct {
@@ -187,7 +194,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 	e.given.counting = append(e.given.counting, e.world.cache)
 	e.world.memory = kv.Memory(kv.Limits{})
 	e.sessions = session.New(session.Options{
-		Most: s.MaxSessions, Each: s.MaxSessionsPerPrincipal, Streams: s.MaxStreams, TTL: s.SessionTTL, CallCap: s.CallCap, Largest: s.relaySize(),
+		Most: s.MaxSessions, Each: s.MaxSessionsPerPrincipal, Streams: s.MaxStreams, TTL: s.SessionTTL, CallCap: s.CallCap, Largest: relaySize(s),
 		ServeWithoutStore: s.StoreFailure == "open", SharedKey: given, HandOver: s.HandOver != "",
 		Relay: e.relay, Signer: e.seal.signer, Memory: e.world.memory, Clock: e.door.Clock, Log: log, Work: &e.work, End: e.end,
 		Servers: e.hosts, Handlers: e.handlers, Wanted: e.replicas.Wanted, Keys: func() [][]byte { return e.seal.keys }, TakeKeys: e.takeKeys,

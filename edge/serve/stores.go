@@ -40,7 +40,7 @@ func (o *opening) sharing() (_ *sharing, err error) {
 		}
 	}
 	to.Timeout, to.Log = e.settings.StoreTimeout, e.log
-	if size := e.settings.relaySize(); size > 16<<20 { // what a store takes by itself is less
+	if size := relaySize(e.settings); size > 16<<20 { // what a store takes by itself is less
 		to.Value, to.BoxBytes = size, max(4*size, 64<<20)
 	}
 	if to.TLS && e.settings.StoreCA != "" {
