@@ -20,6 +20,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/wire"
 )
 
 // Config is what a backend is told. Sizes are bytes.
@@ -137,10 +138,10 @@ func Open(c Config) (*Backend, error) {
 		pool:   sessions{sorts: make(map[sort]*sorted)},
 	}
 	b.Rest = cmp.Or(b.Rest, restDefault)
-	b.peer = newPeer(u, newPool(u, &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}, c.Private, c.MaxConns), &c)
+	b.peer = newPeer(u, wire.New(u, &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}, c.Private, c.MaxConns), &c)
 	b.peer.stray = b.stray
 	b.peer.credentials.taken = b.taken
-	b.beside, b.farewells = newErrands(b, b.peer.pool.most), newErrands(b, b.peer.pool.most)
+	b.beside, b.farewells = newErrands(b, b.peer.pool.Most()), newErrands(b, b.peer.pool.Most())
 	watch := c.Health
 	watch.Log, watch.Breaker = c.Log, c.Breaker
 	watched := make(chan struct{})
@@ -203,7 +204,7 @@ func (b *Backend) close(rest time.Duration) error {
 	close(told)
 	b.beside.end()
 	b.farewells.end()
-	b.peer.pool.close()
+	b.peer.pool.Close()
 	if b.Done != nil && !again {
 		b.Done()
 	}

@@ -242,6 +242,9 @@ func (s *session) refuse(l *link, id []byte, code int, why string) {
 	s.b.background(func(ctx context.Context) { _ = s.post(ctx, l, body) })
 }
 
+// answerWithin bounds how long it may take to send an answer to a question.
+const answerWithin = 5 * time.Second
+
 // question puts a server's request to the client, and posts the answer when it
 // comes. c is the call that it is of, known to be when its stream is. The clock
 // of the call stands meanwhile: it is the server that waits.
@@ -286,7 +289,7 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 		default:
 			body = mcp.AppendResult(nil, id, a.Result)
 		}
-		ctx, cancel := context.WithTimeout(s.b.beside.life, dialTimeout)
+		ctx, cancel := context.WithTimeout(s.b.beside.life, answerWithin)
 		defer cancel()
 		_ = s.post(ctx, l, body)
 	})

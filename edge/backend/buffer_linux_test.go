@@ -10,6 +10,8 @@ import (
 
 	"crypto/tls"
 	"net/url"
+
+	"github.com/weir-edge/weir/edge/wire"
 )
 
 // The kernel holds a bounded part of what a backend sends and nobody reads, on
@@ -26,8 +28,8 @@ func TestReceiveBuffer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newPeer(u, newPool(u, &tls.Config{}, true, 0), &b.Config)
-	defer p.pool.close()
+	p := newPeer(u, wire.New(u, &tls.Config{}, true, 0), &b.Config)
+	defer p.pool.Close()
 	for range 100 { // by now the kernel has learnt how fast this one reads
 		o := outgoing{method: "POST", body: []byte("{}"), silence: time.Minute}
 		r, _, err := p.send(t.Context(), &o)
@@ -38,11 +40,11 @@ func TestReceiveBuffer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c, err := p.pool.get(t.Context(), time.Now())
+	c, err := p.pool.Get(t.Context(), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.pool.drop(c)
+	defer p.pool.Drop(c)
 	raw, err := c.Conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +54,7 @@ func TestReceiveBuffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("the kernel holds up to %d bytes", held)
-	if err != nil || held > 2*receiveBuffer {
+	if err != nil || held > 2*wire.ReceiveBuffer {
 		t.Errorf("the kernel holds up to %d bytes (%v)", held, err)
 	}
 }

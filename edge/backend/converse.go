@@ -233,10 +233,11 @@ var errCut = errors.New("ended its stream before the answer")
 // events reads a stream of events up to the answer.
 func (r *reply) events(ctx context.Context, id []byte, m *mcp.Message, before func(*mcp.Message, *reply)) error {
 	body := r.stream()
-	events := r.c.events
+	u := usedOn(r.c)
+	events := u.events
 	if events == nil {
 		events = mcp.NewEventReader(body, r.peer.limit)
-		r.c.events = events
+		u.events = events
 	} else {
 		events.Reset(body, r.peer.limit)
 	}
@@ -300,9 +301,9 @@ const endWait = 5 * time.Millisecond
 // finish looks for the end of a stream whose answer has come. A backend that
 // ends it at once, as it should, gets its connection back into the pool.
 func (r *reply) finish(body io.Reader) {
-	if r.c.br.Buffered() == 0 {
+	if r.c.Reader.Buffered() == 0 {
 		now := time.Now()
-		r.c.readBy(now.Add(endWait), now)
+		r.c.ReadBy(now.Add(endWait), now)
 	}
 	var b [1]byte
 	if n, err := body.Read(b[:]); n == 0 && err == io.EOF {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/wire"
 )
 
 // keyed attaches a line with a value of the moment.
@@ -38,8 +39,8 @@ func TestNoRequestWithoutItsCredential(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got.Load() != 0 || b.peer.pool.open.Load() != 0 {
-		t.Errorf("%d requests, %d connections", got.Load(), b.peer.pool.open.Load())
+	if got.Load() != 0 || b.peer.pool.Open() != 0 {
+		t.Errorf("%d requests, %d connections", got.Load(), b.peer.pool.Open())
 	}
 }
 
@@ -75,8 +76,8 @@ func TestRequestIsSentAgainWhole(t *testing.T) {
 	}
 	c := Config{MaxMessage: 1000}
 	keyed(func() (edge.Secret, error) { return key.Load().(edge.Secret), nil })(&c)
-	p := newPeer(u, newPool(u, nil, true, 0), &c)
-	defer p.pool.close()
+	p := newPeer(u, wire.New(u, nil, true, 0), &c)
+	defer p.pool.Close()
 	r, _, err := p.send(t.Context(), &outgoing{method: "POST", body: []byte(`{"a":1}`)})
 	if err != nil {
 		t.Fatal(err)

@@ -16,11 +16,12 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/turn"
+	"github.com/weir-edge/weir/edge/wire"
 )
 
 // peer is where HTTP requests to one backend go.
 type peer struct {
-	pool   *pool
+	pool   *wire.Pool
 	target string // path and query of the endpoint
 	host   string
 	agent  string
@@ -30,7 +31,7 @@ type peer struct {
 	stray       func() // told of an answer to a request that is another's
 }
 
-func newPeer(u *url.URL, p *pool, c *Config) *peer {
+func newPeer(u *url.URL, p *wire.Pool, c *Config) *peer {
 	return &peer{
 		pool: p, target: u.RequestURI(), host: u.Host, agent: c.Agent, limit: c.MaxMessage, stray: func() {},
 		credentials: &credentials{configured: c.Credential},
@@ -99,7 +100,7 @@ func (p *place) news(e *mcp.Event) bool {
 // A connection has one reply, which its next request uses again.
 type reply struct {
 	peer       *peer
-	c          *conn
+	c          *wire.Conn
 	ask        outgoing
 	status     int
 	sse        bool   // the body is a stream of events
@@ -109,6 +110,22 @@ type reply struct {
 	lines      []byte // of the credential that was refused; nil for none
 	watch      canceler
 	stop       func() bool // in place of watch
+}
+
+// used is what a connection keeps from one request to the next.
+type used struct {
+	reply  reply            // of the request that has the connection
+	events *mcp.EventReader // of its streams; nil until the first
+}
+
+// usedOn returns what a connection keeps.
+func usedOn(c *wire.Conn) *used {
+	u, ok := c.Use.(*used)
+	if !ok {
+		u = &used{}
+		c.Use = u
+	}
+	return u
 }
 
 // maxInterim is how many interim answers (1xx) may come before the answer.
@@ -135,7 +152,7 @@ func (p *peer) once(ctx context.Context, o *outgoing, lines []byte) (*reply, boo
 		now = time.Now()
 	}
 	for {
-		c, err := p.pool.get(ctx, now)
+		c, err := p.pool.Get(ctx, now)
 		if err != nil {
 			return nil, false, err
 		}
@@ -143,45 +160,43 @@ func (p *peer) once(ctx context.Context, o *outgoing, lines []byte) (*reply, boo
 		if err != turn.ErrStale {
 			return r, wrote, err
 		}
-		c.reply.ignore()
-		p.pool.drop(c)
+		usedOn(c).reply.ignore()
+		p.pool.Drop(c)
 	}
 }
 
 // over is once over a connection. Its error is turn.ErrStale when the backend
 // has closed that one before.
-func (p *peer) over(ctx context.Context, c *conn, o *outgoing, lines []byte, now time.Time) (*reply, bool, error) {
-	c.out = p.append(c.out[:0], o, lines)
-	r := &c.reply
+func (p *peer) over(ctx context.Context, c *wire.Conn, o *outgoing, lines []byte, now time.Time) (*reply, bool, error) {
+	c.Out = p.append(c.Out[:0], o, lines)
+	r := &usedOn(c).reply
 	*r = reply{peer: p, c: c, ask: *o}
 	r.ask.body, r.ask.x = nil, nil
 	r.heed(ctx)
-	c.readBy(r.ask.deadline(now), now)
-	if c.turn.Able() {
-		c.ask = c.out // goes out when the head is read
-	} else if _, err := c.send(c.out); err != nil {
+	c.ReadBy(r.ask.deadline(now), now)
+	if err := c.Ask(c.Out); err != nil {
 		return nil, true, r.failed(ctx, err)
 	}
 	for interim := 0; ; interim++ {
-		err := c.readHead()
+		err := c.ReadHead()
 		if err == turn.ErrStale {
 			return nil, false, err
 		}
 		if err == nil && interim > maxInterim {
-			err = errHead
+			err = wire.ErrHead
 		}
 		if err != nil {
 			if !timedOut(err) && ctx.Err() == nil && !errors.Is(err, io.EOF) && !isClosed(err) {
-				err = errHead
+				err = wire.ErrHead
 			}
 			return nil, true, r.failed(ctx, err)
 		}
-		if c.head.status >= 200 {
+		if c.Head.Status >= 200 {
 			break
 		}
 	}
-	r.status, r.length, r.coded, r.challenged = c.head.status, c.head.length, c.head.coded, c.head.challenged
-	r.sse = c.head.sse && !r.coded
+	r.status, r.length, r.coded, r.challenged = c.Head.Status, c.Head.Length, c.Head.Coded, c.Head.Challenged
+	r.sse = c.Head.SSE && !r.coded
 	return r, true, nil
 }
 
@@ -235,7 +250,7 @@ func (p *peer) append(b []byte, o *outgoing, lines []byte) []byte {
 // failed ends the exchange and says what went wrong.
 func (r *reply) failed(ctx context.Context, err error) error {
 	r.ignore()
-	r.peer.pool.drop(r.c)
+	r.peer.pool.Drop(r.c)
 	switch {
 	case ctx.Err() != nil:
 		return &edge.Error{Kind: edge.Gone, Op: "call", Err: context.Cause(ctx)}
@@ -286,12 +301,12 @@ func (r *reply) read(ctx context.Context) ([]byte, error) {
 				body = append(make([]byte, 0, min(growth*len(body), r.length)), body...)
 			}
 			n := 0
-			n, err = io.ReadFull(r.c.br, body[len(body):cap(body)])
+			n, err = io.ReadFull(r.c.Reader, body[len(body):cap(body)])
 			body = body[:len(body)+n]
 		}
 	case r.length >= 0:
 		body = make([]byte, r.length)
-		_, err = io.ReadFull(r.c.br, body)
+		_, err = io.ReadFull(r.c.Reader, body)
 	default:
 		body, err = io.ReadAll(io.LimitReader(r.stream(), int64(limit)+1))
 		if err == nil && len(body) > limit {
@@ -312,47 +327,47 @@ func (r *reply) release() {
 		ok = false
 	}
 	if !ok || r.length == -2 {
-		r.peer.pool.drop(r.c)
+		r.peer.pool.Drop(r.c)
 		return
 	}
-	r.peer.pool.put(r.c, time.Now())
+	r.peer.pool.Put(r.c, time.Now())
 }
 
 // lastCRLF reads the line that ends a chunked body; a trailer is not waited for.
-func lastCRLF(c *conn) bool {
-	b, err := c.br.Peek(2)
+func lastCRLF(c *wire.Conn) bool {
+	b, err := c.Reader.Peek(2)
 	if err != nil || string(b) != "\r\n" {
 		return false
 	}
-	c.br.Discard(2)
+	c.Reader.Discard(2)
 	return true
 }
 
 // close gives up on the body.
 func (r *reply) close() {
 	r.ignore()
-	r.peer.pool.drop(r.c)
+	r.peer.pool.Drop(r.c)
 }
 
 // stream returns the body as it comes.
 func (r *reply) stream() io.Reader {
-	if r.sse && r.ask.until.IsZero() && r.c.br.Size() > slimBuffer {
-		r.c.slim()
+	if r.sse && r.ask.until.IsZero() {
+		r.c.Slim()
 	}
 	switch r.length {
 	case -1:
-		return httputil.NewChunkedReader(r.c.br)
+		return httputil.NewChunkedReader(r.c.Reader)
 	case -2:
-		return r.c.br
+		return r.c.Reader
 	}
-	return io.LimitReader(r.c.br, int64(r.length))
+	return io.LimitReader(r.c.Reader, int64(r.length))
 }
 
 // wait starts the clock of the backend's silence anew.
-func (r *reply) wait() { now := time.Now(); r.c.readBy(r.ask.deadline(now), now) }
+func (r *reply) wait() { now := time.Now(); r.c.ReadBy(r.ask.deadline(now), now) }
 
 // pause stops the clock: it is the backend that waits.
-func (r *reply) pause() { r.c.readBy(r.ask.until, time.Now()) }
+func (r *reply) pause() { r.c.ReadBy(r.ask.until, time.Now()) }
 
 // canceler is a context that closes something at its end, at less cost than
 // context.AfterFunc has.

@@ -1,15 +1,12 @@
 package backend
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,6 +16,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/wire"
 )
 
 // open returns a backend before a handler, without what looks after its health.
@@ -41,69 +39,10 @@ func open(t *testing.T, h http.HandlerFunc, change func(*Config)) *Backend {
 	return b
 }
 
-// Free connections are dropped when their time is over, with no traffic to
-// remind the pool of them, and nothing runs while there are none.
-func TestFreeConnectionsAreDropped(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		p := &pool{most: 10}
-		ended := map[string]time.Duration{}
-		var mu sync.Mutex
-		put := func(name, keepAlive string) {
-			here, there := net.Pipe()
-			p.open.Add(1)
-			c := &conn{Conn: here, br: bufio.NewReaderSize(here, readBuffer)}
-			c.head.idle = idleDefault
-			c.head.keepAlive([]byte(keepAlive))
-			go func() {
-				_, _ = there.Read(make([]byte, 1))
-				mu.Lock()
-				ended[name] = time.Since(began)
-				mu.Unlock()
-			}()
-			p.put(c, time.Now())
-			synctest.Wait()
-		}
-		put("a minute", "timeout=61, max=5")
-		put("the default", "")
-		put("one second", "timeout=2")
-		put("none", "timeout=1")
-		put("less than none", "timeout=0")
-		time.Sleep(2 * time.Second)
-		put("the default, later", "nonsense")
-		time.Sleep(70 * time.Second)
-		synctest.Wait()
-		if !p.wake.IsZero() || len(p.free) != 0 || p.open.Load() != 0 {
-			t.Errorf("wakes at %v with %d free and %d open connections", p.wake, len(p.free), p.open.Load())
-		}
-		put("after a pause", "timeout=11")
-		time.Sleep(11 * time.Second)
-		put("of a pool that closes", "timeout=11")
-		p.close()
-		put("of a pool that is closed", "timeout=11")
-		synctest.Wait()
-		for name, want := range map[string]time.Duration{
-			"none": 0, "less than none": 0, "one second": time.Second, "the default": idleDefault, "the default, later": 2*time.Second + idleDefault,
-			"a minute": time.Minute, "after a pause": 82 * time.Second, "of a pool that closes": 83 * time.Second, "of a pool that is closed": 83 * time.Second,
-		} {
-			if got, ok := ended[name]; !ok || got != want {
-				t.Errorf("%s: dropped after %s (%v), not %s", name, got, ok, want)
-			}
-		}
-	})
-}
-
 // No more connections are open than the configuration allows; a call beyond
 // them is told so at once.
 func TestMaxConns(t *testing.T) {
 	t.Parallel()
-	for most, want := range map[int]int{0: 1024, 3: 3} {
-		u, _ := url.Parse("http://127.0.0.1:1/")
-		if p := newPool(u, nil, true, most); p.most != want {
-			t.Errorf("%d connections for %d", p.most, most)
-		}
-	}
 	hold := make(chan struct{})
 	defer close(hold)
 	var waits atomic.Int64
@@ -263,7 +202,7 @@ func TestErrandsWithoutRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := &Backend{Config: Config{Log: slog.New(slog.DiscardHandler)}}
-		e := newErrands(b, maxConns)
+		e := newErrands(b, wire.MaxConns)
 		hold := make(chan struct{})
 		var ran atomic.Int64
 		wait := func(context.Context) { <-hold; ran.Add(1) }

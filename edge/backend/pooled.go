@@ -82,9 +82,9 @@ type sessions struct {
 // room returns how many pooled sessions there may be, and how many of one
 // principal. Over HTTP with SSE each of them has a connection open.
 func (b *Backend) room(sse bool) (all, each int) {
-	all = max(leastPooled, b.peer.pool.most)
+	all = max(leastPooled, b.peer.pool.Most())
 	if sse {
-		all = max(1, b.peer.pool.most/2)
+		all = max(1, b.peer.pool.Most()/2)
 	}
 	return all, max(1, all/4)
 }

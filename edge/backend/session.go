@@ -239,7 +239,7 @@ func (s *session) roundTrip(ctx context.Context, l *link, method string, params 
 	if err != nil {
 		return nil, "", err
 	}
-	given := string(r.c.head.session)
+	given := string(r.c.Head.Session)
 	m := new(mcp.Message)
 	var e *refusal
 	if r.status >= 400 {

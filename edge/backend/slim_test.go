@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/wire"
 )
 
 // A connection that has become a stream without an end holds little, loses
@@ -47,11 +48,11 @@ func TestStreamsAreSlim(t *testing.T) {
 		if _, err := events.Next(); err != io.EOF {
 			t.Errorf("after the last: %v", err)
 		}
-		if slim := r.c.br.Size() == slimBuffer && r.c.out == nil; slim != endless {
-			t.Errorf("endless %t: a buffer of %d bytes for what comes and of %d for what goes", endless, r.c.br.Size(), cap(r.c.out))
+		if slim := r.c.Reader.Size() == wire.SlimBuffer && r.c.Out == nil; slim != endless {
+			t.Errorf("endless %t: a buffer of %d bytes for what comes and of %d for what goes", endless, r.c.Reader.Size(), cap(r.c.Out))
 		}
 		r.release()
-		if n := len(b.peer.pool.free); (n == 0) != endless {
+		if n := b.peer.pool.Free(); (n == 0) != endless {
 			t.Errorf("endless %t: %d connections wait for a call", endless, n)
 		}
 	}

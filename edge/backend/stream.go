@@ -16,7 +16,7 @@ import (
 // a quarter of the backend's connections at most: a session beyond those serves
 // all but such questions. What is returned ends the stream.
 func (b *Backend) ownStream(s *session) context.CancelFunc {
-	if b.ownStreams.Add(1) > int64(max(1, b.peer.pool.most/4)) {
+	if b.ownStreams.Add(1) > int64(max(1, b.peer.pool.Most()/4)) {
 		b.ownStreams.Add(-1)
 		return func() {}
 	}

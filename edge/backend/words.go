@@ -210,7 +210,7 @@ func (r *reply) refuses() *refusal {
 // on the rest.
 func (r *reply) beginning() []byte {
 	now := time.Now()
-	r.c.readBy(now.Add(time.Second), now)
+	r.c.ReadBy(now.Add(time.Second), now)
 	body, _ := io.ReadAll(io.LimitReader(r.stream(), maxLook)) // what has come says what there is to say
 	r.close()
 	return body

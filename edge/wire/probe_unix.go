@@ -1,6 +1,6 @@
 //go:build unix
 
-package backend
+package wire
 
 import (
 	"crypto/tls"
@@ -17,7 +17,7 @@ type probe struct {
 }
 
 // at has the probe look at a connection.
-func (p *probe) at(c *conn) {
+func (p *probe) at(c *Conn) {
 	under := c.Conn
 	if t, ok := under.(*tls.Conn); ok {
 		under = t.NetConn()

@@ -1,4 +1,4 @@
-package backend
+package wire
 
 import (
 	"bytes"
@@ -9,20 +9,20 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// head is what the edge looks at of the HTTP header of an answer. It is read by
+// Head is the part of the HTTP header of an answer that the edge uses. It is read by
 // stricter rules than HTTP has, so that no two readers can take an answer for
 // two different ones: lines end in CRLF and are not folded, how long the body is
 // is said once and in one way (RFC 9112 §2.2, §5.2, §6.3; RFC 9110 §5.5).
-type head struct {
-	status  int
-	length  int    // of the body; -1 chunked, -2 up to the end of the connection
-	sse     bool   // the body is a stream of events
-	coded   bool   // it is compressed
-	closes  bool   // the connection ends with this answer
-	session []byte // Mcp-Session-Id
-	idle    time.Duration
+type Head struct {
+	Status     int
+	Length     int    // of the body in bytes; -1 chunked, -2 up to the end of the connection
+	SSE        bool   // the body is a stream of events
+	Coded      bool   // the body is compressed
+	Closes     bool   // the connection ends with this answer
+	Session    []byte // Mcp-Session-Id; valid until the next answer
+	Challenged bool   // WWW-Authenticate is there
 
-	challenged bool // it asks for a credential (WWW-Authenticate)
+	idle time.Duration // how long the connection may wait for its next request
 
 	at                    int  // where in the text reading goes on
 	old, typed, named, on bool // HTTP/1.0; Content-Type and Mcp-Session-Id are there; Connection: keep-alive
@@ -31,25 +31,26 @@ type head struct {
 
 var (
 	eventStream = []byte("text/event-stream")
-	errHead     = errors.New("answered with an HTTP header that cannot be read")
+	// ErrHead: the header of an answer cannot be read.
+	ErrHead = errors.New("answered with an HTTP header that cannot be read")
 )
 
-// readHead waits for the head of an answer and takes it off the connection. The
+// ReadHead waits for the head of an answer and takes it off the connection. The
 // whole of it has to fit the buffer.
-func (c *conn) readHead() error {
-	h := &c.head
-	*h = head{length: -2, session: h.session[:0], idle: idleDefault}
+func (c *Conn) ReadHead() error {
+	h := &c.Head
+	*h = Head{Length: -2, Session: h.Session[:0], idle: idleDefault}
 	for n := 1; ; {
-		if _, err := c.br.Peek(n); err != nil {
+		if _, err := c.Reader.Peek(n); err != nil {
 			return err
 		}
-		text, _ := c.br.Peek(c.br.Buffered())
+		text, _ := c.Reader.Peek(c.Reader.Buffered())
 		done, err := h.read(text)
 		if err != nil {
 			return err
 		}
 		if done {
-			_, err = c.br.Discard(h.at)
+			_, err = c.Reader.Discard(h.at)
 			return err
 		}
 		n = len(text) + 1
@@ -59,32 +60,32 @@ func (c *conn) readHead() error {
 // read reads the lines that have come whole, and reports whether the empty one
 // that ends the head was among them. text begins with the head and grows from
 // call to call.
-func (h *head) read(text []byte) (done bool, err error) {
+func (h *Head) read(text []byte) (done bool, err error) {
 	for {
 		i := bytes.IndexByte(text[h.at:], '\n')
 		if i < 0 {
 			return false, nil
 		}
 		if i == 0 || text[h.at+i-1] != '\r' {
-			return false, errHead
+			return false, ErrHead
 		}
 		line := text[h.at : h.at+i-1]
 		h.at += i + 1
 		switch {
-		case h.status == 0:
+		case h.Status == 0:
 			if !h.statusLine(line) {
-				return false, errHead
+				return false, ErrHead
 			}
 		case len(line) == 0:
 			return true, h.judge()
 		case !h.line(line):
-			return false, errHead
+			return false, ErrHead
 		}
 	}
 }
 
 // statusLine reads the first line (RFC 9112 §4).
-func (h *head) statusLine(line []byte) bool {
+func (h *Head) statusLine(line []byte) bool {
 	const version = len("HTTP/1.1")
 	if len(line) < version+len(" 200") || string(line[:version-1]) != "HTTP/1." || line[version] != ' ' {
 		return false
@@ -100,14 +101,14 @@ func (h *head) statusLine(line []byte) bool {
 		if c < '0' || '9' < c {
 			return false
 		}
-		h.status = h.status*10 + int(c-'0')
+		h.Status = h.Status*10 + int(c-'0')
 	}
 	rest := line[version+4:]
-	return h.status >= 100 && (len(rest) == 0 || rest[0] == ' ') && !mcp.HasControl(rest)
+	return h.Status >= 100 && (len(rest) == 0 || rest[0] == ' ') && !mcp.HasControl(rest)
 }
 
 // line reads a header line.
-func (h *head) line(line []byte) bool {
+func (h *Head) line(line []byte) bool {
 	colon := 0
 	for colon < len(line) && mcp.NameBytes[line[colon]] {
 		colon++
@@ -130,26 +131,26 @@ func (h *head) line(line []byte) bool {
 		if mcp.SameName(name, "content-type") {
 			kind, _, _ := bytes.Cut(value, []byte{';'})
 			sse := bytes.EqualFold(bytes.TrimSpace(kind), eventStream)
-			if h.typed && sse != h.sse {
+			if h.typed && sse != h.SSE {
 				return false
 			}
-			h.sse, h.typed = sse, true
+			h.SSE, h.typed = sse, true
 		}
 	case len("Content-Length"):
 		if mcp.SameName(name, "content-length") {
 			return h.contentLength(value)
 		}
 		if mcp.SameName(name, "mcp-session-id") {
-			if h.named && !bytes.Equal(h.session, value) {
+			if h.named && !bytes.Equal(h.Session, value) {
 				return false
 			}
-			h.session, h.named = append(h.session[:0], value...), true
+			h.Session, h.named = append(h.Session[:0], value...), true
 		}
 	case len("Content-Encoding"):
 		if mcp.SameName(name, "content-encoding") {
-			h.coded = h.coded || len(value) > 0 && !mcp.SameName(value, "identity")
+			h.Coded = h.Coded || len(value) > 0 && !mcp.SameName(value, "identity")
 		} else if mcp.SameName(name, "www-authenticate") {
-			h.challenged = true
+			h.Challenged = true
 		}
 	case len("Transfer-Encoding"):
 		if mcp.SameName(name, "transfer-encoding") {
@@ -162,7 +163,7 @@ func (h *head) line(line []byte) bool {
 }
 
 // contentLength reads the number of bytes of the body.
-func (h *head) contentLength(value []byte) bool {
+func (h *Head) contentLength(value []byte) bool {
 	if h.sized || len(value) == 0 || len(value) > 18 {
 		return false
 	}
@@ -173,16 +174,16 @@ func (h *head) contentLength(value []byte) bool {
 		}
 		n = n*10 + int(c-'0')
 	}
-	h.sized, h.length = true, n
+	h.sized, h.Length = true, n
 	return true
 }
 
 // connection reads what is said of the connection (RFC 9110 §7.6.1).
-func (h *head) connection(value []byte) {
+func (h *Head) connection(value []byte) {
 	for one := range bytes.SplitSeq(value, []byte{','}) {
 		switch one = bytes.Trim(one, " \t"); {
 		case mcp.SameName(one, "close"):
-			h.closes = true
+			h.Closes = true
 		case mcp.SameName(one, "keep-alive"):
 			h.on = true
 		}
@@ -190,7 +191,7 @@ func (h *head) connection(value []byte) {
 }
 
 // keepAlive reads how long the backend lets the connection wait.
-func (h *head) keepAlive(value []byte) {
+func (h *Head) keepAlive(value []byte) {
 	if _, rest, ok := bytes.Cut(value, []byte("timeout=")); ok {
 		digits, _, _ := bytes.Cut(rest, []byte{','})
 		if n, err := strconv.Atoi(string(bytes.TrimSpace(digits))); err == nil {
@@ -200,18 +201,18 @@ func (h *head) keepAlive(value []byte) {
 }
 
 // judge says what the lines mean together.
-func (h *head) judge() error {
+func (h *Head) judge() error {
 	if h.chunks && (h.sized || h.old) {
-		return errHead
+		return ErrHead
 	}
 	if h.chunks {
-		h.length = -1
+		h.Length = -1
 	}
 	if h.old && !h.on {
-		h.closes = true
+		h.Closes = true
 	}
-	if h.status == 204 || h.status == 304 {
-		h.length = 0
+	if h.Status == 204 || h.Status == 304 {
+		h.Length = 0
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package backend
+package wire
 
 import (
 	"errors"
@@ -9,10 +9,10 @@ import (
 )
 
 // probe looks at a connection that waits for its next call.
-type probe struct{ c *conn }
+type probe struct{ c *Conn }
 
 // at has the probe look at a connection.
-func (p *probe) at(c *conn) { p.c = c }
+func (p *probe) at(c *Conn) { p.c = c }
 
 // quiet reports whether nothing has arrived: anything that has, the end of the
 // stream included, means that the backend is done with the connection.

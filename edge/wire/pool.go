@@ -1,4 +1,6 @@
-package backend
+// Package wire is HTTP/1.1 connections to one backend: a pool of them, a write and a read
+// for each request, and the head of an answer.
+package wire
 
 import (
 	"bufio"
@@ -17,7 +19,6 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/turn"
 )
 
@@ -32,45 +33,56 @@ const (
 	// idleMost caps what a backend's Keep-Alive header may ask for.
 	idleMost = 90 * time.Second
 
-	// maxConns is how many connections one backend may have open when its
+	// MaxConns is how many connections one backend may have open when its
 	// configuration does not say.
-	maxConns = 1024
+	MaxConns = 1024
 
-	// receiveBuffer is how many bytes the kernel is to hold of what a backend
+	// ReceiveBuffer is how many bytes the kernel is to hold of what a backend
 	// sends and nobody reads; Linux doubles the number (socket(7), SO_RCVBUF).
 	// Left to itself it lets the buffer of a connection that was once read fast
 	// grow to the end of tcp_rmem, some MiB for every stream that is stuck.
-	receiveBuffer = 24 << 10
+	ReceiveBuffer = 24 << 10
 
 	// readBuffer is the size of the buffer that a connection is read through,
-	// and slimBuffer that of one which is a stream without an end.
+	// and SlimBuffer that of one which is a stream without an end.
 	readBuffer = 8 << 10
-	slimBuffer = 1 << 10
+	SlimBuffer = 1 << 10
 
 	// keepOut is the size up to which a connection keeps its output buffer.
 	keepOut = 64 << 10
 )
 
-// conn is a connection to a backend. One call has it at a time.
-type conn struct {
+// Conn is a connection to a backend. One request has it at a time.
+type Conn struct {
 	net.Conn
-	br     *bufio.Reader
-	out    []byte
-	head   head
-	turn   turn.Turn
-	ask    []byte           // the request that the next read sends before; nil for none
-	reply  reply            // of the call that has the connection
-	events *mcp.EventReader // of its streams; nil until the first
-	probe  probe
-	read   time.Time     // the deadline set for reading; zero for none
-	write  time.Time     // the deadline set for writing
-	used   time.Time     // when its last call ended
-	idle   time.Duration // how long it may wait for the next
+	Reader *bufio.Reader // of what the backend sends
+	Out    []byte        // a buffer for requests, which the connection keeps
+	Head   Head          // of the last answer
+	Use    any           // a value that its user keeps with the connection
+
+	turn  turn.Turn
+	ask   []byte // the request that the next read sends before; nil for none
+	probe probe
+	read  time.Time     // the deadline set for reading; zero for none
+	write time.Time     // the deadline set for writing
+	used  time.Time     // when its last request ended
+	idle  time.Duration // how long it may wait for the next
+}
+
+// Ask sends a request: now, or together with the next read where that is one step for the
+// kernel. The request must not change until something has been read.
+func (c *Conn) Ask(request []byte) error {
+	if c.turn.Able() {
+		c.ask = request
+		return nil
+	}
+	_, err := c.send(request)
+	return err
 }
 
 // Close closes at once: a TLS connection is not given the time to say goodbye,
 // since whoever closes one in use cannot wait.
-func (c *conn) Close() error {
+func (c *Conn) Close() error {
 	if t, ok := c.Conn.(*tls.Conn); ok {
 		return t.NetConn().Close()
 	}
@@ -79,7 +91,7 @@ func (c *conn) Close() error {
 
 // Read reads from the connection. Where a request waits to be sent, it sends
 // that first.
-func (c *conn) Read(p []byte) (int, error) {
+func (c *Conn) Read(p []byte) (int, error) {
 	ask := c.ask
 	if ask == nil {
 		return c.Conn.Read(p)
@@ -93,7 +105,7 @@ func (c *conn) Read(p []byte) (int, error) {
 }
 
 // send writes, for as long as a write may take.
-func (c *conn) send(p []byte) (int, error) {
+func (c *Conn) send(p []byte) (int, error) {
 	c.writeBy(time.Now())
 	return c.Conn.Write(p)
 }
@@ -105,9 +117,9 @@ const (
 	writeFor = 30 * time.Second
 )
 
-// readBy sets the deadline for reading, up to slack or an eighth of the time
+// ReadBy sets the deadline for reading, up to slack or an eighth of the time
 // that is left later than asked; zero for none.
-func (c *conn) readBy(by, now time.Time) {
+func (c *Conn) ReadBy(by, now time.Time) {
 	if by.IsZero() {
 		if !c.read.IsZero() {
 			c.read = by
@@ -124,22 +136,22 @@ func (c *conn) readBy(by, now time.Time) {
 }
 
 // writeBy gives a write some time.
-func (c *conn) writeBy(now time.Time) {
+func (c *Conn) writeBy(now time.Time) {
 	if c.write.Sub(now) < writeFor/2 {
 		c.write = now.Add(writeFor)
 		_ = c.SetWriteDeadline(c.write)
 	}
 }
 
-// pool keeps the connections of one backend.
-type pool struct {
+// Pool keeps the connections to one backend. It is safe for concurrent use.
+type Pool struct {
 	address string // host:port
 	private bool   // may be a private address
 	most    int    // connections that may be open
 	tls     *tls.Config
 
 	mu   sync.Mutex
-	free []*conn // the last used is the last
+	free []*Conn // the last used is the last
 	done bool
 	open atomic.Int64
 
@@ -149,11 +161,11 @@ type pool struct {
 	wake  time.Time // when the timer next looks; zero for never
 }
 
-// newPool returns the pool for the host of u. most is how many connections may
-// be open; 0 for maxConns.
-func newPool(u *url.URL, roots *tls.Config, private bool, most int) *pool {
+// New returns the pool for the host of u. most is how many connections may
+// be open; 0 for MaxConns.
+func New(u *url.URL, roots *tls.Config, private bool, most int) *Pool {
 	if most == 0 {
-		most = maxConns
+		most = MaxConns
 	}
 	port := u.Port()
 	if port == "" {
@@ -162,7 +174,7 @@ func newPool(u *url.URL, roots *tls.Config, private bool, most int) *pool {
 			port = "443"
 		}
 	}
-	p := &pool{address: net.JoinHostPort(u.Hostname(), port), private: private, most: most}
+	p := &Pool{address: net.JoinHostPort(u.Hostname(), port), private: private, most: most}
 	if u.Scheme == "https" {
 		p.tls = roots.Clone()
 		p.tls.ServerName = u.Hostname()
@@ -171,9 +183,9 @@ func newPool(u *url.URL, roots *tls.Config, private bool, most int) *pool {
 	return p
 }
 
-// get returns a connection that the backend has not closed, as far as can be
+// Get returns a connection that the backend has not closed, as far as can be
 // known before writing to it. One that takes turns looks once more when it does.
-func (p *pool) get(ctx context.Context, now time.Time) (*conn, error) {
+func (p *Pool) Get(ctx context.Context, now time.Time) (*Conn, error) {
 	for {
 		p.mu.Lock()
 		n := len(p.free)
@@ -188,11 +200,24 @@ func (p *pool) get(ctx context.Context, now time.Time) (*conn, error) {
 		if now.Sub(c.used) < c.idle && (c.turn.Able() || c.probe.quiet()) {
 			return c, nil
 		}
-		p.drop(c)
+		p.Drop(c)
 	}
 }
 
-func (p *pool) dial(ctx context.Context) (*conn, error) {
+// Open returns how many connections are open.
+func (p *Pool) Open() int { return int(p.open.Load()) }
+
+// Free returns how many of them wait for a request.
+func (p *Pool) Free() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.free)
+}
+
+// Most returns how many connections may be open.
+func (p *Pool) Most() int { return p.most }
+
+func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 	if p.open.Add(1) > int64(p.most) {
 		p.open.Add(-1)
 		return nil, edge.Errorf(edge.Overload, "dial", "all %d connections are in use", p.most)
@@ -202,7 +227,7 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 	d := net.Dialer{Control: p.judge}
 	nc, err := d.DialContext(ctx, "tcp", p.address)
 	if t, ok := nc.(*net.TCPConn); ok {
-		_ = t.SetReadBuffer(receiveBuffer) // without it the connection only costs more
+		_ = t.SetReadBuffer(ReceiveBuffer) // without it the connection only costs more
 	}
 	if err == nil && p.tls != nil {
 		t := tls.Client(nc, p.tls)
@@ -218,8 +243,8 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 		}
 		return nil, &edge.Error{Kind: edge.Unavailable, Op: "dial", Err: err}
 	}
-	c := &conn{Conn: nc, br: readers.Get().(*bufio.Reader), idle: idleDefault}
-	c.br.Reset(c)
+	c := &Conn{Conn: nc, Reader: readers.Get().(*bufio.Reader), idle: idleDefault}
+	c.Reader.Reset(c)
 	if !c.turn.Of(nc) {
 		c.probe.at(c)
 	}
@@ -228,22 +253,24 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readBuffer) }}
 
-// slim has the connection hold little from here on: it has become a stream
-// that may be silent for long, beside thousands of others. No other call will
-// have it.
-func (c *conn) slim() {
-	from, old := io.Reader(c.Conn), c.br
+// Slim gives the connection a small buffer, once: it has become a stream that may be silent
+// for long, beside thousands of others. No other request will have it.
+func (c *Conn) Slim() {
+	if c.Reader.Size() <= SlimBuffer {
+		return
+	}
+	from, old := io.Reader(c.Conn), c.Reader
 	if n := old.Buffered(); n > 0 {
 		b, _ := old.Peek(n)
 		from = io.MultiReader(bytes.NewReader(bytes.Clone(b)), c.Conn)
 	}
-	c.br, c.out = bufio.NewReaderSize(from, slimBuffer), nil
+	c.Reader, c.Out = bufio.NewReaderSize(from, SlimBuffer), nil
 	old.Reset(nil)
 	readers.Put(old)
 }
 
 // judge looks at the address that a name turned out to stand for.
-func (p *pool) judge(_, address string, _ syscall.RawConn) error {
+func (p *Pool) judge(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return err
@@ -255,17 +282,17 @@ func (p *pool) judge(_, address string, _ syscall.RawConn) error {
 	return err
 }
 
-// put takes back a connection whose answer has been read to its end.
-func (p *pool) put(c *conn, now time.Time) {
-	if cap(c.out) > keepOut {
-		c.out = nil
+// Put takes back a connection whose answer has been read to its end.
+func (p *Pool) Put(c *Conn, now time.Time) {
+	if cap(c.Out) > keepOut {
+		c.Out = nil
 	}
 	c.used = now
-	c.idle = c.head.idle
+	c.idle = c.Head.idle
 	p.mu.Lock()
-	if p.done || c.idle <= 0 || c.br.Size() <= slimBuffer || c.br.Buffered() > 0 || c.head.closes {
+	if p.done || c.idle <= 0 || c.Reader.Size() <= SlimBuffer || c.Reader.Buffered() > 0 || c.Head.Closes {
 		p.mu.Unlock()
-		p.drop(c)
+		p.Drop(c)
 		return
 	}
 	p.free = append(p.free, c)
@@ -276,7 +303,7 @@ func (p *pool) put(c *conn, now time.Time) {
 }
 
 // wakeBy has the timer look at the free connections at a time; p.mu is held.
-func (p *pool) wakeBy(at, now time.Time) {
+func (p *Pool) wakeBy(at, now time.Time) {
 	p.wake = at
 	if p.timer == nil {
 		p.timer = time.AfterFunc(at.Sub(now), p.sweep)
@@ -287,9 +314,9 @@ func (p *pool) wakeBy(at, now time.Time) {
 
 // sweep drops the free connections whose time is over, and sleeps until that of
 // the next one is.
-func (p *pool) sweep() {
+func (p *Pool) sweep() {
 	now := time.Now()
-	var old []*conn
+	var old []*Conn
 	p.mu.Lock()
 	keep := p.free[:0]
 	p.wake = time.Time{}
@@ -311,18 +338,19 @@ func (p *pool) sweep() {
 	}
 	p.mu.Unlock()
 	for _, c := range old {
-		p.drop(c)
+		p.Drop(c)
 	}
 }
 
-func (p *pool) drop(c *conn) {
+// Drop closes a connection, in place of Put.
+func (p *Pool) Drop(c *Conn) {
 	c.Close()
 	p.open.Add(-1)
 }
 
-// close closes the connections that wait; those in use are closed when their
+// Close closes the connections that wait; those in use are closed when their
 // calls end.
-func (p *pool) close() {
+func (p *Pool) Close() {
 	p.mu.Lock()
 	free := p.free
 	p.free, p.done = nil, true
@@ -331,6 +359,6 @@ func (p *pool) close() {
 	}
 	p.mu.Unlock()
 	for _, c := range free {
-		p.drop(c)
+		p.Drop(c)
 	}
 }

@@ -1,4 +1,4 @@
-package backend
+package wire
 
 import (
 	"bufio"
@@ -16,15 +16,15 @@ import (
 
 // readOf reads the head that a text begins with, in one piece or byte by byte,
 // and returns what is left.
-func readOf(text string, bytewise bool) (head, string, error) {
+func readOf(text string, bytewise bool) (Head, string, error) {
 	var in io.Reader = strings.NewReader(text)
 	if bytewise {
 		in = iotest.OneByteReader(in)
 	}
-	c := &conn{br: bufio.NewReaderSize(in, readBuffer)}
-	err := c.readHead()
-	rest, _ := io.ReadAll(c.br)
-	return c.head, string(rest), err
+	c := &Conn{Reader: bufio.NewReaderSize(in, readBuffer)}
+	err := c.ReadHead()
+	rest, _ := io.ReadAll(c.Reader)
+	return c.Head, string(rest), err
 }
 
 // What is read of the head of an answer.
@@ -32,30 +32,30 @@ func TestReadHead(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, lines string
-		want        head
+		want        Head
 	}{
-		{"nothing but a status", "HTTP/1.1 200\r\n", head{status: 200, length: -2}},
-		{"a length", "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n", head{status: 200, length: 12}},
-		{"names in any case", "HTTP/1.1 404 Not Found\r\ncONTENT-length:\t 7 \r\n", head{status: 404, length: 7}},
-		{"chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n", head{status: 200, length: -1}},
-		{"a stream", "HTTP/1.1 200 OK\r\nContent-Type: Text/Event-Stream; charset=utf-8\r\n", head{status: 200, length: -2, sse: true}},
-		{"compressed", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n", head{status: 200, length: -2, coded: true}},
-		{"not compressed", "HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\n", head{status: 200, length: -2}},
-		{"the last", "HTTP/1.1 200 OK\r\nConnection: upgrade, Close\r\n", head{status: 200, length: -2, closes: true}},
-		{"HTTP/1.0", "HTTP/1.0 200 OK\r\nContent-Length: 1\r\n", head{status: 200, length: 1, closes: true}},
-		{"HTTP/1.0 that goes on", "HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: keep-alive\r\n", head{status: 200, length: 1}},
-		{"no content", "HTTP/1.1 204 No Content\r\n", head{status: 204}},
-		{"a session", "HTTP/1.1 200 OK\r\nMcp-Session-Id: abc\r\n", head{status: 200, length: -2, session: []byte("abc")}},
-		{"how long it may wait", "HTTP/1.1 200 OK\r\nKeep-Alive: timeout=30, max=5\r\n", head{status: 200, length: -2, idle: 29 * time.Second}},
-		{"bytes above ASCII", "HTTP/1.1 200 \xe4\r\nX: \xff\xfe\r\n", head{status: 200, length: -2}},
+		{"nothing but a status", "HTTP/1.1 200\r\n", Head{Status: 200, Length: -2}},
+		{"a length", "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n", Head{Status: 200, Length: 12}},
+		{"names in any case", "HTTP/1.1 404 Not Found\r\ncONTENT-length:\t 7 \r\n", Head{Status: 404, Length: 7}},
+		{"chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n", Head{Status: 200, Length: -1}},
+		{"a stream", "HTTP/1.1 200 OK\r\nContent-Type: Text/Event-Stream; charset=utf-8\r\n", Head{Status: 200, Length: -2, SSE: true}},
+		{"compressed", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n", Head{Status: 200, Length: -2, Coded: true}},
+		{"not compressed", "HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\n", Head{Status: 200, Length: -2}},
+		{"the last", "HTTP/1.1 200 OK\r\nConnection: upgrade, Close\r\n", Head{Status: 200, Length: -2, Closes: true}},
+		{"HTTP/1.0", "HTTP/1.0 200 OK\r\nContent-Length: 1\r\n", Head{Status: 200, Length: 1, Closes: true}},
+		{"HTTP/1.0 that goes on", "HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: keep-alive\r\n", Head{Status: 200, Length: 1}},
+		{"no content", "HTTP/1.1 204 No Content\r\n", Head{Status: 204}},
+		{"a session", "HTTP/1.1 200 OK\r\nMcp-Session-Id: abc\r\n", Head{Status: 200, Length: -2, Session: []byte("abc")}},
+		{"how long it may wait", "HTTP/1.1 200 OK\r\nKeep-Alive: timeout=30, max=5\r\n", Head{Status: 200, Length: -2, idle: 29 * time.Second}},
+		{"bytes above ASCII", "HTTP/1.1 200 \xe4\r\nX: \xff\xfe\r\n", Head{Status: 200, Length: -2}},
 	} {
 		for _, bytewise := range []bool{false, true} {
 			got, rest, err := readOf(c.lines+"\r\nthe body", bytewise)
 			if c.want.idle == 0 {
 				c.want.idle = idleDefault
 			}
-			if err != nil || rest != "the body" || got.status != c.want.status || got.length != c.want.length || got.sse != c.want.sse || got.coded != c.want.coded ||
-				got.closes != c.want.closes || got.idle != c.want.idle || !bytes.Equal(got.session, c.want.session) {
+			if err != nil || rest != "the body" || got.Status != c.want.Status || got.Length != c.want.Length || got.SSE != c.want.SSE || got.Coded != c.want.Coded ||
+				got.Closes != c.want.Closes || got.idle != c.want.idle || !bytes.Equal(got.Session, c.want.Session) {
 				t.Errorf("%s, byte by byte %t: %+v, then %q, %v", c.name, bytewise, got, rest, err)
 			}
 		}
@@ -72,7 +72,7 @@ func TestReadHead(t *testing.T) {
 		ok + "Content-Type: application/json\r\nContent-Type: text/event-stream\r\n", ok + "Mcp-Session-Id: a\r\nMcp-Session-Id: b\r\n",
 	} {
 		for _, bytewise := range []bool{false, true} {
-			if got, _, err := readOf(bad+"\r\n", bytewise); !errors.Is(err, errHead) {
+			if got, _, err := readOf(bad+"\r\n", bytewise); !errors.Is(err, ErrHead) {
 				t.Errorf("%q, byte by byte %t: %+v, %v", bad, bytewise, got, err)
 			}
 		}
@@ -101,32 +101,32 @@ func FuzzReadHead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		got, rest, err := readOf(text, false)
 		again, rest2, err2 := readOf(text, true)
-		if (err == nil) != (err2 == nil) || err == nil && (rest != rest2 || again.status != got.status || again.length != got.length) {
+		if (err == nil) != (err2 == nil) || err == nil && (rest != rest2 || again.Status != got.Status || again.Length != got.Length) {
 			t.Fatalf("%q: %+v, %v; byte by byte %+v, %v", text, got, err, again, err2)
 		}
-		if err != nil || got.status < 200 {
+		if err != nil || got.Status < 200 {
 			return
 		}
 		one, err := http.ReadResponse(bufio.NewReader(strings.NewReader(text)), &http.Request{Method: "POST"})
 		if err != nil {
 			t.Fatalf("%q: net/http: %v", text, err)
 		}
-		bodiless := got.status == 204 || got.status == 304
+		bodiless := got.Status == 204 || got.Status == 304
 		length := one.ContentLength
 		if len(one.TransferEncoding) == 0 && length < 0 {
 			length = -2
 		}
-		if one.StatusCode != got.status || !bodiless && length != int64(got.length) {
+		if one.StatusCode != got.Status || !bodiless && length != int64(got.Length) {
 			t.Errorf("%q: %+v; net/http: %d, %d", text, got, one.StatusCode, length)
 		}
-		if one.Header.Get("Mcp-Session-Id") != string(got.session) {
-			t.Errorf("%q: session %q; net/http: %q", text, got.session, one.Header.Get("Mcp-Session-Id"))
+		if one.Header.Get("Mcp-Session-Id") != string(got.Session) {
+			t.Errorf("%q: session %q; net/http: %q", text, got.Session, one.Header.Get("Mcp-Session-Id"))
 		}
 		kind, _, _ := strings.Cut(one.Header.Get("Content-Type"), ";")
-		if strings.EqualFold(strings.Trim(kind, " \t"), "text/event-stream") != got.sse {
-			t.Errorf("%q: a stream %t; net/http: %q", text, got.sse, kind)
+		if strings.EqualFold(strings.Trim(kind, " \t"), "text/event-stream") != got.SSE {
+			t.Errorf("%q: a stream %t; net/http: %q", text, got.SSE, kind)
 		}
-		if one.Close && !got.closes && got.length != -2 {
+		if one.Close && !got.Closes && got.Length != -2 {
 			t.Errorf("%q: net/http ends the connection", text)
 		}
 		var two fasthttp.ResponseHeader
@@ -135,7 +135,7 @@ func FuzzReadHead(f *testing.F) {
 			t.Fatalf("%q: fasthttp: %v", text, err)
 		}
 		left, _ := io.ReadAll(br)
-		if two.StatusCode() != got.status || !bodiless && two.ContentLength() != got.length || string(left) != rest {
+		if two.StatusCode() != got.Status || !bodiless && two.ContentLength() != got.Length || string(left) != rest {
 			t.Errorf("%q: %+v and %q left; fasthttp: %d, %d and %q left", text, got, rest, two.StatusCode(), two.ContentLength(), left)
 		}
 	})
@@ -144,13 +144,13 @@ func FuzzReadHead(f *testing.F) {
 func BenchmarkReadHead(b *testing.B) {
 	text := "HTTP/1.1 200 OK\r\nServer: backend\r\nDate: Sat, 21 Nov 2026 16:00:00 GMT\r\nContent-Type: application/json\r\nContent-Length: 200\r\n\r\n"
 	in := strings.NewReader(text)
-	c := &conn{br: bufio.NewReaderSize(in, readBuffer)}
+	c := &Conn{Reader: bufio.NewReaderSize(in, readBuffer)}
 	b.Run("own", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			in.Reset(text)
-			c.br.Reset(in)
-			if err := c.readHead(); err != nil {
+			c.Reader.Reset(in)
+			if err := c.ReadHead(); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -160,8 +160,8 @@ func BenchmarkReadHead(b *testing.B) {
 		var h fasthttp.ResponseHeader
 		for b.Loop() {
 			in.Reset(text)
-			c.br.Reset(in)
-			if err := h.Read(c.br); err != nil {
+			c.Reader.Reset(in)
+			if err := h.Read(c.Reader); err != nil {
 				b.Fatal(err)
 			}
 		}
