@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"time"
 )
 
@@ -94,6 +95,7 @@ type Env struct {
 	Secrets   Secrets
 	Store     Store
 	Cache     func(part string) Cache // opens a part of the process's cache, which ends when the plan retires; nil where there is none
+	HTTP      *http.Client            // of NewHTTP, which parts share and do not change; nil where each makes its own
 	Upstreams Upstreams               // nil where the edge has no authorization server
 	Now       func() time.Time        // the time by which credentials are judged and records are dated; nil for time.Now
 	Defer     func(func())            // has a function called when the plan retires

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,6 +88,7 @@ type given struct {
 type world struct {
 	memory  *kv.MemoryStore // of servers that share no store
 	cache   *kv.Cache       // --cache-memory
+	http    *http.Client    // for requests to places that the operator named
 	guests  *guest.Cache    // compiled programs of the filters
 	secrets *secret.Secrets
 	running mount.Running // mounted handlers
@@ -193,6 +195,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 	}
 	e.given.counting = append(e.given.counting, e.world.cache)
 	e.world.memory = kv.Memory(kv.Limits{})
+	e.world.http = edge.NewHTTP(nil)
 	e.sessions = session.New(session.Options{
 		Most: s.MaxSessions, Each: s.MaxSessionsPerPrincipal, Streams: s.MaxStreams, TTL: s.SessionTTL, CallCap: s.CallCap, Largest: relaySize(s),
 		ServeWithoutStore: s.StoreFailure == "open", SharedKey: given, HandOver: s.HandOver != "",
@@ -225,6 +228,7 @@ func (e *Edge) abandon() error {
 	}
 	e.world.memory.Close()
 	e.world.cache.Close()
+	e.world.http.CloseIdleConnections()
 	err := e.world.guests.Close()
 	if e.before != nil {
 		err = errors.Join(err, e.before.Leave(false))
@@ -380,6 +384,7 @@ func (e *Edge) close() {
 	}
 	e.world.memory.Close()
 	e.world.cache.Close()
+	e.world.http.CloseIdleConnections()
 }
 
 // keepTime sets the coarse clocks, and does nothing else, since deadlines depend on them.

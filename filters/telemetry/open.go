@@ -192,12 +192,13 @@ type outlet struct {
 	at      place
 	headers map[string]string
 	tls     *tls.Config
+	http    *http.Client // that of the Env, where it trusts what the collector is to be trusted by; nil for one of its own
 }
 
 // outlet reads what is needed to speak to the collector.
 func (t *Telemetry) outlet(ctx context.Context, env edge.Env) (*outlet, error) {
 	s := &t.part.spec
-	o := &outlet{at: t.part.place, headers: maps.Clone(s.Headers), tls: &tls.Config{MinVersion: tls.VersionTLS12}}
+	o := &outlet{at: t.part.place, headers: maps.Clone(s.Headers), tls: &tls.Config{MinVersion: tls.VersionTLS12}, http: env.HTTP}
 	if !s.Traces && !s.Metrics {
 		return o, nil
 	}
@@ -219,6 +220,7 @@ func (t *Telemetry) outlet(ctx context.Context, env edge.Env) (*outlet, error) {
 		}
 	}
 	if pem != nil {
+		o.http = nil
 		o.tls.RootCAs = x509.NewCertPool()
 		if !o.tls.RootCAs.AppendCertsFromPEM(pem) {
 			return nil, errors.New("caCertPath: there is no certificate in it")
@@ -227,18 +229,15 @@ func (t *Telemetry) outlet(ctx context.Context, env edge.Env) (*outlet, error) {
 	return o, nil
 }
 
-// client is an HTTP client for the collector, with a copy of the TLS settings,
-// which its transport writes to. It follows no redirects: headers
-// with secrets are for the collector alone.
-func (o *outlet) client() *http.Client {
-	return &http.Client{
-		Timeout: patience,
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.tls.Clone(), ForceAttemptHTTP2: true, IdleConnTimeout: 90 * time.Second,
-			DisableCompression: true, MaxResponseHeaderBytes: maxSaid,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+// client returns an HTTP client for the collector, and what is to be called when it is
+// used no longer. It follows no redirects: headers with secrets are for the collector
+// alone.
+func (o *outlet) client() (*http.Client, func()) {
+	if o.http != nil {
+		return o.http, func() {}
 	}
+	c := edge.NewHTTP(o.tls)
+	return c, c.CloseIdleConnections
 }
 
 // brief has a collector say no more than that over gRPC.
@@ -255,14 +254,14 @@ func (o *outlet) spans(ctx context.Context) (trace.SpanExporter, error) {
 		}
 		return otlptracegrpc.New(ctx, append(options, otlptracegrpc.WithTLSCredentials(credentials.NewTLS(o.tls)))...)
 	}
-	client := o.client()
+	client, done := o.client()
 	options := []otlptracehttp.Option{otlptracehttp.WithEndpoint(o.at.host), otlptracehttp.WithURLPath(o.at.path + "/v1/traces"), otlptracehttp.WithHeaders(o.headers),
 		otlptracehttp.WithHTTPClient(client), otlptracehttp.WithMaxResponseSize(maxSaid)}
 	if o.at.plain {
 		options = append(options, otlptracehttp.WithInsecure())
 	}
 	e, err := otlptracehttp.New(ctx, options...)
-	return &closingSpans{e, client}, err
+	return &closingSpans{e, done}, err
 }
 
 // numbers is where metrics go.
@@ -274,34 +273,34 @@ func (o *outlet) numbers(ctx context.Context) (metric.Exporter, error) {
 		}
 		return otlpmetricgrpc.New(ctx, append(options, otlpmetricgrpc.WithTLSCredentials(credentials.NewTLS(o.tls)))...)
 	}
-	client := o.client()
+	client, done := o.client()
 	options := []otlpmetrichttp.Option{otlpmetrichttp.WithEndpoint(o.at.host), otlpmetrichttp.WithURLPath(o.at.path + "/v1/metrics"), otlpmetrichttp.WithHeaders(o.headers),
 		otlpmetrichttp.WithHTTPClient(client), otlpmetrichttp.WithMaxResponseSize(maxSaid)}
 	if o.at.plain {
 		options = append(options, otlpmetrichttp.WithInsecure())
 	}
 	e, err := otlpmetrichttp.New(ctx, options...)
-	return &closingNumbers{e, client}, err
+	return &closingNumbers{e, done}, err
 }
 
-// closingSpans and closingNumbers close the connections of their client at the end.
+// closingSpans and closingNumbers close the connections of a client of their own at the end.
 type closingSpans struct {
 	trace.SpanExporter
-	client *http.Client
+	done func()
 }
 
 func (e *closingSpans) Shutdown(ctx context.Context) error {
-	defer e.client.CloseIdleConnections()
+	defer e.done()
 	return e.SpanExporter.Shutdown(ctx)
 }
 
 type closingNumbers struct {
 	metric.Exporter
-	client *http.Client
+	done func()
 }
 
 func (e *closingNumbers) Shutdown(ctx context.Context) error {
-	defer e.client.CloseIdleConnections()
+	defer e.done()
 	return e.Exporter.Shutdown(ctx)
 }
 
