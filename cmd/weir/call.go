@@ -121,7 +121,7 @@ func (a *app) showResult(cmd *cobra.Command, tool string, result []byte, asJSON 
 		}
 		text := readable(result)
 		if terminal(out) {
-			text = clean(text)
+			text = client.Clean(text)
 		}
 		if _, err := io.WriteString(out, text); err != nil {
 			return err

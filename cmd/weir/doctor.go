@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/client"
 	"github.com/weir-edge/weir/edge/demo"
 	"github.com/weir-edge/weir/edge/source"
 )
@@ -162,7 +163,7 @@ func (d *doctor) step(ctx context.Context, name, subject string, f func(context.
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	c := f(ctx)
-	c.Step, c.Subject = name, clean(strings.ReplaceAll(subject, "\n", " "))
+	c.Step, c.Subject = name, client.Clean(strings.ReplaceAll(subject, "\n", " "))
 	return d.tell(c)
 }
 

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-edge/weir/cmd/weir/client"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
@@ -233,7 +234,7 @@ func quote(got *answer) string {
 // brief cuts what a stranger says to a length that a line can have.
 func brief(s string) string {
 	const most = 200
-	if s = clean(s); len(s) > most {
+	if s = client.Clean(s); len(s) > most {
 		return strings.ToValidUTF8(s[:most], "") + "…"
 	}
 	return s

@@ -150,7 +150,7 @@ func (a *app) end(cmd *cobra.Command, err error) int {
 		return said.code
 	}
 	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintf(a.err, "%s: %s\n", cmd.CommandPath(), clean(strings.TrimSuffix(line, "\n")))
+		fmt.Fprintf(a.err, "%s: %s\n", cmd.CommandPath(), client.Clean(strings.TrimSuffix(line, "\n")))
 	}
 	switch {
 	case errors.As(err, &usage):

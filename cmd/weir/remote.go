@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -94,7 +95,7 @@ func (r *remote) options(target string) (client.Options, []string, error) {
 	for _, h := range r.headers {
 		name, value, ok := strings.Cut(h, ":")
 		value = strings.TrimSpace(value)
-		if !ok || !headerName(name) || value != clean(value) || strings.Contains(value, "\n") {
+		if !ok || !headerName(name) || value != client.Clean(value) || strings.Contains(value, "\n") {
 			return o, nil, usagef(`--header: write "NAME: VALUE", such as --header "X-Team: blue"`)
 		}
 		o.Header.Add(name, value)
@@ -189,9 +190,13 @@ func (a *app) with(cmd *cobra.Command, r *remote, target string, f func(context.
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
-	questions := a.questions()
+	var typed *bufio.Reader
+	if terminal(a.in) {
+		typed = bufio.NewReader(a.in)
+	}
+	questions := client.NewQuestions(a.err, typed)
 	o.Notify = a.notified
-	o.Ask = func(ctx context.Context, params []byte) ([]byte, error) { return questions.ask(ctx, params) }
+	o.Ask = func(ctx context.Context, params []byte) ([]byte, error) { return questions.Ask(ctx, params) }
 	c, err := client.Connect(ctx, o)
 	if err != nil {
 		return interrupted(ctx, err)
@@ -223,7 +228,7 @@ func (a *app) notified(m *mcp.Message) {
 		if what == "" {
 			what = string(m.Get("data").Of(m.Raw))
 		}
-		fmt.Fprintf(a.err, "%s: %s\n", firstLine(m.Text("level")), clean(what))
+		fmt.Fprintf(a.err, "%s: %s\n", firstLine(m.Text("level")), client.Clean(what))
 	}
 }
 

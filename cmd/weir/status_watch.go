@@ -37,7 +37,7 @@ func (a *app) watchStatus(ctx context.Context, me string, o client.Options, inte
 			_ = s.end() // the other error says more
 			return err
 		case err != nil:
-			err = s.lost(a.err, me+": "+clean(err.Error()))
+			err = s.lost(a.err, me+": "+client.Clean(err.Error()))
 		case asJSON:
 			err = writeLine(a.out, now.text)
 		default:

@@ -5,26 +5,14 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-)
 
-// clean takes out of a text what would steer a terminal instead of being read:
-// everything but line ends and tabs that is a control character.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n', r == '\t':
-			return r
-		case r < ' ', r == 0x7f, 0x80 <= r && r < 0xa0:
-			return -1
-		}
-		return r
-	}, s)
-}
+	"github.com/weir-edge/weir/cmd/weir/client"
+)
 
 // firstLine is the first line of a text that says something, on one line.
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return strings.TrimSpace(strings.ReplaceAll(clean(line), "\t", " "))
+	return strings.TrimSpace(strings.ReplaceAll(client.Clean(line), "\t", " "))
 }
 
 // writeTable writes rows in columns.

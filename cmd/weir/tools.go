@@ -75,7 +75,7 @@ func (a *app) listTools(c *client.Client, pages [][]byte) error {
 		name := firstLine(mcp.String(mcp.Lookup(tool, "name")))
 		// A modern client must not offer a tool whose headers it cannot make.
 		if err := client.Usable(tool); err != nil && c.Era() == mcp.Modern {
-			fmt.Fprintf(a.err, "tool %s is left out: its definition is not valid: %s\n", name, clean(err.Error()))
+			fmt.Fprintf(a.err, "tool %s is left out: its definition is not valid: %s\n", name, client.Clean(err.Error()))
 			continue
 		}
 		rows = append(rows, []string{name, firstLine(mcp.String(mcp.Lookup(tool, "description")))})

@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"bufio"
@@ -45,8 +45,8 @@ func TestQuestions(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out strings.Builder
-			q := &questions{out: &out, lines: bufio.NewReader(strings.NewReader(test.typed))}
-			got, err := q.ask(t.Context(), []byte(test.params))
+			q := &Questions{out: &out, lines: bufio.NewReader(strings.NewReader(test.typed))}
+			got, err := q.Ask(t.Context(), []byte(test.params))
 			if err != nil || string(got) != test.want {
 				t.Errorf("answers %s, %v; want %s", got, err, test.want)
 			}
@@ -59,7 +59,7 @@ func TestQuestions(t *testing.T) {
 
 func TestQuestionsWithoutATerminal(t *testing.T) {
 	var out strings.Builder
-	got, err := (&questions{out: &out}).ask(t.Context(), []byte(`{"message":"Who?"}`))
+	got, err := (&Questions{out: &out}).Ask(t.Context(), []byte(`{"message":"Who?"}`))
 	if err != nil || string(got) != `{"action":"decline"}` || !strings.Contains(out.String(), "Who?\nDeclined, since standard input is not a terminal.") {
 		t.Errorf("answers %s, %v, and says %s", got, err, out.String())
 	}
@@ -79,8 +79,8 @@ func TestQuestionIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out strings.Builder
-	q := &questions{out: &out, lines: bufio.NewReader(lines)}
-	if _, err := q.ask(ctx, []byte(`{"message":"Delete?"}`)); err != context.Canceled {
+	q := &Questions{out: &out, lines: bufio.NewReader(lines)}
+	if _, err := q.Ask(ctx, []byte(`{"message":"Delete?"}`)); err != context.Canceled {
 		t.Errorf("error %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"bufio"
@@ -13,27 +13,25 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// questions puts what a server asks (elicitation/create) to the user.
-type questions struct {
+// Questions puts what a server asks (elicitation/create) to the user.
+type Questions struct {
 	out   io.Writer
 	lines *bufio.Reader // of the terminal; nil without one
 }
 
-func (a *app) questions() *questions {
-	q := &questions{out: a.err}
-	if terminal(a.in) {
-		q.lines = bufio.NewReader(a.in)
-	}
-	return q
+// NewQuestions asks on a terminal. lines is what the user types there; nil without a
+// terminal, when every question is declined.
+func NewQuestions(out io.Writer, lines *bufio.Reader) *Questions {
+	return &Questions{out: out, lines: lines}
 }
 
 // errNoMore is what readLine returns at the end of input (Ctrl-D).
 var errNoMore = errors.New("end of input")
 
-// ask asks the user and returns the result of elicitation/create. Params are
+// Ask asks the user and returns the result of elicitation/create. Params are
 // those of the request.
-func (q *questions) ask(ctx context.Context, params []byte) ([]byte, error) {
-	message := clean(mcp.String(mcp.Lookup(params, "message")))
+func (q *Questions) Ask(ctx context.Context, params []byte) ([]byte, error) {
+	message := Clean(mcp.String(mcp.Lookup(params, "message")))
 	fmt.Fprintf(q.out, "The server asks: %s\n", message)
 	if q.lines == nil {
 		fmt.Fprintln(q.out, "Declined, since standard input is not a terminal.")
@@ -42,7 +40,7 @@ func (q *questions) ask(ctx context.Context, params []byte) ([]byte, error) {
 	var content []byte
 	var err error
 	if target := mcp.String(mcp.Lookup(params, "url")); target != "" {
-		fmt.Fprintf(q.out, "Open %s in a browser.\n", clean(target))
+		fmt.Fprintf(q.out, "Open %s in a browser.\n", Clean(target))
 		err = q.confirm(ctx, "Will you")
 	} else {
 		content, err = q.form(ctx, mcp.Lookup(params, "requestedSchema"))
@@ -64,7 +62,7 @@ func (q *questions) ask(ctx context.Context, params []byte) ([]byte, error) {
 // errDeclined is what confirm returns when the user says no.
 var errDeclined = errors.New("declined")
 
-func (q *questions) confirm(ctx context.Context, what string) error {
+func (q *Questions) confirm(ctx context.Context, what string) error {
 	answer, err := q.readLine(ctx, what+"? [y/N] ")
 	if err != nil {
 		return err
@@ -77,7 +75,7 @@ func (q *questions) confirm(ctx context.Context, what string) error {
 
 // form asks for each property of a schema, which has no depth (elicitation,
 // requested schema), and returns the content.
-func (q *questions) form(ctx context.Context, schema []byte) ([]byte, error) {
+func (q *Questions) form(ctx context.Context, schema []byte) ([]byte, error) {
 	properties := mcp.Members(mcp.Lookup(schema, "properties"))
 	if len(properties) == 0 {
 		return []byte(`{}`), q.confirm(ctx, "Do you agree")
@@ -106,11 +104,11 @@ func (q *questions) form(ctx context.Context, schema []byte) ([]byte, error) {
 }
 
 // property asks for one property until the answer fits; nil for none.
-func (q *questions) property(ctx context.Context, p mcp.Member, required bool) ([]byte, error) {
-	text := func(name string) string { return clean(mcp.String(mcp.Lookup(p.Value, name))) }
+func (q *Questions) property(ctx context.Context, p mcp.Member, required bool) ([]byte, error) {
+	text := func(name string) string { return Clean(mcp.String(mcp.Lookup(p.Value, name))) }
 	label := text("title")
 	if label == "" {
-		label = clean(string(mcp.Unquote(p.Name)))
+		label = Clean(string(mcp.Unquote(p.Name)))
 	}
 	if d := text("description"); d != "" {
 		label += " (" + d + ")"
@@ -122,7 +120,7 @@ func (q *questions) property(ctx context.Context, p mcp.Member, required bool) (
 	fallback := mcp.Lookup(p.Value, "default")
 	switch {
 	case fallback != nil:
-		label += " [" + clean(plain(fallback)) + "]"
+		label += " [" + Clean(plain(fallback)) + "]"
 	case !required:
 		label += " []"
 	}
@@ -159,15 +157,15 @@ func choicesOf(schema []byte) []choice {
 	names := mcp.Elements(mcp.Lookup(schema, "enumNames"))
 	for i, v := range mcp.Elements(mcp.Lookup(schema, "enum")) {
 		c := choice{value: mcp.String(v)}
-		c.shown = clean(c.value)
+		c.shown = Clean(c.value)
 		if i < len(names) {
-			c.shown = clean(mcp.String(names[i]))
+			c.shown = Clean(mcp.String(names[i]))
 		}
 		out = append(out, c)
 	}
 	for _, keyword := range []string{"oneOf", "anyOf"} {
 		for _, v := range mcp.Elements(mcp.Lookup(schema, keyword)) {
-			out = append(out, choice{mcp.String(mcp.Lookup(v, "const")), clean(mcp.String(mcp.Lookup(v, "title")))})
+			out = append(out, choice{mcp.String(mcp.Lookup(v, "const")), Clean(mcp.String(mcp.Lookup(v, "title")))})
 		}
 	}
 	return out
@@ -235,7 +233,7 @@ func plain(value []byte) string {
 
 // readLine prompts for a line. It returns early when ctx ends; the goroutine
 // that still waits for the line then ends with the process, which is about to.
-func (q *questions) readLine(ctx context.Context, prompt string) (string, error) {
+func (q *Questions) readLine(ctx context.Context, prompt string) (string, error) {
 	fmt.Fprint(q.out, prompt)
 	type read struct {
 		line string
@@ -255,4 +253,18 @@ func (q *questions) readLine(ctx context.Context, prompt string) (string, error)
 		}
 		return strings.TrimSpace(r.line), nil
 	}
+}
+
+// Clean removes from a text the control characters by which it could steer a terminal: all
+// but line ends and tabs.
+func Clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n', r == '\t':
+			return r
+		case r < ' ', r == 0x7f, 0x80 <= r && r < 0xa0:
+			return -1
+		}
+		return r
+	}, s)
 }
