@@ -8,6 +8,7 @@ import (
 	"net/http/pprof"
 	"net/netip"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -96,6 +97,11 @@ func (a *admin) handle(ctx *fasthttp.RequestCtx) {
 	req := request{ctx: ctx, conn: ctx.Conn().(*door.Conn)}
 	req.conn.Arrived(&ctx.Request.Header)
 	defer func() {
+		if r := recover(); r != nil {
+			a.edge.log.Error("panic in a request to the admin address", "panic", r, "stack", string(debug.Stack()))
+			door.Plain(ctx, 500, "internal error\n")
+			ctx.SetConnectionClose()
+		}
 		if !req.conn.Served() {
 			ctx.SetConnectionClose()
 		}

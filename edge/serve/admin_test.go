@@ -180,3 +180,19 @@ func TestZ07AdminAddressOfAll(t *testing.T) {
 		t.Error("no warning")
 	}
 }
+
+// TestAdminPanics: a panic in a request to the admin address costs that request alone.
+func TestAdminPanics(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, edgetest.Legacy, edgetest.Settings(func(s *serve.Settings) { s.AdminListen = "127.0.0.1:0" }),
+		edgetest.With(serve.WithReload(func() error { panic("a reload that is broken") })))
+	if r, body := adminAsk(t, f.Serve.AdminAddr(), "POST /-/reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"); r.StatusCode != 500 || strings.Contains(body, "broken") {
+		t.Errorf("status %d: %s", r.StatusCode, body)
+	}
+	if r, _ := adminAsk(t, f.Serve.AdminAddr(), "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"); r.StatusCode != 200 {
+		t.Errorf("/health: status %d", r.StatusCode)
+	}
+	if !strings.Contains(f.Log(), "a reload that is broken") {
+		t.Error("the log does not tell of it")
+	}
+}
