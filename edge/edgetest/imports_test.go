@@ -120,6 +120,61 @@ func TestImportsNotices(t *testing.T) {
 	}
 }
 
+// nevers are packages that others must not reach, directly or through others: what runs
+// workloads or an operator works without an edge, an authorization server is mounted on one
+// and knows nothing of it, and scripts reach WebAssembly in their sandbox alone.
+var nevers = []struct {
+	from []string
+	but  string // of those; "" for none
+	to   string
+}{
+	{[]string{"edge/workload/...", "edge/container/...", "edge/operator/...", "cmd/weir-operator"}, "", "edge/serve"},
+	{[]string{"edge/authserver/..."}, "", "edge/serve"},
+	{[]string{"scripting/..."}, "scripting/sandbox/...", "wasm"},
+}
+
+// TestNevers holds every package to what it must not reach.
+func TestNevers(t *testing.T) {
+	for _, wrong := range reached(list(t)) {
+		t.Error(wrong)
+	}
+	across := []listed{
+		{ImportPath: module + "/edge/operator", Imports: []string{module + "/edge/tool"}},
+		{ImportPath: module + "/edge/tool", Imports: []string{module + "/edge/serve"}},
+		{ImportPath: module + "/edge/serve"},
+		{ImportPath: module + "/scripting/sandbox", Imports: []string{module + "/wasm"}},
+		{ImportPath: module + "/wasm"},
+	}
+	if got := reached(across); len(got) != 1 || !strings.Contains(got[0], "edge/operator") {
+		t.Errorf("what is reached across another package: %q", got)
+	}
+}
+
+// reached says which packages reach what they never must.
+func reached(all []listed) (wrong []string) {
+	imports := map[string][]string{}
+	for _, p := range all {
+		for _, i := range p.Imports {
+			if name, ours := strings.CutPrefix(i, module+"/"); ours {
+				imports[strings.TrimPrefix(p.ImportPath, module+"/")] = append(imports[strings.TrimPrefix(p.ImportPath, module+"/")], name)
+			}
+		}
+	}
+	var reaches func(from, to string, seen map[string]bool) bool
+	reaches = func(from, to string, seen map[string]bool) bool {
+		seen[from] = true
+		return slices.ContainsFunc(imports[from], func(next string) bool { return covers(to, next) || !seen[next] && reaches(next, to, seen) })
+	}
+	for from := range imports {
+		for _, n := range nevers {
+			if slices.ContainsFunc(n.from, func(p string) bool { return covers(p, from) }) && (n.but == "" || !covers(n.but, from)) && reaches(from, n.to, map[string]bool{}) {
+				wrong = append(wrong, from+" must never reach "+n.to)
+			}
+		}
+	}
+	return wrong
+}
+
 // TestDoorsAreUsed holds that nobody has a door through which nothing comes.
 func TestDoorsAreUsed(t *testing.T) {
 	all := list(t)
