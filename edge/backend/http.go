@@ -172,7 +172,7 @@ func (p *peer) over(ctx context.Context, c *wire.Conn, o *outgoing, lines []byte
 	r := &usedOn(c).reply
 	*r = reply{peer: p, c: c, ask: *o}
 	r.ask.body, r.ask.x = nil, nil
-	r.heed(ctx)
+	r.closeAtEndOf(ctx)
 	c.ReadBy(r.ask.deadline(now), now)
 	if err := c.Ask(c.Out); err != nil {
 		return nil, true, r.failed(ctx, err)
@@ -363,7 +363,7 @@ func (r *reply) stream() io.Reader {
 	return io.LimitReader(r.c.Reader, int64(r.length))
 }
 
-// wait starts the clock of the backend's silence anew.
+// wait restarts the clock of the backend's silence.
 func (r *reply) wait() { now := time.Now(); r.c.ReadBy(r.ask.deadline(now), now) }
 
 // pause stops the clock: it is the backend that waits.
@@ -376,8 +376,8 @@ type canceler interface {
 	Ignore(io.Closer) bool // false when the context has ended
 }
 
-// heed has the connection closed when ctx ends.
-func (r *reply) heed(ctx context.Context) {
+// closeAtEndOf closes the connection when ctx ends, until ignore is called.
+func (r *reply) closeAtEndOf(ctx context.Context) {
 	if c, ok := ctx.(canceler); ok {
 		r.watch = c
 		c.Heed(r.c)
@@ -387,7 +387,7 @@ func (r *reply) heed(ctx context.Context) {
 	r.stop = context.AfterFunc(ctx, func() { c.Close() })
 }
 
-// ignore ends that, and reports whether the connection is still open.
+// ignore ends closeAtEndOf, and reports whether the connection is still open.
 func (r *reply) ignore() bool {
 	if r.watch != nil {
 		return r.watch.Ignore(r.c)

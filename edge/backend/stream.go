@@ -31,19 +31,19 @@ func (b *Backend) ownStream(s *session) context.CancelFunc {
 	return cancel
 }
 
-// hearOwn has the session's own stream be heard from its opening to its end:
+// hearOwn makes the session read its own stream from its opening to its end:
 // what comes on it belongs to the one call that the session carries.
 func (s *session) hearOwn() { s.own = !s.sse }
 
-// hear has what belongs to no call go to out, which must be comparable.
+// hear passes on to out what belongs to no call. out must be comparable.
 func (s *session) hear(out edge.Client) {
 	s.mu.Lock()
 	s.notice = out
 	s.mu.Unlock()
 }
 
-// deafen ends hear, unless another has taken its place.
-func (s *session) deafen(out edge.Client) {
+// stopHearing ends hear, unless another has taken its place.
+func (s *session) stopHearing(out edge.Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.notice == out {
@@ -54,7 +54,7 @@ func (s *session) deafen(out edge.Client) {
 // listen passes on to out what belongs to no call, until ctx ends.
 func (s *session) listen(ctx context.Context, out edge.Client) error {
 	s.hear(out)
-	defer s.deafen(out)
+	defer s.stopHearing(out)
 	err := s.readOwn(ctx)
 	if errors.Is(err, errMute) {
 		<-ctx.Done()
@@ -69,10 +69,10 @@ func (s *session) attend(ctx context.Context, out edge.Client) error {
 	s.hear(out)
 	err := s.readOwn(ctx)
 	if errors.Is(err, errMute) {
-		context.AfterFunc(ctx, func() { s.deafen(out) })
+		context.AfterFunc(ctx, func() { s.stopHearing(out) })
 		return nil
 	}
-	s.deafen(out)
+	s.stopHearing(out)
 	return err
 }
 
