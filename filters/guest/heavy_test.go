@@ -89,7 +89,7 @@ func TestZ03(t *testing.T) {
 	if r := c.call(t, "echo", `{"a":1}`); r.Status != 200 || text(t, r) != "gone" {
 		t.Fatalf("status %d: %s", r.Status, r.Body)
 	}
-	const slack, perMiB, each = 8, 40 * time.Millisecond, 25 * time.Millisecond
+	const slack, perMiB, each = 8 * raceFactor, 40 * time.Millisecond, 25 * time.Millisecond
 	for _, shape := range heavy.Shapes() {
 		var line strings.Builder
 		for _, size := range []int{64 << 10, 256 << 10, 1<<20 - 4<<10, 4<<20 - 4<<10} {
