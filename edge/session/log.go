@@ -12,37 +12,37 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// A legacy client whose connection breaks in the middle of a stream may open
-// the stream again with GET and the id of the last event that it saw
-// (2025-11-25, basic/transports, resumability). What it missed is kept here:
-// of each stream that ever carried an event, up to a bound for its session.
+// A legacy client whose connection breaks in the middle of a stream may resume the stream
+// with GET and the id of the last event that it saw (2025-11-25, basic/transports,
+// resumability). The events of each stream are kept here, up to a limit for the session.
 
 const (
-	// logBytes and logStreams bound what is kept for one session, logsBytes
-	// what is kept for all of them, holderBytes for those of one holder, and logFor for how long after its answer.
+	// logBytes and logStreams bound the logs of one session, holderBytes those of a
+	// holder's sessions, and logsBytes those of all. logFor is how long a log is kept
+	// after the answer.
 	logBytes    = 256 << 10
 	logStreams  = 64
 	logsBytes   = 64 << 20
 	holderBytes = logsBytes / 4
 	logFor      = time.Minute
 
-	// retryAfter is how long a client is asked to wait before it opens a
-	// stream again, in milliseconds.
+	// retryAfter is how long a client is told to wait before it resumes a stream, in
+	// milliseconds.
 	retryAfter = 1000
 )
 
 // Log is the events of one stream of a session.
 //
-// Whoever writes to a client that is back holds writing, which may take as long
-// as that client likes, and never mu: others wait for that with the locks of the
-// session and of all sessions held. The order is writing, the session's, mu.
+// To write to a client that is back takes writing, which may be held for as long as that
+// client likes, but not mu, since others wait for mu with the locks of the session and of
+// the table held. The order is writing, the session's, mu.
 type Log struct {
 	s       *Session
-	stream  string // its name in the session, which its events' ids begin with
-	key     string // of it in the store; "" where there is none
-	request []byte // id of the request, JSON text, where other edges may know of it
+	stream  string // its name in the session, with which its event ids begin
+	key     string // in the store; "" without a store
+	request []byte // id of the request, JSON text, if other edges may know of it
 
-	writing sync.Mutex // one at a time writes to the client that is back, in the order of the events
+	writing sync.Mutex // held to write to the client that is back, in the order of the events
 
 	mu     sync.Mutex
 	events []logged
@@ -52,11 +52,11 @@ type Log struct {
 	done   bool // nothing more will come
 	ended  time.Time
 	out    reader // the client is back and reads on
-	behind bool   // it has not been told all that is kept; whoever tells it also ends it
+	behind bool   // out has not had all events; whoever replays them also ends it
 
 	answered  bool // the last event is the answer
 	forgotten bool
-	failed    bool   // another edge has declared the call failed, which is the answer
+	failed    bool   // another edge has declared the call failed: that is the answer
 	sure      bool   // the store knows that this edge answers the call
 	written   bool   // the store has been told of it
 	lapses    uint64 // of the edge's lease, when the log was opened
@@ -68,8 +68,8 @@ type logged struct {
 	raw    []byte
 }
 
-// OpenLog begins the log of a stream. Event ids are unique in the session and
-// name their stream. request is the id of the request that the stream answers.
+// OpenLog begins the log of a stream. Event ids are unique in the session and name their
+// stream. request is the id of the request that the stream answers, JSON text.
 func (s *Session) OpenLog(request []byte) *Log {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *Session) OpenLog(request []byte) *Log {
 		}
 		defer l.begin()
 	}
-	if s.over { // nobody comes back for it
+	if s.over { // nobody will resume it
 		l.forgotten = true
 		return l
 	}
@@ -129,13 +129,13 @@ func (s *Session) dropOld(before time.Time) {
 	}
 }
 
-// room makes room for n bytes by forgetting the oldest streams of the session.
-// It reports false when there cannot be so much.
+// room makes room for n bytes by forgetting the oldest streams of the session. It reports
+// false if that is not enough.
 func (s *Session) room(n int, keep *Log) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Contains(s.logs, keep) {
-		return false // nobody can ask for it any longer
+		return false // nobody can resume it any longer
 	}
 	for s.logged+n > logBytes {
 		i := 0
@@ -155,8 +155,7 @@ func (s *Session) room(n int, keep *Log) bool {
 	return true
 }
 
-// keep counts bytes for all sessions and for those of the holder, and returns
-// how many there are of all.
+// keep counts bytes for all sessions and for the holder's, and returns those of all.
 func (s *Session) keep(n int) int64 {
 	if s.holder != nil {
 		s.holder.kept.Add(int64(n))
@@ -172,7 +171,7 @@ func (s *Session) unlog(n int) {
 	s.keep(-n)
 }
 
-// id is the id of the stream's event of that number.
+// id returns the id of the event of a number.
 func (l *Log) id(number uint64) string {
 	return eventID(l.stream, number)
 }
@@ -188,15 +187,15 @@ func eventOf(id string) (stream string, number uint64, ok bool) {
 	return stream, number, ok && err == nil
 }
 
-// begin has the store take the log before it has any events: a client may come
-// back for it to another edge before anything else has come.
+// begin writes the log to the store before it has any events: its client may resume the
+// stream at another edge before anything has come.
 func (l *Log) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.write()
 }
 
-// write has the store take what has changed; l.mu is held.
+// write tells the writer of the store that the log has changed; l.mu is held.
 func (l *Log) write() {
 	if store := l.s.stored.store.Load(); store != nil && !l.forgotten {
 		store.writer.note(l, !l.written)
@@ -204,12 +203,12 @@ func (l *Log) write() {
 	}
 }
 
-// Add keeps an event, hands it to a client that is back, and returns its id.
+// Add appends an event, sends it to a client that is back, and returns its id.
 func (l *Log) Add(raw []byte) string {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	room := l.s.room(len(raw), l)
-	back := 0 // what is not needed of the room
+	back := 0 // bytes to give back
 	l.mu.Lock()
 	if l.failed { // nothing comes after the answer
 		id := l.id(l.next)
@@ -244,13 +243,12 @@ func (l *Log) Add(raw []byte) string {
 	return l.id(number)
 }
 
-// Finish tells that nothing more will come. The last event added was the answer,
-// if there was one.
+// Finish ends the log. answered says that the last event was the answer.
 func (l *Log) Finish(now time.Time, answered bool) {
 	l.mu.Lock()
 	out := l.out
 	if l.behind {
-		out = nil // it is ended when it has been told the rest
+		out = nil // it is ended when it has had the rest
 	}
 	l.done, l.answered, l.out, l.ended = true, answered || l.failed, nil, now
 	l.write()
@@ -283,9 +281,8 @@ func (s *Session) Find(eventID string) (*Log, uint64) {
 	return nil, 0
 }
 
-// Resume replays what came after an event to a stream, which then carries on
-// where the broken one would have. Where some of that is forgotten before the
-// client has read it, its stream ends.
+// Resume replays the events after one to a stream, which then continues in place of the
+// broken one. If an event is forgotten before the client has read it, the stream ends.
 func (l *Log) Resume(o reader, after uint64) {
 	l.mu.Lock()
 	was := l.out
@@ -341,7 +338,7 @@ func (l *Log) following(after uint64) (next logged, ok bool) {
 	return logged{}, true
 }
 
-// Left takes away a stream that carried on and broke in its turn.
+// Left removes a stream that continued the log and broke in its turn.
 func (l *Log) Left(o reader) {
 	l.mu.Lock()
 	if l.out == o {
@@ -350,8 +347,8 @@ func (l *Log) Left(o reader) {
 	l.mu.Unlock()
 }
 
-// Prime is the first event of a stream: it has an id and no data, so that a
-// client can come back even when nothing else arrived, and says when to.
+// Prime returns the first event of a stream, with an id and no data: by it a client can
+// resume a stream on which nothing else arrived, and knows when to.
 func (l *Log) Prime() []byte {
 	return []byte("id: " + l.id(0) + "\nretry: " + strconv.Itoa(retryAfter) + "\ndata: \n\n")
 }
@@ -370,7 +367,7 @@ func (o *Stream) event(id string, raw []byte) error {
 	return o.chunk(door.AppendEvent(nil, "message", id, raw))
 }
 
-// ErrLostEvents is the answer to an event id that leads nowhere.
+// ErrLostEvents is the error for an event id that is not, or no longer, known.
 func ErrLostEvents() error {
 	return edge.Errorf(edge.Invalid, "resume", "Last-Event-ID is not of a stream that can be resumed")
 }

@@ -1,7 +1,6 @@
-// Package session keeps the sessions of legacy clients: who has them, what is under
-// way in them, the streams that clients read and may come back to, and what of it all
-// lies in a store that replicas share or goes over to a process that stands in for
-// this one.
+// Package session keeps the sessions of legacy clients: their calls under way, their
+// streams and the logs by which clients resume them, the part of a session that replicas
+// share in a store, and its hand-over to the process that replaces this one.
 package session
 
 import (
@@ -17,39 +16,39 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// Session is a legacy client's session, with what is under way in it.
+// Session is a legacy client's session.
 type Session struct {
 	edge.Session
-	Server string // whose it is
+	Server string // name of its server
 	of     *Sessions
 	used   atomic.Int64  // Unix milliseconds of the last request
-	turn   atomic.Uint64 // which of all requests of sessions that was
+	turn   atomic.Uint64 // number of that request among those of all sessions
 	asks   atomic.Uint64
-	stored stored // what other edges know of it; nothing where it is this edge's alone
+	stored stored // the part in a store; empty for a session of this edge alone
 
-	holder *holder // who has it; set before the session is in the table
-	at     int     // its place among the holder's; the table's mu guards this and what follows
+	holder *holder // set before the session is in the table
+	at     int     // its index among the holder's; the table's mu guards this and known
 	known  uint64  // its turn when it got that place
 
-	mu      sync.Mutex                  // is taken with that of all sessions held: nobody waits for a client with it
+	mu      sync.Mutex                  // may be taken while the table's is held: never wait for a client with it
 	calls   []*door.Call                // requests under way
 	asked   map[string]chan edge.Answer // questions that wait, by the edge's id
-	streams []*Stream                   // open streams of the client, the newest last
+	streams []*Stream                   // open ones, the newest last
 	over    bool                        // the session has ended
-	hearing context.CancelFunc          // ends the listening to the backends
+	hearing context.CancelFunc          // stops listening to the backends; nil while nothing does
 	logs    []*Log                      // of streams that may be resumed, the newest last
 	logged  int                         // bytes in them
-	begun   uint64                      // streams that there have been
-	due     catalog.Changes             // that the client is to be told of
-	telling bool                        // a goroutine tells it
+	begun   uint64                      // count of streams so far
+	due     catalog.Changes             // to tell the client
+	telling bool                        // a goroutine tells the client
 
 	handed atomic.Bool // another process goes on with it
 	older  atomic.Bool // it is of the older transport, and ends with its stream
 	told   atomic.Bool // Host.End is called at its end
 
-	// Of one that another process handed over, until its client opens a stream:
-	until       time.Time      // when it is waited for no longer; zero when it is not
-	missed      []*mcp.Message // that have come for it meanwhile
+	// Of a session that another process handed over, until its client opens a stream:
+	until       time.Time      // when waiting for that ends; zero while nobody waits
+	missed      []*mcp.Message // messages that came meanwhile
 	missedBytes int
 	mute        bool // the process before may still hear its backends
 }
@@ -60,14 +59,14 @@ func (s *Session) busy() bool {
 	return busy
 }
 
-// look is busy, and reports whether the session holds what grows old.
+// look is busy, and reports whether the session holds logs that may be forgotten.
 func (s *Session) look() (busy, holds bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.calls) > 0 || len(s.streams) > 0, len(s.logs) > 0 || s.awaited()
 }
 
-// end ends what is under way and what rooms attached.
+// end cancels the calls under way and closes what rooms attached.
 func (s *Session) end() {
 	s.mu.Lock()
 	streams, hearing := s.streams, s.hearing
@@ -86,7 +85,7 @@ func (s *Session) end() {
 		o.Close()
 	}
 	if host := s.of.o.Servers()[s.Server]; host != nil && host.End != nil && s.told.Load() && !s.handed.Load() {
-		host.End(&s.Session) // before what programs remember of the session goes
+		host.End(&s.Session) // before the memory of programs for the session goes
 	}
 	s.End()
 }
@@ -94,13 +93,14 @@ func (s *Session) end() {
 // OpenedBy notes who opened the session's stream here.
 func (s *Session) OpenedBy(who *edge.Identity) { s.stored.who.Store(who) }
 
-// TellEnd calls Host.End when the session ends.
+// TellEnd makes the session call Host.End at its end.
 func (s *Session) TellEnd() { s.told.Store(true) }
 
-// EndsWithStream notes that the session is of the older transport.
+// EndsWithStream marks the session as one of the older transport, which ends with its
+// stream.
 func (s *Session) EndsWithStream() { s.older.Store(true) }
 
-// Key is where a store has the session; "" where none does.
+// Key returns the key of the session in its store; "" without a store.
 func (s *Session) Key() string { return s.stored.key }
 
 // Shared reports whether a store has the session.
@@ -124,14 +124,14 @@ func (s *Session) Leave(x *door.Call) {
 	s.mu.Unlock()
 }
 
-// Cancel ends the request that a notifications/cancelled names. It reports
-// false when there is none of it here.
+// Cancel cancels the request that a notifications/cancelled names. It reports false if that
+// is not under way here.
 func (s *Session) Cancel(n *mcp.Message) (found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock() // the lock keeps the call from ending and becoming another
 	id := n.Get("requestId").Of(n.Raw)
 	for _, x := range s.calls {
-		if mcp.SameID(x.ID, id) { // as it came: what goes to the backend may be another message
+		if mcp.SameID(x.ID, id) { // the client's id: the message to the backend may have another
 			found = true
 			if reason := n.Text("reason"); reason != "" {
 				x.CancelFor(&withdrawn{edge.Printable(reason)})
@@ -195,8 +195,8 @@ func (s *Session) waitsFor(id []byte) bool {
 	return s.asked[string(id)] != nil
 }
 
-// Answered takes a client's answer to a question. An answer that nobody here
-// waits for is not taken.
+// Answered takes a client's answer to a question. It reports false if nobody here waits for
+// it.
 func (s *Session) Answered(m *mcp.Message) bool {
 	s.mu.Lock()
 	ch := s.asked[string(m.IDText())]
@@ -220,7 +220,7 @@ func (s *Session) Asks() bool {
 	return len(s.asked) > 0
 }
 
-// withdrawn is the end of a call whose client said why it wants no answer.
+// withdrawn is the error of a call that its client cancelled with a reason.
 type withdrawn struct{ reason string }
 
 func (w *withdrawn) Error() string        { return w.reason }

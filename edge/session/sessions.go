@@ -17,17 +17,17 @@ import (
 	"github.com/weir-edge/weir/edge/relay"
 )
 
-// Options say how a table is made.
+// Options configure the table of sessions.
 type Options struct {
 	Most    int           // sessions of all holders
 	Each    int           // sessions of one
 	Streams int           // long-lived streams of one
 	TTL     time.Duration // of a session that nobody uses
-	CallCap time.Duration // of a call
+	CallCap time.Duration // the longest a call may take
 	Largest int           // bytes of a message between replicas
 
-	ServeWithoutStore bool // while a shared store is away, the sessions that are here go on
-	SharedKey         bool // what replicas write to each other is signed with a key of all of them
+	ServeWithoutStore bool // sessions go on while their store is away
+	SharedKey         bool // messages of replicas are signed with a common key
 	HandOver          bool // another process may go on with the sessions
 
 	Relay  *relay.Relay
@@ -35,46 +35,46 @@ type Options struct {
 	Memory *kv.MemoryStore // of the process
 	Clock  *door.Clock
 	Log    *slog.Logger
-	Work   *sync.WaitGroup // of what goes on by itself
-	End    <-chan struct{} // closed when that is to end
+	Work   *sync.WaitGroup // of goroutines that are started here
+	End    <-chan struct{} // closed when they are to end
 
-	// Servers are the ones that are served now, by name. It is nil before the first.
+	// Servers returns the servers that are served now, by name; nil before the first.
 	Servers func() map[string]*Host
 
-	// Handlers are what comes of the messages of replicas that are about no session,
-	// by kind.
+	// Handlers returns the handlers of messages that are about no session, by kind.
 	Handlers func(*Store) map[string]relay.Handler
 
-	// Wanted says whether what a replica asks for is here, which is of no session.
+	// Wanted reports whether this edge has what a replica asks for, other than a session.
 	Wanted func(relay.Message, []byte) error
 
-	// Keys are those that seal states, and TakeKeys adds those of the process before.
+	// Keys returns the keys that seal states, and TakeKeys adds those of the process
+	// before.
 	Keys     func() [][]byte
 	TakeKeys func([][]byte)
 }
 
-// Host is a server as its sessions need it.
+// Host is a server as its sessions see it.
 type Host struct {
 	Store    *Store             // of its sessions; nil for the memory of the process
-	Backends []*backend.Backend // by which sessions are handed over
-	Digest   string             // of its part of the plan, which another process compares
-	Guarded  bool               // its clients have to prove who they are
+	Backends []*backend.Backend // whose sessions are handed over with the client's
+	Digest   string             // of what the server is made from, to compare with another process
+	Guarded  bool               // clients have to authenticate
 
-	// Ask sends a request of the edge's own for a session, past the same filters as
-	// the client's.
+	// Ask sends a request of the edge's own for a session, through the same filters as the
+	// client's.
 	Ask func(context.Context, *edge.Exchange) (*edge.Response, error)
 
-	// Level tells the backends from which level on to log for a session.
+	// Level sets the log level of a session at the backends.
 	Level func(ctx context.Context, s *edge.Session, level string)
 
 	// Hear begins to listen to the backends for a session, until the context ends.
 	Hear func(context.Context, *edge.Session, edge.Client)
 
-	// End tells programs that a session has ended; nil where none wants to know.
+	// End tells programs that a session has ended; nil if none wants to know.
 	End func(*edge.Session)
 
-	// Tasks are what is known of where tasks are, and TakeTask adds one. It reports
-	// false when there is no such backend.
+	// Tasks returns the known tasks, and TakeTask adds one. It reports false if there is no
+	// such backend.
 	Tasks    func() []Task
 	TakeTask func(Task) bool
 }
@@ -89,39 +89,38 @@ func (h *Host) backend(name string) *backend.Backend {
 	return nil
 }
 
-// Sessions holds the legacy sessions of a process. Ids are 128 random bits, so
-// that none can be guessed; a session that nobody uses for its lifetime ends.
-// Each holder has a bound of its own: whoever wants more loses the own one that
-// is used least, and nobody else's.
+// Sessions holds the legacy sessions of a process. Ids are 128 random bits, which nobody can
+// guess. A session ends when it was not used for its lifetime. Each holder has a limit:
+// beyond it, its own least recently used session ends, and nobody else's.
 type Sessions struct {
 	Streams Streams // long-lived ones
 	Stores  Stores  // that replicas share
 
 	o        Options
-	node     string // of this edge, where other processes go on with its sessions; else ""
+	node     string // of this edge if other processes may take over its sessions; else ""
 	passages passages
 	sliding  atomic.Bool // lifetimes in stores are being renewed
 
-	mail   *Store                  // by which processes of this place write to each other; nil for none
-	elders elders                  // those before this one
-	heir   atomic.Pointer[handing] // the one after it; nil for none
+	mail   *Store                  // the socket between processes of this host; nil for none
+	elders elders                  // processes before this one
+	heir   atomic.Pointer[handing] // the process after it; nil for none
 
 	kept  atomic.Int64  // bytes in their logs
-	turns atomic.Uint64 // requests that there have been
+	turns atomic.Uint64 // count of requests so far
 
 	mu      sync.RWMutex
 	byID    map[string]*Session
-	byKey   map[string]*Session // those that a store has, by their keys there, or all where other processes go on with them
+	byKey   map[string]*Session // those in a store, by their keys there; all if other processes may take them over
 	holders map[string]*holder
-	coming  int // places that are taken and have no session yet
+	coming  int // places taken for sessions that are being made
 }
 
-// holder is who has sessions: see edge.Holder.
+// holder is the sessions of one holder: see edge.Holder.
 type holder struct {
 	name   string
 	places int          // sessions, and those to come
 	kept   atomic.Int64 // bytes in the logs of the sessions
-	least  []*Session   // a heap: the one used least, as far as is known, comes first
+	least  []*Session   // a heap by known: the least recently used comes first
 }
 
 func (h *holder) Len() int           { return len(h.least) }
@@ -155,8 +154,7 @@ func New(o Options) *Sessions {
 	return ss
 }
 
-// Touch marks a session as used. The clock is coarse; which of two sessions was
-// used last is known exactly.
+// Touch marks a session as used. The clock is coarse, but the order of uses is exact.
 func (ss *Sessions) Touch(s *Session, now time.Time) {
 	s.turn.Store(ss.turns.Add(1))
 	if at := now.UnixMilli(); s.used.Load() != at {
@@ -164,13 +162,13 @@ func (ss *Sessions) Touch(s *Session, now time.Time) {
 	}
 }
 
-// Beginning is what a session begins with.
+// Beginning describes a session to begin.
 type Beginning struct {
-	ID    string // of the stream of the older transport that it belongs to; "" for a new one
+	ID    string // given by the stream of the older transport; "" for a new one
 	Store *Store // that it lies in; nil for none
 
 	Server, Owner, Holder, Version string
-	Info, Capabilities             []byte // JSON text; Info is nil where the client gave none
+	Info, Capabilities             []byte // JSON text; Info is nil if the client gave none
 }
 
 // Begin makes a session. Without a place for it the error is Overload: see place.
@@ -191,7 +189,7 @@ func (ss *Sessions) Begin(b Beginning) (*Session, error) {
 	if b.Store != nil {
 		err = ss.enroll(b.Store, s, b.ID != "")
 		if b.ID != "" && edge.KindOf(err) == edge.Overload {
-			err = nil // it ends with its stream, and where that is it needs no store
+			err = nil // it ends with its stream, which is here, and needs no store
 		}
 	}
 	if err != nil {
@@ -201,7 +199,7 @@ func (ss *Sessions) Begin(b Beginning) (*Session, error) {
 	return ss.add(s, h), nil
 }
 
-// make makes a session that is in no table yet.
+// make returns a session that is not in the table yet.
 func (ss *Sessions) make(now time.Time, id, server, owner, version string, info, capabilities []byte) *Session {
 	s := &Session{Server: server, of: ss, Session: edge.Session{
 		ID:           id,
@@ -215,14 +213,14 @@ func (ss *Sessions) make(now time.Time, id, server, owner, version string, info,
 	return s
 }
 
-// place takes a place for a session of a holder, which add fills or vacate gives
-// back. Where there is none, the holder's own session that is used least and has
-// nothing under way makes it; without such a one the error is Overload.
+// place takes a place for a session of a holder, which add fills or vacate gives back. If
+// there is none, the holder's least recently used idle session ends; without one the error
+// is Overload.
 func (ss *Sessions) place(now time.Time, name string) (*holder, error) {
 	return ss.placeFor(now, name, true)
 }
 
-// placeIfFree is place that ends no session to make room.
+// placeIfFree is place, but ends no session.
 func (ss *Sessions) placeIfFree(now time.Time, name string) (*holder, error) {
 	return ss.placeFor(now, name, false)
 }
@@ -258,8 +256,8 @@ func (ss *Sessions) placeFor(now time.Time, name string, evict bool) (*holder, e
 	return h, nil
 }
 
-// idle returns a holder's session that is used least, of those with nothing
-// under way; nil for none. t.mu is held.
+// idle returns the least recently used session of a holder without anything under way; nil
+// for none. t.mu is held.
 func (ss *Sessions) idle(h *holder, now time.Time) (found *Session) {
 	var busy []*Session
 	for found == nil && len(h.least) > 0 {
@@ -282,7 +280,7 @@ func (ss *Sessions) idle(h *holder, now time.Time) (found *Session) {
 	return found
 }
 
-// vacate gives back a place that has no session.
+// vacate gives back a place.
 func (ss *Sessions) vacate(h *holder) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -290,15 +288,14 @@ func (ss *Sessions) vacate(h *holder) {
 	ss.free(h)
 }
 
-// free takes a place off a holder; t.mu is held.
+// free subtracts a place from a holder; t.mu is held.
 func (ss *Sessions) free(h *holder) {
 	if h.places--; h.places == 0 {
 		delete(ss.holders, h.name)
 	}
 }
 
-// add puts a session into its holder's place in the table, or returns the one of
-// its id that is there.
+// add puts a session into the table, or returns the one of its id that is there.
 func (ss *Sessions) add(s *Session, h *holder) *Session {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -326,7 +323,7 @@ func (ss *Sessions) take(s *Session) {
 	ss.free(s.holder)
 }
 
-// holderOf is the name of who has a session.
+// holderOf returns the name of the holder of a session.
 func (ss *Sessions) holderOf(s *Session) string {
 	ss.mu.RLock()
 	defer ss.mu.RUnlock()
@@ -336,7 +333,7 @@ func (ss *Sessions) holderOf(s *Session) string {
 	return s.holder.name
 }
 
-// keyOf is by which other edges know a session; "" for one that none does.
+// keyOf returns the key by which other edges know a session; "" if none does.
 func (ss *Sessions) keyOf(s *Session) string {
 	if s.stored.key == "" && ss.node != "" {
 		return Key(s.ID)
@@ -352,7 +349,7 @@ func (ss *Sessions) known(key string) *Session {
 	return ss.byKey[key]
 }
 
-// Here returns a session of this edge and marks it as used; nil when it is not there.
+// Here returns a session of this edge and marks it as used; nil for none.
 func (ss *Sessions) Here(id string, now time.Time) *Session {
 	ss.mu.RLock()
 	s := ss.byID[id]
@@ -363,7 +360,7 @@ func (ss *Sessions) Here(id string, now time.Time) *Session {
 	return s
 }
 
-// End ends a session; false when there is none of that id.
+// End ends a session. It reports false if there is none of that id.
 func (ss *Sessions) End(id string) bool {
 	ss.mu.Lock()
 	s := ss.byID[id]
@@ -377,7 +374,7 @@ func (ss *Sessions) End(id string) bool {
 	return s != nil
 }
 
-// Sweep ends the sessions that nobody has used for their lifetime.
+// Sweep ends the sessions that were not used for their lifetime.
 func (ss *Sessions) Sweep(now time.Time) {
 	var old, some []*Session
 	before := now.Add(-ss.o.TTL).UnixMilli()
@@ -453,8 +450,8 @@ func (ss *Sessions) Len() int {
 	return len(ss.byID)
 }
 
-// Leave ends all sessions at the end of the process. Those that a store has go on
-// at other edges, which find there what their streams have carried.
+// Leave ends all sessions at the end of the process. Those in a store continue at other
+// edges, which find the logs of their streams there.
 func (ss *Sessions) Leave() {
 	for _, t := range ss.Stores.List() {
 		t.writer.write(t)
@@ -465,5 +462,5 @@ func (ss *Sessions) Leave() {
 	})
 }
 
-// Replaced reports whether another process stands in for this one.
+// Replaced reports whether another process has replaced this one.
 func (ss *Sessions) Replaced() bool { return ss.heir.Load() != nil }

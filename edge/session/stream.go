@@ -15,9 +15,9 @@ import (
 	"github.com/weir-edge/weir/edge/relay"
 )
 
-// Heartbeat is how long an open stream may be silent until it carries a comment, and
-// a call until it becomes a stream. It is looked for once a second, so that nothing is
-// silent for longer than 15 s.
+// Heartbeat is how long an open stream may be silent before it carries a comment, and a call
+// before it becomes a stream. It is checked once a second, so that nothing is silent for
+// more than 15 s.
 const Heartbeat = 14 * time.Second
 
 var (
@@ -30,13 +30,13 @@ var (
 type Stream struct {
 	of     *Sessions
 	s      *Session       // mu guards it
-	holder string         // whom it is counted for
-	Server string         // that it is of
+	holder string         // for limits: see edge.Holder
+	Server string         // name
 	Who    *edge.Identity // who opened it
 	conn   *door.Conn
 	done   chan struct{} // closed when the stream ends
 
-	written atomic.Int64 // when, in Unix milliseconds; whoever asks must not wait for a client that does not read
+	written atomic.Int64 // time of the last write, Unix milliseconds; read without mu, whose holder may wait for a slow client
 
 	mu    sync.Mutex
 	head  []byte // of the answer; goes out before anything else, and is nil then
@@ -123,11 +123,11 @@ func (o *Stream) Beat(now time.Time) {
 	_ = o.putChunk(door.AppendChunk(nil, comment))
 }
 
-// goodbye is how long a client may take to read the end of its stream.
+// goodbye bounds how long a client may take to read the end of its stream.
 const goodbye = time.Second
 
-// Close ends the stream in order. A client that does not read, and whoever
-// writes to it, is not waited for longer than goodbye.
+// Close ends the stream in order. It waits for a client that does not read no longer than
+// goodbye.
 func (o *Stream) Close() {
 	_ = o.conn.SetWriteDeadline(time.Now().Add(goodbye))
 	o.mu.Lock()
@@ -242,7 +242,7 @@ func (o *Stream) await(closed func(*Stream)) {
 	}
 }
 
-// over is the end of the stream and of its connection.
+// over ends the stream and its connection.
 func (o *Stream) over(closed func(*Stream)) {
 	defer o.of.Streams.remove(o)
 	defer o.conn.Close()
@@ -265,7 +265,7 @@ func (ss *Sessions) EndStreams() {
 	work.Wait()
 }
 
-// serves reports whether calls are under way that are answered on the stream.
+// serves reports whether calls are under way whose answers go to the stream.
 func (o *Stream) serves() bool {
 	s := o.session()
 	if s == nil || !s.older.Load() {
@@ -285,8 +285,7 @@ type Streams struct {
 	none  chan struct{}  // closed with the last stream, once over
 }
 
-// add lists a stream that has a place. It reports false when none may begin any
-// longer.
+// add lists a stream that has a place. It reports false when no further stream may begin.
 func (t *Streams) add(o *Stream) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -300,8 +299,7 @@ func (t *Streams) add(o *Stream) bool {
 	return true
 }
 
-// End ends every stream and waits until the last is gone, and what ended with
-// it is done.
+// End ends every stream and waits until the last one is gone.
 func (t *Streams) End() {
 	t.mu.Lock()
 	t.over, t.none = true, make(chan struct{})
@@ -316,8 +314,8 @@ func (t *Streams) End() {
 	<-none
 }
 
-// take takes a place for a stream of a holder. It reports false when the holder
-// has most of them already.
+// take takes a place for a stream of a holder. It reports false if the holder has as many as
+// it may.
 func (t *Streams) take(holder string, most int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -377,7 +375,7 @@ func (t *Streams) Len() int {
 // backends for what belongs to no call.
 func (s *Session) Open(o *Stream) {
 	for _, m := range s.opened(o) {
-		_ = o.Send(m) // a client that is gone asks when it is back
+		_ = o.Send(m) // a client that is gone asks again when it is back
 	}
 }
 
@@ -435,8 +433,8 @@ func (s *Session) Shut(o *Stream) {
 	}
 }
 
-// newest is the way to a legacy client outside its calls: its newest stream.
-// Each message goes to one stream only (2025-11-25, basic/transports).
+// newest is the edge.Client of a legacy session outside its calls: its newest stream. Each
+// message goes to one stream only (2025-11-25, basic/transports).
 type newest struct{ s *Session }
 
 func (n newest) stream() *Stream {
@@ -467,9 +465,8 @@ func (n newest) Ask(ctx context.Context, questions map[string]edge.Question) (ma
 	return nil, edge.Errorf(edge.NoMethod, "ask", "the client has no stream open")
 }
 
-// Say writes what other edges post for the client of a stream, until that ends.
-// A client that reads too slowly for it loses the stream: something would be
-// missing from there on.
+// Say writes to a stream the messages that other edges post for its client, until it ends. A
+// client that reads too slowly loses the stream, since messages would be missing.
 func (o *Stream) Say(one *relay.Stream) {
 	for {
 		d, there, over := one.Take()
