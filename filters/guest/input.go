@@ -16,6 +16,7 @@ import (
 // It is used again for another message.
 type scratch struct {
 	in, out, record, tool []byte
+	say                   abi.Input
 	session               [2 * sessionBytes]byte
 	carry                 []carried
 }
@@ -35,6 +36,7 @@ func newScratch() *scratch { return works.Get().(*scratch) }
 
 func (w *scratch) free() {
 	w.carry = nil // it goes its own way
+	w.say.Reset()
 	if cap(w.in)+cap(w.out)+cap(w.record)+cap(w.tool) <= maxKept {
 		works.Put(w)
 	}
@@ -67,87 +69,62 @@ type subject struct {
 
 // input writes the record that a program reads at a hook.
 func (w *scratch) input(a *want, x *edge.Exchange, s *subject) []byte {
-	b := w.in[:0]
-	if a.has(abi.CallTool) && len(s.tool) > 0 {
-		b = abi.AppendBytes(b, abi.CallTool, s.tool)
-	}
-	if a.has(abi.CallBackend) && s.backend != "" {
-		b = abi.AppendString(b, abi.CallBackend, s.backend)
-	}
-	if a.has(abi.CallMethod) && s.method != "" {
-		b = abi.AppendString(b, abi.CallMethod, s.method)
-	}
-	if a.has(abi.CallRequestID) && x.Request != nil && x.Request.ID.OK() {
-		b = abi.AppendBytes(b, abi.CallRequestID, x.Request.IDText())
+	in := &w.say
+	in.Reset()
+	in.Tool, in.Backend, in.Method, in.Result, in.Error, in.Carry = s.tool, s.backend, s.method, s.result, s.failure, s.carry
+	in.Status, in.Path, in.Event = uint64(s.status), s.path, s.event
+	if x.Request != nil && x.Request.ID.OK() {
+		in.RequestID = x.Request.IDText()
 	}
 	if a.has(abi.CallSession) && x.Session != nil {
-		b = abi.AppendBytes(b, abi.CallSession, w.sessionKey(x))
+		in.Session = w.sessionKey(x)
 	}
 	if a.has(abi.CallPrincipal) && x.Identity != nil {
 		w.record = appendPrincipal(w.record[:0], x.Identity)
-		b = abi.AppendBytes(b, abi.CallPrincipal, w.record)
+		in.Principal = w.record
 	}
 	for _, name := range a.headers {
 		for i := range x.Heard {
 			if h := &x.Heard[i]; h.Name == name {
-				w.record = abi.AppendString(abi.AppendString(w.record[:0], abi.HeaderName, name), abi.HeaderValue, h.Value)
-				b = abi.AppendBytes(b, abi.CallHeader, w.record)
+				in.Headers = append(in.Headers, abi.Header(*h))
 			}
 		}
 	}
-	if a.has(abi.CallArguments) && len(s.arguments) > 0 && (a.limit == 0 || uint64(len(s.arguments)) <= a.limit) {
-		b = abi.AppendBytes(b, abi.CallArguments, s.arguments)
+	if a.limit == 0 || uint64(len(s.arguments)) <= a.limit {
+		in.Arguments = s.arguments
 	}
-	b = w.selected(b, a.pointers, s.values)
-	if a.has(abi.CallResult) && len(s.result) > 0 {
-		b = abi.AppendBytes(b, abi.CallResult, s.result)
-	}
-	if a.has(abi.CallError) && len(s.failure) > 0 {
-		b = abi.AppendBytes(b, abi.CallError, s.failure)
-	}
-	if a.has(abi.CallCarry) && len(s.carry) > 0 {
-		b = abi.AppendBytes(b, abi.CallCarry, s.carry)
-	}
-	if a.has(abi.CallStatus) && s.status != 0 {
-		b = abi.AppendUint(b, abi.CallStatus, uint64(s.status))
-	}
-	if a.has(abi.CallPath) && s.path != "" {
-		b = abi.AppendString(b, abi.CallPath, s.path)
-	}
-	if a.has(abi.CallEvent) && len(s.event) > 0 {
-		b = abi.AppendBytes(b, abi.CallEvent, s.event)
-	}
+	in.Selected = selected(in.Selected, a.pointers, s.values)
 	if a.has(abi.CallNow) {
-		b = abi.AppendUint(b, abi.CallNow, uint64(time.Now().UnixMilli()))
+		in.Now = uint64(time.Now().UnixMilli())
 	}
-	w.in = b
-	return b
+	w.in = in.Append(w.in[:0], a.fields)
+	return w.in
 }
 
 // fewBytes is how large a value may be so that to walk through it once for each
 // pointer is quicker than to take it apart.
 const fewBytes = 16 << 10
 
-// selected writes the values that pointers lead to.
-func (w *scratch) selected(b []byte, pointers [][]string, values []byte) []byte {
+// selected appends the values that pointers lead to.
+func selected(all [][]byte, pointers [][]string, values []byte) [][]byte {
 	if len(pointers) < 2 || len(values) <= fewBytes {
 		for _, tokens := range pointers {
-			b = abi.AppendBytes(b, abi.CallSelected, at(values, tokens))
+			all = append(all, at(values, tokens))
 		}
-		return b
+		return all
 	}
-	var all mcp.Outline
-	if all.Read(values, mcp.Bounds{}) != nil {
-		return b
+	var outline mcp.Outline
+	if outline.Read(values, mcp.Bounds{}) != nil {
+		return all
 	}
 	for _, tokens := range pointers {
 		var value []byte
-		if n := all.At(tokens, mcp.ArrayIndex); n >= 0 {
-			value = all.Value(n)
+		if n := outline.At(tokens, mcp.ArrayIndex); n >= 0 {
+			value = outline.Value(n)
 		}
-		b = abi.AppendBytes(b, abi.CallSelected, value)
+		all = append(all, value)
 	}
-	return b
+	return all
 }
 
 const sessionBytes = 16

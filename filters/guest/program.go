@@ -120,7 +120,7 @@ func secret(name string) bool {
 }
 
 // has reports whether the input includes a field.
-func (w *want) has(field int) bool { return w.fields == 0 || w.fields&(1<<field) != 0 }
+func (w *want) has(field int) bool { return abi.Has(w.fields, field) }
 
 // matches reports whether both a program and its operator want it to be asked
 // about a message. A name too long for any tool matches every glob, so that a

@@ -270,82 +270,34 @@ func identity(record []byte) *weir.Identity {
 
 // record encodes an input, less what was not asked for.
 func (s *subscription) record(hook abi.Hook, in *Input) []byte {
-	var b []byte
-	has := func(field int) bool { return s.fields == 0 || s.fields>>field&1 == 1 }
-	text := func(field int, values ...string) {
-		for _, v := range values {
-			if v != "" && has(field) {
-				b = abi.AppendString(b, field, v)
-			}
-		}
-	}
-	text(abi.CallTool, in.Tool)
-	text(abi.CallBackend, in.Backend)
-	text(abi.CallSession, in.Session)
-	text(abi.CallMethod, in.Method)
-	text(abi.CallRequestID, in.RequestID)
-	if p := principal(in.Principal); len(p) > 0 && has(abi.CallPrincipal) {
-		b = abi.AppendBytes(b, abi.CallPrincipal, p)
+	who := in.Principal
+	say := abi.Input{
+		Tool: []byte(in.Tool), Backend: in.Backend, Session: []byte(in.Session), Method: in.Method, RequestID: []byte(in.RequestID),
+		Principal: (&abi.Principal{Subject: who.Subject, Tenant: who.Tenant, Issuer: who.Issuer, Groups: who.Groups, Roles: who.Roles, Scopes: who.Scopes}).Append(nil),
+		Result:    []byte(in.Result), Error: []byte(in.Error), Claims: []byte(in.Claims), Carry: []byte(in.Carry),
+		Status: in.Status, Path: in.Path, Issuer: in.Issuer, Event: []byte(in.Event), Now: in.Now,
 	}
 	for _, name := range s.headers {
 		for given, value := range in.Headers {
-			if strings.ToLower(given) == name && has(abi.CallHeader) {
-				h := abi.AppendString(nil, abi.HeaderName, name)
-				b = abi.AppendBytes(b, abi.CallHeader, abi.AppendString(h, abi.HeaderValue, value))
+			if strings.ToLower(given) == name {
+				say.Headers = append(say.Headers, abi.Header{Name: name, Value: value})
 			}
 		}
 	}
 	if s.inline == 0 || uint64(len(in.Arguments)) <= s.inline {
-		text(abi.CallArguments, in.Arguments)
+		say.Arguments = []byte(in.Arguments)
 	}
 	of := in.Arguments
 	if hook == abi.OnCallResponse || of == "" {
 		of = in.Result
 	}
 	for _, p := range s.pointers {
-		if has(abi.CallSelected) {
-			b = abi.AppendString(b, abi.CallSelected, string(weir.Parse([]byte(of)).At(p).JSON()))
-		}
+		say.Selected = append(say.Selected, []byte(weir.Parse([]byte(of)).At(p).JSON()))
 	}
-	if in.Now != 0 && has(abi.CallNow) {
-		b = abi.AppendUint(b, abi.CallNow, in.Now)
-	}
-	text(abi.CallResult, in.Result)
-	text(abi.CallError, in.Error)
 	for _, item := range in.Items {
-		if has(abi.CallItem) {
-			r := abi.AppendString(nil, abi.ItemName, item.Name)
-			r = abi.AppendString(r, abi.ItemBackend, item.Backend)
-			b = abi.AppendBytes(b, abi.CallItem, abi.AppendString(r, abi.ItemJSON, item.JSON))
-		}
+		say.Items = append(say.Items, abi.Item{Name: item.Name, Backend: item.Backend, JSON: []byte(item.JSON)})
 	}
-	text(abi.CallClaims, in.Claims)
-	text(abi.CallCarry, in.Carry)
-	if in.Status != 0 && has(abi.CallStatus) {
-		b = abi.AppendUint(b, abi.CallStatus, in.Status)
-	}
-	text(abi.CallPath, in.Path)
-	text(abi.CallIssuer, in.Issuer)
-	text(abi.CallEvent, in.Event)
-	return b
-}
-
-func principal(who weir.Identity) []byte {
-	var b []byte
-	text := func(field int, values ...string) {
-		for _, v := range values {
-			if v != "" {
-				b = abi.AppendString(b, field, v)
-			}
-		}
-	}
-	text(abi.PrincipalSubject, who.Subject)
-	text(abi.PrincipalTenant, who.Tenant)
-	text(abi.PrincipalGroup, who.Groups...)
-	text(abi.PrincipalRole, who.Roles...)
-	text(abi.PrincipalScope, who.Scopes...)
-	text(abi.PrincipalIssuer, who.Issuer)
-	return b
+	return say.Append(nil, s.fields)
 }
 
 // anyGlob says whether one of the globs matches a name, as the edge does: a message

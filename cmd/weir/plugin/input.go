@@ -3,8 +3,8 @@ package plugin
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -131,85 +131,35 @@ func glob(pattern, name string) bool {
 
 // record encodes an input for a guest.
 func (in *Input) record(hook abi.Hook, w wanted) []byte {
-	var b []byte
-	has := func(field int) bool { return w.fields>>field&1 == 1 }
-	text := func(field int, s string) {
-		if s != "" && has(field) {
-			b = abi.AppendString(b, field, s)
-		}
+	say := abi.Input{
+		Tool: []byte(in.Tool), Backend: in.Backend, Session: []byte(in.Session), Method: in.Method, RequestID: in.RequestID,
+		Result: in.Result, Error: in.Error, Claims: in.Claims, Carry: []byte(in.Carry), Status: in.Status, Path: in.Path,
+		Issuer: in.Issuer, Event: in.Event, Now: in.Now,
 	}
-	text(abi.CallTool, in.Tool)
-	text(abi.CallBackend, in.Backend)
-	text(abi.CallSession, in.Session)
-	text(abi.CallMethod, in.Method)
-	text(abi.CallRequestID, string(in.RequestID))
-	if p := in.Principal; p != nil && has(abi.CallPrincipal) {
-		b = abi.AppendBytes(b, abi.CallPrincipal, p.record())
+	if p := in.Principal; p != nil {
+		who := abi.Principal{Subject: p.Subject, Tenant: p.Tenant, Issuer: p.Issuer, Groups: p.Groups, Roles: p.Roles, Scopes: p.Scopes}
+		say.Principal = who.Append(nil)
 	}
-	if has(abi.CallHeader) {
-		names := make([]string, 0, len(in.Headers))
-		for name := range in.Headers {
-			names = append(names, name)
-		}
-		sort.Strings(names)
-		for _, name := range names {
-			if lower := strings.ToLower(name); slices.Contains(w.headers, lower) {
-				h := abi.AppendString(nil, abi.HeaderName, lower)
-				b = abi.AppendBytes(b, abi.CallHeader, abi.AppendString(h, abi.HeaderValue, in.Headers[name]))
-			}
+	names := slices.Sorted(maps.Keys(in.Headers))
+	for _, name := range names {
+		if lower := strings.ToLower(name); slices.Contains(w.headers, lower) {
+			say.Headers = append(say.Headers, abi.Header{Name: lower, Value: in.Headers[name]})
 		}
 	}
 	if w.inline == 0 || uint64(len(in.Arguments)) <= w.inline {
-		text(abi.CallArguments, string(in.Arguments))
+		say.Arguments = in.Arguments
 	}
-	if has(abi.CallSelected) {
-		of := in.Arguments
-		if hook == abi.OnCallResponse || len(of) == 0 {
-			of = in.Result
-		}
-		for _, p := range w.pointers {
-			b = abi.AppendBytes(b, abi.CallSelected, at(of, p))
-		}
+	of := in.Arguments
+	if hook == abi.OnCallResponse || len(of) == 0 {
+		of = in.Result
 	}
-	if in.Now != 0 && has(abi.CallNow) {
-		b = abi.AppendUint(b, abi.CallNow, in.Now)
+	for _, p := range w.pointers {
+		say.Selected = append(say.Selected, at(of, p))
 	}
-	text(abi.CallResult, string(in.Result))
-	text(abi.CallError, string(in.Error))
-	if has(abi.CallItem) {
-		for _, item := range in.Items {
-			r := abi.AppendString(nil, abi.ItemName, item.Name)
-			r = abi.AppendString(r, abi.ItemBackend, item.Backend)
-			b = abi.AppendBytes(b, abi.CallItem, abi.AppendBytes(r, abi.ItemJSON, item.JSON))
-		}
+	for _, item := range in.Items {
+		say.Items = append(say.Items, abi.Item{Name: item.Name, Backend: item.Backend, JSON: item.JSON})
 	}
-	text(abi.CallClaims, string(in.Claims))
-	text(abi.CallCarry, in.Carry)
-	if in.Status != 0 && has(abi.CallStatus) {
-		b = abi.AppendUint(b, abi.CallStatus, in.Status)
-	}
-	text(abi.CallPath, in.Path)
-	text(abi.CallIssuer, in.Issuer)
-	text(abi.CallEvent, string(in.Event))
-	return b
-}
-
-func (p *Principal) record() []byte {
-	var b []byte
-	text := func(field int, values ...string) {
-		for _, s := range values {
-			if s != "" {
-				b = abi.AppendString(b, field, s)
-			}
-		}
-	}
-	text(abi.PrincipalSubject, p.Subject)
-	text(abi.PrincipalTenant, p.Tenant)
-	text(abi.PrincipalGroup, p.Groups...)
-	text(abi.PrincipalRole, p.Roles...)
-	text(abi.PrincipalScope, p.Scopes...)
-	text(abi.PrincipalIssuer, p.Issuer)
-	return b
+	return say.Append(nil, w.fields)
 }
 
 // at returns the value of JSON text behind a pointer (RFC 6901); nil where
