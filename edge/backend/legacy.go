@@ -92,30 +92,31 @@ func (b *Backend) SetLevel(ctx context.Context, client *edge.Session, level stri
 }
 
 // Listen passes on to out what the backend sends a legacy client outside its
-// calls, until ctx ends.
-func (b *Backend) Listen(ctx context.Context, client *edge.Session, out edge.Client) error {
-	return b.listen(ctx, client, out, (*session).listen)
+// calls, until ctx ends. It calls opened each time that it begins to hear the
+// backend; resumes says that nothing that the backend told before is lost.
+func (b *Backend) Listen(ctx context.Context, client *edge.Session, out edge.Client, opened func(resumes bool)) error {
+	return b.listen(ctx, client, out, opened, (*session).listen)
 }
 
 // Attend is Listen that returns, and goes on without a goroutine, where the
 // backend has no stream for what comes outside of calls.
 func (b *Backend) Attend(ctx context.Context, client *edge.Session, out edge.Client) error {
-	return b.listen(ctx, client, out, (*session).attend)
+	return b.listen(ctx, client, out, func(bool) {}, (*session).attend)
 }
 
-func (b *Backend) listen(ctx context.Context, client *edge.Session, out edge.Client, hear func(*session, context.Context, edge.Client) error) error {
+func (b *Backend) listen(ctx context.Context, client *edge.Session, out edge.Client, opened func(bool), hear func(*session, context.Context, edge.Client, func(bool)) error) error {
 	in, err := b.Introduced(ctx)
 	if err != nil {
 		return err
 	}
 	if in.Era == mcp.Modern {
-		return b.listenModern(ctx, client, out)
+		return b.listenModern(ctx, client, out, opened)
 	}
 	s, err := b.sessionOf(client, in)
 	if err != nil {
 		return err
 	}
-	return b.named(hear(s, ctx, out))
+	return b.named(hear(s, ctx, out, opened))
 }
 
 // modernClient carries a modern client's message to a legacy backend, over a

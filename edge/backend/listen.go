@@ -129,7 +129,7 @@ func (b *Backend) subscribe(ctx context.Context, x *edge.Exchange, in *Introduct
 	if err := out.Admit(honoured); err != nil {
 		return nil, edge.Errorf(edge.Gone, "listen", "%w", err)
 	}
-	if err := s.listen(ctx, out); err != nil {
+	if err := s.listen(ctx, out, nil); err != nil {
 		return nil, err
 	}
 	return result(m, out.Done()), nil
@@ -333,7 +333,7 @@ func (b *Backend) watch(ctx context.Context, x *edge.Exchange) (bool, *edge.Resp
 
 // listenModern passes on to out what a modern backend tells a session, until
 // ctx ends.
-func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out edge.Client) error {
+func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out edge.Client, opened func(resumes bool)) error {
 	w := b.watcherOf(client)
 	if w == nil {
 		return edge.Errorf(edge.NoSession, "session", "Session not found")
@@ -342,7 +342,7 @@ func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out ed
 	var streams sync.WaitGroup
 	defer streams.Wait()
 	defer cancel()
-	start := func() *listening {
+	start := func(resumes bool) *listening {
 		w.mu.Lock()
 		want, wanted := Wish{Tools: true, Prompts: true, Resources: true, URIs: w.uris.list()}, w.wanted
 		w.mu.Unlock()
@@ -354,6 +354,7 @@ func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out ed
 			l.err = b.listenOnce(one, client, want, out, sync.OnceFunc(func() {
 				close(l.acked)
 				w.acknowledged(wanted)
+				opened(resumes)
 			}))
 		})
 		return l
@@ -361,7 +362,7 @@ func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out ed
 	w.listened(true)
 	defer w.listened(false)
 	wait := 100 * time.Millisecond
-	for now := start(); ; {
+	for now := start(false); ; {
 		began := time.Now()
 		select {
 		case <-ctx.Done():
@@ -369,7 +370,7 @@ func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out ed
 		case <-w.closed:
 			return nil
 		case <-w.renew:
-			next := start()
+			next := start(true)
 			select {
 			case <-next.acked:
 			case <-next.ended:
@@ -401,7 +402,7 @@ func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out ed
 		case <-time.After(wait):
 		}
 		wait = min(2*wait, 30*time.Second)
-		now = start()
+		now = start(false)
 	}
 }
 

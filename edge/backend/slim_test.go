@@ -84,7 +84,7 @@ func TestAttend(t *testing.T) {
 	}
 	out := NewAudience(nil, nil, func() {})
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := s.attend(ctx, out); err != nil || heard() != edge.Client(out) {
+	if err := s.attend(ctx, out, nil); err != nil || heard() != edge.Client(out) {
 		t.Fatalf("%v; heard by %v", err, heard())
 	}
 	cancel()
@@ -93,7 +93,7 @@ func TestAttend(t *testing.T) {
 	}
 	ctx, cancel = context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- s.listen(ctx, out) }()
+	go func() { ended <- s.listen(ctx, out, nil) }()
 	for heard() == nil {
 		runtime.Gosched()
 	}

@@ -23,7 +23,7 @@ func (b *Backend) ownStream(s *session) context.CancelFunc {
 	ctx, cancel := context.WithCancel(b.life)
 	begun := b.spawn("own stream", func() {
 		defer b.ownStreams.Add(-1)
-		_ = s.readOwn(ctx)
+		_ = s.readOwn(ctx, nil)
 	})
 	if !begun {
 		b.ownStreams.Add(-1)
@@ -52,10 +52,10 @@ func (s *session) stopHearing(out edge.Client) {
 }
 
 // listen passes on to out what belongs to no call, until ctx ends.
-func (s *session) listen(ctx context.Context, out edge.Client) error {
+func (s *session) listen(ctx context.Context, out edge.Client, opened func(resumes bool)) error {
 	s.hear(out)
 	defer s.stopHearing(out)
-	err := s.readOwn(ctx)
+	err := s.readOwn(ctx, opened)
 	if errors.Is(err, errMute) {
 		<-ctx.Done()
 		return nil
@@ -65,9 +65,9 @@ func (s *session) listen(ctx context.Context, out edge.Client) error {
 
 // attend is listen that returns, and goes on without a goroutine, where no
 // stream is to be read.
-func (s *session) attend(ctx context.Context, out edge.Client) error {
+func (s *session) attend(ctx context.Context, out edge.Client, opened func(resumes bool)) error {
 	s.hear(out)
-	err := s.readOwn(ctx)
+	err := s.readOwn(ctx, opened)
 	if errors.Is(err, errMute) {
 		context.AfterFunc(ctx, func() { s.stopHearing(out) })
 		return nil
@@ -80,8 +80,10 @@ func (s *session) attend(ctx context.Context, out edge.Client) error {
 // such, or everything comes on one stream, which is read already.
 var errMute = errors.New("the server has no stream of its own")
 
-// readOwn reads the server's own stream (GET), until ctx ends.
-func (s *session) readOwn(ctx context.Context) error {
+// readOwn reads the server's own stream (GET), until ctx ends. Each time that the
+// stream is open it calls opened, unless that is nil: resumes says that it goes on
+// from the last event that was heard.
+func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error {
 	wait := 100 * time.Millisecond
 	for {
 		l, r, err := s.openStream(ctx)
@@ -111,7 +113,11 @@ func (s *session) readOwn(ctx context.Context) error {
 			r.close()
 			return errMute
 		default:
+			began, last, told := time.Now(), wait, false
 			wait = 100 * time.Millisecond
+			if opened != nil {
+				opened(s.lastHeard() != "")
+			}
 			events := mcp.NewEventReader(r.stream(), s.b.MaxMessage)
 			for {
 				e, err := events.Next()
@@ -120,7 +126,7 @@ func (s *session) readOwn(ctx context.Context) error {
 					break
 				}
 				if e.Retry > 0 {
-					wait = min(time.Duration(e.Retry)*time.Millisecond, 30*time.Second)
+					wait, told = min(time.Duration(e.Retry)*time.Millisecond, 30*time.Second), true
 				}
 				if m, err := mcp.Decode(e.Data); err == nil && (m.Kind == mcp.Request || m.Kind == mcp.Notification) {
 					if s.before(ctx, l, nil, m) != nil {
@@ -133,6 +139,9 @@ func (s *session) readOwn(ctx context.Context) error {
 				if e.HasID {
 					s.hasHeard(e.ID)
 				}
+			}
+			if !told && time.Since(began) < time.Second {
+				wait = max(wait, last) // it may end each stream at once
 			}
 		}
 		select {
@@ -153,6 +162,13 @@ func (s *session) hasHeard(id string) {
 	s.mu.Lock()
 	s.heard = id
 	s.mu.Unlock()
+}
+
+// lastHeard returns the id of the last event, from which a stream goes on.
+func (s *session) lastHeard() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.heard
 }
 
 // deafTo reports whether a server refused the stream where it was to go on from
@@ -191,9 +207,7 @@ func (s *session) openStream(ctx context.Context) (l *link, r *reply, err error)
 		}
 		o := s.outgoing(l, nil)
 		o.method, o.silence, o.until = "GET", 0, time.Time{}
-		s.mu.Lock()
-		o.last = s.heard
-		s.mu.Unlock()
+		o.last = s.lastHeard()
 		r, _, err = s.b.peer.send(ctx, &o)
 	}()
 	<-done

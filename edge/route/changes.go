@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -56,12 +57,19 @@ func (h *hub) close() {
 	h.work.Wait()
 }
 
-// hear listens to one backend until the hub ends.
+// hear listens to one backend until the hub ends. What the backend told while its
+// stream was broken is not known, so all its lists are fetched again after that.
 func (h *hub) hear(b *backend.Backend, ear *edge.Session) {
 	wait := time.Second
+	var before atomic.Bool
+	opened := func(resumes bool) {
+		if before.Swap(true) && !resumes {
+			h.s.Book.Drop(b.Name)
+		}
+	}
 	for h.life.Err() == nil {
 		began := time.Now()
-		err := b.Listen(h.life, ear, hearing{h: h, backend: b.Name})
+		err := b.Listen(h.life, ear, hearing{h: h, backend: b.Name}, opened)
 		if h.life.Err() != nil {
 			return
 		}

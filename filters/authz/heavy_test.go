@@ -3,7 +3,6 @@ package authz
 import (
 	"context"
 	"fmt"
-	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -43,7 +42,7 @@ func TestZ03Policies(t *testing.T) {
 				}
 				text := `{"a":` + heavy.Value(shape, size, depth) + `}`
 				h := open(t, set, Options{}, edge.Env{})
-				took := heavy.CPU(func() { h.call(person("alice", nil), "weather", text) })
+				took := heavy.Least(bound(len(text)), func() { h.call(person("alice", nil), "weather", text) })
 				if took > bound(len(text)) {
 					t.Errorf("%s, %d bytes, %d deep: %v (%s)", shape, len(text), depth, took, h.why.Reason)
 				}
@@ -68,7 +67,7 @@ func TestZ03Batch(t *testing.T) {
 			}
 			text := `{"a":[` + value.String()[1:] + `]}`
 			h := open(t, set, Options{}, edge.Env{})
-			took := heavy.CPU(func() {
+			took := heavy.Least(bound(parts*len(text))/2, func() {
 				for range parts {
 					x := message(t, person("alice", nil), "tools/call", `{"name":"weather","arguments":`+text+`}`)
 					x.Batch = parts
@@ -109,7 +108,7 @@ func TestZ03Completion(t *testing.T) {
 	params := `{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"b"},"context":{"arguments":{` + settled.String()[1:] + `}}}`
 	h := open(t, set, Options{}, edge.Env{})
 	x := message(t, person("alice", nil), "completion/complete", params)
-	took := heavy.CPU(func() {
+	took := heavy.Least(bound(len(params))/3, func() {
 		if _, err := h.handler.Handle(t.Context(), x); err != nil {
 			t.Error(err)
 		}
@@ -139,7 +138,8 @@ func TestZ03URIs(t *testing.T) {
 			h := open(t, set, Options{Lookup: lookup}, edge.Env{})
 			x := message(t, person("alice", nil), "subscriptions/listen", params)
 			// What each URI costs by itself is in no bound of bytes.
-			if took, most := heavy.CPU(func() { h.passes(x) }), bound(len(params))+bound(1<<20); took > most {
+			most := bound(len(params)) + bound(1<<20)
+			if took := heavy.Least(most, func() { h.passes(x) }); took > most {
 				t.Errorf("%d of %q, %d bytes: %v of %v (%s)", count, filler, len(params), took, most, h.why.Reason)
 			}
 		}
@@ -203,7 +203,7 @@ func TestZ03Colliding(t *testing.T) {
 	}
 	row := `{"a":[` + strings.Join(a, ",") + `],"b":[` + strings.Join(b, ",") + `]}`
 	h = open(t, policies(t, permitAll, `forbid(principal, action, resource) when { context has arg_a && context.arg_a.containsAny(context.arg_b) };`), Options{}, edge.Env{})
-	if took := heavy.CPU(func() { h.call(person("alice", nil), "weather", row) }); took > bound(len(row)) {
+	if took := heavy.Least(bound(len(row)), func() { h.call(person("alice", nil), "weather", row) }); took > bound(len(row)) {
 		t.Errorf("containsAny: %v", took)
 	}
 	if !h.call(person("alice", nil), "weather", `{"a":[1,2,3,4,5,6,7,8],"b":[0.5,9]}`) {
@@ -321,13 +321,9 @@ func FuzzHeavy(f *testing.F) {
 			return
 		}
 		h := open(t, set, Options{}, edge.Env{})
-		best := time.Duration(math.MaxInt64)
-		for range 3 { // a collection of garbage in between is nobody's fault
-			best = min(best, heavy.CPU(func() { h.call(person("alice", nil), "weather", text) }))
-			if best <= bound(len(text)) {
-				return
-			}
+		most := bound(len(text))
+		if took := heavy.Least(most, func() { h.call(person("alice", nil), "weather", text) }); took > most {
+			t.Errorf("%d bytes: %v", len(text), took)
 		}
-		t.Errorf("%d bytes: %v", len(text), best)
 	})
 }

@@ -38,7 +38,7 @@ func TestZ03(t *testing.T) {
 		message := []byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","arguments":{"a":` + value + `}}}`)
 		patches["same"] = `{"op":"test","path":"/mcp_request/params/arguments/a","value":` + value + `}`
 		for name, ops := range patches {
-			took := heavy.CPU(func() { _, _ = webhook.Apply([]byte("["+ops+"]"), message) })
+			took := heavy.Least(time.Second, func() { _, _ = webhook.Apply([]byte("["+ops+"]"), message) })
 			if took > time.Second {
 				t.Errorf("%s, %s: %v", shape, name, took)
 			} else if took > 100*time.Millisecond {

@@ -252,6 +252,16 @@ type subscriptions struct {
 	all map[*edgetest.Call]chan string
 }
 
+// cut ends every subscription.
+func (l *subscriptions) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, wire := range l.all {
+		close(wire)
+	}
+	clear(l.all)
+}
+
 // listening has a modern server take subscriptions.
 func listening(s *edgetest.Server) *subscriptions {
 	l := &subscriptions{all: map[*edgetest.Call]chan string{}}
@@ -263,7 +273,10 @@ func listening(s *edgetest.Server) *subscriptions {
 		l.mu.Unlock()
 		for {
 			select {
-			case text := <-wire:
+			case text, more := <-wire:
+				if !more {
+					return
+				}
 				c.Event(strings.ReplaceAll(text, "SUBSCRIPTION", c.ID()))
 			case <-c.Gone():
 				l.mu.Lock()

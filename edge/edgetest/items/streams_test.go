@@ -43,6 +43,9 @@ func TestItem08(t *testing.T) {
 		}
 		return true
 	})
+	heard(t, a) // before clients have streams of their own there
+	heard(t, b)
+	told.of(t, "promptsListChanged")
 	legacy, modern := f.as(edgetest.Legacy, ""), f.as(edgetest.Modern, "")
 	for _, kind := range []string{"tools", "prompts", "resources"} {
 		if edgetest.Member(legacy.Session.Result, "capabilities", kind, "listChanged") != "true" {
@@ -62,9 +65,6 @@ func TestItem08(t *testing.T) {
 		}
 		all[id] = r
 	}
-	heard(t, a)
-	heard(t, b)
-	told.of(t, "promptsListChanged")
 	own := a.Requests("tools/call")[0].Session
 	a.Until("the stream of the client's session", func() bool { return a.Session(own).Listening() })
 
@@ -94,6 +94,37 @@ func TestItem08(t *testing.T) {
 	offers(b, "resources", `{"uri":"test://x","name":"r"}`, `{"uri":"test://y","name":"r"}`)
 	tellAll(b, changed("resources"))
 	everybody("notifications/resources/list_changed")
+}
+
+// What a backend changes while the edge's stream to it is broken is told once the
+// edge hears it again, unless the backend repeats what it told meanwhile.
+func TestItem08Unheard(t *testing.T) {
+	t.Parallel()
+	a, n := edgetest.NewServer(t, edgetest.Legacy, has("x")), edgetest.NewServer(t, edgetest.Modern, has("x"))
+	told := listening(n)
+	f := open(t, servers{"a": a, "n": n})
+	heard(t, a)
+	told.of(t, "toolsListChanged")
+	c := f.as(edgetest.Modern, "")
+	if got := c.tools(t); got != "a_x n_x" {
+		t.Fatalf("tools: %s", got)
+	}
+	r := c.Ask("1", "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+	r.NextMessage() // the acknowledgement
+	for _, one := range []struct {
+		server *edgetest.Server
+		cut    func()
+		want   string
+	}{{a, a.Drop, "a_x a_y n_x"}, {n, told.cut, "a_x a_y n_x n_y"}} {
+		offers(one.server, "tools", tool("x"), tool("y"))
+		one.cut()
+		if m := r.NextMessage(); m.Method != "notifications/tools/list_changed" {
+			t.Errorf("told %s", m.Method)
+		}
+		if got := c.tools(t); got != one.want {
+			t.Errorf("tools: %s, not %s", got, one.want)
+		}
+	}
 }
 
 // A subscription is acknowledged first and with what it will get, gets nothing
