@@ -178,7 +178,7 @@ func (s *Server) answer(c *Call) {
 		c.Accept()
 	case "initialize":
 		if s.Era == Legacy && !s.Sessionless {
-			c.w.Header().Set("Mcp-Session-Id", s.begin().ID)
+			c.w.Header().Set("Mcp-Session-Id", s.begin(string(c.Message.Params)).ID)
 		}
 		c.Result(s.initialized(m))
 	case "server/discover":
@@ -237,7 +237,7 @@ func (s *Server) sse(c *Call) {
 			f(c)
 			return
 		}
-		one := s.begin()
+		one := s.begin("")
 		c.Raw("event: endpoint\ndata: " + strings.ReplaceAll(s.Endpoint, "HOST", s.Addr()) + one.ID + "\n\n")
 		c.hear(one)
 		s.mu.Lock()

@@ -89,7 +89,8 @@ type Request struct {
 
 // ServerSession is a session of a legacy client with a server.
 type ServerSession struct {
-	ID string
+	ID     string
+	Params string // of its initialize; "" over HTTP with SSE
 
 	server  *Server
 	over    bool          // ended by a DELETE, by the end of its stream, or by Drop
@@ -343,11 +344,12 @@ func (one *ServerSession) Listening() bool {
 }
 
 // begin makes a session.
-func (s *Server) begin() *ServerSession {
+func (s *Server) begin(params string) *ServerSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := &ServerSession{
 		ID:     fmt.Sprintf("session-%d", len(s.order)+1),
+		Params: params,
 		server: s,
 		out:    make(chan string),
 		cut:    make(chan struct{}),

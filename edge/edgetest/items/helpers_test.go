@@ -205,21 +205,15 @@ func param(r *edgetest.Request, path ...string) string {
 	return edgetest.Member(string(r.Message.Params), path...)
 }
 
-// heard waits until the edge listens to a legacy backend on a session of its
-// own, and returns that session.
-func heard(t *testing.T, s *edgetest.Server) *edgetest.ServerSession {
-	t.Helper()
-	var ear *edgetest.ServerSession
+// heard waits until the edge listens to a legacy backend for changes. It does so
+// on a session of its own, for which it can answer nothing; the sessions over
+// which it sends calls have streams, too.
+func heard(s *edgetest.Server) {
 	s.Until("the edge's own stream", func() bool {
-		for _, one := range s.Sessions() {
-			if one.Listening() {
-				ear = one
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(s.Sessions(), func(one *edgetest.ServerSession) bool {
+			return one.Listening() && edgetest.Member(one.Params, "capabilities") == "{}"
+		})
 	})
-	return ear
 }
 
 // status returns what the edge says of itself.

@@ -260,7 +260,7 @@ func TestItem17(t *testing.T) {
 		}
 	}
 	c := f.as(edgetest.Modern, "")
-	heard(t, a)
+	heard(a)
 	r := c.Ask("1", "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["test://both","test://only/b","test://shared/1"]}}`)
 	if m := r.NextMessage(); edgetest.Member(string(m.Params), "notifications", "resourceSubscriptions") != `["test://both","test://only/b"]` {
 		t.Errorf("%+v", m)

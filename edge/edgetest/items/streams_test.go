@@ -43,8 +43,8 @@ func TestItem08(t *testing.T) {
 		}
 		return true
 	})
-	heard(t, a) // before clients have streams of their own there
-	heard(t, b)
+	heard(a) // before clients have streams of their own there
+	heard(b)
 	told.of(t, "promptsListChanged")
 	legacy, modern := f.as(edgetest.Legacy, ""), f.as(edgetest.Modern, "")
 	for _, kind := range []string{"tools", "prompts", "resources"} {
@@ -103,7 +103,7 @@ func TestItem08Unheard(t *testing.T) {
 	a, n := edgetest.NewServer(t, edgetest.Legacy, has("x")), edgetest.NewServer(t, edgetest.Modern, has("x"))
 	told := listening(n)
 	f := open(t, servers{"a": a, "n": n})
-	heard(t, a)
+	heard(a)
 	told.of(t, "toolsListChanged")
 	c := f.as(edgetest.Modern, "")
 	if got := c.tools(t); got != "a_x n_x" {
@@ -143,8 +143,8 @@ func TestItem09(t *testing.T) {
 	c := f.as(edgetest.Modern, "")
 	c.tools(t)
 	c.list(t, "prompts", "name")
-	heard(t, a)
-	heard(t, b)
+	heard(a)
+	heard(b)
 	subscribe := func(id, wish string) *edgetest.Response {
 		r := f.as(edgetest.Modern, "").Ask(id, "subscriptions/listen", `{"notifications":`+wish+`}`)
 		return r
