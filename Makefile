@@ -58,7 +58,7 @@ race: ## Run every test under the race detector
 	$(GO) test -race -json -timeout 40m ./... | $(GO) run ./edge/edgetest/report
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
-	@for f in $(FUZZ); do echo "== $$f"; $(GO) test ./$${f%%:*} -run '^$$' -fuzz "^$${f##*:}$$" -fuzztime $(FUZZTIME); done
+	@for f in $(FUZZ); do echo "== $$f"; $(GO) test ./$${f%%:*} -run '^$$' -fuzz "^$${f##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x; done
 
 golden: ## Write the golden files anew; read the diff before you commit it
 	$(GO) test ./edge/catalog ./edge/compile ./edge/source -update
