@@ -280,7 +280,7 @@ func (c *compiler) follow(o *object, g *given, r reference) {
 		}
 		return
 	}
-	o.links = append(o.links, link{from: g, to: to, refused: class != classSupported})
+	o.links = append(o.links, link{from: g, to: to, refused: class != classServed})
 	if r.key == "" {
 		return
 	}

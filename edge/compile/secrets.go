@@ -35,7 +35,7 @@ func (c *compiler) secrets(plan *Plan) {
 func (c *compiler) needs(o *object) []Need {
 	var out []Need
 	for _, g := range o.given {
-		if g.up == nil || !g.up.secret || !strings.HasSuffix(g.pattern, ".name") || c.tables.find(o.ref.Kind, g.pattern).class != classSupported {
+		if g.up == nil || !g.up.secret || !strings.HasSuffix(g.pattern, ".name") || c.tables.find(o.ref.Kind, g.pattern).class != classServed {
 			continue
 		}
 		out = append(out, Need{

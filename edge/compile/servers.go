@@ -170,8 +170,6 @@ func (c *compiler) refuse(o *object) {
 	for _, g := range o.given {
 		e := c.tables.find(o.ref.Kind, g.pattern)
 		switch {
-		case e.class == classUnknown && !c.tables.around(o.ref.Kind, g.pattern):
-			add(g, unsupported{})
 		case e.class != classUnsupported:
 		case e.rule.enabled != "":
 			if on := g.above(e.path); o.text(on.path+"."+e.rule.enabled) == "true" {

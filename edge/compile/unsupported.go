@@ -24,7 +24,7 @@ type unsupported struct {
 }
 
 // unsupportedFields is the one list of what does not exist yet. A feature that
-// arrives takes its lines away and puts its fields into supportedFields.
+// arrives takes its lines away, and its fields are served.
 func unsupportedFields() []unsupported {
 	return []unsupported{
 		// Clients.
