@@ -61,7 +61,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	@for f in $(FUZZ); do echo "== $$f"; $(GO) test ./$${f%%:*} -run '^$$' -fuzz "^$${f##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x; done
 
 golden: ## Write the golden files anew; read the diff before you commit it
-	$(GO) test ./edge/catalog ./edge/compile ./edge/source -update
+	$(GO) test ./edge/catalog ./edge/compile ./edge/source ./edge/v1beta1 -update
 
 peers: $(PEERS)/node_modules/.package-lock.json $(IDP)/node_modules/.package-lock.json $(ASC)/node_modules/.package-lock.json ## Install the clients, servers, the conformance suite that tests talk to, and the compiler of AssemblyScript (npm)
 

@@ -5,11 +5,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -111,7 +116,68 @@ func judge(t testing.TB, kind string, value any) field.ErrorList {
 		t.Fatalf("decode: %v", err)
 	}
 	o.Default()
-	return o.Validate()
+	errs := o.Validate()
+	note(kind, errs)
+	return errs
+}
+
+// said are the messages that the tests of this run have provoked, by the kind and
+// the field, without the indexes and keys of items.
+var said = struct {
+	sync.Mutex
+	lines map[string]bool
+}{lines: map[string]bool{}}
+
+var item = regexp.MustCompile(`\[[^\]]*\]`)
+
+func note(kind string, errs field.ErrorList) {
+	said.Lock()
+	defer said.Unlock()
+	for _, e := range errs {
+		said.lines[kind+" "+item.ReplaceAllString(e.Field, "[]")+": "+e.ErrorBody()] = true
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden file of messages")
+
+// TestMain holds what users read to a golden file, when all tests have run. Each
+// line is a message that a test provokes; what a test makes at random is not noted.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 && flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.fuzz").Value.String() == "" && !testing.Short() {
+		code = compareMessages("testdata/messages.golden")
+	}
+	os.Exit(code)
+}
+
+func compareMessages(golden string) int {
+	have := slices.Sorted(maps.Keys(said.lines))
+	if *update {
+		if err := os.WriteFile(golden, []byte(strings.Join(have, "\n")+"\n"), 0o644); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+	}
+	text, err := os.ReadFile(golden)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	want := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	wrong := 0
+	for _, line := range have {
+		if !slices.Contains(want, line) {
+			fmt.Println("a new message, or another: ", line)
+			wrong = 1
+		}
+	}
+	for _, line := range want {
+		if !said.lines[line] {
+			fmt.Println("a message that is gone:    ", line)
+			wrong = 1
+		}
+	}
+	return wrong
 }
 
 // paths returns the fields of errors.
