@@ -8,6 +8,7 @@ type EmbeddedAuthServer struct {
 	// or http for trusted hosts of the cluster when insecureAllowHTTP is true. It
 	// has no query, fragment or trailing slash (RFC 8414).
 	// +kubebuilder:validation:Pattern=`^https?://[^\s?#]+[^/\s?#]$`
+	// +weir:form=issuer
 	Issuer string `json:"issuer"`
 
 	// UpstreamProviders are the identity providers that log users in. MCPServer
@@ -20,12 +21,14 @@ type EmbeddedAuthServer struct {
 	// AuthorizationEndpointBaseURL is the base of the advertised authorization
 	// endpoint. The default is the issuer; the same rules hold.
 	// +kubebuilder:validation:Pattern=`^https?://[^\s?#]+[^/\s?#]$`
+	// +weir:elsewhere
 	AuthorizationEndpointBaseURL string `json:"authorizationEndpointBaseUrl,omitempty"`
 
 	// BaselineClientScopes are added to every client's registration, so that a
 	// client that registered for less can still ask for them. Each must be in
 	// the scopes that the upstreams support. Keep it narrow.
 	// +kubebuilder:validation:MaxItems=10
+	// +weir:form=scope
 	BaselineClientScopes []string `json:"baselineClientScopes,omitempty"`
 
 	// CIMD is the support of client ID metadata documents.
@@ -127,6 +130,7 @@ type KVStore struct {
 	ACLUserConfig *ACLUserConfig `json:"aclUserConfig"`
 
 	// Addr is host:port. Exclusive with sentinelConfig.
+	// +weir:form=hostPort
 	Addr string `json:"addr,omitempty"`
 
 	// ClusterMode speaks the cluster protocol. It needs addr.
@@ -172,10 +176,12 @@ type SentinelConfig struct {
 
 	// DB is the number of the database.
 	// +kubebuilder:default=0
+	// +weir:low=0
 	DB int32 `json:"db,omitempty"`
 
 	// SentinelAddrs are the sentinels, host:port. Exclusive with
 	// sentinelService.
+	// +weir:form=hostPort
 	SentinelAddrs []string `json:"sentinelAddrs,omitempty"`
 
 	// SentinelService is the service of the sentinels. Exclusive with
@@ -187,6 +193,7 @@ type SentinelConfig struct {
 type SentinelService struct {
 	// Name of the service.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=dns
 	Name string `json:"name"`
 
 	// Namespace of the service. The default is the resource's own.
@@ -194,6 +201,8 @@ type SentinelService struct {
 
 	// Port of the service.
 	// +kubebuilder:default=26379
+	// +weir:low=1
+	// +weir:high=65535
 	Port *int32 `json:"port,omitempty"`
 }
 
@@ -239,6 +248,7 @@ type UpstreamProvider struct {
 type OIDCUpstream struct {
 	// IssuerURL of the provider, from which its endpoints are discovered.
 	// +kubebuilder:validation:Pattern=`^https://.*$`
+	// +weir:form=https
 	IssuerURL string `json:"issuerUrl"`
 
 	// ClientID at the provider.
@@ -250,10 +260,12 @@ type OIDCUpstream struct {
 	ClientSecretRef *SecretRef `json:"clientSecretRef,omitempty"`
 
 	// RedirectURI of the login. The default is {resourceUrl}/oauth/callback.
+	// +weir:form=url
 	RedirectURI string `json:"redirectUri,omitempty"`
 
 	// Scopes to request.
 	// +kubebuilder:default={openid,offline_access}
+	// +weir:form=scope
 	Scopes []string `json:"scopes,omitempty"`
 
 	// AdditionalAuthorizationParams are added to authorization requests. The
@@ -276,10 +288,12 @@ type OIDCUpstream struct {
 type OAuth2Upstream struct {
 	// AuthorizationEndpoint of the provider.
 	// +kubebuilder:validation:Pattern=`^https?://.*$`
+	// +weir:form=url
 	AuthorizationEndpoint string `json:"authorizationEndpoint"`
 
 	// TokenEndpoint of the provider.
 	// +kubebuilder:validation:Pattern=`^https?://.*$`
+	// +weir:form=url
 	TokenEndpoint string `json:"tokenEndpoint"`
 
 	// ClientID at the provider. Exclusive with dcrConfig.
@@ -294,9 +308,11 @@ type OAuth2Upstream struct {
 	DCRConfig *DCR `json:"dcrConfig,omitempty"`
 
 	// RedirectURI of the login. The default is {resourceUrl}/oauth/callback.
+	// +weir:form=url
 	RedirectURI string `json:"redirectUri,omitempty"`
 
 	// Scopes to request.
+	// +weir:form=scope
 	Scopes []string `json:"scopes,omitempty"`
 
 	// AdditionalAuthorizationParams are added to authorization requests. The
@@ -325,12 +341,14 @@ type DCR struct {
 	// registrationEndpoint.
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:Pattern=`^https://[^\s?#]+[^/\s?#]$`
+	// +weir:form=registration
 	DiscoveryURL string `json:"discoveryUrl,omitempty"`
 
 	// RegistrationEndpoint of the provider. Exclusive with discoveryUrl. The
 	// upstream must then list its scopes.
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:Pattern=`^https://[^\s?#]+[^/\s?#]$`
+	// +weir:form=registration
 	RegistrationEndpoint string `json:"registrationEndpoint,omitempty"`
 
 	// InitialAccessTokenRef is the secret with the token sent on registration.
@@ -389,6 +407,7 @@ type IdentityFromToken struct {
 type UserInfo struct {
 	// EndpointURL of the user info.
 	// +kubebuilder:validation:Pattern=`^https?://.*$`
+	// +weir:form=url
 	EndpointURL string `json:"endpointUrl"`
 
 	// HTTPMethod of the request.
@@ -408,13 +427,16 @@ type UserInfo struct {
 type UserInfoFields struct {
 	// SubjectFields hold the subject.
 	// +kubebuilder:default={sub}
+	// +weir:unique
 	SubjectFields []string `json:"subjectFields,omitempty"`
 
 	// NameFields hold the name.
 	// +kubebuilder:default={name}
+	// +weir:unique
 	NameFields []string `json:"nameFields,omitempty"`
 
 	// EmailFields hold the e-mail address.
 	// +kubebuilder:default={email}
+	// +weir:unique
 	EmailFields []string `json:"emailFields,omitempty"`
 }

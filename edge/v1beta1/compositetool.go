@@ -99,10 +99,14 @@ type WorkflowStep struct {
 
 	// MaxIterations of the loop, at most 1000. Only when type is forEach; the
 	// default is 100.
+	// +weir:low=1
+	// +weir:high=1000
 	MaxIterations *int `json:"maxIterations,omitempty"`
 
 	// MaxParallel is how many items run at once, at most 50. Only when type is
 	// forEach; the default is 10.
+	// +weir:low=1
+	// +weir:high=50
 	MaxParallel *int `json:"maxParallel,omitempty"`
 
 	// Step is run for each item. Only when type is forEach.
@@ -163,6 +167,7 @@ type OnError struct {
 	RetryCount *int `json:"retryCount,omitempty"`
 
 	// RetryDelay is the time before the first new try. Only for retry.
+	// +weir:least=0s
 	RetryDelay Duration `json:"retryDelay,omitempty"`
 }
 
@@ -220,6 +225,7 @@ type OutputProperty struct {
 	Value string `json:"value,omitempty"`
 
 	// Properties of an object, each of this same shape.
+	// +weir:elsewhere
 	Properties JSONObject `json:"properties,omitempty"`
 
 	// Default is used when the template yields no value.

@@ -7,7 +7,8 @@
 // claim that two servers may not share) belong to package compile.
 //
 // The types are the one source: the deep copies, the custom resource
-// definitions under crds and the JSON Schemas of Schema are made from them.
+// definitions under crds, the JSON Schemas of Schema and the rules of fields
+// that Validate holds are made from them and their markers (see rules.go).
 //
 // +kubebuilder:object:generate=true
 // +groupName=weir.dev
@@ -15,3 +16,4 @@ package v1beta1
 
 //go:generate go tool controller-gen object paths=.
 //go:generate go tool controller-gen crd:crdVersions=v1 paths=. output:crd:dir=crds
+//go:generate go run rules_gen.go

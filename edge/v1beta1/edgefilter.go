@@ -87,6 +87,7 @@ type FilterSource struct {
 	// Inline is the text of a Starlark script of at most 64 KiB, or a module of
 	// at most 1 MiB in base64 (RFC 4648 §4).
 	// +kubebuilder:validation:MaxLength=1398104
+	// +weir:elsewhere
 	Inline string `json:"inline,omitempty"`
 
 	// Path of a file, relative to the manifest.
@@ -96,6 +97,7 @@ type FilterSource struct {
 	ConfigMapRef *FilterConfigMap `json:"configMapRef,omitempty"`
 
 	// URL is where the program is fetched from, over HTTPS. It needs sha256.
+	// +weir:form=https
 	URL string `json:"url,omitempty"`
 }
 
@@ -103,10 +105,12 @@ type FilterSource struct {
 type FilterConfigMap struct {
 	// Name of the config map.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=dns
 	Name string `json:"name"`
 
 	// Key within the config map, in data or binaryData.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=dataKey
 	Key string `json:"key"`
 }
 
@@ -114,12 +118,15 @@ type FilterConfigMap struct {
 // which * stands for any characters; an empty list matches everything.
 type FilterMatch struct {
 	// Methods of the protocol, such as tools/call or resources/*.
+	// +weir:unique
 	Methods []string `json:"methods,omitempty"`
 
 	// Tools by the name that clients see.
+	// +weir:unique
 	Tools []string `json:"tools,omitempty"`
 
 	// Backends by name.
+	// +weir:unique
 	Backends []string `json:"backends,omitempty"`
 }
 
@@ -168,10 +175,14 @@ type FilterLimits struct {
 
 	// Memory of one instance. The default is 32Mi for a module of the Go
 	// toolchain and 4Mi for another. Only when type is wasm.
+	// +weir:low=65536
+	// +weir:high=67108864
 	Memory Quantity `json:"memory,omitempty"`
 
 	// Output is the size that one call may return.
 	// +kubebuilder:default="1Mi"
+	// +weir:low=1
+	// +weir:high=67108864
 	Output Quantity `json:"output,omitempty"`
 
 	// Instances that may exist at once. The default follows the processors. Only
@@ -214,9 +225,11 @@ type FilterGrants struct {
 
 	// HTTP lists the hosts, with an optional port, that the program may call over
 	// HTTPS, or, with http:// before them, without TLS.
+	// +weir:unique
 	HTTP []string `json:"http,omitempty"`
 
 	// Tools lists globs of the tools that the program may call.
+	// +weir:unique
 	Tools []string `json:"tools,omitempty"`
 }
 

@@ -97,6 +97,7 @@ type ModelCache struct {
 
 	// Size of the volume.
 	// +kubebuilder:default="10Gi"
+	// +weir:form=size
 	Size string `json:"size,omitempty"`
 
 	// AccessMode of the volume.

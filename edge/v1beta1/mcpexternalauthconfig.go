@@ -84,6 +84,7 @@ type MCPExternalAuthConfigSpec struct {
 type TokenExchange struct {
 	// TokenURL is the token endpoint.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=url
 	TokenURL string `json:"tokenUrl"`
 
 	// Audience of the exchanged token.
@@ -97,10 +98,12 @@ type TokenExchange struct {
 	ClientSecretRef *SecretRef `json:"clientSecretRef,omitempty"`
 
 	// Scopes to request.
+	// +weir:form=scope
 	Scopes []string `json:"scopes,omitempty"`
 
 	// ExternalTokenHeaderName is the header that carries the exchanged token.
 	// When empty, it replaces Authorization.
+	// +weir:form=header
 	ExternalTokenHeaderName string `json:"externalTokenHeaderName,omitempty"`
 
 	// SubjectProviderName is the upstream whose token is exchanged instead of
@@ -118,6 +121,7 @@ type TokenExchange struct {
 type HeaderInjection struct {
 	// HeaderName is the header to send.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=header
 	HeaderName string `json:"headerName"`
 
 	// ValueSecretRef is the secret with the value.
@@ -205,6 +209,7 @@ type OBO struct {
 	// Scopes to request. They take precedence over audience; one of the two must
 	// be set.
 	// +kubebuilder:validation:MaxItems=20
+	// +weir:form=scope
 	Scopes []string `json:"scopes,omitempty"`
 
 	// TenantID is the directory's GUID or one of its verified domain names. The
@@ -222,6 +227,7 @@ type OBO struct {
 	// Authority replaces the default login host, for national clouds: an https
 	// URL without user info, query, fragment or trailing slash.
 	// +kubebuilder:validation:Pattern=`^https://[^\s?#@]+[^/\s?#@]$`
+	// +weir:form=authority
 	Authority string `json:"authority,omitempty"`
 
 	// CacheSkew is how long before its expiry a cached token counts as expired.
@@ -241,6 +247,7 @@ type OBO struct {
 type XAA struct {
 	// IDPTokenURL is the token endpoint of the identity provider.
 	// +kubebuilder:validation:Pattern=`^https://.*$`
+	// +weir:form=https
 	IDPTokenURL string `json:"idpTokenUrl"`
 
 	// IDPClientID at the identity provider.
@@ -252,6 +259,7 @@ type XAA struct {
 
 	// TargetAudience is the URL of the resource's authorization server.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=url
 	TargetAudience string `json:"targetAudience"`
 
 	// TargetTokenURL is the token endpoint of the target.
@@ -266,9 +274,11 @@ type XAA struct {
 
 	// TargetResource is the RFC 8707 resource of the first exchange; for an MCP
 	// backend the URL of the server.
+	// +weir:form=uri
 	TargetResource string `json:"targetResource,omitempty"`
 
 	// Scopes of both exchanges.
+	// +weir:form=scope
 	Scopes []string `json:"scopes,omitempty"`
 
 	// SubjectProviderName is the upstream whose ID token is exchanged. The

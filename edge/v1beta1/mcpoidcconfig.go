@@ -59,12 +59,15 @@ type MCPOIDCConfigSpec struct {
 type InlineOIDC struct {
 	// Issuer of the tokens.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=url
 	Issuer string `json:"issuer"`
 
 	// JWKSURL is where the keys are. Without it they are discovered.
+	// +weir:form=url
 	JWKSURL string `json:"jwksUrl,omitempty"`
 
 	// IntrospectionURL is where opaque tokens are introspected (RFC 7662).
+	// +weir:form=url
 	IntrospectionURL string `json:"introspectionUrl,omitempty"`
 
 	// ClientID of the introspection.
@@ -98,12 +101,15 @@ type InlineOIDC struct {
 type ServiceAccountOIDC struct {
 	// Issuer of the tokens.
 	// +kubebuilder:default="https://kubernetes.default.svc"
+	// +weir:form=url
 	Issuer string `json:"issuer,omitempty"`
 
 	// JWKSURL is where the keys are. Without it they are discovered.
+	// +weir:form=url
 	JWKSURL string `json:"jwksUrl,omitempty"`
 
 	// IntrospectionURL is where tokens are introspected.
+	// +weir:form=url
 	IntrospectionURL string `json:"introspectionUrl,omitempty"`
 
 	// Namespace of the service account.

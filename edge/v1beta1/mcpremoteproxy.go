@@ -38,6 +38,7 @@ type MCPRemoteProxyList struct {
 type MCPRemoteProxySpec struct {
 	// RemoteURL of the server.
 	// +kubebuilder:validation:Pattern=`^https?://`
+	// +weir:form=url
 	RemoteURL string `json:"remoteUrl"`
 
 	// Transport of the server.
@@ -103,6 +104,7 @@ type MCPRemoteProxySpec struct {
 	Replicas *int32 `json:"replicas,omitempty"`
 
 	// ServiceAccount is the name of an existing service account.
+	// +weir:form=dns
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 
 	// Resources of the container.

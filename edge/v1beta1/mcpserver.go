@@ -77,6 +77,7 @@ type MCPServerSpec struct {
 	Env []EnvVar `json:"env,omitempty"`
 
 	// Secrets given to the server as environment variables.
+	// +weir:elsewhere
 	Secrets []ServerSecret `json:"secrets,omitempty"`
 
 	// Volumes mounted into the container.
@@ -141,6 +142,7 @@ type MCPServerSpec struct {
 	BackendReplicas *int32 `json:"backendReplicas,omitempty"`
 
 	// ServiceAccount is the name of an existing service account.
+	// +weir:form=dns
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 
 	// Resources of the container.

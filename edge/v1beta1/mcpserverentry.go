@@ -41,6 +41,7 @@ type MCPServerEntrySpec struct {
 
 	// RemoteURL of the server.
 	// +kubebuilder:validation:Pattern=`^https?://`
+	// +weir:form=url
 	RemoteURL string `json:"remoteUrl"`
 
 	// Transport of the server.

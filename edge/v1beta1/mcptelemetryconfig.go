@@ -57,6 +57,7 @@ type OpenTelemetry struct {
 	Insecure bool `json:"insecure,omitempty"`
 
 	// Headers sent to the collector.
+	// +weir:form=headers
 	Headers map[string]string `json:"headers,omitempty"`
 
 	// SensitiveHeaders sent to the collector, with values from secrets.
@@ -83,6 +84,7 @@ type OpenTelemetry struct {
 type SensitiveHeader struct {
 	// Name of the header.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=header
 	Name string `json:"name"`
 
 	// SecretKeyRef is the secret with the value.

@@ -35,6 +35,7 @@ type MCPToolConfigList struct {
 type MCPToolConfigSpec struct {
 	// ToolsFilter lists the names that clients see, after overrides. Empty means
 	// all.
+	// +weir:unique
 	ToolsFilter []string `json:"toolsFilter,omitempty"`
 
 	// ToolsOverride by the tool's original name.

@@ -60,10 +60,12 @@ type Webhook struct {
 
 	// URL of the webhook: https, or http with tlsConfig.insecureSkipVerify.
 	// +kubebuilder:validation:Format=uri
+	// +weir:form=url
 	URL string `json:"url"`
 
 	// Timeout of one request, from 1s to 30s.
 	// +kubebuilder:default="10s"
+	// +weir:least=1s
 	Timeout Duration `json:"timeout,omitempty"`
 
 	// FailurePolicy is fail to refuse the request when the webhook cannot be

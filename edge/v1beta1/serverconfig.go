@@ -76,6 +76,7 @@ type StaticBackend struct {
 
 	// URL of the backend.
 	// +kubebuilder:validation:Pattern=`^https?://`
+	// +weir:form=url
 	URL string `json:"url"`
 
 	// Transport of the backend.
@@ -129,6 +130,7 @@ type ConflictResolutionConfig struct {
 	PrefixFormat string `json:"prefixFormat,omitempty"`
 
 	// PriorityOrder lists workloads, the winner of a conflict first.
+	// +weir:unique
 	PriorityOrder []string `json:"priorityOrder,omitempty"`
 }
 
@@ -143,6 +145,7 @@ type WorkloadTools struct {
 
 	// Filter lists the names that clients see, after overrides. Empty means all.
 	// Used only without toolConfigRef.
+	// +weir:unique
 	Filter []string `json:"filter,omitempty"`
 
 	// Overrides by the tool's original name. Used only without toolConfigRef.
@@ -162,9 +165,11 @@ type Audit struct {
 	Component string `json:"component,omitempty"`
 
 	// EventTypes to record; empty means all.
+	// +weir:unique
 	EventTypes []string `json:"eventTypes,omitempty"`
 
 	// ExcludeEventTypes are not recorded, whatever eventTypes says.
+	// +weir:unique
 	ExcludeEventTypes []string `json:"excludeEventTypes,omitempty"`
 
 	// IncludeRequestData adds the request's data to the record.
@@ -177,6 +182,7 @@ type Audit struct {
 
 	// MaxDataSize is the size in bytes to which data is cut.
 	// +kubebuilder:default=1024
+	// +weir:low=0
 	MaxDataSize *int `json:"maxDataSize,omitempty"`
 
 	// LogFile is the path of the audit log; standard output when empty.
@@ -234,6 +240,7 @@ type FailureHandling struct {
 	// UnhealthyThreshold is the number of consecutive failures before a backend
 	// is unhealthy.
 	// +kubebuilder:default=3
+	// +weir:low=1
 	UnhealthyThreshold *int `json:"unhealthyThreshold,omitempty"`
 
 	// PartialFailureMode is fail to refuse incomplete lists, or best_effort to
@@ -262,6 +269,7 @@ type CircuitBreaker struct {
 
 	// Timeout is how long it stays open before a trial call; at least 1s.
 	// +kubebuilder:default="60s"
+	// +weir:least=1s
 	Timeout Duration `json:"timeout,omitempty"`
 }
 
@@ -284,6 +292,7 @@ type Optimizer struct {
 
 	// EmbeddingService is the base URL of the service. An embeddingServerRef
 	// takes precedence. Without a service, search is by keyword only.
+	// +weir:form=url
 	EmbeddingService string `json:"embeddingService,omitempty"`
 
 	// EmbeddingModel is required for compat and ignored for tei.
@@ -302,6 +311,7 @@ type Optimizer struct {
 	// keyword, 1.0 all semantic.
 	// +kubebuilder:default="0.5"
 	// +kubebuilder:validation:Pattern=`^([0-9]*[.])?[0-9]+$`
+	// +weir:form=ratio
 	HybridSearchSemanticRatio string `json:"hybridSearchSemanticRatio,omitempty"`
 
 	// MaxToolsToReturn by one search.
@@ -314,6 +324,7 @@ type Optimizer struct {
 	// identical, 2 unrelated.
 	// +kubebuilder:default="1.0"
 	// +kubebuilder:validation:Pattern=`^([0-9]*[.])?[0-9]+$`
+	// +weir:form=distance
 	SemanticDistanceThreshold string `json:"semanticDistanceThreshold,omitempty"`
 }
 
@@ -363,6 +374,7 @@ type Telemetry struct {
 	Endpoint string `json:"endpoint,omitempty"`
 
 	// Headers sent to the collector.
+	// +weir:form=headers
 	Headers map[string]string `json:"headers,omitempty"`
 
 	// Insecure allows plain HTTP to the collector.
@@ -379,6 +391,7 @@ type Telemetry struct {
 
 	// SamplingRate of traces, from 0 to 1.
 	// +kubebuilder:default="0.05"
+	// +weir:form=ratio
 	SamplingRate string `json:"samplingRate,omitempty"`
 
 	// ServiceName in traces and metrics. The default is the server's name.
@@ -394,6 +407,7 @@ type Telemetry struct {
 	CustomAttributes map[string]string `json:"customAttributes,omitempty"`
 
 	// EnvironmentVariables whose values are added to everything that is sent.
+	// +weir:form=variable
 	EnvironmentVariables []string `json:"environmentVariables,omitempty"`
 
 	// EnablePrometheusMetricsPath serves /metrics on the main port.

@@ -28,6 +28,7 @@ type ConfigIncomingAuth struct {
 type ConfigOIDC struct {
 	// Issuer of the tokens.
 	// +kubebuilder:validation:Pattern=`^https?://`
+	// +weir:form=url
 	Issuer string `json:"issuer"`
 
 	// Audience that tokens must carry.
@@ -40,12 +41,15 @@ type ConfigOIDC struct {
 
 	// ClientSecretEnv is the name of an environment variable with the client
 	// secret.
+	// +weir:form=env
 	ClientSecretEnv string `json:"clientSecretEnv,omitempty"`
 
 	// IntrospectionURL is where opaque tokens are introspected (RFC 7662).
+	// +weir:form=url
 	IntrospectionURL string `json:"introspectionUrl,omitempty"`
 
 	// JWKSURL is where the keys are. Without it they are discovered.
+	// +weir:form=url
 	JWKSURL string `json:"jwksUrl,omitempty"`
 
 	// JWKSAllowPrivateIP allows the key URL to be on a private address.
@@ -63,10 +67,12 @@ type ConfigOIDC struct {
 	Resource string `json:"resource,omitempty"`
 
 	// Scopes advertised in the protected resource metadata.
+	// +weir:form=scope
 	Scopes []string `json:"scopes,omitempty"`
 
 	// RequiredScopes are those that every token must carry: a client without
 	// them is told which to ask for. A field of ours.
+	// +weir:form=scope
 	RequiredScopes []string `json:"requiredScopes,omitempty"`
 
 	// CABundlePath is a file of PEM certificates to trust for the provider.
@@ -93,16 +99,21 @@ type ConfigAuthz struct {
 
 	// EntitiesJSON is a JSON array of entities that policies may refer to.
 	// +kubebuilder:default="[]"
+	// +weir:form=entities
 	EntitiesJSON string `json:"entitiesJson,omitempty"`
 
 	// GroupClaimName is the token claim with the principal's groups.
+	// +weir:maxLength=253
 	GroupClaimName string `json:"groupClaimName,omitempty"`
 
 	// RoleClaimName is the token claim with the principal's roles.
+	// +weir:maxLength=253
 	RoleClaimName string `json:"roleClaimName,omitempty"`
 
 	// GroupEntityType is the entity type of groups in policies.
 	// +kubebuilder:default=THVGroup
+	// +weir:form=identifier
+	// +weir:maxLength=63
 	GroupEntityType string `json:"groupEntityType,omitempty"`
 
 	// PrimaryUpstreamProvider is the upstream whose token's claims policies read.
@@ -166,9 +177,11 @@ type OutgoingStrategy struct {
 type ConfigCloudSTS struct {
 	// Region of the STS endpoint and of the service.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=region
 	Region string `json:"region"`
 
 	// FallbackRoleARN is assumed when no mapping matches.
+	// +weir:form=role
 	FallbackRoleARN string `json:"fallbackRoleArn,omitempty"`
 
 	// RoleClaim is the token claim that mappings read.
@@ -184,6 +197,8 @@ type ConfigCloudSTS struct {
 
 	// SessionDuration in seconds, from 900 to 43200.
 	// +kubebuilder:default=3600
+	// +weir:low=900
+	// +weir:high=43200
 	SessionDuration *int32 `json:"sessionDuration,omitempty"`
 
 	// SessionNameClaim is the token claim used as role session name.
@@ -199,6 +214,7 @@ type ConfigCloudSTS struct {
 type ConfigRoleMapping struct {
 	// RoleARN is the role to assume.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=role
 	RoleARN string `json:"roleArn"`
 
 	// Claim is a value of the role claim. Exclusive with matcher.
@@ -208,6 +224,7 @@ type ConfigRoleMapping struct {
 	Matcher string `json:"matcher,omitempty"`
 
 	// Priority: lower is evaluated first; without it the mapping comes last.
+	// +weir:low=0
 	Priority *int `json:"priority,omitempty"`
 }
 
@@ -215,6 +232,7 @@ type ConfigRoleMapping struct {
 type ConfigHeaderInjection struct {
 	// HeaderName is the header to send.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=header
 	HeaderName string `json:"headerName"`
 
 	// HeaderValue is the value. Exclusive with headerValueEnv.
@@ -222,6 +240,7 @@ type ConfigHeaderInjection struct {
 
 	// HeaderValueEnv is the name of an environment variable with the value.
 	// Exclusive with headerValue.
+	// +weir:form=env
 	HeaderValueEnv string `json:"headerValueEnv,omitempty"`
 }
 
@@ -229,6 +248,7 @@ type ConfigHeaderInjection struct {
 type ConfigTokenExchange struct {
 	// TokenURL is the token endpoint.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=url
 	TokenURL string `json:"tokenUrl"`
 
 	// Audience of the exchanged token.
@@ -241,9 +261,11 @@ type ConfigTokenExchange struct {
 	ClientSecret string `json:"clientSecret,omitempty"`
 
 	// ClientSecretEnv is the name of an environment variable with the secret.
+	// +weir:form=env
 	ClientSecretEnv string `json:"clientSecretEnv,omitempty"`
 
 	// Scopes to request.
+	// +weir:form=scope
 	Scopes []string `json:"scopes,omitempty"`
 
 	// SubjectProviderName is the upstream whose token is exchanged. Without it
@@ -253,6 +275,7 @@ type ConfigTokenExchange struct {
 
 	// SubjectTokenType of the token that is exchanged.
 	// +kubebuilder:default="urn:ietf:params:oauth:token-type:access_token"
+	// +weir:form=tokenType
 	SubjectTokenType string `json:"subjectTokenType,omitempty"`
 }
 
@@ -260,12 +283,14 @@ type ConfigTokenExchange struct {
 type ConfigOBO struct {
 	// TokenURL is the token endpoint.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=url
 	TokenURL string `json:"tokenUrl"`
 
 	// Audience is the target when scopes is empty.
 	Audience string `json:"audience,omitempty"`
 
 	// Scopes to request. They take precedence over audience.
+	// +weir:form=scope
 	Scopes []string `json:"scopes,omitempty"`
 
 	// ClientID of the confidential client.
@@ -275,6 +300,7 @@ type ConfigOBO struct {
 	ClientSecret string `json:"clientSecret,omitempty"`
 
 	// ClientSecretEnv is the name of an environment variable with the secret.
+	// +weir:form=env
 	ClientSecretEnv string `json:"clientSecretEnv,omitempty"`
 
 	// CacheSkewSeconds is how long before its expiry a cached token counts as
@@ -290,6 +316,7 @@ type ConfigOBO struct {
 type ConfigXAA struct {
 	// IDPTokenURL is the token endpoint of the identity provider.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=https
 	IDPTokenURL string `json:"idpTokenUrl"`
 
 	// IDPClientID at the identity provider.
@@ -300,10 +327,12 @@ type ConfigXAA struct {
 	IDPClientSecret string `json:"idpClientSecret,omitempty"`
 
 	// IDPClientSecretEnv is the name of an environment variable with the secret.
+	// +weir:form=env
 	IDPClientSecretEnv string `json:"idpClientSecretEnv,omitempty"`
 
 	// TargetAudience is the URL of the resource's authorization server.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=url
 	TargetAudience string `json:"targetAudience"`
 
 	// TargetTokenURL is the token endpoint of the target (RFC 7523).
@@ -318,12 +347,15 @@ type ConfigXAA struct {
 
 	// TargetClientSecretEnv is the name of an environment variable with the
 	// secret.
+	// +weir:form=env
 	TargetClientSecretEnv string `json:"targetClientSecretEnv,omitempty"`
 
 	// TargetResource is the RFC 8707 resource of the first exchange.
+	// +weir:form=uri
 	TargetResource string `json:"targetResource,omitempty"`
 
 	// Scopes of both exchanges.
+	// +weir:form=scope
 	Scopes []string `json:"scopes,omitempty"`
 
 	// SubjectProviderName is the upstream whose ID token is exchanged.
@@ -331,6 +363,7 @@ type ConfigXAA struct {
 
 	// SubjectTokenType of the token that is exchanged: only the ID token URN.
 	// +kubebuilder:default="urn:ietf:params:oauth:token-type:id_token"
+	// +weir:enum="urn:ietf:params:oauth:token-type:id_token"
 	SubjectTokenType string `json:"subjectTokenType,omitempty"`
 
 	// InsecureTargetTokenURL allows plain HTTP to the target. Development only.

@@ -4,6 +4,7 @@ package v1beta1
 type NameRef struct {
 	// Name of the resource.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=dns
 	Name string `json:"name"`
 }
 
@@ -22,6 +23,7 @@ type SecretRef struct {
 type ImagePullSecret struct {
 	// Name of the secret.
 	// +kubebuilder:default=""
+	// +weir:form=secretName
 	Name string `json:"name,omitempty"`
 }
 
@@ -60,6 +62,7 @@ type CABundleRef struct {
 type OIDCConfigRef struct {
 	// Name of the MCPOIDCConfig.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=dns
 	Name string `json:"name"`
 
 	// Audience that tokens must carry. It must be unique per server, so that a
@@ -69,14 +72,17 @@ type OIDCConfigRef struct {
 
 	// ResourceURL is the public URL of the server for the protected resource
 	// metadata (RFC 9728). The default is the internal service URL.
+	// +weir:form=url
 	ResourceURL string `json:"resourceUrl,omitempty"`
 
 	// Scopes advertised in the protected resource metadata.
 	// +kubebuilder:default={openid}
+	// +weir:form=scope
 	Scopes []string `json:"scopes,omitempty"`
 
 	// RequiredScopes are those that every token must carry: a client without
 	// them is told which to ask for. A field of ours.
+	// +weir:form=scope
 	RequiredScopes []string `json:"requiredScopes,omitempty"`
 }
 
@@ -85,6 +91,7 @@ type OIDCConfigRef struct {
 type TelemetryConfigRef struct {
 	// Name of the MCPTelemetryConfig.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=dns
 	Name string `json:"name"`
 
 	// ServiceName overrides the telemetry service name. It must be unique per
@@ -136,10 +143,12 @@ type AuthzConfig struct {
 type AuthzConfigMap struct {
 	// Name of the config map.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=dns
 	Name string `json:"name"`
 
 	// Key within the config map.
 	// +kubebuilder:default="authz.json"
+	// +weir:form=dataKey
 	Key string `json:"key,omitempty"`
 }
 
@@ -151,6 +160,7 @@ type AuthzPolicies struct {
 
 	// EntitiesJSON is a JSON array of entities that policies may refer to.
 	// +kubebuilder:default="[]"
+	// +weir:form=entities
 	EntitiesJSON string `json:"entitiesJson,omitempty"`
 
 	// PrimaryUpstreamProvider is deprecated: use
@@ -170,6 +180,7 @@ type AuthServerRef struct {
 
 	// Name of the resource.
 	// +kubebuilder:validation:MinLength=1
+	// +weir:form=dns
 	Name string `json:"name"`
 }
 
@@ -277,6 +288,7 @@ type ToolOverride struct {
 // HeaderForward adds headers to the requests to a remote server.
 type HeaderForward struct {
 	// AddPlaintextHeaders maps header names to plain values.
+	// +weir:form=headers
 	AddPlaintextHeaders map[string]string `json:"addPlaintextHeaders,omitempty"`
 
 	// AddHeadersFromSecret adds headers whose values are in secrets.
@@ -288,6 +300,7 @@ type SecretHeader struct {
 	// HeaderName is the name of the header.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
+	// +weir:form=header
 	HeaderName string `json:"headerName"`
 
 	// ValueSecretRef is the secret with the value.

@@ -19,16 +19,10 @@ import (
 // The forms of strings, as the documents give them.
 var (
 	durationPattern    = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`)
-	providerPattern    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 	identifierPattern  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	issuerPattern      = regexp.MustCompile(`^https?://[^\s?#]+[^/\s?#]$`)
 	authorityPattern   = regexp.MustCompile(`^https://[^\s?#@]+[^/\s?#@]$`)
-	roleARNPattern     = regexp.MustCompile(`^arn:(aws|aws-cn|aws-us-gov):iam::\d{12}:role/[\w+=,.@\-_/]+$`)
-	regionPattern      = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-\d+$`)
-	tenantPattern      = regexp.MustCompile(`^([0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}|([a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?\.)+[a-zA-Z]{2,})$`)
 	decimalPattern     = regexp.MustCompile(`^([0-9]*[.])?[0-9]+$`)
-	samplingPattern    = regexp.MustCompile(`^(0(\.\d+)?|1(\.0+)?)$`)
-	digestPattern      = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	headerPattern      = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$") // token of RFC 9110 §5.6.2
 	scopePattern       = regexp.MustCompile(`^[\x21\x23-\x5b\x5d-\x7e]+$`)   // scope-token of RFC 6749 §3.3
 	toolNamePattern    = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]*$`)
@@ -70,19 +64,6 @@ func (f *faults) given(p *field.Path, s string) bool {
 	return s != ""
 }
 
-// oneOf demands one of the values.
-func oneOf[T ~string](f *faults, p *field.Path, v T, values ...T) bool {
-	switch {
-	case v == "":
-		f.required(p, "one of "+join(values))
-		return false
-	case !slices.Contains(values, v):
-		f.add(field.NotSupported(p, v, values))
-		return false
-	}
-	return true
-}
-
 func join[T ~string](values []T) string {
 	s := make([]string, len(values))
 	for i, v := range values {
@@ -118,20 +99,6 @@ func (f *faults) tooMany(p *field.Path, have, most int) {
 func within[T int | int32 | int64](f *faults, p *field.Path, v, low, high T) {
 	if v < low || v > high {
 		f.invalid(p, v, fmt.Sprintf("must be from %d to %d", low, high))
-	}
-}
-
-// withinPtr is within for a value that was given.
-func withinPtr[T int | int32 | int64](f *faults, p *field.Path, v *T, low, high T) {
-	if v != nil {
-		within(f, p, *v, low, high)
-	}
-}
-
-// atLeastPtr demands low ≤ v of a value that was given.
-func atLeastPtr[T int | int32 | int64](f *faults, p *field.Path, v *T, low T) {
-	if v != nil && *v < low {
-		f.invalid(p, *v, fmt.Sprintf("must be at least %d", low))
 	}
 }
 
@@ -195,18 +162,11 @@ func (f *faults) dns(p *field.Path, name string) {
 // dnsForm says what the name of an object is (RFC 1123).
 const dnsForm = "must be lower-case letters, digits, - and ., a letter or digit at both ends, at most 253"
 
-// ref judges a reference by name; nil is absence.
-func (f *faults) ref(p *field.Path, r *NameRef) {
-	if r != nil && f.given(p.Child("name"), r.Name) {
-		f.dns(p.Child("name"), r.Name)
-	}
-}
-
 // refs judges a list of references: no name twice.
 func (f *faults) refs(p *field.Path, refs []NameRef) {
 	seen := map[string]bool{}
 	for i, r := range refs {
-		f.ref(p.Index(i), &r)
+		f.section(p.Index(i), reflect.ValueOf(r))
 		if seen[r.Name] {
 			f.add(field.Duplicate(p.Index(i).Child("name"), r.Name))
 		}
@@ -228,12 +188,6 @@ func (f *faults) secret(p *field.Path, r *SecretRef) {
 		if f.given(p.Child("key"), r.Key) {
 			f.dataKey(p.Child("key"), r.Key)
 		}
-	}
-}
-
-func (f *faults) secrets(p *field.Path, refs []SecretRef) {
-	for i, r := range refs {
-		f.secret(p.Index(i), &r)
 	}
 }
 
@@ -385,21 +339,6 @@ func (f *faults) passthrough(p *field.Path, names []string) {
 	}
 }
 
-// scopes demands OAuth scopes.
-func (f *faults) scopes(p *field.Path, scopes []string) {
-	for i, s := range scopes {
-		if f.given(p.Index(i), s) {
-			f.matches(p.Index(i), s, scopePattern, "must be a scope without spaces (RFC 6749 §3.3)")
-		}
-	}
-}
-
-// provider demands the name of an upstream provider, unless empty.
-func (f *faults) provider(p *field.Path, name string) {
-	f.matches(p, name, providerPattern, "must be lower-case letters, digits and -, a letter or digit at both ends")
-	f.atMost(p, name, 63)
-}
-
 // strings demands that no string of a list is empty or there twice.
 func (f *faults) strings(p *field.Path, list []string) {
 	seen := map[string]bool{}
@@ -436,9 +375,31 @@ func (f *faults) envName(p *field.Path, name string, seen map[string]bool) {
 	seen[name] = true
 }
 
+// has reports whether there is a fault of the field already.
+func (f *faults) has(p *field.Path) bool {
+	at := p.String()
+	return slices.ContainsFunc(f.list, func(e *field.Error) bool { return e.Field == at })
+}
+
+// distinct demands that no two of n items have the same name, which is a field of
+// each.
+func (f *faults) distinct(p *field.Path, name string, n int, of func(int) string) {
+	seen := map[string]bool{}
+	for i := range n {
+		s := of(i)
+		if seen[s] {
+			f.add(field.Duplicate(p.Index(i).Child(name), s))
+		}
+		seen[s] = s != ""
+	}
+}
+
 // exactly demands that of the sections the one named by type is there, and no
-// other.
+// other, unless the type itself is none.
 func (f *faults) exactly(p *field.Path, typ string, sections ...variant) {
+	if f.has(p.Child("type")) {
+		return
+	}
 	for _, s := range sections {
 		switch {
 		case s.typ == typ && !s.there:

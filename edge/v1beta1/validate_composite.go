@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -15,8 +16,6 @@ import (
 // the other bounds are those that the executor works with.
 const (
 	maxSteps         = 100
-	maxIterations    = 1000
-	maxParallel      = 50
 	maxRetries       = 10
 	maxScript        = 64 << 10  // bytes
 	maxSchema        = 100 << 10 // bytes of an elicitation's schema
@@ -27,27 +26,22 @@ const (
 
 // Validate returns everything that is wrong with the object alone.
 func (o *VirtualMCPCompositeToolDefinition) Validate() field.ErrorList {
-	f := &faults{}
-	f.metadata(o)
+	f := judged(o)
 	f.compositeTool(field.NewPath("spec"), &o.Spec.CompositeTool)
 	return f.list
 }
 
 // compositeTools judges the workflows of one server: no name twice.
 func (f *faults) compositeTools(p *field.Path, tools []CompositeTool) {
-	seen := map[string]bool{}
+	f.distinct(p, "name", len(tools), func(i int) string { return tools[i].Name })
 	for i := range tools {
 		f.compositeTool(p.Index(i), &tools[i])
-		if seen[tools[i].Name] {
-			f.add(field.Duplicate(p.Index(i).Child("name"), tools[i].Name))
-		}
-		seen[tools[i].Name] = tools[i].Name != ""
 	}
 }
 
 func (f *faults) compositeTool(p *field.Path, t *CompositeTool) {
 	// 1. The tool that clients see.
-	if f.given(p.Child("name"), t.Name) {
+	if t.Name != "" {
 		f.matches(p.Child("name"), t.Name, toolNamePattern, "must be letters, digits, ., _ and -, a letter or digit first")
 		f.atMost(p.Child("name"), t.Name, maxCompositeName)
 		switch t.Name {
@@ -56,7 +50,6 @@ func (f *faults) compositeTool(p *field.Path, t *CompositeTool) {
 		}
 	}
 	f.parameters(p.Child("parameters"), t.Parameters)
-	f.duration(p.Child("timeout"), t.Timeout, positive)
 
 	// 2. What it does.
 	w := newWorkflow(f, t)
@@ -84,8 +77,8 @@ func (f *faults) compositeTool(p *field.Path, t *CompositeTool) {
 // parameters judges a tool's JSON Schema: an object that describes objects. Its
 // keywords are judged where it is compiled.
 func (f *faults) parameters(p *field.Path, j JSONObject) {
-	schema, ok := f.object(p, j)
-	if !ok || schema == nil {
+	schema, err := j.Map()
+	if err != nil || schema == nil {
 		return
 	}
 	if schema["type"] != "object" {
@@ -130,7 +123,7 @@ func newWorkflow(f *faults, t *CompositeTool) *workflow {
 func (w *workflow) steps(p *field.Path) {
 	for i := range w.tool.Steps {
 		s, p := &w.tool.Steps[i], p.Index(i)
-		if w.given(p.Child("id"), s.ID) {
+		if s.ID != "" {
 			w.matches(p.Child("id"), s.ID, stepIDPattern, "must be letters, digits, _ and -")
 			if w.ids[s.ID] != i {
 				w.add(field.Duplicate(p.Child("id"), s.ID))
@@ -153,7 +146,7 @@ func (w *workflow) steps(p *field.Path) {
 
 // step judges one step apart from its place among the others.
 func (w *workflow) step(p *field.Path, s *WorkflowStep) {
-	if oneOf(w.faults, p.Child("type"), s.Type, StepTool, StepElicitation, StepForEach) {
+	if !w.has(p.Child("type")) {
 		for _, v := range []variant{
 			{"tool", "tool", s.Tool != ""},
 			{"tool", "arguments", s.Arguments != ""},
@@ -188,33 +181,18 @@ func (w *workflow) step(p *field.Path, s *WorkflowStep) {
 	w.template(p.Child("condition"), s.Condition, s.ID)
 	w.template(p.Child("message"), s.Message, s.ID)
 	w.template(p.Child("collection"), s.Collection, s.ID)
-	w.duration(p.Child("timeout"), s.Timeout, positive)
 	w.onError(p.Child("onError"), s.OnError)
 	w.schema(p.Child("schema"), s.Schema)
-	for _, r := range []struct {
-		name string
-		*ElicitationResponse
-	}{{"onDecline", s.OnDecline}, {"onCancel", s.OnCancel}} {
-		if r.ElicitationResponse != nil {
-			oneOf(w.faults, p.Child(r.name, "action"), r.Action, ElicitationAbort, ElicitationSkipRemaining, ElicitationContinue)
-		}
-	}
 	w.matches(p.Child("itemVar"), s.ItemVar, identifierPattern, "must be a letter or _, then letters, digits and _")
 	if s.ItemVar == "index" {
 		w.invalid(p.Child("itemVar"), s.ItemVar, "index is the number of the item")
 	}
-	withinPtr(w.faults, p.Child("maxIterations"), s.MaxIterations, 1, maxIterations)
-	withinPtr(w.faults, p.Child("maxParallel"), s.MaxParallel, 1, maxParallel)
 	if i := s.Step; i != nil {
 		p := p.Child("step")
 		w.matches(p.Child("id"), i.ID, stepIDPattern, "must be letters, digits, _ and -")
-		oneOf(w.faults, p.Child("type"), i.Type, StepTool)
-		if w.given(p.Child("tool"), i.Tool) {
-			w.matches(p.Child("tool"), i.Tool, toolNamePattern, "must be workload.tool_name")
-		}
+		w.matches(p.Child("tool"), i.Tool, toolNamePattern, "must be workload.tool_name")
 		w.arguments(p.Child("arguments"), i.Arguments, s.ID)
 		w.template(p.Child("condition"), i.Condition, s.ID)
-		w.duration(p.Child("timeout"), i.Timeout, positive)
 		w.onError(p.Child("onError"), i.OnError)
 	}
 }
@@ -223,13 +201,13 @@ func (w *workflow) onError(p *field.Path, e *OnError) {
 	if e == nil {
 		return
 	}
-	oneOf(w.faults, p.Child("action"), e.Action, ErrorAbort, ErrorContinue, ErrorRetry)
-	w.duration(p.Child("retryDelay"), e.RetryDelay, 0)
 	if e.Action == ErrorRetry {
 		if e.RetryCount == nil {
 			w.required(p.Child("retryCount"), "action is retry")
 		}
-		withinPtr(w.faults, p.Child("retryCount"), e.RetryCount, 1, maxRetries)
+		if e.RetryCount != nil {
+			within(w.faults, p.Child("retryCount"), *e.RetryCount, 1, maxRetries)
+		}
 		return
 	}
 	if e.RetryCount != nil && *e.RetryCount != 0 {
@@ -246,7 +224,7 @@ func (w *workflow) schema(p *field.Path, j JSONObject) {
 		w.add(field.TooLong(p, "", maxSchema))
 		return
 	}
-	if m, ok := w.object(p, j); ok && depth(m) > maxSchemaDepth {
+	if m, err := j.Map(); err == nil && depth(m) > maxSchemaDepth {
 		w.hidden(p, fmt.Sprintf("must not be nested deeper than %d", maxSchemaDepth))
 	}
 }
@@ -321,7 +299,9 @@ func (w *workflow) output(p *field.Path, o *WorkflowOutput) {
 func (w *workflow) properties(p *field.Path, properties map[string]OutputProperty, level int) {
 	for _, name := range sorted(properties) {
 		o, p := properties[name], p.Key(name)
-		oneOf(w.faults, p.Child("type"), o.Type, OutputString, OutputInteger, OutputNumber, OutputBoolean, OutputObject, OutputArray)
+		if level > 1 { // the first level has been judged with all other fields
+			w.section(p, reflect.ValueOf(o))
+		}
 		if o.Value == "" && o.Properties == "" && o.Default == "" {
 			w.required(p.Child("value"), "one of value, properties and default must be set")
 		}

@@ -57,8 +57,8 @@ func (w *workflow) template(p *field.Path, text, by string) {
 // arguments judges the arguments of a call. Strings on the first level are
 // templates (virtual server document, steps[].arguments).
 func (w *workflow) arguments(p *field.Path, j JSONObject, by string) {
-	m, ok := w.object(p, j)
-	if !ok {
+	m, err := j.Map()
+	if err != nil {
 		return
 	}
 	for _, name := range sorted(m) {

@@ -83,6 +83,7 @@ type VirtualMCPServerSpec struct {
 
 	// ServiceAccount is the name of an existing service account. One is created
 	// when none is given.
+	// +weir:form=dns
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 
 	// ServiceType is the type of the service.
