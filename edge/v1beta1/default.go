@@ -1,12 +1,16 @@
 package v1beta1
 
-import "cmp"
+import (
+	"cmp"
+	"reflect"
+)
 
-// A section that only holds settings with defaults is made when it is absent,
-// so that a completed object says what will be used: spec.config and its
-// aggregation and operational sections, the lifespans of tokens, the limits of
-// a filter. A section whose presence means something (an optimizer, a circuit
-// breaker) is completed but never made.
+// Defaults that stand as markers in the types are filled in by complete; what the
+// methods Default add is computed. A section that only holds settings with
+// defaults is made when it is absent, so that a completed object says what will be
+// used: spec.config and its aggregation and operational sections, the lifespans of
+// tokens, the limits of a filter. A section whose presence means something (an
+// optimizer, a circuit breaker) is completed but never made.
 
 // GroupEntityTypeDefault is the entity type of groups in policies that name no
 // other (virtual server document, spec.incomingAuth).
@@ -33,13 +37,6 @@ func point[T any](p **T, v T) {
 	}
 }
 
-// list gives p the items unless it was given, be it empty.
-func list(p *[]string, items ...string) {
-	if *p == nil {
-		*p = items
-	}
-}
-
 // section makes p's section unless it is there, and returns it.
 func section[T any](p **T) *T {
 	if *p == nil {
@@ -48,232 +45,74 @@ func section[T any](p **T) *T {
 	return *p
 }
 
+// fill gives the fields of a spec the defaults of their markers.
+func fill(spec any) { complete(reflect.ValueOf(spec).Elem()) }
+
 // Default fills in the defaults.
 func (o *VirtualMCPServer) Default() {
 	s := &o.Spec
-	config := section(&s.Config)
-	if a := s.IncomingAuth; a != nil {
-		a.OIDCConfigRef.setDefaults()
-		a.AuthzConfig.setDefaults()
+	c := section(&s.Config)
+	section(&section(&c.Aggregation).ConflictResolutionConfig)
+	section(&section(&c.Operational).Timeouts)
+	section(&c.Operational.FailureHandling)
+	s.AuthServerConfig.sections()
+	fill(s)
+	if s.IncomingAuth != nil {
+		s.IncomingAuth.AuthzConfig.setDefaults()
 	}
-	if s.OutgoingAuth != nil {
-		set(&s.OutgoingAuth.Source, AuthDiscovered)
+	if a := c.IncomingAuth; a != nil && a.OIDC != nil {
+		set(&a.OIDC.Resource, a.OIDC.Audience)
 	}
-	s.AuthServerConfig.setDefaults()
-	set(&s.ServiceType, "ClusterIP")
-	set(&s.SessionAffinity, "ClientIP")
-	config.setDefaults(cmp.Or(config.Name, o.Name))
-	set(&o.Status.Phase, ServerPending)
-}
-
-func (c *ServerConfig) setDefaults(name string) {
-	aggregation := section(&c.Aggregation)
-	set(&aggregation.ConflictResolution, ConflictPrefix)
-	set(&section(&aggregation.ConflictResolutionConfig).PrefixFormat, "{workload}_")
+	if c.Telemetry != nil {
+		set(&c.Telemetry.ServiceName, cmp.Or(c.Name, o.Name))
+	}
 	for i := range c.CompositeTools {
 		c.CompositeTools[i].setDefaults()
 	}
-	c.IncomingAuth.setDefaults()
-	if a := c.OutgoingAuth; a != nil {
-		a.Default.setDefaults()
-		for backend, s := range a.Backends {
-			s.setDefaults()
-			a.Backends[backend] = s
-		}
-	}
-	if a := c.Audit; a != nil {
-		point(&a.MaxDataSize, 1024)
-		point(&a.DetectApplicationErrors, true)
-	}
-	section(&c.Operational).setDefaults()
-	if o := c.Optimizer; o != nil {
-		set(&o.EmbeddingProvider, EmbeddingTEI)
-		set(&o.EmbeddingServiceTimeout, "30s")
-		set(&o.HybridSearchSemanticRatio, "0.5")
-		point(&o.MaxToolsToReturn, 8)
-		set(&o.SemanticDistanceThreshold, "1.0")
-	}
-	if m := c.CodeMode; m != nil {
-		point(&m.ParallelMaxConcurrency, 10)
-		point(&m.StepLimit, 100000)
-		set(&m.ToolCallTimeout, "30s")
-	}
-	if t := c.Telemetry; t != nil {
-		set(&t.SamplingRate, "0.05")
-		set(&t.ServiceName, name)
-		point(&t.UseLegacyAttributes, true)
-	}
-}
-
-func (o *Operational) setDefaults() {
-	set(&section(&o.Timeouts).Default, "30s")
-	f := section(&o.FailureHandling)
-	set(&f.HealthCheckInterval, "30s")
-	set(&f.HealthCheckTimeout, "10s")
-	point(&f.UnhealthyThreshold, 3)
-	set(&f.PartialFailureMode, PartialFail)
-	set(&f.StatusReportingInterval, "30s")
-	if b := f.CircuitBreaker; b != nil {
-		point(&b.FailureThreshold, 5)
-		set(&b.Timeout, "60s")
-	}
-}
-
-func (a *ConfigIncomingAuth) setDefaults() {
-	if a == nil {
-		return
-	}
-	if a.OIDC != nil {
-		set(&a.OIDC.Resource, a.OIDC.Audience)
-	}
-	if a.Authz != nil {
-		set(&a.Authz.EntitiesJSON, "[]")
-		set(&a.Authz.GroupEntityType, GroupEntityTypeDefault)
-	}
-}
-
-func (s *OutgoingStrategy) setDefaults() {
-	if s == nil {
-		return
-	}
-	if c := s.CloudSTS; c != nil {
-		set(&c.RoleClaim, "groups")
-		set(&c.Service, "cloud-mcp")
-		point(&c.SessionDuration, 3600)
-		set(&c.SessionNameClaim, "sub")
-	}
-	if t := s.TokenExchange; t != nil {
-		set(&t.SubjectTokenType, TokenTypeAccess)
-	}
-	if x := s.XAA; x != nil {
-		set(&x.SubjectTokenType, TokenTypeID)
-	}
+	set(&o.Status.Phase, ServerPending)
 }
 
 func (t *CompositeTool) setDefaults() {
-	onError := func(e *OnError) {
-		if e != nil {
-			set(&e.Action, ErrorAbort)
-		}
-	}
 	for i := range t.Steps {
-		s := &t.Steps[i]
-		set(&s.Type, StepTool)
-		onError(s.OnError)
-		for _, r := range []*ElicitationResponse{s.OnDecline, s.OnCancel} {
-			if r != nil {
-				set(&r.Action, ElicitationAbort)
-			}
-		}
-		if s.Type == StepForEach {
+		if s := &t.Steps[i]; s.Type == StepForEach {
 			set(&s.ItemVar, "item")
 			point(&s.MaxIterations, 100)
 			point(&s.MaxParallel, 10)
-		}
-		if s.Step != nil {
-			set(&s.Step.Type, StepTool)
-			onError(s.Step.OnError)
 		}
 	}
 }
 
 // Default fills in the defaults.
 func (o *MCPExternalAuthConfig) Default() {
-	s := &o.Spec
-	if t := s.TokenExchange; t != nil {
-		set(&t.SubjectTokenType, "access_token")
-	}
-	s.EmbeddedAuthServer.setDefaults()
-	if c := s.CloudSTS; c != nil {
-		set(&c.RoleClaim, "groups")
-		set(&c.Service, "cloud-mcp")
-		point(&c.SessionDuration, 3600)
-		set(&c.SessionNameClaim, "sub")
-	}
-	if x := s.XAA; x != nil {
-		set(&x.SubjectTokenType, TokenTypeID)
-	}
+	o.Spec.EmbeddedAuthServer.sections()
+	fill(&o.Spec)
 }
 
-func (a *EmbeddedAuthServer) setDefaults() {
+// sections makes the sections of an authorization server that only hold settings,
+// and what the issuer is the default of.
+func (a *EmbeddedAuthServer) sections() {
 	if a == nil {
 		return
 	}
 	set(&a.AuthorizationEndpointBaseURL, a.Issuer)
-	if c := a.CIMD; c != nil {
-		set(&c.CacheFallbackTTL, "5m")
-		point(&c.CacheMaxSize, 256)
-	}
-	storage := section(&a.Storage)
-	set(&storage.Type, StorageMemory)
-	if k := storage.KVStore; k != nil {
-		set(&k.DialTimeout, "5s")
-		set(&k.ReadTimeout, "3s")
-		set(&k.WriteTimeout, "3s")
-		if c := k.SentinelConfig; c != nil && c.SentinelService != nil {
-			point(&c.SentinelService.Port, 26379)
-		}
-	}
-	lifespans := section(&a.TokenLifespans)
-	set(&lifespans.AccessTokenLifespan, "1h")
-	set(&lifespans.AuthCodeLifespan, "10m")
-	set(&lifespans.RefreshTokenLifespan, "168h")
+	section(&a.Storage)
+	section(&a.TokenLifespans)
 	for i := range a.UpstreamProviders {
 		p := &a.UpstreamProviders[i]
-		if c := p.OIDCConfig; c != nil {
-			list(&c.Scopes, "openid", "offline_access")
-			set(&c.SubjectClaim, "sub")
-			c.UserInfoOverride.setDefaults()
+		if p.OIDCConfig != nil && p.OIDCConfig.UserInfoOverride != nil {
+			section(&p.OIDCConfig.UserInfoOverride.FieldMapping)
 		}
-		if c := p.OAuth2Config; c != nil {
-			if m := c.TokenResponseMapping; m != nil {
-				set(&m.ExpiresInPath, "expires_in")
-				set(&m.RefreshTokenPath, "refresh_token")
-				set(&m.ScopePath, "scope")
-			}
-			c.UserInfo.setDefaults()
+		if p.OAuth2Config != nil && p.OAuth2Config.UserInfo != nil {
+			section(&p.OAuth2Config.UserInfo.FieldMapping)
 		}
 	}
 }
 
-func (u *UserInfo) setDefaults() {
-	if u == nil {
-		return
-	}
-	set(&u.HTTPMethod, "GET")
-	m := section(&u.FieldMapping)
-	list(&m.SubjectFields, "sub")
-	list(&m.NameFields, "name")
-	list(&m.EmailFields, "email")
-}
-
-func (r *OIDCConfigRef) setDefaults() {
-	if r != nil {
-		list(&r.Scopes, "openid")
-	}
-}
-
+// setDefaults names the entity type of an inline set. With a config map the field
+// stays empty: it would override the entry of the map.
 func (a *AuthzConfig) setDefaults() {
-	if a == nil {
-		return
-	}
-	set(&a.Type, AuthzFromConfigMap)
-	if a.ConfigMap != nil {
-		set(&a.ConfigMap.Key, "authz.json")
-	}
-	if a.Inline != nil {
-		set(&a.Inline.EntitiesJSON, "[]")
-		// With a config map the field stays empty: it would override the
-		// entry of the map.
-		if a.Type == AuthzInline {
-			set(&a.GroupEntityType, GroupEntityTypeDefault)
-		}
-	}
-}
-
-func (r *AuthServerRef) setDefaults() {
-	if r != nil {
-		set(&r.Kind, "MCPExternalAuthConfig")
+	if a != nil && a.Inline != nil && a.Type == AuthzInline {
+		set(&a.GroupEntityType, GroupEntityTypeDefault)
 	}
 }
 
@@ -281,40 +120,25 @@ func (r *AuthServerRef) setDefaults() {
 func (o *MCPGroup) Default() { set(&o.Status.Phase, GroupPending) }
 
 // Default fills in the defaults.
-func (o *MCPServerEntry) Default() { set(&o.Status.Phase, EntryPending) }
+func (o *MCPServerEntry) Default() {
+	fill(&o.Spec)
+	set(&o.Status.Phase, EntryPending)
+}
 
 // Default fills in the defaults.
 func (o *MCPRemoteProxy) Default() {
-	s := &o.Spec
-	set(&s.Transport, TransportStreamableHTTP)
-	point(&s.ProxyPort, 8080)
-	set(&s.SessionAffinity, "ClientIP")
-	s.OIDCConfigRef.setDefaults()
-	s.AuthzConfig.setDefaults()
-	s.AuthServerRef.setDefaults()
+	fill(&o.Spec)
+	o.Spec.AuthzConfig.setDefaults()
 }
 
 // Default fills in the defaults.
 func (o *MCPServer) Default() {
-	s := &o.Spec
-	set(&s.Transport, ServerStdio)
-	set(&s.ProxyMode, TransportStreamableHTTP)
-	point(&s.ProxyPort, 8080)
-	set(&s.SessionAffinity, "ClientIP")
-	s.OIDCConfigRef.setDefaults()
-	s.AuthzConfig.setDefaults()
-	s.AuthServerRef.setDefaults()
-	if s.PermissionProfile != nil {
-		set(&s.PermissionProfile.Type, ProfileBuiltin)
-	}
+	fill(&o.Spec)
+	o.Spec.AuthzConfig.setDefaults()
 }
 
 // Default fills in the defaults.
-func (o *MCPOIDCConfig) Default() {
-	if a := o.Spec.KubernetesServiceAccount; a != nil {
-		set(&a.Issuer, "https://kubernetes.default.svc")
-	}
-}
+func (o *MCPOIDCConfig) Default() { fill(&o.Spec) }
 
 // Default fills in the defaults: there are none.
 func (o *MCPAuthzConfig) Default() {}
@@ -323,53 +147,25 @@ func (o *MCPAuthzConfig) Default() {}
 func (o *MCPToolConfig) Default() {}
 
 // Default fills in the defaults.
-func (o *MCPTelemetryConfig) Default() {
-	if t := o.Spec.OpenTelemetry; t != nil {
-		point(&t.UseLegacyAttributes, true)
-		if t.Tracing != nil {
-			set(&t.Tracing.SamplingRate, "0.05")
-		}
-	}
-}
+func (o *MCPTelemetryConfig) Default() { fill(&o.Spec) }
 
 // Default fills in the defaults.
-func (o *MCPWebhookConfig) Default() {
-	for _, hooks := range [][]Webhook{o.Spec.Validating, o.Spec.Mutating} {
-		for i := range hooks {
-			set(&hooks[i].Timeout, "10s")
-			set(&hooks[i].FailurePolicy, FailClosed)
-		}
-	}
-}
+func (o *MCPWebhookConfig) Default() { fill(&o.Spec) }
 
 // Default fills in the defaults.
-func (o *EmbeddingServer) Default() {
-	s := &o.Spec
-	set(&s.Model, "BAAI/bge-small-en-v1.5")
-	set(&s.Image, "ghcr.io/huggingface/text-embeddings-inference:cpu-latest")
-	set(&s.ImagePullPolicy, "IfNotPresent")
-	point(&s.Port, 8080)
-	point(&s.Replicas, 1)
-	if c := s.ModelCache; c != nil {
-		point(&c.Enabled, true)
-		set(&c.Size, "10Gi")
-		set(&c.AccessMode, "ReadWriteOnce")
-	}
-}
+func (o *EmbeddingServer) Default() { fill(&o.Spec) }
 
 // Default fills in the defaults.
-func (o *VirtualMCPCompositeToolDefinition) Default() { o.Spec.CompositeTool.setDefaults() }
+func (o *VirtualMCPCompositeToolDefinition) Default() {
+	fill(&o.Spec)
+	o.Spec.CompositeTool.setDefaults()
+}
 
 // Default fills in the defaults.
 func (o *EdgeFilter) Default() {
-	s := &o.Spec
-	set(&s.Mode, FilterEnforce)
-	set(&s.OnError, FilterDeny)
-	l := section(&s.Limits)
-	set(&l.Timeout, "5ms")
-	point(&l.Fuel, 50_000_000)
-	set(&l.Output, "1Mi")
-	if s.Type == FilterWasm {
+	l := section(&o.Spec.Limits)
+	fill(&o.Spec)
+	if o.Spec.Type == FilterWasm {
 		set(&l.Isolation, IsolationShared)
 	}
 }

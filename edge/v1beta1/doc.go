@@ -7,8 +7,8 @@
 // claim that two servers may not share) belong to package compile.
 //
 // The types are the one source: the deep copies, the custom resource
-// definitions under crds, the JSON Schemas of Schema and the rules of fields
-// that Validate holds are made from them and their markers (see rules.go).
+// definitions under crds, the JSON Schemas of Schema, the defaults and the rules of
+// fields are made from them and their markers (see rules.go).
 //
 // +kubebuilder:object:generate=true
 // +groupName=weir.dev

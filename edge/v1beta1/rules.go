@@ -2,6 +2,7 @@ package v1beta1
 
 import (
 	"cmp"
+	"encoding/json"
 	"reflect"
 	"regexp"
 	"slices"
@@ -39,6 +40,50 @@ type rule struct {
 	maxProperties int
 	unique        bool
 	elsewhere     bool
+
+	fallback string // JSON text: the value of a field that is not given; "" for none
+}
+
+// complete gives the fields of a section that are not given their defaults, and
+// so on inside of it. v can be set.
+func complete(v reflect.Value) {
+	t := v.Type()
+	rules := fieldRules()[t.Name()]
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		if r := rules[name]; r.fallback != "" && v.Field(i).IsZero() {
+			_ = json.Unmarshal([]byte(r.fallback), v.Field(i).Addr().Interface()) // TestDefaults has all of them
+		}
+		inside(v.Field(i))
+	}
+}
+
+// inside completes the sections that a value is made of.
+func inside(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			inside(v.Elem())
+		}
+	case reflect.Struct:
+		if v.Type().PkgPath() == reflect.TypeFor[rule]().PkgPath() {
+			complete(v)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			inside(v.Index(i))
+		}
+	case reflect.Map:
+		if v.Type().Elem().Kind() != reflect.Struct {
+			return
+		}
+		for _, k := range v.MapKeys() {
+			e := reflect.New(v.Type().Elem()).Elem()
+			e.Set(v.MapIndex(k))
+			complete(e)
+			v.SetMapIndex(k, e)
+		}
+	}
 }
 
 // judged returns the faults of an object's name and of its fields.

@@ -45,15 +45,19 @@ func read(doc *ast.CommentGroup) markers {
 	return m
 }
 
-// rule writes the literal of a rule; "" where there is none.
-func (m markers) rule(required bool) string {
+// rule writes the literal of a rule of a field of a type; "" where there is none.
+func (m markers) rule(required bool, kind string) string {
 	var b strings.Builder
 	put := func(format string, args ...any) { fmt.Fprintf(&b, format+", ", args...) }
 	if required {
 		put("required: true")
 	}
+	if v := m["default"]; v != "" && v != "false" && v != "0" {
+		put("fallback: %q", jsonOf(v, kind))
+	}
 	if _, ok := m["weir:elsewhere"]; ok {
-		return "elsewhere: true"
+		put("elsewhere: true")
+		return strings.TrimSuffix(b.String(), ", ")
 	}
 	if v := cmp.Or(m["Enum"], m["weir:enum"]); v != "" {
 		values := strings.Split(v, ";")
@@ -141,7 +145,8 @@ func main() {
 					}
 				}
 			}
-			if r := m.rule(!strings.Contains(options, "omitempty")); r != "" && r != "required: true" || r == "required: true" && isText(of, named) {
+			kind := kindOf(of, named)
+			if r := m.rule(!strings.Contains(options, "omitempty"), kind); r != "" && (r != "required: true" || kind == "text") {
 				fields = append(fields, fmt.Sprintf("%q: {%s},", key, r))
 			}
 		}
@@ -159,12 +164,33 @@ func main() {
 	}
 }
 
-// isText reports whether a type is a string.
-func isText(t ast.Expr, named map[string]markers) bool {
+// kindOf returns text for a string of any type, list for a list of such, and ""
+// for all else.
+func kindOf(t ast.Expr, named map[string]markers) string {
+	if list, ok := t.(*ast.ArrayType); ok && kindOf(list.Elt, named) == "text" {
+		return "list"
+	}
 	id, ok := t.(*ast.Ident)
 	if !ok {
-		return false
+		return ""
 	}
-	_, ours := named[id.Name]
-	return id.Name == "string" || ours
+	if _, ours := named[id.Name]; ours || id.Name == "string" {
+		return "text"
+	}
+	return ""
+}
+
+// jsonOf writes the value of a marker as JSON. A list stands in braces there.
+func jsonOf(v, kind string) string {
+	switch kind {
+	case "text":
+		return strconv.Quote(v)
+	case "list":
+		items := strings.Split(strings.Trim(v, "{}"), ",")
+		for i := range items {
+			items[i] = strconv.Quote(items[i])
+		}
+		return "[" + strings.Join(items, ",") + "]"
+	}
+	return v
 }

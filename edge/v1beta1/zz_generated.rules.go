@@ -8,67 +8,76 @@ import "sync"
 var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 	return map[string]map[string]rule{
 		"Aggregation": {
-			"conflictResolution": {enum: []string{"prefix", "priority", "manual"}},
+			"conflictResolution": {fallback: "\"prefix\"", enum: []string{"prefix", "priority", "manual"}},
 		},
 		"Audit": {
-			"eventTypes":        {unique: true},
-			"excludeEventTypes": {unique: true},
-			"maxDataSize":       {low: new(int64(0))},
+			"eventTypes":              {unique: true},
+			"excludeEventTypes":       {unique: true},
+			"maxDataSize":             {fallback: "1024", low: new(int64(0))},
+			"detectApplicationErrors": {fallback: "true"},
 		},
 		"AuthServerRef": {
-			"kind": {required: true, enum: []string{"MCPExternalAuthConfig"}},
+			"kind": {required: true, fallback: "\"MCPExternalAuthConfig\"", enum: []string{"MCPExternalAuthConfig"}},
 			"name": {required: true, form: "dns"},
 		},
 		"AuthServerStorage": {
-			"type": {enum: []string{"memory", "kvstore"}},
+			"type": {fallback: "\"memory\"", enum: []string{"memory", "kvstore"}},
 		},
 		"AuthzConfig": {
-			"type":            {required: true, enum: []string{"configMap", "inline"}},
+			"type":            {required: true, fallback: "\"configMap\"", enum: []string{"configMap", "inline"}},
 			"groupClaimName":  {maxLength: 253},
 			"roleClaimName":   {maxLength: 253},
 			"groupEntityType": {pattern: "^[A-Za-z_][A-Za-z0-9_]*$", maxLength: 63},
 		},
 		"AuthzConfigMap": {
 			"name": {required: true, form: "dns"},
-			"key":  {form: "dataKey"},
+			"key":  {fallback: "\"authz.json\"", form: "dataKey"},
 		},
 		"AuthzPolicies": {
-			"entitiesJson":            {form: "entities"},
+			"entitiesJson":            {fallback: "\"[]\"", form: "entities"},
 			"primaryUpstreamProvider": {pattern: "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", maxLength: 63},
 		},
 		"BackendAuth": {
 			"type": {required: true, enum: []string{"discovered", "externalAuthConfigRef"}},
 		},
 		"CIMD": {
-			"cacheMaxSize": {low: new(int64(1))},
+			"cacheFallbackTtl": {fallback: "\"5m\""},
+			"cacheMaxSize":     {fallback: "256", low: new(int64(1))},
 		},
 		"CircuitBreaker": {
-			"failureThreshold": {low: new(int64(1))},
-			"timeout":          {least: "1s"},
+			"failureThreshold": {fallback: "5", low: new(int64(1))},
+			"timeout":          {fallback: "\"60s\"", least: "1s"},
 		},
 		"CloudSTS": {
-			"region":          {required: true, pattern: "^[a-z]{2}(-[a-z]+)+-\\d+$"},
-			"fallbackRoleArn": {pattern: "^arn:(aws|aws-cn|aws-us-gov):iam::\\d{12}:role/[\\w+=,.@\\-_/]+$"},
-			"sessionDuration": {low: new(int64(900)), high: new(int64(43200))},
+			"region":           {required: true, pattern: "^[a-z]{2}(-[a-z]+)+-\\d+$"},
+			"fallbackRoleArn":  {pattern: "^arn:(aws|aws-cn|aws-us-gov):iam::\\d{12}:role/[\\w+=,.@\\-_/]+$"},
+			"roleClaim":        {fallback: "\"groups\""},
+			"service":          {fallback: "\"cloud-mcp\""},
+			"sessionDuration":  {fallback: "3600", low: new(int64(900)), high: new(int64(43200))},
+			"sessionNameClaim": {fallback: "\"sub\""},
 		},
 		"CodeMode": {
-			"parallelMaxConcurrency": {low: new(int64(1))},
-			"stepLimit":              {low: new(int64(1))},
+			"parallelMaxConcurrency": {fallback: "10", low: new(int64(1))},
+			"stepLimit":              {fallback: "100000", low: new(int64(1))},
+			"toolCallTimeout":        {fallback: "\"30s\""},
 		},
 		"CompositeTool": {
 			"name": {required: true},
 		},
 		"ConfigAuthz": {
 			"type":            {required: true, enum: []string{"policy", "none"}},
-			"entitiesJson":    {form: "entities"},
+			"entitiesJson":    {fallback: "\"[]\"", form: "entities"},
 			"groupClaimName":  {maxLength: 253},
 			"roleClaimName":   {maxLength: 253},
-			"groupEntityType": {form: "identifier", maxLength: 63},
+			"groupEntityType": {fallback: "\"THVGroup\"", form: "identifier", maxLength: 63},
 		},
 		"ConfigCloudSTS": {
-			"region":          {required: true, form: "region"},
-			"fallbackRoleArn": {form: "role"},
-			"sessionDuration": {low: new(int64(900)), high: new(int64(43200))},
+			"region":           {required: true, form: "region"},
+			"fallbackRoleArn":  {form: "role"},
+			"roleClaim":        {fallback: "\"groups\""},
+			"service":          {fallback: "\"cloud-mcp\""},
+			"sessionDuration":  {fallback: "3600", low: new(int64(900)), high: new(int64(43200))},
+			"sessionNameClaim": {fallback: "\"sub\""},
 		},
 		"ConfigHeaderInjection": {
 			"headerName":     {required: true, form: "header"},
@@ -110,7 +119,7 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 			"tokenUrl":         {required: true, form: "url"},
 			"clientSecretEnv":  {form: "env"},
 			"scopes":           {form: "scope"},
-			"subjectTokenType": {form: "tokenType"},
+			"subjectTokenType": {fallback: "\"urn:ietf:params:oauth:token-type:access_token\"", form: "tokenType"},
 		},
 		"ConfigXAA": {
 			"idpTokenUrl":           {required: true, form: "https"},
@@ -120,9 +129,10 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 			"targetClientSecretEnv": {form: "env"},
 			"targetResource":        {form: "uri"},
 			"scopes":                {form: "scope"},
-			"subjectTokenType":      {enum: []string{"urn:ietf:params:oauth:token-type:id_token"}},
+			"subjectTokenType":      {fallback: "\"urn:ietf:params:oauth:token-type:id_token\"", enum: []string{"urn:ietf:params:oauth:token-type:id_token"}},
 		},
 		"ConflictResolutionConfig": {
+			"prefixFormat":  {fallback: "\"{workload}_\""},
 			"priorityOrder": {unique: true},
 		},
 		"DCR": {
@@ -139,11 +149,11 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 		"EdgeFilterSpec": {
 			"type":    {required: true, enum: []string{"wasm", "starlark"}},
 			"sha256":  {pattern: "^[0-9a-f]{64}$"},
-			"mode":    {enum: []string{"enforce", "observe", "off"}},
-			"onError": {enum: []string{"deny", "continue"}},
+			"mode":    {fallback: "\"enforce\"", enum: []string{"enforce", "observe", "off"}},
+			"onError": {fallback: "\"deny\"", enum: []string{"deny", "continue"}},
 		},
 		"ElicitationResponse": {
-			"action": {enum: []string{"skip_remaining", "abort", "continue"}},
+			"action": {fallback: "\"abort\"", enum: []string{"skip_remaining", "abort", "continue"}},
 		},
 		"EmbeddedAuthServer": {
 			"issuer":                       {required: true, form: "issuer"},
@@ -153,17 +163,22 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 			"primaryUpstreamProvider":      {pattern: "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", maxLength: 63},
 		},
 		"EmbeddingServerSpec": {
-			"imagePullPolicy": {enum: []string{"Always", "Never", "IfNotPresent"}},
-			"port":            {low: new(int64(1)), high: new(int64(65535))},
-			"replicas":        {low: new(int64(1))},
+			"model":           {fallback: "\"BAAI/bge-small-en-v1.5\""},
+			"image":           {fallback: "\"ghcr.io/huggingface/text-embeddings-inference:cpu-latest\""},
+			"imagePullPolicy": {fallback: "\"IfNotPresent\"", enum: []string{"Always", "Never", "IfNotPresent"}},
+			"port":            {fallback: "8080", low: new(int64(1)), high: new(int64(65535))},
+			"replicas":        {fallback: "1", low: new(int64(1))},
 		},
 		"EnvVar": {
 			"name":  {required: true},
 			"value": {required: true},
 		},
 		"FailureHandling": {
-			"unhealthyThreshold": {low: new(int64(1))},
-			"partialFailureMode": {enum: []string{"fail", "best_effort"}},
+			"healthCheckInterval":     {fallback: "\"30s\""},
+			"healthCheckTimeout":      {fallback: "\"10s\""},
+			"unhealthyThreshold":      {fallback: "3", low: new(int64(1))},
+			"partialFailureMode":      {fallback: "\"fail\"", enum: []string{"fail", "best_effort"}},
+			"statusReportingInterval": {fallback: "\"30s\""},
 		},
 		"FilterConfigMap": {
 			"name": {required: true, form: "dns"},
@@ -174,9 +189,10 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 			"tools": {unique: true},
 		},
 		"FilterLimits": {
-			"fuel":      {low: new(int64(1))},
+			"timeout":   {fallback: "\"5ms\""},
+			"fuel":      {fallback: "50000000", low: new(int64(1))},
 			"memory":    {low: new(int64(65536)), high: new(int64(67108864))},
-			"output":    {low: new(int64(1)), high: new(int64(67108864))},
+			"output":    {fallback: "\"1Mi\"", low: new(int64(1)), high: new(int64(67108864))},
 			"instances": {low: new(int64(1)), high: new(int64(1024))},
 			"isolation": {enum: []string{"shared", "per_request", "per_session"}},
 		},
@@ -217,11 +233,14 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 			"introspectionUrl": {form: "url"},
 		},
 		"InnerStep": {
-			"type": {enum: []string{"tool"}},
+			"type": {fallback: "\"tool\"", enum: []string{"tool"}},
 			"tool": {required: true},
 		},
 		"KVStore": {
-			"addr": {form: "hostPort"},
+			"addr":         {form: "hostPort"},
+			"dialTimeout":  {fallback: "\"5s\""},
+			"readTimeout":  {fallback: "\"3s\""},
+			"writeTimeout": {fallback: "\"3s\""},
 		},
 		"MCPAuthzConfigSpec": {
 			"type":   {required: true},
@@ -235,9 +254,9 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 		},
 		"MCPRemoteProxySpec": {
 			"remoteUrl":       {required: true, form: "url"},
-			"transport":       {enum: []string{"sse", "streamable-http"}},
-			"proxyPort":       {low: new(int64(1)), high: new(int64(65535))},
-			"sessionAffinity": {enum: []string{"ClientIP", "None"}},
+			"transport":       {fallback: "\"streamable-http\"", enum: []string{"sse", "streamable-http"}},
+			"proxyPort":       {fallback: "8080", low: new(int64(1)), high: new(int64(65535))},
+			"sessionAffinity": {fallback: "\"ClientIP\"", enum: []string{"ClientIP", "None"}},
 			"replicas":        {low: new(int64(0))},
 			"serviceAccount":  {form: "dns"},
 		},
@@ -247,12 +266,12 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 		},
 		"MCPServerSpec": {
 			"image":           {required: true},
-			"transport":       {enum: []string{"stdio", "streamable-http", "sse"}},
-			"proxyMode":       {enum: []string{"sse", "streamable-http"}},
-			"proxyPort":       {low: new(int64(1)), high: new(int64(65535))},
+			"transport":       {fallback: "\"stdio\"", enum: []string{"stdio", "streamable-http", "sse"}},
+			"proxyMode":       {fallback: "\"streamable-http\"", enum: []string{"sse", "streamable-http"}},
+			"proxyPort":       {fallback: "8080", low: new(int64(1)), high: new(int64(65535))},
 			"mcpPort":         {low: new(int64(1)), high: new(int64(65535))},
 			"secrets":         {elsewhere: true},
-			"sessionAffinity": {enum: []string{"ClientIP", "None"}},
+			"sessionAffinity": {fallback: "\"ClientIP\"", enum: []string{"ClientIP", "None"}},
 			"replicas":        {low: new(int64(0))},
 			"backendReplicas": {low: new(int64(0))},
 			"serviceAccount":  {form: "dns"},
@@ -261,8 +280,9 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 			"toolsFilter": {unique: true},
 		},
 		"ModelCache": {
-			"size":       {form: "size"},
-			"accessMode": {enum: []string{"ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany"}},
+			"enabled":    {fallback: "true"},
+			"size":       {fallback: "\"10Gi\"", form: "size"},
+			"accessMode": {fallback: "\"ReadWriteOnce\"", enum: []string{"ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany"}},
 		},
 		"NameRef": {
 			"name": {required: true, form: "dns"},
@@ -284,37 +304,39 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 			"name":           {required: true, form: "dns"},
 			"audience":       {required: true},
 			"resourceUrl":    {form: "url"},
-			"scopes":         {form: "scope"},
+			"scopes":         {fallback: "[\"openid\"]", form: "scope"},
 			"requiredScopes": {form: "scope"},
 		},
 		"OIDCUpstream": {
 			"issuerUrl":                     {required: true, form: "https"},
 			"clientId":                      {required: true},
 			"redirectUri":                   {form: "url"},
-			"scopes":                        {form: "scope"},
+			"scopes":                        {fallback: "[\"openid\",\"offline_access\"]", form: "scope"},
 			"additionalAuthorizationParams": {maxProperties: 16},
-			"subjectClaim":                  {pattern: "^([a-zA-Z_][a-zA-Z0-9_]*)?$", maxLength: 128},
+			"subjectClaim":                  {fallback: "\"sub\"", pattern: "^([a-zA-Z_][a-zA-Z0-9_]*)?$", maxLength: 128},
 		},
 		"OnError": {
-			"action":     {enum: []string{"abort", "continue", "retry"}},
+			"action":     {fallback: "\"abort\"", enum: []string{"abort", "continue", "retry"}},
 			"retryDelay": {least: "0s"},
 		},
 		"OpenTelemetry": {
-			"headers": {form: "headers"},
+			"headers":             {form: "headers"},
+			"useLegacyAttributes": {fallback: "true"},
 		},
 		"Operational": {
 			"logLevel": {enum: []string{"debug"}},
 		},
 		"Optimizer": {
-			"embeddingProvider":         {enum: []string{"tei", "compat"}},
+			"embeddingProvider":         {fallback: "\"tei\"", enum: []string{"tei", "compat"}},
 			"embeddingService":          {form: "url"},
 			"embeddingHeaders":          {maxProperties: 32},
-			"hybridSearchSemanticRatio": {form: "ratio"},
-			"maxToolsToReturn":          {low: new(int64(1)), high: new(int64(50))},
-			"semanticDistanceThreshold": {form: "distance"},
+			"embeddingServiceTimeout":   {fallback: "\"30s\""},
+			"hybridSearchSemanticRatio": {fallback: "\"0.5\"", form: "ratio"},
+			"maxToolsToReturn":          {fallback: "8", low: new(int64(1)), high: new(int64(50))},
+			"semanticDistanceThreshold": {fallback: "\"1.0\"", form: "distance"},
 		},
 		"OutgoingAuth": {
-			"source": {enum: []string{"discovered", "inline"}},
+			"source": {fallback: "\"discovered\"", enum: []string{"discovered", "inline"}},
 		},
 		"OutgoingStrategy": {
 			"type": {required: true, enum: []string{"unauthenticated", "header_injection", "token_exchange", "upstream_inject", "cloud_sts", "obo", "xaa"}},
@@ -324,7 +346,7 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 			"properties": {elsewhere: true},
 		},
 		"PermissionProfileRef": {
-			"type": {required: true, enum: []string{"builtin", "configmap"}},
+			"type": {required: true, fallback: "\"builtin\"", enum: []string{"builtin", "configmap"}},
 			"name": {required: true},
 		},
 		"RateBucket": {
@@ -352,14 +374,14 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 		},
 		"SentinelService": {
 			"name": {required: true, form: "dns"},
-			"port": {low: new(int64(1)), high: new(int64(65535))},
+			"port": {fallback: "26379", low: new(int64(1)), high: new(int64(65535))},
 		},
 		"ServerSecret": {
 			"name": {required: true},
 			"key":  {required: true},
 		},
 		"ServiceAccountOIDC": {
-			"issuer":           {form: "url"},
+			"issuer":           {fallback: "\"https://kubernetes.default.svc\"", form: "url"},
 			"jwksUrl":          {form: "url"},
 			"introspectionUrl": {form: "url"},
 		},
@@ -375,27 +397,39 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 		},
 		"Telemetry": {
 			"headers":              {form: "headers"},
-			"samplingRate":         {form: "ratio"},
+			"samplingRate":         {fallback: "\"0.05\"", form: "ratio"},
 			"environmentVariables": {form: "variable"},
+			"useLegacyAttributes":  {fallback: "true"},
 		},
 		"TelemetryConfigRef": {
 			"name": {required: true, form: "dns"},
+		},
+		"Timeouts": {
+			"default": {fallback: "\"30s\""},
 		},
 		"TokenExchange": {
 			"tokenUrl":                {required: true, form: "url"},
 			"audience":                {required: true},
 			"scopes":                  {form: "scope"},
 			"externalTokenHeaderName": {form: "header"},
-			"subjectTokenType":        {pattern: "^(access_token|id_token|jwt|urn:ietf:params:oauth:token-type:(access_token|id_token|jwt))?$"},
+			"subjectTokenType":        {fallback: "\"access_token\"", pattern: "^(access_token|id_token|jwt|urn:ietf:params:oauth:token-type:(access_token|id_token|jwt))?$"},
+		},
+		"TokenLifespans": {
+			"accessTokenLifespan":  {fallback: "\"1h\""},
+			"authCodeLifespan":     {fallback: "\"10m\""},
+			"refreshTokenLifespan": {fallback: "\"168h\""},
 		},
 		"TokenResponseMapping": {
-			"accessTokenPath": {required: true},
+			"accessTokenPath":  {required: true},
+			"expiresInPath":    {fallback: "\"expires_in\""},
+			"refreshTokenPath": {fallback: "\"refresh_token\""},
+			"scopePath":        {fallback: "\"scope\""},
 		},
 		"ToolRateLimit": {
 			"name": {required: true},
 		},
 		"Tracing": {
-			"samplingRate": {pattern: "^(0(\\.\\d+)?|1(\\.0+)?)$"},
+			"samplingRate": {fallback: "\"0.05\"", pattern: "^(0(\\.\\d+)?|1(\\.0+)?)$"},
 		},
 		"UpstreamInject": {
 			"providerName": {required: true},
@@ -406,28 +440,28 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 		},
 		"UserInfo": {
 			"endpointUrl": {required: true, form: "url"},
-			"httpMethod":  {enum: []string{"GET", "POST"}},
+			"httpMethod":  {fallback: "\"GET\"", enum: []string{"GET", "POST"}},
 		},
 		"UserInfoFields": {
-			"subjectFields": {unique: true},
-			"nameFields":    {unique: true},
-			"emailFields":   {unique: true},
+			"subjectFields": {fallback: "[\"sub\"]", unique: true},
+			"nameFields":    {fallback: "[\"name\"]", unique: true},
+			"emailFields":   {fallback: "[\"email\"]", unique: true},
 		},
 		"VirtualMCPServerSpec": {
 			"replicas":        {low: new(int64(0))},
 			"serviceAccount":  {form: "dns"},
-			"serviceType":     {enum: []string{"ClusterIP", "NodePort", "LoadBalancer"}},
-			"sessionAffinity": {enum: []string{"ClientIP", "None"}},
+			"serviceType":     {fallback: "\"ClusterIP\"", enum: []string{"ClusterIP", "NodePort", "LoadBalancer"}},
+			"sessionAffinity": {fallback: "\"ClientIP\"", enum: []string{"ClientIP", "None"}},
 		},
 		"Webhook": {
 			"name":          {required: true, maxLength: 63},
 			"url":           {required: true, form: "url"},
-			"timeout":       {least: "1s"},
-			"failurePolicy": {enum: []string{"fail", "ignore"}},
+			"timeout":       {fallback: "\"10s\"", least: "1s"},
+			"failurePolicy": {fallback: "\"fail\"", enum: []string{"fail", "ignore"}},
 		},
 		"WorkflowStep": {
 			"id":            {required: true},
-			"type":          {enum: []string{"tool", "elicitation", "forEach"}},
+			"type":          {fallback: "\"tool\"", enum: []string{"tool", "elicitation", "forEach"}},
 			"maxIterations": {low: new(int64(1)), high: new(int64(1000))},
 			"maxParallel":   {low: new(int64(1)), high: new(int64(50))},
 		},
@@ -445,7 +479,7 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 			"targetTokenUrl":   {required: true},
 			"targetResource":   {form: "uri"},
 			"scopes":           {form: "scope"},
-			"subjectTokenType": {enum: []string{"urn:ietf:params:oauth:token-type:id_token"}},
+			"subjectTokenType": {fallback: "\"urn:ietf:params:oauth:token-type:id_token\"", enum: []string{"urn:ietf:params:oauth:token-type:id_token"}},
 		},
 	}
 })
