@@ -31,7 +31,10 @@ var (
 )
 
 // faults collects what is wrong with one object.
-type faults struct{ list field.ErrorList }
+type faults struct {
+	list field.ErrorList
+	at   map[string]bool // the fields of the list
+}
 
 // add notes a fault. Of a long value only the start is shown.
 func (f *faults) add(e *field.Error) {
@@ -40,6 +43,10 @@ func (f *faults) add(e *field.Error) {
 		e.BadValue = strings.ToValidUTF8(v.String()[:most], "") + "…"
 	}
 	f.list = append(f.list, e)
+	if f.at == nil {
+		f.at = make(map[string]bool)
+	}
+	f.at[e.Field] = true
 }
 
 // invalid notes a value that may be shown.
@@ -376,10 +383,7 @@ func (f *faults) envName(p *field.Path, name string, seen map[string]bool) {
 }
 
 // has reports whether there is a fault of the field already.
-func (f *faults) has(p *field.Path) bool {
-	at := p.String()
-	return slices.ContainsFunc(f.list, func(e *field.Error) bool { return e.Field == at })
-}
+func (f *faults) has(p *field.Path) bool { return len(f.at) > 0 && f.at[p.String()] }
 
 // distinct demands that no two of n items have the same name, which is a field of
 // each.
