@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/client"
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -121,7 +122,7 @@ func (a *app) showResult(cmd *cobra.Command, tool string, result []byte, asJSON 
 		}
 		text := readable(result)
 		if terminal(out) {
-			text = client.Clean(text)
+			text = edge.Clean(text)
 		}
 		if _, err := io.WriteString(out, text); err != nil {
 			return err

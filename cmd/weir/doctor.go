@@ -12,7 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-edge/weir/cmd/weir/client"
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/checkup"
 	"github.com/weir-edge/weir/edge/demo"
 	"github.com/weir-edge/weir/edge/source"
 )
@@ -21,18 +22,18 @@ import (
 // says the cause and the next step for each thing that it finds:
 //
 //	doctor.go          the command and the order of the steps
-//	doctor_report.go   what a step found, the classes, and how they are shown
-//	doctor_process.go  what the process needs: settings, files, addresses, the clock
-//	doctor_backend.go  one backend, from its name to its introduction
-//	doctor_explain.go  what went wrong with a connection, or an answer
-//	doctor_names.go    what all backends offer, under the names that clients see
+//	doctor_report.go   the exit codes of the classes, and how findings are shown
+//	doctor_process.go  what the process needs: settings, files, manifests, secrets, addresses, the clock
+//	doctor_store.go    the stores that servers share
+//
+// What can be wrong with a thing is said by the package that it is of.
 type doctor struct {
 	config  string // what -c names; "" for the demo
 	environ []string
 	timeout time.Duration
 
 	mu  sync.Mutex
-	say func(check) // told of each step that has ended; under mu
+	say func(edge.Finding) // told of each step that has ended; under mu
 }
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -83,8 +84,8 @@ The exit code is 0 without problems, else that of the class of the first one:
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			defer context.AfterFunc(ctx, stop)()
-			d := &doctor{config: config, environ: a.environ, timeout: timeout, say: func(c check) {
-				fmt.Fprintf(a.err, "%s\n", c.progress())
+			d := &doctor{config: config, environ: a.environ, timeout: timeout, say: func(c edge.Finding) {
+				fmt.Fprintf(a.err, "%s\n", progress(c))
 			}}
 			found, err := d.run(ctx, func() (loaded, error) { return loadSettings(cmd.Flags(), a.environ) })
 			if ctx.Err() != nil {
@@ -119,7 +120,7 @@ The exit code is 0 without problems, else that of the class of the first one:
 // run takes all steps. The error is one of the doctor's own, not a finding.
 func (d *doctor) run(ctx context.Context, load func() (loaded, error)) (findings, error) {
 	var all findings
-	add := func(checks ...check) { all = append(all, checks...) }
+	add := func(checks ...edge.Finding) { all = append(all, checks...) }
 
 	// 1. The process.
 	add(d.clock(time.Now()))
@@ -148,8 +149,9 @@ func (d *doctor) run(ctx context.Context, load func() (loaded, error)) (findings
 	// manifests have errors.
 	if opened.Plan != nil {
 		add(d.stores(ctx, opened.Plan, settings.Settings, secrets)...)
+		look := checkup.Config{Timeout: d.timeout, MaxMessage: settings.MaxMessage, Version: thisBuild().Version, Secrets: secrets, Step: d.step}
 		for _, s := range opened.Plan.Servers {
-			add(d.server(ctx, s, settings.Settings, secrets)...)
+			add(look.Server(ctx, s)...)
 		}
 	}
 
@@ -159,16 +161,16 @@ func (d *doctor) run(ctx context.Context, load func() (loaded, error)) (findings
 }
 
 // step begins a step: within bounds, and told of when it has ended.
-func (d *doctor) step(ctx context.Context, name, subject string, f func(context.Context) check) check {
+func (d *doctor) step(ctx context.Context, name, subject string, f func(context.Context) edge.Finding) edge.Finding {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	c := f(ctx)
-	c.Step, c.Subject = name, client.Clean(strings.ReplaceAll(subject, "\n", " "))
+	c.Step, c.Subject = name, edge.Clean(strings.ReplaceAll(subject, "\n", " "))
 	return d.tell(c)
 }
 
 // tell passes on the end of a step.
-func (d *doctor) tell(c check) check {
+func (d *doctor) tell(c edge.Finding) edge.Finding {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.say(c)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/kv/kvtest"
 )
@@ -22,17 +23,17 @@ func TestDoctorOfStores(t *testing.T) {
 	}
 	for _, c := range []struct {
 		address, environ string
-		level            level
+		level            edge.Level
 		cause            string
 	}{
-		{redis.Addr, "WEIR_SECRET_REDIS_PASSWORD=hush", levelWarning, "have no key in common"},
-		{redis.Addr, "WEIR_SECRET_REDIS_PASSWORD=hush2", levelProblem, "the user or the password is wrong"},
-		{"redis://default@" + redis.Addr, "WEIR_SECRET_REDIS_PASSWORD=hush", levelWarning, "have no key in common"},
-		{"redis://nobody@" + redis.Addr, "WEIR_SECRET_REDIS_PASSWORD=hush", levelProblem, "the user or the password is wrong"},
-		{"rediss://" + redis.Addr, "WEIR_SECRET_REDIS_PASSWORD=hush", levelProblem, ""},
-		{nowhere, "WEIR_SECRET_REDIS_PASSWORD=hush", levelProblem, "connection refused"},
+		{redis.Addr, "WEIR_SECRET_REDIS_PASSWORD=hush", edge.LevelWarning, "have no key in common"},
+		{redis.Addr, "WEIR_SECRET_REDIS_PASSWORD=hush2", edge.LevelProblem, "the user or the password is wrong"},
+		{"redis://default@" + redis.Addr, "WEIR_SECRET_REDIS_PASSWORD=hush", edge.LevelWarning, "have no key in common"},
+		{"redis://nobody@" + redis.Addr, "WEIR_SECRET_REDIS_PASSWORD=hush", edge.LevelProblem, "the user or the password is wrong"},
+		{"rediss://" + redis.Addr, "WEIR_SECRET_REDIS_PASSWORD=hush", edge.LevelProblem, ""},
+		{nowhere, "WEIR_SECRET_REDIS_PASSWORD=hush", edge.LevelProblem, "connection refused"},
 	} {
-		var found check
+		var found edge.Finding
 		for _, one := range examined(t, manifest(c.address), edgetest.Patience, c.environ) {
 			if one.Step == "store" {
 				found = one
@@ -41,13 +42,13 @@ func TestDoctorOfStores(t *testing.T) {
 				t.Errorf("%s shows the password", one.Step)
 			}
 		}
-		if found.Level != c.level || found.Class != inStore || !strings.Contains(found.Cause, c.cause) || found.Subject != c.address {
+		if found.Level != c.level || found.Class != edge.ClassStore || !strings.Contains(found.Cause, c.cause) || found.Subject != c.address {
 			t.Errorf("%s, %s: %+v", c.address, c.environ, found)
 		}
 	}
 	key := "WEIR_SECRET_WEIR_STATE_KEY=" + strings.Repeat("A", 43) + "="
 	for _, one := range examined(t, manifest(redis.Addr), edgetest.Patience, "WEIR_SECRET_REDIS_PASSWORD=hush", key) {
-		if one.Step == "store" && one.Level != levelOK {
+		if one.Step == "store" && one.Level != edge.LevelOK {
 			t.Errorf("%+v", one)
 		}
 	}
@@ -63,7 +64,7 @@ func TestZ44DoctorOfRights(t *testing.T) {
 	for command, what := range map[string]string{"hmget": "to take tokens", "getrange": "to read a value", "xrange": "messages", "pexpire": "to take tokens", "subscribe": "to be told", "get": "to change a value", "evalsha": "NOPERM", "publish": "to leave a message"} {
 		redis.Do("acl", "setuser", "weir", "-"+command)
 		for _, one := range examined(t, manifest, edgetest.Patience, "WEIR_SECRET_REDIS_PASSWORD=hush") {
-			if one.Step == "store" && (one.Level != levelProblem || !strings.Contains(one.Cause, "NOPERM") || !strings.Contains(one.Cause, what)) {
+			if one.Step == "store" && (one.Level != edge.LevelProblem || !strings.Contains(one.Cause, "NOPERM") || !strings.Contains(one.Cause, what)) {
 				t.Errorf("%s: %+v", command, one)
 			}
 		}

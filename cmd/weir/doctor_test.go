@@ -21,12 +21,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/demo"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/edgetest/fake"
@@ -41,7 +41,7 @@ func examined(t *testing.T, manifest string, timeout time.Duration, environ ...s
 	if err := os.WriteFile(path, []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := &doctor{config: path, environ: environ, timeout: timeout, say: func(check) {}}
+	d := &doctor{config: path, environ: environ, timeout: timeout, say: func(edge.Finding) {}}
 	settings := loaded{Settings: serve.Defaults()}
 	settings.Listen, settings.AdminListen = "127.0.0.1:0", ""
 	found, err := d.run(t.Context(), func() (loaded, error) { return settings, nil })
@@ -128,43 +128,43 @@ func TestDoctorOfBackends(t *testing.T) {
 		timeout   time.Duration
 		step      string
 		class     string
-		level     level
+		level     edge.Level
 		cause     string
 		next      string
 		forbidden string // in neither
 	}{
-		{"no such host", inFront("http://weir.invalid/mcp", "streamable-http", ""), long, "resolve", ofDNS, levelProblem, `host "weir.invalid"`, "name server", ""},
-		{"private address", entry("http://127.0.0.1:1/mcp"), long, "resolve", ofPrivacy, levelProblem, "127.0.0.1 is not a public address", "allowPrivateEndpoint: true", ""},
-		{"address of a cloud", entry("http://169.254.169.254/mcp", "allowPrivateEndpoint: true"), long, "resolve", ofPrivacy, levelProblem, "169.254.169.254 is a link-local address", "by another address", "allowPrivate"},
-		{"silence", inFront("http://"+fake.Listen(t, mute).Addr+"/mcp", "streamable-http", ""), 100 * time.Millisecond, "introduce", ofSilence, levelProblem, "gives no answer within 100ms", "--timeout", ""},
-		{"silence before TLS", inFront("https://"+fake.Listen(t, mute).Addr+"/mcp", "streamable-http", ""), 100 * time.Millisecond, "tls", ofSilence, levelProblem, "does not answer the TLS handshake", "is a server with TLS", ""},
-		{"no TLS there", inFront(strings.Replace(strange.URL, "http:", "https:", 1), "streamable-http", ""), long, "tls", ofTLS, levelProblem, "does not speak TLS", "write http://", ""},
-		{"TLS there", inFront(strings.Replace(secure.URL, "https:", "http:", 1), "streamable-http", ""), long, "introduce", ofTLS, levelProblem, "speaks TLS", "write https://", ""},
-		{"another host", valid("elsewhere.example", -time.Hour, 1000*time.Hour, 0), long, "tls", ofTLS, levelProblem, `is not for host "127.0.0.1"`, "as its certificate does", ""},
-		{"expired", valid("127.0.0.1", -2*time.Hour, -time.Hour, 0), long, "tls", ofTLS, levelProblem, "was valid until", "new certificate", ""},
-		{"not yet valid", valid("127.0.0.1", time.Hour, 1000*time.Hour, 0), long, "tls", inClock, levelProblem, "is not valid before", "check the clock", ""},
-		{"soon over", valid("127.0.0.1", -time.Hour, time.Hour, 0), long, "tls", ofTLS, levelWarning, "is valid until", "new certificate before that", ""},
-		{"wants a certificate", valid("127.0.0.1", -time.Hour, 1000*time.Hour, tls.RequireAnyClientCert), long, "introduce", ofTLS, levelProblem, "it ended TLS", "without a certificate", ""},
-		{"bundle not there", inFront("https://127.0.0.1:1/mcp", "streamable-http", ", type: entry, caBundlePath: /nowhere.pem"), long, "files", inFile, levelProblem, "/nowhere.pem", "in PEM", ""},
-		{"no HTTP", inFront("http://"+fake.Listen(t, func(c net.Conn) { _, _ = bufio.NewReader(c).ReadString('\n'); _, _ = io.WriteString(c, "220 mail\r\n") }).Addr+"/mcp", "streamable-http", ""), long, "introduce", ofProtocol, levelProblem, "does not speak HTTP", "over HTTP", ""},
-		{"hangs up", inFront(strange.URL+"/hangup", "streamable-http", ""), long, "introduce", ofProtocol, levelProblem, "closes the connection", "log", ""},
-		{"page", inFront(strange.URL+"/page", "streamable-http", ""), long, "introduce", ofProtocol, levelProblem, "a web page, no MCP server", "/mcp", "\x1b"},
-		{"text", inFront(strange.URL+"/text", "streamable-http", ""), long, "introduce", ofProtocol, levelProblem, `"text/plain", which is no message of MCP`, "/mcp", ""},
-		{"no path", inFront(strange.URL+"/nowhere?key=secret", "streamable-http", ""), long, "introduce", ofProtocol, levelProblem, "answers 404 Not Found", "path", "secret"},
-		{"moved", inFront(strange.URL+"/moved", "streamable-http", ""), long, "introduce", ofProtocol, levelProblem, "points to /elsewhere", "follows no redirect", "secret"},
-		{"down", inFront(strange.URL+"/down", "streamable-http", ""), long, "introduce", ofFailure, levelProblem, "503 Service Unavailable (out of order)", "log", ""},
-		{"busy", inFront(strange.URL+"/busy", "streamable-http", ""), long, "introduce", ofFailure, levelProblem, "too many requests", "later", ""},
-		{"locked", inFront(odd.URL+"/locked", "streamable-http", ""), long, "introduce", ofCredential, levelProblem, `answers 401: it wants a credential, asking for Bearer realm="odd"`, "outgoingAuth", ""},
-		{"locked for this key", entry(odd.URL+"/locked", "allowPrivateEndpoint: true", "headerForward: {addPlaintextHeaders: {X-Key: hush}}"), long, "introduce", ofCredential, levelProblem, "does not take the credential", "headerForward", "hush"},
-		{"forbidden", inFront(strange.URL+"/forbidden", "streamable-http", ""), long, "introduce", ofRefusal, levelProblem, "answers 403", "log", ""},
-		{"sse is wrong", inFront(shown.URL(), "sse", ""), long, "introduce", ofTransport, levelProblem, "does not speak HTTP with SSE", "transport: streamable-http", ""},
-		{"streamable is wrong", inFront(older.URL, "streamable-http", ""), long, "introduce", ofTransport, levelWarning, "the older transport", "transport: sse", ""},
-		{"neither", inFront(strange.URL+"/nowhere", "sse", ""), long, "introduce", ofProtocol, levelProblem, "answers 404", "path", ""},
-		{"definitions", inFront(odd.URL, "streamable-http", ""), long, "names", ofDefinitions, levelProblem, "headers: tool a.unusable", "have whoever runs the backend correct", ""},
+		{"no such host", inFront("http://weir.invalid/mcp", "streamable-http", ""), long, "resolve", edge.ClassDNS, edge.LevelProblem, `host "weir.invalid"`, "name server", ""},
+		{"private address", entry("http://127.0.0.1:1/mcp"), long, "resolve", edge.ClassPrivate, edge.LevelProblem, "127.0.0.1 is not a public address", "allowPrivateEndpoint: true", ""},
+		{"address of a cloud", entry("http://169.254.169.254/mcp", "allowPrivateEndpoint: true"), long, "resolve", edge.ClassPrivate, edge.LevelProblem, "169.254.169.254 is a link-local address", "by another address", "allowPrivate"},
+		{"silence", inFront("http://"+fake.Listen(t, mute).Addr+"/mcp", "streamable-http", ""), 100 * time.Millisecond, "introduce", edge.ClassTimeout, edge.LevelProblem, "gives no answer within 100ms", "--timeout", ""},
+		{"silence before TLS", inFront("https://"+fake.Listen(t, mute).Addr+"/mcp", "streamable-http", ""), 100 * time.Millisecond, "tls", edge.ClassTimeout, edge.LevelProblem, "does not answer the TLS handshake", "is a server with TLS", ""},
+		{"no TLS there", inFront(strings.Replace(strange.URL, "http:", "https:", 1), "streamable-http", ""), long, "tls", edge.ClassTLS, edge.LevelProblem, "does not speak TLS", "write http://", ""},
+		{"TLS there", inFront(strings.Replace(secure.URL, "https:", "http:", 1), "streamable-http", ""), long, "introduce", edge.ClassTLS, edge.LevelProblem, "speaks TLS", "write https://", ""},
+		{"another host", valid("elsewhere.example", -time.Hour, 1000*time.Hour, 0), long, "tls", edge.ClassTLS, edge.LevelProblem, `is not for host "127.0.0.1"`, "as its certificate does", ""},
+		{"expired", valid("127.0.0.1", -2*time.Hour, -time.Hour, 0), long, "tls", edge.ClassTLS, edge.LevelProblem, "was valid until", "new certificate", ""},
+		{"not yet valid", valid("127.0.0.1", time.Hour, 1000*time.Hour, 0), long, "tls", edge.ClassClock, edge.LevelProblem, "is not valid before", "check the clock", ""},
+		{"soon over", valid("127.0.0.1", -time.Hour, time.Hour, 0), long, "tls", edge.ClassTLS, edge.LevelWarning, "is valid until", "new certificate before that", ""},
+		{"wants a certificate", valid("127.0.0.1", -time.Hour, 1000*time.Hour, tls.RequireAnyClientCert), long, "introduce", edge.ClassTLS, edge.LevelProblem, "it ended TLS", "without a certificate", ""},
+		{"bundle not there", inFront("https://127.0.0.1:1/mcp", "streamable-http", ", type: entry, caBundlePath: /nowhere.pem"), long, "files", edge.ClassFile, edge.LevelProblem, "/nowhere.pem", "in PEM", ""},
+		{"no HTTP", inFront("http://"+fake.Listen(t, func(c net.Conn) { _, _ = bufio.NewReader(c).ReadString('\n'); _, _ = io.WriteString(c, "220 mail\r\n") }).Addr+"/mcp", "streamable-http", ""), long, "introduce", edge.ClassProtocol, edge.LevelProblem, "does not speak HTTP", "over HTTP", ""},
+		{"hangs up", inFront(strange.URL+"/hangup", "streamable-http", ""), long, "introduce", edge.ClassProtocol, edge.LevelProblem, "closes the connection", "log", ""},
+		{"page", inFront(strange.URL+"/page", "streamable-http", ""), long, "introduce", edge.ClassProtocol, edge.LevelProblem, "a web page, no MCP server", "/mcp", "\x1b"},
+		{"text", inFront(strange.URL+"/text", "streamable-http", ""), long, "introduce", edge.ClassProtocol, edge.LevelProblem, `"text/plain", which is no message of MCP`, "/mcp", ""},
+		{"no path", inFront(strange.URL+"/nowhere?key=secret", "streamable-http", ""), long, "introduce", edge.ClassProtocol, edge.LevelProblem, "answers 404 Not Found", "path", "secret"},
+		{"moved", inFront(strange.URL+"/moved", "streamable-http", ""), long, "introduce", edge.ClassProtocol, edge.LevelProblem, "points to /elsewhere", "follows no redirect", "secret"},
+		{"down", inFront(strange.URL+"/down", "streamable-http", ""), long, "introduce", edge.ClassFailing, edge.LevelProblem, "503 Service Unavailable (out of order)", "log", ""},
+		{"busy", inFront(strange.URL+"/busy", "streamable-http", ""), long, "introduce", edge.ClassFailing, edge.LevelProblem, "too many requests", "later", ""},
+		{"locked", inFront(odd.URL+"/locked", "streamable-http", ""), long, "introduce", edge.ClassCredential, edge.LevelProblem, `answers 401: it wants a credential, asking for Bearer realm="odd"`, "outgoingAuth", ""},
+		{"locked for this key", entry(odd.URL+"/locked", "allowPrivateEndpoint: true", "headerForward: {addPlaintextHeaders: {X-Key: hush}}"), long, "introduce", edge.ClassCredential, edge.LevelProblem, "does not take the credential", "headerForward", "hush"},
+		{"forbidden", inFront(strange.URL+"/forbidden", "streamable-http", ""), long, "introduce", edge.ClassRefused, edge.LevelProblem, "answers 403", "log", ""},
+		{"sse is wrong", inFront(shown.URL(), "sse", ""), long, "introduce", edge.ClassTransport, edge.LevelProblem, "does not speak HTTP with SSE", "transport: streamable-http", ""},
+		{"streamable is wrong", inFront(older.URL, "streamable-http", ""), long, "introduce", edge.ClassTransport, edge.LevelWarning, "the older transport", "transport: sse", ""},
+		{"neither", inFront(strange.URL+"/nowhere", "sse", ""), long, "introduce", edge.ClassProtocol, edge.LevelProblem, "answers 404", "path", ""},
+		{"definitions", inFront(odd.URL, "streamable-http", ""), long, "names", edge.ClassDefinition, edge.LevelProblem, "headers: tool a.unusable", "have whoever runs the backend correct", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			found := examined(t, test.manifest, test.timeout)
-			at := slices.IndexFunc(found, func(c check) bool { return c.Step == test.step && c.Class != "" })
+			at := slices.IndexFunc(found, func(c edge.Finding) bool { return c.Step == test.step && c.Class != "" })
 			if at < 0 {
 				t.Fatalf("nothing found in step %s: %+v", test.step, found)
 			}
@@ -175,7 +175,7 @@ func TestDoctorOfBackends(t *testing.T) {
 			if test.forbidden != "" && strings.Contains(c.Cause+c.Next, test.forbidden) {
 				t.Errorf("%q is in %+v", test.forbidden, c)
 			}
-			if code := found.exitCode(); code == 0 && test.level == levelProblem {
+			if code := found.exitCode(); code == 0 && test.level == edge.LevelProblem {
 				t.Errorf("exit code %d", code)
 			}
 		})
@@ -198,13 +198,13 @@ func TestDoctorOfSecrets(t *testing.T) {
 		environ, step, class, cause string
 	}{
 		{"WEIR_SECRET_KEYS_A=hush", "", "", ""},
-		{"WEIR_SECRET_KEYS_A=wrong-hush", "introduce", ofCredential, "does not take the credential"},
-		{"WEIR_SECRET_KEYS_A=hush\nX-Evil: y", "secrets", inSecret, "secret keys/a: it holds a line break"},
-		{"WEIR_SECRET_KEYS_B=hush", "secrets", inSecret, "secret keys/a: not found"},
+		{"WEIR_SECRET_KEYS_A=wrong-hush", "introduce", edge.ClassCredential, "does not take the credential"},
+		{"WEIR_SECRET_KEYS_A=hush\nX-Evil: y", "secrets", edge.ClassSecret, "secret keys/a: it holds a line break"},
+		{"WEIR_SECRET_KEYS_B=hush", "secrets", edge.ClassSecret, "secret keys/a: not found"},
 	} {
-		var worst check
+		var worst edge.Finding
 		for _, one := range examined(t, manifest, edgetest.Patience, c.environ) {
-			if one.Level == levelProblem && worst.Level != levelProblem {
+			if one.Level == edge.LevelProblem && worst.Level != edge.LevelProblem {
 				worst = one
 			}
 			if text := one.Cause + one.Next + one.Detail; strings.Contains(text, "hush") {
@@ -243,7 +243,7 @@ func TestDoctorOfLists(t *testing.T) {
 	var said []string
 	for _, c := range found {
 		if c.Step == "lists" || c.Step == "names" {
-			said = append(said, c.progress())
+			said = append(said, progress(c))
 		}
 	}
 	want := []string{
@@ -268,7 +268,7 @@ func TestDoctorOfNames(t *testing.T) {
 		"  tools:\n    - {workload: a, overrides: {nothing: {name: something}}}\n", 10*time.Second)
 	var reasons []string
 	for _, c := range found {
-		if c.Level == levelWarning {
+		if c.Level == edge.LevelWarning {
 			reason, _, _ := strings.Cut(c.Cause, ":")
 			reasons = append(reasons, c.Class+" "+reason)
 			if c.Next == "" {
@@ -279,73 +279,6 @@ func TestDoctorOfNames(t *testing.T) {
 	slices.Sort(reasons)
 	if got := slices.Compact(slices.Clone(reasons)); !slices.Equal(got, []string{"names long", "names unused"}) || found.exitCode() != 0 {
 		t.Errorf("exit code %d, %q", found.exitCode(), reasons)
-	}
-}
-
-func TestDoctorOfFiles(t *testing.T) {
-	now := time.Now()
-	dir := t.TempDir()
-	write := func(name, text string, mode os.FileMode) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	const key = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n"
-	for _, test := range []struct {
-		name  string
-		got   check
-		level level
-		cause string
-	}{
-		{"two keys", stateKeys(write("two", key+"\n"+key, 0o600)), levelOK, ""},
-		{"a short key", stateKeys(write("short", key+"c2hvcnQ=\n", 0o600)), levelProblem, "short:2: not a key"},
-		{"no key", stateKeys(write("none", "\n", 0o600)), levelProblem, "no key"},
-		{"no file", stateKeys(filepath.Join(dir, "nowhere")), levelProblem, "no such file"},
-		{"a directory", stateKeys(dir), levelProblem, "is a directory"},
-		{"no certificate", certificatePair(write("cert", "x", 0o600), write("key", "y", 0o600), now), levelProblem, "failed to find any PEM data"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			if test.got.Level != test.level || !strings.Contains(test.got.Cause, test.cause) || test.level != levelOK && test.got.Next == "" {
-				t.Errorf("%+v", test.got)
-			}
-		})
-	}
-	if runtime.GOOS != "windows" {
-		path := write("open", key, 0o600)
-		if err := os.Chmod(path, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if c := stateKeys(path); c.Level != levelWarning || !strings.Contains(c.Next, "chmod o-r") {
-			t.Errorf("a key that all can read: %+v", c)
-		}
-	}
-
-	// A certificate and its key, by what day it is.
-	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(1000 * time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &secret.PublicKey, secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := x509.MarshalPKCS8PrivateKey(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert := write("cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), 0o644)
-	private := write("key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})), 0o600)
-	for _, test := range []struct {
-		after time.Duration
-		level level
-		class string
-	}{{0, levelOK, ""}, {-2 * time.Hour, levelProblem, inClock}, {900 * time.Hour, levelWarning, inFile}, {1001 * time.Hour, levelProblem, inFile}} {
-		if c := certificatePair(cert, private, now.Add(test.after)); c.Level != test.level || c.Class != test.class {
-			t.Errorf("after %s: %+v", test.after, c)
-		}
 	}
 }
 
@@ -396,21 +329,21 @@ func TestClasses(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 		codes[c.code], names[c.name] = true, true
-		if got := (findings{{Level: levelWarning, Class: inClock}, {Level: levelProblem, Class: c.name}}).exitCode(); got != c.code {
+		if got := (findings{{Level: edge.LevelWarning, Class: edge.ClassClock}, {Level: edge.LevelProblem, Class: c.name}}).exitCode(); got != c.code {
 			t.Errorf("%s ends with %d", c.name, got)
 		}
 	}
-	if got := (findings{{Level: levelProblem, Class: "?"}}).exitCode(); got != exitFault {
+	if got := (findings{{Level: edge.LevelProblem, Class: "?"}}).exitCode(); got != exitFault {
 		t.Errorf("an unknown class ends with %d", got)
 	}
 }
 
 func TestClockOfThisMachine(t *testing.T) {
-	d := &doctor{timeout: time.Second, say: func(check) {}}
-	if c := d.clock(time.Now()); c.Level != levelOK {
+	d := &doctor{timeout: time.Second, say: func(edge.Finding) {}}
+	if c := d.clock(time.Now()); c.Level != edge.LevelOK {
 		t.Errorf("%+v", c)
 	}
-	if c := d.step(context.Background(), "x", "a\nb\x1b[31m", func(context.Context) check { return fine("") }); c.Subject != "a b[31m" {
+	if c := d.step(context.Background(), "x", "a\nb\x1b[31m", func(context.Context) edge.Finding { return edge.Fine("") }); c.Subject != "a b[31m" {
 		t.Errorf("subject %q", c.Subject)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/weir-edge/weir/cmd/weir/client"
+	"github.com/weir-edge/weir/edge"
 )
 
 // How a process ends.
@@ -150,7 +151,7 @@ func (a *app) end(cmd *cobra.Command, err error) int {
 		return said.code
 	}
 	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintf(a.err, "%s: %s\n", cmd.CommandPath(), client.Clean(strings.TrimSuffix(line, "\n")))
+		fmt.Fprintf(a.err, "%s: %s\n", cmd.CommandPath(), edge.Clean(strings.TrimSuffix(line, "\n")))
 	}
 	switch {
 	case errors.As(err, &usage):

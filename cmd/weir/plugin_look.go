@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-edge/weir/cmd/weir/client"
 	"github.com/weir-edge/weir/cmd/weir/plugin"
+	"github.com/weir-edge/weir/edge"
 )
 
 func (a *app) pluginInspectCommand() *cobra.Command {
@@ -73,11 +73,11 @@ func (a *app) writeReport(r *plugin.Report) error {
 		if len(names) == 0 {
 			return none
 		}
-		return client.Clean(strings.Join(names, " "))
+		return edge.Clean(strings.Join(names, " "))
 	}
-	rows := [][]string{{"module", client.Clean(r.File)}, {"sha256", r.Digest}, {"size", size(uint64(r.Size))}, {"memory", size(r.Memory)}}
+	rows := [][]string{{"module", edge.Clean(r.File)}, {"sha256", r.Digest}, {"size", size(uint64(r.Size))}, {"memory", size(r.Memory)}}
 	if m := r.Manifest; m != nil {
-		rows = append(rows, []string{"name", client.Clean(m.Name + " " + m.Version)})
+		rows = append(rows, []string{"name", edge.Clean(m.Name + " " + m.Version)})
 		if m.Description != "" {
 			rows = append(rows, []string{"description", firstLine(m.Description)})
 		}
@@ -106,12 +106,12 @@ func (a *app) writeReport(r *plugin.Report) error {
 		return err
 	}
 	if !r.Started {
-		fmt.Fprintf(a.out, "\nIt does not start: %s\n", client.Clean(r.Refused))
+		fmt.Fprintf(a.out, "\nIt does not start: %s\n", edge.Clean(r.Refused))
 		fmt.Fprintf(a.out, "It has functions for: %s\n", list(r.Functions, "no hook"))
 	} else {
 		rows = [][]string{{"HOOK", "OF", "SEES"}}
 		for _, s := range r.Subscriptions {
-			rows = append(rows, []string{s.Hook, client.Clean(of(s)), client.Clean(sees(s))})
+			rows = append(rows, []string{s.Hook, edge.Clean(of(s)), edge.Clean(sees(s))})
 		}
 		fmt.Fprintln(a.out)
 		if err := writeTable(a.out, rows); err != nil {
@@ -119,7 +119,7 @@ func (a *app) writeReport(r *plugin.Report) error {
 		}
 	}
 	if schema := r.Manifest.Schema(); schema != "" {
-		fmt.Fprintf(a.out, "\nconfig:\n%s\n", client.Clean(schema))
+		fmt.Fprintf(a.out, "\nconfig:\n%s\n", edge.Clean(schema))
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-edge/weir/cmd/weir/client"
 	"github.com/weir-edge/weir/cmd/weir/plugin"
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/wasm"
 )
 
@@ -40,13 +40,13 @@ all cases that have none. The guest of a directory is built first.`,
 				failed := 0
 				for _, o := range plugin.Run(cmd.Context(), m, f) {
 					if o.Passed() {
-						fmt.Fprintf(a.out, "ok    %s\n", client.Clean(o.Case.Name))
+						fmt.Fprintf(a.out, "ok    %s\n", edge.Clean(o.Case.Name))
 						continue
 					}
 					failed++
-					fmt.Fprintf(a.out, "FAIL  %s\n", client.Clean(o.Case.Name))
+					fmt.Fprintf(a.out, "FAIL  %s\n", edge.Clean(o.Case.Name))
 					for _, line := range o.Got {
-						fmt.Fprintf(a.out, "      %s\n", client.Clean(line))
+						fmt.Fprintf(a.out, "      %s\n", edge.Clean(line))
 					}
 				}
 				fmt.Fprintf(a.out, "%d passed, %d failed\n", len(f.Cases)-failed, failed)
@@ -95,7 +95,7 @@ set otherwise) can be chosen by it.`,
 				}
 				rows := [][]string{{"HOOK", "CASE", "INPUT", "TIME", "FUEL", "MEMORY"}}
 				for _, f := range figures {
-					rows = append(rows, []string{f.Hook, client.Clean(f.Case), size(uint64(f.Bytes)), f.Time.String(), fmt.Sprint(f.Fuel), size(f.Memory)})
+					rows = append(rows, []string{f.Hook, edge.Clean(f.Case), size(uint64(f.Bytes)), f.Time.String(), fmt.Sprint(f.Fuel), size(f.Memory)})
 				}
 				return writeTable(a.out, rows)
 			})

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/client"
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/serve"
 )
@@ -95,7 +96,7 @@ func (r *remote) options(target string) (client.Options, []string, error) {
 	for _, h := range r.headers {
 		name, value, ok := strings.Cut(h, ":")
 		value = strings.TrimSpace(value)
-		if !ok || !headerName(name) || value != client.Clean(value) || strings.Contains(value, "\n") {
+		if !ok || !headerName(name) || value != edge.Clean(value) || strings.Contains(value, "\n") {
 			return o, nil, usagef(`--header: write "NAME: VALUE", such as --header "X-Team: blue"`)
 		}
 		o.Header.Add(name, value)
@@ -228,7 +229,7 @@ func (a *app) notified(m *mcp.Message) {
 		if what == "" {
 			what = string(m.Get("data").Of(m.Raw))
 		}
-		fmt.Fprintf(a.err, "%s: %s\n", firstLine(m.Text("level")), client.Clean(what))
+		fmt.Fprintf(a.err, "%s: %s\n", firstLine(m.Text("level")), edge.Clean(what))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/weir-edge/weir/cmd/weir/client"
+	"github.com/weir-edge/weir/edge"
 )
 
 // watchStatus shows the status of an edge every interval until ctx ends. The
@@ -37,7 +38,7 @@ func (a *app) watchStatus(ctx context.Context, me string, o client.Options, inte
 			_ = s.end() // the other error says more
 			return err
 		case err != nil:
-			err = s.lost(a.err, me+": "+client.Clean(err.Error()))
+			err = s.lost(a.err, me+": "+edge.Clean(err.Error()))
 		case asJSON:
 			err = writeLine(a.out, now.text)
 		default:

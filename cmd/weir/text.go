@@ -6,13 +6,13 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/weir-edge/weir/cmd/weir/client"
+	"github.com/weir-edge/weir/edge"
 )
 
 // firstLine is the first line of a text that says something, on one line.
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return strings.TrimSpace(strings.ReplaceAll(client.Clean(line), "\t", " "))
+	return strings.TrimSpace(strings.ReplaceAll(edge.Clean(line), "\t", " "))
 }
 
 // writeTable writes rows in columns.
@@ -22,12 +22,4 @@ func writeTable(w io.Writer, rows [][]string) error {
 		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
 	}
 	return t.Flush()
-}
-
-// plural writes a number of things: 1 server, 2 servers.
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/settings"
 	"github.com/weir-edge/weir/edge/source"
 )
@@ -79,7 +80,7 @@ to a backend. The edge does not start then.`,
 			for _, s := range r.Plan.Servers {
 				backends += len(s.Backends)
 			}
-			_, err = fmt.Fprintf(a.out, "%s: ok (%s, %s)\n", args[0], plural(len(r.Plan.Servers), "server"), plural(backends, "backend"))
+			_, err = fmt.Fprintf(a.out, "%s: ok (%s, %s)\n", args[0], edge.Count(len(r.Plan.Servers), "server"), edge.Count(backends, "backend"))
 			return err
 		},
 	}

@@ -6,7 +6,6 @@ package backend
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -138,7 +137,7 @@ func Open(c Config) (*Backend, error) {
 		pool:   sessions{sorts: make(map[sort]*sorted)},
 	}
 	b.Rest = cmp.Or(b.Rest, restDefault)
-	b.peer = newPeer(u, wire.New(u, &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}, c.Private, c.MaxConns), &c)
+	b.peer = newPeer(u, wire.New(u, c.Roots, c.Private, c.MaxConns), &c)
 	b.peer.stray = b.stray
 	b.peer.credentials.taken = b.taken
 	b.beside, b.farewells = newErrands(b, b.peer.pool.Most()), newErrands(b, b.peer.pool.Most())

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"crypto/tls"
 	"net/url"
 
 	"github.com/weir-edge/weir/edge/wire"
@@ -28,7 +27,7 @@ func TestReceiveBuffer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newPeer(u, wire.New(u, &tls.Config{}, true, 0), &b.Config)
+	p := newPeer(u, wire.New(u, nil, true, 0), &b.Config)
 	defer p.pool.Close()
 	for range 100 { // by now the kernel has learnt how fast this one reads
 		o := outgoing{method: "POST", body: []byte("{}"), silence: time.Minute}

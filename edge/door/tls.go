@@ -2,13 +2,14 @@ package door
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"sync"
 	"time"
+
+	"github.com/weir-edge/weir/edge"
 )
 
 // certificate is a pair of files that is read again when it changes.
@@ -31,7 +32,8 @@ type TLS struct {
 // WithTLS puts TLS before a listener.
 func WithTLS(ln net.Listener, s TLS, log *slog.Logger) (net.Listener, error) {
 	c := &certificate{cert: s.Cert, key: s.Key, log: log}
-	if err := c.load(); err != nil {
+	err := c.load()
+	if err != nil {
 		return ln, fmt.Errorf("--tls-cert, --tls-key: %w", err)
 	}
 	config := &tls.Config{
@@ -40,13 +42,8 @@ func WithTLS(ln net.Listener, s TLS, log *slog.Logger) (net.Listener, error) {
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.get(), nil },
 	}
 	if s.ClientCA != "" {
-		pem, err := os.ReadFile(s.ClientCA)
-		if err != nil {
+		if config.ClientCAs, err = edge.Authorities(s.ClientCA); err != nil {
 			return ln, fmt.Errorf("--tls-client-ca: %w", err)
-		}
-		config.ClientCAs = x509.NewCertPool()
-		if !config.ClientCAs.AppendCertsFromPEM(pem) {
-			return ln, fmt.Errorf("--tls-client-ca: no certificate in PEM form in %s", s.ClientCA)
 		}
 		config.ClientAuth = tls.RequireAndVerifyClientCert
 	}
@@ -87,4 +84,30 @@ func (c *certificate) get() *tls.Certificate {
 		}
 	}
 	return c.loaded
+}
+
+// Look says whether the certificate of the door and its key are there and right
+// at a time.
+func (t TLS) Look(now time.Time) edge.Finding {
+	for _, path := range []string{t.Cert, t.Key} {
+		if _, err := edge.ReadKeys(path); err != nil {
+			return edge.Problem(edge.ClassFile, "name a certificate and its key in PEM with --tls-cert and --tls-key", "%v", err)
+		}
+	}
+	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	if err != nil {
+		return edge.Problem(edge.ClassFile, "name a certificate and the key that belongs to it, both in PEM", "%s, %s: %v", t.Cert, t.Key, err)
+	}
+	switch {
+	case now.Before(pair.Leaf.NotBefore):
+		return edge.Problem(edge.ClassClock, "check the clock of this machine, or wait", "%s is not valid before %s; the clock says %s", t.Cert, edge.Day(pair.Leaf.NotBefore), edge.Day(now))
+	case now.After(pair.Leaf.NotAfter):
+		return edge.Problem(edge.ClassFile, "get a new certificate", "%s was valid until %s", t.Cert, edge.Day(pair.Leaf.NotAfter))
+	case now.Add(edge.ExpiresSoon).After(pair.Leaf.NotAfter):
+		return edge.Warning(edge.ClassFile, "get a new certificate before that", "%s is valid until %s only", t.Cert, edge.Day(pair.Leaf.NotAfter))
+	}
+	if c := edge.OwnersAlone(t.Key); c.Level != edge.LevelOK {
+		return c
+	}
+	return edge.Fine("valid until " + edge.Day(pair.Leaf.NotAfter))
 }

@@ -286,8 +286,7 @@ func listen(flag, address string) (net.Listener, error) {
 		return ln, nil
 	}
 	hint := "choose another address"
-	var op *net.OpError
-	if errors.As(err, &op) && isInUse(op.Err) {
+	if door.InUse(err) {
 		hint = "another process listens there: stop it, or choose another port (0 lets the system choose)"
 	}
 	return nil, fmt.Errorf("--%s: %w: %s", flag, err, hint)

@@ -1,14 +1,11 @@
 package serve
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/weir-edge/weir/edge"
@@ -26,24 +23,23 @@ type seals struct {
 	keys   [][]byte // a process that replaces this one is given them
 }
 
-// stateSecret and stateKey name the secret with the keys, if no file has them.
-const stateSecret, stateKey = "weir-state", "key"
-
 // stateKeys returns the keys that seal states: those of a file, else those of a secret,
 // else a random one for the life of the process. given reports that they are not random,
 // so that other edges may have them.
 func stateKeys(file string, secrets edge.Secrets) (keys [][]byte, given bool, err error) {
 	if file != "" {
-		text, err := os.ReadFile(file)
+		text, err := edge.ReadKeys(file)
+		if err == nil {
+			keys, err = secret.ParseStateKeys(file, text)
+		}
 		if err != nil {
 			return nil, false, fmt.Errorf("--state-key-file: %w", err)
 		}
-		keys, err = keysOf("--state-key-file: "+file, text)
-		return keys, true, err
+		return keys, true, nil
 	}
-	switch text, err := secrets.Secret(context.Background(), stateSecret, stateKey); {
+	switch text, err := secrets.Secret(context.Background(), secret.State, secret.StateKey); {
 	case err == nil:
-		keys, err = keysOf("secret "+stateSecret+"/"+stateKey, []byte(text))
+		keys, err = secret.ParseStateKeys("secret "+secret.State+"/"+secret.StateKey, []byte(text))
 		return keys, true, err
 	case !errors.Is(err, secret.ErrNowhere):
 		return nil, false, err
@@ -53,27 +49,6 @@ func stateKeys(file string, secrets edge.Secrets) (keys [][]byte, given bool, er
 		return nil, false, err
 	}
 	return [][]byte{key}, false, nil
-}
-
-// keysOf reads keys, one a line, 32 bytes in base64.
-func keysOf(where string, text []byte) ([][]byte, error) {
-	var keys [][]byte
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for n := 1; lines.Scan(); n++ {
-		line := bytes.TrimSpace(lines.Bytes())
-		if len(line) == 0 {
-			continue
-		}
-		key, err := base64.StdEncoding.DecodeString(string(line))
-		if err != nil || len(key) != 32 {
-			return nil, fmt.Errorf("%s:%d: not a key of 32 bytes in base64; make one with: openssl rand -base64 32", where, n)
-		}
-		keys = append(keys, key)
-	}
-	if len(keys) == 0 {
-		return nil, fmt.Errorf("%s: no key; make one with: openssl rand -base64 32", where)
-	}
-	return keys, nil
 }
 
 // maxParkedBytes bounds the requests of all parked calls in bytes, if large requests may

@@ -236,7 +236,7 @@ func (r *Result) Missing(ctx context.Context, secrets edge.Secrets) Findings {
 // errors there are; Render says which.
 func (r *Result) Err() error {
 	if n := len(r.Findings.Errors()); n > 0 {
-		return fmt.Errorf("%s", plural(n, "error"))
+		return fmt.Errorf("%s", edge.Count(n, "error"))
 	}
 	return nil
 }
@@ -244,10 +244,3 @@ func (r *Result) Err() error {
 // Render writes one line for each finding, errors, warnings and notes, in file
 // and line order.
 func (r *Result) Render(w io.Writer) error { return r.Findings.Render(w) }
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -23,8 +24,8 @@ import (
 )
 
 const (
-	// dialTimeout bounds connecting, the TLS handshake included.
-	dialTimeout = 5 * time.Second
+	// DialTimeout bounds connecting, the TLS handshake included.
+	DialTimeout = 5 * time.Second
 
 	// idleDefault is how long a connection may wait for its next call when the
 	// backend does not say: Node servers close after 5 s and do not say so.
@@ -146,8 +147,8 @@ func (c *Conn) writeBy(now time.Time) {
 // Pool keeps the connections to one backend. It is safe for concurrent use.
 type Pool struct {
 	address string // host:port
-	private bool   // may be a private address
-	most    int    // connections that may be open
+	dialer  *net.Dialer
+	most    int // connections that may be open
 	tls     *tls.Config
 
 	mu   sync.Mutex
@@ -163,10 +164,19 @@ type Pool struct {
 
 // New returns the pool for the host of u. most is how many connections may
 // be open; 0 for MaxConns.
-func New(u *url.URL, roots *tls.Config, private bool, most int) *Pool {
+func New(u *url.URL, roots *x509.CertPool, private bool, most int) *Pool {
 	if most == 0 {
 		most = MaxConns
 	}
+	p := &Pool{address: Address(u), dialer: Dialer(private), most: most}
+	if u.Scheme == "https" {
+		p.tls = TLS(u, roots)
+	}
+	return p
+}
+
+// Address is host:port of u.
+func Address(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
 		port = "80"
@@ -174,13 +184,12 @@ func New(u *url.URL, roots *tls.Config, private bool, most int) *Pool {
 			port = "443"
 		}
 	}
-	p := &Pool{address: net.JoinHostPort(u.Hostname(), port), private: private, most: most}
-	if u.Scheme == "https" {
-		p.tls = roots.Clone()
-		p.tls.ServerName = u.Hostname()
-		p.tls.NextProtos = []string{"http/1.1"}
-	}
-	return p
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// TLS is how the host of u is trusted; roots nil are those of the system.
+func TLS(u *url.URL, roots *x509.CertPool) *tls.Config {
+	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ServerName: u.Hostname(), NextProtos: []string{"http/1.1"}}
 }
 
 // Get returns a connection that the backend has not closed, as far as can be
@@ -222,10 +231,9 @@ func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 		p.open.Add(-1)
 		return nil, edge.Errorf(edge.Overload, "dial", "all %d connections are in use", p.most)
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
 	defer cancel()
-	d := net.Dialer{Control: p.judge}
-	nc, err := d.DialContext(ctx, "tcp", p.address)
+	nc, err := p.dialer.DialContext(ctx, "tcp", p.address)
 	if t, ok := nc.(*net.TCPConn); ok {
 		_ = t.SetReadBuffer(ReceiveBuffer) // without it the connection only costs more
 	}
@@ -239,7 +247,7 @@ func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 	if err != nil {
 		p.open.Add(-1)
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return nil, edge.Errorf(edge.Timeout, "dial", "%s did not answer within %s", p.address, dialTimeout)
+			return nil, edge.Errorf(edge.Timeout, "dial", "%s did not answer within %s", p.address, DialTimeout)
 		}
 		return nil, &edge.Error{Kind: edge.Unavailable, Op: "dial", Err: err}
 	}
@@ -269,17 +277,20 @@ func (c *Conn) Slim() {
 	readers.Put(old)
 }
 
-// judge looks at the address that a name turned out to stand for.
-func (p *Pool) judge(_, address string, _ syscall.RawConn) error {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
+// Dialer connects to the addresses of edge.MayDial alone: it looks at what a
+// name turned out to stand for.
+func Dialer(private bool) *net.Dialer {
+	return &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		err = edge.MayDial(at.Addr(), private)
+		if err != nil && !private && edge.MayDial(at.Addr(), true) == nil {
+			return fmt.Errorf("%w: set allowPrivateEndpoint if it is meant", err)
+		}
 		return err
-	}
-	err = edge.MayDial(at.Addr(), p.private)
-	if err != nil && !p.private && edge.MayDial(at.Addr(), true) == nil {
-		return fmt.Errorf("%w: set allowPrivateEndpoint if it is meant", err)
-	}
-	return err
+	}}
 }
 
 // Put takes back a connection whose answer has been read to its end.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -31,7 +32,7 @@ var errNoMore = errors.New("end of input")
 // Ask asks the user and returns the result of elicitation/create. Params are
 // those of the request.
 func (q *Questions) Ask(ctx context.Context, params []byte) ([]byte, error) {
-	message := Clean(mcp.String(mcp.Lookup(params, "message")))
+	message := edge.Clean(mcp.String(mcp.Lookup(params, "message")))
 	fmt.Fprintf(q.out, "The server asks: %s\n", message)
 	if q.lines == nil {
 		fmt.Fprintln(q.out, "Declined, since standard input is not a terminal.")
@@ -40,7 +41,7 @@ func (q *Questions) Ask(ctx context.Context, params []byte) ([]byte, error) {
 	var content []byte
 	var err error
 	if target := mcp.String(mcp.Lookup(params, "url")); target != "" {
-		fmt.Fprintf(q.out, "Open %s in a browser.\n", Clean(target))
+		fmt.Fprintf(q.out, "Open %s in a browser.\n", edge.Clean(target))
 		err = q.confirm(ctx, "Will you")
 	} else {
 		content, err = q.form(ctx, mcp.Lookup(params, "requestedSchema"))
@@ -105,10 +106,10 @@ func (q *Questions) form(ctx context.Context, schema []byte) ([]byte, error) {
 
 // property asks for one property until the answer fits; nil for none.
 func (q *Questions) property(ctx context.Context, p mcp.Member, required bool) ([]byte, error) {
-	text := func(name string) string { return Clean(mcp.String(mcp.Lookup(p.Value, name))) }
+	text := func(name string) string { return edge.Clean(mcp.String(mcp.Lookup(p.Value, name))) }
 	label := text("title")
 	if label == "" {
-		label = Clean(string(mcp.Unquote(p.Name)))
+		label = edge.Clean(string(mcp.Unquote(p.Name)))
 	}
 	if d := text("description"); d != "" {
 		label += " (" + d + ")"
@@ -120,7 +121,7 @@ func (q *Questions) property(ctx context.Context, p mcp.Member, required bool) (
 	fallback := mcp.Lookup(p.Value, "default")
 	switch {
 	case fallback != nil:
-		label += " [" + Clean(plain(fallback)) + "]"
+		label += " [" + edge.Clean(plain(fallback)) + "]"
 	case !required:
 		label += " []"
 	}
@@ -157,15 +158,15 @@ func choicesOf(schema []byte) []choice {
 	names := mcp.Elements(mcp.Lookup(schema, "enumNames"))
 	for i, v := range mcp.Elements(mcp.Lookup(schema, "enum")) {
 		c := choice{value: mcp.String(v)}
-		c.shown = Clean(c.value)
+		c.shown = edge.Clean(c.value)
 		if i < len(names) {
-			c.shown = Clean(mcp.String(names[i]))
+			c.shown = edge.Clean(mcp.String(names[i]))
 		}
 		out = append(out, c)
 	}
 	for _, keyword := range []string{"oneOf", "anyOf"} {
 		for _, v := range mcp.Elements(mcp.Lookup(schema, keyword)) {
-			out = append(out, choice{mcp.String(mcp.Lookup(v, "const")), Clean(mcp.String(mcp.Lookup(v, "title")))})
+			out = append(out, choice{mcp.String(mcp.Lookup(v, "const")), edge.Clean(mcp.String(mcp.Lookup(v, "title")))})
 		}
 	}
 	return out
@@ -253,18 +254,4 @@ func (q *Questions) readLine(ctx context.Context, prompt string) (string, error)
 		}
 		return strings.TrimSpace(r.line), nil
 	}
-}
-
-// Clean removes from a text the control characters by which it could steer a terminal: all
-// but line ends and tabs.
-func Clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n', r == '\t':
-			return r
-		case r < ' ', r == 0x7f, 0x80 <= r && r < 0xa0:
-			return -1
-		}
-		return r
-	}, s)
 }

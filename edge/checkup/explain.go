@@ -1,4 +1,4 @@
-package main
+package checkup
 
 import (
 	"bytes"
@@ -9,21 +9,20 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
-	"github.com/weir-edge/weir/cmd/weir/client"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/wire"
 )
 
 // untrusted explains a TLS handshake that failed.
-func (p *patient) untrusted(ctx context.Context, err error, now time.Time) check {
+func (p *patient) untrusted(ctx context.Context, err error, now time.Time) edge.Finding {
 	var (
 		verify  *tls.CertificateVerificationError
 		host    x509.HostnameError
@@ -32,23 +31,23 @@ func (p *patient) untrusted(ctx context.Context, err error, now time.Time) check
 	)
 	switch {
 	case errors.As(err, &record):
-		return problem(ofTLS, "write http:// instead of https:// in its URL, or name the port that has TLS", "%s does not speak TLS", p.address())
+		return edge.Problem(edge.ClassTLS, "write http:// instead of https:// in its URL, or name the port that has TLS", "%s does not speak TLS", wire.Address(p.url))
 	case ctx.Err() != nil || timedOut(err):
-		return problem(ofSilence, "check that "+p.address()+" is a server with TLS", "%s took the connection and does not answer the TLS handshake", p.address())
+		return edge.Problem(edge.ClassTimeout, "check that "+wire.Address(p.url)+" is a server with TLS", "%s took the connection and does not answer the TLS handshake", wire.Address(p.url))
 	case errors.As(err, &host):
-		return problem(ofTLS, "name the backend in its URL as its certificate does, or get it another certificate", "its certificate is not for host %q: %v", p.url.Hostname(), host)
+		return edge.Problem(edge.ClassTLS, "name the backend in its URL as its certificate does, or get it another certificate", "its certificate is not for host %q: %v", p.url.Hostname(), host)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && now.Before(invalid.Cert.NotBefore):
-		return problem(inClock, "check the clock of this machine, or wait", "a certificate of it is not valid before %s; the clock says %s", day(invalid.Cert.NotBefore), day(now))
+		return edge.Problem(edge.ClassClock, "check the clock of this machine, or wait", "a certificate of it is not valid before %s; the clock says %s", edge.Day(invalid.Cert.NotBefore), edge.Day(now))
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return problem(ofTLS, "have whoever runs the backend get a new certificate; check the clock of this machine", "a certificate of it was valid until %s; the clock says %s", day(invalid.Cert.NotAfter), day(now))
+		return edge.Problem(edge.ClassTLS, "have whoever runs the backend get a new certificate; check the clock of this machine", "a certificate of it was valid until %s; the clock says %s", edge.Day(invalid.Cert.NotAfter), edge.Day(now))
 	case errors.As(err, &verify):
 		next := "put the certificate of the authority that signed it, in PEM, into the file that caBundlePath of the backend (with type: entry) names, or the ConfigMap that caBundleRef of its MCPServerEntry names"
 		if p.roots != nil {
 			next = "add the certificate of the authority that signed it to the CA bundle of the backend, which lacks it"
 		}
-		return problem(ofTLS, next, "its certificate is not trusted: %v%s", verify.Err, signer(verify))
+		return edge.Problem(edge.ClassTLS, next, "its certificate is not trusted: %v%s", verify.Err, signer(verify))
 	}
-	return problem(ofTLS, "check that the backend speaks TLS 1.2 or 1.3 and wants no certificate of its clients", "the TLS handshake failed: %v", cause(err))
+	return edge.Problem(edge.ClassTLS, "check that the backend speaks TLS 1.2 or 1.3 and wants no certificate of its clients", "the TLS handshake failed: %v", cause(err))
 }
 
 // signer says who a certificate is from.
@@ -107,10 +106,12 @@ func (p *patient) ask(ctx context.Context) (*answer, error) {
 			return nil, err
 		}
 	}
+	dialer := wire.Dialer(p.plan.Private)
+	dialer.Timeout = wire.DialTimeout
 	h := &http.Client{
 		Transport: &http.Transport{
-			DialContext:       (&net.Dialer{Control: p.judge, Timeout: dialing}).DialContext,
-			TLSClientConfig:   p.trust(),
+			DialContext:       dialer.DialContext,
+			TLSClientConfig:   wire.TLS(p.url, p.roots),
 			DisableKeepAlives: true,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -132,8 +133,8 @@ func (p *patient) ask(ctx context.Context) (*answer, error) {
 }
 
 // explain says why a backend gave no introduction.
-func (p *patient) explain(ctx context.Context, err error) check {
-	silent := problem(ofSilence, "look into the backend's log, or give it more time with --timeout", "%s took the connection and gives no answer within %s", p.endpoint(), p.doctor.timeout)
+func (p *patient) explain(ctx context.Context, err error) edge.Finding {
+	silent := edge.Problem(edge.ClassTimeout, "look into the backend's log, or give it more time with --timeout", "%s took the connection and gives no answer within %s", p.endpoint(), p.Timeout)
 	if ctx.Err() != nil || edge.KindOf(err) == edge.Timeout {
 		return silent
 	}
@@ -148,7 +149,7 @@ func (p *patient) explain(ctx context.Context, err error) check {
 }
 
 // broken explains a request that got no answer of HTTP.
-func (p *patient) broken(err error) check {
+func (p *patient) broken(err error) edge.Finding {
 	text := err.Error()
 	var outer *url.Error
 	if errors.As(err, &outer) {
@@ -156,24 +157,24 @@ func (p *patient) broken(err error) check {
 	}
 	switch {
 	case strings.Contains(text, "remote error: tls:"):
-		return problem(ofTLS, "have the backend take clients without a certificate: the edge has none to show", "it ended TLS: %s", text)
+		return edge.Problem(edge.ClassTLS, "have the backend take clients without a certificate: the edge has none to show", "it ended TLS: %s", text)
 	case strings.Contains(text, `malformed HTTP response "\x15\x03`):
 		return p.wantsTLS()
 	case strings.Contains(text, "malformed HTTP"):
-		return problem(ofProtocol, "name the URL of an MCP server over HTTP", "what answers at %s does not speak HTTP", p.address())
+		return edge.Problem(edge.ClassProtocol, "name the URL of an MCP server over HTTP", "what answers at %s does not speak HTTP", wire.Address(p.url))
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(text, "reset by peer"):
-		return problem(ofProtocol, "look into the backend's log; check that the URL is one of an MCP server over HTTP", "%s closes the connection without an answer", p.address())
+		return edge.Problem(edge.ClassProtocol, "look into the backend's log; check that the URL is one of an MCP server over HTTP", "%s closes the connection without an answer", wire.Address(p.url))
 	}
-	return problem(ofProtocol, "check that the URL is one of an MCP server over HTTP", "%s", text)
+	return edge.Problem(edge.ClassProtocol, "check that the URL is one of an MCP server over HTTP", "%s", text)
 }
 
-func (p *patient) wantsTLS() check {
-	return problem(ofTLS, "write https:// instead of http:// in its URL", "%s speaks TLS, and the URL does not say so", p.address())
+func (p *patient) wantsTLS() edge.Finding {
+	return edge.Problem(edge.ClassTLS, "write https:// instead of http:// in its URL", "%s speaks TLS, and the URL does not say so", wire.Address(p.url))
 }
 
 // unwanted explains an answer of HTTP that is not the one of an MCP server.
 // err is what the edge makes of it.
-func (p *patient) unwanted(got *answer, err error) check {
+func (p *patient) unwanted(got *answer, err error) edge.Finding {
 	said := fmt.Sprintf("%s answers %d %s", p.endpoint(), got.status, http.StatusText(got.status))
 	var refused interface {
 		HTTPStatus() int
@@ -191,7 +192,7 @@ func (p *patient) unwanted(got *answer, err error) check {
 	}
 	switch {
 	case status == 403 && !challenged:
-		return problem(ofRefusal, "look into the backend's log for the reason: it may not take the Host or Origin of its URL, the address of this machine, or what the credential stands for", "%s answers 403 and asks for no credential%s", p.endpoint(), words)
+		return edge.Problem(edge.ClassRefused, "look into the backend's log for the reason: it may not take the Host or Origin of its URL, the address of this machine, or what the credential stands for", "%s answers 403 and asks for no credential%s", p.endpoint(), words)
 	case status == 401 || status == 403:
 		cause := fmt.Sprintf("%s answers %d: it wants a credential", p.endpoint(), status)
 		if p.shown != nil {
@@ -200,23 +201,23 @@ func (p *patient) unwanted(got *answer, err error) check {
 		if got.challenge != "" {
 			cause += ", asking for " + backend.Words([]byte(got.challenge), got.secrets...)
 		}
-		return problem(ofCredential, "give the edge a credential for it: outgoingAuth of the server, externalAuthConfigRef or headerForward of the backend's own object", "%s", cause)
+		return edge.Problem(edge.ClassCredential, "give the edge a credential for it: outgoingAuth of the server, externalAuthConfigRef or headerForward of the backend's own object", "%s", cause)
 	case got.status >= 300 && got.status < 400:
-		return problem(ofProtocol, "write that place as the backend's URL: the edge follows no redirect", "%s answers %d and points to %s", p.endpoint(), got.status, brief(withoutQuery(got.location)))
+		return edge.Problem(edge.ClassProtocol, "write that place as the backend's URL: the edge follows no redirect", "%s answers %d and points to %s", p.endpoint(), got.status, edge.Brief(withoutQuery(got.location)))
 	case got.status == 400 && bytes.Contains(got.start, []byte("HTTPS")):
 		return p.wantsTLS()
 	case got.status == 429:
-		return problem(ofFailure, "try again later", "%s: too many requests", said)
+		return edge.Problem(edge.ClassFailing, "try again later", "%s: too many requests", said)
 	case got.status >= 500:
-		return problem(ofFailure, "look into the backend's log", "%s%s", said, quote(got))
+		return edge.Problem(edge.ClassFailing, "look into the backend's log", "%s%s", said, quote(got))
 	case got.kind == "text/html":
-		return problem(ofProtocol, "name its MCP endpoint: often the path is /mcp, or /sse with transport: sse", "%s%s: a web page, no MCP server", said, quote(got))
+		return edge.Problem(edge.ClassProtocol, "name its MCP endpoint: often the path is /mcp, or /sse with transport: sse", "%s%s: a web page, no MCP server", said, quote(got))
 	case got.status == 404 || got.status == 405 || got.status == 410:
-		return problem(ofProtocol, "correct the path of the URL: often it is /mcp, or /sse with transport: sse", "%s: no MCP endpoint is there", said)
+		return edge.Problem(edge.ClassProtocol, "correct the path of the URL: often it is /mcp, or /sse with transport: sse", "%s: no MCP endpoint is there", said)
 	case got.status < 300 && got.kind != "application/json" && got.kind != "text/event-stream":
-		return problem(ofProtocol, "name its MCP endpoint: often the path is /mcp, or /sse with transport: sse", "%s with %q, which is no message of MCP", said, brief(got.kind))
+		return edge.Problem(edge.ClassProtocol, "name its MCP endpoint: often the path is /mcp, or /sse with transport: sse", "%s with %q, which is no message of MCP", said, edge.Brief(got.kind))
 	}
-	return problem(ofProtocol, "check that the URL is one of an MCP server, and update it or weir where revisions differ", "%v%s", err, quote(got))
+	return edge.Problem(edge.ClassProtocol, "check that the URL is one of an MCP server, and update it or weir where revisions differ", "%v%s", err, quote(got))
 }
 
 // quote is what a server says besides; it is a stranger's text.
@@ -229,15 +230,6 @@ func quote(got *answer) string {
 		return fmt.Sprintf(" with the page %q", said)
 	}
 	return " (" + said + ")"
-}
-
-// brief cuts what a stranger says to a length that a line can have.
-func brief(s string) string {
-	const most = 200
-	if s = client.Clean(s); len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }
 
 func withoutQuery(target string) string {

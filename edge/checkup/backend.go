@@ -1,4 +1,11 @@
-package main
+// Package checkup looks at the backends of a server as the edge would use them,
+// step by step, and at what clients would see of them: for each thing that is in
+// the way it says the cause and what to do next.
+//
+// backend.go has the steps of one backend, explain.go what is made of a
+// connection or an answer that is not what was hoped for, names.go what all of
+// them offer.
+package checkup
 
 import (
 	"context"
@@ -20,39 +27,47 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
-	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/wire"
 )
 
-const (
-	patients = 8               // backends that are looked at at a time
-	dialing  = 5 * time.Second // for which the edge waits for a connection with TLS
-)
+// patients is how many backends are looked at at a time.
+const patients = 8
+
+// Config says how to look.
+type Config struct {
+	Timeout    time.Duration // of a step
+	MaxMessage int           // of a backend, in bytes
+	Version    string        // of the edge
+	Secrets    edge.Secrets  // nil for none
+
+	// Step takes a step, within Timeout, and tells of it. It is called from
+	// several goroutines.
+	Step func(ctx context.Context, step, subject string, f func(context.Context) edge.Finding) edge.Finding
+}
 
 // patient is a backend that is looked at.
 type patient struct {
-	doctor  *doctor
+	Config
 	subject string // SERVER/BACKEND
 	plan    compile.Backend
 	url     *url.URL
 	roots   *x509.CertPool // nil for those of the system
-	limits  serve.Settings
-	secrets edge.Secrets
 
 	shown *edge.Credential // after credential; nil for nothing to send
 	after []func()         // end what it holds
 
-	checks []check
+	checks []edge.Finding
 	conn   net.Conn         // after connect
 	open   *backend.Backend // after introduce; nil for one that gave no introduction
 }
 
-// server looks at the backends of a server, and at what clients see of them.
-func (d *doctor) server(ctx context.Context, s compile.Server, limits serve.Settings, secrets edge.Secrets) []check {
+// Server looks at the backends of a server, and at what clients see of them.
+func (c Config) Server(ctx context.Context, s compile.Server) []edge.Finding {
 	all := make([]*patient, len(s.Backends))
 	room := make(chan struct{}, patients)
 	var work sync.WaitGroup
 	for i, b := range s.Backends {
-		all[i] = &patient{doctor: d, subject: s.Name + "/" + b.Name, plan: b, limits: limits, secrets: secrets}
+		all[i] = &patient{Config: c, subject: s.Name + "/" + b.Name, plan: b}
 		work.Go(func() {
 			room <- struct{}{}
 			defer func() { <-room }()
@@ -60,7 +75,7 @@ func (d *doctor) server(ctx context.Context, s compile.Server, limits serve.Sett
 		})
 	}
 	work.Wait()
-	var checks []check
+	var checks []edge.Finding
 	for _, p := range all {
 		checks = append(checks, p.checks...)
 		for _, f := range p.after {
@@ -70,18 +85,20 @@ func (d *doctor) server(ctx context.Context, s compile.Server, limits serve.Sett
 			defer p.open.Close()
 		}
 	}
-	return append(checks, d.offers(ctx, s, all)...)
+	return append(checks, c.offers(ctx, s, all)...)
 }
 
 // look takes the steps of one backend until one fails.
 func (p *patient) look(ctx context.Context) {
 	var err error
 	if p.url, err = url.Parse(p.plan.URL); err != nil {
-		p.checks = append(p.checks, p.doctor.tell(check{Step: "resolve", Subject: p.subject, Level: levelProblem, Class: inManifests, Cause: "its URL is none", Next: "correct the URL"}))
+		p.step(ctx, "resolve", func(context.Context) edge.Finding {
+			return edge.Problem(edge.ClassManifest, "correct the URL", "its URL is none")
+		})
 		return
 	}
 	if path := p.plan.CABundlePath; path != "" && p.url.Scheme == "https" {
-		if !p.step(ctx, "files", func(context.Context) check { return p.bundle(path) }) {
+		if !p.step(ctx, "files", func(context.Context) edge.Finding { return p.bundle(path) }) {
 			return
 		}
 	} else if p.plan.CABundle != "" {
@@ -102,30 +119,18 @@ func (p *patient) look(ctx context.Context) {
 }
 
 // step takes a step, and reports whether the next one can be taken.
-func (p *patient) step(ctx context.Context, name string, f func(context.Context) check) bool {
-	c := p.doctor.step(ctx, name, p.subject, f)
+func (p *patient) step(ctx context.Context, name string, f func(context.Context) edge.Finding) bool {
+	c := p.Step(ctx, name, p.subject, f)
 	p.checks = append(p.checks, c)
-	return c.Level != levelProblem
+	return c.Level != edge.LevelProblem
 }
 
-func (p *patient) bundle(path string) check {
+func (p *patient) bundle(path string) edge.Finding {
 	var err error
-	if p.roots, err = certificates(path); err != nil {
-		return problem(inFile, "name a file with certificates in PEM in caBundlePath", "%v", err)
+	if p.roots, err = edge.Authorities(path); err != nil {
+		return edge.Problem(edge.ClassFile, "name a file with certificates in PEM in caBundlePath", "%v", err)
 	}
-	return fine(path)
-}
-
-// address is host:port of the backend.
-func (p *patient) address() string {
-	port := p.url.Port()
-	if port == "" {
-		port = "80"
-		if p.url.Scheme == "https" {
-			port = "443"
-		}
-	}
-	return net.JoinHostPort(p.url.Hostname(), port)
+	return edge.Fine(path)
 }
 
 // endpoint is the URL without what may be secret in it.
@@ -136,7 +141,7 @@ func (p *patient) endpoint() string {
 }
 
 // resolve finds the addresses of the host, and whether the edge may go there.
-func (p *patient) resolve(ctx context.Context) check {
+func (p *patient) resolve(ctx context.Context) edge.Finding {
 	host := p.url.Hostname()
 	found := []netip.Addr{}
 	if addr, err := netip.ParseAddr(host); err == nil {
@@ -156,47 +161,41 @@ func (p *patient) resolve(ctx context.Context) check {
 	if len(shown) == 0 && refused != nil {
 		return p.forbidden(refused)
 	}
-	return fine(strings.Join(shown[:min(len(shown), 4)], ", "))
+	return edge.Fine(strings.Join(shown[:min(len(shown), 4)], ", "))
 }
 
-func (p *patient) unresolved(host string, err error) check {
+func (p *patient) unresolved(host string, err error) edge.Finding {
 	next := "check how the host is spelt in the URL, and that this machine's name server knows it"
 	var dns *net.DNSError
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return problem(ofDNS, next, "there is no address for host %q", host)
+		return edge.Problem(edge.ClassDNS, next, "there is no address for host %q", host)
 	case errors.As(err, &dns) && dns.IsTimeout, errors.Is(err, context.DeadlineExceeded):
-		return problem(ofDNS, "check the name server of this machine", "the name server did not answer for host %q", host)
+		return edge.Problem(edge.ClassDNS, "check the name server of this machine", "the name server did not answer for host %q", host)
 	}
-	return problem(ofDNS, next, "no address for host %q: %v", host, err)
+	return edge.Problem(edge.ClassDNS, next, "no address for host %q: %v", host, err)
 }
 
 // forbidden explains an address that the edge does not connect to.
-func (p *patient) forbidden(err error) check {
+func (p *patient) forbidden(err error) edge.Finding {
 	next := "name the backend by another address: no backend may be there"
 	var address *edge.AddressError
-	if errors.As(err, &address) && edge.MayDial(address.Addr, true) == nil {
+	if errors.As(err, &address) {
+		err = address
+	}
+	if address != nil && edge.MayDial(address.Addr, true) == nil {
 		next = "set allowPrivateEndpoint: true on its MCPServerEntry or MCPRemoteProxy if that is meant"
 	}
-	return problem(ofPrivacy, next, "host %q: %v", p.url.Hostname(), err)
+	return edge.Problem(edge.ClassPrivate, next, "host %q: %v", p.url.Hostname(), err)
 }
 
-// judge looks at an address before it is connected to, as the edge does.
-func (p *patient) judge(_, address string, _ syscall.RawConn) error {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	return edge.MayDial(at.Addr(), p.plan.Private)
-}
-
-func (p *patient) connect(ctx context.Context) check {
-	ctx, cancel := context.WithTimeout(ctx, dialing)
+func (p *patient) connect(ctx context.Context) edge.Finding {
+	ctx, cancel := context.WithTimeout(ctx, wire.DialTimeout)
 	defer cancel()
-	conn, err := (&net.Dialer{Control: p.judge}).DialContext(ctx, "tcp", p.address())
+	conn, err := wire.Dialer(p.plan.Private).DialContext(ctx, "tcp", wire.Address(p.url))
 	if err == nil {
 		p.conn = conn
-		return fine(conn.RemoteAddr().String())
+		return edge.Fine(conn.RemoteAddr().String())
 	}
 	var address *edge.AddressError
 	var dns *net.DNSError
@@ -206,11 +205,11 @@ func (p *patient) connect(ctx context.Context) check {
 	case errors.As(err, &dns):
 		return p.unresolved(p.url.Hostname(), err)
 	case nobody(err):
-		return problem(ofRefusal, "start the backend, or correct host and port of its URL", "nobody listens at %s", p.address())
+		return edge.Problem(edge.ClassRefused, "start the backend, or correct host and port of its URL", "nobody listens at %s", wire.Address(p.url))
 	case ctx.Err() != nil || timedOut(err):
-		return problem(ofSilence, "check that the backend's machine runs and that no firewall stands between", "%s does not take a connection within %s", p.address(), min(p.doctor.timeout, dialing))
+		return edge.Problem(edge.ClassTimeout, "check that the backend's machine runs and that no firewall stands between", "%s does not take a connection within %s", wire.Address(p.url), min(p.Timeout, wire.DialTimeout))
 	}
-	return problem(ofWay, "check the network between this machine and the backend", "no connection to %s: %v", p.address(), cause(err))
+	return edge.Problem(edge.ClassUnreachable, "check the network between this machine and the backend", "no connection to %s: %v", wire.Address(p.url), cause(err))
 }
 
 func timedOut(err error) bool {
@@ -227,59 +226,54 @@ func cause(err error) error {
 	return err
 }
 
-// trust is how the edge trusts the backend.
-func (p *patient) trust() *tls.Config {
-	return &tls.Config{RootCAs: p.roots, MinVersion: tls.VersionTLS12, ServerName: p.url.Hostname(), NextProtos: []string{"http/1.1"}}
-}
-
-func (p *patient) secure(ctx context.Context) check {
-	ctx, cancel := context.WithTimeout(ctx, dialing)
+func (p *patient) secure(ctx context.Context) edge.Finding {
+	ctx, cancel := context.WithTimeout(ctx, wire.DialTimeout)
 	defer cancel()
-	t := tls.Client(p.conn, p.trust())
+	t := tls.Client(p.conn, wire.TLS(p.url, p.roots))
 	if err := t.HandshakeContext(ctx); err != nil {
 		return p.untrusted(ctx, err, time.Now())
 	}
 	leaf := t.ConnectionState().PeerCertificates[0]
-	if time.Now().Add(expiresSoon).After(leaf.NotAfter) {
-		return warning(ofTLS, "have whoever runs the backend get a new certificate before that", "its certificate is valid until %s only", day(leaf.NotAfter))
+	if time.Now().Add(edge.ExpiresSoon).After(leaf.NotAfter) {
+		return edge.Warning(edge.ClassTLS, "have whoever runs the backend get a new certificate before that", "its certificate is valid until %s only", edge.Day(leaf.NotAfter))
 	}
-	return fine(tls.VersionName(t.ConnectionState().Version) + ", certificate valid until " + day(leaf.NotAfter))
+	return edge.Fine(tls.VersionName(t.ConnectionState().Version) + ", certificate valid until " + edge.Day(leaf.NotAfter))
 }
 
 // credential opens what the edge sends the backend besides its calls.
-func (p *patient) credential(context.Context) check {
+func (p *patient) credential(context.Context) edge.Finding {
 	var err error
-	env := edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: p.secrets, Defer: func(f func()) { p.after = append(p.after, f) }}
+	env := edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: p.Secrets, Defer: func(f func()) { p.after = append(p.after, f) }}
 	if p.shown, err = p.plan.Outgoing.Open(env); err != nil {
-		return problem(inSecret, "put a value into that place that can stand in a header", "%v", err)
+		return edge.Problem(edge.ClassSecret, "put a value into that place that can stand in a header", "%v", err)
 	}
-	return fine(p.plan.Outgoing.Type())
+	return edge.Fine(p.plan.Outgoing.Type())
 }
 
 // config is what a backend of the edge is told, with the bounds of the doctor.
 func (p *patient) config(sse bool) backend.Config {
-	info := mcp.AppendString([]byte(`{"name":"weir","version":`), thisBuild().Version)
+	info := mcp.AppendString([]byte(`{"name":"weir","version":`), p.Version)
 	return backend.Config{
 		Name: p.plan.Name, URL: p.plan.URL, SSE: sse, Roots: p.roots, Private: p.plan.Private, Credential: p.shown,
-		Health:  health.Config{Interval: time.Hour, Timeout: p.doctor.timeout},
-		Silence: p.doctor.timeout, Cap: p.doctor.timeout, MaxMessage: p.limits.MaxMessage,
-		Info: append(info, '}'), Agent: "weir/" + thisBuild().Version, Log: slog.New(slog.DiscardHandler),
+		Health:  health.Config{Interval: time.Hour, Timeout: p.Timeout},
+		Silence: p.Timeout, Cap: p.Timeout, MaxMessage: p.MaxMessage,
+		Info: append(info, '}'), Agent: "weir/" + p.Version, Log: slog.New(slog.DiscardHandler),
 	}
 }
 
 // introduce has the backend say what it speaks, as the edge does.
-func (p *patient) introduce(ctx context.Context) check {
+func (p *patient) introduce(ctx context.Context) edge.Finding {
 	in, err := p.introduced(ctx, p.plan.Transport == compile.SSE)
 	switch {
 	case err == nil && in.SSE && p.plan.Transport != compile.SSE:
-		return warning(ofTransport, "set transport: sse, which saves the edge an attempt", "it speaks HTTP with SSE, the older transport")
+		return edge.Warning(edge.ClassTransport, "set transport: sse, which saves the edge an attempt", "it speaks HTTP with SSE, the older transport")
 	case err == nil && p.open.Crosses(ctx):
-		return warning(ofAnswers, "put a bridge before it that answers each client alone, such as supergateway with --outputTransport streamableHttp --stateful; answers find who asked all the same, questions of the server and its log messages may not", "an answer to one session came to another: it is a bridge that answers all its clients (%s)", spoken(in))
+		return edge.Warning(edge.ClassAnswers, "put a bridge before it that answers each client alone, such as supergateway with --outputTransport streamableHttp --stateful; answers find who asked all the same, questions of the server and its log messages may not", "an answer to one session came to another: it is a bridge that answers all its clients (%s)", spoken(in))
 	case err == nil:
-		return fine(spoken(in))
+		return edge.Fine(spoken(in))
 	case p.plan.Transport == compile.SSE && ctx.Err() == nil:
 		if other, failed := p.introduced(ctx, false); failed == nil && !other.SSE {
-			return problem(ofTransport, "set transport: streamable-http", "it does not speak HTTP with SSE, but streamable HTTP (%s)", spoken(other))
+			return edge.Problem(edge.ClassTransport, "set transport: streamable-http", "it does not speak HTTP with SSE, but streamable HTTP (%s)", spoken(other))
 		}
 	}
 	return p.explain(ctx, err)
@@ -320,4 +314,9 @@ func (o offering) Capabilities(ctx context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("introduction: %w", err)
 	}
 	return in.Capabilities, nil
+}
+
+// nobody reports whether nobody listens at an address.
+func nobody(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.Errno(10061))
 }

@@ -1,0 +1,82 @@
+package checkup
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/compile"
+)
+
+// offers has the backends that spoke list what they offer, and looks at what
+// clients would see of it, by the server's own rules.
+func (c Config) offers(ctx context.Context, s compile.Server, all []*patient) []edge.Finding {
+	var sources []catalog.Source
+	var here []*patient
+	var absent []string
+	for _, p := range all {
+		if p.open == nil {
+			absent = append(absent, p.plan.Name)
+			continue
+		}
+		here = append(here, p)
+		sources = append(sources, offering{p.open})
+	}
+	if len(sources) == 0 {
+		return nil
+	}
+
+	// 1. The lists, each within the time of a step.
+	book := catalog.Open(catalog.Config{
+		Rules: s.Names, Sources: sources, BestEffort: true,
+		Interval: time.Hour, Wait: c.Timeout, Timeout: c.Timeout,
+	})
+	defer book.Close()
+	for thing := edge.Tool; thing <= edge.Template; thing++ {
+		if _, err := book.Catalog(ctx, nil, thing); err != nil {
+			return nil // ctx has ended, which is told at the end
+		}
+	}
+	var out []edge.Finding
+	for i, one := range book.Status() {
+		out = append(out, c.Step(ctx, "lists", here[i].subject, func(context.Context) edge.Finding { return one.Look(here[i].endpoint(), c.Timeout) }))
+		if one.Missing {
+			absent = append(absent, one.Backend)
+		}
+	}
+
+	// 2. The names.
+	add := func(f edge.Finding) {
+		out = append(out, c.Step(ctx, "names", s.Name, func(context.Context) edge.Finding { return f }))
+	}
+	report := book.Report()
+	for _, f := range report.Findings {
+		add(f.Advice(s.Bare))
+	}
+	if report.More > 0 {
+		add(edge.Warning(edge.ClassNames, "correct what is named above, and look again", "%d more, for which there is no room", report.More))
+	}
+	shown, err := book.Catalog(ctx, nil, edge.NoThing)
+	if err != nil {
+		return out
+	}
+	var counts []string
+	for _, kind := range []struct {
+		thing edge.Thing
+		name  string
+	}{{edge.Tool, "tool"}, {edge.Prompt, "prompt"}, {edge.Resource, "resource"}, {edge.Template, "template"}} {
+		n := 0
+		for range shown.Items(kind.thing) {
+			n++
+		}
+		counts = append(counts, edge.Count(n, kind.name))
+	}
+	detail := "clients see " + strings.Join(counts, ", ")
+	if len(absent) > 0 {
+		detail += "; without " + strings.Join(absent, ", ")
+	}
+	add(edge.Fine(detail))
+	return out
+}

@@ -1,0 +1,48 @@
+package edge
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+)
+
+// maxKeyFile bounds a file of keys or certificates, in bytes.
+const maxKeyFile = 4 << 20
+
+// ReadKeys reads a file of keys or certificates, which has at most 4 MiB.
+func ReadKeys(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
+	if err == nil && len(text) > maxKeyFile {
+		err = fmt.Errorf("%s: more than %d bytes", path, maxKeyFile)
+	}
+	return text, errors.Join(err, f.Close())
+}
+
+// Authorities reads the certificates, in PEM, of a file.
+func Authorities(path string) (*x509.CertPool, error) {
+	text, err := ReadKeys(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s: no certificate in PEM form in it", path)
+	}
+	return pool, nil
+}
+
+// OwnersAlone warns of a file with a secret that every user of this machine can read.
+func OwnersAlone(path string) Finding {
+	info, err := os.Stat(path)
+	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {
+		return Warning(ClassFile, "take the right away: chmod o-r "+path, "every user of this machine can read %s", path)
+	}
+	return Fine("")
+}
