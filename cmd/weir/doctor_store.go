@@ -30,36 +30,32 @@ func (d *doctor) stores(ctx context.Context, plan *compile.Plan, s serve.Setting
 		seen[key] = true
 		out = append(out, d.step(ctx, "store", one.Address, func(ctx context.Context) edge.Finding {
 			c := d.store(ctx, one, s, secrets)
-			if c.Level == edge.LevelOK && s.StateKeyFile == "" && !hasStateKey(ctx, secrets) {
-				return edge.Warning(edge.ClassStore, "give every edge the same --state-key-file, or the secret weir-state with the key key",
-					"the edges that share this store have no key in common: a call that waits for a client's answer can only be gone on with where it waits")
+			if c.Level != edge.LevelOK || s.StateKeyFile != "" {
+				return c
 			}
-			return c
+			if secrets != nil {
+				if _, err := secrets.Secret(ctx, secret.State, secret.StateKey); err == nil {
+					return c
+				}
+			}
+			return edge.Warning(edge.ClassStore, "give every edge the same --state-key-file, or the secret weir-state with the key key",
+				"the edges that share this store have no key in common: a call that waits for a client's answer can only be gone on with where it waits")
 		}))
 	}
 	return out
 }
 
-func hasStateKey(ctx context.Context, secrets edge.Secrets) bool {
-	if secrets == nil {
-		return false
-	}
-	_, err := secrets.Secret(ctx, secret.State, secret.StateKey)
-	return err == nil
-}
-
 // store looks at one.
 func (d *doctor) store(ctx context.Context, p compile.Store, s serve.Settings, secrets edge.Secrets) edge.Finding {
+	o := p.Options()
 	text, _ := lookup(d.environ, storePasswordVariable)
-	password := edge.Secret(text)
+	o.Password, o.Timeout = edge.Secret(text), d.timeout
 	if p.Password != nil && secrets != nil {
 		var err error
-		if password, err = secrets.Secret(ctx, p.Password.Name, p.Password.Key); err != nil {
+		if o.Password, err = secrets.Secret(ctx, p.Password.Name, p.Password.Key); err != nil {
 			return edge.Problem(edge.ClassSecret, "put the value into one of the places, or correct the reference", "%v", err)
 		}
 	}
-	o := p.Options()
-	o.Password, o.Timeout = password, d.timeout
 	o.SentinelUser, _ = lookup(d.environ, sentinelUserVariable)
 	text, _ = lookup(d.environ, sentinelPasswordVariable)
 	o.SentinelPassword = edge.Secret(text)

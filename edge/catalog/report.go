@@ -77,6 +77,40 @@ func (f Finding) String() string {
 	return b.String()
 }
 
+// Advice is what was found, with the next step. Of a server that shows its one
+// backend as it is, which is bare, nothing is withheld.
+func (f Finding) Advice(bare bool) edge.Finding {
+	const rename = "give it a name of its own with aggregation.tools[].overrides"
+	c := edge.Warning(edge.ClassNames, "", "%s", f)
+	if f.Reason.Withheld() {
+		c.Level = edge.LevelProblem
+	}
+	switch f.Reason {
+	case Conflict:
+		c.Next = rename + ", hide the others with filter or excludeAll, or set conflictResolution: prefix"
+	case Lost:
+		c.Level = edge.LevelWarning
+		c.Next = "nothing, if priorityOrder is meant so; else " + rename
+	case SameName, Taken:
+		c.Next = rename
+	case Twice, Malformed, Headers, Claims:
+		c.Class = edge.ClassDefinition
+		c.Next = "have whoever runs the backend correct its definition; until then clients do not see it"
+	case Unroutable:
+		c.Next = "nothing, if no workflow is to call it; else " + rename
+	case Shortened, Long:
+		c.Next = "give it a shorter name with aggregation.tools[].overrides, or set a shorter prefixFormat"
+	case Renamed:
+		c.Next = "nothing, if clients and policies may know it by that name; else " + rename
+	case Unused:
+		c.Next = "correct the name in the rule, or take the rule out"
+	}
+	if bare && c.Level == edge.LevelProblem {
+		c.Level = edge.LevelWarning
+	}
+	return c
+}
+
 // plain quotes a name that would do something to a terminal or a log.
 func plain(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {

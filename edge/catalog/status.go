@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -14,6 +16,23 @@ type BackendStatus struct {
 	Missing                              bool      // some list of it does not count or was never there
 	Listed                               time.Time // when the oldest of its lists was fetched; zero while one is not there
 	Message                              string    // why the last fetch that failed did; "" when none has since
+}
+
+// Look says whether a backend listed all that it declares within timeout; url is
+// the one to show.
+func (s BackendStatus) Look(url string, timeout time.Duration) edge.Finding {
+	if !s.Missing {
+		return edge.Fine(fmt.Sprintf("%s, %s, %s, %s", edge.Count(s.Tools, "tool"), edge.Count(s.Prompts, "prompt"), edge.Count(s.Resources, "resource"), edge.Count(s.Templates, "template")))
+	}
+	switch {
+	case s.Message == "":
+		return edge.Problem(edge.ClassTimeout, "look into the backend's log, or give it more time with --timeout", "not all of its lists are there within %s", timeout)
+	case strings.Contains(s.Message, "refused the edge with HTTP 403") && !strings.Contains(s.Message, "credential"):
+		return edge.Problem(edge.ClassRefused, "look into the backend's log for the reason", "%s", edge.Brief(s.Message))
+	case strings.Contains(s.Message, "wants a credential"):
+		return edge.Problem(edge.ClassCredential, "give the edge a credential for it: outgoingAuth of the server, externalAuthConfigRef or headerForward of the backend's own object", "%s", edge.Brief(s.Message))
+	}
+	return edge.Problem(edge.ClassLists, "look into the backend's log; `weir tools "+url+"` asks it without an edge", "%s", edge.Brief(s.Message))
 }
 
 // Status returns what is known of each backend, in the order of Sources.

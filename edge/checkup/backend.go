@@ -135,9 +135,7 @@ func (p *patient) bundle(path string) edge.Finding {
 
 // endpoint is the URL without what may be secret in it.
 func (p *patient) endpoint() string {
-	u := *p.url
-	u.User, u.RawQuery, u.Fragment = nil, "", ""
-	return u.String()
+	return withoutQuery(p.plan.URL)
 }
 
 // resolve finds the addresses of the host, and whether the edge may go there.
