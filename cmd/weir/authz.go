@@ -17,9 +17,9 @@ import (
 func (a *app) authzCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "authz",
-		Short: "Ask the policies of a configuration who may do what",
-		Long: `Ask the policies of a configuration who may do what, without an edge and without
-a backend. "explain" says how one decision comes about, "test" runs a table of
+		Short: "Evaluate the policies of a configuration",
+		Long: `Evaluate the policies of a configuration without an edge and without a backend.
+"explain" shows how one decision is reached, "test" runs a table of
 them.`,
 		Example: `  weir authz explain -c weir.yaml --subject alice --tool deploy
   weir authz test -c weir.yaml policies.yaml`,
@@ -36,7 +36,7 @@ func (a *app) authzExplainCommand() *cobra.Command {
 	var q authz.Question
 	cmd := &cobra.Command{
 		Use:   "explain -c FILE|DIR",
-		Short: "Say how a decision comes about",
+		Short: "Explain one decision",
 		Long: `Say how a decision comes about: whether it is allow or deny, and which policies
 made it so.
 
@@ -87,8 +87,8 @@ Exit codes: 0 allowed, 3 denied, 1 the configuration cannot be served.`,
 	f.StringVar(&q.Tool, "tool", "", "`NAME` of the tool")
 	f.StringVar(&q.Prompt, "prompt", "", "`NAME` of the prompt")
 	f.StringVar(&q.Resource, "resource", "", "`URI` of the resource")
-	f.StringVar(&q.Backend, "backend", "", "`NAME` of the backend that it is of")
-	f.StringVar(&q.OriginalName, "original-name", "", "`NAME` that the backend has for it")
+	f.StringVar(&q.Backend, "backend", "", "`NAME` of its backend")
+	f.StringVar(&q.OriginalName, "original-name", "", "the backend's own `NAME` for it")
 	f.StringVar(&arguments, "args", "", "arguments of the call, a `JSON` object")
 	f.BoolVar(&q.Listed, "listed", false, "ask whether a list shows it, not whether it may be called")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
@@ -104,7 +104,7 @@ func (a *app) authzTestCommand() *cobra.Command {
 	var config, server string
 	cmd := &cobra.Command{
 		Use:   "test -c FILE|DIR TABLE",
-		Short: "Run a table of who may do what",
+		Short: "Run a table of expected decisions",
 		Long: `Run a table of who may do what against the policies of a configuration, and say
 of each case whether the decision is the one that is expected.
 
@@ -166,7 +166,7 @@ cannot be read.`,
 
 // policiesOf returns the policies of a server of a configuration, and its name.
 func (a *app) policiesOf(config, server string) (*authz.Policies, string, error) {
-	opened := source.Open(config, source.LocalRateLimits(true)) // which are no matter of policies
+	opened := source.Open(config, source.LocalRateLimits(true)) // rate limits do not matter to policies
 	if err := a.refuse(opened); err != nil {
 		return nil, "", err
 	}

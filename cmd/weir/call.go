@@ -49,7 +49,7 @@ Exit codes: 3 the tool reports a failure, 4 the server answered with an error,
 			case len(args) == 1 && isURL(args[0]):
 				return usagef("name a tool too: `weir tools %s` lists what there is", args[0])
 			case len(args) == 2 && !isURL(args[0]):
-				return usagef("%q is no URL: write `weir call URL %s`, and arguments as --args '{\"name\":\"value\"}'", args[0], args[1])
+				return usagef("%q is not a URL: write `weir call URL %s`, and arguments as --args '{\"name\":\"value\"}'", args[0], args[1])
 			case len(args) > 2:
 				return usagef("%q is one word too many: arguments are given as --args '{\"name\":\"value\"}'", args[2])
 			}
@@ -81,7 +81,7 @@ Exit codes: 3 the tool reports a failure, 4 the server answered with an error,
 	return cmd
 }
 
-// arguments reads what --args says. The bytes go to the server as they are.
+// arguments reads the value of --args. The bytes go to the server unchanged.
 func (a *app) arguments(given string) ([]byte, error) {
 	text, from := []byte(given), "--args"
 	var err error
@@ -106,8 +106,8 @@ func (a *app) arguments(given string) ([]byte, error) {
 	return text, nil
 }
 
-// showResult prints the result of a tool. What a tool says about its failure
-// is an error, unless the bytes of the result are wanted.
+// showResult prints the result of a tool. A result that reports a failure is an
+// error, unless the result is printed as JSON.
 func (a *app) showResult(cmd *cobra.Command, tool string, result []byte, asJSON bool) error {
 	isError := string(mcp.Lookup(result, "isError")) == "true"
 	if asJSON {
@@ -134,7 +134,7 @@ func (a *app) showResult(cmd *cobra.Command, tool string, result []byte, asJSON 
 	return nil
 }
 
-// readable writes a result for people.
+// readable writes a result as text.
 func readable(result []byte) string {
 	var b strings.Builder
 	line := func(s string) {

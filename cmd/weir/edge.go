@@ -66,7 +66,7 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 	defer stop()
 	defer reopening(running.ReopenLogs)()
 	if config != "" {
-		unwatch, err := watch(log, append([]string{config}, s.WebhookConfig...), func() { _ = running.ReloadNow() }) // which logs and keeps what went wrong
+		unwatch, err := watch(log, append([]string{config}, s.WebhookConfig...), func() { _ = running.ReloadNow() }) // it logs its error and keeps it
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 	return nil
 }
 
-// remark logs what is good to know of a set.
+// remark logs the findings about a set.
 func remark(log *slog.Logger, r *source.Result) {
 	for _, f := range r.Findings {
 		switch f.Severity {
@@ -93,7 +93,7 @@ func remark(log *slog.Logger, r *source.Result) {
 	}
 }
 
-// reload reads the configuration again and has the edge serve it. A set with
+// reload reads the configuration again and makes the edge serve it. A set with
 // errors changes nothing.
 func reload(log *slog.Logger, s serve.Settings, config string, running *serve.Edge) error {
 	r := source.Open(config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits))

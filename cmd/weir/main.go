@@ -1,9 +1,9 @@
 // Command weir is the edge: it serves, checks and explains configurations, and
 // talks to MCP servers from a terminal.
 //
-// main.go says what a process is and how it ends; every other file is one
-// command, or what one needs: settings.go the settings of the process,
-// remote.go and client/ the way to a server, elicit.go its questions.
+// main.go holds the process and its exit codes; every other file is one
+// command, or serves several: settings.go the settings of the process,
+// remote.go and client/ the connection to a server.
 package main
 
 import (
@@ -22,14 +22,14 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// How a process ends.
+// Exit codes.
 const (
 	exitOK         = 0
-	exitFault      = 1   // what it was given cannot be served, or something broke
+	exitFault      = 1   // the configuration cannot be served, or something broke
 	exitUsage      = 2   // the command line is wrong
 	exitTool       = 3   // the tool that was called reports a failure
 	exitProtocol   = 4   // the server answered with an error
-	exitConnection = 5   // there was no talking to the server; from 10 on: see classes
+	exitConnection = 5   // the server could not be reached; from 10 on: see classes
 	exitSignal     = 128 // plus the number of the signal
 )
 
@@ -38,7 +38,7 @@ func main() {
 	os.Exit(a.run(os.Args[1:]))
 }
 
-// app is a process: its streams, its environment, and how it is ended at once.
+// app is a process: its streams, its environment, and the function that exits at once.
 type app struct {
 	in      io.Reader
 	out     io.Writer
@@ -53,19 +53,19 @@ func terminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// run runs a command line and returns how the process ends.
+// run runs a command line and returns the exit code.
 func (a *app) run(args []string) int {
 	root := a.command()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(context.Background())
-	// The library has no other mark of this error, and none of ours begins so.
+	// Cobra marks this error by its text alone, and no error of ours begins so.
 	if err != nil && cmd == root && strings.HasPrefix(err.Error(), "unknown command ") {
 		err = unknownCommand(root, args)
 	}
 	return a.end(cmd, err)
 }
 
-// command is the whole tree of commands.
+// command returns the whole tree of commands.
 func (a *app) command() *cobra.Command {
 	var version bool
 	root := &cobra.Command{
@@ -75,13 +75,13 @@ func (a *app) command() *cobra.Command {
 servers, for clients of every revision of the protocol.
 
 "weir serve" alone serves a demo to try things on; "weir serve -c FILE" serves
-what the file describes. "weir status" shows how it does, and "weir doctor" finds
-out why something does not work.
+what the file describes. "weir status" shows the state of a running edge, and "weir
+doctor" finds out why something does not work.
 
-Exit codes: 0 done, 1 what was given cannot be served or something broke,
+Exit codes: 0 done, 1 the configuration cannot be served or something broke,
 2 wrong command line, 3 the called tool reports a failure, 4 the server
-answered with an error, 5 no talking to the server; 10 to 41 are what "weir
-doctor" finds, see there.`,
+answered with an error, 5 the server could not be reached; for 10 to 41 see
+"weir doctor --help".`,
 		Example: `  weir serve
   weir tools
   weir call echo --args '{"text":"hello"}'`,
@@ -95,8 +95,8 @@ doctor" finds, see there.`,
 			return err
 		},
 	}
-	// Cobra's own flag prints a template of its own, or one that is given to it.
-	// A program with text/template in it keeps every exported method there is.
+	// Cobra's own flag prints by a template, and linking text/template makes the
+	// linker keep every exported method of the program.
 	root.Flags().BoolVarP(&version, "version", "v", false, "version for weir")
 	root.SetIn(a.in)
 	root.SetOut(a.out)
@@ -120,7 +120,7 @@ doctor" finds, see there.`,
 	return root
 }
 
-// errInterrupted is how a command ends that the user gave up.
+// errInterrupted is the error of a command that the user interrupted.
 var errInterrupted = errors.New("interrupted")
 
 // usageError is a mistake in the command line.
@@ -130,13 +130,13 @@ func (e *usageError) Error() string { return e.what }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
-// saidError is an error of which everything has been said.
+// saidError carries an exit code for a failure that is already printed.
 type saidError struct{ code int }
 
 func (e *saidError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// end prints an error, a line for each of those that are joined in it, and
-// returns the exit code that it stands for.
+// end prints an error, one line for each error joined in it, and returns its
+// exit code.
 func (a *app) end(cmd *cobra.Command, err error) int {
 	var (
 		said       *saidError
@@ -177,7 +177,7 @@ func unknownCommand(root *cobra.Command, args []string) error {
 			return usagef("no such command %q%s", name, didYouMean(name, known, "`weir --help` lists them"))
 		}
 	}
-	return usagef("no command is given")
+	return usagef("name a command")
 }
 
 // flagError explains a flag that a command does not have, or one without a

@@ -22,10 +22,10 @@ func (a *app) pluginCommand() *cobra.Command {
 with operations on them. An EdgeFilter puts one into an edge.
 
 "new" lays out a directory with a guest that works, in Go, AssemblyScript, Rust
-or C, and its SDK; "build" compiles it; "test" asks it the cases of fixtures.yaml;
-"bench" measures them; "inspect" says what a module wants; "pack" finishes it and
-prints the EdgeFilter for it. Nothing needs a network but the packages that the
-author of a guest adds.
+or C, and its SDK; "build" compiles it; "test" runs the cases of fixtures.yaml;
+"bench" measures them; "inspect" shows the hooks and grants of a module; "pack"
+finishes it and prints the EdgeFilter for it. No command needs a network, unless
+the author of a guest adds packages.
 
 In place of DIR, "test", "bench" and "inspect" take the file of a module.`,
 		Example: `  weir plugin new admins-only --language go
@@ -51,7 +51,7 @@ func unknownPlugin(cmd *cobra.Command, name string) error {
 	return usagef("no such command %q%s", name, didYouMean(name, known, "`weir plugin --help` lists them"))
 }
 
-// oneDir wants at most one argument, and none means the present directory.
+// oneDir allows at most one argument; without one it is the current directory.
 func oneDir(_ *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return usagef("%q is one word too many: name one directory or module, or none for this directory", args[1])
@@ -177,7 +177,7 @@ func (a *app) buildPlugin(ctx context.Context, dir, out string) (string, error) 
 	return out, plugin.Build(ctx, l, dir, out)
 }
 
-// moduleOf is where the module of a directory is.
+// moduleOf returns the path of the module of a directory.
 func moduleOf(dir, name string) (string, error) {
 	if name == "" {
 		whole, err := filepath.Abs(dir)
@@ -189,14 +189,15 @@ func moduleOf(dir, name string) (string, error) {
 	return filepath.Join(dir, "build", name+".wasm"), nil
 }
 
-// target is what a command works on: a module, and the project that it is of.
+// target is the module that a command works on, and its project.
 type target struct {
 	module  string
 	dir     string          // "" for a module alone
 	project *plugin.Project // nil without plugin.yaml
 }
 
-// targetOf takes a directory, whose module it builds, or the file of a module.
+// targetOf returns the target for a directory, whose module it builds, or for a
+// module file.
 func (a *app) targetOf(ctx context.Context, path string) (*target, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -240,7 +241,7 @@ func (t *target) fixturesOf(file string) (*plugin.Fixtures, string, error) {
 	return f, file, nil
 }
 
-// withModule does something with a target's module and fixtures.
+// withModule calls a function with a target's module and fixtures.
 func (a *app) withModule(ctx context.Context, args []string, fixtures string, do func(*wasm.Module, *plugin.Fixtures, string) error) error {
 	t, err := a.targetOf(ctx, dirOf(args))
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 	"github.com/weir-edge/weir/edge/serve"
 )
 
-// remote is how a command reaches an MCP server.
+// remote holds the flags of a command that calls an MCP server.
 type remote struct {
 	headers   []string
 	tokenFile string
@@ -43,25 +43,25 @@ func addRemoteFlags(cmd *cobra.Command) *remote {
 	r := addAccessFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&r.era, "era", string(client.Auto), "`ERA` of the protocol to speak: auto, legacy (up to 2025-11-25) or modern (2026-07-28)")
-	f.DurationVar(&r.timeout, "timeout", time.Minute, "`DURATION` for which the server may be silent; 0 for ever")
+	f.DurationVar(&r.timeout, "timeout", time.Minute, "`DURATION` for which the server may be silent; 0 for no limit")
 	mustRegister(cmd, "era", []string{string(client.Auto), string(client.Legacy), string(client.Modern)})
 	mustRegister(cmd, "timeout", nil)
 	return r
 }
 
-// addAccessFlags gives a command the flags that say who asks and whom to trust.
+// addAccessFlags adds the flags for credentials and trusted authorities.
 func addAccessFlags(cmd *cobra.Command) *remote {
 	r := &remote{era: string(client.Auto)}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringArrayVar(&r.headers, "header", nil, "`HEADER` of every request, as \"NAME: VALUE\"; may be repeated")
 	f.StringVar(&r.tokenFile, "bearer-token-file", "", "`FILE` with a token, sent as Authorization: Bearer")
-	f.StringVar(&r.ca, "ca", "", "`FILE` of authorities in PEM that are trusted besides those of the system")
+	f.StringVar(&r.ca, "ca", "", "`FILE` of certificate authorities in PEM to trust in addition to those of the system")
 	mustRegister(cmd, "header", nil)
 	return r
 }
 
-// isURL tells a URL, or what was meant as one, from the name of a tool.
+// isURL reports whether s is a URL or meant as one, and not the name of a tool.
 func isURL(s string) bool {
 	if strings.Contains(s, "://") {
 		return true
@@ -75,20 +75,20 @@ func isURL(s string) bool {
 // homeURL is the endpoint of the edge that "weir serve" starts.
 func homeURL() string { return "http://" + serve.Defaults().Listen + "/mcp" }
 
-// options turns the flags into what the client takes. The errors are those of
-// somebody's command line.
+// options turns the flags into the options of the client. Its errors are usage
+// errors.
 func (r *remote) options(target string) (client.Options, []string, error) {
 	o := client.Options{URL: target, Era: client.Era(r.era), Name: "weir", Version: thisBuild().Version, Silence: r.timeout, Header: http.Header{}}
 	var warnings []string
 	u, err := url.Parse(target)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		if !strings.Contains(target, "://") {
-			return o, nil, usagef("%q is no URL: did you mean http://%s?", target, target)
+			return o, nil, usagef("%q is not a URL: did you mean http://%s?", target, target)
 		}
-		return o, nil, usagef("%q is no URL: write http://HOST:PORT/PATH, or https", target)
+		return o, nil, usagef("%q is not a URL: write http://HOST:PORT/PATH, or https", target)
 	}
 	if !slices.Contains([]client.Era{client.Auto, client.Legacy, client.Modern}, o.Era) {
-		return o, nil, usagef("--era %q: there are auto, legacy and modern", r.era)
+		return o, nil, usagef("--era %q: give auto, legacy or modern", r.era)
 	}
 	if r.timeout < 0 {
 		return o, nil, usagef("--timeout %s: give a duration such as 30s, or 0 to wait for ever", r.timeout)
@@ -103,7 +103,7 @@ func (r *remote) options(target string) (client.Options, []string, error) {
 	}
 	if r.tokenFile != "" {
 		if o.Header.Get("Authorization") != "" {
-			return o, nil, usagef("--bearer-token-file and --header Authorization are two ways to say one thing: leave one away")
+			return o, nil, usagef("--bearer-token-file and --header Authorization are two ways to say one thing: leave one out")
 		}
 		token, err := readToken(r.tokenFile)
 		if err != nil {
@@ -153,7 +153,7 @@ func readToken(path string) (string, error) {
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return "", fmt.Errorf("--bearer-token-file: %s: holds no token: one line without spaces is wanted", path)
+		return "", fmt.Errorf("--bearer-token-file: %s: holds no token: write it as one line without spaces", path)
 	}
 	return token, nil
 }
@@ -207,7 +207,7 @@ func (a *app) with(cmd *cobra.Command, r *remote, target string, f func(context.
 	return interrupted(ctx, f(ctx, c))
 }
 
-// interrupted makes an error of an interrupt look like one, whatever it broke.
+// interrupted replaces an error that an interrupt caused by errInterrupted.
 func interrupted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return errInterrupted
@@ -215,7 +215,7 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// notified shows what a server says during a call.
+// notified prints a notification of the server during a call.
 func (a *app) notified(m *mcp.Message) {
 	switch m.Method {
 	case "notifications/progress":

@@ -51,7 +51,7 @@ The process ends after SIGINT or SIGTERM, when the calls in flight are done or
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := loadSettings(cmd.Flags(), a.environ)
 			if pprof && l.AdminListen == "" {
-				err = errors.Join(err, errors.New("--pprof: profiles are served on the admin door: give it an address with --admin-listen"))
+				err = errors.Join(err, errors.New("--pprof: profiles are served on the admin address: give it an address with --admin-listen"))
 			}
 			if err := errors.Join(err, l.check()); err != nil {
 				return err
@@ -61,7 +61,7 @@ The process ends after SIGINT or SIGTERM, when the calls in flight are done or
 	}
 	cmd.Flags().StringVarP(&config, "config", "c", "", "what to serve: a `FILE` or a directory of manifests")
 	addSettingFlags(cmd)
-	cmd.Flags().BoolVar(&pprof, "pprof", false, "offer profiles on the admin door")
+	cmd.Flags().BoolVar(&pprof, "pprof", false, "serve profiles on the admin address")
 	if err := errors.Join(
 		cmd.MarkFlagFilename("config", "yaml", "yml", "json"),
 		cmd.MarkFlagFilename(settingsFlag, "yaml", "yml"),
@@ -72,7 +72,7 @@ The process ends after SIGINT or SIGTERM, when the calls in flight are done or
 	return cmd
 }
 
-// newLog is the log of the process.
+// newLog opens the log of the process.
 func newLog(w io.Writer, s serve.Settings) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
@@ -113,7 +113,8 @@ func draining(ctx context.Context, log *slog.Logger, drain fmt.Stringer, signals
 	}
 }
 
-// signals is the channel of those that end the process, and what stops it.
+// signals returns a channel of the signals that end the process, and a function
+// that stops it.
 func signals() (<-chan os.Signal, func()) {
 	c := make(chan os.Signal, 2)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
@@ -127,7 +128,7 @@ func signalNumber(s os.Signal) int {
 	return 0
 }
 
-// greeting shows how to talk to the edge that serves the demo.
+// greeting returns the text that shows how to call the edge that serves the demo.
 func greeting(w io.Writer, s serve.Settings, addr string) {
 	endpoint := endpointOf(s, addr)
 	curl := "curl -sS " + endpoint
@@ -184,7 +185,7 @@ Ctrl-C ends it. Serve your own servers with: %s serve -c FILE
 		endpoint, me)
 }
 
-// endpointOf is where somebody on this machine reaches the door.
+// endpointOf returns the URL of the endpoint as seen from this machine.
 func endpointOf(s serve.Settings, addr string) string {
 	if s.ExternalURL != "" {
 		return strings.TrimSuffix(s.ExternalURL, "/") + "/mcp"

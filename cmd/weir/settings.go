@@ -23,7 +23,7 @@ import (
 	"github.com/weir-edge/weir/edge/settings"
 )
 
-// Flags that other commands know, too.
+// Flags that other commands have too.
 const (
 	webhooksFlag = "webhook-config"
 	secretsFlag  = "secrets-dir"
@@ -37,16 +37,16 @@ const (
 )
 
 // storePasswordVariable holds the password of stores whose sessionStorage names
-// no secret. It is no setting: nothing shows it. The others hold what sentinels
-// want, who know where a store is.
+// no secret. It is not a setting, so that nothing shows it. The others are the
+// credentials for Redis Sentinels.
 const (
 	storePasswordVariable    = "WEIR_SESSION_KVSTORE_PASSWORD"
 	sentinelUserVariable     = "WEIR_SENTINEL_KVSTORE_USER"
 	sentinelPasswordVariable = "WEIR_SENTINEL_KVSTORE_PASSWORD"
 )
 
-// addSettingFlags gives a command a flag for every setting. The flags are text:
-// what is wrong with a value is found for all sources in one place.
+// addSettingFlags gives a command a flag for every setting. The flags are text,
+// since values of all sources are checked in one place.
 func addSettingFlags(cmd *cobra.Command) {
 	cmd.Flags().SortFlags = false
 	cmd.Flags().Var(&textFlag{kind: "FILE"}, settingsFlag, "YAML file of the settings below (variable "+settingsVariable+")")
@@ -71,8 +71,8 @@ func mustRegister(cmd *cobra.Command, flag string, values []string) {
 	}
 }
 
-// textFlag is a flag that keeps what was written. A list may be given several
-// times, and its items be separated by commas.
+// textFlag is a flag that keeps its text unparsed. A list flag may be repeated,
+// and its items may be separated by commas.
 type textFlag struct {
 	kind string
 	list bool
@@ -103,14 +103,14 @@ func (o origin) String() string {
 	return o.From + " " + o.Name
 }
 
-// loaded is what the settings of a process are and where each came from.
+// loaded holds the settings of a process and where each came from.
 type loaded struct {
 	settings.Settings
 	origins map[string]origin
 }
 
 // loadSettings reads the settings: flags over variables over the settings file
-// over defaults. The error joins everything that is wrong.
+// over defaults. The error joins every fault.
 func loadSettings(flags *pflag.FlagSet, environ []string) (loaded, error) {
 	l := loaded{Settings: settings.Defaults(), origins: map[string]origin{}}
 	merged := koanf.New(".")
@@ -188,8 +188,8 @@ func (l loaded) check() error {
 	return errors.Join(wrong...)
 }
 
-// located adds to an error that begins with a flag where its value came from,
-// unless that is the flag.
+// located names the source of the value in an error that begins with a flag,
+// unless the source is that flag.
 func (l loaded) located(err error) error {
 	name, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "--"), ":")
 	if o := l.origins[name]; o.From == "file" || o.From == "variable" {
@@ -215,7 +215,7 @@ func settingsOf(path string) (*koanf.Koanf, []error) {
 	}
 	if err := layer.Load(file.Provider(path), yamlparser.Parser()); err != nil {
 		if pathError := (*os.PathError)(nil); errors.As(err, &pathError) {
-			return koanf.New("."), []error{fmt.Errorf("--%s: %w: name a file that is there, or leave it away", settingsFlag, err)}
+			return koanf.New("."), []error{fmt.Errorf("--%s: %w: name a file that is there, or leave the flag out", settingsFlag, err)}
 		}
 		return koanf.New("."), []error{fmt.Errorf("--%s: %s: not YAML of the form NAME: VALUE: %w", settingsFlag, path, err)}
 	}
@@ -263,10 +263,9 @@ func variables(environ []string) (*koanf.Koanf, []error) {
 	return layer, wrong
 }
 
-// another reports whether a variable is not a setting and yet may be there:
-// secrets, switches of other parts, and what Kubernetes gives to every pod
-// about a Service whose name begins with "weir" (environment variables of
-// services).
+// another reports whether a variable that is not a setting is expected all the
+// same: a secret, a switch of another part, or one that Kubernetes sets in every
+// pod for a Service whose name begins with "weir".
 func another(variable string) bool {
 	switch variable {
 	case settingsVariable, storePasswordVariable, sentinelUserVariable, sentinelPasswordVariable, "WEIR_REQUIRE_ALL", "WEIR_DISABLE_OBO":

@@ -41,26 +41,26 @@ func (a *app) statusCommand() *cobra.Command {
 	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:   "status [URL]",
-		Short: "Show how a running edge and its backends are",
-		Long: `Show how a running edge and its backends are: the phase of each server, and of
-each backend its status, circuit breaker, era, what it offers, its calls since
-the start with those that failed by its fault and their mean latency, when it
-was last checked, and what is wrong with it. RESOURCES counts templates after a
-plus. Below the table is what clients do not see, and why.
+		Short: "Show the state of a running edge and its backends",
+		Long: `Show the state of a running edge and its backends: the phase of each server, and of
+each backend its status, circuit breaker, era, counts of what it offers, its calls
+since the start with those that failed by its fault and their mean latency, the
+time of its last check, and its last error. RESOURCES counts templates after a
+plus. Below the table are the things that clients do not see, and why.
 
 The status is asked for at the admin address of the edge, which by default is
-` + serve.Defaults().AdminListen + `. --admin names another one. A URL names the door instead, where
-the edge may want the credential of a client: --header, --bearer-token-file.
+` + serve.Defaults().AdminListen + `. --admin names another one. A URL names the endpoint for clients
+instead, where the edge may require a credential: --header, --bearer-token-file.
 
-With --json the status is printed as the edge sent it. With --watch it is shown
-anew every second, or as often as --interval says, until Ctrl-C: on a terminal
-in its place, otherwise one block after the other. CALLS/S and RECENT are then
-the calls a second and their mean latency since the time before; ~ stands before
-a latency that the counters do not tell exactly.
+With --json the status is printed as the edge sent it. With --watch it is
+refreshed every second, or at --interval, until Ctrl-C: on a terminal in place,
+otherwise one block after the other. CALLS/S and RECENT are then the calls per
+second and their mean latency since the last refresh; ~ marks a latency that the
+counters give only about.
 
 The exit code is 0 once a status was shown, whatever it says; --exit-code makes
-it 1 unless every server is Ready. It is 4 when what answers sends no status of
-an edge, and 5 when there is no talking to it.`,
+it 1 unless every server is Ready. It is 4 when the answer is not the status of
+an edge, and 5 when the address cannot be reached.`,
 		Example: `  weir status
   weir status --watch
   weir status --admin 127.0.0.1:9484 --json
@@ -76,9 +76,9 @@ an edge, and 5 when there is no talking to it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 1 && cmd.Flags().Changed("admin"):
-				return usagef("a URL and --admin name two places: leave one away")
+				return usagef("a URL and --admin name two places: leave one out")
 			case watching && judge:
-				return usagef("--exit-code is about one look: leave --watch away")
+				return usagef("--exit-code is about one look: leave --watch out")
 			case interval < leastInterval:
 				return usagef("--interval %s: give %s or more", interval, leastInterval)
 			}
@@ -116,10 +116,10 @@ an edge, and 5 when there is no talking to it.`,
 	}
 	r = addAccessFlags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&admin, "admin", serve.Defaults().AdminListen, "`HOST:PORT` of the edge's admin door")
+	f.StringVar(&admin, "admin", serve.Defaults().AdminListen, "`HOST:PORT` of the edge's admin address")
 	f.DurationVar(&r.timeout, "timeout", 10*time.Second, "`DURATION` that the edge may take to answer; 0 for ever")
 	f.BoolVar(&asJSON, "json", false, "print the status as the edge sent it")
-	f.BoolVar(&watching, "watch", false, "show it again and again, until Ctrl-C")
+	f.BoolVar(&watching, "watch", false, "refresh until Ctrl-C")
 	f.DurationVar(&interval, "interval", time.Second, "`DURATION` between two looks of --watch")
 	f.BoolVar(&judge, "exit-code", false, "end with 1 unless every server is Ready")
 	for _, flag := range []string{"admin", "timeout", "interval"} {
@@ -128,8 +128,8 @@ an edge, and 5 when there is no talking to it.`,
 	return cmd
 }
 
-// statusURL is where the status of an edge is: at its admin address, or beside
-// the endpoint that a URL names.
+// statusURL returns the URL of the status of an edge: at its admin address, or
+// beside the endpoint that args names.
 func statusURL(admin string, args []string) (string, error) {
 	if len(args) == 0 {
 		host, port, err := net.SplitHostPort(admin)
@@ -162,7 +162,7 @@ func lookAt(ctx context.Context, o client.Options) (*look, error) {
 		case errors.Is(failed.Err, syscall.ECONNREFUSED):
 			failed.Next = "start an edge with `weir serve`, or name the admin address of another with --admin HOST:PORT"
 		case failed.Status == 404:
-			failed.Next = "name the admin address of an edge with --admin HOST:PORT: a door that is open to everybody shows no status"
+			failed.Next = "name the admin address of an edge with --admin HOST:PORT: an endpoint without authentication shows no status"
 		case failed.Status == 200:
 			failed.Next = "check that an edge is there"
 		}
@@ -193,7 +193,7 @@ func readStatus(text []byte) ([]status.Server, error) {
 		}
 	}
 	if err != nil || len(all.Servers) == 0 {
-		return nil, errors.New("what answers there is no edge: name the admin address of one with --admin HOST:PORT")
+		return nil, errors.New("this address is not that of an edge: name the admin address of one with --admin HOST:PORT")
 	}
 	return all.Servers, nil
 }

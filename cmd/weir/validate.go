@@ -93,8 +93,7 @@ to a backend. The edge does not start then.`,
 	return cmd
 }
 
-// localRateLimits reports whether the environment would have an edge count rate
-// limits for itself.
+// localRateLimits reports whether the environment turns --local-rate-limits on.
 func (a *app) localRateLimits() bool {
 	text, _ := lookup(a.environ, settings.Setting{Name: "local-rate-limits"}.Variable())
 	yes, err := strconv.ParseBool(text)

@@ -15,13 +15,13 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// settled is how long the files have to rest after a change until they are
-// read: an editor, and a volume that Kubernetes renews, change several at once.
+// settled is how long files must be unchanged before they are read: editors, and
+// Kubernetes when it updates a volume, change several at once.
 const settled = 200 * time.Millisecond
 
 // watch calls changed after the configuration has changed, files and folders,
-// and at SIGHUP. The caller must call stop, which waits until none of that
-// happens any longer.
+// and at SIGHUP. The caller must call stop, which waits for its goroutine
+// to end.
 func watch(log *slog.Logger, config []string, changed func()) (stop func(), err error) {
 	files, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -63,7 +63,7 @@ func watch(log *slog.Logger, config []string, changed func()) (stop func(), err 
 				if !ok {
 					return
 				}
-				log.Warn("the configuration is not watched well; send SIGHUP after a change", "error", err)
+				log.Warn("watching the configuration failed, and changes may go unnoticed; send SIGHUP after a change", "error", err)
 			case <-rest.C:
 				for _, path := range config {
 					_ = addFolders(files, path) // there may be new ones; one that is gone is no longer read
@@ -79,8 +79,8 @@ func watch(log *slog.Logger, config []string, changed func()) (stop func(), err 
 	}, nil
 }
 
-// reopening calls reopen at each SIGUSR1, which tells that a log was moved away.
-// The caller must call stop, which waits until none of that happens any longer.
+// reopening calls reopen at each SIGUSR1, the signal that a log was rotated.
+// The caller must call stop, which waits for its goroutine to end.
 func reopening(reopen func()) (stop func()) {
 	signals := make(chan os.Signal, 1)
 	notifyReopen(signals)
