@@ -36,41 +36,41 @@ type Source interface {
 	List(ctx context.Context, id *edge.Identity, method string, cursor *string) ([]byte, error)
 }
 
-// Config is what a Book is told. Of durations and bounds, 0 stands for the
-// default.
+// Config configures a Book. A duration or bound of 0 stands for the default.
 type Config struct {
 	Rules   *Rules
 	Own     Offer    // the edge's own tools: workflows and the like; Backend is ""
 	Sources []Source // with names of their own
-	Before  *Book    // what it knows of sources that are the same is taken over; nil for nothing
+	Before  *Book    // its lists of the same sources are taken over; nil for none
 
-	Overrides edge.Overrides // what programs make of what is offered; nil for none
+	Overrides edge.Overrides // changes of programs to offers; nil for none
 
-	// BestEffort lists what there is when backends are down. Without it a list
-	// with a backend missing is an error.
+	// BestEffort lists the things of the other backends when some are down.
+	// Without it a list with a backend missing is an error.
 	BestEffort bool
 
-	Interval time.Duration // of health checks: lists as old as this are fetched again; those three times as old count no more. 30s
-	Wait     time.Duration // for a fetch, from its begin: then a list is answered without it. 5s
+	Interval time.Duration // of health checks: lists of this age are fetched again; those of three times this age no longer count. 30s
+	Wait     time.Duration // for a fetch, from its start; after it a list is answered without that backend. 5s
 	Timeout  time.Duration // of fetching all pages of one list. 30s
-	Quiet    time.Duration // between two tellings of changes. 2s
+	Quiet    time.Duration // between two calls of Changed. 2s
 
 	Bounds Bounds
 
-	// Changed is told which lists clients have to get anew: once per kind and
-	// change, and not again before Quiet has passed. It is called from one
+	// Changed is called with the lists that clients have to fetch again: once per
+	// kind and change, and not again before Quiet has passed. It is called from one
 	// goroutine and must not wait for the Book. nil for nobody.
 	Changed func(Changes)
 
 	Log *slog.Logger
 }
 
-// Bounds are what backends may make a Book keep. 0 stands for the default.
+// Bounds limit the memory that backends can make a Book use. 0 stands for the
+// default.
 type Bounds struct {
 	Pages      int // of one list: 1,000
 	Items      int // of one list: 20,000
 	ListBytes  int // of one list: 16 MiB
-	Bytes      int // of all lists and what was made of them: 256 MiB
+	Bytes      int // of all lists and the catalogs built of them: 256 MiB
 	Principals int // whose personal lists are kept: 1,000
 }
 
@@ -93,17 +93,17 @@ func (c *Config) fill() {
 // maxAge is how old a list may be and still count.
 func (c *Config) maxAge() time.Duration { return 3 * c.Interval }
 
-// Book has the lists of all backends of a server, and the catalog that is made
-// of them. Lists are fetched when somebody asks for what is not there or not
-// fresh, each by one fetch at a time; a list that is not fresh but young enough
-// is served while it is fetched again. It is safe for concurrent use.
+// Book keeps the lists of all backends of a server and the catalog built of
+// them. A list is fetched when it is asked for and is missing or not fresh, by
+// one fetch at a time; a list that is not fresh but younger than three intervals
+// is served while it is fetched again. A Book is safe for concurrent use.
 //
-// Locks: a shelf's building is taken before variants.making, and that before mu; the press's is taken under
-// neither.
+// Locks: a list set's building is taken before variants.making, and that before mu; the page cache's is taken
+// under none of them.
 type Book struct {
 	Config
-	press    *press
-	personal bool            // some source is
+	pages    *pageCache
+	personal bool            // some source is personal
 	slots    []chan struct{} // places for fetches, by source
 
 	life context.Context // ends with Close
@@ -111,32 +111,32 @@ type Book struct {
 	work sync.WaitGroup // the goroutines that end with life
 	poke chan struct{}  // wakes the keeper
 
-	ready atomic.Pointer[Catalog] // of the common shelf, since every list of it has been tried
+	ready atomic.Pointer[Catalog] // of common, once each of its lists was tried
 
 	variants variants
 
-	mu      sync.Mutex
-	closed  bool
-	common  *shelf
-	shelves map[who]*list.Element // of *shelf, for principals
-	recent  list.List             // asked for last comes first
-	bytes   int                   // that all shelves hold
-	untried int                   // entries of the common shelf that nobody has an answer for yet
-	caps    [][]byte              // by source; nil while unknown
-	served  bool                  // somebody knows lists
-	pending Changes               // that clients are to be told of
-	told    time.Time             // when they were told last
+	mu          sync.Mutex
+	closed      bool
+	common      *listSet
+	byPrincipal map[who]*list.Element // of *listSet, for principals
+	recent      list.List             // the last used first
+	bytes       int                   // that all list sets hold
+	untried     int                   // entries of common without an answer so far
+	caps        [][]byte              // by source; nil while unknown
+	served      bool                  // a client was sent a list
+	pending     Changes               // to tell clients of
+	told        time.Time             // when Changed was called last
 }
 
 // who is a principal.
 type who struct{ issuer, subject string }
 
-// shelf holds lists: those that are the same for everybody, or those of one
+// listSet holds lists: those that are the same for everybody, or those of one
 // principal.
-type shelf struct {
+type listSet struct {
 	id      *edge.Identity // nil for everybody
 	key     who
-	entries [][kinds]*entry // by source; nil for those of the other shelf
+	entries [][kinds]*entry // by source; nil for lists of the other kind of set
 	gone    bool            // evicted
 
 	building sync.Mutex
@@ -144,23 +144,23 @@ type shelf struct {
 	changes  int         // of its lists, counted
 	built    int         // of these are in the catalog; -1 before there is one
 	complete [kinds]bool // each list of the kind had been tried when the catalog was built
-	renewing bool        // it is being built beside the calls
+	renewing bool        // it is being rebuilt in the background
 	size     int         // bytes of the catalog
 }
 
-// Open makes a Book and begins to fetch what is the same for everybody.
+// Open makes a Book and begins to fetch the lists that are the same for everybody.
 func Open(c Config) *Book {
 	c.fill()
 	b := &Book{
-		Config: c, press: newPress(maxSheets, maxPressed), poke: make(chan struct{}, 1),
-		shelves: make(map[who]*list.Element), caps: make([][]byte, len(c.Sources)),
+		Config: c, pages: newPageCache(maxEncoded, maxEncodedBytes), poke: make(chan struct{}, 1),
+		byPrincipal: make(map[who]*list.Element), caps: make([][]byte, len(c.Sources)),
 	}
 	b.life, b.end = context.WithCancel(context.Background())
 	for _, s := range c.Sources {
 		b.personal = b.personal || s.Personal()
 		b.slots = append(b.slots, make(chan struct{}, maxFetches))
 	}
-	b.common = b.newShelf(nil, who{})
+	b.common = b.newListSet(nil, who{})
 	b.inherit(c.Before)
 	b.Before = nil
 	b.mu.Lock()
@@ -180,9 +180,9 @@ func Open(c Config) *Book {
 	return b
 }
 
-// inherit takes over what another book knows of the sources that both have, so
-// that nobody waits once more for a backend that has not changed, not even for
-// one that does not answer.
+// inherit takes over the lists of the sources that both books have, so that no
+// client waits again for a backend that has not changed, not even for one that
+// does not answer.
 func (b *Book) inherit(before *Book) {
 	if before == nil {
 		return
@@ -191,8 +191,8 @@ func (b *Book) inherit(before *Book) {
 	defer before.mu.Unlock()
 	b.served = before.served
 	for i, source := range b.Sources {
-		// One that has changed is asked anew; until it has said more, calls go by
-		// what is known of it.
+		// A source that has changed is asked again; until it answers, calls use the
+		// lists before.
 		changed := false
 		j := slices.Index(before.Sources, source)
 		if j < 0 {
@@ -226,43 +226,44 @@ func (b *Book) Close() error {
 	return nil
 }
 
-func (b *Book) newShelf(id *edge.Identity, key who) *shelf {
-	s := &shelf{id: id, key: key, entries: make([][kinds]*entry, len(b.Sources)), built: -1}
+func (b *Book) newListSet(id *edge.Identity, key who) *listSet {
+	s := &listSet{id: id, key: key, entries: make([][kinds]*entry, len(b.Sources)), built: -1}
 	for i, source := range b.Sources {
 		if source.Personal() != (id != nil) {
 			continue
 		}
 		for k := range kinds {
-			s.entries[i][k] = &entry{shelf: s, source: i, thing: edge.Thing(k + 1)}
+			s.entries[i][k] = &entry{set: s, source: i, thing: edge.Thing(k + 1)}
 		}
 	}
 	return s
 }
 
-// shelf returns where the lists of an identity are; b.mu is held.
-func (b *Book) shelf(id *edge.Identity) *shelf {
+// setOf returns the list set of an identity, which is common unless some lists
+// are personal; b.mu is held.
+func (b *Book) setOf(id *edge.Identity) *listSet {
 	if !b.personal || id == nil {
 		return b.common
 	}
 	key := who{id.Issuer, id.Subject}
-	if e := b.shelves[key]; e != nil {
+	if e := b.byPrincipal[key]; e != nil {
 		b.recent.MoveToFront(e)
-		s := e.Value.(*shelf)
+		s := e.Value.(*listSet)
 		s.id = id // its credential is the newest
 		return s
 	}
-	s := b.newShelf(id, key)
-	b.shelves[key] = b.recent.PushFront(s)
+	s := b.newListSet(id, key)
+	b.byPrincipal[key] = b.recent.PushFront(s)
 	for b.recent.Len() > b.Bounds.Principals {
-		b.evict(b.recent.Back().Value.(*shelf))
+		b.evict(b.recent.Back().Value.(*listSet))
 	}
 	return s
 }
 
-// evict lets go of a principal's shelf; b.mu is held.
-func (b *Book) evict(s *shelf) {
-	b.recent.Remove(b.shelves[s.key])
-	delete(b.shelves, s.key)
+// evict drops a principal's list set; b.mu is held.
+func (b *Book) evict(s *listSet) {
+	b.recent.Remove(b.byPrincipal[s.key])
+	delete(b.byPrincipal, s.key)
 	s.gone = true
 	b.bytes -= s.size
 	s.size = 0
@@ -276,7 +277,7 @@ func (b *Book) evict(s *shelf) {
 	}
 }
 
-// Settled returns the catalog for an identity when there is nothing to wait for;
+// Settled returns the catalog for an identity if no list has to be waited for,
 // else nil.
 func (b *Book) Settled(id *edge.Identity) *Catalog {
 	if b.personal && id != nil {
@@ -287,9 +288,9 @@ func (b *Book) Settled(id *edge.Identity) *Catalog {
 
 // Catalog returns the catalog for an identity, for calls: it waits, within
 // bounds, for lists of the kind that nobody has asked for yet, and for nothing
-// else. While a changed list is taken in, calls go by the catalog before; no
-// list tells of what it does not have. NoThing waits for none. The error is of
-// kind Gone, for ctx has ended, or that of Overrides.
+// else. While the catalog is rebuilt for a changed list, calls use the one
+// before. NoThing waits for none. The error is of kind Gone if ctx has ended, or
+// that of Overrides.
 func (b *Book) Catalog(ctx context.Context, id *edge.Identity, thing edge.Thing) (*Catalog, error) {
 	if c := b.ready.Load(); c != nil && (!b.personal || id == nil) {
 		return c, nil
@@ -301,8 +302,8 @@ func (b *Book) Catalog(ctx context.Context, id *edge.Identity, thing edge.Thing)
 	return b.variantOf(ctx, s, c, id)
 }
 
-// plain is Catalog without what programs make of it.
-func (b *Book) plain(ctx context.Context, id *edge.Identity, thing edge.Thing) (*Catalog, *shelf, error) {
+// plain is Catalog without the changes of programs.
+func (b *Book) plain(ctx context.Context, id *edge.Identity, thing edge.Thing) (*Catalog, *listSet, error) {
 	s, _, err := b.settle(ctx, id, thing, false)
 	if err != nil {
 		return nil, nil, err
@@ -330,8 +331,8 @@ func (b *Book) plain(ctx context.Context, id *edge.Identity, thing edge.Thing) (
 // List answers a list request: see Catalog.List. It waits, within bounds, for
 // lists that are not there or known to have changed. When backends are missing
 // the error is of kind Unavailable and names them in its data: at once, unless
-// nobody had asked them yet. With BestEffort it is so only when nothing is there
-// at all.
+// nobody had asked them yet. With BestEffort that is an error only when all
+// backends are missing and the edge has no tools of its own.
 func (b *Book) List(ctx context.Context, id *edge.Identity, thing edge.Thing, era mcp.Era, view edge.View, cursor string) ([]byte, error) {
 	s, missing, err := b.settle(ctx, id, thing, true)
 	if err != nil {
@@ -353,7 +354,7 @@ func (b *Book) List(ctx context.Context, id *edge.Identity, thing edge.Thing, er
 	return c.List(thing, era, view, cursor)
 }
 
-// absent is the error of a list with backends missing.
+// absent returns the error for a list with backends missing.
 func absent(missing []string) error {
 	slices.Sort(missing)
 	text := fmt.Sprintf("backend %q unavailable", missing[0])
@@ -374,19 +375,19 @@ func absent(missing []string) error {
 	return &edge.Error{Kind: edge.Unavailable, Op: "list", Err: errors.New(text), Data: append(data, "]}"...)}
 }
 
-// settle has the lists of a kind fetched that have to be, and waits for those
-// that are worth it. It returns the shelf of the identity and the backends that
-// have no list that counts. With fresh false it cares for lists alone that were
-// never there.
-func (b *Book) settle(ctx context.Context, id *edge.Identity, thing edge.Thing, fresh bool) (*shelf, []string, error) {
-	var limit time.Time // of all waiting, whatever backends do meanwhile
+// settle begins the fetches that the lists of a kind need, and waits for those
+// that are worth it. It returns the list set of the identity and the names of
+// the backends without a list that counts. If fresh is false only lists that were
+// never fetched are fetched, and no names are returned.
+func (b *Book) settle(ctx context.Context, id *edge.Identity, thing edge.Thing, fresh bool) (*listSet, []string, error) {
+	var limit time.Time // of all waits together
 	for {
 		now := time.Now()
 		if limit.IsZero() {
 			limit = now.Add(b.Wait)
 		}
 		b.mu.Lock()
-		s := b.shelf(id)
+		s := b.setOf(id)
 		var wait *fetch
 		b.each(s, thing, func(e *entry) {
 			if f := b.tend(e, now, fresh); wait == nil {
@@ -422,8 +423,9 @@ func (b *Book) settle(ctx context.Context, id *edge.Identity, thing edge.Thing, 
 	}
 }
 
-// each calls f for the entries of a kind that count for a shelf; mu is held.
-func (b *Book) each(s *shelf, thing edge.Thing, f func(*entry)) {
+// each calls f for the entries of a kind that belong to the catalog of a list
+// set, those of common included; mu is held.
+func (b *Book) each(s *listSet, thing edge.Thing, f func(*entry)) {
 	if thing == edge.NoThing {
 		return
 	}
@@ -432,14 +434,15 @@ func (b *Book) each(s *shelf, thing edge.Thing, f func(*entry)) {
 		if e == nil {
 			e = s.entries[i][thing-1]
 		}
-		if e != nil { // else it is personal, and nobody in particular asks
+		if e != nil { // nil: it is personal, and no principal asks
 			f(e)
 		}
 	}
 }
 
-// current returns the catalog of a shelf, built anew when a list has changed.
-func (b *Book) current(s *shelf) *Catalog {
+// current returns the catalog of a list set, and rebuilds it first if a list has
+// changed.
+func (b *Book) current(s *listSet) *Catalog {
 	b.mu.Lock()
 	if s.built == s.changes {
 		defer b.mu.Unlock()
@@ -450,7 +453,7 @@ func (b *Book) current(s *shelf) *Catalog {
 	s.building.Lock()
 	defer s.building.Unlock()
 	b.mu.Lock()
-	if s.built == s.changes { // somebody else has built it meanwhile
+	if s.built == s.changes { // another goroutine has built it meanwhile
 		defer b.mu.Unlock()
 		return s.catalog
 	}
@@ -461,9 +464,9 @@ func (b *Book) current(s *shelf) *Catalog {
 		b.each(s, edge.Thing(k+1), func(e *entry) { complete[k] = complete[k] && e.tried })
 	}
 	b.mu.Unlock()
-	c := build(b.Rules, offers, old, b.press)
+	c := build(b.Rules, offers, old, b.pages)
 	if b.Overrides != nil && !b.Overrides.Varies() && s == b.common {
-		_, _ = b.variant(c, s, nil) // whoever asks for it next hears of a failure
+		_, _ = b.variant(c, s, nil) // the next request for it reports a failure
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -482,8 +485,8 @@ func (b *Book) current(s *shelf) *Catalog {
 	return c
 }
 
-// settled makes the common catalog the one that calls find without looking
-// further, once there is nothing to wait for; b.mu is held.
+// settled publishes the common catalog in ready, once each of its lists was
+// tried; b.mu is held.
 func (b *Book) settled() {
 	if b.untried > 0 || b.common.built != b.common.changes {
 		return
@@ -497,9 +500,9 @@ func (b *Book) settled() {
 	}
 }
 
-// offers is what the sources offer, as far as a shelf and the common one know;
+// offers returns the offers of the sources, from the lists in a set and in common;
 // b.mu is held.
-func (b *Book) offers(s *shelf) []Offer {
+func (b *Book) offers(s *listSet) []Offer {
 	offers := []Offer{b.Own}
 	for i, source := range b.Sources {
 		row := b.common.entries[i]
@@ -527,49 +530,49 @@ func (b *Book) offers(s *shelf) []Offer {
 	return offers
 }
 
-// touch marks the catalogs that a list is part of as out of date; b.mu is held.
-func (b *Book) touch(s *shelf) {
+// touch marks the catalogs with a list of s as out of date; b.mu is held.
+func (b *Book) touch(s *listSet) {
 	s.changes++
 	if s != b.common {
 		return
 	}
 	for e := b.recent.Front(); e != nil; e = e.Next() {
-		e.Value.(*shelf).changes++
+		e.Value.(*listSet).changes++
 	}
 	b.wake()
 }
 
-// makeRoom lets go of the principals that asked longest ago until the rest is
+// makeRoom evicts the least recently used principals but keep until the rest is
 // within bounds, and reports whether it is; b.mu is held.
-func (b *Book) makeRoom(keep *shelf) bool {
+func (b *Book) makeRoom(keep *listSet) bool {
 	for b.bytes > b.Bounds.Bytes {
 		e := b.recent.Back()
-		if e != nil && e.Value.(*shelf) == keep {
+		if e != nil && e.Value.(*listSet) == keep {
 			e = e.Prev()
 		}
 		if e == nil {
 			return false
 		}
-		b.evict(e.Value.(*shelf))
+		b.evict(e.Value.(*listSet))
 	}
 	return true
 }
 
-// Retry says that a backend answers again: those of its lists that could not be
-// fetched, or are no longer fresh, are fetched at once, and are worth waiting for.
+// Retry is called when a backend answers again: its lists that could not be
+// fetched, or are no longer fresh, are fetched at once, and requests wait for them.
 func (b *Book) Retry(backend string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	shelves := []*shelf{b.common}
+	sets := []*listSet{b.common}
 	for e := b.recent.Front(); e != nil; e = e.Next() {
-		shelves = append(shelves, e.Value.(*shelf))
+		sets = append(sets, e.Value.(*listSet))
 	}
 	now := time.Now()
 	for i, source := range b.Sources {
 		if source.Name() != backend {
 			continue
 		}
-		for _, s := range shelves {
+		for _, s := range sets {
 			for _, e := range s.entries[i] {
 				if e != nil {
 					b.retry(e, now)
@@ -580,21 +583,21 @@ func (b *Book) Retry(backend string) {
 	b.wake()
 }
 
-// Drop says that a backend's lists have changed, or may have: all of them when
-// no kind is named. What is the same for everybody is fetched at once, what is
-// personal when its principal asks next.
+// Drop is called when lists of a backend have changed or may have; no kinds stand
+// for all. Lists that are the same for everybody are fetched at once, personal
+// ones when their principal asks next.
 func (b *Book) Drop(backend string, things ...edge.Thing) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	shelves := []*shelf{b.common}
+	sets := []*listSet{b.common}
 	for e := b.recent.Front(); e != nil; e = e.Next() {
-		shelves = append(shelves, e.Value.(*shelf))
+		sets = append(sets, e.Value.(*listSet))
 	}
 	for i, source := range b.Sources {
 		if source.Name() != backend {
 			continue
 		}
-		for _, s := range shelves {
+		for _, s := range sets {
 			for k, e := range s.entries[i] {
 				if e != nil && (len(things) == 0 || slices.Contains(things, edge.Thing(k+1))) {
 					b.drop(e)

@@ -1,9 +1,9 @@
-// Package catalog turns what backends offer into what clients see: names,
+// Package catalog turns the offers of backends into the lists that clients see: names,
 // conflicts, overrides, visibility, and the lists themselves, encoded once and
 // served as they are.
 //
 // Build makes a Catalog of offers; it is pure. A Book fetches the offers, keeps
-// them, and has a Catalog built whenever one has changed.
+// them, and rebuilds the Catalog whenever one has changed.
 package catalog
 
 import (
@@ -20,31 +20,30 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// Offer is what one backend offers. Backends have names of their own, and none
-// that is empty: that is the name of the edge itself, whose tools take their
-// names before all others.
+// Offer is the offer of one backend. The names of backends are unique; the empty
+// name is that of the edge itself, whose tools take precedence over all others.
 type Offer struct {
 	Backend      string
-	Capabilities []byte // JSON text of the server's capabilities; nil while unknown
+	Capabilities []byte // JSON text of the backend's capabilities; nil while unknown
 
-	Tools, Prompts, Resources, Templates *List // nil for one that is not known
+	Tools, Prompts, Resources, Templates *List // nil while unknown
 }
 
 // List is one list of a backend, all pages of it. It is not changed once it is
 // part of an offer.
 type List struct {
 	Items  [][]byte      // JSON text of each, as the backend sent it
-	TTL    time.Duration // how long it may be taken for fresh; 0 where the backend says nothing
+	TTL    time.Duration // how long it is fresh; 0 if the backend does not say
 	Public bool          // it is the same for everybody
 
-	// Down says that the list is an old one of a backend that is down: its
-	// things keep their names and their way, and are not listed.
+	// Down marks an old list of a backend that is down: its things keep their
+	// names and targets, and are not listed.
 	Down bool
 
 	overrides []edge.Override // of the items, in their order; nil for none
 }
 
-// override is what programs make of an item; the zero value for nothing.
+// override returns the changes of programs to an item; the zero value for none.
 func (l *List) override(i int) edge.Override {
 	if l.overrides == nil {
 		return edge.Override{}
@@ -66,26 +65,26 @@ func (o *Offer) list(thing edge.Thing) *List {
 	return nil
 }
 
-// kinds is how many kinds of things have lists; a thing's table is the one
-// before it by number, for NoThing has none.
+// kinds is the number of kinds of things that have lists. The table of a thing is
+// at its number less one, since NoThing has none.
 const kinds = 4
 
-// Catalog is what the clients of a server see, and where it leads. It is
+// Catalog holds the things that clients of a server see, and their targets. It is
 // immutable and safe for concurrent use.
 type Catalog struct {
 	rules        *Rules
 	tables       [kinds]*table
 	match        *matcher
 	capabilities []byte
-	press        *press
+	pages        *pageCache
 }
 
-// table is all of one kind of thing.
+// table holds all things of one kind.
 type table struct {
 	thing edge.Thing
 	from  []source
 
-	items    []item                  // that are listed, in the order of the list
+	items    []item                  // the listed ones, in the order of the list
 	byName   map[string]*edge.Target // by advertised name or URI
 	byOrigin map[origin]*edge.Target // those of byName, by backend and original name
 	whole    map[string]*edge.Target // every tool by <workload>.<name>
@@ -95,8 +94,8 @@ type table struct {
 	ttl    time.Duration // the least of all lists
 	public bool          // all of them are
 	listed digest        // of the items
-	digest digest        // of all that an encoded list says
-	size   int           // bytes that it keeps, about
+	digest digest        // of everything that an encoded list depends on
+	size   int           // about how many bytes it keeps
 }
 
 // source is a list that a table was made from.
@@ -114,20 +113,20 @@ type origin struct{ backend, original string }
 
 type digest [sha256.Size]byte
 
-// maxItem is how many bytes one item may have.
+// maxItem bounds the bytes of one item.
 const maxItem = 1 << 20
 
 // Build makes the catalog of the offers. It is pure: the same offers, in
 // whatever order, give the same catalog.
 func Build(r *Rules, offers []Offer) *Catalog {
-	return build(r, offers, nil, newPress(maxSheets, maxPressed))
+	return build(r, offers, nil, newPageCache(maxEncoded, maxEncodedBytes))
 }
 
 // build is Build that keeps the tables of an old catalog of the same rules
 // whose lists have not changed.
-func build(r *Rules, offers []Offer, old *Catalog, p *press) *Catalog {
+func build(r *Rules, offers []Offer, old *Catalog, p *pageCache) *Catalog {
 	offers = slices.SortedStableFunc(slices.Values(offers), func(a, b Offer) int { return cmp.Compare(a.Backend, b.Backend) })
-	c := &Catalog{rules: r, press: p, capabilities: union(offers)}
+	c := &Catalog{rules: r, pages: p, capabilities: union(offers)}
 	for i := range c.tables {
 		thing := edge.Thing(i + 1)
 		var from []source
@@ -179,7 +178,7 @@ func (t *table) advertise(target *edge.Target, raw []byte, down bool) {
 	}
 }
 
-// close puts the list and the report in order and sums the table up.
+// close sorts the list and the report and computes digests and size.
 func (t *table) close(r *Rules) {
 	if r.Conflicts != "" { // else the one backend's own order stays
 		slices.SortFunc(t.items, func(a, b item) int { return cmp.Compare(a.target.Name, b.target.Name) })
@@ -222,7 +221,7 @@ func (c *Catalog) table(thing edge.Thing) *table { return c.tables[thing-1] }
 // they are.
 func (c *Catalog) Bare() bool { return c.rules.Conflicts == "" }
 
-// Lookup returns where a tool or prompt of an advertised name leads; nil when
+// Lookup returns the target of a tool or prompt by its advertised name; nil when
 // clients see none. It allocates nothing.
 func (c *Catalog) Lookup(thing edge.Thing, name string) *edge.Target {
 	if thing < edge.Tool || thing > edge.Template {
@@ -240,15 +239,15 @@ func (c *Catalog) LookupBytes(thing edge.Thing, name []byte) *edge.Target {
 	return c.table(thing).byName[string(name)]
 }
 
-// LookupWhole returns where <workload>.<name> leads, of tools that clients see
-// and of those that are hidden or withheld; nil when there is no such tool, or
+// LookupWhole returns the target of <workload>.<name>, for tools that clients see
+// and for those that are hidden or withheld; nil when there is no such tool, or
 // when the name could be that of several. name is the backend's own name for
 // the tool. The target of a tool that clients see has its advertised name.
 func (c *Catalog) LookupWhole(name string) *edge.Target { return c.table(edge.Tool).whole[name] }
 
-// Advertised returns the target of what a backend calls original, if clients
-// see it: for notifications, links and references of the backend, which name
-// it so. It returns nil for what clients do not see.
+// Advertised returns the target of a thing by the name or URI that its backend
+// uses, for notifications, links and references of the backend; nil if clients do
+// not see it.
 func (c *Catalog) Advertised(thing edge.Thing, backend, original string) *edge.Target {
 	if thing < edge.Tool || thing > edge.Template {
 		return nil
@@ -256,10 +255,9 @@ func (c *Catalog) Advertised(thing edge.Thing, backend, original string) *edge.T
 	return c.table(thing).byOrigin[origin{backend, original}]
 }
 
-// Resource returns where a URI leads: to the backend that lists it, else to the
-// one whose template it fits. It returns nil when no backend has it, and when
-// several have templates that it fits and the rules do not say which of them is
-// first.
+// Resource returns the target of a URI: the backend that lists it, else the one
+// with a template that matches it. It returns nil when no backend has it, and when
+// templates of several backends match and the rules do not order them.
 func (c *Catalog) Resource(uri string) *edge.Target {
 	if t := c.table(edge.Resource).byName[uri]; t != nil {
 		return t
@@ -271,8 +269,8 @@ func (c *Catalog) Resource(uri string) *edge.Target {
 	return &edge.Target{Backend: backend, Thing: edge.Resource, Name: uri, Original: uri}
 }
 
-// Items returns what of a kind clients see, in the order of the list, each with
-// the JSON text under which they see it. The text is not to be changed.
+// Items yields the things of a kind that clients see, in the order of the list,
+// each with its JSON text. The text must not be changed.
 func (c *Catalog) Items(thing edge.Thing) iter.Seq2[*edge.Target, []byte] {
 	return func(yield func(*edge.Target, []byte) bool) {
 		for _, i := range c.table(thing).items {
@@ -283,7 +281,7 @@ func (c *Catalog) Items(thing edge.Thing) iter.Seq2[*edge.Target, []byte] {
 	}
 }
 
-// Report returns what was found while the catalog was built.
+// Report returns the findings made while the catalog was built.
 func (c *Catalog) Report() Report {
 	var all Report
 	for _, t := range c.tables {
@@ -293,7 +291,8 @@ func (c *Catalog) Report() Report {
 	return all
 }
 
-// Version names what clients see: catalogs that list the same have the same.
+// Version identifies the lists that clients see: catalogs with equal lists have
+// equal versions.
 func (c *Catalog) Version() string {
 	h := sha256.New()
 	for _, t := range c.tables {
@@ -302,11 +301,11 @@ func (c *Catalog) Version() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Changes says of which kinds the lists differ. Clients are told of resources
-// and templates by one notification.
+// Changes says which kinds of lists differ. Resources and templates share one
+// notification.
 type Changes struct{ Tools, Prompts, Resources bool }
 
-// Any reports whether there is any.
+// Any reports whether any list differs.
 func (c Changes) Any() bool { return c.Tools || c.Prompts || c.Resources }
 
 // Methods returns the notifications that tell of the changes.
@@ -339,8 +338,7 @@ func changeOf(thing edge.Thing) Changes {
 	}
 }
 
-// Diff says what clients that know the lists of one catalog do not know of the
-// other.
+// Diff returns the kinds whose lists differ between two catalogs.
 func Diff(a, b *Catalog) Changes {
 	var c Changes
 	for i := range a.tables {
@@ -351,9 +349,9 @@ func Diff(a, b *Catalog) Changes {
 	return c
 }
 
-// Capabilities returns JSON text of what the server can do: what any backend
-// can and the edge passes on. Changes of lists it tells of in any case, since
-// it compares them itself.
+// Capabilities returns JSON text of the capabilities of the server: those that any
+// backend declares and the edge passes on. It declares listChanged for
+// every list, since the edge compares lists itself.
 func (c *Catalog) Capabilities() []byte { return c.capabilities }
 
 func union(offers []Offer) []byte {
@@ -389,7 +387,7 @@ func union(offers []Offer) []byte {
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// size is how many bytes the catalog keeps, about.
+// size returns about how many bytes the catalog keeps.
 func (c *Catalog) size() int {
 	n := 0
 	for _, t := range c.tables {
@@ -398,7 +396,7 @@ func (c *Catalog) size() int {
 	return n
 }
 
-// Notices are the messages that tell of changes.
+// Notices returns the notifications for the changes.
 func (c Changes) Notices() []*mcp.Message {
 	var all []*mcp.Message
 	for _, method := range c.Methods() {

@@ -19,44 +19,44 @@ import (
 const (
 	maxFetches = 8                      // from one backend at a time
 	maxCursor  = 8 << 10                // bytes
-	fetchGap   = 100 * time.Millisecond // between the begins of two fetches that a backend's own word causes
-	retryGap   = 500 * time.Millisecond // between the begins of two fetches, where a backend fails and answers by turns
+	fetchGap   = 100 * time.Millisecond // between the starts of two fetches that notifications of a backend cause
+	retryGap   = 500 * time.Millisecond // between the starts of two fetches from a backend that fails and recovers repeatedly
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 30 * time.Second
 )
 
-// entry is one list of one backend on a shelf. mu of the Book guards it.
+// entry is one list of one backend in a list set. mu of the Book guards it.
 type entry struct {
-	shelf  *shelf
+	set    *listSet
 	source int
 	thing  edge.Thing
 
-	list *List // the last that was fetched; nil for none
+	list *List // the last one fetched; nil for none
 	sum  digest
 	size int       // bytes that the Book counts for it
 	got  time.Time // when it was fetched, or found to be the same
 
 	fetch  *fetch    // under way; nil for none
 	began  time.Time // the last fetch
-	due    bool      // what is there is known to be old
-	again  bool      // it has become so while a fetch was under way
+	due    bool      // list is known to be out of date
+	again  bool      // it became due while a fetch was under way
 	tried  bool      // one fetch has ended, or has taken longer than Wait
 	late   bool      // the last fetch has taken longer than Wait
 	tries  int       // fetches that failed since one has not
-	retry  time.Time // no fetch before
+	retry  time.Time // no fetch starts before this time
 	failed error     // of the last fetch; nil when it did not fail
 }
 
-// fetch is the fetching of a list, for which others wait.
+// fetch is one fetch of a list, which requests can wait for.
 type fetch struct {
 	done    chan struct{}
 	began   time.Time
 	cancel  context.CancelFunc
 	doubted bool // it began while its backend may not have answered
-	renewed bool // it was cancelled for another to take its place
+	renewed bool // it was cancelled, and another one takes its place
 }
 
-// tend begins a fetch where one is wanted, and returns the one that is worth
+// tend begins a fetch if the entry needs one, and returns the fetch that is worth
 // waiting for; nil for none. mu is held.
 func (b *Book) tend(e *entry, now time.Time, fresh bool) *fetch {
 	age := now.Sub(e.got)
@@ -76,8 +76,8 @@ func (b *Book) tend(e *entry, now time.Time, fresh bool) *fetch {
 	return e.fetch
 }
 
-// freshFor is how long a list is served without being fetched again. A backend
-// that says nothing of it is asked once in an interval.
+// freshFor returns for how long a list is served without being fetched again: one
+// interval if the backend gives no lifetime.
 func (b *Book) freshFor(l *List) time.Duration {
 	if l.TTL <= 0 {
 		return b.Interval
@@ -97,19 +97,19 @@ func (b *Book) absent(e *entry, now time.Time) bool {
 	return gone
 }
 
-// changed has the catalogs built anew that a list is part of; mu is held.
+// changed marks the catalogs with a list as out of date; mu is held.
 func (b *Book) changed(e *entry) {
-	b.touch(e.shelf)
-	// Where catalogs differ by principal, they are not built to compare them.
+	b.touch(e.set)
+	// Catalogs that differ by principal are not rebuilt just to compare them.
 	if b.personal && b.served {
 		b.pending.Add(changeOf(e.thing))
 		b.wake()
 	}
 }
 
-// try notes that there has been an answer for the entry; mu is held.
+// try notes that the entry has been answered or has taken too long; mu is held.
 func (b *Book) try(e *entry) {
-	if !e.tried && e.shelf == b.common {
+	if !e.tried && e.set == b.common {
 		b.untried--
 	}
 	e.tried = true
@@ -120,7 +120,7 @@ func (b *Book) drop(e *entry) {
 	if e.list == nil && e.fetch == nil && e.tries == 0 {
 		return // nobody has asked for it
 	}
-	if e.shelf != b.common && b.served && !e.due && e.list != nil {
+	if e.set != b.common && b.served && !e.due && e.list != nil {
 		b.pending.Add(changeOf(e.thing))
 	}
 	e.due, e.late, e.tries = true, false, 0
@@ -130,14 +130,14 @@ func (b *Book) drop(e *entry) {
 	}
 	now := time.Now()
 	e.retry = e.began.Add(fetchGap)
-	if e.shelf == b.common && !now.Before(e.retry) {
+	if e.set == b.common && !now.Before(e.retry) {
 		b.begin(e, now)
 	}
 }
 
 // retry fetches a list that could not be fetched from a backend that answers
-// again. What is under way since before that may wait for what never comes. mu
-// is held.
+// again. A fetch that began before may never get its answer, and is doubted. mu is
+// held.
 func (b *Book) retry(e *entry, now time.Time) {
 	if e.fetch == nil && e.tries == 0 && (e.list == nil || now.Sub(e.got) < b.Interval) {
 		return // nobody has asked for it, or it is fresh
@@ -148,13 +148,13 @@ func (b *Book) retry(e *entry, now time.Time) {
 		b.renew(e.fetch, now)
 		return
 	}
-	if e.retry = e.began.Add(retryGap); e.shelf == b.common && !now.Before(e.retry) {
+	if e.retry = e.began.Add(retryGap); e.set == b.common && !now.Before(e.retry) {
 		b.begin(e, now)
 	}
 }
 
-// renew ends a fetch that takes long, for another to take its place, and returns
-// how long it is until then otherwise; mu is held.
+// renew cancels a fetch that has taken longer than Wait, so that another takes its
+// place, and returns when to look at it again; mu is held.
 func (b *Book) renew(f *fetch, now time.Time) time.Duration {
 	wait := f.began.Add(b.Wait).Sub(now)
 	if wait <= 0 && !f.renewed {
@@ -166,13 +166,13 @@ func (b *Book) renew(f *fetch, now time.Time) time.Duration {
 
 // begin fetches a list; mu is held.
 func (b *Book) begin(e *entry, now time.Time) {
-	if b.closed || e.shelf.gone {
+	if b.closed || e.set.gone {
 		return
 	}
 	ctx, cancel := context.WithTimeout(b.life, b.Timeout)
 	f := &fetch{done: make(chan struct{}), began: now, cancel: cancel}
 	e.fetch, e.began = f, now
-	id := e.shelf.id
+	id := e.set.id
 	b.work.Go(func() {
 		defer cancel()
 		list, caps, err := b.get(ctx, e.source, e.thing, id)
@@ -180,7 +180,7 @@ func (b *Book) begin(e *entry, now time.Time) {
 	})
 }
 
-// finish takes in what a fetch has brought.
+// finish stores the result of a fetch.
 func (b *Book) finish(e *entry, f *fetch, list *List, caps []byte, err error) {
 	var sum digest
 	size := 0
@@ -194,7 +194,7 @@ func (b *Book) finish(e *entry, f *fetch, list *List, caps []byte, err error) {
 	again := e.again
 	e.again = false
 	defer b.try(e)
-	if e.shelf.gone {
+	if e.set.gone {
 		return
 	}
 	now := time.Now()
@@ -214,13 +214,13 @@ func (b *Book) finish(e *entry, f *fetch, list *List, caps []byte, err error) {
 		b.touch(b.common)
 	}
 	old := e.list
-	told := e.due && e.shelf != b.common // clients were told when it was dropped
+	told := e.due && e.set != b.common // clients were told when it was dropped
 	e.got, e.tries, e.late, e.failed, e.retry, e.due = now, 0, false, nil, time.Time{}, again
 	if old == nil || old.Down || e.sum != sum {
 		e.list, e.sum = list, sum
 		switch {
 		case old == nil || told:
-			b.touch(e.shelf)
+			b.touch(e.set)
 		default:
 			b.changed(e)
 		}
@@ -231,12 +231,12 @@ func (b *Book) finish(e *entry, f *fetch, list *List, caps []byte, err error) {
 	b.wake()
 }
 
-// admit counts the size of a list, and reports whether there is room for it. A
-// list that has not grown always has the room of the one before. mu is held.
+// admit counts the size of a list, and reports whether it fits into the bounds. A
+// list that has not grown always fits. mu is held.
 func (b *Book) admit(e *entry, size int) bool {
 	more := size - e.size
 	b.bytes += more
-	if room := b.makeRoom(e.shelf); !room && more > 0 {
+	if room := b.makeRoom(e.set); !room && more > 0 {
 		b.bytes -= more
 		return false
 	}
@@ -258,8 +258,7 @@ func (b *Book) fail(e *entry, err error, now time.Time) {
 	b.wake()
 }
 
-// get fetches all pages of a list. A panic on the way is an error of the
-// backend that it happened for.
+// get fetches all pages of a list. A panic becomes an error of that backend.
 func (b *Book) get(ctx context.Context, source int, thing edge.Thing, id *edge.Identity) (list *List, caps []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -284,8 +283,8 @@ func (b *Book) get(ctx context.Context, source int, thing edge.Thing, id *edge.I
 	return list, caps, err
 }
 
-// declares reports whether capabilities hold the kind of thing. What a backend
-// does not declare it is not asked for.
+// declares reports whether capabilities hold the kind of thing. A backend is not
+// asked for lists that it does not declare.
 func declares(caps []byte, thing edge.Thing) bool {
 	name := "tools"
 	switch thing {
@@ -298,9 +297,8 @@ func declares(caps []byte, thing edge.Thing) bool {
 	return len(v) > 0 && v[0] == '{'
 }
 
-// walk fetches the pages of a list until there is no further cursor, or one
-// comes again. It ends with an error when the list is above the bounds: half a
-// list is none.
+// walk fetches the pages of a list until there is no further cursor, or a cursor
+// repeats. A list above the bounds is an error: part of a list is never served.
 func (b *Book) walk(ctx context.Context, s Source, thing edge.Thing, id *edge.Identity) (*List, error) {
 	what, member := method(thing)
 	out := &List{Public: true}
@@ -325,7 +323,7 @@ func (b *Book) walk(ctx context.Context, s Source, thing edge.Thing, id *edge.Id
 			return nil, edge.Errorf(edge.Unavailable, what, "not JSON: %w", err)
 		}
 		items := mcp.Lookup(result, member)
-		if string(items) == "null" { // an empty list of a server in Go
+		if string(items) == "null" { // a nil slice of a backend in Go
 			items = []byte("[]")
 		}
 		if len(items) == 0 || items[0] != '[' {
@@ -356,7 +354,7 @@ func (b *Book) walk(ctx context.Context, s Source, thing edge.Thing, id *edge.Id
 	}
 }
 
-// lifetime reads ttlMs; 0 for what is none.
+// lifetime reads ttlMs; 0 if it is not a number of milliseconds.
 func lifetime(text []byte) time.Duration {
 	n, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil || n < 0 {
@@ -365,7 +363,7 @@ func lifetime(text []byte) time.Duration {
 	return time.Duration(min(n, int64(24*time.Hour/time.Millisecond))) * time.Millisecond
 }
 
-// sum returns a digest of a list and the bytes that it keeps, about.
+// sum returns a digest of a list and about how many bytes it keeps.
 func (l *List) sum() (digest, int) {
 	h := sha256.New()
 	var n [8]byte
@@ -382,7 +380,7 @@ func (l *List) sum() (digest, int) {
 	return digest(h.Sum(nil)), size
 }
 
-// wake has the keeper look what there is to do.
+// wake wakes the keeper.
 func (b *Book) wake() {
 	select {
 	case b.poke <- struct{}{}:
@@ -390,7 +388,7 @@ func (b *Book) wake() {
 	}
 }
 
-// keeper tries again what has failed and tells of changes, until Close.
+// keeper repeats failed fetches and reports changes, until Close.
 func (b *Book) keeper() {
 	t := time.NewTimer(0)
 	defer t.Stop()
@@ -405,7 +403,7 @@ func (b *Book) keeper() {
 	}
 }
 
-// keep does what is to be done now, and returns when to look again.
+// keep does one round of the keeper, and returns the time until the next.
 func (b *Book) keep() time.Duration {
 	next := time.Hour
 	now := time.Now()

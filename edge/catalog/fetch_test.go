@@ -218,7 +218,7 @@ func TestPrincipalsAreBounded(t *testing.T) {
 	})
 }
 
-// The shelf of a principal may go while somebody waits for its lists.
+// The lists of a principal may be evicted while a request waits for them.
 func TestPrincipalThatIsEvictedWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := having("a", "x")

@@ -9,13 +9,13 @@ import (
 // Lengths of the names of tools, in characters.
 const (
 	maxName  = 128 // MCP 2026-07-28, server/tools, tool names
-	longName = 64  // what the interfaces of some models take
-	keptName = 119 // of a name that is too long: with "_" and 8 digits it has 128
+	longName = 64  // the limit of some model APIs
+	keptName = 119 // kept of a longer name: with "_" and 8 digits it has 128
 )
 
-// fit returns the name under which a tool can be shown: what is not of
-// [A-Za-z0-9_.-] becomes "_", and of a name that is too long the end becomes a
-// digest of the whole of it.
+// fit returns the name under which a tool can be shown: characters outside
+// [A-Za-z0-9_.-] become "_", and the end of a name that is too long is replaced by
+// a digest of the whole name.
 func fit(name string) string {
 	shown := strings.Map(func(r rune) rune {
 		if r < 0x80 && alphanumeric(byte(r)) || r == '_' || r == '.' || r == '-' {
@@ -36,11 +36,11 @@ func Reserved(name string) bool {
 	return name == "find_tool" || name == "call_tool" || name == "execute_tool_script"
 }
 
-// Whole returns the name of a tool that clients do not see: what workflows call
-// it by, and policies and records know it by.
+// Whole returns the whole name of a tool, by which workflows, policies and records
+// refer to one that clients do not see.
 func Whole(workload, tool string) string { return workload + "." + tool }
 
-// clip shortens what a stranger chose the length of, for a text that people read.
+// clip shortens a name of any length for a message.
 func clip(s string) string {
 	const most = 160
 	if len(s) <= most {

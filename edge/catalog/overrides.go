@@ -9,17 +9,15 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// How programs change what is offered: of a catalog as the rules make it there
-// are variants, one for all clients or one for each key that programs tell
-// clients apart by. A variant is made when somebody first asks for it, and anew
-// when the catalog that it is made of has changed; of lists that have not,
-// programs are not asked again.
+// Overrides of programs: a catalog built by the rules has variants, one for all
+// clients or one for each key by which programs tell clients apart. A variant is
+// built when it is first asked for, and again when its catalog has changed;
+// programs are asked again only about lists that have changed.
 
-// askAgain is how long it takes until programs are asked again that failed.
+// askAgain is the time until programs that failed are asked again.
 const askAgain = time.Second
 
-// variants are the variants of a Book. What it does not say for itself,
-// Book.mu guards.
+// variants are the variants of a Book. Book.mu guards all fields but making.
 type variants struct {
 	making sync.Mutex // taken before Book.mu; one is made at a time
 	byKey  map[string]*variant
@@ -29,20 +27,20 @@ type variants struct {
 
 // variant is a catalog as clients of one key see it.
 type variant struct {
-	of    *Catalog // what it was made of
+	of    *Catalog // the catalog that it was made of
 	is    *Catalog // nil when programs failed
 	lists map[*List]*List
 	used  uint64
 	size  int
 
 	err   error     // why there is none
-	again time.Time // when to ask programs again that failed; zero when they did not
+	again time.Time // when to ask failed programs again; zero when none failed
 }
 
-// variant returns the catalog that is for an identity. Without programs it is
-// the catalog itself. When programs fail it is the last that they did not fail
-// for; without one the error says why there is none.
-func (b *Book) variant(c *Catalog, s *shelf, id *edge.Identity) (*Catalog, error) {
+// variant returns the catalog for an identity. Without programs it is the catalog
+// itself. When programs fail it is the last variant for which they did not fail;
+// if there is none, the error is theirs.
+func (b *Book) variant(c *Catalog, s *listSet, id *edge.Identity) (*Catalog, error) {
 	if b.Overrides == nil || c == nil {
 		return c, nil
 	}
@@ -55,20 +53,21 @@ func (b *Book) variant(c *Catalog, s *shelf, id *edge.Identity) (*Catalog, error
 	}
 	b.variants.making.Lock()
 	defer b.variants.making.Unlock()
-	if v := b.known(key, c); v != nil { // somebody else has made it meanwhile
+	if v := b.known(key, c); v != nil { // another goroutine has made it meanwhile
 		return v.is, v.err
 	}
 	b.mu.Lock()
 	old := b.variants.byKey[key]
 	b.mu.Unlock()
-	v := b.dress(c, old, id)
+	v := b.newVariant(c, old, id)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.keepVariant(key, v)
 	return v.is, v.err
 }
 
-// known returns the variant of a catalog that is there and still good.
+// known returns the variant of a catalog under a key; nil if there is none that is
+// still valid.
 func (b *Book) known(key string, of *Catalog) *variant {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,9 +80,9 @@ func (b *Book) known(key string, of *Catalog) *variant {
 	return v
 }
 
-// dress makes a variant.
-func (b *Book) dress(c *Catalog, old *variant, id *edge.Identity) *variant {
-	v := &variant{of: c, is: &Catalog{rules: c.rules, press: c.press, capabilities: c.capabilities}, lists: make(map[*List]*List)}
+// newVariant makes a variant.
+func (b *Book) newVariant(c *Catalog, old *variant, id *edge.Identity) *variant {
+	v := &variant{of: c, is: &Catalog{rules: c.rules, pages: c.pages, capabilities: c.capabilities}, lists: make(map[*List]*List)}
 	for i, t := range c.tables {
 		from := slices.Clone(t.from)
 		for j, s := range from {
@@ -91,7 +90,7 @@ func (b *Book) dress(c *Catalog, old *variant, id *edge.Identity) *variant {
 			if err != nil {
 				v.is, v.err, v.again = nil, err, time.Now().Add(askAgain)
 				if old != nil && old.is != nil {
-					v.is, v.err, v.lists = old.is, nil, old.lists // what they said last
+					v.is, v.err, v.lists = old.is, nil, old.lists // their last answers
 				}
 				return v
 			}
@@ -107,7 +106,7 @@ func (b *Book) dress(c *Catalog, old *variant, id *edge.Identity) *variant {
 	return v
 }
 
-// overridden returns a list as programs want it.
+// overridden returns a list with the changes of programs.
 func (b *Book) overridden(old *variant, s source, thing edge.Thing, id *edge.Identity) (*List, error) {
 	if old != nil && old.lists[s.list] != nil {
 		return old.lists[s.list], nil
@@ -126,8 +125,8 @@ func (b *Book) overridden(old *variant, s source, thing edge.Thing, id *edge.Ide
 	return out, nil
 }
 
-// keepVariant takes a variant in and lets go of those that were asked for
-// longest ago; mu is held.
+// keepVariant stores a variant and evicts the least recently used ones above the
+// bounds; mu is held.
 func (b *Book) keepVariant(key string, v *variant) {
 	all := &b.variants
 	if all.byKey == nil {
@@ -156,8 +155,8 @@ func (b *Book) keepVariant(key string, v *variant) {
 	b.settled()
 }
 
-// settledVariant is the one that all clients see, when it is that of the common
-// catalog; mu is held.
+// settledVariant returns the variant of the common catalog that all clients see;
+// nil if it is not built or differs by client. mu is held.
 func (b *Book) settledVariant() *Catalog {
 	if b.Overrides.Varies() {
 		return nil
@@ -168,8 +167,8 @@ func (b *Book) settledVariant() *Catalog {
 	return nil
 }
 
-// variantOf is variant for a Book that is asked on behalf of a client.
-func (b *Book) variantOf(ctx context.Context, s *shelf, c *Catalog, id *edge.Identity) (*Catalog, error) {
+// variantOf is variant for a request, whose end becomes an error of kind Gone.
+func (b *Book) variantOf(ctx context.Context, s *listSet, c *Catalog, id *edge.Identity) (*Catalog, error) {
 	v, err := b.variant(c, s, id)
 	if err != nil && ctx.Err() != nil {
 		return nil, edge.Errorf(edge.Gone, "list", "%w", context.Cause(ctx))

@@ -12,25 +12,25 @@ import (
 // Reason is what a Finding is about.
 type Reason string
 
-// The reasons. What is withheld is neither listed nor called by clients.
+// The reasons. Clients can neither list nor call a thing that is withheld.
 const (
 	Conflict  Reason = "conflict"  // withheld: several backends have the name, and nothing says whose it is
 	Lost      Reason = "lost"      // withheld: the name is that of a backend that comes first
 	SameName  Reason = "same-name" // withheld: different things end up with one name
 	Taken     Reason = "taken"     // withheld: the name is one of the edge's own tools
 	Twice     Reason = "twice"     // withheld: its backend lists it a second time
-	Malformed Reason = "malformed" // withheld: it is not what the protocol says
-	Headers   Reason = "headers"   // withheld: its x-mcp-header annotations do not hold
+	Malformed Reason = "malformed" // withheld: it does not follow the protocol
+	Headers   Reason = "headers"   // withheld: its x-mcp-header annotations are not valid
 	Claims    Reason = "claims"    // withheld: its template would stand for every URI, or its backend has too many
 
 	Unroutable Reason = "unroutable" // hidden, and workflows cannot name it either
 	Shortened  Reason = "shortened"  // shown under a shorter name
-	Renamed    Reason = "renamed"    // shown with "_" for characters that names do not have
-	Long       Reason = "long"       // shown under a name that some models do not take
-	Unused     Reason = "unused"     // a rule names a tool that is not there
+	Renamed    Reason = "renamed"    // shown with "_" for characters that names must not have
+	Long       Reason = "long"       // shown under a name that is too long for some models
+	Unused     Reason = "unused"     // a rule names a tool that does not exist
 )
 
-// Withheld reports whether what is found is withheld from clients.
+// Withheld reports whether a thing with this finding is withheld from clients.
 func (r Reason) Withheld() bool {
 	switch r {
 	case Conflict, Lost, SameName, Taken, Twice, Malformed, Headers, Claims:
@@ -111,7 +111,7 @@ func (f Finding) Advice(bare bool) edge.Finding {
 	return c
 }
 
-// plain quotes a name that would do something to a terminal or a log.
+// plain quotes a name with characters that could alter a terminal or a log.
 func plain(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(name)
@@ -121,10 +121,10 @@ func plain(name string) string {
 
 var thingNames = [...]string{"thing", "tool", "prompt", "resource", "template"}
 
-// Report is all that was found while a catalog was built.
+// Report holds the findings made while a catalog was built.
 type Report struct {
 	Findings []Finding // sorted by thing, backend and name
-	More     int       // that there was no room for
+	More     int       // how many more there were
 }
 
 const (

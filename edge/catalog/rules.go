@@ -9,11 +9,11 @@ import (
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
-// Rules say how what backends offer becomes what clients see. They are made by
-// Parse or Bare and are not changed afterwards.
+// Rules turn the offers of backends into the lists that clients see. They are made
+// by Parse or Bare and are not changed afterwards.
 type Rules struct {
-	// Conflicts is what happens to names that several backends have; "" for the
-	// bare names of one backend.
+	// Conflicts is the strategy for names that several backends have; "" for the
+	// unchanged names of one backend.
 	Conflicts v1beta1.ConflictResolution
 
 	// Prefix of names; {workload} stands for the backend's name.
@@ -31,14 +31,14 @@ type Rules struct {
 
 // Workload are the rules for one backend.
 type Workload struct {
-	// Own is what the backend's own object makes of its tools, before anything
-	// else: what it filters out is not there at all.
+	// Own is the selection of the backend's own object, applied first: a tool that
+	// it filters out does not exist for the server.
 	Own Selection
 
 	// Hide hides the backend's tools from clients.
 	Hide bool
 
-	// Selection is what the server makes of them: what it filters out is hidden.
+	// Selection is that of the server: a tool that it filters out is hidden.
 	Selection
 }
 
@@ -48,7 +48,7 @@ type Selection struct {
 	Overrides map[string]v1beta1.ToolOverride // by the name before them
 }
 
-// Backend is what Parse has to know of a backend of the server.
+// Backend describes a backend of the server to Parse.
 type Backend struct {
 	Name string
 
@@ -62,16 +62,16 @@ const (
 	placeholder   = "{workload}"
 )
 
-// Bare returns the rules of a server of one backend that has no rules: what the
-// backend offers keeps its names and its order.
+// Bare returns the rules of a server of one backend without an aggregation: names
+// and order of the backend are kept.
 func Bare() *Rules { return &Rules{Prefix: defaultPrefix} }
 
 // Parse makes rules of spec.config.aggregation, which may be nil, for a server
 // of these backends. configs resolves toolConfigRef by name; the tools of a
-// workload whose config it does not hold are hidden, for whoever resolves
-// references has said that it is not there. Parse is pure. It returns what is
-// wrong beyond what v1beta1 says of the object alone and compile of references
-// and of priorityOrder; path is that of the aggregation.
+// workload whose config is missing are hidden, and compile reports the missing
+// reference. Parse is pure. It returns the faults that neither v1beta1 finds in the
+// object alone nor compile in references and priorityOrder; path is that of the
+// aggregation.
 func Parse(path *field.Path, a *v1beta1.Aggregation, backends []Backend, configs map[string]*v1beta1.MCPToolConfig) (*Rules, field.ErrorList) {
 	if a == nil {
 		a = &v1beta1.Aggregation{}
@@ -137,8 +137,8 @@ func selection(filter []string, overrides map[string]v1beta1.ToolOverride) Selec
 	return s
 }
 
-// reserved says which overrides give a tool one of the names that are the
-// edge's own. A prefix makes another name of it.
+// reserved returns an error for each override that gives a tool one of the names of
+// the edge's own tools. With a prefix the name is another one.
 func (r *Rules) reserved(p *field.Path, overrides map[string]v1beta1.ToolOverride, keyed bool) field.ErrorList {
 	if r.Conflicts == v1beta1.ConflictPrefix {
 		return nil
@@ -175,13 +175,13 @@ func (r *Rules) Sole(backend, name string) bool {
 	return true
 }
 
-// Leads reports whether an advertised name has the prefix of a backend, so that
-// it can be of that backend.
+// Leads reports whether an advertised name has the prefix of a backend, and so can
+// belong to it.
 func (r *Rules) Leads(backend, name string) bool {
 	return r.Conflicts == v1beta1.ConflictPrefix && strings.HasPrefix(r.Prefix, placeholder) && strings.HasPrefix(name, fit(r.prefixed(backend, "")))
 }
 
-// rank is the place of a backend in the order; -1 for one that is not in it.
+// rank returns the index of a backend in the order; -1 if it is not in it.
 func (r *Rules) rank(backend string) int { return slices.Index(r.Order, backend) }
 
 // shows reports whether the filter lets a name pass.

@@ -10,15 +10,15 @@ import (
 
 const headerAnnotation = "x-mcp-header"
 
-// badHeaders says why the parameters that a tool wants mirrored in headers make
-// it one that no client may list (2026-07-28, basic/transports/streamable-http,
+// badHeaders returns why the x-mcp-header annotations of a tool forbid clients to
+// list it (2026-07-28, basic/transports/streamable-http,
 // custom headers from tool parameters); "" when it may be listed. An annotation
 // is a non-empty token (RFC 9110 §5.6.2), unlike every other of the tool
 // whatever their case, and stands on a string, an integer or a boolean that is
 // reached from the top through properties alone.
 func badHeaders(schema []byte) string {
-	// A name may be written with escapes: without a backslash what is not
-	// there in plain text is not there.
+	// A name may be written with escapes; in a text without a backslash it can be
+	// searched for as it is.
 	if !bytes.Contains(schema, []byte(headerAnnotation)) && bytes.IndexByte(schema, '\\') < 0 {
 		return ""
 	}
@@ -34,7 +34,7 @@ type headers struct {
 	wrong string
 }
 
-// reachable says how a schema was come to.
+// reachable says how the walk has reached a schema.
 type reachable struct {
 	inside bool // through properties alone
 	below  bool // and not the top

@@ -8,14 +8,14 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// BackendStatus is what a Book knows of a backend.
+// BackendStatus is the state of the lists of one backend.
 type BackendStatus struct {
 	Backend                              string
-	Personal                             bool      // the rest is known for each principal alone
-	Tools, Prompts, Resources, Templates int       // that it offers
-	Missing                              bool      // some list of it does not count or was never there
+	Personal                             bool      // its lists are kept per principal, and the rest is zero
+	Tools, Prompts, Resources, Templates int       // counts of its offer
+	Missing                              bool      // one of its lists was never fetched or is too old
 	Listed                               time.Time // when the oldest of its lists was fetched; zero while one is not there
-	Message                              string    // why the last fetch that failed did; "" when none has since
+	Message                              string    // error of a fetch that failed and has not succeeded since; "" for none
 }
 
 // Look says whether a backend listed all that it declares within timeout; url is
@@ -35,7 +35,7 @@ func (s BackendStatus) Look(url string, timeout time.Duration) edge.Finding {
 	return edge.Problem(edge.ClassLists, "look into the backend's log; `weir tools "+url+"` asks it without an edge", "%s", edge.Brief(s.Message))
 }
 
-// Status returns what is known of each backend, in the order of Sources.
+// Status returns the state of each backend, in the order of Sources.
 func (b *Book) Status() []BackendStatus {
 	now := time.Now()
 	b.mu.Lock()
@@ -88,8 +88,7 @@ func (b *Book) Lacks(backend string, thing edge.Thing) bool {
 	return false
 }
 
-// Report returns what was found while the catalog that is the same for
-// everybody was built.
+// Report returns the findings about the catalog that is the same for everybody.
 func (b *Book) Report() Report {
 	c := b.current(b.common)
 	if b.Overrides != nil && !b.Overrides.Varies() {

@@ -17,14 +17,14 @@ const (
 	maxTemplates   = 1000 // of one backend
 	maxTemplate    = 2048 // bytes
 	maxExpressions = 16
-	maxURI         = 2048    // bytes of a URI that is held against templates
+	maxURI         = 2048    // bytes of a URI that is matched against templates
 	maxSteps       = 8 << 20 // of matching for one URI: parts of templates times bytes
 )
 
 // template is a URI template (RFC 6570, levels 1 to 3; the modifiers of level 4
-// are read and their limits not held), as far as it takes to say which URIs can
-// be expansions of it. What it takes for one may be none: a backend decides
-// that. What is one it takes for one.
+// are read and their limits not held), as far as is needed to find the URIs that
+// can be expansions of it. It matches every expansion, and may match other URIs,
+// which the backend refuses.
 type template struct {
 	backend string
 	parts   []part
@@ -108,13 +108,13 @@ func expression(text string) (part, bool) {
 	return p, true
 }
 
-// scheme reports whether the template says by itself of which scheme its URIs are.
+// scheme reports whether the literal start of the template holds the scheme.
 func (t *template) scheme() bool {
 	at := strings.IndexByte(t.prefix(), ':')
 	return at > 0
 }
 
-// prefix is the text that every expansion starts with.
+// prefix returns the text that every expansion starts with.
 func (t *template) prefix() string {
 	if len(t.parts) == 0 || t.parts[0].open {
 		return ""
@@ -160,7 +160,7 @@ func (t *template) matches(uri string, here, next []bool) bool {
 	return here[len(uri)]
 }
 
-// matcher finds the templates that a URI fits by the text that they start with.
+// matcher finds the templates that match a URI by their prefixes.
 type matcher struct {
 	lengths  []int // of prefixes, the longest first
 	byPrefix map[string][]*template
@@ -183,9 +183,9 @@ func newMatcher(t *table) *matcher {
 	return m
 }
 
-// backend returns the backend whose template the URI fits. When several have
-// one, it is the first of them in the order of the strategy priority, and none
-// when one of them is not in it, or when to find out would take too long.
+// backend returns the backend with a template that matches the URI. Of several it
+// is the first in the order of the strategy priority; there is none if one of them
+// is not in the order, or if matching would take more than maxSteps.
 func (m *matcher) backend(r *Rules, uri string) (string, bool) {
 	if len(uri) > maxURI || len(m.lengths) == 0 {
 		return "", false

@@ -7,16 +7,16 @@ import (
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
-// prompt is a prompt on its way through the rules.
+// prompt is a prompt while the rules are applied to it.
 type prompt struct {
 	target *edge.Target
 	raw    []byte
 	down   bool
 }
 
-// prompts makes the table of prompts. They have the prefix of their backend,
-// but for those of backends in the order of the strategy priority, which keep
-// their names; of two such the first in the order has the name. The characters
+// prompts makes the table of prompts. Their names get the prefix of their backend,
+// except those of backends in the order of the strategy priority: these keep their
+// names, and of two equal names the first backend in the order has it. The characters
 // of their names are not restricted.
 func (t *table) prompts(r *Rules) {
 	var all []prompt
@@ -59,11 +59,11 @@ func (t *table) prompts(r *Rules) {
 				continue
 			}
 		}
-		d := dress{}
+		d := rewrite{}
 		if p.target.Name != p.target.Original {
 			d.name = p.target.Name
 		}
-		t.advertise(p.target, d.on(p.raw), p.down)
+		t.advertise(p.target, d.apply(p.raw), p.down)
 	}
 }
 
@@ -71,8 +71,8 @@ func (r *Rules) keepsPrompts(backend string) bool {
 	return r.Conflicts == "" || r.Conflicts == v1beta1.ConflictPriority && r.rank(backend) >= 0
 }
 
-// first returns whose name it is: the edge's own, else that of the first
-// backend in the order when every one is in it; nil when there is no such.
+// first returns the target that wins a name: the edge's own, else that of the
+// first backend in the order if all of them are in it, else nil.
 func (r *Rules) first(group []*edge.Target) *edge.Target {
 	var first *edge.Target
 	for _, t := range group {

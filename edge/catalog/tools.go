@@ -10,16 +10,16 @@ import (
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
-// tool is a tool on its way through the rules.
+// tool is a tool while the rules are applied to it.
 type tool struct {
-	target *edge.Target
-	raw    []byte
-	dress  dress
-	local  string // what workflows call it: its name after its backend's own object
-	name   string // after the overrides, before conflicts
-	down   bool
-	hidden bool
-	out    bool // withheld: a finding says why
+	target  *edge.Target
+	raw     []byte
+	rewrite rewrite
+	local   string // what workflows call it: its name after its backend's own object
+	name    string // after the overrides, before conflicts
+	down    bool
+	hidden  bool
+	out     bool // withheld: a finding says why
 }
 
 // tools makes the table of tools.
@@ -41,7 +41,7 @@ func (t *table) tools(r *Rules) {
 			c.target.Name = ""
 			continue
 		}
-		t.advertise(c.target, c.dress.on(c.raw), c.down)
+		t.advertise(c.target, c.rewrite.apply(c.raw), c.down)
 	}
 	// 4. The names of all for workflows.
 	t.wholes(all)
@@ -65,7 +65,7 @@ func (t *table) gather(r *Rules) []*tool {
 				continue
 			}
 			c := &tool{raw: raw, local: original, down: s.list.Down}
-			c.dress.wear(w.Own.Overrides[original])
+			c.rewrite.add(w.Own.Overrides[original])
 			put(&c.local, w.Own.Overrides[original].Name)
 			if !w.Own.shows(c.local) {
 				continue
@@ -74,12 +74,12 @@ func (t *table) gather(r *Rules) []*tool {
 			c.name = c.local
 			program := s.list.override(i)
 			put(&c.name, program.Name)
-			c.dress.wear(w.Overrides[c.local])
+			c.rewrite.add(w.Overrides[c.local])
 			put(&c.name, w.Overrides[c.local].Name)
 			names[c.name] = true
 			c.hidden = s.backend != "" && (r.HideAll || w.Hide || program.Hide || !w.shows(c.name))
 			c.target = &edge.Target{Backend: s.backend, Thing: edge.Tool, Original: original, Fixed: program.Fixed}
-			c.dress.hints(c.target, raw, &yes, &no)
+			c.rewrite.hints(c.target, raw, &yes, &no)
 			all = append(all, c)
 		}
 		t.unused(s.backend, "aggregation", w.Selection, locals, names)
@@ -88,8 +88,8 @@ func (t *table) gather(r *Rules) []*tool {
 	return all
 }
 
-// read returns the name, or URI, of an item, and withholds the item when it has
-// none, or none of its own.
+// read returns the name or URI of an item, and withholds the item if it has none
+// or shares it with an earlier one.
 func (t *table) read(backend string, raw []byte, member string, known map[string]bool) string {
 	if len(raw) > maxItem {
 		t.found(Finding{Reason: Malformed, Backend: backend, Why: fmt.Sprintf("an item of %d bytes is above the limit of %d", len(raw), maxItem)})
@@ -126,7 +126,7 @@ func (t *table) unused(backend, where string, s Selection, before, after map[str
 	}
 }
 
-// name gives each tool the name that the rules want for it.
+// name gives each tool its name by the rules.
 func (t *table) name(r *Rules, seen []*tool) {
 	if r.Conflicts == "" {
 		for _, c := range seen {
@@ -206,12 +206,12 @@ func (t *table) unique(r *Rules, seen []*tool) {
 	}
 }
 
-// remark reports what was done to a name that is shown.
+// remark reports changes to a name that is shown.
 func (t *table) remark(r *Rules, c *tool) {
 	shown := c.target.Name
-	c.dress.name = ""
+	c.rewrite.name = ""
 	if shown != c.target.Original {
-		c.dress.name = shown
+		c.rewrite.name = shown
 	}
 	wanted := c.name
 	if r.Conflicts == v1beta1.ConflictPrefix || r.Conflicts != "" && shown != fit(c.name) {

@@ -6,9 +6,9 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// walker goes through JSON text once, from left to right, and says where
-// things stand in it, so that an item can be changed without touching a byte
-// of what stays. The text has to be valid.
+// walker goes through JSON text once, from left to right, and reports the positions
+// of values, so that one can be replaced and every other byte kept. The text has to
+// be valid.
 type walker struct {
 	text []byte
 	at   int
@@ -30,8 +30,8 @@ func (w *walker) opens(c byte) bool {
 	return true
 }
 
-// more reports whether another member or element comes, and leaves the object
-// or array when none does.
+// more reports whether another member or element follows, and leaves the object
+// or array if none does.
 func (w *walker) more() bool {
 	w.space()
 	if w.at < len(w.text) && w.text[w.at] == ',' {
@@ -48,7 +48,7 @@ func (w *walker) more() bool {
 	return true
 }
 
-// name reads the name of a member and the colon, and returns what it says.
+// name reads the name of a member and the colon, and returns the decoded name.
 func (w *walker) name() []byte {
 	from := w.at + 1
 	w.string()
@@ -58,7 +58,7 @@ func (w *walker) name() []byte {
 	return name
 }
 
-// string passes a string, the opening quote being next.
+// string skips a string, whose opening quote is next.
 func (w *walker) string() {
 	for w.at++; w.text[w.at] != '"'; w.at++ {
 		if w.text[w.at] == '\\' {
@@ -68,7 +68,7 @@ func (w *walker) string() {
 	w.at++
 }
 
-// value passes a value and returns where it stands.
+// value skips a value and returns its span.
 func (w *walker) value() mcp.Span {
 	w.space()
 	from := w.at
@@ -102,7 +102,7 @@ func (w *walker) value() mcp.Span {
 }
 
 // members calls f at the value of each member of the next value, if that is an
-// object; else it passes the value. f has to pass the value.
+// object; else it skips the value. f has to skip each value.
 func (w *walker) members(f func(name []byte)) {
 	if !w.opens('{') {
 		w.value()

@@ -21,7 +21,7 @@ import (
 // be, values the words that there are, and optional says that it may be empty.
 type Settings struct {
 	Listen                   string        `name:"listen" kind:"HOST:PORT" default:"127.0.0.1:4483" help:"address of the door"`
-	AdminListen              string        `name:"admin-listen" kind:"HOST:PORT" default:"127.0.0.1:4484" optional:"true" help:"address of the admin door; empty for none; one that others can reach has /health, /readyz and /metrics alone"`
+	AdminListen              string        `name:"admin-listen" kind:"HOST:PORT" default:"127.0.0.1:4484" optional:"true" help:"admin address; empty for none; an address that is not loopback serves only /health, /readyz and /metrics"`
 	HandOver                 string        `name:"hand-over" kind:"FILE" help:"Unix socket at which a new process takes sockets and sessions over from the one that serves, without a gap"`
 	TLSCert                  string        `name:"tls-cert" kind:"FILE" help:"certificate in PEM; read again when it changes"`
 	TLSKey                   string        `name:"tls-key" kind:"FILE" help:"key of the certificate in PEM"`

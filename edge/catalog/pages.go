@@ -13,31 +13,31 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// Bounds of the lists towards clients, and of what is kept of them.
+// Bounds of the pages sent to clients, and of the cache of them.
 const (
-	pageItems  = 1000
-	pageBytes  = 4 << 20 // of items; one item may be more than that by itself
-	maxSheets  = 1024    // encoded lists that are kept
-	maxPressed = 64 << 20
+	pageItems       = 1000
+	pageBytes       = 4 << 20 // of items; one item may be more than that by itself
+	maxEncoded      = 1024    // lists in the page cache
+	maxEncodedBytes = 64 << 20
 )
 
 // List returns the JSON text of the result of a list request: the page that the
-// cursor names, "" standing for the first. Legacy results have what that era
-// defines; modern ones say that they are complete and how long they hold: the
-// least ttlMs of all backends, and public only where all of them say so and no
-// view is in the way (2026-07-28, server/utilities/caching). A cursor is good as
-// long as the list and the view are the same. The text is kept and shared, and
-// is not to be changed. An error is of kind Params.
+// cursor names, "" standing for the first. Legacy results have the
+// members that era defines; modern ones have resultType, the least ttlMs of all
+// backends, and a cacheScope that is public only if all backends say so and there
+// is no view (2026-07-28, server/utilities/caching). A cursor is valid while the
+// list and the view stay the same. The text is shared and must not be changed. An
+// error is of kind Params.
 func (c *Catalog) List(thing edge.Thing, era mcp.Era, view edge.View, cursor string) ([]byte, error) {
 	if thing < edge.Tool || thing > edge.Template {
 		return nil, edge.Errorf(edge.Internal, "list", "there is no list of it")
 	}
 	t := c.table(thing)
-	key := sheetKey{table: t.digest, era: era}
+	key := listKey{table: t.digest, era: era}
 	if view != nil {
 		key.viewed, key.view = true, view.Key()
 	}
-	s := c.press.sheet(key, func() *sheet { return t.print(era, view, key) })
+	s := c.pages.get(key, func() *encodedList { return t.encode(era, view, key) })
 	if cursor == "" {
 		return s.pages[0], nil
 	}
@@ -64,7 +64,7 @@ func Thing(method string) edge.Thing {
 	return edge.NoThing
 }
 
-// method is the method that lists a thing, and the member of its result that
+// method returns the method that lists a thing, and the member of its result that
 // holds the list.
 func method(thing edge.Thing) (method, member string) {
 	switch thing {
@@ -98,9 +98,9 @@ func pageOf(cursor string, t tag) (int, bool) {
 	return int(binary.BigEndian.Uint32(b[8:])), true
 }
 
-// print encodes the list of a table as an era has it, as far as a view allows.
-func (t *table) print(era mcp.Era, view edge.View, key sheetKey) *sheet {
-	s := &sheet{}
+// encode encodes the items of a table that a view allows, in the form of an era.
+func (t *table) encode(era mcp.Era, view edge.View, key listKey) *encodedList {
+	s := &encodedList{}
 	h := sha256.New()
 	h.Write(t.listed[:])
 	h.Write([]byte{byte(era)})
@@ -170,91 +170,91 @@ func legacyTool(raw []byte) []byte {
 	return mcp.Change(raw, []string{"outputSchema"})
 }
 
-// sheet is an encoded list.
-type sheet struct {
+// encodedList is a list as JSON text, in pages.
+type encodedList struct {
 	pages [][]byte
 	tag   tag
 	size  int
 }
 
-// sheetKey says which list it is.
-type sheetKey struct {
+// listKey is the key of an encoded list.
+type listKey struct {
 	table  digest
 	era    mcp.Era
 	viewed bool
 	view   string
 }
 
-// press keeps encoded lists, those that were asked for last, each encoded once.
+// pageCache keeps the most recently used encoded lists, each encoded once.
 // It is safe for concurrent use.
-type press struct {
-	sheets, bytes int // that are kept at most
+type pageCache struct {
+	lists, bytes int // at most
 
 	mu    sync.Mutex
-	byKey map[sheetKey]*list.Element // of *pressed
-	order list.List                  // asked for last comes first
-	held  int                        // bytes
+	byKey map[listKey]*list.Element // of *cachedList
+	order list.List                 // the last used first
+	held  int                       // bytes
 }
 
-// pressed is a place for a sheet.
-type pressed struct {
-	key   sheetKey
-	once  sync.Once
-	sheet *sheet
-	held  int // bytes that press.held counts for it
+// cachedList is an entry of a pageCache.
+type cachedList struct {
+	key  listKey
+	once sync.Once
+	list *encodedList
+	held int // bytes that pageCache.held counts for it
 }
 
-func newPress(sheets, bytes int) *press {
-	return &press{sheets: sheets, bytes: bytes, byKey: make(map[sheetKey]*list.Element)}
+func newPageCache(lists, bytes int) *pageCache {
+	return &pageCache{lists: lists, bytes: bytes, byKey: make(map[listKey]*list.Element)}
 }
 
-// sheet returns the sheet of a key, which print makes when there is none.
-func (p *press) sheet(key sheetKey, print func() *sheet) *sheet {
+// get returns the encoded list of a key, which encode makes if there is none.
+func (p *pageCache) get(key listKey, encode func() *encodedList) *encodedList {
 	p.mu.Lock()
 	e := p.byKey[key]
 	if e == nil {
-		e = p.order.PushFront(&pressed{key: key})
+		e = p.order.PushFront(&cachedList{key: key})
 		p.byKey[key] = e
 		p.trim()
 	} else {
 		p.order.MoveToFront(e)
 	}
-	at := e.Value.(*pressed)
+	at := e.Value.(*cachedList)
 	p.mu.Unlock()
 	at.once.Do(func() {
 		defer p.keep(e, at)
-		at.sheet = print()
+		at.list = encode()
 	})
-	if at.sheet == nil {
-		return print() // the first to print it did not come to an end
+	if at.list == nil {
+		return encode() // the goroutine that was encoding it panicked
 	}
-	return at.sheet
+	return at.list
 }
 
-// keep counts what was printed, or lets go of its place when it is nothing that
-// can be kept.
-func (p *press) keep(e *list.Element, at *pressed) {
+// keep counts the bytes of an encoded list, or removes its entry if there is no
+// list or it is above the bound by itself.
+func (p *pageCache) keep(e *list.Element, at *cachedList) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.byKey[at.key] != e {
 		return
 	}
-	if at.sheet == nil || at.sheet.size > p.bytes {
+	if at.list == nil || at.list.size > p.bytes {
 		p.order.Remove(e)
 		delete(p.byKey, at.key)
 		return
 	}
-	at.held = at.sheet.size
+	at.held = at.list.size
 	p.held += at.held
 	p.trim()
 }
 
-// trim lets go of what was asked for longest ago until the rest is within
-// bounds; p.mu is held.
-func (p *press) trim() {
-	for p.order.Len() > p.sheets || p.held > p.bytes && p.order.Len() > 0 {
+// trim evicts the least recently used lists until the rest is within bounds; p.mu
+// is held.
+func (p *pageCache) trim() {
+	for p.order.Len() > p.lists || p.held > p.bytes && p.order.Len() > 0 {
 		e := p.order.Back()
-		old := p.order.Remove(e).(*pressed)
+		old := p.order.Remove(e).(*cachedList)
 		delete(p.byKey, old.key)
 		p.held -= old.held
 	}

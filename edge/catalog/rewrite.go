@@ -8,23 +8,23 @@ import (
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
-// dress is what is shown of an item in the place of what its backend says; what
-// is not given stays.
-type dress struct {
+// rewrite holds the values that replace those of an item; zero values replace
+// nothing.
+type rewrite struct {
 	name, description string
 	annotations       v1beta1.ToolAnnotations
 }
 
-// wear puts an override over what is worn already.
-func (d *dress) wear(o v1beta1.ToolOverride) {
-	put(&d.name, o.Name)
-	put(&d.description, o.Description)
+// add applies an override on top of those added before.
+func (r *rewrite) add(o v1beta1.ToolOverride) {
+	put(&r.name, o.Name)
+	put(&r.description, o.Description)
 	if a := o.Annotations; a != nil {
-		put(&d.annotations.Title, a.Title)
-		put(&d.annotations.ReadOnlyHint, a.ReadOnlyHint)
-		put(&d.annotations.DestructiveHint, a.DestructiveHint)
-		put(&d.annotations.IdempotentHint, a.IdempotentHint)
-		put(&d.annotations.OpenWorldHint, a.OpenWorldHint)
+		put(&r.annotations.Title, a.Title)
+		put(&r.annotations.ReadOnlyHint, a.ReadOnlyHint)
+		put(&r.annotations.DestructiveHint, a.DestructiveHint)
+		put(&r.annotations.IdempotentHint, a.IdempotentHint)
+		put(&r.annotations.OpenWorldHint, a.OpenWorldHint)
 	}
 }
 
@@ -35,7 +35,7 @@ func put[T comparable](old *T, given T) {
 	}
 }
 
-// annotated returns the annotations that are given, as members of JSON text.
+// annotated returns the annotations that are set, as members of JSON text.
 func annotated(a v1beta1.ToolAnnotations) []mcp.Member {
 	var set []mcp.Member
 	if a.Title != nil {
@@ -55,17 +55,17 @@ func annotated(a v1beta1.ToolAnnotations) []mcp.Member {
 	return set
 }
 
-// on returns the item with the dress on: values that are given replace those
-// that are there, or come first, and every other byte is as it was.
-func (d *dress) on(raw []byte) []byte {
+// apply returns the rewritten item: values replace those that are there, or are
+// inserted first, and every other byte is kept.
+func (r *rewrite) apply(raw []byte) []byte {
 	var set []mcp.Member
-	if d.name != "" {
-		set = append(set, mcp.Raw("name", mcp.Quote(d.name)))
+	if r.name != "" {
+		set = append(set, mcp.Raw("name", mcp.Quote(r.name)))
 	}
-	if d.description != "" {
-		set = append(set, mcp.Raw("description", mcp.Quote(d.description)))
+	if r.description != "" {
+		set = append(set, mcp.Raw("description", mcp.Quote(r.description)))
 	}
-	if hints := annotated(d.annotations); hints != nil {
+	if hints := annotated(r.annotations); hints != nil {
 		old := mcp.Lookup(raw, "annotations")
 		if old == nil || old[0] != '{' {
 			old = []byte("{}")
@@ -115,9 +115,9 @@ func splice(object []byte, set []mcp.Member) []byte {
 	return mcp.Splice(make([]byte, 0, len(object)+64), object, edits...)
 }
 
-// hints reads the hints of a tool, those of its dress before its own, into a
-// target. yes and no are what the hints of one table point to.
-func (d *dress) hints(t *edge.Target, raw []byte, yes, no *bool) {
+// hints reads the hints of a tool into a target; those of the rewrite take
+// precedence over its own. yes and no are shared by the hints of one table.
+func (r *rewrite) hints(t *edge.Target, raw []byte, yes, no *bool) {
 	says := func(given *bool, name string) *bool {
 		if given != nil {
 			if *given {
@@ -133,8 +133,8 @@ func (d *dress) hints(t *edge.Target, raw []byte, yes, no *bool) {
 		}
 		return nil
 	}
-	t.ReadOnly = says(d.annotations.ReadOnlyHint, "readOnlyHint")
-	t.Destructive = says(d.annotations.DestructiveHint, "destructiveHint")
-	t.Idempotent = says(d.annotations.IdempotentHint, "idempotentHint")
-	t.OpenWorld = says(d.annotations.OpenWorldHint, "openWorldHint")
+	t.ReadOnly = says(r.annotations.ReadOnlyHint, "readOnlyHint")
+	t.Destructive = says(r.annotations.DestructiveHint, "destructiveHint")
+	t.Idempotent = says(r.annotations.IdempotentHint, "idempotentHint")
+	t.OpenWorld = says(r.annotations.OpenWorldHint, "openWorldHint")
 }
