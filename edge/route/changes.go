@@ -12,12 +12,12 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// What changes behind a server of several backends reaches its clients once:
-// the edge hears each backend on a session of its own, tells the catalog which
-// lists to get again, and tells clients what of the merged lists is new. A
-// resource that several modern clients wait for is subscribed to once.
+// Changes behind a server of several backends reach each client once: the edge
+// listens to each backend on a session of its own, tells the catalog which lists to
+// fetch again, and tells clients which of the merged lists have changed. A resource
+// that several modern clients subscribe to is subscribed to once.
 
-// hub is who hears what changes behind a server.
+// hub listens for changes behind a server and passes them on to its clients.
 type hub struct {
 	s    *Server
 	life context.Context
@@ -28,8 +28,8 @@ type hub struct {
 
 	mu          sync.Mutex
 	subscribers map[*subscriber]struct{}
-	watched     map[resourceAt]*watched // resources that somebody waits for
-	waiting     map[string]int          // how many a holder waits for
+	watched     map[resourceAt]*watched // resources with a subscriber
+	waiting     map[string]int          // subscriptions by holder
 }
 
 // newHub begins to listen to the backends.
@@ -57,8 +57,8 @@ func (h *hub) close() {
 	h.work.Wait()
 }
 
-// hear listens to one backend until the hub ends. What the backend told while its
-// stream was broken is not known, so all its lists are fetched again after that.
+// hear listens to one backend until the hub ends. Notifications are lost while its
+// stream is broken, so all its lists are fetched again after that.
 func (h *hub) hear(b *backend.Backend, ear *edge.Session) {
 	wait := time.Second
 	var before atomic.Bool
@@ -85,14 +85,14 @@ func (h *hub) hear(b *backend.Backend, ear *edge.Session) {
 	}
 }
 
-// hearing is the hub as a backend's client.
+// hearing is the hub as the client of one backend.
 type hearing struct {
-	edge.NoClient // nobody is there to answer
+	edge.NoClient // no client is there to answer questions
 	h             *hub
 	backend       string
 }
 
-// Send takes what a backend tells outside of calls.
+// Send takes a notification of the backend outside of calls.
 func (e hearing) Send(n *mcp.Message) error {
 	switch n.Method {
 	case "notifications/tools/list_changed":
@@ -107,7 +107,7 @@ func (e hearing) Send(n *mcp.Message) error {
 	return nil
 }
 
-// updated tells those who wait for a resource.
+// updated passes an update on to the subscribers of a resource.
 func (h *hub) updated(from string, n *mcp.Message) {
 	uri := n.Text("uri")
 	h.mu.Lock()
@@ -120,8 +120,8 @@ func (h *hub) updated(from string, n *mcp.Message) {
 	}
 }
 
-// changed tells every client which lists to get again. It waits for none of
-// them: whoever found the change out has other things to do.
+// changed tells every client which lists to fetch again, without waiting for any
+// of them.
 func (h *hub) changed(c catalog.Changes) {
 	h.mu.Lock()
 	for l := range h.subscribers {

@@ -12,28 +12,27 @@ import (
 	"github.com/weir-edge/weir/edge/relay"
 )
 
-// Replicas are the other edges, where the rounds of a parked call are asked for and
-// served. All servers of an edge share one.
+// Replicas are the other edges that share the store. A round of a parked call goes to
+// the one that holds the call. All servers of an edge share one Replicas.
 type Replicas struct {
 	Parked *Parked
 	Relay  *relay.Relay
 	Log    *slog.Logger
-	Spent  Spent // states that other edges have refused
+	Spent  Spent // states that other edges have refused for good
 }
 
-// Retry is the handler of a round that comes by a link.
+// Retry handles a round that another edge sends over a link.
 func (r *Replicas) Retry(t *relay.Link) relay.Handler {
 	return func(m relay.Message, body []byte, size int) bool {
-		if who, ok := r.Relay.Claims.Of(m.From + m.Stream); ok { // else nobody asked whether it may come
+		if who, ok := r.Relay.Claims.Of(m.From + m.Stream); ok { // else it was not announced by KindAsk
 			t.Serve(m, size, who, func(ctx context.Context) { r.retried(ctx, t, m, who, body) })
 		}
 		return true
 	}
 }
 
-// serve has a round of a parked call served by the edge that holds the
-// call. That edge is asked whether the state is still good before it is sent the request,
-// which may be large.
+// serve sends a round of a parked call to the edge that holds the call. It first asks that
+// edge whether the state is still valid, since the request may be large.
 func (r *Replicas) serve(ctx context.Context, t *relay.Link, x *edge.Exchange, at State) (*edge.Response, error) {
 	text := x.Request.Text("requestState")
 	switch {
@@ -88,8 +87,8 @@ func (r *Replicas) serve(ctx context.Context, t *relay.Link, x *edge.Exchange, a
 	}
 }
 
-// Wanted says whether the round of a parked call that another edge has is wanted
-// here, and keeps the place for it then.
+// Wanted reports whether this edge accepts a round of a parked call from another edge,
+// and if so reserves the place for it.
 func (r *Replicas) Wanted(l relay.Message, body []byte) error {
 	at, ok := r.Parked.Sealer().Open(string(body))
 	switch {
@@ -107,14 +106,14 @@ func (r *Replicas) Wanted(l relay.Message, body []byte) error {
 func (r *Replicas) retried(ctx context.Context, t *relay.Link, l relay.Message, who string, body []byte) {
 	back := relay.Message{From: r.Relay.Node, Stream: l.Stream}
 	back.Kind = relay.KindTaken
-	_ = t.Send(l.From, back, nil) // who waits has the next one then
+	_ = t.Send(l.From, back, nil) // the waiting client has the next state then
 	answer, err := func() (*edge.Response, error) {
 		m, err := mcp.Decode(body)
 		if err != nil {
 			return nil, edge.Errorf(edge.Invalid, "relay", "%w", err)
 		}
-		// What the request is of, and whose it is, is in its state, which the
-		// other edge has compared with both.
+		// Request and client are named in the state, and the other edge has compared it
+		// with both.
 		at, ok := r.Parked.Sealer().Open(m.Text("requestState"))
 		if !ok {
 			return nil, ErrState()
@@ -129,7 +128,7 @@ func (r *Replicas) retried(ctx context.Context, t *relay.Link, l relay.Message, 
 		return r.Parked.Resume(ctx, x, l.From+l.Stream)
 	}()
 	if ctx.Err() != nil {
-		return // nobody waits
+		return // no exchange waits
 	}
 	if err == nil {
 		back.Kind, back.Status = relay.KindResult, answer.Status
@@ -140,7 +139,7 @@ func (r *Replicas) retried(ctx context.Context, t *relay.Link, l relay.Message, 
 		back.Status, err = 0, edge.Errorf(edge.Unavailable, "relay", "the answer could not be handed over")
 	}
 	back.Kind, back.Error = relay.KindError, relay.FaultOf(err)
-	_ = t.Deliver(ctx, l.From, who, back, nil) // who waits gives up by itself
+	_ = t.Deliver(ctx, l.From, who, back, nil) // the waiting edge times out by itself
 }
 
 // toOther is the way back to a client at another edge.

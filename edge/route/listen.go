@@ -13,35 +13,36 @@ import (
 )
 
 // A modern client hears of changes on the stream of its subscriptions/listen.
-// What is due to it is noted by whoever found it out, and sent by the exchange
-// itself, so that a client that reads slowly holds up nobody.
+// The goroutine that finds a change only notes it; the exchange of the client sends
+// it, so that a slow client delays no other.
 
 const (
-	// maxWatched is how many resources one client may wait for, and
-	// maxWatchedTogether how many different ones the clients of a server may.
+	// maxWatched bounds the resources that one client may subscribe to, and
+	// maxWatchedTogether the different ones of all clients of a server.
 	maxWatched         = backend.MaxWished
 	maxWatchedTogether = 10 * maxWatched
 
-	// maxWatchedEach is how many one holder's clients may wait for together: see
+	// maxWatchedEach bounds the subscriptions of all clients of one holder: see
 	// edge.Holder.
 	maxWatchedEach = maxWatchedTogether / 4
 
-	// watchWithin is how long a client waits to be told which of its resources
-	// it will hear of; those whose backend has said nothing by then are not.
+	// watchWithin is how long a client waits for the acknowledgement that lists the
+	// resources it is subscribed to; backends that have not answered by then are left
+	// out.
 	watchWithin = 10 * time.Second
 
-	// maxUpdate is how many bytes of news of a resource wait for a client as they
-	// came. Of what is longer the URI waits alone.
+	// maxUpdate bounds the bytes of a resource update that is kept whole for a client.
+	// Of a longer one only the URI is kept.
 	maxUpdate = 16 << 10
 )
 
-// subscriber is a modern client that listens, and what is due to it.
+// subscriber is a modern client that listens, and the changes due to it.
 type subscriber struct {
-	wake chan struct{} // holds a value while something is due
+	wake chan struct{} // holds a value while a change is due
 
 	mu      sync.Mutex
 	lists   catalog.Changes
-	updates map[string]*mcp.Message // the last of each resource, by URI
+	updates map[string]*mcp.Message // the latest of each resource, by URI
 }
 
 func newSubscriber() *subscriber { return &subscriber{wake: make(chan struct{}, 1)} }
@@ -77,7 +78,7 @@ func (l *subscriber) rouse() {
 	}
 }
 
-// take returns what is due, once.
+// take returns the changes that are due, and clears them.
 func (l *subscriber) take() []*mcp.Message {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +100,7 @@ func (h *hub) listen(ctx context.Context, x *edge.Exchange) (*edge.Response, err
 	if len(wish.URIs) > maxWatched {
 		return nil, edge.Errorf(edge.Params, "listen", "a client can wait for %d resources", maxWatched)
 	}
-	l := newSubscriber() // what changes from here on waits for the acknowledgement
+	l := newSubscriber() // changes from here on are sent after the acknowledgement
 	who := edge.Holder(x.Identity, x.Head.Remote)
 	h.mu.Lock()
 	if h.waiting[who]+len(wish.URIs) > maxWatchedEach {
@@ -159,16 +160,16 @@ func (h *hub) listen(ctx context.Context, x *edge.Exchange) (*edge.Response, err
 // resourceAt is a resource of a backend.
 type resourceAt struct{ backend, uri string }
 
-// watched is a resource that modern clients wait for. The hub guards it.
+// watched is a resource that modern clients subscribe to. The mutex of the hub guards it.
 type watched struct {
 	who   map[*subscriber]struct{}
-	known chan struct{} // closed when it is known whether the backend took the subscription
-	taken bool          // it did
-	gone  chan struct{} // closed when it is unsubscribed from; nil while it is not to be
+	known chan struct{} // closed when the backend has accepted or refused the subscription
+	taken bool          // it accepted
+	gone  chan struct{} // closed when it is unsubscribed; nil while it has subscribers
 }
 
-// watch has a client hear of a resource, and subscribes to it for the first. It
-// reports false when it cannot be subscribed to.
+// watch subscribes a client to a resource; the first client of a resource makes the
+// edge subscribe at the backend. It reports false if that fails.
 func (h *hub) watch(ctx context.Context, l *subscriber, r resourceAt) bool {
 	for {
 		h.mu.Lock()
@@ -210,8 +211,8 @@ func (h *hub) watch(ctx context.Context, l *subscriber, r resourceAt) bool {
 	}
 }
 
-// begin subscribes to a resource, for all who come to wait for it: the client
-// that came first may leave meanwhile.
+// begin subscribes to a resource for all its clients: the first one may leave before
+// the backend answers.
 func (h *hub) begin(r resourceAt, w *watched) {
 	ctx, cancel := context.WithTimeout(h.life, watchWithin)
 	defer cancel()
@@ -224,7 +225,7 @@ func (h *hub) begin(r resourceAt, w *watched) {
 	close(w.known)
 }
 
-// unwatch takes a client off, and unsubscribes from what nobody else waits for.
+// unwatch removes a client, and unsubscribes from resources that have no other.
 func (h *hub) unwatch(l *subscriber, all []resourceAt) {
 	ctx, cancel := context.WithTimeout(h.life, watchWithin)
 	defer cancel()
@@ -244,7 +245,7 @@ func (h *hub) unwatch(l *subscriber, all []resourceAt) {
 		if !last {
 			continue
 		}
-		_ = h.subscribe(ctx, r, "resources/unsubscribe") // what still comes is wanted by nobody
+		_ = h.subscribe(ctx, r, "resources/unsubscribe") // later updates have no subscriber
 		h.mu.Lock()
 		delete(h.watched, r)
 		close(w.gone)

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// Offer is what the server can do and how to use it, as far as its backends
-// have said. It waits for none as long as one has.
+// Offer returns the capabilities and instructions of the server, made of those of the
+// backends that have introduced themselves. It waits only while none has.
 func (s *Server) Offer(ctx context.Context, era mcp.Era) (caps, instructions []byte) {
 	var known []*backend.Introduction
 	var names []string
@@ -38,12 +38,12 @@ func (s *Server) Offer(ctx context.Context, era mcp.Era) (caps, instructions []b
 		all = append(all, mcp.ServerCapabilities(in.Capabilities, in.Era, era))
 	}
 	if silent || len(known) == 0 {
-		all = append(all, backend.Everything()) // one that is away may come back with anything
+		all = append(all, backend.Everything()) // a backend that is down may come back with any capability
 	}
 	return union(all, era), guidance(known, names)
 }
 
-// setLevel has every backend of a legacy session log from a level on.
+// setLevel answers logging/setLevel of a legacy session, for all its backends.
 func (s *Server) setLevel(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	level := x.Request.Text("level")
 	x.Session.SetLogLevel(level)
@@ -51,7 +51,7 @@ func (s *Server) setLevel(ctx context.Context, x *edge.Exchange) (*edge.Response
 	return edge.Reply(x.Request, []byte("{}"))
 }
 
-// Level tells every backend from which level on to log for a session.
+// Level sets the least level of log messages for a session at every backend.
 func (s *Server) Level(ctx context.Context, session *edge.Session, level string) {
 	var work sync.WaitGroup
 	for _, b := range s.Backends {
@@ -64,8 +64,8 @@ func (s *Server) Level(ctx context.Context, session *edge.Session, level string)
 	work.Wait()
 }
 
-// union is what a server can do whose backends can do this: what a client may
-// ask for at one of them, as far as the edge relays it.
+// union returns the capabilities of a server from those of its backends: each that one
+// of them has and the edge relays.
 func union(all [][]byte, era mcp.Era) []byte {
 	has := func(path ...string) bool {
 		for _, caps := range all {
@@ -102,7 +102,7 @@ func union(all [][]byte, era mcp.Era) []byte {
 // maxGuidance bounds the instructions of all backends together, in bytes.
 const maxGuidance = 64 << 10
 
-// guidance is the instructions of all backends, each under its name, as JSON
+// guidance returns the instructions of all backends, each under its name, as JSON
 // text of a string; nil for none.
 func guidance(known []*backend.Introduction, names []string) []byte {
 	var text strings.Builder

@@ -1,4 +1,3 @@
-// Package route is what becomes of a message behind the hallway.
 package route
 
 import (
@@ -22,7 +21,7 @@ import (
 // request of its own. In between the call is parked: it goes on waiting here,
 // and the client holds a sealed requestState that leads back to it.
 
-// Parked are the calls of an edge that wait for their clients.
+// Parked holds the calls of an edge that wait for their clients.
 type Parked struct {
 	ParkOptions
 	seal    atomic.Pointer[Sealer]
@@ -30,24 +29,24 @@ type Parked struct {
 
 	mu    sync.Mutex
 	calls map[string]*parkedCall // those whose client has been told that input is required
-	count map[string]held        // what each holder has of them
+	count map[string]held        // those of each holder
 	all   int                    // bytes of their requests
 	work  sync.WaitGroup
 }
 
-// ParkOptions are how calls are parked.
+// ParkOptions bound parked calls.
 type ParkOptions struct {
-	Most int           // calls that wait at a time; a holder has a quarter of them
-	TTL  time.Duration // for which a client may stay away
-	Cap  time.Duration // for which a call may take in all
-	Node string        // names this edge to those that share a store with it
+	Most int           // parked calls at a time; a quarter of them for one holder
+	TTL  time.Duration // after which a call whose client has not come back is ended
+	Cap  time.Duration // after which a call is ended in any case
+	Node string        // name of this edge among the replicas
 	Room int           // bytes of the requests of all calls
 	Part int           // of them, for one holder
 
-	Claims *relay.Claims // what other edges may come with
+	Claims *relay.Claims // rounds that other edges have announced
 }
 
-// held is how many calls wait for a holder, and how many bytes their requests have.
+// held counts the parked calls of a holder, and the bytes of their requests.
 type held struct{ calls, bytes int }
 
 // NewParked returns a place to park calls, whose states seal seals.
@@ -57,27 +56,27 @@ func NewParked(o ParkOptions, seal *Sealer) *Parked {
 	return ps
 }
 
-// Reseal has states sealed, and opened, by another sealer.
+// Reseal replaces the sealer of the states.
 func (ps *Parked) Reseal(seal *Sealer) { ps.seal.Store(seal) }
 
-// Sealer is what seals the states.
+// Sealer returns the sealer of the states.
 func (ps *Parked) Sealer() *Sealer { return ps.seal.Load() }
 
-// parkedCall is a call that may ask. It runs on a goroutine and under a context of
-// its own, with copies of all that it needs.
+// parkedCall is a call whose backend may ask questions. It runs on its own goroutine and
+// under its own context, with copies of everything that it needs.
 type parkedCall struct {
 	parked  *Parked
 	id      string
 	server  string
 	backend string
 	owner   string // principal
-	holder  string // whom it is counted for: see edge.Holder
+	holder  string // see edge.Holder
 	size    int    // bytes of its request
 	digest  []byte
 	token   []byte // the progress token of the first request
 	cancel  context.CancelFunc
 	wake    chan struct{} // holds one token while there are new questions
-	done    chan struct{} // closed when the call has ended; then answer and err are there
+	done    chan struct{} // closed when the call has ended; answer and err are set before
 	answer  *edge.Response
 	err     error
 
@@ -87,7 +86,7 @@ type parkedCall struct {
 	keys    int
 	round   int
 	expiry  *time.Timer
-	over    bool // nobody may wait for the call any more: it has been answered, or given up
+	over    bool // the call has been answered or given up, and no exchange may wait for it
 }
 
 // ask is a question that waits for its answer.
@@ -97,7 +96,7 @@ type ask struct {
 	answer   chan edge.Answer
 }
 
-// Serve begins a call that may ask, or goes on with the one that a retry's
+// Serve begins a call whose backend may ask, or continues the one that a retry's
 // requestState leads to.
 func (ps *Parked) Serve(ctx context.Context, x *edge.Exchange, caps []byte, next edge.Handler) (*edge.Response, error) {
 	if x.Request.Get("requestState").OK() {
@@ -106,7 +105,7 @@ func (ps *Parked) Serve(ctx context.Context, x *edge.Exchange, caps []byte, next
 	return ps.Begin(ctx, x, caps, next)
 }
 
-// Begin starts a call that may ask, and waits for its end or its first
+// Begin starts a call whose backend may ask, and waits for its end or its first
 // question.
 func (ps *Parked) Begin(ctx context.Context, x *edge.Exchange, caps []byte, next edge.Handler) (*edge.Response, error) {
 	m := x.Request.Clone()
@@ -145,8 +144,8 @@ func (ps *Parked) Begin(ctx context.Context, x *edge.Exchange, caps []byte, next
 
 // Resume hands a retry's answers to the call that its requestState leads to,
 // and waits for its end or its next question. by names the exchange of another
-// edge that comes with it, for which the place was kept; "" for a client of this
-// one.
+// edge that sends the retry, for which the place was reserved; "" for a client of
+// this one.
 func (ps *Parked) Resume(ctx context.Context, x *edge.Exchange, by string) (*edge.Response, error) {
 	m := x.Request
 	s, ok := ps.Verify(x, m)
@@ -158,7 +157,7 @@ func (ps *Parked) Resume(ctx context.Context, x *edge.Exchange, by string) (*edg
 		if by == "" {
 			return nil, relay.ErrClaimed()
 		}
-		return nil, ErrState() // its place was not kept any longer
+		return nil, ErrState() // its reservation has ended
 	}
 	ps.mu.Lock()
 	var p *parkedCall
@@ -191,7 +190,7 @@ func (ps *Parked) Resume(ctx context.Context, x *edge.Exchange, by string) (*edg
 		if v := given[a.key]; v != nil {
 			a.answer <- edge.Answer{Result: v}
 		} else {
-			left = append(left, a) // asked again
+			left = append(left, a) // asked again with the next round
 		}
 	}
 	p.waiting = left
@@ -218,8 +217,8 @@ func (ps *Parked) Holds(s State) bool {
 	return p.round == s.Round && p.now == nil
 }
 
-// Verify returns what the requestState of an exchange says, if it is of a parked
-// call and for this request, in its backend's words, of this client.
+// Verify opens the requestState of an exchange. It must be of a parked call, of this
+// client and of this request in the words of its backend.
 func (ps *Parked) Verify(x *edge.Exchange, m *mcp.Message) (State, bool) {
 	s, ok := ps.Sealer().Open(m.Text("requestState"))
 	ok = ok && s.Call != "" && x.Target != nil && s.Server == x.Server && s.Backend == x.Target.Backend &&
@@ -273,7 +272,7 @@ func (p *parkedCall) inputRequired(x *edge.Exchange) (*edge.Response, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.waiting) == 0 {
-		return nil, nil // answered or given up meanwhile
+		return nil, nil // the call was answered or given up meanwhile
 	}
 	ps := p.parked
 	ps.mu.Lock()
@@ -317,7 +316,7 @@ func (p *parkedCall) inputRequired(x *edge.Exchange) (*edge.Response, error) {
 		}
 		requests = append(mcp.AppendString(requests, a.key), `:{"method":`...)
 		requests = mcp.AppendString(requests, a.question.Method)
-		// Requests without params are given some: there are clients that want them.
+		// Requests without params get an empty object, which some clients require.
 		params := a.question.Params
 		if params == nil {
 			params = []byte("{}")
@@ -331,8 +330,8 @@ func (p *parkedCall) inputRequired(x *edge.Exchange) (*edge.Response, error) {
 	return edge.Reply(x.Request, append(result, '}'))
 }
 
-// leave takes a call off the lot. A retry that found it there before comes too
-// late: what the call ends with is one exchange's.
+// leave removes a call that has ended. A retry that found it before is too late, since
+// only one exchange gets the answer.
 func (p *parkedCall) leave() {
 	p.mu.Lock()
 	id := p.id
@@ -343,7 +342,7 @@ func (p *parkedCall) leave() {
 	p.parked.mu.Unlock()
 }
 
-// expire gives a call up whose client has not come back, unless it has just now.
+// expire gives up a call whose client has not come back by now.
 func (p *parkedCall) expire(round int) {
 	p.mu.Lock()
 	back := p.round != round || p.now != nil
@@ -355,7 +354,7 @@ func (p *parkedCall) expire(round int) {
 	}
 }
 
-// remove takes a call off; ps.mu is held.
+// remove removes a call and its counts; ps.mu is held.
 func (ps *Parked) remove(p *parkedCall, id string) {
 	if ps.calls[id] != p {
 		return
@@ -368,15 +367,15 @@ func (ps *Parked) remove(p *parkedCall, id string) {
 	}
 }
 
-// fewParked is how many calls may wait for one client however few may for all.
+// fewParked is the least bound of parked calls for one holder.
 const fewParked = 16
 
-// each is how many calls may wait for one client: a quarter of all, so that
-// nobody's questions take the places of everybody's.
+// each returns how many calls of one holder may be parked: a quarter of all, so that
+// one holder cannot take every place.
 func (ps *Parked) each() int { return max(ps.Most/4, min(ps.Most, fewParked)) }
 
-// Send passes a notification on to whoever waits for the call, in the words of
-// its own request.
+// Send passes a notification on to the exchange that waits for the call, with the
+// progress token of that exchange.
 func (p *parkedCall) Send(n *mcp.Message) error {
 	p.mu.Lock()
 	x := p.now
@@ -385,7 +384,7 @@ func (p *parkedCall) Send(n *mcp.Message) error {
 		p.mu.Unlock()
 		return nil
 	}
-	defer p.mu.Unlock() // so that the exchange cannot end meanwhile
+	defer p.mu.Unlock() // the exchange must not end meanwhile
 	m := x.Request
 	switch n.Method {
 	case "notifications/progress":
@@ -439,7 +438,7 @@ func (p *parkedCall) Ask(ctx context.Context, questions map[string]edge.Question
 	return answers, nil
 }
 
-// rouse wakes whoever waits for the call.
+// rouse wakes the exchange that waits for the call.
 func (p *parkedCall) rouse() {
 	select {
 	case p.wake <- struct{}{}:
@@ -466,5 +465,6 @@ func (ps *Parked) Len() int {
 	return len(ps.calls)
 }
 
-// Dropped returns how many notifications came while their client was away.
+// Dropped returns the number of notifications that arrived while no exchange waited
+// for their call.
 func (ps *Parked) Dropped() int64 { return ps.dropped.Load() }

@@ -13,9 +13,8 @@ import (
 	"github.com/weir-edge/weir/edge/relay"
 )
 
-// MayAsk returns what the client of a call can be asked: of the capabilities
-// that it declares with this request, those that have questions. It is nil for
-// a call that needs no place to park.
+// MayAsk returns the capabilities that a client declares with this request and that
+// have questions. It is nil for a call that never has to be parked.
 func MayAsk(m *mcp.Message) []byte {
 	if !mcp.MethodOf(m.Method).Interactive {
 		return nil
@@ -23,10 +22,10 @@ func MayAsk(m *mcp.Message) []byte {
 	return mcp.Askable(m.Meta(mcp.MetaCapabilities).Of(m.Raw))
 }
 
-// CheckRetry holds what a request says of an earlier round to what the modern era
-// has (2026-07-28, basic, multi round-trip requests): a text and an object, on the
-// methods that may want input. Nowhere else do they mean anything, and a request
-// that says it goes on with a call must not begin one.
+// CheckRetry checks requestState and inputResponses of a request (2026-07-28, basic,
+// multi round-trip requests): a string and an object, on methods that may require
+// input. Elsewhere they are refused, since a request that claims to continue a call
+// must not begin one.
 func CheckRetry(x *edge.Exchange) error {
 	m := x.Request
 	state, said := m.Get("requestState"), m.Get("inputResponses")
@@ -49,8 +48,8 @@ func CheckRetry(x *edge.Exchange) error {
 	return nil
 }
 
-// Digest is of what makes a retry the same request: method and params, but for
-// _meta, which may change, and what a retry adds.
+// Digest returns a digest of the parts of a request that a retry must repeat: method
+// and params, without _meta, which may change, and the members that a retry adds.
 func Digest(m *mcp.Message) []byte {
 	h := sha256.New()
 	part := func(b []byte) {
@@ -72,22 +71,22 @@ func Digest(m *mcp.Message) []byte {
 	return h.Sum(nil)
 }
 
-// ErrState refuses a state that is not good for its request.
+// ErrState returns the error for a state that is not valid for its request.
 func ErrState() error {
 	return edge.Errorf(edge.Params, "resume", relay.StateIsNoGood)
 }
 
-// Spent are the states that the edge that had their calls has refused for good. A
-// state that was used stays used, so nobody has to ask again.
+// Spent remembers states that the edge with their calls has refused for good, so that it
+// is not asked about them again.
 type Spent struct {
 	mu  sync.Mutex
-	all map[[sha256.Size]byte]int64 // by digest, until when the state would have been good, Unix seconds
+	all map[[sha256.Size]byte]int64 // expiry of the state by its digest, Unix seconds
 }
 
-// maxSpent is how many are remembered.
+// maxSpent bounds the remembered states.
 const maxSpent = 10_000
 
-// Add remembers a state until it is good for nobody, Unix seconds.
+// Add remembers a state until it expires, in Unix seconds.
 func (s *Spent) Add(now time.Time, state string, until int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

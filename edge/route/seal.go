@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// State is what a requestState of the edge says, to the edge alone.
+// State is the content of a requestState of the edge, which only the edge can read.
 type State struct {
-	Call      string `json:"c,omitempty"` // which parked call; "" for none
+	Call      string `json:"c,omitempty"` // id of the parked call; "" for none
 	Node      string `json:"n,omitempty"` // the edge that holds it
-	Round     int    `json:"r,omitempty"` // which of its rounds: a state is used once
+	Round     int    `json:"r,omitempty"` // the round of the call: a state can be used once
 	Inner     string `json:"i,omitempty"` // the backend's own state, where no call is parked
 	Server    string `json:"s"`
 	Backend   string `json:"b"`
-	Principal string `json:"p,omitempty"` // whose it is
+	Principal string `json:"p,omitempty"` // of the client
 	Digest    []byte `json:"d"`           // of the request that it belongs to
 	Expires   int64  `json:"e"`           // Unix seconds
 }
 
-// Key names the round of a parked call that a state is of.
+// Key returns a name for the round of a parked call to which a state belongs.
 func (s State) Key() string { return "call " + s.Call + " " + strconv.Itoa(s.Round) }
 
 // Sealer seals states, so that a client can neither read nor make them
@@ -31,14 +31,14 @@ func (s State) Key() string { return "call " + s.Call + " " + strconv.Itoa(s.Rou
 // as attacker-controlled). The first key seals, all of them open.
 type Sealer struct{ keys []cipher.AEAD }
 
-// sealed is what tells a state of the edge from what a backend calls its own,
-// and is authenticated with it.
+// sealed is the prefix that distinguishes states of the edge from those of backends; it
+// is authenticated with the state.
 const sealed = "weir1."
 
 // IsSealed reports whether a state looks like one of the edge's.
 func IsSealed(text string) bool { return strings.HasPrefix(text, sealed) }
 
-// maxState bounds what is looked at as a state: a backend's own may be in it.
+// maxState bounds the bytes of a state; it may contain a backend's own.
 const maxState = 256 << 10
 
 // NewSealer returns a sealer with keys of 32 bytes.
@@ -58,7 +58,7 @@ func NewSealer(raw [][]byte) (*Sealer, error) {
 	return s, nil
 }
 
-// Seal makes the text of a state.
+// Seal encrypts a state into the text of a requestState.
 func (s *Sealer) Seal(v State) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -67,13 +67,13 @@ func (s *Sealer) Seal(v State) string {
 	return sealed + base64.RawURLEncoding.EncodeToString(s.keys[0].Seal(nil, nil, text, []byte(sealed)))
 }
 
-// Open returns what a state says; false for one that is not the edge's, was
-// changed, or has expired.
+// Open decrypts a requestState; false for one that is not the edge's, was changed, or
+// has expired.
 func (s *Sealer) Open(text string) (State, bool) {
 	if len(text) > maxState || len(text) < len(sealed) || text[:len(sealed)] != sealed {
 		return State{}, false
 	}
-	if strings.ContainsAny(text, "\r\n") { // which the decoder skips: a state has one spelling
+	if strings.ContainsAny(text, "\r\n") { // the decoder skips these, and a state must have one spelling
 		return State{}, false
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text[len(sealed):])

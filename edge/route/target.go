@@ -12,8 +12,8 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// How the offers of several backends are one server: names lead to backends by the
-// catalog's tables, and go out as the backend knows them.
+// Names lead to backends by the tables of the catalog, and are replaced by those that
+// the backend uses.
 
 // source is a backend as the catalog sees it.
 type source struct{ *backend.Backend }
@@ -29,8 +29,8 @@ func (s source) Capabilities(ctx context.Context) ([]byte, error) {
 	return in.Capabilities, nil
 }
 
-// Target finds where a message goes, before the hallway, so that every filter
-// can see it. nil stands for what is not there.
+// Target finds the target of a message before the hallway, so that every filter
+// can see it; nil if there is none.
 func (s *Server) Target(ctx context.Context, x *edge.Exchange) (*edge.Target, error) {
 	if s.only != nil {
 		return s.only, nil
@@ -45,7 +45,7 @@ func (s *Server) Target(ctx context.Context, x *edge.Exchange) (*edge.Target, er
 		return s.located(ctx, x, m.Text("uri"))
 	case "completion/complete":
 		ref := m.Get("ref").Of(m.Raw)
-		switch mcp.String(mcp.Lookup(ref, "type")) { // another is for nobody to guess at
+		switch mcp.String(mcp.Lookup(ref, "type")) { // other types are unknown
 		case "ref/prompt":
 			return s.named(ctx, x, edge.Prompt, mcp.Lookup(ref, "name"))
 		case "ref/resource":
@@ -74,8 +74,8 @@ func (s *Server) named(ctx context.Context, x *edge.Exchange, thing edge.Thing, 
 			}
 			return nil, s.away(thing, string(plain))
 		}
-		// A name that only one backend's prefix can have led to need not wait for
-		// what the others have to say.
+		// A name that only one backend can have, by its prefix, does not wait for the
+		// lists of the others.
 		if c, err := s.Book.Catalog(ctx, x.Identity, edge.NoThing); err == nil {
 			if t := c.LookupBytes(thing, plain); t != nil && s.o.Rules.Sole(t.Backend, t.Name) {
 				return t, nil
@@ -88,7 +88,7 @@ func (s *Server) named(ctx context.Context, x *edge.Exchange, thing edge.Thing, 
 		switch {
 		case c == nil && ctx.Err() != nil:
 			return nil, gone(ctx)
-		case err != nil && edge.KindOf(err) != edge.Gone: // no waiting helps
+		case err != nil && edge.KindOf(err) != edge.Gone: // waiting does not help
 			return nil, err
 		}
 	}
@@ -98,8 +98,8 @@ func gone(ctx context.Context) error {
 	return edge.Errorf(edge.Gone, "route", "%w", context.Cause(ctx))
 }
 
-// away is the error for a name that is not there because the backend whose
-// prefix it has cannot be asked; nil for a name that nobody has.
+// away returns the error for an unknown name with the prefix of a backend that cannot
+// be asked for its list; nil for a name that no backend has.
 func (s *Server) away(thing edge.Thing, name string) error {
 	for _, b := range s.Backends {
 		if s.o.Rules.Leads(b.Name, name) && s.Book.Lacks(b.Name, thing) {
@@ -109,8 +109,8 @@ func (s *Server) away(thing edge.Thing, name string) error {
 	return nil
 }
 
-// glance is how long a call waits for all lists before it looks again whether
-// its own backend's is there.
+// glance is how long a call waits for all lists before it checks again for that of its
+// own backend.
 const glance = 20 * time.Millisecond
 
 // located finds a resource.
@@ -122,8 +122,8 @@ func (s *Server) located(ctx context.Context, x *edge.Exchange, uri string) (*ed
 	return c.Resource(uri), nil
 }
 
-// templated finds what a completion refers to: a template, by its own text, or
-// a resource.
+// templated finds the target of a completion: a template, by its own text, or a
+// resource.
 func (s *Server) templated(ctx context.Context, x *edge.Exchange, uri string) (*edge.Target, error) {
 	c, err := s.Book.Catalog(ctx, x.Identity, edge.Template)
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *Server) Lookup(_ string, thing edge.Thing, name string) *edge.Target {
 	return c.Lookup(thing, name)
 }
 
-// unknown is the error for a message whose target is not there.
+// unknown returns the error for a message without a target.
 func unknown(m *mcp.Message) error {
 	switch m.Method {
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":

@@ -10,22 +10,22 @@ import (
 	"github.com/weir-edge/weir/edge/relay"
 )
 
-// maxTasks is how many tasks of a server are remembered, the last used ones, and
-// maxTasksEach how many of one owner: who begins tasks without end has the edge
-// forget their own. It is no bound for those whom nothing tells apart, who are
-// one owner.
+// maxTasks bounds the remembered tasks of a server, and maxTasksEach those of one
+// owner, so that a client that begins tasks without end displaces only its own; the
+// least recently used one is forgotten. maxTasksEach does not apply to clients that
+// cannot be told apart, since they are one owner.
 const (
 	maxTasks     = 10_000
 	maxTasksEach = 1_000
 )
 
-// tasks tells which backend a task is at, and whose it is: a task that somebody
-// else began is as unknown as one that nobody did.
+// tasks remembers the backend and the owner of each task. A task of another owner is
+// answered like one that does not exist.
 type tasks struct {
 	mu    sync.Mutex
 	byID  map[taskKey]*list.Element // of *task
 	order list.List                 // the last used first
-	of    map[string]*list.List     // those of an owner, likewise
+	of    map[string]*list.List     // those of each owner, in the same order
 }
 
 type taskKey struct{ owner, id string }
@@ -34,14 +34,14 @@ type task struct {
 	key  taskKey
 	own  *list.Element // its place among the owner's
 	at   *edge.Target
-	kept time.Time // when the store was last told; zero where there is none
+	kept time.Time // when it was last written to the store; zero without a store
 }
 
-// taskFor is how long a store remembers a task that nobody asks for.
+// taskFor is how long a store keeps a task after it was last used.
 const taskFor = time.Hour
 
-// began notes which backend an exchange began a task at. The other edges that
-// share the server's store find it there.
+// began remembers the backend at which an exchange began a task, here and in the store
+// for other replicas.
 func (s *Server) began(x *edge.Exchange, id string) {
 	owner, at := taskOwner(x), s.targets[x.Target.Backend]
 	for _, old := range s.tasks.add(owner, id, at) {
@@ -52,7 +52,7 @@ func (s *Server) began(x *edge.Exchange, id string) {
 	s.tell(owner, id, at)
 }
 
-// tell has the store remember a task; one that it cannot be told is known here.
+// tell writes a task to the store; if that fails, only this edge knows the task.
 func (s *Server) tell(owner, id string, at *edge.Target) {
 	if s.o.Store == nil || id == "" {
 		return
@@ -66,7 +66,7 @@ func (s *Server) taskKey(owner, id string) string {
 	return "task:" + edge.Digest("task", s.Name, owner, id)
 }
 
-// taskAt returns where a task is; nil when it is not the client's.
+// taskAt returns the target of a task; nil if the task is not the client's.
 func (s *Server) taskAt(x *edge.Exchange, id string) (*edge.Target, error) {
 	owner := taskOwner(x)
 	at, kept := s.tasks.find(owner, id)
@@ -89,10 +89,10 @@ func (s *Server) taskAt(x *edge.Exchange, id string) (*edge.Target, error) {
 	return at, nil
 }
 
-// maxTaskID is how long the id of a task may be that is remembered.
+// maxTaskID bounds the length of the id of a remembered task.
 const maxTaskID = 1024
 
-// taskOwner is whose the tasks are that an exchange begins or asks for.
+// taskOwner returns the owner of the tasks that an exchange begins or asks for.
 func taskOwner(x *edge.Exchange) string {
 	if x.Session != nil && x.Identity == nil {
 		return "session " + x.Session.ID
@@ -132,7 +132,7 @@ func (t *tasks) add(owner, id string, at *edge.Target) (forgotten []*task) {
 	return forgotten
 }
 
-// ownerAnybody is the owner of the tasks of clients whom nothing tells apart.
+// ownerAnybody owns the tasks of clients that cannot be told apart.
 var ownerAnybody = taskOwner(&edge.Exchange{Identity: &edge.Identity{Issuer: edge.AnonymousIssuer, Subject: "anonymous"}})
 
 // forget forgets a task; t.mu is held.
@@ -154,10 +154,10 @@ func (t *tasks) used(e *list.Element) *task {
 	return one
 }
 
-// Task is where a task is.
+// Task is a task and its backend.
 type Task struct{ Owner, ID, Backend string }
 
-// Tasks returns where the tasks of the server are, those last that were used last.
+// Tasks returns the tasks of the server, the last used one last.
 func (s *Server) Tasks() []Task {
 	t := &s.tasks
 	t.mu.Lock()
@@ -170,7 +170,7 @@ func (s *Server) Tasks() []Task {
 	return all
 }
 
-// TakeTask notes where a task is. It reports false when there is no such backend.
+// TakeTask remembers a task. It reports false if there is no such backend.
 func (s *Server) TakeTask(t Task) bool {
 	at := s.targets[t.Backend]
 	if at != nil {
@@ -179,7 +179,7 @@ func (s *Server) TakeTask(t Task) bool {
 	return at != nil
 }
 
-// told notes that the store has been told of a task.
+// told notes when a task was written to the store.
 func (t *tasks) told(owner, id string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -188,8 +188,8 @@ func (t *tasks) told(owner, id string, now time.Time) {
 	}
 }
 
-// find returns where a task is, and when the store was last told; nil when it is
-// not the owner's.
+// find returns the target of a task and when it was last written to the store; nil if
+// it is not the owner's.
 func (t *tasks) find(owner, id string) (*edge.Target, time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
