@@ -8,33 +8,33 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// Claims are what other edges may send next, each thing once: an edge that asks
-// whether something is wanted has the place kept for a moment, and sends all of
-// it only then. What is large goes between edges once for each thing that is
-// waited for. Who leaves before it came gives the place up: what was to come may
-// come another way.
+// Claims are reservations for large messages of other edges. An edge first asks
+// whether a message is wanted, which reserves a place for a moment, and only then
+// sends it, so that each awaited message is sent whole once. A waiter that leaves
+// early releases the place, so that another edge can send the message.
 type Claims struct {
 	mu     sync.Mutex
 	byWhat map[string]*claim
 	byName map[string]*claim
 }
 
-// claim is a place that is kept.
+// claim is a reserved place.
 type claim struct {
 	what  string
-	name  string // of the edge and its exchange that may come
-	who   string // for whom it is
+	name  string // of the edge and its exchange that may send
+	who   string // the client that it is for
 	until time.Time
 }
 
-// maxClaims is how many places are kept at a time, and claimFor for how long: as
-// long as what is on its way is waited for.
+// maxClaims bounds the places reserved at a time. Each is reserved for claimFor, as
+// long as a message on its way is waited for.
 const (
 	maxClaims = 4096
 	claimFor  = waitFor
 )
 
-// Take keeps a place; false when somebody else has it, or when there are too many.
+// Take reserves a place; false if it is reserved for another, or if there are too
+// many.
 func (c *Claims) Take(now time.Time, what, name, who string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,8 +62,8 @@ func (c *Claims) Take(now time.Time, what, name, who string) bool {
 	return true
 }
 
-// of returns for whom an exchange of another edge keeps a place; false when it
-// keeps none.
+// of returns the client for whom an exchange of another edge has a place; false if
+// it has none.
 func (c *Claims) Of(name string) (who string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,7 +74,7 @@ func (c *Claims) Of(name string) (who string, ok bool) {
 	return one.who, true
 }
 
-// Leave gives up the place that is kept for an exchange of another edge, if any is.
+// Leave releases the place of an exchange of another edge, if it has one.
 func (c *Claims) Leave(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,7 @@ func (c *Claims) Leave(name string) {
 	}
 }
 
-// Kept reports whether a place is kept for somebody.
+// Kept reports whether a place is reserved.
 func (c *Claims) Kept(now time.Time, what string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,8 +91,8 @@ func (c *Claims) Kept(now time.Time, what string) bool {
 	return one != nil && now.Before(one.until)
 }
 
-// Use gives up the place of whoever comes for it, under the name by which it is
-// kept or without one. It reports false when it is kept for somebody else.
+// Use releases a place when its message has come, under the name by which it is
+// reserved or without a name. It reports false if it is reserved for another.
 func (c *Claims) Use(now time.Time, what, name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,13 +108,13 @@ func (c *Claims) Use(now time.Time, what, name string) bool {
 	return kept || name == ""
 }
 
-// ErrClaimed tells a client that somebody else has come with what it comes with,
-// and may yet fail: it may come again.
+// ErrClaimed tells a client that another request with the same content is being
+// served and may yet fail, so that it may try again.
 func ErrClaimed() error {
 	return &edge.Error{Kind: edge.Overload, Op: "relay", After: time.Second, Err: errors.New("this is on its way to its call already; try again later")}
 }
 
-// drop takes a place away; c.mu is held.
+// drop removes a place; c.mu is held.
 func (c *Claims) drop(one *claim) {
 	delete(c.byWhat, one.what)
 	delete(c.byName, one.name)

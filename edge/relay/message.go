@@ -16,10 +16,10 @@ const (
 	// may be silent until it counts as gone.
 	waitFor = 10 * time.Second
 
-	// MaxHead is how many bytes a message may have besides its body.
+	// MaxHead bounds the bytes of a message without its body.
 	MaxHead = 1 << 20
 
-	// maxSigned is how many of these the signature may have.
+	// maxSigned bounds the bytes of the signature, which is part of the head.
 	maxSigned = 256
 
 	// maxAfter is the longest wait that an error may ask for: a bucket may take
@@ -30,7 +30,7 @@ const (
 // The kinds of messages.
 const (
 	KindEnd    = "end"    // a session has ended
-	KindLook   = "look"   // what a session has set up has changed
+	KindLook   = "look"   // the state of a session in the store has changed
 	KindAnswer = "answer" // a client's answer to a question; the body is the message
 	KindCancel = "cancel" // a client's cancellation; the body is the message
 	KindAsk    = "ask"    // whether something is wanted; the body is the state of a parked call, or with a session the id of a question in it
@@ -38,12 +38,12 @@ const (
 	KindFollow = "follow" // a client is back for a stream
 	KindOpen   = "open"   // a stream of the older transport has its session; the body is what its client is told first
 	KindSay    = "say"    // something for the client of such a stream; the body is the message
-	KindLeave  = "leave"  // whoever waits for what comes of a message has left
+	KindLeave  = "leave"  // the waiter for a reply has left
 
 	KindNote   = "note"   // a notification for the client; the body is the message
 	KindResult = "result" // the answer; the body is the message
 	KindError  = "error"  // an error in place of the answer
-	KindTaken  = "taken"  // what was asked about is wanted; the request has come; the stream is there, and its events follow
+	KindTaken  = "taken"  // yes to KindAsk; or: the request has come; or: the stream exists, and its events follow
 	KindEvent  = "event"  // an event of a stream; the body is its data
 	KindDone   = "done"   // the stream has ended
 )
@@ -51,7 +51,7 @@ const (
 // Message is the head of what replicas post to each other; its body follows it.
 type Message struct {
 	Kind    string `json:"k"`
-	From    string `json:"f,omitempty"` // the edge that waits for what comes of it
+	From    string `json:"f,omitempty"` // the edge that waits for the reply
 	Stream  string `json:"t,omitempty"` // the reply stream on which it waits
 	Session string `json:"s,omitempty"` // key of a session
 	Event   string `json:"e,omitempty"` // id of an event
@@ -65,10 +65,10 @@ type Fault struct {
 	Text  string          `json:"t"`
 	After time.Duration   `json:"a,omitempty"`
 	Data  json.RawMessage `json:"d,omitempty"`
-	Spent bool            `json:"s,omitempty"` // a requestState that will not be good again
+	Spent bool            `json:"s,omitempty"` // a requestState that is refused for good
 }
 
-// Pack is the text of a message: its head in a line, then the body as it is.
+// Pack returns the text of a message: its head in one line, then the body unchanged.
 func (m Message) Pack(body []byte) []byte {
 	head, err := json.Marshal(m)
 	if err != nil {
@@ -77,7 +77,7 @@ func (m Message) Pack(body []byte) []byte {
 	return append(append(append(make([]byte, 0, len(head)+1+len(body)), head...), '\n'), body...)
 }
 
-// Unpack is what Pack made a text of; false for what no replica wrote.
+// Unpack reverses Pack; false for a text that no replica writes.
 func Unpack(text []byte) (m Message, body []byte, ok bool) {
 	head, body, ok := bytes.Cut(text, []byte{'\n'})
 	if !ok || len(head) > MaxHead || json.Unmarshal(head, &m) != nil || !m.valid() {
@@ -86,7 +86,7 @@ func Unpack(text []byte) (m Message, body []byte, ok bool) {
 	return m, body, true
 }
 
-// valid reports whether a message says what a replica may say.
+// valid reports whether a replica may have written a message.
 func (m *Message) valid() bool {
 	switch m.Kind {
 	case KindAsk, KindRetry, KindFollow, KindOpen:
@@ -109,7 +109,7 @@ func (m *Message) valid() bool {
 	return w == nil || w.Kind.Known() && w.After >= 0 && w.After <= maxAfter && (w.Data == nil || json.Valid(w.Data))
 }
 
-// FaultOf is an error as another replica is told of it.
+// FaultOf returns an error in the form sent to another replica.
 func FaultOf(err error) *Fault {
 	w := &Fault{Kind: edge.KindOf(err), Text: "internal error"}
 	var e *edge.Error
@@ -120,7 +120,7 @@ func FaultOf(err error) *Fault {
 	return w
 }
 
-// Err is the error that FaultOf was told of.
+// Err returns the error from which FaultOf made f.
 func (w *Fault) Err() error {
 	if w == nil {
 		return edge.Errorf(edge.Internal, "relay", "an error without a cause")
@@ -131,7 +131,7 @@ func (w *Fault) Err() error {
 	return &edge.Error{Kind: w.Kind, Op: "relay", After: w.After, Data: w.Data, Err: errors.New(w.Text)}
 }
 
-// ErrSpent refuses a state that was sealed here and will not be good again.
+// ErrSpent returns the error for a state that was sealed here and is refused for good.
 func ErrSpent() error {
 	return &edge.Error{Kind: edge.Params, Op: "resume", Err: &SpentState{}}
 }
@@ -142,23 +142,23 @@ type SpentState struct{ Before bool }
 
 func (*SpentState) Error() string { return StateIsNoGood }
 
-// Is reports that a state which was refused before has to be paid for.
+// Is makes a state that was refused before count against the rate limits.
 func (s *SpentState) Is(target error) bool { return s.Before && target == edge.ErrUnpaid }
 
-// StateIsNoGood is what a client is told of a requestState that is not good.
+// StateIsNoGood is the error text for a requestState that is not valid.
 const StateIsNoGood = "requestState is not valid for this request, or its call is gone"
 
-// Box is where a replica reads what others write to it, by its name.
+// Box returns the name of the box of a replica.
 func Box(node string) string { return "node:" + node }
 
-// AliveKey is under what a replica says that it is alive.
+// AliveKey returns the key under which a replica writes that it is alive.
 func AliveKey(node string) string { return "alive:" + node }
 
-// LastAlive is where the replica writes its name that was the last to say that it
-// is alive and does not leave: one that leaves learns there whether it is alone.
+// LastAlive is the key under which each replica that is not draining writes its name
+// when it writes that it is alive. A draining replica reads there whether it is alone.
 const LastAlive = "alive"
 
-// NewName makes a name that nobody else has.
+// NewName returns a random name.
 func NewName() string {
 	var raw [8]byte
 	_, _ = rand.Read(raw[:]) // never fails

@@ -10,30 +10,30 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// Edges that share a store say there that they are alive, again and again, each
-// time with another word. Who looks sees by his own clock for how long an edge has
-// said nothing new.
+// Edges that share a store write there at intervals that they are alive, each time a
+// new value. A reader measures by its own clock for how long the value of an edge has
+// been the same.
 //
-// Two things are made of that. An edge that holds calls is taken to be gone when
-// it has been silent for aliveFor, or when its word was taken away. An edge that
-// was asked something, and neither answers nor says anything for silentFor, is
-// taken to be gone by whoever asked; should it live after all, it finds out by
-// itself: an edge that could not say for leaseFor that it is alive asks the store
-// before it answers a call that somebody else may have declared failed (fence.go).
+// It has two uses. An edge that holds calls counts as gone when its value has been the
+// same for aliveFor or was deleted. An edge that was asked something, and neither
+// answers nor writes a new value for silentFor, counts as gone for the edge that asked.
+// If it lives after all it finds out by itself: an edge that could not renew its value
+// for leaseFor asks the store before it answers a call that another edge may have
+// declared failed.
 const (
 	aliveFor   = 5 * time.Second
-	AliveEvery = time.Second // how often whoever serves somebody looks whether he is alive
+	AliveEvery = time.Second // interval at which an edge that serves another checks that it is alive
 
 	beatEvery = 200 * time.Millisecond
 	leaseFor  = 600 * time.Millisecond
 	silentFor = 750 * time.Millisecond
 
-	// looksFor is how often an edge was looked at in vain before silentFor counts:
-	// who looks may have been held up himself.
+	// looksFor is how many looks must find the same value before silentFor counts,
+	// since the edge that looks may have been held up itself.
 	looksFor = 4
 )
 
-// beat says that the edge is alive until ctx ends.
+// beat writes at intervals that the edge is alive, until ctx ends.
 func (l *Link) beat(ctx context.Context) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
@@ -42,7 +42,7 @@ func (l *Link) beat(ctx context.Context) {
 		if !l.Relay.Leaving() {
 			_ = l.Store.Put(ctx, LastAlive, []byte(l.Relay.Node), aliveFor)
 		}
-		if l.Store.Put(ctx, AliveKey(l.Relay.Node), strconv.AppendUint(nil, n, 36), aliveFor) == nil { // else the store says in the log that it is away
+		if l.Store.Put(ctx, AliveKey(l.Relay.Node), strconv.AppendUint(nil, n, 36), aliveFor) == nil { // the store logs its own failures
 			l.Lease.renew(began, time.Now())
 		}
 		select {
@@ -56,14 +56,14 @@ func (l *Link) beat(ctx context.Context) {
 	}
 }
 
-// Lease is what an edge knows of how others see it.
+// Lease records whether other edges may have taken this one to be gone.
 type Lease struct {
 	mu     sync.Mutex
-	said   time.Time // when it last began to say that it is alive
-	lapses uint64    // how often it was late
+	said   time.Time // when the last write that succeeded began
+	lapses uint64    // how often a write was late
 }
 
-// renew notes that the store took at now what the edge began to say at began.
+// renew notes that a write which began at began had succeeded at now.
 func (l *Lease) renew(began, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,7 +73,7 @@ func (l *Lease) renew(began, now time.Time) {
 	l.said = began
 }
 
-// Count is how often the edge was late.
+// Count returns how often the edge was late.
 func (l *Lease) Count() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,14 +81,14 @@ func (l *Lease) Count() uint64 {
 }
 
 // Lapsed reports whether others may have taken the edge to be gone since Count
-// returned was.
+// returned the number was.
 func (l *Lease) Lapsed(was uint64, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lapses != was || now.Sub(l.said) > leaseFor
 }
 
-// peers are the other replicas as this one sees them.
+// peers holds the state of the other replicas as seen by this one.
 type peers struct {
 	mu sync.Mutex
 	of map[string]*peer
@@ -96,16 +96,16 @@ type peers struct {
 
 // peer is one of them.
 type peer struct {
-	mu    sync.Mutex // one looks at a time
-	asked time.Time  // when somebody last wanted to know of it; the mu of peers guards it
+	mu    sync.Mutex // held by the goroutine that looks
+	asked time.Time  // when its state was last asked for; the mu of peers guards it
 	word  string     // "" for none
 	since time.Time  // when the word was first seen
 	seen  time.Time  // when it was last looked at
-	looks int        // how often it was the same
+	looks int        // looks that found the same word
 }
 
-// MaxPeers is how many edges are remembered: the one that nobody has asked about
-// for longest makes room.
+// MaxPeers bounds the remembered edges; the one asked about least recently is
+// forgotten.
 const MaxPeers = 1024
 
 func (p *peers) get(node string) *peer {
@@ -142,7 +142,7 @@ func (l *Link) look(node string, afresh bool) (word string, silent time.Duration
 		said, err := l.Store.Get(context.Background(), AliveKey(node))
 		now := time.Now()
 		switch {
-		case err != nil: // nobody could have been heard
+		case err != nil: // no edge could be heard
 			p.since, p.looks = now, 0
 			if p.word == "" {
 				p.word = "unknown"
@@ -157,8 +157,8 @@ func (l *Link) look(node string, afresh bool) (word string, silent time.Duration
 	return p.word, time.Since(p.since), p.looks
 }
 
-// Alive reports whether an edge has lately said that it is. A store that cannot
-// say leaves it so.
+// Alive reports whether an edge has lately written that it is alive. While the store
+// cannot be asked the last state holds.
 func (l *Link) Alive(node string) bool {
 	if l.Direct {
 		said, err := l.Store.Get(context.Background(), AliveKey(node))
@@ -168,16 +168,17 @@ func (l *Link) Alive(node string) bool {
 	return word != ""
 }
 
-// Gone reports whether an edge has said nothing for so long that it is no longer
-// there. A store that was away itself has not heard of anybody for a while.
+// Gone reports whether an edge has been silent for so long that it counts as gone.
+// After a failure of the store no edge counts as gone for a while.
 func (l *Link) Gone(node string) bool {
 	return !l.Alive(node) && time.Since(l.Since()) > aliveFor
 }
 
-// Silent reports whether an edge that does not answer is taken to be gone.
+// Silent reports whether an edge that does not answer counts as gone.
 func (l *Link) Silent(node string) bool { return l.quietFor(node, silentFor) }
 
-// Hushed is Silent for whoever has heard of the edge before, and need not be quick.
+// Hushed is Silent for a caller that has heard from the edge before, and can wait
+// longer.
 func (l *Link) Hushed(node string) bool { return l.quietFor(node, 2*silentFor) }
 
 // quietFor never says so by what was seen a moment ago alone.
@@ -195,7 +196,7 @@ func (l *Link) quietFor(node string, long time.Duration) bool {
 	return true
 }
 
-// ErrHolderGone is the end of a call whose edge is no longer there.
+// ErrHolderGone returns the error for a call whose edge is gone.
 func ErrHolderGone() error {
 	return &edge.Error{Kind: edge.Gone, Op: "relay", Err: ErrGone}
 }

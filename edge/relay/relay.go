@@ -1,8 +1,8 @@
-// Package relay is what the replicas of an edge say to each other through a store
-// that they share, and processes that stand in for each other through sockets. A
-// call in flight, a parked call and an open stream stay at the edge where they
-// began; what a client sends about them to another edge is posted to the box of
-// that one, and what comes of it is posted back.
+// Package relay carries messages between replicas through the store that they share,
+// and between processes at a hand-over through sockets. A call under way, a parked call
+// and an open stream stay at the edge where they began; a client's message about one
+// that reaches another edge is posted to the box of that edge, and the reply is posted
+// back.
 package relay
 
 import (
@@ -15,30 +15,30 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// Relay is an edge's part in all of it, whatever store it goes through.
+// Relay is the state of one edge that all its links share.
 type Relay struct {
 	Node    string       // names this edge among the replicas
 	Log     *slog.Logger // of the process
 	Leaving func() bool  // reports whether the edge is about to end
-	Claims  Claims       // what other edges may come with
+	Claims  Claims       // reservations for messages of other edges
 
 	streams streams // exchanges with other edges
 	posting shares  // bytes of large messages on their way to them
 }
 
-// New returns the part of an edge that is called node.
+// New returns the relay of the edge named node.
 func New(node string, log *slog.Logger, leaving func() bool) *Relay {
 	return &Relay{Node: node, Log: log, Leaving: leaving, posting: shares{most: maxPosting, each: maxPostingEach}}
 }
 
-// Open begins to wait for what comes back under a name, for somebody.
+// Open opens a reply stream under a name, for a client.
 func (r *Relay) Open(name, who string) (*Stream, error) { return r.streams.open(name, who) }
 
-// Busy reports whether something goes on here for another edge.
+// Busy reports whether this edge serves a request of another edge.
 func (r *Relay) Busy() bool { return r.streams.busy() }
 
-// Share waits until so many bytes of somebody's may be on their way. give ends it,
-// however often it is called.
+// Share waits until so many bytes of a client may be in flight. give returns them; it
+// may be called more than once.
 func (r *Relay) Share(ctx context.Context, who string, bytes int) (give func(), err error) {
 	return r.posting.take(ctx, who, bytes)
 }
@@ -48,19 +48,19 @@ func (r *Relay) Share(ctx context.Context, who string, bytes int) (give func(), 
 type Link struct {
 	Relay   *Relay
 	Store   edge.Store
-	Since   func() time.Time // when the store came back, or went away
+	Since   func() time.Time // when the store last became available or unavailable
 	Address string           // of the store, for the log
 	Signer  *Signer
 	Largest int             // bytes of a message with its head
 	Cap     time.Duration   // of a call
 	Life    context.Context // over when the store is closed
-	Direct  bool            // whether an edge is there shows at once, and it says nothing of itself
+	Direct  bool            // the link is a socket: a dead peer is seen at once, and no values are written
 
-	// Handle are the handlers of messages by their kinds. What has none goes to
-	// the reply stream that it names.
+	// Handle holds the handlers of messages by kind. A message of another kind
+	// goes to the reply stream that it names.
 	Handle map[string]Handler
 
-	Work  sync.WaitGroup // what goes on for other edges
+	Work  sync.WaitGroup // requests of other edges
 	Lease Lease          // of this edge
 	peers peers          // the others
 }
@@ -70,8 +70,7 @@ type Link struct {
 // the other.
 type Handler func(m Message, body []byte, size int) bool
 
-// Join has the edge say that it is alive, and read what others write to it, until
-// ctx ends.
+// Join starts to write that the edge is alive and to read its box, until ctx ends.
 func (l *Link) Join(ctx context.Context) {
 	l.Work.Go(func() {
 		defer edge.Contain(l.Relay.Log, "heartbeat")
@@ -83,7 +82,7 @@ func (l *Link) Join(ctx context.Context) {
 	})
 }
 
-// Send writes to another edge.
+// Send posts a message to another edge.
 func (l *Link) Send(node string, m Message, body []byte) error {
 	text, err := l.write(node, m, body)
 	if err != nil {
@@ -92,7 +91,7 @@ func (l *Link) Send(node string, m Message, body []byte) error {
 	return l.Store.Post(context.Background(), Box(node), text, waitFor)
 }
 
-// write makes the text of a message to another edge.
+// write returns the text of a message to another edge.
 func (l *Link) write(node string, m Message, body []byte) ([]byte, error) {
 	text := m.Pack(body)
 	if most := l.Largest - maxSigned; len(text) > most {
@@ -101,8 +100,7 @@ func (l *Link) write(node string, m Message, body []byte) ([]byte, error) {
 	return l.Signer.Sign(Box(node), text), nil
 }
 
-// SendFor writes something of a principal's, which waits for its share when it is
-// large.
+// SendFor posts a message of a principal. A large one waits for the principal's share.
 func (l *Link) SendFor(ctx context.Context, node, who string, m Message, body []byte) error {
 	if len(body) > SmallMessage {
 		give, err := l.Relay.Share(ctx, who, len(body))
@@ -114,8 +112,8 @@ func (l *Link) SendFor(ctx context.Context, node, who string, m Message, body []
 	return l.Send(node, m, body)
 }
 
-// Deliver writes what somebody waits for, again when the store did not take it. A
-// message is signed when it goes: one that had waited would come late.
+// Deliver posts a message that an edge waits for, and repeats it if the store fails. A
+// message is signed at each attempt, since an old signature would be refused.
 func (l *Link) Deliver(ctx context.Context, node, who string, m Message, body []byte) error {
 	if len(body) > SmallMessage {
 		give, err := l.Relay.Share(ctx, who, len(body))
@@ -129,7 +127,7 @@ func (l *Link) Deliver(ctx context.Context, node, who string, m Message, body []
 		return err
 	}
 	for wait := 50 * time.Millisecond; ; wait *= 2 {
-		// It is the same message each time: one that comes twice counts once.
+		// The message is the same each time, so that a second copy has no effect.
 		err := l.Store.Post(ctx, Box(node), text, waitFor)
 		if err == nil || wait > 2*time.Second {
 			return err
@@ -142,7 +140,7 @@ func (l *Link) Deliver(ctx context.Context, node, who string, m Message, body []
 	}
 }
 
-// Receive takes what came in the edge's box, if one of the edges wrote it.
+// Receive handles a text from the edge's box, if another edge wrote it.
 func (l *Link) Receive(text []byte) {
 	text, ok := l.Signer.Open(Box(l.Relay.Node), text)
 	if ok {
@@ -158,7 +156,7 @@ func (l *Link) Receive(text []byte) {
 	}
 }
 
-// read takes a message, and reports whether it is one.
+// read handles a message, and reports whether it is valid.
 func (l *Link) read(text []byte) bool {
 	m, body, ok := Unpack(text)
 	if !ok {
@@ -180,9 +178,8 @@ func (l *Link) read(text []byte) bool {
 	return true
 }
 
-// tooLarge is what comes of a message that is larger than any of this edge's may
-// be, as one of an edge of other settings: whoever waits for it, or for what comes
-// of it, is told.
+// tooLarge handles a message above the limit of this edge, as an edge with other
+// settings may send it: the waiter for it or for its reply gets an error.
 func (l *Link) tooLarge(m Message) {
 	switch m.Kind {
 	case KindAsk, KindRetry, KindFollow, KindOpen:
@@ -196,11 +193,11 @@ func (l *Link) tooLarge(m Message) {
 
 // Refuse answers a message with an error.
 func (l *Link) Refuse(m Message, why error) {
-	_ = l.Send(m.From, Message{Kind: KindError, From: l.Relay.Node, Stream: m.Stream, Error: FaultOf(why)}, nil) // who waits gives up by itself
+	_ = l.Send(m.From, Message{Kind: KindError, From: l.Relay.Node, Stream: m.Stream, Error: FaultOf(why)}, nil) // the waiting edge times out by itself
 }
 
-// Serve does something for a client at another edge, who is counted for it, until
-// it is done, the client leaves, or that edge is gone.
+// Serve runs work for a client at another edge, and counts it for that client. It ends
+// when the work is done, the client leaves, or that edge is gone.
 func (l *Link) Serve(m Message, bytes int, who string, do func(context.Context)) {
 	ctx, cancel := context.WithCancel(l.Life)
 	name := m.From + m.Stream
@@ -222,7 +219,7 @@ func (l *Link) Serve(m Message, bytes int, who string, do func(context.Context))
 	})
 }
 
-// whileAlive calls gone when an edge is no longer there, until stop is called.
+// whileAlive calls gone if an edge dies before stop is called.
 func (l *Link) whileAlive(ctx context.Context, node string, gone func()) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	l.Work.Go(func() {
@@ -244,8 +241,8 @@ func (l *Link) whileAlive(ctx context.Context, node string, gone func()) (stop f
 	return cancel
 }
 
-// Next waits for what comes back from an edge. The error is ErrHolderGone when
-// that is no longer there, as gone says.
+// Next waits for the next message on a reply stream. The error is ErrHolderGone if the
+// edge is gone, as gone reports.
 func (l *Link) Next(ctx context.Context, one *Stream, node string, gone func(string) bool) (Delivered, error) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
@@ -271,8 +268,8 @@ func (l *Link) Next(ctx context.Context, one *Stream, node string, gone func(str
 	}
 }
 
-// First waits for what an edge that was asked says first, which is that it takes
-// what comes, or why not. The error is ErrHolderGone when it is there no longer.
+// First waits for the first reply of an edge: that it accepts the message, or why not.
+// The error is ErrHolderGone if the edge is gone.
 func (l *Link) First(ctx context.Context, one *Stream, node string) (Delivered, error) {
 	within, cancel := context.WithTimeout(ctx, aliveFor)
 	defer cancel()
@@ -286,13 +283,13 @@ func (l *Link) First(ctx context.Context, one *Stream, node string) (Delivered, 
 	return d, err
 }
 
-// Want asks an edge whether something is wanted there, which keeps the place for
-// it until it comes or Abandon says that it will not. The error says why not:
-// ErrHolderGone when nobody is there.
+// Want asks an edge whether a message is wanted there; that edge reserves a place until
+// the message comes or Abandon releases it. The error says why it is not wanted:
+// ErrHolderGone if the edge is gone.
 func (l *Link) Want(ctx context.Context, one *Stream, node string, m Message, body []byte) error {
 	m.From, m.Stream = l.Relay.Node, one.Name
 	if err := l.Send(node, m, body); err != nil {
-		l.Abandon(one, node) // it may have come all the same
+		l.Abandon(one, node) // the question may have arrived all the same
 		return ErrAway()
 	}
 	d, err := l.First(ctx, one, node)
@@ -302,13 +299,13 @@ func (l *Link) Want(ctx context.Context, one *Stream, node string, m Message, bo
 	return err
 }
 
-// Abandon tells an edge that nobody waits any more for what comes of messages to
-// it, and that no more will come.
+// Abandon tells an edge that the waiter for its replies has left, and that no further
+// message follows.
 func (l *Link) Abandon(one *Stream, node string) {
-	_ = l.Send(node, Message{Kind: KindLeave, From: l.Relay.Node, Stream: one.Name}, nil) // it notices by itself, only later
+	_ = l.Send(node, Message{Kind: KindLeave, From: l.Relay.Node, Stream: one.Name}, nil) // without the message it notices later
 }
 
-// ErrAway refuses what cannot be decided while the store is away.
+// ErrAway returns the error for a request that needs the store while it is unavailable.
 func ErrAway() error {
 	return &edge.Error{Kind: edge.Overload, Op: "session", After: time.Second, Err: errors.New("session store unavailable")}
 }

@@ -9,34 +9,34 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// shares bounds bytes that are under way at a time, for everybody and for each
-// principal: whoever has used up his own waits, and nobody with him. One thing is
-// always let through, however large it is.
+// shares bounds the bytes in flight, in all and for each principal: a principal that
+// has used up its own share waits and delays no other. A single message is always let
+// through, however large it is.
 type shares struct {
 	most, each int
 
 	mu    sync.Mutex
 	bytes int
 	of    map[string]int
-	freed chan struct{} // closed when there is more room; nil while nobody waits
+	freed chan struct{} // closed when bytes are freed; nil without waiters
 }
 
-// shareWait is how long somebody waits for his share.
+// shareWait is the longest wait for a share.
 const shareWait = 5 * time.Second
 
-// SmallMessage is how large a body may be that is posted without asking first
-// whether it is wanted, and without a share of what is under way.
+// SmallMessage bounds the bytes of a body that is posted without KindAsk and without a
+// share.
 const SmallMessage = 16 << 10
 
-// maxPosting is how many bytes of larger ones are on their way from this edge at
-// a time, and maxPostingEach of one principal's.
+// maxPosting bounds the bytes of larger bodies in flight from this edge, and
+// maxPostingEach those of one principal.
 const (
 	maxPosting     = 32 << 20
 	maxPostingEach = 8 << 20
 )
 
-// take waits until so many bytes of somebody's may be under way. give ends it,
-// however often it is called.
+// take waits until so many bytes of a principal may be in flight. give returns them;
+// it may be called more than once.
 func (s *shares) take(ctx context.Context, who string, bytes int) (give func(), err error) {
 	timer := time.NewTimer(shareWait)
 	defer timer.Stop()
@@ -85,8 +85,8 @@ func (s *shares) give(who string, bytes int) {
 	}
 }
 
-// Who is for whom an exchange is: its principal, or where nobody is asked who
-// he is the address that he comes from.
+// Who returns the client for whom an exchange is counted: its principal, or its address
+// on a server without authentication.
 func Who(x *edge.Exchange) string {
 	for x.Parent != nil {
 		x = x.Parent

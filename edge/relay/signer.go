@@ -11,22 +11,20 @@ import (
 	"time"
 )
 
-// Whoever may write to the store may write messages. Where the edges have a key
-// in common, the one that seals states, each message is signed with it: its box,
-// who sent it, when, as which of its messages, and a digest of the rest. What is
-// not signed, comes late or comes again is dropped, before it is decoded. Without
-// a key what comes again is, too: it was posted again by one who could not know
-// that it had come.
+// Any client of the store can write messages. If the edges share a key, which also
+// seals states, each message is signed with it: box, sender, time, number and a digest
+// of the rest. A message that is unsigned, late or repeated is dropped before it is
+// decoded. Without a key only repeated ones are dropped, which a sender posts when it
+// could not know that the first had arrived.
 
 const (
-	// maxAge is how much older or younger than now a message may be: for how
-	// long it lies in its box, and what clocks differ by.
+	// maxAge is how far the time of a message may differ from now: the time it
+	// lies in its box, and the difference of clocks.
 	maxAge = waitFor + time.Minute
 
-	// maxSenders is how many edges are remembered by what they sent, each for
-	// twice maxAge; window is of how many of the last messages of one it
-	// is known which have come. maxBoxes is to how many boxes messages are numbered
-	// by themselves.
+	// maxSenders bounds the senders that are remembered, each for twice maxAge;
+	// window is the number of the latest messages of a sender whose arrival is
+	// recorded. maxBoxes bounds the boxes with a numbering of their own.
 	maxSenders = 1024
 	maxBoxes   = 1024
 	window     = 4096
@@ -35,37 +33,37 @@ const (
 	signature = "weir2"
 )
 
-// Signer signs the messages of an edge and looks at those of others.
+// Signer signs the messages of an edge and verifies those of others.
 type Signer struct {
 	node string
-	keys [][]byte // the first signs, all of them are taken; none for messages without a signature
+	keys [][]byte // the first signs, all of them verify; none for unsigned messages
 	now  func() time.Time
 
-	Dropped atomic.Uint64 // messages that were not taken
-	in      atomic.Uint32 // a row that were dropped
-	said    atomic.Int64  // when that was last told, Unix seconds
+	Dropped atomic.Uint64 // messages that were dropped
+	in      atomic.Uint32 // dropped in a row
+	said    atomic.Int64  // when drops were last logged, Unix seconds
 
 	mu      sync.Mutex
 	senders map[string]*sender
 	boxes   map[string]*numbered
-	from    uint64 // what the messages to a box that is not among them are numbered after
+	from    uint64 // the number after which a box that is not in boxes starts
 }
 
-// numbered are the messages to a box: what is written to others does not push one
-// that waits out of the window of whoever reads that box.
+// numbered counts the messages to one box, so that messages to other boxes do not
+// move the window of its reader past one that still lies there.
 type numbered struct {
 	last uint64 // number of the last one
 	at   time.Time
 }
 
-// sender is what is known of the messages of an edge.
+// sender records which messages of an edge have arrived.
 type sender struct {
-	most  uint64              // the highest number that came
+	most  uint64              // the highest number that arrived
 	come  [window / 64]uint64 // a bit for each of the last ones
 	until time.Time
 }
 
-// NewSigner makes the keys of messages from those of states.
+// NewSigner returns a signer whose keys are derived from those of states.
 func NewSigner(node string, states [][]byte) *Signer {
 	s := &Signer{node: node, now: time.Now, senders: make(map[string]*sender), boxes: make(map[string]*numbered)}
 	for _, key := range states {
@@ -76,7 +74,8 @@ func NewSigner(node string, states [][]byte) *Signer {
 	return s
 }
 
-// Sign returns a message to a box as it is posted: a line about it, then itself.
+// Sign returns a message in the form in which it is posted: a line with the signature,
+// then the message.
 func (s *Signer) Sign(box string, text []byte) []byte {
 	digest := sha256.Sum256(text)
 	head := make([]byte, 0, 192+len(text))
@@ -105,7 +104,7 @@ func (s *Signer) number(box string) uint64 {
 					oldest = name
 				}
 			}
-			s.from = max(s.from, s.boxes[oldest].last) // it may be written to again
+			s.from = max(s.from, s.boxes[oldest].last) // a later message to that box must have a higher number
 			delete(s.boxes, oldest)
 		}
 		one = &numbered{last: s.from}
@@ -123,9 +122,9 @@ func macOf(key []byte, box string, head []byte) []byte {
 	return h.Sum(nil)
 }
 
-// Open returns the message in what came in a box. It is false for one that none
-// of the edges that have the key has written to this box lately, and for one
-// that came before, with a key or without.
+// Open verifies a text from a box and returns its message. It is false for one that no
+// edge with the key has lately written to this box, and for one that arrived before,
+// with a key or without.
 func (s *Signer) Open(box string, text []byte) (message []byte, ok bool) {
 	const longest = 256
 	end := bytes.IndexByte(text[:min(len(text), longest)], '\n')
@@ -141,13 +140,13 @@ func (s *Signer) Open(box string, text []byte) (message []byte, ok bool) {
 	if err != nil {
 		return nil, false
 	}
-	if len(s.keys) == 0 { // one may still come twice, from whoever posts it again
+	if len(s.keys) == 0 { // a sender may still post it twice
 		return message, len(words) == 5 && s.first(string(words[1]), number, s.now())
 	}
 	if len(words) != 6 {
 		return nil, false
 	}
-	// 1. It is signed. That is cheap, however large the message is.
+	// 1. The signature of the line: cheap, however large the message is.
 	mac := decoded(words[5])
 	signed := false
 	for _, key := range s.keys {
@@ -156,12 +155,12 @@ func (s *Signer) Open(box string, text []byte) (message []byte, ok bool) {
 	if !signed {
 		return nil, false
 	}
-	// 2. The rest is what was signed.
+	// 2. The digest of the rest.
 	digest := sha256.Sum256(message)
 	if !bytes.Equal(decoded(words[4]), digest[:]) {
 		return nil, false
 	}
-	// 3. It is of now, and comes for the first time.
+	// 3. The time, and whether it arrives for the first time.
 	at, err := strconv.ParseInt(string(words[3]), 10, 64)
 	now := s.now()
 	if age := now.Sub(time.UnixMilli(at)); err != nil || age > maxAge || age < -maxAge {
@@ -178,8 +177,8 @@ func decoded(text []byte) []byte {
 	return out
 }
 
-// first reports whether a message of an edge comes for the first time, and notes
-// that it came.
+// first reports whether a message of an edge arrives for the first time, and records
+// it.
 func (s *Signer) first(node string, number uint64, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +191,7 @@ func (s *Signer) first(node string, number uint64, now time.Time) bool {
 				}
 			}
 			if len(s.senders) >= maxSenders {
-				return len(s.keys) == 0 // more edges than there are: without a key anybody may make them up
+				return len(s.keys) == 0 // more senders than there are edges: without a key their names can be forged
 			}
 		}
 		one = &sender{}
@@ -215,8 +214,8 @@ func (s *Signer) first(node string, number uint64, now time.Time) bool {
 	return true
 }
 
-// drop counts a message that is dropped, and reports whether that is to be told.
-// Who sends many is slowed down: they come one after the other.
+// drop counts a dropped message, and reports whether to log it. After many in a row it
+// sleeps, which slows down their sender, since messages are read one after the other.
 func (s *Signer) drop() (tell bool) {
 	s.Dropped.Add(1)
 	if s.in.Add(1)%fetchAtOnce == 0 {
@@ -230,7 +229,7 @@ func (s *Signer) drop() (tell bool) {
 // taken notes a message that was not dropped.
 func (s *Signer) taken() { s.in.Store(0) }
 
-// After so many messages in a row that were dropped nothing is read for so long.
+// After fetchAtOnce dropped messages in a row reading pauses for dropPause.
 const (
 	fetchAtOnce = 64
 	dropPause   = 5 * time.Millisecond

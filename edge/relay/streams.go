@@ -8,21 +8,20 @@ import (
 )
 
 const (
-	// maxStreams is how many exchanges with other edges are under way at a time,
-	// in each direction, and maxWaiting how many messages of one of them wait.
+	// maxStreams bounds the exchanges with other edges under way at a time, in each
+	// direction, and maxWaiting the unread messages of one of them.
 	maxStreams = 4096
 	maxWaiting = 1024
 
-	// maxWaitingBytes is how many bytes of messages wait in this edge, for all of
-	// its exchanges together, and maxHeld how many bytes of requests it holds for
-	// other edges. One exchange has no more waiting than waitingBytes and one
-	// message.
+	// maxWaitingBytes bounds the bytes of unread messages of all exchanges of this
+	// edge, and maxHeld those of requests that it holds for other edges. One exchange
+	// may have waitingBytes and one message more.
 	waitingBytes    = 4 << 20
 	maxWaitingBytes = 64 << 20
 	maxHeld         = 64 << 20
 
-	// maxEach is how many exchanges, and what of those bytes, may be one
-	// principal's: a quarter.
+	// maxEach is the divisor for one principal's part of the exchanges and of those
+	// bytes: a quarter.
 	maxEach = 4
 )
 
@@ -30,18 +29,18 @@ const (
 type streams struct {
 	mu      sync.Mutex
 	waiting map[string]*Stream // of this edge's clients, by name
-	bytes   int                // that wait for them
+	bytes   int                // of their unread messages
 	serving map[string]served  // of other edges', by edge and name
 	held    int                // bytes of their requests
 
-	// What of it is whose.
+	// The portions of principals.
 	waitingOf, servingOf map[string]portion
 }
 
-// portion is what of it is one principal's.
+// portion is the part of one principal.
 type portion struct{ number, bytes int }
 
-// add adds to the portion of somebody.
+// add adds to the portion of a principal.
 func add(all *map[string]portion, who string, number, bytes int) {
 	if *all == nil {
 		*all = make(map[string]portion)
@@ -55,7 +54,7 @@ func add(all *map[string]portion, who string, number, bytes int) {
 	(*all)[who] = is
 }
 
-// served is an exchange of another edge's that goes on here.
+// served is an exchange of another edge that is served here.
 type served struct {
 	cancel context.CancelFunc
 	who    string
@@ -66,17 +65,17 @@ func errStreams() error {
 	return edge.Errorf(edge.Overload, "relay", "too many exchanges with other replicas are under way; try again later")
 }
 
-// Stream is what comes back for a message: a reply stream.
+// Stream is a reply stream: the replies to a message, until it ends.
 type Stream struct {
 	of   *streams
 	Name string
-	Who  string        // for whom it is
-	Wake chan struct{} // holds one while there is something
+	Who  string        // the client that it is for
+	Wake chan struct{} // holds a value while messages are unread
 
-	// What follows is guarded by the mu of streams.
+	// The mu of streams guards the fields below.
 	queue []Delivered
 	bytes int
-	over  bool // too much has come
+	over  bool // too many messages have come, and some are lost
 }
 
 // Delivered is one message of a stream.
@@ -85,7 +84,7 @@ type Delivered struct {
 	Body []byte
 }
 
-// open begins to wait for what comes back under a name, for somebody.
+// open opens a reply stream under a name, for a client.
 func (t *streams) open(name, who string) (*Stream, error) {
 	one := &Stream{of: t, Name: name, Who: who, Wake: make(chan struct{}, 1)}
 	t.mu.Lock()
@@ -101,7 +100,7 @@ func (t *streams) open(name, who string) (*Stream, error) {
 	return one, nil
 }
 
-// Close ends the waiting.
+// Close ends the stream.
 func (one *Stream) Close() {
 	t := one.of
 	t.mu.Lock()
@@ -115,7 +114,7 @@ func (one *Stream) Close() {
 	one.queue, one.bytes = nil, 0
 }
 
-// give hands on a message to whoever waits for it, if anybody does.
+// give adds a message to the stream of its name, if there is one.
 func (t *streams) give(name string, m Message, body []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,7 +124,7 @@ func (t *streams) give(name string, m Message, body []byte) {
 	}
 	whole := t.waitingOf[one.Who].bytes
 	if one.over || len(one.queue) >= maxWaiting || one.bytes >= waitingBytes || t.bytes+len(body) > maxWaitingBytes || whole > 0 && whole+len(body) > maxWaitingBytes/maxEach {
-		one.over = true // what comes after what is missing is of no use either
+		one.over = true // messages after a lost one are of no use
 	} else {
 		one.queue = append(one.queue, Delivered{m, body})
 		one.bytes += len(body)
@@ -138,7 +137,7 @@ func (t *streams) give(name string, m Message, body []byte) {
 	}
 }
 
-// spoil says that something is missing of what was to come back under a name.
+// spoil marks the stream of a name as having lost a message.
 func (t *streams) spoil(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,8 +150,8 @@ func (t *streams) spoil(name string) {
 	}
 }
 
-// Take takes the next thing that has come back, if there is any. over says that
-// something is missing after what was there.
+// Take returns the next unread message, if there is one. over reports that messages
+// after those are lost.
 func (one *Stream) Take() (d Delivered, there, over bool) {
 	t := one.of
 	t.mu.Lock()
@@ -167,8 +166,8 @@ func (one *Stream) Take() (d Delivered, there, over bool) {
 	return d, true, one.over
 }
 
-// serve notes that something goes on here for another edge. It reports false
-// when it does already; full says that there is no room.
+// serve registers an exchange of another edge. It reports false if it is registered
+// already; full reports that there is no room.
 func (t *streams) serve(name, who string, bytes int, cancel context.CancelFunc) (begins, full bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,7 +197,7 @@ func (t *streams) done(name string) {
 	}
 }
 
-// leave ends what goes on here for another edge.
+// leave ends an exchange of another edge.
 func (t *streams) leave(name string) {
 	t.mu.Lock()
 	one, there := t.serving[name]
@@ -208,7 +207,7 @@ func (t *streams) leave(name string) {
 	}
 }
 
-// busy reports whether something goes on here for another replica.
+// busy reports whether an exchange of another replica is served here.
 func (t *streams) busy() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
