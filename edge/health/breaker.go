@@ -13,28 +13,28 @@ import (
 // status.discoveredBackends[].circuitBreakerState; "" for a backend without one.
 type Circuit string
 
-// The states of a breaker.
+// The states of a breaker, by the exchanges that it lets through.
 const (
-	Closed   Circuit = "closed"    // everything is let through
-	Open     Circuit = "open"      // nothing is
-	HalfOpen Circuit = "half-open" // one exchange is, on trial
+	Closed   Circuit = "closed"    // all
+	Open     Circuit = "open"      // none
+	HalfOpen Circuit = "half-open" // one, the trial
 )
 
 // Breaker lets exchanges through to a backend for as long as they succeed. It
-// is safe for concurrent use. A nil Breaker is one that is not enabled: it lets
-// everything through.
+// is safe for concurrent use. A nil Breaker is disabled and lets everything
+// through.
 type Breaker struct {
 	threshold int32
 	timeout   time.Duration
-	refusal   error // what a refused caller is told
+	refusal   error // the error for a refused caller
 
 	// word is the number of the turn, shifted by two, and the position. Each
-	// change of position begins a turn, so that the end of an exchange of an
-	// earlier turn is known for what it is and has no say.
+	// change of position begins a turn, so that the result of an exchange of an
+	// earlier turn is recognized and ignored.
 	word     atomic.Uint64
 	failures atomic.Int32 // in a row, in this turn; written under mu
 
-	mu      sync.Mutex // guards changes of word, and what follows
+	mu      sync.Mutex // guards changes of word, and the fields below
 	since   time.Time  // of the position
 	until   time.Time  // open: when a trial may be made; half-open: when the one under way is given up
 	trial   bool       // half-open: one is under way
@@ -69,14 +69,14 @@ func NewBreaker(name string, threshold int, timeout time.Duration) *Breaker {
 	}
 }
 
-// Pass is leave for one exchange with the backend. Its holder says with Done how
-// the exchange ended, once, whatever happens. The zero Pass is of no breaker.
+// Pass is the permission for one exchange with the backend. Its holder must call Done
+// once with the result of the exchange. The zero Pass belongs to no breaker.
 type Pass struct {
 	breaker *Breaker
 	word    uint64
 }
 
-// Allow gives leave for one exchange, or an *edge.Error of kind Unavailable at
+// Allow permits one exchange, or returns an *edge.Error of kind Unavailable at
 // once, whose After says when to try again: when the breaker next lets one
 // through, or in a second while that one is under way.
 func (b *Breaker) Allow() (Pass, error) {
@@ -90,8 +90,8 @@ func (b *Breaker) Allow() (Pass, error) {
 }
 
 // allow is Allow for a breaker that is not closed. A trial that has not ended
-// after the timeout, a call that takes long or was forgotten, no longer keeps
-// others from theirs; of the two the first to end decides.
+// after the timeout, because its call is slow or was forgotten, no longer blocks a
+// second one; the first of the two to end decides.
 func (b *Breaker) allow() (Pass, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,7 +133,7 @@ func (b *Breaker) done(word uint64, o Outcome) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if word != b.word.Load() {
-		return // of an earlier turn: what it met has been acted on, or is over
+		return // of an earlier turn: its result no longer matters
 	}
 	now := time.Now()
 	switch {
@@ -147,7 +147,7 @@ func (b *Breaker) done(word uint64, o Outcome) {
 		b.turn(closed, now)
 	case o == Failure:
 		b.turn(open, now)
-	default: // the trial says nothing: the next one is as good
+	default: // the trial was inconclusive: the next one decides
 		b.trial = false
 		b.tell()
 	}
@@ -169,8 +169,7 @@ func (b *Breaker) tell() {
 }
 
 // State returns the state and when it began. It is "" and the zero time for a
-// nil Breaker. A breaker stays Open after its timeout until someone asks for
-// leave.
+// nil Breaker. A breaker stays Open after its timeout until Allow is called.
 func (b *Breaker) State() (Circuit, time.Time) {
 	if b == nil {
 		return "", time.Time{}
@@ -180,8 +179,8 @@ func (b *Breaker) State() (Circuit, time.Time) {
 	return [...]Circuit{closed: Closed, open: Open, halfOpen: HalfOpen}[b.word.Load()&positions], b.since
 }
 
-// Wait returns how long it is until Allow may give leave, as far as can be known
-// now; 0 when it may at once.
+// Wait returns the time until Allow may permit an exchange, as far as is known now; 0
+// if it may at once.
 func (b *Breaker) Wait() time.Duration {
 	if b == nil || b.word.Load()&positions == closed {
 		return 0
@@ -196,8 +195,8 @@ func (b *Breaker) Wait() time.Duration {
 }
 
 // Changed returns a channel that holds a value after the state has changed, or
-// a trial has ended without saying anything. One reader gets it; several changes
-// may be one value. It is nil for a nil Breaker.
+// a trial was inconclusive. One reader gets the value; several changes may be
+// joined in one. It is nil for a nil Breaker.
 func (b *Breaker) Changed() <-chan struct{} {
 	if b == nil {
 		return nil

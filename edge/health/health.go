@@ -1,38 +1,37 @@
 // Package health knows whether a backend is worth a call.
 //
-// Two machines watch a backend. The Breaker stands before everything that is
-// sent to it, calls and probes alike: after so many failures in a row it opens
-// and answers at once for a backend that would only keep its callers waiting;
-// after a while it lets one exchange through on trial, and what becomes of that
-// one closes it or opens it again. The State is what checks say of the backend
-// in the words of status.discoveredBackends: a machine without a clock and
-// without a lock, which takes what happened and returns what holds now.
+// Two state machines watch a backend. The Breaker guards every call and probe: after
+// a number of failures in a row it opens, and refuses at once calls that would only
+// wait; after its timeout it lets one exchange through on trial, whose result closes
+// it or opens it again. The State is the result of checks, in the words of
+// status.discoveredBackends: a state machine without a clock and without a lock, whose
+// methods take an event and return the next state.
 //
-// A Monitor drives both for one backend. It asks a probe that it is handed, a
-// ping or a server/discover and never a listing:
+// A Monitor drives both for one backend. It calls the probe that it is given, a ping
+// or a server/discover and never a listing:
 //
 //   - every interval (config.operational.failureHandling.healthCheckInterval),
 //     a little earlier or later by chance, so that many backends and many edges
 //     drift apart. Such a probe is a check: it counts, for the status and for
 //     the breaker.
 //   - in between, after a failure, at 1 s, 2 s, 4 s and so on for as long as
-//     that ends before the next check. Such a probe is an attempt: it is there to
-//     notice early that the backend is back, and counts only when it brings good
-//     news. What an interval and a threshold promise is thus neither shortened
-//     by attempts nor lengthened by back-off.
+//     that ends before the next check. Such a probe is an attempt: its
+//     purpose is to notice early that the backend is back, and it counts only if it
+//     succeeds. So attempts do not shorten, and back-off does not lengthen, the time
+//     that interval and threshold promise.
 //   - as the trial of an open breaker, as soon as one may be made. An open
 //     breaker lets no other probe through.
 //   - not at all, once a backend without outgoing authentication has refused as
 //     many checks in a row with 401 or 403 as the threshold names: asking again
-//     brings nothing but a locked account. Monitor.Again says that the
-//     configuration or the credential is another now.
+//     could only lock an account. Monitor.Again is called when the configuration
+//     or the credential has changed.
 //
 // The status follows the breaker. While calls are refused the backend is
-// unavailable, whatever its last check said. Who is told of changes by the
-// monitor is told at most once in Config.Quiet, of what then holds; whoever asks
-// the monitor gets the truth of that moment.
+// unavailable, whatever its last check said. The monitor reports changes at
+// most once in Config.Quiet, with the status at that time; its methods return the
+// status at the moment of the call.
 //
-// Overall makes the phase of a server and its conditions of the statuses of its
+// Overall derives the phase of a server and its conditions from the statuses of its
 // backends.
 package health
 
@@ -51,19 +50,19 @@ const (
 	Ready           Status = "ready"           // it answers, and in time
 	Degraded        Status = "degraded"        // it answers slowly, or has only begun to answer again
 	Unavailable     Status = "unavailable"     // it failed too many checks in a row, or calls to it are refused
-	Unauthenticated Status = "unauthenticated" // it wants a credential, and none is configured
-	Unknown         Status = "unknown"         // no check has been good yet, and too few were bad
+	Unauthenticated Status = "unauthenticated" // it requires a credential, and none is configured
+	Unknown         Status = "unknown"         // no check has succeeded yet, and fewer than the threshold failed
 )
 
-// Category says what kind of failure a check met; "" for none.
+// Category is the kind of failure of a check; "" for none.
 type Category string
 
 // The categories of failure.
 const (
 	AuthenticationFailed Category = "authentication_failed"
 	TimedOut             Category = "timeout"
-	Cancelled            Category = "cancelled" // by the edge; it says nothing of the backend
-	Refused              Category = "refused"   // with 403, and no credential asked for
+	Cancelled            Category = "cancelled" // by the edge, which says nothing about the backend
+	Refused              Category = "refused"   // with 403, without a challenge
 	BackendUnavailable   Category = "backend_unavailable"
 	ConnectionFailed     Category = "connection_failed"
 	CheckFailed          Category = "health_check_failed" // anything else
@@ -95,25 +94,24 @@ func (r Rules) withDefaults() Rules {
 	return r
 }
 
-// Check is what became of one probe.
+// Check is the result of one probe.
 type Check struct {
 	At   time.Time     // when it ended
 	Took time.Duration // from its beginning
-	Err  error         // nil when the backend answered, with a JSON-RPC error even
+	Err  error         // nil if the backend answered, even with a JSON-RPC error
 }
 
-// State is what is known of a backend at a moment. Its methods return the next
-// state and change nothing. The zero State is that of a backend that nobody has
-// asked yet.
+// State is the state of a backend at a moment. Its methods return the next state and
+// change nothing. The zero State is that of a backend that was never probed.
 type State struct {
 	Status   Status    // "" is that of the zero State and means Unknown
-	Message  string    // what the last check met; short, and of the backend's own text the first words of a refusal alone
-	Category Category  // of the failure that Message tells of
+	Message  string    // result of the last check; short, with the backend's own text only for the first words of a refusal
+	Category Category  // of the failure in Message
 	Failures int       // failed checks in a row; 0 when healthy
 	Checked  time.Time // when the last check ended; zero for never
 	Since    time.Time // when the status last changed; zero for never
 
-	cut bool // the breaker opened, and nothing good has been heard since
+	cut bool // the breaker opened, and no exchange has succeeded since
 }
 
 // Is returns the status, Unknown for the zero State.
