@@ -12,7 +12,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// Outcome is what the end of an exchange says of the backend.
+// Outcome is the verdict on a backend at the end of an exchange.
 type Outcome uint8
 
 // The outcomes of an exchange.
@@ -22,20 +22,19 @@ const (
 	Failure                // it is at fault
 )
 
-// Judge says what an error of an exchange with a backend means for the breaker.
+// Judge returns the outcome for the breaker of an exchange that ended with an error.
 //
 // Nil is a Success, whatever the answer says: the error result of a tool and a
-// JSON-RPC error come from a backend that lives. So does an HTTP status below
-// 500, which the error tells by a method HTTPStatus() int somewhere in its
-// chain: 401, 403, 429, and all that a client can bring about by what it sends,
-// or it could shut the backend to everybody else. Statuses from 500 on and
-// errors of the kinds Unavailable, Timeout and Internal (connections that fail,
-// silence, nonsense) are a Failure. A client that left (kind Gone, or a
-// cancelled context) and what the edge refused by itself (every other kind) are
-// Neutral.
+// JSON-RPC error come from a backend that lives. An HTTP status below 500 (a
+// method HTTPStatus() int in the chain of the error) is a Success, too: clients can
+// cause 401, 403, 429 and others by the messages they send, and one client must not
+// be able to close the backend to all. Statuses from 500 on and errors of the kinds
+// Unavailable, Timeout and Internal (failed connections, silence, malformed answers)
+// are a Failure. A client that left (kind Gone, or a cancelled context) and refusals
+// by the edge itself (every other kind) are Neutral.
 //
-// It reads the whole chain of the error, so it wants the error as it happened
-// and not one that was made for a client.
+// It reads the whole chain of the error, so it needs the original error and not the
+// one made for a client.
 func Judge(err error) Outcome {
 	if err == nil {
 		return Success
@@ -49,10 +48,10 @@ type finding struct {
 	bad      bool    // for the status: a failed check
 	refused  bool    // with 401 or 403
 	category Category
-	message  string // of what a stranger has written it has the first words of a refusal alone, in quotes
+	message  string // with text of the backend only for the first words of a refusal, in quotes
 }
 
-// status is the one that a backend has after enough of these.
+// status returns the status of a backend after enough failures of this category.
 func (f finding) status() Status {
 	if f.category == AuthenticationFailed {
 		return Unauthenticated
@@ -63,16 +62,16 @@ func (f finding) status() Status {
 // answered is an error that stands for an HTTP answer.
 type answered interface{ HTTPStatus() int }
 
-// said is an error of an HTTP answer that tells more of it: what it says, and
-// whether it asks for a credential.
+// said is an error of an HTTP answer that has its text, and reports whether it asks
+// for a credential.
 type said interface {
 	Words() string
 	Challenged() bool
 }
 
-// examine is the one table from errors to what they mean. What the status and
-// the breaker make of an error differs where a live backend refuses: the breaker
-// lets calls have that answer, a check has failed.
+// examine is the one table from errors to their meaning. Status and breaker differ
+// where a live backend refuses: the breaker passes that answer on to calls, while a
+// check has failed.
 func examine(err error) finding {
 	if err == nil {
 		return finding{outcome: Success}

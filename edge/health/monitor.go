@@ -11,10 +11,10 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// Config is what a monitor is told. A zero duration takes its default.
+// Config configures a monitor. A zero duration takes its default.
 type Config struct {
-	// Probe asks the backend for a sign of life. It returns nil when the backend
-	// answered, and with a JSON-RPC error even; else the error as it happened
+	// Probe asks the backend for a sign of life. It returns nil if the backend
+	// answered, even with a JSON-RPC error; else the original error
 	// (see Judge). It is called by one goroutine at a time, must return soon after
 	// its context ends, and does not ask the breaker itself: the monitor has.
 	Probe func(context.Context) error
@@ -22,34 +22,34 @@ type Config struct {
 	Interval time.Duration // between checks (healthCheckInterval); 30 s by default
 	Timeout  time.Duration // of one probe (healthCheckTimeout); 10 s by default
 	Rules    Rules
-	Breaker  *Breaker // that calls to the backend pass, too; nil for none
+	Breaker  *Breaker // the one that calls to the backend pass; nil for none
 
-	// Changed is told when the status is another than the one that it was told
-	// last (Unknown before the first time). It is called by the monitor's own
-	// goroutine, so it must be quick and must not call Close; nil for nobody.
+	// Changed is called when the status differs from that of its last call
+	// (Unknown before the first). It is called by the monitor's own
+	// goroutine, so it must be quick and must not call Close; nil for none.
 	Changed func(Snapshot)
 
 	// Quiet is the least time between two calls of Changed; 5 s by default. A
-	// status that changes and changes back within it is not told at all.
+	// status that changes and changes back within it is not reported.
 	Quiet time.Duration
 
 	Random func() float64 // in [0, 1), for jitter; nil for that of math/rand
 	Log    *slog.Logger   // of panics; nil for none
 }
 
-// Snapshot is what a monitor knows at a moment, as status.discoveredBackends[]
-// wants it.
+// Snapshot is the state of a monitor at a moment, in the form of
+// status.discoveredBackends[].
 type Snapshot struct {
 	State
 	Circuit        Circuit   // "" without a breaker
 	CircuitChanged time.Time // zero without a breaker
 }
 
-// firstWait is how long after a failure the first attempt comes. Each later one
-// comes after twice as long.
+// firstWait is the time from a failure to the first attempt. It doubles for each
+// later attempt.
 const firstWait = time.Second
 
-// firstSpread bounds how long after the start the first check comes.
+// firstSpread bounds the time from the start to the first check.
 const firstSpread = time.Second
 
 // Monitor watches one backend until it is closed. It is safe for concurrent use.
@@ -196,12 +196,12 @@ func (m *Monitor) run() {
 	}
 }
 
-// look notices what the breaker did since last time and tells of a change of
-// status. It returns when there will be something to tell.
+// look takes in changes of the breaker and reports a change of status. It returns when
+// the next change may be reported.
 func (m *Monitor) look() time.Duration {
 	s := m.Snapshot()
 	if s.Circuit != m.circuit {
-		if s.Circuit == Closed { // by a call: a check will say the rest
+		if s.Circuit == Closed { // by a call: the next check completes the status
 			m.due, m.wait = time.Now(), firstWait
 		}
 		m.circuit = s.Circuit
@@ -275,10 +275,10 @@ func (m *Monitor) probe(pass Pass, check bool) {
 	m.results <- result{pass, check, ended, ended.Sub(begun), err, !errors.Is(ctx.Err(), context.DeadlineExceeded)}
 }
 
-// conclude tells breaker and state what a probe met, and returns what it says of
-// the backend. A failed attempt counts for neither of them. Good news from before
-// the breaker opened lasts no longer than mu is held: whoever takes it next finds
-// the breaker open.
+// conclude applies the result of a probe to breaker and state, and returns its
+// outcome. A failed attempt counts for neither of them. A success from before the
+// breaker opened lasts only until mu is released: the next holder finds the breaker
+// open.
 func (m *Monitor) conclude(r result) finding {
 	if f := examine(r.err); f.outcome == Neutral && !f.bad && !r.timely {
 		r.err = edge.Errorf(edge.Timeout, "probe", "%s without an answer", m.Timeout) // the context that was cancelled is the probe's own

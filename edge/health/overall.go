@@ -10,17 +10,17 @@ import (
 // VirtualMCPServer.
 type Phase string
 
-// The phases of a server. Edge and operator use this one table: what serves
-// nothing has Failed, and what serves a part is Degraded.
+// The phases of a server. Edge and operator use this one table: a server without a
+// backend that serves has Failed, and one with some is Degraded.
 const (
-	PhasePending  Phase = "Pending"  // no backend serves yet, and of some it is not known whether they will
+	PhasePending  Phase = "Pending"  // no backend serves yet, and some are unknown
 	PhaseReady    Phase = "Ready"    // every backend is routable, or there are none
 	PhaseDegraded Phase = "Degraded" // some serve, and some are not routable or slow
 	PhaseFailed   Phase = "Failed"   // every backend is unavailable
 )
 
-// Condition is one of status.conditions of a VirtualMCPServer, without what
-// belongs to Kubernetes.
+// Condition is one of status.conditions of a VirtualMCPServer, without the fields
+// that only Kubernetes uses.
 type Condition struct {
 	Type    string    // "Ready", "Degraded" or "BackendsDiscovered"
 	Status  string    // "True", "False" or "Unknown"
@@ -29,7 +29,7 @@ type Condition struct {
 	Since   time.Time // lastTransitionTime: when Status last changed
 }
 
-// Overview is what the statuses of its backends make of a server.
+// Overview is the state of a server, derived from the statuses of its backends.
 type Overview struct {
 	Phase        Phase
 	Message      string
@@ -37,7 +37,7 @@ type Overview struct {
 	Conditions   []Condition
 }
 
-// Overall makes the overview of a server whose backends have these statuses. A
+// Overall returns the overview of a server whose backends have these statuses. A
 // status that is none of the five counts as Unknown. The conditions have no
 // Since yet: see Overview.From.
 func Overall(statuses ...Status) Overview {

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// maxValue is how many bytes a header's value may have: what servers take of a
+// maxValue bounds the bytes of a header's value: servers commonly accept no more for a
 // whole header.
 const maxValue = 16 << 10
 

@@ -25,9 +25,9 @@ type Strategy interface {
 	// these names that come from anybody else have to be left out: see Without.
 	Names() []string
 
-	// Open touches the world. It fails for what waiting does not cure, such as a
-	// secret that is not there or that cannot stand in a header; the error names
-	// the secret and never holds its value.
+	// Open reads secrets. It fails for faults that waiting does not cure, such as a
+	// missing secret or one that cannot be a header value; the error names the
+	// secret and never holds its value.
 	Open(edge.Env) (Attach, error)
 }
 
@@ -172,14 +172,14 @@ func (j *joined) Open(env edge.Env) (Attach, error) {
 	}, nil
 }
 
-// refused is a call whose credential cannot be had. Its text may reach a
-// client, so that the cause is only unwrapped.
+// refused is the error of a call without its credential. Its text may reach a client,
+// so the cause is not in it, and only unwrapped.
 type refused struct{ cause error }
 
 func (*refused) Error() string   { return "no credential for the backend" }
 func (e *refused) Unwrap() error { return e.cause }
 
-// unavailable is the error of an Attach. What failed is for the log alone.
+// unavailable returns the error of an Attach. Only the log shows its cause.
 func unavailable(cause error) error {
 	return &edge.Error{Kind: edge.Unavailable, Op: cause.Error(), Err: &refused{cause}}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
-// Spec is what the edge sends to one backend beside its calls, with every
-// reference resolved: a credential, and headers of the backend's own object.
+// Spec describes the credential and the headers that the edge adds to requests to one
+// backend, with every reference resolved.
 type Spec struct {
 	Ref     string                             // the name of the MCPExternalAuthConfig; "" for none
 	Kind    *v1beta1.MCPExternalAuthConfigSpec // of that object; nil for none
@@ -19,8 +19,8 @@ type Spec struct {
 	Forward *v1beta1.HeaderForward             // nil for none
 }
 
-// Type is how the edge authenticates, as the manifest calls it; "" when none
-// says.
+// Type returns the type of authentication, as the manifest calls it; "" if it names
+// none.
 func (s *Spec) Type() string {
 	switch {
 	case s == nil:
@@ -33,7 +33,7 @@ func (s *Spec) Type() string {
 	return ""
 }
 
-// Name is that of the MCPExternalAuthConfig; "" for none.
+// Name returns the name of the MCPExternalAuthConfig; "" for none.
 func (s *Spec) Name() string {
 	if s == nil {
 		return ""

@@ -112,7 +112,7 @@ type opened struct {
 	last    atomic.Pointer[made]
 }
 
-// made is what was last made of a secret, which rarely changes.
+// made caches the header value last made of a secret, which rarely changes.
 type made struct{ from, line edge.Secret }
 
 func (o *opened) current(ctx context.Context) (edge.Secret, error) {

@@ -20,16 +20,16 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// Bounds of what is read and kept.
+// Bounds of reading and caching.
 const (
 	MaxSize  = 1 << 20 // bytes of one value: what a Secret of Kubernetes may hold
 	maxName  = 253     // characters of a name or of a key
 	maxFiles = 4096    // values of files that are kept
 )
 
-// settled is how old a file must be when it is read for its time of change to
-// tell that it is still the same: file systems count time in steps, and a file
-// may be written twice within one.
+// settled is the age that a file must have when it is read, so that an equal time of
+// change later proves that it is the same: file systems count time in steps, and a
+// file may be written twice within one.
 const settled = time.Second
 
 // ErrNowhere says that no place has the key of a secret.
@@ -60,7 +60,7 @@ var _ edge.Secrets = (*Secrets)(nil)
 
 type ref struct{ name, key string }
 
-// file is a value that was read, and what the file looked like then. It is
+// file is a value that was read, and the metadata of its file at that time. It is
 // never changed.
 type file struct {
 	path  string
@@ -153,8 +153,8 @@ func valid(text string) bool {
 	return true
 }
 
-// brief is a text that is no name, as an error may show it. It may be a secret
-// in the wrong place, so that little of it is shown.
+// brief returns a name, or a placeholder for a text that is not one, for an error. It may be a secret in the
+// wrong place, so none of it is shown.
 func brief(text string) string {
 	if valid(text) {
 		return text
@@ -179,8 +179,8 @@ func Variable(name, key string) string {
 	}, name+"_"+key)
 }
 
-// file returns what the file of a secret holds now. An error that is
-// fs.ErrNotExist says that there is none.
+// file returns the present content of the file of a secret. The error is
+// fs.ErrNotExist if there is none.
 func (s *Secrets) file(r ref) (edge.Secret, error) {
 	s.mu.RLock()
 	known := s.files[r]
