@@ -12,8 +12,8 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
-// shelf is a store that keeps values and forgets nothing.
-type shelf struct {
+// heldValues is a store that keeps values and forgets nothing.
+type heldValues struct {
 	edge.Store
 	mu   sync.Mutex
 	kept map[string][]byte
@@ -21,7 +21,7 @@ type shelf struct {
 	down bool
 }
 
-func (s *shelf) Put(_ context.Context, key string, value []byte, ttl time.Duration) error {
+func (s *heldValues) Put(_ context.Context, key string, value []byte, ttl time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down {
@@ -34,7 +34,7 @@ func (s *shelf) Put(_ context.Context, key string, value []byte, ttl time.Durati
 	return nil
 }
 
-func (s *shelf) Get(_ context.Context, key string) ([]byte, error) {
+func (s *heldValues) Get(_ context.Context, key string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down {
@@ -202,7 +202,7 @@ func TestMultiValuedClaims(t *testing.T) {
 
 func TestTasksAreJudgedAsTheCallThatMadeThem(t *testing.T) {
 	set := policies(t, `permit(principal, action, resource == Tool::"slow") unless { context has arg_n && context.arg_n == 7 };`)
-	store := &shelf{}
+	store := &heldValues{}
 	env := edge.Env{Store: store}
 	alice, bob := person("alice", nil), person("bob", nil)
 	for _, result := range []string{`{"task":{"taskId":"t1","ttl":60000}}`, `{"resultType":"task","taskId":"t1","ttlMs":60000}`} {

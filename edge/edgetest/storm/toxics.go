@@ -90,13 +90,13 @@ func (s *storm) toxicsBefore(ctx context.Context, kind kit.Era, scale time.Durat
 }
 
 // callers opens clients of both eras before an edge, each of which has made a
-// call. dress, if any, does something to the client of a number before it.
-func (s *storm) callers(ctx context.Context, e *kit.Edge, count, from int, n *kit.Numbers, dress func(c *kit.Client, i int)) []*kit.Client {
+// call. prepare, if any, does something to the client of a number before it.
+func (s *storm) callers(ctx context.Context, e *kit.Edge, count, from int, n *kit.Numbers, prepare func(c *kit.Client, i int)) []*kit.Client {
 	clients, err := kit.OpenAll(ctx, e.Addr, count, func(i int) (*kit.Client, error) {
 		c, err := kit.Dial(ctx, e.Addr, kit.Mixed(i), kit.DialOptions{From: from + i, Buffer: 32 << 10})
 		if err == nil {
-			if dress != nil {
-				dress(c, i)
+			if prepare != nil {
+				prepare(c, i)
 			}
 			if err = c.Begin("toxics"); err == nil {
 				_, err = toxicCall(c, n)
