@@ -46,7 +46,7 @@ type config struct {
 }
 
 // Settings changes the settings of the process. They begin as serve.Defaults,
-// on 127.0.0.1:0 and without an admin door.
+// on 127.0.0.1:0 and without an admin address.
 func Settings(change func(*serve.Settings)) Option {
 	return func(c *config) { change(&c.settings) }
 }

@@ -168,7 +168,7 @@ type readiness struct {
 	text string
 }
 
-// watchReadiness asks the admin door for /readyz and knocks at the door, again
+// watchReadiness asks the admin address for /readyz and knocks at the door, again
 // and again, until the function that it returns is called. Whoever sends work
 // to an edge must be able to hear that it ends before it refuses.
 func (s *storm) watchReadiness(ctx context.Context, e *kit.Edge) (stop func() readiness) {
