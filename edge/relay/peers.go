@@ -73,6 +73,13 @@ func (l *Lease) renew(began, now time.Time) {
 	l.said = began
 }
 
+// Begun reports whether the edge has written once that it is alive.
+func (l *Lease) Begun() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.said.IsZero()
+}
+
 // Count returns how often the edge was late.
 func (l *Lease) Count() uint64 {
 	l.mu.Lock()

@@ -4,6 +4,7 @@ package serve_test
 
 import (
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -72,9 +73,10 @@ func TestItem01OlderTransportAtEveryReplica(t *testing.T) {
 			p.back.Always("tools/call", func(c *edgetest.Call) { c.Wait(nil) })
 			for i, way := range [][2]*edgetest.OldSession{{there, here}, {here, there}} {
 				p.back.Forget()
-				way[0].Request(`"slow"`, "tools/call", `{"name":"echo"}`)
+				id := `"slow ` + strconv.Itoa(i) + `"` // the first may not have ended yet
+				way[0].Request(id, "tools/call", `{"name":"echo"}`)
 				p.back.Await("tools/call", 1)
-				way[1].Accepted(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"slow","reason":"enough"}}`)
+				way[1].Accepted(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":"enough"}}`)
 				if got := p.back.Await("notifications/cancelled", 1); edgetest.Member(string(got.Message.Params), "reason") == "" {
 					t.Errorf("%d: %s", i, got.Body)
 				}

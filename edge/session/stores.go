@@ -134,15 +134,16 @@ func (t *Stores) List() []*Store {
 	return all
 }
 
-// Strangers reports whether a store has not answered yet, not once. One that
-// goes away later leaves the edge ready: it serves what needs no store, and no
-// other edge would fare better.
+// Strangers reports whether a store has not answered yet, not once, or does not know
+// yet that this edge is alive: until then no other edge passes on messages to it. A
+// store that goes away later leaves the edge ready: it serves what needs no store,
+// and no other edge would fare better.
 func (t *Stores) Strangers() bool {
 	for _, one := range t.List() {
 		if one.met.Load() {
 			continue
 		}
-		if one.Ready() != nil {
+		if one.Ready() != nil || !one.Lease.Begun() {
 			return true
 		}
 		one.met.Store(true)

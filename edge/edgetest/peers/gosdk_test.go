@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -32,7 +33,7 @@ func runGoSDK(ctx context.Context, _ bench, url string, p plan) (s seen, err err
 	if p.Elicit != nil {
 		options.ElicitationHandler = func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			elicit = r.Params.Message
-			return &mcp.ElicitResult{Action: "accept", Content: p.Elicit.Answer.(args)}, nil
+			return &mcp.ElicitResult{Action: "accept", Content: maps.Clone(p.Elicit.Answer.(args))}, nil // the SDK adds defaults to it
 		}
 	}
 	if p.Sample != nil {
