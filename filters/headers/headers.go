@@ -13,14 +13,14 @@ import (
 	"github.com/weir-edge/weir/edge/outgoing"
 )
 
-// Bounds of an allowlist, and of what one message may have passed on.
+// Bounds of an allowlist, and of the lines that pass with one message.
 const (
 	MaxNames = 64
 	MaxLines = 64
 	MaxBytes = 8 << 10 // of names and values together
 )
 
-// Part is what one server passes on. It is immutable and safe for concurrent
+// Part is the allowlist of one server. It is immutable and safe for concurrent
 // use.
 type Part struct{ allow []string }
 
@@ -65,10 +65,9 @@ func has(names []string, name string) bool {
 }
 
 // Take is for the door, which alone sees a client's header: it appends a line to
-// lines when the list has its name, as a copy that shares no memory with name
-// and value. It takes no more than the filter lets pass and one line that makes
-// it too much, so that a client cannot make an exchange large. A nil Part takes
-// nothing.
+// lines if the list has its name, as a copy that shares no memory with name and
+// value. It stops after the first line that exceeds the filter's bounds, so that
+// a client cannot make an exchange large. A nil Part takes nothing.
 func (p *Part) Take(lines []edge.Header, name, value []byte) []edge.Header {
 	if p == nil || !p.wants(name) || tooMuch(lines) {
 		return lines
@@ -85,8 +84,8 @@ func (p *Part) wants(name []byte) bool {
 	return false
 }
 
-// equal compares names without case (RFC 9110 §5.1). What else may be taken for
-// the same name is another here: only a name that is listed passes.
+// equal compares names without case (RFC 9110 §5.1), and normalizes nothing
+// else: only a name that is listed passes.
 func equal(a string, b []byte) bool {
 	for i := range len(a) {
 		if lower(a[i]) != lower(b[i]) {
@@ -126,7 +125,7 @@ func (p *Part) Open(edge.Env) (edge.Filter, error) {
 	}, nil
 }
 
-// judge leaves in x.Forward what may pass.
+// judge leaves in x.Forward only the lines that may pass.
 func (p *Part) judge(x *edge.Exchange) error {
 	x.Forward = slices.DeleteFunc(x.Forward, func(l edge.Header) bool {
 		return !slices.ContainsFunc(p.allow, func(n string) bool { return len(n) == len(l.Name) && equal(n, []byte(l.Name)) })
