@@ -21,7 +21,7 @@ import (
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
-// Spec is what the limits of one server are made from.
+// Spec describes the limits of one server.
 type Spec struct {
 	Namespace     string // "" outside a cluster
 	Server        string
@@ -68,7 +68,7 @@ func (k Kind) String() string {
 	return [...]string{"shared_server", "per_user_server", "shared_tool", "per_user_tool"}[k]
 }
 
-// Counters are what the limits of a server have counted since they were parsed.
+// Counters are the counts of a server's limits since they were parsed.
 type Counters struct {
 	Admitted    uint64        // calls that had a token of every bucket
 	Limited     [kinds]uint64 // calls that were refused, by the Kind of bucket that wanted the longest wait
@@ -111,8 +111,8 @@ func Parse(s Spec) (*Part, field.ErrorList) {
 	if ns == "" {
 		ns = "local"
 	}
-	// What is in braces says where in a cluster a key lies: all buckets of a
-	// server lie together, so that one call can take from all of them.
+	// The part in braces is the hash tag of a Redis Cluster: all buckets of a
+	// server share a slot, so that one call can take from all of them.
 	r := reader{prefix: "rl:{" + word(ns) + ":" + word(s.Server) + "}", authenticated: s.Authenticated}
 	p := &Part{open: s.FailOpen, tools: make(map[string]limits, len(s.Limits.Tools))}
 	if s.Limits.Shared == nil && s.Limits.PerUser == nil && len(s.Limits.Tools) == 0 {
@@ -187,7 +187,7 @@ func word(name string) string {
 	return "~" + digest(name)
 }
 
-// digest stands for text of any length that is not to be read in the store.
+// digest returns a hash of text that must not be readable in the store.
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])
@@ -264,8 +264,7 @@ func (p *Part) take(ctx context.Context, store edge.Store, buckets []edge.Bucket
 	return wait, short, err
 }
 
-// purse is what charge puts the buckets of one call into, which would be on the
-// heap otherwise.
+// purse holds the buckets of one call, to keep them off the heap.
 type purse struct {
 	buckets [kinds]edge.Bucket
 	is      [kinds]Kind
@@ -339,7 +338,7 @@ func limited(wait time.Duration) error {
 	}
 }
 
-// exceeded is what a client reads, in the words that clients know.
+// exceeded is the text that a client reads, in words that clients know.
 type exceeded struct{}
 
 func (exceeded) Error() string { return "Rate limit exceeded" }
