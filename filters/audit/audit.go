@@ -21,7 +21,7 @@ import (
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
-// Spec is what the audit log of one server is made from.
+// Spec describes the audit log of one server.
 type Spec struct {
 	Server   string
 	Endpoint string        // path at which clients reach the server; /mcp when empty
@@ -138,7 +138,7 @@ func (p *Part) Open(env edge.Env) (edge.Filter, error) {
 	return l.Filter, nil
 }
 
-// Start opens the log, and has it closed when the plan retires. It fails for a
+// Start opens the log, and closes it when the plan retires. It fails for a
 // file that cannot be appended to.
 func (p *Part) Start(env edge.Env) (*Log, error) {
 	f, err := p.open(p.file)

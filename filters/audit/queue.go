@@ -46,7 +46,7 @@ type queue struct {
 	pending batch
 	gap     uint64    // records lost since the last line of pending
 	since   time.Time // the first of those
-	asked   bool      // the file is to be opened anew
+	asked   bool      // the file is to be reopened
 	closed  bool
 	gone    bool // nobody waits for the writer any longer
 	count   Counters
@@ -109,7 +109,7 @@ func (q *queue) add(line []byte) {
 	}
 }
 
-// tell has the log itself say what is missing at this place of it.
+// tell records in the log itself how many records are missing here.
 func (q *queue) tell() {
 	if q.gap == 0 {
 		return
@@ -291,7 +291,7 @@ func (q *queue) save(b *batch, failing *fault) {
 	}
 }
 
-// wanted reports whether the file is to be opened anew, once.
+// wanted reports, once, whether the file is to be reopened.
 func (q *queue) wanted() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -326,7 +326,7 @@ func (q *queue) pause(failing *fault) bool {
 	case <-q.quit:
 		return false
 	case <-t.C:
-	case <-q.hurry: // the file may have been made anew, or the end is near
+	case <-q.hurry: // the file may have been replaced, or the end is near
 	}
 	select {
 	case <-q.quit:

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-edge/weir/filters/audit/mask"
 )
 
-// entry is what a record is made from.
+// entry holds the data of a record.
 type entry struct {
 	typ                           Type
 	outcome                       Outcome
