@@ -21,7 +21,7 @@ import (
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
-// Spec is what the telemetry of one server is made from.
+// Spec describes the telemetry of one server.
 type Spec struct {
 	Server  string
 	Service string // service.name; that of the server when empty
