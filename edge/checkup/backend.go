@@ -45,7 +45,7 @@ type Config struct {
 	Step func(ctx context.Context, step, subject string, f func(context.Context) edge.Finding) edge.Finding
 }
 
-// patient is a backend that is looked at.
+// patient is a backend under examination.
 type patient struct {
 	Config
 	subject string // SERVER/BACKEND
@@ -238,7 +238,7 @@ func (p *patient) secure(ctx context.Context) edge.Finding {
 	return edge.Fine(tls.VersionName(t.ConnectionState().Version) + ", certificate valid until " + edge.Day(leaf.NotAfter))
 }
 
-// credential opens what the edge sends the backend besides its calls.
+// credential opens the credential that the edge sends the backend.
 func (p *patient) credential(context.Context) edge.Finding {
 	var err error
 	env := edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: p.Secrets, Defer: func(f func()) { p.after = append(p.after, f) }}
@@ -259,7 +259,7 @@ func (p *patient) config(sse bool) backend.Config {
 	}
 }
 
-// introduce has the backend say what it speaks, as the edge does.
+// introduce asks the backend which protocol it speaks, as the edge does.
 func (p *patient) introduce(ctx context.Context) edge.Finding {
 	in, err := p.introduced(ctx, p.plan.Transport == compile.SSE)
 	switch {

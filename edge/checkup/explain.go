@@ -220,7 +220,7 @@ func (p *patient) unwanted(got *answer, err error) edge.Finding {
 	return edge.Problem(edge.ClassProtocol, "check that the URL is one of an MCP server, and update it or weir where revisions differ", "%v%s", err, quote(got))
 }
 
-// quote is what a server says besides; it is a stranger's text.
+// quote returns the server's own text, which is not to be trusted.
 func quote(got *answer) string {
 	said := backend.Words(got.start, got.secrets...)
 	switch {
