@@ -10,8 +10,8 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 )
 
-// offers has the backends that spoke list what they offer, and looks at what
-// clients would see of it, by the server's own rules.
+// offers lists the tools, prompts and resources of the backends that spoke, and
+// checks what clients would see of them under the server's own rules.
 func (c Config) offers(ctx context.Context, s compile.Server, all []*patient) []edge.Finding {
 	var sources []catalog.Source
 	var here []*patient

@@ -163,9 +163,9 @@ const closing = 5 * time.Second
 // What is recorded later is counted as lost.
 func (l *Log) Close(ctx context.Context) { l.queue.close(ctx) }
 
-// Reopen has the log file opened anew by its name before anything else is
-// written, for those who rotate it. It does nothing for standard output. A file
-// that cannot be opened keeps the old one, and is tried again.
+// Reopen opens the log file by its name again before the next write, for those
+// who rotate it. It does nothing for standard output. While the file cannot be
+// opened, the log keeps the old one and tries again.
 func (l *Log) Reopen() { l.queue.reopen() }
 
 // Counters are what a log has counted since it was opened. Recorded is Written,

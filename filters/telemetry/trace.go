@@ -126,7 +126,7 @@ func (t *Telemetry) follow(ctx context.Context, x *edge.Exchange, began time.Tim
 }
 
 // descend begins the span of a call to a backend, when the exchange has one,
-// and has the backend know of it.
+// and sends its trace context to the backend.
 func (t *Telemetry) descend(ctx context.Context, x *edge.Exchange, began time.Time) (context.Context, *span) {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx, nil
