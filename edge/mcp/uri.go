@@ -4,9 +4,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
-	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 )
@@ -408,64 +405,6 @@ func dotted(text string) bool {
 	return true
 }
 
-// plainText reports whether every reader sees the same characters in a text.
-func plainText(s string) bool {
-	hidden := (*[unicode.MaxRune/64 + 1]uint64)(nil)
-	for i := 0; i < len(s); {
-		if c := s[i]; c < utf8.RuneSelf {
-			if c < ' ' || c == 0x7f {
-				return false
-			}
-			i++
-			continue
-		}
-		if hidden == nil {
-			hidden = notPlain()
-		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError || hidden[r/64]&(1<<(r%64)) != 0 {
-			return false
-		}
-		i += size
-	}
-	return true
-}
-
-// notPlain is a bit for each character that readers see differently: those that
-// they do not see, and those that stand for a dot, a slash, a backslash or another
-// delimiter.
-var notPlain = sync.OnceValue(func() *[unicode.MaxRune/64 + 1]uint64 {
-	bits := new([unicode.MaxRune/64 + 1]uint64)
-	add := func(r rune) { bits[r/64] |= 1 << (r % 64) }
-	for _, t := range []*unicode.RangeTable{
-		unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp,
-		unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, unicode.Noncharacter_Code_Point,
-	} {
-		for _, some := range t.R16 {
-			for r := rune(some.Lo); r <= rune(some.Hi); r += rune(some.Stride) {
-				add(r)
-			}
-		}
-		for _, some := range t.R32 {
-			for r := rune(some.Lo); r <= rune(some.Hi); r += rune(some.Stride) {
-				add(r)
-			}
-		}
-	}
-	for _, r := range delimiters {
-		add(r)
-	}
-	return bits
-})
-
-// delimiters are the characters beyond ASCII that become one of ./\:;%?#@| when
-// they are normalised (NFKC), and those that Windows takes for one where it looks
-// for the best fit (bestfit1252.txt and others).
-const delimiters = "\u037e\u2024\u2025\u2026\u2047\u2048\u2049\u2100\u2101\u2105\u2106\u2488\u2489\u248a\u248b\u248c\u248d\u248e\u248f" +
-	"\u2490\u2491\u2492\u2493\u2494\u2495\u2496\u2497\u2498\u2499\u249a\u249b\u2a74\u33c2\u33c7\u33d8\ufe13\ufe14\ufe16\ufe19\ufe30" +
-	"\ufe52\ufe54\ufe55\ufe56\ufe5f\ufe68\ufe6a\ufe6b\uff03\uff05\uff0e\uff0f\uff1a\uff1b\uff1f\uff20\uff3c\uff5c\U0001f100" +
-	"\u2044\u2215\u29f8\u2216\u29f5\u00a5\u20a9\u20e5\u066a\u0589\u2236\u01c0\u2223\u2758"
-
 func cutBefore(s, mark string) (before, after string) {
 	if i := strings.Index(s, mark); i >= 0 {
 		return s[:i], s[i:]
@@ -493,112 +432,6 @@ func impliedPort(scheme string) string {
 		return ":21"
 	}
 	return ""
-}
-
-func lowerASCII(s string) string {
-	return strings.Map(func(r rune) rune {
-		if 'A' <= r && r <= 'Z' {
-			return r + ('a' - 'A')
-		}
-		return r
-	}, s)
-}
-
-func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
-
-func word(c byte) bool {
-	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-}
-
-// unescapeUnreserved decodes the escapes of what needs none, but for dots, and
-// writes the others in upper case. It reports false for escapes that are none.
-func unescapeUnreserved(s string) (string, bool) {
-	if !strings.Contains(s, "%") {
-		return s, true
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			b.WriteByte(s[i])
-			continue
-		}
-		c, ok := escaped(s, i)
-		switch {
-		case !ok:
-			return "", false
-		case word(c) || c == '-' || c == '~':
-			b.WriteByte(c)
-		default:
-			b.WriteString(strings.ToUpper(s[i : i+3]))
-		}
-		i += 2
-	}
-	return b.String(), true
-}
-
-// escaped reads the escape at i.
-func escaped(s string, i int) (byte, bool) {
-	if i+2 >= len(s) {
-		return 0, false
-	}
-	high, low := hexDigit(s[i+1]), hexDigit(s[i+2])
-	return byte(high<<4 | low), high >= 0 && low >= 0
-}
-
-func hexDigit(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c|0x20 && c|0x20 <= 'f':
-		return int(c|0x20-'a') + 10
-	}
-	return -1
-}
-
-// unescapeAll undoes every escape, once.
-func unescapeAll(s string) string {
-	if !strings.Contains(s, "%") {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if c, ok := escaped(s, i); ok && s[i] == '%' {
-			b.WriteByte(c)
-			i += 2
-			continue
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
-
-// needsEscape reports whether a byte has to be escaped in every part of a URI.
-func needsEscape(c byte) bool {
-	return c >= utf8.RuneSelf || strings.IndexByte(" \"<>^`{|}", c) >= 0
-}
-
-// isPlain reports whether a URI has neither escapes nor what needs them.
-func isPlain(s string) bool {
-	for i := range len(s) {
-		if s[i] == '%' || needsEscape(s[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-// escapeAll escapes what has to be.
-func escapeAll(s string) string {
-	const hex = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(s) {
-		if c := s[i]; needsEscape(c) {
-			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
 }
 
 // withoutDots removes dot segments from an absolute path (RFC 3986 §5.2.4).

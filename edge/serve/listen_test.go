@@ -45,15 +45,17 @@ func TestListenerThatDoesNotRead(t *testing.T) {
 		edgetest.Until(t, "the edge's own stream", own.Listening)
 		own.Push(text)
 	}
-	began := time.Now()
+	longest := time.Duration(0)
 	for i := range 600 { // more than all the buffers on the way to the deaf one hold
+		began := time.Now()
 		push(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"test://a","n":%d,"x":"%s"}}`, i, strings.Repeat("x", 15<<10)))
 		if m := reader.NextMessage(); edgetest.Member(string(m.Params), "n") != fmt.Sprint(i) {
 			t.Fatalf("update %d: %.100s", i, m.Params)
 		}
+		longest = max(longest, time.Since(began))
 	}
-	if d := time.Since(began); d > edgetest.Patience/4 {
-		t.Errorf("the others waited %s", d)
+	if longest > edgetest.Patience/4 {
+		t.Errorf("the others waited %s for one update", longest)
 	}
 	offers(a, "echo", "fresh")
 	push(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
