@@ -22,10 +22,10 @@ type Guest struct {
 	// becomes of its header lines. nil for nobody.
 	HTTPResponse func(context.Context, *HTTP) (Lines, error)
 
-	// Authenticate says who sends what comes with header lines that nothing else
-	// knows a credential in: nil without an error for a sender that no program
+	// Authenticate says who sends what comes from an address, with header lines that
+	// nothing else knows a credential in: nil without an error for a sender that no program
 	// knows either. nil for nobody.
-	Authenticate func(ctx context.Context, heard []Header) (*Identity, error)
+	Authenticate func(ctx context.Context, remote string, heard []Header) (*Identity, error)
 
 	// MapIdentity makes of who a token is for who that is here. nil for nobody.
 	MapIdentity func(context.Context, *Identity) (*Identity, error)
@@ -54,6 +54,7 @@ type Guest struct {
 type HTTP struct {
 	Method string   // POST, GET or DELETE
 	Path   string   // without the query
+	Remote string   // address of the client, without the port
 	Heard  []Header // lines of the request that programs want to see, as in Exchange.Heard
 	Status int      // of the answer; 0 before there is one
 }

@@ -13,7 +13,7 @@ func benchCall(b *testing.B, g *Guest, in []byte) {
 	ctx, out := context.Background(), make([]byte, 0, 4<<10)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := g.Call(ctx, hook, "s", in, out); err != nil {
+		if _, err := g.Call(ctx, hook, "s", Sender{}, in, out); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -48,7 +48,7 @@ func BenchmarkHookParallel(b *testing.B) {
 	b.RunParallel(func(p *testing.PB) {
 		ctx, out := context.Background(), make([]byte, 0, 4<<10)
 		for p.Next() {
-			if _, err := g.Call(ctx, hook, "", in, out); err != nil {
+			if _, err := g.Call(ctx, hook, "", Sender{}, in, out); err != nil {
 				b.Error(err)
 			}
 		}

@@ -34,22 +34,22 @@ func byCommand() *encoder {
 }
 
 func TestW09(t *testing.T) {
-	g := open(t, byCommand().bytes(), func(b *Binding) { b.Limits.Timeout = 5 * time.Millisecond })
+	g := open(t, byCommand().bytes(), func(b *Binding) { b.Limits.Timeout, b.Limits.Instances = 5*time.Millisecond, 1 })
 	for i, c := range []struct {
 		input string
 		want  Reason
 	}{{"t", Trap}, {"x", Trap}, {"o", Trap}, {"l", Deadline}} {
-		_, err := g.Call(context.Background(), hook, "", []byte(c.input), nil)
+		_, err := g.Call(context.Background(), hook, "", Sender{}, []byte(c.input), nil)
 		var f *Failure
 		if !errors.As(err, &f) || f.Reason != c.want {
 			t.Errorf("%q: got %v, want %v", c.input, err, c.want)
 		}
-		out, err := g.Call(context.Background(), hook, "", []byte("k"), nil)
+		out, err := g.Call(context.Background(), hook, "", Sender{}, []byte("k"), nil)
 		if err != nil || string(out) != "k" {
 			t.Errorf("the call after %q: %q, %v", c.input, out, err)
 		}
 		if s := g.Stats(); s.Made != uint64(i+1) {
-			t.Errorf("%d instances were made anew, want %d", s.Made, i+1)
+			t.Errorf("%d instances were made after the first, want %d", s.Made, i+1)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func TestG23(t *testing.T) {
 				if i%100 == w {
 					input = "t"
 				}
-				_, err := g.Call(context.Background(), hook, "", []byte(input), nil)
+				_, err := g.Call(context.Background(), hook, "", Sender{}, []byte(input), nil)
 				if (err != nil) != (input == "t") {
 					t.Errorf("%q gives %v", input, err)
 				}
@@ -99,7 +99,7 @@ func TestW10(t *testing.T) {
 	}{"shared": {Shared, true}, "per request": {PerRequest, false}, "per session": {PerSession, false}} {
 		g := open(t, e.bytes(), func(b *Binding) { b.Isolation, b.Limits.Instances = c.isolation, 1 })
 		for i, tenant := range []string{"A", "B", "A", "B"} {
-			out, err := g.Call(context.Background(), hook, tenant, []byte(tenant), nil)
+			out, err := g.Call(context.Background(), hook, tenant, Sender{}, []byte(tenant), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +123,7 @@ func TestForgotten(t *testing.T) {
 			b.Isolation, b.Limits.Instances, b.Config = isolation, 1, []byte(`{"key":"of the configuration"}`)
 		})
 		for _, in := range []string{"", "first", strings.Repeat("long", 40), "short", ""} {
-			out, err := g.Call(context.Background(), hook, "s", []byte(in), nil)
+			out, err := g.Call(context.Background(), hook, "s", Sender{}, []byte(in), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -157,14 +157,14 @@ func TestW11(t *testing.T) {
 		result(resultAt, 24),
 	)
 	g := open(t, e.bytes(), func(b *Binding) { b.Isolation = PerRequest })
-	one, err := g.Call(context.Background(), hook, "", nil, nil)
+	one, err := g.Call(context.Background(), hook, "", Sender{}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := []byte{0, 0, 0, 0, 0, wasiNoCapable, wasiBadFile, 0, wasiNoCapable}; !bytes.Equal(one[:9], want) {
 		t.Errorf("got %v, want %v", one[:9], want)
 	}
-	two, err := g.Call(context.Background(), hook, "", nil, nil)
+	two, err := g.Call(context.Background(), hook, "", Sender{}, nil, nil)
 	if err != nil || !bytes.Equal(one, two) {
 		t.Errorf("random bytes without the grant: %x, then %x, %v", one[16:], two[16:], err)
 	}
@@ -174,16 +174,16 @@ func TestW11(t *testing.T) {
 
 func TestW12(t *testing.T) {
 	g := open(t, scanner().bytes())
-	_, err := g.Call(context.Background(), hook, "", make([]byte, 100<<20), nil)
+	_, err := g.Call(context.Background(), hook, "", Sender{}, make([]byte, 100<<20), nil)
 	var f *Failure
 	if !errors.As(err, &f) || f.Reason != Broken || !strings.Contains(f.Detail, "104857600 bytes") {
 		t.Errorf("100 MiB: %v", err)
 	}
 	// More than the guest has room for.
-	if _, err = g.Call(context.Background(), hook, "", make([]byte, bufferMax+1), nil); !errors.As(err, &f) || f.Reason != Broken {
+	if _, err = g.Call(context.Background(), hook, "", Sender{}, make([]byte, bufferMax+1), nil); !errors.As(err, &f) || f.Reason != Broken {
 		t.Errorf("more than its buffer: %v", err)
 	}
-	if _, err = g.Call(context.Background(), hook, "", record(1000), nil); err != nil {
+	if _, err = g.Call(context.Background(), hook, "", Sender{}, record(1000), nil); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 }
@@ -237,7 +237,7 @@ func TestW14(t *testing.T) {
 				default:
 				}
 				mu.RLock()
-				_, err := g.Call(ctx, hook, "", record(100), nil)
+				_, err := g.Call(ctx, hook, "", Sender{}, record(100), nil)
 				mu.RUnlock()
 				if err != nil {
 					t.Errorf("a call failed: %v", err)
@@ -334,7 +334,7 @@ func TestW17(t *testing.T) {
 		loop(i32(1), i32(1<<16), i32(1<<20), call(0), get(1), i32(1), ins(opAdd32, opLocalTee, 1), i32(1_000_000), ins(0x49, opBrIf, 0)),
 		i64(0))
 	g := open(t, e.bytes(), func(b *Binding) { b.Log, b.Limits.Fuel, b.Limits.Timeout = slogger(sink), 1<<40, time.Minute })
-	if _, err := g.Call(context.Background(), hook, "", nil, nil); err != nil {
+	if _, err := g.Call(context.Background(), hook, "", Sender{}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	s := g.Stats()
@@ -348,7 +348,7 @@ func TestW17(t *testing.T) {
 	}
 	// Under ordinary limits the flood ends by fuel or time.
 	g = open(t, e.bytes(), func(b *Binding) { b.Limits.Timeout = 5 * time.Millisecond })
-	if _, err := g.Call(context.Background(), hook, "", nil, nil); err == nil {
+	if _, err := g.Call(context.Background(), hook, "", Sender{}, nil, nil); err == nil {
 		t.Error("a million lines within 5 ms")
 	}
 }

@@ -42,10 +42,10 @@ type Stats struct {
 	Retired     [Reasons]uint64 // instances discarded after a failure, by its reason
 	Changed     uint64          // instances discarded because they could not be reset
 	Fuel        uint64          // used by all calls
-	Made        uint64          // instances made while a call waited for one
+	Made        uint64          // instances made after the first
 	LogsDropped uint64          // lines above the rate
-	Rests       uint64          // times that the guest was left alone
-	Resting     bool            // it is now
+	Rests       uint64          // times that messages of a sender began to rest
+	Resting     int             // senders whose messages rest now
 	Live, Idle  int             // instances, and those that no call uses
 }
 
@@ -62,10 +62,10 @@ func (g *Guest) Stats() Stats {
 	c := &g.counts
 	s := Stats{
 		Fuel: c.fuel.Load(), Made: c.made.Load(), LogsDropped: c.dropped.Load(), Rests: c.opened.Load(),
-		Resting: g.breaker.open(), Live: int(g.pool.live.Load()), Idle: g.pool.idle(), Changed: c.retired[retiredChanged].Load(),
+		Resting: g.breaker.resting(), Live: int(g.pool.live.Load()), Idle: g.pool.idle(), Changed: c.retired[retiredChanged].Load(),
 	}
 	if g.sessions != nil {
-		s.Idle = g.sessions.resting()
+		s.Idle += g.sessions.resting()
 	}
 	for r := range s.Retired {
 		s.Retired[r] = c.retired[r].Load()

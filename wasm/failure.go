@@ -21,8 +21,9 @@ const (
 	Memory                  // a trap after it was refused more memory
 	Broken                  // a breach of the ABI: a result outside of its memory, a bad argument
 	Saturated               // no instance became free in time
-	Open                    // it failed so often that it is left alone for a while
+	Open                    // it failed so often on messages of this sender that they rest for a while
 	Canceled                // the message it was for is not wanted any more
+	Unmade                  // no instance can be made
 	reasons
 )
 
@@ -30,10 +31,10 @@ const (
 const Reasons = int(reasons)
 
 func (r Reason) String() string {
-	return [...]string{"trap", "fuel", "deadline", "stack", "memory", "abi", "saturated", "breaker", "canceled", "unknown"}[min(r, reasons)]
+	return [...]string{"trap", "fuel", "deadline", "stack", "memory", "abi", "saturated", "breaker", "canceled", "instance", "unknown"}[min(r, reasons)]
 }
 
-// fault says that the guest is to blame, which the breaker counts.
+// fault says that the guest failed on the message, which the breaker counts.
 func (r Reason) fault() bool { return r <= Broken }
 
 // Failure is a call that failed. To clients it is an edge.Error of the kind

@@ -13,7 +13,7 @@ import (
 func fuelOf(t *testing.T, g *Guest, in []byte) int64 {
 	t.Helper()
 	before := g.Stats().Fuel
-	if _, err := g.Call(context.Background(), hook, "", in, nil); err != nil {
+	if _, err := g.Call(context.Background(), hook, "", Sender{}, in, nil); err != nil {
 		t.Fatal(err)
 	}
 	return int64(g.Stats().Fuel - before)

@@ -45,11 +45,11 @@ const (
 type Limits struct {
 	Memory    uint64        // bytes of one instance, at most MaxMemory; 32 MiB for a module of the Go toolchain, 4 MiB for another
 	Fuel      int64         // of one call; 50 million
-	Timeout   time.Duration // of one call, not counting what host functions wait for; 5ms
+	Timeout   time.Duration // of a processor, in one call; 5ms
 	Output    uint64        // bytes that one call may return; 1 MiB
 	Input     uint64        // bytes that one call may be given; 1 MiB
 	Instances int           // at once; twice the processors
-	Prewarm   int           // instances made before they are asked for; 1
+	Prewarm   int           // instances that are kept ready before they are asked for; as many as there are processors, and of PerSession one
 	Wait      time.Duration // for an instance to become free; Timeout, and at least 100ms: that others are at it, or that the machine is busy, is no fault of the call
 	Init      time.Duration // of the initialization; 2s
 	InitFuel  int64         // of the initialization; 2,000 million
@@ -94,6 +94,7 @@ type Guest struct {
 
 	pool     *pool
 	sessions *sessions // nil unless PerSession
+	maker    maker
 	breaker  breaker
 	counts   counts
 	lines    lineRate
@@ -102,7 +103,6 @@ type Guest struct {
 	closed atomic.Bool
 	idle   chan struct{}
 	once   sync.Once
-	warm   sync.WaitGroup
 }
 
 func (b *Binding) fill(goModule bool) error {
@@ -122,7 +122,11 @@ func (b *Binding) fill(goModule bool) error {
 	l.Output = min(orElse(l.Output, 1<<20), MaxMemory)
 	l.Input = min(orElse(l.Input, 1<<20), MaxMemory)
 	l.Instances = orElse(l.Instances, 2*runtime.GOMAXPROCS(0))
-	l.Prewarm = min(orElse(l.Prewarm, 1), l.Instances)
+	ready := runtime.GOMAXPROCS(0)
+	if b.Isolation == PerSession {
+		ready = 1
+	}
+	l.Prewarm = min(orElse(l.Prewarm, ready), l.Instances)
 	l.Wait = orElse(l.Wait, max(l.Timeout, 100*time.Millisecond))
 	l.Init = orElse(l.Init, 2*time.Second)
 	l.InitFuel = orElse(l.InitFuel, 2_000_000_000)
@@ -182,26 +186,10 @@ func (m *Module) Open(ctx context.Context, b Binding) (*Guest, error) {
 		g.image, first.own = first.base, false
 	}
 	g.active.Store(1)
-	if g.sessions != nil {
-		first.close() // sessions begin as copies of it, or anew
-		return g, nil
-	}
 	g.pool.room()
 	g.pool.put(first)
-	for range b.Limits.Prewarm - 1 {
-		if !g.pool.room() {
-			break
-		}
-		// The goroutine ends when its instance is made; Close waits for it.
-		g.warm.Go(func() {
-			if in, _, err := g.newInstance(context.Background()); err != nil {
-				g.binding.Log.Warn("an instance cannot be made", "guest", g.binding.Name, "error", err)
-				g.pool.drop(nil)
-			} else {
-				g.pool.put(in)
-			}
-		})
-	}
+	g.grow()
+	g.maker.work.Wait() // no call is the first to need them
 	return g, nil
 }
 
@@ -296,12 +284,12 @@ var errClosed = errors.New("wasm: the guest is closed")
 
 // Call asks the guest: in is the record for the hook, and what the guest
 // returns is appended to out; nothing appended means that nothing changes.
-// session is an opaque key that is only looked at under PerSession. A guest
-// without the hook returns nothing.
+// session is an opaque key that is only looked at under PerSession. from is who
+// caused the question. A guest without the hook returns nothing.
 //
 // An error is a *Failure, which for clients is an edge.Error, except after
 // Close. Under the policy Skip there is none, and nothing is appended.
-func (g *Guest) Call(ctx context.Context, hook abi.Hook, session string, in, out []byte) ([]byte, error) {
+func (g *Guest) Call(ctx context.Context, hook abi.Hook, session string, from Sender, in, out []byte) ([]byte, error) {
 	if !g.Has(hook) {
 		return out, nil
 	}
@@ -311,12 +299,26 @@ func (g *Guest) Call(ctx context.Context, hook abi.Hook, session string, in, out
 		return nil, errClosed
 	}
 	n := len(out)
-	got, f := g.ask(ctx, hook, session, in, out)
-	if f == nil {
+	if !g.skips(hook) && !g.breaker.allow(from) {
+		f := &Failure{Guest: g.binding.Name, Hook: hook, Reason: Open}
+		g.counts.failed(hook, Open, false)
+		return nil, f
+	}
+	got, again, f := g.ask(ctx, hook, session, in, out)
+	if again {
+		got, _, f = g.ask(ctx, hook, session, in, out)
+	}
+	switch {
+	case f == nil:
+		g.breaker.success(from)
 		g.counts.done(hook, len(got) > n)
 		return got, nil
+	case f.Reason.fault():
+		g.crash(hook, from)
+	default:
+		g.breaker.undecided(from)
 	}
-	skip := g.binding.OnError[hook] == Skip && f.Reason != Canceled
+	skip := g.skips(hook) && f.Reason != Canceled
 	g.counts.failed(hook, f.Reason, skip)
 	if skip {
 		return out, nil
@@ -324,63 +326,45 @@ func (g *Guest) Call(ctx context.Context, hook abi.Hook, session string, in, out
 	return nil, f
 }
 
+// skips reports whether a failure in a hook is passed over. A guest whose
+// failures are passed over is asked about every message all the same: to rest
+// would be to let pass what it would have refused.
+func (g *Guest) skips(hook abi.Hook) bool { return g.binding.OnError[hook] == Skip }
+
 // Reject is for a record that Call returned and that turns out to be no answer
 // to the hook: malformed, or with operations that it may not use. It is counted
 // as a breach of the ABI and gives what Call would have given for one: the
 // failure, or nil under the policy Skip.
-func (g *Guest) Reject(hook abi.Hook, detail string) error {
-	skip := g.binding.OnError[hook] == Skip
+func (g *Guest) Reject(hook abi.Hook, from Sender, detail string) error {
+	skip := g.skips(hook)
 	g.counts.failed(hook, Broken, skip)
-	g.crash()
+	g.crash(hook, from)
 	if skip {
 		return nil
 	}
 	return &Failure{Guest: g.binding.Name, Hook: hook, Reason: Broken, Detail: detail}
 }
 
-func (g *Guest) ask(ctx context.Context, hook abi.Hook, key string, in, out []byte) ([]byte, *Failure) {
-	fail := func(why Reason, detail string) *Failure {
-		return &Failure{Guest: g.binding.Name, Hook: hook, Reason: why, Detail: detail}
+// ask makes one try at a call. again reports that another may succeed: the
+// instance had no time or no memory left for next to no work, and nobody has
+// seen anything of the call.
+func (g *Guest) ask(ctx context.Context, hook abi.Hook, key string, in, out []byte) (got []byte, again bool, failure *Failure) {
+	fail := func(why Reason, detail string) ([]byte, bool, *Failure) {
+		return nil, false, &Failure{Guest: g.binding.Name, Hook: hook, Reason: why, Detail: detail}
 	}
 	if uint64(len(in)) > g.binding.Limits.Input {
-		return nil, fail(Broken, fmt.Sprintf("an input of %d bytes: its limit is %d", len(in), g.binding.Limits.Input))
-	}
-	if !g.breaker.allow() {
-		return nil, fail(Open, "")
+		return fail(Broken, fmt.Sprintf("an input of %d bytes: its limit is %d", len(in), g.binding.Limits.Input))
 	}
 	// 1. An instance.
-	var i *instance
-	var s *session
-	var ok bool
-	if g.sessions != nil {
-		if s, ok = g.sessions.get(ctx, key, g.binding.Limits.Wait); ok {
-			i = s.in
-		}
-	} else {
-		i, ok = g.pool.get(ctx, g.binding.Limits.Wait, nil)
-	}
-	if !ok {
-		g.breaker.undecided()
-		if ctx.Err() != nil {
-			return nil, fail(Canceled, "")
-		}
-		return nil, fail(Saturated, "")
-	}
+	i, s, why := g.acquire(ctx, key)
 	if i == nil {
-		var err error
-		if i, _, err = g.newInstance(ctx); err != nil {
-			if s != nil {
-				g.sessions.put(s, false)
-			} else {
-				g.pool.drop(nil)
-			}
-			g.crash()
-			return nil, fail(Trap, "a new instance: "+err.Error())
+		switch {
+		case ctx.Err() != nil:
+			return fail(Canceled, "")
+		case why != nil:
+			return fail(Unmade, why.Error())
 		}
-		g.counts.made.Add(1)
-		if s != nil {
-			s.in = i
-		}
+		return fail(Saturated, "")
 	}
 	// 2. The call.
 	got, err := i.run(ctx, hook, in, out)
@@ -388,16 +372,11 @@ func (g *Guest) ask(ctx context.Context, hook abi.Hook, key string, in, out []by
 	// 3. What becomes of the instance: after an error, nothing.
 	if err != nil {
 		f := i.failure(hook, err)
+		again = (f.Reason == Deadline || f.Reason == Memory) && !i.acted && g.binding.Limits.little(i.used())
 		g.retire(i, s, int(f.Reason))
-		if f.Reason.fault() {
-			g.crash()
-		} else {
-			g.breaker.undecided()
-		}
-		return nil, f
+		return nil, again, f
 	}
 	i.forget(len(in))
-	g.breaker.success()
 	switch {
 	case s != nil:
 		g.sessions.put(s, true)
@@ -406,7 +385,43 @@ func (g *Guest) ask(ctx context.Context, hook abi.Hook, key string, in, out []by
 	default:
 		g.pool.put(i)
 	}
-	return got, nil
+	return got, false, nil
+}
+
+// little reports whether a call used less fuel than guests use in all of its time:
+// its work is not what took its time or its memory.
+func (l *Limits) little(fuel int64) bool {
+	const perSlice = 100 * time.Microsecond // for a slice, where the machine does nothing else
+	return fuel < int64(l.Timeout/perSlice)*slice
+}
+
+// acquire returns an instance for a call, and its session under PerSession; none
+// when none becomes free in time, and why where none can be made.
+func (g *Guest) acquire(ctx context.Context, key string) (i *instance, s *session, err error) {
+	if g.pool.live.Load() == 0 {
+		if may, err := g.maker.may(); !may {
+			return nil, nil, err
+		}
+	}
+	if g.sessions == nil {
+		i, ok := g.pool.get(ctx, g.binding.Limits.Wait, nil, g.grow)
+		if !ok {
+			_, err = g.maker.may()
+		}
+		return i, nil, err
+	}
+	s, ok := g.sessions.get(ctx, key, g.binding.Limits.Wait)
+	if !ok {
+		return nil, nil, nil
+	}
+	if s.in == nil {
+		if s.in, err = g.make(ctx); err != nil {
+			g.sessions.put(s, false)
+			return nil, nil, err
+		}
+	}
+	g.grow()
+	return s.in, s, nil
 }
 
 func (g *Guest) retire(i *instance, s *session, why int) {
@@ -416,12 +431,14 @@ func (g *Guest) retire(i *instance, s *session, why int) {
 	} else {
 		g.pool.drop(i)
 	}
+	g.grow()
 }
 
-func (g *Guest) crash() {
-	if g.breaker.failure() {
+// crash counts a failure that a message caused.
+func (g *Guest) crash(hook abi.Hook, from Sender) {
+	if !g.skips(hook) && g.breaker.failure(from) {
 		g.counts.opened.Add(1)
-		g.binding.Log.Warn("guest fails again and again: it is left alone for a while", "guest", g.binding.Name)
+		g.binding.Log.Warn("guest fails again and again on messages of one sender: they rest for a while", "guest", g.binding.Name)
 	}
 }
 
@@ -445,7 +462,7 @@ func (g *Guest) Close() {
 	}
 	g.leave()
 	<-g.idle
-	g.warm.Wait()
+	g.maker.work.Wait()
 	if g.sessions != nil {
 		g.sessions.close()
 	}

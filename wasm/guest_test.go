@@ -83,7 +83,7 @@ func record(n int) []byte {
 func TestCall(t *testing.T) {
 	g := open(t, scanner().bytes())
 	for _, n := range []int{0, 100, 1 << 10, 16 << 10} {
-		out, err := g.Call(context.Background(), hook, "", record(n), []byte("before"))
+		out, err := g.Call(context.Background(), hook, "", Sender{}, record(n), []byte("before"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,11 +91,11 @@ func TestCall(t *testing.T) {
 			t.Errorf("%d bytes: got %q, want %q", n, out, want)
 		}
 	}
-	if out, err := g.Call(context.Background(), abi.OnEvent, "", nil, nil); out != nil || err != nil {
+	if out, err := g.Call(context.Background(), abi.OnEvent, "", Sender{}, nil, nil); out != nil || err != nil {
 		t.Errorf("a hook that is not there gives %q, %v", out, err)
 	}
 	s := g.Stats()
-	if s.Hooks[hook].Ops != 4 || s.Fuel == 0 || s.Live != 1 || s.Idle != 1 {
+	if s.Hooks[hook].Ops != 4 || s.Fuel == 0 || s.Live == 0 || s.Idle != s.Live {
 		t.Errorf("after 4 calls: %+v", s)
 	}
 }
@@ -106,7 +106,7 @@ func TestCallAllocates(t *testing.T) {
 		g := open(t, scanner().bytes(), func(b *Binding) { b.Isolation = isolation })
 		in, out, ctx := record(1<<10), make([]byte, 0, 1<<10), context.Background()
 		n := testing.AllocsPerRun(200, func() {
-			if _, err := g.Call(ctx, hook, "s", in, out); err != nil {
+			if _, err := g.Call(ctx, hook, "s", Sender{}, in, out); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -151,7 +151,7 @@ func TestIsolation(t *testing.T) {
 						g.EndSession(key)
 						continue
 					}
-					out, err := g.Call(context.Background(), hook, s, nil, nil)
+					out, err := g.Call(context.Background(), hook, s, Sender{}, nil, nil)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -178,7 +178,7 @@ func TestResetChanges(t *testing.T) {
 	}{"memory": {grow, 2}, "table": {table, 1}} {
 		g := open(t, c.e.bytes(), func(b *Binding) { b.Isolation = PerRequest })
 		for range 3 {
-			out, err := g.Call(context.Background(), hook, "", nil, nil)
+			out, err := g.Call(context.Background(), hook, "", Sender{}, nil, nil)
 			if err != nil || len(out) != 1 || out[0] != c.want {
 				t.Fatalf("%s: got %v, %v, want %d", name, out, err, c.want)
 			}
@@ -203,7 +203,7 @@ func TestInitTables(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 20 {
-				out, err := g.Call(context.Background(), hook, "", nil, nil)
+				out, err := g.Call(context.Background(), hook, "", Sender{}, nil, nil)
 				if err != nil || !bytes.Equal(out, []byte{77}) {
 					t.Errorf("got %v, %v", out, err)
 				}
@@ -220,7 +220,7 @@ func TestCloseWhileCalled(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for i := 0; ; i++ {
-				_, err := g.Call(context.Background(), hook, "", record(100), nil)
+				_, err := g.Call(context.Background(), hook, "", Sender{}, record(100), nil)
 				if i == 0 {
 					started <- struct{}{}
 				}
@@ -246,7 +246,7 @@ func TestCloseWhileCalled(t *testing.T) {
 
 func TestFailureIsOverload(t *testing.T) {
 	g := open(t, guestEncoder().hook("", ins(opUnreachable)).bytes())
-	_, err := g.Call(context.Background(), hook, "", nil, nil)
+	_, err := g.Call(context.Background(), hook, "", Sender{}, nil, nil)
 	var f *Failure
 	if !errors.As(err, &f) || f.Reason != Trap || !strings.Contains(f.Detail, "unreachable") {
 		t.Fatalf("got %v", err)
@@ -263,7 +263,7 @@ func TestFailureIsOverload(t *testing.T) {
 func TestPolicy(t *testing.T) {
 	binary := guestEncoder().hook("", ins(opUnreachable)).bytes()
 	g := open(t, binary, func(b *Binding) { b.OnError[hook] = Skip })
-	out, err := g.Call(context.Background(), hook, "", nil, []byte("x"))
+	out, err := g.Call(context.Background(), hook, "", Sender{}, nil, []byte("x"))
 	if err != nil || string(out) != "x" {
 		t.Errorf("got %q, %v", out, err)
 	}
@@ -286,14 +286,14 @@ func TestPolicy(t *testing.T) {
 
 func TestReject(t *testing.T) {
 	g := open(t, scanner().bytes())
-	if err := g.Reject(hook, "an operation of another hook"); edge.KindOf(err) != edge.Overload {
+	if err := g.Reject(hook, Sender{}, "an operation of another hook"); edge.KindOf(err) != edge.Overload {
 		t.Errorf("got %v", err)
 	}
 	if n := g.Stats().Hooks[hook].Failures[Broken]; n != 1 {
 		t.Errorf("counted %d", n)
 	}
 	g = open(t, scanner().bytes(), func(b *Binding) { b.OnError[hook] = Skip })
-	if err := g.Reject(hook, "x"); err != nil {
+	if err := g.Reject(hook, Sender{}, "x"); err != nil {
 		t.Errorf("under Skip: %v", err)
 	}
 }
@@ -310,8 +310,8 @@ func TestGrants(t *testing.T) {
 		t.Errorf("without the grant: %v", err)
 	}
 	g := open(t, binary, func(b *Binding) { b.Grants, b.Isolation = []string{abi.GrantRandom}, PerRequest })
-	one, err1 := g.Call(context.Background(), hook, "", nil, nil)
-	two, err2 := g.Call(context.Background(), hook, "", nil, nil)
+	one, err1 := g.Call(context.Background(), hook, "", Sender{}, nil, nil)
+	two, err2 := g.Call(context.Background(), hook, "", Sender{}, nil, nil)
 	if err1 != nil || err2 != nil || bytes.Equal(one, two) {
 		t.Errorf("random bytes %x and %x, errors %v, %v", one, two, err1, err2)
 	}
@@ -353,24 +353,24 @@ func TestGoGuest(t *testing.T) {
 			t.Errorf("subscriptions %+v", subs)
 		}
 		for range 3 {
-			out, err := g.Call(context.Background(), hook, "s", callRecord("delete_repo"), nil)
+			out, err := g.Call(context.Background(), hook, "s", Sender{}, callRecord("delete_repo"), nil)
 			if err != nil || !bytes.Contains(out, []byte("not here")) {
 				t.Fatalf("isolation %d: got %q, %v", isolation, out, err)
 			}
-			if out, err = g.Call(context.Background(), hook, "s", callRecord("list"), nil); err != nil || len(out) != 0 {
+			if out, err = g.Call(context.Background(), hook, "s", Sender{}, callRecord("list"), nil); err != nil || len(out) != 0 {
 				t.Fatalf("isolation %d: got %q, %v", isolation, out, err)
 			}
 		}
-		_, err := g.Call(context.Background(), hook, "s", callRecord("panic"), nil)
+		_, err := g.Call(context.Background(), hook, "s", Sender{}, callRecord("panic"), nil)
 		var f *Failure
 		if !errors.As(err, &f) || f.Reason != Trap || !strings.Contains(f.Detail, "asked to") {
 			t.Errorf("a panic gives %v", err)
 		}
-		_, err = g.Call(context.Background(), hook, "s", callRecord("hog"), nil)
+		_, err = g.Call(context.Background(), hook, "s", Sender{}, callRecord("hog"), nil)
 		if !errors.As(err, &f) || f.Reason != Memory && f.Reason != Deadline {
 			t.Errorf("taking all memory gives %v", err)
 		}
-		if out, err := g.Call(context.Background(), hook, "s", callRecord("delete_repo"), nil); err != nil || len(out) == 0 {
+		if out, err := g.Call(context.Background(), hook, "s", Sender{}, callRecord("delete_repo"), nil); err != nil || len(out) == 0 {
 			t.Errorf("after failures: %q, %v", out, err)
 		}
 	}

@@ -159,11 +159,11 @@ func (in *instance) wait(f func(context.Context) error) bool {
 	if in.guest.binding.Store == nil {
 		return false
 	}
-	start := time.Now()
+	resume := in.clock.pause()
 	ctx, cancel := context.WithTimeout(in.call, hostWait)
 	err := f(ctx)
 	cancel()
-	in.waited(time.Since(start))
+	resume()
 	return err == nil
 }
 
@@ -208,6 +208,7 @@ func hostSet(in *instance, s []uint64) {
 		return
 	}
 	value := append([]byte{}, in.view(s[2], s[3])...)
+	in.acted = true
 	if !in.wait(func(ctx context.Context) error { return in.guest.binding.Store.Put(ctx, key, value, ttl) }) {
 		s[0] = code(abi.ErrUnavailable)
 		return
@@ -226,6 +227,7 @@ func hostIncr(in *instance, s []uint64) {
 		return
 	}
 	var sum uint64
+	in.acted = true
 	done := in.wait(func(ctx context.Context) error {
 		return in.guest.binding.Store.Update(ctx, key, ttl, func(old []byte) ([]byte, error) {
 			sum = 0
@@ -258,6 +260,7 @@ func hostMetric(in *instance, s []uint64) {
 		}
 	}
 	if f := in.guest.binding.Metric; f != nil {
+		in.acted = true
 		f(string(name), uint32(s[2]) == abi.MetricGauge, int64(s[3]))
 	}
 	s[0] = 0

@@ -125,7 +125,7 @@ func TestHostFunctions(t *testing.T) {
 		{"log level", "log_level", nil, abi.LevelError, nil},
 	} {
 		g := open(t, hostGuest(c.name, c.args), grants)
-		out, err := g.Call(context.Background(), hook, "", nil, nil)
+		out, err := g.Call(context.Background(), hook, "", Sender{}, nil, nil)
 		if err != nil || len(out) != 72 {
 			t.Fatalf("%s: %x, %v", c.title, out, err)
 		}
@@ -143,12 +143,12 @@ func TestHostFunctions(t *testing.T) {
 		t.Errorf("metrics %q", metrics)
 	}
 	store.down = true
-	out, err := open(t, hostGuest("kv_get", seq(key, i32(stateAt), i32(64))), grants).Call(context.Background(), hook, "", nil, nil)
+	out, err := open(t, hostGuest("kv_get", seq(key, i32(stateAt), i32(64))), grants).Call(context.Background(), hook, "", Sender{}, nil, nil)
 	if err != nil || int64(binary.LittleEndian.Uint64(out)) != abi.ErrUnavailable {
 		t.Errorf("a store that is down: %x, %v", out, err)
 	}
 	for _, clock := range []string{"now_ms", "mono_ns"} {
-		out, err := open(t, hostGuest(clock), grants).Call(context.Background(), hook, "", nil, nil)
+		out, err := open(t, hostGuest(clock), grants).Call(context.Background(), hook, "", Sender{}, nil, nil)
 		if err != nil || int64(binary.LittleEndian.Uint64(out)) <= 0 {
 			t.Errorf("%s: %x, %v", clock, out, err)
 		}

@@ -41,12 +41,12 @@ type instance struct {
 	tail           []byte // of the guest's standard error in this call
 
 	// Of the call under way.
-	call     context.Context
-	timeout  time.Duration
-	deadline time.Time // zero until the first yield
-	budget   int64     // fuel not handed out yet
-	given    int64     // fuel handed out since the call began
-	failed   error     // why a host function ended it
+	call   context.Context
+	clock  clock
+	budget int64 // fuel not handed out yet
+	given  int64 // fuel handed out since the call began
+	failed error // why a host function ended it
+	acted  bool  // it changed something outside of its memory
 
 	hook      abi.Hook      // that was called; abi.Hooks for none
 	asked     int           // requests to others
@@ -177,6 +177,7 @@ func (in *instance) initialize(ctx context.Context) ([]byte, error) {
 	g := in.guest
 	limits := g.binding.Limits
 	in.begin(ctx, limits.Init, limits.InitFuel)
+	defer in.clock.stop()
 	fail := func(what string, err error) ([]byte, error) {
 		f := in.failure(0, err)
 		if f.Detail == "" {
@@ -318,7 +319,7 @@ func (in *instance) take(result uint64, out []byte) ([]byte, error) {
 
 // begin sets the limits of a call.
 func (in *instance) begin(ctx context.Context, timeout time.Duration, fuel int64) {
-	in.call, in.timeout, in.deadline, in.failed = ctx, timeout, time.Time{}, nil
+	in.call, in.clock, in.failed, in.acted = ctx, clock{limit: timeout}, nil, false
 	in.hook, in.asked, in.waitedFor, in.answer = abi.Hooks, 0, 0, nil
 	first := min(slice, fuel)
 	in.budget, in.given = fuel-first, first
@@ -335,14 +336,23 @@ func (in *instance) run(ctx context.Context, hook abi.Hook, record, out []byte) 
 	limits := &in.guest.binding.Limits
 	in.begin(ctx, limits.Timeout, limits.Fuel)
 	in.hook = hook
-	if err := in.put(record); err != nil {
+	again := in.guest.binding.Isolation == PerRequest
+	if again {
+		in.linear.before()
+	}
+	err := in.put(record)
+	if err == nil {
+		in.stack[0] = uint64(len(record))
+		err = in.hooks[hook].CallWithStack(in.ctx, in.stack[:])
+	}
+	in.clock.stop()
+	if again {
+		in.linear.after()
+	}
+	if err != nil {
 		return nil, err
 	}
-	in.stack[0] = uint64(len(record))
-	if err := in.hooks[hook].CallWithStack(in.ctx, in.stack[:]); err != nil {
-		return nil, err
-	}
-	out, err := in.take(in.stack[0], out)
+	out, err = in.take(in.stack[0], out)
 	in.call, in.answer = nil, nil
 	return out, err
 }
@@ -360,8 +370,8 @@ func (in *instance) forget(n int) {
 
 // yield is called by a guest whose slice is used up. It ends the call or
 // returns the next slice; being Go code, it also lets the collector stop the
-// world. The clock is looked at here only: a call shorter than one slice never
-// costs that.
+// world. The clock runs from the first of them: a call shorter than one slice
+// never costs that.
 func (in *instance) yield(left, depth int64) uint64 {
 	in.fuel.Set(uint64(left)) // for what the call has used, when it ends here
 	switch {
@@ -370,10 +380,7 @@ func (in *instance) yield(left, depth int64) uint64 {
 	case in.call.Err() != nil:
 		in.end(errCanceled)
 	}
-	now := time.Now()
-	if in.deadline.IsZero() {
-		in.deadline = now.Add(in.timeout)
-	} else if now.After(in.deadline) {
+	if in.clock.over() {
 		in.end(errDeadline)
 	}
 	// left is below zero by what was used beyond the slice.
@@ -388,13 +395,6 @@ func (in *instance) yield(left, depth int64) uint64 {
 
 // spend charges fuel for the work of a host function.
 func (in *instance) spend(n uint64) { in.fuel.Set(uint64(int64(in.fuel.Get()) - int64(n))) }
-
-// waited takes time that a host function waited off the guest's account.
-func (in *instance) waited(d time.Duration) {
-	if !in.deadline.IsZero() {
-		in.deadline = in.deadline.Add(d)
-	}
-}
 
 // end ends the call of the guest from within a host function.
 func (in *instance) end(why error) {
@@ -421,6 +421,7 @@ func (in *instance) failure(hook abi.Hook, err error) *Failure {
 		f.Reason = Fuel
 	case in.failed == errDeadline:
 		f.Reason = Deadline
+		f.Detail = fmt.Sprintf("%s of a processor used, with %d fuel", in.clock.limit, in.used())
 	case in.failed == errCanceled:
 		f.Reason = Canceled
 	case errors.Is(err, errABI), errors.Is(err, errNoRoom):

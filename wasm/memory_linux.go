@@ -9,10 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyBelow is the size of a memory up to which a reset copies it whole; above
-// it, the memory is mapped over a snapshot, and a reset drops the pages that a
-// call wrote to.
-const copyBelow = 128 << 10
+// copyBelow is the size of a memory up to which a reset copies it whole. A larger
+// one is mapped over its snapshot, and a reset drops the pages that the call wrote
+// to, which the next call faults in again. Where a call writes to a part of the
+// pages of at least one in manyPages, this takes longer than to copy the snapshot
+// back, which costs no faults.
+const (
+	copyBelow = 128 << 10
+	manyPages = 16
+	page      = 4096
+)
 
 // linear is the memory of one instance: address space for all that it may grow
 // to, of which the system provides the pages that are touched. It does not
@@ -20,6 +26,9 @@ const copyBelow = 128 << 10
 type linear struct {
 	region  []byte
 	mapped  *snapshot // that a part of region is mapped over; nil for none
+	copies  bool      // a reset copies the snapshot back
+	calls   uint      // since copies changed
+	faults  int64     // of the thread before the call; -1 when nobody counts
 	refused bool      // growth beyond the limit was asked for
 }
 
@@ -48,16 +57,64 @@ func (l *linear) Free() {
 	}
 }
 
+// How often a memory is looked at to choose its reset.
+const (
+	lookAt  = 16   // of so many calls on a mapped memory, one is looked at
+	lookNew = 1024 // after so many copies, a memory is mapped again, for another look
+)
+
+// before begins to count the pages that a call writes to, if this call is looked at.
+func (l *linear) before() {
+	l.calls++
+	l.faults = -1
+	switch {
+	case l.mapped == nil:
+	case l.copies && l.calls > lookNew:
+		l.copies, l.calls = false, 0
+	case !l.copies && l.calls%lookAt == 2: // the first call also faults in what every call needs
+		l.faults = faults()
+	}
+}
+
+// after ends that.
+func (l *linear) after() {
+	if l.faults >= 0 && int(faults()-l.faults)*page*manyPages > l.mapped.size {
+		l.copies, l.calls = true, 0
+	}
+}
+
+// faults is how many pages the system has provided to the calling thread.
+func faults() int64 {
+	var r unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_THREAD, &r) // fails for no thread
+	return int64(r.Minflt)
+}
+
 // snapshot is what a memory held at some time. Many memories may be mapped
 // over one snapshot.
 type snapshot struct {
 	size  int
-	bytes []byte   // of a small memory
-	file  *os.File // of a larger one
+	bytes []byte   // what it held; of a larger memory, mapped from file
+	full  []extent // where bytes holds more than zeros
+	file  *os.File // of a larger memory
 }
+
+// extent is a part of a memory, from a byte to one before another.
+type extent struct{ from, to int }
 
 func newSnapshot(memory []byte) (*snapshot, error) {
 	s := &snapshot{size: len(memory)}
+	for i := 0; i < len(memory); i += page {
+		to := min(i+page, len(memory))
+		if zero(memory[i:to]) {
+			continue
+		}
+		if n := len(s.full); n > 0 && s.full[n-1].to == i {
+			s.full[n-1].to = to
+		} else {
+			s.full = append(s.full, extent{i, to})
+		}
+	}
 	if len(memory) <= copyBelow {
 		s.bytes = append([]byte(nil), memory...)
 		return s, nil
@@ -73,21 +130,21 @@ func newSnapshot(memory []byte) (*snapshot, error) {
 	return s, nil
 }
 
-// fill writes the pages that hold something, and seals the file.
+// fill writes what the memory holds, seals the file, and maps it.
 func (s *snapshot) fill(memory []byte) error {
 	if err := s.file.Truncate(int64(len(memory))); err != nil {
 		return err
 	}
-	const page = 4096
-	for i := 0; i < len(memory); i += page {
-		part := memory[i:min(i+page, len(memory))]
-		if !zero(part) {
-			if _, err := s.file.WriteAt(part, int64(i)); err != nil {
-				return err
-			}
+	for _, e := range s.full {
+		if _, err := s.file.WriteAt(memory[e.from:e.to], int64(e.from)); err != nil {
+			return err
 		}
 	}
 	_, err := unix.FcntlInt(s.file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE|unix.F_SEAL_SEAL)
+	if err != nil {
+		return err
+	}
+	s.bytes, err = unix.Mmap(int(s.file.Fd()), 0, s.size, unix.PROT_READ, unix.MAP_SHARED)
 	return err
 }
 
@@ -102,8 +159,8 @@ func zero(p []byte) bool {
 
 // restore makes a memory of the snapshot's size equal to it.
 func (s *snapshot) restore(l *linear) error {
-	if s.file == nil {
-		copy(l.region[:s.size], s.bytes)
+	if s.file == nil || l.copies && l.mapped == s {
+		s.copyTo(l.region[:s.size])
 		return nil
 	}
 	if l.mapped == s {
@@ -118,8 +175,18 @@ func (s *snapshot) restore(l *linear) error {
 	return nil
 }
 
+func (s *snapshot) copyTo(memory []byte) {
+	at := 0
+	for _, e := range s.full {
+		clear(memory[at:e.from])
+		at = e.from + copy(memory[e.from:e.to], s.bytes[e.from:e.to])
+	}
+	clear(memory[at:])
+}
+
 func (s *snapshot) close() {
 	if s.file != nil {
-		_ = s.file.Close() // only ever read from
+		_ = unix.Munmap(s.bytes) // mapped here, and whole
+		_ = s.file.Close()       // only ever read from
 	}
 }

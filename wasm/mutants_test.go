@@ -217,7 +217,7 @@ func tryMutant(b []byte, accepted, opened, called int) (int, int, int, error) {
 	opened++
 	defer g.Close()
 	for range 3 {
-		if _, err := g.Call(ctx, hook, "", record(100), nil); err == nil {
+		if _, err := g.Call(ctx, hook, "", Sender{}, record(100), nil); err == nil {
 			called++
 		} else if f := (*Failure)(nil); !errors.As(err, &f) {
 			return accepted, opened, called, err

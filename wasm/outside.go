@@ -47,14 +47,14 @@ func (in *instance) outside(ask Outside, s []uint64) {
 		return
 	}
 	in.asked++
+	in.acted = true
 	in.spend(uint64(len(request)) / 16)
-	start := time.Now()
+	resume, start := in.clock.pause(), time.Now()
 	ctx, cancel := context.WithTimeout(in.call, maxWait-in.waitedFor)
 	answer, failed := ask(ctx, bytes.Clone(request))
 	cancel()
-	took := time.Since(start)
-	in.waited(took)
-	in.waitedFor += took
+	in.waitedFor += time.Since(start)
+	resume()
 	switch {
 	case in.call.Err() != nil:
 		in.end(errCanceled)
@@ -109,6 +109,7 @@ func (in *instance) emit(name, data []byte) int64 {
 			return abi.ErrArgument
 		}
 	}
+	in.acted = true
 	in.spend(uint64(len(data)))
 	return emit(in.call, in.hook, string(name), bytes.Clone(data))
 }

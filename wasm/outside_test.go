@@ -87,7 +87,7 @@ func TestOutside(t *testing.T) {
 	} {
 		asked = nil
 		g := open(t, outsideGuest(t, c.name, c.times, !c.silent, c.args), c.bind)
-		out, err := g.Call(context.Background(), hook, "", nil, nil)
+		out, err := g.Call(context.Background(), hook, "", Sender{}, nil, nil)
 		if err != nil || len(out) != 8 {
 			t.Fatalf("%s: %x, %v", c.title, out, err)
 		}
@@ -100,7 +100,7 @@ func TestOutside(t *testing.T) {
 	}
 	// What lies outside of the memory is a breach of the ABI.
 	for _, args := range [][]byte{seq(i32(-1), i32(9), room), seq(request, i32(-1), i32(64)), seq(i32(64), i32(-1), room)} {
-		_, err := open(t, outsideGuest(t, "http_call", 1, true, args), grants).Call(context.Background(), hook, "", nil, nil)
+		_, err := open(t, outsideGuest(t, "http_call", 1, true, args), grants).Call(context.Background(), hook, "", Sender{}, nil, nil)
 		var f *Failure
 		if !errors.As(err, &f) || f.Reason != Broken {
 			t.Errorf("outside of the memory: %v", err)
@@ -127,7 +127,7 @@ func TestOutsideTime(t *testing.T) {
 			}
 		})
 		start := time.Now()
-		out, err := g.Call(t.Context(), hook, "", nil, nil)
+		out, err := g.Call(t.Context(), hook, "", Sender{}, nil, nil)
 		if err != nil || int64(binary.LittleEndian.Uint64(out)) != abi.ErrLimit {
 			t.Errorf("%x, %v", out, err)
 		}
@@ -136,7 +136,7 @@ func TestOutsideTime(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = g.Call(ctx, hook, "", nil, nil)
+		_, err = g.Call(ctx, hook, "", Sender{}, nil, nil)
 		var f *Failure
 		if !errors.As(err, &f) || f.Reason != Canceled {
 			t.Errorf("a message that is not wanted: %v", err)

@@ -50,13 +50,14 @@ func (p *pool) room() bool {
 	}
 }
 
-// get returns an instance, or nil with the right to make one. Without either
-// it waits until there is one, for as long as wait and ctx last, and then
-// reports false. evict, where there is one, may make room.
-func (p *pool) get(ctx context.Context, wait time.Duration, evict func() bool) (in *instance, ok bool) {
+// get returns an idle instance, or waits for one as long as wait and ctx last,
+// and then reports false. Where evict is given, the caller may make the instance
+// itself: nil is the right to, for which evict may make room. more is asked, where
+// it is given, for an instance when there is none.
+func (p *pool) get(ctx context.Context, wait time.Duration, evict func() bool, more func()) (in *instance, ok bool) {
 	look := func() (*instance, bool) {
 		in := p.take()
-		return in, in != nil || p.room() || evict != nil && evict() && p.room()
+		return in, in != nil || evict != nil && (p.room() || evict() && p.room())
 	}
 	if in, ok := look(); ok {
 		return in, true
@@ -72,6 +73,9 @@ func (p *pool) get(ctx context.Context, wait time.Duration, evict func() bool) (
 		if in, ok := look(); ok {
 			p.leave(turn)
 			return in, true
+		}
+		if more != nil {
+			more()
 		}
 		select {
 		case <-turn:

@@ -10,39 +10,100 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weir-edge/weir/edge"
 )
 
-func TestBreaker(t *testing.T) {
+// TestZ33Breaker: who makes a guest fail rests alone, and only where failures
+// refuse the message.
+func TestZ33Breaker(t *testing.T) {
+	bad, good := Sender{Identity: &edge.Identity{Issuer: "i", Subject: "bad"}}, Sender{Address: "192.0.2.1"}
 	g := open(t, byCommand().bytes())
 	for range crashes {
-		fails2(t, g, "t", Trap)
+		fails2(t, g, bad, "t", Trap)
 	}
-	fails2(t, g, "k", Open)
-	if s := g.Stats(); !s.Resting || s.Rests != 1 {
+	fails2(t, g, bad, "k", Open)
+	for range 3 * crashes { // as many failures of others as there may be
+		fails2(t, g, Sender{Address: "192.0.2.2"}, "l", Canceled)
+		passes(t, g, good)
+	}
+	if s := g.Stats(); s.Resting != 1 || s.Rests != 1 {
 		t.Errorf("after %d crashes in a row: %+v", crashes, s)
 	}
-	// The rest is over.
-	g.breaker.mu.Lock()
-	g.breaker.until = time.Now()
-	g.breaker.mu.Unlock()
-	fails2(t, g, "t", Trap)
-	if g.breaker.rest != 2*restMin {
-		t.Errorf("the second rest lasts %v", g.breaker.rest)
+	over := func() *row {
+		g.breaker.mu.Lock()
+		defer g.breaker.mu.Unlock()
+		r := g.breaker.of[bad.key()]
+		r.until = time.Now()
+		return r
 	}
-	g.breaker.mu.Lock()
-	g.breaker.until = time.Now()
-	g.breaker.mu.Unlock()
-	if _, err := g.Call(context.Background(), hook, "", []byte("k"), nil); err != nil {
-		t.Error(err)
+	over()
+	fails2(t, g, bad, "t", Trap)
+	if r := over(); r.rest != 2*restMin {
+		t.Errorf("the second rest lasts %v", r.rest)
 	}
-	if g.Stats().Resting {
+	passes(t, g, bad)
+	if g.Stats().Resting != 0 {
 		t.Error("it rests after a success")
 	}
 }
 
-func fails2(t *testing.T, g *Guest, input string, want Reason) {
+// TestZ33NeverRests: where failures are passed over, a guest sees every message,
+// however often it failed before.
+func TestZ33NeverRests(t *testing.T) {
+	g := open(t, byCommand().bytes(), func(b *Binding) { b.OnError[hook] = Skip })
+	for range 3 * crashes {
+		if out, err := g.Call(t.Context(), hook, "", Sender{}, []byte("t"), nil); err != nil || len(out) > 0 {
+			t.Fatalf("a failure that is passed over: %q, %v", out, err)
+		}
+	}
+	passes(t, g, Sender{})
+	if s := g.Stats(); s.Resting != 0 || s.Hooks[hook].Skipped != 3*crashes {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestZ33Bounded: senders without number do not fill the memory.
+func TestZ33Bounded(t *testing.T) {
+	var b breaker
+	name := func(i int) Sender { return Sender{Address: "made up " + strconv.Itoa(i)} }
+	for i := range 3 * maxSenders {
+		b.failure(name(i))
+		if i < maxSenders/2 {
+			for range crashes {
+				b.failure(name(i)) // rests
+			}
+		}
+	}
+	if n := len(b.of); n > maxSenders || int(b.trouble.Load()) != n {
+		t.Errorf("%d senders are remembered, %d counted", n, b.trouble.Load())
+	}
+	// What nothing follows from any more is forgotten.
+	for _, r := range b.of {
+		r.last, r.rest = r.last.Add(-time.Hour), 0
+	}
+	b.failure(name(-1))
+	if n := len(b.of); n != 1 {
+		t.Errorf("%d senders are remembered an hour later", n)
+	}
+}
+
+func passes(t *testing.T, g *Guest, from Sender) {
 	t.Helper()
-	_, err := g.Call(context.Background(), hook, "", []byte(input), nil)
+	if out, err := g.Call(t.Context(), hook, "", from, []byte("k"), nil); err != nil || string(out) != "k" {
+		t.Fatalf("%+v: %q, %v", from, out, err)
+	}
+}
+
+// fails2 wants a call to fail; one that is to be canceled is when it begins.
+func fails2(t *testing.T, g *Guest, from Sender, input string, want Reason) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if want == Canceled {
+		cancel()
+	}
+	_, err := g.Call(ctx, hook, "", from, []byte(input), nil)
 	var f *Failure
 	if !errors.As(err, &f) || f.Reason != want {
 		t.Fatalf("%q: got %v, want %v", input, err, want)
@@ -57,18 +118,18 @@ func TestSaturated(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
-		wg.Go(func() { _, _ = g.Call(ctx, hook, "a", []byte("l"), nil) })
+		wg.Go(func() { _, _ = g.Call(ctx, hook, "a", Sender{}, []byte("l"), nil) })
 		for g.Stats().Live == 0 || g.Stats().Idle > 0 {
 			runtime.Gosched()
 		}
-		_, err := g.Call(context.Background(), hook, "b", []byte("k"), nil)
+		_, err := g.Call(context.Background(), hook, "b", Sender{}, []byte("k"), nil)
 		var f *Failure
 		if !errors.As(err, &f) || f.Reason != Saturated {
 			t.Errorf("isolation %d: got %v", isolation, err)
 		}
 		cancel()
 		wg.Wait()
-		if _, err := g.Call(context.Background(), hook, "b", []byte("k"), nil); err != nil {
+		if _, err := g.Call(context.Background(), hook, "b", Sender{}, []byte("k"), nil); err != nil {
 			t.Errorf("isolation %d: afterwards: %v", isolation, err)
 		}
 	}
@@ -89,7 +150,7 @@ func TestPoolHammer(t *testing.T) {
 					if i%7 == 3 {
 						input = "t"
 					}
-					_, err := g.Call(context.Background(), hook, key, []byte(input), nil)
+					_, err := g.Call(context.Background(), hook, key, Sender{}, []byte(input), nil)
 					var f *Failure
 					if input == "k" && err != nil && !(errors.As(err, &f) && f.Reason == Open) {
 						t.Errorf("isolation %d: %v", isolation, err)
@@ -101,6 +162,7 @@ func TestPoolHammer(t *testing.T) {
 			})
 		}
 		wg.Wait()
+		g.maker.work.Wait()
 		if s := g.Stats(); s.Live > 3 || s.Live != s.Idle {
 			t.Errorf("isolation %d: %d instances, %d of them idle", isolation, s.Live, s.Idle)
 		}

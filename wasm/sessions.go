@@ -11,7 +11,7 @@ import (
 // be, the one that rested longest makes room; its session begins anew at its
 // next call.
 type sessions struct {
-	pool *pool // counts instances; its slots stay empty
+	pool *pool // counts instances, and has those that no session has begun with yet
 
 	mu    sync.Mutex
 	byKey map[string]*session
@@ -71,7 +71,8 @@ func (s *sessions) get(ctx context.Context, key string, wait time.Duration) (*se
 	if e.in != nil {
 		return e, true
 	}
-	if _, ok := s.pool.get(ctx, wait, s.evict); ok {
+	if in, ok := s.pool.get(ctx, wait, s.evict, nil); ok {
+		e.in = in
 		return e, true
 	}
 	<-e.busy

@@ -96,14 +96,15 @@ func (s *server) hear(r *fasthttp.RequestHeader) (heard []edge.Header) {
 
 // known asks programs to identify a client without a bearer token, which the gate refused
 // with an error.
-func (s *server) known(r *fasthttp.RequestHeader, refused error) (*edge.Identity, error) {
+func (s *server) known(req *request, refused error) (*edge.Identity, error) {
+	r := &req.ctx.Request.Header
 	authorization := r.Peek("Authorization")
 	const scheme = "bearer "
 	claimed := len(authorization) >= len(scheme) && strings.EqualFold(string(authorization[:len(scheme)]), scheme)
 	if s.guest.Authenticate == nil || claimed || edge.KindOf(refused) != edge.Unauthenticated {
 		return nil, refused
 	}
-	who, err := s.guest.Authenticate(context.Background(), s.hear(r))
+	who, err := s.guest.Authenticate(context.Background(), req.client(), s.hear(r))
 	if who == nil && err == nil {
 		err = refused
 	}

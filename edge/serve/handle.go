@@ -137,7 +137,7 @@ func (req *request) admit(s *server) bool {
 	}
 	who, err := s.gate.Identify(context.Background(), edge.Secret(req.authorization), req.client())
 	if err != nil {
-		who, err = s.known(&req.ctx.Request.Header, err)
+		who, err = s.known(req, err)
 	}
 	if err != nil {
 		req.refuse(headEra(req), nil, err)
@@ -246,7 +246,7 @@ func errFull() error { return edge.Errorf(edge.Overload, "door", "too many reque
 func (e *Edge) serve(req *request, x *exchange) {
 	x.way.headers = req.corsLines()
 	if x.server.guest.HTTPResponse != nil {
-		x.way.asked = x.server.asked(req.ctx)
+		x.way.asked = x.server.asked(req)
 	}
 	r, err := e.run(x)
 	var raw []byte

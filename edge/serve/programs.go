@@ -22,7 +22,7 @@ func (e *Edge) askPrograms(req *request) bool {
 	if s.guest.HTTPRequest == nil || !judged(req.ctx) {
 		return true
 	}
-	lines, result, err := s.guest.HTTPRequest(context.Background(), s.asked(req.ctx))
+	lines, result, err := s.guest.HTTPRequest(context.Background(), s.asked(req))
 	if err != nil {
 		req.turnedAway(headEra(req), err)
 		req.write(edge.Fail(mcp.Modern, nil, err)) // as a status, since no message has been read that a JSON-RPC error could answer
@@ -43,7 +43,8 @@ func (e *Edge) askPrograms(req *request) bool {
 }
 
 // asked returns a request as programs see it.
-func (s *server) asked(ctx *fasthttp.RequestCtx) *edge.HTTP {
+func (s *server) asked(req *request) *edge.HTTP {
+	ctx := req.ctx
 	path := ctx.Request.Header.RequestURI()
 	for i, c := range path {
 		if c == '?' {
@@ -51,7 +52,7 @@ func (s *server) asked(ctx *fasthttp.RequestCtx) *edge.HTTP {
 			break
 		}
 	}
-	return &edge.HTTP{Method: string(ctx.Method()), Path: string(path), Heard: s.hear(&ctx.Request.Header)}
+	return &edge.HTTP{Method: string(ctx.Method()), Path: string(path), Remote: req.client(), Heard: s.hear(&ctx.Request.Header)}
 }
 
 // drop removes lines from a request's header, under every name that may be taken for
@@ -114,7 +115,7 @@ func (req *request) finish() {
 	if !judged(req.ctx) || req.ctx.Hijacked() || conn.Swallows() {
 		return
 	}
-	q := s.asked(req.ctx)
+	q := s.asked(req)
 	q.Status = req.ctx.Response.StatusCode()
 	lines, err := s.guest.HTTPResponse(context.Background(), q)
 	if err != nil {
@@ -138,7 +139,7 @@ func (req *request) streamLines() ([]byte, error) {
 	if s.guest.HTTPResponse == nil {
 		return lines, nil
 	}
-	more, err := s.beginning(s.asked(req.ctx))
+	more, err := s.beginning(s.asked(req))
 	return append(lines, more...), err
 }
 

@@ -122,7 +122,7 @@ type Filter struct {
 	Name    string `json:"name"`
 	SHA256  string `json:"sha256"`
 	Mode    string `json:"mode"`
-	Resting bool   `json:"resting,omitempty"` // it failed so often that it is left alone for a while
+	Resting bool   `json:"resting,omitempty"` // messages of a client are refused for a while, since it failed on them again and again
 	Live    int    `json:"instances"`
 	Hooks   []Hook `json:"hooks"`
 }

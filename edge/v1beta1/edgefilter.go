@@ -68,8 +68,10 @@ type EdgeFilterSpec struct {
 	Match *FilterMatch `json:"match,omitempty"`
 
 	// OnError is what happens to a message when the program fails: deny refuses
-	// it, continue lets it pass as if there were no filter. A refusal by the
-	// program itself is not a failure. What decides who somebody is, or which
+	// it, continue lets it pass as if there were no filter. Under deny, messages of
+	// a client on which the program fails again and again are refused for a while
+	// without asking it, and those of others are not; under continue it is always
+	// asked. A refusal by the program itself is not a failure. What decides who somebody is, or which
 	// credential is used, is refused in any case.
 	// +kubebuilder:default=deny
 	OnError FilterFailure `json:"onError,omitempty"`
@@ -164,7 +166,8 @@ const (
 
 // FilterLimits bound one instance and one call of a program.
 type FilterLimits struct {
-	// Timeout of one call, not counting the time of outgoing HTTP calls.
+	// Timeout of one call: the time of a processor that the program itself uses.
+	// What it waits for does not count.
 	// +kubebuilder:default="5ms"
 	Timeout Duration `json:"timeout,omitempty"`
 

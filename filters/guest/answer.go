@@ -27,7 +27,7 @@ func (h *openFilters) response(ctx context.Context, x *edge.Exchange, w *scratch
 		return nil
 	}
 	s.values, s.carry = s.result, w.left(a.program)
-	ops, out, err := a.ask(a.within(ctx, hook, x), hook, a.sessionOf(w, x), w.input(a.want, x, &s), w.out[:0], may(hook), maxOps)
+	ops, out, err := a.ask(a.within(ctx, hook, x), hook, a.sessionOf(w, x), senderOf(x), w.input(a.want, x, &s), w.out[:0], may(hook), maxOps)
 	if w.out = out; err != nil || len(ops) == 0 {
 		return err
 	}
@@ -39,7 +39,7 @@ func (h *openFilters) response(ctx context.Context, x *edge.Exchange, w *scratch
 			return o.denial(a.spec.Name, hook)
 		}
 		if err = revise(x, &result, o); err != nil {
-			return a.broke(hook, fmt.Errorf("%s: %w", opNames[o.kind], err))
+			return a.broke(hook, senderOf(x), fmt.Errorf("%s: %w", opNames[o.kind], err))
 		}
 	}
 	a.tell(hook, ops)

@@ -141,7 +141,7 @@ func (h *openFilters) request(ctx context.Context, x *edge.Exchange, w *scratch,
 		s.arguments, allowed = m.Get("arguments").Of(m.Raw), may(hook)
 	}
 	s.values = s.arguments
-	ops, out, err := a.ask(a.within(ctx, hook, x), hook, a.sessionOf(w, x), w.input(a.want, x, &s), w.out[:0], allowed, maxOps)
+	ops, out, err := a.ask(a.within(ctx, hook, x), hook, a.sessionOf(w, x), senderOf(x), w.input(a.want, x, &s), w.out[:0], allowed, maxOps)
 	if w.out = out; err != nil || len(ops) == 0 {
 		return err
 	}
@@ -170,14 +170,14 @@ func (h *openFilters) change(ctx context.Context, x *edge.Exchange, w *scratch, 
 	c := change{arguments: draft{text: arguments}, forward: x.Forward}
 	for i := range ops {
 		if err := c.take(&ops[i]); err != nil {
-			return a.broke(abi.OnCallRequest, fmt.Errorf("%s: %w", opNames[ops[i].kind], err))
+			return a.broke(abi.OnCallRequest, senderOf(x), fmt.Errorf("%s: %w", opNames[ops[i].kind], err))
 		}
 	}
 	if c.edited || c.tool != "" || c.backend != "" {
 		if err := h.redirect(ctx, x, a, &c); err != nil {
 			var not *impossible
 			if errors.As(err, &not) {
-				return a.broke(abi.OnCallRequest, not.why)
+				return a.broke(abi.OnCallRequest, senderOf(x), not.why)
 			}
 			return err
 		}
@@ -185,7 +185,7 @@ func (h *openFilters) change(ctx context.Context, x *edge.Exchange, w *scratch, 
 	if c.result != nil {
 		r, err := answered(x, c.result)
 		if err != nil {
-			return a.broke(abi.OnCallRequest, fmt.Errorf("respond: %w", err))
+			return a.broke(abi.OnCallRequest, senderOf(x), fmt.Errorf("respond: %w", err))
 		}
 		x.Ready = r
 	}

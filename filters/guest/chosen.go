@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/sdk/abi"
+	"github.com/weir-edge/weir/wasm"
 )
 
 // openCredentials opens the credentials that a filter may choose from, by
@@ -64,7 +65,7 @@ func (h *held) ask(ctx context.Context, a *subscriber, id *edge.Identity, w *scr
 		return is.ops, nil
 	}
 	in := w.input(a.want, &edge.Exchange{Identity: visibleTo(id, a.want.varies)}, &subject{backend: backend})
-	ops, out, err := a.ask(a.within(ctx, hook, &edge.Exchange{Identity: id}), hook, "", in, w.out[:0], may(hook), maxOps)
+	ops, out, err := a.ask(a.within(ctx, hook, &edge.Exchange{Identity: id}), hook, "", wasm.Sender{Identity: id}, in, w.out[:0], may(hook), maxOps)
 	if w.out = out; err != nil || a.down[hook].Load() {
 		return ops, err // failures are not cached
 	}

@@ -88,7 +88,7 @@ func (e *events) show(record []byte) {
 			continue
 		}
 		in := w.input(a.want, &edge.Exchange{}, &subject{event: record, values: record})
-		_, out, _ := a.ask(a.within(e.ctx, abi.OnEvent, nil), abi.OnEvent, "", in, w.out[:0], may(abi.OnEvent), maxOps) // a failure is logged; nobody waits for it
+		_, out, _ := a.ask(a.within(e.ctx, abi.OnEvent, nil), abi.OnEvent, "", nobody, in, w.out[:0], may(abi.OnEvent), maxOps) // a failure is logged; nobody waits for it
 		w.out = out
 	}
 }

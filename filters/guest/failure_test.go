@@ -1,6 +1,7 @@
 package guest_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
 )
 
 // TestG23 has a program trap in one call of a hundred: those get 503, and no
@@ -115,7 +117,8 @@ func TestW09(t *testing.T) {
 	}
 }
 
-// TestBreaker leaves a program alone that fails on every message.
+// TestBreaker refuses messages of a client for a while without asking a program
+// that fails on each of them.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	back := edgetest.NewServer(t, edgetest.Modern)
@@ -125,7 +128,71 @@ func TestBreaker(t *testing.T) {
 		fails(t, c.call(t, "echo", `{}`), 503, 503, "not available")
 	}
 	if s := status(t, e); !s.Resting {
-		t.Errorf("it is not left alone: %+v", s)
+		t.Errorf("nobody rests: %+v", s)
+	}
+}
+
+// TestZ33OneOfTen has one client of ten make a program fail on purpose: the calls
+// of the nine others are all judged, whatever becomes of failures.
+func TestZ33OneOfTen(t *testing.T) {
+	for _, onError := range []string{"deny", "continue"} {
+		for _, named := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, by principal %v", onError, named), func(t *testing.T) {
+				t.Parallel()
+				const others, calls = 9, 278 // four tests of 2,500 calls
+				m := edgetest.NewMint(t, "weir")
+				back := edgetest.NewServer(t, edgetest.Modern)
+				rules := []string{"on_call_request|args~trap|trap", `on_call_request|*|set_arg|/seen|true`}
+				yaml := manifest(t, backs{"back": back}, []filter{{name: "f", rules: rules, more: "onError: " + onError}})
+				var e *edgetest.Edge
+				if named {
+					e = guarded(t, m, yaml)
+				} else {
+					e = start(t, yaml, edgetest.Settings(func(s *serve.Settings) {
+						guests.Cached(s)
+						s.TrustedProxies = []string{"127.0.0.0/8"}
+					}))
+				}
+				as := func(n int) []string {
+					if named {
+						return m.Bearer(fmt.Sprintf("client-%d", n))
+					}
+					return []string{"X-Forwarded-For", fmt.Sprintf("192.0.2.%d", n+1)}
+				}
+				var mallory, work sync.WaitGroup
+				ctx, stop := context.WithCancel(t.Context())
+				mallory.Go(func() {
+					c, who := newClient(e, edgetest.Modern), as(others)
+					for ctx.Err() == nil {
+						r, err := c.try("tools/call", edgetest.CallParams("echo", `{"n":"trap"}`), who...)
+						if want := map[string]int{"deny": 503, "continue": 200}[onError]; err == nil && r.Status != want {
+							t.Errorf("a call that makes it fail: %d %s", r.Status, r.Body)
+							return
+						}
+					}
+				})
+				var wrong atomic.Int64
+				for n := range others {
+					work.Go(func() {
+						c, who := newClient(e, edgetest.Modern), as(n)
+						for range calls {
+							r, err := c.try("tools/call", edgetest.CallParams("echo", `{"n":1}`), who...)
+							if err != nil || r.Status != 200 || !strings.Contains(string(r.Body), "seen") {
+								if wrong.Add(1) == 1 {
+									t.Errorf("a call of another: %v %+v", err, r)
+								}
+							}
+						}
+					})
+				}
+				work.Wait()
+				stop()
+				mallory.Wait()
+				if n := wrong.Load(); n > 0 {
+					t.Errorf("%d of %d calls of others failed or were not judged", n, others*calls)
+				}
+			})
+		}
 	}
 }
 

@@ -37,7 +37,7 @@ func (h *openFilters) httpRequest(ctx context.Context, q *edge.HTTP) (edge.Lines
 				return edge.Lines{}, nil, ops[j].denial(a.spec.Name, hook)
 			}
 		}
-		next, result, err := a.edited(hook, lines, ops)
+		next, result, err := a.edited(hook, q, lines, ops)
 		if err != nil {
 			return edge.Lines{}, nil, err
 		}
@@ -63,7 +63,7 @@ func (h *openFilters) httpResponse(ctx context.Context, q *edge.HTTP) (edge.Line
 		if err != nil {
 			return edge.Lines{}, err
 		}
-		if lines, _, err = a.edited(hook, lines, ops); err != nil {
+		if lines, _, err = a.edited(hook, q, lines, ops); err != nil {
 			return edge.Lines{}, err
 		}
 	}
@@ -77,14 +77,18 @@ func (a *subscriber) askHTTP(ctx context.Context, hook abi.Hook, w *scratch, q *
 		return nil, nil
 	}
 	in := w.input(a.want, &edge.Exchange{Heard: heard}, &subject{method: q.Method, path: q.Path, status: q.Status})
-	ops, out, err := a.ask(a.within(ctx, hook, nil), hook, "", in, w.out[:0], may(hook), maxOps)
+	ops, out, err := a.ask(a.within(ctx, hook, nil), hook, "", senderOfHTTP(q), in, w.out[:0], may(hook), maxOps)
 	w.out = out
 	return ops, err
 }
 
+// senderOfHTTP is the client of an exchange of HTTP, of which only the address
+// is known.
+func senderOfHTTP(q *edge.HTTP) wasm.Sender { return wasm.Sender{Address: q.Remote} }
+
 // edited applies a program's operations to header lines: all of them, or none
 // if one cannot be applied. result is the program's own answer.
-func (a *subscriber) edited(hook abi.Hook, was edge.Lines, ops []op) (lines edge.Lines, result []byte, err error) {
+func (a *subscriber) edited(hook abi.Hook, q *edge.HTTP, was edge.Lines, ops []op) (lines edge.Lines, result []byte, err error) {
 	lines = was
 	for i := range ops {
 		o := &ops[i]
@@ -97,7 +101,7 @@ func (a *subscriber) edited(hook abi.Hook, was edge.Lines, ops []op) (lines edge
 			result = slices.Clone(o.raw)
 		}
 		if err != nil {
-			return was, nil, a.broke(hook, fmt.Errorf("%s: %w", opNames[o.kind], err))
+			return was, nil, a.broke(hook, senderOfHTTP(q), fmt.Errorf("%s: %w", opNames[o.kind], err))
 		}
 	}
 	return lines, result, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/sdk/abi"
+	"github.com/weir-edge/weir/wasm"
 )
 
 // identify asks programs whom a verified token identifies. Each sees the
@@ -31,7 +32,7 @@ func (h *openFilters) identify(ctx context.Context, id *edge.Identity) (*edge.Id
 			in = abi.AppendString(in, abi.CallIssuer, id.Issuer)
 		}
 		w.in = in
-		ops, out, err := a.ask(a.within(ctx, abi.MapIdentity, &edge.Exchange{Identity: id}), abi.MapIdentity, "", in, w.out[:0], may(abi.MapIdentity), maxOps)
+		ops, out, err := a.ask(a.within(ctx, abi.MapIdentity, &edge.Exchange{Identity: id}), abi.MapIdentity, "", wasm.Sender{Identity: id}, in, w.out[:0], may(abi.MapIdentity), maxOps)
 		if w.out = out; err != nil {
 			return nil, err
 		}
@@ -43,7 +44,7 @@ func (h *openFilters) identify(ctx context.Context, id *edge.Identity) (*edge.Id
 			case abi.OpSetPrincipal:
 				mapped, err := a.principal(id, o.raw)
 				if err != nil {
-					return nil, a.broke(abi.MapIdentity, fmt.Errorf("set_principal: %w", err))
+					return nil, a.broke(abi.MapIdentity, wasm.Sender{Identity: id}, fmt.Errorf("set_principal: %w", err))
 				}
 				id = mapped
 			}
@@ -53,16 +54,17 @@ func (h *openFilters) identify(ctx context.Context, id *edge.Identity) (*edge.Id
 	return id, nil
 }
 
-// authenticate asks programs about the header lines of a client whose
-// credential nothing else knows. The first that knows the client decides.
-func (h *openFilters) authenticate(ctx context.Context, heard []edge.Header) (*edge.Identity, error) {
+// authenticate asks programs about the header lines of a client at an address
+// whose credential nothing else knows. The first that knows the client decides.
+func (h *openFilters) authenticate(ctx context.Context, remote string, heard []edge.Header) (*edge.Identity, error) {
 	const hook = abi.Authenticate
+	from := wasm.Sender{Address: remote}
 	w := newScratch()
 	defer w.free()
 	challenge := ""
 	for i := range h.at[hook] {
 		a := &h.at[hook][i]
-		ops, out, err := a.ask(a.within(ctx, hook, nil), hook, "", w.input(a.want, &edge.Exchange{Heard: heard}, &subject{}), w.out[:0], may(hook), maxOps)
+		ops, out, err := a.ask(a.within(ctx, hook, nil), hook, "", from, w.input(a.want, &edge.Exchange{Heard: heard}, &subject{}), w.out[:0], may(hook), maxOps)
 		if w.out = out; err != nil {
 			return nil, err
 		}
@@ -81,7 +83,7 @@ func (h *openFilters) authenticate(ctx context.Context, heard []edge.Header) (*e
 					err = errors.New("no principal: it has no subject")
 				}
 				if err != nil {
-					return nil, a.broke(hook, fmt.Errorf("set_principal: %w", err))
+					return nil, a.broke(hook, from, fmt.Errorf("set_principal: %w", err))
 				}
 				return id, nil
 			}

@@ -192,7 +192,7 @@ func (a *subscriber) override(ctx context.Context, w *scratch, hook abi.Hook, id
 		in = abi.AppendBytes(in, abi.CallItem, w.record)
 	}
 	w.in = in
-	ops, out, err := a.ask(a.within(ctx, hook, nil), hook, "", in, w.out[:0], may(hook), maxItemOps*len(batch))
+	ops, out, err := a.ask(a.within(ctx, hook, nil), hook, "", nobody, in, w.out[:0], may(hook), maxItemOps*len(batch))
 	if w.out = out; err != nil || len(ops) == 0 {
 		return err
 	}
@@ -204,22 +204,22 @@ func (a *subscriber) override(ctx context.Context, w *scratch, hook abi.Hook, id
 	for i := range ops {
 		o := &ops[i]
 		if o.item >= uint64(len(batch)) {
-			return a.broke(hook, fmt.Errorf("%s: there is no item %d", opNames[o.kind], o.item))
+			return a.broke(hook, nobody, fmt.Errorf("%s: there is no item %d", opNames[o.kind], o.item))
 		}
 		if changed[o.item].ops++; changed[o.item].ops > maxOnItem {
-			return a.broke(hook, fmt.Errorf("%s: item %d: more than %d operations", opNames[o.kind], o.item, maxOnItem))
+			return a.broke(hook, nobody, fmt.Errorf("%s: item %d: more than %d operations", opNames[o.kind], o.item, maxOnItem))
 		}
 		if err := edit(&changed[o.item], thing, o); err != nil {
-			return a.broke(hook, fmt.Errorf("%s: item %d: %w", opNames[o.kind], o.item, err))
+			return a.broke(hook, nobody, fmt.Errorf("%s: item %d: %w", opNames[o.kind], o.item, err))
 		}
 	}
 	for n, i := range batch {
 		if err := changed[n].settle(); err != nil {
-			return a.broke(hook, fmt.Errorf("item %d: %w", n, err))
+			return a.broke(hook, nobody, fmt.Errorf("item %d: %w", n, err))
 		}
 		changed[n].Item = changed[n].item.whole()
 		if err := sound(all[i].Item, changed[n].Item); err != nil {
-			return a.broke(hook, fmt.Errorf("item %d: %w", n, err))
+			return a.broke(hook, nobody, fmt.Errorf("item %d: %w", n, err))
 		}
 		all[i] = changed[n].Override
 	}

@@ -169,13 +169,13 @@ func (p *program) passes(h abi.Hook) bool {
 
 // ask asks the program and returns its operations, which share out's memory;
 // none if nothing changes. The message is refused with the error.
-func (p *program) ask(ctx context.Context, h abi.Hook, session string, in, out []byte, allowed verbs, most int) ([]op, []byte, error) {
+func (p *program) ask(ctx context.Context, h abi.Hook, session string, from wasm.Sender, in, out []byte, allowed verbs, most int) ([]op, []byte, error) {
 	if session == "" && p.stable {
 		// Messages without a session share memory with nothing else.
 		session = fmt.Sprintf("\x00%d", p.lone.Add(1))
 		defer p.guest.EndSession(session)
 	}
-	got, err := p.guest.Call(ctx, h, session, in, out)
+	got, err := p.guest.Call(ctx, h, session, from, in, out)
 	if err != nil {
 		return nil, out, p.fell(h, err)
 	}
@@ -185,7 +185,7 @@ func (p *program) ask(ctx context.Context, h abi.Hook, session string, in, out [
 	}
 	ops, err := opsOf(got, allowed, most)
 	if err != nil {
-		return nil, got, p.broke(h, err)
+		return nil, got, p.broke(h, from, err)
 	}
 	p.healed(h)
 	if p.observes() {
@@ -196,9 +196,17 @@ func (p *program) ask(ctx context.Context, h abi.Hook, session string, in, out [
 }
 
 // broke notes an invalid answer.
-func (p *program) broke(h abi.Hook, why error) error {
-	return p.fell(h, p.guest.Reject(h, why.Error()))
+func (p *program) broke(h abi.Hook, from wasm.Sender, why error) error {
+	return p.fell(h, p.guest.Reject(h, from, why.Error()))
 }
+
+// senderOf is the client whose message an exchange is.
+func senderOf(x *edge.Exchange) wasm.Sender {
+	return wasm.Sender{Identity: x.Identity, Address: x.Head.Remote}
+}
+
+// nobody is the sender of what no client's message caused.
+var nobody = wasm.Sender{}
 
 // fell notes a failure and returns the error for the message; nil if the
 // message passes all the same.

@@ -74,7 +74,7 @@ func (p *program) counted(what int, ask wasm.Outside) wasm.Outside {
 
 func (p *program) status() status.Filter {
 	s := p.guest.Stats()
-	out := status.Filter{Name: p.spec.Name, SHA256: p.module.Digest, Mode: string(p.spec.Mode), Resting: s.Resting, Live: s.Live, Hooks: []status.Hook{}}
+	out := status.Filter{Name: p.spec.Name, SHA256: p.module.Digest, Mode: string(p.spec.Mode), Resting: s.Resting > 0, Live: s.Live, Hooks: []status.Hook{}}
 	for h, w := range p.wants {
 		if w == nil {
 			continue
@@ -133,7 +133,7 @@ func (p *program) collect(m edge.Emitter) {
 		m.Counter("weir_guest_skipped", "Failures of filters that messages passed all the same.", float64(p.skipped[h].Load()))
 	}
 	m.Counter("weir_guest_fuel", "Fuel that filters used.", float64(s.Fuel))
-	m.Counter("weir_guest_rests", "Times that a filter was left alone for a while.", float64(s.Rests))
+	m.Counter("weir_guest_rests", "Times that the messages of a sender began to rest before a filter.", float64(s.Rests))
 	m.Gauge("weir_guest_instances", "Instances of filters.", float64(s.Live))
 	for what := range p.out {
 		o := &p.out[what]

@@ -26,7 +26,7 @@ func (h *openFilters) upstream(ctx context.Context, x *edge.Exchange, backend st
 			}
 			ops, err := a.leaving(ctx, hook, x, w, &s)
 			if err == nil {
-				lines, chosen, err = a.headers(hook, lines, chosen, ops)
+				lines, chosen, err = a.headers(hook, x, lines, chosen, ops)
 			}
 			if err != nil {
 				return nil, nil, err
@@ -44,14 +44,14 @@ func (a *subscriber) leaving(ctx context.Context, hook abi.Hook, x *edge.Exchang
 	}
 	s.arguments = x.Request.Get("arguments").Of(x.Request.Raw)
 	s.values = s.arguments
-	ops, out, err := a.ask(a.within(ctx, hook, x), hook, a.sessionOf(w, x), w.input(a.want, x, s), w.out[:0], may(hook), maxOps)
+	ops, out, err := a.ask(a.within(ctx, hook, x), hook, a.sessionOf(w, x), senderOf(x), w.input(a.want, x, s), w.out[:0], may(hook), maxOps)
 	w.out = out
 	return ops, err
 }
 
 // headers applies a program's operations to header lines and the credential:
 // all of them or none.
-func (a *subscriber) headers(hook abi.Hook, lines []edge.Header, chosen *edge.Credential, ops []op) ([]edge.Header, *edge.Credential, error) {
+func (a *subscriber) headers(hook abi.Hook, x *edge.Exchange, lines []edge.Header, chosen *edge.Credential, ops []op) ([]edge.Header, *edge.Credential, error) {
 	was, before := lines, chosen
 	for i := range ops {
 		o := &ops[i]
@@ -70,7 +70,7 @@ func (a *subscriber) headers(hook abi.Hook, lines []edge.Header, chosen *edge.Cr
 			lines, err = withHeader(lines, o)
 		}
 		if err != nil {
-			return was, before, a.broke(hook, fmt.Errorf("%s: %w", opNames[o.kind], err))
+			return was, before, a.broke(hook, senderOf(x), fmt.Errorf("%s: %w", opNames[o.kind], err))
 		}
 	}
 	return lines, chosen, nil
@@ -123,7 +123,7 @@ func (h *openFilters) session(ctx context.Context, x *edge.Exchange, hook abi.Ho
 		} else if a.stable {
 			session = string(w.sessionKey(x))
 		}
-		ops, out, err := a.ask(a.within(ctx, hook, x), hook, session, w.input(a.want, x, &subject{}), w.out[:0], may(hook), maxOps)
+		ops, out, err := a.ask(a.within(ctx, hook, x), hook, session, senderOf(x), w.input(a.want, x, &subject{}), w.out[:0], may(hook), maxOps)
 		if w.out = out; err != nil {
 			return err
 		}

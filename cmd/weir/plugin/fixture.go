@@ -316,7 +316,7 @@ func (h *hosts) run(ctx context.Context, c *Case) (wrong []string) {
 		return wrong
 	}
 	g.lines, g.sent, g.events, g.others = nil, nil, nil, &c.Others
-	record, err := g.guest.Call(ctx, hook, c.Input.Session, c.Input.filled(hook).record(hook, w), nil)
+	record, err := g.guest.Call(ctx, hook, c.Input.Session, wasm.Sender{}, c.Input.filled(hook).record(hook, w), nil)
 	ops := []any{}
 	if err == nil {
 		ops, err = operations(hook, record, len(c.Input.Items))

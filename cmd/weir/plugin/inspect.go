@@ -136,7 +136,7 @@ func measure(ctx context.Context, g *wasm.Guest, hook abi.Hook, session string, 
 	calls := func(n int) (time.Duration, error) {
 		start := time.Now()
 		for range n {
-			if _, err := g.Call(ctx, hook, session, in, out); err != nil {
+			if _, err := g.Call(ctx, hook, session, wasm.Sender{}, in, out); err != nil {
 				return 0, err
 			}
 		}

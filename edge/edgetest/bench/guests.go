@@ -157,7 +157,7 @@ func (g *askedGuest) round(ctx context.Context, calls int) {
 	defer runtime.UnlockOSThread()
 	ask := func(n int) {
 		for range n {
-			out, err := g.guest.Call(ctx, abi.OnCallRequest, "", g.in, g.out)
+			out, err := g.guest.Call(ctx, abi.OnCallRequest, "", wasm.Sender{}, g.in, g.out)
 			kit.Check(err)
 			if len(out) > 0 != g.answers {
 				kit.Fail("the guest answers with %d bytes", len(out))

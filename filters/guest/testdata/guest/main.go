@@ -2,7 +2,7 @@
 // {"rules":"…"}, with a rule on each line.
 //
 //	sub|HOOK|LIST=VALUE,VALUE|…    subscribe; lists are method, tool, backend, header, pointer, varies, cache, blocking
-//	HOOK|CONDITION|OP|ARGUMENT|…   an operation, or trap, loop, bad or stash
+//	HOOK|CONDITION|OP|ARGUMENT|…   an operation, or trap, loop, work, bad or stash
 //
 // A condition is *, or PLACE=TEXT or PLACE~TEXT for what is equal to or has the
 // text; PLACE is as in arguments, where $PLACE stands for what the input has:
@@ -25,6 +25,7 @@ var (
 	rules          [][]string
 	count          int
 	stash          string
+	worked         uint64
 )
 
 //go:wasmexport weir_abi
@@ -297,6 +298,13 @@ func apply(in *input, f []string, item int, out []byte) []byte {
 	case "loop":
 		for count >= 0 {
 			count &= 1 << 20
+		}
+	case "work": // so many times over its arguments
+		rounds, _ := strconv.Atoi(arg(0))
+		for range rounds {
+			for _, b := range []byte(in.fields[abi.CallArguments]) {
+				worked = worked*31 + uint64(b)
+			}
 		}
 	case "bad":
 		return abi.AppendBytes(out, abi.OpsOp, []byte{0xff})
