@@ -43,7 +43,7 @@ type Failure struct {
 	Guest  string
 	Hook   abi.Hook
 	Reason Reason
-	Detail string // of a trap: what the engine said, and the end of what the guest wrote to its standard error
+	Detail string // of a trap: what the engine said, and what the guest said on its standard error and in lines of the level error
 }
 
 func (f *Failure) Error() string {

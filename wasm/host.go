@@ -100,6 +100,7 @@ func hostLog(in *instance, s []uint64) {
 		level = slog.LevelWarn
 	default:
 		level = slog.LevelError
+		in.keepLast(text) // it may be why the guest gives up
 	}
 	in.guest.log(level, text)
 }

@@ -17,8 +17,12 @@ import (
 // slice is the fuel between two yields: some 50 to 100 µs of work.
 const slice = 100_000
 
-// maxTail is how much of a guest's standard error is kept for the log.
-const maxTail = 1 << 10
+// How much is kept of what a guest says on standard error, and in lines of the
+// level error: of its beginning, and of its end.
+const (
+	maxFirst = 1 << 10
+	maxTail  = 512
+)
 
 // instance is one running copy of a guest. One goroutine at a time calls it.
 type instance struct {
@@ -38,7 +42,8 @@ type instance struct {
 	base           *image // what a reset goes back to
 	own            bool   // base is this instance's own, and closed with it
 	copyable       bool   // base is all that other instances need
-	tail           []byte // of the guest's standard error in this call
+	first, tail    []byte // of what the guest says of a failure in this call
+	left           int    // bytes between them that are not kept
 
 	// Of the call under way.
 	call   context.Context
@@ -324,7 +329,7 @@ func (in *instance) begin(ctx context.Context, timeout time.Duration, fuel int64
 	first := min(slice, fuel)
 	in.budget, in.given = fuel-first, first
 	in.fuel.Set(uint64(first))
-	in.tail = in.tail[:0]
+	in.first, in.tail, in.left = in.first[:0], in.tail[:0], 0
 	in.linear.refused = false
 }
 
@@ -402,13 +407,29 @@ func (in *instance) end(why error) {
 	panic(why)
 }
 
-// keepTail keeps the end of what the guest writes to its standard error.
-func (in *instance) keepTail(text []byte) {
+// keepLast keeps what a guest says of its failure: the beginning, where most say
+// why, and the end.
+func (in *instance) keepLast(text []byte) {
+	if room := maxFirst - len(in.first); room > 0 {
+		n := min(room, len(text))
+		in.first = append(in.first, text[:n]...)
+		text = text[n:]
+	}
+	in.left += max(len(in.tail)+len(text)-maxTail, 0)
 	text = text[max(len(text)-maxTail, 0):]
 	if over := len(in.tail) + len(text) - maxTail; over > 0 {
 		in.tail = append(in.tail[:0], in.tail[over:]...)
 	}
 	in.tail = append(in.tail, text...)
+}
+
+// last is what was kept.
+func (in *instance) last() string {
+	text := string(in.first)
+	if in.left > 0 {
+		text += " … "
+	}
+	return strings.ToValidUTF8(text+string(in.tail), "\ufffd")
 }
 
 // failure says why a call ended with an error.
@@ -437,8 +458,8 @@ func (in *instance) failure(hook abi.Hook, err error) *Failure {
 		if strings.Contains(text, "stack overflow") {
 			f.Reason = Stack
 		}
-		if len(in.tail) > 0 {
-			f.Detail += ": " + strings.ToValidUTF8(string(in.tail), "\ufffd")
+		if len(in.first) > 0 {
+			f.Detail += ": " + in.last()
 		}
 	}
 	return f

@@ -101,7 +101,7 @@ func wasiWrite(in *instance, s []uint64) {
 		total += n
 		in.spend(uint64(n))
 		if fd == 2 {
-			in.keepTail(text)
+			in.keepLast(text)
 		}
 		if len(text) > 0 {
 			in.guest.log(slog.LevelInfo, text[:min(len(text), maxLogLine)])

@@ -66,7 +66,7 @@ func (h *held) ask(ctx context.Context, a *subscriber, id *edge.Identity, w *scr
 	}
 	in := w.input(a.want, &edge.Exchange{Identity: visibleTo(id, a.want.varies)}, &subject{backend: backend})
 	ops, out, err := a.ask(a.within(ctx, hook, &edge.Exchange{Identity: id}), hook, "", wasm.Sender{Identity: id}, in, w.out[:0], may(hook), maxOps)
-	if w.out = out; err != nil || a.down[hook].Load() {
+	if w.out = out; err != nil || a.down[hook].Load() != 0 {
 		return ops, err // failures are not cached
 	}
 	ops = slices.Clone(ops)

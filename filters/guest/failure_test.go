@@ -132,6 +132,35 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
+// TestZ35NewKindOfFailure warns once of each kind of failure, and again after the
+// program worked.
+func TestZ35NewKindOfFailure(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Modern)
+	rules := []string{"on_call_request|args~trap|trap", "on_call_request|args~loop|loop"}
+	e := start(t, manifest(t, backs{"back": back}, []filter{{name: "f", rules: rules, limits: "fuel: 2000000"}}))
+	c := newClient(e, edgetest.Modern)
+	warnings := func(why string) int {
+		n := 0
+		for line := range strings.Lines(e.Log()) {
+			if strings.Contains(line, "level=WARN") && strings.Contains(line, "a filter fails") && strings.Contains(line, why) {
+				n++
+			}
+		}
+		return n
+	}
+	for round := 1; round <= 2; round++ {
+		for range 2 {
+			c.call(t, "echo", `{"n":"trap"}`)
+			c.call(t, "echo", `{"n":"loop"}`)
+		}
+		if traps, fuel := warnings("trap"), warnings("fuel"); traps != round || fuel != round {
+			t.Errorf("round %d: %d warnings of traps and %d of fuel\n%s", round, traps, fuel, e.Log())
+		}
+		text(t, c.call(t, "echo", `{"n":1}`))
+	}
+}
+
 // TestZ33OneOfTen has one client of ten make a program fail on purpose: the calls
 // of the nine others are all judged, whatever becomes of failures.
 func TestZ33OneOfTen(t *testing.T) {

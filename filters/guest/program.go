@@ -34,7 +34,7 @@ type program struct {
 	stable bool             // one instance sees every message of a session
 	lone   atomic.Uint64    // numbers messages without a session
 
-	down    [abi.Hooks]atomic.Bool // the last call failed
+	down    [abi.Hooks]atomic.Uint32 // a bit for each wasm.Reason of failures since the last call that succeeded
 	denied  [abi.Hooks]atomic.Uint64
 	skipped [abi.Hooks]atomic.Uint64
 	lines   rate
@@ -216,8 +216,12 @@ func (p *program) fell(h abi.Hook, err error) error {
 		return edge.Errorf(edge.Gone, "guest", "%w", context.Canceled)
 	}
 	level := slog.LevelDebug
-	if !p.down[h].Swap(true) {
-		level = slog.LevelWarn // once, until it works again
+	kind := uint32(1)
+	if f != nil {
+		kind <<= f.Reason
+	}
+	if p.down[h].Or(kind)&kind == 0 {
+		level = slog.LevelWarn // once for each kind, until it works again
 	}
 	p.log.Log(context.Background(), level, "a filter fails", "server", p.server, "filter", p.spec.Name, "hook", h.String(), "passes", p.passes(h), "error", err)
 	if p.passes(h) {
@@ -228,7 +232,7 @@ func (p *program) fell(h abi.Hook, err error) error {
 }
 
 func (p *program) healed(h abi.Hook) {
-	if p.down[h].Load() && p.down[h].Swap(false) {
+	if p.down[h].Load() != 0 && p.down[h].Swap(0) != 0 {
 		p.log.Info("a filter works again", "server", p.server, "filter", p.spec.Name, "hook", h.String())
 	}
 }

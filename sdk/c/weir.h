@@ -858,6 +858,12 @@ WEIR_IMPORT_("emit") int weir_import_emit(const void *name, weir_u32 name_n, con
 
 static inline void weir_log_(weir_u32 level, weir_view v) { weir_import_log(level, v.p, v.n); }
 #define weir_log(level, text) weir_log_(level, weir_str(text)) /* a line of the log */
+_Noreturn static inline void weir_panic_(weir_view why, const char *file, int line) {
+    weir_log_(WEIR_ERROR, weir_cat(why, weir_str(", "), weir_str(file), weir_str(":"), weir_decimal(line)));
+    __builtin_trap();
+}
+/* weir_panic ends the guest, after a line of the log that says why and where. */
+#define weir_panic(text) weir_panic_(weir_str(text), __FILE__, __LINE__)
 static inline weir_u32 weir_log_level(void) { return weir_import_log_level(); }
 static inline weir_i64 weir_now_ms(void) { return weir_import_now_ms(); }
 static inline weir_i64 weir_mono_ns(void) { return weir_import_mono_ns(); }

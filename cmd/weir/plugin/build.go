@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -161,7 +163,24 @@ func buildC(ctx context.Context, dir, out string) error {
 
 // ascFlags make modules that import nothing but what they call. The collector
 // runs by itself; "stub" would be smaller, and never give memory back.
-var ascFlags = []string{"--runtime", "incremental", "-O3", "--converge", "--use", "abort=", "--noColors"}
+var ascFlags = []string{"--runtime", "incremental", "-O3", "--converge", "--noColors"}
+
+// sdkImport finds where a guest in AssemblyScript has the SDK.
+var sdkImport = regexp.MustCompile(`(?m)^export \* from "(\.[^"]*)/exports";?$`)
+
+// abortOf is the function that the language calls where it gives up: the SDK's,
+// and none for a guest without the SDK, which then ends without a word.
+func abortOf(dir string) string {
+	source, err := os.ReadFile(filepath.Join(dir, "assembly", "index.ts"))
+	if err != nil {
+		return ""
+	}
+	found := sdkImport.FindSubmatch(source)
+	if found == nil {
+		return ""
+	}
+	return path.Join("assembly", string(found[1]), "host", "abort")
+}
 
 // buildAssemblyScript runs the compiler that npm installed beside the sources,
 // above them, or in PATH.
@@ -193,7 +212,7 @@ func buildAssemblyScript(ctx context.Context, dir, out string) error {
 }
 
 func compileAssemblyScript(ctx context.Context, asc, dir, out string) error {
-	return run(ctx, dir, nil, asc, append([]string{"assembly/index.ts", "--outFile", out}, ascFlags...)...)
+	return run(ctx, dir, nil, asc, append([]string{"assembly/index.ts", "--outFile", out, "--use", "abort=" + abortOf(dir)}, ascFlags...)...)
 }
 
 // rustTarget is what modules without an operating system are built for.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,6 +33,7 @@ type guestRow struct {
 	bar       float64   // µs a call
 	cpu       []float64 // µs a call, per round
 	idle      float64   // the same of a guest that returns at once
+	cold      []float64 // µs of a call that begins with a new instance, per round
 	allocated float64   // by the host, objects a call, in the worst round
 	missing   string    // why there is no figure; empty where there is one
 }
@@ -52,6 +54,16 @@ func (g guestRow) verdict() verdict {
 	}
 	v.reached = yesNo(cost <= g.bar && g.allocated == 0)
 	return v
+}
+
+// coldest is the row of calls that begin with a new instance, which no bar is for:
+// an edge makes instances beside the calls, but for the first call of a session
+// under the isolation per_session.
+func (g guestRow) coldest() verdict {
+	return verdict{
+		"P10", "CPU of making an instance and a first call of it, guest in " + g.name,
+		fmt.Sprintf("%.0f µs", median(g.cold)), "–", "–", "–", "–",
+	}
 }
 
 // runGuests is P10: the guest that `weir plugin new` lays out in each language,
@@ -90,7 +102,7 @@ func (b *bench) guests(ctx context.Context) {
 	for i, l := range guestBars {
 		row := guestRow{name: l.name, bar: l.bar, missing: missing[i], idle: median(floor.cpu)}
 		if all[i] != nil {
-			row.cpu, row.allocated = all[i].cpu, all[i].allocated
+			row.cpu, row.allocated, row.cold = all[i].cpu, all[i].allocated, all[i].cold
 		}
 		b.report.guests = append(b.report.guests, row)
 		b.say("P10, %s: %s", row.name, row.verdict().value)
@@ -122,7 +134,9 @@ type askedGuest struct {
 	in, out   []byte
 	cpu       []float64
 	allocated float64
+	cold      []float64
 	guest     *wasm.Guest
+	sessions  *wasm.Guest // the same, with an instance for each session and one at a time
 	close     func()
 }
 
@@ -136,13 +150,22 @@ func openGuest(ctx context.Context, file string) (*askedGuest, error) {
 		m.Close()
 		_ = c.Close() // it has no cache to lose
 	}
-	g, err := m.Open(ctx, wasm.Binding{Name: "bench", Config: []byte(`{"group":"admin"}`), Limits: wasm.Limits{Timeout: time.Minute}})
+	binding := wasm.Binding{Name: "bench", Config: []byte(`{"group":"admin"}`), Limits: wasm.Limits{Timeout: time.Minute}}
+	g, err := m.Open(ctx, binding)
 	if err != nil {
 		done()
 		return nil, err
 	}
-	return &askedGuest{in: ordinaryCall(), out: make([]byte, 0, 4<<10), guest: g, close: func() {
+	binding.Isolation, binding.Limits.Instances = wasm.PerSession, 1
+	s, err := m.Open(ctx, binding)
+	if err != nil {
 		g.Close()
+		done()
+		return nil, err
+	}
+	return &askedGuest{in: ordinaryCall(), out: make([]byte, 0, 4<<10), guest: g, sessions: s, close: func() {
+		g.Close()
+		s.Close()
 		done()
 	}}, nil
 }
@@ -155,13 +178,16 @@ func (g *askedGuest) round(ctx context.Context, calls int) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	one := func(guest *wasm.Guest, session string) {
+		out, err := guest.Call(ctx, abi.OnCallRequest, session, wasm.Sender{}, g.in, g.out)
+		kit.Check(err)
+		if len(out) > 0 != g.answers {
+			kit.Fail("the guest answers with %d bytes", len(out))
+		}
+	}
 	ask := func(n int) {
 		for range n {
-			out, err := g.guest.Call(ctx, abi.OnCallRequest, "", wasm.Sender{}, g.in, g.out)
-			kit.Check(err)
-			if len(out) > 0 != g.answers {
-				kit.Fail("the guest answers with %d bytes", len(out))
-			}
+			one(g.guest, "")
 		}
 	}
 	ask(calls/10 + 1)
@@ -172,6 +198,14 @@ func (g *askedGuest) round(ctx context.Context, calls int) {
 	ended := kit.Must(threadTime())
 	runtime.ReadMemStats(&after)
 	g.cpu = append(g.cpu, micros(ended-began)/float64(calls))
+	// Each session ends the one before it: there is one instance at a time.
+	const sessions = 50
+	one(g.sessions, "first")
+	began = kit.Must(threadTime())
+	for i := range sessions {
+		one(g.sessions, strconv.Itoa(i))
+	}
+	g.cold = append(g.cold, micros(kit.Must(threadTime())-began)/sessions)
 	// What the runtime allocates for itself meanwhile is not the calls'.
 	g.allocated = max(g.allocated, float64((after.Mallocs-before.Mallocs)/uint64(calls)))
 	kit.Check(ctx.Err())

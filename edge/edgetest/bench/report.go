@@ -145,6 +145,9 @@ func (r *report) verdicts() []verdict {
 	}
 	for _, g := range r.guests {
 		out = append(out, g.verdict())
+		if len(g.cold) > 0 {
+			out = append(out, g.coldest())
+		}
 	}
 	for _, t := range r.tokens {
 		out = append(out, t.verdicts()...)

@@ -44,6 +44,12 @@ function log(level: i32, text: string): void {
   importLog(level, changetype<usize>(b), b.byteLength);
 }
 
+/** Is what the language calls where it gives up: writes why and where to the log, and ends the guest. */
+export function abort(message: string | null, file: string | null, line: u32, column: u32): void {
+  log(3, (message === null ? "given up" : message) + ", " + (file === null ? "" : file) + ":" + line.toString() + ":" + column.toString());
+  unreachable();
+}
+
 /** Writes a line of the log that only matters to whoever looks for it. */
 export function debug(text: string): void {
   log(0, text);

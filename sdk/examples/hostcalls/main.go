@@ -33,6 +33,8 @@ func init() {
 
 func answer(tool weir.View, text string) (string, error) {
 	switch {
+	case tool.Is("give up"):
+		panic("given up on " + text)
 	case tool.Is("count"):
 		n, err := weir.KVAdd("calls", 1, minute)
 		return strconv.FormatInt(n, 10), err

@@ -265,6 +265,8 @@ impl Guest {
     /// Is weir_init.
     #[doc(hidden)]
     pub fn start(&mut self, n: usize, f: fn(&mut Guest, &Setup) -> Result<(), String>) -> u64 {
+        // A panic ends the guest: its text and its place go to the log before.
+        std::panic::set_hook(Box::new(|why| log(Level::Error, &why.to_string())));
         let record = self.input[..n].to_vec();
         let mut s = Setup { name: "", config: Value::default(), version: 0, grants: vec![] };
         for field in Reader(&record) {

@@ -26,6 +26,7 @@ function hex(sum: Uint8Array): string {
 }
 
 function answer(tool: string, text: string): string {
+  if (tool == "give up") throw new Error("given up on " + text);
   if (tool == "count") {
     const n = weir.kvAdd("calls", 1, minute);
     return or(n, n.toString());
