@@ -24,6 +24,7 @@ import (
 //	doctor.go          the command and the order of the steps
 //	doctor_report.go   the exit codes of the classes, and how findings are shown
 //	doctor_process.go  what the process needs: settings, files, manifests, secrets, addresses, the clock
+//	doctor_filters.go  the modules of filters
 //	doctor_store.go    the stores that servers share
 //
 // What can be wrong with a thing is said by the package that it is of.
@@ -51,6 +52,7 @@ that "weir serve" takes with the same flags; nothing is served.
   files      keys and certificates that the settings name
   manifests  what "weir validate" says
   secrets    those that the manifests refer to
+  filters    whether each module compiles, and starts with its configuration
   store      whether what servers share answers
   resolve    the addresses that a backend's name stands for
   connect    a connection to it
@@ -145,9 +147,10 @@ func (d *doctor) run(ctx context.Context, load func() (loaded, error)) (findings
 	secrets, found := d.secrets(ctx, opened, settings.SecretsDir)
 	add(found...)
 
-	// 3. The stores that servers share, the backends, and what clients see of them. There is no plan when the
-	// manifests have errors.
+	// 3. The filters, the stores that servers share, the backends, and what clients see of them. There is no plan
+	// when the manifests have errors.
 	if opened.Plan != nil {
+		add(d.filters(ctx, opened, settings.Settings, secrets)...)
 		add(d.stores(ctx, opened.Plan, settings.Settings, secrets)...)
 		look := checkup.Config{Timeout: d.timeout, MaxMessage: settings.MaxMessage, Version: thisBuild().Version, Secrets: secrets, Step: d.step}
 		for _, s := range opened.Plan.Servers {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/guest"
 )
 
 // Compile turns a set of objects into the plan that serves them and a report
@@ -20,6 +21,8 @@ func Compile(set Set) (*Plan, *Report) {
 		byRef:  map[Ref]*object{},
 		tables: newTables(),
 		report: &Report{},
+
+		programs: map[*object]guest.Spec{},
 	}
 
 	// 1. Every object on its own: its name, what it gives, its defaults, its rules.
@@ -60,6 +63,8 @@ type compiler struct {
 	tables  tables
 	report  *Report
 	errors  int
+
+	programs map[*object]guest.Spec // the filters that were judged
 }
 
 // object is one object of the set and what is known of it so far.

@@ -39,11 +39,17 @@ func (c *compiler) filters(o *object, s *v1beta1.VirtualMCPServer, config *v1bet
 	return specs
 }
 
-// filter judges one filter.
+// filter judges one filter, once for all servers that name it.
 func (c *compiler) filter(o *object, f *v1beta1.EdgeFilter) guest.Spec {
+	if spec, ok := c.programs[o]; ok {
+		return spec
+	}
 	path := field.NewPath("spec")
 	source := path.Child("source", "inline")
 	var module []byte
+	if f.Spec.Source.Path != "" {
+		source = path.Child("source", "path")
+	}
 	if r := f.Spec.Source.ConfigMapRef; r != nil {
 		source = path.Child("source", "configMapRef", "key")
 		for _, l := range o.links {
@@ -55,9 +61,10 @@ func (c *compiler) filter(o *object, f *v1beta1.EdgeFilter) guest.Spec {
 	}
 	spec := guest.FromObject(f, module, o.beside(f.Spec.Source.Path), c.granted(f))
 	if o.errors == 0 {
-		_, wrong := guest.Parse(spec, path, source)
+		_, wrong := guest.Parse(spec, c.set.Modules, path, source)
 		c.faults(o, wrong)
 	}
+	c.programs[o] = spec
 	return spec
 }
 

@@ -1,5 +1,6 @@
 // Package compile turns objects into a plan and a report. It is pure: it opens
-// no file, no connection, and the same objects always give the same plan.
+// no connection and no file but those that the set has a reader for, and the
+// same objects always give the same plan.
 package compile
 
 import (

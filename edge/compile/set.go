@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/webhook"
 )
 
@@ -25,6 +26,10 @@ type Set struct {
 	// Webhooks are those that every server asks; nil for none. They are no
 	// object of the set: the process is told of them.
 	Webhooks *webhook.Spec
+
+	// Modules reads the modules of filters that are in files, which are judged
+	// with the objects. Without it they are judged when the plan is opened.
+	Modules guest.Reader
 }
 
 // Object is one object of a set and what is known of where it comes from.

@@ -25,7 +25,7 @@ var rooms = map[string][]string{
 	"edge/settings":      {"edge", "edge/door", "edge/secret"},
 	"edge/v1beta1":       {},
 	"edge/compile":       {"edge", "edge/catalog", "edge/kv", "edge/outgoing", "edge/v1beta1", "filters/audit", "filters/authz", "filters/guest", "filters/headers", "filters/incoming", "filters/ratelimit", "filters/telemetry", "filters/webhook"},
-	"edge/source":        {"edge", "edge/compile", "edge/v1beta1", "filters/webhook"},
+	"edge/source":        {"edge", "edge/compile", "edge/v1beta1", "filters/guest", "filters/webhook"},
 	"edge/wire":          {"edge", "edge/mcp", "edge/turn"},
 	"edge/backend":       {"edge", "edge/mcp", "edge/health", "edge/turn", "edge/wire"},
 	"edge/catalog":       {"edge", "edge/mcp", "edge/v1beta1"},

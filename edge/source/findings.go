@@ -208,6 +208,18 @@ func (s *Set) locate(f compile.Finding) Finding {
 	return Finding{Finding: f, File: p.file, Line: line, Column: column}
 }
 
+// Place returns where an object of the set begins, as FILE:LINE; "" for one that
+// it does not have.
+func (r *Result) Place(of compile.Ref) string {
+	for i, o := range r.Set.Objects {
+		if o.Ref() == of {
+			f := r.Set.locate(compile.Finding{Index: i})
+			return fmt.Sprintf("%s:%d", f.File, f.Line)
+		}
+	}
+	return ""
+}
+
 // at finds the line and column of the field at path, or of the nearest section
 // around it that is there.
 func (n *node) at(path string) (line, column int) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/filters/guest"
 )
 
 // Set is what was read: the objects, where each field of them stands, and what
@@ -164,10 +165,12 @@ type Option func(*Set)
 // if the process counts for itself.
 func LocalRateLimits(yes bool) Option { return func(s *Set) { s.LocalRateLimits = yes } }
 
-// Open reads and compiles the manifests at path, a file or a directory.
+// Open reads and compiles the manifests at path, a file or a directory, and
+// judges the modules that they name.
 func Open(path string, options ...Option) *Result {
 	// What Load finds wrong stays in the set, for Compile to report with the rest.
 	s, _ := Load(path)
+	s.Modules = guest.ReadModule
 	for _, o := range options {
 		o(s)
 	}

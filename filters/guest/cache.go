@@ -89,8 +89,8 @@ func Load(specs []Spec, secrets edge.Secrets) ([]Loaded, error) {
 		l := Loaded{part: &Part{s}, binary: s.Module, Digest: s.SHA256}
 		if s.Path != "" {
 			var err error
-			if l.binary, err = readModule(s.Path); err != nil {
-				return nil, fmt.Errorf("filter %q: source: %w", s.Name, err)
+			if l.binary, err = ReadModule(s.Path); err != nil {
+				return nil, fmt.Errorf("filter %q: source: %s", s.Name, unread(err))
 			}
 		}
 		if l.binary != nil {
@@ -104,7 +104,9 @@ func Load(specs []Spec, secrets edge.Secrets) ([]Loaded, error) {
 	return all, nil
 }
 
-func readModule(path string) ([]byte, error) {
+// ReadModule reads the module in a file, of at most the size that a module may
+// have.
+func ReadModule(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -301,7 +303,7 @@ func (k *Cache) fetch(s *Spec) ([]byte, error) {
 	kept := ""
 	if k.dir != "" {
 		kept = filepath.Join(k.dir, "modules", s.SHA256+".wasm")
-		if b, err := readModule(kept); err == nil && digestOf(b) == s.SHA256 {
+		if b, err := ReadModule(kept); err == nil && digestOf(b) == s.SHA256 {
 			return b, nil
 		}
 	}

@@ -10,7 +10,9 @@ package guest
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -91,11 +93,19 @@ func FromObject(o *v1beta1.EdgeFilter, module []byte, path string, credentials [
 // Part is a filter that Parse has accepted. It is immutable.
 type Part struct{ spec Spec }
 
+// Reader returns the module in a file.
+type Reader func(path string) ([]byte, error)
+
 // Parse checks a filter: the whole module if it is at hand, the grants it
 // needs, and the configuration against the module's own schema. path is that
-// of the object's spec, source that of the field with the module. A module in
-// a file or behind a URL is checked when it is opened.
-func Parse(spec Spec, path, source *field.Path) (*Part, field.ErrorList) {
+// of the object's spec, source that of the field that says where the module
+// is. read reads a module in a file; nil leaves it for Load. A module behind a
+// URL is checked when it is opened, and one in a file that is off never.
+//
+// What a module shows only when it is compiled and started is seen by Open:
+// that the engine takes it, that it starts within its limits, that it accepts
+// its configuration, and whether its subscriptions ask for what it may have.
+func Parse(spec Spec, read Reader, path, source *field.Path) (*Part, field.ErrorList) {
 	var wrong field.ErrorList
 	if n := len(spec.Match.Methods) + len(spec.Match.Tools) + len(spec.Match.Backends); n > maxGlobs {
 		wrong = append(wrong, field.TooMany(path.Child("match"), n, maxGlobs))
@@ -106,13 +116,34 @@ func Parse(spec Spec, path, source *field.Path) (*Part, field.ErrorList) {
 	if n := len(spec.Tools); n > maxGlobs {
 		wrong = append(wrong, field.TooMany(path.Child("grants", "tools"), n, maxGlobs))
 	}
-	if len(spec.Module) > 0 {
-		wrong = append(wrong, spec.judge(spec.Module, path, source)...)
+	module := spec.Module
+	if read != nil && spec.Path != "" && !spec.off() {
+		var err error
+		if module, err = read(spec.Path); err != nil {
+			wrong = append(wrong, field.Invalid(source, field.OmitValueType{}, unread(err)))
+		} else if len(module) == 0 {
+			wrong = append(wrong, field.Invalid(source, field.OmitValueType{}, spec.Path+": the file is empty: build the module again"))
+		}
+	}
+	if len(module) > 0 {
+		wrong = append(wrong, spec.judge(module, path, source)...)
 	}
 	if len(wrong) > 0 {
 		return nil, wrong
 	}
 	return &Part{spec}, nil
+}
+
+// unread says why a module cannot be read, and what to do.
+func unread(err error) string {
+	var at *fs.PathError
+	switch {
+	case errors.As(err, &at) && errors.Is(err, fs.ErrNotExist):
+		return at.Path + ": there is no such file: build the module (`weir plugin build`), or correct the path"
+	case errors.As(err, &at):
+		return at.Path + ": " + at.Err.Error() + ": name the file of a module that can be read"
+	}
+	return err.Error()
 }
 
 // maxGlobs is how many globs a match may have.

@@ -57,7 +57,7 @@ func TestRefusedAtOpen(t *testing.T) {
 		"events of nothing":          {filter{rules: []string{"on_event|*|hide"}}, "the server keeps no records"},
 		"nobody to authenticate":     {filter{rules: []string{"authenticate|*|deny|0|no"}}, "the server lets everybody in"},
 		"a configuration it refuses": {filter{rules: []string{"refuse|no such prefix"}}, "no such prefix"},
-		"no file":                    {filter{path: "/nowhere.wasm"}, "source: open /nowhere.wasm"},
+		"no file":                    {filter{path: "/nowhere.wasm"}, "source: /nowhere.wasm: there is no such file"},
 		"no module":                  {filter{path: junk}, "source: module: module section: not a WebAssembly module"},
 		"a credential's header":      {filter{rules: []string{"sub|on_call_request|header=authorization"}}, "grant identity"},
 		"a session's header":         {filter{rules: []string{"sub|on_call_request|header=Mcp-Session-Id"}}, "grant identity"},

@@ -35,6 +35,7 @@ func TestReadme(t *testing.T) {
 			continue
 		}
 		name := filepath.Join(t.TempDir(), "filter.yaml")
+		copyFile(t, path(t), filepath.Join(filepath.Dir(name), "tenants.wasm"))
 		server := strings.Replace(manifest(t, backs{"back": edgetest.NewServer(t, edgetest.Modern)}, nil), "filterRefs: []", "filterRefs: [{name: tenants}]", 1)
 		if err := os.WriteFile(name, []byte(block+"---\n"+server), 0o600); err != nil {
 			t.Fatal(err)
@@ -47,5 +48,17 @@ func TestReadme(t *testing.T) {
 		if got, want := r.Plan.Servers[0].Filters[0].Path, filepath.Join(filepath.Dir(name), "tenants.wasm"); got != want {
 			t.Errorf("the module's file is %s, want %s", got, want)
 		}
+	}
+}
+
+// copyFile puts what is in one file into another.
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, content, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/sdk/abi"
+)
+
+// ran runs a command line in this process.
+func ran(environ []string, args ...string) (out, said string, code int) {
+	var stdout, stderr bytes.Buffer
+	a := &app{in: strings.NewReader(""), out: &stdout, err: &stderr, environ: environ, exit: func(int) {}}
+	code = a.run(args)
+	return stdout.String(), stderr.String(), code
+}
+
+// written makes files of the working directory.
+func written(t *testing.T, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// smallModule is a guest that subscribes to nothing: with a manifest unless it is
+// "", and with the host function random if it asks for it.
+func smallModule(manifest string, random bool) string {
+	section := func(id byte, body ...byte) string { return string([]byte{id, byte(len(body))}) + string(body) }
+	name := func(s string) []byte { return append([]byte{byte(len(s))}, s...) }
+	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
+	first := byte(0)
+	m := "\x00asm\x01\x00\x00\x00"
+	// () -> i32, (i32) -> i32, (i32) -> i64, (i32, i32) -> i32
+	m += section(1, 4, 0x60, 0, 1, 0x7f, 0x60, 1, 0x7f, 1, 0x7f, 0x60, 1, 0x7f, 1, 0x7e, 0x60, 2, 0x7f, 0x7f, 1, 0x7f)
+	if random {
+		m += section(2, join([]byte{1}, name(abi.ImportModule), name("random"), []byte{0, 3})...)
+		first = 1
+	}
+	m += section(3, 3, 0, 1, 2)
+	m += section(5, 1, 0, 1)
+	m += section(7, join([]byte{4},
+		name(abi.ExportMemory), []byte{2, 0},
+		name(abi.ExportABI), []byte{0, first},
+		name(abi.ExportBuffer), []byte{0, first + 1},
+		name(abi.ExportInit), []byte{0, first + 2})...)
+	m += section(10, 3,
+		6, 0, 0x41, 0x80, 0x80, 4, 0x0b, // the ABI 1.0
+		5, 0, 0x41, 0x80, 8, 0x0b, // where its input goes: 1024
+		4, 0, 0x42, 0, 0x0b) // no record
+	if manifest != "" {
+		body := append(name("weir.manifest"), manifest...)
+		m += string([]byte{0, byte(len(body)) | 0x80, byte(len(body) >> 7)}) + string(body)
+	}
+	return m
+}
+
+// filtered is the manifest of a server with one filter, of which spec is more.
+func filtered(spec string) string {
+	return `apiVersion: weir.dev/v1beta1
+kind: MCPGroup
+metadata: {name: g}
+---
+apiVersion: weir.dev/v1beta1
+kind: EdgeFilter
+metadata: {name: f}
+spec:
+  type: wasm
+` + spec + `
+---
+apiVersion: weir.dev/v1beta1
+kind: VirtualMCPServer
+metadata: {name: main}
+spec:
+  groupRef: {name: g}
+  incomingAuth: {type: anonymous}
+  outgoingAuth: {source: inline}
+  filterRefs: [{name: f}]
+  config:
+    backends: [{name: a, url: "http://127.0.0.1:1/mcp", transport: streamable-http}]
+`
+}
+
+// TestZ31 wants what keeps a filter from being served to be said in the same
+// words, with the same file and line, by validate, doctor and serve.
+func TestZ31(t *testing.T) {
+	t.Chdir(t.TempDir())
+	schema := `{"name":"f","version":"1","configSchema":{"type":"object","required":["group"],"properties":{"group":{"type":"string"}},"additionalProperties":false}}`
+	plain := smallModule("", false)
+	sum := sha256.Sum256([]byte(plain))
+	written(t, map[string]string{"plain.wasm": plain, "random.wasm": smallModule("", true), "schema.wasm": smallModule(schema, false), "empty.wasm": "", "text.wasm": "hello"})
+	for _, c := range []struct{ name, spec, want string }{
+		{"a missing grant", "  source: {path: random.wasm}\n  grants: {kv: true}",
+			`weir.yaml:11: EdgeFilter/f: spec.grants: the module calls weir_v1.random: grant random, or use another module`},
+		{"a configuration against the schema", "  source: {path: schema.wasm}\n  config:\n    group: 7",
+			`weir.yaml:11: EdgeFilter/f: spec.config: does not match the module's schema: validating root: validating /properties/group: type: 7 has type "integer", want "string"`},
+		{"a configuration that is missing", "  source: {path: schema.wasm}",
+			`weir.yaml:8: EdgeFilter/f: spec.config: does not match the module's schema: validating root: required: missing properties: ["group"]`},
+		{"a missing module", "  source:\n    path: build/none.wasm",
+			"weir.yaml:11: EdgeFilter/f: spec.source.path: build/none.wasm: there is no such file: build the module (`weir plugin build`), or correct the path"},
+		{"a wrong digest", "  source: {path: plain.wasm}\n  sha256: " + strings.Repeat("ab", 32),
+			fmt.Sprintf("weir.yaml:11: EdgeFilter/f: spec.sha256: the module's digest is %s: use the module that is meant, or correct the digest", hex.EncodeToString(sum[:]))},
+		{"a file that is empty", "  source: {path: empty.wasm}", `weir.yaml:10: EdgeFilter/f: spec.source.path: empty.wasm: the file is empty: build the module again`},
+		{"a file that is no module", "  source: {path: text.wasm}", `weir.yaml:10: EdgeFilter/f: spec.source.path: module: module section: not a WebAssembly module`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			written(t, map[string]string{"weir.yaml": filtered(c.spec)})
+			out, said, code := ran(nil, "validate", "weir.yaml")
+			if code != exitFault || out != "" || said != c.want+"\n" {
+				t.Fatalf("validate says, with %d,\n%s%swant\n%s", code, out, said, c.want)
+			}
+			if out, served, code := ran(nil, "serve", "-c", "weir.yaml", "--listen", "127.0.0.1:0", "--admin-listen", ""); code != exitFault || out != "" || served != said {
+				t.Errorf("serve says, with %d,\n%s%swant\n%s", code, out, served, said)
+			}
+			out, _, code = ran(nil, "doctor", "-c", "weir.yaml", "--listen", "127.0.0.1:0", "--admin-listen", "", "--json")
+			var found struct{ Steps []taken }
+			if err := json.Unmarshal([]byte(out), &found); err != nil {
+				t.Fatal(err)
+			}
+			var lines []string
+			for _, s := range found.Steps {
+				if s.Level == "problem" {
+					lines = append(lines, s.Subject+": "+s.Cause)
+				}
+			}
+			if code != 11 || len(lines) != 1 || lines[0] != c.want {
+				t.Errorf("doctor says, with %d,\n%s\nwant\n%s", code, strings.Join(lines, "\n"), c.want)
+			}
+		})
+	}
+}
+
+// TestZ31Sound is the same module with what it asks for: it is served.
+func TestZ31Sound(t *testing.T) {
+	t.Chdir(t.TempDir())
+	written(t, map[string]string{
+		"weir.yaml":   filtered("  source: {path: random.wasm}\n  grants: {random: true}"),
+		"off.yaml":    filtered("  source: {path: none.wasm}\n  mode: \"off\""),
+		"random.wasm": smallModule("", true),
+	})
+	for _, name := range []string{"weir.yaml", "off.yaml"} {
+		if out, said, code := ran(nil, "validate", name); code != exitOK || out != name+": ok (1 server, 1 backend)\n" || said != "" {
+			t.Errorf("validate says, with %d,\n%s%s", code, out, said)
+		}
+		out, _, _ := ran(nil, "doctor", "-c", name, "--listen", "127.0.0.1:0", "--admin-listen", "", "--json")
+		if !strings.Contains(out, `"step": "filters",
+      "subject": "`+name+`:5",
+      "ok": true,`) {
+			t.Errorf("doctor says of %s\n%s", name, out)
+		}
+	}
+}
+
+// TestZ31Started is of what only a module that is started shows: the doctor says
+// it in the words of serve, and where.
+func TestZ31Started(t *testing.T) {
+	t.Chdir(t.TempDir())
+	refuses := strings.Replace(smallModule("", false), "\x04\x00\x42\x00\x0b", "\x03\x00\x00\x0b", 1) // weir_init is unreachable
+	refuses = strings.Replace(refuses, "\x0a\x13", "\x0a\x12", 1)                                     // and the section as much shorter
+	written(t, map[string]string{"weir.yaml": filtered("  source: {path: refuses.wasm}"), "refuses.wasm": refuses})
+	if _, said, code := ran(nil, "validate", "weir.yaml"); code != exitOK {
+		t.Fatalf("validate says, with %d, %s", code, said)
+	}
+	_, said, code := ran(nil, "serve", "-c", "weir.yaml", "--listen", "127.0.0.1:0", "--admin-listen", "")
+	_, why, found := strings.Cut(said, `server main: filter "f": `)
+	if code != exitFault || !found {
+		t.Fatalf("serve says, with %d, %s", code, said)
+	}
+	out, _, code := ran(nil, "doctor", "-c", "weir.yaml", "--listen", "127.0.0.1:0", "--admin-listen", "")
+	if want := "problem: filters weir.yaml:5 (manifest)\n  cause: EdgeFilter/f: server main: filter \"f\": " + why; code != 11 || !strings.Contains(out, want) {
+		t.Errorf("doctor says, with %d,\n%swant\n%s", code, out, want)
+	}
+}
