@@ -31,7 +31,8 @@ them.`,
 }
 
 func (a *app) authzExplainCommand() *cobra.Command {
-	var config, server, claims, arguments string
+	var config []string
+	var server, claims, arguments string
 	var asJSON bool
 	var q authz.Question
 	cmd := &cobra.Command{
@@ -80,7 +81,7 @@ Exit codes: 0 allowed, 3 denied, 1 the configuration cannot be served.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&config, "config", "c", "", "the manifests: a `FILE` or a directory")
+	addConfigFlag(cmd, &config, "")
 	f.StringVar(&server, "server", "", "`NAME` of the server, where there are several")
 	f.StringVar(&q.Subject, "subject", "", "who: the `SUBJECT` of the token")
 	f.StringVar(&claims, "claims", "", "claims of the token, a `JSON` object")
@@ -92,7 +93,7 @@ Exit codes: 0 allowed, 3 denied, 1 the configuration cannot be served.`,
 	f.StringVar(&arguments, "args", "", "arguments of the call, a `JSON` object")
 	f.BoolVar(&q.Listed, "listed", false, "ask whether a list shows it, not whether it may be called")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
-	if err := errors.Join(cmd.MarkFlagRequired("config"), cmd.MarkFlagRequired("subject"), cmd.MarkFlagFilename("config", "yaml", "yml", "json")); err != nil {
+	if err := errors.Join(cmd.MarkFlagRequired("config"), cmd.MarkFlagRequired("subject")); err != nil {
 		panic(err) // the flags were added in the lines before
 	}
 	cmd.MarkFlagsMutuallyExclusive("tool", "prompt", "resource")
@@ -101,7 +102,8 @@ Exit codes: 0 allowed, 3 denied, 1 the configuration cannot be served.`,
 }
 
 func (a *app) authzTestCommand() *cobra.Command {
-	var config, server string
+	var config []string
+	var server string
 	cmd := &cobra.Command{
 		Use:   "test -c FILE|DIR TABLE",
 		Short: "Run a table of expected decisions",
@@ -156,17 +158,17 @@ cannot be read.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&config, "config", "c", "", "the manifests: a `FILE` or a directory")
+	addConfigFlag(cmd, &config, "")
 	cmd.Flags().StringVar(&server, "server", "", "`NAME` of the server, where there are several")
-	if err := errors.Join(cmd.MarkFlagRequired("config"), cmd.MarkFlagFilename("config", "yaml", "yml", "json")); err != nil {
+	if err := cmd.MarkFlagRequired("config"); err != nil {
 		panic(err) // the flags were added in the lines before
 	}
 	return cmd
 }
 
 // policiesOf returns the policies of a server of a configuration, and its name.
-func (a *app) policiesOf(config, server string) (*authz.Policies, string, error) {
-	opened := source.Open(config, source.LocalRateLimits(true)) // rate limits do not matter to policies
+func (a *app) policiesOf(config []string, server string) (*authz.Policies, string, error) {
+	opened := source.OpenAll(config, source.LocalRateLimits(true)) // rate limits do not matter to policies
 	if err := a.refuse(opened); err != nil {
 		return nil, "", err
 	}

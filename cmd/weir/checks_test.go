@@ -6,9 +6,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/weir-edge/weir/sdk/abi"
 )
@@ -19,16 +21,6 @@ func ran(environ []string, args ...string) (out, said string, code int) {
 	a := &app{in: strings.NewReader(""), out: &stdout, err: &stderr, environ: environ, exit: func(int) {}}
 	code = a.run(args)
 	return stdout.String(), stderr.String(), code
-}
-
-// written makes files of the working directory.
-func written(t *testing.T, files map[string]string) {
-	t.Helper()
-	for name, text := range files {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // smallModule is a guest that subscribes to nothing: with a manifest unless it is
@@ -177,5 +169,53 @@ func TestZ31Started(t *testing.T) {
 	out, _, code := ran(nil, "doctor", "-c", "weir.yaml", "--listen", "127.0.0.1:0", "--admin-listen", "")
 	if want := "problem: filters weir.yaml:5 (manifest)\n  cause: EdgeFilter/f: server main: filter \"f\": " + why; code != 11 || !strings.Contains(out, want) {
 		t.Errorf("doctor says, with %d,\n%swant\n%s", code, out, want)
+	}
+}
+
+// TestZ22Mistakes holds what validate says of files that are a part of a set, of
+// references that lead nowhere and of secrets that are missing.
+func TestZ22Mistakes(t *testing.T) { mistakes(t, "validate", nil) }
+
+// TestZ22Secrets wants a missing secret to be worded as serve words it.
+func TestZ22Secrets(t *testing.T) {
+	archive, err := txtar.ParseFile(filepath.Join("testdata", "mistakes", "validate", "missing-secret.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	written(t, map[string]string{"weir.yaml": string(archive.Files[0].Data)})
+	_, strict, code := ran(nil, "validate", "weir.yaml", "--strict")
+	_, words, _ := strings.Cut(strings.TrimSpace(strict), ": ")
+	words, _, found := strings.Cut(words, "; ")
+	if code != exitFault || !found {
+		t.Fatalf("validate says, with %d, %s", code, strict)
+	}
+	if _, said, code := ran(nil, "serve", "-c", "weir.yaml", "--listen", "127.0.0.1:0", "--admin-listen", ""); code != exitFault || !strings.Contains(said, words) {
+		t.Errorf("serve says, with %d, %swant %s", code, said, words)
+	}
+	if out, said, code := ran([]string{"WEIR_SECRET_IDP_CLIENT=hunter2"}, "validate", "weir.yaml", "--strict"); code != exitOK || out != "weir.yaml: ok (1 server, 1 backend)\n" || said != "" {
+		t.Errorf("with the secret validate says, with %d, %s%s", code, out, said)
+	}
+}
+
+// TestZ22Config gives -c to every command that reads manifests, more than once.
+func TestZ22Config(t *testing.T) {
+	t.Chdir(t.TempDir())
+	whole := filtered("  source: {path: plain.wasm}")
+	cut := strings.LastIndex(whole, "---\n")
+	written(t, map[string]string{"plain.wasm": smallModule("", false), "1.yaml": whole[:cut], "2.yaml": whole[cut:]})
+	for _, c := range []struct{ command, want string }{
+		{"validate", "1.yaml, 2.yaml: ok (1 server, 1 backend)"},
+		{"doctor --listen 127.0.0.1:0 --admin-listen=", "manifests 1.yaml, 2.yaml: ok (1 server, 1 backend)"},
+		{"authz explain --subject alice --tool x", "server main has no policies"},
+		{"serve --listen nowhere", "nowhere"},
+	} {
+		if out, said, _ := ran(nil, append(strings.Fields(c.command), "-c", "1.yaml", "--config", "2.yaml")...); !strings.Contains(out+said, c.want) {
+			t.Errorf("%s says %s%s, want %s", c.command, out, said, c.want)
+		}
+	}
+	written(t, map[string]string{"t.yaml": whole[:cut]})
+	if _, said, code := ran(nil, "serve", "-c", "t.yaml"); code != exitFault || !strings.Contains(said, "there is no VirtualMCPServer") {
+		t.Errorf("serve says of a part, with %d, %s", code, said)
 	}
 }

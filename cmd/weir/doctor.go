@@ -29,7 +29,7 @@ import (
 //
 // What can be wrong with a thing is said by the package that it is of.
 type doctor struct {
-	config  string // what -c names; "" for the demo
+	config  []string // what -c names; none for the demo
 	environ []string
 	timeout time.Duration
 
@@ -38,7 +38,7 @@ type doctor struct {
 }
 
 func (a *app) doctorCommand() *cobra.Command {
-	var config string
+	var config []string
 	var asJSON bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -106,15 +106,13 @@ The exit code is 0 without problems, else that of the class of the first one:
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&config, "config", "c", "", "what to look at: a `FILE` or a directory of manifests")
+	addConfigFlag(cmd, &config, "what to look at: ")
 	f.DurationVar(&timeout, "timeout", 10*time.Second, "`DURATION` that a step may take")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	addSettingFlags(cmd)
 	mustRegister(cmd, "timeout", nil)
-	for flag, extensions := range map[string][]string{"config": {"yaml", "yml", "json"}, settingsFlag: {"yaml", "yml"}} {
-		if err := cmd.MarkFlagFilename(flag, extensions...); err != nil {
-			panic(err) // the flags were added in the lines before
-		}
+	if err := cmd.MarkFlagFilename(settingsFlag, "yaml", "yml"); err != nil {
+		panic(err) // the flag was added in the lines before
 	}
 	return cmd
 }
@@ -132,7 +130,7 @@ func (d *doctor) run(ctx context.Context, load func() (loaded, error)) (findings
 
 	// 2. What is to be served.
 	var opened *source.Result
-	if d.config == "" {
+	if len(d.config) == 0 {
 		backend, err := demo.Start("")
 		if err != nil {
 			return nil, err
@@ -140,7 +138,7 @@ func (d *doctor) run(ctx context.Context, load func() (loaded, error)) (findings
 		defer backend.Close()
 		opened = source.OpenDefaultWith(backend.URL(), settings.WebhookConfig...)
 	} else {
-		opened = source.Open(d.config, source.Webhooks(settings.WebhookConfig...), source.LocalRateLimits(settings.LocalRateLimits))
+		opened = source.OpenAll(d.config, source.Webhooks(settings.WebhookConfig...), source.LocalRateLimits(settings.LocalRateLimits))
 	}
 	add(d.manifests(opened, settings.Settings)...)
 

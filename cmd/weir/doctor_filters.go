@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	"github.com/weir-edge/weir/edge"
@@ -37,7 +38,8 @@ func (d *doctor) filters(ctx context.Context, r *source.Result, s serve.Settings
 				continue
 			}
 			ref := compile.Ref{Kind: "EdgeFilter", Name: one.Name}
-			out = append(out, d.step(ctx, "filters", r.Place(ref), func(context.Context) edge.Finding {
+			at := r.Locate(compile.Finding{Object: ref})
+			out = append(out, d.step(ctx, "filters", fmt.Sprintf("%s:%d", at.File, at.Line), func(context.Context) edge.Finding {
 				loaded, err := guest.Load([]guest.Spec{one}, secrets)
 				if err == nil {
 					_, _, err = cache.Open(server.Name, loaded, o, env)

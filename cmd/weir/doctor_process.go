@@ -49,7 +49,7 @@ func (d *doctor) settings(l loaded, err error) []edge.Finding {
 
 // manifests reports what reading and compiling found.
 func (d *doctor) manifests(r *source.Result, s serve.Settings) []edge.Finding {
-	subject := d.config
+	subject := strings.Join(d.config, ", ")
 	if subject == "" {
 		subject = "(default)"
 	}
@@ -85,7 +85,7 @@ func (d *doctor) secrets(ctx context.Context, r *source.Result, dir string) (edg
 	if r.Plan == nil || dir == "" && len(r.Plan.Needs) == 0 {
 		return nil, nil
 	}
-	secrets, err := secretsOf(r.Plan, dir, d.environ)
+	secrets, err := secretsOf(r.Set, dir, d.environ)
 	if err != nil {
 		return nil, []edge.Finding{d.step(ctx, "secrets", "--"+secretsFlag, func(context.Context) edge.Finding {
 			return edge.Problem(edge.ClassSettings, "name a directory that is there with --"+secretsFlag, "%v", err)

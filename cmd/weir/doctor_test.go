@@ -41,7 +41,7 @@ func examined(t *testing.T, manifest string, timeout time.Duration, environ ...s
 	if err := os.WriteFile(path, []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := &doctor{config: path, environ: environ, timeout: timeout, say: func(edge.Finding) {}}
+	d := &doctor{config: []string{path}, environ: environ, timeout: timeout, say: func(edge.Finding) {}}
 	settings := loaded{Settings: serve.Defaults()}
 	settings.Listen, settings.AdminListen = "127.0.0.1:0", ""
 	found, err := d.run(t.Context(), func() (loaded, error) { return settings, nil })

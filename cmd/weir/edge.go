@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/weir-edge/weir/edge"
@@ -16,12 +17,12 @@ import (
 
 // serve serves what config describes, or the demo when it is empty, until a
 // signal ends it.
-func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof bool) error {
+func (a *app) serve(ctx context.Context, s serve.Settings, config []string, pprof bool) error {
 	log := newLog(a.err, s)
 
 	// 1. What to serve.
 	var opened *source.Result
-	if config == "" {
+	if len(config) == 0 {
 		backend, err := demo.Start("")
 		if err != nil {
 			return err
@@ -29,7 +30,7 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 		defer backend.Close()
 		opened = source.OpenDefaultWith(backend.URL(), s.WebhookConfig...)
 	} else {
-		opened = source.Open(config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits))
+		opened = source.OpenAll(config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits))
 	}
 	if err := a.refuse(opened); err != nil {
 		return err
@@ -48,14 +49,14 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 		options = append(options, serve.WithPprof())
 	}
 	var running *serve.Edge
-	if config != "" {
+	if len(config) > 0 {
 		options = append(options, serve.WithReload(func() error { return reload(log, s, config, running) }))
 	}
 	running, err := serve.New(s, opened.Plan, log, options...)
 	if err != nil {
 		return err
 	}
-	if config == "" {
+	if len(config) == 0 {
 		greeting(a.err, s, running.Addr())
 	}
 
@@ -65,8 +66,8 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config string, pprof 
 	ctx, stop := draining(ctx, log, s.DrainTimeout, incoming, a.exit)
 	defer stop()
 	defer reopening(running.ReopenLogs)()
-	if config != "" {
-		unwatch, err := watch(log, append([]string{config}, s.WebhookConfig...), func() { _ = running.ReloadNow() }) // it logs its error and keeps it
+	if len(config) > 0 {
+		unwatch, err := watch(log, slices.Concat(config, s.WebhookConfig), func() { _ = running.ReloadNow() }) // it logs its error and keeps it
 		if err != nil {
 			return err
 		}
@@ -95,8 +96,8 @@ func remark(log *slog.Logger, r *source.Result) {
 
 // reload reads the configuration again and makes the edge serve it. A set with
 // errors changes nothing.
-func reload(log *slog.Logger, s serve.Settings, config string, running *serve.Edge) error {
-	r := source.Open(config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits))
+func reload(log *slog.Logger, s serve.Settings, config []string, running *serve.Edge) error {
+	r := source.OpenAll(config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits))
 	remark(log, r)
 	if err := r.Err(); err != nil {
 		var text strings.Builder

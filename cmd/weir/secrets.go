@@ -10,21 +10,24 @@ import (
 	"github.com/weir-edge/weir/edge/source"
 )
 
-// secretsOf is the secrets that a plan would be served with: those of a
+// secretsOf is the secrets that a set would be served with: those of a
 // directory, of its own documents, and of the environment.
-func secretsOf(plan *compile.Plan, dir string, environ []string) (edge.Secrets, error) {
+func secretsOf(set *source.Set, dir string, environ []string) (edge.Secrets, error) {
 	all, err := secret.New(secret.Options{Dir: dir, Lookup: func(name string) (string, bool) { return lookup(environ, name) }})
 	if err != nil {
 		return nil, fmt.Errorf("--secrets-dir: %w: name a directory with a file NAME/KEY for each secret", err)
 	}
-	return all.Draft(plan.Secrets), nil
+	return all.Draft(set.Secrets()), nil
 }
 
-// unsent notes what the edge could not send a backend: a secret with a line
-// break, say, or a variable that is not set here.
-func unsent(plan *compile.Plan, secrets edge.Secrets) source.Findings {
+// unsent warns of what the edge could not send a backend: a secret with a line
+// break, say, or a variable that is not set here. There is none without a plan.
+func unsent(r *source.Result, secrets edge.Secrets) source.Findings {
 	var out source.Findings
-	for _, s := range plan.Servers {
+	if r.Plan == nil {
+		return nil
+	}
+	for _, s := range r.Plan.Servers {
 		for _, b := range s.Backends {
 			var after []func()
 			_, err := b.Outgoing.Open(edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: secrets, Defer: func(f func()) { after = append(after, f) }})
@@ -32,10 +35,10 @@ func unsent(plan *compile.Plan, secrets edge.Secrets) source.Findings {
 				f()
 			}
 			if err != nil {
-				out = append(out, source.Finding{Finding: compile.Finding{
-					Severity: compile.Note, Index: -1, Object: compile.Ref{Kind: "VirtualMCPServer", Name: s.Name},
+				out = append(out, r.Locate(compile.Finding{
+					Severity: compile.Warning, Object: compile.Ref{Kind: "VirtualMCPServer", Name: s.Name},
 					Message: fmt.Sprintf("backend %s: %v; it has to be right when the edge starts", b.Name, err),
-				}})
+				}))
 			}
 		}
 	}

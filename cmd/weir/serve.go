@@ -18,7 +18,7 @@ import (
 )
 
 func (a *app) serveCommand() *cobra.Command {
-	var config string
+	var config []string
 	var pprof bool
 	cmd := &cobra.Command{
 		Use:   "serve [-c FILE|DIR]",
@@ -27,9 +27,9 @@ func (a *app) serveCommand() *cobra.Command {
 protocol.
 
 What is served stands in manifests: YAML or JSON, several documents to a file if
-you like. Everything that is wrong with them is printed at once, with file, line
-and field, and nothing is served. "weir validate" finds the same and serves
-nothing in any case.
+you like. The files and directories that -c names are one set. Everything that is
+wrong with them is printed at once, with file, line and field, and nothing is
+served. "weir validate" finds the same and serves nothing in any case.
 
 Without -c the edge serves a demo that is built in, and shows how to talk to it.
 
@@ -45,6 +45,7 @@ The process ends after SIGINT or SIGTERM, when the calls in flight are done or
 		Example: `  weir serve
   weir serve -c weir.yaml
   weir serve -c manifests/ --listen 127.0.0.1:8080
+  weir serve -c weir.yaml -c filter.yaml
   weir serve -c weir.yaml --settings settings.yaml --log-level debug
   WEIR_MAX_BODY=8MiB weir serve -c weir.yaml`,
 		Args: noArgs,
@@ -59,11 +60,10 @@ The process ends after SIGINT or SIGTERM, when the calls in flight are done or
 			return a.serve(cmd.Context(), l.Settings, config, pprof)
 		},
 	}
-	cmd.Flags().StringVarP(&config, "config", "c", "", "what to serve: a `FILE` or a directory of manifests")
+	addConfigFlag(cmd, &config, "what to serve: ")
 	addSettingFlags(cmd)
 	cmd.Flags().BoolVar(&pprof, "pprof", false, "serve profiles on the admin address")
 	if err := errors.Join(
-		cmd.MarkFlagFilename("config", "yaml", "yml", "json"),
 		cmd.MarkFlagFilename(settingsFlag, "yaml", "yml"),
 		cmd.Flags().MarkHidden("pprof"),
 	); err != nil {

@@ -2,95 +2,136 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/settings"
 	"github.com/weir-edge/weir/edge/source"
 )
 
 func (a *app) validateCommand() *cobra.Command {
-	var local bool
+	var config, webhooks []string
 	var dir string
-	var webhooks []string
+	var local, partial, strict bool
 	cmd := &cobra.Command{
-		Use:   "validate FILE|DIR",
+		Use:   "validate FILE|DIR...",
 		Short: "Check manifests without serving them",
 		Long: `Check manifests without serving them. A directory stands for the files *.yaml,
-*.yml and *.json in it.
+*.yml and *.json in it; -c names files and directories, too. What is named
+belongs together, and is one set.
 
 Everything that is wrong is printed at once, a line each, as "weir serve -c"
 would print it:
 
   FILE:LINE: KIND/NAME: field.path: what is wrong and what to do
 
-The exit code is 1 then. Otherwise there is one line with what would be served,
-and before it what is good to know, such as fields that only mean something in a
-cluster, and secrets that are not there: in the manifests, in the directory of
---secrets-dir (WEIR_SECRETS_DIR), or in the environment; or that cannot be sent
-to a backend. The edge does not start then.`,
+The exit code is 1 then. Otherwise there is one line with what would be served.
+Before it stand notes, of what is good to know, and warnings, of what may keep
+the edge from starting: secrets that are not there (in the manifests, in the
+directory of --secrets-dir or WEIR_SECRETS_DIR, or in the environment), or that
+cannot be sent to a backend. With --strict warnings are errors.
+
+A file alone may be one of a set: where it refers to what it does not hold, or
+holds no server, it is checked for itself, and each reference that leads out of
+it is a warning. --partial checks any files and directories like that. "weir
+serve" refuses what leads nowhere in any case.
+
+Modules of filters are read and not compiled: "weir doctor" starts them.`,
 		Example: `  weir validate weir.yaml
   weir validate manifests/
+  weir validate -c weir.yaml -c filters/
+  weir validate manifests/team.yaml
+  weir validate manifests/team.yaml manifests/filters.yaml --partial
   weir validate weir.yaml --secrets-dir /run/secrets
-  weir validate weir.yaml && weir serve -c weir.yaml`,
-		Args: func(_ *cobra.Command, args []string) error {
-			switch len(args) {
-			case 0:
-				return usagef("name a file or a directory of manifests")
-			case 1:
-				return nil
-			}
-			return usagef("%q is one word too many: objects that belong together are checked together, so name the directory that holds them", args[1])
-		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
+  weir validate weir.yaml --strict && weir serve -c weir.yaml`,
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if config = append(config, args...); len(config) == 0 {
+				return usagef("name a file or a directory of manifests")
+			}
 			if given, ok := lookup(a.environ, settings.Setting{Name: webhooksFlag}.Variable()); ok && given != "" && len(webhooks) == 0 {
 				webhooks = strings.Split(given, ",")
-			}
-			r := source.Open(args[0], source.Webhooks(webhooks...), source.LocalRateLimits(local || a.localRateLimits()))
-			if err := a.refuse(r); err != nil {
-				return err
-			}
-			if err := r.Render(a.err); err != nil {
-				return err
 			}
 			if dir == "" {
 				dir, _ = lookup(a.environ, settings.Setting{Name: secretsFlag}.Variable())
 			}
-			secrets, err := secretsOf(r.Plan, dir, a.environ)
+
+			// 1. The manifests, as a set or as a part of one.
+			open := func() *source.Result {
+				return source.OpenAll(config, source.Webhooks(webhooks...), source.LocalRateLimits(local || a.localRateLimits()), source.Part(partial))
+			}
+			r := open()
+			if !partial && lone(config) && leadsOut(r) {
+				partial = true
+				r = open()
+			}
+
+			// 2. The secrets.
+			found := r.Findings
+			secrets, err := secretsOf(r.Set, dir, a.environ)
 			if err != nil {
 				return err
 			}
 			missing := r.Missing(cmd.Context(), secrets)
 			if len(missing) == 0 {
-				missing = unsent(r.Plan, secrets)
+				missing = unsent(r, secrets)
 			}
-			if err := missing.Render(a.err); err != nil {
+			if found = slices.Concat(found, missing); strict {
+				found = found.Strict()
+			}
+
+			// 3. What is said.
+			if err := found.Render(a.err); err != nil {
 				return err
 			}
-			backends := 0
-			for _, s := range r.Plan.Servers {
-				backends += len(s.Backends)
+			if len(found.Errors()) > 0 {
+				return &saidError{exitFault}
 			}
-			_, err = fmt.Fprintf(a.out, "%s: ok (%s, %s)\n", args[0], edge.Count(len(r.Plan.Servers), "server"), edge.Count(backends, "backend"))
+			_, err = fmt.Fprintf(a.out, "%s: ok (%s)\n", strings.Join(config, ", "), contents(r))
 			return err
 		},
 	}
 	cmd.Flags().BoolVar(&local, "local-rate-limits", false, "judge as an edge with --local-rate-limits would")
 	cmd.Flags().StringSliceVar(&webhooks, webhooksFlag, nil, "`FILE` of webhooks, checked with the manifests; may be repeated")
 	cmd.Flags().StringVar(&dir, secretsFlag, "", "`DIR` with a file NAME/KEY for each secret")
+	cmd.Flags().BoolVar(&partial, "partial", false, "what is named is a part of a set: warn of what leads out of it")
+	cmd.Flags().BoolVar(&strict, "strict", false, "take warnings for errors")
+	addConfigFlag(cmd, &config, "")
 	if err := cmd.MarkFlagDirname(secretsFlag); err != nil {
 		panic(err) // the flag was added in the line before
 	}
 	return cmd
+}
+
+// leadsOut reports whether something that a set lacks may be in another part of
+// it.
+func leadsOut(r *source.Result) bool {
+	return slices.ContainsFunc(r.Findings, func(f source.Finding) bool { return f.Reason == compile.ReasonNotFound })
+}
+
+// contents says what a set without errors holds.
+func contents(r *source.Result) string {
+	if r.Plan != nil {
+		backends := 0
+		for _, s := range r.Plan.Servers {
+			backends += len(s.Backends)
+		}
+		return edge.Count(len(r.Plan.Servers), "server") + ", " + edge.Count(backends, "backend")
+	}
+	out := 0
+	for _, f := range r.Findings {
+		if f.Reason == compile.ReasonOutside && f.Index >= 0 {
+			out++
+		}
+	}
+	return "a part of a set: " + edge.Count(len(r.Set.Objects), "object") + ", " + edge.Count(out, "reference") + " to the rest"
 }
 
 // localRateLimits reports whether the environment turns --local-rate-limits on.

@@ -13,7 +13,8 @@ import (
 
 // Compile turns a set of objects into the plan that serves them and a report
 // that says of every object what is right and wrong with it. The plan is nil
-// when the report has an error, and when a part of the set could not be read.
+// when the report has an error, when a part of the set could not be read, and
+// when the objects are a part of a set.
 // The objects are not changed.
 func Compile(set Set) (*Plan, *Report) {
 	c := &compiler{
@@ -39,6 +40,7 @@ func Compile(set Set) (*Plan, *Report) {
 	// 3. The servers, and with them all that they reach: what the edge cannot do
 	// is refused, the rest becomes the plan.
 	plan := c.servers()
+	c.unreached()
 
 	// 4. What is good to know.
 	c.unused()
@@ -46,7 +48,7 @@ func Compile(set Set) (*Plan, *Report) {
 
 	slices.SortStableFunc(c.report.Findings, func(a, b Finding) int { return a.Index - b.Index })
 	c.statuses()
-	if c.report.Failed() || set.Incomplete || c.partial() {
+	if c.report.Needs = plan.Needs; c.report.Failed() || !c.whole() || c.partial() {
 		return nil, c.report
 	}
 	return plan, c.report
@@ -112,6 +114,9 @@ func (c *compiler) find(severity Severity, o *object, path, reason, format strin
 func (c *compiler) fail(o *object, path, reason, format string, args ...any) {
 	c.find(Error, o, path, reason, format, args...)
 }
+
+// whole reports whether what the set does not have is nowhere.
+func (c *compiler) whole() bool { return !c.set.Incomplete && !c.set.Part }
 
 // partial reports whether an object was read in part.
 func (c *compiler) partial() bool {
@@ -280,7 +285,12 @@ func (c *compiler) follow(o *object, g *given, r reference) {
 	to, ok := c.byRef[Ref{r.to, g.value}]
 	optional := g.up != nil && o.text(g.up.path+".optional") == "true"
 	if !ok {
-		if !optional && !c.set.Incomplete {
+		switch {
+		case optional || c.set.Incomplete:
+		case c.set.Part:
+			o.wrong[g.path] = true // nothing more is to be said of what it leads to
+			c.find(Warning, o, g.path, ReasonOutside, "leads out of this part of the set: %s %q has to be in the rest%s", r.to, brief(g.value), c.near(r.to, g.value))
+		default:
 			c.fail(o, g.path, ReasonNotFound, "there is no %s %q%s", r.to, brief(g.value), c.nearest(r.to, g.value))
 		}
 		return
@@ -315,17 +325,35 @@ func (m *ConfigMap) entry(key string) (string, bool) {
 	return string(b), ok
 }
 
-// nearest ends a message about a name of kind that nothing has.
-func (c *compiler) nearest(kind, name string) string {
-	if c.errors > maxErrors {
+// near ends a message about a name of kind that may be one of another part of
+// the set.
+func (c *compiler) near(kind, name string) string {
+	if len(c.report.Findings) > maxErrors {
 		return "" // So many names would take long to compare.
 	}
+	if near, ok := Nearest(name, c.named(kind)); ok {
+		return ", unless " + brief(near) + " is meant"
+	}
+	return ""
+}
+
+// named returns the names of the objects of a kind.
+func (c *compiler) named(kind string) []string {
 	var names []string
 	for _, o := range c.objects {
 		if o.ref.Kind == kind && o.ref.Name != "" {
 			names = append(names, o.ref.Name)
 		}
 	}
+	return names
+}
+
+// nearest ends a message about a name of kind that nothing has.
+func (c *compiler) nearest(kind, name string) string {
+	if c.errors > maxErrors {
+		return "" // So many names would take long to compare.
+	}
+	names := c.named(kind)
 	if near, ok := c.elsewhere(kind, name); len(names) == 0 && ok {
 		return fmt.Sprintf(": %s is there, but another kind is wanted here", near)
 	}

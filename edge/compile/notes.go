@@ -3,18 +3,50 @@ package compile
 import (
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-edge/weir/edge/outgoing"
+	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/authz"
 )
 
 // unused warns of objects that no server refers to, once no reference is wrong
 // that may have been meant for them. Secrets are not among them: who reads one
 // is not seen here.
 func (c *compiler) unused() {
-	if c.report.Failed() || c.set.Incomplete || c.partial() || !slices.ContainsFunc(c.objects, func(o *object) bool { return o.ref.Kind == "VirtualMCPServer" }) {
+	if c.report.Failed() || !c.whole() || c.partial() || !slices.ContainsFunc(c.objects, func(o *object) bool { return o.ref.Kind == "VirtualMCPServer" }) {
 		return
 	}
 	for _, o := range c.objects {
 		if !o.used && o.ref.Kind != "Secret" && c.byRef[o.ref] == o {
 			c.find(Warning, o, "", ReasonUnused, "not used: no server refers to it")
+		}
+	}
+}
+
+// unreached judges what a part of a set holds for servers in the rest of it.
+func (c *compiler) unreached() {
+	if !c.set.Part {
+		return
+	}
+	for _, o := range c.objects {
+		if o.used {
+			continue
+		}
+		switch k := o.value.(type) {
+		case *v1beta1.EdgeFilter:
+			if k.Spec.Type == v1beta1.FilterWasm {
+				c.filter(o, k)
+			}
+		case *v1beta1.MCPExternalAuthConfig:
+			_, wrong := outgoing.Parse(field.NewPath("spec"), &k.Spec)
+			c.faults(o, wrong)
+		case *v1beta1.MCPAuthzConfig:
+			document, wrong := authz.FromObject(&k.Spec, field.NewPath("spec"))
+			if document.Point == nil {
+				c.document(o, document, wrong, field.NewPath("spec", "config"))
+			}
 		}
 	}
 }

@@ -76,7 +76,7 @@ func (c *compiler) bySpec(w *way, a *v1beta1.OutgoingAuth, name string) {
 		at = "spec.outgoingAuth.backends[" + name + "].type"
 	}
 	asked := given || a.Default != nil && a.Default.Type == v1beta1.BackendAuthDiscovered
-	if asked && w.member == nil && !c.set.Incomplete && !w.server.wrong[at] {
+	if asked && w.member == nil && c.whole() && !w.server.wrong[at] {
 		c.fail(w.server, at, ReasonConflict, "discovered reads the object of the backend %q in the group, and there is none: set externalAuthConfigRef", brief(name))
 	}
 	if (discover || asked) && c.discover(w) {

@@ -5,6 +5,7 @@ package compile
 type Report struct {
 	Findings []Finding // in the order of the objects
 	Statuses []Status  // one per object, in the order of the set
+	Needs    []Need    // those of the plan, also where there is none
 }
 
 // Failed reports whether a finding is an error.
@@ -57,6 +58,7 @@ const (
 	ReasonInvalid      = "ValidationFailed" // what admission rejects
 	ReasonDuplicate    = "Duplicate"        // two objects of one kind and name
 	ReasonNotFound     = "NotFound"         // a reference to nothing
+	ReasonOutside      = "OutsideThePart"   // a reference to what another part of the set may hold
 	ReasonConflict     = "Conflict"         // objects or fields that contradict each other
 	ReasonUnsupported  = "NotSupportedYet"  // a feature that does not exist yet
 	ReasonClusterOnly  = "OnlyInACluster"   // fields that only shape Kubernetes objects

@@ -6,16 +6,28 @@ import (
 	"github.com/weir-edge/weir/edge"
 )
 
+// Secrets returns the values of the Secret documents, by name and key; nil where
+// there are none. Of two documents of one name the first counts.
+func (s *Set) Secrets() map[string]map[string]edge.Secret {
+	var all map[string]map[string]edge.Secret
+	for _, o := range s.Objects {
+		one, ok := o.Value.(*Secret)
+		if !ok || all[one.Name] != nil {
+			continue
+		}
+		if all == nil {
+			all = map[string]map[string]edge.Secret{}
+		}
+		all[one.Name] = one.values()
+	}
+	return all
+}
+
 // secrets gives a plan the values of the set's Secret documents, and lists what
 // the servers need, wherever that turns out to be.
 func (c *compiler) secrets(plan *Plan) {
+	plan.Secrets = c.set.Secrets()
 	for _, o := range c.objects {
-		if s, ok := o.Value.(*Secret); ok && c.byRef[o.ref] == o {
-			if plan.Secrets == nil {
-				plan.Secrets = map[string]map[string]edge.Secret{}
-			}
-			plan.Secrets[s.Name] = s.values()
-		}
 		if o.served {
 			plan.Needs = append(plan.Needs, c.needs(o)...)
 		}

@@ -30,7 +30,11 @@ func (c *compiler) servers() *Plan {
 			plan.Servers = append(plan.Servers, c.server(o, s))
 		}
 	}
-	if !found && !c.set.Incomplete {
+	switch {
+	case found || c.set.Incomplete:
+	case c.set.Part:
+		c.find(Warning, nil, "", ReasonOutside, "there is no VirtualMCPServer in this part of the set: the rest has to have one, it is what clients connect to")
+	default:
 		c.fail(nil, "", ReasonNotFound, "there is no VirtualMCPServer: add one, it is what clients connect to")
 	}
 	c.audiences(plan)
@@ -340,7 +344,7 @@ func (c *compiler) discovered(o *object, group *object, members []*object) []Bac
 	if o.Config {
 		path = "spec.config.groupRef"
 	}
-	if len(members) == 0 && !c.set.Incomplete && !c.partial() {
+	if len(members) == 0 && c.whole() && !c.partial() {
 		c.fail(o, path, ReasonNotFound, "%s has no members: add an MCPServerEntry with spec.groupRef.name %s, or list the backend under spec.config.backends", group.ref, group.ref.Name)
 	}
 	names := map[string]*object{}
@@ -492,6 +496,9 @@ func (c *compiler) names(o *object, s *v1beta1.VirtualMCPServer, backends []Back
 	}
 	if len(names) == 0 {
 		return // That there are none was said.
+	}
+	if !c.whole() && (s.Spec.Config == nil || len(s.Spec.Config.Backends) == 0) {
+		return // The rest of the set may have the others.
 	}
 	check := func(path, name string) {
 		if !slices.Contains(names, name) && !o.wrong[path] {

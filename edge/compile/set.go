@@ -20,6 +20,10 @@ type Set struct {
 	// object refers to may have been there, so nothing is said to be missing.
 	Incomplete bool
 
+	// Part says that the objects are a part of a set. What they refer to may be
+	// in the rest of it: it is warned of, and there is no plan.
+	Part bool
+
 	// LocalRateLimits says that rate limits may be counted in the memory of the
 	// process, where there is no store to share.
 	LocalRateLimits bool

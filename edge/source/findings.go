@@ -115,7 +115,7 @@ func (f Finding) next() string {
 		return "correct the name of the field, or take it out: " + schema
 	case compile.ReasonDuplicate:
 		return "rename one of the two, or take it out"
-	case compile.ReasonNotFound:
+	case compile.ReasonNotFound, compile.ReasonOutside:
 		return "correct the name that is referred to, or add the object"
 	case compile.ReasonConflict:
 		return "keep one of the two"
@@ -146,6 +146,17 @@ func (fs Findings) Errors() Findings {
 	for _, f := range fs {
 		if f.Severity == compile.Error {
 			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// Strict returns the findings with warnings as errors.
+func (fs Findings) Strict() Findings {
+	out := slices.Clone(fs)
+	for i := range out {
+		if out[i].Severity == compile.Warning {
+			out[i].Severity = compile.Error
 		}
 	}
 	return out
@@ -208,16 +219,10 @@ func (s *Set) locate(f compile.Finding) Finding {
 	return Finding{Finding: f, File: p.file, Line: line, Column: column}
 }
 
-// Place returns where an object of the set begins, as FILE:LINE; "" for one that
-// it does not have.
-func (r *Result) Place(of compile.Ref) string {
-	for i, o := range r.Set.Objects {
-		if o.Ref() == of {
-			f := r.Set.locate(compile.Finding{Index: i})
-			return fmt.Sprintf("%s:%d", f.File, f.Line)
-		}
-	}
-	return ""
+// Locate returns a finding about an object of the set with its place.
+func (r *Result) Locate(f compile.Finding) Finding {
+	f.Index = slices.IndexFunc(r.Set.Objects, func(o compile.Object) bool { return o.Ref() == f.Object })
+	return r.Set.locate(f)
 }
 
 // at finds the line and column of the field at path, or of the nearest section

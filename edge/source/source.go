@@ -55,24 +55,36 @@ func (s *Set) Secret(name, key string) ([]byte, bool) {
 	return nil, false
 }
 
-// Load reads a file, or the files *.yaml, *.yml and *.json of a directory in
-// the order of their names (not those of directories inside it, and none whose
-// name starts with a dot). The set is never nil: beside an error it holds what
-// could be read. The error is of type Findings.
-func Load(path string) (*Set, error) {
-	s := &Set{path: path}
-	for _, name := range s.files(path) {
-		if len(s.places) >= maxDocuments && s.Incomplete {
-			break
+// Load reads files, and of directories the files *.yaml, *.yml and *.json in
+// the order of their names (not those of directories inside them, and none whose
+// name starts with a dot). A file that is named twice is read once. The set is
+// never nil: beside an error it holds what could be read. The error is of type
+// Findings.
+func Load(paths ...string) (*Set, error) {
+	s := &Set{path: strings.Join(paths, ", ")}
+	read := map[string]bool{}
+	for _, path := range paths {
+		for _, name := range s.files(path) {
+			if len(s.places) >= maxDocuments && s.Incomplete {
+				break
+			}
+			if at := filepath.Clean(name); !read[at] {
+				read[at] = true
+				s.read(name)
+			}
 		}
-		data, err := readAll(name)
-		if err != nil {
-			s.unreadable(name, err)
-			continue
-		}
-		s.add(name, data)
 	}
 	return s, s.err()
+}
+
+// read adds the documents of a file to the set.
+func (s *Set) read(name string) {
+	data, err := readAll(name)
+	if err != nil {
+		s.unreadable(name, err)
+		return
+	}
+	s.add(name, data)
 }
 
 // Read reads the documents of data. The name stands for the file in messages;
@@ -165,11 +177,18 @@ type Option func(*Set)
 // if the process counts for itself.
 func LocalRateLimits(yes bool) Option { return func(s *Set) { s.LocalRateLimits = yes } }
 
-// Open reads and compiles the manifests at path, a file or a directory, and
-// judges the modules that they name.
-func Open(path string, options ...Option) *Result {
+// Part has what objects refer to, and is not there, warned of: it may be in
+// another part of the set. There is no plan then.
+func Part(yes bool) Option { return func(s *Set) { s.Part = yes } }
+
+// Open is OpenAll of one file or directory.
+func Open(path string, options ...Option) *Result { return OpenAll([]string{path}, options...) }
+
+// OpenAll reads and compiles the manifests at paths, files and directories, as
+// one set, and judges the modules that they name.
+func OpenAll(paths []string, options ...Option) *Result {
 	// What Load finds wrong stays in the set, for Compile to report with the rest.
-	s, _ := Load(path)
+	s, _ := Load(paths...)
 	s.Modules = guest.ReadModule
 	for _, o := range options {
 		o(s)
@@ -212,17 +231,14 @@ func (s *Set) said(f compile.Finding) bool {
 	})
 }
 
-// Missing notes every secret that the servers need and secrets does not have, or
-// has and is not sound, where it is referred to. There is none without a plan.
+// Missing warns of every secret that the servers need and secrets does not have,
+// or has and is not sound, where it is referred to: the edge would not start.
 func (r *Result) Missing(ctx context.Context, secrets edge.Secrets) Findings {
 	var out Findings
-	if r.Plan == nil {
-		return nil
-	}
-	for _, n := range r.Plan.Needs {
+	for _, n := range r.Report.Needs {
 		if _, err := secrets.Secret(ctx, n.Name, n.Key); err != nil {
 			f := r.Set.locate(compile.Finding{
-				Severity: compile.Note, Index: n.Index, Object: n.Object, Path: n.Path, Reason: compile.ReasonNotFound,
+				Severity: compile.Warning, Index: n.Index, Object: n.Object, Path: n.Path, Reason: compile.ReasonNotFound,
 				Message: err.Error() + "; it has to be there when the edge starts",
 			})
 			if n.Index < 0 {
