@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
@@ -15,21 +16,24 @@ import (
 	"github.com/weir-edge/weir/edge/source"
 )
 
-// serve serves what config describes, or the demo when it is empty, until a
-// signal ends it.
-func (a *app) serve(ctx context.Context, s serve.Settings, config []string, pprof bool) error {
+// serve serves what config describes, or backends that the command line named,
+// or the demo when there is neither, until a signal ends it.
+func (a *app) serve(ctx context.Context, s serve.Settings, config []string, backends []source.PlainBackend, pprof bool) error {
 	log := newLog(a.err, s)
 
 	// 1. What to serve.
 	var opened *source.Result
-	if len(config) == 0 {
+	switch {
+	case len(backends) > 0:
+		opened = source.OpenPlain(plainOf(backends), source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits))
+	case len(config) == 0:
 		backend, err := demo.Start("")
 		if err != nil {
 			return err
 		}
 		defer backend.Close()
 		opened = source.OpenDefaultWith(backend.URL(), s.WebhookConfig...)
-	} else {
+	default:
 		opened = source.OpenAll(config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits))
 	}
 	if err := a.refuse(opened); err != nil {
@@ -56,7 +60,19 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, ppro
 	if err != nil {
 		return err
 	}
-	if len(config) == 0 {
+	switch {
+	case len(backends) > 0:
+		welcome(a.err, s, running.Addr(), backends)
+		secrets, err := secretsOf(opened.Set, s.SecretsDir, a.environ)
+		if err != nil {
+			return err
+		}
+		var looking sync.WaitGroup
+		defer looking.Wait()
+		ctx, done := context.WithCancel(ctx)
+		defer done()
+		looking.Go(func() { a.lookAt(ctx, opened, s, secrets) })
+	case len(config) == 0:
 		greeting(a.err, s, running.Addr())
 	}
 

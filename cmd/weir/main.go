@@ -105,6 +105,7 @@ answered with an error, 5 the server could not be reached; for 10 to 41 see
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
 		a.serveCommand(),
+		a.initCommand(),
 		a.validateCommand(),
 		a.authzCommand(),
 		a.settingsCommand(),
@@ -183,6 +184,12 @@ func unknownCommand(root *cobra.Command, args []string) error {
 // flagError explains a flag that a command does not have, or one without a
 // value.
 func flagError(cmd *cobra.Command, err error) error {
+	if words := cmd.Flags().Args(); cmd.Name() == "serve" && len(words) > 0 {
+		// What looks like a flag may be one of a command that starts a server.
+		if _, wrong := urlOf(words[0]); wrong != nil {
+			return usagef("%s", wrong)
+		}
+	}
 	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !unknown {
 		return usagef("%s", err)

@@ -61,7 +61,7 @@ func mistakes(t *testing.T, folder string, given map[string]string, environ ...s
 					args[i] = strings.ReplaceAll(args[i], "''", "")
 				}
 				code := a.run(args)
-				fmt.Fprintf(&got, "%s%sexit code %d\n", line, said.String(), code)
+				fmt.Fprintf(&got, "%s%sexit code %d\n", line, strings.ReplaceAll(said.String(), os.Args[0], "weir"), code)
 			}
 			got.WriteString("\n")
 			if commands == 0 {

@@ -19,9 +19,10 @@ import (
 
 func (a *app) serveCommand() *cobra.Command {
 	var config []string
-	var pprof bool
+	var plain plainFlags
+	var pprof, show bool
 	cmd := &cobra.Command{
-		Use:   "serve [-c FILE|DIR]",
+		Use:   "serve [URL]... [-c FILE|DIR]...",
 		Short: "Serve MCP servers behind one endpoint",
 		Long: `Serve MCP servers behind one endpoint, for clients of every revision of the
 protocol.
@@ -31,7 +32,12 @@ you like. The files and directories that -c names are one set. Everything that i
 wrong with them is printed at once, with file, line and field, and nothing is
 served. "weir validate" finds the same and serves nothing in any case.
 
-Without -c the edge serves a demo that is built in, and shows how to talk to it.
+Servers that need no more than a URL can be named on the command line: each is
+called by its host, or as --backend NAME=URL says. The tools of one server keep
+their names, those of several begin with the server's. --print shows the manifest
+that this stands for; "weir init" writes one to go on from.
+
+Without either the edge serves a demo that is built in, and shows how to talk to it.
 
 The flags are the settings of the process. Each of them is also a variable
 (--max-body is WEIR_MAX_BODY) and a key of the file that --settings names; flags
@@ -43,13 +49,28 @@ anew, after they were moved away.
 The process ends after SIGINT or SIGTERM, when the calls in flight are done or
 --drain-timeout is over; a second signal ends it at once.`,
 		Example: `  weir serve
+  weir serve http://127.0.0.1:9000/mcp
+  weir serve --backend wiki=http://127.0.0.1:9000/mcp --backend docs=http://127.0.0.1:9001/mcp
+  weir serve https://tickets.example.com/mcp --bearer tickets
   weir serve -c weir.yaml
   weir serve -c manifests/ --listen 127.0.0.1:8080
   weir serve -c weir.yaml -c filter.yaml
   weir serve -c weir.yaml --settings settings.yaml --log-level debug
   WEIR_MAX_BODY=8MiB weir serve -c weir.yaml`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			backends, err := plain.backends(args)
+			switch {
+			case err != nil:
+				return err
+			case len(backends) > 0 && len(config) > 0:
+				return usagef("-c and servers on the command line: add the servers to the manifests, which `weir serve --print URL` shows how to")
+			case show && len(backends) == 0:
+				return usagef("--print shows the manifest of servers on the command line: name a URL")
+			case show:
+				_, err := a.out.Write(plainOf(backends).Manifest())
+				return err
+			}
 			l, err := loadSettings(cmd.Flags(), a.environ)
 			if pprof && l.AdminListen == "" {
 				err = errors.Join(err, errors.New("--pprof: profiles are served on the admin address: give it an address with --admin-listen"))
@@ -57,10 +78,12 @@ The process ends after SIGINT or SIGTERM, when the calls in flight are done or
 			if err := errors.Join(err, l.check()); err != nil {
 				return err
 			}
-			return a.serve(cmd.Context(), l.Settings, config, pprof)
+			return a.serve(cmd.Context(), l.Settings, config, backends, pprof)
 		},
 	}
 	addConfigFlag(cmd, &config, "what to serve: ")
+	plain.add(cmd)
+	cmd.Flags().BoolVar(&show, "print", false, "print the manifest of the servers on the command line, and serve nothing")
 	addSettingFlags(cmd)
 	cmd.Flags().BoolVar(&pprof, "pprof", false, "serve profiles on the admin address")
 	if err := errors.Join(
@@ -157,12 +180,7 @@ func greeting(w io.Writer, s serve.Settings, addr string) {
 	if endpoint != homeURL() {
 		at = " " + endpoint
 	}
-	me := "weir" // or the path that it was started by: it may not be in PATH
-	if strings.ContainsRune(os.Args[0], os.PathSeparator) {
-		if me = os.Args[0]; strings.ContainsAny(me, " \t'\"\\$`&;()<>|*?[#~!") {
-			me = quoted(me)
-		}
-	}
+	me := self()
 	fmt.Fprintf(w, `Weir serves its demo on %s
 
 See what it offers, and call a tool:
@@ -183,6 +201,17 @@ Ctrl-C ends it. Serve your own servers with: %s serve -c FILE
 		ask("server/discover", "", ""),
 		ask("tools/call", "echo", `"name":"echo","arguments":{"text":"hello"},`),
 		endpoint, me)
+}
+
+// self is how this program was started: by its path, since it may not be in PATH.
+func self() string {
+	if !strings.ContainsRune(os.Args[0], os.PathSeparator) {
+		return "weir"
+	}
+	if strings.ContainsAny(os.Args[0], " \t'\"\\$`&;()<>|*?[#~!") {
+		return quoted(os.Args[0])
+	}
+	return os.Args[0]
 }
 
 // endpointOf returns the URL of the endpoint as seen from this machine.

@@ -208,11 +208,11 @@ func (p *patient) unwanted(got *answer, err error) edge.Finding {
 		return p.wantsTLS()
 	case got.status == 429:
 		return edge.Problem(edge.ClassFailing, "try again later", "%s: too many requests", said)
-	case got.status >= 500:
+	case got.status >= 500 && got.status != 501: // 501 is from who knows no POST
 		return edge.Problem(edge.ClassFailing, "look into the backend's log", "%s%s", said, quote(got))
 	case got.kind == "text/html":
 		return edge.Problem(edge.ClassProtocol, "name its MCP endpoint: often the path is /mcp, or /sse with transport: sse", "%s%s: a web page, no MCP server", said, quote(got))
-	case got.status == 404 || got.status == 405 || got.status == 410:
+	case got.status == 404 || got.status == 405 || got.status == 410 || got.status == 501:
 		return edge.Problem(edge.ClassProtocol, "correct the path of the URL: often it is /mcp, or /sse with transport: sse", "%s: no MCP endpoint is there", said)
 	case got.status < 300 && got.kind != "application/json" && got.kind != "text/event-stream":
 		return edge.Problem(edge.ClassProtocol, "name its MCP endpoint: often the path is /mcp, or /sse with transport: sse", "%s with %q, which is no message of MCP", said, edge.Brief(got.kind))
