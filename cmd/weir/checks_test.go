@@ -12,6 +12,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
@@ -21,38 +22,6 @@ func ran(environ []string, args ...string) (out, said string, code int) {
 	a := &app{in: strings.NewReader(""), out: &stdout, err: &stderr, environ: environ, exit: func(int) {}}
 	code = a.run(args)
 	return stdout.String(), stderr.String(), code
-}
-
-// smallModule is a guest that subscribes to nothing: with a manifest unless it is
-// "", and with the host function random if it asks for it.
-func smallModule(manifest string, random bool) string {
-	section := func(id byte, body ...byte) string { return string([]byte{id, byte(len(body))}) + string(body) }
-	name := func(s string) []byte { return append([]byte{byte(len(s))}, s...) }
-	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
-	first := byte(0)
-	m := "\x00asm\x01\x00\x00\x00"
-	// () -> i32, (i32) -> i32, (i32) -> i64, (i32, i32) -> i32
-	m += section(1, 4, 0x60, 0, 1, 0x7f, 0x60, 1, 0x7f, 1, 0x7f, 0x60, 1, 0x7f, 1, 0x7e, 0x60, 2, 0x7f, 0x7f, 1, 0x7f)
-	if random {
-		m += section(2, join([]byte{1}, name(abi.ImportModule), name("random"), []byte{0, 3})...)
-		first = 1
-	}
-	m += section(3, 3, 0, 1, 2)
-	m += section(5, 1, 0, 1)
-	m += section(7, join([]byte{4},
-		name(abi.ExportMemory), []byte{2, 0},
-		name(abi.ExportABI), []byte{0, first},
-		name(abi.ExportBuffer), []byte{0, first + 1},
-		name(abi.ExportInit), []byte{0, first + 2})...)
-	m += section(10, 3,
-		6, 0, 0x41, 0x80, 0x80, 4, 0x0b, // the ABI 1.0
-		5, 0, 0x41, 0x80, 8, 0x0b, // where its input goes: 1024
-		4, 0, 0x42, 0, 0x0b) // no record
-	if manifest != "" {
-		body := append(name("weir.manifest"), manifest...)
-		m += string([]byte{0, byte(len(body)) | 0x80, byte(len(body) >> 7)}) + string(body)
-	}
-	return m
 }
 
 // filtered is the manifest of a server with one filter, of which spec is more.
@@ -86,9 +55,9 @@ spec:
 func TestZ31(t *testing.T) {
 	t.Chdir(t.TempDir())
 	schema := `{"name":"f","version":"1","configSchema":{"type":"object","required":["group"],"properties":{"group":{"type":"string"}},"additionalProperties":false}}`
-	plain := smallModule("", false)
+	plain := string(edgetest.Module{}.Bytes())
 	sum := sha256.Sum256([]byte(plain))
-	written(t, map[string]string{"plain.wasm": plain, "random.wasm": smallModule("", true), "schema.wasm": smallModule(schema, false), "empty.wasm": "", "text.wasm": "hello"})
+	written(t, map[string]string{"plain.wasm": plain, "random.wasm": string(edgetest.Module{Random: true}.Bytes()), "schema.wasm": string(edgetest.Module{Manifest: schema}.Bytes()), "empty.wasm": "", "text.wasm": "hello"})
 	for _, c := range []struct{ name, spec, want string }{
 		{"a missing grant", "  source: {path: random.wasm}\n  grants: {kv: true}",
 			`weir.yaml:11: EdgeFilter/f: spec.grants: the module calls weir_v1.random: grant random, or use another module`},
@@ -136,7 +105,7 @@ func TestZ31Sound(t *testing.T) {
 	written(t, map[string]string{
 		"weir.yaml":   filtered("  source: {path: random.wasm}\n  grants: {random: true}"),
 		"off.yaml":    filtered("  source: {path: none.wasm}\n  mode: \"off\""),
-		"random.wasm": smallModule("", true),
+		"random.wasm": string(edgetest.Module{Random: true}.Bytes()),
 	})
 	for _, name := range []string{"weir.yaml", "off.yaml"} {
 		if out, said, code := ran(nil, "validate", name); code != exitOK || out != name+": ok (1 server, 1 backend)\n" || said != "" {
@@ -155,9 +124,7 @@ func TestZ31Sound(t *testing.T) {
 // it in the words of serve, and where.
 func TestZ31Started(t *testing.T) {
 	t.Chdir(t.TempDir())
-	refuses := strings.Replace(smallModule("", false), "\x04\x00\x42\x00\x0b", "\x03\x00\x00\x0b", 1) // weir_init is unreachable
-	refuses = strings.Replace(refuses, "\x0a\x13", "\x0a\x12", 1)                                     // and the section as much shorter
-	written(t, map[string]string{"weir.yaml": filtered("  source: {path: refuses.wasm}"), "refuses.wasm": refuses})
+	written(t, map[string]string{"weir.yaml": filtered("  source: {path: refuses.wasm}"), "refuses.wasm": string(edgetest.Module{Refuses: true}.Bytes())})
 	if _, said, code := ran(nil, "validate", "weir.yaml"); code != exitOK {
 		t.Fatalf("validate says, with %d, %s", code, said)
 	}
@@ -203,7 +170,7 @@ func TestZ22Config(t *testing.T) {
 	t.Chdir(t.TempDir())
 	whole := filtered("  source: {path: plain.wasm}")
 	cut := strings.LastIndex(whole, "---\n")
-	written(t, map[string]string{"plain.wasm": smallModule("", false), "1.yaml": whole[:cut], "2.yaml": whole[cut:]})
+	written(t, map[string]string{"plain.wasm": string(edgetest.Module{}.Bytes()), "1.yaml": whole[:cut], "2.yaml": whole[cut:]})
 	for _, c := range []struct{ command, want string }{
 		{"validate", "1.yaml, 2.yaml: ok (1 server, 1 backend)"},
 		{"doctor --listen 127.0.0.1:0 --admin-listen=", "manifests 1.yaml, 2.yaml: ok (1 server, 1 backend)"},
@@ -218,4 +185,29 @@ func TestZ22Config(t *testing.T) {
 	if _, said, code := ran(nil, "serve", "-c", "t.yaml"); code != exitFault || !strings.Contains(said, "there is no VirtualMCPServer") {
 		t.Errorf("serve says of a part, with %d, %s", code, said)
 	}
+}
+
+// TestZ36Mistakes holds what plugin test says of fixtures and of what guests
+// answer.
+func TestZ36Mistakes(t *testing.T) {
+	op := func(kind int, fields ...string) []byte {
+		var b []byte
+		for i := 0; i < len(fields); i += 2 {
+			b = abi.AppendString(b, map[string]int{"name": abi.ArgName, "text": abi.ArgText, "pointer": abi.ArgPointer, "raw": abi.ArgRaw}[fields[i]], fields[i+1])
+		}
+		return abi.AppendBytes(nil, abi.OpsOp, abi.AppendBytes(nil, kind, b))
+	}
+	counts := op(abi.OpLogField, "name", "calls", "text", "0")
+	given := map[string]string{}
+	for name, m := range map[string]edgetest.Module{
+		"traps":   {Traps: true},
+		"counts":  {Answer: counts, Counts: len(counts) - 1},
+		"header":  {Answer: op(abi.OpSetHeader, "name", "Host", "text", "x")},
+		"nowhere": {Answer: op(abi.OpSetArg, "pointer", "/a/b", "raw", "1")},
+		"cookie":  {Answer: []byte{}, Sees: "cookie"},
+		"redact":  {Answer: op(abi.OpRedact, "pointer", "/a", "text", "x")},
+	} {
+		given[name+".wasm"] = string(m.Bytes())
+	}
+	mistakes(t, "plugin", given)
 }

@@ -234,11 +234,8 @@ func (t *target) fixturesOf(file string) (*plugin.Fixtures, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	f, err := plugin.ParseFixtures(text)
-	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", file, err)
-	}
-	return f, file, nil
+	f, err := plugin.ParseFixtures(file, text)
+	return f, file, err
 }
 
 // withModule calls a function with a target's module and fixtures.

@@ -177,7 +177,7 @@ func TestReadmeHasTheQuickStart(t *testing.T) {
 	// Its fixtures are such.
 	_, cases, _ := strings.Cut(string(text), "```yaml\n")
 	cases, _, _ = strings.Cut(cases, "```")
-	if _, err := plugin.ParseFixtures([]byte(cases)); err != nil {
+	if _, err := plugin.ParseFixtures("README.md", []byte(cases)); err != nil {
 		t.Errorf("the fixtures in the README: %v", err)
 	}
 }

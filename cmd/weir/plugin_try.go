@@ -3,8 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,20 +18,26 @@ func (a *app) pluginTestCommand() *cobra.Command {
 		Use:   "test [DIR|MODULE]",
 		Short: "Ask a guest the cases of fixtures",
 		Long: `Ask a guest the cases of fixtures.yaml, as an edge would: it is metered, has the
-grants and the configuration that the file gives, sees of an input what it
-subscribed to, and may only use the operations of the hook. Differences are
-printed, and the exit code is 1 then.
+grants and the configuration that the file gives, and sees of an input what it
+subscribed to. What it answers is judged as the edge judges it: what the edge
+would answer with 503 fails, in the words of its log. Differences are printed, and
+the exit code is 1 then.
 
 A case has a name, a hook, an input, and the ops that must come back; or an error
-that it must end with; or asked: false. config, grants and keys at the top are for
-all cases that have none. The guest of a directory is built first.`,
+that it must end with; or asked: false. config, grants, keys and isolation at the
+top are for all cases that have none. "weir schema fixtures" has every field.
+
+Each case is asked of a guest of its own, with an empty store: a failure has no
+consequences for others. after names cases that the same guest is asked before.
+The guest of a directory is built first.`,
 		Example: `  weir plugin test
   weir plugin test admins-only --run delete
+  weir schema fixtures > fixtures.schema.json
   weir plugin test other.wasm --fixtures cases.yaml`,
 		Args: oneDir,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withModule(cmd.Context(), args, fixtures, func(m *wasm.Module, f *plugin.Fixtures, file string) error {
-				f.Cases = slices.DeleteFunc(f.Cases, func(c plugin.Case) bool { return !strings.Contains(c.Name, only) })
+				f = f.Only(only)
 				if len(f.Cases) == 0 {
 					return usagef("no case of %s has %q in its name", file, only)
 				}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/plugin"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -18,10 +19,15 @@ func (a *app) schemaCommand() *cobra.Command {
 		Short: "Print the JSON Schema of the kinds of manifests",
 		Long: `Print the JSON Schema (draft 2020-12) of a kind of manifest, for an editor that
 completes and checks what you write. Without a kind, print one JSON object that
-has the schema of every kind under its name.`,
+has the schema of every kind under its name.
+
+"fixtures" and "plugin" stand for the files fixtures.yaml and plugin.yaml of a
+guest.`,
 		Example: `  weir schema VirtualMCPServer > virtualmcpserver.schema.json
   weir schema > schemas.json
-  weir schema MCPServerEntry`,
+  weir schema MCPServerEntry
+  weir schema fixtures > fixtures.schema.json
+  weir schema plugin > plugin.schema.json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usagef("%q is one word too many: name one kind, or none for all", args[1])
@@ -30,7 +36,7 @@ has the schema of every kind under its name.`,
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 			var names []string
-			for _, name := range kinds() {
+			for _, name := range append(kinds(), plugin.SchemaNames()...) {
 				if len(args) == 0 && strings.HasPrefix(name, begun) {
 					names = append(names, name)
 				}
@@ -49,10 +55,15 @@ has the schema of every kind under its name.`,
 				}
 				return writeJSON(a.out, text)
 			}
-			if !slices.Contains(kinds(), args[0]) {
-				return usagef("no such kind %q%s", args[0], didYouMean(args[0], kinds(), "`weir schema` has them all"))
+			known := append(kinds(), plugin.SchemaNames()...)
+			if !slices.Contains(known, args[0]) {
+				return usagef("no such kind %q%s", args[0], didYouMean(args[0], known, "`weir schema` has them all"))
 			}
-			text, err := v1beta1.Schema(args[0])
+			of := v1beta1.Schema
+			if slices.Contains(plugin.SchemaNames(), args[0]) {
+				of = plugin.Schema
+			}
+			text, err := of(args[0])
 			if err != nil {
 				return err
 			}

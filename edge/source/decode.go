@@ -250,6 +250,15 @@ func (d *decoder) scalar(n *node, v reflect.Value, path string) {
 		} else {
 			v.SetInt(i)
 		}
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		i, err := whole(n)
+		if n.tag != tagWhole {
+			d.wrong(n, v.Type(), path)
+		} else if err != nil || i < 0 || v.OverflowUint(uint64(i)) {
+			d.fault(n, path, compile.ReasonWrongType, "the number is out of range: it must be 0 or more and fit %d bits", v.Type().Bits())
+		} else {
+			v.SetUint(uint64(i))
+		}
 	case reflect.Float32, reflect.Float64:
 		text, err := jsonNumber(n)
 		if n.tag != tagWhole && n.tag != tagFloat || err != nil {
@@ -321,7 +330,7 @@ func (d *decoder) want(t reflect.Type, path string) string {
 	return want(t)
 }
 
-func isWhole(t reflect.Type) bool { return t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64 }
+func isWhole(t reflect.Type) bool { return t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64 }
 
 // want says what a type takes, in the words of describe.
 func want(t reflect.Type) string {

@@ -88,8 +88,16 @@ func senderOfHTTP(q *edge.HTTP) wasm.Sender { return wasm.Sender{Address: q.Remo
 
 // edited applies a program's operations to header lines: all of them, or none
 // if one cannot be applied. result is the program's own answer.
-func (a *subscriber) edited(hook abi.Hook, q *edge.HTTP, was edge.Lines, ops []op) (lines edge.Lines, result []byte, err error) {
-	lines = was
+func (a *subscriber) edited(hook abi.Hook, q *edge.HTTP, was edge.Lines, ops []op) (edge.Lines, []byte, error) {
+	lines, result, err := lined(hook, was, ops)
+	if err != nil {
+		return was, nil, a.broke(hook, senderOfHTTP(q), err)
+	}
+	return lines, result, nil
+}
+
+// lined applies operations to header lines.
+func lined(hook abi.Hook, lines edge.Lines, ops []op) (_ edge.Lines, result []byte, err error) {
 	for i := range ops {
 		o := &ops[i]
 		switch o.kind {
@@ -101,7 +109,7 @@ func (a *subscriber) edited(hook abi.Hook, q *edge.HTTP, was edge.Lines, ops []o
 			result = slices.Clone(o.raw)
 		}
 		if err != nil {
-			return was, nil, a.broke(hook, senderOfHTTP(q), fmt.Errorf("%s: %w", opNames[o.kind], err))
+			return lines, nil, fmt.Errorf("%s: %w", opNames[o.kind], err)
 		}
 	}
 	return lines, result, nil

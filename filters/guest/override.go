@@ -196,6 +196,14 @@ func (a *subscriber) override(ctx context.Context, w *scratch, hook abi.Hook, id
 	if w.out = out; err != nil || len(ops) == 0 {
 		return err
 	}
+	if err := apply(thing, all, batch, ops); err != nil {
+		return a.broke(hook, nobody, err)
+	}
+	return nil
+}
+
+// apply applies all operations of an answer to a batch, or none.
+func apply(thing edge.Thing, all []edge.Override, batch []int, ops []op) error {
 	changed, left := make([]edited, len(batch)), maxListed
 	for n, i := range batch {
 		changed[n] = edited{Override: all[i], item: draft{text: all[i].Item}, left: &left}
@@ -204,23 +212,25 @@ func (a *subscriber) override(ctx context.Context, w *scratch, hook abi.Hook, id
 	for i := range ops {
 		o := &ops[i]
 		if o.item >= uint64(len(batch)) {
-			return a.broke(hook, nobody, fmt.Errorf("%s: there is no item %d", opNames[o.kind], o.item))
+			return fmt.Errorf("%s: there is no item %d", opNames[o.kind], o.item)
 		}
 		if changed[o.item].ops++; changed[o.item].ops > maxOnItem {
-			return a.broke(hook, nobody, fmt.Errorf("%s: item %d: more than %d operations", opNames[o.kind], o.item, maxOnItem))
+			return fmt.Errorf("%s: item %d: more than %d operations", opNames[o.kind], o.item, maxOnItem)
 		}
 		if err := edit(&changed[o.item], thing, o); err != nil {
-			return a.broke(hook, nobody, fmt.Errorf("%s: item %d: %w", opNames[o.kind], o.item, err))
+			return fmt.Errorf("%s: item %d: %w", opNames[o.kind], o.item, err)
 		}
 	}
 	for n, i := range batch {
 		if err := changed[n].settle(); err != nil {
-			return a.broke(hook, nobody, fmt.Errorf("item %d: %w", n, err))
+			return fmt.Errorf("item %d: %w", n, err)
 		}
 		changed[n].Item = changed[n].item.whole()
 		if err := sound(all[i].Item, changed[n].Item); err != nil {
-			return a.broke(hook, nobody, fmt.Errorf("item %d: %w", n, err))
+			return fmt.Errorf("item %d: %w", n, err)
 		}
+	}
+	for n, i := range batch {
 		all[i] = changed[n].Override
 	}
 	return nil

@@ -1,29 +1,22 @@
 // Package plugin is what authors of guests work with: it scaffolds them, builds
 // them, looks into modules, runs fixtures against them, measures them and packs
 // them for an edge. Everything that runs a module does so in package wasm, as
-// the edge does.
+// the edge does, and what a module answers is judged by package guest, as the
+// edge judges it.
 package plugin
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
-	"sigs.k8s.io/yaml"
-
-	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/kv"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/source"
+	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/sdk/abi"
-	"github.com/weir-edge/weir/wasm"
 )
 
 // Fixtures are a file of cases: what a guest is asked, and what it must answer.
@@ -33,27 +26,37 @@ type Fixtures struct {
 	Grants []string          `json:"grants,omitempty"`
 	Keys   map[string]string `json:"keys,omitempty"` // secrets by name
 
+	// Isolation is limits.isolation of the filter: shared when it is empty.
+	Isolation string `json:"isolation,omitempty"`
+
 	Others
 
 	Cases []Case `json:"cases"`
 }
 
-// Case asks one hook once. Cases with the same configuration and grants are
-// asked of one guest, in their order.
+// Case asks one hook once, of a guest of its own: nothing is left in it, in its
+// store and in its metrics of other cases but those that are named in After.
 type Case struct {
-	Name   string            `json:"name"`
-	Config json.RawMessage   `json:"config,omitempty"`
-	Grants []string          `json:"grants,omitempty"`
-	Keys   map[string]string `json:"keys,omitempty"`
+	Name      string            `json:"name"`
+	Config    json.RawMessage   `json:"config,omitempty"`
+	Grants    []string          `json:"grants,omitempty"`
+	Keys      map[string]string `json:"keys,omitempty"`
+	Isolation string            `json:"isolation,omitempty"`
 
 	Others
+
+	// After are the names of cases that the guest is asked before, in their
+	// order, each after its own. They stand above this one, and are given the
+	// same.
+	After []string `json:"after,omitempty"`
 
 	// Hook that is asked. Without one, the guest is only started.
 	Hook  string `json:"hook,omitempty"`
 	Input Input  `json:"input,omitempty"`
 
 	// Ops that must come back, in their order; none when it is absent or empty.
-	Ops []map[string]map[string]any `json:"ops,omitempty"`
+	// Each is an object with the name of an operation and what it holds.
+	Ops []json.RawMessage `json:"ops,omitempty"`
 
 	// Asked is false when no subscription may match.
 	Asked *bool `json:"asked,omitempty"`
@@ -78,6 +81,9 @@ type Case struct {
 
 	// Subscriptions that the guest must have. Not compared when absent.
 	Subscriptions []Subscription `json:"subscriptions,omitempty"`
+
+	ops   []map[string]map[string]any // Ops, with what they leave out
+	after []*Case                     // all that the guest is asked before
 }
 
 // Subscription is what a guest asks for, as fixtures and inspect write it.
@@ -95,335 +101,170 @@ type Subscription struct {
 	Blocking    bool     `json:"blocking,omitempty"`
 }
 
-// ParseFixtures reads a file of fixtures: YAML or JSON.
-func ParseFixtures(text []byte) (*Fixtures, error) {
+// Only returns the fixtures with the cases that have a text in their names.
+func (f *Fixtures) Only(text string) *Fixtures {
+	out := *f
+	out.Cases = nil
+	for _, c := range f.Cases {
+		if strings.Contains(c.Name, text) {
+			out.Cases = append(out.Cases, c)
+		}
+	}
+	return &out
+}
+
+// ParseFixtures reads a file of fixtures: YAML or JSON. The error says with the
+// file, line and field everything that is wrong.
+func ParseFixtures(file string, text []byte) (*Fixtures, error) {
 	var f Fixtures
-	if err := yaml.UnmarshalStrict(text, &f, func(d *json.Decoder) *json.Decoder { d.UseNumber(); return d }); err != nil {
-		return nil, plain(err)
+	d := source.Decode(file, text, &f)
+	if len(f.Cases) == 0 && d.Err() == nil {
+		d.Fault("cases", "there are none: give at least one, with a name")
 	}
-	if len(f.Cases) == 0 {
-		return nil, errors.New("cases: there are none")
-	}
-	seen := map[string]bool{}
+	f.among("", f.Grants, f.Isolation, d)
+	byName := map[string]*Case{}
 	for i := range f.Cases {
 		c := &f.Cases[i]
-		at := fmt.Sprintf("cases[%d]", i)
-		if c.Name == "" {
-			return nil, fmt.Errorf("%s: name is missing", at)
-		}
-		if seen[c.Name] {
-			return nil, fmt.Errorf("%s: there is another case called %q", at, c.Name)
-		}
-		seen[c.Name] = true
-		if c.Hook != "" {
-			if _, ok := abi.HookNamed(c.Hook); !ok {
-				return nil, fmt.Errorf("%s.hook: there is no hook %q: wasm/ABI.md lists them", at, c.Hook)
-			}
-		}
-		if c.Config == nil {
-			c.Config = f.Config
-		}
-		if c.Grants == nil {
-			c.Grants = f.Grants
-		}
-		if c.Keys == nil {
-			c.Keys = f.Keys
-		}
-		if c.HTTP == nil {
-			c.HTTP = f.HTTP
-		}
-		if c.Tools == nil {
-			c.Tools = f.Tools
-		}
-		if err := c.Input.verbatim(); err != nil {
-			return nil, fmt.Errorf("%s.input.verbatim%w", at, err)
-		}
-		if err := c.normal(); err != nil {
-			return nil, fmt.Errorf("%s.ops%w", at, err)
-		}
+		c.check(fmt.Sprintf("cases[%d]", i), &f, byName, d)
 	}
-	return &f, nil
+	return &f, d.Err()
 }
 
-// plain is an error of the decoder without what it says of itself.
-func plain(err error) error {
-	text := err.Error()
-	for _, prefix := range []string{"error unmarshaling JSON: ", "while decoding JSON: ", "error converting YAML to JSON: ", "json: "} {
-		text = strings.TrimPrefix(text, prefix)
+// among checks the names of grants and of an isolation.
+func (*Fixtures) among(path string, grants []string, isolation string, d *source.Document) {
+	for i, g := range grants {
+		if !contains(grantNames, g) {
+			d.Fault(fmt.Sprintf("%sgrants[%d]", path, i), "there is no grant %q%s", g, meant(g, grantNames))
+		}
 	}
-	return errors.New(text)
+	if isolation != "" && !contains(isolations, isolation) {
+		d.Fault(path+"isolation", "there is no isolation %q%s", isolation, meant(isolation, isolations))
+	}
 }
 
-// normal writes out what expected operations leave out, as operations does.
-func (c *Case) normal() error {
-	for i, op := range c.Ops {
-		if len(op) != 1 {
-			return fmt.Errorf("[%d]: one operation, with its name: got %d", i, len(op))
+var isolations = []string{string(v1beta1.IsolationShared), string(v1beta1.IsolationPerRequest), string(v1beta1.IsolationPerSession)}
+
+// meant ends a message about a name that is none of names.
+func meant(name string, names []string) string {
+	if near, ok := compile.Nearest(name, names); ok {
+		return ", did you mean " + near + "?"
+	}
+	return ": one of " + strings.Join(names, ", ")
+}
+
+// check judges a case that stands at a path, and completes it by what the file
+// gives all cases. byName are the cases above it, to which it is added.
+func (c *Case) check(path string, f *Fixtures, byName map[string]*Case, d *source.Document) {
+	switch {
+	case c.Name == "":
+		d.Fault(path+".name", "required: say what is asked")
+	case byName[c.Name] != nil:
+		d.Fault(path+".name", "there is another case called %q: rename one", c.Name)
+	default:
+		byName[c.Name] = c
+	}
+	if _, ok := abi.HookNamed(c.Hook); c.Hook != "" && !ok {
+		d.Fault(path+".hook", "there is no hook %q%s", c.Hook, meant(c.Hook, hookNames()))
+	}
+	f.among(path+".", c.Grants, c.Isolation, d)
+	if c.Config == nil {
+		c.Config = f.Config
+	}
+	if c.Grants == nil {
+		c.Grants = f.Grants
+	}
+	if c.Keys == nil {
+		c.Keys = f.Keys
+	}
+	if c.Isolation == "" {
+		c.Isolation = f.Isolation
+	}
+	if c.HTTP == nil {
+		c.HTTP = f.HTTP
+	}
+	if c.Tools == nil {
+		c.Tools = f.Tools
+	}
+	c.Input.verbatim(path+".input.verbatim", d)
+	c.normal(path+".ops", d)
+	for i, name := range c.After {
+		at := fmt.Sprintf("%s.after[%d]", path, i)
+		before := byName[name]
+		switch {
+		case before == nil || before == c:
+			d.Fault(at, "there is no case %q above this one%s", name, meant(name, slices.Sorted(maps.Keys(byName))))
+		case before.given() != c.given():
+			d.Fault(at, "%q has another config, grants, keys or isolation: only what the same guest was asked can come before", name)
+		case len(c.after)+len(before.after) >= maxAfter:
+			d.Fault(at, "more than %d cases come before this one", maxAfter)
+		default:
+			c.after = append(append(c.after, before.after...), before)
+		}
+	}
+}
+
+// maxAfter bounds how many cases come before one.
+const maxAfter = 1000
+
+// given is what the guest of a case is given.
+func (c *Case) given() string { return line([]any{c.Config, c.Grants, c.Keys, c.Isolation}) }
+
+func hookNames() []string {
+	var names []string
+	for h := abi.Hook(0); h < abi.Hooks; h++ {
+		names = append(names, h.String())
+	}
+	return names
+}
+
+// normal reads expected operations and writes out what they leave out, as
+// operations does.
+func (c *Case) normal(path string, d *source.Document) {
+	for i, raw := range c.Ops {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		var op map[string]map[string]any
+		reader := json.NewDecoder(bytes.NewReader(raw))
+		reader.UseNumber()
+		if err := reader.Decode(&op); err != nil || len(op) != 1 {
+			d.Fault(at, "want one operation with its fields, such as {deny: {text: no}}")
+			continue
 		}
 		for name, fields := range op {
-			at := slices.IndexFunc(verbs[:], func(v verb) bool { return v.name == name })
-			if at <= 0 {
-				return fmt.Errorf("[%d]: there is no operation %q: wasm/ABI.md lists them", i, name)
+			v := slices.IndexFunc(verbs[:], func(v verb) bool { return v.name == name })
+			if v <= 0 {
+				d.Fault(at, "there is no operation %q%s", name, meant(name, verbNames()))
+				continue
 			}
-			v := verbs[at]
-			if fields == nil {
-				fields = map[string]any{}
-			}
-			for field := range fields {
-				known := false
-				for letter, name := range fieldNames {
-					known = known || name == field && strings.ContainsRune(strings.ToLower(v.fields), rune(letter))
-				}
-				if !known {
-					return fmt.Errorf("[%d].%s: it has no %s", i, name, field)
-				}
-			}
-			for letter, field := range fieldNames {
-				if strings.IndexByte(v.fields, letter) < 0 || fields[field] != nil {
-					continue
-				}
-				switch letter {
-				case 'c':
-					fields[field] = codes[0]
-				case 'i', 'x':
-					fields[field] = json.Number("0")
-				}
-			}
-			op[name] = fields
+			op[name] = verbs[v].normal(at+"."+name, fields, d)
+			c.ops = append(c.ops, op)
 		}
 	}
-	return nil
 }
 
-// Outcome is what came of one case.
-type Outcome struct {
-	Case *Case
-	Got  []string // differences, empty when it passed
-}
-
-// Passed says whether all was as expected.
-func (o Outcome) Passed() bool { return len(o.Got) == 0 }
-
-// Run asks a module every case and returns what came of them.
-func Run(ctx context.Context, m *wasm.Module, f *Fixtures) []Outcome {
-	h := &hosts{module: m, open: map[string]*host{}}
-	defer h.close()
-	outcomes := make([]Outcome, 0, len(f.Cases))
-	for i := range f.Cases {
-		c := &f.Cases[i]
-		outcomes = append(outcomes, Outcome{c, h.run(ctx, c)})
+// normal completes the fields of an expected operation.
+func (v verb) normal(path string, fields map[string]any, d *source.Document) map[string]any {
+	if fields == nil {
+		fields = map[string]any{}
 	}
-	return outcomes
-}
-
-// hosts are the guests that a file of fixtures needs, by what they are given.
-type hosts struct {
-	module *wasm.Module
-	limits wasm.Limits
-	open   map[string]*host
-}
-
-// host is one guest and what it may use.
-type host struct {
-	guest  *wasm.Guest
-	err    error // why it did not start
-	store  *kv.MemoryStore
-	mu     sync.Mutex
-	lines  []string
-	totals map[string]int64
-	others *Others // of the case that is asked
-	sent   []string
-	events []string
-}
-
-func (h *hosts) close() {
-	for _, one := range h.open {
-		if one.guest != nil {
-			one.guest.Close()
-		}
-		_ = one.store.Close() // it is memory
-	}
-}
-
-// of returns the guest for a case, and starts it when it is the first.
-func (h *hosts) of(ctx context.Context, c *Case) *host {
-	key, err := json.Marshal([]any{c.Config, c.Grants, c.Keys})
-	if err != nil {
-		return &host{err: err}
-	}
-	if one := h.open[string(key)]; one != nil {
-		return one
-	}
-	one := &host{store: kv.Memory(kv.Limits{}), totals: map[string]int64{}, others: &Others{}}
-	h.open[string(key)] = one
-	b := wasm.Binding{
-		Name: "fixture", Config: c.Config, Grants: c.Grants, Limits: h.limits, Log: slog.New(one), Store: one.store, Metric: one.measure,
-		Keys: map[string]edge.Secret{}, Fetch: one.fetch, Tool: one.tool, Emit: one.emit,
-	}
-	if b.Limits.Timeout == 0 {
-		b.Limits.Timeout = time.Second // fuel is what bounds a case: this machine may be busy
-	}
-	b.Limits.Instances = 1
-	for name, secret := range c.Keys {
-		b.Keys[name] = edge.Secret(secret)
-	}
-	one.guest, one.err = h.module.Open(ctx, b)
-	return one
-}
-
-// run asks one case and returns what is not as expected.
-func (h *hosts) run(ctx context.Context, c *Case) (wrong []string) {
-	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	fails := func(err error) {
-		switch {
-		case err == nil && c.Error != "":
-			fail("no error: expected one with %q", c.Error)
-		case err != nil && c.Error == "":
-			fail("%v", err)
-		case err != nil && !strings.Contains(err.Error(), c.Error):
-			fail("%v: expected an error with %q", err, c.Error)
+	own := v.names()
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		if !contains(own, field) {
+			d.Fault(path+"."+field, "unknown field%s", meant(field, own))
 		}
 	}
-	g := h.of(ctx, c)
-	if g.err != nil {
-		fails(g.err)
-		return wrong
+	if code, ok := fields["code"].(string); ok && v.has('c') && !contains(codes, code) {
+		d.Fault(path+".code", "there is no code %q%s", code, meant(code, codes))
 	}
-	if c.Subscriptions != nil {
-		if got := Subscriptions(g.guest); !reflect.DeepEqual(got, c.Subscriptions) {
-			fail("subscriptions: got  %s", line(got))
-			fail("subscriptions: want %s", line(c.Subscriptions))
+	for letter, field := range fieldNames {
+		if !v.has(letter) || fields[field] != nil {
+			continue
+		}
+		switch letter {
+		case 'c':
+			fields[field] = codes[0]
+		case 'i', 'x':
+			fields[field] = json.Number("0")
 		}
 	}
-	logged := func() {
-		if c.Log != nil && !slices.Equal(g.lines, c.Log) {
-			fail("log: got  %s", line(g.lines))
-			fail("log: want %s", line(c.Log))
-		}
-	}
-	if c.Hook == "" {
-		fails(nil)
-		logged()
-		return wrong
-	}
-	hook, _ := abi.HookNamed(c.Hook) // ParseFixtures has looked
-	w, matched := wants(g.guest.Subscriptions(), hook, c.Input.filled(hook))
-	if want := c.Asked == nil || *c.Asked; matched != want {
-		fail("asked is %v: expected %v", matched, want)
-		return wrong
-	}
-	if !matched {
-		return wrong
-	}
-	g.lines, g.sent, g.events, g.others = nil, nil, nil, &c.Others
-	record, err := g.guest.Call(ctx, hook, c.Input.Session, wasm.Sender{}, c.Input.filled(hook).record(hook, w), nil)
-	ops := []any{}
-	if err == nil {
-		ops, err = operations(hook, record, len(c.Input.Items))
-	}
-	fails(err)
-	if err == nil {
-		wrong = append(wrong, compare(ops, c.Ops)...)
-	}
-	logged()
-	for _, one := range []struct {
-		what      string
-		got, want []string
-	}{{"sent", g.sent, c.Sent}, {"events", g.events, c.Events}} {
-		if one.want != nil && !slices.Equal(one.got, one.want) {
-			fail("%s: got  %s", one.what, line(one.got))
-			fail("%s: want %s", one.what, line(one.want))
-		}
-	}
-	if c.Metrics != nil && !maps.Equal(g.totals, c.Metrics) {
-		fail("metrics: got  %s", line(g.totals))
-		fail("metrics: want %s", line(c.Metrics))
-	}
-	return wrong
-}
-
-// filled returns the input with the method that its hook implies.
-func (in Input) filled(hook abi.Hook) *Input {
-	if in.Method == "" && (hook == abi.OnCallRequest || hook == abi.OnCallResponse || hook == abi.OnUpstreamRequest) {
-		in.Method = "tools/call"
-	}
-	return &in
-}
-
-// compare returns how operations differ from those that are wanted.
-func compare(got []any, want []map[string]map[string]any) (wrong []string) {
-	var wanted []any
-	text, err := json.Marshal(want)
-	if err == nil {
-		d := json.NewDecoder(bytes.NewReader(text))
-		d.UseNumber()
-		err = d.Decode(&wanted)
-	}
-	if err != nil {
-		return []string{err.Error()}
-	}
-	for i := range max(len(got), len(wanted)) {
-		switch {
-		case i >= len(wanted):
-			wrong = append(wrong, fmt.Sprintf("ops[%d]: got  %s, and no more was expected", i, line(got[i])))
-		case i >= len(got):
-			wrong = append(wrong, fmt.Sprintf("ops[%d]: missing: %s", i, line(wanted[i])))
-		case !reflect.DeepEqual(got[i], wanted[i]):
-			wrong = append(wrong, fmt.Sprintf("ops[%d]: got  %s", i, line(got[i])), fmt.Sprintf("ops[%d]: want %s", i, line(wanted[i])))
-		}
-	}
-	return wrong
-}
-
-// line writes a value on one line.
-func line(v any) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return err.Error()
-	}
-	return strings.TrimSpace(b.String())
-}
-
-// Subscriptions returns what a guest asks for.
-func Subscriptions(g *wasm.Guest) []Subscription {
-	var all []Subscription
-	for _, s := range g.Subscriptions() {
-		one := Subscription{
-			Hook: s.Hook.String(), Methods: s.Methods, Tools: s.Tools, Backends: s.Backends, Headers: s.Headers, Pointers: s.Pointers,
-			VariesBy: [...]string{"", "tenant", "groups", "subject"}[s.VariesBy], InlineLimit: s.InlineLimit,
-			CacheMillis: s.Cache.Milliseconds(), Blocking: s.Blocking,
-		}
-		for f := range 64 {
-			if s.Fields>>f&1 == 1 {
-				one.Fields = append(one.Fields, f)
-			}
-		}
-		all = append(all, one)
-	}
-	return all
-}
-
-// A host is also the log of its guest.
-
-func (h *host) Enabled(context.Context, slog.Level) bool { return true }
-func (h *host) WithAttrs([]slog.Attr) slog.Handler       { return h }
-func (h *host) WithGroup(string) slog.Handler            { return h }
-
-// Handle keeps a line.
-func (h *host) Handle(_ context.Context, r slog.Record) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.lines = append(h.lines, strings.ToLower(r.Level.String())+": "+r.Message)
-	return nil
-}
-
-func (h *host) measure(name string, gauge bool, delta int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !gauge {
-		delta += h.totals[name]
-	}
-	h.totals[name] = delta
+	return fields
 }

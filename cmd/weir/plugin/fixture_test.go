@@ -2,10 +2,12 @@ package plugin
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
@@ -23,7 +25,7 @@ func arg(op int, fields ...any) []byte {
 	return abi.AppendBytes(nil, abi.OpsOp, abi.AppendBytes(nil, op, b))
 }
 
-// TestOperations: what the edge calls a breach of the ABI is a failure here.
+// TestOperations: what the edge answers with 503 is a failure here, in its words.
 func TestOperations(t *testing.T) {
 	for name, c := range map[string]struct {
 		hook   abi.Hook
@@ -35,30 +37,41 @@ func TestOperations(t *testing.T) {
 		"deny without anything":   {abi.OnMessage, arg(abi.OpDeny), `[{"deny":{"code":"forbidden"}}]`},
 		"a long length":           {abi.OnCallRequest, []byte("\x0a\x88\x80\x80\x00\x22\x83\x80\x80\x00\x1a\x01x"), `[{"set_tool":{"name":"x"}}]`},
 		"an unknown field":        {abi.OnCallRequest, arg(abi.OpSetTool, abi.ArgName, "x", 99, "y"), `[{"set_tool":{"name":"x"}}]`},
-		"a code that is none":     {abi.OnCallRequest, arg(abi.OpDeny, abi.ArgCode, 9), "there is no code 9"},
-		"for another hook":        {abi.OnUpstreamRequest, arg(abi.OpDeny), "on_upstream_request may not use deny"},
-		"on_event may nothing":    {abi.OnEvent, arg(abi.OpSetAttr, abi.ArgName, "x", abi.ArgRaw, "1"), "on_event may not use set_attr"},
-		"an operation unknown":    {abi.OnCallRequest, arg(27), "it is none that there is"},
-		"raw that is no JSON":     {abi.OnCallRequest, arg(abi.OpSetArg, abi.ArgPointer, "/a", abi.ArgRaw, "{"), "set_arg: raw is no JSON"},
-		"without raw":             {abi.OnCallRequest, arg(abi.OpSetArg, abi.ArgPointer, "/a"), "set_arg: without raw"},
-		"a pointer that is none":  {abi.OnCallRequest, arg(abi.OpDelArg, abi.ArgPointer, "a"), `"a" is no JSON pointer`},
-		"a result that is a list": {abi.OnCallRequest, arg(abi.OpRespond, abi.ArgRaw, "[]"), "raw is not an object"},
-		"a header of the edge":    {abi.OnCallRequest, arg(abi.OpSetHeader, abi.ArgName, "Host", abi.ArgText, "x"), "the edge itself sets header Host"},
-		"no header":               {abi.OnCallRequest, arg(abi.OpSetHeader, abi.ArgName, "a b"), `"a b" is no name of a header`},
-		"an item beyond the last": {abi.OverrideTools, arg(abi.OpHide, abi.ArgItem, 2), "item 2 of 2"},
-		"text that is not UTF-8":  {abi.OnCallRequest, arg(abi.OpDeny, abi.ArgText, "\xff"), "text is not UTF-8"},
-		"a field that it has not": {abi.OnCallRequest, arg(abi.OpSetTool, abi.ArgName, "x", abi.ArgText, "y"), "set_tool: it has no text"},
-		"half a record":           {abi.OnCallRequest, arg(abi.OpDeny, abi.ArgText, "no")[:4], "a malformed record"},
+		"a field that it has not": {abi.OnCallRequest, arg(abi.OpSetTool, abi.ArgName, "x", abi.ArgText, "y"), `[{"set_tool":{"name":"x"}}]`},
+		"a code that is none":     {abi.OnCallRequest, arg(abi.OpDeny, abi.ArgCode, 9), `[{"deny":{"code":"forbidden"}}]`},
+		"for another hook":        {abi.OnUpstreamRequest, arg(abi.OpDeny), "operation deny is not allowed at this hook"},
+		"about a request":         {abi.OnMessage, arg(abi.OpPatchResult, abi.ArgPointer, "/a", abi.ArgRaw, "1"), "operation patch_result is not allowed at this hook"},
+		"on_event may nothing":    {abi.OnEvent, arg(abi.OpSetAttr, abi.ArgName, "x", abi.ArgRaw, "1"), "operation set_attr is not allowed"},
+		"an operation unknown":    {abi.OnCallRequest, arg(27), "unknown operation 27"},
+		"raw that is no JSON":     {abi.OnCallRequest, arg(abi.OpSetArg, abi.ArgPointer, "/a", abi.ArgRaw, "{"), "set_arg: not JSON"},
+		"without raw":             {abi.OnCallRequest, arg(abi.OpSetArg, abi.ArgPointer, "/a"), "set_arg: not JSON"},
+		"a pointer that is none":  {abi.OnCallRequest, arg(abi.OpDelArg, abi.ArgPointer, "a"), "del_arg: a malformed JSON pointer"},
+		"nowhere to put it":       {abi.OnCallRequest, arg(abi.OpSetArg, abi.ArgPointer, "/a/b", abi.ArgRaw, "1"), "set_arg: a JSON pointer to a place that is not there"},
+		"arguments that are none": {abi.OnCallRequest, arg(abi.OpSetArg, abi.ArgPointer, "", abi.ArgRaw, "1"), "the arguments are not an object"},
+		"a result that is a list": {abi.OnCallRequest, arg(abi.OpRespond, abi.ArgRaw, "[]"), "respond: not a JSON object"},
+		"nothing to patch":        {abi.OnCallResponse, arg(abi.OpRedact, abi.ArgPointer, "/a", abi.ArgText, "x"), "redact: there is no result: the call failed"},
+		"a header of the edge":    {abi.OnCallRequest, arg(abi.OpSetHeader, abi.ArgName, "Host", abi.ArgText, "x"), "header Host is set by the edge itself"},
+		"a header of the door":    {abi.OnHTTPResponse, arg(abi.OpSetHeader, abi.ArgName, "Vary", abi.ArgText, "x"), "header Vary is the edge's own"},
+		"a header with a key":     {abi.OnUpstreamRequest, arg(abi.OpSetHeader, abi.ArgName, "Cookie", abi.ArgText, "x"), "header Cookie holds a credential, which is chosen in outgoing_auth"},
+		"a key without its grant": {abi.OutgoingAuth, arg(abi.OpSetHeader, abi.ArgName, "Cookie", abi.ArgText, "x"), "header Cookie holds a credential, which needs the grant identity"},
+		"no header":               {abi.OnCallRequest, arg(abi.OpSetHeader, abi.ArgName, "a b"), `"a b" is not a header name`},
+		"another principal":       {abi.MapIdentity, arg(abi.OpSetPrincipal, abi.ArgRaw, "\x0a\x03bob"), "set_principal: another principal, which needs the grant identity"},
+		"no principal":            {abi.Authenticate, arg(abi.OpSetPrincipal, abi.ArgRaw, ""), "set_principal: no principal: it has no subject"},
+		"an item beyond the last": {abi.OverrideTools, arg(abi.OpHide, abi.ArgItem, 2), "hide: there is no item 2"},
+		"the name of an item":     {abi.OverrideTools, arg(abi.OpPatchItem, abi.ArgPointer, "/name", abi.ArgRaw, `"x"`), "patch_item: item 0: name identifies the item and cannot change"},
+		"an argument of a prompt": {abi.OverridePrompts, arg(abi.OpHideArg, abi.ArgPointer, "/x"), "only tools have arguments"},
+		"text that is not UTF-8":  {abi.OnCallRequest, arg(abi.OpDeny, abi.ArgText, "\xff"), "the text is not UTF-8"},
+		"half a record":           {abi.OnCallRequest, arg(abi.OpDeny, abi.ArgText, "no")[:4], "a malformed answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ops, err := operations(c.hook, c.record, 2)
-			if err != nil {
-				if !strings.Contains(err.Error(), c.want) {
+			in := Input{Tool: "x", Principal: &Principal{Subject: "ann"}, Items: []Item{{Name: "a"}, {Name: "b"}}}
+			if err := guest.Judge(filterName, in.asked(c.hook, nil), c.record); err != nil {
+				if want := fmt.Sprintf("guest %q: %v: abi: ", filterName, c.hook); !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("got %v, want %s", err, c.want)
 				}
 				return
 			}
-			if got := line(ops); got != c.want {
+			if got := line(operations(c.record)); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
@@ -89,17 +102,27 @@ func TestFixturesFail(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"cases: []":                                            "there are none",
-		"cases: [{name: a, hook: on_calls}]":                   `cases[0].hook: there is no hook "on_calls"`,
-		"cases: [{name: a}, {name: a}]":                        `there is another case called "a"`,
-		"cases: [{hook: on_event}]":                            "cases[0]: name is missing",
-		"cases: [{name: a, ops: [{deny: {txt: x}}]}]":          "cases[0].ops[0].deny: it has no txt",
-		"cases: [{name: a, ops: [{deny: {}, hide: {}}]}]":      "one operation, with its name: got 2",
-		"cases: [{name: a, input: {verbatim: {result: '{'}}}]": "cases[0].input.verbatim.result: ",
-		"cases: [{name: a, input: {verbatim: {tool: '{}'}}}]":  "it is no field with JSON text",
-		"cases: [{name: a, input: {tols: x}}]":                 `unknown field "tols"`,
+		"cases: []": "f.yaml:1: cases: there are none: give at least one, with a name",
+		"cases: [{name: a, hook: on_call_reqest}]":                 `f.yaml:1: cases[0].hook: there is no hook "on_call_reqest", did you mean on_call_request?`,
+		"cases:\n- name: a\n- name: a":                             `f.yaml:3: cases[1].name: there is another case called "a"`,
+		"cases:\n- hook: on_event":                                 "f.yaml:2: cases[0].name: required",
+		"cases:\n- name: a\n  ops:\n  - deny: {txt: x}":            "f.yaml:4: cases[0].ops[0].deny.txt: unknown field, did you mean text?",
+		"cases:\n- name: a\n  ops: [{denny: {}}]":                  `f.yaml:3: cases[0].ops[0]: there is no operation "denny", did you mean deny?`,
+		"cases:\n- name: a\n  ops: [{deny: {code: forbiden}}]":     `f.yaml:3: cases[0].ops[0].deny.code: there is no code "forbiden", did you mean forbidden?`,
+		"cases: [{name: a, ops: [{deny: {}, hide: {}}]}]":          "cases[0].ops[0]: want one operation with its fields",
+		"cases: [{name: a, input: {verbatim: {result: '{'}}}]":     "cases[0].input.verbatim.result: not JSON",
+		"cases: [{name: a, input: {verbatim: {tool: '{}'}}}]":      "it is no field with JSON text",
+		"cases:\n- name: a\n  input: {tol: x}":                     `f.yaml:3: cases[0].input.tol: unknown field, did you mean tool?`,
+		"cases:\n- name: a\n  input: {tool: 7}":                    "f.yaml:3: cases[0].input.tool: want text, got a number: put it in quotes",
+		"cases:\n- name: a\n  input: {status: -1}":                 "f.yaml:3: cases[0].input.status: the number is out of range: it must be 0 or more",
+		"grants: [kvs]\ncases: [{name: a}]":                        `f.yaml:1: grants[0]: there is no grant "kvs", did you mean kv?`,
+		"isolation: per_call\ncases: [{name: a}]":                  `f.yaml:1: isolation: there is no isolation "per_call": one of shared, per_request, per_session`,
+		"cases:\n- name: a\n  after: [b]\n- name: b":               `f.yaml:3: cases[0].after[0]: there is no case "b" above this one`,
+		"cases:\n- name: a\n- name: b\n  config: {}\n  after: [a]": `cases[1].after[0]: "a" has another config, grants, keys or isolation`,
+		"cases: [{name: a}]\n---\ncases: []":                       "f.yaml:3: a second document",
+		"":                                                         "f.yaml:1: cases: there are none",
 	} {
-		if _, err := ParseFixtures([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseFixtures("f.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -145,8 +168,9 @@ func FuzzOperations(f *testing.F) {
 	f.Add(arg(abi.OpDeny, abi.ArgText, "no"))
 	f.Add(arg(abi.OpSetPrincipal, abi.ArgRaw, "\x0a\x03ann"))
 	f.Fuzz(func(t *testing.T, record []byte) {
+		in := Input{Tool: "x", Arguments: json.RawMessage("{}"), Items: []Item{{Name: "a"}}}
 		for h := abi.Hook(0); h < abi.Hooks; h++ {
-			if ops, err := operations(h, record, 1); err == nil && line(ops) == "" {
+			if guest.Judge(filterName, in.asked(h, nil), record) == nil && line(operations(record)) == "" {
 				t.Errorf("%x has no text", record)
 			}
 		}

@@ -2,13 +2,15 @@ package plugin
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/source"
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/sdk/abi"
 	"github.com/weir-edge/weir/wasm"
 )
@@ -41,21 +43,39 @@ type Input struct {
 	Verbatim map[string]string `json:"verbatim,omitempty"`
 }
 
-// verbatim puts the texts of Verbatim into their fields.
-func (in *Input) verbatim() error {
-	for name, text := range in.Verbatim {
-		to := map[string]*json.RawMessage{
+// verbatim puts the texts of Verbatim, which stand at a path, into their fields.
+func (in *Input) verbatim(path string, d *source.Document) {
+	for _, name := range slices.Sorted(maps.Keys(in.Verbatim)) {
+		text := in.Verbatim[name]
+		fields := map[string]*json.RawMessage{
 			"requestId": &in.RequestID, "arguments": &in.Arguments, "result": &in.Result, "error": &in.Error, "claims": &in.Claims, "event": &in.Event,
-		}[name]
+		}
+		to := fields[name]
 		if to == nil {
-			return fmt.Errorf(".%s: it is no field with JSON text", name)
+			d.Fault(path+"."+name, "it is no field with JSON text%s", meant(name, slices.Sorted(maps.Keys(fields))))
+			continue
 		}
 		if err := mcp.Valid([]byte(text)); err != nil {
-			return fmt.Errorf(".%s: %w", name, err)
+			d.Fault(path+"."+name, "not JSON: %v", err)
+			continue
 		}
 		*to = json.RawMessage(text)
 	}
-	return nil
+}
+
+// asked is an input as the edge judges answers to it.
+func (in *Input) asked(hook abi.Hook, grants []string) *guest.Asked {
+	q := &guest.Asked{Hook: hook, Tool: in.Tool, Arguments: in.Arguments, Result: in.Result, Failed: in.Error != nil, Grants: grants}
+	for _, item := range in.Items {
+		if item.JSON == nil {
+			item.JSON = json.RawMessage("{}")
+		}
+		q.Items = append(q.Items, item.JSON)
+	}
+	if p := in.Principal; p != nil && p.Subject != "" {
+		q.Identity = &edge.Identity{Subject: p.Subject, Issuer: p.Issuer}
+	}
+	return q
 }
 
 // Principal is who a client is.

@@ -102,32 +102,42 @@ const rounds = 5
 // time given, and returns what it costs. Cases that expect an error, or not to
 // be asked, are left out.
 func Measure(ctx context.Context, m *wasm.Module, f *Fixtures, each time.Duration) ([]Figures, error) {
-	h := &hosts{module: m, open: map[string]*host{}}
-	defer h.close()
 	var all []Figures
 	for i := range f.Cases {
 		c := &f.Cases[i]
 		if c.Hook == "" || c.Error != "" {
 			continue
 		}
-		g := h.of(ctx, c)
-		if g.err != nil {
-			return nil, fmt.Errorf("%s: %w", c.Name, g.err)
-		}
-		hook, _ := abi.HookNamed(c.Hook) // ParseFixtures has looked
-		w, matched := wants(g.guest.Subscriptions(), hook, c.Input.filled(hook))
-		if !matched {
-			continue
-		}
-		g.others = &c.Others
-		one, err := measure(ctx, g.guest, hook, c.Input.Session, c.Input.filled(hook).record(hook, w), each)
+		one, err := c.measure(ctx, m, each)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
-		one.Case, one.Hook = c.Name, c.Hook
-		all = append(all, one)
+		if one != nil {
+			all = append(all, *one)
+		}
 	}
 	return all, nil
+}
+
+// measure measures a case of a guest of its own; nil for one that it is not
+// asked.
+func (c *Case) measure(ctx context.Context, m *wasm.Module, each time.Duration) (*Figures, error) {
+	h := c.start(ctx, m)
+	defer h.close()
+	if h.err != nil {
+		return nil, h.err
+	}
+	if err := h.before(ctx, c); err != nil {
+		return nil, err
+	}
+	hook, record, matched := h.question(c)
+	if !matched {
+		return nil, nil
+	}
+	h.others = &c.Others
+	one, err := measure(ctx, h.guest, hook, h.session(c), record, each)
+	one.Case, one.Hook = c.Name, c.Hook
+	return &one, err
 }
 
 func measure(ctx context.Context, g *wasm.Guest, hook abi.Hook, session string, in []byte, each time.Duration) (Figures, error) {

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
+	"slices"
 
-	"sigs.k8s.io/yaml"
-
+	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/sdk/abi"
 	"github.com/weir-edge/weir/wasm"
 )
@@ -66,43 +66,57 @@ func ReadProject(dir string) (*Project, error) {
 		return nil, err
 	}
 	var p Project
-	if err := yaml.UnmarshalStrict(text, &p); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, plain(err))
-	}
-	if err := p.check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+	d := source.Decode(file, text, &p)
+	p.check(d)
+	if err := d.Err(); err != nil {
+		return nil, err
 	}
 	return &p, nil
 }
 
-func (p *Project) check() error {
+// check judges what plugin.yaml says.
+func (p *Project) check(d *source.Document) {
 	switch {
+	case p.Name == "":
+		d.Fault("name", "required: give the guest a name, such as admins-only")
 	case !projectName.MatchString(p.Name):
-		return fmt.Errorf("name: %q: use small letters, digits and -, at most 63", p.Name)
-	case p.Version == "":
-		return errors.New("version is missing")
-	case p.ABI != "" || p.Hooks != nil:
-		return errors.New("abi and hooks: the module itself says them: leave them out")
+		d.Fault("name", "%q: use small letters, digits and -, at most 63", p.Name)
+	}
+	if p.Version == "" {
+		d.Fault("version", "required: such as 0.1.0")
+	}
+	if p.ABI != "" {
+		d.Fault("abi", "the module itself says it: take it out")
+	}
+	if p.Hooks != nil {
+		d.Fault("hooks", "the module itself says them: take them out")
 	}
 	if _, ok := LanguageNamed(p.Language); p.Language != "" && !ok {
-		return fmt.Errorf("language: there is no %q: one of %s", p.Language, strings.Join(LanguageNames(), ", "))
+		d.Fault("language", "there is no %q%s", p.Language, meant(p.Language, LanguageNames()))
 	}
-	for _, g := range p.Grants {
-		if !contains(grantNames, g) {
-			return fmt.Errorf("grants: there is no %q: one of %s", g, strings.Join(grantNames, ", "))
+	lists := map[string][]string{abi.GrantCredentials: p.Credentials, abi.GrantHTTP: p.HTTP, abi.GrantTools: p.Tools}
+	for i, g := range p.Grants {
+		list, listed := lists[g]
+		switch {
+		case !contains(grantNames, g):
+			d.Fault(fmt.Sprintf("grants[%d]", i), "there is no %q%s", g, meant(g, grantNames))
+		case listed && len(list) == 0:
+			d.Fault(fmt.Sprintf("grants[%d]", i), "%s is granted for what is listed: add the list %s beside grants", g, g)
 		}
 	}
-	for grant, list := range map[string][]string{abi.GrantCredentials: p.Credentials, abi.GrantHTTP: p.HTTP, abi.GrantTools: p.Tools} {
-		if contains(p.Grants, grant) != (len(list) > 0) {
-			return fmt.Errorf("%s: name them here and in grants, or in neither", grant)
+	for _, g := range slices.Sorted(maps.Keys(lists)) {
+		if len(lists[g]) > 0 && !contains(p.Grants, g) {
+			d.Fault(g, "listed and not granted: name %s in grants, too", g)
 		}
 	}
-	for name, value := range map[string]json.RawMessage{"configSchema": p.ConfigSchema, "config": p.Config} {
-		if value != nil && (len(value) == 0 || value[0] != '{') {
-			return fmt.Errorf("%s: it is no object", name)
+	for _, one := range []struct {
+		name  string
+		value json.RawMessage
+	}{{"configSchema", p.ConfigSchema}, {"config", p.Config}} {
+		if one.value != nil && (len(one.value) == 0 || one.value[0] != '{') {
+			d.Fault(one.name, "want a mapping")
 		}
 	}
-	return nil
 }
 
 func contains(list []string, s string) bool {

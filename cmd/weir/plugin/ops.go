@@ -3,14 +3,9 @@ package plugin
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"unicode/utf8"
 
-	"github.com/weir-edge/weir/edge/mcp"
-	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
@@ -60,159 +55,101 @@ var (
 	codes        = []string{"forbidden", "unauthenticated", "invalid", "limited", "not_found"}
 )
 
-// allowed is the table of hooks in ABI.md: the operations that each may use.
-var allowed = [abi.Hooks][]int{
-	abi.OnHTTPRequest:     {abi.OpSetHeader, abi.OpDelHeader, abi.OpRespond, abi.OpDeny, abi.OpSetAttr},
-	abi.Authenticate:      {abi.OpSetPrincipal, abi.OpChallenge, abi.OpDeny},
-	abi.MapIdentity:       {abi.OpSetPrincipal, abi.OpSetAttr, abi.OpDeny},
-	abi.OverrideTools:     overrides,
-	abi.OverridePrompts:   overrides,
-	abi.OverrideResources: overrides,
-	abi.OnCallRequest: {abi.OpSetArg, abi.OpDelArg, abi.OpSetArguments, abi.OpSetTool, abi.OpSetBackend, abi.OpSetHeader, abi.OpDelHeader,
-		abi.OpRespond, abi.OpDeny, abi.OpSetAttr, abi.OpSetCarry, abi.OpLogField},
-	abi.OutgoingAuth:      {abi.OpUseCredential, abi.OpSetHeader, abi.OpDelHeader, abi.OpDeny},
-	abi.OnUpstreamRequest: {abi.OpSetHeader, abi.OpDelHeader},
-	abi.OnCallResponse:    {abi.OpPatchResult, abi.OpDropContent, abi.OpRedact, abi.OpRespond, abi.OpDeny, abi.OpLogField},
-	abi.OnMessage:         {abi.OpDeny, abi.OpPatchResult, abi.OpRedact},
-	abi.OnHTTPResponse:    {abi.OpSetHeader, abi.OpDelHeader},
-	abi.OnSessionStart:    {abi.OpSetAttr, abi.OpDeny},
-	abi.OnSessionEnd:      {abi.OpSetAttr, abi.OpDeny},
+// has says whether an operation has a field.
+func (v verb) has(letter byte) bool {
+	return strings.ContainsRune(strings.ToLower(v.fields), rune(letter))
 }
 
-var overrides = []int{abi.OpRename, abi.OpDescribe, abi.OpHide, abi.OpAnnotate, abi.OpPatchItem, abi.OpSetSchema, abi.OpPinArg, abi.OpHideArg}
+// names are those of the fields of an operation.
+func (v verb) names() []string {
+	var all []string
+	for i := range v.fields {
+		all = append(all, fieldNames[strings.ToLower(v.fields)[i]])
+	}
+	return all
+}
 
-// operations reads what a guest returned. It fails where the edge would call it
-// a breach of the ABI. items is how many the input had.
-func operations(hook abi.Hook, record []byte, items int) ([]any, error) {
+func verbNames() []string {
+	var all []string
+	for _, v := range verbs {
+		if v.name != "" {
+			all = append(all, v.name)
+		}
+	}
+	return all
+}
+
+// operations reads what a guest answered and the edge would carry out.
+func operations(answer []byte) []any {
 	all := []any{}
-	r := abi.Reader{B: record}
+	r := abi.Reader{B: answer}
 	for r.Next() {
 		if r.Num != abi.OpsOp {
 			continue
 		}
-		op, err := operation(hook, r.Data, items)
-		if err != nil {
-			return nil, fmt.Errorf("operation %d: %w", len(all)+1, err)
+		op := abi.Reader{B: r.Data}
+		for op.Next() {
+			if op.Num > 0 && op.Num < len(verbs) {
+				all = append(all, map[string]any{verbs[op.Num].name: verbs[op.Num].read(op.Num, op.Data)})
+			}
 		}
-		all = append(all, op)
 	}
-	if r.Bad {
-		return nil, errors.New("a malformed record of operations")
-	}
-	return all, nil
+	return all
 }
 
-func operation(hook abi.Hook, record []byte, items int) (any, error) {
-	r := abi.Reader{B: record}
-	if !r.Next() || r.Num >= len(verbs) || r.Num == 0 || r.Data == nil {
-		return nil, errors.New("it is none that there is")
-	}
-	op, v, content := r.Num, verbs[r.Num], r.Data
-	if r.Next() || r.Bad {
-		return nil, fmt.Errorf("%s: more than one in one", v.name)
-	}
-	if !slices.Contains(allowed[hook], op) {
-		return nil, fmt.Errorf("%v may not use %s", hook, v.name)
-	}
-	fields, err := v.read(op, content, items)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", v.name, err)
-	}
-	return map[string]any{v.name: fields}, nil
-}
-
-// read returns what an operation holds. Numbers that are absent are zero.
-func (v verb) read(op int, content []byte, items int) (map[string]any, error) {
+// read returns what an operation holds. Numbers that are absent are zero, and
+// fields that the operation does not have are left out, as the edge does.
+func (v verb) read(op int, content []byte) map[string]any {
 	fields := map[string]any{}
 	for letter, name := range fieldNames {
-		if strings.IndexByte("cxi", letter) >= 0 && strings.IndexByte(v.fields, letter) >= 0 {
+		switch {
+		case !v.has(letter):
+		case letter == 'c':
+			fields[name] = codes[0]
+		case letter == 'x' || letter == 'i':
 			fields[name] = json.Number("0")
-			if letter == 'c' {
-				fields[name] = codes[0]
-			}
 		}
 	}
 	r := abi.Reader{B: content}
 	for r.Next() {
 		letter, known := fieldLetters[r.Num]
-		if !known {
+		if !known || !v.has(letter) {
 			continue
 		}
 		name := fieldNames[letter]
-		if !strings.ContainsRune(strings.ToLower(v.fields), rune(letter)) {
-			return nil, fmt.Errorf("it has no %s", name)
-		}
 		switch letter {
 		case 'r':
-			raw, err := rawValue(op, r.Data)
-			if err != nil {
-				return nil, err
-			}
-			fields[name] = raw
+			fields[name] = rawValue(op, r.Data)
 		case 'c':
-			if r.Uint >= uint64(len(codes)) {
-				return nil, fmt.Errorf("there is no code %d", r.Uint)
+			fields[name] = codes[0] // as the edge takes a code that is none
+			if r.Uint < uint64(len(codes)) {
+				fields[name] = codes[r.Uint]
 			}
-			fields[name] = codes[r.Uint]
 		case 'i', 'x':
-			if letter == 'i' && r.Uint >= uint64(items) {
-				return nil, fmt.Errorf("item %d of %d", r.Uint, items)
-			}
 			fields[name] = json.Number(fmt.Sprint(r.Uint))
 		default:
-			if !utf8.Valid(r.Data) {
-				return nil, fmt.Errorf("%s is not UTF-8", name)
-			}
 			fields[name] = string(r.Data)
 		}
 	}
-	if r.Bad {
-		return nil, errors.New("malformed")
-	}
-	for letter, name := range fieldNames {
-		if _, there := fields[name]; !there && strings.IndexByte(v.fields, letter-'a'+'A') >= 0 {
-			return nil, fmt.Errorf("without %s", name)
-		}
-	}
-	return fields, v.check(op, fields)
+	return fields
 }
 
-// check holds an operation to what the edge asks of its content.
-func (v verb) check(op int, fields map[string]any) error {
-	if p, ok := fields["pointer"].(string); ok && p != "" && p[0] != '/' {
-		return fmt.Errorf("%q is no JSON pointer", p)
-	}
-	switch op {
-	case abi.OpSetArguments, abi.OpRespond, abi.OpSetSchema:
-		if _, ok := fields["raw"].(map[string]any); !ok {
-			return errors.New("raw is not an object")
-		}
-	case abi.OpSetHeader, abi.OpDelHeader:
-		name, _ := fields["name"].(string)
-		if !outgoing.IsName(name) {
-			return fmt.Errorf("%q is no name of a header", name)
-		}
-		if outgoing.Restricted(name) {
-			return fmt.Errorf("the edge itself sets header %s", name)
-		}
-	}
-	return nil
-}
-
-func rawValue(op int, raw []byte) (any, error) {
+// rawValue returns the value of a field raw, which the edge has accepted.
+func rawValue(op int, raw []byte) any {
 	switch op {
 	case abi.OpSetCarry:
-		return string(raw), nil
+		return string(raw)
 	case abi.OpSetPrincipal:
-		return principalOf(raw)
+		raw = []byte(line(principalOf(raw)))
 	}
-	if err := mcp.Valid(raw); err != nil {
-		return nil, fmt.Errorf("raw is no JSON: %w", err)
+	v, err := decode(raw)
+	if err != nil {
+		return string(raw)
 	}
-	return decode(raw)
+	return v
 }
 
-func principalOf(record []byte) (any, error) {
+func principalOf(record []byte) Principal {
 	var p Principal
 	r := abi.Reader{B: record}
 	for r.Next() {
@@ -231,14 +168,7 @@ func principalOf(record []byte) (any, error) {
 			p.Issuer = s
 		}
 	}
-	if r.Bad {
-		return nil, errors.New("a malformed principal")
-	}
-	text, err := json.Marshal(p)
-	if err != nil {
-		return nil, err
-	}
-	return decode(text)
+	return p
 }
 
 // decode decodes JSON, with numbers as they are written.

@@ -165,7 +165,7 @@ func outgoing(o *weir.Outgoing) {
 
 func backendRequest(r *weir.BackendRequest) {
 	r.SetHeader("x-request-id", string(r.ID().JSON()))
-	r.DelHeader("cookie")
+	r.DelHeader("x-internal")
 }
 
 func result(r *weir.CallResult) {

@@ -147,7 +147,7 @@ WEIR_HOOK(outgoing_auth, c) {
 
 WEIR_HOOK(on_upstream_request, c) {
     weir_set_header(c, "x-request-id", weir_request_id(c));
-    weir_del_header(c, "cookie");
+    weir_del_header(c, "x-internal");
 }
 
 WEIR_HOOK(on_call_response, c) {

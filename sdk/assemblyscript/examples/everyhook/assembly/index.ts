@@ -129,7 +129,7 @@ weir.onOutgoing((o: weir.Outgoing): void => {
 
 weir.onBackendRequest((r: weir.BackendRequest): void => {
   r.setHeader("x-request-id", r.id.json);
-  r.delHeader("cookie");
+  r.delHeader("x-internal");
 });
 
 weir.onResult((r: weir.CallResult): void => {

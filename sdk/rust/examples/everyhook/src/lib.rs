@@ -131,7 +131,7 @@ fn start(g: &mut Guest, s: &Setup) -> Result<(), String> {
 
     g.on_backend_request(Wants::new(), |r| {
         r.set_header("x-request-id", r.id().json());
-        r.del_header("cookie");
+        r.del_header("x-internal");
     });
 
     g.on_result(Wants::new().pointers(&["/content/0/text"]), |r| {
