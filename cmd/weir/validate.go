@@ -111,9 +111,9 @@ Modules of filters are read and not compiled: "weir doctor" starts them.`,
 }
 
 // leadsOut reports whether something that a set lacks may be in another part of
-// it.
+// it. What holds nothing is no part of anything.
 func leadsOut(r *source.Result) bool {
-	return slices.ContainsFunc(r.Findings, func(f source.Finding) bool { return f.Reason == compile.ReasonNotFound })
+	return len(r.Set.Objects) > 0 && slices.ContainsFunc(r.Findings, func(f source.Finding) bool { return f.Reason == compile.ReasonNotFound })
 }
 
 // contents says what a set without errors holds.
