@@ -2,14 +2,16 @@ package edgetest
 
 import (
 	"bytes"
+	"cmp"
 
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
 // Module is a guest that is put together by hand, in a moment and without a
-// compiler. It subscribes to on_call_request, if it has an Answer or traps there,
-// and else to nothing.
+// compiler. It subscribes to one hook, if it has an Answer or traps there, and else
+// to nothing.
 type Module struct {
+	Hook     string // that it subscribes to; "" for on_call_request
 	Manifest string // JSON text of the section weir.manifest; "" for none
 	Random   bool   // it imports random, which stands behind a grant
 	Sees     string // the header line that it wants to see; "" for none
@@ -31,9 +33,10 @@ func (m Module) Bytes() []byte {
 	const i32, i64 = 0x7f, 0x7e
 	const unreachable, end, constant, constant64 = 0x00, 0x0b, 0x41, 0x42
 	hooked := m.Traps || m.Answer != nil
+	hook := cmp.Or(m.Hook, abi.OnCallRequest.String())
 	var asks []byte
 	if hooked {
-		asks = abi.AppendString(nil, abi.SubHook, abi.OnCallRequest.String())
+		asks = abi.AppendString(nil, abi.SubHook, hook)
 		if m.Sees != "" {
 			asks = abi.AppendString(asks, abi.SubHeader, m.Sees)
 		}
@@ -63,7 +66,7 @@ func (m Module) Bytes() []byte {
 				body = append(add, body...)
 			}
 		}
-		bodies, exports, types = append(bodies, body), append(exports, abi.OnCallRequest.Export()), append(types, 2)
+		bodies, exports, types = append(bodies, body), append(exports, "weir_"+hook), append(types, 2)
 	}
 
 	// 2. The sections.

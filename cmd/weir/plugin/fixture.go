@@ -121,7 +121,7 @@ func ParseFixtures(file string, text []byte) (*Fixtures, error) {
 	if len(f.Cases) == 0 && d.Err() == nil {
 		d.Fault("cases", "there are none: give at least one, with a name")
 	}
-	f.among("", f.Grants, f.Isolation, d)
+	checkNames("", f.Grants, f.Isolation, d)
 	byName := map[string]*Case{}
 	for i := range f.Cases {
 		c := &f.Cases[i]
@@ -130,8 +130,9 @@ func ParseFixtures(file string, text []byte) (*Fixtures, error) {
 	return &f, d.Err()
 }
 
-// among checks the names of grants and of an isolation.
-func (*Fixtures) among(path string, grants []string, isolation string, d *source.Document) {
+// checkNames checks the names of grants and of an isolation, whose fields stand
+// under a path.
+func checkNames(path string, grants []string, isolation string, d *source.Document) {
 	for i, g := range grants {
 		if !contains(grantNames, g) {
 			d.Fault(fmt.Sprintf("%sgrants[%d]", path, i), "there is no grant %q%s", g, meant(g, grantNames))
@@ -166,7 +167,7 @@ func (c *Case) check(path string, f *Fixtures, byName map[string]*Case, d *sourc
 	if _, ok := abi.HookNamed(c.Hook); c.Hook != "" && !ok {
 		d.Fault(path+".hook", "there is no hook %q%s", c.Hook, meant(c.Hook, hookNames()))
 	}
-	f.among(path+".", c.Grants, c.Isolation, d)
+	checkNames(path+".", c.Grants, c.Isolation, d)
 	if c.Config == nil {
 		c.Config = f.Config
 	}

@@ -176,3 +176,21 @@ func FuzzOperations(f *testing.F) {
 		}
 	})
 }
+
+// FuzzFixtures reads what may be no fixtures: every error says where.
+func FuzzFixtures(f *testing.F) {
+	f.Add("cases:\n- {name: a, hook: on_call_request, input: {tool: x, verbatim: {result: '{}'}}, ops: [{deny: {code: limited}}]}\n- {name: b, after: [a]}")
+	f.Add("grants: [kv]\nisolation: shared\ncases: [{name: a, metrics: {x: 1}, subscriptions: [{hook: on_event, inlineLimit: 1}]}]")
+	f.Add("a: &a [*a]")
+	f.Fuzz(func(t *testing.T, text string) {
+		_, err := ParseFixtures("f.yaml", []byte(text))
+		if err == nil {
+			return
+		}
+		for line := range strings.Lines(err.Error()) {
+			if !strings.HasPrefix(line, "f.yaml:") {
+				t.Errorf("no place in %q", line)
+			}
+		}
+	})
+}
