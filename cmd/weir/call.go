@@ -18,10 +18,10 @@ import (
 
 func (a *app) callCommand() *cobra.Command {
 	var r *remote
-	var arguments string
+	var given string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "call [URL] TOOL",
+		Use:   "call [URL] TOOL [KEY=VALUE...]",
 		Short: "Call a tool of an MCP server",
 		Long: `Call a tool of an MCP server and print what it answers: text as text, structured
 content as JSON. Progress and log messages go to standard error. When the server
@@ -30,55 +30,97 @@ that you decline.
 
 ` + remoteHelp + `
 
-The arguments are a JSON object, @FILE to read one from a file, or - to read it
-from standard input.
+` + wordsHelp + `
+
+In place of words there may be one JSON object, or --args with an object, with
+@FILE to read it from a file, or with - to read it from standard input. A tool
+that the server does not list can be called in these ways only.
 
 With --json the result is printed as the server sent it, byte for byte.
 
 Exit codes: 3 the tool reports a failure, 4 the server answered with an error,
 5 no talking to the server.`,
-		Example: `  weir call echo --args '{"text":"hello"}'
-  weir call countdown --args '{"from":5}'
+		Example: `  weir call echo text=hello
+  weir call countdown from=5
   weir call ask_name
-  weir call http://127.0.0.1:4483/mcp add --args '{"a":2,"b":40}' --json
+  weir call http://127.0.0.1:4483/mcp add a=2 b=40 --json
+  weir call search query=boats tags=old tags=sail filter.since=1890 limits:='{"rows":5}'
   weir call https://mcp.example.com/mcp search --args @query.json --header 'X-Team: blue'`,
 		Args: func(cmd *cobra.Command, args []string) error {
+			_, rest := destination(args)
 			switch {
 			case len(args) == 0:
 				return usagef("name a tool: `weir tools` lists what there is")
-			case len(args) == 1 && isURL(args[0]):
+			case len(rest) == 0:
 				return usagef("name a tool too: `weir tools %s` lists what there is", args[0])
-			case len(args) == 2 && !isURL(args[0]):
-				return usagef("%q is not a URL: write `weir call URL %s`, and arguments as --args '{\"name\":\"value\"}'", args[0], args[1])
-			case len(args) > 2:
-				return usagef("%q is one word too many: arguments are given as --args '{\"name\":\"value\"}'", args[2])
+			case len(rest) > 1 && cmd.Flags().Changed("args"):
+				return usagef("--args and words are two ways to say one thing: leave one out")
+			case len(rest) == 2 && strings.HasPrefix(rest[1], "{"):
+				return nil
 			}
-			return nil
+			_, err := wordsOf(rest[1:])
+			return err
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			target, tool := homeURL(), args[0]
-			if len(args) == 2 {
-				target, tool = args[0], args[1]
+			target, rest := destination(args)
+			tool, rest := rest[0], rest[1:]
+			if len(rest) == 1 && strings.HasPrefix(rest[0], "{") {
+				given, rest = rest[0], nil
 			}
-			given, err := a.arguments(arguments)
+			arguments, err := a.arguments(given)
 			if err != nil {
 				return err
 			}
 			return a.with(cmd, r, target, func(ctx context.Context, c *client.Client) error {
-				result, err := c.CallTool(ctx, tool, given)
+				if len(rest) > 0 {
+					if arguments, err = a.typed(ctx, cmd, c, tool, rest); err != nil {
+						return err
+					}
+				}
+				result, err := c.CallTool(ctx, tool, arguments)
 				if err != nil {
-					return unknownTool(ctx, c, tool, err)
+					return unknown(ctx, err, tool, c.Tools, "tools", "name")
 				}
 				return a.showResult(cmd, tool, result, asJSON)
 			})
 		},
 	}
 	r = addRemoteFlags(cmd)
-	cmd.Flags().StringVar(&arguments, "args", "{}", "arguments of the tool: a `JSON` object, @FILE, or - for standard input")
+	cmd.Flags().StringVar(&given, "args", "{}", "arguments of the tool: a `JSON` object, @FILE, or - for standard input")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as the server sent it")
 	mustRegister(cmd, "args", nil)
 	return cmd
+}
+
+// typed makes the arguments of a tool from words, by the definition that the
+// server lists.
+func (a *app) typed(ctx context.Context, cmd *cobra.Command, c *client.Client, tool string, given []string) ([]byte, error) {
+	pages, err := c.Tools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	definition := client.Find(pages, "tools", tool)
+	if definition == nil {
+		_, known := listed(pages, "tools", "name")
+		return nil, usagef("the server lists no tool %q%s", edge.Brief(tool), didYouMean(tool, known, "`weir tools` lists what there is; with --args it can be called all the same"))
+	}
+	return a.form(cmd, fmt.Sprintf("tool %q", edge.Brief(tool)), mcp.Lookup(definition, "inputSchema"), given)
+}
+
+// form makes arguments from words by a schema, and warns of those that it does
+// not know.
+func (a *app) form(cmd *cobra.Command, what string, schema []byte, given []string) ([]byte, error) {
+	words, err := wordsOf(given)
+	if err != nil {
+		return nil, err
+	}
+	f := form{what: what, schema: schema}
+	arguments, warnings, err := f.arguments(words)
+	for _, w := range warnings {
+		fmt.Fprintf(a.err, "%s: %s\n", cmd.CommandPath(), firstLine(w))
+	}
+	return arguments, err
 }
 
 // arguments reads the value of --args. The bytes go to the server unchanged.
@@ -117,7 +159,7 @@ func (a *app) showResult(cmd *cobra.Command, tool string, result []byte, asJSON 
 	} else {
 		out := a.out
 		if isError {
-			fmt.Fprintf(a.err, "%s: the tool %q reports a failure:\n", cmd.CommandPath(), tool)
+			fmt.Fprintln(a.err, a.paint(a.err, wrong, fmt.Sprintf("%s: the tool %q reports a failure:", cmd.CommandPath(), tool)))
 			out = a.err
 		}
 		text := readable(result)
@@ -137,40 +179,48 @@ func (a *app) showResult(cmd *cobra.Command, tool string, result []byte, asJSON 
 // readable writes a result as text.
 func readable(result []byte) string {
 	var b strings.Builder
-	line := func(s string) {
-		b.WriteString(s)
-		if !strings.HasSuffix(s, "\n") {
-			b.WriteByte('\n')
-		}
-	}
 	structured := mcp.Lookup(result, "structuredContent")
 	for _, content := range mcp.Elements(mcp.Lookup(result, "content")) {
-		text := func(path ...string) string { return mcp.String(mcp.Lookup(content, path...)) }
-		switch kind := text("type"); kind {
-		case "text":
-			// Servers repeat structured content as text for older clients.
-			if structured == nil || !sameJSON([]byte(text("text")), structured) {
-				line(text("text"))
-			}
-		case "image", "audio":
-			line(fmt.Sprintf("[%s, %s, %d bytes]", kind, text("mimeType"), len(text("data"))/4*3-strings.Count(text("data"), "=")))
-		case "resource_link":
-			line(strings.TrimSpace(fmt.Sprintf("[resource %s] %s", text("uri"), text("name"))))
-		case "resource":
-			if inner := text("resource", "text"); inner != "" {
-				line(inner)
-				break
-			}
-			line(fmt.Sprintf("[resource %s, %s]", text("resource", "uri"), text("resource", "mimeType")))
-		default:
-			line(indented(content))
+		// Servers repeat structured content as text for older clients.
+		if said := mcp.String(mcp.Lookup(content, "text")); structured == nil || !sameJSON([]byte(said), structured) {
+			b.WriteString(line(contentText(content)))
 		}
 	}
 	if structured != nil {
-		line(indented(structured))
+		b.WriteString(line(indented(structured)))
 	}
 	return b.String()
 }
+
+// line is a text with a line end.
+func line(s string) string {
+	if strings.HasSuffix(s, "\n") {
+		return s
+	}
+	return s + "\n"
+}
+
+// contentText writes one content of a result or a message.
+func contentText(content []byte) string {
+	text := func(path ...string) string { return mcp.String(mcp.Lookup(content, path...)) }
+	switch kind := text("type"); kind {
+	case "text":
+		return text("text")
+	case "image", "audio":
+		return fmt.Sprintf("[%s, %s, %d bytes]", kind, text("mimeType"), decodedSize(text("data")))
+	case "resource_link":
+		return strings.TrimSpace(fmt.Sprintf("[resource %s] %s", text("uri"), text("name")))
+	case "resource":
+		if inner := text("resource", "text"); inner != "" {
+			return inner
+		}
+		return fmt.Sprintf("[resource %s, %s]", text("resource", "uri"), text("resource", "mimeType"))
+	}
+	return indented(content)
+}
+
+// decodedSize is how many bytes a text in base64 stands for.
+func decodedSize(data string) int { return len(data)/4*3 - strings.Count(data, "=") }
 
 // indented writes JSON text with two spaces for each level; numbers and the
 // order of names stay.

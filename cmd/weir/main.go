@@ -84,7 +84,7 @@ answered with an error, 5 the server could not be reached; for 10 to 41 see
 "weir doctor --help".`,
 		Example: `  weir serve
   weir tools
-  weir call echo --args '{"text":"hello"}'`,
+  weir call echo text=hello`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -151,21 +151,51 @@ func (a *app) end(cmd *cobra.Command, err error) int {
 	case errors.As(err, &said):
 		return said.code
 	}
+	isConnection, isProtocol := errors.As(err, &connection), errors.As(err, &protocol)
+	next := ""
+	switch {
+	case isConnection:
+		next = connection.Next
+	case isProtocol:
+		next = protocol.Next
+	}
 	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintf(a.err, "%s: %s\n", cmd.CommandPath(), edge.Clean(strings.TrimSuffix(line, "\n")))
+		line = edge.Clean(strings.TrimSuffix(line, "\n"))
+		if said, ok := strings.CutSuffix(line, next); ok {
+			line = said + a.paint(a.err, advice, next)
+		}
+		fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, wrong, cmd.CommandPath()+":"), line)
 	}
 	switch {
 	case errors.As(err, &usage):
-		fmt.Fprintf(a.err, "See `%s --help`.\n", cmd.CommandPath())
+		fmt.Fprintln(a.err, a.paint(a.err, dim, fmt.Sprintf("See `%s --help`.", cmd.CommandPath())))
 		return exitUsage
-	case errors.As(err, &connection):
+	case isConnection:
+		a.more(cmd, connection.Asks, connection.Body)
 		return exitConnection
-	case errors.As(err, &protocol):
+	case isProtocol:
+		a.more(cmd, "", string(protocol.More))
 		return exitProtocol
 	case errors.Is(err, errInterrupted):
 		return exitSignal + 2
 	}
 	return exitFault
+}
+
+// more prints what a server answered when it refused: which credential it asks
+// for, and with -v its words.
+func (a *app) more(cmd *cobra.Command, asks, body string) {
+	if asks != "" {
+		fmt.Fprintln(a.err, a.paint(a.err, dim, "The server asks for "+edge.Clean(asks)))
+	}
+	verbose := cmd.Flags().Lookup("verbose")
+	switch body = strings.TrimSpace(edge.Clean(body)); {
+	case verbose == nil || body == "":
+	case verbose.Value.String() == "true":
+		fmt.Fprintln(a.err, a.paint(a.err, dim, "The server said: "+body))
+	default:
+		fmt.Fprintln(a.err, a.paint(a.err, dim, "With -v you see what the server said."))
+	}
 }
 
 func unknownCommand(root *cobra.Command, args []string) error {

@@ -303,6 +303,7 @@ func TestCompletion(t *testing.T) {
 		{"schema MCPServ", "MCPServer MCPServerEntry"},
 		{"serve --ppr", ""},
 		{"st", "status"},
+		{"call echo --era ", "auto legacy modern"},
 		{"status --in", "--interval"},
 		{"status --admin ", ""},
 		{"doctor --log-level ", "debug info warn error"},

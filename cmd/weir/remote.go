@@ -57,6 +57,7 @@ func addAccessFlags(cmd *cobra.Command) *remote {
 	f.StringArrayVar(&r.headers, "header", nil, "`HEADER` of every request, as \"NAME: VALUE\"; may be repeated")
 	f.StringVar(&r.tokenFile, "bearer-token-file", "", "`FILE` with a token, sent as Authorization: Bearer")
 	f.StringVar(&r.ca, "ca", "", "`FILE` of certificate authorities in PEM to trust in addition to those of the system")
+	f.BoolP("verbose", "v", false, "when the server refuses, also print what it said")
 	mustRegister(cmd, "header", nil)
 	return r
 }
@@ -233,23 +234,88 @@ func (a *app) notified(m *mcp.Message) {
 	}
 }
 
-// unknownTool adds the nearest name to an error about a tool that the server
-// does not list.
-func unknownTool(ctx context.Context, c *client.Client, name string, err error) error {
+// destination divides the words of a command into a URL, or the home URL, and
+// the rest.
+func destination(args []string) (target string, rest []string) {
+	if len(args) > 0 && isURL(args[0]) {
+		return args[0], args[1:]
+	}
+	return homeURL(), args
+}
+
+// listing makes a command that prints what a server lists: list fetches the
+// pages, and show prints them for people.
+func (a *app) listing(cmd *cobra.Command, list func(*client.Client, context.Context) ([][]byte, error), show func(*client.Client, [][]byte) error) *cobra.Command {
+	var asJSON bool
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return usagef("%q is one word too many: one URL is enough", args[1])
+		}
+		return nil
+	}
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	r := addRemoteFlags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the results as the server sent them")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		target := homeURL()
+		if len(args) == 1 {
+			target = args[0]
+		}
+		return a.with(cmd, r, target, func(ctx context.Context, c *client.Client) error {
+			pages, err := list(c, ctx)
+			if err != nil {
+				return err
+			}
+			if !asJSON {
+				return show(c, pages)
+			}
+			for _, page := range pages {
+				if _, err := fmt.Fprintf(a.out, "%s\n", page); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return cmd
+}
+
+// table prints rows about things, the name of each first, or that the server
+// offers none.
+func (a *app) table(rows [][]string, things string) error {
+	if rows == nil {
+		_, err := fmt.Fprintf(a.err, "The server offers no %s.\n", things)
+		return err
+	}
+	for _, row := range rows {
+		row[0] = a.paint(a.out, bold, row[0])
+	}
+	return writeTable(a.out, rows)
+}
+
+// listed returns what pages of a list hold in a member, and the texts by which
+// each of them is known.
+func listed(pages [][]byte, kind, name string) (things [][]byte, names []string) {
+	for _, page := range pages {
+		for _, thing := range mcp.Elements(mcp.Lookup(page, kind)) {
+			things = append(things, thing)
+			names = append(names, mcp.String(mcp.Lookup(thing, name)))
+		}
+	}
+	return things, names
+}
+
+// unknown adds the nearest name to an error about one that the server does not
+// list.
+func unknown(ctx context.Context, err error, name string, list func(context.Context) ([][]byte, error), kind, member string) error {
 	refused := new(client.ProtocolError)
-	if !errors.As(err, &refused) || refused.Code != mcp.CodeInvalidParams {
+	if !errors.As(err, &refused) || refused.Code != mcp.CodeInvalidParams && refused.Code != mcp.CodeResourceNotFound {
 		return err
 	}
-	pages, failed := c.Tools(ctx)
-	if failed != nil {
+	pages, failed := list(ctx)
+	_, known := listed(pages, kind, member)
+	if failed != nil || slices.Contains(known, name) {
 		return err
 	}
-	var known []string
-	for _, tool := range toolsOf(pages) {
-		known = append(known, mcp.String(mcp.Lookup(tool, "name")))
-	}
-	if slices.Contains(known, name) {
-		return err
-	}
-	return fmt.Errorf("%w%s", err, didYouMean(name, known, "`weir tools` lists what there is"))
+	return fmt.Errorf("%w%s", err, didYouMean(name, known, "`weir "+kind+"` lists what there is"))
 }

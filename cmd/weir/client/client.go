@@ -53,8 +53,9 @@ type Client struct {
 	o       Options
 	link    link
 	era     mcp.Era
-	version string // the revision that both sides speak
-	ids     int    // of requests so far
+	version string   // the revision that both sides speak
+	ids     int      // of requests so far
+	tools   [][]byte // pages of the last tools/list; nil before one
 }
 
 // link carries messages to a server and back. send returns the answer to a
@@ -76,6 +77,7 @@ type outgoing struct {
 type answer struct {
 	*mcp.Message
 	status int
+	after  string // Retry-After; empty for none
 }
 
 const (
@@ -108,11 +110,47 @@ func (c *Client) Close() {
 
 // Tools returns the results of tools/list, one for each page.
 func (c *Client) Tools(ctx context.Context) ([][]byte, error) {
+	pages, err := c.list(ctx, "tools/list")
+	if err == nil {
+		c.tools = pages
+	}
+	return pages, err
+}
+
+// Resources returns the results of resources/list and then those of
+// resources/templates/list, one for each page; none of a list that the server
+// does not have.
+func (c *Client) Resources(ctx context.Context) ([][]byte, error) {
+	pages, err := c.offered(ctx, "resources/list")
+	if err != nil {
+		return pages, err
+	}
+	templates, err := c.offered(ctx, "resources/templates/list")
+	return append(pages, templates...), err
+}
+
+// Prompts returns the results of prompts/list, one for each page; none when the
+// server does not have that list.
+func (c *Client) Prompts(ctx context.Context) ([][]byte, error) {
+	return c.offered(ctx, "prompts/list")
+}
+
+// offered is list of what a server need not have.
+func (c *Client) offered(ctx context.Context, method string) ([][]byte, error) {
+	pages, err := c.list(ctx, method)
+	if refused := new(ProtocolError); errors.As(err, &refused) && refused.Code == mcp.CodeMethodNotFound {
+		return nil, nil
+	}
+	return pages, err
+}
+
+// list returns the results of a method that lists, one for each page.
+func (c *Client) list(ctx context.Context, method string) ([][]byte, error) {
 	var pages [][]byte
 	params := []byte(`{}`)
 	seen := map[string]bool{}
 	for len(pages) < maxPages {
-		page, err := c.request(ctx, "tools/list", params, nil)
+		page, err := c.request(ctx, method, params, nil)
 		if err != nil {
 			return pages, err
 		}
@@ -123,12 +161,23 @@ func (c *Client) Tools(ctx context.Context) ([][]byte, error) {
 			return pages, nil
 		}
 		if seen[string(cursor)] {
-			return pages, &ConnectionError{What: "the server's list of tools does not end: it gave the same cursor twice", Next: "report this to whoever runs the server"}
+			return pages, &ConnectionError{What: "the answers to " + method + " do not end: the server gave the same cursor twice", Next: "report this to whoever runs the server"}
 		}
 		seen[string(cursor)] = true
 		params = mcp.Change(nil, nil, mcp.Raw("cursor", cursor))
 	}
-	return pages, &ConnectionError{What: fmt.Sprintf("the server's list of tools has more than %d pages", maxPages), Next: "report this to whoever runs the server"}
+	return pages, &ConnectionError{What: fmt.Sprintf("%s has more than %d pages", method, maxPages), Next: "report this to whoever runs the server"}
+}
+
+// Read reads a resource and returns the result.
+func (c *Client) Read(ctx context.Context, uri string) ([]byte, error) {
+	return c.ask(ctx, "resources/read", mcp.Change(nil, nil, text("uri", uri)), nil)
+}
+
+// Prompt gets a prompt and returns the result. arguments is JSON text of an
+// object of strings.
+func (c *Client) Prompt(ctx context.Context, name string, arguments []byte) ([]byte, error) {
+	return c.ask(ctx, "prompts/get", mcp.Change(nil, nil, text("name", name), mcp.Raw("arguments", arguments)), nil)
 }
 
 // CallTool calls a tool and returns its result. arguments is JSON text of an
@@ -140,11 +189,14 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments []byte) ([
 		// The revision wants some arguments repeated in headers, and only the
 		// tool's definition says which. A list that fails leaves the call to
 		// say what is wrong.
-		pages, err := c.Tools(ctx)
+		var err error
+		if c.tools == nil {
+			_, err = c.Tools(ctx)
+		}
 		if unreachable := new(ConnectionError); errors.As(err, &unreachable) {
 			return nil, err
 		}
-		if tool := find(pages, name); tool != nil {
+		if tool := Find(c.tools, "tools", name); tool != nil {
 			if header, err = paramHeaders(mcp.Lookup(tool, "inputSchema"), arguments); err != nil {
 				return nil, &ProtocolError{Method: "tools/call", Message: fmt.Sprintf("the definition of tool %q is not valid: %s", name, err)}
 			}
@@ -153,13 +205,13 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments []byte) ([
 	return c.ask(ctx, "tools/call", params, header)
 }
 
-// find returns the definition of a tool in pages of tools/list; nil when it is
-// not there.
-func find(pages [][]byte, name string) []byte {
+// Find returns the thing of a name in pages of a list, kind being the member of
+// a page that holds them; nil when it is not there.
+func Find(pages [][]byte, kind, name string) []byte {
 	for _, page := range pages {
-		for _, tool := range mcp.Elements(mcp.Lookup(page, "tools")) {
-			if mcp.String(mcp.Lookup(tool, "name")) == name {
-				return tool
+		for _, thing := range mcp.Elements(mcp.Lookup(page, kind)) {
+			if mcp.String(mcp.Lookup(thing, "name")) == name {
+				return thing
 			}
 		}
 	}
@@ -233,7 +285,7 @@ func (c *Client) request(ctx context.Context, method string, params []byte, head
 		return nil, err
 	}
 	if a.Kind == mcp.Failure {
-		return nil, failed(method, a.Message)
+		return nil, failed(method, a)
 	}
 	return a.Result.Of(a.Raw), nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -606,9 +607,9 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{"TLS to a plain server", strings.Replace(plain, "http:", "https:", 1), "it does not speak TLS: write http:// instead of https://"},
 		{"a certificate of nobody", secure.URL, "its certificate is not trusted"},
 		{"redirect", answering(status(307, "", "", "Location", "https://u:p@new.example/mcp?x=y")), "points to https://new.example/mcp: name that place as the URL"},
-		{"no token", answering(status(401, "text/plain", "", "WWW-Authenticate", "Bearer scope=\"a\"")), `asking for Bearer scope="a": give a token with --bearer-token-file`},
-		{"forbidden", answering(status(403, "text/plain", "no\x1b[2J")), "answered 403 Forbidden (no[2J): ask whoever runs"},
-		{"too often", answering(status(429, "text/plain", "", "Retry-After", "7")), "try again in 7 seconds"},
+		{"no token", answering(status(401, "text/plain", "", "WWW-Authenticate", "Bearer scope=\"a\"")), "answered 401 Unauthorized: give a token with --bearer-token-file"},
+		{"forbidden", answering(status(403, "text/plain", "no\x1b[2J")), "answered 403 Forbidden: ask whoever runs"},
+		{"too often", answering(status(429, "text/plain", "", "Retry-After", "7")), "answered 429 Too Many Requests: try again in 7 s"},
 		{"busy", answering(status(503, "text/plain", "")), "try again later"},
 		{"teapot", answering(status(418, "text/plain", "")), "check that the URL is one of an MCP server"},
 		{"not JSON", answering(status(200, "application/json", "{")), "sent what is no message of MCP"},
@@ -624,6 +625,79 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	_, err := dial(t, Options{URL: answering(status(200, "application/json", `{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"bad day","data":{"x":1}}}`)), Era: Legacy})
 	if want := `initialize: bad day (error -32603): {"x":1}`; fmt.Sprint(err) != want {
 		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+// TestZ23TryAgain says when to try again, whichever way a server says it, and
+// keeps what else it said for whoever asks.
+func TestZ23TryAgain(t *testing.T) {
+	const limited = `{"jsonrpc":"2.0","id":ID,"error":{"code":429,"message":"too often","data":%s}}`
+	for _, test := range []struct{ name, header, data, want string }{
+		{"data", "", `{"retryAfterSeconds":60}`, "try again in 60 s"},
+		{"data before header", "5", `{"retryAfterSeconds":60}`, "try again in 60 s"},
+		{"header", "5", `{"x":1}`, `{"x":1}: try again in 5 s`},
+		{"neither", "", `{"x":1}`, `{"x":1}: try again later`},
+		{"a part of a second", "", `{"retryAfterSeconds":0.2}`, "try again in 1 s"},
+		{"minutes", "", `{"retryAfterSeconds":121}`, "try again in 3 min"},
+		{"hours", "86400", `{}`, "{}: try again in 24 h"},
+		{"a past date", "Mon, 02 Jan 2006 15:04:05 GMT", `{}`, "{}: try again in 1 s"},
+		{"negative", "-3", `{}`, "{}: try again later"},
+		{"for ever", "1e300", `{}`, "{}: try again later"},
+		{"no number", "soon", `{}`, "{}: try again later"},
+		{"text", "", `{"retryAfterSeconds":"7"}`, "try again later"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			url := fake{"initialize": result(initialized), "tools/call": status(429, "application/json", fmt.Sprintf(limited, test.data), "Retry-After", test.header)}.start(t)
+			_, err := mustDial(t, Options{URL: url, Era: Legacy}).CallTool(t.Context(), "x", []byte(`{}`))
+			if want := "tools/call: too often (error 429): " + test.want; fmt.Sprint(err) != want {
+				t.Errorf("error %v, want %s", err, want)
+			}
+			if e := new(ProtocolError); !errors.As(err, &e) || string(e.Data)+string(e.More) != test.data {
+				t.Errorf("data %s", e.Data)
+			}
+		})
+	}
+	url := fake{"initialize": status(401, "text/plain", "no\x1b[2J", "WWW-Authenticate", `Bearer scope="a"`)}.start(t)
+	_, err := dial(t, Options{URL: url, Era: Legacy})
+	if e := new(ConnectionError); !errors.As(err, &e) || e.Asks != `Bearer scope="a"` || e.Body != "no\x1b[2J" || strings.Contains(err.Error(), "Bearer") {
+		t.Errorf("error %#v", err)
+	}
+	url = fake{"initialize": status(403, "application/json", `{"jsonrpc":"2.0","id":ID,"error":{"code":403,"message":"not you"}}`)}.start(t)
+	if _, err := dial(t, Options{URL: url, Era: Legacy}); fmt.Sprint(err) != "initialize: not you (error 403): ask whoever runs the server for access" {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestZ23Lists reads the lists of resources and prompts page by page, and takes
+// a server without one of them for one that has nothing on it.
+func TestZ23Lists(t *testing.T) {
+	pages := func(kind string) func(http.ResponseWriter, *http.Request, *mcp.Message) {
+		return func(w http.ResponseWriter, r *http.Request, m *mcp.Message) {
+			if !m.Get("cursor").OK() {
+				result(`{"`+kind+`":[{"name":"a"}],"nextCursor":"2"}`)(w, r, m)
+				return
+			}
+			result(`{"`+kind+`":[{"name":"b"}]}`)(w, r, m)
+		}
+	}
+	all := fake{
+		"initialize":               result(initialized),
+		"resources/list":           pages("resources"),
+		"resources/templates/list": pages("resourceTemplates"),
+		"prompts/list":             pages("prompts"),
+	}
+	for _, test := range []struct {
+		without            string
+		resources, prompts int // pages
+	}{{"", 4, 2}, {"resources/list", 2, 2}, {"resources/templates/list", 2, 2}, {"prompts/list", 4, 0}} {
+		f := maps.Clone(all)
+		delete(f, test.without)
+		c := mustDial(t, Options{URL: f.start(t), Era: Legacy})
+		resources, err := c.Resources(t.Context())
+		prompts, err2 := c.Prompts(t.Context())
+		if err != nil || err2 != nil || len(resources) != test.resources || len(prompts) != test.prompts {
+			t.Errorf("without %q: %q, %v, %q, %v", test.without, resources, err, prompts, err2)
+		}
 	}
 }
 

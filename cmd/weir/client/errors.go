@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -23,6 +24,8 @@ type ProtocolError struct {
 	Code    int // of JSON-RPC; 0 when the server gave none
 	Message string
 	Data    []byte // JSON text; nil for none
+	Next    string // what to do; empty when the message has to say it
+	More    []byte // JSON text of data that Next tells; nil for none
 }
 
 func (e *ProtocolError) Error() string {
@@ -33,12 +36,47 @@ func (e *ProtocolError) Error() string {
 	if e.Data != nil {
 		out += ": " + string(e.Data)
 	}
+	if e.Next != "" {
+		out += ": " + e.Next
+	}
 	return out
 }
 
-// failed makes an error of a message of kind Failure.
-func failed(method string, m *mcp.Message) *ProtocolError {
-	return &ProtocolError{Method: method, Code: m.Code(), Message: m.Text("message"), Data: m.Get("data").Of(m.Raw)}
+// failed makes an error of an answer of kind Failure.
+func failed(method string, a answer) *ProtocolError {
+	e := &ProtocolError{Method: method, Code: a.Code(), Message: a.Text("message"), Data: a.Get("data").Of(a.Raw)}
+	after := a.after
+	if seconds := mcp.Lookup(e.Data, "retryAfterSeconds"); seconds != nil {
+		after = string(seconds)
+		e.Data, e.More = nil, e.Data
+	}
+	switch {
+	case after != "" || a.status == http.StatusTooManyRequests:
+		e.Next = later(after)
+	case a.status == http.StatusForbidden:
+		e.Next = askForAccess
+	}
+	return e
+}
+
+const askForAccess = "ask whoever runs the server for access"
+
+// later says when to try again, of a value as Retry-After has it (RFC 9110
+// §10.2.3): seconds, or a date.
+func later(after string) string {
+	seconds, err := strconv.ParseFloat(after, 64)
+	if date, wrong := http.ParseTime(after); wrong == nil {
+		seconds, err = max(1, time.Until(date).Seconds()), nil
+	}
+	switch seconds = math.Ceil(seconds); {
+	case err != nil || !(seconds > 0 && seconds < 1e9):
+		return "try again later"
+	case seconds <= 120:
+		return fmt.Sprintf("try again in %.0f s", seconds)
+	case seconds <= 7200:
+		return fmt.Sprintf("try again in %.0f min", math.Ceil(seconds/60))
+	}
+	return fmt.Sprintf("try again in %.0f h", math.Ceil(seconds/3600))
 }
 
 // ConnectionError says that there was no talking to the server, and what to do
@@ -48,7 +86,9 @@ type ConnectionError struct {
 	Status int // of HTTP; 0 when there was no answer
 	What   string
 	Next   string
-	Err    error // nil when the server answered
+	Asks   string // the credential that the server asks for (WWW-Authenticate)
+	Body   string // the start of what the server answered, which may be long
+	Err    error  // nil when the server answered
 }
 
 func (e *ConnectionError) Error() string {
@@ -111,9 +151,12 @@ func unreachable(ctx context.Context, target string, silence time.Duration, err 
 
 // refused explains an HTTP answer that is no message.
 func refused(target string, r *http.Response, body []byte) *ConnectionError {
-	e := &ConnectionError{URL: shown(target), Status: r.StatusCode, What: fmt.Sprintf("answered %d %s", r.StatusCode, http.StatusText(r.StatusCode))}
-	if said := firstLine(body); said != "" && !strings.Contains(r.Header.Get("Content-Type"), "html") {
-		e.What += fmt.Sprintf(" (%s)", said)
+	e := &ConnectionError{
+		URL:    shown(target),
+		Status: r.StatusCode,
+		What:   strings.TrimSpace(fmt.Sprintf("answered %d %s", r.StatusCode, http.StatusText(r.StatusCode))),
+		Asks:   firstLine([]byte(r.Header.Get("WWW-Authenticate"))),
+		Body:   strings.ToValidUTF8(string(body), ""),
 	}
 	switch s := r.StatusCode; {
 	case s >= 300 && s < 400:
@@ -121,18 +164,12 @@ func refused(target string, r *http.Response, body []byte) *ConnectionError {
 		e.What = fmt.Sprintf("answered %d and points to %s", s, shown(r.Header.Get("Location")))
 	case s == http.StatusUnauthorized:
 		e.Next = "give a token with --bearer-token-file, or a header with --header"
-		if challenge := firstLine([]byte(r.Header.Get("WWW-Authenticate"))); challenge != "" {
-			e.What += ", asking for " + challenge
-		}
 	case s == http.StatusForbidden:
-		e.Next = "ask whoever runs the server for access"
+		e.Next = askForAccess
 	case s == http.StatusNotFound, s == http.StatusMethodNotAllowed:
 		e.Next = "check the path of the URL: an edge answers on /mcp, or /servers/NAME/mcp when it has several servers"
 	case s == http.StatusTooManyRequests, s == http.StatusServiceUnavailable:
-		e.Next = "try again later"
-		if n, err := strconv.Atoi(r.Header.Get("Retry-After")); err == nil {
-			e.Next = fmt.Sprintf("try again in %d seconds", n)
-		}
+		e.Next = later(r.Header.Get("Retry-After"))
 	case s >= 500:
 		e.Next = "the log of the server says why"
 	case s >= 200 && s < 300:

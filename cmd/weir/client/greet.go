@@ -56,7 +56,7 @@ func (c *Client) discover(ctx context.Context) (older string, err error) {
 	case code == mcp.CodeVersion:
 		return "it answered " + a.Text("message"), nil
 	case code == mcp.CodeHeaderMismatch || code == mcp.CodeMissingCapability:
-		return "", failed("server/discover", a.Message)
+		return "", failed("server/discover", a)
 	default:
 		return fmt.Sprintf("it answered with error %d", code), nil
 	}

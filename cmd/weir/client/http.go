@@ -16,6 +16,7 @@ import (
 
 const (
 	maxMessage = 64 << 20 // bytes of one message of a server
+	maxShown   = 4 << 10  // bytes of a body that an error may show
 	maxResumes = 5        // of a stream that brings nothing
 	maxRetry   = 30 * time.Second
 )
@@ -264,13 +265,13 @@ func (c *Client) readJSON(w *watch, r *http.Response, id []byte) (answer, error)
 	m, err := mcp.Decode(body)
 	switch {
 	case kind != "application/json" || err != nil && r.StatusCode != http.StatusOK:
-		return answer{}, refused(c.o.URL, r, body)
+		return answer{}, refused(c.o.URL, r, body[:min(len(body), maxShown)])
 	case err != nil:
 		return answer{}, garbled(c.o.URL, err)
 	case m.Kind == mcp.Result && mcp.SameID(m.IDText(), id), m.Kind == mcp.Failure:
-		return answer{Message: m, status: r.StatusCode}, nil
+		return answer{Message: m, status: r.StatusCode, after: r.Header.Get("Retry-After")}, nil
 	}
-	return answer{}, refused(c.o.URL, r, body)
+	return answer{}, refused(c.o.URL, r, body[:min(len(body), maxShown)])
 }
 
 func garbled(target string, err error) error {
@@ -339,7 +340,7 @@ func visible(id string) bool {
 
 // start reads as much of a body as an error may show.
 func start(r io.Reader) []byte {
-	body, _ := io.ReadAll(io.LimitReader(r, 4096))
+	body, _ := io.ReadAll(io.LimitReader(r, maxShown))
 	return body
 }
 
