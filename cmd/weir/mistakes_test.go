@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +20,23 @@ var update = flag.Bool("update", false, "write the golden files")
 // command after "$ ", what it says on both streams, and how it ends; below stand
 // the files of the directory that it runs in, beside those that are given.
 func mistakes(t *testing.T, folder string, given map[string]string, environ ...string) {
+	t.Helper()
+	mistakesAt(t, folder, given, nil, func(t *testing.T, args []string) (said string, code int) {
+		var out bytes.Buffer
+		code = runWeir(args, &out, &out, environ...)
+		return out.String(), code
+	})
+}
+
+// runWeir runs a command, with both streams and an environment.
+func runWeir(args []string, out, err io.Writer, environ ...string) int {
+	a := &app{in: strings.NewReader(""), out: out, err: err, environ: environ, exit: func(int) {}}
+	return a.run(args)
+}
+
+// mistakesAt is mistakes with commands that run runs, in which names stand for
+// places, such as URLs.
+func mistakesAt(t *testing.T, folder string, given, places map[string]string, run func(t *testing.T, args []string) (said string, code int)) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join("testdata", "mistakes", folder, "*.txtar"))
 	if err != nil || len(names) == 0 {
@@ -54,14 +72,18 @@ func mistakes(t *testing.T, folder string, given map[string]string, environ ...s
 					continue
 				}
 				commands++
-				var said bytes.Buffer
-				a := &app{in: strings.NewReader(""), out: &said, err: &said, environ: environ, exit: func(int) {}}
 				args := strings.Fields(command)
 				for i := range args {
 					args[i] = strings.ReplaceAll(args[i], "''", "")
+					if place, ok := places[args[i]]; ok {
+						args[i] = place
+					}
 				}
-				code := a.run(args)
-				fmt.Fprintf(&got, "%s%sexit code %d\n", line, strings.ReplaceAll(said.String(), os.Args[0], "weir"), code)
+				said, code := run(t, args)
+				for name, place := range places {
+					said = strings.ReplaceAll(said, strings.TrimSuffix(place, "/mcp"), name)
+				}
+				fmt.Fprintf(&got, "%s%sexit code %d\n", line, strings.ReplaceAll(said, os.Args[0], "weir"), code)
 			}
 			got.WriteString("\n")
 			if commands == 0 {
