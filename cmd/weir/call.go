@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/client"
+	"github.com/weir-edge/weir/cmd/weir/words"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 )
@@ -30,7 +32,7 @@ that you decline.
 
 ` + remoteHelp + `
 
-` + wordsHelp + `
+` + words.Help + `
 
 In place of words there may be one JSON object, or --args with an object, with
 @FILE to read it from a file, or with - to read it from standard input. A tool
@@ -111,16 +113,27 @@ func (a *app) typed(ctx context.Context, cmd *cobra.Command, c *client.Client, t
 // form makes arguments from words by a schema, and warns of those that it does
 // not know.
 func (a *app) form(cmd *cobra.Command, what string, schema []byte, given []string) ([]byte, error) {
-	words, err := wordsOf(given)
+	read, err := wordsOf(given)
 	if err != nil {
 		return nil, err
 	}
-	f := form{what: what, schema: schema}
-	arguments, warnings, err := f.arguments(words)
+	arguments, warnings, err := words.Arguments(what, schema, read)
 	for _, w := range warnings {
 		fmt.Fprintf(a.err, "%s: %s\n", cmd.CommandPath(), firstLine(w))
 	}
+	if err != nil && !errors.Is(err, words.ErrInvolved) {
+		err = usagef("%s", err)
+	}
 	return arguments, err
+}
+
+// wordsOf reads words of the command line.
+func wordsOf(given []string) ([]words.Word, error) {
+	all, err := words.Read(given)
+	if err != nil {
+		return nil, usagef("%s", err)
+	}
+	return all, nil
 }
 
 // arguments reads the value of --args. The bytes go to the server unchanged.

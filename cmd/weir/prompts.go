@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -67,10 +69,10 @@ Exit codes: 4 the server answered with an error, 5 no talking to the server.`,
 			if len(rest) == 0 {
 				return usagef("name a prompt: `weir prompts` lists what there is")
 			}
-			words, err := wordsOf(rest[1:])
-			for _, w := range words {
-				if w.raw {
-					return usagef("%s: arguments of prompts are text: write %s=VALUE", edge.Brief(w.key), edge.Brief(w.key))
+			all, err := wordsOf(rest[1:])
+			for _, w := range all {
+				if w.Raw {
+					return usagef("%s: arguments of prompts are text: write %s=VALUE", edge.Brief(w.Key), edge.Brief(w.Key))
 				}
 			}
 			return err
@@ -126,7 +128,7 @@ func promptSchema(prompt []byte) []byte {
 			required = append(required, name)
 		}
 	}
-	return mcp.Change(nil, nil, mcp.Raw("properties", mcp.Change(nil, nil, properties...)), mcp.Raw("required", array(required)))
+	return mcp.Change(nil, nil, mcp.Raw("properties", mcp.Change(nil, nil, properties...)), mcp.Raw("required", slices.Concat([]byte("["), bytes.Join(required, []byte(",")), []byte("]"))))
 }
 
 // showMessages prints the messages of a prompt.

@@ -59,9 +59,9 @@ var limits = []limit{
 	{"methods of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.methods }), 60, 60},
 	// edge/v1beta1 says in code what its schemas say too, and commands know
 	// what packages could tell them.
-	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 66975, 53000},
+	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 68100, 53000},
 	// A third of them are the rows of storm.
-	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 17950, 12500},
+	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 18100, 12500},
 
 	{"packages of the product", total((*room).product, func(r *room) int { return min(r.code, 1) }), 56, 56},
 	{"longest import chain", func(h *house) (int, string) { return len(h.chain), strings.Join(h.chain, " → ") }, 9, 9},

@@ -1,4 +1,4 @@
-package main
+package words
 
 import (
 	"errors"
@@ -130,7 +130,7 @@ func TestZ23Words(t *testing.T) {
 		{"well", `a=x`, `!argument a must be of type array of array`},
 	} {
 		t.Run(test.schema+" "+test.words, func(t *testing.T) {
-			words, err := wordsOf(strings.Split(test.words, "|"))
+			words, err := Read(strings.Split(test.words, "|"))
 			var object []byte
 			var warnings []string
 			if err == nil {
@@ -156,7 +156,7 @@ func TestZ23Words(t *testing.T) {
 
 func TestZ23LargeSchema(t *testing.T) {
 	f := form{what: "tool", schema: []byte(`{"description":"` + strings.Repeat("x", maxSchema) + `"}`)}
-	if _, _, err := f.arguments([]word{{key: "a", value: "b"}}); !errors.Is(err, errInvolved) {
+	if _, _, err := f.arguments([]Word{{Key: "a", Value: "b"}}); !errors.Is(err, ErrInvolved) {
 		t.Error(err)
 	}
 	names := make([]string, 1000)
@@ -164,7 +164,7 @@ func TestZ23LargeSchema(t *testing.T) {
 		names[i] = fmt.Sprintf(`"a%d"`, i)
 	}
 	f = form{what: "tool", schema: []byte(`{"required":[` + strings.Join(names, ",") + `]}`)}
-	_, _, err := f.arguments([]word{{key: "a7", value: "b"}})
+	_, _, err := f.arguments([]Word{{Key: "a7", Value: "b"}})
 	if lines := strings.Split(fmt.Sprint(err), "\n"); len(lines) != maxNamed+2 || lines[0] != "tool needs 999 arguments more:" || lines[maxNamed+1] != "  …" {
 		t.Error(err)
 	}
@@ -180,7 +180,7 @@ func FuzzWords(f *testing.F) {
 		if mcp.Valid([]byte(schema)) != nil {
 			t.Skip()
 		}
-		words, err := wordsOf([]string{a, b, c})
+		words, err := Read([]string{a, b, c})
 		if err != nil {
 			return
 		}
@@ -196,11 +196,11 @@ func FuzzWords(f *testing.F) {
 			t.Fatalf("%s: %v", object, err)
 		}
 		for _, w := range words {
-			if !strings.Contains(w.key, ".") && mcp.Lookup(object, strings.ToValidUTF8(w.key, "")) == nil {
-				t.Fatalf("%s lacks %q", object, w.key)
+			if !strings.Contains(w.Key, ".") && mcp.Lookup(object, strings.ToValidUTF8(w.Key, "")) == nil {
+				t.Fatalf("%s lacks %q", object, w.Key)
 			}
-			if w.raw && w.key == words[0].key && fmt.Sprint(words[0]) == fmt.Sprint(w) && !strings.Contains(string(object), w.value) {
-				t.Fatalf("%s lacks %s", object, w.value)
+			if w.Raw && w.Key == words[0].Key && fmt.Sprint(words[0]) == fmt.Sprint(w) && !strings.Contains(string(object), w.Value) {
+				t.Fatalf("%s lacks %s", object, w.Value)
 			}
 		}
 	})

@@ -1,4 +1,6 @@
-package main
+// Package words makes the arguments of a tool or a prompt from words of the
+// command line, KEY=VALUE, which the schema of the arguments types.
+package words
 
 import (
 	"bytes"
@@ -25,35 +27,36 @@ const (
 	maxNested  = 32        // references, choices and arrays in each other
 )
 
-const wordsHelp = `KEY=VALUE is typed by the schema: count=3 is a number where the schema wants one,
+// Help says what words mean.
+const Help = `KEY=VALUE is typed by the schema: count=3 is a number where the schema wants one,
 and text everywhere else, also where it says nothing. Where it allows several
 types, the first that fits is taken. A KEY that is repeated makes an array,
 PARENT.KEY=VALUE reaches into an object, and KEY:=JSON is sent as it is written.`
 
-// word is one KEY=VALUE, or KEY:=VALUE when it is raw.
-type word struct {
-	key, value string
-	raw        bool
+// Word is one KEY=VALUE, or KEY:=VALUE when it is raw.
+type Word struct {
+	Key, Value string
+	Raw        bool // Value is JSON
 }
 
-// wordOf reads a word of the command line. Its error is a usage error.
-func wordOf(given string) (word, error) {
+// wordOf reads a word of the command line.
+func wordOf(given string) (Word, error) {
 	key, value, ok := strings.Cut(given, "=")
 	key, raw := strings.CutSuffix(key, ":")
 	switch {
 	case !ok || key == "":
-		return word{}, usagef("%q is not KEY=VALUE, such as text=hello: a URL begins with http:// and stands before the name", edge.Brief(given))
+		return Word{}, fmt.Errorf("%q is not KEY=VALUE, such as text=hello: a URL begins with http:// and stands before the name", edge.Brief(given))
 	case !utf8.ValidString(given):
-		return word{}, usagef("%s: not UTF-8", edge.Brief(key))
+		return Word{}, fmt.Errorf("%s: not UTF-8", edge.Brief(key))
 	case raw && mcp.Valid([]byte(value)) != nil:
-		return word{}, usagef("%s: not JSON: after := comes JSON, such as %[1]s:=3 or %[1]s:='[\"a\"]'; write %[1]s=VALUE for text", edge.Brief(key))
+		return Word{}, fmt.Errorf("%s: not JSON: after := comes JSON, such as %[1]s:=3 or %[1]s:='[\"a\"]'; write %[1]s=VALUE for text", edge.Brief(key))
 	}
-	return word{key, value, raw}, nil
+	return Word{key, value, raw}, nil
 }
 
-// wordsOf reads words of the command line.
-func wordsOf(given []string) ([]word, error) {
-	words := make([]word, len(given))
+// Read reads words of the command line.
+func Read(given []string) ([]Word, error) {
+	words := make([]Word, len(given))
 	for i, one := range given {
 		var err error
 		if words[i], err = wordOf(one); err != nil {
@@ -61,6 +64,20 @@ func wordsOf(given []string) ([]word, error) {
 		}
 	}
 	return words, nil
+}
+
+// Arguments makes JSON text of an object from words, by a JSON Schema of it; nil
+// for none. what is whose arguments they are, such as: tool "echo". Warnings are
+// about words that the schema does not know and allows. The error is a mistake in
+// the words, or ErrInvolved.
+func Arguments(what string, schema []byte, given []Word) (object []byte, warnings []string, err error) {
+	f := form{what: what, schema: schema}
+	return f.arguments(given)
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return strings.TrimSpace(line)
 }
 
 // form types the words of one call by the schema of its arguments.
@@ -77,40 +94,40 @@ type argument struct {
 	key     string // the whole of it, as on the command line
 	name    string // in its object
 	schema  []byte // nil when the schema does not know it
-	words   []word
+	words   []Word
 	members []*argument
 }
 
-// errInvolved is what is wrong with a schema beyond the bounds.
-var errInvolved = errors.New("its schema is too large or too involved for KEY=VALUE: give the arguments as JSON")
+// ErrInvolved is what is wrong with a schema beyond the bounds.
+var ErrInvolved = errors.New("its schema is too large or too involved for KEY=VALUE: give the arguments as JSON")
 
 // arguments makes JSON text of an object from words. Warnings are about words
 // that the schema does not know and allows.
-func (f *form) arguments(words []word) (object []byte, warnings []string, err error) {
+func (f *form) arguments(words []Word) (object []byte, warnings []string, err error) {
 	if len(f.schema) > maxSchema {
-		return nil, nil, fmt.Errorf("%s: %w", f.what, errInvolved)
+		return nil, nil, fmt.Errorf("%s: %w", f.what, ErrInvolved)
 	}
 	root := &argument{schema: f.schema}
 	for _, w := range words {
-		e := f.find(root, w.key)
+		e := f.find(root, w.Key)
 		e.words = append(e.words, w)
 	}
 	object = f.object(root)
 	switch {
 	case f.read > maxRead:
-		return nil, nil, fmt.Errorf("%s: %w", f.what, errInvolved)
+		return nil, nil, fmt.Errorf("%s: %w", f.what, ErrInvolved)
 	case f.wrong != nil:
-		return nil, nil, &usageError{errors.Join(f.wrong...).Error()}
+		return nil, nil, errors.Join(f.wrong...)
 	}
 	if missing := f.missing(root); missing != nil {
 		n := len(missing)
 		if n > maxNamed {
 			missing = append(missing[:maxNamed], "  …")
 		}
-		return nil, f.warned, usagef("%s needs %s more:\n%s", f.what, edge.Count(n, "argument"), strings.Join(missing, "\n"))
+		return nil, f.warned, fmt.Errorf("%s needs %s more:\n%s", f.what, edge.Count(n, "argument"), strings.Join(missing, "\n"))
 	}
 	if err := mcp.Valid(object); err != nil {
-		return nil, nil, usagef("%s: the arguments make no JSON: %s", f.what, err)
+		return nil, nil, fmt.Errorf("%s: the arguments make no JSON: %s", f.what, err)
 	}
 	return object, f.warned, nil
 }
@@ -243,9 +260,9 @@ func (f *form) mismatch(e *argument) string {
 }
 
 // typed writes words by the first type of a schema that they fit; nil for none.
-func (f *form) typed(schema []byte, words []word, depth int) []byte {
-	if len(words) == 1 && words[0].raw {
-		return []byte(words[0].value)
+func (f *form) typed(schema []byte, words []Word, depth int) []byte {
+	if len(words) == 1 && words[0].Raw {
+		return []byte(words[0].Value)
 	}
 	views := f.views(schema, true)
 	if views == nil {
@@ -258,7 +275,7 @@ func (f *form) typed(schema []byte, words []word, depth int) []byte {
 			case kind == "array" && depth < maxNested:
 				value = f.elements(view, words, depth)
 			case len(words) == 1:
-				value = scalar(kind, words[0].value)
+				value = scalar(kind, words[0].Value)
 			}
 			if value != nil && allowed(view, value) {
 				return value
@@ -270,9 +287,9 @@ func (f *form) typed(schema []byte, words []word, depth int) []byte {
 
 // elements writes words as an array: one that is JSON of an array, or an element
 // for each.
-func (f *form) elements(view []byte, words []word, depth int) []byte {
+func (f *form) elements(view []byte, words []Word, depth int) []byte {
 	if len(words) == 1 {
-		if value := scalar("array", words[0].value); value != nil {
+		if value := scalar("array", words[0].Value); value != nil {
 			return value
 		}
 	}
@@ -342,10 +359,10 @@ func whole(number string) bool {
 func allowed(view, value []byte) bool {
 	only := mcp.Lookup(view, "const")
 	if only != nil {
-		return sameJSON(only, value)
+		return mcp.Same(only, value)
 	}
 	list := mcp.Elements(mcp.Lookup(view, "enum"))
-	return list == nil || slices.ContainsFunc(list, func(one []byte) bool { return sameJSON(one, value) })
+	return list == nil || slices.ContainsFunc(list, func(one []byte) bool { return mcp.Same(one, value) })
 }
 
 // typesOf returns the types that a schema allows by itself, without references and
