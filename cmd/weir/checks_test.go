@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -210,4 +211,46 @@ func TestZ36Mistakes(t *testing.T) {
 		given[name+".wasm"] = string(m.Bytes())
 	}
 	mistakes(t, "plugin", given)
+}
+
+// TestZ38ModuleIsWatched serves a module that is built anew under the same path,
+// without a change of the manifest; one that cannot be served changes nothing.
+func TestZ38ModuleIsWatched(t *testing.T) {
+	dir := t.TempDir()
+	module := filepath.Join(dir, "build", "f.wasm")
+	if err := os.Mkdir(filepath.Dir(module), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// A compiler writes a file beside it, and moves it there.
+	build := func(content []byte) (digest string) {
+		written(t, map[string]string{module + ".new": string(content)})
+		if err := os.Rename(module+".new", module); err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(content)
+		return hex.EncodeToString(sum[:])
+	}
+	version := func(n int) []byte {
+		return edgetest.Module{Manifest: fmt.Sprintf(`{"name":"f","version":"%d"}`, n)}.Bytes()
+	}
+	first := build(version(1))
+	manifest := filepath.Join(dir, "weir.yaml")
+	written(t, map[string]string{manifest: filtered("  source: {path: build/f.wasm}")})
+	p := run(t, "serve", "-c", manifest, "--listen", "127.0.0.1:0", "--admin-listen", "", "--log-format", "text")
+	compiled := func() string { return p.until("a filter is compiled") }
+	if line := compiled(); !strings.Contains(line, first) {
+		t.Fatalf("%s is not %s", line, first)
+	}
+	p.until("msg=serving")
+	for n := 2; n <= 3; n++ {
+		digest := build(version(n))
+		if line := compiled(); !strings.Contains(line, digest) {
+			t.Fatalf("%s is not %s", line, digest)
+		}
+		p.until("a filter is closed")
+		if n == 2 {
+			build([]byte("half a modu"))
+			p.until("level=ERROR")
+		}
+	}
 }

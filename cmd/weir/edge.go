@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
@@ -53,8 +54,16 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 		options = append(options, serve.WithPprof())
 	}
 	var running *serve.Edge
+	var modules atomic.Pointer[[]string] // that the plan names
+	modules.Store(modulesOf(opened.Plan))
 	if len(config) > 0 {
-		options = append(options, serve.WithReload(func() error { return reload(log, s, config, running) }))
+		options = append(options, serve.WithReload(func() error {
+			plan, err := reload(log, s, config, running)
+			if err == nil {
+				modules.Store(modulesOf(plan))
+			}
+			return err
+		}))
 	}
 	running, err := serve.New(s, opened.Plan, log, options...)
 	if err != nil {
@@ -83,7 +92,7 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 	defer stop()
 	defer reopening(running.ReopenLogs)()
 	if len(config) > 0 {
-		unwatch, err := watch(log, slices.Concat(config, s.WebhookConfig), func() { _ = running.ReloadNow() }) // it logs its error and keeps it
+		unwatch, err := watch(log, slices.Concat(config, s.WebhookConfig), func() []string { return *modules.Load() }, func() { _ = running.ReloadNow() }) // it logs its error and keeps it
 		if err != nil {
 			return err
 		}
@@ -110,19 +119,32 @@ func remark(log *slog.Logger, r *source.Result) {
 	}
 }
 
+// modulesOf are the files of modules that a plan names.
+func modulesOf(plan *compile.Plan) *[]string {
+	var files []string
+	for _, s := range plan.Servers {
+		for _, f := range s.Filters {
+			if f.Path != "" && !slices.Contains(files, f.Path) {
+				files = append(files, f.Path)
+			}
+		}
+	}
+	return &files
+}
+
 // reload reads the configuration again and makes the edge serve it. A set with
 // errors changes nothing.
-func reload(log *slog.Logger, s serve.Settings, config []string, running *serve.Edge) error {
+func reload(log *slog.Logger, s serve.Settings, config []string, running *serve.Edge) (*compile.Plan, error) {
 	r := source.OpenAll(config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits))
 	remark(log, r)
 	if err := r.Err(); err != nil {
 		var text strings.Builder
 		if renderErr := r.Render(&text); renderErr != nil {
-			return renderErr
+			return nil, renderErr
 		}
-		return errors.New(strings.TrimSpace(text.String()))
+		return nil, errors.New(strings.TrimSpace(text.String()))
 	}
-	return running.Reload(r.Plan)
+	return r.Plan, running.Reload(r.Plan)
 }
 
 // refuse prints why a set cannot be served; nil when it can.

@@ -20,9 +20,10 @@ import (
 const settled = 200 * time.Millisecond
 
 // watch calls changed after the configuration has changed, files and folders,
-// and at SIGHUP. The caller must call stop, which waits for its goroutine
-// to end.
-func watch(log *slog.Logger, config []string, changed func()) (stop func(), err error) {
+// and at SIGHUP, and asks for them again after that. modules are further files,
+// which the configuration names. The caller must call stop, which waits for its
+// goroutine to end.
+func watch(log *slog.Logger, config []string, modules func() []string, changed func()) (stop func(), err error) {
 	files, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config[0], err)
@@ -33,6 +34,14 @@ func watch(log *slog.Logger, config []string, changed func()) (stop func(), err 
 			return nil, fmt.Errorf("watch %s: %w", path, err)
 		}
 	}
+	all := slices.Clone(config)
+	look := func() {
+		all = slices.Concat(config, modules())
+		for _, path := range all {
+			_ = addFolders(files, path) // there may be new ones; one that is gone is no longer read
+		}
+	}
+	look()
 	hangups := make(chan os.Signal, 1)
 	notifyHangup(hangups)
 	end := make(chan struct{})
@@ -51,12 +60,13 @@ func watch(log *slog.Logger, config []string, changed func()) (stop func(), err 
 			case <-hangups:
 				log.Info("reload", "because", "SIGHUP")
 				changed()
+				look()
 			case event, ok := <-files.Events:
 				if !ok {
 					return
 				}
-				if i := slices.IndexFunc(config, func(path string) bool { return matters(path, event.Name) }); i >= 0 && event.Op != fsnotify.Chmod {
-					cause = config[i]
+				if i := slices.IndexFunc(all, func(path string) bool { return matters(path, event.Name) }); i >= 0 && event.Op != fsnotify.Chmod {
+					cause = all[i]
 					rest.Reset(settled)
 				}
 			case err, ok := <-files.Errors:
@@ -65,11 +75,9 @@ func watch(log *slog.Logger, config []string, changed func()) (stop func(), err 
 				}
 				log.Warn("watching the configuration failed, and changes may go unnoticed; send SIGHUP after a change", "error", err)
 			case <-rest.C:
-				for _, path := range config {
-					_ = addFolders(files, path) // there may be new ones; one that is gone is no longer read
-				}
 				log.Info("reload", "because", cause+" changed")
 				changed()
+				look()
 			}
 		}
 	})
