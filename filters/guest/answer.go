@@ -42,8 +42,48 @@ func (h *openFilters) response(ctx context.Context, x *edge.Exchange, w *scratch
 			return a.broke(hook, senderOf(x), fmt.Errorf("%s: %w", opNames[o.kind], err))
 		}
 	}
+	if err := misshapen(hook, s.result, result.whole()); err != nil {
+		return a.broke(hook, senderOf(x), err)
+	}
 	a.tell(hook, ops)
 	return replace(x, r, result.whole())
+}
+
+// misshapen returns why what a program made of the result of a tool call is none.
+// What a backend did to it before is not the program's.
+func misshapen(hook abi.Hook, was, is []byte) error {
+	if hook != abi.OnCallResponse || is == nil || callResult(was) != nil {
+		return nil
+	}
+	return callResult(is)
+}
+
+// callResult returns what keeps JSON text from being the result of a tool call
+// (schema.ts, CallToolResult). One that asks the client for input has another
+// shape. Nothing is not judged: the call failed.
+func callResult(text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	if text[0] != '{' {
+		return errors.New("the result is not an object")
+	}
+	if kind := mcp.Lookup(text, "resultType"); kind != nil && string(kind) != `"complete"` {
+		return nil
+	}
+	content := mcp.Lookup(text, "content")
+	if len(content) == 0 || content[0] != '[' {
+		return errors.New("the result has no list of content")
+	}
+	for i, block := range mcp.Elements(content) {
+		if len(block) == 0 || block[0] != '{' || mcp.String(mcp.Lookup(block, "type")) == "" {
+			return fmt.Errorf("content %d of the result is not an object with a type", i)
+		}
+	}
+	if failed := string(mcp.Lookup(text, "isError")); failed != "" && failed != "true" && failed != "false" {
+		return errors.New("isError of the result is neither true nor false")
+	}
+	return nil
 }
 
 // revise applies one operation to a result.

@@ -340,6 +340,9 @@ func (h *openFilters) fixed(x *edge.Exchange) error {
 
 // answered turns a program's own result into the answer to a call.
 func answered(x *edge.Exchange, result []byte) (*edge.Response, error) {
+	if err := callResult(result); err != nil {
+		return nil, err
+	}
 	if x.Era == mcp.Modern && mcp.Lookup(result, "resultType") == nil {
 		result = mcp.Change(result, nil, mcp.With("resultType", `"complete"`))
 	}

@@ -138,6 +138,9 @@ func (q *Asked) answer(ops []op) error {
 			return fmt.Errorf("%s: %w", opNames[o.kind], err)
 		}
 	}
+	if err := misshapen(q.Hook, q.Result, result.whole()); err != nil {
+		return err
+	}
 	return replace(x, &edge.Response{Status: 200, Message: mcp.Message{Kind: mcp.Result}}, result.whole())
 }
 

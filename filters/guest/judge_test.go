@@ -46,13 +46,15 @@ func TestZ36JudgeIsTheEdge(t *testing.T) {
 			"cut": answer(abi.OpDelArg, abi.ArgPointer, "/c"), "cut nothing": answer(abi.OpDelArg, abi.ArgPointer, "/none"), "cut nowhere": answer(abi.OpDelArg, abi.ArgPointer, "c"),
 			"header": answer(abi.OpSetHeader, abi.ArgName, "X-A", abi.ArgText, "b"), "the edge's header": answer(abi.OpSetHeader, abi.ArgName, "Host", abi.ArgText, "b"),
 			"a credential": answer(abi.OpSetHeader, abi.ArgName, "Authorization", abi.ArgText, "b"), "a line break": answer(abi.OpSetHeader, abi.ArgName, "X-A", abi.ArgText, "b\nc"),
-			"respond": answer(abi.OpRespond, abi.ArgRaw, result), "respond with a list": answer(abi.OpRespond, abi.ArgRaw, "[]"), "nobody's field": answer(abi.OpSetAttr, abi.ArgName, "a", abi.ArgRaw, "1", 99, "x"),
+			"respond": answer(abi.OpRespond, abi.ArgRaw, result), "respond with a list": answer(abi.OpRespond, abi.ArgRaw, "[]"),
+			"respond without content": answer(abi.OpRespond, abi.ArgRaw, `{"text":"x"}`), "respond with text": answer(abi.OpRespond, abi.ArgRaw, `{"content":"x"}`), "respond with a block of no type": answer(abi.OpRespond, abi.ArgRaw, `{"content":[{"text":"x"}]}`),
+			"respond with a failure that is none": answer(abi.OpRespond, abi.ArgRaw, `{"content":[],"isError":1}`), "respond with structure": answer(abi.OpRespond, abi.ArgRaw, `{"content":[],"structuredContent":[1]}`), "nobody's field": answer(abi.OpSetAttr, abi.ArgName, "a", abi.ArgRaw, "1", 99, "x"),
 		},
 		abi.OnCallResponse: {
 			"nothing": {}, "patch": answer(abi.OpPatchResult, abi.ArgPointer, "/isError", abi.ArgRaw, "false"), "patch nowhere": answer(abi.OpPatchResult, abi.ArgPointer, "/a/b", abi.ArgRaw, "1"),
 			"redact": answer(abi.OpRedact, abi.ArgPointer, "/content/0/text", abi.ArgText, "y"), "redact nothing": answer(abi.OpRedact, abi.ArgPointer, "/none", abi.ArgText, "y"),
 			"drop": answer(abi.OpDropContent, abi.ArgIndex, 0), "drop nothing": answer(abi.OpDropContent, abi.ArgIndex, 7), "a header": answer(abi.OpSetHeader, abi.ArgName, "X-A", abi.ArgText, "b"),
-			"all of it": answer(abi.OpPatchResult, abi.ArgPointer, "", abi.ArgRaw, "7"), "denied": answer(abi.OpDeny), "no pointer": answer(abi.OpRedact, abi.ArgPointer, "a~2", abi.ArgText, "y"),
+			"all of it": answer(abi.OpPatchResult, abi.ArgPointer, "", abi.ArgRaw, "7"), "content that is text": answer(abi.OpPatchResult, abi.ArgPointer, "/content", abi.ArgRaw, `"x"`), "denied": answer(abi.OpDeny), "no pointer": answer(abi.OpRedact, abi.ArgPointer, "a~2", abi.ArgText, "y"),
 		},
 		abi.OnHTTPRequest: {
 			"header": answer(abi.OpSetHeader, abi.ArgName, "X-A", abi.ArgText, "b"), "origin": answer(abi.OpSetHeader, abi.ArgName, "Origin", abi.ArgText, "b"),
