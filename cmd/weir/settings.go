@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/near"
 	"github.com/weir-edge/weir/edge/settings"
 )
 
@@ -290,8 +290,8 @@ func lookup(environ []string, name string) (value string, ok bool) {
 
 // didYouMean ends an error about a name that is not known.
 func didYouMean(name string, known []string, otherwise string) string {
-	if near, ok := compile.Nearest(name, known); ok {
-		return fmt.Sprintf(": did you mean %s?", near)
+	if _, hint := near.Hint(name, known); hint != "" {
+		return ": " + hint
 	}
 	return ": " + otherwise
 }

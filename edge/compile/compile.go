@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/weir-edge/weir/edge/near"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/filters/guest"
 )
@@ -331,8 +332,8 @@ func (c *compiler) near(kind, name string) string {
 	if len(c.report.Findings) > maxErrors {
 		return "" // So many names would take long to compare.
 	}
-	if near, ok := Nearest(name, c.named(kind)); ok {
-		return ", unless " + brief(near) + " is meant"
+	if word, ok := near.Word(name, c.named(kind)); ok {
+		return ", unless " + brief(word) + " is meant"
 	}
 	return ""
 }
@@ -376,8 +377,8 @@ func suggest(name string, names []string, none string) string {
 	if len(names) == 0 {
 		return ": " + none
 	}
-	if near, ok := Nearest(name, names); ok {
-		return ", did you mean " + brief(near) + "?"
+	if _, hint := near.Hint(name, names); hint != "" {
+		return ", " + brief(hint)
 	}
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	if len(names) > 8 {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-edge/weir/edge/near"
 )
 
 // Describe says what is wrong with a field of what is no object, in the words
@@ -73,8 +75,8 @@ func notSupported(bad any, detail string) string {
 	if given == "" {
 		return "required: one of " + strings.Join(values, ", ")
 	}
-	if near, ok := Nearest(given, values); ok {
-		return fmt.Sprintf("%s is not accepted, did you mean %s? (one of %s)", value, near, strings.Join(values, ", "))
+	if _, hint := near.Hint(given, values); hint != "" {
+		return fmt.Sprintf("%s is not accepted, %s (one of %s)", value, hint, strings.Join(values, ", "))
 	}
 	return fmt.Sprintf("%s is not accepted: use one of %s", value, strings.Join(values, ", "))
 }

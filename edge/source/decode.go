@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/near"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -188,8 +189,8 @@ func (d *decoder) unknown(m member, fields []compile.Field, path string) {
 	hint := ""
 	if d.brief {
 		hint = ": take it out"
-	} else if near, ok := compile.Nearest(m.key, names); ok {
-		hint = ", did you mean " + near + "?"
+	} else if _, likely := near.Hint(m.key, names); likely != "" {
+		hint = ", " + likely
 	} else if places := d.placesOf(m.key); len(places) == 1 {
 		hint = ", it belongs at " + places[0]
 	} else if len(names) <= 24 {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/near"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -82,15 +83,15 @@ func (s *Set) manifest(d *document) compile.Object {
 	k, ok := known[name]
 	if !ok {
 		names := slices.Sorted(maps.Keys(known))
-		near, close := compile.Nearest(name, names)
+		word, hint := near.Hint(name, names)
 		switch {
 		case name == "":
 			d.fault(at, "kind", compile.ReasonUnknownKind, "want the name of a kind, such as VirtualMCPServer, got %s", at.describe())
 		case name == "List" || strings.HasSuffix(name, "List") && known[strings.TrimSuffix(name, "List")].new != nil:
 			d.fault(at, "kind", compile.ReasonUnknownKind, "a list of objects is not read: write each object as a document of its own, with --- between them")
-		case close:
-			d.fault(at, "kind", compile.ReasonUnknownKind, "unknown kind %q, did you mean %s?", cut(name, 80), near)
-			k, ok = known[near], true
+		case word != "":
+			d.fault(at, "kind", compile.ReasonUnknownKind, "unknown kind %q, %s", cut(name, 80), hint)
+			k, ok = known[word], true
 		default:
 			d.fault(at, "kind", compile.ReasonUnknownKind, "unknown kind %q: the kinds are %s", cut(name, 80), strings.Join(names, ", "))
 		}

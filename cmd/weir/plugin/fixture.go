@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/near"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/sdk/abi"
@@ -147,8 +147,8 @@ var isolations = []string{string(v1beta1.IsolationShared), string(v1beta1.Isolat
 
 // meant ends a message about a name that is none of names.
 func meant(name string, names []string) string {
-	if near, ok := compile.Nearest(name, names); ok {
-		return ", did you mean " + near + "?"
+	if _, hint := near.Hint(name, names); hint != "" {
+		return ", " + hint
 	}
 	return ": one of " + strings.Join(names, ", ")
 }

@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/near"
 )
 
 // Bounds of a schema that words are typed by: strangers write it.
@@ -194,18 +194,18 @@ func (f *form) unknown(in *argument, name, key string) []byte {
 	closed := slices.ContainsFunc(f.views(in.schema, false), func(view []byte) bool {
 		return string(mcp.Lookup(view, "additionalProperties")) == "false"
 	})
-	near := ""
-	if found, ok := compile.Nearest(key, known); ok {
-		near = ": did you mean " + edge.Brief(found) + "?"
+	hint := ""
+	if found, ok := near.Word(key, known); ok {
+		hint = ": did you mean " + edge.Brief(found) + "?"
 	}
 	switch {
 	case closed && !open:
-		if near == "" && known != nil {
-			near = ": it has " + edge.Brief(strings.Join(known, ", "))
+		if hint == "" && known != nil {
+			hint = ": it has " + edge.Brief(strings.Join(known, ", "))
 		}
-		f.fault("%s has no argument %q%s", f.what, edge.Brief(key), near)
+		f.fault("%s has no argument %q%s", f.what, edge.Brief(key), hint)
 	case !open:
-		f.warned = append(f.warned, fmt.Sprintf("%s names no argument %q, which is sent all the same%s", f.what, edge.Brief(key), near))
+		f.warned = append(f.warned, fmt.Sprintf("%s names no argument %q, which is sent all the same%s", f.what, edge.Brief(key), hint))
 	}
 	return nil
 }

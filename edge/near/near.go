@@ -1,15 +1,31 @@
-package compile
+// Package near finds the name that the writer of an unknown one most likely
+// meant.
+package near
 
 import (
 	"slices"
 	"strings"
 )
 
-// Nearest returns the candidate that a writer of name most likely meant, and
+// Hint returns the candidate that a writer of name most likely meant, and how a
+// message says so: "did you mean groupRef?", or "it is called kvstore here" for
+// a word of other configurations. Both are "" when no candidate is near.
+func Hint(name string, candidates []string) (word, hint string) {
+	word, ok := Word(name, candidates)
+	switch {
+	case !ok:
+		return "", ""
+	case elsewhere(undress(name), []string{word}) != "":
+		return word, "it is called " + word + " here"
+	}
+	return word, "did you mean " + word + "?"
+}
+
+// Word returns the candidate that a writer of name most likely meant, and
 // whether there is one: the same word in other clothes (group_ref for
 // groupRef), a word of other configurations for the same thing, or one that
 // few slips of the hand turn into name.
-func Nearest(name string, candidates []string) (string, bool) {
+func Word(name string, candidates []string) (string, bool) {
 	if len(name) > 64 {
 		return "", false
 	}
@@ -23,13 +39,8 @@ func Nearest(name string, candidates []string) (string, bool) {
 			return c, true
 		}
 	}
-	for _, other := range otherWords() {
-		if plain != other.word {
-			continue
-		}
-		if i := slices.IndexFunc(sorted, func(c string) bool { return undress(c) == other.ours }); i >= 0 {
-			return sorted[i], true
-		}
+	if ours := elsewhere(plain, sorted); ours != "" {
+		return ours, true
 	}
 	best, slips := "", max(1, min(3, len(plain)/3))+1
 	for _, c := range sorted {
@@ -40,7 +51,22 @@ func Nearest(name string, candidates []string) (string, bool) {
 	return best, best != ""
 }
 
-// otherWords are words that configurations of the same shape use elsewhere.
+// elsewhere returns the candidate that other configurations call plain; "" for
+// none.
+func elsewhere(plain string, candidates []string) string {
+	for _, other := range otherWords() {
+		if plain != other.word {
+			continue
+		}
+		if i := slices.IndexFunc(candidates, func(c string) bool { return undress(c) == other.ours }); i >= 0 {
+			return candidates[i]
+		}
+	}
+	return ""
+}
+
+// otherWords are words that configurations of the same shape and the
+// protocol itself use for what has another name here.
 func otherWords() []otherWord {
 	return []otherWord{
 		{"redis", "kvstore"},
@@ -48,6 +74,10 @@ func otherWords() []otherWord {
 		{"cedarv1", "policyv1"},
 		{"awssts", "cloudsts"},
 		{"openai", "compat"},
+
+		{"tools/call", "calltool"},
+		{"prompts/get", "getprompt"},
+		{"resources/read", "readresource"},
 	}
 }
 
