@@ -188,6 +188,11 @@ func (a *app) policiesOf(config []string, server string) (*authz.Policies, strin
 	case found.Authz == nil:
 		return nil, "", fmt.Errorf("server %s has no policies: everybody may do everything; add incomingAuth.authz or authzConfig", found.Name)
 	}
+	for _, f := range opened.Findings {
+		if f.Severity == compile.Warning {
+			fmt.Fprintln(a.err, f)
+		}
+	}
 	policies, wrong := authz.Parse(*found.Authz, nil)
 	if len(wrong) > 0 {
 		return nil, "", wrong.ToAggregate()

@@ -1,6 +1,8 @@
 package compile
 
 import (
+	"maps"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/weir-edge/weir/edge/v1beta1"
@@ -56,13 +58,21 @@ func (c *compiler) authorization(o *object, s *v1beta1.VirtualMCPServer, config 
 }
 
 // document judges a document of policies, whose body stands at path at of o.
+// One that several servers ask is judged once.
 func (c *compiler) document(o *object, d authz.Document, wrong field.ErrorList, at *field.Path) *authz.Spec {
+	if o.judged {
+		return d.Set
+	}
+	o.judged = true
 	if len(wrong) > 0 || d.Set == nil {
 		c.faults(o, wrong)
 		return nil
 	}
-	_, wrong = d.Parse(at)
+	engine, wrong := d.Parse(at)
 	c.faults(o, wrong)
+	if p, ok := engine.(*authz.Policies); ok {
+		c.doubts(o, p, at)
+	}
 	if d.Set.PrimaryUpstreamProvider != "" {
 		c.fail(o, at.String(), ReasonUnsupported, "primary_upstream_provider: not supported yet; leave it out: the claims are those of the client's own token")
 	}
@@ -71,15 +81,32 @@ func (c *compiler) document(o *object, d authz.Document, wrong field.ErrorList, 
 
 // policies judges a set of policies.
 func (c *compiler) policies(o *object, spec authz.Spec, at *field.Path) *authz.Spec {
-	_, wrong := authz.Parse(spec, at)
+	p, wrong := authz.Parse(spec, at)
 	c.faults(o, wrong)
+	if p != nil {
+		c.doubts(o, p, at)
+	}
 	return &spec
 }
 
-// faults reports what a part finds wrong with its fields.
+// doubts reports what policies can hardly mean: an error where a policy applies
+// to nothing because of it.
+func (c *compiler) doubts(o *object, p *authz.Policies, at *field.Path) {
+	for _, d := range p.Doubts(at) {
+		severity := Warning
+		if d.Never {
+			severity = Error
+		}
+		c.find(severity, o, d.Field, ReasonInvalid, "%s", d.Text)
+	}
+}
+
+// faults reports what a part finds wrong with its fields, those aside that were
+// found wrong before.
 func (c *compiler) faults(o *object, wrong field.ErrorList) {
+	before := maps.Clone(o.wrong)
 	for _, e := range wrong {
-		if !o.wrong[e.Field] {
+		if !before[e.Field] {
 			c.fail(o, e.Field, ReasonInvalid, "%s", describe(e))
 		}
 	}

@@ -82,6 +82,7 @@ type object struct {
 	errors int
 	links  []link
 	served bool // a server's plan depends on it
+	judged bool // its policies
 	used   bool // a server refers to it, be it through a field that is refused
 }
 

@@ -37,6 +37,7 @@ type Policies struct {
 // policy is one policy of a set.
 type policy struct {
 	id       cedar.PolicyID // as told to people: unique in the set
+	text     int            // the number of the string that it is written in
 	compiled *cedar.Policy
 	forbids  bool
 	open     tree // what is left of it when arguments are not known; nil when it reads none
@@ -54,6 +55,10 @@ const (
 	typeServer   = "MCP"
 	typeBackend  = "Backend"
 )
+
+func builtInTypes() []string {
+	return []string{typeClient, typeAction, typeTool, typePrompt, typeResource, typeFeature, typeServer, typeBackend}
+}
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
@@ -123,7 +128,7 @@ func checkGroupType(name string, at *field.Path) *field.Error {
 	switch {
 	case !identifier.MatchString(name) || len(name) > 63:
 		return field.Invalid(at, name, "must be a letter or _, then letters, digits and _, at most 63")
-	case slices.Contains([]string{typeClient, typeAction, typeTool, typePrompt, typeResource, typeFeature, typeServer, typeBackend}, name):
+	case slices.Contains(builtInTypes(), name):
 		return field.Invalid(at, name, "is the type of other entities")
 	}
 	var probe cedar.Policy
@@ -172,7 +177,7 @@ func (p *Policies) parsePolicies(texts []string, at *field.Path) (errs field.Err
 			if len(list) > 1 {
 				id += cedar.PolicyID("." + strconv.Itoa(j))
 			}
-			p.policies = append(p.policies, policy{id: id, compiled: one, forbids: one.Effect() == cedar.Forbid})
+			p.policies = append(p.policies, policy{id: id, text: i, compiled: one, forbids: one.Effect() == cedar.Forbid})
 		}
 	}
 	if len(errs) == 0 && len(p.policies) == 0 {
