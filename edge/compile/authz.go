@@ -64,15 +64,13 @@ func (c *compiler) document(o *object, d authz.Document, wrong field.ErrorList, 
 		return d.Set
 	}
 	o.judged = true
-	if len(wrong) > 0 || d.Set == nil {
-		c.faults(o, wrong)
+	c.faults(o, wrong)
+	if d.Set == nil {
 		return nil
 	}
-	engine, wrong := d.Parse(at)
+	doubts, wrong := d.Judge(at)
 	c.faults(o, wrong)
-	if p, ok := engine.(*authz.Policies); ok {
-		c.doubts(o, p, at)
-	}
+	c.doubts(o, doubts)
 	if d.Set.PrimaryUpstreamProvider != "" {
 		c.fail(o, at.String(), ReasonUnsupported, "primary_upstream_provider: not supported yet; leave it out: the claims are those of the client's own token")
 	}
@@ -81,18 +79,16 @@ func (c *compiler) document(o *object, d authz.Document, wrong field.ErrorList, 
 
 // policies judges a set of policies.
 func (c *compiler) policies(o *object, spec authz.Spec, at *field.Path) *authz.Spec {
-	p, wrong := authz.Parse(spec, at)
+	doubts, wrong := authz.Judge(spec, at)
 	c.faults(o, wrong)
-	if p != nil {
-		c.doubts(o, p, at)
-	}
+	c.doubts(o, doubts)
 	return &spec
 }
 
 // doubts reports what policies can hardly mean: an error where a policy applies
 // to nothing because of it.
-func (c *compiler) doubts(o *object, p *authz.Policies, at *field.Path) {
-	for _, d := range p.Doubts(at) {
+func (c *compiler) doubts(o *object, doubts []authz.Doubt) {
+	for _, d := range doubts {
 		severity := Warning
 		if d.Never {
 			severity = Error

@@ -153,7 +153,10 @@ func (c *compiler) admit(index int, in Object) *object {
 		case in.Config && under(path, "spec.groupRef"):
 			path = "spec.config.groupRef"
 		}
-		if in.Partial && !o.gives(path) || path == "metadata.name" && o.wrong[path] {
+		if o.unread(path) && !o.gives(path) || path == "metadata.name" && o.wrong[path] {
+			if e.Origin == v1beta1.OriginSecretRef {
+				c.secretRef(o, path)
+			}
 			continue
 		}
 		what := describe(e)
@@ -163,6 +166,25 @@ func (c *compiler) admit(index int, in Object) *object {
 		c.fail(o, path, ReasonInvalid, "%s", what)
 	}
 	return o
+}
+
+// secretRef says what is missing from a reference to a secret of which a part was
+// not read.
+func (c *compiler) secretRef(o *object, path string) {
+	if o.Unread == nil || slices.ContainsFunc(o.Unread, func(at string) bool { return under(path, at) }) {
+		return
+	}
+	for _, part := range []string{path + ".name", path + ".key"} {
+		if !o.unread(part) {
+			c.fail(o, part, ReasonInvalid, "required: give it a value")
+		}
+	}
+}
+
+// unread reports whether what was not read of an object may have been the field
+// or section at path, or a part of it.
+func (o *object) unread(path string) bool {
+	return o.Partial && (o.Unread == nil || slices.ContainsFunc(o.Unread, func(at string) bool { return under(path, at) || under(at, path) }))
 }
 
 // gives reports whether an object gives a value to the field or section at path.
@@ -198,7 +220,7 @@ func standIn(s *v1beta1.VirtualMCPServer) {
 func (c *compiler) name(o *object) {
 	name := o.Value.GetName()
 	switch {
-	case name == "" && o.Partial:
+	case name == "" && o.unread("metadata.name"):
 	case name == "":
 		c.fail(o, "metadata.name", ReasonInvalid, "required: give the object a name, such as demo")
 	case len(validation.IsDNS1123Subdomain(name)) > 0:
@@ -294,6 +316,7 @@ func (c *compiler) follow(o *object, g *given, r reference) {
 			c.find(Warning, o, g.path, ReasonOutside, "leads out of this part of the set: %s %q has to be in the rest%s", r.to, brief(g.value), c.near(r.to, g.value))
 		default:
 			c.fail(o, g.path, ReasonNotFound, "there is no %s %q%s", r.to, brief(g.value), c.nearest(r.to, g.value))
+			c.guess(o, g, r)
 		}
 		return
 	}
@@ -315,6 +338,17 @@ func (c *compiler) follow(o *object, g *given, r reference) {
 			keys = append(keys, k)
 		}
 		c.fail(o, g.up.path+"."+r.key, ReasonNotFound, "%s has no key %q%s", to.ref, brief(key), suggest(key, keys, "it has no keys"))
+	}
+}
+
+// guess takes the group that is most likely meant for the one that is not there,
+// so that what is wrong with the members is said at once.
+func (c *compiler) guess(o *object, g *given, r reference) {
+	if r.to != "MCPGroup" || c.errors > maxErrors {
+		return
+	}
+	if name, ok := near.Word(g.value, c.named(r.to)); ok {
+		o.links = append(o.links, link{from: g, to: c.byRef[Ref{r.to, name}]})
 	}
 }
 

@@ -184,7 +184,7 @@ func (c *compiler) refuse(o *object) {
 		}
 	}
 	for _, e := range c.tables.entries[o.ref.Kind] {
-		if !o.Partial && e.rule != nil && e.rule.absent != "" && o.text(e.path) == "" {
+		if !o.unread(e.path) && e.rule != nil && e.rule.absent != "" && o.text(e.path) == "" {
 			add(&given{path: e.path, pattern: e.path, value: e.rule.absent}, *e.rule)
 		}
 	}
@@ -414,12 +414,43 @@ func (c *compiler) rules(o *object, config *v1beta1.ServerConfig, backends []Bac
 	}
 	path := field.NewPath("spec", "config", "aggregation")
 	rules, wrong := catalog.Parse(path, config.Aggregation, names, configs)
-	c.faults(o, wrong)
+	c.workloads(o, wrong)
 	a := config.Aggregation
 	if len(backends) == 1 && a != nil && a.ConflictResolution == v1beta1.ConflictPriority && !a.ExcludeAllTools && len(a.Tools) == 0 && !own {
 		return catalog.Bare(), true
 	}
 	return rules, false
+}
+
+// workloads reports what is wrong with the rules of aggregation. Of a workload
+// that is none, names has said the nearest where the backends are known; here it
+// is said why they are not.
+func (c *compiler) workloads(o *object, wrong field.ErrorList) {
+	var rest field.ErrorList
+	for _, e := range wrong {
+		switch {
+		case e.Type != field.ErrorTypeNotFound:
+			rest = append(rest, e)
+		case c.whole() && !o.wrong[e.Field]:
+			c.fail(o, e.Field, ReasonNotFound, "%s cannot be looked up, since no backend of %s is known: %s", brief(fmt.Sprintf("%q", e.BadValue)), o.ref, c.unknown(o))
+		}
+	}
+	c.faults(o, rest)
+}
+
+// unknown says why no backend of a server is known.
+func (c *compiler) unknown(o *object) string {
+	if group, _ := c.members(o); group != nil {
+		return group.ref.String() + " has no members"
+	}
+	path := "spec.groupRef.name"
+	if o.Config {
+		path = "spec.config.groupRef"
+	}
+	if name := o.text(path); name != "" {
+		return fmt.Sprintf("there is no MCPGroup %q", brief(name))
+	}
+	return strings.TrimSuffix(path, ".name") + " names no group"
 }
 
 // address judges the URL of a backend.
@@ -500,14 +531,20 @@ func (c *compiler) names(o *object, s *v1beta1.VirtualMCPServer, backends []Back
 	if !c.whole() && (s.Spec.Config == nil || len(s.Spec.Config.Backends) == 0) {
 		return // The rest of the set may have the others.
 	}
-	check := func(path, name string) {
-		if !slices.Contains(names, name) && !o.wrong[path] {
+	// What is wrong at path may be what stands under the name.
+	below := func(path, name string) {
+		if !slices.Contains(names, name) {
 			c.fail(o, path, ReasonNotFound, "%s has no backend %q%s", o.ref, brief(name), suggest(name, names, ""))
+		}
+	}
+	check := func(path, name string) {
+		if !o.wrong[path] {
+			below(path, name)
 		}
 	}
 	if a := s.Spec.OutgoingAuth; a != nil {
 		for _, name := range slices.Sorted(maps.Keys(a.Backends)) {
-			check("spec.outgoingAuth.backends["+name+"]", name)
+			below("spec.outgoingAuth.backends["+name+"]", name)
 		}
 	}
 	config := s.Spec.Config
@@ -516,7 +553,7 @@ func (c *compiler) names(o *object, s *v1beta1.VirtualMCPServer, backends []Back
 	}
 	if a := config.OutgoingAuth; a != nil {
 		for _, name := range slices.Sorted(maps.Keys(a.Backends)) {
-			check("spec.config.outgoingAuth.backends["+name+"]", name)
+			below("spec.config.outgoingAuth.backends["+name+"]", name)
 		}
 	}
 	if a := config.Aggregation; a != nil && a.ConflictResolutionConfig != nil {
@@ -533,7 +570,7 @@ func (c *compiler) names(o *object, s *v1beta1.VirtualMCPServer, backends []Back
 	}
 	if p := config.Operational; p != nil && p.Timeouts != nil {
 		for _, name := range slices.Sorted(maps.Keys(p.Timeouts.PerWorkload)) {
-			check("spec.config.operational.timeouts.perWorkload["+name+"]", name)
+			below("spec.config.operational.timeouts.perWorkload["+name+"]", name)
 		}
 	}
 }

@@ -52,8 +52,12 @@ type Object struct {
 	Config bool
 
 	// Partial says that the object was read in part: a field that it lacks may
-	// have been there, so nothing is said to be missing from it.
+	// have been there, so nothing of Unread is said to be missing from it.
 	Partial bool
+
+	// Unread are the paths that what was not read of a partial object may belong
+	// to; nil for any.
+	Unread []string
 }
 
 // Ref names an object.

@@ -186,19 +186,23 @@ func (d *decoder) unknown(m member, fields []compile.Field, path string) {
 		names = append(names, f.Name)
 	}
 	slices.Sort(names)
-	hint := ""
+	hint, meant := "", ""
 	if d.brief {
-		hint = ": take it out"
-	} else if _, likely := near.Hint(m.key, names); likely != "" {
-		hint = ", " + likely
+		hint, meant = ": take it out", path
+		if path == "" {
+			meant = "…"
+		}
+	} else if word, likely := near.Hint(m.key, names); word != "" {
+		hint, meant = ", "+likely, join(path, word)
 	} else if places := d.placesOf(m.key); len(places) == 1 {
-		hint = ", it belongs at " + places[0]
+		hint, meant = ", it belongs at "+places[0], places[0]
 	} else if len(names) <= 24 {
 		hint = ": the fields here are " + strings.Join(names, ", ")
 	} else {
 		hint = ", and nothing here is called like it: take it out"
 	}
 	d.fault(&node{line: m.line, column: m.column}, join(path, m.key), compile.ReasonUnknownField, "unknown field%s", hint)
+	d.doc.faults[len(d.doc.faults)-1].meant = meant
 }
 
 // placesOf returns the paths in the object's type of the fields called name.

@@ -57,6 +57,11 @@ func (s *Set) object(file string, d *document) {
 		ref = o.Ref()
 		o.Origin = fmt.Sprintf("%s:%d", file, d.root.line)
 		o.Partial = len(d.faults) > 0
+		prefix := ""
+		if o.Config {
+			prefix = "spec.config."
+		}
+		o.Unread = d.unread(prefix)
 		s.Objects = append(s.Objects, o)
 		p := place{file: file, root: d.root, config: o.Config}
 		for _, f := range d.faults {
@@ -84,6 +89,9 @@ func (s *Set) manifest(d *document) compile.Object {
 	if !ok {
 		names := slices.Sorted(maps.Keys(known))
 		word, hint := near.Hint(name, names)
+		if k, ok := v1beta1.KindCalled(name); ok {
+			word, hint = k.Name, "which stands for "+k.Name+" on a command line alone: write kind: "+k.Name
+		}
 		switch {
 		case name == "":
 			d.fault(at, "kind", compile.ReasonUnknownKind, "want the name of a kind, such as VirtualMCPServer, got %s", at.describe())
@@ -150,7 +158,7 @@ func objectName(name string) string {
 
 func (d *document) fault(n *node, path, reason, format string, args ...any) {
 	if len(d.faults) < maxFaults {
-		d.faults = append(d.faults, fault{n.line, n.column, path, reason, fmt.Sprintf(format, args...)})
+		d.faults = append(d.faults, fault{line: n.line, column: n.column, path: path, reason: reason, message: fmt.Sprintf(format, args...)})
 	}
 }
 

@@ -46,6 +46,29 @@ type fault struct {
 	path         string
 	reason       string
 	message      string
+	meant        string // the path that is meant by one that is no field; "" for none
+}
+
+// unread returns the paths that what is faulty may belong to, below a prefix;
+// nil for any.
+func (d *document) unread(prefix string) []string {
+	if len(d.faults) >= maxFaults {
+		return nil
+	}
+	paths := []string{}
+	for _, f := range d.faults {
+		path := f.path
+		if f.reason == compile.ReasonUnknownField {
+			if path = f.meant; path == "" {
+				continue
+			}
+		}
+		if path == "" || strings.Contains(path, "…") {
+			return nil
+		}
+		paths = append(paths, prefix+path)
+	}
+	return paths
 }
 
 // readFile returns the documents of a file. Its name decides between JSON and
@@ -115,7 +138,7 @@ func (r *reader) unreadable() { r.documents = append(r.documents, r.current) }
 
 func (r *reader) fault(line, column int, path, format string, args ...any) {
 	if len(r.current.faults) < maxFaults {
-		r.current.faults = append(r.current.faults, fault{line, column, path, compile.ReasonUnreadable, fmt.Sprintf(format, args...)})
+		r.current.faults = append(r.current.faults, fault{line: line, column: column, path: path, reason: compile.ReasonUnreadable, message: fmt.Sprintf(format, args...)})
 	}
 }
 

@@ -1,6 +1,9 @@
 package v1beta1
 
 import (
+	"slices"
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -94,6 +97,17 @@ func kind[T, L any, PT interface {
 func KindNamed(name string) (Kind, bool) {
 	for _, k := range Kinds() {
 		if k.Name == name {
+			return k, true
+		}
+	}
+	return Kind{}, false
+}
+
+// KindCalled returns the kind that a word names on a command line: its name, its
+// name in lower case, its plural or one of its short names.
+func KindCalled(word string) (Kind, bool) {
+	for _, k := range Kinds() {
+		if word == k.Name || word == strings.ToLower(k.Name) || word == k.Plural || slices.Contains(k.ShortNames, word) {
 			return k, true
 		}
 	}

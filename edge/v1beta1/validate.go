@@ -181,13 +181,17 @@ func (f *faults) refs(p *field.Path, refs []NameRef) {
 	}
 }
 
+// OriginSecretRef is the Origin of the error that says that a reference to a
+// secret has neither a name nor a key.
+const OriginSecretRef = "secretRef"
+
 // secret judges a reference to a secret; nil is absence. What stands in it is
 // not shown: it may be the secret itself, put in the wrong place.
 func (f *faults) secret(p *field.Path, r *SecretRef) {
 	switch {
 	case r == nil:
 	case *r == SecretRef{}:
-		f.required(p, "")
+		f.add(field.Required(p, "").WithOrigin(OriginSecretRef))
 	default:
 		if f.given(p.Child("name"), r.Name) && len(validation.IsDNS1123Subdomain(r.Name)) > 0 {
 			f.hidden(p.Child("name"), "must be the name of a secret, not its value: lower-case letters, digits, - and .")

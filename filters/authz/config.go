@@ -67,7 +67,8 @@ func (b *body) spec() *Spec {
 
 // FromDocument reads a document, JSON or YAML: {"version": "1.0", "type":
 // "policyv1", "policy": {…}} or {"version": "1.0", "type": "httpv1", "pdp":
-// {…}}. at is the field that names it.
+// {…}}. at is the field that names it. Of a document that is faulty the policy
+// set is returned all the same, where there is one.
 func FromDocument(text []byte, at *field.Path) (Document, field.ErrorList) {
 	var d struct {
 		Version string     `json:"version"`
@@ -109,13 +110,13 @@ func FromDocument(text []byte, at *field.Path) (Document, field.ErrorList) {
 	default:
 		errs = append(errs, field.NotSupported(at.Child("type"), d.Type, []string{typePolicies, typePoint}))
 	}
-	if len(errs) > 0 {
+	switch {
+	case set != nil && (d.Type == typePolicies || d.Type == typePoliciesToo):
+		return Document{Set: set.spec()}, errs
+	case len(errs) > 0:
 		return Document{}, errs
 	}
-	if d.Point != nil {
-		return Document{Point: d.Point}, nil
-	}
-	return Document{Set: set.spec()}, nil
+	return Document{Point: d.Point}, nil
 }
 
 // FromObject reads the spec of an MCPAuthzConfig; at is the field of the
@@ -200,10 +201,21 @@ func (d Document) Parse(at *field.Path) (Engine, field.ErrorList) {
 	}
 	p, errs := Parse(*d.Set, at)
 	if len(errs) > 0 {
-		for _, e := range errs {
-			e.Field = strings.NewReplacer("entitiesJson", "entities_json", "groupEntityType", "group_entity_type").Replace(e.Field)
-		}
-		return nil, errs
+		return nil, inDocument(errs)
 	}
 	return p, nil
+}
+
+// Judge is the function Judge for the policy set of a document that has one.
+func (d Document) Judge(at *field.Path) ([]Doubt, field.ErrorList) {
+	doubts, errs := Judge(*d.Set, at)
+	return doubts, inDocument(errs)
+}
+
+// inDocument names fields as documents do.
+func inDocument(errs field.ErrorList) field.ErrorList {
+	for _, e := range errs {
+		e.Field = strings.NewReplacer("entitiesJson", "entities_json", "groupEntityType", "group_entity_type").Replace(e.Field)
+	}
+	return errs
 }

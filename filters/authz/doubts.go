@@ -20,6 +20,19 @@ type Doubt struct {
 	Text  string // what is wrong and what to write
 }
 
+// maxDoubts is how many doubts of a set are told.
+const maxDoubts = 100
+
+// Judge returns everything that is wrong with a policy set and what is doubtful
+// about those of its policies that parse.
+func Judge(spec Spec, at *field.Path) ([]Doubt, field.ErrorList) {
+	p, errs := readSet(spec, at)
+	if p.static == nil {
+		return nil, errs // what exists is not known
+	}
+	return p.Doubts(at), errs
+}
+
 // Doubts returns what policies say of actions, types of entities and attributes
 // that do not exist, and where they read a claim or an argument without asking
 // whether it is there. at is the field that holds the set. What the set's own
@@ -27,8 +40,6 @@ type Doubt struct {
 //
 // Each policy is walked once, and each thing is said once of a policy. Of many
 // doubts the first maxDoubts are returned.
-const maxDoubts = 100
-
 func (p *Policies) Doubts(at *field.Path) []Doubt {
 	w := vocabularyOf(p)
 	var all []Doubt

@@ -70,6 +70,34 @@ func TestZ20Texts(t *testing.T) {
 	golden(t, "testdata/doubts.golden", b.String())
 }
 
+// What does not parse hides nothing of what does.
+func TestZ20Beside(t *testing.T) {
+	spec := Spec{
+		Policies:     []string{`permit(principal, acton, resource);`, `permit(principal, action == Action::"call", resource);`, `permit(` + strings.Repeat("(", maxNesting+1), `permit(principal);`},
+		EntitiesJSON: `[]`, GroupEntityType: "no name",
+	}
+	doubts, errs := Judge(spec, field.NewPath("authz"))
+	var at []string
+	for _, e := range errs {
+		at = append(at, e.Field)
+	}
+	if got := strings.Join(at, " "); got != "authz.groupEntityType authz.policies[2] authz.policies[0] authz.policies[3]" {
+		t.Error(got)
+	}
+	if len(doubts) != 1 || doubts[0].Field != "authz.policies[1]" || !doubts[0].Never {
+		t.Errorf("%+v", doubts)
+	}
+	spec.EntitiesJSON = `[{"uid": {"type": "A", "id": "1"}, "attr": {}}, {"uid": {"type": "B", "id": "1"}, "parent": []}]`
+	doubts, errs = Judge(spec, field.NewPath("authz"))
+	if len(doubts) != 0 || len(errs) != 5 || !strings.Contains(errs[4].Detail, "entity 0: ") || !strings.Contains(errs[4].Detail, "; entity 1: ") {
+		t.Errorf("%+v %v", doubts, errs)
+	}
+	document, errs := FromDocument([]byte(`{"version":"2","type":"policyv1","policy":{"policies":["permit(principal, acton, resource);"]}}`), field.NewPath("data"))
+	if len(errs) != 1 || document.Set == nil {
+		t.Errorf("%v %+v", errs, document)
+	}
+}
+
 // golden compares text with a file. The flag -update writes it.
 func golden(t *testing.T, name, got string) {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 
@@ -15,6 +16,8 @@ import (
 const (
 	maxEntityText = 1 << 20 // bytes
 	maxEntities   = 20_000
+
+	maxWrongEntities = 10 // that are told of
 )
 
 // entities are those that a policy set brings along.
@@ -46,10 +49,16 @@ func parseEntities(text string) (*entities, error) {
 	if len(list) > maxEntities {
 		return nil, fmt.Errorf("more than %d entities", maxEntities)
 	}
+	var wrong []string
 	for i, one := range list {
 		if err := e.add(one); err != nil {
-			return nil, fmt.Errorf("entity %d: %w", i, err)
+			if wrong = append(wrong, fmt.Sprintf("entity %d: %v", i, err)); len(wrong) == maxWrongEntities {
+				break
+			}
 		}
+	}
+	if len(wrong) > 0 {
+		return nil, errors.New(strings.Join(wrong, "; "))
 	}
 	return e, e.acyclic()
 }

@@ -67,6 +67,30 @@ var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // of VirtualMCPServer, spec.config.incomingAuth.authz. An empty set is none:
 // it would deny everything, and is more likely a file that lost its content.
 func Parse(spec Spec, at *field.Path) (*Policies, field.ErrorList) {
+	p, errs := readSet(spec, at)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	p.version = versionOf(spec)
+	p.reads = readsOf(p.policies, p.static)
+	p.actions = map[string]*lineage{}
+	for _, thing := range []edge.Thing{edge.Tool, edge.Prompt, edge.Resource} {
+		name := verbOf(thing).action
+		l := lineageOf(p.static.all, cedar.NewEntityUID(typeAction, cedar.String(name)))
+		p.actions[name] = &l
+	}
+	for i := range p.policies {
+		p.index.add(p.policies[i].compiled.AST(), int32(i))
+		if p.reads.argumentsOf[i] {
+			p.policies[i].open = openTree(p.policies[i].compiled)
+		}
+	}
+	return p, nil
+}
+
+// readSet parses policies and entities. Beside what is wrong it returns what is
+// not; entities that are wrong are nil.
+func readSet(spec Spec, at *field.Path) (*Policies, field.ErrorList) {
 	p := &Policies{
 		roles:    spec.RoleClaimName,
 		group:    cedar.EntityType(spec.GroupEntityType),
@@ -89,26 +113,10 @@ func Parse(spec Spec, at *field.Path) (*Policies, field.ErrorList) {
 	static, err := parseEntities(spec.EntitiesJSON)
 	if err != nil {
 		errs = append(errs, field.Invalid(at.Child("entitiesJson"), "", err.Error()))
-	}
-	if len(errs) > 0 {
-		return nil, errs
+		static = nil
 	}
 	p.static = static
-	p.version = versionOf(spec)
-	p.reads = readsOf(p.policies, static)
-	p.actions = map[string]*lineage{}
-	for _, thing := range []edge.Thing{edge.Tool, edge.Prompt, edge.Resource} {
-		name := verbOf(thing).action
-		l := lineageOf(static.all, cedar.NewEntityUID(typeAction, cedar.String(name)))
-		p.actions[name] = &l
-	}
-	for i := range p.policies {
-		p.index.add(p.policies[i].compiled.AST(), int32(i))
-		if p.reads.argumentsOf[i] {
-			p.policies[i].open = openTree(p.policies[i].compiled)
-		}
-	}
-	return p, nil
+	return p, errs
 }
 
 // versionLen is how many hex digits name a policy set.
@@ -149,20 +157,21 @@ func (p *Policies) parsePolicies(texts []string, at *field.Path) (errs field.Err
 	if size > maxPolicyText {
 		return field.ErrorList{field.TooLong(at, "", maxPolicyText)}
 	}
+	refused := make([]bool, len(texts))
 	for i, text := range texts {
 		n, err := bounded(text)
 		if err != nil {
-			errs = append(errs, field.Invalid(at.Index(i), "", err.Error()))
+			refused[i], errs = true, append(errs, field.Invalid(at.Index(i), "", err.Error()))
 		}
 		count += n
 	}
 	if count > maxPolicies {
-		errs = append(errs, field.TooMany(at, count, maxPolicies))
-	}
-	if len(errs) > 0 {
-		return errs
+		return append(errs, field.TooMany(at, count, maxPolicies))
 	}
 	for i, text := range texts {
+		if refused[i] {
+			continue
+		}
 		at := at.Index(i)
 		list, err := policiesOf(text)
 		if err != nil {

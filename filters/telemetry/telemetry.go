@@ -44,6 +44,8 @@ type Spec struct {
 
 	// Paths of Endpoint and Sampling.
 	EndpointPath, SamplingPath *field.Path
+
+	PrometheusField string // what to write for Prometheus
 }
 
 // FromConfig is the Spec of config.telemetry; path is where that is.
@@ -55,6 +57,7 @@ func FromConfig(server string, c *v1beta1.Telemetry, path *field.Path) Spec {
 		Attributes: c.CustomAttributes, Environment: c.EnvironmentVariables, Prometheus: c.EnablePrometheusMetricsPath,
 		Legacy:       c.UseLegacyAttributes == nil || *c.UseLegacyAttributes,
 		EndpointPath: path.Child("endpoint"), SamplingPath: path.Child("samplingRate"),
+		PrometheusField: "enablePrometheusMetricsPath: true",
 	}
 }
 
@@ -62,7 +65,7 @@ func FromConfig(server string, c *v1beta1.Telemetry, path *field.Path) Spec {
 // telemetryConfigRef refers to it. ca is the content of its caBundleRef, nil
 // without one; path is that of the spec.
 func FromKind(server, service string, c *v1beta1.MCPTelemetryConfigSpec, ca []byte, path *field.Path) Spec {
-	s := Spec{Server: server, Service: service, CA: ca, Prometheus: c.Prometheus != nil && c.Prometheus.Enabled, Legacy: true}
+	s := Spec{Server: server, Service: service, CA: ca, Prometheus: c.Prometheus != nil && c.Prometheus.Enabled, Legacy: true, PrometheusField: "prometheus: {enabled: true}"}
 	o := c.OpenTelemetry
 	if o == nil || !o.Enabled {
 		return s
@@ -130,7 +133,11 @@ func Parse(s Spec) (*Part, field.ErrorList) {
 			errs = append(errs, field.Invalid(s.EndpointPath, s.Endpoint, wrong))
 		}
 	case s.Traces || s.Metrics:
-		errs = append(errs, field.Required(s.EndpointPath, "the collector to which traces or metrics go"))
+		detail := "the collector to which traces or metrics go"
+		if s.Metrics {
+			detail += "; metrics are at /metrics without one: on the admin address always, on the main port with " + cmp.Or(s.PrometheusField, "Prometheus turned on")
+		}
+		errs = append(errs, field.Required(s.EndpointPath, detail))
 	}
 	if len(errs) > 0 {
 		return nil, errs
