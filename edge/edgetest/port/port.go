@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"sync"
 )
 
 // The ports that are tried lie below those that systems hand out for
@@ -19,20 +20,30 @@ const (
 	tries   = 100
 )
 
-// Free returns a loopback address (host:port) on which nothing listens now.
-// Two programs that ask at the same time are unlikely to hear the same.
+// marks holds what Free took, which the end of the process gives back.
+var marks sync.Map // address -> net.PacketConn
+
+// Free returns a loopback address (host:port) on which nothing listens now, and
+// which no other call, of this process or another, returns while this process
+// lives: the UDP port of that number is held as the mark that it is given away.
 func Free() (string, error) {
 	var last error
 	for range tries {
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(lowest+rand.IntN(highest-lowest)))
-		ln, err := net.Listen("tcp", address)
+		mark, err := net.ListenPacket("udp", address)
 		if err != nil {
 			last = err
 			continue
 		}
-		if err := ln.Close(); err != nil {
-			return "", fmt.Errorf("free address: %w", err)
+		ln, err := net.Listen("tcp", address)
+		if err != nil {
+			last = errors.Join(err, mark.Close())
+			continue
 		}
+		if err := ln.Close(); err != nil {
+			return "", fmt.Errorf("free address: %w", errors.Join(err, mark.Close()))
+		}
+		marks.Store(address, mark)
 		return address, nil
 	}
 	return "", fmt.Errorf("free address: %w", errors.Join(errors.New("every port tried is taken"), last))

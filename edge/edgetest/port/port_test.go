@@ -9,9 +9,10 @@ import (
 )
 
 // TestFree listens on what Free finds, which no connection of the system's own
-// choosing can have taken.
+// choosing can have taken, and which is not given away twice.
 func TestFree(t *testing.T) {
-	for range 50 {
+	given := make(map[string]bool)
+	for range 3000 {
 		address, err := port.Free()
 		if err != nil {
 			t.Fatal(err)
@@ -27,6 +28,12 @@ func TestFree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer ln.Close()
+		if err := ln.Close(); err != nil { // nothing listens there, and it stays given away
+			t.Fatal(err)
+		}
+		if given[address] {
+			t.Fatalf("%s is given away twice", address)
+		}
+		given[address] = true
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -26,7 +27,25 @@ type Server struct {
 	auth string // the password of its default user; "" for none
 	args []string
 	cmd  *exec.Cmd
-	out  *bytes.Buffer
+	out  *said
+}
+
+// said is what a server wrote, for readers beside it.
+type said struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all.String()
 }
 
 // Redis starts a redis-server that keeps nothing on disk, with more arguments
@@ -56,21 +75,21 @@ func Redis(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// Start starts the server at its address, empty, and waits until it listens.
+// Start starts the server at its address, empty, and waits until it says that it
+// serves. A connection would not tell: a program that this process is starting
+// at that moment holds, until it runs, each listener that was open when it was
+// forked, the one by which the address was found among them.
 func (s *Server) Start() {
 	s.t.Helper()
-	s.out = &bytes.Buffer{}
+	s.out = &said{}
 	s.cmd = exec.Command("redis-server", s.args...)
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
 	edgetest.Until(s.t, "redis-server at "+s.Addr, func() bool {
-		c, err := net.Dial("tcp", s.Addr)
-		if err != nil {
-			return false
-		}
-		return c.Close() == nil
+		out := s.out.String()
+		return strings.Contains(out, "Ready to accept connections") || strings.Contains(out, "Sentinel ID is")
 	})
 }
 
