@@ -15,7 +15,7 @@ const Version = Major<<16 | Minor
 // The version in parts.
 const (
 	Major = 1
-	Minor = 0
+	Minor = 1
 )
 
 // ImportModule is the module that host functions are imported from.

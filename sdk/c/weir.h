@@ -28,7 +28,7 @@
 #ifndef WEIR_H
 #define WEIR_H
 
-#define WEIR_ABI (1 << 16) /* version 1.0 of the ABI */
+#define WEIR_ABI (1 << 16 | 1) /* version 1.1 of the ABI */
 
 typedef unsigned char weir_byte;
 typedef unsigned int weir_u32;

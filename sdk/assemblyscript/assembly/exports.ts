@@ -3,7 +3,7 @@
 import { ask, buffer, start } from "./call";
 import { theHTTPRequest, theCredential, theVerifiedToken, theCatalog, theCall, theOutgoing, theBackendRequest, theCallResult, theMessage, theHTTPResponse, theSession, theEvent } from "./hooks";
 
-export function weir_abi(): i32 { return 1 << 16; }
+export function weir_abi(): i32 { return (1 << 16) | 1; }
 export function weir_buf(min: i32): usize { return buffer(min); }
 export function weir_init(n: i32): u64 { return start(n); }
 export function weir_on_http_request(n: i32): u64 { return ask(0, changetype<usize>(theHTTPRequest), n); }

@@ -467,7 +467,7 @@ macro_rules! guest {
             }
             #[no_mangle]
             pub extern "C" fn weir_abi() -> u32 {
-                1 << 16
+                1 << 16 | 1
             }
             #[no_mangle]
             pub extern "C" fn weir_buf(min: usize) -> *mut u8 {
