@@ -98,6 +98,11 @@ func (b *bench) guests(ctx context.Context) {
 			g.round(ctx, b.calls)
 		}
 	}
+	for range b.rounds { // after them: what makes instances disturbs what does not
+		for _, g := range all {
+			g.begin(ctx)
+		}
+	}
 	// 3. The rows.
 	for i, l := range guestBars {
 		row := guestRow{name: l.name, bar: l.bar, missing: missing[i], idle: median(floor.cpu)}
@@ -178,16 +183,9 @@ func (g *askedGuest) round(ctx context.Context, calls int) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	one := func(guest *wasm.Guest, session string) {
-		out, err := guest.Call(ctx, abi.OnCallRequest, session, wasm.Sender{}, g.in, g.out)
-		kit.Check(err)
-		if len(out) > 0 != g.answers {
-			kit.Fail("the guest answers with %d bytes", len(out))
-		}
-	}
 	ask := func(n int) {
 		for range n {
-			one(g.guest, "")
+			g.one(ctx, g.guest, "")
 		}
 	}
 	ask(calls/10 + 1)
@@ -198,17 +196,36 @@ func (g *askedGuest) round(ctx context.Context, calls int) {
 	ended := kit.Must(threadTime())
 	runtime.ReadMemStats(&after)
 	g.cpu = append(g.cpu, micros(ended-began)/float64(calls))
-	// Each session ends the one before it: there is one instance at a time.
-	const sessions = 50
-	one(g.sessions, "first")
-	began = kit.Must(threadTime())
-	for i := range sessions {
-		one(g.sessions, strconv.Itoa(i))
-	}
-	g.cold = append(g.cold, micros(kit.Must(threadTime())-began)/sessions)
 	// What the runtime allocates for itself meanwhile is not the calls'.
 	g.allocated = max(g.allocated, float64((after.Mallocs-before.Mallocs)/uint64(calls)))
 	kit.Check(ctx.Err())
+}
+
+// begin asks in new sessions, each of which ends the one before it: there is
+// one instance at a time.
+func (g *askedGuest) begin(ctx context.Context) {
+	if g == nil {
+		return
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const sessions = 50
+	g.one(ctx, g.sessions, "first")
+	began := kit.Must(threadTime())
+	for i := range sessions {
+		g.one(ctx, g.sessions, strconv.Itoa(i))
+	}
+	g.cold = append(g.cold, micros(kit.Must(threadTime())-began)/sessions)
+	kit.Check(ctx.Err())
+}
+
+// one asks once.
+func (g *askedGuest) one(ctx context.Context, guest *wasm.Guest, session string) {
+	out, err := guest.Call(ctx, abi.OnCallRequest, session, wasm.Sender{}, g.in, g.out)
+	kit.Check(err)
+	if len(out) > 0 != g.answers {
+		kit.Fail("the guest answers with %d bytes", len(out))
+	}
 }
 
 // ordinaryCall is the record of a call of an ordinary kind.
