@@ -38,6 +38,10 @@ type Exchange struct {
 	Batch    int          // how many messages came in one body with it, itself included; 0 for one alone
 	Decision any          // what the policies said of it, for the record; nil for nothing, or where nobody keeps records
 
+	// Attributes are what programs say of the principal as to this message alone.
+	// Identity and Head have more.
+	Attributes Attributes
+
 	// Capabilities is JSON text of what the client behind a modern call to a
 	// legacy backend can be asked; nil for nothing.
 	Capabilities []byte
@@ -60,7 +64,7 @@ func (x *Exchange) Answer() *Response {
 func (x *Exchange) Reset() {
 	x.Parent, x.Server, x.Era, x.Request, x.Head, x.Session = nil, "", mcp.Legacy, nil, Head{}, nil
 	x.Identity, x.Target, x.View, x.Forward, x.Client, x.Capabilities = nil, nil, nil, nil, nil, nil
-	x.Name, x.Heard, x.Ready, x.Decision, x.Chosen, x.Batch = "", nil, nil, nil, nil, 0
+	x.Name, x.Heard, x.Ready, x.Decision, x.Chosen, x.Batch, x.Attributes = "", nil, nil, nil, nil, 0, nil
 	x.answer.Forget()
 	x.answer.Status, x.answer.Shared, x.answered = 0, nil, false
 }
@@ -76,6 +80,9 @@ type Identity struct {
 	Scopes  []string       // that the token grants
 	Token   Secret         // as the client sent it; "" for none
 	Expires time.Time      // zero for never
+
+	// Attributes are what programs say of it; nil for nothing.
+	Attributes Attributes
 }
 
 // Principal names an identity among all others: two identities are of the same
@@ -144,6 +151,10 @@ type Head struct {
 	Agent       string   // User-Agent, its beginning; "" where no record is kept
 	TraceParent string   // traceparent; "" for none, and where nothing is traced
 	TraceState  string   // tracestate, likewise
+
+	// Attributes are what programs say of the principal as to its session and to
+	// this request.
+	Attributes Attributes
 }
 
 // Header is one line of an HTTP header.
@@ -254,6 +265,8 @@ type Session struct {
 	Version      string // the revision agreed on
 	Info         []byte // JSON text of clientInfo; nil when it gave none
 	Capabilities []byte // JSON text
+
+	attributes atomic.Pointer[sessionAttributes]
 
 	level    atomic.Pointer[string]
 	mu       sync.Mutex

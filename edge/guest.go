@@ -40,6 +40,10 @@ type Guest struct {
 	SessionStart func(ctx context.Context, x *Exchange, s *Session) error
 	SessionEnd   func(s *Session)
 
+	// Beginners names the programs of SessionStart: another program, module or
+	// configuration has another name. "" for nobody.
+	Beginners string
+
 	// Event takes a record of what happened, JSON text that it does not keep. It
 	// does not wait. nil for nobody.
 	Event func(record []byte)
@@ -57,6 +61,10 @@ type HTTP struct {
 	Remote string   // address of the client, without the port
 	Heard  []Header // lines of the request that programs want to see, as in Exchange.Heard
 	Status int      // of the answer; 0 before there is one
+
+	// Attributes are what programs say of the principal as to this request, those
+	// included that HTTPRequest is told of.
+	Attributes Attributes
 }
 
 // Lines are what becomes of header lines. Those of Set stand in place of all that

@@ -89,6 +89,7 @@ type Guest struct {
 	image    *image // nil when instances cannot be copied
 	opened   time.Time
 	asked    []Subscription
+	version  uint32 // of the ABI that it is made for
 	has      [abi.Hooks]bool
 	blocking [abi.Hooks + 1]bool // where it may wait for others
 
@@ -182,6 +183,7 @@ func (m *Module) Open(ctx context.Context, b Binding) (*Guest, error) {
 		g.free()
 		return nil, err
 	}
+	g.version = first.version
 	if first.copyable {
 		g.image, first.own = first.base, false
 	}
@@ -275,6 +277,9 @@ func (g *Guest) free() {
 		g.image.snapshot.close()
 	}
 }
+
+// Version is that of the ABI that the guest is made for, as weir_abi returns it.
+func (g *Guest) Version() uint32 { return g.version }
 
 // Has says whether the guest has a function for the hook.
 func (g *Guest) Has(h abi.Hook) bool { return h < abi.Hooks && g.has[h] }

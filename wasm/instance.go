@@ -38,6 +38,7 @@ type instance struct {
 	hooks              [abi.Hooks]api.Function
 	stack              [2]uint64
 
+	version        uint32 // of the ABI, of an instance that was initialized
 	bufPtr, bufCap uint32 // where the guest wants its input
 	base           *image // what a reset goes back to
 	own            bool   // base is this instance's own, and closed with it
@@ -202,9 +203,11 @@ func (in *instance) initialize(ctx context.Context) ([]byte, error) {
 	if err := in.module.ExportedFunction(abi.ExportABI).CallWithStack(in.ctx, in.stack[:]); err != nil {
 		return fail(abi.ExportABI, err)
 	}
-	if v := uint32(in.stack[0]); v>>16 != abi.Major || v&0xffff > abi.Minor {
+	v := uint32(in.stack[0])
+	if v>>16 != abi.Major || v&0xffff > abi.Minor {
 		return nil, fmt.Errorf("guest %q: made for version %d.%d of the ABI: this host has %d.%d", g.binding.Name, v>>16, v&0xffff, abi.Major, abi.Minor)
 	}
+	in.version = v
 	// 3. The configuration.
 	record := g.initRecord()
 	if err := in.put(record); err != nil {

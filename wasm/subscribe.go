@@ -32,6 +32,8 @@ type Subscription struct {
 
 	Cache    time.Duration // for which an answer of outgoing_auth holds; 0 for asking each time
 	Blocking bool          // it calls http_call or call_tool there
+
+	Claims []string // JSON pointers into the verified claims, of on_call_request and outgoing_auth
 }
 
 // Subscriptions returns what the guest asked for when it was initialized. The
@@ -106,6 +108,8 @@ func subscription(record []byte) (Subscription, error) {
 			list = &s.Headers
 		case abi.SubPointer:
 			list = &s.Pointers
+		case abi.SubClaim:
+			list = &s.Claims
 		case abi.SubField:
 			if r.Uint > 0 && r.Uint < 64 {
 				s.Fields |= 1 << r.Uint
@@ -127,7 +131,7 @@ func subscription(record []byte) (Subscription, error) {
 			switch {
 			case r.Num == abi.SubHeader:
 				text = strings.ToLower(text)
-			case r.Num == abi.SubPointer && text != "" && text[0] != '/':
+			case (r.Num == abi.SubPointer || r.Num == abi.SubClaim) && text != "" && text[0] != '/':
 				return s, fmt.Errorf("%q is no JSON pointer", text)
 			}
 			if *list = append(*list, text); len(*list) > maxPatterns {
@@ -143,6 +147,8 @@ func subscription(record []byte) (Subscription, error) {
 		return s, fmt.Errorf("it names no hook")
 	case s.Blocking && !s.Hook.MayBlock():
 		return s, fmt.Errorf("%v is no hook at which anything may be waited for", s.Hook)
+	case len(s.Claims) > 0 && s.Hook != abi.OnCallRequest && s.Hook != abi.OutgoingAuth:
+		return s, fmt.Errorf("%v is told no claims: ask for them in on_call_request or outgoing_auth", s.Hook)
 	case s.Cache > 0 && s.Hook != abi.OutgoingAuth:
 		return s, fmt.Errorf("answers of %v are not kept", s.Hook)
 	}

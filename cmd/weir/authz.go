@@ -32,7 +32,7 @@ them.`,
 
 func (a *app) authzExplainCommand() *cobra.Command {
 	var config []string
-	var server, claims, arguments string
+	var server, claims, attributes, arguments string
 	var asJSON bool
 	var q authz.Question
 	cmd := &cobra.Command{
@@ -53,6 +53,9 @@ Exit codes: 0 allowed, 3 denied, 1 the configuration cannot be served.`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := object("--claims", claims, &q.Claims); err != nil {
+				return err
+			}
+			if err := object("--attributes", attributes, &q.Attributes); err != nil {
 				return err
 			}
 			if err := object("--args", arguments, &q.Arguments); err != nil {
@@ -85,6 +88,7 @@ Exit codes: 0 allowed, 3 denied, 1 the configuration cannot be served.`,
 	f.StringVar(&server, "server", "", "`NAME` of the server, where there are several")
 	f.StringVar(&q.Subject, "subject", "", "who: the `SUBJECT` of the token")
 	f.StringVar(&claims, "claims", "", "claims of the token, a `JSON` object")
+	f.StringVar(&attributes, "attributes", "", "what filters say of the client, a `JSON` object by names without attr_")
 	f.StringVar(&q.Tool, "tool", "", "`NAME` of the tool")
 	f.StringVar(&q.Prompt, "prompt", "", "`NAME` of the prompt")
 	f.StringVar(&q.Resource, "resource", "", "`URI` of the resource")
@@ -110,7 +114,7 @@ func (a *app) authzTestCommand() *cobra.Command {
 		Long: `Run a table of who may do what against the policies of a configuration, and say
 of each case whether the decision is the one that is expected.
 
-A table is YAML: principals by name, with their claims, and cases that say as
+A table is YAML: principals by name, with their claims and attributes, and cases that say as
 whom, what, and whether allow or deny is expected.
 
 Exit codes: 0 every case holds, 3 some do not, 1 the configuration or the table

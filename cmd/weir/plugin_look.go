@@ -161,6 +161,9 @@ func sees(s plugin.Subscription) string {
 	if len(s.Pointers) > 0 {
 		parts = append(parts, "values "+strings.Join(s.Pointers, ","))
 	}
+	if len(s.Claims) > 0 {
+		parts = append(parts, "claims "+strings.Join(s.Claims, ","))
+	}
 	if s.VariesBy != "" {
 		parts = append(parts, "varies by "+s.VariesBy)
 	}

@@ -35,7 +35,8 @@ func (e *Edge) batch(req *request) {
 	for _, part := range parts {
 		x := e.newExchange(req)
 		x.way.able = false // one body for all of them
-		x.s, x.Session, x.Batch = s, &s.Session, len(parts)
+		x.within(s)
+		x.Batch = len(parts)
 		req.x = x
 		err := x.Request.Decode(part.Of(body))
 		if err != nil {

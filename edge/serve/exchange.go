@@ -41,7 +41,7 @@ func (e *Edge) newExchange(req *request) *exchange {
 	x.Began = e.door.Clock.Now()
 	x.server, x.Server, x.Identity = server, server.Name, req.who
 	x.Head.Remote = req.client()
-	x.Head.SSE = req.sse
+	x.Head.SSE, x.Head.Attributes = req.sse, req.attributes
 	x.id.set(req.requestID)
 	if len(server.entries) > 0 {
 		req.tell(&x.Head, server)
@@ -66,6 +66,15 @@ func (e *Edge) newExchange(req *request) *exchange {
 	x.Client = way{w, x.number}
 	w.mu.Unlock()
 	return x
+}
+
+// within puts the exchange into a session, of whose principal programs may have
+// said something.
+func (x *exchange) within(s *session.Session) {
+	x.s, x.Session = s, &s.Session
+	if x.server.guest.SessionStart != nil {
+		x.Head.Attributes = s.Attributes(x.server.guest.Beginners).With(x.Head.Attributes)
+	}
 }
 
 // exchanges holds exchanges for reuse.

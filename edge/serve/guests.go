@@ -49,6 +49,11 @@ func (x *exchange) begun(s *session.Session) error {
 			x.server.edge.sessions.End(s.ID)
 			return err
 		}
+		if err := x.server.edge.sessions.KeepAttributes(s); err != nil {
+			x.server.edge.sessions.End(s.ID)
+			return err
+		}
+		x.Head.Attributes = s.Attributes(g.Beginners).With(x.Head.Attributes)
 	}
 	s.TellEnd()
 	return nil

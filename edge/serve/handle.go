@@ -212,7 +212,7 @@ func (e *Edge) post(req *request) {
 		req.refuse(mcp.Legacy, m.IDText(), err)
 		return
 	}
-	x.s, x.Session = s, &s.Session
+	x.within(s)
 	if e.aside(x) {
 		req.ctx.SetStatusCode(202)
 		req.cors()

@@ -197,7 +197,7 @@ func (req *request) kind() audit.Type {
 func (req *request) stranger(s *server) *edge.Exchange {
 	x := &edge.Exchange{Server: s.Name, Identity: req.who}
 	x.Head.Remote = req.client()
-	x.Head.SSE = req.sse
+	x.Head.SSE, x.Head.Attributes = req.sse, req.attributes
 	req.tell(&x.Head, s)
 	if x.Head.RequestID = door.NewRequestID(); door.SoundID(req.requestID) {
 		x.Head.RequestID = string(req.requestID)

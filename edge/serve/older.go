@@ -230,7 +230,7 @@ func (old *older) read(req *request, x *exchange) bool {
 
 // serve serves a message in its session; done is called when that is over.
 func (old *older) serve(req *request, x *exchange, done func()) {
-	x.Session = &x.s.Session
+	x.within(x.s)
 	old.edge.sessions.Touch(x.s, old.edge.door.Clock.Now())
 	if old.edge.aside(x) {
 		done()

@@ -22,7 +22,9 @@ func (e *Edge) askPrograms(req *request) bool {
 	if s.guest.HTTPRequest == nil || !judged(req.ctx) {
 		return true
 	}
-	lines, result, err := s.guest.HTTPRequest(context.Background(), s.asked(req))
+	q := s.asked(req)
+	lines, result, err := s.guest.HTTPRequest(context.Background(), q)
+	req.attributes = q.Attributes
 	if err != nil {
 		req.turnedAway(headEra(req), err)
 		req.write(edge.Fail(mcp.Modern, nil, err)) // as a status, since no message has been read that a JSON-RPC error could answer
@@ -52,7 +54,9 @@ func (s *server) asked(req *request) *edge.HTTP {
 			break
 		}
 	}
-	return &edge.HTTP{Method: string(ctx.Method()), Path: string(path), Remote: req.client(), Heard: s.hear(&ctx.Request.Header)}
+	return &edge.HTTP{
+		Method: string(ctx.Method()), Path: string(path), Remote: req.client(), Heard: s.hear(&ctx.Request.Header), Attributes: req.attributes,
+	}
 }
 
 // drop removes lines from a request's header, under every name that may be taken for
@@ -78,7 +82,7 @@ func drop(r *fasthttp.RequestHeader, lines edge.Lines) {
 
 // again reads a header that has changed.
 func (req *request) again(r *fasthttp.RequestHeader) {
-	next := request{ctx: req.ctx, conn: req.conn, server: req.server, sse: req.sse, query: req.query}
+	next := request{ctx: req.ctx, conn: req.conn, server: req.server, sse: req.sse, query: req.query, attributes: req.attributes}
 	next.read(r)
 	*req = next
 }

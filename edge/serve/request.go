@@ -26,12 +26,13 @@ type request struct {
 	params                                     []edge.Header
 	authorization                              []byte
 	agent, requestID, traceParent, traceState  []byte
-	sse                                        bool           // it came by the older transport
-	query                                      []byte         // of its path; nil for none
-	who                                        *edge.Identity // of the client; nil where nobody asks
-	body                                       []byte         // nil until it has been read
-	server                                     *server        // that it is for; nil while that is not known
-	x                                          *exchange      // of its message; nil until that has been read
+	sse                                        bool            // it came by the older transport
+	query                                      []byte          // of its path; nil for none
+	who                                        *edge.Identity  // of the client; nil where nobody asks
+	body                                       []byte          // nil until it has been read
+	server                                     *server         // that it is for; nil while that is not known
+	x                                          *exchange       // of its message; nil until that has been read
+	attributes                                 edge.Attributes // that programs set for it
 }
 
 // client is the address of the client, without a port.

@@ -82,9 +82,10 @@ type handedSession struct {
 	Info         json.RawMessage           `json:"info,omitempty"`
 	Capabilities json.RawMessage           `json:"capabilities"`
 	Level        string                    `json:"level,omitempty"`
-	Used         int64                     `json:"used"`             // Unix milliseconds
-	Heard        bool                      `json:"heard,omitempty"`  // its client has a stream for what belongs to no call
-	Stored       []byte                    `json:"stored,omitempty"` // as a store has it; nothing where none does
+	Attributes   []byte                    `json:"attributes,omitempty"` // as attributesOf writes them
+	Used         int64                     `json:"used"`                 // Unix milliseconds
+	Heard        bool                      `json:"heard,omitempty"`      // its client has a stream for what belongs to no call
+	Stored       []byte                    `json:"stored,omitempty"`     // as a store has it; nothing where none does
 	Upstream     map[string]backend.Handed `json:"upstream,omitempty"`
 }
 
@@ -297,7 +298,7 @@ func encoded(v any) []byte {
 func (ss *Sessions) hand(ctx context.Context, s *Session) (handedSession, bool) {
 	h := handedSession{
 		ID: s.ID, Server: s.Server, Owner: s.Owner, Holder: ss.holderOf(s), Version: s.Version, Info: s.Info, Capabilities: s.Capabilities,
-		Level: s.LogLevel(), Used: s.used.Load(),
+		Level: s.LogLevel(), Attributes: attributesOf(s), Used: s.used.Load(),
 	}
 	if Key(s.ID) == "" {
 		return h, false

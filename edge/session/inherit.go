@@ -171,6 +171,7 @@ func (ss *Sessions) inheritSession(h *handedSession) (left []leftOver, err error
 	if s == nil {
 		s = ss.make(ss.o.Clock.Now(), h.ID, h.Server, h.Owner, h.Version, h.Info, h.Capabilities)
 		s.used.Store(min(h.Used, s.used.Load()))
+		s.said(h.Attributes)
 		if h.Stored != nil {
 			r := readRecord(h.Stored)
 			if r == nil {
@@ -220,6 +221,8 @@ func (h *handedSession) check() error {
 		return errors.New("what its client said of itself cannot be read")
 	case h.Level != "" && !mcp.LogLevel(h.Level):
 		return errors.New("its log level is not known")
+	case len(h.Attributes) > maxAttributes || !soundAttributes(h.Attributes):
+		return errors.New("what programs said of it cannot be read")
 	case len(h.Owner) > 16<<10 || len(h.Holder) > 16<<10:
 		return errors.New("the name of its owner or holder has more than 16 KiB")
 	}

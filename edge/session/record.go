@@ -58,11 +58,13 @@ type storedSession struct {
 	said said
 }
 
-// said is the rest of a record: what its client said.
+// said is the rest of a record: what its client said, and what programs said of
+// the client.
 type said struct {
 	set          uint64 // of the record when this was read
 	Info         []byte // JSON text; nil for none
 	Capabilities []byte // JSON text
+	Attributes   []byte // as attributesOf writes them; nil for none
 	Subscribed   []string
 }
 
@@ -95,7 +97,8 @@ func readRecord(text []byte) *storedSession {
 		return nil
 	}
 	_, rest, _ := bytes.Cut(text, []byte{'\n'})
-	if !r.said.read(rest) || !json.Valid(r.said.Capabilities) || len(r.said.Info) > 0 && !json.Valid(r.said.Info) || len(r.said.Subscribed) > backend.MaxWished {
+	if !r.said.read(rest) || !json.Valid(r.said.Capabilities) || len(r.said.Info) > 0 && !json.Valid(r.said.Info) || len(r.said.Subscribed) > backend.MaxWished ||
+		len(r.said.Attributes) > maxAttributes || !soundAttributes(r.said.Attributes) {
 		return nil
 	}
 	r.said.set = r.Set
@@ -139,23 +142,28 @@ func (s *said) room(uri string) bool {
 }
 
 // The rest of a record is a byte that says how it is written, and then its parts,
-// each behind its length.
+// each behind its length: attributes, where the byte says that there are some,
+// clientInfo, capabilities, and what the session is subscribed to.
 const (
-	plainly = 0
-	packed  = 1
+	packed     = 1 << iota // the parts are compressed
+	attributed             // there are attributes
 )
 
 // append writes what a client said behind the head of a record. Much of it is
 // compressed: what clients say is alike, and a store is small.
 func (s *said) append(dst []byte) []byte {
-	raw := appendPart(appendPart(nil, s.Info), s.Capabilities)
+	how, raw := byte(0), []byte(nil)
+	if len(s.Attributes) > 0 {
+		how, raw = attributed, appendPart(raw, s.Attributes)
+	}
+	raw = appendPart(appendPart(raw, s.Info), s.Capabilities)
 	for _, uri := range s.Subscribed {
 		raw = appendPart(raw, []byte(uri))
 	}
 	if len(raw) < packFrom {
-		return append(append(dst, plainly), raw...)
+		return append(append(dst, how), raw...)
 	}
-	out := bytes.NewBuffer(append(dst, packed))
+	out := bytes.NewBuffer(append(dst, how|packed))
 	w := packers.Get().(*flate.Writer)
 	w.Reset(out)
 	_, err := w.Write(raw)
@@ -183,18 +191,24 @@ func (s *said) read(text []byte) bool {
 	if len(text) == 0 {
 		return false
 	}
-	raw := text[1:]
-	if text[0] == packed {
+	raw, how := text[1:], text[0]
+	if how&^(packed|attributed) != 0 {
+		return false
+	}
+	if how&packed != 0 {
 		// More than a client may have said no edge wrote.
-		const most = MaxSaid + maxSubscribed + (backend.MaxWished+2)*binary.MaxVarintLen64
+		const most = MaxSaid + maxSubscribed + maxAttributes + (backend.MaxWished+3)*binary.MaxVarintLen64
 		var err error
 		if raw, err = io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(raw)), most)); err != nil {
 			return false
 		}
-	} else if text[0] != plainly {
-		return false
 	}
 	var ok bool
+	if how&attributed != 0 {
+		if s.Attributes, raw, ok = cutPart(raw); !ok {
+			return false
+		}
+	}
 	if s.Info, raw, ok = cutPart(raw); !ok {
 		return false
 	}

@@ -2,10 +2,12 @@ package session
 
 import (
 	"bytes"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
 )
@@ -22,6 +24,8 @@ func TestZ40Record(t *testing.T) {
 	for _, s := range []said{
 		{Capabilities: []byte("{}")},
 		{Info: []byte(`{ "name" : "é<&>" }`), Capabilities: []byte(`{ }`), Subscribed: []string{"a", "b\n"}},
+		{Capabilities: []byte("{}"), Attributes: attributesOf(attributed10()), Subscribed: []string{"a"}},
+		{Info: []byte(`"` + strings.Repeat("i", MaxSaid-4) + `"`), Capabilities: []byte("{}"), Attributes: attributesOf(attributed10()), Subscribed: []string{"a"}},
 		{Info: []byte(`"` + strings.Repeat("i", MaxSaid-4) + `"`), Capabilities: []byte("{}"), Subscribed: []string{strings.Repeat("<", maxSubscribed)}},
 	} {
 		r := head
@@ -47,6 +51,44 @@ func TestZ40Record(t *testing.T) {
 	}
 	if ended(nil) || ended((&head).text()) {
 		t.Error("what has not ended is said to have")
+	}
+}
+
+// attributed10 is a session of whose principal programs said ten things.
+func attributed10() *Session {
+	s := &Session{}
+	var all edge.Attributes
+	for i := range 10 {
+		all = all.Set(fmt.Sprint("a", i), `"`+strings.Repeat("<", 700)+`"`)
+	}
+	s.SetAttributes("programs", all)
+	return s
+}
+
+// TestZ34SessionAttributes: what programs said of a session is there when it is
+// read again, and is said by the same programs alone.
+func TestZ34SessionAttributes(t *testing.T) {
+	t.Parallel()
+	was := attributed10()
+	var is Session
+	is.said(attributesOf(was))
+	if got := is.Attributes("programs"); len(got) != 10 || !reflect.DeepEqual(got, was.Attributes("programs")) {
+		t.Errorf("read back: %v", got)
+	}
+	if got := is.Attributes("others"); got != nil {
+		t.Errorf("other programs said %v", got)
+	}
+	text := attributesOf(was)
+	for n := range text {
+		if n > 0 && soundAttributes(text[:n]) && n != len("programs")+1 {
+			var cut Session
+			if cut.said(text[:n]); len(cut.Attributes("programs")) > 10 {
+				t.Errorf("%d bytes read back as more", n)
+			}
+		}
+	}
+	if soundAttributes([]byte{9, 'a'}) || soundAttributes([]byte{1, 'a', 1, 'b'}) {
+		t.Error("what nobody wrote is taken for attributes")
 	}
 }
 

@@ -279,6 +279,7 @@ func (ss *Sessions) Restore(store *Store, server, id, principal, holder string) 
 	if r.Level != "" {
 		s.SetLogLevel(r.Level)
 	}
+	s.said(r.said.Attributes)
 	ss.joined(store, s, key, r)
 	// It is in the table before the store knows that it is here: whoever gives
 	// one up looks there first.

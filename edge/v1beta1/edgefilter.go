@@ -234,6 +234,11 @@ type FilterGrants struct {
 	// Tools lists globs of the tools that the program may call.
 	// +weir:unique
 	Tools []string `json:"tools,omitempty"`
+
+	// Claims lists the claims of a client that the program may read, as JSON
+	// pointers (RFC 6901) into the claims of its token, with all that is in them.
+	// +weir:unique
+	Claims []string `json:"claims,omitempty"`
 }
 
 // EdgeFilterStatus is what was seen of the resource.

@@ -185,8 +185,9 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 			"key":  {required: true, form: "dataKey"},
 		},
 		"FilterGrants": {
-			"http":  {unique: true},
-			"tools": {unique: true},
+			"http":   {unique: true},
+			"tools":  {unique: true},
+			"claims": {unique: true},
 		},
 		"FilterLimits": {
 			"timeout":   {fallback: "\"5ms\""},

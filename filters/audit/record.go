@@ -316,12 +316,40 @@ func (l *Log) extra(dst []byte, e *entry, took time.Duration) []byte {
 	if e.x != nil && e.x.Parent != nil {
 		dst = append(dst, `,"inner":true`...)
 	}
+	if e.x != nil {
+		dst = attributes(dst, e.x.PrincipalAttributes())
+	}
 	if e.m != nil && l.Decision != nil {
 		if d, ok := l.Decision(e.x); ok {
 			dst = decision(dst, &d)
 		}
 	}
 	return append(dst, "}}"...)
+}
+
+// maxAttributes bounds what programs say of a principal in one record, in bytes.
+const maxAttributes = 4 << 10
+
+// attributes appends what programs say of a principal without secrets, or the
+// beginning of it as a string.
+func attributes(dst []byte, all edge.Attributes) []byte {
+	if len(all) == 0 {
+		return dst
+	}
+	raw := []byte{'{'}
+	for i := range all {
+		if i > 0 {
+			raw = append(raw, ',')
+		}
+		raw = append(append(mcp.AppendString(raw, all[i].Name), ':'), all[i].Value...)
+	}
+	dst = append(dst, `,"attributes":`...)
+	from := len(dst)
+	dst, whole := mask.Append(dst, append(raw, '}'), maxAttributes)
+	if whole {
+		return dst
+	}
+	return mask.AppendText(dst[:from], string(dst[from:])+"…")
 }
 
 // milliseconds appends so many microseconds as milliseconds, in a tenth of the

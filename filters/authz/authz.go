@@ -71,14 +71,23 @@ type Engine interface {
 	With(Options) Engine
 }
 
-// judge answers questions about what identities may do. It is safe for
+// client is who asks: an identity, and what programs say of it as to one message,
+// in addition to what they say of the identity.
+type client struct {
+	id   *edge.Identity
+	said edge.Attributes
+}
+
+func clientOf(x *edge.Exchange) client { return client{x.Identity, x.MessageAttributes()} }
+
+// judge answers questions about what clients may do. It is safe for
 // concurrent use.
 type judge interface {
-	// decide says whether an identity may do what is asked.
-	decide(ctx context.Context, id *edge.Identity, a *ask) *Explanation
+	// decide says whether a client may do what is asked.
+	decide(ctx context.Context, who client, a *ask) *Explanation
 
-	// view is what of lists the identity may see.
-	view(ctx context.Context, server string, id *edge.Identity) edge.View
+	// view is what of lists the client may see.
+	view(ctx context.Context, server string, who client) edge.View
 
 	// readsArguments reports whether a decision can depend on arguments.
 	readsArguments() bool

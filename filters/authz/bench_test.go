@@ -48,7 +48,7 @@ func BenchmarkDecision(b *testing.B) {
 	arguments := []byte(`{"n":1,"city":"Bern"}`)
 	for _, n := range []int{10, 20, 10_000} {
 		for name, p := range map[string]*Policies{"": many(b, n), "/arguments": many(b, n, readsArgument)} {
-			who := p.principalOf(id, id.Claims)
+			who := p.principalOf(id, id.Claims, nil)
 			b.Run(fmt.Sprintf("policies=%d%s/fresh", n, name), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
@@ -60,7 +60,7 @@ func BenchmarkDecision(b *testing.B) {
 			b.Run(fmt.Sprintf("policies=%d%s/kept", n, name), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					j.decide(context.Background(), id, &a)
+					j.decide(context.Background(), client{id: id}, &a)
 				}
 			})
 		}
@@ -94,7 +94,7 @@ func BenchmarkPrincipal(b *testing.B) {
 	id := person("alice", groupsOf(3))
 	b.ReportAllocs()
 	for b.Loop() {
-		p.principalOf(id, id.Claims)
+		p.principalOf(id, id.Claims, nil)
 	}
 }
 
@@ -106,7 +106,7 @@ func BenchmarkView(b *testing.B) {
 	for i := range items {
 		items[i] = target(i)
 	}
-	view := j.view(context.Background(), "main", id)
+	view := j.view(context.Background(), "main", client{id: id})
 	b.ReportAllocs()
 	for b.Loop() {
 		for i := range items {
@@ -123,7 +123,7 @@ func TestCostDoesNotFollowTheNumberOfPolicies(t *testing.T) {
 	thing := target(1)
 	for _, n := range []int{10, 10_000} {
 		p := many(t, n)
-		who := p.principalOf(id, id.Claims)
+		who := p.principalOf(id, id.Claims, nil)
 		a := ask{server: "main", thing: thing}
 		v := verbOf(thing.Thing)
 		resource := p.resourceOf(&a, v, nil)

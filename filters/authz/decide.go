@@ -62,10 +62,18 @@ type decision struct {
 	arguments                       [sha256.Size]byte // of what policies read of them
 }
 
+// known is what a principal is made of: an identity, which never changes, and a
+// digest of what programs say of it as to a message; zero where they say nothing
+// that policies read.
+type known struct {
+	id   weak.Pointer[edge.Identity]
+	said [sha256.Size]byte
+}
+
 // cedarJudge judges by a policy set, and keeps decisions.
 type cedarJudge struct {
 	set        *Policies
-	principals *cache[weak.Pointer[edge.Identity], *principal]
+	principals *cache[known, *principal]
 	decisions  *cache[decision, *Explanation] // about calls
 	listed     *cache[decision, *Explanation] // about items of lists, which are many at once
 }
@@ -73,7 +81,7 @@ type cedarJudge struct {
 func newCedarJudge(p *Policies) *cedarJudge {
 	return &cedarJudge{
 		set:        p,
-		principals: newCache[weak.Pointer[edge.Identity], *principal](keptPrincipals),
+		principals: newCache[known, *principal](keptPrincipals),
 		decisions:  newCache[decision, *Explanation](keptDecisions),
 		listed:     newCache[decision, *Explanation](keptDecisions),
 	}
@@ -83,27 +91,30 @@ func (j *cedarJudge) readsArguments() bool {
 	return j.set.reads.allArguments || len(j.set.reads.arguments) > 0
 }
 
-// who returns the principal of an identity. An identity never changes, so its
+// who returns the principal of a client. An identity never changes, so its
 // principal is kept, unless its claims are those of another token.
-func (j *cedarJudge) who(ctx context.Context, id *edge.Identity) *principal {
+func (j *cedarJudge) who(ctx context.Context, c client) *principal {
 	if j.set.provider != "" {
-		claims, err := j.set.options.Claims(ctx, id, j.set.provider)
+		claims, err := j.set.options.Claims(ctx, c.id, j.set.provider)
 		if err != nil {
 			return &principal{fault: err}
 		}
-		return j.set.principalOf(id, claims)
+		return j.set.principalOf(c.id, claims, c.id.Attributes.With(c.said))
 	}
-	key := weak.Make(id)
+	key := known{id: weak.Make(c.id)}
+	if len(c.said) > 0 {
+		key.said = j.set.reads.digestAttributes(c.said)
+	}
 	if p, ok := j.principals.get(key); ok {
 		return p
 	}
-	p := j.set.principalOf(id, id.Claims)
+	p := j.set.principalOf(c.id, c.id.Claims, c.id.Attributes.With(c.said))
 	j.principals.put(key, p)
 	return p
 }
 
-func (j *cedarJudge) decide(ctx context.Context, id *edge.Identity, a *ask) *Explanation {
-	return j.judge(ctx, j.who(ctx, id), a)
+func (j *cedarJudge) decide(ctx context.Context, who client, a *ask) *Explanation {
+	return j.judge(ctx, j.who(ctx, who), a)
 }
 
 func (j *cedarJudge) judge(ctx context.Context, who *principal, a *ask) *Explanation {
@@ -415,8 +426,8 @@ func ids(reasons []cedar.DiagnosticReason) []string {
 	return list
 }
 
-func (j *cedarJudge) view(ctx context.Context, server string, id *edge.Identity) edge.View {
-	return &cedarView{judge: j, server: server, who: j.who(ctx, id)}
+func (j *cedarJudge) view(ctx context.Context, server string, who client) edge.View {
+	return &cedarView{judge: j, server: server, who: j.who(ctx, who)}
 }
 
 // cedarView is what of lists a principal may see.

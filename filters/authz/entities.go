@@ -81,6 +81,13 @@ func (e *entities) add(text []byte) error {
 	if err := one.UnmarshalJSON(text); err != nil {
 		return err
 	}
+	if one.UID.Type == typeClient {
+		for name := range one.Attributes.Keys() {
+			if strings.HasPrefix(string(name), prefixAttribute) {
+				return fmt.Errorf("attrs.%s of %s: what begins with %s is what filters say of a client: use another name", name, one.UID, prefixAttribute)
+			}
+		}
+	}
 	if _, twice := e.all[one.UID]; twice {
 		return fmt.Errorf("%s is given twice", one.UID)
 	}

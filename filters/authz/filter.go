@@ -46,7 +46,7 @@ func (f *filter) handle(ctx context.Context, x *edge.Exchange, next edge.Handler
 		return f.refuse(x, deny(ReasonIdentity))
 	}
 	if lists(m.Method) {
-		x.View = f.judge.view(ctx, x.Server, x.Identity)
+		x.View = f.judge.view(ctx, x.Server, clientOf(x))
 		f.record(x, unneeded)
 		return next.Handle(ctx, x)
 	}
@@ -84,7 +84,7 @@ func (f *filter) handle(ctx context.Context, x *edge.Exchange, next edge.Handler
 
 	call := m.Method == "tools/call"
 	if call && asks[0].thing.Backend == "" {
-		x.View = f.judge.view(ctx, x.Server, x.Identity) // a tool of the edge may tell of other tools
+		x.View = f.judge.view(ctx, x.Server, clientOf(x)) // a tool of the edge may tell of other tools
 	}
 	r, err := next.Handle(ctx, x)
 	switch {
@@ -101,7 +101,7 @@ func (f *filter) handle(ctx context.Context, x *edge.Exchange, next edge.Handler
 var rooms = sync.Pool{New: func() any { return new([1]ask) }}
 
 func (f *filter) decide(ctx context.Context, x *edge.Exchange, a *ask) *Explanation {
-	return bothWays(a, func(a *ask) *Explanation { return f.judge.decide(ctx, x.Identity, a) })
+	return bothWays(a, func(a *ask) *Explanation { return f.judge.decide(ctx, clientOf(x), a) })
 }
 
 func (f *filter) refuse(x *edge.Exchange, why *Explanation) (*edge.Response, error) {

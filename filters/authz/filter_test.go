@@ -298,12 +298,12 @@ func TestCacheIsBounded(t *testing.T) {
 	id := person("alice", nil)
 	for i := range 2 * keptDecisions {
 		a := ask{server: "main", thing: edge.Target{Thing: edge.Tool, Name: itoa(i)}}
-		j.decide(t.Context(), id, &a)
+		j.decide(t.Context(), client{id: id}, &a)
 	}
 	long := make([]byte, keptText+1)
 	a := ask{server: "main", thing: edge.Target{Thing: edge.Tool, Name: string(long)}}
 	before := len(j.decisions.young)
-	j.decide(t.Context(), id, &a)
+	j.decide(t.Context(), client{id: id}, &a)
 	if len(j.decisions.young) != before || before > keptDecisions || len(j.decisions.old) > keptDecisions {
 		t.Errorf("%d and %d decisions", len(j.decisions.young), len(j.decisions.old))
 	}
@@ -362,7 +362,7 @@ func TestKeysTellApartWhomEntitiesMention(t *testing.T) {
 		if h.call(id, "t", `{}`) != want {
 			t.Errorf("%s: %s", name, h.why)
 		}
-		keys[name] = p.principalOf(id, nil).key
+		keys[name] = p.principalOf(id, nil, nil).key
 	}
 	if keys["zoe"] == keys["yan"] || keys["yan"] != keys["xu"] {
 		t.Errorf("%v", keys)

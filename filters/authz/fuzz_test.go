@@ -30,12 +30,12 @@ func FuzzParse(f *testing.F) {
 		if mcpValidObject(arguments) {
 			a.arguments = []byte(arguments)
 		}
-		e := j.decide(t.Context(), id, &a)
+		e := j.decide(t.Context(), client{id: id}, &a)
 		all := candidates{p, nil}
 		for i := range p.policies {
 			all.numbers = append(all.numbers, int32(i))
 		}
-		if e.Allowed && !j.view(t.Context(), "m", id).Allows(&a.thing) {
+		if e.Allowed && !j.view(t.Context(), "m", client{id: id}).Allows(&a.thing) {
 			t.Fatalf("callable and hidden: %s", e)
 		}
 		if e.Allowed {

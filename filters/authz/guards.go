@@ -210,10 +210,10 @@ func factOf(variable, name string) string {
 	return variable + "." + name
 }
 
-// given reports whether a message or a token chooses whether an attribute is
-// there.
+// given reports whether a message, a token or a program chooses whether an
+// attribute is there.
 func given(name string) bool {
-	return strings.HasPrefix(name, prefixArgument) || strings.HasPrefix(name, prefixClaim) || strings.HasPrefix(name, prefixClaimSet)
+	return strings.HasPrefix(name, prefixArgument) || strings.HasPrefix(name, prefixAttribute) || strings.HasPrefix(name, prefixClaim) || strings.HasPrefix(name, prefixClaimSet)
 }
 
 // asks notes that a policy asks for an attribute, and returns what is known
@@ -249,14 +249,18 @@ func (d *doubter) read(variable, name string, known facts, p place) {
 	}
 	lacks := "a token without the claim "
 	rest, argument := strings.CutPrefix(name, prefixArgument)
-	if argument {
+	said, attribute := strings.CutPrefix(name, prefixAttribute)
+	switch {
+	case argument:
 		lacks = "a call without the argument "
-	} else {
+	case attribute:
+		lacks, rest = "a client without the attribute ", said
+	default:
 		rest = strings.TrimPrefix(strings.TrimPrefix(rest, prefixClaimSet), prefixClaim)
 	}
-	attribute, asked := member(variable, name), variable+" has "+quoted(name)
+	reading, asked := member(variable, name), variable+" has "+quoted(name)
 	d.say("read "+fact, false, "reads %s, which need not be there: %s%s makes the policy fail, and is denied whatever others permit: write `%s && %s …`",
-		briefly(attribute), lacks, briefly(rest), briefly(asked), briefly(attribute))
+		briefly(reading), lacks, briefly(rest), briefly(asked), briefly(reading))
 }
 
 // member writes an attribute of a variable as policies do.
@@ -289,10 +293,11 @@ func (d *doubter) attribute(variable, name string, grave bool, consequence strin
 	claim := strings.HasPrefix(name, prefixClaim)
 	set, isSet := strings.CutPrefix(name, prefixClaimSet)
 	argument := strings.HasPrefix(name, prefixArgument)
+	attribute := strings.HasPrefix(name, prefixAttribute)
 	closed := slices.Contains(resourceAttributes(), name)
 	switch variable {
 	case "principal":
-		if claim {
+		if claim || attribute {
 			return true
 		}
 	case "resource":
@@ -319,6 +324,8 @@ func (d *doubter) attribute(variable, name string, grave bool, consequence strin
 		hint = ": a claim is " + briefly(member("principal", name))
 	case argument:
 		hint = ": an argument is " + briefly(member("context", name))
+	case attribute && variable != "action":
+		hint = ": what filters say of a client is " + briefly(member("principal", name))
 	case closed:
 		hint = ": that is " + member("resource", name)
 	case variable == "action":

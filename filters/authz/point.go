@@ -105,9 +105,9 @@ func (j *pointJudge) readsArguments() bool { return j.point.spec.Context.Include
 
 // decide asks the decision point. Anything but an answer of status 200 that
 // says {"allow": true} denies.
-func (j *pointJudge) decide(ctx context.Context, id *edge.Identity, a *ask) *Explanation {
+func (j *pointJudge) decide(ctx context.Context, who client, a *ask) *Explanation {
 	fail := func(what string) *Explanation { return deny(ReasonPoint, Fault{Policy: "decision point", What: what}) }
-	body, err := json.Marshal(j.point.question(id, a))
+	body, err := json.Marshal(j.point.question(who.id, a))
 	if err != nil {
 		return fail("the question: " + err.Error())
 	}
@@ -192,9 +192,9 @@ func (p *Point) principal(id *edge.Identity) map[string]any {
 	return who
 }
 
-func (j *pointJudge) view(ctx context.Context, server string, id *edge.Identity) edge.View {
+func (j *pointJudge) view(ctx context.Context, server string, who client) edge.View {
 	return &pointView{
-		ctx: ctx, judge: j, server: server, id: id, left: maxAtOnce,
+		ctx: ctx, judge: j, server: server, who: who, left: maxAtOnce,
 		until: time.Now().Add(j.point.timeout()),
 		key:   "authz:point:" + strconv.FormatUint(j.views.Add(1), 10),
 	}
@@ -207,7 +207,7 @@ type pointView struct {
 	ctx    context.Context // of the exchange that asks for the list
 	judge  *pointJudge
 	server string
-	id     *edge.Identity
+	who    client
 	left   int
 	until  time.Time
 	key    string
@@ -224,5 +224,5 @@ func (v *pointView) Allows(item *edge.Item) bool {
 	ctx, cancel := context.WithDeadline(v.ctx, v.until)
 	defer cancel()
 	a := ask{server: v.server, thing: *item, open: true}
-	return verbOf(item.Thing) != (verb{}) && bothWays(&a, func(a *ask) *Explanation { return v.judge.decide(ctx, v.id, a) }).Allowed
+	return verbOf(item.Thing) != (verb{}) && bothWays(&a, func(a *ask) *Explanation { return v.judge.decide(ctx, v.who, a) }).Allowed
 }

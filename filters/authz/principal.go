@@ -32,12 +32,14 @@ type principal struct {
 }
 
 // principalOf makes the principal of an identity whose verified claims are
-// given. Nothing else that a client sends is looked at.
+// given, and what programs say of it. Nothing else that a client sends is looked
+// at.
 //
 // The digest covers what the policies can tell apart: the groups they mention,
-// the claims they read, and who it is when they mention that.
+// the claims and the attributes of programs they read, and who it is when they
+// mention that.
 // Principals with equal digests get equal decisions.
-func (p *Policies) principalOf(id *edge.Identity, claims map[string]any) *principal {
+func (p *Policies) principalOf(id *edge.Identity, claims map[string]any, said edge.Attributes) *principal {
 	w := &principal{}
 	uid := cedar.NewEntityUID(typeClient, cedar.String(id.Subject))
 	groups, err := p.groupsOf(claims)
@@ -66,6 +68,10 @@ func (p *Policies) principalOf(id *edge.Identity, claims map[string]any) *princi
 		attributes = cedar.RecordMap{}
 	}
 	maps.Copy(attributes, told)
+	if err := p.saidAttributes(h, attributes, said); err != nil {
+		w.fault = err
+		return w
+	}
 	w.entity = cedar.Entity{
 		UID: uid, Parents: cedar.NewEntityUIDSet(parents...),
 		Attributes: cedar.NewRecord(attributes), Tags: static.Tags,
@@ -224,6 +230,26 @@ func (p *Policies) claimAttributes(h hash.Hash, id *edge.Identity, claims map[st
 		}
 	}
 	return attributes, nil
+}
+
+// saidAttributes adds what programs say of a principal, as far as policies read it,
+// and writes it to the digest. Values are what those of claims are.
+func (p *Policies) saidAttributes(h hash.Hash, attributes cedar.RecordMap, said edge.Attributes) error {
+	c := newConverter()
+	for i := range said {
+		one := &said[i]
+		if !p.reads.said(one.Name) {
+			continue
+		}
+		value, err := c.text([]byte(one.Value))
+		if err != nil {
+			return fmt.Errorf("attribute %q: %w", one.Name, err)
+		}
+		name := prefixAttribute + one.Name
+		write(h, name, one.Value)
+		attributes[cedar.String(name)] = value
+	}
+	return nil
 }
 
 // setOf takes a claim of several values apart, where it is one text.

@@ -140,12 +140,12 @@ func TestC13(t *testing.T) {
 		p := r.set(t, trial%2 == 0)
 		j := newCedarJudge(p)
 		id, tool := r.identity(), r.tool()
-		view := j.view(t.Context(), "m", id)
+		view := j.view(t.Context(), "m", client{id: id})
 		visible := view.Allows(&tool)
 		callable := false
 		for _, arguments := range choices() {
 			a := ask{server: "m", thing: tool, arguments: arguments}
-			callable = callable || j.decide(t.Context(), id, &a).Allowed
+			callable = callable || j.decide(t.Context(), client{id: id}, &a).Allowed
 		}
 		switch {
 		case callable && !visible:
@@ -189,7 +189,7 @@ func TestIndexFindsWhatAWalkFinds(t *testing.T) {
 	for trial := range 5_000 {
 		p := r.set(t, true)
 		id, tool := r.identity(), r.tool()
-		who := p.principalOf(id, id.Claims)
+		who := p.principalOf(id, id.Claims, nil)
 		arguments := choices()[r.IntN(len(choices()))]
 		j := newCedarJudge(p)
 		a := ask{server: "m", thing: tool, arguments: arguments}
@@ -210,7 +210,7 @@ func TestIndexFindsWhatAWalkFinds(t *testing.T) {
 		for i := range p.policies {
 			everything.any.any.policies = append(everything.any.any.policies, int32(i))
 		}
-		want := flat.decide(t.Context(), flat.principalOf(id, id.Claims), &a, read)
+		want := flat.decide(t.Context(), flat.principalOf(id, id.Claims, nil), &a, read)
 		if e.String() != want.String() {
 			t.Fatalf("trial %d: %s\nall: %s\n%s %s", trial, e, want, describe(p, id, tool), arguments)
 		}
@@ -239,7 +239,7 @@ func TestEqualKeysGetEqualDecisions(t *testing.T) {
 		who := map[string]string{}
 		for range 8 {
 			id := r.identity()
-			principal := p.principalOf(id, id.Claims)
+			principal := p.principalOf(id, id.Claims, nil)
 			var b strings.Builder
 			for _, tool := range tools {
 				for _, arguments := range choices() {
@@ -296,12 +296,12 @@ func TestKeptDecisionsAreTheDecisions(t *testing.T) {
 		for range 60 {
 			id := people[r.IntN(len(people))]
 			a := ask{server: r.of("m", "n"), thing: r.tool(), open: r.IntN(3) == 0, arguments: choices()[r.IntN(len(choices()))]}
-			got := j.decide(t.Context(), id, &a)
+			got := j.decide(t.Context(), client{id: id}, &a)
 			read, err := j.arguments(&a)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := p.decide(t.Context(), p.principalOf(id, id.Claims), &a, read)
+			want := p.decide(t.Context(), p.principalOf(id, id.Claims, nil), &a, read)
 			if got.String() != want.String() {
 				t.Fatalf("kept %s, fresh %s\n%s", got, want, describe(p, id, a.thing))
 			}

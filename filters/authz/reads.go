@@ -1,6 +1,8 @@
 package authz
 
 import (
+	"crypto/sha256"
+	"hash"
 	"maps"
 	"slices"
 	"strings"
@@ -8,6 +10,7 @@ import (
 	"github.com/cedar-policy/cedar-go"
 	internalast "github.com/cedar-policy/cedar-go/x/exp/ast"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -18,6 +21,10 @@ const (
 	prefixClaimSet = "claimset_"
 	suffixPresent  = "_present"
 )
+
+// prefixAttribute is the beginning of attributes of a principal that programs
+// alone choose.
+const prefixAttribute = "attr_"
 
 // reads is what the policies of a set can learn of a request. Where two
 // requests agree in all of it they get the same decision, which is what lets
@@ -124,6 +131,30 @@ func (r *reads) node(n internalast.IsNode) {
 func variable(n internalast.IsNode) bool {
 	_, ok := n.(internalast.NodeTypeVariable)
 	return ok
+}
+
+// said reports whether policies read what programs say of a principal under a name.
+func (r *reads) said(name string) bool {
+	_, read := r.names[prefixAttribute+name]
+	return read
+}
+
+// digestAttributes returns a digest of those attributes that policies read; zero
+// for none.
+func (r *reads) digestAttributes(all edge.Attributes) (digest [sha256.Size]byte) {
+	var h hash.Hash
+	for i := range all {
+		if r.said(all[i].Name) {
+			if h == nil {
+				h = sha256.New()
+			}
+			write(h, all[i].Name, all[i].Value)
+		}
+	}
+	if h != nil {
+		h.Sum(digest[:0])
+	}
+	return digest
 }
 
 func (r *reads) attribute(name string) {

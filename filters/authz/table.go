@@ -14,12 +14,13 @@ import (
 
 // Question is a question about a decision, as people ask it.
 type Question struct {
-	Server   string         `json:"server,omitempty"`
-	Subject  string         `json:"subject"`
-	Claims   map[string]any `json:"claims,omitempty"`
-	Tool     string         `json:"tool,omitempty"` // one of tool, prompt and resource, by its advertised name or URI
-	Prompt   string         `json:"prompt,omitempty"`
-	Resource string         `json:"resource,omitempty"`
+	Server     string         `json:"server,omitempty"`
+	Subject    string         `json:"subject"`
+	Claims     map[string]any `json:"claims,omitempty"`
+	Attributes map[string]any `json:"attributes,omitempty"` // that filters set, by their names without attr_
+	Tool       string         `json:"tool,omitempty"`       // one of tool, prompt and resource, by its advertised name or URI
+	Prompt     string         `json:"prompt,omitempty"`
+	Resource   string         `json:"resource,omitempty"`
 
 	// Backend and OriginalName say where the thing comes from. OriginalName is
 	// the advertised name when empty.
@@ -64,6 +65,18 @@ func (q *Question) ask() (ask, error) {
 	return a, nil
 }
 
+// attributes are those of the question as programs set them.
+func (q *Question) attributes() (said edge.Attributes, err error) {
+	for name, value := range q.Attributes {
+		text, err := jsonOf(value)
+		if err != nil {
+			return nil, fmt.Errorf("attributes: %s: %w", name, err)
+		}
+		said = said.Set(name, string(text))
+	}
+	return said, nil
+}
+
 // Explain decides a question and says why. It keeps nothing and touches
 // nothing. An error says that the question is none.
 func (p *Policies) Explain(q *Question) (*Explanation, error) {
@@ -72,7 +85,11 @@ func (p *Policies) Explain(q *Question) (*Explanation, error) {
 		return nil, err
 	}
 	j := newCedarJudge(p)
-	who := p.principalOf(&edge.Identity{Subject: q.Subject}, q.Claims)
+	said, err := q.attributes()
+	if err != nil {
+		return nil, err
+	}
+	who := p.principalOf(&edge.Identity{Subject: q.Subject}, q.Claims, said)
 	return bothWays(&a, func(a *ask) *Explanation { return j.judge(context.Background(), who, a) }), nil
 }
 
@@ -87,9 +104,12 @@ type Table struct {
 type Principal struct {
 	Subject string         `json:"subject"` // the table's name for it when empty
 	Claims  map[string]any `json:"claims,omitempty"`
+
+	Attributes map[string]any `json:"attributes,omitempty"` // that filters set
 }
 
-// Case is a row of a table. The question's subject and claims are those of As.
+// Case is a row of a table. The question's subject, claims and attributes are
+// those of As.
 type Case struct {
 	Name   string `json:"name,omitempty"`
 	As     string `json:"as"`
@@ -140,13 +160,13 @@ func ParseTable(text []byte) (*Table, error) {
 		if c.Expect != "allow" && c.Expect != "deny" {
 			fail("expect: must be allow or deny, not %q", c.Expect)
 		}
-		if c.Subject != "" || c.Claims != nil {
-			fail("subject and claims belong to principals")
+		if c.Subject != "" || c.Claims != nil || c.Attributes != nil {
+			fail("subject, claims and attributes belong to principals")
 		}
 		if _, err := c.ask(); err != nil {
 			fail("%w", err)
 		}
-		c.Claims = who.Claims
+		c.Claims, c.Attributes = who.Claims, who.Attributes
 		if c.Subject = who.Subject; c.Subject == "" {
 			c.Subject = c.As
 		}

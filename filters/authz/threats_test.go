@@ -693,7 +693,7 @@ func TestC17(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := set.decide(t.Context(), set.principalOf(person("alice", nil), nil), &a, read)
+		e := set.decide(t.Context(), set.principalOf(person("alice", nil), nil, nil), &a, read)
 		best = min(best, time.Since(start))
 		if e.Allowed {
 			t.Fatal("the pattern ends in b")

@@ -429,7 +429,7 @@ func TestZ05Everywhere(t *testing.T) {
 			}
 		}
 	}
-	view := newCedarJudge(policies(t, permitAll)).view(t.Context(), "main", person("alice", nil))
+	view := newCedarJudge(policies(t, permitAll)).view(t.Context(), "main", client{id: person("alice", nil)})
 	for _, thing := range []edge.Thing{edge.Resource, edge.Template} {
 		if !view.Allows(&edge.Item{Thing: thing, Name: plain}) || view.Allows(&edge.Item{Thing: thing, Name: twisted}) {
 			t.Errorf("a list does not show what can be read: %v", thing)
@@ -492,7 +492,7 @@ func FuzzURIReaders(f *testing.F) {
 	public, secret := newCedarJudge(policies(f, permitPublic)), newCedarJudge(policies(f, forbidSecret))
 	allows := func(t *testing.T, j *cedarJudge, uri string) bool {
 		a := ask{server: "m", thing: edge.Target{Thing: edge.Resource, Name: uri, Original: uri}}
-		return bothWays(&a, func(a *ask) *Explanation { return j.decide(t.Context(), person("alice", nil), a) }).Allowed
+		return bothWays(&a, func(a *ask) *Explanation { return j.decide(t.Context(), client{id: person("alice", nil)}, a) }).Allowed
 	}
 	f.Fuzz(func(t *testing.T, uri string) {
 		for _, uri := range []string{uri, "file:///public/" + uri, "file:///" + uri} {

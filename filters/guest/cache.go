@@ -182,7 +182,7 @@ func (k *Cache) start(l Loaded, env edge.Env) (*program, error) {
 	//
 	// 2. The program, initialized.
 	p := newProgram(s, module.Module, k.log)
-	p.done = func() { k.leave(module) }
+	p.done, p.keys = func() { k.leave(module) }, l.Keys
 	if p.fetcher, err = newFetcher(s, k.ca); err != nil {
 		p.close()
 		return nil, fail(err)

@@ -29,6 +29,8 @@ type openFilters struct {
 	options Options
 	at      [abi.Hooks][]subscriber // in filter order
 	fixes   bool                    // tools may have fixed arguments
+
+	beginners string // names the programs that are asked about sessions that begin
 }
 
 // Options are what the filters of a server need from it.
@@ -173,6 +175,10 @@ func (h *openFilters) change(ctx context.Context, x *edge.Exchange, w *scratch, 
 			return a.broke(abi.OnCallRequest, senderOf(x), fmt.Errorf("%s: %w", opNames[ops[i].kind], err))
 		}
 	}
+	set, err := a.attributes(abi.OnCallRequest, x.PrincipalAttributes(), ops)
+	if err != nil {
+		return a.broke(abi.OnCallRequest, senderOf(x), err)
+	}
 	if c.edited || c.tool != "" || c.backend != "" {
 		if err := h.redirect(ctx, x, a, &c); err != nil {
 			var not *impossible
@@ -189,7 +195,7 @@ func (h *openFilters) change(ctx context.Context, x *edge.Exchange, w *scratch, 
 		}
 		x.Ready = r
 	}
-	x.Forward = c.forward
+	x.Forward, x.Attributes = c.forward, x.Attributes.With(set)
 	if c.carry != nil {
 		w.carry = append(w.carry, carried{a.program, c.carry})
 	}

@@ -47,6 +47,7 @@ type Spec struct {
 	Credentials []*outgoing.Spec `json:",omitempty"` // of the grant credentials, by name
 	HTTP        []string         `json:",omitempty"` // of the grant http: HOST or HOST:PORT, after http:// if without TLS
 	Tools       []string         `json:",omitempty"` // of the grant tools: globs of advertised names
+	Claims      []string         `json:",omitempty"` // of the grant claims: JSON pointers
 }
 
 // FromObject makes the spec of a filter whose defaults are filled in. module
@@ -80,12 +81,13 @@ func FromObject(o *v1beta1.EdgeFilter, module []byte, path string, credentials [
 		}{
 			{abi.GrantRandom, g.Random}, {abi.GrantKV, g.KV}, {abi.GrantMetrics, g.Metrics}, {abi.GrantKeys, len(g.Keys) > 0}, {abi.GrantIdentity, g.Identity},
 			{abi.GrantCredentials, len(g.Credentials) > 0}, {abi.GrantHTTP, len(g.HTTP) > 0}, {abi.GrantTools, len(g.Tools) > 0}, {abi.GrantEvents, g.Events},
+			{abi.GrantClaims, len(g.Claims) > 0},
 		} {
 			if one.granted {
 				spec.Grants = append(spec.Grants, one.name)
 			}
 		}
-		spec.Keys, spec.Credentials, spec.HTTP, spec.Tools = g.Keys, credentials, g.HTTP, g.Tools
+		spec.Keys, spec.Credentials, spec.HTTP, spec.Tools, spec.Claims = g.Keys, credentials, g.HTTP, g.Tools, g.Claims
 	}
 	return spec
 }
@@ -115,6 +117,14 @@ func Parse(spec Spec, read Reader, path, source *field.Path) (*Part, field.Error
 	}
 	if n := len(spec.Tools); n > maxGlobs {
 		wrong = append(wrong, field.TooMany(path.Child("grants", "tools"), n, maxGlobs))
+	}
+	if n := len(spec.Claims); n > maxGlobs {
+		wrong = append(wrong, field.TooMany(path.Child("grants", "claims"), n, maxGlobs))
+	}
+	for i, pointer := range spec.Claims {
+		if _, err := tokensOf(pointer); err != nil || pointer == "" {
+			wrong = append(wrong, field.Invalid(path.Child("grants", "claims").Index(i), pointer, "must be the JSON pointer of a claim, such as /department or /realm_access/roles"))
+		}
 	}
 	module := spec.Module
 	if read != nil && spec.Path != "" && !spec.off() {

@@ -16,8 +16,8 @@ import (
 // answer, in bytes.
 const maxHead = 32 << 10
 
-// httpRequest asks programs about a request from anyone. Each sees the header
-// lines as the one before left them; the first that answers or denies the
+// httpRequest asks programs about a request from anyone, and adds to it what they
+// say of its principal. Each sees the header lines as the one before left them; the first that answers or denies the
 // request decides.
 func (h *openFilters) httpRequest(ctx context.Context, q *edge.HTTP) (edge.Lines, []byte, error) {
 	const hook = abi.OnHTTPRequest
@@ -76,7 +76,7 @@ func (a *subscriber) askHTTP(ctx context.Context, hook abi.Hook, w *scratch, q *
 	if !slices.ContainsFunc(a.want.on, func(s wasm.Subscription) bool { return anyGlob(s.Methods, q.Method) }) {
 		return nil, nil
 	}
-	in := w.input(a.want, &edge.Exchange{Heard: heard}, &subject{method: q.Method, path: q.Path, status: q.Status})
+	in := w.input(a.want, &edge.Exchange{Heard: heard, Attributes: q.Attributes}, &subject{method: q.Method, path: q.Path, status: q.Status})
 	ops, out, err := a.ask(a.within(ctx, hook, nil), hook, "", senderOfHTTP(q), in, w.out[:0], may(hook), maxOps)
 	w.out = out
 	return ops, err
@@ -86,13 +86,19 @@ func (a *subscriber) askHTTP(ctx context.Context, hook abi.Hook, w *scratch, q *
 // is known.
 func senderOfHTTP(q *edge.HTTP) wasm.Sender { return wasm.Sender{Address: q.Remote} }
 
-// edited applies a program's operations to header lines: all of them, or none
-// if one cannot be applied. result is the program's own answer.
+// edited applies a program's operations to header lines and to the attributes of
+// the request: all of them, or none if one cannot be applied. result is the
+// program's own answer.
 func (a *subscriber) edited(hook abi.Hook, q *edge.HTTP, was edge.Lines, ops []op) (edge.Lines, []byte, error) {
 	lines, result, err := lined(hook, was, ops)
+	var set edge.Attributes
+	if err == nil {
+		set, err = a.attributes(hook, q.Attributes, ops)
+	}
 	if err != nil {
 		return was, nil, a.broke(hook, senderOfHTTP(q), err)
 	}
+	q.Attributes = q.Attributes.With(set)
 	return lines, result, nil
 }
 

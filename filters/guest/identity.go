@@ -49,6 +49,15 @@ func (h *openFilters) identify(ctx context.Context, id *edge.Identity) (*edge.Id
 				id = mapped
 			}
 		}
+		set, err := a.attributes(abi.MapIdentity, id.Attributes, ops)
+		if err != nil {
+			return nil, a.broke(abi.MapIdentity, wasm.Sender{Identity: id}, err)
+		}
+		if set != nil {
+			more := *id
+			more.Attributes = id.Attributes.With(set)
+			id = &more
+		}
 		a.tell(abi.MapIdentity, ops)
 	}
 	return id, nil

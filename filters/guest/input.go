@@ -94,6 +94,10 @@ func (w *scratch) input(a *want, x *edge.Exchange, s *subject) []byte {
 		in.Arguments = s.arguments
 	}
 	in.Selected = selected(in.Selected, a.pointers, s.values)
+	if a.has(abi.CallAttr) {
+		in.Attrs = attribute(in.Attrs, x.PrincipalAttributes())
+	}
+	in.ClaimValues = claimed(in.ClaimValues, a.claims, x.Identity)
 	if a.has(abi.CallNow) {
 		in.Now = uint64(time.Now().UnixMilli())
 	}

@@ -22,6 +22,9 @@ type Asked struct {
 	Items     [][]byte       // JSON texts of objects
 	Identity  *edge.Identity // nil where it is not known
 	Grants    []string       // of the filter
+
+	Version    uint32          // of the ABI that the program is made for
+	Attributes edge.Attributes // that the principal has
 }
 
 // Judge returns why a server would answer 503 in place of carrying out what a
@@ -39,9 +42,10 @@ func Judge(filter string, q *Asked, answer []byte) error {
 }
 
 // JudgeSubscriptions returns why a server would not start a program with these
-// grants for what it subscribed to; nil where it starts it.
-func JudgeSubscriptions(g *wasm.Guest, grants []string) error {
-	p := program{spec: &Spec{Grants: grants}, guest: g}
+// grants for what it subscribed to; nil where it starts it. claims are the pointers
+// of the grant claims.
+func JudgeSubscriptions(g *wasm.Guest, grants, claims []string) error {
+	p := program{spec: &Spec{Grants: grants, Claims: claims}, guest: g}
 	return p.subscribe()
 }
 
@@ -61,6 +65,11 @@ func (q *Asked) judge(filter string, answer []byte) error {
 		return err
 	}
 	denies := slices.ContainsFunc(ops, func(o op) bool { return o.kind == abi.OpDeny })
+	if !denies && sets(q.Version, q.Hook) {
+		if _, err := attributesOf(q.Attributes, ops); err != nil {
+			return err
+		}
+	}
 	switch q.Hook {
 	case abi.OnCallRequest:
 		if denies {

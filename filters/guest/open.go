@@ -2,6 +2,8 @@ package guest
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 
@@ -74,6 +76,8 @@ func (k *Cache) Open(server string, filters []Loaded, o Options, env edge.Env) (
 	}
 	if len(h.at[abi.OnSessionStart]) > 0 {
 		g.SessionStart = h.sessionStart
+		h.beginners = beginners(h.at[abi.OnSessionStart])
+		g.Beginners = h.beginners
 	}
 	if len(h.at[abi.OnSessionEnd]) > 0 {
 		g.SessionEnd = h.sessionEnd
@@ -86,4 +90,17 @@ func (k *Cache) Open(server string, filters []Loaded, o Options, env edge.Env) (
 		g.Event = shown.take
 	}
 	return g, told, nil
+}
+
+// beginners names programs by all that decides what they say of a session: the
+// same at every replica that runs them, and another after a reload that changes
+// one.
+func beginners(list []subscriber) string {
+	h := sha256.New()
+	for _, a := range list {
+		for _, part := range []string{a.spec.Name, a.module.Digest, a.spec.Config, a.keys} {
+			fmt.Fprintf(h, "%d:%s", len(part), part)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }

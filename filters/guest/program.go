@@ -29,6 +29,7 @@ type program struct {
 	log    *slog.Logger
 	uses   int    // servers that hold it; the cache guards it
 	done   func() // gives up the module
+	keys   string // digest of its secrets; "" for none
 
 	wants  [abi.Hooks]*want // its subscriptions; nil for none
 	stable bool             // one instance sees every message of a session
@@ -56,6 +57,7 @@ type want struct {
 	fields   uint64 // 0 for all
 	headers  []string
 	pointers [][]string
+	claims   []claim
 	limit    uint64 // bytes of arguments above which they are left out; 0 for no limit
 	varies   uint8
 	keep     time.Duration // how long an answer is valid; 0 to ask each time
@@ -110,6 +112,13 @@ func (p *program) subscribe() error {
 			}
 			w.pointers = append(w.pointers, tokens)
 		}
+		var err error
+		if w.claims, err = p.grantedClaims(h, w.claims, s.Claims); err != nil {
+			return err
+		}
+	}
+	if w := p.wants[abi.OutgoingAuth]; w != nil && w.keep > 0 && len(w.claims) > 0 {
+		return errKeepsClaims
 	}
 	return nil
 }
@@ -262,6 +271,9 @@ func (p *program) tell(h abi.Hook, ops []op) {
 		case abi.OpLogField:
 			fields = append(fields, slog.String(o.name, o.text))
 		case abi.OpSetAttr:
+			if sets(p.guest.Version(), h) {
+				continue
+			}
 			fields = append(fields, slog.String(o.name, string(o.raw[:min(len(o.raw), maxText)])))
 		}
 		if len(fields) == maxFields {

@@ -102,14 +102,22 @@ func (a *subscriber) mayName(hook abi.Hook, name string) error {
 	return nil
 }
 
-// sessionStart asks whether a session may begin.
+// sessionStart asks whether a session may begin, and keeps what programs say of
+// its principal.
 func (h *openFilters) sessionStart(ctx context.Context, x *edge.Exchange, s *edge.Session) error {
-	return h.session(ctx, &edge.Exchange{Identity: x.Identity, Heard: x.Heard, Session: s}, abi.OnSessionStart)
+	one := &edge.Exchange{Identity: x.Identity, Heard: x.Heard, Head: x.Head, Session: s}
+	if err := h.session(ctx, one, abi.OnSessionStart); err != nil {
+		return err
+	}
+	if len(one.Attributes) > 0 {
+		s.SetAttributes(h.beginners, one.Attributes)
+	}
+	return nil
 }
 
 // sessionEnd tells programs about the end of a session.
 func (h *openFilters) sessionEnd(s *edge.Session) {
-	_ = h.session(context.Background(), &edge.Exchange{Session: s}, abi.OnSessionEnd) // there is nobody to tell
+	_ = h.session(context.Background(), &edge.Exchange{Session: s, Attributes: s.Attributes(h.beginners)}, abi.OnSessionEnd) // there is nobody to tell
 }
 
 func (h *openFilters) session(ctx context.Context, x *edge.Exchange, hook abi.Hook) error {
@@ -133,6 +141,14 @@ func (h *openFilters) session(ctx context.Context, x *edge.Exchange, hook abi.Ho
 				return ops[j].denial(a.spec.Name, hook)
 			}
 		}
+		set, err := a.attributes(hook, x.PrincipalAttributes(), ops)
+		if err != nil {
+			if err = a.broke(hook, senderOf(x), err); err != nil {
+				return err
+			}
+			continue
+		}
+		x.Attributes = x.Attributes.With(set)
 		a.tell(hook, ops)
 	}
 	return nil

@@ -99,6 +99,7 @@ func cost(e *entry, header int) int64 {
 	for _, scope := range id.Scopes {
 		n += sizeAny + int64(len(scope))
 	}
+	n += int64(len(id.Attributes))*int64(unsafe.Sizeof(edge.Attribute{})) + int64(id.Attributes.Size())
 	return n + sizeOf(id.Claims)
 }
 

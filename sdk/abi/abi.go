@@ -107,6 +107,7 @@ const (
 	GrantHTTP        = "http"
 	GrantTools       = "tools"
 	GrantEvents      = "events"
+	GrantClaims      = "claims"
 )
 
 // What host functions return below zero.
@@ -162,6 +163,7 @@ const (
 
 	SubCache    = 10 // uint64: milliseconds for which an answer of outgoing_auth holds; 0 for asking each time
 	SubBlocking = 11 // uint64: 1 when the guest calls http_call or call_tool there
+	SubClaim    = 13 // string, repeated: JSON pointers into the verified claims, in on_call_request and outgoing_auth; since 1.1
 )
 
 // Values of SubVariesBy.
@@ -195,6 +197,8 @@ const (
 	CallPath      = 17 // string: path of the HTTP request, in http hooks
 	CallIssuer    = 18 // string, in map_identity
 	CallEvent     = 19 // bytes: JSON text of the event, in on_event
+	CallAttr      = 25 // Attr, repeated: what programs say of the principal; since 1.1
+	CallClaim     = 26 // bytes, repeated: JSON texts for the claims of the subscription, in their order; empty where there is none; since 1.1
 )
 
 // Fields of Principal.
@@ -211,6 +215,12 @@ const (
 const (
 	HeaderName  = 1
 	HeaderValue = 2
+)
+
+// Fields of Attr.
+const (
+	AttrName = 1 // string
+	AttrJSON = 2 // bytes: JSON text
 )
 
 // Fields of Item: a tool, prompt or resource of a backend.

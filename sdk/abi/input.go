@@ -7,12 +7,14 @@ type Input struct {
 
 	Backend, Method, Path, Issuer string
 
-	Principal []byte   // a record: see Principal.Append
-	Headers   []Header // those that the guest subscribed to
-	Selected  [][]byte // the values behind its pointers, in their order; nil for a missing one
-	Items     []Item
-	Status    uint64 // of an HTTP answer
-	Now       uint64 // milliseconds since 1970
+	Principal   []byte   // a record: see Principal.Append
+	Headers     []Header // those that the guest subscribed to
+	Selected    [][]byte // the values behind its pointers, in their order; nil for a missing one
+	Items       []Item
+	Attrs       []Attr
+	ClaimValues [][]byte // the values of the claims that it subscribed to, likewise
+	Status      uint64   // of an HTTP answer
+	Now         uint64   // milliseconds since 1970
 
 	record []byte // memory for a record inside this one
 }
@@ -23,7 +25,12 @@ func (in *Input) Reset() {
 	clear(in.Headers[:cap(in.Headers)])
 	clear(in.Selected[:cap(in.Selected)])
 	clear(in.Items[:cap(in.Items)])
-	*in = Input{Headers: in.Headers[:0], Selected: in.Selected[:0], Items: in.Items[:0], record: in.record[:0]}
+	clear(in.Attrs[:cap(in.Attrs)])
+	clear(in.ClaimValues[:cap(in.ClaimValues)])
+	*in = Input{
+		Headers: in.Headers[:0], Selected: in.Selected[:0], Items: in.Items[:0], Attrs: in.Attrs[:0], ClaimValues: in.ClaimValues[:0],
+		record: in.record[:0],
+	}
 }
 
 // Header is a header line, its name in small letters.
@@ -34,6 +41,9 @@ type Item struct {
 	Name, Backend string
 	JSON          []byte
 }
+
+// Attr is what a program says of a principal.
+type Attr struct{ Name, JSON string }
 
 // Principal is who a client is.
 type Principal struct {
@@ -46,7 +56,7 @@ type Principal struct {
 func Has(fields uint64, field int) bool { return fields == 0 || fields>>field&1 == 1 }
 
 // Append appends the record, less what is not among the fields that a guest subscribed to.
-// To headers and to values it subscribes by their names and pointers.
+// To headers, values and claims it subscribes by their names and pointers.
 func (in *Input) Append(b []byte, fields uint64) []byte {
 	b = some(b, fields, CallTool, in.Tool)
 	b = text(b, fields, CallBackend, in.Backend)
@@ -78,6 +88,15 @@ func (in *Input) Append(b []byte, fields uint64) []byte {
 	b = text(b, fields, CallPath, in.Path)
 	b = text(b, fields, CallIssuer, in.Issuer)
 	b = some(b, fields, CallEvent, in.Event)
+	for i := range in.Attrs {
+		if one := &in.Attrs[i]; Has(fields, CallAttr) {
+			in.record = AppendString(AppendString(in.record[:0], AttrName, one.Name), AttrJSON, one.JSON)
+			b = AppendBytes(b, CallAttr, in.record)
+		}
+	}
+	for _, value := range in.ClaimValues {
+		b = AppendBytes(b, CallClaim, value)
+	}
 	return number(b, fields, CallNow, in.Now)
 }
 

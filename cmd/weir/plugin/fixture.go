@@ -99,6 +99,7 @@ type Subscription struct {
 	InlineLimit uint64   `json:"inlineLimit,omitempty"`
 	CacheMillis int64    `json:"cacheMillis,omitempty"`
 	Blocking    bool     `json:"blocking,omitempty"`
+	Claims      []string `json:"claims,omitempty"`
 }
 
 // Only returns the fixtures with the cases that have a text in their names.

@@ -65,7 +65,7 @@ func TestOperations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := Input{Tool: "x", Principal: &Principal{Subject: "ann"}, Items: []Item{{Name: "a"}, {Name: "b"}}}
-			if err := guest.Judge(filterName, in.asked(c.hook, nil), c.record); err != nil {
+			if err := guest.Judge(filterName, in.asked(c.hook, nil, abi.Version), c.record); err != nil {
 				if want := fmt.Sprintf("guest %q: %v: abi: ", filterName, c.hook); !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("got %v, want %s", err, c.want)
 				}
@@ -170,7 +170,7 @@ func FuzzOperations(f *testing.F) {
 	f.Fuzz(func(t *testing.T, record []byte) {
 		in := Input{Tool: "x", Arguments: json.RawMessage("{}"), Items: []Item{{Name: "a"}}}
 		for h := abi.Hook(0); h < abi.Hooks; h++ {
-			if guest.Judge(filterName, in.asked(h, nil), record) == nil && line(operations(record)) == "" {
+			if guest.Judge(filterName, in.asked(h, nil, abi.Version), record) == nil && line(operations(record)) == "" {
 				t.Errorf("%x has no text", record)
 			}
 		}

@@ -38,6 +38,8 @@ type Input struct {
 	Issuer    string            `json:"issuer,omitempty"`
 	Event     json.RawMessage   `json:"event,omitempty"`
 
+	Attrs map[string]json.RawMessage `json:"attrs,omitempty"` // what filters said of the client
+
 	// Verbatim are JSON texts by the names of fields above. They are handed over
 	// as they are written, with the spaces and escapes that YAML would not keep.
 	Verbatim map[string]string `json:"verbatim,omitempty"`
@@ -64,13 +66,16 @@ func (in *Input) verbatim(path string, d *source.Document) {
 }
 
 // asked is an input as the edge judges answers to it.
-func (in *Input) asked(hook abi.Hook, grants []string) *guest.Asked {
-	q := &guest.Asked{Hook: hook, Tool: in.Tool, Arguments: in.Arguments, Result: in.Result, Failed: in.Error != nil, Grants: grants}
+func (in *Input) asked(hook abi.Hook, grants []string, version uint32) *guest.Asked {
+	q := &guest.Asked{Version: version, Hook: hook, Tool: in.Tool, Arguments: in.Arguments, Result: in.Result, Failed: in.Error != nil, Grants: grants}
 	for _, item := range in.Items {
 		if item.JSON == nil {
 			item.JSON = json.RawMessage("{}")
 		}
 		q.Items = append(q.Items, item.JSON)
+	}
+	for name, value := range in.Attrs {
+		q.Attributes = q.Attributes.Set(name, string(value))
 	}
 	if p := in.Principal; p != nil && p.Subject != "" {
 		q.Identity = &edge.Identity{Subject: p.Subject, Issuer: p.Issuer}
@@ -100,6 +105,7 @@ type wanted struct {
 	fields   uint64
 	headers  []string
 	pointers []string
+	claims   []string
 	inline   uint64
 }
 
@@ -116,6 +122,7 @@ func wants(asked []wasm.Subscription, hook abi.Hook, in *Input) (w wanted, match
 		w.fields |= s.Fields
 		w.headers = append(w.headers, s.Headers...)
 		w.pointers = append(w.pointers, s.Pointers...)
+		w.claims = append(w.claims, s.Claims...)
 		w.inline = max(w.inline, s.InlineLimit)
 		matched = matched || anyGlob(s.Tools, in.Tool) && anyGlob(s.Backends, in.Backend) && anyGlob(s.Methods, in.Method)
 	}
@@ -153,7 +160,7 @@ func glob(pattern, name string) bool {
 func (in *Input) record(hook abi.Hook, w wanted) []byte {
 	say := abi.Input{
 		Tool: []byte(in.Tool), Backend: in.Backend, Session: []byte(in.Session), Method: in.Method, RequestID: in.RequestID,
-		Result: in.Result, Error: in.Error, Claims: in.Claims, Carry: []byte(in.Carry), Status: in.Status, Path: in.Path,
+		Result: in.Result, Error: in.Error, Carry: []byte(in.Carry), Status: in.Status, Path: in.Path,
 		Issuer: in.Issuer, Event: in.Event, Now: in.Now,
 	}
 	if p := in.Principal; p != nil {
@@ -175,6 +182,15 @@ func (in *Input) record(hook abi.Hook, w wanted) []byte {
 	}
 	for _, p := range w.pointers {
 		say.Selected = append(say.Selected, at(of, p))
+	}
+	if hook == abi.MapIdentity {
+		say.Claims = in.Claims
+	}
+	for _, p := range w.claims {
+		say.ClaimValues = append(say.ClaimValues, at(in.Claims, p))
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Attrs)) {
+		say.Attrs = append(say.Attrs, abi.Attr{Name: name, JSON: string(in.Attrs[name])})
 	}
 	for _, item := range in.Items {
 		say.Items = append(say.Items, abi.Item{Name: item.Name, Backend: item.Backend, JSON: item.JSON})

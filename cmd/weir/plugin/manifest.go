@@ -47,12 +47,13 @@ type Project struct {
 	Credentials []string `json:"credentials,omitempty"` // names for the grant credentials
 	HTTP        []string `json:"http,omitempty"`        // hosts for the grant http
 	Tools       []string `json:"tools,omitempty"`       // globs for the grant tools
+	Claims      []string `json:"claims,omitempty"`      // JSON pointers for the grant claims
 }
 
 var (
 	projectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	grantNames  = []string{abi.GrantRandom, abi.GrantKV, abi.GrantMetrics, abi.GrantKeys, abi.GrantIdentity,
-		abi.GrantCredentials, abi.GrantHTTP, abi.GrantTools, abi.GrantEvents}
+		abi.GrantCredentials, abi.GrantHTTP, abi.GrantTools, abi.GrantEvents, abi.GrantClaims}
 )
 
 // ReadProject reads plugin.yaml of a directory.
@@ -94,7 +95,7 @@ func (p *Project) check(d *source.Document) {
 	if _, ok := LanguageNamed(p.Language); p.Language != "" && !ok {
 		d.Fault("language", "there is no %q%s", p.Language, meant(p.Language, LanguageNames()))
 	}
-	lists := map[string][]string{abi.GrantCredentials: p.Credentials, abi.GrantHTTP: p.HTTP, abi.GrantTools: p.Tools}
+	lists := map[string][]string{abi.GrantCredentials: p.Credentials, abi.GrantHTTP: p.HTTP, abi.GrantTools: p.Tools, abi.GrantClaims: p.Claims}
 	for i, g := range p.Grants {
 		list, listed := lists[g]
 		switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
@@ -54,6 +55,9 @@ func Pack(ctx context.Context, p *Project, file, cache string) (*Packed, error) 
 		return nil, fmt.Errorf("with config and grants of %s: %w", ManifestFile, err)
 	}
 	defer g.Close()
+	if err := guest.JudgeSubscriptions(g, p.Grants, p.Claims); err != nil {
+		return nil, fmt.Errorf("with grants of %s: %w", ManifestFile, err)
+	}
 	manifest := p.Manifest
 	manifest.ABI = fmt.Sprintf("%d.%d", abi.Major, abi.Minor)
 	manifest.Hooks = hooksOf(g)
@@ -82,6 +86,9 @@ func (p *Packed) EdgeFilter(project *Project, path string) ([]byte, error) {
 			continue
 		case abi.GrantTools:
 			grants[g] = project.Tools
+			continue
+		case abi.GrantClaims:
+			grants[g] = project.Claims
 			continue
 		case abi.GrantKeys:
 		default:

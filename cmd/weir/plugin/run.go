@@ -76,7 +76,7 @@ func (c *Case) start(ctx context.Context, m *wasm.Module) *host {
 		b.Keys[name] = edge.Secret(secret)
 	}
 	if h.guest, h.err = m.Open(ctx, b); h.err == nil {
-		h.err = guest.JudgeSubscriptions(h.guest, c.Grants)
+		h.err = guest.JudgeSubscriptions(h.guest, c.Grants, claimsOf(h.guest, c.Grants))
 	}
 	return h
 }
@@ -104,10 +104,22 @@ func (h *host) ask(ctx context.Context, c *Case, hook abi.Hook, record []byte) (
 	if err != nil {
 		return nil, err
 	}
-	if err := guest.Judge(filterName, c.Input.asked(hook, c.Grants), answer); err != nil {
+	if err := guest.Judge(filterName, c.Input.asked(hook, c.Grants, h.guest.Version()), answer); err != nil {
 		return nil, err
 	}
 	return operations(answer), nil
+}
+
+// claimsOf are the pointers of the grant claims: in fixtures, which have the claims
+// that they write, it is granted for all of them.
+func claimsOf(g *wasm.Guest, grants []string) (pointers []string) {
+	if !contains(grants, abi.GrantClaims) {
+		return nil
+	}
+	for _, s := range g.Subscriptions() {
+		pointers = append(pointers, s.Claims...)
+	}
+	return pointers
 }
 
 // session is that of a case. Messages without one share memory with nothing
@@ -263,7 +275,7 @@ func Subscriptions(g *wasm.Guest) []Subscription {
 		one := Subscription{
 			Hook: s.Hook.String(), Methods: s.Methods, Tools: s.Tools, Backends: s.Backends, Headers: s.Headers, Pointers: s.Pointers,
 			VariesBy: [...]string{"", "tenant", "groups", "subject"}[s.VariesBy], InlineLimit: s.InlineLimit,
-			CacheMillis: s.Cache.Milliseconds(), Blocking: s.Blocking,
+			CacheMillis: s.Cache.Milliseconds(), Blocking: s.Blocking, Claims: s.Claims,
 		}
 		for f := range 64 {
 			if s.Fields>>f&1 == 1 {

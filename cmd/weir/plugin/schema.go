@@ -142,7 +142,8 @@ func fixtureFields() map[string]about {
 		"error":        {text: "The error of an answer."},
 		"items":        {text: "What a backend offers."},
 		"items[].name": {text: "Its name; the URI of a resource."}, "items[].backend": {text: "The backend that offers it."}, "items[].json": {text: "All that the backend says of it."},
-		"claims":   {text: "The claims of the token."},
+		"claims":   {text: "The claims of the token. The guest sees all of them in map_identity, and those that it subscribed to elsewhere."},
+		"attrs":    {text: "What filters said of the client, by name."},
 		"carry":    {text: "What the guest carried from the request to its answer."},
 		"status":   {text: "The status code of an HTTP answer."},
 		"path":     {text: "The path of an HTTP request."},
@@ -164,6 +165,7 @@ func fixtureFields() map[string]about {
 		"inlineLimit": {text: "The most bytes of arguments that it sees."},
 		"cacheMillis": {text: "How long its answer holds."},
 		"blocking":    {text: "It may wait for others."},
+		"claims":      {text: "JSON pointers to the claims that it sees."},
 	} {
 		all["cases[].subscriptions[]."+field] = a
 	}
@@ -221,5 +223,6 @@ func projectFields() map[string]about {
 		"credentials":  {text: "Names of MCPExternalAuthConfigs, for the grant credentials."},
 		"http":         {text: "Hosts, for the grant http."},
 		"tools":        {text: "Globs of tools, for the grant tools."},
+		"claims":       {text: "JSON pointers to claims, for the grant claims."},
 	}
 }

@@ -1,13 +1,14 @@
 // Command guest is a module that does at each hook what its configuration says:
 // {"rules":"…"}, with a rule on each line.
 //
-//	sub|HOOK|LIST=VALUE,VALUE|…    subscribe; lists are method, tool, backend, header, pointer, varies, cache, blocking
+//	sub|HOOK|LIST=VALUE,VALUE|…    subscribe; lists are method, tool, backend, header, pointer, claim, field, varies, cache, blocking
 //	HOOK|CONDITION|OP|ARGUMENT|…   an operation, or trap, loop, work, bad or stash
 //
 // A condition is *, or PLACE=TEXT or PLACE~TEXT for what is equal to or has the
 // text; PLACE is as in arguments, where $PLACE stands for what the input has:
 // tool, backend, session, method, subject, tenant, groups, args, result, error,
-// carry, item, claims, issuer, event, path, status, header:NAME, selected:N, count.
+// carry, item, claims, issuer, event, path, status, header:NAME, selected:N, claim:N, attrs,
+// count.
 package main
 
 import (
@@ -82,12 +83,12 @@ func start(n uint32) uint64 {
 		for _, list := range f[2:] {
 			name, values, _ := strings.Cut(list, "=")
 			for _, v := range strings.Split(values, ",") {
-				if number := map[string]int{"varies": abi.SubVariesBy, "cache": abi.SubCache, "blocking": abi.SubBlocking}[name]; number != 0 {
+				if number := map[string]int{"varies": abi.SubVariesBy, "cache": abi.SubCache, "field": abi.SubField, "blocking": abi.SubBlocking}[name]; number != 0 {
 					n, _ := strconv.Atoi(v)
 					made[hook] = abi.AppendUint(made[hook], number, uint64(n))
 					continue
 				}
-				field := map[string]int{"method": abi.SubMethod, "tool": abi.SubTool, "backend": abi.SubBackend, "header": abi.SubHeader, "pointer": abi.SubPointer}[name]
+				field := map[string]int{"method": abi.SubMethod, "tool": abi.SubTool, "backend": abi.SubBackend, "header": abi.SubHeader, "pointer": abi.SubPointer, "claim": abi.SubClaim}[name]
 				made[hook] = abi.AppendString(made[hook], field, v)
 			}
 		}
@@ -105,7 +106,8 @@ type input struct {
 	subject, tenant    string
 	groups             []string
 	headers            map[string]string
-	selected           []string
+	selected, claimed  []string
+	attrs              []string // NAME:JSON
 	names, backs, json []string // of items
 	got                string   // from others
 }
@@ -143,6 +145,18 @@ func read(b []byte) *input {
 			in.headers[name] = value
 		case abi.CallSelected:
 			in.selected = append(in.selected, string(r.Data))
+		case abi.CallClaim:
+			in.claimed = append(in.claimed, string(r.Data))
+		case abi.CallAttr:
+			a, name, value := abi.Reader{B: r.Data}, "", ""
+			for a.Next() {
+				if a.Num == abi.AttrName {
+					name = string(a.Data)
+				} else {
+					value = string(a.Data)
+				}
+			}
+			in.attrs = append(in.attrs, name+":"+value)
 		case abi.CallItem:
 			var parts [4]string
 			i := abi.Reader{B: r.Data}
@@ -204,6 +218,12 @@ func (in *input) at(place string, item int) string {
 		if n, _ := strconv.Atoi(rest); n < len(in.selected) {
 			return in.selected[n]
 		}
+	case "claim":
+		if n, _ := strconv.Atoi(rest); n < len(in.claimed) {
+			return in.claimed[n]
+		}
+	case "attrs":
+		return strings.ReplaceAll(strings.Join(in.attrs, " "), `"`, "'")
 	case "item":
 		if item >= 0 {
 			return in.names[item]
@@ -232,7 +252,7 @@ func (in *input) holds(condition string, item int) bool {
 
 // text puts what the input has into an argument.
 func (in *input) text(s string, item int) string {
-	for _, place := range []string{"tool", "backend", "session", "method", "subject", "tenant", "groups", "args", "result", "error", "carry", "item", "claims", "issuer", "count", "path", "status", "got", "quoted", "header:x-a", "header:x-b", "selected:0", "selected:1"} {
+	for _, place := range []string{"tool", "backend", "session", "method", "subject", "tenant", "groups", "args", "result", "error", "carry", "item", "claims", "issuer", "count", "path", "status", "got", "quoted", "header:x-a", "header:x-b", "selected:0", "selected:1", "claim:0", "claim:1", "attrs"} {
 		if strings.Contains(s, "$"+place) {
 			s = strings.ReplaceAll(s, "$"+place, in.at(place, item))
 		}
