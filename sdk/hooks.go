@@ -219,6 +219,9 @@ func (*Call) Arguments() Value { return value(abi.CallArguments) }
 // Selected returns the argument at pointer i of the option Pointers.
 func (*Call) Selected(i int) Value { return selected(i) }
 
+// Claim returns the claim of the client at pointer i of the option Claims.
+func (*Call) Claim(i int) Value { return claim(i) }
+
 // Carry leaves bytes for OnResult to find.
 func (*Call) Carry(bytes string) { add(abi.OpSetCarry, &arg{raw: bytes}) }
 
@@ -227,6 +230,9 @@ func OnOutgoing(f func(*Outgoing), options ...Option) {
 	in := new(Outgoing)
 	on(abi.OutgoingAuth, func() { f(in) }, options)
 }
+
+// Claim returns the claim of the client at pointer i of the option Claims.
+func (*Outgoing) Claim(i int) Value { return claim(i) }
 
 // UseCredential chooses a credential that was granted, by its name.
 func (*Outgoing) UseCredential(name string) {

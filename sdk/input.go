@@ -171,6 +171,10 @@ func (Request) Principal() Principal { return who() }
 // option Headers. The name is in lower case.
 func (Request) Header(name string) View { return header(name) }
 
+// Attr returns what a filter said of the client under a name with SetAttr, which no
+// token can say. It does not exist where none did.
+func (Request) Attr(name string) Value { return attr(name) }
+
 // Now is the time, in milliseconds since 1970 UTC.
 func (Request) Now() uint64 { return call.now }
 
@@ -187,6 +191,10 @@ func (HTTP) Session() View { return text(abi.CallSession) }
 // option Headers. The name is in lower case.
 func (HTTP) Header(name string) View { return header(name) }
 
+// Attr returns what a filter said of the client under a name with SetAttr, as far as
+// it is known here. It does not exist where none did.
+func (HTTP) Attr(name string) Value { return attr(name) }
+
 // Now is the time, in milliseconds since 1970 UTC.
 func (HTTP) Now() uint64 { return call.now }
 
@@ -198,6 +206,35 @@ func header(name string) View {
 		}
 	}
 	return View{}
+}
+
+func attr(name string) Value {
+	r := reader{b: call.record}
+	for r.next() {
+		if r.field == abi.CallAttr && string(first(r.data(), abi.AttrName)) == name {
+			return Value{first(r.data(), abi.AttrJSON)}
+		}
+	}
+	return Value{}
+}
+
+// claim returns the value at pointer i of the option Claims. It does not exist
+// where the client has no such claim.
+func claim(i int) Value {
+	if i < 0 || i >= call.claims {
+		return Value{}
+	}
+	r, at := reader{b: call.record}, call.claimBase+i
+	for r.next() {
+		if r.field != abi.CallClaim {
+			continue
+		}
+		if at == 0 {
+			return Value{r.data()}
+		}
+		at--
+	}
+	return Value{}
 }
 
 // selected returns the value at pointer i of the option Pointers. It does not

@@ -26,7 +26,8 @@ type (
 	ArgumentEdits struct{}
 	// ResultEdits change a result.
 	ResultEdits struct{}
-	// Attributes are noted for later filters and rules.
+	// Attributes are what the guest says of the client: policies read them as
+	// principal.attr_NAME, and later filters see them.
 	Attributes struct{}
 	// LogFields are noted in the record of the message.
 	LogFields struct{}
@@ -89,7 +90,9 @@ func (ResultEdits) Redact(pointer, text string) {
 	add(abi.OpRedact, &arg{pointer: pointer, text: text})
 }
 
-// SetAttr notes a value under a name.
+// SetAttr says something of the client under a name of 1 to 64 of a-z, 0-9 and _: in
+// OnIdentity as long as its token is remembered, in OnSessionStart for the session,
+// and elsewhere for this message. A value has at most 1 KiB.
 func (Attributes) SetAttr(name string, value JSON) {
 	add(abi.OpSetAttr, &arg{name: name, raw: string(value)})
 }

@@ -44,8 +44,10 @@ type handler struct {
 	run                      func()
 	tools, backends, methods []string // globs; none for all
 	headers, pointers        []string
+	claims                   []string
 	fields                   []uint64
 	base                     int // where its pointers begin among those of the hook
+	claimBase                int // where its claims begin, likewise
 	variesBy, inline         uint64
 	cache                    uint64 // milliseconds
 	blocking                 bool
@@ -78,6 +80,13 @@ func Headers(names ...string) Option {
 // place in this list.
 func Pointers(pointers ...string) Option {
 	return func(h *handler) { h.pointers = append(h.pointers, pointers...) }
+}
+
+// Claims says which claims of the client the function wants to see, as JSON
+// pointers (RFC 6901) into its token's. Claim gives them by their place in this
+// list. It is for OnCall and OnOutgoing, and needs the grant claims of every one.
+func Claims(pointers ...string) Option {
+	return func(h *handler) { h.claims = append(h.claims, pointers...) }
 }
 
 // Fields says which fields of the input the function reads, as constants of
@@ -132,7 +141,7 @@ type Setup struct {
 }
 
 // Granted says whether the operator granted something: random, kv, metrics,
-// keys, identity, credentials, http, tools or events.
+// keys, identity, credentials, http, tools, events or claims.
 func (s *Setup) Granted(grant string) bool {
 	for _, g := range s.grants {
 		if g == grant {
@@ -187,7 +196,7 @@ const most = 64
 // subscription is the one that covers all functions for a hook. With several
 // of them it may cover more than each asked for: dispatch looks again.
 func subscription(hook abi.Hook, handlers []*handler) (record []byte, wrong string) {
-	var tools, backends, methods, headers, pointers []string
+	var tools, backends, methods, headers, pointers, claims []string
 	var fields, varies, inline, cache uint64
 	blocking := false
 	allTools, allBackends, allMethods, allFields := false, false, false, false
@@ -202,6 +211,8 @@ func subscription(hook abi.Hook, handlers []*handler) (record []byte, wrong stri
 		headers = union(headers, h.headers)
 		h.base = len(pointers)
 		pointers = append(pointers, h.pointers...)
+		h.claimBase = len(claims)
+		claims = append(claims, h.claims...)
 		for _, f := range h.fields {
 			fields |= 1 << (f & 63)
 		}
@@ -214,8 +225,8 @@ func subscription(hook abi.Hook, handlers []*handler) (record []byte, wrong stri
 			inline = h.inline
 		}
 	}
-	if len(headers) > most || len(pointers) > most {
-		return nil, hook.String() + ": more than " + strconv.Itoa(most) + " headers or pointers"
+	if len(headers) > most || len(pointers) > most || len(claims) > most {
+		return nil, hook.String() + ": more than " + strconv.Itoa(most) + " headers, pointers or claims"
 	}
 	record = abi.AppendString(nil, abi.SubHook, hook.String())
 	for _, list := range []struct {
@@ -228,6 +239,7 @@ func subscription(hook abi.Hook, handlers []*handler) (record []byte, wrong stri
 		{abi.SubBackend, backends, allBackends || len(backends) > most},
 		{abi.SubHeader, headers, false},
 		{abi.SubPointer, pointers, false},
+		{abi.SubClaim, claims, false},
 	} {
 		for _, v := range list.values {
 			if !list.all {
@@ -243,6 +255,9 @@ func subscription(hook abi.Hook, handlers []*handler) (record []byte, wrong stri
 		}
 		if len(pointers) > 0 {
 			fields |= 1 << abi.CallSelected
+		}
+		if len(claims) > 0 {
+			fields |= 1 << abi.CallClaim
 		}
 		for f := uint64(1); f < 64; f++ {
 			if fields>>f&1 == 1 {
@@ -291,6 +306,8 @@ var call struct {
 	selected []span
 	base     int    // where the pointers of the present function begin
 	pointers int    // how many it has
+
+	claimBase, claims int // likewise of its claims
 	out      []byte // Ops so far
 	refused  bool
 }
@@ -306,6 +323,7 @@ func dispatch(hook abi.Hook, record []byte) []byte {
 	for _, h := range guest.handlers[hook] {
 		if !c.refused && h.wants() {
 			c.base, c.pointers = h.base, len(h.pointers)
+			c.claimBase, c.claims = h.claimBase, len(h.claims)
 			h.run()
 		}
 	}

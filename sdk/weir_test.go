@@ -126,8 +126,39 @@ func TestSubscriptionBounds(t *testing.T) {
 	OnResult(func(*CallResult) {}, Pointers(pointers...))
 	registered = nil
 	r := abi.Reader{B: n.Init(nil)}
-	if !r.Next() || r.Num != abi.InitError || string(r.Data) != "on_call_response: more than 64 headers or pointers" {
+	if !r.Next() || r.Num != abi.InitError || string(r.Data) != "on_call_response: more than 64 headers, pointers or claims" {
 		t.Errorf("65 pointers: %q", r.Data)
+	}
+}
+
+// TestZ34Claims: each function sees the claims that it asked for, by their places,
+// and attributes by their names.
+func TestZ34Claims(t *testing.T) {
+	fresh(t)
+	var got []string
+	note := func(c *Call) {
+		for i := -1; i < 3; i++ {
+			got = append(got, string(c.Claim(i).JSON()))
+		}
+	}
+	OnCall(note, Claims("/a"), Fields(abi.CallArguments))
+	OnCall(note, Claims("/b", "/c"), Fields(abi.CallArguments))
+	OnCall(func(c *Call) { got = append(got, string(c.Attr("team").JSON()), string(c.Attr("tea").JSON())) }, Fields(abi.CallAttr))
+	n := &Native{}
+	sub := string(start(t, n))
+	for _, p := range []string{"/a", "/b", "/c"} {
+		if !strings.Contains(sub, string(abi.AppendString(nil, abi.SubClaim, p))) {
+			t.Errorf("no claim %s in %q", p, sub)
+		}
+	}
+	var b []byte
+	for _, s := range []string{`1`, ``, `"3"`} {
+		b = abi.AppendString(b, abi.CallClaim, s)
+	}
+	b = abi.AppendBytes(b, abi.CallAttr, abi.AppendString(abi.AppendString(nil, abi.AttrName, "team"), abi.AttrJSON, `"x"`))
+	n.Ask(abi.OnCallRequest, b)
+	if want := []string{"", "1", "", "", "", "", `"3"`, "", `"x"`, ""}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -125,7 +125,7 @@ func (ps *Parked) Begin(ctx context.Context, x *edge.Exchange, caps []byte, next
 	p.cancel = cancel
 	inner := &edge.Exchange{
 		Parent: x.Parent, Server: x.Server, Era: x.Era, Request: m, Head: x.Head, Target: x.Target, Name: x.Name,
-		Identity: x.Identity, Forward: x.Forward, Chosen: x.Chosen,
+		Identity: x.Identity, Forward: x.Forward, Chosen: x.Chosen, Attributes: x.Attributes,
 		Capabilities: caps, Client: p,
 	}
 	p.now = x

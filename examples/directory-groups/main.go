@@ -1,5 +1,6 @@
 // Command directory-groups is a guest that makes roles of the groups that a
-// directory puts into tokens, and gives each backend a credential of its own:
+// directory puts into tokens, as an attribute that no token can forge, and gives
+// each backend a credential of its own:
 // one of the edge's, by the user's role, or who the user is and which roles they
 // have there, signed with the backend's key.
 package main
@@ -60,8 +61,9 @@ func init() {
 	weir.OnOutgoing(give)
 }
 
-// identify keeps the subject and issuer, and says groups, roles and tenant by
-// the directory's claims.
+// identify keeps the subject and issuer, and says groups and tenant by the
+// directory's claims. Roles are an attribute: a claim of roles, which a token may
+// bring along, counts for nothing.
 func identify(t *weir.VerifiedToken) {
 	who := weir.Identity{
 		Subject: t.Claims().Get("sub").Text(), Issuer: t.Issuer().String(), Tenant: t.Claims().At(tenants).Text(),
@@ -70,18 +72,32 @@ func identify(t *weir.VerifiedToken) {
 		t.Deny(weir.Unauthenticated, "the token says no subject")
 		return
 	}
+	var has []string
 	for g := range t.Claims().At(claim).Array() {
 		group := g.Text()
 		who.Groups = append(who.Groups, group)
-		if role := roles[group]; role != "" && !contains(who.Roles, role) {
-			who.Roles = append(who.Roles, role)
+		if role := roles[group]; role != "" && !contains(has, role) {
+			has = append(has, role)
 		}
 	}
-	if len(who.Roles) == 0 {
+	if len(has) == 0 {
 		t.Deny(weir.Forbidden, "none of your groups has a role here")
 		return
 	}
 	t.SetPrincipal(who)
+	t.SetAttr("roles", list(has))
+}
+
+// list writes texts as a JSON array.
+func list(texts []string) weir.JSON {
+	out := weir.JSON("[")
+	for i, s := range texts {
+		if i > 0 {
+			out += ","
+		}
+		out += weir.Text(s)
+	}
+	return out + "]"
 }
 
 func contains(list []string, s string) bool {
@@ -101,8 +117,8 @@ func give(o *weir.Outgoing) {
 		sign(o)
 		return
 	}
-	for role := range o.Principal().Roles() {
-		if name := byRole[role.String()]; name != "" {
+	for role := range o.Attr("roles").Array() {
+		if name := byRole[role.Text()]; name != "" {
 			o.UseCredential(name)
 			return
 		}
@@ -124,12 +140,12 @@ func sign(o *weir.Outgoing) {
 	b := hex.AppendEncode([]byte{}, o.Principal().Subject().Bytes())
 	b = append(b, '.')
 	first := true
-	for role := range o.Principal().Roles() {
+	for role := range o.Attr("roles").Array() {
 		if !first {
 			b = append(b, ',')
 		}
 		first = false
-		b = append(b, role.Bytes()...)
+		b = append(b, role.Text()...)
 	}
 	b = strconv.AppendInt(append(b, '.'), int64(o.Now())+lifetime, 10)
 	sum, err := weir.HMAC(o.Backend().String(), b)

@@ -71,7 +71,8 @@ enum { WEIR_ERR_NOT_FOUND = -1, WEIR_ERR_DENIED = -2, WEIR_ERR_LIMIT = -3, WEIR_
 /* Fields of the input, for the member fields of weir_on. */
 enum {
     WEIR_TOOL = 1, WEIR_BACKEND, WEIR_SESSION, WEIR_METHOD, WEIR_REQUEST_ID, WEIR_PRINCIPAL, WEIR_HEADER, WEIR_ARGUMENTS, WEIR_SELECTED,
-    WEIR_NOW, WEIR_RESULT, WEIR_ERROR_OBJECT, WEIR_ITEM, WEIR_CLAIMS, WEIR_CARRY, WEIR_STATUS, WEIR_PATH, WEIR_ISSUER, WEIR_EVENT
+    WEIR_NOW, WEIR_RESULT, WEIR_ERROR_OBJECT, WEIR_ITEM, WEIR_CLAIMS, WEIR_CARRY, WEIR_STATUS, WEIR_PATH, WEIR_ISSUER, WEIR_EVENT,
+    WEIR_ATTR = 25, WEIR_CLAIM = 26
 };
 
 #define WEIR_FN_ static __attribute__((noinline, unused))
@@ -593,7 +594,7 @@ WEIR_FN_ int weir_granted_(const weir_setup *s, weir_view grant) {
         if (r.field == 2 && weir_equal_(r.data, grant)) return 1;
     return 0;
 }
-#define weir_granted(s, grant) weir_granted_(s, weir_str(grant)) /* random, kv, metrics, keys, identity, credentials, http, tools, events */
+#define weir_granted(s, grant) weir_granted_(s, weir_str(grant)) /* random, kv, metrics, keys, identity, credentials, http, tools, events, claims */
 
 #define WEIR_LIST(...) ((const char *const[]){__VA_ARGS__, 0})
 
@@ -601,6 +602,7 @@ WEIR_FN_ int weir_granted_(const weir_setup *s, weir_view grant) {
 typedef struct {
     const char *const *methods, *const *tools, *const *backends; /* globs; none for all */
     const char *const *headers, *const *pointers;
+    const char *const *claims; /* JSON pointers into the client's claims, of on_call_request and outgoing_auth; grant claims */
     weir_u64 fields; /* a bit for each: 1 << WEIR_TOOL | …; 0 for all */
     weir_u32 varies_by, inline_limit;
     weir_u32 cache_ms; /* how long an answer of outgoing_auth holds, at most an hour; the guest is told of the backend and of who varies_by says alone */
@@ -612,9 +614,9 @@ WEIR_FN_ void weir_on_(weir_setup *s, const char *hook, weir_wants w) {
     static weir_byte room[1024];
     weir_area_ sub = {room, 0, sizeof room};
     weir_put_(&sub, 1, weir_cstr_(hook));
-    const char *const *lists[] = {w.methods, w.tools, w.backends, w.headers, w.pointers};
-    static const weir_byte numbers[] = {2, 3, 4, 6, 7};
-    for (int i = 0; i < 5; i++)
+    const char *const *lists[] = {w.methods, w.tools, w.backends, w.headers, w.pointers, w.claims};
+    static const weir_byte numbers[] = {2, 3, 4, 6, 7, 13};
+    for (int i = 0; i < 6; i++)
         for (const char *const *p = lists[i]; p && *p; p++) weir_put_(&sub, numbers[i], weir_cstr_(*p));
     for (weir_u32 f = 1; f < 64; f++)
         if (w.fields >> f & 1) weir_put_number_(&sub, 5, f);
@@ -694,6 +696,23 @@ WEIR_FN_ weir_view weir_header_(weir_call *c, weir_view name) {
     return weir_span_("", 0);
 }
 #define weir_header(c, name) weir_header_(c, weir_str(name))
+
+/* What a filter said of the client under a name, which no token can say. */
+WEIR_FN_ weir_json weir_attr_(weir_call *c, weir_view name) {
+    weir_reader_ r = weir_read_(c->record);
+    while (weir_field_(&r))
+        if (r.field == WEIR_ATTR && weir_equal_(weir_first_(r.data, 1), name)) return weir_parse_(weir_first_(r.data, 2));
+    return (weir_json){0, 0};
+}
+#define weir_attr(c, name) weir_attr_(c, weir_str(name))
+
+/* The claim of the client at pointer i of the subscription's claims. */
+WEIR_FN_ weir_json weir_claim(weir_call *c, weir_u32 i) {
+    weir_reader_ r = weir_read_(c->record);
+    while (weir_field_(&r))
+        if (r.field == WEIR_CLAIM && !i--) return weir_parse_(r.data);
+    return (weir_json){0, 0};
+}
 
 WEIR_FN_ int weir_listed_(weir_call *c, weir_u32 field, weir_view name) {
     weir_reader_ r = weir_read_(c->field[WEIR_PRINCIPAL]);

@@ -27,7 +27,7 @@ import (
 // Setup is what a guest is started with.
 type Setup struct {
 	Config string            // JSON text; "" for none
-	Grants []string          // random, kv, metrics, keys, identity, credentials, http, tools, events
+	Grants []string          // random, kv, metrics, keys, identity, credentials, http, tools, events, claims
 	Keys   map[string]string // secrets of the grant keys, by name
 	Name   string            // of the filter; "test" when empty
 }
@@ -44,6 +44,7 @@ type Guest struct {
 
 type subscription struct {
 	tools, backends, methods, headers, pointers []string
+	claims                                      []string
 	fields                                      uint64
 	inline                                      uint64
 }
@@ -128,6 +129,8 @@ func (g *Guest) subscribe(record []byte) {
 			s.headers = append(s.headers, strings.ToLower(text))
 		case abi.SubPointer:
 			s.pointers = append(s.pointers, text)
+		case abi.SubClaim:
+			s.claims = append(s.claims, text)
 		case abi.SubField:
 			s.fields |= 1 << r.Uint
 		case abi.SubInlineLimit:
@@ -146,6 +149,7 @@ type Input struct {
 	Principal weir.Identity
 	Headers   map[string]string
 	Items     []Item
+	Attrs     map[string]string // what filters said of the client: JSON texts
 	Carry     string
 	Now       uint64 // milliseconds since 1970
 	Status    uint64
@@ -274,7 +278,7 @@ func (s *subscription) record(hook abi.Hook, in *Input) []byte {
 	say := abi.Input{
 		Tool: []byte(in.Tool), Backend: in.Backend, Session: []byte(in.Session), Method: in.Method, RequestID: []byte(in.RequestID),
 		Principal: (&abi.Principal{Subject: who.Subject, Tenant: who.Tenant, Issuer: who.Issuer, Groups: who.Groups, Roles: who.Roles, Scopes: who.Scopes}).Append(nil),
-		Result:    []byte(in.Result), Error: []byte(in.Error), Claims: []byte(in.Claims), Carry: []byte(in.Carry),
+		Result:    []byte(in.Result), Error: []byte(in.Error), Carry: []byte(in.Carry),
 		Status: in.Status, Path: in.Path, Issuer: in.Issuer, Event: []byte(in.Event), Now: in.Now,
 	}
 	for _, name := range s.headers {
@@ -293,6 +297,15 @@ func (s *subscription) record(hook abi.Hook, in *Input) []byte {
 	}
 	for _, p := range s.pointers {
 		say.Selected = append(say.Selected, []byte(weir.Parse([]byte(of)).At(p).JSON()))
+	}
+	if hook == abi.MapIdentity {
+		say.Claims = []byte(in.Claims)
+	}
+	for _, p := range s.claims {
+		say.ClaimValues = append(say.ClaimValues, []byte(weir.Parse([]byte(in.Claims)).At(p).JSON()))
+	}
+	for name, value := range in.Attrs {
+		say.Attrs = append(say.Attrs, abi.Attr{Name: name, JSON: value})
 	}
 	for _, item := range in.Items {
 		say.Items = append(say.Items, abi.Item{Name: item.Name, Backend: item.Backend, JSON: []byte(item.JSON)})

@@ -21,6 +21,7 @@ export class Wants {
   methodGlobs: string[] = [];
   headerNames: string[] = [];
   pointerList: string[] = [];
+  claimList: string[] = [];
   fieldBits: u64 = 0;
   varies: u64 = 0;
   limit: u64 = 0;
@@ -50,6 +51,11 @@ export class Wants {
   /** Values of the arguments or the result that are seen, by JSON pointers; selected gives them by their place. */
   pointers(list: string[]): this {
     this.pointerList = list;
+    return this;
+  }
+  /** Claims of the client that are seen, by JSON pointers into its token's; claim gives them by their place. It is for onCall and onOutgoing, and needs the grant claims of every one. */
+  claims(list: string[]): this {
+    this.claimList = list;
     return this;
   }
   /** The fields that are read, by their numbers in ABI.md; all when there are none. */
@@ -103,12 +109,15 @@ function globs(patterns: string[]): StaticArray<Glob> {
 
 @final class Handler {
   base: i32 = 0;
+  claimBase: i32 = 0;
   pointers: i32;
+  claims: i32;
   tools: StaticArray<Glob>;
   backends: StaticArray<Glob>;
   methods: StaticArray<Glob>;
   constructor(public run: u32, public w: Wants) {
     this.pointers = w.pointerList.length;
+    this.claims = w.claimList.length;
     this.tools = globs(w.toolGlobs);
     this.backends = globs(w.backendGlobs);
     this.methods = globs(w.methodGlobs);
@@ -134,7 +143,7 @@ export class Setup {
   version: u64 = 0;
   grants: string[] = [];
 
-  /** Says whether something is granted: random, kv, metrics, keys, identity, credentials, http, tools or events. */
+  /** Says whether something is granted: random, kv, metrics, keys, identity, credentials, http, tools, events or claims. */
   granted(grant: string): bool {
     return this.grants.includes(grant);
   }
@@ -201,7 +210,7 @@ const most = 64; // values in a list of a subscription
 // The one subscription that covers all functions for a hook. With several of
 // them it may cover more than each asked for: ask looks again.
 function subscribe(to: Area, hook: i32, all: Handler[]): string {
-  const tools: string[] = [], backends: string[] = [], methods: string[] = [], headers: string[] = [], pointers: string[] = [];
+  const tools: string[] = [], backends: string[] = [], methods: string[] = [], headers: string[] = [], pointers: string[] = [], claims: string[] = [];
   let everyTool = false, everyBackend = false, everyMethod = false, everyField = false;
   let fields: u64 = 0, varies: u64 = 0, inline: u64 = 0, cache: u64 = 0, waits = false;
   for (let i = 0; i < all.length; i++) {
@@ -216,23 +225,27 @@ function subscribe(to: Area, hook: i32, all: Handler[]): string {
     union(headers, w.headerNames);
     h.base = pointers.length;
     for (let k = 0; k < w.pointerList.length; k++) pointers.push(w.pointerList[k]);
+    h.claimBase = claims.length;
+    for (let k = 0; k < w.claimList.length; k++) claims.push(w.claimList[k]);
     fields |= w.fieldBits;
     varies = max(varies, w.varies);
     waits = waits || w.waits;
     cache = i == 0 ? w.cache : min(cache, w.cache);
     if (i == 0 || w.limit == 0 || (inline != 0 && w.limit > inline)) inline = w.limit;
   }
-  if (headers.length > most || pointers.length > most) return hookNames[hook] + ": more than 64 headers or pointers";
+  if (headers.length > most || pointers.length > most || claims.length > most) return hookNames[hook] + ": more than 64 headers, pointers or claims";
   to.string(1, hookNames[hook]);
   if (!everyMethod && methods.length <= most) put(to, 2, methods);
   if (!everyTool && tools.length <= most) put(to, 3, tools);
   if (!everyBackend && backends.length <= most) put(to, 4, backends);
   put(to, 6, headers);
   put(to, 7, pointers);
+  put(to, 13, claims);
   if (!everyField) {
     fields |= (1 << 1) | (1 << 2) | (1 << 4); // what ask itself reads
     if (headers.length) fields |= 1 << 7;
     if (pointers.length) fields |= 1 << 9;
+    if (claims.length) fields |= 1 << 26;
     for (let f = 1; f < 64; f++) if ((fields >> f) & 1) to.number(5, f);
   }
   if (varies) to.number(8, varies);
@@ -256,7 +269,7 @@ const fieldCount = 20;
 const fields = memory.data(fieldCount << 3, 8);
 const selectedAt = memory.data(most << 3, 8);
 let has: u32 = 0;
-let selectedCount = 0, recordLen = 0, refused = false, base = 0, pointerCount = 0;
+let selectedCount = 0, recordLen = 0, refused = false, base = 0, pointerCount = 0, claimBase = 0, claimCount = 0;
 export let now: u64 = 0;
 export let status: u64 = 0;
 const outer = new Reader();
@@ -285,6 +298,8 @@ export function ask(hook: i32, typed: usize, n: i32): u64 {
     if (!one(h.tools, 1) || !one(h.backends, 2) || !one(h.methods, 4)) continue;
     base = h.base;
     pointerCount = h.pointers;
+    claimBase = h.claimBase;
+    claimCount = h.claims;
     call_indirect<void>(h.run, typed);
   }
   // The input is zeroed by the host.
@@ -370,6 +385,25 @@ export function header(name: string): View {
     if (r.field == 7 && first(r.ptr, r.len, 1).is(name)) return first(r.ptr, r.len, 2);
   }
   return view(0, 0);
+}
+
+/** What a filter said of the client under a name. */
+export function attr(name: string): Value {
+  const r = outer.of(input, recordLen);
+  while (r.next()) {
+    if (r.field != 25 || !first(r.ptr, r.len, 1).is(name)) continue;
+    const v = first(r.ptr, r.len, 2);
+    return value(v.ptr, v.len);
+  }
+  return value(0, 0);
+}
+
+/** The claim of the client at pointer i of claims. */
+export function claim(i: i32): Value {
+  if (i < 0 || i >= claimCount) return value(0, 0);
+  const r = outer.of(input, recordLen);
+  for (let n = 0; r.next(); ) if (r.field == 26 && n++ == claimBase + i) return value(r.ptr, r.len);
+  return value(0, 0);
 }
 
 // The first field of a number in a record within the input. Most keys and

@@ -1,6 +1,6 @@
 // The hooks: what each is asked about, and the operations that it may use.
 
-import { Identity, Item, Principal, Setup, Wants, add, addRaw, addText, header, items, json, now, on, onStart, principal, refuse, say, selected, status, text, wants } from "./call";
+import { Identity, Item, Principal, Setup, Wants, add, addRaw, addText, attr, claim, header, items, json, now, on, onStart, principal, refuse, say, selected, status, text, wants } from "./call";
 import { Value, View } from "./text";
 
 /** Kinds of refusals. */
@@ -18,6 +18,8 @@ export const NotFound = 4;
   get session(): View { return text(3); }
   /** The first value of a header that was asked for. The name is in lower case. */
   header(name: string): View { return header(name); }
+  /** What a filter said of the client under a name, which no token can say. */
+  attr(name: string): Value { return attr(name); }
   /** The time, in milliseconds since 1970 UTC. */
   get now(): u64 { return now; }
   /** Sets a header. The value is a string or a View. */
@@ -29,7 +31,7 @@ export const NotFound = 4;
   deny(code: i32, text: string): void { this.denyWith(code, text, ""); }
   /** The same, with data for the error's object. */
   denyWith(code: i32, text: string, data: string): void { add(9, "", data, "", text, code, 0, 0); refuse(); }
-  /** Notes a value, as JSON text, for later filters and rules. */
+  /** Says something of the client, as JSON text, under a name of a-z, 0-9 and _: policies read it as principal.attr_NAME, and later filters see it. */
   setAttr(name: string, json: string): void { add(10, "", json, name, "", 0, 0, 0); }
 }
 export const theHTTPRequest = new HTTPRequest();
@@ -42,6 +44,8 @@ export const theHTTPRequest = new HTTPRequest();
   get session(): View { return text(3); }
   /** The first value of a header that was asked for. The name is in lower case. */
   header(name: string): View { return header(name); }
+  /** What a filter said of the client under a name, which no token can say. */
+  attr(name: string): Value { return attr(name); }
   /** The time, in milliseconds since 1970 UTC. */
   get now(): u64 { return now; }
   /** Says who the client is. */
@@ -63,6 +67,8 @@ export const theCredential = new Credential();
   get session(): View { return text(3); }
   /** The first value of a header that was asked for. The name is in lower case. */
   header(name: string): View { return header(name); }
+  /** What a filter said of the client under a name, which no token can say. */
+  attr(name: string): Value { return attr(name); }
   /** The time, in milliseconds since 1970 UTC. */
   get now(): u64 { return now; }
   get issuer(): View { return text(18); }
@@ -72,7 +78,7 @@ export const theCredential = new Credential();
   get principal(): Principal { return principal; }
   /** Says who the client is. */
   setPrincipal(who: Identity): void { say(who); }
-  /** Notes a value, as JSON text, for later filters and rules. */
+  /** Says something of the client, as JSON text, under a name of a-z, 0-9 and _: policies read it as principal.attr_NAME, and later filters see it. */
   setAttr(name: string, json: string): void { add(10, "", json, name, "", 0, 0, 0); }
   /** Refuses the message, with a text that the client sees. Functions after this one are not asked. */
   deny(code: i32, text: string): void { this.denyWith(code, text, ""); }
@@ -92,6 +98,8 @@ export const theCatalog = new Catalog();
 
 /** A call of a tool, before authorization. */
 @final export class Call {
+  /** The claim of the client at pointer i of claims. */
+  claim(i: i32): Value { return claim(i); }
   /** The name that the client uses. */
   get tool(): View { return text(1); }
   get backend(): View { return text(2); }
@@ -102,6 +110,8 @@ export const theCatalog = new Catalog();
   get principal(): Principal { return principal; }
   /** The first value of a header that was asked for. The name is in lower case. */
   header(name: string): View { return header(name); }
+  /** What a filter said of the client under a name, which no token can say. */
+  attr(name: string): Value { return attr(name); }
   /** The time, in milliseconds since 1970 UTC. */
   get now(): u64 { return now; }
   /** The arguments. They do not exist when they are above the limit of inlineLimit. */
@@ -129,7 +139,7 @@ export const theCatalog = new Catalog();
   deny(code: i32, text: string): void { this.denyWith(code, text, ""); }
   /** The same, with data for the error's object. */
   denyWith(code: i32, text: string, data: string): void { add(9, "", data, "", text, code, 0, 0); refuse(); }
-  /** Notes a value, as JSON text, for later filters and rules. */
+  /** Says something of the client, as JSON text, under a name of a-z, 0-9 and _: policies read it as principal.attr_NAME, and later filters see it. */
   setAttr(name: string, json: string): void { add(10, "", json, name, "", 0, 0, 0); }
   /** Notes a text, a string or a View, in the record of the message. */
   logField<T>(name: string, text: T): void { addText(12, name, text); }
@@ -138,6 +148,8 @@ export const theCall = new Call();
 
 /** A backend that a credential is chosen for. */
 @final export class Outgoing {
+  /** The claim of the client at pointer i of claims. */
+  claim(i: i32): Value { return claim(i); }
   /** The name that the client uses. */
   get tool(): View { return text(1); }
   get backend(): View { return text(2); }
@@ -148,6 +160,8 @@ export const theCall = new Call();
   get principal(): Principal { return principal; }
   /** The first value of a header that was asked for. The name is in lower case. */
   header(name: string): View { return header(name); }
+  /** What a filter said of the client under a name, which no token can say. */
+  attr(name: string): Value { return attr(name); }
   /** The time, in milliseconds since 1970 UTC. */
   get now(): u64 { return now; }
   /** Chooses a credential that was granted, by its name. */
@@ -174,6 +188,8 @@ export const theOutgoing = new Outgoing();
   get principal(): Principal { return principal; }
   /** The first value of a header that was asked for. The name is in lower case. */
   header(name: string): View { return header(name); }
+  /** What a filter said of the client under a name, which no token can say. */
+  attr(name: string): Value { return attr(name); }
   /** The time, in milliseconds since 1970 UTC. */
   get now(): u64 { return now; }
   /** Sets a header. The value is a string or a View. */
@@ -194,6 +210,8 @@ export const theBackendRequest = new BackendRequest();
   get principal(): Principal { return principal; }
   /** The first value of a header that was asked for. The name is in lower case. */
   header(name: string): View { return header(name); }
+  /** What a filter said of the client under a name, which no token can say. */
+  attr(name: string): Value { return attr(name); }
   /** The time, in milliseconds since 1970 UTC. */
   get now(): u64 { return now; }
   /** The result; does not exist when there is an error. */
@@ -233,6 +251,8 @@ export const theCallResult = new CallResult();
   get principal(): Principal { return principal; }
   /** The first value of a header that was asked for. The name is in lower case. */
   header(name: string): View { return header(name); }
+  /** What a filter said of the client under a name, which no token can say. */
+  attr(name: string): Value { return attr(name); }
   /** The time, in milliseconds since 1970 UTC. */
   get now(): u64 { return now; }
   /** The arguments; do not exist in an answer. */
@@ -262,6 +282,8 @@ export const theMessage = new Message();
   get session(): View { return text(3); }
   /** The first value of a header that was asked for. The name is in lower case. */
   header(name: string): View { return header(name); }
+  /** What a filter said of the client under a name, which no token can say. */
+  attr(name: string): Value { return attr(name); }
   /** The time, in milliseconds since 1970 UTC. */
   get now(): u64 { return now; }
   get status(): i32 { return <i32>status; }
@@ -283,9 +305,11 @@ export const theHTTPResponse = new HTTPResponse();
   get principal(): Principal { return principal; }
   /** The first value of a header that was asked for. The name is in lower case. */
   header(name: string): View { return header(name); }
+  /** What a filter said of the client under a name, which no token can say. */
+  attr(name: string): Value { return attr(name); }
   /** The time, in milliseconds since 1970 UTC. */
   get now(): u64 { return now; }
-  /** Notes a value, as JSON text, for later filters and rules. */
+  /** Says something of the client, as JSON text, under a name of a-z, 0-9 and _: policies read it as principal.attr_NAME, and later filters see it. */
   setAttr(name: string, json: string): void { add(10, "", json, name, "", 0, 0, 0); }
   /** Refuses the message, with a text that the client sees. Functions after this one are not asked. */
   deny(code: i32, text: string): void { this.denyWith(code, text, ""); }

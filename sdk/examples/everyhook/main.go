@@ -20,6 +20,9 @@ func init() {
 			return errors.New("group is missing: name the group that may delete")
 		}
 		weir.Info(s.Name + " is ready")
+		if s.Granted("claims") {
+			weir.OnCall(whoami, weir.Tools("whoami"), weir.Claims("/department"))
+		}
 		return nil
 	})
 	weir.OnHTTPRequest(httpRequest, weir.Headers("x-key"))
@@ -131,6 +134,10 @@ func deletes(c *weir.Call) {
 	c.SetAttr("deleting", weir.Text(c.Tool().String()))
 	c.LogField("session", c.Session().String())
 	c.Carry(subject)
+}
+
+func whoami(c *weir.Call) {
+	c.Respond(weir.TextResult(c.Claim(0).Text() + " in " + c.Attr("team").Text()))
 }
 
 func reads(c *weir.Call) {

@@ -182,6 +182,8 @@ impl<'a> HTTPRequest<'a> {
     pub fn method(&self) -> &'a str { self.0.text(4) }
     /// The first value of a header that was asked for. The name is in lower case.
     pub fn header(&self, name: &str) -> &'a str { self.0.header(name) }
+    /// What a filter said of the client under a name, which no token can say.
+    pub fn attr(&self, name: &str) -> Value<'a> { self.0.attr(name) }
     /// The time, in milliseconds since 1970 UTC.
     pub fn now(&self) -> u64 { self.0.now }
     /// Refuses the message, with a text that the client sees. Functions after
@@ -196,7 +198,8 @@ impl<'a> HTTPRequest<'a> {
     pub fn del_header(&self, name: &str) { self.0.op(7, Arg { name, ..Arg::default() }) }
     /// Answers with a result, as JSON text.
     pub fn respond(&self, json: &str) { self.0.op(8, Arg { raw: json.as_bytes(), ..Arg::default() }) }
-    /// Notes a value, as JSON text, for later filters and rules.
+    /// Says something of the client, as JSON text, under a name of a-z, 0-9 and _:
+    /// policies read it as principal.attr_NAME, and later filters see it.
     pub fn set_attr(&self, name: &str, json: &str) { self.0.op(10, Arg { name, raw: json.as_bytes(), ..Arg::default() }) }
 }
 
@@ -207,6 +210,8 @@ impl<'a> Credential<'a> {
     pub fn method(&self) -> &'a str { self.0.text(4) }
     /// The first value of a header that was asked for. The name is in lower case.
     pub fn header(&self, name: &str) -> &'a str { self.0.header(name) }
+    /// What a filter said of the client under a name, which no token can say.
+    pub fn attr(&self, name: &str) -> Value<'a> { self.0.attr(name) }
     /// The time, in milliseconds since 1970 UTC.
     pub fn now(&self) -> u64 { self.0.now }
     /// Refuses the message, with a text that the client sees. Functions after
@@ -230,6 +235,8 @@ impl<'a> VerifiedToken<'a> {
     pub fn method(&self) -> &'a str { self.0.text(4) }
     /// The first value of a header that was asked for. The name is in lower case.
     pub fn header(&self, name: &str) -> &'a str { self.0.header(name) }
+    /// What a filter said of the client under a name, which no token can say.
+    pub fn attr(&self, name: &str) -> Value<'a> { self.0.attr(name) }
     /// The time, in milliseconds since 1970 UTC.
     pub fn now(&self) -> u64 { self.0.now }
     /// Who the client is; of a catalog somebody of those who see it.
@@ -242,7 +249,8 @@ impl<'a> VerifiedToken<'a> {
         self.0.refused.set(true);
         self.0.op(9, Arg { code: code as u64, text, raw: data.as_bytes(), ..Arg::default() })
     }
-    /// Notes a value, as JSON text, for later filters and rules.
+    /// Says something of the client, as JSON text, under a name of a-z, 0-9 and _:
+    /// policies read it as principal.attr_NAME, and later filters see it.
     pub fn set_attr(&self, name: &str, json: &str) { self.0.op(10, Arg { name, raw: json.as_bytes(), ..Arg::default() }) }
     /// Says who the client is.
     pub fn set_principal(&self, who: &Identity) { self.0.op(24, Arg { raw: &who.record(), ..Arg::default() }) }
@@ -263,6 +271,8 @@ impl<'a> Catalog<'a> {
 }
 
 impl<'a> Call<'a> {
+    /// The claim of the client at pointer i of Wants.claims.
+    pub fn claim(&self, i: usize) -> Value<'a> { self.0.claim(i) }
     /// The name that the client uses.
     pub fn tool(&self) -> &'a str { self.0.text(1) }
     pub fn backend(&self) -> &'a str { self.0.text(2) }
@@ -273,6 +283,8 @@ impl<'a> Call<'a> {
     pub fn method(&self) -> &'a str { self.0.text(4) }
     /// The first value of a header that was asked for. The name is in lower case.
     pub fn header(&self, name: &str) -> &'a str { self.0.header(name) }
+    /// What a filter said of the client under a name, which no token can say.
+    pub fn attr(&self, name: &str) -> Value<'a> { self.0.attr(name) }
     /// The time, in milliseconds since 1970 UTC.
     pub fn now(&self) -> u64 { self.0.now }
     /// Who the client is; of a catalog somebody of those who see it.
@@ -289,7 +301,8 @@ impl<'a> Call<'a> {
     pub fn del_header(&self, name: &str) { self.0.op(7, Arg { name, ..Arg::default() }) }
     /// Answers with a result, as JSON text.
     pub fn respond(&self, json: &str) { self.0.op(8, Arg { raw: json.as_bytes(), ..Arg::default() }) }
-    /// Notes a value, as JSON text, for later filters and rules.
+    /// Says something of the client, as JSON text, under a name of a-z, 0-9 and _:
+    /// policies read it as principal.attr_NAME, and later filters see it.
     pub fn set_attr(&self, name: &str, json: &str) { self.0.op(10, Arg { name, raw: json.as_bytes(), ..Arg::default() }) }
     /// Notes a text in the record of the message.
     pub fn log_field(&self, name: &str, text: &str) { self.0.op(12, Arg { name, text, ..Arg::default() }) }
@@ -312,6 +325,8 @@ impl<'a> Call<'a> {
 }
 
 impl<'a> Outgoing<'a> {
+    /// The claim of the client at pointer i of Wants.claims.
+    pub fn claim(&self, i: usize) -> Value<'a> { self.0.claim(i) }
     /// The name that the client uses.
     pub fn tool(&self) -> &'a str { self.0.text(1) }
     pub fn backend(&self) -> &'a str { self.0.text(2) }
@@ -322,6 +337,8 @@ impl<'a> Outgoing<'a> {
     pub fn method(&self) -> &'a str { self.0.text(4) }
     /// The first value of a header that was asked for. The name is in lower case.
     pub fn header(&self, name: &str) -> &'a str { self.0.header(name) }
+    /// What a filter said of the client under a name, which no token can say.
+    pub fn attr(&self, name: &str) -> Value<'a> { self.0.attr(name) }
     /// The time, in milliseconds since 1970 UTC.
     pub fn now(&self) -> u64 { self.0.now }
     /// Who the client is; of a catalog somebody of those who see it.
@@ -351,6 +368,8 @@ impl<'a> BackendRequest<'a> {
     pub fn method(&self) -> &'a str { self.0.text(4) }
     /// The first value of a header that was asked for. The name is in lower case.
     pub fn header(&self, name: &str) -> &'a str { self.0.header(name) }
+    /// What a filter said of the client under a name, which no token can say.
+    pub fn attr(&self, name: &str) -> Value<'a> { self.0.attr(name) }
     /// The time, in milliseconds since 1970 UTC.
     pub fn now(&self) -> u64 { self.0.now }
     /// Who the client is; of a catalog somebody of those who see it.
@@ -370,6 +389,8 @@ impl<'a> CallResult<'a> {
     pub fn method(&self) -> &'a str { self.0.text(4) }
     /// The first value of a header that was asked for. The name is in lower case.
     pub fn header(&self, name: &str) -> &'a str { self.0.header(name) }
+    /// What a filter said of the client under a name, which no token can say.
+    pub fn attr(&self, name: &str) -> Value<'a> { self.0.attr(name) }
     /// The time, in milliseconds since 1970 UTC.
     pub fn now(&self) -> u64 { self.0.now }
     /// Who the client is; of a catalog somebody of those who see it.
@@ -413,6 +434,8 @@ impl<'a> Message<'a> {
     pub fn method(&self) -> &'a str { self.0.text(4) }
     /// The first value of a header that was asked for. The name is in lower case.
     pub fn header(&self, name: &str) -> &'a str { self.0.header(name) }
+    /// What a filter said of the client under a name, which no token can say.
+    pub fn attr(&self, name: &str) -> Value<'a> { self.0.attr(name) }
     /// The time, in milliseconds since 1970 UTC.
     pub fn now(&self) -> u64 { self.0.now }
     /// Who the client is; of a catalog somebody of those who see it.
@@ -446,6 +469,8 @@ impl<'a> HTTPResponse<'a> {
     pub fn method(&self) -> &'a str { self.0.text(4) }
     /// The first value of a header that was asked for. The name is in lower case.
     pub fn header(&self, name: &str) -> &'a str { self.0.header(name) }
+    /// What a filter said of the client under a name, which no token can say.
+    pub fn attr(&self, name: &str) -> Value<'a> { self.0.attr(name) }
     /// The time, in milliseconds since 1970 UTC.
     pub fn now(&self) -> u64 { self.0.now }
     pub fn set_header(&self, name: &str, value: &str) { self.0.op(6, Arg { name, text: value, ..Arg::default() }) }
@@ -464,6 +489,8 @@ impl<'a> Session<'a> {
     pub fn method(&self) -> &'a str { self.0.text(4) }
     /// The first value of a header that was asked for. The name is in lower case.
     pub fn header(&self, name: &str) -> &'a str { self.0.header(name) }
+    /// What a filter said of the client under a name, which no token can say.
+    pub fn attr(&self, name: &str) -> Value<'a> { self.0.attr(name) }
     /// The time, in milliseconds since 1970 UTC.
     pub fn now(&self) -> u64 { self.0.now }
     /// Who the client is; of a catalog somebody of those who see it.
@@ -476,7 +503,8 @@ impl<'a> Session<'a> {
         self.0.refused.set(true);
         self.0.op(9, Arg { code: code as u64, text, raw: data.as_bytes(), ..Arg::default() })
     }
-    /// Notes a value, as JSON text, for later filters and rules.
+    /// Says something of the client, as JSON text, under a name of a-z, 0-9 and _:
+    /// policies read it as principal.attr_NAME, and later filters see it.
     pub fn set_attr(&self, name: &str, json: &str) { self.0.op(10, Arg { name, raw: json.as_bytes(), ..Arg::default() }) }
 }
 

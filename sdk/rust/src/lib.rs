@@ -69,6 +69,7 @@ pub struct Wants {
     methods: Vec<String>,
     headers: Vec<String>,
     pointers: Vec<String>,
+    claims: Vec<String>,
     fields: u64,
     varies_by: By,
     inline_limit: u64,
@@ -96,6 +97,7 @@ impl Wants {
             methods: vec![],
             headers: vec![],
             pointers: vec![],
+            claims: vec![],
             fields: 0,
             varies_by: By::Nothing,
             inline_limit: 0,
@@ -127,6 +129,13 @@ impl Wants {
     /// selected gives them by their place.
     pub fn pointers(mut self, list: &[&str]) -> Self {
         self.pointers = owned(list);
+        self
+    }
+    /// Claims of the client that are seen, by JSON pointers into its token's; claim
+    /// gives them by their place. It is for on_call and on_outgoing, and needs the
+    /// grant claims of every one.
+    pub fn claims(mut self, list: &[&str]) -> Self {
+        self.claims = owned(list);
         self
     }
     /// The fields that are read, by their numbers in ABI.md; all when there are
@@ -173,7 +182,7 @@ pub struct Setup<'a> {
 
 impl<'a> Setup<'a> {
     /// Says whether something is granted: random, kv, metrics, keys, identity,
-    /// credentials, http, tools or events.
+    /// credentials, http, tools, events or claims.
     pub fn granted(&self, grant: &str) -> bool {
         self.grants.contains(&grant)
     }
@@ -185,6 +194,7 @@ struct Handler {
     run: Run,
     wants: Wants,
     base: usize,
+    claim_base: usize,
 }
 
 /// What a guest registered. There is one in an instance, which macro guest! makes.
@@ -205,6 +215,8 @@ pub(crate) struct Exchange<'a> {
     refused: Cell<bool>,
     base: Cell<usize>,
     pointers: Cell<usize>,
+    claim_base: Cell<usize>,
+    claims: Cell<usize>,
 }
 
 impl<'a> Exchange<'a> {
@@ -228,6 +240,20 @@ impl<'a> Exchange<'a> {
         }
         Reader(self.record).all(9).nth(self.base.get() + i).map(Value).unwrap_or_default()
     }
+    fn attr(&self, name: &str) -> Value<'a> {
+        for a in Reader(self.record).all(25) {
+            if Reader(a).first(1) == name.as_bytes() {
+                return Value(Reader(a).first(2));
+            }
+        }
+        Value::default()
+    }
+    fn claim(&self, i: usize) -> Value<'a> {
+        if i >= self.claims.get() {
+            return Value::default();
+        }
+        Reader(self.record).all(26).nth(self.claim_base.get() + i).map(Value).unwrap_or_default()
+    }
     fn op(&self, op: u32, a: Arg) {
         wire::op(&mut self.out.borrow_mut(), op, a)
     }
@@ -239,7 +265,7 @@ const MOST: usize = 64;
 impl Guest {
     pub(crate) fn on(&mut self, hook: usize, wants: Wants, run: Run) {
         self.handlers.resize_with(HOOKS.len(), Vec::new);
-        self.handlers[hook].push(Handler { run, wants, base: 0 });
+        self.handlers[hook].push(Handler { run, wants, base: 0, claim_base: 0 });
     }
 
     /// Is weir_buf.
@@ -313,6 +339,8 @@ impl Guest {
             refused: Cell::new(false),
             base: Cell::new(0),
             pointers: Cell::new(0),
+            claim_base: Cell::new(0),
+            claims: Cell::new(0),
         };
         for (field, f) in Reader(x.record) {
             match f {
@@ -330,6 +358,8 @@ impl Guest {
                 }
                 x.base.set(h.base);
                 x.pointers.set(w.pointers.len());
+                x.claim_base.set(h.claim_base);
+                x.claims.set(w.claims.len());
                 (h.run)(&x);
                 if x.refused.get() {
                     break;
@@ -346,9 +376,12 @@ impl Guest {
 fn subscription(hook: &str, handlers: &mut [Handler]) -> Result<Vec<u8>, String> {
     let mut sub = Vec::new();
     let mut pointers = Vec::new();
+    let mut claims = Vec::new();
     for h in handlers.iter_mut() {
         h.base = pointers.len();
         pointers.extend(h.wants.pointers.iter().cloned());
+        h.claim_base = claims.len();
+        claims.extend(h.wants.claims.iter().cloned());
     }
     let globs = |of: fn(&Wants) -> &Vec<String>| {
         let list = union(handlers.iter().map(|h| of(&h.wants)));
@@ -358,8 +391,8 @@ fn subscription(hook: &str, handlers: &mut [Handler]) -> Result<Vec<u8>, String>
         list
     };
     let headers = union(handlers.iter().map(|h| &h.wants.headers));
-    if headers.len() > MOST || pointers.len() > MOST {
-        return Err([hook, ": more than 64 headers or pointers"].concat());
+    if headers.len() > MOST || pointers.len() > MOST || claims.len() > MOST {
+        return Err([hook, ": more than 64 headers, pointers or claims"].concat());
     }
     bytes(&mut sub, 1, hook.as_bytes());
     for (field, list) in [(2, globs(|w| &w.methods)), (3, globs(|w| &w.tools)), (4, globs(|w| &w.backends))] {
@@ -373,6 +406,9 @@ fn subscription(hook: &str, handlers: &mut [Handler]) -> Result<Vec<u8>, String>
     for s in &pointers {
         bytes(&mut sub, 7, s.as_bytes());
     }
+    for s in &claims {
+        bytes(&mut sub, 13, s.as_bytes());
+    }
     if handlers.iter().all(|h| h.wants.fields != 0) {
         // What ask itself reads, and what was asked for by name.
         let mut fields = 1 << 1 | 1 << 2 | 1 << 4;
@@ -384,6 +420,9 @@ fn subscription(hook: &str, handlers: &mut [Handler]) -> Result<Vec<u8>, String>
         }
         if !pointers.is_empty() {
             fields |= 1 << 9;
+        }
+        if !claims.is_empty() {
+            fields |= 1 << 26;
         }
         for f in (1..64).filter(|f| fields >> f & 1 == 1) {
             number(&mut sub, 5, f);

@@ -14,7 +14,10 @@ WEIR_INIT(s) {
     weir_on(s, WEIR_OVERRIDE_TOOLS, .varies_by = WEIR_BY_TENANT);
     weir_on(s, WEIR_OVERRIDE_PROMPTS, 0);
     weir_on(s, WEIR_OVERRIDE_RESOURCES, 0);
-    weir_on(s, WEIR_ON_CALL_REQUEST, .tools = WEIR_LIST("delete_*", "read_*", "old"), .pointers = WEIR_LIST("/path", "/verbose"));
+    if (weir_granted(s, "claims"))
+        weir_on(s, WEIR_ON_CALL_REQUEST, .tools = WEIR_LIST("delete_*", "read_*", "old", "whoami"), .pointers = WEIR_LIST("/path", "/verbose"), .claims = WEIR_LIST("/department"));
+    else
+        weir_on(s, WEIR_ON_CALL_REQUEST, .tools = WEIR_LIST("delete_*", "read_*", "old"), .pointers = WEIR_LIST("/path", "/verbose"));
     weir_on(s, WEIR_OUTGOING_AUTH, .varies_by = WEIR_BY_TENANT, .cache_ms = 60000);
     weir_on(s, WEIR_ON_UPSTREAM_REQUEST, 0);
     weir_on(s, WEIR_ON_CALL_RESPONSE, .pointers = WEIR_LIST("/content/0/text"));
@@ -128,6 +131,8 @@ static void reads(weir_call *c) {
 WEIR_HOOK(on_call_request, c) {
     if (weir_matches(weir_tool(c), "delete_*")) deletes(c);
     if (weir_matches(weir_tool(c), "read_*")) reads(c);
+    if (weir_equal(weir_tool(c), "whoami"))
+        weir_respond(c, weir_text_result(weir_cat(weir_text(weir_claim(c, 0)), weir_str(" in "), weir_text(weir_attr(c, "team")))));
     if (weir_equal(weir_tool(c), "old") && weir_equal(weir_backend(c), "b1")) {
         weir_set_tool(c, "new");
         weir_set_backend(c, "b2");

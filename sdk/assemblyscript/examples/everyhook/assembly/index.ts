@@ -10,6 +10,11 @@ weir.onInit((s: weir.Setup): string | null => {
   group = s.config.get("group").text;
   if (group == "") return "group is missing: name the group that may delete";
   weir.info(s.name + " is ready");
+  if (s.granted("claims")) {
+    weir.onCall((c: weir.Call): void => {
+      c.respond(weir.textResult(c.claim(0).text + " in " + c.attr("team").text));
+    }, weir.wants().tools(["whoami"]).claims(["/department"]));
+  }
   return null;
 });
 

@@ -119,6 +119,13 @@ fn start(g: &mut Guest, s: &Setup) -> Result<(), String> {
         c.set_arguments(&["{\"was\":", c.arguments().json(), "}"].concat());
     });
 
+    if s.granted("claims") {
+        g.on_call(Wants::new().tools(&["whoami"]).claims(&["/department"]), |c| {
+            let says = [&c.claim(0).text(), " in ", &c.attr("team").text()].concat();
+            c.respond(&text_result(&says));
+        });
+    }
+
     g.on_outgoing(Wants::new().varies_by(By::Tenant).cache_for(60_000), |o| {
         let tenant = o.principal().tenant();
         if tenant.is_empty() {
