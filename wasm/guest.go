@@ -61,6 +61,7 @@ type Binding struct {
 	Name      string // of the filter, for errors, logs and the store
 	Config    []byte // JSON text; nil for none
 	Grants    []string
+	Optional  []string // grants without which the module opens all the same: their functions say that they are denied
 	Limits    Limits
 	Isolation Isolation
 	OnError   [abi.Hooks]Policy // never Skip for a hook of identity
@@ -216,7 +217,10 @@ func (g *Guest) link() error {
 			continue
 		}
 		if f.grant != "" && !contains(g.binding.Grants, f.grant) {
-			return fail(fmt.Errorf("it asks for %s.%s, which needs the grant %q", f.module, f.name, f.grant))
+			if !contains(g.binding.Optional, f.grant) {
+				return fail(fmt.Errorf("it asks for %s.%s, which needs the grant %q", f.module, f.name, f.grant))
+			}
+			f.call = hostDenied(f)
 		}
 		b := builders[f.module]
 		if b == nil {

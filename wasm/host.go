@@ -116,6 +116,17 @@ func hostLogLevel(in *instance, s []uint64) {
 	s[0] = abi.LevelError
 }
 
+// hostDenied stands in for a function that is not granted, in a guest that does
+// without it. All that stand behind grants return a number, which is -2.
+func hostDenied(f hostFunction) func(*instance, []uint64) {
+	denied := int64(abi.ErrDenied)
+	return func(_ *instance, s []uint64) {
+		if s[0] = uint64(denied); f.results == vI32 {
+			s[0] = uint64(uint32(denied))
+		}
+	}
+}
+
 func hostRandom(in *instance, s []uint64) {
 	if uint32(s[1]) > maxRandom {
 		s[0] = uint64(0xffffffff &^ 2) // -3 as an i32

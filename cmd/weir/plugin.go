@@ -235,7 +235,23 @@ func (t *target) fixturesOf(file string) (*plugin.Fixtures, string, error) {
 		return nil, "", err
 	}
 	f, err := plugin.ParseFixtures(file, text)
-	return f, file, err
+	if err != nil {
+		return nil, file, err
+	}
+	says, err := t.manifest()
+	return f.Without(says), file, err
+}
+
+// manifest is what a target says of itself: in plugin.yaml, or in the module.
+func (t *target) manifest() (*plugin.Manifest, error) {
+	if t.project != nil {
+		return &t.project.Manifest, nil
+	}
+	module, err := os.ReadFile(t.module)
+	if err != nil {
+		return nil, err
+	}
+	return plugin.ManifestOf(module)
 }
 
 // withModule calls a function with a target's module and fixtures.

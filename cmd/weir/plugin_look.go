@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -102,6 +102,9 @@ func (a *app) writeReport(r *plugin.Report) error {
 		imports = append(imports, fmt.Sprintf("and %d of WASI, which find no files, environment or sockets", wasi))
 	}
 	rows = append(rows, []string{"imports", list(imports, "none")}, []string{"grants", list(r.Grants, "none")})
+	if r.Manifest != nil && len(r.Manifest.OptionalGrants) > 0 {
+		rows = append(rows, []string{"optional", list(r.Manifest.OptionalGrants, "none")})
+	}
 	if err := writeTable(a.out, rows); err != nil {
 		return err
 	}
@@ -171,17 +174,18 @@ func sees(s plugin.Subscription) string {
 }
 
 func (a *app) pluginPackCommand() *cobra.Command {
-	var out, module string
+	var out, module, manifest string
 	cmd := &cobra.Command{
 		Use:   "pack [DIR]",
 		Short: "Finish a module and print the EdgeFilter for it",
 		Long: `Finish a module: build it, see that it starts with the configuration and the grants
 of plugin.yaml and passes fixtures.yaml, and put what plugin.yaml says into it (the
 custom section weir.manifest, JSON). The EdgeFilter with which an edge runs it is
-printed; its path is relative to the manifest that it stands in, and its digest keeps
-any other module from being loaded in its place.`,
+printed, or with --manifest written to a file; its path is relative to that file, or to
+the one that the output is redirected to, else to the directory that the command runs
+in. Its digest keeps any other module from being loaded in its place.`,
 		Example: `  weir plugin pack
-  weir plugin pack admins-only -o admins-only.wasm
+  weir plugin pack admins-only -o build/admins-only.wasm --manifest manifests/filter.yaml
   weir plugin pack admins-only > filter.yaml`,
 		Args: oneDir,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -195,7 +199,7 @@ any other module from being loaded in its place.`,
 					return err
 				}
 			}
-			if err := a.mustPass(ctx, dir, module); err != nil {
+			if err := a.mustPass(ctx, dir, module, project); err != nil {
 				return err
 			}
 			packed, err := plugin.Pack(ctx, project, module, plugin.CacheDir())
@@ -209,22 +213,31 @@ any other module from being loaded in its place.`,
 				return err
 			}
 			fmt.Fprintf(a.err, "%s: packed (%s, sha256 %s)\n", out, size(uint64(len(packed.Module))), packed.Digest)
-			text, err := packed.EdgeFilter(project, filepath.ToSlash(out))
+			to := cmp.Or(manifest, plugin.WrittenTo(a.out), "-") // the last stands for a file where the command runs
+			path, err := plugin.Beside(to, out)
 			if err != nil {
 				return err
+			}
+			text, err := packed.EdgeFilter(project, path)
+			if err != nil {
+				return err
+			}
+			if manifest != "" {
+				return os.WriteFile(manifest, text, 0o644)
 			}
 			_, err = a.out.Write(text)
 			return err
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` of the packed module (default NAME.wasm)")
+	cmd.Flags().StringVar(&manifest, "manifest", "", "write the EdgeFilter to this `FILE` instead of printing it")
 	cmd.Flags().StringVar(&module, "module", "", "take this `FILE` instead of building one")
 	return cmd
 }
 
 // mustPass runs the fixtures beside the sources, where there are any.
-func (a *app) mustPass(ctx context.Context, dir, module string) error {
-	t := &target{module: module, dir: dir}
+func (a *app) mustPass(ctx context.Context, dir, module string, project *plugin.Project) error {
+	t := &target{module: module, dir: dir, project: project}
 	f, file, err := t.fixturesOf("")
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

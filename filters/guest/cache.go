@@ -187,7 +187,9 @@ func (k *Cache) start(l Loaded, env edge.Env) (*program, error) {
 		p.close()
 		return nil, fail(err)
 	}
-	if p.guest, err = module.Open(context.Background(), s.binding(p, l.keys, env)); err == nil {
+	binding := s.binding(p, l.keys, env)
+	binding.Optional = optionalGrants(module.about.Manifest)
+	if p.guest, err = module.Open(context.Background(), binding); err == nil {
 		err = p.subscribe()
 	}
 	if err != nil {

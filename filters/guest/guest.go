@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -198,8 +199,9 @@ func (s *Spec) misfits(about *wasm.About) []fault {
 	if s.SHA256 != "" && s.SHA256 != about.Digest {
 		all = append(all, fault{"sha256", fmt.Sprintf("the module's digest is %s: use the module that is meant, or correct the digest", about.Digest)})
 	}
+	optional := optionalGrants(about.Manifest)
 	for _, n := range about.Needs {
-		if !s.granted(n.Grant) {
+		if !s.granted(n.Grant) && !slices.Contains(optional, n.Grant) {
 			all = append(all, fault{"grants", fmt.Sprintf("the module calls %s: grant %s, or use another module", n.Function, n.Grant)})
 		}
 	}

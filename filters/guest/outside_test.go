@@ -510,3 +510,49 @@ func TestEventsEnd(t *testing.T) {
 		t.Errorf("the edge took %v to end", took)
 	}
 }
+
+// TestZ38OptionalGrants has a module that calls functions behind grants which it
+// does not have: it does not load, unless its manifest calls these grants optional.
+// Then the functions say that they are denied.
+func TestZ38OptionalGrants(t *testing.T) {
+	t.Parallel()
+	file, err := caller()
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := edgetest.NewServer(t, edgetest.Modern)
+	rules := []string{
+		"sub|on_call_request|blocking=1",
+		"on_call_request|*|fetch|GET https://example.com/|",
+		"on_call_request|*|set_arg|/fetched|$quoted",
+		"on_call_request|*|tool|echo|{}",
+		"on_call_request|*|set_arg|/called|$quoted",
+		"on_call_request|*|emit|seen|{}",
+		"on_call_request|*|set_arg|/told|$quoted",
+	}
+	packed := func(says string) string {
+		body := append([]byte{byte(len("weir.manifest"))}, "weir.manifest"+says...)
+		path := filepath.Join(t.TempDir(), "packed.wasm")
+		if err := os.WriteFile(path, append(append(append([]byte{}, module...), 0, byte(len(body))), body...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	yaml := func(says string) string {
+		return manifest(t, backs{"back": back}, []filter{{name: "f", path: packed(says), rules: rules}})
+	}
+	if got := refused(t, yaml(`{"optionalGrants":["http","events"]}`)); !strings.Contains(got, "the module calls weir_v1.call_tool: grant tools, or use another module") {
+		t.Errorf("without a grant that is not optional: %s", got)
+	}
+	if got := refused(t, yaml(`{}`)); !strings.Contains(got, "the module calls weir_v1.http_call: grant http, or use another module") {
+		t.Errorf("with nothing optional: %s", got)
+	}
+	e := start(t, yaml(`{"optionalGrants":["http","events","tools"]}`))
+	if got := text(t, newClient(e, edgetest.Modern).call(t, "echo", "{}")); got != `{"told":"failed -2","called":"failed -2","fetched":"failed -2"}` {
+		t.Errorf("what is not granted: %s", got)
+	}
+}

@@ -20,6 +20,18 @@ type manifest struct {
 	ConfigSchema *jsonschema.Schema `json:"configSchema"`
 }
 
+// optionalGrants returns the grants that a module says it does without; nil for
+// none.
+func optionalGrants(text []byte) []string {
+	var m struct {
+		Optional []string `json:"optionalGrants"`
+	}
+	if len(text) == 0 || len(text) > maxManifest || json.Unmarshal(text, &m) != nil {
+		return nil // conforms says why
+	}
+	return m.Optional
+}
+
 // conforms checks a configuration against the schema in a module's manifest.
 // A module without a schema takes any.
 func conforms(text []byte, config string) error {

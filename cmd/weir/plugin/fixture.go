@@ -32,6 +32,18 @@ type Fixtures struct {
 	Others
 
 	Cases []Case `json:"cases"`
+
+	optional []string // grants that the guest does without
+}
+
+// Without says which grants the guest does without: what it says of itself in its
+// manifest, which a module has once it is packed.
+func (f *Fixtures) Without(m *Manifest) *Fixtures {
+	out := *f
+	if m != nil {
+		out.optional = m.OptionalGrants
+	}
+	return &out
 }
 
 // Case asks one hook once, of a guest of its own: nothing is left in it, in its

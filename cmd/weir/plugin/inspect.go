@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -59,6 +60,9 @@ func Inspect(ctx context.Context, file, cache, config string) (*Report, error) {
 	if r.Manifest, err = ManifestOf(binary); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+	if r.Manifest != nil {
+		r.Grants = slices.DeleteFunc(r.Grants, func(g string) bool { return contains(r.Manifest.OptionalGrants, g) })
+	}
 	store := kv.Memory(kv.Limits{})
 	defer store.Close()
 	b := Lenient("inspect", []byte(config), store)
@@ -108,7 +112,7 @@ func Measure(ctx context.Context, m *wasm.Module, f *Fixtures, each time.Duratio
 		if c.Hook == "" || c.Error != "" {
 			continue
 		}
-		one, err := c.measure(ctx, m, each)
+		one, err := c.measure(ctx, m, each, f.optional)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
@@ -121,8 +125,8 @@ func Measure(ctx context.Context, m *wasm.Module, f *Fixtures, each time.Duratio
 
 // measure measures a case of a guest of its own; nil for one that it is not
 // asked.
-func (c *Case) measure(ctx context.Context, m *wasm.Module, each time.Duration) (*Figures, error) {
-	h := c.start(ctx, m)
+func (c *Case) measure(ctx context.Context, m *wasm.Module, each time.Duration, optional []string) (*Figures, error) {
+	h := c.start(ctx, m, optional)
 	defer h.close()
 	if h.err != nil {
 		return nil, h.err

@@ -34,6 +34,8 @@ type Manifest struct {
 	Hooks        []string        `json:"hooks,omitempty"`  // of the module: those that it subscribes to
 	Grants       []string        `json:"grants,omitempty"` // it does not work without
 	ConfigSchema json.RawMessage `json:"configSchema,omitempty"`
+
+	OptionalGrants []string `json:"optionalGrants,omitempty"` // it does without, and asks whether it has them
 }
 
 // Project is the file plugin.yaml: the manifest, and what trying the guest out
@@ -103,6 +105,14 @@ func (p *Project) check(d *source.Document) {
 			d.Fault(fmt.Sprintf("grants[%d]", i), "there is no %q%s", g, meant(g, grantNames))
 		case listed && len(list) == 0:
 			d.Fault(fmt.Sprintf("grants[%d]", i), "%s is granted for what is listed: add the list %s beside grants", g, g)
+		}
+	}
+	for i, g := range p.OptionalGrants {
+		switch {
+		case !contains(grantNames, g):
+			d.Fault(fmt.Sprintf("optionalGrants[%d]", i), "there is no %q%s", g, meant(g, grantNames))
+		case contains(p.Grants, g):
+			d.Fault(fmt.Sprintf("optionalGrants[%d]", i), "%s stands in grants, too: the guest works without it, or it does not", g)
 		}
 	}
 	for _, g := range slices.Sorted(maps.Keys(lists)) {

@@ -39,14 +39,14 @@ func Pack(ctx context.Context, p *Project, file, cache string) (*Packed, error) 
 	defer c.Close()
 	defer m.Close()
 	for _, g := range m.Grants() {
-		if !contains(p.Grants, g) {
-			return nil, fmt.Errorf("the module asks for what needs the grant %s: name it in grants of %s", g, ManifestFile)
+		if !contains(p.Grants, g) && !contains(p.OptionalGrants, g) {
+			return nil, fmt.Errorf("the module asks for what needs the grant %s: name it in grants of %s, or in optionalGrants if the guest works without it", g, ManifestFile)
 		}
 	}
 	store := kv.Memory(kv.Limits{})
 	defer store.Close()
 	b := Lenient(p.Name, p.Config, store)
-	b.Grants = p.Grants
+	b.Grants, b.Optional = p.Grants, p.OptionalGrants
 	for name, secret := range p.Keys {
 		b.Keys[name] = edge.Secret(secret)
 	}

@@ -35,7 +35,7 @@ func (o Outcome) Passed() bool { return len(o.Got) == 0 }
 func Run(ctx context.Context, m *wasm.Module, f *Fixtures) []Outcome {
 	outcomes := make([]Outcome, 0, len(f.Cases))
 	for i := range f.Cases {
-		outcomes = append(outcomes, Outcome{&f.Cases[i], f.Cases[i].run(ctx, m)})
+		outcomes = append(outcomes, Outcome{&f.Cases[i], f.Cases[i].run(ctx, m, f.optional)})
 	}
 	return outcomes
 }
@@ -57,11 +57,11 @@ type host struct {
 // filterName is the filter's name in what an edge says of it.
 const filterName = "fixture"
 
-// start starts the guest of a case. The caller must close it.
-func (c *Case) start(ctx context.Context, m *wasm.Module) *host {
+// start starts the guest of a case, which does without some grants. The caller must close it.
+func (c *Case) start(ctx context.Context, m *wasm.Module, optional []string) *host {
 	h := &host{store: kv.Memory(kv.Limits{}), totals: map[string]int64{}, others: &Others{}}
 	b := wasm.Binding{
-		Name: filterName, Config: c.Config, Grants: c.Grants, Log: slog.New(h), Store: h.store, Metric: h.measure,
+		Name: filterName, Config: c.Config, Grants: c.Grants, Optional: optional, Log: slog.New(h), Store: h.store, Metric: h.measure,
 		Keys: map[string]edge.Secret{}, Fetch: h.fetch, Tool: h.tool, Emit: h.emit,
 		// Fuel is what bounds a case: this machine may be busy.
 		Limits: wasm.Limits{Timeout: time.Second, Instances: 1},
@@ -150,7 +150,7 @@ func (h *host) before(ctx context.Context, c *Case) error {
 }
 
 // run asks one case and returns what is not as expected.
-func (c *Case) run(ctx context.Context, m *wasm.Module) (wrong []string) {
+func (c *Case) run(ctx context.Context, m *wasm.Module, optional []string) (wrong []string) {
 	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	fails := func(err error) {
 		switch {
@@ -163,7 +163,7 @@ func (c *Case) run(ctx context.Context, m *wasm.Module) (wrong []string) {
 		}
 	}
 	// 1. The guest, as the cases before leave it.
-	h := c.start(ctx, m)
+	h := c.start(ctx, m, optional)
 	defer h.close()
 	if h.err != nil {
 		fails(h.err)

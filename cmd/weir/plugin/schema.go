@@ -209,20 +209,21 @@ func operationSchema() map[string]any {
 // projectFields says what the fields of plugin.yaml are.
 func projectFields() map[string]about {
 	return map[string]about{
-		"name":         {text: "The name of the guest, and of its EdgeFilter.", more: map[string]any{"pattern": projectName.String()}},
-		"version":      {text: "Its version.", more: map[string]any{"minLength": 1}},
-		"description":  {text: "What it does, in a sentence."},
-		"license":      {text: "Its licence."},
-		"abi":          {out: true}, // the module itself says it
-		"hooks":        {out: true},
-		"grants":       {text: "The grants that it does not work without.", names: grantNames},
-		"configSchema": {text: "The JSON Schema of its configuration, which the edge holds spec.config to.", more: object()},
-		"language":     {text: "The language of its sources; found out when it is absent.", names: LanguageNames()},
-		"config":       {text: "A configuration that it accepts: an example, and that of the EdgeFilter that is printed.", more: object()},
-		"keys":         {text: "Made-up secrets of the grant keys, by name."},
-		"credentials":  {text: "Names of MCPExternalAuthConfigs, for the grant credentials."},
-		"http":         {text: "Hosts, for the grant http."},
-		"tools":        {text: "Globs of tools, for the grant tools."},
-		"claims":       {text: "JSON pointers to claims, for the grant claims."},
+		"name":           {text: "The name of the guest, and of its EdgeFilter.", more: map[string]any{"pattern": projectName.String()}},
+		"version":        {text: "Its version.", more: map[string]any{"minLength": 1}},
+		"description":    {text: "What it does, in a sentence."},
+		"license":        {text: "Its licence."},
+		"abi":            {out: true}, // the module itself says it
+		"hooks":          {out: true},
+		"grants":         {text: "The grants that it does not work without.", names: grantNames},
+		"optionalGrants": {text: "The grants that it uses where it has them, and does without.", names: grantNames},
+		"configSchema":   {text: "The JSON Schema of its configuration, which the edge holds spec.config to.", more: object()},
+		"language":       {text: "The language of its sources; found out when it is absent.", names: LanguageNames()},
+		"config":         {text: "A configuration that it accepts: an example, and that of the EdgeFilter that is printed.", more: object()},
+		"keys":           {text: "Made-up secrets of the grant keys, by name."},
+		"credentials":    {text: "Names of MCPExternalAuthConfigs, for the grant credentials."},
+		"http":           {text: "Hosts, for the grant http."},
+		"tools":          {text: "Globs of tools, for the grant tools."},
+		"claims":         {text: "JSON pointers to claims, for the grant claims."},
 	}
 }
