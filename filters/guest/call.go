@@ -31,6 +31,7 @@ type openFilters struct {
 	fixes   bool                    // tools may have fixed arguments
 
 	beginners string // names the programs that are asked about sessions that begin
+	clashes   clashes
 }
 
 // Options are what the filters of a server need from it.
@@ -199,6 +200,7 @@ func (h *openFilters) change(ctx context.Context, x *edge.Exchange, w *scratch, 
 	if c.carry != nil {
 		w.carry = append(w.carry, carried{a.program, c.carry})
 	}
+	h.wrote(w, abi.OnCallRequest, a, ops)
 	a.tell(abi.OnCallRequest, ops)
 	return nil
 }

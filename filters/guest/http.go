@@ -42,6 +42,7 @@ func (h *openFilters) httpRequest(ctx context.Context, q *edge.HTTP) (edge.Lines
 			return edge.Lines{}, nil, err
 		}
 		lines = next
+		h.wrote(w, hook, a, ops)
 		a.tell(hook, ops)
 		if result != nil {
 			return lines, result, nil
@@ -66,6 +67,7 @@ func (h *openFilters) httpResponse(ctx context.Context, q *edge.HTTP) (edge.Line
 		if lines, _, err = a.edited(hook, q, lines, ops); err != nil {
 			return edge.Lines{}, err
 		}
+		h.wrote(w, hook, a, ops)
 	}
 	return lines, nil
 }

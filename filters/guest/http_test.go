@@ -264,3 +264,40 @@ func TestHTTPHooksOlder(t *testing.T) {
 		t.Fatal("the older transport does not work")
 	}
 }
+
+// TestZ38OneHeaderOfTwoFilters has two filters set one header: the last counts, and
+// the log says so once for these two, and not where they agree or one alone sets it.
+func TestZ38OneHeaderOfTwoFilters(t *testing.T) {
+	t.Parallel()
+	const note = "two filters set one header, and the last one counts"
+	for _, hook := range []string{"on_call_request", "on_upstream_request", "on_http_request", "on_http_response"} {
+		t.Run(hook, func(t *testing.T) {
+			t.Parallel()
+			back := edgetest.NewServer(t, edgetest.Modern)
+			set := func(lines ...string) (rules []string) {
+				for _, line := range lines {
+					rules = append(rules, hook+"|*|set_header|"+line)
+				}
+				return rules
+			}
+			one := filter{name: "one", rules: set("x-team|a", "x-same|s", "x-own|1", "x-own|2")}
+			two := filter{name: "two", rules: set("X-Team|b", "x-same|s", "x-other|o")}
+			e := start(t, manifest(t, backs{"back": back}, []filter{one, two}))
+			for range 3 {
+				if r := newClient(e, edgetest.Modern).call(t, "echo", "{}"); r.Status != 200 {
+					t.Fatalf("status %d", r.Status)
+				}
+			}
+			if n := strings.Count(e.Log(), note); n != 1 {
+				t.Errorf("%d notes: %s", n, e.Log())
+			}
+			first, last := "one", "two"
+			if hook == "on_http_response" { // which is in the reverse order
+				first, last = last, first
+			}
+			if !strings.Contains(e.Log(), "hook="+hook) || !strings.Contains(e.Log(), "first="+first+" last="+last) || !strings.Contains(strings.ToLower(e.Log()), "header=x-team") {
+				t.Errorf("the note: %s", e.Log())
+			}
+		})
+	}
+}

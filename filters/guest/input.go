@@ -19,6 +19,7 @@ type scratch struct {
 	say                   abi.Input
 	session               [2 * sessionBytes]byte
 	carry                 []carried
+	written               []written
 }
 
 // carried is what a program left in a request for its response.
@@ -36,6 +37,8 @@ func newScratch() *scratch { return works.Get().(*scratch) }
 
 func (w *scratch) free() {
 	w.carry = nil // it goes its own way
+	clear(w.written)
+	w.written = w.written[:0]
 	w.say.Reset()
 	if cap(w.in)+cap(w.out)+cap(w.record)+cap(w.tool) <= maxKept {
 		works.Put(w)

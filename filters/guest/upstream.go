@@ -28,6 +28,9 @@ func (h *openFilters) upstream(ctx context.Context, x *edge.Exchange, backend st
 			if err == nil {
 				lines, chosen, err = a.headers(hook, x, lines, chosen, ops)
 			}
+			if err == nil {
+				h.wrote(w, hook, a, ops)
+			}
 			if err != nil {
 				return nil, nil, err
 			}
