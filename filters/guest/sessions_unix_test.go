@@ -1,0 +1,90 @@
+//go:build unix
+
+package guest_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/kv/kvtest"
+	"github.com/weir-edge/weir/edge/serve"
+)
+
+// atEdge is the same session at another edge.
+func (c client) atEdge(e *edgetest.Edge) client {
+	c.Client = e.NewClient()
+	c.Session = &edgetest.Session{Client: c.Client, ID: c.Session.ID, Version: c.Session.Version}
+	return c
+}
+
+// startsSessions is a filter that says of a client which it was when its session
+// began.
+var startsSessions = filter{name: "f", rules: []string{"sub|on_session_start|header=x-a", "on_session_start|header:x-a=yes|set_attr|team|\"admins\""}}
+
+// passes checks that calls in a session pass the policy, or none does.
+func passes(t *testing.T, where string, c client, want bool) {
+	t.Helper()
+	r := c.call(t, "echo", "{}")
+	if got := strings.Contains(string(r.Body), `"result"`); got != want {
+		t.Errorf("%s: status %d: %s", where, r.Status, r.Body)
+	}
+}
+
+// TestZ34AttributesAtEveryReplica: what a program said when a session began holds at
+// another replica that runs the program, and not at one that runs another.
+func TestZ34AttributesAtEveryReplica(t *testing.T) {
+	t.Parallel()
+	redis := kvtest.Redis(t)
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte(base64.StdEncoding.EncodeToString(make([]byte, 32))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	edgeOf := func(f filter) *edgetest.Edge {
+		yaml := judged(t, back, filepath.Join(t.TempDir(), "audit.log"), f)
+		yaml = strings.Replace(yaml, "  config:\n", fmt.Sprintf("  sessionStorage: {provider: kvstore, address: %q}\n  config:\n", redis.Addr), 1)
+		e := start(t, yaml, edgetest.Settings(func(s *serve.Settings) { s.StateKeyFile, s.StoreTimeout = key, 10*time.Second }))
+		edgetest.Until(t, "the store", func() bool { return e.NewClient().Do("GET", "/readyz", "").Status == 200 })
+		return e
+	}
+	a, b := edgeOf(startsSessions), edgeOf(startsSessions)
+	with, without := as(a, edgetest.Legacy, nil, "X-A", "yes"), as(a, edgetest.Legacy, nil)
+	passes(t, "where the session began", with, true)
+	passes(t, "at another replica", with.atEdge(b), true)
+	passes(t, "another session", without.atEdge(b), false)
+	other := startsSessions
+	other.rules = append(append([]string{}, other.rules...), "on_session_start|header:x-a=never|deny|0|no")
+	passes(t, "at a replica with another program", with.atEdge(edgeOf(other)), false)
+	passes(t, "and again where it began", with, true)
+}
+
+// TestZ34AttributesAreHandedOver: the process that stands in for another knows what
+// a program said when a session began.
+func TestZ34AttributesAreHandedOver(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "weir") // the name of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "sock")
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	yaml := judged(t, back, filepath.Join(t.TempDir(), "audit.log"), startsSessions)
+	next := func() *edgetest.Edge {
+		return start(t, yaml, edgetest.Settings(func(s *serve.Settings) { s.HandOver = socket }))
+	}
+	before := next()
+	with, without := as(before, edgetest.Legacy, nil, "X-A", "yes"), as(before, edgetest.Legacy, nil)
+	passes(t, "at the first process", with, true)
+	edgetest.Until(t, "the socket", func() bool { _, err := os.Lstat(socket); return err == nil })
+	after := next()
+	edgetest.Until(t, "the new edge to serve", func() bool { return strings.Contains(before.Log(), "another process serves now") })
+	passes(t, "at the one that stands in for it", with.atEdge(after), true)
+	passes(t, "another session", without.atEdge(after), false)
+}
