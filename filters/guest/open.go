@@ -98,7 +98,9 @@ func (k *Cache) Open(server string, filters []Loaded, o Options, env edge.Env) (
 func beginners(list []subscriber) string {
 	h := sha256.New()
 	for _, a := range list {
-		for _, part := range []string{a.spec.Name, a.module.Digest, a.spec.Config, a.keys} {
+		s := a.spec
+		parts := slices.Concat([]string{s.Name, a.module.Digest, s.Config, a.keys, string(s.Mode)}, s.Grants, s.HTTP, s.Tools)
+		for _, part := range append(parts, "") {
 			fmt.Fprintf(h, "%d:%s", len(part), part)
 		}
 	}
