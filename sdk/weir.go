@@ -304,12 +304,12 @@ var call struct {
 	now      uint64
 	status   uint64
 	selected []span
-	base     int    // where the pointers of the present function begin
-	pointers int    // how many it has
+	base     int // where the pointers of the present function begin
+	pointers int // how many it has
 
-	claimBase, claims int // likewise of its claims
-	out      []byte // Ops so far
-	refused  bool
+	claimBase, claims int    // likewise of its claims
+	out               []byte // Ops so far
+	refused           bool
 }
 
 // dispatch asks the functions for a hook that the input is for, and returns

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -244,6 +245,40 @@ func TestZ34ClaimsAreGranted(t *testing.T) {
 				t.Errorf("got %s, want %q", err, one.want)
 			}
 		})
+	}
+}
+
+// TestZ34KeptAnswersSeeNone asks programs whose answers are kept for several
+// clients, of whom they are told no attribute, and one whose answers are not.
+func TestZ34KeptAnswersSeeNone(t *testing.T) {
+	t.Parallel()
+	m := edgetest.NewMint(t, "weir")
+	back := edgetest.NewServer(t, edgetest.Modern)
+	offers(back, "echo")
+	rules := []string{
+		"map_identity|subject=alice|set_attr|team|\"admins\"",
+		"sub|override_tools|varies=3",
+		"override_tools|*|describe|seen by $subject: [$attrs]",
+		"sub|on_http_request|header=x-a",
+		"on_http_request|header:x-a=yes|set_attr|asked|true",
+	}
+	kept := filter{name: "kept", rules: []string{"sub|outgoing_auth|varies=3|cache=60000", "outgoing_auth|*|set_header|X-Kept|[$attrs]"}}
+	asked := filter{name: "asked", rules: []string{"outgoing_auth|*|set_header|X-Asked|[$attrs]"}}
+	e := guarded(t, m, manifest(t, backs{"back": back}, []filter{{name: "f", rules: rules}, kept, asked}))
+	c := newClient(e, edgetest.Modern)
+	alice := m.Bearer("alice")
+	if list := c.request(t, "tools/list", "", alice...).Result(); !strings.Contains(list, "seen by alice: []") {
+		t.Errorf("the list: %s", list)
+	}
+	for _, header := range [][]string{nil, {"X-A", "yes"}, nil} {
+		c.call(t, "echo", "{}", append(slices.Clip(alice), header...)...)
+	}
+	var got []string
+	for _, q := range back.Requests("tools/call") {
+		got = append(got, q.Header.Get("X-Kept")+q.Header.Get("X-Asked"))
+	}
+	if want := []string{"[][team:'admins']", "[][asked:true team:'admins']", "[][team:'admins']"}; !slices.Equal(got, want) {
+		t.Errorf("the backend is told %q, want %q", got, want)
 	}
 }
 
