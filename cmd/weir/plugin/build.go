@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -230,7 +231,12 @@ func buildRust(ctx context.Context, dir, out string) error {
 		return err
 	}
 	scratch := strings.TrimSuffix(out, ".wasm") + ".cargo" // kept, so that only what changed is compiled anew
-	env := []string{"RUSTC=" + rustc, "RUSTFLAGS=-C link-arg=-zstack-size=65536 -C link-arg=--stack-first -C strip=symbols"}
+	flags, err := rustFlags(dir)
+	if err != nil {
+		return err
+	}
+	// The encoded form, which takes the place of RUSTFLAGS, may have spaces in a flag.
+	env := []string{"RUSTC=" + rustc, "CARGO_ENCODED_RUSTFLAGS=" + strings.Join(flags, "\x1f")}
 	// A crate that had another name before left its module there. Cargo puts what
 	// it made in its place again, whether it compiles it anew or not.
 	release := filepath.Join(escaped(scratch), rustTarget, "release", "*.wasm")
@@ -251,6 +257,36 @@ func buildRust(ctx context.Context, dir, out string) error {
 		return err
 	}
 	return os.WriteFile(out, module, 0o644)
+}
+
+// rustFlags are those that a crate in dir is compiled with. The places of panics
+// in the module name files as seen from dir, and those of crates from elsewhere
+// as seen from the directory of cargo: where the author keeps them is nobody's
+// business.
+func rustFlags(dir string) ([]string, error) {
+	flags := []string{"-Clink-arg=-zstack-size=65536", "-Clink-arg=--stack-first", "-Cstrip=symbols"}
+	top, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if top, err = filepath.EvalSymlinks(top); err != nil { // as the compiler sees it
+		return nil, err
+	}
+	// The last prefix that fits counts: what is nearer comes after what is farther.
+	var prefixes []string
+	for from, to := top, ""; from != filepath.Dir(from); from, to = filepath.Dir(from), path.Join("..", to) {
+		prefixes = append(prefixes, "--remap-path-prefix="+from+"="+to)
+	}
+	slices.Reverse(prefixes)
+	flags = append(flags, prefixes...)
+	home := os.Getenv("CARGO_HOME")
+	if user, err := os.UserHomeDir(); home == "" && err == nil {
+		home = filepath.Join(user, ".cargo")
+	}
+	if home != "" {
+		flags = append(flags, "--remap-path-prefix="+home+"=cargo")
+	}
+	return flags, nil
 }
 
 // rustCompiler finds a compiler that has the standard library of the target.
