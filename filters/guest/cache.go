@@ -238,7 +238,7 @@ func (k *Cache) module(s *Spec, l Loaded) (*compiled, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.log.Info("a filter is compiled", "filter", s.Name, "sha256", made.Digest, "took", made.Elapsed.Round(time.Millisecond))
+	k.log.Info("a filter is compiled", "filter", s.Name, "sha256", made.Digest, "took", made.Elapsed.Round(time.Millisecond).String())
 	m = &compiled{made, about, 1}
 	k.mu.Lock()
 	k.modules[made.Digest] = m
