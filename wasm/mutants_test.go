@@ -176,7 +176,7 @@ func mutantMain() int {
 		used, peak := processorTime()-before, statusOf("VmHWM")
 		most.used, most.peak = max(most.used, used), max(most.peak, peak)
 		if err != nil || used > mutantWork || peak > mutantMemory {
-			fmt.Printf("mutant %x: %v of CPU, %d MiB resident, %v\n", b, used, peak>>20, err)
+			fmt.Printf("%v of CPU, %d MiB resident, %v: mutant %x\n", used, peak>>20, err, b)
 			return 1
 		}
 	}

@@ -16,7 +16,9 @@ const (
 	restsFor   = 3 * time.Second
 	givesEvery = 10 * time.Second
 
-	// worthGiving is how many bytes of garbage and free memory are worth a collection.
+	// worthGiving is how many bytes of garbage and free memory are worth a collection, and
+	// by how many what the last collection found in use must exceed what the last return of
+	// memory left: some of it may be garbage since, as what a reload replaced is.
 	worthGiving = 6 << 20
 )
 
@@ -26,6 +28,7 @@ type memory struct {
 	cycles  uint64    // collections so far
 	changed time.Time // when the last one was seen
 	gave    time.Time
+	left    uint64 // bytes in use after that
 }
 
 func newMemory() *memory {
@@ -46,10 +49,11 @@ func (m *memory) look(now time.Time) bool {
 		m.cycles, m.changed = cycles, now
 		return false
 	}
-	if now.Sub(m.changed) < restsFor || now.Sub(m.gave) < givesEvery || objects-min(live, objects)+free < worthGiving {
+	if now.Sub(m.changed) < restsFor || now.Sub(m.gave) < givesEvery || objects-min(live, objects)+free < worthGiving && live < m.left+worthGiving {
 		return false
 	}
-	m.gave = now
 	debug.FreeOSMemory()
+	metrics.Read(m.samples)
+	m.gave, m.left = now, m.samples[2].Value.Uint64()
 	return true
 }
