@@ -275,11 +275,18 @@ func TestB09ManyNames(t *testing.T) {
 			if raceEnabled {
 				c.n /= 8 // the detector makes all of it slow
 			}
-			few, many := took(object(c.n/16)), took(object(c.n))
-			t.Logf("%d names in %v, %d in %v", c.n/16, few, c.n, many)
-			if many > 80*max(few, time.Millisecond) {
-				t.Errorf("%d names took %v, %d took %v: more than linear", c.n/16, few, c.n, many)
+			// Sixteen times the names: 16 if linear, 256 if quadratic. Few fit the
+			// processor's caches and many do not, and whoever else runs has a
+			// part of those: 20 to 50 is usual, and 92 was seen once.
+			var few, many time.Duration
+			for range 3 {
+				few, many = took(object(c.n/16)), took(object(c.n))
+				t.Logf("%d names in %v, %d in %v", c.n/16, few, c.n, many)
+				if many <= 128*max(few, time.Millisecond) {
+					return
+				}
 			}
+			t.Errorf("%d names took %v, %d took %v: more than linear", c.n/16, few, c.n, many)
 		})
 	}
 }
