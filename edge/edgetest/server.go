@@ -120,6 +120,9 @@ func NewServer(t testing.TB, era Era, options ...func(*Server)) *Server {
 	}
 	s.http = httptest.NewUnstartedServer(http.HandlerFunc(s.handle))
 	if s.Address != "" {
+		if release, ok := holds.LoadAndDelete(s.Address); ok {
+			release.(func())()
+		}
 		var ln net.Listener
 		Until(t, "the address of the fake server to come free", func() (free bool) { // another test may have been given its port
 			var err error
@@ -141,14 +144,31 @@ func NewServer(t testing.TB, era Era, options ...func(*Server)) *Server {
 	if era == SSE {
 		s.URL = s.http.URL + "/sse"
 	}
-	t.Cleanup(s.Close)
+	t.Cleanup(s.end)
 	return s
 }
 
+// holds keeps the ports of servers that were closed: address -> func().
+var holds sync.Map
+
 type connKey struct{}
 
-// Close ends the server, the connections in use included.
+// Close ends the server, the connections in use included. Until the test ends
+// connections to its address are refused: no server of another test is given
+// its port, only one with that Address.
 func (s *Server) Close() {
+	s.end()
+	address := s.http.Listener.Addr().(*net.TCPAddr)
+	release, ok := hold(address)
+	if !ok {
+		return
+	}
+	release = sync.OnceFunc(release)
+	holds.Store(address.String(), release)
+	s.t.Cleanup(release)
+}
+
+func (s *Server) end() {
 	s.close.Do(func() {
 		close(s.closing)
 		s.http.CloseClientConnections()

@@ -220,7 +220,7 @@ func heard(s *edgetest.Server) {
 func (s *stage) status(t *testing.T) state {
 	t.Helper()
 	var out state
-	text := s.NewClient().Do("GET", "/status", "").Body
+	text := s.NewClient().Do("GET", "/status", "", "Connection", "close").Body // some ask for a minute
 	if err := json.Unmarshal(text, &out); err != nil {
 		t.Fatalf("/status: %v: %s", err, text)
 	}
