@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -69,6 +70,53 @@ func TestServedFields(t *testing.T) {
 		if !slices.Contains(now, f) {
 			t.Errorf("%s was served, and is no longer", f)
 		}
+	}
+}
+
+// The README says what is not there, and no more than that: a feature that
+// arrives leaves its table, too.
+func TestZ25ReadmeListsWhatIsUnsupported(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]string{} // the row, by kind and field
+	quoted := regexp.MustCompile("`([^`]+)`")
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 4 || !strings.Contains(cells[2], "`") {
+			continue
+		}
+		for _, part := range strings.Split(cells[2], ";") {
+			names := quoted.FindAllStringSubmatch(part, -1)
+			if len(names) == 0 || !slices.ContainsFunc(v1beta1.Kinds(), func(k v1beta1.Kind) bool { return k.Name == names[0][1] }) {
+				continue // another table
+			}
+			if len(names) == 1 {
+				said[names[0][1]+" spec"] = part
+			}
+			for _, name := range names[1:] {
+				said[names[0][1]+" spec."+name[1]] = part
+			}
+		}
+	}
+	for _, u := range unsupportedFields() {
+		if u.with != "" {
+			continue // refused with another
+		}
+		row, ok := said[u.kind+" "+u.path]
+		if !ok {
+			t.Errorf("README.md does not say that %s %s is not supported", u.kind, u.path)
+		}
+		delete(said, u.kind+" "+u.path)
+		for _, value := range u.allow {
+			if !strings.Contains(row, value) {
+				t.Errorf("README.md does not say that %s %s may be %q", u.kind, u.path, value)
+			}
+		}
+	}
+	for field := range said {
+		t.Errorf("README.md says that %s is not supported, and it is", field)
 	}
 }
 
