@@ -154,10 +154,13 @@ var holds sync.Map
 type connKey struct{}
 
 // Close ends the server, the connections in use included. Until the test ends
-// connections to its address are refused: no server of another test is given
-// its port, only one with that Address.
+// connections to its address are refused: a port that the system chose is given
+// to no server of another test, only to one with that Address.
 func (s *Server) Close() {
 	s.end()
+	if s.Address != "" {
+		return // nobody else has it
+	}
 	address := s.http.Listener.Addr().(*net.TCPAddr)
 	release, ok := hold(address)
 	if !ok {

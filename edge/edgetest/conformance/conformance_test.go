@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"io"
 	"os"
@@ -71,6 +72,7 @@ func TestReadResults(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	ok := func(id string) check { return check{ID: id, Status: "SUCCESS"} }
+	const noted = "server-sse-streams-functional"
 	for name, c := range map[string]struct {
 		checks, direct []check
 		want           string // the faults
@@ -81,9 +83,13 @@ func TestJudge(t *testing.T) {
 		"nothing made":         {checks: []check{{ID: "a", Status: "SKIPPED"}}, want: "no check was made"},
 		"no result":            {want: "the suite has no result"},
 		"as direct":            {checks: []check{ok("a"), ok("b")}, direct: []check{ok("a"), ok("b")}},
-		"one left out":         {checks: []check{ok("a")}, direct: []check{ok("a"), ok("b"), ok("b")}, want: "b: succeeds directly and was not made"},
-		"one skipped":          {checks: []check{ok("a"), {ID: "b", Status: "SKIPPED"}}, direct: []check{ok("b")}, want: "b: succeeds directly and was not made"},
-		"one in another way":   {checks: []check{ok("a"), {ID: "b", Status: "INFO"}}, direct: []check{ok("b")}},
+		"one left out":         {checks: []check{ok("a")}, direct: []check{ok("a"), ok("b"), ok("b")}, want: "b: succeeds directly and is not made through the edge"},
+		"one skipped":          {checks: []check{ok("a"), {ID: "b", Status: "SKIPPED"}}, direct: []check{ok("b")}, want: "b: succeeds directly and is SKIPPED through the edge"},
+		"one in another way":   {checks: []check{ok("a"), {ID: "b", Status: "INFO"}}, direct: []check{ok("b")}, want: "b: succeeds directly and is INFO through the edge"},
+		"one that is noted":    {checks: []check{ok("a"), {ID: noted, Status: "INFO"}}, direct: []check{ok(noted)}},
+		"noted, and skipped":   {checks: []check{ok("a"), {ID: noted, Status: "SKIPPED"}}, direct: []check{ok(noted)}, want: noted + ": is SKIPPED, and has a reason why it is INFO"},
+		"noted for nothing":    {checks: []check{ok(noted)}, direct: []check{ok(noted), ok(noted)}, want: noted + ": is SUCCESS, and has a reason why it is INFO"},
+		"one of two runs":      {checks: []check{{ID: "b", Status: "INFO"}, ok("b"), {ID: "b", Status: "WARNING"}}, direct: []check{ok("b")}},
 		"one that fails":       {checks: []check{ok("a"), {ID: "b", Status: "FAILURE", ErrorMessage: "no"}}, direct: []check{ok("b")}, want: "b: no"},
 		"better than directly": {checks: []check{ok("a")}, direct: []check{{ID: "a", Status: "FAILURE"}}},
 	} {
@@ -97,6 +103,26 @@ func TestJudge(t *testing.T) {
 				t.Errorf("pass %v, faults %q, not %q", v.pass, got, c.want)
 			}
 		})
+	}
+}
+
+// The documents name the version of the suite that is tested.
+func TestZ26VersionOfTheSuite(t *testing.T) {
+	var peers struct {
+		Dependencies map[string]string `json:"dependencies"`
+	}
+	text, err := os.ReadFile("../peers/package.json")
+	if err == nil {
+		err = json.Unmarshal(text, &peers)
+	}
+	version := peers.Dependencies["@modelcontextprotocol/conformance"]
+	if err != nil || version == "" {
+		t.Fatalf("no version of the suite: %v", err)
+	}
+	for _, name := range []string{"README.md", "../../../README.md"} {
+		if text, err := os.ReadFile(name); err != nil || !strings.Contains(string(text), version) {
+			t.Errorf("%s does not name version %s of the conformance suite: %v", name, version, err)
+		}
 	}
 }
 

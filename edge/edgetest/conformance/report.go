@@ -48,6 +48,9 @@ func (r run) report(w io.Writer) (faults int) {
 	// 2. What fails, and why.
 	for _, s := range r.scenarios {
 		v := r.last(s)
+		for _, line := range v.noted {
+			fmt.Fprintf(w, "- %s: %s\n", s.name, line)
+		}
 		reason, excused := r.reasons[s.name]
 		switch {
 		case v.pass && excused:

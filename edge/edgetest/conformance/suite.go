@@ -239,20 +239,21 @@ type verdict struct {
 	made   int      // checks that succeeded
 	of     int      // and those that failed besides
 	faults []string // why it does not pass, a line each
+	noted  []string // checks that only succeed directly, and why that is right, a line each
 }
 
-// judge tells whether a scenario passes: a check succeeded and none failed. It
-// also fails when a check was left out or skipped that succeeds in the direct
-// run, which is nil for the direct run itself: what could not be reached has not
-// passed. A check that is there with INFO or WARNING counts as made, since the
-// suite uses them for what a server is free to do in another way.
+// judge tells whether a scenario passes: a check succeeded, none failed, and each
+// that succeeds in the direct run, which is nil for the direct run itself, has
+// succeeded. What was left out, skipped or noted with INFO or WARNING has not;
+// where that is right, its reason stands in otherwise.
 func judge(r results, name string, direct results) verdict {
 	checks, ran := r[name]
 	if !ran {
 		return verdict{faults: []string{"the suite has no result"}}
 	}
 	var v verdict
-	made := map[string]bool{}
+	const told = "told"
+	status := map[string]string{} // by check: SUCCESS or FAILURE, where one of its runs was that
 	for _, c := range checks {
 		switch c.Status {
 		case "SUCCESS":
@@ -261,16 +262,25 @@ func judge(r results, name string, direct results) verdict {
 		case "FAILURE":
 			v.of++
 			v.faults = append(v.faults, c.ID+": "+oneLine(cmp.Or(c.ErrorMessage, c.Description)))
-		case "SKIPPED":
+		default:
+			status[c.ID] = cmp.Or(status[c.ID], c.Status)
 			continue
 		}
-		made[c.ID] = true
+		status[c.ID] = c.Status
 	}
 	for _, c := range direct[name] {
-		if c.Status == "SUCCESS" && !made[c.ID] {
-			made[c.ID] = true // told once
-			v.faults = append(v.faults, c.ID+": succeeds directly and was not made")
+		s, reason := status[c.ID], otherwise[c.ID]
+		switch {
+		case c.Status != "SUCCESS" || s == "FAILURE" || s == told:
+			continue
+		case s == "INFO" && reason != "":
+			v.noted = append(v.noted, c.ID+" is INFO: "+reason)
+		case reason != "":
+			v.faults = append(v.faults, c.ID+": is "+cmp.Or(s, "not made")+", and has a reason why it is INFO")
+		case s != "SUCCESS":
+			v.faults = append(v.faults, c.ID+": succeeds directly and is "+cmp.Or(s, "not made")+" through the edge")
 		}
+		status[c.ID] = told
 	}
 	if v.made == 0 && len(v.faults) == 0 {
 		v.faults = append(v.faults, "no check was made")
