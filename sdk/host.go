@@ -12,7 +12,19 @@ const (
 	ErrLimit       Failure = abi.ErrLimit
 	ErrArgument    Failure = abi.ErrArgument
 	ErrUnavailable Failure = abi.ErrUnavailable
+
+	// Of Fetch: why there is no answer. Each of them is an ErrUnavailable, too, to
+	// errors.Is.
+	ErrTimeout Failure = abi.ErrTimeout
+	ErrRefused Failure = abi.ErrRefused
+	ErrName    Failure = abi.ErrName
+	ErrTLS     Failure = abi.ErrTLS
 )
+
+// Is reports whether a failure is of the kind of another.
+func (f Failure) Is(target error) bool {
+	return target == ErrUnavailable && f <= ErrTimeout && f >= ErrTLS
+}
 
 func (f Failure) Error() string {
 	switch f {
@@ -26,6 +38,14 @@ func (f Failure) Error() string {
 		return "bad argument"
 	case ErrUnavailable:
 		return "not available"
+	case ErrTimeout:
+		return "no answer in time"
+	case ErrRefused:
+		return "connection refused"
+	case ErrName:
+		return "no such host"
+	case ErrTLS:
+		return "TLS failed"
 	}
 	return "host function failed"
 }

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"maps"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -115,9 +117,34 @@ func (p *program) fetch(ctx context.Context, record []byte) ([]byte, int64) {
 		return nil, abi.ErrLimit
 	case err != nil:
 		p.outward("a filter's HTTP request got no answer", "host", u.Host, "error", errors.Unwrap(err)) // the wrapped error names the path, which may hold a secret
-		return nil, abi.ErrUnavailable
+		return nil, unanswered(err, p.guest.Version())
 	}
 	return fetched(r), 0
+}
+
+// unanswered is what a guest of a version of the ABI hears of a request without
+// an answer. A guest of 1.0 does not know the reasons apart.
+func unanswered(err error, version uint32) int64 {
+	var (
+		name        *net.DNSError
+		late        net.Error
+		certificate *tls.CertificateVerificationError
+		record      tls.RecordHeaderError
+		alert       tls.AlertError
+	)
+	switch {
+	case version&0xffff == 0:
+		return abi.ErrUnavailable
+	case errors.As(err, &name) && !name.IsTimeout:
+		return abi.ErrName
+	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &late) && late.Timeout():
+		return abi.ErrTimeout
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return abi.ErrRefused
+	case errors.As(err, &certificate) || errors.As(err, &record) || errors.As(err, &alert):
+		return abi.ErrTLS
+	}
+	return abi.ErrUnavailable
 }
 
 // outward logs a failed request of a program.

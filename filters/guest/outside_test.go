@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -94,8 +95,14 @@ func TestHTTPCallRefused(t *testing.T) {
 		}
 	})
 	port := host[strings.LastIndexByte(host, ':'):]
+	closed := edgetest.FreeAddress(t)
+	secret := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secret.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secret.StartTLS()
+	defer secret.Close()
+	untrusted := secret.Listener.Addr().String()
 	back := edgetest.NewServer(t, edgetest.Modern)
-	f := outsider(t, "f", everything(`"http://`+host+`", api.example, "http://169.254.169.254"`, "none"),
+	f := outsider(t, "f", everything(`"http://`+host+`", api.example, "http://169.254.169.254", "http://`+closed+`", "`+host+`", "`+untrusted+`"`, "none"),
 		"sub|on_call_request|blocking=1|header=x-a,x-b",
 		"on_call_request|header:x-a~http|fetch|GET $header:x-a|",
 		"on_call_request|header:x-b=head|fetch|GET http://"+host+"/|x|X-A: aCRLFX-B: b",
@@ -127,7 +134,10 @@ func TestHTTPCallRefused(t *testing.T) {
 		s.URL + "/":                             "200 ",
 		"http://" + strings.ToUpper(host):       "200 ",
 		"http://" + other + "/":                 "failed -2", // another port
-		"https://" + host + "/":                 "failed -2", // another scheme
+		"http://" + untrusted + "/":             "failed -2", // another scheme
+		"http://" + closed + "/":                "failed -7",
+		"https://" + host + "/":                 "failed -9", // speaks no TLS
+		"https://" + untrusted + "/":            "failed -9", // nobody known has signed its certificate
 		"http://localhost" + port + "/":         "failed -2", // another name for it
 		"http://0x7f.1" + port + "/":            "failed -2",
 		"http://2130706433" + port + "/":        "failed -2",
@@ -158,7 +168,7 @@ func TestHTTPCallRefused(t *testing.T) {
 	}
 	for word, want := range map[string]string{
 		"head": "failed -4", "host": "failed -4", "length": "failed -4", "chunked": "failed -4", "forwarded": "failed -4", "name": "failed -4",
-		"method": "failed -4", "split": "failed -4", "often": "failed -3", "sixteen": "200 ", "soon": "failed -5",
+		"method": "failed -4", "split": "failed -4", "often": "failed -3", "sixteen": "200 ", "soon": "failed -6",
 	} {
 		if is := got("X-B", word); is != want {
 			t.Errorf("%s: got %.60q, want %q", word, is, want)

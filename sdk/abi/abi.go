@@ -117,6 +117,13 @@ const (
 	ErrLimit       = -3
 	ErrArgument    = -4
 	ErrUnavailable = -5
+
+	// Of http_call, since 1.1: why there is no answer. Guests made for 1.0 get
+	// ErrUnavailable for each.
+	ErrTimeout = -6
+	ErrRefused = -7
+	ErrName    = -8
+	ErrTLS     = -9
 )
 
 // Levels of log, from the least to the most important.

@@ -67,6 +67,8 @@ enum { WEIR_BY_TENANT = 1, WEIR_BY_GROUPS, WEIR_BY_SUBJECT };
 
 /* What functions of the host return below zero. */
 enum { WEIR_ERR_NOT_FOUND = -1, WEIR_ERR_DENIED = -2, WEIR_ERR_LIMIT = -3, WEIR_ERR_ARGUMENT = -4, WEIR_ERR_UNAVAILABLE = -5 };
+/* Of weir_fetch: why there is no answer. */
+enum { WEIR_ERR_TIMEOUT = -6, WEIR_ERR_REFUSED = -7, WEIR_ERR_NAME = -8, WEIR_ERR_TLS = -9 };
 
 /* Fields of the input, for the member fields of weir_on. */
 enum {

@@ -26,6 +26,11 @@ export const ErrDenied = -2;
 export const ErrLimit = -3;
 export const ErrArgument = -4;
 export const ErrUnavailable = -5;
+/** Of fetch: why there is no answer. */
+export const ErrTimeout = -6;
+export const ErrRefused = -7;
+export const ErrName = -8;
+export const ErrTLS = -9;
 
 /** What such a number means. */
 export function failure(n: i64): string {
@@ -35,6 +40,10 @@ export function failure(n: i64): string {
     case ErrLimit: return "above the limit";
     case ErrArgument: return "bad argument";
     case ErrUnavailable: return "not available";
+    case ErrTimeout: return "no answer in time";
+    case ErrRefused: return "connection refused";
+    case ErrName: return "no such host";
+    case ErrTLS: return "TLS failed";
   }
   return "host function failed";
 }

@@ -33,6 +33,11 @@ pub enum Failure {
     Limit,
     Argument,
     Unavailable,
+    /// Of fetch: why there is no answer, this and the next three.
+    Timeout,
+    Refused,
+    Name,
+    Tls,
 }
 
 impl std::fmt::Display for Failure {
@@ -43,6 +48,10 @@ impl std::fmt::Display for Failure {
             Failure::Limit => "above the limit",
             Failure::Argument => "bad argument",
             Failure::Unavailable => "not available",
+            Failure::Timeout => "no answer in time",
+            Failure::Refused => "connection refused",
+            Failure::Name => "no such host",
+            Failure::Tls => "TLS failed",
         })
     }
 }
@@ -56,6 +65,10 @@ fn checked(n: i64) -> Result<i64, Failure> {
         -2 => Err(Failure::Denied),
         -3 => Err(Failure::Limit),
         -4 => Err(Failure::Argument),
+        -6 => Err(Failure::Timeout),
+        -7 => Err(Failure::Refused),
+        -8 => Err(Failure::Name),
+        -9 => Err(Failure::Tls),
         _ => Err(Failure::Unavailable),
     }
 }

@@ -20,7 +20,7 @@ static weir_view hex(const weir_byte *sum) {
 }
 
 static weir_view failure(weir_i64 n) {
-    static const char *const texts[] = {"not found", "not granted", "above the limit", "bad argument", "not available"};
+    static const char *const texts[] = {"not found", "not granted", "above the limit", "bad argument", "not available", "no answer in time", "connection refused", "no such host", "TLS failed"};
     return weir_cat(weir_str("error: "), weir_str(texts[-1 - n]));
 }
 
