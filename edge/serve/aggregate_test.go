@@ -140,10 +140,11 @@ func TestAggregateChanges(t *testing.T) {
 		t.Fatalf("%+v", m)
 	}
 	old := f.backs["old"]
-	// Sessions for calls have streams, too. The one that listens can answer nothing.
+	// Sessions for calls and of the client have streams, too. The one that listens
+	// is the edge's own, and can answer nothing.
 	edgetest.Until(t, "the edge's own stream", func() bool {
 		return slices.ContainsFunc(old.Sessions(), func(s *edgetest.ServerSession) bool {
-			return s.Listening() && edgetest.Member(s.Params, "capabilities") == "{}"
+			return s.Listening() && edgetest.Member(s.Params, "capabilities") == "{}" && edgetest.Member(s.Params, "clientInfo", "name") == `"weir"`
 		})
 	})
 	offers(old, "echo", "fresh")

@@ -211,7 +211,7 @@ func param(r *edgetest.Request, path ...string) string {
 func heard(s *edgetest.Server) {
 	s.Until("the edge's own stream", func() bool {
 		return slices.ContainsFunc(s.Sessions(), func(one *edgetest.ServerSession) bool {
-			return one.Listening() && edgetest.Member(one.Params, "capabilities") == "{}"
+			return one.Listening() && edgetest.Member(one.Params, "capabilities") == "{}" && edgetest.Member(one.Params, "clientInfo", "name") == `"weir"`
 		})
 	})
 }
