@@ -46,6 +46,10 @@ type Exchange struct {
 	// legacy backend can be asked; nil for nothing.
 	Capabilities []byte
 
+	// Parked ends the call that waits for what its answer asks the client; nil for
+	// none. It is called when a filter refuses that answer.
+	Parked func()
+
 	answer   Response
 	answered bool
 }
@@ -64,7 +68,7 @@ func (x *Exchange) Answer() *Response {
 func (x *Exchange) Reset() {
 	x.Parent, x.Server, x.Era, x.Request, x.Head, x.Session = nil, "", mcp.Legacy, nil, Head{}, nil
 	x.Identity, x.Target, x.View, x.Forward, x.Client, x.Capabilities = nil, nil, nil, nil, nil, nil
-	x.Name, x.Heard, x.Ready, x.Decision, x.Chosen, x.Batch, x.Attributes = "", nil, nil, nil, nil, 0, nil
+	x.Name, x.Heard, x.Ready, x.Decision, x.Chosen, x.Batch, x.Attributes, x.Parked = "", nil, nil, nil, nil, 0, nil, nil
 	x.answer.Forget()
 	x.answer.Status, x.answer.Shared, x.answered = 0, nil, false
 }

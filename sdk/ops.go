@@ -24,6 +24,8 @@ type (
 	HeaderEdits struct{}
 	// ArgumentEdits change what a tool is called with.
 	ArgumentEdits struct{}
+	// ParamsEdits change what is told or asked.
+	ParamsEdits struct{}
 	// ResultEdits change a result.
 	ResultEdits struct{}
 	// Attributes are what the guest says of the client: policies read them as
@@ -35,8 +37,8 @@ type (
 	Assertion struct{}
 )
 
-// Deny refuses the message, with a text that the client sees. Functions after
-// this one are not asked.
+// Deny refuses the message, with a text that whoever sent it sees: the client, or of a
+// question the server. Functions after this one are not asked.
 func (Refusal) Deny(code Code, text string) { Refusal{}.DenyWith(code, text, "") }
 
 // DenyWith refuses the message with data for the error's object, besides the
@@ -78,6 +80,20 @@ func (ArgumentEdits) SetTool(name string) { add(abi.OpSetTool, &arg{name: name})
 // SetBackend calls another backend.
 func (ArgumentEdits) SetBackend(name string) {
 	add(abi.OpSetBackend, &arg{name: name})
+}
+
+// Set sets the value of the params behind a JSON pointer.
+func (ParamsEdits) Set(pointer string, value JSON) {
+	add(abi.OpSetArg, &arg{pointer: pointer, raw: string(value)})
+}
+
+// Del removes the value of the params behind a JSON pointer.
+func (ParamsEdits) Del(pointer string) { add(abi.OpDelArg, &arg{pointer: pointer}) }
+
+// Redact puts a text into the place of the value behind a JSON pointer, in the answer
+// to a question as well.
+func (ParamsEdits) Redact(pointer, text string) {
+	add(abi.OpRedact, &arg{pointer: pointer, text: text})
 }
 
 // Patch replaces the value of the result behind a JSON pointer.

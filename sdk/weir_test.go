@@ -292,3 +292,67 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+// TestZ37PatternsNatively: in an ordinary test patterns do what they do in a guest,
+// and those of one start are not there after the next.
+func TestZ37PatternsNatively(t *testing.T) {
+	fresh(t)
+	n := &Native{}
+	n.Init(nil)
+	word, err := NewPattern(`\w+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !word.Match("é a") || word.Match("é →") {
+		t.Error("Match")
+	}
+	if got := word.Find("é ab c"); len(got) != 2 || got[0] != [2]int{3, 5} || got[1] != [2]int{6, 7} {
+		t.Errorf("Find: %v", got)
+	}
+	if got := word.Find(strings.Repeat("a ", 100)); len(got) != 100 || got[99] != [2]int{198, 199} {
+		t.Errorf("Find, many: %v", got)
+	}
+	if got, found := word.Replace("ab c", "$0$"); got != "$0$ $0$" || !found {
+		t.Errorf("Replace: %q, %v", got, found)
+	}
+	if got, found := word.Replace("a b c", strings.Repeat("x", 500)); len(got) != 1502 || !found {
+		t.Errorf("Replace by much: %d bytes, %v", len(got), found)
+	}
+	if got, found := word.Replace("→", "x"); got != "→" || found {
+		t.Errorf("Replace nothing: %q, %v", got, found)
+	}
+	for text, want := range map[string]error{"(": ErrArgument, strings.Repeat("a", 1025): ErrLimit} {
+		if _, err := NewPattern(text); err != want {
+			t.Errorf("%.10s: %v", text, err)
+		}
+	}
+	if len(n.Lines) != 1 || !strings.Contains(n.Lines[0], "missing closing") {
+		t.Errorf("it says %q", n.Lines)
+	}
+	for i := 1; i < 64; i++ {
+		if _, err := NewPattern("a"); err != nil {
+			t.Fatalf("pattern %d: %v", i, err)
+		}
+	}
+	if _, err := NewPattern("a"); err != ErrLimit {
+		t.Errorf("one more than there may be: %v", err)
+	}
+	n.Init(nil)
+	for what, f := range map[string]func(){"no pattern": func() { Pattern{}.Match("") }, "one of an earlier start": func() { word.Find("") }, "a wrong one": func() { MustPattern("(") }} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", what)
+				}
+			}()
+			f()
+		}()
+	}
+	var late error
+	guest.handlers[abi.OnEvent] = []*handler{{run: func() { _, late = NewPattern("a") }}}
+	n.Ask(abi.OnEvent, nil)
+	guest.handlers[abi.OnEvent] = nil
+	if late != ErrDenied {
+		t.Errorf("compiled by a hook: %v", late)
+	}
+}

@@ -96,6 +96,7 @@ type Guest struct {
 
 	pool     *pool
 	sessions *sessions // nil unless PerSession
+	patterns patterns
 	maker    maker
 	breaker  breaker
 	counts   counts

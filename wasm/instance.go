@@ -12,6 +12,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/weir-edge/weir/sdk/abi"
+	"github.com/weir-edge/weir/wasm/pattern"
 )
 
 // slice is the fuel between two yields: some 50 to 100 µs of work.
@@ -58,6 +59,10 @@ type instance struct {
 	asked     int           // requests to others
 	waitedFor time.Duration // for them
 	answer    []byte        // the last of theirs; nil for none
+
+	compiled []*pattern.Pattern // by handle
+	searcher *pattern.Searcher  // nil before the first search
+	searched bool               // in the call under way
 }
 
 // image is what an instance was like after it was initialized: all that a
@@ -66,6 +71,7 @@ type image struct {
 	snapshot       *snapshot
 	globals        []uint64
 	bufPtr, bufCap uint32
+	compiled       []*pattern.Pattern
 }
 
 // instanceContext carries an instance through the engine to host functions.
@@ -153,7 +159,7 @@ func (in *instance) become(m *image) error {
 			return fmt.Errorf("guest %q: memory of %d bytes is not to be had", in.guest.binding.Name, m.snapshot.size)
 		}
 	}
-	in.base = m
+	in.base, in.compiled = m, m.compiled
 	if !in.reset() {
 		return fmt.Errorf("guest %q: a copy of the first instance cannot be made", in.guest.binding.Name)
 	}
@@ -250,7 +256,7 @@ func (in *instance) capture() error {
 	if err != nil {
 		return fmt.Errorf("guest %q: %w", in.guest.binding.Name, err)
 	}
-	in.base = &image{snapshot: s, bufPtr: in.bufPtr, bufCap: in.bufCap}
+	in.base = &image{snapshot: s, bufPtr: in.bufPtr, bufCap: in.bufCap, compiled: in.compiled}
 	for _, g := range in.mutable {
 		in.base.globals = append(in.base.globals, g.Get())
 	}
@@ -333,7 +339,7 @@ func (in *instance) begin(ctx context.Context, timeout time.Duration, fuel int64
 	in.budget, in.given = fuel-first, first
 	in.fuel.Set(uint64(first))
 	in.first, in.tail, in.left = in.first[:0], in.tail[:0], 0
-	in.linear.refused = false
+	in.linear.refused, in.searched = false, false
 }
 
 // used is the fuel that the call has used.
@@ -404,6 +410,15 @@ func (in *instance) yield(left, depth int64) uint64 {
 // spend charges fuel for the work of a host function.
 func (in *instance) spend(n uint64) { in.fuel.Set(uint64(int64(in.fuel.Get()) - int64(n))) }
 
+// pay charges fuel as spend does, and ends the call where fuel or time is used up.
+// It is for work that is paid for before it is long.
+func (in *instance) pay(n int64) {
+	left := int64(in.fuel.Get()) - n
+	if in.fuel.Set(uint64(left)); left < 0 {
+		in.fuel.Set(in.yield(left, 0))
+	}
+}
+
 // end ends the call of the guest from within a host function.
 func (in *instance) end(why error) {
 	in.failed = why
@@ -448,7 +463,7 @@ func (in *instance) failure(hook abi.Hook, err error) *Failure {
 		f.Detail = fmt.Sprintf("%s of a processor used, with %d fuel", in.clock.limit, in.used())
 	case in.failed == errCanceled:
 		f.Reason = Canceled
-	case errors.Is(err, errABI), errors.Is(err, errNoRoom):
+	case errors.Is(err, errABI), errors.Is(err, errNoRoom), errors.Is(err, errOtherPattern):
 		f.Reason = Broken
 		f.Detail, _, _ = strings.Cut(err.Error(), " (recovered")
 	default:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/weir-edge/weir/edge"
@@ -29,6 +30,8 @@ type openFilters struct {
 	options Options
 	at      [abi.Hooks][]subscriber // in filter order
 	fixes   bool                    // tools may have fixed arguments
+	guards  bool                    // programs are asked about what passes beside answers
+	waiting atomic.Int64            // bytes that are held until answers are judged
 
 	beginners string // names the programs that are asked about sessions that begin
 	clashes   clashes
@@ -67,7 +70,7 @@ func (h *openFilters) handle(ctx context.Context, x *edge.Exchange, next edge.Ha
 	if m.Method != "tools/call" || m.Kind != mcp.Request {
 		before, after = abi.OnMessage, abi.OnMessage
 	}
-	if len(h.at[before])+len(h.at[after]) == 0 && !h.fixes {
+	if len(h.at[before])+len(h.at[after]) == 0 && !h.fixes && !h.guards {
 		return next.Handle(ctx, x)
 	}
 	carry, err := h.requests(ctx, x, before)
@@ -79,9 +82,20 @@ func (h *openFilters) handle(ctx context.Context, x *edge.Exchange, next edge.Ha
 			return nil, err
 		}
 	}
+	if h.guards {
+		return h.guarded(ctx, x, after, carry, next)
+	}
 	r, err := next.Handle(ctx, x)
-	if err != nil || r == nil || len(h.at[after]) == 0 {
+	if err != nil || r == nil {
 		return r, err
+	}
+	return h.responses(ctx, x, after, carry, r)
+}
+
+// responses asks programs about an answer.
+func (h *openFilters) responses(ctx context.Context, x *edge.Exchange, after abi.Hook, carry []carried, r *edge.Response) (*edge.Response, error) {
+	if len(h.at[after]) == 0 {
+		return r, nil
 	}
 	w := newScratch()
 	defer w.free()
@@ -125,6 +139,9 @@ func (w *scratch) about(x *edge.Exchange) subject {
 	case member != "":
 		if name := m.Get(member).Of(m.Raw); len(name) > 1 && name[0] == '"' {
 			w.tool = append(w.tool[:0], mcp.Unquote(name[1:len(name)-1])...)
+			s.tool = w.tool
+		} else if x.Name != "" {
+			w.tool = append(w.tool[:0], x.Name...)
 			s.tool = w.tool
 		}
 	}

@@ -62,6 +62,7 @@ type want struct {
 	varies   uint8
 	keep     time.Duration // how long an answer is valid; 0 to ask each time
 	blocking bool          // it may wait for others
+	hold     bool          // what precedes an answer waits for what it says of that
 }
 
 func newProgram(s *Spec, m *wasm.Module, log *slog.Logger) *program {
@@ -95,7 +96,7 @@ func (p *program) subscribe() error {
 		if len(w.on) == 1 || s.Cache < w.keep {
 			w.keep = s.Cache
 		}
-		w.blocking = w.blocking || s.Blocking
+		w.blocking, w.hold = w.blocking || s.Blocking, w.hold || s.Hold
 		w.limit, w.varies = max(w.limit, s.InlineLimit), max(w.varies, s.VariesBy)
 		for _, name := range s.Headers {
 			if secret(name) && !p.spec.granted(abi.GrantIdentity) {
@@ -119,6 +120,11 @@ func (p *program) subscribe() error {
 	}
 	if w := p.wants[abi.OutgoingAuth]; w != nil && w.keep > 0 && len(w.claims) > 0 {
 		return errKeepsClaims
+	}
+	for _, h := range [...]abi.Hook{abi.OnCallResponse, abi.OnMessage} {
+		if w := p.wants[h]; w != nil && w.hold && p.wants[abi.OnQuestion] == nil {
+			return fmt.Errorf("hook %v: it holds what precedes an answer, and a question cannot wait for that: subscribe to on_question too", h)
+		}
 	}
 	return nil
 }
