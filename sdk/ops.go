@@ -31,7 +31,7 @@ type (
 	// Attributes are what the guest says of the client: policies read them as
 	// principal.attr_NAME, and later filters see them.
 	Attributes struct{}
-	// LogFields are noted in the record of the message.
+	// LogFields are notes in the audit record of the message.
 	LogFields struct{}
 	// Assertion says who a client is.
 	Assertion struct{}
@@ -113,7 +113,7 @@ func (Attributes) SetAttr(name string, value JSON) {
 	add(abi.OpSetAttr, &arg{name: name, raw: string(value)})
 }
 
-// LogField notes a text under a name.
+// LogField notes a text under a name, in the audit record of the message.
 func (LogFields) LogField(name, text string) {
 	add(abi.OpLogField, &arg{name: name, text: text})
 }

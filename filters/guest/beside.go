@@ -23,10 +23,11 @@ import (
 // aside is one such thing, as programs leave it.
 type aside struct {
 	hook   abi.Hook
-	from   uint64       // abi.From…
-	method string       // "" where it is not known
-	params []byte       // JSON text of an object; nil for none
-	answer *edge.Answer // of the client to a question; nil for everything else
+	from   uint64         // abi.From…
+	method string         // "" where it is not known
+	params []byte         // JSON text of an object; nil for none
+	answer *edge.Answer   // of the client to a question; nil for everything else
+	record *edge.Exchange // that has the notes on it; nil for none
 	edited bool
 }
 
@@ -79,6 +80,7 @@ func (a *subscriber) judge(ctx context.Context, x *edge.Exchange, w *scratch, p 
 	for i := range ops {
 		if ops[i].kind == abi.OpDeny {
 			a.denied[p.hook].Add(1)
+			a.tell(p.record, p.hook, ops)
 			return ops[i].denial(a.spec.Name, p.hook)
 		}
 	}
@@ -87,7 +89,7 @@ func (a *subscriber) judge(ctx context.Context, x *edge.Exchange, w *scratch, p 
 		return a.broke(p.hook, from, err)
 	}
 	*p = next
-	a.tell(p.hook, ops)
+	a.tell(p.record, p.hook, ops)
 	return nil
 }
 
@@ -165,7 +167,7 @@ func (p *aside) revise(d *draft, o *op) error {
 // guarded is the rest of handle where programs are asked about what passes beside.
 func (h *openFilters) guarded(ctx context.Context, x *edge.Exchange, after abi.Hook, carry []carried, next edge.Handler) (*edge.Response, error) {
 	if x.Request.Kind == mcp.Notification {
-		m, err := h.notification(ctx, x, abi.FromClient, x.Request)
+		m, err := h.notification(ctx, x, x, abi.FromClient, x.Request)
 		if err != nil {
 			return nil, err
 		}
@@ -197,9 +199,9 @@ func (h *openFilters) guarded(ctx context.Context, x *edge.Exchange, after abi.H
 }
 
 // notification asks programs about a notification and returns what they make of
-// it.
-func (h *openFilters) notification(ctx context.Context, x *edge.Exchange, from uint64, m *mcp.Message) (*mcp.Message, error) {
-	p := aside{hook: abi.OnNotification, from: from, method: m.Method, params: m.Params.Of(m.Raw)}
+// it. record has their notes; nil for none.
+func (h *openFilters) notification(ctx context.Context, x, record *edge.Exchange, from uint64, m *mcp.Message) (*mcp.Message, error) {
+	p := aside{hook: abi.OnNotification, from: from, method: m.Method, params: m.Params.Of(m.Raw), record: record}
 	if err := h.judge(ctx, x, &p); err != nil || !p.edited {
 		return m, err
 	}
@@ -234,7 +236,7 @@ func (h *openFilters) questions(ctx context.Context, x *edge.Exchange, r *edge.R
 	}
 	edited := false
 	for i, q := range all {
-		p := aside{hook: abi.OnQuestion, from: abi.FromServer, method: mcp.String(mcp.Lookup(q.Value, "method")), params: mcp.Lookup(q.Value, "params")}
+		p := aside{hook: abi.OnQuestion, from: abi.FromServer, method: mcp.String(mcp.Lookup(q.Value, "method")), params: mcp.Lookup(q.Value, "params"), record: x}
 		if err := h.judge(ctx, x, &p); err != nil {
 			return err
 		}
@@ -267,7 +269,7 @@ func (h *openFilters) answers(ctx context.Context, x *edge.Exchange) error {
 	}
 	edited := false
 	for i := range all {
-		p := aside{hook: abi.OnQuestion, from: abi.FromClient, answer: &edge.Answer{Result: all[i].Value}}
+		p := aside{hook: abi.OnQuestion, from: abi.FromClient, answer: &edge.Answer{Result: all[i].Value}, record: x}
 		if err := h.judge(ctx, x, &p); err != nil {
 			return err
 		}
@@ -370,7 +372,7 @@ func (g *guard) judge(ask func() error) error {
 func (g *guard) Send(m *mcp.Message) error {
 	var refused error
 	err := g.judge(func() error {
-		m, refused = g.h.notification(g.ctx, g.x, abi.FromServer, m)
+		m, refused = g.h.notification(g.ctx, g.x, nil, abi.FromServer, m)
 		return g.ctx.Err()
 	})
 	if err != nil || refused != nil {

@@ -168,6 +168,7 @@ func (h *openFilters) request(ctx context.Context, x *edge.Exchange, w *scratch,
 	for i := range ops {
 		if ops[i].kind == abi.OpDeny {
 			a.denied[hook].Add(1)
+			a.tell(x, hook, ops)
 			return ops[i].denial(a.spec.Name, hook)
 		}
 	}
@@ -217,8 +218,8 @@ func (h *openFilters) change(ctx context.Context, x *edge.Exchange, w *scratch, 
 	if c.carry != nil {
 		w.carry = append(w.carry, carried{a.program, c.carry})
 	}
-	h.wrote(w, abi.OnCallRequest, a, ops)
-	a.tell(abi.OnCallRequest, ops)
+	h.wrote(x, w, abi.OnCallRequest, a, ops)
+	a.tell(x, abi.OnCallRequest, ops)
 	return nil
 }
 

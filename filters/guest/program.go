@@ -269,25 +269,34 @@ func (p *program) observed(h abi.Hook, ops []op) {
 	p.log.Info("a filter that is observed would change a message", "server", p.server, "filter", p.spec.Name, "hook", h.String(), "operations", strings.Join(would, " "))
 }
 
-// tell logs a program's notes on a message.
-func (p *program) tell(h abi.Hook, ops []op) {
+// tell writes a program's notes on a message into the record of x, nil for a message that
+// has none of its own, and into the log at DEBUG: a line for each message and hook.
+func (p *program) tell(x *edge.Exchange, h abi.Hook, ops []op) {
+	logs := p.log.Enabled(context.Background(), slog.LevelDebug)
+	if x == nil && !logs {
+		return
+	}
 	var fields []any
-	for i := range ops {
-		switch o := &ops[i]; o.kind {
-		case abi.OpLogField:
-			fields = append(fields, slog.String(o.name, o.text))
-		case abi.OpSetAttr:
-			if sets(p.guest.Version(), h) {
-				continue
-			}
-			fields = append(fields, slog.String(o.name, string(o.raw[:min(len(o.raw), maxText)])))
+	for i, n := 0, 0; i < len(ops) && n < maxFields; i++ {
+		o := &ops[i]
+		text := o.text
+		switch {
+		case o.kind == abi.OpLogField:
+		case o.kind == abi.OpSetAttr && !sets(p.guest.Version(), h):
+			text = string(o.raw[:min(len(o.raw), maxText)])
+		default:
+			continue
 		}
-		if len(fields) == maxFields {
-			break
+		n++
+		if x != nil {
+			x.Note(p.spec.Name, o.name, text)
+		}
+		if logs {
+			fields = append(fields, slog.String(o.name, text))
 		}
 	}
 	if len(fields) > 0 && p.lines.allow() {
-		p.log.Info("a filter notes", "server", p.server, "filter", p.spec.Name, "hook", h.String(), slog.Group("fields", fields...))
+		p.log.Debug("a filter notes", "server", p.server, "filter", p.spec.Name, "hook", h.String(), slog.Group("fields", fields...))
 	}
 }
 
