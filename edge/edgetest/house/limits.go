@@ -59,7 +59,7 @@ var limits = []limit{
 	{"methods of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.methods }), 60, 60},
 	// edge/v1beta1 says in code what its schemas say too, and commands know
 	// what packages could tell them.
-	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 71500, 53000},
+	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 71600, 53000},
 	// A third of them are the rows of storm.
 	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 18200, 12500},
 
