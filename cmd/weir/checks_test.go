@@ -190,7 +190,10 @@ func TestZ22Config(t *testing.T) {
 
 // TestZ36Mistakes holds what plugin test says of fixtures and of what guests
 // answer.
-func TestZ36Mistakes(t *testing.T) {
+func TestZ36Mistakes(t *testing.T) { mistakes(t, "plugin", faultyModules()) }
+
+// faultyModules are guests that do what they should not, by their files.
+func faultyModules() map[string]string {
 	op := func(kind int, fields ...string) []byte {
 		var b []byte
 		for i := 0; i < len(fields); i += 2 {
@@ -210,7 +213,7 @@ func TestZ36Mistakes(t *testing.T) {
 	} {
 		given[name+".wasm"] = string(m.Bytes())
 	}
-	mistakes(t, "plugin", given)
+	return given
 }
 
 // TestZ38ModuleIsWatched serves a module that is built anew under the same path,

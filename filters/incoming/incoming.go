@@ -5,6 +5,7 @@
 package incoming
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -141,7 +142,11 @@ func Parse(s Spec) (*Incoming, error) {
 		if text == "" {
 			return
 		}
-		if _, err := oauth.ParseURL(text, s.AllowHTTP); err != nil {
+		_, err := oauth.ParseURL(text, s.AllowHTTP)
+		switch {
+		case errors.Is(err, oauth.ErrPlainHTTP):
+			fault(field, "%s: write https, or set insecureAllowHTTP where nobody listens in", err)
+		case err != nil:
 			fault(field, "%s", err)
 		}
 	}
