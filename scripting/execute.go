@@ -1,0 +1,105 @@
+package scripting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.starlark.net/starlark"
+)
+
+// Execute runs a program in process: for texts that the operator wrote, with values by
+// anybody. What the program did wrong is Outcome.Error; the error is a defect of the caller:
+// a program that was loaded, or data that is not that of the program. When ctx ends the run
+// does, at the next 10,000 steps, and its calls with it.
+func Execute(ctx context.Context, r *Run) (*Outcome, error) {
+	if r.Program == nil || r.Call == nil {
+		return nil, errors.New("scripting: a run without a program or without calls")
+	}
+	program, err := r.Program.forProcess()
+	if err != nil {
+		return nil, err
+	}
+	var data []byte
+	if r.Data != nil {
+		if len(r.Data) > MaxData {
+			return nil, fmt.Errorf("scripting: data: larger than %d bytes", MaxData)
+		}
+		if data, err = FromJSON(r.Data); err != nil {
+			return nil, fmt.Errorf("scripting: data: %w", err)
+		}
+	}
+	limits := r.Limits.Full()
+	began := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, limits.Timeout, errTimeout)
+	defer cancel()
+	calls := NewCalls(ctx, r)
+	defer calls.Close()
+
+	var (
+		logs   Logs
+		waited time.Duration
+	)
+	stop := func() *Fault {
+		switch {
+		case calls.Spent() != nil:
+			return calls.Spent()
+		case ctx.Err() == nil:
+			return nil
+		case context.Cause(ctx) == errTimeout:
+			return &Fault{Message: "ran longer than " + Seconds(limits.Timeout)}
+		}
+		return &Fault{Message: "cancelled"}
+	}
+	host := &Host{
+		Submit: calls.Submit,
+		Wait: func() uint32 {
+			from := time.Now()
+			id, _ := calls.Wait(ctx)
+			waited += time.Since(from)
+			return id
+		},
+		Answer:   calls.Answer,
+		Print:    logs.Add,
+		Progress: func(float64, float64, string) {},
+		Stop:     stop,
+	}
+	if r.Progress != nil {
+		host.Progress = r.Progress
+	}
+	running := newRun(program, &r.Program.names, limits, host)
+	running.meter = newMeter(running)
+	running.counted = running.meter.builtins
+	end := running.interpret(data)
+	o := &Outcome{
+		Error: end.Error, Logs: logs.Lines, Dropped: logs.Dropped,
+		Steps: end.Steps, Calls: end.Calls, CPU: time.Since(began) - waited, Memory: running.meter.total,
+	}
+	if end.Error == nil {
+		if o.Value, err = ToJSON(end.Value); err != nil {
+			o.Error = &Error{Message: "result: " + err.Error()}
+		}
+	}
+	return o, nil
+}
+
+var errTimeout = errors.New("the time of the run is over")
+
+// forProcess returns the program with counted operators.
+func (p *Program) forProcess() (*starlark.Program, error) {
+	if p.loaded {
+		return nil, errors.New("scripting: a loaded program runs in the sandbox alone")
+	}
+	p.once.Do(func() { p.counted, p.failed = p.compile(nil, countedTree) })
+	return p.counted, p.failed
+}
+
+// Seconds writes a time as the errors of scripts do: 30s, 90s, 1.5s, 500ms.
+func Seconds(d time.Duration) string {
+	if d >= time.Second {
+		return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
+	}
+	return d.String()
+}

@@ -1,0 +1,188 @@
+package scripting
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"go.starlark.net/starlark"
+)
+
+// Host is what the interpreter asks of the outside. It is the import module weir_script_v1
+// as functions: the engine in process fills it with Calls, a guest with its imports. The
+// interpreter calls one of them at a time.
+type Host struct {
+	Submit   func(kind Kind, tool string, args []byte) (id uint32) // begins a call; what DecodeCall reads; the id is not 0
+	Wait     func() (id uint32)                                    // of any call that has ended and was not returned before; 0 when the run must end
+	Answer   func(id uint32) []byte                                // of a call that Wait returned: what EncodeAnswer wrote
+	Print    func(text string)                                     // without the line's end
+	Progress func(done, total float64, message string)
+
+	// Stop says why the run must end, or nil. It is asked every 10,000 steps, and when Wait
+	// returned 0. Nil for a host that ends the interpreter itself.
+	Stop func() *Fault
+}
+
+// slice is how many steps pass between two looks at what may end a run.
+const slice = 10_000
+
+// Full returns the limits with each default in place of zero.
+func (l Limits) Full() Limits {
+	fill(&l.Steps, 100_000)
+	fill(&l.Parallel, 10)
+	fill(&l.Calls, 1000)
+	fill(&l.PerCall, 30*time.Second)
+	fill(&l.CPU, time.Second)
+	fill(&l.Timeout, time.Minute)
+	fill(&l.Memory, 64<<20)
+	return l
+}
+
+func fill[T comparable](v *T, value T) {
+	var zero T
+	if *v == zero {
+		*v = value
+	}
+}
+
+// Interpret runs a program to its end. The data is the wire form of an object, or nil for
+// none; of the limits Steps, Parallel and Calls count. Both engines do this: one in process
+// and one as a guest.
+func Interpret(p *Program, data []byte, limits Limits, h *Host) *End {
+	return newRun(p.compiled, &p.names, limits, h).interpret(data)
+}
+
+// run is the state of one run. Whoever has the baton, one task at a time, may use it.
+type run struct {
+	host    *Host
+	limits  Limits
+	program *starlark.Program
+	names   *Names
+	meter   *meter                    // of what values take; nil where the host bounds the memory
+	counted func(starlark.StringDict) // puts the builtins that count into a scope; nil without a meter, so that the sandbox's module lacks them
+
+	steps uint64 // of all tasks, while none runs
+	mark  uint64 // the steps at which to look next
+	calls int
+	final *Fault // why everything ends; nil while the run goes on
+
+	underway int              // calls
+	queue    []*request       // calls that wait for a place
+	waiting  map[uint32]*task // for the answer of a call
+	ready    []*task          // that may go on
+	children int              // tasks besides the first
+}
+
+func newRun(program *starlark.Program, names *Names, limits Limits, h *Host) *run {
+	l := limits.Full()
+	return &run{host: h, limits: l, program: program, names: names, mark: min(l.Steps, slice), waiting: map[uint32]*task{}}
+}
+
+func (r *run) interpret(data []byte) (end *End) {
+	t := r.task(0)
+	defer func() {
+		if v := recover(); v != nil {
+			end = &End{Error: &Error{Message: r.broken(v)}}
+		}
+		end.Steps, end.Calls = min(t.thread.Steps, r.limits.Steps), r.calls
+	}()
+	scope, err := r.predeclared(data)
+	if err != nil {
+		return &End{Error: &Error{Message: Clean(err.Error())}}
+	}
+	t.take()
+	globals, err := r.program.Init(t.thread, scope)
+	var v starlark.Value
+	if err == nil {
+		v, err = starlark.Call(t.thread, globals[entry], nil, nil)
+	}
+	if err != nil || r.final != nil {
+		return &End{Error: r.report(err)}
+	}
+	wire, err := encode(nil, "result", v, MaxOut)
+	if err != nil {
+		return &End{Error: &Error{Message: Clean(err.Error())}}
+	}
+	return &End{Value: wire}
+}
+
+// broken is the message for a panic of the interpreter: where it wants a value of more
+// elements than memory has addresses, that of a script that needs too much.
+func (r *run) broken(v any) string {
+	if e, ok := v.(runtime.Error); ok && (strings.Contains(e.Error(), "makeslice") || strings.Contains(e.Error(), "growslice")) {
+		return fmt.Sprintf("needs more than %d MiB", r.limits.Memory>>20)
+	}
+	return "the interpreter failed"
+}
+
+// predeclared are the values of the names that the program uses.
+func (r *run) predeclared(data []byte) (starlark.StringDict, error) {
+	scope := make(starlark.StringDict, 8+len(r.names.Tools)+len(r.names.Data))
+	r.builtins(scope)
+	for _, t := range r.names.Tools {
+		scope[t.Name] = toolFunction(t)
+	}
+	if len(r.names.Data) == 0 {
+		return scope, nil
+	}
+	var given *starlark.Dict
+	if data != nil {
+		v, err := decode(data, r.meter)
+		if err != nil {
+			return nil, fmt.Errorf("data: %w", err)
+		}
+		given, _ = v.(*starlark.Dict)
+	}
+	for _, name := range r.names.Data {
+		if given == nil {
+			return nil, fmt.Errorf("data: %s is missing", name)
+		}
+		v, found, err := given.Get(starlark.String(name))
+		if err != nil || !found {
+			return nil, fmt.Errorf("data: %s is missing", name)
+		}
+		scope[name] = v
+	}
+	return scope, nil
+}
+
+// end makes everything stop, with the first reason that was given. Whoever waits goes on,
+// and finds the reason.
+func (r *run) end(f *Fault) *Fault {
+	if r.final != nil {
+		return r.final
+	}
+	if f == nil {
+		f = &Fault{Message: "cancelled"}
+	}
+	f.Final = true
+	r.final = f
+	for _, q := range r.queue {
+		r.wake(q.task)
+	}
+	r.queue = nil
+	for _, t := range r.waiting {
+		r.wake(t)
+	}
+	clear(r.waiting)
+	return f
+}
+
+// look is what a thread does at the mark: it ends the run when a budget is spent or the host
+// says so, and sets the next mark otherwise.
+func (r *run) look(thread *starlark.Thread) {
+	if thread.Steps >= r.limits.Steps {
+		r.end(&Fault{Message: fmt.Sprintf("too many steps (%d)", r.limits.Steps)})
+	} else if r.host.Stop != nil {
+		if f := r.host.Stop(); f != nil {
+			r.end(f)
+		}
+	}
+	if r.final != nil {
+		thread.Cancel(r.final.Message)
+		return
+	}
+	r.mark = min(thread.Steps+slice, r.limits.Steps)
+	thread.SetMaxExecutionSteps(r.mark)
+}

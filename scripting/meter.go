@@ -1,0 +1,159 @@
+package scripting
+
+import (
+	"fmt"
+
+	"go.starlark.net/starlark"
+)
+
+// meter counts what the values of a run take, in process.
+type meter struct {
+	run    *run
+	total  int64 // bytes that were allocated for values, whether they are still there or not
+	spent  int   // units of work within single steps
+	looked int   // the work at the last look at what may end the run
+}
+
+// unitsPerStep is how many units of work, about 10 ns each, count as a step towards the
+// limit. They are not among the steps that are told.
+const unitsPerStep = 32
+
+// lookEvery is after how many units of work the run looks at what may end it.
+const lookEvery = 1 << 20
+
+func newMeter(r *run) *meter { return &meter{run: r} }
+
+// allocate counts bytes of values.
+func (m *meter) allocate(bytes int) error {
+	if m.total += int64(bytes); m.total > m.run.limits.Memory {
+		return m.run.end(&Fault{Message: fmt.Sprintf("needs more than %d MiB", m.run.limits.Memory>>20)})
+	}
+	return nil
+}
+
+// work counts units of what one step does besides: elements looked at, 16 bytes of text
+// compared, 64 copied, or the like. It is asked before the work is done.
+func (m *meter) work(thread *starlark.Thread, units int) error {
+	m.spent += units
+	r := m.run
+	if m.spent < 0 || thread.Steps+uint64(m.spent/unitsPerStep) >= r.limits.Steps && m.spent > unitsPerStep {
+		return r.end(&Fault{Message: fmt.Sprintf("too many steps (%d)", r.limits.Steps)})
+	}
+	if m.spent-m.looked > lookEvery && r.host.Stop != nil {
+		m.looked = m.spent
+		if f := r.host.Stop(); f != nil {
+			return r.end(f)
+		}
+	}
+	return nil
+}
+
+// fits refuses a value that would be too large, and counts its making.
+func (m *meter) fits(thread *starlark.Thread, bytes, elements int) error {
+	switch {
+	case bytes > maxValueBytes || bytes < 0:
+		return errValueBytes
+	case elements > maxValueElements || elements < 0:
+		return errValueElements
+	}
+	return m.work(thread, bytes/64+elements)
+}
+
+// made counts a value that was made, without what it refers to.
+func (m *meter) made(v starlark.Value, err error) (starlark.Value, error) {
+	if err != nil {
+		return v, err
+	}
+	if err := m.allocate(shallow(v)); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// key looks at what is to be hashed.
+func (m *meter) key(thread *starlark.Thread, v starlark.Value) error {
+	switch v.(type) {
+	case starlark.String, starlark.Tuple:
+		units, err := compared(v)
+		if err != nil {
+			return err
+		}
+		return m.work(thread, units)
+	}
+	return nil
+}
+
+// keys looks at all elements of a sequence before they are hashed.
+func (m *meter) keys(thread *starlark.Thread, v starlark.Value) error {
+	list, ok := v.(starlark.Iterable)
+	if !ok {
+		return nil
+	}
+	if err := m.sequence(thread, v); err != nil {
+		return err
+	}
+	for x := range starlark.Elements(list) {
+		if err := m.key(thread, x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sequence looks at what is to be gone through in one step.
+func (m *meter) sequence(thread *starlark.Thread, v starlark.Value) error {
+	switch v := v.(type) {
+	case starlark.String: // not iterable
+		return nil
+	case starlark.Sequence:
+		return m.fits(thread, 0, v.Len())
+	}
+	return nil
+}
+
+// text looks at a value of which the text is to be made, and returns the size of it.
+func (m *meter) text(thread *starlark.Thread, v starlark.Value) (int, error) {
+	w := weigher{left: maxValueElements, cycles: true}
+	if err := w.weigh(v, 0); err != nil {
+		return 0, err
+	}
+	if n, ok := v.(starlark.Int); ok {
+		if err := m.work(thread, square(bitLen(n), bitLen(n))/4); err != nil {
+			return 0, err
+		}
+	}
+	if err := m.fits(thread, w.bytes, 0); err != nil {
+		return 0, err
+	}
+	return w.bytes, nil
+}
+
+// square is the work of multiplying or dividing numbers of so many bits, in units.
+func square(x, y int) int { return (x / 64) * (y / 64) / 8 }
+
+// The three that builtins of both engines ask; without a meter they allow everything.
+
+// work is meter.fits, for a value of so many bytes and elements.
+func (r *run) work(thread *starlark.Thread, bytes, elements int) error {
+	if r.meter == nil {
+		return nil
+	}
+	return r.meter.fits(thread, bytes, elements)
+}
+
+// charge counts a value that was made.
+func (r *run) charge(v starlark.Value) error {
+	if r.meter == nil {
+		return nil
+	}
+	return r.meter.allocate(shallow(v))
+}
+
+// printable looks at a value before its text is made.
+func (r *run) printable(thread *starlark.Thread, v starlark.Value) error {
+	if r.meter == nil {
+		return nil
+	}
+	_, err := r.meter.text(thread, v)
+	return err
+}

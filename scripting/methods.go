@@ -1,0 +1,351 @@
+package scripting
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+// isMethod reports whether a method of this name is counted, whatever it is a method of.
+func isMethod(name string) bool {
+	return slices.Contains([]string{
+		"add", "append", "capitalize", "codepoint_ords", "codepoints", "count", "difference", "discard", "elem_ords", "elems",
+		"endswith", "extend", "find", "format", "get", "index", "insert", "intersection", "issubset", "issuperset", "items",
+		"join", "keys", "lower", "lstrip", "partition", "pop", "remove", "replace", "rfind", "rindex", "rpartition", "rsplit",
+		"rstrip", "setdefault", "split", "splitlines", "startswith", "strip", "symmetric_difference", "title", "union", "update",
+		"upper", "values",
+	}, name)
+}
+
+// method is x.name, counted when it is a method of the language's own types.
+func (m *meter) method(x starlark.Value, name string) (starlark.Value, error) {
+	if x, ok := x.(starlark.HasAttrs); ok {
+		if v, err := x.Attr(name); err != nil || v != nil {
+			if b, ok := v.(*starlark.Builtin); ok && isNative(b.Receiver()) {
+				return starlark.NewBuiltin(name, countedMethod).BindReceiver(x), nil
+			}
+			return v, err
+		}
+	}
+	// The language's own words for what is not there.
+	_, err := starlark.EvalOptions(dialect(), &starlark.Thread{}, "", "x."+name, starlark.StringDict{"x": x})
+	if err == nil {
+		err = fmt.Errorf("%s has no .%s field or method", x.Type(), name)
+	}
+	return nil, errorText(err)
+}
+
+// errorText is an error without the frames of another thread.
+func errorText(err error) error {
+	if e, ok := err.(*starlark.EvalError); ok {
+		return fmt.Errorf("%s", e.Msg)
+	}
+	return err
+}
+
+func isNative(v starlark.Value) bool {
+	switch v.(type) {
+	case starlark.String, starlark.Bytes, *starlark.List, *starlark.Dict, *starlark.Set:
+		return true
+	}
+	return false
+}
+
+func countedMethod(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
+	m, x := taskOf(thread).run.meter, b.Receiver()
+	if err := m.before(thread, x, b.Name(), args, named); err != nil {
+		return nil, err
+	}
+	plain, err := x.(starlark.HasAttrs).Attr(b.Name())
+	if err != nil {
+		return nil, err
+	}
+	length := starlark.Len(x)
+	v, err := plain.(*starlark.Builtin).CallInternal(thread, args, named)
+	if more := starlark.Len(x) - length; more > 0 {
+		each := sizeEntry
+		if _, list := x.(*starlark.List); list {
+			each = 2 * sizeElement
+		}
+		if err := m.allocate(each * more); err != nil {
+			return nil, err
+		}
+	}
+	return m.made(v, err)
+}
+
+// before looks at the call of a method before it is made.
+func (m *meter) before(thread *starlark.Thread, x starlark.Value, name string, args starlark.Tuple, named []starlark.Tuple) error {
+	switch x := x.(type) {
+	case starlark.String:
+		return m.textMethod(thread, string(x), name, args, named)
+	case starlark.Bytes:
+		return m.fits(thread, 0, len(x))
+	case *starlark.List:
+		return m.listMethod(thread, x, name, args)
+	case *starlark.Dict:
+		return m.dictMethod(thread, x, name, args)
+	case *starlark.Set:
+		if name == "add" || name == "discard" || name == "remove" {
+			if len(args) == 0 {
+				return nil
+			}
+			if name == "add" && x.Len() >= maxValueElements {
+				return errValueElements
+			}
+			return m.key(thread, args[0])
+		}
+		if err := m.keys(thread, x); err != nil {
+			return err
+		}
+		total := x.Len()
+		for _, other := range args {
+			if err := m.keys(thread, other); err != nil {
+				return err
+			}
+			if total += max(0, starlark.Len(other)); total > maxValueElements {
+				return errValueElements
+			}
+		}
+	}
+	return nil
+}
+
+func (m *meter) textMethod(thread *starlark.Thread, s, name string, args starlark.Tuple, named []starlark.Tuple) error {
+	arg := func(i int) string {
+		if i < len(args) {
+			text, _ := starlark.AsString(args[i])
+			return text
+		}
+		return ""
+	}
+	switch name {
+	case "join":
+		if len(args) == 0 {
+			return nil
+		}
+		list, ok := args[0].(starlark.Iterable)
+		if !ok {
+			return nil
+		}
+		if err := m.sequence(thread, list); err != nil {
+			return err
+		}
+		size := 0
+		for v := range starlark.Elements(list) {
+			text, _ := starlark.AsString(v)
+			if size += len(text) + len(s); size > maxValueBytes+len(s) {
+				return errValueBytes
+			}
+		}
+		return m.fits(thread, size-min(size, len(s)), 0)
+	case "replace":
+		size := len(s)
+		if len(arg(1)) > len(arg(0)) {
+			n := strings.Count(s, arg(0))
+			if len(args) > 2 {
+				if most, err := starlark.AsInt32(args[2]); err == nil && most >= 0 {
+					n = min(n, most)
+				}
+			}
+			size += n * (len(arg(1)) - len(arg(0)))
+		}
+		return m.fits(thread, max(size, len(s)), 0)
+	case "format":
+		size := len(s)
+		for n, v := range m.fields(s, args, named) {
+			w, err := m.text(thread, v)
+			if err != nil {
+				return err
+			}
+			if size += n * w; size > maxValueBytes {
+				return errValueBytes
+			}
+		}
+		return m.fits(thread, size, 0)
+	case "split", "rsplit", "splitlines":
+		n := 1 + strings.Count(s, "\n") + strings.Count(s, "\r")
+		if name != "splitlines" {
+			if sep := arg(0); sep != "" {
+				n = 1 + strings.Count(s, sep)
+			} else {
+				n = words(s)
+			}
+			if len(args) > 1 {
+				if most, err := starlark.AsInt32(args[1]); err == nil && most >= 0 {
+					n = min(n, most+1)
+				}
+			}
+		}
+		if err := m.fits(thread, len(s), n); err != nil {
+			return err
+		}
+		return m.allocate(n * sizeText)
+	case "elems", "codepoints", "elem_ords", "codepoint_ords":
+		return m.fits(thread, 0, len(s))
+	case "strip", "lstrip", "rstrip":
+		return m.work(thread, (1+len(s)/16)*(1+len(arg(0))/16))
+	case "startswith", "endswith":
+		units := 1
+		if len(args) > 0 {
+			if list, ok := args[0].(starlark.Tuple); ok {
+				units += len(list)
+			}
+		}
+		return m.work(thread, units*(1+len(s)/256))
+	case "upper", "lower", "title", "capitalize":
+		return m.fits(thread, len(s), 0)
+	}
+	return m.work(thread, len(s)/16)
+}
+
+// fields yields each value that a format asks for, and how often in a row.
+func (m *meter) fields(format string, args starlark.Tuple, named []starlark.Tuple) func(yield func(int, starlark.Value) bool) {
+	return func(yield func(int, starlark.Value) bool) {
+		next := 0
+		for {
+			_, after, ok := strings.Cut(format, "{")
+			if !ok {
+				return
+			}
+			if strings.HasPrefix(after, "{") {
+				format = after[1:]
+				continue
+			}
+			field, rest, _ := strings.Cut(after, "}")
+			format = rest
+			name := field
+			if i := strings.IndexAny(field, "!:"); i >= 0 {
+				name = field[:i]
+			}
+			v := starlark.Value(nil)
+			if name == "" {
+				if next < len(args) {
+					v = args[next]
+				}
+				next++
+			} else if i, ok := number(name); ok {
+				if i < len(args) {
+					v = args[i]
+				}
+			} else {
+				for _, pair := range named {
+					if s, _ := starlark.AsString(pair[0]); s == name {
+						v = pair[1]
+						break
+					}
+				}
+			}
+			if v != nil && !yield(1, v) {
+				return
+			}
+		}
+	}
+}
+
+func number(s string) (n int, ok bool) {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' || n > 1<<20 {
+			return 0, false
+		}
+		n = n*10 + int(s[i]-'0')
+	}
+	return n, s != ""
+}
+
+// words is how many parts a text has between spaces, at the most.
+func words(s string) int {
+	n, inside := 1, false
+	for i := range len(s) {
+		space := s[i] <= ' ' || s[i] >= 0x80
+		if !space && !inside {
+			n++
+		}
+		inside = !space
+		if s[i] >= 0x80 {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *meter) listMethod(thread *starlark.Thread, x *starlark.List, name string, args starlark.Tuple) error {
+	switch name {
+	case "append":
+		if x.Len() >= maxValueElements {
+			return errValueElements
+		}
+	case "insert":
+		if x.Len() >= maxValueElements {
+			return errValueElements
+		}
+		return m.work(thread, x.Len()/8)
+	case "extend":
+		if len(args) > 0 {
+			return m.fits(thread, 0, x.Len()+max(0, starlark.Len(args[0])))
+		}
+	case "index", "remove":
+		if len(args) > 0 {
+			return m.search(thread, args[0], x)
+		}
+	case "pop":
+		return m.work(thread, x.Len()/64)
+	}
+	return nil
+}
+
+func (m *meter) dictMethod(thread *starlark.Thread, x *starlark.Dict, name string, args starlark.Tuple) error {
+	switch name {
+	case "get", "pop", "setdefault":
+		if name == "setdefault" && x.Len() >= maxValueElements {
+			return errValueElements
+		}
+		if len(args) > 0 {
+			return m.key(thread, args[0])
+		}
+	case "update":
+		if len(args) > 0 {
+			if n := x.Len() + max(0, starlark.Len(args[0])); n > maxValueElements {
+				return errValueElements
+			}
+			return m.pairs(thread, args[0])
+		}
+	case "items":
+		if err := m.fits(thread, 0, x.Len()); err != nil {
+			return err
+		}
+		return m.allocate(x.Len() * (sizeList + 2*sizeElement))
+	case "keys", "values":
+		return m.fits(thread, 0, x.Len())
+	}
+	return nil
+}
+
+// pairs looks at what dict() and update() are given.
+func (m *meter) pairs(thread *starlark.Thread, v starlark.Value) error {
+	if d, ok := v.(*starlark.Dict); ok {
+		return m.operands(thread, syntax.PIPE, d, starlark.Tuple{})
+	}
+	list, ok := v.(starlark.Iterable)
+	if !ok {
+		return nil
+	}
+	if err := m.sequence(thread, v); err != nil {
+		return err
+	}
+	for pair := range starlark.Elements(list) {
+		if two, ok := pair.(starlark.Indexable); ok && two.Len() == 2 {
+			if err := m.key(thread, two.Index(0)); err != nil {
+				return err
+			}
+		} else if set, ok := pair.(*starlark.Set); ok && set.Len() == 2 {
+			if err := m.keys(thread, set); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,385 @@
+package scripting
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+// operators are the tokens of the hidden functions that are operators.
+func operators() []syntax.Token {
+	return []syntax.Token{
+		syntax.PLUS, syntax.MINUS, syntax.STAR, syntax.PERCENT, syntax.SLASHSLASH, syntax.LTLT,
+		syntax.AMP, syntax.PIPE, syntax.CIRCUMFLEX, syntax.IN,
+		syntax.EQL, syntax.NEQ, syntax.LT, syntax.LE, syntax.GT, syntax.GE,
+	}
+}
+
+// builtins puts the hidden functions and the counted builtins into a scope.
+func (m *meter) builtins(scope starlark.StringDict) {
+	for _, op := range operators() {
+		scope[hidden+op.String()] = m.hidden(1, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+			return m.binary(thread, op, args[0], args[1])
+		})
+	}
+	scope[fnNew] = m.hidden(2, func(_ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		return m.made(args[0], nil)
+	})
+	scope[fnElem] = m.hidden(2, func(_ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		return args[0], m.allocate(2 * sizeElement)
+	})
+	scope[fnKey] = m.hidden(2, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		return args[0], m.key(thread, args[0])
+	})
+	scope[fnStored] = m.hidden(2, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		if err := m.key(thread, args[0]); err != nil {
+			return nil, err
+		}
+		return args[0], m.allocate(sizeEntry)
+	})
+	scope[fnStar] = m.hidden(2, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		if err := m.sequence(thread, args[0]); err != nil {
+			return nil, err
+		}
+		return args[0], m.allocate(sizeElement * max(0, starlark.Len(args[0])))
+	})
+	scope[fnMethod] = m.hidden(2, func(_ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		return m.method(args[0], string(args[1].(starlark.String)))
+	})
+	scope[fnSet] = m.hidden(0, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		return starlark.None, m.setIndex(thread, args[1], args[2], args[0])
+	})
+	scope[fnRight] = m.hidden(2, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		switch args[0].(type) {
+		case starlark.Float, starlark.NoneType, starlark.Bool:
+			return args[0], nil // nothing large comes of it
+		}
+		return &right{args[0], m, thread}, nil
+	})
+	for _, op := range []syntax.Token{syntax.PERCENT, syntax.LTLT} {
+		scope[fnAt+op.String()] = m.hidden(0, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+			thread.Steps++ // the one call stands for four instructions
+			old, err := starlark.EvalOptions(dialect(), &starlark.Thread{}, "", "x[k]", starlark.StringDict{"x": args[0], "k": args[1]})
+			if err != nil {
+				return nil, errorText(err)
+			}
+			v, err := m.binary(thread, op, old, args[2])
+			if err != nil {
+				return nil, err
+			}
+			return starlark.None, m.setIndex(thread, args[0], args[1], v)
+		})
+	}
+	m.universe(scope)
+}
+
+// hidden makes a hidden function, whose call takes so many steps more than what it stands for.
+func (m *meter) hidden(steps uint64, f func(*starlark.Thread, starlark.Tuple) (starlark.Value, error)) starlark.Value {
+	return starlark.NewBuiltin("operator", func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+		thread.Steps -= steps
+		v, err := f(thread, args)
+		if err != nil {
+			return nil, err
+		}
+		return v, nil
+	})
+}
+
+// binary is an operator, counted.
+func (m *meter) binary(thread *starlark.Thread, op syntax.Token, x, y starlark.Value) (starlark.Value, error) {
+	switch op {
+	case syntax.EQL, syntax.NEQ, syntax.LT, syntax.LE, syntax.GT, syntax.GE:
+		if err := m.comparable(thread, x, y); err != nil {
+			return nil, err
+		}
+		ok, err := starlark.Compare(op, x, y)
+		return starlark.Bool(ok), err
+	case syntax.IN:
+		if err := m.contained(thread, x, y); err != nil {
+			return nil, err
+		}
+		return starlark.Binary(op, x, y)
+	}
+	if err := m.operands(thread, op, x, y); err != nil {
+		return nil, err
+	}
+	return m.made(starlark.Binary(op, x, y))
+}
+
+// operands looks at both sides of an operator that makes a value.
+func (m *meter) operands(thread *starlark.Thread, op syntax.Token, x, y starlark.Value) error {
+	switch x := x.(type) {
+	case starlark.Int:
+		if y, ok := y.(starlark.Int); ok {
+			return m.integers(thread, op, x, y)
+		}
+		if op == syntax.STAR {
+			return m.repeated(thread, y, x)
+		}
+	case starlark.String:
+		switch y := y.(type) {
+		case starlark.String:
+			if op == syntax.PLUS {
+				return m.fits(thread, len(x)+len(y), 0)
+			}
+		case starlark.Int:
+			if op == syntax.STAR {
+				return m.repeated(thread, x, y)
+			}
+		}
+		if op == syntax.PERCENT {
+			return m.interpolated(thread, string(x), y)
+		}
+	case starlark.Bytes:
+		if y, ok := y.(starlark.Bytes); ok {
+			return m.fits(thread, len(x)+len(y), 0)
+		}
+		if y, ok := y.(starlark.Int); ok && op == syntax.STAR {
+			return m.repeated(thread, x, y)
+		}
+	case *starlark.List, starlark.Tuple:
+		if y, ok := y.(starlark.Int); ok && op == syntax.STAR {
+			return m.repeated(thread, x, y)
+		}
+		if y, ok := y.(starlark.Sequence); ok {
+			return m.fits(thread, 0, starlark.Len(x)+y.Len())
+		}
+	case *starlark.Dict, *starlark.Set:
+		// Hashes again what was hashed before, so each key has its bounds.
+		if err := m.fits(thread, 0, starlark.Len(x)+max(0, starlark.Len(y))); err != nil {
+			return err
+		}
+		if err := m.keys(thread, x); err != nil {
+			return err
+		}
+		return m.keys(thread, y)
+	}
+	return nil
+}
+
+func (m *meter) integers(thread *starlark.Thread, op syntax.Token, x, y starlark.Int) error {
+	a, b, units := bitLen(x), bitLen(y), 0
+	size := max(a, b)
+	switch op {
+	case syntax.STAR:
+		size, units = a+b, square(a, b)
+	case syntax.SLASHSLASH, syntax.PERCENT:
+		units = square(max(a-b, 0), b)
+	}
+	if err := m.fits(thread, size/8, 0); err != nil {
+		return err
+	}
+	return m.work(thread, units)
+}
+
+// repeated is x * n.
+func (m *meter) repeated(thread *starlark.Thread, x starlark.Value, n starlark.Int) error {
+	i, err := starlark.AsInt32(n)
+	if err != nil || i < 0 {
+		return nil // refused, or empty
+	}
+	i = min(i, maxValueBytes+1)
+	switch x := x.(type) {
+	case starlark.String:
+		return m.fits(thread, len(x)*i, 0)
+	case starlark.Bytes:
+		return m.fits(thread, len(x)*i, 0)
+	case *starlark.List, starlark.Tuple:
+		return m.fits(thread, 0, starlark.Len(x)*i)
+	}
+	return nil
+}
+
+// interpolated is format % x.
+func (m *meter) interpolated(thread *starlark.Thread, format string, x starlark.Value) error {
+	size := len(format)
+	each := func(v starlark.Value, times int) error {
+		n, err := m.text(thread, v)
+		size += n * times
+		return err
+	}
+	switch x := x.(type) {
+	case starlark.Tuple:
+		for _, v := range x[:min(len(x), strings.Count(format, "%"))] {
+			if err := each(v, 1); err != nil {
+				return err
+			}
+		}
+	case *starlark.Dict:
+		// Each name that is asked for, as often as it is.
+		rest := format
+		for {
+			_, after, ok := strings.Cut(rest, "%(")
+			if !ok {
+				break
+			}
+			name, after, _ := strings.Cut(after, ")")
+			rest = after
+			if v, found, _ := x.Get(starlark.String(name)); found {
+				if err := each(v, 1); err != nil {
+					return err
+				}
+			}
+			if size > maxValueBytes {
+				return errValueBytes
+			}
+		}
+		if strings.Count(format, "%") > strings.Count(format, "%(") {
+			if err := each(x, 1); err != nil {
+				return err
+			}
+		}
+	default:
+		if err := each(x, 1); err != nil {
+			return err
+		}
+	}
+	return m.fits(thread, size, 0)
+}
+
+// comparable looks at both sides of a comparison. Values of different types are not gone into.
+func (m *meter) comparable(thread *starlark.Thread, x, y starlark.Value) error {
+	if x.Type() != y.Type() {
+		return nil
+	}
+	a, err := compared(x)
+	if err != nil {
+		return err
+	}
+	b, err := compared(y)
+	if err != nil {
+		return err
+	}
+	return m.work(thread, min(a, b))
+}
+
+// contained looks at x in y.
+func (m *meter) contained(thread *starlark.Thread, x, y starlark.Value) error {
+	switch y := y.(type) {
+	case starlark.String:
+		return m.work(thread, len(y)/16)
+	case starlark.Bytes:
+		return m.work(thread, len(y)/16)
+	case *starlark.List, starlark.Tuple:
+		return m.search(thread, x, y.(starlark.Sequence))
+	}
+	return m.key(thread, x)
+}
+
+// search looks at a comparison of x with each element of a sequence.
+func (m *meter) search(thread *starlark.Thread, x starlark.Value, in starlark.Sequence) error {
+	each, err := compared(x)
+	if err != nil {
+		return err
+	}
+	if _, text := x.(starlark.String); text {
+		return m.work(thread, in.Len()+each*16) // few texts have its length
+	}
+	return m.work(thread, in.Len()*each)
+}
+
+// setIndex is x[k] = v.
+func (m *meter) setIndex(thread *starlark.Thread, x, k, v starlark.Value) error {
+	switch x := x.(type) {
+	case starlark.HasSetKey:
+		before := starlark.Len(x)
+		if before >= maxValueElements {
+			return errValueElements
+		}
+		if err := m.key(thread, k); err != nil {
+			return err
+		}
+		if err := x.SetKey(k, v); err != nil {
+			return err
+		}
+		if starlark.Len(x) > before {
+			return m.allocate(sizeEntry)
+		}
+		return nil
+	case starlark.HasSetIndex:
+		i, err := starlark.AsInt32(k)
+		if err != nil {
+			return err
+		}
+		n, at := x.Len(), i
+		if at < 0 {
+			at += n
+		}
+		switch {
+		case at >= 0 && at < n:
+			return x.SetIndex(at, v)
+		case n == 0:
+			return fmt.Errorf("index %d out of range: empty %s", i, x.Type())
+		}
+		return fmt.Errorf("%s index %d out of range [%d:%d]", x.Type(), i, -n, n-1)
+	}
+	return fmt.Errorf("%s value does not support item assignment", x.Type())
+}
+
+// right is the right side of an assigning operator, which the interpreter gives back to it
+// with the left side.
+type right struct {
+	starlark.Value
+	meter  *meter
+	thread *starlark.Thread
+}
+
+// Binary is the operator, for what the left side is.
+func (y *right) Binary(op syntax.Token, x starlark.Value, _ starlark.Side) (starlark.Value, error) {
+	m := y.meter
+	switch x := x.(type) {
+	case *starlark.List:
+		if more, ok := y.Value.(starlark.Iterable); ok && op == syntax.PLUS {
+			if err := m.extend(y.thread, x, more); err != nil {
+				return nil, verb(err, "extend: cannot extend", "cannot apply += to")
+			}
+			return x, nil
+		}
+	case *starlark.Dict:
+		if more, ok := y.Value.(*starlark.Dict); ok && op == syntax.PIPE {
+			return x, m.unite(y.thread, x, more)
+		}
+	}
+	return m.binary(y.thread, op, x, y.Value)
+}
+
+// verb replaces what an error says was tried.
+func verb(err error, is, should string) error {
+	if after, ok := strings.CutPrefix(err.Error(), is); ok {
+		return errors.New(should + after)
+	}
+	return err
+}
+
+// extend appends to a list, by the language's own method.
+func (m *meter) extend(thread *starlark.Thread, x *starlark.List, more starlark.Iterable) error {
+	before := x.Len()
+	if err := m.fits(thread, 0, before+max(0, starlark.Len(more))); err != nil {
+		return err
+	}
+	method, err := x.Attr("extend")
+	if err != nil {
+		return err
+	}
+	if _, err := method.(*starlark.Builtin).CallInternal(thread, starlark.Tuple{more}, nil); err != nil {
+		return err
+	}
+	return m.allocate(2 * sizeElement * (x.Len() - before))
+}
+
+// unite is x |= more.
+func (m *meter) unite(thread *starlark.Thread, x, more *starlark.Dict) error {
+	if err := m.operands(thread, syntax.PIPE, x, more); err != nil {
+		return err
+	}
+	before := x.Len()
+	for key, v := range more.Entries() {
+		if err := x.SetKey(key, v); err != nil {
+			return verb(err, "cannot insert into", "cannot apply |= to")
+		}
+	}
+	return m.allocate(sizeEntry * (x.Len() - before))
+}

@@ -1,0 +1,256 @@
+package scripting
+
+import (
+	"errors"
+	"fmt"
+
+	"go.starlark.net/starlark"
+)
+
+// A run executes one thread of the language at a time: the one whose task has the baton.
+// A task that waits, for a call or for its children, gives the baton to the next that is
+// ready; when none is, it waits at the host for any call on behalf of all. So nothing here
+// needs a lock, values may be shared between children, and nothing can be lost.
+
+// The bounds of parallel().
+const (
+	maxCallables = 1000
+	maxNested    = 64  // parallel() within parallel()
+	maxChildren  = 256 // at once; beyond, a child runs on its parent's thread
+)
+
+// taskKey is where a thread keeps its task.
+const taskKey = "task"
+
+// task is a thread of the language, and the goroutine that it runs on.
+type task struct {
+	run    *run
+	thread *starlark.Thread
+	depth  int // of parallel()
+
+	baton  chan struct{}
+	ready  bool
+	answer []byte // of the call that it waited for; nil when the run ended meanwhile
+}
+
+func (r *run) task(depth int) *task {
+	t := &task{run: r, thread: &starlark.Thread{OnMaxSteps: r.look}, depth: depth, baton: make(chan struct{}, 1)}
+	t.thread.SetLocal(taskKey, t)
+	t.thread.Print = func(*starlark.Thread, string) {} // print is a builtin of ours
+	return t
+}
+
+func taskOf(thread *starlark.Thread) *task { return thread.Local(taskKey).(*task) }
+
+// take is what a task does when it got the baton: the steps of all are its own.
+func (t *task) take() {
+	t.thread.Steps = t.run.steps
+	t.thread.SetMaxExecutionSteps(t.run.mark)
+}
+
+// park gives the baton away until the task is ready.
+func (t *task) park() {
+	r := t.run
+	r.steps = t.thread.Steps
+	if next := r.next(); next != t {
+		next.baton <- struct{}{}
+		<-t.baton
+	}
+	t.ready = false
+	t.take()
+}
+
+// wake lets a task go on when it is its turn.
+func (r *run) wake(t *task) {
+	if !t.ready {
+		t.ready = true
+		r.ready = append(r.ready, t)
+	}
+}
+
+// next takes the next task that may go on, and waits for a call to end while there is none.
+func (r *run) next() *task {
+	for len(r.ready) == 0 {
+		id := r.host.Wait()
+		if id == 0 {
+			var f *Fault
+			if r.host.Stop != nil {
+				f = r.host.Stop()
+			}
+			r.end(f)
+			continue
+		}
+		t := r.waiting[id]
+		if t == nil {
+			continue // ended after the run did
+		}
+		delete(r.waiting, id)
+		t.answer = r.host.Answer(id)
+		r.underway--
+		r.wake(t)
+		r.submit()
+	}
+	t := r.ready[0]
+	r.ready = r.ready[1:]
+	return t
+}
+
+// request is a call that has not begun.
+type request struct {
+	task *task
+	kind Kind
+	tool string
+	args []byte
+}
+
+// submit begins calls of the queue while there are places.
+func (r *run) submit() {
+	for len(r.queue) > 0 && r.underway < r.limits.Parallel {
+		q := r.queue[0]
+		r.queue = r.queue[1:]
+		r.underway++
+		r.waiting[r.host.Submit(q.kind, q.tool, q.args)] = q.task
+	}
+}
+
+// ask makes one call and waits for its answer. The error is a *Fault that nothing catches.
+func (t *task) ask(kind Kind, tool string, args []byte) ([]byte, error) {
+	r := t.run
+	if r.final != nil {
+		return nil, r.final
+	}
+	if r.calls >= r.limits.Calls {
+		return nil, r.end(&Fault{Message: fmt.Sprintf("more than %d tool calls", r.limits.Calls)})
+	}
+	r.calls++
+	r.queue = append(r.queue, &request{t, kind, tool, args})
+	r.submit()
+	t.answer = nil
+	t.park()
+	if r.final != nil {
+		return nil, r.final
+	}
+	return t.answer, nil
+}
+
+// Error makes a fault the error of a builtin.
+func (f *Fault) Error() string { return f.Message }
+
+// group is one parallel() under way.
+type group struct {
+	parent    *task
+	callables []starlark.Callable
+	results   []starlark.Value
+	begun     int
+	live      int
+	err       error // the first one
+	more      int   // errors after it
+}
+
+// parallel calls the callables, and returns what they return, in their order. At most
+// Limits.Parallel of them are under way at once: more could not make calls anyway.
+func (t *task) parallel(callables []starlark.Callable) (starlark.Value, error) {
+	r := t.run
+	if t.depth == maxNested {
+		return nil, fmt.Errorf("parallel: nested more than %d deep", maxNested)
+	}
+	g := &group{parent: t, callables: callables, results: make([]starlark.Value, len(callables))}
+	for g.goesOn() {
+		if r.children >= maxChildren {
+			i := g.begun
+			g.begun++
+			v, err := starlark.Call(t.thread, g.callables[i], nil, nil)
+			g.done(i, v, err)
+			continue
+		}
+		g.begin()
+		t.park()
+	}
+	switch {
+	case g.err != nil:
+		return nil, &inChild{err: g.err, more: g.more}
+	case r.final != nil:
+		return nil, r.final
+	}
+	return starlark.NewList(g.results), nil
+}
+
+// goesOn reports whether something is left to begin.
+func (g *group) goesOn() bool {
+	return g.begun < len(g.callables) && g.err == nil && g.parent.run.final == nil
+}
+
+// begin starts children up to what may run at once.
+func (g *group) begin() {
+	r := g.parent.run
+	for g.goesOn() && g.live < r.limits.Parallel && r.children < maxChildren {
+		i, c := g.begun, r.task(g.parent.depth+1)
+		g.begun++
+		g.live++
+		r.children++
+		go g.child(c, i)
+		r.wake(c)
+	}
+}
+
+// child runs one callable on a thread of its own, and hands the baton on.
+func (g *group) child(c *task, i int) {
+	<-c.baton
+	r := c.run
+	c.ready = false
+	c.take()
+	v, err := c.call(g.callables[i])
+	r.steps = c.thread.Steps
+	r.children--
+	g.live--
+	g.done(i, v, err)
+	if g.begin(); g.live == 0 {
+		r.wake(g.parent)
+	}
+	r.next().baton <- struct{}{}
+}
+
+// call calls a function, unless the run is at its end. A panic becomes an error.
+func (c *task) call(f starlark.Callable) (v starlark.Value, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.New(c.run.broken(p))
+		}
+	}()
+	if c.run.final != nil {
+		return nil, c.run.final
+	}
+	return starlark.Call(c.thread, f, nil, nil)
+}
+
+func (g *group) done(i int, v starlark.Value, err error) {
+	switch {
+	case err == nil:
+		g.results[i] = v
+	case g.err == nil:
+		g.err = err
+	default:
+		g.more++
+	}
+}
+
+// inChild is an error that a child of parallel() ended with.
+type inChild struct {
+	err  error
+	more int
+}
+
+func (e *inChild) Error() string { return e.err.Error() + e.suffix() }
+
+// suffix counts the errors that came after the one that is told.
+func (e *inChild) suffix() string {
+	switch e.more {
+	case 0:
+		return ""
+	case 1:
+		return " (and 1 more error)"
+	}
+	return fmt.Sprintf(" (and %d more errors)", e.more)
+}
+
+func (e *inChild) Unwrap() error { return e.err }

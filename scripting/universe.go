@@ -1,0 +1,198 @@
+package scripting
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"go.starlark.net/starlark"
+)
+
+// isCounted reports whether a builtin of the language is counted.
+func isCounted(name string) bool {
+	return slices.Contains([]string{
+		"all", "any", "bytes", "dict", "enumerate", "float", "getattr", "hash", "int", "list", "max", "min", "repr", "reversed",
+		"set", "sorted", "str", "tuple", "zip",
+	}, name)
+}
+
+// universe puts the counted builtins into a scope.
+func (m *meter) universe(scope starlark.StringDict) {
+	for name, v := range starlark.Universe {
+		plain, ok := v.(*starlark.Builtin)
+		if !ok || !isCounted(name) {
+			continue
+		}
+		scope[name] = starlark.NewBuiltin(name, func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
+			args, named, err := m.builtin(thread, b.Name(), args, named)
+			if err != nil {
+				return nil, err
+			}
+			v, err := plain.CallInternal(thread, args, named)
+			if err != nil {
+				return nil, err
+			}
+			return m.result(b.Name(), v, len(args))
+		})
+	}
+}
+
+// builtin looks at the call of a builtin before it is made. What it returns is called.
+func (m *meter) builtin(thread *starlark.Thread, name string, args starlark.Tuple, named []starlark.Tuple) (starlark.Tuple, []starlark.Tuple, error) {
+	var first starlark.Value = starlark.None
+	if len(args) > 0 {
+		first = args[0]
+	}
+	var err error
+	switch name {
+	case "all", "any", "list", "tuple", "reversed", "enumerate":
+		err = m.sequence(thread, first)
+	case "bytes", "hash", "float":
+		if err = m.sequence(thread, first); err == nil {
+			err = m.fits(thread, max(0, starlark.Len(first)), 0)
+		}
+	case "dict":
+		err = m.pairs(thread, first)
+	case "getattr":
+		if text, ok := starlark.AsString(second(args)); ok && isMethod(text) && isNative(first) && len(named) == 0 {
+			if v, e := first.(starlark.HasAttrs).Attr(text); e == nil && v != nil {
+				return starlark.Tuple{counted{first, text}, args[1]}, nil, nil
+			}
+		}
+	case "int":
+		if text, ok := starlark.AsString(first); ok && len(strings.Trim(text, " \t\r\n+-_")) > MaxDigits+2 {
+			err = fmt.Errorf("int: a text of more than %d digits", MaxDigits)
+		}
+	case "repr", "str":
+		if _, text := first.(starlark.String); !text || name == "repr" {
+			_, err = m.text(thread, first)
+		}
+	case "set":
+		err = m.keys(thread, first)
+	case "zip":
+		err = m.zipped(thread, args)
+	case "sorted", "min", "max":
+		return m.ordered(thread, name, args, named)
+	}
+	return args, named, err
+}
+
+func second(args starlark.Tuple) starlark.Value {
+	if len(args) > 1 {
+		return args[1]
+	}
+	return starlark.None
+}
+
+// counted is a value whose one attribute is a counted method.
+type counted struct {
+	starlark.Value
+	name string
+}
+
+// Attr returns the counted method.
+func (c counted) Attr(string) (starlark.Value, error) {
+	return starlark.NewBuiltin(c.name, countedMethod).BindReceiver(c.Value), nil
+}
+
+// AttrNames returns its name.
+func (c counted) AttrNames() []string { return []string{c.name} }
+
+// result counts what a builtin returned.
+func (m *meter) result(name string, v starlark.Value, columns int) (starlark.Value, error) {
+	switch name {
+	case "enumerate":
+		if err := m.allocate(starlark.Len(v) * (sizeList + 2*sizeElement)); err != nil {
+			return nil, err
+		}
+	case "zip":
+		if err := m.allocate(starlark.Len(v) * (sizeList + columns*sizeElement)); err != nil {
+			return nil, err
+		}
+	case "getattr", "max", "min", "any", "all", "hash", "float":
+		return v, nil
+	}
+	return m.made(v, nil)
+}
+
+func (m *meter) zipped(thread *starlark.Thread, args starlark.Tuple) error {
+	rows := maxValueElements + 1
+	for _, v := range args {
+		if n := starlark.Len(v); n >= 0 {
+			rows = min(rows, n)
+		}
+	}
+	if len(args) == 0 {
+		return nil
+	}
+	if rows > maxValueElements {
+		// Only what has no length of its own: elems() and its like are bounded when they are made.
+		for _, v := range args {
+			if starlark.Len(v) >= 0 {
+				return errValueElements
+			}
+		}
+		return nil
+	}
+	return m.fits(thread, 0, rows*len(args))
+}
+
+// ordered looks at what is compared with one another, and at what a key function returns.
+func (m *meter) ordered(thread *starlark.Thread, name string, args starlark.Tuple, named []starlark.Tuple) (starlark.Tuple, []starlark.Tuple, error) {
+	var list starlark.Value = args
+	if len(args) == 1 || name == "sorted" && len(args) > 0 {
+		list = args[0]
+	}
+	if err := m.sequence(thread, list); err != nil {
+		return nil, nil, err
+	}
+	rounds := 1
+	if name == "sorted" {
+		rounds = bits.Len(uint(max(1, starlark.Len(list))))
+	}
+	key, at := starlark.Value(nil), -1
+	for i, pair := range named {
+		if s, _ := starlark.AsString(pair[0]); s == "key" {
+			key, at = pair[1], i
+		}
+	}
+	if name == "sorted" && len(args) > 1 {
+		key = args[1]
+	}
+	f, ok := key.(starlark.Callable)
+	if !ok {
+		each, ok := list.(starlark.Iterable)
+		if !ok {
+			return args, named, nil
+		}
+		units := 0
+		for v := range starlark.Elements(each) {
+			n, err := compared(v)
+			if err != nil {
+				return nil, nil, err
+			}
+			units += n
+		}
+		return args, named, m.work(thread, units*rounds)
+	}
+	looked := starlark.NewBuiltin(f.Name(), func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+		v, err := starlark.Call(thread, f, args, nil)
+		if err != nil {
+			return nil, err
+		}
+		n, err := compared(v)
+		if err != nil {
+			return nil, err
+		}
+		return v, m.work(thread, n*rounds)
+	})
+	if at >= 0 {
+		named = slices.Clone(named)
+		named[at] = starlark.Tuple{named[at][0], looked}
+		return args, named, nil
+	}
+	args = slices.Clone(args)
+	args[1] = looked
+	return args, named, nil
+}

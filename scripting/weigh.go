@@ -1,0 +1,200 @@
+package scripting
+
+import (
+	"errors"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+
+	"go.starlark.net/starlark"
+)
+
+// The bounds of one value and of one comparison in process.
+const (
+	maxValueBytes    = 8 << 20
+	maxValueElements = 1_000_000
+	maxCompared      = 10_000 // values within a key, or on one side of a comparison
+)
+
+var (
+	errValueBytes    = errors.New("a value of more than 8 MiB")
+	errValueElements = fmt.Errorf("a value of more than %d elements", maxValueElements)
+	errCompared      = fmt.Errorf("a key or a side of a comparison has more than %d values, or is deeper than %d", maxCompared, MaxDepth)
+)
+
+// weigher walks through a value, and counts shared parts each time: what a comparison, a
+// hash or a text of it would meet.
+type weigher struct {
+	left  int // values
+	bytes int // of its text, at the most
+
+	cycles bool // a value within itself is written as [...]
+	path   [MaxDepth]starlark.Value
+}
+
+func (w *weigher) weigh(v starlark.Value, depth int) error {
+	if w.left--; w.left < 0 {
+		return errNodes
+	}
+	var each func(yield func(starlark.Value) bool)
+	switch v := v.(type) {
+	case starlark.String:
+		w.bytes += quoted(string(v))
+		return nil
+	case starlark.Bytes:
+		w.bytes += 1 + quoted(string(v))
+		return nil
+	case starlark.Int:
+		w.bytes += 2 + bitLen(v)*3/10
+		return nil
+	case starlark.Bool, starlark.NoneType:
+		w.bytes += 5
+		return nil
+	case starlark.Float:
+		w.bytes += 26
+		return nil
+	case starlark.Tuple:
+		each = starlark.Elements(v)
+	case *starlark.List:
+		each = starlark.Elements(v)
+	case *starlark.Set:
+		each = starlark.Elements(v)
+	case *starlark.Dict:
+		each = func(yield func(starlark.Value) bool) {
+			for key, v := range v.Entries() {
+				if !yield(key) || !yield(v) {
+					return
+				}
+			}
+		}
+	case starlark.Sequence:
+		if v.Type() == "range" {
+			w.left -= v.Len() // as JSON
+		}
+		w.bytes += 64
+		return nil
+	default:
+		w.bytes += 64
+		return nil
+	}
+	w.bytes += 4
+	if _, tuple := v.(starlark.Tuple); w.cycles && !tuple {
+		for _, p := range w.path[:depth] {
+			if same(p, v) {
+				return nil
+			}
+		}
+	}
+	if depth == MaxDepth {
+		return errDepth
+	}
+	w.path[depth] = v
+	for x := range each {
+		w.bytes += 2
+		if err := w.weigh(x, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func same(a, b starlark.Value) bool {
+	switch a := a.(type) {
+	case *starlark.List:
+		b, ok := b.(*starlark.List)
+		return ok && a == b
+	case *starlark.Dict:
+		b, ok := b.(*starlark.Dict)
+		return ok && a == b
+	}
+	return false
+}
+
+// bitLen is the size of an integer.
+func bitLen(n starlark.Int) int {
+	if _, small := n.Int64(); small {
+		return 64
+	}
+	return n.BigInt().BitLen()
+}
+
+// quoted is how many bytes a text has when it is quoted, at the most.
+func quoted(s string) int {
+	n := 2
+	for i := 0; i < len(s); {
+		if c := s[i]; c < utf8.RuneSelf {
+			switch i++; {
+			case c < ' ' || c == 0x7f:
+				n += 4
+			case c == '"' || c == '\\':
+				n += 2
+			default:
+				n++
+			}
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch i += size; {
+		case size == 1:
+			n += 4
+		case unicode.IsPrint(r):
+			n += size
+		default:
+			n += 10
+		}
+	}
+	return n
+}
+
+// compared returns how many values a comparison with v meets, when they are few enough.
+func compared(v starlark.Value) (int, error) {
+	switch v := v.(type) {
+	case starlark.String:
+		return 1 + len(v)/16, nil
+	case starlark.Tuple, *starlark.List, *starlark.Dict, *starlark.Set:
+		w := weigher{left: maxCompared}
+		if err := w.weigh(v, 0); err != nil {
+			return 0, errCompared
+		}
+		return maxCompared - w.left + w.bytes/16, nil
+	case starlark.Int:
+		return 1 + bitLen(v)/64, nil
+	}
+	return 1, nil
+}
+
+// The sizes of values in memory, roughly: what the interpreter allocates for them.
+const (
+	sizeElement = 16  // a value within another
+	sizeText    = 32  // a text, besides its bytes
+	sizeList    = 72  // a list or a tuple, besides its elements
+	sizeDict    = 560 // a dict or a set: it begins with eight places
+	sizeEntry   = 168 // a key with its value
+	sizeFunc    = 160 // a function
+)
+
+// shallow is the size of a value without what it refers to.
+func shallow(v starlark.Value) int {
+	switch v := v.(type) {
+	case starlark.String:
+		return sizeText + len(v)
+	case starlark.Bytes:
+		return sizeText + len(v)
+	case starlark.Int:
+		if _, small := v.Int64(); small {
+			return 0
+		}
+		return sizeText + bitLen(v)/8
+	case *starlark.List:
+		return sizeList + sizeElement*v.Len()
+	case starlark.Tuple:
+		return sizeList + sizeElement*len(v)
+	case *starlark.Dict:
+		return sizeDict + sizeEntry*max(0, v.Len()-8)
+	case *starlark.Set:
+		return sizeDict + sizeEntry*max(0, v.Len()-8)
+	case *starlark.Function:
+		return sizeFunc
+	}
+	return 0
+}
