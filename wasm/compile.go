@@ -109,6 +109,8 @@ type Module struct {
 	mutable  int
 	hasStart bool
 	hasInit  bool
+
+	interpreter bool // made by CompileInterpreter
 }
 
 // Compile checks a module against its digest and the limits, meters and
@@ -116,6 +118,10 @@ type Module struct {
 // *Refusal when the module is at fault; the others say that the time was over,
 // or that the digest is another.
 func (c *Compiler) Compile(ctx context.Context, binary []byte, digest string) (*Module, error) {
+	return c.compileAs(ctx, binary, digest, false)
+}
+
+func (c *Compiler) compileAs(ctx context.Context, binary []byte, digest string, interpreter bool) (*Module, error) {
 	sum := sha256.Sum256(binary)
 	got := hex.EncodeToString(sum[:])
 	if digest != "" && subtle.ConstantTimeCompare([]byte(got), []byte(strings.ToLower(digest))) != 1 {
@@ -149,7 +155,7 @@ func (c *Compiler) Compile(ctx context.Context, binary []byte, digest string) (*
 	go func() {
 		defer c.work.Done()
 		defer func() { <-c.slots }()
-		m, err := c.compile(ctx, binary, got)
+		m, err := c.compile(ctx, binary, got, interpreter)
 		if !settled.CompareAndSwap(false, true) && m != nil {
 			m.Close()
 		}
@@ -175,7 +181,7 @@ func (m *Module) Close() {
 	_ = m.runtime.Close(ctx)
 }
 
-func (c *Compiler) compile(ctx context.Context, binary []byte, digest string) (_ *Module, err error) {
+func (c *Compiler) compile(ctx context.Context, binary []byte, digest string, interpreter bool) (_ *Module, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = &Refusal{"module", fmt.Sprintf("the engine fails on it: %v", r)}
@@ -186,11 +192,11 @@ func (c *Compiler) compile(ctx context.Context, binary []byte, digest string) (_
 	if err != nil {
 		return nil, err
 	}
-	m := &Module{Digest: digest, Size: len(binary), compiler: c}
+	m := &Module{Digest: digest, Size: len(binary), compiler: c, interpreter: interpreter}
 	if err := m.contract(parsed); err != nil {
 		return nil, err
 	}
-	if m.metered, m.mutable, err = meter(parsed, metering{pages: MaxMemory / pageSize, keep: exported}); err != nil {
+	if m.metered, m.mutable, err = meter(parsed, metering{pages: MaxMemory / pageSize, keep: exported, join: interpreter}); err != nil {
 		return nil, err
 	}
 	rt := wazero.NewRuntimeWithConfig(ctx, c.config())
@@ -204,6 +210,9 @@ func (c *Compiler) compile(ctx context.Context, binary []byte, digest string) (_
 		return nil, &Refusal{"module", text}
 	}
 	m.runtime, m.compiled, m.Elapsed = rt, compiled, time.Since(start)
+	if interpreter {
+		m.metered = nil // nobody compiles it again
+	}
 	return m, nil
 }
 
@@ -217,13 +226,38 @@ func exported(name string) bool {
 	return name == abi.ExportMemory || name == abi.ExportInitialize || strings.HasPrefix(name, "weir_")
 }
 
+// functions are those that the module may import.
+func (m *Module) functions() []hostFunction {
+	if m.interpreter {
+		return append(scriptFunctions(), wasiFunctions()...)
+	}
+	return hostFunctions()
+}
+
+// exports are the types of the functions that the module must export, and of those
+// that it may.
+func (m *Module) exports() (required, optional map[string][2]string) {
+	i32, i64, none := string(rune(typeI32)), string(rune(typeI64)), ""
+	optional = map[string][2]string{abi.ExportInitialize: {none, none}}
+	required = map[string][2]string{abi.ExportABI: {none, i32}, abi.ExportBuffer: {i32, i32}}
+	if m.interpreter {
+		required[exportRun], required[exportRest] = [2]string{i32, i64}, [2]string{none, none}
+		return required, optional
+	}
+	required[abi.ExportInit] = [2]string{i32, i64}
+	for h := abi.Hook(0); h < abi.Hooks; h++ {
+		optional[h.Export()] = [2]string{i32, i64}
+	}
+	return required, optional
+}
+
 // contract checks what a module imports and exports against the ABI.
 func (m *Module) contract(p *module) error {
 	for _, e := range p.imports {
 		if e.kind != kindFunc {
 			return &Refusal{"import", fmt.Sprintf("%s.%s is not a function: only functions can be imported", e.module, e.name)}
 		}
-		f, ok := hostFunctionNamed(e.module, e.name)
+		f, ok := named(m.functions(), e.module, e.name)
 		if !ok {
 			return &Refusal{"import", fmt.Sprintf("there is no host function %s.%s", e.module, e.name)}
 		}
@@ -232,16 +266,7 @@ func (m *Module) contract(p *module) error {
 		}
 		m.Imports = append(m.Imports, e.module+"."+e.name)
 	}
-	i32, i64, none := string(rune(typeI32)), string(rune(typeI64)), ""
-	required := map[string][2]string{
-		abi.ExportABI:    {none, i32},
-		abi.ExportBuffer: {i32, i32},
-		abi.ExportInit:   {i32, i64},
-	}
-	optional := map[string][2]string{abi.ExportInitialize: {none, none}}
-	for h := abi.Hook(0); h < abi.Hooks; h++ {
-		optional[h.Export()] = [2]string{i32, i64}
-	}
+	required, optional := m.exports()
 	memory := false
 	for _, e := range p.exports {
 		want, known := required[e.name]
@@ -268,7 +293,7 @@ func (m *Module) contract(p *module) error {
 			m.Hooks = append(m.Hooks, h)
 		}
 	}
-	for _, name := range []string{abi.ExportABI, abi.ExportBuffer, abi.ExportInit} {
+	for _, name := range []string{abi.ExportABI, abi.ExportBuffer, abi.ExportInit, exportRun, exportRest} {
 		if _, missing := required[name]; missing {
 			return &Refusal{"export", fmt.Sprintf("%s is missing: this is no guest for weir", name)}
 		}

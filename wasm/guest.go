@@ -106,6 +106,8 @@ type Guest struct {
 	closed atomic.Bool
 	idle   chan struct{}
 	once   sync.Once
+
+	how *Interpretation // of an interpreter; nil for a filter
 }
 
 func (b *Binding) fill(goModule bool) error {
@@ -211,9 +213,13 @@ func (m *Module) imports(module string) bool {
 func (g *Guest) link() error {
 	ctx := context.Background()
 	fail := func(err error) error { return fmt.Errorf("guest %q: %w", g.binding.Name, err) }
-	g.runtime = wazero.NewRuntimeWithConfig(ctx, g.module.compiler.config())
+	if g.module.interpreter { // which is opened once, in the runtime that it was compiled in
+		g.runtime, g.compiled = g.module.runtime, g.module.compiled
+	} else {
+		g.runtime = wazero.NewRuntimeWithConfig(ctx, g.module.compiler.config())
+	}
 	builders := make(map[string]wazero.HostModuleBuilder)
-	for _, f := range hostFunctions() {
+	for _, f := range g.module.functions() {
 		if !contains(g.module.Imports, f.module+"."+f.name) {
 			continue
 		}
@@ -239,6 +245,9 @@ func (g *Guest) link() error {
 		if _, err := b.Instantiate(ctx); err != nil {
 			return fail(err)
 		}
+	}
+	if g.compiled != nil {
+		return nil
 	}
 	var err error
 	if g.compiled, err = g.runtime.CompileModule(ctx, g.module.metered); err != nil {
@@ -279,7 +288,7 @@ func (g *Guest) free() {
 		_ = g.runtime.Close(ctx)
 	}
 	if g.image != nil {
-		g.image.snapshot.close()
+		g.image.snapshot.Close()
 	}
 }
 

@@ -38,10 +38,15 @@ type hostFunction struct {
 const (
 	vI32 = "\x7f"
 	vI64 = "\x7e"
+	vF64 = "\x7c"
 )
 
 func hostFunctionNamed(module, name string) (hostFunction, bool) {
-	for _, f := range hostFunctions() {
+	return named(hostFunctions(), module, name)
+}
+
+func named(functions []hostFunction, module, name string) (hostFunction, bool) {
+	for _, f := range functions {
 		if f.module == module && f.name == name {
 			return f, true
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/weir-edge/weir/sdk/abi"
+	"github.com/weir-edge/weir/wasm/linear"
 	"github.com/weir-edge/weir/wasm/pattern"
 )
 
@@ -31,7 +32,7 @@ type instance struct {
 	ctx    *instanceContext
 	module api.Module
 	memory api.Memory
-	linear *linear
+	linear *linear.Memory
 
 	fuel, depth, dirty api.MutableGlobal
 	mutable            []api.MutableGlobal
@@ -63,12 +64,15 @@ type instance struct {
 	compiled []*pattern.Pattern // by handle
 	searcher *pattern.Searcher  // nil before the first search
 	searched bool               // in the call under way
+
+	runScript api.Function // of an interpreter
+	script    *ScriptHost  // of its run under way; nil for none
 }
 
 // image is what an instance was like after it was initialized: all that a
 // reset restores and that a new instance starts from.
 type image struct {
-	snapshot       *snapshot
+	snapshot       *linear.Snapshot
 	globals        []uint64
 	bufPtr, bufCap uint32
 	compiled       []*pattern.Pattern
@@ -100,7 +104,7 @@ func (g *Guest) newInstance(ctx context.Context) (in *instance, result []byte, e
 	in.ctx = &instanceContext{context.Background(), in}
 	var failed error
 	allocate := experimental.MemoryAllocatorFunc(func(_, _ uint64) experimental.LinearMemory {
-		l, err := newLinear(g.binding.Limits.Memory)
+		l, err := linear.New(g.binding.Limits.Memory)
 		if err != nil {
 			failed = err
 			panic(err)
@@ -124,9 +128,18 @@ func (g *Guest) newInstance(ctx context.Context) (in *instance, result []byte, e
 	for _, h := range g.module.Hooks {
 		in.hooks[h] = in.module.ExportedFunction(h.Export())
 	}
-	if g.image != nil {
+	if g.module.interpreter {
+		in.runScript = in.module.ExportedFunction(exportRun)
+	}
+	switch {
+	case g.image != nil:
+		if g.module.interpreter {
+			in.linear.Provide(g.image.snapshot.Size())
+		}
 		err = in.become(g.image)
-	} else {
+	case g.module.interpreter:
+		err = in.warmUp(ctx)
+	default:
 		result, err = in.initialize(ctx)
 	}
 	if err != nil {
@@ -154,9 +167,9 @@ func (in *instance) global(name string) api.MutableGlobal {
 // become takes over an image.
 func (in *instance) become(m *image) error {
 	now := int(in.memory.Size())
-	if grow := m.snapshot.size - now; grow > 0 {
+	if grow := m.snapshot.Size() - now; grow > 0 {
 		if _, ok := in.memory.Grow(uint32(grow / pageSize)); !ok {
-			return fmt.Errorf("guest %q: memory of %d bytes is not to be had", in.guest.binding.Name, m.snapshot.size)
+			return fmt.Errorf("guest %q: memory of %d bytes is not to be had", in.guest.binding.Name, m.snapshot.Size())
 		}
 	}
 	in.base, in.compiled = m, m.compiled
@@ -170,10 +183,10 @@ func (in *instance) become(m *image) error {
 // that cannot be done: the memory grew, or tables changed or segments were
 // dropped.
 func (in *instance) reset() bool {
-	if int(in.memory.Size()) != in.base.snapshot.size || in.dirty.Get() != 0 {
+	if int(in.memory.Size()) != in.base.snapshot.Size() || in.dirty.Get() != 0 {
 		return false
 	}
-	if in.base.snapshot.restore(in.linear) != nil {
+	if in.base.snapshot.Restore(in.linear) != nil {
 		return false
 	}
 	for i, g := range in.mutable {
@@ -181,6 +194,19 @@ func (in *instance) reset() bool {
 	}
 	in.bufPtr, in.bufCap = in.base.bufPtr, in.base.bufCap
 	return true
+}
+
+// wake runs the start function and _initialize, and asks for the version of the ABI.
+// name is the function that failed.
+func (in *instance) wake() (version uint32, name string, err error) {
+	for _, name := range []string{exportStart, abi.ExportInitialize, abi.ExportABI} {
+		if f := in.module.ExportedFunction(name); f != nil {
+			if err := f.CallWithStack(in.ctx, in.stack[:]); err != nil {
+				return 0, name, err
+			}
+		}
+	}
+	return uint32(in.stack[0]), "", nil
 }
 
 // initialize runs what a module does before its first call, under the limits
@@ -197,24 +223,16 @@ func (in *instance) initialize(ctx context.Context) ([]byte, error) {
 		}
 		return nil, fmt.Errorf("guest %q: %s: %v: %s", g.binding.Name, what, f.Reason, f.Detail)
 	}
-	// 1. The start function and _initialize.
-	for _, name := range []string{exportStart, abi.ExportInitialize} {
-		if f := in.module.ExportedFunction(name); f != nil {
-			if err := f.CallWithStack(in.ctx, in.stack[:]); err != nil {
-				return fail(name, err)
-			}
-		}
+	// 1. The start function, _initialize and the version.
+	v, name, err := in.wake()
+	if err != nil {
+		return fail(name, err)
 	}
-	// 2. The version.
-	if err := in.module.ExportedFunction(abi.ExportABI).CallWithStack(in.ctx, in.stack[:]); err != nil {
-		return fail(abi.ExportABI, err)
-	}
-	v := uint32(in.stack[0])
 	if v>>16 != abi.Major || v&0xffff > abi.Minor {
 		return nil, fmt.Errorf("guest %q: made for version %d.%d of the ABI: this host has %d.%d", g.binding.Name, v>>16, v&0xffff, abi.Major, abi.Minor)
 	}
 	in.version = v
-	// 3. The configuration.
+	// 2. The configuration.
 	record := g.initRecord()
 	if err := in.put(record); err != nil {
 		return fail(abi.ExportBuffer, err)
@@ -230,7 +248,7 @@ func (in *instance) initialize(ctx context.Context) ([]byte, error) {
 	if b, ok := in.memory.Read(in.bufPtr, uint32(len(record))); ok {
 		clear(b)
 	}
-	// 4. Room for inputs of an ordinary size, so that the first calls need not
+	// 3. Room for inputs of an ordinary size, so that the first calls need not
 	// ask, nor every call after a reset. A guest may have less.
 	room := uint32(minBuffer)
 	if in.memory.Size() >= bigGuest {
@@ -242,17 +260,17 @@ func (in *instance) initialize(ctx context.Context) ([]byte, error) {
 		}
 	}
 	in.call = nil
-	// 5. The image. Tables that the initialization changed, and segments that
+	// 4. The image. Tables that the initialization changed, and segments that
 	// it dropped, cannot be copied to other instances; they stay what they are
 	// in this one.
 	in.copyable = in.dirty.Get() == 0
 	in.dirty.Set(0)
-	return result, in.capture()
+	return result, in.capture(linear.NewSnapshot)
 }
 
-func (in *instance) capture() error {
+func (in *instance) capture(take func(memory []byte) (*linear.Snapshot, error)) error {
 	whole, _ := in.memory.Read(0, in.memory.Size())
-	s, err := newSnapshot(whole)
+	s, err := take(whole)
 	if err != nil {
 		return fmt.Errorf("guest %q: %w", in.guest.binding.Name, err)
 	}
@@ -270,7 +288,7 @@ func (in *instance) capture() error {
 func (in *instance) close() {
 	_ = in.module.Close(context.Background()) // gives the memory back; it only fails in the file systems of WASI
 	if in.own && in.base != nil {
-		in.base.snapshot.close()
+		in.base.snapshot.Close()
 	}
 }
 
@@ -339,7 +357,7 @@ func (in *instance) begin(ctx context.Context, timeout time.Duration, fuel int64
 	in.budget, in.given = fuel-first, first
 	in.fuel.Set(uint64(first))
 	in.first, in.tail, in.left = in.first[:0], in.tail[:0], 0
-	in.linear.refused, in.searched = false, false
+	in.linear.Refused, in.searched = false, false
 }
 
 // used is the fuel that the call has used.
@@ -352,7 +370,7 @@ func (in *instance) run(ctx context.Context, hook abi.Hook, record, out []byte) 
 	in.hook = hook
 	again := in.guest.binding.Isolation == PerRequest
 	if again {
-		in.linear.before()
+		in.linear.Before()
 	}
 	err := in.put(record)
 	if err == nil {
@@ -361,7 +379,7 @@ func (in *instance) run(ctx context.Context, hook abi.Hook, record, out []byte) 
 	}
 	in.clock.stop()
 	if again {
-		in.linear.after()
+		in.linear.After()
 	}
 	if err != nil {
 		return nil, err
@@ -396,6 +414,9 @@ func (in *instance) yield(left, depth int64) uint64 {
 	}
 	if in.clock.over() {
 		in.end(errDeadline)
+	}
+	if in.script != nil {
+		in.breathe()
 	}
 	// left is below zero by what was used beyond the slice.
 	if in.budget += left; in.budget <= 0 {
@@ -468,7 +489,7 @@ func (in *instance) failure(hook abi.Hook, err error) *Failure {
 		f.Detail, _, _ = strings.Cut(err.Error(), " (recovered")
 	default:
 		f.Reason = Trap
-		if in.linear.refused {
+		if in.linear.Refused {
 			f.Reason = Memory
 		}
 		text, _, _ := strings.Cut(err.Error(), "\n")

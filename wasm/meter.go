@@ -50,6 +50,7 @@ func frameSize(b *body) int64 { return 96 + 8*int64(b.total) + int64(len(b.code)
 type metering struct {
 	pages    uint32                 // bound on the memory
 	keep     func(name string) bool // exports that stay; nil for all
+	join     bool                   // makes one of data segments that lie side by side
 	runStart bool                   // leaves the start function where it is; otherwise it is exported for the host to call
 }
 
@@ -116,7 +117,8 @@ func meter(m *module, how metering) (out []byte, mutable int, err error) {
 		out = append(appendU32(append(out, sectionDataCount), uint32(len(count))), count...)
 	}
 	section(sectionCode, len(m.bodies), code)
-	section(sectionData, len(m.data), t.dataSection())
+	segments, content = t.dataSection()
+	section(sectionData, segments, content)
 	return out, t.mutable, nil
 }
 
@@ -259,8 +261,12 @@ func (t *meterer) elementSection() (n int, b []byte) {
 	return len(t.m.elements) + 1, b
 }
 
-func (t *meterer) dataSection() (b []byte) {
-	for _, s := range t.m.data {
+func (t *meterer) dataSection() (n int, b []byte) {
+	data := t.m.data
+	if t.join && t.m.dataCount < 0 { // so no instruction names one
+		data = joined(data)
+	}
+	for _, s := range data {
 		b = appendU32(b, s.flags)
 		if s.flags == 2 {
 			b = append(b, 0)
@@ -270,7 +276,7 @@ func (t *meterer) dataSection() (b []byte) {
 		}
 		b = append(appendU32(b, uint32(len(s.bytes))), s.bytes...)
 	}
-	return b
+	return len(data), b
 }
 
 func (t *meterer) appendConst(b []byte, c constExpr) []byte {

@@ -1,6 +1,10 @@
 package wasm
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 func (m *module) constExpr(r *reader) constExpr {
 	start, function := r.pos, int64(-1)
@@ -88,4 +92,54 @@ func (m *module) dataSegment(r *reader) dataSegment {
 	}
 	s.bytes = r.bytes(int(min(r.u32(), math.MaxInt32)))
 	return s
+}
+
+// joinGap is how many bytes of zeros between two segments are written where that makes one
+// of both. The engine keeps more than that of each.
+const joinGap = 64
+
+// joined makes one segment of those that lie side by side: linkers leave out zeros, and the
+// engine keeps tens of thousands of segments. Where some lie over others, all stay as they
+// are.
+func joined(data []dataSegment) []dataSegment {
+	type placed struct {
+		at int64
+		dataSegment
+	}
+	all := make([]placed, len(data))
+	for i, s := range data {
+		at, ok := place(&s)
+		if !ok {
+			return data
+		}
+		all[i] = placed{at, s}
+	}
+	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.at, b.at) })
+	var out []dataSegment
+	end := int64(0)
+	for _, s := range all {
+		gap := s.at - end
+		if gap < 0 {
+			return data
+		}
+		end = s.at + int64(len(s.bytes))
+		if n := len(out); n > 0 && gap <= joinGap {
+			last := &out[n-1]
+			last.bytes = append(append(last.bytes, make([]byte, gap)...), s.bytes...)
+			continue
+		}
+		s.bytes = append([]byte(nil), s.bytes...)
+		out = append(out, s.dataSegment)
+	}
+	return out
+}
+
+// place is where an active segment of the first memory lies.
+func place(s *dataSegment) (at int64, ok bool) {
+	if s.flags == 1 || len(s.offset.raw) == 0 || s.offset.raw[0] != opI32Const {
+		return 0, false
+	}
+	r := reader{b: s.offset.raw, pos: 1}
+	n := r.signed(32)
+	return int64(uint32(n)), r.err == nil
 }

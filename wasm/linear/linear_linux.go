@@ -1,4 +1,4 @@
-package wasm
+package linear
 
 import (
 	"errors"
@@ -20,37 +20,39 @@ const (
 	page      = 4096
 )
 
-// linear is the memory of one instance: address space for all that it may grow
+// Memory is the memory of one instance: address space for all that it may grow
 // to, of which the system provides the pages that are touched. It does not
 // count towards the collected heap and never moves.
-type linear struct {
+type Memory struct {
 	region  []byte
-	mapped  *snapshot // that a part of region is mapped over; nil for none
+	mapped  *Snapshot // that a part of region is mapped over; nil for none
 	copies  bool      // a reset copies the snapshot back
 	calls   uint      // since copies changed
 	faults  int64     // of the thread before the call; -1 when nobody counts
-	refused bool      // growth beyond the limit was asked for
+	Refused bool      // growth beyond the limit was asked for
+	Most    uint64    // bytes that it may grow to
 }
 
-func newLinear(limit uint64) (*linear, error) {
+// New returns a memory that grows to at most limit bytes.
+func New(limit uint64) (*Memory, error) {
 	region, err := unix.Mmap(-1, 0, int(limit), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("memory of %d bytes: %w", limit, err)
 	}
-	return &linear{region: region}, nil
+	return &Memory{region: region, Most: limit}, nil
 }
 
 // Reallocate grows the memory to size bytes; nil when that is above the limit.
-func (l *linear) Reallocate(size uint64) []byte {
-	if size > uint64(len(l.region)) {
-		l.refused = true
+func (l *Memory) Reallocate(size uint64) []byte {
+	if size > l.Most {
+		l.Refused = true
 		return nil
 	}
 	return l.region[:size:len(l.region)]
 }
 
 // Free gives the memory back to the system.
-func (l *linear) Free() {
+func (l *Memory) Free() {
 	if l.region != nil {
 		_ = unix.Munmap(l.region) // the region is whole and ours: it cannot fail
 		l.region = nil
@@ -63,8 +65,8 @@ const (
 	lookNew = 1024 // after so many copies, a memory is mapped again, for another look
 )
 
-// before begins to count the pages that a call writes to, if this call is looked at.
-func (l *linear) before() {
+// Before begins to count the pages that a call writes to, if this call is looked at.
+func (l *Memory) Before() {
 	l.calls++
 	l.faults = -1
 	switch {
@@ -76,11 +78,18 @@ func (l *linear) before() {
 	}
 }
 
-// after ends that.
-func (l *linear) after() {
+// After ends that.
+func (l *Memory) After() {
 	if l.faults >= 0 && int(faults()-l.faults)*page*manyPages > l.mapped.size {
 		l.copies, l.calls = true, 0
 	}
+}
+
+// Provide has the system make the pages of the first size bytes at once, and large ones
+// where it can: one by one, as they are touched, they cost more than their content.
+func (l *Memory) Provide(size int) {
+	_ = unix.Madvise(l.region, unix.MADV_HUGEPAGE)
+	_ = unix.Madvise(l.region[:size], unix.MADV_POPULATE_WRITE) // a system that has neither makes them one by one
 }
 
 // faults is how many pages the system has provided to the calling thread.
@@ -90,31 +99,22 @@ func faults() int64 {
 	return int64(r.Minflt)
 }
 
-// snapshot is what a memory held at some time. Many memories may be mapped
+// Snapshot is what a memory held at some time. Many memories may be mapped
 // over one snapshot.
-type snapshot struct {
+type Snapshot struct {
 	size  int
-	bytes []byte   // what it held; of a larger memory, mapped from file
+	bytes []byte   // what it held; of a larger memory, mapped from file or apart
 	full  []extent // where bytes holds more than zeros
-	file  *os.File // of a larger memory
+	file  *os.File // of a larger memory; nil where a reset copies it all the same
+	apart bool     // bytes are mapped, and not collected
 }
 
 // extent is a part of a memory, from a byte to one before another.
 type extent struct{ from, to int }
 
-func newSnapshot(memory []byte) (*snapshot, error) {
-	s := &snapshot{size: len(memory)}
-	for i := 0; i < len(memory); i += page {
-		to := min(i+page, len(memory))
-		if zero(memory[i:to]) {
-			continue
-		}
-		if n := len(s.full); n > 0 && s.full[n-1].to == i {
-			s.full[n-1].to = to
-		} else {
-			s.full = append(s.full, extent{i, to})
-		}
-	}
+// NewSnapshot keeps what a memory holds. The error says that the system has no room for it.
+func NewSnapshot(memory []byte) (*Snapshot, error) {
+	s := extents(memory)
 	if len(memory) <= copyBelow {
 		s.bytes = append([]byte(nil), memory...)
 		return s, nil
@@ -130,8 +130,39 @@ func newSnapshot(memory []byte) (*snapshot, error) {
 	return s, nil
 }
 
+// NewCopy makes a snapshot that is always copied back.
+func NewCopy(memory []byte) (*Snapshot, error) {
+	s := extents(memory)
+	var err error
+	if s.bytes, err = unix.Mmap(-1, 0, len(memory), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	for _, e := range s.full {
+		copy(s.bytes[e.from:e.to], memory[e.from:e.to])
+	}
+	s.apart = true
+	return s, nil
+}
+
+// extents finds what a memory holds.
+func extents(memory []byte) *Snapshot {
+	s := &Snapshot{size: len(memory)}
+	for i := 0; i < len(memory); i += page {
+		to := min(i+page, len(memory))
+		if zero(memory[i:to]) {
+			continue
+		}
+		if n := len(s.full); n > 0 && s.full[n-1].to == i {
+			s.full[n-1].to = to
+		} else {
+			s.full = append(s.full, extent{i, to})
+		}
+	}
+	return s
+}
+
 // fill writes what the memory holds, seals the file, and maps it.
-func (s *snapshot) fill(memory []byte) error {
+func (s *Snapshot) fill(memory []byte) error {
 	if err := s.file.Truncate(int64(len(memory))); err != nil {
 		return err
 	}
@@ -157,8 +188,8 @@ func zero(p []byte) bool {
 	return true
 }
 
-// restore makes a memory of the snapshot's size equal to it.
-func (s *snapshot) restore(l *linear) error {
+// Restore makes a memory of the snapshot's size equal to it.
+func (s *Snapshot) Restore(l *Memory) error {
 	if s.file == nil || l.copies && l.mapped == s {
 		s.copyTo(l.region[:s.size])
 		return nil
@@ -175,7 +206,7 @@ func (s *snapshot) restore(l *linear) error {
 	return nil
 }
 
-func (s *snapshot) copyTo(memory []byte) {
+func (s *Snapshot) copyTo(memory []byte) {
 	at := 0
 	for _, e := range s.full {
 		clear(memory[at:e.from])
@@ -184,9 +215,13 @@ func (s *snapshot) copyTo(memory []byte) {
 	clear(memory[at:])
 }
 
-func (s *snapshot) close() {
-	if s.file != nil {
+// Close gives up the snapshot, over which no memory is mapped any more.
+func (s *Snapshot) Close() {
+	if s.apart {
 		_ = unix.Munmap(s.bytes) // mapped here, and whole
-		_ = s.file.Close()       // only ever read from
+	}
+	if s.file != nil {
+		_ = unix.Munmap(s.bytes)
+		_ = s.file.Close() // only ever read from
 	}
 }

@@ -1,0 +1,73 @@
+// Command build builds the interpreter's module: guest.wasm.gz, and guest.txt with the
+// digest of the module before it was compressed and the version of Go that made it. The
+// same sources and the same Go give the same bytes on every machine.
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// largest is how many bytes the module may have: every edge compiles it.
+const largest = 6 << 20
+
+func main() {
+	log.SetFlags(0)
+	out := flag.String("o", ".", "the directory to write to")
+	source := flag.String("package", "./guest", "the package of the guest")
+	tags := flag.String("tags", "", "build tags")
+	flag.Parse()
+	if err := build(*source, *tags, *out); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func build(source, tags, out string) error {
+	dir, err := os.MkdirTemp("", "weir-sandbox")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	file := filepath.Join(dir, "guest.wasm")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-buildmode=c-shared", "-ldflags=-s -w -buildid=", "-tags="+tags, "-o", file, source)
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=", "GOWASM=", "GOEXPERIMENT=", "CGO_ENABLED=0")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, said)
+	}
+	module, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if len(module) > largest {
+		return fmt.Errorf("the module has %d bytes: at most %d are allowed", len(module), largest)
+	}
+	var packed bytes.Buffer
+	z, err := gzip.NewWriterLevel(&packed, gzip.BestCompression) // neither name nor time in its header
+	if err != nil {
+		return err
+	}
+	if _, err := z.Write(module); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	version, err := exec.Command("go", "env", "GOVERSION").Output()
+	if err != nil {
+		version = []byte(runtime.Version())
+	}
+	about := fmt.Sprintf("sha256 %x\ngo %s\n", sha256.Sum256(module), strings.TrimSpace(string(version)))
+	if err := os.WriteFile(filepath.Join(out, "guest.wasm.gz"), packed.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(out, "guest.txt"), []byte(about), 0o644)
+}
