@@ -17,7 +17,7 @@ ROW     ?= all
 FUZZTIME ?= 30s
 
 # Every fuzz target, as PACKAGE:TARGET.
-FUZZ = $(shell grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' edge filters cmd wasm sdk | sed -E 's|/[^/]*_test.go:func |:|')
+FUZZ = $(shell grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' edge filters cmd scripting wasm sdk | sed -E 's|/[^/]*_test.go:func |:|')
 
 .PHONY: all help build demo test check generate verify lint race cross fuzz golden peers conformance conformance-all storm storm-quick bench bench-quick bench-smoke house clean
 

@@ -36,6 +36,7 @@ type Exchange struct {
 	Client   Client       // the way back before the answer
 	Chosen   *Credential  // that goes to its backend in place of the configured one, as a program chose; nil for the configured one
 	Batch    int          // how many messages came in one body with it, itself included; 0 for one alone
+	Record   string       // the id of its audit record, which those of the calls that are made for it name; "" where it has none yet
 	Decision any          // what the policies said of it, for the record; nil for nothing, or where nobody keeps records
 
 	// Attributes are what programs say of the principal as to this message alone.
@@ -72,6 +73,7 @@ func (x *Exchange) Reset() {
 	x.Parent, x.Server, x.Era, x.Request, x.Head, x.Session = nil, "", mcp.Legacy, nil, Head{}, nil
 	x.Identity, x.Target, x.View, x.Forward, x.Client, x.Capabilities = nil, nil, nil, nil, nil, nil
 	x.Name, x.Heard, x.Ready, x.Decision, x.Chosen, x.Batch, x.Attributes, x.Notes, x.Parked = "", nil, nil, nil, nil, 0, nil, nil, nil
+	x.Record = ""
 	x.answer.Forget()
 	x.answer.Status, x.answer.Shared, x.answered = 0, nil, false
 }

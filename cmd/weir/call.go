@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/client"
+	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/cmd/weir/words"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
@@ -70,7 +70,7 @@ Exit codes: 3 the tool reports a failure, 4 the server answered with an error,
 			if len(rest) == 1 && strings.HasPrefix(rest[0], "{") {
 				given, rest = rest[0], nil
 			}
-			arguments, err := a.arguments(given)
+			arguments, err := a.object("--args", `{"text":"hello"}`, given)
 			if err != nil {
 				return err
 			}
@@ -136,27 +136,28 @@ func wordsOf(given []string) ([]words.Word, error) {
 	return all, nil
 }
 
-// arguments reads the value of --args. The bytes go to the server unchanged.
-func (a *app) arguments(given string) ([]byte, error) {
-	text, from := []byte(given), "--args"
+// object reads the value of a flag, a JSON object such as the example. The bytes go to the
+// server unchanged.
+func (a *app) object(flag, example, given string) ([]byte, error) {
+	text, from := []byte(given), flag
 	var err error
 	switch path, isFile := strings.CutPrefix(given, "@"); {
 	case given == "-":
-		from = "--args: standard input"
+		from = flag + ": standard input"
 		text, err = io.ReadAll(a.in)
 	case isFile:
-		from = "--args: " + path
+		from = flag + ": " + path
 		text, err = os.ReadFile(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--args: %w: give a JSON object, @FILE, or - for standard input", err)
+		return nil, fmt.Errorf("%s: %w: give a JSON object, @FILE, or - for standard input", flag, err)
 	}
 	text = bytes.TrimSpace(text)
 	if err := mcp.Valid(text); err != nil {
-		return nil, usagef("%s: not JSON: %s: give an object, such as --args '{\"text\":\"hello\"}'", from, err)
+		return nil, usagef("%s: not JSON: %s: give an object, such as %s '%s'", from, err, flag, example)
 	}
 	if text[0] != '{' {
-		return nil, usagef("%s: not an object: give one, such as --args '{\"text\":\"hello\"}'", from)
+		return nil, usagef("%s: not an object: give one, such as %s '%s'", from, flag, example)
 	}
 	return text, nil
 }
@@ -175,7 +176,7 @@ func (a *app) showResult(cmd *cobra.Command, tool string, result []byte, asJSON 
 			fmt.Fprintln(a.err, a.paint(a.err, wrong, fmt.Sprintf("%s: the tool %q reports a failure:", cmd.CommandPath(), tool)))
 			out = a.err
 		}
-		text := readable(result)
+		text := show.Result(result)
 		if terminal(out) {
 			text = edge.Clean(text)
 		}
@@ -187,65 +188,4 @@ func (a *app) showResult(cmd *cobra.Command, tool string, result []byte, asJSON 
 		return &saidError{exitTool}
 	}
 	return nil
-}
-
-// readable writes a result as text.
-func readable(result []byte) string {
-	var b strings.Builder
-	structured := mcp.Lookup(result, "structuredContent")
-	for _, content := range mcp.Elements(mcp.Lookup(result, "content")) {
-		// Servers repeat structured content as text for older clients.
-		if said := mcp.String(mcp.Lookup(content, "text")); structured == nil || !sameJSON([]byte(said), structured) {
-			b.WriteString(line(contentText(content)))
-		}
-	}
-	if structured != nil {
-		b.WriteString(line(indented(structured)))
-	}
-	return b.String()
-}
-
-// line is a text with a line end.
-func line(s string) string {
-	if strings.HasSuffix(s, "\n") {
-		return s
-	}
-	return s + "\n"
-}
-
-// contentText writes one content of a result or a message.
-func contentText(content []byte) string {
-	text := func(path ...string) string { return mcp.String(mcp.Lookup(content, path...)) }
-	switch kind := text("type"); kind {
-	case "text":
-		return text("text")
-	case "image", "audio":
-		return fmt.Sprintf("[%s, %s, %d bytes]", kind, text("mimeType"), decodedSize(text("data")))
-	case "resource_link":
-		return strings.TrimSpace(fmt.Sprintf("[resource %s] %s", text("uri"), text("name")))
-	case "resource":
-		if inner := text("resource", "text"); inner != "" {
-			return inner
-		}
-		return fmt.Sprintf("[resource %s, %s]", text("resource", "uri"), text("resource", "mimeType"))
-	}
-	return indented(content)
-}
-
-// decodedSize is how many bytes a text in base64 stands for.
-func decodedSize(data string) int { return len(data)/4*3 - strings.Count(data, "=") }
-
-// indented writes JSON text with two spaces for each level; numbers and the
-// order of names stay.
-func indented(text []byte) string {
-	var b bytes.Buffer
-	if err := json.Indent(&b, text, "", "  "); err != nil {
-		return string(text)
-	}
-	return b.String()
-}
-
-func sameJSON(a, b []byte) bool {
-	var x, y bytes.Buffer
-	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -62,7 +63,7 @@ func planner(t *testing.T) string {
 
 // places are the edges that commands of these tests talk to, by the variables
 // that stand for their URLs: before the planner and the demo, one that wants a
-// token, one that lets a call in and then none for an hour, and nobody.
+// token, one that lets a call in and then none for an hour, one that runs scripts, and nobody.
 func places(t *testing.T) map[string]string {
 	t.Helper()
 	d, err := demo.Start("")
@@ -82,7 +83,8 @@ func places(t *testing.T) map[string]string {
 		"$LOCKED": edgetest.Start(t, locked).URL(),
 		"$BUSY": edgetest.Start(t, manifest(d.URL(), "rateLimiting: {tools: [{name: echo, shared: {maxTokens: 1, refillPeriod: 1h}}]}"),
 			edgetest.Settings(func(s *serve.Settings) { s.LocalRateLimits = true })).URL(),
-		"$NOBODY": "http://127.0.0.1:1/mcp", // a port that no system gives to who asks for any
+		"$SCRIPTS": edgetest.Start(t, manifest(d.URL(), "codeMode: {enabled: true, stepLimit: 5000}")).URL(),
+		"$NOBODY":  "http://127.0.0.1:1/mcp", // a port that no system gives to who asks for any
 	}
 }
 
@@ -97,13 +99,16 @@ func at(places map[string]string, line string) []string {
 	return words
 }
 
+// took is how long a call took.
+var took = regexp.MustCompile(`[0-9.]+ ms\b`)
+
 // TestZ23Mistakes holds what typical mistakes are answered with where there is
 // no terminal, and the exit codes.
 func TestZ23Mistakes(t *testing.T) {
 	mistakesAt(t, "client", nil, places(t), func(_ *testing.T, args []string) (string, int) {
 		var out strings.Builder
 		code := runWeir(args, &out, &out, "TERM=xterm")
-		return out.String(), code
+		return took.ReplaceAllString(out.String(), "N ms"), code
 	})
 }
 

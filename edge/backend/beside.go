@@ -257,6 +257,9 @@ func (s *session) question(ctx context.Context, l *link, c *call, known bool, cl
 		refuse(mcp.CodeInvalidParams, "url is no page that a client may be sent to")
 		return
 	case client == nil || !mcp.Can(s.caps, m.Method, params): // the server was told what this client can be asked
+		if c, ok := client.(interface{ Unanswered() }); ok {
+			c.Unanswered()
+		}
 		refuse(mcp.CodeMethodNotFound, "nobody is there to answer")
 		return
 	}

@@ -40,6 +40,12 @@ type List struct {
 	// names and targets, and are not listed.
 	Down bool
 
+	// Describe returns an item of the edge's own as a client sees it that is shown the
+	// things of seen, itself included: its JSON text, under the same name. It is asked
+	// once for each encoded list, and keeps nothing. nil for items that are the same for
+	// everybody.
+	Describe func(item []byte, seen Things) []byte
+
 	overrides []edge.Override // of the items, in their order; nil for none
 }
 
@@ -50,6 +56,10 @@ func (l *List) override(i int) edge.Override {
 	}
 	return l.overrides[i]
 }
+
+// Things are things that clients see, in the order of the list, each with its JSON
+// text, which must not be changed.
+type Things = iter.Seq2[*edge.Target, []byte]
 
 func (o *Offer) list(thing edge.Thing) *List {
 	switch thing {
@@ -269,11 +279,26 @@ func (c *Catalog) Resource(uri string) *edge.Target {
 	return &edge.Target{Backend: backend, Thing: edge.Resource, Name: uri, Original: uri}
 }
 
-// Items yields the things of a kind that clients see, in the order of the list,
-// each with its JSON text. The text must not be changed.
-func (c *Catalog) Items(thing edge.Thing) iter.Seq2[*edge.Target, []byte] {
+// Items yields the things of a kind that clients see.
+func (c *Catalog) Items(thing edge.Thing) Things { return things(c.table(thing).items) }
+
+// Seen yields those of Items that a view allows; nil for all.
+func (c *Catalog) Seen(thing edge.Thing, view edge.View) Things {
 	return func(yield func(*edge.Target, []byte) bool) {
-		for _, i := range c.table(thing).items {
+		for target, raw := range c.Items(thing) {
+			if (view == nil || view.Allows(target)) && !yield(target, raw) {
+				return
+			}
+		}
+	}
+}
+
+// Listed is a digest of the list of a kind: equal lists have equal digests.
+func (c *Catalog) Listed(thing edge.Thing) [sha256.Size]byte { return c.table(thing).listed }
+
+func things(items []item) Things {
+	return func(yield func(*edge.Target, []byte) bool) {
+		for _, i := range items {
 			if !yield(i.target, i.raw) {
 				return
 			}

@@ -136,12 +136,21 @@ func (t *table) encode(era mcp.Era, view edge.View, key listKey) *encodedList {
 		s.pages = append(s.pages, append(page, '}'))
 		s.size += len(page)
 	}
-	begin()
-	for _, i := range t.items {
-		if view != nil && !view.Allows(i.target) {
-			continue
+	shown := t.items
+	if view != nil {
+		shown = nil
+		for _, i := range t.items {
+			if view.Allows(i.target) {
+				shown = append(shown, i)
+			}
 		}
+	}
+	begin()
+	for _, i := range shown {
 		raw := i.raw
+		if i.target.Backend == "" {
+			raw = t.described(raw, shown)
+		}
 		if era == mcp.Legacy && t.thing == edge.Tool {
 			raw = legacyTool(raw)
 		}
@@ -157,6 +166,16 @@ func (t *table) encode(era mcp.Era, view edge.View, key listKey) *encodedList {
 	}
 	end(false)
 	return s
+}
+
+// described returns an item of the edge's own for clients that are shown what is shown.
+func (t *table) described(raw []byte, shown []item) []byte {
+	for _, s := range t.from {
+		if s.backend == "" && s.list.Describe != nil {
+			return s.list.Describe(raw, things(shown))
+		}
+	}
+	return raw
 }
 
 // legacyTool returns a tool without an output schema that does not describe an

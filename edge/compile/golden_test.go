@@ -130,6 +130,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Store    *compile.Store    `json:"store,omitempty"`
 		Limits   *ratelimit.Spec   `json:"limits,omitempty"`
 		Webhooks *webhook.Spec     `json:"webhooks,omitempty"`
+		CodeMode *compile.CodeMode `json:"codeMode,omitempty"`
 
 		Audit     *audit.Spec     `json:"audit,omitempty"`
 		Telemetry *telemetry.Spec `json:"telemetry,omitempty"`
@@ -146,7 +147,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 	}
 	var servers []server
 	for _, s := range p.Servers {
-		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters, Webhooks: s.Webhooks, Store: s.Store, Limits: s.Limits, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug}
+		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters, Webhooks: s.Webhooks, CodeMode: s.CodeMode, Store: s.Store, Limits: s.Limits, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug}
 		if !s.Bare { // the rules of a bare server say nothing
 			out.Names = s.Names
 		}

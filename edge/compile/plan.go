@@ -67,11 +67,19 @@ type Server struct {
 	Failure  Failure           // when a backend counts as failed, and what follows
 	Store    *Store            // where sessions are kept and calls counted; nil for the memory of the process
 	Limits   *ratelimit.Spec   // how often tools may be called; nil for any number of times
+	CodeMode *CodeMode         // what scripts of clients may do; nil for no scripts
 	Webhooks *webhook.Spec     // whom messages are shown first; nil for nobody
 
 	Audit     *audit.Spec     // what of its exchanges is written down; nil for nothing
 	Telemetry *telemetry.Spec // what of them is measured and traced; nil for nothing
 	Debug     bool            // the process log tells of each exchange
+}
+
+// CodeMode says what a script of a client may do.
+type CodeMode struct {
+	Parallel int           // calls at once
+	Steps    int64         // in all
+	PerCall  time.Duration // for one call
 }
 
 // Store is a store that replicas of an edge share.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/headers"
 )
 
@@ -78,6 +79,10 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	plan.Filters = c.filters(o, s, config)
 	plan.Store = c.store(o, s, config)
 	plan.Limits = c.limits(o, s, config)
+	plan.CodeMode = codeMode(config)
+	if plan.CodeMode != nil && plan.Authz != nil && !authz.Permits(*plan.Authz, s.Name, catalog.Script) {
+		c.find(Note, o, "spec.config.codeMode", ReasonUnused, "nobody can use it: no policy permits a call of Tool::%q", catalog.Script)
+	}
 	passed := field.NewPath("spec", "passthroughHeaders")
 	if plan.Forward = s.Spec.PassthroughHeaders; plan.Forward == nil {
 		plan.Forward, passed = config.PassthroughHeaders, field.NewPath("spec", "config", "passthroughHeaders")
@@ -384,6 +389,25 @@ func failure(config *v1beta1.ServerConfig) Failure {
 		set(&f.Breaker.Timeout, b.Timeout)
 	}
 	return f
+}
+
+// codeMode is spec.config.codeMode with its defaults; nil while it is not enabled.
+func codeMode(config *v1beta1.ServerConfig) *CodeMode {
+	given := config.CodeMode
+	if given == nil || !given.Enabled {
+		return nil
+	}
+	m := &CodeMode{Parallel: 10, Steps: 100_000, PerCall: 30 * time.Second}
+	if given.ParallelMaxConcurrency != nil {
+		m.Parallel = *given.ParallelMaxConcurrency
+	}
+	if given.StepLimit != nil {
+		m.Steps = *given.StepLimit
+	}
+	if d := given.ToolCallTimeout.Std(); d > 0 {
+		m.PerCall = d
+	}
+	return m
 }
 
 // rules makes the rules by which what the backends offer becomes one offer. A

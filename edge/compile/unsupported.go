@@ -51,7 +51,6 @@ func unsupportedFields() []unsupported {
 		{kind: "VirtualMCPServer", path: "spec.config.compositeToolRefs"},
 		{kind: "VirtualMCPServer", path: "spec.config.optimizer"},
 		{kind: "VirtualMCPServer", path: "spec.embeddingServerRef"},
-		{kind: "VirtualMCPServer", path: "spec.config.codeMode", enabled: "enabled"},
 
 		// Members of a group and what they refer to.
 		{kind: "MCPExternalAuthConfig", path: "spec.type", allow: []string{"unauthenticated", "headerInjection", "bearerToken"}, instead: "use one of type headerInjection, bearerToken or unauthenticated"},

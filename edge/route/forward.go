@@ -40,8 +40,10 @@ type Options struct {
 	// Hallway sends a call of the edge's own through the filters of the server.
 	Hallway edge.HandlerFunc
 
-	// Local are the tools that the edge answers itself.
+	// Local are the tools that the edge answers itself, and Own is how they are listed;
+	// nil for not at all.
 	Local Local
+	Own   *catalog.List
 }
 
 // Server is one virtual server behind the hallway. It serves after Open or OpenBare.
@@ -104,7 +106,7 @@ func (s *Server) Open(overrides edge.Overrides, before *catalog.Book, bestEffort
 		sources[i] = source{b}
 	}
 	s.Book = catalog.Open(catalog.Config{
-		Rules: s.o.Rules, Sources: sources, Overrides: overrides, Before: before, BestEffort: bestEffort, Interval: interval,
+		Rules: s.o.Rules, Own: catalog.Offer{Tools: s.o.Own}, Sources: sources, Overrides: overrides, Before: before, BestEffort: bestEffort, Interval: interval,
 		Wait: s.o.Wait, Changed: func(c catalog.Changes) { s.hub.changed(c) }, Log: s.o.Log,
 	})
 	s.hub = newHub(s)

@@ -7,23 +7,32 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// LocalTool is a tool that the edge answers itself. arguments is JSON text of an
-// object, nil if the client gave none; call calls other tools for the same client, through
-// the same filters.
-type LocalTool func(ctx context.Context, x *edge.Exchange, arguments []byte, call edge.Caller) (*edge.Response, error)
+// LocalTool is a tool that the edge answers itself. arguments is JSON text as the client
+// gave it, nil for none; call returns a function that calls other tools for the same client
+// through the same filters, and asks and tells out what those ask and tell.
+type LocalTool func(ctx context.Context, x *edge.Exchange, arguments []byte, call func(out edge.Client) edge.Caller) (*edge.Response, error)
 
 // Local is the table of the tools that an edge answers itself, by name. They take
 // precedence over tools of backends.
 type Local map[string]localTool
 
 type localTool struct {
-	run LocalTool
-	at  *edge.Target
+	run  LocalTool
+	at   *edge.Target
+	ends bool // with its client, in both eras
 }
 
-// Add puts a tool into the table.
-func (l Local) Add(name string, run LocalTool) {
-	l[name] = localTool{run, &edge.Target{Thing: edge.Tool, Name: name, Original: name}}
+// Add puts a tool into the table. Of its target, what says where it is is filled in. ends
+// is whether a call of it ends when its client leaves, as no call of a legacy client does.
+func (l Local) Add(name string, target edge.Target, ends bool, run LocalTool) {
+	target.Thing, target.Name, target.Original = edge.Tool, name, name
+	l[name] = localTool{run, &target, ends}
+}
+
+// EndsWithClient reports whether a call of a target ends when its client leaves, whatever
+// the client's era.
+func (s *Server) EndsWithClient(t *edge.Target) bool {
+	return t != nil && t.Backend == "" && t.Thing == edge.Tool && s.o.Local[t.Name].ends
 }
 
 // target returns the target of a name in the table; nil for another name.
@@ -40,7 +49,7 @@ func (s *Server) local(ctx context.Context, x *edge.Exchange) (*edge.Response, e
 	if x.Target.Thing != edge.Tool || tool.run == nil || x.Request.Method != "tools/call" {
 		return nil, ErrNoMethod(x.Request)
 	}
-	return tool.run(ctx, x, x.Request.Get("arguments").Of(x.Request.Raw), s.Caller(x.Client))
+	return tool.run(ctx, x, x.Request.Get("arguments").Of(x.Request.Raw), s.Caller)
 }
 
 // ErrNoMethod is the error for a method that does not exist.

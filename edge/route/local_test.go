@@ -36,7 +36,8 @@ func TestLocalTools(t *testing.T) {
 		return s.Handle(ctx, x)
 	}
 	local := Local{}
-	local.Add("outer", func(ctx context.Context, x *edge.Exchange, arguments []byte, call edge.Caller) (*edge.Response, error) {
+	local.Add("outer", edge.Target{}, false, func(ctx context.Context, x *edge.Exchange, arguments []byte, caller func(edge.Client) edge.Caller) (*edge.Response, error) {
+		call := caller(x.Client)
 		result, failure := call(ctx, x, "inner", arguments)
 		if failure != nil {
 			t.Errorf("inner failed: %s", failure)
@@ -46,7 +47,7 @@ func TestLocalTools(t *testing.T) {
 		}
 		return edge.Reply(x.Request, result)
 	})
-	local.Add("inner", func(_ context.Context, x *edge.Exchange, arguments []byte, _ edge.Caller) (*edge.Response, error) {
+	local.Add("inner", edge.Target{}, false, func(_ context.Context, x *edge.Exchange, arguments []byte, _ func(edge.Client) edge.Caller) (*edge.Response, error) {
 		n, err := mcp.Decode([]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`))
 		if err != nil {
 			return nil, err
@@ -56,7 +57,7 @@ func TestLocalTools(t *testing.T) {
 		}
 		return edge.Reply(x.Request, mcp.Change(nil, nil, mcp.Raw("said", arguments)))
 	})
-	local.Add("failing", func(context.Context, *edge.Exchange, []byte, edge.Caller) (*edge.Response, error) {
+	local.Add("failing", edge.Target{}, false, func(context.Context, *edge.Exchange, []byte, func(edge.Client) edge.Caller) (*edge.Response, error) {
 		return nil, edge.Errorf(edge.Overload, "route", "no room")
 	})
 	s = New(Options{Name: "s", Log: slog.New(slog.DiscardHandler), Client: []byte(`{"name":"weir"}`), Local: local, Hallway: hallway})

@@ -40,6 +40,9 @@ func (s *Server) Offer(ctx context.Context, era mcp.Era) (caps, instructions []b
 	if silent || len(known) == 0 {
 		all = append(all, backend.Everything()) // a backend that is down may come back with any capability
 	}
+	if len(s.o.Local) > 0 {
+		all = append(all, []byte(`{"tools":{}}`))
+	}
 	return union(all, era), guidance(known, names)
 }
 

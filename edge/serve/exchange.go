@@ -31,8 +31,10 @@ func newExchange() any {
 
 // endsWithClient reports whether the exchange ends when its client leaves: to
 // close the response is to cancel the call (2026-07-28,
-// basic/transports/streamable-http), in that era alone.
-func (x *exchange) endsWithClient() bool { return x.Era == mcp.Modern }
+// basic/transports/streamable-http). In the legacy era that ends only scripts.
+func (x *exchange) endsWithClient() bool {
+	return x.Era == mcp.Modern || x.server.EndsWithClient(x.Target)
+}
 
 // newExchange returns the exchange of a POST.
 func (e *Edge) newExchange(req *request) *exchange {

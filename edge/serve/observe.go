@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/codemode"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/mcp"
@@ -101,7 +102,7 @@ func (o *opening) openAudit(spec audit.Spec) func(edge.Env) (*audit.Log, error) 
 		if len(wrong) > 0 {
 			return nil, wrong.ToAggregate()
 		}
-		parsed.Answer, parsed.Transport, parsed.Decision = edge.OnWire, transportOf, decisionOf
+		parsed.Answer, parsed.Transport, parsed.Decision, parsed.Script = edge.OnWire, transportOf, decisionOf, codemode.Digest
 		parsed.Copy = func(record []byte) { e.happened(server, record) }
 		return parsed.Start(env)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/codemode"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
@@ -156,7 +157,11 @@ func (o *opening) make() (s *server, err error) {
 	if err := o.share(s); err != nil {
 		return s, fmt.Errorf("sessionStorage: %w", err)
 	}
-	s.Server = route.New(o.behind(s))
+	behind := o.behind(s)
+	s.Server = route.New(behind)
+	if err := o.openScripts(s, behind.Local); err != nil {
+		return s, fmt.Errorf("codeMode: %w", err)
+	}
 	s.Beside = make(map[*backend.Backend]*edge.Credential)
 	for _, b := range o.backends {
 		if err := o.openBackend(s, b); err != nil {
@@ -184,7 +189,7 @@ func (o *opening) make() (s *server, err error) {
 		s.chain = s.debugged(s.chain)
 	}
 	// 4. What it offers.
-	if p.Bare && p.Authz == nil && s.guest.Overrides == nil { // policies and programs change lists, which takes a catalog
+	if p.Bare && p.Authz == nil && s.guest.Overrides == nil && p.CodeMode == nil { // all of these change lists, which takes a catalog
 		s.OpenBare()
 		return s, nil
 	}
@@ -216,6 +221,9 @@ func (o *opening) behind(s *server) route.Options {
 	}
 	if s.store != nil {
 		r.Store = s.store
+	}
+	if p.CodeMode != nil {
+		r.Local, r.Own = route.Local{}, codemode.List()
 	}
 	return r
 }

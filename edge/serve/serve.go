@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/codemode"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/kv"
@@ -81,6 +82,7 @@ type given struct {
 	sentinelUser     string      // of sentinels before a store; "" for their default user
 	sentinelPassword edge.Secret
 
+	scripts  codemode.Engine  // in place of the sandbox; nil for the sandbox
 	counting []edge.Collector // rooms of the process that count for themselves
 }
 
@@ -100,6 +102,9 @@ type world struct {
 	records  kept[*audit.Log]
 	policies kept[*authz.Counters]
 	limits   kept[*ratelimit.Part]
+	scripts  kept[*codemode.Counters]
+
+	scripting codemode.Process // runs scripts of clients
 }
 
 // Option changes how an edge is made.
@@ -226,6 +231,7 @@ func (e *Edge) abandon() error {
 	if e.admin != nil {
 		e.admin.door.Abandon()
 	}
+	e.world.scripting.Close()
 	e.world.memory.Close()
 	e.world.cache.Close()
 	e.world.http.CloseIdleConnections()
@@ -377,6 +383,7 @@ func (e *Edge) close() {
 	defer e.reloads.mu.Unlock()
 	e.reloads.over = true
 	e.live.Load().close()
+	e.world.scripting.Close()
 	e.sessions.CloseMail()
 	if err := e.world.guests.Close(); err != nil {
 		e.log.Warn("the cache of filters cannot be closed", "error", err)

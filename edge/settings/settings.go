@@ -46,6 +46,11 @@ type Settings struct {
 	MaxParked                int           `name:"max-parked" kind:"NUMBER" default:"1000" range:"1 1048576" help:"calls that wait for a modern client to come back with an answer"`
 	ParkTTL                  time.Duration `name:"park-ttl" kind:"DURATION" default:"5m" help:"how long a parked call waits for its client"`
 	CacheMemory              int           `name:"cache-memory" kind:"SIZE" default:"64MiB" range:"1MiB 1GiB" help:"memory for what is remembered and can be had again, such as verified tokens; 1MiB to 1GiB"`
+	ScriptCPU                time.Duration `name:"script-cpu" kind:"DURATION" default:"1s" help:"how long a script may compute"`
+	ScriptTimeout            time.Duration `name:"script-timeout" kind:"DURATION" default:"1m" help:"the longest that a script may take, its calls included"`
+	ScriptMemory             int           `name:"script-memory" kind:"SIZE" default:"64MiB" range:"16MiB 64MiB" help:"memory of a script; 16MiB to 64MiB"`
+	MaxScripts               int           `name:"max-scripts" kind:"NUMBER" default:"32" range:"1 1024" help:"scripts at a time"`
+	MaxScriptsPerPrincipal   int           `name:"max-scripts-per-principal" kind:"NUMBER" default:"4" range:"1 1024" help:"of them for one principal, or for one address on a server that is anonymous"`
 	FilterCache              string        `name:"filter-cache" kind:"DIR" help:"directory of this user alone for compiled and fetched filters; none without"`
 	StateKeyFile             string        `name:"state-key-file" kind:"FILE" help:"keys that seal requestState, one a line; without it the secret weir-state/key, or a random one"`
 	LocalRateLimits          bool          `name:"local-rate-limits" kind:"BOOL" default:"false" help:"rate limits of servers without a store to share are counted in this process"`

@@ -55,6 +55,10 @@ type Part struct {
 	// the former for all.
 	Transport func(*edge.Exchange) string
 
+	// Script says the SHA-256 of the script that an exchange asks to have run, in
+	// hexadecimal; "" for none.
+	Script func(*edge.Exchange) string
+
 	server, endpoint, component string
 	file                        string // "" for standard output
 	request, response           bool   // data is recorded

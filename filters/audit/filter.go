@@ -25,6 +25,9 @@ func (l *Log) Filter(next edge.Handler) edge.Handler {
 // recorded as an error.
 func (l *Log) follow(ctx context.Context, x *edge.Exchange, m *mcp.Message, t Type, next edge.Handler) (*edge.Response, error) {
 	began, returned := l.now(), false
+	if x.Target != nil && x.Target.Thing == edge.Tool && x.Target.Backend == "" {
+		x.Record = string(appendID(nil)) // calls that a tool of the edge makes name it
+	}
 	defer func() {
 		if !returned {
 			l.write(&entry{typ: t, outcome: Error, x: x, m: m, reason: "panic", method: m.Method}, began)

@@ -100,7 +100,14 @@ func (l *Log) append(v *line, e *entry, began time.Time) []byte {
 	dst = v.time(dst, now)
 	to := len(dst)
 	dst = append(dst, `","level":"AUDIT","msg":"audit_event","audit_id":"`...)
-	dst = appendID(dst)
+	if e.m != nil && e.x.Record != "" {
+		dst = append(dst, e.x.Record...)
+	} else {
+		dst = appendID(dst)
+	}
+	if e.x != nil && e.x.Parent != nil && e.x.Parent.Record != "" {
+		dst = append(append(dst, `","parent_id":"`...), e.x.Parent.Record...)
+	}
 	dst = append(dst, `","type":"`...)
 	dst = append(dst, e.typ.String()...)
 	dst = append(dst, `","logged_at":"`...)
@@ -319,6 +326,12 @@ func (l *Log) extra(dst []byte, e *entry, took time.Duration) []byte {
 	if e.x != nil {
 		dst = attributes(dst, e.x.PrincipalAttributes())
 		dst = notes(dst, e.x.Notes)
+	}
+	if e.m != nil && l.Script != nil {
+		if sum := l.Script(e.x); sum != "" {
+			dst = append(append(dst, `,"script_sha256":"`...), sum...)
+			dst = append(dst, '"')
+		}
 	}
 	if e.m != nil && l.Decision != nil {
 		if d, ok := l.Decision(e.x); ok {

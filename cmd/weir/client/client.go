@@ -181,9 +181,13 @@ func (c *Client) Prompt(ctx context.Context, name string, arguments []byte) ([]b
 }
 
 // CallTool calls a tool and returns its result. arguments is JSON text of an
-// object. A tool that fails is a result too, with isError in it.
-func (c *Client) CallTool(ctx context.Context, name string, arguments []byte) ([]byte, error) {
+// object, and meta are members of the request's _meta. A tool that fails is a
+// result too, with isError in it.
+func (c *Client) CallTool(ctx context.Context, name string, arguments []byte, meta ...mcp.Member) ([]byte, error) {
 	params := mcp.Change(nil, nil, text("name", name), mcp.Raw("arguments", arguments))
+	if len(meta) > 0 {
+		params = mcp.Change(params, nil, mcp.Raw("_meta", object(meta)))
+	}
 	header := http.Header{}
 	if c.era == mcp.Modern {
 		// The revision wants some arguments repeated in headers, and only the

@@ -21,6 +21,8 @@ var groups = []group{
 	{"examples", tools},
 	{"sdk/examples", tools},
 	{"sdk/fixtures", tools},
+	{"scripting/scriptingtest", tools},
+	{"scripting/sandbox/build", tools},
 	{"edge/v1beta1", "model"},
 	{"edge/compile", "model"},
 	{"edge/source", "model"},
@@ -28,6 +30,7 @@ var groups = []group{
 	{"filters", "filters"},
 	{"sdk", "guests"},
 	{"wasm", "guests"},
+	{"scripting", "guests"},
 	{"cmd", "commands"},
 }
 
@@ -59,9 +62,10 @@ var limits = []limit{
 	{"methods of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.methods }), 60, 60},
 	// edge/v1beta1 says in code what its schemas say too, and commands know
 	// what packages could tell them.
-	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 71600, 53000},
+	// Scripts of agents brought 6,000: the language, its sandbox and code mode.
+	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 77500, 53000},
 	// A third of them are the rows of storm.
-	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 18200, 12500},
+	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 19000, 12500},
 
 	{"packages of the product", total((*room).product, func(r *room) int { return min(r.code, 1) }), 56, 56},
 	{"longest import chain", func(h *house) (int, string) { return len(h.chain), strings.Join(h.chain, " → ") }, 9, 9},

@@ -54,16 +54,20 @@ func StartEdge(ctx context.Context, program, dir, url, transport string) (*Proce
 	return StartEdgeOf(ctx, program, dir, Backend{Name: "peer", URL: url, Transport: transport})
 }
 
-// StartEdgeOf starts an edge, from its program, before backends and waits until
-// it is ready. It returns the URL of the edge's endpoint. The
-// configuration is written into dir, which the caller removes; the caller stops
-// the process.
+// StartEdgeOf is StartEdgeWith for backends.
 func StartEdgeOf(ctx context.Context, program, dir string, backends ...Backend) (*Process, string, error) {
+	return StartEdgeWith(ctx, program, dir, manifest(backends))
+}
+
+// StartEdgeWith starts an edge, from its program, with a configuration and waits until it is
+// ready. It returns the URL of the edge's endpoint. The configuration is written into dir,
+// which the caller removes; the caller stops the process.
+func StartEdgeWith(ctx context.Context, program, dir, yaml string) (*Process, string, error) {
 	file, err := os.CreateTemp(dir, "edge-*.yaml")
 	if err != nil {
 		return nil, "", fmt.Errorf("start edge: %w", err)
 	}
-	_, err = file.WriteString(manifest(backends))
+	_, err = file.WriteString(yaml)
 	if closed := file.Close(); err == nil {
 		err = closed
 	}

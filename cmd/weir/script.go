@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-edge/weir/cmd/weir/client"
+	"github.com/weir-edge/weir/cmd/weir/script"
+	"github.com/weir-edge/weir/cmd/weir/show"
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+func (a *app) scriptCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "script COMMAND",
+		Short: "Run scripts that call tools of a server",
+		Long: `Run scripts that call tools of a server with code mode on. "run" sends one to the
+server, as an agent does, and prints what it returns.`,
+		Example: `  weir script run totals.star`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("no such command %q%s", args[0], didYouMean(args[0], []string{"run"}, "`weir script --help` lists them"))
+			}
+			return cmd.Help()
+		},
+	}
+	cmd.AddCommand(a.scriptRunCommand())
+	return cmd
+}
+
+func (a *app) scriptRunCommand() *cobra.Command {
+	var r *remote
+	var url, data string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "run FILE",
+		Short: "Run a script at a server and print what it returns",
+		Long:  script.Help,
+		Example: `  weir script run totals.star
+  weir script run totals.star --data '{"since":"2026-01-01"}'
+  weir script run totals.star --url https://mcp.example.com/mcp --data @query.json
+  echo 'return list_tools()' | weir script run -`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return usagef("name the file of a script, or - for standard input")
+			case isURL(args[0]):
+				return usagef("%q is a URL: write --url %s, and the file of a script", args[0], args[0])
+			case len(args) > 1:
+				return usagef("%q is one word too many: one file is enough", args[1])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := script.Read(a.in, args[0])
+			if err != nil {
+				return usagef("%s", err)
+			}
+			set := []mcp.Member{mcp.Raw("script", mcp.Quote(text))}
+			if cmd.Flags().Changed("data") {
+				if args[0] == "-" && data == "-" {
+					return usagef("standard input cannot be both the script and --data")
+				}
+				object, err := a.object("--data", `{"since":"2026-01-01"}`, data)
+				if err != nil {
+					return err
+				}
+				set = append(set, mcp.Raw("data", object))
+			}
+			return a.with(cmd, r, url, func(ctx context.Context, c *client.Client) error {
+				result, err := c.CallTool(ctx, script.Tool, mcp.Change(nil, nil, set...), mcp.With(script.Trace, "true"))
+				if err != nil {
+					return script.Missing(ctx, c, err)
+				}
+				return a.showScript(cmd, result, asJSON)
+			})
+		},
+	}
+	r = addRemoteFlags(cmd)
+	cmd.Flags().StringVar(&url, "url", homeURL(), "`URL` of the server's endpoint")
+	cmd.Flags().StringVar(&data, "data", "", "values that the script has as variables: a `JSON` object, @FILE, or - for standard input")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as the server sent it")
+	mustRegister(cmd, "url", nil)
+	mustRegister(cmd, "data", nil)
+	return cmd
+}
+
+// showScript prints the result of a script.
+func (a *app) showScript(cmd *cobra.Command, result []byte, asJSON bool) error {
+	failed := string(mcp.Lookup(result, "isError")) == "true"
+	if asJSON {
+		if _, err := fmt.Fprintf(a.out, "%s\n", result); err != nil {
+			return err
+		}
+	}
+	first := ""
+	for i, content := range mcp.Elements(mcp.Lookup(result, "content")) {
+		said := edge.Clean(mcp.String(mcp.Lookup(content, "text")))
+		switch {
+		case i == 0:
+			first = said
+		case !asJSON:
+			fmt.Fprint(a.err, show.Line(said))
+		}
+	}
+	switch {
+	case failed && strings.HasPrefix(first, "invalid arguments: "):
+		return usagef("%s", first)
+	case failed:
+		head, rest, more := strings.Cut(first, "\n")
+		fmt.Fprintln(a.err, a.paint(a.err, wrong, cmd.CommandPath()+":"), head)
+		if more {
+			fmt.Fprint(a.err, show.Line(rest))
+		}
+		return &saidError{exitFault}
+	case asJSON:
+		return nil
+	}
+	_, err := fmt.Fprintln(a.out, show.Indented([]byte(first)))
+	return err
+}

@@ -1,0 +1,74 @@
+// Package script sends scripts to servers with code mode on.
+package script
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/weir-edge/weir/cmd/weir/client"
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// Tool is the tool that runs scripts, and Trace the member of _meta that asks for a trace of
+// what one calls, and carries it.
+const (
+	Tool  = "execute_tool_script"
+	Trace = "weir.dev/trace"
+)
+
+// Help says what running a script is.
+const Help = `Run a script at a server and print what it returns, as JSON. Each call that it
+makes is shown on standard error when it ends, with what it printed after them.
+With - in place of FILE the script is read from standard input.
+
+The script is written in Starlark, and the tools of the server are functions:
+
+  issues = github_list_issues(repo="weir")
+  return [i["title"] for i in issues if i["open"]]
+
+The server has to have code mode on: spec.config.codeMode.enabled. Its budgets
+hold for the script, and its policies for every call.
+
+Exit codes: 1 the script failed, 2 the server takes no such script or data, 4 the
+server answered with an error, 5 no talking to the server.`
+
+// Read reads the text of a script from a file, or from in for "-".
+func Read(in io.Reader, name string) (string, error) {
+	var text []byte
+	var err error
+	if name == "-" {
+		text, err = io.ReadAll(in)
+	} else {
+		text, err = os.ReadFile(name)
+	}
+	if err == nil && len(bytes.TrimSpace(text)) == 0 {
+		err = fmt.Errorf("%s: there is no script in it", name)
+	}
+	return string(text), err
+}
+
+// Missing says of a refusal that the server runs no scripts, where that is why.
+func Missing(ctx context.Context, c *client.Client, err error) error {
+	refused := new(client.ProtocolError)
+	if !errors.As(err, &refused) || refused.Code != mcp.CodeInvalidParams && refused.Code != 403 {
+		return err
+	}
+	if pages, failed := c.Tools(ctx); failed != nil || client.Find(pages, "tools", Tool) != nil {
+		return err
+	}
+	return fmt.Errorf("%w: it lists no %s for you: spec.config.codeMode.enabled turns that on, and its policies may permit it", err, Tool)
+}
+
+// Traced is a line about a call of a script, JSON text.
+func Traced(call []byte) string {
+	text := func(name string) string {
+		return edge.Brief(strings.ReplaceAll(mcp.String(mcp.Lookup(call, name)), "\n", " "))
+	}
+	return fmt.Sprintf("%s: %s, %s ms", text("tool"), text("outcome"), mcp.Lookup(call, "ms"))
+}

@@ -1,0 +1,181 @@
+package codemode
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/scripting"
+)
+
+// metaTrace asks for a trace in the _meta of a request, and carries it in that of a
+// notification.
+const metaTrace = "weir.dev/trace"
+
+// Bounds of what a client is told while its script runs.
+const (
+	pause     = 100 * time.Millisecond // between two notifications of progress
+	maxTraced = 1000                   // calls of one script
+	maxSaid   = 1 << 10                // bytes of a message
+)
+
+// reporter tells a client of its running script: what the script says by progress(), and
+// the calls that it makes where the client asks for them. A nil reporter tells nothing.
+type reporter struct {
+	to    edge.Client
+	token []byte // JSON text
+	trace bool
+
+	sending sync.Mutex // held while something is sent; taken before mu
+
+	mu     sync.Mutex // never held while a client is waited for
+	ended  bool
+	last   float64 // what the last notification said
+	sent   time.Time
+	held   *said       // waits for the pause to pass; nil for nothing
+	timer  *time.Timer // of held
+	traced int
+}
+
+// said is what a script said of its progress.
+type said struct {
+	done, total float64
+	message     string
+}
+
+// newReporter returns the reporter of an exchange; nil if its client wants to hear nothing.
+func newReporter(x *edge.Exchange) *reporter {
+	token := x.Request.Meta("progressToken").Of(x.Request.Raw)
+	if x.Client == nil || len(token) == 0 || token[0] == 'n' {
+		return nil
+	}
+	return &reporter{to: x.Client, token: token, trace: string(x.Request.Meta(metaTrace).Of(x.Request.Raw)) == "true", last: math.Inf(-1)}
+}
+
+// progress tells what the script says of its progress. What does not rise is not told, and
+// of what comes too fast the last.
+func (r *reporter) progress(done, total float64, message string) {
+	if r == nil || math.IsNaN(done) || math.IsInf(done, 0) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended || done <= r.last || r.held != nil && done <= r.held.done {
+		return
+	}
+	if r.held = (&said{done, total, message}); r.timer == nil {
+		r.timer = time.AfterFunc(max(0, pause-time.Since(r.sent)), func() { r.release(false) })
+	}
+}
+
+// release tells what is held, and at the end is told whether that is all. It runs beside the
+// script, which waits for no client.
+func (r *reporter) release(end bool) {
+	r.sending.Lock()
+	defer r.sending.Unlock()
+	r.mu.Lock()
+	s := r.held
+	if r.held, r.timer = nil, nil; s == nil || r.ended || s.done <= r.last { // a trace may have come in between
+		r.ended = r.ended || end
+		r.mu.Unlock()
+		return
+	}
+	r.last, r.sent, r.ended = s.done, time.Now(), end
+	params := r.params()
+	r.mu.Unlock()
+	if s.total > 0 && !math.IsInf(s.total, 0) {
+		params = append(append(params, `,"total":`...), number(s.total)...)
+	}
+	if s.message != "" {
+		params = mcp.AppendString(append(params, `,"message":`...), edge.Clean(cut(s.message, maxSaid)))
+	}
+	r.send(append(params, '}'))
+}
+
+// end tells what is held. Nothing is told from here on.
+func (r *reporter) end() {
+	if r == nil {
+		return
+	}
+	r.release(true)
+}
+
+// params begins the params of a notification; mu is held.
+func (r *reporter) params() []byte {
+	params := append(append([]byte(`{"progressToken":`), r.token...), `,"progress":`...)
+	return append(params, number(r.last)...)
+}
+
+// send sends a notification; sending is held. A client that is gone misses it.
+func (r *reporter) send(params []byte) {
+	if m, err := mcp.Decode(mcp.AppendRequest(nil, nil, "notifications/progress", params)); err == nil {
+		_ = r.to.Send(m)
+	}
+}
+
+// called tells of a call that has ended, if the client traces its script.
+func (r *reporter) called(id int64, tool string, fault *scripting.Fault, took time.Duration) {
+	if r == nil || !r.trace {
+		return
+	}
+	r.sending.Lock()
+	defer r.sending.Unlock()
+	r.mu.Lock()
+	if r.ended || r.traced == maxTraced {
+		r.mu.Unlock()
+		return
+	}
+	r.traced++
+	r.last = next(r.last)
+	begin := r.params()
+	r.mu.Unlock()
+	params := append(begin, `,"_meta":{"`+metaTrace+`":`...)
+	r.send(append(quoted(params, struct {
+		ID      int64   `json:"id"`
+		Parent  int64   `json:"parent"` // 0: the script itself
+		Tool    string  `json:"tool"`
+		Attempt int     `json:"attempt"`
+		Outcome string  `json:"outcome"`
+		MS      float64 `json:"ms"`
+	}{id, 0, cut(tool, 128), 1, outcome(fault), float64(took.Microseconds()) / 1000}), "}}"...))
+}
+
+// next is a number above n that leaves room for what the script says next.
+func next(n float64) float64 {
+	if math.IsInf(n, -1) {
+		return 0
+	}
+	return max(n+1e-6, math.Nextafter(n, math.Inf(1)))
+}
+
+// outcome is one word for what became of a call.
+func outcome(f *scripting.Fault) string {
+	switch {
+	case f == nil:
+		return "ok"
+	case f.Final:
+		return "cancelled"
+	case f.Code == 403:
+		return "denied"
+	case f.Code == 429:
+		return "limited"
+	case f.Code == 504:
+		return "timeout"
+	}
+	return "error"
+}
+
+// number writes a number as JSON.
+func number(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
+// cut cuts a text to so many bytes.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
