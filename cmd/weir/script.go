@@ -20,7 +20,8 @@ func (a *app) scriptCommand() *cobra.Command {
 		Short: "Run scripts that call tools of a server",
 		Long: `Run scripts that call tools of a server with code mode on. "run" sends one to the
 server, as an agent does, and prints what it returns.`,
-		Example: `  weir script run totals.star`,
+		Example: `  weir script run totals.star
+  weir script run totals.star --data '{"since":"2026-01-01"}'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("no such command %q%s", args[0], didYouMean(args[0], []string{"run"}, "`weir script --help` lists them"))
