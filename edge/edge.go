@@ -43,16 +43,9 @@ type Exchange struct {
 	// Identity and Head have more.
 	Attributes Attributes
 
-	// Notes are what filters write beside the message, for its record.
-	Notes []Note
-
 	// Capabilities is JSON text of what the client behind a modern call to a
 	// legacy backend can be asked; nil for nothing.
 	Capabilities []byte
-
-	// Parked ends the call that waits for what its answer asks the client; nil for
-	// none. It is called when a filter refuses that answer.
-	Parked func()
 
 	answer   Response
 	answered bool
@@ -72,8 +65,8 @@ func (x *Exchange) Answer() *Response {
 func (x *Exchange) Reset() {
 	x.Parent, x.Server, x.Era, x.Request, x.Head, x.Session = nil, "", mcp.Legacy, nil, Head{}, nil
 	x.Identity, x.Target, x.View, x.Forward, x.Client, x.Capabilities = nil, nil, nil, nil, nil, nil
-	x.Name, x.Heard, x.Ready, x.Decision, x.Chosen, x.Batch, x.Attributes, x.Notes, x.Parked = "", nil, nil, nil, nil, 0, nil, nil, nil
 	x.Record = ""
+	x.Name, x.Heard, x.Ready, x.Decision, x.Chosen, x.Batch, x.Attributes = "", nil, nil, nil, nil, 0, nil
 	x.answer.Forget()
 	x.answer.Status, x.answer.Shared, x.answered = 0, nil, false
 }

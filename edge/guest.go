@@ -44,11 +44,6 @@ type Guest struct {
 	// configuration has another name. "" for nobody.
 	Beginners string
 
-	// Beside puts programs before a client, in what comes to it outside of its calls;
-	// x has its session and who it is, and the backend where one is known. nil for
-	// nobody.
-	Beside func(ctx context.Context, x *Exchange, to Client) Client
-
 	// Event takes a record of what happened, JSON text that it does not keep. It
 	// does not wait. nil for nobody.
 	Event func(record []byte)

@@ -9,6 +9,9 @@ import (
 	"go.starlark.net/starlark"
 )
 
+// builtin is a function of the language in Go.
+type builtin = func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error)
+
 // builtins puts into a scope what the program uses of this package.
 func (r *run) builtins(scope starlark.StringDict) {
 	scope["print"] = starlark.NewBuiltin("print", printLine)
@@ -16,8 +19,8 @@ func (r *run) builtins(scope starlark.StringDict) {
 	for _, name := range r.names.Ours {
 		scope[name] = own(name)
 	}
-	if r.counted != nil {
-		r.counted(scope)
+	if r.meter != nil {
+		r.meter.builtins(scope)
 	}
 }
 

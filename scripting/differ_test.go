@@ -49,8 +49,8 @@ func TestDiffer(t *testing.T) {
 		}
 		if o.Error != nil {
 			failures++
-			if strings.HasPrefix(o.Error.Message, "a key or a side of a comparison") || strings.HasPrefix(o.Error.Message, "a value of more than") {
-				bounded++ // of the engine in process alone
+			if want.Value == "" && (strings.HasPrefix(o.Error.Message, "a key or a side of a comparison") || strings.HasPrefix(o.Error.Message, "a value of more than")) {
+				bounded++ // of the engine in process alone; the plain one failed too, later
 				continue
 			}
 			differs()
@@ -69,7 +69,7 @@ func TestDiffer(t *testing.T) {
 		}
 	}
 	t.Logf("%d values, %d errors, %d of them by bounds", values, failures, bounded)
-	if bounded > int(n)/500+1 {
+	if bounded > int(n)/50 {
 		t.Errorf("%d programs of %d were too large to compare", bounded, n)
 	}
 	if values < int(n)/2 {

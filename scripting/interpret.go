@@ -2,8 +2,6 @@ package scripting
 
 import (
 	"fmt"
-	"runtime"
-	"strings"
 	"time"
 
 	"go.starlark.net/starlark"
@@ -59,8 +57,7 @@ type run struct {
 	limits  Limits
 	program *starlark.Program
 	names   *Names
-	meter   *meter                    // of what values take; nil where the host bounds the memory
-	counted func(starlark.StringDict) // puts the builtins that count into a scope; nil without a meter, so that the sandbox's module lacks them
+	meter   *meter // of what values take; nil where the host bounds the memory
 
 	steps uint64 // of all tasks, while none runs
 	mark  uint64 // the steps at which to look next
@@ -83,7 +80,7 @@ func (r *run) interpret(data []byte) (end *End) {
 	t := r.task(0)
 	defer func() {
 		if v := recover(); v != nil {
-			end = &End{Error: &Error{Message: r.broken(v)}}
+			end = &End{Error: &Error{Message: "the interpreter failed"}}
 		}
 		end.Steps, end.Calls = min(t.thread.Steps, r.limits.Steps), r.calls
 	}()
@@ -105,15 +102,6 @@ func (r *run) interpret(data []byte) (end *End) {
 		return &End{Error: &Error{Message: Clean(err.Error())}}
 	}
 	return &End{Value: wire}
-}
-
-// broken is the message for a panic of the interpreter: where it wants a value of more
-// elements than memory has addresses, that of a script that needs too much.
-func (r *run) broken(v any) string {
-	if e, ok := v.(runtime.Error); ok && (strings.Contains(e.Error(), "makeslice") || strings.Contains(e.Error(), "growslice")) {
-		return fmt.Sprintf("needs more than %d MiB", r.limits.Memory>>20)
-	}
-	return "the interpreter failed"
 }
 
 // predeclared are the values of the names that the program uses.

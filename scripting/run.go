@@ -1,10 +1,10 @@
 // Package scripting is the language of scripts, workflows and filters: Starlark, with the
 // tools of a server as functions.
 //
-// A text is compiled once (Compile) and run many times: in process (Execute) where the
-// operator wrote it, or by the same interpreter as a guest in WebAssembly
-// (scripting/sandbox) where strangers did. Both ask their Host for everything that is
-// outside of the language.
+// A text is compiled once (Compile) and run many times (Program.Run), by the operator's
+// engine in process or, where strangers wrote it, by the same code as a guest in
+// WebAssembly (scripting/sandbox). Both ask their Host for everything that is outside of
+// the language.
 package scripting
 
 import (
@@ -79,6 +79,6 @@ type Outcome struct {
 
 	Steps  uint64
 	Calls  int
-	CPU    time.Duration // in process: the time that the run did not wait
-	Memory int64         // bytes, at the most; in process: all that was allocated for values
+	CPU    time.Duration
+	Memory int64 // bytes, at the most
 }

@@ -214,7 +214,7 @@ func (g *group) child(c *task, i int) {
 func (c *task) call(f starlark.Callable) (v starlark.Value, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = errors.New(c.run.broken(p))
+			err = errors.New("the interpreter failed")
 		}
 	}()
 	if c.run.final != nil {

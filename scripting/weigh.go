@@ -3,8 +3,6 @@ package scripting
 import (
 	"errors"
 	"fmt"
-	"unicode"
-	"unicode/utf8"
 
 	"go.starlark.net/starlark"
 )
@@ -120,27 +118,12 @@ func bitLen(n starlark.Int) int {
 
 // quoted is how many bytes a text has when it is quoted, at the most.
 func quoted(s string) int {
-	n := 2
-	for i := 0; i < len(s); {
-		if c := s[i]; c < utf8.RuneSelf {
-			switch i++; {
-			case c < ' ' || c == 0x7f:
-				n += 4
-			case c == '"' || c == '\\':
-				n += 2
-			default:
-				n++
-			}
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch i += size; {
-		case size == 1:
-			n += 4
-		case unicode.IsPrint(r):
-			n += size
-		default:
-			n += 10
+	n := len(s) + 2
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f {
+			n += 3
+		} else if c == '"' || c == '\\' {
+			n++
 		}
 	}
 	return n

@@ -86,9 +86,3 @@ func exportOnSessionEnd(n uint32) uint64 { return ask(abi.OnSessionEnd, n) }
 
 //go:wasmexport weir_on_event
 func exportOnEvent(n uint32) uint64 { return ask(abi.OnEvent, n) }
-
-//go:wasmexport weir_on_notification
-func exportOnNotification(n uint32) uint64 { return ask(abi.OnNotification, n) }
-
-//go:wasmexport weir_on_question
-func exportOnQuestion(n uint32) uint64 { return ask(abi.OnQuestion, n) }

@@ -91,23 +91,6 @@ type (
 
 	// Event is a copy of the record of a message.
 	Event struct{}
-
-	// Notification is what a client or a server tells, which nobody answers.
-	Notification struct {
-		Request
-		ParamsEdits
-		Refusal
-		LogFields
-	}
-
-	// Question is what a server asks a client in the middle of a call, or what
-	// the client answers.
-	Question struct {
-		Request
-		ParamsEdits
-		Refusal
-		LogFields
-	}
 )
 
 // OnHTTPRequest registers a function for requests before authentication.
@@ -331,48 +314,3 @@ func OnEvent(f func(*Event), options ...Option) {
 
 // Record of the message, an object.
 func (*Event) Record() Value { return value(abi.CallEvent) }
-
-// OnNotification registers a function for what clients and servers tell: progress,
-// log messages, changes. Deny drops it.
-func OnNotification(f func(*Notification), options ...Option) {
-	in := new(Notification)
-	on(abi.OnNotification, func() { f(in) }, options)
-}
-
-// FromServer says whether a server tells it, and not the client.
-func (*Notification) FromServer() bool { return call.from == abi.FromServer }
-
-// Params of the notification.
-func (*Notification) Params() Value { return value(abi.CallArguments) }
-
-// Selected returns the value of the params at pointer i of the option Pointers.
-func (*Notification) Selected(i int) Value { return selected(i) }
-
-// OnQuestion registers a function for what servers ask clients, and for what these
-// answer: elicitation, sampling and roots.
-func OnQuestion(f func(*Question), options ...Option) {
-	in := new(Question)
-	on(abi.OnQuestion, func() { f(in) }, options)
-}
-
-// FromServer says whether it is the question, and not the answer of the client.
-func (*Question) FromServer() bool { return call.from == abi.FromServer }
-
-// Params of the question. With the answer of a client of the modern era they do
-// not come, nor does the method.
-func (*Question) Params() Value { return value(abi.CallArguments) }
-
-// Result is what the client answers; exists in an answer only.
-func (*Question) Result() Value { return value(abi.CallResult) }
-
-// Error object that the client answers with; exists in an answer only.
-func (*Question) Error() Value { return value(abi.CallError) }
-
-// Selected returns the value at pointer i of the option Pointers: of the params of a
-// question, of the result of an answer.
-func (*Question) Selected(i int) Value { return selected(i) }
-
-// Patch replaces the value of the answer behind a JSON pointer.
-func (*Question) Patch(pointer string, value JSON) {
-	add(abi.OpPatchResult, &arg{pointer: pointer, raw: string(value)})
-}

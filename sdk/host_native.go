@@ -7,8 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"regexp"
-	"strconv"
 
 	"github.com/weir-edge/weir/sdk/abi"
 )
@@ -43,9 +41,7 @@ func (n *Native) Init(record []byte) []byte {
 		for hook, handlers := range guest.handlers {
 			registered[hook] = len(handlers)
 		}
-		compiledFirst = len(compiled)
 	}
-	compiled = compiled[:compiledFirst]
 	for hook := range guest.handlers {
 		guest.handlers[hook] = guest.handlers[hook][:registered[hook]]
 	}
@@ -53,21 +49,13 @@ func (n *Native) Init(record []byte) []byte {
 	return initialize(record)
 }
 
-// compiled are the patterns by their handles. Those of before the first Init stay.
-var (
-	compiled      []*regexp.Regexp
-	compiledFirst int
-	asked         bool // a hook is
-)
-
 // registered is how many functions each hook had before the first Init.
 var registered *[abi.Hooks]int
 
 // Ask is weir_<hook>. The record is zeroed; the result is valid until the next
 // call.
 func (n *Native) Ask(hook abi.Hook, record []byte) []byte {
-	native, asked = n, true
-	defer func() { asked = false }()
+	native = n
 	out := dispatch(hook, record)
 	clear(record)
 	return out
@@ -262,67 +250,4 @@ func hostMetric(name string, kind int, delta int64) int32 {
 	}
 	native.Counts[name] = delta
 	return 0
-}
-
-func hostPattern(text string) int32 {
-	switch {
-	case asked:
-		return abi.ErrDenied
-	case len(text) > 1<<10 || len(compiled) == 64:
-		return abi.ErrLimit
-	}
-	re, err := regexp.Compile(text)
-	if err != nil {
-		hostLog(abi.LevelError, "pattern "+strconv.Quote(text)+": "+err.Error())
-		return abi.ErrArgument
-	}
-	compiled = append(compiled, re)
-	return int32(len(compiled) - 1)
-}
-
-// patternOf returns a pattern by its handle, nil where there is none.
-func patternOf(handle int32) *regexp.Regexp {
-	if handle < 0 || int(handle) >= len(compiled) {
-		return nil
-	}
-	return compiled[handle]
-}
-
-func hostMatch(handle int32, text string) int32 {
-	re := patternOf(handle)
-	switch {
-	case re == nil:
-		return abi.ErrArgument
-	case re.MatchString(text):
-		return 1
-	}
-	return 0
-}
-
-func hostFind(handle int32, text string, out []byte) int64 {
-	re := patternOf(handle)
-	if re == nil {
-		return abi.ErrArgument
-	}
-	all := re.FindAllStringIndex(text, -1)
-	for i, at := range all[:min(len(all), len(out)/8)] {
-		binary.LittleEndian.PutUint32(out[8*i:], uint32(at[0]))
-		binary.LittleEndian.PutUint32(out[8*i+4:], uint32(at[1]))
-	}
-	return int64(len(all))
-}
-
-func hostReplace(handle int32, text, with string, out []byte) int64 {
-	re := patternOf(handle)
-	switch {
-	case re == nil:
-		return abi.ErrArgument
-	case !re.MatchString(text):
-		return abi.ErrNotFound
-	}
-	replaced := re.ReplaceAllLiteralString(text, with)
-	if len(replaced) <= len(out) {
-		copy(out, replaced)
-	}
-	return int64(len(replaced))
 }

@@ -52,18 +52,6 @@ func importAnswer(out unsafe.Pointer, room uint32) int64
 //go:wasmimport weir_v1 emit
 func importEmit(name unsafe.Pointer, nameN uint32, p unsafe.Pointer, n uint32) int32
 
-//go:wasmimport weir_v1 pattern
-func importPattern(p unsafe.Pointer, n uint32) int32
-
-//go:wasmimport weir_v1 match
-func importMatch(handle int32, p unsafe.Pointer, n uint32) int32
-
-//go:wasmimport weir_v1 find
-func importFind(handle int32, p unsafe.Pointer, n uint32, out unsafe.Pointer, room uint32) int64
-
-//go:wasmimport weir_v1 replace
-func importReplace(handle int32, p unsafe.Pointer, n uint32, with unsafe.Pointer, withN uint32, out unsafe.Pointer, room uint32) int64
-
 func ptr(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 func str(s string) unsafe.Pointer { return unsafe.Pointer(unsafe.StringData(s)) }
 
@@ -99,14 +87,4 @@ func hostTool(record, out []byte) int64 {
 func hostAnswer(out []byte) int64 { return importAnswer(ptr(out), uint32(len(out))) }
 func hostEmit(name, data string) int32 {
 	return importEmit(str(name), uint32(len(name)), str(data), uint32(len(data)))
-}
-func hostPattern(text string) int32 { return importPattern(str(text), uint32(len(text))) }
-func hostMatch(handle int32, text string) int32 {
-	return importMatch(handle, str(text), uint32(len(text)))
-}
-func hostFind(handle int32, text string, out []byte) int64 {
-	return importFind(handle, str(text), uint32(len(text)), ptr(out), uint32(len(out)))
-}
-func hostReplace(handle int32, text, with string, out []byte) int64 {
-	return importReplace(handle, str(text), uint32(len(text)), str(with), uint32(len(with)), ptr(out), uint32(len(out)))
 }

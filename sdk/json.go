@@ -305,14 +305,14 @@ func delimiter(c byte) bool {
 
 // unescape appends the text of a string's body.
 func unescape(to, body []byte) []byte {
-	for i := 0; ; i++ {
-		n := bytes.IndexByte(body[i:], '\\')
-		if n < 0 || i+n+1 == len(body) {
-			return append(to, body[i:]...)
+	for i := 0; i < len(body); i++ {
+		c := body[i]
+		if c != '\\' || i+1 == len(body) {
+			to = append(to, c)
+			continue
 		}
-		to = append(to, body[i:i+n]...)
-		i += n + 1
-		switch c := body[i]; c {
+		i++
+		switch c = body[i]; c {
 		case 'b':
 			to = append(to, '\b')
 		case 'f':
@@ -337,6 +337,7 @@ func unescape(to, body []byte) []byte {
 			to = append(to, c)
 		}
 	}
+	return to
 }
 
 func hex4(b []byte) (r rune) {
@@ -388,41 +389,22 @@ func ErrorResult(s string) JSON {
 func AppendText(to []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	to = append(to, '"')
-	for {
-		n := plain(s)
-		if to = append(to, s[:n]...); n == len(s) {
-			return append(to, '"')
-		}
-		s = s[n:]
-		switch c := s[0]; {
-		case c >= utf8.RuneSelf:
-			r, size := utf8.DecodeRuneInString(s)
-			to = utf8.AppendRune(to, r)
-			s = s[size:]
-			continue
+	for i := 0; i < len(s); {
+		c := s[i]
+		switch {
+		case c == '"' || c == '\\':
+			to = append(to, '\\', c)
 		case c < ' ':
 			to = append(to, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		case c < utf8.RuneSelf:
+			to = append(to, c)
 		default:
-			to = append(to, '\\', c)
+			r, n := utf8.DecodeRuneInString(s[i:])
+			to = utf8.AppendRune(to, r)
+			i += n
+			continue
 		}
-		s = s[1:]
+		i++
 	}
-}
-
-// plain returns how many bytes a text begins with that stand for themselves in JSON
-// text. It looks at eight of them at a time, which costs a guest a tenth.
-func plain(s string) (n int) {
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	for ; len(s)-n >= 8; n += 8 {
-		b := s[n : n+8]
-		w := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 | uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
-		quote, slash := w^'"'*ones, w^'\\'*ones
-		if (w|(w-' '*ones)&^w|(quote-ones)&^quote|(slash-ones)&^slash)&high != 0 {
-			break
-		}
-	}
-	for n < len(s) && s[n] >= ' ' && s[n] < utf8.RuneSelf && s[n] != '"' && s[n] != '\\' {
-		n++
-	}
-	return n
+	return append(to, '"')
 }

@@ -24,21 +24,19 @@ type (
 	HeaderEdits struct{}
 	// ArgumentEdits change what a tool is called with.
 	ArgumentEdits struct{}
-	// ParamsEdits change what is told or asked.
-	ParamsEdits struct{}
 	// ResultEdits change a result.
 	ResultEdits struct{}
 	// Attributes are what the guest says of the client: policies read them as
 	// principal.attr_NAME, and later filters see them.
 	Attributes struct{}
-	// LogFields are notes in the audit record of the message.
+	// LogFields are noted in the record of the message.
 	LogFields struct{}
 	// Assertion says who a client is.
 	Assertion struct{}
 )
 
-// Deny refuses the message, with a text that whoever sent it sees: the client, or of a
-// question the server. Functions after this one are not asked.
+// Deny refuses the message, with a text that the client sees. Functions after
+// this one are not asked.
 func (Refusal) Deny(code Code, text string) { Refusal{}.DenyWith(code, text, "") }
 
 // DenyWith refuses the message with data for the error's object, besides the
@@ -82,20 +80,6 @@ func (ArgumentEdits) SetBackend(name string) {
 	add(abi.OpSetBackend, &arg{name: name})
 }
 
-// Set sets the value of the params behind a JSON pointer.
-func (ParamsEdits) Set(pointer string, value JSON) {
-	add(abi.OpSetArg, &arg{pointer: pointer, raw: string(value)})
-}
-
-// Del removes the value of the params behind a JSON pointer.
-func (ParamsEdits) Del(pointer string) { add(abi.OpDelArg, &arg{pointer: pointer}) }
-
-// Redact puts a text into the place of the value behind a JSON pointer, in the answer
-// to a question as well.
-func (ParamsEdits) Redact(pointer, text string) {
-	add(abi.OpRedact, &arg{pointer: pointer, text: text})
-}
-
 // Patch replaces the value of the result behind a JSON pointer.
 func (ResultEdits) Patch(pointer string, value JSON) {
 	add(abi.OpPatchResult, &arg{pointer: pointer, raw: string(value)})
@@ -113,7 +97,7 @@ func (Attributes) SetAttr(name string, value JSON) {
 	add(abi.OpSetAttr, &arg{name: name, raw: string(value)})
 }
 
-// LogField notes a text under a name, in the audit record of the message.
+// LogField notes a text under a name.
 func (LogFields) LogField(name, text string) {
 	add(abi.OpLogField, &arg{name: name, text: text})
 }

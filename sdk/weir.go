@@ -50,7 +50,7 @@ type handler struct {
 	claimBase                int // where its claims begin, likewise
 	variesBy, inline         uint64
 	cache                    uint64 // milliseconds
-	blocking, hold           bool
+	blocking                 bool
 }
 
 // Tools asks the function only about tools, by the names that clients see,
@@ -65,7 +65,7 @@ func Backends(globs ...string) Option {
 }
 
 // Methods asks the function only about methods that one of the globs matches,
-// such as "resources/*". It is for OnMessage, OnNotification and OnQuestion.
+// such as "resources/*". It is for OnMessage.
 func Methods(globs ...string) Option {
 	return func(h *handler) { h.methods = append(h.methods, globs...) }
 }
@@ -117,12 +117,6 @@ func CacheFor(millis uint64) Option { return func(h *handler) { h.cache = millis
 
 // Blocking says that the function waits for others, with Fetch or CallTool.
 func Blocking() Option { return func(h *handler) { h.blocking = true } }
-
-// Hold keeps what a call tells before its answer, such as progress, until the
-// function has judged the answer: of one that is denied the client hears nothing. It
-// is for OnResult and OnMessage. A question cannot wait: a guest that holds needs
-// OnQuestion, too.
-func Hold() Option { return func(h *handler) { h.hold = true } }
 
 // guest is what is registered.
 var guest struct {
@@ -204,7 +198,7 @@ const most = 64
 func subscription(hook abi.Hook, handlers []*handler) (record []byte, wrong string) {
 	var tools, backends, methods, headers, pointers, claims []string
 	var fields, varies, inline, cache uint64
-	blocking, hold := false, false
+	blocking := false
 	allTools, allBackends, allMethods, allFields := false, false, false, false
 	for i, h := range handlers {
 		allTools = allTools || len(h.tools) == 0
@@ -223,7 +217,7 @@ func subscription(hook abi.Hook, handlers []*handler) (record []byte, wrong stri
 			fields |= 1 << (f & 63)
 		}
 		varies = max(varies, h.variesBy)
-		blocking, hold = blocking || h.blocking, hold || h.hold
+		blocking = blocking || h.blocking
 		if i == 0 || h.cache < cache {
 			cache = h.cache
 		}
@@ -283,9 +277,6 @@ func subscription(hook abi.Hook, handlers []*handler) (record []byte, wrong stri
 	if blocking {
 		record = abi.AppendUint(record, abi.SubBlocking, 1)
 	}
-	if hold {
-		record = abi.AppendUint(record, abi.SubHold, 1)
-	}
 	return record, ""
 }
 
@@ -312,7 +303,6 @@ var call struct {
 	field    [abi.CallEvent + 1]span // by number; the last of those that are repeated
 	now      uint64
 	status   uint64
-	from     uint64
 	selected []span
 	base     int // where the pointers of the present function begin
 	pointers int // how many it has
@@ -327,7 +317,7 @@ var call struct {
 // The record is the host's to zero.
 func dispatch(hook abi.Hook, record []byte) []byte {
 	c := &call
-	c.record, c.now, c.status, c.from, c.refused = record, 0, 0, 0, false
+	c.record, c.now, c.status, c.refused = record, 0, 0, false
 	c.selected, c.out = c.selected[:0], c.out[:0]
 	split(record)
 	for _, h := range guest.handlers[hook] {
@@ -377,8 +367,6 @@ func split(b []byte) {
 			c.now = r.number
 		case f == abi.CallStatus:
 			c.status = r.number
-		case f == abi.CallFrom:
-			c.from = r.number
 		case f == abi.CallSelected:
 			c.selected = append(c.selected, span{uint32(r.from), uint32(r.to)})
 		case f < len(c.field):

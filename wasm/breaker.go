@@ -25,20 +25,11 @@ const (
 type Sender struct {
 	Identity *edge.Identity // nil where nobody is asked who they are
 	Address  string         // that the message came from
-	Backend  string         // that sent it to this client; "" for what the client itself sent
 }
 
 func (s Sender) nobody() bool { return s == Sender{} }
 
-// key tells senders apart. What a backend sends to a client is not the fault of
-// the client, nor concerns what the backend sends to others.
-func (s Sender) key() string {
-	who := edge.Holder(s.Identity, s.Address)
-	if s.Backend != "" {
-		return who + "\x00" + s.Backend
-	}
-	return who
-}
+func (s Sender) key() string { return edge.Holder(s.Identity, s.Address) }
 
 // breaker notices senders on whose messages a guest fails again and again. What
 // one sender causes does not concern another.

@@ -30,11 +30,3 @@ func (g *Guest) Memory() uint64 {
 	}
 	return most
 }
-
-// Defaults returns limits with what guests of the module get where they say nothing.
-// The error is that of Open for limits that are not possible.
-func (m *Module) Defaults(l Limits) (Limits, error) {
-	b := Binding{Limits: l}
-	err := b.fill(m.hasInit && m.imports(wasiModule))
-	return b.Limits, err
-}

@@ -10,10 +10,6 @@
 // a compiled module to a configuration and to grants, and answers calls from a
 // bounded pool of instances (guest.go, pool.go, instance.go).
 //
-// One module is no filter: the edge's own interpreter of scripts, which is known by its
-// digest and imports functions that no filter can (script.go). It runs in the same host,
-// each run in an instance that is as it was after the warm runs (interpreter.go).
-//
 // Nothing that a module does ends the process, holds up the garbage collector
 // or outlives its instance. A module that cannot be decoded, metered or linked
 // is refused with the section and the reason.

@@ -87,7 +87,8 @@ type Guest struct {
 	binding  Binding
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
-	image    *image // nil when instances cannot be copied
+	image    *image          // nil when instances cannot be copied
+	how      *Interpretation // of an interpreter; nil for a filter
 	opened   time.Time
 	asked    []Subscription
 	version  uint32 // of the ABI that it is made for
@@ -96,7 +97,6 @@ type Guest struct {
 
 	pool     *pool
 	sessions *sessions // nil unless PerSession
-	patterns patterns
 	maker    maker
 	breaker  breaker
 	counts   counts
@@ -106,8 +106,6 @@ type Guest struct {
 	closed atomic.Bool
 	idle   chan struct{}
 	once   sync.Once
-
-	how *Interpretation // of an interpreter; nil for a filter
 }
 
 func (b *Binding) fill(goModule bool) error {
@@ -288,7 +286,7 @@ func (g *Guest) free() {
 		_ = g.runtime.Close(ctx)
 	}
 	if g.image != nil {
-		g.image.snapshot.Close()
+		g.image.snapshot.close()
 	}
 }
 

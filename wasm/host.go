@@ -72,10 +72,6 @@ func hostFunctions() []hostFunction {
 		{name: "http_call", params: vI32 + vI32 + vI32 + vI32, results: vI64, grant: abi.GrantHTTP, call: hostFetch},
 		{name: "call_tool", params: vI32 + vI32 + vI32 + vI32, results: vI64, grant: abi.GrantTools, call: hostTool},
 		{name: "answer", params: vI32 + vI32, results: vI64, call: hostAnswer},
-		{name: "pattern", params: vI32 + vI32, results: vI32, call: hostPattern},
-		{name: "match", params: vI32 + vI32 + vI32, results: vI32, call: hostMatch},
-		{name: "find", params: vI32 + vI32 + vI32 + vI32 + vI32, results: vI64, call: hostFind},
-		{name: "replace", params: vI32 + vI32 + vI32 + vI32 + vI32 + vI32 + vI32, results: vI64, call: hostReplace},
 		{name: "emit", params: vI32 + vI32 + vI32 + vI32, results: vI32, grant: abi.GrantEvents, call: hostEmit},
 	}
 	for i := range v1 {

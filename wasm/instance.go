@@ -12,8 +12,6 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/weir-edge/weir/sdk/abi"
-	"github.com/weir-edge/weir/wasm/linear"
-	"github.com/weir-edge/weir/wasm/pattern"
 )
 
 // slice is the fuel between two yields: some 50 to 100 µs of work.
@@ -32,7 +30,7 @@ type instance struct {
 	ctx    *instanceContext
 	module api.Module
 	memory api.Memory
-	linear *linear.Memory
+	linear *linear
 
 	fuel, depth, dirty api.MutableGlobal
 	mutable            []api.MutableGlobal
@@ -61,10 +59,6 @@ type instance struct {
 	waitedFor time.Duration // for them
 	answer    []byte        // the last of theirs; nil for none
 
-	compiled []*pattern.Pattern // by handle
-	searcher *pattern.Searcher  // nil before the first search
-	searched bool               // in the call under way
-
 	runScript api.Function // of an interpreter
 	script    *ScriptHost  // of its run under way; nil for none
 }
@@ -72,10 +66,9 @@ type instance struct {
 // image is what an instance was like after it was initialized: all that a
 // reset restores and that a new instance starts from.
 type image struct {
-	snapshot       *linear.Snapshot
+	snapshot       *snapshot
 	globals        []uint64
 	bufPtr, bufCap uint32
-	compiled       []*pattern.Pattern
 }
 
 // instanceContext carries an instance through the engine to host functions.
@@ -104,7 +97,7 @@ func (g *Guest) newInstance(ctx context.Context) (in *instance, result []byte, e
 	in.ctx = &instanceContext{context.Background(), in}
 	var failed error
 	allocate := experimental.MemoryAllocatorFunc(func(_, _ uint64) experimental.LinearMemory {
-		l, err := linear.New(g.binding.Limits.Memory)
+		l, err := newLinear(g.binding.Limits.Memory)
 		if err != nil {
 			failed = err
 			panic(err)
@@ -134,7 +127,7 @@ func (g *Guest) newInstance(ctx context.Context) (in *instance, result []byte, e
 	switch {
 	case g.image != nil:
 		if g.module.interpreter {
-			in.linear.Provide(g.image.snapshot.Size())
+			in.linear.provide(g.image.snapshot.size)
 		}
 		err = in.become(g.image)
 	case g.module.interpreter:
@@ -167,12 +160,12 @@ func (in *instance) global(name string) api.MutableGlobal {
 // become takes over an image.
 func (in *instance) become(m *image) error {
 	now := int(in.memory.Size())
-	if grow := m.snapshot.Size() - now; grow > 0 {
+	if grow := m.snapshot.size - now; grow > 0 {
 		if _, ok := in.memory.Grow(uint32(grow / pageSize)); !ok {
-			return fmt.Errorf("guest %q: memory of %d bytes is not to be had", in.guest.binding.Name, m.snapshot.Size())
+			return fmt.Errorf("guest %q: memory of %d bytes is not to be had", in.guest.binding.Name, m.snapshot.size)
 		}
 	}
-	in.base, in.compiled = m, m.compiled
+	in.base = m
 	if !in.reset() {
 		return fmt.Errorf("guest %q: a copy of the first instance cannot be made", in.guest.binding.Name)
 	}
@@ -183,10 +176,10 @@ func (in *instance) become(m *image) error {
 // that cannot be done: the memory grew, or tables changed or segments were
 // dropped.
 func (in *instance) reset() bool {
-	if int(in.memory.Size()) != in.base.snapshot.Size() || in.dirty.Get() != 0 {
+	if int(in.memory.Size()) != in.base.snapshot.size || in.dirty.Get() != 0 {
 		return false
 	}
-	if in.base.snapshot.Restore(in.linear) != nil {
+	if in.base.snapshot.restore(in.linear) != nil {
 		return false
 	}
 	for i, g := range in.mutable {
@@ -265,16 +258,16 @@ func (in *instance) initialize(ctx context.Context) ([]byte, error) {
 	// in this one.
 	in.copyable = in.dirty.Get() == 0
 	in.dirty.Set(0)
-	return result, in.capture(linear.NewSnapshot)
+	return result, in.capture(newSnapshot)
 }
 
-func (in *instance) capture(take func(memory []byte) (*linear.Snapshot, error)) error {
+func (in *instance) capture(take func(memory []byte) (*snapshot, error)) error {
 	whole, _ := in.memory.Read(0, in.memory.Size())
 	s, err := take(whole)
 	if err != nil {
 		return fmt.Errorf("guest %q: %w", in.guest.binding.Name, err)
 	}
-	in.base = &image{snapshot: s, bufPtr: in.bufPtr, bufCap: in.bufCap, compiled: in.compiled}
+	in.base = &image{snapshot: s, bufPtr: in.bufPtr, bufCap: in.bufCap}
 	for _, g := range in.mutable {
 		in.base.globals = append(in.base.globals, g.Get())
 	}
@@ -288,7 +281,7 @@ func (in *instance) capture(take func(memory []byte) (*linear.Snapshot, error)) 
 func (in *instance) close() {
 	_ = in.module.Close(context.Background()) // gives the memory back; it only fails in the file systems of WASI
 	if in.own && in.base != nil {
-		in.base.snapshot.Close()
+		in.base.snapshot.close()
 	}
 }
 
@@ -357,7 +350,7 @@ func (in *instance) begin(ctx context.Context, timeout time.Duration, fuel int64
 	in.budget, in.given = fuel-first, first
 	in.fuel.Set(uint64(first))
 	in.first, in.tail, in.left = in.first[:0], in.tail[:0], 0
-	in.linear.Refused, in.searched = false, false
+	in.linear.refused = false
 }
 
 // used is the fuel that the call has used.
@@ -370,7 +363,7 @@ func (in *instance) run(ctx context.Context, hook abi.Hook, record, out []byte) 
 	in.hook = hook
 	again := in.guest.binding.Isolation == PerRequest
 	if again {
-		in.linear.Before()
+		in.linear.before()
 	}
 	err := in.put(record)
 	if err == nil {
@@ -379,7 +372,7 @@ func (in *instance) run(ctx context.Context, hook abi.Hook, record, out []byte) 
 	}
 	in.clock.stop()
 	if again {
-		in.linear.After()
+		in.linear.after()
 	}
 	if err != nil {
 		return nil, err
@@ -431,15 +424,6 @@ func (in *instance) yield(left, depth int64) uint64 {
 // spend charges fuel for the work of a host function.
 func (in *instance) spend(n uint64) { in.fuel.Set(uint64(int64(in.fuel.Get()) - int64(n))) }
 
-// pay charges fuel as spend does, and ends the call where fuel or time is used up.
-// It is for work that is paid for before it is long.
-func (in *instance) pay(n int64) {
-	left := int64(in.fuel.Get()) - n
-	if in.fuel.Set(uint64(left)); left < 0 {
-		in.fuel.Set(in.yield(left, 0))
-	}
-}
-
 // end ends the call of the guest from within a host function.
 func (in *instance) end(why error) {
 	in.failed = why
@@ -484,12 +468,12 @@ func (in *instance) failure(hook abi.Hook, err error) *Failure {
 		f.Detail = fmt.Sprintf("%s of a processor used, with %d fuel", in.clock.limit, in.used())
 	case in.failed == errCanceled:
 		f.Reason = Canceled
-	case errors.Is(err, errABI), errors.Is(err, errNoRoom), errors.Is(err, errOtherPattern):
+	case errors.Is(err, errABI), errors.Is(err, errNoRoom):
 		f.Reason = Broken
 		f.Detail, _, _ = strings.Cut(err.Error(), " (recovered")
 	default:
 		f.Reason = Trap
-		if in.linear.Refused {
+		if in.linear.refused {
 			f.Reason = Memory
 		}
 		text, _, _ := strings.Cut(err.Error(), "\n")

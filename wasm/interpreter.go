@@ -1,7 +1,6 @@
 package wasm
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/sdk/abi"
-	"github.com/weir-edge/weir/wasm/linear"
 )
 
 // Interpretation says how an interpreter is kept.
@@ -152,7 +150,7 @@ func (in *instance) warmUp(ctx context.Context) error {
 	if in.dirty.Get() != 0 {
 		return errors.New("interpreter: it changes tables, which cannot be copied")
 	}
-	return in.capture(linear.NewCopy)
+	return in.capture(newCopy)
 }
 
 // interpret does one run.
@@ -201,9 +199,9 @@ func (p *Interpreter) Run(ctx context.Context, r *ScriptRun) (out []byte, used U
 	}
 	g.grow()
 	// 2. The run.
-	in.linear.Most = g.binding.Limits.Memory
+	in.linear.most = g.binding.Limits.Memory
 	if r.Memory > 0 {
-		in.linear.Most = min(in.linear.Most, r.Memory)
+		in.linear.most = min(in.linear.most, r.Memory)
 	}
 	out, err = in.interpret(ctx, r, r.CPU)
 	used = Used{CPU: in.clock.used, Fuel: in.used(), Memory: int64(in.memory.Size())}
@@ -278,32 +276,6 @@ func (p *Interpreter) trimmed() {
 		}
 		g.pool.drop(in)
 	}
-}
-
-// Differs says in what an idle instance is not as its image, "" for nothing. It looks at
-// all of them, at every byte, and is for tests of what one run leaves to the next.
-func (p *Interpreter) Differs() (what string) {
-	g := p.guest
-	var all []*instance
-	for in := g.pool.take(); in != nil; in = g.pool.take() {
-		all = append(all, in)
-	}
-	for _, in := range all {
-		memory, _ := in.memory.Read(0, in.memory.Size())
-		if !bytes.Equal(memory, g.image.snapshot.Bytes()) {
-			what = "the memory"
-		}
-		for i, global := range in.mutable {
-			if global.Get() != g.image.globals[i] {
-				what = fmt.Sprintf("global %d", i)
-			}
-		}
-		if in.dirty.Get() != 0 {
-			what = "a table"
-		}
-		g.pool.put(in)
-	}
-	return what
 }
 
 // Stats are figures of the interpreter's instances: of hooks and messages it has none.

@@ -122,7 +122,7 @@ func settled(t *testing.T, p *Interpreter) {
 func TestX34Reset(t *testing.T) {
 	p := openInterpreter(t)
 	p.guest.pool.mu.Lock()
-	want := bytes.Clone(p.guest.image.snapshot.Bytes())
+	want := bytes.Clone(p.guest.image.snapshot.bytes)
 	globals := slices.Clone(p.guest.image.globals)
 	p.guest.pool.mu.Unlock()
 	for i, input := range []string{"secret-1", "p-secret", "t-secret", "g-secret", "u-secret", "x", "l-secret", "secret-2"} {
@@ -139,9 +139,6 @@ func TestX34Reset(t *testing.T) {
 			}
 		}
 		settled(t, p)
-		if what := p.Differs(); what != "" {
-			t.Errorf("after %q %s differs", input, what)
-		}
 		for _, in := range p.all() {
 			memory, _ := in.memory.Read(0, in.memory.Size())
 			if !bytes.Equal(memory, want) {
@@ -157,12 +154,6 @@ func TestX34Reset(t *testing.T) {
 			}
 			p.guest.pool.put(in)
 		}
-	}
-	in := p.guest.pool.take() // what Differs would have found
-	in.memory.WriteByte(stateAt+9, 1)
-	p.guest.pool.put(in)
-	if what := p.Differs(); what != "the memory" {
-		t.Errorf("of a byte that changed it says %q", what)
 	}
 	if s := p.Stats(); s.Changed != 2 || s.Retired[Trap] != 1 || s.Retired[Deadline] != 1 {
 		t.Errorf("instances retired: %d changed, %v", s.Changed, s.Retired)

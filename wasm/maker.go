@@ -78,7 +78,7 @@ func (g *Guest) short() bool {
 	if g.sessions != nil {
 		ready = g.pool.idle()
 	}
-	if ready >= g.binding.Limits.Prewarm && (g.sessions != nil || g.pool.waiting.Load() == 0) && !(g.how != nil && g.pool.idle() == 0) {
+	if ready >= g.binding.Limits.Prewarm && (g.sessions != nil || g.pool.waiting.Load() == 0) && !(g.module.interpreter && g.pool.idle() == 0) {
 		return false
 	}
 	may, _ := g.maker.may()

@@ -32,7 +32,6 @@ type Subscription struct {
 
 	Cache    time.Duration // for which an answer of outgoing_auth holds; 0 for asking each time
 	Blocking bool          // it calls http_call or call_tool there
-	Hold     bool          // what precedes an answer waits for what it says of that
 
 	Claims []string // JSON pointers into the verified claims, of on_call_request and outgoing_auth
 }
@@ -126,8 +125,6 @@ func subscription(record []byte) (Subscription, error) {
 			s.Cache = time.Duration(min(r.Uint, uint64(maxCache/time.Millisecond))) * time.Millisecond
 		case abi.SubBlocking:
 			s.Blocking = r.Uint != 0
-		case abi.SubHold:
-			s.Hold = r.Uint != 0
 		}
 		if list != nil {
 			text := string(r.Data)
@@ -150,8 +147,6 @@ func subscription(record []byte) (Subscription, error) {
 		return s, fmt.Errorf("it names no hook")
 	case s.Blocking && !s.Hook.MayBlock():
 		return s, fmt.Errorf("%v is no hook at which anything may be waited for", s.Hook)
-	case s.Hold && s.Hook != abi.OnCallResponse && s.Hook != abi.OnMessage:
-		return s, fmt.Errorf("%v is not asked about answers: hold in on_call_response or on_message", s.Hook)
 	case len(s.Claims) > 0 && s.Hook != abi.OnCallRequest && s.Hook != abi.OutgoingAuth:
 		return s, fmt.Errorf("%v is told no claims: ask for them in on_call_request or outgoing_auth", s.Hook)
 	case s.Cache > 0 && s.Hook != abi.OutgoingAuth:

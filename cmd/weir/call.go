@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/client"
-	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/cmd/weir/words"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
@@ -176,7 +176,7 @@ func (a *app) showResult(cmd *cobra.Command, tool string, result []byte, asJSON 
 			fmt.Fprintln(a.err, a.paint(a.err, wrong, fmt.Sprintf("%s: the tool %q reports a failure:", cmd.CommandPath(), tool)))
 			out = a.err
 		}
-		text := show.Result(result)
+		text := readable(result)
 		if terminal(out) {
 			text = edge.Clean(text)
 		}
@@ -188,4 +188,65 @@ func (a *app) showResult(cmd *cobra.Command, tool string, result []byte, asJSON 
 		return &saidError{exitTool}
 	}
 	return nil
+}
+
+// readable writes a result as text.
+func readable(result []byte) string {
+	var b strings.Builder
+	structured := mcp.Lookup(result, "structuredContent")
+	for _, content := range mcp.Elements(mcp.Lookup(result, "content")) {
+		// Servers repeat structured content as text for older clients.
+		if said := mcp.String(mcp.Lookup(content, "text")); structured == nil || !sameJSON([]byte(said), structured) {
+			b.WriteString(line(contentText(content)))
+		}
+	}
+	if structured != nil {
+		b.WriteString(line(indented(structured)))
+	}
+	return b.String()
+}
+
+// line is a text with a line end.
+func line(s string) string {
+	if strings.HasSuffix(s, "\n") {
+		return s
+	}
+	return s + "\n"
+}
+
+// contentText writes one content of a result or a message.
+func contentText(content []byte) string {
+	text := func(path ...string) string { return mcp.String(mcp.Lookup(content, path...)) }
+	switch kind := text("type"); kind {
+	case "text":
+		return text("text")
+	case "image", "audio":
+		return fmt.Sprintf("[%s, %s, %d bytes]", kind, text("mimeType"), decodedSize(text("data")))
+	case "resource_link":
+		return strings.TrimSpace(fmt.Sprintf("[resource %s] %s", text("uri"), text("name")))
+	case "resource":
+		if inner := text("resource", "text"); inner != "" {
+			return inner
+		}
+		return fmt.Sprintf("[resource %s, %s]", text("resource", "uri"), text("resource", "mimeType"))
+	}
+	return indented(content)
+}
+
+// decodedSize is how many bytes a text in base64 stands for.
+func decodedSize(data string) int { return len(data)/4*3 - strings.Count(data, "=") }
+
+// indented writes JSON text with two spaces for each level; numbers and the
+// order of names stay.
+func indented(text []byte) string {
+	var b bytes.Buffer
+	if err := json.Indent(&b, text, "", "  "); err != nil {
+		return string(text)
+	}
+	return b.String()
+}
+
+func sameJSON(a, b []byte) bool {
+	var x, y bytes.Buffer
+	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }

@@ -190,10 +190,7 @@ func TestZ22Config(t *testing.T) {
 
 // TestZ36Mistakes holds what plugin test says of fixtures and of what guests
 // answer.
-func TestZ36Mistakes(t *testing.T) { mistakes(t, "plugin", faultyModules()) }
-
-// faultyModules are guests that do what they should not, by their files.
-func faultyModules() map[string]string {
+func TestZ36Mistakes(t *testing.T) {
 	op := func(kind int, fields ...string) []byte {
 		var b []byte
 		for i := 0; i < len(fields); i += 2 {
@@ -213,7 +210,7 @@ func faultyModules() map[string]string {
 	} {
 		given[name+".wasm"] = string(m.Bytes())
 	}
-	return given
+	mistakes(t, "plugin", given)
 }
 
 // TestZ38ModuleIsWatched serves a module that is built anew under the same path,

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 )
@@ -75,20 +74,5 @@ func TestZ23ColourOfEachStream(t *testing.T) {
 	text, err := os.ReadFile(file.Name())
 	if err != nil || !strings.HasPrefix(string(text), "weir call: name a tool") {
 		t.Errorf("%q, %v", text, err)
-	}
-}
-
-// TestMistakesOnATerminal: what mistakes are answered with elsewhere is the same on a
-// terminal, but for colours.
-func TestMistakesOnATerminal(t *testing.T) {
-	if *update {
-		return // the texts are written where there is no terminal
-	}
-	colours := regexp.MustCompile("\x1b\\[[0-9;]*m")
-	for folder, given := range map[string]map[string]string{"plain": nil, "plugin": faultyModules(), "policies": nil, "validate": nil, "words": nil} {
-		mistakesAt(t, folder, given, nil, func(t *testing.T, args []string) (string, int) {
-			text, code := onATerminal(t, args, "TERM=xterm")
-			return colours.ReplaceAllString(text, ""), code
-		})
 	}
 }

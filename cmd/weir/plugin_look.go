@@ -155,9 +155,6 @@ func sees(s plugin.Subscription) string {
 	if s.Blocking {
 		parts = append(parts, "waits for others")
 	}
-	if s.Hold {
-		parts = append(parts, "holds what precedes")
-	}
 	if s.CacheMillis > 0 {
 		parts = append(parts, fmt.Sprintf("kept %v", time.Duration(s.CacheMillis)*time.Millisecond))
 	}

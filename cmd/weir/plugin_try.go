@@ -3,16 +3,12 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weir-edge/weir/cmd/weir/plugin"
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/v1beta1"
-	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/wasm"
 )
 
@@ -71,138 +67,46 @@ The guest of a directory is built first.`,
 }
 
 func (a *app) pluginBenchCommand() *cobra.Command {
-	var fixtures, set string
+	var fixtures string
 	var each time.Duration
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "bench [DIR|MODULE]",
 		Short: "Measure what a guest costs",
 		Long: `Measure what a guest costs: each case of fixtures.yaml is asked again and again,
-and its time (the least of five rounds), fuel, memory, input and output are
-printed, each with its share of the limit of one call. Fuel is the same on every
-machine. The limits are those that a filter has unless it sets others (50 million
-fuel and 5 ms of a processor a call); --limits takes those that yours sets.
-
-Then the case with the longest text of each hook is asked with texts of 1 KiB to
-1,000 KiB: its longest string in the result, the arguments or the event, said
-again and again. Where a limit is met, the size at which it is met first is
-looked for, to a tenth.
-
-In JSON, times are nanoseconds, sizes are bytes, and a share of 1 is all of the
-limit.`,
+and its time (the least of five rounds), fuel and memory are printed. Fuel is the
+same on every machine; a filter's limits (50 million fuel and 5 ms a call, unless
+set otherwise) can be chosen by it.`,
 		Example: `  weir plugin bench
-  weir plugin bench admins-only --time 2s --limits '{timeout: 20ms, memory: 8Mi}'
+  weir plugin bench admins-only --time 2s
   weir plugin bench other.wasm --fixtures cases.yaml --json`,
 		Args: oneDir,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if each <= 0 || each > time.Minute {
 				return usagef("--time: %v: more than 0 and at most 1m", each)
 			}
-			limits, err := limitsOf(set)
-			if err != nil {
-				return err
-			}
 			return a.withModule(cmd.Context(), args, fixtures, func(m *wasm.Module, f *plugin.Fixtures, file string) error {
-				b, err := plugin.Measure(cmd.Context(), m, f, limits, each)
+				figures, err := plugin.Measure(cmd.Context(), m, f, each)
 				if err != nil {
 					return fmt.Errorf("%s: %w", file, err)
 				}
 				if asJSON {
-					text, err := json.Marshal(b)
+					text, err := json.Marshal(figures)
 					if err != nil {
 						return err
 					}
 					return writeJSON(a.out, text)
 				}
-				return a.writeBench(b)
+				rows := [][]string{{"HOOK", "CASE", "INPUT", "TIME", "FUEL", "MEMORY"}}
+				for _, f := range figures {
+					rows = append(rows, []string{f.Hook, edge.Clean(f.Case), size(uint64(f.Bytes)), f.Time.String(), fmt.Sprint(f.Fuel), size(f.Memory)})
+				}
+				return writeTable(a.out, rows)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&fixtures, "fixtures", "", "`FILE` with the cases (default DIR/fixtures.yaml)")
-	cmd.Flags().StringVar(&set, "limits", "", "`LIMITS` of the filter, as its manifest has them under spec.limits")
-	cmd.Flags().DurationVar(&each, "time", 300*time.Millisecond, "about how long each case, and each size, is measured")
+	cmd.Flags().DurationVar(&each, "time", 300*time.Millisecond, "about how long each case is measured")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
-}
-
-// limitsOf reads the limits of a filter as a manifest has them.
-func limitsOf(text string) (wasm.Limits, error) {
-	filter := v1beta1.EdgeFilter{}
-	if err := yaml.UnmarshalStrict([]byte(text), &filter.Spec.Limits); err != nil {
-		return wasm.Limits{}, usagef("--limits: %v", err)
-	}
-	for _, wrong := range filter.Validate() {
-		if strings.HasPrefix(wrong.Field, "spec.limits") {
-			return wasm.Limits{}, usagef("--limits: %v", wrong)
-		}
-	}
-	s := guest.FromObject(&filter, nil, "", nil)
-	if s.Isolation != "" || s.Instances != 0 {
-		return wasm.Limits{}, usagef("--limits: isolation stands in the fixtures, and one instance is measured: leave both out")
-	}
-	return wasm.Limits{Timeout: s.Timeout, Fuel: s.Fuel, Memory: uint64(s.Memory), Output: uint64(s.Output)}, nil
-}
-
-// writeBench prints what a guest costs, for people.
-func (a *app) writeBench(b *plugin.Bench) error {
-	l := &b.Limits
-	fmt.Fprintf(a.out, "The limits of a call: %v of a processor, %d fuel, %s of memory, %s of input, %s of output.\n\n", l.Time, l.Fuel, size(l.Memory), size(l.Input), size(l.Output))
-	costs := func(c *plugin.Cost, s *plugin.Share) []string {
-		return []string{
-			size(c.Input) + share(s.Input), digits(c.Time) + share(s.Time), fmt.Sprint(c.Fuel) + share(s.Fuel), size(c.Memory) + share(s.Memory), size(c.Output) + share(s.Output),
-		}
-	}
-	titles := []string{"INPUT", "TIME", "FUEL", "MEMORY", "OUTPUT"}
-	rows := [][]string{append([]string{"HOOK", "CASE"}, titles...)}
-	for i := range b.Cases {
-		f := &b.Cases[i]
-		rows = append(rows, append([]string{f.Hook, edge.Clean(f.Case)}, costs(&f.Cost, &f.Share)...))
-	}
-	if err := writeTable(a.out, rows); err != nil {
-		return err
-	}
-	for _, s := range b.Sweeps {
-		fmt.Fprintf(a.out, "\n%s, %s, with longer texts:\n", s.Hook, edge.Clean(s.Case))
-		rows := [][]string{append([]string{"TEXT"}, titles...)}
-		for i := range s.Sizes {
-			n := &s.Sizes[i]
-			row := []string{size(uint64(n.Text)), edge.Clean(n.Failed)}
-			if n.Failed == "" {
-				row = append(row[:1], costs(&n.Cost, &n.Share)...)
-			}
-			rows = append(rows, row)
-		}
-		if err := writeTable(a.out, rows); err != nil {
-			return err
-		}
-		if s.Met == "" {
-			fmt.Fprintln(a.out, "No limit is met.")
-		} else {
-			fmt.Fprintf(a.out, "The first limit that is met: %s, at about %s of text.\n", s.Met, size(uint64(s.Text)))
-		}
-	}
-	return nil
-}
-
-// share is how much something is of its limit, for people.
-func share(s float64) string {
-	switch percent := 100 * s; {
-	case percent == 0:
-		return ""
-	case percent < 0.1:
-		return " (<0.1%)"
-	case percent < 10:
-		return fmt.Sprintf(" (%.1f%%)", percent)
-	default:
-		return fmt.Sprintf(" (%.0f%%)", percent)
-	}
-}
-
-// digits is a time to three digits.
-func digits(d time.Duration) string {
-	unit := time.Duration(1)
-	for d/unit >= 1000 {
-		unit *= 10
-	}
-	return d.Round(unit).String()
 }

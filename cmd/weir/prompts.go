@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/client"
-	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 )
@@ -136,11 +135,11 @@ func promptSchema(prompt []byte) []byte {
 func (a *app) showMessages(messages [][]byte) error {
 	var b strings.Builder
 	for _, m := range messages {
-		text := show.Content(mcp.Lookup(m, "content"))
+		text := contentText(mcp.Lookup(m, "content"))
 		if terminal(a.out) {
 			text = edge.Clean(text)
 		}
-		b.WriteString(a.paint(a.out, bold, firstLine(mcp.String(mcp.Lookup(m, "role")))+":") + " " + show.Line(text))
+		b.WriteString(a.paint(a.out, bold, firstLine(mcp.String(mcp.Lookup(m, "role")))+":") + " " + line(text))
 	}
 	_, err := io.WriteString(a.out, b.String())
 	return err

@@ -22,7 +22,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/client"
-	"github.com/weir-edge/weir/cmd/weir/script"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/serve"
@@ -221,8 +220,8 @@ func interrupted(ctx context.Context, err error) error {
 func (a *app) notified(m *mcp.Message) {
 	switch m.Method {
 	case "notifications/progress":
-		if trace := m.Meta(script.Trace); trace.OK() {
-			fmt.Fprintln(a.err, script.Traced(trace.Of(m.Raw)))
+		if trace := m.Meta(traceKey); trace.OK() {
+			fmt.Fprintln(a.err, traced(trace.Of(m.Raw)))
 			return
 		}
 		line := string(m.Get("progress").Of(m.Raw))

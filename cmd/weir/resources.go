@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/client"
-	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 )
@@ -114,7 +113,7 @@ func (a *app) showContents(contents [][]byte, file string) error {
 		if is == nil {
 			text := mcp.String(said)
 			if file == "" && terminal(a.out) {
-				text = show.Line(edge.Clean(text))
+				text = line(edge.Clean(text))
 			}
 			all = append(all, text...)
 			continue

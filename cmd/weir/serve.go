@@ -185,7 +185,7 @@ func greeting(w io.Writer, s serve.Settings, addr string) {
 
 See what it offers, and call a tool:
   %s tools%s%s
-  %s call%s echo text=hello%s
+  %s call%s echo --args '{"text":"hello"}'%s
 
 Or without weir:
   %s
@@ -195,7 +195,7 @@ Or without weir:
 In the configuration of an MCP client:
   {"mcpServers":{"weir":{"type":"http","url":"%s"}}}
 
-Ctrl-C ends it. Serve your own servers with: %s serve http://HOST:PORT/mcp
+Ctrl-C ends it. Serve your own servers with: %s serve -c FILE
 
 `, endpoint, me, at, ca, me, at, ca,
 		ask("server/discover", "", ""),

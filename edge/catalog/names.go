@@ -30,13 +30,10 @@ func fit(name string) string {
 	return shown[:keptName] + "_" + hex.EncodeToString(sum[:4])
 }
 
-// Script is the name of the tool that runs scripts of clients.
-const Script = "execute_tool_script"
-
 // Reserved reports whether a name is one of the edge's own tools: find_tool and
 // call_tool of the optimizer, execute_tool_script of code mode.
 func Reserved(name string) bool {
-	return name == "find_tool" || name == "call_tool" || name == Script
+	return name == "find_tool" || name == "call_tool" || name == "execute_tool_script"
 }
 
 // Whole returns the whole name of a tool, by which workflows, policies and records

@@ -23,7 +23,7 @@ import (
 )
 
 // Name is the name of the tool.
-const Name = catalog.Script
+const Name = "execute_tool_script"
 
 // file is the name of a script in positions.
 const file = "script.star"
@@ -50,8 +50,9 @@ type Spec struct {
 // Options are what the tool works with.
 type Options struct {
 	Spec
-	Process *Process
-	Cache   edge.Cache // of compiled scripts and of what clients see
+	Engine   Engine
+	Compiler *Compiler
+	Cache    edge.Cache // of compiled scripts and of what clients see
 
 	// Catalog returns the catalog for an identity, for calls; see catalog.Book.
 	Catalog func(context.Context, *edge.Identity) (*catalog.Catalog, error)
@@ -136,7 +137,7 @@ func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, call
 	began := time.Now()
 	r := &run{tool: t, x: x, seen: seen, call: call, says: newReporter(x)}
 	t.o.Counters.running.Add(1)
-	out, err := t.o.Process.run(ctx, edge.Holder(x.Identity, x.Head.Remote), &scripting.Run{
+	out, err := t.o.Engine(ctx, edge.Holder(x.Identity, x.Head.Remote), &scripting.Run{
 		Program: p, Data: q.data, Call: r.answer, Progress: r.says.progress,
 		Limits: scripting.Limits{Steps: uint64(t.o.Steps), Parallel: t.o.Parallel, Calls: maxCalls, PerCall: t.o.PerCall},
 	})
@@ -189,7 +190,7 @@ func (t *Tool) program(ctx context.Context, q *request, seen *sight) (*scripting
 	if p, ok := t.o.Cache.Get(key, now).(*scripting.Program); ok {
 		return p, nil
 	}
-	p, err := t.o.Process.compiler.compile(ctx, q.script, scripting.Scope{Tool: seen.function, Near: seen.functions, Data: q.keys})
+	p, err := t.o.Compiler.compile(ctx, q.script, scripting.Scope{Tool: seen.function, Near: seen.functions, Data: q.keys})
 	if err != nil {
 		return nil, err
 	}

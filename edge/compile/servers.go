@@ -14,7 +14,6 @@ import (
 
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/v1beta1"
-	"github.com/weir-edge/weir/filters/authz"
 	"github.com/weir-edge/weir/filters/headers"
 )
 
@@ -80,9 +79,6 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	plan.Store = c.store(o, s, config)
 	plan.Limits = c.limits(o, s, config)
 	plan.CodeMode = codeMode(config)
-	if plan.CodeMode != nil && plan.Authz != nil && !authz.Permits(*plan.Authz, s.Name, catalog.Script) {
-		c.find(Note, o, "spec.config.codeMode", ReasonUnused, "nobody can use it: no policy permits a call of Tool::%q", catalog.Script)
-	}
 	passed := field.NewPath("spec", "passthroughHeaders")
 	if plan.Forward = s.Spec.PassthroughHeaders; plan.Forward == nil {
 		plan.Forward, passed = config.PassthroughHeaders, field.NewPath("spec", "config", "passthroughHeaders")

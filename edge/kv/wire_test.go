@@ -80,15 +80,10 @@ func (w *wire) serve(front net.Conn) {
 	defer front.Close()
 	defer back.Close()
 	w.all.Go(func() {
-		var due time.Time // when the rate allows what was said so far: a timer that is late does not lower it
 		w.pump(front, back, func(n int) {
 			wait := time.Duration(w.delay.Load())
 			if rate := w.rate.Load(); rate > 0 {
-				if now := time.Now(); due.Before(now.Add(-50 * time.Millisecond)) {
-					due = now
-				}
-				due = due.Add(time.Duration(n) * time.Second / time.Duration(rate))
-				wait += time.Until(due)
+				wait += time.Duration(n) * time.Second / time.Duration(rate)
 			}
 			<-time.After(wait)
 		})

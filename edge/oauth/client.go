@@ -228,9 +228,6 @@ func odd(host string) bool {
 	return err == nil || last != "" && strings.Trim(last, "0123456789") == ""
 }
 
-// ErrPlainHTTP is a URL of http where that is not allowed.
-var ErrPlainHTTP = errors.New("its scheme is http, which is not allowed")
-
 // ParseURL reads an absolute URL of https, or of http where that is allowed,
 // with a host and without user information and fragment.
 func ParseURL(text string, allowHTTP bool) (*url.URL, error) {
@@ -244,7 +241,7 @@ func ParseURL(text string, allowHTTP bool) (*url.URL, error) {
 	case u.Scheme != "https" && u.Scheme != "http":
 		return nil, errors.New("its scheme is not https")
 	case u.Scheme == "http" && !allowHTTP:
-		return nil, ErrPlainHTTP
+		return nil, errors.New("its scheme is http, which is not allowed")
 	case u.Opaque != "" || u.Hostname() == "":
 		return nil, errors.New("it has no host")
 	case u.User != nil:

@@ -238,9 +238,6 @@ func (p *parkedCall) await(ctx context.Context, x *edge.Exchange) (*edge.Respons
 	case <-p.wake:
 		p.gather()
 		if r, err := p.inputRequired(x); r != nil || err != nil {
-			if r != nil {
-				x.Parked = func() { p.leave(); p.cancel() }
-			}
 			return r, err
 		}
 		return p.await(ctx, x)

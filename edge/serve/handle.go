@@ -344,9 +344,6 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 	} else {
 		r, err = x.server.chain.Handle(&x.Call, &x.Exchange)
 	}
-	if err != nil && x.Parked != nil {
-		x.Parked() // its client will not hear what it waits for
-	}
 	if err != nil && x.server.gate != nil {
 		err = x.server.gate.StepUp(err)
 	}

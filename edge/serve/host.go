@@ -13,7 +13,7 @@ import (
 func (s *server) host() *session.Host {
 	h := &session.Host{
 		Store: s.store, Backends: s.Backends, Digest: s.digest, Guarded: s.gate != nil,
-		Ask: s.askFor, Level: s.Level, Hear: s.hearFor, Told: s.told,
+		Ask: s.askFor, Level: s.Level, Hear: s.hearFor,
 		Tasks: func() (all []session.Task) {
 			for _, t := range s.Tasks() {
 				all = append(all, session.Task{Server: s.Name, Owner: t.Owner, ID: t.ID, Backend: t.Backend})
@@ -38,38 +38,19 @@ func (s *server) askFor(ctx context.Context, x *edge.Exchange) (_ *edge.Response
 	return s.chain.Handle(ctx, x)
 }
 
-// hearFor begins to listen to the backends for a session of somebody.
-func (s *server) hearFor(ctx context.Context, of *edge.Session, who *edge.Identity, out edge.Client) {
+// hearFor begins to listen to the backends for a session.
+func (s *server) hearFor(ctx context.Context, of *edge.Session, out edge.Client) {
+	if !s.Bare() {
+		out = ofOthers{out}
+	}
 	for _, b := range s.Backends {
-		to := s.beside(ctx, of, who, &edge.Target{Backend: b.Name}, out)
-		if !s.Bare() {
-			to = ofOthers{to}
-		}
 		s.edge.work.Go(func() {
 			defer edge.Contain(s.edge.log, "listener")
-			if err := b.Attend(ctx, of, to); err != nil && ctx.Err() == nil {
+			if err := b.Attend(ctx, of, out); err != nil && ctx.Err() == nil {
 				s.edge.log.Debug("backend is not heard", "backend", b.Name, "error", err)
 			}
 		})
 	}
-}
-
-// told is the way for what the edge itself tells a session of somebody.
-func (s *server) told(of *edge.Session, who *edge.Identity, to edge.Client) edge.Client {
-	return s.beside(context.Background(), of, who, nil, to)
-}
-
-// beside puts the programs of the server before a client outside of its calls.
-func (s *server) beside(ctx context.Context, of *edge.Session, who *edge.Identity, from *edge.Target, to edge.Client) edge.Client {
-	g := s.guest
-	if g == nil || g.Beside == nil {
-		return to
-	}
-	x := &edge.Exchange{Server: s.Name, Era: mcp.Legacy, Session: of, Identity: who, Target: from}
-	if g.SessionStart != nil {
-		x.Head.Attributes = of.Attributes(g.Beginners)
-	}
-	return g.Beside(ctx, x, to)
 }
 
 // ofOthers passes on to a legacy client what belongs to none of its calls, except list

@@ -477,8 +477,7 @@ func TestX35(t *testing.T) {
 // X10 and X32).
 func TestX32(t *testing.T) {
 	t.Parallel()
-	sandboxed() // compiles the interpreter
-	own := sandbox.New(sandbox.Options{Most: 5, MostPerHolder: 2, CacheDir: machineCode()})
+	own := sandbox.New(sandbox.Options{Most: 5, MostPerHolder: 2})
 	defer own.Close()
 	if err := own.Ready(t.Context()); err != nil {
 		t.Fatal(err)
@@ -543,12 +542,11 @@ func TestX32(t *testing.T) {
 // the settings of the process.
 func TestScriptSettings(t *testing.T) {
 	t.Parallel()
-	sandboxed() // compiles the interpreter
 	back := edgetest.NewServer(t, edgetest.Modern)
 	offersTools(back, tool{"slow", "", nil, 0})
 	back.Always("tools/call", func(c *edgetest.Call) { <-c.Gone() })
 	e := edgetest.Start(t, edgetest.Manifest(back, codeMode("stepLimit: 1000000000")), edgetest.Settings(func(s *serve.Settings) {
-		s.ScriptCPU, s.ScriptTimeout, s.ScriptMemory, s.FilterCache = 200*time.Millisecond, 3*time.Second, 20<<20, machineCode()
+		s.ScriptCPU, s.ScriptTimeout, s.ScriptMemory = 200*time.Millisecond, 3*time.Second, 20<<20
 	}))
 	c := (&front{Edge: e}).callerOf(t, edgetest.Modern, "")
 	edgetest.Until(t, "the interpreter", func() bool {

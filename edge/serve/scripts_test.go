@@ -393,18 +393,8 @@ func (e *countingEngine) Run(ctx context.Context, holder string, r *scripting.Ru
 // it takes seconds to compile.
 func engine() edgetest.Option { return engineOf(sandboxed().Run) }
 
-// machineCode is a directory for the interpreter once it is compiled, so that the tests with a
-// sandbox of their own do not compile it again. It is removed in the end.
-var machineCode = sync.OnceValue(func() string {
-	dir, err := os.MkdirTemp("", "weir-scripts-")
-	if err != nil {
-		panic(err)
-	}
-	return dir
-})
-
 var sandboxed = sync.OnceValue(func() *sandbox.Engine {
-	e := sandbox.New(sandbox.Options{MostPerHolder: 32, CacheDir: machineCode()})
+	e := sandbox.New(sandbox.Options{MostPerHolder: 32})
 	_ = e.Ready(context.Background()) // who runs a script is told why it is not; and nothing of it goes on when the tests end
 	return e
 })

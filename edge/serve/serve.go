@@ -104,7 +104,7 @@ type world struct {
 	limits   kept[*ratelimit.Part]
 	scripts  kept[*codemode.Counters]
 
-	scripting codemode.Process // runs scripts of clients
+	engine scripts // that runs scripts of clients
 }
 
 // Option changes how an edge is made.
@@ -231,7 +231,7 @@ func (e *Edge) abandon() error {
 	if e.admin != nil {
 		e.admin.door.Abandon()
 	}
-	e.world.scripting.Close()
+	e.world.engine.close()
 	e.world.memory.Close()
 	e.world.cache.Close()
 	e.world.http.CloseIdleConnections()
@@ -383,7 +383,7 @@ func (e *Edge) close() {
 	defer e.reloads.mu.Unlock()
 	e.reloads.over = true
 	e.live.Load().close()
-	e.world.scripting.Close()
+	e.world.engine.close()
 	e.sessions.CloseMail()
 	if err := e.world.guests.Close(); err != nil {
 		e.log.Warn("the cache of filters cannot be closed", "error", err)

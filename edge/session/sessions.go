@@ -67,13 +67,8 @@ type Host struct {
 	// Level sets the log level of a session at the backends.
 	Level func(ctx context.Context, s *edge.Session, level string)
 
-	// Hear begins to listen to the backends for a session of somebody, until the context
-	// ends.
-	Hear func(context.Context, *edge.Session, *edge.Identity, edge.Client)
-
-	// Told is the way for what the edge itself tells a session of somebody: to, through
-	// the programs that are asked about it.
-	Told func(s *edge.Session, who *edge.Identity, to edge.Client) edge.Client
+	// Hear begins to listen to the backends for a session, until the context ends.
+	Hear func(context.Context, *edge.Session, edge.Client)
 
 	// End tells programs that a session has ended; nil if none wants to know.
 	End func(*edge.Session)

@@ -399,16 +399,8 @@ func (s *Session) hear() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.hearing = cancel
 	if host := s.of.o.Servers()[s.Server]; host != nil {
-		host.Hear(ctx, &s.Session, s.opener(), newest{s})
+		host.Hear(ctx, &s.Session, newest{s})
 	}
-}
-
-// opener is who opened the newest stream; nil where nobody asks. s.mu is held.
-func (s *Session) opener() *edge.Identity {
-	if len(s.streams) == 0 {
-		return nil
-	}
-	return s.streams[len(s.streams)-1].Who
 }
 
 // HearAgain listens to the backends again, if the session listens.

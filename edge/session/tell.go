@@ -19,15 +19,11 @@ func (ss *Sessions) Tell(s *Session, c catalog.Changes) {
 		return
 	}
 	s.telling = true
-	var to edge.Client = newest{s}
-	if host := ss.o.Servers()[s.Server]; host != nil {
-		to = host.Told(&s.Session, s.opener(), to)
-	}
 	go func() {
 		defer edge.Contain(ss.o.Log, "tell")
 		for c, more := s.takeDue(); more; c, more = s.takeDue() {
 			for _, n := range c.Notices() {
-				_ = to.Send(n) // one that is gone asks when it is back
+				_ = newest{s}.Send(n) // one that is gone asks when it is back
 			}
 		}
 	}()

@@ -45,7 +45,7 @@ func (p Plain) Manifest() []byte {
 		line("spec:\n  groupRef: {name: %s}\n  remoteUrl: %s", word(p.Name), strconv.Quote(k.URL))
 		if u, err := url.Parse(k.URL); err == nil {
 			line("  transport: %s", transportOf(u))
-			if Private(u.Hostname()) {
+			if private(u.Hostname()) {
 				line("  allowPrivateEndpoint: true # it is at an address that only this network knows")
 			}
 		}
@@ -60,12 +60,6 @@ func (p Plain) Manifest() []byte {
 	if p.Issuer != "" {
 		document("# Who issues the tokens that clients bring.", "MCPOIDCConfig", p.Name)
 		line("spec:\n  type: inline\n  inline:\n    issuer: %s", strconv.Quote(p.Issuer))
-		if u, err := url.Parse(p.Issuer); err == nil && Private(u.Hostname()) {
-			line("    jwksAllowPrivateIP: true # its keys are at an address that only this network knows")
-			if u.Scheme == "http" {
-				line("    insecureAllowHTTP: true # whoever listens in on this network sees tokens: for trying out")
-			}
-		}
 	}
 	document("# What clients connect to.", "VirtualMCPServer", p.Name)
 	line("spec:\n  groupRef: {name: %s}", word(p.Name))
@@ -116,9 +110,9 @@ func transportOf(u *url.URL) string {
 	return "streamable-http"
 }
 
-// Private reports whether a host is said to be one of a network of its own: by
+// private reports whether a host is said to be one of a network of its own: by
 // its address, or by a name that no public name server knows.
-func Private(host string) bool {
+func private(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if addr, err := netip.ParseAddr(host); err == nil {
 		addr = addr.Unmap()

@@ -325,7 +325,6 @@ func (l *Log) extra(dst []byte, e *entry, took time.Duration) []byte {
 	}
 	if e.x != nil {
 		dst = attributes(dst, e.x.PrincipalAttributes())
-		dst = notes(dst, e.x.Notes)
 	}
 	if e.m != nil && l.Script != nil {
 		if sum := l.Script(e.x); sum != "" {
@@ -357,34 +356,9 @@ func attributes(dst []byte, all edge.Attributes) []byte {
 		}
 		raw = append(append(mcp.AppendString(raw, all[i].Name), ':'), all[i].Value...)
 	}
-	return masked(append(dst, `,"attributes":`...), append(raw, '}'), maxAttributes)
-}
-
-// maxNotes bounds what programs note on a message in one record, in bytes.
-const maxNotes = 4 << 10
-
-// notes appends what programs note on a message without secrets, or the beginning of
-// it as a string: an object for each note, since a filter may use one name twice.
-func notes(dst []byte, all []edge.Note) []byte {
-	if len(all) == 0 {
-		return dst
-	}
-	raw := []byte{'['}
-	for i := range all {
-		if i > 0 {
-			raw = append(raw, ',')
-		}
-		raw = append(mcp.AppendString(append(raw, `{"filter":`...), all[i].By), `,"note":{`...)
-		raw = append(mcp.AppendString(append(mcp.AppendString(raw, all[i].Name), ':'), all[i].Text), "}}"...)
-	}
-	return masked(append(dst, `,"notes":`...), append(raw, ']'), maxNotes)
-}
-
-// masked appends JSON text without secrets, or the beginning of it as a string where it
-// is longer than so many bytes.
-func masked(dst, raw []byte, most int) []byte {
+	dst = append(dst, `,"attributes":`...)
 	from := len(dst)
-	dst, whole := mask.Append(dst, raw, most)
+	dst, whole := mask.Append(dst, append(raw, '}'), maxAttributes)
 	if whole {
 		return dst
 	}

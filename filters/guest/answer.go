@@ -36,7 +36,6 @@ func (h *openFilters) response(ctx context.Context, x *edge.Exchange, w *scratch
 		o := &ops[i]
 		if o.kind == abi.OpDeny {
 			a.denied[hook].Add(1)
-			a.tell(x, hook, ops)
 			return o.denial(a.spec.Name, hook)
 		}
 		if err = revise(x, &result, o); err != nil {
@@ -46,7 +45,7 @@ func (h *openFilters) response(ctx context.Context, x *edge.Exchange, w *scratch
 	if err := misshapen(hook, s.result, result.whole()); err != nil {
 		return a.broke(hook, senderOf(x), err)
 	}
-	a.tell(x, hook, ops)
+	a.tell(hook, ops)
 	return replace(x, r, result.whole())
 }
 

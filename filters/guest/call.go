@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/weir-edge/weir/edge"
@@ -30,8 +29,6 @@ type openFilters struct {
 	options Options
 	at      [abi.Hooks][]subscriber // in filter order
 	fixes   bool                    // tools may have fixed arguments
-	guards  bool                    // programs are asked about what passes beside answers
-	waiting atomic.Int64            // bytes that are held until answers are judged
 
 	beginners string // names the programs that are asked about sessions that begin
 	clashes   clashes
@@ -70,7 +67,7 @@ func (h *openFilters) handle(ctx context.Context, x *edge.Exchange, next edge.Ha
 	if m.Method != "tools/call" || m.Kind != mcp.Request {
 		before, after = abi.OnMessage, abi.OnMessage
 	}
-	if len(h.at[before])+len(h.at[after]) == 0 && !h.fixes && !h.guards {
+	if len(h.at[before])+len(h.at[after]) == 0 && !h.fixes {
 		return next.Handle(ctx, x)
 	}
 	carry, err := h.requests(ctx, x, before)
@@ -82,20 +79,9 @@ func (h *openFilters) handle(ctx context.Context, x *edge.Exchange, next edge.Ha
 			return nil, err
 		}
 	}
-	if h.guards {
-		return h.guarded(ctx, x, after, carry, next)
-	}
 	r, err := next.Handle(ctx, x)
-	if err != nil || r == nil {
+	if err != nil || r == nil || len(h.at[after]) == 0 {
 		return r, err
-	}
-	return h.responses(ctx, x, after, carry, r)
-}
-
-// responses asks programs about an answer.
-func (h *openFilters) responses(ctx context.Context, x *edge.Exchange, after abi.Hook, carry []carried, r *edge.Response) (*edge.Response, error) {
-	if len(h.at[after]) == 0 {
-		return r, nil
 	}
 	w := newScratch()
 	defer w.free()
@@ -140,9 +126,6 @@ func (w *scratch) about(x *edge.Exchange) subject {
 		if name := m.Get(member).Of(m.Raw); len(name) > 1 && name[0] == '"' {
 			w.tool = append(w.tool[:0], mcp.Unquote(name[1:len(name)-1])...)
 			s.tool = w.tool
-		} else if x.Name != "" {
-			w.tool = append(w.tool[:0], x.Name...)
-			s.tool = w.tool
 		}
 	}
 	return s
@@ -168,7 +151,6 @@ func (h *openFilters) request(ctx context.Context, x *edge.Exchange, w *scratch,
 	for i := range ops {
 		if ops[i].kind == abi.OpDeny {
 			a.denied[hook].Add(1)
-			a.tell(x, hook, ops)
 			return ops[i].denial(a.spec.Name, hook)
 		}
 	}
@@ -218,8 +200,8 @@ func (h *openFilters) change(ctx context.Context, x *edge.Exchange, w *scratch, 
 	if c.carry != nil {
 		w.carry = append(w.carry, carried{a.program, c.carry})
 	}
-	h.wrote(x, w, abi.OnCallRequest, a, ops)
-	a.tell(x, abi.OnCallRequest, ops)
+	h.wrote(w, abi.OnCallRequest, a, ops)
+	a.tell(abi.OnCallRequest, ops)
 	return nil
 }
 

@@ -42,8 +42,8 @@ func (h *openFilters) httpRequest(ctx context.Context, q *edge.HTTP) (edge.Lines
 			return edge.Lines{}, nil, err
 		}
 		lines = next
-		h.wrote(nil, w, hook, a, ops)
-		a.tell(nil, hook, ops)
+		h.wrote(w, hook, a, ops)
+		a.tell(hook, ops)
 		if result != nil {
 			return lines, result, nil
 		}
@@ -67,7 +67,7 @@ func (h *openFilters) httpResponse(ctx context.Context, q *edge.HTTP) (edge.Line
 		if lines, _, err = a.edited(hook, q, lines, ops); err != nil {
 			return edge.Lines{}, err
 		}
-		h.wrote(nil, w, hook, a, ops)
+		h.wrote(w, hook, a, ops)
 	}
 	return lines, nil
 }

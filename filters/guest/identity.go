@@ -58,7 +58,7 @@ func (h *openFilters) identify(ctx context.Context, id *edge.Identity) (*edge.Id
 			more.Attributes = id.Attributes.With(set)
 			id = &more
 		}
-		a.tell(nil, abi.MapIdentity, ops)
+		a.tell(abi.MapIdentity, ops)
 	}
 	return id, nil
 }

@@ -68,7 +68,6 @@ type subject struct {
 	event     []byte // JSON text
 	path      string // of an HTTP request
 	status    int    // of an HTTP answer
-	from      uint64 // abi.From…; 0 where it is not told
 }
 
 // input writes the record that a program reads at a hook.
@@ -76,7 +75,7 @@ func (w *scratch) input(a *want, x *edge.Exchange, s *subject) []byte {
 	in := &w.say
 	in.Reset()
 	in.Tool, in.Backend, in.Method, in.Result, in.Error, in.Carry = s.tool, s.backend, s.method, s.result, s.failure, s.carry
-	in.Status, in.Path, in.Event, in.From = uint64(s.status), s.path, s.event, s.from
+	in.Status, in.Path, in.Event = uint64(s.status), s.path, s.event
 	if x.Request != nil && x.Request.ID.OK() {
 		in.RequestID = x.Request.IDText()
 	}

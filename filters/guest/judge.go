@@ -20,7 +20,6 @@ type Asked struct {
 	Result    []byte         // JSON text of an object; nil for none
 	Failed    bool           // the answer is an error
 	Items     [][]byte       // JSON texts of objects
-	Method    string         // of a notification or a question; "" for a call
 	Identity  *edge.Identity // nil where it is not known
 	Grants    []string       // of the filter
 
@@ -58,8 +57,6 @@ func (q *Asked) judge(filter string, answer []byte) error {
 		if !answered {
 			allowed = these(abi.OpDeny)
 		}
-	case abi.OnNotification, abi.OnQuestion:
-		allowed = q.aside().verbs()
 	case abi.OverrideTools, abi.OverridePrompts, abi.OverrideResources:
 		most = maxItemOps * len(q.Items)
 	}
@@ -81,10 +78,6 @@ func (q *Asked) judge(filter string, answer []byte) error {
 		return q.call(ops)
 	case abi.OnCallResponse, abi.OnMessage:
 		return q.answer(ops)
-	case abi.OnNotification, abi.OnQuestion:
-		if !denies {
-			_, err = q.aside().apply(ops)
-		}
 	case abi.OverrideTools, abi.OverridePrompts, abi.OverrideResources:
 		return q.offer(ops)
 	case abi.Authenticate, abi.MapIdentity:
@@ -158,15 +151,6 @@ func (q *Asked) answer(ops []op) error {
 		return err
 	}
 	return replace(x, &edge.Response{Status: 200, Message: mcp.Message{Kind: mcp.Result}}, result.whole())
-}
-
-// aside is what passes beside a call.
-func (q *Asked) aside() *aside {
-	p := &aside{hook: q.Hook, method: q.Method, params: q.Arguments}
-	if q.Hook == abi.OnQuestion && (q.Failed || q.Result != nil) {
-		p.answer = &edge.Answer{Result: q.Result}
-	}
-	return p
 }
 
 // offer is what overrideAll does with one batch.

@@ -49,11 +49,7 @@ func (k *Cache) Open(server string, filters []Loaded, o Options, env edge.Env) (
 		g.Overrides = newOverrides(h)
 		h.fixes = len(h.at[abi.OverrideTools]) > 0
 	}
-	h.guards = len(h.at[abi.OnNotification])+len(h.at[abi.OnQuestion]) > 0 // who holds is asked about questions, too
-	if h.guards {
-		g.Beside = h.beside
-	}
-	if h.fixes || h.guards || len(h.at[abi.OnCallRequest])+len(h.at[abi.OnCallResponse])+len(h.at[abi.OnMessage]) > 0 {
+	if h.fixes || len(h.at[abi.OnCallRequest])+len(h.at[abi.OnCallResponse])+len(h.at[abi.OnMessage]) > 0 {
 		g.Filter = func(next edge.Handler) edge.Handler {
 			return edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 				return h.handle(ctx, x, next)

@@ -51,12 +51,6 @@ func these(kinds ...int) verbs {
 	return v
 }
 
-// The operations of on_question about a question and about its answer.
-const (
-	questionVerbs = verbs(1<<abi.OpSetArg | 1<<abi.OpDelArg | 1<<abi.OpRedact | 1<<abi.OpDeny | 1<<abi.OpLogField)
-	answerVerbs   = verbs(1<<abi.OpPatchResult | 1<<abi.OpRedact | 1<<abi.OpDeny | 1<<abi.OpLogField)
-)
-
 // may returns the operations of a hook (wasm/ABI.md, hooks). For on_message
 // these are the ones allowed about a response.
 func may(h abi.Hook) verbs {
@@ -82,10 +76,6 @@ func may(h abi.Hook) verbs {
 		return these(abi.OpUseCredential, abi.OpSetHeader, abi.OpDelHeader, abi.OpDeny)
 	case abi.OnUpstreamRequest:
 		return these(abi.OpSetHeader, abi.OpDelHeader)
-	case abi.OnNotification:
-		return questionVerbs
-	case abi.OnQuestion:
-		return questionVerbs | answerVerbs
 	case abi.OnSessionStart:
 		return these(abi.OpSetAttr, abi.OpDeny)
 	case abi.OnSessionEnd:

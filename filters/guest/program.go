@@ -62,7 +62,6 @@ type want struct {
 	varies   uint8
 	keep     time.Duration // how long an answer is valid; 0 to ask each time
 	blocking bool          // it may wait for others
-	hold     bool          // what precedes an answer waits for what it says of that
 }
 
 func newProgram(s *Spec, m *wasm.Module, log *slog.Logger) *program {
@@ -96,7 +95,7 @@ func (p *program) subscribe() error {
 		if len(w.on) == 1 || s.Cache < w.keep {
 			w.keep = s.Cache
 		}
-		w.blocking, w.hold = w.blocking || s.Blocking, w.hold || s.Hold
+		w.blocking = w.blocking || s.Blocking
 		w.limit, w.varies = max(w.limit, s.InlineLimit), max(w.varies, s.VariesBy)
 		for _, name := range s.Headers {
 			if secret(name) && !p.spec.granted(abi.GrantIdentity) {
@@ -120,11 +119,6 @@ func (p *program) subscribe() error {
 	}
 	if w := p.wants[abi.OutgoingAuth]; w != nil && w.keep > 0 && len(w.claims) > 0 {
 		return errKeepsClaims
-	}
-	for _, h := range [...]abi.Hook{abi.OnCallResponse, abi.OnMessage} {
-		if w := p.wants[h]; w != nil && w.hold && p.wants[abi.OnQuestion] == nil {
-			return fmt.Errorf("hook %v: it holds what precedes an answer, and a question cannot wait for that: subscribe to on_question too", h)
-		}
 	}
 	return nil
 }
@@ -269,34 +263,25 @@ func (p *program) observed(h abi.Hook, ops []op) {
 	p.log.Info("a filter that is observed would change a message", "server", p.server, "filter", p.spec.Name, "hook", h.String(), "operations", strings.Join(would, " "))
 }
 
-// tell writes a program's notes on a message into the record of x, nil for a message that
-// has none of its own, and into the log at DEBUG: a line for each message and hook.
-func (p *program) tell(x *edge.Exchange, h abi.Hook, ops []op) {
-	logs := p.log.Enabled(context.Background(), slog.LevelDebug)
-	if x == nil && !logs {
-		return
-	}
+// tell logs a program's notes on a message.
+func (p *program) tell(h abi.Hook, ops []op) {
 	var fields []any
-	for i, n := 0, 0; i < len(ops) && n < maxFields; i++ {
-		o := &ops[i]
-		text := o.text
-		switch {
-		case o.kind == abi.OpLogField:
-		case o.kind == abi.OpSetAttr && !sets(p.guest.Version(), h):
-			text = string(o.raw[:min(len(o.raw), maxText)])
-		default:
-			continue
+	for i := range ops {
+		switch o := &ops[i]; o.kind {
+		case abi.OpLogField:
+			fields = append(fields, slog.String(o.name, o.text))
+		case abi.OpSetAttr:
+			if sets(p.guest.Version(), h) {
+				continue
+			}
+			fields = append(fields, slog.String(o.name, string(o.raw[:min(len(o.raw), maxText)])))
 		}
-		n++
-		if x != nil {
-			x.Note(p.spec.Name, o.name, text)
-		}
-		if logs {
-			fields = append(fields, slog.String(o.name, text))
+		if len(fields) == maxFields {
+			break
 		}
 	}
 	if len(fields) > 0 && p.lines.allow() {
-		p.log.Debug("a filter notes", "server", p.server, "filter", p.spec.Name, "hook", h.String(), slog.Group("fields", fields...))
+		p.log.Info("a filter notes", "server", p.server, "filter", p.spec.Name, "hook", h.String(), slog.Group("fields", fields...))
 	}
 }
 

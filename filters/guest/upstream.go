@@ -29,7 +29,7 @@ func (h *openFilters) upstream(ctx context.Context, x *edge.Exchange, backend st
 				lines, chosen, err = a.headers(hook, x, lines, chosen, ops)
 			}
 			if err == nil {
-				h.wrote(nil, w, hook, a, ops)
+				h.wrote(w, hook, a, ops)
 			}
 			if err != nil {
 				return nil, nil, err
@@ -152,7 +152,7 @@ func (h *openFilters) session(ctx context.Context, x *edge.Exchange, hook abi.Ho
 			continue
 		}
 		x.Attributes = x.Attributes.With(set)
-		a.tell(nil, hook, ops)
+		a.tell(hook, ops)
 	}
 	return nil
 }

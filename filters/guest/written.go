@@ -38,9 +38,9 @@ func (c *clashes) first(one clash) bool {
 }
 
 // wrote notes the header lines that a program's operations set in a message, and
-// says when another program had set one of them to something else: in the record of
-// x, nil for none, and to the operator once. The last counts.
-func (h *openFilters) wrote(x *edge.Exchange, w *scratch, hook abi.Hook, a *subscriber, ops []op) {
+// tells the operator when another program had set one of them to something else:
+// the last counts.
+func (h *openFilters) wrote(w *scratch, hook abi.Hook, a *subscriber, ops []op) {
 	for i := range ops {
 		o := &ops[i]
 		if o.kind != abi.OpSetHeader && o.kind != abi.OpDelHeader {
@@ -50,11 +50,7 @@ func (h *openFilters) wrote(x *edge.Exchange, w *scratch, hook abi.Hook, a *subs
 		if at >= 0 {
 			was := w.written[at]
 			w.written = slices.Delete(w.written, at, at+1)
-			clashes := o.kind == abi.OpSetHeader && was.by != a.program && was.value != o.text
-			if clashes && x != nil {
-				x.Note(a.spec.Name, "header "+o.name, "set in place of what "+was.by.spec.Name+" set")
-			}
-			if clashes && h.clashes.first(clash{was.by.spec.Name, a.spec.Name, o.name}) {
+			if o.kind == abi.OpSetHeader && was.by != a.program && was.value != o.text && h.clashes.first(clash{was.by.spec.Name, a.spec.Name, o.name}) {
 				a.log.Warn("two filters set one header, and the last one counts: leave it to one of them",
 					"server", a.server, "hook", hook.String(), "header", o.name, "first", was.by.spec.Name, "last", a.spec.Name)
 			}

@@ -5,7 +5,6 @@
 package incoming
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -142,11 +141,7 @@ func Parse(s Spec) (*Incoming, error) {
 		if text == "" {
 			return
 		}
-		_, err := oauth.ParseURL(text, s.AllowHTTP)
-		switch {
-		case errors.Is(err, oauth.ErrPlainHTTP):
-			fault(field, "%s: write https, or set insecureAllowHTTP where nobody listens in", err)
-		case err != nil:
+		if _, err := oauth.ParseURL(text, s.AllowHTTP); err != nil {
 			fault(field, "%s", err)
 		}
 	}

@@ -288,22 +288,3 @@ progress(2.5, 3, "x" * 100000)`, nil, func(r *scripting.Run) {
 		t.Errorf("%q", got)
 	}
 }
-
-// TestGarbage: memory that a script has no more use for is collected before the cap, so
-// that what it needs in all, one after another, is not what is bounded.
-func TestGarbage(t *testing.T) {
-	e := engine(t)
-	for _, memory := range []int64{16 << 20, 64 << 20} {
-		for name, text := range map[string]string{
-			"texts":  "for i in range(400):\n  s = 'a' * 1000000\nreturn len(s)",
-			"small":  "for i in range(300):\n  x = [str(n) for n in range(100)]\nreturn len(x)",
-			"copies": "x = list(range(20000))\nfor i in range(100):\n  y = x + x\nreturn len(y)",
-		} {
-			o := run1(t, e, text, nil, func(r *scripting.Run) { r.Limits.Memory, r.Limits.Steps = memory, 1<<40 })
-			if o.Error != nil || o.Memory > memory {
-				t.Errorf("%s in %d MiB: %s, %d MiB, %v", name, memory>>20, said(o), o.Memory>>20, o.CPU)
-			}
-			t.Logf("%s in %d MiB: %d MiB, %v", name, memory>>20, o.Memory>>20, o.CPU)
-		}
-	}
-}

@@ -22,8 +22,8 @@ func fuelOf(t testing.TB, e *Engine, r *scripting.Run) uint64 {
 	return e.ready.interpreter.Stats().Fuel - before
 }
 
-// TestP11bFuel: what the script of 25 lines costs does not depend on the machine, and on
-// the order of its answers by little.
+// TestP11bFuel: what the script of 25 lines costs does not depend on the machine, nor on
+// what ran before.
 func TestP11bFuel(t *testing.T) {
 	e := engine(t, Options{})
 	r := &scripting.Run{Program: program(t, typical, typicalTools()), Call: typicalTools().call}

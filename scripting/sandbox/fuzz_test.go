@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/scripting"
+	"github.com/weir-edge/weir/scripting/sandbox/frame"
 	"github.com/weir-edge/weir/wasm"
 )
 
@@ -98,6 +99,21 @@ func FuzzGuest(f *testing.F) {
 		r.count(wasm.Used{})
 		if made > 20 || r.outcome.Calls > 20 || len(r.outcome.Logs) > scripting.MaxLogLines || e.turns.free != 1 {
 			t.Errorf("%d calls, %d lines, %d turns", made, len(r.outcome.Logs), e.turns.free)
+		}
+	})
+}
+
+// FuzzInput: what the host writes of a run is what the guest reads, and nothing else is.
+func FuzzInput(f *testing.F) {
+	f.Add((&frame.Input{Steps: 1, Parallel: 2, Calls: 3, Memory: 4, Program: []byte("p"), Data: []byte("d")}).Append(nil))
+	f.Add([]byte{255})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var in, again frame.Input
+		if in.Read(b) != nil {
+			return
+		}
+		if err := again.Read(in.Append(nil)); err != nil || string(again.Append(nil)) != string(in.Append(nil)) {
+			t.Errorf("%+v becomes %+v, %v", in, again, err)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/scripting"
+	"github.com/weir-edge/weir/scripting/sandbox/frame"
 	"github.com/weir-edge/weir/wasm"
 )
 
@@ -47,32 +47,23 @@ func (e *Engine) prepare(of *scripting.Run) (*run, error) {
 		return nil, errors.New("sandbox: a run without a program or without calls")
 	}
 	r := &run{engine: e, of: of, limits: e.within(of.Limits), answers: make(map[uint32][]byte)}
-	var data []byte
+	in := frame.Input{
+		Steps: r.limits.Steps, Parallel: uint64(r.limits.Parallel), Calls: uint64(r.limits.Calls), Memory: uint64(r.limits.Memory),
+		Program: of.Program.Encode(),
+	}
 	if of.Data != nil {
 		if len(of.Data) > scripting.MaxData {
 			return nil, fmt.Errorf("sandbox: data: larger than %d bytes", scripting.MaxData)
 		}
 		var err error
-		if data, err = scripting.FromJSON(of.Data); err != nil {
+		if in.Data, err = scripting.FromJSON(of.Data); err != nil {
 			return nil, fmt.Errorf("sandbox: data: %w", err)
 		}
 	}
-	if r.input = inputOf(r.limits, of.Program.Encode(), data); len(r.input) > maxInput {
+	if r.input = in.Append(nil); len(r.input) > maxInput {
 		return nil, fmt.Errorf("sandbox: a program and data of %d bytes: at most %d are possible", len(r.input), maxInput)
 	}
 	return r, nil
-}
-
-// inputOf is what the guest is given (guest/main.go reads it): steps, calls at once, calls
-// and bytes of memory in 8 bytes each, the length of the program in 4, all with the lowest
-// byte first, the program, and the data in the wire form.
-func inputOf(l scripting.Limits, program, data []byte) []byte {
-	b := make([]byte, 0, 36+len(program)+len(data))
-	for _, n := range []uint64{l.Steps, uint64(l.Parallel), uint64(l.Calls), uint64(l.Memory)} {
-		b = binary.LittleEndian.AppendUint64(b, n)
-	}
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(program)))
-	return append(append(b, program...), data...)
 }
 
 // within returns limits with every default in place. The engine's own are the most that a

@@ -50,16 +50,13 @@ const (
 	OnSessionStart
 	OnSessionEnd
 	OnEvent
-	OnNotification // since 1.1
-	OnQuestion     // since 1.1
-	Hooks          // how many there are
+	Hooks // how many there are
 )
 
 var names = [Hooks]string{
 	"on_http_request", "authenticate", "map_identity", "override_tools", "override_prompts",
 	"override_resources", "on_call_request", "outgoing_auth", "on_upstream_request",
 	"on_call_response", "on_message", "on_http_response", "on_session_start", "on_session_end", "on_event",
-	"on_notification", "on_question",
 }
 
 // String is the name of the hook, as subscriptions and manifests write it.
@@ -82,7 +79,7 @@ func (h Hook) Identity() bool { return h == Authenticate || h == MapIdentity || 
 // call_tool, when it subscribes to it as one that does.
 func (h Hook) MayBlock() bool {
 	switch h {
-	case Authenticate, MapIdentity, OnCallRequest, OutgoingAuth, OnCallResponse, OnMessage, OnSessionStart, OnEvent, OnNotification, OnQuestion:
+	case Authenticate, MapIdentity, OnCallRequest, OutgoingAuth, OnCallResponse, OnMessage, OnSessionStart, OnEvent:
 		return true
 	}
 	return false
@@ -173,7 +170,6 @@ const (
 
 	SubCache    = 10 // uint64: milliseconds for which an answer of outgoing_auth holds; 0 for asking each time
 	SubBlocking = 11 // uint64: 1 when the guest calls http_call or call_tool there
-	SubHold     = 12 // uint64: 1 when what precedes an answer waits for what the guest says of that, in on_call_response and on_message; since 1.1
 	SubClaim    = 13 // string, repeated: JSON pointers into the verified claims, in on_call_request and outgoing_auth; since 1.1
 )
 
@@ -208,15 +204,8 @@ const (
 	CallPath      = 17 // string: path of the HTTP request, in http hooks
 	CallIssuer    = 18 // string, in map_identity
 	CallEvent     = 19 // bytes: JSON text of the event, in on_event
-	CallFrom      = 20 // uint64: who sent it, FromClient or FromServer, in on_notification and on_question; since 1.1
 	CallAttr      = 25 // Attr, repeated: what programs say of the principal; since 1.1
 	CallClaim     = 26 // bytes, repeated: JSON texts for the claims of the subscription, in their order; empty where there is none; since 1.1
-)
-
-// Values of CallFrom.
-const (
-	FromClient = 1
-	FromServer = 2
 )
 
 // Fields of Principal.

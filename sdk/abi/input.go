@@ -14,7 +14,6 @@ type Input struct {
 	Attrs       []Attr
 	ClaimValues [][]byte // the values of the claims that it subscribed to, likewise
 	Status      uint64   // of an HTTP answer
-	From        uint64   // FromClient or FromServer; 0 where it is not told
 	Now         uint64   // milliseconds since 1970
 
 	record []byte // memory for a record inside this one
@@ -57,8 +56,7 @@ type Principal struct {
 func Has(fields uint64, field int) bool { return fields == 0 || fields>>field&1 == 1 }
 
 // Append appends the record, less what is not among the fields that a guest subscribed to.
-// To headers, values and claims it subscribes by their names and pointers, and From is always
-// there.
+// To headers, values and claims it subscribes by their names and pointers.
 func (in *Input) Append(b []byte, fields uint64) []byte {
 	b = some(b, fields, CallTool, in.Tool)
 	b = text(b, fields, CallBackend, in.Backend)
@@ -90,7 +88,6 @@ func (in *Input) Append(b []byte, fields uint64) []byte {
 	b = text(b, fields, CallPath, in.Path)
 	b = text(b, fields, CallIssuer, in.Issuer)
 	b = some(b, fields, CallEvent, in.Event)
-	b = number(b, 0, CallFrom, in.From) // a guest that is not told takes a question for an answer
 	for i := range in.Attrs {
 		if one := &in.Attrs[i]; Has(fields, CallAttr) {
 			in.record = AppendString(AppendString(in.record[:0], AttrName, one.Name), AttrJSON, one.JSON)

@@ -60,8 +60,6 @@ typedef struct { const char *p; weir_u32 n; } weir_json;
 #define WEIR_ON_SESSION_START "on_session_start"
 #define WEIR_ON_SESSION_END "on_session_end"
 #define WEIR_ON_EVENT "on_event"
-#define WEIR_ON_NOTIFICATION "on_notification"
-#define WEIR_ON_QUESTION "on_question"
 
 enum { WEIR_FORBIDDEN, WEIR_UNAUTHENTICATED, WEIR_INVALID, WEIR_LIMITED, WEIR_NOT_FOUND };
 enum { WEIR_DEBUG, WEIR_INFO, WEIR_WARN, WEIR_ERROR };
@@ -76,7 +74,7 @@ enum { WEIR_ERR_TIMEOUT = -6, WEIR_ERR_REFUSED = -7, WEIR_ERR_NAME = -8, WEIR_ER
 enum {
     WEIR_TOOL = 1, WEIR_BACKEND, WEIR_SESSION, WEIR_METHOD, WEIR_REQUEST_ID, WEIR_PRINCIPAL, WEIR_HEADER, WEIR_ARGUMENTS, WEIR_SELECTED,
     WEIR_NOW, WEIR_RESULT, WEIR_ERROR_OBJECT, WEIR_ITEM, WEIR_CLAIMS, WEIR_CARRY, WEIR_STATUS, WEIR_PATH, WEIR_ISSUER, WEIR_EVENT,
-    WEIR_FROM, WEIR_ATTR = 25, WEIR_CLAIM
+    WEIR_ATTR = 25, WEIR_CLAIM = 26
 };
 
 #define WEIR_FN_ static __attribute__((noinline, unused))
@@ -542,7 +540,7 @@ WEIR_FN_ void weir_put_number_(weir_area_ *a, weir_u32 field, weir_u64 v) {
 /* weir_call is what a hook is asked about. */
 typedef struct {
     weir_view record, field[WEIR_FIELDS_];
-    weir_u64 now, status, from;
+    weir_u64 now, status;
     weir_u32 has_; /* a bit for each field that is there */
 } weir_call;
 _Static_assert(WEIR_FIELDS_ <= 32, "there are more fields than bits");
@@ -559,7 +557,6 @@ WEIR_FN_ weir_u64 weir_run_(void (*hook)(weir_call *), weir_u32 n) {
     while (weir_field_(&r)) {
         if (r.field == WEIR_NOW) c->now = r.number;
         else if (r.field == WEIR_STATUS) c->status = r.number;
-        else if (r.field == WEIR_FROM) c->from = r.number;
         else if (r.field < WEIR_FIELDS_) {
             c->field[r.field] = r.data;
             c->has_ |= 1u << r.field;
@@ -569,7 +566,7 @@ WEIR_FN_ weir_u64 weir_run_(void (*hook)(weir_call *), weir_u32 n) {
     /* The input is zeroed by the host, and what else was made of it here. */
     for (weir_u32 has = c->has_; has; has &= has - 1) c->field[__builtin_ctz(has)] = (weir_view){0, 0};
     c->record = (weir_view){0, 0};
-    c->now = c->status = c->from = c->has_ = 0;
+    c->now = c->status = c->has_ = 0;
     if (weir_scratch_.n) __builtin_memset(weir_scratch_.p, 0, weir_scratch_.n);
     return weir_give_(&weir_output_);
 }
@@ -612,7 +609,6 @@ typedef struct {
     weir_u32 varies_by, inline_limit;
     weir_u32 cache_ms; /* how long an answer of outgoing_auth holds, at most an hour; the guest is told of the backend and of who varies_by says alone */
     int blocking;      /* it calls weir_fetch or weir_call_tool there */
-    int hold;          /* what a call tells before its answer waits until the hook has judged the answer; of on_call_response and on_message, and for guests with on_question, since a question cannot wait */
 } weir_wants;
 
 WEIR_FN_ void weir_on_(weir_setup *s, const char *hook, weir_wants w) {
@@ -630,7 +626,6 @@ WEIR_FN_ void weir_on_(weir_setup *s, const char *hook, weir_wants w) {
     if (w.inline_limit) weir_put_number_(&sub, 9, w.inline_limit);
     if (w.cache_ms) weir_put_number_(&sub, 10, w.cache_ms);
     if (w.blocking) weir_put_number_(&sub, 11, 1);
-    if (w.hold) weir_put_number_(&sub, 12, 1);
     weir_put_(&weir_output_, 1, weir_span_(sub.p, sub.n));
 }
 
@@ -678,7 +673,6 @@ static inline weir_json weir_arguments(weir_call *c) { return weir_parse_(c->fie
 static inline weir_json weir_result(weir_call *c) { return weir_parse_(c->field[WEIR_RESULT]); }
 static inline weir_json weir_error(weir_call *c) { return weir_parse_(c->field[WEIR_ERROR_OBJECT]); }
 static inline weir_json weir_claims(weir_call *c) { return weir_parse_(c->field[WEIR_CLAIMS]); }
-static inline int weir_from_server(weir_call *c) { return c->from == 2; } /* of on_notification and on_question: a server sent it, and not the client */
 static inline weir_json weir_event(weir_call *c) { return weir_parse_(c->field[WEIR_EVENT]); }
 
 /* The value at pointer i of the subscription. */
@@ -883,11 +877,6 @@ WEIR_IMPORT_("call_tool") weir_i64 weir_import_call_tool(const void *p, weir_u32
 WEIR_IMPORT_("answer") weir_i64 weir_import_answer(void *out, weir_u32 cap);
 WEIR_IMPORT_("emit") int weir_import_emit(const void *name, weir_u32 name_n, const void *p, weir_u32 n);
 
-WEIR_IMPORT_("pattern") int weir_import_pattern(const void *p, weir_u32 n);
-WEIR_IMPORT_("match") int weir_import_match(int pattern, const void *p, weir_u32 n);
-WEIR_IMPORT_("find") weir_i64 weir_import_find(int pattern, const void *p, weir_u32 n, void *out, weir_u32 cap);
-WEIR_IMPORT_("replace") weir_i64 weir_import_replace(int pattern, const void *p, weir_u32 n, const void *with, weir_u32 with_n, void *out, weir_u32 cap);
-
 static inline void weir_log_(weir_u32 level, weir_view v) { weir_import_log(level, v.p, v.n); }
 #define weir_log(level, text) weir_log_(level, weir_str(text)) /* a line of the log */
 _Noreturn static inline void weir_panic_(weir_view why, const char *file, int line) {
@@ -924,44 +913,6 @@ static inline weir_i64 weir_kv_add_(weir_view key, weir_i64 n, weir_i64 millis) 
 static inline int weir_metric_(weir_view name, weir_u32 kind, weir_i64 v) { return weir_import_metric(name.p, name.n, kind, v); }
 #define weir_count(name, delta) weir_metric_(weir_str(name), 0, delta) /* grant metrics */
 #define weir_gauge(name, value) weir_metric_(weir_str(name), 1, value)
-
-/* An RE2 pattern of at most 1 KiB, which the host compiles and searches for: its
- * number, or what is below zero, where the log says what is wrong with it. It is for
- * WEIR_INIT. A guest has at most 64. */
-static inline int weir_pattern_(weir_view text) { return weir_import_pattern(text.p, text.n); }
-#define weir_pattern(text) weir_pattern_(weir_str(text))
-static inline int weir_match_(int pattern, weir_view text) { return weir_import_match(pattern, text.p, text.n); }
-#define weir_match(pattern, text) weir_match_(pattern, weir_str(text)) /* 1 where the text has a match, 0 where it has none */
-
-/* weir_found is a match: the offsets where it begins and of what comes after it. */
-typedef struct { weir_u32 from, to; } weir_found;
-
-/* All matches of a pattern, which do not overlap: how many, or below zero for no pattern. */
-WEIR_FN_ weir_i64 weir_find_(int pattern, weir_view text, const weir_found **all) {
-    for (weir_u32 cap = 32;;) {
-        char *p = weir_room_(cap * sizeof(weir_found) + 3);
-        p += -(weir_u32)p & 3;
-        weir_i64 n = weir_import_find(pattern, text.p, text.n, p, cap * sizeof(weir_found));
-        *all = (const weir_found *)p;
-        if (n <= cap) return n;
-        cap = (weir_u32)n;
-    }
-}
-#define weir_find(pattern, text, all) weir_find_(pattern, weir_str(text), all)
-
-/* The text with another in the place of every match; WEIR_ERR_NOT_FOUND where there is none. */
-WEIR_FN_ weir_i64 weir_replace_(int pattern, weir_view text, weir_view with, weir_view *replaced) {
-    for (weir_u32 cap = text.n + 8 * with.n;;) {
-        char *p = weir_room_(cap);
-        weir_i64 n = weir_import_replace(pattern, text.p, text.n, with.p, with.n, p, cap);
-        if (n <= cap) {
-            *replaced = weir_span_(p, n < 0 ? 0 : (weir_u32)n);
-            return n;
-        }
-        cap = (weir_u32)n;
-    }
-}
-#define weir_replace(pattern, text, with, replaced) weir_replace_(pattern, weir_str(text), weir_str(with), replaced)
 
 /* weir_request is an HTTP request to another party; weir_reply is the answer to
  * one, and what a tool answered: a result or the object of an error. */

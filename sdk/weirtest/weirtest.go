@@ -153,7 +153,6 @@ type Input struct {
 	Carry     string
 	Now       uint64 // milliseconds since 1970
 	Status    uint64
-	From      uint64 // abi.FromClient or abi.FromServer, of a notification or a question; 0 for the server, and for the client in an answer
 }
 
 // Item is a tool, prompt or resource of a backend.
@@ -275,19 +274,12 @@ func identity(record []byte) *weir.Identity {
 
 // record encodes an input, less what was not asked for.
 func (s *subscription) record(hook abi.Hook, in *Input) []byte {
-	who, from := in.Principal, in.From
-	switch {
-	case from != 0 || hook != abi.OnNotification && hook != abi.OnQuestion:
-	case hook == abi.OnQuestion && in.Result+in.Error != "":
-		from = abi.FromClient
-	default:
-		from = abi.FromServer
-	}
+	who := in.Principal
 	say := abi.Input{
 		Tool: []byte(in.Tool), Backend: in.Backend, Session: []byte(in.Session), Method: in.Method, RequestID: []byte(in.RequestID),
 		Principal: (&abi.Principal{Subject: who.Subject, Tenant: who.Tenant, Issuer: who.Issuer, Groups: who.Groups, Roles: who.Roles, Scopes: who.Scopes}).Append(nil),
 		Result:    []byte(in.Result), Error: []byte(in.Error), Carry: []byte(in.Carry),
-		Status: in.Status, Path: in.Path, Issuer: in.Issuer, Event: []byte(in.Event), Now: in.Now, From: from,
+		Status: in.Status, Path: in.Path, Issuer: in.Issuer, Event: []byte(in.Event), Now: in.Now,
 	}
 	for _, name := range s.headers {
 		for given, value := range in.Headers {
@@ -300,7 +292,7 @@ func (s *subscription) record(hook abi.Hook, in *Input) []byte {
 		say.Arguments = []byte(in.Arguments)
 	}
 	of := in.Arguments
-	if hook == abi.OnCallResponse || of == "" || hook == abi.OnQuestion && in.Result+in.Error != "" {
+	if hook == abi.OnCallResponse || of == "" {
 		of = in.Result
 	}
 	for _, p := range s.pointers {

@@ -111,7 +111,6 @@ type Subscription struct {
 	InlineLimit uint64   `json:"inlineLimit,omitempty"`
 	CacheMillis int64    `json:"cacheMillis,omitempty"`
 	Blocking    bool     `json:"blocking,omitempty"`
-	Hold        bool     `json:"hold,omitempty"`
 	Claims      []string `json:"claims,omitempty"`
 }
 
@@ -199,10 +198,6 @@ func (c *Case) check(path string, f *Fixtures, byName map[string]*Case, d *sourc
 	}
 	if c.Tools == nil {
 		c.Tools = f.Tools
-	}
-	if from := c.Input.From; from != "" && senders[from] == 0 {
-		names := slices.Sorted(maps.Keys(senders))
-		d.Fault(path+".input.from", "there is no sender %q%s", from, meant(from, names))
 	}
 	c.Input.verbatim(path+".input.verbatim", d)
 	c.normal(path+".ops", d)

@@ -37,7 +37,6 @@ type Input struct {
 	Path      string            `json:"path,omitempty"`
 	Issuer    string            `json:"issuer,omitempty"`
 	Event     json.RawMessage   `json:"event,omitempty"`
-	From      string            `json:"from,omitempty"` // client or server
 
 	Attrs map[string]json.RawMessage `json:"attrs,omitempty"` // what filters said of the client
 
@@ -68,7 +67,7 @@ func (in *Input) verbatim(path string, d *source.Document) {
 
 // asked is an input as the edge judges answers to it.
 func (in *Input) asked(hook abi.Hook, grants []string, version uint32) *guest.Asked {
-	q := &guest.Asked{Version: version, Hook: hook, Tool: in.Tool, Arguments: in.Arguments, Result: in.Result, Failed: in.Error != nil, Grants: grants, Method: in.Method}
+	q := &guest.Asked{Version: version, Hook: hook, Tool: in.Tool, Arguments: in.Arguments, Result: in.Result, Failed: in.Error != nil, Grants: grants}
 	for _, item := range in.Items {
 		if item.JSON == nil {
 			item.JSON = json.RawMessage("{}")
@@ -157,15 +156,12 @@ func glob(pattern, name string) bool {
 	return strings.HasSuffix(rest, parts[len(parts)-1])
 }
 
-// senders are who sends what passes beside a call, by name.
-var senders = map[string]uint64{"client": abi.FromClient, "server": abi.FromServer}
-
 // record encodes an input for a guest.
 func (in *Input) record(hook abi.Hook, w wanted) []byte {
 	say := abi.Input{
 		Tool: []byte(in.Tool), Backend: in.Backend, Session: []byte(in.Session), Method: in.Method, RequestID: in.RequestID,
 		Result: in.Result, Error: in.Error, Carry: []byte(in.Carry), Status: in.Status, Path: in.Path,
-		Issuer: in.Issuer, Event: in.Event, Now: in.Now, From: senders[in.From],
+		Issuer: in.Issuer, Event: in.Event, Now: in.Now,
 	}
 	if p := in.Principal; p != nil {
 		who := abi.Principal{Subject: p.Subject, Tenant: p.Tenant, Issuer: p.Issuer, Groups: p.Groups, Roles: p.Roles, Scopes: p.Scopes}
@@ -181,7 +177,7 @@ func (in *Input) record(hook abi.Hook, w wanted) []byte {
 		say.Arguments = in.Arguments
 	}
 	of := in.Arguments
-	if hook == abi.OnCallResponse || len(of) == 0 || hook == abi.OnQuestion && (in.Result != nil || in.Error != nil) {
+	if hook == abi.OnCallResponse || len(of) == 0 {
 		of = in.Result
 	}
 	for _, p := range w.pointers {

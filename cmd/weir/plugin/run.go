@@ -57,12 +57,14 @@ type host struct {
 // filterName is the filter's name in what an edge says of it.
 const filterName = "fixture"
 
-// start starts the guest of a case, which does without some grants, under limits. The caller must close it.
-func (c *Case) start(ctx context.Context, m *wasm.Module, optional []string, limits wasm.Limits) *host {
+// start starts the guest of a case, which does without some grants. The caller must close it.
+func (c *Case) start(ctx context.Context, m *wasm.Module, optional []string) *host {
 	h := &host{store: kv.Memory(kv.Limits{}), totals: map[string]int64{}, others: &Others{}}
 	b := wasm.Binding{
 		Name: filterName, Config: c.Config, Grants: c.Grants, Optional: optional, Log: slog.New(h), Store: h.store, Metric: h.measure,
-		Keys: map[string]edge.Secret{}, Fetch: h.fetch, Tool: h.tool, Emit: h.emit, Limits: limits,
+		Keys: map[string]edge.Secret{}, Fetch: h.fetch, Tool: h.tool, Emit: h.emit,
+		// Fuel is what bounds a case: this machine may be busy.
+		Limits: wasm.Limits{Timeout: time.Second, Instances: 1},
 	}
 	switch c.Isolation {
 	case string(v1beta1.IsolationPerRequest):
@@ -161,7 +163,7 @@ func (c *Case) run(ctx context.Context, m *wasm.Module, optional []string) (wron
 		}
 	}
 	// 1. The guest, as the cases before leave it.
-	h := c.start(ctx, m, optional, wasm.Limits{Timeout: time.Second, Instances: 1}) // fuel is what bounds it: this machine may be busy
+	h := c.start(ctx, m, optional)
 	defer h.close()
 	if h.err != nil {
 		fails(h.err)
@@ -222,17 +224,10 @@ func (c *Case) run(ctx context.Context, m *wasm.Module, optional []string) (wron
 	return wrong
 }
 
-// filled returns the input with the method and the sender that its hook implies.
+// filled returns the input with the method that its hook implies.
 func (in Input) filled(hook abi.Hook) *Input {
 	if in.Method == "" && (hook == abi.OnCallRequest || hook == abi.OnCallResponse || hook == abi.OnUpstreamRequest) {
 		in.Method = "tools/call"
-	}
-	switch {
-	case in.From != "":
-	case hook == abi.OnQuestion && (in.Result != nil || in.Error != nil):
-		in.From = "client"
-	case hook == abi.OnQuestion || hook == abi.OnNotification:
-		in.From = "server"
 	}
 	return &in
 }
@@ -280,7 +275,7 @@ func Subscriptions(g *wasm.Guest) []Subscription {
 		one := Subscription{
 			Hook: s.Hook.String(), Methods: s.Methods, Tools: s.Tools, Backends: s.Backends, Headers: s.Headers, Pointers: s.Pointers,
 			VariesBy: [...]string{"", "tenant", "groups", "subject"}[s.VariesBy], InlineLimit: s.InlineLimit,
-			CacheMillis: s.Cache.Milliseconds(), Blocking: s.Blocking, Hold: s.Hold, Claims: s.Claims,
+			CacheMillis: s.Cache.Milliseconds(), Blocking: s.Blocking, Claims: s.Claims,
 		}
 		for f := range 64 {
 			if s.Fields>>f&1 == 1 {

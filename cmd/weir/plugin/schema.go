@@ -149,7 +149,6 @@ func fixtureFields() map[string]about {
 		"path":     {text: "The path of an HTTP request."},
 		"issuer":   {text: "Who issued the token."},
 		"event":    {text: "An audit record."},
-		"from":     {text: "Who tells, asks or answers it; without one the server, and the client for the answer to a question.", names: []string{"client", "server"}},
 		"verbatim": {text: "JSON texts by the names of fields beside it, handed over as they are written.", more: map[string]any{"propertyNames": map[string]any{"enum": []string{"requestId", "arguments", "result", "error", "claims", "event"}}}},
 	} {
 		all["cases[].input."+field] = a
@@ -166,7 +165,6 @@ func fixtureFields() map[string]about {
 		"inlineLimit": {text: "The most bytes of arguments that it sees."},
 		"cacheMillis": {text: "How long its answer holds."},
 		"blocking":    {text: "It may wait for others."},
-		"hold":        {text: "What precedes an answer waits for what it says of that."},
 		"claims":      {text: "JSON pointers to the claims that it sees."},
 	} {
 		all["cases[].subscriptions[]."+field] = a

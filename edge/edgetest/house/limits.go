@@ -56,14 +56,14 @@ type figure func(h *house) (n int, where string)
 
 var limits = []limit{
 	// edge/backend speaks both eras, over HTTP/1.1 that it reads itself.
-	{"lines of the largest package", most(func(r *room) int { return r.code }), 4700, 4500},
+	{"lines of the largest package", most(func(r *room) int { return r.code }), 4500, 4500},
 	{"arrows up in one package", most(func(r *room) int { return len(r.up) }), 60, 60},
 	{"fields of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.fields }), 18, 18},
 	{"methods of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.methods }), 60, 60},
 	// edge/v1beta1 says in code what its schemas say too, and commands know
 	// what packages could tell them.
 	// Scripts of agents brought 6,000: the language, its sandbox and code mode.
-	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 78400, 53000},
+	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 77500, 53000},
 	// A third of them are the rows of storm.
 	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 19000, 12500},
 

@@ -63,7 +63,6 @@ func rows() []row {
 		{"G12", "unknownkeys", "tokens of keys that nobody has, beside valid ones", runUnknownKeys},
 		{"G13", "rotation", "the identity provider signs with another key, under load", runRotation},
 		{"G14", "keysaway", "an identity provider that is away for an hour", runKeysAway},
-		{"G21", "scripts", "scripts that are meant to hurt, beside calls", runScripts},
 		{"G23", "traps", "a guest that traps in one call of a hundred", runTraps},
 		{"G24", "heavy", "messages that are as much work as their size allows, through every filter", runHeavy},
 		{"G25", "slowloris", "slow headers, slow bodies, slow readers", runSlowloris},

@@ -6,12 +6,12 @@
 package main
 
 import (
-	"encoding/binary"
 	"runtime"
 	"runtime/debug"
 	"unsafe"
 
 	"github.com/weir-edge/weir/scripting"
+	"github.com/weir-edge/weir/scripting/sandbox/frame"
 )
 
 func main() {}
@@ -77,32 +77,26 @@ func rest() {
 
 //go:wasmexport weir_script_run
 func run(n uint32) uint64 {
-	grow()
 	output = interpret(input[:n]).Encode()
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(output))))<<32 | uint64(len(output))
 }
 
 func interpret(b []byte) *scripting.End {
 	failed := func(what string) *scripting.End { return &scripting.End{Error: &scripting.Error{Message: what}} }
-	if len(b) < 36 {
-		return failed("the run is cut off")
+	var in frame.Input
+	if err := in.Read(b); err != nil {
+		return failed("the run is malformed")
 	}
-	number := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
-	limits := scripting.Limits{Steps: number(0), Parallel: int(number(1)), Calls: int(number(2))}
-	within(number(3))
-	size, b := uint64(binary.LittleEndian.Uint32(b[32:])), b[36:]
-	if size > uint64(len(b)) {
-		return failed("the run is cut off")
-	}
-	p, err := scripting.Load(b[:size])
+	within(in.Memory)
+	p, err := scripting.Load(in.Program)
 	if err != nil {
 		return failed("the program cannot be loaded")
 	}
-	var data []byte
-	if uint64(len(b)) > size {
-		data = b[size:]
+	data := in.Data
+	if len(data) == 0 {
+		data = nil
 	}
-	return scripting.Interpret(p, data, limits, &scripting.Host{
+	return scripting.Interpret(p, data, scripting.Limits{Steps: in.Steps, Parallel: int(in.Parallel), Calls: int(in.Calls)}, &scripting.Host{
 		Submit: func(kind scripting.Kind, tool string, args []byte) uint32 {
 			return uint32(submit(uint32(kind), text(tool), uint32(len(tool)), bytes(args), uint32(len(args))))
 		},
@@ -119,16 +113,6 @@ func interpret(b []byte) *scripting.End {
 		Print:    func(line string) { printLine(text(line), uint32(len(line))) },
 		Progress: func(done, total float64, message string) { progress(done, total, text(message), uint32(len(message))) },
 	})
-}
-
-// grow makes room on the stack while there is next to nothing on it that would have to
-// move: the interpreter calls deep, and a stack that grows with it moves many times.
-//
-//go:noinline
-func grow() {
-	var room [32 << 10]byte
-	room[len(input)%len(room)] = 1
-	runtime.KeepAlive(&room)
 }
 
 func text(s string) unsafe.Pointer  { return unsafe.Pointer(unsafe.StringData(s)) }

@@ -7,7 +7,6 @@ import { View, Value, view, value, glob, matchAt, freshPools } from "./text";
 export const hookNames: string[] = [
   "on_http_request", "authenticate", "map_identity", "override_tools", "override_prompts", "override_resources", "on_call_request",
   "outgoing_auth", "on_upstream_request", "on_call_response", "on_message", "on_http_response", "on_session_start", "on_session_end", "on_event",
-  "on_notification", "on_question",
 ];
 
 /** What the answer of a hook that is cached depends on, besides its input. */
@@ -28,7 +27,6 @@ export class Wants {
   limit: u64 = 0;
   cache: u64 = 0;
   waits: bool = false;
-  holds: bool = false;
 
   /** Only tools, by the names that clients see, that a glob matches. */
   tools(globs: string[]): this {
@@ -40,7 +38,7 @@ export class Wants {
     this.backendGlobs = globs;
     return this;
   }
-  /** Only methods that a glob matches. It is for onMessage, onNotification and onQuestion. */
+  /** Only methods that a glob matches. It is for onMessage. */
   methods(globs: string[]): this {
     this.methodGlobs = globs;
     return this;
@@ -68,11 +66,6 @@ export class Wants {
   /** What onOutgoing answers is kept for a time, at most an hour, for all messages to the same backend from clients that variesBy puts together. The function is told of nothing else then. */
   cacheFor(millis: u64): this {
     this.cache = millis;
-    return this;
-  }
-  /** What a call tells before its answer, such as progress, waits until the function has judged the answer: of one that is denied the client hears nothing. It is for onResult and onMessage. A question cannot wait: a guest that holds needs onQuestion, too. */
-  hold(): this {
-    this.holds = true;
     return this;
   }
   /** The function waits for others, with fetch or callTool. */
@@ -219,7 +212,7 @@ const most = 64; // values in a list of a subscription
 function subscribe(to: Area, hook: i32, all: Handler[]): string {
   const tools: string[] = [], backends: string[] = [], methods: string[] = [], headers: string[] = [], pointers: string[] = [], claims: string[] = [];
   let everyTool = false, everyBackend = false, everyMethod = false, everyField = false;
-  let fields: u64 = 0, varies: u64 = 0, inline: u64 = 0, cache: u64 = 0, waits = false, holds = false;
+  let fields: u64 = 0, varies: u64 = 0, inline: u64 = 0, cache: u64 = 0, waits = false;
   for (let i = 0; i < all.length; i++) {
     const h = all[i], w = h.w;
     everyTool = everyTool || w.toolGlobs.length == 0;
@@ -237,7 +230,6 @@ function subscribe(to: Area, hook: i32, all: Handler[]): string {
     fields |= w.fieldBits;
     varies = max(varies, w.varies);
     waits = waits || w.waits;
-    holds = holds || w.holds;
     cache = i == 0 ? w.cache : min(cache, w.cache);
     if (i == 0 || w.limit == 0 || (inline != 0 && w.limit > inline)) inline = w.limit;
   }
@@ -260,7 +252,6 @@ function subscribe(to: Area, hook: i32, all: Handler[]): string {
   if (inline) to.number(9, inline);
   if (cache) to.number(10, cache);
   if (waits) to.number(11, 1);
-  if (holds) to.number(12, 1);
   return "";
 }
 
@@ -281,7 +272,6 @@ let has: u32 = 0;
 let selectedCount = 0, recordLen = 0, refused = false, base = 0, pointerCount = 0, claimBase = 0, claimCount = 0;
 export let now: u64 = 0;
 export let status: u64 = 0;
-export let from: u64 = 0;
 const outer = new Reader();
 const inner = new Reader();
 
@@ -299,7 +289,7 @@ const inner = new Reader();
 export function ask(hook: i32, typed: usize, n: i32): u64 {
   recordLen = n;
   refused = false;
-  now = status = from = 0;
+  now = status = 0;
   output.len = 0;
   split(input, input + n);
   const all = unchecked(handlers[hook]);
@@ -343,7 +333,6 @@ function split(p: usize, end: usize): void {
     p = r.p;
     if (r.field == 10) now = r.number;
     else if (r.field == 16) status = r.number;
-    else if (r.field == 20) from = r.number;
     else if (r.field >= 0 && r.field < fieldCount) note(r.field, r.ptr, r.len);
   }
 }

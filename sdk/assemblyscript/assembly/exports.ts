@@ -1,7 +1,7 @@
 // The exports of a guest: export * from "../weir/exports" in its entry file.
 
 import { ask, buffer, start } from "./call";
-import { theHTTPRequest, theCredential, theVerifiedToken, theCatalog, theCall, theOutgoing, theBackendRequest, theCallResult, theMessage, theHTTPResponse, theSession, theEvent, theNotification, theQuestion } from "./hooks";
+import { theHTTPRequest, theCredential, theVerifiedToken, theCatalog, theCall, theOutgoing, theBackendRequest, theCallResult, theMessage, theHTTPResponse, theSession, theEvent } from "./hooks";
 
 export function weir_abi(): i32 { return (1 << 16) | 1; }
 export function weir_buf(min: i32): usize { return buffer(min); }
@@ -21,5 +21,3 @@ export function weir_on_http_response(n: i32): u64 { return ask(11, changetype<u
 export function weir_on_session_start(n: i32): u64 { return ask(12, changetype<usize>(theSession), n); }
 export function weir_on_session_end(n: i32): u64 { return ask(13, changetype<usize>(theSession), n); }
 export function weir_on_event(n: i32): u64 { return ask(14, changetype<usize>(theEvent), n); }
-export function weir_on_notification(n: i32): u64 { return ask(15, changetype<usize>(theNotification), n); }
-export function weir_on_question(n: i32): u64 { return ask(16, changetype<usize>(theQuestion), n); }

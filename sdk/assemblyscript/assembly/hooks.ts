@@ -1,6 +1,6 @@
 // The hooks: what each is asked about, and the operations that it may use.
 
-import { Identity, Item, Principal, Setup, Wants, add, addRaw, addText, attr, claim, from, header, items, json, now, on, onStart, principal, refuse, say, selected, status, text, wants } from "./call";
+import { Identity, Item, Principal, Setup, Wants, add, addRaw, addText, attr, claim, header, items, json, now, on, onStart, principal, refuse, say, selected, status, text, wants } from "./call";
 import { Value, View } from "./text";
 
 /** Kinds of refusals. */
@@ -325,87 +325,6 @@ export const theSession = new Session();
 }
 export const theEvent = new Event();
 
-/** What a client or a server tells, which nobody answers. */
-@final export class Notification {
-  /** The tool of the call that it belongs to, by the name that the client uses. */
-  get tool(): View { return text(1); }
-  get backend(): View { return text(2); }
-  /** An opaque key of the client's session, empty without one. */
-  get session(): View { return text(3); }
-  get method(): View { return text(4); }
-  /** Id of the call that it belongs to. */
-  get id(): Value { return json(5); }
-  get principal(): Principal { return principal; }
-  /** The first value of a header that was asked for. The name is in lower case. */
-  header(name: string): View { return header(name); }
-  /** What a filter said of the client under a name, which no token can say. */
-  attr(name: string): Value { return attr(name); }
-  /** The time, in milliseconds since 1970 UTC. */
-  get now(): u64 { return now; }
-  /** Sets the value of the params behind a JSON pointer to JSON text. */
-  set(pointer: string, json: string): void { add(1, pointer, json, "", "", 0, 0, 0); }
-  /** Removes the value of the params behind a JSON pointer. */
-  del(pointer: string): void { add(2, pointer, "", "", "", 0, 0, 0); }
-  /** Refuses it. Functions after this one are not asked. */
-  deny(code: i32, text: string): void { this.denyWith(code, text, ""); }
-  /** The same, with data for the error's object. */
-  denyWith(code: i32, text: string, data: string): void { add(9, "", data, "", text, code, 0, 0); refuse(); }
-  /** Notes a text, a string or a View, in the record of the message. */
-  logField<T>(name: string, text: T): void { addText(12, name, text); }
-  /** Says whether a server tells it, and not the client. */
-  get fromServer(): bool { return from == 2; }
-  get params(): Value { return json(8); }
-  /** The value of the params at pointer i of those that were asked for. */
-  selected(i: i32): Value { return selected(i); }
-  /** Puts a text into the place of the value of the params behind a JSON pointer. */
-  redact(pointer: string, text: string): void { add(15, pointer, "", "", text, 0, 0, 0); }
-}
-export const theNotification = new Notification();
-
-/** What a server asks a client in the middle of a call, or what the client answers. */
-@final export class Question {
-  /** The tool of the call that it belongs to, by the name that the client uses. */
-  get tool(): View { return text(1); }
-  get backend(): View { return text(2); }
-  /** An opaque key of the client's session, empty without one. */
-  get session(): View { return text(3); }
-  get method(): View { return text(4); }
-  /** Id of the call that it belongs to. */
-  get id(): Value { return json(5); }
-  get principal(): Principal { return principal; }
-  /** The first value of a header that was asked for. The name is in lower case. */
-  header(name: string): View { return header(name); }
-  /** What a filter said of the client under a name, which no token can say. */
-  attr(name: string): Value { return attr(name); }
-  /** The time, in milliseconds since 1970 UTC. */
-  get now(): u64 { return now; }
-  /** Sets the value of the params behind a JSON pointer to JSON text. */
-  set(pointer: string, json: string): void { add(1, pointer, json, "", "", 0, 0, 0); }
-  /** Removes the value of the params behind a JSON pointer. */
-  del(pointer: string): void { add(2, pointer, "", "", "", 0, 0, 0); }
-  /** Refuses it. Functions after this one are not asked. */
-  deny(code: i32, text: string): void { this.denyWith(code, text, ""); }
-  /** The same, with data for the error's object. */
-  denyWith(code: i32, text: string, data: string): void { add(9, "", data, "", text, code, 0, 0); refuse(); }
-  /** Notes a text, a string or a View, in the record of the message. */
-  logField<T>(name: string, text: T): void { addText(12, name, text); }
-  /** Says whether it is the question, and not the answer of the client. */
-  get fromServer(): bool { return from == 2; }
-  /** The params of the question. With the answer of a client of the modern era they do not come, nor does the method. */
-  get params(): Value { return json(8); }
-  /** What the client answers; exists in an answer only. */
-  get result(): Value { return json(11); }
-  /** The error object that the client answers with; exists in an answer only. */
-  get error(): Value { return json(12); }
-  /** The value at pointer i of those that were asked for: of the params of a question, of the result of an answer. */
-  selected(i: i32): Value { return selected(i); }
-  /** Puts a text into the place of the value behind a JSON pointer, in the answer to a question as well. */
-  redact(pointer: string, text: string): void { add(15, pointer, "", "", text, 0, 0, 0); }
-  /** Replaces the value of the answer behind a JSON pointer by JSON text. */
-  patch(pointer: string, json: string): void { add(13, pointer, json, "", "", 0, 0, 0); }
-}
-export const theQuestion = new Question();
-
 /**
  * Registers a function that reads the configuration. It may register functions
  * for hooks. A text that it returns instead of null tells the operator why the
@@ -443,7 +362,3 @@ export function onSessionStart(f: (x: Session) => void, w: Wants = wants()): voi
 export function onSessionEnd(f: (x: Session) => void, w: Wants = wants()): void { on(13, f.index, w); }
 /** Registers a function for copies of the record of each message. */
 export function onEvent(f: (x: Event) => void, w: Wants = wants()): void { on(14, f.index, w); }
-/** Registers a function for what clients and servers tell: progress, log messages, changes. */
-export function onNotification(f: (x: Notification) => void, w: Wants = wants()): void { on(15, f.index, w); }
-/** Registers a function for what servers ask clients, and for what these answer. */
-export function onQuestion(f: (x: Question) => void, w: Wants = wants()): void { on(16, f.index, w); }

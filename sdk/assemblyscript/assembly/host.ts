@@ -15,10 +15,6 @@ import { Area, Reader } from "./record";
 @external("weir_v1", "kv_incr") declare function importIncr(key: usize, keyN: i32, delta: i64, ttl: i64): i64;
 @external("weir_v1", "metric") declare function importMetric(name: usize, n: i32, kind: i32, delta: i64): i32;
 
-@external("weir_v1", "pattern") declare function importPattern(p: usize, n: i32): i32;
-@external("weir_v1", "match") declare function importMatch(pattern: i32, p: usize, n: i32): i32;
-@external("weir_v1", "find") declare function importFind(pattern: i32, p: usize, n: i32, out: usize, cap: i32): i64;
-@external("weir_v1", "replace") declare function importReplace(pattern: i32, p: usize, n: i32, put: usize, putN: i32, out: usize, cap: i32): i64;
 @external("weir_v1", "http_call") declare function importFetch(p: usize, n: i32, out: usize, cap: i32): i64;
 @external("weir_v1", "call_tool") declare function importTool(p: usize, n: i32, out: usize, cap: i32): i64;
 @external("weir_v1", "answer") declare function importAnswer(out: usize, cap: i32): i64;
@@ -148,76 +144,6 @@ export function count(name: string, delta: i64): i32 {
 export function gauge(name: string, value: i64): i32 {
   const b = String.UTF8.encode(name);
   return importMetric(changetype<usize>(b), b.byteLength, 1, value);
-}
-
-/** A match of a pattern: the indices in the string where it begins and of what comes after it. */
-@final export class Found {
-  constructor(public from: i32, public to: i32) {}
-}
-
-/** An RE2 pattern of at most 1 KiB, which the host compiles and searches for. It is made at the top level or in onInit; a guest has at most 64. */
-@final export class Pattern {
-  private handle: i32;
-
-  constructor(text: string) {
-    const b = String.UTF8.encode(text);
-    this.handle = importPattern(changetype<usize>(b), b.byteLength);
-  }
-
-  /** 0, or why it is no pattern: then it has no matches, and the log says what is wrong with it. */
-  get failed(): i32 {
-    return min(this.handle, 0);
-  }
-
-  /** Whether the text has a match. */
-  match(text: string): bool {
-    const b = String.UTF8.encode(text);
-    return importMatch(this.handle, changetype<usize>(b), b.byteLength) == 1;
-  }
-
-  /** All matches, which do not overlap. */
-  find(text: string): Found[] {
-    const b = String.UTF8.encode(text), p = changetype<usize>(b), found: Found[] = [];
-    let out = new ArrayBuffer(8 * 32);
-    let n = importFind(this.handle, p, b.byteLength, changetype<usize>(out), out.byteLength);
-    if (8 * n > <i64>out.byteLength) {
-      out = new ArrayBuffer(8 * <i32>n);
-      n = importFind(this.handle, p, b.byteLength, changetype<usize>(out), out.byteLength);
-    }
-    // The host counts bytes, and a string has units of UTF-16.
-    let at: u32 = 0, index = 0;
-    for (let i: i32 = 0; i < <i32>n; i++) {
-      const from = load<u32>(changetype<usize>(out) + 8 * i), to = load<u32>(changetype<usize>(out) + 8 * i, 4);
-      index += units(p + at, from - at);
-      const begin = index;
-      index += units(p + from, to - from);
-      at = to;
-      found.push(new Found(begin, index));
-    }
-    return found;
-  }
-
-  /** The text with another in the place of every match, as it is: $ has no meaning in it. Null where there is no match. */
-  replace(text: string, put: string): string | null {
-    const b = String.UTF8.encode(text), w = String.UTF8.encode(put);
-    let out = new ArrayBuffer(b.byteLength + 8 * w.byteLength);
-    let n = importReplace(this.handle, changetype<usize>(b), b.byteLength, changetype<usize>(w), w.byteLength, changetype<usize>(out), out.byteLength);
-    if (n > <i64>out.byteLength) {
-      out = new ArrayBuffer(<i32>n);
-      n = importReplace(this.handle, changetype<usize>(b), b.byteLength, changetype<usize>(w), w.byteLength, changetype<usize>(out), out.byteLength);
-    }
-    return n < 0 ? null : String.UTF8.decodeUnsafe(changetype<usize>(out), <usize>n);
-  }
-}
-
-// How many units of UTF-16 a text of UTF-8 has.
-function units(p: usize, n: u32): i32 {
-  let count = 0;
-  for (const end = p + n; p < end; p++) {
-    const b = load<u8>(p);
-    if ((b & 0xc0) != 0x80) count += b >= 0xf0 ? 2 : 1;
-  }
-  return count;
 }
 
 /** An HTTP request to another party. */

@@ -36,14 +36,12 @@ func init() {
 	weir.OnCall(moves, weir.Tools("old"), weir.Backends("b1"))
 	weir.OnOutgoing(outgoing, weir.VariesBy(weir.ByTenant), weir.CacheFor(60_000))
 	weir.OnBackendRequest(backendRequest)
-	weir.OnResult(result, weir.Pointers("/content/0/text"), weir.Hold())
+	weir.OnResult(result, weir.Pointers("/content/0/text"))
 	weir.OnMessage(message, weir.Methods("resources/*", "prompts/get"))
 	weir.OnHTTPResponse(httpResponse)
 	weir.OnSessionStart(sessionStart)
 	weir.OnSessionEnd(sessionEnd)
 	weir.OnEvent(event)
-	weir.OnNotification(notification, weir.Methods("notifications/*"))
-	weir.OnQuestion(question, weir.Pointers("/message"))
 }
 
 func httpRequest(r *weir.HTTPRequest) {
@@ -226,31 +224,3 @@ func sessionStart(s *weir.Session) {
 func sessionEnd(s *weir.Session) { s.SetAttr("ended", weir.True) }
 
 func event(e *weir.Event) { weir.Info("seen: " + e.Record().Get("method").Text()) }
-
-func notification(n *weir.Notification) {
-	switch {
-	case !n.FromServer():
-		n.Set("/_meta", `{"by":`+weir.Text(n.Principal().Subject().String())+`}`)
-	case n.Params().Get("level").Is("debug"):
-		n.Deny(weir.Forbidden, "too much")
-	case n.Params().Get("message").View().Contains("secret"):
-		n.Redact("/message", "[redacted]")
-		n.LogField("during", n.Tool().String())
-	default:
-		n.Del("/_meta")
-	}
-}
-
-func question(q *weir.Question) {
-	switch {
-	case q.FromServer() && q.Selected(0).View().Contains("password"):
-		q.Deny(weir.Forbidden, "no passwords")
-	case q.FromServer():
-		q.Set("/_meta", `{"from":`+weir.Text(q.Backend().String())+`}`)
-	case q.Error().Exists():
-		q.LogField("refused", q.Params().Get("message").Text())
-	case q.Result().Get("action").Is("accept"):
-		q.Redact("/content/card", "[redacted]")
-		q.Patch("/content/checked", weir.True)
-	}
-}

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"strconv"
-	"strings"
 
 	weir "github.com/weir-edge/weir/sdk"
 )
@@ -13,11 +12,6 @@ import (
 func main() {}
 
 const minute = 60_000
-
-var (
-	address   = weir.MustPattern(`\w+@\w+(?:\.\w+)*`)
-	_, broken = weir.NewPattern("(")
-)
 
 func init() {
 	weir.OnInit(func(s *weir.Setup) error {
@@ -104,24 +98,6 @@ func answer(tool weir.View, text string) (string, error) {
 			return "failed: " + failed.Get("message").Text(), err
 		}
 		return result.At("/content/0/text").Text(), err
-	case tool.Is("has address"):
-		return strconv.FormatBool(address.Match(text)), nil
-	case tool.Is("addresses"):
-		var all []string
-		for _, at := range address.Find(text) {
-			all = append(all, text[at[0]:at[1]])
-		}
-		return strings.Join(all, " "), nil
-	case tool.Is("no addresses"):
-		if clean, found := address.Replace(text, "[$0]"); found {
-			return clean, nil
-		}
-		return "there are none", nil
-	case tool.Is("broken pattern"):
-		return "", broken
-	case tool.Is("late pattern"):
-		_, err := weir.NewPattern("a")
-		return "", err
 	case tool.Is("emit"):
 		return "", weir.Emit("seen", `{"text":`+weir.Text(text)+`}`)
 	case tool.Is("emit badly"):

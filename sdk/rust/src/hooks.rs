@@ -175,12 +175,6 @@ pub struct Session<'a>(&'a Exchange<'a>);
 /// A copy of the record of a message.
 pub struct Event<'a>(&'a Exchange<'a>);
 
-/// What a client or a server tells, which nobody answers.
-pub struct Notification<'a>(&'a Exchange<'a>);
-
-/// What a server asks a client in the middle of a call, or what the client answers.
-pub struct Question<'a>(&'a Exchange<'a>);
-
 impl<'a> HTTPRequest<'a> {
     pub fn path(&self) -> &'a str { self.0.text(17) }
     /// An opaque key of the client's session, empty without one.
@@ -519,94 +513,6 @@ impl<'a> Event<'a> {
     pub fn record(&self) -> Value<'a> { self.0.json(19) }
 }
 
-impl<'a> Notification<'a> {
-    /// The tool of the call that it belongs to, by the name that the client uses.
-    pub fn tool(&self) -> &'a str { self.0.text(1) }
-    pub fn backend(&self) -> &'a str { self.0.text(2) }
-    /// Id of the call that it belongs to.
-    pub fn id(&self) -> Value<'a> { self.0.json(5) }
-    /// An opaque key of the client's session, empty without one.
-    pub fn session(&self) -> &'a str { self.0.text(3) }
-    pub fn method(&self) -> &'a str { self.0.text(4) }
-    /// The first value of a header that was asked for. The name is in lower case.
-    pub fn header(&self, name: &str) -> &'a str { self.0.header(name) }
-    /// What a filter said of the client under a name, which no token can say.
-    pub fn attr(&self, name: &str) -> Value<'a> { self.0.attr(name) }
-    /// The time, in milliseconds since 1970 UTC.
-    pub fn now(&self) -> u64 { self.0.now }
-    /// Who the client is.
-    pub fn principal(&self) -> Principal<'a> { Principal(self.0.field[6]) }
-    /// Refuses it. Functions after this one are not asked.
-    pub fn deny(&self, code: Code, text: &str) { self.deny_with(code, text, "") }
-    /// The same, with data, as JSON text, for the error's object.
-    pub fn deny_with(&self, code: Code, text: &str, data: &str) {
-        self.0.refused.set(true);
-        self.0.op(9, Arg { code: code as u64, text, raw: data.as_bytes(), ..Arg::default() })
-    }
-    /// Notes a text in the record of the message.
-    pub fn log_field(&self, name: &str, text: &str) { self.0.op(12, Arg { name, text, ..Arg::default() }) }
-    /// Sets the value of the params behind a JSON pointer to JSON text.
-    pub fn set(&self, pointer: &str, json: &str) { self.0.op(1, Arg { pointer, raw: json.as_bytes(), ..Arg::default() }) }
-    /// Removes the value of the params behind a JSON pointer.
-    pub fn del(&self, pointer: &str) { self.0.op(2, Arg { pointer, ..Arg::default() }) }
-    /// Puts a text into the place of the value of the params behind a JSON pointer.
-    pub fn redact(&self, pointer: &str, text: &str) { self.0.op(15, Arg { pointer, text, ..Arg::default() }) }
-    /// Says whether a server tells it, and not the client.
-    pub fn from_server(&self) -> bool { self.0.from == 2 }
-    pub fn params(&self) -> Value<'a> { self.0.json(8) }
-    /// The value of the params at pointer i of those that were asked for.
-    pub fn selected(&self, i: usize) -> Value<'a> { self.0.selected(i) }
-}
-
-impl<'a> Question<'a> {
-    /// The tool of the call that it belongs to, by the name that the client uses.
-    pub fn tool(&self) -> &'a str { self.0.text(1) }
-    pub fn backend(&self) -> &'a str { self.0.text(2) }
-    /// Id of the call that it belongs to.
-    pub fn id(&self) -> Value<'a> { self.0.json(5) }
-    /// An opaque key of the client's session, empty without one.
-    pub fn session(&self) -> &'a str { self.0.text(3) }
-    pub fn method(&self) -> &'a str { self.0.text(4) }
-    /// The first value of a header that was asked for. The name is in lower case.
-    pub fn header(&self, name: &str) -> &'a str { self.0.header(name) }
-    /// What a filter said of the client under a name, which no token can say.
-    pub fn attr(&self, name: &str) -> Value<'a> { self.0.attr(name) }
-    /// The time, in milliseconds since 1970 UTC.
-    pub fn now(&self) -> u64 { self.0.now }
-    /// Who the client is.
-    pub fn principal(&self) -> Principal<'a> { Principal(self.0.field[6]) }
-    /// Refuses it. Functions after this one are not asked.
-    pub fn deny(&self, code: Code, text: &str) { self.deny_with(code, text, "") }
-    /// The same, with data, as JSON text, for the error's object.
-    pub fn deny_with(&self, code: Code, text: &str, data: &str) {
-        self.0.refused.set(true);
-        self.0.op(9, Arg { code: code as u64, text, raw: data.as_bytes(), ..Arg::default() })
-    }
-    /// Notes a text in the record of the message.
-    pub fn log_field(&self, name: &str, text: &str) { self.0.op(12, Arg { name, text, ..Arg::default() }) }
-    /// Sets the value of the params behind a JSON pointer to JSON text.
-    pub fn set(&self, pointer: &str, json: &str) { self.0.op(1, Arg { pointer, raw: json.as_bytes(), ..Arg::default() }) }
-    /// Removes the value of the params behind a JSON pointer.
-    pub fn del(&self, pointer: &str) { self.0.op(2, Arg { pointer, ..Arg::default() }) }
-    /// Puts a text into the place of the value behind a JSON pointer, in the answer to a
-    /// question as well.
-    pub fn redact(&self, pointer: &str, text: &str) { self.0.op(15, Arg { pointer, text, ..Arg::default() }) }
-    /// Replaces the value of the answer behind a JSON pointer by JSON text.
-    pub fn patch(&self, pointer: &str, json: &str) { self.0.op(13, Arg { pointer, raw: json.as_bytes(), ..Arg::default() }) }
-    /// Says whether it is the question, and not the answer of the client.
-    pub fn from_server(&self) -> bool { self.0.from == 2 }
-    /// The params of the question. With the answer of a client of the modern era they do
-    /// not come, nor does the method.
-    pub fn params(&self) -> Value<'a> { self.0.json(8) }
-    /// What the client answers; exists in an answer only.
-    pub fn result(&self) -> Value<'a> { self.0.json(11) }
-    /// The error object that the client answers with; exists in an answer only.
-    pub fn error(&self) -> Value<'a> { self.0.json(12) }
-    /// The value at pointer i of those that were asked for: of the params of a question,
-    /// of the result of an answer.
-    pub fn selected(&self, i: usize) -> Value<'a> { self.0.selected(i) }
-}
-
 impl Guest {
     /// Registers a function for requests before authentication.
     pub fn on_http_request(&mut self, wants: Wants, mut f: impl for<'a> FnMut(&HTTPRequest<'a>) + 'static) {
@@ -667,13 +573,5 @@ impl Guest {
     /// Registers a function for copies of the record of each message.
     pub fn on_event(&mut self, wants: Wants, mut f: impl for<'a> FnMut(&Event<'a>) + 'static) {
         self.on(14, wants, Box::new(move |x| f(&Event(x))))
-    }
-    /// Registers a function for what clients and servers tell: progress, log messages, changes.
-    pub fn on_notification(&mut self, wants: Wants, mut f: impl for<'a> FnMut(&Notification<'a>) + 'static) {
-        self.on(15, wants, Box::new(move |x| f(&Notification(x))))
-    }
-    /// Registers a function for what servers ask clients, and for what these answer.
-    pub fn on_question(&mut self, wants: Wants, mut f: impl for<'a> FnMut(&Question<'a>) + 'static) {
-        self.on(16, wants, Box::new(move |x| f(&Question(x))))
     }
 }

@@ -21,11 +21,6 @@ mod imports {
         pub fn http_call(p: *const u8, n: usize, out: *mut u8, cap: usize) -> i64;
         pub fn call_tool(p: *const u8, n: usize, out: *mut u8, cap: usize) -> i64;
         pub fn answer(out: *mut u8, cap: usize) -> i64;
-        pub fn pattern(p: *const u8, n: usize) -> i32;
-        #[link_name = "match"]
-        pub fn matches(pattern: i32, p: *const u8, n: usize) -> i32;
-        pub fn find(pattern: i32, p: *const u8, n: usize, out: *mut [u32; 2], cap: usize) -> i64;
-        pub fn replace(pattern: i32, p: *const u8, n: usize, with: *const u8, with_n: usize, out: *mut u8, cap: usize) -> i64;
         pub fn emit(name: *const u8, name_n: usize, p: *const u8, n: usize) -> i32;
     }
 }
@@ -162,55 +157,6 @@ pub fn count(name: &str, delta: i64) -> Result<(), Failure> {
 /// Sets a gauge. Grant metrics.
 pub fn gauge(name: &str, value: i64) -> Result<(), Failure> {
     checked(i64::from(unsafe { imports::metric(name.as_ptr(), name.len(), 1, value) })).map(|_| ())
-}
-
-/// An RE2 pattern, which the host compiles and searches for.
-#[derive(Clone, Copy, Debug)]
-pub struct Pattern(i32);
-
-impl Pattern {
-    /// Compiles a pattern of at most 1 KiB while the guest starts; later it is
-    /// Denied. A guest has at most 64. It is Limit for one that is too large, and
-    /// Argument for what is no pattern: the log says what is wrong with it.
-    pub fn new(text: &str) -> Result<Pattern, Failure> {
-        checked(i64::from(unsafe { imports::pattern(text.as_ptr(), text.len()) })).map(|n| Pattern(n as i32))
-    }
-
-    /// Whether the text has a match.
-    pub fn matches(self, text: &str) -> bool {
-        unsafe { imports::matches(self.0, text.as_ptr(), text.len()) == 1 }
-    }
-
-    /// The offsets of all matches, which do not overlap.
-    pub fn find(self, text: &str) -> Vec<std::ops::Range<usize>> {
-        let mut found = vec![[0; 2]; 32 + text.len() / 128];
-        loop {
-            let n = unsafe { imports::find(self.0, text.as_ptr(), text.len(), found.as_mut_ptr(), found.len() * 8) } as usize;
-            let fits = n <= found.len();
-            found.resize(n, [0; 2]);
-            if fits {
-                return found.iter().map(|m| m[0] as usize..m[1] as usize).collect();
-            }
-        }
-    }
-
-    /// The text with another in the place of every match, as it is: $ has no
-    /// meaning in it. None where there is no match.
-    pub fn replace(self, text: &str, with: &str) -> Option<String> {
-        let mut out = vec![0; text.len() + 8 * with.len()];
-        loop {
-            let (p, n) = (out.as_mut_ptr(), out.len());
-            let n = unsafe { imports::replace(self.0, text.as_ptr(), text.len(), with.as_ptr(), with.len(), p, n) };
-            if n < 0 {
-                return None;
-            }
-            let fits = n as usize <= out.len();
-            out.resize(n as usize, 0);
-            if fits {
-                return Some(String::from_utf8(out).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()));
-            }
-        }
-    }
 }
 
 /// An HTTP request to another party: Fetch { url: "…", ..Fetch::default() }.

@@ -217,7 +217,11 @@ fn skip(b: &[u8]) -> &[u8] {
     while i < b.len() {
         match b[i] {
             b'"' => {
-                i = closing(b, i + 1);
+                i += 1;
+                while i < b.len() && b[i] != b'"' {
+                    i += if b[i] == b'\\' { 2 } else { 1 };
+                }
+                i = (i + 1).min(b.len());
             }
             b'{' | b'[' => {
                 depth += 1;
@@ -251,59 +255,6 @@ fn skip(b: &[u8]) -> &[u8] {
     &[]
 }
 
-/// What follows the string whose text begins at a place.
-fn closing(b: &[u8], from: usize) -> usize {
-    let mut i = from;
-    loop {
-        i = find(b, b'"', i);
-        // A quote after an odd number of backslashes is part of the text.
-        let slashes = b[from..i].iter().rev().take_while(|c| **c == b'\\').count();
-        if i == b.len() || slashes % 2 == 0 {
-            return (i + 1).min(b.len());
-        }
-        i += 1;
-    }
-}
-
-const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGH: u64 = 0x8080_8080_8080_8080;
-
-/// Eight bytes at a place, where there are so many.
-fn word(b: &[u8], at: usize) -> Option<u64> {
-    b.get(at..at + 8).and_then(|w| w.try_into().ok()).map(u64::from_le_bytes)
-}
-
-/// Not 0 where one of eight bytes is c.
-fn has(w: u64, c: u8) -> u64 {
-    let x = w ^ (ONES * u64::from(c));
-    x.wrapping_sub(ONES) & !x & HIGH
-}
-
-/// Where a byte stands at or after a place; the length where it does not. It looks at
-/// eight bytes at a time.
-fn find(b: &[u8], c: u8, mut i: usize) -> usize {
-    while word(b, i).map_or(false, |w| has(w, c) == 0) {
-        i += 8;
-    }
-    while i < b.len() && b[i] != c {
-        i += 1;
-    }
-    i
-}
-
-/// How many bytes from a place on stand for themselves in JSON text.
-fn plain(b: &[u8], from: usize) -> usize {
-    let mut i = from;
-    let special = |w: u64| (w.wrapping_sub(ONES * u64::from(b' ')) & !w & HIGH) | has(w, b'"') | has(w, b'\\');
-    while word(b, i).map_or(false, |w| special(w) == 0) {
-        i += 8;
-    }
-    while i < b.len() && b[i] >= b' ' && b[i] != b'"' && b[i] != b'\\' {
-        i += 1;
-    }
-    i - from
-}
-
 /// Says whether a number, true, false or null ends before c.
 fn ends(c: u8) -> bool {
     matches!(c, b' ' | b'\n' | b'\t' | b'\r' | b',' | b':' | b'"' | b'{' | b'}' | b'[' | b']')
@@ -312,15 +263,15 @@ fn ends(c: u8) -> bool {
 fn unescape(body: &[u8]) -> String {
     let mut out = Vec::with_capacity(body.len());
     let mut i = 0;
-    loop {
-        let slash = find(body, b'\\', i);
-        if slash + 1 >= body.len() {
-            out.extend_from_slice(&body[i..]);
-            break;
+    while i < body.len() {
+        let c = body[i];
+        i += 1;
+        if c != b'\\' || i == body.len() {
+            out.push(c);
+            continue;
         }
-        out.extend_from_slice(&body[i..slash]);
-        let c = body[slash + 1];
-        i = slash + 2;
+        let c = body[i];
+        i += 1;
         out.push(match c {
             b'b' => 8,
             b'f' => 12,
@@ -356,24 +307,19 @@ pub fn quote(s: &str) -> String {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut out = String::with_capacity(s.len() + 2);
     out.push('"');
-    let mut i = 0;
-    loop {
-        let n = plain(s.as_bytes(), i);
-        out.push_str(&s[i..i + n]);
-        i += n;
-        match s.as_bytes().get(i) {
-            None => break,
-            Some(c) if *c < b' ' => {
-                out.push_str("\\u00");
-                out.push(HEX[*c as usize >> 4] as char);
-                out.push(HEX[*c as usize & 15] as char);
-            }
-            Some(c) => {
+    for c in s.chars() {
+        match c {
+            '"' | '\\' => {
                 out.push('\\');
-                out.push(*c as char);
+                out.push(c);
             }
+            c if c < ' ' => {
+                out.push_str("\\u00");
+                out.push(HEX[c as usize >> 4] as char);
+                out.push(HEX[c as usize & 15] as char);
+            }
+            c => out.push(c),
         }
-        i += 1;
     }
     out.push('"');
     out

@@ -34,7 +34,7 @@ use json::utf8;
 use std::cell::{Cell, RefCell};
 use wire::{bytes, number, Arg, Field, Reader};
 
-const HOOKS: [&str; 17] = [
+const HOOKS: [&str; 15] = [
     "on_http_request",
     "authenticate",
     "map_identity",
@@ -50,8 +50,6 @@ const HOOKS: [&str; 17] = [
     "on_session_start",
     "on_session_end",
     "on_event",
-    "on_notification",
-    "on_question",
 ];
 
 /// What the answer of a hook that is cached depends on, besides its input.
@@ -77,7 +75,6 @@ pub struct Wants {
     inline_limit: u64,
     cache: u64,
     blocking: bool,
-    hold: bool,
 }
 
 impl Default for Wants {
@@ -106,7 +103,6 @@ impl Wants {
             inline_limit: 0,
             cache: 0,
             blocking: false,
-            hold: false,
         }
     }
     /// Only tools, by the names that clients see, that a glob matches.
@@ -119,8 +115,7 @@ impl Wants {
         self.backends = owned(globs);
         self
     }
-    /// Only methods that a glob matches. It is for on_message, on_notification and
-    /// on_question.
+    /// Only methods that a glob matches. It is for on_message.
     pub fn methods(mut self, globs: &[&str]) -> Self {
         self.methods = owned(globs);
         self
@@ -166,14 +161,6 @@ impl Wants {
     /// The function waits for others, with fetch or call_tool.
     pub fn blocking(mut self) -> Self {
         self.blocking = true;
-        self
-    }
-    /// What a call tells before its answer, such as progress, waits until the function
-    /// has judged the answer: of one that is denied the client hears nothing. It is for
-    /// on_result and on_message. A question cannot wait: a guest that holds needs
-    /// on_question, too.
-    pub fn hold(mut self) -> Self {
-        self.hold = true;
         self
     }
     /// Arguments of more than n bytes are left out.
@@ -224,7 +211,6 @@ pub(crate) struct Exchange<'a> {
     field: [&'a [u8]; 20],
     now: u64,
     status: u64,
-    from: u64,
     out: &'a RefCell<Vec<u8>>,
     refused: Cell<bool>,
     base: Cell<usize>,
@@ -349,7 +335,6 @@ impl Guest {
             field: [&[]; 20],
             now: 0,
             status: 0,
-            from: 0,
             out: &self.output,
             refused: Cell::new(false),
             base: Cell::new(0),
@@ -361,7 +346,6 @@ impl Guest {
             match f {
                 Field::Number(v) if field == 10 => x.now = v,
                 Field::Number(v) if field == 16 => x.status = v,
-                Field::Number(v) if field == 20 => x.from = v,
                 Field::Bytes(b) if field < 20 => x.field[field as usize] = b,
                 _ => {}
             }
@@ -458,9 +442,6 @@ fn subscription(hook: &str, handlers: &mut [Handler]) -> Result<Vec<u8>, String>
     }
     if handlers.iter().any(|h| h.wants.blocking) {
         number(&mut sub, 11, 1);
-    }
-    if handlers.iter().any(|h| h.wants.hold) {
-        number(&mut sub, 12, 1);
     }
     Ok(sub)
 }
@@ -594,14 +575,6 @@ macro_rules! guest {
             #[no_mangle]
             pub extern "C" fn weir_on_event(n: usize) -> u64 {
                 guest().ask(14, n)
-            }
-            #[no_mangle]
-            pub extern "C" fn weir_on_notification(n: usize) -> u64 {
-                guest().ask(15, n)
-            }
-            #[no_mangle]
-            pub extern "C" fn weir_on_question(n: usize) -> u64 {
-                guest().ask(16, n)
             }
         }
     };

@@ -1,13 +1,13 @@
 // Command guest is a module that does at each hook what its configuration says:
 // {"rules":"…"}, with a rule on each line.
 //
-//	sub|HOOK|LIST=VALUE,VALUE|…    subscribe; lists are method, tool, backend, header, pointer, claim, field, varies, cache, blocking, hold
+//	sub|HOOK|LIST=VALUE,VALUE|…    subscribe; lists are method, tool, backend, header, pointer, claim, field, varies, cache, blocking
 //	HOOK|CONDITION|OP|ARGUMENT|…   an operation, or trap, loop, work, bad or stash
 //
 // A condition is *, or PLACE=TEXT or PLACE~TEXT for what is equal to or has the
 // text; PLACE is as in arguments, where $PLACE stands for what the input has:
 // tool, backend, session, method, subject, tenant, groups, args, result, error,
-// carry, item, claims, issuer, event, path, status, from, header:NAME, selected:N, claim:N, attrs,
+// carry, item, claims, issuer, event, path, status, header:NAME, selected:N, claim:N, attrs,
 // count.
 package main
 
@@ -83,7 +83,7 @@ func start(n uint32) uint64 {
 		for _, list := range f[2:] {
 			name, values, _ := strings.Cut(list, "=")
 			for _, v := range strings.Split(values, ",") {
-				if number := map[string]int{"varies": abi.SubVariesBy, "cache": abi.SubCache, "field": abi.SubField, "blocking": abi.SubBlocking, "hold": abi.SubHold}[name]; number != 0 {
+				if number := map[string]int{"varies": abi.SubVariesBy, "cache": abi.SubCache, "field": abi.SubField, "blocking": abi.SubBlocking}[name]; number != 0 {
 					n, _ := strconv.Atoi(v)
 					made[hook] = abi.AppendUint(made[hook], number, uint64(n))
 					continue
@@ -164,7 +164,7 @@ func read(b []byte) *input {
 				parts[i.Num] = string(i.Data)
 			}
 			in.names, in.backs, in.json = append(in.names, parts[1]), append(in.backs, parts[2]), append(in.json, parts[3])
-		case abi.CallStatus, abi.CallFrom:
+		case abi.CallStatus:
 			in.fields[r.Num] = strconv.FormatUint(r.Uint, 10)
 		default:
 			in.fields[r.Num] = string(r.Data)
@@ -206,8 +206,6 @@ func (in *input) at(place string, item int) string {
 		return in.fields[abi.CallPath]
 	case "status":
 		return in.fields[abi.CallStatus]
-	case "from":
-		return map[string]string{"": "", "1": "client", "2": "server"}[in.fields[abi.CallFrom]]
 	case "subject":
 		return in.subject
 	case "tenant":
@@ -254,7 +252,7 @@ func (in *input) holds(condition string, item int) bool {
 
 // text puts what the input has into an argument.
 func (in *input) text(s string, item int) string {
-	for _, place := range []string{"tool", "backend", "session", "method", "subject", "tenant", "groups", "args", "result", "error", "carry", "item", "claims", "issuer", "count", "path", "status", "from", "got", "quoted", "header:x-a", "header:x-b", "selected:0", "selected:1", "claim:0", "claim:1", "attrs"} {
+	for _, place := range []string{"tool", "backend", "session", "method", "subject", "tenant", "groups", "args", "result", "error", "carry", "item", "claims", "issuer", "count", "path", "status", "got", "quoted", "header:x-a", "header:x-b", "selected:0", "selected:1", "claim:0", "claim:1", "attrs"} {
 		if strings.Contains(s, "$"+place) {
 			s = strings.ReplaceAll(s, "$"+place, in.at(place, item))
 		}
@@ -437,9 +435,3 @@ func onHTTPResponse(n uint32) uint64 { return hook("on_http_response", n) }
 
 //go:wasmexport weir_on_event
 func onEvent(n uint32) uint64 { return hook("on_event", n) }
-
-//go:wasmexport weir_on_notification
-func onNotification(n uint32) uint64 { return hook("on_notification", n) }
-
-//go:wasmexport weir_on_question
-func onQuestion(n uint32) uint64 { return hook("on_question", n) }

@@ -20,14 +20,12 @@ WEIR_INIT(s) {
         weir_on(s, WEIR_ON_CALL_REQUEST, .tools = WEIR_LIST("delete_*", "read_*", "old"), .pointers = WEIR_LIST("/path", "/verbose"));
     weir_on(s, WEIR_OUTGOING_AUTH, .varies_by = WEIR_BY_TENANT, .cache_ms = 60000);
     weir_on(s, WEIR_ON_UPSTREAM_REQUEST, 0);
-    weir_on(s, WEIR_ON_CALL_RESPONSE, .pointers = WEIR_LIST("/content/0/text"), .hold = 1);
+    weir_on(s, WEIR_ON_CALL_RESPONSE, .pointers = WEIR_LIST("/content/0/text"));
     weir_on(s, WEIR_ON_MESSAGE, .methods = WEIR_LIST("resources/*", "prompts/get"));
     weir_on(s, WEIR_ON_HTTP_RESPONSE, 0);
     weir_on(s, WEIR_ON_SESSION_START, 0);
     weir_on(s, WEIR_ON_SESSION_END, 0);
     weir_on(s, WEIR_ON_EVENT, 0);
-    weir_on(s, WEIR_ON_NOTIFICATION, .methods = WEIR_LIST("notifications/*"));
-    weir_on(s, WEIR_ON_QUESTION, .pointers = WEIR_LIST("/message"));
     return 0;
 }
 
@@ -196,30 +194,3 @@ WEIR_HOOK(on_session_start, c) {
 WEIR_HOOK(on_session_end, c) { weir_set_attr(c, "ended", "true"); }
 
 WEIR_HOOK(on_event, c) { weir_log(WEIR_INFO, weir_cat(weir_str("seen: "), weir_text(weir_get(weir_event(c), "method")))); }
-
-WEIR_HOOK(on_notification, c) {
-    weir_json params = weir_arguments(c);
-    if (!weir_from_server(c)) {
-        weir_set(c, "/_meta", weir_cat(weir_str("{\"by\":"), weir_quote(weir_subject(c)), weir_str("}")));
-    } else if (weir_is(weir_get(params, "level"), "debug")) {
-        weir_deny(c, WEIR_FORBIDDEN, "too much");
-    } else if (weir_contains(weir_text(weir_get(params, "message")), "secret")) {
-        weir_redact(c, "/message", "[redacted]");
-        weir_log_field(c, "during", weir_tool(c));
-    } else {
-        weir_del(c, "/_meta");
-    }
-}
-
-WEIR_HOOK(on_question, c) {
-    if (weir_from_server(c) && weir_contains(weir_text(weir_selected(c, 0)), "password")) {
-        weir_deny(c, WEIR_FORBIDDEN, "no passwords");
-    } else if (weir_from_server(c)) {
-        weir_set(c, "/_meta", weir_cat(weir_str("{\"from\":"), weir_quote(weir_backend(c)), weir_str("}")));
-    } else if (weir_exists(weir_error(c))) {
-        weir_log_field(c, "refused", weir_text(weir_get(weir_arguments(c), "message")));
-    } else if (weir_is(weir_get(weir_result(c), "action"), "accept")) {
-        weir_redact(c, "/content/card", "[redacted]");
-        weir_patch(c, "/content/checked", "true");
-    }
-}

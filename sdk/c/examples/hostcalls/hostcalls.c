@@ -3,14 +3,9 @@
 
 enum { MINUTE = 60000 };
 
-static int address, broken;
-
 WEIR_INIT(s) {
     if (!weir_granted(s, "random") || !weir_granted(s, "kv") || !weir_granted(s, "metrics") || !weir_granted(s, "keys")) return "a grant is missing";
     if (!weir_granted(s, "http") || !weir_granted(s, "tools") || !weir_granted(s, "events")) return "a grant is missing";
-    address = weir_pattern("\\w+@\\w+(?:\\.\\w+)*");
-    broken = weir_pattern("(");
-    if (address < 0) return "the pattern cannot be used";
     weir_on(s, WEIR_ON_CALL_REQUEST, .pointers = WEIR_LIST("/text"), .blocking = 1);
     return 0;
 }
@@ -112,25 +107,6 @@ static weir_view answer(weir_view tool, weir_view text) {
         n = weir_call_tool(text, "{\"deep\":true}", &a);
         if (weir_exists(a.error)) return weir_cat(weir_str("failed: "), weir_text(weir_get(a.error, "message")));
         return n < 0 ? failure(n) : weir_text(weir_at(a.result, "/content/0/text"));
-    }
-    if (weir_equal(tool, "has address")) return weir_match(address, text) == 1 ? weir_str("true") : weir_str("false");
-    if (weir_equal(tool, "addresses")) {
-        const weir_found *all;
-        weir_view out = none;
-        n = weir_find(address, text, &all);
-        for (weir_i64 i = 0; i < n; i++)
-            out = weir_cat(out, weir_str(i ? " " : ""), weir_span_(text.p + all[i].from, all[i].to - all[i].from));
-        return n < 0 ? failure(n) : out;
-    }
-    if (weir_equal(tool, "no addresses")) {
-        weir_view clean;
-        n = weir_replace(address, text, "[$0]", &clean);
-        return n == WEIR_ERR_NOT_FOUND ? weir_str("there are none") : n < 0 ? failure(n) : clean;
-    }
-    if (weir_equal(tool, "broken pattern")) return failure(broken);
-    if (weir_equal(tool, "late pattern")) {
-        n = weir_pattern("a");
-        return n < 0 ? failure(n) : none;
     }
     if (weir_equal(tool, "emit")) {
         n = weir_emit("seen", weir_cat(weir_str("{\"text\":"), weir_quote(text), weir_str("}")));

@@ -147,7 +147,7 @@ weir.onResult((r: weir.CallResult): void => {
   let index = 0;
   for (let e = r.result.get("content").elements(); e.next(); index++) if (e.value.get("type").is("image")) r.dropContent(index);
   if (!r.carried.empty) r.patch("/_meta/for", weir.quote(r.carried.toString()));
-}, weir.wants().pointers(["/content/0/text"]).hold());
+}, weir.wants().pointers(["/content/0/text"]));
 
 weir.onMessage((m: weir.Message): void => {
   if (m.arguments.get("uri").text.startsWith("file:")) m.deny(weir.NotFound, "there are no files");
@@ -179,29 +179,3 @@ weir.onSessionEnd((s: weir.Session): void => {
 weir.onEvent((e: weir.Event): void => {
   weir.info("seen: " + e.record.get("method").text);
 });
-
-weir.onNotification((n: weir.Notification): void => {
-  if (!n.fromServer) {
-    n.set("/_meta", '{"by":' + weir.quote(n.principal.subject.toString()) + "}");
-  } else if (n.params.get("level").is("debug")) {
-    n.deny(weir.Forbidden, "too much");
-  } else if (n.params.get("message").text.includes("secret")) {
-    n.redact("/message", "[redacted]");
-    n.logField("during", n.tool);
-  } else {
-    n.del("/_meta");
-  }
-}, weir.wants().methods(["notifications/*"]));
-
-weir.onQuestion((q: weir.Question): void => {
-  if (q.fromServer && q.selected(0).text.includes("password")) {
-    q.deny(weir.Forbidden, "no passwords");
-  } else if (q.fromServer) {
-    q.set("/_meta", '{"from":' + weir.quote(q.backend.toString()) + "}");
-  } else if (q.error.exists) {
-    q.logField("refused", q.params.get("message").text);
-  } else if (q.result.get("action").is("accept")) {
-    q.redact("/content/card", "[redacted]");
-    q.patch("/content/checked", "true");
-  }
-}, weir.wants().pointers(["/message"]));

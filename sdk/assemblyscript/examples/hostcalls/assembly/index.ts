@@ -4,7 +4,6 @@ import * as weir from "../../../assembly";
 export * from "../../../assembly/exports";
 
 const minute = 60000;
-const address = new weir.Pattern("\\w+@\\w+(?:\\.\\w+)*"), broken = new weir.Pattern("(");
 
 weir.onInit((s: weir.Setup): string | null => {
   const grants = ["random", "kv", "metrics", "keys", "http", "tools", "events"];
@@ -86,19 +85,6 @@ function answer(tool: string, text: string): string {
     if (a.error != "") return "failed: " + weir.parse(a.error).get("message").text;
     return or(a.failed, a.failed < 0 ? "" : weir.parse(a.result).at("/content/0/text").text);
   }
-  if (tool == "has address") return address.match(text) ? "true" : "false";
-  if (tool == "addresses") {
-    const all = address.find(text);
-    let out = "";
-    for (let i = 0; i < all.length; i++) out += (i > 0 ? " " : "") + text.substring(all[i].from, all[i].to);
-    return out;
-  }
-  if (tool == "no addresses") {
-    const clean = address.replace(text, "[$0]");
-    return clean === null ? "there are none" : clean;
-  }
-  if (tool == "broken pattern") return or(broken.failed, "");
-  if (tool == "late pattern") return or(new weir.Pattern("a").failed, "");
   if (tool == "emit") return or(weir.emit("seen", '{"text":' + weir.quote(text) + "}"), "");
   if (tool == "emit badly") return or(weir.emit("Seen!", ""), "");
   return "error: no such tool";

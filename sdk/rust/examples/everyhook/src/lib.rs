@@ -141,7 +141,7 @@ fn start(g: &mut Guest, s: &Setup) -> Result<(), String> {
         r.del_header("x-internal");
     });
 
-    g.on_result(Wants::new().pointers(&["/content/0/text"]).hold(), |r| {
+    g.on_result(Wants::new().pointers(&["/content/0/text"]), |r| {
         if r.error().exists() {
             r.log_field("failed", &r.error().get("message").text());
             r.respond(&error_result("try again later"));
@@ -188,31 +188,5 @@ fn start(g: &mut Guest, s: &Setup) -> Result<(), String> {
     g.on_session_end(Wants::new(), |s| s.set_attr("ended", "true"));
 
     g.on_event(Wants::new(), |e| log(Level::Info, &["seen: ", &e.record().get("method").text()].concat()));
-
-    g.on_notification(Wants::new().methods(&["notifications/*"]), |n| {
-        if !n.from_server() {
-            n.set("/_meta", &["{\"by\":", &quote(n.principal().subject()), "}"].concat());
-        } else if n.params().get("level").is("debug") {
-            n.deny(Code::Forbidden, "too much");
-        } else if n.params().get("message").text().contains("secret") {
-            n.redact("/message", "[redacted]");
-            n.log_field("during", n.tool());
-        } else {
-            n.del("/_meta");
-        }
-    });
-
-    g.on_question(Wants::new().pointers(&["/message"]), |q| {
-        if q.from_server() && q.selected(0).text().contains("password") {
-            q.deny(Code::Forbidden, "no passwords");
-        } else if q.from_server() {
-            q.set("/_meta", &["{\"from\":", &quote(q.backend()), "}"].concat());
-        } else if q.error().exists() {
-            q.log_field("refused", &q.params().get("message").text());
-        } else if q.result().get("action").is("accept") {
-            q.redact("/content/card", "[redacted]");
-            q.patch("/content/checked", "true");
-        }
-    });
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! A guest that calls every function of the host.
 
-use weir::{Failure, Fetch, Guest, Level, Pattern, Setup, Wants};
+use weir::{Failure, Fetch, Guest, Level, Setup, Wants};
 
 weir::guest!(start);
 
@@ -13,25 +13,11 @@ fn start(g: &mut Guest, s: &Setup) -> Result<(), String> {
             return Err([grant, " is not granted"].concat());
         }
     }
-    let address = Pattern::new(r"\w+@\w+(?:\.\w+)*").map_err(|e| e.to_string())?;
-    let broken = Pattern::new("(").err();
-    g.on_call(Wants::new().pointers(&["/text"]).blocking(), move |c| {
-        let text = c.selected(0).text();
-        let said = searched(c.tool(), &text, address, broken).unwrap_or_else(|| answer(c.tool(), &text)).unwrap_or_else(|e| ["error: ", &e].concat());
+    g.on_call(Wants::new().pointers(&["/text"]).blocking(), |c| {
+        let said = answer(c.tool(), &c.selected(0).text()).unwrap_or_else(|e| ["error: ", &e].concat());
         c.respond(&weir::text_result(&said));
     });
     Ok(())
-}
-
-fn searched(tool: &str, text: &str, address: Pattern, broken: Option<Failure>) -> Option<Result<String, String>> {
-    Some(match tool {
-        "has address" => Ok(address.matches(text).to_string()),
-        "addresses" => Ok(address.find(text).into_iter().map(|at| &text[at]).collect::<Vec<_>>().join(" ")),
-        "no addresses" => Ok(address.replace(text, "[$0]").unwrap_or_else(|| "there are none".into())),
-        "broken pattern" => Err(broken?.to_string()),
-        "late pattern" => Pattern::new("a").map(|_| String::new()).map_err(|e| e.to_string()),
-        _ => return None,
-    })
 }
 
 fn hex(sum: [u8; 32]) -> String {

@@ -1,6 +1,6 @@
 //go:build linux
 
-package linear
+package wasm
 
 import (
 	"fmt"
@@ -15,23 +15,23 @@ func BenchmarkReset(b *testing.B) {
 		for i := 0; i < size; i += 3 * page {
 			memory[i] = 1 // a third of the pages hold something
 		}
-		s, err := NewSnapshot(memory)
+		s, err := newSnapshot(memory)
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer s.Close()
+		defer s.close()
 		for _, written := range []int{8, 32, 128, 512, 1280} {
 			if written*page > size {
 				continue
 			}
 			for _, copies := range []bool{false, true} {
 				b.Run(fmt.Sprintf("%dMiB/%dpages/copies=%v", size>>20, written, copies), func(b *testing.B) {
-					l, err := New(uint64(size))
+					l, err := newLinear(uint64(size))
 					if err != nil {
 						b.Fatal(err)
 					}
 					defer l.Free()
-					if err := s.Restore(l); err != nil {
+					if err := s.restore(l); err != nil {
 						b.Fatal(err)
 					}
 					l.copies = copies
@@ -39,7 +39,7 @@ func BenchmarkReset(b *testing.B) {
 						for i := range written {
 							l.region[i*(size/written)] = 7
 						}
-						if err := s.Restore(l); err != nil {
+						if err := s.restore(l); err != nil {
 							b.Fatal(err)
 						}
 					}

@@ -1,4 +1,4 @@
-package linear
+package wasm
 
 import (
 	"errors"
@@ -20,39 +20,38 @@ const (
 	page      = 4096
 )
 
-// Memory is the memory of one instance: address space for all that it may grow
+// linear is the memory of one instance: address space for all that it may grow
 // to, of which the system provides the pages that are touched. It does not
 // count towards the collected heap and never moves.
-type Memory struct {
+type linear struct {
 	region  []byte
-	mapped  *Snapshot // that a part of region is mapped over; nil for none
+	mapped  *snapshot // that a part of region is mapped over; nil for none
 	copies  bool      // a reset copies the snapshot back
 	calls   uint      // since copies changed
 	faults  int64     // of the thread before the call; -1 when nobody counts
-	Refused bool      // growth beyond the limit was asked for
-	Most    uint64    // bytes that it may grow to
+	refused bool      // growth beyond the limit was asked for
+	most    uint64    // bytes that it may grow to
 }
 
-// New returns a memory that grows to at most limit bytes.
-func New(limit uint64) (*Memory, error) {
+func newLinear(limit uint64) (*linear, error) {
 	region, err := unix.Mmap(-1, 0, int(limit), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("memory of %d bytes: %w", limit, err)
 	}
-	return &Memory{region: region, Most: limit}, nil
+	return &linear{region: region, most: limit}, nil
 }
 
 // Reallocate grows the memory to size bytes; nil when that is above the limit.
-func (l *Memory) Reallocate(size uint64) []byte {
-	if size > l.Most {
-		l.Refused = true
+func (l *linear) Reallocate(size uint64) []byte {
+	if size > l.most {
+		l.refused = true
 		return nil
 	}
 	return l.region[:size:len(l.region)]
 }
 
 // Free gives the memory back to the system.
-func (l *Memory) Free() {
+func (l *linear) Free() {
 	if l.region != nil {
 		_ = unix.Munmap(l.region) // the region is whole and ours: it cannot fail
 		l.region = nil
@@ -65,8 +64,8 @@ const (
 	lookNew = 1024 // after so many copies, a memory is mapped again, for another look
 )
 
-// Before begins to count the pages that a call writes to, if this call is looked at.
-func (l *Memory) Before() {
+// before begins to count the pages that a call writes to, if this call is looked at.
+func (l *linear) before() {
 	l.calls++
 	l.faults = -1
 	switch {
@@ -78,16 +77,16 @@ func (l *Memory) Before() {
 	}
 }
 
-// After ends that.
-func (l *Memory) After() {
+// after ends that.
+func (l *linear) after() {
 	if l.faults >= 0 && int(faults()-l.faults)*page*manyPages > l.mapped.size {
 		l.copies, l.calls = true, 0
 	}
 }
 
-// Provide has the system make the pages of the first size bytes at once, and large ones
+// provide has the system make the pages of the first size bytes at once, and large ones
 // where it can: one by one, as they are touched, they cost more than their content.
-func (l *Memory) Provide(size int) {
+func (l *linear) provide(size int) {
 	_ = unix.Madvise(l.region, unix.MADV_HUGEPAGE)
 	_ = unix.Madvise(l.region[:size], unix.MADV_POPULATE_WRITE) // a system that has neither makes them one by one
 }
@@ -99,9 +98,9 @@ func faults() int64 {
 	return int64(r.Minflt)
 }
 
-// Snapshot is what a memory held at some time. Many memories may be mapped
+// snapshot is what a memory held at some time. Many memories may be mapped
 // over one snapshot.
-type Snapshot struct {
+type snapshot struct {
 	size  int
 	bytes []byte   // what it held; of a larger memory, mapped from file or apart
 	full  []extent // where bytes holds more than zeros
@@ -112,8 +111,7 @@ type Snapshot struct {
 // extent is a part of a memory, from a byte to one before another.
 type extent struct{ from, to int }
 
-// NewSnapshot keeps what a memory holds. The error says that the system has no room for it.
-func NewSnapshot(memory []byte) (*Snapshot, error) {
+func newSnapshot(memory []byte) (*snapshot, error) {
 	s := extents(memory)
 	if len(memory) <= copyBelow {
 		s.bytes = append([]byte(nil), memory...)
@@ -130,8 +128,8 @@ func NewSnapshot(memory []byte) (*Snapshot, error) {
 	return s, nil
 }
 
-// NewCopy makes a snapshot that is always copied back.
-func NewCopy(memory []byte) (*Snapshot, error) {
+// newCopy makes a snapshot that is always copied back.
+func newCopy(memory []byte) (*snapshot, error) {
 	s := extents(memory)
 	var err error
 	if s.bytes, err = unix.Mmap(-1, 0, len(memory), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err != nil {
@@ -145,8 +143,8 @@ func NewCopy(memory []byte) (*Snapshot, error) {
 }
 
 // extents finds what a memory holds.
-func extents(memory []byte) *Snapshot {
-	s := &Snapshot{size: len(memory)}
+func extents(memory []byte) *snapshot {
+	s := &snapshot{size: len(memory)}
 	for i := 0; i < len(memory); i += page {
 		to := min(i+page, len(memory))
 		if zero(memory[i:to]) {
@@ -162,7 +160,7 @@ func extents(memory []byte) *Snapshot {
 }
 
 // fill writes what the memory holds, seals the file, and maps it.
-func (s *Snapshot) fill(memory []byte) error {
+func (s *snapshot) fill(memory []byte) error {
 	if err := s.file.Truncate(int64(len(memory))); err != nil {
 		return err
 	}
@@ -188,8 +186,8 @@ func zero(p []byte) bool {
 	return true
 }
 
-// Restore makes a memory of the snapshot's size equal to it.
-func (s *Snapshot) Restore(l *Memory) error {
+// restore makes a memory of the snapshot's size equal to it.
+func (s *snapshot) restore(l *linear) error {
 	if s.file == nil || l.copies && l.mapped == s {
 		s.copyTo(l.region[:s.size])
 		return nil
@@ -206,7 +204,7 @@ func (s *Snapshot) Restore(l *Memory) error {
 	return nil
 }
 
-func (s *Snapshot) copyTo(memory []byte) {
+func (s *snapshot) copyTo(memory []byte) {
 	at := 0
 	for _, e := range s.full {
 		clear(memory[at:e.from])
@@ -215,8 +213,7 @@ func (s *Snapshot) copyTo(memory []byte) {
 	clear(memory[at:])
 }
 
-// Close gives up the snapshot, over which no memory is mapped any more.
-func (s *Snapshot) Close() {
+func (s *snapshot) close() {
 	if s.apart {
 		_ = unix.Munmap(s.bytes) // mapped here, and whole
 	}
