@@ -19,6 +19,9 @@ func (r *run) builtins(scope starlark.StringDict) {
 	for _, name := range r.names.Ours {
 		scope[name] = own(name)
 	}
+	for _, name := range r.names.Extra {
+		scope[name] = r.extra(name)
+	}
 	if r.meter != nil {
 		r.meter.builtins(scope)
 	}

@@ -2,6 +2,8 @@ package scripting
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"go.starlark.net/starlark"
@@ -64,23 +66,28 @@ type run struct {
 	calls int
 	final *Fault // why everything ends; nil while the run goes on
 
-	underway int              // calls
-	queue    []*request       // calls that wait for a place
-	waiting  map[uint32]*task // for the answer of a call
-	ready    []*task          // that may go on
-	children int              // tasks besides the first
+	underway int                // calls
+	queue    []*request         // calls that wait for a place
+	waiting  map[uint32]waiting // for the answer of a call
+	parked   []*task            // that wait for another task to wake them
+	ready    []*task            // that may go on
+	children int                // tasks besides the first
+
+	current   *task // that has the baton
+	extension *Extension
+	calling   *Calls // on which an extension works; nil without one
 }
 
 func newRun(program *starlark.Program, names *Names, limits Limits, h *Host) *run {
 	l := limits.Full()
-	return &run{host: h, limits: l, program: program, names: names, mark: min(l.Steps, slice), waiting: map[uint32]*task{}}
+	return &run{host: h, limits: l, program: program, names: names, mark: min(l.Steps, slice), waiting: map[uint32]waiting{}}
 }
 
 func (r *run) interpret(data []byte) (end *End) {
 	t := r.task(0)
 	defer func() {
 		if v := recover(); v != nil {
-			end = &End{Error: &Error{Message: "the interpreter failed"}}
+			end = &End{Error: &Error{Message: Broken}}
 		}
 		end.Steps, end.Calls = min(t.thread.Steps, r.limits.Steps), r.calls
 	}()
@@ -93,6 +100,9 @@ func (r *run) interpret(data []byte) (end *End) {
 	var v starlark.Value
 	if err == nil {
 		v, err = starlark.Call(t.thread, globals[entry], nil, nil)
+	}
+	if r.extension != nil && r.extension.Finish != nil {
+		v, err = r.extension.Finish(&Task{t}, v, err)
 	}
 	if err != nil || r.final != nil {
 		return &End{Error: r.report(err)}
@@ -150,10 +160,14 @@ func (r *run) end(f *Fault) *Fault {
 		r.wake(q.task)
 	}
 	r.queue = nil
-	for _, t := range r.waiting {
-		r.wake(t)
+	for _, id := range slices.Sorted(maps.Keys(r.waiting)) {
+		r.wake(r.waiting[id].task)
 	}
 	clear(r.waiting)
+	for _, t := range r.parked {
+		r.wake(t)
+	}
+	r.parked = nil
 	return f
 }
 

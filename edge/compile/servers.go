@@ -79,6 +79,7 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	plan.Store = c.store(o, s, config)
 	plan.Limits = c.limits(o, s, config)
 	plan.CodeMode = codeMode(config)
+	plan.Workflows = c.workflows(o, config)
 	passed := field.NewPath("spec", "passthroughHeaders")
 	if plan.Forward = s.Spec.PassthroughHeaders; plan.Forward == nil {
 		plan.Forward, passed = config.PassthroughHeaders, field.NewPath("spec", "config", "passthroughHeaders")
