@@ -109,7 +109,7 @@ func newEngine(o Options, m func() (module, error)) *Engine {
 			}
 			return
 		}
-		o.Log.Info("the interpreter of scripts is ready", "compiled", e.ready.module.Elapsed, "elapsed", time.Since(start))
+		o.Log.Info("the interpreter of scripts is ready", "compiled", e.ready.module.Elapsed.Round(time.Millisecond).String(), "elapsed", time.Since(start).Round(time.Millisecond).String())
 	})
 	return e
 }
