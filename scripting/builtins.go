@@ -16,6 +16,9 @@ func (r *run) builtins(scope starlark.StringDict) {
 	for _, name := range r.names.Ours {
 		scope[name] = own(name)
 	}
+	for _, name := range r.names.Extra {
+		scope[name] = r.extra(name)
+	}
 	if r.counted != nil {
 		r.counted(scope)
 	}

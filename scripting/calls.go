@@ -187,12 +187,14 @@ type Calls struct {
 	limits Limits
 	ctx    context.Context
 	cancel context.CancelFunc
-	ended  chan uint32 // ids of calls that have ended
 	places chan struct{}
+	news   chan struct{} // there is something in ended
 	group  sync.WaitGroup
 
 	mu      sync.Mutex
 	last    uint32
+	made    int
+	ended   []uint32 // ids of calls that have ended
 	answers map[uint32][]byte
 	spent   *Fault
 }
@@ -200,7 +202,7 @@ type Calls struct {
 // NewCalls makes ready for the calls of a run. They end with ctx, and with Close.
 func NewCalls(ctx context.Context, r *Run) *Calls {
 	l := r.Limits.Full()
-	c := &Calls{run: r, limits: l, ended: make(chan uint32, l.Calls+1), places: make(chan struct{}, l.Parallel), answers: map[uint32][]byte{}}
+	c := &Calls{run: r, limits: l, news: make(chan struct{}, 1), places: make(chan struct{}, l.Parallel), answers: map[uint32][]byte{}}
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	return c
 }
@@ -209,12 +211,22 @@ func NewCalls(ctx context.Context, r *Run) *Calls {
 // Limits.Parallel waits for its turn. A call beyond Limits.Calls is not made: its answer ends
 // the run, and so does Spent.
 func (c *Calls) Submit(kind Kind, tool string, args []byte) (id uint32) {
+	return c.submit(c.ctx, kind, tool, args)
+}
+
+// submit is Submit for a call that ends with a context within that of the calls; nil for
+// that one.
+func (c *Calls) submit(ctx context.Context, kind Kind, tool string, args []byte) (id uint32) {
+	if ctx == nil {
+		ctx = c.ctx
+	}
 	c.mu.Lock()
-	if int(c.last) >= c.limits.Calls {
+	if c.made >= c.limits.Calls {
 		c.spent = &Fault{Message: fmt.Sprintf("more than %d tool calls", c.limits.Calls), Final: true}
 		c.mu.Unlock()
 		return 0
 	}
+	c.made++
 	c.last++
 	id = c.last
 	c.mu.Unlock()
@@ -223,7 +235,7 @@ func (c *Calls) Submit(kind Kind, tool string, args []byte) (id uint32) {
 		c.finish(id, EncodeAnswer(tool, Answer{Error: &Fault{Message: fmt.Sprintf("tool %q: arguments: %s", clip(tool, maxToolName), err)}}))
 		return id
 	}
-	c.group.Go(func() { c.finish(id, EncodeAnswer(call.Tool, c.make(call))) })
+	c.group.Go(func() { c.finish(id, EncodeAnswer(call.Tool, c.make(ctx, call))) })
 	return id
 }
 
@@ -238,21 +250,23 @@ func (c *Calls) Spent() *Fault {
 func (c *Calls) Made() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return int(c.last)
+	return c.made
 }
 
 // make makes one call, within its time.
-func (c *Calls) make(call *Call) Answer {
+func (c *Calls) make(within context.Context, call *Call) Answer {
 	select {
 	case c.places <- struct{}{}:
 		defer func() { <-c.places }()
 	case <-c.ctx.Done():
 		return Answer{Error: &Fault{Message: "cancelled", Final: true}}
+	case <-within.Done():
+		return Answer{Error: &Fault{Message: fmt.Sprintf("tool %q: cancelled", call.Tool)}}
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.limits.PerCall)
+	ctx, cancel := context.WithTimeout(within, c.limits.PerCall)
 	defer cancel()
 	a := c.run.Call(ctx, call)
-	if a.Error != nil && !a.Error.Final && c.ctx.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if a.Error != nil && !a.Error.Final && within.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return Answer{Error: &Fault{Message: fmt.Sprintf("tool %q: timed out after %s", call.Tool, Seconds(c.limits.PerCall)), Code: a.Error.Code}}
 	}
 	return a
@@ -260,28 +274,58 @@ func (c *Calls) make(call *Call) Answer {
 
 func (c *Calls) finish(id uint32, answer []byte) {
 	c.mu.Lock()
-	c.answers[id] = answer
+	if answer != nil {
+		c.answers[id] = answer
+	}
+	c.ended = append(c.ended, id)
 	c.mu.Unlock()
-	c.ended <- id
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+}
+
+// next takes one of the calls that have ended; 0 for none.
+func (c *Calls) next() (id uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.ended) == 0 {
+		return 0
+	}
+	id = c.ended[0]
+	c.ended = c.ended[1:]
+	return id
+}
+
+// do begins work that is no call, and returns an id for Wait.
+func (c *Calls) do(work func()) (id uint32) {
+	c.mu.Lock()
+	c.last++
+	id = c.last
+	c.mu.Unlock()
+	c.group.Go(func() {
+		work()
+		c.finish(id, nil)
+	})
+	return id
 }
 
 // Wait waits for a call that has ended, and returns its id: each id once. It ends with ctx.
 func (c *Calls) Wait(ctx context.Context) (id uint32, err error) {
-	if c.ctx.Err() != nil { // an answer would be that of a call that was cancelled
-		return 0, c.ctx.Err()
-	}
-	select {
-	case id := <-c.ended:
-		return id, nil
-	default:
-	}
-	select {
-	case id := <-c.ended:
-		return id, nil
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	case <-c.ctx.Done():
-		return 0, c.ctx.Err()
+	for {
+		if c.ctx.Err() != nil { // an answer would be that of a call that was cancelled
+			return 0, c.ctx.Err()
+		}
+		if id := c.next(); id != 0 {
+			return id, nil
+		}
+		select {
+		case <-c.news:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-c.ctx.Done():
+			return 0, c.ctx.Err()
+		}
 	}
 }
 

@@ -8,6 +8,9 @@ import (
 	"go.starlark.net/starlark"
 )
 
+// Broken is the message of a run that ended by a defect of the interpreter.
+const Broken = "the interpreter failed"
+
 // End is what the interpreter says at the end of a run.
 type End struct {
 	Value []byte // wire form; nil for an error

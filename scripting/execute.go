@@ -72,6 +72,9 @@ func Execute(ctx context.Context, r *Run) (*Outcome, error) {
 	running := newRun(program, &r.Program.names, limits, host)
 	running.meter = newMeter(running)
 	running.counted = running.meter.builtins
+	if running.extension = r.Extension; r.Extension != nil {
+		running.calling = calls
+	}
 	end := running.interpret(data)
 	o := &Outcome{
 		Error: end.Error, Logs: logs.Lines, Dropped: logs.Dropped,

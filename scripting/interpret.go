@@ -2,7 +2,9 @@ package scripting
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,16 +69,21 @@ type run struct {
 	calls int
 	final *Fault // why everything ends; nil while the run goes on
 
-	underway int              // calls
-	queue    []*request       // calls that wait for a place
-	waiting  map[uint32]*task // for the answer of a call
-	ready    []*task          // that may go on
-	children int              // tasks besides the first
+	underway int                // calls
+	queue    []*request         // calls that wait for a place
+	waiting  map[uint32]waiting // for the answer of a call
+	parked   []*task            // that wait for another task to wake them
+	ready    []*task            // that may go on
+	children int                // tasks besides the first
+
+	current   *task // that has the baton
+	extension *Extension
+	calling   *Calls // on which an extension works; nil without one
 }
 
 func newRun(program *starlark.Program, names *Names, limits Limits, h *Host) *run {
 	l := limits.Full()
-	return &run{host: h, limits: l, program: program, names: names, mark: min(l.Steps, slice), waiting: map[uint32]*task{}}
+	return &run{host: h, limits: l, program: program, names: names, mark: min(l.Steps, slice), waiting: map[uint32]waiting{}}
 }
 
 func (r *run) interpret(data []byte) (end *End) {
@@ -97,6 +104,9 @@ func (r *run) interpret(data []byte) (end *End) {
 	if err == nil {
 		v, err = starlark.Call(t.thread, globals[entry], nil, nil)
 	}
+	if r.extension != nil && r.extension.Finish != nil {
+		v, err = r.extension.Finish(&Task{t}, v, err)
+	}
 	if err != nil || r.final != nil {
 		return &End{Error: r.report(err)}
 	}
@@ -113,7 +123,7 @@ func (r *run) broken(v any) string {
 	if e, ok := v.(runtime.Error); ok && (strings.Contains(e.Error(), "makeslice") || strings.Contains(e.Error(), "growslice")) {
 		return fmt.Sprintf("needs more than %d MiB", r.limits.Memory>>20)
 	}
-	return "the interpreter failed"
+	return Broken
 }
 
 // predeclared are the values of the names that the program uses.
@@ -162,10 +172,14 @@ func (r *run) end(f *Fault) *Fault {
 		r.wake(q.task)
 	}
 	r.queue = nil
-	for _, t := range r.waiting {
-		r.wake(t)
+	for _, id := range slices.Sorted(maps.Keys(r.waiting)) {
+		r.wake(r.waiting[id].task)
 	}
 	clear(r.waiting)
+	for _, t := range r.parked {
+		r.wake(t)
+	}
+	r.parked = nil
 	return f
 }
 

@@ -21,7 +21,11 @@ type Scope struct {
 	Tool func(name string) (advertised string, ok bool)
 
 	Near func() []string // names to suggest for one that is unknown, asked only then; nil for none
-	Data []string        // keys of the data, as names
+
+	// Extra are names of builtins of an Extension, which come before tools. A program that
+	// uses one runs in process alone.
+	Extra []string
+	Data  []string // keys of the data, as names
 }
 
 // Error is why a text does not compile or a run failed.
@@ -60,6 +64,7 @@ type Names struct {
 	Tools []Tool   // in the order of their first use
 	Data  []string // names of data
 	Ours  []string // builtins of this package, without `print`
+	Extra []string // builtins of an extension
 }
 
 // Tool is a tool that a program calls as a function.
@@ -224,6 +229,9 @@ func (k *known) has(name string) bool {
 		return isHidden(name) || isCounted(name) || !starlark.Universe.Has(name)
 	case starlark.Universe.Has(name):
 		return false
+	case slices.Contains(k.scope.Extra, name):
+		n.Extra = append(n.Extra, name)
+		return true
 	}
 	if k.scope.Tool != nil {
 		if advertised, ok := k.scope.Tool(name); ok {
@@ -261,7 +269,7 @@ func (k *known) undefined(f *syntax.File) *Error {
 	if first == nil {
 		return &Error{Message: "undefined name"}
 	}
-	candidates := slices.Concat(ours(), starlark.Universe.Keys(), k.scope.Data)
+	candidates := slices.Concat(ours(), starlark.Universe.Keys(), k.scope.Extra, k.scope.Data)
 	delete(local, entry)
 	for name := range local {
 		candidates = append(candidates, name)

@@ -24,6 +24,8 @@ type Run struct {
 
 	// Progress is told what the program says of itself; nil for nobody.
 	Progress func(done, total float64, message string)
+
+	Extension *Extension // builtins of another package; nil for none
 }
 
 // Limits are the budgets of a run. Zero means the default.

@@ -1,6 +1,7 @@
 package scripting
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -28,6 +29,9 @@ type task struct {
 	thread *starlark.Thread
 	depth  int // of parallel()
 
+	ctx   context.Context // of its calls, within that of the run; nil for that of the run
+	local any             // of an extension
+
 	baton  chan struct{}
 	ready  bool
 	answer []byte // of the call that it waited for; nil when the run ended meanwhile
@@ -44,6 +48,7 @@ func taskOf(thread *starlark.Thread) *task { return thread.Local(taskKey).(*task
 
 // take is what a task does when it got the baton: the steps of all are its own.
 func (t *task) take() {
+	t.run.current = t
 	t.thread.Steps = t.run.steps
 	t.thread.SetMaxExecutionSteps(t.run.mark)
 }
@@ -71,6 +76,10 @@ func (r *run) wake(t *task) {
 // next takes the next task that may go on, and waits for a call to end while there is none.
 func (r *run) next() *task {
 	for len(r.ready) == 0 {
+		if len(r.waiting) == 0 && r.final == nil {
+			r.end(&Fault{Message: "everything waits for something that never comes"})
+			continue
+		}
 		id := r.host.Wait()
 		if id == 0 {
 			var f *Fault
@@ -80,19 +89,27 @@ func (r *run) next() *task {
 			r.end(f)
 			continue
 		}
-		t := r.waiting[id]
-		if t == nil {
+		w := r.waiting[id]
+		if w.task == nil {
 			continue // ended after the run did
 		}
 		delete(r.waiting, id)
-		t.answer = r.host.Answer(id)
-		r.underway--
-		r.wake(t)
+		if !w.work {
+			w.task.answer = r.host.Answer(id)
+			r.underway--
+		}
+		r.wake(w.task)
 		r.submit()
 	}
 	t := r.ready[0]
 	r.ready = r.ready[1:]
 	return t
+}
+
+// waiting is a task that waits for an answer, or for work of an extension.
+type waiting struct {
+	task *task
+	work bool
 }
 
 // request is a call that has not begun.
@@ -109,7 +126,11 @@ func (r *run) submit() {
 		q := r.queue[0]
 		r.queue = r.queue[1:]
 		r.underway++
-		r.waiting[r.host.Submit(q.kind, q.tool, q.args)] = q.task
+		if r.calling != nil {
+			r.waiting[r.calling.submit(q.task.ctx, q.kind, q.tool, q.args)] = waiting{task: q.task}
+			continue
+		}
+		r.waiting[r.host.Submit(q.kind, q.tool, q.args)] = waiting{task: q.task}
 	}
 }
 
@@ -185,6 +206,7 @@ func (g *group) begin() {
 	r := g.parent.run
 	for g.goesOn() && g.live < r.limits.Parallel && r.children < maxChildren {
 		i, c := g.begun, r.task(g.parent.depth+1)
+		c.ctx, c.local = g.parent.ctx, g.parent.local
 		g.begun++
 		g.live++
 		r.children++

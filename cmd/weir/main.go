@@ -113,6 +113,7 @@ answered with an error, 5 the server could not be reached; for 10 to 41 see
 		a.toolsCommand(),
 		a.callCommand(),
 		a.scriptCommand(),
+		a.workflowCommand(),
 		a.resourcesCommand(),
 		a.readCommand(),
 		a.promptsCommand(),

@@ -98,8 +98,10 @@ type table struct {
 	byName   map[string]*edge.Target // by advertised name or URI
 	byOrigin map[origin]*edge.Target // those of byName, by backend and original name
 	whole    map[string]*edge.Target // every tool by <workload>.<name>
-	report   Report
-	findings map[string]int // by backend, for the bound on the report
+
+	definitions map[*edge.Target][]byte // of every tool, as its backend gives it
+	report      Report
+	findings    map[string]int // by backend, for the bound on the report
 
 	ttl    time.Duration // the least of all lists
 	public bool          // all of them are
@@ -254,6 +256,10 @@ func (c *Catalog) LookupBytes(thing edge.Thing, name []byte) *edge.Target {
 // when the name could be that of several. name is the backend's own name for
 // the tool. The target of a tool that clients see has its advertised name.
 func (c *Catalog) LookupWhole(name string) *edge.Target { return c.table(edge.Tool).whole[name] }
+
+// Definition returns the definition of a tool that LookupWhole or Lookup found, as its
+// backend gives it: JSON text, which must not be changed; nil for another target.
+func (c *Catalog) Definition(t *edge.Target) []byte { return c.table(edge.Tool).definitions[t] }
 
 // Advertised returns the target of a thing by the name or URI that its backend
 // uses, for notifications, links and references of the backend; nil if clients do

@@ -248,6 +248,7 @@ func (t *table) withhold(c *tool, why Reason, text string, group []*tool) {
 // that name for policies and records, too, and must not share it.
 func (t *table) wholes(all []*tool) {
 	t.whole = make(map[string]*edge.Target, len(all))
+	t.definitions = make(map[*edge.Target][]byte, len(all))
 	twice := make(map[string]bool)
 	for _, c := range all {
 		if c.target.Backend == "" {
@@ -257,6 +258,7 @@ func (t *table) wholes(all []*tool) {
 		if t.whole[name] != nil {
 			twice[name] = true
 		}
+		t.definitions[c.target] = c.raw
 		t.whole[name] = c.target
 	}
 	for _, c := range all {

@@ -132,6 +132,8 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Webhooks *webhook.Spec     `json:"webhooks,omitempty"`
 		CodeMode *compile.CodeMode `json:"codeMode,omitempty"`
 
+		Workflows map[string]string `json:"workflows,omitempty"` // programs by name
+
 		Audit     *audit.Spec     `json:"audit,omitempty"`
 		Telemetry *telemetry.Spec `json:"telemetry,omitempty"`
 		Debug     bool            `json:"debug,omitempty"`
@@ -148,6 +150,12 @@ func plan(t *testing.T, p *compile.Plan) string {
 	var servers []server
 	for _, s := range p.Servers {
 		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters, Webhooks: s.Webhooks, CodeMode: s.CodeMode, Store: s.Store, Limits: s.Limits, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug}
+		for _, w := range s.Workflows {
+			if out.Workflows == nil {
+				out.Workflows = map[string]string{}
+			}
+			out.Workflows[w.Name()] = w.Show()
+		}
 		if !s.Bare { // the rules of a bare server say nothing
 			out.Names = s.Names
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-edge/weir/filters/ratelimit"
 	"github.com/weir-edge/weir/filters/telemetry"
 	"github.com/weir-edge/weir/filters/webhook"
+	"github.com/weir-edge/weir/scripting/workflow"
 )
 
 // Plan is what an edge is to serve, with every default filled in and every
@@ -53,22 +54,23 @@ func (n Need) String() string {
 
 // Server is one virtual MCP server.
 type Server struct {
-	Name     string            // the object's metadata.name
-	Title    string            // what clients see as serverInfo.name: spec.config.name, else Name
-	Group    string            // the name of the group; empty for none
-	Metadata map[string]string // spec.config.metadata; nil for none
-	Backends []Backend         // in the order that the objects give
-	Names    *catalog.Rules    // how what the backends offer becomes one offer
-	Bare     bool              // the one backend is served as it is
-	Forward  []string          // names of client headers that backends receive, as written
-	Incoming *incoming.Spec    // how clients are authenticated; nil for not at all
-	Authz    *authz.Spec       // what clients may do; nil for everything
-	Filters  []guest.Spec      // programs that messages pass, in their order
-	Failure  Failure           // when a backend counts as failed, and what follows
-	Store    *Store            // where sessions are kept and calls counted; nil for the memory of the process
-	Limits   *ratelimit.Spec   // how often tools may be called; nil for any number of times
-	CodeMode *CodeMode         // what scripts of clients may do; nil for no scripts
-	Webhooks *webhook.Spec     // whom messages are shown first; nil for nobody
+	Name      string               // the object's metadata.name
+	Title     string               // what clients see as serverInfo.name: spec.config.name, else Name
+	Group     string               // the name of the group; empty for none
+	Metadata  map[string]string    // spec.config.metadata; nil for none
+	Backends  []Backend            // in the order that the objects give
+	Names     *catalog.Rules       // how what the backends offer becomes one offer
+	Bare      bool                 // the one backend is served as it is
+	Forward   []string             // names of client headers that backends receive, as written
+	Incoming  *incoming.Spec       // how clients are authenticated; nil for not at all
+	Authz     *authz.Spec          // what clients may do; nil for everything
+	Filters   []guest.Spec         // programs that messages pass, in their order
+	Failure   Failure              // when a backend counts as failed, and what follows
+	Store     *Store               // where sessions are kept and calls counted; nil for the memory of the process
+	Limits    *ratelimit.Spec      // how often tools may be called; nil for any number of times
+	CodeMode  *CodeMode            // what scripts of clients may do; nil for no scripts
+	Workflows []*workflow.Workflow // tools of many calls, in the order of the manifest
+	Webhooks  *webhook.Spec        // whom messages are shown first; nil for nobody
 
 	Audit     *audit.Spec     // what of its exchanges is written down; nil for nothing
 	Telemetry *telemetry.Spec // what of them is measured and traced; nil for nothing

@@ -47,8 +47,6 @@ func unsupportedFields() []unsupported {
 		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.xaa", with: "spec.config.outgoingAuth.backends{}.type"},
 
 		// Tools.
-		{kind: "VirtualMCPServer", path: "spec.config.compositeTools"},
-		{kind: "VirtualMCPServer", path: "spec.config.compositeToolRefs"},
 		{kind: "VirtualMCPServer", path: "spec.config.optimizer"},
 		{kind: "VirtualMCPServer", path: "spec.embeddingServerRef"},
 
@@ -76,7 +74,6 @@ func unsupportedFields() []unsupported {
 		{kind: "MCPServer", path: "spec", instead: "start the server yourself and describe it with an MCPServerEntry"},
 		{kind: "MCPWebhookConfig", path: "spec", instead: "start the edge with --webhook-config, which every server's messages are shown to"},
 		{kind: "EmbeddingServer", path: "spec"},
-		{kind: "VirtualMCPCompositeToolDefinition", path: "spec"},
 
 		// Programs.
 		{kind: "EdgeFilter", path: "spec.type", allow: []string{"wasm"}, instead: "use a module of type wasm"},

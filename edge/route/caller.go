@@ -12,13 +12,19 @@ import (
 // notifications go to out.
 func (s *Server) Caller(out edge.Client) edge.Caller {
 	return func(ctx context.Context, x *edge.Exchange, tool string, arguments []byte) (result, failure []byte) {
-		return s.inner(ctx, x, out, tool, arguments)
+		return s.inner(ctx, x, out, nil, tool, arguments)
 	}
 }
 
-func (s *Server) inner(ctx context.Context, x *edge.Exchange, out edge.Client, tool string, arguments []byte) (result, failure []byte) {
+// CallAt makes a call on behalf of a client at a target of the catalog, also one that the
+// client does not see. Its questions and notifications go to out.
+func (s *Server) CallAt(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, arguments []byte) (result, failure []byte) {
+	return s.inner(ctx, x, out, at, at.Name, arguments)
+}
+
+func (s *Server) inner(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, tool string, arguments []byte) (result, failure []byte) {
 	id := mcp.Quote("weir-" + relay.NewName())
-	r, err := s.innerCall(ctx, x, out, id, tool, arguments)
+	r, err := s.innerCall(ctx, x, out, at, id, tool, arguments)
 	switch {
 	case err == nil && r == nil:
 		err = edge.Errorf(edge.Internal, "inner", "no answer")
@@ -35,13 +41,16 @@ func (s *Server) inner(ctx context.Context, x *edge.Exchange, out edge.Client, t
 	return nil, mcp.Lookup(edge.Fail(x.Era, id, err).Body, "error")
 }
 
-func (s *Server) innerCall(ctx context.Context, x *edge.Exchange, out edge.Client, id []byte, tool string, arguments []byte) (*edge.Response, error) {
+func (s *Server) innerCall(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, id []byte, tool string, arguments []byte) (*edge.Response, error) {
 	set := []mcp.Member{mcp.Raw("name", mcp.Quote(tool))}
 	if len(arguments) > 0 {
 		set = append(set, mcp.Raw("arguments", arguments))
 	}
 	call := &edge.Exchange{
-		Parent: x, Server: x.Server, Era: x.Era, Session: x.Session, Identity: x.Identity, Head: x.Head, Forward: x.Forward, Heard: x.Heard, Client: out,
+		Parent: x, Server: x.Server, Era: x.Era, Session: x.Session, Identity: x.Identity, Head: x.Head, Forward: x.Forward, Heard: x.Heard, Client: out, Target: at,
+	}
+	if at != nil {
+		call.Capabilities = x.Capabilities // of whom out asks
 	}
 	call.Head.Params, call.Head.Remade = nil, true // the client's Mcp-Param headers mirror other arguments
 	if x.Era == mcp.Modern {

@@ -20,13 +20,23 @@ type localTool struct {
 	run  LocalTool
 	at   *edge.Target
 	ends bool // with its client, in both eras
+	asks bool // its client
 }
 
 // Add puts a tool into the table. Of its target, what says where it is is filled in. ends
 // is whether a call of it ends when its client leaves, as no call of a legacy client does.
 func (l Local) Add(name string, target edge.Target, ends bool, run LocalTool) {
 	target.Thing, target.Name, target.Original = edge.Tool, name, name
-	l[name] = localTool{run, &target, ends}
+	l[name] = localTool{run: run, at: &target, ends: ends}
+}
+
+// AddAsking is Add for a tool that asks its client: a call of a modern one is parked while
+// it waits for an answer.
+func (l Local) AddAsking(name string, target edge.Target, run LocalTool) {
+	l.Add(name, target, false, run)
+	tool := l[name]
+	tool.asks = true
+	l[name] = tool
 }
 
 // EndsWithClient reports whether a call of a target ends when its client leaves, whatever
@@ -49,7 +59,23 @@ func (s *Server) local(ctx context.Context, x *edge.Exchange) (*edge.Response, e
 	if x.Target.Thing != edge.Tool || tool.run == nil || x.Request.Method != "tools/call" {
 		return nil, ErrNoMethod(x.Request)
 	}
-	return tool.run(ctx, x, x.Request.Get("arguments").Of(x.Request.Raw), s.Caller)
+	run := edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+		return tool.run(ctx, x, x.Request.Get("arguments").Of(x.Request.Raw), s.Caller)
+	})
+	if !tool.asks || x.Era != mcp.Modern {
+		return run(ctx, x)
+	}
+	if s.Sealed(x) { // a retry begins no other call
+		at, ok := s.o.Parked.Verify(x, x.Request)
+		if !ok {
+			return nil, ErrState()
+		}
+		return s.goOn(ctx, x, at)
+	}
+	if caps := MayAsk(x.Request); caps != nil {
+		return s.o.Parked.Serve(ctx, x, caps, run)
+	}
+	return run(ctx, x)
 }
 
 // ErrNoMethod is the error for a method that does not exist.

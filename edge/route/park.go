@@ -121,7 +121,10 @@ func (ps *Parked) Begin(ctx context.Context, x *edge.Exchange, caps []byte, next
 		wake:    make(chan struct{}, 1),
 		done:    make(chan struct{}),
 	}
-	life, cancel := context.WithTimeout(context.WithoutCancel(ctx), ps.Cap) // it stays in its trace
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it stays in its trace
+	if x.Target.Backend != "" {                                    // a tool of the edge's own has a time of its own
+		life, cancel = context.WithTimeout(life, ps.Cap)
+	}
 	p.cancel = cancel
 	inner := &edge.Exchange{
 		Parent: x.Parent, Server: x.Server, Era: x.Era, Request: m, Head: x.Head, Target: x.Target, Name: x.Name,

@@ -13,7 +13,6 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/catalog"
-	"github.com/weir-edge/weir/edge/codemode"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
@@ -162,6 +161,9 @@ func (o *opening) make() (s *server, err error) {
 	if err := o.openScripts(s, behind.Local); err != nil {
 		return s, fmt.Errorf("codeMode: %w", err)
 	}
+	if err := o.openComposites(s, behind.Local); err != nil {
+		return s, fmt.Errorf("compositeTools: %w", err)
+	}
 	s.Beside = make(map[*backend.Backend]*edge.Credential)
 	for _, b := range o.backends {
 		if err := o.openBackend(s, b); err != nil {
@@ -189,7 +191,7 @@ func (o *opening) make() (s *server, err error) {
 		s.chain = s.debugged(s.chain)
 	}
 	// 4. What it offers.
-	if p.Bare && p.Authz == nil && s.guest.Overrides == nil && p.CodeMode == nil { // all of these change lists, which takes a catalog
+	if p.Bare && p.Authz == nil && s.guest.Overrides == nil && p.CodeMode == nil && len(p.Workflows) == 0 { // all of these change lists, which takes a catalog
 		s.OpenBare()
 		return s, nil
 	}
@@ -222,8 +224,8 @@ func (o *opening) behind(s *server) route.Options {
 	if s.store != nil {
 		r.Store = s.store
 	}
-	if p.CodeMode != nil {
-		r.Local, r.Own = route.Local{}, codemode.List()
+	if r.Own = ownTools(&p); r.Own != nil {
+		r.Local = route.Local{}
 	}
 	return r
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/codemode"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/composite"
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/mount"
@@ -103,6 +104,8 @@ type world struct {
 	policies kept[*authz.Counters]
 	limits   kept[*ratelimit.Part]
 	scripts  kept[*codemode.Counters]
+
+	composites kept[*composite.Counters]
 
 	scripting codemode.Process // runs scripts of clients
 }

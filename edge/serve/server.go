@@ -18,6 +18,7 @@ import (
 	"github.com/weir-edge/weir/filters/incoming"
 	"github.com/weir-edge/weir/filters/ratelimit"
 	"github.com/weir-edge/weir/filters/webhook"
+	"github.com/weir-edge/weir/scripting/workflow"
 )
 
 // server is one virtual server of the plan, open.
@@ -48,12 +49,16 @@ type server struct {
 	chain    edge.Handler   // the hallway, with route at its end
 	store    *session.Store // the store of sessions and buckets; nil for the memory of the process
 	limits   *ratelimit.Part
+
+	workflows []*workflow.Workflow // its composite tools
 }
 
 // call takes a call of the edge's own through the hallway.
 func (s *server) call(ctx context.Context, x *edge.Exchange) (_ *edge.Response, err error) {
-	if x.Target, err = s.Target(ctx, x); err != nil {
-		return s.observed(ctx, x, refusing(err))
+	if x.Target == nil {
+		if x.Target, err = s.Target(ctx, x); err != nil {
+			return s.observed(ctx, x, refusing(err))
+		}
 	}
 	return s.chain.Handle(ctx, x)
 }

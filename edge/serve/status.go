@@ -121,6 +121,7 @@ func (served *server) status() status.Server {
 	for _, c := range now.Conditions {
 		s.Conditions = append(s.Conditions, status.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
 	}
+	s.Conditions = append(s.Conditions, served.ofComposites()...)
 	return s
 }
 

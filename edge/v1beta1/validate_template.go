@@ -36,7 +36,7 @@ func (w *workflow) template(p *field.Path, text, by string) {
 	for name, tree := range trees {
 		// A template that is defined inside has a dot of its own.
 		walkTemplate(tree.Root, name == "template", func(ident []string) {
-			if len(ident) < 2 || ident[0] != "steps" {
+			if len(ident) < 2 || ident[0] != "steps" || w.tool.Script != "" { // whose steps only who runs it knows
 				return
 			}
 			if _, ok := w.ids[ident[1]]; !ok {

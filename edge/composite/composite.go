@@ -1,0 +1,253 @@
+// Package composite is the composite tools of a server: each is a workflow whose calls and
+// questions walk the hallway as those of its client.
+package composite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/catalog"
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/scripting"
+	"github.com/weir-edge/weir/scripting/workflow"
+)
+
+// Options are what the composite tools of a server work with.
+type Options struct {
+	// Catalog returns the catalog for an identity, for calls; see catalog.Book.
+	Catalog func(context.Context, *edge.Identity) (*catalog.Catalog, error)
+
+	// Call makes a call for a client, at a target of the catalog.
+	Call func(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, arguments []byte) (result, failure []byte)
+
+	// Observe is told what happens in a run, for records. It must not block; nil for nobody.
+	Observe func(x *edge.Exchange, e workflow.Event)
+
+	Counters *Counters
+}
+
+// Tool is one composite tool. It is safe for concurrent use.
+type Tool struct {
+	o Options
+	w *workflow.Workflow
+}
+
+// New returns the tool of a workflow.
+func New(o Options, w *workflow.Workflow) *Tool { return &Tool{o, w} }
+
+// Target is what policies may know of a tool besides its name: that its steps may do
+// anything.
+func Target() edge.Target {
+	yes, no := true, false
+	return edge.Target{ReadOnly: &no, Destructive: &yes, OpenWorld: &yes}
+}
+
+// List returns the tools as the edge lists them. Their annotations are made of those of the
+// tools that a client sees; a step whose tool it does not see may do anything.
+func List(all []*workflow.Workflow) *catalog.List {
+	byName := map[string]*workflow.Workflow{}
+	l := &catalog.List{}
+	for _, w := range all {
+		byName[w.Name()] = w
+		definition, _ := w.Definition(func(string) (*workflow.Tool, bool) { return nil, false })
+		l.Items = append(l.Items, definition)
+	}
+	l.Describe = func(item []byte, seen catalog.Things) []byte {
+		w := byName[mcp.String(mcp.Lookup(item, "name"))]
+		if w == nil {
+			return item
+		}
+		wanted := map[string]*workflow.Tool{}
+		for _, t := range w.Tools() {
+			wanted[t.Tool] = nil
+		}
+		for target := range seen {
+			for _, name := range []string{catalog.Whole(target.Backend, target.Original), target.Name} {
+				if known, ok := wanted[name]; ok && known == nil && target.Backend != "" {
+					wanted[name] = &workflow.Tool{Hints: hints(target)}
+				}
+			}
+		}
+		definition, _ := w.Definition(func(name string) (*workflow.Tool, bool) { t := wanted[name]; return t, t != nil })
+		return definition
+	}
+	return l
+}
+
+func hints(t *edge.Target) workflow.Hints {
+	return workflow.Hints{ReadOnly: t.ReadOnly, Destructive: t.Destructive, Idempotent: t.Idempotent, OpenWorld: t.OpenWorld}
+}
+
+// Run runs the workflow for a call of the tool. It is a route.LocalTool.
+func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, _ func(edge.Client) edge.Caller) (*edge.Response, error) {
+	if len(arguments) > 0 && arguments[0] != '{' && arguments[0] != 'n' {
+		return nil, edge.Errorf(edge.Params, "workflow", "params.arguments is not an object")
+	}
+	if string(arguments) == "null" {
+		arguments = nil
+	}
+	c, err := t.o.Catalog(ctx, x.Identity)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	r := &run{tool: t, x: x, catalog: c, token: x.Request.Meta("progressToken").Of(x.Request.Raw)}
+	out, err := t.w.Run(ctx, arguments, &workflow.Host{Tool: r.find, Call: r.call, Ask: r.ask, Observe: r.observe})
+	if ctx.Err() != nil {
+		out = nil
+	}
+	if err == nil || ctx.Err() != nil {
+		t.o.Counters.ended(t.w.Name(), outcomeOf(out), time.Since(began))
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, edge.Errorf(edge.Gone, "workflow", "%w", context.Cause(ctx))
+	case err != nil:
+		return nil, edge.Errorf(edge.Internal, "workflow", "%w", err)
+	}
+	result := out.Result()
+	if x.Era == mcp.Modern {
+		result = mcp.Change(result, nil, mcp.With("resultType", `"complete"`))
+	}
+	return edge.Reply(x.Request, result)
+}
+
+// run is one run of a workflow.
+type run struct {
+	tool    *Tool
+	x       *edge.Exchange
+	catalog *catalog.Catalog
+	token   []byte // of progress, JSON text; nil for none
+}
+
+// target finds the tool of a step: by its whole name, then by an advertised one.
+func (r *run) target(name string) *edge.Target {
+	if at := r.catalog.LookupWhole(name); at != nil {
+		return at
+	}
+	if at := r.catalog.Lookup(edge.Tool, name); at != nil && at.Backend != "" {
+		return at
+	}
+	return nil
+}
+
+func (r *run) find(name string) (*workflow.Tool, bool) {
+	at := r.target(name)
+	if at == nil {
+		return nil, false
+	}
+	return &workflow.Tool{InputSchema: mcp.Lookup(r.catalog.Definition(at), "inputSchema"), Hints: hints(at)}, true
+}
+
+// call makes one attempt of a call.
+func (r *run) call(ctx context.Context, c *workflow.Call) workflow.Answer {
+	at := r.target(c.Tool)
+	if at == nil {
+		return fault(c.Tool, mcp.CodeInvalidParams, "not found")
+	}
+	result, failure := r.tool.o.Call(ctx, r.x, r.x.Client, at, c.Arguments)
+	switch {
+	case ctx.Err() != nil:
+		return fault(c.Tool, 0, "cancelled")
+	case failure != nil:
+		return failed(c.Tool, failure)
+	case len(result) > scripting.MaxIn:
+		return fault(c.Tool, 0, "its result is longer than "+strconv.Itoa(scripting.MaxIn)+" bytes")
+	}
+	if kind := mcp.String(mcp.Lookup(result, "resultType")); kind != "" && kind != "complete" {
+		return fault(c.Tool, 0, "answers with a "+edge.Brief(kind)+", which a workflow cannot wait for")
+	}
+	return workflow.Answer{Result: result}
+}
+
+func fault(tool string, code int, what string) workflow.Answer {
+	return workflow.Answer{Error: &workflow.Fault{Message: fmt.Sprintf("tool %q: %s", edge.Brief(tool), what), Code: code}}
+}
+
+// failed makes an error of that of a call, JSON text.
+func failed(tool string, failure []byte) workflow.Answer {
+	code, _ := strconv.Atoi(string(mcp.Lookup(failure, "code")))
+	a := fault(tool, code, edge.Clean(mcp.String(mcp.Lookup(failure, "message"))))
+	if seconds, err := strconv.ParseFloat(string(mcp.Lookup(failure, "data", "retryAfterSeconds")), 64); err == nil && code == 429 && seconds > 0 && seconds < 1e6 {
+		a.Error.After = time.Duration(seconds * float64(time.Second))
+		a.Error.Message = fmt.Sprintf("tool %q: rate limit exceeded, retry after %ss", edge.Brief(tool), strconv.FormatFloat(seconds, 'f', -1, 64))
+	}
+	return a
+}
+
+var errNobody = errors.New("the client cannot be asked")
+
+// ask asks the client, in its era.
+func (r *run) ask(ctx context.Context, q *workflow.Question) (*workflow.Reply, error) {
+	params := mcp.Change([]byte("{}"), nil, mcp.With("message", string(mcp.Quote(q.Message))), mcp.Raw("requestedSchema", q.Schema))
+	caps := r.x.Request.Meta(mcp.MetaCapabilities).Of(r.x.Request.Raw)
+	if r.x.Era == mcp.Legacy && r.x.Session != nil {
+		caps = r.x.Session.Capabilities
+	}
+	if r.x.Client == nil || !mcp.Can(caps, "elicitation/create", params) {
+		return nil, errNobody
+	}
+	answers, err := r.x.Client.Ask(ctx, map[string]edge.Question{q.Step: {Method: "elicitation/create", Params: params}})
+	var e *edge.Error
+	switch {
+	case errors.As(err, &e) && e.Kind == edge.NoMethod:
+		return nil, errNobody
+	case err != nil:
+		return nil, err
+	}
+	a := answers[q.Step]
+	if a.Result == nil {
+		return nil, errors.New("the client cannot be asked: " + edge.Clean(edge.Brief(mcp.String(mcp.Lookup(a.Error, "message")))))
+	}
+	return &workflow.Reply{Action: mcp.String(mcp.Lookup(a.Result, "action")), Content: mcp.Lookup(a.Result, "content")}, nil
+}
+
+// observe has what happens recorded, and tells the client which steps have ended.
+func (r *run) observe(e workflow.Event) {
+	if e.Kind == workflow.StepRetried {
+		r.tool.o.Counters.retried()
+	}
+	if r.tool.o.Observe != nil {
+		r.tool.o.Observe(r.x, e)
+	}
+	if len(r.token) == 0 || r.token[0] == 'n' || r.x.Client == nil {
+		return
+	}
+	switch e.Kind {
+	case workflow.StepCompleted, workflow.StepFailed, workflow.StepSkipped:
+	default:
+		return
+	}
+	params := append(append([]byte(`{"progressToken":`), r.token...), fmt.Sprintf(`,"progress":%d,"total":%d,"message":`, e.Done, e.Steps)...)
+	params = append(mcp.AppendString(params, fmt.Sprintf("step %s: %s", e.Step, strings.TrimPrefix(string(e.Kind), "step_"))), '}')
+	if m, err := mcp.Decode(mcp.AppendRequest(nil, nil, "notifications/progress", params)); err == nil {
+		_ = r.x.Client.Send(m) // a client that is gone misses it
+	}
+}
+
+// Findings are what of the composite tools of a server clients or operators should know.
+type Findings struct {
+	Missing []string // steps whose tool is not there
+	Lax     []string // annotations that promise more than the steps do
+}
+
+// Look looks at the composite tools beside the tools that there are.
+func Look(all []*workflow.Workflow, c *catalog.Catalog) (f Findings) {
+	r := &run{catalog: c}
+	for _, w := range all {
+		for _, t := range w.Tools() {
+			if r.target(t.Tool) == nil {
+				f.Missing = append(f.Missing, fmt.Sprintf("%s: step %q calls %s", w.Name(), edge.Brief(t.Step), edge.Brief(t.Tool)))
+			}
+		}
+		if _, overruled := w.Definition(r.find); len(overruled) > 0 {
+			f.Lax = append(f.Lax, w.Name()+": "+strings.Join(overruled, ", "))
+		}
+	}
+	return f
+}

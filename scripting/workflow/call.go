@@ -1,0 +1,315 @@
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"go.starlark.net/starlark"
+
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/scripting"
+)
+
+// callStep calls the tool of a step: call_step("w.t", {"x": 1}).
+func (r *run) callStep(t *scripting.Task, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
+	var (
+		tool  string
+		given *starlark.Dict
+	)
+	if err := starlark.UnpackArgs("call_step", args, named, "tool", &tool, "arguments?", &given); err != nil {
+		return nil, err
+	}
+	known, ok := r.host.Tool(tool)
+	if !ok {
+		return nil, failedCall(tool, &Fault{Message: notFound(tool), Code: 404})
+	}
+	arguments, err := r.arguments(tool, known, given)
+	if err != nil {
+		return nil, err
+	}
+	result, err := r.attempt(t, tool, arguments)
+	if err != nil {
+		return nil, err
+	}
+	if string(mcp.Lookup(result, "isError")) == "true" {
+		f := failedCall(tool, &Fault{Message: fmt.Sprintf("tool %q: %s", tool, firstText(result))})
+		f.again = true
+		return nil, f
+	}
+	output, err := outputOf(result)
+	if err != nil {
+		return nil, failed("tool %q: result: %s", tool, err)
+	}
+	v, err := t.Value(output)
+	if err != nil {
+		if t.Ended() != nil {
+			return nil, t.Ended()
+		}
+		return nil, failed("tool %q: result: %s", tool, err)
+	}
+	return v, nil
+}
+
+// attempt makes one attempt of a call.
+func (r *run) attempt(t *scripting.Task, tool string, arguments []byte) ([]byte, error) {
+	a := aroundOf(t)
+	c := &Call{Tool: tool, Arguments: arguments, Item: a.item, Attempt: a.attempt}
+	if a.step != nil {
+		c.Step, a.step.attempt = a.step.id, a.attempt
+	}
+	if r.calls.Load() >= maxCalls {
+		return nil, t.End(&scripting.Fault{Message: fmt.Sprintf("more than %d tool calls", maxCalls)})
+	}
+	var answer Answer
+	err := r.outside(t, func(ctx context.Context) {
+		select {
+		case r.places <- struct{}{}:
+			defer func() { <-r.places }()
+		case <-ctx.Done():
+			answer.Error = &Fault{Message: fmt.Sprintf("tool %q: cancelled", tool)}
+			return
+		}
+		r.calls.Add(1)
+		answer = r.host.Call(ctx, c)
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.Error != nil:
+		return nil, failedCall(tool, answer.Error)
+	case len(answer.Result) > scripting.MaxIn:
+		return nil, failed("tool %q: its result is longer than %d bytes", tool, scripting.MaxIn)
+	}
+	return answer.Result, nil
+}
+
+// arguments are those of a call as JSON. A text becomes what the tool's schema asks for.
+func (r *run) arguments(tool string, known *Tool, given *starlark.Dict) ([]byte, error) {
+	if given == nil {
+		return []byte("{}"), nil
+	}
+	types := typesOf(known.InputSchema)
+	b := []byte{'{'}
+	for key, v := range given.Entries() {
+		name, ok := starlark.AsString(key)
+		if !ok {
+			return nil, failed("tool %q: arguments: a key is %s, and must be string", tool, key.Type())
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(mcp.AppendString(b, name), ':')
+		if s, ok := starlark.AsString(v); ok && types[name] != "" {
+			value, err := coerce(types[name], s)
+			if err != nil {
+				return nil, failed("tool %q: arguments: %s: %s", tool, short(name), err)
+			}
+			b = append(b, value...)
+			continue
+		}
+		value, err := scripting.JSON("arguments", v)
+		if err != nil {
+			return nil, failed("tool %q: %s", tool, err)
+		}
+		b = append(b, value...)
+	}
+	if b = append(b, '}'); len(b) > scripting.MaxOut {
+		return nil, failed("tool %q: arguments: larger than %d bytes", tool, scripting.MaxOut)
+	}
+	return b, nil
+}
+
+// typesOf are the types that a schema gives its properties, where it gives one that is not
+// string.
+func typesOf(schema []byte) map[string]v1beta1.OutputType {
+	properties := mcp.Lookup(schema, "properties")
+	if properties == nil {
+		return nil
+	}
+	out := map[string]v1beta1.OutputType{}
+	for _, m := range mcp.Members(properties) {
+		switch kind := v1beta1.OutputType(mcp.String(mcp.Lookup(m.Value, "type"))); kind {
+		case v1beta1.OutputInteger, v1beta1.OutputNumber, v1beta1.OutputBoolean, v1beta1.OutputObject, v1beta1.OutputArray:
+			out[string(mcp.Unquote(m.Name))] = kind
+		}
+	}
+	return out
+}
+
+// outputOf is the output of a step that called a tool: structuredContent, or an object of
+// the contents: text, text_1 …, image_0 …, audio_0 …, resource, resource_1 …
+func outputOf(result []byte) ([]byte, error) {
+	if s := mcp.Lookup(result, "structuredContent"); s != nil {
+		return s, nil
+	}
+	counts := map[string]int{}
+	b := []byte{'{'}
+	for _, c := range mcp.Elements(mcp.Lookup(result, "content")) {
+		kind := mcp.String(mcp.Lookup(c, "type"))
+		value, name := mcp.Lookup(c, "data"), fmt.Sprintf("%s_%d", kind, counts[kind])
+		switch kind {
+		case "text":
+			value = mcp.Lookup(c, "text")
+		case "resource":
+			if value = mcp.Lookup(c, "resource", "text"); value == nil {
+				value = mcp.Lookup(c, "resource", "blob")
+			}
+		case "resource_link":
+			value = mcp.Lookup(c, "uri")
+		case "image", "audio":
+		default:
+			continue
+		}
+		if counts[kind] == 0 && (kind == "text" || kind == "resource") {
+			name = kind
+		}
+		counts[kind]++
+		if value == nil {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(mcp.AppendString(b, name), ':'), value...)
+	}
+	return append(b, '}'), nil
+}
+
+// firstText is what a tool says of its failure.
+func firstText(result []byte) string {
+	for _, c := range mcp.Elements(mcp.Lookup(result, "content")) {
+		if mcp.String(mcp.Lookup(c, "type")) == "text" {
+			if s := mcp.String(mcp.Lookup(c, "text")); s != "" {
+				return scripting.Clean(s)
+			}
+		}
+	}
+	return "it reports a failure without a word"
+}
+
+// plainCall makes the calls of call_tool() and its kin.
+func (r *run) plainCall(ctx context.Context, c *scripting.Call) scripting.Answer {
+	fault := func(code int, format string, args ...any) scripting.Answer {
+		return scripting.Answer{Error: &scripting.Fault{Message: fmt.Sprintf(format, args...), Code: code}}
+	}
+	if c.Kind != scripting.KindCall {
+		if r.host.Other == nil {
+			return fault(0, "a workflow has no list of tools")
+		}
+		return r.host.Other(ctx, c.Kind, c.Tool)
+	}
+	if len(c.Positional) > 0 {
+		return fault(0, "tool %q: values need names here: name(a=1)", c.Tool)
+	}
+	if _, ok := r.host.Tool(c.Tool); !ok {
+		return fault(404, "%s", notFound(c.Tool))
+	}
+	arguments := c.Arguments
+	if arguments == nil {
+		arguments = []byte("{}")
+	}
+	r.calls.Add(1)
+	a := r.host.Call(ctx, &Call{Tool: c.Tool, Arguments: arguments, Item: -1, Attempt: 1})
+	switch {
+	case a.Error != nil:
+		return scripting.Answer{Error: &scripting.Fault{Message: a.Error.Message, Code: a.Error.Code}}
+	case c.Whole:
+		return scripting.Answer{Value: a.Result}
+	case string(mcp.Lookup(a.Result, "isError")) == "true":
+		return fault(0, "tool %q: %s", c.Tool, firstText(a.Result))
+	}
+	return scripting.Answer{Value: plainValue(a.Result)}
+}
+
+// plainValue is what call_tool() returns of a result: structuredContent, of which a lone
+// result is its value; else the first text, as JSON where it is; else the contents.
+func plainValue(result []byte) []byte {
+	if s := mcp.Lookup(result, "structuredContent"); s != nil {
+		if all := mcp.Members(s); len(all) == 1 && string(mcp.Unquote(all[0].Name)) == "result" {
+			return all[0].Value
+		}
+		return s
+	}
+	content := mcp.Lookup(result, "content")
+	for _, c := range mcp.Elements(content) {
+		if mcp.String(mcp.Lookup(c, "type")) != "text" {
+			continue
+		}
+		if s := mcp.String(mcp.Lookup(c, "text")); json.Valid([]byte(s)) {
+			return []byte(s)
+		} else {
+			return mcp.Quote(s)
+		}
+	}
+	if len(mcp.Elements(content)) == 0 {
+		return []byte("null")
+	}
+	return content
+}
+
+// maxRetries bounds how often retry() tries again.
+const maxRetries = 10
+
+// retry calls a function again when a call in it failed for what may pass: retry(3, "1s", f).
+func (r *run) retry(t *scripting.Task, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
+	var (
+		times int
+		delay string
+		work  starlark.Callable
+	)
+	if err := starlark.UnpackPositionalArgs("retry", args, named, 3, &times, &delay, &work); err != nil {
+		return nil, err
+	}
+	if times < 1 || times > maxRetries {
+		return nil, fmt.Errorf("retry: %d times, and it may be 1 to %d", times, maxRetries)
+	}
+	base, err := duration("retry", delay, time.Second)
+	if err != nil {
+		return nil, err
+	}
+	a := aroundOf(t)
+	for i := 0; ; i++ {
+		mine := a
+		mine.attempt = i + 1
+		back := t.With(t.Context(), &mine)
+		v, err := t.Call(work)
+		back()
+		if err == nil {
+			return v, nil
+		}
+		f := passing(err)
+		if f == nil || i == times || t.Context().Err() != nil || t.Ended() != nil {
+			return nil, err
+		}
+		wait := max(r.jittered(min(base<<i, 60*base)), f.after)
+		if err := r.outside(t, func(ctx context.Context) {
+			timer := time.NewTimer(wait)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+		}); err != nil {
+			return nil, err
+		}
+		if t.Context().Err() != nil {
+			return nil, f
+		}
+		if a.step != nil {
+			r.tell(Event{Kind: StepRetried, Step: a.step.id, Item: a.item, Attempt: i + 2, Error: scripting.Clean(f.message)})
+		}
+	}
+}
+
+// jittered changes a wait by at most a tenth.
+func (r *run) jittered(d time.Duration) time.Duration {
+	random := rand.Float64
+	if r.host.Random != nil {
+		random = r.host.Random
+	}
+	return d + time.Duration(float64(d)*(random()-0.5)/5)
+}

@@ -1,0 +1,223 @@
+package workflow
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.starlark.net/starlark"
+
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/scripting"
+)
+
+// What templates read is made of nil, bool, string, int64, digits, decimal, []any and
+// map[string]any.
+
+// digits are those of an integer beyond int64.
+type digits string
+
+// decimal is a number that is not whole.
+type decimal float64
+
+// String writes the number without an exponent below 1e21.
+func (d decimal) String() string {
+	if d > -1e21 && d < 1e21 {
+		return strconv.FormatFloat(float64(d), 'f', -1, 64)
+	}
+	return strconv.FormatFloat(float64(d), 'g', -1, 64)
+}
+
+// maxData bounds how many values one step shows to templates.
+const maxData = scripting.MaxNodes
+
+// dataOf makes what templates read of a value of the language.
+func dataOf(v starlark.Value) (any, error) {
+	c := converter{left: maxData}
+	return c.value(v, 0)
+}
+
+type converter struct{ left int }
+
+func (c *converter) value(v starlark.Value, depth int) (any, error) {
+	if c.left--; c.left < 0 {
+		return nil, fmt.Errorf("more than %d values", maxData)
+	}
+	switch v := v.(type) {
+	case starlark.NoneType:
+		return nil, nil
+	case starlark.Bool:
+		return bool(v), nil
+	case starlark.String:
+		return string(v), nil
+	case starlark.Int:
+		if n, ok := v.Int64(); ok {
+			return n, nil
+		}
+		if v.BigInt().BitLen() > 14_000 { // beyond the digits that JSON may have
+			return nil, fmt.Errorf("an integer of more than %d digits", scripting.MaxDigits)
+		}
+		return digits(v.String()), nil
+	case starlark.Float:
+		return decimal(v), nil
+	}
+	if depth == scripting.MaxDepth {
+		return nil, fmt.Errorf("deeper than %d", scripting.MaxDepth)
+	}
+	switch v := v.(type) {
+	case *starlark.Dict:
+		m := make(map[string]any, v.Len())
+		for key, x := range v.Entries() {
+			name, ok := starlark.AsString(key)
+			if n, isInt := key.(starlark.Int); isInt {
+				if small, fits := n.Int64(); fits {
+					name, ok = strconv.FormatInt(small, 10), true
+				}
+			}
+			if !ok {
+				return nil, fmt.Errorf("a key of type %s has no JSON form", key.Type())
+			}
+			var err error
+			if m[name], err = c.value(x, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return m, nil
+	case starlark.Sequence:
+		list := make([]any, 0, min(v.Len(), c.left+1))
+		for x := range starlark.Elements(v) {
+			e, err := c.value(x, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, e)
+		}
+		return list, nil
+	}
+	return nil, fmt.Errorf("%s has no JSON form", v.Type())
+}
+
+// read makes what templates read of a JSON text, within the bounds of a value.
+func read(text []byte) (any, error) {
+	plain, err := normal(text)
+	if err != nil {
+		return nil, err
+	}
+	dec := json.NewDecoder(strings.NewReader(string(plain)))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, err
+	}
+	return numbers(v), nil
+}
+
+// normal is a JSON text with one name once, and numbers in range.
+func normal(text []byte) ([]byte, error) {
+	wire, err := scripting.FromJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	return scripting.ToJSON(wire)
+}
+
+// numbers puts numbers of our own in place of those of the decoder.
+func numbers(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+			return n
+		}
+		if strings.ContainsAny(string(v), ".eE") {
+			f, _ := v.Float64() // in range, as normal has seen
+			return decimal(f)
+		}
+		return digits(v)
+	case map[string]any:
+		for k, x := range v {
+			v[k] = numbers(x)
+		}
+	case []any:
+		for i, x := range v {
+			v[i] = numbers(x)
+		}
+	}
+	return v
+}
+
+// appendData writes the JSON text of what templates read, names in order.
+func appendData(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case nil:
+		return append(b, "null"...)
+	case bool:
+		return strconv.AppendBool(b, v)
+	case string:
+		return mcp.AppendString(b, v)
+	case int64:
+		return strconv.AppendInt(b, v, 10)
+	case int:
+		return strconv.AppendInt(b, int64(v), 10)
+	case digits:
+		return append(b, v...)
+	case decimal:
+		text, _ := json.Marshal(float64(v)) // finite
+		return append(b, text...)
+	case float64:
+		text, err := json.Marshal(v)
+		if err != nil {
+			return append(b, "null"...)
+		}
+		return append(b, text...)
+	case []any:
+		b = append(b, '[')
+		for i, x := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendData(b, x)
+		}
+		return append(b, ']')
+	case map[string]any:
+		b = append(b, '{')
+		for i, k := range slices.Sorted(maps.Keys(v)) {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendData(append(mcp.AppendString(b, k), ':'), v[k])
+		}
+		return append(b, '}')
+	}
+	return mcp.AppendString(b, fmt.Sprint(v))
+}
+
+// weigh is about how long the text of a value is.
+func weigh(v any) int {
+	switch v := v.(type) {
+	case string:
+		return len(v) + 2
+	case digits:
+		return len(v)
+	case nil, bool:
+		return 5
+	case int64:
+		var digits [20]byte
+		return len(strconv.AppendInt(digits[:0], v, 10))
+	case []any:
+		n := 2
+		for _, x := range v {
+			n += 1 + weigh(x)
+		}
+		return n
+	case map[string]any:
+		n := 2
+		for k, x := range v {
+			n += 4 + len(k) + weigh(x)
+		}
+		return n
+	}
+	return 24
+}

@@ -1,0 +1,69 @@
+package workflow
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.starlark.net/starlark"
+
+	"github.com/weir-edge/weir/scripting"
+)
+
+// failure is an error of a call, a question or a template. attempt() catches it.
+type failure struct {
+	error
+	message string
+	again   bool          // retry() may try again
+	after   time.Duration // not earlier
+}
+
+func (f *failure) Unwrap() error { return f.error }
+
+// failed makes a failure that is not tried again.
+func failed(format string, args ...any) *failure {
+	message := fmt.Sprintf(format, args...)
+	return &failure{error: scripting.Raise("", scripting.Fault{Message: message}), message: message}
+}
+
+// failedCall makes the failure of a call.
+func failedCall(tool string, f *Fault) *failure {
+	message := scripting.Clean(f.Message)
+	out := &failure{error: scripting.Raise(tool, scripting.Fault{Message: message, Code: f.Code}), message: message, after: f.After}
+	switch f.Code {
+	case 408, 429, 502, 503, 504:
+		out.again = true
+	}
+	return out
+}
+
+// message is what an error of the language or of a builtin says of itself. An error of the
+// language says where it is.
+func (r *run) message(err error) string {
+	var own *failure
+	if errors.As(err, &own) {
+		return scripting.Clean(own.message)
+	}
+	var eval *starlark.EvalError
+	if errors.As(err, &eval) {
+		file := r.w.program.File()
+		for i := len(eval.CallStack) - 1; i >= 0; i-- {
+			if pos := eval.CallStack[i].Pos; pos.Filename() == file {
+				return scripting.Clean(fmt.Sprintf("%d:%d: %s", pos.Line, pos.Col, eval.Unwrap()))
+			}
+		}
+	}
+	return scripting.Clean(err.Error())
+}
+
+// truth reads true or false, in any case, with spaces around it.
+func truth(s string) (bool, error) {
+	switch strings.ToLower(strings.TrimSpace(s)) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("%s is neither true nor false", shown(s))
+}

@@ -1,0 +1,113 @@
+package workflow
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-edge/weir/edge/v1beta1"
+)
+
+// Lint returns what is likely a mistake in a workflow that is valid. find finds the tool of
+// a step, as Host.Tool does; nil where no tools are known. A script has no findings.
+func (w *Workflow) Lint(find func(name string) (*Tool, bool)) (out []ParseFault) {
+	note := func(path, format string, args ...any) {
+		out = append(out, ParseFault{path, fmt.Sprintf(format, args...)})
+	}
+	for i, s := range w.tool.Steps {
+		path := fmt.Sprintf("steps[%d]", i)
+		last := w.tool.Output == nil && i == len(w.tool.Steps)-1
+		used := slices.ContainsFunc(w.reads, func(r stepRead) bool { return r.step == s.ID }) ||
+			slices.ContainsFunc(w.tool.Steps, func(o v1beta1.WorkflowStep) bool { return slices.Contains(o.DependsOn, s.ID) })
+		if !last && !used {
+			note(path, "nothing reads step %s, and no step depends on it", s.ID)
+		}
+		for _, r := range w.reads {
+			if r.by == s.ID && r.added {
+				note(r.path, "reads step %s, which is not among dependsOn: the step waits for it", r.step)
+			}
+		}
+		w.lintCondition(note, path+".condition", s.Condition)
+		lintRetry(note, path, s.OnError, s.Tool, find)
+		if s.Step != nil {
+			w.lintCondition(note, path+".step.condition", s.Step.Condition)
+			lintRetry(note, path+".step", s.Step.OnError, s.Step.Tool, find)
+		}
+		if s.Type == v1beta1.StepForEach && s.OnError != nil && s.OnError.Action == v1beta1.ErrorRetry && s.Step != nil {
+			lintRetry(note, path, s.OnError, s.Step.Tool, find)
+		}
+	}
+	return out
+}
+
+// lintCondition notes a condition that always says the same.
+func (w *Workflow) lintCondition(note func(string, string, ...any), path, condition string) {
+	if condition == "" {
+		return
+	}
+	t := w.templates[condition]
+	if t == nil || len(t.reads) > 0 {
+		return
+	}
+	value, err := t.render(map[string]any{})
+	if err != nil {
+		return
+	}
+	note(path, "always says %s", strings.TrimSpace(short(value)))
+}
+
+// lintRetry notes that a tool is called again which does not say that this changes nothing.
+func lintRetry(note func(string, string, ...any), path string, e *v1beta1.OnError, tool string, find func(string) (*Tool, bool)) {
+	if find == nil || e == nil || e.Action != v1beta1.ErrorRetry || tool == "" {
+		return
+	}
+	known, ok := find(tool)
+	if ok && !is(known.Hints.Idempotent, false) && !is(known.Hints.ReadOnly, false) {
+		note(path+".onError", "calls %s again, which does not have idempotentHint", tool)
+	}
+}
+
+// Graph returns a Mermaid flowchart of the steps and what they wait for. For a script it has
+// the steps that stand in the text.
+func (w *Workflow) Graph() string {
+	var b strings.Builder
+	b.WriteString("flowchart TD\n")
+	if w.tool.Script != "" {
+		for i, t := range w.tools {
+			fmt.Fprintf(&b, "  s%d[\"%s\"]\n", i, label(t.Step, t.Tool))
+		}
+		return b.String()
+	}
+	number := map[string]int{}
+	for i, s := range w.tool.Steps {
+		number[s.ID] = i
+	}
+	for i, s := range w.tool.Steps {
+		switch s.Type {
+		case v1beta1.StepElicitation:
+			fmt.Fprintf(&b, "  s%d{{\"%s\"}}\n", i, label(s.ID, "asks"))
+		case v1beta1.StepForEach:
+			fmt.Fprintf(&b, "  s%d[[\"%s\"]]\n", i, label(s.ID, "for each: "+s.Step.Tool))
+		default:
+			fmt.Fprintf(&b, "  s%d[\"%s\"]\n", i, label(s.ID, s.Tool))
+		}
+	}
+	for i, s := range w.tool.Steps {
+		for _, id := range w.after[s.ID] {
+			arrow := "-->"
+			if s.Condition != "" {
+				arrow = "-.->"
+			}
+			fmt.Fprintf(&b, "  s%d %s s%d\n", number[id], arrow, i)
+		}
+	}
+	return b.String()
+}
+
+// label is the text of a node: what would end it is written as an entity.
+func label(step, does string) string {
+	if step == "" {
+		return strings.NewReplacer(`"`, "#quot;", "\n", " ").Replace(does)
+	}
+	return strings.NewReplacer(`"`, "#quot;", "\n", " ").Replace(step + "<br/>" + does)
+}

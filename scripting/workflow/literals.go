@@ -1,0 +1,93 @@
+package workflow
+
+import (
+	"fmt"
+
+	"go.starlark.net/syntax"
+)
+
+// literals finds the templates and the tools in the text of a program. A template stands in
+// the text, so that it is parsed once, and no value can become one.
+func (p *parser) literals(where string) {
+	w := p.w
+	f, err := (&syntax.FileOptions{Set: true, While: true, TopLevelControl: true}).Parse(w.tool.Name, []byte(w.text), 0)
+	if err != nil {
+		p.wrong(where, "%s", err)
+		return
+	}
+	step := ""
+	syntax.Walk(f, func(n syntax.Node) bool {
+		call, ok := n.(*syntax.CallExpr)
+		if !ok {
+			return true
+		}
+		fn, ok := call.Fn.(*syntax.Ident)
+		if !ok {
+			return true
+		}
+		switch fn.Name {
+		case "step":
+			w.steps++
+			if id, ok := textAt(call, 0); ok {
+				step = id
+			}
+		case "call_step":
+			if tool, ok := textAt(call, 0); ok {
+				w.tools = append(w.tools, StepTool{step, tool})
+			}
+		case "template", "condition", "items":
+			p.literal(where, call, 0)
+		case "prop":
+			p.literal(where, call, 1)
+		}
+		return true
+	})
+}
+
+// literal parses the template that is one of the values of a call.
+func (p *parser) literal(where string, call *syntax.CallExpr, i int) {
+	if len(call.Args) <= i {
+		return
+	}
+	if named, ok := call.Args[i].(*syntax.BinaryExpr); ok && named.Op == syntax.EQ {
+		return
+	}
+	pos, _ := call.Args[i].Span()
+	at := fmt.Sprintf("%d:%d: ", pos.Line, pos.Col)
+	s, ok := textAt(call, i)
+	if !ok {
+		p.wrong(where, "%sthe template must stand here as a text", at)
+		return
+	}
+	if p.w.templates[s] != nil {
+		return
+	}
+	t, err := parseTemplate(s)
+	if err != nil {
+		p.wrong(where, "%smust be a template: %s", at, err)
+		return
+	}
+	p.w.templates[s] = t
+	for _, r := range t.reads {
+		if r.at(0) == "params" {
+			before := len(p.faults)
+			p.readParameter(where, r.at(1))
+			for j := before; j < len(p.faults); j++ {
+				p.faults[j].Message = at + p.faults[j].Message
+			}
+		}
+	}
+}
+
+// textAt is the text that stands as one of the values of a call.
+func textAt(call *syntax.CallExpr, i int) (string, bool) {
+	if len(call.Args) <= i {
+		return "", false
+	}
+	l, ok := call.Args[i].(*syntax.Literal)
+	if !ok || l.Token != syntax.STRING {
+		return "", false
+	}
+	s, ok := l.Value.(string)
+	return s, ok
+}

@@ -1,0 +1,410 @@
+package workflow
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.starlark.net/starlark"
+
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/scripting"
+)
+
+// Limits of one run.
+const (
+	maxStepsOfLanguage = 10_000_000
+	maxCalls           = 100_000
+	maxUnderWay        = 50 // calls at once
+	maxStepsOfRun      = 100
+)
+
+// Outcome is what became of a run.
+type Outcome struct {
+	Value     []byte   // JSON text of an object: what the tool returns; nil for an error
+	Error     *Failure // nil for none
+	Arguments string   // what is wrong with the arguments, from their JSON pointer on; nothing ran
+	TimedOut  bool
+	Logs      []string // what was printed
+
+	Steps uint64 // of the language
+	Calls int    // attempts
+	Took  time.Duration
+}
+
+// Failure is why a workflow has no value.
+type Failure struct {
+	Workflow  string   `json:"workflow"`
+	Step      string   `json:"step,omitempty"` // "" where no step is at fault
+	Message   string   `json:"message"`
+	Completed []string `json:"completed"` // ids of the steps that were completed, in that order
+}
+
+// Result returns the JSON text of a CallToolResult.
+func (o *Outcome) Result() []byte {
+	text, structured, failed := string(o.Value), o.Value, false
+	switch {
+	case o.Arguments != "":
+		text, structured, failed = "invalid arguments: "+o.Arguments, nil, true
+	case o.Error != nil:
+		text = "Workflow execution failed: " + o.Error.Message
+		if o.TimedOut {
+			text = "Workflow execution timeout exceeded"
+		}
+		told, _ := json.Marshal(struct { // texts alone
+			Error *Failure `json:"error"`
+		}{o.Error})
+		structured, failed = told, true
+	}
+	b := append([]byte(`{"content":[{"type":"text","text":`), mcp.Quote(text)...)
+	b = append(b, "}]"...)
+	if structured != nil {
+		b = append(append(b, `,"structuredContent":`...), structured...)
+	}
+	if failed {
+		b = append(b, `,"isError":true`...)
+	}
+	return append(b, '}')
+}
+
+var errTimeout = errors.New("the time of the workflow is over")
+
+// Run runs the workflow for one call, whose arguments are the JSON text of an object; nil
+// for none. What the workflow or its tools did wrong is the outcome's; the error is a defect
+// of the engine, or that of a context that ended.
+func (w *Workflow) Run(ctx context.Context, arguments []byte, host *Host) (*Outcome, error) {
+	began := time.Now()
+	given, err := w.parameters.arguments(arguments)
+	if err != nil {
+		return &Outcome{Arguments: scripting.Clean(err.Error()), Took: time.Since(began)}, nil
+	}
+	params, err := read(given)
+	if err != nil {
+		return &Outcome{Arguments: "/: " + scripting.Clean(err.Error()), Took: time.Since(began)}, nil
+	}
+	r := &run{w: w, host: host, id: rand.Text(), began: began, steps: map[string]*handle{}, shown: map[string]any{}, places: make(chan struct{}, maxUnderWay)}
+	r.params, _ = params.(map[string]any)
+	if r.params == nil {
+		r.params = map[string]any{}
+	}
+	for name := range w.parameters.properties() {
+		if _, there := r.params[name]; !there {
+			r.params[name] = nil // declared, and not given: nothing, which cannot be printed
+		}
+	}
+	r.tell(Event{Kind: Started})
+	if missing := r.missing(); missing != nil {
+		r.failure = missing
+		return r.outcome(&Outcome{}, Failed), nil
+	}
+	within, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
+	defer cancel()
+	r.ctx = within
+	out, err := scripting.Execute(within, &scripting.Run{
+		Program:   w.program,
+		Data:      append(append([]byte(`{"params":`), given...), '}'),
+		Limits:    scripting.Limits{Steps: maxStepsOfLanguage, Calls: maxCalls, Parallel: maxUnderWay, PerCall: w.timeout, Timeout: w.timeout + time.Hour},
+		Call:      r.plainCall,
+		Progress:  host.Progress,
+		Extension: &scripting.Extension{Builtin: r.builtin, Finish: r.finish},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if out.Error != nil && out.Error.Message == scripting.Broken || r.broken {
+		return nil, errors.New("workflow: " + scripting.Broken)
+	}
+	o := &Outcome{Logs: out.Logs, Steps: out.Steps}
+	switch {
+	case out.Error == nil && r.failure == nil:
+		if o.Value, err = object(out.Value); err != nil {
+			return nil, err
+		}
+		return r.outcome(o, Completed), nil
+	case r.failure == nil && context.Cause(within) == errTimeout:
+		r.failure = &Failure{Message: "ran longer than " + scripting.Seconds(w.timeout)}
+		o.TimedOut = true
+		return r.outcome(o, TimedOut), nil
+	case r.failure == nil && ctx.Err() != nil:
+		r.failure = &Failure{Message: "cancelled"}
+		r.outcome(o, Failed)
+		return nil, ctx.Err()
+	case r.failure == nil:
+		r.failure = &Failure{Message: out.Error.Error()}
+	}
+	return r.outcome(o, Failed), nil
+}
+
+// object puts a value that is no object under the name result.
+func object(value []byte) ([]byte, error) {
+	if len(value) > 0 && value[0] == '{' {
+		return value, nil
+	}
+	return append(append([]byte(`{"result":`), value...), '}'), nil
+}
+
+// outcome tells the end.
+func (r *run) outcome(o *Outcome, kind Kind) *Outcome {
+	o.Calls, o.Took = int(r.calls.Load()), time.Since(r.began)
+	e := Event{Kind: kind, Took: o.Took}
+	if r.failure != nil {
+		r.failure.Workflow, r.failure.Completed = r.w.Name(), r.completed
+		if r.failure.Completed == nil {
+			r.failure.Completed = []string{}
+		}
+		o.Error, e.Error = r.failure, r.failure.Message
+	}
+	r.tell(e)
+	return o
+}
+
+// run is the state of one run. The task that has the baton uses it.
+type run struct {
+	w     *Workflow
+	host  *Host
+	ctx   context.Context // of the whole
+	id    string
+	began time.Time
+
+	params    map[string]any
+	steps     map[string]*handle
+	shown     map[string]any // what templates read of the steps that have ended
+	completed []string
+	ended     int // steps
+	live      int // tasks of steps
+	finisher  *scripting.Task
+	skipping  bool // nothing more begins
+	broken    bool // a defect of the engine
+	failure   *Failure
+
+	places chan struct{} // for calls at once
+	calls  atomic.Int64  // attempts
+}
+
+func (r *run) tell(e Event) {
+	if r.host.Observe == nil {
+		return
+	}
+	if e.Step == "" || e.Item == 0 && e.Kind != StepRetried {
+		e.Item = -1
+	}
+	e.Workflow, e.Run = r.w.Name(), r.id
+	e.Done, e.Steps = r.ended, max(len(r.steps), r.w.steps)
+	r.host.Observe(e)
+}
+
+// missing is the failure of a run whose steps name a tool that is not there.
+func (r *run) missing() *Failure {
+	for _, t := range r.w.tools {
+		if _, ok := r.host.Tool(t.Tool); !ok {
+			message := notFound(t.Tool)
+			if t.Step != "" {
+				message = fmt.Sprintf("step %q: %s", t.Step, message)
+			}
+			return &Failure{Step: t.Step, Message: message}
+		}
+	}
+	return nil
+}
+
+func notFound(tool string) string { return fmt.Sprintf("tool %q: not found", short(tool)) }
+
+// builtin is a call of one of the builtins.
+func (r *run) builtin(t *scripting.Task, name string, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
+	switch name {
+	case "ask":
+		return r.ask(t, args, named)
+	case "call_step":
+		return r.callStep(t, args, named)
+	case "condition":
+		return r.condition(t, args, named)
+	case "each":
+		return r.each(t, args, named)
+	case "items":
+		return r.items(t, args, named)
+	case "output":
+		return r.outputOf(t, args, named)
+	case "prop":
+		return r.prop(args, named)
+	case "retry":
+		return r.retry(t, args, named)
+	case "step":
+		return r.step(t, args, named)
+	case "template":
+		s, err := r.rendered(t, name, args, named)
+		if err != nil {
+			return nil, err
+		}
+		return t.Text(s)
+	}
+	return nil, fmt.Errorf("no builtin is called %s", name)
+}
+
+// finish waits for the steps, and makes the result.
+func (r *run) finish(t *scripting.Task, v starlark.Value, err error) (starlark.Value, error) {
+	if err != nil && r.over(t) == nil {
+		_ = r.fail(t, "", r.message(err))
+	}
+	r.wait(t)
+	if f := t.Ended(); f != nil {
+		return nil, f
+	}
+	if r.w.output != nil {
+		if v, err = r.resultOf(t, r.w.output); err != nil {
+			r.failure = &Failure{Message: r.message(err)}
+			return nil, err
+		}
+	}
+	if h, ok := v.(*handle); ok {
+		v = h.value()
+	}
+	return v, nil
+}
+
+// wait waits until all steps have ended.
+func (r *run) wait(t *scripting.Task) {
+	was := r.finisher
+	for r.finisher = t; r.live > 0; {
+		t.Park()
+	}
+	r.finisher = was
+}
+
+// fail ends the run because of a step, or of the program.
+func (r *run) fail(t *scripting.Task, step, message string) error {
+	if r.failure == nil && t.Ended() == nil {
+		r.failure = &Failure{Step: step, Message: message}
+	}
+	return t.End(&scripting.Fault{Message: message})
+}
+
+// over says why the run is at its end; nil while it goes on. Its time may be over before the
+// interpreter has seen it.
+func (r *run) over(t *scripting.Task) *scripting.Fault {
+	if f := t.Ended(); f != nil || r.ctx.Err() == nil {
+		return f
+	}
+	return t.End(&scripting.Fault{Message: r.why()})
+}
+
+// why is why the run is at its end.
+func (r *run) why() string {
+	switch {
+	case r.failure != nil:
+		return r.failure.Message
+	case context.Cause(r.ctx) == errTimeout:
+		return "ran longer than " + scripting.Seconds(r.w.timeout)
+	}
+	return "cancelled"
+}
+
+// outside does work outside of the language. The error says why the run ended meanwhile.
+func (r *run) outside(t *scripting.Task, work func(context.Context)) error {
+	if err := t.Do(work); err != nil {
+		return err
+	}
+	if f := r.over(t); f != nil {
+		return f
+	}
+	return nil
+}
+
+// limited bounds a context by a time, unless the workflow's own is over before.
+func (r *run) limited(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if end, ok := r.ctx.Deadline(); ok && time.Until(end) <= d {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, d)
+}
+
+// around is what a task of a step keeps with it.
+type around struct {
+	step    *handle
+	item    int
+	forEach map[string]any // nil outside
+	attempt int
+}
+
+func aroundOf(t *scripting.Task) around {
+	if a, ok := t.Local().(*around); ok && a != nil {
+		return *a
+	}
+	return around{item: -1, attempt: 1}
+}
+
+// data is what a template reads.
+func (r *run) data(t *scripting.Task) map[string]any {
+	d := map[string]any{
+		"params": r.params,
+		"steps":  r.shown,
+		"vars":   map[string]any{},
+		"workflow": map[string]any{
+			"id":          r.id,
+			"duration_ms": time.Since(r.began).Milliseconds(),
+			"step_count":  int64(max(len(r.steps), r.w.steps)),
+			"status":      "running",
+			"start_time":  r.began.UTC().Format(time.RFC3339),
+		},
+	}
+	if a := aroundOf(t); a.forEach != nil {
+		d["forEach"] = a.forEach
+	}
+	return d
+}
+
+// rendered renders the template of a builtin.
+func (r *run) rendered(t *scripting.Task, name string, args starlark.Tuple, named []starlark.Tuple) (string, error) {
+	var s string
+	if err := starlark.UnpackPositionalArgs(name, args, named, 1, &s); err != nil {
+		return "", err
+	}
+	return r.render(t, s)
+}
+
+func (r *run) render(t *scripting.Task, s string) (string, error) {
+	parsed := r.w.templates[s]
+	if parsed == nil {
+		return "", errors.New("template: the template must stand in the program as a text")
+	}
+	out, err := parsed.render(r.data(t))
+	if err != nil {
+		return "", &failure{error: scripting.Raise("", scripting.Fault{Message: err.Error()}), message: err.Error()}
+	}
+	return out, nil
+}
+
+// condition renders true or false.
+func (r *run) condition(t *scripting.Task, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
+	s, err := r.rendered(t, "condition", args, named)
+	if err != nil {
+		return nil, err
+	}
+	yes, err := truth(s)
+	if err != nil {
+		return nil, failed("condition: %s", err)
+	}
+	return starlark.Bool(yes), nil
+}
+
+// items renders an array.
+func (r *run) items(t *scripting.Task, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
+	s, err := r.rendered(t, "items", args, named)
+	if err != nil {
+		return nil, err
+	}
+	v, err := t.Value([]byte(s))
+	if err != nil {
+		return nil, failed("collection: %s is no array", shown(s))
+	}
+	if _, ok := v.(*starlark.List); !ok {
+		return nil, failed("collection: %s is no array", shown(s))
+	}
+	return v, nil
+}
+
+// shown is a text as an error shows it.
+func shown(s string) string { return fmt.Sprintf("%q", short(s)) }

@@ -1,0 +1,247 @@
+package workflow
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/weir-edge/weir/scripting"
+)
+
+// schema is a JSON Schema that was compiled. It refers to nothing outside of itself.
+type schema struct {
+	text     []byte
+	document map[string]any
+	compiled *jsonschema.Schema
+}
+
+// closed loads nothing.
+type closed struct{}
+
+func (closed) Load(url string) (any, error) { return nil, errOutside }
+
+var errOutside = errors.New("a $ref leads out of the document")
+
+// compileSchema compiles the JSON text of a schema.
+func compileSchema(text []byte) (*schema, error) {
+	plain, err := normal(text)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(plain))
+	if err != nil {
+		return nil, errors.New("must be a JSON object")
+	}
+	s := &schema{text: plain}
+	var ok bool
+	if s.document, ok = doc.(map[string]any); !ok {
+		return nil, errors.New("must be an object")
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(closed{})
+	const name = "urn:weir:schema"
+	if err := c.AddResource(name, doc); err != nil {
+		return nil, errors.New(oneLine(err))
+	}
+	if s.compiled, err = c.Compile(name); err != nil {
+		if errors.Is(err, errOutside) || strings.Contains(err.Error(), errOutside.Error()) {
+			return nil, errOutside
+		}
+		return nil, errors.New(schemaCause(err, name))
+	}
+	return s, nil
+}
+
+// schemaCause says why a schema does not compile.
+func schemaCause(err error, name string) string {
+	var wrong *jsonschema.SchemaValidationError
+	if errors.As(err, &wrong) {
+		var v *jsonschema.ValidationError
+		if errors.As(wrong.Err, &v) {
+			at, why := firstCause(v)
+			return fmt.Sprintf("is no JSON Schema: %s: %s", at, why)
+		}
+	}
+	return "is no JSON Schema: " + strings.ReplaceAll(oneLine(err), name, "")
+}
+
+func oneLine(err error) string {
+	return scripting.Clean(strings.Join(strings.Fields(err.Error()), " "))
+}
+
+// judgeValue judges a value as the library reads it. The error begins with the JSON pointer
+// of what is wrong.
+func (s *schema) judgeValue(v any) error {
+	err := s.compiled.Validate(v)
+	if err == nil {
+		return nil
+	}
+	var wrong *jsonschema.ValidationError
+	if !errors.As(err, &wrong) {
+		return errors.New("/: " + oneLine(err))
+	}
+	at, why := firstCause(wrong)
+	return fmt.Errorf("%s: %s", at, why)
+}
+
+// firstCause is where and why a value does not fit, of the first cause that has no further.
+func firstCause(e *jsonschema.ValidationError) (at, why string) {
+	for len(e.Causes) > 0 {
+		e = e.Causes[0]
+	}
+	var pointer strings.Builder
+	for _, step := range e.InstanceLocation {
+		pointer.WriteByte('/')
+		pointer.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(step))
+	}
+	if pointer.Len() == 0 {
+		pointer.WriteByte('/')
+	}
+	out := e.BasicOutput()
+	if out.Error != nil {
+		why = out.Error.String()
+	} else if len(out.Errors) > 0 && out.Errors[0].Error != nil {
+		why = out.Errors[0].Error.String()
+	}
+	return scripting.Clean(pointer.String()), scripting.Clean(strings.Join(strings.Fields(why), " "))
+}
+
+// properties are those that the schema declares, by name.
+func (s *schema) properties() map[string]any {
+	if s == nil {
+		return nil
+	}
+	p, _ := s.document["properties"].(map[string]any)
+	return p
+}
+
+// open reports whether a value may have properties that are not declared.
+func (s *schema) open() bool {
+	return s == nil || s.document["additionalProperties"] != false
+}
+
+// fill puts the defaults of a schema's properties into an object, also of objects within it.
+func fill(document, object map[string]any, depth int) {
+	properties, _ := document["properties"].(map[string]any)
+	for name, p := range properties {
+		p, ok := p.(map[string]any)
+		if !ok {
+			continue
+		}
+		given, there := object[name]
+		if !there {
+			if d, has := p["default"]; has {
+				object[name] = d
+				continue
+			}
+		}
+		if inner, ok := given.(map[string]any); ok && depth < scripting.MaxDepth {
+			fill(p, inner, depth+1)
+		}
+	}
+}
+
+// arguments are those of a call with defaults in place, judged by the schema: a JSON text of
+// an object. The error begins with the JSON pointer of what is wrong.
+func (s *schema) arguments(given []byte) ([]byte, error) {
+	object := map[string]any{}
+	if len(given) > 0 {
+		if len(given) > scripting.MaxData {
+			return nil, fmt.Errorf("/: longer than %d bytes", scripting.MaxData)
+		}
+		plain, err := normal(given)
+		if err != nil {
+			return nil, fmt.Errorf("/: %w", err)
+		}
+		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(plain))
+		if err != nil {
+			return nil, errors.New("/: must be JSON")
+		}
+		var ok bool
+		if object, ok = v.(map[string]any); !ok {
+			return nil, errors.New("/: must be an object")
+		}
+	}
+	if s != nil {
+		fill(s.document, object, 0)
+		if err := s.judgeValue(any(object)); err != nil {
+			return nil, err
+		}
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(object); err != nil {
+		return nil, fmt.Errorf("/: %w", err)
+	}
+	return bytes.TrimSpace(out.Bytes()), nil
+}
+
+// questionSchema compiles the schema of an answer: a flat object of texts, numbers, booleans
+// and choices, and nothing else.
+func questionSchema(text []byte) (*schema, error) {
+	if len(text) == 0 {
+		text = []byte(`{"type":"object","properties":{}}`)
+	}
+	s, err := compileSchema(text)
+	if err != nil {
+		return nil, err
+	}
+	if s.document["type"] != "object" {
+		return nil, errors.New("type must be object")
+	}
+	for name, p := range s.properties() {
+		p, ok := p.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("properties[%s] must be an object", scripting.Clean(name))
+		}
+		kind, _ := p["type"].(string)
+		_, choice := p["enum"].([]any)
+		if !slices.Contains([]string{"string", "number", "integer", "boolean"}, kind) && !(kind == "" && choice) {
+			return nil, fmt.Errorf("properties[%s]: must be a string, number, integer, boolean or enum", scripting.Clean(name))
+		}
+	}
+	for _, key := range []string{"allOf", "anyOf", "oneOf", "$ref", "patternProperties"} {
+		if _, there := s.document[key]; there {
+			return nil, fmt.Errorf("%s is not available: the object must be flat", key)
+		}
+	}
+	return s, nil
+}
+
+// maxReply bounds the content of an answer, in bytes.
+const maxReply = 1 << 20
+
+// reply judges the content of an answer: what the schema does not declare does not fit.
+func (s *schema) reply(content []byte) error {
+	if len(content) > maxReply {
+		return fmt.Errorf("longer than %d bytes", maxReply)
+	}
+	if len(content) == 0 {
+		content = []byte("{}")
+	}
+	plain, err := normal(content)
+	if err != nil {
+		return err
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(plain))
+	if err != nil {
+		return errors.New("must be JSON")
+	}
+	object, ok := v.(map[string]any)
+	if !ok {
+		return errors.New("must be an object")
+	}
+	declared := s.properties()
+	for name := range object {
+		if _, ok := declared[name]; !ok {
+			return fmt.Errorf("/%s: the schema has no such property", scripting.Clean(name))
+		}
+	}
+	return s.judgeValue(v)
+}
