@@ -63,7 +63,8 @@ func planner(t *testing.T) string {
 
 // places are the edges that commands of these tests talk to, by the variables
 // that stand for their URLs: before the planner and the demo, one that wants a
-// token, one that lets a call in and then none for an hour, one that runs scripts, and nobody.
+// token, one that lets a call in and then none for an hour, one that runs scripts, one with
+// composite tools, and nobody.
 func places(t *testing.T) map[string]string {
 	t.Helper()
 	d, err := demo.Start("")
@@ -84,7 +85,22 @@ func places(t *testing.T) map[string]string {
 		"$BUSY": edgetest.Start(t, manifest(d.URL(), "rateLimiting: {tools: [{name: echo, shared: {maxTokens: 1, refillPeriod: 1h}}]}"),
 			edgetest.Settings(func(s *serve.Settings) { s.LocalRateLimits = true })).URL(),
 		"$SCRIPTS": edgetest.Start(t, manifest(d.URL(), "codeMode: {enabled: true, stepLimit: 5000}")).URL(),
-		"$NOBODY":  "http://127.0.0.1:1/mcp", // a port that no system gives to who asks for any
+		"$FLOWS": edgetest.Start(t, manifest(d.URL(), `compositeTools:
+- name: sum
+  description: Adds, and says so.
+  parameters: {type: object, properties: {a: {type: integer}, b: {type: integer, default: 2}}, required: [a], additionalProperties: false}
+  steps:
+  - {id: add, tool: add, arguments: {a: "{{.params.a}}", b: "{{.params.b}}"}}
+  - {id: say, tool: echo, arguments: {text: "it is {{.steps.add.output.sum}}"}, condition: "{{ne .params.a 0}}"}
+  output: {properties: {sum: {type: integer, value: "{{.steps.add.output.sum}}"}}}
+- name: wait
+  steps:
+  - {id: wait, tool: slow, arguments: {seconds: 21}, onError: {action: retry, retryCount: 1, retryDelay: 1ms}}
+- name: greet
+  steps:
+  - {id: who, type: elicitation, message: "Who are you?", schema: {type: object, properties: {name: {type: string}}, required: [name]}}
+  - {id: say, tool: echo, arguments: {text: "Hello, {{.steps.who.content.name}}!"}}`)).URL(),
+		"$NOBODY": "http://127.0.0.1:1/mcp", // a port that no system gives to who asks for any
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 // workflows compiles the composite tools of a server: its own, and those that it refers to.
-func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig) []*workflow.Workflow {
-	var all []*workflow.Workflow
+// It returns where each stands, too.
+func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig) (all []*workflow.Workflow, places []Place) {
 	names := map[string]bool{}
 	add := func(at *object, path string, tool *v1beta1.CompositeTool) {
 		w, err := workflow.Parse(tool)
@@ -32,7 +32,7 @@ func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig) []*workflo
 			return
 		}
 		names[tool.Name] = true
-		all = append(all, w)
+		all, places = append(all, w), append(places, Place{at.ref, path})
 	}
 	for i := range config.CompositeTools {
 		add(o, fmt.Sprintf("spec.config.compositeTools[%d]", i), &config.CompositeTools[i])
@@ -42,5 +42,5 @@ func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig) []*workflo
 			add(l.to, "spec", &d.Spec.CompositeTool)
 		}
 	}
-	return all
+	return all, places
 }
