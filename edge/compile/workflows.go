@@ -12,7 +12,7 @@ import (
 // It returns where each stands, too.
 func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig) (all []*workflow.Workflow, places []Place) {
 	names := map[string]bool{}
-	add := func(at *object, path string, tool *v1beta1.CompositeTool) {
+	add := func(at *object, path, named string, tool *v1beta1.CompositeTool) { // named is where o has it
 		w, err := workflow.Parse(tool)
 		var faults workflow.Faults
 		if errors.As(err, &faults) {
@@ -28,18 +28,19 @@ func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig) (all []*wo
 			return
 		}
 		if names[tool.Name] {
-			c.fail(o, path, ReasonInvalid, "there are two composite tools %q", brief(tool.Name))
+			c.fail(o, named, ReasonInvalid, "there are two composite tools %q", brief(tool.Name))
 			return
 		}
 		names[tool.Name] = true
 		all, places = append(all, w), append(places, Place{at.ref, path})
 	}
 	for i := range config.CompositeTools {
-		add(o, fmt.Sprintf("spec.config.compositeTools[%d]", i), &config.CompositeTools[i])
+		path := fmt.Sprintf("spec.config.compositeTools[%d]", i)
+		add(o, path, path, &config.CompositeTools[i])
 	}
 	for _, l := range o.links {
 		if d, ok := l.to.value.(*v1beta1.VirtualMCPCompositeToolDefinition); ok {
-			add(l.to, "spec", &d.Spec.CompositeTool)
+			add(l.to, "spec", l.from.path, &d.Spec.CompositeTool)
 		}
 	}
 	return all, places
