@@ -81,18 +81,22 @@ func Missing(ctx context.Context, c *client.Client, err error) error {
 	return fmt.Errorf("%w: it lists no %s for you: spec.config.codeMode.enabled turns that on, and its policies may permit it", err, Tool)
 }
 
-// Traced is a line about a call of a script or of a step that has ended, JSON text.
+// Traced is a line about a call of a script or of a step that has ended, JSON text. It has no
+// tool where the caller may not see it.
 func Traced(call []byte) string {
 	text := func(name string) string {
 		return edge.Brief(strings.ReplaceAll(mcp.String(mcp.Lookup(call, name)), "\n", " "))
 	}
-	var of string
+	var of []string
 	if step := text("step"); step != "" {
-		of = "step " + step + ": "
+		of = append(of, "step "+step)
 	}
-	of += text("tool")
+	if tool := text("tool"); tool != "" {
+		of = append(of, tool)
+	}
+	line := strings.Join(of, ": ")
 	if n := string(mcp.Lookup(call, "attempt")); n != "" && n != "1" {
-		of += ", attempt " + n
+		line += ", attempt " + n
 	}
-	return fmt.Sprintf("%s: %s, %s ms", of, text("outcome"), mcp.Lookup(call, "ms"))
+	return fmt.Sprintf("%s: %s, %s ms", line, text("outcome"), mcp.Lookup(call, "ms"))
 }
