@@ -22,6 +22,11 @@ const flow = `compositeTools:
 // composed is an edge with a composite tool before one fake server.
 func composed(t *testing.T, era edgetest.Era, yaml ...string) *front {
 	t.Helper()
+	return composedWith(t, era, yaml)
+}
+
+func composedWith(t *testing.T, era edgetest.Era, yaml []string, options ...edgetest.Option) *front {
+	t.Helper()
 	more := append([]string{"  tools: [{workload: back, filter: [echo, fail, ask]}]"}, yaml...)
 	back := edgetest.NewServer(t, era)
 	offersTools(back, tool{"echo", "", []string{"text"}, 0}, tool{"fail", "", nil, 0}, tool{"hidden", "", []string{"text"}, 0})
@@ -31,7 +36,7 @@ func composed(t *testing.T, era edgetest.Era, yaml ...string) *front {
 		plain = strings.Replace(plain, "incomingAuth: {type: anonymous}\n", "", 1)
 	}
 	manifest := strings.Replace(plain, "backends:\n", more[0]+"\nbackends:\n", 1)
-	e := edgetest.Start(t, manifest)
+	e := edgetest.Start(t, manifest, options...)
 	return &front{Edge: e, back: back, client: e.NewClient()}
 }
 
@@ -218,48 +223,6 @@ func TestX42Names(t *testing.T) {
 	if got := c.tool(t, "2", "echo", `{}`); !strings.Contains(got, `"structuredContent":{"text":"composite"}`) {
 		t.Error(got)
 	}
-}
-
-// TestCompositeQuestionsOfBackends: what a legacy backend asks in a step reaches the caller.
-func TestCompositeQuestionsOfBackends(t *testing.T) {
-	t.Parallel()
-	const yaml = `compositeTools:
-- name: flow
-  steps: [{id: a, tool: back.echo}, {id: b, tool: back.echo, arguments: {text: "{{.steps.a.output.text}}!"}}]`
-	begin := func(t *testing.T) *front {
-		f := composed(t, edgetest.Legacy, yaml)
-		f.back.Once("tools/call", func(c *edgetest.Call) {
-			m := c.Ask("7", "elicitation/create", `{"message":"Who?","requestedSchema":{"type":"object"}}`)
-			c.Result(`{"content":[],"structuredContent":{"text":` + edgetest.Member(edgetest.Member(string(m.Result), "content"), "who") + `}}`)
-		})
-		return f
-	}
-	const answer = `{"action":"accept","content":{"who":"me"}}`
-	t.Run("legacy", func(t *testing.T) {
-		t.Parallel()
-		f := begin(t)
-		c := f.callerOf(t, edgetest.Legacy, asks)
-		r := c.session.Request("1", "tools/call", edgetest.CallParams("flow", "{}"))
-		q := r.NextMessage()
-		c.session.Reply(q.ID, answer)
-		if m := r.NextMessage(); !strings.Contains(string(m.Result), `"structuredContent":{"text":"me!"}`) {
-			t.Errorf("%s %v", m.Result, m.Error)
-		}
-	})
-	t.Run("modern", func(t *testing.T) {
-		t.Parallel()
-		f := begin(t)
-		c := f.callerOf(t, edgetest.Modern, "")
-		call := func(id, more string) *edgetest.Response {
-			body, head := c.message(id, "tools/call", `{"name":"flow","arguments":{}`+more+`}`, edgetest.Capabilities(asks))
-			return c.Post(body, head...)
-		}
-		asked := inputRequired(t, call(`"first"`, ""))
-		again := fmt.Sprintf(`,"inputResponses":{%q:%s},"requestState":%s`, asked.key(t), answer, quote(asked.RequestState))
-		if got := call(`"second"`, again).Result(); !strings.Contains(got, `"structuredContent":{"text":"me!"}`) {
-			t.Error(got)
-		}
-	})
 }
 
 // TestCompositeProgress: a client with a progress token hears of each step that has ended.
