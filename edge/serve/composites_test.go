@@ -308,14 +308,13 @@ telemetry: {enablePrometheusMetricsPath: true}`))
 	}
 	c.tool(t, "2", "flow", "{}")
 	c.tool(t, "3", "lost", "{}")
-	status := string(f.client.Do("GET", "/status", "").Body)
 	for _, want := range []string{`"StepToolMissing"`, `lost: step \"b\" calls back.nobody`, `"AnnotationsTooLax"`, `flow: readOnlyHint`} {
-		if !strings.Contains(status, want) {
-			t.Errorf("%s is not in %s", want, status)
-		}
+		edgetest.Until(t, want+" in the status", func() bool {
+			return strings.Contains(string(f.client.Do("GET", "/status", "").Body), want)
+		})
 	}
 	metrics := string(f.client.Do("GET", "/metrics", "").Body)
-	for _, want := range []string{`weir_workflow_executions_total{`, `workflow="flow"`, `outcome="ok"`, `outcome="error"`} {
+	for _, want := range []string{`weir_workflow_executions_total{`, `workflow="flow"`, `outcome="ok"`, `outcome="error"`, "\nweir_workflow_duration_seconds", "\nweir_workflow_step_retries_total{"} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("%s is not in the metrics", want)
 		}
