@@ -75,7 +75,7 @@ func Execute(ctx context.Context, r *Run) (*Outcome, error) {
 	if running.extension = r.Extension; r.Extension != nil {
 		running.calling = calls
 	}
-	end := running.interpret(data)
+	end := running.interpret(running.task(0), data)
 	o := &Outcome{
 		Error: end.Error, Logs: logs.Lines, Dropped: logs.Dropped,
 		Steps: end.Steps, Calls: end.Calls, CPU: time.Since(began) - waited, Memory: running.meter.total,

@@ -52,7 +52,8 @@ func fill[T comparable](v *T, value T) {
 // none; of the limits Steps, Parallel and Calls count. Both engines do this: one in process
 // and one as a guest.
 func Interpret(p *Program, data []byte, limits Limits, h *Host) *End {
-	return newRun(p.compiled, &p.names, limits, h).interpret(data)
+	r := newRun(p.compiled, &p.names, limits, h)
+	return r.interpret(r.task(0), data)
 }
 
 // run is the state of one run. Whoever has the baton, one task at a time, may use it.
@@ -86,8 +87,8 @@ func newRun(program *starlark.Program, names *Names, limits Limits, h *Host) *ru
 	return &run{host: h, limits: l, program: program, names: names, mark: min(l.Steps, slice), waiting: map[uint32]waiting{}}
 }
 
-func (r *run) interpret(data []byte) (end *End) {
-	t := r.task(0)
+// interpret runs the program in the first task.
+func (r *run) interpret(t *task, data []byte) (end *End) {
 	defer func() {
 		if v := recover(); v != nil {
 			end = &End{Error: &Error{Message: r.broken(v)}}

@@ -102,7 +102,7 @@ func interpret(b []byte) *scripting.End {
 	if uint64(len(b)) > size {
 		data = b[size:]
 	}
-	return scripting.Interpret(p, data, limits, &scripting.Host{
+	return start(p, data, limits, &scripting.Host{
 		Submit: func(kind scripting.Kind, tool string, args []byte) uint32 {
 			return uint32(submit(uint32(kind), text(tool), uint32(len(tool)), bytes(args), uint32(len(args))))
 		},
