@@ -49,9 +49,9 @@ func Execute(ctx context.Context, r *Run) (*Outcome, error) {
 		case ctx.Err() == nil:
 			return nil
 		case context.Cause(ctx) == errTimeout:
-			return &Fault{Message: "ran longer than " + Seconds(limits.Timeout)}
+			return &Fault{Message: "ran longer than " + Seconds(limits.Timeout), Cause: Budget}
 		}
-		return &Fault{Message: "cancelled"}
+		return &Fault{Message: "cancelled", Cause: Cancelled}
 	}
 	host := &Host{
 		Submit: calls.Submit,
