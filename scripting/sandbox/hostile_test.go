@@ -29,7 +29,7 @@ func built(t testing.TB, source, tags string) module {
 	if err1 != nil || err2 != nil {
 		t.Fatal(err1, err2)
 	}
-	m, err := unpack(packed, string(about))
+	m, err := moduleOf(packed, string(about))
 	if err != nil {
 		t.Fatal(err)
 	}
