@@ -32,6 +32,7 @@ const workflow = `compositeTools:
 // began at one of them is answered through the other, in either era. One that is killed takes
 // its workflows with it: their clients hear so at the other edge, and no step runs twice.
 func TestItem01WorkflowsAtTwoReplicas(t *testing.T) {
+	t.Parallel() // it waits for the end of a heartbeat
 	weir, redis := program(t), kvtest.Redis(t)
 	back := edgetest.NewServer(t, edgetest.Legacy)
 	var mu sync.Mutex
