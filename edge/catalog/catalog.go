@@ -257,6 +257,9 @@ func (c *Catalog) LookupBytes(thing edge.Thing, name []byte) *edge.Target {
 // the tool. The target of a tool that clients see has its advertised name.
 func (c *Catalog) LookupWhole(name string) *edge.Target { return c.table(edge.Tool).whole[name] }
 
+// Wholes returns the names by which LookupWhole finds a tool, sorted.
+func (c *Catalog) Wholes() []string { return slices.Sorted(maps.Keys(c.table(edge.Tool).whole)) }
+
 // Definition returns the definition of a tool that LookupWhole or Lookup found, as its
 // backend gives it: JSON text, which must not be changed; nil for another target.
 func (c *Catalog) Definition(t *edge.Target) []byte { return c.table(edge.Tool).definitions[t] }

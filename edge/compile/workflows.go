@@ -9,10 +9,10 @@ import (
 )
 
 // workflows compiles the composite tools of a server: its own, and those that it refers to.
-func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig) []*workflow.Workflow {
-	var all []*workflow.Workflow
+// It returns where each stands, too.
+func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig) (all []*workflow.Workflow, places []Place) {
 	names := map[string]bool{}
-	add := func(at *object, path string, tool *v1beta1.CompositeTool) {
+	add := func(at *object, path, named string, tool *v1beta1.CompositeTool) { // named is where o has it
 		w, err := workflow.Parse(tool)
 		var faults workflow.Faults
 		if errors.As(err, &faults) {
@@ -28,19 +28,20 @@ func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig) []*workflo
 			return
 		}
 		if names[tool.Name] {
-			c.fail(o, path, ReasonInvalid, "there are two composite tools %q", brief(tool.Name))
+			c.fail(o, named, ReasonInvalid, "there are two composite tools %q", brief(tool.Name))
 			return
 		}
 		names[tool.Name] = true
-		all = append(all, w)
+		all, places = append(all, w), append(places, Place{at.ref, path})
 	}
 	for i := range config.CompositeTools {
-		add(o, fmt.Sprintf("spec.config.compositeTools[%d]", i), &config.CompositeTools[i])
+		path := fmt.Sprintf("spec.config.compositeTools[%d]", i)
+		add(o, path, path, &config.CompositeTools[i])
 	}
 	for _, l := range o.links {
 		if d, ok := l.to.value.(*v1beta1.VirtualMCPCompositeToolDefinition); ok {
-			add(l.to, "spec", &d.Spec.CompositeTool)
+			add(l.to, "spec", l.from.path, &d.Spec.CompositeTool)
 		}
 	}
-	return all
+	return all, places
 }
