@@ -1,6 +1,7 @@
 // Command build builds the interpreter's module: guest.wasm.gz, and guest.txt with the
-// digest of the module before it was compressed and the version of Go that made it. The
-// same sources and the same Go give the same bytes on every machine.
+// digests of the module before it was compressed, and of what an edge makes of it before
+// that is compiled, and the version of Go that made it. The same sources and the same Go give
+// the same bytes on every machine.
 package main
 
 import (
@@ -15,9 +16,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/weir-edge/weir/wasm"
 )
 
-// largest is how many bytes the module may have: every edge compiles it.
+// largest is how many bytes the module may have unless told otherwise: every edge compiles it.
 const largest = 6 << 20
 
 func main() {
@@ -25,13 +28,14 @@ func main() {
 	out := flag.String("o", ".", "the directory to write to")
 	source := flag.String("package", "./guest", "the package of the guest")
 	tags := flag.String("tags", "", "build tags")
+	most := flag.Int("most", largest, "how many bytes the module may have")
 	flag.Parse()
-	if err := build(*source, *tags, *out); err != nil {
+	if err := build(*source, *tags, *out, *most); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func build(source, tags, out string) error {
+func build(source, tags, out string, most int) error {
 	dir, err := os.MkdirTemp("", "weir-sandbox")
 	if err != nil {
 		return err
@@ -47,8 +51,8 @@ func build(source, tags, out string) error {
 	if err != nil {
 		return err
 	}
-	if len(module) > largest {
-		return fmt.Errorf("the module has %d bytes: at most %d are allowed", len(module), largest)
+	if len(module) > most {
+		return fmt.Errorf("the module has %d bytes: at most %d are allowed", len(module), most)
 	}
 	var packed bytes.Buffer
 	z, err := gzip.NewWriterLevel(&packed, gzip.BestCompression) // neither name nor time in its header
@@ -65,7 +69,12 @@ func build(source, tags, out string) error {
 	if err != nil {
 		version = []byte(runtime.Version())
 	}
-	about := fmt.Sprintf("sha256 %x\ngo %s\n", sha256.Sum256(module), strings.TrimSpace(string(version)))
+	digest := fmt.Sprintf("%x", sha256.Sum256(module))
+	prepared, err := wasm.PrepareInterpreter(module, digest)
+	if err != nil {
+		return err
+	}
+	about := fmt.Sprintf("sha256 %s\nprepared %x\ngo %s\n", digest, sha256.Sum256(prepared.Encode()), strings.TrimSpace(string(version)))
 	if err := os.WriteFile(filepath.Join(out, "guest.wasm.gz"), packed.Bytes(), 0o644); err != nil {
 		return err
 	}

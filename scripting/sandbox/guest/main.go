@@ -25,6 +25,9 @@ func wait(ms int64) int64
 //go:wasmimport weir_script_v1 answer
 func answer(id int64, p unsafe.Pointer, room uint32) int64
 
+//go:wasmimport weir_script_v1 steps
+func steps(n int64)
+
 //go:wasmimport weir_script_v1 print
 func printLine(p unsafe.Pointer, n uint32)
 
@@ -40,13 +43,14 @@ var (
 
 // Nothing is collected until the memory is nearly used up: instances are thrown back to
 // their image after each run, and most runs end long before. What the runtime itself
-// needs beyond its heap, and cannot be collected, is left out of what it may use.
-const reserve = 6 << 20
+// needs beyond its heap, and cannot be collected, is left out of what it may use, and so is
+// a part of the memory: while it collects, the script goes on.
+const reserve = 4 << 20
 
 func within(most uint64) {
 	if most != memory {
 		memory = most
-		debug.SetMemoryLimit(int64(most) - reserve)
+		debug.SetMemoryLimit(int64(most - reserve - most/8))
 	}
 }
 
@@ -102,7 +106,7 @@ func interpret(b []byte) *scripting.End {
 	if uint64(len(b)) > size {
 		data = b[size:]
 	}
-	return scripting.Interpret(p, data, limits, &scripting.Host{
+	return start(p, data, limits, &scripting.Host{
 		Submit: func(kind scripting.Kind, tool string, args []byte) uint32 {
 			return uint32(submit(uint32(kind), text(tool), uint32(len(tool)), bytes(args), uint32(len(args))))
 		},
@@ -117,6 +121,7 @@ func interpret(b []byte) *scripting.End {
 			return b
 		},
 		Print:    func(line string) { printLine(text(line), uint32(len(line))) },
+		Steps:    func(n uint64) { steps(int64(n)) },
 		Progress: func(done, total float64, message string) { progress(done, total, text(message), uint32(len(message))) },
 	})
 }
