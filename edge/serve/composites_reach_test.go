@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/source"
 )
 
 // TestCompositeScriptReach: the script of a composite tool reaches the tools of backends by
@@ -149,17 +150,25 @@ func TestR09Composites(t *testing.T) {
 }
 
 
-// TestCompositeWebhooks: webhooks hear of the call of a composite tool, and of none of its
-// steps.
+// TestCompositeWebhooks: webhooks hear of the call of a composite tool or of a script, and of
+// none of their calls.
 func TestCompositeWebhooks(t *testing.T) {
 	t.Parallel()
 	bothEras(t, func(t *testing.T, era edgetest.Era) {
 		mutating, validating := newHook(t, says(200, hookAllows)), newHook(t, says(200, hookAllows))
-		back, manifest := composedOf(t, edgetest.Modern, []string{flow})
+		back, manifest := composedOf(t, edgetest.Modern, []string{flow, codeMode()})
 		file := write(t, filepath.Join(t.TempDir(), "hooks.yaml"), "validating:\n"+validating.entry("look", "fail")+"mutating:\n"+mutating.entry("change", "fail"))
-		f, _ := hooked(t, manifest, file)
+		opened := source.OpenWith(write(t, filepath.Join(t.TempDir(), "weir.yaml"), manifest), file)
+		if opened.Err() != nil {
+			t.Fatal(opened.Findings)
+		}
+		e := edgetest.StartPlan(t, opened.Plan, engine())
+		f := &front{Edge: e, client: e.NewClient()}
 		if got := f.callerOf(t, era, "").tool(t, "1", "flow", `{"x":"hi"}`); !strings.Contains(got, `"said":"hi!"`) {
 			t.Error(got)
+		}
+		if out := f.callerOf(t, era, "").script(t, `return flow(x="ho")`, ""); string(out.Result) != `{"said":"ho!"}` {
+			t.Error(out.Raw)
 		}
 		for _, h := range []*hook{mutating, validating} {
 			calls := 0
@@ -168,7 +177,7 @@ func TestCompositeWebhooks(t *testing.T) {
 					calls++
 				}
 			}
-			if calls != 1 || back.Count("tools/call") != 2 {
+			if calls != 2 || back.Count("tools/call") != 4 {
 				t.Errorf("told of %d calls: %v", calls, h.methods())
 			}
 		}
