@@ -76,7 +76,7 @@ func TestCompositesMeetPrograms(t *testing.T) {
 		c := newClient(start(t, yaml), era)
 		run := func(x string) string { return string(c.call(t, "flow", `{"x":`+x+`}`).Body) }
 		said := run(`["fine", "ev\u0069l", "pri\u0076ate"]`)
-		if strings.Count(said, `\"status\":\"completed\"`) != 2 || !strings.Contains(said, "not here") || !strings.Contains(said, "[hidden]") {
+		if strings.Count(said, `"status":"completed"`) != 2 || !strings.Contains(said, "not here") || !strings.Contains(said, "[hidden]") {
 			t.Errorf("two of three calls are allowed: %s", said)
 		}
 		asked := back.Requests("tools/call")
