@@ -13,7 +13,7 @@ import (
 )
 
 // MaxRounds is how often one call may come back with input_required before the
-// edge gives it up on behalf of a legacy client.
+// edge, which asks the client itself, gives it up.
 const MaxRounds = 10
 
 // maxQuestions is how many questions one input_required may hold for a legacy
@@ -213,10 +213,11 @@ func (b *Backend) legacyClient(ctx context.Context, x *edge.Exchange) (*edge.Res
 			return nil, err
 		}
 		if r.Kind == mcp.Result && r.Text("resultType") == "input_required" {
-			if round == MaxRounds {
-				return nil, edge.Errorf(edge.Unavailable, "call", "asked %d times for input", MaxRounds)
+			var caps []byte
+			if x.Session != nil {
+				caps = x.Session.Capabilities
 			}
-			set, err := Inputs(ctx, x.Client, &r.Message, round)
+			set, err := Inputs(ctx, x.Client, caps, &r.Message, round)
 			if err != nil {
 				return nil, err
 			}
@@ -249,8 +250,11 @@ func result(m *mcp.Message, value []byte) *edge.Response {
 
 // Inputs puts the questions of an input_required result to the client, and returns the
 // members of params by which the retry differs (2026-07-28, basic, multi round-trip
-// requests). round counts from 0.
-func Inputs(ctx context.Context, client edge.Client, r *mcp.Message, round int) ([]mcp.Member, error) {
+// requests). caps is JSON text of what the client can do, and round counts from 0.
+func Inputs(ctx context.Context, client edge.Client, caps []byte, r *mcp.Message, round int) ([]mcp.Member, error) {
+	if round == MaxRounds {
+		return nil, edge.Errorf(edge.Unavailable, "call", "asked %d times for input", MaxRounds)
+	}
 	questions := make(map[string]edge.Question)
 	var order []string
 	asked := mcp.Members(r.Get("inputRequests").Of(r.Raw))
@@ -261,6 +265,15 @@ func Inputs(ctx context.Context, client edge.Client, r *mcp.Message, round int) 
 		key := string(mcp.Unquote(q.Name))
 		order = append(order, key)
 		method, params := mcp.String(mcp.Lookup(q.Value, "method")), mcp.Lookup(q.Value, "params")
+		switch {
+		case mcp.OpensPage(method, params) && !mcp.SafePage(params):
+			return nil, edge.Errorf(edge.Unavailable, "call", "asks with a url that is no page which a client may be sent to")
+		case client == nil || !mcp.Can(caps, method, params): // the server was told
+			if c, ok := client.(interface{ Unanswered() }); ok {
+				c.Unanswered()
+			}
+			return nil, edge.Errorf(edge.Unavailable, "call", "asks for %s, which the client cannot do", edge.Printable(method))
+		}
 		if mcp.OpensPage(method, params) { // the legacy era numbers them (2025-11-25, schema)
 			id := fmt.Sprintf("%d-%s", round, key)
 			params = mcp.Change(params, nil, mcp.Raw("elicitationId", mcp.Quote(id)))

@@ -9,7 +9,8 @@ import (
 )
 
 // workflows compiles the composite tools of a server: its own, and those that it refers to.
-func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig) []*workflow.Workflow {
+// permits says whether a policy may permit somebody a call of a tool.
+func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig, permits func(tool string) bool) []*workflow.Workflow {
 	var all []*workflow.Workflow
 	names := map[string]bool{}
 	add := func(at *object, path string, tool *v1beta1.CompositeTool) {
@@ -32,6 +33,13 @@ func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig) []*workflo
 			return
 		}
 		names[tool.Name] = true
+		if !permits(tool.Name) {
+			where := path
+			if at != o {
+				where = "spec.config.compositeToolRefs"
+			}
+			c.find(Note, o, where, ReasonUnused, "nobody can use it: no policy permits a call of Tool::%q", tool.Name)
+		}
 		all = append(all, w)
 	}
 	for i := range config.CompositeTools {

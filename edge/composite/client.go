@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
@@ -19,6 +20,7 @@ import (
 type stepClient struct {
 	edge.Client
 	step string
+	wait time.Duration
 }
 
 // stepOf names the step of a call, and the item of a forEach.
@@ -39,6 +41,8 @@ func (s *stepClient) Ask(ctx context.Context, questions map[string]edge.Question
 		q.Key = edge.Cut(strings.TrimPrefix(s.step+"."+key, "."), maxKey)
 		named[key] = q
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.wait)
+	defer cancel()
 	return s.Client.Ask(ctx, named)
 }
 
@@ -68,11 +72,15 @@ func (r *run) ask(ctx context.Context, q *workflow.Question) (*workflow.Reply, e
 		unanswered(r.x.Client)
 		return nil, errNobody
 	}
-	answers, err := r.x.Client.Ask(ctx, map[string]edge.Question{q.Step: {Method: "elicitation/create", Params: params, Key: q.Step}})
+	patient, cancel := context.WithTimeout(ctx, r.tool.o.Wait)
+	defer cancel()
+	answers, err := r.x.Client.Ask(patient, map[string]edge.Question{q.Step: {Method: "elicitation/create", Params: params, Key: q.Step}})
 	var e *edge.Error
 	switch {
 	case errors.As(err, &e) && e.Kind == edge.NoMethod:
 		return nil, errNobody
+	case err != nil && ctx.Err() == nil && patient.Err() != nil: // nobody answered, which is to cancel
+		return &workflow.Reply{Action: "cancel"}, nil
 	case err != nil:
 		return nil, err
 	}
@@ -81,6 +89,11 @@ func (r *run) ask(ctx context.Context, q *workflow.Question) (*workflow.Reply, e
 		return nil, errors.New("the client cannot be asked: " + edge.Clean(edge.Brief(mcp.String(mcp.Lookup(a.Error, "message")))))
 	}
 	return &workflow.Reply{Action: mcp.String(mcp.Lookup(a.Result, "action")), Content: mcp.Lookup(a.Result, "content")}, nil
+}
+
+// begin begins a step for traces.
+func (r *run) begin(ctx context.Context, step string) (context.Context, func(failed string)) {
+	return r.tool.o.Begin(ctx, r.tool.w.Name(), step)
 }
 
 // observe has what happens recorded, and tells the client which steps have ended.

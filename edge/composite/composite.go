@@ -26,8 +26,14 @@ type Options struct {
 	// Call makes a call for a client, at a target of the catalog.
 	Call func(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, arguments []byte) (result, failure []byte)
 
+	// Begin begins a step of a workflow for traces; see workflow.Host.
+	Begin func(ctx context.Context, workflow, step string) (context.Context, func(failed string))
+
 	// Observe is told what happens in a run, for records. It must not block; nil for nobody.
 	Observe func(x *edge.Exchange, e workflow.Event)
+
+	// Wait bounds the wait for one answer of a client.
+	Wait time.Duration
 
 	Counters *Counters
 }
@@ -106,7 +112,7 @@ func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, _ fu
 		r.outer, r.told = progress.NewOuter(x, 0), true
 		defer r.outer.End()
 	}
-	out, err := t.w.Run(ctx, arguments, &workflow.Host{Tool: r.find, Call: r.call, Ask: r.ask, Other: r.other, Observe: r.observe, Progress: r.progress})
+	out, err := t.w.Run(ctx, arguments, &workflow.Host{Tool: r.find, Call: r.call, Ask: r.ask, Other: r.other, Begin: r.begin, Observe: r.observe, Progress: r.progress})
 	if ctx.Err() != nil {
 		out = nil
 	}
@@ -118,6 +124,10 @@ func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, _ fu
 		return nil, edge.Errorf(edge.Gone, "workflow", "%w", context.Cause(ctx))
 	case err != nil:
 		return nil, edge.Errorf(edge.Internal, "workflow", "%w", err)
+	case out.TimedOut:
+		if c, ok := x.Client.(interface{ Late() }); ok {
+			c.Late()
+		}
 	}
 	result := out.Result()
 	if x.Era == mcp.Modern {
@@ -200,7 +210,7 @@ func (r *run) sees(at *edge.Target) bool {
 }
 
 func (r *run) answer(ctx context.Context, c *workflow.Call, at *edge.Target) workflow.Answer {
-	out := &stepClient{Client: r.x.Client, step: stepOf(c)}
+	out := &stepClient{Client: r.x.Client, step: stepOf(c), wait: r.tool.o.Wait}
 	result, failure := r.tool.o.Call(ctx, r.x, out, at, c.Arguments)
 	switch {
 	case ctx.Err() != nil:

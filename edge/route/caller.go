@@ -36,26 +36,11 @@ func (s *Server) CallAt(ctx context.Context, x *edge.Exchange, out edge.Client, 
 
 // inputs asks the client of a call what its backend wants to know.
 func (s *Server) inputs(ctx context.Context, x *edge.Exchange, out edge.Client, result []byte, round int) ([]mcp.Member, error) {
-	if round == backend.MaxRounds {
-		return nil, edge.Errorf(edge.Unavailable, "inner", "asked %d times for input", backend.MaxRounds)
-	}
 	r, err := mcp.Decode(mcp.AppendResult(nil, []byte("0"), result))
 	if err != nil {
 		return nil, edge.Errorf(edge.Internal, "inner", "%w", err)
 	}
-	for _, q := range mcp.Members(mcp.Lookup(result, "inputRequests")) {
-		method, params := mcp.String(mcp.Lookup(q.Value, "method")), mcp.Lookup(q.Value, "params")
-		switch {
-		case mcp.OpensPage(method, params) && !mcp.SafePage(params):
-			return nil, edge.Errorf(edge.Unavailable, "inner", "asks with a url that is no page which a client may be sent to")
-		case !mcp.Can(x.Capabilities, method, params):
-			if c, ok := out.(interface{ Unanswered() }); ok {
-				c.Unanswered()
-			}
-			return nil, edge.Errorf(edge.NoMethod, "inner", "the client cannot be asked: %s", edge.Printable(method))
-		}
-	}
-	return backend.Inputs(ctx, out, r, round)
+	return backend.Inputs(ctx, out, x.Capabilities, r, round)
 }
 
 func (s *Server) inner(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, tool string, arguments []byte, given []mcp.Member) (result, failure []byte) {

@@ -364,7 +364,21 @@ func (p *parkedCall) expire(round int) {
 	p.mu.Unlock()
 	if !back {
 		p.leave()
-		p.cancel()
+		if p.backend != "" { // a tool of the edge's own goes on without the answer
+			p.cancel()
+		}
+	}
+}
+
+// Late says that the call was ended by its time, so that an answer that comes later is
+// refused.
+func (p *parkedCall) Late() {
+	p.mu.Lock()
+	away := p.now == nil
+	p.over = p.over || away
+	p.mu.Unlock()
+	if away {
+		p.leave()
 	}
 }
 
@@ -425,6 +439,10 @@ func (p *parkedCall) Send(n *mcp.Message) error {
 func (p *parkedCall) Ask(ctx context.Context, questions map[string]edge.Question) (map[string]edge.Answer, error) {
 	mine, own := make(map[string]*ask, len(questions)), make(map[*ask]bool, len(questions))
 	p.mu.Lock()
+	if p.over {
+		p.mu.Unlock()
+		return nil, edge.Errorf(edge.Gone, "ask", "the client did not come back with an answer")
+	}
 	for key, q := range questions {
 		if mcp.OpensPage(q.Method, q.Params) { // the modern era does not number them
 			q.Params = mcp.Change(q.Params, []string{"elicitationId"})

@@ -33,11 +33,19 @@ func (o *opening) openComposites(s *server, local route.Local) error {
 				return s.Book.Catalog(ctx, id, edge.Tool)
 			},
 			Call:    s.CallAt,
-			Observe: s.recordWorkflow, Counters: counters,
+			Observe: s.recordWorkflow, Begin: s.stepSpan, Wait: o.edge.settings.ParkTTL, Counters: counters,
 		}, w)
 		local.AddAsking(w.Name(), composite.Target(), tool.Run)
 	}
 	return nil
+}
+
+// stepSpan begins the span of a step.
+func (s *server) stepSpan(ctx context.Context, workflow, step string) (context.Context, func(failed string)) {
+	if s.measure == nil {
+		return ctx, func(string) {}
+	}
+	return s.measure.Within(ctx, "workflow step "+step, "weir.workflow.name", workflow, "weir.workflow.step", step)
 }
 
 // ofComposites are the conditions of composite tools, beside the tools that there are now.
