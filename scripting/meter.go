@@ -26,7 +26,7 @@ func newMeter(r *run) *meter { return &meter{run: r} }
 // allocate counts bytes of values.
 func (m *meter) allocate(bytes int) error {
 	if m.total += int64(bytes); m.total > m.run.limits.Memory {
-		return m.run.end(&Fault{Message: fmt.Sprintf("needs more than %d MiB", m.run.limits.Memory>>20)})
+		return m.run.end(m.run.needsMore())
 	}
 	return nil
 }
@@ -37,7 +37,7 @@ func (m *meter) work(thread *starlark.Thread, units int) error {
 	m.spent += units
 	r := m.run
 	if m.spent < 0 || thread.Steps+uint64(m.spent/unitsPerStep) >= r.limits.Steps && m.spent > unitsPerStep {
-		return r.end(&Fault{Message: fmt.Sprintf("too many steps (%d)", r.limits.Steps)})
+		return r.end(&Fault{Message: fmt.Sprintf("too many steps (%d)", r.limits.Steps), Cause: Budget})
 	}
 	if m.spent-m.looked > lookEvery && r.host.Stop != nil {
 		m.looked = m.spent

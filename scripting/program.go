@@ -30,9 +30,10 @@ type Scope struct {
 
 // Error is why a text does not compile or a run failed.
 type Error struct {
-	Message      string   // without a position
-	Line, Column int      // from 1; 0 where there is no place
-	Tool         string   // whose call failed; ""
+	Message      string // without a position
+	Line, Column int    // from 1; 0 where there is no place
+	Tool         string // whose call failed; ""
+	Cause        Cause
 	Frames       []string // functions of the text that were under way, the innermost last, MaxFrames at most
 }
 
