@@ -55,7 +55,7 @@ func isNative(v starlark.Value) bool {
 }
 
 func countedMethod(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
-	m, x := taskOf(thread).run.meter, b.Receiver()
+	m, x := meterOf(thread), b.Receiver()
 	if err := m.before(thread, x, b.Name(), args, named); err != nil {
 		return nil, err
 	}

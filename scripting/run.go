@@ -70,7 +70,18 @@ type Fault struct {
 	Code    int    // as an HTTP status or a JSON-RPC code; 0 for none
 	Data    []byte // JSON text; nil for none
 	Final   bool   // attempt() does not catch it: a budget is spent, or the run is cancelled
+	Budget  Budget // that is spent
 }
+
+// Budget is what a run may use up.
+type Budget uint8
+
+// The budgets that this package holds.
+const (
+	NoBudget     Budget = iota
+	StepBudget          // Limits.Steps
+	MemoryBudget        // Limits.Memory, or the size of one value
+)
 
 // Outcome is what became of a run.
 type Outcome struct {
