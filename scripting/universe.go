@@ -94,7 +94,7 @@ type counted struct {
 
 // Attr returns the counted method.
 func (c counted) Attr(string) (starlark.Value, error) {
-	return starlark.NewBuiltin(c.name, countedMethod).BindReceiver(c.Value), nil
+	return native(c.Value)[c.name].BindReceiver(c.Value), nil
 }
 
 // AttrNames returns its name.

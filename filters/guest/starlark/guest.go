@@ -42,6 +42,7 @@ type Guest struct {
 	binding wasm.Binding
 	file    string
 	opened  time.Time
+	schema  []byte // of the configuration
 	shared  *scripting.Shared
 
 	asked    []wasm.Subscription
@@ -157,6 +158,9 @@ func (g *Guest) Subscriptions() []wasm.Subscription { return g.asked }
 // 0 where it may read any.
 func (g *Guest) Reads(hook abi.Hook) uint64 { return g.reads[hook] }
 
+// Schema returns the JSON text that the program gave config_schema; nil for none.
+func (g *Guest) Schema() []byte { return g.schema }
+
 // EndSession does nothing: nothing is kept of a session.
 func (g *Guest) EndSession(string) {}
 
@@ -239,6 +243,8 @@ type call struct {
 	stopped bool
 	input   input
 	args    [1]starlark.Value // the input
+	scratch []byte            // for the record of an operation
+	kept    map[string]starlark.Value
 
 	asked    int // requests to others
 	waited   time.Duration
@@ -249,7 +255,7 @@ type call struct {
 }
 
 func (g *Guest) newCall() *call {
-	c := &call{guest: g, hook: abi.Hooks}
+	c := &call{guest: g, hook: abi.Hooks, kept: make(map[string]starlark.Value)}
 	c.input.c = c
 	c.args[0] = &c.input
 	return c

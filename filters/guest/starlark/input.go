@@ -141,12 +141,29 @@ func (in *input) Attr(name string) (starlark.Value, error) {
 	return v, nil
 }
 
+// Short texts, such as names of tools and groups, are kept for later calls, so that they are
+// made once: mostKept of them at a time, of at most maxKept bytes.
+const (
+	maxKept  = 64
+	mostKept = 256
+)
+
 // text makes a text.
 func (in *input) text(b []byte) (starlark.Value, error) {
 	if len(b) == 0 {
 		return starlark.String(""), nil
 	}
-	return starlark.String(b), in.c.task().Allocate(len(b) + 32)
+	if err := in.c.task().Allocate(len(b) + 32); err != nil || len(b) > maxKept {
+		return starlark.String(b), err
+	}
+	v, ok := in.c.kept[string(b)]
+	if !ok {
+		if v = starlark.String(b); len(in.c.kept) == mostKept {
+			clear(in.c.kept)
+		}
+		in.c.kept[string(b)] = v
+	}
+	return v, nil
 }
 
 // value makes a value of a JSON text; None where there is none.
@@ -172,7 +189,7 @@ func (in *input) each(number int, f func(data []byte) error) error {
 
 // list makes a tuple of the values of a repeated field.
 func (in *input) list(number int) (starlark.Value, error) {
-	all := make(starlark.Tuple, 0, 4)
+	all := make(starlark.Tuple, 0, 1)
 	err := in.each(number, func(data []byte) error {
 		v, err := in.value(data)
 		all = append(all, v)

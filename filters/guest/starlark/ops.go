@@ -84,10 +84,13 @@ func operationNamed(name string) *operationSpec {
 	return nil
 }
 
+// maxScratch is how much memory for records is kept for another call, in bytes.
+const maxScratch = 4 << 10
+
 // operate makes an operation of the values that its builtin was called with.
 func operate(t *scripting.Task, spec *operationSpec, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
-	arg := make([]byte, 0, 64)
-	var err error
+	c := t.Local().(*call)
+	arg, err := c.scratch[:0], error(nil)
 	if spec.kind == abi.OpSetPrincipal {
 		arg, err = principalRecord(arg, args, named)
 	} else {
@@ -99,7 +102,10 @@ func operate(t *scripting.Task, spec *operationSpec, args starlark.Tuple, named 
 	if err := t.Allocate(2*len(arg) + 64); err != nil {
 		return nil, err
 	}
-	return &operation{spec, abi.AppendBytes(nil, spec.kind, arg)}, nil
+	if cap(arg) <= maxScratch {
+		c.scratch = arg
+	}
+	return &operation{spec, abi.AppendBytes(make([]byte, 0, len(arg)+8), spec.kind, arg)}, nil
 }
 
 // record appends the fields of an OpArg.

@@ -130,6 +130,7 @@ func (l *loader) configSchema(t *scripting.Task, args starlark.Tuple, named []st
 	if err != nil {
 		return nil, fmt.Errorf("config_schema: %w", err)
 	}
+	l.guest.schema = text
 	if l.conforms == nil {
 		return starlark.None, nil
 	}
