@@ -114,7 +114,7 @@ func (m *meter) sequence(thread *starlark.Thread, v starlark.Value) error {
 
 // text looks at a value of which the text is to be made, and returns the size of it.
 func (m *meter) text(thread *starlark.Thread, v starlark.Value) (int, error) {
-	w := weigher{left: maxValueElements, cycles: true}
+	w := weigher{left: maxValueElements, cycles: true, payer: m, thread: thread}
 	if err := w.weigh(v, 0); err != nil {
 		return 0, err
 	}

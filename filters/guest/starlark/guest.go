@@ -33,8 +33,8 @@ const (
 	loadTime   = time.Second
 )
 
-// unit is the time that one unit of work is reckoned to take.
-const unit = 10 * time.Nanosecond
+// unit is the time that one unit of work is reckoned to take, new memory included.
+const unit = 20 * time.Nanosecond
 
 // Guest is a program at its place, ready to be called. It is safe for concurrent use.
 type Guest struct {
@@ -277,7 +277,9 @@ func (c *call) stop(units int) *scripting.Fault {
 	if c.ctx.Err() != nil {
 		return c.canceled()
 	}
-	if c.clock.Over() || c.clock.Left() < time.Duration(units)*unit {
+	ahead := time.Duration(units) * unit
+	over := c.clock.Over() || c.clock.Left() < ahead
+	if c.clock.Spend(ahead); over {
 		c.stopped, c.ended = true, wasm.Deadline
 		limit := c.guest.binding.Limits.Timeout
 		if c.loading != nil {
