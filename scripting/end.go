@@ -28,7 +28,7 @@ func (r *run) report(err error) *Error {
 			break
 		}
 		for _, f := range eval.CallStack {
-			if f.Pos.Filename() != r.program.Filename() || f.Name == "<toplevel>" {
+			if f.Pos.Filename() != r.program.Filename() || f.Name == "<toplevel>" && !r.whole {
 				continue
 			}
 			e.Line, e.Column = int(f.Pos.Line), int(f.Pos.Col)
@@ -39,6 +39,9 @@ func (r *run) report(err error) *Error {
 			break
 		}
 		err, more = child.err, child.suffix()+more
+	}
+	if errors.Is(err, errValueBytes) || errors.Is(err, errValueElements) {
+		e.Cause = MemoryBudget
 	}
 	e.Frames = e.Frames[max(0, len(e.Frames)-MaxFrames):]
 	var tool *raised

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"go.starlark.net/starlark"
 )
@@ -29,7 +30,7 @@ func (r *run) extra(name string) starlark.Value {
 		if t.run.final != nil {
 			return nil, t.run.final
 		}
-		return t.run.extension.Builtin(&Task{t}, b.Name(), args, named)
+		return t.run.extension.Builtin(t.outer(), b.Name(), args, named)
 	})
 }
 
@@ -139,11 +140,40 @@ func (t *Task) Ended() *Fault { return t.t.run.final }
 
 // Value makes a value of a JSON text within the bounds of an answer.
 func (t *Task) Value(text []byte) (starlark.Value, error) {
+	if v := plainValue(text); v != nil {
+		return v, t.t.run.charge(v)
+	}
+	if err := t.Work(len(text) / 2); err != nil {
+		return nil, err
+	}
 	wire, err := FromJSON(text)
 	if err != nil {
 		return nil, err
 	}
 	return decode(wire, t.t.run.meter)
+}
+
+// plainValue is the value of a short JSON text without escapes; nil for any other.
+func plainValue(text []byte) starlark.Value {
+	n := len(text)
+	switch {
+	case n < 2 || n > 256:
+		return nil
+	case text[0] == '"' && text[n-1] == '"':
+		for _, c := range text[1 : n-1] {
+			if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+				return nil
+			}
+		}
+		return starlark.String(text[1 : n-1])
+	case string(text) == "true":
+		return starlark.True
+	case string(text) == "false":
+		return starlark.False
+	case string(text) == "null":
+		return starlark.None
+	}
+	return nil
 }
 
 // Text counts a text that an extension made, and makes it a value.
@@ -155,10 +185,52 @@ func (t *Task) Text(s string) (starlark.Value, error) {
 	return v, t.t.run.charge(v)
 }
 
+// Work counts units of 10 ns of work that is about to be done in one step. The error ends
+// the run.
+func (t *Task) Work(units int) error {
+	if m := t.t.run.meter; m != nil {
+		return m.work(t.t.thread, units)
+	}
+	return nil
+}
+
+// Allocate counts bytes of values that an extension makes. The error ends the run.
+func (t *Task) Allocate(bytes int) error {
+	if m := t.t.run.meter; m != nil {
+		return m.allocate(bytes)
+	}
+	return nil
+}
+
+// Fits refuses a value of so many bytes or elements that would be too large, and counts the
+// work of making it.
+func (t *Task) Fits(bytes, elements int) error { return t.t.run.work(t.t.thread, bytes, elements) }
+
+// Thread is the thread that the task runs on.
+func (t *Task) Thread() *starlark.Thread { return t.t.thread }
+
+// TaskOf returns the task that a thread of this package belongs to.
+func TaskOf(thread *starlark.Thread) *Task { return taskOf(thread).outer() }
+
 // JSON returns the JSON text of a value, of at most MaxOut bytes. The name stands in front
 // of the path in errors.
-func JSON(name string, v starlark.Value) ([]byte, error) {
-	wire, err := encode(nil, name, v, MaxOut)
+func JSON(name string, v starlark.Value) ([]byte, error) { return (&encoder{}).json(name, v) }
+
+// JSON is JSON, and counts the work and the text.
+func (t *Task) JSON(name string, v starlark.Value) ([]byte, error) {
+	text, err := (&encoder{payer: t.t.run.meter, thread: t.t.thread}).json(name, v)
+	if err == nil {
+		err = t.Work(len(text) / 4)
+	}
+	if err == nil {
+		err = t.Allocate(len(text))
+	}
+	return text, err
+}
+
+func (e *encoder) json(name string, v starlark.Value) ([]byte, error) {
+	e.left, e.most = MaxNodes, MaxOut
+	wire, err := e.whole(name, v)
 	if err != nil {
 		return nil, err
 	}

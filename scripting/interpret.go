@@ -68,6 +68,7 @@ type run struct {
 	host    *Host
 	limits  Limits
 	program *starlark.Program
+	whole   bool // the text is a file of functions, not the body of one
 	names   *Names
 	meter   *meter                    // of what values take; nil where the host bounds the memory
 	counted func(starlark.StringDict) // puts the builtins that count into a scope; nil without a meter, so that the sandbox's module lacks them
@@ -83,6 +84,8 @@ type run struct {
 	parked   []*task            // that wait for another task to wake them
 	ready    []*task            // that may go on
 	children int                // tasks besides the first
+
+	ahead func(units int) *Fault // in the place of host.Stop, for a host that looks ahead; nil for none
 
 	current   *task // that has the baton
 	extension *Extension
@@ -126,6 +129,10 @@ func (r *run) interpret(t *task, data []byte) (end *End) {
 	return &End{Value: wire}
 }
 
+func tooManySteps(limit uint64) *Fault {
+	return &Fault{Message: fmt.Sprintf("too many steps (%d)", limit), Cause: StepBudget}
+}
+
 // broken is the fault for a panic of the interpreter: where it wants a value of more elements
 // than memory has addresses, that of a script that needs too much.
 func (r *run) broken(v any) *Fault {
@@ -137,7 +144,7 @@ func (r *run) broken(v any) *Fault {
 
 // needsMore is the fault of a run that needs more memory than it may have.
 func (r *run) needsMore() *Fault {
-	return &Fault{Message: fmt.Sprintf("needs more than %d MiB", r.limits.Memory>>20), Cause: Budget}
+	return &Fault{Message: fmt.Sprintf("needs more than %d MiB", r.limits.Memory>>20), Cause: MemoryBudget}
 }
 
 // predeclared are the values of the names that the program uses.
@@ -197,16 +204,25 @@ func (r *run) end(f *Fault) *Fault {
 	return f
 }
 
+// stop asks what may end the run. units is the work that is about to be done in one step.
+func (r *run) stop(units int) *Fault {
+	switch {
+	case r.ahead != nil:
+		return r.ahead(units)
+	case r.host.Stop != nil:
+		return r.host.Stop()
+	}
+	return nil
+}
+
 // look is what a thread does at the mark: it ends the run when a budget is spent or the host
 // says so, and sets the next mark otherwise.
 func (r *run) look(thread *starlark.Thread) {
 	r.tell(thread.Steps)
 	if thread.Steps >= r.limits.Steps {
-		r.end(&Fault{Message: fmt.Sprintf("too many steps (%d)", r.limits.Steps), Cause: Budget})
-	} else if r.host.Stop != nil {
-		if f := r.host.Stop(); f != nil {
-			r.end(f)
-		}
+		r.end(tooManySteps(r.limits.Steps))
+	} else if f := r.stop(0); f != nil {
+		r.end(f)
 	}
 	if r.final != nil {
 		thread.Cancel(r.final.Message)

@@ -1,8 +1,6 @@
 package scripting
 
 import (
-	"fmt"
-
 	"go.starlark.net/starlark"
 )
 
@@ -12,16 +10,17 @@ type meter struct {
 	total  int64 // bytes that were allocated for values, whether they are still there or not
 	spent  int   // units of work within single steps
 	looked int   // the work at the last look at what may end the run
+	every  int   // after how much work it looks next
 }
 
 // unitsPerStep is how many units of work, about 10 ns each, count as a step towards the
 // limit. They are not among the steps that are told.
 const unitsPerStep = 32
 
-// lookEvery is after how many units of work the run looks at what may end it.
+// lookEvery is after how many units of work a run looks at what may end it, if nothing else is said.
 const lookEvery = 1 << 20
 
-func newMeter(r *run) *meter { return &meter{run: r} }
+func newMeter(r *run) *meter { return &meter{run: r, every: lookEvery} }
 
 // allocate counts bytes of values.
 func (m *meter) allocate(bytes int) error {
@@ -37,11 +36,11 @@ func (m *meter) work(thread *starlark.Thread, units int) error {
 	m.spent += units
 	r := m.run
 	if m.spent < 0 || thread.Steps+uint64(m.spent/unitsPerStep) >= r.limits.Steps && m.spent > unitsPerStep {
-		return r.end(&Fault{Message: fmt.Sprintf("too many steps (%d)", r.limits.Steps), Cause: Budget})
+		return r.end(tooManySteps(r.limits.Steps))
 	}
-	if m.spent-m.looked > lookEvery && r.host.Stop != nil {
+	if m.spent-m.looked > m.every {
 		m.looked = m.spent
-		if f := r.host.Stop(); f != nil {
+		if f := r.stop(units); f != nil {
 			return r.end(f)
 		}
 	}
@@ -113,7 +112,7 @@ func (m *meter) sequence(thread *starlark.Thread, v starlark.Value) error {
 
 // text looks at a value of which the text is to be made, and returns the size of it.
 func (m *meter) text(thread *starlark.Thread, v starlark.Value) (int, error) {
-	w := weigher{left: maxValueElements, cycles: true}
+	w := weigher{left: maxValueElements, cycles: true, payer: m, thread: thread}
 	if err := w.weigh(v, 0); err != nil {
 		return 0, err
 	}

@@ -10,22 +10,68 @@ import (
 )
 
 // isMethod reports whether a method of this name is counted, whatever it is a method of.
-func isMethod(name string) bool {
-	return slices.Contains([]string{
+func isMethod(name string) bool { return slices.Contains(methodNames(), name) }
+
+func methodNames() []string {
+	return []string{
 		"add", "append", "capitalize", "codepoint_ords", "codepoints", "count", "difference", "discard", "elem_ords", "elems",
 		"endswith", "extend", "find", "format", "get", "index", "insert", "intersection", "issubset", "issuperset", "items",
 		"join", "keys", "lower", "lstrip", "partition", "pop", "remove", "replace", "rfind", "rindex", "rpartition", "rsplit",
 		"rstrip", "setdefault", "split", "splitlines", "startswith", "strip", "symmetric_difference", "title", "union", "update",
 		"upper", "values",
-	}, name)
+	}
+}
+
+// methods are the methods of one of the language's own types, by name, without a receiver.
+// What is called in the place of each counts.
+type methods map[string]*starlark.Builtin
+
+// Those of each type, which nothing changes.
+var (
+	textMethods  = methodsOf(starlark.String(""))
+	bytesMethods = methodsOf(starlark.Bytes(""))
+	listMethods  = methodsOf(new(starlark.List))
+	dictMethods  = methodsOf(new(starlark.Dict))
+	setMethods   = methodsOf(new(starlark.Set))
+)
+
+func methodsOf(x starlark.HasAttrs) methods {
+	all := methods{}
+	for _, name := range methodNames() {
+		if v, _ := x.Attr(name); v != nil {
+			all[name] = countedMethod(v.(*starlark.Builtin))
+		}
+	}
+	return all
+}
+
+// native are the methods of a value; nil unless it is of one of the language's own types.
+func native(x starlark.Value) methods {
+	switch x.(type) {
+	case starlark.String:
+		return textMethods
+	case starlark.Bytes:
+		return bytesMethods
+	case *starlark.List:
+		return listMethods
+	case *starlark.Dict:
+		return dictMethods
+	case *starlark.Set:
+		return setMethods
+	}
+	return nil
 }
 
 // method is x.name, counted when it is a method of the language's own types.
 func (m *meter) method(x starlark.Value, name string) (starlark.Value, error) {
-	if x, ok := x.(starlark.HasAttrs); ok {
+	if own := native(x); own != nil {
+		if f, ok := own[name]; ok {
+			return f.BindReceiver(x), nil
+		}
+	} else if x, ok := x.(starlark.HasAttrs); ok {
 		if v, err := x.Attr(name); err != nil || v != nil {
-			if b, ok := v.(*starlark.Builtin); ok && isNative(b.Receiver()) {
-				return starlark.NewBuiltin(name, countedMethod).BindReceiver(x), nil
+			if b, ok := v.(*starlark.Builtin); ok && isNative(b.Receiver()) && native(b.Receiver())[b.Name()] != nil {
+				return native(b.Receiver())[b.Name()].BindReceiver(b.Receiver()), nil
 			}
 			return v, err
 		}
@@ -46,35 +92,28 @@ func errorText(err error) error {
 	return err
 }
 
-func isNative(v starlark.Value) bool {
-	switch v.(type) {
-	case starlark.String, starlark.Bytes, *starlark.List, *starlark.Dict, *starlark.Set:
-		return true
-	}
-	return false
-}
+func isNative(v starlark.Value) bool { return v != nil && native(v) != nil }
 
-func countedMethod(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
-	m, x := taskOf(thread).run.meter, b.Receiver()
-	if err := m.before(thread, x, b.Name(), args, named); err != nil {
-		return nil, err
-	}
-	plain, err := x.(starlark.HasAttrs).Attr(b.Name())
-	if err != nil {
-		return nil, err
-	}
-	length := starlark.Len(x)
-	v, err := plain.(*starlark.Builtin).CallInternal(thread, args, named)
-	if more := starlark.Len(x) - length; more > 0 {
-		each := sizeEntry
-		if _, list := x.(*starlark.List); list {
-			each = 2 * sizeElement
-		}
-		if err := m.allocate(each * more); err != nil {
+// countedMethod is what is called in the place of a method.
+func countedMethod(plain *starlark.Builtin) *starlark.Builtin {
+	return starlark.NewBuiltin(plain.Name(), func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
+		m, x := meterOf(thread), b.Receiver()
+		if err := m.before(thread, x, b.Name(), args, named); err != nil {
 			return nil, err
 		}
-	}
-	return m.made(v, err)
+		length := starlark.Len(x)
+		v, err := plain.BindReceiver(x).CallInternal(thread, args, named)
+		if more := starlark.Len(x) - length; more > 0 {
+			each := sizeEntry
+			if _, list := x.(*starlark.List); list {
+				each = 2 * sizeElement
+			}
+			if err := m.allocate(each * more); err != nil {
+				return nil, err
+			}
+		}
+		return m.made(v, err)
+	})
 }
 
 // before looks at the call of a method before it is made.

@@ -45,9 +45,9 @@ func Taken(name string) bool {
 // and underscores, no digit first.
 func Identifier(name string) bool { return name != "" && Sanitize(name) == name }
 
-// nearest is the candidate most like a name, or "" when none is: at most a third of its
+// Nearest is the candidate most like a name, or "" when none is: at most a third of its
 // letters may differ, and one of a short name. It compares 2,000 candidates at most.
-func nearest(name string, candidates []string) string {
+func Nearest(name string, candidates []string) string {
 	if len(name) > 64 {
 		return ""
 	}

@@ -18,41 +18,45 @@ func operators() []syntax.Token {
 	}
 }
 
-// builtins puts the hidden functions and the counted builtins into a scope.
-func (m *meter) builtins(scope starlark.StringDict) {
+// meterOf is the meter of the run that a thread belongs to.
+func meterOf(thread *starlark.Thread) *meter { return taskOf(thread).run.meter }
+
+// countedBuiltins puts the hidden functions and the counted builtins into a scope. They count
+// for the run that calls them, so that a scope may serve many.
+func countedBuiltins(scope starlark.StringDict) {
 	for _, op := range operators() {
-		scope[hidden+op.String()] = m.hidden(1, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		scope[hidden+op.String()] = hiddenFunction(1, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 			return m.binary(thread, op, args[0], args[1])
 		})
 	}
-	scope[fnNew] = m.hidden(2, func(_ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnNew] = hiddenFunction(2, func(m *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return m.made(args[0], nil)
 	})
-	scope[fnElem] = m.hidden(2, func(_ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnElem] = hiddenFunction(2, func(m *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return args[0], m.allocate(2 * sizeElement)
 	})
-	scope[fnKey] = m.hidden(2, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnKey] = hiddenFunction(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return args[0], m.key(thread, args[0])
 	})
-	scope[fnStored] = m.hidden(2, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnStored] = hiddenFunction(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		if err := m.key(thread, args[0]); err != nil {
 			return nil, err
 		}
 		return args[0], m.allocate(sizeEntry)
 	})
-	scope[fnStar] = m.hidden(2, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnStar] = hiddenFunction(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		if err := m.sequence(thread, args[0]); err != nil {
 			return nil, err
 		}
 		return args[0], m.allocate(sizeElement * max(0, starlark.Len(args[0])))
 	})
-	scope[fnMethod] = m.hidden(2, func(_ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnMethod] = hiddenFunction(2, func(m *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return m.method(args[0], string(args[1].(starlark.String)))
 	})
-	scope[fnSet] = m.hidden(0, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnSet] = hiddenFunction(0, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return starlark.None, m.setIndex(thread, args[1], args[2], args[0])
 	})
-	scope[fnRight] = m.hidden(2, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnRight] = hiddenFunction(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		switch args[0].(type) {
 		case starlark.Float, starlark.NoneType, starlark.Bool:
 			return args[0], nil // nothing large comes of it
@@ -60,7 +64,7 @@ func (m *meter) builtins(scope starlark.StringDict) {
 		return &right{args[0], m, thread}, nil
 	})
 	for _, op := range []syntax.Token{syntax.PERCENT, syntax.LTLT} {
-		scope[fnAt+op.String()] = m.hidden(0, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		scope[fnAt+op.String()] = hiddenFunction(0, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 			thread.Steps++ // the one call stands for four instructions
 			old, err := starlark.EvalOptions(dialect(), &starlark.Thread{}, "", "x[k]", starlark.StringDict{"x": args[0], "k": args[1]})
 			if err != nil {
@@ -73,14 +77,14 @@ func (m *meter) builtins(scope starlark.StringDict) {
 			return starlark.None, m.setIndex(thread, args[0], args[1], v)
 		})
 	}
-	m.universe(scope)
+	countedUniverse(scope)
 }
 
-// hidden makes a hidden function, whose call takes so many steps more than what it stands for.
-func (m *meter) hidden(steps uint64, f func(*starlark.Thread, starlark.Tuple) (starlark.Value, error)) starlark.Value {
+// hiddenFunction makes a hidden function, whose call takes so many steps more than what it stands for.
+func hiddenFunction(steps uint64, f func(*meter, *starlark.Thread, starlark.Tuple) (starlark.Value, error)) starlark.Value {
 	return starlark.NewBuiltin("operator", func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
 		thread.Steps -= steps
-		v, err := f(thread, args)
+		v, err := f(meterOf(thread), thread, args)
 		if err != nil {
 			return nil, err
 		}

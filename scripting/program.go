@@ -26,6 +26,11 @@ type Scope struct {
 	// uses one runs in process alone.
 	Extra []string
 	Data  []string // keys of the data, as names
+
+	// Whole keeps the text a file, whose functions are called when it has run (Share), in
+	// place of the body of one function. Of this package it then has attempt, fail, json,
+	// math and print alone.
+	Whole bool
 }
 
 // Error is why a text does not compile or a run failed.
@@ -49,6 +54,7 @@ func (e *Error) Error() string {
 type Program struct {
 	file     string
 	names    Names
+	whole    bool
 	compiled *starlark.Program
 
 	// counted is the same text with counted operators, for the engine in process: made from
@@ -89,7 +95,7 @@ const entry = "__main__"
 // positions. Names are those of the language, of this package, of the tools, and of the
 // data, in this order. The error is an *Error.
 func Compile(file, text string, scope Scope) (*Program, error) {
-	p := &Program{file: file, text: text}
+	p := &Program{file: file, text: text, whole: scope.Whole}
 	var err error
 	if p.compiled, err = p.compile(&scope, nil); err != nil {
 		return nil, err
@@ -105,29 +111,40 @@ func (p *Program) compile(scope *Scope, rewrite func(*syntax.File)) (prog *starl
 			prog, err = nil, &Error{Message: "the text cannot be compiled"}
 		}
 	}()
-	text, e := readable(p.text)
+	f, e := Parse(p.file, p.text)
 	if e != nil {
 		return nil, e
 	}
-	f, err := dialect().Parse(p.file, []byte(text), 0)
-	if err != nil {
-		return nil, p.fault(err)
+	if !p.whole {
+		wrap(f)
 	}
-	if e := loads(f.Stmts); e != nil {
-		return nil, e
-	}
-	wrap(f)
 	if rewrite != nil {
 		rewrite(f)
 	}
 	known := p.known(scope)
 	if prog, err = starlark.FileProgram(f, known.has); err != nil {
-		return nil, p.fault(err)
+		return nil, fault(err)
 	}
 	if len(known.unknown) > 0 {
 		return nil, known.undefined(f)
 	}
 	return prog, nil
+}
+
+// Parse reads a text as Compile does. Nothing in the tree is bound yet.
+func Parse(file, text string) (*syntax.File, *Error) {
+	text, e := readable(text)
+	if e != nil {
+		return nil, e
+	}
+	f, err := dialect().Parse(file, []byte(text), 0)
+	if err != nil {
+		return nil, fault(err)
+	}
+	if e := loads(f.Stmts); e != nil {
+		return nil, e
+	}
+	return f, nil
 }
 
 // readable refuses what the scanner would stumble over without a place.
@@ -188,7 +205,7 @@ func loads(stmts []syntax.Stmt) (found *Error) {
 }
 
 // fault makes an Error of what the parser and the resolver say.
-func (p *Program) fault(err error) *Error {
+func fault(err error) *Error {
 	var parse syntax.Error
 	if errors.As(err, &parse) {
 		return &Error{Message: Clean(parse.Msg), Line: int(parse.Pos.Line), Column: int(parse.Pos.Col)}
@@ -212,6 +229,14 @@ type known struct {
 	unknown map[string]bool
 }
 
+// ours are the builtins of this package that the program may use.
+func (p *Program) ours() []string {
+	if p.whole {
+		return []string{"attempt", "json", "math", "print"}
+	}
+	return ours()
+}
+
 func (p *Program) known(scope *Scope) *known {
 	return &known{p: p, scope: scope, unknown: map[string]bool{}}
 }
@@ -221,7 +246,7 @@ func (k *known) has(name string) bool {
 	switch {
 	case name == "print" || name == "fail": // ours, and always there
 		return true
-	case slices.Contains(ours(), name):
+	case slices.Contains(k.p.ours(), name):
 		if !slices.Contains(n.Ours, name) {
 			n.Ours = append(n.Ours, name)
 		}
@@ -270,7 +295,7 @@ func (k *known) undefined(f *syntax.File) *Error {
 	if first == nil {
 		return &Error{Message: "undefined name"}
 	}
-	candidates := slices.Concat(ours(), starlark.Universe.Keys(), k.scope.Extra, k.scope.Data)
+	candidates := slices.Concat(k.p.ours(), starlark.Universe.Keys(), k.scope.Extra, k.scope.Data)
 	delete(local, entry)
 	for name := range local {
 		candidates = append(candidates, name)
@@ -280,7 +305,7 @@ func (k *known) undefined(f *syntax.File) *Error {
 	}
 	slices.Sort(candidates)
 	message := "undefined: " + clip(first.Name, 128)
-	if near := nearest(first.Name, candidates); near != "" {
+	if near := Nearest(first.Name, candidates); near != "" {
 		message += " (did you mean " + near + "?)"
 	}
 	return &Error{Message: message, Line: int(first.NamePos.Line), Column: int(first.NamePos.Col)}

@@ -78,11 +78,16 @@ type Cause uint8
 
 // The causes.
 const (
-	Mistake   Cause = iota // of the program, or of a tool that it called
-	Budget                 // one is spent
-	Cancelled              // from outside
-	Defect                 // of the interpreter
+	Mistake      Cause = iota // of the program, or of a tool that it called
+	Budget                    // one is spent: of time, or of calls
+	StepBudget                // Limits.Steps
+	MemoryBudget              // Limits.Memory, or the size of one value
+	Cancelled                 // from outside
+	Defect                    // of the interpreter
 )
+
+// Spent reports whether a budget is spent.
+func (c Cause) Spent() bool { return c == Budget || c == StepBudget || c == MemoryBudget }
 
 // Outcome is what became of a run.
 type Outcome struct {

@@ -33,6 +33,7 @@ type task struct {
 
 	baton  chan struct{}
 	ready  bool
+	self   Task   // what an extension is given
 	answer []byte // of the call that it waited for; nil when the run ended meanwhile
 }
 
@@ -41,6 +42,12 @@ func (r *run) task(depth int) *task {
 	t.thread.SetLocal(taskKey, t)
 	t.thread.Print = func(*starlark.Thread, string) {} // print is a builtin of ours
 	return t
+}
+
+// outer is the task as an extension sees it.
+func (t *task) outer() *Task {
+	t.self.t = t
+	return &t.self
 }
 
 func taskOf(thread *starlark.Thread) *task { return thread.Local(taskKey).(*task) }

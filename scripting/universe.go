@@ -17,14 +17,15 @@ func isCounted(name string) bool {
 	}, name)
 }
 
-// universe puts the counted builtins into a scope.
-func (m *meter) universe(scope starlark.StringDict) {
+// countedUniverse puts the counted builtins into a scope.
+func countedUniverse(scope starlark.StringDict) {
 	for name, v := range starlark.Universe {
 		plain, ok := v.(*starlark.Builtin)
 		if !ok || !isCounted(name) {
 			continue
 		}
 		scope[name] = starlark.NewBuiltin(name, func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
+			m := meterOf(thread)
 			args, named, err := m.builtin(thread, b.Name(), args, named)
 			if err != nil {
 				return nil, err
@@ -93,7 +94,7 @@ type counted struct {
 
 // Attr returns the counted method.
 func (c counted) Attr(string) (starlark.Value, error) {
-	return starlark.NewBuiltin(c.name, countedMethod).BindReceiver(c.Value), nil
+	return native(c.Value)[c.name].BindReceiver(c.Value), nil
 }
 
 // AttrNames returns its name.

@@ -61,3 +61,26 @@ func (c *clock) pause() (resume func()) {
 	c.stop()
 	return c.start
 }
+
+// Clock is the clock of a call of a program that some other engine runs.
+type Clock struct{ clock clock }
+
+// Set gives the call its time, and stops the clock.
+func (c *Clock) Set(limit time.Duration) { c.clock = clock{limit: limit} }
+
+// Over starts the clock when it is called first, and reports whether the time is used up.
+// The call keeps its thread until Stop.
+func (c *Clock) Over() bool { return c.clock.over() }
+
+// Left is what Over has found left of the time.
+func (c *Clock) Left() time.Duration { return c.clock.limit - c.clock.used }
+
+// Spend counts work of which it is known what it will take, as far as a look at the clock
+// would not count it.
+func (c *Clock) Spend(d time.Duration) { c.clock.used += max(0, d-mostCounted) }
+
+// Stop stops the clock.
+func (c *Clock) Stop() { c.clock.stop() }
+
+// Pause stops the clock while the call waits for others. What it returns starts it again.
+func (c *Clock) Pause() (resume func()) { return c.clock.pause() }

@@ -59,23 +59,13 @@ type HookStats struct {
 
 // Stats returns the figures.
 func (g *Guest) Stats() Stats {
-	c := &g.counts
-	s := Stats{
-		Fuel: c.fuel.Load(), Made: c.made.Load(), LogsDropped: c.dropped.Load(), Rests: c.opened.Load(),
-		Resting: g.breaker.resting(), Live: int(g.pool.live.Load()), Idle: g.pool.idle(), Changed: c.retired[retiredChanged].Load(),
-	}
+	c, s := &g.front.counts, g.front.Figures()
+	s.Live, s.Idle, s.Changed = int(g.pool.live.Load()), g.pool.idle(), c.retired[retiredChanged].Load()
 	if g.sessions != nil {
 		s.Idle += g.sessions.resting()
 	}
 	for r := range s.Retired {
 		s.Retired[r] = c.retired[r].Load()
-	}
-	for h := range s.Hooks {
-		to := &s.Hooks[h]
-		to.Pass, to.Ops, to.Skipped = c.pass[h].Load(), c.ops[h].Load(), c.skipped[h].Load()
-		for r := range to.Failures {
-			to.Failures[r] = c.failures[h][r].Load()
-		}
 	}
 	return s
 }

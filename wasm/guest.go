@@ -5,14 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -98,14 +95,7 @@ type Guest struct {
 	sessions *sessions // nil unless PerSession
 	patterns patterns
 	maker    maker
-	breaker  breaker
-	counts   counts
-	lines    lineRate
-
-	active atomic.Int64 // calls under way, and one until Close
-	closed atomic.Bool
-	idle   chan struct{}
-	once   sync.Once
+	front    Front
 
 	how *Interpretation // of an interpreter; nil for a filter
 }
@@ -165,8 +155,8 @@ func (m *Module) Open(ctx context.Context, b Binding) (*Guest, error) {
 	if uint64(m.Minimum) > b.Limits.Memory {
 		return nil, fmt.Errorf("guest %q: it starts with %d bytes of memory: its limit is %d", b.Name, m.Minimum, b.Limits.Memory)
 	}
-	g := &Guest{module: m, binding: b, opened: time.Now(), idle: make(chan struct{}), pool: newPool(b.Limits.Instances)}
-	g.lines.limit = int64(b.Limits.LogLines)
+	g := &Guest{module: m, binding: b, opened: time.Now(), pool: newPool(b.Limits.Instances)}
+	g.front.Open(&g.binding)
 	for _, h := range m.Hooks {
 		g.has[h] = true
 	}
@@ -191,7 +181,6 @@ func (m *Module) Open(ctx context.Context, b Binding) (*Guest, error) {
 	if first.copyable {
 		g.image, first.own = first.base, false
 	}
-	g.active.Store(1)
 	g.pool.room()
 	g.pool.put(first)
 	g.grow()
@@ -298,9 +287,6 @@ func (g *Guest) Version() uint32 { return g.version }
 // Has says whether the guest has a function for the hook.
 func (g *Guest) Has(h abi.Hook) bool { return h < abi.Hooks && g.has[h] }
 
-// errClosed is what a call gets after Close.
-var errClosed = errors.New("wasm: the guest is closed")
-
 // Call asks the guest: in is the record for the hook, and what the guest
 // returns is appended to out; nothing appended means that nothing changes.
 // session is an opaque key that is only looked at under PerSession. from is who
@@ -312,56 +298,27 @@ func (g *Guest) Call(ctx context.Context, hook abi.Hook, session string, from Se
 	if !g.Has(hook) {
 		return out, nil
 	}
-	g.active.Add(1)
-	defer g.leave()
-	if g.closed.Load() {
-		return nil, errClosed
+	defer g.front.Leave()
+	if err := g.front.Enter(hook, from); err != nil {
+		return nil, err
 	}
 	n := len(out)
-	if !g.skips(hook) && !g.breaker.allow(from) {
-		f := &Failure{Guest: g.binding.Name, Hook: hook, Reason: Open}
-		g.counts.failed(hook, Open, false)
-		return nil, f
-	}
 	got, again, f := g.ask(ctx, hook, session, in, out)
 	if again {
 		got, _, f = g.ask(ctx, hook, session, in, out)
 	}
-	switch {
-	case f == nil:
-		g.breaker.success(from)
-		g.counts.done(hook, len(got) > n)
-		return got, nil
-	case f.Reason.fault():
-		g.crash(hook, from)
-	default:
-		g.breaker.undecided(from)
+	if err := g.front.Settle(hook, from, f, len(got) > n); err != nil {
+		return nil, err
 	}
-	skip := g.skips(hook) && f.Reason != Canceled
-	g.counts.failed(hook, f.Reason, skip)
-	if skip {
+	if f != nil {
 		return out, nil
 	}
-	return nil, f
+	return got, nil
 }
 
-// skips reports whether a failure in a hook is passed over. A guest whose
-// failures are passed over is asked about every message all the same: to rest
-// would be to let pass what it would have refused.
-func (g *Guest) skips(hook abi.Hook) bool { return g.binding.OnError[hook] == Skip }
-
-// Reject is for a record that Call returned and that turns out to be no answer
-// to the hook: malformed, or with operations that it may not use. It is counted
-// as a breach of the ABI and gives what Call would have given for one: the
-// failure, or nil under the policy Skip.
+// Reject is Front.Reject.
 func (g *Guest) Reject(hook abi.Hook, from Sender, detail string) error {
-	skip := g.skips(hook)
-	g.counts.failed(hook, Broken, skip)
-	g.crash(hook, from)
-	if skip {
-		return nil
-	}
-	return &Failure{Guest: g.binding.Name, Hook: hook, Reason: Broken, Detail: detail}
+	return g.front.Reject(hook, from, detail)
 }
 
 // ask makes one try at a call. again reports that another may succeed: the
@@ -387,7 +344,7 @@ func (g *Guest) ask(ctx context.Context, hook abi.Hook, key string, in, out []by
 	}
 	// 2. The call.
 	got, err := i.run(ctx, hook, in, out)
-	g.counts.fuel.Add(uint64(i.used()))
+	g.front.counts.fuel.Add(uint64(i.used()))
 	// 3. What becomes of the instance: after an error, nothing.
 	if err != nil {
 		f := i.failure(hook, err)
@@ -444,21 +401,13 @@ func (g *Guest) acquire(ctx context.Context, key string) (i *instance, s *sessio
 }
 
 func (g *Guest) retire(i *instance, s *session, why int) {
-	g.counts.retired[why].Add(1)
+	g.front.counts.retired[why].Add(1)
 	if s != nil {
 		g.sessions.put(s, false)
 	} else {
 		g.pool.drop(i)
 	}
 	g.grow()
-}
-
-// crash counts a failure that a message caused.
-func (g *Guest) crash(hook abi.Hook, from Sender) {
-	if !g.skips(hook) && g.breaker.failure(from) {
-		g.counts.opened.Add(1)
-		g.binding.Log.Warn("guest fails again and again on messages of one sender: they rest for a while", "guest", g.binding.Name)
-	}
 }
 
 // EndSession lets go of what a session's instance holds.
@@ -468,19 +417,11 @@ func (g *Guest) EndSession(session string) {
 	}
 }
 
-func (g *Guest) leave() {
-	if g.active.Add(-1) == 0 {
-		g.once.Do(func() { close(g.idle) })
-	}
-}
-
 // Close waits for calls under way and frees everything. Calls after it fail.
 func (g *Guest) Close() {
-	if g.closed.Swap(true) {
+	if !g.front.Shut() {
 		return
 	}
-	g.leave()
-	<-g.idle
 	g.maker.work.Wait()
 	if g.sessions != nil {
 		g.sessions.close()
@@ -489,18 +430,8 @@ func (g *Guest) Close() {
 	g.free()
 }
 
-// log writes a line of the guest to the log, at most so many a second.
-func (g *Guest) log(level slog.Level, text []byte) {
-	if !g.lines.allow(time.Now().Unix()) {
-		g.counts.dropped.Add(1)
-		return
-	}
-	ctx := context.Background()
-	if !g.binding.Log.Enabled(ctx, level) {
-		return
-	}
-	g.binding.Log.Log(ctx, level, strings.ToValidUTF8(string(text), "\ufffd"), "guest", g.binding.Name)
-}
+// log writes a line of the guest to the log.
+func (g *Guest) log(level slog.Level, text []byte) { g.front.Line(level, text) }
 
 // seed fills b with bytes that depend on the module alone.
 func (g *Guest) seed(b []byte) {
@@ -511,18 +442,4 @@ func (g *Guest) seed(b []byte) {
 		binary.LittleEndian.PutUint64(word[:], r.Uint64())
 		b = b[copy(b, word[:]):]
 	}
-}
-
-// lineRate counts log lines by the second.
-type lineRate struct {
-	limit  int64
-	second atomic.Int64
-	lines  atomic.Int64
-}
-
-func (r *lineRate) allow(now int64) bool {
-	if s := r.second.Load(); s != now && r.second.CompareAndSwap(s, now) {
-		r.lines.Store(0)
-	}
-	return r.lines.Add(1) <= r.limit
 }

@@ -135,8 +135,8 @@ func (m *Module) OpenInterpreter(ctx context.Context, how Interpretation) (*Inte
 	if uint64(m.Minimum) > b.Limits.Memory {
 		return nil, fmt.Errorf("interpreter: it starts with %d bytes of memory: its limit is %d", m.Minimum, b.Limits.Memory)
 	}
-	g := &Guest{module: m, binding: b, opened: time.Now(), idle: make(chan struct{}), pool: newPool(b.Limits.Instances), how: &how}
-	g.lines.limit = int64(b.Limits.LogLines)
+	g := &Guest{module: m, binding: b, opened: time.Now(), pool: newPool(b.Limits.Instances), how: &how}
+	g.front.Open(&g.binding)
 	fail := func(err error) (*Interpreter, error) {
 		g.free()
 		return nil, err
@@ -149,7 +149,6 @@ func (m *Module) OpenInterpreter(ctx context.Context, how Interpretation) (*Inte
 		return fail(err)
 	}
 	g.image, first.own = first.base, false
-	g.active.Store(1)
 	g.pool.room()
 	g.pool.put(first)
 	g.grow()
@@ -228,10 +227,10 @@ func (in *instance) interpret(ctx context.Context, r *ScriptRun, cpu time.Durati
 // all others are a *Failure.
 func (p *Interpreter) Run(ctx context.Context, r *ScriptRun) (out []byte, used Used, err error) {
 	g := p.guest
-	g.active.Add(1)
-	release := g.leave
+	g.front.active.Add(1)
+	release := g.front.Leave
 	defer func() { release() }()
-	if g.closed.Load() {
+	if g.front.closed.Load() {
 		return nil, used, errClosed
 	}
 	if uint64(len(r.Input)) > g.binding.Limits.Input {
@@ -256,7 +255,7 @@ func (p *Interpreter) Run(ctx context.Context, r *ScriptRun) (out []byte, used U
 	}
 	out, err = in.interpret(ctx, r, r.CPU)
 	used = Used{CPU: in.clock.used, Fuel: in.used(), Memory: int64(in.memory.Size())}
-	g.counts.fuel.Add(uint64(used.Fuel))
+	g.front.counts.fuel.Add(uint64(used.Fuel))
 	why := retiredChanged
 	if err != nil {
 		f := in.failure(0, err)
@@ -277,7 +276,7 @@ func (p *Interpreter) Run(ctx context.Context, r *ScriptRun) (out []byte, used U
 	failed := err != nil
 	release = func() {}
 	go func() {
-		defer g.leave()
+		defer g.front.Leave()
 		if failed || !in.reset() {
 			g.retire(in, nil, why)
 			return
@@ -307,7 +306,7 @@ func (p *Interpreter) spare() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.trim == nil && !g.closed.Load() {
+	if p.trim == nil && !g.front.closed.Load() {
 		p.trim = time.AfterFunc(keepSpare, p.trimmed)
 	}
 }
@@ -315,12 +314,12 @@ func (p *Interpreter) spare() {
 // trimmed closes idle instances above those that are kept ready.
 func (p *Interpreter) trimmed() {
 	g := p.guest
-	g.active.Add(1)
-	defer g.leave()
+	g.front.active.Add(1)
+	defer g.front.Leave()
 	p.mu.Lock()
 	p.trim = nil
 	p.mu.Unlock()
-	for !g.closed.Load() && g.pool.idle() > g.binding.Limits.Prewarm {
+	for !g.front.closed.Load() && g.pool.idle() > g.binding.Limits.Prewarm {
 		in := g.pool.take()
 		if in == nil {
 			return

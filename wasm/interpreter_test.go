@@ -113,7 +113,7 @@ const afterWarm = "before..\x06\x00\x00\x00\x00\x00\x00\x00"
 // settled waits until no run's instance is under way back to the pool.
 func settled(t *testing.T, p *Interpreter) {
 	t.Helper()
-	for p.guest.active.Load() > 1 {
+	for p.guest.front.active.Load() > 1 {
 		if t.Context().Err() != nil {
 			t.Fatal("the pool does not settle")
 		}

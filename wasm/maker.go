@@ -65,13 +65,13 @@ func (g *Guest) make(ctx context.Context) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.counts.made.Add(1)
+	g.front.counts.made.Add(1)
 	return in, nil
 }
 
 // short reports whether an instance is to be made, and may be.
 func (g *Guest) short() bool {
-	if g.closed.Load() || int(g.pool.live.Load()) >= len(g.pool.slots) {
+	if g.front.closed.Load() || int(g.pool.live.Load()) >= len(g.pool.slots) {
 		return false
 	}
 	ready := int(g.pool.live.Load())

@@ -31,9 +31,9 @@ func TestZ33Breaker(t *testing.T) {
 		t.Errorf("after %d crashes in a row: %+v", crashes, s)
 	}
 	over := func() *row {
-		g.breaker.mu.Lock()
-		defer g.breaker.mu.Unlock()
-		r := g.breaker.of[bad.key()]
+		g.front.breaker.mu.Lock()
+		defer g.front.breaker.mu.Unlock()
+		r := g.front.breaker.of[bad.key()]
 		r.until = time.Now()
 		return r
 	}

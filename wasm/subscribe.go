@@ -8,9 +8,12 @@ import (
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
+// MaxSubscriptions is how many a program may have.
+const MaxSubscriptions = 256
+
 // Bounds on what a guest may ask for.
 const (
-	maxSubscriptions = 256
+	maxSubscriptions = MaxSubscriptions
 	maxPatterns      = 64   // in each list of a subscription
 	maxPattern       = 1024 // bytes of a glob, a header name or a JSON pointer
 
@@ -83,6 +86,10 @@ func (g *Guest) subscribe(record []byte) error {
 	}
 	return nil
 }
+
+// ReadSubscription reads a record of what a program wants to be asked about
+// (ABI.md, Subscription), and returns what is wrong with it.
+func ReadSubscription(record []byte) (Subscription, error) { return subscription(record) }
 
 func subscription(record []byte) (Subscription, error) {
 	s := Subscription{Hook: abi.Hooks}

@@ -30,7 +30,7 @@ func (c *compiler) filters(o *object, s *v1beta1.VirtualMCPServer, config *v1bet
 			}
 			seen[ref.Name] = true
 			if of := c.byRef[Ref{"EdgeFilter", ref.Name}]; of != nil { // that it is not there was said where it is referred to
-				if f, ok := of.value.(*v1beta1.EdgeFilter); ok && f.Spec.Type == v1beta1.FilterWasm {
+				if f, ok := of.value.(*v1beta1.EdgeFilter); ok {
 					specs = append(specs, c.filter(of, f))
 				}
 			}

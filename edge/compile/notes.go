@@ -36,9 +36,7 @@ func (c *compiler) unreached() {
 		}
 		switch k := o.value.(type) {
 		case *v1beta1.EdgeFilter:
-			if k.Spec.Type == v1beta1.FilterWasm {
-				c.filter(o, k)
-			}
+			c.filter(o, k)
 		case *v1beta1.MCPExternalAuthConfig:
 			_, wrong := outgoing.Parse(field.NewPath("spec"), &k.Spec)
 			c.faults(o, wrong)

@@ -74,8 +74,5 @@ func unsupportedFields() []unsupported {
 		{kind: "MCPServer", path: "spec", instead: "start the server yourself and describe it with an MCPServerEntry"},
 		{kind: "MCPWebhookConfig", path: "spec", instead: "start the edge with --webhook-config, which every server's messages are shown to"},
 		{kind: "EmbeddingServer", path: "spec"},
-
-		// Programs.
-		{kind: "EdgeFilter", path: "spec.type", allow: []string{"wasm"}, instead: "use a module of type wasm"},
 	}
 }

@@ -42,7 +42,7 @@ var rooms = map[string][]string{
 	"edge/outgoing":         {"edge", "edge/mcp", "edge/v1beta1", "edge/oauth"},
 	"filters/audit":         {"edge", "edge/mcp", "edge/v1beta1", "filters/audit/mask"},
 	"filters/audit/mask":    {},
-	"filters/guest":         {"edge", "edge/mcp", "edge/status", "edge/v1beta1", "edge/oauth", "edge/outgoing", "sdk/abi", "wasm"},
+	"filters/guest":         {"edge", "edge/mcp", "edge/status", "edge/v1beta1", "edge/oauth", "edge/outgoing", "filters/guest/starlark", "sdk/abi", "wasm"},
 	"filters/headers":       {"edge", "edge/mcp", "edge/v1beta1", "edge/outgoing"},
 	"filters/telemetry":     {"edge", "edge/mcp", "edge/v1beta1", "filters/audit/mask"},
 	"filters/webhook":       {"edge", "edge/mcp", "edge/v1beta1", "edge/oauth", "edge/outgoing"},
@@ -68,6 +68,9 @@ var rooms = map[string][]string{
 	"edge/demo":             {"edge/mcp"},
 	"edge/edgetest/...":     {"edge/...", "filters/...", "cmd/...", "wasm", "sdk/abi"},
 	"cmd/...":               {"edge/...", "filters/...", "cmd/...", "scripting/workflow", "wasm", "sdk/..."},
+
+	// The engine of filters in Starlark, beside that of modules.
+	"filters/guest/starlark": {"edge", "scripting", "sdk/abi", "wasm/..."},
 }
 
 // doors says which packages may import a third-party module, or all of its
@@ -93,7 +96,7 @@ var doors = map[string][]string{
 	"github.com/lestrrat-go/jwx":             {"edge/oauth"},
 	"github.com/cedar-policy/cedar-go":       {"filters/authz"},
 	"github.com/tetratelabs/wazero":          {"wasm/..."},
-	"go.starlark.net":                        {"scripting/..."},
+	"go.starlark.net":                        {"scripting/...", "filters/guest/starlark"},
 	"golang.org/x/text":                      {"edge/mcp"},
 	"golang.org/x/term":                      {"cmd/..."},
 	"golang.org/x/sys":                       {"edge/door", "edge/edgetest/...", "wasm/..."},
@@ -140,7 +143,7 @@ var nevers = []struct {
 }{
 	{[]string{"edge/workload/...", "edge/container/...", "edge/operator/...", "cmd/weir-operator"}, "", "edge/serve"},
 	{[]string{"edge/authserver/..."}, "", "edge/serve"},
-	{[]string{"scripting/..."}, "scripting/sandbox/...", "wasm"},
+	{[]string{"scripting/...", "filters/guest/starlark"}, "scripting/sandbox/...", "wasm"},
 }
 
 // TestNevers holds every package to what it must not reach.

@@ -96,7 +96,7 @@ func (p *program) grantedClaims(h abi.Hook, list []claim, pointers []string) ([]
 			granted = granted || pointer == g || strings.HasPrefix(pointer, g+"/")
 		}
 		if !granted {
-			return nil, fmt.Errorf("hook %v: it wants the claim %s: name it in grants.claims, or use another module", h, pointer)
+			return nil, fmt.Errorf("hook %v: it wants the claim %s: name it in grants.claims, or use another %s", h, pointer, p.spec.instead("script", "module"))
 		}
 		list = append(list, claim{pointer, tokens})
 	}

@@ -90,7 +90,7 @@ func Load(specs []Spec, secrets edge.Secrets) ([]Loaded, error) {
 		if s.Path != "" {
 			var err error
 			if l.binary, err = ReadModule(s.Path); err != nil {
-				return nil, fmt.Errorf("filter %q: source: %s", s.Name, unread(err))
+				return nil, fmt.Errorf("filter %q: source: %s", s.Name, s.unread(err))
 			}
 		}
 		if l.binary != nil {
@@ -164,7 +164,7 @@ func (k *Cache) release(key string) {
 	delete(k.programs, key)
 	k.mu.Unlock()
 	p.close()
-	k.log.Info("a filter is closed", "server", p.server, "filter", p.spec.Name, "sha256", p.module.Digest)
+	k.log.Info("a filter is closed", "server", p.server, "filter", p.spec.Name, "sha256", p.digest)
 }
 
 // start compiles and opens a program.
@@ -173,23 +173,21 @@ func (k *Cache) start(l Loaded, env edge.Env) (*program, error) {
 	fail := func(err error) error { return fmt.Errorf("filter %q: %w", s.Name, err) }
 
 	//
-	// 1. The module as machine code.
-	module, err := k.module(s, l)
+	// 1. The module as machine code, or the compiled script.
+	open, digest, done, err := k.compiled(s, l)
 	if err != nil {
 		return nil, fail(err)
 	}
 
 	//
 	// 2. The program, initialized.
-	p := newProgram(s, module.Module, k.log)
-	p.done, p.keys = func() { k.leave(module) }, l.Keys
+	p := newProgram(s, digest, k.log)
+	p.done, p.keys = done, l.Keys
 	if p.fetcher, err = newFetcher(s, k.ca); err != nil {
 		p.close()
 		return nil, fail(err)
 	}
-	binding := s.binding(p, l.keys, env)
-	binding.Optional = optionalGrants(module.about.Manifest)
-	if p.guest, err = module.Open(context.Background(), binding); err == nil {
+	if p.guest, err = open(s.binding(p, l.keys, env)); err == nil {
 		err = p.subscribe()
 	}
 	if err != nil {
@@ -197,6 +195,29 @@ func (k *Cache) start(l Loaded, env edge.Env) (*program, error) {
 		return nil, fail(err)
 	}
 	return p, nil
+}
+
+// compiled returns what opens the program of a filter, its digest, and what gives it up.
+func (k *Cache) compiled(s *Spec, l Loaded) (open func(wasm.Binding) (engine, error), digest string, done func(), err error) {
+	if s.Script {
+		script, err := k.script(s, l)
+		if err != nil {
+			return nil, "", nil, err
+		}
+		return func(b wasm.Binding) (engine, error) { return s.openScript(script, b) }, script.Digest, func() {}, nil
+	}
+	module, err := k.module(s, l)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	return func(b wasm.Binding) (engine, error) {
+		b.Optional = optionalGrants(module.about.Manifest)
+		g, err := module.Open(context.Background(), b)
+		if err != nil {
+			return nil, err // not a *wasm.Guest that is nil
+		}
+		return g, nil
+	}, module.Digest, func() { k.leave(module) }, nil
 }
 
 // module returns the module of a filter, which another program may already
@@ -304,7 +325,7 @@ const fetchWithin = 30 * time.Second
 func (k *Cache) fetch(s *Spec) ([]byte, error) {
 	kept := ""
 	if k.dir != "" {
-		kept = filepath.Join(k.dir, "modules", s.SHA256+".wasm")
+		kept = filepath.Join(k.dir, "modules", s.SHA256+s.instead(".star", ".wasm"))
 		if b, err := ReadModule(kept); err == nil && digestOf(b) == s.SHA256 {
 			return b, nil
 		}
@@ -320,10 +341,10 @@ func (k *Cache) fetch(s *Spec) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case answer.Status != 200:
-		return nil, fmt.Errorf("%s: status %d in place of a module", s.URL, answer.Status)
+		return nil, fmt.Errorf("%s: status %d in place of a %s", s.URL, answer.Status, s.instead("script", "module"))
 	}
 	if got := digestOf(answer.Body); got != s.SHA256 {
-		return nil, fmt.Errorf("%s: the module's sha256 is %s, and %s is asked for", s.URL, got, s.SHA256)
+		return nil, fmt.Errorf("%s: its sha256 is %s, and %s is asked for", s.URL, got, s.SHA256)
 	}
 	if kept != "" {
 		k.keep(kept, answer.Body)

@@ -100,7 +100,7 @@ func (p *program) fetch(ctx context.Context, record []byte) ([]byte, int64) {
 	case err != nil:
 		return nil, abi.ErrArgument
 	case !f.places[whereTo(u)]:
-		p.outward("a filter may not call this host: name it in grants.http, or use another module", "host", u.Host)
+		p.outward("a filter may not call this host: name it in grants.http, or use another "+p.spec.instead("script", "module"), "host", u.Host)
 		return nil, abi.ErrDenied
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)

@@ -1,6 +1,8 @@
-// Package guest asks programs in WebAssembly about the messages of a server:
-// the EdgeFilters of type wasm that its filterRefs name, in their order. Of
-// the edge's packages only this one knows package wasm.
+// Package guest asks programs about the messages of a server: the EdgeFilters
+// that its filterRefs name, in their order. They are modules in WebAssembly
+// (package wasm) or texts in Starlark (filters/guest/starlark), and nothing
+// here but an engine knows which. Of the edge's packages only this one knows
+// either.
 //
 // Parse checks a filter without running it. A Cache compiles modules off the
 // path of requests and keeps programs open across reloads. The programs of a
@@ -28,6 +30,7 @@ import (
 // and URL locates its program.
 type Spec struct {
 	Name      string
+	Script    bool   `json:",omitempty"` // the program is a text in Starlark
 	Module    []byte `json:",omitempty"` // the program itself
 	Path      string `json:",omitempty"` // of the program's file
 	URL       string `json:",omitempty"` // https; SHA256 is set
@@ -60,7 +63,12 @@ func FromObject(o *v1beta1.EdgeFilter, module []byte, path string, credentials [
 	spec := Spec{
 		Name: o.Name, Module: module, Path: path, URL: s.Source.URL, SHA256: s.SHA256, Config: string(s.Config), Mode: s.Mode, OnError: s.OnError,
 	}
-	if s.Source.Inline != "" {
+	switch {
+	case s.Type == v1beta1.FilterStarlark:
+		if spec.Script = true; s.Source.Inline != "" {
+			spec.Module = []byte(s.Source.Inline)
+		}
+	case s.Source.Inline != "":
 		spec.Module, _ = base64.StdEncoding.DecodeString(s.Source.Inline) // Validate reports what is wrong with it
 	}
 	if s.Match != nil {
@@ -99,7 +107,7 @@ type Part struct{ spec Spec }
 // Reader returns the module in a file.
 type Reader func(path string) ([]byte, error)
 
-// Parse checks a filter: the whole module if it is at hand, the grants it
+// Parse checks a filter: the whole program if it is at hand, the grants it
 // needs, and the configuration against the module's own schema. path is that
 // of the object's spec, source that of the field that says where the module
 // is. read reads a module in a file; nil leaves it for Load. A module behind a
@@ -107,7 +115,8 @@ type Reader func(path string) ([]byte, error)
 //
 // What a module shows only when it is compiled and started is seen by Open:
 // that the engine takes it, that it starts within its limits, that it accepts
-// its configuration, and whether its subscriptions ask for what it may have.
+// its configuration, and whether its subscriptions ask for what it may have. A
+// script shows all of that here.
 func Parse(spec Spec, read Reader, path, source *field.Path) (*Part, field.ErrorList) {
 	var wrong field.ErrorList
 	if n := len(spec.Match.Methods) + len(spec.Match.Tools) + len(spec.Match.Backends); n > maxGlobs {
@@ -131,9 +140,9 @@ func Parse(spec Spec, read Reader, path, source *field.Path) (*Part, field.Error
 	if read != nil && spec.Path != "" && !spec.off() {
 		var err error
 		if module, err = read(spec.Path); err != nil {
-			wrong = append(wrong, field.Invalid(source, field.OmitValueType{}, unread(err)))
+			wrong = append(wrong, field.Invalid(source, field.OmitValueType{}, spec.unread(err)))
 		} else if len(module) == 0 {
-			wrong = append(wrong, field.Invalid(source, field.OmitValueType{}, spec.Path+": the file is empty: build the module again"))
+			wrong = append(wrong, field.Invalid(source, field.OmitValueType{}, spec.Path+": the file is empty: "+spec.instead("write the script", "build the module again")))
 		}
 	}
 	if len(module) > 0 {
@@ -145,14 +154,22 @@ func Parse(spec Spec, read Reader, path, source *field.Path) (*Part, field.Error
 	return &Part{spec}, nil
 }
 
-// unread says why a module cannot be read, and what to do.
-func unread(err error) string {
+// instead is a text for a script or one for a module.
+func (s *Spec) instead(script, module string) string {
+	if s.Script {
+		return script
+	}
+	return module
+}
+
+// unread says why a program cannot be read, and what to do.
+func (s *Spec) unread(err error) string {
 	var at *fs.PathError
 	switch {
 	case errors.As(err, &at) && errors.Is(err, fs.ErrNotExist):
-		return at.Path + ": there is no such file: build the module (`weir plugin build`), or correct the path"
+		return at.Path + ": there is no such file: " + s.instead("write the script", "build the module (`weir plugin build`)") + ", or correct the path"
 	case errors.As(err, &at):
-		return at.Path + ": " + at.Err.Error() + ": name the file of a module that can be read"
+		return at.Path + ": " + at.Err.Error() + ": name the file of a " + s.instead("script", "module") + " that can be read"
 	}
 	return err.Error()
 }
@@ -186,6 +203,9 @@ func (s *Spec) judge(binary []byte, path, source *field.Path) field.ErrorList {
 
 // faults is judge without paths.
 func (s *Spec) faults(binary []byte) []fault {
+	if s.Script {
+		return s.scriptFaults(binary)
+	}
 	about, err := wasm.Check(binary)
 	if err != nil {
 		return []fault{{"source", err.Error()}}

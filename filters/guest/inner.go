@@ -97,7 +97,7 @@ func (p *program) tool(ctx context.Context, record []byte) ([]byte, int64) {
 	case len(arguments) == 0 || arguments[0] != '{' || mcp.Valid(arguments) != nil:
 		return nil, abi.ErrArgument
 	case len(p.spec.Tools) == 0 || !anyGlob(p.spec.Tools, name):
-		p.outward("a filter may not call this tool: name it in grants.tools, or use another module", "tool", name)
+		p.outward("a filter may not call this tool: name it in grants.tools, or use another "+p.spec.instead("script", "module"), "tool", name)
 		return nil, abi.ErrDenied
 	case len(i.by) > maxDepth:
 		return nil, abi.ErrLimit

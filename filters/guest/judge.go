@@ -45,7 +45,7 @@ func Judge(filter string, q *Asked, answer []byte) error {
 // JudgeSubscriptions returns why a server would not start a program with these
 // grants for what it subscribed to; nil where it starts it. claims are the pointers
 // of the grant claims.
-func JudgeSubscriptions(g *wasm.Guest, grants, claims []string) error {
+func JudgeSubscriptions(g engine, grants, claims []string) error {
 	p := program{spec: &Spec{Grants: grants, Claims: claims}, guest: g}
 	return p.subscribe()
 }

@@ -68,7 +68,7 @@ func (k *Cache) Open(server string, filters []Loaded, o Options, env edge.Env) (
 	}
 	if len(h.at[abi.Authenticate]) > 0 {
 		if !o.Guarded {
-			return nil, nil, fmt.Errorf("filter %q: hook authenticate: the server lets everybody in: set incomingAuth of type oidc, or use another module", h.at[abi.Authenticate][0].spec.Name)
+			return nil, nil, fmt.Errorf("filter %q: hook authenticate: the server lets everybody in: set incomingAuth of type oidc, or use another %s", h.at[abi.Authenticate][0].spec.Name, h.at[abi.Authenticate][0].spec.instead("script", "module"))
 		}
 		g.Authenticate = h.authenticate
 	}
@@ -88,7 +88,7 @@ func (k *Cache) Open(server string, filters []Loaded, o Options, env edge.Env) (
 	}
 	if list := h.at[abi.OnEvent]; len(list) > 0 {
 		if !o.Audited {
-			return nil, nil, fmt.Errorf("filter %q: hook on_event: the server keeps no records: turn spec.config.audit on, or use another module", list[0].spec.Name)
+			return nil, nil, fmt.Errorf("filter %q: hook on_event: the server keeps no records: turn spec.config.audit on, or use another %s", list[0].spec.Name, list[0].spec.instead("script", "module"))
 		}
 		shown = startEvents(list)
 		g.Event = shown.take
@@ -103,7 +103,7 @@ func beginners(list []subscriber) string {
 	h := sha256.New()
 	for _, a := range list {
 		s := a.spec
-		parts := slices.Concat([]string{s.Name, a.module.Digest, s.Config, a.keys, string(s.Mode)}, s.Grants, s.HTTP, s.Tools)
+		parts := slices.Concat([]string{s.Name, a.digest, s.Config, a.keys, string(s.Mode)}, s.Grants, s.HTTP, s.Tools)
 		for _, part := range append(parts, "") {
 			fmt.Fprintf(h, "%d:%s", len(part), part)
 		}

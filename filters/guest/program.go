@@ -24,8 +24,8 @@ import (
 type program struct {
 	spec   *Spec
 	server string
-	module *wasm.Module
-	guest  *wasm.Guest
+	digest string // of the program
+	guest  engine
 	log    *slog.Logger
 	uses   int    // servers that hold it; the cache guards it
 	done   func() // gives up the module
@@ -49,6 +49,28 @@ type program struct {
 	metrics map[string]metric // its own metrics
 }
 
+// engine runs a program: *wasm.Guest or *starlark.Guest. It is safe for
+// concurrent use.
+type engine interface {
+	// Call asks the program at a hook and appends its answer to out
+	// (wasm.Guest.Call).
+	Call(ctx context.Context, h abi.Hook, session string, from wasm.Sender, in, out []byte) ([]byte, error)
+
+	// Reject notes an answer that turns out to be none (wasm.Front.Reject).
+	Reject(h abi.Hook, from wasm.Sender, detail string) error
+
+	Subscriptions() []wasm.Subscription
+	Version() uint32 // of the ABI that the program is made for
+	Stats() wasm.Stats
+	EndSession(key string)
+	Close()
+}
+
+// reader is an engine that knows which fields of the input its program reads.
+type reader interface {
+	Reads(h abi.Hook) uint64 // a bit for each field; 0 for all
+}
+
 // want combines a program's subscriptions to one hook: the program is asked
 // if one of them matches. Its input has the fields that any of them asks for
 // and the values of all their pointers, in order.
@@ -65,8 +87,8 @@ type want struct {
 	hold     bool          // what precedes an answer waits for what it says of that
 }
 
-func newProgram(s *Spec, m *wasm.Module, log *slog.Logger) *program {
-	return &program{spec: s, module: m, log: log, stable: s.Isolation == v1beta1.IsolationPerSession, acts: s.granted(abi.GrantTools) || s.granted(abi.GrantEvents)}
+func newProgram(s *Spec, digest string, log *slog.Logger) *program {
+	return &program{spec: s, digest: digest, log: log, stable: s.Isolation == v1beta1.IsolationPerSession, acts: s.granted(abi.GrantTools) || s.granted(abi.GrantEvents)}
 }
 
 func (p *program) close() {
@@ -100,7 +122,7 @@ func (p *program) subscribe() error {
 		w.limit, w.varies = max(w.limit, s.InlineLimit), max(w.varies, s.VariesBy)
 		for _, name := range s.Headers {
 			if secret(name) && !p.spec.granted(abi.GrantIdentity) {
-				return fmt.Errorf("it wants the header %s, which holds a credential: grant identity, or use another module", name)
+				return fmt.Errorf("it wants the header %s, which holds a credential: grant identity, or use another %s", name, p.spec.instead("script", "module"))
 			}
 			if !slices.Contains(w.headers, name) {
 				w.headers = append(w.headers, name)
@@ -116,6 +138,13 @@ func (p *program) subscribe() error {
 		var err error
 		if w.claims, err = p.grantedClaims(h, w.claims, s.Claims); err != nil {
 			return err
+		}
+	}
+	if r, ok := p.guest.(reader); ok {
+		for h, w := range p.wants {
+			if w != nil && w.fields == 0 {
+				w.fields = r.Reads(abi.Hook(h))
+			}
 		}
 	}
 	if w := p.wants[abi.OutgoingAuth]; w != nil && w.keep > 0 && len(w.claims) > 0 {

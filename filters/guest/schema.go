@@ -34,23 +34,26 @@ func optionalGrants(text []byte) []string {
 
 // conforms checks a configuration against the schema in a module's manifest.
 // A module without a schema takes any.
-func conforms(text []byte, config string) error {
+func conforms(text []byte, config string) error { return conformsTo("module", text, config) }
+
+// conformsTo names what the manifest is of.
+func conformsTo(what string, text []byte, config string) error {
 	if text == nil {
 		return nil
 	}
 	if len(text) > maxManifest {
-		return fmt.Errorf("the module's manifest has %d bytes: at most %d are read", len(text), maxManifest)
+		return fmt.Errorf("the %s's manifest has %d bytes: at most %d are read", what, len(text), maxManifest)
 	}
 	var m manifest
 	if err := json.Unmarshal(text, &m); err != nil {
-		return fmt.Errorf("the module's manifest cannot be read: %s", plain(err))
+		return fmt.Errorf("the %s's manifest cannot be read: %s", what, plain(err))
 	}
 	if m.ConfigSchema == nil {
 		return nil
 	}
 	schema, err := m.ConfigSchema.Resolve(nil) // which fetches nothing
 	if err != nil {
-		return fmt.Errorf("the module's schema for it cannot be used: %s", plain(err))
+		return fmt.Errorf("the %s's schema for it cannot be used: %s", what, plain(err))
 	}
 	if config == "" {
 		config = "{}"
@@ -60,7 +63,7 @@ func conforms(text []byte, config string) error {
 		return errors.New("must be a JSON object")
 	}
 	if err := schema.Validate(value); err != nil {
-		return fmt.Errorf("does not match the module's schema: %s", plain(err))
+		return fmt.Errorf("does not match the %s's schema: %s", what, plain(err))
 	}
 	return nil
 }

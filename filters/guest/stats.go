@@ -74,7 +74,7 @@ func (p *program) counted(what int, ask wasm.Outside) wasm.Outside {
 
 func (p *program) status() status.Filter {
 	s := p.guest.Stats()
-	out := status.Filter{Name: p.spec.Name, SHA256: p.module.Digest, Mode: string(p.spec.Mode), Resting: s.Resting > 0, Live: s.Live, Hooks: []status.Hook{}}
+	out := status.Filter{Name: p.spec.Name, SHA256: p.digest, Mode: string(p.spec.Mode), Resting: s.Resting > 0, Live: s.Live, Hooks: []status.Hook{}}
 	for h, w := range p.wants {
 		if w == nil {
 			continue
