@@ -2,7 +2,6 @@ package scripting
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"unicode/utf8"
@@ -84,7 +83,7 @@ func (t *Task) Go(ctx context.Context, local any, f func(*Task) error, done func
 func (c *task) safely(f func(*Task) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = errors.New(c.run.broken(p))
+			err = c.run.broken(p)
 		}
 	}()
 	return f(&Task{c})

@@ -109,7 +109,7 @@ func (r *run) ask(ctx context.Context, c *scripting.Call) scripting.Answer {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded): // the engine holds the call to its time
 		return failing(c.Tool, 504, "timed out after %s", scripting.Seconds(r.tool.o.PerCall))
 	case ctx.Err() != nil:
-		return scripting.Answer{Error: &scripting.Fault{Message: "cancelled", Final: true}}
+		return scripting.Answer{Error: &scripting.Fault{Message: "cancelled", Final: true, Cause: scripting.Cancelled}}
 	case failure != nil:
 		return r.failed(c.Tool, failure)
 	}
