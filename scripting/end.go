@@ -40,8 +40,10 @@ func (r *run) report(err error) *Error {
 		}
 		err, more = child.err, child.suffix()+more
 	}
-	if errors.Is(err, errValueBytes) || errors.Is(err, errValueElements) {
-		e.Cause = MemoryBudget
+	if r.final != nil {
+		e.Spent = r.final.Spent
+	} else if errors.Is(err, errValueBytes) || errors.Is(err, errValueElements) {
+		e.Spent = MemorySpent
 	}
 	e.Frames = e.Frames[max(0, len(e.Frames)-MaxFrames):]
 	var tool *raised

@@ -130,7 +130,7 @@ func (r *run) interpret(t *task, data []byte) (end *End) {
 }
 
 func tooManySteps(limit uint64) *Fault {
-	return &Fault{Message: fmt.Sprintf("too many steps (%d)", limit), Cause: StepBudget}
+	return &Fault{Message: fmt.Sprintf("too many steps (%d)", limit), Cause: Budget, Spent: StepsSpent}
 }
 
 // broken is the fault for a panic of the interpreter: where it wants a value of more elements
@@ -144,7 +144,7 @@ func (r *run) broken(v any) *Fault {
 
 // needsMore is the fault of a run that needs more memory than it may have.
 func (r *run) needsMore() *Fault {
-	return &Fault{Message: fmt.Sprintf("needs more than %d MiB", r.limits.Memory>>20), Cause: MemoryBudget}
+	return &Fault{Message: fmt.Sprintf("needs more than %d MiB", r.limits.Memory>>20), Cause: Budget, Spent: MemorySpent}
 }
 
 // predeclared are the values of the names that the program uses.

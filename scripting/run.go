@@ -71,6 +71,7 @@ type Fault struct {
 	Data    []byte // JSON text; nil for none
 	Final   bool   // attempt() does not catch it: a budget is spent, or the run is cancelled
 	Cause   Cause  // of one that is final
+	Spent   Spent  // what is, where the cause is a budget
 }
 
 // Cause says what ended a run that has no value.
@@ -78,16 +79,21 @@ type Cause uint8
 
 // The causes.
 const (
-	Mistake      Cause = iota // of the program, or of a tool that it called
-	Budget                    // one is spent: of time, or of calls
-	StepBudget                // Limits.Steps
-	MemoryBudget              // Limits.Memory, or the size of one value
-	Cancelled                 // from outside
-	Defect                    // of the interpreter
+	Mistake   Cause = iota // of the program, or of a tool that it called
+	Budget                 // one is spent
+	Cancelled              // from outside
+	Defect                 // of the interpreter
 )
 
-// Spent reports whether a budget is spent.
-func (c Cause) Spent() bool { return c == Budget || c == StepBudget || c == MemoryBudget }
+// Spent is a budget that this package holds.
+type Spent uint8
+
+// The budgets.
+const (
+	OtherSpent  Spent = iota // or none
+	StepsSpent               // Limits.Steps
+	MemorySpent              // Limits.Memory, or the size of one value
+)
 
 // Outcome is what became of a run.
 type Outcome struct {

@@ -33,7 +33,7 @@ func outcomeOf(o *scripting.Outcome) int {
 	switch {
 	case o.Error == nil:
 		return succeeded
-	case o.Error.Cause.Spent():
+	case o.Error.Cause == scripting.Budget:
 		return spent
 	case o.Error.Cause == scripting.Cancelled:
 		return left

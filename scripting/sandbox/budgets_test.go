@@ -47,7 +47,7 @@ func TestBudgets(t *testing.T) {
 			if len(o.Logs) != 1 || o.Logs[0] != "before" {
 				t.Errorf("what was printed before is %q", o.Logs)
 			}
-			if wrong := c.name == "X07 a call"; o.Error != nil && o.Error.Cause.Spent() == wrong {
+			if wrong := c.name == "X07 a call"; o.Error != nil && (o.Error.Cause == scripting.Budget) == wrong {
 				t.Errorf("its cause is %d", o.Error.Cause)
 			}
 		})
@@ -75,7 +75,7 @@ func TestStepsOfEnded(t *testing.T) {
 				c.change(&r.Limits)
 			}
 		})
-		if o.Error == nil || !o.Error.Cause.Spent() || o.Steps < c.least {
+		if o.Error == nil || o.Error.Cause != scripting.Budget || o.Steps < c.least {
 			t.Errorf("%s: %s after %d steps, of which at least %d are known of", name, said(o), o.Steps, c.least)
 		}
 	}

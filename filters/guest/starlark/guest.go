@@ -300,9 +300,9 @@ func (c *call) why(e *scripting.Error) wasm.Reason {
 	switch {
 	case c.stopped:
 		return c.ended
-	case e.Cause == scripting.StepBudget:
+	case e.Spent == scripting.StepsSpent:
 		return wasm.Fuel
-	case e.Cause == scripting.MemoryBudget:
+	case e.Spent == scripting.MemorySpent:
 		return wasm.Memory
 	}
 	return wasm.Trap
