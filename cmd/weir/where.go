@@ -29,6 +29,9 @@ type where struct {
 	server string // of the manifests
 }
 
+// maxSettling is how long an edge that was just started may take to know what is behind it.
+const maxSettling = 15 * time.Second
+
 // add adds the flags. server says what a server is needed for.
 func (w *where) add(cmd *cobra.Command, server string) {
 	cmd.Flags().StringVar(&w.url, "url", homeURL(), "`URL` of the server's endpoint")
@@ -78,6 +81,9 @@ func (a *app) at(cmd *cobra.Command, r *remote, w where, pick func(*compile.Plan
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- running.Serve(ctx) }()
+	settled, done := context.WithTimeout(cmd.Context(), maxSettling)
+	serve.Await(settled, running, server)
+	done()
 	err = a.with(cmd, r, "http://"+running.Addr()+"/servers/"+server+"/mcp", f)
 	if err != nil && !errors.Is(err, errInterrupted) {
 		a.lookBehind(cmd, opened, server, s)

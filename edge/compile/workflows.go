@@ -9,8 +9,9 @@ import (
 )
 
 // workflows compiles the composite tools of a server: its own, and those that it refers to.
-// It returns where each stands, too.
-func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig) (all []*workflow.Workflow, places []Place) {
+// permits says whether a policy may permit somebody a call of a tool. It returns where each
+// stands, too.
+func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig, permits func(tool string) bool) (all []*workflow.Workflow, places []Place) {
 	names := map[string]bool{}
 	add := func(at *object, path, named string, tool *v1beta1.CompositeTool) { // named is where o has it
 		w, err := workflow.Parse(tool)
@@ -28,10 +29,15 @@ func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig) (all []*wo
 			return
 		}
 		if names[tool.Name] {
-			c.fail(o, named, ReasonInvalid, "there are two composite tools %q", brief(tool.Name))
+			if !at.wrong[path+".name"] {
+				c.fail(o, named, ReasonInvalid, "there are two composite tools %q", brief(tool.Name))
+			}
 			return
 		}
 		names[tool.Name] = true
+		if !permits(tool.Name) {
+			c.find(Note, o, named, ReasonUnused, "nobody can use it: no policy permits a call of Tool::%q", tool.Name)
+		}
 		all, places = append(all, w), append(places, Place{at.ref, path})
 	}
 	for i := range config.CompositeTools {
