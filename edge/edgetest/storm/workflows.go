@@ -184,7 +184,14 @@ func runWorkflows(ctx context.Context, s *storm) {
 			first.CompareAndSwap(nil, &said)
 		}
 	}
-	after := settled(ctx, e)
+	// An edge at rest gives memory back.
+	began, after := time.Now(), int64(0)
+	for ; time.Since(began) < time.Minute; kit.Sleep(ctx, time.Second) {
+		if after = kit.Must(kit.Resident(e.PID())); after <= base+48<<20 {
+			break
+		}
+	}
+	rested := time.Since(began)
 
 	if said := first.Load(); said != nil {
 		s.tell("the first that ended in another way: %s", *said)
@@ -196,7 +203,8 @@ func runWorkflows(ctx context.Context, s *storm) {
 	s.bar(time.Duration(longest.Load()) <= 60*time.Second, "60 s", "the longest took %.1f s, %d at once", time.Duration(longest.Load()).Seconds(), atOnce)
 	s.bar(shed+failed == 0, "0", "%d of %d neighbours failed", shed+failed, len(finished(beside)))
 	s.tell("p99 of the neighbours %.1f ms, %.1f ms without workflows", kit.Millis(crowded), kit.Millis(alone))
-	s.bar(highest-base <= atOnce*16<<20, "+ 16 MiB a workflow", "resident %.0f MiB at the most, %.0f before, %.0f after", kit.MiB(highest), kit.MiB(base), kit.MiB(after))
+	s.bar(highest-base <= atOnce*16<<20, "+ 16 MiB a workflow", "resident %.0f MiB at the most, %.0f before", kit.MiB(highest), kit.MiB(base))
+	s.bar(after <= base+48<<20, "+ 48 MiB", "resident %.0f MiB, %.0f s after the last", kit.MiB(after), rested.Seconds())
 }
 
 // stateOf is the requestState of a result, as it is written.
