@@ -27,10 +27,12 @@ type where struct {
 	url    string
 	config []string
 	server string // of the manifests
+
+	scripts bool // it is to run scripts
 }
 
 // maxSettling is how long an edge that was just started may take to know what is behind it.
-const maxSettling = 15 * time.Second
+const maxSettling = time.Minute
 
 // add adds the flags. server says what a server is needed for.
 func (w *where) add(cmd *cobra.Command, server string) {
@@ -82,7 +84,7 @@ func (a *app) at(cmd *cobra.Command, r *remote, w where, pick func(*compile.Plan
 	ended := make(chan error, 1)
 	go func() { ended <- running.Serve(ctx) }()
 	settled, done := context.WithTimeout(cmd.Context(), maxSettling)
-	serve.Await(settled, running, server)
+	serve.Await(settled, running, server, w.scripts)
 	done()
 	err = a.with(cmd, r, "http://"+running.Addr()+"/servers/"+server+"/mcp", f)
 	if err != nil && !errors.Is(err, errInterrupted) {
