@@ -71,7 +71,7 @@ func Execute(ctx context.Context, r *Run) (*Outcome, error) {
 	}
 	running := newRun(program, &r.Program.names, limits, host)
 	running.meter = newMeter(running)
-	running.counted = running.meter.builtins
+	running.counted = func(scope starlark.StringDict) { putCounted(scope, r.Program.uses) }
 	if running.extension = r.Extension; r.Extension != nil {
 		running.calling = calls
 	}

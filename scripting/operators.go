@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
@@ -18,41 +19,43 @@ func operators() []syntax.Token {
 	}
 }
 
-// builtins puts the hidden functions and the counted builtins into a scope.
-func (m *meter) builtins(scope starlark.StringDict) {
+// counting are the hidden functions and the counted builtins. They are those of all runs:
+// each finds the meter of its own.
+var counting = sync.OnceValue(func() starlark.StringDict {
+	scope := starlark.StringDict{}
 	for _, op := range operators() {
-		scope[hidden+op.String()] = m.hidden(1, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		scope[hidden+op.String()] = hiddenBuiltin(1, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 			return m.binary(thread, op, args[0], args[1])
 		})
 	}
-	scope[fnNew] = m.hidden(2, func(_ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnNew] = hiddenBuiltin(2, func(m *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return m.made(args[0], nil)
 	})
-	scope[fnElem] = m.hidden(2, func(_ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnElem] = hiddenBuiltin(2, func(m *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return args[0], m.allocate(2 * sizeElement)
 	})
-	scope[fnKey] = m.hidden(2, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnKey] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return args[0], m.key(thread, args[0])
 	})
-	scope[fnStored] = m.hidden(2, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnStored] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		if err := m.key(thread, args[0]); err != nil {
 			return nil, err
 		}
 		return args[0], m.allocate(sizeEntry)
 	})
-	scope[fnStar] = m.hidden(2, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnStar] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		if err := m.sequence(thread, args[0]); err != nil {
 			return nil, err
 		}
 		return args[0], m.allocate(sizeElement * max(0, starlark.Len(args[0])))
 	})
-	scope[fnMethod] = m.hidden(2, func(_ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnMethod] = hiddenBuiltin(2, func(m *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return m.method(args[0], string(args[1].(starlark.String)))
 	})
-	scope[fnSet] = m.hidden(0, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnSet] = hiddenBuiltin(0, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return starlark.None, m.setIndex(thread, args[1], args[2], args[0])
 	})
-	scope[fnRight] = m.hidden(2, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnRight] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		switch args[0].(type) {
 		case starlark.Float, starlark.NoneType, starlark.Bool:
 			return args[0], nil // nothing large comes of it
@@ -60,7 +63,7 @@ func (m *meter) builtins(scope starlark.StringDict) {
 		return &right{args[0], m, thread}, nil
 	})
 	for _, op := range []syntax.Token{syntax.PERCENT, syntax.LTLT} {
-		scope[fnAt+op.String()] = m.hidden(0, func(thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		scope[fnAt+op.String()] = hiddenBuiltin(0, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 			thread.Steps++ // the one call stands for four instructions
 			old, err := starlark.EvalOptions(dialect(), &starlark.Thread{}, "", "x[k]", starlark.StringDict{"x": args[0], "k": args[1]})
 			if err != nil {
@@ -73,14 +76,22 @@ func (m *meter) builtins(scope starlark.StringDict) {
 			return starlark.None, m.setIndex(thread, args[0], args[1], v)
 		})
 	}
-	m.universe(scope)
+	universe(scope)
+	return scope
+})
+
+// putCounted puts those of a program into a scope.
+func putCounted(scope starlark.StringDict, names []string) {
+	for _, name := range names {
+		scope[name] = counting()[name]
+	}
 }
 
-// hidden makes a hidden function, whose call takes so many steps more than what it stands for.
-func (m *meter) hidden(steps uint64, f func(*starlark.Thread, starlark.Tuple) (starlark.Value, error)) starlark.Value {
+// hiddenBuiltin makes a hidden function, whose call takes so many steps more than what it stands for.
+func hiddenBuiltin(steps uint64, f func(*meter, *starlark.Thread, starlark.Tuple) (starlark.Value, error)) starlark.Value {
 	return starlark.NewBuiltin("operator", func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
 		thread.Steps -= steps
-		v, err := f(thread, args)
+		v, err := f(taskOf(thread).run.meter, thread, args)
 		if err != nil {
 			return nil, err
 		}

@@ -57,6 +57,7 @@ type Program struct {
 	loaded  bool
 	once    sync.Once
 	counted *starlark.Program
+	uses    []string // hidden functions and counted builtins
 	failed  error
 }
 
@@ -227,6 +228,9 @@ func (k *known) has(name string) bool {
 		}
 		return true
 	case k.scope == nil:
+		if _, ok := counting()[name]; ok && !slices.Contains(k.p.uses, name) {
+			k.p.uses = append(k.p.uses, name)
+		}
 		return isHidden(name) || isCounted(name) || !starlark.Universe.Has(name)
 	case starlark.Universe.Has(name):
 		return false

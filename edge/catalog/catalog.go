@@ -21,7 +21,7 @@ import (
 )
 
 // Offer is the offer of one backend. The names of backends are unique; the empty
-// name is that of the edge itself, whose tools take precedence over all others.
+// name is that of the edge itself, whose reserved names take precedence over all others.
 type Offer struct {
 	Backend      string
 	Capabilities []byte // JSON text of the backend's capabilities; nil while unknown

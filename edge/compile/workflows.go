@@ -29,7 +29,9 @@ func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig, permits fu
 			return
 		}
 		if names[tool.Name] {
-			c.fail(o, named, ReasonInvalid, "there are two composite tools %q", brief(tool.Name))
+			if !at.wrong[path+".name"] {
+				c.fail(o, named, ReasonInvalid, "there are two composite tools %q", brief(tool.Name))
+			}
 			return
 		}
 		names[tool.Name] = true

@@ -248,6 +248,7 @@ func failed(tool string, failure []byte) workflow.Answer {
 type Findings struct {
 	Missing []string // steps whose tool is not there
 	Lax     []string // annotations that promise more than the steps do
+	Taken   []string // names that tools of backends have too
 }
 
 // Finder finds the tools of steps in a catalog, as a run does.
@@ -258,7 +259,16 @@ func Finder(c *catalog.Catalog) func(name string) (*workflow.Tool, bool) {
 // Look looks at the composite tools beside the tools that there are.
 func Look(all []*workflow.Workflow, c *catalog.Catalog) (f Findings) {
 	r := &run{catalog: c}
+	taken := map[string][]string{}
+	for _, one := range c.Report().Findings {
+		if one.Thing == edge.Tool && one.Reason == catalog.SameName && one.Backend != "" {
+			taken[one.Name] = append(taken[one.Name], edge.Brief(catalog.Whole(one.Backend, one.Original)))
+		}
+	}
 	for _, w := range all {
+		if others := taken[w.Name()]; c.Lookup(edge.Tool, w.Name()) == nil && len(others) > 0 {
+			f.Taken = append(f.Taken, fmt.Sprintf("%s: %s has the name too", w.Name(), strings.Join(others, ", ")))
+		}
 		for _, t := range w.Tools() {
 			if r.target(t.Tool) == nil {
 				f.Missing = append(f.Missing, fmt.Sprintf("%s: step %q calls %s", w.Name(), edge.Brief(t.Step), edge.Brief(t.Tool)))

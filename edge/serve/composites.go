@@ -61,6 +61,9 @@ func (s *server) ofComposites() (out []status.Condition) {
 	if len(f.Missing) > 0 {
 		out = append(out, status.Condition{Type: "StepToolMissing", Status: "True", Reason: "ToolNotFound", Message: strings.Join(f.Missing, "; ")})
 	}
+	if len(f.Taken) > 0 {
+		out = append(out, status.Condition{Type: "CompositeNameTaken", Status: "True", Reason: "NameTaken", Message: strings.Join(f.Taken, "; ")})
+	}
 	if len(f.Lax) > 0 {
 		out = append(out, status.Condition{Type: "AnnotationsTooLax", Status: "True", Reason: "StepsPromiseLess", Message: strings.Join(f.Lax, "; ")})
 	}

@@ -27,6 +27,14 @@ func composed(t *testing.T, era edgetest.Era, yaml ...string) *front {
 
 func composedWith(t *testing.T, era edgetest.Era, yaml []string, options ...edgetest.Option) *front {
 	t.Helper()
+	back, manifest := composedOf(t, era, yaml)
+	e := edgetest.Start(t, manifest, options...)
+	return &front{Edge: e, back: back, client: e.NewClient()}
+}
+
+// composedOf is the server and the manifest of composed.
+func composedOf(t *testing.T, era edgetest.Era, yaml []string) (_ *edgetest.Server, manifest string) {
+	t.Helper()
 	more := append([]string{"  tools: [{workload: back, filter: [echo, fail, ask]}]"}, yaml...)
 	back := edgetest.NewServer(t, era)
 	offersTools(back, tool{"echo", "", []string{"text"}, 0}, tool{"fail", "", nil, 0}, tool{"hidden", "", []string{"text"}, 0})
@@ -35,9 +43,7 @@ func composedWith(t *testing.T, era edgetest.Era, yaml []string, options ...edge
 	if strings.Count(plain, "incomingAuth:") > 1 {
 		plain = strings.Replace(plain, "incomingAuth: {type: anonymous}\n", "", 1)
 	}
-	manifest := strings.Replace(plain, "backends:\n", more[0]+"\nbackends:\n", 1)
-	e := edgetest.Start(t, manifest, options...)
-	return &front{Edge: e, back: back, client: e.NewClient()}
+	return back, strings.Replace(plain, "backends:\n", more[0]+"\nbackends:\n", 1)
 }
 
 func cellsOf(t *testing.T, test func(t *testing.T, client, back edgetest.Era)) {
@@ -210,19 +216,36 @@ func TestCompositeAsksNobody(t *testing.T) {
 	}
 }
 
-// TestX42Names: a backend's tool with the name of a composite is withheld.
+// TestX42Names: a composite tool and a backend's tool of one name are both withheld, whoever
+// asks, and the status names both; steps reach the backend's tool by its whole name.
 func TestX42Names(t *testing.T) {
 	t.Parallel()
-	f := composed(t, edgetest.Legacy, `compositeTools:
-- name: echo
-  steps: [{id: a, tool: back.echo, arguments: {text: composite}}]`)
-	c := f.callerOf(t, edgetest.Legacy, "")
-	if list := c.request(t, "1", "tools/list", "{}").Result(); strings.Count(list, `"name":"echo"`) != 1 {
-		t.Error(list)
-	}
-	if got := c.tool(t, "2", "echo", `{}`); !strings.Contains(got, `"structuredContent":{"text":"composite"}`) {
-		t.Error(got)
-	}
+	cellsOf(t, func(t *testing.T, client, back edgetest.Era) {
+		f := composedWith(t, back, []string{`compositeTools:
+- {name: echo, steps: [{id: a, tool: back.echo, arguments: {text: composite}}]}
+- {name: other, steps: [{id: a, tool: back.echo, arguments: {text: other}}]}
+- {name: hidden, steps: [{id: a, tool: back.hidden, arguments: {text: no clash}}]}`, codeMode()}, engine())
+		c := f.callerOf(t, client, "")
+		if list := c.request(t, "1", "tools/list", "{}").Result(); strings.Contains(list, `"name":"echo"`) || !strings.Contains(list, `"name":"other"`) {
+			t.Error(list)
+		}
+		if r := c.request(t, "2", "tools/call", edgetest.CallParams("echo", "{}")); r.Message().Error == nil || r.Message().Error.Code != -32602 {
+			t.Errorf("%d %s", r.Status, r.Body)
+		}
+		for name, want := range map[string]string{"other": "other", "hidden": "no clash"} {
+			if got := c.tool(t, "3", name, `{}`); !strings.Contains(got, `"structuredContent":{"text":"`+want+`"}`) {
+				t.Error(got)
+			}
+		}
+		if out := c.script(t, `return [attempt(lambda: call_tool("echo"))["ok"], list_tools()]`, ""); string(out.Result) != `[false,["fail","hidden","other"]]` {
+			t.Error(out.Raw)
+		}
+		for _, want := range []string{`"CompositeNameTaken"`, `echo: back.echo has the name too`} {
+			edgetest.Until(t, want+" in the status", func() bool {
+				return strings.Contains(string(f.client.Do("GET", "/status", "").Body), want)
+			})
+		}
+	})
 }
 
 // TestCompositeProgress: a client with a progress token hears of each step that has ended.

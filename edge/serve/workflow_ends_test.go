@@ -12,17 +12,17 @@ import (
 	"github.com/weir-edge/weir/edge/serve"
 )
 
-// hanging is a backend whose calls last until nobody waits for them any longer. fail is
+// hanger is a backend whose calls last until nobody waits for them any longer. fail is
 // answered at once.
-type hanging struct {
+type hanger struct {
 	mu    sync.Mutex
 	open  int
 	calls int
 	began chan string // the text of each call
 }
 
-func hangs(back *edgetest.Server) *hanging {
-	h := &hanging{began: make(chan string, 1000)}
+func hangs(back *edgetest.Server) *hanger {
+	h := &hanger{began: make(chan string, 1000)}
 	count := func(n int) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -51,14 +51,14 @@ func hangs(back *edgetest.Server) *hanging {
 	return h
 }
 
-func (h *hanging) now() (open, calls int) {
+func (h *hanger) now() (open, calls int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.open, h.calls
 }
 
 // quiet waits until the backend has no call under way. It returns how long that took.
-func (h *hanging) quiet(t *testing.T, f *front) time.Duration {
+func (h *hanger) quiet(t *testing.T, f *front) time.Duration {
 	t.Helper()
 	began := time.Now()
 	edgetest.Until(t, "the end of the calls at the backend", func() bool { open, _ := h.now(); return open == 0 })
@@ -77,7 +77,7 @@ const everyKind = `
 `
 
 // began waits until all that everyKind calls has come to the backend.
-func (h *hanging) all(t *testing.T) {
+func (h *hanger) all(t *testing.T) {
 	t.Helper()
 	for range 5 {
 		edgetest.Receive(t, h.began, "a call")
