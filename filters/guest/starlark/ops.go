@@ -59,7 +59,7 @@ func operations() []operationSpec {
 		{"patch_item", abi.OpPatchItem, []param{of, pointer, value}},
 		{"patch_result", abi.OpPatchResult, []param{pointer, value}},
 		{"pin_arg", abi.OpPinArg, []param{of, pointer, value}},
-		{"redact", abi.OpRedact, []param{pointer, text}},
+		{"redact", abi.OpRedact, []param{pointer, {"text", abi.ArgText, true, appendText}}},
 		{"rename", abi.OpRename, []param{of, name}},
 		{"respond", abi.OpRespond, []param{{"result", abi.ArgRaw, false, appendResult}}},
 		{"set_arg", abi.OpSetArg, []param{pointer, value}},

@@ -77,7 +77,7 @@ func Compile(file string, text []byte) (*Program, error) {
 	}
 	l := &linter{p: p}
 	l.file(tree)
-	compiled, err := scripting.Compile(file, string(text), scripting.Scope{Whole: true, Extra: builtins(), Data: []string{"config"}})
+	compiled, err := scripting.Compile(file, string(text), scripting.Scope{Whole: true, Extra: builtins(), Data: []string{"config", "filter_name"}})
 	if err != nil {
 		e, _ := err.(*scripting.Error)
 		l.faults = append(l.faults, p.fault(e))
