@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -90,10 +91,14 @@ func (p *Program) Open(ctx context.Context, o Options) (*Guest, error) {
 			return nil, fmt.Errorf("guest %q: a failure in %v cannot be passed over: it decides who somebody is", b.Name, abi.Hook(h))
 		}
 	}
+	var lacks []string
 	for _, need := range p.Needs {
 		if !slices.Contains(b.Grants, need.Grant) && !slices.Contains(b.Optional, need.Grant) {
-			return nil, fmt.Errorf("guest %q: it calls %s, which needs the grant %q", b.Name, need.Function, need.Grant)
+			lacks = append(lacks, fmt.Sprintf("it calls %s, which needs the grant %q", need.Function, need.Grant))
 		}
+	}
+	if lacks != nil {
+		return nil, fmt.Errorf("guest %q: %s", b.Name, strings.Join(lacks, "; "))
 	}
 	config := b.Config
 	if config == nil {

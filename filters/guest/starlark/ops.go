@@ -196,6 +196,9 @@ func appendJSON(t *scripting.Task, b []byte, field int, v starlark.Value) ([]byt
 }
 
 func jsonOf(t *scripting.Task, v starlark.Value) ([]byte, error) {
+	if raw, ok := v.(rawJSON); ok {
+		return []byte(raw), t.Allocate(len(raw))
+	}
 	text, err := scripting.JSON("value", v)
 	if err != nil {
 		return nil, err
@@ -204,6 +207,30 @@ func jsonOf(t *scripting.Task, v starlark.Value) ([]byte, error) {
 		return nil, err
 	}
 	return text, t.Allocate(len(text))
+}
+
+// rawJSON is JSON text, for an operation that has it as it is written.
+type rawJSON string
+
+func (r rawJSON) String() string        { return string(r) }
+func (r rawJSON) Type() string          { return "raw_json" }
+func (r rawJSON) Freeze()               {}
+func (r rawJSON) Truth() starlark.Bool  { return starlark.True }
+func (r rawJSON) Hash() (uint32, error) { return starlark.String(r).Hash() }
+
+// asRaw is raw_json: a value of JSON text that keeps its form, such as that of numbers.
+func asRaw(_ *call, t *scripting.Task, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
+	var text string
+	if err := starlark.UnpackArgs("raw_json", args, named, "text", &text); err != nil {
+		return nil, err
+	}
+	if err := t.Work(len(text) / 2); err != nil {
+		return nil, err
+	}
+	if _, err := scripting.FromJSON([]byte(text)); err != nil {
+		return nil, failed("raw_json", abi.ErrArgument)
+	}
+	return rawJSON(text), nil
 }
 
 // appendResult writes a result of a tool; of a text one that says it.
@@ -216,7 +243,8 @@ func appendResult(t *scripting.Task, b []byte, field int, v starlark.Value) ([]b
 		whole := append(append([]byte(`{"content":[{"type":"text","text":`), text...), "}]}"...)
 		return abi.AppendBytes(b, field, whole), nil
 	}
-	if _, ok := v.(*starlark.Dict); !ok {
+	_, dict := v.(*starlark.Dict)
+	if _, raw := v.(rawJSON); !dict && !raw {
 		return nil, fmt.Errorf("got %s, want dict or str", v.Type())
 	}
 	return appendJSON(t, b, field, v)
