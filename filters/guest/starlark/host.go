@@ -65,6 +65,7 @@ func hostFunctions() []hostFunction {
 		{"monotonic", "", false, monotonic},
 		{"now_millis", "", false, nowMillis},
 		{"random", abi.GrantRandom, false, random},
+		{"raw_at", "", true, rawAt},
 		{"raw_json", "", true, asRaw},
 		{"sha256", "", true, checksum},
 		{"warn", "", true, line(slog.LevelWarn)},

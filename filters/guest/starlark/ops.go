@@ -209,30 +209,6 @@ func jsonOf(t *scripting.Task, v starlark.Value) ([]byte, error) {
 	return text, t.Allocate(len(text))
 }
 
-// rawJSON is JSON text, for an operation that has it as it is written.
-type rawJSON string
-
-func (r rawJSON) String() string        { return string(r) }
-func (r rawJSON) Type() string          { return "raw_json" }
-func (r rawJSON) Freeze()               {}
-func (r rawJSON) Truth() starlark.Bool  { return starlark.True }
-func (r rawJSON) Hash() (uint32, error) { return starlark.String(r).Hash() }
-
-// asRaw is raw_json: a value of JSON text that keeps its form, such as that of numbers.
-func asRaw(_ *call, t *scripting.Task, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
-	var text string
-	if err := starlark.UnpackArgs("raw_json", args, named, "text", &text); err != nil {
-		return nil, err
-	}
-	if err := t.Work(len(text) / 2); err != nil {
-		return nil, err
-	}
-	if _, err := scripting.FromJSON([]byte(text)); err != nil {
-		return nil, failed("raw_json", abi.ErrArgument)
-	}
-	return rawJSON(text), nil
-}
-
 // appendResult writes a result of a tool; of a text one that says it.
 func appendResult(t *scripting.Task, b []byte, field int, v starlark.Value) ([]byte, error) {
 	if s, ok := v.(starlark.String); ok {
