@@ -199,6 +199,7 @@ func (NoClient) Ask(context.Context, map[string]Question) (map[string]Answer, er
 type Question struct {
 	Method string
 	Params []byte // JSON text; nil for none
+	Key    string // the name that a modern client is to know it by, if none that waits has it; "" for any
 }
 
 // Answer is what the client said: one of the two.

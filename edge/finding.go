@@ -102,8 +102,13 @@ func Clean(s string) string {
 // Brief cuts what a stranger says to a length that a line can have.
 func Brief(s string) string {
 	const most = 200
-	if s = Clean(s); len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
+	return Cut(Clean(s), most)
+}
+
+// Cut cuts a text to so many bytes.
+func Cut(s string, most int) string {
+	if len(s) <= most {
+		return s
 	}
-	return s
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }

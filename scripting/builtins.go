@@ -133,7 +133,7 @@ func (t *task) asked(kind Kind, tool string, args []byte) (starlark.Value, error
 		return value, nil
 	}
 	if fault.Final {
-		return nil, t.run.end(&Fault{Message: fault.Message, Code: fault.Code})
+		return nil, t.run.end(&Fault{Message: fault.Message, Code: fault.Code, Cause: fault.Cause})
 	}
 	return nil, &raised{fault: fault.Fault, tool: tool, data: value}
 }

@@ -133,7 +133,7 @@ func EncodeAnswer(tool string, a Answer) []byte {
 	}
 	b := []byte{answerFault}
 	if a.Error.Final {
-		b[0] = answerFinal
+		b = []byte{answerFinal, byte(a.Error.Cause)}
 	}
 	b = appendInt(b, int64(a.Error.Code))
 	b = appendBytes(b, Clean(a.Error.Message))
@@ -160,7 +160,11 @@ func decodeAnswer(b []byte, m *meter) (value starlark.Value, fault *told, err er
 		value, err = decode(b[1:], m)
 		return value, nil, err
 	}
-	r := reader{rest: b[1:], left: 1}
+	final, cause := b[0] == answerFinal, Mistake
+	if b = b[1:]; final && len(b) > 0 {
+		cause, b = Cause(b[0]), b[1:]
+	}
+	r := reader{rest: b, left: 1}
 	if _, err = r.tag(); err != nil {
 		return nil, nil, err
 	}
@@ -177,7 +181,7 @@ func decodeAnswer(b []byte, m *meter) (value starlark.Value, fault *told, err er
 			return nil, nil, err
 		}
 	}
-	return value, &told{Fault{Message: string(message), Code: int(int64(code)), Final: b[0] == answerFinal}}, nil
+	return value, &told{Fault{Message: string(message), Code: int(int64(code)), Final: final, Cause: cause}}, nil
 }
 
 // Calls are the calls of one run on the side of the host, for both engines: it holds the
@@ -222,7 +226,7 @@ func (c *Calls) submit(ctx context.Context, kind Kind, tool string, args []byte)
 	}
 	c.mu.Lock()
 	if c.made >= c.limits.Calls {
-		c.spent = &Fault{Message: fmt.Sprintf("more than %d tool calls", c.limits.Calls), Final: true}
+		c.spent = &Fault{Message: fmt.Sprintf("more than %d tool calls", c.limits.Calls), Final: true, Cause: Budget}
 		c.mu.Unlock()
 		return 0
 	}
@@ -259,7 +263,7 @@ func (c *Calls) make(within context.Context, call *Call) Answer {
 	case c.places <- struct{}{}:
 		defer func() { <-c.places }()
 	case <-c.ctx.Done():
-		return Answer{Error: &Fault{Message: "cancelled", Final: true}}
+		return Answer{Error: &Fault{Message: "cancelled", Final: true, Cause: Cancelled}}
 	case <-within.Done():
 		return Answer{Error: &Fault{Message: fmt.Sprintf("tool %q: cancelled", call.Tool)}}
 	}

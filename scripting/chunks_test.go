@@ -1,27 +1,16 @@
 package scripting
 
 import (
-	"errors"
+	"maps"
 	"regexp"
 	"strings"
 	"testing"
 
 	"go.starlark.net/starlark"
-	"go.starlark.net/starlarkstruct"
-	"go.starlark.net/starlarktest"
-	"go.starlark.net/syntax"
 
 	"github.com/weir-edge/weir/scripting/scriptingtest"
+	"github.com/weir-edge/weir/scripting/scriptingtest/language"
 )
-
-// reporter is what `assert` tells of a chunk.
-type reporter []string
-
-func (r *reporter) Error(args ...any) {
-	for _, a := range args {
-		*r = append(*r, a.(string))
-	}
-}
 
 // bounds are errors of the interpreter in place of which the engine in process has its own,
 // since its bounds are narrower.
@@ -30,63 +19,6 @@ func bounds() *strings.Replacer {
 		`"maximum recursion"`, `"a side of a comparison has more than 10000 values"`,
 		`"excessive repeat \\(3000000 \\* 1000000 elements"`, `"a value of more than (8 MiB|1000000 elements)"`,
 	)
-}
-
-// fibonacci is a sequence without an end, and fields a value with fields that can be set:
-// what the interpreter's own tests have besides.
-type fibonacci struct{ starlark.Value }
-
-func (fibonacci) Type() string { return "fib" }
-
-func (fibonacci) Iterate() starlark.Iterator { return &numbers{0, 1} }
-
-type numbers struct{ x, y int }
-
-func (n *numbers) Next(v *starlark.Value) bool {
-	*v = starlark.MakeInt(n.x)
-	n.x, n.y = n.y, n.x+n.y
-	return true
-}
-
-func (n *numbers) Done() {}
-
-type fields struct {
-	starlark.Value
-	attrs  starlark.StringDict
-	frozen bool
-}
-
-func newFields(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error) {
-	return &fields{Value: starlark.None, attrs: starlark.StringDict{}}, nil
-}
-
-func (*fields) Type() string { return "hasfields" }
-
-func (f *fields) Freeze() {
-	f.frozen = true
-	f.attrs.Freeze()
-}
-
-func (f *fields) Attr(name string) (starlark.Value, error) { return f.attrs[name], nil }
-
-func (f *fields) AttrNames() []string { return f.attrs.Keys() }
-
-func (f *fields) SetField(name string, v starlark.Value) error {
-	if f.frozen {
-		return errors.New("cannot set field on a frozen hasfields")
-	}
-	if strings.HasPrefix(name, "no") {
-		return starlark.NoSuchAttrError("no ." + name + " field")
-	}
-	f.attrs[name] = v
-	return nil
-}
-
-func (f *fields) Binary(op syntax.Token, y starlark.Value, _ starlark.Side) (starlark.Value, error) {
-	if _, ok := y.(*starlark.List); ok && op == syntax.PLUS {
-		return starlark.MakeInt(42), nil
-	}
-	return nil, nil
 }
 
 // TestChunks runs the interpreter's own test files in the engine in process.
@@ -112,21 +44,15 @@ func TestChunks(t *testing.T) {
 
 // chunk runs one chunk with `assert` and `freeze`, and compares the error with the expected one.
 func chunk(t *testing.T, c *scriptingtest.Chunk) {
-	module, err := starlarktest.LoadAssertModule()
+	values, err := language.Values()
 	if err != nil {
 		t.Fatal(err)
 	}
-	extra := starlark.StringDict{
-		"assert": module["assert"], "freeze": module["freeze"],
-		"struct":    starlark.NewBuiltin("struct", starlarkstruct.Make),
-		"hasfields": starlark.NewBuiltin("hasfields", newFields), "fibonacci": fibonacci{starlark.None},
-	}
-	scope := Scope{Tool: func(name string) (string, bool) { return name, extra.Has(name) }}
-	p, err := Compile("script.star", bounds().Replace(c.Text), scope)
+	p, err := Compile("script.star", bounds().Replace(c.Text), Scope{Extra: language.Names()})
 	if err == nil {
 		_, err = p.forProcess()
 	}
-	var told reporter
+	var told []string
 	var e *Error
 	if err != nil {
 		e = err.(*Error)
@@ -134,16 +60,14 @@ func chunk(t *testing.T, c *scriptingtest.Chunk) {
 		host := &Host{Print: func(string) {}}
 		r := newRun(p.counted, &p.names, Limits{Steps: 10_000_000, Memory: 512 << 20}, host)
 		r.meter = newMeter(r)
-		r.counted = countedBuiltins
+		r.counted = func(scope starlark.StringDict) { putCounted(scope, p.uses) }
 		task := r.task(0)
 		names, err := r.predeclared(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, v := range extra {
-			names[name] = v
-		}
-		starlarktest.SetReporter(task.thread, &told)
+		maps.Copy(names, values)
+		language.Report(task.thread, func(text string) { told = append(told, text) })
 		task.take()
 		globals, err := r.program.Init(task.thread, names)
 		if err == nil {

@@ -41,15 +41,15 @@ func (r *run) report(err error) *Error {
 		err, more = child.err, child.suffix()+more
 	}
 	if r.final != nil {
-		e.Budget = r.final.Budget
+		e.Spent = r.final.Spent
 	} else if errors.Is(err, errValueBytes) || errors.Is(err, errValueElements) {
-		e.Budget = MemoryBudget
+		e.Spent = MemorySpent
 	}
 	e.Frames = e.Frames[max(0, len(e.Frames)-MaxFrames):]
 	var tool *raised
 	switch {
 	case r.final != nil:
-		e.Message = Clean(r.final.Message)
+		e.Message, e.Cause = Clean(r.final.Message), r.final.Cause
 	case errors.As(err, &tool):
 		e.Tool = tool.tool
 		e.Message = Clean(err.Error()) + more
@@ -76,6 +76,7 @@ func (e *End) Encode() []byte {
 		return append(append(b, answerValue), e.Value...)
 	}
 	b = append(b, answerFault)
+	b = appendInt(b, int64(e.Error.Cause))
 	b = appendInt(b, int64(e.Error.Line))
 	b = appendInt(b, int64(e.Error.Column))
 	for _, s := range append([]string{e.Error.Message, e.Error.Tool}, e.Error.Frames...) {
@@ -106,7 +107,10 @@ func LoadEnd(b []byte) (*End, error) {
 		e.Value = r.rest
 		return e, nil
 	}
-	e.Error = &Error{Line: number(), Column: number()}
+	if e.Error = (&Error{Cause: Cause(number())}); e.Error.Cause > Defect {
+		e.Error.Cause = Mistake
+	}
+	e.Error.Line, e.Error.Column = number(), number()
 	var texts []string
 	for len(r.rest) > 0 && len(texts) < MaxFrames+2 && failed == nil {
 		s, err := r.bytes()

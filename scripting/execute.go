@@ -49,9 +49,9 @@ func Execute(ctx context.Context, r *Run) (*Outcome, error) {
 		case ctx.Err() == nil:
 			return nil
 		case context.Cause(ctx) == errTimeout:
-			return &Fault{Message: "ran longer than " + Seconds(limits.Timeout)}
+			return &Fault{Message: "ran longer than " + Seconds(limits.Timeout), Cause: Budget}
 		}
-		return &Fault{Message: "cancelled"}
+		return &Fault{Message: "cancelled", Cause: Cancelled}
 	}
 	host := &Host{
 		Submit: calls.Submit,
@@ -71,11 +71,11 @@ func Execute(ctx context.Context, r *Run) (*Outcome, error) {
 	}
 	running := newRun(program, &r.Program.names, limits, host)
 	running.meter = newMeter(running)
-	running.counted = countedBuiltins
+	running.counted = func(scope starlark.StringDict) { putCounted(scope, r.Program.uses) }
 	if running.extension = r.Extension; r.Extension != nil {
 		running.calling = calls
 	}
-	end := running.interpret(data)
+	end := running.interpret(running.task(0), data)
 	o := &Outcome{
 		Error: end.Error, Logs: logs.Lines, Dropped: logs.Dropped,
 		Steps: end.Steps, Calls: end.Calls, CPU: time.Since(began) - waited, Memory: running.meter.total,

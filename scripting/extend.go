@@ -2,7 +2,6 @@ package scripting
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"unicode/utf8"
@@ -84,7 +83,7 @@ func (t *Task) Go(ctx context.Context, local any, f func(*Task) error, done func
 func (c *task) safely(f func(*Task) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = errors.New(c.run.broken(p))
+			err = c.run.broken(p)
 		}
 	}()
 	return f(&Task{c})
@@ -203,6 +202,10 @@ func (t *Task) Allocate(bytes int) error {
 	return nil
 }
 
+// Fits refuses a value of so many bytes or elements that would be too large, and counts the
+// work of making it.
+func (t *Task) Fits(bytes, elements int) error { return t.t.run.work(t.t.thread, bytes, elements) }
+
 // Thread is the thread that the task runs on.
 func (t *Task) Thread() *starlark.Thread { return t.t.thread }
 
@@ -211,8 +214,23 @@ func TaskOf(thread *starlark.Thread) *Task { return taskOf(thread).outer() }
 
 // JSON returns the JSON text of a value, of at most MaxOut bytes. The name stands in front
 // of the path in errors.
-func JSON(name string, v starlark.Value) ([]byte, error) {
-	wire, err := encode(nil, name, v, MaxOut)
+func JSON(name string, v starlark.Value) ([]byte, error) { return (&encoder{}).json(name, v) }
+
+// JSON is JSON, and counts the work and the text.
+func (t *Task) JSON(name string, v starlark.Value) ([]byte, error) {
+	text, err := (&encoder{payer: t.t.run.meter, thread: t.t.thread}).json(name, v)
+	if err == nil {
+		err = t.Work(len(text) / 4)
+	}
+	if err == nil {
+		err = t.Allocate(len(text))
+	}
+	return text, err
+}
+
+func (e *encoder) json(name string, v starlark.Value) ([]byte, error) {
+	e.left, e.most = MaxNodes, MaxOut
+	wire, err := e.whole(name, v)
 	if err != nil {
 		return nil, err
 	}

@@ -21,13 +21,20 @@ type Host struct {
 	Print    func(text string)                                     // without the line's end
 	Progress func(done, total float64, message string)
 
-	// Stop says why the run must end, or nil. It is asked every 10,000 steps, and when Wait
-	// returned 0. Nil for a host that ends the interpreter itself.
+	// Stop says why the run must end, or nil. It is asked every 10,000 steps, at first more
+	// often, and when Wait returned 0. Nil for a host that ends the interpreter itself.
 	Stop func() *Fault
+
+	// Steps is told the steps as often, and before the run waits. Nil for nobody.
+	Steps func(n uint64)
 }
 
-// slice is how many steps pass between two looks at what may end a run.
-const slice = 10_000
+// slice is how many steps pass between two looks at what may end a run. The first come
+// sooner, after as many steps as there were.
+const (
+	slice      = 10_000
+	firstSlice = 100
+)
 
 // Full returns the limits with each default in place of zero.
 func (l Limits) Full() Limits {
@@ -52,7 +59,8 @@ func fill[T comparable](v *T, value T) {
 // none; of the limits Steps, Parallel and Calls count. Both engines do this: one in process
 // and one as a guest.
 func Interpret(p *Program, data []byte, limits Limits, h *Host) *End {
-	return newRun(p.compiled, &p.names, limits, h).interpret(data)
+	r := newRun(p.compiled, &p.names, limits, h)
+	return r.interpret(r.task(0), data)
 }
 
 // run is the state of one run. Whoever has the baton, one task at a time, may use it.
@@ -86,14 +94,15 @@ type run struct {
 
 func newRun(program *starlark.Program, names *Names, limits Limits, h *Host) *run {
 	l := limits.Full()
-	return &run{host: h, limits: l, program: program, names: names, mark: min(l.Steps, slice), waiting: map[uint32]waiting{}}
+	return &run{host: h, limits: l, program: program, names: names, mark: min(l.Steps, firstSlice), waiting: map[uint32]waiting{}}
 }
 
-func (r *run) interpret(data []byte) (end *End) {
-	t := r.task(0)
+// interpret runs the program in the first task.
+func (r *run) interpret(t *task, data []byte) (end *End) {
 	defer func() {
 		if v := recover(); v != nil {
-			end = &End{Error: &Error{Message: r.broken(v)}}
+			f := r.broken(v)
+			end = &End{Error: &Error{Message: f.Message, Cause: f.Cause}}
 		}
 		end.Steps, end.Calls = min(t.thread.Steps, r.limits.Steps), r.calls
 	}()
@@ -121,16 +130,21 @@ func (r *run) interpret(data []byte) (end *End) {
 }
 
 func tooManySteps(limit uint64) *Fault {
-	return &Fault{Message: fmt.Sprintf("too many steps (%d)", limit), Budget: StepBudget}
+	return &Fault{Message: fmt.Sprintf("too many steps (%d)", limit), Cause: Budget, Spent: StepsSpent}
 }
 
-// broken is the message for a panic of the interpreter: where it wants a value of more
-// elements than memory has addresses, that of a script that needs too much.
-func (r *run) broken(v any) string {
+// broken is the fault for a panic of the interpreter: where it wants a value of more elements
+// than memory has addresses, that of a script that needs too much.
+func (r *run) broken(v any) *Fault {
 	if e, ok := v.(runtime.Error); ok && (strings.Contains(e.Error(), "makeslice") || strings.Contains(e.Error(), "growslice")) {
-		return fmt.Sprintf("needs more than %d MiB", r.limits.Memory>>20)
+		return r.needsMore()
 	}
-	return Broken
+	return &Fault{Message: Broken, Cause: Defect}
+}
+
+// needsMore is the fault of a run that needs more memory than it may have.
+func (r *run) needsMore() *Fault {
+	return &Fault{Message: fmt.Sprintf("needs more than %d MiB", r.limits.Memory>>20), Cause: Budget, Spent: MemorySpent}
 }
 
 // predeclared are the values of the names that the program uses.
@@ -171,7 +185,7 @@ func (r *run) end(f *Fault) *Fault {
 		return r.final
 	}
 	if f == nil {
-		f = &Fault{Message: "cancelled"}
+		f = &Fault{Message: "cancelled", Cause: Cancelled}
 	}
 	f.Final = true
 	r.final = f
@@ -204,6 +218,7 @@ func (r *run) stop(units int) *Fault {
 // look is what a thread does at the mark: it ends the run when a budget is spent or the host
 // says so, and sets the next mark otherwise.
 func (r *run) look(thread *starlark.Thread) {
+	r.tell(thread.Steps)
 	if thread.Steps >= r.limits.Steps {
 		r.end(tooManySteps(r.limits.Steps))
 	} else if f := r.stop(0); f != nil {
@@ -213,6 +228,13 @@ func (r *run) look(thread *starlark.Thread) {
 		thread.Cancel(r.final.Message)
 		return
 	}
-	r.mark = min(thread.Steps+slice, r.limits.Steps)
+	r.mark = min(thread.Steps+min(thread.Steps, slice), r.limits.Steps)
 	thread.SetMaxExecutionSteps(r.mark)
+}
+
+// tell tells the host the steps.
+func (r *run) tell(steps uint64) {
+	if r.host.Steps != nil {
+		r.host.Steps(min(steps, r.limits.Steps))
+	}
 }

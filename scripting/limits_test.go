@@ -52,7 +52,7 @@ func TestX01Steps(t *testing.T) {
 		}
 	}
 	o := run(t, "def f():\n  for i in range(100): pass\nfor i in range(1000000): parallel([f])")
-	if o.Error == nil || o.Error.Message != "too many steps (100000)" || o.Steps != 100_000 {
+	if o.Error == nil || o.Error.Message != "too many steps (100000)" || o.Error.Cause != scripting.Budget || o.Steps != 100_000 {
 		t.Errorf("parallel([f]) again and again: %v, %d steps", o.Error, o.Steps)
 	}
 	if o := run(t, "x = 0\nfor i in range(1000): x += 1\nreturn x", func(r *scripting.Run) { r.Limits.Steps = 500 }); o.Error == nil || o.Error.Message != "too many steps (500)" {

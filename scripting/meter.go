@@ -1,8 +1,6 @@
 package scripting
 
 import (
-	"fmt"
-
 	"go.starlark.net/starlark"
 )
 
@@ -27,7 +25,7 @@ func newMeter(r *run) *meter { return &meter{run: r, every: lookEvery} }
 // allocate counts bytes of values.
 func (m *meter) allocate(bytes int) error {
 	if m.total += int64(bytes); m.total > m.run.limits.Memory {
-		return m.run.end(&Fault{Message: fmt.Sprintf("needs more than %d MiB", m.run.limits.Memory>>20), Budget: MemoryBudget})
+		return m.run.end(m.run.needsMore())
 	}
 	return nil
 }
@@ -114,7 +112,7 @@ func (m *meter) sequence(thread *starlark.Thread, v starlark.Value) error {
 
 // text looks at a value of which the text is to be made, and returns the size of it.
 func (m *meter) text(thread *starlark.Thread, v starlark.Value) (int, error) {
-	w := weigher{left: maxValueElements, cycles: true}
+	w := weigher{left: maxValueElements, cycles: true, payer: m, thread: thread}
 	if err := w.weigh(v, 0); err != nil {
 		return 0, err
 	}

@@ -26,15 +26,6 @@ func methodNames() []string {
 // What is called in the place of each counts.
 type methods map[string]*starlark.Builtin
 
-// Those of each type, which nothing changes.
-var (
-	textMethods  = methodsOf(starlark.String(""))
-	bytesMethods = methodsOf(starlark.Bytes(""))
-	listMethods  = methodsOf(new(starlark.List))
-	dictMethods  = methodsOf(new(starlark.Dict))
-	setMethods   = methodsOf(new(starlark.Set))
-)
-
 func methodsOf(x starlark.HasAttrs) methods {
 	all := methods{}
 	for _, name := range methodNames() {
@@ -46,18 +37,19 @@ func methodsOf(x starlark.HasAttrs) methods {
 }
 
 // native are the methods of a value; nil unless it is of one of the language's own types.
+// They are there once something counts.
 func native(x starlark.Value) methods {
 	switch x.(type) {
 	case starlark.String:
-		return textMethods
+		return counting.text
 	case starlark.Bytes:
-		return bytesMethods
+		return counting.bytes
 	case *starlark.List:
-		return listMethods
+		return counting.list
 	case *starlark.Dict:
-		return dictMethods
+		return counting.dict
 	case *starlark.Set:
-		return setMethods
+		return counting.set
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func jsonBounds(thread *starlark.Thread, name string, args starlark.Tuple, named
 	size := 0
 	if name == "encode" || name == "encode_indent" {
 		for _, v := range args {
-			w := weigher{left: MaxNodes, cycles: true} // a cycle has its own error
+			w := weigher{left: MaxNodes, cycles: true, payer: r.meter, thread: thread} // a cycle has its own error
 			if err := w.weigh(v, 0); err != nil {
 				return err
 			}

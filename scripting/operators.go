@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
@@ -18,45 +19,43 @@ func operators() []syntax.Token {
 	}
 }
 
-// meterOf is the meter of the run that a thread belongs to.
-func meterOf(thread *starlark.Thread) *meter { return taskOf(thread).run.meter }
-
-// countedBuiltins puts the hidden functions and the counted builtins into a scope. They count
-// for the run that calls them, so that a scope may serve many.
-func countedBuiltins(scope starlark.StringDict) {
+// countedFunctions makes the hidden functions and the counted builtins. They are those of all
+// runs: each finds the meter of its own.
+func countedFunctions() starlark.StringDict {
+	scope := starlark.StringDict{}
 	for _, op := range operators() {
-		scope[hidden+op.String()] = hiddenFunction(1, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		scope[hidden+op.String()] = hiddenBuiltin(1, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 			return m.binary(thread, op, args[0], args[1])
 		})
 	}
-	scope[fnNew] = hiddenFunction(2, func(m *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnNew] = hiddenBuiltin(2, func(m *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return m.made(args[0], nil)
 	})
-	scope[fnElem] = hiddenFunction(2, func(m *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnElem] = hiddenBuiltin(2, func(m *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return args[0], m.allocate(2 * sizeElement)
 	})
-	scope[fnKey] = hiddenFunction(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnKey] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return args[0], m.key(thread, args[0])
 	})
-	scope[fnStored] = hiddenFunction(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnStored] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		if err := m.key(thread, args[0]); err != nil {
 			return nil, err
 		}
 		return args[0], m.allocate(sizeEntry)
 	})
-	scope[fnStar] = hiddenFunction(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnStar] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		if err := m.sequence(thread, args[0]); err != nil {
 			return nil, err
 		}
 		return args[0], m.allocate(sizeElement * max(0, starlark.Len(args[0])))
 	})
-	scope[fnMethod] = hiddenFunction(2, func(m *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnMethod] = hiddenBuiltin(2, func(m *meter, _ *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return m.method(args[0], string(args[1].(starlark.String)))
 	})
-	scope[fnSet] = hiddenFunction(0, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnSet] = hiddenBuiltin(0, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		return starlark.None, m.setIndex(thread, args[1], args[2], args[0])
 	})
-	scope[fnRight] = hiddenFunction(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+	scope[fnRight] = hiddenBuiltin(2, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 		switch args[0].(type) {
 		case starlark.Float, starlark.NoneType, starlark.Bool:
 			return args[0], nil // nothing large comes of it
@@ -64,7 +63,7 @@ func countedBuiltins(scope starlark.StringDict) {
 		return &right{args[0], m, thread}, nil
 	})
 	for _, op := range []syntax.Token{syntax.PERCENT, syntax.LTLT} {
-		scope[fnAt+op.String()] = hiddenFunction(0, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
+		scope[fnAt+op.String()] = hiddenBuiltin(0, func(m *meter, thread *starlark.Thread, args starlark.Tuple) (starlark.Value, error) {
 			thread.Steps++ // the one call stands for four instructions
 			old, err := starlark.EvalOptions(dialect(), &starlark.Thread{}, "", "x[k]", starlark.StringDict{"x": args[0], "k": args[1]})
 			if err != nil {
@@ -77,11 +76,38 @@ func countedBuiltins(scope starlark.StringDict) {
 			return starlark.None, m.setIndex(thread, args[0], args[1], v)
 		})
 	}
-	countedUniverse(scope)
+	universe(scope)
+	return scope
 }
 
-// hiddenFunction makes a hidden function, whose call takes so many steps more than what it stands for.
-func hiddenFunction(steps uint64, f func(*meter, *starlark.Thread, starlark.Tuple) (starlark.Value, error)) starlark.Value {
+// counting is what counts, once for all runs. Nothing makes it before it is asked for, so that
+// a program that never counts, such as the module of the sandbox, is linked without it.
+var counting struct {
+	once                         sync.Once
+	scope                        starlark.StringDict
+	text, bytes, list, dict, set methods
+}
+
+func makeCounting() {
+	c := &counting
+	c.scope = countedFunctions()
+	c.text, c.bytes, c.list = methodsOf(starlark.String("")), methodsOf(starlark.Bytes("")), methodsOf(new(starlark.List))
+	c.dict, c.set = methodsOf(new(starlark.Dict)), methodsOf(new(starlark.Set))
+}
+
+// putCounted puts the hidden functions and the counted builtins of a program into a scope.
+func putCounted(scope starlark.StringDict, names []string) {
+	counting.once.Do(makeCounting)
+	for _, name := range names {
+		scope[name] = counting.scope[name]
+	}
+}
+
+// meterOf is the meter of the run that a thread belongs to.
+func meterOf(thread *starlark.Thread) *meter { return taskOf(thread).run.meter }
+
+// hiddenBuiltin makes a hidden function, whose call takes so many steps more than what it stands for.
+func hiddenBuiltin(steps uint64, f func(*meter, *starlark.Thread, starlark.Tuple) (starlark.Value, error)) starlark.Value {
 	return starlark.NewBuiltin("operator", func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
 		thread.Steps -= steps
 		v, err := f(meterOf(thread), thread, args)

@@ -35,10 +35,11 @@ type Scope struct {
 
 // Error is why a text does not compile or a run failed.
 type Error struct {
-	Message      string   // without a position
-	Line, Column int      // from 1; 0 where there is no place
-	Tool         string   // whose call failed; ""
-	Budget       Budget   // that was spent
+	Message      string // without a position
+	Line, Column int    // from 1; 0 where there is no place
+	Tool         string // whose call failed; ""
+	Cause        Cause
+	Spent        Spent    // what is, where the cause is a budget
 	Frames       []string // functions of the text that were under way, the innermost last, MaxFrames at most
 }
 
@@ -63,6 +64,7 @@ type Program struct {
 	loaded  bool
 	once    sync.Once
 	counted *starlark.Program
+	uses    []string // hidden functions and counted builtins
 	failed  error
 }
 
@@ -252,7 +254,11 @@ func (k *known) has(name string) bool {
 		}
 		return true
 	case k.scope == nil:
-		return isHidden(name) || isCounted(name) || !starlark.Universe.Has(name)
+		counts := isHidden(name) || isCounted(name)
+		if counts && !slices.Contains(k.p.uses, name) {
+			k.p.uses = append(k.p.uses, name)
+		}
+		return counts || !starlark.Universe.Has(name)
 	case starlark.Universe.Has(name):
 		return false
 	case slices.Contains(k.scope.Extra, name):

@@ -70,17 +70,29 @@ type Fault struct {
 	Code    int    // as an HTTP status or a JSON-RPC code; 0 for none
 	Data    []byte // JSON text; nil for none
 	Final   bool   // attempt() does not catch it: a budget is spent, or the run is cancelled
-	Budget  Budget // that is spent
+	Cause   Cause  // of one that is final
+	Spent   Spent  // what is, where the cause is a budget
 }
 
-// Budget is what a run may use up.
-type Budget uint8
+// Cause says what ended a run that has no value.
+type Cause uint8
 
-// The budgets that this package holds.
+// The causes.
 const (
-	NoBudget     Budget = iota
-	StepBudget          // Limits.Steps
-	MemoryBudget        // Limits.Memory, or the size of one value
+	Mistake   Cause = iota // of the program, or of a tool that it called
+	Budget                 // one is spent
+	Cancelled              // from outside
+	Defect                 // of the interpreter
+)
+
+// Spent is a budget that this package holds.
+type Spent uint8
+
+// The budgets.
+const (
+	OtherSpent  Spent = iota // or none
+	StepsSpent               // Limits.Steps
+	MemorySpent              // Limits.Memory, or the size of one value
 )
 
 // Outcome is what became of a run.
@@ -90,7 +102,7 @@ type Outcome struct {
 	Logs    []string // what was printed, by lines
 	Dropped int      // bytes that were printed beyond the bounds
 
-	Steps  uint64
+	Steps  uint64 // in the sandbox, where CPU or memory ended the run: those that are known of, of which the last 10,000 may be missing
 	Calls  int
 	CPU    time.Duration // in process: the time that the run did not wait
 	Memory int64         // bytes, at the most; in process: all that was allocated for values

@@ -110,7 +110,8 @@ type caller struct {
 func (s *Shared) caller(limits Limits) *caller {
 	c := &caller{run: run{limits: limits.Full(), names: &s.program.names, program: s.program.counted, whole: true}}
 	r := &c.run
-	r.host, r.meter, r.counted = &c.host, &c.meter, countedBuiltins
+	r.host, r.meter = &c.host, &c.meter
+	r.counted = func(scope starlark.StringDict) { putCounted(scope, s.program.uses) }
 	c.meter = meter{run: r, every: lookEveryCall}
 	c.host.Print = func(text string) {
 		if s.with.Print != nil {
@@ -145,7 +146,7 @@ func (c *caller) guard(local any, work func() (starlark.Value, error)) (v starla
 	c.local, c.task.local = local, local
 	defer func() {
 		if p := recover(); p != nil {
-			v, failed, c.broken = nil, &Error{Message: c.run.broken(p)}, true
+			v, failed, c.broken = nil, &Error{Message: c.run.broken(p).Message, Cause: Defect}, true
 		}
 	}()
 	if c.begin != nil {

@@ -2,7 +2,6 @@ package scripting
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"go.starlark.net/starlark"
@@ -87,6 +86,7 @@ func (r *run) next() *task {
 			r.end(&Fault{Message: "everything waits for something that never comes"})
 			continue
 		}
+		r.tell(r.steps)
 		id := r.host.Wait()
 		if id == 0 {
 			var f *Fault
@@ -148,7 +148,7 @@ func (t *task) ask(kind Kind, tool string, args []byte) ([]byte, error) {
 		return nil, r.final
 	}
 	if r.calls >= r.limits.Calls {
-		return nil, r.end(&Fault{Message: fmt.Sprintf("more than %d tool calls", r.limits.Calls)})
+		return nil, r.end(&Fault{Message: fmt.Sprintf("more than %d tool calls", r.limits.Calls), Cause: Budget})
 	}
 	r.calls++
 	r.queue = append(r.queue, &request{t, kind, tool, args})
@@ -243,7 +243,7 @@ func (g *group) child(c *task, i int) {
 func (c *task) call(f starlark.Callable) (v starlark.Value, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = errors.New(c.run.broken(p))
+			err = c.run.broken(p)
 		}
 	}()
 	if c.run.final != nil {

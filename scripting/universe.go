@@ -17,15 +17,15 @@ func isCounted(name string) bool {
 	}, name)
 }
 
-// countedUniverse puts the counted builtins into a scope.
-func countedUniverse(scope starlark.StringDict) {
+// universe puts the counted builtins into a scope.
+func universe(scope starlark.StringDict) {
 	for name, v := range starlark.Universe {
 		plain, ok := v.(*starlark.Builtin)
 		if !ok || !isCounted(name) {
 			continue
 		}
 		scope[name] = starlark.NewBuiltin(name, func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
-			m := meterOf(thread)
+			m := taskOf(thread).run.meter
 			args, named, err := m.builtin(thread, b.Name(), args, named)
 			if err != nil {
 				return nil, err

@@ -154,6 +154,9 @@ type encoder struct {
 	out        []byte
 	left, size int
 	most       int // bytes of JSON
+
+	payer  *meter // as that of a weigher; nil for none
+	thread *starlark.Thread
 }
 
 // misfit is a value that has no JSON form, and where it is.
@@ -184,7 +187,11 @@ func indexStep(i int) string { return "[" + strconv.Itoa(i) + "]" }
 // encode appends the wire form of a value, whose JSON text has at most most bytes. The name
 // stands in front of the path in its errors.
 func encode(out []byte, name string, v starlark.Value, most int) ([]byte, error) {
-	e := encoder{out: out, left: MaxNodes, most: most}
+	return (&encoder{out: out, left: MaxNodes, most: most}).whole(name, v)
+}
+
+// whole is encode.
+func (e *encoder) whole(name string, v starlark.Value) ([]byte, error) {
 	if err := e.value(v, 0); err != nil {
 		return nil, within(name, err)
 	}
@@ -201,6 +208,11 @@ func (e *encoder) grow(n int) error {
 func (e *encoder) value(v starlark.Value, depth int) error {
 	if e.left--; e.left < 0 {
 		return errNodes
+	}
+	if e.left%paidAtOnce == 0 && e.payer != nil {
+		if err := e.payer.work(e.thread, paidAtOnce*unitsPerValue); err != nil {
+			return err
+		}
 	}
 	switch v := v.(type) {
 	case starlark.NoneType:

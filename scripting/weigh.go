@@ -22,19 +22,33 @@ var (
 	errCompared      = fmt.Errorf("a key or a side of a comparison has more than %d values, or is deeper than %d", maxCompared, MaxDepth)
 )
 
+// A walk through a large value is paid for as it goes: so many values at a time, each of which
+// takes so many units of work.
+const (
+	paidAtOnce    = 4096
+	unitsPerValue = 4
+)
+
 // weigher walks through a value, and counts shared parts each time: what a comparison, a
 // hash or a text of it would meet.
 type weigher struct {
 	left  int // values
 	bytes int // of its text, at the most
 
-	cycles bool // a value within itself is written as [...]
+	cycles bool   // a value within itself is written as [...]
+	payer  *meter // of the walk, 4,096 values at a time; nil for a short one
+	thread *starlark.Thread
 	path   [MaxDepth]starlark.Value
 }
 
 func (w *weigher) weigh(v starlark.Value, depth int) error {
 	if w.left--; w.left < 0 {
 		return errNodes
+	}
+	if w.left%paidAtOnce == 0 && w.payer != nil {
+		if err := w.payer.work(w.thread, paidAtOnce*unitsPerValue); err != nil {
+			return err
+		}
 	}
 	var each func(yield func(starlark.Value) bool)
 	switch v := v.(type) {

@@ -75,6 +75,10 @@ func (c *Clock) Over() bool { return c.clock.over() }
 // Left is what Over has found left of the time.
 func (c *Clock) Left() time.Duration { return c.clock.limit - c.clock.used }
 
+// Spend counts work of which it is known what it will take, as far as a look at the clock
+// would not count it.
+func (c *Clock) Spend(d time.Duration) { c.clock.used += max(0, d-mostCounted) }
+
 // Stop stops the clock.
 func (c *Clock) Stop() { c.clock.stop() }
 

@@ -66,6 +66,7 @@ func noHost() ScriptHost {
 		Wait:     func(context.Context, time.Duration) (int64, error) { return 0, errors.New("no waits") },
 		Answer:   func(int64) ([]byte, bool) { return nil, false },
 		Forget:   func(int64) {},
+		Steps:    func(uint64) {},
 		Print:    func([]byte) error { return nil },
 		Progress: func(float64, float64, []byte) {},
 		Yield:    func() func(context.Context) error { return nil },

@@ -12,9 +12,9 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// maxRounds is how often one call may come back with input_required before the
-// edge gives it up on behalf of a legacy client.
-const maxRounds = 10
+// MaxRounds is how often one call may come back with input_required before the
+// edge, which asks the client itself, gives it up.
+const MaxRounds = 10
 
 // maxQuestions is how many questions one input_required may hold for a legacy
 // client, to which each is a request of its own.
@@ -213,10 +213,15 @@ func (b *Backend) legacyClient(ctx context.Context, x *edge.Exchange) (*edge.Res
 			return nil, err
 		}
 		if r.Kind == mcp.Result && r.Text("resultType") == "input_required" {
-			if round == maxRounds {
-				return nil, edge.Errorf(edge.Unavailable, "call", "asked %d times for input", maxRounds)
+			var caps []byte
+			if x.Session != nil {
+				caps = x.Session.Capabilities
 			}
-			if request, err = b.ask(ctx, x, request, &r.Message, round); err != nil {
+			set, err := Inputs(ctx, x.Client, caps, &r.Message, round)
+			if err != nil {
+				return nil, err
+			}
+			if request, err = again(request, set, round); err != nil {
 				return nil, err
 			}
 			continue
@@ -243,10 +248,13 @@ func result(m *mcp.Message, value []byte) *edge.Response {
 	return &edge.Response{Message: *out, Status: 200}
 }
 
-// ask puts the questions of an input_required result to the client and returns
-// the retry that carries the answers (2026-07-28, basic, multi round-trip
-// requests).
-func (b *Backend) ask(ctx context.Context, x *edge.Exchange, request, r *mcp.Message, round int) (*mcp.Message, error) {
+// Inputs puts the questions of an input_required result to the client, and returns the
+// members of params by which the retry differs (2026-07-28, basic, multi round-trip
+// requests). caps is JSON text of what the client can do, and round counts from 0.
+func Inputs(ctx context.Context, client edge.Client, caps []byte, r *mcp.Message, round int) ([]mcp.Member, error) {
+	if round == MaxRounds {
+		return nil, edge.Errorf(edge.Unavailable, "call", "asked %d times for input", MaxRounds)
+	}
 	questions := make(map[string]edge.Question)
 	var order []string
 	asked := mcp.Members(r.Get("inputRequests").Of(r.Raw))
@@ -257,6 +265,15 @@ func (b *Backend) ask(ctx context.Context, x *edge.Exchange, request, r *mcp.Mes
 		key := string(mcp.Unquote(q.Name))
 		order = append(order, key)
 		method, params := mcp.String(mcp.Lookup(q.Value, "method")), mcp.Lookup(q.Value, "params")
+		switch {
+		case mcp.OpensPage(method, params) && !mcp.SafePage(params):
+			return nil, edge.Errorf(edge.Unavailable, "call", "asks with a url that is no page which a client may be sent to")
+		case client == nil || !mcp.Can(caps, method, params): // the server was told
+			if c, ok := client.(interface{ Unanswered() }); ok {
+				c.Unanswered()
+			}
+			return nil, edge.Errorf(edge.Unavailable, "call", "asks for %s, which the client cannot do", edge.Printable(method))
+		}
 		if mcp.OpensPage(method, params) { // the legacy era numbers them (2025-11-25, schema)
 			id := fmt.Sprintf("%d-%s", round, key)
 			params = mcp.Change(params, nil, mcp.Raw("elicitationId", mcp.Quote(id)))
@@ -265,7 +282,7 @@ func (b *Backend) ask(ctx context.Context, x *edge.Exchange, request, r *mcp.Mes
 	}
 	set := []mcp.Member{}
 	if len(questions) > 0 {
-		answers, err := x.Client.Ask(ctx, questions)
+		answers, err := client.Ask(ctx, questions)
 		if err != nil {
 			return nil, err
 		}
@@ -292,11 +309,15 @@ func (b *Backend) ask(ctx context.Context, x *edge.Exchange, request, r *mcp.Mes
 		case <-time.After(time.Duration(round+1) * 100 * time.Millisecond):
 		}
 	}
-	drop := []string{"inputResponses", "requestState"}
 	if state := r.Get("requestState"); state.OK() {
 		set = append(set, mcp.Raw("requestState", state.Of(r.Raw)))
 	}
-	params := mcp.Change(request.Params.Of(request.Raw), drop)
+	return set, nil
+}
+
+// again makes the retry of a request.
+func again(request *mcp.Message, set []mcp.Member, round int) (*mcp.Message, error) {
+	params := mcp.Change(request.Params.Of(request.Raw), []string{"inputResponses", "requestState"})
 	params = mcp.Change(params, nil, set...)
 	id := []byte(`"retry-` + strconv.Itoa(round+1) + `"`)
 	retry, err := mcp.Decode(mcp.AppendRequest(nil, id, request.Method, params))

@@ -21,7 +21,7 @@ import (
 )
 
 // Offer is the offer of one backend. The names of backends are unique; the empty
-// name is that of the edge itself, whose tools take precedence over all others.
+// name is that of the edge itself, whose reserved names take precedence over all others.
 type Offer struct {
 	Backend      string
 	Capabilities []byte // JSON text of the backend's capabilities; nil while unknown
@@ -256,6 +256,9 @@ func (c *Catalog) LookupBytes(thing edge.Thing, name []byte) *edge.Target {
 // when the name could be that of several. name is the backend's own name for
 // the tool. The target of a tool that clients see has its advertised name.
 func (c *Catalog) LookupWhole(name string) *edge.Target { return c.table(edge.Tool).whole[name] }
+
+// Wholes returns the names by which LookupWhole finds a tool, sorted.
+func (c *Catalog) Wholes() []string { return slices.Sorted(maps.Keys(c.table(edge.Tool).whole)) }
 
 // Definition returns the definition of a tool that LookupWhole or Lookup found, as its
 // backend gives it: JSON text, which must not be changed; nil for another target.

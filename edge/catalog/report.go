@@ -53,7 +53,10 @@ type Finding struct {
 func (f Finding) String() string {
 	var b strings.Builder
 	what := Whole(f.Backend, f.Original)
-	if f.Original == "" {
+	switch {
+	case f.Backend == "" && f.Original != "":
+		what = ofComposite + f.Original
+	case f.Original == "":
 		what = "of " + f.Backend
 	}
 	fmt.Fprintf(&b, "%s: %s %s", f.Reason, thingNames[f.Thing], plain(what))

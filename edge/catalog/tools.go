@@ -180,8 +180,8 @@ func (t *table) priority(r *Rules, group []*tool) {
 	}
 }
 
-// unique withholds all of the tools that have one name, unless one of them is
-// the edge's own, and those that have a name of the edge's own tools.
+// unique withholds all of the tools that have one name, composite tools of the edge's own
+// among them, and those that have one of the names which are reserved for the edge.
 func (t *table) unique(r *Rules, seen []*tool) {
 	byName := make(map[string][]*tool, len(seen))
 	for _, c := range seen {
@@ -190,13 +190,14 @@ func (t *table) unique(r *Rules, seen []*tool) {
 		}
 	}
 	for _, c := range seen {
-		if c.out || c.target.Backend == "" {
-			continue // the edge's own come first, and its names are its own choice
+		if c.out {
+			continue
 		}
-		group := byName[c.target.Name]
+		group, reserved := byName[c.target.Name], Reserved(c.target.Name)
 		own := group[0].target.Backend == ""
 		switch {
-		case own || r.Conflicts != "" && Reserved(c.target.Name):
+		case c.target.Backend == "" && (reserved || len(group) == 1): // its names are the edge's own choice
+		case reserved && (own || r.Conflicts != ""):
 			t.withhold(c, Taken, "the name is that of one of the edge's own tools", nil)
 		case len(group) > 1:
 			t.withhold(c, SameName, "different tools end up with one name", group)
@@ -233,13 +234,21 @@ func (t *table) remark(r *Rules, c *tool) {
 	}
 }
 
+// ofComposite leads the name of a composite tool in findings.
+const ofComposite = "composite "
+
 func (t *table) withhold(c *tool, why Reason, text string, group []*tool) {
 	c.out = true
 	f := Finding{Reason: why, Backend: c.target.Backend, Original: c.target.Original, Name: c.target.Name, Why: text}
 	for _, o := range group {
-		if o != c && len(f.With) < maxWith {
-			f.With = append(f.With, clip(Whole(o.target.Backend, o.target.Original)))
+		if o == c || len(f.With) == maxWith {
+			continue
 		}
+		name := Whole(o.target.Backend, o.target.Original)
+		if o.target.Backend == "" {
+			name = ofComposite + o.target.Original
+		}
+		f.With = append(f.With, clip(name))
 	}
 	t.found(f)
 }

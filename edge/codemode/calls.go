@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/progress"
 	"github.com/weir-edge/weir/scripting"
 )
 
@@ -31,22 +32,43 @@ type run struct {
 	x     *edge.Exchange // the client's call of the tool
 	seen  *sight
 	call  func(edge.Client) edge.Caller
-	says  *reporter
-	began atomic.Int64 // calls
+	outer *progress.Outer
 }
 
 // answer makes a call for the script. It is the Call of a scripting.Run.
 func (r *run) answer(ctx context.Context, c *scripting.Call) scripting.Answer {
+	if !r.outer.Spend() {
+		return tooMany()
+	}
 	switch c.Kind {
 	case scripting.KindList:
 		return scripting.Answer{Value: quoted(nil, slices.Concat([]string{}, r.seen.names))}
 	case scripting.KindDescribe:
 		return r.describe(c.Tool)
 	}
-	id, began := r.began.Add(1), time.Now()
-	a := r.ask(ctx, c)
-	r.says.called(id, c.Tool, a.Error, time.Since(began))
+	id, began := r.outer.NextID(), time.Now()
+	a := r.ask(r.outer.Within(ctx, id), c)
+	r.outer.Called(progress.Call{ID: id, Tool: c.Tool, Attempt: 1, Outcome: outcome(a.Error), Took: time.Since(began)})
+	if r.outer.Spent() { // in the steps of a composite tool
+		return tooMany()
+	}
 	return a
+}
+
+// tooMany ends a script that makes too many calls.
+func tooMany() scripting.Answer {
+	return scripting.Answer{Error: &scripting.Fault{Message: fmt.Sprintf("more than %d tool calls", maxCalls), Final: true}}
+}
+
+// outcome is what became of a call.
+func outcome(f *scripting.Fault) progress.Outcome {
+	switch {
+	case f == nil:
+		return progress.OK
+	case f.Final:
+		return progress.Cancelled
+	}
+	return progress.OutcomeOf(f.Code)
 }
 
 // describe tells what a tool is.
@@ -87,7 +109,7 @@ func (r *run) ask(ctx context.Context, c *scripting.Call) scripting.Answer {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded): // the engine holds the call to its time
 		return failing(c.Tool, 504, "timed out after %s", scripting.Seconds(r.tool.o.PerCall))
 	case ctx.Err() != nil:
-		return scripting.Answer{Error: &scripting.Fault{Message: "cancelled", Final: true}}
+		return scripting.Answer{Error: &scripting.Fault{Message: "cancelled", Final: true, Cause: scripting.Cancelled}}
 	case failure != nil:
 		return r.failed(c.Tool, failure)
 	}
@@ -163,7 +185,7 @@ func (r *run) failed(tool string, failure []byte) scripting.Answer {
 }
 
 // told is what a tool says of its failure, as far as others may have to read it.
-func told(s string) string { return edge.Clean(cut(s, maxFault)) }
+func told(s string) string { return edge.Clean(edge.Cut(s, maxFault)) }
 
 // valueOf makes a value of the result of a tool, JSON text.
 func valueOf(tool string, result []byte, whole bool) scripting.Answer {

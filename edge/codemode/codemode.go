@@ -19,6 +19,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/progress"
 	"github.com/weir-edge/weir/scripting"
 )
 
@@ -134,14 +135,14 @@ func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, call
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	began := time.Now()
-	r := &run{tool: t, x: x, seen: seen, call: call, says: newReporter(x)}
+	r := &run{tool: t, x: x, seen: seen, call: call, outer: progress.NewOuter(x, maxCalls)}
 	t.o.Counters.running.Add(1)
 	out, err := t.o.Process.run(ctx, edge.Holder(x.Identity, x.Head.Remote), &scripting.Run{
-		Program: p, Data: q.data, Call: r.answer, Progress: r.says.progress,
+		Program: p, Data: q.data, Call: r.answer, Progress: r.outer.Progress,
 		Limits: scripting.Limits{Steps: uint64(t.o.Steps), Parallel: t.o.Parallel, Calls: maxCalls, PerCall: t.o.PerCall},
 	})
 	t.o.Counters.running.Add(-1)
-	r.says.end()
+	r.outer.End()
 	// 5. What became of it.
 	switch {
 	case err == nil && ctx.Err() != nil, err != nil && ctx.Err() != nil:
@@ -166,7 +167,8 @@ func (t *Tool) explained(fault *scripting.Error) *scripting.Error {
 	return &e
 }
 
-// maxCalls is how many calls a script may make.
+// maxCalls is how many calls a script may make, with the steps of the composite tools that it
+// calls.
 const maxCalls = 1000
 
 // misused answers a call with a wrong argument.

@@ -2,7 +2,6 @@ package codemode
 
 import (
 	"errors"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -34,22 +33,14 @@ func outcomeOf(o *scripting.Outcome) int {
 	switch {
 	case o.Error == nil:
 		return succeeded
+	case o.Error.Cause == scripting.Budget:
+		return spent
+	case o.Error.Cause == scripting.Cancelled:
+		return left
 	case o.Error.Tool != "":
 		return failedTool
-	case budget(o.Error.Message):
-		return spent
 	}
 	return failed
-}
-
-// budget reports whether an error says that a budget is spent.
-func budget(message string) bool {
-	for _, begin := range []string{"too many steps (", "ran longer than ", "needs more than ", "more than "} {
-		if strings.HasPrefix(message, begin) {
-			return true
-		}
-	}
-	return false
 }
 
 // ended counts a run that came to its end.

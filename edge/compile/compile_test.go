@@ -114,6 +114,29 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// TestX42Refused: a composite tool with a reserved name or that of another is refused, and
+// the finding names both.
+func TestX42Refused(t *testing.T) {
+	s := minimal()
+	for _, name := range []string{"execute_tool_script", "twice", "twice"} {
+		s.Spec.Config.CompositeTools = append(s.Spec.Config.CompositeTools, v1beta1.CompositeTool{Name: name, Description: "x", Steps: []v1beta1.WorkflowStep{{ID: "a", Tool: "one.t"}}})
+	}
+	_, report := Compile(Set{Objects: []Object{{Value: s}, {Value: named("tools")}}})
+	var got []string
+	for _, f := range report.Findings {
+		if strings.HasPrefix(f.Path, "spec.config.compositeTools") {
+			got = append(got, f.Path+": "+f.Message)
+		}
+	}
+	want := []string{
+		`spec.config.compositeTools[2].name: "twice" is given twice`,
+		"spec.config.compositeTools[0].name: execute_tool_script is a tool of the edge itself",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+}
+
 func TestFieldsGiven(t *testing.T) {
 	s := minimal()
 	s.Spec.Replicas = new(int32)

@@ -9,7 +9,8 @@ import (
 )
 
 // workflows compiles the composite tools of a server: its own, and those that it refers to.
-func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig) []*workflow.Workflow {
+// permits says whether a policy may permit somebody a call of a tool.
+func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig, permits func(tool string) bool) []*workflow.Workflow {
 	var all []*workflow.Workflow
 	names := map[string]bool{}
 	add := func(at *object, path string, tool *v1beta1.CompositeTool) {
@@ -28,10 +29,19 @@ func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig) []*workflo
 			return
 		}
 		if names[tool.Name] {
-			c.fail(o, path, ReasonInvalid, "there are two composite tools %q", brief(tool.Name))
+			if !at.wrong[path+".name"] {
+				c.fail(o, path, ReasonInvalid, "there are two composite tools %q", brief(tool.Name))
+			}
 			return
 		}
 		names[tool.Name] = true
+		if !permits(tool.Name) {
+			where := path
+			if at != o {
+				where = "spec.config.compositeToolRefs"
+			}
+			c.find(Note, o, where, ReasonUnused, "nobody can use it: no policy permits a call of Tool::%q", tool.Name)
+		}
 		all = append(all, w)
 	}
 	for i := range config.CompositeTools {

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/progress"
 	"github.com/weir-edge/weir/scripting"
 	"github.com/weir-edge/weir/scripting/workflow"
 )
@@ -25,8 +26,14 @@ type Options struct {
 	// Call makes a call for a client, at a target of the catalog.
 	Call func(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, arguments []byte) (result, failure []byte)
 
+	// Begin begins a step of a workflow for traces; see workflow.Host.
+	Begin func(ctx context.Context, workflow, step string) (context.Context, func(failed string))
+
 	// Observe is told what happens in a run, for records. It must not block; nil for nobody.
 	Observe func(x *edge.Exchange, e workflow.Event)
+
+	// Wait bounds the wait for one answer of a client.
+	Wait time.Duration
 
 	Counters *Counters
 }
@@ -95,9 +102,17 @@ func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, _ fu
 	if err != nil {
 		return nil, err
 	}
+	// Within a script the calls are those of the script: it counts them, and its client is
+	// told of them.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	began := time.Now()
-	r := &run{tool: t, x: x, catalog: c, token: x.Request.Meta("progressToken").Of(x.Request.Raw)}
-	out, err := t.w.Run(ctx, arguments, &workflow.Host{Tool: r.find, Call: r.call, Ask: r.ask, Observe: r.observe})
+	r := &run{tool: t, x: x, catalog: c, stop: cancel}
+	if r.outer, r.within = progress.Of(ctx); r.outer == nil {
+		r.outer, r.told = progress.NewOuter(x, 0), true
+		defer r.outer.End()
+	}
+	out, err := t.w.Run(ctx, arguments, &workflow.Host{Tool: r.find, Call: r.call, Ask: r.ask, Other: r.other, Begin: r.begin, Observe: r.observe, Progress: r.progress})
 	if ctx.Err() != nil {
 		out = nil
 	}
@@ -109,6 +124,10 @@ func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, _ fu
 		return nil, edge.Errorf(edge.Gone, "workflow", "%w", context.Cause(ctx))
 	case err != nil:
 		return nil, edge.Errorf(edge.Internal, "workflow", "%w", err)
+	case out.TimedOut:
+		if c, ok := x.Client.(interface{ Late() }); ok {
+			c.Late()
+		}
 	}
 	result := out.Result()
 	if x.Era == mcp.Modern {
@@ -122,7 +141,10 @@ type run struct {
 	tool    *Tool
 	x       *edge.Exchange
 	catalog *catalog.Catalog
-	token   []byte // of progress, JSON text; nil for none
+	outer   *progress.Outer
+	within  int64 // the call of a script that this one is; 0 for a client's own
+	told    bool  // the client hears of the steps
+	stop    context.CancelCauseFunc
 }
 
 // target finds the tool of a step: by its whole name, then by an advertised one.
@@ -150,11 +172,53 @@ func (r *run) call(ctx context.Context, c *workflow.Call) workflow.Answer {
 	if at == nil {
 		return fault(c.Tool, mcp.CodeInvalidParams, "not found")
 	}
-	result, failure := r.tool.o.Call(ctx, r.x, r.x.Client, at, c.Arguments)
+	if !r.outer.Spend() {
+		r.stop(errSpent)
+		return fault(c.Tool, 0, "cancelled")
+	}
+	id, began := r.outer.NextID(), time.Now()
+	a := r.answer(r.outer.Within(ctx, id), c, at)
+	told := progress.Call{ID: id, Parent: r.within, Step: c.Step, Attempt: c.Attempt, Outcome: became(ctx, a), Took: time.Since(began)}
+	if r.sees(at) {
+		told.Tool = at.Name
+	}
+	r.outer.Called(told)
+	return a
+}
+
+var errSpent = errors.New("the script makes too many calls")
+
+// became is what became of an attempt.
+func became(ctx context.Context, a workflow.Answer) progress.Outcome {
+	switch {
+	case ctx.Err() == context.DeadlineExceeded:
+		return progress.TimedOut
+	case ctx.Err() != nil:
+		return progress.Cancelled
+	case a.Error != nil:
+		return progress.OutcomeOf(a.Error.Code)
+	case string(mcp.Lookup(a.Result, "isError")) == "true":
+		return progress.Failed
+	}
+	return progress.OK
+}
+
+// sees reports whether the client may see a tool.
+func (r *run) sees(at *edge.Target) bool {
+	listed := r.catalog.Lookup(edge.Tool, at.Name)
+	return listed != nil && listed.Backend == at.Backend && (r.x.View == nil || r.x.View.Allows(listed))
+}
+
+func (r *run) answer(ctx context.Context, c *workflow.Call, at *edge.Target) workflow.Answer {
+	out := &stepClient{Client: r.x.Client, step: stepOf(c), wait: r.tool.o.Wait}
+	result, failure := r.tool.o.Call(ctx, r.x, out, at, c.Arguments)
 	switch {
 	case ctx.Err() != nil:
 		return fault(c.Tool, 0, "cancelled")
 	case failure != nil:
+		if code, _ := strconv.Atoi(string(mcp.Lookup(failure, "code"))); code == mcp.CodeMissingCapability || code == mcp.CodeURLElicitation {
+			out.Unanswered()
+		}
 		return failed(c.Tool, failure)
 	case len(result) > scripting.MaxIn:
 		return fault(c.Tool, 0, "its result is longer than "+strconv.Itoa(scripting.MaxIn)+" bytes")
@@ -180,66 +244,26 @@ func failed(tool string, failure []byte) workflow.Answer {
 	return a
 }
 
-var errNobody = errors.New("the client cannot be asked")
-
-// ask asks the client, in its era.
-func (r *run) ask(ctx context.Context, q *workflow.Question) (*workflow.Reply, error) {
-	params := mcp.Change([]byte("{}"), nil, mcp.With("message", string(mcp.Quote(q.Message))), mcp.Raw("requestedSchema", q.Schema))
-	caps := r.x.Request.Meta(mcp.MetaCapabilities).Of(r.x.Request.Raw)
-	if r.x.Era == mcp.Legacy && r.x.Session != nil {
-		caps = r.x.Session.Capabilities
-	}
-	if r.x.Client == nil || !mcp.Can(caps, "elicitation/create", params) {
-		return nil, errNobody
-	}
-	answers, err := r.x.Client.Ask(ctx, map[string]edge.Question{q.Step: {Method: "elicitation/create", Params: params}})
-	var e *edge.Error
-	switch {
-	case errors.As(err, &e) && e.Kind == edge.NoMethod:
-		return nil, errNobody
-	case err != nil:
-		return nil, err
-	}
-	a := answers[q.Step]
-	if a.Result == nil {
-		return nil, errors.New("the client cannot be asked: " + edge.Clean(edge.Brief(mcp.String(mcp.Lookup(a.Error, "message")))))
-	}
-	return &workflow.Reply{Action: mcp.String(mcp.Lookup(a.Result, "action")), Content: mcp.Lookup(a.Result, "content")}, nil
-}
-
-// observe has what happens recorded, and tells the client which steps have ended.
-func (r *run) observe(e workflow.Event) {
-	if e.Kind == workflow.StepRetried {
-		r.tool.o.Counters.retried()
-	}
-	if r.tool.o.Observe != nil {
-		r.tool.o.Observe(r.x, e)
-	}
-	if len(r.token) == 0 || r.token[0] == 'n' || r.x.Client == nil {
-		return
-	}
-	switch e.Kind {
-	case workflow.StepCompleted, workflow.StepFailed, workflow.StepSkipped:
-	default:
-		return
-	}
-	params := append(append([]byte(`{"progressToken":`), r.token...), fmt.Sprintf(`,"progress":%d,"total":%d,"message":`, e.Done, e.Steps)...)
-	params = append(mcp.AppendString(params, fmt.Sprintf("step %s: %s", e.Step, strings.TrimPrefix(string(e.Kind), "step_"))), '}')
-	if m, err := mcp.Decode(mcp.AppendRequest(nil, nil, "notifications/progress", params)); err == nil {
-		_ = r.x.Client.Send(m) // a client that is gone misses it
-	}
-}
-
 // Findings are what of the composite tools of a server clients or operators should know.
 type Findings struct {
 	Missing []string // steps whose tool is not there
 	Lax     []string // annotations that promise more than the steps do
+	Taken   []string // names that tools of backends have too
 }
 
 // Look looks at the composite tools beside the tools that there are.
 func Look(all []*workflow.Workflow, c *catalog.Catalog) (f Findings) {
 	r := &run{catalog: c}
+	taken := map[string][]string{}
+	for _, one := range c.Report().Findings {
+		if one.Thing == edge.Tool && one.Reason == catalog.SameName && one.Backend != "" {
+			taken[one.Name] = append(taken[one.Name], edge.Brief(catalog.Whole(one.Backend, one.Original)))
+		}
+	}
 	for _, w := range all {
+		if others := taken[w.Name()]; c.Lookup(edge.Tool, w.Name()) == nil && len(others) > 0 {
+			f.Taken = append(f.Taken, fmt.Sprintf("%s: %s has the name too", w.Name(), strings.Join(others, ", ")))
+		}
 		for _, t := range w.Tools() {
 			if r.target(t.Tool) == nil {
 				f.Missing = append(f.Missing, fmt.Sprintf("%s: step %q calls %s", w.Name(), edge.Brief(t.Step), edge.Brief(t.Tool)))

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
 )
@@ -12,19 +13,39 @@ import (
 // notifications go to out.
 func (s *Server) Caller(out edge.Client) edge.Caller {
 	return func(ctx context.Context, x *edge.Exchange, tool string, arguments []byte) (result, failure []byte) {
-		return s.inner(ctx, x, out, nil, tool, arguments)
+		return s.inner(ctx, x, out, nil, tool, arguments, nil)
 	}
 }
 
 // CallAt makes a call on behalf of a client at a target of the catalog, also one that the
-// client does not see. Its questions and notifications go to out.
+// client does not see. Its questions and notifications go to out. A backend that wants input
+// gets it, with the same call again.
 func (s *Server) CallAt(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, arguments []byte) (result, failure []byte) {
-	return s.inner(ctx, x, out, at, at.Name, arguments)
+	var given []mcp.Member
+	for round := 0; ; round++ {
+		result, failure = s.inner(ctx, x, out, at, at.Name, arguments, given)
+		if failure != nil || x.Era != mcp.Modern || mcp.String(mcp.Lookup(result, "resultType")) != "input_required" {
+			return result, failure
+		}
+		var err error
+		if given, err = s.inputs(ctx, x, out, result, round); err != nil {
+			return nil, mcp.Lookup(edge.Fail(x.Era, nil, err).Body, "error")
+		}
+	}
 }
 
-func (s *Server) inner(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, tool string, arguments []byte) (result, failure []byte) {
+// inputs asks the client of a call what its backend wants to know.
+func (s *Server) inputs(ctx context.Context, x *edge.Exchange, out edge.Client, result []byte, round int) ([]mcp.Member, error) {
+	r, err := mcp.Decode(mcp.AppendResult(nil, []byte("0"), result))
+	if err != nil {
+		return nil, edge.Errorf(edge.Internal, "inner", "%w", err)
+	}
+	return backend.Inputs(ctx, out, x.Capabilities, r, round)
+}
+
+func (s *Server) inner(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, tool string, arguments []byte, given []mcp.Member) (result, failure []byte) {
 	id := mcp.Quote("weir-" + relay.NewName())
-	r, err := s.innerCall(ctx, x, out, at, id, tool, arguments)
+	r, err := s.innerCall(ctx, x, out, at, id, tool, arguments, given)
 	switch {
 	case err == nil && r == nil:
 		err = edge.Errorf(edge.Internal, "inner", "no answer")
@@ -41,8 +62,8 @@ func (s *Server) inner(ctx context.Context, x *edge.Exchange, out edge.Client, a
 	return nil, mcp.Lookup(edge.Fail(x.Era, id, err).Body, "error")
 }
 
-func (s *Server) innerCall(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, id []byte, tool string, arguments []byte) (*edge.Response, error) {
-	set := []mcp.Member{mcp.Raw("name", mcp.Quote(tool))}
+func (s *Server) innerCall(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, id []byte, tool string, arguments []byte, given []mcp.Member) (*edge.Response, error) {
+	set := append([]mcp.Member{mcp.Raw("name", mcp.Quote(tool))}, given...)
 	if len(arguments) > 0 {
 		set = append(set, mcp.Raw("arguments", arguments))
 	}
@@ -54,7 +75,7 @@ func (s *Server) innerCall(ctx context.Context, x *edge.Exchange, out edge.Clien
 	}
 	call.Head.Params, call.Head.Remade = nil, true // the client's Mcp-Param headers mirror other arguments
 	if x.Era == mcp.Modern {
-		set = append(set, mcp.Raw("_meta", mcp.Change(nil, nil, mcp.Caller{Info: s.o.Client}.Members()...)))
+		set = append(set, mcp.Raw("_meta", mcp.Change(nil, nil, mcp.Caller{Info: s.o.Client, Capabilities: call.Capabilities}.Members()...)))
 		call.Name = tool
 	}
 	m, err := mcp.Decode(mcp.AppendRequest(nil, id, "tools/call", mcp.Change(nil, nil, set...)))

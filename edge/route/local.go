@@ -12,8 +12,7 @@ import (
 // through the same filters, and asks and tells out what those ask and tell.
 type LocalTool func(ctx context.Context, x *edge.Exchange, arguments []byte, call func(out edge.Client) edge.Caller) (*edge.Response, error)
 
-// Local is the table of the tools that an edge answers itself, by name. They take
-// precedence over tools of backends.
+// Local is the table of the tools that an edge answers itself, by name.
 type Local map[string]localTool
 
 type localTool struct {

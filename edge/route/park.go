@@ -128,8 +128,8 @@ func (ps *Parked) Begin(ctx context.Context, x *edge.Exchange, caps []byte, next
 	p.cancel = cancel
 	inner := &edge.Exchange{
 		Parent: x.Parent, Server: x.Server, Era: x.Era, Request: m, Head: x.Head, Target: x.Target, Name: x.Name,
-		Identity: x.Identity, Forward: x.Forward, Chosen: x.Chosen, Attributes: x.Attributes,
-		Capabilities: caps, Client: p,
+		Identity: x.Identity, View: x.View, Forward: x.Forward, Heard: x.Heard, Chosen: x.Chosen, Attributes: x.Attributes,
+		Capabilities: caps, Client: p, Record: x.Record,
 	}
 	p.now = x
 	ps.work.Go(func() {
@@ -264,8 +264,16 @@ func (p *parkedCall) await(ctx context.Context, x *edge.Exchange) (*edge.Respons
 // backend that asks several at once sends them one after the other.
 const together = 5 * time.Millisecond
 
+// togetherHere is that for a tool of the edge's own, whose questions begin on goroutines of
+// their own: nobody who reads them sees the difference.
+const togetherHere = 25 * time.Millisecond
+
 func (p *parkedCall) gather() {
-	t := time.NewTimer(together)
+	wait := together
+	if p.backend == "" {
+		wait = togetherHere
+	}
+	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -356,7 +364,21 @@ func (p *parkedCall) expire(round int) {
 	p.mu.Unlock()
 	if !back {
 		p.leave()
-		p.cancel()
+		if p.backend != "" { // a tool of the edge's own goes on without the answer
+			p.cancel()
+		}
+	}
+}
+
+// Late says that the call was ended by its time, so that an answer that comes later is
+// refused.
+func (p *parkedCall) Late() {
+	p.mu.Lock()
+	away := p.now == nil
+	p.over = p.over || away
+	p.mu.Unlock()
+	if away {
+		p.leave()
 	}
 }
 
@@ -417,12 +439,15 @@ func (p *parkedCall) Send(n *mcp.Message) error {
 func (p *parkedCall) Ask(ctx context.Context, questions map[string]edge.Question) (map[string]edge.Answer, error) {
 	mine, own := make(map[string]*ask, len(questions)), make(map[*ask]bool, len(questions))
 	p.mu.Lock()
+	if p.over {
+		p.mu.Unlock()
+		return nil, edge.Errorf(edge.Gone, "ask", "the client did not come back with an answer")
+	}
 	for key, q := range questions {
 		if mcp.OpensPage(q.Method, q.Params) { // the modern era does not number them
 			q.Params = mcp.Change(q.Params, []string{"elicitationId"})
 		}
-		p.keys++
-		a := &ask{key: "input_" + strconv.Itoa(p.keys), question: q, answer: make(chan edge.Answer, 1)}
+		a := &ask{key: p.keyOf(q), question: q, answer: make(chan edge.Answer, 1)}
 		mine[key], own[a] = a, true
 		p.waiting = append(p.waiting, a)
 	}
@@ -442,6 +467,16 @@ func (p *parkedCall) Ask(ctx context.Context, questions map[string]edge.Question
 		}
 	}
 	return answers, nil
+}
+
+// keyOf returns the key of a question, which no other that waits has; p.mu is held.
+func (p *parkedCall) keyOf(q edge.Question) string {
+	key := q.Key
+	for key == "" || slices.ContainsFunc(p.waiting, func(a *ask) bool { return a.key == key }) {
+		p.keys++
+		key = "input_" + strconv.Itoa(p.keys)
+	}
+	return key
 }
 
 // rouse wakes the exchange that waits for the call.

@@ -33,11 +33,19 @@ func (o *opening) openComposites(s *server, local route.Local) error {
 				return s.Book.Catalog(ctx, id, edge.Tool)
 			},
 			Call:    s.CallAt,
-			Observe: s.recordWorkflow, Counters: counters,
+			Observe: s.recordWorkflow, Begin: s.stepSpan, Wait: o.edge.settings.ParkTTL, Counters: counters,
 		}, w)
 		local.AddAsking(w.Name(), composite.Target(), tool.Run)
 	}
 	return nil
+}
+
+// stepSpan begins the span of a step.
+func (s *server) stepSpan(ctx context.Context, workflow, step string) (context.Context, func(failed string)) {
+	if s.measure == nil {
+		return ctx, func(string) {}
+	}
+	return s.measure.Within(ctx, "workflow step "+step, "weir.workflow.name", workflow, "weir.workflow.step", step)
 }
 
 // ofComposites are the conditions of composite tools, beside the tools that there are now.
@@ -52,6 +60,9 @@ func (s *server) ofComposites() (out []status.Condition) {
 	f := composite.Look(s.workflows, c)
 	if len(f.Missing) > 0 {
 		out = append(out, status.Condition{Type: "StepToolMissing", Status: "True", Reason: "ToolNotFound", Message: strings.Join(f.Missing, "; ")})
+	}
+	if len(f.Taken) > 0 {
+		out = append(out, status.Condition{Type: "CompositeNameTaken", Status: "True", Reason: "NameTaken", Message: strings.Join(f.Taken, "; ")})
 	}
 	if len(f.Lax) > 0 {
 		out = append(out, status.Condition{Type: "AnnotationsTooLax", Status: "True", Reason: "StepsPromiseLess", Message: strings.Join(f.Lax, "; ")})

@@ -22,6 +22,19 @@ const flow = `compositeTools:
 // composed is an edge with a composite tool before one fake server.
 func composed(t *testing.T, era edgetest.Era, yaml ...string) *front {
 	t.Helper()
+	return composedWith(t, era, yaml)
+}
+
+func composedWith(t *testing.T, era edgetest.Era, yaml []string, options ...edgetest.Option) *front {
+	t.Helper()
+	back, manifest := composedOf(t, era, yaml)
+	e := edgetest.Start(t, manifest, options...)
+	return &front{Edge: e, back: back, client: e.NewClient()}
+}
+
+// composedOf is the server and the manifest of composed.
+func composedOf(t *testing.T, era edgetest.Era, yaml []string) (_ *edgetest.Server, manifest string) {
+	t.Helper()
 	more := append([]string{"  tools: [{workload: back, filter: [echo, fail, ask]}]"}, yaml...)
 	back := edgetest.NewServer(t, era)
 	offersTools(back, tool{"echo", "", []string{"text"}, 0}, tool{"fail", "", nil, 0}, tool{"hidden", "", []string{"text"}, 0})
@@ -30,9 +43,7 @@ func composed(t *testing.T, era edgetest.Era, yaml ...string) *front {
 	if strings.Count(plain, "incomingAuth:") > 1 {
 		plain = strings.Replace(plain, "incomingAuth: {type: anonymous}\n", "", 1)
 	}
-	manifest := strings.Replace(plain, "backends:\n", more[0]+"\nbackends:\n", 1)
-	e := edgetest.Start(t, manifest)
-	return &front{Edge: e, back: back, client: e.NewClient()}
+	return back, strings.Replace(plain, "backends:\n", more[0]+"\nbackends:\n", 1)
 }
 
 func cellsOf(t *testing.T, test func(t *testing.T, client, back edgetest.Era)) {
@@ -205,59 +216,34 @@ func TestCompositeAsksNobody(t *testing.T) {
 	}
 }
 
-// TestX42Names: a backend's tool with the name of a composite is withheld.
+// TestX42Names: a composite tool and a backend's tool of one name are both withheld, whoever
+// asks, and the status names both; steps reach the backend's tool by its whole name.
 func TestX42Names(t *testing.T) {
 	t.Parallel()
-	f := composed(t, edgetest.Legacy, `compositeTools:
-- name: echo
-  steps: [{id: a, tool: back.echo, arguments: {text: composite}}]`)
-	c := f.callerOf(t, edgetest.Legacy, "")
-	if list := c.request(t, "1", "tools/list", "{}").Result(); strings.Count(list, `"name":"echo"`) != 1 {
-		t.Error(list)
-	}
-	if got := c.tool(t, "2", "echo", `{}`); !strings.Contains(got, `"structuredContent":{"text":"composite"}`) {
-		t.Error(got)
-	}
-}
-
-// TestCompositeQuestionsOfBackends: what a legacy backend asks in a step reaches the caller.
-func TestCompositeQuestionsOfBackends(t *testing.T) {
-	t.Parallel()
-	const yaml = `compositeTools:
-- name: flow
-  steps: [{id: a, tool: back.echo}, {id: b, tool: back.echo, arguments: {text: "{{.steps.a.output.text}}!"}}]`
-	begin := func(t *testing.T) *front {
-		f := composed(t, edgetest.Legacy, yaml)
-		f.back.Once("tools/call", func(c *edgetest.Call) {
-			m := c.Ask("7", "elicitation/create", `{"message":"Who?","requestedSchema":{"type":"object"}}`)
-			c.Result(`{"content":[],"structuredContent":{"text":` + edgetest.Member(edgetest.Member(string(m.Result), "content"), "who") + `}}`)
-		})
-		return f
-	}
-	const answer = `{"action":"accept","content":{"who":"me"}}`
-	t.Run("legacy", func(t *testing.T) {
-		t.Parallel()
-		f := begin(t)
-		c := f.callerOf(t, edgetest.Legacy, asks)
-		r := c.session.Request("1", "tools/call", edgetest.CallParams("flow", "{}"))
-		q := r.NextMessage()
-		c.session.Reply(q.ID, answer)
-		if m := r.NextMessage(); !strings.Contains(string(m.Result), `"structuredContent":{"text":"me!"}`) {
-			t.Errorf("%s %v", m.Result, m.Error)
+	cellsOf(t, func(t *testing.T, client, back edgetest.Era) {
+		f := composedWith(t, back, []string{`compositeTools:
+- {name: echo, steps: [{id: a, tool: back.echo, arguments: {text: composite}}]}
+- {name: other, steps: [{id: a, tool: back.echo, arguments: {text: other}}]}
+- {name: hidden, steps: [{id: a, tool: back.hidden, arguments: {text: no clash}}]}`, codeMode()}, engine())
+		c := f.callerOf(t, client, "")
+		if list := c.request(t, "1", "tools/list", "{}").Result(); strings.Contains(list, `"name":"echo"`) || !strings.Contains(list, `"name":"other"`) {
+			t.Error(list)
 		}
-	})
-	t.Run("modern", func(t *testing.T) {
-		t.Parallel()
-		f := begin(t)
-		c := f.callerOf(t, edgetest.Modern, "")
-		call := func(id, more string) *edgetest.Response {
-			body, head := c.message(id, "tools/call", `{"name":"flow","arguments":{}`+more+`}`, edgetest.Capabilities(asks))
-			return c.Post(body, head...)
+		if r := c.request(t, "2", "tools/call", edgetest.CallParams("echo", "{}")); r.Message().Error == nil || r.Message().Error.Code != -32602 {
+			t.Errorf("%d %s", r.Status, r.Body)
 		}
-		asked := inputRequired(t, call(`"first"`, ""))
-		again := fmt.Sprintf(`,"inputResponses":{%q:%s},"requestState":%s`, asked.key(t), answer, quote(asked.RequestState))
-		if got := call(`"second"`, again).Result(); !strings.Contains(got, `"structuredContent":{"text":"me!"}`) {
-			t.Error(got)
+		for name, want := range map[string]string{"other": "other", "hidden": "no clash"} {
+			if got := c.tool(t, "3", name, `{}`); !strings.Contains(got, `"structuredContent":{"text":"`+want+`"}`) {
+				t.Error(got)
+			}
+		}
+		if out := c.script(t, `return [attempt(lambda: call_tool("echo"))["ok"], list_tools()]`, ""); string(out.Result) != `[false,["fail","hidden","other"]]` {
+			t.Error(out.Raw)
+		}
+		for _, want := range []string{`"CompositeNameTaken"`, `echo: back.echo has the name too`} {
+			edgetest.Until(t, want+" in the status", func() bool {
+				return strings.Contains(string(f.client.Do("GET", "/status", "").Body), want)
+			})
 		}
 	})
 }
@@ -268,13 +254,17 @@ func TestCompositeProgress(t *testing.T) {
 	f := composed(t, edgetest.Legacy, flow)
 	c := f.callerOf(t, edgetest.Legacy, "")
 	r := c.session.Request("1", "tools/call", `{"name":"flow","arguments":{"x":"hi"},"_meta":{"progressToken":"p"}}`)
-	for _, want := range []string{`{"progressToken":"p","progress":1,"total":2,"message":"step a: completed"}`, `{"progressToken":"p","progress":2,"total":2,"message":"step b: completed"}`} {
-		if m := r.NextMessage(); m.Method != "notifications/progress" || string(m.Params) != want {
+	for last := ""; ; {
+		m := r.NextMessage()
+		if m.Method == "" {
+			if !strings.Contains(string(m.Result), `"said":"hi!"`) || last != `{"progressToken":"p","progress":2,"total":2,"message":"step b: completed"}` {
+				t.Errorf("%s %s", last, m.Result)
+			}
+			return
+		}
+		if last = string(m.Params); m.Method != "notifications/progress" || !strings.Contains(last, `,"total":2,"message":"step `) {
 			t.Errorf("%s %s", m.Method, m.Params)
 		}
-	}
-	if m := r.NextMessage(); !strings.Contains(string(m.Result), `"said":"hi!"`) {
-		t.Errorf("%s", m.Result)
 	}
 }
 
@@ -341,14 +331,13 @@ telemetry: {enablePrometheusMetricsPath: true}`))
 	}
 	c.tool(t, "2", "flow", "{}")
 	c.tool(t, "3", "lost", "{}")
-	status := string(f.client.Do("GET", "/status", "").Body)
 	for _, want := range []string{`"StepToolMissing"`, `lost: step \"b\" calls back.nobody`, `"AnnotationsTooLax"`, `flow: readOnlyHint`} {
-		if !strings.Contains(status, want) {
-			t.Errorf("%s is not in %s", want, status)
-		}
+		edgetest.Until(t, want+" in the status", func() bool {
+			return strings.Contains(string(f.client.Do("GET", "/status", "").Body), want)
+		})
 	}
 	metrics := string(f.client.Do("GET", "/metrics", "").Body)
-	for _, want := range []string{`weir_workflow_executions_total{`, `workflow="flow"`, `outcome="ok"`, `outcome="error"`} {
+	for _, want := range []string{`weir_workflow_executions_total{`, `workflow="flow"`, `outcome="ok"`, `outcome="error"`, "\nweir_workflow_duration_seconds", "\nweir_workflow_step_retries_total{"} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("%s is not in the metrics", want)
 		}

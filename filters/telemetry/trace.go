@@ -141,6 +141,26 @@ func (t *Telemetry) begin(ctx context.Context, x *edge.Exchange, began time.Time
 	return keeping(ctx, with), &span{Span: s}
 }
 
+// Within begins a span for a part of an exchange, such as a step of a workflow, where the
+// exchange has one. attributes are names and values by turns. end ends it; why says what
+// failed, "" for nothing.
+func (t *Telemetry) Within(ctx context.Context, name string, attributes ...string) (_ context.Context, end func(why string)) {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx, func(string) {}
+	}
+	a := append(make([]attribute.KeyValue, 0, 24), t.environment...)
+	for i := 0; i+1 < len(attributes); i += 2 {
+		a = append(a, attribute.String(attributes[i], short(attributes[i+1], maxValue)))
+	}
+	with, s := t.tracer.Start(ctx, short(name, maxValue), trace.WithAttributes(a...))
+	return keeping(ctx, with), func(why string) {
+		if why != "" {
+			s.SetStatus(codes.Error, short(why, maxValue))
+		}
+		s.End()
+	}
+}
+
 // canceler is what the back door asks of a context to be told of its end at
 // little cost.
 type canceler interface {

@@ -47,7 +47,37 @@ func TestBudgets(t *testing.T) {
 			if len(o.Logs) != 1 || o.Logs[0] != "before" {
 				t.Errorf("what was printed before is %q", o.Logs)
 			}
+			if wrong := c.name == "X07 a call"; o.Error != nil && (o.Error.Cause == scripting.Budget) == wrong {
+				t.Errorf("its cause is %d", o.Error.Cause)
+			}
 		})
+	}
+}
+
+// TestStepsOfEnded: of a run that is ended from outside the steps are told which the guest
+// had told until then.
+func TestStepsOfEnded(t *testing.T) {
+	e := engine(t)
+	s := tools{"echo": echo, "until": until}
+	for name, c := range map[string]struct {
+		text   string
+		least  uint64
+		change func(*scripting.Limits)
+	}{
+		"CPU":    {"while True:\n  pass", 20_000, func(l *scripting.Limits) { l.Steps, l.CPU = 1<<60, 200*time.Millisecond }},
+		"memory": {"for i in range(1000):\n  echo()\nx = 'a' * 100000000", 5_000, nil},
+		"few":    {"x = [i for i in range(100)]\ny = 'a' * 100000000", 200, nil},
+		"time":   {"for i in range(10):\n  echo()\nuntil()", 50, func(l *scripting.Limits) { l.Timeout = 100 * time.Millisecond }},
+		"calls":  {"for i in range(1001):\n  echo()", 5_000, nil},
+	} {
+		o := run1(t, e, c.text, s, func(r *scripting.Run) {
+			if c.change != nil {
+				c.change(&r.Limits)
+			}
+		})
+		if o.Error == nil || o.Error.Cause != scripting.Budget || o.Steps < c.least {
+			t.Errorf("%s: %s after %d steps, of which at least %d are known of", name, said(o), o.Steps, c.least)
+		}
 	}
 }
 

@@ -19,8 +19,9 @@ import (
 // built builds a package into a module, as go generate does with the interpreter.
 func built(t testing.TB, source, tags string) module {
 	t.Helper()
+	const most = 8 << 20 // what is built for tests alone has more in it
 	dir := t.TempDir()
-	cmd := exec.Command("go", "run", "./build", "-package", source, "-tags", tags, "-o", dir)
+	cmd := exec.Command("go", "run", "./build", "-package", source, "-tags", tags, "-most", strconv.Itoa(most), "-o", dir)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
@@ -29,7 +30,7 @@ func built(t testing.TB, source, tags string) module {
 	if err1 != nil || err2 != nil {
 		t.Fatal(err1, err2)
 	}
-	m, err := unpack(packed, string(about))
+	m, err := unpack(packed, string(about), most)
 	if err != nil {
 		t.Fatal(err)
 	}

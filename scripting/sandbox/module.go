@@ -29,9 +29,10 @@ type module struct {
 const largestModule = 6 << 20
 
 // interpreter returns the module that lies in this program.
-func interpreter() (module, error) { return unpack(packed, about) }
+func interpreter() (module, error) { return unpack(packed, about, largestModule) }
 
-func unpack(packed []byte, about string) (m module, err error) {
+// unpack unpacks a module of at most so many bytes.
+func unpack(packed []byte, about string, most int) (m module, err error) {
 	for line := range strings.Lines(about) {
 		word, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch word {
@@ -48,11 +49,11 @@ func unpack(packed []byte, about string) (m module, err error) {
 	if err != nil {
 		return m, fmt.Errorf("sandbox: the module: %w", err)
 	}
-	if m.code, err = io.ReadAll(io.LimitReader(z, largestModule+1)); err != nil {
+	if m.code, err = io.ReadAll(io.LimitReader(z, int64(most)+1)); err != nil {
 		return m, fmt.Errorf("sandbox: the module: %w", err)
 	}
-	if len(m.code) > largestModule {
-		return m, fmt.Errorf("sandbox: the module has more than %d bytes", largestModule)
+	if len(m.code) > most {
+		return m, fmt.Errorf("sandbox: the module has more than %d bytes", most)
 	}
 	return m, nil
 }

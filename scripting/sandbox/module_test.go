@@ -49,11 +49,14 @@ func TestModuleBroken(t *testing.T) {
 		"no digest":  {packed, "go go1.26\n"},
 		"no version": {packed, "sha256 00\n"},
 	} {
-		if _, err := unpack(c.packed, c.about); err == nil {
+		if _, err := unpack(c.packed, c.about, largestModule); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	e := newEngine(Options{}, func() (module, error) { return unpack(packed, "sha256 00\ngo go1.26\n") })
+	if _, err := unpack(packed, about, 1<<20); err == nil {
+		t.Error("too large: no error")
+	}
+	e := newEngine(Options{}, func() (module, error) { return unpack(packed, "sha256 00\ngo go1.26\n", largestModule) })
 	defer e.Close()
 	err := e.Ready(t.Context())
 	contains(t, fmt.Sprint(err), ErrNotReady.Error())

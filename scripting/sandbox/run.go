@@ -100,7 +100,7 @@ func (r *run) script(ctx context.Context) *wasm.ScriptRun {
 	return &wasm.ScriptRun{
 		Host: wasm.ScriptHost{
 			Submit: r.submit, Wait: r.wait, Answer: r.answer, Forget: r.forget,
-			Print: r.print, Progress: r.progress, Yield: r.yield,
+			Steps: r.steps, Print: r.print, Progress: r.progress, Yield: r.yield,
 		},
 		Input: r.input, CPU: r.limits.CPU, Memory: uint64(r.limits.Memory),
 	}
@@ -185,6 +185,9 @@ func (r *run) answer(id int64) ([]byte, bool) {
 
 func (r *run) forget(id int64) { delete(r.answers, uint32(id)) }
 
+// steps keeps what the guest says of its steps, for a run that does not come to its end.
+func (r *run) steps(n uint64) { r.outcome.Steps = min(n, r.limits.Steps) }
+
 func (r *run) print(text []byte) error {
 	r.logs.Add(string(text))
 	return nil
@@ -226,7 +229,7 @@ func (r *run) ended(out []byte) (*scripting.Outcome, error) {
 // failed says what became of a run that did not come to its end: an error of the script
 // where a budget was spent or the interpreter failed on it, else err.
 func (r *run) failed(err error) (*scripting.Outcome, error) {
-	text := ""
+	text, cause := "", scripting.Budget
 	var f *wasm.Failure
 	switch errors.As(err, &f); {
 	case errors.Is(err, errTimeout):
@@ -239,10 +242,10 @@ func (r *run) failed(err error) (*scripting.Outcome, error) {
 		text = fmt.Sprintf("needs more than %d MiB", r.limits.Memory>>20)
 	case errors.Is(err, errBroken), f != nil && f.Reason != wasm.Saturated:
 		r.engine.options.Log.Warn("the interpreter of scripts failed", "error", err)
-		text = "the interpreter failed"
+		text, cause = scripting.Broken, scripting.Defect
 	default:
 		return nil, err
 	}
-	r.outcome.Value, r.outcome.Error = nil, &scripting.Error{Message: text}
+	r.outcome.Value, r.outcome.Error = nil, &scripting.Error{Message: text, Cause: cause}
 	return &r.outcome, nil
 }

@@ -91,16 +91,3 @@ func Read(t testing.TB, file string) (chunks []*Chunk) {
 	}
 	return chunks
 }
-
-// Alone is the text of the chunk for an engine that has no `assert` and no `freeze`: they
-// are functions of the text itself, in its first line. What would have to fail is not called.
-func (c *Chunk) Alone() string {
-	const prelude = `assert_eq = lambda x, y: x == y or type(x) == "float" or type(y) == "float" or fail("%r != %r" % (x, y)); ` +
-		`assert_ne = lambda x, y: x != y or fail("%r == %r" % (x, y)); ` +
-		`assert_true = lambda x, msg = "assertion failed": x or fail(msg); ` +
-		`assert_lt = lambda x, y: x < y or fail("%s is not less than %s" % (x, y)); ` +
-		`assert_contains = lambda x, y: y in x or fail("%s does not contain %s" % (x, y)); ` +
-		`assert_fails = lambda f, pattern: None; assert_fail = lambda msg: fail(msg); freeze = lambda x: x;`
-	first, rest, _ := strings.Cut(c.Text, "\n")
-	return prelude + " " + regexp.MustCompile(`\bassert\.`).ReplaceAllString(first+"\n"+rest, "assert_")
-}

@@ -15,7 +15,8 @@ import (
 )
 
 // What templates read is made of nil, bool, string, int64, digits, decimal, []any and
-// map[string]any.
+// map[string]any. Constants and functions of templates add int, byte (of index into a text)
+// and complex128.
 
 // digits are those of an integer beyond int64.
 type digits string
@@ -144,6 +145,7 @@ func numbers(v any) any {
 		for i, x := range v {
 			v[i] = numbers(x)
 		}
+		return slices.Clip(v) // slice may go up to the capacity, as in the language
 	}
 	return v
 }
@@ -161,16 +163,12 @@ func appendData(b []byte, v any) []byte {
 		return strconv.AppendInt(b, v, 10)
 	case int:
 		return strconv.AppendInt(b, int64(v), 10)
+	case byte:
+		return strconv.AppendUint(b, uint64(v), 10)
 	case digits:
 		return append(b, v...)
 	case decimal:
 		text, _ := json.Marshal(float64(v)) // finite
-		return append(b, text...)
-	case float64:
-		text, err := json.Marshal(v)
-		if err != nil {
-			return append(b, "null"...)
-		}
 		return append(b, text...)
 	case []any:
 		b = append(b, '[')
@@ -194,8 +192,8 @@ func appendData(b []byte, v any) []byte {
 	return mcp.AppendString(b, fmt.Sprint(v))
 }
 
-// weigh is about how long the text of a value is.
-func weigh(v any) int {
+// weigh is about how long the text of a value is. It stops when that is more than most.
+func weigh(v any, most int) int {
 	switch v := v.(type) {
 	case string:
 		return len(v) + 2
@@ -209,13 +207,17 @@ func weigh(v any) int {
 	case []any:
 		n := 2
 		for _, x := range v {
-			n += 1 + weigh(x)
+			if n += 1 + weigh(x, most-n); n > most {
+				break
+			}
 		}
 		return n
 	case map[string]any:
 		n := 2
 		for k, x := range v {
-			n += 4 + len(k) + weigh(x)
+			if n += 4 + len(k) + weigh(x, most-n); n > most {
+				break
+			}
 		}
 		return n
 	}

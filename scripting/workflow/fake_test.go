@@ -145,7 +145,7 @@ func (w *world) call(ctx context.Context, c *workflow.Call) workflow.Answer {
 	case "w.list":
 		return result(`{"result":[1,2]}`)
 	case "w.deep":
-		return result(strings.Repeat("[", 101) + strings.Repeat("]", 101))
+		return result(`{"x":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + "}")
 	case "w.huge":
 		return result(`{"x":"` + strings.Repeat("x", 5<<20) + `"}`)
 	case "w.evil":

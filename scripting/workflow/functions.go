@@ -1,131 +1,84 @@
 package workflow
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
-	"strings"
-	"text/template"
-
-	"github.com/weir-edge/weir/edge/mcp"
+	"text/template/parse"
 )
 
-// functions are those of templates: json, quote and fromJson, and in place of functions of
-// the language that print, such as are bounded and print nothing for nothing.
-func (r *rendering) functions() template.FuncMap {
-	return template.FuncMap{
-		"json": func(v any) (string, error) {
-			if weigh(v) > 2*maxRendered {
-				return "", misprinted("renders more than %d bytes", maxRendered)
-			}
-			return bounded(string(appendData(nil, v)))
-		},
-		"quote": func(v any) (string, error) {
-			s, err := printed(v)
-			if err != nil {
-				return "", err
-			}
-			return bounded(string(mcp.AppendString(nil, s)))
-		},
-		"fromJson": func(v any) (any, error) {
-			s, err := printed(v)
-			if err != nil {
-				return nil, err
-			}
-			out, err := read([]byte(s))
-			if err != nil {
-				return nil, misprinted("fromJson: %s", err)
-			}
-			if err := r.late(); err != nil {
-				return nil, err
-			}
-			return out, nil
-		},
-		"print":    func(args ...any) (string, error) { return r.all("", fmt.Sprint, args) },
-		"println":  func(args ...any) (string, error) { return r.all("", fmt.Sprintln, args) },
-		"html":     func(args ...any) (string, error) { return r.all("html", fmt.Sprint, args) },
-		"js":       func(args ...any) (string, error) { return r.all("js", fmt.Sprint, args) },
-		"urlquery": func(args ...any) (string, error) { return r.all("urlquery", fmt.Sprint, args) },
-		"printf":   r.printf,
+// function is a function of templates.
+type function struct {
+	least, most int // arguments; most is -1 where there is no most
+	// call is nil for and and or, which do not evaluate all of their arguments.
+	call func(*rendering, []any) (any, error)
+}
+
+// functions are those of the language, and json, quote and fromJson. Those that print are
+// bounded, and print nothing for nothing.
+func functions() map[string]function {
+	return map[string]function{
+		"and":      {1, -1, nil},
+		"or":       {1, -1, nil},
+		"not":      {1, 1, func(_ *rendering, v []any) (any, error) { return !isTrue(v[0]), nil }},
+		"len":      {1, 1, length},
+		"index":    {1, -1, index},
+		"slice":    {1, -1, slice},
+		"eq":       {1, -1, equal},
+		"ne":       {2, 2, negated(equal)},
+		"lt":       {2, 2, less},
+		"ge":       {2, 2, negated(less)},
+		"le":       {2, 2, lessOrEqual},
+		"gt":       {2, 2, negated(lessOrEqual)},
+		"print":    {0, -1, printing(fmt.Sprint, nil)},
+		"println":  {0, -1, printing(fmt.Sprintln, nil)},
+		"html":     {0, -1, printing(fmt.Sprint, escapeHTML)},
+		"js":       {0, -1, printing(fmt.Sprint, escapeJS)},
+		"urlquery": {0, -1, printing(fmt.Sprint, url.QueryEscape)},
+		"printf":   {1, -1, printf},
+		"json":     {1, 1, func(r *rendering, v []any) (any, error) { return r.json(v[0]) }},
+		"quote":    {1, 1, quoted},
+		"fromJson": {1, 1, fromJSON},
+		"call":     {1, -1, func(*rendering, []any) (any, error) { return nil, errors.New("no value is a function") }},
 	}
 }
 
-// all prints its values, and escapes the text.
-func (r *rendering) all(escape string, print func(...any) string, args []any) (string, error) {
-	if err := r.late(); err != nil {
-		return "", err
+// call evaluates the arguments of a function, and calls it. last is one more argument, if
+// piped says so.
+func (f *frame) call(dot any, n parse.Node, name string, args []parse.Node, last any, piped bool) (any, error) {
+	if err := f.spend(2); err != nil {
+		return nil, err
 	}
-	total := 0
-	for i, v := range args {
-		switch v.(type) {
-		case nil, map[string]any, []any, digits:
-			s, err := printed(v)
-			if err != nil {
-				return "", err
-			}
-			args[i] = s
+	fn, got := f.text.known[name], len(args)
+	if piped {
+		got++
+	}
+	switch {
+	case got < fn.least && fn.most < 0:
+		return nil, wrongAt(n, "wrong number of args for %s: want at least %d got %d", name, fn.least, got)
+	case got < fn.least || fn.most >= 0 && got > fn.most:
+		return nil, wrongAt(n, "wrong number of args for %s: want %d got %d", name, fn.least, got)
+	}
+	values := make([]any, 0, got)
+	for _, arg := range args {
+		v, err := f.value(dot, arg, false)
+		if err != nil {
+			return nil, err
 		}
-		if total += weigh(args[i]); total > 2*maxRendered {
-			return "", misprinted("renders more than %d bytes", maxRendered)
+		if fn.call == nil && isTrue(v) == (name == "or") {
+			return v, nil
 		}
+		values = append(values, v)
 	}
-	s, err := bounded(print(args...))
-	if err != nil {
-		return "", err
+	if piped {
+		values = append(values, last)
 	}
-	switch escape {
-	case "html":
-		s = template.HTMLEscapeString(s)
-	case "js":
-		s = template.JSEscapeString(s)
-	case "urlquery":
-		s = url.QueryEscape(s)
+	if fn.call == nil {
+		return values[got-1], nil
 	}
-	return bounded(s)
-}
-
-// maxWidth bounds a width and a precision of printf.
-const maxWidth = 1000
-
-// printf is the language's, with widths of at most 1,000 and each value once, so that the
-// length of the text is bounded by those of the values.
-func (r *rendering) printf(format string, args ...any) (string, error) {
-	if err := r.late(); err != nil {
-		return "", err
+	v, err := fn.call(f.rendering, values)
+	if _, told := err.(*misprint); err == nil || told {
+		return v, err
 	}
-	verbs := 0
-	for i := 0; i < len(format); i++ {
-		if format[i] != '%' {
-			continue
-		}
-		verbs++
-		n := 0
-		for i++; i < len(format) && strings.IndexByte("+-# 0123456789.*[]", format[i]) >= 0; i++ {
-			switch c := format[i]; {
-			case c == '*' || c == '[':
-				return "", misprinted("printf: %c is not available", c)
-			case c >= '0' && c <= '9':
-				if n = n*10 + int(c-'0'); n > maxWidth {
-					return "", misprinted("printf: a width of more than %d", maxWidth)
-				}
-			default:
-				n = 0
-			}
-		}
-	}
-	total := len(format) + verbs*2*maxWidth
-	for i, v := range args {
-		switch v.(type) {
-		case nil, map[string]any, []any:
-			s, err := printed(v)
-			if err != nil {
-				return "", err
-			}
-			args[i] = s
-		}
-		total += weigh(args[i]) * 8
-	}
-	if total > 16*maxRendered {
-		return "", misprinted("printf: its values are longer than %d bytes", 2*maxRendered)
-	}
-	return bounded(fmt.Sprintf(format, args...))
+	return nil, wrongAt(n, "error calling %s: %s", name, err)
 }

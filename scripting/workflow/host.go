@@ -25,6 +25,10 @@ type Host struct {
 	// list.
 	Other func(ctx context.Context, kind scripting.Kind, tool string) scripting.Answer
 
+	// Begin begins a step, and returns the context of its work and what to call at its end
+	// with what failed, "" for nothing; nil for nobody. It must not block.
+	Begin func(ctx context.Context, step string) (context.Context, func(failed string))
+
 	// Observe is told what happens, in its order, one event at a time. It must not block. Nil
 	// for nobody.
 	Observe func(Event)

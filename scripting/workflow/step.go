@@ -200,6 +200,11 @@ func (r *run) do(t *scripting.Task, h *handle) error {
 	h.began = time.Now()
 	ctx, cancel := r.limited(t.Context(), h.timeout)
 	defer cancel()
+	if r.host.Begin != nil {
+		within, end := r.host.Begin(ctx, h.id)
+		ctx = within
+		defer func() { end(h.err) }()
+	}
 	defer t.With(ctx, t.Local())()
 	var (
 		v   starlark.Value

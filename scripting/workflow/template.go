@@ -4,32 +4,43 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"text/template"
 	"text/template/parse"
 	"time"
 
 	"github.com/weir-edge/weir/scripting"
 )
 
-// The bounds of a template and of one rendering of it.
+// The bounds of a template and of one rendering of it. What a rendering takes is counted,
+// so that the same template over the same data always ends alike: each part of a template
+// that is evaluated is a step, as are a turn of a range, a name that is looked up, and 4 bytes
+// of a text that are made, escaped or read; what is dearer is several. maxWork steps take
+// about 100 ms at most. The clock is a second guard, for a machine that is much slower or has
+// no time.
 const (
 	maxTemplate = 64 << 10 // bytes of text
 	maxRendered = 1 << 20  // bytes
 	maxTurns    = 1_000_000
-	maxTime     = 100 * time.Millisecond
-	maxDepth    = 100 // templates within templates
+	maxWork     = 3_000_000
+	maxTime     = 5 * time.Second
+	maxDepth    = 100    // templates within templates
+	maxNested   = 10_000 // actions and parentheses within each other
 )
 
 // text is a template: the language of Go's text/template, with json, quote and fromJson.
 // What is missing is an error, and so is to print nothing; objects and arrays are printed
 // as JSON. It is immutable, and may be rendered many times at once.
+//
+// Only the parser is the package's own. Its evaluator finds methods by their names, for
+// which the linker would have to keep every method of the program.
 type text struct {
-	plain  string // where there is nothing to render
-	parsed *template.Template
-	reads  []readOf
-	spare  sync.Pool // of *rendering
+	plain string                 // where there is nothing to render
+	trees map[string]*parse.Tree // by the names of templates; mainTree is the text itself
+	known map[string]function
+	reads []readOf
 }
+
+// mainTree is the name of what is not within a define.
+const mainTree = "template"
 
 // parseTemplate parses a template of at most 64 KiB.
 func parseTemplate(s string) (*text, error) {
@@ -39,23 +50,19 @@ func parseTemplate(s string) (*text, error) {
 	if !strings.Contains(s, "{{") {
 		return &text{plain: s}, nil
 	}
-	var nobody rendering
-	t, err := template.New("template").Funcs(nobody.functions()).Option("missingkey=error").Parse(s)
+	known, names := functions(), map[string]any{}
+	for name := range known {
+		names[name] = true // the parser wants to know that they are there
+	}
+	trees, err := parse.Parse(mainTree, s, "", "", names)
 	if err != nil {
 		return nil, errors.New(parseCause(err))
 	}
-	out := &text{parsed: t}
-	for _, each := range t.Templates() {
-		if each.Tree == nil || each.Root == nil {
-			continue
-		}
-		out.readsOf(each.Root, each.Name() == "template")
-		guardList(each.Root)
-		if each.Name() != "template" {
-			each.Root.Nodes = append([]parse.Node{hook(fnEnter)}, append(each.Root.Nodes, hook(fnLeave))...)
-		}
+	t := &text{trees: trees, known: known}
+	for name, tree := range trees {
+		t.readsOf(tree.Root, name == mainTree)
 	}
-	return out, nil
+	return t, nil
 }
 
 // parseCause takes the position out of an error of the parser, which writes
@@ -63,49 +70,6 @@ func parseTemplate(s string) (*text, error) {
 func parseCause(err error) string {
 	parts := strings.SplitN(err.Error(), ": ", 3)
 	return scripting.Clean(parts[len(parts)-1])
-}
-
-// Hidden functions, which no text can name: the parser does not know them.
-const (
-	fnPrint = "_print"
-	fnTurn  = "_turn"
-	fnEnter = "_enter"
-	fnLeave = "_leave"
-)
-
-// hook is an action that calls a hidden function.
-func hook(name string) parse.Node {
-	return &parse.ActionNode{NodeType: parse.NodeAction, Pipe: &parse.PipeNode{NodeType: parse.NodePipe, Cmds: []*parse.CommandNode{command(name)}}}
-}
-
-func command(name string, args ...parse.Node) *parse.CommandNode {
-	return &parse.CommandNode{NodeType: parse.NodeCommand, Args: append([]parse.Node{parse.NewIdentifier(name)}, args...)}
-}
-
-// guardList has what a list prints go through a function of ours, and counts turns.
-func guardList(list *parse.ListNode) {
-	if list == nil {
-		return
-	}
-	for _, n := range list.Nodes {
-		switch n := n.(type) {
-		case *parse.ActionNode:
-			if len(n.Pipe.Decl) == 0 {
-				where := n.Pipe.String()
-				n.Pipe.Cmds = append(n.Pipe.Cmds, command(fnPrint, &parse.StringNode{NodeType: parse.NodeString, Quoted: where, Text: where}))
-			}
-		case *parse.IfNode:
-			guardList(n.List)
-			guardList(n.ElseList)
-		case *parse.WithNode:
-			guardList(n.List)
-			guardList(n.ElseList)
-		case *parse.RangeNode:
-			guardList(n.List)
-			n.List.Nodes = append([]parse.Node{hook(fnTurn)}, n.List.Nodes...)
-			guardList(n.ElseList)
-		}
-	}
 }
 
 // misprint is an error of rendering that is told as it is.
@@ -117,105 +81,82 @@ func misprinted(format string, args ...any) error {
 	return &misprint{fmt.Sprintf(format, args...)}
 }
 
-// rendering is the state of one rendering.
-type rendering struct {
-	template *template.Template
-	began    time.Time
-	turns    int
-	depth    int
-	out      strings.Builder
+// wrongAt is an error of a part of a template.
+func wrongAt(n parse.Node, format string, args ...any) error {
+	return misprinted("<%s>: %s", n, fmt.Sprintf(format, args...))
 }
 
-// render renders the template over data.
+// render renders the template over data, which is made of what templates read.
 func (t *text) render(data map[string]any) (string, error) {
-	if t.parsed == nil {
+	if t.trees == nil {
 		return t.plain, nil
 	}
-	r, _ := t.spare.Get().(*rendering)
-	if r == nil {
-		r = &rendering{}
-		clone, err := t.parsed.Clone()
-		if err != nil {
-			return "", err
-		}
-		r.template = clone.Funcs(r.functions()).Funcs(r.hidden())
+	r := &rendering{text: t, began: time.Now(), look: firstLook}
+	f := frame{rendering: r, vars: []variable{{"$", data}}}
+	if _, err := f.walk(data, t.trees[mainTree].Root); err != nil {
+		return "", fmt.Errorf("template: %s", scripting.Clean(err.Error()))
 	}
-	defer t.spare.Put(r)
-	r.began, r.turns, r.depth = time.Now(), 0, 0
-	r.out.Reset()
-	err := r.template.Execute(r, data)
-	if err == nil {
-		return r.out.String(), nil
-	}
-	var told *misprint
-	if errors.As(err, &told) {
-		return "", fmt.Errorf("template: %s", scripting.Clean(told.message))
-	}
-	return "", fmt.Errorf("template: %s", scripting.Clean(executeCause(err)))
+	return r.out.String(), nil
 }
 
-// executeCause takes the position out of an error of the executor, which writes
-// template: NAME:LINE:COLUMN: executing "NAME" at <WHAT>: CAUSE.
-func executeCause(err error) string {
-	s := err.Error()
-	if _, after, ok := strings.Cut(s, " at <"); ok {
-		return "<" + after
-	}
-	return parseCause(err)
+// rendering is the state of one rendering.
+type rendering struct {
+	text   *text
+	out    strings.Builder
+	began  time.Time
+	work   int // of maxWork
+	look   int // how much work there is when the clock is looked at
+	turns  int // of range
+	depth  int // of templates
+	nested int // of actions and parentheses
 }
 
-// Write takes what is printed.
-func (r *rendering) Write(b []byte) (int, error) {
-	if r.out.Len()+len(b) > maxRendered {
-		return 0, misprinted("renders more than %d bytes", maxRendered)
-	}
-	return r.out.Write(b)
-}
+// firstLook is the work before the clock is looked at, and between two looks.
+const firstLook = 1 << 16
 
-// late is the error when the time is over.
-func (r *rendering) late() error {
+// spend counts work before it is done.
+func (r *rendering) spend(n int) error {
+	r.work += n
+	if r.work < r.look && r.work <= maxWork {
+		return nil
+	}
+	if r.work > maxWork {
+		return misprinted("needs more than %d steps of a template", maxWork)
+	}
+	r.look = r.work + firstLook
 	if time.Since(r.began) > maxTime {
 		return misprinted("takes longer than %s", maxTime)
 	}
 	return nil
 }
 
-// hidden are the functions that no text can name.
-func (r *rendering) hidden() template.FuncMap {
-	return template.FuncMap{
-		fnPrint: func(where string, v any) (string, error) {
-			if err := r.late(); err != nil {
-				return "", err
-			}
-			if v == nil {
-				return "", misprinted("%s has no value", where)
-			}
-			return printed(v)
-		},
-		fnTurn: func() (string, error) {
-			if r.turns++; r.turns > maxTurns {
-				return "", misprinted("more than %d turns of range", maxTurns)
-			}
-			if r.turns%1024 == 0 {
-				return "", r.late()
-			}
-			return "", nil
-		},
-		fnEnter: func() (string, error) {
-			if r.depth++; r.depth > maxDepth {
-				return "", misprinted("templates within each other more than %d deep", maxDepth)
-			}
-			return "", r.late()
-		},
-		fnLeave: func() string {
-			r.depth--
-			return ""
-		},
+// spendText counts the work on a number of bytes.
+func (r *rendering) spendText(bytes int) error { return r.spend(bytes / 4) }
+
+// write takes what is printed.
+func (r *rendering) write(s string) error {
+	if r.out.Len()+len(s) > maxRendered {
+		return misprinted("renders more than %d bytes", maxRendered)
 	}
+	if err := r.spendText(len(s)); err != nil {
+		return err
+	}
+	r.out.WriteString(s)
+	return nil
 }
 
+// enter goes one action or parenthesis deeper; leave comes back.
+func (r *rendering) enter() error {
+	if r.nested++; r.nested > maxNested {
+		return misprinted("nested more than %d deep", maxNested)
+	}
+	return nil
+}
+
+func (r *rendering) leave() { r.nested-- }
+
 // printed is the text of a value.
-func printed(v any) (string, error) {
+func (r *rendering) printed(v any) (string, error) {
 	switch v := v.(type) {
 	case nil:
 		return "", misprinted("nothing has no text")
@@ -224,12 +165,27 @@ func printed(v any) (string, error) {
 	case digits:
 		return string(v), nil
 	case map[string]any, []any:
-		if weigh(v) > maxRendered*2 {
-			return "", misprinted("renders more than %d bytes", maxRendered)
-		}
-		return bounded(string(appendData(nil, v)))
+		return r.json(v)
 	}
-	return bounded(fmt.Sprint(v))
+	return fmt.Sprint(v), nil
+}
+
+// json is the JSON text of a value.
+func (r *rendering) json(v any) (string, error) {
+	size, err := r.weighed(v)
+	if err != nil {
+		return "", err
+	}
+	return bounded(string(appendData(make([]byte, 0, size), v)))
+}
+
+// weighed counts the work on the text of a value, and says about how long it is.
+func (r *rendering) weighed(v any) (int, error) {
+	size := weigh(v, 2*maxRendered)
+	if size > 2*maxRendered {
+		return 0, misprinted("renders more than %d bytes", maxRendered)
+	}
+	return size, r.spend(size) // names are sorted
 }
 
 // bounded refuses a text that no rendering could hold.

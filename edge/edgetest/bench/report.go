@@ -19,21 +19,22 @@ import (
 
 // report is everything that a run found, to be written as one page.
 type report struct {
-	machine  []string // lines about where and what
-	options  options
-	cells    []*measurement
-	counts   []countRow
-	memory   []memoryRow
-	mass     []massRow
-	starts   []startRow
-	lists    []listRow
-	growth   []growthRow
-	guests   []guestRow
-	scripts  []scriptRow
-	tokens   []tokenRow
-	overload []overloadRow
-	built    *firstBuild
-	failures []string
+	machine   []string // lines about where and what
+	options   options
+	cells     []*measurement
+	counts    []countRow
+	memory    []memoryRow
+	mass      []massRow
+	starts    []startRow
+	lists     []listRow
+	growth    []growthRow
+	guests    []guestRow
+	scripts   []scriptRow
+	workflows []workflowRow
+	tokens    []tokenRow
+	overload  []overloadRow
+	built     *firstBuild
+	failures  []string
 }
 
 // countRow is one line of P4.
@@ -153,6 +154,9 @@ func (r *report) verdicts() []verdict {
 	for _, s := range r.scripts {
 		out = append(out, s.verdict())
 	}
+	for _, w := range r.workflows {
+		out = append(out, w.verdict())
+	}
 	for _, t := range r.tokens {
 		out = append(out, t.verdicts()...)
 	}
@@ -259,7 +263,7 @@ func (r *report) markdown() string {
 	if len(r.starts) > 0 && r.options.backends != 10 {
 		fmt.Fprintf(&p, "\nThe bar of P9 is meant for 10 backends, one of them black-holed; here the edge has %d.\n", r.options.backends)
 	}
-	p.WriteString("\nNot measured here: P12, and of P4 the credential exchanges per call.\n")
+	p.WriteString("\nNot measured here: of P4 the credential exchanges per call.\n")
 
 	if len(r.cells) > 0 {
 		p.WriteString("\n## Every load\n\nCPU is the user and system time of the target's own process per call: for direct that is the backend. In brackets, the lowest and the highest round.\n\n")

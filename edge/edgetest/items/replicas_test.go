@@ -21,6 +21,7 @@ import (
 // was under way has failed there, in words that say so, whichever era its client
 // is of; what was answered is answered; and nothing runs twice.
 func TestItem01KilledReplica(t *testing.T) {
+	t.Parallel() // it waits for the end of a heartbeat
 	weir, redis := program(t), kvtest.Redis(t)
 	back := edgetest.NewServer(t, edgetest.Legacy)
 	back.Always("tools/call", func(c *edgetest.Call) {

@@ -31,13 +31,14 @@ func Bridges() []Bridge {
 // The npm packages of servers that speak over standard input and output.
 var bridged = map[string]string{
 	"everything":          npmEverything,
+	"filesystem":          "@modelcontextprotocol/server-filesystem/dist/index.js",
 	"memory":              "@modelcontextprotocol/server-memory/dist/index.js",
 	"sequential-thinking": "@modelcontextprotocol/server-sequential-thinking/dist/index.js",
 }
 
-// StartBridge starts the bridge before one of the servers: everything, memory or
-// sequential-thinking. It returns the URL of its endpoint; the caller stops the
-// process. dir is a folder for what the server keeps.
+// StartBridge starts the bridge before one of the servers: everything, filesystem,
+// memory or sequential-thinking. It returns the URL of its endpoint; the caller stops
+// the process. dir is a folder for what the server keeps, or serves.
 func (s *Shop) StartBridge(ctx context.Context, b Bridge, server, dir string) (p *Process, url string, err error) {
 	addr, err := port.Free()
 	if err != nil {
@@ -46,6 +47,9 @@ func (s *Shop) StartBridge(ctx context.Context, b Bridge, server, dir string) (p
 	_, number, _ := net.SplitHostPort(addr)
 	// The bridge runs a line of the shell; no path here has a quote in it.
 	line := fmt.Sprintf("'%s' '%s'", s.Node, s.Module(bridged[server]))
+	if server == "filesystem" {
+		line += fmt.Sprintf(" '%s'", dir)
+	}
 	args := append([]string{s.Module(npmBridge), "--stdio", line, "--port", number, "--logLevel", "none"}, b.args...)
 	cmd := Command(context.WithoutCancel(ctx), s.Node, args...)
 	cmd.Env = append(cmd.Env, "MEMORY_FILE_PATH="+dir+"/memory.json", "DISABLE_THOUGHT_LOGGING=true")

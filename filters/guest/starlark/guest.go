@@ -34,8 +34,8 @@ const (
 	loadTime   = time.Second
 )
 
-// unit is the time that one unit of work is reckoned to take.
-const unit = 10 * time.Nanosecond
+// unit is the time that one unit of work is reckoned to take, new memory included.
+const unit = 20 * time.Nanosecond
 
 // Guest is a program at its place, ready to be called. It is safe for concurrent use.
 type Guest struct {
@@ -292,7 +292,9 @@ func (c *call) stop(units int) *scripting.Fault {
 	if c.ctx.Err() != nil {
 		return c.canceled()
 	}
-	if c.clock.Over() || c.clock.Left() < time.Duration(units)*unit {
+	ahead := time.Duration(units) * unit
+	over := c.clock.Over() || c.clock.Left() < ahead
+	if c.clock.Spend(ahead); over {
 		c.stopped, c.ended = true, wasm.Deadline
 		limit := c.guest.binding.Limits.Timeout
 		if c.loading != nil {
@@ -313,9 +315,9 @@ func (c *call) why(e *scripting.Error) wasm.Reason {
 	switch {
 	case c.stopped:
 		return c.ended
-	case e.Budget == scripting.StepBudget:
+	case e.Spent == scripting.StepsSpent:
 		return wasm.Fuel
-	case e.Budget == scripting.MemoryBudget:
+	case e.Spent == scripting.MemorySpent:
 		return wasm.Memory
 	}
 	return wasm.Trap

@@ -87,3 +87,12 @@ var names = map[int]string{
 }
 
 func contains(s, part string) bool { return strings.Contains(s, part) }
+
+func tryOpenWith(text string, conforms func([]byte) error) (*starlark.Guest, error) {
+	p, err := starlark.Compile("f.star", []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	grants := []string{abi.GrantKV}
+	return p.Open(context.Background(), starlark.Options{Binding: wasm.Binding{Name: "f", Grants: grants}, Conforms: conforms})
+}

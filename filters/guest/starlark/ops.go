@@ -199,14 +199,7 @@ func jsonOf(t *scripting.Task, v starlark.Value) ([]byte, error) {
 	if raw, ok := v.(rawJSON); ok {
 		return []byte(raw), t.Allocate(len(raw))
 	}
-	text, err := scripting.JSON("value", v)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.Work(len(text) / 2); err != nil {
-		return nil, err
-	}
-	return text, t.Allocate(len(text))
+	return t.JSON("value", v)
 }
 
 // appendResult writes a result of a tool; of a text one that says it.

@@ -14,6 +14,9 @@ import (
 // maxPatterns is how many patterns a text may have.
 const maxPatterns = 64
 
+// maxText is the size above which a text is refused, in bytes.
+const maxText = 8 << 20
+
 // fuelPerUnit is how much fuel of a search (wasm/ABI.md, patterns) counts as a unit of work.
 const fuelPerUnit = 16
 
@@ -135,7 +138,14 @@ func replaces(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple,
 	var whole strings.Builder
 	last := 0
 	add := func(s string) {
-		if err := t.Allocate(len(s)); err != nil {
+		err := t.Fits(len(s), 0)
+		if err == nil {
+			err = t.Allocate(len(s))
+		}
+		if err == nil && whole.Len()+len(s) > maxText {
+			err = t.Fits(whole.Len()+len(s), 0)
+		}
+		if err != nil {
 			panic(unpaid{err})
 		}
 		whole.WriteString(s)

@@ -25,6 +25,9 @@ func wait(ms int64) int64
 //go:wasmimport weir_script_v1 answer
 func answer(id int64, p unsafe.Pointer, room uint32) int64
 
+//go:wasmimport weir_script_v1 steps
+func steps(n int64)
+
 //go:wasmimport weir_script_v1 print
 func printLine(p unsafe.Pointer, n uint32)
 
@@ -102,7 +105,7 @@ func interpret(b []byte) *scripting.End {
 	if uint64(len(b)) > size {
 		data = b[size:]
 	}
-	return scripting.Interpret(p, data, limits, &scripting.Host{
+	return start(p, data, limits, &scripting.Host{
 		Submit: func(kind scripting.Kind, tool string, args []byte) uint32 {
 			return uint32(submit(uint32(kind), text(tool), uint32(len(tool)), bytes(args), uint32(len(args))))
 		},
@@ -117,6 +120,7 @@ func interpret(b []byte) *scripting.End {
 			return b
 		},
 		Print:    func(line string) { printLine(text(line), uint32(len(line))) },
+		Steps:    func(n uint64) { steps(int64(n)) },
 		Progress: func(done, total float64, message string) { progress(done, total, text(message), uint32(len(message))) },
 	})
 }

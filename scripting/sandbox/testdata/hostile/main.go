@@ -114,7 +114,7 @@ func do(in []byte) []byte {
 		return append(value(1, 0), "more"...)
 	case does("error"):
 		b := append(number(number(nil, 7), 0), 1)
-		b = number(number(b, 1<<63), 1<<40)
+		b = number(number(number(b, 1<<62), 1<<63), 1<<40)
 		b = text(text(b, "\x1b[31mgoroutine 1 [running]:\n"+strings.Repeat("long ", 1<<18)), "tool\x00\n")
 		for range 1000 {
 			b = text(b, "script.star:1:1: in \x1b[0m"+strings.Repeat("f", 1<<10))

@@ -1,30 +1,30 @@
-package codemode
+package progress
 
 import (
+	"encoding/json"
 	"math"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
-	"github.com/weir-edge/weir/scripting"
 )
 
 // metaTrace asks for a trace in the _meta of a request, and carries it in that of a
 // notification.
 const metaTrace = "weir.dev/trace"
 
-// Bounds of what a client is told while its script runs.
+// Bounds of what a client is told while its call runs.
 const (
 	pause     = 100 * time.Millisecond // between two notifications of progress
-	maxTraced = 1000                   // calls of one script
+	maxTraced = 1000                   // inner calls of one call
 	maxSaid   = 1 << 10                // bytes of a message
+	maxName   = 128                    // bytes of the name of a tool or step
 )
 
-// reporter tells a client of its running script: what the script says by progress(), and
-// the calls that it makes where the client asks for them. A nil reporter tells nothing.
+// reporter tells a client of its running call: how far it is, and the calls that are made
+// for it where the client asks for them. A nil reporter tells nothing.
 type reporter struct {
 	to    edge.Client
 	token []byte // JSON text
@@ -41,7 +41,7 @@ type reporter struct {
 	traced int
 }
 
-// said is what a script said of its progress.
+// said is how far a call is.
 type said struct {
 	done, total float64
 	message     string
@@ -56,7 +56,7 @@ func newReporter(x *edge.Exchange) *reporter {
 	return &reporter{to: x.Client, token: token, trace: string(x.Request.Meta(metaTrace).Of(x.Request.Raw)) == "true", last: math.Inf(-1)}
 }
 
-// progress tells what the script says of its progress. What does not rise is not told, and
+// progress tells how far the call is. What does not rise is not told, and
 // of what comes too fast the last.
 func (r *reporter) progress(done, total float64, message string) {
 	if r == nil || math.IsNaN(done) || math.IsInf(done, 0) {
@@ -73,7 +73,7 @@ func (r *reporter) progress(done, total float64, message string) {
 }
 
 // release tells what is held, and at the end is told whether that is all. It runs beside the
-// script, which waits for no client.
+// call, which waits for no client.
 func (r *reporter) release(end bool) {
 	r.sending.Lock()
 	defer r.sending.Unlock()
@@ -91,7 +91,7 @@ func (r *reporter) release(end bool) {
 		params = append(append(params, `,"total":`...), number(s.total)...)
 	}
 	if s.message != "" {
-		params = mcp.AppendString(append(params, `,"message":`...), edge.Clean(cut(s.message, maxSaid)))
+		params = mcp.AppendString(append(params, `,"message":`...), edge.Clean(edge.Cut(s.message, maxSaid)))
 	}
 	r.send(append(params, '}'))
 }
@@ -117,8 +117,8 @@ func (r *reporter) send(params []byte) {
 	}
 }
 
-// called tells of a call that has ended, if the client traces its script.
-func (r *reporter) called(id int64, tool string, fault *scripting.Fault, took time.Duration) {
+// called tells of a call that has ended, if the client traces its own.
+func (r *reporter) called(c *Call) {
 	if r == nil || !r.trace {
 		return
 	}
@@ -131,20 +131,25 @@ func (r *reporter) called(id int64, tool string, fault *scripting.Fault, took ti
 	}
 	r.traced++
 	r.last = next(r.last)
-	begin := r.params()
+	params := r.params()
 	r.mu.Unlock()
-	params := append(begin, `,"_meta":{"`+metaTrace+`":`...)
-	r.send(append(quoted(params, struct {
+	told, err := json.Marshal(struct {
 		ID      int64   `json:"id"`
-		Parent  int64   `json:"parent"` // 0: the script itself
-		Tool    string  `json:"tool"`
+		Parent  int64   `json:"parent"` // 0: the client's own call
+		Tool    string  `json:"tool,omitempty"`
+		Step    string  `json:"step,omitempty"`
 		Attempt int     `json:"attempt"`
-		Outcome string  `json:"outcome"`
+		Outcome Outcome `json:"outcome"`
 		MS      float64 `json:"ms"`
-	}{id, 0, cut(tool, 128), 1, outcome(fault), float64(took.Microseconds()) / 1000}), "}}"...))
+	}{c.ID, c.Parent, edge.Cut(c.Tool, maxName), edge.Cut(c.Step, maxName), c.Attempt, c.Outcome, float64(c.Took.Microseconds()) / 1000})
+	if err != nil {
+		return
+	}
+	params = append(append(params, `,"_meta":{"`+metaTrace+`":`...), told...)
+	r.send(append(params, "}}"...))
 }
 
-// next is a number above n that leaves room for what the script says next.
+// next is a number above n that leaves room for what is said next.
 func next(n float64) float64 {
 	if math.IsInf(n, -1) {
 		return 0
@@ -152,30 +157,5 @@ func next(n float64) float64 {
 	return max(n+1e-6, math.Nextafter(n, math.Inf(1)))
 }
 
-// outcome is one word for what became of a call.
-func outcome(f *scripting.Fault) string {
-	switch {
-	case f == nil:
-		return "ok"
-	case f.Final:
-		return "cancelled"
-	case f.Code == 403:
-		return "denied"
-	case f.Code == 429:
-		return "limited"
-	case f.Code == 504:
-		return "timeout"
-	}
-	return "error"
-}
-
 // number writes a number as JSON.
 func number(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
-
-// cut cuts a text to so many bytes.
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}

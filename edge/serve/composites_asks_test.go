@@ -1,0 +1,241 @@
+package serve_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+)
+
+// asked is a question that a client got.
+type asked struct{ key, method, params string } // key is that of a modern client, "" for a legacy one
+
+// converse calls a tool as a client that answers. It returns the result, and the questions
+// by round; a legacy client has them one by one.
+func (c caller) converse(t *testing.T, tool, arguments string, answer func(asked) string) (result string, rounds [][]asked) {
+	t.Helper()
+	if c.session != nil {
+		r := c.session.Request("1", "tools/call", edgetest.CallParams(tool, arguments))
+		if !r.Stream() {
+			return r.Result(), nil
+		}
+		for {
+			m := r.NextMessage()
+			switch {
+			case m.Method == "":
+				return string(m.Result), rounds
+			case len(m.ID) > 0:
+				q := asked{"", m.Method, string(m.Params)}
+				rounds = append(rounds, []asked{q})
+				c.session.Reply(m.ID, answer(q))
+			}
+		}
+	}
+	for more := ""; ; {
+		body, head := c.message(fmt.Sprintf(`"%d"`, len(rounds)), "tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s%s}`, tool, arguments, more), edgetest.Capabilities(asks))
+		r := c.Post(body, head...)
+		got := r.Result()
+		if edgetest.Member(got, "resultType") != `"input_required"` {
+			return got, rounds
+		}
+		need := inputRequired(t, r)
+		var round []asked
+		var said []string
+		for _, key := range slices.Sorted(maps.Keys(need.InputRequests)) {
+			q := asked{key, need.InputRequests[key].Method, string(need.InputRequests[key].Params)}
+			round = append(round, q)
+			if a := answer(q); a != "" {
+				said = append(said, quote(key)+":"+a)
+			}
+		}
+		rounds = append(rounds, round)
+		more = fmt.Sprintf(`,"inputResponses":{%s},"requestState":%s`, strings.Join(said, ","), quote(need.RequestState))
+	}
+}
+
+// inputs has a modern fake server want input for a tool before it answers, with a state
+// that is different for each call.
+func wantsInput(s *edgetest.Server, name, method, params string) {
+	n := 0
+	s.Always("tools/call", func(c *edgetest.Call) {
+		p := string(c.Message.Params)
+		arguments := edgetest.Member(p, "arguments")
+		switch state := edgetest.Member(p, "requestState"); {
+		case edgetest.Member(p, "name") != quote(name):
+			c.Result(`{"resultType":"complete","content":[],"structuredContent":` + arguments + `}`)
+		case state == "":
+			n++
+			c.Result(fmt.Sprintf(`{"resultType":"input_required","inputRequests":{"who":{"method":%q,"params":%s}},"requestState":%s}`, method, params, quote("state of "+arguments)))
+		case state != quote("state of "+arguments):
+			c.Result(`{"resultType":"complete","isError":true,"content":[{"type":"text","text":"the state of another call"}]}`)
+		default:
+			c.Result(`{"resultType":"complete","content":[],"structuredContent":{"text":` + quote(edgetest.Member(p, "inputResponses", "who")) + `}}`)
+		}
+	})
+}
+
+// TestCompositeQuestionsOfBackends: what a backend asks in a step reaches the caller, whatever
+// the eras of both, and the step goes on with the answer.
+func TestCompositeQuestionsOfBackends(t *testing.T) {
+	t.Parallel()
+	const yaml = `compositeTools:
+- name: flow
+  steps: [{id: a, tool: back.echo, arguments: {text: x}}, {id: b, tool: back.hidden, dependsOn: [a]}, {id: c, tool: back.echo, arguments: {text: "{{.steps.b.output.text}}!"}}]`
+	for method, one := range map[string]struct{ params, answer string }{
+		"elicitation/create":     {`{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}`, `{"action":"accept","content":{"who":"me"}}`},
+		"sampling/createMessage": {`{"messages":[],"maxTokens":1}`, `{"role":"assistant","model":"m","content":{"type":"text","text":"me"}}`},
+		"roots/list":             {`{}`, `{"roots":[{"uri":"file:///me"}]}`},
+	} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			cellsOf(t, func(t *testing.T, client, back edgetest.Era) {
+				f := composed(t, back, yaml)
+				if back == edgetest.Modern {
+					wantsInput(f.back, "hidden", method, one.params)
+				} else {
+					f.back.Always("tools/call", func(c *edgetest.Call) {
+						if edgetest.Member(string(c.Message.Params), "name") != `"hidden"` {
+							c.Result(`{"content":[],"structuredContent":` + edgetest.Member(string(c.Message.Params), "arguments") + `}`)
+							return
+						}
+						m := c.Ask("7", method, one.params)
+						c.Result(`{"content":[],"structuredContent":{"text":` + quote(string(m.Result)) + `}}`)
+					})
+				}
+				c := f.callerOf(t, client, asks)
+				got, rounds := c.converse(t, "flow", "{}", func(q asked) string { return one.answer })
+				if want := `"structuredContent":{"text":` + quote(one.answer+"!") + `}`; !strings.Contains(got, want) {
+					t.Errorf("%s is not in %s", want, got)
+				}
+				if len(rounds) != 1 || len(rounds[0]) != 1 || rounds[0][0].method != method || client == edgetest.Modern && !strings.HasPrefix(rounds[0][0].key, "b.") {
+					t.Errorf("asked %v", rounds)
+				}
+				// A client that cannot be asked has the step fail, and only the step.
+				r := f.callerOf(t, client, "").request(t, "9", "tools/call", edgetest.CallParams("flow", "{}"))
+				if got := r.Result(); !strings.Contains(got, `step \"b\": tool \"back.hidden\": `) && back == edgetest.Modern {
+					t.Error(got)
+				}
+			})
+		})
+	}
+}
+
+// TestCompositeQuestionsAtOnce: two steps whose backend wants input wait in one round, each
+// under its own name, and each call goes on with its own state; so do items of a forEach.
+func TestCompositeQuestionsAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		t.Run(client.String(), func(t *testing.T) {
+			t.Parallel()
+			f := composed(t, edgetest.Modern, `compositeTools:
+- name: flow
+  steps:
+  - {id: a, tool: back.hidden, arguments: {text: "1"}}
+  - {id: b, tool: back.hidden, arguments: {text: "2"}}
+  - {id: e, type: forEach, collection: "[3,4]", step: {tool: back.hidden, arguments: {text: "{{.forEach.item}}"}}}
+  output:
+    properties:
+      a: {type: string, value: "{{.steps.a.output.text}}"}
+      b: {type: string, value: "{{.steps.b.output.text}}"}
+      e: {type: string, value: "{{(index .steps.e.output.iterations 1).output.text}}"}`)
+			wantsInput(f.back, "hidden", "elicitation/create", `{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}`)
+			n := 0
+			got, rounds := f.callerOf(t, client, asks).converse(t, "flow", "{}", func(q asked) string {
+				n++
+				return fmt.Sprintf(`{"action":"accept","content":{"n":%q}}`, q.key)
+			})
+			if n != 4 {
+				t.Errorf("%d questions: %v", n, rounds)
+			}
+			if client == edgetest.Legacy {
+				if !strings.Contains(got, `"structuredContent":{"a":"{`) {
+					t.Error(got)
+				}
+				return
+			}
+			for name, key := range map[string]string{"a": "a.who", "b": "b.who", "e": "e.1.who"} {
+				if v := edgetest.Member(got, "structuredContent", name); !strings.Contains(v, key) {
+					t.Errorf("%s: %s", name, got)
+				}
+			}
+		})
+	}
+}
+
+// TestCompositeAsksTogether: elicitation steps that wait at the same time are asked in one
+// round of a modern client, by the ids of the steps; what it does not answer is asked again.
+func TestCompositeAsksTogether(t *testing.T) {
+	t.Parallel()
+	const schema = `schema: {type: object, properties: {n: {type: integer}}, required: [n]}`
+	f := composed(t, edgetest.Legacy, `compositeTools:
+- name: flow
+  steps:
+  - {id: one, type: elicitation, message: "First?", `+schema+`}
+  - {id: two, type: elicitation, message: "Second?", `+schema+`}
+  - {id: input_1, type: elicitation, message: "Third?", `+schema+`}
+  - {id: last, type: elicitation, message: "{{.steps.two.content.n}}?", `+schema+`}
+  output: {properties: {all: {type: string, value: "{{.steps.one.content.n}} {{.steps.two.content.n}} {{.steps.input_1.content.n}} {{.steps.last.content.n}}"}}}`)
+	c := f.callerOf(t, edgetest.Modern, "")
+	n := 0
+	got, rounds := c.converse(t, "flow", "{}", func(q asked) string {
+		n++
+		if n == 1 {
+			return ""
+		}
+		return fmt.Sprintf(`{"action":"accept","content":{"n":%d}}`, map[string]int{"one": 1, "two": 2, "input_1": 3, "last": 4}[q.key])
+	})
+	if edgetest.Member(got, "structuredContent", "all") != `"1 2 3 4"` {
+		t.Error(got)
+	}
+	var keys []string
+	for _, round := range rounds {
+		var of []string
+		for _, q := range round {
+			of = append(of, q.key)
+		}
+		keys = append(keys, strings.Join(of, "+"))
+	}
+	if got := strings.Join(keys, " "); got != "input_1+one+two input_1+last" {
+		t.Errorf("rounds: %s", got)
+	}
+}
+
+// TestX21Composites: an answer that comes twice, for another request, or from another
+// principal, is refused, and no step runs again.
+func TestX21Composites(t *testing.T) {
+	t.Parallel()
+	m := newMint(t)
+	f := composed(t, edgetest.Legacy, strings.Replace(question, "{{.steps.sure.output.action}}", "yes", 1), asPeople(m, "incomingAuth: {type: anonymous}"))
+	people := map[string]caller{}
+	for _, who := range []string{"ada", "bob"} {
+		people[who] = f.person(t, m, edgetest.Modern, who, "")
+	}
+	as := func(who, id, tool, more string) *edgetest.Response {
+		c := people[who]
+		body, head := c.message(id, "tools/call", `{"name":"`+tool+`","arguments":{}`+more+`}`, edgetest.Capabilities(asks))
+		return c.Post(body, head...)
+	}
+	need := inputRequired(t, as("ada", `"1"`, "flow", ""))
+	again := fmt.Sprintf(`,"inputResponses":{"sure":{"action":"accept","content":{"ok":true}}},"requestState":%s`, quote(need.RequestState))
+	refused := func(what string, r *edgetest.Response) {
+		t.Helper()
+		if m := r.Message(); m.Error == nil || m.Error.Code != -32602 || r.Status != 400 {
+			t.Errorf("%s: %d %s", what, r.Status, r.Body)
+		}
+	}
+	refused("another principal", as("bob", `"2"`, "flow", again))
+	refused("another tool", as("ada", `"3"`, "echo", again))
+	if n := len(f.back.Requests("tools/call")); n != 0 {
+		t.Errorf("%d calls", n)
+	}
+	if got := as("ada", `"4"`, "flow", again).Result(); !strings.Contains(got, `"text":"yes"`) {
+		t.Error(got)
+	}
+	refused("twice", as("ada", `"5"`, "flow", again))
+	if n := len(f.back.Requests("tools/call")); n != 1 {
+		t.Errorf("%d calls", n)
+	}
+}

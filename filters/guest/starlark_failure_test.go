@@ -1,0 +1,222 @@
+package guest_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
+)
+
+// hostile is a script whose every function does what its caller names.
+const hostile = `
+subscribe("map_identity")
+subscribe("outgoing_auth", headers = ["x-bad"])
+
+FROZEN = []
+
+def bad(what):
+    if what == "loop":
+        while True:
+            pass
+    elif what == "text":
+        return "x" * 1073741824
+    elif what == "fail":
+        fail("no more")
+    elif what == "frozen":
+        FROZEN.append(1)
+    elif what == "wrong":
+        return "no operation"
+    elif what == "misplaced":
+        return rename(0, "x")
+
+def map_identity(c):
+    return bad(c.claims.get("bad"))
+
+def on_call_request(c):
+    return bad(c.args.get("bad"))
+
+def on_call_response(c):
+    return bad(c.result.get("bad"))
+
+def outgoing_auth(c):
+    return bad(c.headers.get("x-bad"))
+`
+
+// TestX43AtTheEdge: a script that fails refuses the message, or lets it pass where that is
+// said; hooks of identity refuse in any case. Nobody else's message is concerned.
+func TestX43AtTheEdge(t *testing.T) {
+	t.Parallel()
+	m := edgetest.NewMint(t, "weir")
+	back := edgetest.NewServer(t, edgetest.Modern)
+	ways := []string{"loop", "text", "fail", "frozen", "wrong", "misplaced"}
+	for _, onError := range []string{"deny", "continue"} {
+		e := guarded(t, m, scripted(t, backs{"back": back}, []script{{name: "f", text: hostile, more: "limits: {}, onError: " + onError}}))
+		c := newClient(e, edgetest.Modern)
+		bearer := func(who string) []string { return m.BearerOf(who, map[string]any{}) }
+		for _, what := range ways {
+			fails(t, c.call(t, "echo", "{}", m.BearerOf("mapped-"+what, map[string]any{"bad": what})...), 503, 503, `filter "f" is not available`)
+			fails(t, c.call(t, "echo", "{}", append(bearer("out-"+what), "X-Bad", what)...), 503, 503, `filter "f" is not available`)
+			r := c.call(t, "echo", fmt.Sprintf(`{"bad":%q}`, what), bearer("called-"+what)...)
+			if onError == "deny" {
+				fails(t, r, 503, 503, `filter "f" is not available`)
+			} else {
+				text(t, r)
+			}
+			text(t, c.call(t, "echo", "{}", bearer("another")...))
+		}
+		log := e.Log()
+		for _, want := range []string{
+			"map_identity: deadline: f.star:", "map_identity: memory: f.star:12:20: a value of more than 8 MiB", "map_identity: trap: f.star:14:13: fail: no more",
+			"append: cannot append to frozen list", "abi: it returned string: return None, an operation, or a list of operations", "abi: operation rename is not allowed at this hook",
+		} {
+			if !strings.Contains(log, want) {
+				t.Errorf("%s: the log lacks %q", onError, want)
+			}
+		}
+		if strings.Contains(log, "goroutine") {
+			t.Error("the log has frames of the interpreter")
+		}
+	}
+}
+
+// TestObservedScript is asked and changes nothing, and one that is off is not asked.
+func TestObservedScript(t *testing.T) {
+	t.Parallel()
+	back := edgetest.NewServer(t, edgetest.Modern)
+	deny := "def on_call_request(c):\n    return deny(403, 'no')"
+	for _, mode := range []string{"observe", `"off"`} {
+		e := start(t, scripted(t, backs{"back": back}, []script{{name: "f", text: deny, more: "mode: " + mode}}))
+		text(t, newClient(e, edgetest.Modern).call(t, "echo", "{}"))
+		if observed := strings.Contains(e.Log(), "a filter that is observed would change a message"); observed != (mode == "observe") {
+			t.Errorf("%s: observed %v", mode, observed)
+		}
+	}
+}
+
+// TestScriptAsks has a script ask another party and call a tool, where its subscription says
+// that it waits, and keep a count, within what is granted.
+func TestScriptAsks(t *testing.T) {
+	edgetest.Eras(t, func(t *testing.T, era, of edgetest.Era) {
+		_, host := peer(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Say", "hello")
+			w.WriteHeader(203)
+			_, _ = w.Write([]byte(r.Method + " " + r.URL.Path))
+		})
+		back := edgetest.NewServer(t, of)
+		offers(back, "echo", "other")
+		f := script{name: "f", text: `
+subscribe("on_call_request", tools = ["echo"], blocking = True)
+
+def on_call_request(c):
+    answer = fetch(config["url"] + "/path", method = "POST")
+    elsewhere = attempt(lambda: fetch("http://127.0.0.1:1/"))
+    called = call_tool("other", {"by": c.tool})
+    refused = attempt(lambda: call_tool("none"))
+    return set_arg("/got", [answer.status, answer.headers["x-say"], answer.body, elsewhere["error"]["message"], called["content"][0]["type"], refused["error"]["code"], kv_add("calls", 1, 60000)])
+`, more: fmt.Sprintf(`config: {url: "http://%[1]s"}, grants: {http: ["http://%[1]s"], tools: [other], kv: true}`, host)}
+		c := newClient(start(t, scripted(t, backs{"back": back}, []script{f})), era)
+		for n := range 2 {
+			want := fmt.Sprintf(`[203,"hello","POST /path","fetch: not granted","text",-2,%d]`, n+1)
+			if got := edgetest.Member(text(t, c.call(t, "echo", `{}`)), "got"); got != want {
+				t.Errorf("the script got %s, want %s", got, want)
+			}
+		}
+		if n := back.Count("tools/call"); n != 4 {
+			t.Errorf("the backend got %d calls", n)
+		}
+	})
+}
+
+// TestScriptReload swaps a script while calls are under way: each is judged by the one or
+// the other, and none fails. A script in a file that is wrong leaves the one before.
+func TestScriptReload(t *testing.T) {
+	calls := 2000
+	if testing.Short() || raceFactor > 1 {
+		calls = 200
+	}
+	back := edgetest.NewServer(t, edgetest.Modern)
+	text := func(n int) string {
+		return fmt.Sprintf("def on_call_request(c):\n    return set_arg('/seen', %d)", n)
+	}
+	yaml := func(n int) string { return scripted(t, backs{"back": back}, []script{{name: "f", text: text(n)}}) }
+	e := start(t, yaml(0))
+	const clients = 8
+	var (
+		work sync.WaitGroup
+		made atomic.Int64
+		most atomic.Int64
+		mu   sync.Mutex
+	)
+	wrong := map[string]int{}
+	for range clients {
+		c := newClient(e, edgetest.Modern)
+		work.Go(func() {
+			for made.Add(1) <= int64(calls) {
+				least := most.Load()
+				r, err := c.try("tools/call", edgetest.CallParams("echo", `{"text":"hi"}`))
+				n := int64(-1)
+				if err == nil && r.Status == 200 {
+					_, after, _ := strings.Cut(string(r.Body), `seen\":`) // within the text that the backend answers with
+					number, _, _ := strings.Cut(after, ",")
+					n, err = strconv.ParseInt(number, 10, 64)
+				}
+				if err != nil || r.Status != 200 || n < least {
+					mu.Lock()
+					wrong[fmt.Sprintf("%v %.300s, seen %d after %d", err, r.Body, n, least)]++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	reloads := int64(0)
+	for made.Load() < int64(calls) {
+		reloads++
+		if err := e.Serve.Reload(edgetest.Plan(t, yaml(int(reloads)))); err != nil {
+			t.Fatal(err)
+		}
+		most.Store(reloads)
+	}
+	work.Wait()
+	if len(wrong) > 0 || reloads < 3 {
+		t.Errorf("of %d calls and %d reloads: %v", calls, reloads, wrong)
+	}
+}
+
+// TestScriptFile reads a script from a file, and again when it has changed. One that is wrong
+// changes nothing.
+func TestScriptFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "rules.star")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	back := edgetest.NewServer(t, edgetest.Modern)
+	yaml := strings.Replace(scripted(t, backs{"back": back}, []script{{name: "f", text: "TEXT"}}), `inline: "TEXT"`, fmt.Sprintf("path: %q", file), 1)
+	write("def on_call_request(c):\n    return deny(403, 'one')")
+	e := start(t, yaml, edgetest.Settings(func(s *serve.Settings) { s.DrainTimeout = time.Second }))
+	c := newClient(e, edgetest.Modern)
+	fails(t, c.call(t, "echo", "{}"), 403, 403, "one")
+	plan := edgetest.Plan(t, yaml)
+	write("def on_call_request(c):\n    return deny(403, nothing)")
+	if err := e.Serve.Reload(plan); err == nil || !strings.Contains(err.Error(), `filter "f": source: rules.star:2:22: undefined: nothing`) {
+		t.Errorf("a script that is wrong: %v", err)
+	}
+	fails(t, c.call(t, "echo", "{}"), 403, 403, "one")
+	write("def on_call_request(c):\n    return deny(403, 'two')")
+	if err := e.Serve.Reload(plan); err != nil {
+		t.Fatal(err)
+	}
+	fails(t, c.call(t, "echo", "{}"), 403, 403, "two")
+}
