@@ -241,3 +241,32 @@ func TestExampleTeam(t *testing.T) {
 	e.expect(e.swap.Replace("weir call http://127.0.0.1:4483/mcp machines_echo --args '{\"text\":\"still\"}' --bearer-token-file olga"), []string{"still"})
 	e.withReplicas()
 }
+
+// TestExampleStarlarkFilters does what the README of the filters in Starlark says: four of
+// them change what the demo offers, takes and answers.
+func TestExampleStarlarkFilters(t *testing.T) {
+	t.Parallel()
+	e := newExample(t, "starlark-filters")
+	for _, twin := range []string{"pin-argument", "redact-personal-data"} {
+		text, err := os.ReadFile(filepath.Join("../../examples", twin, "fixtures.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		beside := filepath.Join(e.dir, "..", twin)
+		if err := os.MkdirAll(beside, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		e.write(filepath.Join("..", twin, "fixtures.yaml"), string(text))
+	}
+	e.follow()
+	for _, c := range []struct{ arguments, says string }{
+		{"a=1001", "at most 1000 at once"},
+		{"a=1.5", "the amount must be a whole number"},
+		{"a=1 b=7", `no argument "b"`},
+	} {
+		line := e.swap.Replace("weir call http://127.0.0.1:4483/mcp demo_add " + c.arguments)
+		if out, err := e.command(line).CombinedOutput(); err == nil || !strings.Contains(string(out), c.says) {
+			t.Errorf("%s: %v: %s", line, err, out)
+		}
+	}
+}

@@ -9,26 +9,26 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weir-edge/weir/cmd/weir/plugin"
-	"github.com/weir-edge/weir/wasm"
 )
 
 func (a *app) pluginCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plugin COMMAND",
-		Short: "Make guests: write, build, try, measure and pack programs in WebAssembly",
-		Long: `Make guests: programs in WebAssembly that see the messages of servers and answer
-with operations on them. An EdgeFilter puts one into an edge.
+		Short: "Make guests: write, build, try, measure and pack filters in WebAssembly or Starlark",
+		Long: `Make guests: programs in WebAssembly, and scripts in Starlark, that see the messages
+of servers and answer with operations on them. An EdgeFilter puts one into an edge.
 
-"new" lays out a directory with a guest that works, in Go, AssemblyScript, Rust
-or C, and its SDK; "build" compiles it; "test" runs the cases of fixtures.yaml;
-"bench" measures them; "inspect" shows the hooks and grants of a module; "pack"
-finishes it and prints the EdgeFilter for it. No command needs a network, unless
-the author of a guest adds packages.
+"new" lays out a directory with a guest that works: in Starlark, which needs no
+compiler, or in Go, AssemblyScript, Rust or C, with its SDK; "build" compiles it;
+"test" runs the cases of fixtures.yaml; "bench" measures them; "inspect" shows the
+hooks and grants of a guest; "pack" finishes it and prints the EdgeFilter for it. No
+command needs a network, unless the author of a guest adds packages.
 
-In place of DIR, "test", "bench" and "inspect" take the file of a module.`,
-		Example: `  weir plugin new admins-only --language go
+In place of DIR, "test", "bench" and "inspect" take the file of a module or a script.`,
+		Example: `  weir plugin new admins-only --language starlark && weir plugin test admins-only
   weir plugin build admins-only && weir plugin test admins-only
   weir plugin inspect admins-only/build/admins-only.wasm`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -76,8 +76,10 @@ that delete. The last part of DIR is its name.
 
 There will be its sources, fixtures.yaml with what it must answer, plugin.yaml
 with what it is, and the SDK of its language, so that it is built without a
-network. (AssemblyScript has its compiler from npm.)`,
+network. (AssemblyScript has its compiler from npm.) In Starlark there is no SDK,
+and nothing to build; beside the script lies weir.yaml, an edge that asks it.`,
 		Example: `  weir plugin new admins-only
+  weir plugin new --language starlark admins-only
   weir plugin new --language rust redact-results
   weir plugin new --language c guests/pin-region`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -89,7 +91,7 @@ network. (AssemblyScript has its compiler from npm.)`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			l, ok := plugin.LanguageNamed(language)
 			if !ok {
-				return usagef("--language: there is no SDK for %q%s", language, didYouMean(language, plugin.LanguageNames(), "one of "+strings.Join(plugin.LanguageNames(), ", ")))
+				return usagef("--language: there is no %q%s", language, didYouMean(language, plugin.LanguageNames(), "one of "+strings.Join(plugin.LanguageNames(), ", ")))
 			}
 			dir, err := filepath.Abs(args[0])
 			if err != nil {
@@ -104,10 +106,23 @@ network. (AssemblyScript has its compiler from npm.)`,
 					fmt.Fprintln(a.out, filepath.ToSlash(filepath.Join(args[0], f)))
 				}
 			}
-			fmt.Fprintf(a.out, "\nNext: cd %s && %sweir plugin build && weir plugin test\n", args[0], map[string]string{"assemblyscript": "npm install && "}[l.Name])
+			build := "weir plugin build && "
+			switch {
+			case l.Name == "assemblyscript":
+				build = "npm install && " + build
+			case !l.Compiled():
+				build = ""
+			}
+			fmt.Fprintf(a.out, "\nNext: cd %s && %sweir plugin test\n", args[0], build)
 			return nil
 		},
 	}
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "lang" {
+			name = "language"
+		}
+		return pflag.NormalizedName(name)
+	})
 	cmd.Flags().StringVar(&language, "language", "go", "`LANGUAGE` of the guest: "+strings.Join(plugin.LanguageNames(), ", "))
 	fixed(cmd, "language", plugin.LanguageNames())
 	return cmd
@@ -130,7 +145,8 @@ func (a *app) pluginBuildCommand() *cobra.Command {
 
 The compilers are those of the language: go; clang and wasm-ld; cargo with the
 target wasm32-unknown-unknown; asc, which "npm install" brings. When one is missing
-the error says how to install it.`,
+the error says how to install it. A script in Starlark runs as it is: it is checked,
+and there is nothing to build.`,
 		Example: `  weir plugin build
   weir plugin build admins-only
   weir plugin build admins-only -o admins-only.wasm`,
@@ -140,21 +156,24 @@ the error says how to install it.`,
 			if err != nil {
 				return err
 			}
-			c, m, err := plugin.Compile(cmd.Context(), file, plugin.CacheDir())
+			p, err := plugin.Load(cmd.Context(), file, plugin.CacheDir())
 			if err != nil {
 				return err
 			}
-			defer c.Close()
-			defer m.Close()
-			_, err = fmt.Fprintf(a.out, "%s: ok (%s, sha256 %s)\n", file, size(uint64(m.Size)), m.Digest)
-			return err
+			defer p.Close()
+			fmt.Fprintf(a.out, "%s: ok (%s, sha256 %s)\n", file, size(uint64(p.Size)), p.Digest)
+			if plugin.IsScript(file) {
+				fmt.Fprintln(a.out, "It runs as it is: there is nothing to build.")
+			}
+			return nil
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` of the module (default DIR/build/NAME.wasm)")
 	return cmd
 }
 
-// buildPlugin compiles the guest in a directory and returns the module's file.
+// buildPlugin compiles the guest in a directory and returns the module's file, or that of a
+// script, which needs no compiling.
 func (a *app) buildPlugin(ctx context.Context, dir, out string) (string, error) {
 	l, err := plugin.LanguageOf(dir)
 	if err != nil {
@@ -168,6 +187,12 @@ func (a *app) buildPlugin(ctx context.Context, dir, out string) (string, error) 
 		}
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return "", err
+	}
+	if !l.Compiled() {
+		if out != "" {
+			return "", usagef("--output: %s runs as it is: there is no module to write", l.Name)
+		}
+		return plugin.ScriptOf(dir, name)
 	}
 	if out == "" {
 		if out, err = moduleOf(dir, name); err != nil {
@@ -189,15 +214,15 @@ func moduleOf(dir, name string) (string, error) {
 	return filepath.Join(dir, "build", name+".wasm"), nil
 }
 
-// target is the module that a command works on, and its project.
+// target is the module or script that a command works on, and its project.
 type target struct {
-	module  string
-	dir     string          // "" for a module alone
+	module  string          // its file
+	dir     string          // "" for a file alone
 	project *plugin.Project // nil without plugin.yaml
 }
 
-// targetOf returns the target for a directory, whose module it builds, or for a
-// module file.
+// targetOf returns the target for a directory, whose module it builds, or for the
+// file of a module or a script.
 func (a *app) targetOf(ctx context.Context, path string) (*target, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -210,14 +235,7 @@ func (a *app) targetOf(ctx context.Context, path string) (*target, error) {
 	if t.project, err = plugin.ReadProject(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	name := ""
-	if t.project != nil {
-		name = t.project.Name
-	}
-	if t.module, err = moduleOf(path, name); err != nil {
-		return nil, err
-	}
-	_, err = a.buildPlugin(ctx, path, t.module)
+	t.module, err = a.buildPlugin(ctx, path, "")
 	return t, err
 }
 
@@ -226,7 +244,7 @@ func (a *app) targetOf(ctx context.Context, path string) (*target, error) {
 func (t *target) fixturesOf(file string) (*plugin.Fixtures, string, error) {
 	if file == "" {
 		if t.dir == "" {
-			return nil, "", usagef("name the fixtures for a module alone: --fixtures FILE")
+			return nil, "", usagef("name the fixtures for a %s alone: --fixtures FILE", t.kind())
 		}
 		file = filepath.Join(t.dir, "fixtures.yaml")
 	}
@@ -247,6 +265,9 @@ func (t *target) manifest() (*plugin.Manifest, error) {
 	if t.project != nil {
 		return &t.project.Manifest, nil
 	}
+	if plugin.IsScript(t.module) {
+		return nil, nil
+	}
 	module, err := os.ReadFile(t.module)
 	if err != nil {
 		return nil, err
@@ -254,8 +275,16 @@ func (t *target) manifest() (*plugin.Manifest, error) {
 	return plugin.ManifestOf(module)
 }
 
-// withModule calls a function with a target's module and fixtures.
-func (a *app) withModule(ctx context.Context, args []string, fixtures string, do func(*wasm.Module, *plugin.Fixtures, string) error) error {
+// kind says what the target is, for people.
+func (t *target) kind() string {
+	if plugin.IsScript(t.module) {
+		return "script"
+	}
+	return "module"
+}
+
+// withProgram calls a function with a target's program and fixtures.
+func (a *app) withProgram(ctx context.Context, args []string, fixtures string, do func(*plugin.Program, *plugin.Fixtures, string) error) error {
 	t, err := a.targetOf(ctx, dirOf(args))
 	if err != nil {
 		return err
@@ -264,11 +293,10 @@ func (a *app) withModule(ctx context.Context, args []string, fixtures string, do
 	if err != nil {
 		return err
 	}
-	c, m, err := plugin.Compile(ctx, t.module, plugin.CacheDir())
+	p, err := plugin.Load(ctx, t.module, plugin.CacheDir())
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	defer m.Close()
-	return do(m, f, file)
+	defer p.Close()
+	return do(p, f, file)
 }

@@ -21,8 +21,8 @@ func (a *app) pluginInspectCommand() *cobra.Command {
 	var config string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "inspect [DIR|MODULE]",
-		Short: "Say what a module is and what it wants",
+		Use:   "inspect [DIR|FILE]",
+		Short: "Say what a module or a script is and what it wants",
 		Long: `Say what a module is and what it wants: its digest, the hooks that it asks to be
 asked at and of which messages, the host functions that it imports and the grants
 that these stand behind, and what it says of itself (plugin.yaml), with the schema
@@ -30,7 +30,8 @@ of its configuration.
 
 The module is checked as the edge does, and started, in the sandbox of the edge
 and with all grants, with the configuration of plugin.yaml or that of --config.
-When it refuses to start, its subscriptions are not known.`,
+When it refuses to start, its subscriptions are not known. Of a script likewise: what
+it imports are the functions that it calls which stand behind grants.`,
 		Example: `  weir plugin inspect admins-only.wasm
   weir plugin inspect admins-only.wasm --config '{"group":"admin"}'
   weir plugin inspect --json`,
@@ -75,7 +76,14 @@ func (a *app) writeReport(r *plugin.Report) error {
 		}
 		return edge.Clean(strings.Join(names, " "))
 	}
-	rows := [][]string{{"module", edge.Clean(r.File)}, {"sha256", r.Digest}, {"size", size(uint64(r.Size))}, {"memory", size(r.Memory)}}
+	kind, script := "module", plugin.IsScript(r.File)
+	if script {
+		kind = "script"
+	}
+	rows := [][]string{{kind, edge.Clean(r.File)}, {"sha256", r.Digest}, {"size", size(uint64(r.Size))}}
+	if !script {
+		rows = append(rows, []string{"memory", size(r.Memory)})
+	}
 	if m := r.Manifest; m != nil {
 		rows = append(rows, []string{"name", edge.Clean(m.Name + " " + m.Version)})
 		if m.Description != "" {
@@ -92,7 +100,7 @@ func (a *app) writeReport(r *plugin.Report) error {
 	}
 	imports, wasi := []string{}, 0
 	for _, name := range r.Imports {
-		if strings.HasPrefix(name, "weir_v1.") {
+		if script || strings.HasPrefix(name, "weir_v1.") {
 			imports = append(imports, name)
 		} else {
 			wasi++
@@ -209,11 +217,15 @@ in. Its digest keeps any other module from being loaded in its place.`,
 			if err != nil {
 				return err
 			}
-			if out == "" {
+			if out == "" && !plugin.IsScript(module) {
 				out = project.Name + ".wasm"
 			}
-			if err := os.WriteFile(out, packed.Module, 0o644); err != nil {
-				return err
+			if out != "" {
+				if err := os.WriteFile(out, packed.Module, 0o644); err != nil {
+					return err
+				}
+			} else {
+				out = module // a script stays where it is
 			}
 			fmt.Fprintf(a.err, "%s: packed (%s, sha256 %s)\n", out, size(uint64(len(packed.Module))), packed.Digest)
 			to := cmp.Or(manifest, plugin.WrittenTo(a.out), "-") // the last stands for a file where the command runs
@@ -248,13 +260,12 @@ func (a *app) mustPass(ctx context.Context, dir, module string, project *plugin.
 	if err != nil {
 		return err
 	}
-	c, m, err := plugin.Compile(ctx, module, plugin.CacheDir())
+	p, err := plugin.Load(ctx, module, plugin.CacheDir())
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	defer m.Close()
-	for _, o := range plugin.Run(ctx, m, f) {
+	defer p.Close()
+	for _, o := range plugin.RunProgram(ctx, p, f) {
 		if !o.Passed() {
 			return fmt.Errorf("%s: %s: %s: `weir plugin test` says more", file, o.Case.Name, o.Got[0])
 		}

@@ -19,7 +19,7 @@ import (
 // stand in its README.
 func TestQuickStarts(t *testing.T) {
 	for language, file := range map[string]string{
-		"go": "README.md", "c": "c/README.md", "rust": "rust/README.md", "assemblyscript": "assemblyscript/README.md",
+		"go": "README.md", "c": "c/README.md", "rust": "rust/README.md", "assemblyscript": "assemblyscript/README.md", "starlark": "starlark/README.md",
 	} {
 		t.Run(language, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("../../sdk", file))
@@ -31,7 +31,9 @@ func TestQuickStarts(t *testing.T) {
 			if !found || !closed {
 				t.Fatal("no commands")
 			}
-			needCompiler(t, language)
+			if l, _ := plugin.LanguageNamed(language); l.Compiled() {
+				needCompiler(t, language)
+			}
 			dir := t.TempDir()
 			cmd := exec.Command("sh", "-ex", "-c", commands)
 			cmd.Dir = dir
@@ -174,10 +176,37 @@ func TestReadmeHasTheQuickStart(t *testing.T) {
 	if block != "package main\n"+code {
 		t.Errorf("the README has\n%s\nand the new guest\n%s", block, code)
 	}
+	scripted(t)
 	// Its fixtures are such.
 	_, cases, _ := strings.Cut(string(text), "```yaml\n")
 	cases, _, _ = strings.Cut(cases, "```")
 	if _, err := plugin.ParseFixtures("README.md", []byte(cases)); err != nil {
 		t.Errorf("the fixtures in the README: %v", err)
+	}
+}
+
+// scripted holds the filter in the README of Starlark to the one that is written.
+func scripted(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile("../../sdk/starlark/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "```starlark\n")
+	block, _, _ = strings.Cut(block, "```")
+	dir := filepath.Join(t.TempDir(), "admins-only")
+	l, _ := plugin.LanguageNamed("starlark")
+	if _, err := plugin.New(dir, "admins-only", l); err != nil {
+		t.Fatal(err)
+	}
+	made, err := os.ReadFile(filepath.Join(dir, "admins-only.star"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, code, _ := strings.Cut(string(made), "\n\n"); code != block {
+		t.Errorf("the README has\n%s\nand the new filter\n%s", block, code)
+	}
+	if plan, err := os.ReadFile(filepath.Join(dir, "weir.yaml")); err != nil || !strings.Contains(string(plan), "source: {path: admins-only.star}") {
+		t.Errorf("%v: %s", err, plan)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 func (a *app) pluginTestCommand() *cobra.Command {
 	var fixtures, only string
 	cmd := &cobra.Command{
-		Use:   "test [DIR|MODULE]",
+		Use:   "test [DIR|FILE]",
 		Short: "Ask a guest the cases of fixtures",
 		Long: `Ask a guest the cases of fixtures.yaml, as an edge would: it is metered, has the
 grants and the configuration that the file gives, and sees of an input what it
@@ -33,20 +34,21 @@ top are for all cases that have none. "weir schema fixtures" has every field.
 
 Each case is asked of a guest of its own, with an empty store: a failure has no
 consequences for others. after names cases that the same guest is asked before.
-The guest of a directory is built first.`,
+The guest of a directory is built first; FILE is a module or a script.`,
 		Example: `  weir plugin test
   weir plugin test admins-only --run delete
   weir schema fixtures > fixtures.schema.json
-  weir plugin test other.wasm --fixtures cases.yaml`,
+  weir plugin test other.wasm --fixtures cases.yaml
+  weir plugin test other.star --fixtures cases.yaml`,
 		Args: oneDir,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withModule(cmd.Context(), args, fixtures, func(m *wasm.Module, f *plugin.Fixtures, file string) error {
+			return a.withProgram(cmd.Context(), args, fixtures, func(p *plugin.Program, f *plugin.Fixtures, file string) error {
 				f = f.Only(only)
 				if len(f.Cases) == 0 {
 					return usagef("no case of %s has %q in its name", file, only)
 				}
 				failed := 0
-				for _, o := range plugin.Run(cmd.Context(), m, f) {
+				for _, o := range plugin.RunProgram(cmd.Context(), p, f) {
 					if o.Passed() {
 						fmt.Fprintf(a.out, "ok    %s\n", edge.Clean(o.Case.Name))
 						continue
@@ -75,13 +77,14 @@ func (a *app) pluginBenchCommand() *cobra.Command {
 	var each time.Duration
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "bench [DIR|MODULE]",
+		Use:   "bench [DIR|FILE]",
 		Short: "Measure what a guest costs",
 		Long: `Measure what a guest costs: each case of fixtures.yaml is asked again and again,
 and its time (the least of five rounds), fuel, memory, input and output are
 printed, each with its share of the limit of one call. Fuel is the same on every
 machine. The limits are those that a filter has unless it sets others (50 million
-fuel and 5 ms of a processor a call); --limits takes those that yours sets.
+fuel and 5 ms of a processor a call); --limits takes those that yours sets. The fuel
+of a script counts steps, and it has no memory of its own.
 
 Then the case with the longest text of each hook is asked with texts of 1 KiB to
 1,000 KiB: its longest string in the result, the arguments or the event, said
@@ -102,8 +105,8 @@ limit.`,
 			if err != nil {
 				return err
 			}
-			return a.withModule(cmd.Context(), args, fixtures, func(m *wasm.Module, f *plugin.Fixtures, file string) error {
-				b, err := plugin.Measure(cmd.Context(), m, f, limits, each)
+			return a.withProgram(cmd.Context(), args, fixtures, func(p *plugin.Program, f *plugin.Fixtures, file string) error {
+				b, err := plugin.MeasureProgram(cmd.Context(), p, f, limits, each)
 				if err != nil {
 					return fmt.Errorf("%s: %w", file, err)
 				}
@@ -146,13 +149,22 @@ func limitsOf(text string) (wasm.Limits, error) {
 // writeBench prints what a guest costs, for people.
 func (a *app) writeBench(b *plugin.Bench) error {
 	l := &b.Limits
-	fmt.Fprintf(a.out, "The limits of a call: %v of a processor, %d fuel, %s of memory, %s of input, %s of output.\n\n", l.Time, l.Fuel, size(l.Memory), size(l.Input), size(l.Output))
-	costs := func(c *plugin.Cost, s *plugin.Share) []string {
-		return []string{
-			size(c.Input) + share(s.Input), digits(c.Time) + share(s.Time), fmt.Sprint(c.Fuel) + share(s.Fuel), size(c.Memory) + share(s.Memory), size(c.Output) + share(s.Output),
-		}
+	memory := ""
+	if l.Memory > 0 {
+		memory = size(l.Memory) + " of memory, "
 	}
-	titles := []string{"INPUT", "TIME", "FUEL", "MEMORY", "OUTPUT"}
+	fmt.Fprintf(a.out, "The limits of a call: %v of a processor, %d fuel, %s%s of input, %s of output.\n\n", l.Time, l.Fuel, memory, size(l.Input), size(l.Output))
+	costs := func(c *plugin.Cost, s *plugin.Share) []string {
+		all := []string{size(c.Input) + share(s.Input), digits(c.Time) + share(s.Time), fmt.Sprint(c.Fuel) + share(s.Fuel), size(c.Output) + share(s.Output)}
+		if l.Memory > 0 {
+			all = slices.Insert(all, 3, size(c.Memory)+share(s.Memory))
+		}
+		return all
+	}
+	titles := []string{"INPUT", "TIME", "FUEL", "OUTPUT"}
+	if l.Memory > 0 {
+		titles = slices.Insert(titles, 3, "MEMORY")
+	}
 	rows := [][]string{append([]string{"HOOK", "CASE"}, titles...)}
 	for i := range b.Cases {
 		f := &b.Cases[i]

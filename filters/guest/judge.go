@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/filters/guest/starlark"
 	"github.com/weir-edge/weir/sdk/abi"
 	"github.com/weir-edge/weir/wasm"
 )
@@ -46,7 +47,8 @@ func Judge(filter string, q *Asked, answer []byte) error {
 // grants for what it subscribed to; nil where it starts it. claims are the pointers
 // of the grant claims.
 func JudgeSubscriptions(g engine, grants, claims []string) error {
-	p := program{spec: &Spec{Grants: grants, Claims: claims}, guest: g}
+	_, script := g.(*starlark.Guest)
+	p := program{spec: &Spec{Grants: grants, Claims: claims, Script: script}, guest: g}
 	return p.subscribe()
 }
 

@@ -26,7 +26,7 @@ type Bench struct {
 type Cost struct {
 	Time   time.Duration `json:"timeNanoseconds"` // the least of several rounds
 	Fuel   uint64        `json:"fuel"`
-	Memory uint64        `json:"memoryBytes"` // of the instance, after all calls
+	Memory uint64        `json:"memoryBytes"` // of the instance, after all calls; 0 of a script
 	Input  uint64        `json:"inputBytes"`
 	Output uint64        `json:"outputBytes"`
 }
@@ -86,7 +86,10 @@ const (
 // of returns how much a cost is of the limits, and the limit that is met most.
 func (c *Cost) of(limits *Cost) (s Share, most float64, what string) {
 	part := func(used, limit uint64, name string) float64 {
-		p := float64(used) / float64(max(limit, 1))
+		if limit == 0 { // there is none
+			return 0
+		}
+		p := float64(used) / float64(limit)
 		if p > most {
 			most, what = p, name
 		}
@@ -100,13 +103,18 @@ func (c *Cost) of(limits *Cost) (s Share, most float64, what string) {
 	return s, most, what
 }
 
-// Measure asks a module each case of fixtures again and again, for about the
+// Measure measures a module, as MeasureProgram does.
+func Measure(ctx context.Context, m *wasm.Module, f *Fixtures, limits wasm.Limits, each time.Duration) (*Bench, error) {
+	return MeasureProgram(ctx, ofModule(m), f, limits, each)
+}
+
+// MeasureProgram asks a program each case of fixtures again and again, for about the
 // time given, and returns what it costs, beside the limits of the filter, which are
 // the defaults where they say nothing. Cases that expect an error, or not to
 // be asked, are left out. Of each hook the case with the longest text is asked with
 // longer ones.
-func Measure(ctx context.Context, m *wasm.Module, f *Fixtures, limits wasm.Limits, each time.Duration) (*Bench, error) {
-	limits, err := m.Defaults(limits)
+func MeasureProgram(ctx context.Context, p *Program, f *Fixtures, limits wasm.Limits, each time.Duration) (*Bench, error) {
+	limits, err := p.limits(limits)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +126,7 @@ func Measure(ctx context.Context, m *wasm.Module, f *Fixtures, limits wasm.Limit
 		if c.Hook == "" || c.Error != "" {
 			continue
 		}
-		one, err := c.measure(ctx, m, rounds, each, f.optional)
+		one, err := c.measure(ctx, p, rounds, each, f.optional)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
@@ -136,7 +144,7 @@ func Measure(ctx context.Context, m *wasm.Module, f *Fixtures, limits wasm.Limit
 		}
 	}
 	for _, hook := range hooks {
-		b.Sweeps = append(b.Sweeps, longest[hook].sweep(ctx, m, &b.Limits, each, f.optional))
+		b.Sweeps = append(b.Sweeps, longest[hook].sweep(ctx, p, &b.Limits, each, f.optional))
 	}
 	return b, nil
 }
@@ -148,8 +156,8 @@ func unbound() wasm.Limits {
 
 // measure measures a case of a guest of its own, in so many rounds; nil for one that it is not
 // asked.
-func (c *Case) measure(ctx context.Context, m *wasm.Module, often int, each time.Duration, optional []string) (*Figures, error) {
-	h := c.start(ctx, m, optional, unbound())
+func (c *Case) measure(ctx context.Context, p *Program, often int, each time.Duration, optional []string) (*Figures, error) {
+	h := c.start(ctx, p, optional, unbound())
 	defer h.close()
 	if h.err != nil {
 		return nil, h.err
@@ -167,7 +175,7 @@ func (c *Case) measure(ctx context.Context, m *wasm.Module, often int, each time
 	return &one, err
 }
 
-func measure(ctx context.Context, g *wasm.Guest, hook abi.Hook, session string, in []byte, often int, each time.Duration) (Figures, error) {
+func measure(ctx context.Context, g opened, hook abi.Hook, session string, in []byte, often int, each time.Duration) (Figures, error) {
 	one := each / time.Duration(often)
 	f := Figures{Cost: Cost{Input: uint64(len(in))}}
 	out := make([]byte, 0, 64<<10)
@@ -207,18 +215,18 @@ func measure(ctx context.Context, g *wasm.Guest, hook abi.Hook, session string, 
 			f.Time = least
 		}
 	}
-	f.Calls, f.Fuel, f.Memory, f.Output = done, (g.Stats().Fuel-fuel)/uint64(done), g.Memory(), uint64(len(out))
+	f.Calls, f.Fuel, f.Memory, f.Output = done, (g.Stats().Fuel-fuel)/uint64(done), memory(g), uint64(len(out))
 	return f, nil
 }
 
 // sweep asks a case with texts of several sizes, and looks for the size at which a
 // limit is met.
-func (c *Case) sweep(ctx context.Context, m *wasm.Module, limits *Cost, each time.Duration, optional []string) Sweep {
+func (c *Case) sweep(ctx context.Context, p *Program, limits *Cost, each time.Duration, optional []string) Sweep {
 	s := Sweep{Case: c.Name, Hook: c.Hook}
 	ask := func(n, often int) (size Size, most float64, what string) {
 		grown := *c
 		grown.Input = c.Input.grown(n)
-		one, err := grown.measure(ctx, m, often, each*time.Duration(often)/rounds, optional)
+		one, err := grown.measure(ctx, p, often, each*time.Duration(often)/rounds, optional)
 		size.Text = n
 		var f *wasm.Failure
 		switch {

@@ -20,16 +20,20 @@ type Language struct {
 	// marks are files, one of which a directory of the language has. They may
 	// be patterns.
 	marks []string
-	build func(ctx context.Context, dir, out string) error
+	build func(ctx context.Context, dir, out string) error // nil for one whose text runs as it is
 }
 
-// Languages are those that there is an SDK for.
+// Compiled says whether there is something to build.
+func (l Language) Compiled() bool { return l.build != nil }
+
+// Languages are those that `weir plugin new` knows.
 func Languages() []Language {
 	return []Language{
 		{"go", []string{"go.mod", "*.go"}, buildGo},
 		{"assemblyscript", []string{"assembly/index.ts", "asconfig.json"}, buildAssemblyScript},
 		{"rust", []string{"Cargo.toml"}, buildRust},
 		{"c", []string{"*.c"}, buildC},
+		{"starlark", []string{"*.star"}, nil},
 	}
 }
 
@@ -79,6 +83,9 @@ func (m *Missing) Error() string { return m.What + " is missing: " + m.Install }
 
 // Build compiles the guest in dir to the file out.
 func Build(ctx context.Context, l Language, dir, out string) error {
+	if !l.Compiled() {
+		return fmt.Errorf("%s: there is nothing to build: its text runs as it is", l.Name)
+	}
 	out, err := filepath.Abs(out)
 	if err != nil {
 		return err

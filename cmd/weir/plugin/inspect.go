@@ -14,50 +14,39 @@ import (
 	"github.com/weir-edge/weir/wasm"
 )
 
-// Report is what inspect finds out about a module.
+// Report is what inspect finds out about a module or a script.
 type Report struct {
 	File          string         `json:"file"`
 	Digest        string         `json:"sha256"`
 	Size          int            `json:"size"`   // bytes
-	Memory        uint64         `json:"memory"` // bytes of one instance after it started; what it begins with when it did not
+	Memory        uint64         `json:"memory"` // bytes of one instance after it started; what it begins with when it did not; 0 of a script
 	Functions     []string       `json:"functions"`
-	Imports       []string       `json:"imports"`
-	Grants        []string       `json:"grants"` // that it does not open without
+	Imports       []string       `json:"imports"` // host functions; of a script those behind grants
+	Grants        []string       `json:"grants"`  // that it does not open without
 	Manifest      *Manifest      `json:"manifest,omitempty"`
 	Started       bool           `json:"started"`
 	Refused       string         `json:"refused,omitempty"` // why it did not start
 	Subscriptions []Subscription `json:"subscriptions"`
 }
 
-// Inspect looks into a module. It starts it with a configuration, "" for none,
+// Inspect looks into a module or a script. It starts it with a configuration, "" for none,
 // and everything granted that it asks for: without that, what it subscribes to
 // cannot be known.
 func Inspect(ctx context.Context, file, cache, config string) (*Report, error) {
-	binary, err := os.ReadFile(file)
+	p, err := Load(ctx, file, cache)
 	if err != nil {
 		return nil, err
 	}
-	c, m, err := Compile(ctx, file, cache)
-	if err != nil {
+	defer p.Close()
+	r := &Report{File: file, Digest: p.Digest, Size: p.Size, Grants: p.grants(), Subscriptions: []Subscription{}, Functions: []string{}}
+	if err := r.look(p); err != nil {
 		return nil, err
-	}
-	defer c.Close()
-	defer m.Close()
-	r := &Report{
-		File: file, Digest: m.Digest, Size: m.Size, Memory: uint64(m.Minimum), Imports: m.Imports, Grants: m.Grants(),
-		Subscriptions: []Subscription{}, Functions: []string{},
-	}
-	for _, h := range m.Hooks {
-		r.Functions = append(r.Functions, h.String())
 	}
 	if r.Imports == nil {
 		r.Imports = []string{}
 	}
 	if r.Grants == nil {
 		r.Grants = []string{}
-	}
-	if r.Manifest, err = ManifestOf(binary); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if r.Manifest != nil {
 		r.Grants = slices.DeleteFunc(r.Grants, func(g string) bool { return contains(r.Manifest.OptionalGrants, g) })
@@ -68,14 +57,37 @@ func Inspect(ctx context.Context, file, cache, config string) (*Report, error) {
 	if config == "" {
 		b.Config = nil
 	}
-	g, err := m.Open(ctx, b)
+	g, err := p.open(ctx, b)
 	if err != nil {
 		r.Refused = err.Error()
 		return r, nil
 	}
 	defer g.Close()
-	r.Started, r.Subscriptions, r.Memory = true, Subscriptions(g), g.Memory()
+	r.Started, r.Subscriptions, r.Memory = true, Subscriptions(g), memory(g)
 	return r, nil
+}
+
+// look notes what stands in a program.
+func (r *Report) look(p *Program) error {
+	if p.script != nil {
+		r.Functions = p.script.Functions()
+		for _, n := range p.script.Needs {
+			r.Imports = append(r.Imports, n.Function)
+		}
+		return nil
+	}
+	r.Memory, r.Imports = uint64(p.module.Minimum), p.module.Imports
+	for _, h := range p.module.Hooks {
+		r.Functions = append(r.Functions, h.String())
+	}
+	binary, err := os.ReadFile(r.File)
+	if err != nil {
+		return err
+	}
+	if r.Manifest, err = ManifestOf(binary); err != nil {
+		return fmt.Errorf("%s: %w", r.File, err)
+	}
+	return nil
 }
 
 // Lenient is a place for a guest in which everything is granted.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/sdk/abi"
-	"github.com/weir-edge/weir/wasm"
 )
 
 // ManifestFile is what an author says of a guest, beside its sources.
@@ -96,6 +95,9 @@ func (p *Project) check(d *source.Document) {
 	}
 	if _, ok := LanguageNamed(p.Language); p.Language != "" && !ok {
 		d.Fault("language", "there is no %q%s", p.Language, meant(p.Language, LanguageNames()))
+	}
+	if l, ok := LanguageNamed(p.Language); ok && !l.Compiled() && p.OptionalGrants != nil {
+		d.Fault("optionalGrants", "of a module alone: a script needs the grant of each function that it calls")
 	}
 	lists := map[string][]string{abi.GrantCredentials: p.Credentials, abi.GrantHTTP: p.HTTP, abi.GrantTools: p.Tools, abi.GrantClaims: p.Claims}
 	for i, g := range p.Grants {
@@ -232,7 +234,7 @@ func uvarint(b []byte, n int) []byte {
 }
 
 // hooksOf are the hooks that a guest subscribes to.
-func hooksOf(g *wasm.Guest) []string {
+func hooksOf(g opened) []string {
 	var hooks []string
 	for _, s := range g.Subscriptions() {
 		if name := s.Hook.String(); !contains(hooks, name) {

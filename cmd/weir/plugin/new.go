@@ -55,8 +55,8 @@ func New(dir, name string, l Language) ([]string, error) {
 			if err != nil {
 				return err
 			}
-			to := strings.TrimSuffix(strings.TrimPrefix(file, from+"/"), ".txt")
-			put(to, []byte(strings.NewReplacer("NAME", name, "LANGUAGE", l.Name).Replace(string(text))))
+			swap := strings.NewReplacer("NAME", name, "LANGUAGE", l.Name)
+			put(swap.Replace(strings.TrimSuffix(strings.TrimPrefix(file, from+"/"), ".txt")), []byte(swap.Replace(string(text))))
 			return nil
 		})
 		if err != nil {

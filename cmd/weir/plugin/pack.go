@@ -17,30 +17,31 @@ import (
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
-// Packed is a module with its manifest.
+// Packed is a module with its manifest, or a script.
 type Packed struct {
-	Module   []byte
+	Module   []byte // or the text of the script
 	Manifest *Manifest
 	Digest   string // SHA-256, in hexadecimal
+
+	script bool
 }
 
 // Pack puts the manifest of a project into its module. The module is started
 // with the project's configuration and grants first: what does not start is
-// not packed.
+// not packed. A script stays as it is.
 func Pack(ctx context.Context, p *Project, file, cache string) (*Packed, error) {
 	binary, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	c, m, err := Compile(ctx, file, cache)
+	m, err := Load(ctx, file, cache)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
 	defer m.Close()
-	for _, g := range m.Grants() {
+	for _, g := range m.grants() {
 		if !contains(p.Grants, g) && !contains(p.OptionalGrants, g) {
-			return nil, fmt.Errorf("the module asks for what needs the grant %s: name it in grants of %s, or in optionalGrants if the guest works without it", g, ManifestFile)
+			return nil, fmt.Errorf("the %s asks for what needs the grant %s: name it in grants of %s, or in optionalGrants if the guest works without it", m.kind(), g, ManifestFile)
 		}
 	}
 	store := kv.Memory(kv.Limits{})
@@ -50,7 +51,7 @@ func Pack(ctx context.Context, p *Project, file, cache string) (*Packed, error) 
 	for name, secret := range p.Keys {
 		b.Keys[name] = edge.Secret(secret)
 	}
-	g, err := m.Open(ctx, b)
+	g, err := m.open(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("with config and grants of %s: %w", ManifestFile, err)
 	}
@@ -61,6 +62,9 @@ func Pack(ctx context.Context, p *Project, file, cache string) (*Packed, error) 
 	manifest := p.Manifest
 	manifest.ABI = fmt.Sprintf("%d.%d", abi.Major, abi.Minor)
 	manifest.Hooks = hooksOf(g)
+	if m.script != nil {
+		return &Packed{Module: binary, Manifest: &manifest, Digest: m.Digest, script: true}, nil
+	}
 	module, err := manifest.with(binary)
 	if err != nil {
 		return nil, err
@@ -68,7 +72,7 @@ func Pack(ctx context.Context, p *Project, file, cache string) (*Packed, error) 
 	return &Packed{Module: module, Manifest: &manifest, Digest: digest(module)}, nil
 }
 
-// EdgeFilter returns the manifest with which an edge runs the packed module
+// EdgeFilter returns the manifest with which an edge runs the packed program
 // from a file beside it.
 func (p *Packed) EdgeFilter(project *Project, path string) ([]byte, error) {
 	grants := map[string]any{}
@@ -101,7 +105,11 @@ func (p *Packed) EdgeFilter(project *Project, path string) ([]byte, error) {
 		}
 		grants["keys"] = keys
 	}
-	spec := map[string]any{"type": "wasm", "source": map[string]string{"path": path}, "sha256": p.Digest}
+	kind := "wasm"
+	if p.script {
+		kind = "starlark"
+	}
+	spec := map[string]any{"type": kind, "source": map[string]string{"path": path}, "sha256": p.Digest}
 	if project.Config != nil {
 		spec["config"] = project.Config
 	}

@@ -30,19 +30,24 @@ type Outcome struct {
 // Passed says whether all was as expected.
 func (o Outcome) Passed() bool { return len(o.Got) == 0 }
 
-// Run asks a module every case, each of a guest of its own, and returns what
-// came of them.
+// Run asks a module every case, as RunProgram does.
 func Run(ctx context.Context, m *wasm.Module, f *Fixtures) []Outcome {
+	return RunProgram(ctx, ofModule(m), f)
+}
+
+// RunProgram asks a program every case, each of a guest of its own, and returns what
+// came of them.
+func RunProgram(ctx context.Context, p *Program, f *Fixtures) []Outcome {
 	outcomes := make([]Outcome, 0, len(f.Cases))
 	for i := range f.Cases {
-		outcomes = append(outcomes, Outcome{&f.Cases[i], f.Cases[i].run(ctx, m, f.optional)})
+		outcomes = append(outcomes, Outcome{&f.Cases[i], f.Cases[i].run(ctx, p, f.optional)})
 	}
 	return outcomes
 }
 
 // host is the guest of one case, and what it may use.
 type host struct {
-	guest  *wasm.Guest
+	guest  opened
 	err    error // why it did not start
 	store  *kv.MemoryStore
 	mu     sync.Mutex
@@ -58,7 +63,7 @@ type host struct {
 const filterName = "fixture"
 
 // start starts the guest of a case, which does without some grants, under limits. The caller must close it.
-func (c *Case) start(ctx context.Context, m *wasm.Module, optional []string, limits wasm.Limits) *host {
+func (c *Case) start(ctx context.Context, p *Program, optional []string, limits wasm.Limits) *host {
 	h := &host{store: kv.Memory(kv.Limits{}), totals: map[string]int64{}, others: &Others{}}
 	b := wasm.Binding{
 		Name: filterName, Config: c.Config, Grants: c.Grants, Optional: optional, Log: slog.New(h), Store: h.store, Metric: h.measure,
@@ -73,7 +78,7 @@ func (c *Case) start(ctx context.Context, m *wasm.Module, optional []string, lim
 	for name, secret := range c.Keys {
 		b.Keys[name] = edge.Secret(secret)
 	}
-	if h.guest, h.err = m.Open(ctx, b); h.err == nil {
+	if h.guest, h.err = p.open(ctx, b); h.err == nil {
 		h.err = guest.JudgeSubscriptions(h.guest, c.Grants, claimsOf(h.guest, c.Grants))
 	}
 	return h
@@ -110,7 +115,7 @@ func (h *host) ask(ctx context.Context, c *Case, hook abi.Hook, record []byte) (
 
 // claimsOf are the pointers of the grant claims: in fixtures, which have the claims
 // that they write, it is granted for all of them.
-func claimsOf(g *wasm.Guest, grants []string) (pointers []string) {
+func claimsOf(g opened, grants []string) (pointers []string) {
 	if !contains(grants, abi.GrantClaims) {
 		return nil
 	}
@@ -148,7 +153,7 @@ func (h *host) before(ctx context.Context, c *Case) error {
 }
 
 // run asks one case and returns what is not as expected.
-func (c *Case) run(ctx context.Context, m *wasm.Module, optional []string) (wrong []string) {
+func (c *Case) run(ctx context.Context, p *Program, optional []string) (wrong []string) {
 	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	fails := func(err error) {
 		switch {
@@ -161,7 +166,7 @@ func (c *Case) run(ctx context.Context, m *wasm.Module, optional []string) (wron
 		}
 	}
 	// 1. The guest, as the cases before leave it.
-	h := c.start(ctx, m, optional, wasm.Limits{Timeout: time.Second, Instances: 1}) // fuel is what bounds it: this machine may be busy
+	h := c.start(ctx, p, optional, wasm.Limits{Timeout: time.Second, Instances: 1}) // fuel is what bounds it: this machine may be busy
 	defer h.close()
 	if h.err != nil {
 		fails(h.err)
@@ -274,7 +279,7 @@ func line(v any) string {
 }
 
 // Subscriptions returns what a guest asks for.
-func Subscriptions(g *wasm.Guest) []Subscription {
+func Subscriptions(g opened) []Subscription {
 	var all []Subscription
 	for _, s := range g.Subscriptions() {
 		one := Subscription{

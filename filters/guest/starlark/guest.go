@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -69,13 +70,19 @@ type Options struct {
 	Conforms func(schema []byte) error
 }
 
+// Defaults returns limits with what programs get where they say nothing.
+func Defaults(l wasm.Limits) wasm.Limits {
+	l.Fuel, l.Timeout, l.LogLines = cmp.Or(l.Fuel, defaultFuel), cmp.Or(l.Timeout, defaultTimeout), cmp.Or(l.LogLines, defaultLines)
+	l.Output, l.Input = cmp.Or(l.Output, defaultOutput), cmp.Or(l.Input, defaultInput)
+	return l
+}
+
 // Open runs the text once, and finds the functions for hooks. The error is Faults, or says
 // which grant is missing. ctx bounds it.
 func (p *Program) Open(ctx context.Context, o Options) (*Guest, error) {
 	b := o.Binding
+	b.Limits = Defaults(b.Limits)
 	l := &b.Limits
-	l.Fuel, l.Timeout, l.LogLines = cmp.Or(l.Fuel, defaultFuel), cmp.Or(l.Timeout, defaultTimeout), cmp.Or(l.LogLines, defaultLines)
-	l.Output, l.Input = cmp.Or(l.Output, defaultOutput), cmp.Or(l.Input, defaultInput)
 	if b.Log == nil {
 		b.Log = slog.New(slog.DiscardHandler)
 	}
@@ -84,10 +91,14 @@ func (p *Program) Open(ctx context.Context, o Options) (*Guest, error) {
 			return nil, fmt.Errorf("guest %q: a failure in %v cannot be passed over: it decides who somebody is", b.Name, abi.Hook(h))
 		}
 	}
+	var lacks []string
 	for _, need := range p.Needs {
 		if !slices.Contains(b.Grants, need.Grant) && !slices.Contains(b.Optional, need.Grant) {
-			return nil, fmt.Errorf("guest %q: it calls %s, which needs the grant %q", b.Name, need.Function, need.Grant)
+			lacks = append(lacks, fmt.Sprintf("it calls %s, which needs the grant %q", need.Function, need.Grant))
 		}
+	}
+	if lacks != nil {
+		return nil, fmt.Errorf("guest %q: %s", b.Name, strings.Join(lacks, "; "))
 	}
 	config := b.Config
 	if config == nil {
@@ -95,6 +106,10 @@ func (p *Program) Open(ctx context.Context, o Options) (*Guest, error) {
 	}
 	if !json.Valid(config) {
 		return nil, Faults{{File: p.file, Message: "config: not JSON", Config: true}}
+	}
+	data, err := json.Marshal(map[string]any{"config": json.RawMessage(config), "filter_name": b.Name})
+	if err != nil {
+		return nil, Faults{{File: p.file, Message: "config: " + err.Error(), Config: true}}
 	}
 	g := &Guest{binding: b, file: p.file, opened: time.Now(), fields: fields(), fieldIndex: map[string]int{}, operations: map[string]*operationSpec{}, functions: map[string]*hostFunction{}}
 	for i, f := range g.fields {
@@ -118,7 +133,7 @@ func (p *Program) Open(ctx context.Context, o Options) (*Guest, error) {
 	shared, err := scripting.Share(p.compiled, scripting.Sharing{
 		Load:    scripting.Limits{Steps: loadSteps, Memory: callMemory},
 		Call:    scripting.Limits{Steps: uint64(l.Fuel), Memory: callMemory},
-		Data:    append(append([]byte(`{"config":`), config...), '}'),
+		Data:    data,
 		Builtin: g.builtin,
 		Begin:   func(t *scripting.Task) { t.Local().(*call).running = t },
 		Print:   func(local any, text string) { local.(*call).line(slog.LevelInfo, text) },

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -54,6 +55,7 @@ func hostFunctions() []hostFunction {
 		{"error", "", true, line(slog.LevelError)},
 		{"fetch", abi.GrantHTTP, false, fetch},
 		{"gauge", abi.GrantMetrics, false, gauge},
+		{"granted", "", true, granted},
 		{"hmac", abi.GrantKeys, false, hmacOf},
 		{"info", "", true, line(slog.LevelInfo)},
 		{"kv_add", abi.GrantKV, false, kvAdd},
@@ -63,6 +65,8 @@ func hostFunctions() []hostFunction {
 		{"monotonic", "", false, monotonic},
 		{"now_millis", "", false, nowMillis},
 		{"random", abi.GrantRandom, false, random},
+		{"raw_at", "", true, rawAt},
+		{"raw_json", "", true, asRaw},
 		{"sha256", "", true, checksum},
 		{"warn", "", true, line(slog.LevelWarn)},
 	}
@@ -98,6 +102,9 @@ func (g *Guest) builtin(t *scripting.Task, name string, args starlark.Tuple, nam
 	}
 	switch name {
 	case "subscribe", "config_schema", "pattern":
+		if c.loading == nil && name == "pattern" {
+			return nil, scripting.Raise("", scripting.Fault{Message: "pattern: only while the text runs for the first time: call it at the top", Code: abi.ErrDenied})
+		}
 		if c.loading == nil {
 			return nil, fmt.Errorf("%s: only while the text runs for the first time: call it at the top", name)
 		}
@@ -169,6 +176,15 @@ func logLevel(c *call, _ *scripting.Task, args starlark.Tuple, named []starlark.
 		}
 	}
 	return starlark.MakeInt(abi.LevelError), nil
+}
+
+// granted tells whether the filter has a grant.
+func granted(c *call, _ *scripting.Task, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
+	var name string
+	if err := starlark.UnpackArgs("granted", args, named, "grant", &name); err != nil {
+		return nil, err
+	}
+	return starlark.Bool(slices.Contains(c.guest.binding.Grants, name)), nil
 }
 
 func nowMillis(_ *call, _ *scripting.Task, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {

@@ -15,7 +15,8 @@ type field struct {
 	make   func(in *input) (starlark.Value, error)
 }
 
-// fields are those of the ABI's Input. An absent text is empty, an absent JSON text None, an
+// fields are those of the ABI's Input. What is JSON has its text too, as it came: for
+// checksums, and for numbers whose form counts. An absent text is empty, an absent JSON text None, an
 // absent number 0, an absent list empty.
 func fields() []field {
 	texts := func(number int) func(*input) (starlark.Value, error) {
@@ -25,7 +26,7 @@ func fields() []field {
 		return func(in *input) (starlark.Value, error) { return in.value(in.at[number]) }
 	}
 	lists := func(number int) func(*input) (starlark.Value, error) {
-		return func(in *input) (starlark.Value, error) { return in.list(number) }
+		return func(in *input) (starlark.Value, error) { return in.list(number, in.value) }
 	}
 	numbers := func(number int) func(*input) (starlark.Value, error) {
 		return func(in *input) (starlark.Value, error) { return starlark.MakeUint64(in.numbers[number]), nil }
@@ -45,6 +46,9 @@ func fields() []field {
 		{"method", abi.CallMethod, texts(abi.CallMethod)},
 		{"now", abi.CallNow, numbers(abi.CallNow)},
 		{"path", abi.CallPath, texts(abi.CallPath)},
+		{"raw_args", abi.CallArguments, texts(abi.CallArguments)},
+		{"raw_result", abi.CallResult, texts(abi.CallResult)},
+		{"raw_selected", abi.CallSelected, func(in *input) (starlark.Value, error) { return in.list(abi.CallSelected, in.text) }},
 		{"principal", abi.CallPrincipal, func(in *input) (starlark.Value, error) { return &in.principal, nil }},
 		{"request_id", abi.CallRequestID, values(abi.CallRequestID)},
 		{"result", abi.CallResult, values(abi.CallResult)},
@@ -86,7 +90,7 @@ type input struct {
 	record    []byte
 	at        [maxField][]byte // of each field the last
 	numbers   [maxField]uint64
-	made      [24]starlark.Value // by the place of the field in fields
+	made      [28]starlark.Value // by the place of the field in fields
 	principal principal
 }
 
@@ -187,11 +191,11 @@ func (in *input) each(number int, f func(data []byte) error) error {
 	return nil
 }
 
-// list makes a tuple of the values of a repeated field.
-func (in *input) list(number int) (starlark.Value, error) {
+// list makes a tuple of what a repeated field holds.
+func (in *input) list(number int, decode func([]byte) (starlark.Value, error)) (starlark.Value, error) {
 	all := make(starlark.Tuple, 0, 1)
 	err := in.each(number, func(data []byte) error {
-		v, err := in.value(data)
+		v, err := decode(data)
 		all = append(all, v)
 		return err
 	})
@@ -349,7 +353,7 @@ type item struct {
 	in     *input
 	index  int
 	record []byte
-	made   [3]starlark.Value // by the number of the field, less one
+	made   [4]starlark.Value // likewise, and the last is the text of json
 }
 
 func (i *item) String() string        { return fmt.Sprintf("item %d", i.index) }
@@ -359,7 +363,7 @@ func (i *item) Truth() starlark.Bool  { return starlark.True }
 func (i *item) Hash() (uint32, error) { return uint32(i.index), nil }
 
 // AttrNames returns the names of its fields.
-func (i *item) AttrNames() []string { return []string{"backend", "json", "name"} }
+func (i *item) AttrNames() []string { return []string{"backend", "json", "name", "raw"} }
 
 // Attr returns a field.
 func (i *item) Attr(name string) (starlark.Value, error) {
@@ -369,12 +373,16 @@ func (i *item) Attr(name string) (starlark.Value, error) {
 		number = abi.ItemName
 	case "backend":
 		number = abi.ItemBackend
-	case "json":
+	case "json", "raw":
 		number = abi.ItemJSON
 	default:
 		return nil, nil
 	}
-	if v := i.made[number-1]; v != nil {
+	kept := &i.made[number-1]
+	if name == "raw" {
+		kept = &i.made[len(i.made)-1]
+	}
+	if v := *kept; v != nil {
 		return v, nil
 	}
 	var data []byte
@@ -385,12 +393,12 @@ func (i *item) Attr(name string) (starlark.Value, error) {
 		}
 	}
 	decode := i.in.text
-	if number == abi.ItemJSON {
+	if name == "json" {
 		decode = i.in.value
 	}
 	v, err := decode(data)
 	if err == nil {
-		i.made[number-1] = v
+		*kept = v
 	}
 	return v, err
 }

@@ -59,7 +59,7 @@ func operations() []operationSpec {
 		{"patch_item", abi.OpPatchItem, []param{of, pointer, value}},
 		{"patch_result", abi.OpPatchResult, []param{pointer, value}},
 		{"pin_arg", abi.OpPinArg, []param{of, pointer, value}},
-		{"redact", abi.OpRedact, []param{pointer, text}},
+		{"redact", abi.OpRedact, []param{pointer, {"text", abi.ArgText, true, appendText}}},
 		{"rename", abi.OpRename, []param{of, name}},
 		{"respond", abi.OpRespond, []param{{"result", abi.ArgRaw, false, appendResult}}},
 		{"set_arg", abi.OpSetArg, []param{pointer, value}},
@@ -196,6 +196,9 @@ func appendJSON(t *scripting.Task, b []byte, field int, v starlark.Value) ([]byt
 }
 
 func jsonOf(t *scripting.Task, v starlark.Value) ([]byte, error) {
+	if raw, ok := v.(rawJSON); ok {
+		return []byte(raw), t.Allocate(len(raw))
+	}
 	return t.JSON("value", v)
 }
 
@@ -209,7 +212,8 @@ func appendResult(t *scripting.Task, b []byte, field int, v starlark.Value) ([]b
 		whole := append(append([]byte(`{"content":[{"type":"text","text":`), text...), "}]}"...)
 		return abi.AppendBytes(b, field, whole), nil
 	}
-	if _, ok := v.(*starlark.Dict); !ok {
+	_, dict := v.(*starlark.Dict)
+	if _, raw := v.(rawJSON); !dict && !raw {
 		return nil, fmt.Errorf("got %s, want dict or str", v.Type())
 	}
 	return appendJSON(t, b, field, v)

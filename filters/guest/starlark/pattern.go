@@ -7,6 +7,7 @@ import (
 	"go.starlark.net/starlark"
 
 	"github.com/weir-edge/weir/scripting"
+	"github.com/weir-edge/weir/sdk/abi"
 	"github.com/weir-edge/weir/wasm/pattern"
 )
 
@@ -39,7 +40,7 @@ func (l *loader) pattern(args starlark.Tuple, named []starlark.Tuple) (starlark.
 	}
 	p, err := pattern.New(text)
 	if err != nil {
-		return nil, fmt.Errorf("pattern: %w", err)
+		return nil, scripting.Raise("", scripting.Fault{Message: "pattern: " + err.Error(), Code: abi.ErrArgument})
 	}
 	return &patternValue{p}, nil
 }

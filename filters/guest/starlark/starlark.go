@@ -38,6 +38,17 @@ type function struct {
 	fields uint64 // a bit for each field of the input that it reads; 0 where that cannot be said
 }
 
+// Functions are the names of the hooks that the text has functions for.
+func (p *Program) Functions() []string {
+	names := []string{}
+	for h, f := range p.hooks {
+		if f.there {
+			names = append(names, abi.Hook(h).String())
+		}
+	}
+	return names
+}
+
 // Fault is something that is wrong with a text.
 type Fault struct {
 	File         string
@@ -77,7 +88,7 @@ func Compile(file string, text []byte) (*Program, error) {
 	}
 	l := &linter{p: p}
 	l.file(tree)
-	compiled, err := scripting.Compile(file, string(text), scripting.Scope{Whole: true, Extra: builtins(), Data: []string{"config"}})
+	compiled, err := scripting.Compile(file, string(text), scripting.Scope{Whole: true, Extra: builtins(), Data: []string{"config", "filter_name"}})
 	if err != nil {
 		e, _ := err.(*scripting.Error)
 		l.faults = append(l.faults, p.fault(e))
