@@ -10,7 +10,7 @@ import (
 	"github.com/weir-edge/weir/edge/source"
 )
 
-// TestReadme compiles every manifest of the README, and serves the first.
+// TestReadme compiles every manifest of the README with modules, and serves the first.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("README.md")
@@ -18,10 +18,10 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := strings.Split(string(text), "```yaml\n")[1:]
-	if len(blocks) != 2 {
+	if len(blocks) != 4 {
 		t.Fatalf("%d manifests", len(blocks))
 	}
-	for i, block := range blocks {
+	for i, block := range blocks[:2] {
 		block, _, _ = strings.Cut(block, "```")
 		if i == 0 {
 			back := edgetest.NewServer(t, edgetest.Modern)
@@ -61,4 +61,49 @@ func copyFile(t *testing.T, from, to string) {
 	if err := os.WriteFile(to, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestReadmeStarlark serves the manifests of the README with scripts, and has each do what
+// the page says of it.
+func TestReadmeStarlark(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "```yaml\n")[1:]
+	_, quota, ok := strings.Cut(string(text), "```python\n")
+	if len(blocks) != 4 || !ok {
+		t.Fatalf("%d manifests", len(blocks))
+	}
+	dir := t.TempDir()
+	quota, _, _ = strings.Cut(quota, "```")
+	if err := os.WriteFile(filepath.Join(dir, "quota.star"), []byte(quota), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	back := edgetest.NewServer(t, edgetest.Modern)
+	offers(back, "delete_all", "write_file", "echo")
+	serve := func(name, block string) client {
+		block, _, _ = strings.Cut(block, "```")
+		block = strings.Replace(block, "path: quota.star", "path: "+filepath.Join(dir, "quota.star"), 1)
+		server := strings.Replace(manifest(t, backs{"back": back}, nil), "filterRefs: []", "filterRefs: [{name: "+name+"}]", 1)
+		return newClient(start(t, block+"---\n"+server), edgetest.Modern)
+	}
+
+	careful := serve("careful", blocks[2])
+	fails(t, careful.call(t, "delete_all", "{}"), 403, 403, "only admin may delete")
+	if got := careful.call(t, "write_file", `{"path":"/tmp/a"}`).Result(); !strings.Contains(got, `/scratch/tmp/a`) {
+		t.Errorf("a path that is moved: %s", got)
+	}
+	if got := careful.call(t, "echo", `{"n":"4111111111111111"}`).Result(); !strings.Contains(got, "[card]") || strings.Contains(got, "4111") {
+		t.Errorf("a number that is hidden: %s", got)
+	}
+
+	counted := serve("quota", blocks[3])
+	for range 2 {
+		if got := counted.call(t, "echo", "{}").Result(); !strings.Contains(got, "content") {
+			t.Errorf("a call that is within: %s", got)
+		}
+	}
+	fails(t, counted.call(t, "echo", "{}"), 429, 429, "at most 2 calls a minute")
 }

@@ -29,6 +29,7 @@ type report struct {
 	lists     []listRow
 	growth    []growthRow
 	guests    []guestRow
+	filters   []filterRow
 	scripts   []scriptRow
 	workflows []workflowRow
 	tokens    []tokenRow
@@ -150,6 +151,9 @@ func (r *report) verdicts() []verdict {
 		if len(g.cold) > 0 {
 			out = append(out, g.coldest())
 		}
+	}
+	for _, f := range r.filters {
+		out = append(out, f.verdict())
 	}
 	for _, s := range r.scripts {
 		out = append(out, s.verdict())

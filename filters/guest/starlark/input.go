@@ -20,10 +20,10 @@ type field struct {
 // absent number 0, an absent list empty.
 func fields() []field {
 	texts := func(number int) func(*input) (starlark.Value, error) {
-		return func(in *input) (starlark.Value, error) { return in.text(in.at[number]) }
+		return func(in *input) (starlark.Value, error) { return in.text(in.data(number)) }
 	}
 	values := func(number int) func(*input) (starlark.Value, error) {
-		return func(in *input) (starlark.Value, error) { return in.value(in.at[number]) }
+		return func(in *input) (starlark.Value, error) { return in.value(in.data(number)) }
 	}
 	lists := func(number int) func(*input) (starlark.Value, error) {
 		return func(in *input) (starlark.Value, error) { return in.list(number, in.value) }
@@ -88,22 +88,37 @@ const maxField = abi.CallClaim + 1
 type input struct {
 	c         *call
 	record    []byte
-	at        [maxField][]byte // of each field the last
+	at        [maxField]span
 	numbers   [maxField]uint64
 	made      [28]starlark.Value // by the place of the field in fields
 	principal principal
+}
+
+// span is where a field is in the record: the first of those that are repeated begins at
+// first, with its number, and the data of the last is between from and to.
+type span struct{ first, from, to uint32 }
+
+// data is that of a field, of one that is repeated the last.
+func (in *input) data(number int) []byte {
+	at := &in.at[number]
+	return in.record[at.from:at.to:at.to]
 }
 
 // read notes where the fields of a record are.
 func (in *input) read(record []byte) bool {
 	in.record = record
 	r := abi.Reader{B: record}
-	for r.Next() {
-		if r.Num < maxField {
-			in.at[r.Num], in.numbers[r.Num] = r.Data, r.Uint
+	for began := 0; r.Next(); began = len(record) - len(r.B) {
+		if r.Num >= maxField {
+			continue
 		}
+		to, at := len(record)-len(r.B), &in.at[r.Num]
+		if at.to == 0 {
+			at.first = uint32(began)
+		}
+		at.from, at.to, in.numbers[r.Num] = uint32(to-len(r.Data)), uint32(to), r.Uint
 	}
-	in.principal.in, in.principal.record = in, in.at[abi.CallPrincipal]
+	in.principal.in, in.principal.record = in, in.data(abi.CallPrincipal)
 	return !r.Bad
 }
 
@@ -180,7 +195,8 @@ func (in *input) value(text []byte) (starlark.Value, error) {
 
 // each calls a function for each time that the record has a field of bytes.
 func (in *input) each(number int, f func(data []byte) error) error {
-	r := abi.Reader{B: in.record}
+	at := in.at[number]
+	r := abi.Reader{B: in.record[at.first:at.to]}
 	for r.Next() {
 		if r.Num == number {
 			if err := f(r.Data); err != nil {
@@ -333,6 +349,9 @@ func (p *principal) Attr(name string) (starlark.Value, error) {
 			v, err := p.in.text(r.Data)
 			if err != nil {
 				return nil, err
+			}
+			if all == nil {
+				all = make(starlark.Tuple, 0, 4)
 			}
 			all = append(all, v)
 		}
