@@ -78,13 +78,15 @@ func places(t *testing.T) map[string]string {
 	}
 	locked := strings.Replace(manifest(d.URL()), "incomingAuth: {type: anonymous}", fmt.Sprintf(
 		"incomingAuth: {type: oidc, oidc: {issuer: %q, audience: weir, clientId: weir, jwksUrl: %q, jwksAllowPrivateIp: true, insecureAllowHttp: true}}", m.URL, m.URL+"/keys"), 1)
+	scripts := edgetest.Start(t, manifest(d.URL(), "codeMode: {enabled: true, stepLimit: 5000}"))
+	serve.Await(t.Context(), scripts.Serve, "edgetest", true) // on a machine with much to do compiling takes longer than a script waits
 	return map[string]string{
 		"$PLAN":   edgetest.Start(t, manifest(planner(t))).URL(),
 		"$DEMO":   edgetest.Start(t, manifest(d.URL())).URL(),
 		"$LOCKED": edgetest.Start(t, locked).URL(),
 		"$BUSY": edgetest.Start(t, manifest(d.URL(), "rateLimiting: {tools: [{name: echo, shared: {maxTokens: 1, refillPeriod: 1h}}]}"),
 			edgetest.Settings(func(s *serve.Settings) { s.LocalRateLimits = true })).URL(),
-		"$SCRIPTS": edgetest.Start(t, manifest(d.URL(), "codeMode: {enabled: true, stepLimit: 5000}")).URL(),
+		"$SCRIPTS": scripts.URL(),
 		"$FLOWS": edgetest.Start(t, manifest(d.URL(), `compositeTools:
 - name: sum
   description: Adds, and says so.
