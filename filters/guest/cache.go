@@ -344,7 +344,7 @@ func (k *Cache) fetch(s *Spec) ([]byte, error) {
 		return nil, fmt.Errorf("%s: status %d in place of a %s", s.URL, answer.Status, s.instead("script", "module"))
 	}
 	if got := digestOf(answer.Body); got != s.SHA256 {
-		return nil, fmt.Errorf("%s: its sha256 is %s, and %s is asked for", s.URL, got, s.SHA256)
+		return nil, fmt.Errorf("%s: the %s's sha256 is %s, and %s is asked for", s.URL, s.instead("script", "module"), got, s.SHA256)
 	}
 	if kept != "" {
 		k.keep(kept, answer.Body)

@@ -83,3 +83,45 @@ func TestFetch(t *testing.T) {
 		t.Errorf("when the server is away: %s", got)
 	}
 }
+
+// TestFetchScript gets a script over HTTPS, by its digest, and keeps it.
+func TestFetchScript(t *testing.T) {
+	t.Parallel()
+	const text = "def on_call_request(c):\n    return deny(403)"
+	asked := 0
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		_, _ = io.WriteString(w, text) // a client that left needs none
+	}))
+	defer server.Close()
+	dir, mine := t.TempDir(), digest([]byte(text))
+	open := func(digest string) error {
+		k := guest.NewCache(dir, slog.New(slog.DiscardHandler))
+		k.Trust(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+		defer k.Close()
+		loaded, err := guest.Load([]guest.Spec{{
+			Name: "f", Script: true, URL: server.URL + "/f.star", SHA256: digest, Mode: v1beta1.FilterEnforce, OnError: v1beta1.FilterDeny,
+			Timeout: time.Minute, Fuel: 50_000_000, Output: 1 << 20,
+		}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var after []func()
+		_, _, err = k.Open("s", loaded, guest.Options{}, edge.Env{Defer: func(f func()) { after = append(after, f) }})
+		for _, f := range after {
+			f()
+		}
+		return err
+	}
+	if err := open(strings.Repeat("0", 64)); err == nil || !strings.Contains(err.Error(), "the script's sha256 is "+mine) {
+		t.Errorf("another script: %v", err)
+	}
+	for range 2 {
+		if err := open(mine); err != nil {
+			t.Error(err)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("it was fetched %d times, want 2", asked)
+	}
+}

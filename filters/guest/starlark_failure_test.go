@@ -220,3 +220,13 @@ func TestScriptFile(t *testing.T) {
 	}
 	fails(t, c.call(t, "echo", "{}"), 403, 403, "two")
 }
+
+// TestScriptInAConfigMap serves a script that stands in a ConfigMap, if it has its digest.
+func TestScriptInAConfigMap(t *testing.T) {
+	t.Parallel()
+	const rules = "def on_call_request(c):\n    return deny(403, 'mapped')\n"
+	back := edgetest.NewServer(t, edgetest.Modern)
+	yaml := strings.Replace(scripted(t, backs{"back": back}, []script{{name: "f", text: "TEXT", more: "sha256: " + digest([]byte(rules))}}), `inline: "TEXT"`, "configMapRef: {name: rules, key: f.star}", 1)
+	yaml += fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: rules}\ndata: {f.star: %q}\n", rules)
+	fails(t, newClient(start(t, yaml), edgetest.Modern).call(t, "echo", "{}"), 403, 403, "mapped")
+}
