@@ -37,7 +37,7 @@ server, as an agent does, and prints what it returns.`,
 
 func (a *app) scriptRunCommand() *cobra.Command {
 	var r *remote
-	var at where
+	at := where{scripts: true}
 	var data string
 	var asJSON bool
 	cmd := &cobra.Command{

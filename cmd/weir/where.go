@@ -27,10 +27,16 @@ type where struct {
 	url    string
 	config []string
 	server string // of the manifests
+
+	scripts bool // it is to run scripts
 }
 
-// maxSettling is how long an edge that was just started may take to know what is behind it.
-const maxSettling = 15 * time.Second
+// An edge that was just started may take maxSettling to know what is behind it. After patience
+// the user is told what takes so long.
+const (
+	patience    = 3 * time.Second
+	maxSettling = time.Minute
+)
 
 // add adds the flags. server says what a server is needed for.
 func (w *where) add(cmd *cobra.Command, server string) {
@@ -81,9 +87,18 @@ func (a *app) at(cmd *cobra.Command, r *remote, w where, pick func(*compile.Plan
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- running.Serve(ctx) }()
-	settled, done := context.WithTimeout(cmd.Context(), maxSettling)
-	serve.Await(settled, running, server)
-	done()
+	settle := func(most time.Duration) bool {
+		ctx, done := context.WithTimeout(cmd.Context(), most)
+		defer done()
+		serve.Await(ctx, running, server, w.scripts)
+		return ctx.Err() == nil
+	}
+	if !settle(patience) {
+		if w.scripts {
+			fmt.Fprintf(a.err, "%s: the interpreter of scripts is compiled, which takes a while: with WEIR_FILTER_CACHE=DIR it is there the next time\n", cmd.CommandPath())
+		}
+		settle(maxSettling)
+	}
 	err = a.with(cmd, r, "http://"+running.Addr()+"/servers/"+server+"/mcp", f)
 	if err != nil && !errors.Is(err, errInterrupted) {
 		a.lookBehind(cmd, opened, server, s)
