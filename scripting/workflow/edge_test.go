@@ -466,7 +466,7 @@ func TestRowsAtAnEdge(t *testing.T) {
 			s := newStage(t, era, all)
 			edgetest.Until(t, "the tools", func() bool { return s.back.Count("tools/list") > 0 })
 			var group sync.WaitGroup
-			places := make(chan struct{}, 32)
+			places := make(chan struct{}, 64)
 			longest := slices.Clone(all)
 			slices.SortStableFunc(longest, func(a, b *scene) int { return a.waits() - b.waits() })
 			for _, one := range longest {
