@@ -61,7 +61,10 @@ func composedReplicas(t *testing.T, era edgetest.Era, options ...edgetest.Option
 	return p, start
 }
 
-const me = `{"action":"accept","content":{}}`
+const (
+	yes = `{"action":"accept","content":{"ok":true}}`
+	me  = `{"action":"accept","content":{}}`
+)
 
 // TestCompositeAtTheOtherReplica: what a workflow that began at one edge asks, an elicitation
 // step's question and a backend's, is answered through another; each step is called once.
