@@ -198,19 +198,19 @@ func (k *Cache) start(l Loaded, env edge.Env) (*program, error) {
 }
 
 // compiled returns what opens the program of a filter, its digest, and what gives it up.
-func (k *Cache) compiled(s *Spec, l Loaded) (open func(wasm.Binding) (engine, error), digest string, done func(), err error) {
+func (k *Cache) compiled(s *Spec, l Loaded) (open func(wasm.Binding) (Engine, error), digest string, done func(), err error) {
 	if s.Script {
 		script, err := k.script(s, l)
 		if err != nil {
 			return nil, "", nil, err
 		}
-		return func(b wasm.Binding) (engine, error) { return s.openScript(script, b) }, script.Digest, func() {}, nil
+		return func(b wasm.Binding) (Engine, error) { return s.openScript(script, b) }, script.Digest, func() {}, nil
 	}
 	module, err := k.module(s, l)
 	if err != nil {
 		return nil, "", nil, err
 	}
-	return func(b wasm.Binding) (engine, error) {
+	return func(b wasm.Binding) (Engine, error) {
 		b.Optional = optionalGrants(module.about.Manifest)
 		g, err := module.Open(context.Background(), b)
 		if err != nil {

@@ -46,7 +46,7 @@ func Judge(filter string, q *Asked, answer []byte) error {
 // JudgeSubscriptions returns why a server would not start a program with these
 // grants for what it subscribed to; nil where it starts it. claims are the pointers
 // of the grant claims.
-func JudgeSubscriptions(g engine, grants, claims []string) error {
+func JudgeSubscriptions(g Engine, grants, claims []string) error {
 	_, script := g.(*starlark.Guest)
 	p := program{spec: &Spec{Grants: grants, Claims: claims, Script: script}, guest: g}
 	return p.subscribe()

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/guest/starlark"
 	"github.com/weir-edge/weir/sdk/abi"
 	"github.com/weir-edge/weir/wasm"
 )
@@ -25,7 +26,7 @@ type program struct {
 	spec   *Spec
 	server string
 	digest string // of the program
-	guest  engine
+	guest  Engine
 	log    *slog.Logger
 	uses   int    // servers that hold it; the cache guards it
 	done   func() // gives up the module
@@ -49,9 +50,9 @@ type program struct {
 	metrics map[string]metric // its own metrics
 }
 
-// engine runs a program: *wasm.Guest or *starlark.Guest. It is safe for
+// Engine runs a program: *wasm.Guest or *starlark.Guest. It is safe for
 // concurrent use.
-type engine interface {
+type Engine interface {
 	// Call asks the program at a hook and appends its answer to out
 	// (wasm.Guest.Call).
 	Call(ctx context.Context, h abi.Hook, session string, from wasm.Sender, in, out []byte) ([]byte, error)
@@ -64,11 +65,6 @@ type engine interface {
 	Stats() wasm.Stats
 	EndSession(key string)
 	Close()
-}
-
-// reader is an engine that knows which fields of the input its program reads.
-type reader interface {
-	Reads(h abi.Hook) uint64 // a bit for each field; 0 for all
 }
 
 // want combines a program's subscriptions to one hook: the program is asked
@@ -140,10 +136,10 @@ func (p *program) subscribe() error {
 			return err
 		}
 	}
-	if r, ok := p.guest.(reader); ok {
+	if script, ok := p.guest.(*starlark.Guest); ok {
 		for h, w := range p.wants {
 			if w != nil && w.fields == 0 {
-				w.fields = r.Reads(abi.Hook(h))
+				w.fields = script.Reads(abi.Hook(h))
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func (s *Spec) file() string {
 const startWithin = 10 * time.Second
 
 // openScript runs the text of a script once.
-func (s *Spec) openScript(script *starlark.Program, b wasm.Binding) (engine, error) {
+func (s *Spec) openScript(script *starlark.Program, b wasm.Binding) (Engine, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
 	defer cancel()
 	g, err := script.Open(ctx, starlark.Options{Binding: b, Conforms: s.conforms})

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/sdk/abi"
 	"github.com/weir-edge/weir/wasm"
 )
@@ -175,7 +176,7 @@ func (c *Case) measure(ctx context.Context, p *Program, often int, each time.Dur
 	return &one, err
 }
 
-func measure(ctx context.Context, g opened, hook abi.Hook, session string, in []byte, often int, each time.Duration) (Figures, error) {
+func measure(ctx context.Context, g guest.Engine, hook abi.Hook, session string, in []byte, often int, each time.Duration) (Figures, error) {
 	one := each / time.Duration(often)
 	f := Figures{Cost: Cost{Input: uint64(len(in))}}
 	out := make([]byte, 0, 64<<10)

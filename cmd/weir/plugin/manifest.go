@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/weir-edge/weir/edge/source"
+	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
@@ -234,7 +235,7 @@ func uvarint(b []byte, n int) []byte {
 }
 
 // hooksOf are the hooks that a guest subscribes to.
-func hooksOf(g opened) []string {
+func hooksOf(g guest.Engine) []string {
 	var hooks []string
 	for _, s := range g.Subscriptions() {
 		if name := s.Hook.String(); !contains(hooks, name) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/guest/starlark"
-	"github.com/weir-edge/weir/sdk/abi"
 	"github.com/weir-edge/weir/wasm"
 )
 
@@ -91,19 +90,8 @@ func (p *Program) Close() {
 	_ = p.compiler.Close() // its module is closed
 }
 
-// opened is a program at its place: *wasm.Guest or *starlark.Guest.
-type opened interface {
-	Call(ctx context.Context, hook abi.Hook, session string, from wasm.Sender, in, out []byte) ([]byte, error)
-	Subscriptions() []wasm.Subscription
-	Version() uint32
-	Stats() wasm.Stats
-	Reject(hook abi.Hook, from wasm.Sender, detail string) error
-	EndSession(key string)
-	Close()
-}
-
 // open starts the program.
-func (p *Program) open(ctx context.Context, b wasm.Binding) (opened, error) {
+func (p *Program) open(ctx context.Context, b wasm.Binding) (guest.Engine, error) {
 	if p.script == nil {
 		g, err := p.module.Open(ctx, b)
 		if err != nil {
@@ -145,7 +133,7 @@ func (p *Program) grants() []string {
 }
 
 // memory is that of an instance, in bytes; 0 for a script, which has none.
-func memory(g opened) uint64 {
+func memory(g guest.Engine) uint64 {
 	if g, ok := g.(*wasm.Guest); ok {
 		return g.Memory()
 	}

@@ -47,7 +47,7 @@ func RunProgram(ctx context.Context, p *Program, f *Fixtures) []Outcome {
 
 // host is the guest of one case, and what it may use.
 type host struct {
-	guest  opened
+	guest  guest.Engine
 	err    error // why it did not start
 	store  *kv.MemoryStore
 	mu     sync.Mutex
@@ -115,7 +115,7 @@ func (h *host) ask(ctx context.Context, c *Case, hook abi.Hook, record []byte) (
 
 // claimsOf are the pointers of the grant claims: in fixtures, which have the claims
 // that they write, it is granted for all of them.
-func claimsOf(g opened, grants []string) (pointers []string) {
+func claimsOf(g guest.Engine, grants []string) (pointers []string) {
 	if !contains(grants, abi.GrantClaims) {
 		return nil
 	}
@@ -279,7 +279,7 @@ func line(v any) string {
 }
 
 // Subscriptions returns what a guest asks for.
-func Subscriptions(g opened) []Subscription {
+func Subscriptions(g guest.Engine) []Subscription {
 	var all []Subscription
 	for _, s := range g.Subscriptions() {
 		one := Subscription{
