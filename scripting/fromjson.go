@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
+	"sort"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -28,14 +30,18 @@ func FromJSON(text []byte) (wire []byte, err error) {
 	if p.space(); p.at < len(p.text) {
 		return nil, p.unexpected()
 	}
+	if len(p.doubled) > 0 {
+		return p.united(), nil
+	}
 	return p.out, nil
 }
 
 type parser struct {
-	text []byte
-	at   int
-	left int
-	out  []byte
+	text    []byte
+	at      int
+	left    int
+	out     []byte
+	doubled []doubled // in the order in which they end
 }
 
 func (p *parser) unexpected() error {
@@ -152,7 +158,7 @@ func (p *parser) object(depth int) error {
 		small   [few]member
 		members = small[:0]
 		seen    map[string]int
-		twice   map[int]int // the index of an earlier member, and of the one that counts for it
+		twice   map[int]int // the index of a first member, and of the last of its name; of a later one, and -1
 	)
 	for {
 		if p.next() != '"' {
@@ -194,7 +200,7 @@ func (p *parser) object(depth int) error {
 			if twice == nil {
 				twice = map[int]int{}
 			}
-			twice[earlier] = len(members)
+			twice[earlier], twice[len(members)] = len(members), -1
 		}
 		if err := p.value(depth); err != nil {
 			return err
@@ -210,7 +216,7 @@ func (p *parser) object(depth int) error {
 			p.at++
 			n := len(members)
 			if twice != nil {
-				n = p.unite(members, twice)
+				n = p.double(members, twice)
 			}
 			binary.LittleEndian.PutUint32(p.out[place:], uint32(n))
 			return nil
@@ -220,27 +226,56 @@ func (p *parser) object(depth int) error {
 	}
 }
 
-// unite leaves one member of each name: at the first one's place, with the last one's value.
-func (p *parser) unite(members []member, twice map[int]int) int {
-	start := members[0].key
-	old := bytes.Clone(p.out[start:])
-	p.out = p.out[:start]
-	n, first := 0, make(map[string]bool, len(members))
+// span is a part of the wire form.
+type span struct{ from, to int }
+
+// doubled is an object with equal names: where its members lie, and which names and values
+// they are in the end.
+type doubled struct {
+	span
+	members []struct{ name, value span }
+}
+
+// double notes an object with equal names, and returns how many members it has in the end:
+// one of each name, at the first one's place, with the last one's value.
+func (p *parser) double(members []member, twice map[int]int) int {
+	d := doubled{span: span{members[0].key, len(p.out)}}
 	for i, m := range members {
-		name := string(old[m.key+4-start : m.value-start])
-		if first[name] {
+		last, ok := twice[i]
+		if ok && last < 0 {
 			continue
 		}
-		first[name] = true
 		v := m
-		if j, ok := twice[i]; ok {
-			v = members[j]
+		if ok {
+			v = members[last]
 		}
-		p.out = append(p.out, old[m.key-start:m.value-start]...)
-		p.out = append(p.out, old[v.value-start:v.end-start]...)
-		n++
+		d.members = append(d.members, struct{ name, value span }{span{m.key, m.value}, span{v.value, v.end}})
 	}
-	return n
+	p.doubled = append(p.doubled, d)
+	return len(d.members)
+}
+
+// united is the wire form with one member of each name. All objects are united at once, so
+// that one within another is not copied for each of them.
+func (p *parser) united() []byte {
+	slices.SortFunc(p.doubled, func(a, b doubled) int { return a.from - b.from })
+	return p.unite(make([]byte, 0, len(p.out)), span{0, len(p.out)})
+}
+
+func (p *parser) unite(out []byte, s span) []byte {
+	for {
+		i := sort.Search(len(p.doubled), func(i int) bool { return p.doubled[i].from >= s.from })
+		if i == len(p.doubled) || p.doubled[i].from >= s.to {
+			return append(out, p.out[s.from:s.to]...)
+		}
+		d := p.doubled[i]
+		out = append(out, p.out[s.from:d.from]...)
+		for _, m := range d.members {
+			out = append(out, p.out[m.name.from:m.name.to]...)
+			out = p.unite(out, m.value)
+		}
+		s.from = d.to
+	}
 }
 
 // string reads a text and appends it with its length, without a tag.

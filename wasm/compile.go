@@ -118,15 +118,26 @@ type Module struct {
 // *Refusal when the module is at fault; the others say that the time was over,
 // or that the digest is another.
 func (c *Compiler) Compile(ctx context.Context, binary []byte, digest string) (*Module, error) {
-	return c.compileAs(ctx, binary, digest, false)
+	got, err := digested(binary, digest)
+	if err != nil {
+		return nil, err
+	}
+	return c.compileAs(ctx, got, func() (*Module, error) { return prepare(binary, got, false) })
 }
 
-func (c *Compiler) compileAs(ctx context.Context, binary []byte, digest string, interpreter bool) (*Module, error) {
+// digested returns the digest of a module. It fails where that is not the one asked for;
+// "" asks for none.
+func digested(binary []byte, digest string) (string, error) {
 	sum := sha256.Sum256(binary)
 	got := hex.EncodeToString(sum[:])
 	if digest != "" && subtle.ConstantTimeCompare([]byte(got), []byte(strings.ToLower(digest))) != 1 {
-		return nil, fmt.Errorf("module: its sha256 is %s, and %s is asked for", got, digest)
+		return "", fmt.Errorf("module: its sha256 is %s, and %s is asked for", got, digest)
 	}
+	return got, nil
+}
+
+// compileAs compiles what prepare returns, in one of the compiler's slots.
+func (c *Compiler) compileAs(ctx context.Context, got string, prepare func() (*Module, error)) (*Module, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	select {
@@ -155,7 +166,7 @@ func (c *Compiler) compileAs(ctx context.Context, binary []byte, digest string, 
 	go func() {
 		defer c.work.Done()
 		defer func() { <-c.slots }()
-		m, err := c.compile(ctx, binary, got, interpreter)
+		m, err := c.compile(ctx, got, prepare)
 		if !settled.CompareAndSwap(false, true) && m != nil {
 			m.Close()
 		}
@@ -181,24 +192,32 @@ func (m *Module) Close() {
 	_ = m.runtime.Close(ctx)
 }
 
-func (c *Compiler) compile(ctx context.Context, binary []byte, digest string, interpreter bool) (_ *Module, err error) {
+// prepare checks and meters a module.
+func prepare(binary []byte, digest string, interpreter bool) (*Module, error) {
+	parsed, err := parse(binary)
+	if err != nil {
+		return nil, err
+	}
+	m := &Module{Digest: digest, Size: len(binary), interpreter: interpreter}
+	if err := m.contract(parsed); err != nil {
+		return nil, err
+	}
+	m.metered, m.mutable, err = meter(parsed, metering{pages: MaxMemory / pageSize, keep: exported, join: interpreter})
+	return m, err
+}
+
+func (c *Compiler) compile(ctx context.Context, digest string, prepare func() (*Module, error)) (_ *Module, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = &Refusal{"module", fmt.Sprintf("the engine fails on it: %v", r)}
 		}
 	}()
 	start := time.Now()
-	parsed, err := parse(binary)
+	m, err := prepare()
 	if err != nil {
 		return nil, err
 	}
-	m := &Module{Digest: digest, Size: len(binary), compiler: c, interpreter: interpreter}
-	if err := m.contract(parsed); err != nil {
-		return nil, err
-	}
-	if m.metered, m.mutable, err = meter(parsed, metering{pages: MaxMemory / pageSize, keep: exported, join: interpreter}); err != nil {
-		return nil, err
-	}
+	m.compiler = c
 	rt := wazero.NewRuntimeWithConfig(ctx, c.config())
 	compiled, err := rt.CompileModule(experimental.WithCompilationWorkers(ctx, 2), m.metered)
 	if err != nil {
@@ -210,7 +229,7 @@ func (c *Compiler) compile(ctx context.Context, binary []byte, digest string, in
 		return nil, &Refusal{"module", text}
 	}
 	m.runtime, m.compiled, m.Elapsed = rt, compiled, time.Since(start)
-	if interpreter {
+	if m.interpreter {
 		m.metered = nil // nobody compiles it again
 	}
 	return m, nil

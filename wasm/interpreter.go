@@ -3,8 +3,10 @@ package wasm
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,14 +62,61 @@ const (
 	keepSpare  = 10 * time.Second
 )
 
-// CompileInterpreter is Compile for the edge's own interpreter of scripts, the one
-// module that may import weir_script_v1. digest is its SHA-256 in hexadecimal, and has
-// to be known.
-func (c *Compiler) CompileInterpreter(ctx context.Context, binary []byte, digest string) (*Module, error) {
+// Prepared is an interpreter that was checked and metered. It may be kept: who compiles it
+// answers for it that PrepareInterpreter made it.
+type Prepared struct {
+	Digest  string   // SHA-256 of the module as it came, in hexadecimal
+	Size    int      // of it, in bytes
+	Imports []string // as those of a Module
+	Minimum uint32   // of its memory, in bytes
+	Mutable int      // globals that a reset puts back
+	Starts  bool     // it has a start function
+	Inits   bool     // it exports _initialize
+	Metered []byte   `json:"-"`
+}
+
+// PrepareInterpreter checks and meters the edge's own interpreter of scripts, the one
+// module that may import weir_script_v1. digest is its SHA-256 in hexadecimal, and has to
+// be known. The same bytes give the same.
+func PrepareInterpreter(binary []byte, digest string) (*Prepared, error) {
 	if digest == "" {
 		return nil, errors.New("module: an interpreter is known by its digest, and there is none")
 	}
-	return c.compileAs(ctx, binary, digest, true)
+	got, err := digested(binary, digest)
+	if err != nil {
+		return nil, err
+	}
+	m, err := prepare(binary, got, true)
+	if err != nil {
+		return nil, err
+	}
+	return &Prepared{m.Digest, m.Size, m.Imports, m.Minimum, m.mutable, m.hasStart, m.hasInit, m.metered}, nil
+}
+
+// Encode returns the form that is kept in files.
+func (p *Prepared) Encode() []byte {
+	head, _ := json.Marshal(p) // numbers and texts never fail
+	return slices.Concat(head, []byte{'\n'}, p.Metered)
+}
+
+// LoadPrepared reads what Encode returned, and shares its memory.
+func LoadPrepared(b []byte) (*Prepared, error) {
+	head, metered, _ := bytes.Cut(b, []byte{'\n'})
+	p := &Prepared{Metered: metered}
+	if err := json.Unmarshal(head, p); err != nil {
+		return nil, fmt.Errorf("interpreter: its kept form: %w", err)
+	}
+	return p, nil
+}
+
+// CompileInterpreter is Compile for an interpreter.
+func (c *Compiler) CompileInterpreter(ctx context.Context, p *Prepared) (*Module, error) {
+	return c.compileAs(ctx, p.Digest, func() (*Module, error) {
+		return &Module{
+			Digest: p.Digest, Size: p.Size, Imports: p.Imports, Minimum: p.Minimum,
+			metered: p.Metered, mutable: p.Mutable, hasStart: p.Starts, hasInit: p.Inits, interpreter: true,
+		}, nil
+	})
 }
 
 // OpenInterpreter makes the first instance and the image that the others begin with.

@@ -81,7 +81,11 @@ func digestOf(binary []byte) string { return fmt.Sprintf("%x", sha256.Sum256(bin
 
 func compileInterpreter(t testing.TB, binary []byte) *Module {
 	t.Helper()
-	m, err := testCompiler(t).CompileInterpreter(t.Context(), binary, digestOf(binary))
+	p, err := PrepareInterpreter(binary, digestOf(binary))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := testCompiler(t).CompileInterpreter(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,14 +342,14 @@ func TestInterpreterIsNoFilter(t *testing.T) {
 	if _, err := Check(binary); !errors.As(err, &refusal) {
 		t.Errorf("an interpreter, checked as a filter: %v", err)
 	}
-	if _, err := c.CompileInterpreter(t.Context(), binary, ""); err == nil {
-		t.Error("an interpreter without a digest is compiled")
+	if _, err := PrepareInterpreter(binary, ""); err == nil {
+		t.Error("an interpreter without a digest is prepared")
 	}
-	if _, err := c.CompileInterpreter(t.Context(), binary, strings.Repeat("0", 64)); err == nil {
-		t.Error("an interpreter with another digest is compiled")
+	if _, err := PrepareInterpreter(binary, strings.Repeat("0", 64)); err == nil {
+		t.Error("an interpreter with another digest is prepared")
 	}
 	filter := byCommand().bytes()
-	if _, err := c.CompileInterpreter(t.Context(), filter, digestOf(filter)); !errors.As(err, &refusal) {
+	if _, err := PrepareInterpreter(filter, digestOf(filter)); !errors.As(err, &refusal) {
 		t.Errorf("a filter as an interpreter: %v", err)
 	}
 	m, err := c.Compile(t.Context(), filter, "")

@@ -12,9 +12,9 @@ import (
 //	submit(kind i32, name i32, name_len i32, args i32, args_len i32) -> id i64
 //	wait(ms i64) -> id i64      of a call that is finished; ms below zero is for ever, 0 comes back when the time is over
 //	answer(id i64, p i32, room i32) -> len i64   written where room is enough, and forgotten then; -1 for no such answer
-//	steps(n i64)                that the run took until now
 //	print(p i32, len i32)
 //	progress(done f64, total f64, p i32, len i32)
+//	steps(n i64)                that the run took until now
 //
 // No filter can import it.
 const ScriptModule = "weir_script_v1"
@@ -43,9 +43,9 @@ type ScriptHost struct {
 	Wait     func(ctx context.Context, most time.Duration) (id int64, err error) // below zero for ever
 	Answer   func(id int64) (answer []byte, ok bool)
 	Forget   func(id int64) // its answer was taken
-	Steps    func(n uint64) // that the run took until now, as it says
 	Print    func(text []byte) error
 	Progress func(done, total float64, message []byte)
+	Steps    func(n uint64) // that the run took until now, as it says
 
 	// Yield is asked after each slice of work. What it returns is run before the next
 	// slice, and its time is not the guest's; nil for nothing.
@@ -58,9 +58,9 @@ func scriptFunctions() []hostFunction {
 		{name: "submit", params: vI32 + vI32 + vI32 + vI32 + vI32, results: vI64, call: scriptSubmit},
 		{name: "wait", params: vI64, results: vI64, call: scriptWait},
 		{name: "answer", params: vI64 + vI32 + vI32, results: vI64, call: scriptAnswer},
-		{name: "steps", params: vI64, call: scriptSteps},
 		{name: "print", params: vI32 + vI32, call: scriptPrint},
 		{name: "progress", params: vF64 + vF64 + vI32 + vI32, call: scriptProgress},
+		{name: "steps", params: vI64, call: scriptSteps},
 	}
 	for i := range all {
 		all[i].module = ScriptModule

@@ -33,7 +33,7 @@ func onATerminal(t *testing.T, args []string, environ ...string) (text string, c
 func TestZ23MistakesOnATerminal(t *testing.T) {
 	mistakesAt(t, "client-on-a-terminal", nil, places(t), func(t *testing.T, args []string) (string, int) {
 		text, code := onATerminal(t, args, "TERM=xterm")
-		return strings.ReplaceAll(text, "\x1b", "ESC"), code
+		return timeless(strings.ReplaceAll(text, "\x1b", "ESC")), code
 	})
 }
 
@@ -85,7 +85,7 @@ func TestMistakesOnATerminal(t *testing.T) {
 		return // the texts are written where there is no terminal
 	}
 	colours := regexp.MustCompile("\x1b\\[[0-9;]*m")
-	for folder, given := range map[string]map[string]string{"plain": nil, "plugin": faultyModules(), "policies": nil, "validate": nil, "words": nil} {
+	for folder, given := range map[string]map[string]string{"plain": nil, "plugin": faultyModules(), "policies": nil, "validate": nil, "words": nil, "workflows": nil} {
 		mistakesAt(t, folder, given, nil, func(t *testing.T, args []string) (string, int) {
 			text, code := onATerminal(t, args, "TERM=xterm")
 			return colours.ReplaceAllString(text, ""), code

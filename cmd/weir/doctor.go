@@ -26,6 +26,7 @@ import (
 //	doctor_process.go  what the process needs: settings, files, manifests, secrets, addresses, the clock
 //	doctor_filters.go  the modules of filters
 //	doctor_store.go    the stores that servers share
+//	doctor_workflows.go  steps of composite tools that ask the caller
 //
 // What can be wrong with a thing is said by the package that it is of.
 type doctor struct {
@@ -50,7 +51,7 @@ that "weir serve" takes with the same flags; nothing is served.
   clock      the time of this machine
   settings   flags, variables and the settings file
   files      keys and certificates that the settings name
-  manifests  what "weir validate" says
+  manifests  what "weir validate" says, and whether questions of steps have time
   secrets    those that the manifests refer to
   filters    whether each module compiles, and starts with its configuration
   store      whether what servers share answers
@@ -59,7 +60,8 @@ that "weir serve" takes with the same flags; nothing is served.
   tls        its certificate
   introduce  what it speaks: server/discover, or initialize
   lists      its tools, prompts, resources and templates
-  names      what clients see of all backends: conflicts, what is withheld
+  names      what clients see of all backends: conflicts, what is withheld, steps of
+             composite tools whose tool is not there, annotations that promise too much
   addresses  those where the edge is to listen
 
 Each step may take --timeout. It is told on standard error when it has ended;

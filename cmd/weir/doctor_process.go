@@ -75,6 +75,7 @@ func (d *doctor) manifests(r *source.Result, s serve.Settings) []edge.Finding {
 		c := edge.Problem(edge.ClassSettings, "name one of "+strings.Join(names, ", "), "--default-server: there is no server %q%s", want, didYouMean(want, names, "the manifests describe none"))
 		tell(c, "--default-server")
 	}
+	out = append(out, d.questions(r, s)...)
 	tell(edge.Fine(edge.Count(len(r.Plan.Servers), "server")+", "+edge.Count(backends, "backend")), subject)
 	return out
 }

@@ -217,6 +217,57 @@ func TestDoctorOfSecrets(t *testing.T) {
 	}
 }
 
+// TestDoctorOfCompositeTools: steps whose tool is not there, annotations that promise too much,
+// and questions that have no time or nobody to answer them.
+func TestDoctorOfCompositeTools(t *testing.T) {
+	shown, err := demo.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shown.Close()
+	odd := httptest.NewServer(http.HandlerFunc(oddServer))
+	defer odd.Close()
+	for _, c := range []struct {
+		name, url, tools, step string
+		level                  edge.Level
+		class, cause, next     string
+	}{
+		{"a step without its tool", shown.URL(), "compositeTools: [{name: c, steps: [{id: s, tool: a.ecko}]}]", "names", edge.LevelWarning, edge.ClassNames,
+			`composite tool c: step "s" calls a.ecko, and there is no such tool`, "correct the tool of the step"},
+		{"annotations", odd.URL + "/mcp", "compositeTools: [{name: c, annotations: {readOnlyHint: true, idempotentHint: true}, steps: [{id: s, tool: a.headers}]}]", "names", edge.LevelWarning, edge.ClassNames,
+			"composite tool c: readOnlyHint promises more than its steps do", "take them out of its annotations"},
+		{"a question without the time", shown.URL(), "compositeTools: [{name: c, steps: [{id: s, type: elicitation, message: m, timeout: 8m}]}]", "manifests", edge.LevelWarning, edge.ClassSettings,
+			`VirtualMCPServer/main: composite tool c: step "s" waits 8m0s for an answer, and a modern client has 5m0s for it (--park-ttl)`, "raise --park-ttl"},
+		{"a question within scripts", shown.URL(), "codeMode: {enabled: true}\ncompositeTools: [{name: c, steps: [{id: s, type: elicitation, message: m}]}]", "manifests", edge.LevelNote, "",
+			`composite tool c: step "s" asks the caller, which fails within a script (codeMode)`, ""},
+		{"nothing", shown.URL(), "compositeTools: [{name: c, steps: [{id: s, type: elicitation, message: m}, {id: t, tool: a.echo, dependsOn: [s]}]}]", "", 0, "", "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var found []edge.Finding
+			for _, one := range examined(t, inFront(c.url, "streamable-http", "")+c.tools+"\n", edgetest.Patience) {
+				if strings.Contains(one.Cause, "composite tool") {
+					found = append(found, one)
+				}
+			}
+			if c.step == "" {
+				if len(found) > 0 {
+					t.Errorf("found %+v", found)
+				}
+				return
+			}
+			if len(found) != 1 || found[0].Step != c.step || found[0].Level != c.level || found[0].Class != c.class || !strings.Contains(found[0].Cause, c.cause) || !strings.HasPrefix(found[0].Next, c.next) {
+				t.Errorf("found %+v", found)
+			}
+		})
+	}
+	// What a backend that is away may have is not said to be missing.
+	for _, one := range examined(t, inFront("http://127.0.0.1:1/mcp", "streamable-http", "")+"compositeTools: [{name: c, steps: [{id: s, tool: a.echo}]}]\n", edgetest.Patience) {
+		if strings.Contains(one.Cause, "composite tool") {
+			t.Errorf("found %+v", one)
+		}
+	}
+}
+
 // A backend that spoke and then does not list is told of, and the others are
 // still merged.
 func TestDoctorOfLists(t *testing.T) {

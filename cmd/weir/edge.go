@@ -43,13 +43,7 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 	remark(log, opened)
 
 	// 2. The edge, which now holds its addresses.
-	options := []serve.Option{serve.WithVersion(thisBuild().Version)}
-	if password, ok := lookup(a.environ, storePasswordVariable); ok {
-		options = append(options, serve.WithStorePassword(edge.Secret(password)))
-	}
-	sentinelUser, _ := lookup(a.environ, sentinelUserVariable)
-	sentinelPassword, _ := lookup(a.environ, sentinelPasswordVariable)
-	options = append(options, serve.WithSentinelUser(sentinelUser, edge.Secret(sentinelPassword)))
+	options := a.edgeOptions()
 	if pprof {
 		options = append(options, serve.WithPprof())
 	}
@@ -103,6 +97,17 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 	}
 	log.Info("ended")
 	return nil
+}
+
+// edgeOptions are those of every edge: its version, and passwords of the environment.
+func (a *app) edgeOptions() []serve.Option {
+	options := []serve.Option{serve.WithVersion(thisBuild().Version)}
+	if password, ok := lookup(a.environ, storePasswordVariable); ok {
+		options = append(options, serve.WithStorePassword(edge.Secret(password)))
+	}
+	sentinelUser, _ := lookup(a.environ, sentinelUserVariable)
+	sentinelPassword, _ := lookup(a.environ, sentinelPasswordVariable)
+	return append(options, serve.WithSentinelUser(sentinelUser, edge.Secret(sentinelPassword)))
 }
 
 // remark logs the findings about a set.

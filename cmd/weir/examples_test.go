@@ -172,6 +172,12 @@ func TestExampleLocal(t *testing.T) {
 	}
 }
 
+// TestExampleFirstSteps does what the README of the first script and composite tool says.
+func TestExampleFirstSteps(t *testing.T) {
+	t.Parallel()
+	newExample(t, "first-steps").follow()
+}
+
 // withReplicas holds that the manifest with the storage of the README is one that
 // needs no flag.
 func (e *example) withReplicas() {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	"github.com/weir-edge/weir/cmd/weir/script"
 	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
@@ -35,7 +37,8 @@ server, as an agent does, and prints what it returns.`,
 
 func (a *app) scriptRunCommand() *cobra.Command {
 	var r *remote
-	var url, data string
+	at := where{scripts: true}
+	var data string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "run FILE",
@@ -43,6 +46,7 @@ func (a *app) scriptRunCommand() *cobra.Command {
 		Long:  script.Help,
 		Example: `  weir script run totals.star
   weir script run totals.star --data '{"since":"2026-01-01"}'
+  weir script run totals.star -c weir.yaml
   weir script run totals.star --url https://mcp.example.com/mcp --data @query.json
   echo 'return list_tools()' | weir script run -`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -72,26 +76,50 @@ func (a *app) scriptRunCommand() *cobra.Command {
 				}
 				set = append(set, mcp.Raw("data", object))
 			}
-			return a.with(cmd, r, url, func(ctx context.Context, c *client.Client) error {
+			pick := func(plan *compile.Plan) (string, error) { return scriptServer(plan, at.server) }
+			return a.at(cmd, r, at, pick, func(ctx context.Context, c *client.Client) error {
 				result, err := c.CallTool(ctx, script.Tool, mcp.Change(nil, nil, set...), mcp.With(script.Trace, "true"))
 				if err != nil {
 					return script.Missing(ctx, c, err)
 				}
-				return a.showScript(cmd, result, asJSON)
+				return a.showRun(cmd, result, asJSON)
 			})
 		},
 	}
 	r = addRemoteFlags(cmd)
-	cmd.Flags().StringVar(&url, "url", homeURL(), "`URL` of the server's endpoint")
+	at.add(cmd, "that has code mode on")
 	cmd.Flags().StringVar(&data, "data", "", "values that the script has as variables: a `JSON` object, @FILE, or - for standard input")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as the server sent it")
-	mustRegister(cmd, "url", nil)
 	mustRegister(cmd, "data", nil)
 	return cmd
 }
 
-// showScript prints the result of a script.
-func (a *app) showScript(cmd *cobra.Command, result []byte, asJSON bool) error {
+// scriptServer chooses the server of a plan that runs scripts.
+func scriptServer(plan *compile.Plan, name string) (string, error) {
+	var all, on []string
+	for _, s := range plan.Servers {
+		all = append(all, s.Name)
+		if s.CodeMode != nil {
+			on = append(on, s.Name)
+		}
+	}
+	switch {
+	case name != "" && !slices.Contains(all, name):
+		return "", fmt.Errorf("--server: there is no server %q%s", name, didYouMean(name, all, "the manifests have "+strings.Join(all, ", ")))
+	case name != "" && !slices.Contains(on, name):
+		return "", fmt.Errorf("the server %q runs no scripts: spec.config.codeMode.enabled turns that on", name)
+	case name != "":
+		return name, nil
+	case len(on) == 0:
+		return "", fmt.Errorf("no server of the manifests runs scripts: spec.config.codeMode.enabled turns that on")
+	case len(on) > 1:
+		return "", usagef("the servers %s run scripts: name one of them with --server", strings.Join(on, ", "))
+	}
+	return on[0], nil
+}
+
+// showRun prints the result of a script or a composite tool.
+func (a *app) showRun(cmd *cobra.Command, result []byte, asJSON bool) error {
 	failed := string(mcp.Lookup(result, "isError")) == "true"
 	if asJSON {
 		if _, err := fmt.Fprintf(a.out, "%s\n", result); err != nil {

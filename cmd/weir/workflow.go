@@ -6,28 +6,38 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/scripting/workflow"
 )
 
+// The commands about composite tools are here, but for two: workflow_lint.go and
+// workflow_run.go.
 func (a *app) workflowCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "workflow",
-		Short: "Look at the composite tools of a configuration",
-		Long: `Look at the composite tools of a configuration without an edge and without a
-backend. "show" prints the program that the steps are compiled to, "lint" what
-is likely a mistake, "graph" which step waits for which.`,
-		Example: `  weir workflow show -c weir.yaml report
+		Use:   "workflow COMMAND",
+		Short: "Look at composite tools, and run them",
+		Long: `Look at the composite tools of a configuration, and run them. "show" prints the
+program that the steps are compiled to, "graph" draws which step waits for which,
+"lint" finds what is likely a mistake, and "run" calls one and shows each step.`,
+		Example: `  weir workflow run report -c weir.yaml --args '{"since":"2026-01-01"}'
   weir workflow lint -c weir.yaml
-  weir workflow graph -c weir.yaml report`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+  weir workflow show report -c weir.yaml
+  weir workflow graph report -c weir.yaml`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("no such command %q%s", args[0], didYouMean(args[0], []string{"show", "graph", "lint", "run"}, "`weir workflow --help` lists them"))
+			}
+			return cmd.Help()
+		},
 	}
 	cmd.AddCommand(
-		a.workflowLook("show", "Print the program of a composite tool", `Print the program that the steps of a composite tool are compiled to. It means the
-same when it is given as script in place of steps.`, (*workflow.Workflow).Show),
-		a.workflowLook("graph", "Draw the steps of a composite tool", "Print a Mermaid flowchart of the steps of a composite tool, and which waits for which.", (*workflow.Workflow).Graph),
+		a.workflowRunCommand(),
 		a.workflowLintCommand(),
+		a.workflowLook("show", "Print the program of a composite tool", `Print the program that the steps of a composite tool are compiled to. It is what
+runs, and means the same when it is given as script in place of steps.`, (*workflow.Workflow).Show),
+		a.workflowLook("graph", "Draw the steps of a composite tool", `Print a flowchart of the steps of a composite tool, in Mermaid, and which waits for
+which. A dotted arrow leads to a step that has a condition.`, (*workflow.Workflow).Graph),
 	)
 	return cmd
 }
@@ -37,91 +47,94 @@ func (a *app) workflowLook(name, short, long string, print func(*workflow.Workfl
 	var config []string
 	var server string
 	cmd := &cobra.Command{
-		Use:     name + " -c FILE|DIR NAME",
-		Short:   short,
-		Long:    long,
-		Example: "  weir workflow " + name + " -c weir.yaml report",
-		Args:    cobra.ExactArgs(1),
+		Use:   name + " NAME -c FILE|DIR",
+		Short: short,
+		Long:  long,
+		Example: "  weir workflow " + name + " report -c weir.yaml\n" +
+			"  weir workflow " + name + " report -c manifests/ --server team",
+		Args: oneWorkflow,
 		RunE: func(_ *cobra.Command, args []string) error {
-			all, err := a.workflowsOf(config, server)
-			if err != nil {
+			opened := source.OpenAll(config, source.LocalRateLimits(true)) // rate limits do not matter here
+			if err := a.refuse(opened); err != nil {
 				return err
 			}
-			var names []string
-			for _, w := range all {
-				if w.Name() == args[0] {
-					_, err := fmt.Fprintln(a.out, strings.TrimRight(print(w), "\n"))
-					return err
-				}
-				names = append(names, w.Name())
+			one, err := workflowOf(opened.Plan, config, server, args[0])
+			if err == nil {
+				_, err = fmt.Fprintln(a.out, strings.TrimRight(print(one.Workflow), "\n"))
 			}
-			if len(names) == 0 {
-				return fmt.Errorf("there is no composite tool")
-			}
-			return fmt.Errorf("there is no composite tool %q%s", args[0], didYouMean(args[0], names, strings.Join(names, ", ")))
+			return err
 		},
 	}
-	a.workflowFlags(cmd, &config, &server)
-	return cmd
-}
-
-func (a *app) workflowLintCommand() *cobra.Command {
-	var config []string
-	var server string
-	cmd := &cobra.Command{
-		Use:   "lint -c FILE|DIR",
-		Short: "Find what is likely a mistake in composite tools",
-		Long: `Say of all composite tools what is likely a mistake: a step that nobody reads, a
-read of a step that is not among dependsOn, a condition that is a constant.
-
-Exit codes: 0, also with warnings; 1 the configuration cannot be served.`,
-		Example: `  weir workflow lint -c weir.yaml`,
-		Args:    noArgs,
-		RunE: func(*cobra.Command, []string) error {
-			all, err := a.workflowsOf(config, server)
-			if err != nil {
-				return err
-			}
-			for _, w := range all {
-				for _, f := range w.Lint(nil) {
-					if _, err := fmt.Fprintf(a.out, "%s: warning: %s\n", w.Name(), f.Error()); err != nil {
-						return err
-					}
-				}
-			}
-			return nil
-		},
-	}
-	a.workflowFlags(cmd, &config, &server)
-	return cmd
-}
-
-func (a *app) workflowFlags(cmd *cobra.Command, config *[]string, server *string) {
-	addConfigFlag(cmd, config, "")
-	cmd.Flags().StringVar(server, "server", "", "`NAME` of the server, where there are several; all of them unless given")
+	addConfigFlag(cmd, &config, "")
+	cmd.Flags().StringVar(&server, "server", "", "`NAME` of the server that has the tool; needed where several do")
+	mustRegister(cmd, "server", nil)
 	if err := cmd.MarkFlagRequired("config"); err != nil {
 		panic(err) // the flag was added in the lines before
 	}
+	return cmd
 }
 
-// workflowsOf returns the composite tools of the servers of a configuration; of one when it
-// is named.
-func (a *app) workflowsOf(config []string, server string) ([]*workflow.Workflow, error) {
-	opened := source.OpenAll(config, source.LocalRateLimits(true)) // rate limits do not matter here
-	if err := a.refuse(opened); err != nil {
-		return nil, err
+// oneWorkflow wants the name of one composite tool.
+func oneWorkflow(_ *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return usagef("name a composite tool")
+	case len(args) > 1:
+		return usagef("%q is one word too many: one name is enough", args[1])
 	}
-	var all []*workflow.Workflow
+	return nil
+}
+
+// composed is a composite tool of a server.
+type composed struct {
+	*workflow.Workflow
+	server string
+	at     compile.Place
+}
+
+// composedOf are the composite tools of the servers of a plan; of one when it is named.
+func composedOf(plan *compile.Plan, server string) (all []composed, err error) {
 	var names []string
 	found := server == ""
-	for _, s := range opened.Plan.Servers {
+	for _, s := range plan.Servers {
 		names = append(names, s.Name)
-		if server == "" || s.Name == server {
-			all, found = append(all, s.Workflows...), true
+		if server != "" && s.Name != server {
+			continue
+		}
+		found = true
+		for i, w := range s.Workflows {
+			all = append(all, composed{w, s.Name, s.Composed[i]})
 		}
 	}
 	if !found {
-		return nil, fmt.Errorf("--server: there is no server %q%s", server, didYouMean(server, names, strings.Join(names, ", ")))
+		return nil, fmt.Errorf("--server: there is no server %q%s", server, didYouMean(server, names, "the manifests have "+strings.Join(names, ", ")))
 	}
 	return all, nil
+}
+
+// workflowOf finds a composite tool in a plan by its name.
+func workflowOf(plan *compile.Plan, config []string, server, name string) (composed, error) {
+	all, err := composedOf(plan, server)
+	if err != nil {
+		return composed{}, err
+	}
+	var names, servers []string
+	var found composed
+	for _, one := range all {
+		names = append(names, one.Name())
+		if one.Name() == name {
+			servers, found = append(servers, one.server), one
+		}
+	}
+	switch {
+	case len(servers) == 1:
+		return found, nil
+	case len(servers) > 1:
+		return found, usagef("the servers %s have a composite tool %q: name one of them with --server", strings.Join(servers, ", "), name)
+	case len(names) == 0 && server != "":
+		return found, fmt.Errorf("the server %q has no composite tool: spec.config.compositeTools declares them", server)
+	case len(names) == 0:
+		return found, fmt.Errorf("%s: there is no composite tool: spec.config.compositeTools of a server declares them", strings.Join(config, ", "))
+	}
+	return found, fmt.Errorf("there is no composite tool %q%s", name, didYouMean(name, names, "the manifests have "+strings.Join(names, ", ")))
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
@@ -43,6 +44,10 @@ type Config struct {
 	// Step takes a step, within Timeout, and tells of it. It is called from
 	// several goroutines.
 	Step func(ctx context.Context, step, subject string, f func(context.Context) edge.Finding) edge.Finding
+
+	// Offers is told what the backends of a server offer, and which of them did not say; nil
+	// for nobody.
+	Offers func(c *catalog.Catalog, absent []string)
 }
 
 // patient is a backend under examination.

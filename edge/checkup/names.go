@@ -8,6 +8,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/composite"
 )
 
 // offers lists the tools, prompts and resources of the backends that spoke, and
@@ -61,6 +62,18 @@ func (c Config) offers(ctx context.Context, s compile.Server, all []*patient) []
 	shown, err := book.Catalog(ctx, nil, edge.NoThing)
 	if err != nil {
 		return out
+	}
+	if c.Offers != nil {
+		c.Offers(shown, absent)
+	}
+	composed := composite.Look(s.Workflows, shown)
+	if len(absent) == 0 { // else it may be one of theirs
+		for _, step := range composed.Missing {
+			add(edge.Warning(edge.ClassNames, "correct the tool of the step, WORKLOAD.TOOL by its own name: until then calls of the composite tool fail", "composite tool %s, and there is no such tool", step))
+		}
+	}
+	for _, hints := range composed.Lax {
+		add(edge.Warning(edge.ClassNames, "take them out of its annotations: clients are told what the steps do", "composite tool %s promises more than its steps do", hints))
 	}
 	var counts []string
 	for _, kind := range []struct {

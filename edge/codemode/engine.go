@@ -32,6 +32,15 @@ func (p *Process) Open(o sandbox.Options, other Engine) {
 	})
 }
 
+// Ready waits until the sandbox takes scripts; at most until ctx ends. The error is why it
+// does not.
+func (p *Process) Ready(ctx context.Context) error {
+	if p.sandbox == nil {
+		return nil
+	}
+	return p.sandbox.Ready(ctx)
+}
+
 // Close ends the sandbox and what runs in it.
 func (p *Process) Close() {
 	if p.sandbox != nil {

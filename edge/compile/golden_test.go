@@ -133,6 +133,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 		CodeMode *compile.CodeMode `json:"codeMode,omitempty"`
 
 		Workflows map[string]string `json:"workflows,omitempty"` // programs by name
+		Composed  []compile.Place   `json:"composed,omitempty"`
 
 		Audit     *audit.Spec     `json:"audit,omitempty"`
 		Telemetry *telemetry.Spec `json:"telemetry,omitempty"`
@@ -149,7 +150,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 	}
 	var servers []server
 	for _, s := range p.Servers {
-		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters, Webhooks: s.Webhooks, CodeMode: s.CodeMode, Store: s.Store, Limits: s.Limits, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug}
+		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters, Webhooks: s.Webhooks, CodeMode: s.CodeMode, Composed: s.Composed, Store: s.Store, Limits: s.Limits, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug}
 		for _, w := range s.Workflows {
 			if out.Workflows == nil {
 				out.Workflows = map[string]string{}

@@ -70,11 +70,18 @@ type Server struct {
 	Limits    *ratelimit.Spec      // how often tools may be called; nil for any number of times
 	CodeMode  *CodeMode            // what scripts of clients may do; nil for no scripts
 	Workflows []*workflow.Workflow // tools of many calls, in the order of the manifest
+	Composed  []Place              // where each of them stands
 	Webhooks  *webhook.Spec        // whom messages are shown first; nil for nobody
 
 	Audit     *audit.Spec     // what of its exchanges is written down; nil for nothing
 	Telemetry *telemetry.Spec // what of them is measured and traced; nil for nothing
 	Debug     bool            // the process log tells of each exchange
+}
+
+// Place is a section of an object.
+type Place struct {
+	Object Ref
+	Path   string // such as spec.config.compositeTools[0]
 }
 
 // CodeMode says what a script of a client may do.

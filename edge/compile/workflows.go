@@ -9,11 +9,11 @@ import (
 )
 
 // workflows compiles the composite tools of a server: its own, and those that it refers to.
-// permits says whether a policy may permit somebody a call of a tool.
-func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig, permits func(tool string) bool) []*workflow.Workflow {
-	var all []*workflow.Workflow
+// permits says whether a policy may permit somebody a call of a tool. It returns where each
+// stands, too.
+func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig, permits func(tool string) bool) (all []*workflow.Workflow, places []Place) {
 	names := map[string]bool{}
-	add := func(at *object, path string, tool *v1beta1.CompositeTool) {
+	add := func(at *object, path, named string, tool *v1beta1.CompositeTool) { // named is where o has it
 		w, err := workflow.Parse(tool)
 		var faults workflow.Faults
 		if errors.As(err, &faults) {
@@ -30,27 +30,24 @@ func (c *compiler) workflows(o *object, config *v1beta1.ServerConfig, permits fu
 		}
 		if names[tool.Name] {
 			if !at.wrong[path+".name"] {
-				c.fail(o, path, ReasonInvalid, "there are two composite tools %q", brief(tool.Name))
+				c.fail(o, named, ReasonInvalid, "there are two composite tools %q", brief(tool.Name))
 			}
 			return
 		}
 		names[tool.Name] = true
 		if !permits(tool.Name) {
-			where := path
-			if at != o {
-				where = "spec.config.compositeToolRefs"
-			}
-			c.find(Note, o, where, ReasonUnused, "nobody can use it: no policy permits a call of Tool::%q", tool.Name)
+			c.find(Note, o, named, ReasonUnused, "nobody can use it: no policy permits a call of Tool::%q", tool.Name)
 		}
-		all = append(all, w)
+		all, places = append(all, w), append(places, Place{at.ref, path})
 	}
 	for i := range config.CompositeTools {
-		add(o, fmt.Sprintf("spec.config.compositeTools[%d]", i), &config.CompositeTools[i])
+		path := fmt.Sprintf("spec.config.compositeTools[%d]", i)
+		add(o, path, path, &config.CompositeTools[i])
 	}
 	for _, l := range o.links {
 		if d, ok := l.to.value.(*v1beta1.VirtualMCPCompositeToolDefinition); ok {
-			add(l.to, "spec", &d.Spec.CompositeTool)
+			add(l.to, "spec", l.from.path, &d.Spec.CompositeTool)
 		}
 	}
-	return all
+	return all, places
 }

@@ -251,6 +251,11 @@ type Findings struct {
 	Taken   []string // names that tools of backends have too
 }
 
+// Finder finds the tools of steps in a catalog, as a run does.
+func Finder(c *catalog.Catalog) func(name string) (*workflow.Tool, bool) {
+	return (&run{catalog: c}).find
+}
+
 // Look looks at the composite tools beside the tools that there are.
 func Look(all []*workflow.Workflow, c *catalog.Catalog) (f Findings) {
 	r := &run{catalog: c}

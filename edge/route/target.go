@@ -66,8 +66,10 @@ func (s *Server) named(ctx context.Context, x *edge.Exchange, thing edge.Thing, 
 	plain := mcp.Unquote(name[1 : len(name)-1])
 	if t := s.o.Local.target(thing, plain); t != nil {
 		// A tool of a backend may have the name of a composite one: then neither has it.
-		if c, err := s.Book.Catalog(ctx, x.Identity, edge.NoThing); err == nil && c.LookupBytes(thing, plain) == nil {
-			return nil, nil
+		if s.o.Local[t.Name].asks && s.Book != nil {
+			if c, err := s.Book.Catalog(ctx, x.Identity, edge.NoThing); err == nil && c.LookupBytes(thing, plain) == nil {
+				return nil, nil
+			}
 		}
 		return t, nil
 	}

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
 )
 
 // asked is a question that a client got.
@@ -237,5 +239,49 @@ func TestX21Composites(t *testing.T) {
 	refused("twice", as("ada", `"5"`, "flow", again))
 	if n := len(f.back.Requests("tools/call")); n != 1 {
 		t.Errorf("%d calls", n)
+	}
+}
+
+// TestCompositeAskedTooLong: a question that nobody answers in the time that parked calls
+// have counts as cancelled, in both eras; the workflow goes on as it says, and an answer that
+// comes later is refused.
+func TestCompositeAskedTooLong(t *testing.T) {
+	t.Parallel()
+	for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		t.Run(client.String(), func(t *testing.T) {
+			t.Parallel()
+			file, audit := audited(t)
+			f := composedWith(t, edgetest.Legacy, []string{`compositeTools:
+- name: flow
+  steps:
+  - {id: sure, type: elicitation, message: "Sure?", onCancel: {action: continue}}
+  - {id: b, tool: back.echo, arguments: {text: "{{.steps.sure.output.action}}"}}`, audit}, edgetest.Settings(func(s *serve.Settings) { s.ParkTTL = 300 * time.Millisecond }))
+			c := f.callerOf(t, client, asks)
+			if client == edgetest.Legacy {
+				r := c.session.Request("1", "tools/call", edgetest.CallParams("flow", "{}"))
+				m := r.NextMessage()
+				for m.Method != "" {
+					m = r.NextMessage()
+				}
+				if !strings.Contains(string(m.Result), `"structuredContent":{"text":"cancel"}`) {
+					t.Errorf("%s", m.Result)
+				}
+			} else {
+				call := func(id, more string) *edgetest.Response {
+					body, head := c.message(id, "tools/call", `{"name":"flow","arguments":{}`+more+`}`, edgetest.Capabilities(asks))
+					return c.Post(body, head...)
+				}
+				need := inputRequired(t, call("1", ""))
+				f.back.Await("tools/call", 1)
+				edgetest.Until(t, "the end of what is parked", func() bool {
+					return figure(t, string(f.client.Do("GET", "/metrics", "").Body), "weir_parked_calls") == 0
+				})
+				fails(t, call("2", `,"inputResponses":{"sure":{"action":"accept","content":{}}},"requestState":`+quote(need.RequestState)), 400, -32602, "2")
+			}
+			f.Stop()
+			if steps, workflows := terminals(t, file); len(steps) != 2 || fmt.Sprint(workflows) != "map[completed:1]" || f.back.Count("tools/call") != 1 {
+				t.Errorf("%v %v", workflows, steps)
+			}
+		})
 	}
 }

@@ -149,7 +149,6 @@ func TestR09Composites(t *testing.T) {
 	}
 }
 
-
 // TestCompositeWebhooks: webhooks hear of the call of a composite tool or of a script, and of
 // none of their calls.
 func TestCompositeWebhooks(t *testing.T) {

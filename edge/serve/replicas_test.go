@@ -26,6 +26,7 @@ type pair struct {
 	redis *kvtest.Server
 	back  *edgetest.Server
 	a, b  *front
+	more  []string // YAML of the server
 }
 
 // newPair starts two edges with one key for states.
@@ -36,7 +37,9 @@ func newPair(t *testing.T, era edgetest.Era, options ...edgetest.Option) *pair {
 	return p
 }
 
-func (p *pair) yaml() string { return edgetest.Manifest(p.back, in(p.redis)) }
+func (p *pair) yaml() string {
+	return edgetest.Manifest(p.back, append([]string{in(p.redis)}, p.more...)...)
+}
 
 // edge starts one more.
 func (p *pair) edge(t *testing.T, options ...edgetest.Option) *front {

@@ -128,7 +128,7 @@ func TestX40WorkflowTimeOver(t *testing.T) {
 				text, _ := os.ReadFile(file)
 				return strings.Contains(string(text), "vmcp_workflow_timed_out")
 			})
-			r := askModern(c, "2", "flow", asked.answers(map[string]string{asked.key(t): yes}))
+			r := askModern(c, "2", "flow", asked.answers(map[string]string{asked.key(t): agrees}))
 			got = string(r.Answer())
 			if r.Status == 400 {
 				got = "Workflow execution timeout exceeded" // the state is spent

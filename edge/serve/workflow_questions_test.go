@@ -30,8 +30,8 @@ func (r required) answers(with map[string]string) string {
 }
 
 const (
-	yes  = `{"action":"accept","content":{"ok":true}}`
-	sure = `type: elicitation, message: "Sure?", schema: {type: object, properties: {ok: {type: boolean}}, required: [ok]}`
+	agrees = `{"action":"accept","content":{"ok":true}}`
+	sure   = `type: elicitation, message: "Sure?", schema: {type: object, properties: {ok: {type: boolean}}, required: [ok]}`
 )
 
 // twoQuestions is a composite that asks for two things at once, before it calls a tool.
@@ -80,7 +80,7 @@ func TestWorkflowTwoQuestions(t *testing.T) {
 		f := composed(t, edgetest.Legacy, twoQuestions)
 		c := f.callerOf(t, edgetest.Modern, "")
 		asked := inputRequired(t, askModern(c, "1", "flow", ""))
-		left := inputRequired(t, askModern(c, "2", "flow", asked.answers(map[string]string{"second": two, "nobody": yes})))
+		left := inputRequired(t, askModern(c, "2", "flow", asked.answers(map[string]string{"second": two, "nobody": agrees})))
 		if keys := slices.Sorted(maps.Keys(left.InputRequests)); !slices.Equal(keys, []string{"first"}) {
 			t.Fatalf("then asked under %q", keys)
 		}
@@ -98,7 +98,7 @@ func TestWorkflowTwoQuestions(t *testing.T) {
 func TestX39AnswersThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{
-		`{"action":"accept","content":{"ok":"yes"}}`:         `the answer does not fit: /ok: got string, want boolean`,
+		`{"action":"accept","content":{"ok":"agrees"}}`:      `the answer does not fit: /ok: got string, want boolean`,
 		`{"action":"accept","content":{}}`:                   `the answer does not fit: /: missing property 'ok'`,
 		`{"action":"accept"}`:                                `the answer does not fit: /: missing property 'ok'`,
 		`{"action":"accept","content":{"ok":true,"more":1}}`: `the answer does not fit: /more: the schema has no such property`,
@@ -168,7 +168,7 @@ func TestX21AnswersOfAWorkflow(t *testing.T) {
 		t.Parallel()
 		f, alice, bob, _ := people(t)
 		asked := inputRequired(t, askModern(alice, "1", "flow", ""))
-		again := asked.answers(map[string]string{asked.key(t): yes})
+		again := asked.answers(map[string]string{asked.key(t): agrees})
 		refused(t, askModern(bob, "2", "flow", again))
 		refused(t, askModern(alice, "2", "other", again)) // of another tool
 		if n := f.back.Count("tools/call"); n != 0 {
@@ -185,14 +185,14 @@ func TestX21AnswersOfAWorkflow(t *testing.T) {
 		r := alice.session.Request("1", "tools/call", edgetest.CallParams("flow", "{}"))
 		q := r.NextMessage()
 		for _, wrong := range []*edgetest.Session{bob.session, elsewhere.session, {Client: bob.Client, ID: alice.session.ID, Version: alice.session.Version}} {
-			if r, err := wrong.TrySend(`{"jsonrpc":"2.0","id":` + string(q.ID) + `,"result":` + yes + `}`); err != nil || r.Status == 200 {
+			if r, err := wrong.TrySend(`{"jsonrpc":"2.0","id":` + string(q.ID) + `,"result":` + agrees + `}`); err != nil || r.Status == 200 {
 				t.Errorf("%v %+v", err, r)
 			}
 		}
 		if n := f.back.Count("tools/call"); n != 0 {
 			t.Errorf("%d calls", n)
 		}
-		alice.session.Reply(q.ID, yes)
+		alice.session.Reply(q.ID, agrees)
 		if m := r.NextMessage(); !strings.Contains(string(m.Result), `"structuredContent":{"text":"accept"}`) {
 			t.Errorf("%s %v", m.Result, m.Error)
 		}
@@ -201,7 +201,7 @@ func TestX21AnswersOfAWorkflow(t *testing.T) {
 		t.Parallel()
 		f, alice, _, _ := people(t)
 		asked := inputRequired(t, askModern(alice, "1", "flow", ""))
-		params := `{"name":"flow","arguments":{}` + asked.answers(map[string]string{asked.key(t): yes}) + `}`
+		params := `{"name":"flow","arguments":{}` + asked.answers(map[string]string{asked.key(t): agrees}) + `}`
 		var group sync.WaitGroup
 		var mu sync.Mutex
 		statuses := map[int]int{}
@@ -228,7 +228,7 @@ func TestX21AnswersOfAWorkflow(t *testing.T) {
 		alice := legacy("alice")
 		r := alice.session.Request("1", "tools/call", edgetest.CallParams("flow", "{}"))
 		q := r.NextMessage()
-		alice.session.Reply(q.ID, yes)
+		alice.session.Reply(q.ID, agrees)
 		_, err := alice.session.TrySend(`{"jsonrpc":"2.0","id":` + string(q.ID) + `,"result":{"action":"decline"}}`)
 		if m := r.NextMessage(); err != nil || !strings.Contains(string(m.Result), `"structuredContent":{"text":"accept"}`) {
 			t.Errorf("%s %v %v", m.Result, m.Error, err)
@@ -246,7 +246,7 @@ func TestX21AnswersOfAWorkflow(t *testing.T) {
 			text, _ := os.ReadFile(file)
 			return strings.Contains(string(text), "vmcp_workflow_step_failed")
 		})
-		r := askModern(alice, "2", "hasty", asked.answers(map[string]string{asked.key(t): yes}))
+		r := askModern(alice, "2", "hasty", asked.answers(map[string]string{asked.key(t): agrees}))
 		if text := string(r.Answer()); r.Status != 400 && !strings.Contains(text, `step \"sure\": timed out after 300ms`) {
 			t.Errorf("%d %s", r.Status, text)
 		}
@@ -256,7 +256,7 @@ func TestX21AnswersOfAWorkflow(t *testing.T) {
 		if m := stream.NextMessage(); !strings.Contains(string(m.Result), `step \"sure\": timed out after 300ms`) {
 			t.Errorf("%s %s", m.Method, m.Result)
 		}
-		if r, err := old.session.TrySend(`{"jsonrpc":"2.0","id":` + string(q.ID) + `,"result":` + yes + `}`); err != nil || r.Status >= 500 {
+		if r, err := old.session.TrySend(`{"jsonrpc":"2.0","id":` + string(q.ID) + `,"result":` + agrees + `}`); err != nil || r.Status >= 500 {
 			t.Errorf("%v %+v", err, r)
 		}
 		if n := f.back.Count("tools/call"); n != 0 {
@@ -329,7 +329,7 @@ func TestWorkflowAsksTooMany(t *testing.T) {
 	if r := askModern(c, "2", "flow", ""); r.Status != 503 || r.Header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", r.Status, r.Answer())
 	}
-	if got := askModern(c, "3", "flow", first.answers(map[string]string{first.key(t): yes})).Result(); !strings.Contains(got, `"structuredContent":{"text":"accept"}`) {
+	if got := askModern(c, "3", "flow", first.answers(map[string]string{first.key(t): agrees})).Result(); !strings.Contains(got, `"structuredContent":{"text":"accept"}`) {
 		t.Error(got)
 	}
 	inputRequired(t, askModern(c, "4", "flow", ""))

@@ -143,7 +143,11 @@ func (r *ready) open(e *Engine, m func() (module, error)) error {
 	if r.compiler, err = wasm.NewCompiler(wasm.Compilation{Dir: e.options.CacheDir, Timeout: 5 * time.Minute}); err != nil {
 		return err
 	}
-	if r.module, err = r.compiler.CompileInterpreter(e.life, own.code, own.digest); err != nil {
+	prepared, err := own.prepare(e.options.CacheDir)
+	if err != nil {
+		return err
+	}
+	if r.module, err = r.compiler.CompileInterpreter(e.life, prepared); err != nil {
 		return err
 	}
 	warm, err := e.warmRun()

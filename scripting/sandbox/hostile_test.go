@@ -30,7 +30,8 @@ func built(t testing.TB, source, tags string) module {
 	if err1 != nil || err2 != nil {
 		t.Fatal(err1, err2)
 	}
-	m, err := unpack(packed, string(about), most)
+	m, err := moduleOf(packed, string(about))
+	m.most = most
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,24 +20,28 @@ var about string
 
 // module is an interpreter before it is compiled.
 type module struct {
-	code   []byte
-	digest string // SHA-256 in hexadecimal
-	made   string // by which version of Go
+	packed   []byte
+	most     int    // bytes that it may unpack to
+	digest   string // SHA-256 of its code in hexadecimal
+	prepared string // SHA-256 of its prepared form in hexadecimal; "" for one that is not kept
+	made     string // by which version of Go
 }
 
 // largestModule bounds what the module unpacks to, as build does.
 const largestModule = 6 << 20
 
 // interpreter returns the module that lies in this program.
-func interpreter() (module, error) { return unpack(packed, about, largestModule) }
+func interpreter() (module, error) { return moduleOf(packed, about) }
 
-// unpack unpacks a module of at most so many bytes.
-func unpack(packed []byte, about string, most int) (m module, err error) {
+func moduleOf(packed []byte, about string) (module, error) {
+	m := module{packed: packed, most: largestModule}
 	for line := range strings.Lines(about) {
 		word, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch word {
 		case "sha256":
 			m.digest = value
+		case "prepared":
+			m.prepared = value
 		case "go":
 			m.made = value
 		}
@@ -45,15 +49,21 @@ func unpack(packed []byte, about string, most int) (m module, err error) {
 	if m.digest == "" || m.made == "" {
 		return m, errors.New("sandbox: guest.txt does not name a digest and a version of Go: run go generate")
 	}
-	z, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return m, fmt.Errorf("sandbox: the module: %w", err)
-	}
-	if m.code, err = io.ReadAll(io.LimitReader(z, int64(most)+1)); err != nil {
-		return m, fmt.Errorf("sandbox: the module: %w", err)
-	}
-	if len(m.code) > most {
-		return m, fmt.Errorf("sandbox: the module has more than %d bytes", most)
-	}
 	return m, nil
+}
+
+// code unpacks the module.
+func (m *module) code() ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(m.packed))
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: the module: %w", err)
+	}
+	code, err := io.ReadAll(io.LimitReader(z, int64(m.most)+1))
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: the module: %w", err)
+	}
+	if len(code) > m.most {
+		return nil, fmt.Errorf("sandbox: the module has more than %d bytes", m.most)
+	}
+	return code, nil
 }

@@ -4,15 +4,24 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
 // Lint returns what is likely a mistake in a workflow that is valid. find finds the tool of
-// a step, as Host.Tool does; nil where no tools are known. A script has no findings.
+// a step: false where there is none, a nil tool where nothing is known of it; nil where no
+// tools are known. Of a script only tools that are not there are found.
 func (w *Workflow) Lint(find func(name string) (*Tool, bool)) (out []ParseFault) {
 	note := func(path, format string, args ...any) {
 		out = append(out, ParseFault{path, fmt.Sprintf(format, args...)})
+	}
+	if w.tool.Script != "" && find != nil {
+		for _, t := range w.tools {
+			if _, ok := find(t.Tool); !ok {
+				note("script", "there is no tool %s", short(t.Tool))
+			}
+		}
 	}
 	for i, s := range w.tool.Steps {
 		path := fmt.Sprintf("steps[%d]", i)
@@ -28,13 +37,11 @@ func (w *Workflow) Lint(find func(name string) (*Tool, bool)) (out []ParseFault)
 			}
 		}
 		w.lintCondition(note, path+".condition", s.Condition)
-		lintRetry(note, path, s.OnError, s.Tool, find)
+		lintTool(note, path, s.OnError, s.Tool, find)
 		if s.Step != nil {
 			w.lintCondition(note, path+".step.condition", s.Step.Condition)
-			lintRetry(note, path+".step", s.Step.OnError, s.Step.Tool, find)
-		}
-		if s.Type == v1beta1.StepForEach && s.OnError != nil && s.OnError.Action == v1beta1.ErrorRetry && s.Step != nil {
-			lintRetry(note, path, s.OnError, s.Step.Tool, find)
+			lintTool(note, path+".step", s.Step.OnError, s.Step.Tool, find)
+			lintRetry(note, path, s.OnError, s.Step.Tool, find) // which has the whole step run again
 		}
 	}
 	return out
@@ -56,15 +63,65 @@ func (w *Workflow) lintCondition(note func(string, string, ...any), path, condit
 	note(path, "always says %s", strings.TrimSpace(short(value)))
 }
 
-// lintRetry notes that a tool is called again which does not say that this changes nothing.
-func lintRetry(note func(string, string, ...any), path string, e *v1beta1.OnError, tool string, find func(string) (*Tool, bool)) {
-	if find == nil || e == nil || e.Action != v1beta1.ErrorRetry || tool == "" {
+// lintTool notes that there is no such tool, or how it is called again.
+func lintTool(note func(string, string, ...any), path string, e *v1beta1.OnError, tool string, find func(string) (*Tool, bool)) {
+	if find == nil || tool == "" {
 		return
 	}
-	known, ok := find(tool)
-	if ok && !is(known.Hints.Idempotent, false) && !is(known.Hints.ReadOnly, false) {
+	if _, ok := find(tool); !ok {
+		note(path+".tool", "there is no tool %s", short(tool))
+	}
+	lintRetry(note, path, e, tool, find)
+}
+
+// lintRetry notes that a tool is called again which does not say that this changes nothing.
+func lintRetry(note func(string, string, ...any), path string, e *v1beta1.OnError, tool string, find func(string) (*Tool, bool)) {
+	if find == nil || !retries(e) {
+		return
+	}
+	if known, _ := find(tool); known != nil && !is(known.Hints.Idempotent, false) && !is(known.Hints.ReadOnly, false) {
 		note(path+".onError", "calls %s again, which does not have idempotentHint", tool)
 	}
+}
+
+func retries(e *v1beta1.OnError) bool { return e != nil && e.Action == v1beta1.ErrorRetry }
+
+// Retried returns the tools that steps call again after a failure, each once.
+func (w *Workflow) Retried() (tools []string) {
+	add := func(e *v1beta1.OnError, tool string) {
+		if retries(e) && tool != "" && !slices.Contains(tools, tool) {
+			tools = append(tools, tool)
+		}
+	}
+	for _, s := range w.tool.Steps {
+		add(s.OnError, s.Tool)
+		if s.Step != nil {
+			add(s.OnError, s.Step.Tool)
+			add(s.Step.OnError, s.Step.Tool)
+		}
+	}
+	return tools
+}
+
+// Asks returns the steps that ask the caller, and how long each waits for an answer.
+func (w *Workflow) Asks() (steps []StepAsk) {
+	for _, s := range w.tool.Steps {
+		if s.Type != v1beta1.StepElicitation {
+			continue
+		}
+		wait := s.Timeout.Std()
+		if wait == 0 {
+			wait = defaultStepTimeout
+		}
+		steps = append(steps, StepAsk{s.ID, min(wait, maxAsk, w.timeout)})
+	}
+	return steps
+}
+
+// StepAsk is a step that asks the caller, and waits for an answer.
+type StepAsk struct {
+	Step string
+	Wait time.Duration
 }
 
 // Graph returns a Mermaid flowchart of the steps and what they wait for. For a script it has

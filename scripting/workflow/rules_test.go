@@ -179,11 +179,19 @@ steps:
 - {id: b, tool: w.t, condition: "{{eq 1 1}}", onError: {action: retry, retryCount: 1}, defaultResults: {z: 1}}
 - {id: c, tool: w.read, arguments: {x: "{{.steps.b.output.z}}"}, onError: {action: retry, retryCount: 1}}
 - {id: d, type: forEach, collection: "[]", dependsOn: [c], step: {tool: w.t, condition: "false", onError: {action: retry, retryCount: 2}}}
+- {id: e, type: forEach, collection: "[]", dependsOn: [d], step: {tool: w.gone}, onError: {action: retry, retryCount: 2}}
+- {id: f, type: forEach, collection: "[]", dependsOn: [e], step: {tool: w.t}, onError: {action: retry, retryCount: 2}}
+- {id: g, tool: w.unknown, dependsOn: [f], onError: {action: retry, retryCount: 2}}
 `))
 	yes := true
 	found := w.Lint(func(name string) (*workflow.Tool, bool) {
-		if name == "w.read" {
+		switch name {
+		case "w.read":
 			return &workflow.Tool{Hints: workflow.Hints{ReadOnly: &yes}}, true
+		case "w.gone":
+			return nil, false
+		case "w.unknown":
+			return nil, true
 		}
 		return &workflow.Tool{}, true
 	})
@@ -198,12 +206,40 @@ steps:
 		"steps[2].arguments[x]: reads step b, which is not among dependsOn: the step waits for it",
 		"steps[3].step.condition: always says false",
 		"steps[3].step.onError: calls w.t again, which does not have idempotentHint",
+		"steps[4].step.tool: there is no tool w.gone",
+		"steps[5].onError: calls w.t again, which does not have idempotentHint",
 	}
 	if strings.Join(lines, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
 	}
 	if quiet := w.Lint(nil); len(quiet) != 4 {
 		t.Errorf("without tools: %v", quiet)
+	}
+	if again := strings.Join(w.Retried(), " "); again != "w.t w.read w.gone w.unknown" {
+		t.Errorf("called again: %s", again)
+	}
+}
+
+// TestLintScript: a script is held to the tools that its text names.
+func TestLintScript(t *testing.T) {
+	w := parse(t, composite(t, `script: 'a = call_step("w.t"); return call_step("w.gone")'`))
+	found := w.Lint(func(name string) (*workflow.Tool, bool) { return nil, name == "w.t" })
+	if len(found) != 1 || found[0].Error() != "script: there is no tool w.gone" || len(w.Lint(nil)) > 0 {
+		t.Errorf("found %v", found)
+	}
+}
+
+// TestAsks: a question waits as long as its step, its workflow and a question may.
+func TestAsks(t *testing.T) {
+	w := parse(t, composite(t, `
+timeout: 20m
+steps:
+- {id: a, type: elicitation, message: m}
+- {id: b, type: elicitation, message: m, timeout: 15m}
+- {id: c, tool: w.t, timeout: 1m}
+- {id: d, type: elicitation, message: m, timeout: 30s}`))
+	if got := fmt.Sprint(w.Asks()); got != "[{a 5m0s} {b 10m0s} {d 30s}]" {
+		t.Errorf("asks %s", got)
 	}
 }
 

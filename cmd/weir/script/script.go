@@ -1,4 +1,4 @@
-// Package script sends scripts to servers with code mode on.
+// Package script runs scripts and composite tools at servers, and shows what they do.
 package script
 
 import (
@@ -33,10 +33,26 @@ The script is written in Starlark, and the tools of the server are functions:
   return [i["title"] for i in issues if i["open"]]
 
 The server has to have code mode on: spec.config.codeMode.enabled. Its budgets
-hold for the script, and its policies for every call.
+hold for the script, and its policies for every call. It is the one at --url, or
+with -c one of manifests, for which an edge is started on a port of its own until
+the script has ended.
 
 Exit codes: 1 the script failed, 2 the server takes no such script or data, 4 the
 server answered with an error, 5 no talking to the server.`
+
+// WorkflowHelp says what running a composite tool is.
+const WorkflowHelp = `Call a composite tool and print its result, as JSON. On standard error each call
+of a step is shown when it ends: step, tool, attempt, how it ended, and in how many
+milliseconds. When a step asks something, you are asked on the terminal; without a
+terminal the answer is that you decline.
+
+The tool is one of the server at --url, or with -c one of manifests, for which an
+edge is started on a port of its own until the tool has ended. That edge has the
+settings that the environment gives (WEIR_SECRETS_DIR), and counts rate limits for
+itself.
+
+Exit codes: 1 the tool failed, 2 it takes no such arguments, 4 the server answered
+with an error, 5 no talking to the server.`
 
 // Read reads the text of a script from a file, or from in for "-".
 func Read(in io.Reader, name string) (string, error) {
@@ -65,10 +81,22 @@ func Missing(ctx context.Context, c *client.Client, err error) error {
 	return fmt.Errorf("%w: it lists no %s for you: spec.config.codeMode.enabled turns that on, and its policies may permit it", err, Tool)
 }
 
-// Traced is a line about a call of a script, JSON text.
+// Traced is a line about a call of a script or of a step that has ended, JSON text. It has no
+// tool where the caller may not see it.
 func Traced(call []byte) string {
 	text := func(name string) string {
 		return edge.Brief(strings.ReplaceAll(mcp.String(mcp.Lookup(call, name)), "\n", " "))
 	}
-	return fmt.Sprintf("%s: %s, %s ms", text("tool"), text("outcome"), mcp.Lookup(call, "ms"))
+	var of []string
+	if step := text("step"); step != "" {
+		of = append(of, "step "+step)
+	}
+	if tool := text("tool"); tool != "" {
+		of = append(of, tool)
+	}
+	line := strings.Join(of, ": ")
+	if n := string(mcp.Lookup(call, "attempt")); n != "" && n != "1" {
+		line += ", attempt " + n
+	}
+	return fmt.Sprintf("%s: %s, %s ms", line, text("outcome"), mcp.Lookup(call, "ms"))
 }

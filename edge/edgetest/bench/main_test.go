@@ -282,7 +282,7 @@ func TestFloorsAlone(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for _, c := range []struct{ args, wrong string }{
-		{"--case p1,p12", `"p12" is not one of`},
+		{"--case p1,p15", `"p15" is not one of`},
 		{"--calls -1", "--calls: -1 is not between"},
 		{"--streams 9000", "--streams: 9000"},
 		{"--floors --profile x", "there is no edge"},

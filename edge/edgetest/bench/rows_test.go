@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/edgetest/issuer"
@@ -86,6 +87,18 @@ func TestRowVerdicts(t *testing.T) {
 	}
 	if want := []string{"floor", "yes", "**no**", "yes", "floor", "yes", "**no**"}; !slices.Equal(reached, want) {
 		t.Errorf("P7: %q, want %q", reached, want)
+	}
+	composite := func(times int, more, took time.Duration) string {
+		return workflowRow{took: []time.Duration{took}, alone: []time.Duration{time.Millisecond}, times: times, more: more}.verdict().reached
+	}
+	if composite(1, time.Millisecond, 2*time.Millisecond) != "yes" || composite(1, time.Millisecond, 2*time.Millisecond+1) == "yes" || composite(100, time.Millisecond, 101*time.Millisecond) != "yes" {
+		t.Error("P12 is not held against the calls that it is made of")
+	}
+	added := func(cpu float64) string {
+		return workflowRow{cpu: []float64{cpu}, cpuAlone: []float64{40}, cpuBar: 60}.verdict().reached
+	}
+	if added(100) != "yes" || added(100.1) == "yes" {
+		t.Error("P12a is not held against what a composite may add")
 	}
 	for _, c := range []struct {
 		good, failed int

@@ -75,6 +75,19 @@ func TestG14(t *testing.T) {
 	}
 }
 
+// TestG21Workflows runs the row of hostile workflows, scaled down: each ends as it must, those
+// that wait for their clients too, and memory comes back.
+func TestG21Workflows(t *testing.T) {
+	edgetest.Need(t, runtime.GOOS == "linux", "storm reads the kernel's own tables, which are Linux's")
+	var out bytes.Buffer
+	if err := command(t.Context(), []string{"--quick", "--count", "1", "--length", "1s", "workflows"}, &out, io.Discard); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if n := strings.Count(out.String(), "  ok "); n != 6 {
+		t.Errorf("%d bars:\n%s", n, out.String())
+	}
+}
+
 // A log with a record missing, or one twice, is noticed.
 func TestReadAudit(t *testing.T) {
 	const line = `{"msg":"audit_event","outcome":"success","source":{"extra":{"request_id":"n-7"}}}` + "\n"

@@ -1,6 +1,7 @@
 // Command build builds the interpreter's module: guest.wasm.gz, and guest.txt with the
-// digest of the module before it was compressed and the version of Go that made it. The
-// same sources and the same Go give the same bytes on every machine.
+// digests of the module before it was compressed, and of what an edge makes of it before
+// that is compiled, and the version of Go that made it. The same sources and the same Go give
+// the same bytes on every machine.
 package main
 
 import (
@@ -15,6 +16,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/weir-edge/weir/wasm"
 )
 
 // largest is how many bytes the module may have unless told otherwise: every edge compiles it.
@@ -66,7 +69,12 @@ func build(source, tags, out string, most int) error {
 	if err != nil {
 		version = []byte(runtime.Version())
 	}
-	about := fmt.Sprintf("sha256 %x\ngo %s\n", sha256.Sum256(module), strings.TrimSpace(string(version)))
+	digest := fmt.Sprintf("%x", sha256.Sum256(module))
+	prepared, err := wasm.PrepareInterpreter(module, digest)
+	if err != nil {
+		return err
+	}
+	about := fmt.Sprintf("sha256 %s\nprepared %x\ngo %s\n", digest, sha256.Sum256(prepared.Encode()), strings.TrimSpace(string(version)))
 	if err := os.WriteFile(filepath.Join(out, "guest.wasm.gz"), packed.Bytes(), 0o644); err != nil {
 		return err
 	}
