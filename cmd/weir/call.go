@@ -119,7 +119,7 @@ func (a *app) form(cmd *cobra.Command, what string, schema []byte, given []strin
 	}
 	arguments, warnings, err := words.Arguments(what, schema, read)
 	for _, w := range warnings {
-		fmt.Fprintf(a.err, "%s: %s\n", cmd.CommandPath(), firstLine(w))
+		fmt.Fprintf(a.err, "%s: %s\n", cmd.CommandPath(), show.FirstLine(w))
 	}
 	if err != nil && !errors.Is(err, words.ErrInvolved) {
 		err = usagef("%s", err)

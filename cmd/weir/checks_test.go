@@ -83,7 +83,9 @@ func TestZ31(t *testing.T) {
 				t.Errorf("serve says, with %d,\n%s%swant\n%s", code, out, served, said)
 			}
 			out, _, code = ran(nil, "doctor", "-c", "weir.yaml", "--listen", "127.0.0.1:0", "--admin-listen", "", "--json")
-			var found struct{ Steps []taken }
+			var found struct {
+				Steps []struct{ Subject, Level, Cause string }
+			}
 			if err := json.Unmarshal([]byte(out), &found); err != nil {
 				t.Fatal(err)
 			}

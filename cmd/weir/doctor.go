@@ -2,41 +2,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/doctor"
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/checkup"
-	"github.com/weir-edge/weir/edge/demo"
+	"github.com/weir-edge/weir/edge/settings"
 	"github.com/weir-edge/weir/edge/source"
 )
-
-// doctor looks for what keeps a configuration from working, step by step, and
-// says the cause and the next step for each thing that it finds:
-//
-//	doctor.go          the command and the order of the steps
-//	doctor_report.go   the exit codes of the classes, and how findings are shown
-//	doctor_process.go  what the process needs: settings, files, manifests, secrets, addresses, the clock
-//	doctor_filters.go  the modules of filters
-//	doctor_store.go    the stores that servers share
-//	doctor_workflows.go  steps of composite tools that ask the caller
-//
-// What can be wrong with a thing is said by the package that it is of.
-type doctor struct {
-	config  []string // what -c names; none for the demo
-	environ []string
-	timeout time.Duration
-
-	mu  sync.Mutex
-	say func(edge.Finding) // told of each step that has ended; under mu
-}
 
 func (a *app) doctorCommand() *cobra.Command {
 	var config []string
@@ -75,7 +54,7 @@ and detail.
 
 The exit code is 0 without problems, else that of the class of the first one:
 
-` + classTable(),
+` + doctor.ClassTable(),
 		Example: `  weir doctor
   weir doctor -c weir.yaml
   weir doctor -c manifests/ --listen 127.0.0.1:8080 --timeout 3s
@@ -88,20 +67,17 @@ The exit code is 0 without problems, else that of the class of the first one:
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			defer context.AfterFunc(ctx, stop)()
-			d := &doctor{config: config, environ: a.environ, timeout: timeout, say: func(c edge.Finding) {
-				fmt.Fprintf(a.err, "%s\n", progress(c))
-			}}
-			found, err := d.run(ctx, func() (loaded, error) { return loadSettings(cmd.Flags(), a.environ) })
+			found, err := a.doctor(cmd, config, timeout).Run(ctx)
 			if ctx.Err() != nil {
 				return errInterrupted
 			}
 			if err != nil {
 				return err
 			}
-			if err := found.write(a.out, asJSON); err != nil {
+			if err := found.Write(a.out, asJSON); err != nil {
 				return err
 			}
-			if code := found.exitCode(); code != exitOK {
+			if code := found.ExitCode(); code != exitOK {
 				return &saidError{code}
 			}
 			return nil
@@ -119,63 +95,22 @@ The exit code is 0 without problems, else that of the class of the first one:
 	return cmd
 }
 
-// run takes all steps. The error is one of the doctor's own, not a finding.
-func (d *doctor) run(ctx context.Context, load func() (loaded, error)) (findings, error) {
-	var all findings
-	add := func(checks ...edge.Finding) { all = append(all, checks...) }
-
-	// 1. The process.
-	add(d.clock(time.Now()))
-	settings, err := load()
-	add(d.settings(settings, err)...)
-	add(d.files(settings.Settings)...)
-
-	// 2. What is to be served.
-	var opened *source.Result
-	if len(d.config) == 0 {
-		backend, err := demo.Start("")
-		if err != nil {
-			return nil, err
-		}
-		defer backend.Close()
-		opened = source.OpenDefaultWith(backend.URL(), settings.WebhookConfig...)
-	} else {
-		opened = source.OpenAll(d.config, source.Webhooks(settings.WebhookConfig...), source.LocalRateLimits(settings.LocalRateLimits))
+// doctor is a doctor with the settings, the secrets and the credentials that the edge would
+// have with the same flags. It tells of its steps on standard error.
+func (a *app) doctor(cmd *cobra.Command, config []string, timeout time.Duration) *doctor.Doctor {
+	b := thisBuild()
+	d := &doctor.Doctor{
+		Config: config, Timeout: timeout, Version: b.Version, Made: b.Time,
+		Settings: func() (settings.Settings, error) {
+			l, err := loadSettings(cmd.Flags(), a.environ)
+			return l.Settings, errors.Join(err, l.check())
+		},
+		Secrets: func(set *source.Set, dir string) (edge.Secrets, error) { return secretsOf(set, dir, a.environ) },
+		Say:     func(f edge.Finding) { fmt.Fprintf(a.err, "%s\n", doctor.Progress(f)) },
 	}
-	add(d.manifests(opened, settings.Settings)...)
-
-	secrets, found := d.secrets(ctx, opened, settings.SecretsDir)
-	add(found...)
-
-	// 3. The filters, the stores that servers share, the backends, and what clients see of them. There is no plan
-	// when the manifests have errors.
-	if opened.Plan != nil {
-		add(d.filters(ctx, opened, settings.Settings, secrets)...)
-		add(d.stores(ctx, opened.Plan, settings.Settings, secrets)...)
-		look := checkup.Config{Timeout: d.timeout, MaxMessage: settings.MaxMessage, Version: thisBuild().Version, Secrets: secrets, Step: d.step}
-		for _, s := range opened.Plan.Servers {
-			add(look.Server(ctx, s)...)
-		}
-	}
-
-	// 4. Where the edge is to listen.
-	add(d.addresses(ctx, settings.Settings)...)
-	return all, nil
-}
-
-// step begins a step: within bounds, and told of when it has ended.
-func (d *doctor) step(ctx context.Context, name, subject string, f func(context.Context) edge.Finding) edge.Finding {
-	ctx, cancel := context.WithTimeout(ctx, d.timeout)
-	defer cancel()
-	c := f(ctx)
-	c.Step, c.Subject = name, edge.Clean(strings.ReplaceAll(subject, "\n", " "))
-	return d.tell(c)
-}
-
-// tell passes on the end of a step.
-func (d *doctor) tell(c edge.Finding) edge.Finding {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.say(c)
-	return c
+	password, _ := lookup(a.environ, storePasswordVariable)
+	sentinelPassword, _ := lookup(a.environ, sentinelPasswordVariable)
+	d.StorePassword, d.SentinelPassword = edge.Secret(password), edge.Secret(sentinelPassword)
+	d.SentinelUser, _ = lookup(a.environ, sentinelUserVariable)
+	return d
 }

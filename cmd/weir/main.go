@@ -3,7 +3,8 @@
 //
 // main.go holds the process and its exit codes; every other file is one
 // command, or serves several: settings.go the settings of the process,
-// remote.go and client/ the connection to a server.
+// remote.go and client/ the connection to a server, show/ what is printed of
+// one. What "weir doctor" looks at is in doctor/.
 package main
 
 import (
@@ -29,7 +30,7 @@ const (
 	exitUsage      = 2   // the command line is wrong
 	exitTool       = 3   // the tool that was called reports a failure
 	exitProtocol   = 4   // the server answered with an error
-	exitConnection = 5   // the server could not be reached; from 10 on: see classes
+	exitConnection = 5   // the server could not be reached; from 10 on: see doctor.Classes
 	exitSignal     = 128 // plus the number of the signal
 )
 

@@ -129,24 +129,14 @@ func fill(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// strangeServer is everything but an MCP server.
+// strangeServer is a web page, a text, and no MCP server.
 func strangeServer(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/page":
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = io.WriteString(w, "<!doctype html><html><head><title>Welcome\x1b[31m</title></head><body>hello</body></html>")
-	case "/moved":
-		http.Redirect(w, r, "/elsewhere?token=secret", http.StatusFound)
-	case "/down":
-		http.Error(w, "out of order", http.StatusServiceUnavailable)
-	case "/busy":
-		http.Error(w, "slowly", http.StatusTooManyRequests)
-	case "/forbidden":
-		w.WriteHeader(http.StatusForbidden)
-	case "/text", "/text/status":
+	case "/text/status":
 		_, _ = io.WriteString(w, "hello")
-	case "/hangup":
-		panic(http.ErrAbortHandler)
 	default:
 		http.NotFound(w, r)
 	}

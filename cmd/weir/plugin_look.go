@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/plugin"
+	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 )
 
@@ -87,10 +88,10 @@ func (a *app) writeReport(r *plugin.Report) error {
 	if m := r.Manifest; m != nil {
 		rows = append(rows, []string{"name", edge.Clean(m.Name + " " + m.Version)})
 		if m.Description != "" {
-			rows = append(rows, []string{"description", firstLine(m.Description)})
+			rows = append(rows, []string{"description", show.FirstLine(m.Description)})
 		}
 		if m.License != "" {
-			rows = append(rows, []string{"license", firstLine(m.License)})
+			rows = append(rows, []string{"license", show.FirstLine(m.License)})
 		}
 		for _, g := range m.Grants {
 			if !slices.Contains(r.Grants, g) {
@@ -113,7 +114,7 @@ func (a *app) writeReport(r *plugin.Report) error {
 	if r.Manifest != nil && len(r.Manifest.OptionalGrants) > 0 {
 		rows = append(rows, []string{"optional", list(r.Manifest.OptionalGrants, "none")})
 	}
-	if err := writeTable(a.out, rows); err != nil {
+	if err := show.Table(a.out, rows); err != nil {
 		return err
 	}
 	if !r.Started {
@@ -125,7 +126,7 @@ func (a *app) writeReport(r *plugin.Report) error {
 			rows = append(rows, []string{s.Hook, edge.Clean(of(s)), edge.Clean(sees(s))})
 		}
 		fmt.Fprintln(a.out)
-		if err := writeTable(a.out, rows); err != nil {
+		if err := show.Table(a.out, rows); err != nil {
 			return err
 		}
 	}

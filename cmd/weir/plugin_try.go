@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-edge/weir/cmd/weir/plugin"
+	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/filters/guest"
@@ -170,7 +171,7 @@ func (a *app) writeBench(b *plugin.Bench) error {
 		f := &b.Cases[i]
 		rows = append(rows, append([]string{f.Hook, edge.Clean(f.Case)}, costs(&f.Cost, &f.Share)...))
 	}
-	if err := writeTable(a.out, rows); err != nil {
+	if err := show.Table(a.out, rows); err != nil {
 		return err
 	}
 	for _, s := range b.Sweeps {
@@ -184,7 +185,7 @@ func (a *app) writeBench(b *plugin.Bench) error {
 			}
 			rows = append(rows, row)
 		}
-		if err := writeTable(a.out, rows); err != nil {
+		if err := show.Table(a.out, rows); err != nil {
 			return err
 		}
 		if s.Met == "" {

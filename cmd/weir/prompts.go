@@ -36,13 +36,13 @@ for each page.`,
 		for i, prompt := range prompts {
 			var arguments []string
 			for _, one := range mcp.Elements(mcp.Lookup(prompt, "arguments")) {
-				name := firstLine(mcp.String(mcp.Lookup(one, "name"))) + "=VALUE"
+				name := show.FirstLine(mcp.String(mcp.Lookup(one, "name"))) + "=VALUE"
 				if string(mcp.Lookup(one, "required")) != "true" {
 					name = "[" + name + "]"
 				}
 				arguments = append(arguments, name)
 			}
-			rows = append(rows, []string{firstLine(names[i]), strings.Join(arguments, " "), firstLine(mcp.String(mcp.Lookup(prompt, "description")))})
+			rows = append(rows, []string{show.FirstLine(names[i]), strings.Join(arguments, " "), show.FirstLine(mcp.String(mcp.Lookup(prompt, "description")))})
 		}
 		return a.table(rows, "prompts")
 	})
@@ -140,7 +140,7 @@ func (a *app) showMessages(messages [][]byte) error {
 		if terminal(a.out) {
 			text = edge.Clean(text)
 		}
-		b.WriteString(a.paint(a.out, bold, firstLine(mcp.String(mcp.Lookup(m, "role")))+":") + " " + show.Line(text))
+		b.WriteString(a.paint(a.out, bold, show.FirstLine(mcp.String(mcp.Lookup(m, "role")))+":") + " " + show.Line(text))
 	}
 	_, err := io.WriteString(a.out, b.String())
 	return err

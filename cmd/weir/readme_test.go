@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-edge/weir/cmd/weir/doctor"
 	"github.com/weir-edge/weir/edge/settings"
 )
 
@@ -42,8 +43,8 @@ func TestReadmeHasEveryCommandAndSetting(t *testing.T) {
 func TestReadmeHasEveryClass(t *testing.T) {
 	var want strings.Builder
 	want.WriteString("| exit code | class | means |\n|---|---|---|\n")
-	for _, c := range classes() {
-		fmt.Fprintf(&want, "| %d | `%s` | %s |\n", c.code, c.name, c.means)
+	for _, c := range doctor.Classes() {
+		fmt.Fprintf(&want, "| %d | `%s` | %s |\n", c.Code, c.Name, c.Means)
 	}
 	if !strings.Contains(readme(t), want.String()) {
 		t.Errorf("the table of classes should be\n%s", want.String())

@@ -23,6 +23,7 @@ import (
 
 	"github.com/weir-edge/weir/cmd/weir/client"
 	"github.com/weir-edge/weir/cmd/weir/script"
+	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/serve"
@@ -229,13 +230,13 @@ func (a *app) notified(m *mcp.Message) {
 		if total := m.Get("total"); total.OK() {
 			line += "/" + string(total.Of(m.Raw))
 		}
-		fmt.Fprintf(a.err, "%s\n", strings.TrimSpace(line+" "+firstLine(m.Text("message"))))
+		fmt.Fprintf(a.err, "%s\n", strings.TrimSpace(line+" "+show.FirstLine(m.Text("message"))))
 	case "notifications/message":
 		what := m.Text("data")
 		if what == "" {
 			what = string(m.Get("data").Of(m.Raw))
 		}
-		fmt.Fprintf(a.err, "%s: %s\n", firstLine(m.Text("level")), edge.Clean(what))
+		fmt.Fprintf(a.err, "%s: %s\n", show.FirstLine(m.Text("level")), edge.Clean(what))
 	}
 }
 
@@ -295,7 +296,7 @@ func (a *app) table(rows [][]string, things string) error {
 	for _, row := range rows {
 		row[0] = a.paint(a.out, bold, row[0])
 	}
-	return writeTable(a.out, rows)
+	return show.Table(a.out, rows)
 }
 
 // listed returns what pages of a list hold in a member, and the texts by which

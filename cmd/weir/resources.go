@@ -35,7 +35,7 @@ are printed as the server sent them, one for each page.`,
 		for _, of := range resourceLists() {
 			things, uris := listed(pages, of.kind, of.uri)
 			for i, thing := range things {
-				rows = append(rows, []string{firstLine(uris[i]), firstLine(mcp.String(mcp.Lookup(thing, "name"))), firstLine(mcp.String(mcp.Lookup(thing, "description")))})
+				rows = append(rows, []string{show.FirstLine(uris[i]), show.FirstLine(mcp.String(mcp.Lookup(thing, "name"))), show.FirstLine(mcp.String(mcp.Lookup(thing, "description")))})
 			}
 		}
 		return a.table(rows, "resources")
@@ -124,7 +124,7 @@ func (a *app) showContents(contents [][]byte, file string) error {
 			return &client.ProtocolError{Method: "resources/read", Message: "the server sent a blob that is not base64: " + err.Error(), Next: "report this to whoever runs the server"}
 		}
 		if file == "" && terminal(a.out) {
-			kind := firstLine(mcp.String(mcp.Lookup(content, "mimeType")))
+			kind := show.FirstLine(mcp.String(mcp.Lookup(content, "mimeType")))
 			if kind == "" {
 				kind = "binary"
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge/near"
 	"github.com/weir-edge/weir/edge/settings"
 )
@@ -346,7 +347,7 @@ func writeSettings(w io.Writer, l loaded) error {
 		}
 		rows = append(rows, []string{s.Name, value, l.origins[s.Name].String()})
 	}
-	return writeTable(w, rows)
+	return show.Table(w, rows)
 }
 
 func writeSettingsJSON(w io.Writer, l loaded) error {

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -17,22 +16,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/client"
-	"github.com/weir-edge/weir/edge/health"
+	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge/serve"
-	"github.com/weir-edge/weir/edge/status"
 )
 
 const (
 	maxStatus     = 64 << 20               // bytes of a status
 	leastInterval = 100 * time.Millisecond // between two looks at an edge
 )
-
-// look is the status of an edge at a moment.
-type look struct {
-	at      time.Time
-	text    []byte // as the edge sent it
-	servers []status.Server
-}
 
 func (a *app) statusCommand() *cobra.Command {
 	var r *remote
@@ -104,11 +95,11 @@ an edge, and 5 when the address cannot be reached.`,
 				return interrupted(ctx, err)
 			}
 			if asJSON {
-				_, err = a.out.Write(append(bytes.TrimRight(now.text, "\n"), '\n'))
+				_, err = a.out.Write(append(bytes.TrimRight(now.Text, "\n"), '\n'))
 			} else {
-				err = writeStatus(a.out, now, nil)
+				err = show.Status(a.out, now, nil)
 			}
-			if err == nil && judge && !now.ready() {
+			if err == nil && judge && !now.Ready() {
 				err = &saidError{exitFault}
 			}
 			return err
@@ -154,7 +145,7 @@ func statusURL(admin string, args []string) (string, error) {
 }
 
 // lookAt asks an edge for its status.
-func lookAt(ctx context.Context, o client.Options) (*look, error) {
+func lookAt(ctx context.Context, o client.Options) (*show.Look, error) {
 	text, err := client.Get(ctx, o, maxStatus)
 	failed := new(client.ConnectionError)
 	if errors.As(err, &failed) {
@@ -170,40 +161,9 @@ func lookAt(ctx context.Context, o client.Options) (*look, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := &look{at: time.Now(), text: text}
-	if now.servers, err = readStatus(text); err != nil {
+	now, err := show.ReadStatus(time.Now(), text)
+	if err != nil {
 		return nil, &client.ProtocolError{Method: "status", Message: err.Error()}
 	}
 	return now, nil
-}
-
-// readStatus reads the status of the one server of an edge, or the list of all.
-func readStatus(text []byte) ([]status.Server, error) {
-	var all struct {
-		Servers []status.Server `json:"servers"`
-		status.Server
-	}
-	err := json.Unmarshal(text, &all)
-	if err == nil && all.Servers == nil {
-		all.Servers = []status.Server{all.Server}
-	}
-	for _, s := range all.Servers {
-		if s.Name == "" || s.Phase == "" {
-			err = errors.New("no name and phase of a server")
-		}
-	}
-	if err != nil || len(all.Servers) == 0 {
-		return nil, errors.New("this address is not that of an edge: name the admin address of one with --admin HOST:PORT")
-	}
-	return all.Servers, nil
-}
-
-// ready reports whether every server is.
-func (l *look) ready() bool {
-	for _, s := range l.servers {
-		if s.Phase != string(health.PhaseReady) {
-			return false
-		}
-	}
-	return true
 }

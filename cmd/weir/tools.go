@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/client"
+	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 )
@@ -32,13 +33,13 @@ func (a *app) listTools(c *client.Client, pages [][]byte) error {
 	var rows [][]string
 	tools, _ := listed(pages, "tools", "name")
 	for _, tool := range tools {
-		name := firstLine(mcp.String(mcp.Lookup(tool, "name")))
+		name := show.FirstLine(mcp.String(mcp.Lookup(tool, "name")))
 		// A modern client must not offer a tool whose headers it cannot make.
 		if err := client.Usable(tool); err != nil && c.Era() == mcp.Modern {
 			fmt.Fprintf(a.err, "tool %s is left out: its definition is not valid: %s\n", name, edge.Clean(err.Error()))
 			continue
 		}
-		rows = append(rows, []string{name, firstLine(mcp.String(mcp.Lookup(tool, "description")))})
+		rows = append(rows, []string{name, show.FirstLine(mcp.String(mcp.Lookup(tool, "description")))})
 	}
 	return a.table(rows, "tools")
 }

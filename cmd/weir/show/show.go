@@ -1,4 +1,5 @@
-// Package show writes what servers answer for people to read.
+// Package show writes what servers answer for people to read: results, lists, and the
+// status of an edge, once or again and again on a terminal.
 package show
 
 import (

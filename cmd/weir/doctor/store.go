@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -9,13 +9,13 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/secret"
-	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/settings"
 )
 
 // stores looks at the stores that servers share with other edges: whether each
 // answers, takes values, and does so in time; and whether the edges have one key
 // for what they hand out.
-func (d *doctor) stores(ctx context.Context, plan *compile.Plan, s serve.Settings, secrets edge.Secrets) []edge.Finding {
+func (d *Doctor) stores(ctx context.Context, plan *compile.Plan, s settings.Settings, secrets edge.Secrets) []edge.Finding {
 	var out []edge.Finding
 	seen := map[string]bool{}
 	for _, server := range plan.Servers {
@@ -46,19 +46,16 @@ func (d *doctor) stores(ctx context.Context, plan *compile.Plan, s serve.Setting
 }
 
 // store looks at one.
-func (d *doctor) store(ctx context.Context, p compile.Store, s serve.Settings, secrets edge.Secrets) edge.Finding {
+func (d *Doctor) store(ctx context.Context, p compile.Store, s settings.Settings, secrets edge.Secrets) edge.Finding {
 	o := p.Options()
-	text, _ := lookup(d.environ, storePasswordVariable)
-	o.Password, o.Timeout = edge.Secret(text), d.timeout
+	o.Password, o.Timeout = d.StorePassword, d.Timeout
 	if p.Password != nil && secrets != nil {
 		var err error
 		if o.Password, err = secrets.Secret(ctx, p.Password.Name, p.Password.Key); err != nil {
 			return edge.Problem(edge.ClassSecret, "put the value into one of the places, or correct the reference", "%v", err)
 		}
 	}
-	o.SentinelUser, _ = lookup(d.environ, sentinelUserVariable)
-	text, _ = lookup(d.environ, sentinelPasswordVariable)
-	o.SentinelPassword = edge.Secret(text)
+	o.SentinelUser, o.SentinelPassword = d.SentinelUser, d.SentinelPassword
 	if o.TLS && s.StoreCA != "" {
 		var err error
 		if o.CA, err = os.ReadFile(s.StoreCA); err != nil {

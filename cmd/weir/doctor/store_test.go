@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package doctor
 
 import (
 	"fmt"
@@ -58,7 +58,7 @@ func TestDoctorOfStores(t *testing.T) {
 // right: it says so, and what for.
 func TestZ44DoctorOfRights(t *testing.T) {
 	redis, back := kvtest.Redis(t), edgetest.NewServer(t, edgetest.Modern)
-	redis.Do(append([]string{"acl", "setuser", "weir", "on", ">hush", "resetchannels", "&weir:*", "~weir:*"}, kvtest.Commands(t, "../../edge/kv/README.md")...)...)
+	redis.Do(append([]string{"acl", "setuser", "weir", "on", ">hush", "resetchannels", "&weir:*", "~weir:*"}, kvtest.Commands(t, "../../../edge/kv/README.md")...)...)
 	manifest := strings.Replace(edgetest.Object("x", back), "  config:\n", fmt.Sprintf(
 		"  sessionStorage: {provider: kvstore, address: %q, passwordRef: {name: redis, key: password}}\n  config:\n", "redis://weir@"+redis.Addr), 1)
 	for command, what := range map[string]string{"hmget": "to take tokens", "getrange": "to read a value", "xrange": "messages", "pexpire": "to take tokens", "subscribe": "to be told", "get": "to change a value", "evalsha": "NOPERM", "publish": "to leave a message"} {

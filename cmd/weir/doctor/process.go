@@ -1,9 +1,8 @@
-package main
+package doctor
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net"
 	"slices"
 	"strings"
@@ -11,15 +10,16 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/door"
-	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/near"
+	"github.com/weir-edge/weir/edge/settings"
 	"github.com/weir-edge/weir/edge/source"
 )
 
 // clock looks whether the time can be right: it is not before this program was
 // made.
-func (d *doctor) clock(now time.Time) edge.Finding {
+func (d *Doctor) clock(now time.Time) edge.Finding {
 	return d.step(context.Background(), "clock", "this machine", func(context.Context) edge.Finding {
-		made, err := time.Parse(time.RFC3339, thisBuild().Time)
+		made, err := time.Parse(time.RFC3339, d.Made)
 		if err == nil && now.Before(made) {
 			return edge.Warning(edge.ClassClock, "set the clock: certificates and tokens are judged by it",
 				"it is %s by the clock, which is before this program was made", now.UTC().Format(time.RFC3339))
@@ -29,8 +29,7 @@ func (d *doctor) clock(now time.Time) edge.Finding {
 }
 
 // settings reports what is wrong with the settings.
-func (d *doctor) settings(l loaded, err error) []edge.Finding {
-	err = errors.Join(err, l.check())
+func (d *Doctor) settings(err error) []edge.Finding {
 	if err == nil {
 		return []edge.Finding{d.tell(edge.Finding{Step: "settings", Subject: "of the process"})}
 	}
@@ -48,8 +47,8 @@ func (d *doctor) settings(l loaded, err error) []edge.Finding {
 }
 
 // manifests reports what reading and compiling found.
-func (d *doctor) manifests(r *source.Result, s serve.Settings) []edge.Finding {
-	subject := strings.Join(d.config, ", ")
+func (d *Doctor) manifests(r *source.Result, s settings.Settings) []edge.Finding {
+	subject := strings.Join(d.Config, ", ")
 	if subject == "" {
 		subject = "(default)"
 	}
@@ -72,7 +71,8 @@ func (d *doctor) manifests(r *source.Result, s serve.Settings) []edge.Finding {
 		backends += len(one.Backends)
 	}
 	if want := s.DefaultServer; want != "" && !slices.Contains(names, want) {
-		c := edge.Problem(edge.ClassSettings, "name one of "+strings.Join(names, ", "), "--default-server: there is no server %q%s", want, didYouMean(want, names, "the manifests describe none"))
+		_, hint := near.Hint(want, names)
+		c := edge.Problem(edge.ClassSettings, "name one of "+strings.Join(names, ", "), "--default-server: there is no server %q: %s", want, cmp.Or(hint, "the manifests describe none"))
 		tell(c, "--default-server")
 	}
 	out = append(out, d.questions(r, s)...)
@@ -82,14 +82,14 @@ func (d *doctor) manifests(r *source.Result, s serve.Settings) []edge.Finding {
 
 // secrets looks for the secrets that the manifests refer to, and returns where it
 // looked; nil where there is nowhere.
-func (d *doctor) secrets(ctx context.Context, r *source.Result, dir string) (edge.Secrets, []edge.Finding) {
+func (d *Doctor) secrets(ctx context.Context, r *source.Result, dir string) (edge.Secrets, []edge.Finding) {
 	if r.Plan == nil || dir == "" && len(r.Plan.Needs) == 0 {
 		return nil, nil
 	}
-	secrets, err := secretsOf(r.Set, dir, d.environ)
+	secrets, err := d.Secrets(r.Set, dir)
 	if err != nil {
-		return nil, []edge.Finding{d.step(ctx, "secrets", "--"+secretsFlag, func(context.Context) edge.Finding {
-			return edge.Problem(edge.ClassSettings, "name a directory that is there with --"+secretsFlag, "%v", err)
+		return nil, []edge.Finding{d.step(ctx, "secrets", "--secrets-dir", func(context.Context) edge.Finding {
+			return edge.Problem(edge.ClassSettings, "name a directory that is there with --secrets-dir", "%v", err)
 		})}
 	}
 	out := []edge.Finding{}
@@ -105,7 +105,7 @@ func (d *doctor) secrets(ctx context.Context, r *source.Result, dir string) (edg
 }
 
 // files looks at the files that the settings name.
-func (d *doctor) files(s serve.Settings) (out []edge.Finding) {
+func (d *Doctor) files(s settings.Settings) (out []edge.Finding) {
 	s.LookAtFiles(time.Now(), func(name string, f func() edge.Finding) {
 		out = append(out, d.step(context.Background(), "files", "--"+name, func(context.Context) edge.Finding { return f() }))
 	})
@@ -113,7 +113,7 @@ func (d *doctor) files(s serve.Settings) (out []edge.Finding) {
 }
 
 // addresses looks whether the edge could listen where it is to listen.
-func (d *doctor) addresses(ctx context.Context, s serve.Settings) []edge.Finding {
+func (d *Doctor) addresses(ctx context.Context, s settings.Settings) []edge.Finding {
 	var out []edge.Finding
 	for _, one := range []struct{ flag, address string }{{"listen", s.Listen}, {"admin-listen", s.AdminListen}} {
 		if _, _, err := net.SplitHostPort(one.address); err != nil {

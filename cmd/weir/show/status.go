@@ -1,6 +1,8 @@
-package main
+package show
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -8,8 +10,48 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/status"
 )
+
+// Look is the status of an edge at a moment.
+type Look struct {
+	At      time.Time
+	Text    []byte // as the edge sent it
+	Servers []status.Server
+}
+
+// ReadStatus reads the status of the one server of an edge, or the list of all. The error
+// says that the text is no status of an edge.
+func ReadStatus(at time.Time, text []byte) (*Look, error) {
+	var all struct {
+		Servers []status.Server `json:"servers"`
+		status.Server
+	}
+	err := json.Unmarshal(text, &all)
+	if err == nil && all.Servers == nil {
+		all.Servers = []status.Server{all.Server}
+	}
+	for _, s := range all.Servers {
+		if s.Name == "" || s.Phase == "" {
+			err = errors.New("no name and phase of a server")
+		}
+	}
+	if err != nil || len(all.Servers) == 0 {
+		return nil, errors.New("this address is not that of an edge: name the admin address of one with --admin HOST:PORT")
+	}
+	return &Look{at, text, all.Servers}, nil
+}
+
+// Ready reports whether every server is.
+func (l *Look) Ready() bool {
+	for _, s := range l.Servers {
+		if s.Phase != string(health.PhaseReady) {
+			return false
+		}
+	}
+	return true
+}
 
 // pace is how busy a backend was between two looks.
 type pace struct {
@@ -23,19 +65,19 @@ type named struct{ server, backend string }
 
 // paces compares two looks. A backend whose counters began anew in between, as
 // they do when the edge is started again, has no pace.
-func paces(before, now *look) map[named]pace {
+func paces(before, now *Look) map[named]pace {
 	out := map[named]pace{}
-	seconds := now.at.Sub(before.at).Seconds()
+	seconds := now.At.Sub(before.At).Seconds()
 	if seconds <= 0 {
 		return out
 	}
 	old := map[named]status.Backend{}
-	for _, s := range before.servers {
+	for _, s := range before.Servers {
 		for _, b := range s.DiscoveredBackends {
 			old[named{s.Name, b.Name}] = b
 		}
 	}
-	for _, s := range now.servers {
+	for _, s := range now.Servers {
 		for _, b := range s.DiscoveredBackends {
 			was, ok := old[named{s.Name, b.Name}]
 			calls := b.Calls - was.Calls
@@ -58,20 +100,20 @@ func paces(before, now *look) map[named]pace {
 	return out
 }
 
-// writeStatus writes a status for people; with a look before it, also how busy
+// Status writes a status for people; with a look before it, also how busy
 // the backends were since.
-func writeStatus(w io.Writer, now, before *look) error {
+func Status(w io.Writer, now, before *Look) error {
 	var since map[named]pace
 	if before != nil {
 		since = paces(before, now)
 	}
-	for i, s := range now.servers {
+	for i, s := range now.Servers {
 		if i > 0 {
 			if _, err := fmt.Fprintln(w); err != nil {
 				return err
 			}
 		}
-		if err := writeServer(w, s, now.at, since); err != nil {
+		if err := writeServer(w, s, now.At, since); err != nil {
 			return err
 		}
 	}
@@ -79,9 +121,9 @@ func writeStatus(w io.Writer, now, before *look) error {
 }
 
 func writeServer(w io.Writer, s status.Server, now time.Time, since map[named]pace) error {
-	line := firstLine(s.Name) + ": " + firstLine(s.Phase)
+	line := FirstLine(s.Name) + ": " + FirstLine(s.Phase)
 	if s.Message != "" {
-		line += " (" + firstLine(s.Message) + ")"
+		line += " (" + FirstLine(s.Message) + ")"
 	}
 	facts := []string{
 		count(s.Calls, "call"), fmt.Sprintf("%d in flight", s.Inflight), fmt.Sprintf("%d parked", s.Parked),
@@ -90,7 +132,7 @@ func writeServer(w io.Writer, s status.Server, now time.Time, since map[named]pa
 	if s.Dropped > 0 {
 		facts = append(facts, count(s.Dropped, "notification")+" dropped")
 	}
-	if _, err := fmt.Fprintf(w, "%s\n%s, weir %s\n%s\n", line, firstLine(s.URL), firstLine(s.Version), strings.Join(facts, ", ")); err != nil {
+	if _, err := fmt.Fprintf(w, "%s\n%s, weir %s\n%s\n", line, FirstLine(s.URL), FirstLine(s.Version), strings.Join(facts, ", ")); err != nil {
 		return err
 	}
 	if len(s.DiscoveredBackends) > 0 {
@@ -109,13 +151,13 @@ func writeServer(w io.Writer, s status.Server, now time.Time, since map[named]pa
 			}
 			row = append(row, ago(checked(b), now), b.Message)
 			for i := range row {
-				if row[i] = firstLine(row[i]); row[i] == "" && i < len(row)-1 {
+				if row[i] = FirstLine(row[i]); row[i] == "" && i < len(row)-1 {
 					row[i] = "-"
 				}
 			}
 			rows = append(rows, row)
 		}
-		if err := writeTable(w, rows); err != nil {
+		if err := Table(w, rows); err != nil {
 			return err
 		}
 	}
@@ -134,7 +176,7 @@ func writeList(w io.Writer, title string, lines []string) error {
 		return err
 	}
 	for _, line := range lines {
-		if _, err := fmt.Fprintln(w, "  "+firstLine(line)); err != nil {
+		if _, err := fmt.Fprintln(w, "  "+FirstLine(line)); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
-	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/settings"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/incoming"
@@ -18,7 +18,7 @@ import (
 // is behind a URL, compiles, and asks each module to begin with its
 // configuration. What a module shows without that, the step manifests has said.
 // Without secrets those that compute with some are left out.
-func (d *doctor) filters(ctx context.Context, r *source.Result, s serve.Settings, secrets edge.Secrets) []edge.Finding {
+func (d *Doctor) filters(ctx context.Context, r *source.Result, s settings.Settings, secrets edge.Secrets) []edge.Finding {
 	cache := guest.NewCache(s.FilterCache, slog.New(slog.DiscardHandler))
 	store := kv.Memory(kv.Limits{})
 	var after []func()

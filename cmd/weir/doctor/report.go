@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"encoding/json"
@@ -6,8 +6,12 @@ import (
 	"io"
 	"strings"
 
+	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 )
+
+// fault is the exit code of a problem of no class.
+const fault = 1
 
 // taken is a finding in steps.
 type taken struct {
@@ -21,8 +25,8 @@ type taken struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
-// progress is the line that tells of the end of a step.
-func progress(c edge.Finding) string {
+// Progress is the line that tells of the end of a step.
+func Progress(c edge.Finding) string {
 	line := fmt.Sprintf("%s %s: %s", c.Step, c.Subject, c.Level)
 	switch {
 	case c.Class != "":
@@ -30,19 +34,19 @@ func progress(c edge.Finding) string {
 	case c.Detail != "":
 		line += " (" + c.Detail + ")"
 	}
-	return firstLine(line)
+	return show.FirstLine(line)
 }
 
-// class is a kind of finding.
-type class struct {
-	code  int // the exit code of a doctor that found it first
-	name  string
-	means string
+// Class is a kind of finding.
+type Class struct {
+	Code  int // the exit code of a doctor that found it first
+	Name  string
+	Means string
 }
 
-// classes is the table of all of them. A code never changes its meaning.
-func classes() []class {
-	return []class{
+// Classes is the table of all of them. A code never changes its meaning.
+func Classes() []Class {
+	return []Class{
 		{10, edge.ClassSettings, "a setting cannot be right"},
 		{11, edge.ClassManifest, "a manifest cannot be read or served"},
 		{12, edge.ClassFile, "a file of keys or certificates is not there or not right"},
@@ -67,22 +71,22 @@ func classes() []class {
 	}
 }
 
-// classTable is the classes for help.
-func classTable() string {
+// ClassTable is the classes for help.
+func ClassTable() string {
 	var b strings.Builder
-	for i, c := range classes() {
+	for i, c := range Classes() {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "  %d %-11s %s", c.code, c.name, c.means)
+		fmt.Fprintf(&b, "  %d %-11s %s", c.Code, c.Name, c.Means)
 	}
 	return b.String()
 }
 
-// findings is what all steps found, in their order.
-type findings []edge.Finding
+// Findings is what all steps found, in their order.
+type Findings []edge.Finding
 
-func (fs findings) count(l edge.Level) int {
+func (fs Findings) count(l edge.Level) int {
 	n := 0
 	for _, c := range fs {
 		if c.Level == l {
@@ -92,24 +96,24 @@ func (fs findings) count(l edge.Level) int {
 	return n
 }
 
-// exitCode is that of the class of the first problem.
-func (fs findings) exitCode() int {
+// ExitCode is that of the class of the first problem; 0 without one.
+func (fs Findings) ExitCode() int {
 	for _, c := range fs {
 		if c.Level != edge.LevelProblem {
 			continue
 		}
-		for _, one := range classes() {
-			if one.name == c.Class {
-				return one.code
+		for _, one := range Classes() {
+			if one.Name == c.Class {
+				return one.Code
 			}
 		}
-		return exitFault
+		return fault
 	}
-	return exitOK
+	return 0
 }
 
-// write prints the findings for people, or as JSON.
-func (fs findings) write(w io.Writer, asJSON bool) error {
+// Write prints the findings for people, or as JSON.
+func (fs Findings) Write(w io.Writer, asJSON bool) error {
 	problems, warnings := fs.count(edge.LevelProblem), fs.count(edge.LevelWarning)
 	if asJSON {
 		steps := make([]taken, len(fs))
@@ -125,7 +129,7 @@ func (fs findings) write(w io.Writer, asJSON bool) error {
 			Problems int     `json:"problems"`
 			Warnings int     `json:"warnings"`
 			Steps    []taken `json:"steps"`
-		}{problems == 0, fs.exitCode(), problems, warnings, steps})
+		}{problems == 0, fs.ExitCode(), problems, warnings, steps})
 	}
 	for _, c := range fs {
 		if c.Level == edge.LevelOK {
@@ -135,13 +139,13 @@ func (fs findings) write(w io.Writer, asJSON bool) error {
 		if class != "" {
 			class = " (" + class + ")"
 		}
-		if _, err := fmt.Fprintf(w, "%s: %s %s%s\n  cause: %s\n", c.Level, c.Step, c.Subject, class, firstLine(c.Cause)); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %s %s%s\n  cause: %s\n", c.Level, c.Step, c.Subject, class, show.FirstLine(c.Cause)); err != nil {
 			return err
 		}
 		if c.Next == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "  next:  %s\n", firstLine(c.Next)); err != nil {
+		if _, err := fmt.Fprintf(w, "  next:  %s\n", show.FirstLine(c.Next)); err != nil {
 			return err
 		}
 	}
