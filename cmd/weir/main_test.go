@@ -302,7 +302,7 @@ func TestCompletion(t *testing.T) {
 		{"status --admin ", ""},
 		{"doctor --log-level ", "debug info warn error"},
 		{"plugin ", "bench build inspect new pack test"},
-		{"plugin new --language ", "go assemblyscript rust c"},
+		{"plugin new --language ", "go assemblyscript rust c starlark"},
 	} {
 		t.Run(test.line, func(t *testing.T) {
 			a := testApp()
