@@ -33,8 +33,9 @@ build: ## Build bin/weir
 demo: build ## Serve the built-in demo and say how to talk to it
 	$(BIN)/weir serve
 
+# One package at a time: each uses all processors, and many hold an edge to times.
 test: ## Run every test; say what was skipped and why
-	$(GO) test -json -timeout 25m ./... | $(GO) run ./edge/edgetest/report
+	$(GO) test -json -p 1 -timeout 25m ./... | $(GO) run ./edge/edgetest/report
 
 check: verify lint cross race ## All of this: generated files, format, vet, lint, other systems, race
 

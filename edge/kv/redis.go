@@ -325,6 +325,10 @@ func (s *RedisStore) doFor(ctx context.Context, op string, bytes int, f func(con
 		s.busy.Add(1)
 		return fail(op, errors.New("no connection is free"))
 	}
+	if errors.Is(err, errCrowded) {
+		s.busy.Add(1)
+		return fail(op, errCrowded)
+	}
 	if isTimeout(err) {
 		s.timeouts.Add(1)
 	}

@@ -57,6 +57,10 @@ type allowed struct {
 // to what it was asked.
 var errFrames = errors.New("an answer that no Redis gives")
 
+// errCrowded is a reply that there is no room for beside the others. It says nothing about
+// the store.
+var errCrowded = errors.New("too many large answers at the same time")
+
 func badFrame(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errFrames, fmt.Sprintf(format, args...))
 }
@@ -306,7 +310,7 @@ func (b *budget) take(n int) error {
 	}
 	if b.used.Add(int64(n)) > b.most {
 		b.used.Add(-int64(n))
-		return badFrame("more than %d bytes of large answers at the same time", b.most)
+		return fmt.Errorf("%w: more than %d bytes", errCrowded, b.most)
 	}
 	return nil
 }
