@@ -312,7 +312,7 @@ func TestZ12CallsOfTheOldProcess(t *testing.T) {
 	second.Ended()
 	c = s.again(c)
 	edgetest.Until(t, "more than the drain timeout", func() bool {
-		return strings.Contains(first.Log(), "another process serves now") && c.call(t, "4", "{}").Status == 200 && drained(first.Log(), time.Second)
+		return strings.Contains(first.Log(), "another process serves now") && c.call(t, "4", "{}").Status == 200 && drained(first.Log(), 1300*time.Millisecond) // so that it has looked who is asked
 	})
 	c.session.Reply(question.ID, `{"action":"accept"}`)
 	if got := asked.Message(); string(got.Result) != `{"content":[],"said":{"action":"accept"}}` {
