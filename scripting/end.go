@@ -47,6 +47,7 @@ func (r *run) report(err error) *Error {
 	}
 	e.Frames = e.Frames[max(0, len(e.Frames)-MaxFrames):]
 	var tool *raised
+	var panicked *Fault // in a task
 	switch {
 	case r.final != nil:
 		e.Message, e.Cause = Clean(r.final.Message), r.final.Cause
@@ -55,6 +56,9 @@ func (r *run) report(err error) *Error {
 		e.Message = Clean(err.Error()) + more
 	case err != nil:
 		e.Message = Clean(err.Error()) + more
+		if errors.As(err, &panicked) {
+			e.Cause, e.Spent = panicked.Cause, panicked.Spent
+		}
 	}
 	return e
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-edge/weir/edge/edgetest/need"
 	"github.com/weir-edge/weir/scripting"
 	"github.com/weir-edge/weir/scripting/scriptingtest"
 	"github.com/weir-edge/weir/scripting/scriptingtest/language"
@@ -14,9 +15,7 @@ import (
 // TestChunks runs the interpreter's own test files in the sandbox, by a build of its guest
 // that has `assert` and `freeze` in place of their load. Each chunk ends as it says itself.
 func TestChunks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a module is built without -short")
-	}
+	need.Of(t, !testing.Short(), "a module is built without -short")
 	m := built(t, "./guest", "chunks")
 	e := newEngine(Options{CPU: time.Minute, Timeout: 5 * time.Minute}, func() (module, error) { return m, nil })
 	t.Cleanup(e.Close)

@@ -115,7 +115,7 @@ func (w *Workflow) Run(ctx context.Context, arguments []byte, host *Host) (*Outc
 	if err != nil {
 		return nil, err
 	}
-	if out.Error != nil && out.Error.Message == scripting.Broken || r.broken {
+	if out.Error != nil && out.Error.Cause == scripting.Defect || r.broken {
 		return nil, errors.New("workflow: " + scripting.Broken)
 	}
 	o := &Outcome{Logs: out.Logs, Steps: out.Steps}
