@@ -9,6 +9,7 @@ package edge
 
 import (
 	"context"
+	"crypto/sha256"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -92,6 +93,29 @@ type Identity struct {
 
 	// Attributes are what programs say of it; nil for nothing.
 	Attributes Attributes
+
+	digested digested
+}
+
+// digested is the digest of a token.
+type digested struct {
+	of  Secret
+	sum [sha256.Size]byte
+}
+
+// Digested has Digest answer at once from now on. Whoever makes an identity that is kept
+// calls it before anybody else has it.
+func (id *Identity) Digested() *Identity {
+	id.digested = digested{id.Token, id.Digest()}
+	return id
+}
+
+// Digest returns the SHA-256 of its token.
+func (id *Identity) Digest() [sha256.Size]byte {
+	if id.Token != "" && id.digested.of == id.Token {
+		return id.digested.sum
+	}
+	return sha256.Sum256([]byte(id.Token))
 }
 
 // Principal names an identity among all others: two identities are of the same
