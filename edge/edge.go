@@ -94,28 +94,28 @@ type Identity struct {
 	// Attributes are what programs say of it; nil for nothing.
 	Attributes Attributes
 
-	digested digested
+	Digested TokenDigest `json:"-"` // of Token, where whoever made the identity has it at hand
 }
 
-// digested is the digest of a token.
-type digested struct {
-	of  Secret
-	sum [sha256.Size]byte
+// TokenDigest is the SHA-256 of a token. Its fields have names that others see, since
+// values of a type that hides itself are printed in the clear where they are not.
+type TokenDigest struct {
+	Of  Secret
+	Sum [sha256.Size]byte
 }
 
-// Digested has Digest answer at once from now on. Whoever makes an identity that is kept
-// calls it before anybody else has it.
-func (id *Identity) Digested() *Identity {
-	id.digested = digested{id.Token, id.Digest()}
-	return id
-}
+// DigestToken returns the digest of a token.
+func DigestToken(token Secret) TokenDigest { return TokenDigest{token, sha256.Sum256([]byte(token))} }
+
+// String hides it: nobody reads anything in it.
+func (TokenDigest) String() string { return "" }
 
 // Digest returns the SHA-256 of its token.
 func (id *Identity) Digest() [sha256.Size]byte {
-	if id.Token != "" && id.digested.of == id.Token {
-		return id.digested.sum
+	if id.Digested.Of != id.Token || id.Token == "" {
+		return DigestToken(id.Token).Sum
 	}
-	return sha256.Sum256([]byte(id.Token))
+	return id.Digested.Sum
 }
 
 // Principal names an identity among all others: two identities are of the same

@@ -32,21 +32,23 @@ const (
 	renewAnew   = 30 * time.Second
 )
 
-// Key is what a credential is kept under.
-type Key struct {
-	Way             [16]byte // digest of all that says how it is made
-	Token           [32]byte // digest of the user's own token: two tokens of one user may have different rights
-	Issuer, Subject string   // of the user
+// key is what a credential is kept under. Two tokens of one user may have different rights.
+type key struct {
+	way             [16]byte
+	token           [32]byte // digest of the user's own token
+	issuer, subject string   // of the user
 }
 
-// KeyOf is the key of a credential of a user. Who is not nil.
-func KeyOf(way [16]byte, who *edge.Identity) Key {
-	return Key{way, who.Digest(), who.Issuer, who.Subject}
+// Way is how a strategy makes credentials.
+type Way struct {
+	Strategy string   // type of it, as an MCPExternalAuthConfig has it
+	Digest   [16]byte // of all that says how they are made
+	Maker    Maker
+	Made     func(edge.Made) // hears of every attempt, from several goroutines; nil for nobody
 }
 
 // Ask is a question for a credential.
 type Ask struct {
-	Key     Key
 	Who     *edge.Identity // whom it is for; not nil
 	Subject edge.Secret    // the token that it is made of
 	Mark    string         // what else it depends on: one of another mark is another one, and takes its place
@@ -74,8 +76,7 @@ type Fresh struct {
 // refused is remembered for 5 s, and for 1 s that it could not be made. The cache is bounded
 // in bytes; what was used last stays. It is safe for concurrent use.
 type Cache struct {
-	now  func() time.Time
-	told func(Told)
+	now func() time.Time
 
 	shards      [shards]shard
 	budget      int64 // bytes of a shard
@@ -88,35 +89,10 @@ type Cache struct {
 	flights     sync.WaitGroup
 }
 
-// Told is what became of an attempt to make a credential.
-type Told struct {
-	Strategy string         // type, as the MCPExternalAuthConfig calls it
-	Who      *edge.Identity // whom it is for
-	Began    time.Time
-	Took     time.Duration
-	Err      error // nil where it was made
-}
-
-// Outcome is what became of it, in a word: issued, unauthenticated, denied, timeout or failed.
-func (t Told) Outcome() string {
-	if t.Err == nil {
-		return "issued"
-	}
-	switch edge.KindOf(t.Err) {
-	case edge.Unauthenticated:
-		return "unauthenticated"
-	case edge.Denied:
-		return "denied"
-	case edge.Timeout:
-		return "timeout"
-	}
-	return "failed"
-}
-
 type shard struct {
 	mu      sync.Mutex
-	entries map[Key]*entry
-	flights map[Key]*flight
+	entries map[key]*entry
+	flights map[key]*flight
 	list    entry // its next is what was used last
 	bytes   int64
 	hits    uint64
@@ -124,7 +100,7 @@ type shard struct {
 
 // entry is a credential, or the memory of a refusal, or both. Times are Unix nanoseconds.
 type entry struct {
-	key        Key
+	key        key
 	mark       string
 	next, prev *entry
 	value      any // nil for none
@@ -146,18 +122,15 @@ type flight struct {
 	err        error
 }
 
-// NewCache returns a cache. now is the clock, and told hears of every attempt to make a
-// credential; it is called by several goroutines, and nil for nobody.
-func NewCache(now func() time.Time, told func(Told)) *Cache {
-	return newCache(now, told, maxKept)
-}
+// NewCache returns a cache. now is the clock.
+func NewCache(now func() time.Time) *Cache { return newCache(now, maxKept) }
 
-func newCache(now func() time.Time, told func(Told), budget int64) *Cache {
-	c := &Cache{now: now, told: told, budget: budget / shards, room: make(chan struct{}, madeAtOnce)}
+func newCache(now func() time.Time, budget int64) *Cache {
+	c := &Cache{now: now, budget: budget / shards, room: make(chan struct{}, madeAtOnce)}
 	c.over, c.stop = context.WithCancel(context.Background())
 	for i := range c.shards {
 		s := &c.shards[i]
-		s.entries, s.flights = map[Key]*entry{}, map[Key]*flight{}
+		s.entries, s.flights = map[key]*entry{}, map[key]*flight{}
 		s.list.next, s.list.prev = &s.list, &s.list
 	}
 	return c
@@ -169,12 +142,13 @@ func (c *Cache) Close() {
 	c.flights.Wait()
 }
 
-// Get returns the credential for a, which is kept or which m makes for the strategy of a
-// name, and its generation: another number for each that was made. It waits until there is
-// one or ctx ends; that ends nobody else's wait. The error is an *edge.Error.
-func (c *Cache) Get(ctx context.Context, a *Ask, strategy string, m Maker) (any, uint64, error) {
+// Get returns the credential for a, which is kept or is made in a way, and its generation:
+// another number for each that was made. It waits until there is one or ctx ends; that ends
+// nobody else's wait. The error is an *edge.Error.
+func (c *Cache) Get(ctx context.Context, w *Way, a *Ask) (any, uint64, error) {
+	k := key{w.Digest, a.Who.Digest(), a.Who.Issuer, a.Who.Subject}
 	for {
-		value, generation, f, err := c.look(ctx, a, strategy, m)
+		value, generation, f, err := c.look(ctx, w, a, &k)
 		if f == nil {
 			return value, generation, err
 		}
@@ -188,12 +162,12 @@ func (c *Cache) Get(ctx context.Context, a *Ask, strategy string, m Maker) (any,
 }
 
 // look finds what is kept, or the flight to wait for.
-func (c *Cache) look(ctx context.Context, a *Ask, strategy string, m Maker) (any, uint64, *flight, error) {
+func (c *Cache) look(ctx context.Context, w *Way, a *Ask, k *key) (any, uint64, *flight, error) {
 	now := c.now().UnixNano()
-	s := &c.shards[(a.Key.Token[0]^a.Key.Way[0])%shards]
+	s := &c.shards[(k.token[0]^k.way[0])%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, f := s.entries[a.Key], s.flights[a.Key]
+	e, f := s.entries[*k], s.flights[*k]
 	if e != nil && e.mark != a.Mark {
 		e = nil
 	}
@@ -207,7 +181,7 @@ func (c *Cache) look(ctx context.Context, a *Ask, strategy string, m Maker) (any
 	case good && (!a.Refused || f == nil):
 		s.hits++
 		if now >= e.renew && now >= e.quiet && f == nil {
-			_, _ = c.begin(ctx, s, a, strategy, m) // where there is no room, the next call tries again
+			_, _ = c.begin(ctx, s, w, a, k) // where there is no room, the next call tries again
 		}
 		return e.value, e.generation, nil, nil
 	case f != nil:
@@ -215,12 +189,12 @@ func (c *Cache) look(ctx context.Context, a *Ask, strategy string, m Maker) (any
 	case e != nil && now < e.quiet:
 		return nil, 0, nil, e.refusal
 	}
-	f, err := c.begin(ctx, s, a, strategy, m)
+	f, err := c.begin(ctx, s, w, a, k)
 	return nil, 0, f, err
 }
 
 // begin begins to make a credential; s.mu is held.
-func (c *Cache) begin(ctx context.Context, s *shard, a *Ask, strategy string, m Maker) (*flight, error) {
+func (c *Cache) begin(ctx context.Context, s *shard, w *Way, a *Ask, k *key) (*flight, error) {
 	if c.over.Err() != nil {
 		return nil, unavailable(errors.New("outgoing: its server has ended"))
 	}
@@ -230,9 +204,11 @@ func (c *Cache) begin(ctx context.Context, s *shard, a *Ask, strategy string, m 
 	}
 	f := &flight{done: make(chan struct{}), mark: strings.Clone(a.Mark)}
 	own := *a
-	own.Key.Issuer, own.Key.Subject, own.Mark = strings.Clone(a.Key.Issuer), strings.Clone(a.Key.Subject), f.mark
-	s.flights[own.Key] = f
-	c.flights.Go(func() { c.fly(context.WithoutCancel(ctx), s, &own, f, strategy, m) }) // ends within madeWithin, or with Close
+	own.Mark = f.mark
+	kept := *k // whose texts may be parts of larger ones
+	kept.issuer, kept.subject = strings.Clone(k.issuer), strings.Clone(k.subject)
+	s.flights[kept] = f
+	c.flights.Go(func() { c.fly(context.WithoutCancel(ctx), s, w, &own, kept, f) }) // ends within madeWithin, or with Close
 	return f, nil
 }
 
@@ -264,29 +240,29 @@ func ended(cause error) error {
 }
 
 // fly makes a credential and keeps it.
-func (c *Cache) fly(ctx context.Context, s *shard, a *Ask, f *flight, strategy string, m Maker) {
+func (c *Cache) fly(ctx context.Context, s *shard, w *Way, a *Ask, k key, f *flight) {
 	ctx, cancel := context.WithTimeout(ctx, madeWithin)
 	defer cancel()
 	defer context.AfterFunc(c.over, cancel)()
 	began := c.now()
-	fresh, err := c.make(ctx, a, m)
-	if c.told != nil {
-		c.told(Told{strategy, a.Who, began, c.now().Sub(began), err})
+	fresh, err := c.make(ctx, w, a)
+	if w.Made != nil {
+		w.Made(edge.Made{Strategy: w.Strategy, Who: a.Who, Began: began, Took: c.now().Sub(began), Err: err})
 	}
 	s.mu.Lock()
 	f.value, f.err = fresh.Value, err
 	if err == nil {
 		f.generation = c.generations.Add(1)
 	}
-	c.keep(s, a, f, fresh, began)
-	delete(s.flights, a.Key)
+	c.keep(s, k, f, fresh, began)
+	delete(s.flights, k)
 	s.mu.Unlock()
 	c.flying.Add(-1)
 	close(f.done)
 }
 
 // make has a credential made once there is room for it.
-func (c *Cache) make(ctx context.Context, a *Ask, m Maker) (fresh Fresh, err error) {
+func (c *Cache) make(ctx context.Context, w *Way, a *Ask) (fresh Fresh, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			fresh, err = Fresh{}, unavailable(fmt.Errorf("outgoing: panic: %v", r))
@@ -298,7 +274,7 @@ func (c *Cache) make(ctx context.Context, a *Ask, m Maker) (fresh Fresh, err err
 	case <-ctx.Done():
 		return Fresh{}, ended(ctx.Err())
 	}
-	fresh, err = m.Make(ctx, a)
+	fresh, err = w.Maker.Make(ctx, a)
 	if err == nil && fresh.Value == nil {
 		err = unavailable(errors.New("outgoing: nothing was made"))
 	}
@@ -307,16 +283,16 @@ func (c *Cache) make(ctx context.Context, a *Ask, m Maker) (fresh Fresh, err err
 
 // keep keeps what became of a flight; s.mu is held. A credential that is still good
 // outlives an attempt to make it anew.
-func (c *Cache) keep(s *shard, a *Ask, f *flight, fresh Fresh, began time.Time) {
-	e := s.entries[a.Key]
+func (c *Cache) keep(s *shard, k key, f *flight, fresh Fresh, began time.Time) {
+	e := s.entries[k]
 	if e == nil {
-		e = &entry{key: a.Key, mark: a.Mark}
-		s.entries[a.Key] = e
+		e = &entry{key: k, mark: f.mark}
+		s.entries[k] = e
 	} else {
 		s.drop(e)
 	}
-	if e.mark != a.Mark {
-		*e = entry{key: a.Key, mark: a.Mark}
+	if e.mark != f.mark {
+		*e = entry{key: k, mark: f.mark}
 	}
 	if f.err == nil {
 		e.value, e.generation, e.refusal, e.quiet = fresh.Value, f.generation, nil, 0
@@ -353,7 +329,7 @@ func quiet(err error) time.Duration {
 }
 
 func (e *entry) size() int64 {
-	return sizeOfEntry + int64(len(e.key.Issuer)+len(e.key.Subject)+len(e.mark)) + e.cost
+	return sizeOfEntry + int64(len(e.key.issuer)+len(e.key.subject)+len(e.mark)) + e.cost
 }
 
 func (s *shard) touch(e *entry) {

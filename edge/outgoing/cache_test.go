@@ -60,16 +60,20 @@ func (m *maker) Make(ctx context.Context, a *outgoing.Ask) (outgoing.Fresh, erro
 }
 
 func user(name string) *edge.Identity {
-	id := &edge.Identity{Issuer: "https://issuer.example.com", Subject: name, Token: edge.Secret("token of " + name)}
-	return id.Digested()
+	token := edge.Secret("token of " + name)
+	return &edge.Identity{Issuer: "https://issuer.example.com", Subject: name, Token: token, Digested: edge.DigestToken(token)}
 }
 
 func ask(who *edge.Identity) *outgoing.Ask {
-	return &outgoing.Ask{Key: outgoing.KeyOf([16]byte{1}, who), Who: who, Subject: who.Token}
+	return &outgoing.Ask{Who: who, Subject: who.Token}
+}
+
+func by(m outgoing.Maker) *outgoing.Way {
+	return &outgoing.Way{Strategy: "test", Digest: [16]byte{1}, Maker: m}
 }
 
 func cache(t testing.TB) *outgoing.Cache {
-	c := outgoing.NewCache(time.Now, nil)
+	c := outgoing.NewCache(time.Now)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -81,7 +85,7 @@ func TestT15OnceAtATime(t *testing.T) {
 	var wrong atomic.Int64
 	for range 1000 {
 		calls.Go(func() {
-			if v, generation, err := c.Get(t.Context(), ask(who), "test", m); err != nil || generation != 1 || v.(*credential).owner != "alice" {
+			if v, generation, err := c.Get(t.Context(), by(m), ask(who)); err != nil || generation != 1 || v.(*credential).owner != "alice" {
 				wrong.Add(1)
 			}
 		})
@@ -102,15 +106,15 @@ func TestT14(t *testing.T) {
 	const interleavings = 2 * 100_000 / 50
 	var clock atomic.Int64
 	now := func() time.Time { return time.Unix(0, clock.Load()) }
-	c := outgoing.NewCache(now, nil)
+	c := outgoing.NewCache(now)
 	defer c.Close()
 	makers := []*maker{{life: time.Second, now: now}, {life: time.Minute, now: now}, {now: now, err: outgoing.Fault(edge.Unavailable, false, errors.New("down"))}}
 	var users []*edge.Identity
 	for _, name := range []string{"alice", "bob"} {
 		for _, scope := range []string{"narrow", "wide"} {
 			id := &edge.Identity{Issuer: "https://issuer.example.com", Subject: name, Token: edge.Secret(scope + " token of " + name)}
-			if scope == "wide" { // one whose maker computed no digest
-				id.Digested()
+			if scope == "wide" { // the digest of the other has to be computed
+				id.Digested = edge.DigestToken(id.Token)
 			}
 			users = append(users, id)
 		}
@@ -125,7 +129,7 @@ func TestT14(t *testing.T) {
 				clock.Add(r.Int64N(int64(100 * time.Millisecond)))
 				a.Refused = r.IntN(3) == 0
 				a.Mark = []string{"", "rotated"}[r.IntN(2)]
-				v, _, err := c.Get(t.Context(), a, "test", makers[r.IntN(len(makers))])
+				v, _, err := c.Get(t.Context(), by(makers[r.IntN(len(makers))]), a)
 				if err != nil {
 					continue
 				}
@@ -153,10 +157,10 @@ func TestT14Key(t *testing.T) {
 		func(id *edge.Identity) { id.Issuer, id.Subject = "is", "" },
 	} {
 		who := base
-		who.Digested()
+		who.Digested = edge.DigestToken(who.Token)
 		change(&who)
 		for way := range byte(2) {
-			v, _, err := c.Get(t.Context(), &outgoing.Ask{Key: outgoing.KeyOf([16]byte{way}, &who), Who: &who}, "test", m)
+			v, _, err := c.Get(t.Context(), &outgoing.Way{Digest: [16]byte{way}, Maker: m}, &outgoing.Ask{Who: &who})
 			if err != nil || seen[v] {
 				t.Error(who, way, err)
 			}
@@ -176,7 +180,7 @@ func TestT15Renewal(t *testing.T) {
 		began, waited := time.Now(), 0
 		for time.Since(began) < 35*time.Second {
 			before := time.Now()
-			if _, _, err := c.Get(t.Context(), ask(who), "test", m); err != nil {
+			if _, _, err := c.Get(t.Context(), by(m), ask(who)); err != nil {
 				t.Fatal(err)
 			}
 			if time.Since(before) > 0 {
@@ -201,7 +205,7 @@ func TestT16(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, m, who := cache(t), &maker{life: tt.life, skew: tt.skew}, user("alice")
 			for range 1000 {
-				if _, _, err := c.Get(t.Context(), ask(who), "test", m); err != nil {
+				if _, _, err := c.Get(t.Context(), by(m), ask(who)); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(10 * time.Millisecond)
@@ -221,7 +225,7 @@ func TestT16Use(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, m, who := cache(t), &maker{life: tt.life, skew: tt.skew}, user("alice")
 			get := func() uint64 {
-				_, generation, err := c.Get(t.Context(), ask(who), "test", m)
+				_, generation, err := c.Get(t.Context(), by(m), ask(who))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -256,19 +260,19 @@ func TestRefusalsAreKept(t *testing.T) {
 			c, m, who := cache(t), &maker{err: tt.err, life: time.Hour}, user("alice")
 			for range 3 {
 				for range 10 {
-					if _, _, err := c.Get(t.Context(), ask(who), "test", m); !errors.Is(err, tt.err) {
+					if _, _, err := c.Get(t.Context(), by(m), ask(who)); !errors.Is(err, tt.err) {
 						t.Fatal(err)
 					}
 				}
 				time.Sleep(tt.quiet - 1)
-				_, _, _ = c.Get(t.Context(), ask(who), "test", m)
+				_, _, _ = c.Get(t.Context(), by(m), ask(who))
 				time.Sleep(1)
 			}
 			if m.asked.Load() != 3 {
 				t.Errorf("%v: asked %d times", tt.err, m.asked.Load())
 			}
 			m.err = nil
-			if _, _, err := c.Get(t.Context(), ask(who), "test", m); err != nil {
+			if _, _, err := c.Get(t.Context(), by(m), ask(who)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -281,7 +285,7 @@ func TestRenewalUnderFailure(t *testing.T) {
 		c, m, who := cache(t), &maker{life: 100 * time.Second}, user("alice")
 		began, fails := time.Now(), 0
 		for time.Since(began) < 104*time.Second {
-			_, generation, err := c.Get(t.Context(), ask(who), "test", m)
+			_, generation, err := c.Get(t.Context(), by(m), ask(who))
 			switch past := time.Since(began); {
 			case past < 100*time.Second && (err != nil || generation != 1):
 				t.Fatalf("after %s: %v", past, err)
@@ -298,7 +302,7 @@ func TestRenewalUnderFailure(t *testing.T) {
 		}
 		m.err = nil
 		time.Sleep(2 * time.Second)
-		if _, generation, err := c.Get(t.Context(), ask(who), "test", m); err != nil || generation == 1 {
+		if _, generation, err := c.Get(t.Context(), by(m), ask(who)); err != nil || generation == 1 {
 			t.Error(generation, err)
 		}
 	})
@@ -312,7 +316,7 @@ func TestRefusedByBackend(t *testing.T) {
 		get := func(refused bool) uint64 {
 			a := ask(who)
 			a.Refused = refused
-			_, generation, err := c.Get(t.Context(), a, "test", m)
+			_, generation, err := c.Get(t.Context(), by(m), a)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -350,11 +354,11 @@ func TestWaiterLeaves(t *testing.T) {
 	c, m, who := cache(t), &maker{life: time.Hour, hold: make(chan struct{})}, user("alice")
 	ctx, leave := context.WithCancel(t.Context())
 	first, second := make(chan error, 1), make(chan error, 1)
-	go func() { _, _, err := c.Get(ctx, ask(who), "test", m); first <- err }()
+	go func() { _, _, err := c.Get(ctx, by(m), ask(who)); first <- err }()
 	for outgoing.Waiting(c) < 1 {
 		runtime.Gosched()
 	}
-	go func() { _, _, err := c.Get(t.Context(), ask(who), "test", m); second <- err }()
+	go func() { _, _, err := c.Get(t.Context(), by(m), ask(who)); second <- err }()
 	for outgoing.Waiting(c) < 2 {
 		runtime.Gosched()
 	}
@@ -402,7 +406,7 @@ func TestCacheIsBounded(t *testing.T) {
 		if _, _, err := c.Get(t.Context(), ask(user(fmt.Sprint("user", i))), "test", m); err != nil {
 			t.Fatal(err)
 		}
-		if _, generation, err := c.Get(t.Context(), ask(alice), "test", m); err != nil || generation > 2 {
+		if _, generation, err := c.Get(t.Context(), by(m), ask(alice)); err != nil || generation > 2 {
 			t.Fatal("what is used often went", generation, err)
 		}
 	}
@@ -440,8 +444,9 @@ func TestCacheMemory(t *testing.T) {
 // The way to a credential that is kept costs no allocation.
 func TestCacheAllocatesNothing(t *testing.T) {
 	c, m, who, ctx := cache(t), &maker{life: time.Hour}, user("alice"), t.Context()
+	w := by(m)
 	if n := testing.AllocsPerRun(100, func() {
-		if _, _, err := c.Get(ctx, &outgoing.Ask{Key: outgoing.KeyOf([16]byte{1}, who), Who: who, Subject: who.Token}, "test", m); err != nil {
+		if _, _, err := c.Get(ctx, w, &outgoing.Ask{Who: who, Subject: who.Token}); err != nil {
 			t.Error(err)
 		}
 	}); n != 0 {
@@ -456,16 +461,16 @@ func BenchmarkCache(b *testing.B) {
 			users := make([]*edge.Identity, n)
 			for i := range users {
 				users[i] = user(fmt.Sprint("user", i))
-				if _, _, err := c.Get(b.Context(), ask(users[i]), "test", m); err != nil {
+				if _, _, err := c.Get(b.Context(), by(m), ask(users[i])); err != nil {
 					b.Fatal(err)
 				}
 			}
-			ctx, i := b.Context(), 0
+			ctx, w, i := b.Context(), by(m), 0
 			b.ReportAllocs()
 			for b.Loop() {
 				who := users[i%10]
 				i++
-				if _, _, err := c.Get(ctx, &outgoing.Ask{Key: outgoing.KeyOf([16]byte{1}, who), Who: who, Subject: who.Token}, "test", m); err != nil {
+				if _, _, err := c.Get(ctx, w, &outgoing.Ask{Who: who, Subject: who.Token}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -365,11 +365,11 @@ func (g *Gate) rules(now time.Time, access, introspected bool) rules {
 }
 
 func (g *Gate) identity(c *claims, token string) *edge.Identity {
-	id := &edge.Identity{
+	return &edge.Identity{
 		Issuer: g.incoming.spec.Issuer, Subject: c.subject, Name: c.name, Email: c.email,
 		Claims: c.all, Scopes: c.scopes, Token: edge.Secret(token), Expires: c.expires,
+		Digested: edge.DigestToken(edge.Secret(token)),
 	}
-	return id.Digested()
 }
 
 // kind tells a token that does not hold from one that nobody can judge: keys
