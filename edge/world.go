@@ -99,6 +99,8 @@ type Env struct {
 	Upstreams Upstreams               // nil where the edge has no authorization server
 	Now       func() time.Time        // the time by which credentials are judged and records are dated; nil for time.Now
 	Defer     func(func())            // has a function called when the plan retires
+	Shared    *Shared                 // what the parts of one server have in common; nil for nothing
+	Made      func(Made)              // hears of each attempt to make a credential, from several goroutines; nil for nobody
 }
 
 // Clock returns Now, or time.Now where there is none.
