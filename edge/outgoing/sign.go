@@ -71,9 +71,9 @@ type dayKey struct {
 
 // wire is a request as it is sent.
 type wire struct {
-	method, path, query, host string // path and query as in the request line
-	lines                     []byte // the other header lines, each "\r\nName: value"
-	body                      []byte
+	method, path, query string // path and query as in the request line
+	lines               []byte // the header lines, Host among them, each "\r\nName: value"
+	body                []byte
 }
 
 // signPad is where one signature is worked out.
@@ -92,7 +92,7 @@ type signPad struct {
 type line struct {
 	from, to int
 	value    []byte
-	text     string // the value, where value is nil
+	text     string // the value, without needless blanks, where value is nil
 }
 
 // param is a parameter of a query: where its name and value stand in parts.
@@ -139,7 +139,6 @@ func (p *signPad) canonical(r *wire, at, token string, normalize, digest bool) (
 	b = append(p.query(b, r.query), '\n')
 
 	p.names, p.fields = p.names[:0], p.fields[:0]
-	p.field("host", nil, r.host)
 	p.field("x-amz-date", nil, at)
 	if digest {
 		p.field("x-amz-content-sha256", p.digest[:], "")
@@ -164,7 +163,7 @@ func (p *signPad) canonical(r *wire, at, token string, normalize, digest bool) (
 		if f.value != nil {
 			b = trimmed(b, f.value)
 		} else {
-			b = trimmed(b, f.text)
+			b = append(b, f.text...)
 		}
 		b = append(b, '\n')
 	}
@@ -278,22 +277,29 @@ func (p *signPad) lines(b []byte) {
 }
 
 // trimmed appends a value without blanks at its ends, and with one for each run of them.
-func trimmed[T string | []byte](b []byte, value T) []byte {
-	start := len(b)
-	blank := false
-	for i := range len(value) {
-		switch c := value[i]; c {
-		case ' ', '\t', '\r', '\n':
-			blank = true
-		default:
-			if blank && len(b) > start {
-				b = append(b, ' ')
-			}
-			b, blank = append(b, c), false
-		}
+func trimmed(b, value []byte) []byte {
+	from, to := 0, len(value)
+	for from < to && space(value[from]) {
+		from++
 	}
-	return b
+	for to > from && space(value[to-1]) {
+		to--
+	}
+	start := from // of what is not appended yet
+	for i := from; i < to; i++ {
+		if !space(value[i]) {
+			continue
+		}
+		b = append(append(b, value[start:i]...), ' ')
+		for space(value[i+1]) {
+			i++
+		}
+		start = i + 1
+	}
+	return append(b, value[start:to]...)
 }
+
+func space(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
 // canonicalPath appends a path, encoded as it stands on the wire: an escape that it has is
 // escaped again. normalize takes empty segments and those of dots out of it.

@@ -45,11 +45,7 @@ func (v *vector) wire(t *testing.T) *wire {
 	target = target[:strings.LastIndexByte(target, ' ')]
 	r.path, r.query, _ = strings.Cut(target, "?")
 	for text := range strings.SplitSeq(strings.TrimRight(rest, "\n"), "\n") {
-		if host, ok := strings.CutPrefix(text, "Host:"); ok {
-			r.host = host
-		} else {
-			r.lines = append(append(r.lines, "\r\n"...), text...)
-		}
+		r.lines = append(append(r.lines, "\r\n"...), text...)
 	}
 	return r
 }
@@ -123,9 +119,9 @@ func TestT25Paths(t *testing.T) {
 			t.Errorf("%s?%s: %q, want %q", c.path, c.query, got, c.want)
 		}
 	}
-	lines := "\r\nX-B:  two   words \r\nx-a:1\r\nX-A: \t2\r\nUser-Agent: some\r\nConnection: close\r\nAuthorization: Bearer x\r\nEmpty:\r\nFolded: a\r\n\tb\r\nno line"
+	lines := "\r\nHost: h:1\r\nX-B:  two   words \r\nx-a:1\r\nX-A: \t2\r\nUser-Agent: some\r\nConnection: close\r\nAuthorization: Bearer x\r\nEmpty:\r\nFolded: a\r\n\tb\r\nno line"
 	var p signPad
-	names := p.canonical(&wire{method: "GET", host: "h:1", lines: []byte(lines)}, "T", "", true, false)
+	names := p.canonical(&wire{method: "GET", lines: []byte(lines)}, "T", "", true, false)
 	_, got, _ := strings.Cut(string(p.text), "\n\n")
 	if want := "empty:\nfolded:a b\nhost:h:1\nx-a:1,2\nx-amz-date:T\nx-b:two words\n\nempty;folded;host;x-a;x-amz-date;x-b\n"; !strings.HasPrefix(got, want) || string(names) != "empty;folded;host;x-a;x-amz-date;x-b" {
 		t.Errorf("%q, want %q", got, want)
@@ -135,7 +131,7 @@ func TestT25Paths(t *testing.T) {
 // TestSignKeepsKeysForADay signs across midnight, and with one region after another.
 func TestSignKeepsKeysForADay(t *testing.T) {
 	k := &keys{id: "AKID", secret: "secret", token: "token"}
-	r := &wire{method: "POST", path: "/mcp", host: "h", body: []byte("{}")}
+	r := &wire{method: "POST", path: "/mcp", lines: []byte("\r\nHost: h"), body: []byte("{}")}
 	midnight := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	sign := func(k *keys, s *signer, now time.Time) (lines []string) {
 		s.sign(k, now, r, func(name string, value edge.Secret) { lines = append(lines, name+": "+string(value)) })
@@ -167,7 +163,7 @@ func FuzzCanonical(f *testing.F) {
 		var p signPad
 		sum := sha256.Sum256(body)
 		hex.Encode(p.digest[:], sum[:])
-		r := &wire{method: "POST", path: path, query: query, host: "h", lines: []byte(lines), body: body}
+		r := &wire{method: "POST", path: path, query: query, lines: []byte(lines), body: body}
 		names := string(p.canonical(r, "T", "token", normalize, true))
 		part := strings.Split(string(p.text), "\n")
 		list := strings.Split(names, ";")
@@ -278,7 +274,7 @@ func BenchmarkSign(b *testing.B) {
 }
 
 func signing() (*signer, *keys, *wire, func(string, edge.Secret)) {
-	lines := "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: 1024\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: search\r\ntraceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	lines := "\r\nHost: tools.example.com\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: 1024\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: search\r\ntraceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	return &signer{region: "eu-west-1", service: "cloud-mcp"}, &keys{id: "AKIDEXAMPLE", secret: "wJalrXUtnFEMI", token: edge.Secret(strings.Repeat("t", 900))},
-		&wire{method: "POST", path: "/mcp", host: "tools.example.com", lines: []byte(lines), body: []byte(strings.Repeat("x", 1024))}, func(string, edge.Secret) {}
+		&wire{method: "POST", path: "/mcp", lines: []byte(lines), body: []byte(strings.Repeat("x", 1024))}, func(string, edge.Secret) {}
 }
