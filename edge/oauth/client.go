@@ -45,6 +45,8 @@ type Options struct {
 	CABundle     []byte        // PEM certificates to trust in place of the system's; empty for those of the system
 	AllowPrivate bool          // learned URLs may lead to private addresses
 	AllowHTTP    bool          // http as well as https: for development
+	MoreCAs      []byte        // PEM certificates to trust beside those; nil for none
+	DevLoopback  bool          // learned URLs may lead to loopback addresses, and then be of http: for development
 	Timeout      time.Duration // of a whole request with its redirects and body; 0 for DefaultTimeout
 
 	// Proxy names the proxy for a request, nil for none. It is
@@ -77,7 +79,7 @@ type Client struct {
 	proxied http.RoundTripper // dials proxies
 }
 
-// New returns a client. It fails when the CA bundle holds no certificate.
+// New returns a client. It fails when one of the CA bundles holds no certificate.
 func New(o Options) (*Client, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
@@ -86,17 +88,35 @@ func New(o Options) (*Client, error) {
 		o.Proxy = http.ProxyFromEnvironment
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if len(o.CABundle) > 0 {
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(o.CABundle) {
-			return nil, errors.New("CA bundle: it holds no PEM certificate")
-		}
+	var err error
+	if config.RootCAs, err = roots(o.CABundle, o.MoreCAs); err != nil {
+		return nil, err
 	}
 	c := &Client{options: o}
 	c.public = c.transport(config, false, nil)
 	c.private = c.transport(config, true, nil)
 	c.proxied = c.transport(config, true, o.Proxy)
 	return c, nil
+}
+
+// roots are the certificates to trust: those of the bundle, or of the system without
+// one, and more. It is nil for those of the system alone.
+func roots(bundle, more []byte) (*x509.CertPool, error) {
+	if len(bundle) == 0 && len(more) == 0 {
+		return nil, nil
+	}
+	pool := x509.NewCertPool()
+	if len(bundle) == 0 {
+		if system, err := x509.SystemCertPool(); err == nil {
+			pool = system
+		}
+	}
+	for _, pem := range [][]byte{bundle, more} {
+		if len(pem) > 0 && !pool.AppendCertsFromPEM(pem) {
+			return nil, errors.New("CA bundle: it holds no PEM certificate")
+		}
+	}
+	return pool, nil
 }
 
 func (c *Client) transport(config *tls.Config, private bool, proxy func(*http.Request) (*url.URL, error)) *http.Transport {
@@ -107,6 +127,9 @@ func (c *Client) transport(config *tls.Config, private bool, proxy func(*http.Re
 			to, err := netip.ParseAddrPort(address)
 			if err != nil {
 				return err
+			}
+			if c.options.DevLoopback && to.Addr().Unmap().IsLoopback() {
+				return nil
 			}
 			return edge.MayDial(to.Addr(), private)
 		},
@@ -138,6 +161,7 @@ type Request struct {
 	Method    string // GET when empty
 	URL       string // absolute
 	Trust     Trust
+	AllowHTTP bool        // the URL may be of http, since the operator wrote it so
 	Header    http.Header // may hold credentials: a redirect to another host receives none of it but Accept
 	Body      []byte
 	Redirects int   // how many may be followed, of a GET; 0 for none
@@ -163,7 +187,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	to, err := c.parse(r.URL, r.Trust)
+	to, err := c.parse(r.URL, r.Trust, r.AllowHTTP)
 	for hop := 0; err == nil; hop++ {
 		var answer *Response
 		answer, err = c.once(ctx, &r, to)
@@ -200,14 +224,20 @@ func place(text string) string {
 }
 
 // parse judges a URL before anything is resolved.
-func (c *Client) parse(text string, trust Trust) (*url.URL, error) {
-	u, err := ParseURL(text, c.options.AllowHTTP)
+func (c *Client) parse(text string, trust Trust, allowHTTP bool) (*url.URL, error) {
+	u, err := ParseURL(text, true)
 	if err != nil {
 		return nil, err
+	}
+	dev := c.options.DevLoopback && IsLoopback(u.Hostname())
+	if u.Scheme == "http" && !c.options.AllowHTTP && !allowHTTP && !dev {
+		return nil, ErrPlainHTTP
 	}
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 	addr, err := netip.ParseAddr(host)
 	switch {
+	case dev:
+		return u, nil
 	case err == nil:
 		return u, edge.MayDial(addr, c.mayBePrivate(trust))
 	case odd(host):
@@ -216,6 +246,14 @@ func (c *Client) parse(text string, trust Trust) (*url.URL, error) {
 		return nil, errors.New("its host is this machine")
 	}
 	return u, nil
+}
+
+// IsLoopback reports whether a host is this machine by its name: localhost or a name
+// below it (RFC 6761 §6.3), or a loopback address.
+func IsLoopback(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && addr.Unmap().IsLoopback()
 }
 
 func (c *Client) mayBePrivate(trust Trust) bool { return trust == Named || c.options.AllowPrivate }
@@ -316,14 +354,14 @@ func (c *Client) follow(r *Request, from *url.URL, location string) (*url.URL, e
 	}
 	same := to.Scheme == from.Scheme && to.Host == from.Host
 	if !same {
-		r.Trust = Learned
+		r.Trust, r.AllowHTTP = Learned, false
 		accept := r.Header.Values("Accept")
 		r.Header = http.Header{}
 		for _, v := range accept {
 			r.Header.Add("Accept", v)
 		}
 	}
-	u, err := c.parse(to.String(), r.Trust)
+	u, err := c.parse(to.String(), r.Trust, r.AllowHTTP)
 	if err != nil {
 		return nil, fmt.Errorf("redirect: %w", err)
 	}
