@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -45,8 +44,7 @@ type Options struct {
 	CABundle     []byte        // PEM certificates to trust in place of the system's; empty for those of the system
 	AllowPrivate bool          // learned URLs may lead to private addresses
 	AllowHTTP    bool          // http as well as https: for development
-	MoreCAs      []byte        // PEM certificates to trust beside those; nil for none
-	DevLoopback  bool          // learned URLs may lead to loopback addresses, and then be of http: for development
+	Reach        edge.Reach    // what the process allows beside
 	Timeout      time.Duration // of a whole request with its redirects and body; 0 for DefaultTimeout
 
 	// Proxy names the proxy for a request, nil for none. It is
@@ -89,7 +87,7 @@ func New(o Options) (*Client, error) {
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	var err error
-	if config.RootCAs, err = roots(o.CABundle, o.MoreCAs); err != nil {
+	if config.RootCAs, err = edge.Roots(o.CABundle, o.Reach.CAs); err != nil {
 		return nil, err
 	}
 	c := &Client{options: o}
@@ -97,26 +95,6 @@ func New(o Options) (*Client, error) {
 	c.private = c.transport(config, true, nil)
 	c.proxied = c.transport(config, true, o.Proxy)
 	return c, nil
-}
-
-// roots are the certificates to trust: those of the bundle, or of the system without
-// one, and more. It is nil for those of the system alone.
-func roots(bundle, more []byte) (*x509.CertPool, error) {
-	if len(bundle) == 0 && len(more) == 0 {
-		return nil, nil
-	}
-	pool := x509.NewCertPool()
-	if len(bundle) == 0 {
-		if system, err := x509.SystemCertPool(); err == nil {
-			pool = system
-		}
-	}
-	for _, pem := range [][]byte{bundle, more} {
-		if len(pem) > 0 && !pool.AppendCertsFromPEM(pem) {
-			return nil, errors.New("CA bundle: it holds no PEM certificate")
-		}
-	}
-	return pool, nil
 }
 
 func (c *Client) transport(config *tls.Config, private bool, proxy func(*http.Request) (*url.URL, error)) *http.Transport {
@@ -128,7 +106,7 @@ func (c *Client) transport(config *tls.Config, private bool, proxy func(*http.Re
 			if err != nil {
 				return err
 			}
-			if c.options.DevLoopback && to.Addr().Unmap().IsLoopback() {
+			if c.options.Reach.DevLoopback && to.Addr().Unmap().IsLoopback() {
 				return nil
 			}
 			return edge.MayDial(to.Addr(), private)
@@ -146,6 +124,9 @@ func (c *Client) transport(config *tls.Config, private bool, proxy func(*http.Re
 		MaxResponseHeaderBytes: maxHeader,
 	}
 }
+
+// DevLoopback reports whether learned URLs may lead to loopback addresses.
+func (c *Client) DevLoopback() bool { return c.options.Reach.DevLoopback }
 
 // Close closes connections that nothing uses. The client may still be used.
 func (c *Client) Close() {
@@ -229,7 +210,7 @@ func (c *Client) parse(text string, trust Trust, allowHTTP bool) (*url.URL, erro
 	if err != nil {
 		return nil, err
 	}
-	dev := c.options.DevLoopback && IsLoopback(u.Hostname())
+	dev := c.options.Reach.DevLoopback && IsLoopback(u.Hostname())
 	if u.Scheme == "http" && !c.options.AllowHTTP && !allowHTTP && !dev {
 		return nil, ErrPlainHTTP
 	}

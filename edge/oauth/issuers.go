@@ -34,7 +34,7 @@ type sharedIssuer struct {
 // everyone who opened it has called done. The client of o is made of how, and
 // its times are those of s; the log is that of the first who asks.
 func (s *Issuers) Open(o IssuerOptions, how Options) (issuer *Issuer, done func(), err error) {
-	key := issuerKey{o.Issuer, o.JWKSURL, o.TokenFile, string(how.CABundle), string(how.MoreCAs), how.AllowPrivate, how.AllowHTTP, how.DevLoopback}
+	key := issuerKey{o.Issuer, o.JWKSURL, o.TokenFile, string(how.CABundle), string(how.Reach.CAs), how.AllowPrivate, how.AllowHTTP, how.Reach.DevLoopback}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.shared == nil {

@@ -29,11 +29,12 @@ const (
 
 // TokenOptions say where tokens are asked for, and as whom.
 type TokenOptions struct {
-	URL      string
-	Trust    Trust // of the URL
-	Client   *Client
-	Method   AuthMethod
-	ClientID string
+	URL       string
+	Trust     Trust // of the URL
+	AllowHTTP bool  // the URL may be of http, since the operator wrote it so
+	Client    *Client
+	Method    AuthMethod
+	ClientID  string
 
 	// Secret returns the client secret of the moment; nil for none.
 	Secret func(context.Context) (edge.Secret, error)
@@ -164,7 +165,7 @@ func (e *TokenEndpoint) ask(ctx context.Context, form url.Values, want Want, met
 	// 2. The answer.
 	asked := e.options.Now()
 	answer, err := e.options.Client.Do(ctx, Request{
-		Method: http.MethodPost, URL: e.options.URL, Trust: e.options.Trust, Header: header, Body: []byte(body.Encode()),
+		Method: http.MethodPost, URL: e.options.URL, Trust: e.options.Trust, AllowHTTP: e.options.AllowHTTP, Header: header, Body: []byte(body.Encode()),
 	})
 	var slow net.Error
 	switch {
@@ -182,7 +183,18 @@ func (e *TokenEndpoint) ask(ctx context.Context, form url.Values, want Want, met
 		return nil, e.fail(edge.Unavailable, answer.Status, "", nil)
 	}
 
-	// 3. The token.
+	// 3. The token. A new refresh token is kept before anything can be found wrong with the
+	// rest: the old one may be worth nothing by now.
+	if want.Refreshed != nil {
+		o, err := ParseObject(answer.Body, maxTokenDepth)
+		if err == nil {
+			if refresh, err := o.token("refresh_token"); err == nil && refresh != "" {
+				if err := want.Refreshed(refresh); err != nil {
+					return nil, e.fail(edge.Unavailable, answer.Status, "", err)
+				}
+			}
+		}
+	}
 	token, err := ParseToken(answer.Body, asked, want)
 	if err != nil {
 		return nil, e.fail(edge.Unavailable, answer.Status, "", err)
@@ -254,6 +266,10 @@ type Want struct {
 
 	// Issued is what issued_token_type has to be (RFC 8693 §2.2.1); "" for anything.
 	Issued string
+
+	// Refreshed is told a refresh token that the answer holds, before anything else in it is
+	// looked at; nil for nobody. An error of it is that of Ask.
+	Refreshed func(edge.Secret) error
 }
 
 // Token is what a token endpoint issued.
