@@ -371,7 +371,7 @@ func TestWaiterLeaves(t *testing.T) {
 		t.Error(err, m.asked.Load())
 	}
 	m.hold = make(chan struct{})
-	go func() { _, _, err := c.Get(t.Context(), ask(user("bob")), "test", m); first <- err }()
+	go func() { _, _, err := c.Get(t.Context(), by(m), ask(user("bob"))); first <- err }()
 	for outgoing.Waiting(c) < 1 {
 		runtime.Gosched()
 	}
@@ -379,7 +379,7 @@ func TestWaiterLeaves(t *testing.T) {
 	if err := <-first; err == nil {
 		t.Error("made after the end")
 	}
-	if _, _, err := c.Get(t.Context(), ask(user("carol")), "test", m); edge.KindOf(err) != edge.Unavailable {
+	if _, _, err := c.Get(t.Context(), by(m), ask(user("carol"))); edge.KindOf(err) != edge.Unavailable {
 		t.Error(err)
 	}
 }
@@ -387,7 +387,7 @@ func TestWaiterLeaves(t *testing.T) {
 // A maker that panics fails the call.
 func TestMakerPanics(t *testing.T) {
 	c := cache(t)
-	if _, _, err := c.Get(t.Context(), ask(user("alice")), "test", panics{}); edge.KindOf(err) != edge.Unavailable {
+	if _, _, err := c.Get(t.Context(), by(panics{}), ask(user("alice"))); edge.KindOf(err) != edge.Unavailable {
 		t.Error(err)
 	}
 }
@@ -403,7 +403,7 @@ func TestCacheIsBounded(t *testing.T) {
 	defer c.Close()
 	alice := user("alice")
 	for i := range 10_000 {
-		if _, _, err := c.Get(t.Context(), ask(user(fmt.Sprint("user", i))), "test", m); err != nil {
+		if _, _, err := c.Get(t.Context(), by(m), ask(user(fmt.Sprint("user", i)))); err != nil {
 			t.Fatal(err)
 		}
 		if _, generation, err := c.Get(t.Context(), by(m), ask(alice)); err != nil || generation > 2 {
@@ -429,7 +429,7 @@ func TestCacheMemory(t *testing.T) {
 	}
 	before := heap()
 	for i := range n {
-		if _, _, err := c.Get(t.Context(), ask(user(fmt.Sprintf("user-%06d", i))), "test", m); err != nil {
+		if _, _, err := c.Get(t.Context(), by(m), ask(user(fmt.Sprintf("user-%06d", i)))); err != nil {
 			t.Fatal(err)
 		}
 	}

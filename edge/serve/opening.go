@@ -281,6 +281,7 @@ func (o *opening) openBackend(s *server, b backing) error {
 		return err
 	}
 	s.Add(one)
+	s.personal = s.personal || one.Personal()
 	s.outgoing[b.Name] = b.Outgoing
 	s.behind = append(s.behind, release)
 	if !o.choosing() {
