@@ -10,6 +10,7 @@ import (
 type Reach struct {
 	CAs         []byte // PEM certificates to trust beside those of the system or of a manifest; nil for none
 	DevLoopback bool   // learned URLs may lead to loopback addresses, and then be of http: for development
+	STS         string // URL of the security token service of the cloud, in place of that of its region; "" for that
 }
 
 // Roots are the certificates to trust: those of a bundle in PEM, or of the system without

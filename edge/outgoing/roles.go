@@ -14,6 +14,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/weir-edge/weir/edge"
@@ -24,8 +25,7 @@ const (
 	matcherCost    = 100_000 // of one evaluation, as CEL counts it
 	matcherChecks  = 100     // steps of a comprehension between two looks at the time
 	maxMatcher     = 8 << 10 // bytes
-	maxSessionName = 64      // characters (AssumeRoleWithWebIdentity, RoleSessionName)
-	cutSessionName = 55      // what is kept of a longer one before its digest
+	cutSessionName = 55      // characters; with its digest a name has 64 (AssumeRoleWithWebIdentity, RoleSessionName)
 )
 
 // roles choose the role that a user takes on at a cloud.
@@ -182,10 +182,11 @@ func (r *rule) matches(ctx context.Context, claims map[string]any) (bool, error)
 		claims = map[string]any{}
 	}
 	v, _, err := r.program.ContextEval(ctx, map[string]any{"claims": claims})
+	var over interpreter.EvalCancelledError
 	switch {
 	case err != nil && strings.HasPrefix(err.Error(), "no such key: "):
 		return false, nil
-	case err != nil && strings.Contains(err.Error(), "cost limit"):
+	case errors.As(err, &over) && over.Cause == interpreter.CostLimitExceeded:
 		return false, fmt.Errorf("it costs more than %d", matcherCost)
 	case err != nil && ctx.Err() != nil:
 		return false, ctx.Err()
