@@ -33,7 +33,7 @@ func parseSession(text []byte) (*session, error) {
 	for _, name := range names {
 		paths = append(paths, at+name)
 	}
-	got, err := texts(text, paths)
+	got, err := elements(text, paths)
 	if err != nil {
 		return nil, err
 	}
@@ -61,16 +61,16 @@ func parseSession(text []byte) (*session, error) {
 
 // parseSTSError returns the code of an answer that is an error; "" for none.
 func parseSTSError(text []byte) string {
-	got, err := texts(text, []string{"ErrorResponse/Error/Code"})
+	got, err := elements(text, []string{"ErrorResponse/Error/Code"})
 	if err != nil {
 		return ""
 	}
 	return got[0]
 }
 
-// texts returns the texts of elements of a document, by their paths. No element of these
+// elements returns the texts of elements of a document, by their paths. No element of these
 // paths may be there twice or hold another, and a document type is refused.
-func texts(text []byte, paths []string) ([]string, error) {
+func elements(text []byte, paths []string) ([]string, error) {
 	got, seen := make([]string, len(paths)), make([]bool, len(paths))
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.CharsetReader = func(string, io.Reader) (io.Reader, error) { return nil, errors.New("it is not UTF-8") }

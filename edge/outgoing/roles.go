@@ -12,8 +12,11 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -114,7 +117,33 @@ func newMatcher(env *cel.Env, text string) (cel.Program, error) {
 	if out := ast.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("must be an expression of type bool, not %s", out)
 	}
-	return env.Program(ast, cel.CostLimit(matcherCost), cel.InterruptCheckFrequency(matcherChecks))
+	return env.Program(ast, cel.CostLimit(matcherCost), cel.CostTracking(texts{}), cel.InterruptCheckFrequency(matcherChecks))
+}
+
+// texts counts what a function of an expression costs by the texts that it reads and makes.
+// Where types are known to nobody before, as those of claims, CEL counts any call as 1,
+// and 300 texts of 1 MiB are put together for 300.
+type texts struct{}
+
+func (texts) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
+	if function == overloads.Matches {
+		return nil // its text is counted, and its pattern
+	}
+	bytes, items := 0, 1
+	for _, v := range append(slices.Clip(args), result) {
+		switch v := v.(type) {
+		case types.String:
+			bytes += len(v)
+		case types.Bytes:
+			bytes += len(v)
+		case traits.Lister:
+			if n, ok := v.Size().(types.Int); ok && function == operators.In {
+				items += int(n)
+			}
+		}
+	}
+	cost := uint64(items + bytes/10)
+	return &cost
 }
 
 // adapter makes values of CEL out of claims, whose numbers are texts.

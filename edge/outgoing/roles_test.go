@@ -108,6 +108,8 @@ func TestT23F13Cost(t *testing.T) {
 	for name, matcher := range map[string]string{
 		"three loops":   `claims.groups.all(a, claims.groups.all(b, claims.groups.all(c, a + b + c != "")))`,
 		"a long text":   `claims.groups.map(a, a + claims.long).map(a, a + a).map(a, a + a + a + a).size() > 1000`,
+		"long texts":    `claims.groups.all(a, claims.long + a > claims.long)`,
+		"a long list":   `claims.groups.all(a, claims.groups.all(b, (a + b) in claims.groups == false))`,
 		"a long search": `claims.groups.all(a, claims.long.matches("(a*)*b" + a) == false)`,
 	} {
 		claims["long"] = long
