@@ -174,8 +174,8 @@ func (r *run) call(ctx context.Context, c *workflow.Call) workflow.Answer {
 		return failed(c.Tool, mcp.Lookup(edge.Fail(r.x.Era, nil, err).Body, "error"))
 	}
 	at := target(now, c.Tool)
-	if at == nil {
-		return fault(c.Tool, mcp.CodeInvalidParams, "not found")
+	if was := target(r.catalog, c.Tool); at == nil || was != nil && (was.Backend != at.Backend || was.Original != at.Original) {
+		return fault(c.Tool, mcp.CodeInvalidParams, "not found") // nor is another one of its name
 	}
 	if !r.outer.Spend() {
 		r.stop(errSpent)
