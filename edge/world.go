@@ -98,6 +98,7 @@ type Env struct {
 	HTTP      *http.Client            // of NewHTTP, which parts share and do not change; nil where each makes its own
 	Upstreams Upstreams               // nil where the edge has no authorization server
 	Now       func() time.Time        // the time by which credentials are judged and records are dated; nil for time.Now
+	Reach     Reach                   // of requests of the edge's own
 	Defer     func(func())            // has a function called when the plan retires
 }
 

@@ -40,6 +40,7 @@ type Config struct {
 	MaxMessage int           // of a backend, in bytes
 	Version    string        // of the edge
 	Secrets    edge.Secrets  // nil for none
+	Reach      edge.Reach    // of requests of the edge's own
 
 	// Step takes a step, within Timeout, and tells of it. It is called from
 	// several goroutines.
@@ -246,7 +247,7 @@ func (p *patient) secure(ctx context.Context) edge.Finding {
 // credential opens the credential that the edge sends the backend.
 func (p *patient) credential(context.Context) edge.Finding {
 	var err error
-	env := edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: p.Secrets, Defer: func(f func()) { p.after = append(p.after, f) }}
+	env := edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: p.Secrets, Reach: p.Reach, Defer: func(f func()) { p.after = append(p.after, f) }}
 	if p.shown, err = p.plan.Outgoing.Open(env); err != nil {
 		return edge.Problem(edge.ClassSecret, "put a value into that place that can stand in a header", "%v", err)
 	}

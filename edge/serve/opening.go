@@ -131,7 +131,7 @@ type credentials struct {
 
 func (o *opening) credentials() *credentials {
 	c := &credentials{}
-	c.Env = edge.Env{Log: o.edge.log, Secrets: o.secrets, HTTP: o.edge.world.http, Now: time.Now, Defer: c.after.add}
+	c.Env = edge.Env{Log: o.edge.log, Secrets: o.secrets, HTTP: o.edge.world.http, Reach: o.edge.world.reach, Now: time.Now, Defer: c.after.add}
 	return c
 }
 

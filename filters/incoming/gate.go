@@ -86,7 +86,7 @@ func (t *Incoming) Start(env edge.Env, issuers *oauth.Issuers) (*Gate, error) {
 	g.memory = newMemory(cache, s)
 
 	// 1. What the configuration names: files and secrets.
-	how := oauth.Options{CABundle: []byte(s.CABundle), AllowPrivate: s.AllowPrivate, AllowHTTP: s.AllowHTTP}
+	how := oauth.Options{CABundle: []byte(s.CABundle), AllowPrivate: s.AllowPrivate, AllowHTTP: s.AllowHTTP, Reach: env.Reach}
 	if s.CABundlePath != "" {
 		pem, err := os.ReadFile(s.CABundlePath)
 		if err != nil {
