@@ -156,12 +156,14 @@ func TestT30Killed(t *testing.T) {
 		age(t, store, time.Now().Add(-time.Minute))
 		used, hold := make(chan struct{}), make(chan struct{})
 		sound := w.token
-		w.token = func(f url.Values) (int, string) {
-			status, text := sound(f)
-			close(used)
-			<-hold
-			return status, text
-		}
+		w.seen(func() {
+			w.token = func(f url.Values) (int, string) {
+				status, text := sound(f)
+				close(used)
+				<-hold
+				return status, text
+			}
+		})
 		cmd, out := child(t, w.url(), store.Dir)
 		select {
 		case <-used:
@@ -171,7 +173,7 @@ func TestT30Killed(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		close(hold)
-		w.token = sound
+		w.seen(func() { w.token = sound })
 		before := len(w.renewals())
 		cmd, out = child(t, w.url(), store.Dir)
 		if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "needed true") {

@@ -136,7 +136,7 @@ func (w *world) serveAS(rw http.ResponseWriter, r *http.Request) {
 		id, _, _ := r.BasicAuth()
 		w.mu.Lock()
 		w.forms, w.basic = append(w.forms, r.PostForm), append(w.basic, id)
-		last := w.authorized
+		last, token := w.authorized, w.token
 		w.mu.Unlock()
 		if r.PostForm.Get("grant_type") == "authorization_code" {
 			sum := sha256.Sum256([]byte(r.PostForm.Get("code_verifier")))
@@ -145,7 +145,7 @@ func (w *world) serveAS(rw http.ResponseWriter, r *http.Request) {
 				return
 			}
 		}
-		status, text := w.token(r.PostForm)
+		status, text := token(r.PostForm)
 		answer(rw, status, text)
 	default:
 		answer(rw, 404, "{}")
