@@ -46,7 +46,9 @@ func TestCredentialWith(t *testing.T) {
 	if c := setting("own", "X-Key"); c.With(nil) != c || c.With(&edge.Credential{}) != c {
 		t.Error("nothing beside makes another credential")
 	}
-	failing := &edge.Credential{Headers: []string{"X-A"}, Attach: func(context.Context, *edge.Outbound, func(string, edge.Secret)) (uint64, error) { return 0, errors.New("away") }}
+	failing := &edge.Credential{Headers: []string{"X-A"}, Attach: func(context.Context, *edge.Outbound, func(string, edge.Secret)) (uint64, error) {
+		return 0, errors.New("away")
+	}}
 	for _, both := range []*edge.Credential{failing.With(lines), lines.With(failing)} {
 		if _, err := both.Attach(t.Context(), nil, func(string, edge.Secret) {}); err == nil {
 			t.Error("a credential that cannot be had is left out")

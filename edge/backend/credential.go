@@ -59,10 +59,17 @@ func (p *peer) write(ctx context.Context, o *outgoing, one *edge.Credential, ref
 	w.to = edge.Outbound{} // a pad keeps no message
 	if err != nil {
 		p.credentials.pads.Put(w)
-		return nil, err
+		return nil, &noCredential{err}
 	}
 	return w, nil
 }
+
+// noCredential is the error of a request that could not be sent for want of its
+// credential. It says nothing of the backend.
+type noCredential struct{ error }
+
+func (e *noCredential) Unwrap() error    { return e.error }
+func (e *noCredential) Unattached() bool { return true }
 
 var crlf = []byte("\r\n")
 

@@ -35,7 +35,7 @@ func TestNoRequestWithoutItsCredential(t *testing.T) {
 		return "", &edge.Error{Kind: edge.Unavailable, Op: "attach", Err: missing}
 	}))
 	for range 3 {
-		if _, err := b.Introduced(t.Context()); !errors.Is(err, missing) {
+		if _, err := b.Introduced(t.Context(), nil); !errors.Is(err, missing) {
 			t.Fatal(err)
 		}
 	}

@@ -200,7 +200,7 @@ func (p *peer) over(ctx context.Context, c *wire.Conn, o *outgoing, with *pad, n
 			break
 		}
 	}
-	r.status, r.length, r.coded, r.challenged = c.Head.Status, c.Head.Length, c.Head.Coded, c.Head.Challenged
+	r.status, r.length, r.coded, r.challenged = c.Head.Status, c.Head.Length, c.Head.Coded, c.Head.Challenged()
 	r.sse = c.Head.SSE && !r.coded
 	return r, true, nil
 }

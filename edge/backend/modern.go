@@ -226,7 +226,11 @@ func (b *Backend) legacyClient(ctx context.Context, x *edge.Exchange) (*edge.Res
 			}
 			continue
 		}
-		out, err := mcp.Decode(mcp.ResultToLegacy(nil, &r.Message, m.Method, m.IDText()))
+		text := mcp.ResultToLegacy(nil, &r.Message, m.Method, m.IDText())
+		if x.Parent != nil { // a program of the edge reads it as it is: the answer to the client's own call is translated
+			text = mcp.Splice(nil, r.Raw, r.WithID(m.IDText()))
+		}
+		out, err := mcp.Decode(text)
 		if err != nil {
 			return nil, nonsense(err)
 		}

@@ -298,7 +298,7 @@ func (p *patient) introduced(ctx context.Context, sse bool) (*backend.Introducti
 	if err != nil {
 		return nil, err
 	}
-	in, err := open.Introduced(ctx)
+	in, err := open.Introduced(ctx, nil)
 	if err != nil || p.plan.Transport == compile.SSE && !sse {
 		return in, errors.Join(err, open.Close())
 	}
@@ -309,11 +309,10 @@ func (p *patient) introduced(ctx context.Context, sse bool) (*backend.Introducti
 // offering is a backend as the catalog sees it.
 type offering struct{ *backend.Backend }
 
-func (o offering) Name() string   { return o.Backend.Name }
-func (o offering) Personal() bool { return false }
+func (o offering) Name() string { return o.Backend.Name }
 
-func (o offering) Capabilities(ctx context.Context) ([]byte, error) {
-	in, err := o.Introduced(ctx)
+func (o offering) Capabilities(ctx context.Context, id *edge.Identity) ([]byte, error) {
+	in, err := o.Introduced(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("introduction: %w", err)
 	}

@@ -126,7 +126,7 @@ func (r *run) other(_ context.Context, kind scripting.Kind, tool string) scripti
 		names, _ := json.Marshal(r.catalog.Wholes()) // texts
 		return scripting.Answer{Value: names}
 	}
-	at := r.target(tool)
+	at := target(r.catalog, tool)
 	if at == nil {
 		return scripting.Answer{Error: &scripting.Fault{Message: fmt.Sprintf("tool %q: not found", edge.Brief(tool)), Code: 404}}
 	}

@@ -20,7 +20,8 @@ import (
 
 // Options are what the composite tools of a server work with.
 type Options struct {
-	// Catalog returns the catalog for an identity, for calls; see catalog.Book.
+	// Catalog returns the catalog of this moment for an identity, for calls; see
+	// catalog.Book.
 	Catalog func(context.Context, *edge.Identity) (*catalog.Catalog, error)
 
 	// Call makes a call for a client, at a target of the catalog.
@@ -148,18 +149,18 @@ type run struct {
 }
 
 // target finds the tool of a step: by its whole name, then by an advertised one.
-func (r *run) target(name string) *edge.Target {
-	if at := r.catalog.LookupWhole(name); at != nil {
+func target(c *catalog.Catalog, name string) *edge.Target {
+	if at := c.LookupWhole(name); at != nil {
 		return at
 	}
-	if at := r.catalog.Lookup(edge.Tool, name); at != nil && at.Backend != "" {
+	if at := c.Lookup(edge.Tool, name); at != nil && at.Backend != "" {
 		return at
 	}
 	return nil
 }
 
 func (r *run) find(name string) (*workflow.Tool, bool) {
-	at := r.target(name)
+	at := target(r.catalog, name)
 	if at == nil {
 		return nil, false
 	}
@@ -168,9 +169,13 @@ func (r *run) find(name string) (*workflow.Tool, bool) {
 
 // call makes one attempt of a call.
 func (r *run) call(ctx context.Context, c *workflow.Call) workflow.Answer {
-	at := r.target(c.Tool)
-	if at == nil {
-		return fault(c.Tool, mcp.CodeInvalidParams, "not found")
+	now, err := r.tool.o.Catalog(ctx, r.x.Identity) // it may be another one than when the run began
+	if err != nil {
+		return failed(c.Tool, mcp.Lookup(edge.Fail(r.x.Era, nil, err).Body, "error"))
+	}
+	at := target(now, c.Tool)
+	if was := target(r.catalog, c.Tool); at == nil || was != nil && (was.Backend != at.Backend || was.Original != at.Original) {
+		return fault(c.Tool, mcp.CodeInvalidParams, "not found") // nor is another one of its name
 	}
 	if !r.outer.Spend() {
 		r.stop(errSpent)
@@ -179,7 +184,7 @@ func (r *run) call(ctx context.Context, c *workflow.Call) workflow.Answer {
 	id, began := r.outer.NextID(), time.Now()
 	a := r.answer(r.outer.Within(ctx, id), c, at)
 	told := progress.Call{ID: id, Parent: r.within, Step: c.Step, Attempt: c.Attempt, Outcome: became(ctx, a), Took: time.Since(began)}
-	if r.sees(at) {
+	if r.sees(now, at) {
 		told.Tool = at.Name
 	}
 	r.outer.Called(told)
@@ -204,8 +209,8 @@ func became(ctx context.Context, a workflow.Answer) progress.Outcome {
 }
 
 // sees reports whether the client may see a tool.
-func (r *run) sees(at *edge.Target) bool {
-	listed := r.catalog.Lookup(edge.Tool, at.Name)
+func (r *run) sees(c *catalog.Catalog, at *edge.Target) bool {
+	listed := c.Lookup(edge.Tool, at.Name)
 	return listed != nil && listed.Backend == at.Backend && (r.x.View == nil || r.x.View.Allows(listed))
 }
 
@@ -270,7 +275,7 @@ func Look(all []*workflow.Workflow, c *catalog.Catalog) (f Findings) {
 			f.Taken = append(f.Taken, fmt.Sprintf("%s: %s has the name too", w.Name(), strings.Join(others, ", ")))
 		}
 		for _, t := range w.Tools() {
-			if r.target(t.Tool) == nil {
+			if target(c, t.Tool) == nil {
 				f.Missing = append(f.Missing, fmt.Sprintf("%s: step %q calls %s", w.Name(), edge.Brief(t.Step), edge.Brief(t.Tool)))
 			}
 		}

@@ -113,6 +113,21 @@ func ResultToLegacy(dst []byte, m *Message, method string, id []byte) []byte {
 	return Splice(dst, m.Raw, append(edits, m.without(drop...)...)...)
 }
 
+// CallToLegacy returns the result of a tool call, JSON text of an object, as a legacy one.
+func CallToLegacy(result []byte) []byte {
+	var drop []string
+	if String(Lookup(result, "resultType")) == "complete" {
+		drop = append(drop, "resultType")
+	}
+	if v := Lookup(result, "structuredContent"); len(v) > 0 && v[0] != '{' {
+		drop = append(drop, "structuredContent")
+	}
+	if drop == nil {
+		return result
+	}
+	return Change(result, drop)
+}
+
 // objectOutputs takes the output schemas that do not describe objects from a
 // list of tools: legacy clients refuse a whole list for one of them
 // (2025-11-25, schema, Tool.outputSchema). It returns nil when there is none.

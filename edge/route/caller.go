@@ -17,10 +17,31 @@ func (s *Server) Caller(out edge.Client) edge.Caller {
 	}
 }
 
+// serving is Caller for what lasts longer than its server may be served: each call goes to
+// the one that is served then.
+func (s *Server) serving(out edge.Client) edge.Caller {
+	return func(ctx context.Context, x *edge.Exchange, tool string, arguments []byte) (result, failure []byte) {
+		return s.Now().inner(ctx, x, out, nil, tool, arguments, nil)
+	}
+}
+
+// Now returns the server of this name that is served now: another one after a reload.
+func (s *Server) Now() *Server {
+	if s.o.Serving != nil {
+		if now := s.o.Serving(); now != nil && !now.Bare() {
+			return now
+		}
+	}
+	return s
+}
+
 // CallAt makes a call on behalf of a client at a target of the catalog, also one that the
 // client does not see. Its questions and notifications go to out. A backend that wants input
 // gets it, with the same call again.
 func (s *Server) CallAt(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, arguments []byte) (result, failure []byte) {
+	if s.byName[at.Backend] == nil { // a reload took it
+		return nil, mcp.Lookup(edge.Fail(x.Era, nil, edge.Errorf(edge.NotFound, "inner", "not found")).Body, "error")
+	}
 	var given []mcp.Member
 	for round := 0; ; round++ {
 		result, failure = s.inner(ctx, x, out, at, at.Name, arguments, given)

@@ -40,6 +40,10 @@ type Options struct {
 	// Hallway sends a call of the edge's own through the filters of the server.
 	Hallway edge.HandlerFunc
 
+	// Serving returns the server of this name that is served now; nil for this one. The
+	// calls of scripts and of composite tools go there.
+	Serving func() *Server
+
 	// Local are the tools that the edge answers itself, and Own is how they are listed;
 	// nil for not at all.
 	Local Local
@@ -269,7 +273,7 @@ func (s *Server) ask(ctx context.Context, x *edge.Exchange, b *backend.Backend) 
 				return nil, ErrState()
 			}
 		}
-		if in, err := b.Introduced(ctx); err == nil && in.Era == mcp.Legacy {
+		if in, err := b.Introduced(ctx, x.Identity); err == nil && in.Era == mcp.Legacy {
 			if caps := MayAsk(x.Request); caps != nil && x.Capabilities == nil { // else it is made for a call that is parked
 				return s.o.Parked.Serve(ctx, x, caps, next)
 			}

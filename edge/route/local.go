@@ -59,7 +59,7 @@ func (s *Server) local(ctx context.Context, x *edge.Exchange) (*edge.Response, e
 		return nil, ErrNoMethod(x.Request)
 	}
 	run := edge.HandlerFunc(func(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
-		return tool.run(ctx, x, x.Request.Get("arguments").Of(x.Request.Raw), s.Caller)
+		return tool.run(ctx, x, x.Request.Get("arguments").Of(x.Request.Raw), s.serving)
 	})
 	if !tool.asks || x.Era != mcp.Modern {
 		return run(ctx, x)

@@ -31,6 +31,7 @@ type Parked struct {
 	calls map[string]*parkedCall // those whose client has been told that input is required
 	count map[string]held        // those of each holder
 	all   int                    // bytes of their requests
+	over  bool                   // no call is left, and whoever waits for one is told so
 	work  sync.WaitGroup
 }
 
@@ -249,6 +250,9 @@ func (p *parkedCall) await(ctx context.Context, x *edge.Exchange) (*edge.Respons
 		return p.await(ctx, x)
 	}
 	p.leave()
+	if p.err != nil && p.parked.closed() {
+		return nil, relay.ErrHolderGone()
+	}
 	if p.err != nil {
 		return nil, p.err
 	}
@@ -491,12 +495,18 @@ func (p *parkedCall) rouse() {
 func (ps *Parked) Close() {
 	ps.mu.Lock()
 	all := ps.calls
-	ps.calls, ps.count, ps.all = make(map[string]*parkedCall), make(map[string]held), 0
+	ps.calls, ps.count, ps.all, ps.over = make(map[string]*parkedCall), make(map[string]held), 0, true
 	ps.mu.Unlock()
 	for _, p := range all {
 		p.cancel()
 	}
 	ps.work.Wait()
+}
+
+func (ps *Parked) closed() bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.over
 }
 
 // Len returns how many calls wait for their clients.

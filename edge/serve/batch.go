@@ -63,7 +63,6 @@ func (e *Edge) batch(req *request) {
 		r, err := e.run(x)
 		x.way.end(nil, false)
 		switch {
-		case err != nil && x.Err() != nil:
 		case err != nil:
 			all.add(edge.Fail(mcp.Legacy, x.Request.IDText(), err).Body)
 		case r != nil && !all.room(len(r.Raw)+len(r.Shared)):

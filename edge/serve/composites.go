@@ -30,9 +30,11 @@ func (o *opening) openComposites(s *server, local route.Local) error {
 	for _, w := range o.plan.Workflows {
 		tool := composite.New(composite.Options{
 			Catalog: func(ctx context.Context, id *edge.Identity) (*catalog.Catalog, error) {
-				return s.Book.Catalog(ctx, id, edge.Tool)
+				return s.Now().Book.Catalog(ctx, id, edge.Tool)
 			},
-			Call:    s.CallAt,
+			Call: func(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, arguments []byte) (result, failure []byte) {
+				return s.Now().CallAt(ctx, x, out, at, arguments)
+			},
 			Observe: s.recordWorkflow, Begin: s.stepSpan, Wait: o.edge.settings.ParkTTL, Counters: counters,
 		}, w)
 		local.AddAsking(w.Name(), composite.Target(), tool.Run)

@@ -197,19 +197,26 @@ func TestX44Composites(t *testing.T) {
 		for range 10 {
 			await(t, "the calls", entered)
 		}
-		if client == edgetest.Modern {
-			for range 5 { // the others have their question
-				inputRequired(t, edgetest.Receive(t, answers, "a question"))
+		var streams []*edgetest.Response
+		for range 5 { // the others have their question
+			r := edgetest.Receive(t, answers, "a question")
+			if client == edgetest.Modern {
+				inputRequired(t, r)
+				continue
 			}
-		} else {
-			for range 5 {
-				if m := edgetest.Receive(t, answers, "a question").NextMessage(); m.Method != "elicitation/create" {
-					t.Errorf("%s", m.Method)
-				}
+			if m := r.NextMessage(); m.Method != "elicitation/create" {
+				t.Errorf("%s", m.Method)
 			}
+			streams = append(streams, r)
 		}
 		began := time.Now()
 		f.Stop()
+		for range 5 {
+			isCut(t, client, edgetest.Receive(t, answers, "an answer"), "1")
+		}
+		for _, r := range streams {
+			isCut(t, client, r, "1")
+		}
 		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("it left after %s", took)
 		}

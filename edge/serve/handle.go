@@ -265,11 +265,8 @@ func (e *Edge) serve(req *request, x *exchange) {
 			x.way.answer = r
 		}
 	}
-	if err != nil && x.Err() != nil {
-		raw = nil // cancelled: nobody waits for an answer
-		if x.Era == mcp.Modern {
-			req.ctx.SetConnectionClose()
-		}
+	if x.Era == mcp.Modern && x.Err() != nil {
+		req.ctx.SetConnectionClose()
 	}
 	if x.way.end(raw, req.takes.streamOnly()) {
 		x.way.conn.Swallow()
@@ -303,8 +300,14 @@ func (e *Edge) serve(req *request, x *exchange) {
 
 var jsonType = []byte("application/json")
 
-// run runs an exchange through the hallway. Meanwhile it is listed as under way.
+// run runs an exchange through the hallway. Meanwhile it is listed as under way. It returns
+// neither an answer nor an error where nobody waits for one.
 func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
+	defer func() {
+		if err != nil && x.Err() != nil {
+			err = x.ended()
+		}
+	}()
 	defer func() {
 		if p := recover(); p != nil {
 			e.log.Error("panic in an exchange", "panic", p, "request", x.requestID(), "stack", string(debug.Stack()))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/door"
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
 	"github.com/weir-edge/weir/edge/session"
 )
@@ -14,12 +15,30 @@ import (
 // call that waits for the answer of a person has as long as that may take, if the answer
 // can still reach this process through another one.
 
-// looks is how often an edge that leaves looks whether anything is left, and quiet
-// how long the admin address may take to end.
+// looks is how often an edge that leaves looks whether anything is left, quiet how long the
+// admin address may take to end, and parting how long calls that are cut may take to tell
+// their clients so.
 const (
-	looks = 5 * time.Millisecond
-	quiet = 50 * time.Millisecond
+	looks   = 5 * time.Millisecond
+	quiet   = 50 * time.Millisecond
+	parting = time.Second
 )
+
+// cut is the error of a call that the edge ends when its time to drain is over. Unlike what
+// a client cancels, such a call is answered.
+type cut struct{}
+
+func (cut) Error() string        { return relay.ErrGone.Error() }
+func (cut) Is(target error) bool { return target == context.Canceled }
+
+// ended returns what the client of a cancelled call is told in place of its error: that this
+// edge is gone, or nothing, where the client itself has ended the call and waits no longer.
+func (x *exchange) ended() error {
+	if x.Err() == error(cut{}) && x.Request.Kind == mcp.Request {
+		return relay.ErrHolderGone()
+	}
+	return nil
+}
 
 // leave ends everything that clients have here. replaced says that another process goes on
 // with the sessions.
@@ -53,6 +72,7 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 	}
 	asked := make(map[*exchange]time.Time) // when each was last seen to wait for an answer
 	said := false
+	var parted time.Time // when everything had been cut
 	arrivals := e.door.Arrivals()
 	tick := time.NewTicker(looks)
 	defer tick.Stop()
@@ -61,7 +81,7 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 		// less than it takes to look at both, twice.
 		open := e.door.Served() + e.sessions.Streams.Len() + e.door.CallsApart()
 		waits := reachable && (e.replicas.Parked.Len() > 0 || e.relay.Busy())
-		if open <= 0 && !waits {
+		if open <= 0 && (!waits || time.Now().After(last)) {
 			return
 		}
 		now := <-tick.C
@@ -73,7 +93,7 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 		if !over {
 			continue
 		}
-		cut := 0
+		final, ended := now.After(last), 0
 		e.door.Each(func(c *door.Call) {
 			x, ok := c.Owner.(*exchange)
 			if !ok {
@@ -84,20 +104,26 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 				asked[x] = now
 				waits = true
 			}
-			if at, was := asked[x]; was && now.Sub(at) <= e.settings.DrainTimeout {
+			if at, was := asked[x]; was && !final && now.Sub(at) <= e.settings.DrainTimeout {
 				waits = true
 				return
 			}
 			if x.Err() == nil {
-				cut++
+				ended++
 			}
-			x.Cancel()
+			x.CancelFor(cut{})
 		})
-		if cut > 0 && !said {
+		if ended > 0 && !said {
 			said = true
-			e.log.Warn("calls still under way at the end of the drain timeout are cut", "calls", cut)
+			e.log.Warn("calls still under way at the end of the drain timeout are cut", "calls", ended)
 		}
-		if !waits || now.After(last) {
+		if waits && !final {
+			continue
+		}
+		if parted.IsZero() {
+			parted = now
+		}
+		if now.Sub(parted) > parting {
 			return
 		}
 	}

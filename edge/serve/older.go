@@ -311,8 +311,6 @@ func (old *older) run(x *exchange) (answer []byte) {
 	}()
 	r, err := old.edge.run(x)
 	switch {
-	case err != nil && x.Err() != nil:
-		return nil
 	case err != nil:
 		return edge.Fail(mcp.Legacy, x.Request.IDText(), err).Body
 	case r != nil:

@@ -209,6 +209,12 @@ func (o *opening) behind(s *server) route.Options {
 	r := route.Options{
 		Name: p.Name, Info: s.info, Client: e.given.client(), Rules: p.Names, Wait: introductionWait, Log: s.log, Now: e.door.Clock.Now,
 		Parked: e.replicas.Parked, Replicas: e.replicas, Hallway: s.call,
+		Serving: func() *route.Server {
+			if one := e.live.Load().servers[p.Name]; one != nil {
+				return one.Server
+			}
+			return nil
+		},
 		Path: func(node string) *relay.Link {
 			if t := e.sessions.PathTo(s.store, node); t != nil {
 				return &t.Link
@@ -281,6 +287,7 @@ func (o *opening) openBackend(s *server, b backing) error {
 		return err
 	}
 	s.Add(one)
+	s.personal = s.personal || one.Personal()
 	s.outgoing[b.Name] = b.Outgoing
 	s.behind = append(s.behind, release)
 	if !o.choosing() {

@@ -83,9 +83,10 @@ func TestX01Scripts(t *testing.T) {
 }
 
 // TestX44Scripts: an edge that leaves drains the scripts under way as it does any call, and
-// ends those that take longer (row X44).
-func TestX44Scripts(t *testing.T) {
-	t.Parallel()
+// ends those that take longer, with an error each (row X44).
+func TestX44Scripts(t *testing.T) { bothEras(t, leaveScripts) }
+
+func leaveScripts(t *testing.T, era edgetest.Era) {
 	back := edgetest.NewServer(t, edgetest.Modern)
 	offersTools(back, tool{"slow", "", nil, 0}, tool{"quick", "", nil, 0})
 	began, over := make(chan struct{}, 20), make(chan struct{})
@@ -100,7 +101,7 @@ func TestX44Scripts(t *testing.T) {
 	})
 	e := edgetest.Start(t, edgetest.Manifest(back, codeMode()), engine(), edgetest.Settings(func(s *serve.Settings) { s.DrainTimeout = time.Second }))
 	f := &front{Edge: e}
-	c := f.callerOf(t, edgetest.Modern, "")
+	c := f.callerOf(t, era, "")
 	var all sync.WaitGroup
 	answers := make(chan string, 20)
 	for i := range 10 {
@@ -131,13 +132,18 @@ func TestX44Scripts(t *testing.T) {
 	}
 	all.Wait()
 	close(answers)
-	done := 0
+	done, ended := 0, 0
 	for a := range answers {
-		if strings.Contains(a, `"structuredContent":{"result":1}`) {
+		switch {
+		case strings.Contains(a, `"structuredContent":{"result":1}`):
 			done++
+		case strings.Contains(a, `"error":{"code":-32603,"message":"the edge that held this call is gone"}`):
+			ended++
+		default:
+			t.Errorf("an answer is %q", a)
 		}
 	}
-	if done != 1 {
-		t.Errorf("%d scripts were answered", done)
+	if done != 1 || ended != 9 {
+		t.Errorf("%d scripts were answered, %d ended", done, ended)
 	}
 }

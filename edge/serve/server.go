@@ -36,6 +36,7 @@ type server struct {
 	guest    *edge.Guest    // hooks of programs
 	programs []func() status.Filter
 	guarded  bool          // clients have to authenticate
+	personal bool          // the credential of a backend depends on the user
 	webhooks *webhook.Part // nil for none
 	document []byte        // protected-resource metadata; nil for none
 	after    releases      // what it took of the edge

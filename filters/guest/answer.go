@@ -93,11 +93,7 @@ func revise(x *edge.Exchange, result *draft, o *op) error {
 	case abi.OpLogField:
 		return nil
 	case abi.OpRespond:
-		if x.Era == mcp.Modern && mcp.Lookup(o.raw, "resultType") == nil {
-			result.set(mcp.Change(o.raw, nil, mcp.With("resultType", `"complete"`)))
-			return nil
-		}
-		result.set(slices.Clone(o.raw))
+		result.set(slices.Clone(inEra(x, o.raw)))
 		return nil
 	}
 	if len(result.text) == 0 {

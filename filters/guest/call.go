@@ -369,9 +369,18 @@ func answered(x *edge.Exchange, result []byte) (*edge.Response, error) {
 	if err := callResult(result); err != nil {
 		return nil, err
 	}
-	if x.Era == mcp.Modern && mcp.Lookup(result, "resultType") == nil {
-		result = mcp.Change(result, nil, mcp.With("resultType", `"complete"`))
-	}
 	r := &edge.Response{Status: 200}
-	return r, r.Decode(mcp.AppendResult(nil, x.Request.IDText(), result))
+	return r, r.Decode(mcp.AppendResult(nil, x.Request.IDText(), inEra(x, result)))
+}
+
+// inEra returns a program's own result in the era of its client. It may be what a tool said
+// to the program.
+func inEra(x *edge.Exchange, result []byte) []byte {
+	switch {
+	case x.Era == mcp.Modern && mcp.Lookup(result, "resultType") == nil:
+		return mcp.Change(result, nil, mcp.With("resultType", `"complete"`))
+	case x.Era == mcp.Legacy && x.Parent == nil:
+		return mcp.CallToLegacy(result)
+	}
+	return result
 }

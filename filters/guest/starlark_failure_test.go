@@ -230,3 +230,39 @@ func TestScriptInAConfigMap(t *testing.T) {
 	yaml += fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: rules}\ndata: {f.star: %q}\n", rules)
 	fails(t, newClient(start(t, yaml), edgetest.Modern).call(t, "echo", "{}"), 403, 403, "mapped")
 }
+
+// TestScriptAnswersWithWhatAToolSaid: what a tool said to a script becomes the client's answer
+// as far as the client's era has it.
+func TestScriptAnswersWithWhatAToolSaid(t *testing.T) {
+	for _, era := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		t.Run(era.String(), func(t *testing.T) {
+			t.Parallel()
+			back := edgetest.NewServer(t, edgetest.Modern)
+			offers(back, "echo", "other", "late")
+			back.Always("tools/call", func(c *edgetest.Call) {
+				c.Result(`{"resultType":"complete","content":[{"type":"text","text":"said"}],"structuredContent":[1,2]}`)
+			})
+			f := script{name: "f", text: `
+subscribe("on_call_request", tools = ["echo"], blocking = True)
+subscribe("on_call_response", tools = ["late"], blocking = True)
+
+def on_call_request(c):
+    said = call_tool("other", {})
+    if said["structuredContent"] != [1, 2]:
+        fail("it got", said)
+    return respond(said)
+
+def on_call_response(c):
+    return respond(call_tool("other", {}))
+`, more: "grants: {tools: [other]}"}
+			c := newClient(start(t, scripted(t, backs{"back": back}, []script{f})), era)
+			for _, name := range []string{"echo", "late"} {
+				result := c.call(t, name, "{}").Result()
+				structured, kind := edgetest.Member(result, "structuredContent"), edgetest.Member(result, "resultType")
+				if era == edgetest.Legacy && (structured != "" || kind != "") || era == edgetest.Modern && (structured != "[1,2]" || kind != `"complete"`) {
+					t.Errorf("%s: %s", name, result)
+				}
+			}
+		})
+	}
+}

@@ -2,7 +2,7 @@
 // {"rules":"…"}, with a rule on each line.
 //
 //	sub|HOOK|LIST=VALUE,VALUE|…    subscribe; lists are method, tool, backend, header, pointer, claim, field, varies, cache, blocking, hold
-//	HOOK|CONDITION|OP|ARGUMENT|…   an operation, or trap, loop, work, bad or stash
+//	HOOK|CONDITION|OP|ARGUMENT|…   an operation, or trap, loop, work, shout, repeat, bad or stash
 //
 // A condition is *, or PLACE=TEXT or PLACE~TEXT for what is equal to or has the
 // text; PLACE is as in arguments, where $PLACE stands for what the input has:
@@ -20,6 +20,9 @@ import (
 )
 
 func main() {}
+
+//go:wasmimport weir_v1 log
+func log(level uint32, p unsafe.Pointer, n uint32)
 
 var (
 	buffer, output []byte
@@ -283,6 +286,26 @@ func hook(name string, n uint32) uint64 {
 	return give(out)
 }
 
+// much does what is too much of something; false for anything else.
+func much(verb string, arg func(int) string, redact func(text string)) bool {
+	n, _ := strconv.Atoi(arg(0))
+	switch verb {
+	case "shout": // N|BYTES: so many lines for the log, of so many bytes
+		size, _ := strconv.Atoi(arg(1))
+		line := []byte("shout" + strings.Repeat("!", size))
+		for range n {
+			log(abi.LevelWarn, unsafe.Pointer(&line[0]), uint32(len(line)))
+		}
+	case "repeat": // N: so many operations
+		for i := range n {
+			redact("said " + strconv.Itoa(i+1))
+		}
+	default:
+		return false
+	}
+	return true
+}
+
 func apply(in *input, f []string, item int, out []byte) []byte {
 	if !in.holds(f[1], item) {
 		return out
@@ -312,6 +335,11 @@ func apply(in *input, f []string, item int, out []byte) []byte {
 		return abi.AppendUint(nil, field, v)
 	}
 	if outside != nil && outside(in, f, arg) {
+		return out
+	}
+	if much(f[2], arg, func(text string) {
+		out = op(abi.OpRedact, abi.AppendString(nil, abi.ArgPointer, "/message"), abi.AppendString(nil, abi.ArgText, text))
+	}) {
 		return out
 	}
 	switch f[2] {
