@@ -173,9 +173,7 @@ vouch for the user of an ID token (enterprise-managed authorization).`,
 		Example: `  weir auth login https://mcp.example.com/mcp
   weir auth login https://mcp.example.com/mcp --scopes files:read,files:write --skip-browser
   weir auth login https://mcp.example.com/mcp --client-id weir --client-secret-file secret.txt
-  weir auth login https://mcp.example.com/mcp --client-credentials --client-id job --private-key-file key.pem
-  weir auth login https://mcp.example.com/mcp --client-id weir --client-secret-file secret.txt \
-      --id-token-file id.jwt --idp-token-url https://idp.example.com/token --idp-client-id weir-idp`,
+  weir auth login https://example.com/mcp --client-credentials --client-id job --private-key-file k`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
