@@ -44,7 +44,7 @@ With --auth-key-file the file is sealed with a key of yours (AES-256-GCM).`,
   weir auth list`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.authLoginCommand(), a.authListCommand(), a.authLogoutCommand())
+	cmd.AddCommand(a.authLoginCommand(), a.authListCommand(), a.authLogoutCommand(), a.authTestCommand())
 	return cmd
 }
 
