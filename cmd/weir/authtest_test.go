@@ -108,7 +108,7 @@ func TestAuthTestCloud(t *testing.T) {
 	}
 	var got authTest
 	if err := json.Unmarshal([]byte(said), &got); err != nil || got.OK || len(got.Steps) != 1 || got.Steps[0].Status != 503 || !strings.HasSuffix(got.Mend, "spec.cloudSts.region, or the setting --sts-endpoint") {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("%s, %v", said, err)
 	}
 	if code, said = tested(t, dir, planted, "other", "-c", config); code != 2 || !strings.Contains(said, "main/tools") {
 		t.Errorf("code %d: %s", code, said)

@@ -129,19 +129,6 @@ func (c *cloudSTS) open(env edge.Env) (Maker, error) {
 	return &assumer{cloudSTS: c, client: client, now: env.Clock(), endpoint: stsEndpoint(env, c.region)}, nil
 }
 
-// STSEndpoint is the URL of the security token service that the strategy asks; "" for a
-// strategy that asks none.
-func (s *Spec) STSEndpoint(env edge.Env) string {
-	switch {
-	case s == nil:
-	case s.Kind != nil && s.Kind.Type == v1beta1.AuthCloudSTS && s.Kind.CloudSTS != nil:
-		return stsEndpoint(env, s.Kind.CloudSTS.Region)
-	case s.Config != nil && s.Config.Type == v1beta1.StrategyCloudSTS && s.Config.CloudSTS != nil:
-		return stsEndpoint(env, s.Config.CloudSTS.Region)
-	}
-	return ""
-}
-
 // stsEndpoint is that of a region, or the one that --sts-endpoint puts in its place.
 func stsEndpoint(env edge.Env, region string) string {
 	if env.Reach.STS != "" {

@@ -59,6 +59,7 @@ type personal struct {
 	same     bool     // the upstream's token is sent itself: nothing is made anew for a backend that refuses it
 	digest   [16]byte // of all that says how it is made
 	maker    func(edge.Env) (Maker, error)
+	asks     []string // the URLs that the maker asks, for whoever looks whether they answer
 }
 
 // bearer is a header's value that is kept.

@@ -70,6 +70,29 @@ func (s *Spec) Strategy() (Strategy, error) {
 	return Join(way, lines)
 }
 
+// Endpoints are the URLs that are asked for credentials; nil for none, and for a spec that
+// Strategy refuses.
+func (s *Spec) Endpoints(env edge.Env) []string {
+	way, err := s.Strategy()
+	if err != nil {
+		return nil
+	}
+	all := []Strategy{way}
+	if j, ok := way.(*joined); ok {
+		all = j.all
+	}
+	var out []string
+	for _, one := range all {
+		switch one := one.(type) {
+		case *personal:
+			out = append(out, one.asks...)
+		case *cloudSTS:
+			out = append(out, stsEndpoint(env, one.region))
+		}
+	}
+	return out
+}
+
 // Open opens it; nil says that there is nothing to send.
 func (s *Spec) Open(env edge.Env) (*edge.Credential, error) {
 	strategy, err := s.Strategy()
