@@ -114,6 +114,7 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 			b.Metadata["group"] = plan.Group
 		}
 	}
+	c.subjects(o, s, who, plan.Backends, plan.Filters, ways)
 	return plan
 }
 
