@@ -45,7 +45,6 @@ type Way struct {
 	Digest   [16]byte // of all that says how they are made
 	Maker    Maker
 	Made     func(edge.Made) // hears of every attempt, from several goroutines; nil for nobody
-	Alone    bool            // nobody is asked for them: no attempt is told or counted
 }
 
 // Ask is a question for a credential.
@@ -88,13 +87,7 @@ type Cache struct {
 	over        context.Context
 	stop        context.CancelFunc
 	flights     sync.WaitGroup
-
-	counting sync.Mutex
-	made     map[attempt]uint64
 }
-
-// attempt is what attempts to make a credential are counted by.
-type attempt struct{ strategy, outcome string }
 
 type shard struct {
 	mu      sync.Mutex
@@ -133,7 +126,7 @@ type flight struct {
 func NewCache(now func() time.Time) *Cache { return newCache(now, maxKept) }
 
 func newCache(now func() time.Time, budget int64) *Cache {
-	c := &Cache{now: now, budget: budget / shards, room: make(chan struct{}, madeAtOnce), made: map[attempt]uint64{}}
+	c := &Cache{now: now, budget: budget / shards, room: make(chan struct{}, madeAtOnce)}
 	c.over, c.stop = context.WithCancel(context.Background())
 	for i := range c.shards {
 		s := &c.shards[i]
@@ -253,7 +246,9 @@ func (c *Cache) fly(ctx context.Context, s *shard, w *Way, a *Ask, k key, f *fli
 	defer context.AfterFunc(c.over, cancel)()
 	began := c.now()
 	fresh, err := c.make(ctx, w, a)
-	c.tell(w, edge.Made{Strategy: w.Strategy, Who: a.Who, Began: began, Took: c.now().Sub(began), Err: err})
+	if w.Made != nil {
+		w.Made(edge.Made{Strategy: w.Strategy, Who: a.Who, Began: began, Took: c.now().Sub(began), Err: err})
+	}
 	s.mu.Lock()
 	f.value, f.err = fresh.Value, err
 	if err == nil {
@@ -264,19 +259,6 @@ func (c *Cache) fly(ctx context.Context, s *shard, w *Way, a *Ask, k key, f *fli
 	s.mu.Unlock()
 	c.flying.Add(-1)
 	close(f.done)
-}
-
-// tell counts an attempt, and tells whoever wants to hear of it.
-func (c *Cache) tell(w *Way, m edge.Made) {
-	if w.Alone {
-		return
-	}
-	c.counting.Lock()
-	c.made[attempt{m.Strategy, m.Outcome()}]++
-	c.counting.Unlock()
-	if w.Made != nil {
-		w.Made(m)
-	}
 }
 
 // make has a credential made once there is room for it.
@@ -390,17 +372,4 @@ func (c *Cache) Stats() (all CacheStats) {
 		s.mu.Unlock()
 	}
 	return all
-}
-
-// Collect emits what the cache holds, and what it was asked.
-func (c *Cache) Collect(m edge.Emitter) {
-	s := c.Stats()
-	m.Gauge("weir_credentials", "Credentials made for users, and refusals, that are kept.", float64(s.Entries))
-	m.Gauge("weir_credentials_bytes", "Bytes that they take.", float64(s.Bytes))
-	m.Counter("weir_credentials_hits", "Requests to backends that went on with a credential that was kept.", float64(s.Hits))
-	c.counting.Lock()
-	defer c.counting.Unlock()
-	for a, n := range c.made {
-		m.With("strategy", a.strategy).With("outcome", a.outcome).Counter("weir_credentials_made", "Attempts to make a credential for a user.", float64(n))
-	}
 }

@@ -90,7 +90,10 @@ func (p *personal) Open(env edge.Env) (Attach, error) {
 	if err != nil {
 		return nil, fmt.Errorf("outgoing: %s: %w", p.strategy, err)
 	}
-	cache, way := CacheOf(env), &Way{Strategy: p.strategy, Digest: p.digest, Maker: maker, Made: env.Made, Alone: p.same}
+	cache, way := CacheOf(env), &Way{Strategy: p.strategy, Digest: p.digest, Maker: maker}
+	if !p.same {
+		way.Made = env.Made
+	}
 	return func(ctx context.Context, r *edge.Outbound, set func(string, edge.Secret)) (uint64, error) {
 		if r.Exchange == nil {
 			return 0, nil

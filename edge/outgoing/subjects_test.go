@@ -57,11 +57,11 @@ func TestSubjectsOfServers(t *testing.T) {
 	for _, tt := range []struct{ incoming, way, want, disabled string }{
 		{oidc, fmt.Sprintf(exchange, ""), "", ""},
 		{oidc, obo, "", ""},
-		{anonymous, fmt.Sprintf(exchange, ""), "spec.incomingAuth: tokenExchange of MCPExternalAuthConfig/way takes the client's own token", ""},
-		{anonymous, obo, "spec.incomingAuth: obo of MCPExternalAuthConfig/way takes the client's own token", ""},
-		{oidc, fmt.Sprintf(exchange, ", subjectProviderName: github"), "takes a token of an upstream provider: there is none without spec.authServerConfig", ""},
-		{oidc, `{type: upstreamInject, upstreamInject: {providerName: github}}`, "there is none without spec.authServerConfig", ""},
-		{oidc, xaa, "there is none without spec.authServerConfig", ""},
+		{anonymous, fmt.Sprintf(exchange, ""), "MCPExternalAuthConfig/way: spec.type: tokenExchange exchanges the token of the client", ""},
+		{anonymous, obo, "MCPExternalAuthConfig/way: spec.type: obo exchanges the token of the client", ""},
+		{oidc, fmt.Sprintf(exchange, ", subjectProviderName: github"), "spec.type: tokenExchange needs a token that an upstream provider issued, and there are none without spec.authServerConfig", ""},
+		{oidc, `{type: upstreamInject, upstreamInject: {providerName: github}}`, "there are none without spec.authServerConfig", ""},
+		{oidc, xaa, "there are none without spec.authServerConfig", ""},
 		{oidc, obo, "EnterpriseRequired", "1"},
 	} {
 		t.Setenv("WEIR_DISABLE_OBO", tt.disabled)
