@@ -33,31 +33,19 @@ func unsupportedFields() []unsupported {
 		{kind: "VirtualMCPServer", path: "spec.authServerConfig"},
 
 		// Backends.
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.type", allow: []string{"unauthenticated", "header_injection"}, instead: "set unauthenticated or header_injection"},
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.type", allow: []string{"unauthenticated", "header_injection", "token_exchange", "upstream_inject", "obo", "xaa"}, instead: "set another type"},
 		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.cloudSts", with: "spec.config.outgoingAuth.default.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.tokenExchange", with: "spec.config.outgoingAuth.default.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.upstreamInject", with: "spec.config.outgoingAuth.default.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.obo", with: "spec.config.outgoingAuth.default.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.xaa", with: "spec.config.outgoingAuth.default.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.type", allow: []string{"unauthenticated", "header_injection"}, instead: "set unauthenticated or header_injection"},
+		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.type", allow: []string{"unauthenticated", "header_injection", "token_exchange", "upstream_inject", "obo", "xaa"}, instead: "set another type"},
 		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.cloudSts", with: "spec.config.outgoingAuth.backends{}.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.tokenExchange", with: "spec.config.outgoingAuth.backends{}.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.upstreamInject", with: "spec.config.outgoingAuth.backends{}.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.obo", with: "spec.config.outgoingAuth.backends{}.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.xaa", with: "spec.config.outgoingAuth.backends{}.type"},
 
 		// Tools.
 		{kind: "VirtualMCPServer", path: "spec.config.optimizer"},
 		{kind: "VirtualMCPServer", path: "spec.embeddingServerRef"},
 
 		// Members of a group and what they refer to.
-		{kind: "MCPExternalAuthConfig", path: "spec.type", allow: []string{"unauthenticated", "headerInjection", "bearerToken"}, instead: "use one of type headerInjection, bearerToken or unauthenticated"},
-		{kind: "MCPExternalAuthConfig", path: "spec.tokenExchange", with: "spec.type"},
+		{kind: "MCPExternalAuthConfig", path: "spec.type", allow: []string{"unauthenticated", "headerInjection", "bearerToken", "tokenExchange", "upstreamInject", "obo", "xaa"}, instead: "use one of another type"},
 		{kind: "MCPExternalAuthConfig", path: "spec.embeddedAuthServer", with: "spec.type"},
 		{kind: "MCPExternalAuthConfig", path: "spec.cloudSts", with: "spec.type"},
-		{kind: "MCPExternalAuthConfig", path: "spec.upstreamInject", with: "spec.type"},
-		{kind: "MCPExternalAuthConfig", path: "spec.obo", with: "spec.type"},
-		{kind: "MCPExternalAuthConfig", path: "spec.xaa", with: "spec.type"},
 
 		// The incoming side of a proxy of its own: in a group it is a backend.
 		{kind: "MCPRemoteProxy", path: "spec.oidcConfigRef"},
