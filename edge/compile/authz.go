@@ -2,9 +2,11 @@ package compile
 
 import (
 	"maps"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/filters/authz"
 )
@@ -103,7 +105,11 @@ func (c *compiler) faults(o *object, wrong field.ErrorList) {
 	before := maps.Clone(o.wrong)
 	for _, e := range wrong {
 		if !before[e.Field] {
-			c.fail(o, e.Field, ReasonInvalid, "%s", describe(e))
+			reason := ReasonInvalid
+			if strings.HasPrefix(e.Detail, outgoing.EnterpriseRequired) {
+				reason = ReasonEnterprise
+			}
+			c.fail(o, e.Field, reason, "%s", describe(e))
 		}
 	}
 }

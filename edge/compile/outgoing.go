@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/incoming"
 )
 
 // way is how the edge authenticates to a backend: where that is written.
@@ -127,7 +128,7 @@ func (c *compiler) byName(w *way, ref *v1beta1.NameRef) {
 }
 
 // outgoing plans what a backend is sent besides its calls; nil for nothing.
-func (c *compiler) outgoing(w way) *outgoing.Spec {
+func (c *compiler) outgoing(w way, who *incoming.Spec) *outgoing.Spec {
 	spec := &outgoing.Spec{Config: w.config}
 	var credential, lines outgoing.Strategy
 	var wrong field.ErrorList
@@ -152,7 +153,24 @@ func (c *compiler) outgoing(w way) *outgoing.Spec {
 	if spec.Kind == nil && spec.Config == nil && spec.Forward == nil {
 		return nil
 	}
+	if w.kind != nil {
+		c.suits(spec, w.kind, "spec.type", who)
+	} else if w.config != nil {
+		c.suits(spec, w.server, w.path.Child("type").String(), who)
+	}
 	return spec
+}
+
+// suits reports whether the clients of a server can have the credential that at describes.
+func (c *compiler) suits(spec *outgoing.Spec, at *object, path string, who *incoming.Spec) {
+	user, upstreams := spec.Needs()
+	switch {
+	case at.wrong[path]:
+	case len(upstreams) > 0:
+		c.fail(at, path, ReasonConflict, "%s needs a token that an upstream provider issued, and there are none without spec.authServerConfig of the server", spec.Type())
+	case user && (who == nil || who.Type != incoming.OIDC):
+		c.fail(at, path, ReasonConflict, "%s exchanges the token of the client, and a server that it is for asks for none: set its incomingAuth.type to oidc", spec.Type())
+	}
 }
 
 // forward is the headers that a backend's own object adds, where the server has

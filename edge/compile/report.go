@@ -1,5 +1,7 @@
 package compile
 
+import "github.com/weir-edge/weir/edge/outgoing"
+
 // Report is what compiling found out about the objects, for whoever asks: a
 // terminal, an exit code, the status of an object.
 type Report struct {
@@ -61,8 +63,9 @@ const (
 	ReasonOutside      = "OutsideThePart"   // a reference to what another part of the set may hold
 	ReasonConflict     = "Conflict"         // objects or fields that contradict each other
 	ReasonUnsupported  = "NotSupportedYet"  // a feature that does not exist yet
-	ReasonClusterOnly  = "OnlyInACluster"   // fields that only shape Kubernetes objects
-	ReasonUnused       = "NotUsed"          // an object, or a field, that nothing reads
+	ReasonEnterprise   = outgoing.EnterpriseRequired
+	ReasonClusterOnly  = "OnlyInACluster" // fields that only shape Kubernetes objects
+	ReasonUnused       = "NotUsed"        // an object, or a field, that nothing reads
 )
 
 // Status is what an object's status is to say.

@@ -77,6 +77,11 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	// 5. The backends.
 	plan := Server{Name: s.Name, Title: config.Name, Group: groupName(o, s), Metadata: maps.Clone(config.Metadata), Incoming: who, Authz: c.authorization(o, s, config), Failure: failure(config)}
 	plan.Filters = c.filters(o, s, config)
+	for _, f := range plan.Filters {
+		for _, one := range f.Credentials {
+			c.suits(one, c.byRef[Ref{"MCPExternalAuthConfig", one.Ref}], "spec.type", who)
+		}
+	}
 	plan.Store = c.store(o, s, config)
 	plan.Limits = c.limits(o, s, config)
 	plan.CodeMode = codeMode(config)
@@ -106,7 +111,7 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	for i := range plan.Backends {
 		b := &plan.Backends[i]
 		b.Timeout = c.timeout(config, b.Name)
-		b.Outgoing = c.outgoing(ways[b.Name])
+		b.Outgoing = c.outgoing(ways[b.Name], who)
 		if plan.Group != "" {
 			if b.Metadata == nil {
 				b.Metadata = map[string]string{}

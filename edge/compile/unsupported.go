@@ -39,7 +39,7 @@ func unsupportedFields() []unsupported {
 		{kind: "VirtualMCPServer", path: "spec.embeddingServerRef"},
 
 		// Members of a group and what they refer to.
-		{kind: "MCPExternalAuthConfig", path: "spec.type", allow: []string{"unauthenticated", "headerInjection", "bearerToken", "tokenExchange", "cloudSts", "upstreamInject", "obo", "xaa"}, instead: "use another type"},
+		{kind: "MCPExternalAuthConfig", path: "spec.type", allow: []string{"unauthenticated", "headerInjection", "bearerToken", "tokenExchange", "cloudSts", "upstreamInject", "obo", "xaa"}, instead: "use one of another type"},
 		{kind: "MCPExternalAuthConfig", path: "spec.embeddedAuthServer", with: "spec.type"},
 
 		// The incoming side of a proxy of its own: in a group it is a backend.

@@ -247,7 +247,7 @@ func (c *Cache) fly(ctx context.Context, s *shard, w *Way, a *Ask, k key, f *fli
 	began := c.now()
 	fresh, err := c.make(ctx, w, a)
 	if w.Made != nil {
-		w.Made(edge.Made{Strategy: w.Strategy, Who: a.Who, Began: began, Took: c.now().Sub(began), Err: err})
+		w.Made(edge.Made{Strategy: w.Strategy, Who: a.Who, Began: began, Took: c.now().Sub(began), Err: err, Context: ctx})
 	}
 	s.mu.Lock()
 	f.value, f.err = fresh.Value, err

@@ -174,13 +174,17 @@ const defaultSkew = 30 * time.Second
 
 // CacheOf returns the cache that all strategies of a server share. It ends with the plan.
 func CacheOf(env edge.Env) *Cache {
-	c, _ := env.Shared.Of(cacheKey{}, func() any {
+	c, _ := env.Shared.Of(cacheKey{}, env, func(after func(func())) any {
 		c := NewCache(env.Clock())
-		if env.Defer != nil {
-			env.Defer(c.Close)
-		}
+		after(c.Close)
 		return c
 	}).(*Cache)
+	return c
+}
+
+// Kept returns the cache that strategies share; nil where none has needed it yet.
+func Kept(shared *edge.Shared) *Cache {
+	c, _ := shared.Look(cacheKey{}).(*Cache)
 	return c
 }
 
@@ -189,10 +193,10 @@ type cacheKey struct{}
 // ClientOf returns the guarded client with which all strategies of a server ask token
 // endpoints. What the operator wrote may be of http, where Parse let it pass.
 func ClientOf(env edge.Env) (*oauth.Client, error) {
-	made, _ := env.Shared.Of(clientKey{}, func() any {
+	made, _ := env.Shared.Of(clientKey{}, env, func(after func(func())) any {
 		c, err := oauth.New(oauth.Options{AllowHTTP: true, Reach: env.Reach})
-		if err == nil && env.Defer != nil {
-			env.Defer(c.Close)
+		if err == nil {
+			after(c.Close)
 		}
 		return &madeClient{c, err}
 	}).(*madeClient)

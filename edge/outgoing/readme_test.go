@@ -14,6 +14,7 @@ import (
 // and what it sends its backends can be opened.
 func TestReadme(t *testing.T) {
 	t.Setenv("SEARCH_KEY", "v")
+	t.Setenv("EDGE_SECRET", "v")
 	for _, name := range []string{"README.md", "../secret/README.md"} {
 		text, err := os.ReadFile(name)
 		if err != nil {

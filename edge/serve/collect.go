@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mount"
+	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/filters/telemetry"
 )
 
@@ -99,6 +100,9 @@ func (s *server) count(m edge.Emitter) {
 	}
 	if s.store != nil {
 		s.store.Collect(m)
+	}
+	if kept := outgoing.Kept(s.shared); kept != nil {
+		kept.Collect(m)
 	}
 	for _, c := range s.counting {
 		contained(s.log, c, m)

@@ -131,7 +131,9 @@ type credentials struct {
 
 func (o *opening) credentials() *credentials {
 	c := &credentials{}
-	c.Env = edge.Env{Log: o.edge.log, Secrets: o.secrets, HTTP: o.edge.world.http, Reach: o.edge.world.reach, Now: time.Now, Defer: c.after.add}
+	shared, release := o.edge.world.share(o.plan.Name)
+	c.after.add(release)
+	c.Env = edge.Env{Log: o.edge.log, Secrets: o.secrets, HTTP: o.edge.world.http, Reach: o.edge.world.reach, Now: time.Now, Defer: c.after.add, Shared: shared, Made: o.edge.made(o.plan.Name)}
 	return c
 }
 
@@ -153,6 +155,9 @@ func (o *opening) make() (s *server, err error) {
 		}
 	}()
 	// 1. The store that it shares, and what is behind the hallway.
+	shared, release := e.world.share(p.Name)
+	s.after.add(release)
+	s.shared = shared
 	if err := o.share(s); err != nil {
 		return s, fmt.Errorf("sessionStorage: %w", err)
 	}

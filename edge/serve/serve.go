@@ -101,6 +101,7 @@ type world struct {
 	// Open things that servers share with their successors.
 	servers  kept[*server]
 	backends kept[*backend.Backend]
+	shared   kept[*edge.Shared] // what the credentials of one server have in common
 	measures kept[*telemetry.Telemetry]
 	records  kept[*audit.Log]
 	policies kept[*authz.Counters]

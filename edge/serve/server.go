@@ -37,6 +37,7 @@ type server struct {
 	programs []func() status.Filter
 	guarded  bool          // clients have to authenticate
 	personal bool          // the credential of a backend depends on the user
+	shared   *edge.Shared  // what its credentials have in common
 	webhooks *webhook.Part // nil for none
 	document []byte        // protected-resource metadata; nil for none
 	after    releases      // what it took of the edge
@@ -76,6 +77,9 @@ func (s *server) env(after *releases) edge.Env {
 	if s.store != nil {
 		env.Store = s.store
 	}
+	shared, release := s.edge.world.share(s.Name)
+	after.add(release)
+	env.Shared, env.Made = shared, s.edge.made(s.Name)
 	return env
 }
 

@@ -161,6 +161,23 @@ func (t *Telemetry) Within(ctx context.Context, name string, attributes ...strin
 	}
 }
 
+// Happened tells of a part of an exchange, where the exchange has a span, that began at a time
+// and is over. attributes and why are as in Within.
+func (t *Telemetry) Happened(ctx context.Context, name string, began time.Time, took time.Duration, why string, attributes ...string) {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return
+	}
+	a := append(make([]attribute.KeyValue, 0, 24), t.environment...)
+	for i := 0; i+1 < len(attributes); i += 2 {
+		a = append(a, attribute.String(attributes[i], short(attributes[i+1], maxValue)))
+	}
+	_, s := t.tracer.Start(ctx, short(name, maxValue), trace.WithAttributes(a...), trace.WithTimestamp(began))
+	if why != "" {
+		s.SetStatus(codes.Error, short(why, maxValue))
+	}
+	s.End(trace.WithTimestamp(began.Add(took)))
+}
+
 // canceler is what the back door asks of a context to be told of its end at
 // little cost.
 type canceler interface {
