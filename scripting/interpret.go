@@ -71,6 +71,7 @@ type run struct {
 	whole   bool // the text is a file of functions, not the body of one
 	names   *Names
 	meter   *meter                    // of what values take; nil where the host bounds the memory
+	scope   starlark.StringDict       // of the program, but for tools and data; nil where each run makes its own
 	counted func(starlark.StringDict) // puts the builtins that count into a scope; nil without a meter, so that the sandbox's module lacks them
 
 	steps uint64 // of all tasks, while none runs
@@ -89,7 +90,8 @@ type run struct {
 
 	current   *task // that has the baton
 	extension *Extension
-	calling   *Calls // on which an extension works; nil without one
+	calling   *Calls       // on which an extension works; nil without one
+	aside     func(func()) // does what is outside of the language for an extension
 }
 
 func newRun(program *starlark.Program, names *Names, limits Limits, h *Host) *run {
@@ -149,8 +151,15 @@ func (r *run) needsMore() *Fault {
 
 // predeclared are the values of the names that the program uses.
 func (r *run) predeclared(data []byte) (starlark.StringDict, error) {
-	scope := make(starlark.StringDict, 8+len(r.names.Tools)+len(r.names.Data))
-	r.builtins(scope)
+	if r.scope != nil && len(r.names.Tools)+len(r.names.Data) == 0 {
+		return r.scope, nil
+	}
+	scope := make(starlark.StringDict, 8+len(r.scope)+len(r.names.Tools)+len(r.names.Data))
+	if r.scope != nil {
+		maps.Copy(scope, r.scope)
+	} else {
+		r.builtins(scope)
+	}
 	for _, t := range r.names.Tools {
 		scope[t.Name] = toolFunction(t)
 	}
@@ -176,6 +185,19 @@ func (r *run) predeclared(data []byte) (starlark.StringDict, error) {
 		scope[name] = v
 	}
 	return scope, nil
+}
+
+// builtins puts into a scope what the program uses, but tools and data.
+func (r *run) builtins(scope starlark.StringDict) {
+	builtins(scope, r.names)
+	for _, name := range r.names.Extra {
+		if scope[name] = starlark.None; r.extension != nil {
+			scope[name] = extra(name)
+		}
+	}
+	if r.counted != nil {
+		r.counted(scope)
+	}
 }
 
 // end makes everything stop, with the first reason that was given. Whoever waits goes on,

@@ -64,7 +64,8 @@ type Program struct {
 	loaded  bool
 	once    sync.Once
 	counted *starlark.Program
-	uses    []string // hidden functions and counted builtins
+	uses    []string            // hidden functions and counted builtins
+	scope   starlark.StringDict // what those and all other names but tools and data stand for
 	failed  error
 }
 

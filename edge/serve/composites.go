@@ -33,6 +33,7 @@ func (o *opening) openComposites(s *server, local route.Local) error {
 				return s.Book.Catalog(ctx, id, edge.Tool)
 			},
 			Call:    s.CallAt,
+			Places:  o.edge.world.places,
 			Observe: s.recordWorkflow, Begin: s.stepSpan, Wait: o.edge.settings.ParkTTL, Counters: counters,
 		}, w)
 		local.AddAsking(w.Name(), composite.Target(), tool.Run)

@@ -32,6 +32,7 @@ import (
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/ratelimit"
 	"github.com/weir-edge/weir/filters/telemetry"
+	"github.com/weir-edge/weir/scripting/turns"
 )
 
 const (
@@ -108,6 +109,7 @@ type world struct {
 	composites kept[*composite.Counters]
 
 	scripting codemode.Process // runs scripts of clients
+	places    *turns.Places    // where they and workflows compute
 }
 
 // Option changes how an edge is made.
@@ -203,6 +205,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 	}
 	e.given.counting = append(e.given.counting, e.world.cache)
 	e.world.memory = kv.Memory(kv.Limits{})
+	e.world.places = turns.New(turns.Most())
 	e.world.http = edge.NewHTTP(nil)
 	e.sessions = session.New(session.Options{
 		Most: s.MaxSessions, Each: s.MaxSessionsPerPrincipal, Streams: s.MaxStreams, TTL: s.SessionTTL, CallCap: s.CallCap, Largest: relaySize(s),
