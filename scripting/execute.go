@@ -38,8 +38,11 @@ func Execute(ctx context.Context, r *Run) (*Outcome, error) {
 	if turn == nil {
 		turn = (*turns.Places)(nil).Turn("", 0)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limits.Timeout, errTimeout)
-	defer cancel()
+	if end, ok := ctx.Deadline(); !ok || time.Until(end) > limits.Timeout {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limits.Timeout, errTimeout)
+		defer cancel()
+	}
 	calls := NewCalls(ctx, r)
 	defer calls.Close()
 
@@ -75,6 +78,7 @@ func Execute(ctx context.Context, r *Run) (*Outcome, error) {
 	}
 	running := newRun(program, &r.Program.names, limits, host)
 	running.meter = newMeter(running)
+	running.init, running.idle = &r.Program.init, &r.Program.idle
 	if r.Extension != nil {
 		running.scope = r.Program.scope
 	} else {
@@ -93,6 +97,7 @@ func Execute(ctx context.Context, r *Run) (*Outcome, error) {
 		return &Outcome{Error: &Error{Message: f.Message, Cause: f.Cause}}, nil
 	}
 	end := running.interpret(running.task(0), data)
+	running.free()
 	o := &Outcome{
 		Error: end.Error, Logs: logs.Lines, Dropped: logs.Dropped,
 		Steps: end.Steps, Calls: end.Calls, CPU: turn.Used(), Memory: running.meter.total,
@@ -122,6 +127,9 @@ func (p *Program) forProcess() (*starlark.Program, error) {
 			p.scope[name] = extra(name)
 		}
 		putCounted(p.scope, p.uses)
+		if !p.whole && len(p.names.Tools)+len(p.names.Data) == 0 {
+			p.failed = p.init.make(p.counted, p.scope)
+		}
 	})
 	return p.counted, p.failed
 }

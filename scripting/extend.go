@@ -36,7 +36,7 @@ func extra(name string) starlark.Value {
 type Task struct{ t *task }
 
 // Current returns the task that has the baton, for values whose methods are not told it.
-func (t *Task) Current() *Task { return &Task{t.t.run.current} }
+func (t *Task) Current() *Task { return t.t.run.current.outer() }
 
 // Context returns the context of the task's calls.
 func (t *Task) Context() context.Context {
@@ -76,7 +76,7 @@ func (c *task) safely(f func(*Task) error) (err error) {
 			err = c.run.broken(p)
 		}
 	}()
-	return f(&Task{c})
+	return f(c.outer())
 }
 
 // Park waits until another task wakes this one, or the run ends. It may return for no

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.starlark.net/starlark"
@@ -74,6 +75,11 @@ type run struct {
 	scope   starlark.StringDict       // of the program, but for tools and data; nil where each run makes its own
 	counted func(starlark.StringDict) // puts the builtins that count into a scope; nil without a meter, so that the sandbox's module lacks them
 
+	init    *initial   // nil where each run makes its own
+	idle    *sync.Pool // of tasks that other runs have left; nil where there are none
+	tasks   []*task    // that this one leaves; a few
+	crashed bool       // the interpreter panicked
+
 	steps uint64 // of all tasks, while none runs
 	mark  uint64 // the steps at which to look next
 	calls int
@@ -113,10 +119,10 @@ func (r *run) interpret(t *task, data []byte) (end *End) {
 		return &End{Error: &Error{Message: Clean(err.Error())}}
 	}
 	t.take()
-	globals, err := r.program.Init(t.thread, scope)
 	var v starlark.Value
+	main, err := r.main(t.thread, scope)
 	if err == nil {
-		v, err = starlark.Call(t.thread, globals[entry], nil, nil)
+		v, err = starlark.Call(t.thread, main, nil, nil)
 	}
 	if r.extension != nil && r.extension.Finish != nil {
 		v, err = r.extension.Finish(&Task{t}, v, err)
@@ -131,6 +137,37 @@ func (r *run) interpret(t *task, data []byte) (end *End) {
 	return &End{Value: wire}
 }
 
+// initial is what the text of a program is once its file has run, which makes one function. In
+// process it is made once, for programs that need nothing of a run.
+type initial struct {
+	main  starlark.Value // nil where each run makes its own
+	steps uint64
+}
+
+func (i *initial) make(p *starlark.Program, scope starlark.StringDict) error {
+	thread := &starlark.Thread{}
+	globals, err := p.Init(thread, scope)
+	if err != nil {
+		return err
+	}
+	globals.Freeze()
+	i.main, i.steps = globals[entry], thread.Steps
+	return nil
+}
+
+// main returns the function whose body is the text.
+func (r *run) main(thread *starlark.Thread, scope starlark.StringDict) (starlark.Value, error) {
+	if r.init != nil && r.init.main != nil && r.scope != nil {
+		thread.Steps += r.init.steps
+		return r.init.main, nil
+	}
+	globals, err := r.program.Init(thread, scope)
+	if err != nil {
+		return nil, err
+	}
+	return globals[entry], nil
+}
+
 func tooManySteps(limit uint64) *Fault {
 	return &Fault{Message: fmt.Sprintf("too many steps (%d)", limit), Cause: Budget, Spent: StepsSpent}
 }
@@ -138,6 +175,7 @@ func tooManySteps(limit uint64) *Fault {
 // broken is the fault for a panic of the interpreter: where it wants a value of more elements
 // than memory has addresses, that of a script that needs too much.
 func (r *run) broken(v any) *Fault {
+	r.crashed = true
 	if e, ok := v.(runtime.Error); ok && (strings.Contains(e.Error(), "makeslice") || strings.Contains(e.Error(), "growslice")) {
 		return r.needsMore()
 	}

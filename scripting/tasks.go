@@ -3,6 +3,7 @@ package scripting
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 
 	"go.starlark.net/starlark"
@@ -46,10 +47,41 @@ type task struct {
 }
 
 func (r *run) task(depth int) *task {
-	t := &task{run: r, thread: &starlark.Thread{OnMaxSteps: r.look}, depth: depth}
+	if r.idle == nil || len(r.tasks) >= mostTasks {
+		return newTask(r, depth)
+	}
+	t, _ := r.idle.Get().(*task)
+	if t == nil {
+		t = newTask(r, depth)
+	}
+	t.run, t.depth = r, depth
+	r.tasks = append(r.tasks, t)
+	return t
+}
+
+func newTask(r *run, depth int) *task {
+	t := &task{run: r, thread: &starlark.Thread{}, depth: depth}
 	t.thread.SetLocal(taskKey, t)
+	t.thread.OnMaxSteps = func(thread *starlark.Thread) { t.run.look(thread) }
 	t.thread.Print = func(*starlark.Thread, string) {} // print is a builtin of ours
 	return t
+}
+
+// mostTasks is how many tasks a run leaves to others: most runs have no more.
+const mostTasks = 8
+
+// free leaves the tasks of a run that is over to others. After a panic their threads are not
+// as new.
+func (r *run) free() {
+	if r.crashed {
+		return
+	}
+	for _, t := range r.tasks {
+		t.thread.Steps = 0
+		t.thread.Uncancel()
+		*t = task{thread: t.thread, self: t.self}
+		r.idle.Put(t)
+	}
 }
 
 // outer is the task as an extension sees it.
@@ -110,6 +142,7 @@ func (r *run) hand(t *task) {
 		return
 	}
 	go func() {
+		room()
 		for t.begins != nil {
 			t.begin()
 			t = r.next()
@@ -161,6 +194,15 @@ func (r *run) next() *task {
 		r.wake(w.task)
 		r.submit()
 	}
+}
+
+// room makes room on the stack of a goroutine while there is nothing on it that would have to
+// move: the interpreter calls deep, and a stack that grows with it moves many times.
+//
+//go:noinline
+func room() {
+	var stack [12 << 10]byte
+	runtime.KeepAlive(&stack)
 }
 
 // waiting is a task that waits for an answer, or for work of an extension.

@@ -116,12 +116,8 @@ func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, _ fu
 	if err != nil {
 		return nil, err
 	}
-	// Within a script the calls are those of the script: it counts them, and its client is
-	// told of them.
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	began := time.Now()
-	r := &run{tool: t, x: x, catalog: c, found: t.found.Load(), stop: cancel}
+	r := &run{tool: t, x: x, catalog: c, found: t.found.Load()}
 	if r.found == nil || r.found.in != c {
 		r.found = &found{in: c}
 		t.found.Store(r.found)
@@ -129,6 +125,11 @@ func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, _ fu
 	if r.outer, r.within = progress.Of(ctx); r.outer == nil {
 		r.outer, r.told = progress.NewOuter(x, 0), true
 		defer r.outer.End()
+	} else {
+		// Within a script the calls are those of the script: it counts them, and its client
+		// is told of them.
+		ctx, r.stop = context.WithCancelCause(ctx)
+		defer r.stop(nil)
 	}
 	out, err := t.w.Run(ctx, arguments, &workflow.Host{
 		Tool: r.find, Call: r.call, Ask: r.ask, Other: r.other, Begin: r.begin, Observe: r.observe, Progress: r.progress,
@@ -164,9 +165,9 @@ type run struct {
 	catalog *catalog.Catalog
 	found   *found
 	outer   *progress.Outer
-	within  int64 // the call of a script that this one is; 0 for a client's own
-	told    bool  // the client hears of the steps
-	stop    context.CancelCauseFunc
+	within  int64                   // the call of a script that this one is; 0 for a client's own
+	told    bool                    // the client hears of the steps
+	stop    context.CancelCauseFunc // within a script
 }
 
 // target finds the tool of a step: by its whole name, then by an advertised one.

@@ -101,7 +101,7 @@ func (w *Workflow) Run(ctx context.Context, arguments []byte, host *Host) (*Outc
 	if err != nil {
 		return &Outcome{Arguments: "/: " + scripting.Clean(err.Error()), Took: time.Since(began)}, nil
 	}
-	r := &run{w: w, host: host, turn: turn, id: rand.Text(), began: began, steps: map[string]*handle{}, shown: map[string]any{}, places: make(chan struct{}, maxUnderWay)}
+	r := &run{w: w, host: host, turn: turn, id: rand.Text(), began: began, steps: make(map[string]*handle, w.steps), places: make(chan struct{}, maxUnderWay)}
 	r.params, _ = numbers(given).(map[string]any)
 	for name := range w.parameters.properties() {
 		if _, there := r.params[name]; !there {
@@ -186,7 +186,9 @@ type run struct {
 
 	params    map[string]any
 	steps     map[string]*handle
-	shown     map[string]any // what templates read of the steps that have ended
+	read      map[string]any // what templates read; nil before the first
+	shown     map[string]any // what they read of the steps that have ended, but for those in hidden
+	hidden    []*handle      // that ended since the last template
 	completed []string
 	ended     int // steps
 	live      int // tasks of steps
@@ -350,24 +352,28 @@ func aroundOf(t *scripting.Task) around {
 	return around{item: -1, attempt: 1}
 }
 
-// data is what a template reads.
+// data is what a template reads, until the next is rendered.
 func (r *run) data(t *scripting.Task) map[string]any {
-	d := map[string]any{
-		"params": r.params,
-		"steps":  r.shown,
-		"vars":   map[string]any{},
-		"workflow": map[string]any{
-			"id":          r.id,
-			"duration_ms": time.Since(r.began).Milliseconds(),
-			"step_count":  int64(max(len(r.steps), r.w.steps)),
-			"status":      "running",
-			"start_time":  r.began.UTC().Format(time.RFC3339),
-		},
+	if r.read == nil {
+		r.shown = make(map[string]any, len(r.hidden))
+		r.read = map[string]any{"params": r.params, "steps": r.shown, "vars": map[string]any(nil)}
 	}
+	for _, h := range r.hidden {
+		r.shown[h.id] = h.shown()
+	}
+	r.hidden = r.hidden[:0]
+	r.read["workflow"] = map[string]any{
+		"id":          r.id,
+		"duration_ms": time.Since(r.began).Milliseconds(),
+		"step_count":  int64(max(len(r.steps), r.w.steps)),
+		"status":      "running",
+		"start_time":  r.began.UTC().Format(time.RFC3339),
+	}
+	delete(r.read, "forEach")
 	if a := aroundOf(t); a.forEach != nil {
-		d["forEach"] = a.forEach
+		r.read["forEach"] = a.forEach
 	}
-	return d
+	return r.read
 }
 
 // rendered renders the template of a builtin.

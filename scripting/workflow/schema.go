@@ -173,13 +173,9 @@ func (s *schema) arguments(given []byte) (map[string]any, error) {
 		if len(given) > scripting.MaxData {
 			return nil, fmt.Errorf("/: longer than %d bytes", scripting.MaxData)
 		}
-		plain, err := normal(given)
+		v, err := scripting.Plain(given)
 		if err != nil {
 			return nil, fmt.Errorf("/: %w", err)
-		}
-		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(plain))
-		if err != nil {
-			return nil, errors.New("/: must be JSON")
 		}
 		var ok bool
 		if object, ok = v.(map[string]any); !ok {
@@ -252,13 +248,9 @@ func (s *schema) reply(content []byte) error {
 	if len(content) == 0 {
 		content = []byte("{}")
 	}
-	plain, err := normal(content)
+	v, err := scripting.Plain(content)
 	if err != nil {
 		return err
-	}
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(plain))
-	if err != nil {
-		return errors.New("must be JSON")
 	}
 	object, ok := v.(map[string]any)
 	if !ok {
