@@ -9,18 +9,12 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// builtins puts into a scope what the program uses of this package.
-func (r *run) builtins(scope starlark.StringDict) {
+// builtins puts into a scope what a program uses of this package.
+func builtins(scope starlark.StringDict, names *Names) {
 	scope["print"] = starlark.NewBuiltin("print", printLine)
 	scope["fail"] = starlark.NewBuiltin("fail", fail)
-	for _, name := range r.names.Ours {
+	for _, name := range names.Ours {
 		scope[name] = own(name)
-	}
-	for _, name := range r.names.Extra {
-		scope[name] = r.extra(name)
-	}
-	if r.counted != nil {
-		r.counted(scope)
 	}
 }
 

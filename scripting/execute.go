@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.starlark.net/starlark"
+
+	"github.com/weir-edge/weir/scripting/turns"
 )
 
 // Execute runs a program in process: for texts that the operator wrote, with values by
@@ -32,21 +34,24 @@ func Execute(ctx context.Context, r *Run) (*Outcome, error) {
 		}
 	}
 	limits := r.Limits.Full()
-	began := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, limits.Timeout, errTimeout)
-	defer cancel()
+	turn := r.Turn
+	if turn == nil {
+		turn = (*turns.Places)(nil).Turn("", 0)
+	}
+	if end, ok := ctx.Deadline(); !ok || time.Until(end) > limits.Timeout {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limits.Timeout, errTimeout)
+		defer cancel()
+	}
 	calls := NewCalls(ctx, r)
 	defer calls.Close()
 
-	var (
-		logs   Logs
-		waited time.Duration
-	)
+	var logs Logs
 	stop := func() *Fault {
 		switch {
 		case calls.Spent() != nil:
 			return calls.Spent()
-		case ctx.Err() == nil:
+		case ctx.Err() == nil && turn.Look(ctx) == nil:
 			return nil
 		case context.Cause(ctx) == errTimeout:
 			return &Fault{Message: "ran longer than " + Seconds(limits.Timeout), Cause: Budget}
@@ -56,9 +61,11 @@ func Execute(ctx context.Context, r *Run) (*Outcome, error) {
 	host := &Host{
 		Submit: calls.Submit,
 		Wait: func() uint32 {
-			from := time.Now()
+			turn.Rest()
 			id, _ := calls.Wait(ctx)
-			waited += time.Since(from)
+			if turn.Begin(ctx) != nil {
+				return 0
+			}
 			return id
 		},
 		Answer:   calls.Answer,
@@ -71,14 +78,29 @@ func Execute(ctx context.Context, r *Run) (*Outcome, error) {
 	}
 	running := newRun(program, &r.Program.names, limits, host)
 	running.meter = newMeter(running)
-	running.counted = func(scope starlark.StringDict) { putCounted(scope, r.Program.uses) }
+	running.init, running.idle = &r.Program.init, &r.Program.idle
+	if r.Extension != nil {
+		running.scope = r.Program.scope
+	} else {
+		running.counted = func(scope starlark.StringDict) { putCounted(scope, r.Program.uses) }
+	}
 	if running.extension = r.Extension; r.Extension != nil {
 		running.calling = calls
+		running.aside = func(work func()) {
+			turn.Rest()
+			work()
+			_ = turn.Begin(ctx) // which fails when the run is at its end
+		}
+	}
+	if turn.Begin(ctx) != nil {
+		f := stop()
+		return &Outcome{Error: &Error{Message: f.Message, Cause: f.Cause}}, nil
 	}
 	end := running.interpret(running.task(0), data)
+	running.free()
 	o := &Outcome{
 		Error: end.Error, Logs: logs.Lines, Dropped: logs.Dropped,
-		Steps: end.Steps, Calls: end.Calls, CPU: time.Since(began) - waited, Memory: running.meter.total,
+		Steps: end.Steps, Calls: end.Calls, CPU: turn.Used(), Memory: running.meter.total,
 	}
 	if end.Error == nil {
 		if o.Value, err = ToJSON(end.Value); err != nil {
@@ -95,7 +117,20 @@ func (p *Program) forProcess() (*starlark.Program, error) {
 	if p.loaded {
 		return nil, errors.New("scripting: a loaded program runs in the sandbox alone")
 	}
-	p.once.Do(func() { p.counted, p.failed = p.compile(nil, countedTree) })
+	p.once.Do(func() {
+		if p.counted, p.failed = p.compile(nil, countedTree); p.failed != nil {
+			return
+		}
+		p.scope = starlark.StringDict{}
+		builtins(p.scope, &p.names)
+		for _, name := range p.names.Extra {
+			p.scope[name] = extra(name)
+		}
+		putCounted(p.scope, p.uses)
+		if !p.whole && len(p.names.Tools)+len(p.names.Data) == 0 {
+			p.failed = p.init.make(p.counted, p.scope)
+		}
+	})
 	return p.counted, p.failed
 }
 

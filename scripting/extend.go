@@ -20,11 +20,8 @@ type Extension struct {
 	Finish func(t *Task, v starlark.Value, err error) (starlark.Value, error)
 }
 
-// extra is a builtin of the extension.
-func (r *run) extra(name string) starlark.Value {
-	if r.extension == nil {
-		return starlark.None
-	}
+// extra is a builtin of the extension of whatever run calls it.
+func extra(name string) starlark.Value {
 	return starlark.NewBuiltin(name, func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
 		t := taskOf(thread)
 		if t.run.final != nil {
@@ -39,7 +36,7 @@ func (r *run) extra(name string) starlark.Value {
 type Task struct{ t *task }
 
 // Current returns the task that has the baton, for values whose methods are not told it.
-func (t *Task) Current() *Task { return &Task{t.t.run.current} }
+func (t *Task) Current() *Task { return t.t.run.current.outer() }
 
 // Context returns the context of the task's calls.
 func (t *Task) Context() context.Context {
@@ -69,15 +66,8 @@ func (t *Task) Go(ctx context.Context, local any, f func(*Task) error, done func
 	r := t.t.run
 	c := r.task(t.t.depth)
 	c.ctx, c.local = ctx, local
+	c.begins = func() { done(c.safely(f)) }
 	r.wake(c)
-	go func() {
-		<-c.baton
-		c.ready = false
-		c.take()
-		done(c.safely(f))
-		r.steps = c.thread.Steps
-		r.next().baton <- struct{}{}
-	}()
 }
 
 func (c *task) safely(f func(*Task) error) (err error) {
@@ -86,7 +76,7 @@ func (c *task) safely(f func(*Task) error) (err error) {
 			err = c.run.broken(p)
 		}
 	}()
-	return f(&Task{c})
+	return f(c.outer())
 }
 
 // Park waits until another task wakes this one, or the run ends. It may return for no
@@ -115,6 +105,13 @@ func (t *Task) Do(work func(context.Context)) error {
 		return r.final
 	}
 	ctx := t.Context()
+	if r.alone() { // so nobody waits for the baton meanwhile
+		r.aside(func() { work(ctx) })
+		if r.calling.ctx.Err() != nil {
+			return r.end(r.host.Stop())
+		}
+		return nil
+	}
 	r.waiting[r.calling.do(func() { work(ctx) })] = waiting{task: t.t, work: true}
 	t.t.park()
 	if r.final != nil {

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.starlark.net/starlark"
@@ -71,7 +72,13 @@ type run struct {
 	whole   bool // the text is a file of functions, not the body of one
 	names   *Names
 	meter   *meter                    // of what values take; nil where the host bounds the memory
+	scope   starlark.StringDict       // of the program, but for tools and data; nil where each run makes its own
 	counted func(starlark.StringDict) // puts the builtins that count into a scope; nil without a meter, so that the sandbox's module lacks them
+
+	init    *initial   // nil where each run makes its own
+	idle    *sync.Pool // of tasks that other runs have left; nil where there are none
+	tasks   []*task    // that this one leaves; a few
+	crashed bool       // the interpreter panicked
 
 	steps uint64 // of all tasks, while none runs
 	mark  uint64 // the steps at which to look next
@@ -89,7 +96,8 @@ type run struct {
 
 	current   *task // that has the baton
 	extension *Extension
-	calling   *Calls // on which an extension works; nil without one
+	calling   *Calls       // on which an extension works; nil without one
+	aside     func(func()) // does what is outside of the language for an extension
 }
 
 func newRun(program *starlark.Program, names *Names, limits Limits, h *Host) *run {
@@ -111,10 +119,10 @@ func (r *run) interpret(t *task, data []byte) (end *End) {
 		return &End{Error: &Error{Message: Clean(err.Error())}}
 	}
 	t.take()
-	globals, err := r.program.Init(t.thread, scope)
 	var v starlark.Value
+	main, err := r.main(t.thread, scope)
 	if err == nil {
-		v, err = starlark.Call(t.thread, globals[entry], nil, nil)
+		v, err = starlark.Call(t.thread, main, nil, nil)
 	}
 	if r.extension != nil && r.extension.Finish != nil {
 		v, err = r.extension.Finish(&Task{t}, v, err)
@@ -129,6 +137,37 @@ func (r *run) interpret(t *task, data []byte) (end *End) {
 	return &End{Value: wire}
 }
 
+// initial is what the text of a program is once its file has run, which makes one function. In
+// process it is made once, for programs that need nothing of a run.
+type initial struct {
+	main  starlark.Value // nil where each run makes its own
+	steps uint64
+}
+
+func (i *initial) make(p *starlark.Program, scope starlark.StringDict) error {
+	thread := &starlark.Thread{}
+	globals, err := p.Init(thread, scope)
+	if err != nil {
+		return err
+	}
+	globals.Freeze()
+	i.main, i.steps = globals[entry], thread.Steps
+	return nil
+}
+
+// main returns the function whose body is the text.
+func (r *run) main(thread *starlark.Thread, scope starlark.StringDict) (starlark.Value, error) {
+	if r.init != nil && r.init.main != nil && r.scope != nil {
+		thread.Steps += r.init.steps
+		return r.init.main, nil
+	}
+	globals, err := r.program.Init(thread, scope)
+	if err != nil {
+		return nil, err
+	}
+	return globals[entry], nil
+}
+
 func tooManySteps(limit uint64) *Fault {
 	return &Fault{Message: fmt.Sprintf("too many steps (%d)", limit), Cause: Budget, Spent: StepsSpent}
 }
@@ -136,6 +175,7 @@ func tooManySteps(limit uint64) *Fault {
 // broken is the fault for a panic of the interpreter: where it wants a value of more elements
 // than memory has addresses, that of a script that needs too much.
 func (r *run) broken(v any) *Fault {
+	r.crashed = true
 	if e, ok := v.(runtime.Error); ok && (strings.Contains(e.Error(), "makeslice") || strings.Contains(e.Error(), "growslice")) {
 		return r.needsMore()
 	}
@@ -149,8 +189,15 @@ func (r *run) needsMore() *Fault {
 
 // predeclared are the values of the names that the program uses.
 func (r *run) predeclared(data []byte) (starlark.StringDict, error) {
-	scope := make(starlark.StringDict, 8+len(r.names.Tools)+len(r.names.Data))
-	r.builtins(scope)
+	if r.scope != nil && len(r.names.Tools)+len(r.names.Data) == 0 {
+		return r.scope, nil
+	}
+	scope := make(starlark.StringDict, 8+len(r.scope)+len(r.names.Tools)+len(r.names.Data))
+	if r.scope != nil {
+		maps.Copy(scope, r.scope)
+	} else {
+		r.builtins(scope)
+	}
 	for _, t := range r.names.Tools {
 		scope[t.Name] = toolFunction(t)
 	}
@@ -176,6 +223,19 @@ func (r *run) predeclared(data []byte) (starlark.StringDict, error) {
 		scope[name] = v
 	}
 	return scope, nil
+}
+
+// builtins puts into a scope what the program uses, but tools and data.
+func (r *run) builtins(scope starlark.StringDict) {
+	builtins(scope, r.names)
+	for _, name := range r.names.Extra {
+		if scope[name] = starlark.None; r.extension != nil {
+			scope[name] = extra(name)
+		}
+	}
+	if r.counted != nil {
+		r.counted(scope)
+	}
 }
 
 // end makes everything stop, with the first reason that was given. Whoever waits goes on,

@@ -18,7 +18,7 @@ type meter struct {
 const unitsPerStep = 32
 
 // lookEvery is after how many units of work a run looks at what may end it, if nothing else is said.
-const lookEvery = 1 << 20
+const lookEvery = 1 << 17
 
 func newMeter(r *run) *meter { return &meter{run: r, every: lookEvery} }
 

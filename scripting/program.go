@@ -64,7 +64,10 @@ type Program struct {
 	loaded  bool
 	once    sync.Once
 	counted *starlark.Program
-	uses    []string // hidden functions and counted builtins
+	uses    []string            // hidden functions and counted builtins
+	scope   starlark.StringDict // what those and all other names but tools and data stand for
+	init    initial
+	idle    sync.Pool // of tasks of runs that have ended, whose threads keep their stacks
 	failed  error
 }
 

@@ -10,6 +10,8 @@ package scripting
 import (
 	"context"
 	"time"
+
+	"github.com/weir-edge/weir/scripting/turns"
 )
 
 // Run is one run of a program.
@@ -26,6 +28,8 @@ type Run struct {
 	Progress func(done, total float64, message string)
 
 	Extension *Extension // builtins of another package; nil for none
+
+	Turn *turns.Turn // the computing of the run, in process; nil for one that takes no place
 }
 
 // Limits are the budgets of a run. Zero means the default.
@@ -104,6 +108,6 @@ type Outcome struct {
 
 	Steps  uint64 // in the sandbox, where CPU or memory ended the run: those that are known of, of which the last 10,000 may be missing
 	Calls  int
-	CPU    time.Duration // in process: the time that the run did not wait
+	CPU    time.Duration // in process: the time that the run did not wait, of its whole Turn
 	Memory int64         // bytes, at the most; in process: all that was allocated for values
 }

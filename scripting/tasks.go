@@ -3,6 +3,8 @@ package scripting
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"slices"
 
 	"go.starlark.net/starlark"
 )
@@ -11,6 +13,11 @@ import (
 // A task that waits, for a call or for its children, gives the baton to the next that is
 // ready; when none is, it waits at the host for any call on behalf of all. So nothing here
 // needs a lock, values may be shared between children, and nothing can be lost.
+//
+// A task has a goroutine of its own only where it needs one. The last that may go on, while
+// nothing is under way outside, begins on the goroutine of the one that waits, on top of it:
+// nobody could wake that one before the new task waits or ends, but the end of the run, which
+// wakes both, and then the one on top goes on first.
 
 // The bounds of parallel().
 const (
@@ -31,17 +38,50 @@ type task struct {
 	ctx   context.Context // of its calls, within that of the run; nil for that of the run
 	local any             // of an extension
 
-	baton  chan struct{}
-	ready  bool
-	self   Task   // what an extension is given
-	answer []byte // of the call that it waited for; nil when the run ended meanwhile
+	begins  func()        // what it does, while it has not begun; nil for the first task of a run
+	baton   chan struct{} // made when it first waits for another goroutine
+	ready   bool
+	covered bool   // another task is under way on top of it
+	self    Task   // what an extension is given
+	answer  []byte // of the call that it waited for; nil when the run ended meanwhile
 }
 
 func (r *run) task(depth int) *task {
-	t := &task{run: r, thread: &starlark.Thread{OnMaxSteps: r.look}, depth: depth, baton: make(chan struct{}, 1)}
+	if r.idle == nil || len(r.tasks) >= mostTasks {
+		return newTask(r, depth)
+	}
+	t, _ := r.idle.Get().(*task)
+	if t == nil {
+		t = newTask(r, depth)
+	}
+	t.run, t.depth = r, depth
+	r.tasks = append(r.tasks, t)
+	return t
+}
+
+func newTask(r *run, depth int) *task {
+	t := &task{run: r, thread: &starlark.Thread{}, depth: depth}
 	t.thread.SetLocal(taskKey, t)
+	t.thread.OnMaxSteps = func(thread *starlark.Thread) { t.run.look(thread) }
 	t.thread.Print = func(*starlark.Thread, string) {} // print is a builtin of ours
 	return t
+}
+
+// mostTasks is how many tasks a run leaves to others: most runs have no more.
+const mostTasks = 8
+
+// free leaves the tasks of a run that is over to others. After a panic their threads are not
+// as new.
+func (r *run) free() {
+	if r.crashed {
+		return
+	}
+	for _, t := range r.tasks {
+		t.thread.Steps = 0
+		t.thread.Uncancel()
+		*t = task{thread: t.thread, self: t.self}
+		r.idle.Put(t)
+	}
 }
 
 // outer is the task as an extension sees it.
@@ -63,12 +103,52 @@ func (t *task) take() {
 func (t *task) park() {
 	r := t.run
 	r.steps = t.thread.Steps
-	if next := r.next(); next != t {
-		next.baton <- struct{}{}
+	next := r.next()
+	for next.begins != nil && r.alone() {
+		t.covered = true
+		next.begin()
+		t.covered = false
+		next = r.next()
+	}
+	if next != t {
+		if t.baton == nil {
+			t.baton = make(chan struct{}, 1)
+		}
+		r.hand(next)
 		<-t.baton
 	}
 	t.ready = false
 	t.take()
+}
+
+// alone reports whether nothing can happen but what the task that has the baton does, or the
+// end of the run.
+func (r *run) alone() bool { return len(r.ready) == 0 && len(r.waiting) == 0 && len(r.queue) == 0 }
+
+// begin does what a task is there for. It has the baton.
+func (t *task) begin() {
+	work := t.begins
+	t.begins, t.ready = nil, false
+	t.take()
+	work()
+	t.run.steps = t.thread.Steps
+}
+
+// hand gives the baton to a task. One that has not begun gets a goroutine, which goes on with
+// others that have not.
+func (r *run) hand(t *task) {
+	if t.begins == nil {
+		t.baton <- struct{}{}
+		return
+	}
+	go func() {
+		room()
+		for t.begins != nil {
+			t.begin()
+			t = r.next()
+		}
+		t.baton <- struct{}{}
+	}()
 }
 
 // wake lets a task go on when it is its turn.
@@ -81,7 +161,13 @@ func (r *run) wake(t *task) {
 
 // next takes the next task that may go on, and waits for a call to end while there is none.
 func (r *run) next() *task {
-	for len(r.ready) == 0 {
+	for {
+		if i := slices.IndexFunc(r.ready, func(t *task) bool { return !t.covered }); i >= 0 {
+			t := r.ready[i]
+			copy(r.ready[1:], r.ready[:i]) // those before are few: they stand beneath others
+			r.ready = r.ready[1:]
+			return t
+		}
 		if len(r.waiting) == 0 && r.final == nil {
 			r.end(&Fault{Message: "everything waits for something that never comes"})
 			continue
@@ -108,9 +194,15 @@ func (r *run) next() *task {
 		r.wake(w.task)
 		r.submit()
 	}
-	t := r.ready[0]
-	r.ready = r.ready[1:]
-	return t
+}
+
+// room makes room on the stack of a goroutine while there is nothing on it that would have to
+// move: the interpreter calls deep, and a stack that grows with it moves many times.
+//
+//go:noinline
+func room() {
+	var stack [12 << 10]byte
+	runtime.KeepAlive(&stack)
 }
 
 // waiting is a task that waits for an answer, or for work of an extension.
@@ -217,26 +309,20 @@ func (g *group) begin() {
 		g.begun++
 		g.live++
 		r.children++
-		go g.child(c, i)
+		c.begins = func() { g.child(c, i) }
 		r.wake(c)
 	}
 }
 
-// child runs one callable on a thread of its own, and hands the baton on.
+// child runs one callable on a thread of its own.
 func (g *group) child(c *task, i int) {
-	<-c.baton
-	r := c.run
-	c.ready = false
-	c.take()
 	v, err := c.call(g.callables[i])
-	r.steps = c.thread.Steps
-	r.children--
+	c.run.children--
 	g.live--
 	g.done(i, v, err)
 	if g.begin(); g.live == 0 {
-		r.wake(g.parent)
+		c.run.wake(g.parent)
 	}
-	r.next().baton <- struct{}{}
 }
 
 // call calls a function, unless the run is at its end. A panic becomes an error.

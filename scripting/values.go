@@ -86,22 +86,38 @@ func (r *reader) value(depth int) (starlark.Value, error) {
 
 // part reads a text as a part of the whole.
 func (r *reader) part() (string, error) {
-	b, err := r.bytes()
-	if err != nil {
-		return "", err
+	b := r.rest
+	if len(b) < 4 {
+		return "", errCut
 	}
-	end := len(r.text) - len(r.rest)
-	return r.text[end-len(b) : end], nil
+	n := binary.LittleEndian.Uint32(b)
+	if uint64(n) > uint64(len(b)-4) {
+		return "", errCut
+	}
+	at := len(r.text) - len(b) + 4
+	r.rest = b[4+n:]
+	return r.text[at : at+int(n)], nil
 }
 
-// key reads a key, and makes one value of equal ones.
-func (r *reader) key() (starlark.Value, error) {
+// key reads the key at a place of a dict, and makes one value of equal ones.
+func (r *reader) key(at int) (starlark.Value, error) {
 	text, err := r.part()
 	if err != nil {
 		return nil, err
 	}
+	if at >= len(r.last) {
+		return r.known(text), nil
+	}
+	if last := &r.last[at]; last.text != text || last.value == nil {
+		*last = keyAt{text, r.known(text)}
+	}
+	return r.last[at].value, nil
+}
+
+// known makes one value of equal keys.
+func (r *reader) known(text string) starlark.Value {
 	if v, ok := r.keys[text]; ok {
-		return v, nil
+		return v
 	}
 	v := starlark.Value(starlark.String(text))
 	if len(r.keys) < 64 && len(text) < 64 {
@@ -110,7 +126,7 @@ func (r *reader) key() (starlark.Value, error) {
 		}
 		r.keys[text] = v
 	}
-	return v, nil
+	return v
 }
 
 // takes counts bytes of a value before they are allocated.
@@ -133,8 +149,8 @@ func (r *reader) dict(depth int) (starlark.Value, error) {
 		return nil, err
 	}
 	dict := starlark.NewDict(n)
-	for range n {
-		key, err := r.key()
+	for i := range n {
+		key, err := r.key(i)
 		if err != nil {
 			return nil, err
 		}

@@ -55,6 +55,12 @@ type whole string
 
 func (w whole) Error() string { return string(w) }
 
+// keyAt is a key of a dict, and the value of the language that it is.
+type keyAt struct {
+	text  string
+	value starlark.Value
+}
+
 // reader reads the wire form. What it returns of texts lies in the bytes it reads.
 type reader struct {
 	rest []byte
@@ -64,6 +70,7 @@ type reader struct {
 	// the keys that were met, since those of a list of objects come again and again.
 	text string
 	keys map[string]starlark.Value
+	last [8]keyAt // those of the last dicts, by their places
 
 	meter *meter // of what the values take; nil where that is bounded otherwise
 }

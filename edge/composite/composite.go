@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -15,6 +17,7 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/progress"
 	"github.com/weir-edge/weir/scripting"
+	"github.com/weir-edge/weir/scripting/turns"
 	"github.com/weir-edge/weir/scripting/workflow"
 )
 
@@ -33,6 +36,9 @@ type Options struct {
 	// Observe is told what happens in a run, for records. It must not block; nil for nobody.
 	Observe func(x *edge.Exchange, e workflow.Event)
 
+	// Places are where runs that compute for long do so.
+	Places *turns.Places
+
 	// Wait bounds the wait for one answer of a client.
 	Wait time.Duration
 
@@ -41,12 +47,20 @@ type Options struct {
 
 // Tool is one composite tool. It is safe for concurrent use.
 type Tool struct {
-	o Options
-	w *workflow.Workflow
+	o     Options
+	w     *workflow.Workflow
+	found atomic.Pointer[found]
+}
+
+// found are the tools of steps in one catalog, as far as runs have asked for them, by their
+// names in steps. Each keeps what was read of its schema.
+type found struct {
+	in    *catalog.Catalog
+	tools sync.Map // of *workflow.Tool
 }
 
 // New returns the tool of a workflow.
-func New(o Options, w *workflow.Workflow) *Tool { return &Tool{o, w} }
+func New(o Options, w *workflow.Workflow) *Tool { return &Tool{o: o, w: w} }
 
 // Target is what policies may know of a tool besides its name: that its steps may do
 // anything.
@@ -103,17 +117,25 @@ func (t *Tool) Run(ctx context.Context, x *edge.Exchange, arguments []byte, _ fu
 	if err != nil {
 		return nil, err
 	}
-	// Within a script the calls are those of the script: it counts them, and its client is
-	// told of them.
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	began := time.Now()
-	r := &run{tool: t, x: x, catalog: c, stop: cancel}
+	r := &run{tool: t, x: x, catalog: c, found: t.found.Load()}
+	if r.found == nil || r.found.in != c {
+		r.found = &found{in: c}
+		t.found.Store(r.found)
+	}
 	if r.outer, r.within = progress.Of(ctx); r.outer == nil {
 		r.outer, r.told = progress.NewOuter(x, 0), true
 		defer r.outer.End()
+	} else {
+		// Within a script the calls are those of the script: it counts them, and its client
+		// is told of them.
+		ctx, r.stop = context.WithCancelCause(ctx)
+		defer r.stop(nil)
 	}
-	out, err := t.w.Run(ctx, arguments, &workflow.Host{Tool: r.find, Call: r.call, Ask: r.ask, Other: r.other, Begin: r.begin, Observe: r.observe, Progress: r.progress})
+	out, err := t.w.Run(ctx, arguments, &workflow.Host{
+		Tool: r.find, Call: r.call, Ask: r.ask, Other: r.other, Begin: r.begin, Observe: r.observe, Progress: r.progress,
+		Turn: t.o.Places.Turn(edge.Holder(x.Identity, x.Head.Remote), shortRun),
+	})
 	if ctx.Err() != nil {
 		out = nil
 	}
@@ -142,10 +164,11 @@ type run struct {
 	tool    *Tool
 	x       *edge.Exchange
 	catalog *catalog.Catalog
+	found   *found
 	outer   *progress.Outer
-	within  int64 // the call of a script that this one is; 0 for a client's own
-	told    bool  // the client hears of the steps
-	stop    context.CancelCauseFunc
+	within  int64                   // the call of a script that this one is; 0 for a client's own
+	told    bool                    // the client hears of the steps
+	stop    context.CancelCauseFunc // within a script
 }
 
 // target finds the tool of a step: by its whole name, then by an advertised one.
@@ -160,11 +183,15 @@ func target(c *catalog.Catalog, name string) *edge.Target {
 }
 
 func (r *run) find(name string) (*workflow.Tool, bool) {
+	if t, ok := r.found.tools.Load(name); ok {
+		return t.(*workflow.Tool), true
+	}
 	at := target(r.catalog, name)
 	if at == nil {
 		return nil, false
 	}
-	return &workflow.Tool{InputSchema: mcp.Lookup(r.catalog.Definition(at), "inputSchema"), Hints: hints(at)}, true
+	t, _ := r.found.tools.LoadOrStore(name, &workflow.Tool{InputSchema: mcp.Lookup(r.catalog.Definition(at), "inputSchema"), Hints: hints(at)})
+	return t.(*workflow.Tool), true
 }
 
 // call makes one attempt of a call.
@@ -190,6 +217,9 @@ func (r *run) call(ctx context.Context, c *workflow.Call) workflow.Answer {
 	r.outer.Called(told)
 	return a
 }
+
+// shortRun is how long a run computes before it needs a place for that.
+const shortRun = 2 * time.Millisecond
 
 var errSpent = errors.New("the script makes too many calls")
 
@@ -258,12 +288,12 @@ type Findings struct {
 
 // Finder finds the tools of steps in a catalog, as a run does.
 func Finder(c *catalog.Catalog) func(name string) (*workflow.Tool, bool) {
-	return (&run{catalog: c}).find
+	return (&run{catalog: c, found: &found{in: c}}).find
 }
 
 // Look looks at the composite tools beside the tools that there are.
 func Look(all []*workflow.Workflow, c *catalog.Catalog) (f Findings) {
-	r := &run{catalog: c}
+	r := &run{catalog: c, found: &found{in: c}}
 	taken := map[string][]string{}
 	for _, one := range c.Report().Findings {
 		if one.Thing == edge.Tool && one.Reason == catalog.SameName && one.Backend != "" {

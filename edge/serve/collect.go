@@ -102,7 +102,7 @@ func (s *server) count(m edge.Emitter) {
 		s.store.Collect(m)
 	}
 	if kept := outgoing.Kept(s.shared); kept != nil {
-		kept.Collect(m)
+		s.exchanged.collect(m, kept)
 	}
 	for _, c := range s.counting {
 		contained(s.log, c, m)

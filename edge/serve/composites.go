@@ -35,6 +35,7 @@ func (o *opening) openComposites(s *server, local route.Local) error {
 			Call: func(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, arguments []byte) (result, failure []byte) {
 				return s.Now().CallAt(ctx, x, out, at, arguments)
 			},
+			Places:  o.edge.world.places,
 			Observe: s.recordWorkflow, Begin: s.stepSpan, Wait: o.edge.settings.ParkTTL, Counters: counters,
 		}, w)
 		local.AddAsking(w.Name(), composite.Target(), tool.Run)

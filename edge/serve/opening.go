@@ -157,7 +157,7 @@ func (o *opening) make() (s *server, err error) {
 	// 1. The store that it shares, and what is behind the hallway.
 	shared, release := e.world.share(p.Name)
 	s.after.add(release)
-	s.shared = shared
+	s.shared, s.exchanged = shared, exchangedOf(shared)
 	if err := o.share(s); err != nil {
 		return s, fmt.Errorf("sessionStorage: %w", err)
 	}

@@ -22,7 +22,7 @@ func (o *opening) openScripts(s *server, local route.Local) error {
 	}
 	e.world.scripting.Open(sandbox.Options{
 		CPU: e.settings.ScriptCPU, Timeout: e.settings.ScriptTimeout, Memory: int64(e.settings.ScriptMemory),
-		Most: e.settings.MaxScripts, MostPerHolder: e.settings.MaxScriptsPerPrincipal, CacheDir: e.settings.FilterCache, Log: e.log,
+		Most: e.settings.MaxScripts, MostPerHolder: e.settings.MaxScriptsPerPrincipal, Places: e.world.places, CacheDir: e.settings.FilterCache, Log: e.log,
 	}, e.given.scripts)
 	counters, err := part(s, &e.world.scripts, "", func(edge.Env) (*codemode.Counters, error) { return new(codemode.Counters), nil })
 	if err != nil {

@@ -33,6 +33,7 @@ import (
 	"github.com/weir-edge/weir/filters/guest"
 	"github.com/weir-edge/weir/filters/ratelimit"
 	"github.com/weir-edge/weir/filters/telemetry"
+	"github.com/weir-edge/weir/scripting/turns"
 )
 
 const (
@@ -111,6 +112,7 @@ type world struct {
 	composites kept[*composite.Counters]
 
 	scripting codemode.Process // runs scripts of clients
+	places    *turns.Places    // where they and workflows compute
 }
 
 // Option changes how an edge is made.
@@ -206,6 +208,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 	}
 	e.given.counting = append(e.given.counting, e.world.cache)
 	e.world.memory = kv.Memory(kv.Limits{})
+	e.world.places = turns.New(turns.Most())
 	if e.world.reach, err = s.Reach(); err != nil {
 		return nil, err
 	}

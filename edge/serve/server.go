@@ -25,26 +25,27 @@ import (
 type server struct {
 	*route.Server // behind the hallway
 
-	edge     *Edge
-	digest   string // of what it is made from
-	info     []byte // JSON text: serverInfo
-	secrets  edge.Secrets
-	outgoing map[string]*outgoing.Spec // credentials of the backends, by name
-	failure  compile.Failure
-	passes   *headers.Part  // header lines of clients that backends receive; nil for none
-	gate     *incoming.Gate // who clients are; nil for anybody
-	guest    *edge.Guest    // hooks of programs
-	programs []func() status.Filter
-	guarded  bool          // clients have to authenticate
-	personal bool          // the credential of a backend depends on the user
-	shared   *edge.Shared  // what its credentials have in common
-	webhooks *webhook.Part // nil for none
-	document []byte        // protected-resource metadata; nil for none
-	after    releases      // what it took of the edge
-	behind   releases      // its backends
-	log      *slog.Logger
-	policy   *authz.Counters  // nil for no policies
-	counting []edge.Collector // its rooms that count for themselves
+	edge      *Edge
+	digest    string // of what it is made from
+	info      []byte // JSON text: serverInfo
+	secrets   edge.Secrets
+	outgoing  map[string]*outgoing.Spec // credentials of the backends, by name
+	failure   compile.Failure
+	passes    *headers.Part  // header lines of clients that backends receive; nil for none
+	gate      *incoming.Gate // who clients are; nil for anybody
+	guest     *edge.Guest    // hooks of programs
+	programs  []func() status.Filter
+	guarded   bool // clients have to authenticate
+	personal  bool // the credential of a backend depends on the user
+	exchanged *exchanged
+	shared    *edge.Shared  // what its credentials have in common
+	webhooks  *webhook.Part // nil for none
+	document  []byte        // protected-resource metadata; nil for none
+	after     releases      // what it took of the edge
+	behind    releases      // its backends
+	log       *slog.Logger
+	policy    *authz.Counters  // nil for no policies
+	counting  []edge.Collector // its rooms that count for themselves
 	observers
 	reported reported
 	hallway  []filters.Entry

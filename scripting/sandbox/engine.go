@@ -3,7 +3,7 @@
 //
 // A text is compiled outside, by scripting.Compile. What enters the sandbox is a compiled
 // program and values in the wire form, and what comes out is a value or an error. A run
-// waits for its admission (admission.go), computes when it has a turn (turns.go), and
+// waits for its admission (admission.go), computes when it has a turn (package turns), and
 // asks its host for all that is outside of the language (run.go). The guest is built from
 // this repository (guest, build) and lies in the program as guest.wasm.gz.
 package sandbox
@@ -13,11 +13,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"sync"
 	"time"
 
 	"github.com/weir-edge/weir/scripting"
+	"github.com/weir-edge/weir/scripting/turns"
 	"github.com/weir-edge/weir/wasm"
 )
 
@@ -29,6 +29,8 @@ type Options struct {
 
 	Most          int // runs at once; 32
 	MostPerHolder int // runs of one holder at once; 4
+
+	Places *turns.Places // to compute; nil for half as many as the process has processors
 
 	CacheDir string       // for machine code, which only this user may write to; "" for none
 	Log      *slog.Logger // nil for none
@@ -58,7 +60,6 @@ const (
 type Engine struct {
 	options   Options
 	admission *admission
-	turns     turns
 
 	stop    context.CancelCauseFunc // of what is under way
 	life    context.Context
@@ -87,6 +88,9 @@ func defaults(o Options) Options {
 	o.Memory = min(max(orElse(o.Memory, wasm.MaxMemory), minMemory), wasm.MaxMemory)
 	o.Most = orElse(o.Most, 32)
 	o.MostPerHolder = orElse(o.MostPerHolder, 4)
+	if o.Places == nil {
+		o.Places = turns.New(turns.Most())
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -97,7 +101,6 @@ func defaults(o Options) Options {
 func newEngine(o Options, m func() (module, error)) *Engine {
 	o = defaults(o)
 	e := &Engine{options: o, admission: newAdmission(o.Most, o.MostPerHolder), opening: make(chan struct{})}
-	e.turns.free = max(1, runtime.GOMAXPROCS(0)/2)
 	e.life, e.stop = context.WithCancelCause(context.Background())
 	e.work.Go(func() {
 		defer close(e.opening)
@@ -207,7 +210,7 @@ func (e *Engine) Run(ctx context.Context, holder string, r *scripting.Run) (*scr
 		return nil, err
 	}
 	// 2. What the run is given, before it takes anybody's place.
-	one, err := e.prepare(r)
+	one, err := e.prepare(holder, r)
 	if err != nil {
 		return nil, err
 	}
@@ -225,11 +228,11 @@ func (e *Engine) Run(ctx context.Context, holder string, r *scripting.Run) (*scr
 	}
 	defer e.admission.leave(holder)
 	// 4. A turn, and the run.
-	if err := e.turns.take(ctx); err != nil {
+	if err := one.turn.Begin(ctx); err != nil {
 		return one.failed(err)
 	}
 	out, used, err := e.ready.interpreter.Run(ctx, one.script(ctx))
-	one.rest()
+	one.turn.Rest()
 	one.calls.Close()
 	one.count(used)
 	if err != nil {

@@ -28,7 +28,7 @@ func TestP11bFuel(t *testing.T) {
 	e := engine(t, Options{})
 	r := &scripting.Run{Program: program(t, typical, typicalTools()), Call: typicalTools().call}
 	first := fuelOf(t, e, r)
-	if first > 4_500_000 {
+	if first > 4_000_000 {
 		t.Errorf("%d fuel", first)
 	}
 	t.Logf("%d fuel", first)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/scripting"
+	"github.com/weir-edge/weir/scripting/turns"
 	"github.com/weir-edge/weir/wasm"
 )
 
@@ -24,7 +25,7 @@ func FuzzEnd(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, out []byte) {
-		r, err := e.prepare(&scripting.Run{Program: p, Call: tools{}.call})
+		r, err := e.prepare("me", &scripting.Run{Program: p, Call: tools{}.call})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,8 +60,9 @@ func FuzzGuest(f *testing.F) {
 		made := 0
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		e := &Engine{options: e.options, turns: turns{free: 1}}
-		r, err := e.prepare(&scripting.Run{Program: p, Limits: scripting.Limits{Parallel: 1, Calls: 20}, Call: func(_ context.Context, c *scripting.Call) scripting.Answer {
+		e := &Engine{options: e.options}
+		e.options.Places = turns.New(1)
+		r, err := e.prepare("me", &scripting.Run{Program: p, Limits: scripting.Limits{Parallel: 1, Calls: 20}, Call: func(_ context.Context, c *scripting.Call) scripting.Answer {
 			made++
 			if c.Arguments != nil && !json.Valid(c.Arguments) {
 				t.Errorf("arguments %q", c.Arguments)
@@ -70,7 +72,7 @@ func FuzzGuest(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := e.turns.take(ctx); err != nil {
+		if err := r.turn.Begin(ctx); err != nil {
 			t.Fatal(err)
 		}
 		host := r.script(ctx).Host
@@ -93,11 +95,11 @@ func FuzzGuest(f *testing.F) {
 				break
 			}
 		}
-		r.rest()
+		r.turn.Rest()
 		r.calls.Close()
 		r.count(wasm.Used{})
-		if made > 20 || r.outcome.Calls > 20 || len(r.outcome.Logs) > scripting.MaxLogLines || e.turns.free != 1 {
-			t.Errorf("%d calls, %d lines, %d turns", made, len(r.outcome.Logs), e.turns.free)
+		if made > 20 || r.outcome.Calls > 20 || len(r.outcome.Logs) > scripting.MaxLogLines || e.options.Places.Free() != 1 {
+			t.Errorf("%d calls, %d lines, %d turns", made, len(r.outcome.Logs), e.options.Places.Free())
 		}
 	})
 }

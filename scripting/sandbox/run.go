@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/scripting"
+	"github.com/weir-edge/weir/scripting/turns"
 	"github.com/weir-edge/weir/wasm"
 )
-
-// fairSlice is how long a run computes before it gives its turn to whoever waits.
-const fairSlice = 20 * time.Millisecond
 
 // Why a run ends before the script does.
 var (
@@ -37,16 +35,15 @@ type run struct {
 	waited  int               // calls that the guest was told of
 	answers map[uint32][]byte // that the guest was told of and did not take
 
-	turn  bool // it has a turn to compute
-	since time.Time
+	turn *turns.Turn
 }
 
 // prepare makes a run ready to begin. A fault in what it is given is Outcome.Error.
-func (e *Engine) prepare(of *scripting.Run) (*run, error) {
+func (e *Engine) prepare(holder string, of *scripting.Run) (*run, error) {
 	if of.Program == nil || of.Call == nil {
 		return nil, errors.New("sandbox: a run without a program or without calls")
 	}
-	r := &run{engine: e, of: of, limits: e.within(of.Limits), answers: make(map[uint32][]byte)}
+	r := &run{engine: e, of: of, limits: e.within(of.Limits), answers: make(map[uint32][]byte), turn: e.options.Places.Turn(holder, 0)}
 	var data []byte
 	if of.Data != nil {
 		if len(of.Data) > scripting.MaxData {
@@ -96,7 +93,6 @@ func (r *run) script(ctx context.Context) *wasm.ScriptRun {
 	limited := *r.of
 	limited.Limits = r.limits
 	r.calls = scripting.NewCalls(ctx, &limited)
-	r.turn, r.since = true, time.Now()
 	return &wasm.ScriptRun{
 		Host: wasm.ScriptHost{
 			Submit: r.submit, Wait: r.wait, Answer: r.answer, Forget: r.forget,
@@ -128,12 +124,12 @@ func (r *run) wait(ctx context.Context, most time.Duration) (int64, error) {
 		within, cancel = context.WithTimeout(ctx, most)
 		defer cancel()
 	}
-	r.rest()
+	r.turn.Rest()
 	id, err := r.calls.Wait(within)
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	if e := r.compute(ctx); e != nil {
+	if e := r.turn.Begin(ctx); e != nil {
 		return 0, e
 	}
 	if err != nil {
@@ -144,35 +140,12 @@ func (r *run) wait(ctx context.Context, most time.Duration) (int64, error) {
 	return int64(id), nil
 }
 
-// compute takes a turn, where the run has none.
-func (r *run) compute(ctx context.Context) error {
-	if r.turn {
-		return nil
-	}
-	if err := r.engine.turns.take(ctx); err != nil {
-		return err
-	}
-	r.turn, r.since = true, time.Now()
-	return nil
-}
-
-// rest gives the run's turn back.
-func (r *run) rest() {
-	if r.turn {
-		r.turn = false
-		r.engine.turns.give()
-	}
-}
-
 // yield lets others compute, once the run has for a while.
 func (r *run) yield() func(context.Context) error {
-	if !r.engine.turns.wanted() || time.Since(r.since) < fairSlice {
+	if !r.turn.Due() {
 		return nil
 	}
-	return func(ctx context.Context) error {
-		r.rest()
-		return r.compute(ctx)
-	}
+	return r.turn.Look
 }
 
 func (r *run) answer(id int64) ([]byte, bool) {

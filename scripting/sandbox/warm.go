@@ -29,9 +29,9 @@ func (e *Engine) warmRun() (*wasm.ScriptRun, error) {
 		Call:    warmCall,
 		Limits:  scripting.Limits{Steps: 1_000_000},
 	}
-	// It computes beside nobody, and has turns of its own.
 	alone := &Engine{options: e.options}
-	one, err := alone.prepare(of)
+	alone.options.Places = nil // it computes beside nobody
+	one, err := alone.prepare("", of)
 	if err != nil {
 		return nil, err
 	}

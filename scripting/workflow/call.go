@@ -92,7 +92,7 @@ func (r *run) arguments(tool string, known *Tool, given *starlark.Dict) ([]byte,
 	if given == nil {
 		return []byte("{}"), nil
 	}
-	types := typesOf(known.InputSchema)
+	types := known.propertyTypes()
 	b := []byte{'{'}
 	for key, v := range given.Entries() {
 		name, ok := starlark.AsString(key)

@@ -103,14 +103,8 @@ func (c *converter) value(v starlark.Value, depth int) (any, error) {
 
 // read makes what templates read of a JSON text, within the bounds of a value.
 func read(text []byte) (any, error) {
-	plain, err := normal(text)
+	v, err := scripting.Plain(text)
 	if err != nil {
-		return nil, err
-	}
-	dec := json.NewDecoder(strings.NewReader(string(plain)))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
 		return nil, err
 	}
 	return numbers(v), nil

@@ -2,16 +2,19 @@ package workflow
 
 import (
 	"context"
+	"sync"
 	"time"
 
+	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/scripting"
+	"github.com/weir-edge/weir/scripting/turns"
 )
 
 // Host is the world outside of a workflow. Its functions are called from several goroutines
 // at once, but for Observe.
 type Host struct {
 	// Tool finds the tool of a step: by its whole name first, then by an advertised name. It
-	// must not block.
+	// must not block. What is found again is best the same Tool, which keeps what it has read.
 	Tool func(name string) (*Tool, bool)
 
 	// Call makes one attempt of a call, and blocks until it has an answer or ctx ends.
@@ -36,6 +39,9 @@ type Host struct {
 	// Progress is told what a script says of itself by progress(); nil for nobody.
 	Progress func(done, total float64, message string)
 
+	// Turn is the computing of the run; nil for one that takes no place.
+	Turn *turns.Turn
+
 	// Random returns a number from 0 to 1, below 1, for the jitter of waits; nil for one of
 	// its own.
 	Random func() float64
@@ -45,6 +51,15 @@ type Host struct {
 type Tool struct {
 	InputSchema []byte // JSON text; nil for none
 	Hints       Hints
+
+	once  sync.Once
+	types map[string]v1beta1.OutputType
+}
+
+// propertyTypes are the types that the schema gives the tool's arguments.
+func (t *Tool) propertyTypes() map[string]v1beta1.OutputType {
+	t.once.Do(func() { t.types = typesOf(t.InputSchema) })
+	return t.types
 }
 
 // Hints are the annotations of a tool that say what it may do; nil where it does not say.

@@ -56,7 +56,7 @@ func (w *Workflow) lintCondition(note func(string, string, ...any), path, condit
 	if t == nil || len(t.reads) > 0 {
 		return
 	}
-	value, err := t.render(map[string]any{})
+	value, err := t.render(map[string]any{}, nil)
 	if err != nil {
 		return
 	}

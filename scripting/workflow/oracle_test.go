@@ -170,7 +170,7 @@ func compare(t *testing.T, s string, data map[string]any) bool {
 	t.Helper()
 	ours, parsed := parseTemplate(s)
 	if parsed == nil {
-		got, err := ours.render(data)
+		got, err := ours.render(data, nil)
 		if err != nil && beyond(err) {
 			return false
 		}

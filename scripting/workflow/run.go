@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/scripting"
+	"github.com/weir-edge/weir/scripting/turns"
 )
 
 // Limits of one run.
@@ -22,6 +23,9 @@ const (
 	maxUnderWay        = 50 // calls at once
 	maxStepsOfRun      = 100
 )
+
+// light is how many bytes of arguments are read without a place to compute.
+const light = 16 << 10
 
 // Outcome is what became of a run.
 type Outcome struct {
@@ -78,19 +82,27 @@ var errTimeout = errors.New("the time of the workflow is over")
 // of the engine, or that of a context that ended.
 func (w *Workflow) Run(ctx context.Context, arguments []byte, host *Host) (*Outcome, error) {
 	began := time.Now()
+	turn := host.Turn
+	if turn == nil {
+		turn = (*turns.Places)(nil).Turn("", 0)
+	}
+	if err := turn.Begin(ctx); err != nil {
+		return nil, ctx.Err()
+	}
+	defer turn.Rest()
+	if len(arguments) > light && turn.Heavy(ctx) != nil {
+		return nil, ctx.Err()
+	}
 	given, err := w.parameters.arguments(arguments)
 	if err != nil {
 		return &Outcome{Arguments: scripting.Clean(err.Error()), Took: time.Since(began)}, nil
 	}
-	params, err := read(given)
+	data, err := w.dataText(given)
 	if err != nil {
 		return &Outcome{Arguments: "/: " + scripting.Clean(err.Error()), Took: time.Since(began)}, nil
 	}
-	r := &run{w: w, host: host, id: rand.Text(), began: began, steps: map[string]*handle{}, shown: map[string]any{}, places: make(chan struct{}, maxUnderWay)}
-	r.params, _ = params.(map[string]any)
-	if r.params == nil {
-		r.params = map[string]any{}
-	}
+	r := &run{w: w, host: host, turn: turn, id: rand.Text(), began: began, steps: make(map[string]*handle, w.steps), places: make(chan struct{}, maxUnderWay)}
+	r.params, _ = numbers(given).(map[string]any)
 	for name := range w.parameters.properties() {
 		if _, there := r.params[name]; !there {
 			r.params[name] = nil // declared, and not given: nothing, which cannot be printed
@@ -106,11 +118,12 @@ func (w *Workflow) Run(ctx context.Context, arguments []byte, host *Host) (*Outc
 	r.ctx = within
 	out, err := scripting.Execute(within, &scripting.Run{
 		Program:   w.program,
-		Data:      append(append([]byte(`{"params":`), given...), '}'),
+		Data:      data,
 		Limits:    scripting.Limits{Steps: maxStepsOfLanguage, Calls: maxCalls, Parallel: maxUnderWay, PerCall: w.timeout, Timeout: w.timeout + time.Hour},
 		Call:      r.plainCall,
 		Progress:  host.Progress,
 		Extension: &scripting.Extension{Builtin: r.builtin, Finish: r.finish},
+		Turn:      turn,
 	})
 	if err != nil {
 		return nil, err
@@ -166,13 +179,16 @@ func (r *run) outcome(o *Outcome, kind Kind) *Outcome {
 type run struct {
 	w     *Workflow
 	host  *Host
+	turn  *turns.Turn
 	ctx   context.Context // of the whole
 	id    string
 	began time.Time
 
 	params    map[string]any
 	steps     map[string]*handle
-	shown     map[string]any // what templates read of the steps that have ended
+	read      map[string]any // what templates read; nil before the first
+	shown     map[string]any // what they read of the steps that have ended, but for those in hidden
+	hidden    []*handle      // that ended since the last template
 	completed []string
 	ended     int // steps
 	live      int // tasks of steps
@@ -336,24 +352,28 @@ func aroundOf(t *scripting.Task) around {
 	return around{item: -1, attempt: 1}
 }
 
-// data is what a template reads.
+// data is what a template reads, until the next is rendered.
 func (r *run) data(t *scripting.Task) map[string]any {
-	d := map[string]any{
-		"params": r.params,
-		"steps":  r.shown,
-		"vars":   map[string]any{},
-		"workflow": map[string]any{
-			"id":          r.id,
-			"duration_ms": time.Since(r.began).Milliseconds(),
-			"step_count":  int64(max(len(r.steps), r.w.steps)),
-			"status":      "running",
-			"start_time":  r.began.UTC().Format(time.RFC3339),
-		},
+	if r.read == nil {
+		r.shown = make(map[string]any, len(r.hidden))
+		r.read = map[string]any{"params": r.params, "steps": r.shown, "vars": map[string]any(nil)}
 	}
+	for _, h := range r.hidden {
+		r.shown[h.id] = h.shown()
+	}
+	r.hidden = r.hidden[:0]
+	r.read["workflow"] = map[string]any{
+		"id":          r.id,
+		"duration_ms": time.Since(r.began).Milliseconds(),
+		"step_count":  int64(max(len(r.steps), r.w.steps)),
+		"status":      "running",
+		"start_time":  r.began.UTC().Format(time.RFC3339),
+	}
+	delete(r.read, "forEach")
 	if a := aroundOf(t); a.forEach != nil {
-		d["forEach"] = a.forEach
+		r.read["forEach"] = a.forEach
 	}
-	return d
+	return r.read
 }
 
 // rendered renders the template of a builtin.
@@ -370,11 +390,21 @@ func (r *run) render(t *scripting.Task, s string) (string, error) {
 	if parsed == nil {
 		return "", errors.New("template: the template must stand in the program as a text")
 	}
-	out, err := parsed.render(r.data(t))
+	out, err := parsed.render(r.data(t), r.look)
 	if err != nil {
 		return "", &failure{error: scripting.Raise("", scripting.Fault{Message: err.Error()}), message: err.Error()}
 	}
 	return out, nil
+}
+
+// look lets others compute while a template is rendered, and says how long that took.
+func (r *run) look() (waited time.Duration, err error) {
+	if !r.turn.Due() {
+		return 0, nil
+	}
+	from := time.Now()
+	err = r.turn.Look(r.ctx)
+	return time.Since(from), err
 }
 
 // condition renders true or false.

@@ -136,7 +136,7 @@ func fill(document, object map[string]any, depth int) {
 		given, there := object[name]
 		if !there {
 			if d, has := p["default"]; has {
-				object[name] = d
+				object[name] = cloned(d)
 				continue
 			}
 		}
@@ -146,21 +146,36 @@ func fill(document, object map[string]any, depth int) {
 	}
 }
 
-// arguments are those of a call with defaults in place, judged by the schema: a JSON text of
-// an object. The error begins with the JSON pointer of what is wrong.
-func (s *schema) arguments(given []byte) ([]byte, error) {
+// cloned copies a value that is made of JSON.
+func cloned(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for name, x := range v {
+			m[name] = cloned(x)
+		}
+		return m
+	case []any:
+		list := make([]any, len(v))
+		for i, x := range v {
+			list[i] = cloned(x)
+		}
+		return list
+	}
+	return v
+}
+
+// arguments are those of a call with defaults in place, judged by the schema, with numbers as
+// the decoder reads them. The error begins with the JSON pointer of what is wrong.
+func (s *schema) arguments(given []byte) (map[string]any, error) {
 	object := map[string]any{}
 	if len(given) > 0 {
 		if len(given) > scripting.MaxData {
 			return nil, fmt.Errorf("/: longer than %d bytes", scripting.MaxData)
 		}
-		plain, err := normal(given)
+		v, err := scripting.Plain(given)
 		if err != nil {
 			return nil, fmt.Errorf("/: %w", err)
-		}
-		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(plain))
-		if err != nil {
-			return nil, errors.New("/: must be JSON")
 		}
 		var ok bool
 		if object, ok = v.(map[string]any); !ok {
@@ -173,11 +188,19 @@ func (s *schema) arguments(given []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
+	return object, nil
+}
+
+// dataText is the data of a program that reads its parameters; nil for another.
+func (w *Workflow) dataText(params map[string]any) ([]byte, error) {
+	if len(w.program.Names().Data) == 0 {
+		return nil, nil
+	}
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(object); err != nil {
-		return nil, fmt.Errorf("/: %w", err)
+	if err := enc.Encode(map[string]any{"params": params}); err != nil {
+		return nil, err
 	}
 	return bytes.TrimSpace(out.Bytes()), nil
 }
@@ -225,13 +248,9 @@ func (s *schema) reply(content []byte) error {
 	if len(content) == 0 {
 		content = []byte("{}")
 	}
-	plain, err := normal(content)
+	v, err := scripting.Plain(content)
 	if err != nil {
 		return err
-	}
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(plain))
-	if err != nil {
-		return errors.New("must be JSON")
 	}
 	object, ok := v.(map[string]any)
 	if !ok {

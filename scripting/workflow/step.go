@@ -260,11 +260,9 @@ func (h *handle) end(status string, output starlark.Value, err string) {
 	r := h.run
 	h.status, h.output, h.ended = status, output, true
 	e := Event{Kind: StepCompleted, Step: h.id, Attempt: h.attempt, Error: err}
-	shown := map[string]any{"status": status}
 	switch status {
 	case statusFailed:
 		e.Kind, h.err = StepFailed, err
-		shown["error"] = err
 	case statusSkipped:
 		e.Kind = StepSkipped
 	default:
@@ -275,6 +273,29 @@ func (h *handle) end(status string, output starlark.Value, err string) {
 		if status != statusCompleted { // defaults
 			h.data, _ = dataOf(output) // which stand in the text
 		}
+	}
+	if h.content != nil {
+		h.content.Freeze()
+	}
+	if !h.began.IsZero() {
+		e.Took = time.Since(h.began)
+	}
+	r.hidden = append(r.hidden, h)
+	r.ended++
+	r.tell(e)
+	for _, t := range h.waiters {
+		t.Wake()
+	}
+	h.waiters = nil
+}
+
+// shown is what templates read of a step that has ended.
+func (h *handle) shown() map[string]any {
+	shown := map[string]any{"status": h.status}
+	if h.status == statusFailed {
+		shown["error"] = h.err
+	}
+	if h.output != nil {
 		shown["output"] = h.data
 	}
 	if h.content != nil {
@@ -282,14 +303,5 @@ func (h *handle) end(status string, output starlark.Value, err string) {
 			shown["content"] = data
 		}
 	}
-	if !h.began.IsZero() {
-		e.Took = time.Since(h.began)
-	}
-	r.shown[h.id] = shown
-	r.ended++
-	r.tell(e)
-	for _, t := range h.waiters {
-		t.Wake()
-	}
-	h.waiters = nil
+	return shown
 }

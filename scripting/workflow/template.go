@@ -86,12 +86,13 @@ func wrongAt(n parse.Node, format string, args ...any) error {
 	return misprinted("<%s>: %s", n, fmt.Sprintf(format, args...))
 }
 
-// render renders the template over data, which is made of what templates read.
-func (t *text) render(data map[string]any) (string, error) {
+// render renders the template over data, which is made of what templates read. pause is asked
+// every few milliseconds, and says how long it took; nil for nobody.
+func (t *text) render(data map[string]any, pause func() (time.Duration, error)) (string, error) {
 	if t.trees == nil {
 		return t.plain, nil
 	}
-	r := &rendering{text: t, began: time.Now(), look: firstLook}
+	r := &rendering{text: t, began: time.Now(), look: firstLook, pause: pause}
 	f := frame{rendering: r, vars: []variable{{"$", data}}}
 	if _, err := f.walk(data, t.trees[mainTree].Root); err != nil {
 		return "", fmt.Errorf("template: %s", scripting.Clean(err.Error()))
@@ -106,6 +107,7 @@ type rendering struct {
 	began  time.Time
 	work   int // of maxWork
 	look   int // how much work there is when the clock is looked at
+	pause  func() (time.Duration, error)
 	turns  int // of range
 	depth  int // of templates
 	nested int // of actions and parentheses
@@ -124,6 +126,13 @@ func (r *rendering) spend(n int) error {
 		return misprinted("needs more than %d steps of a template", maxWork)
 	}
 	r.look = r.work + firstLook
+	if r.pause != nil {
+		waited, err := r.pause()
+		if err != nil {
+			return err
+		}
+		r.began = r.began.Add(waited)
+	}
 	if time.Since(r.began) > maxTime {
 		return misprinted("takes longer than %s", maxTime)
 	}

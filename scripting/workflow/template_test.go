@@ -249,7 +249,7 @@ func TestPrintfOfOurs(t *testing.T) {
 		if err != nil {
 			t.Fatal(s, err)
 		}
-		got, err := parsed.render(everything())
+		got, err := parsed.render(everything(), nil)
 		if err != nil {
 			got = err.Error()
 		}
@@ -296,7 +296,7 @@ func TestBudget(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%.60s %s", s, err)
 		}
-		_, err = parsed.render(data)
+		_, err = parsed.render(data, nil)
 		if told := fmt.Sprint(err); err == nil && want != "" || err != nil && (want == "" || !strings.Contains(told, want)) {
 			t.Errorf("%.60s\n got %s\nwant %s", s, told, want)
 		}

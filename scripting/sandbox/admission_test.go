@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,46 +11,8 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/scripting"
+	"github.com/weir-edge/weir/scripting/turns"
 )
-
-// TestTurns: turns come in the order in which they were asked for, and one that came to
-// somebody who has left goes to the next.
-func TestTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		turns := &turns{free: 1}
-		if err := turns.take(t.Context()); err != nil || turns.wanted() {
-			t.Fatal(err)
-		}
-		var order []int
-		var all sync.WaitGroup
-		cause := errors.New("gone")
-		gone, cancel := context.WithCancelCause(t.Context())
-		for i := range 4 {
-			ctx := t.Context()
-			if i == 1 {
-				ctx = gone
-			}
-			all.Go(func() {
-				if err := turns.take(ctx); err != nil {
-					if err != cause || i != 1 {
-						t.Errorf("%d: %v", i, err)
-					}
-					return
-				}
-				order = append(order, i)
-				turns.give()
-			})
-			synctest.Wait()
-		}
-		cancel(cause)
-		synctest.Wait()
-		turns.give()
-		all.Wait()
-		if !slices.Equal(order, []int{0, 2, 3}) || turns.free != 1 || turns.wanted() {
-			t.Errorf("the order was %v, %d are free", order, turns.free)
-		}
-	})
-}
 
 // TestAdmissionOrder: who comes first gets in first, and a holder that has all it may have
 // keeps nobody else out.
@@ -112,10 +73,8 @@ func TestAdmissionWait(t *testing.T) {
 // TestX33Turns: scripts that compute share the turns there are, and none is kept out by
 // those that never wait for a call.
 func TestX33Turns(t *testing.T) {
-	e := engine(t, Options{Most: 8, MostPerHolder: 8})
-	e.turns.mu.Lock()
-	e.turns.free = 1 // as on a machine with two processors
-	e.turns.mu.Unlock()
+	places := turns.New(1) // as on a machine with two processors
+	e := engine(t, Options{Most: 8, MostPerHolder: 8, Places: places})
 	busy := program(t, "while True:\n  pass", nil)
 	var spent atomic.Int64
 	var all sync.WaitGroup
@@ -129,7 +88,7 @@ func TestX33Turns(t *testing.T) {
 			spent.Add(1)
 		})
 	}
-	eventually(t, "three wait for a turn", func() bool { return e.turns.waiting.Load() == 3 })
+	eventually(t, "three wait for a turn", func() bool { return places.Waiting() == 3 })
 	if got := said(run1(t, e, "return 1", nil)); got != "1" {
 		t.Error(got)
 	}
@@ -137,8 +96,8 @@ func TestX33Turns(t *testing.T) {
 		t.Errorf("%d of the busy ones had ended before a short one got its turn", n)
 	}
 	all.Wait()
-	if e.turns.free != 1 || e.turns.wanted() {
-		t.Errorf("%d turns are free", e.turns.free)
+	if places.Free() != 1 || places.Waiting() > 0 {
+		t.Errorf("%d places are free", places.Free())
 	}
 }
 

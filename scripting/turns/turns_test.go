@@ -1,0 +1,147 @@
+package turns
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestPlaces: holders get places in turn, the runs of one holder in the order in which they
+// came, and a place that came to somebody who has left goes to the next.
+func TestPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(1)
+		if err := p.take(t.Context(), "a"); err != nil || p.Waiting() != 0 {
+			t.Fatal(err)
+		}
+		var order []string
+		var all sync.WaitGroup
+		cause := errors.New("gone")
+		gone, cancel := context.WithCancelCause(t.Context())
+		for _, run := range []string{"a1", "a2", "a3", "b1", "gone", "b2", "c1"} {
+			ctx := t.Context()
+			if run == "gone" {
+				ctx = gone
+			}
+			all.Go(func() {
+				if err := p.take(ctx, run[:1]); err != nil {
+					if err != cause || run != "gone" {
+						t.Errorf("%s: %v", run, err)
+					}
+					return
+				}
+				order = append(order, run)
+				p.give()
+			})
+			synctest.Wait()
+		}
+		cancel(cause)
+		synctest.Wait()
+		p.give()
+		all.Wait()
+		if !slices.Equal(order, []string{"a1", "b1", "c1", "a2", "b2", "a3"}) || p.Free() != 1 || p.Waiting() != 0 || len(p.queues)+len(p.order) != 0 {
+			t.Errorf("the order was %v, %d are free, %d wait", order, p.Free(), p.Waiting())
+		}
+	})
+}
+
+// TestTurn: a run takes a place when it has computed for its first while, keeps it for a
+// slice where others wait, and has none while it rests. Waiting is no computing.
+func TestTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, ctx := New(1), t.Context()
+		other := p.Turn("other", 0)
+		if err := other.Begin(ctx); err != nil || p.Free() != 0 {
+			t.Fatal(err)
+		}
+		one := p.Turn("one", 5*time.Millisecond)
+		if err := one.Begin(ctx); err != nil { // waits for nobody
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Millisecond)
+		if one.Due() {
+			t.Error("it is to rest before its first while is over")
+		}
+		one.Rest()
+		time.Sleep(time.Second)
+		if err := one.Begin(ctx); err != nil || one.Used() != 3*time.Millisecond {
+			t.Errorf("%v of computing, %v", one.Used(), err)
+		}
+		time.Sleep(2 * time.Millisecond)
+		if !one.Due() {
+			t.Error("it goes on without a place")
+		}
+		looked := make(chan error)
+		go func() { looked <- one.Look(ctx) }()
+		synctest.Wait()
+		if p.Waiting() != 1 || !other.Due() {
+			t.Errorf("%d wait", p.Waiting())
+		}
+		go func() { // other gives its place, and waits in turn
+			other.Rest()
+			_ = other.Begin(ctx)
+			other.Rest()
+		}()
+		if err := <-looked; err != nil || one.Due() {
+			t.Errorf("it has a place: %v", err)
+		}
+		synctest.Wait()
+		time.Sleep(slice)
+		if !one.Due() || one.Used() != 5*time.Millisecond+slice {
+			t.Errorf("it keeps its place for ever, after %v", one.Used())
+		}
+		if err := one.Look(ctx); err != nil || p.Waiting() != 0 {
+			t.Errorf("%d wait, %v", p.Waiting(), err)
+		}
+		one.Rest()
+		if p.Free() != 1 {
+			t.Errorf("%d places are free", p.Free())
+		}
+	})
+}
+
+// TestTurnEnds: a run whose context ends while it waits rests, and has nothing to give back.
+func TestTurnEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(1)
+		if err := p.take(t.Context(), "other"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		one := p.Turn("one", time.Hour)
+		if err := one.Begin(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := one.Heavy(ctx); err != context.DeadlineExceeded || one.Used() != 0 {
+			t.Errorf("%v after %v of computing", err, one.Used())
+		}
+		one.Rest()
+		if p.Free() != 0 || p.Waiting() != 0 {
+			t.Errorf("%d are free, %d wait", p.Free(), p.Waiting())
+		}
+		p.give()
+		if err := (*Places)(nil).Turn("", 0).Begin(ctx); err != nil {
+			t.Errorf("without places: %v", err)
+		}
+	})
+}
+
+// BenchmarkTurn is what a short run pays beside its first while, and a long one whose place is
+// free.
+func BenchmarkTurn(b *testing.B) {
+	p := New(1)
+	for name, first := range map[string]time.Duration{"short": time.Hour, "long": 0} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				t := p.Turn("me", first)
+				_ = t.Begin(b.Context())
+				t.Rest()
+			}
+		})
+	}
+}
