@@ -143,7 +143,7 @@ func TestScriptReload(t *testing.T) {
 	const rate = 2000 // calls a second
 	calls := 4 * rate
 	if testing.Short() || raceFactor > 1 {
-		calls = 200
+		calls = 800
 	}
 	back := edgetest.NewServer(t, edgetest.Modern)
 	text := func(n int) string {
