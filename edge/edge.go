@@ -278,6 +278,7 @@ type Session struct {
 
 	attributes atomic.Pointer[sessionAttributes]
 
+	who      atomic.Pointer[Identity]
 	level    atomic.Pointer[string]
 	mu       sync.Mutex
 	attached []attached
@@ -287,6 +288,17 @@ type Session struct {
 type attached struct {
 	key   any
 	value io.Closer
+}
+
+// Who returns who sent the last message of the session; nil for nobody yet, and where
+// it was not noted.
+func (s *Session) Who() *Identity { return s.who.Load() }
+
+// Note notes who sends a message of the session. Its credential is the newest.
+func (s *Session) Note(who *Identity) {
+	if s.who.Load() != who { // nearly always it is the same
+		s.who.Store(who)
+	}
 }
 
 // LogLevel returns the level that the client asked for with logging/setLevel;

@@ -63,6 +63,16 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// ScopeError says that a token lacks scopes. Whoever finds it out, in whatever
+// filter, returns it inside an Error of kind Denied; the incoming filter
+// adds the challenge that tells the client what to ask for (RFC 6750 §3.1).
+type ScopeError struct {
+	Scopes    []string // all that the operation needs, not only those that lack
+	Elsewhere bool     // a backend says so of its own credential: the client's login may not be able to give them
+}
+
+func (e *ScopeError) Error() string { return "the access token lacks a scope that this needs" }
+
 // Errorf returns an error of a kind; format is that of fmt.Errorf.
 func Errorf(kind Kind, op, format string, args ...any) *Error {
 	return &Error{Kind: kind, Op: op, Err: fmt.Errorf(format, args...)}

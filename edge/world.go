@@ -81,12 +81,12 @@ type Secrets interface {
 // Upstreams finds what other identity providers issued to a user who signed in
 // through the edge. It is safe for concurrent use.
 type Upstreams interface {
-	// Token returns the access token that a provider, by the name that the
-	// configuration has for it, issued to who: one that is good now, renewed if it
-	// had to be. An error of kind NotFound says that who has not signed in with that
-	// provider, or that what was issued cannot be renewed. The token of one principal
-	// is never returned for another, and who is not nil.
-	Token(ctx context.Context, who *Identity, provider string) (Secret, error)
+	// Upstream returns the access token and the ID token, "" for none, that a provider,
+	// by the name that the configuration has for it, issued to who: an access token that
+	// is good now, renewed if it had to be. An error of kind Unauthenticated says that
+	// who has not signed in with that provider, or that what was issued cannot be
+	// renewed. What is of one principal is never returned for another, and who is not nil.
+	Upstream(ctx context.Context, who *Identity, provider string) (access, id Secret, err error)
 }
 
 // Env is the world that a part of a plan may touch once the plan goes live.
@@ -98,6 +98,7 @@ type Env struct {
 	HTTP      *http.Client            // of NewHTTP, which parts share and do not change; nil where each makes its own
 	Upstreams Upstreams               // nil where the edge has no authorization server
 	Now       func() time.Time        // the time by which credentials are judged and records are dated; nil for time.Now
+	Reach     Reach                   // of requests of the edge's own
 	Defer     func(func())            // has a function called when the plan retires
 }
 

@@ -119,6 +119,7 @@ answered with an error, 5 the server could not be reached; for 10 to 41 see
 		a.readCommand(),
 		a.promptsCommand(),
 		a.promptCommand(),
+		a.authCommand(),
 		a.statusCommand(),
 		a.doctorCommand(),
 		a.pluginCommand(),

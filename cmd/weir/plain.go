@@ -192,7 +192,8 @@ Ctrl-C ends it. %s init writes the same to a file, for all that it does not say.
 // lookAt tells of each server that cannot be used as it is: what is in the way,
 // and what to do.
 func (a *app) lookAt(ctx context.Context, opened *source.Result, s serve.Settings, secrets edge.Secrets) {
-	look := checkup.Config{Timeout: 10 * time.Second, MaxMessage: s.MaxMessage, Version: thisBuild().Version, Secrets: secrets}
+	reach, _ := s.Reach() // the edge would not have begun
+	look := checkup.Config{Timeout: 10 * time.Second, MaxMessage: s.MaxMessage, Version: thisBuild().Version, Secrets: secrets, Reach: reach}
 	look.Step = func(ctx context.Context, step, subject string, f func(context.Context) edge.Finding) edge.Finding {
 		ctx, cancel := context.WithTimeout(ctx, look.Timeout)
 		defer cancel()

@@ -36,6 +36,9 @@ type remote struct {
 	ca        string
 	era       string
 	timeout   time.Duration
+	auth      bool
+	access    access
+	cas       []byte // PEM certificates of --ca-bundle
 }
 
 const remoteHelp = `URL is the endpoint of any MCP server over HTTP. Without it the command talks to
@@ -45,6 +48,8 @@ func addRemoteFlags(cmd *cobra.Command) *remote {
 	r := addAccessFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&r.era, "era", string(client.Auto), "`ERA` of the protocol to speak: auto, legacy (up to 2025-11-25) or modern (2026-07-28)")
+	f.BoolVar(&r.auth, "auth", false, "use the login to the server, which \"weir auth login\" made; it is renewed, and made where there is none")
+	r.access.add(cmd)
 	f.DurationVar(&r.timeout, "timeout", time.Minute, "`DURATION` for which the server may be silent; 0 for no limit")
 	mustRegister(cmd, "era", []string{string(client.Auto), string(client.Legacy), string(client.Modern)})
 	mustRegister(cmd, "timeout", nil)
@@ -114,7 +119,10 @@ func (r *remote) options(target string) (client.Options, []string, error) {
 		}
 		o.Header.Set("Authorization", "Bearer "+token)
 	}
-	if u.Scheme == "http" && o.Header.Get("Authorization") != "" && !onThisMachine(u.Hostname()) {
+	if r.auth && o.Header.Get("Authorization") != "" {
+		return o, nil, usagef("--auth and another credential are two ways to say one thing: leave one out")
+	}
+	if u.Scheme == "http" && (r.auth || o.Header.Get("Authorization") != "") && !onThisMachine(u.Hostname()) {
 		warnings = append(warnings, fmt.Sprintf("the credential travels to %s unencrypted: use https", u.Host))
 	}
 	transport := &http.Transport{
@@ -124,8 +132,8 @@ func (r *remote) options(target string) (client.Options, []string, error) {
 		ExpectContinueTimeout: time.Second,
 		ForceAttemptHTTP2:     true,
 	}
-	if r.ca != "" {
-		pool, err := authorities(r.ca)
+	if r.ca != "" || len(r.cas) > 0 {
+		pool, err := authorities(r.ca, r.cas)
 		if err != nil {
 			return o, nil, err
 		}
@@ -161,14 +169,19 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-func authorities(path string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("--ca: %w: name a file with certificates in PEM", err)
-	}
+// authorities are those of the system, of a file ("" for none) and of a bundle.
+func authorities(path string, bundle []byte) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		pool = x509.NewCertPool()
+	}
+	pool.AppendCertsFromPEM(bundle)
+	if path == "" {
+		return pool, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("--ca: %w: name a file with certificates in PEM", err)
 	}
 	if !pool.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("--ca: %s: holds no certificate in PEM", path)
@@ -184,9 +197,19 @@ func onThisMachine(host string) bool {
 // with connects to a server and hands the connection to f. An interrupt ends
 // both; a second one ends the process.
 func (a *app) with(cmd *cobra.Command, r *remote, target string, f func(context.Context, *client.Client) error) error {
+	reach, err := a.reach(cmd, &r.access)
+	if err != nil {
+		return err
+	}
+	r.cas = reach.CAs
 	o, warnings, err := r.options(target)
 	if err != nil {
 		return err
+	}
+	if r.auth {
+		if err := a.authorized(cmd, r, target, o.HTTP); err != nil {
+			return err
+		}
 	}
 	for _, w := range warnings {
 		fmt.Fprintf(a.err, "%s: %s\n", cmd.CommandPath(), w)

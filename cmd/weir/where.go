@@ -126,7 +126,8 @@ func (a *app) lookBehind(cmd *cobra.Command, opened *source.Result, server strin
 // problems looks at the backends of a server and prints what keeps one from working, and what
 // to do. offers is told what they offer; see checkup.Config.
 func (a *app) problems(ctx context.Context, cmd *cobra.Command, server compile.Server, s serve.Settings, secrets edge.Secrets, offers func(*catalog.Catalog, []string)) {
-	look := checkup.Config{Timeout: 10 * time.Second, MaxMessage: s.MaxMessage, Version: thisBuild().Version, Secrets: secrets, Offers: offers}
+	reach, _ := s.Reach() // the edge would not have begun
+	look := checkup.Config{Timeout: 10 * time.Second, MaxMessage: s.MaxMessage, Version: thisBuild().Version, Secrets: secrets, Reach: reach, Offers: offers}
 	look.Step = func(ctx context.Context, _, subject string, f func(context.Context) edge.Finding) edge.Finding {
 		ctx, cancel := context.WithTimeout(ctx, look.Timeout)
 		defer cancel()

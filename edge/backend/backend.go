@@ -147,13 +147,16 @@ func Open(c Config) (*Backend, error) {
 	watch.Probe = func(ctx context.Context) error {
 		<-watched // the first probe may come before there is a monitor to tell
 		err := b.probe(ctx)
+		if b.wantsUser(err) {
+			err = nil
+		}
 		b.heard(health.Judge(err), err == nil)
 		return err
 	}
 	b.monitor = health.Watch(watch)
 	close(watched)
 	b.spawn("introduce", func() {
-		if _, err := b.Introduced(life); err != nil && life.Err() == nil {
+		if _, err := b.Introduced(life, nil); err != nil && life.Err() == nil && !b.wantsUser(err) {
 			b.Log.Warn("backend does not answer", "backend", b.Name, "error", err)
 		}
 	})
@@ -250,7 +253,7 @@ const aWhile = 2 * time.Second
 func (b *Backend) probe(ctx context.Context) error {
 	in := b.intro.Load()
 	if in == nil {
-		_, err := b.Introduced(ctx)
+		_, err := b.Introduced(ctx, nil)
 		return err
 	}
 	if time.Since(in.at) < aWhile {
@@ -260,7 +263,7 @@ func (b *Backend) probe(ctx context.Context) error {
 		return b.confirm(ctx, in)
 	}
 	if in.Era == mcp.Modern {
-		_, err := b.discover(ctx)
+		_, err := b.discover(ctx, nil)
 		var r *refusal
 		switch {
 		case !errors.As(err, &r), r.status == 401, r.status == 403:
@@ -307,13 +310,32 @@ func (b *Backend) probe(ctx context.Context) error {
 // one of its era.
 func (b *Backend) introduceAgain(ctx context.Context, in *Introduction) error {
 	b.forget(in)
-	_, err := b.Introduced(ctx)
+	_, err := b.Introduced(ctx, nil)
 	return err
 }
 
+// Personal reports whether the backend's credential depends on the user.
+func (b *Backend) Personal() bool { return b.Credential != nil && b.Credential.Personal }
+
+// wantsUser reports whether an error of a request of the edge's own says no more than
+// that the backend answers to users alone: it lives, then.
+func (b *Backend) wantsUser(err error) bool {
+	var r *refusal
+	return b.Personal() && errors.As(err, &r) && (r.status == 401 || r.status == 403)
+}
+
+// on returns the exchange that stands for requests to the backend that belong to none,
+// and are for a user; nil for the edge itself.
+func (b *Backend) on(who *edge.Identity) *edge.Exchange {
+	if who == nil || !b.Personal() {
+		return nil
+	}
+	return &edge.Exchange{Identity: who}
+}
+
 // Introduced returns what the backend said of itself, and asks it when it has
-// not said anything yet.
-func (b *Backend) Introduced(ctx context.Context) (*Introduction, error) {
+// not said anything yet: for the user who, where its credential depends on that.
+func (b *Backend) Introduced(ctx context.Context, who *edge.Identity) (*Introduction, error) {
 	if in := b.intro.Load(); in != nil {
 		return in, nil
 	}
@@ -326,7 +348,10 @@ func (b *Backend) Introduced(ctx context.Context) (*Introduction, error) {
 	if in := b.intro.Load(); in != nil {
 		return in, nil
 	}
-	in, err := b.detect(ctx)
+	in, err := b.detect(ctx, b.on(who))
+	if b.wantsUser(err) || err != nil && who != nil && b.Personal() {
+		return nil, err // it says nothing of the backend
+	}
 	if err != nil {
 		b.away.Store(&err)
 		b.heard(health.Judge(err), false)
@@ -466,7 +491,7 @@ func (b *Backend) heard(outcome health.Outcome, checked bool) {
 
 func (b *Backend) handle(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	for try := 0; ; try++ {
-		in, err := b.Introduced(ctx)
+		in, err := b.Introduced(ctx, x.Identity)
 		if err != nil {
 			return nil, err
 		}
@@ -487,7 +512,7 @@ func (b *Backend) handle(ctx context.Context, x *edge.Exchange) (*edge.Response,
 		if odd == nil {
 			return r, err
 		}
-		if try == 0 && b.changed(ctx, in) && odd.unrun {
+		if try == 0 && b.changed(ctx, x.Identity, in) && odd.unrun {
 			continue
 		}
 		return odd.answer, nil
@@ -500,12 +525,12 @@ const sure = 10 * time.Second
 
 // changed asks a backend again what it speaks, and reports
 // whether that is another era now.
-func (b *Backend) changed(ctx context.Context, in *Introduction) bool {
+func (b *Backend) changed(ctx context.Context, who *edge.Identity, in *Introduction) bool {
 	if now := time.Now().UnixNano(); now < b.sureUntil.Load() {
 		return false
 	}
 	b.forget(in)
-	now, err := b.Introduced(ctx)
+	now, err := b.Introduced(ctx, who)
 	if err != nil {
 		return false
 	}

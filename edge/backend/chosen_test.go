@@ -46,9 +46,9 @@ func TestChosenCredentialBeginsChecksAgain(t *testing.T) {
 	for len(probed) > 0 {
 		<-probed
 	}
-	chosen := &edge.Credential{Name: "a", Headers: []string{"X-Key"}, Attach: func(_ context.Context, _ *edge.Exchange, set func(string, edge.Secret)) error {
+	chosen := &edge.Credential{Name: "a", Headers: []string{"X-Key"}, Attach: func(_ context.Context, _ *edge.Outbound, set func(string, edge.Secret)) (uint64, error) {
 		set("X-Key", "k")
-		return nil
+		return 1, nil
 	}}
 	o := &outgoing{method: "POST", body: []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`), x: &edge.Exchange{Chosen: chosen}}
 	r, _, err := b.peer.send(t.Context(), o)

@@ -19,6 +19,7 @@ type refusal struct {
 	status     int
 	sent       bool     // the request carried a credential
 	challenge  bool     // it asks for a credential
+	scopes     []string // that it says are missing; nil for another refusal
 	introduced bool     // it came after the answer to initialize
 	body       []byte   // its beginning; nil for none
 	secrets    []string // that must not be told of it
@@ -108,7 +109,12 @@ func (e *refusal) lostSession() bool {
 }
 
 // verdict is what a refusal means for the client.
-func (e *refusal) verdict() error { return &edge.Error{Kind: edge.Unavailable, Op: "call", Err: e} }
+func (e *refusal) verdict() error {
+	if e.scopes != nil {
+		return &edge.Error{Kind: edge.Denied, Op: "call: " + e.Error(), Err: &edge.ScopeError{Scopes: e.scopes, Elsewhere: true}}
+	}
+	return &edge.Error{Kind: edge.Unavailable, Op: "call", Err: e}
+}
 
 // converse sends a request, reads the message that answers the id into m, and
 // returns the HTTP status that it came under. What comes before the answer

@@ -33,46 +33,63 @@ func (c *credentials) of(x *edge.Exchange) *edge.Credential {
 	return one
 }
 
-// pad is where the lines of one request are put together.
+// pad is where the head of one request is put together.
 type pad struct {
-	lines []byte
-	set   func(string, edge.Secret)
+	head, lines []byte // lines are those of the credential
+	to          edge.Outbound
+	set         func(string, edge.Secret)
+	generation  uint64 // of the credential
 }
 
-// write puts the lines for a request on a pad.
-func (c *credentials) write(ctx context.Context, x *edge.Exchange, one *edge.Credential) (*pad, error) {
-	p, ok := c.pads.Get().(*pad)
+// write puts the head of a request on a pad, with its credential. refused says that the
+// backend did not take the last one.
+func (p *peer) write(ctx context.Context, o *outgoing, one *edge.Credential, refused bool) (*pad, error) {
+	w, ok := p.credentials.pads.Get().(*pad)
 	if !ok {
-		p = &pad{}
-		p.set = func(name string, value edge.Secret) {
-			p.lines = append(append(append(append(p.lines, "\r\n"...), name...), ": "...), value...)
+		w = &pad{}
+		w.set = func(name string, value edge.Secret) {
+			w.lines = append(append(append(append(w.lines, "\r\n"...), name...), ": "...), value...)
 		}
 	}
-	p.lines = p.lines[:0]
-	if err := one.Attach(ctx, x, p.set); err != nil {
-		c.pads.Put(p)
-		return nil, err
+	w.head, w.lines = p.head(w.head[:0], o, one), w.lines[:0]
+	first := bytes.Index(w.head, crlf)
+	w.to = edge.Outbound{Exchange: o.x, Method: o.method, URL: p.url, Lines: w.head[first:], Body: o.body, Refused: refused}
+	var err error
+	w.generation, err = one.Attach(ctx, &w.to, w.set)
+	w.to = edge.Outbound{} // a pad keeps no message
+	if err != nil {
+		p.credentials.pads.Put(w)
+		return nil, &noCredential{err}
 	}
-	return p, nil
+	return w, nil
 }
+
+// noCredential is the error of a request that could not be sent for want of its
+// credential. It says nothing of the backend.
+type noCredential struct{ error }
+
+func (e *noCredential) Unwrap() error    { return e.error }
+func (e *noCredential) Unattached() bool { return true }
+
+var crlf = []byte("\r\n")
 
 // sendWith is send with a credential. A 401 says that the backend did not run
 // the request: it is sent once more where the credential is another by then, as
 // one that is rotated is. The same one is never sent twice.
 func (p *peer) sendWith(ctx context.Context, o *outgoing, one *edge.Credential) (*reply, bool, error) {
 	c := p.credentials
-	with, err := c.write(ctx, o.x, one)
+	with, err := p.write(ctx, o, one, false)
 	if err != nil {
 		return nil, false, err
 	}
 	defer func() { c.pads.Put(with) }()
-	r, wrote, err := p.once(ctx, o, with.lines)
-	if err == nil && r.status == 401 {
-		if fresh := c.changed(ctx, o.x, one, with); fresh != nil {
+	r, wrote, err := p.once(ctx, o, with)
+	if err == nil && r.status == 401 && with.generation != 0 {
+		if fresh := p.another(ctx, o, one, with); fresh != nil {
 			r.close()
 			c.pads.Put(with)
 			with = fresh
-			r, wrote, err = p.once(ctx, o, with.lines)
+			r, wrote, err = p.once(ctx, o, with)
 		}
 	}
 	if err == nil {
@@ -84,15 +101,15 @@ func (p *peer) sendWith(ctx context.Context, o *outgoing, one *edge.Credential) 
 	return r, wrote, err
 }
 
-// changed returns the lines for a request that was refused with others; nil
-// when they are the same, or cannot be had.
-func (c *credentials) changed(ctx context.Context, x *edge.Exchange, one *edge.Credential, sent *pad) *pad {
-	fresh, err := c.write(ctx, x, one)
+// another returns a request that was refused with another credential; nil when there
+// is none, or it cannot be had.
+func (p *peer) another(ctx context.Context, o *outgoing, one *edge.Credential, sent *pad) *pad {
+	fresh, err := p.write(ctx, o, one, true)
 	if err != nil {
 		return nil
 	}
-	if bytes.Equal(fresh.lines, sent.lines) {
-		c.pads.Put(fresh)
+	if fresh.generation == sent.generation {
+		p.credentials.pads.Put(fresh)
 		return nil
 	}
 	return fresh

@@ -14,15 +14,15 @@ import (
 	"github.com/weir-edge/weir/edge/wire"
 )
 
-// keyed attaches a line with a value of the moment.
+// keyed attaches a line with a value of the moment, whose length is the generation.
 func keyed(value func() (edge.Secret, error)) func(*Config) {
 	return func(c *Config) {
-		c.Credential = &edge.Credential{Headers: []string{"X-Key"}, Attach: func(_ context.Context, _ *edge.Exchange, set func(string, edge.Secret)) error {
+		c.Credential = &edge.Credential{Headers: []string{"X-Key"}, Attach: func(_ context.Context, _ *edge.Outbound, set func(string, edge.Secret)) (uint64, error) {
 			v, err := value()
 			if err == nil {
 				set("X-Key", v)
 			}
-			return err
+			return uint64(len(v)), err
 		}}
 	}
 }
@@ -35,7 +35,7 @@ func TestNoRequestWithoutItsCredential(t *testing.T) {
 		return "", &edge.Error{Kind: edge.Unavailable, Op: "attach", Err: missing}
 	}))
 	for range 3 {
-		if _, err := b.Introduced(t.Context()); !errors.Is(err, missing) {
+		if _, err := b.Introduced(t.Context(), nil); !errors.Is(err, missing) {
 			t.Fatal(err)
 		}
 	}
@@ -64,8 +64,8 @@ func TestRequestIsSentAgainWhole(t *testing.T) {
 	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body) // what is missing is seen below
 		bodies <- r.Header.Get("X-Key") + " " + string(text)
-		if r.Header.Get("X-Key") != "new" {
-			key.Store(edge.Secret("new"))
+		if r.Header.Get("X-Key") != "newer" {
+			key.Store(edge.Secret("newer"))
 			w.WriteHeader(401)
 		}
 	}))
@@ -86,7 +86,7 @@ func TestRequestIsSentAgainWhole(t *testing.T) {
 	if r.status != 200 || len(bodies) != 2 {
 		t.Fatalf("%d, %d requests", r.status, len(bodies))
 	}
-	if one, two := <-bodies, <-bodies; one != `old {"a":1}` || two != `new {"a":1}` {
+	if one, two := <-bodies, <-bodies; one != `old {"a":1}` || two != `newer {"a":1}` {
 		t.Errorf("%q, %q", one, two)
 	}
 }

@@ -14,11 +14,11 @@ import (
 
 // detect finds out what the backend speaks, the modern era first (2026-07-28,
 // server/discover, detection).
-func (b *Backend) detect(ctx context.Context) (*Introduction, error) {
+func (b *Backend) detect(ctx context.Context, on *edge.Exchange) (*Introduction, error) {
 	if b.SSE {
-		return b.detectLegacy(ctx, true)
+		return b.detectLegacy(ctx, on, true)
 	}
-	m, err := b.discover(ctx)
+	m, err := b.discover(ctx, on)
 	var r *refusal
 	if err != nil && !errors.As(err, &r) && edge.KindOf(err) != edge.Unavailable && !(edge.KindOf(err) == edge.Timeout && ctx.Err() == nil) {
 		return nil, err
@@ -32,13 +32,13 @@ func (b *Backend) detect(ctx context.Context) (*Introduction, error) {
 			return modernIntroduction(), nil
 		}
 		if len(v) == 0 { // it does not say which ones it speaks
-			return b.legacyFirst(ctx)
+			return b.legacyFirst(ctx, on)
 		}
 		if !slices.ContainsFunc(v, mcp.LegacyVersion) {
 			return nil, edge.Errorf(edge.Unavailable, "discover", "speaks none of the revisions that the edge speaks, only %q", v)
 		}
 	case r != nil && r.lacksMethod():
-		return b.legacyFirst(ctx)
+		return b.legacyFirst(ctx, on)
 	case r != nil && r.modern():
 		return modernIntroduction(), nil
 	case err == nil && m.Kind == mcp.Result && slices.Contains(versions(m.Get("supportedVersions").Of(m.Raw)), mcp.V2607):
@@ -53,7 +53,7 @@ func (b *Backend) detect(ctx context.Context) (*Introduction, error) {
 		// The connection failed, or the answer made no sense, or there was none.
 		// A legacy server may do the last two; the attempt below tells.
 	}
-	return b.detectLegacy(ctx, false)
+	return b.detectLegacy(ctx, on, false)
 }
 
 func modernIntroduction() *Introduction {
@@ -63,8 +63,9 @@ func modernIntroduction() *Introduction {
 // legacyFirst decides for a backend that has no server/discover: every modern
 // server has it, and a bridge answers so on behalf of any legacy one. So it is
 // modern only when it refuses initialize as well.
-func (b *Backend) legacyFirst(ctx context.Context) (*Introduction, error) {
+func (b *Backend) legacyFirst(ctx context.Context, on *edge.Exchange) (*Introduction, error) {
 	s := newSession(b, false, nil, nil)
+	s.chosen.Store(on)
 	in, err := s.ready(ctx)
 	if err == nil {
 		b.adopt(s)
@@ -93,7 +94,7 @@ func (b *Backend) confirm(ctx context.Context, in *Introduction) error {
 	case <-ctx.Done():
 		return edge.Errorf(edge.Gone, "introduction", "%w", context.Cause(ctx))
 	}
-	now, err := b.detect(ctx)
+	now, err := b.detect(ctx, nil)
 	if err != nil || now.guessed {
 		return err
 	}
@@ -111,10 +112,10 @@ const discoverWithin = 5 * time.Second
 
 // discover asks a server of the modern era what it can do. An error answer is a
 // *refusal.
-func (b *Backend) discover(ctx context.Context) (*mcp.Message, error) {
+func (b *Backend) discover(ctx context.Context, on *edge.Exchange) (*mcp.Message, error) {
 	meta := mcp.Change(nil, nil, mcp.Caller{Info: b.Info}.Members()...)
 	o := outgoing{
-		method: "POST", version: mcp.V2607, rpc: "server/discover", silence: b.Silence, now: time.Now(),
+		method: "POST", version: mcp.V2607, rpc: "server/discover", silence: b.Silence, now: time.Now(), x: on,
 		body: mcp.AppendRequest(nil, []byte("1"), "server/discover", mcp.Change(nil, nil, mcp.Raw("_meta", meta))),
 	}
 	o.until = o.now.Add(min(b.Silence, discoverWithin))
@@ -147,12 +148,14 @@ func versions(array []byte) []string {
 
 // detectLegacy introduces the edge to a legacy server. The session it opens
 // serves the clients that have none.
-func (b *Backend) detectLegacy(ctx context.Context, sse bool) (*Introduction, error) {
+func (b *Backend) detectLegacy(ctx context.Context, on *edge.Exchange, sse bool) (*Introduction, error) {
 	s := newSession(b, sse, nil, nil)
+	s.chosen.Store(on)
 	in, err := s.ready(ctx)
 	var r *refusal
 	if errors.As(err, &r) && !sse && (r.status == 400 || r.status == 404 || r.status == 405) {
 		old := newSession(b, true, nil, nil)
+		old.chosen.Store(on)
 		if again, err2 := old.ready(ctx); err2 == nil {
 			in, err, s = again, nil, old
 		} else {

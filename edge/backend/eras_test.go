@@ -74,7 +74,7 @@ func TestZ10AnswersToDiscover(t *testing.T) {
 				legacy.Forget()
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				b := opened(t, legacy.URL)
-				in, err := b.Introduced(ctx)
+				in, err := b.Introduced(ctx, nil)
 				if err != nil || in.Era != mcp.Legacy || in.SSE {
 					t.Errorf("%s: a legacy server is taken for %+v, %v", what, in, err)
 				}
@@ -87,7 +87,7 @@ func TestZ10AnswersToDiscover(t *testing.T) {
 					continue
 				}
 				b = opened(t, modern.URL)
-				in, err = b.Introduced(ctx)
+				in, err = b.Introduced(ctx, nil)
 				isModern := err == nil && in.Era == mcp.Modern
 				if want := status == 404 && strings.HasPrefix(name, "-32601"); isModern != want {
 					t.Errorf("%s: a modern server is taken for %+v, %v", what, in, err)
@@ -119,11 +119,11 @@ func TestZ10InitializeFailsForNow(t *testing.T) {
 			back.Always("initialize", script)
 			b := opened(t, back.URL)
 			var e *edge.Error
-			if in, err := b.Introduced(t.Context()); !errors.As(err, &e) {
+			if in, err := b.Introduced(t.Context(), nil); !errors.As(err, &e) {
 				t.Errorf("%+v, %v", in, err)
 			}
 			back.Always("initialize", nil)
-			if in, err := b.Introduced(t.Context()); err != nil || in.Era != mcp.Legacy || in.Version != "2025-11-25" {
+			if in, err := b.Introduced(t.Context(), nil); err != nil || in.Era != mcp.Legacy || in.Version != "2025-11-25" {
 				t.Errorf("%+v, %v", in, err)
 			}
 		})
@@ -138,7 +138,7 @@ func TestZ10DiscoverWithoutAnAnswer(t *testing.T) {
 	t.Cleanup(func() { close(release) })
 	back.Always("server/discover", func(c *edgetest.Call) { c.Wait(release) })
 	began := time.Now()
-	in, err := opened(t, back.URL).Introduced(t.Context())
+	in, err := opened(t, back.URL).Introduced(t.Context(), nil)
 	if err != nil || in.Era != mcp.Legacy {
 		t.Errorf("%+v, %v", in, err)
 	}

@@ -32,7 +32,7 @@ func TestZ12BridgeAfterAHandOver(t *testing.T) {
 			answer(404, `"error":{"code":-32601,"message":"no"}`)
 		}
 	}, nil)
-	if _, err := b.Introduced(t.Context()); err != nil {
+	if _, err := b.Introduced(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	client := func(id string) *edge.Session {

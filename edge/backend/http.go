@@ -22,8 +22,8 @@ import (
 // peer is where HTTP requests to one backend go.
 type peer struct {
 	pool   *wire.Pool
+	url    *url.URL
 	target string // path and query of the endpoint
-	host   string
 	agent  string
 	limit  int // bytes of one message
 
@@ -33,7 +33,7 @@ type peer struct {
 
 func newPeer(u *url.URL, p *wire.Pool, c *Config) *peer {
 	return &peer{
-		pool: p, target: u.RequestURI(), host: u.Host, agent: c.Agent, limit: c.MaxMessage, stray: func() {},
+		pool: p, url: u, target: u.RequestURI(), agent: c.Agent, limit: c.MaxMessage, stray: func() {},
 		credentials: &credentials{configured: c.Credential},
 	}
 }
@@ -41,7 +41,7 @@ func newPeer(u *url.URL, p *wire.Pool, c *Config) *peer {
 // at returns the peer for another path of the same backend.
 func (p *peer) at(u *url.URL) *peer {
 	q := *p
-	q.target = u.RequestURI()
+	q.url, q.target = u, u.RequestURI()
 	return &q
 }
 
@@ -145,8 +145,8 @@ func (p *peer) send(ctx context.Context, o *outgoing) (*reply, bool, error) {
 	return r, wrote, err
 }
 
-// once is send with further header lines, each with a CRLF before it.
-func (p *peer) once(ctx context.Context, o *outgoing, lines []byte) (*reply, bool, error) {
+// once is send with what is on a pad; nil for no credential.
+func (p *peer) once(ctx context.Context, o *outgoing, with *pad) (*reply, bool, error) {
 	now := o.now
 	if now.IsZero() {
 		now = time.Now()
@@ -156,7 +156,7 @@ func (p *peer) once(ctx context.Context, o *outgoing, lines []byte) (*reply, boo
 		if err != nil {
 			return nil, false, err
 		}
-		r, wrote, err := p.over(ctx, c, o, lines, now)
+		r, wrote, err := p.over(ctx, c, o, with, now)
 		if err != turn.ErrStale {
 			return r, wrote, err
 		}
@@ -167,8 +167,13 @@ func (p *peer) once(ctx context.Context, o *outgoing, lines []byte) (*reply, boo
 
 // over is once over a connection. Its error is turn.ErrStale when the backend
 // has closed that one before.
-func (p *peer) over(ctx context.Context, c *wire.Conn, o *outgoing, lines []byte, now time.Time) (*reply, bool, error) {
-	c.Out = p.append(c.Out[:0], o, lines)
+func (p *peer) over(ctx context.Context, c *wire.Conn, o *outgoing, with *pad, now time.Time) (*reply, bool, error) {
+	if with != nil {
+		c.Out = append(append(c.Out[:0], with.head...), with.lines...)
+	} else {
+		c.Out = p.head(c.Out[:0], o, nil)
+	}
+	c.Out = append(append(c.Out, "\r\n\r\n"...), o.body...)
 	r := &usedOn(c).reply
 	*r = reply{peer: p, c: c, ask: *o}
 	r.ask.body, r.ask.x = nil, nil
@@ -195,7 +200,7 @@ func (p *peer) over(ctx context.Context, c *wire.Conn, o *outgoing, lines []byte
 			break
 		}
 	}
-	r.status, r.length, r.coded, r.challenged = c.Head.Status, c.Head.Length, c.Head.Coded, c.Head.Challenged
+	r.status, r.length, r.coded, r.challenged = c.Head.Status, c.Head.Length, c.Head.Coded, c.Head.Challenged()
 	r.sse = c.Head.SSE && !r.coded
 	return r, true, nil
 }
@@ -211,11 +216,11 @@ func (o *outgoing) deadline(now time.Time) time.Time {
 	return d
 }
 
-// append writes the request's bytes. The edge frames every request itself:
-// nothing of a client's framing goes on.
-func (p *peer) append(b []byte, o *outgoing, lines []byte) []byte {
+// head writes the request's head, up to what a credential sets. The edge frames every
+// request itself: nothing of a client's framing goes on.
+func (p *peer) head(b []byte, o *outgoing, one *edge.Credential) []byte {
 	b = append(append(append(b, o.method...), ' '), p.target...)
-	b = append(append(b, " HTTP/1.1\r\nHost: "...), p.host...)
+	b = append(append(b, " HTTP/1.1\r\nHost: "...), p.url.Host...)
 	b = append(append(b, "\r\nUser-Agent: "...), p.agent...)
 	if o.method == "POST" {
 		b = append(b, "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: "...)
@@ -237,14 +242,12 @@ func (p *peer) append(b []byte, o *outgoing, lines []byte) []byte {
 		b = append(append(append(append(b, "\r\n"...), h.Name...), ": "...), h.Value...)
 	}
 	for _, h := range o.forward {
-		if p.credentials.of(o.x).Sets(h.Name) {
+		if one.Sets(h.Name) {
 			continue
 		}
 		b = append(append(append(append(b, "\r\n"...), h.Name...), ": "...), h.Value...)
 	}
-	b = append(b, lines...)
-	b = append(b, "\r\n\r\n"...)
-	return append(b, o.body...)
+	return b
 }
 
 // failed ends the exchange and says what went wrong.

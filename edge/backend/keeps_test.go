@@ -45,7 +45,7 @@ func TestZ01WhatBackendsKeep(t *testing.T) {
 			c.Result(`{"content":[]}`)
 		})
 		b := opened(t, back.URL)
-		if _, err := b.Introduced(t.Context()); err != nil {
+		if _, err := b.Introduced(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 		before := heap()
@@ -84,7 +84,7 @@ func TestZ01WhatBackendsKeep(t *testing.T) {
 			c.Result(`{"content":[]}`)
 		})
 		b := opened(t, back.URL)
-		if _, err := b.Introduced(t.Context()); err != nil {
+		if _, err := b.Introduced(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 		before := heap()

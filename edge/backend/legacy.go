@@ -54,6 +54,7 @@ func (b *Backend) toLegacy(ctx context.Context, x *edge.Exchange, in *Introducti
 func (b *Backend) sessionOf(client *edge.Session, in *Introduction) (*session, error) {
 	c := client.Attach(b, func() io.Closer {
 		s := newSession(b, in.SSE, client, relayed(client))
+		s.chosen.Store(b.on(client.Who()))
 		if mcp.Lookup(in.Capabilities, "logging") != nil {
 			s.level = client.LogLevel()
 		}
@@ -105,7 +106,7 @@ func (b *Backend) Attend(ctx context.Context, client *edge.Session, out edge.Cli
 }
 
 func (b *Backend) listen(ctx context.Context, client *edge.Session, out edge.Client, opened func(bool), hear func(*session, context.Context, edge.Client, func(bool)) error) error {
-	in, err := b.Introduced(ctx)
+	in, err := b.Introduced(ctx, client.Who())
 	if err != nil {
 		return err
 	}

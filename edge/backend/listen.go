@@ -422,7 +422,7 @@ func (b *Backend) listenOnce(ctx context.Context, client *edge.Session, want Wis
 		mcp.Raw("notifications", want.text()))
 	id := []byte(`"listen"`)
 	o := outgoing{
-		method: "POST", version: mcp.V2607, rpc: "subscriptions/listen",
+		method: "POST", version: mcp.V2607, rpc: "subscriptions/listen", x: b.on(client.Who()),
 		body: mcp.AppendRequest(nil, id, "subscriptions/listen", params),
 	}
 	m := new(mcp.Message)

@@ -100,6 +100,9 @@ func (b *Backend) adopt(s *session) {
 }
 
 func (b *Backend) adopted(s *session) bool {
+	if s.chosen.Load() != nil {
+		return false // it is a user's
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.pool.sorts == nil {

@@ -43,13 +43,13 @@ type session struct {
 	handed string      // id of the session that another process goes on with; "" for none
 	closed bool
 
-	chosen atomic.Pointer[edge.Exchange] // stands for the exchange of what belongs to none: it has the credential that was chosen last; nil for the configured one
+	chosen atomic.Pointer[edge.Exchange] // stands for the exchange of what belongs to none: it has the credential that was chosen last, and the user; nil for the configured one, which is of nobody
 }
 
 // choose has what belongs to no exchange of the session's own go with the
-// credential that a program chose for x.
+// credential that x has, where that is not the same for all.
 func (s *session) choose(x *edge.Exchange) {
-	if x.Chosen == nil {
+	if x.Chosen == nil && !s.b.Personal() {
 		return
 	}
 	who := x.Identity

@@ -359,7 +359,7 @@ func TestZ04SessionInUseIsKept(t *testing.T) {
 		c.Result(`{"content":[]}`)
 	})
 	b := direct(t, back)
-	if _, err := b.Introduced(t.Context()); err != nil {
+	if _, err := b.Introduced(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	call := func(id string) error {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/wire"
 )
 
 const (
@@ -203,7 +204,11 @@ func (r *reply) secrets() []string {
 
 // refuses is what a status says that is no success. Its body is still to be read.
 func (r *reply) refuses() *refusal {
-	return &refusal{status: r.status, sent: r.lines != nil, challenge: r.challenged, secrets: r.secrets()}
+	e := &refusal{status: r.status, sent: r.lines != nil, challenge: r.challenged, secrets: r.secrets()}
+	if r.status == 403 && r.challenged {
+		e.scopes = wire.Scopes(r.c.Head.Challenge)
+	}
+	return e
 }
 
 // beginning reads what a refusal that may have no end begins with, and gives up

@@ -26,8 +26,8 @@ type Source interface {
 	Personal() bool
 
 	// Capabilities returns JSON text of the capabilities that the backend
-	// declared, and waits until it has.
-	Capabilities(ctx context.Context) ([]byte, error)
+	// declared, and waits until it has. id is as in List.
+	Capabilities(ctx context.Context, id *edge.Identity) ([]byte, error)
 
 	// List sends a list request and returns the JSON text of its result, of
 	// which nothing is changed afterwards. id is whose credential to use, nil
@@ -89,9 +89,6 @@ func (c *Config) fill() {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 }
-
-// maxAge is how old a list may be and still count.
-func (c *Config) maxAge() time.Duration { return 3 * c.Interval }
 
 // Book keeps the lists of all backends of a server and the catalog built of
 // them. A list is fetched when it is asked for and is missing or not fresh, by

@@ -60,11 +60,11 @@ type fetch struct {
 // waiting for; nil for none. mu is held.
 func (b *Book) tend(e *entry, now time.Time, fresh bool) *fetch {
 	age := now.Sub(e.got)
-	wanted := e.list == nil || fresh && (e.due || age >= b.freshFor(e.list))
+	wanted := e.list == nil || fresh && (e.due || age >= b.freshFor(e))
 	if wanted && e.fetch == nil && !now.Before(e.retry) {
 		b.begin(e, now)
 	}
-	needed := e.list == nil || fresh && (e.due || age > b.maxAge())
+	needed := e.list == nil || fresh && (e.due || age > b.maxAge(e.set))
 	if e.fetch == nil || !needed || e.late || e.tries > 0 {
 		return nil
 	}
@@ -77,17 +77,33 @@ func (b *Book) tend(e *entry, now time.Time, fresh bool) *fetch {
 }
 
 // freshFor returns for how long a list is served without being fetched again: one
-// interval if the backend gives no lifetime.
-func (b *Book) freshFor(l *List) time.Duration {
-	if l.TTL <= 0 {
-		return b.Interval
+// interval if the backend gives no lifetime, and five minutes where it is a principal's,
+// so that what one costs does not grow with the principals.
+func (b *Book) freshFor(e *entry) time.Duration {
+	most := b.interval(e.set)
+	if e.list.TTL <= 0 {
+		return most
 	}
-	return min(max(l.TTL, time.Second), b.Interval)
+	return min(max(e.list.TTL, time.Second), most)
 }
+
+// interval returns how old the lists of a set get that are fetched again.
+func (b *Book) interval(s *listSet) time.Duration {
+	if s != b.common {
+		return max(b.Interval, personalInterval)
+	}
+	return b.Interval
+}
+
+// personalInterval is interval for lists of one principal.
+const personalInterval = 5 * time.Minute
+
+// maxAge is how old a list may be and still count.
+func (b *Book) maxAge(s *listSet) time.Duration { return 3 * b.interval(s) }
 
 // absent reports whether an entry has no list that counts; mu is held.
 func (b *Book) absent(e *entry, now time.Time) bool {
-	gone := e.list == nil || now.Sub(e.got) > b.maxAge()
+	gone := e.list == nil || now.Sub(e.got) > b.maxAge(e.set)
 	if b.BestEffort && e.list != nil && e.list.Down != gone {
 		other := *e.list
 		other.Down = gone
@@ -272,7 +288,7 @@ func (b *Book) get(ctx context.Context, source int, thing edge.Thing, id *edge.I
 	case <-ctx.Done():
 		return nil, nil, edge.Errorf(edge.Timeout, "list", "%w", context.Cause(ctx))
 	}
-	if caps, err = b.Sources[source].Capabilities(ctx); err != nil {
+	if caps, err = b.Sources[source].Capabilities(ctx, id); err != nil {
 		return nil, nil, err
 	}
 	caps = bytes.Clone(caps)

@@ -87,7 +87,7 @@ func (f *fake) times(method string) int {
 func (f *fake) Name() string   { return f.name }
 func (f *fake) Personal() bool { return f.personal }
 
-func (f *fake) Capabilities(context.Context) ([]byte, error) {
+func (f *fake) Capabilities(context.Context, *edge.Identity) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return []byte(f.caps), nil

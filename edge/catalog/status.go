@@ -51,7 +51,7 @@ func (b *Book) Status() []BackendStatus {
 			if k == 0 || e.got.Before(s.Listed) {
 				s.Listed = e.got
 			}
-			s.Missing = s.Missing || e.list == nil || now.Sub(e.got) > b.maxAge() && e.tries > 0
+			s.Missing = s.Missing || e.list == nil || now.Sub(e.got) > b.maxAge(b.common) && e.tries > 0
 			if e.failed != nil {
 				s.Message = e.failed.Error()
 			}

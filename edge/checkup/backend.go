@@ -40,6 +40,7 @@ type Config struct {
 	MaxMessage int           // of a backend, in bytes
 	Version    string        // of the edge
 	Secrets    edge.Secrets  // nil for none
+	Reach      edge.Reach    // of requests of the edge's own
 
 	// Step takes a step, within Timeout, and tells of it. It is called from
 	// several goroutines.
@@ -246,7 +247,7 @@ func (p *patient) secure(ctx context.Context) edge.Finding {
 // credential opens the credential that the edge sends the backend.
 func (p *patient) credential(context.Context) edge.Finding {
 	var err error
-	env := edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: p.Secrets, Defer: func(f func()) { p.after = append(p.after, f) }}
+	env := edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: p.Secrets, Reach: p.Reach, Defer: func(f func()) { p.after = append(p.after, f) }}
 	if p.shown, err = p.plan.Outgoing.Open(env); err != nil {
 		return edge.Problem(edge.ClassSecret, "put a value into that place that can stand in a header", "%v", err)
 	}
@@ -297,7 +298,7 @@ func (p *patient) introduced(ctx context.Context, sse bool) (*backend.Introducti
 	if err != nil {
 		return nil, err
 	}
-	in, err := open.Introduced(ctx)
+	in, err := open.Introduced(ctx, nil)
 	if err != nil || p.plan.Transport == compile.SSE && !sse {
 		return in, errors.Join(err, open.Close())
 	}
@@ -308,11 +309,10 @@ func (p *patient) introduced(ctx context.Context, sse bool) (*backend.Introducti
 // offering is a backend as the catalog sees it.
 type offering struct{ *backend.Backend }
 
-func (o offering) Name() string   { return o.Backend.Name }
-func (o offering) Personal() bool { return false }
+func (o offering) Name() string { return o.Backend.Name }
 
-func (o offering) Capabilities(ctx context.Context) ([]byte, error) {
-	in, err := o.Introduced(ctx)
+func (o offering) Capabilities(ctx context.Context, id *edge.Identity) ([]byte, error) {
+	in, err := o.Introduced(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("introduction: %w", err)
 	}

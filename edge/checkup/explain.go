@@ -99,7 +99,7 @@ func (p *patient) ask(ctx context.Context) (*answer, error) {
 	}
 	secrets := backend.SecretsIn(r.URL)
 	if p.shown != nil {
-		if err := p.shown.Attach(ctx, nil, func(name string, value edge.Secret) {
+		if _, err := p.shown.Attach(ctx, outbound(r, body), func(name string, value edge.Secret) {
 			r.Header.Set(name, string(value))
 			secrets = append(secrets, backend.SecretsOf(string(value))...)
 		}); err != nil {
@@ -130,6 +130,17 @@ func (p *patient) ask(ctx context.Context) (*answer, error) {
 		return out, nil // a body that broke off has said something
 	}
 	return out, err
+}
+
+// outbound is a request as a credential wants to see it.
+func outbound(r *http.Request, body []byte) *edge.Outbound {
+	lines := []byte("\r\nHost: " + r.URL.Host)
+	for name, values := range r.Header {
+		for _, value := range values {
+			lines = append(lines, "\r\n"+name+": "+value...)
+		}
+	}
+	return &edge.Outbound{Method: r.Method, URL: r.URL, Lines: lines, Body: body}
 }
 
 // explain says why a backend gave no introduction.

@@ -94,6 +94,10 @@ func examine(err error) finding {
 		}
 	}
 	kind := edge.KindOf(err)
+	var u interface{ Unattached() bool }
+	if errors.As(err, &u) {
+		return finding{outcome: Neutral, bad: true, category: AuthenticationFailed, message: "the edge has no credential for it"}
+	}
 	switch {
 	case kind == edge.Gone || errors.Is(err, context.Canceled):
 		return finding{outcome: Neutral, category: Cancelled, message: "the check was cancelled"}

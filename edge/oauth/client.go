@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +44,7 @@ type Options struct {
 	CABundle     []byte        // PEM certificates to trust in place of the system's; empty for those of the system
 	AllowPrivate bool          // learned URLs may lead to private addresses
 	AllowHTTP    bool          // http as well as https: for development
+	Reach        edge.Reach    // what the process allows beside
 	Timeout      time.Duration // of a whole request with its redirects and body; 0 for DefaultTimeout
 
 	// Proxy names the proxy for a request, nil for none. It is
@@ -77,7 +77,7 @@ type Client struct {
 	proxied http.RoundTripper // dials proxies
 }
 
-// New returns a client. It fails when the CA bundle holds no certificate.
+// New returns a client. It fails when one of the CA bundles holds no certificate.
 func New(o Options) (*Client, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
@@ -86,11 +86,9 @@ func New(o Options) (*Client, error) {
 		o.Proxy = http.ProxyFromEnvironment
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if len(o.CABundle) > 0 {
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(o.CABundle) {
-			return nil, errors.New("CA bundle: it holds no PEM certificate")
-		}
+	var err error
+	if config.RootCAs, err = edge.Roots(o.CABundle, o.Reach.CAs); err != nil {
+		return nil, err
 	}
 	c := &Client{options: o}
 	c.public = c.transport(config, false, nil)
@@ -108,6 +106,9 @@ func (c *Client) transport(config *tls.Config, private bool, proxy func(*http.Re
 			if err != nil {
 				return err
 			}
+			if c.options.Reach.DevLoopback && to.Addr().Unmap().IsLoopback() {
+				return nil
+			}
 			return edge.MayDial(to.Addr(), private)
 		},
 	}
@@ -124,6 +125,9 @@ func (c *Client) transport(config *tls.Config, private bool, proxy func(*http.Re
 	}
 }
 
+// DevLoopback reports whether learned URLs may lead to loopback addresses.
+func (c *Client) DevLoopback() bool { return c.options.Reach.DevLoopback }
+
 // Close closes connections that nothing uses. The client may still be used.
 func (c *Client) Close() {
 	for _, t := range []http.RoundTripper{c.public, c.private, c.proxied} {
@@ -138,6 +142,7 @@ type Request struct {
 	Method    string // GET when empty
 	URL       string // absolute
 	Trust     Trust
+	AllowHTTP bool        // the URL may be of http, since the operator wrote it so
 	Header    http.Header // may hold credentials: a redirect to another host receives none of it but Accept
 	Body      []byte
 	Redirects int   // how many may be followed, of a GET; 0 for none
@@ -163,7 +168,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	to, err := c.parse(r.URL, r.Trust)
+	to, err := c.parse(r.URL, r.Trust, r.AllowHTTP)
 	for hop := 0; err == nil; hop++ {
 		var answer *Response
 		answer, err = c.once(ctx, &r, to)
@@ -200,14 +205,20 @@ func place(text string) string {
 }
 
 // parse judges a URL before anything is resolved.
-func (c *Client) parse(text string, trust Trust) (*url.URL, error) {
-	u, err := ParseURL(text, c.options.AllowHTTP)
+func (c *Client) parse(text string, trust Trust, allowHTTP bool) (*url.URL, error) {
+	u, err := ParseURL(text, true)
 	if err != nil {
 		return nil, err
+	}
+	dev := c.options.Reach.DevLoopback && IsLoopback(u.Hostname())
+	if u.Scheme == "http" && !c.options.AllowHTTP && !allowHTTP && !dev {
+		return nil, ErrPlainHTTP
 	}
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 	addr, err := netip.ParseAddr(host)
 	switch {
+	case dev:
+		return u, nil
 	case err == nil:
 		return u, edge.MayDial(addr, c.mayBePrivate(trust))
 	case odd(host):
@@ -216,6 +227,14 @@ func (c *Client) parse(text string, trust Trust) (*url.URL, error) {
 		return nil, errors.New("its host is this machine")
 	}
 	return u, nil
+}
+
+// IsLoopback reports whether a host is this machine by its name: localhost or a name
+// below it (RFC 6761 §6.3), or a loopback address.
+func IsLoopback(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && addr.Unmap().IsLoopback()
 }
 
 func (c *Client) mayBePrivate(trust Trust) bool { return trust == Named || c.options.AllowPrivate }
@@ -316,14 +335,14 @@ func (c *Client) follow(r *Request, from *url.URL, location string) (*url.URL, e
 	}
 	same := to.Scheme == from.Scheme && to.Host == from.Host
 	if !same {
-		r.Trust = Learned
+		r.Trust, r.AllowHTTP = Learned, false
 		accept := r.Header.Values("Accept")
 		r.Header = http.Header{}
 		for _, v := range accept {
 			r.Header.Add("Accept", v)
 		}
 	}
-	u, err := c.parse(to.String(), r.Trust)
+	u, err := c.parse(to.String(), r.Trust, r.AllowHTTP)
 	if err != nil {
 		return nil, fmt.Errorf("redirect: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -266,7 +267,7 @@ func (i *Issuer) header(where string) (http.Header, error) {
 	if named == "" {
 		named = i.options.Issuer
 	}
-	if !sameOrigin(where, named) {
+	if !SameOrigin(where, named) {
 		return h, nil
 	}
 	token, err := readToken(i.options.TokenFile)
@@ -277,10 +278,22 @@ func (i *Issuer) header(where string) (http.Header, error) {
 	return h, nil
 }
 
-func sameOrigin(a, b string) bool {
+// SameOrigin reports whether two URLs have one scheme, host and port (RFC 6454 §4).
+func SameOrigin(a, b string) bool {
 	u, errA := ParseURL(a, true)
 	v, errB := ParseURL(b, true)
-	return errA == nil && errB == nil && u.Scheme == v.Scheme && strings.EqualFold(u.Host, v.Host)
+	return errA == nil && errB == nil && u.Scheme == v.Scheme && strings.EqualFold(u.Hostname(), v.Hostname()) && portOf(u) == portOf(v)
+}
+
+// portOf is the port that a URL leads to.
+func portOf(u *url.URL) string {
+	if p := u.Port(); p != "" {
+		return p
+	}
+	if u.Scheme == "https" {
+		return "443"
+	}
+	return "80"
 }
 
 func readToken(path string) (string, error) {

@@ -19,8 +19,8 @@ type Issuers struct {
 
 // issuerKey is all that makes two issuers the same.
 type issuerKey struct {
-	issuer, jwks, tokenFile, ca string
-	private, http               bool
+	issuer, jwks, tokenFile, ca, more string
+	private, http, dev                bool
 }
 
 type sharedIssuer struct {
@@ -34,7 +34,7 @@ type sharedIssuer struct {
 // everyone who opened it has called done. The client of o is made of how, and
 // its times are those of s; the log is that of the first who asks.
 func (s *Issuers) Open(o IssuerOptions, how Options) (issuer *Issuer, done func(), err error) {
-	key := issuerKey{o.Issuer, o.JWKSURL, o.TokenFile, string(how.CABundle), how.AllowPrivate, how.AllowHTTP}
+	key := issuerKey{o.Issuer, o.JWKSURL, o.TokenFile, string(how.CABundle), string(how.Reach.CAs), how.AllowPrivate, how.AllowHTTP, how.Reach.DevLoopback}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.shared == nil {

@@ -5,15 +5,6 @@ import (
 	"strings"
 )
 
-// ScopeError says that a token lacks scopes. Whoever finds it out, in whatever
-// filter, returns it inside an edge.Error of kind Denied; the incoming filter
-// adds the challenge that tells the client what to ask for (RFC 6750 §3.1).
-type ScopeError struct {
-	Scopes []string // all that the operation needs, not only those that lack
-}
-
-func (e *ScopeError) Error() string { return "the access token lacks a scope that this needs" }
-
 // Lacks reports whether scopes lack one of those needed.
 func Lacks(scopes, needed []string) bool {
 	return slices.ContainsFunc(needed, func(n string) bool { return !slices.Contains(scopes, n) })

@@ -25,23 +25,17 @@ type Strategy interface {
 	// these names that come from anybody else have to be left out: see Without.
 	Names() []string
 
+	// Personal reports whether what it attaches depends on the user.
+	Personal() bool
+
 	// Open reads secrets. It fails for faults that waiting does not cure, such as a
 	// missing secret or one that cannot be a header value; the error names the
 	// secret and never holds its value.
 	Open(edge.Env) (Attach, error)
 }
 
-// Attach adds a credential to one request to a backend: it calls set once for
-// every one of its strategy's names, with a value that can stand in a header,
-// or returns an error. After an error the request must not be sent, whatever
-// has been set. The error is an *edge.Error: Unavailable for a credential that
-// cannot be had, Denied for a client that may not have one; its text names no
-// secret.
-//
-// x is the exchange that the request is made for, nil for requests of the
-// edge's own, such as health checks and listings. Attach is safe for concurrent
-// use.
-type Attach func(ctx context.Context, x *edge.Exchange, set func(name string, value edge.Secret)) error
+// Attach adds a credential to one request to a backend: see edge.Credential.
+type Attach = edge.Attach
 
 // Parse checks the way that an MCPExternalAuthConfig describes, and returns
 // everything that is wrong with it (external authentication document). path is
@@ -145,6 +139,8 @@ type joined struct {
 
 func (j *joined) Names() []string { return slices.Clone(j.names) }
 
+func (j *joined) Personal() bool { return slices.ContainsFunc(j.all, Strategy.Personal) }
+
 // Format writes the names for every verb.
 func (j *joined) Format(f fmt.State, _ rune) { show(f, j) }
 
@@ -162,13 +158,16 @@ func (j *joined) Open(env edge.Env) (Attach, error) {
 		}
 		attaches[i] = attach
 	}
-	return func(ctx context.Context, x *edge.Exchange, set func(string, edge.Secret)) error {
+	return func(ctx context.Context, r *edge.Outbound, set func(string, edge.Secret)) (uint64, error) {
+		var all uint64
 		for _, attach := range attaches {
-			if err := attach(ctx, x, set); err != nil {
-				return err
+			one, err := attach(ctx, r, set)
+			if err != nil {
+				return 0, err
 			}
+			all = edge.Generations(all, one)
 		}
-		return nil
+		return all, nil
 	}, nil
 }
 

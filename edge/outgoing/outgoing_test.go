@@ -71,7 +71,7 @@ func call(t testing.TB, s outgoing.Strategy, attach outgoing.Attach, client ...e
 		req.Header[h.Name] = append(req.Header[h.Name], h.Value) // as written, not canonical
 	}
 	x := &edge.Exchange{Identity: &edge.Identity{Token: "token-of-the-client"}}
-	if err := attach(t.Context(), x, func(name string, value edge.Secret) {
+	if _, err := attach(t.Context(), &edge.Outbound{Exchange: x}, func(name string, value edge.Secret) {
 		req.Header[name] = append(req.Header[name], string(value))
 	}); err != nil {
 		return nil, err
@@ -249,7 +249,7 @@ func TestRotation(t *testing.T) {
 	}
 	fails := func(what string) {
 		t.Helper()
-		err := attach(t.Context(), &edge.Exchange{}, func(string, edge.Secret) { t.Errorf("%s: something was attached", what) })
+		_, err := attach(t.Context(), &edge.Outbound{Exchange: &edge.Exchange{}}, func(string, edge.Secret) { t.Errorf("%s: something was attached", what) })
 		var e *edge.Error
 		if !errors.As(err, &e) || e.Kind != edge.Unavailable {
 			t.Fatalf("%s: %v", what, err)
@@ -421,7 +421,7 @@ func TestConcurrentRotation(t *testing.T) {
 	for range 4 {
 		work.Go(func() {
 			for range 2000 {
-				if err := attach(t.Context(), nil, func(_ string, value edge.Secret) {
+				if _, err := attach(t.Context(), &edge.Outbound{}, func(_ string, value edge.Secret) {
 					if !strings.HasPrefix(string(value), "Bearer v") {
 						t.Errorf("%q", string(value))
 					}
@@ -449,7 +449,7 @@ func FuzzValue(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := attach(t.Context(), nil, func(_ string, line edge.Secret) {
+		if _, err := attach(t.Context(), &edge.Outbound{}, func(_ string, line edge.Secret) {
 			if line == "" || strings.ContainsAny(string(line), "\r\n\x00") {
 				t.Errorf("%q", string(line))
 			}
@@ -472,12 +472,12 @@ func BenchmarkSecret(b *testing.B) {
 }
 
 func benchmark(b *testing.B, attach outgoing.Attach) {
-	x := &edge.Exchange{}
+	x := &edge.Outbound{Exchange: &edge.Exchange{}}
 	var line []byte
 	set := func(name string, value edge.Secret) { line = append(append(line[:0], name...), value...) }
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := attach(b.Context(), x, set); err != nil {
+		if _, err := attach(b.Context(), x, set); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -486,12 +486,12 @@ func benchmark(b *testing.B, attach outgoing.Attach) {
 // A header with a static value costs no allocation.
 func TestStaticAllocatesNothing(t *testing.T) {
 	attach := open(t, must(config(t, `{type: header_injection, headerInjection: {headerName: X-Api-Key, headerValue: abc}}`)), nil)
-	x := &edge.Exchange{}
+	x := &edge.Outbound{Exchange: &edge.Exchange{}}
 	line := make([]byte, 0, 64)
 	set := func(name string, value edge.Secret) { line = append(append(line[:0], name...), value...) }
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(100, func() {
-		if attach(ctx, x, set) != nil {
+		if _, err := attach(ctx, x, set); err != nil {
 			t.Error("failed")
 		}
 	}); n != 0 {

@@ -84,7 +84,7 @@ func (s *Spec) Open(env edge.Env) (*edge.Credential, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &edge.Credential{Name: s.Name(), Headers: names, Attach: attach}, nil
+	return &edge.Credential{Name: s.Name(), Headers: names, Personal: strategy.Personal(), Attach: attach}, nil
 }
 
 // Format writes what kind of credential it is, for every verb: it may hold one.

@@ -51,6 +51,8 @@ func (s static) Names() []string {
 	return names
 }
 
+func (s static) Personal() bool { return false }
+
 // Format writes the names for every verb: no way of printing shows a value.
 func (s static) Format(f fmt.State, _ rune) { show(f, s) }
 
@@ -88,19 +90,22 @@ func (s static) Open(env edge.Env) (Attach, error) {
 			o.fixed = line
 		}
 	}
-	return func(ctx context.Context, _ *edge.Exchange, set func(string, edge.Secret)) error {
+	return func(ctx context.Context, _ *edge.Outbound, set func(string, edge.Secret)) (uint64, error) {
+		var all uint64
 		for i := range open {
 			o := &open[i]
-			value := o.fixed
+			value, generation := o.fixed, uint64(1)
 			if o.secrets != nil {
-				var err error
-				if value, err = o.current(ctx); err != nil {
-					return unavailable(err)
+				last, err := o.current(ctx)
+				if err != nil {
+					return 0, unavailable(err)
 				}
+				value, generation = last.line, last.generation
 			}
 			set(o.name, value)
+			all = edge.Generations(all, generation)
 		}
-		return nil
+		return all, nil
 	}, nil
 }
 
@@ -113,22 +118,33 @@ type opened struct {
 }
 
 // made caches the header value last made of a secret, which rarely changes.
-type made struct{ from, line edge.Secret }
+type made struct {
+	from, line edge.Secret
+	generation uint64 // how many there have been
+}
 
-func (o *opened) current(ctx context.Context) (edge.Secret, error) {
+func (o *opened) current(ctx context.Context) (*made, error) {
 	value, err := o.secrets.Secret(ctx, o.ref.Name, o.ref.Key)
 	if err != nil {
-		return "", fmt.Errorf("outgoing: header %s: %w", o.name, err)
+		return nil, fmt.Errorf("outgoing: header %s: %w", o.name, err)
 	}
-	if last := o.last.Load(); last != nil && last.from == value {
-		return last.line, nil
+	for {
+		last := o.last.Load()
+		if last != nil && last.from == value {
+			return last, nil
+		}
+		line, err := o.line(value)
+		if err != nil {
+			return nil, err
+		}
+		next := &made{from: value, line: line, generation: 1}
+		if last != nil {
+			next.generation = last.generation + 1
+		}
+		if o.last.CompareAndSwap(last, next) {
+			return next, nil
+		}
 	}
-	line, err := o.line(value)
-	if err != nil {
-		return "", err
-	}
-	o.last.Store(&made{value, line})
-	return line, nil
 }
 
 // line is the header's value as it goes on the wire. One line break at the end,

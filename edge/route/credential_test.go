@@ -25,11 +25,11 @@ func line(name string, pairs ...string) *edge.Credential {
 		c.Headers = append(c.Headers, pairs[i])
 	}
 	if len(pairs) > 0 {
-		c.Attach = func(_ context.Context, _ *edge.Exchange, set func(string, edge.Secret)) error {
+		c.Attach = func(_ context.Context, _ *edge.Outbound, set func(string, edge.Secret)) (uint64, error) {
 			for i := 0; i < len(pairs); i += 2 {
 				set(pairs[i], edge.Secret(pairs[i+1]))
 			}
-			return nil
+			return 1, nil
 		}
 	}
 	return c
@@ -62,8 +62,8 @@ func TestCredentialOfAnExchange(t *testing.T) {
 
 	configured := line("", "X-Key", "configured", "X-Tenant", "injected")
 	beside := line("", "X-Tenant", "injected")
-	failing := &edge.Credential{Name: "failing", Headers: []string{"X-Key"}, Attach: func(context.Context, *edge.Exchange, func(string, edge.Secret)) error {
-		return edge.Errorf(edge.Unavailable, "attach", "no credential")
+	failing := &edge.Credential{Name: "failing", Headers: []string{"X-Key"}, Attach: func(context.Context, *edge.Outbound, func(string, edge.Secret)) (uint64, error) {
+		return 0, edge.Errorf(edge.Unavailable, "attach", "no credential")
 	}}
 	for what, c := range map[string]struct {
 		configured, beside, chosen *edge.Credential

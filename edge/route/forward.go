@@ -273,7 +273,7 @@ func (s *Server) ask(ctx context.Context, x *edge.Exchange, b *backend.Backend) 
 				return nil, ErrState()
 			}
 		}
-		if in, err := b.Introduced(ctx); err == nil && in.Era == mcp.Legacy {
+		if in, err := b.Introduced(ctx, x.Identity); err == nil && in.Era == mcp.Legacy {
 			if caps := MayAsk(x.Request); caps != nil && x.Capabilities == nil { // else it is made for a call that is parked
 				return s.o.Parked.Serve(ctx, x, caps, next)
 			}

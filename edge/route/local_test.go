@@ -90,9 +90,9 @@ func TestLocalTools(t *testing.T) {
 // sessions with backends are told apart by it.
 func TestChosenCredential(t *testing.T) {
 	s, b, other := New(Options{Name: "s"}), new(backend.Backend), new(backend.Backend)
-	lines := &edge.Credential{Headers: []string{"X-Tenant"}, Attach: func(_ context.Context, _ *edge.Exchange, set func(string, edge.Secret)) error {
+	lines := &edge.Credential{Headers: []string{"X-Tenant"}, Attach: func(_ context.Context, _ *edge.Outbound, set func(string, edge.Secret)) (uint64, error) {
 		set("X-Tenant", "a")
-		return nil
+		return 1, nil
 	}}
 	s.Beside = map[*backend.Backend]*edge.Credential{b: lines}
 	chosen := &edge.Credential{Name: "chosen"}

@@ -26,7 +26,7 @@ func (s *Server) Offer(ctx context.Context, era mcp.Era) (caps, instructions []b
 	if len(known) == 0 && len(s.Backends) > 0 {
 		ctx, cancel := context.WithTimeout(ctx, s.o.Wait)
 		defer cancel()
-		if in, _ := s.Backends[0].Introduced(ctx); in != nil {
+		if in, _ := s.Backends[0].Introduced(ctx, nil); in != nil {
 			known, names, silent = append(known, in), append(names, s.Backends[0].Name), len(s.Backends) > 1
 		}
 	}

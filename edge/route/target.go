@@ -18,11 +18,10 @@ import (
 // source is a backend as the catalog sees it.
 type source struct{ *backend.Backend }
 
-func (s source) Name() string   { return s.Backend.Name }
-func (s source) Personal() bool { return false }
+func (s source) Name() string { return s.Backend.Name }
 
-func (s source) Capabilities(ctx context.Context) ([]byte, error) {
-	in, err := s.Introduced(ctx)
+func (s source) Capabilities(ctx context.Context, id *edge.Identity) ([]byte, error) {
+	in, err := s.Introduced(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -74,6 +74,9 @@ func (e *Edge) newExchange(req *request) *exchange {
 // said something.
 func (x *exchange) within(s *session.Session) {
 	x.s, x.Session = s, &s.Session
+	if x.server.personal {
+		s.Note(x.Identity)
+	}
 	if x.server.guest.SessionStart != nil {
 		x.Head.Attributes = s.Attributes(x.server.guest.Beginners).With(x.Head.Attributes)
 	}

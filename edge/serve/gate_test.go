@@ -10,7 +10,6 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/kv"
-	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/filters"
 )
@@ -53,7 +52,7 @@ func TestStepUpBehindTheGate(t *testing.T) {
 	m, back := newMint(t), edgetest.NewServer(t, edgetest.Modern)
 	lacks := func(edge.Handler) edge.Handler {
 		return edge.HandlerFunc(func(context.Context, *edge.Exchange) (*edge.Response, error) {
-			return nil, edge.Errorf(edge.Denied, "test", "%w", &oauth.ScopeError{Scopes: []string{"tools:write"}})
+			return nil, edge.Errorf(edge.Denied, "test", "%w", &edge.ScopeError{Scopes: []string{"tools:write"}})
 		})
 	}
 	e := edgetest.Start(t, strings.Replace(edgetest.Manifest(back, ""), "incomingAuth: {type: anonymous}", fmt.Sprintf(

@@ -131,7 +131,7 @@ type credentials struct {
 
 func (o *opening) credentials() *credentials {
 	c := &credentials{}
-	c.Env = edge.Env{Log: o.edge.log, Secrets: o.secrets, Now: time.Now, Defer: c.after.add}
+	c.Env = edge.Env{Log: o.edge.log, Secrets: o.secrets, HTTP: o.edge.world.http, Reach: o.edge.world.reach, Now: time.Now, Defer: c.after.add}
 	return c
 }
 
@@ -287,6 +287,7 @@ func (o *opening) openBackend(s *server, b backing) error {
 		return err
 	}
 	s.Add(one)
+	s.personal = s.personal || one.Personal()
 	s.outgoing[b.Name] = b.Outgoing
 	s.behind = append(s.behind, release)
 	if !o.choosing() {

@@ -4,6 +4,7 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -92,6 +93,7 @@ type world struct {
 	memory  *kv.MemoryStore // of servers that share no store
 	cache   *kv.Cache       // --cache-memory
 	http    *http.Client    // for requests to places that the operator named
+	reach   edge.Reach      // of requests of the edge's own
 	guests  *guest.Cache    // compiled programs of the filters
 	secrets *secret.Secrets
 	running mount.Running // mounted handlers
@@ -203,7 +205,17 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 	}
 	e.given.counting = append(e.given.counting, e.world.cache)
 	e.world.memory = kv.Memory(kv.Limits{})
-	e.world.http = edge.NewHTTP(nil)
+	if e.world.reach, err = s.Reach(); err != nil {
+		return nil, err
+	}
+	roots, err := edge.Roots(nil, e.world.reach.CAs)
+	if err != nil {
+		return nil, fmt.Errorf("--ca-bundle: %w", err)
+	}
+	if e.world.reach.DevLoopback {
+		log.Warn("--dev-loopback: what strangers name may lead to this machine, unencrypted: for development alone")
+	}
+	e.world.http = edge.NewHTTP(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots})
 	e.sessions = session.New(session.Options{
 		Most: s.MaxSessions, Each: s.MaxSessionsPerPrincipal, Streams: s.MaxStreams, TTL: s.SessionTTL, CallCap: s.CallCap, Largest: relaySize(s),
 		ServeWithoutStore: s.StoreFailure == "open", SharedKey: given, HandOver: s.HandOver != "",
@@ -211,6 +223,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 		Servers: e.hosts, Handlers: e.handlers, Wanted: e.replicas.Wanted, Keys: func() [][]byte { return e.seal.keys }, TakeKeys: e.takeKeys,
 	})
 	e.world.guests = guest.NewCache(s.FilterCache, log)
+	e.world.guests.Reach(e.world.reach)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.abandon())

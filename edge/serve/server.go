@@ -36,6 +36,7 @@ type server struct {
 	guest    *edge.Guest    // hooks of programs
 	programs []func() status.Filter
 	guarded  bool          // clients have to authenticate
+	personal bool          // the credential of a backend depends on the user
 	webhooks *webhook.Part // nil for none
 	document []byte        // protected-resource metadata; nil for none
 	after    releases      // what it took of the edge
@@ -66,7 +67,7 @@ func (s *server) call(ctx context.Context, x *edge.Exchange) (_ *edge.Response, 
 // env returns the world that parts of the server may touch. What they take of it is given
 // back by after.
 func (s *server) env(after *releases) edge.Env {
-	env := edge.Env{Log: s.log, Secrets: s.secrets, Store: s.edge.world.memory, HTTP: s.edge.world.http, Now: time.Now, Defer: after.add}
+	env := edge.Env{Log: s.log, Secrets: s.secrets, Store: s.edge.world.memory, HTTP: s.edge.world.http, Reach: s.edge.world.reach, Now: time.Now, Defer: after.add}
 	env.Cache = func(name string) edge.Cache {
 		part := s.edge.world.cache.Part(name)
 		after.add(part.Close)

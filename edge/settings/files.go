@@ -27,7 +27,7 @@ func (s *Settings) LookAtFiles(now time.Time, look func(name string, f func() ed
 	if s.TLSCert != "" && s.TLSKey != "" {
 		look("tls-cert", func() edge.Finding { return door.TLS{Cert: s.TLSCert, Key: s.TLSKey}.Look(now) })
 	}
-	for _, one := range []struct{ name, path string }{{"tls-client-ca", s.TLSClientCA}, {"store-ca", s.StoreCA}} {
+	for _, one := range []struct{ name, path string }{{"tls-client-ca", s.TLSClientCA}, {"store-ca", s.StoreCA}, {"ca-bundle", s.CABundle}} {
 		if one.path != "" {
 			look(one.name, func() edge.Finding {
 				if _, err := edge.Authorities(one.path); err != nil {

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/door"
 )
 
@@ -53,6 +55,8 @@ type Settings struct {
 	MaxScriptsPerPrincipal   int           `name:"max-scripts-per-principal" kind:"NUMBER" default:"4" range:"1 1024" help:"of them for one principal, or for one address on a server that is anonymous"`
 	FilterCache              string        `name:"filter-cache" kind:"DIR" help:"directory of this user alone for compiled and fetched filters; none without"`
 	StateKeyFile             string        `name:"state-key-file" kind:"FILE" help:"keys that seal requestState, one a line; without it the secret weir-state/key, or a random one"`
+	CABundle                 string        `name:"ca-bundle" kind:"FILE" help:"authorities in PEM to trust, beside those of the system and of a manifest, in requests of the edge's own"`
+	DevLoopback              bool          `name:"dev-loopback" kind:"BOOL" default:"false" help:"for development: URLs that others name may lead to this machine, also by http; needs a loopback listen"`
 	LocalRateLimits          bool          `name:"local-rate-limits" kind:"BOOL" default:"false" help:"rate limits of servers without a store to share are counted in this process"`
 	StoreFailure             string        `name:"store-failure" kind:"MODE" default:"closed" values:"closed open" help:"while a shared store is away: closed refuses what needs it, open goes on with what this process knows, and counts it"`
 	StoreTimeout             time.Duration `name:"store-timeout" kind:"DURATION" default:"50ms" help:"a shared store that takes longer to answer is as good as away"`
@@ -116,7 +120,33 @@ func (s *Settings) rules() (wrong []error) {
 			bad("external-url", "%q is not an http or https URL without query and fragment", s.ExternalURL)
 		}
 	}
+	if s.DevLoopback && isAddress(s.Listen) && !loopback(s.Listen) {
+		bad("dev-loopback", "it is for development, and --listen %s can be reached from elsewhere: leave one of them out", s.Listen)
+	}
 	return wrong
+}
+
+// loopback reports whether an address HOST:PORT is of this machine alone.
+func loopback(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// Reach reads what requests of the edge's own may do, and the file that says so.
+func (s *Settings) Reach() (edge.Reach, error) {
+	r := edge.Reach{DevLoopback: s.DevLoopback}
+	if s.CABundle == "" {
+		return r, nil
+	}
+	var err error
+	if r.CAs, err = edge.ReadKeys(s.CABundle); err != nil {
+		return r, fmt.Errorf("--ca-bundle: %w: name a file with certificates in PEM", err)
+	}
+	if _, err = edge.Authorities(s.CABundle); err != nil {
+		return r, fmt.Errorf("--ca-bundle: %w: name a file with certificates in PEM", err)
+	}
+	return r, nil
 }
 
 // isAddress reports whether a text is HOST:PORT.

@@ -14,20 +14,27 @@ import (
 // two different ones: lines end in CRLF and are not folded, how long the body is
 // is said once and in one way (RFC 9112 §2.2, §5.2, §6.3; RFC 9110 §5.5).
 type Head struct {
-	Status     int
-	Length     int    // of the body in bytes; -1 chunked, -2 up to the end of the connection
-	SSE        bool   // the body is a stream of events
-	Coded      bool   // the body is compressed
-	Closes     bool   // the connection ends with this answer
-	Session    []byte // Mcp-Session-Id; valid until the next answer
-	Challenged bool   // WWW-Authenticate is there
+	Status    int
+	Length    int    // of the body in bytes; -1 chunked, -2 up to the end of the connection
+	SSE       bool   // the body is a stream of events
+	Coded     bool   // the body is compressed
+	Closes    bool   // the connection ends with this answer
+	Session   []byte // Mcp-Session-Id; valid until the next answer
+	Challenge []byte // WWW-Authenticate, several lines as one list, cut at maxChallenge; nil for none; valid until the next answer
 
 	idle time.Duration // how long the connection may wait for its next request
 
 	at                    int  // where in the text reading goes on
 	old, typed, named, on bool // HTTP/1.0; Content-Type and Mcp-Session-Id are there; Connection: keep-alive
+	challenged            bool // WWW-Authenticate is there, be it empty
 	sized, chunks         bool // the two ways to say how long the body is
 }
+
+// maxChallenge is how much of WWW-Authenticate is kept, in bytes.
+const maxChallenge = 2 << 10
+
+// Challenged reports whether the answer asks for a credential.
+func (h *Head) Challenged() bool { return h.challenged }
 
 var (
 	eventStream = []byte("text/event-stream")
@@ -39,7 +46,7 @@ var (
 // whole of it has to fit the buffer.
 func (c *Conn) ReadHead() error {
 	h := &c.Head
-	*h = Head{Length: -2, Session: h.Session[:0], idle: idleDefault}
+	*h = Head{Length: -2, Session: h.Session[:0], Challenge: h.Challenge[:0], idle: idleDefault}
 	for n := 1; ; {
 		if _, err := c.Reader.Peek(n); err != nil {
 			return err
@@ -150,7 +157,12 @@ func (h *Head) line(line []byte) bool {
 		if mcp.SameName(name, "content-encoding") {
 			h.Coded = h.Coded || len(value) > 0 && !mcp.SameName(value, "identity")
 		} else if mcp.SameName(name, "www-authenticate") {
-			h.Challenged = true
+			if len(h.Challenge) > 0 {
+				h.Challenge = append(h.Challenge, ", "...)
+			}
+			h.Challenge = append(h.Challenge, value...)
+			h.Challenge = h.Challenge[:min(len(h.Challenge), maxChallenge)]
+			h.challenged = true
 		}
 	case len("Transfer-Encoding"):
 		if mcp.SameName(name, "transfer-encoding") {

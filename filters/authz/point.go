@@ -81,7 +81,7 @@ func (p *Point) With(o Options) Engine {
 
 // Open returns the filter of the decision point. It does not wait for it.
 func (p *Point) Open(env edge.Env) (edge.Filter, error) {
-	client, err := oauth.New(oauth.Options{AllowHTTP: true, Timeout: p.timeout()})
+	client, err := oauth.New(oauth.Options{AllowHTTP: true, Timeout: p.timeout(), Reach: env.Reach})
 	if err != nil {
 		return nil, edge.Errorf(edge.Internal, "authz", "decision point: %w", err)
 	}

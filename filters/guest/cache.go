@@ -29,9 +29,10 @@ import (
 // that two plans share, or that survives a reload, stays open with its
 // instances, breaker and counts. It is safe for concurrent use.
 type Cache struct {
-	dir string // for machine code and fetched modules; "" for none
-	ca  []byte // PEM certificates for fetching modules; nil for those of the system
-	log *slog.Logger
+	dir   string // for machine code and fetched modules; "" for none
+	ca    []byte // PEM certificates for fetching modules; nil for those of the system
+	reach edge.Reach
+	log   *slog.Logger
 
 	mu       sync.Mutex
 	compiler *wasm.Compiler
@@ -54,6 +55,10 @@ type compiled struct {
 func NewCache(dir string, log *slog.Logger) *Cache {
 	return &Cache{dir: dir, log: log, programs: make(map[string]*program), modules: make(map[string]*compiled)}
 }
+
+// Reach says what requests of the cache and of programs may do, besides; it is called before
+// anything is opened.
+func (k *Cache) Reach(r edge.Reach) { k.reach = r }
 
 // Close frees the rest. Everything opened must have been closed.
 func (k *Cache) Close() error {
@@ -183,7 +188,7 @@ func (k *Cache) start(l Loaded, env edge.Env) (*program, error) {
 	// 2. The program, initialized.
 	p := newProgram(s, digest, k.log)
 	p.done, p.keys = done, l.Keys
-	if p.fetcher, err = newFetcher(s, k.ca); err != nil {
+	if p.fetcher, err = newFetcher(s, k.ca, k.reach); err != nil {
 		p.close()
 		return nil, fail(err)
 	}
@@ -330,7 +335,7 @@ func (k *Cache) fetch(s *Spec) ([]byte, error) {
 			return b, nil
 		}
 	}
-	client, err := oauth.New(oauth.Options{Timeout: fetchWithin, CABundle: k.ca})
+	client, err := oauth.New(oauth.Options{Timeout: fetchWithin, CABundle: k.ca, Reach: k.reach})
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/sdk/abi"
@@ -63,11 +64,11 @@ type fetcher struct {
 
 // newFetcher returns nil for a filter that may call no host. trust is PEM
 // certificates that replace those of the system; nil keeps these.
-func newFetcher(s *Spec, trust []byte) (*fetcher, error) {
+func newFetcher(s *Spec, trust []byte, reach edge.Reach) (*fetcher, error) {
 	if len(s.HTTP) == 0 {
 		return nil, nil
 	}
-	client, err := oauth.New(oauth.Options{Timeout: maxFetch, AllowHTTP: true, CABundle: trust}) // the grants decide about addresses
+	client, err := oauth.New(oauth.Options{Timeout: maxFetch, AllowHTTP: true, CABundle: trust, Reach: reach}) // the grants decide about addresses
 	if err != nil {
 		return nil, err
 	}

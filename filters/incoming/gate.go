@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -85,7 +86,7 @@ func (t *Incoming) Start(env edge.Env, issuers *oauth.Issuers) (*Gate, error) {
 	g.memory = newMemory(cache, s)
 
 	// 1. What the configuration names: files and secrets.
-	how := oauth.Options{CABundle: []byte(s.CABundle), AllowPrivate: s.AllowPrivate, AllowHTTP: s.AllowHTTP}
+	how := oauth.Options{CABundle: []byte(s.CABundle), AllowPrivate: s.AllowPrivate, AllowHTTP: s.AllowHTTP, Reach: env.Reach}
 	if s.CABundlePath != "" {
 		pem, err := os.ReadFile(s.CABundlePath)
 		if err != nil {
@@ -181,17 +182,33 @@ func (g *Gate) Collect(m edge.Emitter) {
 	m.Counter("weir_auth_key_failures", "Attempts to learn the keys that failed.", float64(s.Failures))
 }
 
-// StepUp adds the challenge to an error that says which scopes are needed,
-// whoever found that out (RFC 6750 §3.1). It returns any other error as it is.
+// StepUp adds the challenge to an error that says which scopes are needed, or that a
+// token does not hold any longer, whoever found that out (RFC 6750 §3.1). It returns any
+// other error as it is, and one about scopes that no login here gives.
 func (g *Gate) StepUp(err error) error {
 	var e *edge.Error
-	var s *oauth.ScopeError
-	if g.issuer == nil || !errors.As(err, &s) || !errors.As(err, &e) || e.Challenge != "" {
+	if g.issuer == nil || !errors.As(err, &e) || e.Challenge != "" {
 		return err
 	}
 	with := *e
-	with.Challenge = g.incoming.challenges.insufficient(s.Scopes)
+	var s *edge.ScopeError
+	switch {
+	case errors.As(err, &s) && (!s.Elsewhere || g.incoming.spec.gives(s.Scopes)):
+		with.Challenge = g.incoming.challenges.insufficient(s.Scopes)
+	case e.Kind == edge.Unauthenticated:
+		with.Challenge = g.incoming.challenges.invalid
+	default:
+		return err
+	}
 	return &with
+}
+
+// gives reports whether clients may ask the issuer for all of some scopes; for none, and
+// where no scopes are configured, nobody knows.
+func (s *Spec) gives(scopes []string) bool {
+	return len(scopes) > 0 && !slices.ContainsFunc(scopes, func(one string) bool {
+		return !slices.Contains(s.Scopes, one) && !slices.Contains(s.Required, one)
+	})
 }
 
 // Identify finds out who sends a request with an Authorization header, "" for
@@ -221,7 +238,7 @@ func (g *Gate) Identify(ctx context.Context, authorization edge.Secret, remote s
 	if need := g.incoming.spec.Required; len(need) > 0 && oauth.Lacks(id.Scopes, need) {
 		return nil, &edge.Error{
 			Kind: edge.Denied, Op: "authenticate", Challenge: g.incoming.challenges.insufficient(nil),
-			Err: &oauth.ScopeError{Scopes: need},
+			Err: &edge.ScopeError{Scopes: need},
 		}
 	}
 	return id, nil

@@ -199,7 +199,7 @@ func TestScopes(t *testing.T) {
 			t.Errorf("%+v", err)
 		}
 	}
-	inner := edge.Error{Kind: edge.Denied, Err: &oauth.ScopeError{Scopes: []string{"tools:write", "tools:read", `bad "`}}}
+	inner := edge.Error{Kind: edge.Denied, Err: &edge.ScopeError{Scopes: []string{"tools:write", "tools:read", `bad "`}}}
 	err := g.StepUp(&inner)
 	e := (*edge.Error)(nil)
 	if !errors.As(err, &e) || e.Kind != edge.Denied || e.Challenge != `Bearer error="insufficient_scope", scope="openid tools:read tools:write", `+meta || inner.Challenge != "" {

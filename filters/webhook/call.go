@@ -42,6 +42,7 @@ type verdict struct {
 type caller struct {
 	*hook
 	secrets edge.Secrets
+	reach   edge.Reach
 	down    atomic.Bool // the last request had no sound answer
 
 	mu   sync.Mutex
@@ -59,8 +60,8 @@ type client interface {
 	Close()
 }
 
-func newCaller(h *hook, secrets edge.Secrets) (*caller, error) {
-	c := &caller{hook: h, secrets: secrets}
+func newCaller(h *hook, secrets edge.Secrets, reach edge.Reach) (*caller, error) {
+	c := &caller{hook: h, secrets: secrets, reach: reach}
 	if _, err := c.key(context.Background()); err != nil {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ func (c *caller) line(ctx context.Context) (client, error) {
 	if before != nil && before.material == m {
 		return before.client, nil
 	}
-	made, err := dial(c.hook, m)
+	made, err := dial(c.hook, m, c.reach)
 	if err != nil {
 		return nil, err
 	}

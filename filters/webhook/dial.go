@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -22,22 +21,20 @@ import (
 // dial makes the client of a webhook: the guarded one, unless the webhook wants
 // a certificate of the edge or has one that is not to be verified. Errors name
 // what a secret should hold, and show nothing of it.
-func dial(h *hook, material [3]edge.Secret) (client, error) {
+func dial(h *hook, material [3]edge.Secret, reach edge.Reach) (client, error) {
 	authorities, certificate, key := []byte(material[0]), []byte(material[1]), []byte(material[2])
 	insecure := h.tls.InsecureSkipVerify
 	if len(certificate) == 0 && !insecure {
-		c, err := oauth.New(oauth.Options{CABundle: authorities, Timeout: h.timeout})
+		c, err := oauth.New(oauth.Options{CABundle: authorities, Timeout: h.timeout, Reach: reach})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", h.material(0), err)
 		}
 		return c, nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: insecure}
-	if len(authorities) > 0 {
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(authorities) {
-			return nil, fmt.Errorf("%s: it holds no PEM certificate", h.material(0))
-		}
+	var err error
+	if config.RootCAs, err = edge.Roots(authorities, reach.CAs); err != nil {
+		return nil, fmt.Errorf("%s: it holds no PEM certificate", h.material(0))
 	}
 	if len(certificate) > 0 {
 		pair, err := tls.X509KeyPair(certificate, key)

@@ -24,7 +24,7 @@ func (p *Part) Open(env edge.Env) (edge.Filter, error) {
 	}
 	for _, hooks := range [][]*hook{p.mutating, p.validating} {
 		for _, h := range hooks {
-			c, err := newCaller(h, env.Secrets)
+			c, err := newCaller(h, env.Secrets, env.Reach)
 			if err != nil {
 				return nil, fmt.Errorf("webhook %q: %w", h.name, err)
 			}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/oauth/login"
 )
 
 // ProtocolError is an error that the server answered with, or an answer that
@@ -131,8 +132,11 @@ func unreachable(ctx context.Context, target string, silence time.Duration, err 
 		dns    *net.DNSError
 		cert   *tls.CertificateVerificationError
 		record tls.RecordHeaderError
+		access *login.Failure
 	)
 	switch {
+	case errors.As(err, &access) && context.Cause(ctx) == nil:
+		e.URL, e.What = "", access.Error()
 	case errors.Is(context.Cause(ctx), errSilent):
 		e.What, e.Next = fmt.Sprintf("no word for %s", silence), "give it more time with --timeout"
 	case ctx.Err() != nil:
@@ -169,7 +173,7 @@ func refused(target string, r *http.Response, body []byte) *ConnectionError {
 		e.Next = "name that place as the URL"
 		e.What = fmt.Sprintf("answered %d and points to %s", s, shown(r.Header.Get("Location")))
 	case s == http.StatusUnauthorized:
-		e.Next = "give a token with --bearer-token-file, or a header with --header"
+		e.Next = "log in with --auth, or give a token with --bearer-token-file or a header with --header"
 	case s == http.StatusForbidden:
 		e.Next = askForAccess
 	case s == http.StatusNotFound, s == http.StatusMethodNotAllowed:

@@ -78,7 +78,8 @@ func (d *Doctor) Run(ctx context.Context) (Findings, error) {
 	if opened.Plan != nil {
 		add(d.filters(ctx, opened, s, secrets)...)
 		add(d.stores(ctx, opened.Plan, s, secrets)...)
-		look := checkup.Config{Timeout: d.Timeout, MaxMessage: s.MaxMessage, Version: d.Version, Secrets: secrets, Step: d.step}
+		reach, _ := s.Reach() // the step files has said what is wrong with it
+		look := checkup.Config{Timeout: d.Timeout, MaxMessage: s.MaxMessage, Version: d.Version, Secrets: secrets, Reach: reach, Step: d.step}
 		for _, server := range opened.Plan.Servers {
 			add(look.Server(ctx, server)...)
 		}

@@ -20,6 +20,8 @@ import (
 // Without secrets those that compute with some are left out.
 func (d *Doctor) filters(ctx context.Context, r *source.Result, s settings.Settings, secrets edge.Secrets) []edge.Finding {
 	cache := guest.NewCache(s.FilterCache, slog.New(slog.DiscardHandler))
+	reach, _ := s.Reach() // the step files has said what is wrong with it
+	cache.Reach(reach)
 	store := kv.Memory(kv.Limits{})
 	var after []func()
 	defer func() {
@@ -29,7 +31,7 @@ func (d *Doctor) filters(ctx context.Context, r *source.Result, s settings.Setti
 		_ = cache.Close() // it has nothing open
 		_ = store.Close() // it is memory
 	}()
-	env := edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: secrets, Store: store, Defer: func(f func()) { after = append(after, f) }}
+	env := edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: secrets, Store: store, Reach: reach, Defer: func(f func()) { after = append(after, f) }}
 	var out []edge.Finding
 	for _, server := range r.Plan.Servers {
 		o := guest.Options{Guarded: server.Incoming != nil && server.Incoming.Type == incoming.OIDC, Audited: server.Audit != nil}

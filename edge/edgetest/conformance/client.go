@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/weir-edge/weir/edge/edgetest/peers"
 )
@@ -19,7 +18,7 @@ const clientCommand = "client-under-test"
 
 // clients measures the scenarios for clients: the suite is the server, and what
 // it judges is what the client sends to it, or the edge on the client's behalf.
-// Those about authorization are left out: they need an edge that signs in.
+// Those about authorization are for authorized.
 func (h *harness) clients(ctx context.Context, r *run) error {
 	required, err := h.requirements(r.cell.set)
 	if err != nil {
@@ -27,7 +26,7 @@ func (h *harness) clients(ctx context.Context, r *run) error {
 	}
 	var scenarios []scenario
 	for _, s := range required.client {
-		if !strings.HasPrefix(s.name, "auth/") {
+		if !isAuth(s) {
 			scenarios = append(scenarios, s)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -38,6 +39,12 @@ func main() {
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == clientCommand {
 		return beClient(ctx, args[1:], stderr)
+	}
+	if len(args) > 0 && args[0] == authCommand {
+		return beAuthorized(ctx, args[1:], stderr)
+	}
+	if len(args) == 1 && strings.HasPrefix(args[0], "http") {
+		return beBrowser(ctx, args[0])
 	}
 	o, err := parseOptions(args, stderr)
 	if err != nil {
@@ -178,20 +185,19 @@ func measure(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	direct := map[string]results{}
 	faults, summaries := 0, []string{}
 	for _, c := range o.cells() {
-		r := run{cell: c, leg: "server", direct: direct[c.set]}
-		measureLeg := h.servers
-		if o.client {
-			r.leg, measureLeg = "client", h.clients
+		for _, leg := range h.legs() {
+			r := run{cell: c, leg: leg, direct: direct[c.set]}
+			measureLeg := map[string]func(context.Context, *run) error{"server": h.servers, "client": h.clients, "authorization": h.authorized}[leg]
+			if err := measureLeg(ctx, &r); err != nil {
+				return fmt.Errorf("%s: %w", c, err)
+			}
+			direct[c.set] = r.direct
+			if c.crosses() && o.scenario == "" {
+				r.reasons = excuses[c]
+			}
+			faults += r.report(stdout)
+			summaries = append(summaries, r.summary())
 		}
-		if err := measureLeg(ctx, &r); err != nil {
-			return fmt.Errorf("%s: %w", c, err)
-		}
-		direct[c.set] = r.direct
-		if c.crosses() && o.scenario == "" {
-			r.reasons = excuses[c]
-		}
-		faults += r.report(stdout)
-		summaries = append(summaries, r.summary())
 	}
 
 	// 3. The sum.
@@ -203,6 +209,21 @@ func measure(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return fmt.Errorf("%d faults", faults)
 	}
 	return nil
+}
+
+// legs are what is measured of a cell. The client that signs in is weir: without it there is
+// none.
+func (h *harness) legs() []string {
+	auth := isAuth(scenario{name: h.scenario})
+	switch {
+	case !h.client:
+		return []string{"server"}
+	case h.scenario != "" && auth:
+		return []string{"authorization"}
+	case h.scenario != "" || h.weir == "":
+		return []string{"client"}
+	}
+	return []string{"client", "authorization"}
 }
 
 // pick leaves the scenarios that the run is about.

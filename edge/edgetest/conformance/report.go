@@ -28,6 +28,9 @@ func (r run) report(w io.Writer) (faults int) {
 	fmt.Fprintf(w, "\n%s\n", r.title())
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	header := "SCENARIO\tSCORED\tDIRECT"
+	if r.leg == "authorization" {
+		header = "SCENARIO\tSCORED\tWEIR CALL"
+	}
 	if r.edge != nil {
 		header += "\tTHROUGH THE EDGE"
 	}
@@ -84,8 +87,11 @@ func (r run) report(w io.Writer) (faults int) {
 
 func (r run) title() string {
 	title := r.cell.String()
-	if r.leg == "client" {
+	switch r.leg {
+	case "client":
 		title = r.cell.set + " client scenarios"
+	case "authorization":
+		title = r.cell.set + " client scenarios about authorization"
 	}
 	if r.cell.crosses() {
 		title += " (direct: with a backend of the set's own era)"
@@ -128,11 +134,14 @@ func (r run) summary() string {
 		}
 	}
 	name := r.cell.String()
-	if r.leg == "client" {
+	switch r.leg {
+	case "client":
 		name = r.cell.set + " clients"
+	case "authorization":
+		name = r.cell.set + " authorization of clients"
 	}
 	where := ""
-	if r.edge == nil {
+	if r.edge == nil && r.leg != "authorization" {
 		where = ", directly"
 	}
 	return fmt.Sprintf("%s: %d of %d scored; %d of %d unscored%s", name, pass, scored, also, unscored, where)

@@ -92,7 +92,9 @@ func runScripts(ctx context.Context, s *storm) {
 	})
 	var next atomic.Int64
 	var ran, busy, wrong atomic.Int64
-	var longest atomic.Int64
+	var mu sync.Mutex
+	var longest time.Duration
+	var slow string // the script that took so long
 	var hurling sync.WaitGroup
 	all := bombs()
 	for i := range atOnce {
@@ -112,12 +114,12 @@ func runScripts(ctx context.Context, s *storm) {
 				default:
 					wrong.Add(1)
 				}
-				for took := int64(time.Since(began)); ; {
-					was := longest.Load()
-					if took <= was || longest.CompareAndSwap(was, took) {
-						break
-					}
+				took := time.Since(began)
+				mu.Lock()
+				if took > longest {
+					longest, slow = took, all[n%len(all)]
 				}
+				mu.Unlock()
 			}
 		})
 	}
@@ -131,8 +133,8 @@ func runScripts(ctx context.Context, s *storm) {
 	alone, crowded := kit.Percentile(tookOf(calm), 990), kit.Percentile(tookOf(finished(beside)), 990)
 	_, shed, _, failed := kit.Sort(finished(beside))
 	s.bar(wrong.Load() == 0, "0", "%d scripts ran and %d were told to come back; %d ended in another way", ran.Load(), busy.Load(), wrong.Load())
-	s.bar(time.Duration(longest.Load()) <= 20*time.Second, "20 s", "the longest took %.1f s, its turn included", time.Duration(longest.Load()).Seconds())
-	s.bar(shed+failed == 0, "0", "%d of %d neighbours failed", shed+failed, len(finished(beside)))
+	s.bar(longest <= 20*time.Second, "20 s", "the longest took %.1f s, its turn included: %.60q", longest.Seconds(), slow)
+	s.bar(shed+failed == 0, "0", "%d of %d neighbours failed%s", shed+failed, len(finished(beside)), reasons(finished(beside)))
 	s.bar(crowded <= max(alone*12/10, alone+5*time.Millisecond), "± 20 % or + 5 ms", "p99 of the neighbours %.1f ms, %.1f ms without scripts", kit.Millis(crowded), kit.Millis(alone))
 	s.bar(highest-base <= atOnce*80<<20, "+ 80 MiB a script", "resident %.0f MiB at the most, %.0f before, %.0f after", kit.MiB(highest), kit.MiB(base), kit.MiB(after))
 	status, text, err := clients[0].run(ctx, "return 1")
@@ -153,6 +155,20 @@ func finished(shots []kit.Shot) []kit.Shot {
 		}
 	}
 	return out
+}
+
+// reasons says how calls failed that did.
+func reasons(shots []kit.Shot) string {
+	counts := make(map[string]int)
+	for _, one := range shots {
+		if one.Err != nil && len(counts) < 5 {
+			counts[one.Err.Error()]++
+		}
+	}
+	if len(counts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(": %v", counts)
 }
 
 // scripter is a client that sends scripts from one address.
