@@ -9,6 +9,7 @@ package edge
 
 import (
 	"context"
+	"crypto/sha256"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -92,6 +93,29 @@ type Identity struct {
 
 	// Attributes are what programs say of it; nil for nothing.
 	Attributes Attributes
+
+	Digested TokenDigest `json:"-"` // of Token, where whoever made the identity has it at hand
+}
+
+// TokenDigest is the SHA-256 of a token. Its fields have names that others see, since
+// values of a type that hides itself are printed in the clear where they are not.
+type TokenDigest struct {
+	Of  Secret
+	Sum [sha256.Size]byte
+}
+
+// DigestToken returns the digest of a token.
+func DigestToken(token Secret) TokenDigest { return TokenDigest{token, sha256.Sum256([]byte(token))} }
+
+// String hides it: nobody reads anything in it.
+func (TokenDigest) String() string { return "" }
+
+// Digest returns the SHA-256 of its token.
+func (id *Identity) Digest() [sha256.Size]byte {
+	if id.Digested.Of != id.Token || id.Token == "" {
+		return DigestToken(id.Token).Sum
+	}
+	return id.Digested.Sum
 }
 
 // Principal names an identity among all others: two identities are of the same

@@ -100,6 +100,8 @@ type Env struct {
 	Now       func() time.Time        // the time by which credentials are judged and records are dated; nil for time.Now
 	Reach     Reach                   // of requests of the edge's own
 	Defer     func(func())            // has a function called when the plan retires
+	Shared    *Shared                 // what the parts of one server have in common; nil for nothing
+	Made      func(Made)              // hears of each attempt to make a credential, from several goroutines; nil for nobody
 }
 
 // Clock returns Now, or time.Now where there is none.

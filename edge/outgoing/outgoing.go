@@ -59,8 +59,17 @@ func Parse(path *field.Path, spec *v1beta1.MCPExternalAuthConfigSpec) (Strategy,
 		} else {
 			r.bearer(r.ref(path.Child("tokenSecretRef"), b.TokenSecretRef))
 		}
+	case v1beta1.AuthTokenExchange:
+		section(r, path.Child("tokenExchange"), spec.TokenExchange, r.parseTokenExchange)
+	case v1beta1.AuthUpstreamInject:
+		section(r, path.Child("upstreamInject"), spec.UpstreamInject, r.parseUpstream)
+	case v1beta1.AuthOBO:
+		section(r, path.Child("obo"), spec.OBO, r.parseOBO)
+	case v1beta1.AuthXAA:
+		section(r, path.Child("xaa"), spec.XAA, r.parseXAA)
 	default:
-		r.unknown(path, spec.Type, v1beta1.AuthUnauthenticated, v1beta1.AuthHeaderInjection, v1beta1.AuthBearerToken)
+		r.unknown(path, spec.Type, v1beta1.AuthUnauthenticated, v1beta1.AuthHeaderInjection, v1beta1.AuthBearerToken,
+			v1beta1.AuthTokenExchange, v1beta1.AuthUpstreamInject, v1beta1.AuthOBO, v1beta1.AuthXAA)
 	}
 	return r.strategy()
 }
@@ -87,10 +96,28 @@ func ParseConfig(path *field.Path, spec *v1beta1.OutgoingStrategy) (Strategy, fi
 		default:
 			r.add(field.Required(path.Child("headerValue"), "one of headerValue and headerValueEnv must be set"))
 		}
+	case v1beta1.StrategyTokenExchange:
+		section(r, path.Child("tokenExchange"), spec.TokenExchange, r.parseTokenExchangeConfig)
+	case v1beta1.StrategyUpstreamInject:
+		section(r, path.Child("upstreamInject"), spec.UpstreamInject, r.parseUpstream)
+	case v1beta1.StrategyOBO:
+		section(r, path.Child("obo"), spec.OBO, r.parseOBOConfig)
+	case v1beta1.StrategyXAA:
+		section(r, path.Child("xaa"), spec.XAA, r.parseXAAConfig)
 	default:
-		r.unknown(path, spec.Type, v1beta1.StrategyUnauthenticated, v1beta1.StrategyHeaderInjection)
+		r.unknown(path, spec.Type, v1beta1.StrategyUnauthenticated, v1beta1.StrategyHeaderInjection,
+			v1beta1.StrategyTokenExchange, v1beta1.StrategyUpstreamInject, v1beta1.StrategyOBO, v1beta1.StrategyXAA)
 	}
 	return r.strategy()
+}
+
+// section reads the section of a type, which has to be there.
+func section[T any](r *reader, path *field.Path, spec *T, parse func(*field.Path, *T) Strategy) {
+	if spec == nil {
+		r.required(path)
+		return
+	}
+	r.made = parse(path, spec)
 }
 
 // ParseForward is Parse for spec.headerForward of MCPServerEntry and

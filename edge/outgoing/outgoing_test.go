@@ -295,11 +295,11 @@ func TestParseErrors(t *testing.T) {
 		`{type: headerInjection, headerInjection: {headerName: Host, valueSecretRef: {name: "", key: ""}}}`: "spec.headerInjection.headerName spec.headerInjection.valueSecretRef.key spec.headerInjection.valueSecretRef.name",
 		`{type: bearerToken}`: "spec.bearerToken",
 		`{type: bearerToken, bearerToken: {tokenSecretRef: {name: a, key: ""}}}`: "spec.bearerToken.tokenSecretRef.key",
-		`{type: tokenExchange}`:      "spec.type",
+		`{type: tokenExchange}`:      "spec.tokenExchange",
 		`{type: cloudSts}`:           "spec.type",
-		`{type: upstreamInject}`:     "spec.type",
-		`{type: obo}`:                "spec.type",
-		`{type: xaa}`:                "spec.type",
+		`{type: upstreamInject}`:     "spec.upstreamInject",
+		`{type: obo}`:                "spec.obo",
+		`{type: xaa}`:                "spec.xaa",
 		`{type: embeddedAuthServer}`: "spec.type",
 		`{type: ""}`:                 "spec.type",
 	} {
@@ -311,8 +311,10 @@ func TestParseErrors(t *testing.T) {
 		`{type: header_injection, headerInjection: {headerName: X}}`:                                    "spec.headerInjection.headerValue",
 		`{type: header_injection, headerInjection: {headerName: X, headerValue: a, headerValueEnv: B}}`: "spec.headerInjection.headerValueEnv",
 		`{type: header_injection, headerInjection: {headerName: Mcp-Session-Id, headerValue: a}}`:       "spec.headerInjection.headerName",
-		`{type: token_exchange}`: "spec.type",
-		`{type: xaa}`:            "spec.type",
+		`{type: token_exchange}`:  "spec.tokenExchange",
+		`{type: upstream_inject}`: "spec.upstreamInject",
+		`{type: obo}`:             "spec.obo",
+		`{type: xaa}`:             "spec.xaa",
 	} {
 		s, errs := config(t, text)
 		check(t, text, s, errs, want)

@@ -170,12 +170,16 @@ func (h *header) line(value edge.Secret) (edge.Secret, error) {
 // reader reads the manifests and collects what is wrong with them.
 type reader struct {
 	headers static
+	made    Strategy // of a type that is not made of headers alone; nil for those
 	errs    field.ErrorList
 }
 
 func (r *reader) strategy() (Strategy, field.ErrorList) {
 	if len(r.errs) > 0 {
 		return nil, r.errs
+	}
+	if r.made != nil {
+		return r.made, nil
 	}
 	return r.headers, nil
 }

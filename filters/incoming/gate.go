@@ -385,6 +385,7 @@ func (g *Gate) identity(c *claims, token string) *edge.Identity {
 	return &edge.Identity{
 		Issuer: g.incoming.spec.Issuer, Subject: c.subject, Name: c.name, Email: c.email,
 		Claims: c.all, Scopes: c.scopes, Token: edge.Secret(token), Expires: c.expires,
+		Digested: edge.DigestToken(edge.Secret(token)),
 	}
 }
 

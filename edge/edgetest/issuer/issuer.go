@@ -152,14 +152,17 @@ func (i *Issuer) Claims(subject string, more map[string]any) map[string]any {
 	return claims
 }
 
-// Sign signs claims with the newest key.
-func (i *Issuer) Sign(claims map[string]any) (string, error) {
+// Sign signs claims with the newest key, as an access token (RFC 9068 §2.1).
+func (i *Issuer) Sign(claims map[string]any) (string, error) { return i.SignAs("at+jwt", claims) }
+
+// SignAs signs claims as a JWT of a type (RFC 7519 §5.1).
+func (i *Issuer) SignAs(typ string, claims map[string]any) (string, error) {
 	text, err := json.Marshal(claims)
 	if err != nil {
 		return "", fmt.Errorf("claims: %w", err)
 	}
 	k := i.newest()
-	signed := Encode(fmt.Appendf(nil, `{"alg":%q,"typ":"at+jwt","kid":%q}`, i.algorithm, k.kid)) + "." + Encode(text)
+	signed := Encode(fmt.Appendf(nil, `{"alg":%q,"typ":%q,"kid":%q}`, i.algorithm, typ, k.kid)) + "." + Encode(text)
 	sum := sha256.Sum256([]byte(signed))
 	var signature []byte
 	switch key := k.signer.(type) {
