@@ -607,7 +607,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{"TLS to a plain server", strings.Replace(plain, "http:", "https:", 1), "it does not speak TLS: write http:// instead of https://"},
 		{"a certificate of nobody", secure.URL, "its certificate is not trusted"},
 		{"redirect", answering(status(307, "", "", "Location", "https://u:p@new.example/mcp?x=y")), "points to https://new.example/mcp: name that place as the URL"},
-		{"no token", answering(status(401, "text/plain", "", "WWW-Authenticate", "Bearer scope=\"a\"")), "answered 401 Unauthorized: give a token with --bearer-token-file"},
+		{"no token", answering(status(401, "text/plain", "", "WWW-Authenticate", "Bearer scope=\"a\"")), "answered 401 Unauthorized: log in with --auth, or give a token with --bearer-token-file"},
 		{"forbidden", answering(status(403, "text/plain", "no\x1b[2J")), "answered 403 Forbidden: ask whoever runs"},
 		{"too often", answering(status(429, "text/plain", "", "Retry-After", "7")), "answered 429 Too Many Requests: try again in 7 s"},
 		{"busy", answering(status(503, "text/plain", "")), "try again later"},

@@ -33,7 +33,11 @@ func Get(ctx context.Context, o Options, limit int64) ([]byte, error) {
 	// What matters has been read by then.
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
-		return nil, refused(o.URL, answer, start(answer.Body))
+		e := refused(o.URL, answer, start(answer.Body))
+		if answer.StatusCode == http.StatusUnauthorized { // no login is for such a document
+			e.Next = "give a token with --bearer-token-file, or a header with --header"
+		}
+		return nil, e
 	}
 	body, err := io.ReadAll(io.LimitReader(answer.Body, limit+1))
 	switch {

@@ -29,7 +29,8 @@ type callback struct {
 	state    string
 	listener net.Listener
 	server   *http.Server
-	judge    func(url.Values) (code string, err error) // what comes back with the right state
+	judge    func(url.Values) (code string, err error) // of what comes back with the right state
+	ended    chan struct{}                             // closed when nothing is served any more; nil before begin
 
 	once   sync.Once
 	result chan returned
@@ -62,16 +63,17 @@ func listen(port int, state string) (*callback, error) {
 	return c, nil
 }
 
-// wait serves until the browser has come back, or ctx ends. judge says what that is worth.
-func (c *callback) wait(ctx context.Context, judge func(url.Values) (string, error)) (string, error) {
-	c.judge = judge
-	ended := make(chan struct{})
-	go func() { // ends when the server is closed below
-		defer close(ended)
+// begin serves, until close. judge says what is worth what comes back.
+func (c *callback) begin(judge func(url.Values) (code string, err error)) {
+	c.judge, c.ended = judge, make(chan struct{})
+	go func() { // ends with the server
+		defer close(c.ended)
 		_ = c.server.Serve(c.listener)
 	}()
-	defer func() { <-ended }()
-	defer c.close()
+}
+
+// wait waits until the browser has come back, or ctx ends.
+func (c *callback) wait(ctx context.Context) (string, error) {
 	select {
 	case r := <-c.result:
 		// The browser gets its page before the server goes.
@@ -84,9 +86,13 @@ func (c *callback) wait(ctx context.Context, judge func(url.Values) (string, err
 	}
 }
 
+// close ends what listen and begin began.
 func (c *callback) close() {
 	_ = c.server.Close()
 	_ = c.listener.Close()
+	if c.ended != nil {
+		<-c.ended
+	}
 }
 
 func (c *callback) serve(w http.ResponseWriter, r *http.Request) {

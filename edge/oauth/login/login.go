@@ -91,8 +91,9 @@ func (c *client) login(ctx context.Context, challenge Challenge, kept Kept, more
 	if err != nil {
 		return Kept{}, err
 	}
+	back.begin(func(q url.Values) (string, error) { return judge(q, p) })
 	c.show(where)
-	code, err := back.wait(ctx, func(q url.Values) (string, error) { return judge(q, p) })
+	code, err := back.wait(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return Kept{}, fmt.Errorf("nobody came back from the browser in %s: log in again, and give it more time with timeout", c.options.Timeout)
 	}
@@ -107,10 +108,11 @@ func (c *client) login(ctx context.Context, challenge Challenge, kept Kept, more
 // scopes are those to ask for: what the operator says, else what the challenge says, else all
 // that the resource names, else, where the operator names an OpenID provider, those of its
 // users; else none. offline_access is added where the server offers it, since it may be what a
-// refresh token depends on. What a step-up needs is always there.
+// refresh token depends on. A step-up (more) has all that it needs already.
 func (c *client) scopes(challenge Challenge, p *place, more []string) []string {
 	var scopes []string
 	switch {
+	case len(more) > 0:
 	case len(c.options.Scopes) > 0:
 		scopes = slices.Clone(c.options.Scopes)
 	case len(challenge.Scopes) > 0:
