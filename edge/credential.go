@@ -16,6 +16,17 @@ type Outbound struct {
 	Refused  bool      // the backend has just answered 401 to the credential that Attach gave: it should be another, if it can
 }
 
+// Noted returns a request to which set, as it returns it, adds the lines that it sets: for
+// a credential that signs what others set before.
+func (r *Outbound) Noted(set func(name string, value Secret)) (*Outbound, func(name string, value Secret)) {
+	with := *r
+	with.Lines = slices.Clip(r.Lines)
+	return &with, func(name string, value Secret) {
+		with.Lines = append(append(append(append(with.Lines, "\r\n"...), name...), ": "...), value...)
+		set(name, value)
+	}
+}
+
 // Credential is what the edge shows to a backend: header lines that are made for each
 // request. It is safe for concurrent use, and is nil for none.
 type Credential struct {
@@ -28,6 +39,9 @@ type Credential struct {
 
 	// Personal reports whether it depends on the user that a request is made for.
 	Personal bool
+
+	// Signs reports whether Attach signs the lines of a request: it is asked after all others.
+	Signs bool
 
 	// Attach calls set once for each of Headers, with a value that can stand in a header,
 	// or returns an error. After an error the request must not be sent, whatever has been
@@ -57,8 +71,11 @@ func (c *Credential) With(others *Credential) *Credential {
 	if others == nil || others.Attach == nil {
 		return c
 	}
-	both := &Credential{Name: c.Name, Headers: slices.Concat(c.Headers, others.Headers), Personal: c.Personal || others.Personal}
+	both := &Credential{Name: c.Name, Headers: slices.Concat(c.Headers, others.Headers), Personal: c.Personal || others.Personal, Signs: c.Signs}
 	both.Attach = func(ctx context.Context, r *Outbound, set func(string, Secret)) (uint64, error) {
+		if c.Signs {
+			r, set = r.Noted(set)
+		}
 		before, err := others.Attach(ctx, r, func(name string, value Secret) {
 			if !c.Sets(name) {
 				set(name, value)

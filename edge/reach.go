@@ -3,6 +3,8 @@ package edge
 import (
 	"crypto/x509"
 	"errors"
+	"net/http"
+	"time"
 )
 
 // Reach is what the settings of the process allow to requests of the edge's own, such as
@@ -10,6 +12,23 @@ import (
 type Reach struct {
 	CAs         []byte // PEM certificates to trust beside those of the system or of a manifest; nil for none
 	DevLoopback bool   // learned URLs may lead to loopback addresses, and then be of http: for development
+	STS         string // URL of the security token service of the cloud, in place of that of its region; "" for that
+
+	// Saw is told of each request that was made of another party, from several goroutines;
+	// nil for nobody. It has secrets in it.
+	Saw func(Fetched)
+}
+
+// Fetched is a request of the edge's own, and what came back.
+type Fetched struct {
+	Method, URL string
+	Header      http.Header
+	Body        []byte
+	Status      int // 0 for no answer
+	Answer      http.Header
+	Said        []byte // body of the answer
+	Took        time.Duration
+	Err         error // why there is no answer, or none that counts; nil for one
 }
 
 // Roots are the certificates to trust: those of a bundle in PEM, or of the system without

@@ -33,19 +33,14 @@ func unsupportedFields() []unsupported {
 		{kind: "VirtualMCPServer", path: "spec.authServerConfig"},
 
 		// Backends.
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.type", allow: []string{"unauthenticated", "header_injection", "token_exchange", "upstream_inject", "obo", "xaa"}, instead: "set another type"},
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.default.cloudSts", with: "spec.config.outgoingAuth.default.type"},
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.type", allow: []string{"unauthenticated", "header_injection", "token_exchange", "upstream_inject", "obo", "xaa"}, instead: "set another type"},
-		{kind: "VirtualMCPServer", path: "spec.config.outgoingAuth.backends{}.cloudSts", with: "spec.config.outgoingAuth.backends{}.type"},
 
 		// Tools.
 		{kind: "VirtualMCPServer", path: "spec.config.optimizer"},
 		{kind: "VirtualMCPServer", path: "spec.embeddingServerRef"},
 
 		// Members of a group and what they refer to.
-		{kind: "MCPExternalAuthConfig", path: "spec.type", allow: []string{"unauthenticated", "headerInjection", "bearerToken", "tokenExchange", "upstreamInject", "obo", "xaa"}, instead: "use one of another type"},
+		{kind: "MCPExternalAuthConfig", path: "spec.type", allow: []string{"unauthenticated", "headerInjection", "bearerToken", "tokenExchange", "cloudSts", "upstreamInject", "obo", "xaa"}, instead: "use one of another type"},
 		{kind: "MCPExternalAuthConfig", path: "spec.embeddedAuthServer", with: "spec.type"},
-		{kind: "MCPExternalAuthConfig", path: "spec.cloudSts", with: "spec.type"},
 
 		// The incoming side of a proxy of its own: in a group it is a backend.
 		{kind: "MCPRemoteProxy", path: "spec.oidcConfigRef"},

@@ -97,6 +97,8 @@ var doors = map[string][]string{
 	"github.com/dgraph-io/ristretto":         {"edge/kv"},
 	"github.com/lestrrat-go/jwx":             {"edge/oauth"},
 	"github.com/cedar-policy/cedar-go":       {"filters/authz"},
+	"github.com/google/cel-go":               {"edge/outgoing"},
+	"github.com/aws/aws-sdk-go-v2":           {"edge/edgetest/cloud"},
 	"github.com/tetratelabs/wazero":          {"wasm/..."},
 	"go.starlark.net":                        {"scripting/...", "filters/guest/starlark"},
 	"golang.org/x/text":                      {"edge/mcp"},

@@ -171,7 +171,15 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	to, err := c.parse(r.URL, r.Trust, r.AllowHTTP)
 	for hop := 0; err == nil; hop++ {
 		var answer *Response
+		began := time.Now()
 		answer, err = c.once(ctx, &r, to)
+		if saw := c.options.Reach.Saw; saw != nil {
+			one := edge.Fetched{Method: r.Method, URL: to.String(), Header: r.Header, Body: r.Body, Took: time.Since(began), Err: err}
+			if answer != nil {
+				one.Status, one.Answer, one.Said = answer.Status, answer.Header, answer.Body
+			}
+			saw(one)
+		}
 		if err != nil {
 			break
 		}

@@ -59,6 +59,7 @@ type personal struct {
 	same     bool     // the upstream's token is sent itself: nothing is made anew for a backend that refuses it
 	digest   [16]byte // of all that says how it is made
 	maker    func(edge.Env) (Maker, error)
+	asks     []string // the URLs that the maker asks, for whoever looks whether they answer
 }
 
 // bearer is a header's value that is kept.
@@ -83,6 +84,27 @@ func (p *personal) Format(f fmt.State, _ rune) { show(f, p) }
 
 // Open reads the client secrets. Tokens are asked for when somebody needs one.
 func (p *personal) Open(env edge.Env) (Attach, error) {
+	get, err := p.get(env)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, r *edge.Outbound, set func(string, edge.Secret)) (uint64, error) {
+		value, generation, err := get(ctx, r)
+		if value == nil {
+			return 0, err
+		}
+		b, ok := value.(*bearer)
+		if !ok {
+			return 0, unavailable(fmt.Errorf("outgoing: %s: a credential of another kind", p.strategy))
+		}
+		set(p.header, b.Line)
+		return generation, nil
+	}, nil
+}
+
+// get returns what finds the credential of the user that a request is made for, as its Maker
+// made it, and its generation. It is nil, without an error, for a request of the edge's own.
+func (p *personal) get(env edge.Env) (func(context.Context, *edge.Outbound) (any, uint64, error), error) {
 	if p.provider != "" && env.Upstreams == nil {
 		return nil, fmt.Errorf("outgoing: %s: upstream %s: there is no authorization server here", p.strategy, p.provider)
 	}
@@ -94,30 +116,25 @@ func (p *personal) Open(env edge.Env) (Attach, error) {
 	if !p.same {
 		way.Made = env.Made
 	}
-	return func(ctx context.Context, r *edge.Outbound, set func(string, edge.Secret)) (uint64, error) {
+	return func(ctx context.Context, r *edge.Outbound) (any, uint64, error) {
 		if r.Exchange == nil {
-			return 0, nil
+			return nil, 0, nil
 		}
 		a := Ask{Who: r.Exchange.Identity, Refused: r.Refused && !p.same}
 		if a.Who.Anonymous() || p.provider == "" && a.Who.Token == "" {
-			return 0, fault(edge.Unauthenticated, true, fmt.Errorf("outgoing: %s: the call is of no user with a token", p.strategy))
+			return nil, 0, fault(edge.Unauthenticated, true, fmt.Errorf("outgoing: %s: the call is of no user with a token", p.strategy))
 		}
 		a.Subject = a.Who.Token
 		if p.provider != "" {
 			if err := p.upstream(ctx, env.Upstreams, &a); err != nil {
-				return 0, err
+				return nil, 0, err
 			}
 		}
 		value, generation, err := cache.Get(ctx, way, &a)
 		if err != nil {
-			return 0, err
+			return nil, 0, err
 		}
-		b, ok := value.(*bearer)
-		if !ok {
-			return 0, unavailable(fmt.Errorf("outgoing: %s: a credential of another kind", p.strategy))
-		}
-		set(p.header, b.Line)
-		return generation, nil
+		return value, generation, nil
 	}, nil
 }
 

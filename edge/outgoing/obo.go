@@ -92,7 +92,7 @@ func (r *reader) obo(path *field.Path, x *obo, audience, provider string, scopes
 	x.form = url.Values{"grant_type": {grantAssert}, "requested_token_use": {"on_behalf_of"}, "scope": {scope}}
 	return &personal{
 		strategy: string(v1beta1.AuthOBO), header: "Authorization", provider: provider,
-		digest: digest("obo", []any{spec, x.skew}), maker: x.open,
+		digest: digest("obo", []any{spec, x.skew}), maker: x.open, asks: []string{x.endpoint},
 	}
 }
 

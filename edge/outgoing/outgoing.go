@@ -6,6 +6,7 @@
 package outgoing
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -32,6 +33,17 @@ type Strategy interface {
 	// missing secret or one that cannot be a header value; the error names the
 	// secret and never holds its value.
 	Open(edge.Env) (Attach, error)
+}
+
+// last is 1 for a way that signs what all others set.
+func last(s Strategy) int {
+	if _, signs := s.(*cloudSTS); signs {
+		return 1
+	}
+	if j, ok := s.(*joined); ok {
+		return last(j.all[len(j.all)-1])
+	}
+	return 0
 }
 
 // Attach adds a credential to one request to a backend: see edge.Credential.
@@ -61,6 +73,8 @@ func Parse(path *field.Path, spec *v1beta1.MCPExternalAuthConfigSpec) (Strategy,
 		}
 	case v1beta1.AuthTokenExchange:
 		section(r, path.Child("tokenExchange"), spec.TokenExchange, r.parseTokenExchange)
+	case v1beta1.AuthCloudSTS:
+		section(r, path.Child("cloudSts"), spec.CloudSTS, r.parseCloudSTS)
 	case v1beta1.AuthUpstreamInject:
 		section(r, path.Child("upstreamInject"), spec.UpstreamInject, r.parseUpstream)
 	case v1beta1.AuthOBO:
@@ -69,7 +83,7 @@ func Parse(path *field.Path, spec *v1beta1.MCPExternalAuthConfigSpec) (Strategy,
 		section(r, path.Child("xaa"), spec.XAA, r.parseXAA)
 	default:
 		r.unknown(path, spec.Type, v1beta1.AuthUnauthenticated, v1beta1.AuthHeaderInjection, v1beta1.AuthBearerToken,
-			v1beta1.AuthTokenExchange, v1beta1.AuthUpstreamInject, v1beta1.AuthOBO, v1beta1.AuthXAA)
+			v1beta1.AuthTokenExchange, v1beta1.AuthCloudSTS, v1beta1.AuthUpstreamInject, v1beta1.AuthOBO, v1beta1.AuthXAA)
 	}
 	return r.strategy()
 }
@@ -98,6 +112,8 @@ func ParseConfig(path *field.Path, spec *v1beta1.OutgoingStrategy) (Strategy, fi
 		}
 	case v1beta1.StrategyTokenExchange:
 		section(r, path.Child("tokenExchange"), spec.TokenExchange, r.parseTokenExchangeConfig)
+	case v1beta1.StrategyCloudSTS:
+		section(r, path.Child("cloudSts"), spec.CloudSTS, r.parseCloudSTSConfig)
 	case v1beta1.StrategyUpstreamInject:
 		section(r, path.Child("upstreamInject"), spec.UpstreamInject, r.parseUpstream)
 	case v1beta1.StrategyOBO:
@@ -106,7 +122,7 @@ func ParseConfig(path *field.Path, spec *v1beta1.OutgoingStrategy) (Strategy, fi
 		section(r, path.Child("xaa"), spec.XAA, r.parseXAAConfig)
 	default:
 		r.unknown(path, spec.Type, v1beta1.StrategyUnauthenticated, v1beta1.StrategyHeaderInjection,
-			v1beta1.StrategyTokenExchange, v1beta1.StrategyUpstreamInject, v1beta1.StrategyOBO, v1beta1.StrategyXAA)
+			v1beta1.StrategyTokenExchange, v1beta1.StrategyCloudSTS, v1beta1.StrategyUpstreamInject, v1beta1.StrategyOBO, v1beta1.StrategyXAA)
 	}
 	return r.strategy()
 }
@@ -147,6 +163,7 @@ func Join(all ...Strategy) (Strategy, error) {
 	if len(all) == 1 {
 		return all[0], nil
 	}
+	slices.SortStableFunc(all, func(a, b Strategy) int { return cmp.Compare(last(a), last(b)) })
 	var names []string
 	for _, s := range all {
 		for _, name := range s.Names() {
@@ -185,7 +202,11 @@ func (j *joined) Open(env edge.Env) (Attach, error) {
 		}
 		attaches[i] = attach
 	}
+	signs := last(j.all[len(j.all)-1]) == 1
 	return func(ctx context.Context, r *edge.Outbound, set func(string, edge.Secret)) (uint64, error) {
+		if signs {
+			r, set = r.Noted(set)
+		}
 		var all uint64
 		for _, attach := range attaches {
 			one, err := attach(ctx, r, set)

@@ -70,6 +70,29 @@ func (s *Spec) Strategy() (Strategy, error) {
 	return Join(way, lines)
 }
 
+// Endpoints are the URLs that are asked for credentials; nil for none, and for a spec that
+// Strategy refuses.
+func (s *Spec) Endpoints(env edge.Env) []string {
+	way, err := s.Strategy()
+	if err != nil {
+		return nil
+	}
+	all := []Strategy{way}
+	if j, ok := way.(*joined); ok {
+		all = j.all
+	}
+	var out []string
+	for _, one := range all {
+		switch one := one.(type) {
+		case *personal:
+			out = append(out, one.asks...)
+		case *cloudSTS:
+			out = append(out, stsEndpoint(env, one.region))
+		}
+	}
+	return out
+}
+
 // Open opens it; nil says that there is nothing to send.
 func (s *Spec) Open(env edge.Env) (*edge.Credential, error) {
 	strategy, err := s.Strategy()
@@ -84,7 +107,7 @@ func (s *Spec) Open(env edge.Env) (*edge.Credential, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &edge.Credential{Name: s.Name(), Headers: names, Personal: strategy.Personal(), Attach: attach}, nil
+	return &edge.Credential{Name: s.Name(), Headers: names, Personal: strategy.Personal(), Signs: last(strategy) == 1, Attach: attach}, nil
 }
 
 // Format writes what kind of credential it is, for every verb: it may hold one.

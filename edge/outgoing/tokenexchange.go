@@ -72,7 +72,7 @@ func (x *tokenExchange) strategy(header, audience, provider, subject string, sco
 	optional(x.form, "scope", strings.Join(scopes, " "))
 	return &personal{
 		strategy: string(v1beta1.AuthTokenExchange), header: header, provider: provider, id: subject == typeID,
-		digest: digest("tokenExchange", spec), maker: x.open,
+		digest: digest("tokenExchange", spec), maker: x.open, asks: []string{x.endpoint},
 	}
 }
 

@@ -71,6 +71,7 @@ func (r *reader) xaa(path *field.Path, x *xaa, provider, subject string, scopes 
 	return &personal{
 		strategy: string(v1beta1.AuthXAA), header: "Authorization", provider: provider, id: true,
 		digest: digest("xaa", spec), maker: func(env edge.Env) (Maker, error) { return x.open(env, provider) },
+		asks: []string{x.idp.endpoint, x.target.endpoint},
 	}
 }
 

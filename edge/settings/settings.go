@@ -57,6 +57,7 @@ type Settings struct {
 	StateKeyFile             string        `name:"state-key-file" kind:"FILE" help:"keys that seal requestState, one a line; without it the secret weir-state/key, or a random one"`
 	CABundle                 string        `name:"ca-bundle" kind:"FILE" help:"authorities in PEM to trust, beside those of the system and of a manifest, in requests of the edge's own"`
 	DevLoopback              bool          `name:"dev-loopback" kind:"BOOL" default:"false" help:"for development: URLs that others name may lead to this machine, also by http; needs a loopback listen"`
+	STSEndpoint              string        `name:"sts-endpoint" kind:"URL" help:"security token service of the cloud, https or of this machine; without it that of the region of each cloudSts"`
 	LocalRateLimits          bool          `name:"local-rate-limits" kind:"BOOL" default:"false" help:"rate limits of servers without a store to share are counted in this process"`
 	StoreFailure             string        `name:"store-failure" kind:"MODE" default:"closed" values:"closed open" help:"while a shared store is away: closed refuses what needs it, open goes on with what this process knows, and counts it"`
 	StoreTimeout             time.Duration `name:"store-timeout" kind:"DURATION" default:"50ms" help:"a shared store that takes longer to answer is as good as away"`
@@ -120,6 +121,13 @@ func (s *Settings) rules() (wrong []error) {
 			bad("external-url", "%q is not an http or https URL without query and fragment", s.ExternalURL)
 		}
 	}
+	if s.STSEndpoint != "" {
+		u, err := url.Parse(s.STSEndpoint)
+		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && (u.Scheme != "http" || !thisMachine(u.Hostname())) {
+			// It may hold a password, so it is not shown.
+			bad("sts-endpoint", "it is not an https URL without user, query and fragment, nor an http URL of a loopback address")
+		}
+	}
 	if s.DevLoopback && isAddress(s.Listen) && !loopback(s.Listen) {
 		bad("dev-loopback", "it is for development, and --listen %s can be reached from elsewhere: leave one of them out", s.Listen)
 	}
@@ -129,13 +137,18 @@ func (s *Settings) rules() (wrong []error) {
 // loopback reports whether an address HOST:PORT is of this machine alone.
 func loopback(address string) bool {
 	host, _, _ := net.SplitHostPort(address)
+	return thisMachine(host)
+}
+
+// thisMachine reports whether a host is the machine itself.
+func thisMachine(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 // Reach reads what requests of the edge's own may do, and the file that says so.
 func (s *Settings) Reach() (edge.Reach, error) {
-	r := edge.Reach{DevLoopback: s.DevLoopback}
+	r := edge.Reach{DevLoopback: s.DevLoopback, STS: s.STSEndpoint}
 	if s.CABundle == "" {
 		return r, nil
 	}

@@ -66,6 +66,7 @@ func TestCheck(t *testing.T) {
 		"allowed-hosts":               {"a/b", "is not an exact host"},
 		"trusted-proxies":             {"x", "--trusted-proxies: "},
 		"external-url":                {"ftp://a", "is not an http or https URL"},
+		"sts-endpoint":                {"http://sts.example.com", "it is not an https URL"},
 	} {
 		d := Defaults()
 		for _, s := range All() {

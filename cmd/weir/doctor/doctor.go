@@ -7,6 +7,7 @@
 //	process.go    what the process needs: settings, files, manifests, secrets, addresses, the clock
 //	filters.go    the modules of filters
 //	store.go      the stores that servers share
+//	tokens.go     whether what is asked for credentials answers
 //	workflows.go  steps of composite tools that ask the caller
 package doctor
 
@@ -79,6 +80,7 @@ func (d *Doctor) Run(ctx context.Context) (Findings, error) {
 		add(d.filters(ctx, opened, s, secrets)...)
 		add(d.stores(ctx, opened.Plan, s, secrets)...)
 		reach, _ := s.Reach() // the step files has said what is wrong with it
+		add(d.tokens(ctx, opened.Plan, reach)...)
 		look := checkup.Config{Timeout: d.Timeout, MaxMessage: s.MaxMessage, Version: d.Version, Secrets: secrets, Reach: reach, Step: d.step}
 		for _, server := range opened.Plan.Servers {
 			add(look.Server(ctx, server)...)

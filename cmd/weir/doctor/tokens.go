@@ -1,0 +1,79 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/oauth"
+)
+
+// tokens looks whether the endpoints answer that credentials of backends come from: token
+// endpoints, and the security token service of a cloud. They are asked for nothing, so that
+// any answer but one of status 5xx or a redirect is a good one.
+func (d *Doctor) tokens(ctx context.Context, plan *compile.Plan, reach edge.Reach) (out []edge.Finding) {
+	client, err := oauth.New(oauth.Options{AllowHTTP: true, Reach: reach, Timeout: d.Timeout})
+	if err != nil {
+		return nil // the step files has said what is wrong with the authorities
+	}
+	defer client.Close()
+	seen := map[string]bool{}
+	for _, server := range plan.Servers {
+		for _, b := range server.Backends {
+			for _, at := range b.Outgoing.Endpoints(edge.Env{Reach: reach}) {
+				if seen[at] {
+					continue
+				}
+				seen[at] = true
+				out = append(out, d.step(ctx, "tokens", placeOf(at), func(ctx context.Context) edge.Finding { return answers(ctx, client, at, b.Name) }))
+			}
+		}
+	}
+	return out
+}
+
+// answers asks one endpoint.
+func answers(ctx context.Context, client *oauth.Client, at, backend string) edge.Finding {
+	got, err := client.Do(ctx, oauth.Request{Method: http.MethodPost, URL: at, Trust: oauth.Named, Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}})
+	next := "check its URL in the credential of backend " + backend + ", and that this machine can reach it: without it no call to that backend succeeds"
+	var slow net.Error
+	switch {
+	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &slow) && slow.Timeout():
+		return edge.Problem(edge.ClassTimeout, next, "it does not answer in time")
+	case err != nil:
+		return edge.Problem(edge.ClassUnreachable, next, "it does not answer: %v", cause(err))
+	case got.Status >= 500:
+		return edge.Problem(edge.ClassFailing, "look into its log", "it answers %d %s", got.Status, http.StatusText(got.Status))
+	case got.Status >= 300 && got.Status < 400:
+		return edge.Problem(edge.ClassProtocol, "write the place that it points to as its URL: the edge follows no redirect", "it answers %d", got.Status)
+	case got.Status == http.StatusNotFound || got.Status == http.StatusMethodNotAllowed:
+		return edge.Problem(edge.ClassProtocol, next, "it answers %d %s: it is no token endpoint", got.Status, http.StatusText(got.Status))
+	}
+	return edge.Fine("it answers")
+}
+
+// cause is an error without the URL in it, which the subject of the step has.
+func cause(err error) error {
+	var outer *url.Error
+	if errors.As(err, &outer) {
+		return outer.Err
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}
+
+// placeOf is a URL without what may be a secret in it.
+func placeOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "a malformed URL"
+	}
+	return u.Scheme + "://" + u.Host + u.EscapedPath()
+}
