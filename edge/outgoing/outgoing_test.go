@@ -296,7 +296,7 @@ func TestParseErrors(t *testing.T) {
 		`{type: bearerToken}`: "spec.bearerToken",
 		`{type: bearerToken, bearerToken: {tokenSecretRef: {name: a, key: ""}}}`: "spec.bearerToken.tokenSecretRef.key",
 		`{type: tokenExchange}`:      "spec.tokenExchange",
-		`{type: cloudSts}`:           "spec.type",
+		`{type: cloudSts}`:           "spec.cloudSts",
 		`{type: upstreamInject}`:     "spec.upstreamInject",
 		`{type: obo}`:                "spec.obo",
 		`{type: xaa}`:                "spec.xaa",
