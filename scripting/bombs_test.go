@@ -173,6 +173,9 @@ func TestX36Bombs(t *testing.T) {
 			}
 			grown := int64(most.Load()-before.HeapInuse) >> 20
 			t.Logf("%v, %d MiB, %d steps, counted %d MiB: %.100s", took.Round(time.Millisecond), grown, o.Steps, o.Memory>>20, told(o))
+			if strings.HasPrefix(b.want, "a value of more than") && (o.Error == nil || o.Error.Cause != scripting.Budget || o.Error.Spent != scripting.MemorySpent) {
+				t.Errorf("its cause is not that a budget is spent: %+v", o.Error)
+			}
 			if took > 5*time.Second || grown > 80 {
 				t.Errorf("%v, %d MiB", took, grown)
 			}

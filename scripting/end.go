@@ -43,7 +43,7 @@ func (r *run) report(err error) *Error {
 	if r.final != nil {
 		e.Spent = r.final.Spent
 	} else if errors.Is(err, errValueBytes) || errors.Is(err, errValueElements) {
-		e.Spent = MemorySpent
+		e.Cause, e.Spent = Budget, MemorySpent
 	}
 	e.Frames = e.Frames[max(0, len(e.Frames)-MaxFrames):]
 	var tool *raised

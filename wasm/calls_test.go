@@ -342,7 +342,7 @@ func TestW17(t *testing.T) {
 		t.Errorf("%d lines, %d dropped", len(sink.lines), s.LogsDropped)
 	}
 	for _, line := range sink.lines {
-		if len(line) > maxLogLine {
+		if len(line) > MaxLine {
 			t.Fatalf("a line of %d bytes", len(line))
 		}
 	}

@@ -14,17 +14,6 @@ import (
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
-// Bounds on what host functions take.
-const (
-	maxLogLine    = 4 << 10
-	maxRandom     = 4 << 10
-	maxKey        = 256
-	maxValue      = 64 << 10
-	maxTTL        = 24 * time.Hour
-	maxMetricName = 64
-	hostWait      = time.Second // of one call to the store
-)
-
 // hostFunction is what guests may import. call reads its arguments from the
 // stack and leaves its result there; it ends the call of the guest by a panic
 // with an error.
@@ -99,7 +88,7 @@ func (in *instance) view(p, n uint64) []byte {
 func code(n int64) uint64 { return uint64(n) }
 
 func hostLog(in *instance, s []uint64) {
-	text := in.view(s[1], min(uint64(uint32(s[2])), maxLogLine))
+	text := in.view(s[1], min(uint64(uint32(s[2])), MaxLine))
 	level := slog.LevelDebug
 	switch uint32(s[0]) {
 	case abi.LevelDebug:
@@ -137,7 +126,7 @@ func hostDenied(f hostFunction) func(*instance, []uint64) {
 }
 
 func hostRandom(in *instance, s []uint64) {
-	if uint32(s[1]) > maxRandom {
+	if uint32(s[1]) > MaxRandom {
 		s[0] = uint64(0xffffffff &^ 2) // -3 as an i32
 		return
 	}
@@ -154,7 +143,7 @@ func hostSHA256(in *instance, s []uint64) {
 }
 
 func hostHMAC(in *instance, s []uint64) {
-	key, ok := in.guest.binding.Keys[string(in.view(s[0], min(s[1], maxKey)))]
+	key, ok := in.guest.binding.Keys[string(in.view(s[0], min(s[1], MaxKey)))]
 	if !ok {
 		s[0] = code(abi.ErrNotFound)
 		return
@@ -168,7 +157,7 @@ func hostHMAC(in *instance, s []uint64) {
 
 // key returns the name in the store for a name of the guest.
 func (in *instance) key(p, n uint64) (string, bool) {
-	if uint32(n) == 0 || uint32(n) > maxKey {
+	if uint32(n) == 0 || uint32(n) > MaxKey {
 		return "", false
 	}
 	name := in.view(p, n)
@@ -181,7 +170,7 @@ func (in *instance) wait(f func(context.Context) error) bool {
 		return false
 	}
 	resume := in.clock.pause()
-	ctx, cancel := context.WithTimeout(in.call, hostWait)
+	ctx, cancel := context.WithTimeout(in.call, HostWait)
 	err := f(ctx)
 	cancel()
 	resume()
@@ -211,7 +200,7 @@ func hostGet(in *instance, s []uint64) {
 }
 
 func ttlOf(ms uint64) (time.Duration, bool) {
-	if ms == 0 || ms > uint64(maxTTL/time.Millisecond) {
+	if ms == 0 || ms > uint64(MaxTTL/time.Millisecond) {
 		return 0, false
 	}
 	return time.Duration(ms) * time.Millisecond, true
@@ -224,7 +213,7 @@ func hostSet(in *instance, s []uint64) {
 	case !ok || !valid:
 		s[0] = code(abi.ErrArgument)
 		return
-	case uint32(s[3]) > maxValue:
+	case uint32(s[3]) > MaxValue:
 		s[0] = code(abi.ErrLimit)
 		return
 	}
@@ -269,8 +258,8 @@ func hostIncr(in *instance, s []uint64) {
 }
 
 func hostMetric(in *instance, s []uint64) {
-	name := in.view(s[0], min(uint64(uint32(s[1])), maxMetricName+1))
-	if len(name) == 0 || len(name) > maxMetricName {
+	name := in.view(s[0], min(uint64(uint32(s[1])), MaxName+1))
+	if len(name) == 0 || len(name) > MaxName {
 		s[0] = uint64(0xffffffff &^ 3) // -4 as an i32
 		return
 	}

@@ -111,7 +111,7 @@ func TestHostFunctions(t *testing.T) {
 		{"get too much", "kv_get", seq(key, i32(stateAt), i32(6)), 7, make([]byte, 7)},
 		{"set for ever", "kv_set", seq(key, value, i64(0)), abi.ErrArgument, nil},
 		{"set for a year", "kv_set", seq(key, value, i64(365*24*3600*1000)), abi.ErrArgument, nil},
-		{"set too much", "kv_set", seq(key, i32(0), i32(maxValue+1), i64(1000)), abi.ErrLimit, nil},
+		{"set too much", "kv_set", seq(key, i32(0), i32(MaxValue+1), i64(1000)), abi.ErrLimit, nil},
 		{"count", "kv_incr", seq(i32(64), i32(3), i64(5), i64(1000)), 5, nil},
 		{"count on", "kv_incr", seq(i32(64), i32(3), i64(6), i64(1000)), 11, nil},
 		{"count too far", "kv_incr", seq(i32(64), i32(3), i64(math.MaxInt64), i64(1000)), math.MaxInt64, nil},
@@ -121,7 +121,7 @@ func TestHostFunctions(t *testing.T) {
 		{"sha256", "sha256", seq(value, i32(stateAt)), 0, sum[:]},
 		{"metric", "metric", seq(i32(80), i32(1), i32(abi.MetricGauge), i64(-3)), 0, nil},
 		{"metric with a space", "metric", seq(value, i32(0), i64(1)), abi.ErrArgument, nil},
-		{"too much random", "random", seq(i32(0), i32(maxRandom+1)), abi.ErrLimit, nil},
+		{"too much random", "random", seq(i32(0), i32(MaxRandom+1)), abi.ErrLimit, nil},
 		{"log level", "log_level", nil, abi.LevelError, nil},
 	} {
 		g := open(t, hostGuest(c.name, c.args), grants)

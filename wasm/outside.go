@@ -8,15 +8,6 @@ import (
 	"github.com/weir-edge/weir/sdk/abi"
 )
 
-// Bounds of what a guest may ask others for.
-const (
-	maxRequest = 256 << 10 // bytes of one request
-	maxAnswer  = 1 << 20   // bytes of one answer
-	maxOutside = 16        // requests in one call of a hook
-	maxWait    = 30 * time.Second
-	maxEvent   = 4 << 10 // bytes of what an event says
-)
-
 // Outside carries a request of a guest to others, and returns their answer, or
 // one of abi.Err… below zero. ctx ends when the time of the guest for such things
 // does; it has the values of the one that the hook was called with. It is safe for
@@ -42,7 +33,7 @@ func (in *instance) outside(ask Outside, s []uint64) {
 	case ask == nil || !in.guest.blocking[in.hook]:
 		s[0] = code(abi.ErrDenied)
 		return
-	case len(request) > maxRequest || in.asked == maxOutside || in.waitedFor >= maxWait:
+	case len(request) > MaxRequest || in.asked == MaxOutside || in.waitedFor >= MaxWait:
 		s[0] = code(abi.ErrLimit)
 		return
 	}
@@ -50,7 +41,7 @@ func (in *instance) outside(ask Outside, s []uint64) {
 	in.acted = true
 	in.spend(uint64(len(request)) / 16)
 	resume, start := in.clock.pause(), time.Now()
-	ctx, cancel := context.WithTimeout(in.call, maxWait-in.waitedFor)
+	ctx, cancel := context.WithTimeout(in.call, MaxWait-in.waitedFor)
 	answer, failed := ask(ctx, bytes.Clone(request))
 	cancel()
 	in.waitedFor += time.Since(start)
@@ -60,7 +51,7 @@ func (in *instance) outside(ask Outside, s []uint64) {
 		in.end(errCanceled)
 	case failed < 0:
 		s[0] = code(failed)
-	case len(answer) > maxAnswer:
+	case len(answer) > MaxAnswer:
 		s[0] = code(abi.ErrLimit)
 	default:
 		in.answer = answer
@@ -89,8 +80,8 @@ func hostAnswer(in *instance, s []uint64) {
 // hostEmit tells of an event. What is emitted at on_event would be told of to
 // on_event again.
 func hostEmit(in *instance, s []uint64) {
-	name := in.view(s[0], min(s[1], maxMetricName+1))
-	data := in.view(s[2], min(s[3], maxEvent+1))
+	name := in.view(s[0], min(s[1], MaxName+1))
+	data := in.view(s[2], min(s[3], MaxEvent+1))
 	s[0] = uint64(uint32(int32(in.emit(name, data))))
 }
 
@@ -99,9 +90,9 @@ func (in *instance) emit(name, data []byte) int64 {
 	switch {
 	case emit == nil || in.hook >= abi.Hooks || in.hook == abi.OnEvent:
 		return abi.ErrDenied
-	case len(data) > maxEvent:
+	case len(data) > MaxEvent:
 		return abi.ErrLimit
-	case len(name) == 0 || len(name) > maxMetricName:
+	case len(name) == 0 || len(name) > MaxName:
 		return abi.ErrArgument
 	}
 	for _, c := range name {

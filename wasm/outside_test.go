@@ -51,7 +51,7 @@ func TestOutside(t *testing.T) {
 			asked = append(asked, string(q))
 			return []byte("an answer"), 0
 		}
-		b.Tool = func(context.Context, []byte) ([]byte, int64) { return make([]byte, maxAnswer+1), 0 }
+		b.Tool = func(context.Context, []byte) ([]byte, int64) { return make([]byte, MaxAnswer+1), 0 }
 		b.Emit = func(_ context.Context, h abi.Hook, name string, data []byte) int64 {
 			asked = append(asked, h.String()+" "+name+" "+string(data))
 			return 0
@@ -70,19 +70,19 @@ func TestOutside(t *testing.T) {
 	}{
 		{"a request", "http_call", 1, false, seq(request, room), grants, 9, 1},
 		{"no room for the answer", "http_call", 1, false, seq(request, i32(128), i32(8)), grants, 9, 1},
-		{"as many as may be", "http_call", maxOutside, false, seq(request, room), grants, 9, maxOutside},
-		{"one more", "http_call", maxOutside + 1, false, seq(request, room), grants, abi.ErrLimit, maxOutside},
+		{"as many as may be", "http_call", MaxOutside, false, seq(request, room), grants, 9, MaxOutside},
+		{"one more", "http_call", MaxOutside + 1, false, seq(request, room), grants, abi.ErrLimit, MaxOutside},
 		{"where it does not wait", "http_call", 1, true, seq(request, room), grants, abi.ErrDenied, 0},
 		{"of nobody", "http_call", 1, false, seq(request, room), nobody, abi.ErrDenied, 0},
-		{"a large request", "http_call", 1, false, seq(i32(0), i32(maxRequest), room), grants, 9, 1},
-		{"one too large", "http_call", 1, false, seq(i32(0), i32(maxRequest+1), room), grants, abi.ErrLimit, 0},
+		{"a large request", "http_call", 1, false, seq(i32(0), i32(MaxRequest), room), grants, 9, 1},
+		{"one too large", "http_call", 1, false, seq(i32(0), i32(MaxRequest+1), room), grants, abi.ErrLimit, 0},
 		{"an answer too large", "call_tool", 1, false, seq(request, room), grants, abi.ErrLimit, 0},
 		{"no answer yet", "answer", 1, false, room, grants, abi.ErrNotFound, 0},
 		{"an event", "emit", 1, true, seq(i32(80), i32(4), i32(64), i32(9)), grants, 0, 1},
 		{"with a bad name", "emit", 1, true, seq(i32(64), i32(9), i32(64), i32(9)), grants, abi.ErrArgument, 0},
 		{"without a name", "emit", 1, true, seq(i32(64), i32(0), i32(64), i32(9)), grants, abi.ErrArgument, 0},
 		{"with too long a name", "emit", 1, true, seq(i32(80), i32(65), i32(64), i32(9)), grants, abi.ErrArgument, 0},
-		{"with too much to say", "emit", 1, true, seq(i32(80), i32(4), i32(0), i32(maxEvent+1)), grants, abi.ErrLimit, 0},
+		{"with too much to say", "emit", 1, true, seq(i32(80), i32(4), i32(0), i32(MaxEvent+1)), grants, abi.ErrLimit, 0},
 		{"that nobody hears", "emit", 1, true, seq(i32(80), i32(4), i32(64), i32(9)), nobody, abi.ErrDenied, 0},
 	} {
 		asked = nil
@@ -113,7 +113,7 @@ func TestOutside(t *testing.T) {
 func TestOutsideTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took []time.Duration
-		g := open(t, outsideGuest(t, "http_call", maxOutside, true, seq(i32(64), i32(9), i32(128), i32(64))), func(b *Binding) {
+		g := open(t, outsideGuest(t, "http_call", MaxOutside, true, seq(i32(64), i32(9), i32(128), i32(64))), func(b *Binding) {
 			b.Grants = []string{abi.GrantHTTP}
 			b.Limits.Memory, b.Limits.Timeout = 4<<20, time.Millisecond
 			b.Fetch = func(ctx context.Context, _ []byte) ([]byte, int64) {
@@ -131,7 +131,7 @@ func TestOutsideTime(t *testing.T) {
 		if err != nil || int64(binary.LittleEndian.Uint64(out)) != abi.ErrLimit {
 			t.Errorf("%x, %v", out, err)
 		}
-		if all := time.Since(start); all != maxWait || len(took) != 4 || took[3] != 6*time.Second {
+		if all := time.Since(start); all != MaxWait || len(took) != 4 || took[3] != 6*time.Second {
 			t.Errorf("it waited %v: %v", all, took)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

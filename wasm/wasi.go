@@ -73,7 +73,7 @@ func wasiClock(in *instance, s []uint64) {
 // wasiRandom gives the same bytes to every instance of a module: enough for
 // the seeds of hash tables, while randomness is behind a grant.
 func wasiRandom(in *instance, s []uint64) {
-	if uint32(s[1]) > maxRandom {
+	if uint32(s[1]) > MaxRandom {
 		s[0] = wasiInvalid
 		return
 	}
@@ -104,7 +104,7 @@ func wasiWrite(in *instance, s []uint64) {
 			in.keepLast(text)
 		}
 		if len(text) > 0 {
-			in.guest.log(slog.LevelInfo, text[:min(len(text), maxLogLine)])
+			in.guest.log(slog.LevelInfo, text[:min(len(text), MaxLine)])
 		}
 	}
 	binary.LittleEndian.PutUint32(in.view(s[3], 4), total)

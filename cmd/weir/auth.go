@@ -32,7 +32,7 @@ const (
 
 func (a *app) authCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "auth",
+		Use:   "auth COMMAND",
 		Short: "Log in to MCP servers that want it",
 		Long: `Log in to MCP servers that want it (OAuth), once for all commands: what a login
 gives is kept in the file credentials of your configuration folder, which you
@@ -42,7 +42,16 @@ With --auth-key-file the file is sealed with a key of yours (AES-256-GCM).`,
 		Example: `  weir auth login https://mcp.example.com/mcp
   weir call https://mcp.example.com/mcp search query=boats --auth
   weir auth list`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			var known []string
+			for _, c := range cmd.Commands() {
+				known = append(known, c.Name())
+			}
+			return usagef("no such command %q%s", args[0], didYouMean(args[0], known, "`weir auth --help` lists them"))
+		},
 	}
 	cmd.AddCommand(a.authLoginCommand(), a.authListCommand(), a.authLogoutCommand(), a.authTestCommand())
 	return cmd

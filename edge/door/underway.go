@@ -105,12 +105,3 @@ func (d *Door) Each(f func(*Call)) {
 		c.mu.Unlock()
 	}
 }
-
-// retire ends the connections that wait for a request.
-func (u *underway) retire() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for c := range u.conns {
-		c.retire()
-	}
-}

@@ -131,8 +131,11 @@ func TestCredentialOfAnExchange(t *testing.T) {
 					t.Errorf("%q, not %q", is, c.want)
 				}
 			}
-			if one := c.chosen; one != nil && (s.credential(b, one) != s.credential(b, one) || s.credential(b, one).Name != one.Name) {
-				t.Error("one choice is two credentials")
+			if one := c.chosen; one != nil {
+				first, again := s.credential(b, one), s.credential(b, one)
+				if first != again || first.Name != one.Name {
+					t.Error("one choice is two credentials")
+				}
 			}
 		})
 	}

@@ -1,6 +1,10 @@
 package settings
 
 import (
+	"encoding/pem"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -135,5 +139,38 @@ func TestTextIsRead(t *testing.T) {
 		if got, want := s.Value(&again), s.Value(&d); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v is written %q and read as %v", s.Name, want, s.Text(&d), got)
 		}
+	}
+}
+
+// TestReach holds what --ca-bundle and --dev-loopback allow, and where they are refused.
+func TestReach(t *testing.T) {
+	for listen, wrong := range map[string]bool{"127.0.0.1:1": false, "[::1]:1": false, "localhost:1": false, "0.0.0.0:1": true, ":1": true, "192.168.1.2:1": true, "example.com:1": true} {
+		s := Defaults()
+		s.Listen, s.DevLoopback = listen, true
+		if err := s.Check(); (err != nil) != wrong || wrong && !strings.Contains(err.Error(), "--dev-loopback: it is for development") {
+			t.Errorf("%s: %v", listen, err)
+		}
+	}
+	s := Defaults()
+	if r, err := s.Reach(); r.CAs != nil || r.DevLoopback || err != nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	pemText := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	for text, wrong := range map[string]bool{string(pemText): false, "nonsense": true, "": true} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.CABundle, s.DevLoopback = path, true
+		r, err := s.Reach()
+		if (err != nil) != wrong || !wrong && (string(r.CAs) != text || !r.DevLoopback) || wrong && !strings.Contains(err.Error(), "--ca-bundle: ") {
+			t.Errorf("%.20q: %v", text, err)
+		}
+	}
+	s.CABundle = path + ".none"
+	if _, err := s.Reach(); err == nil {
+		t.Error("no error for a file that is not there")
 	}
 }

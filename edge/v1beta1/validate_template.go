@@ -35,7 +35,7 @@ func (w *workflow) template(p *field.Path, text, by string) {
 	}
 	for name, tree := range trees {
 		// A template that is defined inside has a dot of its own.
-		walkTemplate(tree.Root, name == "template", func(ident []string) {
+		TemplateReads(tree.Root, name == "template", func(ident []string) {
 			if len(ident) < 2 || ident[0] != "steps" || w.tool.Script != "" { // whose steps only who runs it knows
 				return
 			}
@@ -130,52 +130,4 @@ func templateFunctions() map[string]any {
 func templateCause(err error) string {
 	parts := strings.SplitN(err.Error(), ": ", 3)
 	return parts[len(parts)-1]
-}
-
-// walkTemplate calls visit with every chain of fields that starts at the root,
-// as in .steps.a.output. atRoot says whether the dot is the root.
-func walkTemplate(n parse.Node, atRoot bool, visit func([]string)) {
-	branch := func(b *parse.BranchNode, inside bool) {
-		walkTemplate(b.Pipe, atRoot, visit)
-		walkTemplate(b.List, inside, visit)
-		if b.ElseList != nil {
-			walkTemplate(b.ElseList, atRoot, visit)
-		}
-	}
-	switch n := n.(type) {
-	case *parse.ListNode:
-		for _, c := range n.Nodes {
-			walkTemplate(c, atRoot, visit)
-		}
-	case *parse.ActionNode:
-		walkTemplate(n.Pipe, atRoot, visit)
-	case *parse.PipeNode:
-		for _, c := range n.Cmds {
-			walkTemplate(c, atRoot, visit)
-		}
-	case *parse.CommandNode:
-		for _, c := range n.Args {
-			walkTemplate(c, atRoot, visit)
-		}
-	case *parse.FieldNode:
-		if atRoot {
-			visit(n.Ident)
-		}
-	case *parse.VariableNode:
-		if n.Ident[0] == "$" {
-			visit(n.Ident[1:])
-		}
-	case *parse.ChainNode:
-		walkTemplate(n.Node, atRoot, visit)
-	case *parse.IfNode:
-		branch(&n.BranchNode, atRoot)
-	case *parse.RangeNode:
-		branch(&n.BranchNode, false)
-	case *parse.WithNode:
-		branch(&n.BranchNode, false)
-	case *parse.TemplateNode:
-		if n.Pipe != nil {
-			walkTemplate(n.Pipe, atRoot, visit)
-		}
-	}
 }

@@ -215,6 +215,27 @@ func TestScopes(t *testing.T) {
 	}
 }
 
+// TestStepUpElsewhere: scopes that a backend wants of its own credential are asked of a client
+// whose login can give them, and of no other. Who has to sign in again is told so.
+func TestStepUpElsewhere(t *testing.T) {
+	p := newProvider(t, theEC())
+	s := p.spec()
+	s.Required, s.Scopes = []string{"openid"}, []string{"openid", "files:read"}
+	g := open(t, s)
+	for scopes, asked := range map[string]bool{"files:read": true, "files:read openid": true, "files:write": false, "files:read files:write": false, "": false} {
+		err := g.StepUp(&edge.Error{Kind: edge.Denied, Err: &edge.ScopeError{Scopes: strings.Fields(scopes), Elsewhere: true}})
+		e := (*edge.Error)(nil)
+		if !errors.As(err, &e) || e.Kind != edge.Denied || strings.Contains(e.Challenge, "files:read") != asked || (e.Challenge != "") != asked {
+			t.Errorf("%q: %+v", scopes, err)
+		}
+	}
+	err := g.StepUp(edge.Errorf(edge.Unauthenticated, "attach", "sign in again"))
+	e := (*edge.Error)(nil)
+	if !errors.As(err, &e) || !strings.Contains(e.Challenge, `error="invalid_token"`) {
+		t.Errorf("%+v", err)
+	}
+}
+
 // TestIdentity holds what is known of who sends a token, and that it does not
 // print the token.
 func TestIdentity(t *testing.T) {

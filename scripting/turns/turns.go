@@ -15,15 +15,22 @@ import (
 // slice is how long a run computes before it gives its place to whoever waits.
 const slice = 10 * time.Millisecond
 
-// Places are the places of a process to compute. Holders who wait get them in turn, and the
-// runs of one holder in the order in which they came. They are safe for concurrent use.
+// Places are the places of a process to compute. Holders who wait get them in turn, and of the
+// runs of one holder that which has computed least: one that makes many calls would else wait
+// for all the others at each. They are safe for concurrent use.
 type Places struct {
 	waiting atomic.Int32
 
 	mu     sync.Mutex
 	free   int
-	queues map[string][]chan struct{} // of holders who wait; the longest wait first; each is told once
+	queues map[string][]waiter // of holders who wait; the longest wait first
 	order  []string                   // the holders of queues; the first is next
+}
+
+// waiter is a run that waits.
+type waiter struct {
+	turn chan struct{} // it is told once
+	used time.Duration // that it has computed
 }
 
 // Most is how many places a process has: half as many as processors, so that others find
@@ -31,10 +38,11 @@ type Places struct {
 func Most() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
 // New returns so many places.
-func New(places int) *Places { return &Places{free: places, queues: map[string][]chan struct{}{}} }
+func New(places int) *Places { return &Places{free: places, queues: map[string][]waiter{}} }
 
-// take waits for a place; it fails with the cause of ctx when that ends before.
-func (p *Places) take(ctx context.Context, holder string) error {
+// take waits for a place for a run that has computed for so long; it fails with the cause of
+// ctx when that ends before.
+func (p *Places) take(ctx context.Context, holder string, used time.Duration) error {
 	p.mu.Lock()
 	if p.free > 0 {
 		p.free--
@@ -45,7 +53,7 @@ func (p *Places) take(ctx context.Context, holder string) error {
 	if len(p.queues[holder]) == 0 {
 		p.order = append(p.order, holder)
 	}
-	p.queues[holder] = append(p.queues[holder], turn)
+	p.queues[holder] = append(p.queues[holder], waiter{turn, used})
 	p.waiting.Add(1)
 	p.mu.Unlock()
 	select {
@@ -65,7 +73,7 @@ func (p *Places) leave(holder string, turn chan struct{}) bool {
 	defer p.mu.Unlock()
 	queue := p.queues[holder]
 	for i, q := range queue {
-		if q != turn {
+		if q.turn != turn {
 			continue
 		}
 		p.waiting.Add(-1)
@@ -94,14 +102,20 @@ func (p *Places) give() {
 	}
 	holder := p.order[0]
 	queue := p.queues[holder]
-	queue[0] <- struct{}{}
+	least := 0
+	for i, w := range queue {
+		if w.used < queue[least].used {
+			least = i
+		}
+	}
+	queue[least].turn <- struct{}{}
 	p.waiting.Add(-1)
 	p.order = p.order[1:]
 	if len(queue) == 1 {
 		delete(p.queues, holder)
 		return
 	}
-	p.queues[holder] = queue[1:]
+	p.queues[holder] = append(queue[:least], queue[least+1:]...)
 	p.order = append(p.order, holder)
 }
 
@@ -139,7 +153,7 @@ func (t *Turn) Begin(ctx context.Context) error {
 		return nil
 	}
 	if t.places != nil && t.used >= t.first {
-		if err := t.places.take(ctx, t.holder); err != nil {
+		if err := t.places.take(ctx, t.holder, t.used); err != nil {
 			return err
 		}
 		t.has = true

@@ -15,7 +15,7 @@ import (
 func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(1)
-		if err := p.take(t.Context(), "a"); err != nil || p.Waiting() != 0 {
+		if err := p.take(t.Context(), "a", 0); err != nil || p.Waiting() != 0 {
 			t.Fatal(err)
 		}
 		var order []string
@@ -28,7 +28,7 @@ func TestPlaces(t *testing.T) {
 				ctx = gone
 			}
 			all.Go(func() {
-				if err := p.take(ctx, run[:1]); err != nil {
+				if err := p.take(ctx, run[:1], 0); err != nil {
 					if err != cause || run != "gone" {
 						t.Errorf("%s: %v", run, err)
 					}
@@ -108,7 +108,7 @@ func TestTurn(t *testing.T) {
 func TestTurnEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(1)
-		if err := p.take(t.Context(), "other"); err != nil {
+		if err := p.take(t.Context(), "other", 0); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

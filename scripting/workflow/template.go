@@ -7,6 +7,7 @@ import (
 	"text/template/parse"
 	"time"
 
+	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/scripting"
 )
 
@@ -60,7 +61,7 @@ func parseTemplate(s string) (*text, error) {
 	}
 	t := &text{trees: trees, known: known}
 	for name, tree := range trees {
-		t.readsOf(tree.Root, name == mainTree)
+		v1beta1.TemplateReads(tree.Root, name == mainTree, func(chain []string) { t.reads = append(t.reads, chain) })
 	}
 	return t, nil
 }
@@ -203,4 +204,16 @@ func bounded(s string) (string, error) {
 		return "", misprinted("renders more than %d bytes", maxRendered)
 	}
 	return s, nil
+}
+
+// readOf is one chain of names that a template reads from its root, such as
+// steps, a, output.
+type readOf []string
+
+// at returns one name of the chain; "" beyond its end.
+func (r readOf) at(i int) string {
+	if i < len(r) {
+		return r[i]
+	}
+	return ""
 }

@@ -16,7 +16,7 @@ const chained = "through a verified token (in cache), 20 policies, a rate limit,
 // chain is an edge whose calls go through all of that.
 func chain(s *issuer.Issuer, backend, auditLog string) kit.Plan {
 	p := guarded(s, backend, ", "+authz(append(idlePolicies(19), `permit(principal, action, resource == Tool::"echo");`))).
-		Through("{inline: " + base64.StdEncoding.EncodeToString(guestModule()) + "}")
+		Through("wasm", "{inline: "+base64.StdEncoding.EncodeToString(guestModule())+"}")
 	p.Config = fmt.Sprintf(`    outgoingAuth: {source: inline, default: {type: header_injection, headerInjection: {headerName: X-Api-Key, headerValue: bench}}}
     rateLimiting: {shared: {maxTokens: 1000000000, refillPeriod: 1s}}
     audit: {enabled: true, logFile: %q}

@@ -47,15 +47,34 @@ type Provider struct {
 // Introspection is the URL of its introspection endpoint.
 func (p *Provider) Introspection() string { return p.Issuer + "/token/introspection" }
 
+// TLS are files in PEM by which a provider speaks TLS.
+type TLS struct {
+	Cert, Key string
+	CA        string // that it trusts when it fetches documents of clients
+}
+
 // Start starts a provider that ends with the test. The test is skipped, or
 // fails, where npm packages are missing: see edgetest.Need.
 func Start(t testing.TB) *Provider {
+	t.Helper()
+	return start(t, nil)
+}
+
+// StartTLS is Start with TLS, and with the URLs of documents as ids of clients. What asks the
+// provider of a test's own, such as User, does not work there: only Issuer does.
+func StartTLS(t testing.TB, files TLS) *Provider {
+	t.Helper()
+	return start(t, []string{"IDP_CERT=" + files.Cert, "IDP_KEY=" + files.Key, "NODE_EXTRA_CA_CERTS=" + files.CA})
+}
+
+func start(t testing.TB, environ []string) *Provider {
 	t.Helper()
 	dir, node := find(t)
 	edgetest.Need(t, node != "", "the npm packages of the identity provider are not installed: run npm ci in edge/edgetest/idp")
 
 	ctx, stop := context.WithCancel(context.Background())
 	cmd := peers.Command(ctx, node, filepath.Join(dir, "provider.mjs"))
+	cmd.Env = append(cmd.Env, environ...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

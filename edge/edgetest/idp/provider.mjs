@@ -1,8 +1,11 @@
 // An identity provider for tests: oidc-provider with clients, users and
 // resources of its own, and a few control endpoints under /-/. It listens on a
 // free port of the loopback interface, prints its issuer, and ends when its
-// standard input does.
+// standard input does. With IDP_CERT and IDP_KEY, files in PEM, it speaks TLS, and
+// takes the URLs of documents as ids of clients.
 import { createServer } from 'node:http';
+import { createServer as createSecureServer } from 'node:https';
+import { readFileSync } from 'node:fs';
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
 import Provider from 'oidc-provider';
 
@@ -44,6 +47,9 @@ const newKey = (kind) => {
 // groups of users, which their access tokens carry.
 const groups = { alice: ['eng'], olga: ['ops'] };
 
+const secure = process.env.IDP_CERT
+  ? { cert: readFileSync(process.env.IDP_CERT), key: readFileSync(process.env.IDP_KEY) } : undefined;
+
 let keys = [newKey('RSA')];
 let issuer;
 let provider;
@@ -75,7 +81,10 @@ function build() {
     },
     findAccount: (ctx, sub) => ({ accountId: sub, claims: () => ({ sub }) }),
     interactions: { url: (ctx, interaction) => `/interaction/${interaction.uid}` },
+    // Its own fetch goes to no loopback address, where all is that a test starts.
+    fetch: (url, { dispatcher, ...options }) => fetch(url, options),
     features: {
+      clientIdMetadataDocument: { enabled: secure !== undefined, ack: 'draft-02' },
       devInteractions: { enabled: false },
       clientCredentials: { enabled: true },
       introspection: { enabled: true, allowedPolicy: (ctx, client) => client.clientId === 'edge+1' },
@@ -115,7 +124,7 @@ async function interact(req, res) {
   await provider.interactionFinished(req, res, { consent: { grantId: await grant.save() } }, { mergeWithLastSubmission: true });
 }
 
-const server = createServer(async (req, res) => {
+const answer = async (req, res) => {
   try {
     const path = req.url.split('?')[0];
     hits[path] = (hits[path] ?? 0) + 1;
@@ -137,10 +146,12 @@ const server = createServer(async (req, res) => {
     res.statusCode = 500;
     res.end(String(e));
   }
-});
+};
+
+const server = secure ? createSecureServer(secure, answer) : createServer(answer);
 
 server.listen(0, '127.0.0.1', () => {
-  issuer = `http://127.0.0.1:${server.address().port}`;
+  issuer = `${secure ? 'https' : 'http'}://127.0.0.1:${server.address().port}`;
   build();
   process.stdout.write(`${JSON.stringify({ issuer })}\n`);
 });

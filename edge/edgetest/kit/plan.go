@@ -43,10 +43,10 @@ func (p Plan) Guarded(i *issuer.Issuer, auth, oidc string) Plan {
 	return p
 }
 
-// Through is the plan with a program of WebAssembly that all calls go through.
-// source is YAML in flow style.
-func (p Plan) Through(source string) Plan {
-	p.Before += "apiVersion: weir.dev/v1beta1\nkind: EdgeFilter\nmetadata: {name: " + ServerName + "}\nspec: {type: wasm, source: " + source + "}\n---\n"
+// Through is the plan with a program that all calls go through, of a type of
+// EdgeFilter. source is YAML in flow style.
+func (p Plan) Through(kind, source string) Plan {
+	p.Before += "apiVersion: weir.dev/v1beta1\nkind: EdgeFilter\nmetadata: {name: " + ServerName + "}\nspec: {type: " + kind + ", source: " + source + "}\n---\n"
 	p.Spec += "  filterRefs: [{name: " + ServerName + "}]\n"
 	return p
 }

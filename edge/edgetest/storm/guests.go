@@ -52,15 +52,34 @@ func (s *storm) buildGuest(ctx context.Context, version int, traps string) strin
 // megabytes, is replaced by another version of it again and again, under calls
 // that come by the clock. Each module is compiled beside the calls.
 func runGuests(ctx context.Context, s *storm) {
+	b := s.newBackend(kit.Modern, nil)
+	s.swap(ctx, "guest", func(version int) kit.Plan { return s.behindGuest(ctx, b.Addr, version, "") })
+}
+
+// starlarkSource is a filter in Starlark that notes in a header which version it is.
+const starlarkSource = `
+def on_call_request(c):
+    return set_header("x-guest", "%d")
+`
+
+// runStarlark is runGuests with a filter in Starlark.
+func runStarlark(ctx context.Context, s *storm) {
+	b := s.newBackend(kit.Modern, nil)
+	s.swap(ctx, "filter in Starlark", func(version int) kit.Plan {
+		return kit.PlanOf(b.Addr).Through("starlark", fmt.Sprintf("{inline: %q}", fmt.Sprintf(starlarkSource, version)))
+	})
+}
+
+// swap replaces a program by another version of it again and again, under calls that
+// come by the clock.
+func (s *storm) swap(ctx context.Context, what string, behind func(version int) kit.Plan) {
 	const versions, goal, may = 4, 2000, 10 << 20
 	times := s.size(s.count, 20, 5, "reloads")
 	hold := s.span(s.length, 60*time.Second, 15*time.Second, "load")
-	// 1. The modules, and an edge with the first of them.
-	b := s.newBackend(kit.Modern, nil)
+	// 1. The programs, and an edge with the first of them.
 	var sets []kit.Plan
 	for v := range versions {
-		p := s.behindGuest(ctx, b.Addr, v, "")
-		sets = append(sets, p)
+		sets = append(sets, behind(v))
 	}
 	manifest := s.write(sets[0])
 	e := s.startOn(ctx, manifest)
@@ -93,7 +112,7 @@ func runGuests(ctx context.Context, s *storm) {
 	back, waited := comesBack(ctx, e, base+may)
 	// 4. What it comes to.
 	good, shed, late, failed := kit.Sort(shots)
-	s.bar(shed+failed == 0 && good > 0, "0", "%d reloads of a guest in %.0f s at %d rps, open loop: %d of %d calls failed%s", times, hold.Seconds(), rate, shed+failed, len(shots), suchAs(shots))
+	s.bar(shed+failed == 0 && good > 0, "0", "%d reloads of a %s in %.0f s at %d rps, open loop: %d of %d calls failed%s", times, what, hold.Seconds(), rate, shed+failed, len(shots), suchAs(shots))
 	s.bar(after.Reloads-before.Reloads >= int64(times) && len(seen) == min(versions, times), "each", "%d reloads done, %d versions seen in /status", after.Reloads-before.Reloads, len(seen))
 	s.bar(back <= base+may, "base + 10 MiB", "resident %.1f MiB %.0f s after the last call, %.1f before the first reload, %.1f at the most", kit.MiB(back), waited.Seconds(), kit.MiB(base), kit.MiB(highest))
 	s.tell("p50 %.1f ms, p99 %.1f ms, %d later than %s; without reloads p50 %.1f ms, p99 %.1f ms", kit.Millis(kit.Percentile(tookOf(shots), 500)), kit.Millis(kit.Percentile(tookOf(shots), 990)), late, kit.GoodWithin, kit.Millis(kit.Percentile(tookOf(calm), 500)), kit.Millis(kit.Percentile(tookOf(calm), 990)))
@@ -135,7 +154,7 @@ func runTraps(ctx context.Context, s *storm) {
 // behindGuest is a plan of one backend behind a version of the guest.
 func (s *storm) behindGuest(ctx context.Context, backend string, version int, traps string) kit.Plan {
 	s.say("building version %d of the guest", version)
-	return kit.PlanOf(backend).Through(fmt.Sprintf("{path: %q}", s.buildGuest(ctx, version, traps)))
+	return kit.PlanOf(backend).Through("wasm", fmt.Sprintf("{path: %q}", s.buildGuest(ctx, version, traps)))
 }
 
 // gunAt is an open loop before an edge, and the rate that it is to have. The

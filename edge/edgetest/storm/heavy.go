@@ -123,7 +123,7 @@ func (s *storm) everyFilter(ctx context.Context, back, module string, webhooks b
 	entry := func(name, path string) string {
 		return fmt.Sprintf("- {name: %s, url: %q, timeout: 10s, failure_policy: fail, tls_config: {ca_bundle_path: %q}}\n", name, hook.URL+path, ca)
 	}
-	p := kit.PlanOf(back).Through(fmt.Sprintf("{path: %q}", module))
+	p := kit.PlanOf(back).Through("wasm", fmt.Sprintf("{path: %q}", module))
 	p.Incoming = `{type: anonymous, authzConfig: {type: inline, inline: {policies: [
     'permit(principal, action, resource);',
     'forbid(principal, action, resource) when { context has arg_a && context.arg_a == [1, {"b": "x"}] };',

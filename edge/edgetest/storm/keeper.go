@@ -58,18 +58,6 @@ func (k *keeper) times(number string) int {
 	return k.ran[number]
 }
 
-// twice is how many calls ran more than once.
-func (k *keeper) twice() (n int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, times := range k.ran {
-		if times > 1 {
-			n++
-		}
-	}
-	return n
-}
-
 // update tells every session that wants to know.
 func (k *keeper) update() {
 	k.mu.Lock()

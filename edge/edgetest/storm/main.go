@@ -82,6 +82,7 @@ func rows() []row {
 		{"Z12", "handover-sessions", "processes take over from each other with sessions, streams and people's answers waiting", runHandOver},
 		{"Z06", "evict", "one client begins sessions without end beside a hundred others", runEvict},
 		{"W14", "guests", "a guest is replaced under load, again and again", runGuests},
+		{"W14", "starlark", "a filter in Starlark is replaced under load, again and again", runStarlark},
 	}
 }
 

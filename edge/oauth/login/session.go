@@ -168,7 +168,7 @@ func (s *Session) Login(ctx context.Context) (Kept, error) {
 	defer s.mu.Unlock()
 	challenge, asked, err := s.probe(ctx)
 	if err != nil {
-		return Kept{}, err
+		return Kept{}, fmt.Errorf("%w: check that the server runs and that the URL is right", err)
 	}
 	k, err := s.again(ctx, challenge, nil)
 	if err != nil && !asked {

@@ -19,23 +19,7 @@ import (
 
 	"github.com/weir-edge/weir/scripting"
 	"github.com/weir-edge/weir/sdk/abi"
-)
-
-// The bounds of what functions of the host take: those of guests in WebAssembly
-// (wasm/ABI.md, host functions).
-const (
-	maxLine    = 4 << 10
-	maxRandom  = 4 << 10
-	maxKey     = 256
-	maxValue   = 64 << 10
-	maxTTL     = 24 * time.Hour
-	maxName    = 64
-	maxEvent   = 4 << 10
-	hostWait   = time.Second // of one call to the store
-	maxRequest = 256 << 10
-	maxAnswer  = 1 << 20
-	maxOutside = 16 // requests to others in one call
-	maxWait    = 30 * time.Second
+	"github.com/weir-edge/weir/wasm"
 )
 
 // hostFunction is a builtin that asks the host.
@@ -163,7 +147,7 @@ func line(level slog.Level) func(*call, *scripting.Task, starlark.Tuple, []starl
 
 // line writes a line of the log. What is said at the level error may be why the program gives up.
 func (c *call) line(level slog.Level, text string) {
-	c.guest.front.Line(level, []byte(text[:min(len(text), maxLine)]))
+	c.guest.front.Line(level, []byte(text[:min(len(text), wasm.MaxLine)]))
 }
 
 func logLevel(c *call, _ *scripting.Task, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
@@ -207,7 +191,7 @@ func random(_ *call, t *scripting.Task, args starlark.Tuple, named []starlark.Tu
 	if err := starlark.UnpackArgs("random", args, named, "n", &n); err != nil {
 		return nil, err
 	}
-	if n < 0 || n > maxRandom {
+	if n < 0 || n > wasm.MaxRandom {
 		return nil, failed("random", abi.ErrLimit)
 	}
 	b := make([]byte, n)
@@ -259,7 +243,7 @@ func hmacOf(c *call, t *scripting.Task, args starlark.Tuple, named []starlark.Tu
 
 // key returns the name in the store for a name of the program.
 func (c *call) key(name string) (string, bool) {
-	return "weir:guest:" + c.guest.binding.Name + ":" + name, name != "" && len(name) <= maxKey && utf8.ValidString(name)
+	return "weir:guest:" + c.guest.binding.Name + ":" + name, name != "" && len(name) <= wasm.MaxKey && utf8.ValidString(name)
 }
 
 // wait runs something that waits for the store. That time is not the program's.
@@ -269,7 +253,7 @@ func (c *call) wait(f func(context.Context) error) bool {
 	}
 	resume := c.clock.Pause()
 	defer resume()
-	ctx, cancel := context.WithTimeout(c.ctx, hostWait)
+	ctx, cancel := context.WithTimeout(c.ctx, wasm.HostWait)
 	defer cancel()
 	return f(ctx) == nil
 }
@@ -295,7 +279,7 @@ func kvGet(c *call, t *scripting.Task, args starlark.Tuple, named []starlark.Tup
 
 // lasting is how long a value lasts.
 func lasting(ms int64) (time.Duration, bool) {
-	if ms <= 0 || ms > int64(maxTTL/time.Millisecond) {
+	if ms <= 0 || ms > int64(wasm.MaxTTL/time.Millisecond) {
 		return 0, false
 	}
 	return time.Duration(ms) * time.Millisecond, true
@@ -319,7 +303,7 @@ func kvSet(c *call, _ *scripting.Task, args starlark.Tuple, named []starlark.Tup
 	switch {
 	case !ok || !valid:
 		return nil, failed("kv_set", abi.ErrArgument)
-	case len(value) > maxValue:
+	case len(value) > wasm.MaxValue:
 		return nil, failed("kv_set", abi.ErrLimit)
 	case !c.wait(func(ctx context.Context) error { return c.guest.binding.Store.Put(ctx, key, []byte(value), ttl) }):
 		return nil, failed("kv_set", abi.ErrUnavailable)
@@ -388,7 +372,7 @@ func (c *call) metric(function, name string, gauge bool, delta int64) (starlark.
 
 // isName reports whether a metric or an event may have a name.
 func isName(name string) bool {
-	return name != "" && len(name) <= maxName && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
+	return name != "" && len(name) <= wasm.MaxName && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
 func emit(c *call, t *scripting.Task, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
@@ -410,7 +394,7 @@ func emit(c *call, t *scripting.Task, args starlark.Tuple, named []starlark.Tupl
 	code := int64(abi.ErrDenied)
 	switch {
 	case f == nil || c.hook == abi.OnEvent: // which would be told of it again
-	case len(data) > maxEvent:
+	case len(data) > wasm.MaxEvent:
 		code = abi.ErrLimit
 	case !isName(name):
 		code = abi.ErrArgument
@@ -433,12 +417,12 @@ func (c *call) outside(t *scripting.Task, name string, ask func(context.Context,
 		return nil, fmt.Errorf("%s: %w", name, errWaits)
 	case ask == nil:
 		return nil, failed(name, abi.ErrDenied)
-	case len(request) > maxRequest || c.asked == maxOutside || c.waited >= maxWait:
+	case len(request) > wasm.MaxRequest || c.asked == wasm.MaxOutside || c.waited >= wasm.MaxWait:
 		return nil, failed(name, abi.ErrLimit)
 	}
 	c.asked++
 	resume, start := c.clock.Pause(), time.Now()
-	ctx, cancel := context.WithTimeout(c.ctx, maxWait-c.waited)
+	ctx, cancel := context.WithTimeout(c.ctx, wasm.MaxWait-c.waited)
 	answer, code := ask(ctx, request)
 	cancel()
 	c.waited += time.Since(start)
@@ -448,7 +432,7 @@ func (c *call) outside(t *scripting.Task, name string, ask func(context.Context,
 		return nil, t.End(c.canceled())
 	case code < 0:
 		return nil, failed(name, code)
-	case len(answer) > maxAnswer:
+	case len(answer) > wasm.MaxAnswer:
 		return nil, failed(name, abi.ErrLimit)
 	}
 	return answer, t.Work(len(answer) / 16)

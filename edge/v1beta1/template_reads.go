@@ -1,65 +1,55 @@
-package workflow
+package v1beta1
 
 import "text/template/parse"
 
-// readOf is one chain of names that a template reads from its root, such as
-// steps, a, output.
-type readOf []string
-
-// at returns one name of the chain; "" beyond its end.
-func (r readOf) at(i int) string {
-	if i < len(r) {
-		return r[i]
-	}
-	return ""
-}
-
-// readsOf notes what a part of a template reads. atRoot says whether the dot is the root.
-func (t *text) readsOf(n parse.Node, atRoot bool) {
+// TemplateReads calls read with every chain of names that a part of a template reads from
+// its root, such as steps, a, output, whether it stands as .steps.a.output or as
+// (index .steps "a").output. atRoot says whether the dot is the root.
+func TemplateReads(n parse.Node, atRoot bool, read func(chain []string)) {
 	branch := func(b *parse.BranchNode, inside bool) {
-		t.readsOf(b.Pipe, atRoot)
-		t.readsOf(b.List, inside)
+		TemplateReads(b.Pipe, atRoot, read)
+		TemplateReads(b.List, inside, read)
 		if b.ElseList != nil {
-			t.readsOf(b.ElseList, atRoot)
+			TemplateReads(b.ElseList, atRoot, read)
 		}
 	}
 	switch n := n.(type) {
 	case *parse.ListNode:
 		for _, c := range n.Nodes {
-			t.readsOf(c, atRoot)
+			TemplateReads(c, atRoot, read)
 		}
 	case *parse.ActionNode:
-		t.readsOf(n.Pipe, atRoot)
+		TemplateReads(n.Pipe, atRoot, read)
 	case *parse.PipeNode:
 		for _, c := range n.Cmds {
-			t.readsOf(c, atRoot)
+			TemplateReads(c, atRoot, read)
 		}
 	case *parse.CommandNode:
 		args := n.Args
 		if chain := indexed(n, atRoot); chain != nil {
-			t.reads = append(t.reads, chain)
+			read(chain)
 			args = args[2:]
 		}
 		for _, c := range args {
-			t.readsOf(c, atRoot)
+			TemplateReads(c, atRoot, read)
 		}
 	case *parse.FieldNode:
 		if atRoot {
-			t.reads = append(t.reads, n.Ident)
+			read(n.Ident)
 		}
 	case *parse.VariableNode:
 		if n.Ident[0] == "$" && len(n.Ident) > 1 {
-			t.reads = append(t.reads, n.Ident[1:])
+			read(n.Ident[1:])
 		}
 	case *parse.ChainNode:
 		// (index .steps "my-step").output
 		if p, ok := n.Node.(*parse.PipeNode); ok && len(p.Cmds) == 1 && len(p.Decl) == 0 {
 			if chain := indexed(p.Cmds[0], atRoot); chain != nil && len(p.Cmds[0].Args) == 1+len(chain) {
-				t.reads = append(t.reads, append(chain, n.Field...))
+				read(append(chain, n.Field...))
 				return
 			}
 		}
-		t.readsOf(n.Node, atRoot)
+		TemplateReads(n.Node, atRoot, read)
 	case *parse.IfNode:
 		branch(&n.BranchNode, atRoot)
 	case *parse.RangeNode:
@@ -68,21 +58,21 @@ func (t *text) readsOf(n parse.Node, atRoot bool) {
 		branch(&n.BranchNode, false)
 	case *parse.TemplateNode:
 		if n.Pipe != nil {
-			t.readsOf(n.Pipe, atRoot)
+			TemplateReads(n.Pipe, atRoot, read)
 		}
 	}
 }
 
 // indexed is the chain that index .steps "my-step" "output" reads; nil for another command.
 // The chain may be longer than the texts that stand in a row.
-func indexed(n *parse.CommandNode, atRoot bool) readOf {
+func indexed(n *parse.CommandNode, atRoot bool) []string {
 	if len(n.Args) < 3 {
 		return nil
 	}
 	if id, ok := n.Args[0].(*parse.IdentifierNode); !ok || id.Ident != "index" {
 		return nil
 	}
-	var chain readOf
+	var chain []string
 	switch root := n.Args[1].(type) {
 	case *parse.FieldNode:
 		if atRoot {

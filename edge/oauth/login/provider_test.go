@@ -1,0 +1,258 @@
+package login_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/idp"
+	"github.com/weir-edge/weir/edge/oauth"
+	"github.com/weir-edge/weir/edge/oauth/login"
+)
+
+// authority makes a CA, and a certificate of it for this machine, as files in PEM.
+func authority(t *testing.T) (files idp.TLS, pair tls.Certificate, ca []byte) {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name, kind string, der []byte) (string, []byte) {
+		text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path, text
+	}
+	key := func() *ecdsa.PrivateKey {
+		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	own, its := key(), key()
+	root := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "test"}, NotBefore: root.NotBefore, NotAfter: root.NotAfter,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	rootDER, err := x509.CreateCertificate(rand.Reader, root, root, own.Public(), own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, root, its.Public(), own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(its)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files.CA, ca = write("ca.pem", "CERTIFICATE", rootDER)
+	cert, certPEM := write("cert.pem", "CERTIFICATE", leafDER)
+	keyFile, keyPEM := write("key.pem", "PRIVATE KEY", keyDER)
+	files.Cert, files.Key = cert, keyFile
+	if pair, err = tls.X509KeyPair(certPEM, keyPEM); err != nil {
+		t.Fatal(err)
+	}
+	return files, pair, ca
+}
+
+// TestProvider goes the whole way with a real identity provider over TLS: as a client that is
+// registered, and as one that is a document; then the token is renewed, and more is asked for.
+// The user's browser is an HTTP client here, and once a real one.
+func TestProvider(t *testing.T) {
+	files, pair, ca := authority(t)
+	provider := idp.StartTLS(t, files)
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	config.RootCAs.AppendCertsFromPEM(ca)
+	transport := &http.Transport{TLSClientConfig: config}
+	t.Cleanup(transport.CloseIdleConnections)
+	guard, err := oauth.New(oauth.Options{Reach: edge.Reach{CAs: ca, DevLoopback: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(guard.Close)
+
+	// The MCP server: it takes a token that the provider has signed for it, with the scope that
+	// its path asks for.
+	var mcp *httptest.Server
+	mcp = httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		resource := mcp.URL + "/mcp"
+		switch r.URL.Path {
+		case "/.well-known/oauth-protected-resource/mcp":
+			answer(rw, 200, map[string]any{"resource": resource, "authorization_servers": []string{provider.Issuer}})
+			return
+		case "/client.json":
+			answer(rw, 200, map[string]any{
+				"client_id": mcp.URL + "/client.json", "client_name": "Weir", "application_type": "native", "token_endpoint_auth_method": "none",
+				"redirect_uris": []string{"http://127.0.0.1/callback"}, "grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"},
+			})
+			return
+		}
+		need := "tools:read"
+		if r.URL.RawQuery != "" {
+			need = "tools:write"
+		}
+		challenge := func(status int, word string) {
+			rw.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer error=%q, scope=%q, resource_metadata="%s/.well-known/oauth-protected-resource/mcp"`, word, need, mcp.URL))
+			answer(rw, status, "{}")
+		}
+		claims, err := verified(guard, provider.Issuer, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		scope, _ := claims.Text("scope")
+		switch {
+		case err != nil || !claims.Audience(resource):
+			challenge(401, "invalid_token")
+		case oauth.Lacks(oauth.Scopes(scope), []string{need}):
+			challenge(403, "insufficient_scope")
+		default:
+			answer(rw, 200, "{}")
+		}
+	}))
+	mcp.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	mcp.StartTLS()
+	t.Cleanup(mcp.Close)
+
+	fetching := func(text string) error {
+		jar, err := cookiejar.New(nil)
+		if err != nil {
+			return err
+		}
+		r, err := (&http.Client{Transport: transport, Jar: jar, Timeout: edgetest.Patience}).Get(text)
+		if err != nil {
+			return err
+		}
+		defer r.Body.Close()
+		if text, _ := io.ReadAll(r.Body); !strings.Contains(string(text), "You are back.") {
+			return fmt.Errorf("the last page is %.400s", text)
+		}
+		return nil
+	}
+	for _, test := range []struct {
+		name, document string
+		browse         func(*testing.T) func(string) error
+	}{
+		{"registered", "", func(*testing.T) func(string) error { return fetching }},
+		{"document", mcp.URL + "/client.json", func(*testing.T) func(string) error { return fetching }},
+		{"registered, in chromium", "", chromium},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			logins, browse := 0, test.browse(t)
+			store := storeOf(t)
+			open := func() *login.Session {
+				s, err := login.Open(login.Options{
+					URL: mcp.URL + "/mcp", CallbackPort: login.AnyPort, ClientMetadataURL: test.document, Timeout: edgetest.Patience, Say: func(line string) { t.Log(line) },
+					Browse: func(u string) error {
+						if logins++; logins > 1 {
+							return fetching(u) // a real browser is slow: once is enough
+						}
+						return browse(u)
+					},
+				}, store, guard, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s
+			}
+			call := func(query string) {
+				t.Helper()
+				r, err := (&http.Client{Transport: &login.Transport{Session: open(), Base: transport}, Timeout: edgetest.Patience}).Post(mcp.URL+"/mcp"+query, plainJSON, strings.NewReader("{}"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _ = r.Body.Close(); r.StatusCode != 200 {
+					t.Fatalf("status %d", r.StatusCode)
+				}
+			}
+			call("")
+			before, _, err := store.Find(mcp.URL + "/mcp")
+			if err != nil || before.Tokens.Refresh == "" || (before.Client.ID == test.document) != (test.document != "") {
+				t.Fatalf("kept %+v, %v", before.Client, err)
+			}
+			age(t, store, time.Now().Add(-time.Minute))
+			call("")
+			after, _, err := store.Find(mcp.URL + "/mcp")
+			if err != nil || after.Tokens.Access == before.Tokens.Access || logins != 1 {
+				t.Errorf("it was not renewed: %v, %d logins", err, logins)
+			}
+			call("?more")
+			if last, _, err := store.Find(mcp.URL + "/mcp"); err != nil || logins != 2 || oauth.Lacks(last.Tokens.Scopes, []string{"tools:read", "tools:write"}) {
+				t.Errorf("%v, %d logins, scopes %q", err, logins, last.Tokens.Scopes)
+			}
+		})
+	}
+}
+
+// verified returns the claims of a token that an issuer has signed.
+func verified(guard *oauth.Client, issuer, token string) (oauth.Object, error) {
+	header, err := oauth.Header(edge.Secret(token))
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequest(http.MethodGet, issuer, nil)
+	if err != nil {
+		return nil, err
+	}
+	m, err := guard.Discover(r.Context(), issuer, oauth.Named, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := guard.Do(r.Context(), oauth.Request{URL: m.JWKSURI, Trust: oauth.Named})
+	if err != nil {
+		return nil, err
+	}
+	keys, err := oauth.ParseKeys(answer.Body)
+	if err != nil {
+		return nil, err
+	}
+	id, _ := header.Text("kid")
+	alg, _ := header.Text("alg")
+	key := keys.Find(id)
+	if key == nil {
+		return nil, &oauth.UnknownKeyError{Issuer: issuer}
+	}
+	payload, err := key.Verify(alg, []byte(token))
+	if err != nil {
+		return nil, err
+	}
+	return oauth.ParseObject(json.RawMessage(payload), 16)
+}
+
+// chromium opens pages in Debian's browser, which shows them to nobody.
+func chromium(t *testing.T) func(string) error {
+	program, err := exec.LookPath("chromium")
+	edgetest.Need(t, err == nil, "there is no chromium: apt-get install chromium")
+	return func(url string) error {
+		home := t.TempDir()
+		cmd := exec.CommandContext(t.Context(), program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+			"--ignore-certificate-errors", "--no-proxy-server", "--user-data-dir="+home, "--timeout=20000", "--dump-dom", url)
+		cmd.Env = append(os.Environ(), "HOME="+home)
+		out, err := cmd.Output()
+		if err == nil && !strings.Contains(string(out), "You are back.") {
+			err = fmt.Errorf("the last page is %.400s", out)
+		}
+		return err
+	}
+}

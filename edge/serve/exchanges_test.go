@@ -1,0 +1,107 @@
+package serve_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/tokens"
+	"github.com/weir-edge/weir/edge/serve"
+)
+
+// TestExchangeThroughAnEdge: calls of two users through an edge reach the backend with the token
+// that a token service gave for each, once; a service that refuses or is gone keeps calls from
+// the backend, and the client's own token never gets there. Both eras of client and backend.
+func TestExchangeThroughAnEdge(t *testing.T) {
+	for _, era := range []edgetest.Era{edgetest.Modern, edgetest.Legacy} {
+		t.Run(fmt.Sprint(era), func(t *testing.T) {
+			// 1. Who vouches for users, who exchanges their tokens, and who takes those.
+			m, back := newMint(t), edgetest.NewServer(t, era)
+			s := tokens.Start(t, map[string]tokens.Rules{tokens.Exchange: {
+				ID: "edge", Secret: "planted-secret", Basic: true, Issuer: m.URL, Keys: m.URL + "/keys", Audience: "weir", Type: "access_token", Target: "orders", Scopes: []string{"orders:read"},
+			}})
+			file := filepath.Join(t.TempDir(), "audit.log")
+			ca := filepath.Join(t.TempDir(), "ca.pem")
+			if err := os.WriteFile(ca, s.CA, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("ORDERS_SECRET", "planted-secret")
+			yaml := strings.Replace(edgetest.Manifest(back, fmt.Sprintf(`outgoingAuth:
+  source: inline
+  default:
+    type: token_exchange
+    tokenExchange: {tokenUrl: %q, audience: orders, clientId: edge, clientSecretEnv: ORDERS_SECRET, scopes: ["orders:read"]}
+audit: {enabled: true, logFile: %q}`, s.URL+tokens.Exchange, file)), "incomingAuth: {type: anonymous}", fmt.Sprintf(
+				"incomingAuth: {type: oidc, oidc: {issuer: %q, audience: weir, clientId: weir, jwksUrl: %q, jwksAllowPrivateIp: true, insecureAllowHttp: true}}", m.URL, m.URL+"/keys"), 1)
+			e := edgetest.Start(t, yaml, edgetest.Settings(func(c *serve.Settings) { c.CABundle = ca }))
+			c := e.NewClient()
+			call := func(token string) *edgetest.Response {
+				body, head := edgetest.ModernRequest("1", "tools/call", edgetest.CallParams("echo", "{}"), edgetest.Meta())
+				return c.Post(body, append(bearer(token), head...)...)
+			}
+			users := map[string]string{"ada": m.token(t, "ada", "weir", nil), "bob": m.token(t, "bob", "weir", nil)}
+			edgetest.Until(t, "the keys", func() bool { return call(users["ada"]).Status != http.StatusServiceUnavailable })
+
+			// 2. Each has its own, and the backend is sent nothing else.
+			for range 3 {
+				for name, token := range users {
+					if a := call(token); a.Status != http.StatusOK {
+						t.Fatalf("%s: %d %s", name, a.Status, a.Body)
+					}
+				}
+			}
+			seen := map[string]bool{}
+			for _, kind := range []string{"tools/call", "tools/list", "initialize", "server/discover"} {
+				for _, r := range back.Requests(kind) {
+					h := r.Header.Get("Authorization")
+					if strings.Contains(h, users["ada"]) || strings.Contains(h, users["bob"]) {
+						t.Errorf("%s: the client's own token reached the backend", kind)
+					}
+					if kind == "tools/call" {
+						seen[h] = true
+					}
+				}
+			}
+			if len(seen) != 2 || seen[""] {
+				t.Errorf("the backend was called with %d credentials: %v", len(seen), seen)
+			}
+			if n := len(s.Seen(tokens.Exchange)); n != 2 {
+				t.Errorf("%d exchanges", n)
+			}
+
+			// 3. One who is refused gets no call, and nobody else suffers.
+			back.Forget()
+			wrong := m.token(t, "eve", "weir", map[string]any{"aud": []string{"weir"}})
+			s.Change(tokens.Exchange, func(r *tokens.Rules) { r.Target = "other" })
+			if a := call(wrong); a.Status != http.StatusForbidden && a.Status != http.StatusBadGateway {
+				t.Errorf("refused: %d %s", a.Status, a.Body)
+			} else if strings.Contains(string(a.Body), "planted-secret") || strings.Contains(string(a.Body), s.URL) {
+				t.Errorf("the answer says too much: %s", a.Body)
+			}
+			if n := back.Count("tools/call"); n != 0 {
+				t.Errorf("the backend was called %d times", n)
+			}
+			if a := call(users["bob"]); a.Status != http.StatusOK {
+				t.Errorf("bob: %d %s", a.Status, a.Body)
+			}
+
+			// 4. It is recorded, without a secret.
+			var record []byte
+			edgetest.Until(t, "three records of exchanges", func() bool {
+				record, _ = os.ReadFile(file) // one that is not there yet has none
+				return strings.Count(string(record), `"type":"credential_exchange"`) == 3
+			})
+			for what, text := range map[string]string{"log": e.Log(), "audit log": string(record)} {
+				for _, secret := range append([]string{"planted-secret"}, users["ada"], users["bob"], wrong) {
+					if strings.Contains(text, secret) {
+						t.Errorf("the %s has a secret", what)
+					}
+				}
+			}
+		})
+	}
+}
