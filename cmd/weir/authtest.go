@@ -51,7 +51,7 @@ name. The exit code is 1 where the credential cannot be had; the last line says
 what to mend.`,
 		Example: `  weir auth test github -c weir.yaml
   weir auth test tools -c weir.yaml --token-file alice.jwt
-  weir auth test main/tools -c manifests/ --token-file - --json < alice.jwt`,
+  weir auth test main/tools -c manifests/ --token-file alice.jwt --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
