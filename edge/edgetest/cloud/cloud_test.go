@@ -241,7 +241,7 @@ func TestSTSThatFails(t *testing.T) {
 			return true
 		}, edge.Unavailable},
 		"a redirect": {func(w http.ResponseWriter, r *http.Request) bool {
-			http.Redirect(w, r, "https://planted.example.com/", 307)
+			http.Redirect(w, r, "https://planted.example.com/", http.StatusTemporaryRedirect)
 			return true
 		}, edge.Unavailable},
 		"cut off":         {func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }, edge.Unavailable},
