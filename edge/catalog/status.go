@@ -21,6 +21,9 @@ type BackendStatus struct {
 // Look says whether a backend listed all that it declares within timeout; url is
 // the one to show.
 func (s BackendStatus) Look(url string, timeout time.Duration) edge.Finding {
+	if s.Personal {
+		return edge.Fine("each user has lists of their own")
+	}
 	if !s.Missing {
 		return edge.Fine(fmt.Sprintf("%s, %s, %s, %s", edge.Count(s.Tools, "tool"), edge.Count(s.Prompts, "prompt"), edge.Count(s.Resources, "resource"), edge.Count(s.Templates, "template")))
 	}

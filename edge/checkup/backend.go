@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -275,12 +276,20 @@ func (p *patient) introduce(ctx context.Context) edge.Finding {
 		return edge.Warning(edge.ClassAnswers, "put a bridge before it that answers each client alone, such as supergateway with --outputTransport streamableHttp --stateful; answers find who asked all the same, questions of the server and its log messages may not", "an answer to one session came to another: it is a bridge that answers all its clients (%s)", spoken(in))
 	case err == nil:
 		return edge.Fine(spoken(in))
+	case p.shown != nil && p.shown.Personal && refused(err):
+		return edge.Fine("it answers users alone: `weir auth test` gets the credential of one")
 	case p.plan.Transport == compile.SSE && ctx.Err() == nil:
 		if other, failed := p.introduced(ctx, false); failed == nil && !other.SSE {
 			return edge.Problem(edge.ClassTransport, "set transport: streamable-http", "it does not speak HTTP with SSE, but streamable HTTP (%s)", spoken(other))
 		}
 	}
 	return p.explain(ctx, err)
+}
+
+// refused reports whether a backend wants a credential, or another one.
+func refused(err error) bool {
+	var r interface{ HTTPStatus() int }
+	return errors.As(err, &r) && (r.HTTPStatus() == http.StatusUnauthorized || r.HTTPStatus() == http.StatusForbidden)
 }
 
 func spoken(in *backend.Introduction) string {

@@ -43,7 +43,7 @@ func (c Config) offers(ctx context.Context, s compile.Server, all []*patient) []
 	var out []edge.Finding
 	for i, one := range book.Status() {
 		out = append(out, c.Step(ctx, "lists", here[i].subject, func(context.Context) edge.Finding { return one.Look(here[i].endpoint(), c.Timeout) }))
-		if one.Missing {
+		if one.Missing || one.Personal {
 			absent = append(absent, one.Backend)
 		}
 	}
