@@ -29,7 +29,7 @@ spec: {type: inline, inline: {issuer: "https://login.example.com"}}
 apiVersion: weir.dev/v1beta1
 kind: MCPServerEntry
 metadata: {name: tools}
-spec: {groupRef: {name: g}, remoteUrl: %q, transport: streamable-http, externalAuthConfigRef: {name: way}}
+spec: {groupRef: {name: g}, remoteUrl: %q, transport: streamable-http, allowPrivateEndpoint: true, externalAuthConfigRef: {name: way}}
 ---
 apiVersion: weir.dev/v1beta1
 kind: MCPExternalAuthConfig
