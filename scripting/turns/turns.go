@@ -7,6 +7,7 @@ package turns
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,22 +16,23 @@ import (
 // slice is how long a run computes before it gives its place to whoever waits.
 const slice = 10 * time.Millisecond
 
-// Places are the places of a process to compute. Holders who wait get them in turn, and of the
-// runs of one holder that which has computed least: one that makes many calls would else wait
-// for all the others at each. They are safe for concurrent use.
+// Places are the places of a process to compute. Holders who wait get them in turn, and the
+// runs of one holder in the order in which they came; but one that has not had its slice since
+// it last waited behind others goes before them: a run of many calls would else wait for all of
+// them at each. They are safe for concurrent use.
 type Places struct {
 	waiting atomic.Int32
 
 	mu     sync.Mutex
 	free   int
-	queues map[string][]waiter // of holders who wait; the longest wait first
-	order  []string                   // the holders of queues; the first is next
+	queues map[string][]waiter // of holders who wait, in the order in which they go on
+	order  []string            // the holders of queues; the first is next
 }
 
 // waiter is a run that waits.
 type waiter struct {
 	turn chan struct{} // it is told once
-	used time.Duration // that it has computed
+	soon bool          // it goes before those that have had their slice
 }
 
 // Most is how many places a process has: half as many as processors, so that others find
@@ -40,9 +42,9 @@ func Most() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 // New returns so many places.
 func New(places int) *Places { return &Places{free: places, queues: map[string][]waiter{}} }
 
-// take waits for a place for a run that has computed for so long; it fails with the cause of
-// ctx when that ends before.
-func (p *Places) take(ctx context.Context, holder string, used time.Duration) error {
+// take waits for a place; soon is as in waiter. It fails with the cause of ctx when that ends
+// before.
+func (p *Places) take(ctx context.Context, holder string, soon bool) error {
 	p.mu.Lock()
 	if p.free > 0 {
 		p.free--
@@ -53,7 +55,12 @@ func (p *Places) take(ctx context.Context, holder string, used time.Duration) er
 	if len(p.queues[holder]) == 0 {
 		p.order = append(p.order, holder)
 	}
-	p.queues[holder] = append(p.queues[holder], waiter{turn, used})
+	queue := p.queues[holder]
+	at := len(queue)
+	for soon && at > 0 && !queue[at-1].soon {
+		at--
+	}
+	p.queues[holder] = slices.Insert(queue, at, waiter{turn, soon})
 	p.waiting.Add(1)
 	p.mu.Unlock()
 	select {
@@ -102,20 +109,14 @@ func (p *Places) give() {
 	}
 	holder := p.order[0]
 	queue := p.queues[holder]
-	least := 0
-	for i, w := range queue {
-		if w.used < queue[least].used {
-			least = i
-		}
-	}
-	queue[least].turn <- struct{}{}
+	queue[0].turn <- struct{}{}
 	p.waiting.Add(-1)
 	p.order = p.order[1:]
 	if len(queue) == 1 {
 		delete(p.queues, holder)
 		return
 	}
-	p.queues[holder] = append(queue[:least], queue[least+1:]...)
+	p.queues[holder] = queue[1:]
 	p.order = append(p.order, holder)
 }
 
@@ -136,6 +137,7 @@ type Turn struct {
 	first  time.Duration // that it computes without a place
 
 	used  time.Duration // until it rested last
+	burst time.Duration // of that, since it last waited behind others
 	since time.Time     // when it began to compute; zero while it rests
 	has   bool          // a place
 }
@@ -153,8 +155,11 @@ func (t *Turn) Begin(ctx context.Context) error {
 		return nil
 	}
 	if t.places != nil && t.used >= t.first {
-		if err := t.places.take(ctx, t.holder, t.used); err != nil {
+		if err := t.places.take(ctx, t.holder, t.burst < slice); err != nil {
 			return err
+		}
+		if t.burst >= slice {
+			t.burst = 0
 		}
 		t.has = true
 	}
@@ -167,7 +172,8 @@ func (t *Turn) Rest() {
 	if t.since.IsZero() {
 		return
 	}
-	t.used += time.Since(t.since)
+	took := time.Since(t.since)
+	t.used, t.burst = t.used+took, t.burst+took
 	t.since = time.Time{}
 	if t.has {
 		t.has = false

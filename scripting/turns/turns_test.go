@@ -3,7 +3,9 @@ package turns
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,7 +17,7 @@ import (
 func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(1)
-		if err := p.take(t.Context(), "a", 0); err != nil || p.Waiting() != 0 {
+		if err := p.take(t.Context(), "a", false); err != nil || p.Waiting() != 0 {
 			t.Fatal(err)
 		}
 		var order []string
@@ -28,7 +30,7 @@ func TestPlaces(t *testing.T) {
 				ctx = gone
 			}
 			all.Go(func() {
-				if err := p.take(ctx, run[:1], 0); err != nil {
+				if err := p.take(ctx, run[:1], false); err != nil {
 					if err != cause || run != "gone" {
 						t.Errorf("%s: %v", run, err)
 					}
@@ -54,7 +56,7 @@ func TestPlaces(t *testing.T) {
 func TestTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, ctx := New(1), t.Context()
-		other := p.Turn("other", 0)
+		other := p.Turn("other", false)
 		if err := other.Begin(ctx); err != nil || p.Free() != 0 {
 			t.Fatal(err)
 		}
@@ -108,7 +110,7 @@ func TestTurn(t *testing.T) {
 func TestTurnEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(1)
-		if err := p.take(t.Context(), "other", 0); err != nil {
+		if err := p.take(t.Context(), "other", false); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -143,5 +145,40 @@ func BenchmarkTurn(b *testing.B) {
 				t.Rest()
 			}
 		})
+	}
+}
+
+// TestPlacesSoon: a run that has not had its slice goes before those of its holder that have,
+// and after the others that have not; it goes before no other holder.
+func TestPlacesSoon(t *testing.T) {
+	p := New(1)
+	if err := p.take(t.Context(), "a", false); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var order []string
+	var all sync.WaitGroup
+	for i, run := range []struct {
+		name, holder string
+		soon         bool
+	}{{"a1", "a", false}, {"b1", "b", false}, {"a2", "a", false}, {"a3", "a", true}, {"a4", "a", true}} {
+		all.Go(func() {
+			if err := p.take(t.Context(), run.holder, run.soon); err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			order = append(order, run.name)
+			mu.Unlock()
+			p.give()
+		})
+		for p.Waiting() != i+1 {
+			runtime.Gosched()
+		}
+	}
+	p.give()
+	all.Wait()
+	if got := strings.Join(order, " "); got != "a3 b1 a4 a1 a2" {
+		t.Error(got)
 	}
 }
