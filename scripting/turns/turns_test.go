@@ -56,7 +56,7 @@ func TestPlaces(t *testing.T) {
 func TestTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, ctx := New(1), t.Context()
-		other := p.Turn("other", false)
+		other := p.Turn("other", 0)
 		if err := other.Begin(ctx); err != nil || p.Free() != 0 {
 			t.Fatal(err)
 		}
