@@ -105,7 +105,7 @@ func (x *across) Make(ctx context.Context, a *Ask) (Fresh, error) {
 	if err != nil {
 		return Fresh{}, err
 	}
-	if err := x.judge(assertion.Access); err != nil {
+	if err := (oauth.IDJAG{Audience: x.audience, Resource: x.resource, ClientID: x.target.clientID}).Fits(assertion.Access, x.now()); err != nil {
 		return Fresh{}, fault(edge.Unauthenticated, true, fmt.Errorf("outgoing: xaa: the assertion of the identity provider: %w", err))
 	}
 
@@ -119,51 +119,9 @@ func (x *across) Make(ctx context.Context, a *Ask) (Fresh, error) {
 	return fresh(token.Access, token.Expires, defaultSkew)
 }
 
-// judge holds an assertion against what was asked for, before the target sees it: one that
-// is for another party or resource does not leave. Its signature is for the target to check.
-func (x *across) judge(assertion edge.Secret) error {
-	header, err := oauth.Header(assertion)
-	if err != nil {
-		return err
-	}
-	claims, err := oauth.Claims(assertion)
-	if err != nil {
-		return err
-	}
-	typ, _ := header.Text("typ")
-	audience, one := claims.Text("aud")
-	if list, ok := claims.Texts("aud"); ok && len(list) == 1 {
-		audience, one = list[0], true
-	}
-	client, _ := claims.Text("client_id")
-	expires, wrong := claims.Time("exp")
-	switch {
-	case strings.ToLower(typ) != "oauth-id-jag+jwt":
-		return errors.New("typ: it is another than oauth-id-jag+jwt")
-	case !one || audience != x.audience:
-		return errors.New("aud: it is another than targetAudience")
-	case x.resource != "" && !holds(claims, "resource", x.resource):
-		return errors.New("resource: it is another than targetResource")
-	case x.target.clientID != "" && client != x.target.clientID:
-		return errors.New("client_id: it is another than targetClientId")
-	case wrong != nil || !expires.After(x.now()):
-		return errors.New("exp: it is over, or is no time")
-	}
-	return nil
-}
-
 // isAccessToken reports whether the header of a JWT is that of an access token (RFC 9068
 // §2.1), which is no proof of a login.
 func isAccessToken(header oauth.Object) bool {
 	typ, _ := header.Text("typ")
 	return slices.Contains([]string{"at+jwt", "application/at+jwt"}, strings.ToLower(typ))
-}
-
-// holds reports whether a claim is a text, or a list of it alone.
-func holds(claims oauth.Object, name, text string) bool {
-	if one, ok := claims.Text(name); ok {
-		return one == text
-	}
-	list, _ := claims.Texts(name)
-	return slices.Equal(list, []string{text})
 }

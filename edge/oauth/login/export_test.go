@@ -27,8 +27,5 @@ func (l *Listener) Wait(ctx context.Context) (string, error) {
 	return l.c.wait(ctx)
 }
 
-// Fits compares an identity assertion with a login.
-var Fits = fits
-
 // Covers reports whether a resource is that of a server.
 var Covers = covers

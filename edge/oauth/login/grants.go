@@ -19,7 +19,6 @@ const (
 	grantAssertion = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 	typeIDToken    = "urn:ietf:params:oauth:token-type:id_token"
 	typeIDJAG      = "urn:ietf:params:oauth:token-type:id-jag"
-	headerIDJAG    = "oauth-id-jag+jwt"
 )
 
 // endpoint is the token endpoint of a login, asked as its client.
@@ -162,7 +161,7 @@ func (c *client) enterprise(ctx context.Context, k Kept) (Kept, error) {
 	}
 
 	// 2. It has to be for whom it was asked, before it goes there.
-	if err := fits(assertion.Access, k, time.Now()); err != nil {
+	if err := k.asked().Fits(assertion.Access, time.Now()); err != nil {
 		return k, fmt.Errorf("identity provider: its assertion: %w", err)
 	}
 
@@ -175,31 +174,7 @@ func (c *client) enterprise(ctx context.Context, k Kept) (Kept, error) {
 	return c.ask(ctx, k, form, nil)
 }
 
-// fits compares an identity assertion (ID-JAG §3) with what it was asked for.
-func fits(assertion edge.Secret, k Kept, now time.Time) error {
-	header, err := oauth.Header(assertion)
-	if err != nil {
-		return err
-	}
-	claims, err := oauth.Claims(assertion)
-	if err != nil {
-		return err
-	}
-	kind, _ := header.Text("typ")
-	client, _ := claims.Text("client_id")
-	resource, _ := claims.Text("resource")
-	expires, err := claims.Time("exp")
-	switch {
-	case !strings.EqualFold(kind, headerIDJAG):
-		return errors.New("typ: it is no " + headerIDJAG)
-	case !claims.Audience(k.Issuer):
-		return errors.New("aud: it is for another authorization server")
-	case client != k.Client.ID:
-		return errors.New("client_id: it is for another client")
-	case resource != k.Resource && k.Resource != "":
-		return errors.New("resource: it is for another resource")
-	case err != nil || !expires.After(now):
-		return errors.New("exp: it is over, or no time")
-	}
-	return nil
+// asked is what an identity assertion for a login is asked for.
+func (k *Kept) asked() oauth.IDJAG {
+	return oauth.IDJAG{Audience: k.Issuer, Resource: k.Resource, ClientID: k.Client.ID}
 }
