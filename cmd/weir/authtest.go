@@ -70,7 +70,7 @@ what to mend.`,
 			if err = errors.Join(err, l.check()); err != nil {
 				return err
 			}
-			opened := source.OpenAll(config, source.Webhooks(l.WebhookConfig...), source.LocalRateLimits(l.LocalRateLimits))
+			opened := source.OpenAll(config, source.Webhooks(l.WebhookConfig...), source.LocalRateLimits(l.LocalRateLimits), source.AllowWorkloads(l.AllowWorkloads...))
 			if opened.Plan == nil {
 				if err := opened.Findings.Render(a.err); err != nil {
 					return err

@@ -172,7 +172,7 @@ cannot be read.`,
 
 // policiesOf returns the policies of a server of a configuration, and its name.
 func (a *app) policiesOf(config []string, server string) (*authz.Policies, string, error) {
-	opened := source.OpenAll(config, source.LocalRateLimits(true)) // rate limits do not matter to policies
+	opened := source.OpenAll(config, source.LocalRateLimits(true), source.AllowWorkloads("local")) // what is limited and started does not matter to policies
 	if err := a.refuse(opened); err != nil {
 		return nil, "", err
 	}
@@ -189,6 +189,8 @@ func (a *app) policiesOf(config []string, server string) (*authz.Policies, strin
 		return nil, "", fmt.Errorf("--server: there are several (%s): name one", strings.Join(names, ", "))
 	case found == nil:
 		return nil, "", fmt.Errorf("--server: there is no server %q%s", server, didYouMean(server, names, strings.Join(names, ", ")))
+	case found.Point != nil:
+		return nil, "", fmt.Errorf("server %s asks a decision point, whose policies are its own", found.Name)
 	case found.Authz == nil:
 		return nil, "", fmt.Errorf("server %s has no policies: everybody may do everything; add incomingAuth.authz or authzConfig", found.Name)
 	}

@@ -35,7 +35,7 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 		defer backend.Close()
 		opened = source.OpenDefaultWith(backend.URL(), s.WebhookConfig...)
 	default:
-		opened = source.OpenAll(config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits))
+		opened = source.OpenAll(config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits), source.AllowWorkloads(s.AllowWorkloads...))
 	}
 	if err := a.refuse(opened); err != nil {
 		return err
@@ -140,7 +140,7 @@ func modulesOf(plan *compile.Plan) *[]string {
 // reload reads the configuration again and makes the edge serve it. A set with
 // errors changes nothing.
 func reload(log *slog.Logger, s serve.Settings, config []string, running *serve.Edge) (*compile.Plan, error) {
-	r := source.OpenAll(config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits))
+	r := source.OpenAll(config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits), source.AllowWorkloads(s.AllowWorkloads...))
 	remark(log, r)
 	if err := r.Err(); err != nil {
 		var text strings.Builder

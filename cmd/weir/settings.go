@@ -26,8 +26,9 @@ import (
 
 // Flags that other commands have too.
 const (
-	webhooksFlag = "webhook-config"
-	secretsFlag  = "secrets-dir"
+	webhooksFlag  = "webhook-config"
+	workloadsFlag = "allow-workloads"
+	secretsFlag   = "secrets-dir"
 )
 
 // settingsFile is the flag that names the settings file, and its variable. It

@@ -18,6 +18,7 @@ func (a *app) validateCommand() *cobra.Command {
 	var config, webhooks []string
 	var dir string
 	var local, partial, strict bool
+	var starts []string
 	cmd := &cobra.Command{
 		Use:   "validate FILE|DIR...",
 		Short: "Check manifests without serving them",
@@ -48,6 +49,7 @@ Modules of filters are read and not compiled: "weir doctor" starts them.`,
   weir validate manifests/team.yaml
   weir validate manifests/team.yaml manifests/filters.yaml --partial
   weir validate weir.yaml --secrets-dir /run/secrets
+  weir validate laptop.yaml --allow-workloads local
   weir validate weir.yaml --strict && weir serve -c weir.yaml`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
@@ -63,9 +65,16 @@ Modules of filters are read and not compiled: "weir doctor" starts them.`,
 				dir, _ = lookup(a.environ, settings.Setting{Name: secretsFlag}.Variable())
 			}
 
+			if given, ok := lookup(a.environ, settings.Setting{Name: workloadsFlag}.Variable()); ok && given != "" && len(starts) == 0 {
+				starts = strings.Split(given, ",")
+			}
+			if err := (settings.Settings{AllowWorkloads: starts}).CheckWorkloads(); err != nil {
+				return usagef("%v", err)
+			}
+
 			// 1. The manifests, as a set or as a part of one.
 			open := func() *source.Result {
-				return source.OpenAll(config, source.Webhooks(webhooks...), source.LocalRateLimits(local || a.localRateLimits()), source.Part(partial))
+				return source.OpenAll(config, source.Webhooks(webhooks...), source.LocalRateLimits(local || a.localRateLimits()), source.AllowWorkloads(starts...), source.Part(partial))
 			}
 			r := open()
 			if !partial && lone(config) && leadsOut(r) {
@@ -99,11 +108,13 @@ Modules of filters are read and not compiled: "weir doctor" starts them.`,
 		},
 	}
 	cmd.Flags().BoolVar(&local, "local-rate-limits", false, "judge as an edge with --local-rate-limits would")
+	cmd.Flags().StringSliceVar(&starts, workloadsFlag, nil, "judge as an edge that may start `FORMS` of MCPServers would: local")
 	cmd.Flags().StringSliceVar(&webhooks, webhooksFlag, nil, "`FILE` of webhooks, checked with the manifests; may be repeated")
 	cmd.Flags().StringVar(&dir, secretsFlag, "", "`DIR` with a file NAME/KEY for each secret")
 	cmd.Flags().BoolVar(&partial, "partial", false, "what is named is a part of a set: warn of what leads out of it")
 	cmd.Flags().BoolVar(&strict, "strict", false, "take warnings for errors")
 	addConfigFlag(cmd, &config, "")
+	mustRegister(cmd, workloadsFlag, []string{"local"})
 	if err := cmd.MarkFlagDirname(secretsFlag); err != nil {
 		panic(err) // the flag was added in the line before
 	}

@@ -67,7 +67,7 @@ func (a *app) at(cmd *cobra.Command, r *remote, w where, pick func(*compile.Plan
 	if err != nil {
 		return err
 	}
-	opened := source.OpenAll(w.config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits))
+	opened := source.OpenAll(w.config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits), source.AllowWorkloads(s.AllowWorkloads...))
 	if err := a.refuse(opened); err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -97,6 +98,10 @@ func (c Config) Server(ctx context.Context, s compile.Server) []edge.Finding {
 
 // look takes the steps of one backend until one fails.
 func (p *patient) look(ctx context.Context) {
+	if w := p.plan.Workload; w != nil { // which only the edge starts
+		p.step(ctx, "files", func(context.Context) edge.Finding { return program(w.Program) })
+		return
+	}
 	var err error
 	if p.url, err = url.Parse(p.plan.URL); err != nil {
 		p.step(ctx, "resolve", func(context.Context) edge.Finding {
@@ -123,6 +128,14 @@ func (p *patient) look(ctx context.Context) {
 	if trusted {
 		p.step(ctx, "introduce", p.introduce)
 	}
+}
+
+// program looks at the program of a server that the edge starts.
+func program(path string) edge.Finding {
+	if _, err := exec.LookPath(path); err != nil {
+		return edge.Problem(edge.ClassFile, "install it, or correct spec.image", "the program %s cannot be run here: %v", path, err)
+	}
+	return edge.Finding{Level: edge.LevelNote, Cause: "the edge starts " + path + ", which was not done to look at it"}
 }
 
 // step takes a step, and reports whether the next one can be taken.

@@ -21,54 +21,69 @@ func (c *compiler) authorization(o *object, s *v1beta1.VirtualMCPServer, config 
 		spec := authz.FromConfig(a.Authz)
 		return c.policies(o, spec, field.NewPath("spec", "config", "incomingAuth", "authz"))
 	}
-	in := s.Spec.IncomingAuth
+	if in := s.Spec.IncomingAuth; in != nil {
+		set, _ := c.allowed(o, field.NewPath("spec", "incomingAuth"), in.AuthzConfig, in.AuthzConfigRef)
+		return set
+	}
+	return nil
+}
+
+// allowed plans what clients may do by authzConfig and authzConfigRef, which stand below a
+// path of an object: a policy set, or a decision point, which a VirtualMCPServer does not
+// take; neither for everything.
+func (c *compiler) allowed(o *object, path *field.Path, config *v1beta1.AuthzConfig, ref *v1beta1.NameRef) (*authz.Spec, *authz.PointSpec) {
+	virtual := o.ref.Kind == "VirtualMCPServer"
 	switch {
-	case in == nil:
-		return nil
-	case in.AuthzConfig != nil && in.AuthzConfig.Type == v1beta1.AuthzInline:
-		spec := authz.FromInline(in.AuthzConfig)
-		return c.policies(o, spec, field.NewPath("spec", "incomingAuth", "authzConfig", "inline"))
-	case in.AuthzConfig != nil && in.AuthzConfig.ConfigMap != nil:
-		at := field.NewPath("spec", "incomingAuth", "authzConfig", "configMap", "key")
+	case config != nil && config.Type == v1beta1.AuthzInline:
+		return c.policies(o, authz.FromInline(config), path.Child("authzConfig", "inline")), nil
+	case config != nil && config.ConfigMap != nil:
+		at := path.Child("authzConfig", "configMap", "key")
 		for _, l := range o.links {
 			m, ok := l.to.Value.(*ConfigMap)
-			if !ok || l.to.Partial || l.to.ref.Name != in.AuthzConfig.ConfigMap.Name {
+			if !ok || l.to.Partial || l.to.ref.Name != config.ConfigMap.Name || l.from == nil || !under(l.from.path, path.Child("authzConfig").String()) {
 				continue
 			}
-			text, ok := m.entry(in.AuthzConfig.ConfigMap.Key)
+			text, ok := m.entry(config.ConfigMap.Key)
 			if !ok {
-				return nil // said where the key is referred to
+				return nil, nil // said where the key is referred to
 			}
 			document, wrong := authz.FromDocument([]byte(text), at)
-			return c.document(o, document.Override(in.AuthzConfig), append(wrong, document.ForVirtualServer(at)...), at)
+			if virtual {
+				wrong = append(wrong, document.ForVirtualServer(at)...)
+			}
+			return c.document(o, document.Override(config), wrong, at)
 		}
-	case in.AuthzConfigRef != nil:
+	case ref != nil:
 		for _, l := range o.links {
 			p, ok := l.to.value.(*v1beta1.MCPAuthzConfig)
 			if !ok {
 				continue
 			}
 			document, wrong := authz.FromObject(&p.Spec, field.NewPath("spec"))
-			if document.Point != nil {
-				c.fail(o, "spec.incomingAuth.authzConfigRef.name", ReasonInvalid, "%s is of type %s: a VirtualMCPServer takes %s alone", l.to.ref, brief(p.Spec.Type), v1beta1.AuthzTypePolicy)
-				return nil
+			if document.Point != nil && virtual {
+				c.fail(o, path.Child("authzConfigRef", "name").String(), ReasonInvalid, "%s is of type %s: a VirtualMCPServer takes %s alone", l.to.ref, brief(p.Spec.Type), v1beta1.AuthzTypePolicy)
+				return nil, nil
 			}
 			return c.document(l.to, document, wrong, field.NewPath("spec", "config"))
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // document judges a document of policies, whose body stands at path at of o.
 // One that several servers ask is judged once.
-func (c *compiler) document(o *object, d authz.Document, wrong field.ErrorList, at *field.Path) *authz.Spec {
+func (c *compiler) document(o *object, d authz.Document, wrong field.ErrorList, at *field.Path) (*authz.Spec, *authz.PointSpec) {
 	if o.judged {
-		return d.Set
+		return d.Set, d.Point
 	}
 	o.judged = true
 	c.faults(o, wrong)
+	if d.Point != nil && len(wrong) == 0 {
+		_, wrong = d.Parse(at)
+		c.faults(o, wrong)
+	}
 	if d.Set == nil {
-		return nil
+		return nil, d.Point
 	}
 	doubts, wrong := d.Judge(at)
 	c.faults(o, wrong)
@@ -76,7 +91,7 @@ func (c *compiler) document(o *object, d authz.Document, wrong field.ErrorList, 
 	if d.Set.PrimaryUpstreamProvider != "" {
 		c.fail(o, at.String(), ReasonUnsupported, "primary_upstream_provider: not supported yet; leave it out: the claims are those of the client's own token")
 	}
-	return d.Set
+	return d.Set, nil
 }
 
 // policies judges a set of policies.

@@ -25,6 +25,8 @@ func Compile(set Set) (*Plan, *Report) {
 		report: &Report{},
 
 		programs: map[*object]guest.Spec{},
+		owners:   map[string]*object{},
+		said:     map[*object]bool{},
 	}
 
 	// 1. Every object on its own: its name, what it gives, its defaults, its rules.
@@ -45,7 +47,7 @@ func Compile(set Set) (*Plan, *Report) {
 
 	// 4. What is good to know.
 	c.unused()
-	c.clusterOnly()
+	c.elsewhereOnly()
 
 	slices.SortStableFunc(c.report.Findings, func(a, b Finding) int { return a.Index - b.Index })
 	c.statuses()
@@ -68,6 +70,9 @@ type compiler struct {
 	errors  int
 
 	programs map[*object]guest.Spec // the filters that were judged
+	owners   map[string]*object     // of the servers, by their names
+	said     map[*object]bool       // backends whose fields for clients were looked at
+	fronts   map[*object]*object    // the VirtualMCPServers that are over groups, by these
 }
 
 // object is one object of the set and what is known of it so far.

@@ -44,9 +44,24 @@ func TestGolden(t *testing.T) {
 	}
 	for _, name := range files {
 		t.Run(strings.TrimSuffix(name, ".yaml"), func(t *testing.T) {
-			golden(t, strings.TrimSuffix(name, ".yaml")+".golden", source.Open(name))
+			golden(t, strings.TrimSuffix(name, ".yaml")+".golden", source.Open(name, how(name)...))
 		})
 	}
+}
+
+// how is how the set of a file is opened: those that start workloads are of an edge that
+// may, and those of doors of one that gives each server its own.
+func how(name string) (options []source.Option) {
+	if strings.HasPrefix(name, "local") {
+		options = append(options, source.AllowWorkloads("local"))
+	}
+	if strings.Contains(name, "-door") {
+		options = append(options, func(s *source.Set) { s.Doors = true })
+	}
+	if strings.Contains(name, "-cluster") {
+		options = append(options, func(s *source.Set) { s.Cluster = true })
+	}
+	return options
 }
 
 func TestGoldenDefault(t *testing.T) {
@@ -94,6 +109,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 	type backend struct {
 		Name         string            `json:"name"`
 		URL          string            `json:"url"`
+		Workload     *compile.Workload `json:"workload,omitempty"`
 		Transport    compile.Transport `json:"transport"`
 		CABundle     string            `json:"caBundle,omitempty"`
 		CABundlePath string            `json:"caBundlePath,omitempty"`
@@ -138,9 +154,17 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Audit     *audit.Spec     `json:"audit,omitempty"`
 		Telemetry *telemetry.Spec `json:"telemetry,omitempty"`
 		Debug     bool            `json:"debug,omitempty"`
+
+		Point      *authz.PointSpec `json:"point,omitempty"`
+		SessionTTL string           `json:"sessionTTL,omitempty"`
+		Stateless  bool             `json:"stateless,omitempty"`
+		Prefix     string           `json:"prefix,omitempty"`
+		Forwarded  bool             `json:"forwarded,omitempty"`
+		Older      bool             `json:"older,omitempty"`
+		Roots      string           `json:"roots,omitempty"`
 	}
-	if n := reflect.TypeFor[compile.Plan]().NumField(); n != 3 {
-		t.Fatalf("a plan has %d fields, and 3 are written", n)
+	if n := reflect.TypeFor[compile.Plan]().NumField(); n != 4 {
+		t.Fatalf("a plan has %d fields, and 4 are written", n)
 	}
 	if n, m := reflect.TypeFor[compile.Backend]().NumField(), reflect.TypeFor[backend]().NumField(); n != m {
 		t.Fatalf("a backend has %d fields, and %d are written", n, m)
@@ -150,7 +174,11 @@ func plan(t *testing.T, p *compile.Plan) string {
 	}
 	var servers []server
 	for _, s := range p.Servers {
-		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters, Webhooks: s.Webhooks, CodeMode: s.CodeMode, Composed: s.Composed, Store: s.Store, Limits: s.Limits, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug}
+		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters, Webhooks: s.Webhooks, CodeMode: s.CodeMode, Composed: s.Composed, Store: s.Store, Limits: s.Limits, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug,
+			Point: s.Point, Stateless: s.Stateless, Prefix: s.Prefix, Forwarded: s.Forwarded, Older: s.Older, Roots: s.Roots}
+		if s.SessionTTL > 0 {
+			out.SessionTTL = s.SessionTTL.String()
+		}
 		for _, w := range s.Workflows {
 			if out.Workflows == nil {
 				out.Workflows = map[string]string{}
@@ -167,15 +195,19 @@ func plan(t *testing.T, p *compile.Plan) string {
 			}
 		}
 		for _, b := range s.Backends {
-			out.Backends = append(out.Backends, backend{b.Name, b.URL, b.Transport, b.CABundle, b.CABundlePath, b.Private, b.Timeout.String(), b.Metadata, (*sent)(b.Outgoing)})
+			out.Backends = append(out.Backends, backend{b.Name, b.URL, b.Workload, b.Transport, b.CABundle, b.CABundlePath, b.Private, b.Timeout.String(), b.Metadata, (*sent)(b.Outgoing)})
 		}
 		servers = append(servers, out)
 	}
 	text, err := yaml.Marshal(servers)
+	if err != nil || len(p.Doors) == 0 {
+		return string(text)
+	}
+	doors, err := yaml.Marshal(p.Doors)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	return string(text) + "\n# doors\n" + string(doors)
 }
 
 // secrets writes which secrets a plan needs, and which its documents hold.

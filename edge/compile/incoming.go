@@ -21,18 +21,7 @@ func (c *compiler) incoming(o *object, s *v1beta1.VirtualMCPServer, config *v1be
 	case s.Spec.IncomingAuth == nil:
 		return nil
 	default:
-		var provider *v1beta1.MCPOIDCConfigSpec
-		bundle := ""
-		for _, l := range o.links {
-			p, ok := l.to.value.(*v1beta1.MCPOIDCConfig)
-			if !ok {
-				continue
-			}
-			provider = &p.Spec
-			if in := p.Spec.Inline; in != nil && in.CABundleRef != nil && in.CABundleRef.ConfigMapRef != nil {
-				bundle = c.bundled(l.to, in.CABundleRef.ConfigMapRef.Key, "spec.inline.caBundleRef.configMapRef.key")
-			}
-		}
+		provider, bundle := c.provider(o)
 		if provider == nil && s.Spec.IncomingAuth.Type == v1beta1.IncomingOIDC {
 			return nil // that it is not there was said where it is referred to
 		}
@@ -41,13 +30,34 @@ func (c *compiler) incoming(o *object, s *v1beta1.VirtualMCPServer, config *v1be
 	if spec.Type == incoming.Anonymous {
 		return nil
 	}
+	if o.Config && spec.Type == incoming.OIDC {
+		at += ".oidc"
+	}
+	return c.gate(o, at, spec)
+}
+
+// provider returns the MCPOIDCConfig that an object refers to, and the certificates that
+// this trusts; nil for none.
+func (c *compiler) provider(o *object) (provider *v1beta1.MCPOIDCConfigSpec, bundle string) {
+	for _, l := range o.links {
+		p, ok := l.to.value.(*v1beta1.MCPOIDCConfig)
+		if !ok {
+			continue
+		}
+		provider = &p.Spec
+		if in := p.Spec.Inline; in != nil && in.CABundleRef != nil && in.CABundleRef.ConfigMapRef != nil {
+			bundle = c.bundled(l.to, in.CABundleRef.ConfigMapRef.Key, "spec.inline.caBundleRef.configMapRef.key")
+		}
+	}
+	return provider, bundle
+}
+
+// gate judges how clients are authenticated, which stands at path at of an object.
+func (c *compiler) gate(o *object, at string, spec incoming.Spec) *incoming.Spec {
 	_, err := incoming.Parse(spec)
 	if faults, ok := err.(incoming.Faults); ok {
 		for _, f := range faults {
 			path := at
-			if o.Config && spec.Type == incoming.OIDC {
-				path = at + ".oidc"
-			}
 			if near, found := o.field(path, f.Field); found {
 				if o.wrong[near] {
 					continue // said already
@@ -82,12 +92,15 @@ func (c *compiler) audiences(plan *Plan) {
 		}
 		key := accepted{s.Incoming.Issuer, s.Incoming.Audience}
 		if first, ok := taken[key]; ok {
-			o := c.byRef[Ref{"VirtualMCPServer", s.Name}]
+			o := c.owners[s.Name]
 			path := "spec.incomingAuth.oidcConfigRef.audience"
-			if o.Config {
+			switch {
+			case o.Config:
 				path = "spec.config.incomingAuth.oidc.audience"
+			case o.ref.Kind != "VirtualMCPServer":
+				path = "spec.oidcConfigRef.audience"
 			}
-			c.fail(o, path, ReasonConflict, "%q is the audience of VirtualMCPServer/%s, too: a token for one would open the other; give each its own", brief(s.Incoming.Audience), first)
+			c.fail(o, path, ReasonConflict, "%q is the audience of %s, too: a token for one would open the other; give each its own", brief(s.Incoming.Audience), c.owners[first].ref)
 			continue
 		}
 		taken[key] = s.Name

@@ -15,7 +15,7 @@ import (
 // that may have been meant for them. Secrets are not among them: who reads one
 // is not seen here.
 func (c *compiler) unused() {
-	if c.report.Failed() || !c.whole() || c.partial() || !slices.ContainsFunc(c.objects, func(o *object) bool { return o.ref.Kind == "VirtualMCPServer" }) {
+	if c.report.Failed() || !c.whole() || c.partial() || len(c.owners) == 0 {
 		return
 	}
 	for _, o := range c.objects {
@@ -49,20 +49,48 @@ func (c *compiler) unreached() {
 	}
 }
 
-// clusterOnly lists for each object the fields that shape nothing here.
-func (c *compiler) clusterOnly() {
+// elsewhereOnly lists for each object the fields that shape nothing here.
+func (c *compiler) elsewhereOnly() {
 	for _, o := range c.objects {
-		var paths []string
-		for _, g := range o.given {
-			if e := c.tables.find(o.ref.Kind, g.pattern); e.class == classClusterOnly && !slices.Contains(paths, e.path) {
-				paths = append(paths, e.path)
+		var cluster, doors, outside []string
+		note := func(to *[]string, path string) {
+			if !slices.Contains(*to, path) {
+				*to = append(*to, path)
 			}
 		}
-		if len(paths) > 0 {
-			slices.Sort(paths)
-			c.find(Note, o, "", ReasonClusterOnly, "only in a cluster: %s", strings.Join(paths, ", "))
+		for _, g := range o.given {
+			e := c.tables.find(o.ref.Kind, g.pattern)
+			switch {
+			case c.set.Cluster && under(g.pattern, "spec.run"):
+				note(&outside, firstBelow(g.pattern, "spec.run"))
+			case e.class == classClusterOnly:
+				note(&cluster, e.path)
+			case e.class == classDoor && !c.set.Doors && !c.set.Cluster:
+				note(&doors, e.path)
+			}
 		}
+		say := func(reason, what string, paths []string) {
+			if len(paths) > 0 {
+				slices.Sort(paths)
+				c.find(Note, o, "", reason, what, strings.Join(paths, ", "))
+			}
+		}
+		say(ReasonClusterOnly, "only in a cluster: %s", cluster)
+		say(ReasonNotHere, "only outside a cluster: %s", outside)
+		say(ReasonNotHere, "only at a door of its own: %s; here --listen and --allowed-origins say it", doors)
 	}
+}
+
+// firstBelow is the part of a pattern that ends with the first name below a section.
+func firstBelow(pattern, section string) string {
+	if pattern == section {
+		return section
+	}
+	rest := pattern[len(section)+1:]
+	if i := strings.IndexAny(rest, ".[{"); i >= 0 {
+		rest = rest[:i]
+	}
+	return section + "." + rest
 }
 
 // statuses turns the findings into the conditions of the objects.

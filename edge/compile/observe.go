@@ -15,7 +15,12 @@ func (c *compiler) audit(o *object, config *v1beta1.ServerConfig) *audit.Spec {
 	if config.Audit == nil {
 		return nil
 	}
-	spec := audit.Spec{Server: o.ref.Name, Config: *config.Audit, Path: field.NewPath("spec", "config", "audit")}
+	return c.recorded(o, *config.Audit, field.NewPath("spec", "config", "audit"))
+}
+
+// recorded judges what is written down, which stands at path of an object.
+func (c *compiler) recorded(o *object, config v1beta1.Audit, path *field.Path) *audit.Spec {
+	spec := audit.Spec{Server: o.ref.Name, Config: config, Path: path}
 	part, wrong := audit.Parse(spec)
 	c.faults(o, wrong)
 	if part == nil {
@@ -27,27 +32,35 @@ func (c *compiler) audit(o *object, config *v1beta1.ServerConfig) *audit.Spec {
 // telemetry plans what of a server is measured and traced; nil for nothing. An
 // object that the server refers to takes precedence over its own section.
 func (c *compiler) telemetry(o *object, s *v1beta1.VirtualMCPServer, config *v1beta1.ServerConfig) *telemetry.Spec {
-	at, spec := o, telemetry.Spec{}
 	switch {
 	case s.Spec.TelemetryConfigRef != nil:
 		if config.Telemetry != nil {
 			c.find(Warning, o, "spec.config.telemetry", ReasonUnused, "not used: spec.telemetryConfigRef takes precedence")
 		}
-		if at = o.telemetryConfig(); at == nil {
-			return nil // that it is not there was said where it is referred to
-		}
-		kind := &at.value.(*v1beta1.MCPTelemetryConfig).Spec
-		var ca []byte
-		if t := kind.OpenTelemetry; t != nil && t.CABundleRef != nil && t.CABundleRef.ConfigMapRef != nil {
-			ca = []byte(c.bundled(at, t.CABundleRef.ConfigMapRef.Key, "spec.openTelemetry.caBundleRef.configMapRef.key"))
-		}
-		service := cmp.Or(s.Spec.TelemetryConfigRef.ServiceName, "weir-"+o.ref.Name)
-		spec = telemetry.FromKind(o.ref.Name, service, kind, ca, field.NewPath("spec"))
+		return c.measured(o, s.Spec.TelemetryConfigRef)
 	case config.Telemetry != nil:
-		spec = telemetry.FromConfig(o.ref.Name, config.Telemetry, field.NewPath("spec", "config", "telemetry"))
-	default:
-		return nil
+		return c.observing(o, telemetry.FromConfig(o.ref.Name, config.Telemetry, field.NewPath("spec", "config", "telemetry")))
 	}
+	return nil
+}
+
+// measured is the telemetry that an object refers to; nil for none.
+func (c *compiler) measured(o *object, ref *v1beta1.TelemetryConfigRef) *telemetry.Spec {
+	at := o.telemetryConfig()
+	if ref == nil || at == nil {
+		return nil // that it is not there was said where it is referred to
+	}
+	kind := &at.value.(*v1beta1.MCPTelemetryConfig).Spec
+	var ca []byte
+	if t := kind.OpenTelemetry; t != nil && t.CABundleRef != nil && t.CABundleRef.ConfigMapRef != nil {
+		ca = []byte(c.bundled(at, t.CABundleRef.ConfigMapRef.Key, "spec.openTelemetry.caBundleRef.configMapRef.key"))
+	}
+	service := cmp.Or(ref.ServiceName, "weir-"+o.ref.Name)
+	return c.observing(at, telemetry.FromKind(o.ref.Name, service, kind, ca, field.NewPath("spec")))
+}
+
+// observing judges what is measured and traced, which stands in an object.
+func (c *compiler) observing(at *object, spec telemetry.Spec) *telemetry.Spec {
 	part, wrong := telemetry.Parse(spec)
 	c.faults(at, wrong)
 	if part == nil {
@@ -80,11 +93,11 @@ func (c *compiler) services(plan *Plan) {
 			taken[s.Telemetry.Service] = s.Name
 			continue
 		}
-		o := c.byRef[Ref{"VirtualMCPServer", s.Name}]
-		path := "spec.config.telemetry.serviceName"
-		if v, ok := o.value.(*v1beta1.VirtualMCPServer); ok && v.Spec.TelemetryConfigRef != nil {
-			path = "spec.telemetryConfigRef.serviceName"
+		o := c.owners[s.Name]
+		path := "spec.telemetryConfigRef.serviceName"
+		if v, ok := o.value.(*v1beta1.VirtualMCPServer); ok && v.Spec.TelemetryConfigRef == nil {
+			path = "spec.config.telemetry.serviceName"
 		}
-		c.fail(o, path, ReasonConflict, "%q is the service name of VirtualMCPServer/%s, too: give each its own", brief(s.Telemetry.Service), first)
+		c.fail(o, path, ReasonConflict, "%q is the service name of %s, too: give each its own", brief(s.Telemetry.Service), c.owners[first].ref)
 	}
 }

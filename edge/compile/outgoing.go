@@ -24,7 +24,7 @@ const externalRef = "spec.externalAuthConfigRef.name"
 // own reports whether a link is that of a backend to its MCPExternalAuthConfig.
 // Whether it counts depends on the server.
 func own(o *object, l link) bool {
-	return l.from != nil && l.from.pattern == externalRef && (o.ref.Kind == "MCPServerEntry" || o.ref.Kind == "MCPRemoteProxy")
+	return l.from != nil && l.from.pattern == externalRef && o.ref.Kind != "VirtualMCPServer"
 }
 
 // ways finds out how the edge authenticates to each backend of a server, by
@@ -169,15 +169,14 @@ func (c *compiler) suits(spec *outgoing.Spec, at *object, path string, who *inco
 	case len(upstreams) > 0:
 		c.fail(at, path, ReasonConflict, "%s needs a token that an upstream provider issued, and there are none without spec.authServerConfig of the server", spec.Type())
 	case user && (who == nil || who.Type != incoming.OIDC):
-		c.fail(at, path, ReasonConflict, "%s exchanges the token of the client, and a server that it is for asks for none: set its incomingAuth.type to oidc", spec.Type())
+		c.fail(at, path, ReasonConflict, "%s exchanges the token of the client, and a server that it is for asks for none: set its incomingAuth.type to oidc, or its oidcConfigRef", spec.Type())
 	}
 }
 
 // forward is the headers that a backend's own object adds, where the server has
 // its backends from such objects; nil for none.
 func forward(member, server *object) *v1beta1.HeaderForward {
-	s, ok := server.value.(*v1beta1.VirtualMCPServer)
-	if !ok || member == nil || s.Spec.Config != nil && len(s.Spec.Config.Backends) > 0 {
+	if s, ok := server.value.(*v1beta1.VirtualMCPServer); member == nil || ok && s.Spec.Config != nil && len(s.Spec.Config.Backends) > 0 {
 		return nil
 	}
 	switch m := member.value.(type) {

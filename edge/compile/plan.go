@@ -26,12 +26,29 @@ import (
 type Plan struct {
 	Servers []Server // sorted by name
 
+	// Doors are the addresses of their own of servers, sorted by name. What none of them
+	// leads to is served at the door of the process.
+	Doors []Door
+
 	// Secrets are the values of the set's Secret documents, by name and key.
 	Secrets map[string]map[string]edge.Secret
 
 	// Needs are the secrets without which the servers cannot be opened, in the
 	// order of the objects. They may be in the documents or elsewhere.
 	Needs []Need
+}
+
+// Door is an address at which clients come in, with paths of its own: each of its servers is
+// at /servers/NAME/mcp, and the main one at /mcp, too.
+type Door struct {
+	Name        string   // no other door's
+	Listen      string   // HOST:PORT; of a name all addresses that it stands for
+	Hosts       []string // allowed values of Host, besides those of a loopback address
+	Origins     []string // allowed values of Origin, besides those of a loopback address
+	Proxies     []string // networks of proxies whose word on a client's address is believed
+	ExternalURL string   // where clients see it; "" for where it listens
+	Servers     []string // by name; no other door leads to one of them
+	Main        string   // one of them; "" for none
 }
 
 // Need is a field that refers to a secret.
@@ -64,6 +81,7 @@ type Server struct {
 	Forward   []string             // names of client headers that backends receive, as written
 	Incoming  *incoming.Spec       // how clients are authenticated; nil for not at all
 	Authz     *authz.Spec          // what clients may do; nil for everything
+	Point     *authz.PointSpec     // who is asked that, in place of Authz; nil for nobody
 	Filters   []guest.Spec         // programs that messages pass, in their order
 	Failure   Failure              // when a backend counts as failed, and what follows
 	Store     *Store               // where sessions are kept and calls counted; nil for the memory of the process
@@ -76,7 +94,17 @@ type Server struct {
 	Audit     *audit.Spec     // what of its exchanges is written down; nil for nothing
 	Telemetry *telemetry.Spec // what of them is measured and traced; nil for nothing
 	Debug     bool            // the process log tells of each exchange
+
+	SessionTTL time.Duration // how long a session may go unused; 0 for what the process says
+	Stateless  bool          // POST alone, and no session ids
+	Prefix     string        // put before the path that clients of the older transport POST to
+	Forwarded  bool          // X-Forwarded-Proto, -Host, -Port and -Prefix shape the URLs that clients are told
+	Older      bool          // the address that is told is that of the older transport
+	Roots      string        // file of certificates in PEM that its own requests trust besides those of the system; "" for none
 }
+
+// Decides reports whether somebody is asked what clients may do.
+func (s *Server) Decides() bool { return s.Authz != nil || s.Point != nil }
 
 // Place is a section of an object.
 type Place struct {
@@ -146,7 +174,8 @@ const (
 // Backend is one MCP server behind the edge.
 type Backend struct {
 	Name         string
-	URL          string // http or https
+	URL          string    // http or https; "" with Workload
+	Workload     *Workload // in place of URL: the process starts it; nil for none
 	Transport    Transport
 	CABundle     string            // PEM text; empty for none
 	CABundlePath string            // file of PEM text, read when the plan is opened; empty for none

@@ -65,6 +65,8 @@ const (
 	ReasonUnsupported  = "NotSupportedYet"  // a feature that does not exist yet
 	ReasonEnterprise   = outgoing.EnterpriseRequired
 	ReasonClusterOnly  = "OnlyInACluster" // fields that only shape Kubernetes objects
+	ReasonNotHere      = "OnlyElsewhere"  // fields that say something in another way of running
+	ReasonNotAllowed   = "NotAllowed"     // what the process was not allowed to do
 	ReasonUnused       = "NotUsed"        // an object, or a field, that nothing reads
 )
 

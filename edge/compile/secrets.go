@@ -1,9 +1,11 @@
 package compile
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
 // Secrets returns the values of the Secret documents, by name and key; nil where
@@ -54,6 +56,11 @@ func (c *compiler) needs(o *object) []Need {
 			Index: o.index, Object: o.ref, Origin: o.Origin, Path: g.up.path,
 			Name: g.value, Key: o.text(g.up.path + ".key"),
 		})
+	}
+	if s, ok := o.value.(*v1beta1.MCPServer); ok {
+		for i, r := range s.Spec.Secrets {
+			out = append(out, Need{Index: o.index, Object: o.ref, Origin: o.Origin, Path: "spec.secrets[" + strconv.Itoa(i) + "]", Name: r.Name, Key: r.Key})
+		}
 	}
 	return out
 }

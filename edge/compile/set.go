@@ -31,6 +31,21 @@ type Set struct {
 	// object of the set: the process is told of them.
 	Webhooks *webhook.Spec
 
+	// Serve names the one object that clients connect to; the rest of the set is what it
+	// refers to. Without it all VirtualMCPServers are served, and every MCPServer and
+	// MCPRemoteProxy that none of them has behind it.
+	Serve Ref
+
+	// Doors gives each MCPServer and MCPRemoteProxy a door of its own, and serves them all.
+	Doors bool
+
+	// Cluster says that the objects are those of a cluster, where spec.run says nothing.
+	Cluster bool
+
+	// Starts are the forms of workloads that the process may start; none without. A
+	// manifest alone must not run programs.
+	Starts []Form
+
 	// Modules reads the modules of filters that are in files, which are judged
 	// with the objects. Without it they are judged when the plan is opened.
 	Modules guest.Reader

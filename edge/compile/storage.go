@@ -28,6 +28,23 @@ func (c *compiler) store(o *object, s *v1beta1.VirtualMCPServer, config *v1beta1
 	if provider != v1beta1.SessionsInKVStore {
 		return nil
 	}
+	return c.kept(o, at, out)
+}
+
+// stored plans where the sessions of a server of one backend are kept.
+func (c *compiler) stored(o *object, in *v1beta1.SessionStorage) *Store {
+	if in == nil || in.Provider != v1beta1.SessionsInKVStore {
+		return nil
+	}
+	out := Store{Address: in.Address, DB: int(in.DB), KeyPrefix: in.KeyPrefix}
+	if in.PasswordRef != nil {
+		out.Password = &SecretKey{Name: in.PasswordRef.Name, Key: in.PasswordRef.Key}
+	}
+	return c.kept(o, "spec.sessionStorage", out)
+}
+
+// kept judges a store, which stands at a path of an object.
+func (c *compiler) kept(o *object, at string, out Store) *Store {
 	out.At, _ = v1beta1.ParseStoreAddress(out.Address) // the object was judged before
 	if err := kv.CheckKeyPrefix(out.KeyPrefix); err != nil {
 		c.fail(o, at+".keyPrefix", ReasonInvalid, "%v", err)
@@ -41,14 +58,19 @@ func (c *compiler) limits(o *object, s *v1beta1.VirtualMCPServer, config *v1beta
 	if config.RateLimiting == nil {
 		return nil
 	}
-	spec := &ratelimit.Spec{
-		Namespace:     s.Namespace,
-		Server:        s.Name,
-		Limits:        *config.RateLimiting,
-		Authenticated: s.Spec.IncomingAuth != nil && s.Spec.IncomingAuth.Type != v1beta1.IncomingAnonymous,
+	known := s.Spec.IncomingAuth != nil && s.Spec.IncomingAuth.Type != v1beta1.IncomingAnonymous
+	return c.limited(o, field.NewPath("spec", "config", "rateLimiting"), config.RateLimiting, known)
+}
+
+// limited judges rate limits, which stand at a path of an object; known says that clients
+// have an identity.
+func (c *compiler) limited(o *object, path *field.Path, limits *v1beta1.RateLimiting, known bool) *ratelimit.Spec {
+	if limits == nil {
+		return nil
 	}
+	spec := &ratelimit.Spec{Namespace: o.Value.GetNamespace(), Server: o.ref.Name, Limits: *limits, Authenticated: known}
 	judged := *spec
-	judged.Path = field.NewPath("spec", "config", "rateLimiting")
+	judged.Path = path
 	_, wrong := ratelimit.Parse(judged)
 	c.faults(o, wrong)
 	return spec

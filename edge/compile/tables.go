@@ -36,7 +36,6 @@ func clusterFields() []tableField {
 		{"MCPServer", "spec.resources"},
 		{"MCPServer", "spec.resourceOverrides"},
 
-		{"MCPRemoteProxy", "spec.proxyPort"},
 		{"MCPRemoteProxy", "spec.replicas"},
 		{"MCPRemoteProxy", "spec.sessionAffinity"},
 		{"MCPRemoteProxy", "spec.podTemplateSpec"},
@@ -53,12 +52,26 @@ func clusterFields() []tableField {
 	}
 }
 
+// doorFields is the one list of fields that describe a door of its own. At the door of the
+// process they say nothing, and are listed once.
+func doorFields() []tableField {
+	return []tableField{
+		{"MCPServer", "spec.proxyPort"},
+		{"MCPServer", "spec.run.proxyHost"},
+		{"MCPServer", "spec.run.allowedOrigins"},
+		{"MCPRemoteProxy", "spec.proxyPort"},
+		{"MCPRemoteProxy", "spec.run.proxyHost"},
+		{"MCPRemoteProxy", "spec.run.allowedOrigins"},
+	}
+}
+
 // class is what becomes of a field.
 type class int
 
 const (
 	classServed      class = iota // in no table: the edge does what it says
 	classClusterOnly              // it only shapes Kubernetes objects
+	classDoor                     // it describes a door of its own
 	classUnsupported              // refused
 )
 
@@ -77,6 +90,9 @@ func newTables() tables {
 	t := tables{entries: map[string][]entry{}}
 	for _, f := range clusterFields() {
 		t.entries[f.kind] = append(t.entries[f.kind], entry{path: f.path, class: classClusterOnly})
+	}
+	for _, f := range doorFields() {
+		t.entries[f.kind] = append(t.entries[f.kind], entry{path: f.path, class: classDoor})
 	}
 	for _, u := range unsupportedFields() {
 		t.entries[u.kind] = append(t.entries[u.kind], entry{path: u.path, class: classUnsupported, rule: &u})

@@ -182,18 +182,38 @@ func TestReferencesAreComplete(t *testing.T) {
 	}
 }
 
-// Every field of a server that is not supported is really refused, and every
-// other is not.
+// Every field of what is served that is not supported is really refused, and every other is
+// not.
 func TestEveryFieldIsTreatedAsItsClass(t *testing.T) {
+	for _, make := range []func() v1beta1.Object{
+		func() v1beta1.Object { return minimal() },
+		func() v1beta1.Object {
+			s := &v1beta1.MCPServer{}
+			s.Name, s.Spec.Image = "demo", "npx"
+			return s
+		},
+		func() v1beta1.Object {
+			s := &v1beta1.MCPRemoteProxy{}
+			s.Name, s.Spec.RemoteURL = "demo", "https://example.com/mcp"
+			return s
+		},
+	} {
+		everyField(t, make)
+	}
+}
+
+func everyField(t *testing.T, make func() v1beta1.Object) {
 	tables := newTables()
-	for _, leaf := range Leaves(reflect.TypeFor[v1beta1.VirtualMCPServer]()) {
-		e := tables.find("VirtualMCPServer", leaf)
-		s := minimal()
+	of := reflect.TypeOf(make()).Elem()
+	kind := of.Name()
+	for _, leaf := range Leaves(of) {
+		e := tables.find(kind, leaf)
+		s := make()
 		set(reflect.ValueOf(s).Elem(), leaf, e.class == classUnsupported)
 		if e.class == classUnsupported && e.rule.enabled != "" {
 			set(reflect.ValueOf(s).Elem(), e.path+"."+e.rule.enabled, false)
 		}
-		plan, report := Compile(Set{Objects: []Object{{Value: s}, {Value: named("tools")}}})
+		plan, report := Compile(Set{Objects: []Object{{Value: s}, {Value: named("tools")}}, Starts: []Form{FormLocal}})
 		about := func(class string) bool {
 			return slices.ContainsFunc(report.Findings, func(f Finding) bool {
 				return f.Reason == class && (under(trim(leaf), unindexed(f.Path)) || strings.Contains(f.Message, e.path))
@@ -201,16 +221,20 @@ func TestEveryFieldIsTreatedAsItsClass(t *testing.T) {
 		}
 		switch e.class {
 		case classUnsupported:
-			if plan != nil || !about(ReasonUnsupported) && !about(ReasonInvalid) {
-				t.Errorf("%s is not refused: %v", leaf, report.Findings)
+			if plan != nil || !about(ReasonUnsupported) && !about(ReasonInvalid) && !about(ReasonNotFound) {
+				t.Errorf("%s %s is not refused: %v", kind, leaf, report.Findings)
 			}
 		case classClusterOnly:
 			if !about(ReasonClusterOnly) {
-				t.Errorf("%s is not listed as only in a cluster: %v", leaf, report.Findings)
+				t.Errorf("%s %s is not listed as only in a cluster: %v", kind, leaf, report.Findings)
+			}
+		case classDoor:
+			if !about(ReasonNotHere) {
+				t.Errorf("%s %s is not listed as only at a door of its own: %v", kind, leaf, report.Findings)
 			}
 		default:
-			if slices.ContainsFunc(report.Findings, func(f Finding) bool { return f.Reason == ReasonUnsupported }) {
-				t.Errorf("%s is refused: %v", leaf, report.Findings)
+			if leaf != "spec.image" && slices.ContainsFunc(report.Findings, func(f Finding) bool { return f.Reason == ReasonUnsupported }) {
+				t.Errorf("%s %s is refused: %v", kind, leaf, report.Findings)
 			}
 		}
 	}

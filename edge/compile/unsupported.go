@@ -42,20 +42,22 @@ func unsupportedFields() []unsupported {
 		{kind: "MCPExternalAuthConfig", path: "spec.type", allow: []string{"unauthenticated", "headerInjection", "bearerToken", "tokenExchange", "cloudSts", "upstreamInject", "obo", "xaa"}, instead: "use one of another type"},
 		{kind: "MCPExternalAuthConfig", path: "spec.embeddedAuthServer", with: "spec.type"},
 
-		// The incoming side of a proxy of its own: in a group it is a backend.
-		{kind: "MCPRemoteProxy", path: "spec.oidcConfigRef"},
-		{kind: "MCPRemoteProxy", path: "spec.authzConfig"},
-		{kind: "MCPRemoteProxy", path: "spec.authzConfigRef"},
+		// Servers of one backend.
 		{kind: "MCPRemoteProxy", path: "spec.authServerRef"},
-		{kind: "MCPRemoteProxy", path: "spec.telemetryConfigRef"},
-		{kind: "MCPRemoteProxy", path: "spec.audit", enabled: "enabled"},
-		{kind: "MCPRemoteProxy", path: "spec.sessionStorage"},
-		{kind: "MCPRemoteProxy", path: "spec.endpointPrefix"},
-		{kind: "MCPRemoteProxy", path: "spec.trustProxyHeaders"},
+		{kind: "MCPRemoteProxy", path: "spec.authzConfig.inline.primaryUpstreamProvider", instead: "leave it out: the claims are those of the client's own token"},
+		{kind: "MCPServer", path: "spec.authServerRef"},
+		{kind: "MCPServer", path: "spec.authzConfig.inline.primaryUpstreamProvider", instead: "leave it out: the claims are those of the client's own token"},
+
+		// What only a server in a container has, or a network of its own.
+		{kind: "MCPServer", path: "spec.run.publish"},
+		{kind: "MCPServer", path: "spec.run.allowContainerGateway"},
+		{kind: "MCPServer", path: "spec.run.runtimeImage"},
+		{kind: "MCPServer", path: "spec.run.runtimeAddPackages"},
+		{kind: "MCPServer", path: "spec.run.buildCA"},
+		{kind: "MCPServer", path: "spec.run.imageVerification", allow: []string{"warn", "disabled"}, instead: "there is no image to verify"},
+		{kind: "MCPServer", path: "spec.run.runAs"},
 
 		// Whole kinds. An object of such a kind that no server refers to is let be.
-		{kind: "MCPServer", path: "spec", instead: "start the server yourself and describe it with an MCPServerEntry"},
-		{kind: "MCPWebhookConfig", path: "spec", instead: "start the edge with --webhook-config, which every server's messages are shown to"},
 		{kind: "EmbeddingServer", path: "spec"},
 	}
 }

@@ -49,9 +49,9 @@ const (
 // listener gives every client connection the form that the door needs.
 type listener struct {
 	net.Listener
-	door   *Door
-	closed chan struct{} // when no connection is taken any longer
-	once   sync.Once
+	entrance *Entrance
+	closed   chan struct{} // when no connection is taken any longer
+	once     sync.Once
 }
 
 // Close ends the taking of connections.
@@ -61,15 +61,22 @@ func (l *listener) Close() error {
 }
 
 func (l *listener) Accept() (net.Conn, error) {
+	d := l.entrance.door
 	c, err := l.accept()
-	for err == nil && !l.door.limiter.Enter(c, l.door.o.MaxPerAddress) {
-		go TurnDown(c)
+	for err == nil {
+		if d.full() {
+			go turnAway(c)
+		} else if d.limiter.Enter(c, d.o.MaxPerAddress) {
+			break
+		} else {
+			go TurnDown(c)
+		}
 		c, err = l.accept()
 	}
 	if err != nil {
 		return nil, err
 	}
-	client := &Conn{Conn: c, door: l.door}
+	client := &Conn{Conn: c, door: d, entrance: l.entrance}
 	client.From, _, _ = net.SplitHostPort(c.RemoteAddr().String())
 	under := c
 	if t, ok := c.(*tls.Conn); ok {
@@ -81,25 +88,29 @@ func (l *listener) Accept() (net.Conn, error) {
 		_ = t.SetWriteBuffer(writeBuffer)
 	}
 	client.turn.Of(c)
-	l.door.underway.add(client)
-	l.door.watcher.add(client, under)
+	d.underway.add(client)
+	d.watcher.add(client, under)
+	if l.entrance.leaving.Load() { // it was closed meanwhile
+		client.retire()
+	}
 	return client, nil
 }
 
 // accept takes the next connection. A process that is out of descriptors or
 // memory waits for some to come free: its door does not close for that.
 func (l *listener) accept() (net.Conn, error) {
+	d := l.entrance.door
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		c, err := l.Listener.Accept()
-		if err != nil && l.door.paused.wait(l.closed) {
+		if err != nil && d.paused.wait(l.closed) {
 			continue
 		}
 		if err == nil || !passes(err) {
 			return c, err
 		}
-		l.door.o.Log.Warn("no connection can be taken for now", "error", err, "again in", wait)
+		d.o.Log.Warn("no connection can be taken for now", "error", err, "again in", wait)
 		select {
-		case <-l.door.end:
+		case <-d.end:
 			return nil, err
 		case <-time.After(wait):
 		}
@@ -110,15 +121,19 @@ func (l *listener) accept() (net.Conn, error) {
 // that wait, wait in a queue that both have.
 func (d *Door) Pause() {
 	d.paused.begin()
-	if t, ok := d.bare.(*net.TCPListener); ok {
-		_ = t.SetDeadline(time.Unix(1, 0))
+	for _, en := range d.open() {
+		if t, ok := en.bare.(*net.TCPListener); ok {
+			_ = t.SetDeadline(time.Unix(1, 0))
+		}
 	}
 }
 
 // Resume ends Pause.
 func (d *Door) Resume() {
-	if t, ok := d.bare.(*net.TCPListener); ok {
-		_ = t.SetDeadline(time.Time{})
+	for _, en := range d.open() {
+		if t, ok := en.bare.(*net.TCPListener); ok {
+			_ = t.SetDeadline(time.Time{})
+		}
 	}
 	d.paused.end()
 }
@@ -175,6 +190,7 @@ type Conn struct {
 	Agent string // what its client last called itself, where somebody wants to know
 
 	door     *Door
+	entrance *Entrance        // that it came by; nil for a connection without a socket
 	first    *[firstRead]byte // what was read and not yet taken: first[at:end]; nil where that is nothing
 	at, end  int
 	turn     turn.Turn
@@ -232,7 +248,10 @@ var (
 )
 
 // Client is the address of the client of a request, without a port.
-func (c *Conn) Client(h *fasthttp.RequestHeader) string { return c.door.proxies.ClientOf(c.From, h) }
+func (c *Conn) Client(h *fasthttp.RequestHeader) string { return c.entrance.clientOf(c.From, h) }
+
+// Entrance is where the client came in; nil for a connection without a socket.
+func (c *Conn) Entrance() *Entrance { return c.entrance }
 
 // Refused notes that a request was refused before all of it was read.
 func (c *Conn) Refused() { c.unread = true }
@@ -244,7 +263,9 @@ func (c *Conn) Swallow() { c.swallow.Store(true) }
 func (c *Conn) Swallows() bool { return c.swallow.Load() }
 
 // Leaving reports whether every answer is the last on its connection.
-func (c *Conn) Leaving() bool { return c.door.Leaving() }
+func (c *Conn) Leaving() bool {
+	return c.door.Leaving() || c.entrance != nil && c.entrance.leaving.Load()
+}
 
 // Now is the time of the door's clock.
 func (c *Conn) Now() time.Time { return c.door.Clock.Now() }

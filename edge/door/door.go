@@ -32,9 +32,6 @@ type Options struct {
 	MaxHeader      int           // bytes of a header
 	MaxBody        int           // bytes of a body
 	Within         time.Duration // for a request to arrive
-	Hosts          []string      // allowed values of Host, besides those of a loopback address
-	Origins        []string      // allowed values of Origin, besides those of a loopback address
-	Proxies        []string      // networks whose proxies are believed
 	TLS            TLS           // without a Cert clients connect in plain
 	Log            *slog.Logger
 
@@ -56,18 +53,16 @@ type Options struct {
 	Unreadable func(ctx *fasthttp.RequestCtx, status int, why string)
 }
 
-// Door is where the clients of one address come in. Its connections are its own;
-// a request that it lets pass is served by Options.Handle.
+// Door is where clients come in, at one address or at several. Its connections are its
+// own; a request that it lets pass is served by Options.Handle.
 type Door struct {
 	Clock *Clock
 
-	o              Options
-	server         *fasthttp.Server
-	ln             net.Listener
-	bare           net.Listener // ln without TLS
-	loopback       bool         // only this host can reach it
-	hosts, origins Allowed
-	proxies        Proxies
+	o      Options
+	server *fasthttp.Server
+
+	mu        sync.Mutex
+	entrances []*Entrance // that are not closed
 
 	watcher  *watcher
 	underway underway
@@ -82,32 +77,15 @@ type Door struct {
 	ended    sync.Once
 }
 
-// New makes a door that is shut. Its errors name the flag that is wrong.
+// New makes a door without an entrance.
 func New(o Options) (d *Door, err error) {
 	if o.MaxWide == 0 {
 		o.MaxWide = mostWide
 	}
 	d = &Door{Clock: NewClock(), o: o, budget: newBudget(o), end: make(chan struct{})}
-	if d.proxies, err = ParseProxies(o.Proxies); err != nil {
-		return nil, fmt.Errorf("--trusted-proxies: %w", err)
-	}
 	if d.watcher, err = newWatcher(); err != nil {
 		return nil, fmt.Errorf("watch clients: %w", err)
 	}
-	return d, nil
-}
-
-// Open gives the door its listener, which it closes in the end. It fails when the
-// certificate cannot be used.
-func (d *Door) Open(ln net.Listener) (err error) {
-	d.ln, d.bare = ln, ln
-	if d.o.TLS.Cert != "" {
-		if d.ln, err = WithTLS(ln, d.o.TLS, d.o.Log); err != nil {
-			d.ln = ln
-			return err
-		}
-	}
-	d.allow()
 	d.server = &fasthttp.Server{
 		HeaderReceived:               d.received,
 		Handler:                      d.o.Handle,
@@ -125,12 +103,7 @@ func (d *Door) Open(ln net.Listener) (err error) {
 		TCPKeepalive:                 true,
 		Logger:                       QuietLog{d.o.Log},
 	}
-	return nil
-}
-
-// Serve takes connections until the door is shut.
-func (d *Door) Serve() error {
-	return d.server.Serve(&listener{Listener: d.ln, door: d, closed: make(chan struct{})})
+	return d, nil
 }
 
 // Watch ends the calls of clients that leave. It returns when the door has ended.
@@ -143,61 +116,9 @@ func (d *Door) End() { d.ended.Do(func() { close(d.end); d.watcher.close() }) }
 func (d *Door) Abandon() {
 	d.End()
 	d.watcher.run() // which returns at once, and closes what it holds
-	if d.ln != nil {
-		d.ln.Close()
+	for _, en := range d.open() {
+		en.Close()
 	}
-}
-
-// Socket returns the listener below TLS.
-func (d *Door) Socket() net.Listener { return d.bare }
-
-// Addr returns host:port.
-func (d *Door) Addr() string { return d.ln.Addr().String() }
-
-// Loopback reports whether only this host can reach the door.
-func (d *Door) Loopback() bool { return d.loopback }
-
-// AllowsHost reports whether a value of Host passes.
-func (d *Door) AllowsHost(host []byte) bool { return d.hosts.Allow(host) }
-
-// AllowsOrigin reports whether a value of Origin passes.
-func (d *Door) AllowsOrigin(origin []byte) bool { return d.origins.Allow(origin) }
-
-// allow derives which values of Host and Origin pass. On a loopback address both
-// are checked, so that a page in a browser of this host cannot reach the edge
-// under a name of its own (DNS rebinding).
-func (d *Door) allow() {
-	addr, _ := d.ln.Addr().(*net.TCPAddr)
-	d.loopback = addr != nil && addr.IP.IsLoopback()
-	d.origins.Add(d.o.Origins...)
-	d.hosts.Add(d.o.Hosts...)
-	d.hosts.Any = !d.loopback && len(d.o.Hosts) == 0
-	if !d.loopback {
-		return
-	}
-	scheme, usual := "http", 80
-	if d.o.TLS.Cert != "" {
-		scheme, usual = "https", 443
-	}
-	_, port, _ := net.SplitHostPort(d.Addr())
-	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
-		d.hosts.Add(name + ":" + port)
-		d.origins.Add(scheme + "://" + name + ":" + port)
-		if addr.Port == usual {
-			d.hosts.Add(name)
-			d.origins.Add(scheme + "://" + name)
-		}
-	}
-}
-
-// ClientOf is the address of the client of a request, without a port.
-func (d *Door) ClientOf(ctx *fasthttp.RequestCtx) string {
-	conn := ctx.Conn()
-	if c, ok := conn.(*Conn); ok {
-		return c.Client(&ctx.Request.Header)
-	}
-	host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
-	return d.proxies.ClientOf(host, &ctx.Request.Header)
 }
 
 // BodyBytes returns how many bytes of large requests are held.

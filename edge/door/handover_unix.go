@@ -131,6 +131,7 @@ func (p *Predecessor) Leave(serves bool) error {
 // Succession is how a process gives way to another one.
 type Succession struct {
 	Path  string                    // of the Unix socket at which the other one asks
+	Front *Entrance                 // whose socket is handed over
 	Admin net.Listener              // a socket besides the door's; nil for none
 	Hand  func(io.ReadWriter) error // hands over the sessions; without them the other process serves all the same
 	Back  func()                    // the other process did not come to serve after Hand
@@ -189,7 +190,10 @@ func (d *Door) handSockets(conn *net.UnixConn, s Succession) error {
 			syscall.Close(fd)
 		}
 	}()
-	for _, ln := range []net.Listener{d.bare, s.Admin} {
+	if s.Front == nil {
+		return errNoEntrance
+	}
+	for _, ln := range []net.Listener{s.Front.bare, s.Admin} {
 		if ln == nil {
 			continue
 		}

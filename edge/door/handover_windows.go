@@ -29,6 +29,7 @@ func TakeOver(string) (front, admin net.Listener, from *Predecessor, err error) 
 // Succession is how a process gives way to another one, where the system has that.
 type Succession struct {
 	Path       string
+	Front      *Entrance
 	Admin      net.Listener
 	Hand       func(io.ReadWriter) error
 	Back, Left func()

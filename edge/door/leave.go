@@ -61,7 +61,7 @@ func (d *Door) Closing() bool { return d.closing.Load() }
 // waits for that.
 func (d *Door) Shut() (end func()) {
 	d.closing.Store(true)
-	d.retire()
+	d.retire(nil)
 	shut, cut := context.WithCancel(context.Background())
 	down := make(chan struct{})
 	go func() {
@@ -71,7 +71,9 @@ func (d *Door) Shut() (end func()) {
 	return func() {
 		cut()
 		<-down
-		d.ln.Close() // a server that is told to end before it began leaves it open
+		for _, en := range d.open() {
+			en.Close() // a server that is told to end before it began leaves it open
+		}
 	}
 }
 
@@ -133,12 +135,15 @@ func (d *Door) Underway() (n int) {
 	return n
 }
 
-// retire ends the connections that wait for a request.
-func (d *Door) retire() {
+// retire ends the connections that wait for a request: those of an entrance, or, for nil,
+// all of them.
+func (d *Door) retire(of *Entrance) {
 	d.underway.mu.Lock()
 	defer d.underway.mu.Unlock()
 	for c := range d.underway.conns {
-		c.retire()
+		if c.Conn != nil && (of == nil || c.entrance == of) {
+			c.retire()
+		}
 	}
 }
 

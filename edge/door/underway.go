@@ -59,7 +59,7 @@ func (c *Conn) Lasting(x *Call) {
 	c.mu.Lock()
 	x.Lasts = true
 	c.mu.Unlock()
-	if c.door.Leaving() {
+	if c.Leaving() {
 		x.Cancel()
 	}
 }

@@ -35,11 +35,12 @@ const (
 
 // admin is the admin address.
 type admin struct {
-	edge   *Edge
-	door   *door.Door
-	own    bool     // it is on this host only
-	hosts  []string // allowed names in Host; nil for any
-	mounts mount.Table
+	edge     *Edge
+	door     *door.Door
+	entrance *door.Entrance
+	own      bool     // it is on this host only
+	hosts    []string // allowed names in Host; nil for any
+	mounts   mount.Table
 }
 
 // newAdmin makes the admin address.
@@ -50,7 +51,7 @@ func newAdmin(e *Edge, ln net.Listener) (a *admin, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	if err := a.door.Open(ln); err != nil {
+	if a.entrance, err = a.door.Open(ln, door.Rules{}); err != nil {
 		return nil, err
 	}
 	switch addr := ln.Addr().(type) {
@@ -65,7 +66,7 @@ func newAdmin(e *Edge, ln net.Listener) (a *admin, err error) {
 		}
 	}
 	if !a.own {
-		e.log.Warn("others can reach the admin address, and nobody is asked there who they are: it serves /health, /readyz and /metrics alone; set --admin-listen to an address of this host, such as 127.0.0.1:4484, for the rest", "admin-listen", a.door.Addr())
+		e.log.Warn("others can reach the admin address, and nobody is asked there who they are: it serves /health, /readyz and /metrics alone; set --admin-listen to an address of this host, such as 127.0.0.1:4484, for the rest", "admin-listen", a.entrance.Addr())
 	}
 	a.mounts.Add(edge.Mount{Prefix: "/metrics", Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.live.Load().metrics.ServeHTTP(w, r) }), MaxBody: mount.Ignored})
 	if a.own && e.given.pprof {

@@ -14,28 +14,34 @@ import (
 // room adds its edge.Collector to the counting of its server, or of the edge, when it is
 // opened.
 
-// expose mounts the metrics: on the main port those of the servers whose configuration
-// says so, and puts all of them together for the admin address.
+// expose mounts the metrics: at each door those of its servers whose configuration says
+// so, and puts all of them together for the admin address.
 func (e *Edge) expose(l *live) (err error) {
-	var fetched, all []*telemetry.Telemetry
+	var all []*telemetry.Telemetry
 	process := []edge.Collector{edge.CollectorFunc(e.collect)}
 	rooms := process
-	for _, s := range l.inOrder() {
-		t := s.measure
-		if t == nil {
+	for _, s := range l.all() {
+		if s.measure == nil {
 			rooms = append(rooms[:len(rooms):len(rooms)], e.roomsOf(s.Name))
-			continue
-		}
-		if all = append(all, t); t.Fetched() {
-			fetched = append(fetched, t)
+		} else {
+			all = append(all, s.measure)
 		}
 	}
-	if len(fetched) > 0 {
+	for _, d := range l.doors {
+		var fetched []*telemetry.Telemetry
+		for _, s := range d.all() {
+			if s.measure != nil && s.measure.Fetched() {
+				fetched = append(fetched, s.measure)
+			}
+		}
+		if len(fetched) == 0 {
+			continue
+		}
 		metrics, err := telemetry.Expose(e.log, process, fetched...)
 		if err != nil {
 			return err
 		}
-		l.mounts.Add(edge.Mount{Prefix: "/metrics", Handler: metrics, MaxBody: mount.Ignored})
+		d.mounts.Add(edge.Mount{Prefix: "/metrics", Handler: metrics, MaxBody: mount.Ignored})
 	}
 	l.metrics, err = telemetry.Expose(e.log, rooms, all...)
 	return err

@@ -20,6 +20,7 @@ type exchange struct {
 	id      idText // that the client gave the request
 	server  *server
 	s       *session.Session
+	pooled  *session.Session // in place of one of the client's own, at a server without sessions
 }
 
 // newExchange returns an exchange for the pool, which serves one request after the other.
@@ -63,7 +64,7 @@ func (e *Edge) newExchange(req *request) *exchange {
 	w := &x.way
 	w.mu.Lock()
 	w.x, w.conn, w.able = x, req.conn, req.takes&takesStream != 0 && req.ctx.Request.Header.IsHTTP11()
-	w.last, w.written = req.ctx.Request.Header.ConnectionClose() || e.door.Leaving(), x.Began
+	w.last, w.written = req.ctx.Request.Header.ConnectionClose() || req.conn.Leaving(), x.Began
 	x.number = w.number
 	x.Client = way{w, x.number}
 	w.mu.Unlock()
@@ -94,6 +95,6 @@ func (x *exchange) recycle() {
 	}
 	x.Reset()
 	x.request.Forget()
-	x.server, x.s = nil, nil
+	x.server, x.s, x.pooled = nil, nil, nil
 	exchanges.Put(x)
 }

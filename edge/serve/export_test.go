@@ -13,15 +13,17 @@ import (
 // Heartbeat is how long a stream or a call may be silent.
 const Heartbeat = session.Heartbeat
 
+func (e *Edge) main() *server { return e.live.Load().doors[0].main }
+
 // SetFilters gives the server these filters. It must be called before Serve.
 func (e *Edge) SetFilters(entries ...filters.Entry) {
-	s := e.live.Load().main
+	s := e.main()
 	s.chain = filters.Chain(entries, s.Server)
 }
 
 // FlushTelemetry sends what the telemetry of the main server has.
 func (e *Edge) FlushTelemetry(ctx context.Context) error {
-	return e.live.Load().main.measure.Flush(ctx)
+	return e.main().measure.Flush(ctx)
 }
 
 // Beat does what keepTime would at a moment.
@@ -40,7 +42,7 @@ func (e *Edge) Wide() int { return e.door.Wide() }
 // must be called before Serve.
 func (e *Edge) Count(process, server edge.Collector) {
 	e.given.counting = append(e.given.counting, process)
-	s := e.live.Load().main
+	s := e.main()
 	s.counting = append(s.counting, server)
 }
 
@@ -57,12 +59,12 @@ func Message(from, to string, key, text []byte) []byte {
 }
 
 // Mount serves a handler beside MCP. It must be called before Serve.
-func (e *Edge) Mount(m edge.Mount) { e.live.Load().mounts.Add(m) }
+func (e *Edge) Mount(m edge.Mount) { e.live.Load().doors[0].mounts.Add(m) }
 
 // Hallway is the places of the filters of the main server, in the order in which they are
 // walked.
 func (e *Edge) Hallway() (all []filters.Place) {
-	entries := e.live.Load().main.hallway
+	entries := e.main().hallway
 	for _, p := range filters.Order() {
 		for _, one := range entries {
 			if one.Place == p {

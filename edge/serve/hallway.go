@@ -76,14 +76,14 @@ func (o *opening) openValidating(s *server) (edge.Filter, error) {
 
 // openAuthz opens the policies of a server. Their counters continue from those before.
 func (o *opening) openAuthz(s *server) (edge.Filter, error) {
-	if o.plan.Authz == nil {
+	if !o.plan.Decides() {
 		return nil, nil
 	}
 	var err error
 	if s.policy, err = part(s, &o.edge.world.policies, "", func(edge.Env) (*authz.Counters, error) { return new(authz.Counters), nil }); err != nil {
 		return nil, err
 	}
-	policies, wrong := authz.Parse(*o.plan.Authz, nil)
+	policies, wrong := authz.Document{Set: o.plan.Authz, Point: o.plan.Point}.Parse(nil)
 	if len(wrong) > 0 {
 		return nil, wrong.ToAggregate()
 	}
@@ -138,7 +138,7 @@ func (e *Edge) paid(_ context.Context, x *edge.Exchange) bool {
 func (o *opening) authenticate(s *server) error {
 	e, p := o.edge, o.plan
 	spec := p.Incoming
-	if spec == nil && p.Authz == nil {
+	if spec == nil && !p.Decides() {
 		return nil
 	}
 	if spec == nil { // a policy asks who it is
@@ -148,11 +148,9 @@ func (o *opening) authenticate(s *server) error {
 	if err != nil {
 		return err
 	}
-	endpoint := e.base() + "/servers/" + p.Name + "/mcp"
-	if o.main {
-		endpoint = e.base() + "/mcp"
-	}
-	parsed = parsed.At(endpoint)
+	s.path = endpoint(p.Name, o.main)
+	s.endpoint = o.base() + s.path
+	parsed = parsed.At(s.endpoint)
 	if s.gate, err = parsed.Start(s.env(&s.after), e.given.issuers); err != nil {
 		return err
 	}

@@ -33,16 +33,17 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 		e.unreadable(ctx, f.Status, f.Why)
 		return
 	}
-	req := request{ctx: ctx, conn: conn}
+	req := request{ctx: ctx, conn: conn, at: e.doorOf(conn)}
 	req.read(&ctx.Request.Header)
 	origin := req.origin
 	req.origin = nil // no answer names it before it is known to be allowed
 	// 2. Whether the request means this host, and comes from a page that may send it.
-	if !e.door.AllowsHost(req.host) {
+	entrance := conn.Entrance()
+	if !entrance.AllowsHost(req.host) {
 		e.forbid(&req, edge.Errorf(edge.Forbidden, "door", "this Host is not allowed; see --allowed-hosts"))
 		return
 	}
-	if req.originSet && !e.door.AllowsOrigin(origin) {
+	if req.originSet && !entrance.AllowsOrigin(origin) {
 		e.forbid(&req, edge.Errorf(edge.Forbidden, "door", "this Origin is not allowed; see --allowed-origins"))
 		return
 	}
@@ -53,17 +54,17 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	if i := bytes.IndexByte(path, '?'); i >= 0 {
 		path, query = path[:i], path[i+1:]
 	}
-	if e.door.Leaving() {
+	if entrance.Leaving() {
 		ctx.SetConnectionClose()
 		e.door.Knock()
 	}
 	req.query = query
-	live := e.live.Load()
-	if string(path) == "/mcp" && live.main != nil {
-		e.visit(&req, live.main, "/mcp")
+	at := req.at
+	if string(path) == "/mcp" && at.main != nil {
+		e.visit(&req, at.main, "/mcp")
 		return
 	}
-	if s, door := live.server(string(path)); s != nil {
+	if s, door := at.server(string(path)); s != nil {
 		switch door {
 		case "/mcp", "/sse", "/messages":
 			e.visit(&req, s, door)
@@ -78,22 +79,34 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 	case "/readyz":
 		e.readyz(ctx)
 	case "/status":
-		if servers := e.lookedAt(&req, live); len(servers) > 0 {
+		if servers := e.lookedAt(&req); len(servers) > 0 {
 			writeStatus(ctx, servers)
 		}
 	default:
-		if one, ok := live.mounts.Find(string(path)); ok {
-			live.mounts.Serve(req.ctx, req.conn, one)
+		if one, ok := at.mounts.Find(string(path)); ok {
+			at.mounts.Serve(req.ctx, req.conn, one)
 			return
 		}
 		door.Plain(ctx, 404, "not found\n")
 	}
 }
 
+// doorOf returns the door that a client came in by, as the plan has it that is served now.
+func (e *Edge) doorOf(conn *door.Conn) *doorway {
+	if d := e.live.Load().at[conn.Entrance()]; d != nil {
+		return d
+	}
+	return nowhere
+}
+
 // visit serves a request for one of a server's endpoints: programs see it first, then the
 // client is authenticated.
 func (e *Edge) visit(req *request, s *server, door string) {
 	req.server, req.sse = s, door != "/mcp"
+	if req.sse && s.stateless != nil {
+		req.refuse(mcp.Modern, nil, edge.Errorf(edge.NotFound, "door", "this server is stateless: POST to /mcp")) // by its status, too
+		return
+	}
 	if e.askPrograms(req) && req.admit(s) {
 		switch door {
 		case "/mcp":
@@ -111,6 +124,10 @@ func (e *Edge) visit(req *request, s *server, door string) {
 
 // endpoint is the one URL of every revision.
 func (e *Edge) endpoint(req *request) {
+	if req.server.stateless != nil && !req.ctx.IsPost() && !req.ctx.IsOptions() {
+		req.notAllowed("POST, OPTIONS")
+		return
+	}
 	switch string(req.ctx.Method()) {
 	case "POST":
 		e.post(req)
@@ -153,7 +170,7 @@ func (e *Edge) post(req *request) {
 		req.refuse(headEra(req), nil, err)
 		return
 	}
-	if e.inflight.Load() >= int64(e.settings.MaxInflight) && !req.hasSession {
+	if e.inflight.Load() >= int64(e.settings.MaxInflight) && (!req.hasSession || req.server.stateless != nil) {
 		req.refuse(headEra(req), nil, errFull())
 		return
 	}
@@ -205,6 +222,10 @@ func (e *Edge) post(req *request) {
 	}
 	if m.Method == "initialize" && m.Kind == mcp.Request {
 		e.initialize(req, x)
+		return
+	}
+	if req.server.stateless != nil {
+		e.withoutSession(req, x)
 		return
 	}
 	s, err := e.sessionOf(req)
@@ -341,6 +362,10 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 		x.ID = x.request.IDText()
 		x.s.Enter(&x.Call)
 		defer x.s.Leave(&x.Call)
+	}
+	if x.pooled != nil {
+		x.pooled.Enter(&x.Call) // so that the session does not end meanwhile
+		defer x.pooled.Leave(&x.Call)
 	}
 	if x.s != nil && x.s.Shared() && session.Memorable(m.Method) {
 		r, err = e.setUp(x)

@@ -20,11 +20,13 @@ func (e *Edge) initialize(req *request, x *exchange) {
 		req.write(edge.Fail(mcp.Legacy, x.Request.IDText(), err))
 		return
 	}
-	if e.sessions.Replaced() {
-		e.sessions.HandOn(s)
+	if s != nil { // a stateless server has none
+		if e.sessions.Replaced() {
+			e.sessions.HandOn(s)
+		}
+		req.ctx.Response.Header.Set(mcp.HeaderSession, s.ID)
 	}
 	result := r.Raw
-	req.ctx.Response.Header.Set(mcp.HeaderSession, s.ID)
 	req.cors()
 	if req.takes.streamOnly() {
 		req.ctx.Response.Header.SetContentType("text/event-stream")
@@ -62,6 +64,11 @@ func (e *Edge) introduce(x *exchange, store *session.Store, id string) (*session
 	info := m.Get("clientInfo").Of(m.Raw)
 	if err := session.ErrSaidMuch("params.clientInfo and params.capabilities", len(info), len(caps)); err != nil {
 		return nil, nil, err
+	}
+	if x.server.stateless != nil {
+		offered, instructions := x.server.Offer(&x.Call, mcp.Legacy)
+		r, err := edge.Reply(m, mcp.Initialized(version, offered, x.server.info, instructions))
+		return nil, r, err
 	}
 	s, err := e.sessions.Begin(session.Beginning{
 		ID: id, Store: store, Server: x.server.Name, Owner: x.Identity.Principal(), Holder: edge.Holder(x.Identity, x.Head.Remote),

@@ -45,9 +45,7 @@ func (o *opening) observe(s *server) (err error) {
 	}
 	if p.Audit != nil {
 		spec := *p.Audit
-		if spec.Endpoint = "/servers/" + p.Name + "/mcp"; o.main {
-			spec.Endpoint = "/mcp"
-		}
+		spec.Endpoint = endpoint(p.Name, o.main)
 		if s.record, err = part(s, &e.world.records, digestOf(spec), o.openAudit(spec)); err != nil {
 			return err
 		}
@@ -207,25 +205,17 @@ func (req *request) stranger(s *server) *edge.Exchange {
 }
 
 // knocked records a request that is refused before its server is known: in the log of the
-// server that its path names, else of the one at /mcp, else of the first that has one.
+// server that its path names, else of the one at /mcp, else of the first that has one, of
+// those of its door.
 func (e *Edge) knocked(req *request, err error) {
-	now := e.live.Load()
-	s, _ := now.server(string(req.ctx.Path()))
-	for _, one := range append([]*server{s, now.main}, now.inOrder()...) {
+	at := e.doorOf(req.conn)
+	s, _ := at.server(string(req.ctx.Path()))
+	for _, one := range append([]*server{s, at.main}, at.all()...) {
 		if one != nil && one.record != nil {
 			req.record(one, audit.HTTPRequest, req.stranger(one), err)
 			return
 		}
 	}
-}
-
-// inOrder returns the servers, sorted by name.
-func (l *live) inOrder() []*server {
-	var all []*server
-	for _, name := range l.names() {
-		all = append(all, l.servers[name])
-	}
-	return all
 }
 
 // ReopenLogs opens every audit log that is a file again by its name, for those who

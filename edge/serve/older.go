@@ -142,10 +142,11 @@ func (old *older) open(req *request) {
 		d.session = oldSession(id)
 	}
 	req.done()
+	base := req.posts()
 	place.TakeOver(req.ctx, nil, func(o *session.Stream) {
 		d.out = o
 		old.add(id, d)
-		_ = o.Write("endpoint", []byte(strings.TrimSuffix(old.edge.settings.ExternalURL, "/")+messages+"?sessionId="+id))
+		_ = o.Write("endpoint", []byte(base+messages+"?sessionId="+id))
 	}, func(o *session.Stream) {
 		old.remove(id, d)
 		d.mu.Lock()

@@ -1,10 +1,10 @@
 package serve
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -29,14 +29,16 @@ type opening struct {
 	edge    *Edge
 	plan    compile.Server
 	secrets edge.Secrets
-	main    bool    // it answers on /mcp
-	was     *server // the one of its name before; nil for none
+	door    *doorway // by which its clients come
+	main    bool     // it answers on /mcp there
+	was     *server  // the one of its name before; nil for none
 
 	// What it is made from, apart from the plan.
 	store    *sharing // nil for the memory of the process
 	backends []backing
 	programs []guest.Loaded
 	reads    []string // secrets and files of its telemetry
+	trusts   []byte   // certificates in PEM that its own requests trust, besides those of the process
 }
 
 // backing is a backend of the plan with the files that it names.
@@ -64,6 +66,14 @@ func (o *opening) open() (*server, func(), error) {
 // with sound secrets or not at all.
 func (o *opening) read() (digest string, err error) {
 	p := o.plan
+	if p.Roots != "" {
+		if o.trusts, err = os.ReadFile(p.Roots); err == nil {
+			_, err = edge.Roots(nil, o.trusts)
+		}
+		if err != nil {
+			return "", fmt.Errorf("CA bundle: %w", err)
+		}
+	}
 	if o.store, err = o.sharing(); err != nil {
 		return "", fmt.Errorf("sessionStorage: %w", err)
 	}
@@ -83,13 +93,27 @@ func (o *opening) read() (digest string, err error) {
 	}
 	return digestOf(struct {
 		Plan     compile.Server
-		Main     bool // its metadata document names it
+		Main     bool   // its metadata document names it
+		Base     string // that document, too, at a door of the plan
 		Store    string
 		Backends []string
 		Programs []guest.Loaded
 		Reads    []string
-	}{p, o.main, o.store.id(), digests, o.programs, o.reads}), nil
+		Trusts   []byte
+	}{p, o.main, o.planned(), o.store.id(), digests, o.programs, o.reads, o.trusts}), nil
 }
+
+// planned is the URL of the server's door where the plan says where that is; "" at the door
+// of the process, which stays where it is.
+func (o *opening) planned() string {
+	if o.door.plan.Name == "" {
+		return ""
+	}
+	return o.base()
+}
+
+// base is the URL of the server's door as its clients see it, without a path.
+func (o *opening) base() string { return o.door.base(o.edge.settings.TLSCert != "") }
 
 // backing reads what a backend is made from.
 func (o *opening) backing(b compile.Backend) (backing, error) {
@@ -101,10 +125,9 @@ func (o *opening) backing(b compile.Backend) (backing, error) {
 			return one, fmt.Errorf("CA bundle: %w", err)
 		}
 	}
-	if len(pem) > 0 {
-		if one.roots = x509.NewCertPool(); !one.roots.AppendCertsFromPEM(pem) {
-			return one, errors.New("CA bundle: no certificate in PEM form")
-		}
+	var err error
+	if one.roots, err = edge.Roots(pem, o.trusts); err != nil {
+		return one, err
 	}
 	own := p.Failure
 	own.Report, own.BestEffort = 0, false // which are the server's
@@ -112,13 +135,14 @@ func (o *opening) backing(b compile.Backend) (backing, error) {
 		Backend compile.Backend
 		Failure compile.Failure
 		Roots   []byte
+		Trusts  []byte
 		Debug   bool
 		Choice  bool
 		Anybody bool // its pooled sessions hold what anonymous clients did
-	}{b, own, pem, p.Debug, o.choosing(), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous})
+	}{b, own, pem, o.trusts, p.Debug, o.choosing(), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous})
 	sound := o.credentials()
 	defer sound.close()
-	_, err := b.Outgoing.Open(sound.Env)
+	_, err = b.Outgoing.Open(sound.Env)
 	return one, err
 }
 
@@ -133,7 +157,9 @@ func (o *opening) credentials() *credentials {
 	c := &credentials{}
 	shared, release := o.edge.world.share(o.plan.Name)
 	c.after.add(release)
-	c.Env = edge.Env{Log: o.edge.log, Secrets: o.secrets, HTTP: o.edge.world.http, Reach: o.edge.world.reach, Now: time.Now, Defer: c.after.add, Shared: shared, Made: o.edge.made(o.plan.Name)}
+	http, reach, done := o.edge.world.requests(o.trusts)
+	c.after.add(done)
+	c.Env = edge.Env{Log: o.edge.log, Secrets: o.secrets, HTTP: http, Reach: reach, Now: time.Now, Defer: c.after.add, Shared: shared, Made: o.edge.made(o.plan.Name)}
 	return c
 }
 
@@ -147,7 +173,13 @@ func (o *opening) choosing() bool {
 // make makes the server.
 func (o *opening) make() (s *server, err error) {
 	e, p := o.edge, o.plan
-	s = &server{edge: e, log: o.log(), secrets: o.secrets, failure: p.Failure, outgoing: make(map[string]*outgoing.Spec)}
+	s = &server{
+		edge: e, log: o.log(), secrets: o.secrets, failure: p.Failure, outgoing: make(map[string]*outgoing.Spec),
+		prefix: p.Prefix, believes: p.Forwarded, ttl: p.SessionTTL, older: p.Older, trusts: o.trusts,
+	}
+	if p.Stateless {
+		s.stateless = &pooled{}
+	}
 	s.info = append(mcp.AppendString(append(mcp.AppendString([]byte(`{"name":`), p.Title), `,"version":`...), e.given.version), '}')
 	defer func() {
 		if err != nil {
@@ -196,7 +228,7 @@ func (o *opening) make() (s *server, err error) {
 		s.chain = s.debugged(s.chain)
 	}
 	// 4. What it offers.
-	if p.Bare && p.Authz == nil && s.guest.Overrides == nil && p.CodeMode == nil && len(p.Workflows) == 0 { // all of these change lists, which takes a catalog
+	if p.Bare && !p.Decides() && s.guest.Overrides == nil && p.CodeMode == nil && len(p.Workflows) == 0 { // all of these change lists, which takes a catalog
 		s.OpenBare()
 		return s, nil
 	}
@@ -264,7 +296,7 @@ func (o *opening) openBackend(s *server, b backing) error {
 			Private:    b.Private,
 			Credential: credential,
 			Done:       with.close,
-			Rest:       e.settings.SessionTTL,
+			Rest:       cmp.Or(o.plan.SessionTTL, e.settings.SessionTTL),
 			Silence:    b.Timeout,
 			Cap:        e.settings.CallCap,
 			MaxMessage: e.settings.MaxMessage,

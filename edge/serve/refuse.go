@@ -36,7 +36,7 @@ func (req *request) write(f edge.Failure) {
 		req.ctx.Response.Header.Set("Retry-After", seconds(f.After))
 	}
 	if f.Challenge != "" {
-		req.ctx.Response.Header.Set("WWW-Authenticate", f.Challenge)
+		req.ctx.Response.Header.Set("WWW-Authenticate", req.challenge(f.Challenge))
 	}
 	if f.Close {
 		req.ctx.SetConnectionClose()

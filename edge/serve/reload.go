@@ -14,6 +14,7 @@ import (
 // reloads are the reloads of the configuration so far.
 type reloads struct {
 	mu     sync.Mutex             // held while one goes on
+	begun  bool                   // clients come in; mu guards it
 	over   bool                   // nothing is opened any longer; mu guards it
 	fault  atomic.Pointer[string] // why the last one changed nothing; nil when it did
 	done   atomic.Int64
@@ -47,7 +48,8 @@ func (e *Edge) ReloadNow() error {
 
 // Reload serves another plan from now on. Sessions go on while their server
 // exists, calls under way end as they began, and a plan that cannot be opened
-// changes nothing.
+// changes nothing. Doors of the plan that are new are opened, and those that it no
+// longer has are closed.
 func (e *Edge) Reload(plan *compile.Plan) error {
 	e.reloads.mu.Lock()
 	defer e.reloads.mu.Unlock()
@@ -61,6 +63,10 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 	}
 	e.live.Store(next)
 	next.secrets.Adopt()
+	if e.reloads.begun {
+		e.startDoors(next, before)
+	}
+	e.dropDoors(before, next)
 	changed := 0
 	for name, old := range before.servers {
 		s := next.servers[name]

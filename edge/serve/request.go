@@ -16,6 +16,7 @@ import (
 type request struct {
 	ctx  *fasthttp.RequestCtx
 	conn *door.Conn // that it came on
+	at   *doorway   // that its client came in by
 
 	host, origin, contentType, encoding        []byte
 	session, version, method, name             []byte

@@ -55,6 +55,7 @@ type Edge struct {
 	log      *slog.Logger
 
 	door   *door.Door
+	front  *door.Entrance    // of the process's own door; nil where it has none
 	admin  *admin            // the admin address; nil for none
 	before *door.Predecessor // the process that this one stands in for; nil for none
 
@@ -77,6 +78,7 @@ type Edge struct {
 type given struct {
 	version string
 	pprof   bool
+	doors   bool // there are none but those of plans
 	door    []func(*door.Options)
 	issuers *oauth.Issuers // whose tokens are taken
 	reload  func() error   // reads the configuration again; nil for never
@@ -146,6 +148,10 @@ func WithDoor(change func(*door.Options)) Option {
 	return func(g *given) { g.door = append(g.door, change) }
 }
 
+// WithPlannedDoors leaves the process without a door of its own: clients come in by the doors
+// of plans alone, and a plan may have no server.
+func WithPlannedDoors() Option { return func(g *given) { g.doors = true } }
+
 // WithPprof serves profiles on the admin address.
 func WithPprof() Option { return func(g *given) { g.pprof = true } }
 
@@ -166,9 +172,6 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 		MaxHeader:      s.MaxHeader,
 		MaxBody:        s.MaxBody,
 		Within:         door.Within,
-		Hosts:          s.AllowedHosts,
-		Origins:        s.AllowedOrigins,
-		Proxies:        s.TrustedProxies,
 		TLS:            door.TLS{Cert: s.TLSCert, Key: s.TLSKey, ClientCA: s.TLSClientCA},
 		Log:            log,
 		Handle:         e.handle,
@@ -274,6 +277,9 @@ func (e *Edge) listen() (err error) {
 		}
 	}()
 	if s.HandOver != "" {
+		if e.given.doors {
+			return errors.New("--hand-over: a process without a door of its own hands none over")
+		}
 		if front, beside, e.before, err = door.TakeOver(s.HandOver); err != nil {
 			return fmt.Errorf("--hand-over: %s: %w", s.HandOver, err)
 		}
@@ -281,16 +287,18 @@ func (e *Edge) listen() (err error) {
 			return err
 		}
 	}
-	if front == nil {
+	if front == nil && !e.given.doors {
 		if front, err = listen("listen", s.Listen); err != nil {
 			return err
 		}
 	}
-	if err := e.door.Open(front); err != nil {
-		return err
-	}
-	if !e.door.Loopback() && len(s.AllowedOrigins) == 0 {
-		e.log.Warn("no page in a browser may use this edge: --allowed-origins names none", "listen", e.Addr())
+	if front != nil {
+		if e.front, err = e.door.Open(front, door.Rules{Hosts: s.AllowedHosts, Origins: s.AllowedOrigins, Proxies: s.TrustedProxies}); err != nil {
+			return err
+		}
+		if !e.front.Loopback() && len(s.AllowedOrigins) == 0 {
+			e.log.Warn("no page in a browser may use this edge: --allowed-origins names none", "listen", e.Addr())
+		}
 	}
 	switch {
 	case s.AdminListen == "" && beside != nil:
@@ -307,6 +315,15 @@ func (e *Edge) listen() (err error) {
 }
 
 func listen(flag, address string) (net.Listener, error) {
+	ln, err := listenAt(address)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	return ln, nil
+}
+
+// listenAt opens an address.
+func listenAt(address string) (net.Listener, error) {
 	ln, err := net.Listen("tcp", address)
 	if err == nil {
 		return ln, nil
@@ -315,18 +332,23 @@ func listen(flag, address string) (net.Listener, error) {
 	if door.InUse(err) {
 		hint = "another process listens there: stop it, or choose another port (0 lets the system choose)"
 	}
-	return nil, fmt.Errorf("--%s: %w: %s", flag, err, hint)
+	return nil, fmt.Errorf("%w: %s", err, hint)
 }
 
-// Addr returns host:port of the door.
-func (e *Edge) Addr() string { return e.door.Addr() }
+// Addr returns host:port of the process's own door; "" if there is none.
+func (e *Edge) Addr() string {
+	if e.front == nil {
+		return ""
+	}
+	return e.front.Addr()
+}
 
 // AdminAddr returns host:port of the admin address; "" if there is none.
 func (e *Edge) AdminAddr() string {
 	if e.admin == nil {
 		return ""
 	}
-	return e.admin.door.Addr()
+	return e.admin.entrance.Addr()
 }
 
 // Serve serves until ctx ends, then drains: calls under way may take until the
@@ -338,16 +360,22 @@ func (e *Edge) Serve(ctx context.Context) error {
 		e.inherit()
 	}
 	failed := make(chan error, 3)
-	go func() { failed <- e.door.Serve() }()
+	if e.front != nil {
+		go func() { failed <- e.front.Serve() }()
+	}
 	var beside net.Listener
 	if e.admin != nil {
-		beside = e.admin.door.Socket()
-		go func() { failed <- e.admin.door.Serve() }()
+		beside = e.admin.entrance.Socket()
+		go func() { failed <- e.admin.entrance.Serve() }()
 		e.work.Go(e.admin.door.Watch)
 	}
 	e.work.Go(e.keepTime)
 	e.work.Go(e.keepHouse)
 	e.work.Go(e.door.Watch)
+	e.reloads.mu.Lock()
+	e.reloads.begun = true
+	e.startDoors(e.live.Load(), nil)
+	e.reloads.mu.Unlock()
 	e.log.Info("serving", "address", e.Addr(), "admin", e.AdminAddr(), "servers", e.live.Load().names())
 	var err error
 	replaced, stop := make(chan struct{}), func() {}
@@ -355,7 +383,7 @@ func (e *Edge) Serve(ctx context.Context) error {
 		// Somebody always listens at the path: the process before leaves when this one
 		// does.
 		if stop, err = e.door.GiveWay(door.Succession{
-			Path: path, Admin: beside, Hand: e.sessions.HandOver, Back: e.sessions.TakeBack, Left: func() { close(replaced) }, Work: &e.work,
+			Path: path, Front: e.front, Admin: beside, Hand: e.sessions.HandOver, Back: e.sessions.TakeBack, Left: func() { close(replaced) }, Work: &e.work,
 		}); err != nil {
 			failed <- err
 		}

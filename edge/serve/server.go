@@ -2,7 +2,10 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
+	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +32,7 @@ type server struct {
 	digest    string // of what it is made from
 	info      []byte // JSON text: serverInfo
 	secrets   edge.Secrets
+	trusts    []byte                    // certificates in PEM that its own requests trust, besides those of the process
 	outgoing  map[string]*outgoing.Spec // credentials of the backends, by name
 	failure   compile.Failure
 	passes    *headers.Part  // header lines of clients that backends receive; nil for none
@@ -41,6 +45,13 @@ type server struct {
 	shared    *edge.Shared  // what its credentials have in common
 	webhooks  *webhook.Part // nil for none
 	document  []byte        // protected-resource metadata; nil for none
+	path      string        // of the server at its door
+	endpoint  string        // URL that the document is made for
+	prefix    string        // put before the path that clients of the older transport POST to
+	believes  bool          // what proxies say of the URL that clients use
+	ttl       time.Duration // of its sessions; 0 for that of the process
+	older     bool          // clients are told of the older transport
+	stateless *pooled       // sessions of clients that have none; nil where they have their own
 	after     releases      // what it took of the edge
 	behind    releases      // its backends
 	log       *slog.Logger
@@ -69,7 +80,9 @@ func (s *server) call(ctx context.Context, x *edge.Exchange) (_ *edge.Response, 
 // env returns the world that parts of the server may touch. What they take of it is given
 // back by after.
 func (s *server) env(after *releases) edge.Env {
-	env := edge.Env{Log: s.log, Secrets: s.secrets, Store: s.edge.world.memory, HTTP: s.edge.world.http, Reach: s.edge.world.reach, Now: time.Now, Defer: after.add}
+	http, reach, done := s.edge.world.requests(s.trusts)
+	after.add(done)
+	env := edge.Env{Log: s.log, Secrets: s.secrets, Store: s.edge.world.memory, HTTP: http, Reach: reach, Now: time.Now, Defer: after.add}
 	env.Cache = func(name string) edge.Cache {
 		part := s.edge.world.cache.Part(name)
 		after.add(part.Close)
@@ -82,6 +95,19 @@ func (s *server) env(after *releases) edge.Env {
 	after.add(release)
 	env.Shared, env.Made = shared, s.edge.made(s.Name)
 	return env
+}
+
+// requests returns what the requests of a server are made with that trusts certificates in
+// PEM besides those of the process; done gives it back.
+func (w *world) requests(trusts []byte) (client *http.Client, reach edge.Reach, done func()) {
+	if len(trusts) == 0 {
+		return w.http, w.reach, func() {}
+	}
+	reach = w.reach
+	reach.CAs = slices.Concat(reach.CAs, []byte("\n"), trusts)
+	roots, _ := edge.Roots(nil, reach.CAs) // both were read before
+	client = edge.NewHTTP(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots})
+	return client, reach, client.CloseIdleConnections
 }
 
 // close ends a server that no call uses any longer. It gives back what the server took

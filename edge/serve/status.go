@@ -37,9 +37,11 @@ func writeStatus(ctx *fasthttp.RequestCtx, servers []*server) {
 	for _, s := range servers {
 		all = append(all, s.status())
 	}
-	var text any = all[0]
-	if len(all) > 1 {
-		text = map[string]any{"servers": all}
+	var text any
+	if len(all) == 1 {
+		text = all[0]
+	} else {
+		text = map[string]any{"servers": append([]status.Server{}, all...)}
 	}
 	body, err := json.MarshalIndent(text, "", "  ")
 	if err != nil {
@@ -125,17 +127,17 @@ func (served *server) status() status.Server {
 	return s
 }
 
-// lookedAt returns the servers whose status a client of the main port may see. If no server
+// lookedAt returns the servers whose status a client of a door may see. If no server there
 // authenticates, clients of this host see all of them and others none; else clients that
 // the server at /mcp lets in see that one. Without any it has answered.
-func (e *Edge) lookedAt(req *request, now *live) []*server {
+func (e *Edge) lookedAt(req *request) []*server {
 	guarded := false
-	for _, s := range now.servers {
+	for _, s := range req.at.servers {
 		guarded = guarded || s.guarded
 	}
-	switch main := now.main; {
-	case !guarded && e.door.Loopback():
-		return now.all()
+	switch main := req.at.main; {
+	case !guarded && req.at.loopback() && len(req.at.servers) > 0:
+		return req.at.all()
 	case main != nil && main.guarded:
 		if req.admit(main) {
 			return []*server{main}
@@ -146,9 +148,9 @@ func (e *Edge) lookedAt(req *request, now *live) []*server {
 	return nil
 }
 
-// described answers with a protected-resource metadata document (RFC 9728 §3),
+// described answers with the server's protected-resource metadata document (RFC 9728 §3),
 // which every page may read.
-func described(document []byte) http.Handler {
+func (s *server) described() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		switch r.Method {
@@ -156,7 +158,7 @@ func described(document []byte) http.Handler {
 			h.Set("Content-Type", "application/json")
 			h.Set("Access-Control-Allow-Origin", "*")
 			h.Set("Cache-Control", "max-age=300")
-			_, _ = w.Write(document)
+			_, _ = w.Write(s.documentFor(r))
 		case "OPTIONS":
 			h.Set("Access-Control-Allow-Origin", "*")
 			h.Set("Access-Control-Allow-Methods", "GET")
@@ -206,24 +208,17 @@ func (s *server) report(now time.Time) {
 	s.edge.log.Info("status", "server", s.Name, "phase", is.Phase, "message", is.Message, "backends", is.BackendCount)
 }
 
-// base is the URL of the edge as clients see it, without a path.
-func (e *Edge) base() string {
-	if base := strings.TrimSuffix(e.settings.ExternalURL, "/"); base != "" {
-		return base
-	}
-	if e.settings.TLSCert != "" {
-		return "https://" + e.Addr()
-	}
-	return "http://" + e.Addr()
-}
-
-// url is where clients reach the server.
+// url is where clients reach the server; "" for one that no door leads to any longer.
 func (s *server) url() string {
-	base := s.edge.base()
-	if s.edge.live.Load().main == s {
-		return base + "/mcp"
+	d := s.edge.live.Load().of[s.Name]
+	if d == nil {
+		return ""
 	}
-	return base + "/servers/" + s.Name + "/mcp"
+	path := endpoint(s.Name, d.plan.Main == s.Name)
+	if s.older { // whose clients are to come by the older transport
+		path = strings.TrimSuffix(path, "/mcp") + "/sse"
+	}
+	return d.base(s.edge.settings.TLSCert != "") + path
 }
 
 // readyz answers 200 while a plan is live whose stores have been met.

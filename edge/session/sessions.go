@@ -22,7 +22,7 @@ type Options struct {
 	Most    int           // sessions of all holders
 	Each    int           // sessions of one
 	Streams int           // long-lived streams of one
-	TTL     time.Duration // of a session that nobody uses
+	TTL     time.Duration // of a session that nobody uses, unless its server says otherwise
 	CallCap time.Duration // the longest a call may take
 	Largest int           // bytes of a message between replicas
 
@@ -59,6 +59,7 @@ type Host struct {
 	Backends []*backend.Backend // whose sessions are handed over with the client's
 	Digest   string             // of what the server is made from, to compare with another process
 	Guarded  bool               // clients have to authenticate
+	TTL      time.Duration      // of a session that nobody uses; 0 for that of the options
 
 	// Ask sends a request of the edge's own for a session, through the same filters as the
 	// client's.
@@ -382,12 +383,11 @@ func (ss *Sessions) End(id string) bool {
 // Sweep ends the sessions that were not used for their lifetime.
 func (ss *Sessions) Sweep(now time.Time) {
 	var old, some []*Session
-	before := now.Add(-ss.o.TTL).UnixMilli()
 	ss.mu.Lock()
 	for _, s := range ss.byID {
 		busy, holds := s.look()
 		switch {
-		case !busy && s.used.Load() < before:
+		case !busy && s.used.Load() < now.Add(-ss.ttl(s.Server)).UnixMilli():
 			old = append(old, s)
 			ss.take(s)
 		case holds:

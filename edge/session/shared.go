@@ -69,7 +69,21 @@ func ownerOf(id, principal string) string { return edge.Digest("owner", id, prin
 
 // keepFor is how long a session stays in the store after its lifetime there began
 // anew: what is used is not written down at once.
-func (ss *Sessions) keepFor() time.Duration { return ss.o.TTL + ss.o.TTL/4 }
+func (ss *Sessions) keepFor() time.Duration {
+	longest := ss.o.TTL
+	for _, h := range ss.o.Servers() { // a store may be of several
+		longest = max(longest, h.TTL)
+	}
+	return longest + longest/4
+}
+
+// ttl is the lifetime of a session of a server.
+func (ss *Sessions) ttl(server string) time.Duration {
+	if h := ss.o.Servers()[server]; h != nil && h.TTL > 0 {
+		return h.TTL
+	}
+	return ss.o.TTL
+}
 
 // ErrForeign refuses a client that comes with the session of another.
 func ErrForeign() error {
@@ -187,7 +201,7 @@ func (ss *Sessions) confirm(store *Store, s *Session) (*Session, error) {
 	}
 	var r *storedSession
 	var err error
-	slide := now-c.slid.Load() >= ss.o.TTL.Milliseconds()/4
+	slide := now-c.slid.Load() >= ss.ttl(s.Server).Milliseconds()/4
 	if slide {
 		if r, err = ss.change(store, c.key, func(*storedSession) {}); err == nil {
 			c.slid.Store(now)
@@ -353,11 +367,10 @@ func (ss *Sessions) giveUp(s *Session) {
 // Slide begins the lifetimes anew of the sessions that are busy and have sent
 // nothing for long, such as those that only listen.
 func (ss *Sessions) Slide(now time.Time) {
-	due := now.UnixMilli() - ss.o.TTL.Milliseconds()/4
 	var late []*Session
 	ss.mu.RLock()
 	for _, s := range ss.byKey {
-		if s.stored.slid.Load() < due && s.busy() {
+		if s.stored.slid.Load() < now.UnixMilli()-ss.ttl(s.Server).Milliseconds()/4 && s.busy() {
 			late = append(late, s)
 		}
 	}

@@ -21,6 +21,14 @@ func (s *Settings) LookAtFiles(now time.Time, look func(name string, f func() ed
 			return edge.Fine("")
 		})
 	}
+	if s.StateDir != "" {
+		look("state-dir", func() edge.Finding {
+			if info, err := os.Stat(s.StateDir); err == nil && (!info.IsDir() || info.Mode()&0o077 != 0) {
+				return edge.Problem(edge.ClassFile, "name a directory that nobody else may look into, or one to be made", "%s is no directory of this user alone", s.StateDir)
+			}
+			return edge.Fine("")
+		})
+	}
 	if s.StateKeyFile != "" {
 		look("state-key-file", func() edge.Finding { return secret.LookAtStateKeys(s.StateKeyFile) })
 	}

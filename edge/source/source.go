@@ -177,6 +177,15 @@ type Option func(*Set)
 // if the process counts for itself.
 func LocalRateLimits(yes bool) Option { return func(s *Set) { s.LocalRateLimits = yes } }
 
+// AllowWorkloads has the forms of workloads accepted that the process may start.
+func AllowWorkloads(forms ...string) Option {
+	return func(s *Set) {
+		for _, f := range forms {
+			s.Starts = append(s.Starts, compile.Form(f))
+		}
+	}
+}
+
 // Part has what objects refer to, and is not there, warned of: it may be in
 // another part of the set. There is no plan then.
 func Part(yes bool) Option { return func(s *Set) { s.Part = yes } }

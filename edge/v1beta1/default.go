@@ -116,6 +116,13 @@ func (a *AuthzConfig) setDefaults() {
 	}
 }
 
+// DefaultAudit is an audit log that is on, with the defaults.
+func DefaultAudit() Audit {
+	a := Audit{Enabled: true}
+	fill(&a)
+	return a
+}
+
 // Default fills in the defaults.
 func (o *MCPGroup) Default() { set(&o.Status.Phase, GroupPending) }
 

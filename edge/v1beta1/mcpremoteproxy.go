@@ -115,6 +115,9 @@ type MCPRemoteProxySpec struct {
 
 	// PodTemplateSpec is a pod template.
 	PodTemplateSpec JSONObject `json:"podTemplateSpec,omitempty"`
+
+	// Run says what shapes the workload outside of a cluster. A field of ours.
+	Run *ProxyRun `json:"run,omitempty"`
 }
 
 // ProxyPhase is the state of a proxy.

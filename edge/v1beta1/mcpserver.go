@@ -47,7 +47,8 @@ const (
 
 // MCPServerSpec is what is wanted of a server.
 type MCPServerSpec struct {
-	// Image of the container.
+	// Image of the container. Outside of a cluster also what stands for a server to start:
+	// exec:///PATH, or a package runner such as npx, for a process of this machine.
 	// +kubebuilder:validation:MinLength=1
 	Image string `json:"image"`
 
@@ -153,6 +154,9 @@ type MCPServerSpec struct {
 
 	// PodTemplateSpec is a pod template.
 	PodTemplateSpec JSONObject `json:"podTemplateSpec,omitempty"`
+
+	// Run says what shapes the workload outside of a cluster. A field of ours.
+	Run *ServerRun `json:"run,omitempty"`
 }
 
 // ServerSecret is a secret given to a server as an environment variable.

@@ -243,6 +243,10 @@ func says(pattern string) string {
 		return "must be 64 lower-case hexadecimal digits"
 	case `^(0(\.\d+)?|1(\.0+)?)$`:
 		return "must be a decimal number from 0 to 1"
+	case "^sha256:[0-9a-f]{64}$":
+		return "must be sha256: and 64 lower-case hexadecimal digits"
+	case "^(image|[0-9]{1,10}(:[0-9]{1,10})?)$":
+		return "must be image, UID or UID:GID"
 	case tokenTypeForm:
 		return "must be access_token, id_token or jwt, or the URN of one (RFC 8693 §3)"
 	case tenantForm:
@@ -264,6 +268,8 @@ const (
 // form demands that a text, which is not empty, has the form of a name.
 func (f *faults) form(p *field.Path, s, name string) {
 	switch name {
+	case "absolute": // a path
+		f.absolute(p, s)
 	case "authority": // of a login host
 		if f.web(p, s, "https") {
 			f.matches(p, showURL(s), authorityPattern, "must have no user info, query, fragment or trailing slash")
@@ -278,6 +284,8 @@ func (f *faults) form(p *field.Path, s, name string) {
 		f.secretEnv(p, s)
 	case "header": // one that a configuration may set
 		f.header(p, s)
+	case "host": // a name or an address
+		f.hostOrIP(p, s)
 	case "hostPort":
 		f.hostPort(p, s)
 	case "https":
@@ -286,6 +294,10 @@ func (f *faults) form(p *field.Path, s, name string) {
 		f.matches(p, s, regex(identifierForm), says(identifierForm))
 	case "issuer":
 		f.issuer(p, s)
+	case "origin": // of a page
+		f.origin(p, s)
+	case "publish": // [IP:]HOST:CONTAINER
+		f.publish(p, s)
 	case "ratio": // from 0 to 1
 		f.ratio(p, s, 1)
 	case "distance": // from 0 to 2

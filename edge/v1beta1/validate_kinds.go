@@ -26,6 +26,8 @@ func (o *MCPRemoteProxy) Validate() field.ErrorList {
 	f.authz(p, s.AuthzConfig, s.AuthzConfigRef)
 	f.headerForward(p.Child("headerForward"), s.HeaderForward)
 	f.sessionStorage(p.Child("sessionStorage"), s.SessionStorage)
+	f.prefix(p.Child("endpointPrefix"), s.EndpointPrefix)
+	f.proxyRun(p.Child("run"), s.Run)
 	return f.list
 }
 
@@ -56,6 +58,8 @@ func (o *MCPServer) Validate() field.ErrorList {
 	f.rateLimiting(p.Child("rateLimiting"), s.RateLimiting,
 		s.SessionStorage != nil && s.SessionStorage.Provider == SessionsInKVStore,
 		s.OIDCConfigRef != nil || s.ExternalAuthConfigRef != nil, "oidcConfigRef or externalAuthConfigRef")
+	f.prefix(p.Child("endpointPrefix"), s.EndpointPrefix)
+	f.serverRun(p.Child("run"), s.Run)
 	return f.list
 }
 

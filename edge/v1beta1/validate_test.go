@@ -1,6 +1,7 @@
 package v1beta1
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -314,6 +315,87 @@ func TestMCPServer(t *testing.T) {
 			[]string{"spec.volumes[0].mountPath", "spec.volumes[1].mountPath", "spec.volumes[1].mountPath", "spec.volumes[1].name"}},
 		{"variables", p, at{"spec.env": arr{obj{"name": "A=B", "value": "x"}}, "spec.secrets[0].targetEnvName": "="}, []string{"spec.env[0].name", "spec.secrets[0].targetEnvName"}},
 		{"two policy sets", p, at{"spec.authzConfigRef": obj{"name": "a"}}, []string{"spec.authzConfigRef"}},
+	})
+}
+
+// What weir run gives besides is judged as its flags are.
+func TestRun(t *testing.T) {
+	const p = "spec.run.publish"
+	runWrong(t, "MCPServer", []wrong{
+		{"a host with a port", p, at{"spec.run.proxyHost": "localhost:80", "spec.run.targetHost": "a b"}, []string{"spec.run.proxyHost", "spec.run.targetHost"}},
+		{"origins", p, at{"spec.run.allowedOrigins": arr{"https://a.example/x", "*", "https://a.example"}}, []string{"spec.run.allowedOrigins[0]", "spec.run.allowedOrigins[1]"}},
+		{"ports", p, at{"spec.run.publish": arr{"0:1", "1:65536", "80", "a:80:80", "::1:80:80", "80:80/udp"}},
+			[]string{"spec.run.publish[0]", "spec.run.publish[1]", "spec.run.publish[2]", "spec.run.publish[3]", "spec.run.publish[4]", "spec.run.publish[5]"}},
+		{"a port twice", p, at{"spec.run.publish": arr{"80:1", "127.0.0.1:80:2", "[::1]:80:2"}}, []string{"spec.run.publish[1]"}},
+		{"labels", p, at{"spec.run.labels": obj{"weir.dev/name": "x", "a b": "x", "team": "a\nb"}}, []string{"spec.run.labels[a b]", "spec.run.labels[team]", "spec.run.labels[weir.dev/name]"}},
+		{"a time that is none", p, at{"spec.run.sessionTTL": "-1s"}, []string{"spec.run.sessionTTL"}},
+		{"numbers", p, at{"spec.run.maxProcesses": 0, "spec.run.memory": "1Mi", "spec.run.cpus": "many"}, []string{"spec.run.cpus", "spec.run.maxProcesses", "spec.run.memory"}},
+		{"words", p, at{"spec.run.processes": "many", "spec.run.restart": "sometimes", "spec.run.sandbox": "jail", "spec.run.imageVerification": "no"},
+			[]string{"spec.run.imageVerification", "spec.run.processes", "spec.run.restart", "spec.run.sandbox"}},
+		{"paths", p, at{"spec.run.writable": arr{"cache", "/", "/a/../b"}}, []string{"spec.run.writable[0]", "spec.run.writable[1]", "spec.run.writable[2]"}},
+		{"a user", p, at{"spec.run.runAs": "root"}, []string{"spec.run.runAs"}},
+		{"a digest", p, at{"spec.run.registry.digest": "sha256:x"}, []string{"spec.run.registry.digest"}},
+		{"a gateway that nothing blocks", p, at{"spec.run.isolateNetwork": false}, []string{"spec.run.allowContainerGateway"}},
+		{"a prefix", p, at{"spec.endpointPrefix": "fetch"}, []string{"spec.endpointPrefix"}},
+		{"a prefix with a slash at its end", p, at{"spec.endpointPrefix": "/fetch/"}, []string{"spec.endpointPrefix"}},
+		{"a prefix that leads out", p, at{"spec.endpointPrefix": "/a/../b"}, []string{"spec.endpointPrefix"}},
+	})
+	runWrong(t, "MCPRemoteProxy", []wrong{
+		{"a prefix", "spec.run.labels", at{"spec.endpointPrefix": "//x"}, []string{"spec.endpointPrefix"}},
+		{"labels", "spec.run.labels", at{"spec.run.labels": obj{"weir.dev/x": "y"}}, []string{"spec.run.labels[weir.dev/x]"}},
+	})
+}
+
+func TestParsePublished(t *testing.T) {
+	for text, want := range map[string]string{"80:81": "127.0.0.1:80 81", "0.0.0.0:80:81": "0.0.0.0:80 81", "[::1]:80:81": "[::1]:80 81"} {
+		p, ok := ParsePublished(text)
+		if got := fmt.Sprint(p.Address(), " ", p.Container); !ok || got != want {
+			t.Errorf("%s: %s, %v; want %s", text, got, ok, want)
+		}
+	}
+}
+
+// A profile is read strictly, and what is wrong is named.
+func TestParseProfile(t *testing.T) {
+	p, err := ParseProfile([]byte(`{"name":"x","read":["/srv","/a:/b","volume://data:/data"],"write":["/w"],"network":{"mode":"bridge","outbound":{"allow_host":["example.com",".example.org","10.0.0.0/8","::1","Example.NET."],"allow_port":[443]},"inbound":{"allow_host":["a.example"]}},"privileged":false}`))
+	if err != nil || p.Offline() || len(p.Network.Outbound.AllowHost) != 5 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if p, err := ParseProfile([]byte(`{"network":{"outbound":{"allow_port":[80]}}}`)); err != nil || !p.Offline() {
+		t.Errorf("ports without hosts: %+v, %v", p, err)
+	}
+	for text, want := range map[string]string{
+		`{"reed":[]}`: "reed", `{} {}`: "behind", `[]`: "another type", `{"network":{"outbound":{"allow_port":[0]}}}`: "allow_port[0]",
+		`{"network":{"outbound":{"allow_port":["80"]}}}`: "allow_port", `{"network":{"outbound":{"allow_host":["a b"]}}}`: "allow_host[0]",
+		`{"network":{"outbound":{"allow_host":["http://a"]}}}`: "allow_host[0]", `{"network":{"inbound":{"allow_host":[".a"]}}}`: "inbound.allow_host[0]",
+		`{"read":["/a"],"write":["/b:/a"]}`: "write[0]", `{"read":["a"]}`: "read[0]", `{"read":["/a:/b:/c"]}`: "read[0]", `{"read":["volume://x"]}`: "read[0]",
+	} {
+		if _, err := ParseProfile([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	if _, err := ParseProfile(bytes.Repeat([]byte(" "), maxProfile+1)); err == nil {
+		t.Error("a profile above the limit was read")
+	}
+	for _, name := range []string{ProfileNone, ProfileAnywhere} {
+		if p, ok := BuiltinProfile(name); !ok || p.Offline() != (name == ProfileNone) {
+			t.Errorf("%s: %+v, %v", name, p, ok)
+		}
+	}
+}
+
+func FuzzProfile(f *testing.F) {
+	f.Add([]byte(`{"read":["/a:/b"],"network":{"outbound":{"allow_host":["a.example"],"allow_port":[1]}}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		p, err := ParseProfile(text)
+		if err != nil {
+			return
+		}
+		for _, m := range append(p.Read, p.Write...) {
+			if _, err := ParseMount(m); err != nil {
+				t.Errorf("%q passed as a mount: %v", m, err)
+			}
+		}
 	})
 }
 

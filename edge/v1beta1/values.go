@@ -145,6 +145,15 @@ func (q Quantity) Parse() (int64, error) {
 	return v.Value(), nil
 }
 
+// Milli returns the amount in thousandths of a unit, as of a CPU; 0 for the empty text.
+func (q Quantity) Milli() (int64, error) {
+	if _, err := q.Parse(); q == "" || err != nil {
+		return 0, err
+	}
+	v := resource.MustParse(string(q))
+	return v.MilliValue(), nil
+}
+
 // Units returns the amount in units, or 0 for a text that Validate rejects.
 func (q Quantity) Units() int64 {
 	v, _ := q.Parse()

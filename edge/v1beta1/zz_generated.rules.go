@@ -350,9 +350,18 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 			"type": {required: true, fallback: "\"builtin\"", enum: []string{"builtin", "configmap"}},
 			"name": {required: true},
 		},
+		"ProxyRun": {
+			"proxyHost":      {fallback: "\"127.0.0.1\"", form: "host"},
+			"allowedOrigins": {form: "origin"},
+			"sessionTTL":     {least: "1s"},
+		},
 		"RateBucket": {
 			"maxTokens":    {required: true, low: new(int64(1))},
 			"refillPeriod": {required: true},
+		},
+		"RegistryOrigin": {
+			"name":   {required: true},
+			"digest": {pattern: "^sha256:[0-9a-f]{64}$"},
 		},
 		"RoleMapping": {
 			"roleArn":  {required: true, pattern: "^arn:(aws|aws-cn|aws-us-gov):iam::\\d{12}:role/[\\w+=,.@\\-_/]+$"},
@@ -376,6 +385,22 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 		"SentinelService": {
 			"name": {required: true, form: "dns"},
 			"port": {fallback: "26379", low: new(int64(1)), high: new(int64(65535))},
+		},
+		"ServerRun": {
+			"targetHost":         {fallback: "\"127.0.0.1\"", form: "host"},
+			"publish":            {form: "publish"},
+			"isolateNetwork":     {fallback: "true"},
+			"envFiles":           {unique: true},
+			"ignoreGlobally":     {fallback: "true"},
+			"runtimeAddPackages": {unique: true},
+			"imageVerification":  {fallback: "\"warn\"", enum: []string{"warn", "enabled", "disabled"}},
+			"writable":           {form: "absolute"},
+			"processes":          {fallback: "\"session\"", enum: []string{"session", "shared"}},
+			"maxProcesses":       {fallback: "16", low: new(int64(1)), high: new(int64(1024))},
+			"restart":            {fallback: "\"on-failure\"", enum: []string{"on-failure", "always", "no"}},
+			"memory":             {fallback: "\"1Gi\"", low: new(int64(16777216))},
+			"sandbox":            {fallback: "\"auto\"", enum: []string{"auto", "bwrap", "landlock", "off"}},
+			"runAs":              {pattern: "^(image|[0-9]{1,10}(:[0-9]{1,10})?)$"},
 		},
 		"ServerSecret": {
 			"name": {required: true},

@@ -67,7 +67,7 @@ func (d *Doctor) Run(ctx context.Context) (Findings, error) {
 		defer backend.Close()
 		opened = source.OpenDefaultWith(backend.URL(), s.WebhookConfig...)
 	} else {
-		opened = source.OpenAll(d.Config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits))
+		opened = source.OpenAll(d.Config, source.Webhooks(s.WebhookConfig...), source.LocalRateLimits(s.LocalRateLimits), source.AllowWorkloads(s.AllowWorkloads...))
 	}
 	add(d.manifests(opened, s)...)
 

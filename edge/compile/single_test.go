@@ -1,0 +1,176 @@
+package compile_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/source"
+)
+
+// found compiles a set and returns what is said, a line each.
+func found(yaml string, change ...func(*source.Set)) (*compile.Plan, string) {
+	set, _ := source.Read("x.yaml", []byte(yaml))
+	for _, f := range change {
+		f(set)
+	}
+	r := set.Compile()
+	var text strings.Builder
+	_ = r.Render(&text)
+	return r.Plan, text.String()
+}
+
+func starting(s *source.Set) { s.Starts = []compile.Form{compile.FormLocal} }
+
+func server(spec string) string {
+	return "---\napiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: one}\nspec: " + spec + "\n"
+}
+
+// What a server that is to be started cannot have is refused by name, and nothing is ignored.
+func TestWorkloadsRefused(t *testing.T) {
+	for spec, want := range map[string]string{
+		"{image: docker.io/mcp/fetch:1}":                                               "not supported yet: a container (docker.io/mcp/fetch:1)",
+		"{image: fetch}":                                                               "not supported yet: a container",
+		"{image: 'npx://pkg@1'}":                                                       "not supported yet: an image that is built of a package",
+		"{image: 'uvx://pkg'}":                                                         "an image that is built",
+		"{image: 'go://./dir'}":                                                        "an image that is built",
+		"{image: 'wasm://./a.wasm'}":                                                   "not supported yet: a module of WebAssembly",
+		"{image: 'wasm+https://a.example/a.wasm#sha256=00'}":                           "a module of WebAssembly",
+		"{image: 'https://a.example/mcp'}":                                             "describe it with an MCPRemoteProxy",
+		"{image: 'file:///bin/x'}":                                                     "no form that is known",
+		"{image: 'exec://bin/x'}":                                                      "no absolute path",
+		"{image: npx, transport: streamable-http}":                                     "not supported yet: a process of this machine that speaks streamable-http",
+		"{image: npx, transport: sse}":                                                 "speaks sse",
+		"{image: npx, run: {network: bridge}}":                                         "host or none",
+		"{image: npx, run: {network: host, isolateNetwork: true}}":                     "take one out",
+		"{image: npx, run: {publish: ['80:80']}}":                                      "spec.run.publish: not supported yet",
+		"{image: npx, run: {allowContainerGateway: true}}":                             "spec.run.allowContainerGateway: not supported yet",
+		"{image: npx, run: {runtimeImage: a}}":                                         "spec.run.runtimeImage: not supported yet",
+		"{image: npx, run: {runtimeAddPackages: [a]}}":                                 "spec.run.runtimeAddPackages: not supported yet",
+		"{image: npx, run: {buildCA: a}}":                                              "spec.run.buildCA: not supported yet",
+		"{image: npx, run: {imageVerification: enabled}}":                              "spec.run.imageVerification: not supported yet",
+		"{image: npx, run: {runAs: '1000'}}":                                           "spec.run.runAs: not supported yet",
+		"{image: npx, authServerRef: {name: login}}":                                   "spec.authServerRef",
+		"{image: npx, permissionProfile: {type: builtin, name: all}}":                  "there is no profile \"all\"",
+		"{image: npx, permissionProfile: {type: configmap, name: p, key: hosts}}":      "which needs the egress proxy",
+		"{image: npx, permissionProfile: {type: configmap, name: p, key: privileged}}": "privileged is for containers",
+		"{image: npx, permissionProfile: {type: configmap, name: p, key: bad}}":        "no profile",
+		"{image: npx, permissionProfile: {type: configmap, name: p, key: volume}}":     "a volume of a container engine",
+		"{image: npx, volumes: [{name: a, hostPath: data, mountPath: /data}]}":         "\"data\" is no absolute path",
+		"{image: npx, volumes: [{name: a, hostPath: /a, mountPath: /srv}], permissionProfile: {type: configmap, name: p, key: reads}}": "/srv is mounted",
+		"{image: npx, run: {writable: [/srv]}, volumes: [{name: a, hostPath: /a, mountPath: /srv}]}":                                   "/srv is mounted",
+		"{image: npx, externalAuthConfigRef: {name: key}}":                                                                             "is sent no headers",
+		"{image: npx, externalAuthConfigRef: {name: login}}":                                                                           "not supported yet: \"embeddedAuthServer\"",
+		"{image: npx, rateLimiting: {shared: {maxTokens: 1, refillPeriod: 1m}}}":                                                       "sessionStorage with provider kvstore",
+	} {
+		plan, said := found(server(spec)+`---
+apiVersion: weir.dev/v1beta1
+kind: MCPExternalAuthConfig
+metadata: {name: login}
+spec: {type: embeddedAuthServer, embeddedAuthServer: {issuer: "https://a.example", upstreamProviders: [{name: a, type: oidc, oidcConfig: {issuerUrl: "https://b.example", clientId: c}}]}}
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPExternalAuthConfig
+metadata: {name: key}
+spec: {type: headerInjection, headerInjection: {headerName: X-Key, valueSecretRef: {name: a, key: b}}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: p}
+data:
+  hosts: '{"network": {"outbound": {"allow_host": ["a.example"]}}}'
+  privileged: '{"privileged": true}'
+  bad: '{"reed": []}'
+  volume: '{"read": ["volume://data:/data"]}'
+  reads: '{"read": ["/srv"]}'
+`, starting)
+		if plan != nil || !strings.Contains(said, want) {
+			t.Errorf("%s: plan %v\n%swant %q", spec, plan != nil, said, want)
+		}
+	}
+	if plan, said := found(server("{image: npx}")); plan != nil || !strings.Contains(said, "--allow-workloads local") {
+		t.Errorf("without the setting: plan %v, %s", plan != nil, said)
+	}
+	if plan, said := found(server("{image: npx, args: [-y, pkg]}"), starting); plan == nil || said != "" {
+		t.Errorf("plan %v, %s", plan != nil, said)
+	}
+	// What says nothing is warned of.
+	for spec, want := range map[string]string{
+		"{image: npx, mcpPort: 9000}":                "spec.mcpPort: not used: the server speaks stdio",
+		"{image: npx, run: {targetHost: a.example}}": "spec.run.targetHost: not used",
+		"{image: npx, proxyMode: sse}":               "the older transport",
+	} {
+		if plan, said := found(server(spec), starting); plan == nil || !strings.Contains(said, want) {
+			t.Errorf("%s: plan %v, %s", spec, plan != nil, said)
+		}
+	}
+}
+
+// A member of a group is reached through the server over it alone; what would keep its own
+// clients out is an error then, and not ignored.
+func TestMembersOfAGroup(t *testing.T) {
+	set := func(kind, spec string) string {
+		return fmt.Sprintf(`apiVersion: weir.dev/v1beta1
+kind: VirtualMCPServer
+metadata: {name: team}
+spec: {groupRef: {name: tools}, incomingAuth: {type: anonymous}}
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPGroup
+metadata: {name: tools}
+---
+apiVersion: weir.dev/v1beta1
+kind: %s
+metadata: {name: one}
+spec: %s
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPOIDCConfig
+metadata: {name: company}
+spec: {type: inline, inline: {issuer: "https://login.example.com"}}
+`, kind, spec)
+	}
+	const proxy = `{remoteUrl: "https://a.example/mcp", groupRef: {name: tools}%s}`
+	plan, said := found(set("MCPRemoteProxy", fmt.Sprintf(proxy, "")))
+	if plan == nil || len(plan.Servers) != 1 || plan.Servers[0].Name != "team" || plan.Servers[0].Backends[0].URL != "https://a.example/mcp" {
+		t.Errorf("plan %+v, %s", plan, said)
+	}
+	plan, said = found(set("MCPServer", "{image: npx, groupRef: {name: tools}}"), starting)
+	if plan == nil || len(plan.Servers) != 1 || plan.Servers[0].Backends[0].Workload == nil {
+		t.Errorf("plan %+v, %s", plan, said)
+	}
+	guarded := set("MCPRemoteProxy", fmt.Sprintf(proxy, ", oidcConfigRef: {name: company, audience: a}"))
+	if plan, said := found(guarded); plan != nil || !strings.Contains(said, "by VirtualMCPServer/team alone") {
+		t.Errorf("plan %v, %s", plan != nil, said)
+	}
+	if plan, said := found(set("MCPRemoteProxy", fmt.Sprintf(proxy, ", audit: {enabled: true}, run: {stateless: true}"))); plan == nil ||
+		!strings.Contains(said, "spec.audit.enabled: not used") || !strings.Contains(said, "spec.run.stateless: not used") {
+		t.Errorf("plan %v, %s", plan != nil, said)
+	}
+	// Served by itself, or with a door of its own, it has its own clients.
+	plan, said = found(guarded, func(s *source.Set) { s.Serve = compile.Ref{Kind: "MCPRemoteProxy", Name: "one"} })
+	if plan == nil || len(plan.Servers) != 1 || plan.Servers[0].Name != "one" || plan.Servers[0].Incoming == nil || len(plan.Doors) != 0 {
+		t.Errorf("plan %+v, %s", plan, said)
+	}
+	plan, said = found(guarded, func(s *source.Set) { s.Doors = true })
+	if plan == nil || len(plan.Servers) != 2 || len(plan.Doors) != 1 || plan.Doors[0].Listen != "127.0.0.1:8080" || plan.Doors[0].Main != "one" {
+		t.Errorf("plan %+v, %s", plan, said)
+	}
+	if plan, said := found(guarded, func(s *source.Set) { s.Serve = compile.Ref{Kind: "MCPRemoteProxy", Name: "two"} }); plan != nil || !strings.Contains(said, "there is no MCPRemoteProxy/two") {
+		t.Errorf("plan %v, %s", plan != nil, said)
+	}
+	// Two servers of one name have one path.
+	both := guarded + strings.Replace(server("{image: npx}"), "name: one", "name: team", 1)
+	if plan, said := found(strings.Replace(both, "oidcConfigRef: {name: company, audience: a}", "", 1), starting); plan != nil || !strings.Contains(said, "already the name of the server VirtualMCPServer/team") {
+		t.Errorf("plan %v, %s", plan != nil, said)
+	}
+}
+
+// In a cluster spec.run says nothing, and that is said once.
+func TestRunInACluster(t *testing.T) {
+	_, said := found(server("{image: 'a/b:1', run: {debug: true, stateless: true, labels: {a: b}, auditConfig: {enabled: true}}}"), func(s *source.Set) { s.Cluster = true })
+	if !strings.Contains(said, "only outside a cluster: spec.run.auditConfig, spec.run.debug, spec.run.labels, spec.run.stateless") {
+		t.Error(said)
+	}
+}

@@ -1,0 +1,260 @@
+package compile
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weir-edge/weir/edge/v1beta1"
+)
+
+// Form is how a workload is started.
+type Form string
+
+// The forms of workloads.
+const (
+	FormLocal     Form = "local"     // a process of this machine
+	FormContainer Form = "container" // a container, of an image that is there or is built
+	FormWasm      Form = "wasm"      // a module of WebAssembly
+)
+
+// Workload is a server that the process starts, on this machine, with every default filled
+// in. Secrets stand in it by name.
+type Workload struct {
+	Name      string
+	Program   string   // an absolute path, or the name of a package runner, which is looked up in PATH
+	Args      []string // as given
+	Transport v1beta1.ServerTransport
+
+	Env      []v1beta1.EnvVar
+	EnvFiles []string         // files, and directories of files; a later one wins, and Env over all
+	Secrets  []SecretVariable // they win over Env
+
+	Mounts         []Mount
+	Writable       []string // paths inside with memory of their own
+	IgnoreGlobally bool     // the user's ignore patterns hold for Mounts
+
+	Profile v1beta1.Profile
+	Network string // host, none, or "" for what Isolate says
+	Isolate bool   // it reaches what Profile names, and nothing else
+	Asked   bool   // Isolate was asked for, and not only the default
+
+	Processes    v1beta1.ProcessMode
+	MaxProcesses int
+	Restart      v1beta1.RestartPolicy
+	Memory       int64 // bytes
+	MilliCPUs    int64 // thousandths of one; 0 for no limit
+	Sandbox      v1beta1.SandboxGrade
+
+	Labels map[string]string
+}
+
+// SecretVariable is a variable of the environment whose value is a secret.
+type SecretVariable struct {
+	Variable string
+	SecretKey
+}
+
+// Mount makes a path of the host visible inside.
+type Mount struct {
+	Source, Target string
+	Writable       bool
+}
+
+// runners are the programs that fetch a package and run it, which an image may name without
+// a path.
+var runners = []string{"npx", "uvx", "pipx", "bunx"}
+
+// formOf reads what spec.image says: how the server is started, and in words what it is.
+func formOf(image string) (form Form, what string) {
+	scheme, _, found := strings.Cut(image, "://")
+	switch {
+	case slices.Contains(runners, image):
+		return FormLocal, "a package runner"
+	case !found:
+		return FormContainer, "a container"
+	case scheme == "exec":
+		return FormLocal, "a process"
+	case scheme == "npx" || scheme == "uvx" || scheme == "go":
+		return FormContainer, "an image that is built of a package"
+	case scheme == "wasm" || scheme == "wasm+https":
+		return FormWasm, "a module of WebAssembly"
+	}
+	return "", ""
+}
+
+// workload plans how a server is started; nil for one that cannot be.
+func (c *compiler) workload(o *object, s *v1beta1.MCPServer) *Workload {
+	const at = "spec.image"
+	if o.wrong[at] || s.Spec.Image == "" {
+		return nil
+	}
+	form, what := formOf(s.Spec.Image)
+	switch {
+	case strings.HasPrefix(s.Spec.Image, "http://") || strings.HasPrefix(s.Spec.Image, "https://"):
+		c.fail(o, at, ReasonInvalid, "a URL is none of a server to start: describe it with an MCPRemoteProxy")
+		return nil
+	case form == "":
+		c.fail(o, at, ReasonInvalid, "%q is no form that is known: write an image, exec:///PATH, or one of %s", brief(s.Spec.Image), strings.Join(runners, ", "))
+		return nil
+	case form != FormLocal:
+		c.fail(o, at, ReasonUnsupported, "not supported yet: %s (%s); a process of this machine is exec:///PATH, or one of %s with the package in args", what, brief(s.Spec.Image), strings.Join(runners, ", "))
+		return nil
+	case !slices.Contains(c.set.Starts, form):
+		c.fail(o, at, ReasonNotAllowed, "a manifest alone may not start programs: start the edge with --allow-workloads %s", form)
+		return nil
+	}
+	return c.local(o, s)
+}
+
+// local plans a process of this machine.
+func (c *compiler) local(o *object, s *v1beta1.MCPServer) *Workload {
+	run := s.Spec.Run
+	if run == nil || c.set.Cluster {
+		run = &v1beta1.ServerRun{}
+	}
+	w := &Workload{
+		Name: s.Name, Program: s.Spec.Image, Args: s.Spec.Args, Transport: s.Spec.Transport,
+		Env: s.Spec.Env, Writable: run.Writable, IgnoreGlobally: run.IgnoreGlobally == nil || *run.IgnoreGlobally,
+		Network: run.Network, Isolate: run.IsolateNetwork == nil || *run.IsolateNetwork, Asked: run.IsolateNetwork != nil && o.text("spec.run.isolateNetwork") == "true",
+		Processes: cmp.Or(run.Processes, v1beta1.ProcessPerSession), MaxProcesses: 16, Restart: cmp.Or(run.Restart, v1beta1.RestartOnFailure),
+		Sandbox: cmp.Or(run.Sandbox, v1beta1.SandboxAuto), Memory: 1 << 30, Labels: run.Labels,
+	}
+	if path, ok := strings.CutPrefix(w.Program, "exec://"); ok {
+		if w.Program = filepath.Clean(path); !filepath.IsAbs(path) {
+			c.fail(o, "spec.image", ReasonInvalid, "%q has no absolute path: write exec:///PATH, and the arguments in args", brief(s.Spec.Image))
+		}
+	}
+	if s.Spec.Transport != v1beta1.ServerStdio && !o.wrong["spec.transport"] {
+		c.fail(o, "spec.transport", ReasonUnsupported, "not supported yet: a process of this machine that speaks %s; let it speak stdio, or start it yourself and describe it with an MCPRemoteProxy", s.Spec.Transport)
+	}
+	for _, field := range []string{"spec.mcpPort", "spec.run.targetHost"} {
+		if o.text(field) != "" && s.Spec.Transport == v1beta1.ServerStdio {
+			c.find(Warning, o, field, ReasonUnused, "not used: the server speaks stdio")
+		}
+	}
+	if o.text(externalRef) != "" && s.Spec.Transport == v1beta1.ServerStdio && !c.unauthenticated(o) {
+		c.fail(o, "spec.externalAuthConfigRef", ReasonConflict, "a server that speaks stdio is sent no headers: give it what it needs in spec.secrets, and take this out")
+	}
+	for _, e := range s.Spec.Secrets {
+		w.Secrets = append(w.Secrets, SecretVariable{cmp.Or(e.TargetEnvName, e.Key), SecretKey{e.Name, e.Key}})
+	}
+	for _, file := range run.EnvFiles {
+		w.EnvFiles = append(w.EnvFiles, o.beside(file))
+	}
+	if run.MaxProcesses != nil {
+		w.MaxProcesses = int(*run.MaxProcesses)
+	}
+	if run.Memory != "" {
+		w.Memory, _ = run.Memory.Parse() // the object was judged before
+	}
+	if run.CPUs != "" {
+		w.MilliCPUs, _ = run.CPUs.Milli()
+	}
+	if w.Network != "" && w.Network != "host" && w.Network != "none" {
+		c.fail(o, "spec.run.network", ReasonInvalid, "%q: a process of this machine has host or none", brief(w.Network))
+	}
+	w.Profile = c.profile(o, s.Spec.PermissionProfile)
+	if o.text("spec.run.network") == "host" && w.Asked {
+		c.fail(o, "spec.run.network", ReasonConflict, "host, and isolateNetwork: take one out")
+	}
+	c.mounts(o, s, w)
+	return w
+}
+
+// unauthenticated reports whether what a server refers to for its credential is none.
+func (c *compiler) unauthenticated(o *object) bool {
+	of := c.byRef[Ref{"MCPExternalAuthConfig", o.text(externalRef)}]
+	if of == nil {
+		return true // that it is not there was said where it is referred to
+	}
+	k, ok := of.value.(*v1beta1.MCPExternalAuthConfig)
+	return !ok || k.Spec.Type == v1beta1.AuthUnauthenticated
+}
+
+// profile reads the permission profile of a server: network, without one.
+func (c *compiler) profile(o *object, ref *v1beta1.PermissionProfileRef) v1beta1.Profile {
+	const at = "spec.permissionProfile"
+	name := v1beta1.ProfileAnywhere
+	if ref != nil {
+		name = ref.Name
+	}
+	p, ok := v1beta1.BuiltinProfile(name)
+	if ref != nil && ref.Type == v1beta1.ProfileConfigMap {
+		p, ok = nil, true
+		for _, l := range o.links {
+			m, is := l.to.Value.(*ConfigMap)
+			if !is || l.to.Partial || l.from == nil || !under(l.from.path, at) {
+				continue
+			}
+			text, there := m.entry(ref.Key)
+			if !there {
+				continue // said where the key is referred to
+			}
+			var err error
+			if p, err = v1beta1.ParseProfile([]byte(text)); err != nil {
+				c.fail(o, at+".key", ReasonInvalid, "what %s holds under %q is no profile: %v", l.to.ref, brief(ref.Key), err)
+			}
+		}
+	}
+	switch {
+	case !ok && !o.wrong[at+".name"]:
+		c.fail(o, at+".name", ReasonNotFound, "there is no profile %q: the built-in ones are none and network; another one stands in a ConfigMap", brief(name))
+	case p == nil:
+	case p.Privileged:
+		c.fail(o, at, ReasonInvalid, "privileged is for containers: a process of this machine has the rights of its user at the most")
+	case len(p.Network.Outbound.AllowHost) > 0 && !p.Network.Outbound.InsecureAllowAll:
+		c.fail(o, at, ReasonUnsupported, "not supported yet: a profile with hosts, which needs the egress proxy; use none or network")
+	case len(p.Network.Inbound.AllowHost) > 0 && !c.set.Doors:
+		c.find(Warning, o, at, ReasonUnused, "network.inbound.allow_host is not used: at the door of the process --allowed-hosts says it")
+	}
+	if p == nil {
+		return v1beta1.Profile{}
+	}
+	return *p
+}
+
+// mounts plans what of the host is visible inside: the volumes, and what the profile says.
+func (c *compiler) mounts(o *object, s *v1beta1.MCPServer, w *Workload) {
+	inside := map[string]string{}
+	add := func(path string, m Mount) {
+		if first, ok := inside[m.Target]; ok {
+			c.fail(o, path, ReasonDuplicate, "%s is mounted by %s already", brief(m.Target), first)
+			return
+		}
+		inside[m.Target] = path
+		w.Mounts = append(w.Mounts, m)
+	}
+	for i, v := range s.Spec.Volumes {
+		path := "spec.volumes[" + strconv.Itoa(i) + "]"
+		if !filepath.IsAbs(v.HostPath) {
+			c.fail(o, path+".hostPath", ReasonInvalid, "%q is no absolute path", brief(v.HostPath))
+			continue
+		}
+		add(path, Mount{v.HostPath, filepath.Clean(v.MountPath), !v.ReadOnly})
+	}
+	for _, list := range []struct {
+		mounts   []string
+		writable bool
+	}{{w.Profile.Read, false}, {w.Profile.Write, true}} {
+		for _, text := range list.mounts {
+			m, err := v1beta1.ParseMount(text)
+			switch {
+			case err != nil: // said where the profile was read
+			case m.Volume != "":
+				c.fail(o, "spec.permissionProfile", ReasonInvalid, "volume://%s is a volume of a container engine: a process of this machine mounts paths", brief(m.Volume))
+			case !filepath.IsAbs(m.Source):
+				c.fail(o, "spec.permissionProfile", ReasonInvalid, "%q is no absolute path", brief(m.Source))
+			default:
+				add("spec.permissionProfile", Mount{m.Source, filepath.Clean(m.Target), list.writable})
+			}
+		}
+	}
+	for i, path := range w.Writable {
+		if first, ok := inside[path]; ok {
+			c.fail(o, "spec.run.writable["+strconv.Itoa(i)+"]", ReasonDuplicate, "%s is mounted by %s already", brief(path), first)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package v1beta1
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"regexp"
+	"strings"
+)
+
+// Profile is a permission profile: what a server that Weir starts may reach. It is the
+// document that permissionProfile refers to (workload runner document,
+// --permission-profile).
+//
+// +kubebuilder:object:generate=false
+type Profile struct {
+	Name       string         `json:"name,omitempty"`
+	Read       []string       `json:"read,omitempty"`  // mounts: PATH, HOST:INSIDE, volume://NAME:/INSIDE
+	Write      []string       `json:"write,omitempty"` // the same, to be written to
+	Network    ProfileNetwork `json:"network"`
+	Privileged bool           `json:"privileged,omitempty"`
+}
+
+// ProfileNetwork is what a profile says of the network.
+//
+// +kubebuilder:object:generate=false
+type ProfileNetwork struct {
+	Mode     string          `json:"mode,omitempty"`
+	Outbound ProfileOutbound `json:"outbound"`
+	Inbound  ProfileInbound  `json:"inbound"`
+}
+
+// ProfileOutbound is where a server may connect to: with AllowHost and AllowPort both must
+// hold. Without anything it is nowhere.
+//
+// +kubebuilder:object:generate=false
+type ProfileOutbound struct {
+	InsecureAllowAll bool     `json:"insecure_allow_all,omitempty"`
+	AllowHost        []string `json:"allow_host,omitempty"` // a name, .name and what is below it, an IP address or a CIDR
+	AllowPort        []int    `json:"allow_port,omitempty"` // 80 and 443 beside hosts where there are none
+}
+
+// ProfileInbound is what requests to the server may have as Host, besides its own.
+//
+// +kubebuilder:object:generate=false
+type ProfileInbound struct {
+	AllowHost []string `json:"allow_host,omitempty"`
+}
+
+// The built-in profiles.
+const (
+	ProfileNone     = "none"    // no mounts, and nothing goes out
+	ProfileAnywhere = "network" // no mounts, everything goes out
+)
+
+// maxProfile bounds the text of a profile, in bytes, and maxProfileItems each of its lists.
+const (
+	maxProfile      = 256 << 10
+	maxProfileItems = 1024
+)
+
+// BuiltinProfile returns the built-in profile of a name, and whether there is one.
+func BuiltinProfile(name string) (*Profile, bool) {
+	switch name {
+	case ProfileNone:
+		return &Profile{Name: name}, true
+	case ProfileAnywhere:
+		return &Profile{Name: name, Network: ProfileNetwork{Outbound: ProfileOutbound{InsecureAllowAll: true}}}, true
+	}
+	return nil, false
+}
+
+// Offline reports whether nothing of the server goes out.
+func (p *Profile) Offline() bool {
+	return !p.Network.Outbound.InsecureAllowAll && len(p.Network.Outbound.AllowHost) == 0
+}
+
+// ParseProfile reads a profile: one JSON object. It is strict: unknown fields, ports outside
+// of 1 to 65535 and malformed hosts are errors, which name the field.
+func ParseProfile(text []byte) (*Profile, error) {
+	if len(text) > maxProfile {
+		return nil, fmt.Errorf("the profile has %d bytes: at most %d", len(text), maxProfile)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	p := &Profile{}
+	if err := d.Decode(p); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			return nil, fmt.Errorf("%s: a value of another type belongs here", wrong.Field)
+		}
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is something behind the profile's object")
+	}
+	out := p.Network.Outbound
+	for name, n := range map[string]int{"read": len(p.Read), "write": len(p.Write), "network.outbound.allow_host": len(out.AllowHost), "network.outbound.allow_port": len(out.AllowPort), "network.inbound.allow_host": len(p.Network.Inbound.AllowHost)} {
+		if n > maxProfileItems {
+			return nil, fmt.Errorf("%s: %d items: at most %d", name, n, maxProfileItems)
+		}
+	}
+	for i, port := range out.AllowPort {
+		if port < 1 || port > 65535 {
+			return nil, fmt.Errorf("network.outbound.allow_port[%d]: %d is no port: 1 to 65535", i, port)
+		}
+	}
+	for i, host := range out.AllowHost {
+		if !profileHost(host) {
+			return nil, fmt.Errorf("network.outbound.allow_host[%d]: %q is no host: write a name, .name, an IP address or a CIDR", i, host)
+		}
+	}
+	for i, host := range p.Network.Inbound.AllowHost {
+		if !profileHost(host) || strings.HasPrefix(host, ".") || strings.Contains(host, "/") {
+			return nil, fmt.Errorf("network.inbound.allow_host[%d]: %q is no host", i, host)
+		}
+	}
+	inside := map[string]bool{}
+	for _, list := range []struct {
+		name   string
+		mounts []string
+	}{{"read", p.Read}, {"write", p.Write}} {
+		for i, text := range list.mounts {
+			m, err := ParseMount(text)
+			if err == nil && inside[m.Target] {
+				err = fmt.Errorf("%s is mounted twice", m.Target)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s[%d]: %w", list.name, i, err)
+			}
+			inside[m.Target] = true
+		}
+	}
+	return p, nil
+}
+
+var hostPattern = regexp.MustCompile(`^\.?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.?$`)
+
+// profileHost reports whether a text is a host of a profile, in any case.
+func profileHost(text string) bool {
+	if _, err := netip.ParsePrefix(text); err == nil {
+		return true
+	}
+	if _, err := netip.ParseAddr(text); err == nil {
+		return true
+	}
+	return len(text) <= 253 && hostPattern.MatchString(strings.ToLower(text))
+}
+
+// Mount is a mount of a profile.
+//
+// +kubebuilder:object:generate=false
+type Mount struct {
+	Source string // on the host; "" for a volume
+	Volume string // its name; "" for a path
+	Target string // inside
+}
+
+// ParseMount reads PATH, HOST:INSIDE or volume://NAME:/INSIDE. The path inside is absolute,
+// and PATH stands at the same place inside.
+func ParseMount(text string) (m Mount, err error) {
+	rest, volume := strings.CutPrefix(text, "volume://")
+	source, target, two := strings.Cut(rest, ":")
+	switch {
+	case text == "" || strings.ContainsRune(text, 0):
+		return m, errors.New("no path")
+	case strings.Contains(target, ":"):
+		return m, fmt.Errorf("%q has more than two parts", text)
+	case volume && (!two || source == "" || strings.Contains(source, "/")):
+		return m, fmt.Errorf("%q is no volume: write volume://NAME:/INSIDE", text)
+	case volume:
+		m = Mount{Volume: source, Target: target}
+	case two:
+		m = Mount{Source: source, Target: target}
+	default:
+		m = Mount{Source: source, Target: source}
+	}
+	if !strings.HasPrefix(m.Target, "/") {
+		return m, fmt.Errorf("%q is no absolute path", m.Target)
+	}
+	return m, nil
+}

@@ -1,0 +1,186 @@
+package v1beta1
+
+// What `weir run` knows of a workload and the kinds have no field for stands in spec.run,
+// an extension of ours. It says something outside of a cluster alone: in one, a pod's
+// template and its service say the same.
+
+// ProxyRun is spec.run of an MCPRemoteProxy: the door of the workload, and what Weir does
+// on its behalf.
+type ProxyRun struct {
+	// ProxyHost is the address, or the name, that the door of the workload listens on.
+	// +kubebuilder:default="127.0.0.1"
+	// +weir:form=host
+	ProxyHost string `json:"proxyHost,omitempty"`
+
+	// AllowedOrigins are exact values of Origin that the door accepts besides its own.
+	// +weir:form=origin
+	AllowedOrigins []string `json:"allowedOrigins,omitempty"`
+
+	// SessionTTL ends a session of a client that was not used for so long. The default is
+	// that of the process.
+	// +weir:least=1s
+	SessionTTL Duration `json:"sessionTTL,omitempty"`
+
+	// Stateless serves POST alone, without session ids and streams of sessions.
+	// +kubebuilder:default=false
+	Stateless bool `json:"stateless,omitempty"`
+
+	// CABundle is a file of PEM certificates to trust, besides those of the system, in
+	// what Weir itself fetches for the workload.
+	CABundle string `json:"caBundle,omitempty"`
+
+	// AuditConfig says what is recorded of each exchange, when audit is enabled, here or in
+	// spec.audit.
+	AuditConfig *Audit `json:"auditConfig,omitempty"`
+
+	// Debug logs each exchange.
+	// +kubebuilder:default=false
+	Debug bool `json:"debug,omitempty"`
+
+	// Labels of the workload. Those of weir.dev/ are ours.
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// ServerRun is spec.run of an MCPServer: that of an MCPRemoteProxy, and how the server is
+// started and kept.
+type ServerRun struct {
+	ProxyRun `json:",inline"`
+
+	// TargetHost is where a server that speaks HTTP is reached.
+	// +kubebuilder:default="127.0.0.1"
+	// +weir:form=host
+	TargetHost string `json:"targetHost,omitempty"`
+
+	// Publish lists ports of the server that this host listens on, too: HOST:CONTAINER,
+	// with an IP and a colon before it for an address other than 127.0.0.1.
+	// +weir:form=publish
+	Publish []string `json:"publish,omitempty"`
+
+	// Network is the network of the container engine, host, or none.
+	Network string `json:"network,omitempty"`
+
+	// IsolateNetwork keeps the server from everything but what its permission profile
+	// names.
+	// +kubebuilder:default=true
+	IsolateNetwork *bool `json:"isolateNetwork,omitempty"`
+
+	// AllowContainerGateway lets an isolated server reach the gateway of the container
+	// engine.
+	// +kubebuilder:default=false
+	AllowContainerGateway bool `json:"allowContainerGateway,omitempty"`
+
+	// EnvFiles are files of environment variables, and directories of such files. A later
+	// one wins, and spec.env wins over all.
+	// +weir:unique
+	EnvFiles []string `json:"envFiles,omitempty"`
+
+	// IgnoreGlobally hides what the user's ignore patterns name in mounted directories.
+	// +kubebuilder:default=true
+	IgnoreGlobally *bool `json:"ignoreGlobally,omitempty"`
+
+	// RuntimeImage is the base of an image that is built.
+	RuntimeImage string `json:"runtimeImage,omitempty"`
+
+	// RuntimeAddPackages are packages to install in an image that is built.
+	// +weir:unique
+	RuntimeAddPackages []string `json:"runtimeAddPackages,omitempty"`
+
+	// BuildCA is a file of PEM certificates that a build trusts.
+	BuildCA string `json:"buildCA,omitempty"`
+
+	// ImageVerification says what becomes of an image whose origin is not certain.
+	// +kubebuilder:default=warn
+	ImageVerification ImageVerification `json:"imageVerification,omitempty"`
+
+	// Writable are paths of the server at which it may write, in memory.
+	// +weir:form=absolute
+	Writable []string `json:"writable,omitempty"`
+
+	// Processes says whether each session of a client has a process of its own.
+	// +kubebuilder:default=session
+	Processes ProcessMode `json:"processes,omitempty"`
+
+	// MaxProcesses at a time.
+	// +kubebuilder:default=16
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1024
+	MaxProcesses *int32 `json:"maxProcesses,omitempty"`
+
+	// Restart says when a server that has ended is started again.
+	// +kubebuilder:default=on-failure
+	Restart RestartPolicy `json:"restart,omitempty"`
+
+	// Memory that the server and what it starts may take together.
+	// +kubebuilder:default="1Gi"
+	// +weir:low=16777216
+	Memory Quantity `json:"memory,omitempty"`
+
+	// CPUs that the server may use, such as 500m or 2. Without it there is no limit.
+	CPUs Quantity `json:"cpus,omitempty"`
+
+	// Sandbox of a local process: auto is the best that this system has.
+	// +kubebuilder:default=auto
+	Sandbox SandboxGrade `json:"sandbox,omitempty"`
+
+	// RunAs is image, or UID or UID:GID, of the server in a container.
+	// +kubebuilder:validation:Pattern=`^(image|[0-9]{1,10}(:[0-9]{1,10})?)$`
+	RunAs string `json:"runAs,omitempty"`
+
+	// Registry says which entry of a registry the server was made from.
+	Registry *RegistryOrigin `json:"registry,omitempty"`
+}
+
+// RegistryOrigin names an entry of a registry, as it was.
+type RegistryOrigin struct {
+	// Name of the entry.
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+
+	// Digest of the entry: sha256: and 64 hexadecimal digits.
+	// +kubebuilder:validation:Pattern=`^sha256:[0-9a-f]{64}$`
+	Digest string `json:"digest,omitempty"`
+}
+
+// ImageVerification says what becomes of an image whose origin is not certain.
+// +kubebuilder:validation:Enum=warn;enabled;disabled
+type ImageVerification string
+
+// What becomes of an image whose origin is not certain.
+const (
+	VerifyWarn     ImageVerification = "warn"
+	VerifyEnabled  ImageVerification = "enabled"
+	VerifyDisabled ImageVerification = "disabled"
+)
+
+// ProcessMode says who shares a process of a server that speaks over stdio.
+// +kubebuilder:validation:Enum=session;shared
+type ProcessMode string
+
+// Who shares a process.
+const (
+	ProcessPerSession ProcessMode = "session" // one for each session; never two principals in one
+	ProcessShared     ProcessMode = "shared"  // one for all
+)
+
+// RestartPolicy says when a server that has ended is started again.
+// +kubebuilder:validation:Enum=on-failure;always;no
+type RestartPolicy string
+
+// When a server is started again.
+const (
+	RestartOnFailure RestartPolicy = "on-failure"
+	RestartAlways    RestartPolicy = "always"
+	RestartNever     RestartPolicy = "no"
+)
+
+// SandboxGrade is how a local process is kept from the rest of the machine.
+// +kubebuilder:validation:Enum=auto;bwrap;landlock;off
+type SandboxGrade string
+
+// The grades of a sandbox.
+const (
+	SandboxAuto     SandboxGrade = "auto" // the best that there is
+	SandboxBwrap    SandboxGrade = "bwrap"
+	SandboxLandlock SandboxGrade = "landlock"
+	SandboxOff      SandboxGrade = "off"
+)
