@@ -100,7 +100,7 @@ func (c *compiler) workload(o *object, s *v1beta1.MCPServer) *Workload {
 		c.fail(o, at, ReasonInvalid, "%q is no form that is known: write an image, exec:///PATH, or one of %s", brief(s.Spec.Image), strings.Join(runners, ", "))
 		return nil
 	case form != FormLocal:
-		c.fail(o, at, ReasonUnsupported, "not supported yet: %s (%s); a process of this machine is exec:///PATH, or one of %s with the package in args", what, brief(s.Spec.Image), strings.Join(runners, ", "))
+		c.fail(o, at, ReasonUnsupported, "not supported yet: %s (%s); start the server yourself and describe it with an MCPServerEntry, or name a process of this machine: exec:///PATH, or one of %s with the package in args", what, brief(s.Spec.Image), strings.Join(runners, ", "))
 		return nil
 	case !slices.Contains(c.set.Starts, form):
 		c.fail(o, at, ReasonNotAllowed, "a manifest alone may not start programs: start the edge with --allow-workloads %s", form)
