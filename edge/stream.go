@@ -4,7 +4,7 @@ import "github.com/weir-edge/weir/edge/mcp"
 
 // Stream is the way to an MCP server that speaks in lines, over its standard streams or
 // a socket (2025-11-25, basic/transports, stdio), in place of HTTP. One is for one
-// holder. It is safe for concurrent use.
+// owner. It is safe for concurrent use.
 type Stream interface {
 	// Send sends one message, JSON text with the edits made, and returns at once: what
 	// the server does not take yet waits in a bounded queue. It keeps neither raw nor
@@ -17,22 +17,41 @@ type Stream interface {
 	Close() error
 }
 
-// Holder is whom a stream to a server is opened for. Its functions are called by the
-// goroutine that reads what the server says, one after the other.
-type Holder struct {
+// Owner is whom a stream to a server is opened for. Hear, Failed and Ended are called
+// one after the other, in the order of what the server says.
+type Owner struct {
 	Principal string // Identity.Principal; "" for whom nothing tells apart, and for the edge itself
-	Own       bool   // the edge asks for itself: what it opens ends soon when it rests
 	Session   bool   // for one session of a legacy client, and not for a pool
+	Trial     bool   // to find out what the server speaks: that it ends says nothing against it
 
-	// Hear takes a message of the server. The bytes are its own to keep, the Message is
-	// not. A client that does not read may hold it up, and with it the server.
+	// Hear takes a message of the server. Its bytes are the owner's to keep and to
+	// change, the Message itself is not. A client that does not read may hold it up, and
+	// with it the server.
 	Hear func(*mcp.Message)
 
-	// Ended is told that nothing more comes, once, with the reason that calls under way
-	// fail with. It is not called after Close has returned.
+	// Failed is told that the server answered the request of an id with what is no
+	// answer: it was too long, or no message.
+	Failed func(id []byte, why error)
+
+	// Ended is told that nothing more comes, once, with the error of the calls that are
+	// under way: an *Error whose cause is an *Ended. It is not called where the stream was
+	// closed before.
 	Ended func(error)
 
-	// Busy reports whether somebody has a call under way or listens. It may be called
-	// from any goroutine, and must not wait.
-	Busy func() bool
+	// Use returns what the stream is used for now. It may be called from any goroutine, and
+	// must not wait for anything.
+	Use func() Use
 }
+
+// Use is what a stream is used for at a moment.
+type Use struct {
+	Calls   int  // under way
+	Listens bool // somebody hears what belongs to no call
+	Own     bool // only the edge itself has used it: it ends soon when it rests, and makes room for others
+}
+
+// Ended is the cause of an error that says that a server's process is over. Clients may
+// read it.
+type Ended struct{ How string } // such as "exit 1"
+
+func (e *Ended) Error() string { return "ended: " + e.How }

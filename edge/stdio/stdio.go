@@ -24,13 +24,13 @@ const (
 	Shared
 )
 
-// Restart is what becomes of a server that ended.
+// Restart is what becomes of a server that ended by itself. What a legacy client's
+// session had is never started again for it.
 type Restart uint8
 
-// The policies. What a legacy client's session had is never started again for it.
+// The policies.
 const (
-	OnFailure Restart = iota // started again when it is needed, after a while where it failed
-	Always                   // as OnFailure, and also when it ended in order
+	Restarted Restart = iota // started again when it is needed, after a rest
 	Never                    // stays ended
 )
 
@@ -46,6 +46,7 @@ type Config struct {
 	Pool         int           // that one principal's modern clients may have; 4
 	MaxMessage   int           // bytes of one message, either way; 16 MiB
 	Introduction time.Duration // from a start until the server has said what it speaks; 30 s
+	First        time.Duration // in place of Introduction until it has done so once, for a package runner (300 s); 0 for Introduction
 	Idle         time.Duration // after which a process of the edge's own ends; 60 s
 	Timeout      time.Duration // from the end of stdin until a server is killed; 10 s
 	Stuck        time.Duration // for which a server may take nothing of what it is sent; 30 s
@@ -59,9 +60,9 @@ type Config struct {
 	Remembered func(digest string) (mcp.Era, bool)
 	Remember   func(digest string, era mcp.Era)
 
-	Secrets [][]byte      // values that are masked in what the server prints
-	Lines   func(Line)    // takes what the server prints and the events of its processes, in order; nil for nobody
-	Changed func(Status)  // told of each change of State; must return soon; nil for nobody
+	Secrets [][]byte     // values that are masked in what the server prints
+	Lines   func(Line)   // takes what the server prints and the events of its processes, in order; nil for nobody
+	Changed func(Status) // told of each change of State; must return soon; nil for nobody
 	Log     *slog.Logger
 }
 
@@ -77,7 +78,7 @@ type State string
 
 // The states (a part of those of a workload).
 const (
-	Starting  State = "starting"  // nothing of it has introduced itself yet
+	Starting  State = "starting" // nothing of it has introduced itself yet
 	Running   State = "running"
 	Unhealthy State = "unhealthy" // restarting, or three probes in a row without an answer
 	Failed    State = "error"     // it ends again and again
