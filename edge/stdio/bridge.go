@@ -41,7 +41,9 @@ type Bridge struct {
 	starts   int             // under way
 	gone     chan struct{}   // closed when a process has ended or a start has; nil while nobody waits
 	closed   bool
+	quit     chan struct{} // closed with the bridge
 	watching bool
+	watches  sync.WaitGroup
 	restart  restart
 	now      Status // without what is counted elsewhere
 	era      mcp.Era
@@ -68,7 +70,7 @@ func New(c Config) (*Bridge, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Bridge{Config: c, children: make(map[*child]bool), now: Status{State: Starting, Since: time.Now()}}
+	b := &Bridge{Config: c, children: make(map[*child]bool), quit: make(chan struct{}), now: Status{State: Starting, Since: time.Now()}}
 	if c.Remembered != nil {
 		b.era, b.known = c.Remembered(c.Digest)
 	}
@@ -208,9 +210,9 @@ func (b *Bridge) started(c *child) bool {
 	if b.now.Ended != "" {
 		b.restarts++
 	}
-	if !b.watching {
+	if !b.watching && !b.closed {
 		b.watching = true
-		go b.watch()
+		b.watches.Go(b.watch)
 	}
 	return !b.closed
 }
@@ -363,6 +365,7 @@ func (b *Bridge) Stop(within time.Duration) error {
 	b.mu.Lock()
 	if !b.closed {
 		b.closed = true
+		close(b.quit)
 		b.is(Stopped, "")
 	}
 	all := make([]*child, 0, len(b.children))
@@ -380,6 +383,7 @@ func (b *Bridge) Stop(within time.Duration) error {
 		b.mu.Lock()
 		if b.starts == 0 && len(b.children) == 0 {
 			b.mu.Unlock()
+			b.watches.Wait()
 			return nil
 		}
 		if b.gone == nil {

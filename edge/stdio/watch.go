@@ -29,7 +29,12 @@ func (b *Bridge) watch() {
 	tick := time.NewTimer(probeEvery)
 	defer tick.Stop()
 	for check := false; ; check = !check {
-		now := <-tick.C
+		var now time.Time
+		select {
+		case now = <-tick.C:
+		case <-b.quit:
+			return
+		}
 		b.mu.Lock()
 		if len(b.children) == 0 {
 			b.watching = false
