@@ -26,7 +26,8 @@ import (
 type Config struct {
 	Name    string
 	Digest  string         // tells this configuration from another
-	URL     string         // http or https
+	URL     string         // http or https; "" where Local is set
+	Local   Local          // a server that is not reached by HTTP, which Close closes; nil for one that is
 	SSE     bool           // the transport is HTTP with SSE (2024-11-05)
 	Roots   *x509.CertPool // nil for those of the system
 	Private bool           // the URL may stand for a private address
@@ -68,6 +69,10 @@ type Backend struct {
 
 	bridge bridge
 	strays atomic.Int64 // answers that came to others than who asked
+
+	lanes   lanes         // to a local server
+	ears    ears          // likewise
+	numbers atomic.Uint64 // of requests to a local server
 
 	calls, failed atomic.Int64
 	spent         atomic.Int64 // nanoseconds of all calls
@@ -125,7 +130,7 @@ type Status struct {
 // what waiting does not cure; that a backend is down is no such thing.
 func Open(c Config) (*Backend, error) {
 	u, err := url.Parse(c.URL)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+	if c.Local == nil && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
 		return nil, fmt.Errorf("backend %s: %q is not an http or https URL", c.Name, c.URL)
 	}
 	life, end := context.WithCancel(context.Background())
@@ -137,10 +142,13 @@ func Open(c Config) (*Backend, error) {
 		pool:   sessions{sorts: make(map[sort]*sorted)},
 	}
 	b.Rest = cmp.Or(b.Rest, restDefault)
-	b.peer = newPeer(u, wire.New(u, c.Roots, c.Private, c.MaxConns), &c)
-	b.peer.stray = b.stray
-	b.peer.credentials.taken = b.taken
-	b.beside, b.farewells = newErrands(b, b.peer.pool.Most()), newErrands(b, b.peer.pool.Most())
+	if c.Local == nil {
+		b.peer = newPeer(u, wire.New(u, c.Roots, c.Private, c.MaxConns), &c)
+		b.peer.stray = b.stray
+		b.peer.credentials.taken = b.taken
+	}
+	b.numbers.Store(startOfNumbers())
+	b.beside, b.farewells = newErrands(b, b.most()), newErrands(b, b.most())
 	watch := c.Health
 	watch.Log, watch.Breaker = c.Log, c.Breaker
 	watched := make(chan struct{})
@@ -190,6 +198,7 @@ func (b *Backend) CloseNow() error { return b.close(errandsRest) }
 // taken none of it for rest.
 func (b *Backend) close(rest time.Duration) error {
 	b.closePool()
+	b.lanes.close()
 	b.starting.Lock()
 	again := b.closed
 	b.closed = true
@@ -206,7 +215,11 @@ func (b *Backend) close(rest time.Duration) error {
 	close(told)
 	b.beside.end()
 	b.farewells.end()
-	b.peer.pool.Close()
+	if b.Local != nil {
+		_ = b.Local.Close() // it says nothing that could be done
+	} else {
+		b.peer.pool.Close()
+	}
 	if b.Done != nil && !again {
 		b.Done()
 	}
@@ -236,7 +249,7 @@ func (b *Backend) giveUp(told <-chan struct{}, rest time.Duration) {
 
 // Leave ends what a client's session has with the backend.
 func (b *Backend) Leave(client *edge.Session) {
-	for _, key := range []any{b, watchKey{b}} {
+	for _, key := range []any{b, watchKey{b}, laneKey{b}} {
 		if c := client.Attached(key); c != nil {
 			client.Detach(key, c)
 			c.Close()
@@ -255,6 +268,9 @@ func (b *Backend) probe(ctx context.Context) error {
 	if in == nil {
 		_, err := b.Introduced(ctx, nil)
 		return err
+	}
+	if b.Local != nil {
+		return b.Local.Well()
 	}
 	if time.Since(in.at) < aWhile {
 		return nil
@@ -390,6 +406,9 @@ func (b *Backend) forget(in *Introduction) { b.intro.CompareAndSwap(in, nil) }
 func (b *Backend) Status() Status {
 	address, _, _ := strings.Cut(b.URL, "?") // a query may hold a secret
 	s := Status{Name: b.Name, URL: address, Snapshot: b.monitor.Snapshot()}
+	if b.Local != nil {
+		s.URL = "stdio"
+	}
 	if in := b.intro.Load(); in != nil {
 		s.Era, s.Version = in.Era.String(), in.Version
 	} else if why := b.away.Load(); why != nil {
@@ -548,6 +567,11 @@ func (b *Backend) named(err error) error {
 		return nil
 	}
 	kind := edge.KindOf(err)
+	var over *edge.Ended
+	switch {
+	case kind == edge.Unavailable && errors.As(err, &over):
+		return &edge.Error{Kind: kind, Op: err.Error(), Err: fmt.Errorf("backend %q %w", b.Name, over)}
+	}
 	switch kind {
 	case edge.Unavailable, edge.Internal:
 		b.Log.Debug("backend unavailable", "backend", b.Name, "error", err)

@@ -15,7 +15,10 @@ import (
 // detect finds out what the backend speaks, the modern era first (2026-07-28,
 // server/discover, detection).
 func (b *Backend) detect(ctx context.Context, on *edge.Exchange) (*Introduction, error) {
-	if b.SSE {
+	switch {
+	case b.Local != nil:
+		return b.detectLocal(ctx)
+	case b.SSE:
 		return b.detectLegacy(ctx, on, true)
 	}
 	m, err := b.discover(ctx, on)
@@ -42,18 +45,23 @@ func (b *Backend) detect(ctx context.Context, on *edge.Exchange) (*Introduction,
 	case r != nil && r.modern():
 		return modernIntroduction(), nil
 	case err == nil && m.Kind == mcp.Result && slices.Contains(versions(m.Get("supportedVersions").Of(m.Raw)), mcp.V2607):
-		return &Introduction{
-			Era:          mcp.Modern,
-			Version:      mcp.V2607,
-			Capabilities: slices.Clone(m.Get("capabilities").Of(m.Raw)),
-			Instructions: slices.Clone(m.Get("instructions").Of(m.Raw)),
-			Info:         slices.Clone(m.Meta(mcp.MetaServerInfo).Of(m.Raw)),
-		}, nil
+		return introductionOf(m), nil
 	case err != nil && r == nil:
 		// The connection failed, or the answer made no sense, or there was none.
 		// A legacy server may do the last two; the attempt below tells.
 	}
 	return b.detectLegacy(ctx, on, false)
+}
+
+// introductionOf is what a modern server says of itself in its answer to server/discover.
+func introductionOf(m *mcp.Message) *Introduction {
+	return &Introduction{
+		Era:          mcp.Modern,
+		Version:      mcp.V2607,
+		Capabilities: slices.Clone(m.Get("capabilities").Of(m.Raw)),
+		Instructions: slices.Clone(m.Get("instructions").Of(m.Raw)),
+		Info:         slices.Clone(m.Meta(mcp.MetaServerInfo).Of(m.Raw)),
+	}
 }
 
 func modernIntroduction() *Introduction {

@@ -46,6 +46,9 @@ func (b *Backend) Hand(ctx context.Context, client *edge.Session) (h Handed, ok 
 	if !is {
 		return h, len(h.Subscribed) > 0
 	}
+	if b.Local != nil {
+		return Handed{}, false // its process ends with this one
+	}
 	if s.live.Load() == nil {
 		select {
 		case s.opening <- struct{}{}:

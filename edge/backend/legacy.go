@@ -110,6 +110,9 @@ func (b *Backend) listen(ctx context.Context, client *edge.Session, out edge.Cli
 	if err != nil {
 		return err
 	}
+	if b.Local != nil && client.ID == "" {
+		return b.named(b.attendLocal(ctx, client, in, out, opened))
+	}
 	if in.Era == mcp.Modern {
 		return b.listenModern(ctx, client, out, opened)
 	}
@@ -151,7 +154,7 @@ func (b *Backend) modernClient(ctx context.Context, x *edge.Exchange, in *Introd
 	if x.Chosen != nil {
 		kind.credential = x.Chosen.Name
 	}
-	p, err := b.borrow(in, kind)
+	p, err := b.lend(ctx, in, kind)
 	if err != nil {
 		return nil, err
 	}

@@ -426,7 +426,7 @@ func (b *Backend) listenOnce(ctx context.Context, client *edge.Session, want Wis
 		body: mcp.AppendRequest(nil, id, "subscriptions/listen", params),
 	}
 	m := new(mcp.Message)
-	_, err := b.peer.converse(ctx, &o, id, m, func(n *mcp.Message, _ *reply) {
+	hear := func(n *mcp.Message, _ *reply) {
 		if n.Kind == mcp.Notification && n.Method == "notifications/subscriptions/acknowledged" {
 			acknowledged()
 		}
@@ -437,11 +437,33 @@ func (b *Backend) listenOnce(ctx context.Context, client *edge.Session, want Wis
 		if err == nil {
 			_ = out.Send(clean)
 		}
-	})
+	}
+	if b.Local != nil {
+		return b.listenLocal(ctx, client, o.body, func(n *mcp.Message) { hear(n, nil) })
+	}
+	_, err := b.peer.converse(ctx, &o, id, m, hear)
 	if r, ok := err.(*refusal); ok && r.modern() {
 		return edge.Errorf(edge.NoMethod, "listen", "the backend tells of no changes")
 	}
 	if err == nil && m.Kind == mcp.Failure {
+		return edge.Errorf(edge.NoMethod, "listen", "the backend tells of no changes")
+	}
+	return err
+}
+
+// listenLocal is listenOnce to a local server, with the text of the request.
+func (b *Backend) listenLocal(ctx context.Context, client *edge.Session, body []byte, hear func(*mcp.Message)) error {
+	m, err := mcp.Decode(body)
+	if err != nil {
+		return nonsense(err)
+	}
+	l, err := b.laneOf(client)
+	if err != nil {
+		return err
+	}
+	answer := new(mcp.Message)
+	err = l.call(ctx, teller{tell: hear}, m, answer, true)
+	if err == nil && answer.Kind == mcp.Failure {
 		return edge.Errorf(edge.NoMethod, "listen", "the backend tells of no changes")
 	}
 	return err

@@ -23,6 +23,15 @@ const maxQuestions = 1000
 // toModern sends a message to a backend of the modern era.
 func (b *Backend) toModern(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	switch {
+	case x.Era == mcp.Modern && b.Local != nil:
+		if err := b.checkParams(x); err != nil { // the server does not see them
+			return nil, err
+		}
+		r, err := b.modernCall(ctx, x, x.Request, x.Request.Raw, nil, false)
+		if err == nil && r != nil && x.Request.Method == "tools/list" && r.Kind == mcp.Result {
+			b.params.page(principalOf(x.Identity), x.Request.Get("cursor").Of(x.Request.Raw), &r.Message)
+		}
+		return r, err
 	case x.Era == mcp.Modern && x.Head.Remade:
 		return b.withParams(ctx, x, x.Request, false)
 	case x.Era == mcp.Modern:
@@ -34,6 +43,9 @@ func (b *Backend) toModern(ctx context.Context, x *edge.Exchange) (*edge.Respons
 // modernCall sends one request of the modern era. raw is its text, which m was
 // decoded from or made from; m tells its method and target.
 func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Message, raw []byte, params []edge.Header, translate bool) (*edge.Response, error) {
+	if b.Local != nil {
+		return b.localCall(ctx, x, m, translate)
+	}
 	info := mcp.MethodOf(m.Method)
 	now := time.Now()
 	o := outgoing{
@@ -72,6 +84,26 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 	if answer.Kind == mcp.Invalid {
 		return nil, nil // a notification
 	}
+	return modernAnswer(answer, status, translate)
+}
+
+// localCall is modernCall to a local server.
+func (b *Backend) localCall(ctx context.Context, x *edge.Exchange, m *mcp.Message, translate bool) (*edge.Response, error) {
+	if m.Kind == mcp.Notification {
+		return nil, nil // a modern client has none to send over HTTP
+	}
+	answer := x.Answer()
+	if err := b.overLines(ctx, x, m, &answer.Message); err != nil {
+		if m.Method == "subscriptions/listen" && ctx.Err() != nil {
+			return result(m, (&Audience{id: m.IDText()}).Done()), nil
+		}
+		return nil, err
+	}
+	return modernAnswer(answer, 200, translate)
+}
+
+// modernAnswer judges an answer of the modern era, which came under an HTTP status.
+func modernAnswer(answer *edge.Response, status int, translate bool) (*edge.Response, error) {
 	if answer.Says("resultType", "input_required") && !safePages(&answer.Message) {
 		return nil, edge.Errorf(edge.Unavailable, "call", "the backend asks to open a URL that is not a web page")
 	}

@@ -77,14 +77,26 @@ type sessions struct {
 	order list.List         // of *pooled: the one that was borrowed last comes first
 	held  map[principal]int // of them, by principal
 	timer *time.Timer       // looks for those that have rested; nil while there are none
+	freed chan struct{}     // closed when one may have become free; nil while nobody waits
+}
+
+// free wakes those who wait for a session; b.mu is held.
+func (t *sessions) free() {
+	if t.freed != nil {
+		close(t.freed)
+		t.freed = nil
+	}
 }
 
 // room returns how many pooled sessions there may be, and how many of one
 // principal. Over HTTP with SSE each of them has a connection open.
 func (b *Backend) room(sse bool) (all, each int) {
-	all = max(leastPooled, b.peer.pool.Most())
+	if b.Local != nil {
+		return maxLocalSessions, max(1, b.Local.Pool())
+	}
+	all = max(leastPooled, b.most())
 	if sse {
-		all = max(1, b.peer.pool.Most()/2)
+		all = max(1, b.most()/2)
 	}
 	return all, max(1, all/4)
 }
@@ -160,7 +172,7 @@ func (b *Backend) borrow(in *Introduction, kind sort) (*pooled, error) {
 		caps = []byte(kind.caps)
 	}
 	p := &pooled{session: newSession(b, in.SSE, nil, caps), kind: kind}
-	p.level, p.personal = kind.level, kind.principal != principal{}
+	p.level, p.personal, p.who = kind.level, kind.principal != principal{}, kind.principal
 	if kind.caps != "" && kind.caps != "{}" {
 		p.hearOwn() // a server may ask beside the call, on the stream of the session
 	}
@@ -170,7 +182,7 @@ func (b *Backend) borrow(in *Introduction, kind sort) (*pooled, error) {
 	}
 	if kind != (sort{}) {
 		p.at = t.order.PushFront(p)
-		if kind.principal != (principal{}) {
+		if b.counts(kind.principal) {
 			if t.held == nil {
 				t.held = make(map[principal]int)
 			}
@@ -183,6 +195,10 @@ func (b *Backend) borrow(in *Introduction, kind sort) (*pooled, error) {
 	return p, nil
 }
 
+// counts reports whether the sessions of a principal are counted. With a local server those
+// of everybody are, since each is a process.
+func (b *Backend) counts(who principal) bool { return who != (principal{}) || b.Local != nil }
+
 // makeRoom ends the session that has rested longest where there may be no
 // further one: the principal's own where the principal has as many as it may. It
 // fails where none rests; b.mu is held.
@@ -192,7 +208,11 @@ func (b *Backend) makeRoom(kind sort, sse bool) error {
 	}
 	t := &b.pool
 	all, each := b.room(sse)
-	if who := kind.principal; who != (principal{}) && t.held[who] >= each {
+	who := kind.principal
+	if b.Local != nil && who == (principal{}) {
+		each = max(1, each-1) // the edge's own is one of them
+	}
+	if b.counts(who) && t.held[who] >= each {
 		p := t.oldest(func(p *pooled) bool { return p.kind.principal == who })
 		if p == nil {
 			return edge.Errorf(edge.Overload, "session", "this client has all %d sessions with the backend in use that it may", each)
@@ -234,12 +254,13 @@ func (b *Backend) retire(p *pooled) {
 	if p.at != nil {
 		t.order.Remove(p.at)
 		p.at = nil
-		if who := p.kind.principal; who != (principal{}) {
+		if who := p.kind.principal; b.counts(who) {
 			if t.held[who]--; t.held[who] == 0 {
 				delete(t.held, who)
 			}
 		}
 	}
+	t.free()
 	if p.out.Store(true); p.users.Load() == 0 {
 		b.spawn("session", func() { p.Close() })
 	}
@@ -258,6 +279,7 @@ func (b *Backend) giveBack(p *pooled, left bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p.users.Add(-1)
+	b.pool.free()
 	switch t := &b.pool; {
 	case t.sorts == nil: // closed with the backend
 	case left:

@@ -43,6 +43,10 @@ type session struct {
 	handed string      // id of the session that another process goes on with; "" for none
 	closed bool
 
+	who   principal   // of a pooled session; the zero value for the edge itself
+	early *lines      // a stream to a local server that is open before the session is; nil for none
+	lost  atomic.Bool // the process that it had for itself has ended
+
 	chosen atomic.Pointer[edge.Exchange] // stands for the exchange of what belongs to none: it has the credential that was chosen last, and the user; nil for the configured one, which is of nobody
 }
 
@@ -65,7 +69,10 @@ func (s *session) choose(x *edge.Exchange) {
 type link struct {
 	id      string // Mcp-Session-Id; "" when the server gave none
 	version string
-	sse     *sseLink // the stream and the endpoint, over HTTP with SSE
+	sse     *sseLink    // the stream and the endpoint, over HTTP with SSE
+	lines   *lines      // the stream to a local server
+	early   bool        // which was opened before, and is not the session's to close
+	met     atomic.Bool // the server has answered initialize
 }
 
 func newSession(b *Backend, sse bool, client *edge.Session, caps []byte) *session {
@@ -116,11 +123,17 @@ func (s *session) linkFor(ctx context.Context, said *Introduction) (*link, error
 	if closed {
 		return nil, edge.Errorf(edge.Gone, "initialize", "the session has ended")
 	}
+	if s.lost.Load() {
+		return nil, errProcessOver
+	}
 	l, err := s.open(ctx, said)
 	if err != nil {
 		return nil, err
 	}
 	s.live.Store(l)
+	if l.lines != nil && l.lines.dead() {
+		s.drop(l)
+	}
 	s.b.bridge.enter(s)
 	s.mu.Lock()
 	closed = s.closed
@@ -151,6 +164,13 @@ func (s *session) open(ctx context.Context, said *Introduction) (*link, error) {
 		}
 		l.sse = sse
 	}
+	if s.b.Local != nil {
+		at, err := s.openLocal(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		l.lines = at
+	}
 	version, info := mcp.V2511, s.b.Info
 	if s.sse {
 		version = mcp.V2024
@@ -173,7 +193,7 @@ func (s *session) open(ctx context.Context, said *Introduction) (*link, error) {
 		return nil, err
 	}
 	l.id, l.version = header, m.Text("protocolVersion")
-	if l.sse != nil {
+	if l.met.Store(true); l.sse != nil {
 		l.sse.met.Store(true)
 	}
 	if !mcp.LegacyVersion(l.version) {
@@ -213,6 +233,7 @@ func (s *session) open(ctx context.Context, said *Introduction) (*link, error) {
 		s.leave(l)
 		return nil, err
 	}
+	l.early = false
 	return l, nil
 }
 
@@ -227,6 +248,14 @@ func (e *revisionError) Error() string {
 // roundTrip sends a request of the edge's own. The second result is the
 // session id that the answer came with.
 func (s *session) roundTrip(ctx context.Context, l *link, method string, params []byte) (*mcp.Message, string, error) {
+	if l.lines != nil {
+		until := time.Now().Add(s.b.Silence)
+		if method == "initialize" {
+			until = time.Time{} // the introduction has a clock of its own
+		}
+		m, err := l.lines.request(ctx, method, params, until)
+		return m, "", err
+	}
 	id := s.number(nil)
 	body := mcp.AppendRequest(nil, id, method, params)
 	if l.sse != nil {
@@ -260,8 +289,11 @@ func (s *session) roundTrip(ctx context.Context, l *link, method string, params 
 
 // post sends what needs no answer.
 func (s *session) post(ctx context.Context, l *link, body []byte) error {
-	if l.sse != nil {
+	switch {
+	case l.sse != nil:
 		return l.sse.post(ctx, s.chosen.Load(), body)
+	case l.lines != nil:
+		return l.lines.stream.Send(body, nil)
 	}
 	o := s.outgoing(l, body)
 	_, err := s.b.peer.converse(ctx, &o, nil, nil, func(*mcp.Message, *reply) {})
@@ -349,14 +381,23 @@ func lost(err error) error {
 
 // drop forgets a link that the server no longer knows.
 func (s *session) drop(l *link) {
-	if s.live.CompareAndSwap(l, nil) && l.sse != nil {
+	if !s.live.CompareAndSwap(l, nil) {
+		return
+	}
+	switch {
+	case l.sse != nil:
 		l.sse.close()
+	case l.lines != nil:
+		l.lines.close()
 	}
 }
 
 // once sends a client's request over a link.
 func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Response, error) {
 	m := x.Request
+	if l.lines != nil {
+		return s.onceOver(ctx, l, x)
+	}
 	c := &call{id: m.IDText(), method: m.Method, client: x.Client, level: true}
 	if t := m.Meta("progressToken"); t.OK() {
 		c.token = t.Of(m.Raw)
@@ -486,6 +527,10 @@ func (s *session) cancelled(l *link, c *call, why error) {
 	if c.method == "initialize" {
 		return
 	}
+	if l.lines != nil { // before the stream may be closed
+		l.lines.cancel(c.id, why.Error())
+		return
+	}
 	params := append([]byte(`{"requestId":`), c.id...)
 	params = mcp.AppendString(append(params, `,"reason":`...), why.Error())
 	body := mcp.AppendRequest(nil, nil, "notifications/cancelled", append(params, '}'))
@@ -593,8 +638,14 @@ func (s *session) Close() error {
 }
 
 func (s *session) leave(l *link) {
-	if l.sse != nil {
+	switch {
+	case l.sse != nil:
 		l.sse.close()
+		return
+	case l.lines != nil && !l.early:
+		l.lines.close()
+		return
+	case l.lines != nil:
 		return
 	}
 	s.mu.Lock()

@@ -16,7 +16,7 @@ import (
 // a quarter of the backend's connections at most: a session beyond those serves
 // all but such questions. What is returned ends the stream.
 func (b *Backend) ownStream(s *session) context.CancelFunc {
-	if b.ownStreams.Add(1) > int64(max(1, b.peer.pool.Most()/4)) {
+	if b.ownStreams.Add(1) > int64(max(1, b.most()/4)) {
 		b.ownStreams.Add(-1)
 		return func() {}
 	}
@@ -33,7 +33,7 @@ func (b *Backend) ownStream(s *session) context.CancelFunc {
 
 // hearOwn makes the session read its own stream from its opening to its end:
 // what comes on it belongs to the one call that the session carries.
-func (s *session) hearOwn() { s.own = !s.sse }
+func (s *session) hearOwn() { s.own = !s.sse && s.b.Local == nil }
 
 // hear passes on to out what belongs to no call. out must be comparable.
 func (s *session) hear(out edge.Client) {
@@ -90,7 +90,7 @@ func (s *session) readOwn(ctx context.Context, opened func(resumes bool)) error 
 		switch {
 		case l == nil:
 			return lost(err)
-		case l.sse != nil:
+		case l.sse != nil, l.lines != nil:
 			return errMute
 		case ctx.Err() != nil:
 			if err == nil {
@@ -202,7 +202,7 @@ func (s *session) openStream(ctx context.Context) (l *link, r *reply, err error)
 	go func() {
 		defer close(done)
 		defer edge.Contain(s.b.Log, "own stream")
-		if l, err = s.link(ctx); err != nil || l.sse != nil {
+		if l, err = s.link(ctx); err != nil || l.sse != nil || l.lines != nil {
 			return
 		}
 		o := s.outgoing(l, nil)

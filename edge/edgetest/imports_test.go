@@ -30,6 +30,7 @@ var rooms = map[string][]string{
 	"edge/wire":             {"edge", "edge/mcp", "edge/turn"},
 	"edge/backend":          {"edge", "edge/mcp", "edge/health", "edge/turn", "edge/wire"},
 	"edge/catalog":          {"edge", "edge/mcp", "edge/v1beta1"},
+	"edge/stdio":            {"edge", "edge/mcp"},
 	"edge/checkup":          {"edge", "edge/mcp", "edge/backend", "edge/catalog", "edge/compile", "edge/composite", "edge/health", "edge/wire"},
 	"edge/health":           {"edge", "edge/mcp"},
 	"edge/kv":               {"edge"},

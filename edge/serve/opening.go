@@ -287,10 +287,18 @@ func (o *opening) openBackend(s *server, b backing) error {
 		if f.Breaker != nil {
 			breaker = health.NewBreaker(b.Name, f.Breaker.Threshold, f.Breaker.Timeout)
 		}
+		var local backend.Local
+		if e.given.local != nil {
+			if local, err = e.given.local(s.Name, b.Name); err != nil {
+				with.close()
+				return nil, nil, err
+			}
+		}
 		opened, err := backend.Open(backend.Config{
 			Name:       b.Name,
 			Digest:     b.digest,
 			URL:        b.URL,
+			Local:      local,
 			SSE:        b.Transport == compile.SSE,
 			Roots:      b.roots,
 			Private:    b.Private,

@@ -1,0 +1,381 @@
+package backend
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// Local is a server that is reached by streams of lines in place of a URL: processes of
+// this machine, or one behind a socket. Whoever keeps it starts and ends them; the
+// backend speaks MCP with them. It is safe for concurrent use.
+type Local interface {
+	// Open gives a stream to the server for a owner, and starts a process for it where
+	// it needs one. Errors are an *edge.Error: of kind Overload where there may be no
+	// further one, of kind Unavailable where it cannot be started, or not yet.
+	Open(context.Context, *edge.Owner) (edge.Stream, error)
+
+	// Introduction is how long a server may take from its start until it has said what
+	// it speaks.
+	Introduction() time.Duration
+
+	// Remembered returns what the server turned out to speak before, also in another
+	// life of the edge, and false when nobody knows. Introduced is told each time that
+	// this was found out, or why it was not.
+	Remembered() (era mcp.Era, ok bool)
+	Introduced(era mcp.Era, err error)
+
+	// Pool is how many processes one principal's clients without a session may have.
+	Pool() int
+
+	// Well returns nil while the server can be called, and else why not. It starts
+	// nothing.
+	Well() error
+
+	// Close ends all processes, and returns when they have ended.
+	Close() error
+}
+
+// maxLocalSessions is how many sessions there may be with a local server over all
+// principals; how many processes that may take is the server's to say.
+const maxLocalSessions = 1 << 16
+
+// most returns how many connections, or sessions, the backend may have.
+func (b *Backend) most() int {
+	if b.Local != nil {
+		return maxLocalSessions
+	}
+	return b.peer.pool.Most()
+}
+
+// ownerOf is whom a stream is for, by who sends what goes over it.
+func ownerOf(id *edge.Identity) string {
+	if id.Anonymous() {
+		return ""
+	}
+	return id.Principal()
+}
+
+// discoverLocal is how long a local server may take to answer server/discover until it
+// is asked for initialize as well.
+const discoverLocal = 2 * time.Second
+
+// detectLocal finds out what a local server speaks: the modern era first, and on the same
+// stream the legacy one after any answer that is not modern, or none. A server that ends
+// instead is started once more, and asked for initialize alone (2026-07-28,
+// basic/transports/stdio; server/discover, detection).
+func (b *Backend) detectLocal(ctx context.Context) (*Introduction, error) {
+	within := b.Local.Introduction()
+	ctx, cancel := context.WithTimeoutCause(ctx, within, edge.Errorf(edge.Timeout, "introduction", "has not introduced itself within %s", within))
+	defer cancel()
+	in, err := b.detectLines(ctx)
+	if err != nil && context.Cause(ctx) != nil && edge.KindOf(context.Cause(ctx)) == edge.Timeout {
+		err = context.Cause(ctx)
+	}
+	switch {
+	case err == nil:
+		b.Local.Introduced(in.Era, nil)
+	case edge.KindOf(err) != edge.Gone && edge.KindOf(err) != edge.Overload:
+		b.Local.Introduced(mcp.Legacy, err)
+	}
+	return in, err
+}
+
+func (b *Backend) detectLines(ctx context.Context) (*Introduction, error) {
+	era, known := b.Local.Remembered()
+	if known && era == mcp.Legacy {
+		return b.initializeLocal(ctx, nil)
+	}
+	l := newLane(b, "", nil)
+	at, err := l.open(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	in, err := at.discover(ctx, discoverLocal)
+	if in != nil {
+		b.lanes.keep(b, l)
+		return in, nil
+	}
+	if err == nil || !at.dead() {
+		in, err = b.initializeLocal(ctx, at)
+		if err == nil || !at.dead() {
+			return in, err
+		}
+	}
+	at.close()
+	if ctx.Err() != nil {
+		return nil, edge.Errorf(edge.Gone, "introduction", "%w", context.Cause(ctx))
+	}
+	return b.initializeLocal(ctx, nil)
+}
+
+// initializeLocal introduces the edge to a legacy server, over a stream that is open or,
+// where it is nil, over a new one. A modern server that was slow says so now.
+func (b *Backend) initializeLocal(ctx context.Context, at *lines) (*Introduction, error) {
+	s := newSession(b, false, nil, nil)
+	s.early = at
+	in, err := s.ready(ctx)
+	if err == nil {
+		b.adopt(s)
+		return in, nil
+	}
+	var r *refusal
+	if at != nil && errors.As(err, &r) && !at.dead() {
+		if in, _ := at.discover(ctx, discoverWithin); in != nil {
+			s.early = nil
+			at.close() // its place is not the edge's
+			return in, nil
+		}
+	}
+	s.Close()
+	if at != nil {
+		at.close()
+	}
+	if r != nil {
+		return nil, &edge.Error{Kind: edge.Unavailable, Op: "initialize", Err: fmt.Errorf("speaks no revision that the edge speaks: it refuses initialize with error %d", r.code)}
+	}
+	return nil, err
+}
+
+// discover asks a server of the modern era what it can do; nil for one that says nothing of
+// that within a time, or that is of another.
+func (l *lines) discover(ctx context.Context, within time.Duration) (*Introduction, error) {
+	params := mcp.Change(nil, nil, mcp.Raw("_meta", mcp.Change(nil, nil, mcp.Caller{Info: l.b.Info}.Members()...)))
+	m, err := l.request(ctx, "server/discover", params, time.Now().Add(within))
+	switch {
+	case err != nil:
+		return nil, err
+	case m.Code() == mcp.CodeVersion && slices.Contains(versions(mcp.Lookup(m.Get("data").Of(m.Raw), "supported")), mcp.V2607):
+		return modernIntroduction(), nil
+	case m.Kind != mcp.Result || !slices.Contains(versions(m.Get("supportedVersions").Of(m.Raw)), mcp.V2607):
+		return nil, nil
+	}
+	return introductionOf(m), nil
+}
+
+// openLocal opens the stream of a session.
+func (s *session) openLocal(ctx context.Context, l *link) (*lines, error) {
+	at := s.early
+	if at == nil {
+		at = &lines{}
+		s.serve(at, l)
+		h := edge.Owner{Principal: s.owner(), Session: s.isClients()}
+		if err := s.b.openLines(ctx, at, h); err != nil {
+			return nil, err
+		}
+	} else {
+		s.early, l.early = nil, true
+		s.serve(at, l)
+	}
+	return at, nil
+}
+
+// serve has the session hear what comes on a stream.
+func (s *session) serve(at *lines, l *link) {
+	at.hears.Store(&hears{
+		beside: func(m *mcp.Message) {
+			if m.Kind == mcp.Request && m.Method != "ping" && !l.met.Load() {
+				return // no server asks a client that it has not met
+			}
+			s.b.ears.changed(m)
+			_ = s.before(s.b.life, l, nil, m)
+		},
+		ended: func() {
+			if s.isClients() {
+				s.lost.Store(true)
+			}
+			s.drop(l)
+		},
+		listens: func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.notice != nil && (s.client == nil || s.client.ID != "" || len(s.subs.uris) > 0)
+		},
+	})
+	at.served.Store(s.isClients())
+}
+
+// isClients reports whether the session is that of one client, whose state it has: when
+// its process has ended it is over. The edge itself has such as well, and begins another.
+func (s *session) isClients() bool { return s.client != nil && s.client.ID != "" }
+
+// owner is whom the session's stream is for.
+func (s *session) owner() string {
+	switch {
+	case s.client != nil:
+		return ownerOf(s.client.Who())
+	case s.who != principal{}:
+		return s.who.issuer + "\x00" + s.who.subject
+	}
+	return ""
+}
+
+// errProcessOver is the error of a client's session whose process has ended.
+var errProcessOver = edge.Errorf(edge.NoSession, "session", "Session not found")
+
+// onceOver is once over the stream to a local server.
+func (s *session) onceOver(ctx context.Context, l *link, x *edge.Exchange) (*edge.Response, error) {
+	m, answer := x.Request, x.Answer()
+	answer.Status = 200
+	w := s.b.newWaiter(&answer.Message)
+	defer w.release()
+	// What comes beside the answer may be looked at when the call is over: it has memory
+	// of its own.
+	c := &call{id: bytes.Clone(w.id), method: m.Method, client: x.Client, level: true}
+	if t := m.Meta("progressToken"); t.OK() {
+		c.token, c.known = bytes.Clone(t.Of(m.Raw)), c.id
+	}
+	body, edits := m.Raw, []mcp.Edit(nil)
+	if x.Era == mcp.Modern {
+		c.level, c.alone = m.Meta(mcp.MetaLogLevel).OK(), true
+		body = mcp.ToLegacy(nil, m, c.id, c.id)
+	} else {
+		edits = w.numbered(m)
+	}
+	w.call = c
+	if _, own := x.Client.(edge.NoClient); !own && !l.lines.served.Load() {
+		l.lines.served.Store(true)
+	}
+	s.add(c)
+	defer s.remove(c)
+	err := l.lines.ask(ctx, w, body, edits, s.b.Silence, time.Now().Add(s.b.Cap))
+	var u *unsent
+	switch kind := edge.KindOf(err); {
+	case err == nil:
+		if x.Era == mcp.Legacy {
+			answer.SetID(m.IDText())
+		}
+		return answer, nil
+	case errors.As(err, &u) && kind == edge.Unavailable:
+		return nil, errLost
+	case errors.As(err, &u):
+		return nil, u.error
+	case kind == edge.Gone:
+		s.cancelled(l, c, context.Cause(ctx))
+	case kind == edge.Timeout && ctx.Err() == nil && !l.lines.dead():
+		s.cancelled(l, c, errors.New("timed out"))
+	}
+	return nil, err
+}
+
+// only returns the one call under way of a client; nil for none, and where there are
+// several; s.mu is held.
+func (s *session) only() (one *call) {
+	for _, c := range s.calls {
+		if c.client == nil {
+			continue
+		}
+		if one != nil {
+			return nil
+		}
+		one = c
+	}
+	return one
+}
+
+// lend is borrow that waits for a session of a local server where the principal's are all
+// in use: it may have a few alone.
+func (b *Backend) lend(ctx context.Context, in *Introduction, kind sort) (*pooled, error) {
+	if b.Local == nil {
+		return b.borrow(in, kind)
+	}
+	limit := time.NewTimer(b.Silence)
+	defer limit.Stop()
+	for {
+		freed := b.freed()
+		p, err := b.borrow(in, kind)
+		if err == nil || edge.KindOf(err) != edge.Overload {
+			return p, err
+		}
+		select {
+		case <-freed:
+		case <-limit.C:
+			return nil, err
+		case <-ctx.Done():
+			return nil, edge.Errorf(edge.Gone, "session", "%w", context.Cause(ctx))
+		}
+	}
+}
+
+// freed returns a channel that is closed when a pooled session may have become free.
+func (b *Backend) freed() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pool.freed == nil {
+		b.pool.freed = make(chan struct{})
+	}
+	return b.pool.freed
+}
+
+// attendLocal passes on to out, the edge itself, what a local server says outside of calls,
+// until ctx ends: changes by whatever process tells them, and updates of resources by one
+// of its own, where it has subscribed to some.
+func (b *Backend) attendLocal(ctx context.Context, client *edge.Session, in *Introduction, out edge.Client, opened func(bool)) error {
+	if in.Era == mcp.Modern {
+		w := b.watcherOf(client)
+		if w == nil {
+			return errProcessOver
+		}
+		var watching sync.WaitGroup
+		defer watching.Wait()
+		watching.Go(func() {
+			defer edge.Contain(b.Log, "listener")
+			select {
+			case <-ctx.Done():
+			case <-w.renew: // there is something to watch
+				_ = b.listenModern(ctx, client, out, opened) // it ends with ctx
+			}
+		})
+	} else {
+		s, err := b.sessionOf(client, in)
+		if err != nil {
+			return err
+		}
+		s.hear(out)
+		defer s.stopHearing(out)
+	}
+	b.ears.attend(ctx, out)
+	return nil
+}
+
+// ears are those of the edge itself, which hear of changes from any process: the edge has
+// none of its own for that.
+type ears struct {
+	mu  sync.Mutex
+	all []edge.Client
+}
+
+// attend passes on changes to out until ctx ends. out must be comparable.
+func (e *ears) attend(ctx context.Context, out edge.Client) {
+	e.mu.Lock()
+	e.all = append(e.all, out)
+	e.mu.Unlock()
+	<-ctx.Done()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if i := slices.Index(e.all, out); i >= 0 {
+		e.all = slices.Delete(e.all, i, i+1)
+	}
+}
+
+// changed tells the ears of a list that has changed.
+func (e *ears) changed(n *mcp.Message) {
+	switch n.Method {
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
+	default:
+		return
+	}
+	e.mu.Lock()
+	all := slices.Clone(e.all)
+	e.mu.Unlock()
+	for _, out := range all {
+		_ = out.Send(n)
+	}
+}

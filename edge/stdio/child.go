@@ -1,0 +1,341 @@
+package stdio
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+const (
+	// afterStdin is how long a server whose stdin was closed may take until it is asked
+	// to end by a signal (2025-11-25, basic/lifecycle, shutdown).
+	afterStdin = 2 * time.Second
+
+	// killed is how long a server that was killed may take to be gone.
+	killed = time.Second
+
+	// leftovers is how long what a server has said last is read after its end.
+	leftovers = 250 * time.Millisecond
+
+	// maxBatch is how many messages a server's batch may have.
+	maxBatch = 1000
+)
+
+var (
+	errOver = errors.New("the server has ended")
+	errFull = errors.New("the server does not read what it is sent: try again")
+)
+
+// child is one process of the server, and the edge.Stream of its owner.
+type child struct {
+	b    *Bridge
+	h    *edge.Owner
+	proc Process
+	w    *writer
+	log  *logbook
+
+	began time.Time
+	spoke atomic.Bool   // it has sent a message
+	used  atomic.Uint64 // what the bridge's count of uses was when it was used last
+
+	mu     sync.Mutex
+	why    string        // why it was ended; "" where it has not been
+	kind   edge.Kind     // of the error of its calls then
+	asked  bool          // it is being ended
+	ending chan struct{} // closed then
+	within time.Duration // from its end of stdin until it is killed
+
+	deaf atomic.Bool // the owner is told nothing more: it has closed the stream, or knows of the end
+
+	done chan struct{} // closed when all of it is gone
+
+	// What follows belongs to the bridge's watch.
+
+	atTick  uint64    // used, when the watch looked last
+	resting time.Time // since when it has not been used
+	stuckAt uint64    // of the writer's attempts
+	stuckBy time.Time // when that was seen first
+	pinged  time.Time // when it was asked for a sign of life; zero while it is not
+	failed  int       // such questions without an answer in a row
+
+	ping atomic.Uint64 // the id of such a question that waits; 0 for none
+}
+
+// newChild begins to speak with a process.
+func newChild(b *Bridge, h *edge.Owner, p Process, began time.Time) *child {
+	c := &child{
+		b: b, h: h, proc: p, log: newLogbook(&b.Config), began: began, kind: edge.Unavailable, within: b.Timeout,
+		ending: make(chan struct{}), done: make(chan struct{}), resting: began,
+	}
+	c.w = newWriter(p.Stdin(), b.MaxMessage, b.Stuck, func() { c.end("stuck: it does not read what it is sent", edge.Unavailable, 0) })
+	return c
+}
+
+// run is the life of the process.
+func (c *child) run() {
+	read, printed, exited := make(chan struct{}), make(chan struct{}), make(chan Exit, 1)
+	go func() {
+		defer close(read)
+		defer edge.Contain(c.b.Log, "stdout")
+		c.read()
+	}()
+	go func() {
+		defer close(printed)
+		if r := c.proc.Stderr(); r != nil {
+			defer edge.Contain(c.b.Log, "stderr")
+			c.log.read(r)
+		}
+	}()
+	go func() { exited <- c.proc.Wait() }()
+
+	exit, known := Exit{Code: -1}, true
+	select {
+	case exit = <-exited:
+	case <-read: // a server that says nothing more is of no use
+		select {
+		case exit = <-exited:
+		case <-time.After(leftovers):
+			c.end("closed its stdout", edge.Unavailable, c.b.Timeout)
+			exit, known = c.finish(exited)
+		}
+	case <-c.ending:
+		exit, known = c.finish(exited)
+	}
+	c.proc.Kill() // what it has left behind, and may hold its pipes
+	for _, one := range []struct {
+		over  <-chan struct{}
+		close func() error
+	}{{read, c.proc.Stdout().Close}, {printed, c.closeStderr}} {
+		select {
+		case <-one.over:
+		case <-time.After(leftovers):
+		}
+		_ = one.close()
+		<-one.over
+	}
+	go c.w.close() // a descriptor that blocks may hold it up
+	c.log.end()
+	c.over(exit, known)
+	close(c.done)
+}
+
+func (c *child) closeStderr() error {
+	if r := c.proc.Stderr(); r != nil {
+		return r.Close()
+	}
+	return nil
+}
+
+// finish ends the process in order: its stdin is closed, and what does not end then is
+// asked and made to. It reports false where even that does not end it.
+func (c *child) finish(exited <-chan Exit) (exit Exit, ended bool) {
+	go c.w.finish()
+	c.mu.Lock()
+	within := c.within
+	c.mu.Unlock()
+	last := time.NewTimer(within)
+	defer last.Stop()
+	ask := time.NewTimer(min(afterStdin, within))
+	defer ask.Stop()
+	for {
+		select {
+		case exit = <-exited:
+			return exit, true
+		case <-ask.C:
+			c.proc.Terminate()
+		case <-last.C:
+			c.proc.Kill()
+			select {
+			case exit = <-exited:
+				return exit, true
+			case <-time.After(killed):
+				return Exit{Code: -1, Reason: "it cannot be killed"}, false
+			}
+		}
+	}
+}
+
+// end has the process ended, within a time from the end of its stdin. why is for the log
+// and, where calls are under way, for their errors, which are of a kind.
+func (c *child) end(why string, kind edge.Kind, within time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asked {
+		return
+	}
+	c.asked, c.why, c.kind, c.within = true, why, kind, within
+	close(c.ending)
+}
+
+// leaving reports whether the process is being ended.
+func (c *child) leaving() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked
+}
+
+// over tells everybody that the process is gone.
+func (c *child) over(exit Exit, known bool) {
+	c.mu.Lock()
+	how := c.why
+	if !c.asked {
+		how = exit.String()
+	}
+	kind, asked := c.kind, c.asked
+	c.mu.Unlock()
+	c.b.ended(c, how, asked, known)
+	if !c.deaf.Swap(true) {
+		c.h.Ended(&edge.Error{Kind: kind, Op: "call", Err: &edge.Ended{How: how}})
+	}
+}
+
+// Send is edge.Stream.Send.
+func (c *child) Send(raw []byte, edits []mcp.Edit) error {
+	c.used.Store(c.b.uses.Add(1))
+	return c.w.send(raw, edits)
+}
+
+// Close is edge.Stream.Close. The process ends on its own time.
+func (c *child) Close() error {
+	c.deaf.Store(true)
+	c.end("closed", edge.Gone, c.b.Timeout)
+	return nil
+}
+
+// byteOrderMark begins the texts of some servers; a reader may pass over it (RFC 8259
+// §8.1).
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// read takes what the server says, up to its end.
+func (c *child) read() {
+	l := newLines(c.proc.Stdout(), c.b.MaxMessage, idWithin)
+	m := new(mcp.Message)
+	for {
+		text, own, err := l.next()
+		if head, long := isLong(err); long {
+			c.b.overlong.Add(1)
+			if id := idIn(head); id != nil {
+				c.h.Failed(id, edge.Errorf(edge.Unavailable, "call", "sent a message above %d bytes", c.b.MaxMessage))
+			}
+			c.log.event("a line above %d bytes on stdout was passed over", c.b.MaxMessage)
+			continue
+		}
+		if err != nil {
+			return
+		}
+		text = bytes.TrimPrefix(text, byteOrderMark)
+		begin := bytes.TrimLeft(text, " \t\r")
+		switch {
+		case len(begin) == 0:
+			continue
+		case begin[0] != '{' && begin[0] != '[':
+			c.log.stray(text)
+			continue
+		case !own:
+			text = bytes.Clone(text)
+		}
+		c.take(m, text)
+	}
+}
+
+// take takes a line that may be a message, whose bytes are the owner's.
+func (c *child) take(m *mcp.Message, text []byte) {
+	err := m.Decode(text)
+	if err == nil {
+		c.hear(m)
+		return
+	}
+	if errors.Is(err, mcp.ErrBatch) {
+		parts, err := mcp.Split(text, maxBatch)
+		if err != nil {
+			c.log.stray(text)
+			return
+		}
+		for _, part := range parts {
+			if err := m.Decode(part.Of(text)); err != nil {
+				c.odd(m, part.Of(text))
+				continue
+			}
+			c.hear(m)
+		}
+		return
+	}
+	c.odd(m, text)
+}
+
+// odd takes what is JSON perhaps, and no message.
+func (c *child) odd(m *mcp.Message, text []byte) {
+	if id := m.IDText(); id != nil && m.Method == "" {
+		c.h.Failed(id, edge.Errorf(edge.Unavailable, "call", "answered with what is no message"))
+	}
+	c.log.stray(text)
+}
+
+// hear passes a message on to the owner, but for answers to the bridge itself.
+func (c *child) hear(m *mcp.Message) {
+	if !c.spoke.Load() {
+		c.spoke.Store(true)
+		c.b.spoke(c)
+	}
+	if id := m.IDText(); len(id) == pingDigits && (m.Kind == mcp.Result || m.Kind == mcp.Failure) {
+		if n, err := strconv.ParseUint(string(id), 10, 64); err == nil {
+			c.ping.CompareAndSwap(n, 0) // else it comes too late
+			return
+		}
+	}
+	c.h.Hear(m)
+}
+
+// idIn finds the id of an answer in its beginning: nil where there is none, and where it
+// turns out to be a request or a notification first.
+func idIn(head []byte) []byte {
+	depth, name := 0, []byte(nil)
+	for i := 0; i < len(head); i++ {
+		switch head[i] {
+		case '{', '[':
+			depth++
+			name = nil
+		case '}', ']':
+			depth--
+			name = nil
+		case ',':
+			name = nil
+		case '"':
+			from := i
+			for i++; i < len(head) && head[i] != '"'; i++ {
+				if head[i] == '\\' {
+					i++
+				}
+			}
+			if i >= len(head) || depth != 1 {
+				continue
+			}
+			text := head[from : i+1]
+			switch {
+			case name == nil:
+				name = text
+			case string(name) == `"id"`:
+				return text
+			}
+			if string(name) == `"method"` {
+				return nil
+			}
+		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+			from := i
+			for i < len(head) && bytes.IndexByte([]byte("+-.eE0123456789"), head[i]) >= 0 {
+				i++
+			}
+			if depth == 1 && i < len(head) && string(name) == `"id"` {
+				return head[from:i]
+			}
+			i--
+		}
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package stdio_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/stdio"
+)
+
+// behind is a bridge before a played server, behind an edge.
+type behind struct {
+	*edgetest.Edge
+	t      *testing.T
+	bridge *stdio.Bridge
+	file   string // what the servers tell
+
+	mu    sync.Mutex
+	lines []stdio.Line
+}
+
+// start starts an edge before a played server.
+func start(t *testing.T, how string, change func(*stdio.Config), options ...edgetest.Option) *behind {
+	t.Helper()
+	b := &behind{t: t, file: filepath.Join(t.TempDir(), "told")}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := stdio.Config{
+		Name: "back", Digest: how, Timeout: 3 * time.Second,
+		Starter: stdio.Command{Path: self, Env: []string{asServer + "=" + how + " tell=" + b.file, "PATH=" + os.Getenv("PATH")}},
+		Lines: func(l stdio.Line) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.lines = append(b.lines, l)
+		},
+	}
+	if change != nil {
+		change(&c)
+	}
+	b.open(c, options...)
+	return b
+}
+
+// open starts an edge before the server of a bridge.
+func (b *behind) open(c stdio.Config, options ...edgetest.Option) {
+	b.t.Helper()
+	local := func(string, string) (backend.Local, error) {
+		bridge, err := stdio.New(c)
+		b.bridge = bridge
+		return bridge, err
+	}
+	b.Edge = edgetest.Start(b.t, edgetest.ManifestFor("http://unused.test/mcp", "streamable-http"), append(options, edgetest.With(serve.WithLocal(local)))...)
+}
+
+// told returns the lines that the servers have told so far and that hold a text.
+func (b *behind) told(text string) []string {
+	all, _ := os.ReadFile(b.file)
+	var found []string
+	for line := range strings.Lines(string(all)) {
+		if strings.Contains(line, text) {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return found
+}
+
+// log returns what the bridge has logged so far.
+func (b *behind) log() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var all bytes.Buffer
+	for _, l := range b.lines {
+		fmt.Fprintf(&all, "%s: %s\n", l.Source, l.Text)
+	}
+	return all.String()
+}
+
+// await waits until something holds.
+func await(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(edgetest.Patience); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not in %s", what, edgetest.Patience)
+		}
+	}
+}
+
+// alive reports whether a process runs, zombies aside.
+func alive(pid string) bool {
+	text, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	return !strings.HasPrefix(rest, "Z")
+}
+
+// text is the text that a tool's result has.
+func text(t testing.TB, r *edgetest.Response) string {
+	t.Helper()
+	result := r.Result()
+	var m struct {
+		Content []struct{ Text string }
+	}
+	if err := json.Unmarshal([]byte(result), &m); err != nil || len(m.Content) != 1 {
+		t.Fatalf("a result without a text: %s", result)
+	}
+	return m.Content[0].Text
+}

@@ -1,0 +1,184 @@
+package stdio
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// maxLine is how long a line of a server's log may be, and maxPerSecond how much a
+	// process may print in a second.
+	maxLine      = 16 << 10
+	maxPerSecond = 1 << 20
+
+	// oddLines is how many lines of stdout that are no messages are logged in a minute.
+	oddLines = 100
+
+	// lastLines is how many lines of stderr a status has, of at most saidLine bytes.
+	lastLines = 10
+	saidLine  = 500
+
+	// masked is how long a secret has to be for its value to be looked for.
+	masked = 8
+)
+
+// logbook takes what one process prints. It is safe for concurrent use.
+type logbook struct {
+	to      func(Line)
+	secrets [][]byte // the longest first
+
+	mu     sync.Mutex
+	last   []string  // of stderr
+	second time.Time // since when printed counts
+	spent  int       // bytes in it
+	left   int       // lines left out since
+	minute time.Time // since when odd counts
+	odd    int
+	unsaid int // odd lines that were only counted
+}
+
+func newLogbook(c *Config) *logbook {
+	b := &logbook{to: c.Lines}
+	for _, s := range c.Secrets {
+		if len(s) >= masked {
+			b.secrets = append(b.secrets, s)
+		}
+	}
+	slices.SortFunc(b.secrets, func(x, y []byte) int { return cmp.Compare(len(y), len(x)) })
+	return b
+}
+
+// event logs what became of a process.
+func (b *logbook) event(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.say("weir", fmt.Sprintf(format, args...))
+}
+
+// say passes a line on; b.mu is held.
+func (b *logbook) say(source, text string) {
+	if b.to != nil {
+		b.to(Line{At: time.Now(), Source: source, Text: text})
+	}
+}
+
+// mask takes the secrets out of a text, which it changes.
+func (b *logbook) mask(text []byte) []byte {
+	for _, s := range b.secrets {
+		if bytes.Contains(text, s) {
+			text = bytes.ReplaceAll(text, s, []byte("REDACTED"))
+		}
+	}
+	return text
+}
+
+// whole takes off the end of a text that was cut what may be the beginning of a secret.
+func (b *logbook) whole(text []byte) []byte {
+	for _, s := range b.secrets {
+		for n := min(len(s)-1, len(text)); n >= masked/2; n-- {
+			if bytes.HasSuffix(text, s[:n]) {
+				return text[:len(text)-n]
+			}
+		}
+	}
+	return text
+}
+
+// printed takes a line of stderr.
+func (b *logbook) printed(text []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if now.Sub(b.second) >= time.Second {
+		b.leftOut()
+		b.second, b.spent = now, 0
+	}
+	if b.spent += len(text) + 1; b.spent > maxPerSecond {
+		b.left++
+		return
+	}
+	line := string(b.mask(text[:min(len(text), maxLine+len("…"))]))
+	if b.last = append(b.last, line[:min(len(line), saidLine)]); len(b.last) > lastLines {
+		b.last = slices.Delete(b.last, 0, 1)
+	}
+	b.say("stderr", line)
+}
+
+// leftOut says how many lines were left out; b.mu is held.
+func (b *logbook) leftOut() {
+	if b.left > 0 {
+		b.say("weir", fmt.Sprintf("%d lines left out: more than %d bytes in a second", b.left, maxPerSecond))
+		b.left = 0
+	}
+}
+
+// stray takes a line of stdout that is no message.
+func (b *logbook) stray(text []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if now.Sub(b.minute) >= time.Minute {
+		b.onlyCounted()
+		b.minute, b.odd = now, 0
+	}
+	if b.odd++; b.odd > oddLines {
+		b.unsaid++
+		return
+	}
+	b.say("stdout", "stdout: "+string(b.mask(bytes.Clone(text[:min(len(text), maxLine)]))))
+}
+
+// onlyCounted says how many lines of stdout were not logged; b.mu is held.
+func (b *logbook) onlyCounted() {
+	if b.unsaid > 0 {
+		b.say("weir", fmt.Sprintf("%d more lines on stdout that are no messages", b.unsaid))
+		b.unsaid = 0
+	}
+}
+
+// end says what has only been counted so far.
+func (b *logbook) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.leftOut()
+	b.onlyCounted()
+}
+
+// said returns the last lines of stderr.
+func (b *logbook) said() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.last)
+}
+
+// read takes stderr to its end. A line above maxLine is cut.
+func (b *logbook) read(r io.Reader) {
+	l := newLines(r, maxLine, maxLine)
+	for {
+		text, _, err := l.next()
+		if head, cut := isLong(err); cut {
+			b.printed(append(b.whole(head), "…"...))
+			continue
+		}
+		if err != nil {
+			return
+		}
+		if text = bytes.TrimRight(text, " \t"); len(text) > 0 {
+			b.printed(text)
+		}
+	}
+}
+
+// lastOf returns the last line of several; "" for none.
+func lastOf(lines []string) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	return strings.TrimSpace(lines[len(lines)-1])
+}

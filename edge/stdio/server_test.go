@@ -1,0 +1,316 @@
+package stdio_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+)
+
+// asServer is the variable that makes the test program a server. Its words say how it
+// behaves.
+const asServer = "WEIR_STDIO_TEST_SERVER"
+
+func TestMain(m *testing.M) {
+	if how, is := os.LookupEnv(asServer); is {
+		os.Exit(play(strings.Fields(how)))
+	}
+	edgetest.Main(m)
+}
+
+// played is a server that a test plays.
+type played struct {
+	how map[string]string
+
+	mu     sync.Mutex
+	out    *bufio.Writer
+	level  string
+	asked  int
+	waits  map[string]chan json.RawMessage // questions by id
+	uris   map[string]bool
+	client json.RawMessage // capabilities
+	calls  map[string]chan struct{}
+}
+
+type packet struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		Name      string                     `json:"name"`
+		URI       string                     `json:"uri"`
+		Level     string                     `json:"level"`
+		RequestID json.RawMessage            `json:"requestId"`
+		Args      map[string]any             `json:"arguments"`
+		Meta      map[string]json.RawMessage `json:"_meta"`
+		Caps      json.RawMessage            `json:"capabilities"`
+		Answers   map[string]json.RawMessage `json:"inputResponses"`
+	} `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+}
+
+// play plays a server by words, some with a value: "modern", "both", "discover=die",
+// "discover=late", "discover=mute", "banner", "deaf", "ignore-term", "fork", "exit=1", "tell=FILE".
+func play(words []string) int {
+	s := &played{how: map[string]string{}, out: bufio.NewWriter(os.Stdout), waits: map[string]chan json.RawMessage{}, uris: map[string]bool{}, calls: map[string]chan struct{}{}}
+	for _, w := range words {
+		name, value, _ := strings.Cut(w, "=")
+		s.how[name] = value
+	}
+	s.tell("start %d", os.Getpid())
+	if _, is := s.how["ignore-term"]; is {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	if _, is := s.how["fork"]; is { // leaves a child that holds the pipes
+		cmd := exec.Command("/bin/sh", "-c", "trap '' TERM; sleep 600 & sleep 600")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		if err := cmd.Start(); err != nil {
+			return 3
+		}
+		s.tell("child %d", cmd.Process.Pid)
+	}
+	if _, is := s.how["banner"]; is {
+		fmt.Print("\x1b[32mStarting the server…\x1b[0m\n\n\r\n[not, json\n\"text\"\n\xff\xfe\n")
+		fmt.Fprint(os.Stderr, "on stderr\n")
+	}
+	if code, is := s.how["exit"]; is {
+		fmt.Fprint(os.Stderr, "cannot find the thing\n")
+		n, _ := strconv.Atoi(code)
+		return n
+	}
+	in := bufio.NewReaderSize(os.Stdin, 1<<16)
+	for {
+		line, err := in.ReadBytes('\n')
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			if _, is := s.how["deaf"]; is && bytes.Contains(line, []byte("tools/call")) {
+				select {}
+			}
+			var p packet
+			if json.Unmarshal(line, &p) != nil {
+				s.tell("nonsense %q", line)
+				continue
+			}
+			if code := s.handle(&p, line); code >= 0 {
+				return code
+			}
+		}
+		if err != nil {
+			if _, is := s.how["ignore-eof"]; is {
+				select {}
+			}
+			s.tell("eof")
+			return 0
+		}
+	}
+}
+
+// tell appends a line to the file of the word tell.
+func (s *played) tell(format string, args ...any) {
+	if s.how["tell"] == "" {
+		return
+	}
+	f, err := os.OpenFile(s.how["tell"], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	fmt.Fprintf(f, "%d "+format+"\n", append([]any{os.Getpid()}, args...)...)
+}
+
+func (s *played) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintf(s.out, format+"\n", args...)
+	s.out.Flush()
+}
+
+func (s *played) result(id json.RawMessage, format string, args ...any) {
+	s.say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, fmt.Sprintf(format, args...))
+}
+
+func (s *played) fail(id json.RawMessage, code int, text string) {
+	s.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, id, code, text)
+}
+
+const playedTools = `{"name":"echo","inputSchema":{"type":"object"}}`
+
+// handle handles one message; what it returns is the code to exit with, -1 to go on.
+func (s *played) handle(p *packet, line []byte) int {
+	_, modern := s.how["modern"]
+	_, both := s.how["both"]
+	switch p.Method {
+	case "server/discover":
+		switch s.how["discover"] {
+		case "die":
+			return 7
+		case "mute":
+			return -1
+		case "late":
+			time.Sleep(3 * time.Second)
+		}
+		if !modern && !both {
+			s.fail(p.ID, -32601, "Method not found")
+			return -1
+		}
+		s.result(p.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"logging":{}},"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"played","version":"1"}}}`)
+	case "initialize":
+		s.tell("initialize %s", p.Params.Caps)
+		if modern {
+			s.fail(p.ID, -32601, "Method not found")
+			return -1
+		}
+		s.client = p.Params.Caps
+		s.result(p.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{},"resources":{"subscribe":true}},"serverInfo":{"name":"played","version":"1"}}`)
+	case "notifications/cancelled":
+		s.tell("cancelled %s", p.Params.RequestID)
+		s.mu.Lock()
+		if c := s.calls[string(p.Params.RequestID)]; c != nil {
+			close(c)
+			delete(s.calls, string(p.Params.RequestID))
+		}
+		s.mu.Unlock()
+	case "ping":
+		s.result(p.ID, "{}")
+	case "tools/list":
+		s.result(p.ID, `{"tools":[%s]}`, playedTools)
+	case "logging/setLevel":
+		s.tell("level %s", p.Params.Level)
+		s.mu.Lock()
+		s.level = p.Params.Level
+		s.mu.Unlock()
+		s.result(p.ID, "{}")
+	case "resources/subscribe", "resources/unsubscribe":
+		s.tell("%s %s", p.Method, p.Params.URI)
+		s.result(p.ID, "{}")
+	case "tools/call":
+		if p.Params.Name == "exit" {
+			fmt.Fprint(os.Stderr, "told to exit\n")
+			return 1
+		}
+		s.mu.Lock()
+		c := make(chan struct{})
+		s.calls[string(p.ID)] = c
+		s.mu.Unlock()
+		go s.call(p, line, c)
+	case "":
+		s.mu.Lock()
+		if c := s.waits[string(p.ID)]; c != nil {
+			delete(s.waits, string(p.ID))
+			if p.Error != nil {
+				c <- p.Error
+			} else {
+				c <- p.Result
+			}
+		}
+		s.mu.Unlock()
+	default:
+		if p.ID != nil {
+			s.fail(p.ID, -32601, "Method not found")
+		}
+	}
+	return -1
+}
+
+// text answers a call with a text.
+func (s *played) text(id json.RawMessage, text string) {
+	said, _ := json.Marshal(text)
+	s.result(id, `{"resultType":"complete","content":[{"type":"text","text":%s}]}`, said)
+}
+
+func (s *played) call(p *packet, line []byte, cancelled chan struct{}) {
+	arg := func(name string) string { v, _ := p.Params.Args[name].(string); return v }
+	number := func(name string) int { v, _ := p.Params.Args[name].(float64); return int(v) }
+	switch p.Params.Name {
+	case "echo":
+		s.text(p.ID, arg("text"))
+	case "pid":
+		s.text(p.ID, strconv.Itoa(os.Getpid()))
+	case "env":
+		s.text(p.ID, os.Getenv(arg("name")))
+	case "line": // the request, as it came
+		s.text(p.ID, string(line))
+	case "raw": // says what it is told to, with ID for the id of the request
+		for _, l := range strings.Split(arg("lines"), "\n") {
+			s.say("%s", strings.ReplaceAll(l, "ID", string(p.ID)))
+		}
+	case "half": // the beginning of an answer, and the end
+		s.mu.Lock()
+		fmt.Fprintf(s.out, `{"jsonrpc":"2.0","id":%s,"res`, p.ID)
+		s.out.Flush()
+		os.Exit(2)
+	case "wait":
+		s.tell("wait %s", p.ID)
+		select {
+		case <-cancelled:
+		case <-time.After(time.Duration(number("ms")) * time.Millisecond):
+			s.text(p.ID, "waited")
+		}
+	case "progress":
+		for i := range number("n") {
+			s.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, p.Params.Meta["progressToken"], i+1)
+		}
+		s.text(p.ID, "done")
+	case "log":
+		s.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":%q}}`, arg("text"))
+		s.text(p.ID, "logged")
+	case "notify":
+		s.say(`{"jsonrpc":"2.0","method":%q,"params":{"uri":%q}}`, arg("method"), arg("uri"))
+		s.text(p.ID, "told")
+	case "big":
+		s.text(p.ID, strings.Repeat("x", number("bytes")))
+	case "endless": // bytes without a newline
+		s.mu.Lock()
+		fmt.Fprintf(s.out, `{"jsonrpc":"2.0","id":%s,"result":{"text":"`, p.ID)
+		for range number("bytes") / 1024 {
+			_, _ = io.WriteString(s.out, strings.Repeat("y", 1024))
+		}
+		fmt.Fprint(s.out, "\"}}\n")
+		s.out.Flush()
+		s.mu.Unlock()
+	case "flood":
+		for i := range number("n") {
+			s.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"n":%d}}`, i)
+		}
+		s.text(p.ID, "flooded")
+	case "stderr":
+		for i := range number("n") {
+			fmt.Fprintf(os.Stderr, "%s %d\n", arg("text"), i)
+		}
+		s.text(p.ID, "printed")
+	case "ask":
+		if answers := p.Params.Answers; answers != nil {
+			s.text(p.ID, string(answers["q"]))
+			return
+		}
+		if _, modern := s.how["modern"]; modern {
+			s.result(p.ID, `{"resultType":"input_required","inputRequests":{"q":{"method":%q,"params":%s}}}`, arg("method"), questions[arg("method")])
+			return
+		}
+		s.mu.Lock()
+		s.asked++
+		id := fmt.Sprintf(`"ask-%d"`, s.asked)
+		c := make(chan json.RawMessage, 1)
+		s.waits[id] = c
+		s.mu.Unlock()
+		s.say(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, arg("method"), questions[arg("method")])
+		s.text(p.ID, string(<-c))
+	}
+}
+
+var questions = map[string]string{
+	"roots/list":             "{}",
+	"elicitation/create":     `{"mode":"form","message":"who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}`,
+	"sampling/createMessage": `{"messages":[{"role":"user","content":{"type":"text","text":"hi"}}],"maxTokens":5}`,
+}
