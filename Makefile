@@ -10,6 +10,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # grpcnotrace leaves the gRPC library's own trace pages out of the program, and with them
 # html/template, by which the linker would have to keep every exported method: 13 MB.
 export GOFLAGS += -tags=grpcnotrace
+HELPER  := edge/sandbox/helper
 PEERS   := edge/edgetest/peers
 IDP     := edge/edgetest/idp
 ASC     := sdk/assemblyscript
@@ -19,7 +20,7 @@ FUZZTIME ?= 30s
 # Every fuzz target, as PACKAGE:TARGET.
 FUZZ = $(shell grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' edge filters cmd scripting wasm sdk | sed -E 's|/[^/]*_test.go:func |:|')
 
-.PHONY: all help build demo test check generate verify lint race cross fuzz golden peers conformance conformance-all storm storm-quick bench bench-quick bench-smoke house clean
+.PHONY: all help build helper demo test check generate verify lint race cross fuzz golden peers conformance conformance-all storm storm-quick bench bench-quick bench-smoke house clean
 
 all: build ## Build, and run the quick tests
 	$(GO) test -short ./edge ./edge/mcp ./edge/compile ./edge/source ./edge/v1beta1 ./filters
@@ -27,14 +28,21 @@ all: build ## Build, and run the quick tests
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
-build: ## Build bin/weir
+# The helper of sandboxes, which weir has in it: its own architecture's, and both are built, so
+# that weir can be built for either. gzip -n leaves out the time: the same source is the same file.
+helper: ## Build the helper of sandboxes, for linux/amd64 and linux/arm64
+	@for arch in amd64 arm64; do \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -buildid=' -o $(HELPER)/$$arch/weir-inside ./cmd/weir-inside && gzip -9nf $(HELPER)/$$arch/weir-inside; \
+	done
+
+build: helper ## Build bin/weir
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/weir ./cmd/weir
 
 demo: build ## Serve the built-in demo and say how to talk to it
 	$(BIN)/weir serve
 
 # One package at a time: each uses all processors, and many hold an edge to times.
-test: ## Run every test; say what was skipped and why
+test: helper ## Run every test; say what was skipped and why
 	$(GO) test -json -p 1 -timeout 25m ./... | $(GO) run ./edge/edgetest/report
 
 check: verify lint cross race ## All of this: generated files, format, vet, lint, other systems, race
@@ -55,7 +63,7 @@ cross: ## Compile for every system that Weir is built for
 		echo "$$os/$$arch"; GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/weir && GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) vet ./edge/serve ./edge/backend ./edge/edgetest; \
 	done; done
 
-race: ## Run every test under the race detector
+race: helper ## Run every test under the race detector
 	$(GO) test -race -json -timeout 40m ./... | $(GO) run ./edge/edgetest/report
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s)

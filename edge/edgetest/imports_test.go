@@ -69,6 +69,8 @@ var rooms = map[string][]string{
 	"edge/serve":            {"edge", "edge/mcp", "edge/door", "edge/mount", "edge/relay", "edge/route", "edge/session", "edge/backend", "edge/catalog", "edge/codemode", "edge/compile", "edge/composite", "edge/health", "edge/kv", "edge/oauth", "edge/outgoing", "edge/secret", "edge/settings", "edge/status", "edge/v1beta1", "filters", "filters/audit", "filters/authz", "filters/guest", "filters/headers", "filters/incoming", "filters/ratelimit", "filters/telemetry", "filters/webhook", "scripting", "scripting/sandbox", "scripting/turns", "scripting/workflow"},
 	"edge/codemode":         {"edge", "edge/mcp", "edge/catalog", "edge/near", "edge/progress", "scripting", "scripting/sandbox"},
 	"edge/demo":             {"edge/mcp"},
+	"edge/sandbox":          {"edge/sandbox/link"},
+	"edge/sandbox/link":     {},
 	"edge/edgetest/...":     {"edge/...", "filters/...", "cmd/...", "wasm", "sdk/abi"},
 	"cmd/...":               {"edge/...", "filters/...", "cmd/...", "scripting/workflow", "wasm", "sdk/..."},
 
@@ -104,7 +106,7 @@ var doors = map[string][]string{
 	"go.starlark.net":                        {"scripting/...", "filters/guest/starlark"},
 	"golang.org/x/text":                      {"edge/mcp"},
 	"golang.org/x/term":                      {"cmd/..."},
-	"golang.org/x/sys":                       {"edge/door", "edge/edgetest/...", "wasm/..."},
+	"golang.org/x/sys":                       {"edge/door", "edge/edgetest/...", "edge/sandbox/...", "cmd/weir-inside", "wasm/..."},
 	"github.com/fsnotify/fsnotify":           {"cmd/..."},
 	"go.uber.org/goleak":                     {"edge/edgetest"},
 }

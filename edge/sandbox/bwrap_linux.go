@@ -1,0 +1,182 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sizes of what is in memory inside, in bytes.
+const (
+	tempSize = 64 << 20
+	runSize  = 16 << 20
+)
+
+// insideHelper is where the helper is seen inside.
+const insideHelper = "/run/weir-inside"
+
+// devices are those that a sandbox has.
+var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
+
+// bwrapCommand has bubblewrap make the sandbox and run the helper in it as its first
+// process, in a mode, with a link where it is given one. The files of the command are the
+// caller's to close.
+func bwrapCommand(bwrap, helper string, c *Config, v *view, mode string, link ...any) (*exec.Cmd, error) {
+	cmd := exec.Command(bwrap)
+	cmd.Env = []string{}
+	cmd.Dir = "/"
+	inside := []string{insideHelper, mode}
+	for _, one := range link {
+		switch one := one.(type) {
+		case string:
+			inside = append(inside, one)
+		case *os.File:
+			cmd.ExtraFiles = append(cmd.ExtraFiles, one) // descriptor 3
+		}
+	}
+	a := bwrapArgs{cmd: cmd}
+	a.namespaces(c)
+	a.system(v)
+	a.add("--ro-bind", helper, insideHelper)
+	a.data("/etc/passwd", passwd(c.Home))
+	a.data("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n")
+	a.data("/etc/resolv.conf", "nameserver 127.0.0.1\noptions attempts:1 timeout:2\n")
+	a.own(c, v)
+	a.add("--remount-ro", "/", "--chdir", "/")
+	if a.err != nil {
+		closeFiles(a.made)
+		return nil, a.err
+	}
+	// By a descriptor: 10,000 paths would not fit in a command line.
+	n := a.file("args", strings.Join(a.args, "\x00")+"\x00")
+	if a.err != nil {
+		closeFiles(a.made)
+		return nil, a.err
+	}
+	cmd.Args = append([]string{"bwrap", "--args", strconv.Itoa(n), "--"}, inside...)
+	return cmd, nil
+}
+
+// bwrapArgs are the arguments of bubblewrap, and the files that they name.
+type bwrapArgs struct {
+	cmd  *exec.Cmd
+	args []string
+	made []*os.File
+	err  error
+}
+
+func (a *bwrapArgs) add(args ...string) { a.args = append(a.args, args...) }
+
+func (a *bwrapArgs) namespaces(c *Config) {
+	a.add("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+	if c.Network != Host {
+		a.add("--unshare-net")
+	}
+	a.add("--hostname", "sandbox", "--new-session", "--die-with-parent", "--as-pid-1", "--cap-drop", "ALL")
+}
+
+// system is what every sandbox sees of the system.
+func (a *bwrapArgs) system(v *view) {
+	for _, e := range v.system {
+		if e.link != "" {
+			a.add("--symlink", e.link, e.path)
+		} else {
+			a.add("--ro-bind", e.path, e.path)
+		}
+	}
+	a.add("--proc", "/proc")
+	a.memory("/dev", "0755", 1<<16)
+	for _, d := range devices {
+		a.add("--dev-bind", d, d)
+	}
+	a.memory("/dev/shm", "1777", tempSize)
+	a.add("--remount-ro", "/dev")
+	a.memory("/tmp", "1777", tempSize)
+	a.memory("/run", "0755", runSize)
+	for _, dir := range v.hidden {
+		a.memory(dir, "0700", 1<<12)
+	}
+}
+
+// own is what this sandbox sees beside: the program, HOME, mounts.
+func (a *bwrapArgs) own(c *Config, v *view) {
+	for _, path := range v.prefixes {
+		a.add("--ro-bind", path, path)
+	}
+	a.bind(v.home, c.Home, true)
+	for _, m := range v.mounts {
+		a.bind(m.file, m.Inside, m.Writable)
+	}
+	for _, path := range c.Writable {
+		a.memory(path, "0755", tempSize)
+	}
+}
+
+// memory makes a directory in memory, of a size in bytes.
+func (a *bwrapArgs) memory(path, perms string, size int) {
+	a.add("--perms", perms, "--size", strconv.Itoa(size), "--tmpfs", path)
+}
+
+// bind shows an open directory or file.
+func (a *bwrapArgs) bind(f *os.File, inside string, writable bool) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		a.err = err
+		return
+	}
+	option := "--ro-bind-fd"
+	if writable {
+		option = "--bind-fd"
+	}
+	a.add(option, strconv.Itoa(a.pass(os.NewFile(uintptr(fd), f.Name()))), inside)
+}
+
+// data makes a file with a text.
+func (a *bwrapArgs) data(path, text string) {
+	a.add("--ro-bind-data", strconv.Itoa(a.file(path, text)), path)
+}
+
+// file passes a text as a descriptor.
+func (a *bwrapArgs) file(name, text string) int {
+	fd, err := unix.MemfdCreate("weir", unix.MFD_CLOEXEC)
+	if err != nil {
+		a.err = fmt.Errorf("%s: %w", name, err)
+		return 0
+	}
+	f := os.NewFile(uintptr(fd), name)
+	_, err = f.WriteString(text)
+	if err == nil {
+		_, err = f.Seek(0, 0)
+	}
+	if err != nil {
+		a.err = fmt.Errorf("%s: %w", name, err)
+	}
+	return a.pass(f)
+}
+
+// pass passes a file on, and returns the number that it has there.
+func (a *bwrapArgs) pass(f *os.File) int {
+	a.made = append(a.made, f)
+	a.cmd.ExtraFiles = append(a.cmd.ExtraFiles, f)
+	return 2 + len(a.cmd.ExtraFiles)
+}
+
+// passwd names the user, by no other name than "weir".
+func passwd(home string) string {
+	home = strings.Map(func(r rune) rune {
+		if r == ':' || r < ' ' {
+			return '_'
+		}
+		return r
+	}, home)
+	lines := []string{fmt.Sprintf("weir:x:%d:%d:weir:%s:/bin/sh", os.Geteuid(), os.Getegid(), home)}
+	if os.Geteuid() != 65534 {
+		lines = append(lines, "nobody:x:65534:65534:nobody:/:/bin/false")
+	}
+	return strings.Join(slices.Concat(lines, []string{""}), "\n")
+}

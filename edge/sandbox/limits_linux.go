@@ -1,0 +1,174 @@
+package sandbox
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// watchEvery is how often the memory of sandboxes is looked at that no cgroup holds.
+const watchEvery = 2 * time.Second
+
+// limit holds a sandbox to its limits: by a cgroup what that can, and by looking the rest.
+func (s *Sandbox) limit() {
+	pids := descendants(s.cmd.Process.Pid)
+	s.group = s.machine.groups().group(&s.config, pids)
+	memory, processes := s.config.Memory > 0, s.config.Processes > 0
+	if s.group != nil {
+		memory, processes = memory && !s.group.memory, processes && !s.group.pids
+		s.session.mu.Lock()
+		s.session.why = s.group.why
+		s.session.mu.Unlock()
+	}
+	if memory || processes {
+		s.machine.watch.add(s, bounds{memory, processes})
+	}
+	if s.config.CPUs > 0 && (s.group == nil || !s.group.cpu) {
+		s.note = join(s.note, s.config.Name+": --cpus is not held: it needs cgroup v2, delegated to this process: weir up --install has systemd do so")
+	}
+}
+
+func join(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "; " + b
+}
+
+// bounds are what is looked at.
+type bounds struct{ memory, processes bool }
+
+// watcher looks at the processes of sandboxes, and ends one that has too much. It looks only
+// while there is a sandbox to look at.
+type watcher struct {
+	every time.Duration
+
+	mu    sync.Mutex
+	boxes map[*Sandbox]bounds
+	stop  chan struct{} // of the loop; nil while there is none
+}
+
+func newWatcher(every time.Duration) *watcher {
+	return &watcher{every: every, boxes: map[*Sandbox]bounds{}}
+}
+
+func (w *watcher) add(s *Sandbox, b bounds) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s.hasEnded() {
+		return
+	}
+	w.boxes[s] = b
+	if w.stop == nil {
+		w.stop = make(chan struct{})
+		go w.run(w.stop)
+	}
+}
+
+func (w *watcher) remove(s *Sandbox) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.boxes, s)
+	if len(w.boxes) == 0 && w.stop != nil {
+		close(w.stop)
+		w.stop = nil
+	}
+}
+
+func (w *watcher) run(stop <-chan struct{}) {
+	tick := time.NewTicker(w.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			w.look()
+		case <-stop:
+			return
+		}
+	}
+}
+
+// look sums what each sandbox has, and ends those that have too much.
+func (w *watcher) look() {
+	w.mu.Lock()
+	boxes := make(map[*Sandbox]bounds, len(w.boxes))
+	for s, b := range w.boxes {
+		boxes[s] = b
+	}
+	w.mu.Unlock()
+	if len(boxes) == 0 {
+		return
+	}
+	children := map[int][]usage{}
+	for _, p := range readProcesses() {
+		children[p.parent] = append(children[p.parent], p)
+	}
+	for s, b := range boxes {
+		var memory int64
+		tasks := 0
+		queue := []int{s.cmd.Process.Pid}
+		for len(queue) > 0 {
+			for _, p := range children[queue[0]] {
+				memory, tasks = memory+p.memory, tasks+p.tasks
+				queue = append(queue, p.pid)
+			}
+			queue = queue[1:]
+		}
+		switch {
+		case b.memory && memory > s.config.Memory:
+			s.end(ReasonMemory)
+		case b.processes && tasks > s.config.Processes+ofHelper:
+			s.end(ReasonProcesses)
+		}
+	}
+}
+
+// usage is what /proc says of a process.
+type usage struct {
+	pid, parent, tasks int
+	memory             int64 // bytes of it that are in memory
+}
+
+// readProcesses reads what all processes use. What cannot be read has ended.
+func readProcesses() (all []usage) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1) // what was read before an error counts
+	page := int64(os.Getpagesize())
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue
+		}
+		// PID (NAME) STATE PARENT …: a name may have anything in it.
+		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+		if len(fields) < 22 {
+			continue
+		}
+		number := func(i int) int64 { n, _ := strconv.ParseInt(string(fields[i]), 10, 64); return n }
+		all = append(all, usage{pid: pid, parent: int(number(1)), tasks: int(number(17)), memory: number(21) * page})
+	}
+	return all
+}
+
+// descendants are a process and all below it.
+func descendants(of int) []int {
+	children := map[int][]int{}
+	for _, p := range readProcesses() {
+		children[p.parent] = append(children[p.parent], p.pid)
+	}
+	all := []int{of}
+	for i := 0; i < len(all); i++ {
+		all = append(all, children[all[i]]...)
+	}
+	return all
+}

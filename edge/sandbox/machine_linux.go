@@ -1,0 +1,451 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const onUnix = true
+
+var errClosed = errors.New("the sandboxes of this workload are closed")
+
+// Times of a start, and of an end.
+const (
+	greetTimeout = 10 * time.Second // from the start of a helper until it has greeted
+	probeTimeout = 10 * time.Second
+	tryAgain     = 10 * time.Second // after bubblewrap did not work
+	endTimeout   = 10 * time.Second // from the end of a link until the helper is killed
+)
+
+// Machine is what the sandboxes of a process share: the helper, what this system can hold,
+// and who looks after limits. It is safe for concurrent use.
+type Machine struct {
+	cache string
+	watch *watcher
+
+	abi     func() int // of Landlock; 0 for none
+	groups  func() *cgroups
+	spawner func() chan<- func()
+	done    chan struct{}
+	once    sync.Once
+
+	mu       sync.Mutex // held while bubblewrap is tried
+	bwrapAt  string     // its path, once it has worked
+	bwrapErr error      // why it did not, when it was tried last
+	tried    time.Time
+}
+
+// NewMachine returns the machine, with a directory for the helper. It looks at nothing
+// before the first sandbox is opened.
+func NewMachine(cache string) *Machine {
+	m := &Machine{cache: cache, watch: newWatcher(watchEvery), done: make(chan struct{})}
+	m.abi = sync.OnceValue(landlockABI)
+	m.groups = sync.OnceValue(findCgroups)
+	m.spawner = sync.OnceValue(m.newSpawner)
+	return m
+}
+
+// Close releases what the machine has. All sandboxes have been closed before.
+func (m *Machine) Close() { m.once.Do(func() { close(m.done) }) }
+
+// newSpawner returns what has functions run on one thread that lives as long as the machine:
+// a child whose parent's thread ends gets the signal that it asked for when its parent ends.
+func (m *Machine) newSpawner() chan<- func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for {
+			select {
+			case f := <-work:
+				f()
+			case <-m.done:
+				return
+			}
+		}
+	}()
+	return work
+}
+
+// spawn starts a command on the thread for it.
+func (m *Machine) spawn(cmd *exec.Cmd) error {
+	err := make(chan error, 1)
+	select {
+	case m.spawner() <- func() { err <- cmd.Start() }:
+		return <-err
+	case <-m.done:
+		return errClosed
+	}
+}
+
+// bwrap is the path of a bubblewrap that works here, or says why there is none. One that did
+// not is tried again after a while: the machine may have been busy, or it was installed.
+func (m *Machine) bwrap() (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.bwrapAt == "" && (m.tried.IsZero() || time.Since(m.tried) > tryAgain) {
+		m.bwrapAt, m.bwrapErr = m.tryBwrap()
+		m.tried = time.Now()
+	}
+	if m.bwrapAt == "" {
+		return "", m.bwrapErr
+	}
+	return m.bwrapAt, nil
+}
+
+// tryBwrap looks whether bubblewrap makes a sandbox here, with all that one has.
+func (m *Machine) tryBwrap() (string, error) {
+	path, err := exec.LookPath("bwrap")
+	if err != nil {
+		return "", errors.New("bubblewrap is not in PATH")
+	}
+	helper, err := Helper(m.cache)
+	if err != nil {
+		return "", err
+	}
+	home, err := os.MkdirTemp("", "weir-probe-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(home)
+	c := Config{Name: "probe", Command: []string{"probe"}, Home: home}.withDefaults()
+	v, err := m.view(&c)
+	if err != nil {
+		return "", err
+	}
+	defer v.close()
+	cmd, err := bwrapCommand(path, helper, &c, v, "probe")
+	if err != nil {
+		return "", err
+	}
+	defer closeFiles(cmd.ExtraFiles)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := m.spawn(cmd); err != nil {
+		return "", err
+	}
+	late := time.AfterFunc(probeTimeout, func() { _ = cmd.Process.Kill() })
+	err = cmd.Wait()
+	late.Stop()
+	if err != nil {
+		return "", fmt.Errorf("bubblewrap cannot make a sandbox here: %s", clean(strings.TrimSpace(said.String()+" "+err.Error())))
+	}
+	return path, nil
+}
+
+// choose decides which grade a sandbox has, and says what it lacks.
+func (m *Machine) choose(c *Config) (Grade, string, error) {
+	want := func(what, cause, next string) error { return &GradeError{c.Name, what, cause, next} }
+	const install = "install bubblewrap (apt-get install bubblewrap, dnf install bubblewrap)"
+	grade := c.Grade
+	lacks := ""
+	if grade == Auto || grade == Bwrap {
+		_, err := m.bwrap()
+		var helper *HelperError
+		switch {
+		case err == nil:
+			return Bwrap, "", nil
+		case errors.As(err, &helper):
+			return "", "", err
+		case grade == Bwrap:
+			return "", "", want("--sandbox bwrap", err.Error(), install+", or use --sandbox landlock")
+		}
+		lacks = err.Error()
+	}
+	if abi := m.abi(); grade != None && abi < 4 {
+		cause := fmt.Sprintf("this kernel has Landlock of version %d, and 4 is needed (Linux 6.7)", abi)
+		if grade == Landlock {
+			return "", "", want("--sandbox landlock", cause, install+", or use --sandbox off")
+		}
+		grade, lacks = None, lacks+"; "+cause
+	} else if grade != None {
+		if c.Network == Closed && c.Port > 0 {
+			return "", "", want("an HTTP server with the profile none", "the grade landlock refuses all sockets", install+", or use the profile network")
+		}
+		return Landlock, landlockNote(c, abi, lacks, install), nil
+	}
+	if c.Isolate && c.Network != Host {
+		return "", "", want("--isolate-network", "the grade none isolates nothing"+after(lacks), install)
+	}
+	if c.Grade == None {
+		return None, "", nil
+	}
+	return None, fmt.Sprintf("%s: sandbox none (%s): nothing is held, the server can do what its user can: %s", c.Name, lacks, install), nil
+}
+
+func after(cause string) string {
+	if cause == "" {
+		return ""
+	}
+	return " (" + cause + ")"
+}
+
+// landlockNote says in one line what the grade does not hold.
+func landlockNote(c *Config, abi int, lacks, install string) string {
+	var not []string
+	if c.Network != Closed {
+		not = append(not, "the network is open, loopback included")
+	}
+	not = append(not, "processes of this user can be seen")
+	if abi < 6 {
+		not = append(not, "a server can signal processes of this user, its own helper among them, and reach abstract sockets")
+	}
+	if lacks == "" {
+		return fmt.Sprintf("%s: sandbox landlock: not held: %s", c.Name, strings.Join(not, "; "))
+	}
+	return fmt.Sprintf("%s: sandbox landlock (%s): not held: %s; %s", c.Name, lacks, strings.Join(not, "; "), install)
+}
+
+// Sandbox is an open one. Its methods are safe for concurrent use.
+type Sandbox struct {
+	config  Config
+	grade   Grade
+	note    string
+	temp    string // what TMPDIR is
+	session *session
+	machine *Machine
+	cmd     *exec.Cmd
+	group   *group
+	exited  chan struct{} // closed when cmd has been waited for
+	closing sync.Once
+}
+
+// Open opens a sandbox; no server runs in it yet. Its errors are a GradeError, an
+// EgressError, a MountError, a HelperError, or what the system said.
+func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
+	// 1. What is asked for, and which grade holds it.
+	c = c.withDefaults()
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	helper, err := Helper(m.cache)
+	if err != nil {
+		return nil, err
+	}
+	grade, note, err := m.choose(&c)
+	if err != nil {
+		return nil, err
+	}
+	// 2. What is seen inside.
+	v, err := m.view(&c)
+	if err != nil {
+		return nil, err
+	}
+	defer v.close()
+	s := &Sandbox{config: c, grade: grade, note: note, temp: "/tmp", machine: m, exited: make(chan struct{})}
+	if grade != Bwrap {
+		if err := v.plain(grade); err != nil {
+			return nil, err
+		}
+		s.temp = c.Home + "/.tmp"
+		if err := os.Mkdir(s.temp, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, fmt.Errorf("sandbox of %s: %w", c.Name, err)
+		}
+	}
+	// 3. The helper, with one end of the link.
+	ours, theirs, err := pair()
+	if err != nil {
+		return nil, err
+	}
+	s.cmd, err = m.command(grade, helper, &c, v, theirs)
+	if err != nil {
+		_, _ = ours.Close(), theirs.Close()
+		return nil, fmt.Errorf("sandbox of %s: %w", c.Name, err)
+	}
+	said := &tail{}
+	s.cmd.Stderr = said
+	err = m.spawn(s.cmd)
+	closeFiles(s.cmd.ExtraFiles)
+	if err != nil {
+		_ = ours.Close()
+		return nil, startError(&c, err)
+	}
+	s.session = newSession(ours, c.Name)
+	go s.wait()
+	// 4. It greets, and is held to the limits before a server runs.
+	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+	defer cancel()
+	if err := s.session.greet(ctx); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("sandbox of %s: the helper did not start: %w: %s", c.Name, err, clean(said.String()))
+	}
+	s.limit()
+	return s, nil
+}
+
+// startError says what keeps a helper from being started.
+func startError(c *Config, err error) error {
+	if errors.Is(err, unix.EACCES) {
+		return &HelperError{fmt.Sprintf("sandbox of %s: the helper cannot be run: is its directory mounted noexec? %v", c.Name, err)}
+	}
+	return fmt.Errorf("sandbox of %s: %w", c.Name, err)
+}
+
+// command is what starts the helper with a link, which becomes its descriptor 3.
+func (m *Machine) command(grade Grade, helper string, c *Config, v *view, link *os.File) (*exec.Cmd, error) {
+	setup := "files=" + strconv.Itoa(max(c.Files, 0))
+	switch grade {
+	case Bwrap:
+		path, err := m.bwrap()
+		if err != nil {
+			return nil, err
+		}
+		setup += ",filter=1,drop=1"
+		// The kernel counts processes of each user namespace, for all users but root.
+		if c.Processes > 0 && os.Geteuid() != 0 && kernelAtLeast(5, 14) {
+			setup += ",procs=" + strconv.Itoa(c.Processes+ofHelper)
+		}
+		return bwrapCommand(path, helper, c, v, "link", setup, link)
+	case Landlock:
+		ruleset, err := v.ruleset(m.abi())
+		if err != nil {
+			return nil, err
+		}
+		setup += ",filter=1,drop=1,landlock=1,nounix=1"
+		if c.Network == Closed {
+			setup += ",noinet=1"
+		}
+		return plainCommand(helper, setup, link, ruleset), nil
+	}
+	return plainCommand(helper, setup, link), nil
+}
+
+// ofHelper is how many threads the helper, and what starts a server, may have.
+const ofHelper = 32
+
+// plainCommand starts the helper in no namespace of its own.
+func plainCommand(helper, setup string, files ...*os.File) *exec.Cmd {
+	cmd := exec.Command(helper, "link", setup)
+	cmd.Args[0] = "weir-inside"
+	cmd.Env = []string{}
+	cmd.Dir = "/"
+	cmd.ExtraFiles = files
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// wait reaps the helper, or bubblewrap, and ends the link with it.
+func (s *Sandbox) wait() {
+	_ = s.cmd.Wait()
+	s.session.close("")
+	<-s.session.ended
+	s.machine.watch.remove(s)
+	if s.group != nil {
+		s.group.close()
+	}
+	close(s.exited)
+}
+
+// Grade is what the sandbox holds.
+func (s *Sandbox) Grade() Grade { return s.grade }
+
+// Note says in one line what the sandbox holds less than the best, and how to get it; "" for
+// nothing.
+func (s *Sandbox) Note() string { return s.note }
+
+// Start starts the server once more. ctx bounds the start alone.
+func (s *Sandbox) Start(ctx context.Context) (*Process, error) {
+	env, err := s.config.environment(ctx, s.temp)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.session.start(ctx, s.config.Command, env, s.config.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", s.config.Name, err)
+	}
+	return p, nil
+}
+
+// Dial connects to a port of the server's, on its loopback.
+func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
+	return s.session.dial(ctx, port)
+}
+
+// Ended is closed when the sandbox has ended, and nothing of it is left.
+func (s *Sandbox) Ended() <-chan struct{} { return s.exited }
+
+func (s *Sandbox) hasEnded() bool {
+	select {
+	case <-s.session.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close ends everything inside, and returns when nothing of it is left.
+func (s *Sandbox) Close() {
+	s.closing.Do(func() { s.end("") })
+	<-s.exited
+}
+
+// end ends the sandbox for a reason.
+func (s *Sandbox) end(reason string) {
+	s.session.close(reason)
+	late := time.AfterFunc(endTimeout, func() { _ = s.cmd.Process.Kill() })
+	go func() {
+		<-s.exited
+		late.Stop()
+	}()
+	if s.grade == Bwrap {
+		// Its child dies with it, and all in the namespace with that.
+		_ = s.cmd.Process.Kill()
+	}
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// tail keeps the beginning of what bubblewrap complains of.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p[:min(len(p), maxText-len(t.text))]...)
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.TrimSpace(t.text))
+}
+
+// kernelAtLeast compares the version of the kernel.
+func kernelAtLeast(major, minor int) bool {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return false
+	}
+	var a, b int
+	if n, _ := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b); n < 2 {
+		return false
+	}
+	return a > major || a == major && b >= minor
+}
+
+// ownedByUs says whether a file is this user's.
+func ownedByUs(info os.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
+}

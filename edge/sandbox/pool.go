@@ -1,0 +1,138 @@
+package sandbox
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// linger is how long a sandbox without a process is kept for the next one.
+const linger = 5 * time.Second
+
+// Pool keeps one sandbox for each principal of a workload, as long as it has processes.
+type Pool struct {
+	open func(ctx context.Context) (*Sandbox, error)
+
+	mu     sync.Mutex
+	boxes  map[string]*box
+	closed bool
+}
+
+// box is one principal's sandbox.
+type box struct {
+	mu    sync.Mutex // held while it is opened
+	box   *Sandbox
+	users int // processes, and starts under way; under Pool.mu
+	idle  *time.Timer
+}
+
+// NewPool returns a pool of sandboxes like c, of a host.
+func NewPool(h *Machine, c Config) *Pool {
+	return &Pool{open: func(ctx context.Context) (*Sandbox, error) { return h.Open(ctx, c) }, boxes: map[string]*box{}}
+}
+
+// Start starts the server once more in the principal's sandbox. ctx bounds the start alone.
+func (p *Pool) Start(ctx context.Context, principal string) (*Process, error) {
+	b, err := p.enter(principal)
+	if err != nil {
+		return nil, err
+	}
+	process, err := b.start(ctx, p.open)
+	if err != nil {
+		p.leave(principal, b)
+		return nil, err
+	}
+	go func() {
+		<-process.Ended()
+		p.leave(principal, b)
+	}()
+	return process, nil
+}
+
+// start starts a process in a sandbox that lives; one that has ended is opened anew.
+func (b *box) start(ctx context.Context, open func(ctx context.Context) (*Sandbox, error)) (*Process, error) {
+	b.mu.Lock()
+	if b.box != nil && b.box.hasEnded() {
+		b.box.Close()
+		b.box = nil
+	}
+	if b.box == nil {
+		var err error
+		if b.box, err = open(ctx); err != nil {
+			b.mu.Unlock()
+			return nil, err
+		}
+	}
+	s := b.box
+	b.mu.Unlock()
+	return s.Start(ctx)
+}
+
+func (p *Pool) enter(principal string) (*box, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, errClosed
+	}
+	b := p.boxes[principal]
+	if b == nil {
+		b = &box{}
+		p.boxes[principal] = b
+	}
+	if b.idle != nil {
+		b.idle.Stop()
+		b.idle = nil
+	}
+	b.users++
+	return b, nil
+}
+
+// leave has a sandbox closed when nobody has used it for a while.
+func (p *Pool) leave(principal string, b *box) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b.users--; b.users > 0 || p.closed {
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(linger, func() {
+		p.mu.Lock()
+		mine := b.idle == timer
+		if mine {
+			delete(p.boxes, principal)
+		}
+		p.mu.Unlock()
+		if mine {
+			b.close()
+		}
+	})
+	b.idle = timer
+}
+
+func (b *box) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.box != nil {
+		b.box.Close()
+		b.box = nil
+	}
+}
+
+// Close ends all sandboxes, and with them every process. It returns when they have ended.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	p.closed = true
+	boxes := p.boxes
+	p.boxes = nil
+	for _, b := range boxes {
+		if b.idle != nil {
+			b.idle.Stop()
+		}
+	}
+	p.mu.Unlock()
+	var all sync.WaitGroup
+	for _, b := range boxes {
+		all.Go(b.close)
+	}
+	all.Wait()
+}

@@ -1,0 +1,182 @@
+// Package sandbox runs local processes with less than their user may do: a file view of
+// their own, no way out over the network, few system calls, and limits. It opens sandboxes,
+// one for each principal of a workload, and starts servers in them by way of the helper
+// (cmd/weir-inside), which is the first process in each.
+//
+// What a grade holds, and what it does not, is in README.md.
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Grade is how much a sandbox holds.
+type Grade string
+
+// The grades, from the best one on.
+const (
+	Auto     Grade = ""         // the best that this system has
+	Bwrap    Grade = "bwrap"    // namespaces by bubblewrap
+	Landlock Grade = "landlock" // Landlock and a filter of system calls
+	None     Grade = "none"     // nothing
+)
+
+// ParseGrade reads what --sandbox says.
+func ParseGrade(text string) (Grade, error) {
+	switch text {
+	case "", "auto":
+		return Auto, nil
+	case "bwrap", "landlock":
+		return Grade(text), nil
+	case "off", "none":
+		return None, nil
+	}
+	return "", fmt.Errorf("sandbox %q: one of auto, bwrap, landlock, off", text)
+}
+
+// Network is what processes reach beyond themselves.
+type Network uint8
+
+// The networks.
+const (
+	Closed  Network = iota // nothing: the profile lets nothing out
+	Profile                // the hosts of a profile
+	Host                   // all that this machine reaches: isolation is off
+)
+
+// Mount shows a directory or a file of this machine inside.
+type Mount struct {
+	Host     string // absolute, after links have been resolved at Open
+	Inside   string // absolute; "" for the same path
+	Writable bool
+}
+
+// Config is what a sandbox is to be. A zero value takes its default.
+type Config struct {
+	Name    string // of the workload, for errors
+	Grade   Grade  // that was asked for
+	Network Network
+
+	// Isolate says that isolation was asked for by name: a grade that cannot hold it is
+	// an error, and not a note.
+	Isolate bool
+
+	Command  []string // the server: a program, by a path or as PATH finds it, and its arguments
+	Dir      string   // its working directory inside; Home
+	Home     string   // a directory of this machine's that is its HOME, and writable; required, absolute
+	Mounts   []Mount
+	Writable []string // paths inside that are empty, writable and in memory (64 MiB each); bwrap alone
+
+	// AllowUnsafe are mounts, as Mount.Host has them, that were asked for although they
+	// are refused else.
+	AllowUnsafe []string
+
+	// Protected are Weir's own directories and sockets, which are never mounted unasked.
+	Protected []string
+
+	// Transport is what the server is told to speak ("stdio", "streamable-http", "sse"), and
+	// Port where it listens on its loopback; 0 for a server on its standard streams.
+	Transport string
+	Port      int
+
+	Memory    int64   // bytes of all processes together; 1 GiB, negative for no limit
+	Processes int     // processes and threads together; 256, negative for no limit
+	Files     int     // open files of one process; 4,096, negative for no limit of its own
+	CPUs      float64 // processors; 0 for no limit. Held by cgroups alone: see Sandbox.Note
+
+	// Environment returns NAME=VALUE lines of the user's, secrets among them, which are
+	// put after those of the sandbox. It is called at each start; nil for none.
+	Environment func(ctx context.Context) ([]string, error)
+}
+
+const (
+	defaultMemory    = 1 << 30
+	defaultProcesses = 256
+	defaultFiles     = 4096
+)
+
+func (c Config) withDefaults() Config {
+	if c.Memory == 0 {
+		c.Memory = defaultMemory
+	}
+	if c.Processes == 0 {
+		c.Processes = defaultProcesses
+	}
+	if c.Files == 0 {
+		c.Files = defaultFiles
+	}
+	if c.Dir == "" {
+		c.Dir = c.Home
+	}
+	return c
+}
+
+// check says what is wrong with a Config before anything starts.
+func (c *Config) check() error {
+	switch {
+	case len(c.Command) == 0 || c.Command[0] == "":
+		return fmt.Errorf("sandbox of %s: no command", c.Name)
+	case !strings.HasPrefix(c.Home, "/") && onUnix:
+		return fmt.Errorf("sandbox of %s: home %q: must be absolute", c.Name, c.Home)
+	case c.Network == Profile:
+		return &EgressError{Name: c.Name}
+	}
+	for _, word := range append([]string{c.Dir, c.Home}, c.Command...) {
+		if strings.ContainsRune(word, 0) {
+			return fmt.Errorf("sandbox of %s: the command has a NUL byte", c.Name)
+		}
+	}
+	return nil
+}
+
+// GradeError says that a grade, or isolation, was asked for and cannot be had here.
+type GradeError struct {
+	Name  string // of the workload
+	Want  string // what was asked for
+	Cause string // why it cannot be had
+	Next  string // what to do
+}
+
+func (e *GradeError) Error() string {
+	return fmt.Sprintf("sandbox of %s: %s: %s: %s", e.Name, e.Want, e.Cause, e.Next)
+}
+
+// EgressError says that a profile has hosts, which only the egress proxy can let out.
+type EgressError struct{ Name string }
+
+func (e *EgressError) Error() string {
+	return fmt.Sprintf("sandbox of %s: a profile with hosts needs the egress proxy, which is not supported yet: use the profile none, or --isolate-network=false", e.Name)
+}
+
+// MountError says that a mount is refused.
+type MountError struct {
+	Path string // as it was given
+	Why  string
+	Next string
+}
+
+func (e *MountError) Error() string { return fmt.Sprintf("mount %s: %s: %s", e.Path, e.Why, e.Next) }
+
+// HelperError says that the helper is not there, or cannot be started.
+type HelperError struct{ Cause string }
+
+func (e *HelperError) Error() string { return e.Cause }
+
+// Exit is how a process ended. Its fields are those of edge/stdio's.
+type Exit struct {
+	Code   int    // that it exited with; -1 where it did not
+	Signal string // that ended it, such as "killed"; "" for none
+	Reason string // why it was ended: "memory", "processes"; "" where nobody but itself did
+}
+
+// The reasons of an Exit.
+const (
+	ReasonMemory    = "memory"
+	ReasonProcesses = "processes"
+)
+
+// The end of a process, by Process.Stop: stdin is closed, SIGTERM follows after this long.
+const afterStdin = 2 * time.Second

@@ -1,0 +1,398 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weir-edge/weir/edge/sandbox/link"
+)
+
+var errEOF = io.EOF
+
+// maxHeld is how many descriptors of one link the manager holds at a time.
+const maxHeld = 1024
+
+// maxText bounds a text of the helper's that is shown.
+const maxText = 500
+
+// session is the manager's end of one link. What comes over it is a stranger's: a message
+// that was not asked for, a descriptor that is not what was asked for, and everything else
+// that cannot come from the helper as we built it, ends the link and with it the sandbox.
+type session struct {
+	conn *net.UnixConn
+	name string // of the workload
+
+	sending sync.Mutex
+
+	mu      sync.Mutex
+	last    uint32 // id that was given
+	waiting map[uint32]*question
+	procs   map[uint32]*Process
+	held    int
+	reason  string // why it is being ended; "" for none
+	err     error  // why it ended
+	pid     int    // of the helper, as it sees itself
+
+	// why says why the kernel ended processes, where it did so for the sandbox's limits;
+	// nil for nobody who knows.
+	why func() string
+
+	greeted chan struct{}
+	ended   chan struct{} // closed when the link has ended and err is set
+}
+
+// question is what the helper was asked and has not answered.
+type question struct {
+	kind    link.Kind // of the answer
+	port    int       // of a dial
+	process *Process  // of a start
+	answer  chan answer
+}
+
+type answer struct {
+	files [3]*os.File // of a process
+	conn  *conn
+	err   error
+}
+
+func newSession(conn *net.UnixConn, name string) *session {
+	s := &session{
+		conn: conn, name: name, waiting: map[uint32]*question{}, procs: map[uint32]*Process{},
+		greeted: make(chan struct{}), ended: make(chan struct{}),
+	}
+	go s.read()
+	return s
+}
+
+// read takes what the helper sends, until the link ends.
+func (s *session) read() {
+	r := link.Reader{Receive: func(p, oob []byte) (int, int, int, error) {
+		n, oobn, flags, _, err := s.conn.ReadMsgUnix(p, oob)
+		return n, oobn, flags, err
+	}}
+	var err error
+	for err == nil {
+		var m link.Message
+		var fds []int
+		if m, fds, err = r.Next(); err == nil {
+			err = s.take(&m, fds)
+		}
+	}
+	s.end(err)
+}
+
+// errAsked says that the helper sent what nobody asked for.
+var errAsked = errors.New("the helper sent what nobody asked for")
+
+// take takes one message and its descriptors.
+func (s *session) take(m *link.Message, fds []int) error {
+	switch m.Kind {
+	case link.Hello:
+		return s.hello(m, fds)
+	case link.Ended:
+		s.mu.Lock()
+		p := s.procs[m.ID]
+		delete(s.procs, m.ID)
+		s.mu.Unlock()
+		if p == nil || len(fds) > 0 {
+			closeAll(fds)
+			return errAsked
+		}
+		exit := Exit{Code: int(m.A & 0xff)}
+		if m.B != 0 {
+			exit = Exit{Code: -1, Signal: syscall.Signal(m.B & 0x7f).String()}
+		}
+		exit.Reason = s.reasonOf()
+		p.finish(exit)
+		return nil
+	case link.Started, link.Dialed:
+		s.mu.Lock()
+		q := s.waiting[m.ID]
+		if q != nil && q.kind == m.Kind {
+			delete(s.waiting, m.ID)
+			if q.process != nil && m.Text == "" { // its end may be the next message
+				q.process.terminate = func() { _ = s.send(&link.Message{Kind: link.Signal, ID: m.ID, A: uint32(syscall.SIGTERM)}) }
+				q.process.kill = func() { s.kill(m.ID, q.process) }
+				s.procs[m.ID] = q.process
+			}
+		} else {
+			q = nil
+		}
+		s.mu.Unlock()
+		if q == nil {
+			closeAll(fds)
+			return errAsked
+		}
+		return s.answer(q, m, fds)
+	}
+	closeAll(fds)
+	return errAsked
+}
+
+func (s *session) hello(m *link.Message, fds []int) error {
+	closeAll(fds)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pid != 0 || len(fds) > 0 || m.A != link.Version || m.B == 0 {
+		return errAsked
+	}
+	s.pid = int(m.B)
+	close(s.greeted)
+	return nil
+}
+
+// answer gives what came to who asked. A violation is an answer too, and ends the link.
+func (s *session) answer(q *question, m *link.Message, fds []int) error {
+	var a answer
+	var violation error
+	switch {
+	case m.Text != "" && len(fds) == 0:
+		a.err = errors.New(clean(m.Text))
+	case q.kind == link.Started && m.Text == "" && len(fds) == 3:
+		for i, flag := range [...]int{unix.O_WRONLY, unix.O_RDONLY, unix.O_RDONLY} {
+			f, err := takePipe(fds[i], flag, [...]string{"stdin", "stdout", "stderr"}[i])
+			if err != nil {
+				violation = err
+				fds[i] = -1
+				continue
+			}
+			a.files[i], fds[i] = f, -1
+		}
+	case q.kind == link.Dialed && m.Text == "" && len(fds) == 1:
+		c, err := takeConn(fds[0], q.port)
+		if err != nil {
+			violation = err
+		} else {
+			a.conn = c.(*conn)
+		}
+		fds[0] = -1
+	default:
+		violation = errAsked
+	}
+	closeAll(fds)
+	if violation != nil {
+		a.close()
+		a = answer{err: violation}
+	}
+	q.answer <- a // has room for one
+	return violation
+}
+
+func (a *answer) close() {
+	for _, f := range a.files {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+	if a.conn != nil {
+		_ = a.conn.TCPConn.Close()
+	}
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// clean makes a stranger's text one that may be shown.
+func clean(text string) string {
+	out := make([]rune, 0, min(len(text), maxText))
+	for _, r := range text {
+		if len(out) == maxText {
+			break
+		}
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			r = '?'
+		}
+		out = append(out, r)
+	}
+	return string(out)
+}
+
+// end ends the link: all that waits fails, all processes have ended, descriptors that
+// nobody took are closed.
+func (s *session) end(err error) {
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+		err = errors.New("the sandbox has ended")
+	}
+	s.err = err
+	waiting, procs := s.waiting, s.procs
+	s.waiting, s.procs = map[uint32]*question{}, map[uint32]*Process{}
+	s.mu.Unlock()
+	_ = s.conn.Close()
+	reason := s.reasonOf()
+	for _, q := range waiting {
+		q.answer <- answer{err: err}
+	}
+	for _, p := range procs {
+		p.finish(Exit{Code: -1, Signal: syscall.SIGKILL.String(), Reason: reason})
+	}
+	close(s.ended)
+}
+
+// reasonOf is why processes end, where it is not their own doing.
+func (s *session) reasonOf() string {
+	s.mu.Lock()
+	reason, why := s.reason, s.why
+	s.mu.Unlock()
+	if reason == "" && why != nil {
+		reason = why()
+	}
+	return reason
+}
+
+// kill ends all that a process started. A helper that cannot do it any more ends with
+// everything else.
+func (s *session) kill(id uint32, p *Process) {
+	if s.send(&link.Message{Kind: link.Kill, ID: id}) != nil {
+		return
+	}
+	time.AfterFunc(time.Second, func() {
+		if !p.hasEnded() {
+			s.close("")
+		}
+	})
+}
+
+// close ends the link for a reason of ours.
+func (s *session) close(reason string) {
+	s.mu.Lock()
+	if s.reason == "" {
+		s.reason = reason
+	}
+	s.mu.Unlock()
+	_ = s.conn.Close() // read sees it
+}
+
+// greet waits for the helper's first message.
+func (s *session) greet(ctx context.Context) error {
+	select {
+	case <-s.greeted:
+		return nil
+	case <-s.ended:
+		return s.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *session) send(m *link.Message) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	_ = s.conn.SetWriteDeadline(time.Now().Add(sendTimeout))
+	err := link.Send(func(p, oob []byte) (int, error) {
+		n, _, err := s.conn.WriteMsgUnix(p, oob, nil)
+		return n, err
+	}, m)
+	if err != nil && !errors.Is(err, link.ErrSize) {
+		s.end(fmt.Errorf("link: %w", err)) // half a frame may be there
+	}
+	return err
+}
+
+// ask sends a request and waits for its answer. It reserves n descriptors, which count until
+// release has been called n times.
+func (s *session) ask(ctx context.Context, m *link.Message, q *question, n int) (answer, error) {
+	q.answer = make(chan answer, 1)
+	s.mu.Lock()
+	switch {
+	case s.err != nil:
+		s.mu.Unlock()
+		return answer{}, s.err
+	case s.held+n > maxHeld:
+		s.mu.Unlock()
+		return answer{}, fmt.Errorf("%d descriptors of one sandbox are open: close some", s.held)
+	}
+	s.held += n
+	s.last++
+	m.ID = s.last
+	s.waiting[m.ID] = q
+	s.mu.Unlock()
+	err := s.send(m)
+	if err != nil {
+		s.mu.Lock()
+		delete(s.waiting, m.ID)
+		s.mu.Unlock()
+		s.release(n)
+		return answer{}, err
+	}
+	select {
+	case a := <-q.answer:
+		if a.err != nil {
+			s.release(n)
+		}
+		return a, a.err
+	case <-ctx.Done():
+		// It comes, or the link ends: then it is closed.
+		go func() {
+			a := <-q.answer
+			a.close()
+			s.release(n)
+			if q.process != nil && a.err == nil {
+				q.process.Kill()
+			}
+		}()
+		return answer{}, ctx.Err()
+	}
+}
+
+func (s *session) release(n int) {
+	s.mu.Lock()
+	s.held -= n
+	s.mu.Unlock()
+}
+
+// start starts a process.
+func (s *session) start(ctx context.Context, args, env []string, dir string) (*Process, error) {
+	p := newProcess()
+	m := link.Message{Kind: link.Start, Args: args, Env: env, Text: dir}
+	a, err := s.ask(ctx, &m, &question{kind: link.Started, process: p}, 3)
+	if err != nil {
+		return nil, err
+	}
+	streams := [3]*stream{}
+	for i, f := range a.files {
+		streams[i] = &stream{File: f, closed: sync.OnceFunc(func() { s.release(1) })}
+	}
+	p.stdin, p.stdout, p.stderr = streams[0], streams[1], streams[2]
+	return p, nil
+}
+
+// stream is an end of a pipe that is counted while it is open.
+type stream struct {
+	*os.File
+	closed func()
+}
+
+func (s *stream) Close() error {
+	err := s.File.Close()
+	s.closed()
+	return err
+}
+
+// dial connects to a port inside.
+func (s *session) dial(ctx context.Context, port int) (net.Conn, error) {
+	a, err := s.ask(ctx, &link.Message{Kind: link.Dial, A: uint32(port)}, &question{kind: link.Dialed, port: port}, 1)
+	if err != nil {
+		return nil, fmt.Errorf("port %d of %s: %w", port, s.name, err)
+	}
+	a.conn.closed = sync.OnceFunc(func() { s.release(1) })
+	return a.conn, nil
+}

@@ -1,0 +1,320 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// view is what is seen inside, of the files of this machine.
+type view struct {
+	system   []shown  // read-only
+	hidden   []string // directories in there that stay empty
+	prefixes []string // where the program is; read-only
+	home     *os.File // HOME, writable
+	mounts   []opened // parents before what is in them
+}
+
+// shown is a path of the system that is the same inside; one that is a link stays one.
+type shown struct{ path, link string }
+
+// opened is a mount, opened once: whatever its path leads to later, this is what is shown.
+type opened struct {
+	Mount
+	file *os.File // O_PATH
+}
+
+func (v *view) close() {
+	if v.home != nil {
+		_ = v.home.Close()
+	}
+	for _, m := range v.mounts {
+		_ = m.file.Close()
+	}
+}
+
+// view looks at all that a sandbox is to show, and refuses what it may not.
+func (m *Machine) view(c *Config) (v *view, err error) {
+	v = &view{}
+	defer func() {
+		if err != nil {
+			v.close()
+		}
+	}()
+	v.system, v.hidden = systemView()
+	if v.home, err = openPath(c.Home); err != nil {
+		return v, fmt.Errorf("sandbox of %s: home: %w", c.Name, err)
+	}
+	unsafe := newUnsafe(c)
+	v.prefixes = prefixes(c, unsafe)
+	for _, mount := range c.Mounts {
+		o, err := open(mount, unsafe)
+		if err != nil {
+			return v, err
+		}
+		if slices.ContainsFunc(v.mounts, func(has opened) bool { return has.Inside == o.Inside }) || o.Inside == c.Home {
+			_ = o.file.Close()
+			return v, &MountError{mount.Host, o.Inside + " is mounted twice", "give one of the two"}
+		}
+		v.mounts = append(v.mounts, o)
+	}
+	slices.SortStableFunc(v.mounts, func(a, b opened) int { return strings.Count(a.Inside, "/") - strings.Count(b.Inside, "/") })
+	for _, path := range c.Writable {
+		if err := checkInside(path); err != nil {
+			return v, &MountError{path, err.Error(), "name another path"}
+		}
+	}
+	return v, nil
+}
+
+// plain refuses what only a mount namespace can show.
+func (v *view) plain(grade Grade) error {
+	for _, m := range v.mounts {
+		if m.Inside != m.Host {
+			return &MountError{m.Host, fmt.Sprintf("the sandbox %s shows it at no other path than its own, and %s was asked for", grade, m.Inside), "mount it at its own path, or install bubblewrap"}
+		}
+	}
+	return nil
+}
+
+// systemView is what every sandbox shows of the system: programs, libraries, and of /etc
+// what they are configured by.
+func systemView() (all []shown, hidden []string) {
+	paths := []string{"/usr", "/bin", "/sbin", "/opt", "/etc/ssl", "/etc/ca-certificates", "/etc/alternatives", "/etc/localtime"}
+	for _, pattern := range []string{"/lib*", "/etc/ld.so.*"} {
+		more, _ := filepath.Glob(pattern) // the pattern is right
+		paths = append(paths, more...)
+	}
+	for _, path := range paths {
+		info, err := os.Lstat(path)
+		switch {
+		case err != nil:
+		case info.Mode()&os.ModeSymlink != 0 && filepath.Dir(path) == "/":
+			if target, err := os.Readlink(path); err == nil {
+				all = append(all, shown{path, target})
+			}
+		default: // a link in /etc is shown as what it leads to
+			if _, err := os.Stat(path); err == nil {
+				all = append(all, shown{path: path})
+			}
+		}
+	}
+	// Keys of this machine's, which root could read.
+	if info, err := os.Stat("/etc/ssl/private"); err == nil && info.IsDir() {
+		hidden = append(hidden, "/etc/ssl/private")
+	}
+	return all, hidden
+}
+
+// inSystem says whether a path is shown already.
+func inSystem(path string) bool {
+	return slices.ContainsFunc([]string{"/usr", "/opt", "/bin", "/sbin"}, func(dir string) bool { return below(path, dir) }) || strings.HasPrefix(path, "/lib")
+}
+
+// ofKernel says whether a path is where nothing of a program's is shown.
+func ofKernel(path string) bool {
+	return slices.ContainsFunc([]string{"/etc", "/proc", "/dev", "/sys", "/run"}, func(dir string) bool { return below(path, dir) })
+}
+
+// prefixes are where the program of a sandbox is: the directory that it was installed in, or
+// where that shows too much, its file alone. Each link on the way counts, since programs
+// look for their own beside the path by which they were called.
+func prefixes(c *Config, unsafe *unsafePaths) (all []string) {
+	path := c.Command[0]
+	if !strings.Contains(path, "/") {
+		found, err := exec.LookPath(path)
+		if err != nil {
+			return nil // what starts it says so
+		}
+		path = found
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(c.Dir, path)
+	}
+	for range 40 { // as many links as the kernel follows
+		path = filepath.Clean(path)
+		info, err := os.Lstat(path)
+		if err != nil {
+			return all
+		}
+		if show := prefix(path, unsafe); !inSystem(show) && !ofKernel(show) && !below(show, c.Home) && !slices.Contains(all, show) {
+			all = append(all, show)
+		}
+		if info.Mode()&os.ModeSymlink == 0 {
+			return all
+		}
+		target, err := os.Readlink(path)
+		if err != nil {
+			return all
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
+	}
+	return all
+}
+
+// prefix is what is shown for a program at a path.
+func prefix(path string, unsafe *unsafePaths) string {
+	dir := filepath.Dir(path)
+	if filepath.Base(dir) == "bin" {
+		dir = filepath.Dir(dir)
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil || unsafe.why(real) != "" || slices.Contains([]string{"/tmp", "/var/tmp", "/var"}, real) {
+		return path
+	}
+	return dir
+}
+
+// open opens a mount, and refuses what must not be shown.
+func open(m Mount, unsafe *unsafePaths) (opened, error) {
+	if m.Inside == "" {
+		m.Inside = m.Host
+	}
+	o := opened{Mount: m}
+	if !filepath.IsAbs(m.Host) || strings.ContainsRune(m.Host, 0) {
+		return o, &MountError{m.Host, "not an absolute path", "give one"}
+	}
+	if err := checkInside(m.Inside); err != nil {
+		return o, &MountError{m.Host, err.Error(), "name another path inside"}
+	}
+	f, err := openPath(m.Host)
+	if err != nil {
+		return o, &MountError{m.Host, err.Error(), "create it first, or correct the path"}
+	}
+	if why := unsafe.judge(m.Host, f); why != "" {
+		_ = f.Close()
+		return o, &MountError{m.Host, why, "name a directory with less in it, or allow it with --allow-unsafe-mount " + m.Host}
+	}
+	o.file = f
+	return o, nil
+}
+
+// openPath opens a directory or file for no more than to be shown.
+func openPath(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// checkInside says what is wrong with a path inside.
+func checkInside(path string) error {
+	switch {
+	case !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0):
+		return fmt.Errorf("%q inside is no clean absolute path", path)
+	case path == "/":
+		return fmt.Errorf("/ inside is the sandbox's own")
+	}
+	for _, ours := range []string{"/proc", "/dev", "/sys", insideHelper} {
+		if below(path, ours) {
+			return fmt.Errorf("%s inside is the sandbox's own", ours)
+		}
+	}
+	if path == "/run" || path == "/etc" {
+		return fmt.Errorf("%s inside is the sandbox's own", path)
+	}
+	return nil
+}
+
+// below says whether a path is a directory or in it.
+func below(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// unsafePaths are what no mount shows unless it is asked for by name.
+type unsafePaths struct {
+	whole   []string // and what they are in: these show all that is in them
+	deep    []string // and all in them, too
+	allowed []string
+}
+
+func newUnsafe(c *Config) *unsafePaths {
+	u := &unsafePaths{
+		whole:   []string{"/root"},
+		deep:    []string{"/proc", "/sys", "/dev", "/run", "/var/run", "/etc"},
+		allowed: c.AllowUnsafe,
+	}
+	if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) {
+		u.whole = append(u.whole, home)
+		for _, name := range []string{".ssh", ".gnupg", ".aws", ".kube", ".docker", ".config"} {
+			u.deep = append(u.deep, filepath.Join(home, name))
+		}
+	}
+	for _, name := range []string{"XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "GNUPGHOME"} {
+		if dir := os.Getenv(name); filepath.IsAbs(dir) {
+			u.deep = append(u.deep, dir)
+		}
+	}
+	u.deep = append(u.deep, c.Protected...)
+	for _, list := range []*[]string{&u.whole, &u.deep} {
+		for _, path := range *list { // as they are named, and where they lead
+			if real, err := filepath.EvalSymlinks(path); err == nil && real != path {
+				*list = append(*list, real)
+			}
+		}
+	}
+	return u
+}
+
+// why says why a path, in which no link is left, is not shown; "" when it may be.
+func (u *unsafePaths) why(real string) string {
+	for _, path := range slices.Concat(u.whole, u.deep) {
+		if below(path, real) {
+			if real == path {
+				return "it has secrets or controls this machine"
+			}
+			return "it holds " + path
+		}
+	}
+	for _, path := range u.deep {
+		if below(real, path) {
+			return "it is in " + path
+		}
+	}
+	return ""
+}
+
+// judge says why an open mount is not shown; "" when it may be.
+func (u *unsafePaths) judge(given string, f *os.File) string {
+	var stat unix.Stat_t
+	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err == nil {
+		err = unix.Fstat(int(f.Fd()), &stat)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	asked := slices.ContainsFunc(u.allowed, func(path string) bool {
+		return filepath.Clean(path) == filepath.Clean(given) || filepath.Clean(path) == real
+	})
+	switch stat.Mode & unix.S_IFMT {
+	case unix.S_IFDIR, unix.S_IFREG:
+	case unix.S_IFSOCK:
+		if !asked {
+			return "it is a socket"
+		}
+	default:
+		if !asked {
+			return "it is no directory and no file"
+		}
+	}
+	if asked {
+		return ""
+	}
+	if why := u.why(real); why != "" {
+		if real != filepath.Clean(given) {
+			return "it leads to " + real + ": " + why
+		}
+		return why
+	}
+	return ""
+}
