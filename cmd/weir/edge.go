@@ -43,7 +43,9 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 	remark(log, opened)
 
 	// 2. The edge, which now holds its addresses.
-	options := a.edgeOptions()
+	options, end := a.workloads(s)
+	defer end()
+	options = append(options, a.edgeOptions()...)
 	if pprof {
 		options = append(options, serve.WithPprof())
 	}

@@ -157,6 +157,9 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer) *Workload {
 		c.fail(o, "spec.run.network", ReasonInvalid, "%q: a process of this machine has host or none", brief(w.Network))
 	}
 	w.Profile = c.profile(o, s.Spec.PermissionProfile)
+	if w.Asked && w.Network == "" && !w.Profile.Offline() {
+		c.fail(o, "spec.run.isolateNetwork", ReasonUnsupported, "not supported yet: to keep a server from what its profile %s does not name needs the egress proxy; use the profile none, or leave this out", brief(w.Profile.Name))
+	}
 	if o.text("spec.run.network") == "host" && w.Asked {
 		c.fail(o, "spec.run.network", ReasonConflict, "host, and isolateNetwork: take one out")
 	}

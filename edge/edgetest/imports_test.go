@@ -69,6 +69,7 @@ var rooms = map[string][]string{
 	"edge/serve":            {"edge", "edge/mcp", "edge/door", "edge/mount", "edge/relay", "edge/route", "edge/session", "edge/backend", "edge/catalog", "edge/codemode", "edge/compile", "edge/composite", "edge/health", "edge/kv", "edge/oauth", "edge/outgoing", "edge/secret", "edge/settings", "edge/status", "edge/v1beta1", "filters", "filters/audit", "filters/authz", "filters/guest", "filters/headers", "filters/incoming", "filters/ratelimit", "filters/telemetry", "filters/webhook", "scripting", "scripting/sandbox", "scripting/turns", "scripting/workflow"},
 	"edge/codemode":         {"edge", "edge/mcp", "edge/catalog", "edge/near", "edge/progress", "scripting", "scripting/sandbox"},
 	"edge/demo":             {"edge/mcp"},
+	"edge/workload":         {},
 	"edge/sandbox":          {"edge/sandbox/link"},
 	"edge/sandbox/link":     {},
 	"edge/edgetest/...":     {"edge/...", "filters/...", "cmd/...", "wasm", "sdk/abi"},

@@ -101,14 +101,15 @@ func (e *Edge) doorOf(conn *door.Conn) *doorway {
 
 // visit serves a request for one of a server's endpoints: programs see it first, then the
 // client is authenticated.
-func (e *Edge) visit(req *request, s *server, door string) {
-	req.server, req.sse = s, door != "/mcp"
+func (e *Edge) visit(req *request, s *server, path string) {
+	req.server, req.sse = s, path != "/mcp"
 	if req.sse && s.stateless != nil {
-		req.refuse(mcp.Modern, nil, edge.Errorf(edge.NotFound, "door", "this server is stateless: POST to /mcp")) // by its status, too
+		e.knocked(req, edge.Errorf(edge.NotFound, "door", "the server is stateless"))
+		door.Plain(req.ctx, 404, "this server is stateless: POST to /mcp\n")
 		return
 	}
 	if e.askPrograms(req) && req.admit(s) {
-		switch door {
+		switch path {
 		case "/mcp":
 			e.endpoint(req)
 		case "/sse":

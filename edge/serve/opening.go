@@ -118,6 +118,9 @@ func (o *opening) base() string { return o.door.base(o.edge.settings.TLSCert != 
 // backing reads what a backend is made from.
 func (o *opening) backing(b compile.Backend) (backing, error) {
 	one, p := backing{Backend: b}, o.plan
+	if err := o.startable(b.Workload); err != nil {
+		return one, err
+	}
 	pem := []byte(b.CABundle)
 	if b.CABundlePath != "" {
 		var err error
@@ -288,11 +291,15 @@ func (o *opening) openBackend(s *server, b backing) error {
 			breaker = health.NewBreaker(b.Name, f.Breaker.Threshold, f.Breaker.Timeout)
 		}
 		var local backend.Local
-		if e.given.local != nil {
-			if local, err = e.given.local(s.Name, b.Name); err != nil {
-				with.close()
-				return nil, nil, err
-			}
+		switch {
+		case b.Workload != nil:
+			local, err = o.workload(b.Workload)
+		case e.given.local != nil:
+			local, err = e.given.local(s.Name, b.Name)
+		}
+		if err != nil {
+			with.close()
+			return nil, nil, err
 		}
 		opened, err := backend.Open(backend.Config{
 			Name:       b.Name,

@@ -89,6 +89,8 @@ type given struct {
 
 	local func(server, name string) (backend.Local, error) // keeps a backend that has no URL; nil for none
 
+	start func(Starting) (backend.Local, error) // keeps the workloads of plans; nil for none
+
 	scripts  codemode.Engine  // in place of the sandbox; nil for the sandbox
 	counting []edge.Collector // rooms of the process that count for themselves
 }
@@ -104,14 +106,15 @@ type world struct {
 	running mount.Running // mounted handlers
 
 	// Open things that servers share with their successors.
-	servers  kept[*server]
-	backends kept[*backend.Backend]
-	shared   kept[*edge.Shared] // what the credentials of one server have in common
-	measures kept[*telemetry.Telemetry]
-	records  kept[*audit.Log]
-	policies kept[*authz.Counters]
-	limits   kept[*ratelimit.Part]
-	scripts  kept[*codemode.Counters]
+	servers   kept[*server]
+	backends  kept[*backend.Backend]
+	workloads kept[backend.Local]
+	shared    kept[*edge.Shared] // what the credentials of one server have in common
+	measures  kept[*telemetry.Telemetry]
+	records   kept[*audit.Log]
+	policies  kept[*authz.Counters]
+	limits    kept[*ratelimit.Part]
+	scripts   kept[*codemode.Counters]
 
 	composites kept[*composite.Counters]
 

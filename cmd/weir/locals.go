@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/sandbox"
+	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/stdio"
+	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/edge/workload"
+)
+
+// firstStart is how long a package runner may take at its first start, since it fetches the
+// package.
+const firstStart = 300 * time.Second
+
+// locals starts the local processes of an edge, each in a sandbox, with a home directory of
+// its own below the state directory. Nothing is made before the first of them.
+type locals struct {
+	settings serve.Settings
+
+	mu      sync.Mutex
+	state   string // "" before the first workload
+	made    bool   // state is a temporary directory, which goes with the edge
+	machine *sandbox.Machine
+}
+
+// workloads are the options with which an edge starts what the settings allow; end is called
+// when it has ended.
+func (a *app) workloads(s serve.Settings) (options []serve.Option, end func()) {
+	if len(s.AllowWorkloads) == 0 {
+		return nil, func() {}
+	}
+	l := &locals{settings: s}
+	return []serve.Option{serve.WithWorkloads(l.start)}, l.close
+}
+
+// open makes what all workloads share.
+func (l *locals) open() (state string, machine *sandbox.Machine, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.machine != nil {
+		return l.state, l.machine, nil
+	}
+	state = l.settings.StateDir
+	if state == "" {
+		if state, err = os.MkdirTemp("", "weir-state-"); err != nil {
+			return "", nil, fmt.Errorf("state directory: %w", err)
+		}
+		l.made = true
+	} else if state, err = filepath.Abs(state); err == nil {
+		err = private(state)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("--state-dir: %w", err)
+	}
+	cache := filepath.Join(state, "cache")
+	if user, err := os.UserCacheDir(); err == nil {
+		cache = filepath.Join(user, "weir")
+	}
+	if runtime.GOOS == "linux" {
+		if _, err := sandbox.Helper(cache); err != nil {
+			return "", nil, err
+		}
+	}
+	l.state, l.machine = state, sandbox.NewMachine(cache)
+	return l.state, l.machine, nil
+}
+
+// private makes a directory that only this user may look into, or says why one that is there
+// is none.
+func private(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err == nil && (!info.IsDir() || runtime.GOOS != "windows" && info.Mode()&0o077 != 0) {
+		err = fmt.Errorf("%s is no directory of this user alone: chmod 700 it, or name another", dir)
+	}
+	return err
+}
+
+// close ends what is left when the edge has ended.
+func (l *locals) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.machine != nil {
+		l.machine.Close()
+	}
+	if l.made {
+		_ = os.RemoveAll(l.state) // what a server made unreadable stays
+	}
+}
+
+// start keeps one workload; its first process is started when somebody needs it.
+func (l *locals) start(s serve.Starting) (backend.Local, error) {
+	w := &s.Workload
+	state, machine, err := l.open()
+	if err != nil {
+		return nil, err
+	}
+	if err := unhidden(w); err != nil {
+		return nil, err
+	}
+	home := filepath.Join(state, "workloads", w.Name, "home")
+	if err := private(home); err != nil {
+		return nil, fmt.Errorf("home of %s: %w", w.Name, err)
+	}
+	config, err := boxOf(w, home)
+	if err != nil {
+		return nil, err
+	}
+	config.Protected = []string{filepath.Join(state, "workloads"), l.settings.SecretsDir, l.settings.HandOver, l.settings.StateKeyFile}
+	config.Protected = slices.DeleteFunc(config.Protected, func(path string) bool { return path == "" })
+	secrets := func(ctx context.Context) (vars []string, values [][]byte, err error) {
+		for _, v := range w.Secrets {
+			value, err := s.Secrets.Secret(ctx, v.Name, v.Key)
+			if err != nil {
+				return nil, nil, fmt.Errorf("secret %s/%s: %w", v.Name, v.Key, err)
+			}
+			text := strings.TrimSuffix(strings.TrimSuffix(string(value), "\n"), "\r")
+			vars, values = append(vars, v.Variable+"="+text), append(values, []byte(text))
+		}
+		return vars, values, nil
+	}
+	config.Environment = func(ctx context.Context) ([]string, error) {
+		vars, err := workload.ReadEnv(w.EnvFiles...)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range w.Env {
+			vars = append(vars, v.Name+"="+v.Value)
+		}
+		own, _, err := secrets(ctx)
+		return append(vars, own...), err
+	}
+	for _, v := range w.Env {
+		if sandbox.Risky(v.Name) {
+			s.Log.Warn("a variable has programs run code that their command does not name", "workload", w.Name, "variable", v.Name)
+		}
+	}
+	_, masked, err := secrets(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	pool := sandbox.NewPool(machine, config)
+	c := stdio.Config{
+		Name: w.Name, Digest: s.Digest, Starter: pooled{pool}, MaxProcesses: w.MaxProcesses, MaxMessage: s.MaxMessage,
+		Secrets: masked, Lines: lines(s.Log, w.Name), Log: s.Log,
+	}
+	if w.Processes == v1beta1.ProcessShared {
+		c.Mode = stdio.Shared
+	}
+	if w.Restart == v1beta1.RestartNever {
+		c.Restart = stdio.Never
+	}
+	switch filepath.Base(w.Program) {
+	case "npx", "uvx", "pipx", "bunx", "deno":
+		c.First = firstStart
+	}
+	bridge, err := stdio.New(c)
+	if err != nil {
+		return nil, err
+	}
+	return &boxed{bridge, pool}, nil
+}
+
+// boxOf is the sandbox of a workload.
+func boxOf(w *compile.Workload, home string) (sandbox.Config, error) {
+	c := sandbox.Config{
+		Name: w.Name, Command: append([]string{w.Program}, w.Args...), Home: home, Writable: w.Writable,
+		Isolate: w.Asked || w.Network == "none", Transport: string(w.Transport), Memory: w.Memory, CPUs: float64(w.MilliCPUs) / 1000,
+	}
+	var err error
+	if c.Grade, err = sandbox.ParseGrade(string(w.Sandbox)); err != nil {
+		return c, err
+	}
+	switch {
+	case w.Network == "none":
+		c.Network = sandbox.Closed
+	case w.Network == "host" || !w.Isolate || !w.Profile.Offline():
+		c.Network = sandbox.Host
+	default:
+		c.Network = sandbox.Closed
+	}
+	for _, m := range w.Mounts {
+		c.Mounts = append(c.Mounts, sandbox.Mount{Host: m.Source, Inside: m.Target, Writable: m.Writable})
+	}
+	return c, nil
+}
+
+// unhidden refuses to mount what the user wants hidden.
+func unhidden(w *compile.Workload) error {
+	config, err := os.UserConfigDir()
+	if err != nil || !w.IgnoreGlobally || len(w.Mounts) == 0 {
+		return nil
+	}
+	patterns := filepath.Join(config, "weir", "ignore")
+	if _, err := os.Stat(patterns); err == nil {
+		return fmt.Errorf("not supported yet: the ignore patterns in %s, which would hide files of mounted directories; set spec.run.ignoreGlobally to false to mount them whole", patterns)
+	}
+	return nil
+}
+
+// lines logs what a server prints.
+func lines(log *slog.Logger, name string) func(stdio.Line) {
+	return func(l stdio.Line) {
+		log.Info("server", "workload", name, "source", l.Source, "line", edge.Printable(l.Text))
+	}
+}
+
+// pooled starts servers in sandboxes, one for each principal.
+type pooled struct{ pool *sandbox.Pool }
+
+func (p pooled) Start(ctx context.Context, principal string) (stdio.Process, error) {
+	one, err := p.pool.Start(ctx, principal)
+	if err != nil {
+		return nil, err
+	}
+	return inside{one}, nil
+}
+
+// inside is a process in a sandbox.
+type inside struct{ *sandbox.Process }
+
+func (p inside) Wait() stdio.Exit { return stdio.Exit(p.Process.Wait()) }
+
+// boxed is a bridge to a server in sandboxes, which end with it.
+type boxed struct {
+	*stdio.Bridge
+	pool *sandbox.Pool
+}
+
+func (b *boxed) Close() error {
+	err := b.Bridge.Close()
+	b.pool.Close()
+	return err
+}

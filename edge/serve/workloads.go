@@ -1,0 +1,87 @@
+package serve
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/compile"
+)
+
+// A backend may be a server that the process starts. Who starts it is told to the edge: it
+// knows no sandbox. One of a digest is started once for all servers that have it behind
+// them, and goes on over reloads as long as one of them has.
+
+// Starting is a workload that is to be started when somebody needs it.
+type Starting struct {
+	Workload   compile.Workload
+	Digest     string // hexadecimal, of all of it
+	Secrets    edge.Secrets
+	MaxMessage int // bytes of one message, either way
+	Log        *slog.Logger
+}
+
+// WithWorkloads sets what keeps the workloads of plans. start returns at once, and starts
+// nothing before a stream is opened; it fails for what waiting does not cure.
+func WithWorkloads(start func(Starting) (backend.Local, error)) Option {
+	return func(g *given) { g.start = start }
+}
+
+// errNoWorkloads is the error of a plan with a workload in a process that starts none.
+var errNoWorkloads = errors.New("this process starts no workloads")
+
+// lent is a workload that several backends share. Closing it gives it back.
+type lent struct {
+	backend.Local
+	release func()
+}
+
+func (l lent) Close() error {
+	l.release()
+	return nil
+}
+
+// startable reports what keeps a workload from being started.
+func (o *opening) startable(w *compile.Workload) error {
+	if w != nil && o.edge.given.start == nil {
+		return errNoWorkloads
+	}
+	return nil
+}
+
+// either is secrets as they are now, and where there is none yet as a plan has it that is
+// being opened.
+type either struct{ now, soon edge.Secrets }
+
+func (s either) Secret(ctx context.Context, name, key string) (edge.Secret, error) {
+	v, err := s.now.Secret(ctx, name, key)
+	if err != nil {
+		return s.soon.Secret(ctx, name, key)
+	}
+	return v, nil
+}
+
+// workload returns what keeps a workload of the plan, running already or new.
+func (o *opening) workload(w *compile.Workload) (backend.Local, error) {
+	e := o.edge
+	digest := digestOf(w)
+	one, release, err := e.world.workloads.Get(digest, func() (backend.Local, func(), error) {
+		local, err := e.given.start(Starting{Workload: *w, Digest: hex.EncodeToString([]byte(digest)), Secrets: either{e.world.secrets, o.secrets}, MaxMessage: e.settings.MaxMessage, Log: e.log})
+		if err != nil {
+			return nil, nil, err
+		}
+		return local, func() {
+			if err := local.Close(); err != nil {
+				e.log.Warn("a workload did not end in order", "workload", w.Name, "error", err)
+			}
+		}, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("workload: %w", err)
+	}
+	return lent{one, release}, nil
+}

@@ -1,0 +1,148 @@
+// Package workload is what belongs to MCP servers that Weir starts, whoever starts them:
+// for now their files of environment variables.
+package workload
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Bounds of files of environment variables. Sizes are bytes.
+const (
+	maxEnvFile  = 1 << 20
+	maxEnvFiles = 256 // in a directory
+	maxEnvVars  = 10_000
+)
+
+// ReadEnv returns the variables, NAME=VALUE, of files and of directories of files, in their
+// order: a later one wins where whoever takes them lets it. Of a directory the files are read
+// in the order of their names, those aside whose name begins with a dot, and a directory that
+// is not there is empty. Errors name the file and the line, and show no value.
+func ReadEnv(paths ...string) (all []string, err error) {
+	for _, path := range paths {
+		files := []string{path}
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("environment file: %w", err)
+		case info.IsDir():
+			if files, err = envFilesIn(path); err != nil {
+				return nil, fmt.Errorf("environment files: %w", err)
+			}
+		}
+		for _, file := range files {
+			vars, err := readEnvFile(file)
+			if err != nil {
+				return nil, fmt.Errorf("environment file %s: %w", file, err)
+			}
+			if all = append(all, vars...); len(all) > maxEnvVars {
+				return nil, fmt.Errorf("environment files: more than %d variables", maxEnvVars)
+			}
+		}
+	}
+	return all, nil
+}
+
+func envFilesIn(dir string) (files []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") || e.IsDir() {
+			continue
+		}
+		if files = append(files, filepath.Join(dir, e.Name())); len(files) > maxEnvFiles {
+			return nil, fmt.Errorf("%s has more than %d files", dir, maxEnvFiles)
+		}
+	}
+	return files, nil
+}
+
+func readEnvFile(path string) ([]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxEnvFile+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	return ParseEnv(text)
+}
+
+// ParseEnv reads the lines of a file of environment variables: NAME=VALUE, with or without
+// export before it, lines that begin with # and empty ones aside. A value in "…" has \n, \"
+// and \\ for a line break, a quote and a backslash, one in '…' is as it is, and any other
+// ends with its line, blanks around it aside.
+func ParseEnv(text []byte) (vars []string, err error) {
+	if len(text) > maxEnvFile {
+		return nil, fmt.Errorf("it is larger than %d bytes", maxEnvFile)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, maxEnvFile+1)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if n == 1 {
+			line = strings.TrimPrefix(line, "\uFEFF")
+		}
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if rest, ok := strings.CutPrefix(line, "export "); ok {
+			line = strings.TrimSpace(rest)
+		}
+		name, value, ok := strings.Cut(line, "=")
+		name = strings.TrimSpace(name)
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("line %d: there is no =", n)
+		case name == "" || strings.ContainsAny(name, " \t\x00'\""):
+			return nil, fmt.Errorf("line %d: the name of the variable is empty, or none", n)
+		}
+		if value, ok = unquoted(strings.TrimSpace(value)); !ok {
+			return nil, fmt.Errorf("line %d: a quote is not closed, or something stands behind it", n)
+		}
+		if strings.ContainsRune(value, 0) {
+			return nil, fmt.Errorf("line %d: the value holds a NUL byte", n)
+		}
+		if vars = append(vars, name+"="+value); len(vars) > maxEnvVars {
+			return nil, fmt.Errorf("line %d: more than %d variables", n, maxEnvVars)
+		}
+	}
+	return vars, lines.Err()
+}
+
+// unquoted is a value without its quotes; false where they do not match.
+func unquoted(v string) (string, bool) {
+	if v == "" || v[0] != '"' && v[0] != '\'' {
+		return v, true
+	}
+	quote := v[0]
+	var b strings.Builder
+	for i := 1; i < len(v); i++ {
+		switch c := v[i]; {
+		case c == quote:
+			return b.String(), i == len(v)-1
+		case c == '\\' && quote == '"' && i+1 < len(v):
+			i++
+			switch v[i] {
+			case 'n':
+				b.WriteByte('\n')
+			case '"', '\\':
+				b.WriteByte(v[i])
+			default:
+				b.WriteString(v[i-1 : i+1])
+			}
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return "", false
+}
