@@ -3,10 +3,10 @@
 // browser, keeps what it was given, renews it and asks for more when a server wants more
 // (MCP 2026-07-28, basic/authorization).
 //
-// login.go is the way from a refusal to a token, in numbered steps; challenge.go reads the
-// refusal, discover.go the documents, register.go and callback.go are steps of it, grants.go
-// the requests for tokens, store.go the file of what is kept, and session.go what a program
-// uses: the token for the next request.
+// login.go is the way from a refusal to a token, in numbered steps; discover.go reads the
+// documents, register.go and callback.go are steps of it, grants.go the requests for tokens,
+// store.go the file of what is kept, and session.go what a program uses: the token for the
+// next request.
 package login
 
 import (
