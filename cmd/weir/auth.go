@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-edge/weir/cmd/weir/show"
+	"github.com/weir-edge/weir/cmd/weir/auth"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/oauth/login"
@@ -231,7 +229,7 @@ vouch for the user of an ID token (enterprise-managed authorization).`,
 			if err != nil {
 				return interrupted(ctx, err)
 			}
-			_, err = fmt.Fprintf(a.out, "logged in to %s%s\n", edge.Clean(kept.URL), until(kept, time.Now()))
+			_, err = fmt.Fprintf(a.out, "logged in to %s%s\n", edge.Clean(kept.URL), auth.Until(kept, time.Now()))
 			return err
 		},
 	}
@@ -275,22 +273,6 @@ func wrongOptions(err error) error {
 	return usagef("%s", strings.Join(lines, "\n"))
 }
 
-// until says for how long a login is good.
-func until(k login.Kept, now time.Time) string {
-	switch at := k.Tokens.Expires; {
-	case k.Tokens.Refresh != "":
-		return ", renewed when it ends"
-	case k.Tokens.Access == "":
-		return ", over: log in again"
-	case at.IsZero():
-		return ""
-	case !at.After(now):
-		return ", over: log in again"
-	default:
-		return ", until " + at.Local().Format("2006-01-02 15:04")
-	}
-}
-
 func (a *app) authListCommand() *cobra.Command {
 	var x access
 	var asJSON bool
@@ -315,59 +297,14 @@ document or registered), scopes, expires, renewable, since.`,
 				return err
 			}
 			if asJSON {
-				return writeLogins(a, all)
+				return auth.WriteJSON(a.out, all)
 			}
-			if len(all) == 0 {
-				_, err := fmt.Fprintln(a.out, "no logins: `weir auth login URL` makes one")
-				return err
-			}
-			rows := [][]string{{"SERVER", "BY", "CLIENT", "SCOPES", "GOOD"}}
-			for _, k := range all {
-				good := strings.TrimPrefix(until(k, time.Now()), ", ")
-				if good == "" {
-					good = "until it is refused"
-				}
-				rows = append(rows, []string{k.URL, orDash(k.Issuer), orDash(k.Client.ID), orDash(strings.Join(k.Tokens.Scopes, " ")), good})
-			}
-			for _, row := range rows {
-				for i := range row {
-					row[i] = edge.Brief(row[i])
-				}
-			}
-			return show.Table(a.out, rows)
+			return auth.Write(a.out, all, time.Now())
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list of objects")
 	cmd.Flags().StringVar(&x.keyFile, "auth-key-file", "", "`FILE` of keys that seal what logins give, one a line (variable "+authKeyVariable+")")
 	return cmd
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
-func writeLogins(a *app, all []login.Kept) error {
-	type row struct {
-		URL       string    `json:"url"`
-		Issuer    string    `json:"issuer"`
-		Resource  string    `json:"resource"`
-		Client    string    `json:"client"`
-		How       string    `json:"how"`
-		Scopes    []string  `json:"scopes"`
-		Expires   time.Time `json:"expires,omitzero"`
-		Renewable bool      `json:"renewable"`
-		Since     time.Time `json:"since"`
-	}
-	rows := []row{}
-	for _, k := range all {
-		rows = append(rows, row{k.URL, k.Issuer, k.Resource, k.Client.ID, k.Client.How, append([]string{}, k.Tokens.Scopes...), k.Tokens.Expires.UTC(), k.Tokens.Refresh != "", k.Since})
-	}
-	encoder := json.NewEncoder(a.out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(rows)
 }
 
 func (a *app) authLogoutCommand() *cobra.Command {
@@ -398,37 +335,22 @@ there until they end.`,
 			if err != nil {
 				return err
 			}
-			return a.logout(cmd.Context(), store, args)
+			ended, known, err := auth.Logout(cmd.Context(), store, args)
+			switch {
+			case err != nil:
+				return err
+			case len(args) == 0:
+				_, err = fmt.Fprintf(a.out, "forgot %s\n", edge.Count(len(ended), "login"))
+			case len(ended) == 0:
+				url := login.Canonical(args[0])
+				return errors.New("there is no login to " + edge.Brief(url) + didYouMean(url, known, "`weir auth list` lists them"))
+			default:
+				_, err = fmt.Fprintf(a.out, "forgot the login to %s\n", edge.Clean(ended[0]))
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "forget every login")
 	cmd.Flags().StringVar(&x.keyFile, "auth-key-file", "", "`FILE` of keys that seal what logins give, one a line (variable "+authKeyVariable+")")
 	return cmd
-}
-
-// logout forgets the login that args name, or all.
-func (a *app) logout(ctx context.Context, store *login.Store, args []string) error {
-	kept, err := store.List()
-	if err != nil {
-		return err
-	}
-	if len(args) == 0 {
-		if err := store.Remove(ctx, ""); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintf(a.out, "forgot %s\n", edge.Count(len(kept), "login"))
-		return err
-	}
-	url := login.Canonical(args[0])
-	var known []string
-	for _, k := range kept {
-		if known = append(known, k.URL); k.URL == url {
-			if err := store.Remove(ctx, url); err != nil {
-				return err
-			}
-			_, err := fmt.Fprintf(a.out, "forgot the login to %s\n", edge.Clean(url))
-			return err
-		}
-	}
-	return errors.New("there is no login to " + edge.Brief(url) + didYouMean(url, known, "`weir auth list` lists them"))
 }

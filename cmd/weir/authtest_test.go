@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-edge/weir/cmd/weir/auth"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/edgetest/cloud"
 )
@@ -106,7 +107,7 @@ func TestAuthTestCloud(t *testing.T) {
 	if code, said = tested(t, dir, planted, args(alice, "--json")...); code != 1 {
 		t.Errorf("code %d: %s", code, said)
 	}
-	var got authTest
+	var got auth.Test
 	if err := json.Unmarshal([]byte(said), &got); err != nil || got.OK || len(got.Steps) != 1 || got.Steps[0].Status != 503 || !strings.HasSuffix(got.Mend, "spec.cloudSts.region, or the setting --sts-endpoint") {
 		t.Errorf("%s, %v", said, err)
 	}

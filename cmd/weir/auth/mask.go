@@ -1,4 +1,4 @@
-package main
+package auth
 
 import (
 	"encoding/base64"
@@ -103,10 +103,10 @@ func (m *mask) value(name, value string) string {
 }
 
 // step is a request and its answer as they may be shown.
-func (m *mask) step(f edge.Fetched) authStep {
-	s := authStep{Method: f.Method, URL: m.text(placeOf(f.URL)), Sent: []authLine{}, Answered: []authLine{}, Status: f.Status, Took: f.Took.Round(time.Millisecond).String()}
+func (m *mask) step(f edge.Fetched) Step {
+	s := Step{Method: f.Method, URL: m.text(placeOf(f.URL)), Sent: []Line{}, Answered: []Line{}, Status: f.Status, Took: f.Took.Round(time.Millisecond).String()}
 	if v := f.Header.Get("Authorization"); v != "" {
-		s.Sent = append(s.Sent, authLine{"Authorization", shownValue("Authorization", v)})
+		s.Sent = append(s.Sent, Line{"Authorization", shownValue("Authorization", v)})
 	}
 	if form, err := url.ParseQuery(string(f.Body)); err == nil {
 		s.Sent = append(s.Sent, m.lines(form)...)
@@ -126,22 +126,22 @@ func (m *mask) step(f edge.Fetched) authStep {
 		}
 		s.Answered = m.lines(all)
 	} else if len(f.Said) > 0 {
-		s.Answered = append(s.Answered, authLine{"body", hidden(string(f.Said))})
+		s.Answered = append(s.Answered, Line{"body", hidden(string(f.Said))})
 	}
 	return s
 }
 
 // lines are named values, sorted, as they may be shown.
-func (m *mask) lines(all url.Values) (out []authLine) {
+func (m *mask) lines(all url.Values) (out []Line) {
 	var names []string
 	for name := range all {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	out = []authLine{}
+	out = []Line{}
 	for _, name := range names {
 		for _, v := range all[name] {
-			out = append(out, authLine{m.text(name), m.value(name, v)})
+			out = append(out, Line{m.text(name), m.value(name, v)})
 		}
 	}
 	return out
