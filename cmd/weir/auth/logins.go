@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/oauth/login"
 )
 
@@ -83,24 +84,53 @@ func WriteJSON(w io.Writer, all []login.Kept) error {
 	return encoder.Encode(rows)
 }
 
-// Logout forgets the login to the URL that args has, or all logins where it has none. ended
-// are the URLs of those that were forgotten, and known those that were there.
-func Logout(ctx context.Context, store *login.Store, args []string) (ended, known []string, err error) {
+// Logout forgets the login to the URL that args has, or all logins where it has none; see
+// login.Logout. Revoking what was given may take within in all. ended is empty where there is
+// no such login; known are the URLs of those that there are.
+func Logout(ctx context.Context, store *login.Store, client *oauth.Client, args []string, within time.Duration) (ended []login.Ended, known []string, err error) {
 	all, err := store.List()
 	if err != nil {
 		return nil, nil, err
 	}
+	until := time.Now().Add(within)
 	for _, k := range all {
 		known = append(known, k.URL)
-		if len(args) == 0 || k.URL == login.Canonical(args[0]) {
-			ended = append(ended, k.URL)
+		if len(args) > 0 && k.URL != login.Canonical(args[0]) {
+			continue
+		}
+		one, there, err := login.Logout(ctx, store, client, k.URL, time.Until(until))
+		if err != nil {
+			return ended, known, err
+		}
+		if there {
+			ended = append(ended, one)
+		}
+	}
+	return ended, known, nil
+}
+
+// Forgotten says of logins what became of them: in a line, and for each refresh token that
+// could not be revoked in another.
+func Forgotten(ended []login.Ended) (line string, left []string) {
+	revoked := 0
+	for _, one := range ended {
+		if one.Revoked {
+			revoked++
+		}
+		if one.Err != nil {
+			left = append(left, edge.Clean(one.URL)+": its refresh token could not be revoked, and is good there until it ends: "+edge.Brief(one.Err.Error()))
 		}
 	}
 	switch {
-	case len(args) == 0:
-		err = store.Remove(ctx, "")
-	case len(ended) > 0:
-		err = store.Remove(ctx, ended[0])
+	case len(ended) == 1 && revoked == 1:
+		line = "forgot the login to " + edge.Clean(ended[0].URL) + ", whose refresh token is revoked"
+	case len(ended) == 1:
+		line = "forgot the login to " + edge.Clean(ended[0].URL)
+	default:
+		line = "forgot " + edge.Count(len(ended), "login")
+		if revoked > 0 {
+			line += "; " + edge.Count(revoked, "refresh token") + " revoked"
+		}
 	}
-	return ended, known, err
+	return line, left
 }

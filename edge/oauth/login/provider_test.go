@@ -4,11 +4,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -142,6 +144,22 @@ func TestProvider(t *testing.T) {
 			call("?more")
 			if last, _, err := store.Find(mcp.URL + "/mcp"); err != nil || logins != 2 || oauth.Lacks(last.Tokens.Scopes, []string{"tools:read", "tools:write"}) {
 				t.Errorf("%v, %d logins, scopes %q", err, logins, last.Tokens.Scopes)
+			}
+
+			// Logged out, the refresh token is good for nothing at the provider either.
+			last, _, err := store.Find(mcp.URL + "/mcp")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended, _, err := login.Logout(t.Context(), store, guard, mcp.URL+"/mcp", edgetest.Patience)
+			if err != nil || !ended.Revoked {
+				t.Fatalf("%+v, %v", ended, err)
+			}
+			form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {last.Tokens.Refresh}}
+			as := oauth.NewTokenEndpoint(oauth.TokenOptions{URL: last.Endpoint, Trust: oauth.Named, Client: guard, ClientID: last.Client.ID, Method: oauth.AuthNone})
+			var refusal *oauth.TokenError
+			if _, err := as.Ask(t.Context(), form, oauth.Want{}); !errors.As(err, &refusal) || refusal.Code != "invalid_grant" {
+				t.Errorf("a refresh token that was revoked: %v", err)
 			}
 		})
 	}
