@@ -39,7 +39,15 @@ what to mend.`,
 		Example: `  weir auth test github -c weir.yaml
   weir auth test tools -c weir.yaml --token-file alice.jwt
   weir auth test main/tools -c manifests/ --token-file alice.jwt --json`,
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return usagef("name a backend, by its name or as SERVER/BACKEND")
+			case len(args) > 1:
+				return usagef("%q is one word too many: one backend is enough", args[1])
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(config) == 0:

@@ -142,3 +142,24 @@ func TestK16AuthTest(t *testing.T) {
 		}
 	}
 }
+
+// TestAuthTestShowsWords: what an endpoint says for people is hidden in its place alone: its
+// words are those of requests too.
+func TestAuthTestShowsWords(t *testing.T) {
+	dir, mint := t.TempDir(), edgetest.NewMint(t, "here")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_ = json.NewEncoder(w).Encode(map[string]string{"error": "invalid_request", "error_description": "it is no token", "hint": "token"})
+	}))
+	t.Cleanup(server.Close)
+	config := kept(t, dir, "weir.yaml", authManifest(mint.URL, `{type: tokenExchange, tokenExchange: {tokenUrl: "`+server.URL+`/token", audience: there}}`))
+	code, said := tested(t, dir, []string{"it is no token"}, "tools", "-c", config, "--token-file", kept(t, dir, "token", mint.Token("alice", nil)))
+	for _, want := range []string{"POST " + server.URL + "/token\n", "> grant_type: urn:ietf:params:oauth:grant-type:token-exchange\n", "< error_description: (hidden, 14 bytes)\n", "< hint: (hidden, 5 bytes)\n", "invalid_request (status 400)"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q: %s", want, said)
+		}
+	}
+	if code != 1 {
+		t.Errorf("code %d", code)
+	}
+}

@@ -22,15 +22,19 @@ func shownFields() []string {
 	}
 }
 
+// schemes are those of Authorization that are shown.
+func schemes() []string { return []string{"Bearer", "Basic", "AWS4-HMAC-SHA256"} }
+
 // maxShown bounds a value that is shown, in bytes.
 const maxShown = 200
 
 // mask knows values that must not be shown.
 type mask struct{ values []string }
 
-// add has a value hidden, in each form that it may come back in.
+// add has a value hidden, in each form that it may come back in. That of a header may have a
+// scheme before it.
 func (m *mask) add(value string) {
-	if _, token, ok := strings.Cut(value, " "); ok && token != "" {
+	if scheme, token, ok := strings.Cut(value, " "); ok && slices.Contains(schemes(), scheme) {
 		m.add(token)
 	}
 	if len(value) < 4 { // it would hide parts of words
@@ -56,7 +60,8 @@ func (m *mask) fetched(f edge.Fetched) {
 	}
 	if o, err := oauth.ParseObject(f.Said, 16); err == nil {
 		for name := range o {
-			if text, ok := o.Text(name); ok && !slices.Contains(shownFields(), name) {
+			// What is shorter is no token, and hidden in its own place alone.
+			if text, ok := o.Text(name); ok && len(text) >= 8 && !slices.Contains(shownFields(), name) {
 				m.add(text)
 			}
 		}
@@ -150,7 +155,7 @@ func (m *mask) lines(all url.Values) (out []Line) {
 // shownValue is a header's value with its scheme alone.
 func shownValue(name, value string) string {
 	if strings.EqualFold(name, "Authorization") {
-		if scheme, rest, ok := strings.Cut(value, " "); ok && slices.Contains([]string{"Bearer", "Basic", "AWS4-HMAC-SHA256"}, scheme) {
+		if scheme, rest, ok := strings.Cut(value, " "); ok && slices.Contains(schemes(), scheme) {
 			return scheme + " " + hidden(rest)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/oauth"
 )
@@ -156,6 +157,10 @@ func (c *client) metadata(ctx context.Context, issuer string) (m *oauth.Metadata
 		answer, err := c.get(ctx, where)
 		switch {
 		case err != nil:
+			var address *edge.AddressError
+			if errors.As(err, &address) && edge.MayDial(address.Addr, true) == nil {
+				err = fmt.Errorf("%w: where that is right, name it as the issuer", err)
+			}
 			return nil, true, fmt.Errorf("metadata of the authorization server: %w", err)
 		case answer.Status >= http.StatusInternalServerError:
 			return nil, true, fmt.Errorf("metadata of the authorization server: %s: status %d", shown(where), answer.Status)

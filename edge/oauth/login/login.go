@@ -96,7 +96,7 @@ func (c *client) login(ctx context.Context, challenge mcp.Challenge, kept Kept, 
 	c.show(where)
 	code, err := back.wait(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return Kept{}, fmt.Errorf("nobody came back from the browser in %s: log in again, and give it more time with timeout", c.options.Timeout)
+		return Kept{}, fmt.Errorf("nobody came back from the browser in %s: the page there may say why; else log in again with a longer timeout", c.options.Timeout)
 	}
 	if err != nil {
 		return Kept{}, err
