@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -122,14 +121,16 @@ func (o *opening) backing(b compile.Backend) (backing, error) {
 		return one, err
 	}
 	pem := []byte(b.CABundle)
+	var err error
 	if b.CABundlePath != "" {
-		var err error
-		if pem, err = os.ReadFile(b.CABundlePath); err != nil {
+		if pem, err = edge.ReadKeys(b.CABundlePath); err != nil {
 			return one, fmt.Errorf("CA bundle: %w", err)
 		}
+		if len(pem) == 0 { // those of the system are not meant
+			return one, fmt.Errorf("CA bundle: %s: it is empty", b.CABundlePath)
+		}
 	}
-	var err error
-	if one.roots, err = edge.Roots(pem, o.trusts); err != nil {
+	if one.roots, err = edge.Roots(pem, o.edge.world.trusted(o.trusts)); err != nil {
 		return one, err
 	}
 	own := p.Failure

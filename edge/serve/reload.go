@@ -47,9 +47,9 @@ func (e *Edge) ReloadNow() error {
 }
 
 // Reload serves another plan from now on. Sessions go on while their server
-// exists, calls under way end as they began, and a plan that cannot be opened
-// changes nothing. Doors of the plan that are new are opened, and those that it no
-// longer has are closed.
+// exists, and calls under way end as they began, but that those in sessions whose
+// server is gone are cut. Doors of the plan that are new are opened, and those that it
+// no longer has are closed. A plan that cannot be opened changes nothing.
 func (e *Edge) Reload(plan *compile.Plan) error {
 	e.reloads.mu.Lock()
 	defer e.reloads.mu.Unlock()
@@ -76,8 +76,12 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 		}
 		changed++
 		e.each(func(x *exchange) {
-			if x.Lasts && x.server == old {
+			switch {
+			case x.server != old:
+			case x.Lasts:
 				x.Cancel() // its client subscribes again
+			case s == nil && x.s != nil:
+				x.CancelFor(cut{errRemoved}) // its session ends
 			}
 		})
 		if s == nil {

@@ -97,6 +97,15 @@ func (s *server) env(after *releases) edge.Env {
 	return env
 }
 
+// trusted are the certificates in PEM that the process trusts besides those of the system, and
+// more.
+func (w *world) trusted(more []byte) []byte {
+	if len(more) == 0 {
+		return w.reach.CAs
+	}
+	return slices.Concat(w.reach.CAs, []byte("\n"), more)
+}
+
 // requests returns what the requests of a server are made with that trusts certificates in
 // PEM besides those of the process; done gives it back.
 func (w *world) requests(trusts []byte) (client *http.Client, reach edge.Reach, done func()) {
@@ -104,7 +113,7 @@ func (w *world) requests(trusts []byte) (client *http.Client, reach edge.Reach, 
 		return w.http, w.reach, func() {}
 	}
 	reach = w.reach
-	reach.CAs = slices.Concat(reach.CAs, []byte("\n"), trusts)
+	reach.CAs = w.trusted(trusts)
 	roots, _ := edge.Roots(nil, reach.CAs) // both were read before
 	client = edge.NewHTTP(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots})
 	return client, reach, client.CloseIdleConnections
