@@ -60,7 +60,7 @@ func TestPool(t *testing.T) {
 				t.Errorf("call %d: %v", i, err)
 				return
 			}
-			_, _ = r.TryRest()
+			_, _ = r.TryAnswer()
 		})
 	}
 	all.Wait()

@@ -82,7 +82,7 @@ func TestV35Nobody(t *testing.T) {
 	var busy sync.WaitGroup
 	busy.Go(func() {
 		if r, err := other.TryAsk("1", "tools/call", edgetest.CallParams("wait", `{"ms":1500}`)); err == nil {
-			_, _ = r.TryRest()
+			_, _ = r.TryAnswer()
 		}
 	})
 	await(t, "a call is under way", func() bool { return len(b.told("wait ")) == 1 })
