@@ -2,6 +2,7 @@ package stdio_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -36,19 +37,19 @@ func (p parrots) Start(context.Context, string) (stdio.Process, error) {
 		defer out.Close()
 		lines := bufio.NewReaderSize(in, 64<<10)
 		var b []byte
+		before, discover := []byte(`"id":`), []byte("server/discover")
 		for {
 			text, err := lines.ReadSlice('\n')
 			if err != nil {
 				return
 			}
-			const before = `"id":`
-			from := strings.Index(string(text), before) + len(before)
+			from := bytes.Index(text, before) + len(before)
 			to := from
 			for text[to] >= '0' && text[to] <= '9' {
 				to++
 			}
 			b = append(append(append(b[:0], `{"jsonrpc":"2.0","id":`...), text[from:to]...), `,"result":`...)
-			if strings.Contains(string(text), "server/discover") {
+			if bytes.Contains(text, discover) {
 				b = append(b, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}`...)
 			} else {
 				b = append(b, p.answer...)
