@@ -321,7 +321,9 @@ func (b *Backend) overLines(ctx context.Context, x *edge.Exchange, m *mcp.Messag
 		if err != nil {
 			return err
 		}
-		err = l.call(ctx, x.Client, m, answer, m.Method == "subscriptions/listen")
+		if err = l.call(ctx, x.Client, m, answer, m.Method == "subscriptions/listen"); err == nil {
+			return nil
+		}
 		var u *unsent
 		if !errors.As(err, &u) {
 			return err
@@ -349,12 +351,12 @@ func (l *lane) call(ctx context.Context, client edge.Client, m, answer *mcp.Mess
 	if lasts {
 		silence, until = 0, time.Time{}
 	}
-	err = at.ask(ctx, w, m.Raw, w.numbered(m), silence, until)
-	var u *unsent
-	switch kind := edge.KindOf(err); {
-	case err == nil:
+	if err = at.ask(ctx, w, m.Raw, w.numbered(m), silence, until); err == nil {
 		answer.SetID(m.IDText())
 		return nil
+	}
+	var u *unsent
+	switch kind := edge.KindOf(err); {
 	case errors.As(err, &u):
 		if edge.KindOf(u.error) == edge.Unavailable {
 			l.live.CompareAndSwap(at, nil)

@@ -368,14 +368,14 @@ func (l *lines) request(ctx context.Context, method string, params []byte, until
 	w := l.b.newWaiter(m)
 	defer w.release()
 	err := l.ask(ctx, w, mcp.AppendRequest(nil, w.id, method, params), nil, 0, until)
+	if err == nil {
+		return m, nil
+	}
 	var u *unsent
 	if errors.As(err, &u) {
 		err = u.error
 	}
-	if err != nil {
-		return nil, err
-	}
-	return m, nil
+	return nil, err
 }
 
 // cancel tells the server that nobody waits for a request any longer.

@@ -246,13 +246,14 @@ func (s *session) onceOver(ctx context.Context, l *link, x *edge.Exchange) (*edg
 	s.add(c)
 	defer s.remove(c)
 	err := l.lines.ask(ctx, w, body, edits, s.b.Silence, time.Now().Add(s.b.Cap))
-	var u *unsent
-	switch kind := edge.KindOf(err); {
-	case err == nil:
+	if err == nil {
 		if x.Era == mcp.Legacy {
 			answer.SetID(m.IDText())
 		}
 		return answer, nil
+	}
+	var u *unsent
+	switch kind := edge.KindOf(err); {
 	case errors.As(err, &u) && kind == edge.Unavailable:
 		return nil, errLost
 	case errors.As(err, &u):

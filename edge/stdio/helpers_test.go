@@ -86,12 +86,15 @@ func (b *behind) log() string {
 	return all.String()
 }
 
+// patience is how long a test waits for what must come.
+const patience = 30 * time.Second
+
 // await waits until something holds.
 func await(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(edgetest.Patience); !f(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); !f(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not in %s", what, edgetest.Patience)
+			t.Fatalf("%s: not in %s", what, patience)
 		}
 	}
 }
@@ -117,4 +120,17 @@ func text(t testing.TB, r *edgetest.Response) string {
 		t.Fatalf("a result without a text: %s", result)
 	}
 	return m.Content[0].Text
+}
+
+func quote(s string) string {
+	text, _ := json.Marshal(s)
+	return string(text)
+}
+
+// fault is the error that a message has, as text; "" for none.
+func fault(m edgetest.Message) string {
+	if m.Error == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d %s", m.Error.Code, m.Error.Message)
 }

@@ -171,6 +171,9 @@ func (l *lines) free() {
 
 // isLong returns the beginning of a line that was above the limit.
 func isLong(err error) (head []byte, ok bool) {
+	if err == nil {
+		return nil, false
+	}
 	var e *longLine
 	if errors.As(err, &e) {
 		return e.head, true

@@ -1,0 +1,228 @@
+package stdio_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/stdio"
+)
+
+// rawCall has the server say lines in answer to a call; ID stands for the call's id.
+func rawCall(c edgetest.Caller, id string, lines ...string) *edgetest.Response {
+	arguments := fmt.Sprintf(`{"lines":%s}`, quote(strings.Join(lines, "\n")))
+	return c.CallTool(id, "raw", arguments)
+}
+
+const right = `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"right"}]}}`
+
+// TestV34Nonsense: what a server prints that is no message goes to its log, answers to
+// nobody's request are dropped, and no client sees another's answer.
+func TestV34Nonsense(t *testing.T) {
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, "banner legacy", func(c *stdio.Config) { c.Mode = mode })
+			one, other := b.NewClient().As(edgetest.Legacy, ""), b.NewClient().As(edgetest.Legacy, "")
+			wrong := `,"result":{"content":[{"type":"text","text":"wrong"}]}}`
+			for what, lines := range map[string][]string{
+				"a byte order mark":      {"\xef\xbb\xbf" + right},
+				"white space and CR":     {" \t" + right + "\r"},
+				"empty lines":            {"", "\r", right},
+				"text before it":         {"Loading…", "\x1b[1mbold\x1b[0m", `"a string"`, "7", "null", "[1,2]", right},
+				"answers to others":      {`{"jsonrpc":"2.0","id":1` + wrong, `{"jsonrpc":"2.0","id":9007199254740993` + wrong, `{"jsonrpc":"2.0","id":"x"` + wrong, right},
+				"an answer to null":      {`{"jsonrpc":"2.0","id":null` + wrong, right},
+				"two answers":            {right, strings.ReplaceAll(right, "right", "wrong")},
+				"the id as a text":       {strings.ReplaceAll(right, "ID", `"ID"`)},
+				"a batch":                {`[{"jsonrpc":"2.0","method":"notifications/x"},` + right + `]`},
+				"a duplicate name first": {`{"jsonrpc":"2.0","id":5,"id":6` + wrong, right},
+			} {
+				if got := text(t, rawCall(one, "1", lines...)); got != "right" {
+					t.Errorf("%s: %q", what, got)
+				}
+				if got := text(t, other.CallTool("1", "echo", `{"text":"mine"}`)); got != "mine" {
+					t.Errorf("%s: another client was told %q", what, got)
+				}
+			}
+			r := rawCall(one, "1", `{"id":ID,"result":{}}`)
+			if m := r.Message(); !strings.Contains(fault(m), "502") {
+				t.Errorf("no message at all: %s", fault(m))
+			}
+			for _, want := range []string{"stdout: Loading…", "stdout: \x1b[32mStarting the server…", `stdout: "a string"`, "stderr: on stderr"} {
+				if !strings.Contains(b.log(), want) {
+					t.Errorf("not in the log: %q", want)
+				}
+			}
+			if strings.Contains(b.log(), "wrong") && !strings.Contains(b.log(), `"id":5,"id":6`) {
+				t.Error("an answer to nobody is in the log")
+			}
+		})
+	}
+}
+
+// TestV34DiesInTheMiddle: half a line and the end of the process fail the calls under way
+// with the reason, and the session is over; a modern client's next call has another process.
+func TestV34DiesInTheMiddle(t *testing.T) {
+	for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+		t.Run(client.String(), func(t *testing.T) {
+			t.Parallel()
+			b := start(t, "legacy", nil)
+			c := b.NewClient().As(client, "")
+			c.CallTool("1", "echo", "{}").Result()
+			m := c.CallTool("2", "half", "{}").Message()
+			if !strings.Contains(fault(m), `backend "back" ended: exit 2`) || !strings.Contains(fault(m), "502") {
+				t.Errorf("the call fails with %s", fault(m))
+			}
+			await(t, "the process is gone", func() bool { return b.bridge.Status().Ended == "exit 2" })
+			r := c.CallTool("3", "echo", `{"text":"again"}`)
+			if client == edgetest.Legacy {
+				if m := r.Message(); r.Status != 404 || !strings.Contains(fault(m), "-32001") {
+					t.Errorf("the next request of the session: %d %s", r.Status, fault(m))
+				}
+				c = b.NewClient().As(client, "")
+				r = c.CallTool("4", "echo", `{"text":"again"}`)
+			}
+			if got := text(t, r); got != "again" {
+				t.Errorf("then %q", got)
+			}
+		})
+	}
+}
+
+// TestV36Ends: a server that does not want to end, or leaves others behind that hold its
+// pipes, is gone with all that it started a second after the timeout.
+func TestV36Ends(t *testing.T) {
+	for _, how := range []string{"fork", "ignore-term ignore-eof", "fork ignore-term ignore-eof"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, "legacy "+how, nil)
+			c := b.NewClient().As(edgetest.Legacy, "")
+			if got := text(t, c.CallTool("1", "echo", `{"text":"x"}`)); got != "x" {
+				t.Fatalf("%q", got)
+			}
+			began := time.Now()
+			c.Session.Delete()
+			var pids []string
+			for _, line := range append(b.told("start"), b.told("child")...) {
+				words := strings.Fields(line)
+				pids = append(pids, words[2])
+			}
+			if len(pids) < 2 {
+				t.Fatalf("told %q", pids)
+			}
+			b.Stop()
+			if took := time.Since(began); took > 3*time.Second+time.Second+time.Second { // the timeout, a second, and the rest of a busy machine
+				t.Errorf("took %s to end", took)
+			}
+			for _, pid := range pids {
+				if alive(pid) {
+					t.Errorf("process %s lives", pid)
+				}
+			}
+		})
+	}
+}
+
+// TestV36Stuck: a server that reads nothing more is ended, and one that says nothing more
+// loses the call alone.
+func TestV36Stuck(t *testing.T) {
+	t.Parallel()
+	b := start(t, "legacy deaf", func(c *stdio.Config) { c.Stuck = time.Second; c.Timeout = time.Second }, edgetest.Settings(func(s *serve.Settings) { s.MaxBody = 8 << 20 }))
+	c := b.NewClient().As(edgetest.Legacy, "")
+	c.Ask("1", "tools/list", "").Result()
+	fill := quote(strings.Repeat("x", 1<<20))
+	results := make(chan string, 10)
+	for i := range 10 {
+		go func() {
+			r, err := c.TryAsk(fmt.Sprint(i+2), "tools/call", edgetest.CallParams("echo", `{"text":`+fill+`}`))
+			if err != nil {
+				results <- err.Error()
+				return
+			}
+			answer, _ := r.TryAnswer()
+			results <- fmt.Sprintf("%d %s %s", r.Status, r.Header.Get("Retry-After"), answer)
+		}()
+	}
+	full, stuck := 0, 0
+	for range 10 {
+		switch got := <-results; {
+		case strings.HasPrefix(got, "503 1 "):
+			full++
+		case strings.Contains(got, "stuck"):
+			stuck++
+		default:
+			t.Errorf("instead: %.200s", got)
+		}
+	}
+	if full == 0 || stuck == 0 {
+		t.Errorf("%d calls had no room, %d ended with the process", full, stuck)
+	}
+}
+
+// TestV37Gone: a modern client that leaves cancels its call at the server within a second;
+// a legacy one's goes on, unless it says so.
+func TestV37Gone(t *testing.T) {
+	each(t, func(t *testing.T, client, _ edgetest.Era, b *behind) {
+		c := b.NewClient().As(client, "")
+		c.CallTool("1", "echo", "{}").Result()
+		raw := b.Dial()
+		body, head := c.Message(`"mine"`, "tools/call", edgetest.CallParams("wait", `{"ms":30000}`))
+		raw.Write(post(b.Addr(), body, head))
+		await(t, "the call is under way", func() bool { return len(b.told("wait ")) == 1 })
+		number := strings.Fields(b.told("wait ")[0])[2]
+		began := time.Now()
+		if client == edgetest.Legacy {
+			c.Session.Notify("notifications/cancelled", `{"requestId":"mine"}`)
+		} else {
+			raw.Close()
+		}
+		await(t, "the server is told", func() bool { return len(b.told("cancelled "+number)) == 1 })
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("told after %s", took)
+		}
+	})
+}
+
+// post is a request as it goes over a connection.
+func post(addr, body string, head []string) string {
+	var b strings.Builder
+	b.WriteString("POST /mcp HTTP/1.1\r\nHost: " + addr + "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n")
+	for i := 0; i < len(head); i += 2 {
+		fmt.Fprintf(&b, "%s: %s\r\n", head[i], head[i+1])
+	}
+	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n%s", len(body), body)
+	return b.String()
+}
+
+// TestV38Sizes: a message of 16 MiB passes byte for byte, what is larger fails its call,
+// and the bridge goes on.
+func TestV38Sizes(t *testing.T) {
+	t.Parallel()
+	const most = 16 << 20
+	b := start(t, "legacy", nil, edgetest.Settings(func(s *serve.Settings) { s.MaxBody = 64 << 20 }))
+	c := b.NewClient().As(edgetest.Legacy, "")
+	around := len(`{"jsonrpc":"2.0","id":12345678901234,"result":{"resultType":"complete","content":[{"type":"text","text":""}]}}`)
+	r := c.CallTool("1", "big", fmt.Sprintf(`{"bytes":%d}`, most-around))
+	if got := text(t, r); got != strings.Repeat("x", most-around) {
+		t.Errorf("%d bytes came", len(got))
+	}
+	if m := c.CallTool("2", "big", fmt.Sprintf(`{"bytes":%d}`, most-around+1)).Message(); !strings.Contains(fault(m), "502") {
+		t.Errorf("one more byte: %.200s", fault(m))
+	}
+	if m := c.CallTool("3", "endless", fmt.Sprintf(`{"bytes":%d}`, 64<<20)).Message(); !strings.Contains(fault(m), "502") {
+		t.Errorf("64 MiB: %.200s", fault(m))
+	}
+	large := strings.Repeat("z", most-4096)
+	if got := text(t, c.CallTool("4", "echo", `{"text":"`+large+`"}`)); got != large {
+		t.Errorf("%d bytes came back", len(got))
+	}
+	if r := c.CallTool("5", "echo", `{"text":"`+large+strings.Repeat("z", 8192)+`"}`); r.Status != 413 {
+		t.Errorf("more than 16 MiB to the server: %d", r.Status)
+	}
+	if got := text(t, c.CallTool("6", "echo", `{"text":"fine"}`)); got != "fine" {
+		t.Errorf("then %q", got)
+	}
+}

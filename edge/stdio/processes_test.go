@@ -1,0 +1,430 @@
+package stdio_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/stdio"
+)
+
+// Each legacy session has a process of its own, which ends with it; modern clients share
+// one.
+func TestProcessPerSession(t *testing.T) {
+	t.Parallel()
+	b := start(t, "legacy", nil)
+	pid := func(c edgetest.Caller) string { return text(t, c.CallTool("1", "pid", "{}")) }
+	one, other := b.NewClient().As(edgetest.Legacy, ""), b.NewClient().As(edgetest.Legacy, "")
+	mine := pid(one)
+	if pid(one) != mine || pid(other) == mine {
+		t.Error("two sessions share a process, or one has two")
+	}
+	modern := pid(b.NewClient().As(edgetest.Modern, ""))
+	if again := pid(b.NewClient().As(edgetest.Modern, "")); again != modern || modern == mine {
+		t.Errorf("modern clients have the processes %s and %s, a session has %s", modern, again, mine)
+	}
+	one.Session.Delete()
+	await(t, "the process of the session ends", func() bool { return !alive(mine) })
+	if !alive(modern) {
+		t.Error("the pool has ended with a session")
+	}
+	b.Stop()
+	if alive(modern) {
+		t.Error("a process outlives the edge")
+	}
+}
+
+// Modern clients that can be asked have four processes at most; the fifth call waits.
+func TestPool(t *testing.T) {
+	t.Parallel()
+	b := start(t, "legacy", nil, edgetest.Settings(func(s *serve.Settings) { s.MaxStreams = 100 }))
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			c := b.NewClient().As(edgetest.Modern, canAll)
+			r, err := c.TryAsk(fmt.Sprint(i), "tools/call", edgetest.CallParams("wait", `{"ms":300}`))
+			if err != nil || r.Status != 200 {
+				t.Errorf("call %d: %v", i, err)
+				return
+			}
+			_, _ = r.TryAnswer()
+		})
+	}
+	all.Wait()
+	if n := len(b.told("start")); n > 4 {
+		t.Errorf("%d processes", n)
+	}
+}
+
+// At --max-processes the session that was used least recently and that nobody uses makes
+// room; where all are in use there is none.
+func TestMaxProcesses(t *testing.T) {
+	t.Parallel()
+	b := start(t, "legacy", func(c *stdio.Config) { c.MaxProcesses = 2 })
+	var all []edgetest.Caller
+	for range 3 {
+		c := b.NewClient().As(edgetest.Legacy, "")
+		c.CallTool("1", "echo", "{}").Result()
+		all = append(all, c)
+	}
+	if n := b.bridge.Status().Processes; n > 2 {
+		t.Errorf("%d processes", n)
+	}
+	if r := all[0].CallTool("2", "echo", "{}"); r.Status != 404 {
+		t.Errorf("the first session: %d", r.Status)
+	}
+	all[1].CallTool("2", "echo", "{}").Result()
+	for _, c := range all[1:] {
+		hears := c.Session.Listen()
+		defer hears.Close()
+	}
+	await(t, "both are listened to", func() bool {
+		r := b.NewClient().As(edgetest.Legacy, "").CallTool("1", "echo", "{}")
+		_ = r.Answer()
+		return r.Status == 503 && r.Header.Get("Retry-After") != ""
+	})
+}
+
+// opened is a stream as a backend holds one.
+type opened struct {
+	edge.Stream
+	heard chan string
+	ended chan error
+	use   edge.Use
+}
+
+func open(t *testing.T, b *stdio.Bridge, who string) (*opened, error) {
+	t.Helper()
+	o := &opened{heard: make(chan string, 1000), ended: make(chan error, 1)}
+	var err error
+	o.Stream, err = b.Open(context.Background(), &edge.Owner{
+		Principal: who, Session: true,
+		Hear:   func(m *mcp.Message) { o.heard <- string(m.Raw) },
+		Failed: func(id []byte, why error) { o.heard <- fmt.Sprintf("%s failed: %v", id, why) },
+		Ended:  func(err error) { o.ended <- err },
+		Use:    func() edge.Use { return o.use },
+	})
+	return o, err
+}
+
+func bridge(t *testing.T, how string, change func(*stdio.Config)) *stdio.Bridge {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := stdio.Config{Name: "back", Starter: stdio.Command{Path: self, Env: []string{asServer + "=" + how}}, Timeout: time.Second}
+	if change != nil {
+		change(&c)
+	}
+	b, err := stdio.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+// Room is made by a principal's own processes and never by another's.
+func TestRoomOfOnePrincipal(t *testing.T) {
+	t.Parallel()
+	b := bridge(t, "legacy", func(c *stdio.Config) { c.MaxProcesses = 2 })
+	ada, err := open(t, b, "ada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bob, err := open(t, b, "bob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, b, "eve"); edge.KindOf(err) != edge.Overload {
+		t.Errorf("a third principal: %v", err)
+	}
+	if _, err := open(t, b, "bob"); err != nil {
+		t.Errorf("one that has a process at rest: %v", err)
+	}
+	var over *edge.Ended
+	if err := <-bob.ended; !errors.As(err, &over) {
+		t.Errorf("the process at rest ended with %v", err)
+	}
+	select {
+	case err := <-ada.ended:
+		t.Errorf("another's ended: %v", err)
+	default:
+	}
+}
+
+// A server that ends at once is started again after a rest that doubles; what it printed
+// last stands in the status and not in the answer.
+func TestServerThatEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := start(t, "exit=3", nil)
+	c := b.NewClient().As(edgetest.Modern, "")
+	await(t, "it has failed", func() bool {
+		_ = c.CallTool("1", "echo", "{}").Answer()
+		return b.bridge.Status().State == stdio.Failed
+	})
+	s := b.bridge.Status()
+	if s.Ended != "exit 3" || len(s.Said) == 0 || s.Said[len(s.Said)-1] != "cannot find the thing" {
+		t.Errorf("status %+v", s)
+	}
+	m := c.CallTool("1", "echo", "{}").Message()
+	if strings.Contains(fault(m), "cannot find") || !strings.Contains(fault(m), "502") {
+		t.Errorf("the answer: %s", fault(m))
+	}
+	if n := len(b.told("start")); n > 8 {
+		t.Errorf("started %d times", n)
+	}
+}
+
+// A server that ends on server/discover, that answers it late, or never, is served; the
+// first is remembered, and is asked for initialize alone from then on.
+func TestIntroduction(t *testing.T) {
+	for _, how := range []string{"legacy discover=die", "legacy discover=mute", "legacy discover=late", "modern discover=late", "both"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			var mu sync.Mutex
+			eras := map[string]mcp.Era{}
+			b := start(t, how, func(c *stdio.Config) {
+				c.Remember = func(digest string, era mcp.Era) {
+					mu.Lock()
+					defer mu.Unlock()
+					eras[digest] = era
+				}
+				c.Remembered = func(digest string) (mcp.Era, bool) {
+					mu.Lock()
+					defer mu.Unlock()
+					era, ok := eras[digest]
+					return era, ok
+				}
+			})
+			for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+				if got := text(t, b.NewClient().As(client, "").CallTool("1", "echo", `{"text":"x"}`)); got != "x" {
+					t.Errorf("%s: %q", client, got)
+				}
+			}
+			want := mcp.Legacy
+			if strings.HasPrefix(how, "modern") || how == "both" {
+				want = mcp.Modern
+			}
+			mu.Lock()
+			era, known := eras[how]
+			mu.Unlock()
+			if !known || era != want {
+				t.Errorf("remembered as %v, %t", era, known)
+			}
+			if s := b.bridge.Status(); s.State != stdio.Running {
+				t.Errorf("status %+v", s)
+			}
+			if strings.Contains(b.log(), "stdout:") {
+				t.Errorf("the log: %s", b.log())
+			}
+		})
+	}
+}
+
+// A server that says nothing is given up when its time is over.
+func TestIntroductionHasAnEnd(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	b := start(t, "modern discover=mute", func(c *stdio.Config) { c.First, c.Introduction = 3*time.Second, time.Second })
+	m := b.NewClient().As(edgetest.Modern, "").CallTool("1", "echo", "{}").Message()
+	if fault(m) == "" {
+		t.Error("no error")
+	}
+	await(t, "it has failed", func() bool { return b.bridge.Status().State == stdio.Failed })
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("after %s", took)
+	}
+}
+
+// The edge's own process ends when it has rested, and another begins when there is need.
+func TestOwnProcessRests(t *testing.T) {
+	t.Parallel()
+	b := start(t, "legacy", func(c *stdio.Config) { c.Idle = 100 * time.Millisecond })
+	await(t, "it begins", func() bool { return b.bridge.Status().State == stdio.Running })
+	await(t, "it ends", func() bool { return b.bridge.Status().Processes == 0 })
+	if s := b.bridge.Status(); s.State != stdio.Running || s.Ended != "unused" {
+		t.Errorf("status %+v", s)
+	}
+	if got := text(t, b.NewClient().As(edgetest.Modern, "").CallTool("1", "echo", `{"text":"x"}`)); got != "x" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A process at rest that does not answer is unhealthy and ended; one at work is left alone.
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	b := start(t, "legacy", nil)
+	c := b.NewClient().As(edgetest.Modern, "")
+	pid := text(t, c.CallTool("1", "pid", "{}"))
+	busy := b.NewClient().As(edgetest.Legacy, "")
+	working := text(t, busy.CallTool("1", "pid", "{}"))
+	var works sync.WaitGroup
+	works.Go(func() {
+		r, err := busy.TryAsk("2", "tools/call", edgetest.CallParams("wait", `{"ms":16000}`))
+		if err != nil || r.Status != 200 {
+			t.Errorf("the call at work: %v", err)
+			return
+		}
+		if answer, err := r.TryAnswer(); !strings.Contains(string(answer), "waited") {
+			t.Errorf("the call at work: %s, %v", answer, err)
+		}
+	})
+	number := 0
+	fmt.Sscan(pid, &number)
+	began := time.Now()
+	if err := syscall.Kill(number, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "it is unhealthy", func() bool { return b.bridge.Status().State == stdio.Unhealthy })
+	if took := time.Since(began); took > 12*time.Second+time.Second {
+		t.Errorf("unhealthy after %s", took)
+	}
+	await(t, "it is gone", func() bool { return !alive(pid) })
+	await(t, "it is back", func() bool {
+		r := c.CallTool("2", "echo", `{"text":"x"}`)
+		_ = r.Answer()
+		return r.Status == 200
+	})
+	if took := time.Since(began); took > 25*time.Second {
+		t.Errorf("back after %s", took)
+	}
+	if !alive(working) {
+		t.Error("the process at work was ended")
+	}
+	works.Wait()
+}
+
+// What a server prints is masked, cut, and bounded.
+func TestStderr(t *testing.T) {
+	t.Parallel()
+	b := start(t, "legacy", func(c *stdio.Config) { c.Secrets = [][]byte{[]byte("hunter2hunter2"), []byte("short")} })
+	c := b.NewClient().As(edgetest.Legacy, "")
+	c.CallTool("1", "stderr", `{"n":1,"text":"the password is hunter2hunter2, and short"}`).Result()
+	await(t, "it is logged", func() bool { return strings.Contains(b.log(), "the password is") })
+	if !strings.Contains(b.log(), "stderr: the password is REDACTED, and short 0\n") {
+		t.Errorf("logged %s", b.log())
+	}
+	c.CallTool("2", "stderr", `{"n":300,"text":"`+strings.Repeat("l", 20<<10)+`"}`).Result()
+	c.Session.Delete()
+	await(t, "what is left out is counted", func() bool { return strings.Contains(b.log(), "lines left out") })
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	bytes := 0
+	for _, l := range b.lines {
+		if bytes += len(l.Text); len(l.Text) > 16<<10+len("…") {
+			t.Errorf("a line of %d bytes", len(l.Text))
+		}
+	}
+	if bytes > 4<<20 {
+		t.Errorf("%d bytes logged of 6 MiB", bytes)
+	}
+}
+
+// A server behind a socket is attached to by each connection: a newline ends what an
+// attach before left half said, and the server is introduced anew.
+func TestSocket(t *testing.T) {
+	t.Parallel()
+	self, _ := os.Executable()
+	dir, err := os.MkdirTemp("", "weir-stdio") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	told := filepath.Join(dir, "told")
+	cmd := exec.Command(self)
+	cmd.Env = []string{asServer + "=legacy tell=" + told}
+	in, _ := cmd.StdinPipe()
+	out, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer in.Close()
+	conns := make(chan net.Conn, 10)
+	go func() { // the sidecar: pumps the bytes of one attach at a time
+		var mu sync.Mutex
+		var now net.Conn
+		go func() {
+			buf := make([]byte, 4096)
+			for {
+				n, err := out.Read(buf)
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				if now != nil {
+					now.Write(buf[:n])
+				}
+				mu.Unlock()
+			}
+		}()
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			now = c
+			mu.Unlock()
+			conns <- c
+			go func() {
+				buf := make([]byte, 4096)
+				for {
+					n, err := c.Read(buf)
+					in.Write(buf[:n])
+					if err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	in.Write([]byte(`{"jsonrpc":"2.0","half`)) // of an attach before
+	b := &behind{t: t, file: told}
+	b.open(stdio.Config{Name: "back", Starter: stdio.Socket(path), Newline: true, Mode: stdio.Shared, Introduction: 10 * time.Second})
+	c := b.NewClient().As(edgetest.Legacy, "")
+	if got := text(t, c.CallTool("1", "echo", `{"text":"x"}`)); got != "x" {
+		t.Fatalf("%q", got)
+	}
+	if len(b.told("nonsense")) != 1 {
+		t.Errorf("the half line: %q", b.told("nonsense"))
+	}
+	(<-conns).Close()
+	await(t, "the attach is over", func() bool { return b.bridge.Status().Processes == 0 })
+	await(t, "the session is over", func() bool {
+		r := c.CallTool("2", "echo", "{}")
+		_ = r.Answer()
+		return r.Status == 404
+	})
+	c = b.NewClient().As(edgetest.Legacy, "")
+	await(t, "another attach", func() bool {
+		r := c.CallTool("3", "echo", `{"text":"y"}`)
+		_ = r.Answer()
+		return r.Status == 200
+	})
+	if n := len(b.told("initialize")); n != 2 {
+		t.Errorf("introduced %d times", n)
+	}
+	b.Stop()
+}

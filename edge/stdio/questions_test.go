@@ -1,0 +1,136 @@
+package stdio_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/stdio"
+)
+
+var answers = map[string]string{
+	"roots/list":             `{"roots":[{"uri":"file:///here","name":"here"}]}`,
+	"elicitation/create":     `{"action":"accept","content":{"name":"Ada"}}`,
+	"sampling/createMessage": `{"role":"assistant","model":"m","content":{"type":"text","text":"hello"}}`,
+}
+
+const canAll = `{"roots":{},"elicitation":{"form":{}},"sampling":{}}`
+
+// TestV35Questions: what a server asks reaches the client whose call it is of, in both
+// modes and all cells, and nobody else; the answer comes back to the server.
+func TestV35Questions(t *testing.T) {
+	each(t, func(t *testing.T, client, server edgetest.Era, b *behind) {
+		c, other := b.NewClient().As(client, canAll), b.NewClient().As(edgetest.Legacy, canAll)
+		other.CallTool("1", "echo", "{}").Result()
+		hears := other.Session.Listen()
+		defer hears.Close()
+		for method, answer := range answers {
+			arguments := fmt.Sprintf(`{"method":%q}`, method)
+			var got string
+			if client == edgetest.Legacy {
+				r := c.CallTool("2", "ask", arguments)
+				q := r.NextMessage()
+				if q.Method != method {
+					t.Fatalf("asked %q: %s", q.Method, q.Params)
+				}
+				c.Session.Reply(q.ID, answer)
+				got = text(t, r)
+			} else {
+				var need struct {
+					ResultType    string
+					InputRequests map[string]struct{ Method string }
+					RequestState  string
+				}
+				result := c.CallTool("2", "ask", arguments).Result()
+				if json.Unmarshal([]byte(result), &need) != nil || len(need.InputRequests) != 1 {
+					t.Fatalf("no question: %s", result)
+				}
+				for key, q := range need.InputRequests {
+					if q.Method != method {
+						t.Errorf("asked %q", q.Method)
+					}
+					params := fmt.Sprintf(`{"name":"ask","arguments":%s,"inputResponses":{%q:%s}`, arguments, key, answer)
+					if need.RequestState != "" {
+						params += `,"requestState":` + quote(need.RequestState)
+					}
+					got = text(t, c.Ask("3", "tools/call", params+"}"))
+				}
+			}
+			if got != answer {
+				t.Errorf("%s: the server was told %s", method, got)
+			}
+		}
+		if server == edgetest.Modern { // it asks nobody outside of an answer
+			return
+		}
+		other.CallTool("3", "notify", `{"method":"notifications/tools/list_changed"}`).Result()
+		if m := hears.NextMessage(); m.Method != "notifications/tools/list_changed" {
+			t.Errorf("another client hears %s", m.Method)
+		}
+	})
+}
+
+// TestV35Nobody: a shared process that asks while two clients have calls under way is told
+// that nothing says whom, and so is one whose client cannot be asked.
+func TestV35Nobody(t *testing.T) {
+	t.Parallel()
+	b := start(t, "legacy", func(c *stdio.Config) { c.Mode = stdio.Shared })
+	one, other := b.NewClient().As(edgetest.Legacy, canAll), b.NewClient().As(edgetest.Legacy, canAll)
+	var busy sync.WaitGroup
+	busy.Go(func() {
+		if r, err := other.TryAsk("1", "tools/call", edgetest.CallParams("wait", `{"ms":1500}`)); err == nil {
+			_, _ = r.TryAnswer()
+		}
+	})
+	await(t, "a call is under way", func() bool { return len(b.told("wait ")) == 1 })
+	if got := text(t, one.CallTool("1", "ask", `{"method":"elicitation/create"}`)); !strings.Contains(got, "-32601") {
+		t.Errorf("told %s", got)
+	}
+	busy.Wait()
+	cannot := b.NewClient().As(edgetest.Legacy, "")
+	if got := text(t, cannot.CallTool("1", "ask", `{"method":"elicitation/create"}`)); !strings.Contains(got, "-32601") {
+		t.Errorf("told %s", got)
+	}
+}
+
+// What a shared process must hear once is answered by what it said first: it is introduced
+// to one client that can do all, hears the most talkative level, and counts subscriptions.
+func TestSharedHearsOnce(t *testing.T) {
+	t.Parallel()
+	b := start(t, "legacy", func(c *stdio.Config) { c.Mode = stdio.Shared })
+	one, other := b.NewClient().As(edgetest.Legacy, canAll), b.NewClient().As(edgetest.Legacy, "")
+	pid := text(t, one.CallTool("1", "pid", "{}"))
+	if got := text(t, other.CallTool("1", "pid", "{}")); got != pid {
+		t.Errorf("processes %s and %s", pid, got)
+	}
+	if got := b.told("initialize"); len(got) != 1 || !strings.Contains(got[0], `"sampling"`) {
+		t.Errorf("introduced by %q", got)
+	}
+	for _, level := range []struct {
+		c    edgetest.Caller
+		says string
+	}{{one, "warning"}, {other, "debug"}, {one, "error"}} {
+		level.c.Ask("2", "logging/setLevel", fmt.Sprintf(`{"level":%q}`, level.says)).Result()
+	}
+	if got := b.told("level"); len(got) != 2 || !strings.HasSuffix(got[1], "debug") {
+		t.Errorf("levels %q", got)
+	}
+	for _, c := range []edgetest.Caller{one, other} {
+		c.Ask("3", "resources/subscribe", `{"uri":"x:1"}`).Result()
+	}
+	one.Ask("4", "resources/unsubscribe", `{"uri":"x:1"}`).Result()
+	if got := b.told("resources/"); len(got) != 1 {
+		t.Errorf("%q", got)
+	}
+	hears := other.Session.Listen()
+	defer hears.Close()
+	one.CallTool("5", "notify", `{"method":"notifications/resources/updated","uri":"x:1"}`).Result()
+	if m := hears.NextMessage(); m.Method != "notifications/resources/updated" {
+		t.Errorf("heard %s", m.Method)
+	}
+	other.Session.Delete()
+	await(t, "the last subscription ends", func() bool { return len(b.told("resources/unsubscribe")) == 1 })
+}
