@@ -32,7 +32,7 @@ help: ## Say what there is
 # that weir can be built for either. gzip -n leaves out the time: the same source is the same file.
 helper: ## Build the helper of sandboxes, for linux/amd64 and linux/arm64
 	@for arch in amd64 arm64; do \
-		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -buildid=' -o $(HELPER)/$$arch/weir-inside ./cmd/weir-inside && gzip -9nf $(HELPER)/$$arch/weir-inside; \
+		GOFLAGS= CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -buildid=' -o $(HELPER)/$$arch/weir-inside ./cmd/weir-inside && gzip -9nf $(HELPER)/$$arch/weir-inside; \
 	done
 
 build: helper ## Build bin/weir
