@@ -28,6 +28,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/edgetest/tokens"
 	"github.com/weir-edge/weir/edge/oauth"
 )
 
@@ -44,6 +45,10 @@ type Cloud struct {
 
 	// Life is how long a session is good, in place of what was asked for; 0 for that.
 	Life time.Duration
+
+	// Trust is the CA, in PEM, of whoever has the keys of the issuer; nil without TLS. It is set
+	// before the first question.
+	Trust []byte
 
 	issuer, keys, audience string
 
@@ -162,16 +167,7 @@ func (c *Cloud) claims(token string) (oauth.Object, string, error) {
 	if err != nil {
 		return nil, "InvalidIdentityToken", errors.New("it is no JWT")
 	}
-	resp, err := http.Get(c.keys)
-	if err != nil {
-		return nil, "IDPCommunicationError", err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	if err != nil {
-		return nil, "IDPCommunicationError", err
-	}
-	all, err := oauth.ParseKeys(text)
+	all, err := tokens.Keys(c.keys, c.Trust)
 	if err != nil {
 		return nil, "IDPCommunicationError", err
 	}
