@@ -58,9 +58,9 @@ lint: ## go vet and staticcheck
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 
-cross: ## Compile for every system that Weir is built for
+cross: helper ## Compile for every system that Weir is built for
 	@for os in linux darwin windows; do for arch in amd64 arm64; do \
-		echo "$$os/$$arch"; GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/weir && GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) vet ./edge/serve ./edge/backend ./edge/edgetest; \
+		echo "$$os/$$arch"; GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/weir && GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) vet ./edge/serve ./edge/backend ./edge/sandbox ./edge/edgetest; \
 	done; done
 
 race: helper ## Run every test under the race detector
@@ -104,4 +104,4 @@ house: ## Measure the structure of the code, and hold it to its limits
 	$(GO) run ./edge/edgetest/house
 
 clean: ## Remove what was built
-	rm -rf $(BIN)
+	rm -rf $(BIN) $(HELPER)/*/weir-inside*
