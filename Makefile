@@ -32,7 +32,7 @@ help: ## Say what there is
 # that weir can be built for either. gzip -n leaves out the time: the same source is the same file.
 helper: ## Build the helper of sandboxes, for linux/amd64 and linux/arm64
 	@for arch in amd64 arm64; do \
-		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -buildid=' -o $(HELPER)/$$arch/weir-inside ./cmd/weir-inside && gzip -9nf $(HELPER)/$$arch/weir-inside; \
+		GOFLAGS= CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -buildid=' -o $(HELPER)/$$arch/weir-inside ./cmd/weir-inside && gzip -9nf $(HELPER)/$$arch/weir-inside; \
 	done
 
 build: helper ## Build bin/weir
@@ -58,9 +58,9 @@ lint: ## go vet and staticcheck
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 
-cross: ## Compile for every system that Weir is built for
+cross: helper ## Compile for every system that Weir is built for
 	@for os in linux darwin windows; do for arch in amd64 arm64; do \
-		echo "$$os/$$arch"; GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/weir && GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) vet ./edge/serve ./edge/backend ./edge/edgetest; \
+		echo "$$os/$$arch"; GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/weir && GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) vet ./edge/serve ./edge/backend ./edge/sandbox ./edge/edgetest; \
 	done; done
 
 race: helper ## Run every test under the race detector
@@ -104,4 +104,4 @@ house: ## Measure the structure of the code, and hold it to its limits
 	$(GO) run ./edge/edgetest/house
 
 clean: ## Remove what was built
-	rm -rf $(BIN)
+	rm -rf $(BIN) $(HELPER)/*/weir-inside*

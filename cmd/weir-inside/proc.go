@@ -9,9 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-type process struct{ pid, parent int }
+// process is one in /proc. One that is dead waits to be reaped, and may still be somebody's
+// parent while /proc is read.
+type process struct {
+	pid, parent int
+	dead        bool
+}
 
-// processes are those in /proc that live.
+// processes are those in /proc.
 func processes() (all []process) {
 	dir, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -30,8 +35,8 @@ func processes() (all []process) {
 			if err != nil {
 				continue
 			}
-			if parent, state := stat(name); state != 0 && state != 'Z' && state != 'X' {
-				all = append(all, process{pid, parent})
+			if parent, state := stat(name); state != 0 {
+				all = append(all, process{pid, parent, state == 'Z' || state == 'X'})
 			}
 		}
 	}

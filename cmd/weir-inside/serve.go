@@ -5,7 +5,6 @@ package main
 import (
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -77,7 +76,7 @@ func serveLink(s setup) int {
 		h.do(&m)
 	}
 	if !first {
-		h.killAll()
+		killAll()
 	}
 	return 0 // and with the first process of a namespace goes everything in it
 }
@@ -88,9 +87,11 @@ func harden(drop bool) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err
 	}
-	// Outside a namespace of its own, the helper goes when the manager does, should it
-	// ever miss the end of the link.
-	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+	if unix.Getpid() == 1 {
+		// With bubblewrap, too. Elsewhere the helper has to outlive the manager: it ends
+		// what is inside when the link ends.
+		_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+	}
 	if drop {
 		if err := dropAll(); err != nil {
 			return err
@@ -388,52 +389,51 @@ func connect(to unix.Sockaddr) (int, error) {
 // everything inside ends.
 func (h *helper) killTree(id uint32) {
 	limit := tagLimit(uint(id))
-	until := time.Now().Add(500 * time.Millisecond)
-	for {
-		if !h.killEach(func(pid int) bool { return tagOf(pid) == limit }) {
-			return
-		}
-		if time.Now().After(until) {
-			break
-		}
-		time.Sleep(2 * time.Millisecond)
+	if killEach(800*time.Millisecond, func(pid int) bool { return tagOf(pid) == limit }) {
+		return
 	}
 	if unix.Getpid() != 1 {
-		h.killAll()
+		killAll()
 	}
 	unix.Exit(1)
 }
 
 // killAll ends everything below the helper.
-func (h *helper) killAll() {
-	for until := time.Now().Add(8 * time.Second); time.Now().Before(until); time.Sleep(2 * time.Millisecond) {
-		if !h.killEach(func(int) bool { return true }) {
-			return
-		}
-	}
-}
+func killAll() { killEach(8*time.Second, func(int) bool { return true }) }
 
-// killEach ends the processes below this one that f chooses, and says whether there were any.
-func (h *helper) killEach(f func(pid int) bool) (any bool) {
-	for _, pid := range descendants(unix.Getpid()) {
-		if f(pid) {
-			any = true
-			_ = unix.Kill(pid, unix.SIGKILL)
+// killEach ends the processes below this one that f chooses, until there are none, and says
+// whether it came so far in time. Twice none have to be found: one whose parent has gone
+// while /proc was read hangs in the air for a moment.
+func killEach(within time.Duration, f func(pid int) bool) bool {
+	for none, until := 0, time.Now().Add(within); none < 2; time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(until) {
+			return false
+		}
+		none++
+		for _, pid := range descendants(unix.Getpid()) {
+			if f(pid) {
+				none = 0
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
 		}
 	}
-	return any
+	return true
 }
 
 // descendants are the processes below one, without those that ended and wait to be reaped.
 func descendants(of int) []int {
-	all := map[int][]int{}
+	all := map[int][]process{}
 	for _, p := range processes() {
-		all[p.parent] = append(all[p.parent], p.pid)
+		all[p.parent] = append(all[p.parent], p)
 	}
 	var found []int
 	for queue := []int{of}; len(queue) > 0; queue = queue[1:] {
-		found = append(found, all[queue[0]]...)
-		queue = append(queue, all[queue[0]]...)
+		for _, p := range all[queue[0]] {
+			queue = append(queue, p.pid)
+			if !p.dead {
+				found = append(found, p.pid)
+			}
+		}
 	}
-	return slices.Clip(found)
+	return found
 }

@@ -142,20 +142,9 @@ func (g *cgroups) group(c *Config, pids []int) *group {
 	made := &group{}
 	if g.v2 != "" {
 		dir := filepath.Join(g.v2, name)
-		settings := map[string]string{}
-		if c.Memory > 0 {
-			settings["memory.max"] = strconv.FormatInt(c.Memory, 10)
-			settings["memory.swap.max"], settings["memory.oom.group"] = "0", "1"
-		}
-		if c.Processes > 0 {
-			settings["pids.max"] = strconv.Itoa(c.Processes + ofHelper)
-		}
-		cpu := c.CPUs > 0 && slices.Contains(g.controllers, "cpu")
-		if cpu {
-			settings["cpu.max"] = fmt.Sprintf("%d 100000", int64(c.CPUs*100000))
-		}
+		settings := g.settings(c)
 		if made.fill(dir, settings, pids) {
-			made.v2, made.memory, made.pids, made.cpu = dir, true, true, cpu
+			made.v2, made.memory, made.pids, made.cpu = dir, true, true, settings["cpu.max"] != ""
 			return made
 		}
 	} else if g.pids != "" && c.Processes > 0 {
@@ -168,12 +157,33 @@ func (g *cgroups) group(c *Config, pids []int) *group {
 	return nil
 }
 
+// settings are those of a group of version 2.
+func (g *cgroups) settings(c *Config) map[string]string {
+	all := map[string]string{}
+	if c.Memory > 0 {
+		all["memory.max"] = strconv.FormatInt(c.Memory, 10)
+		all["memory.swap.max"], all["memory.oom.group"] = "0", "1"
+	}
+	if c.Processes > 0 {
+		all["pids.max"] = strconv.Itoa(c.Processes + ofHelper)
+	}
+	if c.CPUs > 0 && slices.Contains(g.controllers, "cpu") {
+		all["cpu.max"] = fmt.Sprintf("%d 100000", int64(c.CPUs*100000)) // of 100 ms
+	}
+	return all
+}
+
 // fill makes a directory of a group, and says whether it holds what it is to hold.
 func (g *group) fill(dir string, settings map[string]string, pids []int) bool {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return false
 	}
 	g.dirs = append(g.dirs, dir)
+	return g.set(dir, settings, pids)
+}
+
+// set writes the settings of a group, and then puts processes into it.
+func (g *group) set(dir string, settings map[string]string, pids []int) bool {
 	for name, value := range settings {
 		// Systems without swap have no memory.swap.max.
 		if err := write(filepath.Join(dir, name), value); err != nil && name != "memory.swap.max" {

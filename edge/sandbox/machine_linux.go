@@ -333,7 +333,7 @@ func plainCommand(helper, setup string, files ...*os.File) *exec.Cmd {
 	cmd.Env = []string{}
 	cmd.Dir = "/"
 	cmd.ExtraFiles = files
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it sees the end of the link, and ends all, before it goes
 	return cmd
 }
 

@@ -403,3 +403,47 @@ func TestDial(t *testing.T) {
 		t.Error("a sandbox that has ended was dialled")
 	}
 }
+
+// TestHelperIsSmall holds the helper to its memory while a server runs, and says what a
+// sandbox and a start in it cost.
+func TestHelperIsSmall(t *testing.T) {
+	m := machine(t)
+	for _, grade := range []Grade{Bwrap, Landlock, None} {
+		t.Run(string(grade), func(t *testing.T) {
+			grades(t, m, grade)
+			if grade == Bwrap {
+				if _, err := m.bwrap(); err != nil { // the probe is paid once
+					t.Fatal(err)
+				}
+			}
+			began := time.Now()
+			s := openBox(t, m, config(t, grade, "echo"))
+			opened := time.Since(began)
+			p := startIn(t, s)
+			started := time.Since(began)
+			for range 100 {
+				go func() { _, _ = p.Stdin().Write([]byte("x\n")) }()
+				if _, err := io.ReadFull(p.Stdout(), make([]byte, 2)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			helper := s.cmd.Process.Pid
+			if grade == Bwrap {
+				helper = descendants(helper)[1]
+			}
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", helper))
+			if err != nil {
+				t.Fatal(err)
+			}
+			kib, anonymous := 0, 0
+			for line := range strings.Lines(string(text)) {
+				_, _ = fmt.Sscanf(line, "VmRSS: %d kB", &kib)
+				_, _ = fmt.Sscanf(line, "RssAnon: %d kB", &anonymous)
+			}
+			if kib == 0 || kib > 4<<10 {
+				t.Errorf("the helper has %d KiB in memory, and the limit is 4 MiB", kib)
+			}
+			t.Logf("helper %d KiB, %d of its own; opened after %v, started after %v", kib, anonymous, opened, started)
+		})
+	}
+}

@@ -5,4 +5,7 @@ package main
 import "golang.org/x/sys/unix"
 
 // int80 is not there on other architectures.
-func int80(uintptr) uintptr { return -uintptr(unix.ENOSYS) }
+func int80(uintptr) uintptr {
+	errno := unix.ENOSYS
+	return -uintptr(errno)
+}

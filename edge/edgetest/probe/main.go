@@ -87,17 +87,20 @@ func number(text string) int {
 	return n
 }
 
-// dial connects, and sends a byte, so that a listener for datagrams can count it too.
+// dial connects. A datagram is sent, and its answer awaited.
 func dial(network, address string) (string, error) {
 	c, err := net.DialTimeout(network, address, time.Second)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	if _, err := c.Write([]byte("x")); err != nil {
-		return "", err
+	if network != "udp" {
+		return "reached", nil
 	}
-	return "reached", nil
+	_, err1 := c.Write([]byte("x"))
+	err2 := c.SetReadDeadline(time.Now().Add(time.Second))
+	_, err3 := c.Read(make([]byte, 16))
+	return "reached", errors.Join(err1, err2, err3)
 }
 
 func resolve(name string) (string, error) {

@@ -1,0 +1,214 @@
+package sandbox
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestV24 has a server take all that it can of files, of memory on disk, of memory and of
+// processes, as root and as nobody. It alone ends, and another sandbox goes on.
+func TestV24(t *testing.T) {
+	asNobody(t)
+	m := machine(t)
+	m.watch.every = 100 * time.Millisecond
+	for _, grade := range []Grade{Bwrap, Landlock, None} {
+		t.Run(string(grade), func(t *testing.T) {
+			grades(t, m, grade)
+			other := startIn(t, openBox(t, m, config(t, grade, "echo")))
+			defer func() {
+				go func() { _, _ = other.Stdin().Write([]byte("x\n")) }()
+				if _, err := io.ReadFull(other.Stdout(), make([]byte, 2)); err != nil {
+					t.Errorf("the other sandbox: %v", err)
+				}
+			}()
+			c := config(t, grade, "files:100000")
+			c.Files = 500
+			got, _ := said(t, openBox(t, m, c))
+			if !strings.HasPrefix(got["files:100000"], "refused: after 49") || !strings.HasSuffix(got["files:100000"], "too many open files") {
+				t.Errorf("files: %q", got["files:100000"])
+			}
+			if grade == Bwrap {
+				for _, dir := range []string{"/tmp", "/run", "/dev/shm"} {
+					try := "write:" + dir + "/x,10737418240"
+					got, _ := said(t, openBox(t, m, config(t, grade, try)))
+					if !strings.HasSuffix(got[try], "no space left on device") {
+						t.Errorf("%s: %q", try, got[try])
+					}
+				}
+			}
+			c = config(t, grade, "memory:1073741824")
+			c.Memory = 64 << 20
+			ends(t, m, c, ReasonMemory)
+			if grade == Bwrap && os.Geteuid() != 0 || m.groups().pids != "" {
+				// The kernel refuses one more.
+				c = config(t, grade, "processes:200")
+				c.Processes = 40
+				s := openBox(t, m, c)
+				got, _ := said(t, s)
+				if !strings.HasSuffix(got["processes:200"], "resource temporarily unavailable") {
+					t.Errorf("processes: %q", got["processes:200"])
+				}
+				c.Command = []string{probe(t), "bomb"}
+				s = openBox(t, m, c)
+				p := startIn(t, s)
+				time.Sleep(200 * time.Millisecond) // it has its way
+				if n := len(descendants(s.cmd.Process.Pid)); n > c.Processes+ofHelper+2 {
+					t.Errorf("%d processes", n)
+				}
+				began := time.Now()
+				p.Kill()
+				if exit := p.Wait(); exit.Code != -1 || time.Since(began) > 3*time.Second {
+					t.Errorf("%+v after %v", exit, time.Since(began))
+				}
+				s.Close()
+				return
+			}
+			c = config(t, grade, "processes:150")
+			c.Processes = 40
+			ends(t, m, c, ReasonProcesses)
+		})
+	}
+}
+
+// ends starts a server that is ended for a reason.
+func ends(t *testing.T, m *Machine, c Config, reason string) {
+	t.Helper()
+	s := openBox(t, m, c)
+	p := startIn(t, s)
+	began := time.Now()
+	if exit := p.Wait(); exit != (Exit{Code: -1, Signal: "killed", Reason: reason}) {
+		out, _ := io.ReadAll(p.Stdout())
+		t.Errorf("%+v: %s", exit, out)
+	}
+	s.Close()
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("after %v", took)
+	}
+}
+
+// TestReadProcesses reads what this process uses.
+func TestReadProcesses(t *testing.T) {
+	all := readProcesses()
+	i := slices.IndexFunc(all, func(u usage) bool { return u.pid == os.Getpid() })
+	if i < 0 {
+		t.Fatal("this process is not there")
+	}
+	if me := all[i]; me.parent != os.Getppid() || me.tasks < 2 || me.memory < 1<<20 || me.memory > 1<<33 {
+		t.Errorf("%+v", me)
+	}
+}
+
+// TestCgroups divides a cgroup of version 2 that is a directory of plain files: what is
+// written there is what the kernel would be told.
+func TestCgroups(t *testing.T) {
+	base := t.TempDir()
+	put := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(base, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(base, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(base, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	put("cgroup.controllers", "cpu memory pids\n")
+	put("cgroup.subtree_control", "")
+	g := &cgroups{}
+	g.enable(base)
+	if g.v2 != base || read("cgroup.subtree_control") != "+memory +pids +cpu" {
+		t.Fatalf("%+v, %q", g.v2, read("cgroup.subtree_control"))
+	}
+	g.controllers = []string{"memory", "pids", "cpu"}
+	// The kernel makes a group's files with it.
+	name := fmt.Sprintf("weir-%d-1", os.Getpid())
+	files := []string{"memory.max", "memory.swap.max", "memory.oom.group", "pids.max", "cpu.max", "cgroup.procs", "memory.events"}
+	made := &group{}
+	for _, f := range files {
+		put(filepath.Join(name, f), "")
+	}
+	c := Config{Memory: 5 << 20, Processes: 10, CPUs: 1.5}
+	settings := g.settings(&c)
+	if !made.set(filepath.Join(base, name), settings, []int{4711}) {
+		t.Fatal("not filled")
+	}
+	for file, want := range map[string]string{"memory.max": "5242880", "memory.swap.max": "0", "memory.oom.group": "1", "pids.max": "42", "cpu.max": "150000 100000", "cgroup.procs": "4711"} {
+		if got := read(filepath.Join(name, file)); got != want {
+			t.Errorf("%s: %q, want %q", file, got, want)
+		}
+	}
+	made.v2 = filepath.Join(base, name)
+	if got := made.why(); got != "" {
+		t.Errorf("why: %q", got)
+	}
+	put(filepath.Join(name, "memory.events"), "low 0\nhigh 0\nmax 12\noom 1\noom_kill 3\n")
+	if got := made.why(); got != ReasonMemory {
+		t.Errorf("why: %q", got)
+	}
+	// One that has no controllers is left alone.
+	put("cgroup.controllers", "hugetlb\n")
+	g = &cgroups{}
+	g.enable(base)
+	if g.v2 != "" || g.group(&c, nil) != nil {
+		t.Errorf("%+v", g.v2)
+	}
+}
+
+// TestCgroupPaths finds where this process's cgroups are.
+func TestCgroupPaths(t *testing.T) {
+	const hybrid = `30 29 0:26 / /sys/fs/cgroup/pids rw,relatime shared:9 - cgroup cgroup rw,pids
+31 29 0:27 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+`
+	const unified = `30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate
+`
+	for _, c := range []struct{ own, mounts, v2, pids string }{
+		{"8:pids:/a\n0::/b\n", hybrid, "/sys/fs/cgroup/unified/b", "/sys/fs/cgroup/pids/a"},
+		{"0::/user.slice/x.service\n", unified, "/sys/fs/cgroup/user.slice/x.service", ""},
+		{"", unified, "", ""},
+		{"nonsense\n", "nonsense - \n", "", ""},
+	} {
+		if v2, pids := cgroupPaths(c.own, c.mounts); v2 != c.v2 || pids != c.pids {
+			t.Errorf("%q: %q, %q", c.own, v2, pids)
+		}
+	}
+}
+
+// TestCgroupPids has the kernel hold a group of version 1 to its processes, where there is one.
+func TestCgroupPids(t *testing.T) {
+	m := machine(t)
+	g := m.groups()
+	if g.v2 != "" {
+		t.Skip("cgroup v2 is delegated here: TestV24 shows it")
+	}
+	if g.pids == "" {
+		t.Skip("no cgroup of this process's to divide")
+	}
+	bwrapped(t, m)
+	s := openBox(t, m, config(t, Bwrap, "echo"))
+	if s.group == nil || !s.group.pids {
+		t.Fatalf("group %+v", s.group)
+	}
+	dir := s.group.dirs[0]
+	if got := readFields(filepath.Join(dir, "pids.max")); !slices.Equal(got, []string{"288"}) {
+		t.Errorf("pids.max %q", got)
+	}
+	if n := len(readFields(filepath.Join(dir, "cgroup.procs"))); n != 2 {
+		t.Errorf("%d processes, want bubblewrap and the helper", n)
+	}
+	s.Close()
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the group is left: %v", err)
+	}
+}

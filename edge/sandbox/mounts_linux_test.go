@@ -1,0 +1,405 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestK04 refuses mounts that show secrets or steer this machine, whatever way leads there,
+// unless they are asked for by name.
+func TestK04(t *testing.T) {
+	m := machine(t)
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	state := filepath.Join(t.TempDir(), "weir")
+	link := func(target string) string {
+		path := filepath.Join(t.TempDir(), "link")
+		if err := os.Symlink(target, path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, dir := range []string{".ssh", ".gnupg", ".aws/x", ".kube", ".docker", ".config/app", "project"} {
+		if err := os.MkdirAll(filepath.Join(home, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key := filepath.Join(home, ".ssh", "id")
+	if err := os.WriteFile(key, []byte("k"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(state, "workloads"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(t.TempDir(), "s")
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	hardlink := func() Mount { return Mount{Host: link(link(key))} }
+	for name, c := range map[string]struct {
+		mount Mount
+		want  string
+	}{
+		"the root":               {Mount{Host: "/", Inside: "/host"}, "it holds /"},
+		"proc":                   {Mount{Host: "/proc", Inside: "/host"}, "it has secrets or controls this machine"},
+		"in proc":                {Mount{Host: "/proc/1", Inside: "/host"}, "it is in /proc"},
+		"sys":                    {Mount{Host: "/sys", Inside: "/host"}, "it has secrets"},
+		"a device":               {Mount{Host: "/dev/null", Inside: "/host"}, "no directory and no file"},
+		"run":                    {Mount{Host: "/run", Inside: "/host"}, "it has secrets"},
+		"var run":                {Mount{Host: "/var/run", Inside: "/host"}, "it leads to /run"},
+		"etc":                    {Mount{Host: "/etc", Inside: "/host"}, "it has secrets"},
+		"in etc":                 {Mount{Host: "/etc/passwd", Inside: "/host"}, "it is in /etc"},
+		"by two dots":            {Mount{Host: "/usr/../etc", Inside: "/host"}, "it has secrets"},
+		"by a link":              {Mount{Host: link("/"), Inside: "/host"}, "it leads to /"},
+		"by two links":           {Mount{Host: link(link("/etc")), Inside: "/host"}, "it leads to /etc"},
+		"the home":               {Mount{Host: home}, "it has secrets"},
+		"what holds the home":    {Mount{Host: filepath.Dir(home)}, "it holds " + home},
+		"ssh":                    {Mount{Host: filepath.Join(home, ".ssh")}, "it has secrets"},
+		"a key":                  {Mount{Host: key}, "it is in " + filepath.Join(home, ".ssh")},
+		"a key by links":         {hardlink(), "it leads to " + key},
+		"aws":                    {Mount{Host: filepath.Join(home, ".aws", "x")}, "it is in"},
+		"config":                 {Mount{Host: filepath.Join(home, ".config")}, "it has secrets"},
+		"weir's own":             {Mount{Host: filepath.Join(state, "workloads")}, "it is in " + state},
+		"a socket":               {Mount{Host: socket}, "it is a socket"},
+		"nothing":                {Mount{Host: "/nowhere"}, "no such file"},
+		"a relative path":        {Mount{Host: "x"}, "not an absolute path"},
+		"a relative path inside": {Mount{Host: "/usr/share", Inside: "x"}, "no clean absolute path"},
+		"dots inside":            {Mount{Host: "/usr/share", Inside: "/x/../proc"}, "no clean absolute path"},
+		"over proc":              {Mount{Host: "/usr/share", Inside: "/proc/self"}, "/proc inside is the sandbox's own"},
+		"over the root":          {Mount{Host: "/usr/share", Inside: "/"}, "/ inside is the sandbox's own"},
+		"over the helper":        {Mount{Host: "/usr/share", Inside: "/run/weir-inside"}, "the sandbox's own"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := Config{Name: "test", Command: []string{"true"}, Home: t.TempDir(), Mounts: []Mount{c.mount}, Protected: []string{state}}
+			_, err := m.Open(t.Context(), config)
+			var refused *MountError
+			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.want) || refused.Next == "" {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+	t.Run("twice", func(t *testing.T) {
+		c := Config{Name: "test", Command: []string{"true"}, Home: t.TempDir(), Mounts: []Mount{{Host: "/usr/share", Inside: "/a"}, {Host: "/usr/lib", Inside: "/a"}}}
+		if _, err := m.Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "/a is mounted twice") {
+			t.Error(err)
+		}
+	})
+	t.Run("asked for", func(t *testing.T) {
+		bwrapped(t, m)
+		c := config(t, Bwrap, "read:"+key)
+		c.Mounts, c.AllowUnsafe = []Mount{{Host: filepath.Join(home, ".ssh")}}, []string{filepath.Join(home, ".ssh")}
+		if got, _ := said(t, openBox(t, m, c)); got["read:"+key] != `"k"` {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// TestMounts shows directories and files at their places, and lets write where that was asked.
+func TestMounts(t *testing.T) {
+	asNobody(t)
+	m := machine(t)
+	dir := t.TempDir()
+	for _, name := range []string{"ro", "rw", "rw/in"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name, "file"), []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ro, rw := filepath.Join(dir, "ro"), filepath.Join(dir, "rw")
+	t.Run("bwrap", func(t *testing.T) {
+		bwrapped(t, m)
+		c := config(t, Bwrap, "read:/data/file", "write:/data/file", "write:/data/x", "read:/more/deep/file", "write:/more/deep/new", "read:/one", "write:/work/x", "list:/more/deep")
+		c.Mounts = []Mount{{Host: filepath.Join(rw, "in"), Inside: "/more/deep/in"}, {Host: rw, Inside: "/more/deep", Writable: true}, {Host: filepath.Join(ro, "file"), Inside: "/one"}, {Host: ro, Inside: "/data"}}
+		c.Writable = []string{"/work"}
+		got, _ := said(t, openBox(t, m, c))
+		for try, want := range map[string]string{
+			"read:/data/file": `"ro"`, "write:/data/file": "refused: open /data/file: read-only file system", "write:/data/x": "refused: open /data/x: read-only file system",
+			"read:/more/deep/file": `"rw"`, "write:/more/deep/new": "wrote", "read:/one": `"ro"`, "write:/work/x": "wrote", "list:/more/deep": "file in new",
+		} {
+			if got[try] != want {
+				t.Errorf("%s: %q, want %q", try, got[try], want)
+			}
+		}
+	})
+	t.Run("landlock", func(t *testing.T) {
+		grades(t, m, Landlock)
+		secret := filepath.Join(dir, "file")
+		if err := os.WriteFile(secret, []byte("secret"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		c := config(t, Landlock, "read:"+ro+"/file", "write:"+ro+"/file", "write:"+rw+"/landlock", "read:"+secret, "list:"+dir, "read:/etc/passwd", "read:/etc/shadow", "read:/etc/hostname",
+			"list:/root", "write:/tmp/x", "list:/tmp", "write:/dev/null", "write:/usr/x")
+		c.Command = append(c.Command, "write:"+c.Home+"/x", "write:"+c.Home+"/.tmp/x")
+		c.Mounts = []Mount{{Host: ro}, {Host: rw, Writable: true}}
+		got, _ := said(t, openBox(t, m, c))
+		allowed := []string{"read:" + ro + "/file", "write:" + rw + "/landlock", "read:/etc/passwd", "write:/dev/null", "write:" + c.Home + "/x", "write:" + c.Home + "/.tmp/x"}
+		for _, try := range c.Command[1:] {
+			if strings.HasPrefix(got[try], "refused: ") == slices.Contains(allowed, try) || got[try] == "" {
+				t.Errorf("%s: %q", try, got[try])
+			}
+		}
+	})
+	t.Run("where there are no overlays", func(t *testing.T) {
+		for _, grade := range []Grade{Landlock, None} {
+			grades(t, m, grade)
+			c := config(t, grade)
+			c.Mounts = []Mount{{Host: ro, Inside: "/data"}}
+			var refused *MountError
+			if _, err := m.Open(t.Context(), c); !errors.As(err, &refused) {
+				t.Errorf("%s: %v", grade, err)
+			}
+		}
+	})
+}
+
+// TestPrefixes shows a program what it was installed with, and never a home.
+func TestPrefixes(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	app := t.TempDir()
+	file := func(path string) string {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	link := func(path, target string) string {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	tool := file(filepath.Join(app, "tool/bin/run"))
+	workload := filepath.Join(home, "state")
+	for name, c := range map[string]struct {
+		program string
+		want    []string
+	}{
+		"of the system":        {"/usr/bin/env", nil},
+		"by PATH":              {"env", nil},
+		"one that is not":      {"/nowhere/x", nil},
+		"in bin":               {tool, []string{filepath.Join(app, "tool")}},
+		"in a directory":       {file(filepath.Join(app, "other/server")), []string{filepath.Join(app, "other")}},
+		"in the home":          {file(filepath.Join(home, "server")), []string{filepath.Join(home, "server")}},
+		"in bin of the home":   {file(filepath.Join(home, "bin/server")), []string{filepath.Join(home, "bin/server")}},
+		"a project in it":      {file(filepath.Join(home, "project/server")), []string{filepath.Join(home, "project")}},
+		"in a secret place":    {file(filepath.Join(home, ".config/server")), []string{filepath.Join(home, ".config/server")}},
+		"a link out of a home": {link(filepath.Join(home, "bin/linked"), tool), []string{filepath.Join(home, "bin/linked"), filepath.Join(app, "tool")}},
+		"in the server's HOME": {file(filepath.Join(workload, "bin/x")), nil},
+		"in /tmp":              {file(filepath.Join(os.TempDir(), "weir-prefix-test")), []string{filepath.Join(os.TempDir(), "weir-prefix-test")}},
+	} {
+		conf := Config{Command: []string{c.program}, Home: workload}
+		if got := prefixes(&conf, newUnsafe(&conf)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	_ = os.Remove(filepath.Join(os.TempDir(), "weir-prefix-test"))
+}
+
+// TestGrades chooses what a sandbox has, and says what is less than the best.
+func TestGrades(t *testing.T) {
+	m := machine(t)
+	bwrapped(t, m)
+	grades(t, m, Landlock)
+	hidden := func() *Machine { // bubblewrap is not in PATH
+		t.Helper()
+		t.Setenv("PATH", filepath.Join(t.TempDir(), "empty"))
+		h := NewMachine(m.cache)
+		t.Cleanup(h.Close)
+		return h
+	}
+	h := hidden()
+	old := NewMachine(m.cache) // nor has the kernel Landlock
+	old.abi = func() int { return 3 }
+	before := NewMachine(m.cache) // an older one
+	before.abi = func() int { return 5 }
+	t.Cleanup(old.Close)
+	t.Cleanup(before.Close)
+	const install = "install bubblewrap"
+	for name, c := range map[string]struct {
+		m     *Machine
+		c     Config
+		grade Grade
+		note  []string
+		err   string
+	}{
+		"the best":                  {m, Config{}, Bwrap, nil, ""},
+		"off, asked for":            {m, Config{Grade: None}, None, nil, ""},
+		"landlock, asked for":       {m, Config{Grade: Landlock}, Landlock, []string{"sandbox landlock", "not held"}, ""},
+		"no bubblewrap":             {h, Config{}, Landlock, []string{"bubblewrap is not in PATH", "not held", install}, ""},
+		"and an open network":       {h, Config{Network: Host}, Landlock, []string{"the network is open, loopback included"}, ""},
+		"and an older kernel":       {before, Config{}, Landlock, []string{"its own helper"}, ""},
+		"neither":                   {old, Config{}, None, []string{"nothing is held", "Landlock of version 3", install}, ""},
+		"bwrap, asked for":          {h, Config{Grade: Bwrap}, "", nil, "--sandbox bwrap: bubblewrap is not in PATH"},
+		"landlock, not there":       {old, Config{Grade: Landlock}, "", nil, "--sandbox landlock"},
+		"isolation, asked for":      {old, Config{Isolate: true}, "", nil, "--isolate-network"},
+		"isolation and off":         {m, Config{Isolate: true, Grade: None}, "", nil, "--isolate-network"},
+		"isolation by landlock":     {h, Config{Isolate: true}, Landlock, []string{"not held"}, ""},
+		"HTTP by landlock and none": {h, Config{Port: 8080}, "", nil, "an HTTP server with the profile none"},
+		"HTTP, network open":        {h, Config{Port: 8080, Network: Host}, Landlock, []string{"not held"}, ""},
+	} {
+		c.c.Name = "test"
+		grade, note, err := c.m.choose(&c.c)
+		var typed *GradeError
+		switch {
+		case c.err != "" && (!errors.As(err, &typed) || !strings.Contains(err.Error(), c.err)):
+			t.Errorf("%s: %v, want %q", name, err, c.err)
+		case c.err == "" && (err != nil || grade != c.grade):
+			t.Errorf("%s: %q, %v", name, grade, err)
+		}
+		if c.note == nil && note != "" || strings.Contains(note, "\n") {
+			t.Errorf("%s: note %q", name, note)
+		}
+		for _, want := range c.note {
+			if !strings.Contains(note, want) {
+				t.Errorf("%s: note %q, want %q", name, note, want)
+			}
+		}
+	}
+	// It is really so.
+	c := Config{Name: "test", Command: []string{probe(t), "pid"}, Home: t.TempDir()}
+	if s := openBox(t, h, c); s.Grade() != Landlock {
+		t.Errorf("grade %s", s.Grade())
+	}
+}
+
+// TestProfile refuses what only the egress proxy can let out.
+func TestProfile(t *testing.T) {
+	m := machine(t)
+	c := config(t, Auto)
+	c.Network = Profile
+	var egress *EgressError
+	if _, err := m.Open(t.Context(), c); !errors.As(err, &egress) || !strings.Contains(err.Error(), "needs the egress proxy") {
+		t.Error(err)
+	}
+}
+
+// TestParseGrade reads what people write.
+func TestParseGrade(t *testing.T) {
+	for text, want := range map[string]Grade{"": Auto, "auto": Auto, "bwrap": Bwrap, "landlock": Landlock, "off": None, "none": None} {
+		if got, err := ParseGrade(text); err != nil || got != want {
+			t.Errorf("%q: %q, %v", text, got, err)
+		}
+	}
+	if _, err := ParseGrade("docker"); err == nil {
+		t.Error("docker is none")
+	}
+}
+
+// TestRisky names variables that run code.
+func TestRisky(t *testing.T) {
+	for name, want := range map[string]bool{"LD_PRELOAD": true, "NODE_OPTIONS": true, "BASH_ENV": true, "PYTHONPATH": true, "TOKEN": false, "PATH": false} {
+		if Risky(name) != want {
+			t.Errorf("%s: %v", name, !want)
+		}
+	}
+}
+
+// TestPool has one sandbox for each principal, for as long as it has processes.
+func TestPool(t *testing.T) {
+	m := machine(t)
+	bwrapped(t, m)
+	pool := NewPool(m, config(t, Bwrap, "echo"))
+	ctx := context.Background()
+	start := func(principal string) *Process {
+		t.Helper()
+		p, err := pool.Start(ctx, principal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _, _ = p.Stdin().Close(), p.Stdout().Close(), p.Stderr().Close() })
+		return p
+	}
+	one, two, other := start("a"), start("a"), start("b")
+	if len(pool.boxes) != 2 || pool.boxes["a"].users != 2 {
+		t.Fatalf("%d sandboxes", len(pool.boxes))
+	}
+	box := pool.boxes["a"].box
+	one.Stop(0)
+	two.Stop(0)
+	again := start("a")
+	if pool.boxes["a"].box != box {
+		t.Error("the sandbox was not kept for the next process")
+	}
+	// One that died is opened anew.
+	box.end("")
+	again.Wait()
+	<-box.Ended()
+	if start("a"); pool.boxes["a"].box == box {
+		t.Error("a sandbox that has ended is used")
+	}
+	pool.Close()
+	for _, p := range []*Process{other, again} {
+		p.Wait()
+	}
+	if _, err := pool.Start(ctx, "a"); !errors.Is(err, errClosed) {
+		t.Error(err)
+	}
+}
+
+// TestHelperIsCurrent holds the embedded helper to its source: what make helper builds now is
+// what is embedded.
+func TestHelperIsCurrent(t *testing.T) {
+	m := machine(t)
+	path, err := Helper(m.cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	embedded, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := filepath.Join(t.TempDir(), "weir-inside")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", fresh, "../../cmd/weir-inside")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	want, err := os.ReadFile(fresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(embedded) != string(want) {
+		t.Error("the embedded helper is stale: make helper")
+	}
+	if len(want) > 3<<20 {
+		t.Errorf("the helper has %d bytes, and the limit is 3 MiB", len(want))
+	}
+	// One that was tampered with, or is not ours to run, is unpacked anew.
+	if again, err := Helper(m.cache); err != nil || again != path {
+		t.Errorf("%q, %v", again, err)
+	}
+	if info, err := os.Lstat(path); err != nil || info.Mode() != helperMode {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if err := os.Chmod(m.cache, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	_ = os.Remove(path)
+	var refused *HelperError
+	if _, err := Helper(m.cache); !errors.As(err, &refused) {
+		t.Errorf("a directory that others can write to: %v", err)
+	}
+}
