@@ -44,6 +44,7 @@ func TestWorkloadsRefused(t *testing.T) {
 		"{image: npx, transport: sse}":                                                 "speaks sse",
 		"{image: npx, run: {network: bridge}}":                                         "host or none",
 		"{image: npx, run: {network: host, isolateNetwork: true}}":                     "take one out",
+		"{image: npx, run: {isolateNetwork: true}}":                                    "needs the egress proxy",
 		"{image: npx, run: {publish: ['80:80']}}":                                      "spec.run.publish: not supported yet",
 		"{image: npx, run: {allowContainerGateway: true}}":                             "spec.run.allowContainerGateway: not supported yet",
 		"{image: npx, run: {runtimeImage: a}}":                                         "spec.run.runtimeImage: not supported yet",

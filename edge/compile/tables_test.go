@@ -190,6 +190,7 @@ func TestEveryFieldIsTreatedAsItsClass(t *testing.T) {
 		func() v1beta1.Object {
 			s := &v1beta1.MCPServer{}
 			s.Name, s.Spec.Image = "demo", "npx"
+			s.Spec.PermissionProfile = &v1beta1.PermissionProfileRef{Type: v1beta1.ProfileBuiltin, Name: v1beta1.ProfileNone}
 			return s
 		},
 		func() v1beta1.Object {

@@ -66,8 +66,10 @@ func (o *opening) open() (*server, func(), error) {
 func (o *opening) read() (digest string, err error) {
 	p := o.plan
 	if p.Roots != "" {
-		if o.trusts, err = os.ReadFile(p.Roots); err == nil {
-			_, err = edge.Roots(nil, o.trusts)
+		if o.trusts, err = edge.ReadKeys(p.Roots); err == nil {
+			if _, err = edge.Roots(nil, o.trusts); len(o.trusts) == 0 {
+				err = fmt.Errorf("%s: it is empty", p.Roots)
+			}
 		}
 		if err != nil {
 			return "", fmt.Errorf("CA bundle: %w", err)
