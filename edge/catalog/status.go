@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -89,6 +90,36 @@ func (b *Book) Lacks(backend string, thing edge.Thing) bool {
 		}
 	}
 	return false
+}
+
+// Fault returns why there is no list of a kind of a backend for an identity, after it was asked
+// for: as a client may be told it. It is nil while there is one, or nobody has asked. That a
+// user's own list cannot be had says what is to become of the user's calls: the kind is that of
+// the failure to get the credential, where that is the reason.
+func (b *Book) Fault(id *edge.Identity, backend string, thing edge.Thing) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, source := range b.Sources {
+		if source.Name() != backend || thing == edge.NoThing || source.Personal() && id == nil {
+			continue
+		}
+		e := b.common.entries[i][thing-1]
+		if source.Personal() {
+			e = b.setOf(id).entries[i][thing-1]
+		}
+		if e.list != nil || !e.tried {
+			return nil
+		}
+		var unattached interface{ Unattached() bool }
+		switch {
+		case errors.As(e.failed, &unattached) && unattached.Unattached():
+			return e.failed
+		case source.Personal() && (e.failed == nil || edge.KindOf(e.failed) == edge.Timeout):
+			return edge.Errorf(edge.Timeout, "list", "backend %q timed out", backend)
+		}
+		return edge.Errorf(edge.Unavailable, "list", "backend %q unavailable", backend)
+	}
+	return nil
 }
 
 // Report returns the findings about the catalog that is the same for everybody.

@@ -77,7 +77,7 @@ func (s *Server) named(ctx context.Context, x *edge.Exchange, thing edge.Thing, 
 			if t := c.LookupBytes(thing, plain); t != nil {
 				return t, nil
 			}
-			return nil, s.away(thing, string(plain))
+			return nil, s.away(x, thing, string(plain))
 		}
 		// A name that only one backend can have, by its prefix, does not wait for the
 		// lists of the others.
@@ -104,11 +104,30 @@ func gone(ctx context.Context) error {
 }
 
 // away returns the error for an unknown name with the prefix of a backend that cannot
-// be asked for its list; nil for a name that no backend has.
-func (s *Server) away(thing edge.Thing, name string) error {
+// be asked for its list, or that a backend may have which gives the user of x none; nil for
+// a name that no backend has.
+func (s *Server) away(x *edge.Exchange, thing edge.Thing, name string) error {
 	for _, b := range s.Backends {
-		if s.o.Rules.Leads(b.Name, name) && s.Book.Lacks(b.Name, thing) {
-			return edge.Errorf(edge.Unavailable, "route", "backend %q unavailable", b.Name)
+		if !s.o.Rules.Leads(b.Name, name) && !(b.Personal() && s.o.Rules.May(b.Name, name)) {
+			continue
+		}
+		if err := s.Book.Fault(x.Identity, b.Name, thing); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withheld is away for what has no name that says whose it is, of some kinds.
+func (s *Server) withheld(x *edge.Exchange, kinds ...edge.Thing) error {
+	for _, b := range s.Backends {
+		if !b.Personal() {
+			continue
+		}
+		for _, thing := range kinds {
+			if err := s.Book.Fault(x.Identity, b.Name, thing); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -124,7 +143,10 @@ func (s *Server) located(ctx context.Context, x *edge.Exchange, uri string) (*ed
 	if err != nil {
 		return nil, err
 	}
-	return c.Resource(uri), nil
+	if t := c.Resource(uri); t != nil {
+		return t, nil
+	}
+	return nil, s.withheld(x, edge.Resource, edge.Template)
 }
 
 // templated finds the target of a completion: a template, by its own text, or a
@@ -137,7 +159,10 @@ func (s *Server) templated(ctx context.Context, x *edge.Exchange, uri string) (*
 	if t := c.Lookup(edge.Template, uri); t != nil {
 		return t, nil
 	}
-	return c.Resource(uri), nil
+	if t := c.Resource(uri); t != nil {
+		return t, nil
+	}
+	return nil, s.withheld(x, edge.Template, edge.Resource)
 }
 
 // Lookup finds a thing for a message that names several.
