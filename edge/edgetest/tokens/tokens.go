@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +41,7 @@ const maxAssertion = 5 * time.Minute
 // Rules are what an endpoint takes.
 type Rules struct {
 	ID, Secret  string // of the client; a Secret of "" is none
+	Older       string // another secret that is taken as well, while clients change theirs; "" for none
 	Basic, Body bool   // where the secret may be
 
 	Issuer   string // of the user's tokens
@@ -73,30 +76,68 @@ type Service struct {
 	// Lie changes the claims of what is issued, and its type.
 	Lie func(claims map[string]any, typ *string)
 
-	mu    sync.Mutex
-	rules map[string]Rules
-	seen  []Request
-	used  map[string]bool // assertions, by jti
-	n     int             // tokens
+	// Asked is how many requests came, and Issued how many tokens it issued.
+	Asked, Issued atomic.Int64
+
+	server *httptest.Server
+
+	mu     sync.Mutex
+	rules  map[string]Rules
+	seen   []Request
+	used   map[string]bool          // assertions, by jti
+	keys   map[string]*oauth.KeySet // by their URL, as they were fetched last
+	issued map[edge.Secret]holder
+}
+
+// holder is whose a token is, and until when it is good.
+type holder struct {
+	subject string
+	until   time.Time
 }
 
 // Start starts the service, which ends with the test. Rules are by path.
 func Start(t testing.TB, rules map[string]Rules) *Service {
 	t.Helper()
-	as, err := issuer.New(issuer.ES256, "", nil)
+	s, err := New(rules)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(as.Leave)
-	s := &Service{As: as, rules: map[string]Rules{}, used: map[string]bool{}}
-	maps.Copy(s.rules, rules)
-	server := httptest.NewUnstartedServer(s)
-	server.Config.ErrorLog = nil
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	s.URL = server.URL
-	s.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	t.Cleanup(s.Close)
 	return s
+}
+
+// New is Start for what is no test: Close ends the service.
+func New(rules map[string]Rules) (*Service, error) {
+	as, err := issuer.New(issuer.ES256, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{As: as, rules: maps.Clone(rules), used: map[string]bool{}, keys: map[string]*oauth.KeySet{}, issued: map[edge.Secret]holder{}}
+	if s.rules == nil {
+		s.rules = map[string]Rules{}
+	}
+	s.server = httptest.NewUnstartedServer(s)
+	s.server.Config.ErrorLog = log.New(io.Discard, "", 0) // who leaves in the middle of a handshake is no news
+	s.server.StartTLS()
+	s.URL = s.server.URL
+	s.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw})
+	return s, nil
+}
+
+// Close ends what New began.
+func (s *Service) Close() {
+	s.server.CloseClientConnections()
+	s.server.Close()
+	s.As.Leave()
+}
+
+// Holder returns whose a token is that the service issued; false for one that it did not issue,
+// or that has expired.
+func (s *Service) Holder(token string) (subject string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h, ok := s.issued[edge.Secret(token)]
+	return h.subject, ok && time.Now().Before(h.until)
 }
 
 // Reach is what lets requests of the edge come here.
@@ -138,6 +179,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _, basic := r.BasicAuth()
+	s.Asked.Add(1)
 	s.mu.Lock()
 	s.seen = append(s.seen, Request{r.URL.Path, r.PostForm, basic})
 	rules, ok := s.rules[r.URL.Path]
@@ -216,7 +258,7 @@ func client(r *http.Request, rules *Rules) error {
 		id, secret = r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
 	}
 	switch {
-	case id != rules.ID || secret != rules.Secret:
+	case id != rules.ID || secret != rules.Secret && (rules.Older == "" || secret != rules.Older):
 		return &problem{"invalid_client", "unknown"}
 	case basic && (!rules.Basic || r.PostForm.Has("client_secret")), !basic && !rules.Body:
 		return &problem{"invalid_client", "the secret is in the wrong place"}
@@ -234,15 +276,11 @@ func (s *Service) verify(token string, rules *Rules, assertion bool) (oauth.Obje
 	if where == "" {
 		where = s.As.URL + "/keys"
 	}
-	keys, err := fetch(where)
-	if err != nil {
-		return nil, err
-	}
 	kid, _ := header.Text("kid")
 	alg, _ := header.Text("alg")
-	key := keys.Find(kid)
-	if key == nil {
-		return nil, errors.New("a key that the issuer does not have")
+	key, err := s.key(where, kid)
+	if err != nil {
+		return nil, err
 	}
 	payload, err := key.Verify(alg, []byte(token))
 	if err != nil {
@@ -292,6 +330,29 @@ func (s *Service) verify(token string, rules *Rules, assertion bool) (oauth.Obje
 	return claims, nil
 }
 
+// key finds a key of an issuer, whose keys are fetched where it is none of those that are known.
+func (s *Service) key(where, kid string) (*oauth.Key, error) {
+	s.mu.Lock()
+	keys := s.keys[where]
+	s.mu.Unlock()
+	if keys != nil {
+		if key := keys.Find(kid); key != nil {
+			return key, nil
+		}
+	}
+	keys, err := fetch(where)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.keys[where] = keys
+	s.mu.Unlock()
+	if key := keys.Find(kid); key != nil {
+		return key, nil
+	}
+	return nil, errors.New("a key that the issuer does not have")
+}
+
 func fetch(where string) (*oauth.KeySet, error) {
 	resp, err := http.Get(where)
 	if err != nil {
@@ -312,10 +373,7 @@ func (s *Service) issue(claims oauth.Object, form url.Values, rules *Rules, issu
 		life = time.Hour
 	}
 	subject, _ := claims.Text("sub")
-	s.mu.Lock()
-	s.n++
-	n := s.n
-	s.mu.Unlock()
+	n := s.Issued.Add(1)
 	typ, kind := "at+jwt", "Bearer"
 	made := s.As.Claims(subject, map[string]any{
 		"aud": rules.Target, "scope": form.Get("scope"), "exp": time.Now().Add(life).Unix(), "jti": fmt.Sprint("token-", n),
@@ -334,6 +392,9 @@ func (s *Service) issue(claims oauth.Object, form url.Values, rules *Rules, issu
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	s.issued[edge.Secret(token)] = holder{subject, time.Now().Add(life)}
+	s.mu.Unlock()
 	answer := map[string]any{"access_token": token, "token_type": kind, "expires_in": int(life.Seconds())}
 	if form.Get("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" {
 		answer["issued_token_type"] = issued
