@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -120,6 +121,37 @@ func (b *Book) Fault(id *edge.Identity, backend string, thing edge.Thing) error 
 		return edge.Errorf(edge.Unavailable, "list", "backend %q unavailable", backend)
 	}
 	return nil
+}
+
+// ownWait is how long, from its start, a fetch of a principal's list is waited for where nothing
+// but that list can tell what is asked for: as long as a credential may take, and the list.
+const ownWait = 7 * time.Second
+
+// Await waits for the fetch of a principal's list of a backend, if one is under way that takes
+// longer than others wait for it. It reports whether it has ended.
+func (b *Book) Await(ctx context.Context, id *edge.Identity, backend string, thing edge.Thing) bool {
+	var f *fetch
+	b.mu.Lock()
+	for i, source := range b.Sources {
+		if source.Name() == backend && source.Personal() && id != nil && thing != edge.NoThing {
+			if e := b.setOf(id).entries[i][thing-1]; e.list == nil {
+				f = e.fetch
+			}
+		}
+	}
+	b.mu.Unlock()
+	if f == nil {
+		return false
+	}
+	t := time.NewTimer(time.Until(f.began.Add(ownWait)))
+	defer t.Stop()
+	select {
+	case <-f.done:
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // Report returns the findings about the catalog that is the same for everybody.

@@ -77,7 +77,16 @@ func (s *Server) named(ctx context.Context, x *edge.Exchange, thing edge.Thing, 
 			if t := c.LookupBytes(thing, plain); t != nil {
 				return t, nil
 			}
-			return nil, s.away(x, thing, string(plain))
+			c, err := s.belated(ctx, x, string(plain), thing)
+			if c != nil {
+				if t := c.LookupBytes(thing, plain); t != nil {
+					return t, nil
+				}
+			}
+			if err == nil {
+				err = s.away(x, thing, string(plain))
+			}
+			return nil, err
 		}
 		// A name that only one backend can have, by its prefix, does not wait for the
 		// lists of the others.
@@ -118,6 +127,27 @@ func (s *Server) away(x *edge.Exchange, thing edge.Thing, name string) error {
 	return nil
 }
 
+// belated waits for lists of the user of x that are on their way and may hold a name, "" for what
+// has none, and returns the catalog with them; nil where there are none.
+func (s *Server) belated(ctx context.Context, x *edge.Exchange, name string, kinds ...edge.Thing) (*catalog.Catalog, error) {
+	came := false
+	for _, b := range s.Backends {
+		if !b.Personal() || name != "" && !s.o.Rules.May(b.Name, name) {
+			continue
+		}
+		for _, thing := range kinds {
+			came = s.Book.Await(ctx, x.Identity, b.Name, thing) || came
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, gone(ctx)
+	case !came:
+		return nil, nil
+	}
+	return s.Book.Catalog(ctx, x.Identity, kinds[0])
+}
+
 // withheld is away for what has no name that says whose it is, of some kinds.
 func (s *Server) withheld(x *edge.Exchange, kinds ...edge.Thing) error {
 	for _, b := range s.Backends {
@@ -145,6 +175,14 @@ func (s *Server) located(ctx context.Context, x *edge.Exchange, uri string) (*ed
 	}
 	if t := c.Resource(uri); t != nil {
 		return t, nil
+	}
+	if c, err = s.belated(ctx, x, "", edge.Resource, edge.Template); err != nil {
+		return nil, err
+	}
+	if c != nil {
+		if t := c.Resource(uri); t != nil {
+			return t, nil
+		}
 	}
 	return nil, s.withheld(x, edge.Resource, edge.Template)
 }

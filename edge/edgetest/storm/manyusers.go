@@ -22,7 +22,7 @@ const manyMore = 96 << 20
 func runManyUsers(ctx context.Context, s *storm) {
 	users := s.size(s.count, 10_000, 200, "users")
 	length := s.span(s.length, time.Minute, 3*time.Second, "load")
-	const each, lanes, size = 3, 16, 1 << 10
+	const each, lanes, size = 3, 48, 1 << 10
 	h := s.newShop(time.Hour)
 	h.service.Lie = func(claims map[string]any, _ *string) { claims["pad"] = strings.Repeat("x", size*3/8) } // some 1 KiB in all
 	e := h.open(ctx, way(h.serviceAddr()), "", h.addrs())
@@ -69,6 +69,9 @@ func runManyUsers(ctx context.Context, s *storm) {
 	work.Wait()
 	kit.Check(ctx.Err())
 	took, highest, made := time.Since(began), top(), h.service.Asked.Load()-asked
+	if took > length*3/2 {
+		s.scale("a load of %s that took %s", length, took.Round(time.Second))
+	}
 	failed := total - seen.codes[http.StatusOK]
 	s.bar(failed == 0, "0", "%d of %d calls of %d users failed, in %.0f s", failed, total, users, took.Seconds())
 	s.bar(made == int64(users), strconv.Itoa(users), "%d exchanges", made)
