@@ -10,7 +10,7 @@ import (
 // Reach is what the settings of the process allow to requests of the edge's own, such as
 // those to identity providers.
 type Reach struct {
-	CAs         []byte // PEM certificates to trust beside those of the system or of a manifest; nil for none
+	CAs         []byte // PEM certificates to trust beside those of the system or of a manifest, by whatever connects; nil for none
 	DevLoopback bool   // learned URLs may lead to loopback addresses, and then be of http: for development
 	STS         string // URL of the security token service of the cloud, in place of that of its region; "" for that
 

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-edge/weir/cmd/weir/show"
+	"github.com/weir-edge/weir/cmd/weir/auth"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/oauth"
 	"github.com/weir-edge/weir/edge/oauth/login"
@@ -67,8 +65,13 @@ type access struct {
 func (x *access) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&x.keyFile, "auth-key-file", "", "`FILE` of keys that seal what logins give, one a line (variable "+authKeyVariable+")")
-	f.StringVar(&x.caBundle, "ca-bundle", "", "`FILE` of authorities in PEM to trust beside those of the system (variable WEIR_CA_BUNDLE)")
+	x.addCA(cmd)
 	f.BoolVar(&x.devLoopback, "dev-loopback", false, "for development: URLs that others name may lead to this machine, also by http (variable WEIR_DEV_LOOPBACK)")
+}
+
+// addCA adds the flag for authorities alone.
+func (x *access) addCA(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&x.caBundle, "ca-bundle", "", "`FILE` of authorities in PEM to trust beside those of the system (variable WEIR_CA_BUNDLE)")
 }
 
 // reach is what the flags allow, or else the variables of the settings of these names.
@@ -111,6 +114,18 @@ func (a *app) credentials(x *access) (*login.Store, error) {
 	return s, nil
 }
 
+// guarded is what asks authorization servers.
+func (a *app) guarded(cmd *cobra.Command, x *access) (*oauth.Client, error) {
+	reach, err := a.reach(cmd, x)
+	if err != nil {
+		return nil, err
+	}
+	if reach.DevLoopback {
+		fmt.Fprintf(a.err, "%s: --dev-loopback: what strangers name may lead to this machine, unencrypted: for development alone\n", cmd.CommandPath())
+	}
+	return oauth.New(oauth.Options{Reach: reach, Timeout: 10 * time.Second})
+}
+
 // session is the login to a server: made with the options, or with those of the login that is
 // kept where the options are nil.
 func (a *app) session(cmd *cobra.Command, x *access, url string, o *login.Options, timeout time.Duration) (*login.Session, error) {
@@ -118,12 +133,9 @@ func (a *app) session(cmd *cobra.Command, x *access, url string, o *login.Option
 	if err != nil {
 		return nil, err
 	}
-	reach, err := a.reach(cmd, x)
+	client, err := a.guarded(cmd, x)
 	if err != nil {
 		return nil, err
-	}
-	if reach.DevLoopback {
-		fmt.Fprintf(a.err, "%s: --dev-loopback: what strangers name may lead to this machine, unencrypted: for development alone\n", cmd.CommandPath())
 	}
 	if o == nil {
 		kept, err := login.KeptOptions(store, url)
@@ -137,10 +149,6 @@ func (a *app) session(cmd *cobra.Command, x *access, url string, o *login.Option
 		o.ClientMetadataURL, _ = lookup(a.environ, clientMetadataVariable)
 	}
 	o.Say = func(line string) { fmt.Fprintln(a.err, line) }
-	client, err := oauth.New(oauth.Options{Reach: reach, Timeout: 10 * time.Second})
-	if err != nil {
-		return nil, err
-	}
 	_, browser := lookup(a.environ, "BROWSER")
 	return login.Open(*o, store, client, !browser && !terminal(a.in) && !terminal(a.err))
 }
@@ -231,7 +239,7 @@ vouch for the user of an ID token (enterprise-managed authorization).`,
 			if err != nil {
 				return interrupted(ctx, err)
 			}
-			_, err = fmt.Fprintf(a.out, "logged in to %s%s\n", edge.Clean(kept.URL), until(kept, time.Now()))
+			_, err = fmt.Fprintf(a.out, "logged in to %s%s\n", edge.Clean(kept.URL), auth.Until(kept, time.Now()))
 			return err
 		},
 	}
@@ -275,22 +283,6 @@ func wrongOptions(err error) error {
 	return usagef("%s", strings.Join(lines, "\n"))
 }
 
-// until says for how long a login is good.
-func until(k login.Kept, now time.Time) string {
-	switch at := k.Tokens.Expires; {
-	case k.Tokens.Refresh != "":
-		return ", renewed when it ends"
-	case k.Tokens.Access == "":
-		return ", over: log in again"
-	case at.IsZero():
-		return ""
-	case !at.After(now):
-		return ", over: log in again"
-	default:
-		return ", until " + at.Local().Format("2006-01-02 15:04")
-	}
-}
-
 func (a *app) authListCommand() *cobra.Command {
 	var x access
 	var asJSON bool
@@ -315,26 +307,9 @@ document or registered), scopes, expires, renewable, since.`,
 				return err
 			}
 			if asJSON {
-				return writeLogins(a, all)
+				return auth.WriteJSON(a.out, all)
 			}
-			if len(all) == 0 {
-				_, err := fmt.Fprintln(a.out, "no logins: `weir auth login URL` makes one")
-				return err
-			}
-			rows := [][]string{{"SERVER", "BY", "CLIENT", "SCOPES", "GOOD"}}
-			for _, k := range all {
-				good := strings.TrimPrefix(until(k, time.Now()), ", ")
-				if good == "" {
-					good = "until it is refused"
-				}
-				rows = append(rows, []string{k.URL, orDash(k.Issuer), orDash(k.Client.ID), orDash(strings.Join(k.Tokens.Scopes, " ")), good})
-			}
-			for _, row := range rows {
-				for i := range row {
-					row[i] = edge.Brief(row[i])
-				}
-			}
-			return show.Table(a.out, rows)
+			return auth.Write(a.out, all, time.Now())
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list of objects")
@@ -342,45 +317,21 @@ document or registered), scopes, expires, renewable, since.`,
 	return cmd
 }
 
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
-func writeLogins(a *app, all []login.Kept) error {
-	type row struct {
-		URL       string    `json:"url"`
-		Issuer    string    `json:"issuer"`
-		Resource  string    `json:"resource"`
-		Client    string    `json:"client"`
-		How       string    `json:"how"`
-		Scopes    []string  `json:"scopes"`
-		Expires   time.Time `json:"expires,omitzero"`
-		Renewable bool      `json:"renewable"`
-		Since     time.Time `json:"since"`
-	}
-	rows := []row{}
-	for _, k := range all {
-		rows = append(rows, row{k.URL, k.Issuer, k.Resource, k.Client.ID, k.Client.How, append([]string{}, k.Tokens.Scopes...), k.Tokens.Expires.UTC(), k.Tokens.Refresh != "", k.Since})
-	}
-	encoder := json.NewEncoder(a.out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(rows)
-}
-
 func (a *app) authLogoutCommand() *cobra.Command {
 	var x access
 	var all bool
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "logout URL",
 		Short: "Forget the login to an MCP server",
 		Long: `Forget the login to an MCP server, or with --all every one: tokens, and the
-client that was registered. Tokens that the authorization server gave stay good
-there until they end.`,
+client that was registered. Before that, the authorization server is asked to
+revoke the refresh token (RFC 7009), which ends what it gave for it, too. Where
+that cannot be done, a line says why, the login is forgotten all the same, and
+the exit code is 0. An access token without a refresh token stays good there until
+it ends.`,
 		Example: `  weir auth logout https://mcp.example.com/mcp
-  weir auth logout --all`,
+  weir auth logout --all --timeout 5s`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
@@ -390,6 +341,8 @@ there until they end.`,
 				return usagef("name the URL of a server: `weir auth list` lists them, --all forgets every one")
 			case len(args) > 1:
 				return usagef("%q is one word too many: one URL is enough", args[1])
+			case timeout <= 0:
+				return usagef("--timeout %s: give a positive duration, such as 10s", timeout)
 			}
 			return nil
 		},
@@ -398,37 +351,32 @@ there until they end.`,
 			if err != nil {
 				return err
 			}
-			return a.logout(cmd.Context(), store, args)
+			client, err := a.guarded(cmd, &x)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			ended, known, err := auth.Logout(ctx, store, client, args, timeout)
+			line, left := auth.Forgotten(ended)
+			for _, one := range left {
+				fmt.Fprintf(a.err, "%s: %s\n", cmd.CommandPath(), one)
+			}
+			switch {
+			case err != nil:
+				return err
+			case len(ended) == 0 && len(args) > 0:
+				url := login.Canonical(args[0])
+				return errors.New("there is no login to " + edge.Brief(url) + didYouMean(url, known, "`weir auth list` lists them"))
+			}
+			_, err = fmt.Fprintln(a.out, line)
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "forget every login")
-	cmd.Flags().StringVar(&x.keyFile, "auth-key-file", "", "`FILE` of keys that seal what logins give, one a line (variable "+authKeyVariable+")")
+	cmd.Flags().DurationVar(&timeout, "timeout", 20*time.Second, "`DURATION` that revoking may take")
+	x.add(cmd)
+	mustRegister(cmd, "timeout", nil)
 	return cmd
-}
-
-// logout forgets the login that args name, or all.
-func (a *app) logout(ctx context.Context, store *login.Store, args []string) error {
-	kept, err := store.List()
-	if err != nil {
-		return err
-	}
-	if len(args) == 0 {
-		if err := store.Remove(ctx, ""); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintf(a.out, "forgot %s\n", edge.Count(len(kept), "login"))
-		return err
-	}
-	url := login.Canonical(args[0])
-	var known []string
-	for _, k := range kept {
-		if known = append(known, k.URL); k.URL == url {
-			if err := store.Remove(ctx, url); err != nil {
-				return err
-			}
-			_, err := fmt.Fprintf(a.out, "forgot the login to %s\n", edge.Clean(url))
-			return err
-		}
-	}
-	return errors.New("there is no login to " + edge.Brief(url) + didYouMean(url, known, "`weir auth list` lists them"))
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-edge/weir/cmd/weir/auth"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/edgetest/cloud"
 )
@@ -106,7 +107,7 @@ func TestAuthTestCloud(t *testing.T) {
 	if code, said = tested(t, dir, planted, args(alice, "--json")...); code != 1 {
 		t.Errorf("code %d: %s", code, said)
 	}
-	var got authTest
+	var got auth.Test
 	if err := json.Unmarshal([]byte(said), &got); err != nil || got.OK || len(got.Steps) != 1 || got.Steps[0].Status != 503 || !strings.HasSuffix(got.Mend, "spec.cloudSts.region, or the setting --sts-endpoint") {
 		t.Errorf("%s, %v", said, err)
 	}
@@ -139,5 +140,26 @@ func TestK16AuthTest(t *testing.T) {
 				t.Errorf("status %d: code %d: %s", status, code, said)
 			}
 		}
+	}
+}
+
+// TestAuthTestShowsWords: what an endpoint says for people is hidden in its place alone: its
+// words are those of requests too.
+func TestAuthTestShowsWords(t *testing.T) {
+	dir, mint := t.TempDir(), edgetest.NewMint(t, "here")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_ = json.NewEncoder(w).Encode(map[string]string{"error": "invalid_request", "error_description": "it is no token", "hint": "token"})
+	}))
+	t.Cleanup(server.Close)
+	config := kept(t, dir, "weir.yaml", authManifest(mint.URL, `{type: tokenExchange, tokenExchange: {tokenUrl: "`+server.URL+`/token", audience: there}}`))
+	code, said := tested(t, dir, []string{"it is no token"}, "tools", "-c", config, "--token-file", kept(t, dir, "token", mint.Token("alice", nil)))
+	for _, want := range []string{"POST " + server.URL + "/token\n", "> grant_type: urn:ietf:params:oauth:grant-type:token-exchange\n", "< error_description: (hidden, 14 bytes)\n", "< hint: (hidden, 5 bytes)\n", "invalid_request (status 400)"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q: %s", want, said)
+		}
+	}
+	if code != 1 {
+		t.Errorf("code %d", code)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/auth"
 	"github.com/weir-edge/weir/cmd/weir/doctor"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/settings"
@@ -20,6 +21,7 @@ import (
 func (a *app) doctorCommand() *cobra.Command {
 	var config []string
 	var asJSON bool
+	var tokenFile string
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor [-c FILE|DIR]",
@@ -49,6 +51,12 @@ what was found is on standard output: the cause, and what to do next. A step
 that fails ends those that need it, and no others. Without -c the demo that is
 built in is looked at.
 
+A backend whose credential is made of a token of the user is asked without one,
+and may answer that it wants one. With --token-file (- is standard input) it is
+asked for the user of that token, and what it lists for the user is looked at as
+what others list. The token is taken as it is: whether the edge would let its
+bearer in is not looked at.
+
 With --json there is one object: ok, exitCode, problems, warnings, and steps
 with step, subject, ok, level (ok, note, warning, problem), class, cause, next
 and detail.
@@ -59,6 +67,7 @@ The exit code is 0 without problems, else that of the class of the first one:
 		Example: `  weir doctor
   weir doctor -c weir.yaml
   weir doctor -c manifests/ --listen 127.0.0.1:8080 --timeout 3s
+  weir doctor -c weir.yaml --token-file alice.jwt
   weir doctor -c weir.yaml --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -68,7 +77,15 @@ The exit code is 0 without problems, else that of the class of the first one:
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			defer context.AfterFunc(ctx, stop)()
-			found, err := a.doctor(cmd, config, timeout).Run(ctx)
+			d := a.doctor(cmd, config, timeout)
+			if tokenFile != "" {
+				who, err := auth.User(tokenFile, a.in)
+				if err != nil {
+					return err
+				}
+				d.User = who
+			}
+			found, err := d.Run(ctx)
 			if ctx.Err() != nil {
 				return errInterrupted
 			}
@@ -87,6 +104,7 @@ The exit code is 0 without problems, else that of the class of the first one:
 	f := cmd.Flags()
 	addConfigFlag(cmd, &config, "what to look at: ")
 	f.DurationVar(&timeout, "timeout", 10*time.Second, "`DURATION` that a step may take")
+	f.StringVar(&tokenFile, "token-file", "", "`FILE` with the token of a user, for backends that answer users alone; - is standard input")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	addSettingFlags(cmd)
 	mustRegister(cmd, "timeout", nil)

@@ -43,7 +43,8 @@ func guarded(t *testing.T, good func(*http.Request) bool, open func(*http.Reques
 }
 
 // TestExamplesOfCredentials does what the README of each strategy says, before a backend that
-// takes that credential alone, and with a real identity provider where users have tokens.
+// takes that credential alone, and with a real identity provider where users have tokens: it
+// speaks TLS with a CA of its own.
 func TestExamplesOfCredentials(t *testing.T) {
 	const edgeURL = "https://tools.example.com/mcp"
 	at := func(backend string) []string {
@@ -63,13 +64,13 @@ func TestExamplesOfCredentials(t *testing.T) {
 		})
 	}
 
-	p := idp.Start(t)
-	company := []string{"issuer: https://login.example.com", fmt.Sprintf("issuer: %s\n    insecureAllowHTTP: true\n    jwksAllowPrivateIP: true", p.Issuer)}
+	p := idp.StartTLS(t, idp.NewTLS(t))
+	company := []string{"issuer: https://login.example.com", fmt.Sprintf("issuer: %s\n    jwksAllowPrivateIP: true", p.Issuer)}
 	alice := p.User(t, "alice", edgeURL, "tools:read").Access
 	follow := func(t *testing.T, name string, ca []byte, more []string, swaps ...string) {
 		e := newExample(t, name, append(swaps, company...)...)
 		e.write("alice", alice)
-		e.write("ca.pem", string(ca))
+		e.write("ca.pem", string(ca)+string(p.CA)) // both are known by --ca-bundle alone
 		e.env = append(e.env, append(more, "WEIR_CA_BUNDLE=ca.pem")...)
 		e.follow()
 	}
@@ -81,8 +82,9 @@ func TestExamplesOfCredentials(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := map[string]string{"token-exchange": tokens.Exchange, "obo": tokens.OnBehalf}[name]
-			rules.ID, rules.Secret, rules.Body, rules.Issuer, rules.Keys, rules.Audience, rules.Type = "edge", "not-a-real-secret", true, p.Issuer, p.Issuer+"/jwks", edgeURL, "access_token"
+			rules.ID, rules.Secret, rules.Body, rules.Issuer, rules.Keys, rules.Audience, rules.Type = "edge", "not-a-real-secret", true, p.Issuer, p.Keys(), edgeURL, "access_token"
 			s := tokens.Start(t, map[string]tokens.Rules{path: rules})
+			s.Trust = p.CA
 			backend, taken := guarded(t, func(r *http.Request) bool {
 				token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 				return ok && token != alice && oauth.IsBearer(token)
@@ -94,7 +96,8 @@ func TestExamplesOfCredentials(t *testing.T) {
 		})
 	}
 	t.Run("cloud-sts", func(t *testing.T) {
-		c := cloud.Start(t, p.Issuer, p.Issuer+"/jwks", edgeURL, "arn:aws:iam::123456789012:role/orders-write")
+		c := cloud.Start(t, p.Issuer, p.Keys(), edgeURL, "arn:aws:iam::123456789012:role/orders-write")
+		c.Trust = p.CA
 		b := c.Before(t, edgetest.NewServer(t, edgetest.Modern).URL, "eu-west-1", "cloud-mcp", bare)
 		follow(t, "cloud-sts", c.CA, []string{"WEIR_STS_ENDPOINT=" + c.URL}, at(b.URL)...)
 		calls := 0

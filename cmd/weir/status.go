@@ -77,6 +77,11 @@ an edge, and 5 when the address cannot be reached.`,
 			if err != nil {
 				return err
 			}
+			reach, err := a.reach(cmd, &r.access)
+			if err != nil {
+				return err
+			}
+			r.cas = reach.CAs
 			o, warnings, err := r.options(target)
 			if err != nil {
 				return err
@@ -106,6 +111,7 @@ an edge, and 5 when the address cannot be reached.`,
 		},
 	}
 	r = addAccessFlags(cmd)
+	r.access.addCA(cmd)
 	f := cmd.Flags()
 	f.StringVar(&admin, "admin", serve.Defaults().AdminListen, "`HOST:PORT` of the edge's admin address")
 	f.DurationVar(&r.timeout, "timeout", 10*time.Second, "`DURATION` that the edge may take to answer; 0 for ever")

@@ -43,6 +43,10 @@ type Config struct {
 	Secrets    edge.Secrets  // nil for none
 	Reach      edge.Reach    // of requests of the edge's own
 
+	// User is for whom backends are asked that answer users alone; nil for nobody. Others are
+	// asked without.
+	User *edge.Identity
+
 	// Step takes a step, within Timeout, and tells of it. It is called from
 	// several goroutines.
 	Step func(ctx context.Context, step, subject string, f func(context.Context) edge.Finding) edge.Finding
@@ -59,6 +63,7 @@ type patient struct {
 	plan    compile.Backend
 	url     *url.URL
 	roots   *x509.CertPool // nil for those of the system
+	bundled bool           // they are those of a bundle of its own
 
 	shown *edge.Credential // after credential; nil for nothing to send
 	after []func()         // end what it holds
@@ -108,9 +113,9 @@ func (p *patient) look(ctx context.Context) {
 		if !p.step(ctx, "files", func(context.Context) edge.Finding { return p.bundle(path) }) {
 			return
 		}
-	} else if p.plan.CABundle != "" {
-		p.roots = x509.NewCertPool()
-		p.roots.AppendCertsFromPEM([]byte(p.plan.CABundle)) // compile has refused what holds none
+	} else {
+		p.bundled = p.plan.CABundle != ""
+		p.roots, _ = edge.Roots([]byte(p.plan.CABundle), p.Reach.CAs) // compile and Settings.Reach have refused what holds none
 	}
 	if p.plan.Outgoing != nil && !p.step(ctx, "secrets", p.credential) {
 		return
@@ -133,8 +138,16 @@ func (p *patient) step(ctx context.Context, name string, f func(context.Context)
 }
 
 func (p *patient) bundle(path string) edge.Finding {
-	var err error
-	if p.roots, err = edge.Authorities(path); err != nil {
+	_, err := edge.Authorities(path)
+	var pem []byte
+	if err == nil {
+		pem, err = edge.ReadKeys(path)
+	}
+	if err == nil {
+		p.bundled = true
+		p.roots, err = edge.Roots(pem, p.Reach.CAs)
+	}
+	if err != nil {
 		return edge.Problem(edge.ClassFile, "name a file with certificates in PEM in caBundlePath", "%v", err)
 	}
 	return edge.Fine(path)
@@ -276,14 +289,50 @@ func (p *patient) introduce(ctx context.Context) edge.Finding {
 		return edge.Warning(edge.ClassAnswers, "put a bridge before it that answers each client alone, such as supergateway with --outputTransport streamableHttp --stateful; answers find who asked all the same, questions of the server and its log messages may not", "an answer to one session came to another: it is a bridge that answers all its clients (%s)", spoken(in))
 	case err == nil:
 		return edge.Fine(spoken(in))
-	case p.shown != nil && p.shown.Personal && refused(err):
-		return edge.Fine("it answers users alone: `weir auth test` gets the credential of one")
+	case p.personal() && p.User == nil && refused(err):
+		return edge.Fine("it answers users alone: with --token-file it is asked for one")
+	case p.personal() && p.User != nil:
+		if found, wrong := p.ofUser(ctx, err); wrong {
+			return found
+		}
 	case p.plan.Transport == compile.SSE && ctx.Err() == nil:
 		if other, failed := p.introduced(ctx, false); failed == nil && !other.SSE {
 			return edge.Problem(edge.ClassTransport, "set transport: streamable-http", "it does not speak HTTP with SSE, but streamable HTTP (%s)", spoken(other))
 		}
 	}
 	return p.explain(ctx, err)
+}
+
+// personal reports whether the credential of a backend depends on the user.
+func (p *patient) personal() bool { return p.shown != nil && p.shown.Personal }
+
+// exchange is what a request to the backend is made for; nil for the edge itself.
+func (p *patient) exchange() *edge.Exchange {
+	if p.User == nil || !p.personal() {
+		return nil
+	}
+	return &edge.Exchange{Identity: p.User}
+}
+
+// ofUser says what is wrong with the credential of the user, where that is why the backend
+// gave no introduction.
+func (p *patient) ofUser(ctx context.Context, err error) (_ edge.Finding, wrong bool) {
+	shows := "`weir auth test " + p.subject + "` with the same files shows how it is got, and what to mend"
+	body := []byte(`{}`)
+	asked := &edge.Outbound{Exchange: p.exchange(), Method: http.MethodPost, URL: p.url, Lines: []byte("\r\nHost: " + p.url.Host), Body: body}
+	if _, failed := p.shown.Attach(ctx, asked, func(string, edge.Secret) {}); failed != nil {
+		text := failed.Error()
+		var e *edge.Error
+		if errors.As(failed, &e) && e.Op != "" {
+			text = strings.TrimPrefix(e.Op, "outgoing: ") // the reason, as the log has it
+		}
+		return edge.Problem(edge.ClassCredential, shows, "no credential for the user: %s", edge.Brief(text)), true
+	}
+	var r interface{ HTTPStatus() int }
+	if refused(err) && errors.As(err, &r) {
+		return edge.Problem(edge.ClassCredential, shows+"; check with whoever runs the backend whom and what it is for", "%s answers %d to the credential of the user", p.endpoint(), r.HTTPStatus()), true
+	}
+	return edge.Finding{}, false
 }
 
 // refused reports whether a backend wants a credential, or another one.
@@ -307,7 +356,7 @@ func (p *patient) introduced(ctx context.Context, sse bool) (*backend.Introducti
 	if err != nil {
 		return nil, err
 	}
-	in, err := open.Introduced(ctx, nil)
+	in, err := open.Introduced(ctx, p.User)
 	if err != nil || p.plan.Transport == compile.SSE && !sse {
 		return in, errors.Join(err, open.Close())
 	}
@@ -315,13 +364,23 @@ func (p *patient) introduced(ctx context.Context, sse bool) (*backend.Introducti
 	return in, nil
 }
 
-// offering is a backend as the catalog sees it.
-type offering struct{ *backend.Backend }
+// offering is a backend as the catalog sees it: what one that answers users alone offers to
+// the user is what it offers.
+type offering struct {
+	*backend.Backend
+	user *edge.Identity // nil for nobody, and for a backend that is not personal
+}
 
 func (o offering) Name() string { return o.Backend.Name }
 
-func (o offering) Capabilities(ctx context.Context, id *edge.Identity) ([]byte, error) {
-	in, err := o.Introduced(ctx, id)
+func (o offering) Personal() bool { return o.Backend.Personal() && o.user == nil }
+
+func (o offering) List(ctx context.Context, _ *edge.Identity, method string, cursor *string) ([]byte, error) {
+	return o.Backend.List(ctx, o.user, method, cursor)
+}
+
+func (o offering) Capabilities(ctx context.Context, _ *edge.Identity) ([]byte, error) {
+	in, err := o.Introduced(ctx, o.user)
 	if err != nil {
 		return nil, fmt.Errorf("introduction: %w", err)
 	}

@@ -41,8 +41,8 @@ func (p *patient) untrusted(ctx context.Context, err error, now time.Time) edge.
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return edge.Problem(edge.ClassTLS, "have whoever runs the backend get a new certificate; check the clock of this machine", "a certificate of it was valid until %s; the clock says %s", edge.Day(invalid.Cert.NotAfter), edge.Day(now))
 	case errors.As(err, &verify):
-		next := "put the certificate of the authority that signed it, in PEM, into the file that caBundlePath of the backend (with type: entry) names, or the ConfigMap that caBundleRef of its MCPServerEntry names"
-		if p.roots != nil {
+		next := "put the certificate of the authority that signed it, in PEM, into the file that caBundlePath of the backend (with type: entry) names, or the ConfigMap that caBundleRef of its MCPServerEntry names; for all that the edge connects to, into that of --ca-bundle"
+		if p.bundled {
 			next = "add the certificate of the authority that signed it to the CA bundle of the backend, which lacks it"
 		}
 		return edge.Problem(edge.ClassTLS, next, "its certificate is not trusted: %v%s", verify.Err, signer(verify))
@@ -99,7 +99,9 @@ func (p *patient) ask(ctx context.Context) (*answer, error) {
 	}
 	secrets := backend.SecretsIn(r.URL)
 	if p.shown != nil {
-		if _, err := p.shown.Attach(ctx, outbound(r, body), func(name string, value edge.Secret) {
+		asked := outbound(r, body)
+		asked.Exchange = p.exchange()
+		if _, err := p.shown.Attach(ctx, asked, func(name string, value edge.Secret) {
 			r.Header.Set(name, string(value))
 			secrets = append(secrets, backend.SecretsOf(string(value))...)
 		}); err != nil {

@@ -16,14 +16,19 @@ import (
 func (c Config) offers(ctx context.Context, s compile.Server, all []*patient) []edge.Finding {
 	var sources []catalog.Source
 	var here []*patient
-	var absent []string
+	var absent, theirs []string
 	for _, p := range all {
 		if p.open == nil {
 			absent = append(absent, p.plan.Name)
 			continue
 		}
 		here = append(here, p)
-		sources = append(sources, offering{p.open})
+		one := offering{Backend: p.open}
+		if p.personal() && p.User != nil {
+			one.user = p.User
+			theirs = append(theirs, p.plan.Name)
+		}
+		sources = append(sources, one)
 	}
 	if len(sources) == 0 {
 		return nil
@@ -87,6 +92,9 @@ func (c Config) offers(ctx context.Context, s compile.Server, all []*patient) []
 		counts = append(counts, edge.Count(n, kind.name))
 	}
 	detail := "clients see " + strings.Join(counts, ", ")
+	if len(theirs) > 0 {
+		detail += "; of " + strings.Join(theirs, ", ") + " those of the user"
+	}
 	if len(absent) > 0 {
 		detail += "; without " + strings.Join(absent, ", ")
 	}

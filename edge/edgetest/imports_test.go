@@ -35,7 +35,7 @@ var rooms = map[string][]string{
 	"edge/kv":               {"edge"},
 	"edge/kv/kvtest":        {"edge", "edge/edgetest", "edge/edgetest/port"},
 	"edge/oauth":            {"edge", "edge/mcp"},
-	"edge/oauth/login":      {"edge", "edge/oauth"},
+	"edge/oauth/login":      {"edge", "edge/mcp", "edge/oauth"},
 	"filters":               {"edge", "edge/mcp"},
 	"filters/authz":         {"edge", "edge/mcp", "edge/near", "edge/v1beta1", "edge/oauth"},
 	"filters/incoming":      {"edge", "edge/mcp", "edge/v1beta1", "edge/oauth"},

@@ -3,7 +3,6 @@ package kv
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -49,6 +48,7 @@ type Options struct {
 
 	TLS        bool   // also on when CA is given
 	CA         []byte // PEM of the authorities that are trusted; nil for those of the system
+	Beside     []byte // PEM of more that are trusted, where there is TLS; nil for none
 	ServerName string // in the certificate; "" for the host of the address
 
 	// Timeout bounds one call, with the wait for a connection; 50 ms. A store
@@ -194,14 +194,11 @@ func (o *Options) tls() (*tls.Config, error) {
 	if !o.TLS && len(o.CA) == 0 {
 		return nil, nil
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
-	if len(o.CA) > 0 {
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(o.CA) {
-			return nil, errors.New("redis: the CA bundle has no certificate in PEM")
-		}
+	roots, err := edge.Roots(o.CA, o.Beside)
+	if err != nil {
+		return nil, fmt.Errorf("redis: %w", err)
 	}
-	return c, nil
+	return &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName, RootCAs: roots}, nil
 }
 
 // Close ends the store and what it does in the background.

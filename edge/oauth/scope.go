@@ -3,6 +3,8 @@ package oauth
 import (
 	"slices"
 	"strings"
+
+	"github.com/weir-edge/weir/edge/mcp"
 )
 
 // Lacks reports whether scopes lack one of those needed.
@@ -11,17 +13,7 @@ func Lacks(scopes, needed []string) bool {
 }
 
 // IsScope reports whether text is one scope (RFC 6749 §3.3).
-func IsScope(text string) bool {
-	if text == "" {
-		return false
-	}
-	for i := range len(text) {
-		if c := text[i]; c <= ' ' || c == '"' || c == '\\' || c > '~' {
-			return false
-		}
-	}
-	return true
-}
+func IsScope(text string) bool { return mcp.IsScope(text) }
 
 // Scopes splits the scope of a token or of a challenge.
 func Scopes(text string) []string { return strings.Fields(text) }

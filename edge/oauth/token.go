@@ -29,6 +29,7 @@ const (
 
 // TokenOptions say where tokens are asked for, and as whom.
 type TokenOptions struct {
+	Name      string // of the kind of endpoint, in errors; "" for token endpoint
 	URL       string
 	Trust     Trust // of the URL
 	AllowHTTP bool  // the URL may be of http, since the operator wrote it so
@@ -57,6 +58,9 @@ type TokenEndpoint struct {
 func NewTokenEndpoint(o TokenOptions) *TokenEndpoint {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Name == "" {
+		o.Name = "token endpoint"
 	}
 	return &TokenEndpoint{options: o}
 }
@@ -110,7 +114,7 @@ func kindOf(code string) (kind edge.Kind, ok bool) {
 
 // fail returns the error of Ask.
 func (e *TokenEndpoint) fail(kind edge.Kind, status int, code string, cause error) error {
-	op := "token endpoint " + place(e.options.URL)
+	op := e.options.Name + " " + place(e.options.URL)
 	switch {
 	case cause != nil:
 		op += ": " + cause.Error()
@@ -131,59 +135,13 @@ func (e *TokenEndpoint) fail(kind edge.Kind, status int, code string, cause erro
 // keeps silent, and Unavailable for the rest: the operator's faults, a server that is down,
 // and nonsense. No error holds what the server wrote.
 func (e *TokenEndpoint) Ask(ctx context.Context, form url.Values, want Want) (*Token, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.options.Client.options.Timeout)
-	defer cancel()
-	if e.options.Method != AuthEither || e.options.Secret == nil {
-		return e.ask(ctx, form, want, e.options.Method)
-	}
-	method, other := AuthBasic, AuthBody
-	if e.body.Load() {
-		method, other = other, method
-	}
-	token, err := e.ask(ctx, form, want, method)
-	var t *TokenError
-	if !errors.As(err, &t) || t.Code != "invalid_client" {
-		return token, err
-	}
-	if token, err = e.ask(ctx, form, want, other); err == nil {
-		e.body.Store(other == AuthBody)
-	}
-	return token, err
-}
-
-// ask is Ask with one way of authentication.
-func (e *TokenEndpoint) ask(ctx context.Context, form url.Values, want Want, method AuthMethod) (*Token, error) {
-	// 1. The form, and as whom.
-	body, header := url.Values{}, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"application/json"}}
-	for name, values := range form {
-		body[name] = slices.Clone(values)
-	}
-	if err := e.authenticate(ctx, body, header, method); err != nil {
-		return nil, e.fail(edge.Unavailable, 0, "", err)
+	// 1. The answer.
+	answer, asked, err := e.post(ctx, form)
+	if err != nil {
+		return nil, err
 	}
 
-	// 2. The answer.
-	asked := e.options.Now()
-	answer, err := e.options.Client.Do(ctx, Request{
-		Method: http.MethodPost, URL: e.options.URL, Trust: e.options.Trust, AllowHTTP: e.options.AllowHTTP, Header: header, Body: []byte(body.Encode()),
-	})
-	var slow net.Error
-	switch {
-	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &slow) && slow.Timeout():
-		return nil, e.fail(edge.Timeout, 0, "", errors.New("no answer in time"))
-	case errors.Is(err, context.Canceled):
-		return nil, e.fail(edge.Gone, 0, "", context.Canceled)
-	case err != nil:
-		return nil, e.fail(edge.Unavailable, 0, "", err)
-	case redirects(answer.Status):
-		return nil, e.fail(edge.Unavailable, answer.Status, "", fmt.Errorf("status %d: a redirect, which is not followed", answer.Status))
-	case answer.Status >= 400 && answer.Status < 500:
-		return nil, e.refusal(answer)
-	case answer.Status != http.StatusOK:
-		return nil, e.fail(edge.Unavailable, answer.Status, "", nil)
-	}
-
-	// 3. The token. A new refresh token is kept before anything can be found wrong with the
+	// 2. The token. A new refresh token is kept before anything can be found wrong with the
 	// rest: the old one may be worth nothing by now.
 	if want.Refreshed != nil {
 		o, err := ParseObject(answer.Body, maxTokenDepth)
@@ -200,6 +158,71 @@ func (e *TokenEndpoint) ask(ctx context.Context, form url.Values, want Want, met
 		return nil, e.fail(edge.Unavailable, answer.Status, "", err)
 	}
 	return token, nil
+}
+
+// Revoke ends a token at a revocation endpoint, which is asked as a token endpoint is (RFC
+// 7009 §2.1). hint is access_token or refresh_token. A token that the server does not know is
+// as good as revoked. The error is as that of Ask.
+func (e *TokenEndpoint) Revoke(ctx context.Context, token edge.Secret, hint string) error {
+	_, _, err := e.post(ctx, url.Values{"token": {string(token)}, "token_type_hint": {hint}})
+	return err
+}
+
+// post posts a form, and returns an answer of status 200 and when it was asked for. A secret
+// that is refused in one place is shown in the other.
+func (e *TokenEndpoint) post(ctx context.Context, form url.Values) (answer *Response, asked time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, e.options.Client.options.Timeout)
+	defer cancel()
+	if e.options.Method != AuthEither || e.options.Secret == nil {
+		return e.postBy(ctx, form, e.options.Method)
+	}
+	method, other := AuthBasic, AuthBody
+	if e.body.Load() {
+		method, other = other, method
+	}
+	answer, asked, err = e.postBy(ctx, form, method)
+	var t *TokenError
+	if !errors.As(err, &t) || t.Code != "invalid_client" {
+		return answer, asked, err
+	}
+	if answer, asked, err = e.postBy(ctx, form, other); err == nil {
+		e.body.Store(other == AuthBody)
+	}
+	return answer, asked, err
+}
+
+// postBy is post with one way of authentication.
+func (e *TokenEndpoint) postBy(ctx context.Context, form url.Values, method AuthMethod) (answer *Response, asked time.Time, err error) {
+	// 1. The form, and as whom.
+	body, header := url.Values{}, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"application/json"}}
+	for name, values := range form {
+		body[name] = slices.Clone(values)
+	}
+	if err := e.authenticate(ctx, body, header, method); err != nil {
+		return nil, asked, e.fail(edge.Unavailable, 0, "", err)
+	}
+
+	// 2. The answer.
+	asked = e.options.Now()
+	answer, err = e.options.Client.Do(ctx, Request{
+		Method: http.MethodPost, URL: e.options.URL, Trust: e.options.Trust, AllowHTTP: e.options.AllowHTTP, Header: header, Body: []byte(body.Encode()),
+	})
+	var slow net.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &slow) && slow.Timeout():
+		return nil, asked, e.fail(edge.Timeout, 0, "", errors.New("no answer in time"))
+	case errors.Is(err, context.Canceled):
+		return nil, asked, e.fail(edge.Gone, 0, "", context.Canceled)
+	case err != nil:
+		return nil, asked, e.fail(edge.Unavailable, 0, "", err)
+	case redirects(answer.Status):
+		return nil, asked, e.fail(edge.Unavailable, answer.Status, "", fmt.Errorf("status %d: a redirect, which is not followed", answer.Status))
+	case answer.Status >= 400 && answer.Status < 500:
+		return nil, asked, e.refusal(answer)
+	case answer.Status != http.StatusOK:
+		return nil, asked, e.fail(edge.Unavailable, answer.Status, "", nil)
+	}
+	return answer, asked, nil
 }
 
 // refusal is the error of an answer of status 4xx. A 401 whose body says nothing is that

@@ -47,31 +47,36 @@ type cloudSpec struct {
 	mappings                                         []mapping
 }
 
+// mappingsOf are the mappings of either kind: of gives the role, the claim, the matcher and the
+// priority of one.
+func mappingsOf[M any, N int | int32](all []M, of func(M) (role, claim, matcher string, priority *N)) (out []mapping) {
+	for _, m := range all {
+		var one mapping
+		var priority *N
+		if one.role, one.claim, one.matcher, priority = of(m); priority != nil {
+			p := int64(*priority)
+			one.priority = &p
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
 // parseCloudSTS is Parse for the section cloudSts.
 func (r *reader) parseCloudSTS(path *field.Path, c *v1beta1.CloudSTS) Strategy {
 	s := cloudSpec{region: c.Region, fallback: c.FallbackRoleARN, claim: c.RoleClaim, service: c.Service, name: c.SessionNameClaim, provider: c.SubjectProviderName, duration: c.SessionDuration}
-	for _, m := range c.RoleMappings {
-		one := mapping{role: m.RoleARN, claim: m.Claim, matcher: m.Matcher}
-		if m.Priority != nil {
-			p := int64(*m.Priority)
-			one.priority = &p
-		}
-		s.mappings = append(s.mappings, one)
-	}
+	s.mappings = mappingsOf(c.RoleMappings, func(m v1beta1.RoleMapping) (string, string, string, *int32) {
+		return m.RoleARN, m.Claim, m.Matcher, m.Priority
+	})
 	return r.cloudSTS(path, &s, c)
 }
 
 // parseCloudSTSConfig is the same for spec.config.outgoingAuth.
 func (r *reader) parseCloudSTSConfig(path *field.Path, c *v1beta1.ConfigCloudSTS) Strategy {
 	s := cloudSpec{region: c.Region, fallback: c.FallbackRoleARN, claim: c.RoleClaim, service: c.Service, name: c.SessionNameClaim, provider: c.SubjectProviderName, duration: c.SessionDuration}
-	for _, m := range c.RoleMappings {
-		one := mapping{role: m.RoleARN, claim: m.Claim, matcher: m.Matcher}
-		if m.Priority != nil {
-			p := int64(*m.Priority)
-			one.priority = &p
-		}
-		s.mappings = append(s.mappings, one)
-	}
+	s.mappings = mappingsOf(c.RoleMappings, func(m v1beta1.ConfigRoleMapping) (string, string, string, *int) {
+		return m.RoleARN, m.Claim, m.Matcher, m.Priority
+	})
 	return r.cloudSTS(path, &s, c)
 }
 

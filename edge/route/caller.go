@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
 )
@@ -18,21 +19,53 @@ func (s *Server) Caller(out edge.Client) edge.Caller {
 }
 
 // serving is Caller for what lasts longer than its server may be served: each call goes to
-// the one that is served then.
+// the one that is served then, and to none once a reload has taken the server itself.
 func (s *Server) serving(out edge.Client) edge.Caller {
 	return func(ctx context.Context, x *edge.Exchange, tool string, arguments []byte) (result, failure []byte) {
-		return s.Now().inner(ctx, x, out, nil, tool, arguments, nil)
+		now := s.now()
+		if now == nil {
+			return nil, taken(x)
+		}
+		return now.inner(ctx, x, out, nil, tool, arguments, nil)
 	}
 }
 
-// Now returns the server of this name that is served now: another one after a reload.
-func (s *Server) Now() *Server {
-	if s.o.Serving != nil {
-		if now := s.o.Serving(); now != nil && !now.Bare() {
-			return now
-		}
+// now returns the server of this name that is served now: another one after a reload, nil
+// where that took it. One without a catalog of its own has nothing that a call could be looked
+// up in; the calls of what began before it go on here.
+func (s *Server) now() *Server {
+	if s.o.Serving == nil {
+		return s
 	}
-	return s
+	now := s.o.Serving()
+	if now != nil && now.Bare() {
+		return s
+	}
+	return now
+}
+
+// taken is the error of a call whose target a reload took.
+func taken(x *edge.Exchange) []byte {
+	return mcp.Lookup(edge.Fail(x.Era, nil, edge.Errorf(edge.NotFound, "inner", "not found")).Body, "error")
+}
+
+// CatalogNow is the catalog of tools for a client, of the server of this name that is served
+// now; edge.NotFound where a reload took that.
+func (s *Server) CatalogNow(ctx context.Context, id *edge.Identity) (*catalog.Catalog, error) {
+	now := s.now()
+	if now == nil {
+		return nil, edge.Errorf(edge.NotFound, "inner", "not found")
+	}
+	return now.Book.Catalog(ctx, id, edge.Tool)
+}
+
+// CallAtNow is CallAt of the server of this name that is served now.
+func (s *Server) CallAtNow(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, arguments []byte) (result, failure []byte) {
+	now := s.now()
+	if now == nil {
+		return nil, taken(x)
+	}
+	return now.CallAt(ctx, x, out, at, arguments)
 }
 
 // CallAt makes a call on behalf of a client at a target of the catalog, also one that the
@@ -40,7 +73,7 @@ func (s *Server) Now() *Server {
 // gets it, with the same call again.
 func (s *Server) CallAt(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, arguments []byte) (result, failure []byte) {
 	if s.byName[at.Backend] == nil { // a reload took it
-		return nil, mcp.Lookup(edge.Fail(x.Era, nil, edge.Errorf(edge.NotFound, "inner", "not found")).Body, "error")
+		return nil, taken(x)
 	}
 	var given []mcp.Member
 	for round := 0; ; round++ {

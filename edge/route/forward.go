@@ -40,8 +40,8 @@ type Options struct {
 	// Hallway sends a call of the edge's own through the filters of the server.
 	Hallway edge.HandlerFunc
 
-	// Serving returns the server of this name that is served now; nil for this one. The
-	// calls of scripts and of composite tools go there.
+	// Serving returns the server of this name that is served now, nil where there is none.
+	// The calls of scripts and of composite tools go there. Without it they stay here.
 	Serving func() *Server
 
 	// Local are the tools that the edge answers itself, and Own is how they are listed;

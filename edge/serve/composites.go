@@ -29,13 +29,7 @@ func (o *opening) openComposites(s *server, local route.Local) error {
 	s.workflows = o.plan.Workflows
 	for _, w := range o.plan.Workflows {
 		tool := composite.New(composite.Options{
-			Catalog: func(ctx context.Context, id *edge.Identity) (*catalog.Catalog, error) {
-				return s.Now().Book.Catalog(ctx, id, edge.Tool)
-			},
-			Call: func(ctx context.Context, x *edge.Exchange, out edge.Client, at *edge.Target, arguments []byte) (result, failure []byte) {
-				return s.Now().CallAt(ctx, x, out, at, arguments)
-			},
-			Places:  o.edge.world.places,
+			Catalog: s.CatalogNow, Call: s.CallAtNow, Places: o.edge.world.places,
 			Observe: s.recordWorkflow, Begin: s.stepSpan, Wait: o.edge.settings.ParkTTL, Counters: counters,
 		}, w)
 		local.AddAsking(w.Name(), composite.Target(), tool.Run)
@@ -56,7 +50,7 @@ func (s *server) ofComposites() (out []status.Condition) {
 	if len(s.workflows) == 0 || s.Book == nil {
 		return nil
 	}
-	c := s.Book.Settled(nil)
+	c := s.Book.Settled(nil, edge.Tool)
 	if c == nil {
 		return nil
 	}

@@ -2,9 +2,11 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/relay"
@@ -24,18 +26,21 @@ const (
 	parting = time.Second
 )
 
-// cut is the error of a call that the edge ends when its time to drain is over. Unlike what
-// a client cancels, such a call is answered.
-type cut struct{}
+// cut is the error of a call that the edge ends. Unlike what a client cancels, such a call is
+// answered.
+type cut struct{ why error }
 
-func (cut) Error() string        { return relay.ErrGone.Error() }
+func (c cut) Error() string      { return c.why.Error() }
 func (cut) Is(target error) bool { return target == context.Canceled }
 
-// ended returns what the client of a cancelled call is told in place of its error: that this
-// edge is gone, or nothing, where the client itself has ended the call and waits no longer.
+// errRemoved is why a call in a session is cut whose server a reload has taken.
+var errRemoved = errors.New("the server of this session was removed")
+
+// ended returns what the client of a cancelled call is told in place of its error: why the
+// edge has cut it, or nothing, where the client itself has ended the call and waits no longer.
 func (x *exchange) ended() error {
-	if x.Err() == error(cut{}) && x.Request.Kind == mcp.Request {
-		return relay.ErrHolderGone()
+	if c, ok := x.Err().(cut); ok && x.Request.Kind == mcp.Request {
+		return &edge.Error{Kind: edge.Gone, Op: "serve", Err: c.why}
 	}
 	return nil
 }
@@ -111,7 +116,7 @@ func (e *Edge) drain(began time.Time, reachable bool) {
 			if x.Err() == nil {
 				ended++
 			}
-			x.CancelFor(cut{})
+			x.CancelFor(cut{relay.ErrGone})
 		})
 		if ended > 0 && !said {
 			said = true

@@ -4,9 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -95,16 +93,17 @@ func (o *opening) read() (digest string, err error) {
 func (o *opening) backing(b compile.Backend) (backing, error) {
 	one, p := backing{Backend: b}, o.plan
 	pem := []byte(b.CABundle)
+	var err error
 	if b.CABundlePath != "" {
-		var err error
-		if pem, err = os.ReadFile(b.CABundlePath); err != nil {
+		if pem, err = edge.ReadKeys(b.CABundlePath); err != nil {
 			return one, fmt.Errorf("CA bundle: %w", err)
 		}
-	}
-	if len(pem) > 0 {
-		if one.roots = x509.NewCertPool(); !one.roots.AppendCertsFromPEM(pem) {
-			return one, errors.New("CA bundle: no certificate in PEM form")
+		if len(pem) == 0 { // those of the system are not meant
+			return one, fmt.Errorf("CA bundle: %s: it is empty", b.CABundlePath)
 		}
+	}
+	if one.roots, err = edge.Roots(pem, o.edge.world.reach.CAs); err != nil {
+		return one, err
 	}
 	own := p.Failure
 	own.Report, own.BestEffort = 0, false // which are the server's
@@ -118,7 +117,7 @@ func (o *opening) backing(b compile.Backend) (backing, error) {
 	}{b, own, pem, p.Debug, o.choosing(), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous})
 	sound := o.credentials()
 	defer sound.close()
-	_, err := b.Outgoing.Open(sound.Env)
+	_, err = b.Outgoing.Open(sound.Env)
 	return one, err
 }
 

@@ -46,8 +46,8 @@ func (e *Edge) ReloadNow() error {
 }
 
 // Reload serves another plan from now on. Sessions go on while their server
-// exists, calls under way end as they began, and a plan that cannot be opened
-// changes nothing.
+// exists, and calls under way end as they began, but that those in sessions whose
+// server is gone are cut. A plan that cannot be opened changes nothing.
 func (e *Edge) Reload(plan *compile.Plan) error {
 	e.reloads.mu.Lock()
 	defer e.reloads.mu.Unlock()
@@ -70,8 +70,12 @@ func (e *Edge) Reload(plan *compile.Plan) error {
 		}
 		changed++
 		e.each(func(x *exchange) {
-			if x.Lasts && x.server == old {
+			switch {
+			case x.server != old:
+			case x.Lasts:
 				x.Cancel() // its client subscribes again
+			case s == nil && x.s != nil:
+				x.CancelFor(cut{errRemoved}) // its session ends
 			}
 		})
 		if s == nil {

@@ -82,7 +82,8 @@ func TestStoreBehindTLSWithAUser(t *testing.T) {
 	}
 	const ref = ", passwordRef: {name: redis, key: password}"
 	storage := storeAt("rediss://weir@"+redis.Addr, ref)
-	goesOnAt(t, before(t, back, 7, storage, trust(ca.File)), before(t, back, 7, storage, trust(ca.File)))
+	byAll := edgetest.Settings(func(s *serve.Settings) { s.CABundle = ca.File }) // which is of every connection
+	goesOnAt(t, before(t, back, 7, storage, trust(ca.File)), before(t, back, 7, storage, byAll))
 
 	for _, c := range []struct {
 		name, storage, ca, want string

@@ -48,6 +48,7 @@ func (o *opening) sharing() (_ *sharing, err error) {
 			return nil, fmt.Errorf("--store-ca: %w", err)
 		}
 	}
+	to.Beside = e.world.reach.CAs
 	digest := digestOf(struct {
 		Store    compile.Store
 		Password string

@@ -55,7 +55,7 @@ type Settings struct {
 	MaxScriptsPerPrincipal   int           `name:"max-scripts-per-principal" kind:"NUMBER" default:"4" range:"1 1024" help:"of them for one principal, or for one address on a server that is anonymous"`
 	FilterCache              string        `name:"filter-cache" kind:"DIR" help:"directory of this user alone for compiled and fetched filters; none without"`
 	StateKeyFile             string        `name:"state-key-file" kind:"FILE" help:"keys that seal requestState, one a line; without it the secret weir-state/key, or a random one"`
-	CABundle                 string        `name:"ca-bundle" kind:"FILE" help:"authorities in PEM to trust, beside those of the system and of a manifest, in requests of the edge's own"`
+	CABundle                 string        `name:"ca-bundle" kind:"FILE" help:"authorities in PEM to trust in every connection that the edge makes, beside those of the system, of a manifest and of store-ca"`
 	DevLoopback              bool          `name:"dev-loopback" kind:"BOOL" default:"false" help:"for development: URLs that others name may lead to this machine, also by http; needs a loopback listen"`
 	STSEndpoint              string        `name:"sts-endpoint" kind:"URL" help:"security token service of the cloud, https or of this machine; without it that of the region of each cloudSts"`
 	LocalRateLimits          bool          `name:"local-rate-limits" kind:"BOOL" default:"false" help:"rate limits of servers without a store to share are counted in this process"`

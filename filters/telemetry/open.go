@@ -221,10 +221,13 @@ func (t *Telemetry) outlet(ctx context.Context, env edge.Env) (*outlet, error) {
 	}
 	if pem != nil {
 		o.http = nil
-		o.tls.RootCAs = x509.NewCertPool()
-		if !o.tls.RootCAs.AppendCertsFromPEM(pem) {
+		if !x509.NewCertPool().AppendCertsFromPEM(pem) {
 			return nil, errors.New("caCertPath: there is no certificate in it")
 		}
+	}
+	var err error
+	if o.tls.RootCAs, err = edge.Roots(pem, env.Reach.CAs); err != nil {
+		return nil, fmt.Errorf("caCertPath: %w", err)
 	}
 	return o, nil
 }

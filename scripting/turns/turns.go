@@ -5,6 +5,7 @@
 package turns
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"slices"
@@ -16,23 +17,34 @@ import (
 // slice is how long a run computes before it gives its place to whoever waits.
 const slice = 10 * time.Millisecond
 
-// Places are the places of a process to compute. Holders who wait get them in turn, and the
-// runs of one holder in the order in which they came; but one that has not had its slice since
-// it last waited behind others goes before them: a run of many calls would else wait for all of
-// them at each. They are safe for concurrent use.
+// short is how much a run may have computed to count as a short one.
+const short = 10 * slice
+
+// Places are the places of a process to compute. Holders who wait get them in turn. Of the
+// runs of one holder, short ones and long ones get its turns alternately: the short ones in
+// the order in which they wait, the long ones in the order in which they began. So a short
+// run waits for few others, and a long one for those alone that began before it, however
+// often it waits. They are safe for concurrent use.
 type Places struct {
 	waiting atomic.Int32
+	begun   atomic.Uint64 // runs
 
 	mu     sync.Mutex
 	free   int
-	queues map[string][]waiter // of holders who wait, in the order in which they go on
-	order  []string            // the holders of queues; the first is next
+	queues map[string]*queue // of holders who wait
+	order  []string          // the holders of queues; the first is next
+}
+
+// queue are the runs of one holder that wait. One of its lists holds a run at least.
+type queue struct {
+	short, long []waiter // in the order in which they go on
+	longNext    bool     // where both wait
 }
 
 // waiter is a run that waits.
 type waiter struct {
 	turn chan struct{} // it is told once
-	soon bool          // it goes before those that have had their slice
+	run  uint64        // its number, which is less than those of runs that began after it
 }
 
 // Most is how many places a process has: half as many as processors, so that others find
@@ -40,35 +52,37 @@ type waiter struct {
 func Most() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
 // New returns so many places.
-func New(places int) *Places { return &Places{free: places, queues: map[string][]waiter{}} }
+func New(places int) *Places { return &Places{free: places, queues: map[string]*queue{}} }
 
-// take waits for a place; soon is as in waiter. It fails with the cause of ctx when that ends
-// before.
-func (p *Places) take(ctx context.Context, holder string, soon bool) error {
+// take waits for a place for a run of a holder, a long one or a short one. It fails with the
+// cause of ctx when that ends before.
+func (p *Places) take(ctx context.Context, holder string, run uint64, long bool) error {
 	p.mu.Lock()
 	if p.free > 0 {
 		p.free--
 		p.mu.Unlock()
 		return nil
 	}
-	turn := make(chan struct{}, 1)
-	if len(p.queues[holder]) == 0 {
-		p.order = append(p.order, holder)
+	q := p.queues[holder]
+	if q == nil {
+		q = &queue{}
+		p.queues[holder], p.order = q, append(p.order, holder)
 	}
-	queue := p.queues[holder]
-	at := len(queue)
-	for soon && at > 0 && !queue[at-1].soon {
-		at--
+	w := waiter{make(chan struct{}, 1), run}
+	if long {
+		at, _ := slices.BinarySearchFunc(q.long, run, func(w waiter, run uint64) int { return cmp.Compare(w.run, run) })
+		q.long = slices.Insert(q.long, at, w)
+	} else {
+		q.short = append(q.short, w)
 	}
-	p.queues[holder] = slices.Insert(queue, at, waiter{turn, soon})
 	p.waiting.Add(1)
 	p.mu.Unlock()
 	select {
-	case <-turn:
+	case <-w.turn:
 		return nil
 	case <-ctx.Done():
 	}
-	if !p.leave(holder, turn) {
+	if !p.leave(holder, w.turn) {
 		p.give() // the place came at the same time
 	}
 	return context.Cause(ctx)
@@ -78,21 +92,21 @@ func (p *Places) take(ctx context.Context, holder string, soon bool) error {
 func (p *Places) leave(holder string, turn chan struct{}) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	queue := p.queues[holder]
-	for i, q := range queue {
-		if q.turn != turn {
+	q := p.queues[holder]
+	if q == nil {
+		return false
+	}
+	for _, list := range []*[]waiter{&q.short, &q.long} {
+		at := slices.IndexFunc(*list, func(w waiter) bool { return w.turn == turn })
+		if at < 0 {
 			continue
 		}
+		*list = slices.Delete(*list, at, at+1)
 		p.waiting.Add(-1)
-		if p.queues[holder] = append(queue[:i], queue[i+1:]...); len(queue) > 1 {
-			return true
-		}
-		delete(p.queues, holder)
-		for i, h := range p.order {
-			if h == holder {
-				p.order = append(p.order[:i], p.order[i+1:]...)
-				break
-			}
+		if q.empty() {
+			delete(p.queues, holder)
+			at := slices.Index(p.order, holder)
+			p.order = slices.Delete(p.order, at, at+1)
 		}
 		return true
 	}
@@ -108,16 +122,29 @@ func (p *Places) give() {
 		return
 	}
 	holder := p.order[0]
-	queue := p.queues[holder]
-	queue[0].turn <- struct{}{}
-	p.waiting.Add(-1)
 	p.order = p.order[1:]
-	if len(queue) == 1 {
+	q := p.queues[holder]
+	q.next().turn <- struct{}{}
+	p.waiting.Add(-1)
+	if q.empty() {
 		delete(p.queues, holder)
 		return
 	}
-	p.queues[holder] = queue[1:]
 	p.order = append(p.order, holder)
+}
+
+func (q *queue) empty() bool { return len(q.short)+len(q.long) == 0 }
+
+// next takes the run that goes on.
+func (q *queue) next() waiter {
+	list := &q.short
+	if len(q.short) == 0 || len(q.long) > 0 && q.longNext {
+		list = &q.long
+	}
+	q.longNext = list == &q.short
+	w := (*list)[0]
+	*list = (*list)[1:]
+	return w
 }
 
 // Waiting returns how many runs wait for a place.
@@ -134,10 +161,10 @@ func (p *Places) Free() int {
 type Turn struct {
 	places *Places // nil for any number
 	holder string
+	run    uint64
 	first  time.Duration // that it computes without a place
 
 	used  time.Duration // until it rested last
-	burst time.Duration // of that, since it last waited behind others
 	since time.Time     // when it began to compute; zero while it rests
 	has   bool          // a place
 }
@@ -145,7 +172,11 @@ type Turn struct {
 // Turn returns that of a new run, which rests. What it computes at first, in all, takes no
 // place: to wait for one would cost a short run more than it computes.
 func (p *Places) Turn(holder string, first time.Duration) *Turn {
-	return &Turn{places: p, holder: holder, first: first}
+	t := &Turn{places: p, holder: holder, first: first}
+	if p != nil {
+		t.run = p.begun.Add(1)
+	}
+	return t
 }
 
 // Begin begins to compute, with a place if the run needs one. It fails with the cause of ctx
@@ -155,11 +186,8 @@ func (t *Turn) Begin(ctx context.Context) error {
 		return nil
 	}
 	if t.places != nil && t.used >= t.first {
-		if err := t.places.take(ctx, t.holder, t.burst < slice); err != nil {
+		if err := t.places.take(ctx, t.holder, t.run, t.used >= short); err != nil {
 			return err
-		}
-		if t.burst >= slice {
-			t.burst = 0
 		}
 		t.has = true
 	}
@@ -172,8 +200,7 @@ func (t *Turn) Rest() {
 	if t.since.IsZero() {
 		return
 	}
-	took := time.Since(t.since)
-	t.used, t.burst = t.used+took, t.burst+took
+	t.used += time.Since(t.since)
 	t.since = time.Time{}
 	if t.has {
 		t.has = false

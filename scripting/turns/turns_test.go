@@ -3,7 +3,6 @@ package turns
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +16,7 @@ import (
 func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(1)
-		if err := p.take(t.Context(), "a", false); err != nil || p.Waiting() != 0 {
+		if err := p.take(t.Context(), "a", 0, false); err != nil || p.Waiting() != 0 {
 			t.Fatal(err)
 		}
 		var order []string
@@ -30,7 +29,7 @@ func TestPlaces(t *testing.T) {
 				ctx = gone
 			}
 			all.Go(func() {
-				if err := p.take(ctx, run[:1], false); err != nil {
+				if err := p.take(ctx, run[:1], 0, false); err != nil {
 					if err != cause || run != "gone" {
 						t.Errorf("%s: %v", run, err)
 					}
@@ -110,7 +109,7 @@ func TestTurn(t *testing.T) {
 func TestTurnEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(1)
-		if err := p.take(t.Context(), "other", false); err != nil {
+		if err := p.take(t.Context(), "other", 0, false); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -148,37 +147,78 @@ func BenchmarkTurn(b *testing.B) {
 	}
 }
 
-// TestPlacesSoon: a run that has not had its slice goes before those of its holder that have,
-// and after the others that have not; it goes before no other holder.
-func TestPlacesSoon(t *testing.T) {
-	p := New(1)
-	if err := p.take(t.Context(), "a", false); err != nil {
-		t.Fatal(err)
-	}
-	var mu sync.Mutex
-	var order []string
-	var all sync.WaitGroup
-	for i, run := range []struct {
-		name, holder string
-		soon         bool
-	}{{"a1", "a", false}, {"b1", "b", false}, {"a2", "a", false}, {"a3", "a", true}, {"a4", "a", true}} {
-		all.Go(func() {
-			if err := p.take(t.Context(), run.holder, run.soon); err != nil {
-				t.Error(err)
-				return
-			}
-			mu.Lock()
-			order = append(order, run.name)
-			mu.Unlock()
-			p.give()
-		})
-		for p.Waiting() != i+1 {
-			runtime.Gosched()
+// TestPlacesLong: short runs and long ones of a holder go on alternately, the short ones as
+// they came, the long ones as they began; and they go before no other holder.
+func TestPlacesLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(1)
+		if err := p.take(t.Context(), "a", 0, false); err != nil {
+			t.Fatal(err)
 		}
-	}
-	p.give()
-	all.Wait()
-	if got := strings.Join(order, " "); got != "a3 b1 a4 a1 a2" {
-		t.Error(got)
-	}
+		cause := errors.New("gone")
+		gone, cancel := context.WithCancelCause(t.Context())
+		var order []string
+		var all sync.WaitGroup
+		for _, run := range []struct {
+			name   string
+			number uint64
+			long   bool
+		}{{"a9", 9, true}, {"a7", 7, true}, {"b1", 1, true}, {"a10", 10, false}, {"a3", 3, false}, {"gone", 2, true}, {"a8", 8, true}, {"a11", 11, false}} {
+			ctx, holder := t.Context(), run.name[:1]
+			if run.name == "gone" {
+				ctx, holder = gone, "a"
+			}
+			all.Go(func() {
+				if err := p.take(ctx, holder, run.number, run.long); err != nil {
+					return
+				}
+				order = append(order, run.name)
+				p.give()
+			})
+			synctest.Wait()
+		}
+		cancel(cause)
+		synctest.Wait()
+		p.give()
+		all.Wait()
+		if got := strings.Join(order, " "); got != "a10 b1 a7 a3 a8 a11 a9" || p.Free() != 1 || p.Waiting() != 0 {
+			t.Errorf("%s, %d free, %d waiting", got, p.Free(), p.Waiting())
+		}
+	})
+}
+
+// TestTurnsOfLongRuns: three holders have ten runs at any time, of which one computes for a
+// second and the others for a fifth of that. It has half of its holder's turns at least, since
+// those that began after it come after it.
+func TestTurnsOfLongRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(1)
+		ctx, end := context.WithCancel(t.Context())
+		run := func(holder string, computes time.Duration) time.Duration {
+			began := time.Now()
+			turn := p.Turn(holder, 0)
+			defer turn.Rest()
+			err := turn.Begin(ctx)
+			for err == nil && turn.Used() < computes {
+				time.Sleep(time.Millisecond)
+				err = turn.Look(ctx)
+			}
+			return time.Since(began)
+		}
+		var all sync.WaitGroup
+		for i := range 9 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					run(string(rune('a'+i%3)), 200*time.Millisecond)
+				}
+			})
+		}
+		for range 3 {
+			if took := run("a", time.Second); took > 7*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		}
+		end()
+		all.Wait()
+	})
 }

@@ -37,6 +37,9 @@ type Doctor struct {
 	// Secrets returns the secrets that a set would be served with; dir is --secrets-dir.
 	Secrets func(set *source.Set, dir string) (edge.Secrets, error)
 
+	// User is for whom backends are asked that answer users alone; nil for nobody.
+	User *edge.Identity
+
 	StorePassword    edge.Secret // of stores whose sessionStorage names no secret
 	SentinelUser     string      // "" for the default one
 	SentinelPassword edge.Secret
@@ -81,7 +84,8 @@ func (d *Doctor) Run(ctx context.Context) (Findings, error) {
 		add(d.stores(ctx, opened.Plan, s, secrets)...)
 		reach, _ := s.Reach() // the step files has said what is wrong with it
 		add(d.tokens(ctx, opened.Plan, reach)...)
-		look := checkup.Config{Timeout: d.Timeout, MaxMessage: s.MaxMessage, Version: d.Version, Secrets: secrets, Reach: reach, Step: d.step}
+		add(d.user(opened.Plan)...)
+		look := checkup.Config{Timeout: d.Timeout, MaxMessage: s.MaxMessage, Version: d.Version, Secrets: secrets, Reach: reach, User: d.User, Step: d.step}
 		for _, server := range opened.Plan.Servers {
 			add(look.Server(ctx, server)...)
 		}

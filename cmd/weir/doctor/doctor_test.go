@@ -37,15 +37,28 @@ import (
 // examined is what the doctor finds in a manifest whose steps may take timeout.
 func examined(t *testing.T, manifest string, timeout time.Duration, environ ...string) Findings {
 	t.Helper()
+	return examinedAs(t, manifest, timeout, nil, nil, environ...)
+}
+
+// examinedAs is examined for a user, and with authorities of --ca-bundle.
+func examinedAs(t *testing.T, manifest string, timeout time.Duration, who *edge.Identity, ca []byte, environ ...string) Findings {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	if err := os.WriteFile(path, []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	bundle := ""
+	if len(ca) > 0 {
+		bundle = filepath.Join(t.TempDir(), "all.pem")
+		if err := os.WriteFile(bundle, ca, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	d := &Doctor{
-		Config: []string{path}, Timeout: timeout, Say: func(edge.Finding) {},
+		Config: []string{path}, Timeout: timeout, User: who, Say: func(edge.Finding) {},
 		Settings: func() (settings.Settings, error) {
 			s := settings.Defaults()
-			s.Listen, s.AdminListen = "127.0.0.1:0", ""
+			s.Listen, s.AdminListen, s.CABundle = "127.0.0.1:0", "", bundle
 			return s, s.Check()
 		},
 		Secrets: func(set *source.Set, dir string) (edge.Secrets, error) {
@@ -235,6 +248,34 @@ func TestDoctorOfBackends(t *testing.T) {
 				t.Errorf("exit code %d", code)
 			}
 		})
+	}
+}
+
+// TestDoctorTrustsTheBundle: authorities of --ca-bundle are trusted beside a bundle of the
+// backend, and beside those of the system.
+func TestDoctorTrustsTheBundle(t *testing.T) {
+	now := time.Now()
+	at, file := certified(t, "127.0.0.1", now.Add(-time.Hour), now.Add(100*24*time.Hour), tls.NoClientCert)
+	_, other := certified(t, "127.0.0.1", now.Add(-time.Hour), now.Add(100*24*time.Hour), tls.NoClientCert)
+	ca, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, own := range []string{"", ", type: entry, caBundlePath: " + other} {
+		for _, bundle := range [][]byte{nil, ca} {
+			found := 0
+			for _, one := range examinedAs(t, inFront(at, "streamable-http", own), edgetest.Patience, nil, bundle) {
+				if one.Step != "tls" {
+					continue
+				}
+				if found++; (one.Level == edge.LevelOK) != (bundle != nil) {
+					t.Errorf("%q, %t: %+v", own, bundle != nil, one)
+				}
+			}
+			if found != 1 {
+				t.Errorf("%q: %d findings", own, found)
+			}
+		}
 	}
 }
 

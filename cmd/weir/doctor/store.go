@@ -62,5 +62,7 @@ func (d *Doctor) store(ctx context.Context, p compile.Store, s settings.Settings
 			return edge.Problem(edge.ClassStore, "name a file that is there", "--store-ca: %v", err)
 		}
 	}
+	reach, _ := s.Reach() // the step files has said what is wrong with it
+	o.Beside = reach.CAs
 	return kv.LookAt(ctx, o, s.StoreTimeout)
 }

@@ -36,6 +36,24 @@ func (d *Doctor) tokens(ctx context.Context, plan *compile.Plan, reach edge.Reac
 	return out
 }
 
+// user says where a user is of no use: no backend is asked for one.
+func (d *Doctor) user(plan *compile.Plan) []edge.Finding {
+	if d.User == nil {
+		return nil
+	}
+	for _, server := range plan.Servers {
+		for _, b := range server.Backends {
+			if way, err := b.Outgoing.Strategy(); err == nil && way.Personal() {
+				return nil
+			}
+		}
+	}
+	return []edge.Finding{d.tell(edge.Finding{
+		Step: "tokens", Subject: "--token-file", Level: edge.LevelNote, Class: edge.ClassSettings,
+		Cause: "no backend answers users alone, so that nothing is asked with it", Next: "leave it out",
+	})}
+}
+
 // answers asks one endpoint.
 func answers(ctx context.Context, client *oauth.Client, at, backend string) edge.Finding {
 	got, err := client.Do(ctx, oauth.Request{Method: http.MethodPost, URL: at, Trust: oauth.Named, Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}})

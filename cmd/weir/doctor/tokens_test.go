@@ -4,11 +4,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/edgetest/tokens"
+	"github.com/weir-edge/weir/edge/oauth"
 )
 
 // exchanging is the manifest of a backend, a URL, with tokens of a token endpoint, another.
@@ -79,13 +83,13 @@ func TestDoctorOfTokenEndpoints(t *testing.T) {
 // TestDoctorOfUsers: a backend that answers users alone is no problem, whatever it says to the
 // doctor, who is none; what it offers is said to depend on them.
 func TestDoctorOfUsers(t *testing.T) {
-	tokens := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }))
-	t.Cleanup(tokens.Close)
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }))
+	t.Cleanup(endpoint.Close)
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
 		back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 		t.Cleanup(back.Close)
 		found := 0
-		for _, one := range examined(t, fmt.Sprintf(exchanging, back.URL, tokens.URL), edgetest.Patience) {
+		for _, one := range examined(t, fmt.Sprintf(exchanging, back.URL, endpoint.URL), edgetest.Patience) {
 			if one.Step != "introduce" {
 				continue
 			}
@@ -98,7 +102,7 @@ func TestDoctorOfUsers(t *testing.T) {
 		}
 	}
 	back, found := edgetest.NewServer(t, edgetest.Modern), 0
-	for _, one := range examined(t, fmt.Sprintf(exchanging, back.URL, tokens.URL), edgetest.Patience) {
+	for _, one := range examined(t, fmt.Sprintf(exchanging, back.URL, endpoint.URL), edgetest.Patience) {
 		if one.Step != "lists" {
 			continue
 		}
@@ -108,5 +112,82 @@ func TestDoctorOfUsers(t *testing.T) {
 	}
 	if found != 1 {
 		t.Errorf("%d findings", found)
+	}
+}
+
+// TestDoctorOfOneUser: with the token of a user, a backend that answers users alone is asked
+// for that one, and what it lists is looked at as what others list. What keeps the user from
+// it is a problem, and a token that nobody needs is told.
+func TestDoctorOfOneUser(t *testing.T) {
+	mint := edgetest.NewMint(t, "here")
+	s := tokens.Start(t, map[string]tokens.Rules{tokens.Exchange: {Issuer: mint.URL, Keys: mint.URL + "/keys", Audience: "here", Type: "access_token", Target: "there", Body: true}})
+	token := edge.Secret(mint.Token("alice", nil))
+	alice := &edge.Identity{Issuer: mint.URL, Subject: "alice", Token: token}
+	for _, era := range []edgetest.Era{edgetest.Modern, edgetest.Legacy} {
+		back := edgetest.NewServer(t, era)
+		to, err := url.Parse(back.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := 0 // in place of an answer to a user; 0 for an answer
+		pass := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: to.Scheme, Host: to.Host}) }}
+		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			shown, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+			switch claims, err := oauth.Claims(edge.Secret(shown)); {
+			case !ok || err != nil || !claims.Audience("there"):
+				w.WriteHeader(http.StatusUnauthorized)
+			case status != 0:
+				w.WriteHeader(status)
+			default:
+				pass.ServeHTTP(w, r)
+			}
+		}))
+		t.Cleanup(front.Close)
+		for _, c := range []struct {
+			name       string
+			who        *edge.Identity
+			status     int
+			target     string
+			level      edge.Level
+			step, want string
+		}{
+			{"nobody", nil, 0, "there", edge.LevelOK, "introduce", "with --token-file it is asked for one"},
+			{"alice", alice, 0, "there", edge.LevelOK, "lists", "1 tool"},
+			{"alice, whom the backend refuses", alice, 403, "there", edge.LevelProblem, "introduce", "answers 403 to the credential of the user"},
+			{"alice, whom the token service refuses", alice, 0, "elsewhere", edge.LevelProblem, "introduce", "no credential for the user: tokenExchange: token endpoint " + s.URL},
+		} {
+			t.Run(fmt.Sprint(era, " ", c.name), func(t *testing.T) {
+				status = c.status
+				s.Change(tokens.Exchange, func(r *tokens.Rules) { r.Target = c.target })
+				all := examinedAs(t, fmt.Sprintf(exchanging, front.URL+"/mcp", s.URL+tokens.Exchange), edgetest.Patience, c.who, s.CA)
+				found, names := 0, 0
+				for _, one := range all {
+					if strings.Contains(fmt.Sprint(one), string(token)) {
+						t.Error("it shows the token")
+					}
+					if one.Step == "names" && one.Level == edge.LevelOK && strings.Contains(one.Detail, "of tools those of the user") {
+						names++
+					}
+					if one.Step != c.step {
+						continue
+					}
+					if found++; one.Level != c.level || !strings.Contains(one.Cause+one.Detail, c.want) || (one.Level == edge.LevelProblem) != strings.Contains(one.Next, "weir auth test main/tools") {
+						t.Errorf("%+v", one)
+					}
+				}
+				if found != 1 || (names == 1) != (c.step == "lists") {
+					t.Errorf("%d findings, %d about names: %+v", found, names, all)
+				}
+			})
+		}
+	}
+	told := 0
+	for _, one := range examinedAs(t, inFront(edgetest.NewServer(t, edgetest.Modern).URL, "streamable-http", ""), edgetest.Patience, alice, nil) {
+		if one.Subject == "--token-file" && one.Level == edge.LevelNote {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("%d notes about a token that nobody needs", told)
 	}
 }

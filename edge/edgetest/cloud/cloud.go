@@ -30,6 +30,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/edgetest/tokens"
 	"github.com/weir-edge/weir/edge/oauth"
 )
 
@@ -49,6 +50,10 @@ type Cloud struct {
 
 	// Asks is how many questions came.
 	Asks atomic.Int64
+
+	// Trust is the CA, in PEM, of whoever has the keys of the issuer; nil without TLS. It is set
+	// before the first question.
+	Trust []byte
 
 	issuer, keys, audience string
 	server                 *httptest.Server
@@ -182,16 +187,7 @@ func (c *Cloud) claims(token string) (oauth.Object, string, error) {
 	if err != nil {
 		return nil, "InvalidIdentityToken", errors.New("it is no JWT")
 	}
-	resp, err := http.Get(c.keys)
-	if err != nil {
-		return nil, "IDPCommunicationError", err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	if err != nil {
-		return nil, "IDPCommunicationError", err
-	}
-	all, err := oauth.ParseKeys(text)
+	all, err := tokens.Keys(c.keys, c.Trust)
 	if err != nil {
 		return nil, "IDPCommunicationError", err
 	}

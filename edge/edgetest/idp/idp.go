@@ -1,17 +1,21 @@
 // Package idp is a real identity provider for tests: the npm package
 // oidc-provider, started as a process on the loopback interface. It issues JWT
 // and opaque access tokens for any resource, to a client on its own account and
-// to users by the code flow, rotates its keys, introspects and revokes.
+// to users by the code flow, rotates its keys, introspects and revokes. Two of them are what
+// access across applications needs: see Across.
 package idp
 
 import (
 	"bufio"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -27,11 +31,13 @@ import (
 	"github.com/weir-edge/weir/edge/edgetest/peers"
 )
 
-// What the provider knows the edge as, for introspection. Both have to be
-// encoded in HTTP Basic (RFC 6749 §2.3.1).
+// What the provider knows the edge as: for introspection and with identity assertions, and
+// where users log in for SSO. All have to be encoded in HTTP Basic (RFC 6749 §2.3.1).
 const (
-	ClientID     = "edge+1"
-	ClientSecret = "edge secret/1"
+	ClientID        = "edge+1"
+	ClientSecret    = "edge secret/1"
+	SSOClientID     = "sso+1"
+	SSOClientSecret = "sso secret/1"
 )
 
 // patience bounds everything that is asked of the provider.
@@ -40,41 +46,40 @@ const patience = 20 * time.Second
 // Provider is a running identity provider.
 type Provider struct {
 	Issuer string // its URL
+	CA     []byte // PEM of who vouches for it; nil without TLS
 
 	client *http.Client
 }
 
+// Keys is the URL of its keys.
+func (p *Provider) Keys() string { return p.Issuer + "/jwks" }
+
 // Introspection is the URL of its introspection endpoint.
 func (p *Provider) Introspection() string { return p.Issuer + "/token/introspection" }
-
-// TLS are files in PEM by which a provider speaks TLS.
-type TLS struct {
-	Cert, Key string
-	CA        string // that it trusts when it fetches documents of clients
-}
 
 // Start starts a provider that ends with the test. The test is skipped, or
 // fails, where npm packages are missing: see edgetest.Need.
 func Start(t testing.TB) *Provider {
 	t.Helper()
-	return start(t, nil)
+	return start(t, TLS{})
 }
 
-// StartTLS is Start with TLS, and with the URLs of documents as ids of clients. What asks the
-// provider of a test's own, such as User, does not work there: only Issuer does.
+// StartTLS is Start with TLS, and with the URLs of documents as ids of clients.
 func StartTLS(t testing.TB, files TLS) *Provider {
 	t.Helper()
-	return start(t, []string{"IDP_CERT=" + files.Cert, "IDP_KEY=" + files.Key, "NODE_EXTRA_CA_CERTS=" + files.CA})
+	return start(t, files)
 }
 
-func start(t testing.TB, environ []string) *Provider {
+func start(t testing.TB, files TLS) *Provider {
 	t.Helper()
 	dir, node := find(t)
 	edgetest.Need(t, node != "", "the npm packages of the identity provider are not installed: run npm ci in edge/edgetest/idp")
 
 	ctx, stop := context.WithCancel(context.Background())
 	cmd := peers.Command(ctx, node, filepath.Join(dir, "provider.mjs"))
-	cmd.Env = append(cmd.Env, environ...)
+	if files.Cert != "" {
+		cmd.Env = append(cmd.Env, "IDP_CERT="+files.Cert, "IDP_KEY="+files.Key, "NODE_EXTRA_CA_CERTS="+files.CA)
+	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -108,11 +113,15 @@ func start(t testing.TB, environ []string) *Provider {
 		<-read
 		_ = cmd.Wait() // it may have been killed
 	})
-	p := &Provider{}
+	p := &Provider{CA: files.Authority}
 	if err := json.Unmarshal([]byte(edgetest.Receive(t, first, "the identity provider's issuer")), p); err != nil {
 		t.Fatalf("identity provider: %v: %s", err, said.String())
 	}
 	transport := &http.Transport{Proxy: nil}
+	if p.CA != nil {
+		transport.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool()}
+		transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(p.CA)
+	}
 	t.Cleanup(transport.CloseIdleConnections)
 	p.client = &http.Client{Timeout: patience, Transport: transport}
 	return p
@@ -160,14 +169,28 @@ type Tokens struct {
 // User returns tokens of a user, by the code flow with PKCE (RFC 7636).
 func (p *Provider) User(t testing.TB, name, resource, scope string) Tokens {
 	t.Helper()
+	return p.user(t, name, url.Values{"client_id": {"app"}, "scope": {"openid offline_access " + scope}, "resource": {resource}}, nil)
+}
+
+// SSO returns tokens of a user who logs in at the client SSOClientID: its ID token is what
+// Across takes.
+func (p *Provider) SSO(t testing.TB, name string) Tokens {
+	t.Helper()
+	return p.user(t, name, url.Values{"client_id": {SSOClientID}, "scope": {"openid"}}, url.Values{"client_secret": {SSOClientSecret}})
+}
+
+// user is the code flow: what is asked for, and how the client proves itself.
+func (p *Provider) user(t testing.TB, name string, ask, proof url.Values) Tokens {
+	t.Helper()
 	const verifier = "a-verifier-that-is-long-enough-to-be-one-0123456789"
 	const callback = "http://127.0.0.1/callback"
 	sum := sha256.Sum256([]byte(verifier))
-	where := p.Issuer + "/auth?" + url.Values{
-		"client_id": {"app"}, "response_type": {"code"}, "redirect_uri": {callback}, "scope": {"openid offline_access " + scope},
-		"resource": {resource}, "login_hint": {name}, "prompt": {"login consent"}, "state": {"state"}, "nonce": {"nonce"},
+	query := url.Values{
+		"response_type": {"code"}, "redirect_uri": {callback}, "login_hint": {name}, "prompt": {"login consent"}, "state": {"state"}, "nonce": {"nonce"},
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
-	}.Encode()
+	}
+	maps.Copy(query, ask)
+	where := p.Issuer + "/auth?" + query.Encode()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -192,10 +215,14 @@ func (p *Provider) User(t testing.TB, name, resource, scope string) Tokens {
 		if to.Query().Get("code") == "" {
 			t.Fatalf("code flow: no code: %s", where)
 		}
-		return p.token(t, url.Values{
-			"grant_type": {"authorization_code"}, "client_id": {"app"}, "code": {to.Query().Get("code")},
-			"redirect_uri": {callback}, "code_verifier": {verifier}, "resource": {resource},
-		})
+		form := url.Values{
+			"grant_type": {"authorization_code"}, "client_id": ask["client_id"], "code": {to.Query().Get("code")}, "redirect_uri": {callback}, "code_verifier": {verifier},
+		}
+		if resource, ok := ask["resource"]; ok {
+			form["resource"] = resource
+		}
+		maps.Copy(form, proof)
+		return p.token(t, form)
 	}
 	t.Fatal("code flow: it does not end")
 	return Tokens{}
@@ -244,7 +271,12 @@ func (p *Provider) Hits(t testing.TB, path string) int {
 
 func (p *Provider) post(t testing.TB, path string, form url.Values) []byte {
 	t.Helper()
-	resp, err := p.client.PostForm(p.Issuer+path, form)
+	return p.send(t, path, "application/x-www-form-urlencoded", form.Encode())
+}
+
+func (p *Provider) send(t testing.TB, path, kind, text string) []byte {
+	t.Helper()
+	resp, err := p.client.Post(p.Issuer+path, kind, strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import { createServer as createSecureServer } from 'node:https';
 import { readFileSync } from 'node:fs';
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
 import Provider from 'oidc-provider';
+import { assertGrant, exchangeGrant, install, rule } from './across.mjs';
 
 const stored = new Map(); // shared by every Provider, so that a rotation forgets nothing
 const expiry = (seconds) => (seconds ? Date.now() + seconds * 1000 : Infinity);
@@ -68,8 +69,11 @@ function build() {
       {
         client_id: 'app', token_endpoint_auth_method: 'none', application_type: 'native', grant_types: ['authorization_code', 'refresh_token'], redirect_uris: ['http://127.0.0.1/callback'], response_types: ['code'],
       },
-      { // the edge, which only introspects
-        client_id: 'edge+1', client_secret: 'edge secret/1', grant_types: [], redirect_uris: [], response_types: [],
+      { // the edge, which introspects, and comes with identity assertions
+        client_id: 'edge+1', client_secret: 'edge secret/1', grant_types: [assertGrant], redirect_uris: [], response_types: [],
+      },
+      { // at which users log in once for all, and which gets identity assertions for them
+        client_id: 'sso+1', client_secret: 'sso secret/1', application_type: 'native', grant_types: ['authorization_code', 'refresh_token', exchangeGrant], redirect_uris: ['http://127.0.0.1/callback'], response_types: ['code'],
       },
     ],
     cookies: { keys: [randomUUID()] },
@@ -105,7 +109,15 @@ function build() {
       },
     },
   });
+  install(provider, keys);
   handle = provider.callback();
+}
+
+// body is that of a request, as JSON.
+async function body(req) {
+  let text = '';
+  for await (const part of req) text += part;
+  return JSON.parse(text);
 }
 
 // interact answers every question of the provider at once: the user is the one
@@ -137,6 +149,7 @@ const answer = async (req, res) => {
       case '/-/hits': res.end(JSON.stringify(hits)); return;
       case '/-/down': down = true; res.end(); return;
       case '/-/up': down = false; res.end(); return;
+      case '/-/across': rule(await body(req)); res.end(); return;
       default:
     }
     if (down) { req.socket.destroy(); return; }

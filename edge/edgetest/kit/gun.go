@@ -26,9 +26,20 @@ type Gun struct {
 	Numbers *Numbers
 
 	mu     sync.Mutex
-	free   []*Client
+	free   []spare
 	opened int
 }
+
+// spare is a connection that no call is on.
+type spare struct {
+	*Client
+	since time.Time
+}
+
+// spareWithin is how long a connection may have waited for a call. An edge closes those that
+// wait for longer than twice that, and a call that meets the end of its connection cannot be
+// told from one that was lost.
+const spareWithin = time.Minute
 
 // Shot is one call of a gun.
 type Shot struct {
@@ -78,9 +89,10 @@ func (g *Gun) Fire(ctx context.Context, rate int, d time.Duration) []Shot {
 func (g *Gun) Shoot(ctx context.Context) (number int64, err error) {
 	g.mu.Lock()
 	var c *Client
-	if n := len(g.free); n > 0 {
-		c, g.free = g.free[n-1], g.free[:n-1]
-	} else {
+	if n := len(g.free); n > 0 && time.Since(g.free[n-1].since) < spareWithin {
+		c, g.free = g.free[n-1].Client, g.free[:n-1]
+	} else { // the last has waited the shortest
+		g.closeSpare()
 		g.opened++
 	}
 	from := g.opened
@@ -101,7 +113,7 @@ func (g *Gun) Shoot(ctx context.Context) (number int64, err error) {
 		return number, err
 	}
 	g.mu.Lock()
-	g.free = append(g.free, c)
+	g.free = append(g.free, spare{c, time.Now()})
 	g.mu.Unlock()
 	return number, err
 }
@@ -117,7 +129,14 @@ func (g *Gun) Opened() int {
 func (g *Gun) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	CloseAll(g.free)
+	g.closeSpare()
+}
+
+// closeSpare closes the connections that no call is on. The lock is held.
+func (g *Gun) closeSpare() {
+	for _, c := range g.free {
+		c.Close()
+	}
 	g.free = nil
 }
 

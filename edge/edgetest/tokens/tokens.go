@@ -3,6 +3,8 @@
 package tokens
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -29,14 +31,12 @@ import (
 const (
 	Exchange = "/exchange" // RFC 8693
 	OnBehalf = "/contoso.example.com/oauth2/v2.0/token"
-	Provider = "/idp" // RFC 8693, of which an ID-JAG comes
-	Target   = "/target"
 )
 
 const urn = "urn:ietf:params:oauth:token-type:"
 
-// maxAssertion is how long an assertion may be good.
-const maxAssertion = 5 * time.Minute
+// maxFetch bounds how long the keys of an issuer may take.
+const maxFetch = 20 * time.Second
 
 // Rules are what an endpoint takes.
 type Rules struct {
@@ -49,10 +49,8 @@ type Rules struct {
 	Audience string // of the user's tokens
 	Type     string // of them, without its beginning: access_token or id_token
 
-	Target   string   // audience that a token may be asked for; "" for none
-	Resource string   // the same of RFC 8707
-	Client   string   // of an ID-JAG: client at the target
-	Scopes   []string // that may be asked for
+	Target string   // audience that a token may be asked for; "" for none
+	Scopes []string // that may be asked for
 
 	Life time.Duration // of what is issued; 0 for an hour
 }
@@ -73,18 +71,21 @@ type Service struct {
 	// Instead answers a request in place of an endpoint, where it reports true.
 	Instead func(http.ResponseWriter, *http.Request) bool
 
-	// Lie changes the claims of what is issued, and its type.
-	Lie func(claims map[string]any, typ *string)
+	// Trust is the CA, in PEM, of whoever has the keys of users' tokens; nil without TLS. It is
+	// set before the first request.
+	Trust []byte
 
 	// Asked is how many requests came, and Issued how many tokens it issued.
 	Asked, Issued atomic.Int64
+
+	// Pad is how many characters the tokens that it issues have that say nothing.
+	Pad int
 
 	server *httptest.Server
 
 	mu     sync.Mutex
 	rules  map[string]Rules
 	seen   []Request
-	used   map[string]bool          // assertions, by jti
 	keys   map[string]*oauth.KeySet // by their URL, as they were fetched last
 	issued map[edge.Secret]holder
 }
@@ -112,7 +113,7 @@ func New(rules map[string]Rules) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{As: as, rules: maps.Clone(rules), used: map[string]bool{}, keys: map[string]*oauth.KeySet{}, issued: map[edge.Secret]holder{}}
+	s := &Service{As: as, rules: maps.Clone(rules), keys: map[string]*oauth.KeySet{}, issued: map[edge.Secret]holder{}}
 	if s.rules == nil {
 		s.rules = map[string]Rules{}
 	}
@@ -212,36 +213,27 @@ func (s *Service) answer(r *http.Request, rules *Rules) (map[string]any, error) 
 	}
 	form := r.PostForm
 	want := map[string]string{"grant_type": "urn:ietf:params:oauth:grant-type:token-exchange"}
-	name, issued, assertion := "subject_token", urn+"access_token", r.URL.Path == Target
-	switch r.URL.Path {
-	case Exchange:
+	name, issued := "subject_token", urn+"access_token"
+	if r.URL.Path == Exchange {
 		want["requested_token_type"], want["subject_token_type"] = issued, urn+rules.Type
-	case Provider:
-		issued = urn + "id-jag"
-		want["requested_token_type"], want["subject_token_type"] = issued, urn+rules.Type
-	default:
+	} else {
 		name, want["grant_type"] = "assertion", "urn:ietf:params:oauth:grant-type:jwt-bearer"
-		if r.URL.Path == OnBehalf {
-			want["requested_token_use"] = "on_behalf_of"
-		}
+		want["requested_token_use"] = "on_behalf_of"
 	}
 	for name, value := range want {
 		if form.Get(name) != value || len(form[name]) != 1 {
 			return nil, &problem{"invalid_request", name + " is not " + value}
 		}
 	}
-	switch {
-	case form.Get("audience") != rules.Target:
+	if form.Get("audience") != rules.Target || form.Has("resource") {
 		return nil, &problem{"invalid_target", "audience"}
-	case form.Get("resource") != rules.Resource && !assertion:
-		return nil, &problem{"invalid_target", "resource"}
 	}
 	for _, scope := range strings.Fields(form.Get("scope")) {
 		if !slices.Contains(rules.Scopes, scope) {
 			return nil, &problem{"invalid_scope", scope}
 		}
 	}
-	claims, err := s.verify(form.Get(name), rules, assertion)
+	claims, err := s.verify(form.Get(name), rules)
 	if err != nil {
 		return nil, &problem{"invalid_grant", err.Error()}
 	}
@@ -266,8 +258,8 @@ func client(r *http.Request, rules *Rules) error {
 	return nil
 }
 
-// verify judges a token of the user, or an assertion.
-func (s *Service) verify(token string, rules *Rules, assertion bool) (oauth.Object, error) {
+// verify judges a token of the user.
+func (s *Service) verify(token string, rules *Rules) (oauth.Object, error) {
 	header, err := oauth.Header(edge.Secret(token))
 	if err != nil {
 		return nil, err
@@ -292,12 +284,8 @@ func (s *Service) verify(token string, rules *Rules, assertion bool) (oauth.Obje
 	}
 	typ, _ := header.Text("typ")
 	wanted := map[string][]string{"access_token": {"at+jwt"}, "id_token": {"", "JWT"}}[rules.Type]
-	if assertion {
-		wanted = []string{"oauth-id-jag+jwt"}
-	}
 	who, _ := claims.Text("iss")
 	expires, wrong := claims.Time("exp")
-	left := time.Until(expires)
 	switch {
 	case !slices.Contains(wanted, typ):
 		return nil, fmt.Errorf("a token of type %q", typ)
@@ -305,27 +293,8 @@ func (s *Service) verify(token string, rules *Rules, assertion bool) (oauth.Obje
 		return nil, errors.New("another issuer")
 	case !claims.Audience(rules.Audience):
 		return nil, errors.New("another audience")
-	case wrong != nil || left <= 0:
+	case wrong != nil || time.Until(expires) <= 0:
 		return nil, errors.New("expired")
-	case !assertion:
-		return claims, nil
-	}
-	id, _ := claims.Text("client_id")
-	resource, _ := claims.Text("resource")
-	jti, _ := claims.Text("jti")
-	s.mu.Lock()
-	again := s.used[jti]
-	s.used[jti] = true
-	s.mu.Unlock()
-	switch {
-	case id != rules.ID:
-		return nil, errors.New("another client_id")
-	case resource != rules.Resource:
-		return nil, errors.New("another resource")
-	case left > maxAssertion:
-		return nil, errors.New("good for too long")
-	case jti == "" || again:
-		return nil, errors.New("jti: it has come before")
 	}
 	return claims, nil
 }
@@ -340,7 +309,7 @@ func (s *Service) key(where, kid string) (*oauth.Key, error) {
 			return key, nil
 		}
 	}
-	keys, err := fetch(where)
+	keys, err := Keys(where, s.Trust)
 	if err != nil {
 		return nil, err
 	}
@@ -353,8 +322,12 @@ func (s *Service) key(where, kid string) (*oauth.Key, error) {
 	return nil, errors.New("a key that the issuer does not have")
 }
 
-func fetch(where string) (*oauth.KeySet, error) {
-	resp, err := http.Get(where)
+// Keys fetches keys from a URL. ca is the CA of who has them, in PEM; nil without TLS.
+func Keys(where string, ca []byte) (*oauth.KeySet, error) {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: x509.NewCertPool()}}
+	transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(ca)
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport, Timeout: maxFetch}).Get(where)
 	if err != nil {
 		return nil, err
 	}
@@ -374,30 +347,25 @@ func (s *Service) issue(claims oauth.Object, form url.Values, rules *Rules, issu
 	}
 	subject, _ := claims.Text("sub")
 	n := s.Issued.Add(1)
-	typ, kind := "at+jwt", "Bearer"
 	made := s.As.Claims(subject, map[string]any{
 		"aud": rules.Target, "scope": form.Get("scope"), "exp": time.Now().Add(life).Unix(), "jti": fmt.Sprint("token-", n),
 	})
 	if scope := string(claims["scope"]); scope != "" {
 		made["of"] = claims["scope"] // what the user's token was good for
 	}
-	if strings.HasSuffix(issued, "id-jag") {
-		typ, kind, life = "oauth-id-jag+jwt", "N_A", maxAssertion-time.Second
-		made["exp"], made["client_id"], made["resource"] = time.Now().Add(life).Unix(), rules.Client, rules.Resource
+	if s.Pad > 0 {
+		made["pad"] = strings.Repeat("x", s.Pad)
 	}
-	if s.Lie != nil {
-		s.Lie(made, &typ)
-	}
-	token, err := s.As.SignAs(typ, made)
+	token, err := s.As.Sign(made)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	s.issued[edge.Secret(token)] = holder{subject, time.Now().Add(life)}
 	s.mu.Unlock()
-	answer := map[string]any{"access_token": token, "token_type": kind, "expires_in": int(life.Seconds())}
+	answer := map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": int(life.Seconds())}
 	if form.Get("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" {
 		answer["issued_token_type"] = issued
 	}
-	return answer, nil
+	return answer, err
 }

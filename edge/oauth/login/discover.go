@@ -9,11 +9,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/oauth"
 )
 
-// maxServers bounds authorization_servers of a document.
-const maxServers = 16
+// Bounds of a document.
+const (
+	maxServers = 16  // authorization_servers
+	maxScopes  = 100 // scopes_supported
+)
 
 // place is what discovery finds out: the resource that tokens are for, the scopes that it
 // names, and who gives tokens.
@@ -29,7 +34,7 @@ type place struct {
 
 // discover finds out who gives access to the server, given what it answered to a request
 // without a credential, or with one that it refuses.
-func (c *client) discover(ctx context.Context, challenge Challenge) (*place, error) {
+func (c *client) discover(ctx context.Context, challenge mcp.Challenge) (*place, error) {
 	p := &place{}
 
 	// 1. What the resource says of itself. Where the operator says who gives tokens, it need
@@ -72,7 +77,7 @@ func (c *client) discover(ctx context.Context, challenge Challenge) (*place, err
 // resource reads the metadata of the protected resource (RFC 9728 §3, §5): those that the
 // challenge names, else those at the well-known URL with the path of the server, else at
 // the one without. It returns the authorization servers, none where there are no metadata.
-func (c *client) resource(ctx context.Context, challenge Challenge, p *place) (issuers []string, err error) {
+func (c *client) resource(ctx context.Context, challenge mcp.Challenge, p *place) (issuers []string, err error) {
 	places := []string{challenge.Metadata}
 	if challenge.Metadata == "" {
 		u, err := url.Parse(c.options.URL)
@@ -152,6 +157,10 @@ func (c *client) metadata(ctx context.Context, issuer string) (m *oauth.Metadata
 		answer, err := c.get(ctx, where)
 		switch {
 		case err != nil:
+			var address *edge.AddressError
+			if errors.As(err, &address) && edge.MayDial(address.Addr, true) == nil {
+				err = fmt.Errorf("%w: where that is right, name it as the issuer", err)
+			}
 			return nil, true, fmt.Errorf("metadata of the authorization server: %w", err)
 		case answer.Status >= http.StatusInternalServerError:
 			return nil, true, fmt.Errorf("metadata of the authorization server: %s: status %d", shown(where), answer.Status)

@@ -23,15 +23,21 @@ const (
 
 // endpoint is the token endpoint of a login, asked as its client.
 func (c *client) endpoint(k Kept) (*oauth.TokenEndpoint, error) {
-	if err := c.options.endpoint("token_endpoint", k.Endpoint, c.dev); err != nil {
+	return c.endpointAt(k, "token_endpoint", k.Endpoint)
+}
+
+// endpointAt is another endpoint of its authorization server, asked likewise. name is that of
+// the metadata.
+func (c *client) endpointAt(k Kept, name, where string) (*oauth.TokenEndpoint, error) {
+	if err := c.options.endpoint(name, where, c.dev); err != nil {
 		return nil, err
 	}
 	secret, err := c.secret(k.Client)
 	if err != nil {
 		return nil, err
 	}
-	o := oauth.TokenOptions{URL: k.Endpoint, Client: c.http, ClientID: k.Client.ID, Method: c.method(k, secret != "")}
-	o.Trust, o.AllowHTTP = c.options.trust(k.Endpoint)
+	o := oauth.TokenOptions{Name: strings.ReplaceAll(name, "_", " "), URL: where, Client: c.http, ClientID: k.Client.ID, Method: c.method(k, secret != "")}
+	o.Trust, o.AllowHTTP = c.options.trust(where)
 	if secret != "" && o.Method != oauth.AuthNone {
 		o.Secret = func(context.Context) (edge.Secret, error) { return secret, nil }
 	}

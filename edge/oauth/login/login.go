@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/oauth"
 )
 
@@ -36,7 +37,7 @@ func (e *NeededError) Error() string {
 
 // login gets tokens for the server, given what it answered, what is kept of a former login,
 // and the scopes that it has to have besides. Nothing is stored here.
-func (c *client) login(ctx context.Context, challenge Challenge, kept Kept, more []string) (Kept, error) {
+func (c *client) login(ctx context.Context, challenge mcp.Challenge, kept Kept, more []string) (Kept, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 
@@ -95,7 +96,7 @@ func (c *client) login(ctx context.Context, challenge Challenge, kept Kept, more
 	c.show(where)
 	code, err := back.wait(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return Kept{}, fmt.Errorf("nobody came back from the browser in %s: log in again, and give it more time with timeout", c.options.Timeout)
+		return Kept{}, fmt.Errorf("nobody came back from the browser in %s: the page there may say why; else log in again with a longer timeout", c.options.Timeout)
 	}
 	if err != nil {
 		return Kept{}, err
@@ -109,7 +110,7 @@ func (c *client) login(ctx context.Context, challenge Challenge, kept Kept, more
 // that the resource names, else, where the operator names an OpenID provider, those of its
 // users; else none. offline_access is added where the server offers it, since it may be what a
 // refresh token depends on. A step-up (more) has all that it needs already.
-func (c *client) scopes(challenge Challenge, p *place, more []string) []string {
+func (c *client) scopes(challenge mcp.Challenge, p *place, more []string) []string {
 	var scopes []string
 	switch {
 	case len(more) > 0:
@@ -201,9 +202,18 @@ func judge(q url.Values, p *place) (code string, err error) {
 	return code, nil
 }
 
+// firstOf is the first Bearer challenge among values of WWW-Authenticate; one that says nothing
+// where there is none.
+func firstOf(values []string) (first mcp.Challenge) {
+	for first = range mcp.Challenges(values...) {
+		break
+	}
+	return first
+}
+
 // probe asks the server something without a credential, for its challenge. asked is false
 // where it answers all the same.
-func (c *client) probe(ctx context.Context) (challenge Challenge, asked bool, err error) {
+func (c *client) probe(ctx context.Context) (challenge mcp.Challenge, asked bool, err error) {
 	const body = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"weir","version":"1"}}}}`
 	trust, allowHTTP := c.options.trust(c.options.URL)
 	answer, err := c.http.Do(ctx, oauth.Request{
@@ -214,9 +224,9 @@ func (c *client) probe(ctx context.Context) (challenge Challenge, asked bool, er
 		},
 	})
 	if err != nil {
-		return Challenge{}, false, err
+		return mcp.Challenge{}, false, err
 	}
-	challenge, _ = ParseChallenge(answer.Header.Values("WWW-Authenticate"))
+	challenge = firstOf(answer.Header.Values("WWW-Authenticate"))
 	return challenge, answer.Status == http.StatusUnauthorized, nil
 }
 

@@ -69,13 +69,13 @@ func TestFaults(t *testing.T) {
 		{name: "T06 another port of this machine", want: "http, which is not allowed", world: func(w *world) {
 			w.judge = func(string, int) (int, string) { return 401, `Bearer resource_metadata="` + w.as.URL + `/x"` }
 		}},
-		{name: "T07 authorization server inward", dev: true, want: "not a public address", world: func(w *world) {
+		{name: "T07 authorization server inward", dev: true, want: "not a public address: where that is right, name it as the issuer", world: func(w *world) {
 			w.resource = func(doc map[string]any) { doc["authorization_servers"] = []string{"https://192.168.0.1"} }
 		}},
 		{name: "T07 authorization server of another scheme", dev: true, want: "scheme", world: func(w *world) {
 			w.resource = func(doc map[string]any) { doc["authorization_servers"] = []string{"file:///etc/passwd"} }
 		}},
-		{name: "T07 authorization server on loopback without the flag", want: "http, which is not allowed", world: func(*world) {}},
+		{name: "T07 authorization server on loopback without the flag", want: "its scheme is http", world: func(*world) {}},
 		{name: "T07 token endpoint of http", dev: true, want: "token_endpoint: its scheme is http", world: func(w *world) {
 			w.metadata = func(doc map[string]any) { doc["token_endpoint"] = "http://as.example.com/token" }
 		}},

@@ -3,10 +3,10 @@
 // browser, keeps what it was given, renews it and asks for more when a server wants more
 // (MCP 2026-07-28, basic/authorization).
 //
-// login.go is the way from a refusal to a token, in numbered steps; challenge.go reads the
-// refusal, discover.go the documents, register.go and callback.go are steps of it, grants.go
-// the requests for tokens, store.go the file of what is kept, and session.go what a program
-// uses: the token for the next request.
+// login.go is the way from a refusal to a token, in numbered steps; discover.go reads the
+// documents, register.go and callback.go are steps of it, grants.go the requests for tokens,
+// store.go the file of what is kept, and session.go what a program uses: the token for the
+// next request.
 package login
 
 import (
@@ -195,13 +195,17 @@ func (o *Options) endpoint(name, text string, dev bool) error {
 		return fmt.Errorf("%s: the authorization server names none", name)
 	}
 	u, err := oauth.ParseURL(text, true)
-	if err == nil && u.Scheme == "http" {
-		if _, named := o.trust(text); !oauth.IsLoopback(u.Hostname()) || !named && !dev {
-			err = oauth.ErrPlainHTTP
-		}
-	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
+	}
+	if u.Scheme == "http" {
+		place := edge.Brief(shown(text))
+		if !oauth.IsLoopback(u.Hostname()) {
+			return fmt.Errorf("%s: its scheme is http (%s): it has to be https", name, place)
+		}
+		if _, named := o.trust(text); !named && !dev {
+			return fmt.Errorf("%s: its scheme is http (%s): for development, dev-loopback allows that on this machine", name, place)
+		}
 	}
 	return nil
 }

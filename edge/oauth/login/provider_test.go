@@ -1,24 +1,18 @@
 package login_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -30,67 +24,17 @@ import (
 	"github.com/weir-edge/weir/edge/oauth/login"
 )
 
-// authority makes a CA, and a certificate of it for this machine, as files in PEM.
-func authority(t *testing.T) (files idp.TLS, pair tls.Certificate, ca []byte) {
-	t.Helper()
-	dir := t.TempDir()
-	write := func(name, kind string, der []byte) (string, []byte) {
-		text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path, text
-	}
-	key := func() *ecdsa.PrivateKey {
-		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return k
-	}
-	own, its := key(), key()
-	root := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "test"}, NotBefore: root.NotBefore, NotAfter: root.NotAfter,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	rootDER, err := x509.CreateCertificate(rand.Reader, root, root, own.Public(), own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, root, its.Public(), own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(its)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files.CA, ca = write("ca.pem", "CERTIFICATE", rootDER)
-	cert, certPEM := write("cert.pem", "CERTIFICATE", leafDER)
-	keyFile, keyPEM := write("key.pem", "PRIVATE KEY", keyDER)
-	files.Cert, files.Key = cert, keyFile
-	if pair, err = tls.X509KeyPair(certPEM, keyPEM); err != nil {
-		t.Fatal(err)
-	}
-	return files, pair, ca
-}
-
 // TestProvider goes the whole way with a real identity provider over TLS: as a client that is
 // registered, and as one that is a document; then the token is renewed, and more is asked for.
 // The user's browser is an HTTP client here, and once a real one.
 func TestProvider(t *testing.T) {
-	files, pair, ca := authority(t)
+	files := idp.NewTLS(t)
 	provider := idp.StartTLS(t, files)
 	config := &tls.Config{RootCAs: x509.NewCertPool()}
-	config.RootCAs.AppendCertsFromPEM(ca)
+	config.RootCAs.AppendCertsFromPEM(files.Authority)
 	transport := &http.Transport{TLSClientConfig: config}
 	t.Cleanup(transport.CloseIdleConnections)
-	guard, err := oauth.New(oauth.Options{Reach: edge.Reach{CAs: ca, DevLoopback: true}})
+	guard, err := oauth.New(oauth.Options{Reach: edge.Reach{CAs: files.Authority, DevLoopback: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +75,7 @@ func TestProvider(t *testing.T) {
 			answer(rw, 200, "{}")
 		}
 	}))
-	mcp.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	mcp.TLS = &tls.Config{Certificates: []tls.Certificate{files.Pair}}
 	mcp.StartTLS()
 	t.Cleanup(mcp.Close)
 
@@ -200,6 +144,22 @@ func TestProvider(t *testing.T) {
 			call("?more")
 			if last, _, err := store.Find(mcp.URL + "/mcp"); err != nil || logins != 2 || oauth.Lacks(last.Tokens.Scopes, []string{"tools:read", "tools:write"}) {
 				t.Errorf("%v, %d logins, scopes %q", err, logins, last.Tokens.Scopes)
+			}
+
+			// Logged out, the refresh token is good for nothing at the provider either.
+			last, _, err := store.Find(mcp.URL + "/mcp")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended, _, err := login.Logout(t.Context(), store, guard, mcp.URL+"/mcp", edgetest.Patience)
+			if err != nil || !ended.Revoked {
+				t.Fatalf("%+v, %v", ended, err)
+			}
+			form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {last.Tokens.Refresh}}
+			as := oauth.NewTokenEndpoint(oauth.TokenOptions{URL: last.Endpoint, Trust: oauth.Named, Client: guard, ClientID: last.Client.ID, Method: oauth.AuthNone})
+			var refusal *oauth.TokenError
+			if _, err := as.Ask(t.Context(), form, oauth.Want{}); !errors.As(err, &refusal) || refusal.Code != "invalid_grant" {
+				t.Errorf("a refresh token that was revoked: %v", err)
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/oauth"
 )
 
@@ -178,7 +179,7 @@ func (s *Session) Login(ctx context.Context) (Kept, error) {
 }
 
 // again logs in and keeps the login. s.mu is held.
-func (s *Session) again(ctx context.Context, challenge Challenge, more []string) (Kept, error) {
+func (s *Session) again(ctx context.Context, challenge mcp.Challenge, more []string) (Kept, error) {
 	old, _, err := s.kept()
 	if err != nil {
 		return Kept{}, err
@@ -205,7 +206,7 @@ func (s *Session) Refused(ctx context.Context, status int, challenges []string, 
 	if static, err := s.options.bearer(); static != "" || err != nil {
 		return false, err
 	}
-	challenge, _ := ParseChallenge(challenges)
+	challenge := firstOf(challenges)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, _, err := s.kept()
@@ -247,7 +248,7 @@ func (s *Session) Refused(ctx context.Context, status int, challenges []string, 
 }
 
 // more logs in once more, if anybody can.
-func (s *Session) more(ctx context.Context, challenge Challenge, scopes []string, why string) (bool, error) {
+func (s *Session) more(ctx context.Context, challenge mcp.Challenge, scopes []string, why string) (bool, error) {
 	if s.tries >= maxTries {
 		return false, nil
 	}

@@ -30,12 +30,14 @@ type world struct {
 	metadata func(map[string]any)                               // and those of the authorization server
 	back     func(url.Values)                                   // changes what the browser brings back
 	token    func(form url.Values) (status int, answer string)  // the token endpoint
+	revoke   func(form url.Values) (status int, answer string)  // the revocation endpoint; nil for one that takes all
 	judge    func(token string, n int) (status int, ask string) // what the MCP server says to a request
 
 	mu         sync.Mutex
 	registered []map[string]any
 	authorized []url.Values
 	forms      []url.Values
+	revoked    []url.Values
 	basic      []string // client of each of forms, by HTTP Basic
 	calls      []string // tokens of requests to the MCP server
 	hits       []string // paths of the authorization server
@@ -146,6 +148,17 @@ func (w *world) serveAS(rw http.ResponseWriter, r *http.Request) {
 			}
 		}
 		status, text := token(r.PostForm)
+		answer(rw, status, text)
+	case "/revoke":
+		_ = r.ParseForm()
+		w.mu.Lock()
+		w.revoked = append(w.revoked, r.PostForm)
+		revoke := w.revoke
+		w.mu.Unlock()
+		status, text := 200, ""
+		if revoke != nil {
+			status, text = revoke(r.PostForm)
+		}
 		answer(rw, status, text)
 	default:
 		answer(rw, 404, "{}")

@@ -1,4 +1,4 @@
-package main
+package auth
 
 import (
 	"encoding/base64"
@@ -22,15 +22,19 @@ func shownFields() []string {
 	}
 }
 
+// schemes are those of Authorization that are shown.
+func schemes() []string { return []string{"Bearer", "Basic", "AWS4-HMAC-SHA256"} }
+
 // maxShown bounds a value that is shown, in bytes.
 const maxShown = 200
 
 // mask knows values that must not be shown.
 type mask struct{ values []string }
 
-// add has a value hidden, in each form that it may come back in.
+// add has a value hidden, in each form that it may come back in. That of a header may have a
+// scheme before it.
 func (m *mask) add(value string) {
-	if _, token, ok := strings.Cut(value, " "); ok && token != "" {
+	if scheme, token, ok := strings.Cut(value, " "); ok && slices.Contains(schemes(), scheme) {
 		m.add(token)
 	}
 	if len(value) < 4 { // it would hide parts of words
@@ -56,7 +60,8 @@ func (m *mask) fetched(f edge.Fetched) {
 	}
 	if o, err := oauth.ParseObject(f.Said, 16); err == nil {
 		for name := range o {
-			if text, ok := o.Text(name); ok && !slices.Contains(shownFields(), name) {
+			// What is shorter is no token, and hidden in its own place alone.
+			if text, ok := o.Text(name); ok && len(text) >= 8 && !slices.Contains(shownFields(), name) {
 				m.add(text)
 			}
 		}
@@ -103,10 +108,10 @@ func (m *mask) value(name, value string) string {
 }
 
 // step is a request and its answer as they may be shown.
-func (m *mask) step(f edge.Fetched) authStep {
-	s := authStep{Method: f.Method, URL: m.text(placeOf(f.URL)), Sent: []authLine{}, Answered: []authLine{}, Status: f.Status, Took: f.Took.Round(time.Millisecond).String()}
+func (m *mask) step(f edge.Fetched) Step {
+	s := Step{Method: f.Method, URL: m.text(placeOf(f.URL)), Sent: []Line{}, Answered: []Line{}, Status: f.Status, Took: f.Took.Round(time.Millisecond).String()}
 	if v := f.Header.Get("Authorization"); v != "" {
-		s.Sent = append(s.Sent, authLine{"Authorization", shownValue("Authorization", v)})
+		s.Sent = append(s.Sent, Line{"Authorization", shownValue("Authorization", v)})
 	}
 	if form, err := url.ParseQuery(string(f.Body)); err == nil {
 		s.Sent = append(s.Sent, m.lines(form)...)
@@ -126,22 +131,22 @@ func (m *mask) step(f edge.Fetched) authStep {
 		}
 		s.Answered = m.lines(all)
 	} else if len(f.Said) > 0 {
-		s.Answered = append(s.Answered, authLine{"body", hidden(string(f.Said))})
+		s.Answered = append(s.Answered, Line{"body", hidden(string(f.Said))})
 	}
 	return s
 }
 
 // lines are named values, sorted, as they may be shown.
-func (m *mask) lines(all url.Values) (out []authLine) {
+func (m *mask) lines(all url.Values) (out []Line) {
 	var names []string
 	for name := range all {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	out = []authLine{}
+	out = []Line{}
 	for _, name := range names {
 		for _, v := range all[name] {
-			out = append(out, authLine{m.text(name), m.value(name, v)})
+			out = append(out, Line{m.text(name), m.value(name, v)})
 		}
 	}
 	return out
@@ -150,7 +155,7 @@ func (m *mask) lines(all url.Values) (out []authLine) {
 // shownValue is a header's value with its scheme alone.
 func shownValue(name, value string) string {
 	if strings.EqualFold(name, "Authorization") {
-		if scheme, rest, ok := strings.Cut(value, " "); ok && slices.Contains([]string{"Bearer", "Basic", "AWS4-HMAC-SHA256"}, scheme) {
+		if scheme, rest, ok := strings.Cut(value, " "); ok && slices.Contains(schemes(), scheme) {
 			return scheme + " " + hidden(rest)
 		}
 	}

@@ -1,0 +1,39 @@
+package serve_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+)
+
+// TestReloadTakesTheServer: a call in a session whose server a reload takes is answered with an
+// error that says so, in its stream or as its body; the next request in the session is 404.
+func TestReloadTakesTheServer(t *testing.T) {
+	back := edgetest.NewServer(t, edgetest.Legacy)
+	entered, leave := slow(&front{back: back})
+	defer close(leave)
+	plan := reloaded(back, nil, "", "")
+	e := edgetest.Start(t, plan)
+	f := &front{Edge: e, back: back, client: e.NewClient()}
+	c := f.callerOf(t, edgetest.Legacy, "")
+	got := make(chan string, 1)
+	go func() {
+		r, err := c.try("1", "tools/call", edgetest.CallParams("echo", "{}"))
+		if err != nil {
+			t.Error(err)
+		}
+		text, _ := r.TryAnswer()
+		got <- string(text)
+	}()
+	edgetest.Receive(t, entered, "the call")
+	if err := e.Serve.Reload(edgetest.Plan(t, strings.Replace(plan, "name: edgetest\n", "name: another\n", 1))); err != nil {
+		t.Fatal(err)
+	}
+	if said := edgetest.Receive(t, got, "the answer"); !strings.Contains(said, `"code":-32603`) || !strings.Contains(said, "the server of this session was removed") {
+		t.Error(said)
+	}
+	if r, err := c.try("2", "tools/call", edgetest.CallParams("echo", "{}")); err != nil || r.Status != 404 {
+		t.Errorf("the session goes on: %v, %v", r, err)
+	}
+}
