@@ -296,11 +296,7 @@ type laneKey struct{ *Backend }
 // laneOf returns the lane of a client's session.
 func (b *Backend) laneOf(client *edge.Session) (*lane, error) {
 	l, ok := client.Attach(laneKey{b}, func() io.Closer {
-		who := ""
-		if client.ID != "" {
-			who = ownerOf(client.Who())
-		}
-		return newLane(b, who, client)
+		return newLane(b, ownerOfSession(client), client)
 	}).(*lane)
 	if !ok {
 		return nil, errProcessOver

@@ -63,6 +63,14 @@ func ownerOf(id *edge.Identity) string {
 	return id.Principal()
 }
 
+// ownerOfSession is ownerOf for a client's session; "" for one of the edge itself.
+func ownerOfSession(client *edge.Session) string {
+	if who := client.Who(); who != nil || client.ID == "" {
+		return ownerOf(who)
+	}
+	return client.Owner // whose it is was noted at its beginning
+}
+
 // discoverLocal is how long a local server may take to answer server/discover until it
 // is asked for initialize as well.
 const discoverLocal = 2 * time.Second
@@ -210,7 +218,7 @@ func (s *session) isClients() bool { return s.client != nil && s.client.ID != ""
 func (s *session) owner() string {
 	switch {
 	case s.client != nil:
-		return ownerOf(s.client.Who())
+		return ownerOfSession(s.client)
 	case s.who != principal{}:
 		return s.who.issuer + "\x00" + s.who.subject
 	}

@@ -175,3 +175,38 @@ func client(t *testing.T, b *behind, version string, one real) {
 		}
 	}
 }
+
+// The TypeScript SDKs of both eras call npm's server-everything on its standard streams:
+// tools, progress, resources and prompts, and in the legacy era elicitation and sampling.
+func TestTypeScriptClients(t *testing.T) {
+	one, ok := others(t)["server-everything"]
+	need.Of(t, ok, "there is no node")
+	home := t.TempDir()
+	b := &behind{t: t}
+	b.open(stdio.Config{Name: "back", Timeout: 3 * time.Second, Starter: stdio.Command{Path: one.path, Args: one.args, Dir: home, Env: []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}}})
+	for _, how := range [][2]string{{"v1.mjs", "legacy"}, {"v2.mjs", "legacy"}, {"v2.mjs", "modern"}} {
+		plan := map[string]any{
+			"transport": "streamable-http", "mode": how[1],
+			"call":     map[string]any{"name": "echo", "arguments": map[string]any{"message": "hello there"}},
+			"progress": map[string]any{"name": "trigger-long-running-operation", "arguments": map[string]any{"duration": 1, "steps": 4}, "count": 4},
+			"resource": "demo://resource/static/document/features.md",
+			"prompt":   map[string]any{"name": "simple-prompt"},
+		}
+		if how[1] == "legacy" {
+			plan["elicit"] = map[string]any{"name": "trigger-elicitation-request", "arguments": map[string]any{}, "answer": map[string]any{"name": "Ada"}}
+			plan["sample"] = map[string]any{"name": "trigger-sampling-request", "arguments": map[string]any{"prompt": "say something"}, "answer": "words of a model"}
+		}
+		text, err := json.Marshal(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), one.path, filepath.Join(peers, "..", "clients", how[0]), b.URL(), string(text))
+		said, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(said), "hello there") || !strings.Contains(string(said), `{"progress":[1,2,3,4]}`) {
+			t.Errorf("%s, %s: %v\n%s", how[0], how[1], err, said)
+		}
+		if how[1] == "legacy" && (!strings.Contains(string(said), "words of a model") || !strings.Contains(string(said), "Ada")) {
+			t.Errorf("%s: asked for nothing:\n%s", how[0], said)
+		}
+	}
+}

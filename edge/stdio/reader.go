@@ -152,7 +152,7 @@ func (l *lines) lengthen(more []byte) {
 		l.keepHead(more)
 		l.over = true
 	case l.long == nil:
-		l.long = append(make([]byte, 0, 4*large), more...)
+		l.long = append(make([]byte, 0, 2*large), more...)
 	default:
 		if n := len(l.long) + len(more); n > cap(l.long) {
 			l.long = append(make([]byte, 0, min(2*cap(l.long), max(n, l.limit+1))), l.long...)

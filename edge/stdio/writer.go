@@ -99,6 +99,9 @@ func (w *writer) send(raw []byte, edits []mcp.Edit) error {
 		w.wait(line(make([]byte, 0, size+1), raw, edits))
 		return nil
 	}
+	if size >= keepOut { // at once, and not by steps
+		w.out = make([]byte, 0, size+1)
+	}
 	w.out = line(w.out[:0], raw, edits)
 	n := w.attempt(w.out)
 	if n == len(w.out) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -124,4 +125,39 @@ func TestRestartRests(t *testing.T) {
 	if r.fail(now, now.Add(2*time.Minute), 0) || r.wait(now.Add(2*time.Minute)) != 800*time.Millisecond {
 		t.Errorf("after a life of two minutes: rests %s", r.wait(now.Add(2*time.Minute)))
 	}
+}
+
+// TestV38Memory: a message of 16 MiB takes less than three times its size, garbage
+// included, in either direction.
+func TestV38Memory(t *testing.T) {
+	const size = 16 << 20
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := newWriter(w, size, time.Minute, func() {})
+	raw := []byte(`{"x":"` + strings.Repeat("x", size-8) + `"}`)
+	took := make(chan int)
+	go func() {
+		l := newLines(r, size, idWithin)
+		line, own, err := l.next()
+		if err != nil || !own {
+			t.Errorf("%d bytes, the reader's own: %t, %v", len(line), own, err)
+		}
+		took <- len(line)
+	}()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := out.send(raw, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-took; n != size {
+		t.Errorf("%d bytes", n)
+	}
+	runtime.ReadMemStats(&after)
+	if spent := after.TotalAlloc - before.TotalAlloc; spent > 3*size+1<<20 { // both directions together
+		t.Errorf("%d bytes for %d", spent, size)
+	}
+	out.close()
+	r.Close()
 }
