@@ -244,16 +244,21 @@ func (b *Book) setOf(id *edge.Identity) *listSet {
 	}
 	key := who{id.Issuer, id.Subject}
 	if e := b.byPrincipal[key]; e != nil {
-		b.recent.MoveToFront(e)
-		s := e.Value.(*listSet)
-		s.id = id // its credential is the newest
-		return s
+		return b.use(e, id)
 	}
 	s := b.newListSet(id, key)
 	b.byPrincipal[key] = b.recent.PushFront(s)
 	for b.recent.Len() > b.Bounds.Principals {
 		b.evict(b.recent.Back().Value.(*listSet))
 	}
+	return s
+}
+
+// use returns the list set of a principal, whom id is; b.mu is held.
+func (b *Book) use(e *list.Element, id *edge.Identity) *listSet {
+	b.recent.MoveToFront(e)
+	s := e.Value.(*listSet)
+	s.id = id // its credential is the newest
 	return s
 }
 
@@ -274,13 +279,36 @@ func (b *Book) evict(s *listSet) {
 	}
 }
 
-// Settled returns the catalog for an identity if no list has to be waited for,
-// else nil.
-func (b *Book) Settled(id *edge.Identity) *Catalog {
-	if b.personal && id != nil {
+// Settled returns what Catalog does for an identity if nothing is to be done and no
+// list of the kind has to be waited for, else nil.
+func (b *Book) Settled(id *edge.Identity, thing edge.Thing) *Catalog {
+	if !b.personal || id == nil {
+		return b.ready.Load()
+	}
+	if b.Overrides != nil || thing == edge.NoThing {
 		return nil
 	}
-	return b.ready.Load()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.byPrincipal[who{id.Issuer, id.Subject}]
+	if e == nil {
+		return nil
+	}
+	s, ok := e.Value.(*listSet)
+	if !ok || s.catalog == nil || s.built != s.changes || !s.complete[thing-1] {
+		return nil
+	}
+	for i := range b.Sources {
+		e := b.common.entries[i][thing-1]
+		if e == nil {
+			e = s.entries[i][thing-1]
+		}
+		if e.list == nil {
+			return nil // it may be tried again
+		}
+	}
+	b.use(e, id)
+	return s.catalog
 }
 
 // Catalog returns the catalog for an identity, for calls: it waits, within

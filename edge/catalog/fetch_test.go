@@ -177,6 +177,57 @@ func TestPersonalLists(t *testing.T) {
 	})
 }
 
+// A call of a principal whose lists are there has nothing to wait for, and finds what
+// Catalog does; whatever is not there, or has changed, is left to that.
+func TestSettledForAPrincipal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, shared := having("a", "x"), having("shared", "s")
+		a.personal = true
+		r := open(t, nil, a, shared)
+		ann, bob := &edge.Identity{Issuer: "i", Subject: "ann", Token: "t1"}, &edge.Identity{Issuer: "i", Subject: "bob"}
+		synctest.Wait()
+		settled := func(id *edge.Identity, thing edge.Thing, name string) {
+			t.Helper()
+			if c := r.Settled(id, thing); c == nil && name != "" || c != nil && (name == "" || c.Lookup(edge.Tool, name) == nil) {
+				t.Errorf("%v, want one with %q", c, name)
+			}
+		}
+		catalog := func(id *edge.Identity) *catalog.Catalog {
+			t.Helper()
+			c, err := r.Catalog(t.Context(), id, edge.Tool)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		catalog(nil)
+		settled(nil, edge.Tool, "shared_s")
+		settled(ann, edge.Tool, "") // nobody has asked for her
+		if c := catalog(ann); c != r.Settled(ann, edge.Tool) {
+			t.Error("it is another than that of Catalog")
+		}
+		settled(ann, edge.Tool, "a_x")
+		settled(ann, edge.Prompt, "") // a list of another kind
+		settled(ann, edge.NoThing, "")
+		settled(bob, edge.Tool, "") // hers are not his
+		if n := testing.AllocsPerRun(100, func() { r.Settled(ann, edge.Tool) }); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+		// One that has changed is taken in by Catalog.
+		shared.set("s2")
+		r.Drop("shared")
+		time.Sleep(time.Second)
+		settled(ann, edge.Tool, "")
+		catalog(ann)
+		synctest.Wait()
+		settled(ann, edge.Tool, "shared_s2")
+		// One that could not be fetched is tried again by Catalog.
+		a.fail()
+		catalog(bob)
+		settled(bob, edge.Tool, "")
+	})
+}
+
 func TestPrincipalsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := having("a", strings.Repeat("x", 100))

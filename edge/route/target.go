@@ -72,7 +72,7 @@ func (s *Server) named(ctx context.Context, x *edge.Exchange, thing edge.Thing, 
 		}
 		return t, nil
 	}
-	for c := s.Book.Settled(x.Identity); ; {
+	for c := s.Book.Settled(x.Identity, thing); ; {
 		if c != nil {
 			if t := c.LookupBytes(thing, plain); t != nil {
 				return t, nil

@@ -50,7 +50,7 @@ func (s *server) ofComposites() (out []status.Condition) {
 	if len(s.workflows) == 0 || s.Book == nil {
 		return nil
 	}
-	c := s.Book.Settled(nil)
+	c := s.Book.Settled(nil, edge.Tool)
 	if c == nil {
 		return nil
 	}

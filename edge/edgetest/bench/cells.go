@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest/issuer"
 	"github.com/weir-edge/weir/edge/edgetest/kit"
+	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
 // bench is one run of the benchmark.
@@ -31,12 +33,13 @@ func (b *bench) run(ctx context.Context) {
 		name string
 		run  func(context.Context)
 	}{
-		{"cells", b.runCells}, {"p4", b.runCounts}, {"p6", b.runLists}, {"p7", b.runGrowth},
+		{"cells", b.runCells}, {"p4", b.runCounts}, {"p4 credentials", b.runExchanges}, {"p6", b.runLists}, {"p7", b.runGrowth},
 		{"p8", b.runMemory}, {"p9", b.runStart}, {"p10", b.runGuests}, {"p11", b.runScripts}, {"p12", b.runWorkflows}, {"p13", b.runTokens}, {"p14", b.runOverload},
 		{"p20", b.runFilters},
+		{"credentials", b.runKept},
 		{"build", b.runBuild},
 	} {
-		if c.name == "cells" || b.wants(c.name) {
+		if c.name == "cells" || slices.ContainsFunc(strings.Fields(c.name), b.wants) {
 			c.run(ctx)
 		}
 	}
@@ -92,10 +95,11 @@ func (c cell) String() string {
 
 // The targets of a cell, in the order in which the table shows them.
 const (
-	direct = "direct"
-	bare   = "bare"
-	weir   = "edge"
-	other  = "other edge" // see --against
+	direct    = "direct"
+	bare      = "bare"
+	weir      = "edge"
+	exchanged = "edge with tokenExchange" // in place of the injected header of P2
+	other     = "other edge"              // see --against
 )
 
 // measurement is what a cell gave: for each target a figure per round.
@@ -140,7 +144,7 @@ func (b *bench) wantedCells() []cell {
 		add(cell{kit.Legacy, kit.Modern, "json", 8, false})
 		add(cell{kit.Modern, kit.Legacy, "json", 8, false})
 	}
-	if b.wants("p2") && !b.floors {
+	if (b.wants("p2") || b.wants("credentials")) && !b.floors {
 		add(cell{kit.Modern, kit.Modern, "json", 8, true})
 	}
 	return cells
@@ -158,6 +162,7 @@ func (b *bench) runCells(ctx context.Context) {
 // through cannot translate it.
 func (b *bench) measure(ctx context.Context, c cell) {
 	// 1. the processes
+	given := func() int64 { return 1 } // exchanges, of which there has to be one
 	floor := b.startBackend(ctx, c.client, c.answer)
 	pass := b.startHelper(ctx, "bare", "--backend", floor.Addr)
 	targets := []*target{{name: direct, Process: floor.Process}, {name: bare, Process: pass.Process}}
@@ -171,6 +176,14 @@ func (b *bench) measure(ctx context.Context, c cell) {
 		targets = append(targets, &target{name: weir, Process: e.Process})
 		for _, t := range targets {
 			t.token = token // the floors are sent what the edge is
+		}
+		if c.chain {
+			service := kit.Must(startTokenService())
+			defer service.close()
+			e, token, end := b.startChain(ctx, exchanging[0].in(service), behind.Addr)
+			defer end()
+			given = service.given.Load
+			targets = append(targets, &target{name: exchanged, Process: e.Process, token: token})
 		}
 		if b.against != "" {
 			older := *b
@@ -191,7 +204,8 @@ func (b *bench) measure(ctx context.Context, c cell) {
 			m.figures[t.name] = append(m.figures[t.name], figureOf(t.run, t.cpu))
 		}
 	}
-	for _, name := range []string{direct, bare, weir, other} {
+	kit.Check(checkExchanges(given(), 0, 0))
+	for _, name := range []string{direct, bare, weir, exchanged, other} {
 		if f := m.figures[name]; f != nil {
 			g := middle(f)
 			b.say("%s: %s: CPU %.2f µs, p50 %.1f µs, p99 %.1f µs, %.0f calls/s", c, name, g.cpu, g.p50, g.p99, g.rate)
@@ -210,10 +224,14 @@ func (b *bench) startCell(ctx context.Context, c cell, backend string, flags ...
 	if !c.chain {
 		return b.startEdge(ctx, []string{backend}, flags...), "", func() {}
 	}
+	return b.startChain(ctx, injected, backend, flags...)
+}
+
+// startChain is startCell for an edge of P2 that shows its backend a credential.
+func (b *bench) startChain(ctx context.Context, credential *v1beta1.OutgoingStrategy, backend string, flags ...string) (e *kit.Edge, token string, end func()) {
 	s := kit.Must(issuer.New(issuer.RS256, kit.ServerName, nil))
-	logs := filepath.Join(b.dir, "logs") // beside the manifests an edge hears of every record that it writes
-	kit.Check(os.MkdirAll(logs, 0o700))
-	e = b.startPlan(ctx, chain(s, backend, filepath.Join(logs, "audit.log")), append(flags, "--local-rate-limits")...)
+	logs := kit.Must(os.MkdirTemp(b.dir, "logs-")) // beside the manifests an edge hears of every record that it writes
+	e = b.startPlan(ctx, chain(s, credential, backend, filepath.Join(logs, "audit.log")), append(flags, "--local-rate-limits")...)
 	return e, kit.Must(mint(s)), s.Leave
 }
 
@@ -337,16 +355,26 @@ func (b *bench) count(ctx context.Context, c cell, backends int) {
 	}
 	f := kit.Must(openFleet(ctx, addr, c.client, c.conns, names...))
 	defer f.hangUp()
-	// The slow tool keeps every client waiting at once, so that all the
-	// connections that the load can need are open before the counting.
-	kit.Must(f.drive(ctx, "slow", 3*c.conns))
-	kit.Must(f.drive(ctx, "echo", 50*c.conns))
-	before := kit.Must(kit.CountsAt(ctx, backend.Addr))
-	r := kit.Must(f.drive(ctx, "echo", countCalls))
-	after := kit.Must(kit.CountsAt(ctx, backend.Addr))
-	seen := after.Since(before)
-	wrong := checkCounts(seen, countCalls, backends, r.elapsed)
+	warm(ctx, f)
+	seen, elapsed := counted(ctx, f, backend.Addr, countCalls)
+	wrong := checkCounts(seen, countCalls, backends, elapsed)
 	b.report.counts = append(b.report.counts, countRow{cell: c, backends: backends, target: name, calls: countCalls, seen: seen, wrong: wrong})
 	b.say("P4, %s: %s: %d requests and %d new connections for %d calls", c, name, seen.Requests(), seen.Connections, countCalls)
 	kit.Check(errors.Join(wrong, f.close()))
+}
+
+// warm makes calls that do not count. The slow tool keeps every client waiting at
+// once, so that all the connections that the load can need are open before the
+// counting.
+func warm(ctx context.Context, f *fleet) {
+	kit.Must(f.drive(ctx, "slow", 3*len(f.clients)))
+	kit.Must(f.drive(ctx, "echo", 50*len(f.clients)))
+}
+
+// counted makes calls, and returns what reached the backend meanwhile.
+func counted(ctx context.Context, f *fleet, backend string, calls int) (seen kit.Counts, elapsed time.Duration) {
+	before := kit.Must(kit.CountsAt(ctx, backend))
+	r := kit.Must(f.drive(ctx, "echo", calls))
+	after := kit.Must(kit.CountsAt(ctx, backend))
+	return after.Since(before), r.elapsed
 }

@@ -8,17 +8,21 @@ import (
 
 	"github.com/weir-edge/weir/edge/edgetest/issuer"
 	"github.com/weir-edge/weir/edge/edgetest/kit"
+	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
 // chained is what a call of P2 goes through.
 const chained = "through a verified token (in cache), 20 policies, a rate limit, a guest, an injected header, audit to a file and metrics"
 
-// chain is an edge whose calls go through all of that.
-func chain(s *issuer.Issuer, backend, auditLog string) kit.Plan {
+// injected is the credential of that edge.
+var injected = &v1beta1.OutgoingStrategy{Type: v1beta1.StrategyHeaderInjection, HeaderInjection: &v1beta1.ConfigHeaderInjection{HeaderName: "X-Api-Key", HeaderValue: "bench"}}
+
+// chain is an edge whose calls go through all of that, with the injected header or with
+// another credential.
+func chain(s *issuer.Issuer, credential *v1beta1.OutgoingStrategy, backend, auditLog string) kit.Plan {
 	p := guarded(s, backend, ", "+authz(append(idlePolicies(19), `permit(principal, action, resource == Tool::"echo");`))).
 		Through("wasm", "{inline: "+base64.StdEncoding.EncodeToString(guestModule())+"}")
-	p.Config = fmt.Sprintf(`    outgoingAuth: {source: inline, default: {type: header_injection, headerInjection: {headerName: X-Api-Key, headerValue: bench}}}
-    rateLimiting: {shared: {maxTokens: 1000000000, refillPeriod: 1s}}
+	p.Config = outgoingAuth(credential) + fmt.Sprintf(`    rateLimiting: {shared: {maxTokens: 1000000000, refillPeriod: 1s}}
     audit: {enabled: true, logFile: %q}
     telemetry: {enablePrometheusMetricsPath: true}
 `, auditLog)

@@ -27,7 +27,7 @@ func TestChain(t *testing.T) {
 	}
 	back := edgetest.NewServer(t, edgetest.Modern)
 	log := filepath.Join(t.TempDir(), "audit.log")
-	e := edgetest.Start(t, chain(s, back.Addr(), log).Text(), edgetest.Settings(func(s *edges.Settings) {
+	e := edgetest.Start(t, chain(s, injected, back.Addr(), log).Text(), edgetest.Settings(func(s *edges.Settings) {
 		s.LocalRateLimits, s.AdminListen, s.FilterCache = true, "127.0.0.1:0", t.TempDir()
 	}))
 	call := func(token, tool, text string) (status int, body string) {

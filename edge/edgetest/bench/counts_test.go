@@ -58,3 +58,15 @@ func TestCheckCounts(t *testing.T) {
 		})
 	}
 }
+
+func TestCheckExchanges(t *testing.T) {
+	for _, c := range []struct {
+		first, during int64
+		wrong         string
+	}{{1, 0, ""}, {0, 0, "0 for the first calls"}, {8, 0, "8 for the first calls"}, {1, 1, "and 1 for 100 calls"}, {1, 100, "and 100 for 100 calls"}} {
+		err := checkExchanges(c.first, c.during, 100)
+		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}

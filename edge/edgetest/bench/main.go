@@ -64,6 +64,7 @@ type options struct {
 	floors   bool            // measure the floors alone, without an edge
 	only     map[string]bool // cases to run; empty for all
 	calls    int             // measured calls per target and round
+	counted  int             // calls of P4 with an exchanged credential
 	rounds   int             // alternating rounds
 	weir     string          // the edge's program; empty to build ./cmd/weir
 	against  string          // another program of the edge, such as an older one; empty for none
@@ -71,6 +72,7 @@ type options struct {
 	sessions int             // idle sessions of P8
 	streams  int             // idle streams of P8
 	mass     int             // calls of P8
+	users    int             // whose credentials are kept at once
 	backends int             // backends of P9
 	starts   int             // starts of P9
 	profile  string          // file for a CPU profile; empty for none
@@ -80,7 +82,7 @@ type options struct {
 }
 
 // measured are the cases that there are; none is for a profile alone.
-const measured = "p1 p2 p3 p4 p5 p6 p7 p8 p9 p10 p11 p12 p13 p14 p20 build none"
+const measured = "p1 p2 p3 p4 p5 p6 p7 p8 p9 p10 p11 p12 p13 p14 p20 credentials build none"
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var o options
@@ -89,7 +91,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.SetOutput(stderr)
 	f.BoolVar(&o.quick, "quick", false, "the short run: P1 at 8 connections, P2, P4, P5 and P9, in under two minutes")
 	f.BoolVar(&o.floors, "floors", false, "measure the floors alone, without an edge")
-	f.StringVar(&cases, "case", "", "cases to run, of p1 to p14, p20 and build, such as p1,p4, or none (default: all of the run)")
+	f.StringVar(&cases, "case", "", "cases to run, of p1 to p14, p20, credentials and build, such as p1,p4, or none (default: all of the run)")
 	f.IntVar(&o.calls, "calls", 0, "measured calls per target and round (default 20000; 6000 with --quick)")
 	f.IntVar(&o.rounds, "rounds", 0, "alternating rounds (default 5; 3 with --quick)")
 	f.StringVar(&o.weir, "weir", "", "program of the edge (default: build ./cmd/weir)")
@@ -98,9 +100,10 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.sessions, "sessions", 5000, "idle sessions of P8")
 	f.IntVar(&o.streams, "streams", 2000, "idle streams of P8")
 	f.IntVar(&o.mass, "memory-calls", 100000, "calls of P8")
+	f.IntVar(&o.users, "users", 10000, "users whose credentials are kept at once, in the rows about credentials")
 	f.IntVar(&o.backends, "backends", 10, "backends of P9, one of which is black-holed in its second row")
 	f.IntVar(&o.starts, "starts", 5, "starts of P9")
-	f.StringVar(&o.profile, "profile", "", "write a CPU profile of the edge under the P1 modern load, or P2 with --case p2, to this file and print its ten largest entries")
+	f.StringVar(&o.profile, "profile", "", "write a CPU profile of the edge under the P1 modern load, P2 with --case p2, or that with tokenExchange with --case credentials, to this file and print its ten largest entries")
 	f.IntVar(&o.seconds, "profile-seconds", 5, "how long the profile is taken")
 	f.StringVar(&o.output, "o", "", "write the table to this file, such as BENCHMARKS.md")
 	f.DurationVar(&o.limit, "limit", 30*time.Minute, "bound of the whole run")
@@ -109,6 +112,9 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	}
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if o.counted = o.calls; o.counted == 0 {
+		o.counted = exchangeCalls
 	}
 	if o.calls == 0 {
 		o.calls = 20000
@@ -127,7 +133,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		v, lo, hi int
 	}{
 		{"calls", o.calls, 1, 1 << 24}, {"rounds", o.rounds, 1, 100}, {"gomaxprocs", o.procs, 0, 1024},
-		{"sessions", o.sessions, 1, 1 << 17}, {"streams", o.streams, 1, 8000}, {"memory-calls", o.mass, 2, 1 << 24},
+		{"sessions", o.sessions, 1, 1 << 17}, {"streams", o.streams, 1, 8000}, {"memory-calls", o.mass, 2, 1 << 24}, {"users", o.users, askedUsers, 15000},
 		{"backends", o.backends, 1, 100}, {"starts", o.starts, 1, 100}, {"profile-seconds", o.seconds, 1, 300},
 	} {
 		if n.v < n.lo || n.v > n.hi {

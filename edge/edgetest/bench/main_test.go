@@ -14,7 +14,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/valyala/fasthttp"
@@ -55,6 +57,7 @@ func standIn(args []string) error {
 	f.Int("max-sessions", 0, "")
 	f.Int("max-sessions-per-principal", 0, "")
 	f.Bool("local-rate-limits", false, "")
+	sts := f.String("sts-endpoint", "", "")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -83,7 +86,12 @@ func standIn(args []string) error {
 		handler(ctx)
 	}
 	how := os.Getenv(fault)
+	exchange := exchangeOf(text, *sts, how)
 	proxy.Handler = func(ctx *fasthttp.RequestCtx) {
+		if err := exchange(string(ctx.Request.Header.Peek("Authorization"))); err != nil {
+			ctx.Error(err.Error(), fasthttp.StatusBadGateway)
+			return
+		}
 		switch {
 		case string(ctx.Path()) == "/readyz":
 			if how == "never ready" {
@@ -114,6 +122,41 @@ func standIn(args []string) error {
 		return err
 	}
 	return proxy.Serve(ln)
+}
+
+// exchangeOf is how the stand-in exchanges the tokens of its clients, once each, where
+// its manifest says so.
+func exchangeOf(manifest []byte, sts, how string) func(token string) error {
+	i := slices.IndexFunc(exchanging, func(s strategy) bool {
+		return bytes.Contains(manifest, []byte(`"type":"`+string(s.config("").Type)+`"`))
+	})
+	if i < 0 || how == "no exchange" {
+		return func(string) error { return nil }
+	}
+	at := sts
+	if found := regexp.MustCompile(`"tokenUrl":"([^"]+)"`).FindSubmatch(manifest); found != nil {
+		at = string(found[1])
+	}
+	var mu sync.Mutex
+	known := map[string]bool{}
+	return func(token string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if token == "" || known[token] && how != "an exchange a call" {
+			return nil
+		}
+		known[token] = true
+		answer, err := http.PostForm(at, exchanging[i].question(token))
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			return fmt.Errorf("the service answers %d", answer.StatusCode)
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		return err
+	}
 }
 
 // runBench runs one command line with the stand-in for the edge, and makes sure
@@ -147,7 +190,7 @@ func TestWholeRun(t *testing.T) {
 	edgetest.Need(t, lookErr == nil, "the profile is read with go tool pprof")
 	page := filepath.Join(t.TempDir(), "BENCHMARKS.md")
 	profile := filepath.Join(t.TempDir(), "cpu.pprof")
-	out, err := runBench(t, t.Context(), t.Output(), "--case", "p1,p2,p4,p5,p8,p9", "--calls", "60", "--rounds", "2",
+	out, err := runBench(t, t.Context(), t.Output(), "--case", "p1,p2,p4,p5,p8,p9,credentials", "--calls", "60", "--rounds", "2", "--users", "30",
 		"--sessions", "20", "--streams", "10", "--memory-calls", "100", "--starts", "1", "--backends", "2",
 		"-o", page, "--profile", profile, "--profile-seconds", "1")
 	if err != nil {
@@ -170,6 +213,15 @@ func TestWholeRun(t *testing.T) {
 		`(?m)^\| P2 \| CPU per call, modern client, modern backend, json, 8 connections, through a verified token .* \| [\d.]+ µs \| [\d.]+ µs \| [\d.]+ \| ≤ 1.45 × bare \|`,
 		`(?m)^\| P4 \| .*, edge, legacy client, legacy backend \| 1; 0 \| – \| – \| 1; 0 \| yes \|$`,
 		`(?m)^\| P4 \| .*, edge, modern client, modern backends: 4 \| 1; 0 \| – \| – \| 1; 0 \| yes \|$`,
+		`(?m)^\| P2 \| the same with tokenExchange in place of the injected header.* \| [\d.]+ µs \| [\d.]+ µs, P2 \| [\d.]+ \| ≤ 1.05 × P2 \|`,
+		`(?m)^\| P4 \| .* and exchanges per call, edge, modern client, modern backend, tokenExchange, 60 calls of one user \| 1; 0; 0 \(after 1\) \| – \| – \| 1; 0; 0 after the first \| yes \|$`,
+		`(?m)^\| P4 \| .* and exchanges per call, edge, legacy client, legacy backend, cloudSts, 60 calls of one user \| 1; 0; 0 \(after 1\) \|`,
+		`(?m)^\| credentials \| .* of obo adds .* \| [+-][\d.]+ µs \([\d.]+ µs\); \d+ \| [\d.]+ µs, bearerToken \| – \| ≤ 0.5 µs; 0 \|`,
+		`(?m)^\| credentials \| .* signed, 1024 bytes of body, .* \| [\d.]+ µs; \d+ \| – \| – \| ≤ 6 µs; 2 \|`,
+		`(?m)^\| credentials \| .* with those of 30 users, 10 of whom call \| [\d.]+ µs \| [\d.]+ µs, with 10 users \|`,
+		`(?m)^\| credentials \| heap that a kept credential .* of 30 users \| -?\d+ bytes \|`,
+		`(?m)^\| credentials \| resident memory that 30 users add .* \| [+-][\d.]+ MiB; [+-][\d.]+ MiB .* \| of the credentials ≤ 24 MiB \|`,
+		`(?m)^\| legacy \| legacy \| 1 \| edge, obo \| 60 \| 60 tools/call \| 0 \| 1; 0 \|$`,
 		`(?m)^\| P5 \| added p50 at one connection, modern client, modern backend \| -?[\d.]+ µs \| -?[\d.]+ µs \|`,
 		`(?m)^\| P8 \| an idle legacy session \(20 of 20 alive\) \| -?[\d.]+ KiB \(-?[\d.]+ KiB live\) \| – \| – \| ≤ 2 KiB \|`,
 		`(?m)^\| P8 \| an idle SSE stream, the backend has none \(405\) \(10 of 10 alive\) \|`,
@@ -232,6 +284,8 @@ func TestRunFails(t *testing.T) {
 	}{
 		{"twice", "p4", "10000 tools/call for 5000 calls"},
 		{"a connection a call", "p4", "5000 new connections"},
+		{"an exchange a call", "p4", "and 20 for 20 calls after them"},
+		{"no exchange", "p4", "exchanges: 0 for the first calls"},
 		{"wrong answers", "p1", "answer: id 1"},
 		{"no cache", "p6", "for its list"}, // as the stand-in is
 	} {
@@ -285,6 +339,8 @@ func TestOptions(t *testing.T) {
 		{"--case p1,p15", `"p15" is not one of`},
 		{"--calls -1", "--calls: -1 is not between"},
 		{"--streams 9000", "--streams: 9000"},
+		{"--case credential", `"credential" is not one of p1 p2`},
+		{"--users 9", "--users: 9"},
 		{"--floors --profile x", "there is no edge"},
 		{"--floors --against x", "there is no edge"},
 		{"--quick stray", ""},

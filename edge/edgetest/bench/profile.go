@@ -12,12 +12,20 @@ import (
 )
 
 // takeProfile keeps the load of the P1 modern cell, or of P2 when that is the
-// case of the run, on an edge while it writes its CPU profile, and prints the
-// ten largest entries.
+// case of the run, or of P2 with tokenExchange when credentials are, on an edge
+// while it writes its CPU profile, and prints the ten largest entries.
 func (b *bench) takeProfile(ctx context.Context, stdout io.Writer) {
-	c := cell{kit.Modern, kit.Modern, "json", 8, b.only["p2"]}
+	c := cell{kit.Modern, kit.Modern, "json", 8, b.only["p2"] || b.only["credentials"]}
 	backend := b.startBackend(ctx, c.backend, c.answer)
-	e, token, end := b.startCell(ctx, c, backend.Addr, "--pprof")
+	start := b.startCell
+	if b.only["credentials"] {
+		service := kit.Must(startTokenService())
+		defer service.close()
+		start = func(ctx context.Context, _ cell, backend string, flags ...string) (*kit.Edge, string, func()) {
+			return b.startChain(ctx, exchanging[0].in(service), backend, flags...)
+		}
+	}
+	e, token, end := start(ctx, c, backend.Addr, "--pprof")
 	defer end()
 	f := kit.Must(openFleetAs(ctx, token, e.Addr, c.client, c.conns))
 	defer f.hangUp()

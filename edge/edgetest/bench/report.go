@@ -33,6 +33,8 @@ type report struct {
 	scripts   []scriptRow
 	workflows []workflowRow
 	tokens    []tokenRow
+	kept      []keptRow
+	resident  []residentRow
 	overload  []overloadRow
 	built     *firstBuild
 	failures  []string
@@ -46,6 +48,24 @@ type countRow struct {
 	calls    int
 	seen     kit.Counts
 	wrong    error // what P4 does not allow; nil for nothing
+
+	strategy         string // that exchanges the token of the one user who calls; empty for none
+	first, exchanges int64  // before the calls that are counted, and during them
+}
+
+// verdict is the row of P4.
+func (c countRow) verdict() verdict {
+	per := func(n int64) string { return fmt.Sprintf("%.4g", float64(n)/float64(c.calls)) }
+	v := verdict{
+		"P4", fmt.Sprintf("requests to the backend and new connections per call, %s, %s%s", c.target, c.cell.eras(), c.several()),
+		per(c.seen.Requests()) + "; " + per(c.seen.Connections), "–", "–", "1; 0", yesNo(c.wrong == nil),
+	}
+	if c.strategy != "" {
+		v.what = fmt.Sprintf("requests to the backend, new connections and exchanges per call, %s, %s, %s, %d calls of one user", c.target, c.cell.eras(), c.strategy, c.calls)
+		v.value += fmt.Sprintf("; %s (after %d)", per(c.exchanges), c.first)
+		v.bar += "; 0 after the first"
+	}
+	return v
 }
 
 func newReport(ctx context.Context, o options) *report {
@@ -89,13 +109,12 @@ func (r *report) verdicts() []verdict {
 	var out []verdict
 	for _, m := range r.cells {
 		out = append(out, m.cpuVerdict())
+		if m.figures[exchanged] != nil {
+			out = append(out, m.exchangedVerdict())
+		}
 	}
 	for _, c := range r.counts {
-		out = append(out, verdict{
-			"P4", fmt.Sprintf("requests to the backend and new connections per call, %s, %s%s", c.target, c.cell.eras(), c.several()),
-			fmt.Sprintf("%.4g; %.4g", float64(c.seen.Requests())/float64(c.calls), float64(c.seen.Connections)/float64(c.calls)),
-			"–", "–", "1; 0", yesNo(c.wrong == nil),
-		})
+		out = append(out, c.verdict())
 	}
 	for _, m := range r.cells {
 		if v, ok := m.addedVerdict(); ok {
@@ -167,6 +186,12 @@ func (r *report) verdicts() []verdict {
 	for _, o := range r.overload {
 		out = append(out, o.verdict())
 	}
+	for _, k := range r.kept {
+		out = append(out, k.verdicts()...)
+	}
+	for _, m := range r.resident {
+		out = append(out, m.verdict())
+	}
 	return out
 }
 
@@ -226,6 +251,15 @@ func (m *measurement) cpuVerdict() verdict {
 	return v
 }
 
+// exchangedVerdict is the row of P2 with tokenExchange in place of the injected header.
+func (m *measurement) exchangedVerdict() verdict {
+	floor, edge := m.cpu(weir), m.cpu(exchanged)
+	return verdict{
+		"P2", fmt.Sprintf("the same with tokenExchange in place of the injected header, a kept credential of %d bytes", credentialSize),
+		fmt.Sprintf("%.2f µs", edge), fmt.Sprintf("%.2f µs, P2", floor), fmt.Sprintf("%.3f", edge/floor), fmt.Sprintf("≤ %.2f × P2", exchangedBar), yesNo(edge <= exchangedBar*floor),
+	}
+}
+
 func (m *measurement) cpu(target string) float64 { return middle(m.figures[target]).cpu }
 
 // addedVerdict is the row of P5: what a proxy adds to the latency of a client
@@ -267,13 +301,13 @@ func (r *report) markdown() string {
 	if len(r.starts) > 0 && r.options.backends != 10 {
 		fmt.Fprintf(&p, "\nThe bar of P9 is meant for 10 backends, one of them black-holed; here the edge has %d.\n", r.options.backends)
 	}
-	p.WriteString("\nNot measured here: of P4 the credential exchanges per call.\n")
+	p.WriteString("\nNot measured here: credentials of the strategies upstreamInject and xaa, which need an authorization server of the edge's own.\n")
 
 	if len(r.cells) > 0 {
 		p.WriteString("\n## Every load\n\nCPU is the user and system time of the target's own process per call: for direct that is the backend. In brackets, the lowest and the highest round.\n\n")
 		p.WriteString("| client | backend | answers | connections | target | CPU per call, µs | × bare | p50, µs | p99, µs | calls/s |\n|---|---|---|---|---|---|---|---|---|---|\n")
 		for _, m := range r.cells {
-			for _, name := range []string{direct, bare, weir} {
+			for _, name := range []string{direct, bare, weir, exchanged} {
 				if fs := m.figures[name]; fs != nil {
 					p.WriteString(m.line(name, fs))
 				}
@@ -281,9 +315,13 @@ func (r *report) markdown() string {
 		}
 	}
 	if len(r.counts) > 0 {
-		p.WriteString("\n## What reached the backend\n\n| client | backend | backends | through | calls | requests | new connections |\n|---|---|---|---|---|---|---|\n")
+		p.WriteString("\n## What reached the backend\n\n| client | backend | backends | through | calls | requests | new connections | exchanges before; during |\n|---|---|---|---|---|---|---|---|\n")
 		for _, c := range r.counts {
-			fmt.Fprintf(&p, "| %s | %s | %d | %s | %d | %s | %d |\n", c.cell.client, c.cell.backend, c.backends, c.target, c.calls, methods(c.seen.Methods), c.seen.Connections)
+			through, exchanges := c.target, "–"
+			if c.strategy != "" {
+				through, exchanges = c.target+", "+c.strategy, fmt.Sprintf("%d; %d", c.first, c.exchanges)
+			}
+			fmt.Fprintf(&p, "| %s | %s | %d | %s | %d | %s | %d | %s |\n", c.cell.client, c.cell.backend, c.backends, through, c.calls, methods(c.seen.Methods), c.seen.Connections, exchanges)
 		}
 	}
 	p.WriteString(r.built.section())

@@ -132,7 +132,7 @@ func TestTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Leave()
-	all, err := mintAll(s, 5)
+	all, err := mintAll(s, 5, sameUser)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,5 +180,54 @@ func TestGuests(t *testing.T) {
 	g.answers = true
 	if err := kit.Try(func() { g.round(t.Context(), 1) }); err == nil {
 		t.Error("a guest that says nothing passes for one that does")
+	}
+}
+
+func TestExchangedVerdict(t *testing.T) {
+	m := measurement{figures: map[string][]figure{weir: {{cpu: 100}}, exchanged: {{cpu: 105}}}}
+	if v := m.exchangedVerdict(); v.reached != "yes" || v.ratio != "1.050" {
+		t.Errorf("%+v", v)
+	}
+	m.figures[exchanged][0].cpu = 105.1
+	if v := m.exchangedVerdict(); v.reached == "yes" {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestKeptVerdicts takes rows of credentials to just within each bar, and beyond.
+func TestKeptVerdicts(t *testing.T) {
+	reached := func(change func(*keptRow)) (all []string) {
+		k := keptRow{users: 10_000, each: 768, allocated: map[string]float64{"cloudSts": 2}, cpu: map[string][]float64{
+			fixedToken: {0.25, 1}, "tokenExchange": {0.75, 1.5}, "obo": {0.5, 1.25}, "cloudSts": {6, 6}, manyUsers: {1.34}, eachUser: {9},
+		}}
+		change(&k)
+		for _, v := range k.verdicts() {
+			all = append(all, v.reached)
+		}
+		return all
+	}
+	within := []string{"yes", "yes", "yes", "yes", "–", "yes"}
+	if got := reached(func(*keptRow) {}); !slices.Equal(got, within) {
+		t.Errorf("%q", got)
+	}
+	for i, change := range map[int][]func(*keptRow){
+		0: {func(k *keptRow) { k.cpu["tokenExchange"][1] = 1.51 }, func(k *keptRow) { k.allocated["tokenExchange"] = 1 }},
+		1: {func(k *keptRow) { k.cpu["obo"] = []float64{0.76, 1.52} }, func(k *keptRow) { k.allocated["obo"] = 1 }},
+		2: {func(k *keptRow) { k.cpu["cloudSts"][0] = 6.1 }, func(k *keptRow) { k.allocated["cloudSts"] = 3 }},
+		3: {func(k *keptRow) { k.cpu[manyUsers][0] = 1.36 }},
+		5: {func(k *keptRow) { k.each = 769 }},
+	} {
+		for _, f := range change {
+			want := slices.Clone(within)
+			want[i] = "**no**"
+			if got := reached(f); !slices.Equal(got, want) {
+				t.Errorf("verdict %d: %q", i, got)
+			}
+		}
+	}
+	for grown, want := range map[int64]string{34 << 20: "yes", 34<<20 + 1: "**no**"} {
+		if v := (residentRow{users: 1, grown: grown, floor: 10 << 20}).verdict(); v.reached != want {
+			t.Errorf("%+v", v)
+		}
 	}
 }

@@ -27,8 +27,11 @@ func guarded(s *issuer.Issuer, backend, auth string) kit.Plan {
 }
 
 // mint signs a token of tokenSize that no other is equal to.
-func mint(s *issuer.Issuer) (string, error) {
-	claims := s.Claims("bench", map[string]any{"exp": time.Now().Add(2 * time.Hour).Unix()})
+func mint(s *issuer.Issuer) (string, error) { return mintFor(s, "bench") }
+
+// mintFor is mint for a subject.
+func mintFor(s *issuer.Issuer, subject string) (string, error) {
+	claims := s.Claims(subject, map[string]any{"exp": time.Now().Add(2 * time.Hour).Unix()})
 	bare, err := s.Sign(claims)
 	if err != nil {
 		return "", err
@@ -38,20 +41,23 @@ func mint(s *issuer.Issuer) (string, error) {
 	return s.Sign(claims)
 }
 
-// mintAll signs many tokens.
-func mintAll(s *issuer.Issuer, n int) ([]string, error) {
+// mintAll signs many tokens, for subjects by their number.
+func mintAll(s *issuer.Issuer, n int, subject func(i int) string) ([]string, error) {
 	all, wrong := make([]string, n), make([]error, 2)
 	var work sync.WaitGroup
 	for w := range wrong {
 		work.Go(func() {
 			for i := w; i < n && wrong[w] == nil; i += len(wrong) {
-				all[i], wrong[w] = mint(s)
+				all[i], wrong[w] = mintFor(s, subject(i))
 			}
 		})
 	}
 	work.Wait()
 	return all, errors.Join(wrong...)
 }
+
+// sameUser is the one user of most rows, whatever the number of the token.
+func sameUser(int) string { return "bench" }
 
 // checkAlone is what the check of one signature takes, in µs: the least of many.
 func checkAlone() (float64, error) {
@@ -132,7 +138,7 @@ func (b *bench) tokensOf(ctx context.Context) {
 	const conns = 8
 	calls := min(b.calls, tokenCalls)
 	warm := calls/10 + 10*conns
-	tokens := kit.Must(mintAll(s, 1+b.rounds*(calls+warm)))
+	tokens := kit.Must(mintAll(s, 1+b.rounds*(calls+warm), sameUser))
 	row := tokenRow{size: len(tokens[0]), figures: map[string][]figure{}}
 	row.check = kit.Must(checkAlone())
 	var next atomic.Int64

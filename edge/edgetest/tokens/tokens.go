@@ -293,12 +293,9 @@ func (s *Service) issue(claims oauth.Object, form url.Values, rules *Rules, issu
 		made["of"] = claims["scope"] // what the user's token was good for
 	}
 	token, err := s.As.Sign(made)
-	if err != nil {
-		return nil, err
-	}
 	answer := map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": int(life.Seconds())}
 	if form.Get("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" {
 		answer["issued_token_type"] = issued
 	}
-	return answer, nil
+	return answer, err
 }
