@@ -192,6 +192,9 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 		}
 		to, err = c.follow(&r, to, answer.Header.Get("Location"))
 	}
+	if over := ctx.Err(); over != nil && !errors.Is(err, over) { // what is read then may fail in a way of its own
+		err = over
+	}
 	return nil, fmt.Errorf("%s %s: %w", r.Method, place(r.URL), err)
 }
 

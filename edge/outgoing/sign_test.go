@@ -178,7 +178,7 @@ func FuzzCanonical(f *testing.F) {
 			t.Errorf("headers %q", list)
 		}
 		for i, name := range list {
-			if !strings.HasPrefix(part[3+i], name+":") || strings.Contains(part[3+i], "  ") {
+			if value, ok := strings.CutPrefix(part[3+i], name+":"); !ok || strings.Contains(value, "  ") {
 				t.Errorf("line %q of header %q", part[3+i], name)
 			}
 		}
