@@ -13,7 +13,7 @@ import (
 // parent while /proc is read.
 type process struct {
 	pid, parent int
-	dead        bool
+	state       byte // 'T' stopped, 'Z' or 'X' dead
 }
 
 // processes are those in /proc.
@@ -36,7 +36,7 @@ func processes() (all []process) {
 				continue
 			}
 			if parent, state := stat(name); state != 0 {
-				all = append(all, process{pid, parent, state == 'Z' || state == 'X'})
+				all = append(all, process{pid, parent, state})
 			}
 		}
 	}

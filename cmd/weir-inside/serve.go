@@ -402,36 +402,48 @@ func (h *helper) killTree(id uint32) {
 func killAll() { killEach(8*time.Second, func(int) bool { return true }) }
 
 // killEach ends the processes below this one that f chooses, until there are none, and says
-// whether it came so far in time. Twice none have to be found: one whose parent has gone
-// while /proc was read hangs in the air for a moment.
+// whether it came so far in time. They are stopped before they are killed: what makes
+// processes makes none while it is stopped. Twice none have to be found: one whose parent has
+// gone while /proc was read hangs in the air for a moment.
 func killEach(within time.Duration, f func(pid int) bool) bool {
-	for none, until := 0, time.Now().Add(within); none < 2; time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(until) {
+	began := time.Now()
+	for none := 0; none < 2; time.Sleep(2 * time.Millisecond) {
+		if time.Since(began) > within {
 			return false
 		}
 		none++
-		for _, pid := range descendants(unix.Getpid()) {
-			if f(pid) {
-				none = 0
-				_ = unix.Kill(pid, unix.SIGKILL)
+		var chosen []int
+		running := false
+		for _, p := range descendants(unix.Getpid()) {
+			if f(p.pid) {
+				chosen = append(chosen, p.pid)
+				running = running || p.state != 'T'
 			}
+		}
+		signal := unix.SIGKILL
+		if running && time.Since(began) < within/2 { // what waits for a disk does not stop
+			signal = unix.SIGSTOP
+		}
+		for _, pid := range chosen {
+			none = 0
+			_ = unix.Kill(pid, signal)
 		}
 	}
 	return true
 }
 
 // descendants are the processes below one, without those that ended and wait to be reaped.
-func descendants(of int) []int {
+func descendants(of int) []process {
 	all := map[int][]process{}
 	for _, p := range processes() {
 		all[p.parent] = append(all[p.parent], p)
 	}
-	var found []int
+	var found []process
 	for queue := []int{of}; len(queue) > 0; queue = queue[1:] {
 		for _, p := range all[queue[0]] {
 			queue = append(queue, p.pid)
-			if !p.dead {
-				found = append(found, p.pid)
+			if p.state != 'Z' && p.state != 'X' {
+				found = append(found, p)
 			}
 		}
 	}

@@ -49,7 +49,23 @@ func findCgroups() *cgroups {
 	if g.v2 == "" && pids != "" && os.Geteuid() == 0 && unix.Access(pids, unix.W_OK) == nil {
 		g.pids = pids
 	}
+	for _, dir := range []string{g.v2, g.pids} {
+		if dir != "" {
+			sweep(dir)
+		}
+	}
 	return g
+}
+
+// sweep removes the groups of managers that were killed. One with processes stays.
+func sweep(dir string) {
+	groups, _ := filepath.Glob(filepath.Join(dir, "weir-*-*")) // the pattern is right
+	for _, group := range groups {
+		var pid, n int
+		if _, err := fmt.Sscanf(filepath.Base(group), "weir-%d-%d", &pid, &n); err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			_ = unix.Rmdir(group)
+		}
+	}
 }
 
 // cgroupPaths finds the directories of this process's cgroup: of version 2, and of the pids
@@ -212,10 +228,18 @@ func (g *group) why() string {
 	return ""
 }
 
-// close removes the group. What has just ended may be in it for a moment.
+// close ends what is left in the group, also what the helper could not end, and removes it.
+// What has just ended may be in it for a moment.
 func (g *group) close() {
 	for _, dir := range g.dirs {
-		for try := 0; try < 100 && errors.Is(unix.Rmdir(dir), unix.EBUSY); try++ {
+		_ = write(filepath.Join(dir, "pids.max"), "0") // nothing is made while it is ended
+		_ = write(filepath.Join(dir, "cgroup.kill"), "1")
+		for try := 0; try < 300 && errors.Is(unix.Rmdir(dir), unix.EBUSY); try++ {
+			for _, field := range readFields(filepath.Join(dir, "cgroup.procs")) {
+				if pid, err := strconv.Atoi(field); err == nil && pid > 0 { // 0 is of another namespace
+					_ = unix.Kill(pid, unix.SIGKILL)
+				}
+			}
 			time.Sleep(10 * time.Millisecond)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -58,7 +59,8 @@ func TestV24(t *testing.T) {
 				s = openBox(t, m, c)
 				p := startIn(t, s)
 				time.Sleep(200 * time.Millisecond) // it has its way
-				if n := len(descendants(s.cmd.Process.Pid)); n > c.Processes+ofHelper+2 {
+				all := descendants(s.cmd.Process.Pid)
+				if n := len(all); n > c.Processes+ofHelper+2 || n < 20 {
 					t.Errorf("%d processes", n)
 				}
 				began := time.Now()
@@ -67,6 +69,7 @@ func TestV24(t *testing.T) {
 					t.Errorf("%+v after %v", exit, time.Since(began))
 				}
 				s.Close()
+				bombs(t, c.Command[0])
 				return
 			}
 			c = config(t, grade, "processes:150")
@@ -74,6 +77,25 @@ func TestV24(t *testing.T) {
 			ends(t, m, c, ReasonProcesses)
 		})
 	}
+}
+
+// bombs waits until no process of a bomb is left, on the whole machine.
+func bombs(t *testing.T, program string) {
+	t.Helper()
+	var left []string
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		left = nil
+		for _, p := range readProcesses() {
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+			if err == nil && string(text) == program+"\x00bomb\x00" {
+				left = append(left, strconv.Itoa(p.pid))
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+	}
+	t.Errorf("%d processes of the bomb are left: %v", len(left), left)
 }
 
 // ends starts a server that is ended for a reason.
