@@ -34,8 +34,8 @@ func everything(t *testing.T) (node, modules string) {
 	return node, modules
 }
 
-// running returns the processes of this machine that have a word among their arguments.
-func running(word string) (pids []int) {
+// marked returns the processes of this machine that have a word among their arguments.
+func marked(word string) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
@@ -171,7 +171,7 @@ stringData: {token: tok-secret-1}
 	}
 
 	// 5. What ends comes back.
-	for _, pid := range running(marker) {
+	for _, pid := range marked(marker) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	edgetest.Until(t, "a new process", func() bool {
@@ -195,5 +195,5 @@ stringData: {token: tok-secret-1}
 	if err := p.Wait(); err != nil {
 		t.Error(err)
 	}
-	edgetest.Until(t, "the end of all processes", func() bool { return len(running(marker)) == 0 })
+	edgetest.Until(t, "the end of all processes", func() bool { return len(marked(marker)) == 0 })
 }
