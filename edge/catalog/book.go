@@ -258,8 +258,22 @@ func (b *Book) setOf(id *edge.Identity) *listSet {
 func (b *Book) use(e *list.Element, id *edge.Identity) *listSet {
 	b.recent.MoveToFront(e)
 	s := e.Value.(*listSet)
+	if s.id.Token != id.Token { // who has signed in again is not told what became of the login before
+		s.anew()
+	}
 	s.id = id // its credential is the newest
 	return s
+}
+
+// anew lets lists that could not be had be asked for at once; mu of the Book is held.
+func (s *listSet) anew() {
+	for i := range s.entries {
+		for _, e := range s.entries[i] {
+			if e != nil && e.list == nil {
+				e.retry = time.Time{}
+			}
+		}
+	}
 }
 
 // evict drops a principal's list set; b.mu is held.
@@ -366,6 +380,11 @@ func (b *Book) List(ctx context.Context, id *edge.Identity, thing edge.Thing, er
 	if len(missing) > 0 {
 		own := b.Own.list(thing)
 		if !b.BestEffort || len(missing) == len(b.Sources) && (own == nil || len(own.Items) == 0) {
+			for _, name := range missing {
+				if err := b.Fault(id, name, thing); err != nil && edge.KindOf(err) == edge.Unauthenticated {
+					return nil, err
+				}
+			}
 			return nil, absent(missing)
 		}
 	}

@@ -22,7 +22,7 @@ const (
 	fetchGap   = 100 * time.Millisecond // between the starts of two fetches that notifications of a backend cause
 	retryGap   = 500 * time.Millisecond // between the starts of two fetches from a backend that fails and recovers repeatedly
 	firstRetry = 250 * time.Millisecond
-	lastRetry  = 30 * time.Second
+	lastRetry  = 30 * time.Second // of lists that are the same for everybody: those of one principal are asked for by that one's calls alone
 )
 
 // entry is one list of one backend in a list set. mu of the Book guards it.
@@ -51,6 +51,7 @@ type entry struct {
 type fetch struct {
 	done    chan struct{}
 	began   time.Time
+	id      *edge.Identity // whose credential it has; nil for none
 	cancel  context.CancelFunc
 	doubted bool // it began while its backend may not have answered
 	renewed bool // it was cancelled, and another one takes its place
@@ -65,7 +66,7 @@ func (b *Book) tend(e *entry, now time.Time, fresh bool) *fetch {
 		b.begin(e, now)
 	}
 	needed := e.list == nil || fresh && (e.due || age > b.maxAge(e.set))
-	if e.fetch == nil || !needed || e.late || e.tries > 0 {
+	if e.fetch == nil || !needed || e.late || e.tries > 0 && e.set == b.common {
 		return nil
 	}
 	if now.Sub(e.fetch.began) >= b.Wait {
@@ -186,9 +187,12 @@ func (b *Book) begin(e *entry, now time.Time) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(b.life, b.Timeout)
-	f := &fetch{done: make(chan struct{}), began: now, cancel: cancel}
-	e.fetch, e.began = f, now
 	id := e.set.id
+	f := &fetch{done: make(chan struct{}), began: now, id: id, cancel: cancel}
+	e.fetch, e.began = f, now
+	if e.set != b.common { // no health check tells when it is worth waiting for again
+		e.late = false
+	}
 	b.work.Go(func() {
 		defer cancel()
 		list, caps, err := b.get(ctx, e.source, e.thing, id)
@@ -222,7 +226,7 @@ func (b *Book) finish(e *entry, f *fetch, list *List, caps []byte, err error) {
 		return
 	}
 	if err != nil {
-		b.fail(e, err, now)
+		b.fail(e, f, err, now)
 		return
 	}
 	if caps != nil && !bytes.Equal(b.caps[e.source], caps) {
@@ -261,12 +265,18 @@ func (b *Book) admit(e *entry, size int) bool {
 }
 
 // fail notes that a fetch has failed and when to try again; mu is held.
-func (b *Book) fail(e *entry, err error, now time.Time) {
+func (b *Book) fail(e *entry, f *fetch, err error, now time.Time) {
 	level := slog.LevelDebug
 	if e.tries == 0 && !b.closed {
 		level = slog.LevelWarn
 	}
-	wait := min(firstRetry<<min(e.tries, 10), lastRetry)
+	wait := firstRetry
+	if e.set == b.common {
+		wait = min(firstRetry<<min(e.tries, 10), lastRetry)
+	}
+	if f.id != nil && f.id.Token != e.set.id.Token { // the user has signed in again meanwhile
+		wait = 0
+	}
 	e.tries++
 	e.failed, e.retry = err, now.Add(wait)
 	what, _ := method(e.thing)

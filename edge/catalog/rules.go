@@ -178,8 +178,17 @@ func (r *Rules) Sole(backend, name string) bool {
 // Leads reports whether an advertised name has the prefix of a backend, and so can
 // belong to it.
 func (r *Rules) Leads(backend, name string) bool {
-	return r.Conflicts == v1beta1.ConflictPrefix && strings.HasPrefix(r.Prefix, placeholder) && strings.HasPrefix(name, fit(r.prefixed(backend, "")))
+	return r.leading() && strings.HasPrefix(name, fit(r.prefixed(backend, "")))
 }
+
+// leading reports whether every advertised name begins with that of its backend.
+func (r *Rules) leading() bool {
+	return r.Conflicts == v1beta1.ConflictPrefix && strings.HasPrefix(r.Prefix, placeholder)
+}
+
+// May reports whether an advertised name can belong to a backend: where none says by its prefix
+// whose it is, each can.
+func (r *Rules) May(backend, name string) bool { return !r.leading() || r.Leads(backend, name) }
 
 // rank returns the index of a backend in the order; -1 if it is not in it.
 func (r *Rules) rank(backend string) int { return slices.Index(r.Order, backend) }

@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -87,6 +89,67 @@ func (b *Book) Lacks(backend string, thing edge.Thing) bool {
 			e := b.common.entries[i][thing-1]
 			return e != nil && e.list == nil && e.tried
 		}
+	}
+	return false
+}
+
+// Fault returns why there is no list of a kind of a backend for an identity, after it was asked
+// for: as a client may be told it. It is nil while there is one, or nobody has asked. That a
+// user's own list cannot be had says what is to become of the user's calls: the kind is that of
+// the failure to get the credential, where that is the reason.
+func (b *Book) Fault(id *edge.Identity, backend string, thing edge.Thing) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, source := range b.Sources {
+		if source.Name() != backend || thing == edge.NoThing || source.Personal() && id == nil {
+			continue
+		}
+		e := b.common.entries[i][thing-1]
+		if source.Personal() {
+			e = b.setOf(id).entries[i][thing-1]
+		}
+		if e.list != nil || !e.tried {
+			return nil
+		}
+		var unattached interface{ Unattached() bool }
+		switch {
+		case errors.As(e.failed, &unattached) && unattached.Unattached():
+			return e.failed
+		case source.Personal() && (e.failed == nil || edge.KindOf(e.failed) == edge.Timeout):
+			return edge.Errorf(edge.Timeout, "list", "backend %q timed out", backend)
+		}
+		return edge.Errorf(edge.Unavailable, "list", "backend %q unavailable", backend)
+	}
+	return nil
+}
+
+// ownWait is how long, from its start, a fetch of a principal's list is waited for where nothing
+// but that list can tell what is asked for: as long as a credential may take, and the list.
+const ownWait = 7 * time.Second
+
+// Await waits for the fetch of a principal's list of a backend, if one is under way that takes
+// longer than others wait for it. It reports whether it has ended.
+func (b *Book) Await(ctx context.Context, id *edge.Identity, backend string, thing edge.Thing) bool {
+	var f *fetch
+	b.mu.Lock()
+	for i, source := range b.Sources {
+		if source.Name() == backend && source.Personal() && id != nil && thing != edge.NoThing {
+			if e := b.setOf(id).entries[i][thing-1]; e.list == nil {
+				f = e.fetch
+			}
+		}
+	}
+	b.mu.Unlock()
+	if f == nil {
+		return false
+	}
+	t := time.NewTimer(time.Until(f.began.Add(ownWait)))
+	defer t.Stop()
+	select {
+	case <-f.done:
+		return true
+	case <-t.C:
+	case <-ctx.Done():
 	}
 	return false
 }

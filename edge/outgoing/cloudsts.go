@@ -195,6 +195,8 @@ func (c *assumer) Make(ctx context.Context, a *Ask) (Fresh, error) {
 		return Fresh{}, unavailable(fmt.Errorf("outgoing: cloudSts: %s: the answer: %w", c.endpoint, err))
 	case !got.expires.After(asked):
 		return Fresh{}, unavailable(fmt.Errorf("outgoing: cloudSts: %s: the answer: Expiration: it is over", c.endpoint))
+	case got.token == string(a.Subject): // it would be sent to the backend
+		return Fresh{}, unavailable(fmt.Errorf("outgoing: cloudSts: %s: the answer: SessionToken: it is the user's own token", c.endpoint))
 	}
 	until := asked.Add(24 * time.Hour)
 	if got.expires.Before(until) {

@@ -275,5 +275,11 @@ func ask(ctx context.Context, at *oauth.TokenEndpoint, form url.Values, want oau
 	if err != nil {
 		return nil, fault(edge.KindOf(err), oauth.Refused(err), fmt.Errorf("outgoing: %s: %w", strategy, err))
 	}
+	// Whoever gives back what it was shown would have the user's own token sent on.
+	for _, name := range []string{"subject_token", "assertion"} {
+		if form.Get(name) == string(token.Access) {
+			return nil, unavailable(fmt.Errorf("outgoing: %s: the token that was issued is the one that it was to be made of", strategy))
+		}
+	}
 	return token, nil
 }

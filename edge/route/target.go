@@ -77,7 +77,16 @@ func (s *Server) named(ctx context.Context, x *edge.Exchange, thing edge.Thing, 
 			if t := c.LookupBytes(thing, plain); t != nil {
 				return t, nil
 			}
-			return nil, s.away(thing, string(plain))
+			c, err := s.belated(ctx, x, string(plain), thing)
+			if c != nil {
+				if t := c.LookupBytes(thing, plain); t != nil {
+					return t, nil
+				}
+			}
+			if err == nil {
+				err = s.away(x, thing, string(plain))
+			}
+			return nil, err
 		}
 		// A name that only one backend can have, by its prefix, does not wait for the
 		// lists of the others.
@@ -104,11 +113,51 @@ func gone(ctx context.Context) error {
 }
 
 // away returns the error for an unknown name with the prefix of a backend that cannot
-// be asked for its list; nil for a name that no backend has.
-func (s *Server) away(thing edge.Thing, name string) error {
+// be asked for its list, or that a backend may have which gives the user of x none; nil for
+// a name that no backend has.
+func (s *Server) away(x *edge.Exchange, thing edge.Thing, name string) error {
 	for _, b := range s.Backends {
-		if s.o.Rules.Leads(b.Name, name) && s.Book.Lacks(b.Name, thing) {
-			return edge.Errorf(edge.Unavailable, "route", "backend %q unavailable", b.Name)
+		if !s.o.Rules.Leads(b.Name, name) && !(b.Personal() && s.o.Rules.May(b.Name, name)) {
+			continue
+		}
+		if err := s.Book.Fault(x.Identity, b.Name, thing); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// belated waits for lists of the user of x that are on their way and may hold a name, "" for what
+// has none, and returns the catalog with them; nil where there are none.
+func (s *Server) belated(ctx context.Context, x *edge.Exchange, name string, kinds ...edge.Thing) (*catalog.Catalog, error) {
+	came := false
+	for _, b := range s.Backends {
+		if !b.Personal() || name != "" && !s.o.Rules.May(b.Name, name) {
+			continue
+		}
+		for _, thing := range kinds {
+			came = s.Book.Await(ctx, x.Identity, b.Name, thing) || came
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, gone(ctx)
+	case !came:
+		return nil, nil
+	}
+	return s.Book.Catalog(ctx, x.Identity, kinds[0])
+}
+
+// withheld is away for what has no name that says whose it is, of some kinds.
+func (s *Server) withheld(x *edge.Exchange, kinds ...edge.Thing) error {
+	for _, b := range s.Backends {
+		if !b.Personal() {
+			continue
+		}
+		for _, thing := range kinds {
+			if err := s.Book.Fault(x.Identity, b.Name, thing); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -124,7 +173,18 @@ func (s *Server) located(ctx context.Context, x *edge.Exchange, uri string) (*ed
 	if err != nil {
 		return nil, err
 	}
-	return c.Resource(uri), nil
+	if t := c.Resource(uri); t != nil {
+		return t, nil
+	}
+	if c, err = s.belated(ctx, x, "", edge.Resource, edge.Template); err != nil {
+		return nil, err
+	}
+	if c != nil {
+		if t := c.Resource(uri); t != nil {
+			return t, nil
+		}
+	}
+	return nil, s.withheld(x, edge.Resource, edge.Template)
 }
 
 // templated finds the target of a completion: a template, by its own text, or a
@@ -137,7 +197,10 @@ func (s *Server) templated(ctx context.Context, x *edge.Exchange, uri string) (*
 	if t := c.Lookup(edge.Template, uri); t != nil {
 		return t, nil
 	}
-	return c.Resource(uri), nil
+	if t := c.Resource(uri); t != nil {
+		return t, nil
+	}
+	return nil, s.withheld(x, edge.Template, edge.Resource)
 }
 
 // Lookup finds a thing for a message that names several.

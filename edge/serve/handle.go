@@ -323,6 +323,9 @@ func (e *Edge) run(x *exchange) (r *edge.Response, err error) {
 		return x.turned(err)
 	}
 	if x.Target, err = x.server.Target(&x.Call, &x.Exchange); err != nil {
+		if x.server.gate != nil { // a list that the user lacks the credential for
+			err = x.server.gate.StepUp(err)
+		}
 		return x.turned(err)
 	}
 	if x.Lasts = m.Method == "subscriptions/listen"; x.Lasts {

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"math"
@@ -165,8 +166,8 @@ func refused(target string, r *http.Response, body []byte) *ConnectionError {
 		URL:    shown(target),
 		Status: r.StatusCode,
 		What:   strings.TrimSpace(fmt.Sprintf("answered %d %s", r.StatusCode, http.StatusText(r.StatusCode))),
-		Asks:   firstLine([]byte(r.Header.Get("WWW-Authenticate"))),
-		Body:   strings.ToValidUTF8(string(body), ""),
+		Asks:   firstLine([]byte(unsaid(r, r.Header.Get("WWW-Authenticate")))),
+		Body:   unsaid(r, strings.ToValidUTF8(string(body), "")),
 	}
 	switch s := r.StatusCode; {
 	case s >= 300 && s < 400:
@@ -189,6 +190,34 @@ func refused(target string, r *http.Response, body []byte) *ConnectionError {
 		e.Next = "check that the URL is one of an MCP server"
 	}
 	return e
+}
+
+// unsaid is what a server says without the credentials of the request, which some servers repeat.
+func unsaid(r *http.Response, text string) string {
+	if r.Request == nil {
+		return text
+	}
+	for name, lines := range r.Request.Header {
+		switch name {
+		case "Accept", "Content-Type", "User-Agent", "Last-Event-Id":
+			continue
+		}
+		if strings.HasPrefix(name, "Mcp-") && name != "Mcp-Session-Id" {
+			continue
+		}
+		for _, line := range lines {
+			_, token, _ := strings.Cut(line, " ")
+			for _, value := range []string{line, token} {
+				if len(value) < 4 { // it would hide parts of words
+					continue
+				}
+				for _, form := range []string{value, url.QueryEscape(value), url.PathEscape(value), base64.StdEncoding.EncodeToString([]byte(value)), base64.RawURLEncoding.EncodeToString([]byte(value))} {
+					text = strings.ReplaceAll(text, form, "(hidden)")
+				}
+			}
+		}
+	}
+	return text
 }
 
 // shown is a URL without the secrets that may be in it.

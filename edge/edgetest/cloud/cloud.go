@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -21,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,11 +48,16 @@ type Cloud struct {
 	// Life is how long a session is good, in place of what was asked for; 0 for that.
 	Life time.Duration
 
+	// Asks is how many questions came.
+	Asks atomic.Int64
+
 	// Trust is the CA, in PEM, of whoever has the keys of the issuer; nil without TLS. It is set
 	// before the first question.
 	Trust []byte
 
 	issuer, keys, audience string
+	server                 *httptest.Server
+	given                  atomic.Int64 // sessions
 
 	mu       sync.Mutex
 	roles    map[string]bool
@@ -71,15 +78,29 @@ type Session struct {
 // the keys at a URL, for an audience, for some roles.
 func Start(t testing.TB, issuer, keys, audience string, roles ...string) *Cloud {
 	t.Helper()
+	c := New(issuer, keys, audience, roles...)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// New is Start for what is no test: Close ends the service.
+func New(issuer, keys, audience string, roles ...string) *Cloud {
 	c := &Cloud{issuer: issuer, keys: keys, audience: audience, roles: map[string]bool{}, sessions: map[string]*Session{}}
 	for _, r := range roles {
 		c.roles[r] = true
 	}
-	server := httptest.NewTLSServer(http.HandlerFunc(c.serve))
-	t.Cleanup(server.Close)
-	c.URL = server.URL + "/"
-	c.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	c.server = httptest.NewUnstartedServer(http.HandlerFunc(c.serve))
+	c.server.Config.ErrorLog = log.New(io.Discard, "", 0) // who leaves in the middle of a handshake is no news
+	c.server.StartTLS()
+	c.URL = c.server.URL + "/"
+	c.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.server.Certificate().Raw})
 	return c
+}
+
+// Close ends what New began.
+func (c *Cloud) Close() {
+	c.server.CloseClientConnections()
+	c.server.Close()
 }
 
 // Reach is what has the edge ask this service.
@@ -104,6 +125,7 @@ func (c *Cloud) Revoke() {
 }
 
 func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
+	c.Asks.Add(1)
 	if c.Instead != nil && c.Instead(w, r) {
 		return
 	}
@@ -151,9 +173,7 @@ func (c *Cloud) assume(r *http.Request) (*Session, string, error) {
 		life = c.Life
 	}
 	subject, _ := claims.Text("sub")
-	c.mu.Lock()
-	n := len(c.sessions) + 1
-	c.mu.Unlock()
+	n := c.given.Add(1)
 	secret := sha256.Sum256(fmt.Appendf(nil, "%s %d", c.URL, n))
 	s := &Session{Role: role, Name: name, Subject: subject, Expires: time.Now().Add(life)}
 	s.credentials = aws.Credentials{AccessKeyID: fmt.Sprintf("ASIA%016d", n), SecretAccessKey: hex.EncodeToString(secret[:20]), SessionToken: "token/" + hex.EncodeToString(secret[:]) + "=="}
@@ -202,6 +222,8 @@ func (c *Cloud) claims(token string) (oauth.Object, string, error) {
 type Backend struct {
 	URL string
 
+	front *httptest.Server
+
 	mu   sync.Mutex
 	seen []Seen
 }
@@ -220,16 +242,26 @@ type Seen struct {
 // service. It ends with the test. open lets requests pass that have no signature at all.
 func (c *Cloud) Before(t testing.TB, server, region, service string, open func(*http.Request) bool) *Backend {
 	t.Helper()
-	to, err := url.Parse(server)
+	b, err := c.Front(server, region, service, open)
 	if err != nil {
 		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+// Front is Before for what is no test: Close ends it.
+func (c *Cloud) Front(server, region, service string, open func(*http.Request) bool) (*Backend, error) {
+	to, err := url.Parse(server)
+	if err != nil {
+		return nil, err
 	}
 	b := &Backend{}
 	pass := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.Out.URL.Scheme, r.Out.URL.Host, r.Out.URL.Path, r.Out.URL.RawPath, r.Out.URL.RawQuery = to.Scheme, to.Host, to.Path, "", ""
 		r.Out.Host = to.Host
 	}}
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	b.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 		if err != nil {
 			return
@@ -249,9 +281,14 @@ func (c *Cloud) Before(t testing.TB, server, region, service string, open func(*
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		pass.ServeHTTP(w, r)
 	}))
-	t.Cleanup(front.Close)
-	b.URL = front.URL
-	return b
+	b.URL = b.front.URL
+	return b, nil
+}
+
+// Close ends what Front began.
+func (b *Backend) Close() {
+	b.front.CloseClientConnections()
+	b.front.Close()
 }
 
 // Seen returns what came since the last time.

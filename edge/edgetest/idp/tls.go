@@ -45,8 +45,7 @@ func NewTLS(t testing.TB) (made TLS) {
 	}
 	own, its := newKey(), newKey()
 	root := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "test"}, NotBefore: root.NotBefore, NotAfter: root.NotAfter,
@@ -64,11 +63,10 @@ func NewTLS(t testing.TB) (made TLS) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var cert, key []byte
 	made.CA, made.Authority = write("ca.pem", "CERTIFICATE", rootDER)
-	made.Cert, cert = write("cert.pem", "CERTIFICATE", leafDER)
-	made.Key, key = write("key.pem", "PRIVATE KEY", keyDER)
-	if made.Pair, err = tls.X509KeyPair(cert, key); err != nil {
+	made.Cert, _ = write("cert.pem", "CERTIFICATE", leafDER)
+	made.Key, _ = write("key.pem", "PRIVATE KEY", keyDER)
+	if made.Pair, err = tls.LoadX509KeyPair(made.Cert, made.Key); err != nil {
 		t.Fatal(err)
 	}
 	return made

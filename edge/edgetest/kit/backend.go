@@ -34,6 +34,7 @@ type Backend struct {
 	Lives        time.Duration // how long what a modern backend lists may be kept
 
 	// What its user wants to know or to do.
+	Admit   func(*Asked) (status int)          // judges a request first: an HTTP status other than 0 is its answer; it is called from several goroutines
 	Arrived func(*Task)                        // a call has arrived
 	Left    func(*Task, error)                 // a call has ended; nil when it was answered, ErrCancelled when it was cancelled
 	Do      func(*Task) (text string, ok bool) // does a call in place of what the arguments say; false for one without an answer
@@ -57,6 +58,14 @@ type Backend struct {
 	methods   map[string]int64
 	refused   map[string]int64
 	over      bool
+}
+
+// Asked is a request as Admit is shown it. It is valid until that returns.
+type Asked struct {
+	Method     string   // of the message; GET and DELETE by their own name
+	Credential []byte   // value of Authorization; all of them, one behind the other, where there are several
+	Lines      []byte   // all header lines, each with its end
+	Message    *Message // nil for a request without one
 }
 
 // peer is a session of a legacy client.
@@ -230,6 +239,7 @@ func (b *Backend) serve(c net.Conn) {
 		b.mu.Unlock()
 	}()
 	l := &link{b: b, conn: c, br: bufio.NewReaderSize(c, 4<<10), first: true}
+	l.q.keep = b.Admit != nil
 	for l.q.read(l.br) == nil && l.request() {
 		if l.next != nil {
 			<-l.next

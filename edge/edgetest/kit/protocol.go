@@ -52,6 +52,9 @@ func (l *link) request() bool {
 		return l.post()
 	}
 	b.count(b.methods, l.q.method)
+	if status := l.judge(l.q.method, nil); status != 0 {
+		return l.plain(status, "", "")
+	}
 	if b.Era == Modern || l.q.method != "GET" && l.q.method != "DELETE" || l.q.method == "GET" && b.Feed == nil && !b.Silent {
 		return l.plain(405, "", "")
 	}
@@ -81,6 +84,9 @@ func (l *link) post() bool {
 		return l.refuse(nil, 400, -32700, "Parse error: "+err.Error(), "")
 	}
 	l.b.count(l.b.methods, m.Method)
+	if status := l.judge(m.Method, &m); status != 0 {
+		return l.plain(status, "", "")
+	}
 	switch {
 	case m.Version != "2.0" || m.Method == "" && m.Result == nil:
 		return l.refuse(m.ID, 400, -32600, "Invalid Request: not JSON-RPC 2.0", "")
@@ -90,6 +96,14 @@ func (l *link) post() bool {
 		return l.modern(&m)
 	}
 	return l.legacy(&m)
+}
+
+// judge asks Admit about the request that has been read.
+func (l *link) judge(method string, m *Message) (status int) {
+	if l.b.Admit == nil {
+		return 0
+	}
+	return l.b.Admit(&Asked{Method: method, Credential: l.q.credential, Lines: l.q.lines, Message: m})
 }
 
 // modern holds a client to the 2026-07-28 revision, "Streamable HTTP": required

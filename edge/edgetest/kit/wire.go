@@ -36,6 +36,9 @@ type header struct {
 
 	// Of a request.
 	version, rpc, name, lastEvent []byte // MCP-Protocol-Version, Mcp-Method, Mcp-Name, Last-Event-ID
+	credential                    []byte // Authorization
+	lines                         []byte // all header lines, where keep is true
+	keep                          bool
 }
 
 // Answer is one HTTP/1.1 response. It is read again and again into the same
@@ -124,7 +127,7 @@ func intern(b []byte) string {
 
 // fields reads the header lines (RFC 9112 §5).
 func (h *header) fields(r *bufio.Reader) error {
-	*h = header{length: -1, Session: h.Session[:0], Body: h.Body[:0], version: h.version[:0], rpc: h.rpc[:0], name: h.name[:0], lastEvent: h.lastEvent[:0]}
+	*h = header{length: -1, Session: h.Session[:0], Body: h.Body[:0], version: h.version[:0], rpc: h.rpc[:0], name: h.name[:0], lastEvent: h.lastEvent[:0], credential: h.credential[:0], lines: h.lines[:0], keep: h.keep}
 	for {
 		line, err := readLine(r)
 		if err != nil {
@@ -132,6 +135,9 @@ func (h *header) fields(r *bufio.Reader) error {
 		}
 		if len(line) == 0 {
 			return nil
+		}
+		if h.keep {
+			h.lines = append(append(h.lines, line...), '\n')
 		}
 		name, value, ok := bytes.Cut(line, []byte{':'})
 		if !ok {
@@ -176,6 +182,8 @@ func (h *header) field(name, value []byte) error {
 		h.name = append(h.name, value...)
 	case is("Last-Event-ID"):
 		h.lastEvent = append(h.lastEvent, value...)
+	case is("Authorization"):
+		h.credential = append(h.credential, value...)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest/kit"
+	"github.com/weir-edge/weir/edge/edgetest/port"
 )
 
 // direction is a way through a relay.
@@ -40,11 +41,11 @@ type toxin struct {
 // at any time.
 type relay struct {
 	addr string
-	ln   net.Listener
 	to   string
 	work sync.WaitGroup
 
 	mu    sync.Mutex
+	ln    net.Listener
 	way   direction
 	toxin *toxin // of way; nil for none
 	joins map[*join]struct{}
@@ -74,17 +75,37 @@ func (j *join) reset() {
 
 // newRelay starts a relay, which ends with the row.
 func (s *storm) newRelay(to string) *relay {
-	ln := kit.Must(net.Listen("tcp", "127.0.0.1:0"))
-	r := &relay{addr: ln.Addr().String(), ln: ln, to: to, joins: map[*join]struct{}{}}
-	r.work.Go(r.accept)
+	// The port is none of those that the system hands out for connections, so
+	// that nobody has it while the relay is away.
+	r := &relay{addr: kit.Must(port.Free()), to: to, joins: map[*join]struct{}{}}
+	r.back()
 	s.later(r.close)
 	return r
 }
 
+// back takes connections, from the beginning or again after leave.
+func (r *relay) back() {
+	ln := kit.Must(net.Listen("tcp", r.addr))
+	r.mu.Lock()
+	r.ln = ln
+	r.mu.Unlock()
+	r.work.Go(func() { r.accept(ln) })
+}
+
+// leave cuts every connection and takes no other: whoever asks is refused.
+func (r *relay) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ln.Close()
+	for j := range r.joins {
+		j.close()
+	}
+}
+
 // accept ends with the listener.
-func (r *relay) accept() {
+func (r *relay) accept(ln net.Listener) {
 	for {
-		c, err := r.ln.Accept()
+		c, err := ln.Accept()
 		if err != nil {
 			return
 		}
@@ -246,8 +267,8 @@ func (r *relay) open() int {
 
 // close ends the relay and waits for what it does.
 func (r *relay) close() {
-	r.ln.Close()
 	r.mu.Lock()
+	r.ln.Close()
 	r.over, r.toxin = true, nil
 	for j := range r.joins {
 		j.close()

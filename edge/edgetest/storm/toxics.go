@@ -182,7 +182,7 @@ func (s *seenCodes) take(code int, err error, began time.Time) {
 
 func (s *seenCodes) String() string {
 	var out []string
-	for _, code := range []int{200, 502, 504, 503, 404, 500, 0, 401} {
+	for _, code := range []int{200, 502, 504, 503, 404, 400, 500, 0, 401, 403, -32602} {
 		if s.codes[code] > 0 {
 			out = append(out, fmt.Sprintf("%d × %d", s.codes[code], code))
 		}
@@ -233,13 +233,18 @@ func toxicCalls(clients []*kit.Client, each int, n *kit.Numbers) *seenCodes {
 }
 
 func allCall(clients []*kit.Client, each int, call func(*kit.Client) (int, error)) *seenCodes {
+	return eachCall(clients, each, func(_ int, c *kit.Client) (int, error) { return call(c) })
+}
+
+// eachCall is allCall for calls that differ from client to client.
+func eachCall(clients []*kit.Client, each int, call func(i int, c *kit.Client) (int, error)) *seenCodes {
 	seen := &seenCodes{}
 	var all sync.WaitGroup
 	for i := range clients {
 		all.Go(func() {
 			for range each {
 				began := time.Now()
-				code, err := call(renewed(&clients[i], i))
+				code, err := call(i, renewed(&clients[i], i))
 				seen.take(code, err, began)
 			}
 		})

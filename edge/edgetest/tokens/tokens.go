@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +41,7 @@ const maxFetch = 20 * time.Second
 // Rules are what an endpoint takes.
 type Rules struct {
 	ID, Secret  string // of the client; a Secret of "" is none
+	Older       string // another secret that is taken as well, while clients change theirs; "" for none
 	Basic, Body bool   // where the secret may be
 
 	Issuer   string // of the user's tokens
@@ -72,29 +75,70 @@ type Service struct {
 	// set before the first request.
 	Trust []byte
 
-	mu    sync.Mutex
-	rules map[string]Rules
-	seen  []Request
-	n     int // tokens
+	// Asked is how many requests came, and Issued how many tokens it issued.
+	Asked, Issued atomic.Int64
+
+	// Pad is how many characters the tokens that it issues have that say nothing.
+	Pad int
+
+	server *httptest.Server
+
+	mu     sync.Mutex
+	rules  map[string]Rules
+	seen   []Request
+	keys   map[string]*oauth.KeySet // by their URL, as they were fetched last
+	issued map[edge.Secret]holder
+}
+
+// holder is whose a token is, and until when it is good.
+type holder struct {
+	subject string
+	until   time.Time
 }
 
 // Start starts the service, which ends with the test. Rules are by path.
 func Start(t testing.TB, rules map[string]Rules) *Service {
 	t.Helper()
-	as, err := issuer.New(issuer.ES256, "", nil)
+	s, err := New(rules)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(as.Leave)
-	s := &Service{As: as, rules: map[string]Rules{}}
-	maps.Copy(s.rules, rules)
-	server := httptest.NewUnstartedServer(s)
-	server.Config.ErrorLog = nil
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	s.URL = server.URL
-	s.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	t.Cleanup(s.Close)
 	return s
+}
+
+// New is Start for what is no test: Close ends the service.
+func New(rules map[string]Rules) (*Service, error) {
+	as, err := issuer.New(issuer.ES256, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{As: as, rules: maps.Clone(rules), keys: map[string]*oauth.KeySet{}, issued: map[edge.Secret]holder{}}
+	if s.rules == nil {
+		s.rules = map[string]Rules{}
+	}
+	s.server = httptest.NewUnstartedServer(s)
+	s.server.Config.ErrorLog = log.New(io.Discard, "", 0) // who leaves in the middle of a handshake is no news
+	s.server.StartTLS()
+	s.URL = s.server.URL
+	s.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw})
+	return s, nil
+}
+
+// Close ends what New began.
+func (s *Service) Close() {
+	s.server.CloseClientConnections()
+	s.server.Close()
+	s.As.Leave()
+}
+
+// Holder returns whose a token is that the service issued; false for one that it did not issue,
+// or that has expired.
+func (s *Service) Holder(token string) (subject string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h, ok := s.issued[edge.Secret(token)]
+	return h.subject, ok && time.Now().Before(h.until)
 }
 
 // Reach is what lets requests of the edge come here.
@@ -136,6 +180,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _, basic := r.BasicAuth()
+	s.Asked.Add(1)
 	s.mu.Lock()
 	s.seen = append(s.seen, Request{r.URL.Path, r.PostForm, basic})
 	rules, ok := s.rules[r.URL.Path]
@@ -205,7 +250,7 @@ func client(r *http.Request, rules *Rules) error {
 		id, secret = r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
 	}
 	switch {
-	case id != rules.ID || secret != rules.Secret:
+	case id != rules.ID || secret != rules.Secret && (rules.Older == "" || secret != rules.Older):
 		return &problem{"invalid_client", "unknown"}
 	case basic && (!rules.Basic || r.PostForm.Has("client_secret")), !basic && !rules.Body:
 		return &problem{"invalid_client", "the secret is in the wrong place"}
@@ -223,15 +268,11 @@ func (s *Service) verify(token string, rules *Rules) (oauth.Object, error) {
 	if where == "" {
 		where = s.As.URL + "/keys"
 	}
-	keys, err := Keys(where, s.Trust)
-	if err != nil {
-		return nil, err
-	}
 	kid, _ := header.Text("kid")
 	alg, _ := header.Text("alg")
-	key := keys.Find(kid)
-	if key == nil {
-		return nil, errors.New("a key that the issuer does not have")
+	key, err := s.key(where, kid)
+	if err != nil {
+		return nil, err
 	}
 	payload, err := key.Verify(alg, []byte(token))
 	if err != nil {
@@ -258,6 +299,29 @@ func (s *Service) verify(token string, rules *Rules) (oauth.Object, error) {
 	return claims, nil
 }
 
+// key finds a key of an issuer, whose keys are fetched where it is none of those that are known.
+func (s *Service) key(where, kid string) (*oauth.Key, error) {
+	s.mu.Lock()
+	keys := s.keys[where]
+	s.mu.Unlock()
+	if keys != nil {
+		if key := keys.Find(kid); key != nil {
+			return key, nil
+		}
+	}
+	keys, err := Keys(where, s.Trust)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.keys[where] = keys
+	s.mu.Unlock()
+	if key := keys.Find(kid); key != nil {
+		return key, nil
+	}
+	return nil, errors.New("a key that the issuer does not have")
+}
+
 // Keys fetches keys from a URL. ca is the CA of who has them, in PEM; nil without TLS.
 func Keys(where string, ca []byte) (*oauth.KeySet, error) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: x509.NewCertPool()}}
@@ -282,23 +346,26 @@ func (s *Service) issue(claims oauth.Object, form url.Values, rules *Rules, issu
 		life = time.Hour
 	}
 	subject, _ := claims.Text("sub")
-	s.mu.Lock()
-	s.n++
-	n := s.n
-	s.mu.Unlock()
+	n := s.Issued.Add(1)
 	made := s.As.Claims(subject, map[string]any{
 		"aud": rules.Target, "scope": form.Get("scope"), "exp": time.Now().Add(life).Unix(), "jti": fmt.Sprint("token-", n),
 	})
 	if scope := string(claims["scope"]); scope != "" {
 		made["of"] = claims["scope"] // what the user's token was good for
 	}
+	if s.Pad > 0 {
+		made["pad"] = strings.Repeat("x", s.Pad)
+	}
 	token, err := s.As.Sign(made)
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	s.issued[edge.Secret(token)] = holder{subject, time.Now().Add(life)}
+	s.mu.Unlock()
 	answer := map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": int(life.Seconds())}
 	if form.Get("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" {
 		answer["issued_token_type"] = issued
 	}
-	return answer, nil
+	return answer, err
 }
