@@ -155,7 +155,7 @@ func (l *locals) start(s serve.Starting) (backend.Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool := sandbox.NewPool(machine, config)
+	pool := sandbox.NewPool(machine, config, func(note string) { s.Log.Warn("a sandbox holds less than it could", "workload", w.Name, "note", note) })
 	c := stdio.Config{
 		Name: w.Name, Digest: s.Digest, Starter: pooled{pool}, MaxProcesses: w.MaxProcesses, MaxMessage: s.MaxMessage,
 		Secrets: masked, Lines: lines(s.Log, w.Name), Log: s.Log,

@@ -318,7 +318,7 @@ func TestRisky(t *testing.T) {
 func TestPool(t *testing.T) {
 	m := machine(t)
 	bwrapped(t, m)
-	pool := NewPool(m, config(t, Bwrap, "echo"))
+	pool := NewPool(m, config(t, Bwrap, "echo"), func(note string) { t.Errorf("it holds less: %s", note) })
 	ctx := context.Background()
 	start := func(principal string) *Process {
 		t.Helper()
@@ -401,5 +401,24 @@ func TestHelperIsCurrent(t *testing.T) {
 	var refused *HelperError
 	if _, err := Helper(m.cache); !errors.As(err, &refused) {
 		t.Errorf("a directory that others can write to: %v", err)
+	}
+}
+
+// TestPoolNotes: what sandboxes hold less than the best is told once, for all of them.
+func TestPoolNotes(t *testing.T) {
+	m := machine(t)
+	grades(t, m, Landlock)
+	var told []string
+	pool := NewPool(m, config(t, Landlock, "echo"), func(note string) { told = append(told, note) })
+	defer pool.Close()
+	for _, who := range []string{"ann", "bob"} {
+		p, err := pool.Start(t.Context(), who)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Kill()
+	}
+	if len(told) != 1 || !strings.Contains(told[0], "not held") {
+		t.Errorf("told: %q", told)
 	}
 }

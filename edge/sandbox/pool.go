@@ -26,9 +26,17 @@ type box struct {
 	idle  *time.Timer
 }
 
-// NewPool returns a pool of sandboxes like c, of a host.
-func NewPool(h *Machine, c Config) *Pool {
-	return &Pool{open: func(ctx context.Context) (*Sandbox, error) { return h.Open(ctx, c) }, boxes: map[string]*box{}}
+// NewPool returns a pool of sandboxes like c, of a host. noted is told once what they hold
+// less than the best, as Sandbox.Note says it; nil for nobody.
+func NewPool(h *Machine, c Config, noted func(note string)) *Pool {
+	var once sync.Once
+	return &Pool{boxes: map[string]*box{}, open: func(ctx context.Context) (*Sandbox, error) {
+		s, err := h.Open(ctx, c)
+		if err == nil && s.Note() != "" && noted != nil {
+			once.Do(func() { noted(s.Note()) })
+		}
+		return s, err
+	}}
 }
 
 // Start starts the server once more in the principal's sandbox. ctx bounds the start alone.
