@@ -74,7 +74,7 @@ func (l *lender) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		line := r.Header.Get("Authorization")
 		if line != "Bearer "+l.planted["access token"] || l.refuses.Load() {
 			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer resource_metadata="%s/.well-known/oauth-protected-resource/mcp", error="invalid_token", error_description=%q`, l.URL, line))
-			http.Error(w, line, 401)
+			http.Error(w, line, http.StatusUnauthorized)
 			return
 		}
 		to, _ := url.Parse(l.server.URL) // it is one

@@ -94,7 +94,8 @@ func (c *child) run() {
 	}()
 	go func() { exited <- c.proc.Wait() }()
 
-	exit, known := Exit{Code: -1}, true
+	var exit Exit
+	known := true
 	select {
 	case exit = <-exited:
 	case <-read: // a server that says nothing more is of no use

@@ -3,7 +3,6 @@ package login_test
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -20,8 +19,6 @@ import (
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/oauth/login"
 )
-
-func encode(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
 func TestStore(t *testing.T) {
 	if runtime.GOOS == "windows" {
