@@ -124,16 +124,18 @@ func (l *locals) start(s serve.Starting) (backend.Local, error) {
 	}
 	config.Protected = []string{filepath.Join(state, "workloads"), l.settings.SecretsDir, l.settings.HandOver, l.settings.StateKeyFile}
 	config.Protected = slices.DeleteFunc(config.Protected, func(path string) bool { return path == "" })
-	secrets := func(ctx context.Context) (vars []string, values [][]byte, err error) {
+	var given handed
+	secrets := func(ctx context.Context) (vars []string, err error) {
 		for _, v := range w.Secrets {
 			value, err := s.Secrets.Secret(ctx, v.Name, v.Key)
 			if err != nil {
-				return nil, nil, fmt.Errorf("secret %s/%s: %w", v.Name, v.Key, err)
+				return nil, fmt.Errorf("secret %s/%s: %w", v.Name, v.Key, err)
 			}
 			text := strings.TrimSuffix(strings.TrimSuffix(string(value), "\n"), "\r")
-			vars, values = append(vars, v.Variable+"="+text), append(values, []byte(text))
+			given.add(text)
+			vars = append(vars, v.Variable+"="+text)
 		}
-		return vars, values, nil
+		return vars, nil
 	}
 	config.Environment = func(ctx context.Context) ([]string, error) {
 		vars, err := workload.ReadEnv(w.EnvFiles...)
@@ -143,7 +145,7 @@ func (l *locals) start(s serve.Starting) (backend.Local, error) {
 		for _, v := range w.Env {
 			vars = append(vars, v.Name+"="+v.Value)
 		}
-		own, _, err := secrets(ctx)
+		own, err := secrets(ctx)
 		return append(vars, own...), err
 	}
 	for _, v := range w.Env {
@@ -151,14 +153,13 @@ func (l *locals) start(s serve.Starting) (backend.Local, error) {
 			s.Log.Warn("a variable has programs run code that their command does not name", "workload", w.Name, "variable", v.Name)
 		}
 	}
-	_, masked, err := secrets(context.Background())
-	if err != nil {
+	if _, err := secrets(context.Background()); err != nil { // one that is missing is told at the start
 		return nil, err
 	}
 	pool := sandbox.NewPool(machine, config, func(note string) { s.Log.Warn("a sandbox holds less than it could", "workload", w.Name, "note", note) })
 	c := stdio.Config{
 		Name: w.Name, Digest: s.Digest, Starter: pooled{pool}, MaxProcesses: w.MaxProcesses, MaxMessage: s.MaxMessage,
-		Secrets: masked, Lines: lines(s.Log, w.Name), Log: s.Log,
+		Secrets: given.all, Lines: lines(s.Log, w.Name), Log: s.Log,
 	}
 	if w.Processes == v1beta1.ProcessShared {
 		c.Mode = stdio.Shared
@@ -175,6 +176,36 @@ func (l *locals) start(s serve.Starting) (backend.Local, error) {
 		return nil, err
 	}
 	return &boxed{bridge, pool}, nil
+}
+
+// mostHanded is how many values of secrets are known to have been given to a workload's
+// processes: those of its processes at a time, and of some before them.
+const mostHanded = 256
+
+// handed are the values of secrets that processes of a workload were given, the newest last.
+type handed struct {
+	mu     sync.Mutex
+	values []string
+}
+
+func (h *handed) add(value string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if i := slices.Index(h.values, value); i >= 0 {
+		h.values = slices.Delete(h.values, i, i+1)
+	}
+	if h.values = append(h.values, value); len(h.values) > mostHanded {
+		h.values = slices.Delete(h.values, 0, 1)
+	}
+}
+
+func (h *handed) all() (values [][]byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, value := range h.values {
+		values = append(values, []byte(value))
+	}
+	return values
 }
 
 // boxOf is the sandbox of a workload.

@@ -47,8 +47,6 @@ type Workload struct {
 	Memory       int64 // bytes
 	MilliCPUs    int64 // thousandths of one; 0 for no limit
 	Sandbox      v1beta1.SandboxGrade
-
-	Labels map[string]string
 }
 
 // SecretVariable is a variable of the environment whose value is a secret.
@@ -120,7 +118,7 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer) *Workload {
 		Env: s.Spec.Env, Writable: run.Writable, IgnoreGlobally: run.IgnoreGlobally == nil || *run.IgnoreGlobally,
 		Network: run.Network, Isolate: run.IsolateNetwork == nil || *run.IsolateNetwork, Asked: run.IsolateNetwork != nil && o.text("spec.run.isolateNetwork") == "true",
 		Processes: cmp.Or(run.Processes, v1beta1.ProcessPerSession), MaxProcesses: 16, Restart: cmp.Or(run.Restart, v1beta1.RestartOnFailure),
-		Sandbox: cmp.Or(run.Sandbox, v1beta1.SandboxAuto), Memory: 1 << 30, Labels: run.Labels,
+		Sandbox: cmp.Or(run.Sandbox, v1beta1.SandboxAuto), Memory: 1 << 30,
 	}
 	if path, ok := strings.CutPrefix(w.Program, "exec://"); ok {
 		if w.Program = filepath.Clean(path); !filepath.IsAbs(path) {

@@ -277,7 +277,7 @@ func TestV01(t *testing.T) {
 // TestV01Inside is the part of TestV01 that another user runs.
 func TestV01Inside(t *testing.T) {
 	if os.Getenv(roomVariable) != "inside" {
-		t.Skip("TestV01 runs it")
+		return // TestV01 runs it
 	}
 	tryAll(t, strings.Split(os.Getenv("WEIR_TEST_TRIES"), "\n"), func(got map[string]string) {
 		for try, result := range got {

@@ -294,11 +294,8 @@ func (o *opening) openBackend(s *server, b backing) error {
 			breaker = health.NewBreaker(b.Name, f.Breaker.Threshold, f.Breaker.Timeout)
 		}
 		var local backend.Local
-		switch {
-		case b.Workload != nil:
+		if b.Workload != nil {
 			local, err = o.workload(b.Workload)
-		case e.given.local != nil:
-			local, err = e.given.local(s.Name, b.Name)
 		}
 		if err != nil {
 			with.close()

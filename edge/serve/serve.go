@@ -87,8 +87,6 @@ type given struct {
 	sentinelUser     string      // of sentinels before a store; "" for their default user
 	sentinelPassword edge.Secret
 
-	local func(server, name string) (backend.Local, error) // keeps a backend that has no URL; nil for none
-
 	start func(Starting) (backend.Local, error) // keeps the workloads of plans; nil for none
 
 	scripts  codemode.Engine  // in place of the sandbox; nil for the sandbox
@@ -127,12 +125,6 @@ type Option func(*given)
 
 // WithVersion sets the version that the edge gives of itself.
 func WithVersion(v string) Option { return func(g *given) { g.version = v } }
-
-// WithLocal has backends be servers that are not reached by HTTP: f returns what keeps
-// that of a name, which the backend closes, or nil for one at a URL.
-func WithLocal(f func(server, name string) (backend.Local, error)) Option {
-	return func(g *given) { g.local = f }
-}
 
 // WithReload sets how the plan is made again; ReloadNow and POST /-/reload on
 // the admin address call it. It ends in Reload or in an error.

@@ -98,10 +98,10 @@ func caller(t *testing.T, e *edgetest.Edge) func(n int) {
 func TestCostOfACall(t *testing.T) {
 	quiet := edgetest.Logging(slog.LevelError)
 	b := &behind{t: t}
-	local := edgetest.With(serve.WithLocal(func(string, string) (backend.Local, error) {
+	local := edgetest.With(serve.WithWorkloads(func(serve.Starting) (backend.Local, error) {
 		return stdio.New(stdio.Config{Name: "back", Starter: parrots{costly}})
 	}))
-	b.Edge = edgetest.Start(t, edgetest.ManifestFor("http://unused.test/mcp", compile.StreamableHTTP), quiet, local)
+	b.Edge = edgetest.StartPlan(t, planned(t), quiet, local)
 	calls := map[string]func(int){
 		"http":  caller(t, edgetest.Start(t, edgetest.ManifestFor(overHTTP(t), compile.StreamableHTTP), quiet)),
 		"stdio": caller(t, b.Edge),

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/edge/stdio"
 )
 
@@ -55,12 +57,24 @@ func start(t *testing.T, how string, change func(*stdio.Config), options ...edge
 // open starts an edge before the server of a bridge.
 func (b *behind) open(c stdio.Config, options ...edgetest.Option) {
 	b.t.Helper()
-	local := func(string, string) (backend.Local, error) {
+	start := func(serve.Starting) (backend.Local, error) {
 		bridge, err := stdio.New(c)
 		b.bridge = bridge
 		return bridge, err
 	}
-	b.Edge = edgetest.Start(b.t, edgetest.ManifestFor("http://unused.test/mcp", "streamable-http"), append(options, edgetest.With(serve.WithLocal(local)))...)
+	b.Edge = edgetest.StartPlan(b.t, planned(b.t), append(options, edgetest.With(serve.WithWorkloads(start)))...)
+}
+
+// planned is the plan of one server that the edge starts.
+func planned(t testing.TB) *compile.Plan {
+	t.Helper()
+	set, _ := source.Read("test.yaml", []byte("apiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: back}\nspec: {image: \"exec:///unused\", transport: stdio}\n"))
+	set.Starts = []compile.Form{compile.FormLocal}
+	r := set.Compile()
+	if err := r.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return r.Plan
 }
 
 // told returns the lines that the servers have told so far and that hold a text.

@@ -45,9 +45,11 @@ type logbook struct {
 
 func newLogbook(c *Config) *logbook {
 	b := &logbook{to: c.Lines}
-	for _, s := range c.Secrets {
-		if len(s) >= masked {
-			b.secrets = append(b.secrets, s)
+	if c.Secrets != nil {
+		for _, s := range c.Secrets() {
+			if len(s) >= masked {
+				b.secrets = append(b.secrets, s)
+			}
 		}
 	}
 	slices.SortFunc(b.secrets, func(x, y []byte) int { return cmp.Compare(len(y), len(x)) })

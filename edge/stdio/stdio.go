@@ -60,7 +60,10 @@ type Config struct {
 	Remembered func(digest string) (mcp.Era, bool)
 	Remember   func(digest string, era mcp.Era)
 
-	Secrets [][]byte     // values that are masked in what the server prints
+	// Secrets returns the values that are masked in what a process prints. It is asked when one
+	// has started, since a secret may be another one by then; nil for none.
+	Secrets func() [][]byte
+
 	Lines   func(Line)   // takes what the server prints and the events of its processes, in order; nil for nobody
 	Changed func(Status) // told of each change of State; must return soon; nil for nobody
 	Log     *slog.Logger
