@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
@@ -21,10 +20,6 @@ import (
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/edge/workload"
 )
-
-// firstStart is how long a package runner may take at its first start, since it fetches the
-// package.
-const firstStart = 300 * time.Second
 
 // locals starts the local processes of an edge, each in a sandbox, with a home directory of
 // its own below the state directory. Nothing is made before the first of them.
@@ -156,11 +151,15 @@ func (l *locals) start(s serve.Starting) (backend.Local, error) {
 	if _, err := secrets(context.Background()); err != nil { // one that is missing is told at the start
 		return nil, err
 	}
-	pool := sandbox.NewPool(machine, config, func(note string) { s.Log.Warn("a sandbox holds less than it could", "workload", w.Name, "note", note) })
+	launch, err := newLauncher(machine, config, s.Log)
+	if err != nil {
+		return nil, err
+	}
 	c := stdio.Config{
-		Name: w.Name, Digest: s.Digest, Starter: pooled{pool}, MaxProcesses: w.MaxProcesses, MaxMessage: s.MaxMessage,
+		Name: w.Name, Digest: s.Digest, Starter: launch, MaxProcesses: w.MaxProcesses, MaxMessage: s.MaxMessage,
 		Secrets: given.all, Lines: lines(s.Log, w.Name), Log: s.Log,
 	}
+	launch.printed = c.Printed
 	if w.Processes == v1beta1.ProcessShared {
 		c.Mode = stdio.Shared
 	}
@@ -171,11 +170,18 @@ func (l *locals) start(s serve.Starting) (backend.Local, error) {
 	case "npx", "uvx", "pipx", "bunx", "deno":
 		c.First = firstStart
 	}
+	if w.Port > 0 {
+		server, err := stdio.NewHTTP(c, dialer(w.Host))
+		if err != nil {
+			return nil, err
+		}
+		return &web{server, launch}, nil
+	}
 	bridge, err := stdio.New(c)
 	if err != nil {
 		return nil, err
 	}
-	return &boxed{bridge, pool}, nil
+	return &boxed{bridge, launch}, nil
 }
 
 // mostHanded is how many values of secrets are known to have been given to a workload's
@@ -212,7 +218,7 @@ func (h *handed) all() (values [][]byte) {
 func boxOf(w *compile.Workload, home string) (sandbox.Config, error) {
 	c := sandbox.Config{
 		Name: w.Name, Command: append([]string{w.Program}, w.Args...), Home: home, Writable: w.Writable,
-		Isolate: w.Asked || w.Network == "none", Transport: string(w.Transport), Memory: w.Memory, CPUs: float64(w.MilliCPUs) / 1000,
+		Isolate: w.Asked || w.Network == "none", Transport: string(w.Transport), Port: w.Port, AnyPort: w.AnyPort, Memory: w.Memory, CPUs: float64(w.MilliCPUs) / 1000,
 	}
 	var err error
 	if c.Grade, err = sandbox.ParseGrade(string(w.Sandbox)); err != nil {
@@ -252,30 +258,7 @@ func lines(log *slog.Logger, name string) func(stdio.Line) {
 	}
 }
 
-// pooled starts servers in sandboxes, one for each principal.
-type pooled struct{ pool *sandbox.Pool }
-
-func (p pooled) Start(ctx context.Context, principal string) (stdio.Process, error) {
-	one, err := p.pool.Start(ctx, principal)
-	if err != nil {
-		return nil, err
-	}
-	return inside{one}, nil
-}
-
 // inside is a process in a sandbox.
 type inside struct{ *sandbox.Process }
 
 func (p inside) Wait() stdio.Exit { return stdio.Exit(p.Process.Wait()) }
-
-// boxed is a bridge to a server in sandboxes, which end with it.
-type boxed struct {
-	*stdio.Bridge
-	pool *sandbox.Pool
-}
-
-func (b *boxed) Close() error {
-	err := b.Bridge.Close()
-	b.pool.Close()
-	return err
-}

@@ -26,8 +26,8 @@ import (
 type Config struct {
 	Name    string
 	Digest  string         // tells this configuration from another
-	URL     string         // http or https; "" where Local is set
-	Local   Local          // a server that is not reached by HTTP, which Close closes; nil for one that is
+	URL     string         // http or https; "" with OverLines
+	Local   Local          // a server of this machine, which Close closes; nil for another
 	SSE     bool           // the transport is HTTP with SSE (2024-11-05)
 	Roots   *x509.CertPool // nil for those of the system
 	Private bool           // the URL may stand for a private address
@@ -64,7 +64,9 @@ type Config struct {
 // Backend talks to one MCP server. It is safe for concurrent use.
 type Backend struct {
 	Config
-	peer    *peer
+	peer    *peer     // nil with lined
+	lined   OverLines // Local, where it is; nil else
+	served  OverHTTP  // likewise
 	monitor *health.Monitor
 
 	bridge bridge
@@ -130,20 +132,28 @@ type Status struct {
 // what waiting does not cure; that a backend is down is no such thing.
 func Open(c Config) (*Backend, error) {
 	u, err := url.Parse(c.URL)
-	if c.Local == nil && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
+	lined, _ := c.Local.(OverLines)
+	served, _ := c.Local.(OverHTTP)
+	if lined == nil && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
 		return nil, fmt.Errorf("backend %s: %q is not an http or https URL", c.Name, c.URL)
 	}
 	life, end := context.WithCancel(context.Background())
 	b := &Backend{
 		Config: c,
+		lined:  lined,
+		served: served,
 		asking: make(chan struct{}, 1),
 		life:   life,
 		end:    end,
 		pool:   sessions{sorts: make(map[sort]*sorted)},
 	}
 	b.Rest = cmp.Or(b.Rest, restDefault)
-	if c.Local == nil {
-		b.peer = newPeer(u, wire.New(u, c.Roots, c.Private, c.MaxConns), &c)
+	if lined == nil {
+		pool := wire.New(u, c.Roots, c.Private, c.MaxConns)
+		if served != nil {
+			pool.Via(served.Dial)
+		}
+		b.peer = newPeer(u, pool, &c)
 		b.peer.stray = b.stray
 		b.peer.credentials.taken = b.taken
 	}
@@ -215,10 +225,11 @@ func (b *Backend) close(rest time.Duration) error {
 	close(told)
 	b.beside.end()
 	b.farewells.end()
+	if b.peer != nil {
+		b.peer.pool.Close()
+	}
 	if b.Local != nil {
 		_ = b.Local.Close() // it says nothing that could be done
-	} else {
-		b.peer.pool.Close()
 	}
 	if b.Done != nil && !again {
 		b.Done()
@@ -269,8 +280,13 @@ func (b *Backend) probe(ctx context.Context) error {
 		_, err := b.Introduced(ctx, nil)
 		return err
 	}
-	if b.Local != nil {
-		return b.Local.Well()
+	if b.lined != nil {
+		return b.lined.Well()
+	}
+	if b.served != nil { // it is asked when it can be
+		if err := b.served.Well(); err != nil {
+			return err
+		}
 	}
 	if time.Since(in.at) < aWhile {
 		return nil
@@ -406,7 +422,7 @@ func (b *Backend) forget(in *Introduction) { b.intro.CompareAndSwap(in, nil) }
 func (b *Backend) Status() Status {
 	address, _, _ := strings.Cut(b.URL, "?") // a query may hold a secret
 	s := Status{Name: b.Name, URL: address, Snapshot: b.monitor.Snapshot()}
-	if b.Local != nil {
+	if b.lined != nil {
 		s.URL = "stdio"
 	}
 	if in := b.intro.Load(); in != nil {
@@ -439,6 +455,9 @@ func (b *Backend) Collect(m edge.Emitter) {
 	m.Counter("weir_backend_calls_failed", "Calls that failed by the backend's fault.", float64(failed))
 	m.Counter("weir_backend_stray_answers", "Answers that came to others than who asked.", float64(b.strays.Load()))
 	m.Gauge("weir_backend_latency_seconds", "Time that calls took on average.", mean.Seconds())
+	if b.Local != nil {
+		b.Local.Collect(m)
+	}
 }
 
 // errEra says that the backend is not of the era that it was taken for, and
@@ -460,6 +479,9 @@ func (b *Backend) Handle(ctx context.Context, x *edge.Exchange) (*edge.Response,
 	var began time.Time
 	if measured := b.calls.Add(1)%sampled == 1; measured {
 		began = time.Now()
+	}
+	if b.served != nil {
+		defer b.served.Call()()
 	}
 	r, err := b.handle(ctx, x)
 	outcome := health.Judge(err)

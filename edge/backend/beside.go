@@ -157,7 +157,7 @@ func (s *session) addressee(on *call, m *mcp.Message) (*call, edge.Client) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.b.Local != nil && (m.Kind == mcp.Request || m.Method == "notifications/message") {
+	if s.b.lined != nil && (m.Kind == mcp.Request || m.Method == "notifications/message") {
 		if c := s.only(); c != nil { // in order with what else is said of it
 			return c, c.client
 		}

@@ -16,9 +16,17 @@ import (
 // server/discover, detection).
 func (b *Backend) detect(ctx context.Context, on *edge.Exchange) (*Introduction, error) {
 	switch {
-	case b.Local != nil:
+	case b.lined != nil:
 		return b.detectLocal(ctx)
-	case b.SSE:
+	case b.served != nil:
+		return b.detectServed(ctx, on)
+	}
+	return b.detectHTTP(ctx, on)
+}
+
+// detectHTTP is detect of a server that is reached by HTTP.
+func (b *Backend) detectHTTP(ctx context.Context, on *edge.Exchange) (*Introduction, error) {
+	if b.SSE {
 		return b.detectLegacy(ctx, on, true)
 	}
 	m, err := b.discover(ctx, on)

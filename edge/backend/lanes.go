@@ -185,7 +185,7 @@ func (b *Backend) poolLane(who string) *lane {
 			best, least = l, n
 		}
 	}
-	if best == nil || least >= crowded && len(all) < b.Local.Pool() {
+	if best == nil || least >= crowded && len(all) < b.lined.Pool() {
 		l := newLane(b, who, nil)
 		t.add(b, l)
 		if best == nil {

@@ -110,7 +110,7 @@ func (b *Backend) listen(ctx context.Context, client *edge.Session, out edge.Cli
 	if err != nil {
 		return err
 	}
-	if b.Local != nil && client.ID == "" {
+	if b.lined != nil && client.ID == "" {
 		return b.named(b.attendLocal(ctx, client, in, out, opened))
 	}
 	if in.Era == mcp.Modern {

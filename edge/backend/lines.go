@@ -41,7 +41,7 @@ type hears struct {
 func (b *Backend) openLines(ctx context.Context, l *lines, h edge.Owner) error {
 	l.b, l.gone = b, make(chan struct{})
 	h.Hear, h.Failed, h.Ended, h.Use = l.hear, l.failed, l.end, l.use
-	stream, err := b.Local.Open(ctx, &h)
+	stream, err := b.lined.Open(ctx, &h)
 	if err != nil {
 		return err
 	}

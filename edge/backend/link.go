@@ -101,7 +101,7 @@ func (s *session) open(ctx context.Context, said *Introduction) (*link, error) {
 		}
 		l.sse = sse
 	}
-	if s.b.Local != nil {
+	if s.b.lined != nil {
 		at, err := s.openLocal(ctx, l)
 		if err != nil {
 			return nil, err

@@ -438,7 +438,7 @@ func (b *Backend) listenOnce(ctx context.Context, client *edge.Session, want Wis
 			_ = out.Send(clean)
 		}
 	}
-	if b.Local != nil {
+	if b.lined != nil {
 		return b.listenLocal(ctx, client, o.body, func(n *mcp.Message) { hear(n, nil) })
 	}
 	_, err := b.peer.converse(ctx, &o, id, m, hear)

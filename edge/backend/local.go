@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -13,10 +14,28 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-// Local is a server that is reached by streams of lines in place of a URL: processes of
-// this machine, or one behind a socket. Whoever keeps it starts and ends them; the
-// backend speaks MCP with them. It is safe for concurrent use.
+// Local is a server that is reached by no address: processes of this machine, or one behind
+// a socket. Whoever keeps it starts and ends them; the backend speaks MCP with them. It is
+// OverLines or OverHTTP, and safe for concurrent use.
 type Local interface {
+	edge.Collector
+
+	// Introduced is told each time that it was found out what the server speaks, or why it
+	// was not.
+	Introduced(era mcp.Era, err error)
+
+	// Well returns nil while the server can be called, and else why not. It starts
+	// nothing.
+	Well() error
+
+	// Close ends all processes, and returns when they have ended.
+	Close() error
+}
+
+// OverLines is a local server that is reached by streams of lines.
+type OverLines interface {
+	Local
+
 	// Open gives a stream to the server for a owner, and starts a process for it where
 	// it needs one. Errors are an *edge.Error: of kind Overload where there may be no
 	// further one, of kind Unavailable where it cannot be started, or not yet.
@@ -27,20 +46,23 @@ type Local interface {
 	Introduction() time.Duration
 
 	// Remembered returns what the server turned out to speak before, also in another
-	// life of the edge, and false when nobody knows. Introduced is told each time that
-	// this was found out, or why it was not.
+	// life of the edge, and false when nobody knows.
 	Remembered() (era mcp.Era, ok bool)
-	Introduced(era mcp.Era, err error)
 
 	// Pool is how many processes one principal's clients without a session may have.
 	Pool() int
+}
 
-	// Well returns nil while the server can be called, and else why not. It starts
-	// nothing.
-	Well() error
+// OverHTTP is a local server that speaks HTTP.
+type OverHTTP interface {
+	Local
 
-	// Close ends all processes, and returns when they have ended.
-	Close() error
+	// Dial connects to the server, and waits for one that starts. Errors are as of Open.
+	Dial(context.Context) (net.Conn, error)
+
+	// Call notes that a call begins, until over is called: a server that is silent
+	// meanwhile may be at work.
+	Call() (over func())
 }
 
 // maxLocalSessions is how many sessions there may be with a local server over all
@@ -49,7 +71,7 @@ const maxLocalSessions = 1 << 16
 
 // most returns how many connections, or sessions, the backend may have.
 func (b *Backend) most() int {
-	if b.Local != nil {
+	if b.lined != nil {
 		return maxLocalSessions
 	}
 	return b.peer.pool.Most()
@@ -80,7 +102,7 @@ const discoverLocal = 2 * time.Second
 // instead is started once more, and asked for initialize alone (2026-07-28,
 // basic/transports/stdio; server/discover, detection).
 func (b *Backend) detectLocal(ctx context.Context) (*Introduction, error) {
-	within := b.Local.Introduction()
+	within := b.lined.Introduction()
 	ctx, cancel := context.WithTimeoutCause(ctx, within, edge.Errorf(edge.Timeout, "introduction", "has not introduced itself within %s", within))
 	defer cancel()
 	in, err := b.detectLines(ctx)
@@ -89,15 +111,32 @@ func (b *Backend) detectLocal(ctx context.Context) (*Introduction, error) {
 	}
 	switch {
 	case err == nil:
-		b.Local.Introduced(in.Era, nil)
+		b.lined.Introduced(in.Era, nil)
 	case edge.KindOf(err) != edge.Gone && edge.KindOf(err) != edge.Overload:
-		b.Local.Introduced(mcp.Legacy, err)
+		b.lined.Introduced(mcp.Legacy, err)
+	}
+	return in, err
+}
+
+// detectServed is detect of a local server that speaks HTTP, which it waits for.
+func (b *Backend) detectServed(ctx context.Context, on *edge.Exchange) (*Introduction, error) {
+	c, err := b.served.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_ = c.Close()
+	in, err := b.detectHTTP(ctx, on)
+	switch {
+	case err == nil:
+		b.served.Introduced(in.Era, nil)
+	case ctx.Err() == nil && !b.wantsUser(err):
+		b.served.Introduced(mcp.Legacy, err)
 	}
 	return in, err
 }
 
 func (b *Backend) detectLines(ctx context.Context) (*Introduction, error) {
-	era, known := b.Local.Remembered()
+	era, known := b.lined.Remembered()
 	if known && era == mcp.Legacy {
 		return b.initializeLocal(ctx, nil)
 	}
@@ -292,7 +331,7 @@ func (s *session) only() (one *call) {
 // lend is borrow that waits for a session of a local server where the principal's are all
 // in use: it may have a few alone.
 func (b *Backend) lend(ctx context.Context, in *Introduction, kind sort) (*pooled, error) {
-	if b.Local == nil {
+	if b.lined == nil {
 		return b.borrow(in, kind)
 	}
 	limit := time.NewTimer(b.Silence)

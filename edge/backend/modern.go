@@ -23,7 +23,7 @@ const maxQuestions = 1000
 // toModern sends a message to a backend of the modern era.
 func (b *Backend) toModern(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	switch {
-	case x.Era == mcp.Modern && b.Local != nil:
+	case x.Era == mcp.Modern && b.lined != nil:
 		if err := b.checkParams(x); err != nil { // the server does not see them
 			return nil, err
 		}
@@ -43,7 +43,7 @@ func (b *Backend) toModern(ctx context.Context, x *edge.Exchange) (*edge.Respons
 // modernCall sends one request of the modern era. raw is its text, which m was
 // decoded from or made from; m tells its method and target.
 func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Message, raw []byte, params []edge.Header, translate bool) (*edge.Response, error) {
-	if b.Local != nil {
+	if b.lined != nil {
 		return b.localCall(ctx, x, m, translate)
 	}
 	info := mcp.MethodOf(m.Method)

@@ -91,8 +91,8 @@ func (t *sessions) free() {
 // room returns how many pooled sessions there may be, and how many of one
 // principal. Over HTTP with SSE each of them has a connection open.
 func (b *Backend) room(sse bool) (all, each int) {
-	if b.Local != nil {
-		return maxLocalSessions, max(1, b.Local.Pool())
+	if b.lined != nil {
+		return maxLocalSessions, max(1, b.lined.Pool())
 	}
 	all = max(leastPooled, b.most())
 	if sse {
@@ -197,7 +197,7 @@ func (b *Backend) borrow(in *Introduction, kind sort) (*pooled, error) {
 
 // counts reports whether the sessions of a principal are counted. With a local server those
 // of everybody are, since each is a process.
-func (b *Backend) counts(who principal) bool { return who != (principal{}) || b.Local != nil }
+func (b *Backend) counts(who principal) bool { return who != (principal{}) || b.lined != nil }
 
 // makeRoom ends the session that has rested longest where there may be no
 // further one: the principal's own where the principal has as many as it may. It
@@ -209,7 +209,7 @@ func (b *Backend) makeRoom(kind sort, sse bool) error {
 	t := &b.pool
 	all, each := b.room(sse)
 	who := kind.principal
-	if b.Local != nil && who == (principal{}) {
+	if b.lined != nil && who == (principal{}) {
 		each = max(1, each-1) // the edge's own is one of them
 	}
 	if b.counts(who) && t.held[who] >= each {

@@ -33,7 +33,7 @@ func (b *Backend) ownStream(s *session) context.CancelFunc {
 
 // hearOwn makes the session read its own stream from its opening to its end:
 // what comes on it belongs to the one call that the session carries.
-func (s *session) hearOwn() { s.own = !s.sse && s.b.Local == nil }
+func (s *session) hearOwn() { s.own = !s.sse && s.b.lined == nil }
 
 // hear passes on to out what belongs to no call. out must be comparable.
 func (s *session) hear(out edge.Client) {

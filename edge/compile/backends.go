@@ -79,7 +79,8 @@ func (c *compiler) discovered(o *object, group *object, members []*object) []Bac
 				Private:   e.Spec.AllowPrivateEndpoint,
 			})
 		case *v1beta1.MCPServer:
-			out = append(out, Backend{Name: e.Name, Transport: Transport(e.Spec.Transport), Workload: c.workload(m, e)})
+			w := c.workload(m, e)
+			out = append(out, Backend{Name: e.Name, URL: w.URL(), Transport: Transport(e.Spec.Transport), Workload: w, Private: w.URL() != ""})
 		}
 	}
 	path := "spec.groupRef.name"

@@ -174,8 +174,8 @@ const (
 // Backend is one MCP server behind the edge.
 type Backend struct {
 	Name         string
-	URL          string    // http or https; "" with Workload
-	Workload     *Workload // in place of URL: the process starts it; nil for none
+	URL          string    // http or https; "" with a Workload that speaks stdio
+	Workload     *Workload // the process starts it; nil for none
 	Transport    Transport
 	CABundle     string            // PEM text; empty for none
 	CABundlePath string            // file of PEM text, read when the plan is opened; empty for none

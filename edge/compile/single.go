@@ -98,6 +98,7 @@ func (c *compiler) single(o *object) (Server, Door) {
 		b.URL, b.Transport, b.Private = k.Spec.RemoteURL, Transport(k.Spec.Transport), k.Spec.AllowPrivateEndpoint
 	case *v1beta1.MCPServer:
 		b.Transport, b.Workload = Transport(k.Spec.Transport), c.workload(o, k)
+		b.URL, b.Private = b.Workload.URL(), b.Workload.URL() != ""
 		if p := b.Workload; p != nil {
 			door.Hosts = append(door.Hosts, p.Profile.Network.Inbound.AllowHost...)
 		}

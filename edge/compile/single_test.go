@@ -30,35 +30,34 @@ func server(spec string) string {
 // What a server that is to be started cannot have is refused by name, and nothing is ignored.
 func TestWorkloadsRefused(t *testing.T) {
 	for spec, want := range map[string]string{
-		"{image: docker.io/mcp/fetch:1}":                                               "not supported yet: a container (docker.io/mcp/fetch:1)",
-		"{image: fetch}":                                                               "not supported yet: a container",
-		"{image: 'npx://pkg@1'}":                                                       "not supported yet: an image that is built of a package",
-		"{image: 'uvx://pkg'}":                                                         "an image that is built",
-		"{image: 'go://./dir'}":                                                        "an image that is built",
-		"{image: 'wasm://./a.wasm'}":                                                   "not supported yet: a module of WebAssembly",
-		"{image: 'wasm+https://a.example/a.wasm#sha256=00'}":                           "a module of WebAssembly",
-		"{image: 'https://a.example/mcp'}":                                             "describe it with an MCPRemoteProxy",
-		"{image: 'file:///bin/x'}":                                                     "no form that is known",
-		"{image: 'exec://bin/x'}":                                                      "no absolute path",
-		"{image: npx, transport: streamable-http}":                                     "not supported yet: a process of this machine that speaks streamable-http",
-		"{image: npx, transport: sse}":                                                 "speaks sse",
-		"{image: npx, run: {network: bridge}}":                                         "host or none",
-		"{image: npx, run: {network: host, isolateNetwork: true}}":                     "take one out",
-		"{image: npx, run: {isolateNetwork: true}}":                                    "needs the egress proxy",
-		"{image: npx, run: {publish: ['80:80']}}":                                      "spec.run.publish: not supported yet",
-		"{image: npx, run: {allowContainerGateway: true}}":                             "spec.run.allowContainerGateway: not supported yet",
-		"{image: npx, run: {runtimeImage: a}}":                                         "spec.run.runtimeImage: not supported yet",
-		"{image: npx, run: {runtimeAddPackages: [a]}}":                                 "spec.run.runtimeAddPackages: not supported yet",
-		"{image: npx, run: {buildCA: a}}":                                              "spec.run.buildCA: not supported yet",
-		"{image: npx, run: {imageVerification: enabled}}":                              "spec.run.imageVerification: not supported yet",
-		"{image: npx, run: {runAs: '1000'}}":                                           "spec.run.runAs: not supported yet",
-		"{image: npx, authServerRef: {name: login}}":                                   "spec.authServerRef",
-		"{image: npx, permissionProfile: {type: builtin, name: all}}":                  "there is no profile \"all\"",
-		"{image: npx, permissionProfile: {type: configmap, name: p, key: hosts}}":      "which needs the egress proxy",
-		"{image: npx, permissionProfile: {type: configmap, name: p, key: privileged}}": "privileged is for containers",
-		"{image: npx, permissionProfile: {type: configmap, name: p, key: bad}}":        "no profile",
-		"{image: npx, permissionProfile: {type: configmap, name: p, key: volume}}":     "a volume of a container engine",
-		"{image: npx, volumes: [{name: a, hostPath: data, mountPath: /data}]}":         "\"data\" is no absolute path",
+		"{image: docker.io/mcp/fetch:1}":                     "not supported yet: a container (docker.io/mcp/fetch:1)",
+		"{image: fetch}":                                     "not supported yet: a container",
+		"{image: 'npx://pkg@1'}":                             "not supported yet: an image that is built of a package",
+		"{image: 'uvx://pkg'}":                               "an image that is built",
+		"{image: 'go://./dir'}":                              "an image that is built",
+		"{image: 'wasm://./a.wasm'}":                         "not supported yet: a module of WebAssembly",
+		"{image: 'wasm+https://a.example/a.wasm#sha256=00'}": "a module of WebAssembly",
+		"{image: 'https://a.example/mcp'}":                   "describe it with an MCPRemoteProxy",
+		"{image: 'file:///bin/x'}":                           "no form that is known",
+		"{image: 'exec://bin/x'}":                            "no absolute path",
+		"{image: npx, transport: sse, run: {targetHost: a.example, network: none, isolateNetwork: true}}": "is reached on its own loopback: take one out",
+		"{image: npx, run: {network: bridge}}":                                                                                         "host or none",
+		"{image: npx, run: {network: host, isolateNetwork: true}}":                                                                     "take one out",
+		"{image: npx, run: {isolateNetwork: true}}":                                                                                    "needs the egress proxy",
+		"{image: npx, run: {publish: ['80:80']}}":                                                                                      "spec.run.publish: not supported yet",
+		"{image: npx, run: {allowContainerGateway: true}}":                                                                             "spec.run.allowContainerGateway: not supported yet",
+		"{image: npx, run: {runtimeImage: a}}":                                                                                         "spec.run.runtimeImage: not supported yet",
+		"{image: npx, run: {runtimeAddPackages: [a]}}":                                                                                 "spec.run.runtimeAddPackages: not supported yet",
+		"{image: npx, run: {buildCA: a}}":                                                                                              "spec.run.buildCA: not supported yet",
+		"{image: npx, run: {imageVerification: enabled}}":                                                                              "spec.run.imageVerification: not supported yet",
+		"{image: npx, run: {runAs: '1000'}}":                                                                                           "spec.run.runAs: not supported yet",
+		"{image: npx, authServerRef: {name: login}}":                                                                                   "spec.authServerRef",
+		"{image: npx, permissionProfile: {type: builtin, name: all}}":                                                                  "there is no profile \"all\"",
+		"{image: npx, permissionProfile: {type: configmap, name: p, key: hosts}}":                                                      "which needs the egress proxy",
+		"{image: npx, permissionProfile: {type: configmap, name: p, key: privileged}}":                                                 "privileged is for containers",
+		"{image: npx, permissionProfile: {type: configmap, name: p, key: bad}}":                                                        "no profile",
+		"{image: npx, permissionProfile: {type: configmap, name: p, key: volume}}":                                                     "a volume of a container engine",
+		"{image: npx, volumes: [{name: a, hostPath: data, mountPath: /data}]}":                                                         "\"data\" is no absolute path",
 		"{image: npx, volumes: [{name: a, hostPath: /a, mountPath: /srv}], permissionProfile: {type: configmap, name: p, key: reads}}": "/srv is mounted",
 		"{image: npx, run: {writable: [/srv]}, volumes: [{name: a, hostPath: /a, mountPath: /srv}]}":                                   "/srv is mounted",
 		"{image: npx, externalAuthConfigRef: {name: key}}":                                                                             "is sent no headers",
@@ -98,12 +97,37 @@ data:
 	}
 	// What says nothing is warned of.
 	for spec, want := range map[string]string{
-		"{image: npx, mcpPort: 9000}":                "spec.mcpPort: not used: the server speaks stdio",
-		"{image: npx, run: {targetHost: a.example}}": "spec.run.targetHost: not used",
-		"{image: npx, proxyMode: sse}":               "the older transport",
+		"{image: npx, mcpPort: 9000}":                                      "spec.mcpPort: not used: the server speaks stdio",
+		"{image: npx, run: {targetHost: a.example}}":                       "spec.run.targetHost: not used",
+		"{image: npx, proxyMode: sse}":                                     "the older transport",
+		"{image: npx, transport: sse, run: {processes: shared}}":           "spec.run.processes: not used: a server that speaks HTTP has one process",
+		"{image: npx, transport: streamable-http, run: {maxProcesses: 2}}": "spec.run.maxProcesses: not used",
 	} {
 		if plan, said := found(server(spec), starting); plan == nil || !strings.Contains(said, want) {
 			t.Errorf("%s: plan %v, %s", spec, plan != nil, said)
+		}
+	}
+}
+
+// A process that speaks HTTP is reached at the port that it is told, on its own loopback or at
+// the host that somebody names.
+func TestWorkloadsOverHTTP(t *testing.T) {
+	for spec, want := range map[string]string{
+		"{image: npx}": " 0 false",
+		"{image: npx, transport: streamable-http}":                                           "http://127.0.0.1:8080/mcp 8080 true",
+		"{image: npx, transport: sse, mcpPort: 9000}":                                        "http://127.0.0.1:9000/sse 9000 false",
+		"{image: npx, transport: sse, run: {targetHost: localhost}}":                         "http://127.0.0.1:8080/sse 8080 true",
+		"{image: npx, transport: streamable-http, mcpPort: 1, run: {targetHost: a.example}}": "http://a.example:1/mcp 1 false a.example",
+		"{image: npx, transport: streamable-http, run: {targetHost: 'fd00::1'}}":             "http://[fd00::1]:8080/mcp 8080 false fd00::1",
+	} {
+		plan, said := found(server(spec), starting)
+		if plan == nil {
+			t.Errorf("%s: %s", spec, said)
+			continue
+		}
+		b := plan.Servers[0].Backends[0]
+		if got := strings.TrimRight(fmt.Sprintf("%s %d %t %s", b.URL, b.Workload.Port, b.Workload.AnyPort, b.Workload.Host), " "); got != want || b.Private != (b.URL != "") {
+			t.Errorf("%s: %q, want %q", spec, got, want)
 		}
 	}
 }

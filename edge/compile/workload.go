@@ -2,6 +2,7 @@ package compile
 
 import (
 	"cmp"
+	"net"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -27,6 +28,9 @@ type Workload struct {
 	Program   string   // an absolute path, or the name of a package runner, which is looked up in PATH
 	Args      []string // as given
 	Transport v1beta1.ServerTransport
+	Port      int    // that it listens on; 0 for one that speaks stdio
+	AnyPort   bool   // nobody asked for Port: another will do
+	Host      string // where its port is reached, when that is not its own loopback; "" else
 
 	Env      []v1beta1.EnvVar
 	EnvFiles []string         // files, and directories of files; a later one wins, and Env over all
@@ -125,14 +129,7 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer) *Workload {
 			c.fail(o, "spec.image", ReasonInvalid, "%q has no absolute path: write exec:///PATH, and the arguments in args", brief(s.Spec.Image))
 		}
 	}
-	if s.Spec.Transport != v1beta1.ServerStdio && !o.wrong["spec.transport"] {
-		c.fail(o, "spec.transport", ReasonUnsupported, "not supported yet: a process of this machine that speaks %s; let it speak stdio, or start it yourself and describe it with an MCPRemoteProxy", s.Spec.Transport)
-	}
-	for _, field := range []string{"spec.mcpPort", "spec.run.targetHost"} {
-		if o.text(field) != "" && s.Spec.Transport == v1beta1.ServerStdio {
-			c.find(Warning, o, field, ReasonUnused, "not used: the server speaks stdio")
-		}
-	}
+	c.listens(o, s, run, w)
 	if o.text(externalRef) != "" && s.Spec.Transport == v1beta1.ServerStdio && !c.unauthenticated(o) {
 		c.fail(o, "spec.externalAuthConfigRef", ReasonConflict, "a server that speaks stdio is sent no headers: give it what it needs in spec.secrets, and take this out")
 	}
@@ -163,6 +160,44 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer) *Workload {
 	}
 	c.mounts(o, s, w)
 	return w
+}
+
+// defaultPort is where a server that speaks HTTP listens when nobody says another.
+const defaultPort = 8080
+
+// listens plans where a process that speaks HTTP listens, and says what is not used of a
+// process with the other transport.
+func (c *compiler) listens(o *object, s *v1beta1.MCPServer, run *v1beta1.ServerRun, w *Workload) {
+	unused, why := []string{"spec.mcpPort", "spec.run.targetHost"}, "the server speaks stdio"
+	if s.Spec.Transport != v1beta1.ServerStdio {
+		unused, why = []string{"spec.run.processes", "spec.run.maxProcesses"}, "a server that speaks HTTP has one process"
+		if w.Port, w.AnyPort = defaultPort, true; s.Spec.MCPPort != nil {
+			w.Port, w.AnyPort = int(*s.Spec.MCPPort), false
+		}
+		if host := run.TargetHost; host != "" && !loopback(net.JoinHostPort(host, "1")) {
+			w.Host, w.AnyPort = host, false
+			if w.Asked {
+				c.fail(o, "spec.run.targetHost", ReasonConflict, "%s, and isolateNetwork: an isolated server is reached on its own loopback: take one out", brief(host))
+			}
+		}
+	}
+	for _, field := range unused {
+		if o.text(field) != "" {
+			c.find(Warning, o, field, ReasonUnused, "not used: %s", why)
+		}
+	}
+}
+
+// URL is where the backend of a workload is spoken to; "" for one that speaks stdio.
+func (w *Workload) URL() string {
+	if w == nil || w.Port == 0 {
+		return ""
+	}
+	path := "/mcp"
+	if w.Transport == v1beta1.ServerSSE {
+		path = "/sse"
+	}
+	return "http://" + net.JoinHostPort(cmp.Or(w.Host, "127.0.0.1"), strconv.Itoa(w.Port)) + path
 }
 
 // unauthenticated reports whether what a server refers to for its credential is none.

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -44,8 +45,12 @@ func bwrapCommand(bwrap, helper string, c *Config, v *view, mode string, link ..
 	a.system(v)
 	a.add("--ro-bind", helper, insideHelper)
 	a.data("/etc/passwd", passwd(c.Home))
-	a.data("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n")
-	a.data("/etc/resolv.conf", "nameserver 127.0.0.1\noptions attempts:1 timeout:2\n")
+	hosts, resolver := "127.0.0.1 localhost\n::1 localhost\n", "nameserver 127.0.0.1\noptions attempts:1 timeout:2\n"
+	if c.Network == Host { // whose names are found as this machine finds them
+		hosts, resolver = textOf("/etc/hosts", hosts), textOf("/etc/resolv.conf", resolver)
+	}
+	a.data("/etc/hosts", hosts)
+	a.data("/etc/resolv.conf", resolver)
 	a.own(c, v)
 	a.add("--remount-ro", "/", "--chdir", "/")
 	if a.err != nil {
@@ -164,6 +169,23 @@ func (a *bwrapArgs) pass(f *os.File) int {
 	a.made = append(a.made, f)
 	a.cmd.ExtraFiles = append(a.cmd.ExtraFiles, f)
 	return 2 + len(a.cmd.ExtraFiles)
+}
+
+// maxNames bounds a file of names that is shown, in bytes.
+const maxNames = 1 << 20
+
+// textOf is what a file of this machine says, or else otherwise.
+func textOf(path, otherwise string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return otherwise
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxNames))
+	if err != nil {
+		return otherwise
+	}
+	return string(text)
 }
 
 // passwd names the user, by no other name than "weir".

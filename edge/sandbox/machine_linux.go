@@ -239,6 +239,11 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
+	if grade != Bwrap || c.Network == Host {
+		if err := c.place(); err != nil {
+			return nil, err
+		}
+	}
 	// 2. What is seen inside.
 	v, err := m.view(&c)
 	if err != nil {
@@ -368,6 +373,9 @@ func (s *Sandbox) Start(ctx context.Context) (*Process, error) {
 	}
 	return p, nil
 }
+
+// Port is where the server is to listen; 0 for one on its standard streams.
+func (s *Sandbox) Port() int { return s.config.Port }
 
 // Dial connects to a port of the server's, on its loopback.
 func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {

@@ -57,6 +57,9 @@ func (m *Machine) Open(_ context.Context, c Config) (*Sandbox, error) {
 			return nil, &MountError{mount.Host, "without a sandbox it is at no other path than its own", next}
 		}
 	}
+	if err := c.place(); err != nil {
+		return nil, err
+	}
 	s := &Sandbox{config: c, procs: map[*Process]bool{}, ended: make(chan struct{})}
 	if c.Grade == Auto {
 		s.note = fmt.Sprintf("%s: sandbox none (%s): nothing is held, the server can do what its user can, and no limit is: %s", c.Name, why, next)
@@ -124,6 +127,9 @@ func (s *Sandbox) Start(ctx context.Context) (*Process, error) {
 	}()
 	return p, nil
 }
+
+// Port is where the server is to listen; 0 for one on its standard streams.
+func (s *Sandbox) Port() int { return s.config.Port }
 
 // Dial connects to a port of this machine, which is the server's.
 func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {

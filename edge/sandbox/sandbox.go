@@ -8,8 +8,12 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -78,9 +82,12 @@ type Config struct {
 	Protected []string
 
 	// Transport is what the server is told to speak ("stdio", "streamable-http", "sse"), and
-	// Port where it listens on its loopback; 0 for a server on its standard streams.
+	// Port where it listens on its loopback; 0 for a server on its standard streams. AnyPort
+	// says that it listens where it is told to: where its loopback is the machine's, a free
+	// port takes the place of Port (Sandbox.Port).
 	Transport string
 	Port      int
+	AnyPort   bool
 
 	Memory    int64   // bytes of all processes together; 1 GiB, negative for no limit
 	Processes int     // processes and threads together; 256, negative for no limit
@@ -129,6 +136,32 @@ func (c *Config) check() error {
 			return fmt.Errorf("sandbox of %s: the command has a NUL byte", c.Name)
 		}
 	}
+	return nil
+}
+
+// place looks whether the port of a server that shares the loopback of this machine is free,
+// and chooses one where it may: behind a port that somebody else has, that one would be taken
+// for the server.
+func (c *Config) place() error {
+	if c.Port == 0 {
+		return nil
+	}
+	port := c.Port
+	if c.AnyPort {
+		port = 0
+	}
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if err != nil && host == "::1" && !errors.Is(err, syscall.EADDRINUSE) {
+			continue // there is no IPv6
+		}
+		if err != nil {
+			return fmt.Errorf("sandbox of %s: port %d of this machine cannot be had, and the server shares it (%w): name another", c.Name, port, err)
+		}
+		port = l.Addr().(*net.TCPAddr).Port
+		_ = l.Close()
+	}
+	c.Port = port
 	return nil
 }
 

@@ -139,10 +139,10 @@ func prefixes(c *Config, unsafe *unsafePaths) (all []string) {
 	for range 40 { // as many links as the kernel follows
 		path = filepath.Clean(path)
 		info, err := os.Lstat(path)
-		if err != nil {
+		if err != nil || below(path, c.Home) { // a link there is the server's, and shows nothing
 			return all
 		}
-		if show := prefix(path, unsafe); !inSystem(show) && !ofKernel(show) && !below(show, c.Home) && !slices.Contains(all, show) {
+		if show := prefix(path, unsafe); !inSystem(show) && !ofKernel(show) && !slices.Contains(all, show) {
 			all = append(all, show)
 		}
 		if info.Mode()&os.ModeSymlink == 0 {

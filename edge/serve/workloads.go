@@ -34,13 +34,34 @@ func WithWorkloads(start func(Starting) (backend.Local, error)) Option {
 // errNoWorkloads is the error of a plan with a workload in a process that starts none.
 var errNoWorkloads = errors.New("this process starts no workloads")
 
-// lent is a workload that several backends share. Closing it gives it back.
-type lent struct {
-	backend.Local
+// lend is a workload that several backends share, as one of them has it. Closing it gives
+// it back.
+func lend(one backend.Local, release func()) backend.Local {
+	switch one := one.(type) {
+	case backend.OverLines:
+		return lines{one, release}
+	case backend.OverHTTP:
+		return served{one, release}
+	}
+	return one
+}
+
+type lines struct {
+	backend.OverLines
 	release func()
 }
 
-func (l lent) Close() error {
+func (l lines) Close() error {
+	l.release()
+	return nil
+}
+
+type served struct {
+	backend.OverHTTP
+	release func()
+}
+
+func (l served) Close() error {
 	l.release()
 	return nil
 }
@@ -83,5 +104,5 @@ func (o *opening) workload(w *compile.Workload) (backend.Local, error) {
 	if err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
 	}
-	return lent{one, release}, nil
+	return lend(one, release), nil
 }

@@ -89,7 +89,7 @@ func (c *child) run() {
 		defer close(printed)
 		if r := c.proc.Stderr(); r != nil {
 			defer edge.Contain(c.b.Log, "stderr")
-			c.log.read(r)
+			c.log.read("stderr", r)
 		}
 	}()
 	go func() { exited <- c.proc.Wait() }()

@@ -92,8 +92,9 @@ func (b *logbook) whole(text []byte) []byte {
 	return text
 }
 
-// printed takes a line of stderr.
-func (b *logbook) printed(text []byte) {
+// printed takes a line of what a server prints for people: of stderr, and of stdout where no
+// messages are there.
+func (b *logbook) printed(source string, text []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -109,7 +110,7 @@ func (b *logbook) printed(text []byte) {
 	if b.last = append(b.last, line[:min(len(line), saidLine)]); len(b.last) > lastLines {
 		b.last = slices.Delete(b.last, 0, 1)
 	}
-	b.say("stderr", line)
+	b.say(source, line)
 }
 
 // leftOut says how many lines were left out; b.mu is held.
@@ -159,22 +160,41 @@ func (b *logbook) said() []string {
 	return slices.Clone(b.last)
 }
 
-// read takes stderr to its end. A line above maxLine is cut.
-func (b *logbook) read(r io.Reader) {
+// read takes what is printed for people to its end. A line above maxLine is cut.
+func (b *logbook) read(source string, r io.Reader) {
 	l := newLines(r, maxLine, maxLine)
 	for {
 		text, _, err := l.next()
 		if head, cut := isLong(err); cut {
-			b.printed(append(b.whole(head), "…"...))
+			b.printed(source, append(b.whole(head), "…"...))
 			continue
 		}
 		if err != nil {
 			return
 		}
 		if text = bytes.TrimRight(text, " \t"); len(text) > 0 {
-			b.printed(text)
+			b.printed(source, text)
 		}
 	}
+}
+
+// Printed passes on what a process prints that speaks to people alone, such as one that
+// installs a server, to the end of both its streams, which it closes. It returns the last
+// lines, ten at most.
+func (c *Config) Printed(p Process) []string {
+	b := newLogbook(c)
+	defer b.end()
+	b.both(p)
+	_, _ = p.Stdout().Close(), p.Stderr().Close()
+	return b.said()
+}
+
+// both takes all that a process prints, to its end.
+func (b *logbook) both(p Process) {
+	var all sync.WaitGroup
+	all.Go(func() { b.read("stdout", p.Stdout()) })
+	all.Go(func() { b.read("stderr", p.Stderr()) })
+	all.Wait()
 }
 
 // lastOf returns the last line of several; "" for none.

@@ -62,7 +62,7 @@ type packet struct {
 }
 
 // play plays a server by words, some with a value: "modern", "both", "discover=die",
-// "discover=late", "discover=mute", "banner", "deaf", "ignore-term", "fork", "exit=1", "tell=FILE".
+// "discover=late", "discover=mute", "banner", "deaf", "ignore-term", "fork", "exit=1", "tell=FILE", "http=ADDRESS", "slow", "deafen".
 func play(words []string) int {
 	s := &played{how: map[string]string{}, out: bufio.NewWriter(os.Stdout), waits: map[string]chan json.RawMessage{}, uris: map[string]bool{}, calls: map[string]chan struct{}{}}
 	for _, w := range words {
@@ -89,6 +89,15 @@ func play(words []string) int {
 		fmt.Fprint(os.Stderr, "cannot find the thing\n")
 		n, _ := strconv.Atoi(code)
 		return n
+	}
+	if _, is := s.how["slow"]; is {
+		time.Sleep(time.Second)
+	}
+	if _, is := s.how["deafen"]; is {
+		time.Sleep(time.Hour)
+	}
+	if address, is := s.how["http"]; is {
+		return s.playHTTP(address)
 	}
 	in := bufio.NewReaderSize(os.Stdin, 1<<16)
 	for {

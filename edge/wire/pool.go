@@ -148,7 +148,8 @@ func (c *Conn) writeBy(now time.Time) {
 type Pool struct {
 	address string // host:port
 	dialer  *net.Dialer
-	most    int // connections that may be open
+	via     func(context.Context) (net.Conn, error) // in place of dialer; nil for that
+	most    int                                     // connections that may be open
 	tls     *tls.Config
 
 	mu   sync.Mutex
@@ -174,6 +175,10 @@ func New(u *url.URL, roots *x509.CertPool, private bool, most int) *Pool {
 	}
 	return p
 }
+
+// Via has the pool make its connections with dial, whose errors are of the edge. It is called
+// before any other method.
+func (p *Pool) Via(dial func(context.Context) (net.Conn, error)) { p.via = dial }
 
 // Address is host:port of u.
 func Address(u *url.URL) string {
@@ -231,6 +236,14 @@ func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 		p.open.Add(-1)
 		return nil, edge.Errorf(edge.Overload, "dial", "all %d connections are in use", p.most)
 	}
+	if p.via != nil {
+		nc, err := p.via(ctx)
+		if err != nil {
+			p.open.Add(-1)
+			return nil, err
+		}
+		return newConn(nc), nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
 	defer cancel()
 	nc, err := p.dialer.DialContext(ctx, "tcp", p.address)
@@ -251,12 +264,16 @@ func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 		}
 		return nil, &edge.Error{Kind: edge.Unavailable, Op: "dial", Err: err}
 	}
+	return newConn(nc), nil
+}
+
+func newConn(nc net.Conn) *Conn {
 	c := &Conn{Conn: nc, Reader: readers.Get().(*bufio.Reader), idle: idleDefault}
 	c.Reader.Reset(c)
 	if !c.turn.Of(nc) {
 		c.probe.at(c)
 	}
-	return c, nil
+	return c
 }
 
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readBuffer) }}

@@ -37,6 +37,7 @@ func (b *bench) run(ctx context.Context) {
 		{"p8", b.runMemory}, {"p9", b.runStart}, {"p10", b.runGuests}, {"p11", b.runScripts}, {"p12", b.runWorkflows}, {"p13", b.runTokens}, {"p14", b.runOverload},
 		{"p20", b.runFilters},
 		{"credentials", b.runKept},
+		{"stdio", b.runStdio},
 		{"build", b.runBuild},
 	} {
 		if c.name == "cells" || slices.ContainsFunc(strings.Fields(c.name), b.wants) {
@@ -240,6 +241,7 @@ type target struct {
 	name string
 	*kit.Process
 	prefixes []string                             // of the tools that its clients call; nil for none
+	helpers  []int                                // further processes whose CPU counts
 	token    string                               // that its clients show; empty for none
 	do       func(c *client, number uint64) error // what its clients do; nil for calls of echo
 	fleet    *fleet
@@ -303,10 +305,11 @@ func (t *target) check(err error) {
 
 // slice makes some calls and adds what they took.
 func (t *target) slice(ctx context.Context, calls int) {
-	before := kit.Must(kit.CPU(t.PID()))
+	pids := append(slices.Clone(t.helpers), t.PID())
+	before := cpuOfAll(pids)
 	r, err := t.repeat(ctx, calls)
 	t.check(err)
-	after := kit.Must(kit.CPU(t.PID()))
+	after := cpuOfAll(pids)
 	t.run.latencies = append(t.run.latencies, r.latencies...)
 	t.run.elapsed += r.elapsed
 	t.cpu += after - before

@@ -3,8 +3,8 @@
 // prints. It needs Linux, because it reads /proc, and stays on the loopback
 // interface.
 //
-// Besides measuring it is its own helpers: `bench backend`, `bench bare` and
-// `bench static` are processes of their own, so that CPU time can be told apart, and `bench load`
+// Besides measuring it is its own helpers: `bench backend`, `bench bare`, `bench
+// static` and `bench stdio` are processes of their own, so that CPU time can be told apart, and `bench load`
 // puts a load on an address by hand.
 package main
 
@@ -50,12 +50,14 @@ func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 		return bareCommand(ctx, args[1:], stdin, stdout, stderr)
 	case "static":
 		return staticCommand(ctx, args[1:], stdin, stdout, stderr)
+	case "stdio":
+		return stdioCommand(stdin, stdout)
 	case "load":
 		return loadCommand(ctx, args[1:], stdout, stderr)
 	case "":
 		return measureCommand(ctx, args, stdout, stderr)
 	}
-	return fmt.Errorf("unknown command %q: there are backend, bare, static and load, and none to measure", name)
+	return fmt.Errorf("unknown command %q: there are backend, bare, static, stdio and load, and none to measure", name)
 }
 
 // options are what a run is told.
@@ -82,7 +84,7 @@ type options struct {
 }
 
 // measured are the cases that there are; none is for a profile alone.
-const measured = "p1 p2 p3 p4 p5 p6 p7 p8 p9 p10 p11 p12 p13 p14 p20 credentials build none"
+const measured = "p1 p2 p3 p4 p5 p6 p7 p8 p9 p10 p11 p12 p13 p14 p20 credentials stdio build none"
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var o options
@@ -91,7 +93,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.SetOutput(stderr)
 	f.BoolVar(&o.quick, "quick", false, "the short run: P1 at 8 connections, P2, P4, P5 and P9, in under two minutes")
 	f.BoolVar(&o.floors, "floors", false, "measure the floors alone, without an edge")
-	f.StringVar(&cases, "case", "", "cases to run, of p1 to p14, p20, credentials and build, such as p1,p4, or none (default: all of the run)")
+	f.StringVar(&cases, "case", "", "cases to run, of p1 to p14, p20, credentials, stdio and build, such as p1,p4, or none (default: all of the run)")
 	f.IntVar(&o.calls, "calls", 0, "measured calls per target and round (default 20000; 6000 with --quick)")
 	f.IntVar(&o.rounds, "rounds", 0, "alternating rounds (default 5; 3 with --quick)")
 	f.StringVar(&o.weir, "weir", "", "program of the edge (default: build ./cmd/weir)")

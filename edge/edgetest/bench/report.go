@@ -35,6 +35,7 @@ type report struct {
 	tokens    []tokenRow
 	kept      []keptRow
 	resident  []residentRow
+	local     []verdict // of servers that the edge starts
 	overload  []overloadRow
 	built     *firstBuild
 	failures  []string
@@ -192,7 +193,7 @@ func (r *report) verdicts() []verdict {
 	for _, m := range r.resident {
 		out = append(out, m.verdict())
 	}
-	return out
+	return append(out, r.local...)
 }
 
 // several tells of the backends where there is more than one.

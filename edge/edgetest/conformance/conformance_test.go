@@ -204,6 +204,9 @@ func TestOptions(t *testing.T) {
 		"--all --backend legacy":            nil,
 		"--direct --all":                    nil,
 		"--client --all":                    nil,
+		"--stdio --backend legacy":          {{legacySet, peers.Legacy}, {modernSet, peers.Legacy}},
+		"--stdio --client":                  nil,
+		"--stdio --direct":                  nil,
 		"--limit 0s":                        nil,
 		"2026-07-28":                        nil,
 		"--direct --set 2025-11-25 --backend new": nil,
@@ -219,6 +222,23 @@ func TestOptions(t *testing.T) {
 		case !slices.Equal(o.cells(), want):
 			t.Errorf("%q: %v, not %v", line, o.cells(), want)
 		}
+	}
+}
+
+// A server of both eras is one of the legacy era where it is told so.
+func TestBeLegacy(t *testing.T) {
+	var out bytes.Buffer
+	in := strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"server/discover"}` + "\n" + `{"jsonrpc":"2.0","id":2,"method":"ping"}` + "\n")
+	if err := beLegacy(t.Context(), "cat", in, &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"id":1,"error":{"code":-32601`, `{"jsonrpc":"2.0","id":2,"method":"ping"}` + "\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it says %s", &out)
+		}
+	}
+	if strings.Contains(out.String(), "discover") {
+		t.Errorf("the server was asked: %s", &out)
 	}
 }
 

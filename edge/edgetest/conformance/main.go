@@ -43,6 +43,9 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if len(args) > 0 && args[0] == authCommand {
 		return beAuthorized(ctx, args[1:], stderr)
 	}
+	if len(args) == 2 && args[0] == legacyCommand {
+		return beLegacy(ctx, args[1], os.Stdin, stdout, stderr)
+	}
 	if len(args) == 1 && strings.HasPrefix(args[0], "http") {
 		return beBrowser(ctx, args[0])
 	}
@@ -59,6 +62,7 @@ type options struct {
 	direct   bool          // without an edge
 	client   bool          // the scenarios for clients, instead of those for servers
 	all      bool          // the cells of two eras as well
+	stdio    bool          // the edge starts the server, on standard streams
 	set      string        // one set; empty for both
 	backend  string        // an era; empty for the set's own
 	scenario string        // one scenario; empty for all
@@ -74,6 +78,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.BoolVar(&o.direct, "direct", false, "without the edge: the servers or the clients alone")
 	f.BoolVar(&o.client, "client", false, "the suite's scenarios for clients, instead of those for servers")
 	f.BoolVar(&o.all, "all", false, "backends of both eras for each set, not only the set's own")
+	f.BoolVar(&o.stdio, "stdio", false, "the edge starts the server, in a sandbox and on standard streams")
 	f.StringVar(&o.set, "set", "", "one set: 2025-11-25 or 2026-07-28 (default: both)")
 	f.StringVar(&o.backend, "backend", "", "era of the backend: legacy or modern (default: the set's own)")
 	f.StringVar(&o.scenario, "scenario", "", "one scenario")
@@ -99,6 +104,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		err = errors.Join(err, errors.New("--limit: not above 0"))
 	case o.client && (o.all || o.backend != ""):
 		err = errors.Join(err, errors.New("--client: the backend is the suite's own, of the set's era"))
+	case o.stdio && (o.client || o.direct):
+		err = errors.Join(err, errors.New("--stdio: it is about servers behind the edge"))
 	case o.all && o.backend != "":
 		err = errors.Join(err, errors.New("--all, --backend: one of them"))
 	}
@@ -187,7 +194,7 @@ func measure(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	for _, c := range o.cells() {
 		for _, leg := range h.legs() {
 			r := run{cell: c, leg: leg, direct: direct[c.set]}
-			measureLeg := map[string]func(context.Context, *run) error{"server": h.servers, "client": h.clients, "authorization": h.authorized}[leg]
+			measureLeg := map[string]func(context.Context, *run) error{"server": h.servers, "stdio": h.servers, "client": h.clients, "authorization": h.authorized}[leg]
 			if err := measureLeg(ctx, &r); err != nil {
 				return fmt.Errorf("%s: %w", c, err)
 			}
@@ -216,6 +223,8 @@ func measure(ctx context.Context, o options, stdout, stderr io.Writer) error {
 func (h *harness) legs() []string {
 	auth := isAuth(scenario{name: h.scenario})
 	switch {
+	case h.stdio:
+		return []string{"stdio"}
 	case !h.client:
 		return []string{"server"}
 	case h.scenario != "" && auth:
@@ -277,9 +286,20 @@ func (h *harness) server(ctx context.Context, r *run, era peers.Era, weir string
 	if weir != "" {
 		leg = "edge"
 	}
+	if weir != "" && h.stdio {
+		leg = "stdio"
+	}
 	dir := filepath.Join(h.output, fmt.Sprintf("%s-%s-%s", r.cell.set, era, leg))
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
+	}
+	if weir != "" && h.stdio {
+		edge, url, err := h.overStdio(ctx, era, weir)
+		if err != nil {
+			return nil, err
+		}
+		defer h.stop(edge, dir)
+		return h.suite.servers(ctx, r.cell.set, url, dir, r.scenarios)
 	}
 	server := peers.GoServer(era)
 	p, url, err := h.shop.Start(ctx, server)

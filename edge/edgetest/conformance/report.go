@@ -12,7 +12,7 @@ import (
 // run is what has become of a cell.
 type run struct {
 	cell      cell
-	leg       string // server or client: what the suite tests
+	leg       string // server, stdio, client or authorization: what the suite tests
 	scenarios []scenario
 	direct    results // without the edge; for a cell of two eras, with a backend of the set's own
 	edge      results // nil without an edge
@@ -88,6 +88,8 @@ func (r run) report(w io.Writer) (faults int) {
 func (r run) title() string {
 	title := r.cell.String()
 	switch r.leg {
+	case "stdio":
+		title += " on standard streams"
 	case "client":
 		title = r.cell.set + " client scenarios"
 	case "authorization":
@@ -135,6 +137,8 @@ func (r run) summary() string {
 	}
 	name := r.cell.String()
 	switch r.leg {
+	case "stdio":
+		name += " on standard streams"
 	case "client":
 		name = r.cell.set + " clients"
 	case "authorization":

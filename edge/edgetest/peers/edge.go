@@ -61,8 +61,8 @@ func StartEdgeOf(ctx context.Context, program, dir string, backends ...Backend) 
 
 // StartEdgeWith starts an edge, from its program, with a configuration and waits until it is
 // ready. It returns the URL of the edge's endpoint. The configuration is written into dir,
-// which the caller removes; the caller stops the process.
-func StartEdgeWith(ctx context.Context, program, dir, yaml string) (*Process, string, error) {
+// which the caller removes; the caller stops the process. flags are more of the edge's.
+func StartEdgeWith(ctx context.Context, program, dir, yaml string, flags ...string) (*Process, string, error) {
 	file, err := os.CreateTemp(dir, "edge-*.yaml")
 	if err != nil {
 		return nil, "", fmt.Errorf("start edge: %w", err)
@@ -78,7 +78,7 @@ func StartEdgeWith(ctx context.Context, program, dir, yaml string) (*Process, st
 	if err != nil {
 		return nil, "", err
 	}
-	cmd := Command(context.WithoutCancel(ctx), program, "serve", "-c", file.Name(), "--listen", addr, "--admin-listen", "")
+	cmd := Command(context.WithoutCancel(ctx), program, append([]string{"serve", "-c", file.Name(), "--listen", addr, "--admin-listen", ""}, flags...)...)
 	p, err := start("weir", addr, cmd)
 	if err != nil {
 		return nil, "", err

@@ -140,5 +140,6 @@ func stocks(document string) []stock {
 		},
 		npm(peers.NpmHTTP()),
 		npm(peers.NpmSSE()),
+		npm(peers.NpmStdio()),
 	}
 }

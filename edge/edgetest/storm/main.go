@@ -27,6 +27,10 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == asServer {
+		play()
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -81,6 +85,7 @@ func rows() []row {
 		{"G28", "audit", "every end of a request, with SIGTERM under load; an audit log that cannot be written", runAudit},
 		{"G30", "crosstalk", "two tenants with equal ids and tokens, and random cancels", runCrosstalk},
 		{"G31", "vanish", "clients that leave in the middle of a call", runVanish},
+		{"G32", "processes", "servers on standard streams are killed, starved, stopped and kept at work, and the edge that keeps them is killed", runProcesses},
 		{"G38", "kill9", "kill -9 under load, again and again", runKill},
 		{"Z01", "announced", "large bodies that are announced and do not come, or come slowly", runAnnounced},
 		{"Z40", "largesessions", "clients that say as much of themselves as they may, and more, beside others", runLargeSessions},

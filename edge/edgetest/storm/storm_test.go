@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -18,7 +19,13 @@ import (
 	"github.com/weir-edge/weir/edge/edgetest/program"
 )
 
-func TestMain(m *testing.M) { edgetest.Main(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == asServer {
+		play()
+		return
+	}
+	edgetest.Main(m)
+}
 
 // TestSmoke runs two rows, scaled down, against the real program.
 func TestSmoke(t *testing.T) {
@@ -58,6 +65,21 @@ func TestG28(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	if n := strings.Count(out.String(), "  ok "); n != 6 {
+		t.Errorf("%d bars:\n%s", n, out.String())
+	}
+}
+
+// TestG32Processes runs the row of local processes, scaled down: whoever calls gets on or is told
+// why not, a server at work is left alone, and nothing is left over.
+func TestG32Processes(t *testing.T) {
+	edgetest.Need(t, runtime.GOOS == "linux", "storm reads the kernel's own tables, which are Linux's")
+	_, err := exec.LookPath("bwrap")
+	edgetest.Need(t, err == nil, "bubblewrap is not installed")
+	var out bytes.Buffer
+	if err := command(t.Context(), []string{"--quick", "--count", "3", "processes"}, &out, io.Discard); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if n := strings.Count(out.String(), "  ok "); n != 8 {
 		t.Errorf("%d bars:\n%s", n, out.String())
 	}
 }

@@ -1,0 +1,378 @@
+package stdio
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/mcp"
+)
+
+// HTTP keeps the one process of a server that speaks HTTP, and connects to its port. The
+// first connection has it started; from then on it runs until Close, and one that ends is
+// started again after a rest. It is safe for concurrent use.
+type HTTP struct {
+	Config
+	dial func(context.Context, Process) (net.Conn, error)
+
+	life  context.Context
+	end   context.CancelFunc
+	begin sync.Once
+	over  chan struct{} // closed when nothing of it runs any more
+
+	calls atomic.Int64 // under way
+
+	mu       sync.Mutex
+	at       Process       // that listens; nil for none
+	news     chan struct{} // closed when at or now have changed, and made anew
+	known    bool          // it has listened once
+	within   time.Duration // for its end
+	restart  restart
+	now      Status
+	restarts int64
+}
+
+// unstarted begins what is said of a process that never was one.
+const unstarted = "cannot be started: "
+
+// listens is how often a server that starts is tried.
+const listens = 50 * time.Millisecond
+
+// NewHTTP makes what keeps a server that speaks HTTP: of the configuration what is about
+// messages and about several processes says nothing. dial connects to a process's port.
+func NewHTTP(c Config, dial func(context.Context, Process) (net.Conn, error)) (*HTTP, error) {
+	if c.Starter == nil || dial == nil {
+		return nil, fmt.Errorf("server %s: nothing starts it, or connects to it", c.Name)
+	}
+	c.Introduction = cmp.Or(c.Introduction, introduction)
+	c.First = cmp.Or(c.First, c.Introduction)
+	c.Timeout = cmp.Or(c.Timeout, timeout)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	h := &HTTP{Config: c, dial: dial, over: make(chan struct{}), news: make(chan struct{}), within: c.Timeout, now: Status{State: Starting, Since: time.Now()}}
+	h.life, h.end = context.WithCancel(context.Background())
+	return h, nil
+}
+
+// Dial is backend.OverHTTP.Dial. It waits for a server that starts.
+func (h *HTTP) Dial(ctx context.Context) (net.Conn, error) {
+	h.begin.Do(func() { go h.keep() })
+	for {
+		h.mu.Lock()
+		p, news, now, rest := h.at, h.news, h.now, h.restart.wait(time.Now())
+		h.mu.Unlock()
+		switch {
+		case h.life.Err() != nil:
+			return nil, edge.Errorf(edge.Unavailable, "dial", "%w", errOver)
+		case p != nil:
+			c, err := h.dial(ctx, p)
+			if err != nil {
+				return nil, &edge.Error{Kind: edge.Unavailable, Op: "dial", Err: err}
+			}
+			return c, nil
+		case now.State == Stopped || rest > patience:
+			err := error(&edge.Ended{How: now.Ended})
+			if cause, ok := strings.CutPrefix(now.Ended, unstarted); ok { // it is not for clients
+				err = &StartError{errors.New(cause)}
+			}
+			return nil, &edge.Error{Kind: edge.Unavailable, Op: "start", After: rest, Err: err}
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return nil, edge.Errorf(edge.Gone, "start", "%w", context.Cause(ctx))
+		}
+	}
+}
+
+// Call is backend.OverHTTP.Call.
+func (h *HTTP) Call() (over func()) {
+	h.calls.Add(1)
+	return func() { h.calls.Add(-1) }
+}
+
+// keep has the server run.
+func (h *HTTP) keep() {
+	defer close(h.over)
+	defer edge.Contain(h.Log, "server")
+	for h.life.Err() == nil {
+		began := time.Now()
+		how, said := h.live()
+		if h.life.Err() != nil || !h.ended(began, how, said) {
+			return
+		}
+		h.mu.Lock()
+		rest := h.restart.wait(time.Now())
+		h.mu.Unlock()
+		select {
+		case <-time.After(rest):
+		case <-h.life.Done():
+		}
+	}
+}
+
+// live is one life of the process. It returns how it ended, and what it printed last.
+func (h *HTTP) live() (how string, said []string) {
+	p, err := h.Starter.Start(h.life, "")
+	if err != nil {
+		return unstarted + err.Error(), nil
+	}
+	log := newLogbook(&h.Config)
+	printed, exited := make(chan struct{}), make(chan Exit, 1)
+	go func() {
+		defer close(printed)
+		defer edge.Contain(h.Log, "stdout")
+		log.both(p)
+	}()
+	go func() { exited <- p.Wait() }()
+	var exit Exit
+	why := h.serve(p, exited, &exit)
+	if why != "" {
+		h.listening(nil)
+		log.event("%s", why)
+		exit = h.finish(p, exited, why)
+	}
+	h.listening(nil)
+	p.Kill() // what it has left behind
+	select {
+	case <-printed:
+	case <-time.After(leftovers):
+	}
+	_ = p.Stdin().Close()
+	for _, r := range []interface{ Close() error }{p.Stdout(), p.Stderr()} {
+		_ = r.Close()
+	}
+	<-printed
+	if why == "" {
+		why = exit.String()
+	}
+	log.event("process ended: %s", why)
+	log.end()
+	return why, log.said()
+}
+
+// serve waits until the server listens, and then for its end. It returns why it is to be
+// ended; "" for a server that has ended by itself, as exit says.
+func (h *HTTP) serve(p Process, exited chan Exit, exit *Exit) (why string) {
+	h.mu.Lock()
+	within := h.Introduction
+	if !h.known {
+		within = max(h.First, within)
+	}
+	h.mu.Unlock()
+	late, tick := time.NewTimer(within), time.NewTicker(listens)
+	defer late.Stop()
+	defer tick.Stop()
+	for up := false; !up; {
+		select {
+		case *exit = <-exited:
+			return ""
+		case <-h.life.Done():
+			return "stopped"
+		case <-late.C:
+			return fmt.Sprintf("does not listen on its port within %s", within)
+		case <-tick.C:
+			up = h.connects(p)
+		}
+	}
+	h.listening(p)
+	failed := 0
+	for probe := time.NewTimer(probeEvery); ; probe.Reset(probeEvery) {
+		select {
+		case *exit = <-exited:
+			probe.Stop()
+			return ""
+		case <-h.life.Done():
+			probe.Stop()
+			return "stopped"
+		case <-probe.C:
+		}
+		failed++
+		if h.calls.Load() > 0 || h.answers(p) || h.calls.Load() > 0 { // one thread may be at work on it
+			failed = 0
+		}
+		if failed >= probeFailures {
+			h.mu.Lock()
+			h.within = min(afterStdin, h.Timeout)
+			h.is(Unhealthy, "it does not answer")
+			h.mu.Unlock()
+			return fmt.Sprintf("does not answer: %d probes in a row", failed)
+		}
+	}
+}
+
+// connects reports whether the server listens.
+func (h *HTTP) connects(p Process) bool {
+	ctx, cancel := context.WithTimeout(h.life, probeWithin)
+	defer cancel()
+	c, err := h.dial(ctx, p)
+	if err != nil {
+		return false
+	}
+	_ = c.Close()
+	return true
+}
+
+// answers reports whether the server says anything to a request.
+func (h *HTTP) answers(p Process) bool {
+	ctx, cancel := context.WithTimeout(h.life, probeWithin)
+	defer cancel()
+	c, err := h.dial(ctx, p)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(probeWithin))
+	if _, err := c.Write([]byte("HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")); err != nil {
+		return false
+	}
+	n, _ := c.Read(make([]byte, 1))
+	return n > 0
+}
+
+// finish ends the process: it is asked to, and killed when its time is over.
+func (h *HTTP) finish(p Process, exited chan Exit, why string) Exit {
+	h.mu.Lock()
+	within := h.within
+	h.within = h.Timeout
+	h.mu.Unlock()
+	_ = p.Stdin().Close()
+	p.Terminate()
+	select {
+	case exit := <-exited:
+		return exit
+	case <-time.After(within):
+	}
+	p.Kill()
+	select {
+	case exit := <-exited:
+		return exit
+	case <-time.After(killed):
+		h.Log.Error("a process cannot be killed", "server", h.Name, "why", why)
+		return Exit{Code: -1, Reason: "it cannot be killed"}
+	}
+}
+
+// listening notes the process that can be called; nil for none.
+func (h *HTTP) listening(p Process) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p != nil && h.now.Ended != "" {
+		h.restarts++
+	}
+	if h.at = p; p != nil {
+		if h.known && h.now.State != Running {
+			h.is(Running, "")
+		}
+		h.known = true
+	}
+	h.tell()
+}
+
+// tell wakes those who wait for a change; h.mu is held.
+func (h *HTTP) tell() {
+	close(h.news)
+	h.news = make(chan struct{})
+}
+
+// ended notes how a life of the process ended. It reports false where there is no other.
+func (h *HTTP) ended(began time.Time, how string, said []string) bool {
+	h.Log.Debug("process ended", "server", h.Name, "how", how, "stderr", lastOf(said))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	defer h.tell()
+	h.now.Ended, h.now.Said = how, said
+	switch {
+	case h.Restart == Never:
+		h.is(Stopped, "ended: "+how)
+		return false
+	case h.restart.fail(began, time.Now(), rand.Float64()):
+		h.is(Failed, "ends again and again, last: "+how)
+	case h.now.State != Starting:
+		h.is(Unhealthy, "restarting, ended: "+how)
+	}
+	return true
+}
+
+// is changes the state; h.mu is held.
+func (h *HTTP) is(state State, reason string) {
+	if h.now.State == state && h.now.Reason == reason {
+		return
+	}
+	if h.now.State != state {
+		h.now.Since = time.Now()
+	}
+	h.now.State, h.now.Reason = state, reason
+	if h.Changed != nil {
+		h.Changed(h.now)
+	}
+}
+
+// Introduced is backend.Local.Introduced.
+func (h *HTTP) Introduced(_ mcp.Era, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.at == nil: // that it does not run says more
+	case err != nil:
+		h.is(Failed, err.Error())
+	default:
+		h.is(Running, "")
+	}
+}
+
+// Well is backend.Local.Well.
+func (h *HTTP) Well() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch h.now.State {
+	case Failed, Unhealthy, Stopped:
+		return edge.Errorf(edge.Unavailable, "probe", "%w", errors.New(h.now.Reason))
+	}
+	return nil
+}
+
+// Status returns what is known now.
+func (h *HTTP) Status() Status {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.now
+	s.Restarts, s.Said = h.restarts, slices.Clone(s.Said)
+	if h.at != nil {
+		s.Processes = 1
+	}
+	return s
+}
+
+// Close ends the process, and returns when it is gone.
+func (h *HTTP) Close() error { return h.Stop(h.Timeout) }
+
+// Stop is Close that gives the process another time from its signal until it is killed.
+func (h *HTTP) Stop(within time.Duration) error {
+	h.mu.Lock()
+	h.within = within
+	h.is(Stopped, "")
+	h.mu.Unlock()
+	h.end()
+	h.begin.Do(func() { close(h.over) }) // it was never started
+	<-h.over
+	return nil
+}
+
+// Collect is edge.Collector.Collect.
+func (h *HTTP) Collect(m edge.Emitter) {
+	s := h.Status()
+	m.Gauge("weir_stdio_processes", "Processes of a server on standard streams that run.", float64(s.Processes))
+	m.Counter("weir_stdio_restarts", "Starts of such a server after an earlier process had ended.", float64(s.Restarts))
+}
