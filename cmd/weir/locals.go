@@ -29,7 +29,10 @@ const firstStart = 300 * time.Second
 // locals starts the local processes of an edge, each in a sandbox, with a home directory of
 // its own below the state directory. Nothing is made before the first of them.
 type locals struct {
-	settings serve.Settings
+	settings  serve.Settings
+	cache     string   // for the helper; "" for the user's
+	keeper    *doors   // of a manager, whose workloads these are; nil for those of a configuration
+	protected []string // more places that no server may have mounted
 
 	mu      sync.Mutex
 	state   string // "" before the first workload
@@ -67,7 +70,9 @@ func (l *locals) open() (state string, machine *sandbox.Machine, err error) {
 		return "", nil, fmt.Errorf("--state-dir: %w", err)
 	}
 	cache := filepath.Join(state, "cache")
-	if user, err := os.UserCacheDir(); err == nil {
+	if l.cache != "" {
+		cache = l.cache
+	} else if user, err := os.UserCacheDir(); err == nil {
 		cache = filepath.Join(user, "weir")
 	}
 	if runtime.GOOS == "linux" {
@@ -107,6 +112,12 @@ func (l *locals) close() {
 // start keeps one workload; its first process is started when somebody needs it.
 func (l *locals) start(s serve.Starting) (backend.Local, error) {
 	w := &s.Workload
+	var of *opened
+	if l.keeper != nil {
+		if of = l.keeper.of(w.Name); of == nil {
+			return nil, errNotOpen
+		}
+	}
 	state, machine, err := l.open()
 	if err != nil {
 		return nil, err
@@ -122,7 +133,7 @@ func (l *locals) start(s serve.Starting) (backend.Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Protected = []string{filepath.Join(state, "workloads"), l.settings.SecretsDir, l.settings.HandOver, l.settings.StateKeyFile}
+	config.Protected = append([]string{filepath.Join(state, "workloads"), l.settings.SecretsDir, l.settings.HandOver, l.settings.StateKeyFile}, l.protected...)
 	config.Protected = slices.DeleteFunc(config.Protected, func(path string) bool { return path == "" })
 	var given handed
 	secrets := func(ctx context.Context) (vars []string, err error) {
@@ -156,6 +167,9 @@ func (l *locals) start(s serve.Starting) (backend.Local, error) {
 	if _, err := secrets(context.Background()); err != nil { // one that is missing is told at the start
 		return nil, err
 	}
+	if of != nil {
+		config.Opened = of.boxed
+	}
 	pool := sandbox.NewPool(machine, config, func(note string) { s.Log.Warn("a sandbox holds less than it could", "workload", w.Name, "note", note) })
 	c := stdio.Config{
 		Name: w.Name, Digest: s.Digest, Starter: pooled{pool}, MaxProcesses: w.MaxProcesses, MaxMessage: s.MaxMessage,
@@ -171,11 +185,18 @@ func (l *locals) start(s serve.Starting) (backend.Local, error) {
 	case "npx", "uvx", "pipx", "bunx", "deno":
 		c.First = firstStart
 	}
+	if of != nil {
+		of.keep(w, &c)
+	}
 	bridge, err := stdio.New(c)
 	if err != nil {
 		return nil, err
 	}
-	return &boxed{bridge, pool}, nil
+	one := &boxed{bridge, pool}
+	if of != nil {
+		of.has(one)
+	}
+	return one, nil
 }
 
 // mostHanded is how many values of secrets are known to have been given to a workload's

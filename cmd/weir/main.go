@@ -106,6 +106,8 @@ answered with an error, 5 the server could not be reached; for 10 to 41 see
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
 		a.serveCommand(),
+		a.upCommand(),
+		a.downCommand(),
 		a.initCommand(),
 		a.validateCommand(),
 		a.authzCommand(),

@@ -270,7 +270,7 @@ func variables(environ []string) (*koanf.Koanf, []error) {
 // pod for a Service whose name begins with "weir".
 func another(variable string) bool {
 	switch variable {
-	case settingsVariable, storePasswordVariable, sentinelUserVariable, sentinelPasswordVariable, authKeyVariable, clientMetadataVariable, "WEIR_REQUIRE_ALL", "WEIR_DISABLE_OBO":
+	case settingsVariable, storePasswordVariable, sentinelUserVariable, sentinelPasswordVariable, authKeyVariable, clientMetadataVariable, "WEIR_HOME", "WEIR_REQUIRE_ALL", "WEIR_DISABLE_OBO":
 		return true
 	}
 	return strings.HasPrefix(variable, "WEIR_SECRET_") || strings.HasPrefix(variable, "WEIR_PEERS_") || serviceLink().MatchString(variable)

@@ -47,6 +47,9 @@ type Workload struct {
 	Memory       int64 // bytes
 	MilliCPUs    int64 // thousandths of one; 0 for no limit
 	Sandbox      v1beta1.SandboxGrade
+
+	// Start tells one start of the workload from another, for who starts it anew; 0 else.
+	Start uint64
 }
 
 // SecretVariable is a variable of the environment whose value is a secret.

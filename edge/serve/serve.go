@@ -155,6 +155,11 @@ func WithDoor(change func(*door.Options)) Option {
 // of plans alone, and a plan may have no server.
 func WithPlannedDoors() Option { return func(g *given) { g.doors = true } }
 
+// WithCollector has a room outside of the edge counted with it.
+func WithCollector(c edge.Collector) Option {
+	return func(g *given) { g.counting = append(g.counting, c) }
+}
+
 // WithPprof serves profiles on the admin address.
 func WithPprof() Option { return func(g *given) { g.pprof = true } }
 

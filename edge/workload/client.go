@@ -2,7 +2,6 @@ package workload
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,7 +52,8 @@ var _ Manager = (*Client)(nil)
 const helloWithin = 5 * time.Second
 
 // Dial finds the manager that answers on a socket. The error is ErrNoManager where nobody
-// does, and an *Error where somebody else does, or a manager of another version.
+// does, and an *Error where somebody else does. A manager of another version is an *Error, too,
+// beside a client that can ask it to end.
 func Dial(ctx context.Context, socket string) (*Client, error) {
 	if err := ownSocket(socket); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 	case err != nil:
 		return nil, err
 	case c.Hello.API != API:
-		return nil, &Error{Code: CodeFault, Message: fmt.Sprintf("the manager that runs is of another version, %s, which this program does not understand", c.Hello.Version), Next: "weir up --replace"}
+		return c, &Error{Code: CodeFault, Message: fmt.Sprintf("the manager that runs is of another version, %s, which this program does not understand", c.Hello.Version), Next: "weir up --replace"}
 	}
 	return c, nil
 }
@@ -249,16 +249,16 @@ func (c *Client) ask(ctx context.Context, method, path string, query url.Values,
 func (c *Client) events(ctx context.Context, method, path string, query url.Values, body []byte, told func(Event)) error {
 	ended := false
 	err := c.stream(ctx, method, path, query, body, func(text []byte) error {
-		var s step
-		if err := json.Unmarshal(text, &s); err != nil {
+		var e Event
+		if err := json.Unmarshal(text, &e); err != nil {
 			return err
 		}
-		ended = s.Last
+		ended = e.last()
 		if told != nil {
-			told(s.Event)
+			told(e)
 		}
-		if s.Error != nil {
-			return s.Error
+		if e.Error != nil {
+			return e.Error
 		}
 		return nil
 	})
@@ -268,11 +268,8 @@ func (c *Client) events(ctx context.Context, method, path string, query url.Valu
 	return err
 }
 
-// step is an event on its way from the manager.
-type step struct {
-	Event
-	Last bool `json:"last,omitempty"`
-}
+// last reports whether no further event follows.
+func (e *Event) last() bool { return e.State != "" || e.Error != nil }
 
 // stream asks for lines of JSON.
 func (c *Client) stream(ctx context.Context, method, path string, query url.Values, body []byte, each func(text []byte) error) error {
