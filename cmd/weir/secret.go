@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,32 +19,26 @@ import (
 
 // secretFlags are those of every command about secrets.
 type secretFlags struct {
-	dir    string
-	format string
+	cmd *cobra.Command
+	dir string
 }
 
-// add adds the flags, and the check of the arguments.
-func (x *secretFlags) add(cmd *cobra.Command, args cobra.PositionalArgs) {
+// add adds the flags.
+func (x *secretFlags) add(cmd *cobra.Command) {
+	x.cmd = cmd
+	addFormat(cmd, "text", "json")
 	cmd.Flags().StringVar(&x.dir, secretsFlag, "", "`DIR` with a file NAME/KEY for each secret, for the provider directory (variable WEIR_SECRETS_DIR)")
-	cmd.Flags().StringVar(&x.format, "format", "text", "`FORMAT` to print: text or json; with json errors are JSON too")
-	mustRegister(cmd, "format", []string{"text", "json"})
 	if err := cmd.MarkFlagDirname(secretsFlag); err != nil {
 		panic(err) // the flag was added above
-	}
-	cmd.Args = func(cmd *cobra.Command, words []string) error {
-		if x.format != "text" && x.format != "json" {
-			return usagef("--format %q: give one of text, json", edge.Brief(x.format))
-		}
-		return args(cmd, words)
 	}
 }
 
 // print prints what a command did: a text, or a value as JSON.
 func (x *secretFlags) print(out io.Writer, text string, value any) error {
-	if x.format == "json" {
-		return json.NewEncoder(out).Encode(value)
+	if wantsJSON(x.cmd) {
+		return printJSON(out, value, "")
 	}
-	_, err := fmt.Fprint(out, text)
+	_, err := io.WriteString(out, text)
 	return err
 }
 
@@ -130,7 +123,7 @@ func (a *app) completeSecret(x *secretFlags) cobra.CompletionFunc {
 func (a *app) secretCommandOf(cmd *cobra.Command, do func(ctx context.Context, x *secretFlags, p secret.Provider, r secret.Ref) error) *cobra.Command {
 	var x secretFlags
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, stop := untilInterrupted(cmd)
+		ctx, stop := untilSignal(cmd)
 		defer stop()
 		r, err := secret.ParseRef(args[0])
 		if err != nil {
@@ -142,7 +135,8 @@ func (a *app) secretCommandOf(cmd *cobra.Command, do func(ctx context.Context, x
 		}
 		return interrupted(ctx, a.unknownSecret(ctx, p, r, err))
 	}
-	x.add(cmd, oneSecret)
+	cmd.Args = oneSecret
+	x.add(cmd)
 	cmd.ValidArgsFunction = a.completeSecret(&x)
 	return cmd
 }
@@ -198,7 +192,7 @@ func (a *app) secretGetCommand() *cobra.Command {
 			return err
 		}
 		text := string(value)
-		if x.format == "text" && terminal(a.out) {
+		if !wantsJSON(x.cmd) && terminal(a.out) {
 			text += "\n"
 		}
 		return x.print(a.out, text, named{r.String(), &text})
@@ -229,8 +223,10 @@ func (a *app) secretListCommand() *cobra.Command {
 is a list of objects: name.`,
 		Example: `  weir secret list
   weir secret list --format json`,
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := untilInterrupted(cmd)
+			ctx, stop := untilSignal(cmd)
 			defer stop()
 			p, err := a.unlocked(ctx, x.dir)
 			if err != nil {
@@ -243,7 +239,7 @@ is a list of objects: name.`,
 			return x.print(a.out, linesOf(all), objectsOf(all))
 		},
 	}
-	x.add(cmd, noArgs)
+	x.add(cmd)
 	return cmd
 }
 
@@ -274,7 +270,7 @@ place of those of the same names, or none. What is imported stays where it was.`
 		Example: `  weir secret import .env
   weir secret import /run/secrets`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := untilInterrupted(cmd)
+			ctx, stop := untilSignal(cmd)
 			defer stop()
 			values, err := imported(ctx, args[0])
 			if err != nil {
@@ -295,12 +291,8 @@ place of those of the same names, or none. What is imported stays where it was.`
 			return x.print(a.out, edge.Count(len(all), "secret")+" kept\n", objectsOf(all))
 		},
 	}
-	x.add(cmd, func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usagef("name one file or directory")
-		}
-		return nil
-	})
+	cmd.Args = oneFile("name one file or directory")
+	x.add(cmd)
 	return cmd
 }
 
@@ -376,8 +368,10 @@ keyring of the operating system keeps it, and without one to keep it is made up:
 Who forgets the password has lost the secrets. A file that is there is left alone.`,
 		Example: `  weir secret setup
   weir secret setup --keyring`,
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := untilInterrupted(cmd)
+			ctx, stop := untilSignal(cmd)
 			defer stop()
 			e, err := a.encrypted()
 			if err != nil {
@@ -405,7 +399,7 @@ Who forgets the password has lost the secrets. A file that is there is left alon
 			return x.print(a.out, "secrets are kept in "+e.Path()+"\n", map[string]string{"file": e.Path()})
 		},
 	}
-	x.add(cmd, noArgs)
+	x.add(cmd)
 	cmd.Flags().BoolVar(&keyring, "keyring", false, "keep the password in the operating system's keyring")
 	return cmd
 }
@@ -446,8 +440,10 @@ encrypted secrets: workloads that wait for a secret are started. With --keyring 
 keyring of the operating system keeps the password, for the next time too.`,
 		Example: `  weir secret unlock
   weir secret unlock --keyring`,
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := untilInterrupted(cmd)
+			ctx, stop := untilSignal(cmd)
 			defer stop()
 			e, err := a.encrypted()
 			if err != nil {
@@ -474,26 +470,37 @@ keyring of the operating system keeps the password, for the next time too.`,
 			return &workload.Error{Code: workload.CodeFault, Message: "the password is right, and no manager runs that could take it", Next: "start one with `weir up`"}
 		},
 	}
-	x.add(cmd, noArgs)
+	x.add(cmd)
 	cmd.Flags().BoolVar(&keyring, "keyring", false, "keep the password in the operating system's keyring")
 	return cmd
 }
 
 // unlockManager gives the password to the manager, where one runs.
 func (a *app) unlockManager(ctx context.Context, password edge.Secret) (told bool, err error) {
-	paths, err := workload.PathsOf(a.lookup)
-	if err != nil {
-		return false, err
-	}
-	m, err := workload.Dial(ctx, paths.Socket())
+	m, err := a.manager(ctx, false)
 	if errors.Is(err, workload.ErrNoManager) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	defer m.Close()
-	return true, m.Unlock(ctx, password)
+	unlocks, ok := m.(interface {
+		Unlock(ctx context.Context, password edge.Secret) error
+	})
+	if !ok {
+		return false, errors.New("the manager takes no password")
+	}
+	return true, unlocks.Unlock(ctx, password)
+}
+
+// oneFile wants the name of one file.
+func oneFile(otherwise string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usagef("%s", otherwise)
+		}
+		return nil
+	}
 }
 
 func (a *app) secretExportKeyCommand() *cobra.Command {
@@ -507,7 +514,7 @@ on another machine with WEIR_SECRETS_PASSWORD. A file that is there is left alon
 		Example: `  weir secret export-key secrets.password
   weir secret export-key - | pass insert -m weir`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := untilInterrupted(cmd)
+			ctx, stop := untilSignal(cmd)
 			defer stop()
 			e, err := a.encrypted()
 			if err != nil {
@@ -534,11 +541,7 @@ on another machine with WEIR_SECRETS_PASSWORD. A file that is there is left alon
 			return x.print(a.out, "the password is in "+args[0]+"\n", map[string]string{"file": args[0]})
 		},
 	}
-	x.add(cmd, func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usagef("name one file, or - for standard output")
-		}
-		return nil
-	})
+	cmd.Args = oneFile("name one file, or - for standard output")
+	x.add(cmd)
 	return cmd
 }

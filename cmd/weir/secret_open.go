@@ -7,13 +7,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
 
@@ -25,14 +22,9 @@ import (
 // lookup finds a variable of the environment.
 func (a *app) lookup(name string) (string, bool) { return lookup(a.environ, name) }
 
-// untilInterrupted is a context that ends when the user interrupts the command.
-func untilInterrupted(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-}
-
 // encrypted is the provider of encrypted secrets, locked.
 func (a *app) encrypted() (*secret.Encrypted, error) {
-	paths, err := workload.PathsOf(a.lookup)
+	paths, err := a.paths()
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +34,7 @@ func (a *app) encrypted() (*secret.Encrypted, error) {
 // choice is what the choice of a provider of the user's secrets depends on: dir is that of
 // --secrets-dir, "" for none.
 func (a *app) choice(dir string) (c secret.Choice, err error) {
-	paths, err := workload.PathsOf(a.lookup)
+	paths, err := a.paths()
 	if err != nil {
 		return c, err
 	}
