@@ -22,7 +22,7 @@ starts the workloads again that were running.`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			paths, err := a.places()
+			paths, err := a.paths()
 			if err != nil {
 				return err
 			}

@@ -16,7 +16,7 @@ import (
 // ended or ctx has: then it is gone. It returns nil when the server ended with 0, or ctx
 // has. told hears of each step, and of what the server prints.
 func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duration, told func(workload.Event)) (err error) {
-	paths, err := a.places()
+	paths, err := a.paths()
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,11 @@ func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duratio
 	if err != nil {
 		return err
 	}
-	broken, end, err := d.serve(a.edgeOptions()...)
+	secrets, _, _, err := a.secretsOfWorkloads(ctx, s.SecretsDir, true) // what is locked is told by whoever needs it
+	if err != nil {
+		return err
+	}
+	broken, end, err := d.serve(append(a.edgeOptions(), serve.WithSecrets(secrets))...)
 	if err != nil {
 		return err
 	}

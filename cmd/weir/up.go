@@ -67,7 +67,7 @@ once. The workloads end with it, and come back with the next one.`,
 			if err != nil {
 				return err
 			}
-			paths, err := a.places()
+			paths, err := a.paths()
 			if err != nil {
 				return err
 			}
@@ -159,16 +159,18 @@ func (a *app) upSettings(cmd *cobra.Command) (s serve.Settings, given []string, 
 	return s, given, errors.Join(err, s.Check())
 }
 
-// places are the directories of what is kept for the user.
-func (a *app) places() (workload.Paths, error) {
-	return workload.PathsOf(func(name string) (string, bool) { return lookup(a.environ, name) })
-}
-
 // up is the manager, until a signal or a client ends it.
 func (a *app) up(ctx context.Context, s serve.Settings, paths workload.Paths, o upFlags) error {
 	// 1. What was kept, and the lock of it.
 	var keeper atomic.Pointer[workload.Keeper]
 	log := keptLog(a.err, s, &keeper)
+	secrets, encrypted, locked, err := a.secretsOfWorkloads(ctx, s.SecretsDir, !o.detached)
+	if err != nil {
+		return err
+	}
+	if locked != nil {
+		log.Warn("workloads that need secrets have to wait: `weir secret unlock`", "error", locked)
+	}
 	d := newDoors(s, paths, log)
 	d.audits = true
 	k, err := workload.Open(workload.KeeperOptions{
@@ -183,9 +185,12 @@ func (a *app) up(ctx context.Context, s serve.Settings, paths workload.Paths, o 
 	}
 	defer k.Close()
 	keeper.Store(k)
+	if encrypted != nil {
+		k.Unlock = workload.Unlocking(encrypted, k.Again)
+	}
 
 	// 2. The edge, and the socket for commands.
-	failed, end, err := d.serve(append(a.edgeOptions(), serve.WithCollector(transitions(k)))...)
+	failed, end, err := d.serve(append(a.edgeOptions(), serve.WithSecrets(secrets), serve.WithCollector(transitions(k)))...)
 	if err != nil {
 		return err
 	}

@@ -203,6 +203,9 @@ func (a *API) routes() http.Handler {
 		}
 		return k.RemoveGroup(r.Context(), name(r), with, told)
 	})
+	if k.Unlock != nil {
+		mux.Handle(UnlockPath, k.Unlock)
+	}
 	events("POST /down", func(_ *http.Request, told func(Event)) error {
 		told(Event{Time: time.Now(), Text: "stopping all workloads"})
 		a.mu.Lock()

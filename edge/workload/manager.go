@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,6 +94,9 @@ type KeeperOptions struct {
 	// Rotated is called when the audit logs of workloads were begun anew, since they were
 	// full; nil where nobody writes any.
 	Rotated func()
+
+	// Unlock takes the password of the user's secrets; nil where none has to be given.
+	Unlock http.Handler
 
 	// Foreground says that the process keeps one workload, that it is given by Run, as
 	// long as it lives. It is no manager then.
@@ -202,6 +206,15 @@ func (k *Keeper) Begin() {
 		}
 	}
 	k.spawn(k.supervise)
+}
+
+// Again has what failed tried again at once: the reason may be gone.
+func (k *Keeper) Again() {
+	for _, w := range k.sorted() {
+		w.mu.Lock()
+		w.next, w.hopeless = time.Time{}, false
+		w.mu.Unlock()
+	}
 }
 
 // Note writes a line of the edge about a workload to its log.

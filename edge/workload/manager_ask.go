@@ -208,4 +208,3 @@ func (k *Keeper) Logs(ctx context.Context, name string, o LogOptions, line func(
 	defer context.AfterFunc(k.life, end)()
 	return readLogs(filepath.Join(k.Paths.Workloads(), name), o, done.Done(), line)
 }
-

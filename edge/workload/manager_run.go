@@ -203,4 +203,3 @@ func (k *Keeper) others() (all []string) {
 	}
 	return all
 }
-

@@ -305,4 +305,3 @@ func (w *one) leave() {
 	w.closeLogs()
 	f.close()
 }
-

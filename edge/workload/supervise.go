@@ -130,4 +130,3 @@ func (w *one) retryLogin(now time.Time, look Look) bool {
 	}
 	return false
 }
-
