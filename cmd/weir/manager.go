@@ -23,6 +23,7 @@ import (
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/sandbox"
+	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/edge/stdio"
@@ -354,6 +355,8 @@ func refusal(name string, err error) error {
 		e.Code, e.Field, e.Next = workload.CodeTaken, "--proxy-port", "give another --proxy-port, or none"
 	case errors.As(err, &helper):
 		e.Code = workload.CodeSandbox
+	case errors.Is(err, secret.ErrLocked):
+		e.Next = "weir secret unlock"
 	case errors.As(err, &known) && known.Kind == edge.NotFound:
 		e.Code, e.Next = workload.CodeNotFound, "weir secret set"
 	}

@@ -143,8 +143,11 @@ func (w *one) failed(err error, look Look) error {
 	case CodeRefused:
 		state = PolicyStopped
 	}
-	if look.State == Unhealthy && w.state() == Unhealthy {
-		state, reason = Unhealthy, look.Reason // it rests, and is tried again
+	switch was := w.state(); {
+	case look.State == Unhealthy && was == Unhealthy: // it rests, and is tried again
+		state, reason = Unhealthy, look.Reason
+	case said.Code == CodeLogin && was == AuthRetrying: // likewise
+		state, reason = AuthRetrying, look.Reason
 	}
 	w.mu.Lock()
 	w.now.Failure, w.now.Next = said.Message, said.Next
