@@ -24,8 +24,8 @@ const (
 	askWithin    = 30 * time.Second // for a request to arrive
 )
 
-// API answers the clients of a manager.
-type API struct {
+// Front answers the clients of a manager.
+type Front struct {
 	k      *Keeper
 	server http.Server
 	ln     net.Listener
@@ -37,7 +37,7 @@ type API struct {
 
 // Listen opens the manager's socket, in place of one that nobody answers on. down has the
 // process end.
-func (k *Keeper) Listen(down func()) (*API, error) {
+func (k *Keeper) Listen(down func()) (*Front, error) {
 	socket := k.Paths.Socket()
 	if err := privateDir(k.Paths.Run); err != nil {
 		return nil, fmt.Errorf("directory of the manager's socket: %w", err)
@@ -65,7 +65,7 @@ func (k *Keeper) Listen(down func()) (*API, error) {
 		return nil, fmt.Errorf("the manager's socket: %w", err)
 	}
 	ln.(*net.UnixListener).SetUnlinkOnClose(false) // by then another manager may have made its own
-	a := &API{k: k, ln: ln, down: down}
+	a := &Front{k: k, ln: ln, down: down}
 	a.server = http.Server{
 		Handler: a.routes(), MaxHeaderBytes: maxAskHeader, ReadHeaderTimeout: askWithin, IdleTimeout: 2 * time.Minute,
 		BaseContext: func(net.Listener) context.Context { return k.life },
@@ -74,7 +74,7 @@ func (k *Keeper) Listen(down func()) (*API, error) {
 }
 
 // Serve answers until Close.
-func (a *API) Serve() error {
+func (a *Front) Serve() error {
 	err := a.server.Serve(&friends{Listener: a.ln, room: make(chan struct{}, maxClients)})
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -83,7 +83,7 @@ func (a *API) Serve() error {
 }
 
 // Close takes no more requests, ends those under way, and removes the socket.
-func (a *API) Close() {
+func (a *Front) Close() {
 	_ = os.Remove(a.k.Paths.Socket())
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -124,7 +124,7 @@ func (c *friend) Close() error {
 }
 
 // routes are what can be asked.
-func (a *API) routes() http.Handler {
+func (a *Front) routes() http.Handler {
 	k, mux := a.k, http.NewServeMux()
 	value := func(pattern string, f func(r *http.Request) (any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -222,7 +222,7 @@ func (a *API) routes() http.Handler {
 }
 
 // logs answers with the lines of a log.
-func (a *API) logs(w http.ResponseWriter, r *http.Request) {
+func (a *Front) logs(w http.ResponseWriter, r *http.Request) {
 	s := &stream{w: w}
 	err := func() (err error) {
 		var o LogOptions
