@@ -77,6 +77,9 @@ It ends with 7 when there is one of this name.`,
 			if err == nil {
 				err = m.CreateGroup(ctx, args[0])
 			}
+			if known := new(workload.Error); errors.As(err, &known) && known.Code == workload.CodeTaken && known.Next == "" {
+				known.Next = "`weir group list` shows what there is"
+			}
 			if err != nil {
 				return interrupted(ctx, err)
 			}

@@ -81,7 +81,12 @@ func (a *app) lookingFor(ctx context.Context, name string) (workload.Manager, er
 // of this one.
 func (a *app) nearest(ctx context.Context, m workload.Manager, name string, err error) error {
 	var known *workload.Error
-	if !errors.As(err, &known) || known.Code != workload.CodeNotFound {
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case !errors.As(err, &known):
+		return &workload.Error{Code: workload.CodeFault, Message: err.Error(), Next: "`weir list -a` shows whether the manager is there"}
+	case known.Code != workload.CodeNotFound:
 		return err
 	}
 	all, failed := m.List(ctx)

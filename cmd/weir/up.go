@@ -240,7 +240,7 @@ func (a *app) up(ctx context.Context, s serve.Settings, paths workload.Paths, o 
 func transitions(k *workload.Keeper) edge.Collector {
 	return edge.CollectorFunc(func(m edge.Emitter) {
 		for t, n := range k.Transitions() {
-			m.With("workload", t.Workload, "to", string(t.To)).Counter("weir_workload_transitions", "States that workloads came to.", float64(n))
+			m.With("workload", t.Workload).With("to", string(t.To)).Counter("weir_workload_transitions", "States that workloads came to.", float64(n))
 		}
 	})
 }

@@ -292,15 +292,22 @@ func (a *app) ended(ctx context.Context, cmd *cobra.Command, s *selection, done 
 	return nil
 }
 
-// about names the workload in an error that does not.
+// about is an error of a manager about a workload, which names it and what to do next.
 func about(name string, err error) error {
+	e := workload.Error{Code: workload.CodeFault, Message: err.Error()}
+	if known := new(workload.Error); errors.As(err, &known) {
+		e = *known
+	}
 	inName := func(r rune) bool {
 		return r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 	}
-	if words := strings.FieldsFunc(err.Error(), func(r rune) bool { return !inName(r) }); slices.Contains(words, name) {
-		return err
+	if words := strings.FieldsFunc(e.Message, func(r rune) bool { return !inName(r) }); !slices.Contains(words, name) {
+		e.Message = name + ": " + e.Message
 	}
-	return fmt.Errorf("%s: %w", name, err)
+	if e.Next == "" {
+		e.Next = "`weir status " + name + "` says how it is"
+	}
+	return &e
 }
 
 // showOutcome prints how one workload ended.

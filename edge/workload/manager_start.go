@@ -96,7 +96,9 @@ func (w *one) bring(ctx context.Context) error {
 		err = errors.New("its door has no address")
 	}
 	w.now.Stderr = look.Stderr
-	w.next = time.Now().Add(againAfter)
+	if was != AuthRetrying { // which is tried less often
+		w.next = time.Now().Add(againAfter)
+	}
 	w.mu.Unlock()
 	if err == nil {
 		w.to(Running, "")
