@@ -163,7 +163,7 @@ func (a *app) end(cmd *cobra.Command, err error) int {
 		w.writeJSON(a.err)
 		return w.exit
 	}
-	for line := range strings.Lines(w.text()) {
+	for line := range strings.Lines(w.said) {
 		line = edge.Clean(strings.TrimSuffix(line, "\n"))
 		if said, ok := strings.CutSuffix(line, w.Next); ok {
 			line = said + a.paint(a.err, advice, w.Next)
