@@ -31,9 +31,10 @@ func (a *app) withWorkload(cmd *cobra.Command, r *remote, target string, f func(
 	}
 	ctx, stop := untilSignal(cmd)
 	w, err := a.served(ctx, r.workload)
+	err = interrupted(ctx, err)
 	stop()
 	if err != nil {
-		return interrupted(ctx, err)
+		return err
 	}
 	err = a.withURL(cmd, r, w.URL, f)
 	if lost := new(client.ConnectionError); errors.As(err, &lost) && lost.Status == 0 {

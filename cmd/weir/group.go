@@ -21,7 +21,7 @@ func (a *app) groupCommand() *cobra.Command {
 in that of "weir run --group", or in default, which is always there. list, start,
 restart, stop and rm take --group.`,
 		Example: `  weir group create work
-  weir run --group work -- npx -y @modelcontextprotocol/server-memory
+  weir list --group work
   weir stop --group work
   weir group list`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -27,7 +27,7 @@ standard error, and what its sandbox does not hold. Secrets are there by name on
 
 "weir status NAME" says the same to people.`,
 		Example: `  weir inspect files
-  weir inspect files | jq -r .manifest`,
+  weir inspect files > files.json`,
 		Args:              oneWorkload,
 		ValidArgsFunction: a.completeWorkloads(false),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -44,7 +44,7 @@ more than the names of the workloads, and their status is unknown.`,
   weir list -a
   weir list --group work --label team=blue
   weir list --format mcpservers > mcp.json
-  weir list -a --format json | jq -r '.[] | select(.status == "error") | .name'`,
+  weir list -a --format json`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,11 +72,14 @@ more than the names of the workloads, and their status is unknown.`,
 				}
 			}
 			shown, hidden := w.of(all)
-			if err := a.showWorkloads(formatOf(cmd), shown, len(hidden) > 0); err != nil {
+			if err := a.showWorkloads(formatOf(cmd), shown, len(all) > 0); err != nil {
 				return err
 			}
-			if len(hidden) > 0 {
+			switch {
+			case len(hidden) > 0:
 				fmt.Fprintln(a.err, notShown(hidden))
+			case len(shown) == 0 && len(all) > 0:
+				fmt.Fprintln(a.err, "No workload is in that group and has these labels: `weir list -a` shows all.")
 			}
 			if c, ok := m.(*workload.Client); ok && c.Hello.Watcher == "" {
 				fmt.Fprintln(a.err, "The manager has no watcher: when it ends, the next command that needs it starts it again.")
@@ -239,7 +242,7 @@ func age(then, now time.Time) string {
 
 // completeWorkloads completes the names of workloads; many says that a command takes several.
 func (a *app) completeWorkloads(many bool) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, given []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if !many && len(given) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -252,7 +255,7 @@ func (a *app) completeWorkloads(many bool) cobra.CompletionFunc {
 		} else {
 			names, _ = a.kept()
 		}
-		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(given, name) }), cobra.ShellCompDirectiveNoFileComp
+		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(given, name) || !strings.HasPrefix(name, word) }), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -264,14 +267,16 @@ func (a *app) completeGroups(cmd *cobra.Command, flag string) {
 }
 
 // groupNames completes the names of groups.
-func (a *app) groupNames(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (a *app) groupNames(cmd *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, done := context.WithTimeout(cmd.Context(), patience)
 	defer done()
 	names := []string{}
 	if m, err := a.manager(ctx, false); err == nil {
 		groups, _ := m.Groups(ctx) // without them there is nothing to complete
 		for _, g := range groups {
-			names = append(names, g.Name)
+			if strings.HasPrefix(g.Name, word) {
+				names = append(names, g.Name)
+			}
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp

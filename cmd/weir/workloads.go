@@ -312,6 +312,9 @@ func about(name string, err error) error {
 
 // showOutcome prints how one workload ended.
 func (a *app) showOutcome(cmd *cobra.Command, o outcome) error {
+	if o.Status == removed {
+		o.URL = ""
+	}
 	if wantsJSON(cmd) {
 		return printJSON(a.out, o, "")
 	}

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/weir-edge/weir/edge/mcp"
@@ -78,12 +80,19 @@ func (p *Pipe) Run(ctx context.Context, in io.Reader) error {
 			return err
 		case <-ctx.Done():
 			p.leave(ctx)
-			if cause := context.Cause(ctx); !errors.Is(cause, io.EOF) {
-				return cause
-			}
+			return ending(context.Cause(ctx))
+		}
+	}
+}
+
+// ending is the error of a Pipe that ended for a cause; a client that is gone is no failure.
+func ending(cause error) error {
+	for _, gone := range []error{io.EOF, io.ErrClosedPipe, syscall.EPIPE, os.ErrClosed} {
+		if errors.Is(cause, gone) {
 			return nil
 		}
 	}
+	return cause
 }
 
 // lines reads the lines of the client. One that is too long is refused and passed over.

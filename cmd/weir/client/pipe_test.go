@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -483,14 +484,14 @@ func TestPipeEnds(t *testing.T) {
 	defer write.Close()
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	pipe := Pipe{URL: fake{"a": result(`{}`)}.start(t), HTTP: &http.Client{Transport: transport}, Out: closed{}, Log: func(string) {}}
+	pipe := Pipe{URL: fake{"a": result(`{}`)}.start(t), HTTP: &http.Client{Transport: transport}, Out: full{}, Log: func(string) {}}
 	go func() { _, _ = io.WriteString(write, `{"jsonrpc":"2.0","id":1,"method":"a"}`+"\n") }()
-	if err := pipe.Run(t.Context(), in); !errors.Is(err, io.ErrClosedPipe) {
+	if err := pipe.Run(t.Context(), in); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("%v", err)
 	}
 }
 
-// closed is a stream that nobody reads any more.
-type closed struct{}
+// full is a stream that cannot be written to.
+type full struct{}
 
-func (closed) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
