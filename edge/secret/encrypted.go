@@ -40,8 +40,9 @@ var (
 // locked until Unlock has been given that. Other processes may change the file. It is safe
 // for concurrent use.
 type Encrypted struct {
-	path string
-	cost cost
+	path  string
+	cost  cost
+	later bool // without the file nothing is amiss: no secret is there
 
 	mu     sync.Mutex
 	key    *key    // nil while it is locked
@@ -85,8 +86,10 @@ func (e *Encrypted) about(err error) error {
 	return fmt.Errorf("secrets in %s: %w%s", e.path, err, next)
 }
 
-// Create makes a file without secrets. The error is ErrSetUp where there is one.
-func (e *Encrypted) Create(ctx context.Context, password edge.Secret) error {
+// Create makes a file without secrets. The error is ErrSetUp where there is one. before, which
+// may be nil, is called when nothing speaks against it any more, and can still do so: it may
+// keep the password.
+func (e *Encrypted) Create(ctx context.Context, password edge.Secret, before func() error) error {
 	if len(password) < MinPassword || len(password) > MaxPassword {
 		return fmt.Errorf("a password has from %d to %d bytes", MinPassword, MaxPassword)
 	}
@@ -100,6 +103,11 @@ func (e *Encrypted) Create(ctx context.Context, password edge.Secret) error {
 			err = ErrSetUp
 		}
 		return e.about(err)
+	}
+	if before != nil {
+		if err := before(); err != nil {
+			return err
+		}
 	}
 	var salt [saltSize]byte
 	_, _ = rand.Read(salt[:]) // which does not fail (crypto/rand)
@@ -143,7 +151,7 @@ func (e *Encrypted) Locked() bool {
 // Get returns a value.
 func (e *Encrypted) Get(_ context.Context, r Ref) (edge.Secret, error) {
 	values, err := e.load()
-	if err != nil {
+	if err != nil && !(e.later && errors.Is(err, ErrNotSetUp)) {
 		return "", &edge.Error{Kind: edge.Unavailable, Op: "secret " + r.String(), Err: err}
 	}
 	value, ok := values[r]

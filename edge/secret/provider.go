@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 
 	"github.com/weir-edge/weir/edge"
@@ -42,8 +41,8 @@ func Providers() []string {
 
 // Variables by which a provider is chosen.
 const (
-	providerVariable = "WEIR_SECRETS_PROVIDER"
-	fallbackVariable = "WEIR_DISABLE_ENV_FALLBACK"
+	ProviderVariable = "WEIR_SECRETS_PROVIDER"
+	FallbackVariable = "WEIR_DISABLE_ENV_FALLBACK" // true: a secret that the provider lacks is nowhere
 )
 
 // ErrCannot says that a provider has no way to do something.
@@ -64,8 +63,8 @@ type Choice struct {
 // environment.
 func (c Choice) Provider() (Provider, error) {
 	name, from := c.Configured, "secrets.provider"
-	if text, ok := c.Lookup(providerVariable); ok && text != "" {
-		name, from = text, providerVariable
+	if text, ok := c.Lookup(ProviderVariable); ok && text != "" {
+		name, from = text, ProviderVariable
 	}
 	if name == "" {
 		switch _, err := os.Lstat(c.File); {
@@ -90,11 +89,23 @@ func (c Choice) Provider() (Provider, error) {
 		}
 		s, err := New(Options{Dir: c.Dir, NoEnvironment: true})
 		if err != nil {
-			return nil, fmt.Errorf("--secrets-dir: %w", err)
+			return nil, fmt.Errorf("--secrets-dir: %w: name a directory with a file NAME/KEY for each secret", err)
 		}
 		return directory{s}, nil
 	}
 	return nil, fmt.Errorf("%s: there is no provider %q: write encrypted, environment or directory", from, edge.Brief(name))
+}
+
+// Later is the provider of what runs for long: as Provider, but where nothing names one and
+// nothing is set up it is the encrypted one, whose file may come later.
+func (c Choice) Later() (Provider, error) {
+	p, err := c.Provider()
+	if named, _ := c.Lookup(ProviderVariable); err == nil && p.Name() == EnvironmentProvider && named == "" && c.Configured == "" {
+		e := NewEncrypted(c.File)
+		e.later = true
+		return e, nil
+	}
+	return p, err
 }
 
 // Options are those of a search that begins with a provider, which goes on in the
@@ -107,10 +118,10 @@ func (c Choice) Options(p Provider) (Options, error) {
 	case EnvironmentProvider:
 		return o, nil
 	}
-	if text, ok := c.Lookup(fallbackVariable); ok && text != "" {
+	if text, ok := c.Lookup(FallbackVariable); ok && text != "" {
 		yes, err := strconv.ParseBool(text)
 		if err != nil {
-			return o, fmt.Errorf("%s: %q is neither true nor false", fallbackVariable, edge.Brief(text))
+			return o, fmt.Errorf("%s: %q is neither true nor false", FallbackVariable, edge.Brief(text))
 		}
 		o.NoEnvironment = yes
 	}
@@ -151,7 +162,8 @@ func (environment) Delete(_ context.Context, r Ref) error {
 	return fmt.Errorf("secrets of the environment: %w: unset %s", ErrCannot, Variable(r.Name, r.Key))
 }
 
-// directory is the provider of files NAME/KEY, which somebody else writes.
+// directory is the provider of files NAME/KEY, and of Own also of files KEY, which somebody
+// else writes.
 type directory struct{ secrets *Secrets }
 
 func (directory) Name() string { return DirectoryProvider }
@@ -171,38 +183,37 @@ func (d directory) path(r Ref) string { return filepath.Join(d.secrets.dir, r.Na
 
 // List takes for a secret what Get would look at: whatever has a name of one, and is no
 // directory.
-func (d directory) List(context.Context) (all []Ref, err error) {
+func (d directory) List(context.Context) ([]Ref, error) {
 	root, err := os.OpenRoot(d.secrets.dir)
 	if err != nil {
-		return nil, fmt.Errorf("--secrets-dir: %w", err)
+		return nil, fmt.Errorf("secrets of a directory: %w", err)
 	}
 	defer root.Close()
-	secrets, err := fs.ReadDir(root.FS(), ".")
+	found := make(map[Ref]edge.Secret)
+	below := func(dir string, each func(name string, info fs.FileInfo)) {
+		entries, readErr := fs.ReadDir(root.FS(), dir)
+		err = errors.Join(err, readErr)
+		for _, e := range entries {
+			if info, err := root.Stat(filepath.Join(dir, e.Name())); err == nil && valid(e.Name()) {
+				each(e.Name(), info)
+			}
+		}
+	}
+	below(".", func(name string, info fs.FileInfo) {
+		if !info.IsDir() {
+			found[Ref{Own, name}] = ""
+			return
+		}
+		below(name, func(key string, info fs.FileInfo) {
+			if !info.IsDir() {
+				found[Ref{name, key}] = ""
+			}
+		})
+	})
 	if err != nil {
-		return nil, fmt.Errorf("--secrets-dir: %w", err)
+		return nil, fmt.Errorf("secrets of a directory: %w", err)
 	}
-	for _, s := range secrets {
-		if !valid(s.Name()) {
-			continue
-		}
-		if info, err := root.Stat(s.Name()); err != nil || !info.IsDir() {
-			continue
-		}
-		keys, err := fs.ReadDir(root.FS(), s.Name())
-		if err != nil {
-			return nil, fmt.Errorf("--secrets-dir: %w", err)
-		}
-		for _, k := range keys {
-			if !valid(k.Name()) {
-				continue
-			}
-			if info, err := root.Stat(filepath.Join(s.Name(), k.Name())); err == nil && !info.IsDir() {
-				all = append(all, Ref{s.Name(), k.Name()})
-			}
-		}
-	}
-	slices.SortFunc(all, Ref.compare)
-	return all, nil
+	return sorted(found), nil
 }
 
 func (d directory) Set(_ context.Context, values map[Ref]edge.Secret) error {

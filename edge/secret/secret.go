@@ -128,7 +128,7 @@ func (s *Secrets) find(ctx context.Context, r Ref, documents Documents) (edge.Se
 		return checked(r, "its Secret document", value)
 	}
 	if s.lookup == nil {
-		return "", fail(edge.NotFound, r, fmt.Errorf("%w %sin Secret documents; "+fallbackVariable+" keeps from looking in the environment", ErrNowhere, s.places(r)))
+		return "", fail(edge.NotFound, r, fmt.Errorf("%w %sin Secret documents; "+FallbackVariable+" keeps from looking in the environment", ErrNowhere, s.places(r)))
 	}
 	variable := Variable(r.Name, r.Key)
 	if value, ok := s.lookup(variable); ok {
@@ -212,6 +212,12 @@ func (s *Secrets) read(r Ref) (*file, error) {
 	defer root.Close()
 	below := filepath.Join(r.Name, r.Key)
 	info, err := root.Stat(below)
+	if r.Name == Own && errors.Is(err, fs.ErrNotExist) { // a file by the name alone, as engines mount them
+		below = r.Key
+		if info, err = root.Stat(below); err == nil && info.IsDir() {
+			err = fs.ErrNotExist // it has the keys of another secret
+		}
+	}
 	if err != nil {
 		return nil, wrong(err)
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 
 	"github.com/weir-edge/weir/edge"
 )
@@ -28,11 +26,12 @@ func InEnvironment(lookup func(name string) (string, bool)) Source {
 }
 
 // UnlockFrom unlocks what is locked with the password of the first source that has the right
-// one. The error is ErrLocked where none has it, and says what each of them had instead.
-func (e *Encrypted) UnlockFrom(ctx context.Context, sources ...Source) error {
+// one, and returns that. The error is ErrLocked where none has it, and says what each of them
+// had instead.
+func (e *Encrypted) UnlockFrom(ctx context.Context, sources ...Source) (edge.Secret, error) {
 	_, err := e.load()
 	if err == nil || !errors.Is(err, ErrLocked) {
-		return err
+		return "", err
 	}
 	var wrong []error
 	for _, s := range sources {
@@ -45,44 +44,11 @@ func (e *Encrypted) UnlockFrom(ctx context.Context, sources ...Source) error {
 		}
 		switch {
 		case err == nil:
-			return nil
+			return password, nil
 		case ctx.Err() != nil:
-			return err
+			return "", err
 		}
 		wrong = append(wrong, fmt.Errorf("%s: %w", s.Name, err))
 	}
-	return errors.Join(append(wrong, err)...)
-}
-
-// UnlockPath is the path on a manager's socket to which the password is posted, as it is. The
-// answer is 204; 403 where it is another one, with a line of text for the user.
-const UnlockPath = "/v1/secrets/unlock"
-
-// Unlocking takes passwords that are posted to UnlockPath. after, which may be nil, is called
-// when something has been unlocked: what waits for a secret can go on.
-func (e *Encrypted) Unlocking(after func()) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost {
-			w.Header().Set("Allow", http.MethodPost)
-			http.Error(w, "a password is posted", http.StatusMethodNotAllowed)
-			return
-		}
-		text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxPassword))
-		if err != nil {
-			http.Error(w, "the password does not arrive whole", http.StatusBadRequest)
-			return
-		}
-		switch err := e.Unlock(edge.Secret(text)); {
-		case errors.Is(err, ErrPassword):
-			http.Error(w, err.Error(), http.StatusForbidden)
-			return
-		case err != nil:
-			http.Error(w, err.Error(), http.StatusConflict)
-			return
-		}
-		if after != nil {
-			after()
-		}
-		w.WriteHeader(http.StatusNoContent)
-	})
+	return "", errors.Join(append(wrong, err)...)
 }
