@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Options are the flags of `weir run`, one field a flag. The tags are the flag's own:
+// RunOptions are the flags of `weir run`, one field a flag. The tags are the flag's own:
 //
 //	flag   its long name; after a comma its short one
 //	theme  of the help that it stands under
@@ -19,7 +19,7 @@ import (
 //	       the workload's own object
 //	later  why it is not supported yet; it is refused by name where it is given
 //	lists  comma: one value holds several
-type Options struct {
+type RunOptions struct {
 	Server string   // the word before --; "" for none
 	Args   []string // the words after it
 	Dir    string   // that relative paths are of; absolute
@@ -31,9 +31,6 @@ type Options struct {
 	Look func(program string) (string, error)
 	// Named reports whether there is a workload of a name; nil for none.
 	Named func(name string) bool
-	// Holder says who has a port of this machine: the name of a workload, or any other
-	// word; "" for nobody. nil is nobody for all.
-	Holder func(port int) string
 
 	Name            string `flag:"name" theme:"General" value:"NAME" field:"metadata.name" help:"call the workload so; without it the server's own name is taken"`
 	Group           string `flag:"group" theme:"General" value:"GROUP" def:"default" field:"spec.groupRef" help:"the group that it belongs to"`
@@ -143,7 +140,7 @@ type Options struct {
 	OtelLegacyAttributes bool     `flag:"otel-use-legacy-attributes" theme:"Telemetry" def:"true" field:"MCPTelemetryConfig spec.openTelemetry.useLegacyAttributes" help:"use the older names of attributes, too"`
 }
 
-// Flag is a flag of Options.
+// Flag is a flag of RunOptions.
 type Flag struct {
 	Name, Short        string
 	Theme, Value, Help string
@@ -155,9 +152,9 @@ type Flag struct {
 	Kind               reflect.Type // of its value
 }
 
-// Flags are the flags of Options, in their order.
+// Flags are the flags of RunOptions, in their order.
 func Flags() (all []Flag) {
-	t := reflect.TypeFor[Options]()
+	t := reflect.TypeFor[RunOptions]()
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, short, _ := strings.Cut(f.Tag.Get("flag"), ",")
@@ -173,11 +170,13 @@ func Flags() (all []Flag) {
 }
 
 // Of is the address of the flag's field in options, for whoever reads flags.
-func (f Flag) Of(o *Options) any { return reflect.ValueOf(o).Elem().Field(f.index).Addr().Interface() }
+func (f Flag) Of(o *RunOptions) any {
+	return reflect.ValueOf(o).Elem().Field(f.index).Addr().Interface()
+}
 
-// DefaultOptions are the options of a command line without flags.
-func DefaultOptions() Options {
-	var o Options
+// DefaultRunOptions are the options of a command line without flags.
+func DefaultRunOptions() RunOptions {
+	var o RunOptions
 	for _, f := range Flags() {
 		if f.Default == "" {
 			continue
@@ -205,13 +204,13 @@ func DefaultOptions() Options {
 }
 
 // given reports whether one of some flags was given.
-func (o *Options) given(flags ...string) bool {
+func (o *RunOptions) given(flags ...string) bool {
 	return slices.ContainsFunc(flags, func(name string) bool { return o.Given[name] })
 }
 
 // firstGiven is the first flag that was given of those with a prefix, but for some; "" for
 // none.
-func (o *Options) firstGiven(prefix string, but ...string) string {
+func (o *RunOptions) firstGiven(prefix string, but ...string) string {
 	for _, f := range Flags() {
 		if strings.HasPrefix(f.Name, prefix) && o.Given[f.Name] && !slices.Contains(but, f.Name) {
 			return f.Name

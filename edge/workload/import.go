@@ -41,7 +41,6 @@ func Import(file string, data []byte) (manifest []byte, notes []Note, err error)
 	}
 	s.forget()
 	s.settle()
-	s.wish(Running)
 	manifest, err = s.write()
 	return manifest, notes, err
 }
@@ -82,7 +81,7 @@ func (i *importer) bad(key, format string, args ...any) error {
 
 // set is the workload that a RunConfig describes.
 func (c *RunConfig) set(file string) (*set, []Note, error) {
-	i := &importer{draft: &draft{Options: DefaultOptions()}, c: c, file: file}
+	i := &importer{draft: &draft{RunOptions: DefaultRunOptions()}, c: c, file: file}
 	i.Given = map[string]bool{}
 	for _, step := range []func() error{i.foreign, i.servers, i.door, i.process, i.permissions, i.incoming, i.policies, i.observation, i.outgoing, i.hooked} {
 		if err := step(); err != nil {
@@ -186,13 +185,13 @@ func (i *importer) servers() error {
 // door reads where clients come in.
 func (i *importer) door() error {
 	c := i.c
-	if c.Port < 1 || c.Port > 65535 || c.TargetPort < 0 || c.TargetPort > 65535 {
+	if c.Port < 0 || c.Port > 65535 || c.TargetPort < 0 || c.TargetPort > 65535 {
 		return i.bad("port", "%d is no port, or target_port is none", c.Port)
 	}
 	if c.SessionTTL < 0 {
 		return i.bad("session_ttl", "it is negative")
 	}
-	i.port, i.TargetPort = int32(c.Port), c.TargetPort
+	i.ProxyPort, i.TargetPort = c.Port, c.TargetPort
 	i.Host, i.TargetHost = cmp.Or(c.Host, i.Host), cmp.Or(c.TargetHost, i.TargetHost)
 	i.AllowedOrigins, i.EndpointPrefix, i.TrustProxyHeaders, i.Stateless, i.SessionTTL, i.Debug = c.AllowedOrigins, c.EndpointPrefix, c.TrustHeaders, c.Stateless, c.SessionTTL, c.Debug
 	i.Group = cmp.Or(c.Group, i.Group)
@@ -534,4 +533,14 @@ func (i *importer) hooked() error {
 		return i.bad("validating_webhooks", "not supported yet: webhooks of a server at a URL")
 	}
 	return nil
+}
+
+// Debugged is the manifest of a workload that logs each exchange.
+func Debugged(manifest []byte) ([]byte, error) {
+	s, err := readSet("manifest", manifest)
+	if err != nil {
+		return nil, err
+	}
+	s.fields().run.Debug = true
+	return s.write()
 }

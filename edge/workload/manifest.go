@@ -3,9 +3,7 @@ package workload
 import (
 	"cmp"
 	"fmt"
-	"hash/fnv"
 	"maps"
-	"net"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -41,25 +39,18 @@ type Secret struct {
 type Made struct {
 	Name     string // of the workload
 	Derived  bool   // the name, of the server's own
-	URL      string // that clients will be told
 	Manifest []byte
 	Plan     *compile.Plan // that the manifest compiles to
 	Secrets  []Secret
 	Notes    []Note
 }
 
-// The ports that the names of workloads give.
-const (
-	firstPort = 20000
-	portCount = 10000
-)
-
 // defaultSession is how long a session of a workload may go unused.
 const defaultSession = 2 * time.Hour
 
 // Manifest makes the manifest of a command line. It reads the files that the flags name, and
 // starts nothing. Errors are *Error, and name the flag.
-func Manifest(o Options) (*Made, error) {
+func Manifest(o RunOptions) (*Made, error) {
 	// 1. What is not there yet, and what cannot be.
 	if err := o.check(); err != nil {
 		return nil, err
@@ -72,23 +63,18 @@ func Manifest(o Options) (*Made, error) {
 		return nil, err
 	}
 
-	// 2. The name, and the port that it gives.
+	// 2. The name. The port of the door is chosen by whoever opens it, if it is not given.
 	m := &Made{Name: o.Name, Derived: o.Name == ""}
 	if err := m.named(&o, server); err != nil {
 		return nil, err
 	}
-	port, err := o.port(m.Name)
-	if err != nil {
-		return nil, err
-	}
 
 	// 3. The files, and the objects.
-	d := &draft{Options: o, name: m.Name, server: server, port: port}
+	d := &draft{RunOptions: o, name: m.Name, server: server}
 	if err := d.read(); err != nil {
 		return nil, err
 	}
 	s := d.build()
-	s.wish(Running)
 	if m.Manifest, err = s.write(); err != nil {
 		return nil, err
 	}
@@ -99,12 +85,11 @@ func Manifest(o Options) (*Made, error) {
 		return nil, err
 	}
 	m.Plan, m.Secrets, m.Notes = plan, d.secrets, append(d.notes, said...)
-	m.URL = doorURL(plan)
 	return m, nil
 }
 
 // named finds the name of the workload.
-func (m *Made) named(o *Options, server Server) error {
+func (m *Made) named(o *RunOptions, server Server) error {
 	taken := func(name string) bool { return !o.ReplaceExisting && o.Named != nil && o.Named(name) }
 	if !m.Derived {
 		if taken(m.Name) {
@@ -120,41 +105,11 @@ func (m *Made) named(o *Options, server Server) error {
 	return &Error{Code: CodeTaken, Field: "--name", Message: "every name like " + server.Name + " is taken", Next: "choose one with --name"}
 }
 
-// port is the port of the workload's door: the one that was given, or the first that is free
-// from the one on that the name gives.
-func (o *Options) port(name string) (int32, error) {
-	holder := func(port int) string {
-		if o.Holder == nil {
-			return ""
-		}
-		if who := o.Holder(port); who != name || !o.ReplaceExisting {
-			return who
-		}
-		return ""
-	}
-	if o.ProxyPort != 0 {
-		if who := holder(o.ProxyPort); who != "" {
-			return 0, &Error{Code: CodeTaken, Field: "--proxy-port", Message: fmt.Sprintf("--proxy-port: %d is taken by %s", o.ProxyPort, who), Next: "choose another port, or leave the flag out"}
-		}
-		return int32(o.ProxyPort), nil
-	}
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(name)) // it never fails
-	for i := range uint32(portCount) {
-		port := firstPort + int((h.Sum32()+i)%portCount)
-		if holder(port) == "" {
-			return int32(port), nil
-		}
-	}
-	return 0, &Error{Code: CodeTaken, Field: "--proxy-port", Message: fmt.Sprintf("every port from %d to %d is taken", firstPort, firstPort+portCount-1), Next: "choose one with --proxy-port"}
-}
-
 // draft is a workload that is being described: options, and what files of theirs say.
 type draft struct {
-	Options
+	RunOptions
 	name   string
 	server Server
-	port   int32
 
 	env       []v1beta1.EnvVar
 	envFiles  []string
@@ -191,7 +146,9 @@ func (d *draft) build() *set {
 
 	// 1. The door.
 	f := s.fields()
-	*f.port = &d.port
+	if d.ProxyPort != 0 {
+		*f.port = new(int32(d.ProxyPort))
+	}
 	*f.prefix, *f.believes = d.EndpointPrefix, d.TrustProxyHeaders
 	if d.Host != "127.0.0.1" {
 		f.run.ProxyHost = d.Host
@@ -393,24 +350,11 @@ func splitList(texts ...string) (all []string) {
 }
 
 // path is a path as manifests have it: absolute.
-func (o *Options) path(text string) string {
+func (o *RunOptions) path(text string) string {
 	if text == "" || filepath.IsAbs(text) {
 		return text
 	}
 	return filepath.Join(o.Dir, text)
-}
-
-// doorURL is the URL that clients of a plan's one door are told.
-func doorURL(plan *compile.Plan) string {
-	path := "/mcp"
-	if plan.Servers[0].Older {
-		path = "/sse"
-	}
-	host, port, err := net.SplitHostPort(plan.Doors[0].Listen)
-	if ip, bad := netip.ParseAddr(host); err == nil && bad == nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return "http://" + net.JoinHostPort(host, port) + plan.Servers[0].Prefix + path
 }
 
 // loopback reports whether an address or a name is of this machine alone.

@@ -18,10 +18,8 @@ import (
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
-// wishAnnotation is that of a workload's own object: what its user wants of it.
-const wishAnnotation = "weir.dev/wish"
-
-// ownAnnotations are those of Weir itself, which no export has.
+// ownAnnotations are those of Weir itself, such as what the user wants of the workload: they
+// belong to where it is kept, and no export has them.
 const ownAnnotations = "weir.dev/"
 
 // set is the manifest of a workload: its own object, which is one of the first two, and those
@@ -190,15 +188,6 @@ func writeObject(o metav1.Object) ([]byte, error) {
 		return nil, err
 	}
 	return yaml.JSONToYAML(text)
-}
-
-// wish is what is wanted of the workload.
-func (s *set) wish(state State) {
-	meta := s.fields().meta
-	if meta.Annotations == nil {
-		meta.Annotations = map[string]string{}
-	}
-	meta.Annotations[wishAnnotation] = string(state)
 }
 
 // forget takes the annotations of Weir itself out.
