@@ -146,13 +146,14 @@ func (a *app) unknownSecret(ctx context.Context, p secret.Provider, r secret.Ref
 	if !errors.Is(err, secret.ErrNowhere) {
 		return err
 	}
-	var known []string
+	next := ""
 	if all, err := p.List(ctx); err == nil {
+		var known []string
 		for _, one := range all {
 			known = append(known, one.String())
 		}
+		next = strings.TrimPrefix(didYouMean(r.String(), known, "`weir secret list` shows what there is"), ": ")
 	}
-	next := strings.TrimPrefix(didYouMean(r.String(), known, "`weir secret list` shows what there is"), ": ")
 	return &workload.Error{Code: workload.CodeNotFound, Message: err.Error(), Next: next}
 }
 

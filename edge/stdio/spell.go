@@ -41,8 +41,10 @@ func spellings(secret []byte) (all [][]byte) {
 	for _, quoted := range []string{strconv.Quote(text), strconv.QuoteToASCII(text)} {
 		add(quoted[1 : len(quoted)-1])
 	}
-	add(url.QueryEscape(text))
+	query := url.QueryEscape(text)
+	add(query)
 	add(url.PathEscape(text))
+	add(strings.NewReplacer("+", "%20", "%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*").Replace(query)) // as JavaScript does
 	inHex := hex.EncodeToString(secret)
 	add(inHex)
 	add(strings.ToUpper(inHex))

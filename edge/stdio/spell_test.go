@@ -24,6 +24,7 @@ func TestMaskedSpellings(t *testing.T) {
 		"ASCII":       strconv.QuoteToASCII("x" + secret + "y"),
 		"a query":     "x=" + url.QueryEscape(secret) + "&y=1",
 		"a path":      "/x/" + url.PathEscape(secret) + "/y",
+		"JavaScript":  "x=p%22%C3%A4%3C%2B%2F%26%3F%20%5Chunter2",
 		"hex":         hex.EncodeToString([]byte("x" + secret + "y")),
 		"HEX":         strings.ToUpper(hex.EncodeToString([]byte("x" + secret + "y"))),
 		"base64":      base64.StdEncoding.EncodeToString([]byte(secret)),
