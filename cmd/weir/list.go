@@ -112,7 +112,7 @@ func (a *app) listAsleep(cmd *cobra.Command, w which) error {
 		return err
 	}
 	if len(names) > 0 {
-		fmt.Fprintf(a.err, "No manager runs, and so nobody knows how they are: `weir up --detach` starts it, and the workloads with it.\n")
+		fmt.Fprintln(a.err, "No manager runs, and so nobody knows how they are: `weir up --detach` starts it, and the workloads with it.")
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func (a *app) made(ctx context.Context, x *runFlags) (*workload.Made, error) {
 		return nil, err
 	}
 	x.Named = func(name string) bool { return slices.Contains(names, name) }
-	m, err := workload.Manifest(x.RunOptions)
+	m, err := workload.Manifest(x.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (a *app) keepRunning(ctx context.Context, cmd *cobra.Command, x *runFlags, 
 		return err
 	}
 	if x.foreground {
-		return a.foreground(ctx, cmd, made.Manifest, x.ReplaceExisting, x.waiting(cmd, made.Plan))
+		return a.inForeground(ctx, cmd, x, made)
 	}
 	m, err := a.manager(ctx, true)
 	if err != nil {
@@ -216,6 +216,53 @@ func (a *app) keepRunning(ctx context.Context, cmd *cobra.Command, x *runFlags, 
 		return printJSON(a.out, o, "")
 	}
 	_, err = fmt.Fprintln(a.out, edge.Clean(o.URL))
+	return err
+}
+
+// inForeground keeps the workload as long as this command runs.
+func (a *app) inForeground(ctx context.Context, cmd *cobra.Command, x *runFlags, made *workload.Made) error {
+	if err := a.keepSecrets(ctx, made.Secrets); err != nil {
+		return err
+	}
+	if x.ReplaceExisting {
+		if err := a.replaced(ctx, made.Name); err != nil {
+			return err
+		}
+	}
+	o := outcome{Name: made.Name}
+	steps := a.steps(cmd)
+	told := steps.told(&o)
+	running := false
+	err := a.foreground(ctx, made.Manifest, x.waiting(cmd, made.Plan), func(e workload.Event) {
+		told(e)
+		if running || e.State != workload.Running {
+			return
+		}
+		running = true
+		if steps.end(); wantsJSON(cmd) {
+			_ = printJSON(a.out, o, "") // nobody reads what cannot be written
+		} else {
+			fmt.Fprintln(a.out, edge.Clean(o.URL))
+		}
+	})
+	if !running {
+		steps.end()
+	}
+	return err
+}
+
+// replaced removes a workload that a manager keeps, where there is one.
+func (a *app) replaced(ctx context.Context, name string) error {
+	m, err := a.manager(ctx, false)
+	if errors.Is(err, workload.ErrNoManager) {
+		return nil
+	}
+	if err == nil {
+		err = m.Remove(ctx, name, true, func(workload.Event) {})
+	}
+	if known := new(workload.Error); errors.As(err, &known) && known.Code == workload.CodeNotFound {
+		return nil
+	}
 	return err
 }
 

@@ -18,7 +18,7 @@ import (
 // runFlags are the flags of `weir run`: those that a manifest is made of, and those about the
 // run itself.
 type runFlags struct {
-	workload.RunOptions
+	workload.Options
 	foreground bool
 	fromConfig string
 	dryRun     bool
@@ -36,9 +36,9 @@ func (x *runFlags) add(a *app, cmd *cobra.Command) {
 	f.StringVar(&x.fromConfig, "from-config", "", "what `weir export` wrote, or the reference: a `FILE` in YAML or JSON")
 	f.DurationVar(&x.wait, "wait", startWait, "`DURATION` that the server may take until it has introduced itself; a package runner has 5m")
 	f.BoolVar(&x.dryRun, "dry-run", false, "print the manifest and the steps, and do nothing")
-	x.RunOptions = workload.DefaultRunOptions()
+	x.Options = workload.DefaultOptions()
 	for _, flag := range workload.Flags() {
-		bindRunFlag(f, flag, flag.Of(&x.RunOptions))
+		bindRunFlag(f, flag, flag.Of(&x.Options))
 		if !strings.Contains(flag.Value, "FILE") && !strings.Contains(flag.Value, "DIR") {
 			mustRegister(cmd, flag.Name, wordsOf(flag.Name))
 		}

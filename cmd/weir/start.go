@@ -15,6 +15,9 @@ const (
 	stopWait  = 30 * time.Second
 )
 
+// removed is how a workload is that is no more.
+const removed workload.State = "removed"
+
 // severalHelp is what all commands say that act on workloads.
 const severalHelp = `With several names, --all or --group all of them are tried, and the exit code is that
 of the gravest failure. It is 6 when there is no such workload, unless --ignore-missing
@@ -118,7 +121,11 @@ removes one that cannot be stopped or looked at, such as one in error.
 	addFormat(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		return a.act(cmd, &s, names, "", func(ctx context.Context, m workload.Manager, name string, told func(workload.Event)) error {
-			return m.Remove(ctx, name, force, told)
+			err := m.Remove(ctx, name, force, told)
+			if err == nil {
+				told(workload.Event{State: removed})
+			}
+			return err
 		})
 	}
 	return cmd

@@ -75,13 +75,11 @@ func (s *steps) turn(over <-chan struct{}) {
 	defer tick.Stop()
 	for i := 0; ; i++ {
 		s.mu.Lock()
-		line := fmt.Sprintf("%c %s (%d s)", signs[i%len(signs)], s.text, int(time.Since(s.since).Seconds()))
-		if width, _, err := term.GetSize(int(s.file.Fd())); err == nil && width > 1 {
-			if runes := []rune(line); len(runes) >= width {
-				line = string(runes[:width-1])
-			}
+		line, took := []rune(fmt.Sprintf("%c %s", signs[i%len(signs)], s.text)), fmt.Sprintf(" (%d s)", int(time.Since(s.since).Seconds()))
+		if width, _, err := term.GetSize(int(s.file.Fd())); err == nil {
+			line = line[:max(0, min(len(line), width-1-len(took)))]
 		}
-		fmt.Fprintf(s.file, "\r\x1b[K%s", line)
+		fmt.Fprintf(s.file, "\r\x1b[K%s%s", string(line), took)
 		s.mu.Unlock()
 		select {
 		case <-over:

@@ -24,7 +24,7 @@ func notYet(flag, what, next string) error {
 }
 
 // check refuses what is wrong with the flags by themselves.
-func (o *RunOptions) check() error {
+func (o *Options) check() error {
 	for _, check := range []func() error{o.checkLater, o.checkWords, o.checkPorts, o.checkPairs, o.checkGroups, o.checkNetwork} {
 		if err := check(); err != nil {
 			return err
@@ -34,7 +34,7 @@ func (o *RunOptions) check() error {
 }
 
 // checkLater refuses the flags of what does not exist yet, by name.
-func (o *RunOptions) checkLater() error {
+func (o *Options) checkLater() error {
 	for _, f := range Flags() {
 		if f.Later == "" || !o.Given[f.Name] {
 			continue
@@ -55,7 +55,7 @@ func (o *RunOptions) checkLater() error {
 }
 
 // checkWords refuses values that are none of the words that a flag takes.
-func (o *RunOptions) checkWords() error {
+func (o *Options) checkWords() error {
 	for _, c := range []struct {
 		flag, value string
 		words       []string
@@ -94,7 +94,7 @@ func (o *RunOptions) checkWords() error {
 	return nil
 }
 
-func (o *RunOptions) checkPorts() error {
+func (o *Options) checkPorts() error {
 	for _, p := range []struct {
 		flag        string
 		value, from int
@@ -114,7 +114,7 @@ func (o *RunOptions) checkPorts() error {
 }
 
 // checkPairs refuses values that are no NAME=VALUE, and names that make no sense.
-func (o *RunOptions) checkPairs() error {
+func (o *Options) checkPairs() error {
 	for _, p := range []struct {
 		flag   string
 		values []string
@@ -180,7 +180,7 @@ func secretFlag(text string) (ref v1beta1.SecretRef, target string, err error) {
 }
 
 // checkGroups refuses flags that others are missing for, or that contradict each other.
-func (o *RunOptions) checkGroups() error {
+func (o *Options) checkGroups() error {
 	switch oidc := o.firstGiven("oidc-", "oidc-issuer", "oidc-introspection-url"); {
 	case o.OIDCIssuer == "" && o.OIDCIntrospectionURL != "":
 		return notYet("oidc-introspection-url", "tokens without an issuer", "give --oidc-issuer, too")
@@ -220,7 +220,7 @@ func flagNames() (names []string) {
 }
 
 // checkNetwork refuses what the network of a process of this machine cannot be.
-func (o *RunOptions) checkNetwork() error {
+func (o *Options) checkNetwork() error {
 	explicit := o.given("isolate-network") && o.IsolateNetwork
 	switch o.Network {
 	case "", "none":
@@ -235,7 +235,7 @@ func (o *RunOptions) checkNetwork() error {
 }
 
 // suits refuses flags that make no sense for the server that was named.
-func (o *RunOptions) suits(s Server) error {
+func (o *Options) suits(s Server) error {
 	if s.URL == "" {
 		if flag := o.firstGiven("remote-"); flag != "" {
 			return wrong(flag, "the server is none at a URL")
@@ -261,7 +261,7 @@ func (o *RunOptions) suits(s Server) error {
 }
 
 // harmless reports whether a flag says no more than its default.
-func harmless(o *RunOptions, f Flag) bool {
+func harmless(o *Options, f Flag) bool {
 	switch value := f.Of(o).(type) {
 	case *string:
 		return *value == f.Default

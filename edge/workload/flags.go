@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// RunOptions are the flags of `weir run`, one field a flag. The tags are the flag's own:
+// Options are the flags of `weir run`, one field a flag. The tags are the flag's own:
 //
 //	flag   its long name; after a comma its short one
 //	theme  of the help that it stands under
@@ -19,7 +19,7 @@ import (
 //	       the workload's own object
 //	later  why it is not supported yet; it is refused by name where it is given
 //	lists  comma: one value holds several
-type RunOptions struct {
+type Options struct {
 	Server string   // the word before --; "" for none
 	Args   []string // the words after it
 	Dir    string   // that relative paths are of; absolute
@@ -140,7 +140,7 @@ type RunOptions struct {
 	OtelLegacyAttributes bool     `flag:"otel-use-legacy-attributes" theme:"Telemetry" def:"true" field:"MCPTelemetryConfig spec.openTelemetry.useLegacyAttributes" help:"use the older names of attributes, too"`
 }
 
-// Flag is a flag of RunOptions.
+// Flag is a flag of Options.
 type Flag struct {
 	Name, Short        string
 	Theme, Value, Help string
@@ -152,9 +152,9 @@ type Flag struct {
 	Kind               reflect.Type // of its value
 }
 
-// Flags are the flags of RunOptions, in their order.
+// Flags are the flags of Options, in their order.
 func Flags() (all []Flag) {
-	t := reflect.TypeFor[RunOptions]()
+	t := reflect.TypeFor[Options]()
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, short, _ := strings.Cut(f.Tag.Get("flag"), ",")
@@ -170,13 +170,13 @@ func Flags() (all []Flag) {
 }
 
 // Of is the address of the flag's field in options, for whoever reads flags.
-func (f Flag) Of(o *RunOptions) any {
+func (f Flag) Of(o *Options) any {
 	return reflect.ValueOf(o).Elem().Field(f.index).Addr().Interface()
 }
 
-// DefaultRunOptions are the options of a command line without flags.
-func DefaultRunOptions() RunOptions {
-	var o RunOptions
+// DefaultOptions are the options of a command line without flags.
+func DefaultOptions() Options {
+	var o Options
 	for _, f := range Flags() {
 		if f.Default == "" {
 			continue
@@ -204,13 +204,13 @@ func DefaultRunOptions() RunOptions {
 }
 
 // given reports whether one of some flags was given.
-func (o *RunOptions) given(flags ...string) bool {
+func (o *Options) given(flags ...string) bool {
 	return slices.ContainsFunc(flags, func(name string) bool { return o.Given[name] })
 }
 
 // firstGiven is the first flag that was given of those with a prefix, but for some; "" for
 // none.
-func (o *RunOptions) firstGiven(prefix string, but ...string) string {
+func (o *Options) firstGiven(prefix string, but ...string) string {
 	for _, f := range Flags() {
 		if strings.HasPrefix(f.Name, prefix) && o.Given[f.Name] && !slices.Contains(but, f.Name) {
 			return f.Name

@@ -81,7 +81,7 @@ func (i *importer) bad(key, format string, args ...any) error {
 
 // set is the workload that a RunConfig describes.
 func (c *RunConfig) set(file string) (*set, []Note, error) {
-	i := &importer{draft: &draft{RunOptions: DefaultRunOptions()}, c: c, file: file}
+	i := &importer{draft: &draft{Options: DefaultOptions()}, c: c, file: file}
 	i.Given = map[string]bool{}
 	for _, step := range []func() error{i.foreign, i.servers, i.door, i.process, i.permissions, i.incoming, i.policies, i.observation, i.outgoing, i.hooked} {
 		if err := step(); err != nil {

@@ -50,7 +50,7 @@ const defaultSession = 2 * time.Hour
 
 // Manifest makes the manifest of a command line. It reads the files that the flags name, and
 // starts nothing. Errors are *Error, and name the flag.
-func Manifest(o RunOptions) (*Made, error) {
+func Manifest(o Options) (*Made, error) {
 	// 1. What is not there yet, and what cannot be.
 	if err := o.check(); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func Manifest(o RunOptions) (*Made, error) {
 	}
 
 	// 3. The files, and the objects.
-	d := &draft{RunOptions: o, name: m.Name, server: server}
+	d := &draft{Options: o, name: m.Name, server: server}
 	if err := d.read(); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func Manifest(o RunOptions) (*Made, error) {
 }
 
 // named finds the name of the workload.
-func (m *Made) named(o *RunOptions, server Server) error {
+func (m *Made) named(o *Options, server Server) error {
 	taken := func(name string) bool { return !o.ReplaceExisting && o.Named != nil && o.Named(name) }
 	if !m.Derived {
 		if taken(m.Name) {
@@ -107,7 +107,7 @@ func (m *Made) named(o *RunOptions, server Server) error {
 
 // draft is a workload that is being described: options, and what files of theirs say.
 type draft struct {
-	RunOptions
+	Options
 	name   string
 	server Server
 
@@ -350,7 +350,7 @@ func splitList(texts ...string) (all []string) {
 }
 
 // path is a path as manifests have it: absolute.
-func (o *RunOptions) path(text string) string {
+func (o *Options) path(text string) string {
 	if text == "" || filepath.IsAbs(text) {
 		return text
 	}

@@ -76,7 +76,7 @@ func (d *draft) readEnv() error {
 		d.env = slices.DeleteFunc(d.env, func(v v1beta1.EnvVar) bool { return v.Name == name })
 		d.env = append(d.env, v1beta1.EnvVar{Name: name, Value: value})
 	}
-	for _, text := range d.RunOptions.Secrets {
+	for _, text := range d.Options.Secrets {
 		ref, target, err := secretFlag(text)
 		if err != nil {
 			return err
@@ -108,7 +108,7 @@ func (d *draft) readEnv() error {
 
 func (d *draft) readVolumes() error {
 	inside := map[string]bool{}
-	for i, text := range d.RunOptions.Volumes {
+	for i, text := range d.Options.Volumes {
 		v, err := d.volume(text)
 		if err != nil {
 			return err
@@ -194,7 +194,7 @@ func profileRef(name string, builtin bool) *v1beta1.PermissionProfileRef {
 }
 
 func (d *draft) readTools() error {
-	d.RunOptions.Tools, d.OIDCScopes, d.TokenExchangeScopes = splitList(d.RunOptions.Tools...), splitList(d.OIDCScopes...), splitList(d.TokenExchangeScopes...)
+	d.Options.Tools, d.OIDCScopes, d.TokenExchangeScopes = splitList(d.Options.Tools...), splitList(d.OIDCScopes...), splitList(d.TokenExchangeScopes...)
 	d.OtelEnvVars = splitList(d.OtelEnvVars...)
 	if d.ToolsOverride == "" {
 		return nil

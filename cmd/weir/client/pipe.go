@@ -67,7 +67,7 @@ func (p *Pipe) Run(ctx context.Context, in io.Reader) error {
 	ended := make(chan error, 1)
 	go func() { // ends with the client's stream, or with the process
 		ended <- p.lines(ctx, bufio.NewReaderSize(in, 64<<10), lines)
-		time.AfterFunc(farewell, func() { p.lost(nil) })
+		time.AfterFunc(farewell, func() { p.lost(io.EOF) })
 	}()
 	for {
 		select {
@@ -78,7 +78,10 @@ func (p *Pipe) Run(ctx context.Context, in io.Reader) error {
 			return err
 		case <-ctx.Done():
 			p.leave(ctx)
-			return context.Cause(ctx)
+			if cause := context.Cause(ctx); !errors.Is(cause, io.EOF) {
+				return cause
+			}
+			return nil
 		}
 	}
 }
