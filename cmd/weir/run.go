@@ -234,7 +234,12 @@ func (a *app) inForeground(ctx context.Context, cmd *cobra.Command, x *runFlags,
 	told := steps.told(&o)
 	running := false
 	err := a.foreground(ctx, made.Manifest, x.waiting(cmd, made.Plan), func(e workload.Event) {
-		told(e)
+		switch {
+		case running && !wantsJSON(cmd): // what the server prints
+			fmt.Fprintln(a.err, edge.Clean(e.Text))
+		case !running:
+			told(e)
+		}
 		if running || e.State != workload.Running {
 			return
 		}
