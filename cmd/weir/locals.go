@@ -232,7 +232,7 @@ func (h *handed) all() (values [][]byte) {
 // boxOf is the sandbox of a workload.
 func boxOf(w *compile.Workload, home string) (sandbox.Config, error) {
 	c := sandbox.Config{
-		Name: w.Name, Command: append([]string{w.Program}, w.Args...), Home: home, Writable: w.Writable,
+		Name: w.Name, Command: append([]string{w.Program}, w.Args...), Home: home, Writable: w.Writable, AllowUnsafe: w.AllowUnsafe,
 		Isolate: w.Asked || w.Network == "none", Transport: string(w.Transport), Memory: w.Memory, CPUs: float64(w.MilliCPUs) / 1000,
 	}
 	var err error

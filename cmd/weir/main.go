@@ -120,7 +120,7 @@ time, 45 a login is needed; for 10 to 41 see "weir doctor --help".`,
 		commands []*cobra.Command
 	}{
 		{"Serve:", []*cobra.Command{a.serveCommand(), a.initCommand(), a.validateCommand(), a.statusCommand(), a.doctorCommand(), a.settingsCommand(), a.schemaCommand(), a.authzCommand(), a.pluginCommand()}},
-		{"Keep MCP servers (workloads):", []*cobra.Command{a.upCommand(), a.downCommand(), a.listCommand(), a.inspectCommand(), a.startCommand(), a.restartCommand(), a.stopCommand(), a.rmCommand(), a.logsCommand(), a.groupCommand(), a.secretCommand(), a.stdioCommand()}},
+		{"Keep MCP servers (workloads):", []*cobra.Command{a.runCommand(), a.upCommand(), a.downCommand(), a.listCommand(), a.inspectCommand(), a.startCommand(), a.restartCommand(), a.stopCommand(), a.rmCommand(), a.logsCommand(), a.exportCommand(), a.groupCommand(), a.secretCommand(), a.stdioCommand()}},
 		{"Talk to MCP servers:", []*cobra.Command{a.toolsCommand(), a.callCommand(), a.resourcesCommand(), a.readCommand(), a.promptsCommand(), a.promptCommand(), a.scriptCommand(), a.workflowCommand(), a.authCommand()}},
 		{"Weir itself:", []*cobra.Command{a.versionCommand(), a.completionCommand()}},
 	} {
