@@ -45,6 +45,7 @@ Exit codes: 3 the tool reports a failure, 4 the server answered with an error,
 		Example: `  weir call echo text=hello
   weir call countdown from=5
   weir call ask_name
+  weir call -w files read_file path=/tmp/notes.txt
   weir call http://127.0.0.1:4483/mcp add a=2 b=40 --json
   weir call search query=boats tags=old tags=sail filter.since=1890 limits:='{"rows":5}'
   weir call https://mcp.example.com/mcp search --args @query.json --header 'X-Team: blue'`,
@@ -88,7 +89,7 @@ Exit codes: 3 the tool reports a failure, 4 the server answered with an error,
 			})
 		},
 	}
-	r = addRemoteFlags(cmd)
+	r = a.addRemoteFlags(cmd)
 	cmd.Flags().StringVar(&given, "args", "{}", "arguments of the tool: a `JSON` object, @FILE, or - for standard input")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as the server sent it")
 	mustRegister(cmd, "args", nil)

@@ -46,6 +46,11 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 	options, end := a.workloads(s)
 	defer end()
 	options = append(options, a.edgeOptions()...)
+	secrets, err := searched(ctx, s.SecretsDir, a.environ)
+	if err != nil {
+		return err
+	}
+	options = append(options, serve.WithSecrets(secrets))
 	if pprof {
 		options = append(options, serve.WithPprof())
 	}
@@ -61,7 +66,7 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 			return err
 		}))
 	}
-	running, err := serve.New(s, opened.Plan, log, options...)
+	running, err = serve.New(s, opened.Plan, log, options...)
 	if err != nil {
 		return err
 	}

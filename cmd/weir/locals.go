@@ -24,7 +24,10 @@ import (
 // locals starts the local processes of an edge, each in a sandbox, with a home directory of
 // its own below the state directory. Nothing is made before the first of them.
 type locals struct {
-	settings serve.Settings
+	settings  serve.Settings
+	cache     string   // for the helper; "" for the user's
+	keeper    *doors   // of a manager, whose workloads these are; nil for those of a configuration
+	protected []string // more places that no server may have mounted
 
 	mu      sync.Mutex
 	state   string // "" before the first workload
@@ -62,7 +65,9 @@ func (l *locals) open() (state string, machine *sandbox.Machine, err error) {
 		return "", nil, fmt.Errorf("--state-dir: %w", err)
 	}
 	cache := filepath.Join(state, "cache")
-	if user, err := os.UserCacheDir(); err == nil {
+	if l.cache != "" {
+		cache = l.cache
+	} else if user, err := os.UserCacheDir(); err == nil {
 		cache = filepath.Join(user, "weir")
 	}
 	if runtime.GOOS == "linux" {
@@ -102,6 +107,12 @@ func (l *locals) close() {
 // start keeps one workload; its first process is started when somebody needs it.
 func (l *locals) start(s serve.Starting) (backend.Local, error) {
 	w := &s.Workload
+	var of *opened
+	if l.keeper != nil {
+		if of = l.keeper.of(w.Name); of == nil {
+			return nil, errNotOpen
+		}
+	}
 	state, machine, err := l.open()
 	if err != nil {
 		return nil, err
@@ -117,7 +128,7 @@ func (l *locals) start(s serve.Starting) (backend.Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Protected = []string{filepath.Join(state, "workloads"), l.settings.SecretsDir, l.settings.HandOver, l.settings.StateKeyFile}
+	config.Protected = append([]string{filepath.Join(state, "workloads"), l.settings.SecretsDir, l.settings.HandOver, l.settings.StateKeyFile}, l.protected...)
 	config.Protected = slices.DeleteFunc(config.Protected, func(path string) bool { return path == "" })
 	var given handed
 	secrets := func(ctx context.Context) (vars []string, err error) {
@@ -151,6 +162,9 @@ func (l *locals) start(s serve.Starting) (backend.Local, error) {
 	if _, err := secrets(context.Background()); err != nil { // one that is missing is told at the start
 		return nil, err
 	}
+	if of != nil {
+		config.Opened = of.boxed
+	}
 	launch, err := newLauncher(machine, config, s.Log)
 	if err != nil {
 		return nil, err
@@ -159,7 +173,6 @@ func (l *locals) start(s serve.Starting) (backend.Local, error) {
 		Name: w.Name, Digest: s.Digest, Starter: launch, MaxProcesses: w.MaxProcesses, MaxMessage: s.MaxMessage,
 		Secrets: given.all, Lines: lines(s.Log, w.Name), Log: s.Log,
 	}
-	launch.printed = c.Printed
 	if w.Processes == v1beta1.ProcessShared {
 		c.Mode = stdio.Shared
 	}
@@ -170,18 +183,30 @@ func (l *locals) start(s serve.Starting) (backend.Local, error) {
 	case "npx", "uvx", "pipx", "bunx", "deno":
 		c.First = firstStart
 	}
+	if of != nil {
+		of.keep(w, &c)
+	}
+	launch.printed = c.Printed
 	if w.Port > 0 {
 		server, err := stdio.NewHTTP(c, dialer(w.Host))
 		if err != nil {
 			return nil, err
 		}
-		return &web{server, launch}, nil
+		one := &web{server, launch}
+		if of != nil {
+			of.has(one)
+		}
+		return one, nil
 	}
 	bridge, err := stdio.New(c)
 	if err != nil {
 		return nil, err
 	}
-	return &boxed{bridge, launch}, nil
+	one := &boxed{bridge, launch}
+	if of != nil {
+		of.has(one)
+	}
+	return one, nil
 }
 
 // mostHanded is how many values of secrets are known to have been given to a workload's
@@ -217,7 +242,7 @@ func (h *handed) all() (values [][]byte) {
 // boxOf is the sandbox of a workload.
 func boxOf(w *compile.Workload, home string) (sandbox.Config, error) {
 	c := sandbox.Config{
-		Name: w.Name, Command: append([]string{w.Program}, w.Args...), Home: home, Writable: w.Writable,
+		Name: w.Name, Command: append([]string{w.Program}, w.Args...), Home: home, Writable: w.Writable, AllowUnsafe: w.AllowUnsafe,
 		Isolate: w.Asked || w.Network == "none", Transport: string(w.Transport), Port: w.Port, AnyPort: w.AnyPort, Memory: w.Memory, CPUs: float64(w.MilliCPUs) / 1000,
 	}
 	var err error

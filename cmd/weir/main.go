@@ -31,6 +31,12 @@ const (
 	exitTool       = 3   // the tool that was called reports a failure
 	exitProtocol   = 4   // the server answered with an error
 	exitConnection = 5   // the server could not be reached; from 10 on: see doctor.Classes
+	exitMissing    = 6   // there is no such workload, group or secret
+	exitTaken      = 7   // the name or the port is taken
+	exitSandbox    = 8   // no engine, sandbox or grade that was asked for
+	exitRefused    = 9   // a rule refuses it
+	exitStart      = 44  // the server ended, or did not introduce itself in time
+	exitLogin      = 45  // somebody has to log in
 	exitSignal     = 128 // plus the number of the signal
 )
 
@@ -46,6 +52,8 @@ type app struct {
 	err     io.Writer
 	environ []string
 	exit    func(code int)
+
+	managed managed // in place of the manager of the user; nil for that
 }
 
 // terminal reports whether a stream is a terminal.
@@ -77,12 +85,15 @@ servers, for clients of every revision of the protocol.
 
 "weir serve" alone serves a demo to try things on; "weir serve -c FILE" serves
 what the file describes. "weir status" shows the state of a running edge, and "weir
-doctor" finds out why something does not work.
+doctor" finds out why something does not work. A workload is an MCP server that
+Weir starts, or keeps an address for: "weir list" shows those of yours.
 
 Exit codes: 0 done, 1 the configuration cannot be served or something broke,
 2 wrong command line, 3 the called tool reports a failure, 4 the server
-answered with an error, 5 the server could not be reached; for 10 to 41 see
-"weir doctor --help".`,
+answered with an error, 5 the server could not be reached, 6 no such workload,
+group or secret, 7 the name or the port is taken, 8 no sandbox as it was asked
+for, 9 refused by a rule, 44 the server ended or did not introduce itself in
+time, 45 a login is needed; for 10 to 41 see "weir doctor --help".`,
 		Example: `  weir serve
   weir tools
   weir call echo text=hello`,
@@ -104,28 +115,22 @@ answered with an error, 5 the server could not be reached; for 10 to 41 see
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(
-		a.serveCommand(),
-		a.initCommand(),
-		a.validateCommand(),
-		a.authzCommand(),
-		a.settingsCommand(),
-		a.schemaCommand(),
-		a.toolsCommand(),
-		a.callCommand(),
-		a.scriptCommand(),
-		a.workflowCommand(),
-		a.resourcesCommand(),
-		a.readCommand(),
-		a.promptsCommand(),
-		a.promptCommand(),
-		a.authCommand(),
-		a.statusCommand(),
-		a.doctorCommand(),
-		a.pluginCommand(),
-		a.versionCommand(),
-		a.completionCommand(),
-	)
+	for _, theme := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Serve:", []*cobra.Command{a.serveCommand(), a.initCommand(), a.validateCommand(), a.statusCommand(), a.doctorCommand(), a.settingsCommand(), a.schemaCommand(), a.authzCommand(), a.pluginCommand()}},
+		{"Keep MCP servers (workloads):", []*cobra.Command{a.runCommand(), a.upCommand(), a.downCommand(), a.listCommand(), a.inspectCommand(), a.startCommand(), a.restartCommand(), a.stopCommand(), a.rmCommand(), a.logsCommand(), a.exportCommand(), a.groupCommand(), a.secretCommand(), a.stdioCommand()}},
+		{"Talk to MCP servers:", []*cobra.Command{a.toolsCommand(), a.callCommand(), a.resourcesCommand(), a.readCommand(), a.promptsCommand(), a.promptCommand(), a.scriptCommand(), a.workflowCommand(), a.authCommand()}},
+		{"Weir itself:", []*cobra.Command{a.versionCommand(), a.completionCommand()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: theme.title, Title: theme.title})
+		for _, cmd := range theme.commands {
+			cmd.GroupID = theme.title
+			root.AddCommand(cmd)
+		}
+	}
+	root.SetHelpCommandGroupID("Weir itself:")
 	return root
 }
 
@@ -144,50 +149,37 @@ type saidError struct{ code int }
 
 func (e *saidError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// end prints an error, one line for each error joined in it, and returns its
-// exit code.
+// end prints an error and returns its exit code.
 func (a *app) end(cmd *cobra.Command, err error) int {
-	var (
-		said       *saidError
-		usage      *usageError
-		protocol   *client.ProtocolError
-		connection *client.ConnectionError
-	)
+	said := new(saidError)
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &said):
 		return said.code
 	}
-	isConnection, isProtocol := errors.As(err, &connection), errors.As(err, &protocol)
-	next := ""
-	switch {
-	case isConnection:
-		next = connection.Next
-	case isProtocol:
-		next = protocol.Next
+	w := whyOf(cmd, err)
+	if wantsJSON(cmd) {
+		w.writeJSON(a.err)
+		return w.exit
 	}
-	for line := range strings.Lines(err.Error()) {
+	for line := range strings.Lines(w.said) {
 		line = edge.Clean(strings.TrimSuffix(line, "\n"))
-		if said, ok := strings.CutSuffix(line, next); ok {
-			line = said + a.paint(a.err, advice, next)
+		if said, ok := strings.CutSuffix(line, w.Next); ok {
+			line = said + a.paint(a.err, advice, w.Next)
 		}
 		fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, wrong, cmd.CommandPath()+":"), line)
 	}
+	connection, protocol := new(client.ConnectionError), new(client.ProtocolError)
 	switch {
-	case errors.As(err, &usage):
+	case w.exit == exitUsage && w.usage:
 		fmt.Fprintln(a.err, a.paint(a.err, dim, fmt.Sprintf("See `%s --help`.", cmd.CommandPath())))
-		return exitUsage
-	case isConnection:
+	case errors.As(err, &connection):
 		a.more(cmd, connection.Asks, connection.Body)
-		return exitConnection
-	case isProtocol:
+	case errors.As(err, &protocol):
 		a.more(cmd, "", string(protocol.More))
-		return exitProtocol
-	case errors.Is(err, errInterrupted):
-		return exitSignal + 2
 	}
-	return exitFault
+	return w.exit
 }
 
 // more prints what a server answered when it refused: which credential it asks

@@ -107,7 +107,7 @@ Exit codes: 4 the server answered with an error, 5 no talking to the server.`,
 			})
 		},
 	}
-	r = addRemoteFlags(cmd)
+	r = a.addRemoteFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as the server sent it")
 	return cmd
 }

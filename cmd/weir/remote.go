@@ -37,16 +37,21 @@ type remote struct {
 	era       string
 	timeout   time.Duration
 	auth      bool
+	workload  string // in place of a URL; "" for none
 	access    access
 	cas       []byte // PEM certificates of --ca-bundle
 }
 
 const remoteHelp = `URL is the endpoint of any MCP server over HTTP. Without it the command talks to
-the edge that "weir serve" starts on this machine.`
+the edge that "weir serve" starts on this machine, or with -w NAME to a workload.`
 
-func addRemoteFlags(cmd *cobra.Command) *remote {
+func (a *app) addRemoteFlags(cmd *cobra.Command) *remote {
 	r := addAccessFlags(cmd)
 	f := cmd.Flags()
+	f.StringVarP(&r.workload, "workload", "w", "", "talk to workload `NAME`, in place of a URL: \"weir list\" shows them")
+	if err := cmd.RegisterFlagCompletionFunc("workload", a.completeWorkloads(true)); err != nil {
+		panic(err) // the flag was added in the line before
+	}
 	f.StringVar(&r.era, "era", string(client.Auto), "`ERA` of the protocol to speak: auto, legacy (up to 2025-11-25) or modern (2026-07-28)")
 	f.BoolVar(&r.auth, "auth", false, "use the login to the server, which \"weir auth login\" made; it is renewed, and made where there is none")
 	r.access.add(cmd)
@@ -197,6 +202,14 @@ func onThisMachine(host string) bool {
 // with connects to a server and hands the connection to f. An interrupt ends
 // both; a second one ends the process.
 func (a *app) with(cmd *cobra.Command, r *remote, target string, f func(context.Context, *client.Client) error) error {
+	if cmd.Flags().Changed("workload") {
+		return a.withWorkload(cmd, r, target, f)
+	}
+	return a.withURL(cmd, r, target, f)
+}
+
+// withURL is with for a server that is named by its URL.
+func (a *app) withURL(cmd *cobra.Command, r *remote, target string, f func(context.Context, *client.Client) error) error {
 	reach, err := a.reach(cmd, &r.access)
 	if err != nil {
 		return err
@@ -283,7 +296,7 @@ func (a *app) listing(cmd *cobra.Command, list func(*client.Client, context.Cont
 		return nil
 	}
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	r := addRemoteFlags(cmd)
+	r := a.addRemoteFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the results as the server sent them")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		target := homeURL()

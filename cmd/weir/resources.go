@@ -99,7 +99,7 @@ Exit codes: 4 the server answered with an error, 5 no talking to the server.`,
 			})
 		},
 	}
-	r = addRemoteFlags(cmd)
+	r = a.addRemoteFlags(cmd)
 	cmd.Flags().StringVarP(&file, "output", "o", "", "`FILE` to write the resource to, in place of standard output")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as the server sent it")
 	return cmd

@@ -86,7 +86,7 @@ func (a *app) scriptRunCommand() *cobra.Command {
 			})
 		},
 	}
-	r = addRemoteFlags(cmd)
+	r = a.addRemoteFlags(cmd)
 	at.add(cmd, "that has code mode on")
 	cmd.Flags().StringVar(&data, "data", "", "values that the script has as variables: a `JSON` object, @FILE, or - for standard input")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as the server sent it")

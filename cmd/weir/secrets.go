@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 
@@ -11,9 +12,13 @@ import (
 )
 
 // secretsOf is the secrets that a set would be served with: those of a
-// directory, of its own documents, and of the environment.
+// directory, of its own documents, and of the environment, or of another provider.
 func secretsOf(set *source.Set, dir string, environ []string) (edge.Secrets, error) {
-	all, err := secret.New(secret.Options{Dir: dir, Lookup: func(name string) (string, bool) { return lookup(environ, name) }})
+	o, err := searched(context.Background(), dir, environ)
+	if err != nil {
+		return nil, err
+	}
+	all, err := secret.New(o)
 	if err != nil {
 		return nil, fmt.Errorf("--secrets-dir: %w: name a directory with a file NAME/KEY for each secret", err)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge/near"
+	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/settings"
 )
 
@@ -270,7 +271,8 @@ func variables(environ []string) (*koanf.Koanf, []error) {
 // pod for a Service whose name begins with "weir".
 func another(variable string) bool {
 	switch variable {
-	case settingsVariable, storePasswordVariable, sentinelUserVariable, sentinelPasswordVariable, authKeyVariable, clientMetadataVariable, "WEIR_REQUIRE_ALL", "WEIR_DISABLE_OBO":
+	case settingsVariable, storePasswordVariable, sentinelUserVariable, sentinelPasswordVariable, authKeyVariable, clientMetadataVariable, "WEIR_REQUIRE_ALL", "WEIR_DISABLE_OBO",
+		secret.ProviderVariable, secret.FallbackVariable, secret.PasswordVariable, "WEIR_HOME":
 		return true
 	}
 	return strings.HasPrefix(variable, "WEIR_SECRET_") || strings.HasPrefix(variable, "WEIR_PEERS_") || serviceLink().MatchString(variable)

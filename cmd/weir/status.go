@@ -31,8 +31,8 @@ func (a *app) statusCommand() *cobra.Command {
 	var asJSON, watching, judge bool
 	var interval time.Duration
 	cmd := &cobra.Command{
-		Use:   "status [URL]",
-		Short: "Show the state of a running edge and its backends",
+		Use:   "status [URL|NAME]",
+		Short: "Show the state of a running edge and its backends, or of a workload",
 		Long: `Show the state of a running edge and its backends: the phase of each server, and of
 each backend its status, circuit breaker, era, counts of what it offers, its calls
 since the start with those that failed by its fault and their mean latency, the
@@ -49,22 +49,32 @@ otherwise one block after the other. CALLS/S and RECENT are then the calls per
 second and their mean latency since the last refresh; ~ marks a latency that the
 counters give only about.
 
+NAME, which has no : and no /, is that of a workload: its last failure and what to
+do about it come first. "weir list" shows what there is.
+
 The exit code is 0 once a status was shown, whatever it says; --exit-code makes
-it 1 unless every server is Ready. It is 4 when the answer is not the status of
-an edge, and 5 when the address cannot be reached.`,
+it 1 unless every server is Ready, or the workload running. It is 4 when the answer
+is not the status of an edge, 5 when the address cannot be reached, and 6 when there
+is no such workload.`,
 		Example: `  weir status
   weir status --watch
   weir status --admin 127.0.0.1:9484 --json
   weir status --exit-code
-  weir status https://mcp.example.com --bearer-token-file token.txt`,
+  weir status https://mcp.example.com --bearer-token-file token.txt
+  weir status files
+  weir status files --format json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usagef("%q is one word too many: one URL is enough", args[1])
 			}
 			return nil
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: a.completeWorkloads(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			asJSON = asJSON || wantsJSON(cmd)
+			if len(args) == 1 && checkWorkloadName(args[0]) == nil {
+				return a.statusOfWorkload(cmd, args[0], asJSON, judge)
+			}
 			switch {
 			case len(args) == 1 && cmd.Flags().Changed("admin"):
 				return usagef("a URL and --admin name two places: leave one out")
@@ -115,10 +125,11 @@ an edge, and 5 when the address cannot be reached.`,
 	f := cmd.Flags()
 	f.StringVar(&admin, "admin", serve.Defaults().AdminListen, "`HOST:PORT` of the edge's admin address")
 	f.DurationVar(&r.timeout, "timeout", 10*time.Second, "`DURATION` that the edge may take to answer; 0 for ever")
-	f.BoolVar(&asJSON, "json", false, "print the status as the edge sent it")
+	f.BoolVar(&asJSON, "json", false, "print the status as the edge sent it; for a workload, as JSON")
 	f.BoolVar(&watching, "watch", false, "refresh until Ctrl-C")
 	f.DurationVar(&interval, "interval", time.Second, "`DURATION` between two looks of --watch")
-	f.BoolVar(&judge, "exit-code", false, "end with 1 unless every server is Ready")
+	f.BoolVar(&judge, "exit-code", false, "end with 1 unless every server is Ready, or the workload is running")
+	addFormat(cmd, "text", "json")
 	for _, flag := range []string{"admin", "timeout", "interval"} {
 		mustRegister(cmd, flag, nil)
 	}

@@ -25,6 +25,7 @@ for each page.`,
 		Example: `  weir tools
   weir tools http://127.0.0.1:4483/mcp
   weir tools https://mcp.example.com/mcp --bearer-token-file token.txt
+  weir tools -w files
   weir tools --era legacy --json`,
 	}, (*client.Client).Tools, a.listTools)
 }

@@ -53,6 +53,8 @@ func (a *app) at(cmd *cobra.Command, r *remote, w where, pick func(*compile.Plan
 	switch {
 	case len(w.config) > 0 && cmd.Flags().Changed("url"):
 		return usagef("--url and -c are two places to run at: leave one out")
+	case len(w.config) > 0 && r.workload != "":
+		return usagef("-w and -c are two places to run at: leave one out")
 	case len(w.config) == 0 && w.server != "":
 		return usagef("--server names a server of -c: one that runs already is named by its --url")
 	case len(w.config) == 0:

@@ -47,7 +47,7 @@ func (a *app) workflowRunCommand() *cobra.Command {
 			})
 		},
 	}
-	r = addRemoteFlags(cmd)
+	r = a.addRemoteFlags(cmd)
 	at.add(cmd, "that has the tool")
 	cmd.Flags().StringVar(&given, "args", "{}", "arguments of the tool: a `JSON` object, @FILE, or - for standard input")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as the server sent it")

@@ -395,6 +395,14 @@ func (b *Backend) Introduced(ctx context.Context, who *edge.Identity) (*Introduc
 	return in, nil
 }
 
+// Renew asks the backend anew what it speaks. A local server is started for that where none
+// of its processes runs.
+func (b *Backend) Renew(ctx context.Context) error {
+	b.forget(b.intro.Load())
+	_, err := b.Introduced(ctx, nil)
+	return err
+}
+
 // introduced is told when a backend has said what it speaks.
 func (b *Backend) introduced(in *Introduction) {
 	b.away.Store(nil)

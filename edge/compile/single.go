@@ -89,6 +89,9 @@ func (c *compiler) single(o *object) (Server, Door) {
 	plan.Limits = c.limited(o, field.NewPath("spec", "rateLimiting"), f.limits, f.oidc != nil || f.external)
 	plan.Webhooks = c.hooks(o)
 	plan.Audit, plan.Telemetry = c.switched(o, f.audit, run), c.measured(o, f.telemetry)
+	if plan.Telemetry != nil {
+		plan.Telemetry.Environment = run.TelemetryEnvironment
+	}
 
 	// 3. The backend.
 	b := Backend{Name: o.ref.Name, Timeout: defaultTimeout, Outgoing: c.outgoing(w, plan.Incoming)}
@@ -196,7 +199,7 @@ var sides = []struct {
 }{
 	{"spec.oidcConfigRef", true}, {"spec.authzConfig", true}, {"spec.authzConfigRef", true}, {"spec.rateLimiting", true}, {"spec.webhookConfigRef", true},
 	{"spec.audit.enabled", false}, {"spec.telemetryConfigRef", false}, {"spec.sessionStorage", false}, {"spec.endpointPrefix", false}, {"spec.trustProxyHeaders", false}, {"spec.proxyMode", false},
-	{"spec.run.stateless", false}, {"spec.run.sessionTTL", false}, {"spec.run.auditConfig", false}, {"spec.run.debug", false}, {"spec.run.caBundle", false},
+	{"spec.run.stateless", false}, {"spec.run.sessionTTL", false}, {"spec.run.auditConfig", false}, {"spec.run.debug", false}, {"spec.run.caBundle", false}, {"spec.run.telemetryEnvironment", false},
 }
 
 // incomingSide reports whether a link is one of the fields for clients.

@@ -37,6 +37,7 @@ type Workload struct {
 	Secrets  []SecretVariable // they win over Env
 
 	Mounts         []Mount
+	AllowUnsafe    []string // paths of the host that may be mounted although they show much
 	Writable       []string // paths inside with memory of their own
 	IgnoreGlobally bool     // the user's ignore patterns hold for Mounts
 
@@ -51,6 +52,9 @@ type Workload struct {
 	Memory       int64 // bytes
 	MilliCPUs    int64 // thousandths of one; 0 for no limit
 	Sandbox      v1beta1.SandboxGrade
+
+	// Start tells one start of the workload from another, for who starts it anew; 0 else.
+	Start uint64
 }
 
 // SecretVariable is a variable of the environment whose value is a secret.
@@ -119,7 +123,7 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer) *Workload {
 	}
 	w := &Workload{
 		Name: s.Name, Program: s.Spec.Image, Args: s.Spec.Args, Transport: s.Spec.Transport,
-		Env: s.Spec.Env, Writable: run.Writable, IgnoreGlobally: run.IgnoreGlobally == nil || *run.IgnoreGlobally,
+		Env: s.Spec.Env, Writable: run.Writable, AllowUnsafe: run.AllowUnsafeMounts, IgnoreGlobally: run.IgnoreGlobally == nil || *run.IgnoreGlobally,
 		Network: run.Network, Isolate: run.IsolateNetwork == nil || *run.IsolateNetwork, Asked: run.IsolateNetwork != nil && o.text("spec.run.isolateNetwork") == "true",
 		Processes: cmp.Or(run.Processes, v1beta1.ProcessPerSession), MaxProcesses: 16, Restart: cmp.Or(run.Restart, v1beta1.RestartOnFailure),
 		Sandbox: cmp.Or(run.Sandbox, v1beta1.SandboxAuto), Memory: 1 << 30,

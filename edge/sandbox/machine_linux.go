@@ -288,6 +288,9 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 		return nil, fmt.Errorf("sandbox of %s: the helper did not start: %w: %s", c.Name, err, clean(said.String()))
 	}
 	s.limit()
+	if c.Opened != nil {
+		c.Opened(s)
+	}
 	return s, nil
 }
 

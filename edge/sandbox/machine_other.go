@@ -64,6 +64,9 @@ func (m *Machine) Open(_ context.Context, c Config) (*Sandbox, error) {
 	if c.Grade == Auto {
 		s.note = fmt.Sprintf("%s: sandbox none (%s): nothing is held, the server can do what its user can, and no limit is: %s", c.Name, why, next)
 	}
+	if c.Opened != nil {
+		c.Opened(s)
+	}
 	return s, nil
 }
 

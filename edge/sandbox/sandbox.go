@@ -94,6 +94,9 @@ type Config struct {
 	Files     int     // open files of one process; 4,096, negative for no limit of its own
 	CPUs      float64 // processors; 0 for no limit. Held by cgroups alone: see Sandbox.Note
 
+	// Opened is called with each sandbox that was opened; nil for nobody.
+	Opened func(*Sandbox)
+
 	// Environment returns NAME=VALUE lines of the user's, secrets among them, which are
 	// put after those of the sandbox. It is called at each start; nil for none.
 	Environment func(ctx context.Context) ([]string, error)

@@ -1,6 +1,10 @@
 // Package secret finds the values that SecretRef fields refer to: in a
-// directory, in Secret documents and in the environment, in this order. A value
-// that changes there is what the next caller gets.
+// directory, in a store, in Secret documents and in the environment, in this
+// order. A value that changes there is what the next caller gets.
+//
+// secret.go is the search; ref.go the names, provider.go the places by themselves, which
+// "weir secret" writes and lists: of these, encrypted.go is a file that a password opens,
+// sealed.go its form, keyring.go and unlock.go are where the password comes from.
 package secret
 
 import (
@@ -12,7 +16,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,26 +42,31 @@ var ErrNowhere = errors.New("not found")
 type Options struct {
 	Dir string // holds files NAME/KEY; "" for none
 
+	// Store is asked for what the directory does not have; nil for none.
+	Store Provider
+
 	// Lookup finds a variable of the environment. It is os.LookupEnv when nil.
 	Lookup func(name string) (string, bool)
+
+	// NoEnvironment says that a secret is not looked for in the environment.
+	NoEnvironment bool
 }
 
 // Documents are the values of Secret documents by name and key.
 type Documents map[string]map[string]edge.Secret
 
-// Secrets is edge.Secrets over the three places. It is safe for concurrent use.
+// Secrets is edge.Secrets over all places. It is safe for concurrent use.
 type Secrets struct {
 	dir       string
-	lookup    func(string) (string, bool)
+	store     Provider
+	lookup    func(string) (string, bool) // nil where the environment is no place
 	documents atomic.Pointer[Documents]
 
 	mu    sync.RWMutex
-	files map[ref]*file
+	files map[Ref]*file
 }
 
 var _ edge.Secrets = (*Secrets)(nil)
-
-type ref struct{ name, key string }
 
 // file is a value that was read, and the metadata of its file at that time. It is
 // never changed.
@@ -72,8 +80,11 @@ type file struct {
 // New looks for secrets where the options say. It fails when the directory is
 // none that can be read.
 func New(o Options) (*Secrets, error) {
-	s := &Secrets{dir: o.Dir, lookup: o.Lookup, files: make(map[ref]*file)}
-	if s.lookup == nil {
+	s := &Secrets{dir: o.Dir, store: o.Store, lookup: o.Lookup, files: make(map[Ref]*file)}
+	switch {
+	case o.NoEnvironment:
+		s.lookup = nil
+	case s.lookup == nil:
 		s.lookup = os.LookupEnv
 	}
 	s.documents.Store(&Documents{})
@@ -90,40 +101,55 @@ func New(o Options) (*Secrets, error) {
 // Secret returns the value of a key of a secret. The error has the kind
 // NotFound when it is nowhere, and names the secret, the key and the places;
 // it never holds a value.
-func (s *Secrets) Secret(_ context.Context, name, key string) (edge.Secret, error) {
-	return s.find(name, key, *s.documents.Load())
+func (s *Secrets) Secret(ctx context.Context, name, key string) (edge.Secret, error) {
+	return s.find(ctx, Ref{name, key}, *s.documents.Load())
 }
 
-// find looks in the directory, then in the documents, then in the environment.
-// What is found and is not sound ends the search: the next place is no
-// substitute for it.
-func (s *Secrets) find(name, key string, documents Documents) (edge.Secret, error) {
-	if !valid(name) || !valid(key) {
-		return "", fail(edge.NotFound, ref{brief(name), brief(key)}, errors.New("no name of a secret and a key: letters, digits, -, _ and ., which a dot does not begin"))
+// find looks in the directory, then in the store, then in the documents, then in the
+// environment. What is found and is not sound ends the search: the next place is no
+// substitute for it. Nor is one for a store that is locked.
+func (s *Secrets) find(ctx context.Context, r Ref, documents Documents) (edge.Secret, error) {
+	if !valid(r.Name) || !valid(r.Key) {
+		return "", fail(edge.NotFound, Ref{brief(r.Name), brief(r.Key)}, errors.New("no name of a secret and a key: letters, digits, -, _ and ., which a dot does not begin"))
 	}
-	r := ref{name, key}
 	if s.dir != "" {
 		value, err := s.file(r)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return value, err
 		}
 	}
-	if value, ok := documents[name][key]; ok {
+	if s.store != nil {
+		value, err := s.store.Get(ctx, r)
+		if err == nil || !errors.Is(err, ErrNowhere) {
+			return value, err
+		}
+	}
+	if value, ok := documents[r.Name][r.Key]; ok {
 		return checked(r, "its Secret document", value)
 	}
-	variable := Variable(name, key)
+	if s.lookup == nil {
+		return "", fail(edge.NotFound, r, fmt.Errorf("%w %sin Secret documents; "+FallbackVariable+" keeps from looking in the environment", ErrNowhere, s.places(r)))
+	}
+	variable := Variable(r.Name, r.Key)
 	if value, ok := s.lookup(variable); ok {
 		return checked(r, "the environment variable "+variable, edge.Secret(value))
 	}
-	where := ""
+	return "", fail(edge.NotFound, r, fmt.Errorf("%w %sin Secret documents, and in the environment as %s", ErrNowhere, s.places(r), variable))
+}
+
+// places names the places before the documents, for an error.
+func (s *Secrets) places(r Ref) (text string) {
 	if s.dir != "" {
-		where = fmt.Sprintf("in %s, ", filepath.Join(s.dir, name, key))
+		text = fmt.Sprintf("in %s, ", filepath.Join(s.dir, r.Name, r.Key))
 	}
-	return "", fail(edge.NotFound, r, fmt.Errorf("%w %sin Secret documents, and in the environment as %s", ErrNowhere, where, variable))
+	if s.store != nil {
+		text += fmt.Sprintf("among %s secrets, ", s.store.Name())
+	}
+	return text
 }
 
 // checked is a value that was found, or why it is none.
-func checked(r ref, where string, value edge.Secret) (edge.Secret, error) {
+func checked(r Ref, where string, value edge.Secret) (edge.Secret, error) {
 	switch {
 	case value == "":
 		return "", fail(edge.NotFound, r, fmt.Errorf("%s is empty", where))
@@ -133,55 +159,13 @@ func checked(r ref, where string, value edge.Secret) (edge.Secret, error) {
 	return value, nil
 }
 
-func fail(kind edge.Kind, r ref, err error) error {
-	return &edge.Error{Kind: kind, Op: "secret " + r.name + "/" + r.key, Err: err}
-}
-
-// valid reports whether text is the name of a secret or of a key of one, as
-// Kubernetes has them (DNS-1123 subdomains; letters, digits, -, _ and .). It is
-// one element of a path and stays below the directory.
-func valid(text string) bool {
-	if text == "" || len(text) > maxName || text[0] == '.' {
-		return false
-	}
-	for i := range len(text) {
-		c := text[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.') {
-			return false
-		}
-	}
-	return true
-}
-
-// brief returns a name, or a placeholder for a text that is not one, for an error. It may be a secret in the
-// wrong place, so none of it is shown.
-func brief(text string) string {
-	if valid(text) {
-		return text
-	}
-	return "(malformed)"
-}
-
-// Variable is the name of the variable that holds a key of a secret:
-// WEIR_SECRET_<NAME>_<KEY>, where letters are capitals and every character that
-// is neither a letter nor a digit is an underscore. Secrets whose names differ
-// in nothing else share a variable: github-app/token and github/app-token are
-// both WEIR_SECRET_GITHUB_APP_TOKEN.
-func Variable(name, key string) string {
-	return "WEIR_SECRET_" + strings.Map(func(c rune) rune {
-		switch {
-		case 'a' <= c && c <= 'z':
-			return c - 'a' + 'A'
-		case 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-			return c
-		}
-		return '_'
-	}, name+"_"+key)
+func fail(kind edge.Kind, r Ref, err error) error {
+	return &edge.Error{Kind: kind, Op: "secret " + r.String(), Err: err}
 }
 
 // file returns the present content of the file of a secret. The error is
 // fs.ErrNotExist if there is none.
-func (s *Secrets) file(r ref) (edge.Secret, error) {
+func (s *Secrets) file(r Ref) (edge.Secret, error) {
 	s.mu.RLock()
 	known := s.files[r]
 	s.mu.RUnlock()
@@ -213,7 +197,7 @@ func same(a, b fs.FileInfo) bool {
 
 // read reads the file of a secret. Links are followed, as Kubernetes makes them
 // in what it mounts, and lead to nothing outside the directory.
-func (s *Secrets) read(r ref) (*file, error) {
+func (s *Secrets) read(r Ref) (*file, error) {
 	wrong := func(err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -226,8 +210,14 @@ func (s *Secrets) read(r ref) (*file, error) {
 		return nil, fail(edge.Unavailable, r, errors.New("the directory of secrets cannot be opened"))
 	}
 	defer root.Close()
-	below := filepath.Join(r.name, r.key)
+	below := filepath.Join(r.Name, r.Key)
 	info, err := root.Stat(below)
+	if r.Name == Own && errors.Is(err, fs.ErrNotExist) { // a file by the name alone, as engines mount them
+		below = r.Key
+		if info, err = root.Stat(below); err == nil && info.IsDir() {
+			err = fs.ErrNotExist // it has the keys of another secret
+		}
+	}
 	if err != nil {
 		return nil, wrong(err)
 	}
@@ -283,7 +273,7 @@ func (s *Secrets) Draft(d Documents) *Draft {
 // Secret is Secrets.Secret with the documents of the draft.
 func (d *Draft) Secret(ctx context.Context, name, key string) (edge.Secret, error) {
 	if documents := d.documents.Load(); documents != nil {
-		return d.secrets.find(name, key, *documents)
+		return d.secrets.find(ctx, Ref{name, key}, *documents)
 	}
 	return d.secrets.Secret(ctx, name, key)
 }

@@ -87,6 +87,8 @@ type given struct {
 	sentinelUser     string      // of sentinels before a store; "" for their default user
 	sentinelPassword edge.Secret
 
+	secrets secret.Options // where secrets are, beside the directory of the settings
+
 	start func(Starting) (backend.Local, error) // keeps the workloads of plans; nil for none
 
 	scripts  codemode.Engine  // in place of the sandbox; nil for the sandbox
@@ -141,6 +143,10 @@ func WithSentinelUser(user string, p edge.Secret) Option {
 	return func(g *given) { g.sentinelUser, g.sentinelPassword = user, p }
 }
 
+// WithSecrets sets where secrets are. The directory is that of the settings where they name
+// one.
+func WithSecrets(o secret.Options) Option { return func(g *given) { g.secrets = o } }
+
 // WithIssuers sets the issuers whose tokens are taken, with other lifetimes of their
 // keys than the product's. An edge has one set of issuers, which nobody else uses.
 func WithIssuers(i *oauth.Issuers) Option { return func(g *given) { g.issuers = i } }
@@ -154,6 +160,11 @@ func WithDoor(change func(*door.Options)) Option {
 // WithPlannedDoors leaves the process without a door of its own: clients come in by the doors
 // of plans alone, and a plan may have no server.
 func WithPlannedDoors() Option { return func(g *given) { g.doors = true } }
+
+// WithCollector has a room outside of the edge counted with it.
+func WithCollector(c edge.Collector) Option {
+	return func(g *given) { g.counting = append(g.counting, c) }
+}
 
 // WithPprof serves profiles on the admin address.
 func WithPprof() Option { return func(g *given) { g.pprof = true } }
@@ -192,7 +203,10 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 		}
 	}()
 	e.relay = relay.New(relay.NewName(), log, e.door.Leaving)
-	if e.world.secrets, err = secret.New(secret.Options{Dir: s.SecretsDir}); err != nil {
+	if s.SecretsDir != "" {
+		e.given.secrets.Dir = s.SecretsDir
+	}
+	if e.world.secrets, err = secret.New(e.given.secrets); err != nil {
 		return nil, fmt.Errorf("--secrets-dir: %w", err)
 	}
 	keys, given, err := stateKeys(s.StateKeyFile, e.world.secrets.Draft(plan.Secrets))

@@ -106,3 +106,11 @@ func (o *opening) workload(w *compile.Workload) (backend.Local, error) {
 	}
 	return lend(one, release), nil
 }
+
+// Backend returns the backend of a server that has one alone; nil for no such server.
+func (e *Edge) Backend(server string) *backend.Backend {
+	if l := e.live.Load(); l != nil && l.servers[server] != nil && len(l.servers[server].Backends) == 1 {
+		return l.servers[server].Backends[0]
+	}
+	return nil
+}

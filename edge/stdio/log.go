@@ -47,9 +47,7 @@ func newLogbook(c *Config) *logbook {
 	b := &logbook{to: c.Lines}
 	if c.Secrets != nil {
 		for _, s := range c.Secrets() {
-			if len(s) >= masked {
-				b.secrets = append(b.secrets, s)
-			}
+			b.secrets = append(b.secrets, spellings(s)...)
 		}
 	}
 	slices.SortFunc(b.secrets, func(x, y []byte) int { return cmp.Compare(len(y), len(x)) })

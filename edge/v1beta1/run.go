@@ -37,6 +37,11 @@ type ProxyRun struct {
 	// +kubebuilder:default=false
 	Debug bool `json:"debug,omitempty"`
 
+	// TelemetryEnvironment lists variables of Weir's own environment whose values are
+	// attributes of spans, where there is telemetry.
+	// +weir:form=variable
+	TelemetryEnvironment []string `json:"telemetryEnvironment,omitempty"`
+
 	// Labels of the workload. Those of weir.dev/ are ours.
 	Labels map[string]string `json:"labels,omitempty"`
 }
@@ -95,6 +100,10 @@ type ServerRun struct {
 	// Writable are paths of the server at which it may write, in memory.
 	// +weir:form=absolute
 	Writable []string `json:"writable,omitempty"`
+
+	// AllowUnsafeMounts are paths of this host that may be visible although they show more
+	// than a server should see, such as a home directory.
+	AllowUnsafeMounts []string `json:"allowUnsafeMounts,omitempty"`
 
 	// Processes says whether each session of a client has a process of its own.
 	// +kubebuilder:default=session

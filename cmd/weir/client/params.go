@@ -30,6 +30,11 @@ func paramHeaders(schema, arguments []byte) (http.Header, error) {
 	if err != nil {
 		return nil, err
 	}
+	return repeated(mirrors, arguments), nil
+}
+
+// repeated are the headers that repeat arguments of a call.
+func repeated(mirrors []mirror, arguments []byte) http.Header {
 	h := http.Header{}
 	for _, m := range mirrors {
 		value := at(arguments, m.path)
@@ -43,7 +48,7 @@ func paramHeaders(schema, arguments []byte) (http.Header, error) {
 			h.Set(mcp.HeaderParam+m.name, string(value))
 		}
 	}
-	return h, nil
+	return h
 }
 
 // at returns the value at a path of names; nil when it is not there.

@@ -235,7 +235,7 @@ func (b *bench) supergateway(ctx context.Context) {
 		kit.Must(one.drive(ctx, "echo", calls))
 		per[one.fleet] = micros(cpuOfAll(one.pids)-before) / calls
 	}
-	mine, theirs := kit.Must(kit.RSS(local.PID())), kit.Must(kit.RSS(p.PID()))
+	mine, theirs := kit.Must(kit.Resident(local.PID())), kit.Must(kit.Resident(p.PID()))
 	b.addLocal(verdict{"stdio", "CPU per call of legacy clients with a process each, beside supergateway", fmt.Sprintf("%.1f µs", per[ours]), fmt.Sprintf("%.1f µs", per[f]), fmt.Sprintf("%.3f", per[ours]/per[f]), fmt.Sprintf("≤ 1/%.0f", gateway), yesNo(per[ours]*gateway <= per[f])})
 	b.addLocal(verdict{"stdio", "resident memory beside supergateway, 8 sessions", fmt.Sprintf("%.1f MiB", kit.MiB(mine)), fmt.Sprintf("%.1f MiB", kit.MiB(theirs)), fmt.Sprintf("%.2f", kit.MiB(mine)/kit.MiB(theirs)), "≤ 1/3", yesNo(3*mine <= theirs)})
 }

@@ -217,12 +217,12 @@ func (l *local) processes() (all []int) {
 
 // lives reports whether a process is there, and no zombie.
 func lives(pid int) bool {
-	state, _ := stateOf(pid)
+	state, _ := procState(pid)
 	return state != "" && state != "Z"
 }
 
-// stateOf returns the state of a process and its parent; "" for one that is gone.
-func stateOf(pid int) (state string, parent int) {
+// procState returns the state of a process and its parent; "" for one that is gone.
+func procState(pid int) (state string, parent int) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", 0
@@ -239,7 +239,7 @@ func stateOf(pid int) (state string, parent int) {
 func (l *local) zombies() (n int) {
 	for _, path := range kit.Must(filepath.Glob("/proc/[0-9]*")) {
 		pid, _ := strconv.Atoi(filepath.Base(path))
-		state, at := stateOf(pid)
+		state, at := procState(pid)
 		for range 10 {
 			if at == l.PID() && state == "Z" {
 				n++
@@ -247,7 +247,7 @@ func (l *local) zombies() (n int) {
 			if at <= 1 {
 				break
 			}
-			_, at = stateOf(at)
+			_, at = procState(at)
 		}
 	}
 	return n

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/workload"
+)
+
+func (a *app) exportCommand() *cobra.Command {
+	var o workload.ExportOptions
+	cmd := &cobra.Command{
+		Use:   "export NAME [FILE]",
+		Short: "Write what a workload is made of, to run it again",
+		Long: `Write what a workload is made of, to a file or to standard output, to run it again
+with "weir run --from-config FILE", here or on another machine. Secrets are there by
+name only, and so are variables whose names read like those of secrets, unless
+--with-values is given. What another machine needs besides is said on standard error.
+
+Formats: weir, manifests as they are kept; k8s, manifests for a cluster, with what
+says nothing there left out; runconfig, the JSON of the reference (` + "v0.1.0" + `).
+
+Exit codes: 6 no such workload, 9 what was written has to be changed first: a program
+of this machine is no image.`,
+		Example: `  weir export files files.yaml
+  weir export files --format k8s
+  weir export files --format runconfig files.json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 2 {
+				return usagef("%s is one word too many: give the name of a workload, and a file", brief(args[2]))
+			}
+			return oneWorkload(nil, args[:min(len(args), 1)])
+		},
+		ValidArgsFunction: a.completeWorkloads(false),
+	}
+	cmd.Flags().BoolVar(&o.WithValues, "with-values", false, "write the values of variables whose names read like those of secrets, too")
+	addFormat(cmd, workload.Formats()...)
+	cmd.Flags().Lookup("format").Usage = "`FORMAT` to write: " + strings.Join(workload.Formats(), ", ")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, stop := untilSignal(cmd)
+		defer stop()
+		d, err := a.detail(ctx, args[0])
+		if err != nil {
+			return interrupted(ctx, err)
+		}
+		text, notes, err := workload.Export([]byte(d.Manifest), formatOf(cmd), o)
+		if err != nil {
+			return err
+		}
+		if len(args) == 2 {
+			err = writeNew(args[1], text)
+		} else {
+			_, err = a.out.Write(text)
+		}
+		if err != nil {
+			return err
+		}
+		return a.exported(cmd, notes)
+	}
+	return cmd
+}
+
+// exported says what is to be known of an export.
+func (a *app) exported(cmd *cobra.Command, notes []workload.Note) error {
+	refused := false
+	for _, n := range notes {
+		fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, dim, cmd.CommandPath()+":"), edge.Clean(n.Text))
+		refused = refused || n.Refused
+	}
+	if refused {
+		return &saidError{exitRefused}
+	}
+	return nil
+}
+
+// writeNew writes a file that only the user reads: what it holds may be private. It is there
+// whole, or as it was.
+func writeNew(path string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // gone by then, when all went well
+	if _, err = f.Write(text); err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return os.Rename(f.Name(), path)
+}

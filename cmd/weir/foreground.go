@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/workload"
+)
+
+// foreground runs one workload in this process, without a manager, until its server has
+// ended or ctx has: then it is gone. It returns nil when the server ended with 0, or ctx
+// has. told hears of each step, and of what the server prints.
+func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duration, told func(workload.Event)) (err error) {
+	paths, err := a.paths()
+	if err != nil {
+		return err
+	}
+	var keeper atomic.Pointer[workload.Keeper]
+	s := serve.Defaults()
+	s.AdminListen = ""
+	log := keptLog(io.Discard, s, &keeper)
+	d := newDoors(s, paths, log)
+	k, err := workload.Open(workload.KeeperOptions{Paths: paths, Edge: d, Log: log, Version: thisBuild().Version, Foreground: true})
+	if err != nil {
+		return err
+	}
+	defer k.Close()
+	keeper.Store(k)
+	facts, err := d.Read(manifest)
+	if err != nil {
+		return err
+	}
+	secrets, _, _, err := a.secretsOfWorkloads(ctx, s.SecretsDir, true) // what is locked is told by whoever needs it
+	if err != nil {
+		return err
+	}
+	broken, end, err := d.serve(append(a.edgeOptions(), serve.WithSecrets(secrets))...)
+	if err != nil {
+		return err
+	}
+	defer end()
+	defer k.End()
+	if err := k.Run(ctx, manifest, false, wait, told); err != nil {
+		_ = k.Remove(context.WithoutCancel(ctx), facts.Name, true, nil) // where it got so far
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	defer func() {
+		if failed := k.Remove(context.WithoutCancel(ctx), facts.Name, true, nil); err == nil {
+			err = failed
+		}
+	}()
+	k.Begin()
+	following, stop := context.WithCancel(ctx)
+	heard := make(chan struct{})
+	go func() {
+		defer close(heard)
+		since := workload.LogOptions{Follow: true, Since: time.Now()}
+		_ = k.Logs(following, facts.Name, since, func(l workload.Line) { // it ends with the workload
+			told(workload.Event{Time: l.Time, Text: l.Source + ": " + edge.Printable(l.Text)})
+		})
+	}()
+	defer func() {
+		stop()
+		<-heard
+	}()
+	return watchEnd(ctx, d, facts.Name, broken)
+}
+
+// watchEnd returns when the server of a workload has ended for good.
+func watchEnd(ctx context.Context, d *doors, name string, broken <-chan error) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-broken:
+			return err
+		case <-tick.C:
+		}
+		switch look, ok := d.Look(name); {
+		case ok && look.State != workload.Failed:
+		case look.Ended == "exit 0":
+			return nil
+		default:
+			return &workload.Error{Code: workload.CodeStart, Message: fmt.Sprintf("%s has ended: %s", name, look.Reason)}
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/workload"
+)
+
+func (a *app) logsCommand() *cobra.Command {
+	var o workload.LogOptions
+	var since string
+	cmd := &cobra.Command{
+		Use:   "logs NAME",
+		Short: "Show the log of a workload",
+		Long: `Show the log of a workload in the order of time: what its server wrote to standard
+error, what happened to it (event), and with --proxy what the edge before it says
+alone. Each line is the time, where it comes from, and the text; --format json prints
+an object for each. On a terminal characters that would steer it are left out.
+
+With -f the command goes on with what comes, until Ctrl-C. Logs are kept up to a
+size for each workload, and go with it; "weir logs prune" removes what is left of
+workloads that are gone.`,
+		Example: `  weir logs files
+  weir logs files -f --tail 20
+  weir logs files --since 10m
+  weir logs files --since 2026-01-02T15:04:05Z --proxy
+  weir logs prune`,
+		Args:              oneWorkload,
+		ValidArgsFunction: a.completeWorkloads(false),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if o.Since, err = moment(since, time.Now()); err != nil {
+				return err
+			}
+			if o.Tail < 0 || cmd.Flags().Changed("tail") && o.Tail == 0 {
+				return usagef("--tail %d: give the number of lines, such as 20", o.Tail)
+			}
+			return a.showLog(cmd, args[0], o)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.BoolVarP(&o.Follow, "follow", "f", false, "go on with what comes, until Ctrl-C")
+	f.StringVar(&since, "since", "", "show what came after a `TIME`: a duration before now such as 10m, or 2026-01-02T15:04:05Z")
+	f.IntVar(&o.Tail, "tail", 0, "show the last `LINES` alone (default all)")
+	f.BoolVarP(&o.Proxy, "proxy", "p", false, "show the lines of the edge before the server alone")
+	mustRegister(cmd, "since", nil)
+	mustRegister(cmd, "tail", nil)
+	addFormat(cmd, "text", "json")
+	cmd.AddCommand(a.logsPruneCommand())
+	return cmd
+}
+
+// moment reads the time that --since gives; "" is the zero time.
+func moment(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, usagef("--since %s: give a duration such as 10m, or a time such as 2026-01-02T15:04:05Z", brief(text))
+	}
+	return at, nil
+}
+
+// showLog prints lines of the log of a workload.
+func (a *app) showLog(cmd *cobra.Command, name string, o workload.LogOptions) error {
+	ctx, stop := untilSignal(cmd)
+	defer stop()
+	m, err := a.lookingFor(ctx, name)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	out := bufio.NewWriter(a.out)
+	write := func(l workload.Line) error { return a.writeText(out, l) }
+	if wantsJSON(cmd) {
+		write = func(l workload.Line) error { return printJSON(out, l, "") }
+	}
+	shown, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	err = m.Logs(shown, name, o, func(l workload.Line) {
+		err := write(l)
+		if err == nil && o.Follow {
+			err = out.Flush()
+		}
+		if err != nil {
+			cancel(err)
+		}
+	})
+	flushed := out.Flush()
+	switch {
+	case ctx.Err() != nil && o.Follow:
+		return nil // that is how it ends
+	case ctx.Err() != nil:
+		return errInterrupted
+	case shown.Err() != nil:
+		return context.Cause(shown)
+	case err != nil:
+		return a.nearest(ctx, m, name, err)
+	}
+	return flushed
+}
+
+// writeText writes a line of a log for people.
+func (a *app) writeText(out io.Writer, l workload.Line) error {
+	text := strings.TrimRight(l.Text, "\n")
+	at := l.Time.Format("2006-01-02T15:04:05.000Z07:00")
+	if terminal(a.out) {
+		text = edge.Clean(text)
+	}
+	_, err := fmt.Fprintf(out, "%s %-6s %s\n", a.paint(a.out, dim, at), edge.Clean(l.Source), text)
+	return err
+}
+
+func (a *app) logsPruneCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove the logs of workloads that are gone",
+		Long: `Remove the logs that are left of workloads that are gone, and say how many files
+that were and how many bytes they had. (The log of a workload that is called prune
+is shown by "weir logs -- prune".)`,
+		Example: `  weir logs prune
+  weir logs prune --format json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := untilSignal(cmd)
+			defer stop()
+			m, err := a.looking(ctx)
+			if err != nil {
+				return interrupted(ctx, err)
+			}
+			files, bytes, err := m.PruneLogs(ctx)
+			if err != nil {
+				return interrupted(ctx, err)
+			}
+			if wantsJSON(cmd) {
+				return printJSON(a.out, map[string]int64{"files": int64(files), "bytes": bytes}, "")
+			}
+			_, err = fmt.Fprintf(a.out, "%d files removed, %d bytes\n", files, bytes)
+			return err
+		},
+	}
+	addFormat(cmd, "text", "json")
+	return cmd
+}

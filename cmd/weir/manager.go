@@ -1,0 +1,583 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/door"
+	"github.com/weir-edge/weir/edge/health"
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/sandbox"
+	"github.com/weir-edge/weir/edge/secret"
+	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/source"
+	"github.com/weir-edge/weir/edge/stdio"
+	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/edge/workload"
+	"github.com/weir-edge/weir/filters/guest"
+)
+
+// doors is the edge of a manager: it serves each workload at a door of its own. It is a
+// workload.Edge. Each workload is compiled alone, so that what is wrong with one harms no
+// other, and the plans of all are served as one.
+type doors struct {
+	settings serve.Settings
+	log      *slog.Logger
+	edge     *serve.Edge
+	locals   *locals
+	audits   bool // to a file of each workload, where nothing else is said
+
+	applying sync.Mutex // held while the plan changes
+
+	mu      sync.Mutex
+	pending []*change
+	open    map[string]*opened
+	starts  uint64 // of workloads, so far
+}
+
+// opened is a workload that is served, or is to be.
+type opened struct {
+	workload.Opening
+	plan *compile.Plan
+
+	mu      sync.Mutex
+	local   backend.Local // nil for a remote server
+	settled chan struct{} // closed when its first processes have introduced themselves, or have not
+	state   stdio.State   // as it settled
+	failed  error         // why a process could not be started; nil while they can
+	grade   sandbox.Grade
+	notes   []string
+	met     bool
+}
+
+// change is a workload that is to be served, or with nil no longer.
+type change struct {
+	name string
+	to   *opened
+	done chan error
+}
+
+var _ workload.Edge = (*doors)(nil)
+
+// newDoors makes the edge of a manager. Nothing is opened before serve.
+func newDoors(s serve.Settings, paths workload.Paths, log *slog.Logger) *doors {
+	s.StateDir = paths.State
+	d := &doors{settings: s, log: log, open: map[string]*opened{}}
+	d.locals = &locals{settings: s, cache: paths.Cache, keeper: d, protected: []string{paths.State, paths.Run, paths.Config, paths.Data}}
+	return d
+}
+
+// serve opens the edge, and serves until end is called, which returns when all has ended.
+// failed says that the edge has ended by itself.
+func (d *doors) serve(options ...serve.Option) (failed <-chan error, end func(), err error) {
+	options = append(options, serve.WithPlannedDoors(), serve.WithWorkloads(d.locals.start))
+	e, err := serve.New(d.settings, &compile.Plan{}, d.log, options...)
+	if err != nil {
+		return nil, nil, err
+	}
+	d.edge = e
+	ctx, cancel := context.WithCancel(context.Background())
+	ended, broken := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(ended)
+		if err := e.Serve(ctx); err != nil {
+			broken <- fmt.Errorf("the edge ended: %w", err)
+		}
+	}()
+	return broken, func() {
+		cancel()
+		<-ended
+		d.locals.close()
+	}, nil
+}
+
+// readWorkload reads the manifests of a workload, and finds the one that is the workload.
+func readWorkload(manifest []byte) (*source.Set, compile.Ref, error) {
+	const file = "manifest.yaml"
+	set, err := source.Read(file, manifest)
+	if err != nil {
+		return nil, compile.Ref{}, &workload.Error{Code: workload.CodeInvalid, Message: err.Error()}
+	}
+	var ref compile.Ref
+	group, groups := "", map[string]bool{}
+	refuse := func(format string, args ...any) (*source.Set, compile.Ref, error) {
+		return nil, ref, &workload.Error{Code: workload.CodeInvalid, Message: file + ": " + fmt.Sprintf(format, args...)}
+	}
+	for _, o := range set.Objects {
+		var of *v1beta1.NameRef
+		switch k := o.Value.(type) {
+		case *v1beta1.MCPServer:
+			of = k.Spec.GroupRef
+		case *v1beta1.MCPRemoteProxy:
+			of = k.Spec.GroupRef
+		case *v1beta1.MCPGroup:
+			groups[k.Name] = true
+			continue
+		case *v1beta1.VirtualMCPServer:
+			return refuse("%s: a workload is an MCPServer or an MCPRemoteProxy: serve this one with `weir serve -c`", o.Ref())
+		case *compile.Secret:
+			return refuse("%s holds values, and the manifests of a workload name secrets alone: keep them with `weir secret set`, and take it out", o.Ref())
+		default:
+			continue
+		}
+		if ref.Name != "" {
+			return refuse("%s and %s: a workload is one of them: run each by itself", ref, o.Ref())
+		}
+		if ref = o.Ref(); of != nil {
+			group = of.Name
+		}
+	}
+	switch {
+	case ref.Name == "":
+		return refuse("there is no MCPServer and no MCPRemoteProxy in it")
+	case group == "" || groups[group]:
+		return set, ref, nil
+	}
+	// Groups are the manager's, which knows whether there is one.
+	set, err = source.Read(file, append(slices.Clip(manifest), "\n---\napiVersion: weir.dev/v1beta1\nkind: MCPGroup\nmetadata: {name: "+strconv.Quote(group)+"}\n"...))
+	if err != nil {
+		return refuse("spec.groupRef.name: %q is no name of a group", group)
+	}
+	return set, ref, nil
+}
+
+// compileWorkload makes the plan of a workload.
+func compileWorkload(manifest []byte) (*source.Result, compile.Ref, error) {
+	set, ref, err := readWorkload(manifest)
+	if err != nil {
+		return nil, ref, err
+	}
+	set.Serve, set.Doors, set.Starts, set.LocalRateLimits, set.Modules = ref, true, []compile.Form{compile.FormLocal}, true, guest.ReadModule
+	r := set.Compile()
+	wrong := r.Findings.Errors()
+	if len(wrong) == 0 {
+		return r, ref, nil
+	}
+	e := &workload.Error{Code: workload.CodeInvalid, Field: wrong[0].Path, Message: wrong.Error()}
+	if !slices.ContainsFunc(wrong, func(f source.Finding) bool { return f.Reason != compile.ReasonUnsupported }) {
+		e.Code = workload.CodeSandbox // somebody else could run it
+	}
+	return nil, ref, e
+}
+
+// Read is workload.Edge.Read.
+func (d *doors) Read(manifest []byte) (*workload.Facts, error) {
+	r, ref, err := compileWorkload(manifest)
+	if err != nil {
+		return nil, err
+	}
+	f := &workload.Facts{Name: ref.Name, ProxyMode: string(v1beta1.TransportStreamableHTTP), Tools: toolsOf(r)}
+	var run *v1beta1.ProxyRun
+	var group *v1beta1.NameRef
+	var port *int32
+	for _, o := range r.Set.Objects {
+		switch k := o.Value.(type) {
+		case *v1beta1.MCPServer:
+			if k.Spec.Run != nil {
+				run = &k.Spec.Run.ProxyRun
+			}
+			group, port, f.Transport = k.Spec.GroupRef, k.Spec.ProxyPort, string(k.Spec.Transport)
+			if k.Spec.ProxyMode != "" {
+				f.ProxyMode = string(k.Spec.ProxyMode)
+			}
+		case *v1beta1.MCPRemoteProxy:
+			run, group, port, f.Transport, f.Remote = k.Spec.Run, k.Spec.GroupRef, k.Spec.ProxyPort, string(k.Spec.Transport), true
+			f.Package, _, _ = strings.Cut(k.Spec.RemoteURL, "?") // a query may hold a secret
+		}
+	}
+	if w := r.Plan.Servers[0].Backends[0].Workload; w != nil {
+		f.Command = append([]string{w.Program}, w.Args...)
+		f.Package = strings.Join(append([]string{filepath.Base(w.Program)}, w.Args...), " ")
+		box, err := boxOf(w, "/")
+		f.Isolation = err == nil && box.Network == sandbox.Closed
+	}
+	if f.Host = "127.0.0.1"; run != nil {
+		f.Labels = run.Labels
+		if run.ProxyHost != "" {
+			f.Host = run.ProxyHost
+		}
+	}
+	if group != nil {
+		f.Group = group.Name
+	}
+	if port != nil {
+		f.Port = int(*port)
+	}
+	return f, nil
+}
+
+// toolsOf are the tools that the filter of a workload lets through; nil for all.
+func toolsOf(r *source.Result) (tools []string) {
+	for _, o := range r.Set.Objects {
+		if k, ok := o.Value.(*v1beta1.MCPToolConfig); ok {
+			tools = append(tools, k.Spec.ToolsFilter...)
+		}
+	}
+	return tools
+}
+
+// Open is workload.Edge.Open.
+func (d *doors) Open(o workload.Opening) error {
+	r, _, err := compileWorkload(o.Manifest)
+	if err != nil {
+		return err
+	}
+	for _, f := range r.Findings {
+		d.log.Warn(f.String(), "workload", o.Name)
+	}
+	plan := r.Plan
+	d.mu.Lock()
+	d.starts++
+	start := d.starts
+	d.mu.Unlock()
+	for i := range plan.Servers {
+		s := &plan.Servers[i]
+		if s.Audit != nil && s.Audit.Config.LogFile == "" && d.audits {
+			s.Audit.Config.LogFile = filepath.Join(o.Folder, workload.AuditLog)
+		}
+		for _, b := range s.Backends {
+			if b.Workload != nil {
+				b.Workload.Start = start
+			}
+		}
+	}
+	return d.apply(&change{o.Name, &opened{Opening: o, plan: plan, settled: make(chan struct{})}, make(chan error, 1)})
+}
+
+// Close is workload.Edge.Close.
+func (d *doors) Close(name string, within time.Duration) error {
+	one := d.of(name)
+	if one == nil {
+		return nil
+	}
+	if err := d.apply(&change{name, nil, make(chan error, 1)}); err != nil {
+		return err
+	}
+	one.mu.Lock()
+	local := one.local
+	one.mu.Unlock()
+	if local == nil {
+		return nil
+	}
+	// Its calls may have gone on for a while; but what is stopped is stopped.
+	if s, ok := local.(interface{ Stop(time.Duration) error }); ok {
+		if err := s.Stop(within); err != nil {
+			return err
+		}
+	}
+	return local.Close()
+}
+
+// of returns a workload that is served; nil for none.
+func (d *doors) of(name string) *opened {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.open[name]
+}
+
+// apply changes the plan. Changes that come while another one is under way are made at once
+// together; when that fails each is made by itself.
+func (d *doors) apply(c *change) error {
+	d.mu.Lock()
+	d.pending = append(d.pending, c)
+	d.mu.Unlock()
+	d.applying.Lock()
+	defer d.applying.Unlock()
+	d.mu.Lock()
+	all := d.pending
+	d.pending = nil
+	d.mu.Unlock()
+	if len(all) > 0 {
+		if err := d.reload(all...); err == nil || len(all) == 1 {
+			for _, one := range all {
+				one.done <- err
+			}
+		} else {
+			for _, one := range all {
+				one.done <- d.reload(one)
+			}
+		}
+	}
+	return <-c.done
+}
+
+// reload serves another plan.
+func (d *doors) reload(changes ...*change) error {
+	d.mu.Lock()
+	before, next := d.open, maps.Clone(d.open)
+	for _, c := range changes {
+		if delete(next, c.name); c.to != nil {
+			next[c.name] = c.to
+		}
+	}
+	d.open = next // whoever keeps processes asks for it
+	d.mu.Unlock()
+	plan := &compile.Plan{}
+	for _, name := range slices.Sorted(maps.Keys(next)) {
+		plan.Servers = append(plan.Servers, next[name].plan.Servers...)
+		plan.Doors = append(plan.Doors, next[name].plan.Doors...)
+	}
+	err := d.edge.Reload(plan)
+	if err != nil {
+		d.mu.Lock()
+		d.open = before
+		d.mu.Unlock()
+		return refusal(changes[0].name, err)
+	}
+	return nil
+}
+
+// refusal says for the user why a workload is not served.
+func refusal(name string, err error) error {
+	e := &workload.Error{Code: workload.CodeFault, Message: err.Error()}
+	for _, where := range []string{"server " + name + ": ", "backend " + name + ": ", "workload: ", "door " + name + ": "} {
+		e.Message = strings.TrimPrefix(e.Message, where)
+	}
+	var helper *sandbox.HelperError
+	var known *edge.Error
+	switch {
+	case door.InUse(err):
+		e.Code, e.Field, e.Next = workload.CodeTaken, "--proxy-port", "give another --proxy-port, or none"
+	case errors.As(err, &helper):
+		e.Code = workload.CodeSandbox
+	case errors.Is(err, secret.ErrLocked):
+		e.Next = "weir secret unlock"
+	case errors.As(err, &known) && known.Kind == edge.NotFound:
+		e.Code, e.Next = workload.CodeNotFound, "weir secret set"
+	}
+	return e
+}
+
+// Meet is workload.Edge.Meet.
+func (d *doors) Meet(ctx context.Context, name string) error {
+	one := d.of(name)
+	if one == nil {
+		return errNotOpen
+	}
+	b := d.edge.Backend(name)
+	if b == nil {
+		return errNotOpen
+	}
+	one.mu.Lock()
+	again, local := one.met, one.local
+	one.met = true
+	one.mu.Unlock()
+	var err error
+	switch {
+	case local == nil || again:
+		err = b.Renew(ctx)
+	default: // what opened the backend has asked it already
+		select {
+		case <-one.settled:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		one.mu.Lock()
+		state := one.state
+		one.mu.Unlock()
+		if state == stdio.Running {
+			_, err = b.Introduced(ctx, nil)
+		} else {
+			err = errors.New("has not introduced itself")
+		}
+	}
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case local == nil && b.Personal() && edge.KindOf(err) == edge.Unauthenticated:
+		return nil // it answers to users alone, so it lives
+	}
+	return one.why(err)
+}
+
+var errNotOpen = &workload.Error{Code: workload.CodeFault, Message: "the workload is not served"}
+
+// why says for the user why a server has not introduced itself.
+func (o *opened) why(err error) error {
+	o.mu.Lock()
+	failed, local := o.failed, o.local
+	o.mu.Unlock()
+	e := &workload.Error{Code: workload.CodeStart, Message: fmt.Sprintf("%s has not introduced itself: %v", o.Name, err)}
+	if local == nil {
+		if edge.KindOf(err) == edge.Unauthenticated {
+			e.Code, e.Message, e.Next = workload.CodeLogin, o.Name+" wants a login: "+err.Error(), "weir auth login "+o.plan.Servers[0].Backends[0].URL
+		}
+		return e
+	}
+	var helper *sandbox.HelperError
+	var grade *sandbox.GradeError
+	var egress *sandbox.EgressError
+	var mount *sandbox.MountError
+	switch {
+	case errors.As(failed, &helper), errors.As(failed, &egress):
+		e.Code, e.Message = workload.CodeSandbox, failed.Error()
+	case errors.As(failed, &grade):
+		e.Code, e.Message, e.Next = workload.CodeSandbox, failed.Error(), grade.Next
+	case errors.As(failed, &mount):
+		e.Code, e.Message, e.Next = workload.CodeRefused, failed.Error(), mount.Next
+	case failed != nil:
+		e.Message = fmt.Sprintf("%s cannot be started: %v", o.Name, failed)
+	default:
+		if s := statusOf(local); s.Ended != "" && s.Ended != "stopped" {
+			e.Message = fmt.Sprintf("%s ended before it had introduced itself: %s", o.Name, s.Ended)
+		} else if s.Reason != "" {
+			e.Message = fmt.Sprintf("%s has not introduced itself: %s", o.Name, s.Reason)
+		}
+	}
+	return e
+}
+
+// statusOf is what is known of a local server.
+func statusOf(local backend.Local) stdio.Status {
+	if s, ok := local.(interface{ Status() stdio.Status }); ok {
+		return s.Status()
+	}
+	return stdio.Status{}
+}
+
+// Look is workload.Edge.Look.
+func (d *doors) Look(name string) (workload.Look, bool) {
+	one := d.of(name)
+	if one == nil {
+		return workload.Look{}, false
+	}
+	b := d.edge.Backend(name)
+	if b == nil {
+		return workload.Look{}, false
+	}
+	one.mu.Lock()
+	local := one.local
+	look := workload.Look{State: workload.Running, URL: d.url(one), Sandbox: string(one.grade), Notes: slices.Clone(one.notes)}
+	one.mu.Unlock()
+	if local == nil {
+		now := b.Status()
+		switch now.Is() {
+		case health.Unavailable:
+			look.State, look.Reason = workload.Unhealthy, now.Message
+		case health.Unauthenticated:
+			look.State, look.Reason = workload.AuthRetrying, now.Message
+		}
+		return look, true
+	}
+	if r, ok := local.(interface{ RunAs() []string }); ok {
+		look.RunAs = r.RunAs()
+	}
+	now := statusOf(local)
+	look.Reason, look.Processes, look.Restarts = now.Reason, now.Processes, int(now.Restarts)
+	look.Ended, look.Stderr = now.Ended, now.Said
+	switch now.State {
+	case stdio.Starting:
+		look.State = workload.Starting
+	case stdio.Unhealthy:
+		look.State = workload.Unhealthy
+	case stdio.Failed, stdio.Stopped:
+		look.State = workload.Failed
+	}
+	return look, true
+}
+
+// url is where clients reach a workload.
+func (d *doors) url(one *opened) string {
+	at := d.edge.DoorAddr(one.Name)
+	if at == "" {
+		return ""
+	}
+	s := d.settings
+	s.ExternalURL = one.plan.Doors[0].ExternalURL
+	url := endpointOf(s, at)
+	if one.plan.Servers[0].Older {
+		url = strings.TrimSuffix(url, "/mcp") + "/sse"
+	}
+	return url
+}
+
+// has notes who keeps the processes of a workload.
+func (o *opened) has(local backend.Local) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.local = local
+}
+
+// changed notes how a workload's processes are.
+func (o *opened) changed(s stdio.Status) {
+	if s.State == stdio.Starting {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.state == "" {
+		o.state = s.State
+		close(o.settled)
+	}
+}
+
+// boxed notes what a sandbox of the workload holds.
+func (o *opened) boxed(s *sandbox.Sandbox) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.grade, o.failed = s.Grade(), nil
+	if o.notes = nil; s.Note() != "" {
+		o.notes = []string{s.Note()}
+	}
+}
+
+// printed passes on what a server prints.
+func (o *opened) printed(l stdio.Line) {
+	if l.Source == "weir" {
+		l.Source = workload.SourceEvent
+	}
+	o.Lines(workload.Line{Time: l.At, Source: l.Source, Text: l.Text})
+}
+
+// noting is a starter whose failures are noted.
+type noting struct {
+	stdio.Starter
+	of *opened
+}
+
+func (n noting) Start(ctx context.Context, principal string) (stdio.Process, error) {
+	p, err := n.Starter.Start(ctx, principal)
+	if ctx.Err() == nil {
+		n.of.mu.Lock()
+		n.of.failed = err
+		n.of.mu.Unlock()
+	}
+	return p, err
+}
+
+// keep has the processes of a workload looked after, and what its server speaks remembered:
+// by what shapes the server, whichever start of it this is.
+func (o *opened) keep(w *compile.Workload, c *stdio.Config) {
+	same := *w
+	same.Start = 0
+	text, err := json.Marshal(same)
+	if err != nil {
+		panic(err) // a plan is data
+	}
+	sum := sha256.Sum256(text)
+	digest := hex.EncodeToString(sum[:])
+	c.Digest, c.Starter, c.Lines, c.Changed = digest, noting{c.Starter, o}, o.printed, o.changed
+	c.Remembered = func(digest string) (mcp.Era, bool) {
+		modern, known := o.Opening.Remembered(digest)
+		if modern {
+			return mcp.Modern, known
+		}
+		return mcp.Legacy, known
+	}
+	c.Remember = func(digest string, era mcp.Era) { o.Opening.Remember(digest, era == mcp.Modern) }
+}

@@ -1,0 +1,339 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/sandbox"
+	"github.com/weir-edge/weir/edge/secret"
+	"github.com/weir-edge/weir/edge/workload"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	var x runFlags
+	cmd := &cobra.Command{
+		Use:   "run [flags] [URL] [-- COMMAND [ARG]...]",
+		Short: "Start an MCP server and keep it, or an address for one elsewhere",
+		Long: `Start an MCP server and keep it: a program of this machine that stands after --, in a
+sandbox where the system has one, or an address of your own for a server at a URL.
+The URL that clients connect to is the last line of the output. The workload is
+there until "weir stop" or "weir rm", and comes back with the manager.
+
+A package runner (npx, uvx) fetches its package into a directory of the workload's
+own. What is given by the flags stands in a manifest: --dry-run prints it, "weir
+export" keeps it for another machine.
+
+Exit codes: 2 wrong command line, 6 no such group or secret, 7 the name or the port is
+taken, 8 not supported yet or no sandbox as asked for, 9 refused by a rule, 44 the
+server ended or did not introduce itself in time, 45 somebody has to log in.`,
+		Example: `  weir run -- npx -y @modelcontextprotocol/server-everything
+  weir run --name files -v "$PWD":/data:ro -- npx -y @modelcontextprotocol/server-filesystem /data
+  weir run --secret GITHUB_TOKEN,target=GITHUB_TOKEN --permission-profile network -- ./server
+  weir run https://mcp.example.com/mcp --remote-auth-bearer-token-file token
+  weir run --from-config files.yaml`,
+		DisableFlagsInUseLine: true,
+		ValidArgsFunction:     cobra.NoFileCompletions,
+		RunE:                  func(cmd *cobra.Command, args []string) error { return a.runWorkload(cmd, &x, args) },
+	}
+	x.add(a, cmd)
+	if err := cmd.MarkFlagFilename("from-config", "yaml", "yml", "json"); err != nil {
+		panic(err) // the flag was added in the line before
+	}
+	cmd.SetFlagErrorFunc(runFlagError)
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { a.runHelp(cmd) })
+	return cmd
+}
+
+// runWorkload makes the manifest and has it kept.
+func (a *app) runWorkload(cmd *cobra.Command, x *runFlags, args []string) error {
+	if err := x.read(a, cmd, args); err != nil {
+		return err
+	}
+	if x.wait <= 0 {
+		return usagef("--wait %s: give a duration such as 60s", x.wait)
+	}
+	ctx, stop := untilSignal(cmd)
+	defer stop()
+
+	// A name of the server's own may be taken between the look and the run.
+	for tries := 1; ; tries++ {
+		made, err := a.made(ctx, x)
+		if err != nil {
+			return interrupted(ctx, err)
+		}
+		a.remark(cmd, made.Notes)
+		if x.dryRun {
+			return a.dryRun(made)
+		}
+		err = a.keepRunning(ctx, cmd, x, made)
+		var taken *workload.Error
+		if again := made.Derived && tries < 5 && errors.As(err, &taken) && taken.Code == workload.CodeTaken && taken.Field == "--name"; !again {
+			return interrupted(ctx, err)
+		}
+	}
+}
+
+// made makes the manifest, of the flags or of a file.
+func (a *app) made(ctx context.Context, x *runFlags) (*workload.Made, error) {
+	if x.fromConfig != "" {
+		if err := x.onlyConfig(); err != nil {
+			return nil, err
+		}
+		return a.imported(x)
+	}
+	names, err := a.workloadNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	x.Named = func(name string) bool { return slices.Contains(names, name) }
+	m, err := workload.Manifest(x.Options)
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range x.Env {
+		if name, _, _ := strings.Cut(text, "="); sandbox.Risky(name) {
+			m.Notes = append(m.Notes, workload.Note{Text: "--env: " + name + " has programs run code that their command does not name"})
+		}
+	}
+	return m, nil
+}
+
+// workloadNames are the names of the workloads that there are. It starts no manager.
+func (a *app) workloadNames(ctx context.Context) ([]string, error) {
+	m, err := a.manager(ctx, false)
+	if errors.Is(err, workload.ErrNoManager) {
+		return a.kept()
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, err := m.List(ctx)
+	return namesOfWorkloads(all), err
+}
+
+// maxConfig is how large a file of --from-config is read, in bytes; more is too large anyway.
+const maxConfig = 4<<20 + 1
+
+// imported makes the manifest of a file.
+func (a *app) imported(x *runFlags) (*workload.Made, error) {
+	f, err := os.Open(x.fromConfig)
+	if err != nil {
+		return nil, usagef("--from-config: %s", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxConfig))
+	if err != nil {
+		return nil, fmt.Errorf("--from-config: %w", err)
+	}
+	m := &workload.Made{}
+	if m.Manifest, m.Notes, err = workload.Import(x.fromConfig, data); err != nil {
+		return nil, err
+	}
+	if x.Debug {
+		if m.Manifest, err = workload.Debugged(m.Manifest); err != nil {
+			return nil, err
+		}
+	}
+	plan, notes, err := workload.Check(m.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	m.Plan, m.Notes, m.Name = plan, append(m.Notes, notes...), plan.Servers[0].Name
+	return m, nil
+}
+
+// remark says what is good to know, on standard error.
+func (a *app) remark(cmd *cobra.Command, notes []workload.Note) {
+	for _, n := range notes {
+		fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, dim, cmd.CommandPath()+": note:"), edge.Clean(n.Text))
+	}
+}
+
+// dryRun prints the manifest and the steps.
+func (a *app) dryRun(m *workload.Made) error {
+	steps := []string{"the workload is called " + m.Name}
+	for _, s := range m.Secrets {
+		steps = append(steps, "the secret "+secret.Ref{Name: s.Name, Key: s.Key}.String()+" is kept")
+	}
+	b := m.Plan.Servers[0].Backends[0]
+	if w := b.Workload; w != nil {
+		steps = append(steps, "started: "+strings.Join(append([]string{w.Program}, w.Args...), " "))
+	} else {
+		steps = append(steps, "calls go to "+b.URL)
+	}
+	host, port, _ := strings.Cut(m.Plan.Doors[0].Listen, ":")
+	if strings.Contains(string(m.Manifest), "\n  proxyPort:") {
+		steps = append(steps, "clients come in at "+host+":"+port)
+	} else {
+		steps = append(steps, "clients come in at "+host+", at a port that the name gives")
+	}
+	for _, s := range steps {
+		fmt.Fprintf(a.out, "# %s\n", edge.Clean(s))
+	}
+	_, err := a.out.Write(m.Manifest)
+	return err
+}
+
+// keepRunning hands the manifest to the manager, or keeps it in the foreground.
+func (a *app) keepRunning(ctx context.Context, cmd *cobra.Command, x *runFlags, made *workload.Made) error {
+	if err := a.needed(ctx, made); err != nil {
+		return err
+	}
+	if x.foreground {
+		return a.inForeground(ctx, cmd, x, made)
+	}
+	m, err := a.manager(ctx, true)
+	if err != nil {
+		return err
+	}
+	if x.Given["group"] {
+		if err := knownGroup(ctx, m, x.Group); err != nil {
+			return err
+		}
+	}
+	if err := a.keepSecrets(ctx, made.Secrets); err != nil {
+		return err
+	}
+	o := outcome{Name: made.Name}
+	steps := a.steps(cmd)
+	err = m.Run(ctx, made.Manifest, x.ReplaceExisting, x.waiting(cmd, made.Plan), steps.told(&o))
+	steps.end()
+	if err != nil {
+		return err
+	}
+	if wantsJSON(cmd) {
+		return printJSON(a.out, o, "")
+	}
+	_, err = fmt.Fprintln(a.out, edge.Clean(o.URL))
+	return err
+}
+
+// inForeground keeps the workload as long as this command runs.
+func (a *app) inForeground(ctx context.Context, cmd *cobra.Command, x *runFlags, made *workload.Made) error {
+	if err := a.keepSecrets(ctx, made.Secrets); err != nil {
+		return err
+	}
+	if x.ReplaceExisting {
+		if err := a.replaced(ctx, made.Name); err != nil {
+			return err
+		}
+	}
+	o := outcome{Name: made.Name}
+	steps := a.steps(cmd)
+	told := steps.told(&o)
+	running := false
+	err := a.foreground(ctx, made.Manifest, x.waiting(cmd, made.Plan), func(e workload.Event) {
+		switch {
+		case running && !wantsJSON(cmd): // what the server prints
+			fmt.Fprintln(a.err, edge.Clean(e.Text))
+		case !running:
+			told(e)
+		}
+		if running || e.State != workload.Running {
+			return
+		}
+		running = true
+		if steps.end(); wantsJSON(cmd) {
+			_ = printJSON(a.out, o, "") // nobody reads what cannot be written
+		} else {
+			fmt.Fprintln(a.out, edge.Clean(o.URL))
+		}
+	})
+	if !running {
+		steps.end()
+	}
+	return err
+}
+
+// replaced removes a workload that a manager keeps, where there is one.
+func (a *app) replaced(ctx context.Context, name string) error {
+	m, err := a.manager(ctx, false)
+	if errors.Is(err, workload.ErrNoManager) {
+		return nil
+	}
+	if err == nil {
+		err = m.Remove(ctx, name, true, func(workload.Event) {})
+	}
+	if known := new(workload.Error); errors.As(err, &known) && known.Code == workload.CodeNotFound {
+		return nil
+	}
+	return err
+}
+
+// runnerWait is how long the first start of a package runner may take, which fetches.
+const runnerWait = 5 * time.Minute
+
+// waiting is how long the server may take.
+func (x *runFlags) waiting(cmd *cobra.Command, plan *compile.Plan) time.Duration {
+	if w := plan.Servers[0].Backends[0].Workload; w != nil && !cmd.Flags().Changed("wait") {
+		switch filepath.Base(w.Program) {
+		case "npx", "uvx", "pipx", "bunx", "deno":
+			return runnerWait
+		}
+	}
+	return x.wait
+}
+
+// keepSecrets keeps the values that flags gave with the user's secrets.
+func (a *app) keepSecrets(ctx context.Context, secrets []workload.Secret) error {
+	if len(secrets) == 0 {
+		return nil
+	}
+	p, err := a.unlocked(ctx, "")
+	if err != nil {
+		return err
+	}
+	values := map[secret.Ref]edge.Secret{}
+	for _, s := range secrets {
+		values[secret.Ref{Name: s.Name, Key: s.Key}] = s.Value
+	}
+	if err := p.Set(ctx, values); err != nil {
+		return fmt.Errorf("a secret of the command line is kept with your secrets: %w", err)
+	}
+	return nil
+}
+
+// needed refuses a workload that needs a secret which is nowhere.
+func (a *app) needed(ctx context.Context, made *workload.Made) error {
+	missing := slices.Clone(made.Plan.Needs)
+	for _, s := range made.Secrets {
+		missing = slices.DeleteFunc(missing, func(n compile.Need) bool { return n.Name == s.Name && n.Key == s.Key })
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	o, _, locked, err := a.secretsOfWorkloads(ctx, "", true)
+	if err != nil {
+		return err
+	}
+	all, err := secret.New(o)
+	if err != nil {
+		return err
+	}
+	for _, n := range missing {
+		_, err := all.Secret(ctx, n.Name, n.Key)
+		if err == nil {
+			continue
+		}
+		if locked != nil {
+			return locked
+		}
+		name := secret.Ref{Name: n.Name, Key: n.Key}.String()
+		if edge.KindOf(err) != edge.NotFound {
+			return err
+		}
+		return &workload.Error{Code: workload.CodeNotFound, Field: n.Path, Message: fmt.Sprintf("there is no secret %s, which %s needs", name, n.Path), Next: "weir secret set " + name}
+	}
+	return nil
+}

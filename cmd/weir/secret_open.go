@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/term"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/secret"
+	"github.com/weir-edge/weir/edge/workload"
+)
+
+// lookup finds a variable of the environment.
+func (a *app) lookup(name string) (string, bool) { return lookup(a.environ, name) }
+
+// encrypted is the provider of encrypted secrets, locked.
+func (a *app) encrypted() (*secret.Encrypted, error) {
+	paths, err := a.paths()
+	if err != nil {
+		return nil, err
+	}
+	return secret.NewEncrypted(filepath.Join(paths.Data, secret.FileName)), nil
+}
+
+// choice is what the choice of a provider of the user's secrets depends on: dir is that of
+// --secrets-dir, "" for none.
+func (a *app) choice(dir string) (c secret.Choice, err error) {
+	paths, err := a.paths()
+	if err != nil {
+		return c, err
+	}
+	defaults, err := secretDefaults(filepath.Join(paths.Config, "workloads.yaml"))
+	if err != nil {
+		return c, err
+	}
+	if dir == "" {
+		dir, _ = a.lookup("WEIR_SECRETS_DIR")
+	}
+	if dir == "" {
+		dir = defaults.Directory
+	}
+	return secret.Choice{File: filepath.Join(paths.Data, secret.FileName), Dir: dir, Configured: defaults.Provider, Lookup: a.lookup}, nil
+}
+
+// provider is the provider of the user's secrets.
+func (a *app) provider(dir string) (secret.Provider, error) {
+	c, err := a.choice(dir)
+	if err != nil {
+		return nil, err
+	}
+	return c.Provider()
+}
+
+// secretsOfWorkloads are the options of the search for secrets of workloads, and the provider
+// that a password unlocks; nil for another one. locked says why that has not been unlocked,
+// which keeps nothing from being started but what needs a secret. The user is asked for a
+// password where ask says so.
+func (a *app) secretsOfWorkloads(ctx context.Context, dir string, ask bool) (o secret.Options, e *secret.Encrypted, locked, err error) {
+	c, err := a.choice(dir)
+	if err != nil {
+		return o, nil, nil, err
+	}
+	p, err := c.Later()
+	if err != nil {
+		return o, nil, nil, err
+	}
+	if e, _ = p.(*secret.Encrypted); e != nil {
+		from := a.passwords(e)
+		if !ask {
+			from = from[:len(from)-1]
+		}
+		if _, locked = e.UnlockFrom(ctx, from...); errors.Is(locked, secret.ErrNotSetUp) {
+			locked = nil // told by whoever needs it
+		}
+	}
+	o, err = c.Options(p)
+	return o, e, locked, err
+}
+
+// unlocked is the provider of the user's secrets, after the password was found where one is
+// needed.
+func (a *app) unlocked(ctx context.Context, dir string) (secret.Provider, error) {
+	p, err := a.provider(dir)
+	if err != nil {
+		return nil, err
+	}
+	if e, ok := p.(*secret.Encrypted); ok {
+		if _, err := e.UnlockFrom(ctx, a.passwords(e)...); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// passwords are where the password of encrypted secrets is looked for, the terminal last.
+func (a *app) passwords(e *secret.Encrypted) []secret.Source {
+	return []secret.Source{
+		secret.InEnvironment(a.lookup), e.InKeyring(a.lookup),
+		{Name: "the terminal", Password: func(ctx context.Context) (edge.Secret, error) {
+			text, _, err := a.askUnseen(ctx, "Password of your secrets: ")
+			return text, err
+		}},
+	}
+}
+
+// searched are the options of the search for secrets of what serves manifests: those that its
+// settings and its environment name, and no file of the user's that is merely there.
+func searched(ctx context.Context, dir string, environ []string) (o secret.Options, err error) {
+	c := secret.Choice{Dir: dir, Lookup: func(name string) (string, bool) { return lookup(environ, name) }}
+	if name, _ := c.Lookup(secret.ProviderVariable); name == secret.EncryptedProvider {
+		paths, err := workload.PathsOf(c.Lookup)
+		if err != nil {
+			return o, err
+		}
+		c.File = filepath.Join(paths.Data, secret.FileName)
+	}
+	p, err := c.Provider()
+	if err != nil {
+		return o, err
+	}
+	if e, ok := p.(*secret.Encrypted); ok {
+		if _, err := e.UnlockFrom(ctx, secret.InEnvironment(c.Lookup), e.InKeyring(c.Lookup)); err != nil {
+			return o, err
+		}
+	}
+	return c.Options(p)
+}
+
+// secretsDefaults is what the user's defaults of workloads say about secrets.
+type secretsDefaults struct {
+	Provider  string `json:"provider"`
+	Directory string `json:"directory"`
+}
+
+const maxDefaults = 1 << 20 // bytes of the file of defaults
+
+// secretDefaults reads the part about secrets of the file of defaults.
+func secretDefaults(path string) (secretsDefaults, error) {
+	var all struct {
+		Secrets secretsDefaults `json:"secrets"`
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return all.Secrets, nil
+	}
+	if err != nil {
+		return all.Secrets, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxDefaults+1))
+	if err == nil && len(text) > maxDefaults {
+		err = fmt.Errorf("more than %d bytes", maxDefaults)
+	}
+	if err == nil {
+		err = yaml.Unmarshal(text, &all)
+	}
+	if err != nil {
+		return all.Secrets, fmt.Errorf("%s: %w", path, err)
+	}
+	return all.Secrets, nil
+}
+
+// valueOf is the value of a secret that is to be kept: what is typed, or standard input.
+func (a *app) valueOf(ctx context.Context, r secret.Ref) (edge.Secret, error) {
+	if terminal(a.in) {
+		value, _, err := a.askUnseen(ctx, r.String()+": ")
+		if err == nil && value == "" {
+			err = errors.New("the value is empty: nothing is kept")
+		}
+		return value, err
+	}
+	text, err := io.ReadAll(io.LimitReader(a.in, secret.MaxSize+int64(len("\r\n"))+1))
+	if err != nil {
+		return "", fmt.Errorf("standard input: %w", err)
+	}
+	value := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	switch {
+	case value == "":
+		return "", errors.New("standard input is empty: nothing is kept")
+	case len(value) > secret.MaxSize:
+		return "", fmt.Errorf("the value has more than %d bytes", secret.MaxSize)
+	}
+	return edge.Secret(value), nil
+}
+
+// askUnseen asks on the terminal for something that it does not show; asked is false where
+// there is no terminal. Where standard input is none, the one of the process is used.
+func (a *app) askUnseen(ctx context.Context, prompt string) (text edge.Secret, asked bool, err error) {
+	in, ok := a.in.(*os.File)
+	if !ok {
+		return "", false, nil // no process of a user's
+	}
+	var out io.Writer = a.err
+	if !terminal(in) {
+		if in, err = os.OpenFile(terminalName(), os.O_RDWR, 0); err != nil {
+			return "", false, nil // it has none
+		}
+		defer in.Close()
+		out = in
+	}
+	fd := int(in.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return "", false, nil // it is none
+	}
+	_, _ = io.WriteString(out, prompt)
+	type answer struct {
+		text []byte
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() { // ends with a line, or with the process
+		text, err := term.ReadPassword(fd)
+		answered <- answer{text, err}
+	}()
+	defer func() { _, _ = io.WriteString(out, "\n") }()
+	select {
+	case got := <-answered:
+		if got.err != nil && !errors.Is(got.err, io.EOF) {
+			return "", true, fmt.Errorf("the terminal: %w", got.err)
+		}
+		return edge.Secret(got.text), true, nil
+	case <-ctx.Done():
+		_ = term.Restore(fd, before) // which does not show what is typed as long as it is read
+		return "", true, ctx.Err()
+	}
+}
+
+// terminalName is the file of the process's terminal.
+func terminalName() string {
+	if runtime.GOOS == "windows" {
+		return "CONIN$"
+	}
+	return "/dev/tty"
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/weir-edge/weir/cmd/weir/show"
+	"github.com/weir-edge/weir/edge/workload"
+)
+
+// steps shows what is waited for: on a terminal in one line that is written anew, elsewhere in
+// a line for each step. Where the output is for programs it shows nothing.
+type steps struct {
+	out   io.Writer
+	file  *os.File // the terminal; nil for none
+	quiet bool
+
+	mu    sync.Mutex
+	text  string
+	since time.Time
+	over  chan struct{} // closed at the end; nil before the first step on a terminal
+	gone  sync.WaitGroup
+}
+
+// steps begins to show steps. The caller must call end.
+func (a *app) steps(cmd *cobra.Command) *steps {
+	s := &steps{out: a.err, quiet: wantsJSON(cmd), since: time.Now()}
+	kind, _ := lookup(a.environ, "TERM")
+	if f, ok := a.err.(*os.File); ok && terminal(f) && kind != "" && kind != "dumb" {
+		s.file = f
+	}
+	return s
+}
+
+// told is what a manager tells of its steps with one workload; the last one says how it ended.
+func (s *steps) told(o *outcome) func(workload.Event) {
+	return func(e workload.Event) {
+		if e.State != "" {
+			o.Status = e.State
+		}
+		if e.URL != "" {
+			o.URL = e.URL
+		}
+		if e.Text != "" && e.Error == nil && !s.quiet {
+			s.show(o.Name + ": " + show.FirstLine(e.Text))
+		}
+	}
+}
+
+// show shows a step.
+func (s *steps) show(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
+		fmt.Fprintln(s.out, text)
+		return
+	}
+	s.text = text
+	if s.over == nil {
+		s.over = make(chan struct{})
+		s.gone.Go(func() { s.turn(s.over) })
+	}
+}
+
+// turn writes the line anew until the end.
+func (s *steps) turn(over <-chan struct{}) {
+	const signs = `|/-\`
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		s.mu.Lock()
+		line, took := []rune(fmt.Sprintf("%c %s", signs[i%len(signs)], s.text)), fmt.Sprintf(" (%d s)", int(time.Since(s.since).Seconds()))
+		if width, _, err := term.GetSize(int(s.file.Fd())); err == nil {
+			line = line[:max(0, min(len(line), width-1-len(took)))]
+		}
+		fmt.Fprintf(s.file, "\r\x1b[K%s%s", string(line), took)
+		s.mu.Unlock()
+		select {
+		case <-over:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// end takes the line away.
+func (s *steps) end() {
+	if s.over == nil {
+		return
+	}
+	close(s.over)
+	s.gone.Wait()
+	fmt.Fprint(s.file, "\r\x1b[K")
+}

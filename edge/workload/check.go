@@ -1,0 +1,294 @@
+package workload
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/v1beta1"
+)
+
+// What of a command line is refused before anything is read or started.
+
+// wrong is the error about a flag that makes no sense.
+func wrong(flag, format string, args ...any) error {
+	return &Error{Code: CodeInvalid, Field: "--" + flag, Message: "--" + flag + ": " + fmt.Sprintf(format, args...)}
+}
+
+// notYet is the error about a flag of what does not exist yet.
+func notYet(flag, what, next string) error {
+	return &Error{Code: CodeSandbox, Field: "--" + flag, Message: "--" + flag + ": not supported yet: " + what, Next: next}
+}
+
+// check refuses what is wrong with the flags by themselves.
+func (o *Options) check() error {
+	for _, check := range []func() error{o.checkLater, o.checkWords, o.checkPorts, o.checkPairs, o.checkGroups, o.checkNetwork} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkLater refuses the flags of what does not exist yet, by name.
+func (o *Options) checkLater() error {
+	for _, f := range Flags() {
+		if f.Later == "" || !o.Given[f.Name] {
+			continue
+		}
+		if f.Name == "allow-container-gateway" && (!o.AllowGateway || o.given("isolate-network") && !o.IsolateNetwork) {
+			continue // it asks for nothing
+		}
+		err := &Error{Code: CodeSandbox, Field: "--" + f.Name, Message: "--" + f.Name + ": not supported yet: " + f.Later, Next: "leave it out"}
+		switch {
+		case f.Theme == "Remote server":
+			err.Code, err.Next = CodeInvalid, "leave it out, and give a token with --remote-auth-bearer-token-file; `weir auth login URL` and `weir call URL TOOL --auth` reach the server with a login"
+		case f.Name == "client":
+			err.Code = CodeInvalid
+		}
+		return err
+	}
+	return nil
+}
+
+// checkWords refuses values that are none of the words that a flag takes.
+func (o *Options) checkWords() error {
+	for _, c := range []struct {
+		flag, value string
+		words       []string
+	}{
+		{"transport", o.Transport, []string{"", "stdio", "streamable-http", "sse"}},
+		{"proxy-mode", o.ProxyMode, []string{"streamable-http", "sse"}},
+		{"image-verification", o.ImageVerification, []string{"warn", "enabled", "disabled"}},
+		{"processes", o.Processes, []string{"session", "shared"}},
+		{"restart", o.Restart, []string{"on-failure", "always", "no"}},
+		{"sandbox", o.Sandbox, []string{"auto", "bwrap", "landlock", "off"}},
+		{"token-exchange-subject-token-type", o.TokenExchangeSubjectTokenType, []string{"access_token", "id_token"}},
+	} {
+		if !slices.Contains(c.words, c.value) || c.value == "" && o.Given[c.flag] {
+			return wrong(c.flag, "%q is none of %s", edge.Brief(c.value), strings.Join(slices.DeleteFunc(c.words, func(w string) bool { return w == "" }), ", "))
+		}
+	}
+	switch {
+	case o.Given["name"] && !IsName(o.Name):
+		return wrong("name", "%q: use small letters, digits and -, at most 63, and no - at an end", edge.Brief(o.Name))
+	case o.Given["group"] && !IsName(o.Group):
+		return wrong("group", "%q is no name of a group", edge.Brief(o.Group))
+	case o.ImageVerification == "enabled":
+		return notYet("image-verification", "images", "leave it out: a process of this machine is of no image")
+	case o.EndpointPrefix != "" && !strings.HasPrefix(o.EndpointPrefix, "/"):
+		return wrong("endpoint-prefix", "%q does not begin with /", edge.Brief(o.EndpointPrefix))
+	case o.SessionTTL < 0:
+		return wrong("session-ttl", "%s is negative", o.SessionTTL)
+	case o.OtelSamplingRate < 0 || o.OtelSamplingRate > 1 || o.OtelSamplingRate != o.OtelSamplingRate:
+		return wrong("otel-sampling-rate", "%v is not from 0 to 1", o.OtelSamplingRate)
+	}
+	for _, c := range []struct{ flag, value string }{{"memory", quantity(o.Memory)}, {"cpus", quantity(o.CPUs)}} {
+		if n, err := v1beta1.Quantity(c.value).Milli(); err != nil || c.value != "" && n <= 0 {
+			return wrong(c.flag, "%q is no size such as 512MiB, or number such as 0.5", edge.Brief(c.value))
+		}
+	}
+	return nil
+}
+
+func (o *Options) checkPorts() error {
+	for _, p := range []struct {
+		flag        string
+		value, from int
+	}{{"proxy-port", o.ProxyPort, 0}, {"target-port", o.TargetPort, 0}, {"max-processes", o.MaxProcesses, 1}} {
+		most := 65535
+		if p.flag == "max-processes" {
+			most = 1024
+		}
+		if p.flag == "target-port" && o.Given[p.flag] {
+			p.from = 1
+		}
+		if p.value < p.from || p.value > most {
+			return wrong(p.flag, "%d is not from %d to %d", p.value, p.from, most)
+		}
+	}
+	return nil
+}
+
+// checkPairs refuses values that are no NAME=VALUE, and names that make no sense.
+func (o *Options) checkPairs() error {
+	for _, p := range []struct {
+		flag   string
+		values []string
+	}{
+		{"env", o.Env}, {"label", o.Labels}, {"otel-headers", o.OtelHeaders}, {"otel-custom-attributes", splitList(o.OtelCustomAttributes)},
+		{"remote-forward-headers", o.RemoteForwardHeaders}, {"remote-forward-headers-secret", o.RemoteForwardHeadersSecret},
+	} {
+		for _, text := range p.values {
+			name, value, ok := strings.Cut(text, "=")
+			switch {
+			case !ok:
+				return wrong(p.flag, "there is no = in %s", shown(p.flag, text))
+			case name == "" || strings.ContainsAny(name, "\x00 \t\r\n"):
+				return wrong(p.flag, "%q is no name", edge.Brief(name))
+			case strings.ContainsRune(value, 0):
+				return wrong(p.flag, "the value of %s holds a NUL byte", edge.Brief(name))
+			case p.flag == "label" && strings.HasPrefix(name, ownAnnotations):
+				return wrong(p.flag, "%q: labels of %s are set by Weir alone", edge.Brief(name), ownAnnotations)
+			}
+		}
+	}
+	targets := map[string]bool{}
+	for _, text := range o.Secrets {
+		_, target, err := secretFlag(text)
+		if err != nil {
+			return err
+		}
+		if targets[target] {
+			return wrong("secret", "%s is set twice", edge.Brief(target))
+		}
+		targets[target] = true
+	}
+	for _, name := range splitList(o.OtelEnvVars...) {
+		if targets[name] || strings.HasPrefix(name, "WEIR_") {
+			return wrong("otel-env-vars", "%s may be a secret: take it out", edge.Brief(name))
+		}
+	}
+	return nil
+}
+
+// shown is a value for a message. A text without = may be a secret.
+func shown(flag, text string) string {
+	if flag == "env" || strings.Contains(flag, "headers") {
+		return fmt.Sprintf("one of %d bytes", len(text))
+	}
+	return fmt.Sprintf("%q", edge.Brief(text))
+}
+
+// secretFlag reads NAME,target=VARIABLE.
+func secretFlag(text string) (ref v1beta1.SecretRef, target string, err error) {
+	name, rest, ok := strings.Cut(text, ",")
+	target, is := strings.CutPrefix(rest, "target=")
+	if !ok || !is || name == "" || target == "" {
+		return ref, "", wrong("secret", "write NAME,target=VARIABLE: a name that `weir secret list` shows, and a variable of the server's environment")
+	}
+	if ref, err = secretRef("secret", name); err != nil {
+		return ref, "", err
+	}
+	if strings.ContainsAny(target, "=, \t\r\n\x00") {
+		return ref, "", wrong("secret", "%q is no name of a variable", edge.Brief(target))
+	}
+	return ref, target, nil
+}
+
+// checkGroups refuses flags that others are missing for, or that contradict each other.
+func (o *Options) checkGroups() error {
+	switch oidc := o.firstGiven("oidc-", "oidc-issuer", "oidc-introspection-url"); {
+	case o.OIDCIssuer == "" && o.OIDCIntrospectionURL != "":
+		return notYet("oidc-introspection-url", "tokens without an issuer", "give --oidc-issuer, too")
+	case o.OIDCIssuer == "" && oidc != "":
+		return wrong(oidc, "give --oidc-issuer or --oidc-introspection-url, too")
+	case o.OIDCIssuer == "" && o.given("jwks-allow-private-ip", "jwks-auth-token-file", "resource-url"):
+		return wrong(o.firstGiven("", slices.DeleteFunc(flagNames(), func(f string) bool {
+			return slices.Contains([]string{"jwks-allow-private-ip", "jwks-auth-token-file", "resource-url"}, f)
+		})...), "give --oidc-issuer, too")
+	case o.OIDCIssuer != "" && o.OIDCAudience == "":
+		return wrong("oidc-issuer", "give --oidc-audience, too: a token for another server would open this one")
+	case o.RemoteAuthBearerToken != "" && o.RemoteAuthBearerTokenFile != "":
+		return wrong("remote-auth-bearer-token-file", "and --remote-auth-bearer-token say the same: leave one out")
+	case o.TokenExchangeClientSecret != "" && o.TokenExchangeClientSecretFile != "":
+		return wrong("token-exchange-client-secret-file", "and --token-exchange-client-secret say the same: leave one out")
+	}
+	exchange := o.firstGiven("token-exchange-", "token-exchange-url")
+	switch {
+	case o.TokenExchangeURL == "" && exchange != "":
+		return wrong(exchange, "give --token-exchange-url, too")
+	case o.TokenExchangeURL == "":
+	case o.OIDCIssuer == "":
+		return notYet("token-exchange-url", "to exchange tokens that nobody has verified", "give --oidc-issuer and --oidc-audience, too")
+	case o.TokenExchangeAudience == "":
+		return wrong("token-exchange-url", "give --token-exchange-audience, too")
+	case o.given("remote-auth-bearer-token", "remote-auth-bearer-token-file"):
+		return wrong("token-exchange-url", "the server is sent a bearer token: leave one out")
+	}
+	return nil
+}
+
+func flagNames() (names []string) {
+	for _, f := range Flags() {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// checkNetwork refuses what the network of a process of this machine cannot be.
+func (o *Options) checkNetwork() error {
+	explicit := o.given("isolate-network") && o.IsolateNetwork
+	switch o.Network {
+	case "", "none":
+		return nil
+	case "host":
+		if explicit {
+			return wrong("network", "host, and --isolate-network: an isolated server is in no network of the host: leave one out")
+		}
+		return nil
+	}
+	return notYet("network", "networks of a container engine ("+edge.Brief(o.Network)+")", "a process of this machine has host or none")
+}
+
+// suits refuses flags that make no sense for the server that was named.
+func (o *Options) suits(s Server) error {
+	if s.URL == "" {
+		if flag := o.firstGiven("remote-"); flag != "" {
+			return wrong(flag, "the server is none at a URL")
+		}
+		if o.given("token-exchange-url") && (o.Transport == "" || o.Transport == "stdio") {
+			return wrong("token-exchange-url", "a server that speaks stdio is sent no headers: give it what it needs with --secret")
+		}
+		return nil
+	}
+	if o.Transport == "stdio" {
+		return wrong("transport", "stdio, and a URL: a server at a URL speaks streamable-http or sse")
+	}
+	if o.given("webhook-config") {
+		return notYet("webhook-config", "webhooks of a server at a URL", "start it with `weir serve URL --webhook-config FILE`")
+	}
+	for _, f := range Flags() {
+		ofServer := f.Theme == "Server" || f.Theme == "Sandbox" || f.Name == "proxy-mode"
+		if ofServer && o.Given[f.Name] && f.Name != "label" && !harmless(o, f) {
+			return wrong(f.Name, "the server is at a URL, and Weir does not start it: leave the flag out")
+		}
+	}
+	return nil
+}
+
+// harmless reports whether a flag says no more than its default.
+func harmless(o *Options, f Flag) bool {
+	switch value := f.Of(o).(type) {
+	case *string:
+		return *value == f.Default
+	case *bool:
+		return *value == (f.Default == "true")
+	}
+	return false
+}
+
+// transportOf is the transport of a server at a URL, by the custom that the older one has a
+// path that ends in /sse.
+func transportOf(text string) string {
+	if u, err := url.Parse(text); err == nil && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/sse") {
+		return string(v1beta1.TransportSSE)
+	}
+	return string(v1beta1.TransportStreamableHTTP)
+}
+
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// pathInside reports whether a text can be a path inside of a sandbox.
+func pathInside(text string) bool {
+	return strings.HasPrefix(text, "/") && text != "/" && filepath.ToSlash(filepath.Clean(text)) == strings.TrimSuffix(text, "/")
+}

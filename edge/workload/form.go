@@ -1,0 +1,202 @@
+package workload
+
+import (
+	"net/url"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weir-edge/weir/edge"
+)
+
+// What stands for a server on a command line, and the name that it gives it.
+
+// Server is a server as it was named. One of URL and Image is set.
+type Server struct {
+	URL   string   // of a server that runs elsewhere
+	Image string   // spec.image of an MCPServer: exec:///PATH, or a package runner by its name
+	Args  []string // of the program
+	Name  string   // that it gives the workload
+}
+
+// runners are the programs that fetch a package and run it, which a manifest names without a
+// path: where they are is another matter on each machine.
+var runners = []string{"npx", "uvx", "pipx", "bunx"}
+
+// ReadServer reads what a command line names: a word before --, or nothing, and the words
+// after it. look finds a program as exec.LookPath does. Errors are *Error.
+func ReadServer(word string, args []string, look func(string) (string, error)) (Server, error) {
+	switch {
+	case word != "":
+		return readWord(word, args, look)
+	case len(args) == 0:
+		return Server{}, &Error{Code: CodeInvalid, Message: "no server is named", Next: "weir run -- COMMAND for a process of this machine, or weir run URL"}
+	}
+	return readCommand(args, look)
+}
+
+// readWord reads a word before --.
+func readWord(word string, args []string, look func(string) (string, error)) (Server, error) {
+	scheme, rest, _ := strings.Cut(word, "://")
+	switch scheme {
+	case "http", "https":
+		return readURL(word, args)
+	case "exec":
+		if !filepath.IsAbs(rest) {
+			return Server{}, &Error{Code: CodeInvalid, Message: "exec://" + edge.Brief(rest) + " has no absolute path", Next: "write exec:///PATH"}
+		}
+		return readCommand(append([]string{rest}, args...), look)
+	case "npx":
+		return Server{}, later("an image that is built of a package", word, localForm("npx -y", rest, args))
+	case "uvx":
+		return Server{}, later("an image that is built of a package", word, localForm("uvx", rest, args))
+	case "go":
+		if !strings.HasPrefix(rest, ".") && !strings.Contains(rest, "@") {
+			rest += "@latest"
+		}
+		return Server{}, later("an image that is built of a package", word, localForm("go run", rest, args))
+	case "wasm", "wasm+https":
+		return Server{}, later("a module of WebAssembly", word, "weir run -- COMMAND for a process of this machine")
+	}
+	if _, err := look(word); err == nil {
+		return Server{}, later("a container", word, localForm("", word, args))
+	}
+	return Server{}, later("a container, or an entry of a registry", word, "weir run -- COMMAND for a process of this machine, or weir run URL")
+}
+
+// later is the error of a form that needs what does not exist yet.
+func later(what, word, next string) error {
+	return &Error{Code: CodeSandbox, Message: "not supported yet: " + what + " (" + edge.Brief(word) + ")", Next: next}
+}
+
+// localForm is what to type for the same server as a process of this machine.
+func localForm(runner, what string, args []string) string {
+	words := append(strings.Fields("weir run -- "+runner), what)
+	return edge.Brief(strings.Join(append(words, args...), " "))
+}
+
+func readURL(text string, args []string) (Server, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Hostname() == "":
+		return Server{}, &Error{Code: CodeInvalid, Message: edge.Brief(text) + " is no URL", Next: "write http://HOST:PORT/PATH, or https"}
+	case u.User != nil:
+		return Server{}, &Error{Code: CodeInvalid, Message: "the URL holds a user or a password", Next: "give a credential with --remote-auth-bearer-token-file or --remote-forward-headers-secret"}
+	case u.Fragment != "":
+		return Server{}, &Error{Code: CodeInvalid, Message: "the URL has a fragment, which no server sees", Next: "leave out # and what follows"}
+	case len(args) > 0:
+		return Server{}, &Error{Code: CodeInvalid, Message: "a URL takes no arguments: " + edge.Brief(strings.Join(args, " ")), Next: "leave out -- and what follows"}
+	}
+	labels := strings.Split(strings.TrimSuffix(u.Hostname(), "."), ".")
+	name := labels[max(0, len(labels)-2)]
+	if _, err := strconv.Atoi(labels[len(labels)-1]); err == nil || strings.Contains(u.Hostname(), ":") {
+		name = u.Hostname() // an address
+	}
+	return Server{URL: text, Name: cleaned(name)}, nil
+}
+
+// readCommand reads a command of this machine.
+func readCommand(words []string, look func(string) (string, error)) (Server, error) {
+	for i, word := range words {
+		if strings.ContainsRune(word, 0) {
+			return Server{}, &Error{Code: CodeInvalid, Message: "word " + strconv.Itoa(i+1) + " of the command holds a NUL byte"}
+		}
+	}
+	program := words[0]
+	s := Server{Args: slices.Clone(words[1:]), Name: commandName(words)}
+	if slices.Contains(runners, program) {
+		s.Image = program
+		return s, nil
+	}
+	at, err := look(program)
+	if err == nil {
+		at, err = filepath.Abs(at)
+	}
+	if err != nil {
+		return Server{}, &Error{Code: CodeInvalid, Message: "there is no program " + edge.Brief(program) + " here that can be run", Next: "correct its name, or write its path"}
+	}
+	s.Image = "exec://" + filepath.ToSlash(at)
+	return s, nil
+}
+
+// hosts are the programs that a server is not called by, but by what they run: with the
+// flags of theirs that take a value.
+var hosts = map[string][]string{
+	"npx": {"-p", "--package", "-c", "--call"}, "bunx": {"-p", "--package"}, "uvx": {"--from", "--with", "-p", "--python", "--index-url"}, "pipx": {"--spec", "--python"},
+	"node": {"-r", "--require", "--import", "--env-file"}, "python": {"-W", "-X"}, "python3": {"-W", "-X"}, "deno": {"--config", "-c"}, "bun": {}, "go": {},
+}
+
+// commandName is the name that a command gives a workload: that of its program, or of the
+// package or script that this runs.
+func commandName(words []string) string {
+	program := strings.TrimSuffix(filepath.Base(words[0]), ".exe")
+	valued, ok := hosts[program]
+	if !ok {
+		return cleaned(program)
+	}
+	for i := 1; i < len(words); i++ {
+		switch word := words[i]; {
+		case slices.Contains(valued, word):
+			i++
+		case word == "-m" && i+1 < len(words): // a module of Python
+			return cleaned(words[i+1])
+		case word == "run" && (program == "pipx" || program == "deno" || program == "bun" || program == "go"):
+		case strings.HasPrefix(word, "-") || word == "":
+		default:
+			return cleaned(packageName(word))
+		}
+	}
+	return cleaned(program)
+}
+
+// packageName is the last part of a package or a path, without its version.
+func packageName(word string) string {
+	word, _, _ = strings.Cut(word, "==")
+	if i := strings.LastIndexByte(word, '@'); i > 0 {
+		word = word[:i]
+	}
+	word = path.Base(filepath.ToSlash(word))
+	switch ext := path.Ext(word); ext {
+	case ".js", ".mjs", ".cjs", ".ts", ".py", ".go":
+		word = strings.TrimSuffix(word, ext)
+	}
+	return word
+}
+
+var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// IsName reports whether a text may be the name of a workload: small letters, digits and -,
+// at most 63 of them.
+func IsName(text string) bool { return namePattern.MatchString(text) }
+
+// cleaned makes a name of any text.
+func cleaned(text string) string {
+	var b strings.Builder
+	for _, c := range strings.ToLower(text) {
+		switch {
+		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
+			b.WriteRune(c)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+		if b.Len() == 63 {
+			break
+		}
+	}
+	if name := strings.Trim(b.String(), "-"); name != "" {
+		return name
+	}
+	return "server"
+}
+
+// numbered is the nth workload of a name: NAME, NAME-2, NAME-3.
+func numbered(name string, n int) string {
+	if n < 2 {
+		return name
+	}
+	end := "-" + strconv.Itoa(n)
+	return strings.TrimRight(name[:min(len(name), 63-len(end))], "-") + end
+}

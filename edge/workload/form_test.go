@@ -1,0 +1,94 @@
+package workload
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// found finds every program but one.
+func found(program string) (string, error) {
+	if program == "nowhere" || program == "mcp/fetch" || program == "fetch" {
+		return "", errors.New("not found")
+	}
+	if strings.HasPrefix(program, "/") {
+		return program, nil
+	}
+	return "/usr/bin/" + program, nil
+}
+
+// What stands for a server, and the name that it gives (workload documents, "Naming the
+// server").
+func TestReadServer(t *testing.T) {
+	for words, want := range map[string]string{
+		// A command of this machine: the program, or the package or script that it runs.
+		"-- npx -y @modelcontextprotocol/server-everything": "npx server-everything",
+		"-- npx -y @scope/server-git@1.2.3 --flag":          "npx server-git",
+		"-- npx -p @scope/tools tool-mcp":                   "npx tool-mcp",
+		"-- uvx mcp-server-fetch==2025.4":                   "uvx mcp-server-fetch",
+		"-- uvx --from git+https://a.example/x mcp-x":       "uvx mcp-x",
+		"-- pipx run mcp_server":                            "pipx mcp-server",
+		"-- bunx @a/b@latest":                               "bunx b",
+		"-- node /srv/My_Server.mjs":                        "exec:///usr/bin/node my-server",
+		"-- node --import tsx /srv/a.ts":                    "exec:///usr/bin/node a",
+		"-- python3 -m my.module --x":                       "exec:///usr/bin/python3 my-module",
+		"-- python -u /srv/s.py":                            "exec:///usr/bin/python s",
+		"-- python":                                         "exec:///usr/bin/python python",
+		"-- go run ./cmd/srv@v1":                            "exec:///usr/bin/go srv",
+		"-- /opt/Server_X.exe a b":                          "exec:///opt/Server_X.exe server-x",
+		"-- everything":                                     "exec:///usr/bin/everything everything",
+		"exec:///opt/srv -- a":                              "exec:///opt/srv srv",
+		"https://mcp.example.com/mcp?a=b":                   "https://mcp.example.com/mcp?a=b example",
+		"http://localhost:9000/mcp":                         "http://localhost:9000/mcp localhost",
+		"http://127.0.0.1:9000/mcp":                         "http://127.0.0.1:9000/mcp 127-0-0-1",
+		"http://[::1]:9000/":                                "http://[::1]:9000/ 1",
+		"https://API.GitHubCopilot.com./x":                  "https://API.GitHubCopilot.com./x githubcopilot",
+		"-- " + strings.Repeat("x", 80):                     "exec:///usr/bin/" + strings.Repeat("x", 80) + " " + strings.Repeat("x", 63),
+		"-- ___":                                            "exec:///usr/bin/___ server",
+	} {
+		before, after, _ := strings.Cut(words, "-- ")
+		s, err := ReadServer(strings.TrimSpace(before), strings.Fields(after), found)
+		if got := strings.TrimSpace(s.URL+s.Image) + " " + s.Name; err != nil || got != want || !IsName(s.Name) {
+			t.Errorf("%s: %q, %v; want %q", words, got, err, want)
+		}
+	}
+	for words, want := range map[string]struct {
+		code       Code
+		said, next string
+	}{
+		"npx://@a/b@1 -- --x":    {CodeSandbox, "not supported yet: an image that is built", "weir run -- npx -y @a/b@1 --x"},
+		"uvx://pkg==1":           {CodeSandbox, "not supported yet", "weir run -- uvx pkg==1"},
+		"go://a.example/m":       {CodeSandbox, "not supported yet", "weir run -- go run a.example/m@latest"},
+		"go://./srv":             {CodeSandbox, "not supported yet", "weir run -- go run ./srv"},
+		"wasm://./a.wasm":        {CodeSandbox, "not supported yet: a module of WebAssembly", "weir run -- COMMAND"},
+		"wasm+https://a/b.wasm":  {CodeSandbox, "not supported yet: a module", "weir run -- COMMAND"},
+		"mcp/fetch":              {CodeSandbox, "not supported yet: a container, or an entry of a registry (mcp/fetch)", "weir run -- COMMAND"},
+		"fetch":                  {CodeSandbox, "not supported yet: a container, or an entry", "weir run URL"},
+		"node -- a.js":           {CodeSandbox, "not supported yet: a container", "weir run -- node a.js"},
+		"-- nowhere":             {CodeInvalid, "there is no program nowhere", ""},
+		"exec://bin/x":           {CodeInvalid, "no absolute path", "exec:///PATH"},
+		"":                       {CodeInvalid, "no server is named", "weir run -- COMMAND"},
+		"https://":               {CodeInvalid, "is no URL", "http://HOST:PORT/PATH"},
+		"https://u:p@a.example":  {CodeInvalid, "a user or a password", "--remote-auth-bearer-token-file"},
+		"https://a.example/#x":   {CodeInvalid, "fragment", ""},
+		"https://a.example -- b": {CodeInvalid, "takes no arguments", ""},
+	} {
+		before, after, _ := strings.Cut(words, "-- ")
+		_, err := ReadServer(strings.TrimSpace(before), strings.Fields(after), found)
+		var e *Error
+		if !errors.As(err, &e) || e.Code != want.code || !strings.Contains(e.Message, want.said) || !strings.Contains(e.Next, want.next) {
+			t.Errorf("%s: %+v", words, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "u:p") {
+			t.Errorf("%s: the password is shown: %v", words, err)
+		}
+	}
+	for n, want := range map[int]string{1: "a", 2: "a-2", 11: "a-11"} {
+		if got := numbered("a", n); got != want {
+			t.Errorf("%d: %s", n, got)
+		}
+	}
+	if got := numbered(strings.Repeat("a", 60)+"---", 12); !IsName(got) || !strings.HasSuffix(got, "a-12") {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,546 @@
+package workload
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/source"
+	"github.com/weir-edge/weir/edge/v1beta1"
+)
+
+// Import makes the manifest of a workload of a file: manifests of Weir, or a RunConfig of the
+// reference. It reads no other file but those that a RunConfig names by an absolute path, and
+// whether the manifest can be served is for Check to say. Errors are *Error.
+func Import(file string, data []byte) (manifest []byte, notes []Note, err error) {
+	if int64(len(data)) > maxDocument {
+		return nil, nil, &Error{Code: CodeInvalid, Message: fmt.Sprintf("%s is larger than %d bytes", file, maxDocument)}
+	}
+	var s *set
+	if isRunConfig(file, data) {
+		c, err := ReadRunConfig(file, data)
+		if err != nil {
+			return nil, nil, err
+		}
+		if s, notes, err = c.set(file); err != nil {
+			return nil, nil, err
+		}
+	} else if s, err = readSet(file, data); err != nil {
+		return nil, nil, err
+	}
+	if name := s.fields().meta.Name; !IsName(name) {
+		return nil, nil, &Error{Code: CodeInvalid, Field: "metadata.name", Message: fmt.Sprintf("%s: %q is no name of a workload", file, edge.Brief(name)), Next: "use small letters, digits and -, at most 63"}
+	}
+	s.forget()
+	s.settle()
+	manifest, err = s.write()
+	return manifest, notes, err
+}
+
+// Check compiles the manifest of a workload, and says what is wrong with it, and what is good
+// to know. Errors are *Error.
+func Check(manifest []byte) (*compile.Plan, []Note, error) { return judge(manifest) }
+
+// isRunConfig reports whether a file holds a RunConfig: one document, with keys of its own
+// and none of a manifest. What cannot be read is none.
+func isRunConfig(file string, data []byte) bool {
+	var keys struct {
+		Kind          v1beta1.JSONValue `json:"kind"`
+		APIVersion    v1beta1.JSONValue `json:"apiVersion"`
+		Spec          v1beta1.JSONValue `json:"spec"`
+		SchemaVersion v1beta1.JSONValue `json:"schema_version"`
+		Transport     v1beta1.JSONValue `json:"transport"`
+		RemoteURL     v1beta1.JSONValue `json:"remote_url"`
+	}
+	_ = source.Decode(file, data, &keys) // whatever else there is
+	manifest := keys.Kind != "" || keys.APIVersion != "" || keys.Spec != ""
+	return !manifest && (keys.SchemaVersion != "" || keys.Transport != "" || keys.RemoteURL != "")
+}
+
+// importer makes a draft of a RunConfig.
+type importer struct {
+	*draft
+	c    *RunConfig
+	file string
+}
+
+func (i *importer) say(format string, args ...any) { i.notes = append(i.notes, note(format, args...)) }
+
+// bad is an error about a key.
+func (i *importer) bad(key, format string, args ...any) error {
+	return &Error{Code: CodeInvalid, Field: key, Message: i.file + ": " + key + ": " + fmt.Sprintf(format, args...)}
+}
+
+// set is the workload that a RunConfig describes.
+func (c *RunConfig) set(file string) (*set, []Note, error) {
+	i := &importer{draft: &draft{Options: DefaultOptions()}, c: c, file: file}
+	i.Given = map[string]bool{}
+	for _, step := range []func() error{i.foreign, i.servers, i.door, i.process, i.permissions, i.incoming, i.policies, i.observation, i.outgoing, i.hooked} {
+		if err := step(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return i.build(), i.notes, nil
+}
+
+// foreign refuses what Weir has nothing for, and says what is left out.
+func (i *importer) foreign() error {
+	c := i.c
+	for _, section := range []struct {
+		key  string
+		text v1beta1.JSONObject
+	}{{"upstream_swap_config", c.UpstreamSwap}, {"aws_sts_config", c.AWSSTS}, {"rate_limit_config", c.RateLimit}, {"embedded_auth_server_config", c.AuthServer}, {"scaling_config", c.Scaling}} {
+		if section.text != "" && section.text != "{}" {
+			return &Error{Code: CodeSandbox, Field: section.key, Message: i.file + ": " + section.key + ": not supported yet", Next: "take it out"}
+		}
+	}
+	for _, key := range []struct {
+		name  string
+		given bool
+	}{{"k8s_pod_template_patch", c.PodTemplate != ""}, {"rate_limit_namespace", c.RateNamespace != ""}} {
+		if key.given {
+			i.say("%s: only in a cluster: left out", key.name)
+		}
+	}
+	if c.Strict {
+		i.say("strict_protocol_validation: Weir always validates: left out")
+	}
+	if c.RegistryServerName != "" || c.RegistryURL != "" || c.RegistryAPIURL != "" {
+		i.say("registry_server_name: where the server was found is left out")
+	}
+	return i.middleware()
+}
+
+// middleware looks at the parts of the reference's chain. Each says once more what another
+// key says, or nothing; one that says something of its own is refused.
+func (i *importer) middleware() error {
+	c := i.c
+	said := map[string]bool{
+		"mcp-parser": true, "tool-call-filter": len(c.ToolsFilter)+len(c.ToolsOverride) > 0, "tool-filter": len(c.ToolsFilter)+len(c.ToolsOverride) > 0,
+		"auth": true, "recovery": true, "usagemetrics": true, "body-limit": true, "strip-auth": true,
+		"authorization": c.Authz != nil || c.AuthzPath != "", "audit": c.Audit != nil || c.AuditPath != "", "telemetry": c.Telemetry != nil,
+		"tokenexchange": c.TokenExchange != nil, "header-forward": c.HeaderForward != nil, "validating-webhook": len(c.Validating) > 0, "mutating-webhook": len(c.Mutating) > 0,
+	}
+	for _, list := range []struct {
+		key string
+		all []runMiddleware
+	}{{"middleware_configs", c.Middleware}, {"additional_middleware_configs", c.MoreMiddleware}} {
+		for n, m := range list.all {
+			if !said[m.Type] {
+				return i.bad(fmt.Sprintf("%s[%d].type", list.key, n), "%q says what no other key says: not supported yet; take it out", edge.Brief(m.Type))
+			}
+		}
+	}
+	return nil
+}
+
+// servers reads what is started, or where it is.
+func (i *importer) servers() error {
+	c := i.c
+	i.name = c.Name
+	if !IsName(i.name) {
+		if i.name == "" {
+			return i.bad("name", "required")
+		}
+		i.name = cleaned(i.name)
+		i.say("name: %q is called %s here", edge.Brief(c.Name), i.name)
+	}
+	switch {
+	case c.RemoteURL != "":
+		server, err := readURL(c.RemoteURL, nil)
+		if err != nil {
+			return i.bad("remote_url", "%s", err)
+		}
+		i.server = server
+	case c.Image == "":
+		return i.bad("image", "required, or remote_url")
+	default:
+		i.server = Server{Image: c.Image, Args: c.CmdArgs}
+	}
+	switch c.Transport {
+	case "stdio", "streamable-http", "sse":
+	default:
+		return i.bad("transport", "%q is none of stdio, streamable-http, sse", edge.Brief(c.Transport))
+	}
+	if i.Transport = c.Transport; c.RemoteURL != "" && c.Transport == "stdio" {
+		return i.bad("transport", "a server at a URL does not speak stdio")
+	}
+	if c.Transport == "stdio" && c.ProxyMode != "" {
+		if c.ProxyMode != "sse" && c.ProxyMode != "streamable-http" {
+			return i.bad("proxy_mode", "%q is neither streamable-http nor sse", edge.Brief(c.ProxyMode))
+		}
+		i.ProxyMode = c.ProxyMode
+	}
+	return nil
+}
+
+// door reads where clients come in.
+func (i *importer) door() error {
+	c := i.c
+	if c.Port < 0 || c.Port > 65535 || c.TargetPort < 0 || c.TargetPort > 65535 {
+		return i.bad("port", "%d is no port, or target_port is none", c.Port)
+	}
+	if c.SessionTTL < 0 {
+		return i.bad("session_ttl", "it is negative")
+	}
+	i.ProxyPort, i.TargetPort = c.Port, c.TargetPort
+	i.Host, i.TargetHost = cmp.Or(c.Host, i.Host), cmp.Or(c.TargetHost, i.TargetHost)
+	i.AllowedOrigins, i.EndpointPrefix, i.TrustProxyHeaders, i.Stateless, i.SessionTTL, i.Debug = c.AllowedOrigins, c.EndpointPrefix, c.TrustHeaders, c.Stateless, c.SessionTTL, c.Debug
+	i.Group = cmp.Or(c.Group, i.Group)
+	for name, value := range c.Labels {
+		if !strings.HasPrefix(name, "toolhive") { // those that the reference sets itself
+			i.Labels = append(i.Labels, name+"="+value)
+		}
+	}
+	slices.Sort(i.Labels)
+	var err error
+	i.CABundle, err = i.absolute("thv_ca_bundle", c.CABundle)
+	return err
+}
+
+// absolute refuses a relative path: nobody knows what of.
+func (i *importer) absolute(key, path string) (string, error) {
+	if path != "" && (!filepath.IsAbs(path) || filepath.Clean(path) != path) {
+		return "", i.bad(key, "%q is no absolute path without . and .. in it", edge.Brief(path))
+	}
+	return path, nil
+}
+
+// ownVariables are those that the reference sets itself.
+var ownVariables = []string{"MCP_TRANSPORT", "MCP_PORT", "MCP_HOST", "FASTMCP_PORT"}
+
+// process reads how the server is started.
+func (i *importer) process() error {
+	c := i.c
+	for _, name := range slices.Sorted(maps.Keys(c.EnvVars)) {
+		if slices.Contains(ownVariables, name) {
+			continue
+		}
+		if name == "" || strings.ContainsAny(name, "= \t\r\n\x00") || strings.ContainsRune(c.EnvVars[name], 0) {
+			return i.bad("env_vars", "%q is no name of a variable, or its value holds a NUL byte", edge.Brief(name))
+		}
+		i.env = append(i.env, v1beta1.EnvVar{Name: name, Value: c.EnvVars[name]})
+		if ReadsLikeSecret(name) && c.EnvVars[name] != "" {
+			i.say("env_vars: %[1]s reads like a secret: keep it with `weir secret set %[1]s`, and write %[1]s,target=%[1]s among secrets", name)
+		}
+	}
+	dir, err := i.absolute("env_file_dir", c.EnvFileDir)
+	if err != nil {
+		return err
+	}
+	if dir != "" {
+		i.envFiles = []string{dir}
+	}
+	for n, text := range c.Secrets {
+		ref, target, err := secretFlag(text)
+		if err != nil {
+			return i.bad(fmt.Sprintf("secrets[%d]", n), "write NAME,target=VARIABLE")
+		}
+		i.variables = append(i.variables, v1beta1.ServerSecret{Name: ref.Name, Key: ref.Key, TargetEnvName: target})
+	}
+	for n, text := range c.Volumes {
+		key := fmt.Sprintf("volumes[%d]", n)
+		v, err := i.volume(text)
+		if err == nil {
+			v.HostPath, err = i.absolute(key, v.HostPath)
+		}
+		if err != nil {
+			return i.bad(key, "%q: write HOST:INSIDE or HOST:INSIDE:ro, with absolute paths", edge.Brief(text))
+		}
+		v.Name = fmt.Sprint("v", n)
+		i.volumes = append(i.volumes, v)
+	}
+	i.Publish, i.AllowGateway = c.Publish, c.Gateway
+	if !c.Isolate && c.RemoteURL == "" {
+		i.Given["isolate-network"], i.IsolateNetwork, i.AllowGateway = true, false, false
+	}
+	if r := c.Runtime; r != nil {
+		i.RuntimeImage, i.RuntimeAddPackages = r.BuilderImage, r.Packages
+	}
+	if g := c.Ignore; g != nil {
+		i.IgnoreGlobally = g.LoadGlobal
+	}
+	return nil
+}
+
+// permissions reads the permission profile: its own text, before its name.
+func (i *importer) permissions() error {
+	name, text := i.c.ProfileName, []byte(i.c.Profile)
+	_, builtin := v1beta1.BuiltinProfile(name)
+	switch {
+	case builtin:
+		i.profile = profileRef(name, true)
+		return nil
+	case len(text) == 0 && name == "":
+		return nil
+	case len(text) == 0:
+		path, err := i.absolute("permission_profile_name_or_path", name)
+		if err != nil {
+			return err
+		}
+		if text, err = i.draft.file("permission-profile", path, maxDocument); err != nil {
+			return i.bad("permission_profile_name_or_path", "%s", err)
+		}
+	}
+	if _, err := v1beta1.ParseProfile(text); err != nil {
+		return i.bad("permission_profile", "%s", err)
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, bytes.TrimSpace(text), "", "  "); err != nil {
+		return i.bad("permission_profile", "it is no JSON")
+	}
+	i.profile, i.document = profileRef(name, false), b.String()+"\n"
+	return nil
+}
+
+// secret reads a secret as the reference writes one: NAME,target=WORD. One in clear is
+// refused.
+func (i *importer) secret(key, text string) (*v1beta1.SecretRef, error) {
+	if text == "" {
+		return nil, nil
+	}
+	ref, _, err := secretFlag(text)
+	if err != nil {
+		return nil, &Error{Code: CodeInvalid, Field: key, Message: i.file + ": " + key + ": it holds a secret in clear", Next: "keep it with `weir secret set NAME`, and write NAME,target=" + strings.ToUpper(key[strings.LastIndexByte(key, '.')+1:])}
+	}
+	return &ref, nil
+}
+
+// incoming reads who may come in.
+func (i *importer) incoming() error {
+	var o runOIDC
+	if err := loosely("oidc_config", i.c.OIDC, &o); err != nil {
+		return err
+	}
+	if o.Issuer == "" {
+		if o.IntrospectionURL != "" || o.JWKSURL != "" {
+			return i.bad("oidc_config.issuer", "required")
+		}
+		return nil
+	}
+	if o.Audience == "" {
+		return i.bad("oidc_config.audience", "required: a token for another server would open this one")
+	}
+	i.OIDCIssuer, i.OIDCAudience, i.OIDCJWKSURL, i.OIDCIntrospectionURL, i.OIDCClientID = o.Issuer, o.Audience, o.JWKSURL, o.IntrospectionURL, o.ClientID
+	i.OIDCInsecureHTTP, i.JWKSAllowPrivateIP, i.ResourceURL = o.InsecureAllowHTTP, o.AllowPrivateIP, o.ResourceURL
+	if len(o.Scopes) > 0 {
+		i.OIDCScopes = o.Scopes
+	}
+	var err error
+	if i.oidcSecret, err = i.secret("oidc_config.client_secret", o.ClientSecret); err != nil {
+		return err
+	}
+	if i.JWKSAuthTokenFile, err = i.absolute("oidc_config.auth_token_file", cmp.Or(o.AuthTokenFile, i.c.JWKSTokenFile)); err != nil {
+		return err
+	}
+	if ca, err := i.absolute("oidc_config.ca_cert_path", o.CACertPath); err != nil {
+		return err
+	} else if i.CABundle == "" {
+		i.CABundle = ca
+	} else if ca != "" && ca != i.CABundle {
+		return i.bad("oidc_config.ca_cert_path", "and thv_ca_bundle differ: put the authorities into one file")
+	}
+	return nil
+}
+
+// beside reads a document that stands in a key, or in a file that another key names.
+func (i *importer) beside(key, path string, into any) error {
+	path, err := i.absolute(key, path)
+	if path == "" || err != nil {
+		return err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return i.bad(key, "%s", cause(err))
+	}
+	if err := source.Decode(path, data, into).Err(); err != nil {
+		return i.bad(key, "%s", err)
+	}
+	return nil
+}
+
+// policies reads what clients may do, and which tools they see.
+func (i *importer) policies() error {
+	c := i.c
+	if c.Authz == nil && c.AuthzPath != "" {
+		c.Authz = &authzFile{}
+		if err := i.beside("authz_config_path", c.AuthzPath, c.Authz); err != nil {
+			return err
+		}
+	}
+	if c.Authz != nil {
+		spec, err := c.Authz.spec()
+		if err != nil {
+			return i.bad("authz_config", "%s", err)
+		}
+		i.authz = spec
+	}
+	i.Tools = c.ToolsFilter
+	for tool, o := range c.ToolsOverride {
+		if i.overrides == nil {
+			i.overrides = map[string]v1beta1.ToolOverride{}
+		}
+		i.overrides[tool] = v1beta1.ToolOverride{Name: o.Name, Description: o.Description}
+	}
+	if err := oneName("tools_override", i.overrides); err != nil {
+		return i.bad("tools_override", "two tools have one name")
+	}
+	return nil
+}
+
+// observation reads what is written down and measured.
+func (i *importer) observation() error {
+	c := i.c
+	if c.Audit == nil && c.AuditPath != "" {
+		c.Audit = &auditFile{}
+		if err := i.beside("audit_config_path", c.AuditPath, c.Audit); err != nil {
+			return err
+		}
+	}
+	if c.Audit != nil {
+		i.audit = c.Audit.audit()
+		var err error
+		if i.audit.LogFile, err = i.absolute("audit_config.log_file", i.audit.LogFile); err != nil {
+			return err
+		}
+	}
+	t := c.Telemetry
+	if t == nil {
+		return nil
+	}
+	i.OtelEndpoint, i.OtelServiceName, i.OtelInsecure, i.OtelTracing, i.OtelMetrics = t.Endpoint, t.ServiceName, t.Insecure, t.TracingEnabled, t.MetricsEnabled
+	i.OtelPrometheus, i.OtelEnvVars = t.EnablePrometheusMetricsPath, t.EnvironmentVariables
+	i.OtelCustomAttributes = strings.Join(unpaired(t.CustomAttributes), ",")
+	i.OtelLegacyAttributes = t.UseLegacyAttributes == nil || *t.UseLegacyAttributes
+	if t.CACertPath != "" {
+		return i.bad("telemetry_config.caCertPath", "not supported yet: take it out")
+	}
+	for name, value := range t.Headers {
+		rest, sealed := strings.CutPrefix(value, "secret://")
+		if !sealed {
+			if ReadsLikeSecret(name) || strings.EqualFold(name, "authorization") {
+				return &Error{Code: CodeInvalid, Field: "telemetry_config.headers", Message: i.file + ": telemetry_config.headers." + edge.Brief(name) + ": it holds a secret in clear", Next: "keep it with `weir secret set NAME`, and write secret://NAME"}
+			}
+			if i.headers == nil {
+				i.headers = map[string]string{}
+			}
+			i.headers[name] = value
+			continue
+		}
+		ref, err := secretRef("otel-headers", rest)
+		if err != nil {
+			return i.bad("telemetry_config.headers", "no name of a secret")
+		}
+		i.draft.sealed = append(i.draft.sealed, v1beta1.SensitiveHeader{Name: name, SecretKeyRef: ref})
+	}
+	slices.SortFunc(i.draft.sealed, func(a, b v1beta1.SensitiveHeader) int { return cmp.Compare(a.Name, b.Name) })
+	return i.sampled(t)
+}
+
+func (i *importer) sampled(t *v1beta1.Telemetry) error {
+	if t.SamplingRate == "" {
+		i.OtelSamplingRate = 0
+		return nil
+	}
+	if _, err := fmt.Sscanf(t.SamplingRate, "%g", &i.OtelSamplingRate); err != nil || i.OtelSamplingRate < 0 || i.OtelSamplingRate > 1 {
+		return i.bad("telemetry_config.samplingRate", "%q is not from 0 to 1", edge.Brief(t.SamplingRate))
+	}
+	return nil
+}
+
+// outgoing reads what a server is sent besides its calls.
+func (i *importer) outgoing() error {
+	c := i.c
+	var err error
+	if t := c.TokenExchange; t != nil {
+		i.TokenExchangeURL, i.TokenExchangeAudience, i.TokenExchangeClientID, i.TokenExchangeScopes = t.TokenURL, t.Audience, t.ClientID, t.Scopes
+		i.TokenExchangeSubjectTokenType = cmp.Or(strings.TrimPrefix(t.SubjectTokenType, "urn:ietf:params:oauth:token-type:"), "access_token")
+		if t.HeaderStrategy == "custom" {
+			i.TokenExchangeHeaderName = t.HeaderName
+		}
+		if i.exchangeSecret, err = i.secret("token_exchange_config.client_secret", t.ClientSecret); err != nil {
+			return err
+		}
+	}
+	if h := c.HeaderForward; h != nil {
+		i.forward = &v1beta1.HeaderForward{AddPlaintextHeaders: h.Plain}
+		for name, from := range h.Secrets {
+			ref, err := secretRef("remote-forward-headers-secret", from)
+			if err != nil {
+				return i.bad("header_forward.add_headers_from_secret", "no name of a secret")
+			}
+			i.forward.AddHeadersFromSecret = append(i.forward.AddHeadersFromSecret, v1beta1.SecretHeader{HeaderName: name, ValueSecretRef: ref})
+		}
+		slices.SortFunc(i.forward.AddHeadersFromSecret, func(a, b v1beta1.SecretHeader) int { return cmp.Compare(a.HeaderName, b.HeaderName) })
+	}
+	var r runRemoteAuth
+	if err := loosely("remote_auth_config", c.RemoteAuth, &r); err != nil {
+		return err
+	}
+	if r.ClientID+r.ClientSecret+r.ClientSecretFile+r.Issuer+r.AuthorizeURL+r.TokenURL+r.ScopeParamName+r.CachedRefreshTokenRef+r.CachedClientID != "" {
+		return &Error{Code: CodeInvalid, Field: "remote_auth_config", Message: i.file + ": remote_auth_config: not supported yet: to log in at a remote server", Next: "take it out, and give a token as bearer_token: NAME,target=TOKEN"}
+	}
+	if r.BearerTokenFile != "" {
+		return i.bad("remote_auth_config.bearer_token_file", "not supported yet: keep the token with `weir secret set NAME`, and write it as bearer_token: NAME,target=TOKEN")
+	}
+	i.bearer, err = i.secret("remote_auth_config.bearer_token", r.BearerToken)
+	return err
+}
+
+// hooked reads webhooks.
+func (i *importer) hooked() error {
+	c := i.c
+	if len(c.Validating)+len(c.Mutating) == 0 {
+		return nil
+	}
+	i.draft.hooks = &v1beta1.MCPWebhookConfigSpec{}
+	for _, list := range []struct {
+		key  string
+		from []runWebhook
+		to   *[]v1beta1.Webhook
+	}{{"validating_webhooks", c.Validating, &i.draft.hooks.Validating}, {"mutating_webhooks", c.Mutating, &i.draft.hooks.Mutating}} {
+		for n, w := range list.from {
+			key := fmt.Sprintf("%s[%d]", list.key, n)
+			h := v1beta1.Webhook{Name: w.Name, URL: w.URL, FailurePolicy: v1beta1.FailurePolicy(w.FailurePolicy)}
+			if w.Timeout > 0 {
+				h.Timeout = v1beta1.Duration(written(w.Timeout))
+			}
+			if t := w.TLS; t != nil {
+				if t.CA+t.Cert+t.Key != "" {
+					return i.bad(key+".tls_config", "not supported yet: files of certificates; give the webhook with --webhook-config")
+				}
+				h.TLSConfig = &v1beta1.WebhookTLS{InsecureSkipVerify: t.Insecure}
+			}
+			if w.HMAC != "" {
+				ref, err := secretRef("webhook-config", strings.TrimPrefix(w.HMAC, "secret://"))
+				if err != nil {
+					return i.bad(key+".hmac_secret_ref", "no name of a secret")
+				}
+				h.HMACSecretRef = &ref
+			}
+			*list.to = append(*list.to, h)
+		}
+	}
+	if c.RemoteURL != "" {
+		return i.bad("validating_webhooks", "not supported yet: webhooks of a server at a URL")
+	}
+	return nil
+}
+
+// Debugged is the manifest of a workload that logs each exchange.
+func Debugged(manifest []byte) ([]byte, error) {
+	s, err := readSet("manifest", manifest)
+	if err != nil {
+		return nil, err
+	}
+	s.fields().run.Debug = true
+	return s.write()
+}

@@ -1,0 +1,566 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+)
+
+// played is an edge whose servers do as a test says. It serves nothing.
+type played struct {
+	mu    sync.Mutex
+	open  map[string]Opening
+	log   []string                               // what was done, in order
+	meets map[string]func(context.Context) error // how the servers of workloads introduce themselves
+	looks map[string]Look                        // how they are; Running without
+	ends  map[string]func(time.Duration) error   // how they end
+	opens map[string]func() error                // how their doors open
+}
+
+func (p *played) did(format string, args ...any) {
+	p.log = append(p.log, fmt.Sprintf(format, args...))
+}
+
+func (p *played) said() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.log)
+}
+
+func (p *played) Read(text []byte) (*Facts, error) {
+	m, err := parseManifests(text)
+	if err != nil {
+		return nil, &Error{Code: CodeInvalid, Message: err.Error()}
+	}
+	port, _ := strconv.Atoi(m.get("spec", "proxyPort"))
+	return &Facts{Name: m.get("metadata", "name"), Host: "127.0.0.1", Port: port, Package: m.get("spec", "image"), Transport: "stdio", Group: m.get("spec", "groupRef", "name"), Remote: m.get("kind") == "MCPRemoteProxy"}, nil
+}
+
+func (p *played) Open(o Opening) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.did("open %s", o.Name)
+	if f := p.opens[o.Name]; f != nil {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	if p.open == nil {
+		p.open = map[string]Opening{}
+	}
+	p.open[o.Name] = o
+	return nil
+}
+
+func (p *played) Meet(ctx context.Context, name string) error {
+	p.mu.Lock()
+	p.did("meet %s", name)
+	f := p.meets[name]
+	p.mu.Unlock()
+	if f != nil {
+		return f(ctx)
+	}
+	return nil
+}
+
+func (p *played) Look(name string) (Look, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o, ok := p.open[name]
+	if !ok {
+		return Look{}, false
+	}
+	look := p.looks[name]
+	if look.State == "" {
+		look.State = Running
+	}
+	facts, err := (&played{}).Read(o.Manifest)
+	if err != nil {
+		panic(err)
+	}
+	look.URL = fmt.Sprintf("http://127.0.0.1:%d/mcp", facts.Port)
+	return look, true
+}
+
+func (p *played) Close(name string, within time.Duration) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.did("close %s", name)
+	if f := p.ends[name]; f != nil {
+		if err := f(within); err != nil {
+			return err
+		}
+	}
+	delete(p.open, name)
+	return nil
+}
+
+// set changes what a server does.
+func (p *played) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}
+
+// pathsAt are the places below a directory.
+func pathsAt(t testing.TB, dir string) Paths {
+	t.Helper()
+	paths, err := PathsOf(func(name string) (string, bool) { return dir, name == "WEIR_HOME" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+// keep opens a keeper at a directory, which ends with the test.
+func keep(t testing.TB, p *played, dir string) *Keeper {
+	t.Helper()
+	k, err := Open(KeeperOptions{Paths: pathsAt(t, dir), Edge: p, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Version: "test", Boot: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	return k
+}
+
+// describe is the manifest of a workload.
+func describe(name string, more ...string) []byte {
+	return []byte("apiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: " + name + "}\nspec:\n  image: exec:///bin/" + name + "\n" + strings.Join(more, ""))
+}
+
+// code is the code of an error; "" for none.
+func code(err error) Code {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	if err != nil {
+		return "other: " + Code(err.Error())
+	}
+	return ""
+}
+
+// listed is the status of a workload; it has to be there.
+func listed(t testing.TB, m Manager, name string) Status {
+	t.Helper()
+	all, err := m.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(all, func(s Status) bool { return s.Name == name })
+	if i < 0 {
+		t.Fatalf("%s is not listed: %+v", name, all)
+	}
+	return all[i]
+}
+
+func TestWorkloadsRunStopAndGo(t *testing.T) {
+	p := &played{}
+	k := keep(t, p, t.TempDir())
+	var steps []Event
+	if err := k.Run(t.Context(), describe("time", "  env: [{name: A, value: b}] # why\n"), false, time.Minute, func(e Event) { steps = append(steps, e) }); err != nil {
+		t.Fatal(err)
+	}
+	last := steps[len(steps)-1]
+	if last.State != Running || !strings.HasPrefix(last.URL, "http://127.0.0.1:2") || !strings.HasSuffix(last.URL, "/mcp") {
+		t.Errorf("the last event is %+v", last)
+	}
+	s := listed(t, k, "time")
+	if s.Status != Running || s.URL != last.URL || s.Port < firstPort || s.Group != "default" || s.StartedAt == nil || s.CreatedAt.IsZero() {
+		t.Errorf("%+v", s)
+	}
+	d, err := k.Inspect(t.Context(), "time")
+	if err != nil || d.Wish != Running || !strings.Contains(d.Manifest, "# why") || !strings.Contains(d.Manifest, "weir.dev/wish: running") {
+		t.Errorf("%v: %+v", err, d)
+	}
+	folder := filepath.Join(k.Paths.Workloads(), "time")
+	for path, mode := range map[string]os.FileMode{"": 0o700, "home": 0o700, "manifest.yaml": 0o600, "status.json": 0o600, "lock": 0o600, "edge.log": 0o600} {
+		if info, err := os.Lstat(filepath.Join(folder, path)); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v", path, info, err)
+		}
+	}
+
+	// It stops, stays stopped, and starts at the same address.
+	if err := k.Stop(t.Context(), "time", 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	if s := listed(t, k, "time"); s.Status != Stopped || s.StartedAt != nil {
+		t.Errorf("%+v", s)
+	}
+	if err := k.Start(t.Context(), "time", time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Restart(t.Context(), "time", time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	if s := listed(t, k, "time"); s.Status != Running || s.URL != last.URL {
+		t.Errorf("%+v", s)
+	}
+	if got := k.Transitions()[Transition{"time", Running}]; got != 3 {
+		t.Errorf("it came to run %d times, want 3", got)
+	}
+
+	// Each transition is a line of its log.
+	var lines []string
+	if err := k.Logs(t.Context(), "time", LogOptions{}, func(l Line) { lines = append(lines, l.Source+": "+l.Text) }); err != nil {
+		t.Fatal(err)
+	}
+	round := []string{"event: starting → running", "event: running → stopping", "event: stopping → stopped", "event: stopped → starting"}
+	want := slices.Concat([]string{"event: unknown → starting"}, round, round, round[:1])
+	if !slices.Equal(lines, want) {
+		t.Errorf("the log is %q, want %q", lines, want)
+	}
+
+	// It goes, and its logs stay until they are pruned.
+	if err := k.Remove(t.Context(), "time", false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Inspect(t.Context(), "time"); code(err) != CodeNotFound {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Lstat(folder); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its directory: %v", err)
+	}
+	if files, bytes, err := k.PruneLogs(t.Context()); files != 1 || bytes == 0 || err != nil {
+		t.Errorf("pruned %d files, %d bytes, %v", files, bytes, err)
+	}
+	if got := p.said(); !slices.Equal(got, []string{"open time", "meet time", "close time", "open time", "meet time", "close time", "open time", "meet time", "close time"}) {
+		t.Errorf("the edge did %q", got)
+	}
+}
+
+// V30: of two runs of one name one wins.
+func TestTwoRunsOfOneName(t *testing.T) {
+	p := &played{meets: map[string]func(context.Context) error{"both": func(context.Context) error { time.Sleep(time.Millisecond); return nil }}}
+	k := keep(t, p, t.TempDir())
+	for range 20 {
+		var both sync.WaitGroup
+		errs := make([]error, 2)
+		for i := range errs {
+			both.Go(func() { errs[i] = k.Run(t.Context(), describe("both"), false, time.Minute, nil) })
+		}
+		both.Wait()
+		codes := []Code{code(errs[0]), code(errs[1])}
+		slices.Sort(codes)
+		if !slices.Equal(codes, []Code{"", CodeTaken}) {
+			t.Fatalf("%v", errs)
+		}
+		if err := k.Remove(t.Context(), "both", false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A start that is under way ends when the workload is stopped or removed, and nothing is
+// left of it.
+func TestRemovedWhileItStarts(t *testing.T) {
+	met := make(chan bool, 1)
+	waits := func(ctx context.Context) error {
+		met <- true
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	p := &played{meets: map[string]func(context.Context) error{"slow": waits}}
+	k := keep(t, p, t.TempDir())
+	began := make(chan error, 1)
+	go func() { began <- k.Run(t.Context(), describe("slow"), false, time.Minute, nil) }()
+	edgetest.Receive(t, met, "its start")
+	if s := listed(t, k, "slow"); s.Status != Starting {
+		t.Errorf("%+v", s)
+	}
+	if err := k.Stop(t.Context(), "slow", 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := edgetest.Receive(t, began, "the end of the run"); code(err) != CodeStart || !strings.Contains(err.Error(), "stopped") {
+		t.Errorf("%v", err)
+	}
+	if s := listed(t, k, "slow"); s.Status != Stopped {
+		t.Errorf("%+v", s)
+	}
+	go func() { began <- k.Start(t.Context(), "slow", time.Minute, nil) }()
+	edgetest.Receive(t, met, "its start")
+	if err := k.Remove(t.Context(), "slow", false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := edgetest.Receive(t, began, "the end of the start"); err == nil {
+		t.Error("the start has succeeded")
+	}
+	if all, err := k.List(t.Context()); len(all) != 0 || err != nil {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if left, _ := os.ReadDir(k.Paths.Workloads()); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// A server that does not start is kept with the reason, and one that is refused is not.
+func TestWhatDoesNotStart(t *testing.T) {
+	p := &played{
+		meets: map[string]func(context.Context) error{
+			"bad":  func(context.Context) error { return &Error{Code: CodeStart, Message: "bad ended: exit 3"} },
+			"away": func(context.Context) error { return &Error{Code: CodeLogin, Message: "away wants a login"} },
+			"box":  func(context.Context) error { return &Error{Code: CodeSandbox, Message: "no bwrap"} },
+		},
+		looks: map[string]Look{"bad": {State: Failed, Stderr: []string{"no luck"}}},
+		opens: map[string]func() error{"port": func() error { return &Error{Code: CodeTaken, Message: "somebody listens there"} }},
+	}
+	k := keep(t, p, t.TempDir())
+	err := k.Run(t.Context(), describe("bad"), false, time.Minute, nil)
+	if code(err) != CodeStart || code(err).Exit() != 44 || !strings.Contains(err.Error(), "no luck") {
+		t.Errorf("%v", err)
+	}
+	d, err := k.Inspect(t.Context(), "bad")
+	if err != nil || d.Status.Status != Failed || d.Failure != "bad ended: exit 3" || d.Next != "weir logs bad" || !slices.Equal(d.Stderr, []string{"no luck"}) {
+		t.Errorf("%v: %+v", err, d)
+	}
+	if err := k.Run(t.Context(), describe("away"), false, time.Minute, nil); code(err) != CodeLogin || listed(t, k, "away").Status != Unauthenticated {
+		t.Errorf("%v", err)
+	}
+	for name, want := range map[string]Code{"box": CodeSandbox, "port": CodeTaken} {
+		if err := k.Run(t.Context(), describe(name), false, time.Minute, nil); code(err) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := k.Inspect(t.Context(), name); code(err) != CodeNotFound {
+			t.Errorf("%s was kept: %v", name, err)
+		}
+	}
+	for text, want := range map[string]Code{
+		string(describe("UPPER")): CodeInvalid,
+		string(describe("../up")): CodeInvalid,
+		"kind: Other":             CodeInvalid,
+		string(describe("group", "  groupRef: {name: nowhere}\n")):        CodeNotFound,
+		string(describe("big", "  # ", strings.Repeat("x", MaxManifest))): CodeInvalid,
+	} {
+		if err := k.Run(t.Context(), []byte(text), false, time.Minute, nil); code(err) != want {
+			t.Errorf("%.60s: %v, want %s", text, err, want)
+		}
+	}
+	// One of that name can be replaced.
+	p.set(func() { p.meets["bad"], p.looks["bad"] = nil, Look{} })
+	if err := k.Run(t.Context(), describe("bad"), true, time.Minute, nil); err != nil || listed(t, k, "bad").Status != Running {
+		t.Errorf("%v", err)
+	}
+	// A port that somebody has is not given again.
+	port := listed(t, k, "bad").Port
+	if err := k.Run(t.Context(), describe("thief", fmt.Sprintf("  proxyPort: %d\n", port)), false, time.Minute, nil); code(err) != CodeTaken || !strings.Contains(err.Error(), "bad") {
+		t.Errorf("%v", err)
+	}
+}
+
+// What a server prints while it starts is told, and what waits gives up in time.
+func TestWaiting(t *testing.T) {
+	p := &played{}
+	k := keep(t, p, t.TempDir())
+	release := make(chan bool)
+	p.set(func() {
+		p.meets = map[string]func(context.Context) error{"slow": func(context.Context) error {
+			p.mu.Lock()
+			lines := p.open["slow"].Lines
+			p.mu.Unlock()
+			lines(Line{Time: time.Now(), Source: "stderr", Text: "fetching"})
+			<-release
+			return nil
+		}}
+	})
+	var said []string
+	err := k.Run(t.Context(), describe("slow"), false, 100*time.Millisecond, func(e Event) { said = append(said, e.Text) })
+	if code(err) != CodeStart || !strings.Contains(err.Error(), "goes on") || !slices.Contains(said, "stderr: fetching") {
+		t.Errorf("%v, %q", err, said)
+	}
+	close(release)
+	edgetest.Until(t, "the start", func() bool { return listed(t, k, "slow").Status == Running })
+}
+
+// V45: of two managers one is.
+func TestTwoManagers(t *testing.T) {
+	dir := t.TempDir()
+	keep(t, &played{}, dir)
+	if _, err := Open(KeeperOptions{Paths: pathsAt(t, dir), Edge: &played{}, Log: slog.Default()}); !errors.Is(err, ErrManaged) {
+		t.Errorf("%v", err)
+	}
+	if !Managed(pathsAt(t, dir)) || Managed(pathsAt(t, t.TempDir())) {
+		t.Error("whether one runs is not seen")
+	}
+}
+
+// After a start of the system what is to run runs again, at the same address, 8 at a time.
+func TestReboot(t *testing.T) {
+	dir := t.TempDir()
+	var mu sync.Mutex
+	now, most := 0, 0
+	p := &played{meets: map[string]func(context.Context) error{}}
+	for i := range 20 {
+		p.meets[fmt.Sprint("w", i)] = func(context.Context) error {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			time.Sleep(5 * time.Millisecond)
+			mu.Lock()
+			now--
+			mu.Unlock()
+			return nil
+		}
+	}
+	k := keep(t, p, dir)
+	urls := map[string]string{}
+	for i := range 20 {
+		name := fmt.Sprint("w", i)
+		if err := k.Run(t.Context(), describe(name), false, time.Minute, nil); err != nil {
+			t.Fatal(err)
+		}
+		urls[name] = listed(t, k, name).URL
+	}
+	if err := k.Stop(t.Context(), "w7", 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	created := listed(t, k, "w7").CreatedAt
+	k.Close()
+	if r := readRecord(filepath.Join(k.Paths.Workloads(), "w1")); r.State != Unknown || r.Boot != "one" {
+		t.Errorf("%+v", r)
+	}
+	p.set(func() { p.open = nil })
+	again, err := Open(KeeperOptions{Paths: k.Paths, Edge: p, Log: k.Log, Boot: "two"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if s := listed(t, again, "w1"); s.Status != Unknown {
+		t.Errorf("before anybody has looked it is %+v", s)
+	}
+	most = 0
+	again.Begin()
+	for name, url := range urls {
+		want := Running
+		if name == "w7" {
+			want = Stopped
+		}
+		edgetest.Until(t, name, func() bool { return listed(t, again, name).Status == want })
+		if s := listed(t, again, name); want == Running && s.URL != url {
+			t.Errorf("%s was at %s, and is at %s", name, url, s.URL)
+		}
+	}
+	if s := listed(t, again, "w7"); !s.CreatedAt.Equal(created) {
+		t.Errorf("it was created %s, and then %s", created, s.CreatedAt)
+	}
+	if most > startsAtOnce {
+		t.Errorf("%d started at once, and %d are the most", most, startsAtOnce)
+	}
+}
+
+// What becomes of a workload is followed: one that is unwell is started again, one that
+// ends again and again rests for a minute, and a clock that goes back changes nothing.
+func TestSupervision(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		p := &played{looks: map[string]Look{}, meets: map[string]func(context.Context) error{}}
+		k := keep(t, p, dir)
+		k.Begin()
+		if err := k.Run(t.Context(), describe("w"), false, time.Minute, nil); err != nil {
+			t.Fatal(err)
+		}
+		meets := func() (n int) {
+			for _, line := range p.said() {
+				if line == "meet w" {
+					n++
+				}
+			}
+			return n
+		}
+
+		// 1. Unwell, and well again.
+		p.set(func() {
+			p.looks["w"] = Look{State: Unhealthy, Reason: "restarting, ended: signal killed"}
+			p.meets["w"] = func(context.Context) error {
+				time.Sleep(3 * time.Second)
+				p.set(func() { p.looks["w"] = Look{} })
+				return nil
+			}
+		})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if s := listed(t, k, "w"); s.Status != Unhealthy || s.Reason == "" {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		if s := listed(t, k, "w"); s.Status != Running || s.Reason != "" || meets() != 2 {
+			t.Errorf("%+v, met %d times", s, meets())
+		}
+
+		// 2. It ends again and again: a try a minute.
+		p.set(func() {
+			p.looks["w"] = Look{State: Failed, Reason: "ends again and again", Stderr: []string{"sorry"}}
+			p.meets["w"] = func(context.Context) error { return &Error{Code: CodeStart, Message: "exit 1"} }
+		})
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if s := listed(t, k, "w"); s.Status != Failed || meets() != 2 {
+			t.Errorf("%+v, met %d times", s, meets())
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if n := meets(); n < 6 || n > 8 {
+			t.Errorf("tried %d times in 5 minutes", n-2)
+		}
+		p.set(func() { p.looks["w"], p.meets["w"] = Look{}, nil })
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if s := listed(t, k, "w"); s.Status != Running {
+			t.Errorf("%+v", s)
+		}
+		k.Close()
+	})
+}
+
+// A remote server that refuses its credential is tried again every 10 minutes for a day.
+func TestRefusedCredential(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		p := &played{looks: map[string]Look{}, meets: map[string]func(context.Context) error{}}
+		k := keep(t, p, dir)
+		k.Begin()
+		remote := []byte(strings.Replace(string(describe("r")), "MCPServer", "MCPRemoteProxy", 1))
+		if err := k.Run(t.Context(), remote, false, time.Minute, nil); err != nil {
+			t.Fatal(err)
+		}
+		tries := 0
+		p.set(func() {
+			p.looks["r"] = Look{State: AuthRetrying, Reason: "401"}
+			p.meets["r"] = func(context.Context) error { tries++; return &Error{Code: CodeLogin, Message: "401"} }
+		})
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if s := listed(t, k, "r"); s.Status != AuthRetrying || tries != 0 {
+			t.Errorf("%+v, %d tries", s, tries)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if s := listed(t, k, "r"); s.Status != AuthRetrying || tries < 5 || tries > 6 {
+			t.Errorf("%+v, %d tries in an hour", s, tries)
+		}
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if s := listed(t, k, "r"); s.Status != Unauthenticated {
+			t.Errorf("%+v", s)
+		}
+		p.set(func() { p.looks["r"], p.meets["r"] = Look{}, nil })
+		if err := k.Start(t.Context(), "r", time.Minute, nil); err != nil || listed(t, k, "r").Status != Running {
+			t.Errorf("%v", err)
+		}
+		k.Close()
+	})
+}

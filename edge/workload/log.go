@@ -1,0 +1,278 @@
+package workload
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of the logs of a workload.
+const (
+	maxLog      = 10 << 20 // bytes of one file
+	logFiles    = 3        // of one log: it, and what it was before
+	maxLogLine  = 20 << 10 // bytes
+	logStamp    = "2006-01-02T15:04:05.000000Z07:00"
+	followEvery = 200 * time.Millisecond
+)
+
+// AuditLog is the name of a workload's audit log, in its directory.
+const AuditLog = "audit.log"
+
+// The sources of lines.
+const (
+	SourceEvent = "event"
+	SourceEdge  = "edge"
+)
+
+// logFile is a log that begins anew when it is full. It is safe for concurrent use. A line
+// that cannot be written is lost: a workload does not stop for its log.
+type logFile struct {
+	path string
+
+	mu   sync.Mutex
+	file *os.File
+	size int64
+}
+
+// add writes a line.
+func (l *logFile) add(line Line) {
+	text := strings.NewReplacer("\n", " ", "\r", " ").Replace(line.Text)
+	if len(text) > maxLogLine-64 {
+		text = text[:maxLogLine-64]
+	}
+	row := line.Time.UTC().Format(logStamp) + " " + line.Source + " " + text + "\n"
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file != nil && l.size+int64(len(row)) > maxLog {
+		l.file.Close()
+		l.file = nil
+		rotate(l.path)
+	}
+	if l.file == nil {
+		f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|noFollow, 0o600)
+		if err != nil {
+			return
+		}
+		info, err := f.Stat()
+		if err != nil || !info.Mode().IsRegular() {
+			f.Close()
+			return
+		}
+		l.file, l.size = f, info.Size()
+	}
+	n, _ := l.file.WriteString(row)
+	l.size += int64(n)
+}
+
+func (l *logFile) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file != nil {
+		l.file.Close()
+		l.file = nil
+	}
+}
+
+// rotate makes room for a new file of a log.
+func rotate(path string) {
+	for i := logFiles - 1; i > 0; i-- {
+		_ = os.Rename(older(path, i-1), older(path, i))
+	}
+}
+
+// older is the name of a log that was begun anew so many times since.
+func older(path string, times int) string {
+	if times == 0 {
+		return path
+	}
+	return path + "." + strconv.Itoa(times)
+}
+
+// tail reads the lines of a log, the oldest first, over its files, and goes on where it
+// was when there are more.
+type tail struct {
+	path  string
+	since time.Time
+
+	file  *os.File
+	lines *bufio.Reader
+	part  []byte // of a line whose end is not there yet
+	next  *Line  // that was read and not taken
+}
+
+func newTail(path string, since time.Time) *tail { return &tail{path: path, since: since} }
+
+// open opens the oldest file that has not been read: the one after the file that was, or
+// the first of all.
+func (t *tail) open() error {
+	was := t.file
+	for i := logFiles - 1; i >= 0; i-- {
+		f, err := os.OpenFile(older(t.path, i), os.O_RDONLY|noFollow, 0)
+		if err != nil {
+			continue
+		}
+		info, err := f.Stat()
+		switch {
+		case err != nil || !info.Mode().IsRegular():
+			f.Close()
+			continue
+		case was == nil:
+			t.file = f
+		default:
+			mine, err := was.Stat()
+			if err == nil && os.SameFile(mine, info) { // the one after it is the next to read
+				was.Close()
+				was, t.file = nil, nil
+			}
+			f.Close()
+			continue
+		}
+		t.lines, t.part = bufio.NewReader(t.file), nil
+		return nil
+	}
+	if was != nil { // it was deleted meanwhile: the oldest one that is left follows
+		was.Close()
+		t.file = nil
+		return t.open()
+	}
+	t.file = nil
+	return io.EOF
+}
+
+// replaced reports whether the log goes on in another file than the one that is read.
+func (t *tail) replaced() bool {
+	mine, err := t.file.Stat()
+	now, gone := os.Lstat(t.path)
+	return err == nil && gone == nil && !os.SameFile(mine, now)
+}
+
+// peek returns the next line, and nil where there is none yet.
+func (t *tail) peek() *Line {
+	for t.next == nil {
+		if t.file == nil {
+			if err := t.open(); err != nil {
+				return nil
+			}
+		}
+		text, err := t.lines.ReadSlice('\n')
+		if len(t.part)+len(text) <= maxLogLine {
+			t.part = append(t.part, text...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil && t.replaced():
+			if t.open() != nil {
+				return nil
+			}
+			continue
+		case err != nil:
+			return nil
+		}
+		if l, ok := parseLine(string(t.part)); ok && !l.Time.Before(t.since) {
+			t.next = &l
+		}
+		t.part = t.part[:0]
+	}
+	return t.next
+}
+
+func (t *tail) close() {
+	if t.file != nil {
+		t.file.Close()
+	}
+}
+
+// parseLine reads what logFile writes.
+func parseLine(row string) (l Line, ok bool) {
+	stamp, rest, ok := strings.Cut(strings.TrimSuffix(row, "\n"), " ")
+	if !ok {
+		return l, false
+	}
+	source, text, _ := strings.Cut(rest, " ")
+	at, err := time.Parse(logStamp, stamp)
+	return Line{Time: at, Source: source, Text: text}, err == nil
+}
+
+// merged takes the next line of several logs by time; nil where there is none yet. Which
+// says whether a line is wanted.
+func merged(logs []*tail, wanted func(*Line) bool) *Line {
+	for {
+		var first *tail
+		for _, t := range logs {
+			if l := t.peek(); l != nil && (first == nil || l.Time.Before(first.next.Time)) {
+				first = t
+			}
+		}
+		if first == nil {
+			return nil
+		}
+		l := first.next
+		first.next = nil
+		if wanted(l) {
+			return l
+		}
+	}
+}
+
+// maxTail is how many of the last lines of a log may be asked for.
+const maxTail = 100_000
+
+// readLogs tells the lines of a workload's logs. done ends it where it follows.
+func readLogs(dir string, o LogOptions, done <-chan struct{}, line func(Line)) error {
+	if o.Tail < 0 || o.Tail > maxTail {
+		return &Error{Code: CodeInvalid, Field: "--tail", Message: fmt.Sprintf("%d: 0 for all lines, or up to %d", o.Tail, maxTail)}
+	}
+	logs := []*tail{newTail(filepath.Join(dir, "edge.log"), o.Since)}
+	wanted := func(l *Line) bool { return o.Proxy || l.Source != SourceEdge }
+	if !o.Proxy {
+		logs = append(logs, newTail(filepath.Join(dir, "server.log"), o.Since))
+	}
+	defer func() {
+		for _, t := range logs {
+			t.close()
+		}
+	}()
+	var last []Line // a ring, where the last lines alone are wanted
+	for n := 0; ; n++ {
+		l := merged(logs, wanted)
+		switch {
+		case l == nil:
+			for i := range last {
+				line(last[(n+i)%len(last)])
+			}
+		case o.Tail == 0:
+			line(*l)
+			continue
+		case len(last) < o.Tail:
+			last = append(last, *l)
+			continue
+		default:
+			last[n%o.Tail] = *l
+			continue
+		}
+		break
+	}
+	for o.Follow {
+		select {
+		case <-done:
+			return nil
+		case <-time.After(followEvery):
+		}
+		for l := merged(logs, wanted); l != nil; l = merged(logs, wanted) {
+			line(*l)
+		}
+		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+			return nil // the workload was removed
+		}
+	}
+	return nil
+}

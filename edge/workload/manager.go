@@ -1,0 +1,291 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Edge serves workloads, each at a door of its own. What happens to one leaves the others
+// alone. It is safe for concurrent use.
+type Edge interface {
+	// Read judges the manifests of a workload, and says what it is. It opens nothing. The
+	// error is an *Error.
+	Read(manifest []byte) (*Facts, error)
+
+	// Open opens the door of a workload that is not open. An error changes nothing; it is
+	// an *Error of CodeTaken where somebody else has the address.
+	Open(o Opening) error
+
+	// Meet returns when the server of an open workload has introduced itself, or why it
+	// does not. Each call after the first has it do so anew, with a process of its own
+	// where none runs.
+	Meet(ctx context.Context, name string) error
+
+	// Look says how an open workload is; false for one that is not open.
+	Look(name string) (Look, bool)
+
+	// Close closes the door of a workload, and ends its processes: in order, and when that
+	// takes longer than within, at once. It returns when they have ended.
+	Close(name string, within time.Duration) error
+}
+
+// Facts are what the manifests of a workload say of it.
+type Facts struct {
+	Name      string
+	Package   string   // the server as it was named
+	Command   []string // what is run; nil for a URL
+	Transport string
+	ProxyMode string
+	Group     string
+	Host      string // of the door
+	Port      int    // 0 where none is given
+	Labels    map[string]string
+	Tools     []string
+	Remote    bool
+	Isolation bool
+}
+
+// Opening is a workload that is to be served.
+type Opening struct {
+	Name     string
+	Manifest []byte
+	Folder   string     // of this workload alone, absolute; its home is in it
+	Lines    func(Line) // takes what the server prints, and what happens to its processes
+
+	// Remembered and Remember keep what the server of a digest speaks.
+	Remembered func(digest string) (modern, known bool)
+	Remember   func(digest string, modern bool)
+}
+
+// Look is how a workload is at a moment, as who serves it sees it.
+type Look struct {
+	State     State // Starting, Running, Unhealthy, AuthRetrying where its credential is refused, or Failed
+	Reason    string
+	URL       string
+	RunAs     []string // as run, where that is another command than the given one
+	Sandbox   string   // the grade that holds; "" while nobody knows
+	Notes     []string // what it does not hold
+	Processes int
+	Restarts  int
+	RSSBytes  int64
+	Ended     string   // how the process ended that ended last; "" for none
+	Stderr    []string // its last lines
+}
+
+// KeeperOptions are what a Keeper is made with.
+type KeeperOptions struct {
+	Paths   Paths
+	Edge    Edge
+	Log     *slog.Logger
+	Version string // of the program
+	Watcher string // who starts the process again; "" for nobody
+	Admin   string // the admin address; "" for none
+	Boot    string // which start of the system this is; "" for what the system says
+
+	// Rotated is called when the audit logs of workloads were begun anew, since they were
+	// full; nil where nobody writes any.
+	Rotated func()
+
+	// Unlock takes the password of the user's secrets; nil where none has to be given.
+	Unlock http.Handler
+
+	// Foreground says that the process keeps one workload, that it is given by Run, as
+	// long as it lives. It is no manager then.
+	Foreground bool
+}
+
+// Keeper is the manager: it keeps the workloads of one user. It is safe for concurrent use.
+type Keeper struct {
+	KeeperOptions
+	lock  *os.File // of the manager; nil in the foreground
+	since time.Time
+
+	life   context.Context // ends with End
+	end    context.CancelFunc
+	starts chan struct{} // has room for as many as may start at a time
+
+	// mu is taken before the mu of a workload, never after it.
+	mu          sync.Mutex
+	all         map[string]*one
+	work        sync.WaitGroup // goroutines, which are begun while life lasts, with mu
+	grouping    sync.Mutex     // held while groups.yaml changes
+	transitions map[Transition]int64
+}
+
+// Transition is a workload and a state that it came to.
+type Transition struct {
+	Workload string
+	To       State
+}
+
+var _ Manager = (*Keeper)(nil)
+
+// startsAtOnce is how many workloads start at a time.
+const startsAtOnce = 8
+
+// ErrManaged says that another manager runs.
+var ErrManaged = errors.New("another manager runs: `weir list` shows what it keeps, `weir up --replace` takes its place")
+
+// Open makes a keeper, which reads what was kept before. It fails where another manager
+// runs (ErrManaged), and where others than this user can reach what is kept.
+func Open(o KeeperOptions) (_ *Keeper, err error) {
+	k := &Keeper{KeeperOptions: o, since: time.Now(), starts: make(chan struct{}, startsAtOnce), all: map[string]*one{}, transitions: map[Transition]int64{}}
+	if k.Boot == "" {
+		k.Boot = bootID()
+	}
+	for _, dir := range []string{o.Paths.State, o.Paths.Workloads()} {
+		if err := privateDir(dir); err != nil {
+			return nil, fmt.Errorf("state directory: %w", err)
+		}
+	}
+	k.life, k.end = context.WithCancel(context.Background())
+	if o.Foreground {
+		return k, nil
+	}
+	for range 5 { // somebody may only look whether there is a manager
+		if k.lock, err = lockFile(o.Paths.Lock()); !errors.Is(err, errHeld) {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if errors.Is(err, errHeld) {
+		return nil, ErrManaged
+	} else if err != nil {
+		return nil, fmt.Errorf("lock of the manager: %w", err)
+	}
+	sweep(o.Paths.State)
+	entries, err := os.ReadDir(o.Paths.Workloads())
+	if err != nil {
+		k.lock.Close()
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	for _, e := range entries {
+		if checkName("workload", e.Name()) == nil {
+			k.load(e.Name())
+		}
+	}
+	k.endOrphans()
+	return k, nil
+}
+
+// load takes up a workload that was kept before. What is wrong with it harms it alone.
+func (k *Keeper) load(name string) {
+	w := newOne(k, name)
+	path := filepath.Join(k.Paths.Workloads(), name)
+	folder, err := openFolder(path)
+	switch {
+	case errors.Is(err, errHeld):
+		return // it runs in the foreground of another process
+	case err != nil:
+		w.broken(err)
+	case readRecord(path).Foreground: // and its process is gone
+		if err := k.bury(folder, name); err != nil {
+			k.Log.Warn("a workload that ran in the foreground is not removed", "workload", name, "error", err)
+		}
+		return
+	default:
+		w.adopt(folder)
+	}
+	k.all[name] = w
+}
+
+// Begin starts what is to run, and looks after it from then on.
+func (k *Keeper) Begin() {
+	for _, w := range k.sorted() {
+		if w.wanted() && w.try() {
+			w.begin(false)
+		}
+	}
+	k.spawn(k.supervise)
+}
+
+// Again has what failed tried again at once: the reason may be gone.
+func (k *Keeper) Again() {
+	for _, w := range k.sorted() {
+		w.mu.Lock()
+		w.next, w.hopeless = time.Time{}, false
+		w.mu.Unlock()
+	}
+}
+
+// Note writes a line of the edge about a workload to its log.
+func (k *Keeper) Note(workload, text string) {
+	k.mu.Lock()
+	w := k.all[workload]
+	k.mu.Unlock()
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	log := w.edge
+	w.mu.Unlock()
+	if log != nil {
+		log.add(Line{Time: time.Now(), Source: SourceEdge, Text: text})
+	}
+}
+
+// End ends the starts under way, and starts nothing again. Who serves the workloads ends
+// after it, and then Close follows.
+func (k *Keeper) End() {
+	k.mu.Lock()
+	k.end()
+	k.mu.Unlock()
+	k.work.Wait()
+}
+
+// Close gives the locks back.
+func (k *Keeper) Close() {
+	k.End()
+	for _, w := range k.sorted() {
+		w.leave()
+	}
+	if k.lock != nil {
+		k.lock.Close()
+	}
+}
+
+// spawn runs f on a goroutine that End waits for; false once that was called.
+func (k *Keeper) spawn(f func()) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.life.Err() != nil {
+		return false
+	}
+	k.work.Go(f)
+	return true
+}
+
+// sorted returns the workloads by name.
+func (k *Keeper) sorted() (all []*one) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(k.all)) {
+		all = append(all, k.all[name])
+	}
+	return all
+}
+
+// Transitions counts what states the workloads came to.
+func (k *Keeper) Transitions() map[Transition]int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.transitions)
+}
+
+// Managed reports whether a manager has the lock of what is kept.
+func Managed(paths Paths) bool {
+	lock, err := lockFile(paths.Lock())
+	if err == nil {
+		lock.Close()
+	}
+	return errors.Is(err, errHeld)
+}

@@ -1,0 +1,262 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// one is a workload that a keeper keeps. What changes it takes its turn first, so that one
+// change happens at a time, in order.
+type one struct {
+	k    *Keeper
+	name string
+	turn chan struct{} // has room for whoever changes it
+
+	mu       sync.Mutex
+	folder   *folder // nil for one whose directory cannot be used
+	manifest []byte
+	facts    *Facts // nil where the manifests are not sound
+	now      record
+	open     bool // its door is
+	hopeless bool // waiting does not cure why it failed
+	gone     bool
+	abort    context.CancelCauseFunc // ends the start under way; nil for none
+	feed     chan Event              // of that start
+	next     time.Time               // of the next attempt
+	refused  time.Time               // since when its credential is; zero for not
+
+	server, edge *logFile
+}
+
+func newOne(k *Keeper, name string) *one {
+	return &one{k: k, name: name, turn: make(chan struct{}, 1), now: record{State: Unknown, Since: time.Now()}}
+}
+
+// try takes the turn where nobody has it.
+func (w *one) try() bool {
+	select {
+	case w.turn <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *one) release() { <-w.turn }
+
+func (w *one) isGone() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.gone
+}
+
+func (w *one) state() State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now.State
+}
+
+// wanted reports whether the user wants it to run, and it can.
+func (w *one) wanted() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.folder != nil && w.facts != nil && !w.gone && wishOf(w.manifest) == Running
+}
+
+// adopt takes up what the directory of a workload says.
+func (w *one) adopt(f *folder) {
+	sweep(f.path)
+	w.mu.Lock()
+	w.folder = f
+	w.mu.Unlock()
+	w.openLogs()
+	manifest, now, err := f.read()
+	var facts *Facts
+	if err == nil {
+		if facts, err = w.k.Edge.Read(manifest); err == nil && facts.Name != w.name {
+			err = fmt.Errorf("it describes the workload %s", facts.Name)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", f.manifest(), err)
+		}
+	}
+	w.mu.Lock()
+	w.manifest, w.now = manifest, now
+	if w.now.Created.IsZero() {
+		if info, err := os.Lstat(f.path); err == nil {
+			w.now.Created = info.ModTime()
+		}
+	}
+	w.now.Reason, w.now.Started, w.now.State = "", nil, Unknown
+	if err == nil {
+		w.facts = facts
+		if wishOf(manifest) == Stopped {
+			w.now.State = Stopped
+		}
+	}
+	w.mu.Unlock()
+	if err != nil {
+		w.broken(err)
+	}
+}
+
+// broken notes why a workload cannot be kept as its directory says.
+func (w *one) broken(err error) {
+	w.k.Log.Error("a workload is broken", "workload", w.name, "error", err)
+	w.mu.Lock()
+	w.hopeless = true
+	w.mu.Unlock()
+	w.to(Failed, err.Error())
+}
+
+func (w *one) openLogs() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.server = &logFile{path: filepath.Join(w.folder.path, "server.log")}
+	w.edge = &logFile{path: filepath.Join(w.folder.path, "edge.log")}
+}
+
+// to brings the workload to a state. Each transition is a line of edge.log, and counted.
+func (w *one) to(state State, reason string) {
+	w.mu.Lock()
+	from := w.now.State
+	if from == state && w.now.Reason == reason {
+		w.mu.Unlock()
+		return
+	}
+	w.now.Reason = reason
+	if from != state {
+		w.now.State, w.now.Since = state, time.Now()
+	}
+	switch state {
+	case Running:
+		w.now.Failure, w.now.Next, w.now.Stderr, w.hopeless, w.refused = "", "", nil, false, time.Time{}
+		if w.now.Started == nil {
+			now := time.Now()
+			w.now.Started = &now
+		}
+	case Stopped, Failed, Unauthenticated, PolicyStopped:
+		w.now.Started = nil
+	}
+	log := w.edge
+	w.mu.Unlock()
+	if from != state {
+		text := string(from) + " → " + string(state)
+		if reason != "" {
+			text += ": " + reason
+		}
+		if log != nil {
+			log.add(Line{Time: time.Now(), Source: SourceEvent, Text: text})
+		}
+		w.k.mu.Lock()
+		w.k.transitions[Transition{w.name, state}]++
+		w.k.mu.Unlock()
+	}
+	w.keep()
+}
+
+// keep writes status.json. What cannot be written is lost without harm.
+func (w *one) keep() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.folder == nil || w.gone {
+		return
+	}
+	w.now.Boot, w.now.PID = w.k.Boot, os.Getpid()
+	if err := w.folder.keep(&w.now); err != nil {
+		w.k.Log.Warn("the state of a workload is not written", "workload", w.name, "error", err)
+	}
+}
+
+// say tells whoever waits for the start under way of a step.
+func (w *one) say(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case w.feed <- Event{Time: time.Now(), Text: text}:
+	default: // nobody waits, or does not listen
+	}
+}
+
+// line takes what the server prints, and what happens to its processes.
+func (w *one) line(l Line) {
+	w.mu.Lock()
+	log := w.server
+	w.mu.Unlock()
+	if log != nil {
+		log.add(l)
+	}
+	if l.Source == "stderr" {
+		w.say("stderr: " + l.Text)
+	}
+}
+
+// wish keeps what the user wants.
+func (w *one) wish(state State) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.folder == nil:
+		return &Error{Code: CodeFault, Message: w.now.Reason, Next: "weir rm --force " + w.name}
+	case w.facts == nil: // somebody may have mended it
+		manifest, _, err := w.folder.read()
+		if err == nil {
+			w.facts, err = w.k.Edge.Read(manifest)
+		}
+		if err != nil {
+			return &Error{Code: CodeInvalid, Message: fmt.Sprintf("%s: %v", w.folder.manifest(), err), Next: "mend it, or weir rm --force " + w.name}
+		}
+		w.manifest = manifest
+	}
+	manifest, err := withWish(w.manifest, state)
+	if err == nil {
+		err = writeOwn(w.folder.manifest(), manifest)
+	}
+	if err != nil {
+		return fmt.Errorf("what is kept of %s: %w", w.name, err)
+	}
+	w.manifest = manifest
+	return nil
+}
+
+// status is what the manager says of a workload.
+func (w *one) status() Status { return w.detail().Status }
+
+// detail is everything that the manager knows of it.
+func (w *one) detail() Detail {
+	look, _ := w.k.Edge.Look(w.name)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d := Detail{
+		Status: Status{
+			Name: w.name, URL: w.now.URL, Status: w.now.State, StatusContext: w.now.Reason, Reason: w.now.Reason,
+			CreatedAt: w.now.Created, StartedAt: w.now.Started, Group: defaultGroup,
+			Sandbox: look.Sandbox, Processes: look.Processes, Restarts: max(look.Restarts, w.now.Restarts), RSSBytes: look.RSSBytes,
+		},
+		Wish: wishOf(w.manifest), Manifest: string(w.manifest), RunAs: look.RunAs, Notes: slices.Clone(look.Notes),
+		Failure: w.now.Failure, Next: w.now.Next, Stderr: slices.Clone(w.now.Stderr),
+	}
+	if d.Failure == "" && d.Status.Status == Failed {
+		d.Failure = w.now.Reason
+	}
+	if f := w.facts; f != nil {
+		d.Package, d.Command, d.Port, d.TransportType, d.ProxyMode, d.Group = f.Package, f.Command, f.Port, f.Transport, f.ProxyMode, f.Group
+		d.Labels, d.Tools, d.Remote, d.Isolation = f.Labels, f.Tools, f.Remote, f.Isolation
+	}
+	if d.Group == "" {
+		d.Group = defaultGroup
+	}
+	return d
+}
+
+// unusable reports whether the workload's directory cannot be used.
+func (w *one) unusable() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.folder == nil
+}

@@ -1,0 +1,205 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Run is Manager.Run.
+func (k *Keeper) Run(ctx context.Context, manifest []byte, replace bool, wait time.Duration, told func(Event)) error {
+	if len(manifest) > MaxManifest {
+		return &Error{Code: CodeInvalid, Message: fmt.Sprintf("the manifests have %d bytes, and %d are the most", len(manifest), MaxManifest)}
+	}
+	facts, err := k.Edge.Read(manifest)
+	if err == nil {
+		err = checkName("workload", facts.Name)
+	}
+	if err == nil {
+		err = k.knows(facts.Group)
+	}
+	if err != nil {
+		return err
+	}
+	if replace {
+		var e *Error
+		if err := k.Remove(ctx, facts.Name, true, steps(told)); err != nil && !(errors.As(err, &e) && e.Code == CodeNotFound) {
+			return err
+		}
+	}
+	w, err := k.create(facts, manifest)
+	if err != nil {
+		return err
+	}
+	return w.await(ctx, w.begin(true), wait, told)
+}
+
+// steps passes events on, but for that one is the last: more follow.
+func steps(told func(Event)) func(Event) {
+	return func(e Event) {
+		if told != nil && e.Text != "" {
+			told(Event{Time: e.Time, Text: e.Text})
+		}
+	}
+}
+
+// create makes a new workload, whose turn the caller has.
+func (k *Keeper) create(facts *Facts, manifest []byte) (*one, error) {
+	w := newOne(k, facts.Name)
+	w.try()
+	w.facts, w.now.Created, w.now.Foreground = facts, time.Now(), k.Foreground
+
+	// 1. The name and the port are its own from here on.
+	err := func() error {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.all[w.name] != nil {
+			return taken(w.name, "is there already")
+		}
+		if err := k.choosePort(facts); err != nil {
+			return err
+		}
+		k.all[w.name] = w
+		return nil
+	}()
+	if err != nil {
+		return nil, err
+	}
+
+	// 2. Its directory.
+	if w.manifest, err = withPort(manifest, facts.Port); err == nil {
+		w.manifest, err = withWish(w.manifest, Running)
+	}
+	if err == nil {
+		w.folder, err = k.makeFolder(w.name)
+	}
+	if err == nil {
+		w.openLogs()
+		if err = writeOwn(w.folder.manifest(), w.manifest); err != nil {
+			err = errors.Join(err, k.bury(w.folder, w.name))
+		}
+	}
+	if err != nil {
+		w.forget()
+		w.release()
+		var e *Error
+		if !errors.As(err, &e) {
+			err = fmt.Errorf("what is kept of %s: %w", w.name, err)
+		}
+		return nil, err
+	}
+	return w, nil
+}
+
+// makeFolder makes the directory of a workload. One that a process in the foreground left
+// behind makes room.
+func (k *Keeper) makeFolder(name string) (*folder, error) {
+	path := filepath.Join(k.Paths.Workloads(), name)
+	f, err := makeFolder(path)
+	if !errors.Is(err, fs.ErrExist) {
+		return f, err
+	}
+	left, err := openFolder(path)
+	switch {
+	case errors.Is(err, errHeld):
+		return nil, taken(name, fmt.Sprintf("runs in the foreground of the process %d", readRecord(path).PID))
+	case err != nil:
+		return nil, err
+	case !readRecord(path).Foreground:
+		left.close()
+		if k.Foreground {
+			return nil, taken(name, "is there already")
+		}
+		return nil, taken(name, "has a directory that was not there when the manager started, "+path)
+	}
+	if err := k.bury(left, name); err != nil {
+		return nil, err
+	}
+	return makeFolder(path)
+}
+
+func taken(name, how string) error {
+	return &Error{Code: CodeTaken, Field: "--name", Message: fmt.Sprintf("the workload %s %s", name, how), Next: "give another --name, or take its place with --replace"}
+}
+
+// The ports from which doors without a given one have theirs.
+const firstPort, portCount = 20000, 10000
+
+// choosePort gives a workload the port of its door: the one that is given, or the first free
+// one from a place that its name determines. k.mu is held.
+func (k *Keeper) choosePort(f *Facts) error {
+	used := k.ports()
+	if f.Port != 0 {
+		if holder := used[f.Port]; holder != "" {
+			return &Error{Code: CodeTaken, Field: "--proxy-port", Message: fmt.Sprintf("the port %d is that of the workload %s", f.Port, holder), Next: "give another --proxy-port, or none"}
+		}
+		return nil
+	}
+	h := fnv.New32a()
+	h.Write([]byte(f.Name))
+	for i := range uint32(portCount) {
+		port := firstPort + int((h.Sum32()+i)%portCount)
+		if used[port] != "" {
+			continue
+		}
+		ln, err := net.Listen("tcp", net.JoinHostPort(f.Host, strconv.Itoa(port)))
+		if err == nil {
+			ln.Close()
+			f.Port = port
+			return nil
+		}
+		var dns *net.DNSError
+		var address *net.AddrError
+		if errors.As(err, &dns) || errors.As(err, &address) {
+			return &Error{Code: CodeInvalid, Field: "--host", Message: err.Error()}
+		}
+		if i > 200 && !inUse(err) { // it is not for the port
+			return &Error{Code: CodeInvalid, Field: "--host", Message: err.Error()}
+		}
+	}
+	return &Error{Code: CodeTaken, Field: "--proxy-port", Message: fmt.Sprintf("no port from %d on is free", firstPort), Next: "give a --proxy-port"}
+}
+
+// inUse reports whether somebody else listens at an address.
+func inUse(err error) bool { return strings.Contains(err.Error(), "in use") }
+
+// ports are those of the doors of all workloads, with their names; k.mu is held.
+func (k *Keeper) ports() map[int]string {
+	used := map[int]string{}
+	for name, w := range k.all {
+		w.mu.Lock()
+		if w.facts != nil {
+			used[w.facts.Port] = name
+		}
+		w.mu.Unlock()
+	}
+	for _, name := range k.others() {
+		if text, err := readOwn(filepath.Join(k.Paths.Workloads(), name, "manifest.yaml"), MaxManifest); err == nil {
+			if m, err := parseManifests(text); err == nil {
+				port, _ := strconv.Atoi(m.get("spec", "proxyPort"))
+				used[port] = name
+			}
+		}
+	}
+	delete(used, 0)
+	return used
+}
+
+// others are workloads on disk that other processes keep; k.mu is held.
+func (k *Keeper) others() (all []string) {
+	entries, _ := os.ReadDir(k.Paths.Workloads())
+	for _, e := range entries {
+		if checkName("workload", e.Name()) == nil && k.all[e.Name()] == nil {
+			all = append(all, e.Name())
+		}
+	}
+	return all
+}

@@ -1,0 +1,260 @@
+package workload
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// lined is what a command line stands for. Flags are "--name=value"; what stands after "--"
+// is a command, and one word before it a server. Without either it is a command.
+func lined(t *testing.T, dir string, words ...string) (*Made, error) {
+	t.Helper()
+	o := DefaultOptions()
+	o.Dir, o.Look, o.Given = dir, found, map[string]bool{}
+	o.Args = []string{"srv"}
+	for i, word := range words {
+		if word == "--" {
+			o.Args = words[i+1:]
+			break
+		}
+		flag, value, ok := strings.Cut(strings.TrimPrefix(word, "--"), "=")
+		if !strings.HasPrefix(word, "--") {
+			o.Server, o.Args = word, nil
+			continue
+		}
+		if !ok {
+			value = "true"
+		}
+		give(t, &o, flag, value)
+	}
+	return Manifest(o)
+}
+
+// bad are values that are refused before anything starts (workload documents, "The 88 flags",
+// bad).
+func TestManifestBad(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("profile.json", `{"network": {"outbound": {"allow_host": ["a.example"], "allow_port": [0]}}}`)
+	write("hosts.json", `{"network": {"outbound": {"allow_host": ["a.example"]}}}`)
+	write("privileged.json", `{"privileged": true}`)
+	write("unknown.json", `{"networks": {}}`)
+	write("env", "A=b\nno line\n")
+	write("twice.json", `{"toolsOverride": {"a": {"name": "x"}, "b": {"name": "x"}}}`)
+	write("audit.json", `{"event_typos": []}`)
+	write("authz.json", `{"version": "1.0", "type": "policyv1"}`)
+	write("hooks.yaml", "validating:\n- {name: a, url: 'https://a.example', failure_policy: perhaps}\n")
+	write("empty", "")
+	write("two-lines", "a\nb\n")
+	const url = "https://mcp.example.com/mcp"
+	for _, c := range []struct {
+		words string
+		code  Code
+		flag  string
+		said  string
+	}{
+		{"--name=Files", CodeInvalid, "name", "small letters"},
+		{"--name=a-", CodeInvalid, "name", "small letters"},
+		{"--group=A/b", CodeInvalid, "group", "no name"},
+		{"--transport=http", CodeInvalid, "transport", "none of stdio, streamable-http, sse"},
+		{url + " --transport=stdio", CodeInvalid, "transport", "a URL"},
+		{"--proxy-mode=http", CodeInvalid, "proxy-mode", "none of"},
+		{"--proxy-port=-1", CodeInvalid, "proxy-port", "0 to 65535"},
+		{"--proxy-port=65536", CodeInvalid, "proxy-port", "0 to 65535"},
+		{"--target-port=0", CodeInvalid, "target-port", "1 to 65535"},
+		{"--host=a/b", CodeInvalid, "host", "host name or an IP"},
+		{"--publish=80:80", CodeSandbox, "publish", "not supported yet"},
+		{"--network=bridge", CodeSandbox, "network", "not supported yet"},
+		{"--network=host --isolate-network", CodeInvalid, "network", "--isolate-network"},
+		{"--network=none --permission-profile=network", CodeInvalid, "permission-profile", "--network none"},
+		{"--isolate-network", CodeSandbox, "isolate-network", "egress proxy"},
+		{"--allow-container-gateway", CodeSandbox, "allow-container-gateway", "not supported yet"},
+		{"--env=A", CodeInvalid, "env", "no ="},
+		{"--env==b", CodeInvalid, "env", "no name"},
+		{"--env=A=\x00", CodeInvalid, "env", "NUL"},
+		{"--env-file=nowhere", CodeInvalid, "env-file", "no such file"},
+		{"--env-file=env", CodeInvalid, "env-file", "line 2"},
+		{"--env-file=.", CodeInvalid, "env-file", "directory"},
+		{"--secret=A", CodeInvalid, "secret", "NAME,target=VARIABLE"},
+		{"--secret=A,target=", CodeInvalid, "secret", "NAME,target=VARIABLE"},
+		{"--secret=A,target=X --secret=B,target=X", CodeInvalid, "secret", "twice"},
+		{"--secret=.a,target=X", CodeInvalid, "secret", "no name of a secret"},
+		{"--label=a", CodeInvalid, "label", "no ="},
+		{"--label=weir.dev/a=b", CodeInvalid, "label", "by Weir alone"},
+		{"--volume=nowhere:/data", CodeInvalid, "volume", "no such file"},
+		{"--volume=.:data", CodeInvalid, "volume", "no absolute path"},
+		{"--volume=.:/a/../b", CodeInvalid, "volume", "no absolute path"},
+		{"--volume=.", CodeInvalid, "volume", "HOST:INSIDE"},
+		{"--volume=.:/a --volume=.:/a:ro", CodeInvalid, "volume", "twice"},
+		{"--permission-profile=profile.json", CodeInvalid, "permission-profile", "allow_port[0]"},
+		{"--permission-profile=unknown.json", CodeInvalid, "permission-profile", "networks"},
+		{"--permission-profile=hosts.json", CodeSandbox, "permission-profile", "egress proxy"},
+		{"--permission-profile=privileged.json", CodeRefused, "permission-profile", "privileged"},
+		{"--image-verification=no", CodeInvalid, "image-verification", "none of"},
+		{"--image-verification=enabled", CodeSandbox, "image-verification", "not supported yet"},
+		{"--print-resolved-overlays", CodeSandbox, "print-resolved-overlays", "not supported yet"},
+		{"--runtime-image=a", CodeSandbox, "runtime-image", "not supported yet"},
+		{"--runtime-add-package=git", CodeSandbox, "runtime-add-package", "not supported yet"},
+		{"--ca-cert=a", CodeSandbox, "ca-cert", "not supported yet"},
+		{"--run-as=1000", CodeSandbox, "run-as", "not supported yet"},
+		{"--allow-privileged", CodeSandbox, "allow-privileged", "not supported yet"},
+		{"--client=zed", CodeInvalid, "client", "not supported yet"},
+		{"--weir-ca-bundle=empty", CodeInvalid, "weir-ca-bundle", "no certificate"},
+		{"--endpoint-prefix=a", CodeInvalid, "endpoint-prefix", "begin with /"},
+		{"--endpoint-prefix=/a/", CodeInvalid, "endpoint-prefix", "path such as"},
+		{"--session-ttl=-1s", CodeInvalid, "session-ttl", "negative"},
+		{"--allowed-origins=*", CodeInvalid, "allowed-origins", "exact origin"},
+		{"--tools-override=twice.json", CodeInvalid, "tools-override", "both called x"},
+		{"--webhook-config=hooks.yaml", CodeInvalid, "webhook-config", "failure_policy"},
+		{"--webhook-config=nowhere.yaml", CodeInvalid, "webhook-config", "no such file"},
+		{"--audit-config=audit.json", CodeInvalid, "audit-config", "event_typos"},
+		{"--authz-config=authz.json", CodeInvalid, "authz-config", "policy"},
+		{"--otel-endpoint=collector:4318 --otel-sampling-rate=1.5", CodeInvalid, "otel-sampling-rate", "0 to 1"},
+		{"--otel-endpoint=collector:4318 --otel-headers=a", CodeInvalid, "otel-headers", "no ="},
+		{"--otel-endpoint=collector:4318 --otel-custom-attributes=a", CodeInvalid, "otel-custom-attributes", "no ="},
+		{"--otel-endpoint=ftp://a", CodeInvalid, "otel-endpoint", "scheme"},
+		{"--otel-env-vars=WEIR_SECRET_A", CodeInvalid, "otel-env-vars", "secret"},
+		{"--oidc-audience=a", CodeInvalid, "oidc-audience", "--oidc-issuer"},
+		{"--resource-url=https://a.example", CodeInvalid, "resource-url", "--oidc-issuer"},
+		{"--oidc-issuer=https://login.example.com", CodeInvalid, "oidc-issuer", "--oidc-audience"},
+		{"--oidc-issuer=login --oidc-audience=a", CodeInvalid, "oidc-issuer", "URL"},
+		{"--oidc-introspection-url=https://a.example", CodeSandbox, "oidc-introspection-url", "not supported yet"},
+		{url + " --remote-auth", CodeInvalid, "remote-auth", "not supported yet"},
+		{url + " --remote-auth-client-secret=s3cr3t", CodeInvalid, "remote-auth-client-secret", "not supported yet"},
+		{"--remote-auth-bearer-token=t", CodeInvalid, "remote-auth-bearer-token", "none at a URL"},
+		{url + " --remote-auth-bearer-token=t --remote-auth-bearer-token-file=two-lines", CodeInvalid, "remote-auth-bearer-token-file", "leave one out"},
+		{url + " --remote-auth-bearer-token-file=two-lines", CodeInvalid, "remote-auth-bearer-token-file", "one line"},
+		{url + " --remote-auth-bearer-token-file=empty", CodeInvalid, "remote-auth-bearer-token-file", "empty"},
+		{url + " --remote-forward-headers=Host=a", CodeInvalid, "remote-forward-headers", "set by the edge itself"},
+		{url + " --remote-forward-headers=Connection=a", CodeInvalid, "remote-forward-headers", "set by the edge itself"},
+		{url + " --remote-forward-headers=a", CodeInvalid, "remote-forward-headers", "no ="},
+		{url + " --remote-forward-headers=A=1 --remote-forward-headers=a=2", CodeInvalid, "remote-forward-headers", "twice"},
+		{url + " --token-exchange-url=https://a.example", CodeSandbox, "token-exchange-url", "--oidc-issuer"},
+		{url + " --token-exchange-audience=a", CodeInvalid, "token-exchange-audience", "--token-exchange-url"},
+		{url + " --webhook-config=hooks.yaml", CodeSandbox, "webhook-config", "not supported yet"},
+		{url + " --env=A=b", CodeInvalid, "env", "does not start it"},
+		{"--processes=many", CodeInvalid, "processes", "none of"},
+		{"--max-processes=0", CodeInvalid, "max-processes", "1 to 1024"},
+		{"--restart=never", CodeInvalid, "restart", "none of"},
+		{"--memory=lots", CodeInvalid, "memory", "512MiB"},
+		{"--memory=1KiB", CodeInvalid, "memory", ""},
+		{"--cpus=-1", CodeInvalid, "cpus", "number"},
+		{"--sandbox=jail", CodeInvalid, "sandbox", "none of"},
+		{"--writable=data", CodeInvalid, "writable", "absolute"},
+	} {
+		t.Run(c.words, func(t *testing.T) {
+			_, err := lined(t, dir, strings.Fields(c.words)...)
+			var e *Error
+			if !errors.As(err, &e) || e.Code != c.code || e.Field != "--"+c.flag || !strings.Contains(e.Message+" "+e.Next, c.said) || !strings.Contains(e.Message, "--"+c.flag) {
+				t.Errorf("%+v", err)
+			}
+			if err != nil && strings.Contains(err.Error(), "s3cr3t") {
+				t.Error("a secret is shown")
+			}
+		})
+	}
+}
+
+// Names are given, or those of the server; a derived one that is taken is numbered.
+func TestManifestNames(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		replace    bool
+	}{{"", "srv-3", false}, {"", "srv", true}, {"mine", "mine", false}, {"srv", "", false}, {"srv", "srv", true}} {
+		o := DefaultOptions()
+		o.Dir, o.Look, o.Args, o.Name, o.ReplaceExisting, o.Given = t.TempDir(), found, []string{"srv"}, c.name, c.replace, map[string]bool{"name": c.name != ""}
+		o.Named = func(name string) bool { return name == "srv" || name == "srv-2" }
+		m, err := Manifest(o)
+		var e *Error
+		switch {
+		case c.want == "" && (!errors.As(err, &e) || e.Code != CodeTaken || e.Field != "--name"):
+			t.Errorf("%+v: %v", c, err)
+		case c.want != "" && (err != nil || m.Name != c.want || m.Derived != (c.name == "")):
+			t.Errorf("%+v: %+v, %v", c, m, err)
+		}
+	}
+}
+
+// Values of secrets that flags bring are apart from the manifest, which names them (V46).
+func TestManifestHoldsNoSecret(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"token": "planted-file\n", "ca.pem": "planted-ca", "hooks.yaml": "validating:\n- {name: a, url: 'https://a.example', failure_policy: fail, tls_config: {ca_bundle_path: " + filepath.Join(dir, "ca.pem") + "}}\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	oidc := []string{"--oidc-issuer=https://login.example.com", "--oidc-audience=a", "--oidc-client-id=c", "--oidc-introspection-url=https://login.example.com/i", "--oidc-client-secret=planted-oidc"}
+	for want, words := range map[string][]string{
+		"crm oidc-client-secret planted-oidc": append([]string{"--name=crm"}, oidc...),
+		"crm bearer-token planted-bearer":     {"https://a.example/mcp", "--name=crm", "--remote-auth-bearer-token=planted-bearer"},
+		"crm bearer-token planted-file":       {"https://a.example/mcp", "--name=crm", "--remote-auth-bearer-token-file=token"},
+		"crm oidc-client-secret planted-oidc crm token-exchange-client-secret planted-exchange": append([]string{"https://a.example/mcp", "--name=crm", "--token-exchange-url=https://a.example/t", "--token-exchange-audience=a", "--token-exchange-client-id=c", "--token-exchange-client-secret=planted-exchange"}, oidc...),
+		"crm webhook-a-ca planted-ca": {"--name=crm", "--webhook-config=hooks.yaml"},
+	} {
+		m, err := lined(t, dir, words...)
+		if err != nil {
+			t.Errorf("%s: %v", want, err)
+			continue
+		}
+		var got []string
+		for _, s := range m.Secrets {
+			got = append(got, s.Name, s.Key, string([]byte(s.Value)))
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("kept: %s\nwant %s", text, want)
+		}
+		if strings.Contains(string(m.Manifest), "planted") {
+			t.Errorf("%s: the manifest holds it:\n%s", want, m.Manifest)
+		}
+		for _, s := range m.Secrets {
+			if !strings.Contains(string(m.Manifest), "key: "+s.Key) {
+				t.Errorf("%s: the manifest does not refer to %s:\n%s", want, s.Key, m.Manifest)
+			}
+		}
+	}
+}
+
+// What is worth knowing is said, and only that.
+func TestManifestNotes(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "server.js"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for words, want := range map[string]string{
+		"":                       "",
+		"--env=API_TOKEN=x":      "API_TOKEN reads like a secret",
+		"--host=0.0.0.0":         "nobody asks them who they are",
+		"--host=::1":             "",
+		"--proxy-mode=sse":       "the older transport",
+		"--otel-sampling-rate=1": "without --otel-endpoint",
+		"--network=host":         "nothing of it is kept from it",
+		"--env-file-dir=nowhere": "is not there",
+		"--target-port=9000":     "not used: the server speaks stdio",
+		"--isolate-network=false --allow-container-gateway": "it says nothing",
+		"-- node ./server.js":                               "-v " + dir + "/server.js:",
+		"-- node /usr":                                      "",
+	} {
+		m, err := lined(t, dir, strings.Fields(words)...)
+		if err != nil {
+			t.Errorf("%s: %v", words, err)
+			continue
+		}
+		var said []string
+		for _, n := range m.Notes {
+			said = append(said, n.Text)
+		}
+		if text := strings.Join(said, "\n"); want == "" && text != "" || !strings.Contains(text, want) {
+			t.Errorf("%s: %q, want %q", words, text, want)
+		}
+		if strings.Contains(words, "API_TOKEN=x") && strings.Contains(strings.Join(said, ""), "=x") {
+			t.Errorf("a value is shown: %q", said)
+		}
+	}
+}

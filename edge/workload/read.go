@@ -1,0 +1,572 @@
+package workload
+
+import (
+	"cmp"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/secret"
+	"github.com/weir-edge/weir/edge/source"
+	"github.com/weir-edge/weir/edge/v1beta1"
+)
+
+// What flags name is read here: files, secrets, and values that are lists.
+
+// Bounds of files, in bytes.
+const (
+	maxDocument   = 4 << 20
+	maxSecretFile = 1 << 20
+)
+
+// read reads what the flags name.
+func (d *draft) read() error {
+	for _, read := range []func() error{d.readEnv, d.readVolumes, d.readProfile, d.readTools, d.readWebhooks, d.readAudit, d.readAuthz, d.readFiles, d.readSecrets, d.readHeaders} {
+		if err := read(); err != nil {
+			return err
+		}
+	}
+	d.remark()
+	return nil
+}
+
+// file reads a file that a flag names, up to so many bytes.
+func (d *draft) file(flag, name string, most int64) ([]byte, error) {
+	f, err := os.Open(d.path(name))
+	if err != nil {
+		return nil, wrong(flag, "%s: %s", edge.Brief(name), cause(err))
+	}
+	data, err := readAll(f, most)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, wrong(flag, "%s: %s", edge.Brief(name), cause(err))
+	}
+	return data, nil
+}
+
+// cause is what kept a file from being read, without its name.
+func cause(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// decode decodes a file that a flag names, strictly.
+func (d *draft) decode(flag, name string, data []byte, into any) error {
+	if err := source.Decode(name, data, into).Err(); err != nil {
+		return wrong(flag, "%s", err)
+	}
+	return nil
+}
+
+func (d *draft) readEnv() error {
+	for _, text := range d.Env {
+		name, value, _ := strings.Cut(text, "=")
+		d.env = slices.DeleteFunc(d.env, func(v v1beta1.EnvVar) bool { return v.Name == name })
+		d.env = append(d.env, v1beta1.EnvVar{Name: name, Value: value})
+	}
+	for _, text := range d.Options.Secrets {
+		ref, target, err := secretFlag(text)
+		if err != nil {
+			return err
+		}
+		d.variables = append(d.variables, v1beta1.ServerSecret{Name: ref.Name, Key: ref.Key, TargetEnvName: target})
+	}
+	for _, f := range []struct{ flag, name string }{{"env-file", d.EnvFile}, {"env-file-dir", d.EnvFileDir}} {
+		if f.name == "" {
+			continue
+		}
+		path := d.path(f.name)
+		info, err := os.Stat(path)
+		switch {
+		case f.flag == "env-file-dir" && errors.Is(err, fs.ErrNotExist):
+			d.notes = append(d.notes, note("--env-file-dir: %s is not there: no variables come from it", edge.Brief(f.name)))
+			continue
+		case err != nil:
+			return wrong(f.flag, "%s: %s", edge.Brief(f.name), cause(err))
+		case info.IsDir() != (f.flag == "env-file-dir"):
+			return wrong(f.flag, "%s is a directory for --env-file-dir, or a file for --env-file", edge.Brief(f.name))
+		}
+		if _, err := ReadEnv(path); err != nil {
+			return wrong(f.flag, "%s", err)
+		}
+		d.envFiles = append(d.envFiles, path)
+	}
+	return nil
+}
+
+func (d *draft) readVolumes() error {
+	inside := map[string]bool{}
+	for i, text := range d.Options.Volumes {
+		v, err := d.volume(text)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stat(v.HostPath); err != nil {
+			return wrong("volume", "%s: %s", edge.Brief(v.HostPath), cause(err))
+		}
+		if inside[v.MountPath] {
+			return wrong("volume", "%s is mounted twice", edge.Brief(v.MountPath))
+		}
+		inside[v.MountPath] = true
+		v.Name = "v" + strconv.Itoa(i)
+		d.volumes = append(d.volumes, v)
+	}
+	for i, path := range d.Writable {
+		if !pathInside(path) {
+			return wrong("writable", "%q is no absolute path such as /var/cache", edge.Brief(path))
+		}
+		d.Writable[i] = filepath.ToSlash(filepath.Clean(path))
+	}
+	for i, path := range d.AllowUnsafeMount {
+		d.AllowUnsafeMount[i] = d.path(path)
+	}
+	return nil
+}
+
+// volume reads HOST:INSIDE[:ro].
+func (d *draft) volume(text string) (v v1beta1.HostVolume, err error) {
+	rest, mode := text, ""
+	for _, m := range []string{":ro", ":rw"} {
+		if before, ok := strings.CutSuffix(text, m); ok {
+			rest, mode = before, m
+		}
+	}
+	at := strings.LastIndexByte(rest, ':')
+	if at <= 0 || strings.ContainsRune(text, 0) {
+		return v, wrong("volume", "%q: write HOST:INSIDE, or HOST:INSIDE:ro", edge.Brief(text))
+	}
+	v.HostPath, v.MountPath, v.ReadOnly = d.path(rest[:at]), rest[at+1:], mode == ":ro"
+	if !pathInside(v.MountPath) {
+		return v, wrong("volume", "%q is no absolute path inside of the sandbox", edge.Brief(v.MountPath))
+	}
+	v.MountPath = filepath.ToSlash(filepath.Clean(v.MountPath))
+	return v, nil
+}
+
+func (d *draft) readProfile() error {
+	name := d.PermissionProfile
+	if name == "" {
+		return nil
+	}
+	p, builtin := v1beta1.BuiltinProfile(name)
+	if !builtin {
+		data, err := d.file("permission-profile", name, maxDocument)
+		if err != nil {
+			return err
+		}
+		if p, err = v1beta1.ParseProfile(data); err != nil {
+			return wrong("permission-profile", "%s: %s", edge.Brief(name), err)
+		}
+		d.document = strings.TrimSpace(string(data)) + "\n"
+	}
+	d.profile = profileRef(name, builtin)
+	out := p.Network.Outbound
+	switch {
+	case p.Privileged:
+		return &Error{Code: CodeRefused, Field: "--permission-profile", Message: "--permission-profile: the profile is privileged, which is for containers", Next: "take privileged out of it"}
+	case d.Network == "none" && d.given("permission-profile") && (out.InsecureAllowAll || len(out.AllowHost) > 0):
+		return wrong("permission-profile", "the profile lets the server out, and --network none does not: leave one out")
+	case len(out.AllowHost) > 0 && !out.InsecureAllowAll:
+		return notYet("permission-profile", "a profile with hosts, which needs the egress proxy", "use the profile none or network")
+	}
+	return nil
+}
+
+// profileRef refers to a profile: a built-in one, or one of a ConfigMap that is still without
+// a name.
+func profileRef(name string, builtin bool) *v1beta1.PermissionProfileRef {
+	if builtin {
+		return &v1beta1.PermissionProfileRef{Type: v1beta1.ProfileBuiltin, Name: name}
+	}
+	return &v1beta1.PermissionProfileRef{Type: v1beta1.ProfileConfigMap, Key: profileKey}
+}
+
+func (d *draft) readTools() error {
+	d.Options.Tools, d.OIDCScopes, d.TokenExchangeScopes = splitList(d.Options.Tools...), splitList(d.OIDCScopes...), splitList(d.TokenExchangeScopes...)
+	d.OtelEnvVars = splitList(d.OtelEnvVars...)
+	if d.ToolsOverride == "" {
+		return nil
+	}
+	data, err := d.file("tools-override", d.ToolsOverride, maxDocument)
+	if err != nil {
+		return err
+	}
+	// The inner object may stand alone.
+	var outer map[string]json.RawMessage
+	if json.Unmarshal(data, &outer) == nil && (len(outer) != 1 || outer["toolsOverride"] == nil) {
+		data = slices.Concat([]byte(`{"toolsOverride":`), data, []byte("}"))
+	}
+	var file struct {
+		ToolsOverride map[string]v1beta1.ToolOverride `json:"toolsOverride"`
+	}
+	if err := d.decode("tools-override", d.ToolsOverride, data, &file); err != nil {
+		return err
+	}
+	d.overrides = file.ToolsOverride
+	return oneName("tools-override", d.overrides)
+}
+
+// oneName refuses overrides by which two tools have one name.
+func oneName(flag string, overrides map[string]v1beta1.ToolOverride) error {
+	called := map[string]string{}
+	for _, tool := range slices.Sorted(maps.Keys(overrides)) {
+		name := cmp.Or(overrides[tool].Name, tool)
+		if first, ok := called[name]; ok {
+			return wrong(flag, "%s and %s are both called %s", edge.Brief(first), edge.Brief(tool), edge.Brief(name))
+		}
+		called[name] = tool
+	}
+	return nil
+}
+
+// readWebhooks reads files of webhooks, a later one over an earlier one. What a file names by
+// path becomes a secret.
+func (d *draft) readWebhooks() error {
+	if len(d.WebhookConfig) == 0 {
+		return nil
+	}
+	var paths []string
+	for _, name := range d.WebhookConfig {
+		paths = append(paths, d.path(name))
+	}
+	empty, _ := source.Read("", nil)
+	source.Webhooks(paths...)(empty)
+	for _, f := range empty.Compile().Findings.Errors() {
+		if slices.Contains(paths, f.File) {
+			return wrong("webhook-config", "%s", f)
+		}
+	}
+	d.hooks = &v1beta1.MCPWebhookConfigSpec{}
+	for _, h := range empty.Webhooks.Mutating {
+		one, err := d.webhook(h.Webhook, h.CAFile, h.CertFile, h.KeyFile)
+		if err != nil {
+			return err
+		}
+		d.hooks.Mutating = append(d.hooks.Mutating, one)
+	}
+	for _, h := range empty.Webhooks.Validating {
+		one, err := d.webhook(h.Webhook, h.CAFile, h.CertFile, h.KeyFile)
+		if err != nil {
+			return err
+		}
+		d.hooks.Validating = append(d.hooks.Validating, one)
+	}
+	return nil
+}
+
+// webhook is a webhook whose files are kept as secrets.
+func (d *draft) webhook(h v1beta1.Webhook, ca, cert, key string) (v1beta1.Webhook, error) {
+	for _, f := range []struct {
+		path, what string
+		to         func(*v1beta1.WebhookTLS) **v1beta1.SecretRef
+	}{
+		{ca, "ca", func(t *v1beta1.WebhookTLS) **v1beta1.SecretRef { return &t.CASecretRef }},
+		{cert, "cert", func(t *v1beta1.WebhookTLS) **v1beta1.SecretRef { return &t.ClientCertSecretRef }},
+		{key, "key", func(t *v1beta1.WebhookTLS) **v1beta1.SecretRef { return &t.ClientKeySecretRef }},
+	} {
+		if f.path == "" {
+			continue
+		}
+		data, err := d.file("webhook-config", f.path, maxSecretFile)
+		if err != nil {
+			return h, err
+		}
+		if h.TLSConfig == nil {
+			h.TLSConfig = &v1beta1.WebhookTLS{}
+		}
+		*f.to(h.TLSConfig) = d.keep("webhook-"+cleaned(h.Name)+"-"+f.what, string(data))
+	}
+	return h, nil
+}
+
+// auditFile is what a file of --audit-config holds, by the reference's keys of now and before.
+type auditFile struct {
+	v1beta1.Audit      `json:",inline"`
+	EventTypesToo      []string `json:"event_types,omitempty"`
+	ExcludeToo         []string `json:"exclude_event_types,omitempty"`
+	IncludeRequestToo  bool     `json:"include_request_data,omitempty"`
+	IncludeResponseToo bool     `json:"include_response_data,omitempty"`
+	MaxDataSizeToo     *int     `json:"max_data_size,omitempty"`
+	LogFileToo         string   `json:"log_file,omitempty"`
+	DetectErrorsToo    *bool    `json:"detect_application_errors,omitempty"`
+}
+
+// audit is the one that the file means.
+func (f *auditFile) audit() *v1beta1.Audit {
+	a := f.Audit
+	a.Enabled = true
+	a.EventTypes = append(a.EventTypes, f.EventTypesToo...)
+	a.ExcludeEventTypes = append(a.ExcludeEventTypes, f.ExcludeToo...)
+	a.IncludeRequestData = a.IncludeRequestData || f.IncludeRequestToo
+	a.IncludeResponseData = a.IncludeResponseData || f.IncludeResponseToo
+	a.MaxDataSize, a.DetectApplicationErrors = cmp.Or(a.MaxDataSize, f.MaxDataSizeToo), cmp.Or(a.DetectApplicationErrors, f.DetectErrorsToo)
+	a.LogFile = cmp.Or(a.LogFile, f.LogFileToo)
+	return &a
+}
+
+func (d *draft) readAudit() error {
+	if d.AuditConfig == "" {
+		return nil
+	}
+	data, err := d.file("audit-config", d.AuditConfig, maxDocument)
+	if err != nil {
+		return err
+	}
+	var file auditFile
+	if err := d.decode("audit-config", d.AuditConfig, data, &file); err != nil {
+		return err
+	}
+	d.audit = file.audit()
+	d.audit.LogFile = d.path(d.audit.LogFile)
+	return nil
+}
+
+// authzFile is a document of policies, as --authz-config names one.
+type authzFile struct {
+	Version string             `json:"version"`
+	Type    string             `json:"type"`
+	Policy  v1beta1.JSONObject `json:"policy,omitempty"`
+	Cedar   v1beta1.JSONObject `json:"cedar,omitempty"`
+	Point   v1beta1.JSONObject `json:"pdp,omitempty"`
+}
+
+// spec is the MCPAuthzConfig that says the same.
+func (f *authzFile) spec() (*v1beta1.MCPAuthzConfigSpec, error) {
+	bodies := slices.DeleteFunc([]v1beta1.JSONObject{f.Policy, f.Cedar, f.Point}, func(j v1beta1.JSONObject) bool { return j == "" })
+	switch {
+	case f.Version != "" && f.Version != "1.0":
+		return nil, fmt.Errorf("version: %q is not known: write 1.0", edge.Brief(f.Version))
+	case f.Type == "":
+		return nil, errors.New("type: required: policyv1 or httpv1")
+	case len(bodies) != 1:
+		return nil, errors.New("one of policy and pdp belongs here")
+	case (f.Type == "httpv1") != (f.Point != ""):
+		return nil, fmt.Errorf("type: %q does not go with what stands beside it: policyv1 goes with policy, httpv1 with pdp", edge.Brief(f.Type))
+	}
+	return &v1beta1.MCPAuthzConfigSpec{Type: f.Type, Config: bodies[0]}, nil
+}
+
+func (d *draft) readAuthz() error {
+	if d.AuthzConfig == "" {
+		return nil
+	}
+	data, err := d.file("authz-config", d.AuthzConfig, maxDocument)
+	if err != nil {
+		return err
+	}
+	var file authzFile
+	if err := d.decode("authz-config", d.AuthzConfig, data, &file); err != nil {
+		return err
+	}
+	if d.authz, err = file.spec(); err != nil {
+		return wrong("authz-config", "%s: %s", edge.Brief(d.AuthzConfig), err)
+	}
+	return nil
+}
+
+// readFiles looks at files that are read again while the workload runs.
+func (d *draft) readFiles() error {
+	if d.CABundle != "" {
+		data, err := d.file("weir-ca-bundle", d.CABundle, maxDocument)
+		if err != nil {
+			return err
+		}
+		if !certificates(data) {
+			return wrong("weir-ca-bundle", "%s holds no certificate in PEM", edge.Brief(d.CABundle))
+		}
+		d.CABundle = d.path(d.CABundle)
+	}
+	if d.JWKSAuthTokenFile != "" {
+		if _, err := d.file("jwks-auth-token-file", d.JWKSAuthTokenFile, maxSecretFile); err != nil {
+			return err
+		}
+		d.JWKSAuthTokenFile = d.path(d.JWKSAuthTokenFile)
+	}
+	return nil
+}
+
+// certificates reports whether there is a certificate among blocks of PEM.
+func certificates(data []byte) bool {
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if _, err := x509.ParseCertificate(block.Bytes); block.Type == "CERTIFICATE" && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// readSecrets keeps the values that flags gave, or files that they name, as secrets.
+func (d *draft) readSecrets() error {
+	for _, s := range []struct {
+		flag, value, file, key string
+		to                     **v1beta1.SecretRef
+	}{
+		{"oidc-client-secret", d.OIDCClientSecret, "", "oidc-client-secret", &d.oidcSecret},
+		{"remote-auth-bearer-token", d.RemoteAuthBearerToken, d.RemoteAuthBearerTokenFile, "bearer-token", &d.bearer},
+		{"token-exchange-client-secret", d.TokenExchangeClientSecret, d.TokenExchangeClientSecretFile, "token-exchange-client-secret", &d.exchangeSecret},
+	} {
+		value, flag := s.value, s.flag
+		if s.file != "" {
+			flag += "-file"
+			data, err := d.file(flag, s.file, maxSecretFile)
+			if err != nil {
+				return err
+			}
+			value = string(data)
+		}
+		value = strings.TrimRight(value, "\r\n")
+		switch {
+		case value == "" && d.Given[flag]:
+			return wrong(flag, "it is empty")
+		case value == "":
+		case strings.ContainsAny(value, "\x00\r\n"):
+			return wrong(flag, "it is not one line of text")
+		default:
+			*s.to = d.keep(s.key, value)
+		}
+	}
+	return nil
+}
+
+// keep keeps a value as a secret of the workload.
+func (d *draft) keep(key, value string) *v1beta1.SecretRef {
+	d.secrets = append(d.secrets, Secret{d.name, key, edge.Secret(value)})
+	return &v1beta1.SecretRef{Name: d.name, Key: key}
+}
+
+// secretRef reads the name of a secret, as users write it.
+func secretRef(flag, text string) (v1beta1.SecretRef, error) {
+	ref, err := secret.ParseRef(text)
+	if err != nil {
+		return v1beta1.SecretRef{}, wrong(flag, "%s", err)
+	}
+	return v1beta1.SecretRef{Name: ref.Name, Key: ref.Key}, nil
+}
+
+// readHeaders reads headers, whose values may be secrets.
+func (d *draft) readHeaders() error {
+	seen := map[string]bool{}
+	once := func(flag, name string) error {
+		if lower := flag[:4] + strings.ToLower(name); seen[lower] {
+			return wrong(flag, "%s is given twice", edge.Brief(name))
+		} else {
+			seen[lower] = true
+		}
+		return nil
+	}
+	for _, text := range d.OtelHeaders {
+		name, value, _ := strings.Cut(text, "=")
+		if err := once("otel-headers", name); err != nil {
+			return err
+		}
+		rest, sealed := strings.CutPrefix(value, "secret://")
+		if !sealed {
+			if d.headers == nil {
+				d.headers = map[string]string{}
+			}
+			d.headers[name] = value
+			continue
+		}
+		ref, err := secretRef("otel-headers", rest)
+		if err != nil {
+			return err
+		}
+		d.sealed = append(d.sealed, v1beta1.SensitiveHeader{Name: name, SecretKeyRef: ref})
+	}
+	forward := &v1beta1.HeaderForward{}
+	for _, text := range d.RemoteForwardHeaders {
+		name, value, _ := strings.Cut(text, "=")
+		if err := once("remote-forward-headers", name); err != nil {
+			return err
+		}
+		if forward.AddPlaintextHeaders == nil {
+			forward.AddPlaintextHeaders = map[string]string{}
+		}
+		forward.AddPlaintextHeaders[name] = value
+	}
+	for _, text := range d.RemoteForwardHeadersSecret {
+		name, value, _ := strings.Cut(text, "=")
+		if err := once("remote-forward-headers-secret", name); err != nil {
+			return err
+		}
+		ref, err := secretRef("remote-forward-headers-secret", value)
+		if err != nil {
+			return err
+		}
+		forward.AddHeadersFromSecret = append(forward.AddHeadersFromSecret, v1beta1.SecretHeader{HeaderName: name, ValueSecretRef: ref})
+	}
+	if len(forward.AddPlaintextHeaders)+len(forward.AddHeadersFromSecret) > 0 {
+		d.forward = forward
+	}
+	return nil
+}
+
+// secretWords are the words by which the name of a variable reads like that of a secret.
+var secretWords = []string{"token", "key", "secret", "password", "passwd", "credential"}
+
+// ReadsLikeSecret reports whether the name of a variable reads like that of a secret.
+func ReadsLikeSecret(name string) bool {
+	lower := strings.ToLower(name)
+	return slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(lower, word) })
+}
+
+// remark notes what is good to know.
+func (d *draft) remark() {
+	say := func(format string, args ...any) { d.notes = append(d.notes, note(format, args...)) }
+	for _, v := range d.env {
+		if ReadsLikeSecret(v.Name) && v.Value != "" {
+			say("--env: %[1]s reads like a secret, and stands in the manifest in clear: keep it with `weir secret set %[1]s` and give --secret %[1]s,target=%[1]s", v.Name)
+		}
+	}
+	if !loopback(d.Host) {
+		say("--host: others than this machine reach %s", edge.Brief(d.Host))
+		if d.OIDCIssuer == "" {
+			say("--host: nobody asks them who they are: give --oidc-issuer and --oidc-audience")
+		}
+		if len(d.AllowedOrigins) == 0 {
+			say("--host: any web page that they visit may call the workload: give --allowed-origins")
+		}
+	}
+	if d.ProxyMode == "sse" {
+		say("--proxy-mode: sse is the older transport, which clients give up: leave it out, /mcp and /sse both answer")
+	}
+	if flag := d.firstGiven("otel-", "otel-endpoint", "otel-enable-prometheus-metrics-path"); flag != "" && d.OtelEndpoint == "" && !d.OtelPrometheus {
+		say("--%s: without --otel-endpoint nothing is sent, and it says nothing", flag)
+	}
+	if d.given("allow-container-gateway") && d.AllowGateway {
+		say("--allow-container-gateway: nothing is blocked with --isolate-network=false, and it says nothing")
+	}
+	d.AllowGateway = false
+	if d.Network == "host" {
+		say("--network: the server is in the network of this machine, and nothing of it is kept from it")
+	}
+	for _, arg := range d.server.Args {
+		if path := d.path(arg); !strings.HasPrefix(arg, "-") && strings.ContainsAny(arg, `/.`) && !d.visible(path) {
+			if _, err := os.Stat(path); err == nil {
+				say("%s is there, and the server sees it only where it is made visible: -v %s:%[2]s:ro, and %[2]s as the argument", edge.Brief(arg), path)
+			}
+		}
+	}
+}
+
+// visible reports whether the server sees a path, in a sandbox or in none.
+func (d *draft) visible(path string) bool {
+	below := func(top string) bool { return path == top || strings.HasPrefix(path, strings.TrimSuffix(top, "/")+"/") }
+	return d.Sandbox == "off" || slices.ContainsFunc(systemPaths, below) ||
+		slices.ContainsFunc(d.volumes, func(v v1beta1.HostVolume) bool { return below(v.MountPath) })
+}
+
+// systemPaths are what every sandbox shows of this machine.
+var systemPaths = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt"}

@@ -1,0 +1,311 @@
+package workload
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/compile"
+)
+
+// runConfigs are the ten RunConfigs of testdata, by name.
+func runConfigs(t testing.TB) map[string][]byte {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/runconfig/*.json")
+	if err != nil || len(paths) != 10 {
+		t.Fatalf("%d files, %v", len(paths), err)
+	}
+	all := map[string][]byte{}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[strings.TrimSuffix(filepath.Base(path), ".json")] = text
+	}
+	return all
+}
+
+// noted are notes as text.
+func noted(notes []Note) string {
+	var all []string
+	for _, n := range notes {
+		all = append(all, n.Text)
+	}
+	return strings.Join(all, "\n")
+}
+
+// RunConfigs of the reference are read, of every transport. Those of servers at a URL can be
+// served at once; of those of images nothing but that they are images is in the way.
+func TestImportRunConfigs(t *testing.T) {
+	for name, want := range map[string]struct {
+		has  []string // of the manifest
+		said string   // that it is refused for; "" for nothing
+	}{
+		"stdio-image":      {[]string{"image: ghcr.io/example/fetch:1.2.0", "transport: stdio", "proxyPort: 21001", "name: LOG_LEVEL", "type: builtin"}, "not supported yet: a container (ghcr.io/example/fetch:1.2.0)"},
+		"stdio-sse-proxy":  {[]string{"proxyMode: sse", "hostPath: /srv/repo", "mountPath: /repo", "readOnly: true", "targetEnvName: GIT_TOKEN", "kind: ConfigMap", "git.internal", "isolateNetwork: true", "name: weir-secrets"}, "not supported yet"},
+		"streamable-image": {[]string{"transport: streamable-http", "mcpPort: 8080", "9090:9090", "stateless: true", "sessionTTL: 1h", "groupRef", "name: none"}, "not supported yet"},
+		"sse-image":        {[]string{"transport: sse", "endpointPrefix: /weather", "trustProxyHeaders: true", "isolateNetwork: false"}, "not supported yet: a container"},
+		"npx-built":        {[]string{"image: npx-server-everything:20261101120000", "runtimeImage: node:24-alpine", "- git"}, "not supported yet"},
+		"remote-plain":     {[]string{"kind: MCPRemoteProxy", "remoteUrl: https://mcp.example.com/v1/mcp?team=a", "proxyPort: 21006", "sessionTTL: 2h"}, ""},
+		"remote-bearer":    {[]string{"transport: sse", "type: bearerToken", "key: API_TOKEN", "X-Team: a", "headerName: X-Key", "key: API_KEY"}, ""},
+		"remote-exchange":  {[]string{"type: tokenExchange", "audience: crm", "externalTokenHeaderName: X-Upstream-Token", "key: EXCHANGE", "- crm"}, ""},
+		"policies":         {[]string{"proxyHost: 0.0.0.0", "allowedOrigins", "type: cedarv1", "key: OIDC_SECRET", "toolsFilter", "name: find", "maxDataSize: 2048", "debug: true", "resourceUrl: https://tools.example.com/mcp"}, ""},
+		"telemetry":        {[]string{"samplingRate: \"0.1\"", "serviceName: docs", "X-Tenant: a", "key: OTLP_TOKEN", "- DEPLOYMENT", "team: a", "prometheus"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			manifest, _, err := Import(name+".json", runConfigs(t)[name])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range want.has {
+				if want, no := strings.CutSuffix(text, "isolateNetwork: true"); no && want == "" {
+					if strings.Contains(string(manifest), text) { // it is the default there
+						t.Errorf("there is %q in\n%s", text, manifest)
+					}
+				} else if !strings.Contains(string(manifest), text) {
+					t.Errorf("there is no %q in\n%s", text, manifest)
+				}
+			}
+			if strings.Contains(string(manifest), "MCP_TRANSPORT") || strings.Contains(string(manifest), "toolhive") {
+				t.Errorf("what the reference sets itself is there:\n%s", manifest)
+			}
+			plan, _, err := Check(manifest)
+			if want.said == "" {
+				if err != nil || len(plan.Servers) != 1 || len(plan.Doors) != 1 {
+					t.Errorf("plan %v, %v", plan != nil, err)
+				}
+			} else if err == nil || !strings.Contains(err.Error(), want.said) {
+				t.Errorf("%v; want %q", err, want.said)
+			}
+		})
+	}
+}
+
+// What is written as a RunConfig is read as what it was made of.
+func TestRunConfigRoundTrip(t *testing.T) {
+	for name, text := range runConfigs(t) {
+		manifest, _, err := Import(name+".json", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		written, notes, err := Export(manifest, FormatRunConfig, ExportOptions{WithValues: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, _, err := Import(name+".json", written)
+		if err != nil || string(again) != string(manifest) {
+			t.Errorf("%s: %v\n%s\nwas\n%s\nas\n%s", name, err, again, manifest, written)
+		}
+		if noted(notes) != "" && !strings.Contains(noted(notes), "another machine needs") {
+			t.Errorf("%s: %s", name, noted(notes))
+		}
+		if again, _, err := Export(again, FormatRunConfig, ExportOptions{WithValues: true}); err != nil || string(again) != string(written) {
+			t.Errorf("%s: %v\n%s\nwas\n%s", name, err, again, written)
+		}
+	}
+}
+
+// changed is a RunConfig with a key changed.
+func changed(t *testing.T, key string, value any) []byte {
+	t.Helper()
+	var c map[string]any
+	if err := json.Unmarshal(runConfigs(t)["remote-plain"], &c); err != nil {
+		t.Fatal(err)
+	}
+	c[key] = value
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// Hostile and mistaken files are errors with the path of what is wrong, and no secret in them
+// (V39).
+func TestV39(t *testing.T) {
+	type m = map[string]any
+	for _, c := range []struct {
+		key   string
+		value any
+		said  string
+	}{
+		{"imagee", "a", "imagee: unknown field"},
+		{"schema_version", "v0.2.0", `schema_version: "v0.2.0" is not known`},
+		{"schema_version", nil, "schema_version: required"},
+		{"port", "80", "port: want a whole number"},
+		{"port", 70000, "port: 70000 is no port"},
+		{"transport", "inspector", "transport:"},
+		{"transport", "stdio", "a server at a URL does not speak stdio"},
+		{"name", "", "name: required"},
+		{"remote_url", "https://u:s3cr3t@a.example", "remote_url: the URL holds a user"},
+		{"session_ttl", -1, "session_ttl: it is negative"},
+		{"volumes", []string{"../../etc:/etc"}, "volumes[0]"},
+		{"volumes", []string{"/srv/../etc:/etc"}, "volumes[0]"},
+		{"volumes", []string{"/etc:../etc"}, "volumes[0]"},
+		{"thv_ca_bundle", "../ca.pem", "thv_ca_bundle"},
+		{"env_file_dir", "env/../../x", "env_file_dir"},
+		{"authz_config_path", "policies.json", "authz_config_path"},
+		{"permission_profile_name_or_path", "../profile.json", "permission_profile_name_or_path"},
+		{"permission_profile", m{"networks": m{}}, "permission_profile"},
+		{"env_vars", m{"A=B": "c"}, "env_vars"},
+		{"secrets", []string{"s3cr3t"}, "secrets[0]: write NAME,target=VARIABLE"},
+		{"oidc_config", m{"issuer": "https://a.example", "audience": "a", "client_secret": "s3cr3t"}, "oidc_config.client_secret: it holds a secret in clear"},
+		{"oidc_config", m{"issuer": "https://a.example"}, "oidc_config.audience: required"},
+		{"oidc_config", m{"issuerr": "a"}, "oidc_config.issuerr: unknown field"},
+		{"oidc_config", m{"client_id": "a", "ClientID": "a"}, "given twice"},
+		{"oidc_config", m{"issuer": 3}, "oidc_config.Issuer: want text"},
+		{"token_exchange_config", m{"token_url": "https://a.example", "client_secret": "s3cr3t"}, "token_exchange_config.client_secret: it holds a secret in clear"},
+		{"remote_auth_config", m{"bearer_token": "s3cr3t"}, "remote_auth_config.bearer_token: it holds a secret in clear"},
+		{"remote_auth_config", m{"client_id": "a"}, "remote_auth_config: not supported yet"},
+		{"telemetry_config", m{"endpoint": "a:4318", "headers": m{"Authorization": "s3cr3t"}}, "it holds a secret in clear"},
+		{"telemetry_config", m{"samplingRate": "2"}, "telemetry_config.samplingRate"},
+		{"embedded_auth_server_config", m{"issuer": "a"}, "embedded_auth_server_config: not supported yet"},
+		{"aws_sts_config", m{"region": "a"}, "aws_sts_config: not supported yet"},
+		{"rate_limit_config", m{"shared": m{}}, "rate_limit_config: not supported yet"},
+		{"middleware_configs", []any{m{"type": "authorization", "parameters": m{"config_data": m{}}}}, `middleware_configs[0].type: "authorization"`},
+		{"additional_middleware_configs", []any{m{"type": "mine"}}, "additional_middleware_configs[0].type"},
+		{"validating_webhooks", []any{m{"name": "a", "url": "https://a.example", "failure_policy": "fail", "tls_config": m{"ca_bundle_path": "/a"}}}, "validating_webhooks[0].tls_config"},
+		{"header_forward", m{"add_headers_from_secret": m{"A": "s3cr3t/a/b"}}, "header_forward.add_headers_from_secret"},
+	} {
+		_, _, err := Import("run.json", changed(t, c.key, c.value))
+		var e *Error
+		if !errors.As(err, &e) || !strings.Contains(err.Error(), c.said) || strings.Contains(err.Error()+e.Next, "s3cr3t") {
+			t.Errorf("%s: %v: %v; want %q", c.key, c.value, err, c.said)
+		}
+	}
+
+	// YAML is read, and its bombs are not.
+	text := string(runConfigs(t)["remote-plain"])
+	if manifest, _, err := Import("run.yaml", []byte(text)); err != nil || !strings.Contains(string(manifest), "MCPRemoteProxy") {
+		t.Error(err)
+	}
+	bomb := "schema_version: v0.1.0\ntransport: stdio\nname: a\nimage: b\nport: 1\nhost: c\nenv_vars: {a: &a [x]}\ncmd_args:\n"
+	for i := range 20 {
+		bomb += strings.Repeat(" ", 0) + "x" + strings.Repeat("y", i) + ": &b" + string(rune('a'+i)) + " [" + strings.TrimSuffix(strings.Repeat("*b"+string(rune('a'+max(0, i-1)))+", ", 10), ", ") + "]\n"
+	}
+	for name, text := range map[string]string{
+		"bomb.yaml":  bomb,
+		"deep.json":  `{"schema_version":"v0.1.0","oidc_config":` + strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5001),
+		"large.json": `{"schema_version":"v0.1.0","name":"` + strings.Repeat("a", 64<<20) + `"}`,
+		"empty.yaml": "",
+		"list.yaml":  "[1, 2]",
+		"half.json":  `{"schema_version": "v0.1.0", "name": `,
+		"foreign":    "a: b\n",
+		"twice.yaml": "kind: MCPServer\nkind: MCPServer\n",
+	} {
+		_, _, err := Import(name, []byte(text))
+		var e *Error
+		if !errors.As(err, &e) || e.Code != CodeInvalid || len(err.Error()) > 20_000 {
+			t.Errorf("%s: %.300v", name, err)
+		}
+	}
+
+	// Manifests with secrets in clear are refused by name.
+	_, _, err := Import("x.yaml", []byte(strings.Replace(string(mustImport(t, "remote-plain")), "apiVersion", "apiVersion", 1)+"---\napiVersion: v1\nkind: Secret\nmetadata: {name: planted}\nstringData: {a: s3cr3t}\n"))
+	if err == nil || !strings.Contains(err.Error(), "Secret/planted") || strings.Contains(err.Error(), "s3cr3t") {
+		t.Error(err)
+	}
+}
+
+func mustImport(t *testing.T, name string) []byte {
+	t.Helper()
+	manifest, _, err := Import(name+".json", runConfigs(t)[name])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return manifest
+}
+
+// Exports say what another place lacks, and hide what reads like a secret.
+func TestExport(t *testing.T) {
+	dir := t.TempDir()
+	m, err := lined(t, dir, "--name=files", "--env=API_TOKEN=planted", "--env=PLAIN=shown", "--volume=.:/data:ro", "--group=work", "--memory=512MiB", "--debug", "--proxy-port=21000", "--", "npx", "-y", "@a/files")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		format  string
+		values  bool
+		has     []string
+		lacks   []string
+		notes   string
+		refused bool
+	}{
+		{FormatWeir, false, []string{"# The value of API_TOKEN is left out", "name: API_TOKEN", "value: shown", "memory: 512Mi", "debug: true"}, []string{"planted", "weir.dev/", "status"}, "another machine needs " + dir, false},
+		{FormatWeir, true, []string{"value: planted"}, []string{"left out"}, dir, false},
+		{FormatK8s, false, []string{"image: REPLACE-ME", "# left out, it says nothing in a cluster: spec.run.debug: true", "spec.run.memory: \"512Mi\"", "spec.run.sessionTTL", "kind: MCPGroup", "proxyPort: 21000"}, []string{"planted", "\n  run:"}, "npx is a program of this machine", true},
+		{FormatRunConfig, false, []string{`"schema_version": "v0.1.0"`, `"image": "npx"`, `"group": "work"`, `"session_ttl": 7200000000000`, `"debug": true`}, []string{"planted"}, "no key for spec.run.memory", false},
+	} {
+		text, notes, err := Export(m.Manifest, c.format, ExportOptions{WithValues: c.values})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.has {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s: there is no %q in\n%s", c.format, want, text)
+			}
+		}
+		for _, not := range c.lacks {
+			if strings.Contains(string(text), not) {
+				t.Errorf("%s: there is %q in\n%s", c.format, not, text)
+			}
+		}
+		refused := false
+		for _, n := range notes {
+			refused = refused || n.Refused
+		}
+		if !strings.Contains(noted(notes), c.notes) || refused != c.refused {
+			t.Errorf("%s: %s", c.format, noted(notes))
+		}
+	}
+	if _, _, err := Export(m.Manifest, "yaml", ExportOptions{}); err == nil {
+		t.Error("another format is written")
+	}
+
+	// What is exported is the same after it was imported (round trip).
+	first, _, _ := Export(m.Manifest, FormatWeir, ExportOptions{})
+	again, _, err := Import("files.yaml", first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, _, err := Export(again, FormatWeir, ExportOptions{})
+	if err != nil || string(first) != string(second) {
+		t.Errorf("%v\n%s\nwas\n%s", err, second, first)
+	}
+}
+
+// plans are equal when what clients and the server see is.
+func samePlan(a, b *compile.Plan) bool {
+	return reflect.DeepEqual(a.Servers, b.Servers) && reflect.DeepEqual(a.Doors, b.Doors)
+}
+
+// No file brings the reader down, and what it takes it can write and read again.
+func FuzzImport(f *testing.F) {
+	for _, text := range runConfigs(f) {
+		f.Add("run.json", text)
+		f.Add("run.yaml", text)
+	}
+	f.Add("x.yaml", []byte("apiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: a}\nspec: {image: npx, args: [a]}\n"))
+	f.Fuzz(func(t *testing.T, name string, text []byte) {
+		if len(text) > 64<<10 || strings.Contains(string(text), "_path") || strings.Contains(string(text), "file") {
+			return // files of this machine are none of the input
+		}
+		manifest, _, err := Import(name, text)
+		if err != nil {
+			return
+		}
+		if _, _, err := Import("manifest.yaml", manifest); err != nil {
+			t.Fatalf("%v\n%s", err, manifest)
+		}
+		for _, format := range Formats() {
+			if _, _, err := Export(manifest, format, ExportOptions{}); err != nil {
+				t.Fatalf("%s: %v\n%s", format, err, manifest)
+			}
+		}
+	})
+}

@@ -1,0 +1,502 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+)
+
+// V32: what is wrong with the directory of a workload harms it alone, is told with its path,
+// and is never followed.
+func TestBrokenDirectories(t *testing.T) {
+	edgetest.Need(t, os.Geteuid() == 0, "only root can give files away")
+	elsewhere := t.TempDir()
+	outside := filepath.Join(elsewhere, "manifest.yaml")
+	if err := os.WriteFile(outside, describe("outside"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, one := range map[string]struct {
+		harm func(dir string)
+		say  string
+		lost bool // what was wrong is lost without harm
+	}{
+		"truncated":  {func(dir string) { must(os.Truncate(filepath.Join(dir, "manifest.yaml"), 40)) }, "manifest.yaml", false},
+		"empty":      {func(dir string) { must(os.Truncate(filepath.Join(dir, "manifest.yaml"), 0)) }, "manifest.yaml", false},
+		"none":       {func(dir string) { must(os.Remove(filepath.Join(dir, "manifest.yaml"))) }, "manifest.yaml", false},
+		"foreign":    {func(dir string) { must(os.WriteFile(filepath.Join(dir, "status.json"), []byte(`["a"]`), 0o600)) }, "", true},
+		"other name": {func(dir string) { must(os.WriteFile(filepath.Join(dir, "manifest.yaml"), describe("another"), 0o600)) }, "another", false},
+		"too large":  {func(dir string) { must(os.Truncate(filepath.Join(dir, "manifest.yaml"), MaxManifest+1)) }, "manifest.yaml has more than", false},
+		"manifest link": {func(dir string) {
+			must(os.Remove(filepath.Join(dir, "manifest.yaml")))
+			must(os.Symlink(outside, filepath.Join(dir, "manifest.yaml")))
+		}, "manifest.yaml is a link", false},
+		"status link": {func(dir string) {
+			must(os.Remove(filepath.Join(dir, "status.json")))
+			must(os.Symlink(outside, filepath.Join(dir, "status.json")))
+		}, "", true},
+		"lock link": {func(dir string) {
+			must(os.Remove(filepath.Join(dir, "lock")))
+			must(os.Symlink(outside, filepath.Join(dir, "lock")))
+		}, "lock", false},
+		"open":          {func(dir string) { must(os.Chmod(dir, 0o777)) }, "mode 0777", false},
+		"manifest open": {func(dir string) { must(os.Chmod(filepath.Join(dir, "manifest.yaml"), 0o644)) }, "chmod 600", false},
+		"anothers":      {func(dir string) { must(os.Chown(dir, 65534, 65534)) }, "user with the id 65534", false},
+		"link":          {func(dir string) { must(os.Rename(dir, elsewhere+"/w")); must(os.Symlink(elsewhere+"/w", dir)) }, "is a link", false},
+		"file":          {func(dir string) { must(os.RemoveAll(dir)); must(os.WriteFile(dir, nil, 0o600)) }, "no directory", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, p := t.TempDir(), &played{}
+			k := keep(t, p, dir)
+			for _, name := range []string{"w", "other"} {
+				must(k.Run(t.Context(), describe(name), false, time.Minute, nil))
+			}
+			k.Close()
+			p.set(func() { p.open = nil })
+			one.harm(filepath.Join(k.Paths.Workloads(), "w"))
+			k = keep(t, p, dir)
+			k.Begin()
+			edgetest.Until(t, "the other one", func() bool { return listed(t, k, "other").Status == Running })
+			if one.lost {
+				edgetest.Until(t, "it runs", func() bool { return listed(t, k, "w").Status == Running })
+				if text, err := os.ReadFile(outside); err != nil || string(text) != string(describe("outside")) {
+					t.Errorf("what a link leads to was written: %q, %v", text, err)
+				}
+				return
+			}
+			s := listed(t, k, "w")
+			if s.Status != Failed || !strings.Contains(s.Reason, one.say) || !strings.Contains(s.Reason, filepath.Join(k.Paths.Workloads(), "w")) {
+				t.Errorf("%s: %s", s.Status, s.Reason)
+			}
+			if err := k.Start(t.Context(), "w", time.Second, nil); err == nil {
+				t.Error("it was started")
+			}
+			must(k.Remove(t.Context(), "w", true, nil))
+			if _, err := os.Lstat(outside); err != nil {
+				t.Errorf("what a link leads to is gone: %v", err)
+			}
+			os.RemoveAll(elsewhere + "/w")
+		})
+	}
+}
+
+// The directory above is refused as a whole, with a word on mode and owner.
+func TestOpenStateDirectory(t *testing.T) {
+	dir := t.TempDir()
+	paths := pathsAt(t, dir)
+	if err := os.MkdirAll(paths.State, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(paths.State, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(KeeperOptions{Paths: paths, Edge: &played{}}); err == nil || !strings.Contains(err.Error(), "mode 0777") || !strings.Contains(err.Error(), "chmod 700 "+paths.State) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Where a disk is full what is asked for fails, and what runs goes on.
+func TestFullDisk(t *testing.T) {
+	edgetest.Need(t, os.Geteuid() == 0, "only root can mount")
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k,mode=700"); err != nil {
+		edgetest.Need(t, false, "mount: "+err.Error())
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	p := &played{}
+	k := keep(t, p, dir)
+	if err := k.Run(t.Context(), describe("w"), false, time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	filler, err := os.Create(filepath.Join(dir, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = filler.Write(make([]byte, 4096))
+	}
+	filler.Close()
+	if err := k.Run(t.Context(), describe("next"), false, time.Minute, nil); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("%v", err)
+	}
+	if all, err := k.List(t.Context()); len(all) != 1 || err != nil || all[0].Status != Running {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if err := os.Remove(filler.Name()); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Run(t.Context(), describe("next"), false, time.Minute, nil); err != nil {
+		t.Errorf("%v", err)
+	}
+}
+
+// writeForEver replaces a file as fast as it can.
+func writeForEver(args []string) error {
+	for i := 0; ; i++ {
+		r := record{Reason: strings.Repeat("x", i%5000), Restarts: i}
+		if err := (&folder{path: args[0]}).keep(&r); err != nil {
+			return err
+		}
+	}
+}
+
+// L10: a file whose writer is killed is the old one or the new one, never half of one.
+func TestKilledWriter(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 10 {
+		cmd := exec.Command(os.Args[0], dir)
+		cmd.Env = append(os.Environ(), asChild+"=write")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(20+7*i) * time.Millisecond)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		text, err := os.ReadFile(filepath.Join(dir, "status.json"))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // it had not come so far
+		}
+		var r record
+		if err != nil || json.Unmarshal(text, &r) != nil || len(r.Reason) != r.Restarts%5000 {
+			t.Fatalf("torn: %v: %.100q", err, text)
+		}
+	}
+	if readRecord(dir).Restarts == 0 {
+		t.Error("nothing was written")
+	}
+	sweep(dir)
+	if left, _ := filepath.Glob(filepath.Join(dir, ".new-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// dialSocket asks who answers on a socket.
+func dialSocket(args []string) error {
+	c, err := net.Dial("unix", args[0])
+	if err != nil {
+		return fmt.Errorf("dial: %w", err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := c.Write([]byte("GET /hello HTTP/1.1\r\nHost: m\r\n\r\n")); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	if n, err := c.Read(make([]byte, 100)); err != nil || n == 0 {
+		return fmt.Errorf("read: %w", err)
+	}
+	return nil
+}
+
+// V33: another user is refused, by the rights of the socket and by the kernel's word on who
+// dials; a stale socket is replaced, and a manager of another version says so.
+func TestSocket(t *testing.T) {
+	edgetest.Need(t, os.Geteuid() == 0, "only root can be another user")
+	dir, err := os.MkdirTemp("", "weir-socket-") // which others can enter
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	k := keep(t, &played{}, dir)
+	socket := k.Paths.Socket()
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.SetUnlinkOnClose(false)
+	stale.Close()
+	if err := os.Chmod(socket, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Dial(t.Context(), socket); !errors.Is(err, ErrNoManager) {
+		t.Errorf("a stale socket: %v", err)
+	}
+	front := answer(t, k)
+	c, err := Dial(t.Context(), socket)
+	if err != nil || c.Hello.Version != "test" || c.Hello.PID != os.Getpid() {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	c.Close()
+	if info, err := os.Lstat(socket); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+
+	// The test program has to be where another user can run it.
+	program := filepath.Join(dir, "program")
+	text, err := os.ReadFile(os.Args[0])
+	if err == nil {
+		err = os.WriteFile(program, text, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dial := func(uid uint32) (string, error) {
+		cmd := exec.Command(program, socket)
+		cmd.Env, cmd.Dir = append(os.Environ(), asChild+"=dial"), "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := dial(65534); err == nil || !strings.Contains(out, "permission denied") {
+		t.Errorf("another user: %v, %s", err, out)
+	}
+	for path, mode := range map[string]os.FileMode{k.Paths.State: 0o755, socket: 0o666} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := dial(65534); err == nil || !strings.Contains(out, "read:") && !strings.Contains(out, "write:") {
+		t.Errorf("another user, whom the rights let through: %v, %s", err, out)
+	}
+	if out, err := dial(0); err != nil {
+		t.Errorf("this user: %v, %s", err, out)
+	}
+	if _, err := Dial(t.Context(), socket); err == nil || !strings.Contains(err.Error(), "not yours") {
+		t.Errorf("a socket that others reach: %v", err)
+	}
+	front.Close()
+
+	// Another version.
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(socket, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	newer := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(Hello{API: API + 1, Version: "v9"})
+	})}
+	go newer.Serve(ln)
+	defer newer.Close()
+	c, err = Dial(t.Context(), socket)
+	var e *Error
+	if !errors.As(err, &e) || !strings.Contains(e.Message, "v9") || e.Next != "weir up --replace" || c == nil {
+		t.Fatalf("%v", err)
+	}
+	c.Close()
+	if _, err := k.Listen(nil); err == nil {
+		t.Error("the socket of another manager was taken")
+	}
+}
+
+// answer opens the socket of a keeper, until the test ends.
+func answer(t testing.TB, k *Keeper) *Front {
+	t.Helper()
+	front, err := k.Listen(func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- front.Serve() }()
+	t.Cleanup(func() {
+		front.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return front
+}
+
+// A client asks the same as who has the keeper.
+func TestClient(t *testing.T) {
+	p := &played{meets: map[string]func(context.Context) error{"bad": func(context.Context) error { return &Error{Code: CodeStart, Message: "bad ended: exit 3"} }}}
+	k := keep(t, p, filepath.Join(t.TempDir(), strings.Repeat("long", 30))) // longer than a socket's path may be
+	answer(t, k)
+	c, err := Dial(t.Context(), k.Paths.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var steps []Event
+	told := func(e Event) { steps = append(steps, e) }
+	if err := c.CreateGroup(t.Context(), "team"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.CreateGroup(t.Context(), "team"); code(err) != CodeTaken {
+		t.Errorf("%v", err)
+	}
+	if err := c.Run(t.Context(), describe("w", "  groupRef: {name: team}\n"), false, time.Minute, told); err != nil {
+		t.Fatal(err)
+	}
+	if last := steps[len(steps)-1]; last.State != Running || last.URL == "" {
+		t.Errorf("%+v", steps)
+	}
+	if s := listed(t, c, "w"); s.Status != Running || s.Group != "team" {
+		t.Errorf("%+v", s)
+	}
+	if err := c.Run(t.Context(), describe("bad"), false, time.Minute, told); code(err) != CodeStart || !strings.Contains(err.Error(), "exit 3") {
+		t.Errorf("%v", err)
+	}
+	if err := c.Run(t.Context(), describe("w"), false, time.Minute, nil); code(err) != CodeTaken {
+		t.Errorf("%v", err)
+	}
+	if err := c.Run(t.Context(), make([]byte, 2*MaxManifest), false, time.Minute, nil); code(err) != CodeInvalid {
+		t.Errorf("%v", err)
+	}
+	for _, f := range []func() error{
+		func() error { return c.Stop(t.Context(), "w", 0, told) },
+		func() error { return c.Start(t.Context(), "w", time.Minute, told) },
+		func() error { return c.Restart(t.Context(), "w", time.Minute, told) },
+		func() error { return c.RemoveGroup(t.Context(), "team", false, told) },
+	} {
+		if err := f(); err != nil {
+			t.Error(err)
+		}
+	}
+	if s := listed(t, c, "w"); s.Status != Running || s.Group != "default" {
+		t.Errorf("%+v", s)
+	}
+	groups, err := c.Groups(t.Context())
+	if err != nil || len(groups) != 1 || groups[0].Name != "default" || len(groups[0].Members) != 2 {
+		t.Errorf("%+v, %v", groups, err)
+	}
+	if _, err := c.Inspect(t.Context(), "nobody"); code(err) != CodeNotFound {
+		t.Errorf("%v", err)
+	}
+	if _, err := c.Inspect(t.Context(), "../w"); code(err) != CodeInvalid {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	lines, ended := make(chan Line, 100), make(chan error, 1)
+	go func() { ended <- c.Logs(ctx, "w", LogOptions{Follow: true, Tail: 1}, func(l Line) { lines <- l }) }()
+	if l := edgetest.Receive(t, lines, "the last line"); l.Text != "starting → running" {
+		t.Errorf("%+v", l)
+	}
+	if err := c.Stop(t.Context(), "w", time.Second, nil); err != nil {
+		t.Fatal(err)
+	}
+	if l := edgetest.Receive(t, lines, "a line"); l.Text != "running → stopping" {
+		t.Errorf("%+v", l)
+	}
+	if err := c.Remove(t.Context(), "w", false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := edgetest.Receive(t, ended, "the end of the log"); err != nil {
+		t.Errorf("%v", err)
+	}
+	if files, _, err := c.PruneLogs(t.Context()); files == 0 || err != nil {
+		t.Errorf("%d, %v", files, err)
+	}
+	if err := c.Down(t.Context(), told); err != nil || steps[len(steps)-1].State != Stopped {
+		t.Errorf("%v, %+v", err, steps[len(steps)-1])
+	}
+	for path, want := range map[string]int{"/workloads/w/start?wait=x": 400, "/workloads/w/logs?tail=x": 400, "/workloads/w/logs?since=x": 400, "/workloads/w/logs?follow=x": 400, "/elsewhere": 404} {
+		method := "GET"
+		if strings.Contains(path, "start") {
+			method = "POST"
+		}
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://manager"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := c.http.Do(r); err != nil || answer.StatusCode != want {
+			t.Errorf("%s: %v, %v", path, answer, err)
+		} else {
+			answer.Body.Close()
+		}
+	}
+}
+
+// Logs begin anew when they are full, and are read over all their files, by time.
+func TestLogs(t *testing.T) {
+	dir := t.TempDir()
+	server, events := &logFile{path: filepath.Join(dir, "server.log")}, &logFile{path: filepath.Join(dir, "edge.log")}
+	defer server.close()
+	defer events.close()
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	long := strings.Repeat("x", 16<<10)
+	const rows = 2500 // 40 MiB, of which 30 stay
+	for i := range rows {
+		at := began.Add(time.Duration(i) * time.Second)
+		server.add(Line{at, "stderr", fmt.Sprint(i, " ", long)})
+		if i%100 == 0 {
+			events.add(Line{at.Add(time.Millisecond), SourceEvent, fmt.Sprint("event ", i)})
+			events.add(Line{at.Add(2 * time.Millisecond), SourceEdge, "of the edge"})
+		}
+	}
+	for i := range logFiles {
+		if info, err := os.Stat(older(server.path, i)); err != nil || info.Size() > maxLog {
+			t.Errorf("%v, %v", info, err)
+		}
+	}
+	if _, err := os.Stat(older(server.path, logFiles)); err == nil {
+		t.Error("there are too many files")
+	}
+	read := func(o LogOptions) (all []Line) {
+		t.Helper()
+		if err := readLogs(dir, o, nil, func(l Line) { all = append(all, l) }); err != nil {
+			t.Fatal(err)
+		}
+		for i := 1; i < len(all); i++ {
+			if all[i].Time.Before(all[i-1].Time) {
+				t.Fatalf("line %d is before the one before it", i)
+			}
+		}
+		return all
+	}
+	all := read(LogOptions{})
+	if n := len(all); n < 1200 || n > rows || all[n-1].Text[:4] != fmt.Sprint(rows-1) {
+		t.Errorf("%d lines", n)
+	}
+	for _, l := range all {
+		if l.Source == SourceEdge {
+			t.Fatal("a line of the edge's own")
+		}
+	}
+	if got := read(LogOptions{Tail: 3}); len(got) != 3 || got[2].Text[:4] != fmt.Sprint(rows-1) || got[0].Text[:4] != fmt.Sprint(rows-3) {
+		t.Errorf("%d lines", len(got))
+	}
+	if got := read(LogOptions{Since: began.Add((rows - 10) * time.Second)}); len(got) != 10 {
+		t.Errorf("%d lines", len(got))
+	}
+	if got := read(LogOptions{Proxy: true}); len(got) != 2*rows/100 {
+		t.Errorf("%d lines", len(got))
+	}
+	if err := readLogs(dir, LogOptions{Tail: -1}, nil, nil); code(err) != CodeInvalid {
+		t.Errorf("%v", err)
+	}
+
+	// Whoever follows sees lines after the log has begun anew.
+	done, lines := make(chan struct{}), make(chan Line, rows)
+	ended := make(chan error, 1)
+	go func() { ended <- readLogs(dir, LogOptions{Follow: true, Tail: 1}, done, func(l Line) { lines <- l }) }()
+	edgetest.Receive(t, lines, "the last line")
+	for i := range 1000 {
+		server.add(Line{began.Add(time.Duration(rows+i) * time.Second), "stderr", fmt.Sprint(i, " ", long)})
+	}
+	for i := range 1000 {
+		if l := edgetest.Receive(t, lines, "a line"); !strings.HasPrefix(l.Text, fmt.Sprint(i, " ")) {
+			t.Fatalf("line %d is %.20q", i, l.Text)
+		}
+	}
+	close(done)
+	if err := edgetest.Receive(t, ended, "the end"); err != nil {
+		t.Error(err)
+	}
+}
+
+// children are what other processes do in tests.
+func children() map[string]func(args []string) error {
+	return map[string]func([]string) error{"write": writeForEver, "dial": dialSocket}
+}
