@@ -14,11 +14,16 @@ import (
 	"time"
 )
 
-// slice is how long a run computes before it gives its place to whoever waits.
-const slice = 10 * time.Millisecond
+// slice is how long a run computes before it gives its place to whoever waits. A run that
+// makes many calls waits for some slices of others after each.
+const slice = 2 * time.Millisecond
+
+// credit is how much a holder that has been away may compute before those that were not: as
+// much as it saves, however long it was away.
+const credit = 10 * time.Millisecond
 
 // short is how much a run may have computed to count as a short one.
-const short = 10 * slice
+const short = 100 * time.Millisecond
 
 // Places are the places of a process to compute. Of the holders who wait, the one that has
 // computed least gets the next place (start-time fair queueing, Goyal, Vin and Cheng 1996): a
@@ -40,7 +45,7 @@ type Places struct {
 
 // holder has runs that compute, or wait.
 type holder struct {
-	computed    time.Duration // when it began to wait, a slice less than the clock at the least: time away saves no more
+	computed    time.Duration // when it began to wait, the credit less than the clock at the least
 	came        uint64        // of two that have computed the same, the one that came first is next
 	short, long []waiter      // its runs that wait, in the order in which they go on
 	longNext    bool          // where both wait
@@ -70,7 +75,7 @@ func (p *Places) take(ctx context.Context, name string, run uint64, long bool) e
 	}
 	h := p.holder(name)
 	if !h.waits() {
-		h.computed = max(h.computed, p.clock-slice)
+		h.computed = max(h.computed, p.clock-credit)
 		p.queue(h)
 	}
 	w := waiter{make(chan struct{}, 1), run}
@@ -144,7 +149,7 @@ func (p *Places) give(name string, used time.Duration) {
 	p.waiting.Add(-1)
 	p.queue(next)
 	for name, h := range p.holders {
-		if !h.waits() && h.computed <= p.clock-slice {
+		if !h.waits() && h.computed <= p.clock-credit {
 			delete(p.holders, name)
 		}
 	}

@@ -211,9 +211,9 @@ func TestTurnsOfLittle(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 			turn.Rest()
-			time.Sleep(3 * time.Millisecond) // its call
+			time.Sleep(15 * time.Millisecond) // its call
 		}
-		if took := time.Since(began); took > 100*(4*time.Millisecond+slice) {
+		if took := time.Since(began); took > 100*(16*time.Millisecond+slice) {
 			t.Errorf("it took %v", took)
 		}
 		end()
