@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weir-edge/weir/cmd/weir/local"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/demo"
@@ -43,7 +44,7 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 	remark(log, opened)
 
 	// 2. The edge, which now holds its addresses.
-	options, end := a.workloads(s)
+	options, end := startsLocals(s)
 	defer end()
 	options = append(options, a.edgeOptions()...)
 	secrets, err := searched(ctx, s.SecretsDir, a.environ)
@@ -168,4 +169,14 @@ func (a *app) refuse(r *source.Result) error {
 		return err
 	}
 	return &saidError{exitFault}
+}
+
+// startsLocals are the options with which an edge starts the local servers that the settings
+// allow; end is called when it has ended.
+func startsLocals(s serve.Settings) (options []serve.Option, end func()) {
+	if len(s.AllowWorkloads) == 0 {
+		return nil, func() {}
+	}
+	l := local.New(s)
+	return []serve.Option{serve.WithWorkloads(l.Start)}, l.Close
 }

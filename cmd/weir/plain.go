@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/checkup"
 	"github.com/weir-edge/weir/edge/secret"
@@ -171,7 +172,7 @@ func nameOf(u *url.URL) string {
 
 // welcome says how to use an edge before servers that the command line named.
 func welcome(w io.Writer, s serve.Settings, addr string, all []source.PlainBackend) {
-	endpoint, me := endpointOf(s, addr), self()
+	endpoint, me := show.Endpoint(s, addr), self()
 	at := ""
 	if endpoint != homeURL() {
 		at = " " + endpoint
