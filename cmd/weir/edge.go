@@ -10,7 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/local"
+	"github.com/weir-edge/weir/cmd/weir/secrets"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/demo"
@@ -47,7 +49,7 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 	options, end := startsLocals(s)
 	defer end()
 	options = append(options, a.edgeOptions()...)
-	secrets, err := searched(ctx, s.SecretsDir, a.environ)
+	secrets, err := secrets.Searched(ctx, s.SecretsDir, a.environ)
 	if err != nil {
 		return err
 	}
@@ -168,7 +170,7 @@ func (a *app) refuse(r *source.Result) error {
 	if err := r.Render(a.err); err != nil {
 		return err
 	}
-	return &saidError{exitFault}
+	return cli.Said(exitFault)
 }
 
 // startsLocals are the options with which an edge starts the local servers that the settings

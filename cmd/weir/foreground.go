@@ -36,7 +36,7 @@ func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duratio
 	if err != nil {
 		return err
 	}
-	secrets, _, _, err := a.secretsOfWorkloads(ctx, s.SecretsDir, true) // what is locked is told by whoever needs it
+	secrets, _, _, err := a.secrets().OfWorkloads(ctx, s.SecretsDir, true) // what is locked is told by whoever needs it
 	if err != nil {
 		return err
 	}

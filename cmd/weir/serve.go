@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge/serve"
 )
@@ -119,7 +120,7 @@ func draining(ctx context.Context, log *slog.Logger, drain fmt.Stringer, signals
 			select {
 			case s := <-signals:
 				if !first {
-					exit(exitSignal + signalNumber(s))
+					exit(cli.ExitSignal + signalNumber(s))
 					return
 				}
 				log.Info("draining; a second signal ends at once", "signal", s.String(), "at most", drain.String())

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
@@ -171,7 +172,7 @@ func TestSignals(t *testing.T) {
 			if code := p.end(); code != test.code {
 				t.Errorf("exit code %d after two signals, want %d", code, test.code)
 			}
-			if code := call.end(); code != exitConnection {
+			if code := call.end(); code != cli.ExitConnection {
 				t.Errorf("the call ends with %d: %q", code, call.said)
 			}
 		})

@@ -165,7 +165,7 @@ func (a *app) up(ctx context.Context, s serve.Settings, paths workload.Paths, o 
 	// 1. What was kept, and the lock of it.
 	var keeper atomic.Pointer[workload.Keeper]
 	log := keptLog(a.err, s, &keeper)
-	secrets, encrypted, locked, err := a.secretsOfWorkloads(ctx, s.SecretsDir, !o.detached)
+	secrets, encrypted, locked, err := a.secrets().OfWorkloads(ctx, s.SecretsDir, !o.detached)
 	if err != nil {
 		return err
 	}
