@@ -40,13 +40,14 @@ func (x *runFlags) add(a *app, cmd *cobra.Command) {
 	x.Options = workload.DefaultOptions()
 	for _, flag := range workload.Flags() {
 		bindRunFlag(f, flag, flag.Of(&x.Options))
-		if !strings.Contains(flag.Value, "FILE") && !strings.Contains(flag.Value, "DIR") {
+		if flag.Name == "group" {
+			a.workloads().CompleteGroups(cmd, "group")
+		} else if !strings.Contains(flag.Value, "FILE") && !strings.Contains(flag.Value, "DIR") {
 			mustRegister(cmd, flag.Name, flagWords(flag.Name))
 		}
 	}
 	mustRegister(cmd, "wait", nil)
 	addFormat(cmd, "text", "json")
-	a.workloads().CompleteGroups(cmd, "group")
 }
 
 // bindRunFlag adds a flag whose value goes to an address. Its default is what is there.

@@ -215,7 +215,8 @@ func (a *Commands) secretDeleteCommand() *cobra.Command {
 		Short: "Forget a secret",
 		Long: `Forget a secret. A server that was given it keeps it until it is started anew,
 which it cannot be without it.`,
-		Example: `  weir secret delete GITHUB_TOKEN`,
+		Example: `  weir secret delete GITHUB_TOKEN
+  weir secret delete tls/key.pem --format json`,
 	}, func(ctx context.Context, x *secretFlags, p secret.Provider, r secret.Ref) error {
 		if err := p.Delete(ctx, r); err != nil {
 			return err
