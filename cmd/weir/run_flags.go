@@ -39,7 +39,7 @@ func (x *runFlags) add(a *app, cmd *cobra.Command) {
 	x.Options = workload.DefaultOptions()
 	for _, flag := range workload.Flags() {
 		bindRunFlag(f, flag, flag.Of(&x.Options))
-		if !strings.Contains(flag.Value, "FILE") && !strings.Contains(flag.Value, "DIR") {
+		if flag.Name != "group" && !strings.Contains(flag.Value, "FILE") && !strings.Contains(flag.Value, "DIR") {
 			mustRegister(cmd, flag.Name, flagWords(flag.Name))
 		}
 	}
