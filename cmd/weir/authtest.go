@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/auth"
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/source"
 )
@@ -70,7 +71,7 @@ what to mend.`,
 				if err := opened.Findings.Render(a.err); err != nil {
 					return err
 				}
-				return &saidError{exitFault}
+				return cli.Said(exitFault)
 			}
 			server, backend, err := auth.Find(opened.Plan, args[0])
 			if err != nil {
@@ -101,7 +102,7 @@ what to mend.`,
 				err = t.Write(a.out)
 			}
 			if err == nil && !t.OK {
-				return &saidError{exitFault}
+				return cli.Said(exitFault)
 			}
 			return err
 		},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/filters/authz"
@@ -78,7 +79,7 @@ Exit codes: 0 allowed, 3 denied, 1 the configuration cannot be served.`,
 				_, err = fmt.Fprintln(a.out, strings.TrimRight(e.String(), "\n"))
 			}
 			if err == nil && !e.Allowed {
-				return &saidError{exitTool}
+				return cli.Said(exitTool)
 			}
 			return err
 		},
@@ -157,7 +158,7 @@ cannot be read.`,
 			}
 			fmt.Fprintf(a.out, "%d cases, %d failed\n", len(verdicts), failed)
 			if !passed {
-				return &saidError{exitTool}
+				return cli.Said(exitTool)
 			}
 			return nil
 		},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/client"
 	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/cmd/weir/words"
@@ -186,7 +187,7 @@ func (a *app) showResult(cmd *cobra.Command, tool string, result []byte, asJSON 
 		}
 	}
 	if isError {
-		return &saidError{exitTool}
+		return cli.Said(exitTool)
 	}
 	return nil
 }

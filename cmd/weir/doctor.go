@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/auth"
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/doctor"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/settings"
@@ -96,7 +97,7 @@ The exit code is 0 without problems, else that of the class of the first one:
 				return err
 			}
 			if code := found.ExitCode(); code != exitOK {
-				return &saidError{code}
+				return cli.Said(code)
 			}
 			return nil
 		},

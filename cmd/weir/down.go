@@ -19,6 +19,8 @@ func (a *app) downCommand() *cobra.Command {
 		Short: "Stop all workloads and the manager that keeps them",
 		Long: `Stop all workloads and the manager that keeps them. What is kept stays: "weir up"
 starts the workloads again that were running.`,
+		Example: `  weir down
+  weir down && weir up --detach`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
+	"github.com/weir-edge/weir/cmd/weir/local"
+	"github.com/weir-edge/weir/cmd/weir/secrets"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/demo"
@@ -43,10 +46,10 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 	remark(log, opened)
 
 	// 2. The edge, which now holds its addresses.
-	options, end := a.workloads(s)
+	options, end := startsLocals(s)
 	defer end()
 	options = append(options, a.edgeOptions()...)
-	secrets, err := searched(ctx, s.SecretsDir, a.environ)
+	secrets, err := secrets.Searched(ctx, s.SecretsDir, a.environ)
 	if err != nil {
 		return err
 	}
@@ -167,5 +170,15 @@ func (a *app) refuse(r *source.Result) error {
 	if err := r.Render(a.err); err != nil {
 		return err
 	}
-	return &saidError{exitFault}
+	return cli.Said(exitFault)
+}
+
+// startsLocals are the options with which an edge starts the local servers that the settings
+// allow; end is called when it has ended.
+func startsLocals(s serve.Settings) (options []serve.Option, end func()) {
+	if len(s.AllowWorkloads) == 0 {
+		return nil, func() {}
+	}
+	l := local.New(s)
+	return []serve.Option{serve.WithWorkloads(l.Start)}, l.Close
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
+	"github.com/weir-edge/weir/cmd/weir/workloads"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/workload"
 )
@@ -34,9 +36,9 @@ of this machine is no image.`,
 			if len(args) > 2 {
 				return usagef("%s is one word too many: give the name of a workload, and a file", brief(args[2]))
 			}
-			return oneWorkload(nil, args[:min(len(args), 1)])
+			return workloads.One(nil, args[:min(len(args), 1)])
 		},
-		ValidArgsFunction: a.completeWorkloads(false),
+		ValidArgsFunction: a.workloads().Complete(false),
 	}
 	cmd.Flags().BoolVar(&o.WithValues, "with-values", false, "write the values of variables whose names read like those of secrets, too")
 	addFormat(cmd, workload.Formats()...)
@@ -44,7 +46,7 @@ of this machine is no image.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, stop := untilSignal(cmd)
 		defer stop()
-		d, err := a.detail(ctx, args[0])
+		d, err := a.workloads().Detail(ctx, args[0])
 		if err != nil {
 			return interrupted(ctx, err)
 		}
@@ -73,7 +75,7 @@ func (a *app) exported(cmd *cobra.Command, notes []workload.Note) error {
 		refused = refused || n.Refused
 	}
 	if refused {
-		return &saidError{exitRefused}
+		return cli.Said(cli.ExitRefused)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-edge/weir/cmd/weir/local"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/workload"
@@ -24,7 +25,7 @@ func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duratio
 	s := serve.Defaults()
 	s.AdminListen = ""
 	log := keptLog(io.Discard, s, &keeper)
-	d := newDoors(s, paths, log)
+	d := local.NewDoors(s, paths, log)
 	k, err := workload.Open(workload.KeeperOptions{Paths: paths, Edge: d, Log: log, Version: thisBuild().Version, Foreground: true})
 	if err != nil {
 		return err
@@ -35,11 +36,11 @@ func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duratio
 	if err != nil {
 		return err
 	}
-	secrets, _, _, err := a.secretsOfWorkloads(ctx, s.SecretsDir, true) // what is locked is told by whoever needs it
+	secrets, _, _, err := a.secrets().OfWorkloads(ctx, s.SecretsDir, true) // what is locked is told by whoever needs it
 	if err != nil {
 		return err
 	}
-	broken, end, err := d.serve(append(a.edgeOptions(), serve.WithSecrets(secrets))...)
+	broken, end, err := d.Serve(append(a.edgeOptions(), serve.WithSecrets(secrets))...)
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duratio
 }
 
 // watchEnd returns when the server of a workload has ended for good.
-func watchEnd(ctx context.Context, d *doors, name string, broken <-chan error) error {
+func watchEnd(ctx context.Context, d *local.Doors, name string, broken <-chan error) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -17,27 +17,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
-	"github.com/weir-edge/weir/cmd/weir/client"
-	"github.com/weir-edge/weir/edge"
-)
-
-// Exit codes.
-const (
-	exitOK         = 0
-	exitFault      = 1   // the configuration cannot be served, or something broke
-	exitUsage      = 2   // the command line is wrong
-	exitTool       = 3   // the tool that was called reports a failure
-	exitProtocol   = 4   // the server answered with an error
-	exitConnection = 5   // the server could not be reached; from 10 on: see doctor.Classes
-	exitMissing    = 6   // there is no such workload, group or secret
-	exitTaken      = 7   // the name or the port is taken
-	exitSandbox    = 8   // no engine, sandbox or grade that was asked for
-	exitRefused    = 9   // a rule refuses it
-	exitStart      = 44  // the server ended, or did not introduce itself in time
-	exitLogin      = 45  // somebody has to log in
-	exitSignal     = 128 // plus the number of the signal
+	"github.com/weir-edge/weir/cmd/weir/plugin"
+	"github.com/weir-edge/weir/edge/workload"
 )
 
 func main() {
@@ -56,12 +38,6 @@ type app struct {
 	managed managed // in place of the manager of the user; nil for that
 }
 
-// terminal reports whether a stream is a terminal.
-func terminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
 // run runs a command line and returns the exit code.
 func (a *app) run(args []string) int {
 	root := a.command()
@@ -71,7 +47,7 @@ func (a *app) run(args []string) int {
 	if err != nil && cmd == root && strings.HasPrefix(err.Error(), "unknown command ") {
 		err = unknownCommand(root, args)
 	}
-	return a.end(cmd, err)
+	return a.shared().Fail(cmd, err)
 }
 
 // command returns the whole tree of commands.
@@ -115,12 +91,13 @@ time, 45 a login is needed; for 10 to 41 see "weir doctor --help".`,
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.DisableDefaultCmd = true
+	w := a.workloads()
 	for _, theme := range []struct {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Serve:", []*cobra.Command{a.serveCommand(), a.initCommand(), a.validateCommand(), a.statusCommand(), a.doctorCommand(), a.settingsCommand(), a.schemaCommand(), a.authzCommand(), a.pluginCommand()}},
-		{"Keep MCP servers (workloads):", []*cobra.Command{a.runCommand(), a.upCommand(), a.downCommand(), a.listCommand(), a.inspectCommand(), a.startCommand(), a.restartCommand(), a.stopCommand(), a.rmCommand(), a.logsCommand(), a.exportCommand(), a.groupCommand(), a.secretCommand(), a.stdioCommand()}},
+		{"Serve:", []*cobra.Command{a.serveCommand(), a.initCommand(), a.validateCommand(), a.statusCommand(), a.doctorCommand(), a.settingsCommand(), a.schemaCommand(), a.authzCommand(), plugin.Command(a.shared())}},
+		{"Keep MCP servers (workloads):", []*cobra.Command{a.runCommand(), a.upCommand(), a.downCommand(), w.List(), w.Inspect(), w.Start(), w.Restart(), w.Stop(), w.Remove(), w.Logs(), a.exportCommand(), w.Group(), a.secrets().Command(), a.stdioCommand()}},
 		{"Talk to MCP servers:", []*cobra.Command{a.toolsCommand(), a.callCommand(), a.resourcesCommand(), a.readCommand(), a.promptsCommand(), a.promptCommand(), a.scriptCommand(), a.workflowCommand(), a.authCommand()}},
 		{"Weir itself:", []*cobra.Command{a.versionCommand(), a.completionCommand()}},
 	} {
@@ -134,68 +111,27 @@ time, 45 a login is needed; for 10 to 41 see "weir doctor --help".`,
 	return root
 }
 
-// errInterrupted is the error of a command that the user interrupted.
-var errInterrupted = errors.New("interrupted")
+// managed finds a manager of workloads. Where none runs the error is workload.ErrNoManager,
+// unless start says to start one.
+type managed func(ctx context.Context, start bool) (workload.Manager, error)
 
-// usageError is a mistake in the command line.
-type usageError struct{ what string }
-
-func (e *usageError) Error() string { return e.what }
-
-func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
-
-// saidError carries an exit code for a failure that is already printed.
-type saidError struct{ code int }
-
-func (e *saidError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
-
-// end prints an error and returns its exit code.
-func (a *app) end(cmd *cobra.Command, err error) int {
-	said := new(saidError)
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.As(err, &said):
-		return said.code
+// manager finds the manager of the user's workloads; see managed.
+func (a *app) manager(ctx context.Context, start bool) (workload.Manager, error) {
+	if a.managed != nil {
+		return a.managed(ctx, start)
 	}
-	w := whyOf(cmd, err)
-	if wantsJSON(cmd) {
-		w.writeJSON(a.err)
-		return w.exit
+	paths, err := a.paths()
+	if err != nil {
+		return nil, err
 	}
-	for line := range strings.Lines(w.said) {
-		line = edge.Clean(strings.TrimSuffix(line, "\n"))
-		if said, ok := strings.CutSuffix(line, w.Next); ok {
-			line = said + a.paint(a.err, advice, w.Next)
-		}
-		fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, wrong, cmd.CommandPath()+":"), line)
+	c, err := workload.Dial(ctx, paths.Socket())
+	if start && errors.Is(err, workload.ErrNoManager) {
+		c, err = a.startManager(ctx, paths)
 	}
-	connection, protocol := new(client.ConnectionError), new(client.ProtocolError)
-	switch {
-	case w.exit == exitUsage && w.usage:
-		fmt.Fprintln(a.err, a.paint(a.err, dim, fmt.Sprintf("See `%s --help`.", cmd.CommandPath())))
-	case errors.As(err, &connection):
-		a.more(cmd, connection.Asks, connection.Body)
-	case errors.As(err, &protocol):
-		a.more(cmd, "", string(protocol.More))
+	if err != nil {
+		return nil, err
 	}
-	return w.exit
-}
-
-// more prints what a server answered when it refused: which credential it asks
-// for, and with -v its words.
-func (a *app) more(cmd *cobra.Command, asks, body string) {
-	if asks != "" {
-		fmt.Fprintln(a.err, a.paint(a.err, dim, "The server asks for "+edge.Clean(asks)))
-	}
-	verbose := cmd.Flags().Lookup("verbose")
-	switch body = strings.TrimSpace(edge.Clean(body)); {
-	case verbose == nil || body == "":
-	case verbose.Value.String() == "true":
-		fmt.Fprintln(a.err, a.paint(a.err, dim, "The server said: "+body))
-	default:
-		fmt.Fprintln(a.err, a.paint(a.err, dim, "With -v you see what the server said."))
-	}
+	return c, nil
 }
 
 func unknownCommand(root *cobra.Command, args []string) error {
@@ -231,14 +167,4 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	})
 	return usagef("no such flag --%s%s", name, didYouMean("--"+name, known, fmt.Sprintf("`%s --help` lists them", cmd.CommandPath())))
-}
-
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	if cmd.Flags().Lookup("config") != nil {
-		return usagef("%q is one word too many: did you mean -c %s?", args[0], args[0])
-	}
-	return usagef("%q is one word too many: %s takes flags only", args[0], cmd.CommandPath())
 }

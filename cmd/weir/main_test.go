@@ -273,7 +273,12 @@ func runnable(t *testing.T, line string) {
 
 // redirected makes the output of an example appear where the test reads it.
 func redirected(line string) string {
-	line, _, _ = strings.Cut(line, " > ")
+	for _, elsewhere := range []string{" > ", " < "} {
+		line, _, _ = strings.Cut(line, elsewhere)
+	}
+	if strings.HasPrefix(strings.TrimSpace(line), "weir ") {
+		line, _, _ = strings.Cut(line, " | ")
+	}
 	if inner, ok := strings.CutPrefix(strings.TrimSpace(line), "source <("); ok {
 		return strings.TrimSuffix(inner, ")")
 	}
@@ -282,7 +287,7 @@ func redirected(line string) string {
 
 func TestCompletion(t *testing.T) {
 	for _, test := range []struct{ line, want string }{
-		{"se", "serve settings"},
+		{"se", "secret serve settings"},
 		{"serve --log-level ", "debug info warn error"},
 		{"serve --log-format ", "text json"},
 		{"settings --max-bo", "--max-body"},

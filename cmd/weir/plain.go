@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
+	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/checkup"
 	"github.com/weir-edge/weir/edge/secret"
@@ -95,12 +97,8 @@ func namesOf(all []source.PlainBackend) (out []string) {
 	return out
 }
 
-func brief(text string) string { return strconv.Quote(edge.Brief(text)) }
-
-var plainName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-
 func checkName(name string) error {
-	if !plainName.MatchString(name) {
+	if !cli.IsName(name) {
 		return fmt.Errorf("%s: use small letters, digits and -, at most 63, for the name of a server", brief(name))
 	}
 	return nil
@@ -171,7 +169,7 @@ func nameOf(u *url.URL) string {
 
 // welcome says how to use an edge before servers that the command line named.
 func welcome(w io.Writer, s serve.Settings, addr string, all []source.PlainBackend) {
-	endpoint, me := endpointOf(s, addr), self()
+	endpoint, me := show.Endpoint(s, addr), self()
 	at := ""
 	if endpoint != homeURL() {
 		at = " " + endpoint

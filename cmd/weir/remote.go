@@ -49,7 +49,7 @@ func (a *app) addRemoteFlags(cmd *cobra.Command) *remote {
 	r := addAccessFlags(cmd)
 	f := cmd.Flags()
 	f.StringVarP(&r.workload, "workload", "w", "", "talk to workload `NAME`, in place of a URL: \"weir list\" shows them")
-	if err := cmd.RegisterFlagCompletionFunc("workload", a.completeWorkloads(true)); err != nil {
+	if err := cmd.RegisterFlagCompletionFunc("workload", a.workloads().Complete(true)); err != nil {
 		panic(err) // the flag was added in the line before
 	}
 	f.StringVar(&r.era, "era", string(client.Auto), "`ERA` of the protocol to speak: auto, legacy (up to 2025-11-25) or modern (2026-07-28)")
@@ -244,14 +244,6 @@ func (a *app) withURL(cmd *cobra.Command, r *remote, target string, f func(conte
 	defer o.HTTP.CloseIdleConnections()
 	defer c.Close()
 	return interrupted(ctx, f(ctx, c))
-}
-
-// interrupted replaces an error that an interrupt caused by errInterrupted.
-func interrupted(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return errInterrupted
-	}
-	return err
 }
 
 // notified prints a notification of the server during a call.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/workloads"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/sandbox"
@@ -113,13 +114,13 @@ func (a *app) made(ctx context.Context, x *runFlags) (*workload.Made, error) {
 func (a *app) workloadNames(ctx context.Context) ([]string, error) {
 	m, err := a.manager(ctx, false)
 	if errors.Is(err, workload.ErrNoManager) {
-		return a.kept()
+		return a.workloads().Kept()
 	}
 	if err != nil {
 		return nil, err
 	}
 	all, err := m.List(ctx)
-	return namesOfWorkloads(all), err
+	return workloads.Names(all), err
 }
 
 // maxConfig is how large a file of --from-config is read, in bytes; more is too large anyway.
@@ -198,7 +199,7 @@ func (a *app) keepRunning(ctx context.Context, cmd *cobra.Command, x *runFlags, 
 		return err
 	}
 	if x.Given["group"] {
-		if err := knownGroup(ctx, m, x.Group); err != nil {
+		if err := workloads.KnownGroup(ctx, m, x.Group); err != nil {
 			return err
 		}
 	}
@@ -207,8 +208,8 @@ func (a *app) keepRunning(ctx context.Context, cmd *cobra.Command, x *runFlags, 
 	}
 	o := outcome{Name: made.Name}
 	steps := a.steps(cmd)
-	err = m.Run(ctx, made.Manifest, x.ReplaceExisting, x.waiting(cmd, made.Plan), steps.told(&o))
-	steps.end()
+	err = m.Run(ctx, made.Manifest, x.ReplaceExisting, x.waiting(cmd, made.Plan), steps.Told(&o))
+	steps.End()
 	if err != nil {
 		return err
 	}
@@ -231,7 +232,7 @@ func (a *app) inForeground(ctx context.Context, cmd *cobra.Command, x *runFlags,
 	}
 	o := outcome{Name: made.Name}
 	steps := a.steps(cmd)
-	told := steps.told(&o)
+	told := steps.Told(&o)
 	running := false
 	err := a.foreground(ctx, made.Manifest, x.waiting(cmd, made.Plan), func(e workload.Event) {
 		switch {
@@ -244,14 +245,14 @@ func (a *app) inForeground(ctx context.Context, cmd *cobra.Command, x *runFlags,
 			return
 		}
 		running = true
-		if steps.end(); wantsJSON(cmd) {
+		if steps.End(); wantsJSON(cmd) {
 			_ = printJSON(a.out, o, "") // nobody reads what cannot be written
 		} else {
 			fmt.Fprintln(a.out, edge.Clean(o.URL))
 		}
 	})
 	if !running {
-		steps.end()
+		steps.End()
 	}
 	return err
 }
@@ -290,7 +291,7 @@ func (a *app) keepSecrets(ctx context.Context, secrets []workload.Secret) error 
 	if len(secrets) == 0 {
 		return nil
 	}
-	p, err := a.unlocked(ctx, "")
+	p, err := a.secrets().Unlocked(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -313,7 +314,7 @@ func (a *app) needed(ctx context.Context, made *workload.Made) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	o, _, locked, err := a.secretsOfWorkloads(ctx, "", true)
+	o, _, locked, err := a.secrets().OfWorkloads(ctx, "", true)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weir-edge/weir/cmd/weir/workloads"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/workload"
 )
@@ -34,18 +35,19 @@ func (x *runFlags) add(a *app, cmd *cobra.Command) {
 	f.SortFlags = false
 	f.BoolVarP(&x.foreground, "foreground", "f", false, "keep the workload as long as this command runs, and then remove it")
 	f.StringVar(&x.fromConfig, "from-config", "", "what `weir export` wrote, or the reference: a `FILE` in YAML or JSON")
-	f.DurationVar(&x.wait, "wait", startWait, "`DURATION` that the server may take until it has introduced itself; a package runner has 5m")
+	f.DurationVar(&x.wait, "wait", workloads.StartWait, "`DURATION` that the server may take until it has introduced itself; a package runner has 5m")
 	f.BoolVar(&x.dryRun, "dry-run", false, "print the manifest and the steps, and do nothing")
 	x.Options = workload.DefaultOptions()
 	for _, flag := range workload.Flags() {
 		bindRunFlag(f, flag, flag.Of(&x.Options))
-		if flag.Name != "group" && !strings.Contains(flag.Value, "FILE") && !strings.Contains(flag.Value, "DIR") {
+		if flag.Name == "group" {
+			a.workloads().CompleteGroups(cmd, "group")
+		} else if !strings.Contains(flag.Value, "FILE") && !strings.Contains(flag.Value, "DIR") {
 			mustRegister(cmd, flag.Name, flagWords(flag.Name))
 		}
 	}
 	mustRegister(cmd, "wait", nil)
 	addFormat(cmd, "text", "json")
-	a.completeGroups(cmd, "group")
 }
 
 // bindRunFlag adds a flag whose value goes to an address. Its default is what is there.

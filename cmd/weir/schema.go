@@ -1,14 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/plugin"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
@@ -61,7 +60,7 @@ guest.`,
 				if err != nil {
 					return err
 				}
-				return writeJSON(a.out, text)
+				return cli.WriteJSON(a.out, text)
 			}
 			if k, ok := v1beta1.KindCalled(args[0]); ok {
 				args[0] = k.Name
@@ -82,7 +81,7 @@ guest.`,
 			if err != nil {
 				return err
 			}
-			return writeJSON(a.out, text)
+			return cli.WriteJSON(a.out, text)
 		},
 	}
 }
@@ -93,15 +92,4 @@ func kinds() []string {
 		names = append(names, k.Name)
 	}
 	return names
-}
-
-// writeJSON writes JSON text with an indent.
-func writeJSON(w io.Writer, text []byte) error {
-	var b bytes.Buffer
-	if err := json.Indent(&b, text, "", "  "); err != nil {
-		return err
-	}
-	b.WriteByte('\n')
-	_, err := w.Write(b.Bytes())
-	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/client"
 	"github.com/weir-edge/weir/cmd/weir/script"
 	"github.com/weir-edge/weir/cmd/weir/show"
@@ -145,7 +146,7 @@ func (a *app) showRun(cmd *cobra.Command, result []byte, asJSON bool) error {
 		if more {
 			fmt.Fprint(a.err, show.Line(rest))
 		}
-		return &saidError{exitFault}
+		return cli.Said(exitFault)
 	case asJSON:
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge/edgetest"
 )
 
@@ -159,7 +160,7 @@ func TestSecretQuestionIsInterrupted(t *testing.T) {
 	y := atATerminal(t, nil, []string{"WEIR_HOME=" + t.TempDir()}, "secret", "setup")
 	y.until("New password: ")
 	y.types("half a pass\x03")
-	if code := y.ends(); code != exitSignal+2 {
+	if code := y.ends(); code != cli.ExitSignal+2 {
 		t.Errorf("exit code %d", code)
 	}
 	if !y.echoes() {

@@ -80,7 +80,7 @@ func TestSecretsOfWorkloads(t *testing.T) {
 	run, a := secretApp(t, nil, "WEIR_SECRETS_PASSWORD=the right password", "WEIR_SECRET_OTHER=of the environment")
 	search := func(dir string) (*secret.Secrets, *secret.Encrypted, error) {
 		t.Helper()
-		o, e, locked, err := a.secretsOfWorkloads(t.Context(), dir, false)
+		o, e, locked, err := a.secrets().OfWorkloads(t.Context(), dir, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +151,7 @@ func TestSecretsOfWorkloads(t *testing.T) {
 	}
 	find(s, "OTHER", "of the environment")
 	a.environ = append(a.environ, "WEIR_SECRETS_PROVIDER=odd")
-	if _, _, _, err := a.secretsOfWorkloads(t.Context(), "", false); err == nil {
+	if _, _, _, err := a.secrets().OfWorkloads(t.Context(), "", false); err == nil {
 		t.Error("an odd provider is taken")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/weir-edge/weir/cmd/weir/secrets"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/secret"
@@ -14,7 +15,7 @@ import (
 // secretsOf is the secrets that a set would be served with: those of a
 // directory, of its own documents, and of the environment, or of another provider.
 func secretsOf(set *source.Set, dir string, environ []string) (edge.Secrets, error) {
-	o, err := searched(context.Background(), dir, environ)
+	o, err := secrets.Searched(context.Background(), dir, environ)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
+	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge/serve"
 )
 
@@ -119,7 +120,7 @@ func draining(ctx context.Context, log *slog.Logger, drain fmt.Stringer, signals
 			select {
 			case s := <-signals:
 				if !first {
-					exit(exitSignal + signalNumber(s))
+					exit(cli.ExitSignal + signalNumber(s))
 					return
 				}
 				log.Info("draining; a second signal ends at once", "signal", s.String(), "at most", drain.String())
@@ -153,7 +154,7 @@ func signalNumber(s os.Signal) int {
 
 // greeting returns the text that shows how to call the edge that serves the demo.
 func greeting(w io.Writer, s serve.Settings, addr string) {
-	endpoint := endpointOf(s, addr)
+	endpoint := show.Endpoint(s, addr)
 	curl := "curl -sS " + endpoint
 	if s.TLSCert != "" {
 		curl += " --cacert " + quoted(s.TLSCert)
@@ -212,23 +213,6 @@ func self() string {
 		return quoted(os.Args[0])
 	}
 	return os.Args[0]
-}
-
-// endpointOf returns the URL of the endpoint as seen from this machine.
-func endpointOf(s serve.Settings, addr string) string {
-	if s.ExternalURL != "" {
-		return strings.TrimSuffix(s.ExternalURL, "/") + "/mcp"
-	}
-	scheme := "http"
-	if s.TLSCert != "" {
-		scheme = "https"
-	}
-	if host, port, err := net.SplitHostPort(addr); err == nil {
-		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-			addr = net.JoinHostPort("127.0.0.1", port)
-		}
-	}
-	return scheme + "://" + addr + "/mcp"
 }
 
 // quoted writes a word for a shell.

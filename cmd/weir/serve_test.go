@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
+	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
 )
@@ -170,7 +172,7 @@ func TestSignals(t *testing.T) {
 			if code := p.end(); code != test.code {
 				t.Errorf("exit code %d after two signals, want %d", code, test.code)
 			}
-			if code := call.end(); code != exitConnection {
+			if code := call.end(); code != cli.ExitConnection {
 				t.Errorf("the call ends with %d: %q", code, call.said)
 			}
 		})
@@ -305,7 +307,7 @@ func TestEndpoint(t *testing.T) {
 		{serve.Settings{TLSCert: "c"}, "127.0.0.1:1", "https://127.0.0.1:1/mcp"},
 		{serve.Settings{ExternalURL: "https://x.example/a/"}, "127.0.0.1:1", "https://x.example/a/mcp"},
 	} {
-		if got := endpointOf(test.s, test.addr); got != test.want {
+		if got := show.Endpoint(test.s, test.addr); got != test.want {
 			t.Errorf("%s of %+v is %s, want %s", test.addr, test.s, got, test.want)
 		}
 	}

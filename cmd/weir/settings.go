@@ -19,8 +19,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weir-edge/weir/cmd/weir/secrets"
 	"github.com/weir-edge/weir/cmd/weir/show"
-	"github.com/weir-edge/weir/edge/near"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/settings"
 )
@@ -29,7 +29,7 @@ import (
 const (
 	webhooksFlag  = "webhook-config"
 	workloadsFlag = "allow-workloads"
-	secretsFlag   = "secrets-dir"
+	secretsFlag   = secrets.DirFlag
 )
 
 // settingsFile is the flag that names the settings file, and its variable. It
@@ -64,13 +64,6 @@ func addSettingFlags(cmd *cobra.Command) {
 		case !s.Files():
 			mustRegister(cmd, s.Name, nil)
 		}
-	}
-}
-
-// mustRegister makes a flag complete to fixed values, or to nothing.
-func mustRegister(cmd *cobra.Command, flag string, values []string) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag was added in the line before
 	}
 }
 
@@ -280,24 +273,6 @@ func another(variable string) bool {
 
 func serviceLink() *regexp.Regexp {
 	return regexp.MustCompile(`^WEIR_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
-}
-
-// lookup finds a variable; the last one of a name counts.
-func lookup(environ []string, name string) (value string, ok bool) {
-	for _, pair := range environ {
-		if n, v, _ := strings.Cut(pair, "="); n == name {
-			value, ok = v, true
-		}
-	}
-	return value, ok
-}
-
-// didYouMean ends an error about a name that is not known.
-func didYouMean(name string, known []string, otherwise string) string {
-	if _, hint := near.Hint(name, known); hint != "" {
-		return ": " + hint
-	}
-	return ": " + otherwise
 }
 
 func (a *app) settingsCommand() *cobra.Command {

@@ -15,8 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/client"
 	"github.com/weir-edge/weir/cmd/weir/show"
+	"github.com/weir-edge/weir/cmd/weir/workloads"
 	"github.com/weir-edge/weir/edge/serve"
 )
 
@@ -69,11 +71,11 @@ is no such workload.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: a.completeWorkloads(false),
+		ValidArgsFunction: a.workloads().Complete(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			asJSON = asJSON || wantsJSON(cmd)
-			if len(args) == 1 && checkWorkloadName(args[0]) == nil {
-				return a.statusOfWorkload(cmd, args[0], asJSON, judge)
+			if len(args) == 1 && workloads.CheckName(args[0]) == nil {
+				return a.workloads().StatusOf(cmd, args[0], asJSON, judge)
 			}
 			switch {
 			case len(args) == 1 && cmd.Flags().Changed("admin"):
@@ -115,7 +117,7 @@ is no such workload.`,
 				err = show.Status(a.out, now, nil)
 			}
 			if err == nil && judge && !now.Ready() {
-				err = &saidError{exitFault}
+				err = cli.Said(exitFault)
 			}
 			return err
 		},

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/client"
+	"github.com/weir-edge/weir/cmd/weir/workloads"
 	"github.com/weir-edge/weir/edge"
 )
 
@@ -24,16 +25,16 @@ session takes the place of the old one. At the end of standard input it ends, at
 latest two seconds later. What is nobody's answer is written to standard error.`,
 		Example: `  weir stdio files
   weir stdio tickets --bearer-token-file token.txt`,
-		Args:              oneWorkload,
-		ValidArgsFunction: a.completeWorkloads(false),
+		Args:              workloads.One,
+		ValidArgsFunction: a.workloads().Complete(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := untilSignal(cmd)
 			defer stop()
-			w, err := a.served(ctx, args[0])
+			w, err := a.workloads().Served(ctx, args[0])
 			if err != nil {
 				return interrupted(ctx, err)
 			}
-			o, _, err := r.options(endpoint(w.URL))
+			o, _, err := r.options(workloads.Endpoint(w.URL))
 			if err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/local"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/serve"
@@ -164,18 +165,18 @@ func (a *app) up(ctx context.Context, s serve.Settings, paths workload.Paths, o 
 	// 1. What was kept, and the lock of it.
 	var keeper atomic.Pointer[workload.Keeper]
 	log := keptLog(a.err, s, &keeper)
-	secrets, encrypted, locked, err := a.secretsOfWorkloads(ctx, s.SecretsDir, !o.detached)
+	secrets, encrypted, locked, err := a.secrets().OfWorkloads(ctx, s.SecretsDir, !o.detached)
 	if err != nil {
 		return err
 	}
 	if locked != nil {
 		log.Warn("workloads that need secrets have to wait: `weir secret unlock`", "error", locked)
 	}
-	d := newDoors(s, paths, log)
-	d.audits = true
+	d := local.NewDoors(s, paths, log)
+	d.Audits = true
 	k, err := workload.Open(workload.KeeperOptions{
 		Paths: paths, Edge: d, Log: log, Version: thisBuild().Version, Watcher: o.watcher, Admin: s.AdminListen,
-		Rotated: func() { d.edge.ReopenLogs() },
+		Rotated: func() { d.Edge.ReopenLogs() },
 	})
 	if errors.Is(err, workload.ErrManaged) && o.detached {
 		return nil // whoever started this one asks the other
@@ -190,7 +191,7 @@ func (a *app) up(ctx context.Context, s serve.Settings, paths workload.Paths, o 
 	}
 
 	// 2. The edge, and the socket for commands.
-	failed, end, err := d.serve(append(a.edgeOptions(), serve.WithSecrets(secrets), serve.WithCollector(transitions(k)))...)
+	failed, end, err := d.Serve(append(a.edgeOptions(), serve.WithSecrets(secrets), serve.WithCollector(transitions(k)))...)
 	if err != nil {
 		return err
 	}
@@ -219,7 +220,7 @@ func (a *app) up(ctx context.Context, s serve.Settings, paths workload.Paths, o 
 
 	// 3. The workloads, until a signal.
 	k.Begin()
-	log.Info("the manager is up", "socket", paths.Socket(), "state", paths.State, "admin", d.edge.AdminAddr(), "watcher", o.watcher)
+	log.Info("the manager is up", "socket", paths.Socket(), "state", paths.State, "admin", d.Edge.AdminAddr(), "watcher", o.watcher)
 	if o.watcher == "" {
 		log.Info("no watcher: nobody starts the manager again when it ends, but the next command that needs it, or `weir up --install`")
 	}
@@ -333,7 +334,7 @@ const maxManagerLog = 10 << 20
 // startManager starts a manager in the background, and returns when it answers. Of two that
 // start at once one is the manager, and both callers find it.
 func (a *app) startManager(ctx context.Context, paths workload.Paths, flags ...string) (*workload.Client, error) {
-	if err := private(paths.State); err != nil {
+	if err := local.Private(paths.State); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	if info, err := os.Lstat(paths.Log()); err == nil && info.Size() > maxManagerLog {

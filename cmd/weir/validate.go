@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/settings"
@@ -101,7 +102,7 @@ Modules of filters are read and not compiled: "weir doctor" starts them.`,
 				return err
 			}
 			if len(found.Errors()) > 0 {
-				return &saidError{exitFault}
+				return cli.Said(exitFault)
 			}
 			_, err = fmt.Fprintf(a.out, "%s: ok (%s)\n", strings.Join(config, ", "), contents(r))
 			return err

@@ -81,7 +81,7 @@ func (a *app) at(cmd *cobra.Command, r *remote, w where, pick func(*compile.Plan
 	// 2. An edge, for as long as f takes.
 	log := newLog(a.err, s)
 	remark(log, opened)
-	options, end := a.workloads(s)
+	options, end := startsLocals(s)
 	defer end()
 	running, err := serve.New(s, opened.Plan, log, append(options, a.edgeOptions()...)...)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
@@ -76,7 +77,7 @@ a warning.`,
 				fmt.Fprintf(a.err, "%s: tools are called again of which nothing is known, so that nothing is said about their idempotentHint: %s; %s\n", cmd.CommandPath(), strings.Join(unknown, ", "), next)
 			}
 			if len(found.Errors()) > 0 {
-				return &saidError{exitFault}
+				return cli.Said(exitFault)
 			}
 			if len(found) == 0 {
 				_, err = fmt.Fprintf(a.out, "%s: ok (%s)\n", strings.Join(config, ", "), edge.Count(len(all), "composite tool"))

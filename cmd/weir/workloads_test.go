@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/workload"
 )
@@ -84,18 +85,18 @@ func TestWorkloadErrorsAreJSON(t *testing.T) {
 		code int
 		kind workload.Code
 	}{
-		{"list --group wrok", exitMissing, workload.CodeNotFound},
+		{"list --group wrok", cli.ExitMissing, workload.CodeNotFound},
 		{"list --label x", exitUsage, workload.CodeInvalid},
-		{"status fils", exitMissing, workload.CodeNotFound},
-		{"start nothing", exitMissing, workload.CodeNotFound},
+		{"status fils", cli.ExitMissing, workload.CodeNotFound},
+		{"start nothing", cli.ExitMissing, workload.CodeNotFound},
 		{"start broken", exitStart, workload.CodeStart},
-		{"restart --group wrok", exitMissing, workload.CodeNotFound},
+		{"restart --group wrok", cli.ExitMissing, workload.CodeNotFound},
 		{"stop", exitUsage, workload.CodeInvalid},
 		{"rm a b --all", exitUsage, workload.CodeInvalid},
-		{"logs fils", exitMissing, workload.CodeNotFound},
+		{"logs fils", cli.ExitMissing, workload.CodeNotFound},
 		{"logs files --since yesterday", exitUsage, workload.CodeInvalid},
-		{"group create work", exitTaken, workload.CodeTaken},
-		{"group rm wrok", exitMissing, workload.CodeNotFound},
+		{"group create work", cli.ExitTaken, workload.CodeTaken},
+		{"group rm wrok", cli.ExitMissing, workload.CodeNotFound},
 	} {
 		m := newFakeManager()
 		m.faults["start broken"] = &workload.Error{Code: workload.CodeStart, Field: "spec.image", Message: "it ended", Next: "`weir logs broken`"}
@@ -154,14 +155,14 @@ func TestSeveralWorkloads(t *testing.T) {
 		{"start files", exitOK, "[]"}, // it runs
 		{"restart files files paused", exitOK, "[restart files restart paused]"},
 		{"stop --all --timeout 5s", exitOK, "[stop in 5s broken stop in 5s files stop in 5s odd stop in 5s older stop in 5s tickets]"},
-		{"stop files nothing paused", exitMissing, "[stop in 30s files]"},
+		{"stop files nothing paused", cli.ExitMissing, "[stop in 30s files]"},
 		{"stop files nothing --ignore-missing", exitOK, "[stop in 30s files]"},
 		{"rm --group work", exitOK, "[remove broken remove files]"},
 		{"rm --force odd", exitOK, "[remove by force odd]"},
 		{"rm nothing --ignore-missing", exitOK, "[]"},
 		{"restart older nothing files", exitStart, "[restart files]"},
 		{"restart older tickets files", exitStart, "[restart files]"},
-		{"restart nothing tickets", exitLogin, "[]"},
+		{"restart nothing tickets", cli.ExitLogin, "[]"},
 		{"restart odd older", exitFault, "[]"},
 	} {
 		m := newFakeManager()
@@ -197,10 +198,10 @@ func TestWithoutAManager(t *testing.T) {
 		{"list", true, false, exitOK},
 		{"list --group work", true, false, exitFault},
 		{"status files", true, false, exitFault},
-		{"status nothing", true, false, exitMissing},
+		{"status nothing", true, false, cli.ExitMissing},
 		{"inspect files", true, false, exitFault},
 		{"logs files", true, false, exitFault},
-		{"logs files", false, false, exitMissing},
+		{"logs files", false, false, cli.ExitMissing},
 		{"logs prune", true, false, exitFault},
 		{"group list", true, false, exitFault},
 		{"group rm work", true, false, exitFault},
@@ -209,13 +210,13 @@ func TestWithoutAManager(t *testing.T) {
 		{"restart files", true, true, exitOK},
 		{"stop files", true, true, exitOK},
 		{"rm files", true, true, exitOK},
-		{"start files", false, false, exitMissing},
+		{"start files", false, false, cli.ExitMissing},
 		{"stop --all", false, false, exitOK},
 		{"rm --all", false, false, exitOK},
-		{"stop --group work", false, false, exitMissing},
-		{"stdio files", false, false, exitMissing},
+		{"stop --group work", false, false, cli.ExitMissing},
+		{"stdio files", false, false, cli.ExitMissing},
 		{"stdio broken", true, true, exitStart},
-		{"tools -w files", false, false, exitMissing},
+		{"tools -w files", false, false, cli.ExitMissing},
 		{"tools -w broken", true, true, exitStart},
 	} {
 		var kept []string
@@ -336,7 +337,7 @@ func TestInterruptedStop(t *testing.T) {
 		<-ctx.Done()
 	}
 	a, _, said := asking(t, m)
-	if code := a.run([]string{"stop", "--all"}); code != exitSignal+2 || strings.Count(said.String(), "interrupted") != 1 {
+	if code := a.run([]string{"stop", "--all"}); code != cli.ExitSignal+2 || strings.Count(said.String(), "interrupted") != 1 {
 		t.Errorf("%d, %s", code, said)
 	}
 }
@@ -371,12 +372,12 @@ func TestCommandsOfServersTakeWorkloads(t *testing.T) {
 		{"workflow run -w flows sum --args {\"a\":1}", `"sum": 3`, exitOK},
 		{"script run -w scripts s.star", "42", exitOK},
 		{"call -w flows echo text=hello", "hello", exitOK},
-		{"tools -w gone", "`weir status gone` says how it is", exitConnection},
+		{"tools -w gone", "`weir status gone` says how it is", cli.ExitConnection},
 		{"tools -w paused", "it is stopped: `weir start paused`", exitStart},
 		{"tools -w broken", "it is error (it ends again and again): `weir status broken` says why", exitStart},
-		{"tools -w tickets", "`weir start tickets` logs in", exitLogin},
-		{"tools -w odd", "it is policy_stopped", exitRefused},
-		{"tools -w plam", "did you mean plan?", exitMissing},
+		{"tools -w tickets", "`weir start tickets` logs in", cli.ExitLogin},
+		{"tools -w odd", "it is policy_stopped", cli.ExitRefused},
+		{"tools -w plam", "did you mean plan?", cli.ExitMissing},
 		{"tools -w a/b", "is no name of a workload", exitUsage},
 		{"tools -w plan http://127.0.0.1:9/mcp", "are two servers: leave one out", exitUsage},
 		{"script run -w plan -c weir.yaml s.star", "-w and -c are two places", exitUsage},

@@ -1,4 +1,4 @@
-package main
+package workloads
 
 import (
 	"context"
@@ -9,11 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
-func (a *app) groupCommand() *cobra.Command {
+func (a *Commands) Group() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "group COMMAND",
 		Short: "Make groups of workloads",
@@ -32,7 +33,7 @@ restart, stop and rm take --group.`,
 			for _, c := range cmd.Commands() {
 				known = append(known, c.Name())
 			}
-			return usagef("no such command %q%s", args[0], didYouMean(args[0], known, "`weir group --help` lists them"))
+			return cli.Usagef("no such command %q%s", args[0], cli.DidYouMean(args[0], known, "`weir group --help` lists them"))
 		},
 	}
 	cmd.AddCommand(a.groupCreateCommand(), a.groupListCommand(), a.groupRmCommand(), a.groupRunCommand())
@@ -43,24 +44,24 @@ restart, stop and rm take --group.`,
 func oneGroup(_ *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
-		return usagef("name a group: `weir group list` shows them")
+		return cli.Usagef("name a group: `weir group list` shows them")
 	case len(args) > 1:
-		return usagef("%q is one word too many: one group is enough", args[1])
-	case !plainName.MatchString(args[0]):
-		return usagef("%s: use small letters, digits and -, at most 63, for the name of a group", brief(args[0]))
+		return cli.Usagef("%q is one word too many: one group is enough", args[1])
+	case !cli.IsName(args[0]):
+		return cli.Usagef("%s: use small letters, digits and -, at most 63, for the name of a group", cli.Brief(args[0]))
 	}
 	return nil
 }
 
 // completeGroup completes the argument of a command that names one group.
-func (a *app) completeGroup(cmd *cobra.Command, given []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (a *Commands) completeGroup(cmd *cobra.Command, given []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(given) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return a.groupNames(cmd, given, word)
 }
 
-func (a *app) groupCreateCommand() *cobra.Command {
+func (a *Commands) groupCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make an empty group",
@@ -71,9 +72,9 @@ It ends with 7 when there is one of this name.`,
 		Args:              oneGroup,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := untilSignal(cmd)
+			ctx, stop := cli.UntilSignal(cmd)
 			defer stop()
-			m, err := a.manager(ctx, true)
+			m, err := a.Manager(ctx, true)
 			if err == nil {
 				err = m.CreateGroup(ctx, args[0])
 			}
@@ -81,20 +82,20 @@ It ends with 7 when there is one of this name.`,
 				known.Next = "`weir group list` shows what there is"
 			}
 			if err != nil {
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			}
-			if wantsJSON(cmd) {
-				return printJSON(a.out, workload.Group{Name: args[0], Members: []string{}}, "")
+			if cli.WantsJSON(cmd) {
+				return cli.PrintJSON(a.Out, workload.Group{Name: args[0], Members: []string{}}, "")
 			}
-			_, err = fmt.Fprintf(a.out, "%s: made\n", args[0])
+			_, err = fmt.Fprintf(a.Out, "%s: made\n", args[0])
 			return err
 		},
 	}
-	addFormat(cmd, "text", "json")
+	cli.AddFormat(cmd, "text", "json")
 	return cmd
 }
 
-func (a *app) groupListCommand() *cobra.Command {
+func (a *Commands) groupListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
@@ -103,23 +104,23 @@ func (a *app) groupListCommand() *cobra.Command {
 array of objects with name and members.`,
 		Example: `  weir group list
   weir group list --format json`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := untilSignal(cmd)
+			ctx, stop := cli.UntilSignal(cmd)
 			defer stop()
 			m, err := a.looking(ctx)
 			if err != nil {
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			}
 			groups, err := m.Groups(ctx)
 			if err != nil {
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			}
-			if wantsJSON(cmd) {
+			if cli.WantsJSON(cmd) {
 				if groups == nil {
 					groups = []workload.Group{}
 				}
-				return printJSON(a.out, groups, "  ")
+				return cli.PrintJSON(a.Out, groups, "  ")
 			}
 			rows := [][]string{{"NAME", "WORKLOADS"}}
 			for _, g := range groups {
@@ -129,14 +130,14 @@ array of objects with name and members.`,
 				}
 				rows = append(rows, []string{show.FirstLine(g.Name), show.FirstLine(members)})
 			}
-			return show.Table(a.out, rows)
+			return show.Table(a.Out, rows)
 		},
 	}
-	addFormat(cmd, "text", "json")
+	cli.AddFormat(cmd, "text", "json")
 	return cmd
 }
 
-func (a *app) groupRmCommand() *cobra.Command {
+func (a *Commands) groupRmCommand() *cobra.Command {
 	var with, lenient bool
 	cmd := &cobra.Command{
 		Use:   "rm NAME",
@@ -149,9 +150,9 @@ func (a *app) groupRmCommand() *cobra.Command {
 		ValidArgsFunction: a.completeGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == defaultGroup {
-				return usagef("the group %s is always there: `weir rm --group %s` removes its workloads", defaultGroup, defaultGroup)
+				return cli.Usagef("the group %s is always there: `weir rm --group %s` removes its workloads", defaultGroup, defaultGroup)
 			}
-			ctx, stop := untilSignal(cmd)
+			ctx, stop := cli.UntilSignal(cmd)
 			defer stop()
 			err := a.removeGroup(ctx, cmd, args[0], with)
 			var known *workload.Error
@@ -159,35 +160,35 @@ func (a *app) groupRmCommand() *cobra.Command {
 			case missing && lenient:
 				return nil
 			case err != nil:
-				return interrupted(ctx, err)
-			case wantsJSON(cmd):
-				return printJSON(a.out, map[string]string{"name": args[0]}, "")
+				return cli.Interrupted(ctx, err)
+			case cli.WantsJSON(cmd):
+				return cli.PrintJSON(a.Out, map[string]string{"name": args[0]}, "")
 			}
-			_, err = fmt.Fprintf(a.out, "%s: removed\n", args[0])
+			_, err = fmt.Fprintf(a.Out, "%s: removed\n", args[0])
 			return err
 		},
 	}
 	cmd.Flags().BoolVar(&with, "with-workloads", false, "remove the workloads of the group too")
 	cmd.Flags().BoolVar(&lenient, "ignore-missing", false, "a name that no group has is no mistake")
-	addFormat(cmd, "text", "json")
+	cli.AddFormat(cmd, "text", "json")
 	return cmd
 }
 
 // removeGroup removes a group, and says each step.
-func (a *app) removeGroup(ctx context.Context, cmd *cobra.Command, name string, with bool) error {
+func (a *Commands) removeGroup(ctx context.Context, cmd *cobra.Command, name string, with bool) error {
 	m, err := a.looking(ctx)
 	if err != nil {
 		return err
 	}
-	if err := knownGroup(ctx, m, name); err != nil {
+	if err := KnownGroup(ctx, m, name); err != nil {
 		return err
 	}
-	steps := a.steps(cmd)
-	defer steps.end()
-	return m.RemoveGroup(ctx, name, with, steps.told(&outcome{Name: name}))
+	steps := a.Steps(cmd)
+	defer steps.End()
+	return m.RemoveGroup(ctx, name, with, steps.Told(&cli.Outcome{Name: name}))
 }
 
-func (a *app) groupRunCommand() *cobra.Command {
+func (a *Commands) groupRunCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "run NAME [-- FLAG...]",
 		Short: "Serve the workloads of a group as one server",
@@ -210,9 +211,9 @@ their tools begin with the names of the workloads. It is an edge before theirs, 
 			}
 			serve := []string{"serve"}
 			for _, w := range members {
-				serve = append(serve, "--backend", w.Name+"="+endpoint(w.URL))
+				serve = append(serve, "--backend", w.Name+"="+Endpoint(w.URL))
 			}
-			root := a.command()
+			root := a.Root()
 			root.SetArgs(append(serve, args[1:]...))
 			return root.ExecuteContext(cmd.Context())
 		},
@@ -220,27 +221,27 @@ their tools begin with the names of the workloads. It is an edge before theirs, 
 }
 
 // members are the workloads of a group that run.
-func (a *app) members(cmd *cobra.Command, group string) ([]workload.Status, error) {
-	ctx, stop := untilSignal(cmd)
+func (a *Commands) members(cmd *cobra.Command, group string) ([]workload.Status, error) {
+	ctx, stop := cli.UntilSignal(cmd)
 	defer stop()
-	m, err := a.awake(ctx)
+	m, err := a.Awake(ctx)
 	if err == nil {
-		err = knownGroup(ctx, m, group)
+		err = KnownGroup(ctx, m, group)
 	}
 	if err != nil {
-		return nil, interrupted(ctx, err)
+		return nil, cli.Interrupted(ctx, err)
 	}
 	var all []workload.Status
 	if m != nil {
 		if all, err = m.List(ctx); err != nil {
-			return nil, interrupted(ctx, err)
+			return nil, cli.Interrupted(ctx, err)
 		}
 	}
 	all = slices.DeleteFunc(all, func(w workload.Status) bool {
 		return w.Group != group || w.URL == "" || w.Status != workload.Running
 	})
 	if len(all) == 0 {
-		return nil, &workload.Error{Code: workload.CodeFault, Message: "no workload of the group " + brief(group) + " runs", Next: "`weir start --group " + group + "` starts those that are there"}
+		return nil, &workload.Error{Code: workload.CodeFault, Message: "no workload of the group " + cli.Brief(group) + " runs", Next: "`weir start --group " + group + "` starts those that are there"}
 	}
 	return all, nil
 }

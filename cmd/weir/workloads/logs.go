@@ -1,4 +1,4 @@
-package main
+package workloads
 
 import (
 	"bufio"
@@ -10,11 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
-func (a *app) logsCommand() *cobra.Command {
+func (a *Commands) Logs() *cobra.Command {
 	var o workload.LogOptions
 	var since string
 	cmd := &cobra.Command{
@@ -33,15 +34,15 @@ workloads that are gone.`,
   weir logs files --since 10m
   weir logs files --since 2026-01-02T15:04:05Z --proxy
   weir logs prune`,
-		Args:              oneWorkload,
-		ValidArgsFunction: a.completeWorkloads(false),
+		Args:              One,
+		ValidArgsFunction: a.Complete(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
 			if o.Since, err = moment(since, time.Now()); err != nil {
 				return err
 			}
 			if o.Tail < 0 || cmd.Flags().Changed("tail") && o.Tail == 0 {
-				return usagef("--tail %d: give the number of lines, such as 20", o.Tail)
+				return cli.Usagef("--tail %d: give the number of lines, such as 20", o.Tail)
 			}
 			return a.showLog(cmd, args[0], o)
 		},
@@ -52,9 +53,9 @@ workloads that are gone.`,
 	f.StringVar(&since, "since", "", "show what came after a `TIME`: a duration before now such as 10m, or 2026-01-02T15:04:05Z")
 	f.IntVar(&o.Tail, "tail", 0, "show the last `LINES` alone (default all)")
 	f.BoolVarP(&o.Proxy, "proxy", "p", false, "show the lines of the edge before the server alone")
-	mustRegister(cmd, "since", nil)
-	mustRegister(cmd, "tail", nil)
-	addFormat(cmd, "text", "json")
+	cli.MustRegister(cmd, "since", nil)
+	cli.MustRegister(cmd, "tail", nil)
+	cli.AddFormat(cmd, "text", "json")
 	cmd.AddCommand(a.logsPruneCommand())
 	return cmd
 }
@@ -69,23 +70,23 @@ func moment(text string, now time.Time) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return at, usagef("--since %s: give a duration such as 10m, or a time such as 2026-01-02T15:04:05Z", brief(text))
+		return at, cli.Usagef("--since %s: give a duration such as 10m, or a time such as 2026-01-02T15:04:05Z", cli.Brief(text))
 	}
 	return at, nil
 }
 
 // showLog prints lines of the log of a workload.
-func (a *app) showLog(cmd *cobra.Command, name string, o workload.LogOptions) error {
-	ctx, stop := untilSignal(cmd)
+func (a *Commands) showLog(cmd *cobra.Command, name string, o workload.LogOptions) error {
+	ctx, stop := cli.UntilSignal(cmd)
 	defer stop()
 	m, err := a.lookingFor(ctx, name)
 	if err != nil {
-		return interrupted(ctx, err)
+		return cli.Interrupted(ctx, err)
 	}
-	out := bufio.NewWriter(a.out)
+	out := bufio.NewWriter(a.Out)
 	write := func(l workload.Line) error { return a.writeText(out, l) }
-	if wantsJSON(cmd) {
-		write = func(l workload.Line) error { return printJSON(out, l, "") }
+	if cli.WantsJSON(cmd) {
+		write = func(l workload.Line) error { return cli.PrintJSON(out, l, "") }
 	}
 	shown, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -103,7 +104,7 @@ func (a *app) showLog(cmd *cobra.Command, name string, o workload.LogOptions) er
 	case ctx.Err() != nil && o.Follow:
 		return nil // that is how it ends
 	case ctx.Err() != nil:
-		return errInterrupted
+		return cli.ErrInterrupted
 	case shown.Err() != nil:
 		return context.Cause(shown)
 	case err != nil:
@@ -113,17 +114,17 @@ func (a *app) showLog(cmd *cobra.Command, name string, o workload.LogOptions) er
 }
 
 // writeText writes a line of a log for people.
-func (a *app) writeText(out io.Writer, l workload.Line) error {
+func (a *Commands) writeText(out io.Writer, l workload.Line) error {
 	text := strings.TrimRight(l.Text, "\n")
 	at := l.Time.Format("2006-01-02T15:04:05.000Z07:00")
-	if terminal(a.out) {
+	if cli.Terminal(a.Out) {
 		text = edge.Clean(text)
 	}
-	_, err := fmt.Fprintf(out, "%s %-6s %s\n", a.paint(a.out, dim, at), edge.Clean(l.Source), text)
+	_, err := fmt.Fprintf(out, "%s %-6s %s\n", a.Paint(a.Out, cli.Dim, at), edge.Clean(l.Source), text)
 	return err
 }
 
-func (a *app) logsPruneCommand() *cobra.Command {
+func (a *Commands) logsPruneCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove the logs of workloads that are gone",
@@ -132,25 +133,25 @@ that were and how many bytes they had. (The log of a workload that is called pru
 is shown by "weir logs -- prune".)`,
 		Example: `  weir logs prune
   weir logs prune --format json`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := untilSignal(cmd)
+			ctx, stop := cli.UntilSignal(cmd)
 			defer stop()
 			m, err := a.looking(ctx)
 			if err != nil {
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			}
 			files, bytes, err := m.PruneLogs(ctx)
 			if err != nil {
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			}
-			if wantsJSON(cmd) {
-				return printJSON(a.out, map[string]int64{"files": int64(files), "bytes": bytes}, "")
+			if cli.WantsJSON(cmd) {
+				return cli.PrintJSON(a.Out, map[string]int64{"files": int64(files), "bytes": bytes}, "")
 			}
-			_, err = fmt.Fprintf(a.out, "%d files removed, %d bytes\n", files, bytes)
+			_, err = fmt.Fprintf(a.Out, "%d files removed, %d bytes\n", files, bytes)
 			return err
 		},
 	}
-	addFormat(cmd, "text", "json")
+	cli.AddFormat(cmd, "text", "json")
 	return cmd
 }

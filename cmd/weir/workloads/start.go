@@ -1,4 +1,4 @@
-package main
+package workloads
 
 import (
 	"context"
@@ -6,12 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
 // Times that commands wait unless they are told.
 const (
-	startWait = time.Minute
+	StartWait = time.Minute
 	stopWait  = 30 * time.Second
 )
 
@@ -24,14 +25,14 @@ of the gravest failure. It is 6 when there is no such workload, unless --ignore-
 is given. With --format json a line with an object is printed for each workload that
 it worked for, and one on standard error for each error.`
 
-func (a *app) startCommand() *cobra.Command {
+func (a *Commands) Start() *cobra.Command {
 	return a.starting("start", "Start workloads that do not run",
 		`Start workloads that do not run, and wait until each has introduced itself or failed.
 One that waits for a login (unauthenticated) is logged in anew. They are started again
 with the manager, until they are stopped.`, workload.Running, workload.Manager.Start)
 }
 
-func (a *app) restartCommand() *cobra.Command {
+func (a *Commands) Restart() *cobra.Command {
 	return a.starting("restart", "Stop workloads and start them again",
 		`Stop workloads and start them again, and wait until each has introduced itself or
 failed. Sessions of clients that have some end; the URLs stay.`, "", workload.Manager.Restart)
@@ -39,7 +40,7 @@ failed. Sessions of clients that have some end; the URLs stay.`, "", workload.Ma
 
 // starting makes a command that starts workloads: it need not be done to those that are in a
 // state already.
-func (a *app) starting(name, short, long string, already workload.State, do func(workload.Manager, context.Context, string, time.Duration, func(workload.Event)) error) *cobra.Command {
+func (a *Commands) starting(name, short, long string, already workload.State, do func(workload.Manager, context.Context, string, time.Duration, func(workload.Event)) error) *cobra.Command {
 	var s selection
 	var wait time.Duration
 	cmd := &cobra.Command{
@@ -54,12 +55,12 @@ to log in, 8 and 9 it may not run as it was asked for.`,
 		Example: "  weir " + name + " files\n  weir " + name + " files search --wait 5m\n  weir " + name + " --group work\n  weir " + name + " --all --format json",
 	}
 	s.add(a, cmd)
-	cmd.Flags().DurationVar(&wait, "wait", startWait, "`DURATION` that each may take until it has introduced itself")
-	mustRegister(cmd, "wait", nil)
-	addFormat(cmd, "text", "json")
+	cmd.Flags().DurationVar(&wait, "wait", StartWait, "`DURATION` that each may take until it has introduced itself")
+	cli.MustRegister(cmd, "wait", nil)
+	cli.AddFormat(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		if wait <= 0 {
-			return usagef("--wait %s: give a duration such as 60s", wait)
+			return cli.Usagef("--wait %s: give a duration such as 60s", wait)
 		}
 		return a.act(cmd, &s, names, already, func(ctx context.Context, m workload.Manager, name string, told func(workload.Event)) error {
 			return do(m, ctx, name, wait, told)
@@ -68,7 +69,7 @@ to log in, 8 and 9 it may not run as it was asked for.`,
 	return cmd
 }
 
-func (a *app) stopCommand() *cobra.Command {
+func (a *Commands) Stop() *cobra.Command {
 	var s selection
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -86,11 +87,11 @@ after the manager was started again, until "weir start".
 	}
 	s.add(a, cmd)
 	cmd.Flags().DurationVar(&timeout, "timeout", stopWait, "`DURATION` after which processes are killed")
-	mustRegister(cmd, "timeout", nil)
-	addFormat(cmd, "text", "json")
+	cli.MustRegister(cmd, "timeout", nil)
+	cli.AddFormat(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		if timeout < 0 {
-			return usagef("--timeout %s: give a duration such as 30s, or 0 to kill at once", timeout)
+			return cli.Usagef("--timeout %s: give a duration such as 30s, or 0 to kill at once", timeout)
 		}
 		return a.act(cmd, &s, names, workload.Stopped, func(ctx context.Context, m workload.Manager, name string, told func(workload.Event)) error {
 			return m.Stop(ctx, name, timeout, told)
@@ -99,7 +100,7 @@ after the manager was started again, until "weir start".
 	return cmd
 }
 
-func (a *app) rmCommand() *cobra.Command {
+func (a *Commands) Remove() *cobra.Command {
 	var s selection
 	var force bool
 	cmd := &cobra.Command{
@@ -118,7 +119,7 @@ removes one that cannot be stopped or looked at, such as one in error.
 	}
 	s.add(a, cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "also remove workloads that cannot be stopped in order")
-	addFormat(cmd, "text", "json")
+	cli.AddFormat(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		return a.act(cmd, &s, names, "", func(ctx context.Context, m workload.Manager, name string, told func(workload.Event)) error {
 			err := m.Remove(ctx, name, force, told)

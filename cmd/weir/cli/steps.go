@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -14,9 +14,9 @@ import (
 	"github.com/weir-edge/weir/edge/workload"
 )
 
-// steps shows what is waited for: on a terminal in one line that is written anew, elsewhere in
+// Steps shows what is waited for: on a terminal in one line that is written anew, elsewhere in
 // a line for each step. Where the output is for programs it shows nothing.
-type steps struct {
+type Steps struct {
 	out   io.Writer
 	file  *os.File // the terminal; nil for none
 	quiet bool
@@ -28,18 +28,18 @@ type steps struct {
 	gone  sync.WaitGroup
 }
 
-// steps begins to show steps. The caller must call end.
-func (a *app) steps(cmd *cobra.Command) *steps {
-	s := &steps{out: a.err, quiet: wantsJSON(cmd), since: time.Now()}
-	kind, _ := lookup(a.environ, "TERM")
-	if f, ok := a.err.(*os.File); ok && terminal(f) && kind != "" && kind != "dumb" {
+// steps begins to show steps. The caller must call End.
+func (a *App) Steps(cmd *cobra.Command) *Steps {
+	s := &Steps{out: a.Err, quiet: WantsJSON(cmd), since: time.Now()}
+	kind, _ := Lookup(a.Environ, "TERM")
+	if f, ok := a.Err.(*os.File); ok && Terminal(f) && kind != "" && kind != "dumb" {
 		s.file = f
 	}
 	return s
 }
 
-// told is what a manager tells of its steps with one workload; the last one says how it ended.
-func (s *steps) told(o *outcome) func(workload.Event) {
+// Told is what a manager tells of its steps with one workload; the last one says how it ended.
+func (s *Steps) Told(o *Outcome) func(workload.Event) {
 	return func(e workload.Event) {
 		if e.State != "" {
 			o.Status = e.State
@@ -48,13 +48,13 @@ func (s *steps) told(o *outcome) func(workload.Event) {
 			o.URL = e.URL
 		}
 		if e.Text != "" && e.Error == nil && !s.quiet {
-			s.show(o.Name + ": " + show.FirstLine(e.Text))
+			s.Show(o.Name + ": " + show.FirstLine(e.Text))
 		}
 	}
 }
 
-// show shows a step.
-func (s *steps) show(text string) {
+// Show shows a step.
+func (s *Steps) Show(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file == nil {
@@ -69,7 +69,7 @@ func (s *steps) show(text string) {
 }
 
 // turn writes the line anew until the end.
-func (s *steps) turn(over <-chan struct{}) {
+func (s *Steps) turn(over <-chan struct{}) {
 	const signs = `|/-\`
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -89,12 +89,21 @@ func (s *steps) turn(over <-chan struct{}) {
 	}
 }
 
-// end takes the line away.
-func (s *steps) end() {
+// End takes the line away.
+func (s *Steps) End() {
 	if s.over == nil {
 		return
 	}
 	close(s.over)
 	s.gone.Wait()
 	fmt.Fprint(s.file, "\r\x1b[K")
+}
+
+// Outcome is how acting on one workload ended.
+type Outcome struct {
+	Name   string         `json:"name"`
+	Status workload.State `json:"status"`
+	URL    string         `json:"url,omitempty"`
+
+	Err error `json:"-"`
 }

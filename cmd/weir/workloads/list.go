@@ -1,4 +1,4 @@
-package main
+package workloads
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/workload"
@@ -22,7 +23,7 @@ type which struct {
 	labels []string // K=V; all of them hold
 }
 
-func (a *app) listCommand() *cobra.Command {
+func (a *Commands) List() *cobra.Command {
 	var w which
 	cmd := &cobra.Command{
 		Use:     "list",
@@ -45,44 +46,44 @@ more than the names of the workloads, and their status is unknown.`,
   weir list --group work --label team=blue
   weir list --format mcpservers > mcp.json
   weir list -a --format json`,
-		Args:              noArgs,
+		Args:              cli.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, label := range w.labels {
 				if name, _, ok := strings.Cut(label, "="); !ok || name == "" {
-					return usagef("--label %s: write NAME=VALUE, such as team=blue", brief(label))
+					return cli.Usagef("--label %s: write NAME=VALUE, such as team=blue", cli.Brief(label))
 				}
 			}
-			ctx, stop := untilSignal(cmd)
+			ctx, stop := cli.UntilSignal(cmd)
 			defer stop()
-			m, err := a.manager(ctx, false)
+			m, err := a.Manager(ctx, false)
 			if errors.Is(err, workload.ErrNoManager) {
 				return a.listAsleep(cmd, w)
 			}
 			if err != nil {
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			}
 			all, err := m.List(ctx)
 			if err != nil {
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			}
 			if w.group != "" {
-				if err := knownGroup(ctx, m, w.group); err != nil {
-					return interrupted(ctx, err)
+				if err := KnownGroup(ctx, m, w.group); err != nil {
+					return cli.Interrupted(ctx, err)
 				}
 			}
 			shown, hidden := w.of(all)
-			if err := a.showWorkloads(formatOf(cmd), shown, len(all) > 0); err != nil {
+			if err := a.showWorkloads(cli.FormatOf(cmd), shown, len(all) > 0); err != nil {
 				return err
 			}
 			switch {
 			case len(hidden) > 0:
-				fmt.Fprintln(a.err, notShown(hidden))
+				fmt.Fprintln(a.Err, notShown(hidden))
 			case len(shown) == 0 && len(all) > 0:
-				fmt.Fprintln(a.err, "No workload is in that group and has these labels: `weir list -a` shows all.")
+				fmt.Fprintln(a.Err, "No workload is in that group and has these labels: `weir list -a` shows all.")
 			}
 			if c, ok := m.(*workload.Client); ok && c.Hello.Watcher == "" {
-				fmt.Fprintln(a.err, "The manager has no watcher: when it ends, the next command that needs it starts it again.")
+				fmt.Fprintln(a.Err, "The manager has no watcher: when it ends, the next command that needs it starts it again.")
 			}
 			return nil
 		},
@@ -92,15 +93,15 @@ more than the names of the workloads, and their status is unknown.`,
 	f.BoolVarP(&w.all, "all", "a", false, "also show workloads that do not run")
 	f.StringVar(&w.group, "group", "", "show the workloads of group `GROUP` alone")
 	f.StringArrayVar(&w.labels, "label", nil, "show those with a label alone, `NAME=VALUE`; may be repeated, and then all have to hold")
-	mustRegister(cmd, "label", nil)
-	a.completeGroups(cmd, "group")
-	addFormat(cmd, "text", "json", "mcpservers")
+	cli.MustRegister(cmd, "label", nil)
+	a.CompleteGroups(cmd, "group")
+	cli.AddFormat(cmd, "text", "json", "mcpservers")
 	return cmd
 }
 
 // listAsleep lists what is kept while there is no manager to ask.
-func (a *app) listAsleep(cmd *cobra.Command, w which) error {
-	names, err := a.kept()
+func (a *Commands) listAsleep(cmd *cobra.Command, w which) error {
+	names, err := a.Kept()
 	if err != nil {
 		return err
 	}
@@ -111,11 +112,11 @@ func (a *app) listAsleep(cmd *cobra.Command, w which) error {
 	for _, name := range names {
 		all = append(all, workload.Status{Name: name, Status: workload.Unknown})
 	}
-	if err := a.showWorkloads(formatOf(cmd), all, false); err != nil {
+	if err := a.showWorkloads(cli.FormatOf(cmd), all, false); err != nil {
 		return err
 	}
 	if len(names) > 0 {
-		fmt.Fprintln(a.err, "No manager runs, and so nobody knows how they are: `weir up --detach` starts it, and the workloads with it.")
+		fmt.Fprintln(a.Err, "No manager runs, and so nobody knows how they are: `weir up --detach` starts it, and the workloads with it.")
 	}
 	return nil
 }
@@ -171,19 +172,19 @@ func notShown(hidden []workload.Status) string {
 }
 
 // showWorkloads prints workloads. more says that there are some beside them.
-func (a *app) showWorkloads(format string, all []workload.Status, more bool) error {
+func (a *Commands) showWorkloads(format string, all []workload.Status, more bool) error {
 	switch format {
 	case "json":
 		if all == nil {
 			all = []workload.Status{}
 		}
-		return printJSON(a.out, all, "  ")
+		return cli.PrintJSON(a.Out, all, "  ")
 	case "mcpservers":
-		return printJSON(a.out, mcpServers(all), "  ")
+		return cli.PrintJSON(a.Out, mcpServers(all), "  ")
 	}
 	if len(all) == 0 {
 		if !more {
-			fmt.Fprintln(a.err, "There are no workloads: `weir run -- COMMAND` makes one.")
+			fmt.Fprintln(a.Err, "There are no workloads: `weir run -- COMMAND` makes one.")
 		}
 		return nil
 	}
@@ -198,7 +199,7 @@ func (a *app) showWorkloads(format string, all []workload.Status, more bool) err
 		}
 		rows = append(rows, row)
 	}
-	return show.Table(a.out, rows)
+	return show.Table(a.Out, rows)
 }
 
 // entry is an MCP server in the configuration of a client.
@@ -240,38 +241,41 @@ func age(then, now time.Time) string {
 	}
 }
 
-// completeWorkloads completes the names of workloads; many says that a command takes several.
-func (a *app) completeWorkloads(many bool) cobra.CompletionFunc {
+// completeWithin is how long a completion may take: then it is none.
+const completeWithin = 3 * time.Second
+
+// Complete completes the names of workloads; many says that a command takes several.
+func (a *Commands) Complete(many bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, given []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if !many && len(given) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, done := context.WithTimeout(cmd.Context(), patience)
+		ctx, done := context.WithTimeout(cmd.Context(), completeWithin)
 		defer done()
 		var names []string
-		if m, err := a.manager(ctx, false); err == nil {
+		if m, err := a.Manager(ctx, false); err == nil {
 			all, _ := m.List(ctx) // without a list there is nothing to complete
-			names = namesOfWorkloads(all)
+			names = Names(all)
 		} else {
-			names, _ = a.kept()
+			names, _ = a.Kept()
 		}
 		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(given, name) || !strings.HasPrefix(name, word) }), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// completeGroups completes the value of a flag that names a group.
-func (a *app) completeGroups(cmd *cobra.Command, flag string) {
+// CompleteGroups completes the value of a flag that names a group.
+func (a *Commands) CompleteGroups(cmd *cobra.Command, flag string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, a.groupNames); err != nil {
 		panic(err) // the flag was added in the line before
 	}
 }
 
 // groupNames completes the names of groups.
-func (a *app) groupNames(cmd *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, done := context.WithTimeout(cmd.Context(), patience)
+func (a *Commands) groupNames(cmd *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx, done := context.WithTimeout(cmd.Context(), completeWithin)
 	defer done()
 	names := []string{}
-	if m, err := a.manager(ctx, false); err == nil {
+	if m, err := a.Manager(ctx, false); err == nil {
 		groups, _ := m.Groups(ctx) // without them there is nothing to complete
 		for _, g := range groups {
 			if strings.HasPrefix(g.Name, word) {

@@ -1,4 +1,4 @@
-package main
+package plugin
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weir-edge/weir/cmd/weir/plugin"
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/v1beta1"
@@ -18,7 +18,7 @@ import (
 	"github.com/weir-edge/weir/wasm"
 )
 
-func (a *app) pluginTestCommand() *cobra.Command {
+func (a *commands) pluginTestCommand() *cobra.Command {
 	var fixtures, only string
 	cmd := &cobra.Command{
 		Use:   "test [DIR|FILE]",
@@ -43,26 +43,26 @@ The guest of a directory is built first; FILE is a module or a script.`,
   weir plugin test other.star --fixtures cases.yaml`,
 		Args: oneDir,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withProgram(cmd.Context(), args, fixtures, func(p *plugin.Program, f *plugin.Fixtures, file string) error {
+			return a.withProgram(cmd.Context(), args, fixtures, func(p *Program, f *Fixtures, file string) error {
 				f = f.Only(only)
 				if len(f.Cases) == 0 {
-					return usagef("no case of %s has %q in its name", file, only)
+					return cli.Usagef("no case of %s has %q in its name", file, only)
 				}
 				failed := 0
-				for _, o := range plugin.RunProgram(cmd.Context(), p, f) {
+				for _, o := range RunProgram(cmd.Context(), p, f) {
 					if o.Passed() {
-						fmt.Fprintf(a.out, "ok    %s\n", edge.Clean(o.Case.Name))
+						fmt.Fprintf(a.Out, "ok    %s\n", edge.Clean(o.Case.Name))
 						continue
 					}
 					failed++
-					fmt.Fprintf(a.out, "FAIL  %s\n", edge.Clean(o.Case.Name))
+					fmt.Fprintf(a.Out, "FAIL  %s\n", edge.Clean(o.Case.Name))
 					for _, line := range o.Got {
-						fmt.Fprintf(a.out, "      %s\n", edge.Clean(line))
+						fmt.Fprintf(a.Out, "      %s\n", edge.Clean(line))
 					}
 				}
-				fmt.Fprintf(a.out, "%d passed, %d failed\n", len(f.Cases)-failed, failed)
+				fmt.Fprintf(a.Out, "%d passed, %d failed\n", len(f.Cases)-failed, failed)
 				if failed > 0 {
-					return &saidError{exitFault}
+					return cli.Said(cli.ExitFault)
 				}
 				return nil
 			})
@@ -73,7 +73,7 @@ The guest of a directory is built first; FILE is a module or a script.`,
 	return cmd
 }
 
-func (a *app) pluginBenchCommand() *cobra.Command {
+func (a *commands) pluginBenchCommand() *cobra.Command {
 	var fixtures, set string
 	var each time.Duration
 	var asJSON bool
@@ -100,14 +100,14 @@ limit.`,
 		Args: oneDir,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if each <= 0 || each > time.Minute {
-				return usagef("--time: %v: more than 0 and at most 1m", each)
+				return cli.Usagef("--time: %v: more than 0 and at most 1m", each)
 			}
 			limits, err := limitsOf(set)
 			if err != nil {
 				return err
 			}
-			return a.withProgram(cmd.Context(), args, fixtures, func(p *plugin.Program, f *plugin.Fixtures, file string) error {
-				b, err := plugin.MeasureProgram(cmd.Context(), p, f, limits, each)
+			return a.withProgram(cmd.Context(), args, fixtures, func(p *Program, f *Fixtures, file string) error {
+				b, err := MeasureProgram(cmd.Context(), p, f, limits, each)
 				if err != nil {
 					return fmt.Errorf("%s: %w", file, err)
 				}
@@ -116,7 +116,7 @@ limit.`,
 					if err != nil {
 						return err
 					}
-					return writeJSON(a.out, text)
+					return cli.WriteJSON(a.Out, text)
 				}
 				return a.writeBench(b)
 			})
@@ -133,29 +133,29 @@ limit.`,
 func limitsOf(text string) (wasm.Limits, error) {
 	filter := v1beta1.EdgeFilter{}
 	if err := yaml.UnmarshalStrict([]byte(text), &filter.Spec.Limits); err != nil {
-		return wasm.Limits{}, usagef("--limits: %v", err)
+		return wasm.Limits{}, cli.Usagef("--limits: %v", err)
 	}
 	for _, wrong := range filter.Validate() {
 		if strings.HasPrefix(wrong.Field, "spec.limits") {
-			return wasm.Limits{}, usagef("--limits: %v", wrong)
+			return wasm.Limits{}, cli.Usagef("--limits: %v", wrong)
 		}
 	}
 	s := guest.FromObject(&filter, nil, "", nil)
 	if s.Isolation != "" || s.Instances != 0 {
-		return wasm.Limits{}, usagef("--limits: isolation stands in the fixtures, and one instance is measured: leave both out")
+		return wasm.Limits{}, cli.Usagef("--limits: isolation stands in the fixtures, and one instance is measured: leave both out")
 	}
 	return wasm.Limits{Timeout: s.Timeout, Fuel: s.Fuel, Memory: uint64(s.Memory), Output: uint64(s.Output)}, nil
 }
 
 // writeBench prints what a guest costs, for people.
-func (a *app) writeBench(b *plugin.Bench) error {
+func (a *commands) writeBench(b *Bench) error {
 	l := &b.Limits
 	memory := ""
 	if l.Memory > 0 {
 		memory = size(l.Memory) + " of memory, "
 	}
-	fmt.Fprintf(a.out, "The limits of a call: %v of a processor, %d fuel, %s%s of input, %s of output.\n\n", l.Time, l.Fuel, memory, size(l.Input), size(l.Output))
-	costs := func(c *plugin.Cost, s *plugin.Share) []string {
+	fmt.Fprintf(a.Out, "The limits of a call: %v of a processor, %d fuel, %s%s of input, %s of output.\n\n", l.Time, l.Fuel, memory, size(l.Input), size(l.Output))
+	costs := func(c *Cost, s *Share) []string {
 		all := []string{size(c.Input) + share(s.Input), digits(c.Time) + share(s.Time), fmt.Sprint(c.Fuel) + share(s.Fuel), size(c.Output) + share(s.Output)}
 		if l.Memory > 0 {
 			all = slices.Insert(all, 3, size(c.Memory)+share(s.Memory))
@@ -171,11 +171,11 @@ func (a *app) writeBench(b *plugin.Bench) error {
 		f := &b.Cases[i]
 		rows = append(rows, append([]string{f.Hook, edge.Clean(f.Case)}, costs(&f.Cost, &f.Share)...))
 	}
-	if err := show.Table(a.out, rows); err != nil {
+	if err := show.Table(a.Out, rows); err != nil {
 		return err
 	}
 	for _, s := range b.Sweeps {
-		fmt.Fprintf(a.out, "\n%s, %s, with longer texts:\n", s.Hook, edge.Clean(s.Case))
+		fmt.Fprintf(a.Out, "\n%s, %s, with longer texts:\n", s.Hook, edge.Clean(s.Case))
 		rows := [][]string{append([]string{"TEXT"}, titles...)}
 		for i := range s.Sizes {
 			n := &s.Sizes[i]
@@ -185,13 +185,13 @@ func (a *app) writeBench(b *plugin.Bench) error {
 			}
 			rows = append(rows, row)
 		}
-		if err := show.Table(a.out, rows); err != nil {
+		if err := show.Table(a.Out, rows); err != nil {
 			return err
 		}
 		if s.Met == "" {
-			fmt.Fprintln(a.out, "No limit is met.")
+			fmt.Fprintln(a.Out, "No limit is met.")
 		} else {
-			fmt.Fprintf(a.out, "The first limit that is met: %s, at about %s of text.\n", s.Met, size(uint64(s.Text)))
+			fmt.Fprintf(a.Out, "The first limit that is met: %s, at about %s of text.\n", s.Met, size(uint64(s.Text)))
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package main
+package plugin
 
 import (
 	"context"
@@ -11,10 +11,16 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weir-edge/weir/cmd/weir/plugin"
+	"github.com/weir-edge/weir/cmd/weir/cli"
 )
 
-func (a *app) pluginCommand() *cobra.Command {
+// commands are those of a process.
+type commands struct{ *cli.App }
+
+// Command is the command `weir plugin` of a process.
+func Command(app *cli.App) *cobra.Command { return (&commands{app}).command() }
+
+func (a *commands) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plugin COMMAND",
 		Short: "Make guests: write, build, try, measure and pack filters in WebAssembly or Starlark",
@@ -48,13 +54,13 @@ func unknownPlugin(cmd *cobra.Command, name string) error {
 	for _, c := range cmd.Commands() {
 		known = append(known, c.Name())
 	}
-	return usagef("no such command %q%s", name, didYouMean(name, known, "`weir plugin --help` lists them"))
+	return cli.Usagef("no such command %q%s", name, cli.DidYouMean(name, known, "`weir plugin --help` lists them"))
 }
 
 // oneDir allows at most one argument; without one it is the current directory.
 func oneDir(_ *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return usagef("%q is one word too many: name one directory or module, or none for this directory", args[1])
+		return cli.Usagef("%q is one word too many: name one directory or module, or none for this directory", args[1])
 	}
 	return nil
 }
@@ -66,7 +72,7 @@ func dirOf(args []string) string {
 	return args[0]
 }
 
-func (a *app) pluginNewCommand() *cobra.Command {
+func (a *commands) pluginNewCommand() *cobra.Command {
 	var language string
 	cmd := &cobra.Command{
 		Use:   "new DIR",
@@ -84,26 +90,26 @@ and nothing to build; beside the script lies weir.yaml, an edge that asks it.`,
   weir plugin new --language c guests/pin-region`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("name one directory for the guest")
+				return cli.Usagef("name one directory for the guest")
 			}
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			l, ok := plugin.LanguageNamed(language)
+			l, ok := LanguageNamed(language)
 			if !ok {
-				return usagef("--language: there is no %q%s", language, didYouMean(language, plugin.LanguageNames(), "one of "+strings.Join(plugin.LanguageNames(), ", ")))
+				return cli.Usagef("--language: there is no %q%s", language, cli.DidYouMean(language, LanguageNames(), "one of "+strings.Join(LanguageNames(), ", ")))
 			}
 			dir, err := filepath.Abs(args[0])
 			if err != nil {
 				return err
 			}
-			files, err := plugin.New(dir, filepath.Base(dir), l)
+			files, err := New(dir, filepath.Base(dir), l)
 			if err != nil {
 				return err
 			}
 			for _, f := range files {
 				if !strings.Contains(f, "weir/") {
-					fmt.Fprintln(a.out, filepath.ToSlash(filepath.Join(args[0], f)))
+					fmt.Fprintln(a.Out, filepath.ToSlash(filepath.Join(args[0], f)))
 				}
 			}
 			build := "weir plugin build && "
@@ -113,7 +119,7 @@ and nothing to build; beside the script lies weir.yaml, an edge that asks it.`,
 			case !l.Compiled():
 				build = ""
 			}
-			fmt.Fprintf(a.out, "\nNext: cd %s && %sweir plugin test\n", args[0], build)
+			fmt.Fprintf(a.Out, "\nNext: cd %s && %sweir plugin test\n", args[0], build)
 			return nil
 		},
 	}
@@ -123,8 +129,8 @@ and nothing to build; beside the script lies weir.yaml, an edge that asks it.`,
 		}
 		return pflag.NormalizedName(name)
 	})
-	cmd.Flags().StringVar(&language, "language", "go", "`LANGUAGE` of the guest: "+strings.Join(plugin.LanguageNames(), ", "))
-	fixed(cmd, "language", plugin.LanguageNames())
+	cmd.Flags().StringVar(&language, "language", "go", "`LANGUAGE` of the guest: "+strings.Join(LanguageNames(), ", "))
+	fixed(cmd, "language", LanguageNames())
 	return cmd
 }
 
@@ -136,7 +142,7 @@ func fixed(cmd *cobra.Command, flag string, values []string) {
 	}
 }
 
-func (a *app) pluginBuildCommand() *cobra.Command {
+func (a *commands) pluginBuildCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "build [DIR]",
@@ -156,14 +162,14 @@ and there is nothing to build.`,
 			if err != nil {
 				return err
 			}
-			p, err := plugin.Load(cmd.Context(), file, plugin.CacheDir())
+			p, err := Load(cmd.Context(), file, CacheDir())
 			if err != nil {
 				return err
 			}
 			defer p.Close()
-			fmt.Fprintf(a.out, "%s: ok (%s, sha256 %s)\n", file, size(uint64(p.Size)), p.Digest)
-			if plugin.IsScript(file) {
-				fmt.Fprintln(a.out, "It runs as it is: there is nothing to build.")
+			fmt.Fprintf(a.Out, "%s: ok (%s, sha256 %s)\n", file, size(uint64(p.Size)), p.Digest)
+			if IsScript(file) {
+				fmt.Fprintln(a.Out, "It runs as it is: there is nothing to build.")
 			}
 			return nil
 		},
@@ -174,32 +180,32 @@ and there is nothing to build.`,
 
 // buildPlugin compiles the guest in a directory and returns the module's file, or that of a
 // script, which needs no compiling.
-func (a *app) buildPlugin(ctx context.Context, dir, out string) (string, error) {
-	l, err := plugin.LanguageOf(dir)
+func (a *commands) buildPlugin(ctx context.Context, dir, out string) (string, error) {
+	l, err := LanguageOf(dir)
 	if err != nil {
 		return "", err
 	}
 	name := ""
-	if p, err := plugin.ReadProject(dir); err == nil {
+	if p, err := ReadProject(dir); err == nil {
 		name = p.Name
 		if p.Language != "" {
-			l, _ = plugin.LanguageNamed(p.Language) // ReadProject has looked
+			l, _ = LanguageNamed(p.Language) // ReadProject has looked
 		}
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
 	if !l.Compiled() {
 		if out != "" {
-			return "", usagef("--output: %s runs as it is: there is no module to write", l.Name)
+			return "", cli.Usagef("--output: %s runs as it is: there is no module to write", l.Name)
 		}
-		return plugin.ScriptOf(dir, name)
+		return ScriptOf(dir, name)
 	}
 	if out == "" {
 		if out, err = moduleOf(dir, name); err != nil {
 			return "", err
 		}
 	}
-	return out, plugin.Build(ctx, l, dir, out)
+	return out, Build(ctx, l, dir, out)
 }
 
 // moduleOf returns the path of the module of a directory.
@@ -216,14 +222,14 @@ func moduleOf(dir, name string) (string, error) {
 
 // target is the module or script that a command works on, and its project.
 type target struct {
-	module  string          // its file
-	dir     string          // "" for a file alone
-	project *plugin.Project // nil without plugin.yaml
+	module  string   // its file
+	dir     string   // "" for a file alone
+	project *Project // nil without plugin.yaml
 }
 
 // targetOf returns the target for a directory, whose module it builds, or for the
 // file of a module or a script.
-func (a *app) targetOf(ctx context.Context, path string) (*target, error) {
+func (a *commands) targetOf(ctx context.Context, path string) (*target, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -232,7 +238,7 @@ func (a *app) targetOf(ctx context.Context, path string) (*target, error) {
 		return &target{module: path}, nil
 	}
 	t := &target{dir: path}
-	if t.project, err = plugin.ReadProject(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if t.project, err = ReadProject(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	t.module, err = a.buildPlugin(ctx, path, "")
@@ -241,10 +247,10 @@ func (a *app) targetOf(ctx context.Context, path string) (*target, error) {
 
 // fixturesOf reads the fixtures for a target: the file given, or that beside
 // its sources.
-func (t *target) fixturesOf(file string) (*plugin.Fixtures, string, error) {
+func (t *target) fixturesOf(file string) (*Fixtures, string, error) {
 	if file == "" {
 		if t.dir == "" {
-			return nil, "", usagef("name the fixtures for a %s alone: --fixtures FILE", t.kind())
+			return nil, "", cli.Usagef("name the fixtures for a %s alone: --fixtures FILE", t.kind())
 		}
 		file = filepath.Join(t.dir, "fixtures.yaml")
 	}
@@ -252,7 +258,7 @@ func (t *target) fixturesOf(file string) (*plugin.Fixtures, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	f, err := plugin.ParseFixtures(file, text)
+	f, err := ParseFixtures(file, text)
 	if err != nil {
 		return nil, file, err
 	}
@@ -261,30 +267,30 @@ func (t *target) fixturesOf(file string) (*plugin.Fixtures, string, error) {
 }
 
 // manifest is what a target says of itself: in plugin.yaml, or in the module.
-func (t *target) manifest() (*plugin.Manifest, error) {
+func (t *target) manifest() (*Manifest, error) {
 	if t.project != nil {
 		return &t.project.Manifest, nil
 	}
-	if plugin.IsScript(t.module) {
+	if IsScript(t.module) {
 		return nil, nil
 	}
 	module, err := os.ReadFile(t.module)
 	if err != nil {
 		return nil, err
 	}
-	return plugin.ManifestOf(module)
+	return ManifestOf(module)
 }
 
 // kind says what the target is, for people.
 func (t *target) kind() string {
-	if plugin.IsScript(t.module) {
+	if IsScript(t.module) {
 		return "script"
 	}
 	return "module"
 }
 
 // withProgram calls a function with a target's program and fixtures.
-func (a *app) withProgram(ctx context.Context, args []string, fixtures string, do func(*plugin.Program, *plugin.Fixtures, string) error) error {
+func (a *commands) withProgram(ctx context.Context, args []string, fixtures string, do func(*Program, *Fixtures, string) error) error {
 	t, err := a.targetOf(ctx, dirOf(args))
 	if err != nil {
 		return err
@@ -293,7 +299,7 @@ func (a *app) withProgram(ctx context.Context, args []string, fixtures string, d
 	if err != nil {
 		return err
 	}
-	p, err := plugin.Load(ctx, t.module, plugin.CacheDir())
+	p, err := Load(ctx, t.module, CacheDir())
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,7 @@
-package main
+// Package local keeps the local servers of an edge: a process of each in a sandbox, with a
+// HOME of its own (locals.go), whose package is installed first where a runner is to fetch it
+// (launcher.go); and the edge of a manager, with a door for each workload (doors.go).
+package local
 
 import (
 	"context"
@@ -21,12 +24,12 @@ import (
 	"github.com/weir-edge/weir/edge/workload"
 )
 
-// locals starts the local processes of an edge, each in a sandbox, with a home directory of
+// Locals starts the local processes of an edge, each in a sandbox, with a home directory of
 // its own below the state directory. Nothing is made before the first of them.
-type locals struct {
+type Locals struct {
 	settings  serve.Settings
 	cache     string   // for the helper; "" for the user's
-	keeper    *doors   // of a manager, whose workloads these are; nil for those of a configuration
+	keeper    *Doors   // of a manager, whose workloads these are; nil for those of a configuration
 	protected []string // more places that no server may have mounted
 
 	mu      sync.Mutex
@@ -35,18 +38,11 @@ type locals struct {
 	machine *sandbox.Machine
 }
 
-// workloads are the options with which an edge starts what the settings allow; end is called
-// when it has ended.
-func (a *app) workloads(s serve.Settings) (options []serve.Option, end func()) {
-	if len(s.AllowWorkloads) == 0 {
-		return nil, func() {}
-	}
-	l := &locals{settings: s}
-	return []serve.Option{serve.WithWorkloads(l.start)}, l.close
-}
+// New makes one for the workloads of a configuration.
+func New(s serve.Settings) *Locals { return &Locals{settings: s} }
 
 // open makes what all workloads share.
-func (l *locals) open() (state string, machine *sandbox.Machine, err error) {
+func (l *Locals) open() (state string, machine *sandbox.Machine, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.machine != nil {
@@ -59,7 +55,7 @@ func (l *locals) open() (state string, machine *sandbox.Machine, err error) {
 		}
 		l.made = true
 	} else if state, err = filepath.Abs(state); err == nil {
-		err = private(state)
+		err = Private(state)
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("--state-dir: %w", err)
@@ -79,9 +75,9 @@ func (l *locals) open() (state string, machine *sandbox.Machine, err error) {
 	return l.state, l.machine, nil
 }
 
-// private makes a directory that only this user may look into, or says why one that is there
+// Private makes a directory that only this user may look into, or says why one that is there
 // is none.
-func private(dir string) error {
+func Private(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -92,8 +88,8 @@ func private(dir string) error {
 	return err
 }
 
-// close ends what is left when the edge has ended.
-func (l *locals) close() {
+// Close ends what is left when the edge has ended.
+func (l *Locals) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.machine != nil {
@@ -104,8 +100,8 @@ func (l *locals) close() {
 	}
 }
 
-// start keeps one workload; its first process is started when somebody needs it.
-func (l *locals) start(s serve.Starting) (backend.Local, error) {
+// Start keeps one workload; its first process is started when somebody needs it.
+func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 	w := &s.Workload
 	var of *opened
 	if l.keeper != nil {
@@ -121,7 +117,7 @@ func (l *locals) start(s serve.Starting) (backend.Local, error) {
 		return nil, err
 	}
 	home := filepath.Join(state, "workloads", w.Name, "home")
-	if err := private(home); err != nil {
+	if err := Private(home); err != nil {
 		return nil, fmt.Errorf("home of %s: %w", w.Name, err)
 	}
 	config, err := boxOf(w, home)

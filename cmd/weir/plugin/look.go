@@ -1,4 +1,4 @@
-package main
+package plugin
 
 import (
 	"cmp"
@@ -13,12 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-edge/weir/cmd/weir/plugin"
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 )
 
-func (a *app) pluginInspectCommand() *cobra.Command {
+func (a *commands) pluginInspectCommand() *cobra.Command {
 	var config string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -46,9 +46,9 @@ it imports are the functions that it calls which stand behind grants.`,
 				config = string(t.project.Config)
 			}
 			if config != "" && !json.Valid([]byte(config)) {
-				return usagef("--config: it is no JSON")
+				return cli.Usagef("--config: it is no JSON")
 			}
-			r, err := plugin.Inspect(cmd.Context(), t.module, plugin.CacheDir(), config)
+			r, err := Inspect(cmd.Context(), t.module, CacheDir(), config)
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ it imports are the functions that it calls which stand behind grants.`,
 				if err != nil {
 					return err
 				}
-				return writeJSON(a.out, text)
+				return cli.WriteJSON(a.Out, text)
 			}
 			return a.writeReport(r)
 		},
@@ -70,14 +70,14 @@ it imports are the functions that it calls which stand behind grants.`,
 	return cmd
 }
 
-func (a *app) writeReport(r *plugin.Report) error {
+func (a *commands) writeReport(r *Report) error {
 	list := func(names []string, none string) string {
 		if len(names) == 0 {
 			return none
 		}
 		return edge.Clean(strings.Join(names, " "))
 	}
-	kind, script := "module", plugin.IsScript(r.File)
+	kind, script := "module", IsScript(r.File)
 	if script {
 		kind = "script"
 	}
@@ -114,30 +114,30 @@ func (a *app) writeReport(r *plugin.Report) error {
 	if r.Manifest != nil && len(r.Manifest.OptionalGrants) > 0 {
 		rows = append(rows, []string{"optional", list(r.Manifest.OptionalGrants, "none")})
 	}
-	if err := show.Table(a.out, rows); err != nil {
+	if err := show.Table(a.Out, rows); err != nil {
 		return err
 	}
 	if !r.Started {
-		fmt.Fprintf(a.out, "\nIt does not start: %s\n", edge.Clean(r.Refused))
-		fmt.Fprintf(a.out, "It has functions for: %s\n", list(r.Functions, "no hook"))
+		fmt.Fprintf(a.Out, "\nIt does not start: %s\n", edge.Clean(r.Refused))
+		fmt.Fprintf(a.Out, "It has functions for: %s\n", list(r.Functions, "no hook"))
 	} else {
 		rows = [][]string{{"HOOK", "OF", "SEES"}}
 		for _, s := range r.Subscriptions {
 			rows = append(rows, []string{s.Hook, edge.Clean(of(s)), edge.Clean(sees(s))})
 		}
-		fmt.Fprintln(a.out)
-		if err := show.Table(a.out, rows); err != nil {
+		fmt.Fprintln(a.Out)
+		if err := show.Table(a.Out, rows); err != nil {
 			return err
 		}
 	}
 	if schema := r.Manifest.Schema(); schema != "" {
-		fmt.Fprintf(a.out, "\nconfig:\n%s\n", edge.Clean(schema))
+		fmt.Fprintf(a.Out, "\nconfig:\n%s\n", edge.Clean(schema))
 	}
 	return nil
 }
 
 // of says which messages a subscription is for.
-func of(s plugin.Subscription) string {
+func of(s Subscription) string {
 	var parts []string
 	for _, list := range []struct {
 		name  string
@@ -154,7 +154,7 @@ func of(s plugin.Subscription) string {
 }
 
 // sees says what of a message a guest is shown.
-func sees(s plugin.Subscription) string {
+func sees(s Subscription) string {
 	var parts []string
 	if len(s.Fields) > 0 {
 		parts = append(parts, fmt.Sprintf("fields %v", s.Fields))
@@ -185,7 +185,7 @@ func sees(s plugin.Subscription) string {
 	return strings.Join(parts, "; ")
 }
 
-func (a *app) pluginPackCommand() *cobra.Command {
+func (a *commands) pluginPackCommand() *cobra.Command {
 	var out, module, manifest string
 	cmd := &cobra.Command{
 		Use:   "pack [DIR]",
@@ -202,7 +202,7 @@ in. Its digest keeps any other module from being loaded in its place.`,
 		Args: oneDir,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, dir := cmd.Context(), dirOf(args)
-			project, err := plugin.ReadProject(dir)
+			project, err := ReadProject(dir)
 			if err != nil {
 				return err
 			}
@@ -214,11 +214,11 @@ in. Its digest keeps any other module from being loaded in its place.`,
 			if err := a.mustPass(ctx, dir, module, project); err != nil {
 				return err
 			}
-			packed, err := plugin.Pack(ctx, project, module, plugin.CacheDir())
+			packed, err := Pack(ctx, project, module, CacheDir())
 			if err != nil {
 				return err
 			}
-			if out == "" && !plugin.IsScript(module) {
+			if out == "" && !IsScript(module) {
 				out = project.Name + ".wasm"
 			}
 			if out != "" {
@@ -228,9 +228,9 @@ in. Its digest keeps any other module from being loaded in its place.`,
 			} else {
 				out = module // a script stays where it is
 			}
-			fmt.Fprintf(a.err, "%s: packed (%s, sha256 %s)\n", out, size(uint64(len(packed.Module))), packed.Digest)
-			to := cmp.Or(manifest, plugin.WrittenTo(a.out), "-") // the last stands for a file where the command runs
-			path, err := plugin.Beside(to, out)
+			fmt.Fprintf(a.Err, "%s: packed (%s, sha256 %s)\n", out, size(uint64(len(packed.Module))), packed.Digest)
+			to := cmp.Or(manifest, WrittenTo(a.Out), "-") // the last stands for a file where the command runs
+			path, err := Beside(to, out)
 			if err != nil {
 				return err
 			}
@@ -241,7 +241,7 @@ in. Its digest keeps any other module from being loaded in its place.`,
 			if manifest != "" {
 				return os.WriteFile(manifest, text, 0o644)
 			}
-			_, err = a.out.Write(text)
+			_, err = a.Out.Write(text)
 			return err
 		},
 	}
@@ -252,7 +252,7 @@ in. Its digest keeps any other module from being loaded in its place.`,
 }
 
 // mustPass runs the fixtures beside the sources, where there are any.
-func (a *app) mustPass(ctx context.Context, dir, module string, project *plugin.Project) error {
+func (a *commands) mustPass(ctx context.Context, dir, module string, project *Project) error {
 	t := &target{module: module, dir: dir, project: project}
 	f, file, err := t.fixturesOf("")
 	if errors.Is(err, os.ErrNotExist) {
@@ -261,12 +261,12 @@ func (a *app) mustPass(ctx context.Context, dir, module string, project *plugin.
 	if err != nil {
 		return err
 	}
-	p, err := plugin.Load(ctx, module, plugin.CacheDir())
+	p, err := Load(ctx, module, CacheDir())
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	for _, o := range plugin.RunProgram(ctx, p, f) {
+	for _, o := range RunProgram(ctx, p, f) {
 		if !o.Passed() {
 			return fmt.Errorf("%s: %s: %s: `weir plugin test` says more", file, o.Case.Name, o.Got[0])
 		}

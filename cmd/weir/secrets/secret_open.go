@@ -1,4 +1,4 @@
-package main
+package secrets
 
 import (
 	"context"
@@ -14,17 +14,18 @@ import (
 	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
 // lookup finds a variable of the environment.
-func (a *app) lookup(name string) (string, bool) { return lookup(a.environ, name) }
+func (a *Commands) Lookup(name string) (string, bool) { return cli.Lookup(a.Environ, name) }
 
 // encrypted is the provider of encrypted secrets, locked.
-func (a *app) encrypted() (*secret.Encrypted, error) {
-	paths, err := a.paths()
+func (a *Commands) encrypted() (*secret.Encrypted, error) {
+	paths, err := a.Paths()
 	if err != nil {
 		return nil, err
 	}
@@ -33,8 +34,8 @@ func (a *app) encrypted() (*secret.Encrypted, error) {
 
 // choice is what the choice of a provider of the user's secrets depends on: dir is that of
 // --secrets-dir, "" for none.
-func (a *app) choice(dir string) (c secret.Choice, err error) {
-	paths, err := a.paths()
+func (a *Commands) choice(dir string) (c secret.Choice, err error) {
+	paths, err := a.Paths()
 	if err != nil {
 		return c, err
 	}
@@ -43,16 +44,16 @@ func (a *app) choice(dir string) (c secret.Choice, err error) {
 		return c, err
 	}
 	if dir == "" {
-		dir, _ = a.lookup("WEIR_SECRETS_DIR")
+		dir, _ = a.Lookup("WEIR_SECRETS_DIR")
 	}
 	if dir == "" {
 		dir = defaults.Directory
 	}
-	return secret.Choice{File: filepath.Join(paths.Data, secret.FileName), Dir: dir, Configured: defaults.Provider, Lookup: a.lookup}, nil
+	return secret.Choice{File: filepath.Join(paths.Data, secret.FileName), Dir: dir, Configured: defaults.Provider, Lookup: a.Lookup}, nil
 }
 
 // provider is the provider of the user's secrets.
-func (a *app) provider(dir string) (secret.Provider, error) {
+func (a *Commands) provider(dir string) (secret.Provider, error) {
 	c, err := a.choice(dir)
 	if err != nil {
 		return nil, err
@@ -60,11 +61,11 @@ func (a *app) provider(dir string) (secret.Provider, error) {
 	return c.Provider()
 }
 
-// secretsOfWorkloads are the options of the search for secrets of workloads, and the provider
+// OfWorkloads are the options of the search for secrets of workloads, and the provider
 // that a password unlocks; nil for another one. locked says why that has not been unlocked,
 // which keeps nothing from being started but what needs a secret. The user is asked for a
 // password where ask says so.
-func (a *app) secretsOfWorkloads(ctx context.Context, dir string, ask bool) (o secret.Options, e *secret.Encrypted, locked, err error) {
+func (a *Commands) OfWorkloads(ctx context.Context, dir string, ask bool) (o secret.Options, e *secret.Encrypted, locked, err error) {
 	c, err := a.choice(dir)
 	if err != nil {
 		return o, nil, nil, err
@@ -86,9 +87,9 @@ func (a *app) secretsOfWorkloads(ctx context.Context, dir string, ask bool) (o s
 	return o, e, locked, err
 }
 
-// unlocked is the provider of the user's secrets, after the password was found where one is
+// Unlocked is the provider of the user's secrets, after the password was found where one is
 // needed.
-func (a *app) unlocked(ctx context.Context, dir string) (secret.Provider, error) {
+func (a *Commands) Unlocked(ctx context.Context, dir string) (secret.Provider, error) {
 	p, err := a.provider(dir)
 	if err != nil {
 		return nil, err
@@ -102,9 +103,9 @@ func (a *app) unlocked(ctx context.Context, dir string) (secret.Provider, error)
 }
 
 // passwords are where the password of encrypted secrets is looked for, the terminal last.
-func (a *app) passwords(e *secret.Encrypted) []secret.Source {
+func (a *Commands) passwords(e *secret.Encrypted) []secret.Source {
 	return []secret.Source{
-		secret.InEnvironment(a.lookup), e.InKeyring(a.lookup),
+		secret.InEnvironment(a.Lookup), e.InKeyring(a.Lookup),
 		{Name: "the terminal", Password: func(ctx context.Context) (edge.Secret, error) {
 			text, _, err := a.askUnseen(ctx, "Password of your secrets: ")
 			return text, err
@@ -112,10 +113,10 @@ func (a *app) passwords(e *secret.Encrypted) []secret.Source {
 	}
 }
 
-// searched are the options of the search for secrets of what serves manifests: those that its
+// Searched are the options of the search for secrets of what serves manifests: those that its
 // settings and its environment name, and no file of the user's that is merely there.
-func searched(ctx context.Context, dir string, environ []string) (o secret.Options, err error) {
-	c := secret.Choice{Dir: dir, Lookup: func(name string) (string, bool) { return lookup(environ, name) }}
+func Searched(ctx context.Context, dir string, environ []string) (o secret.Options, err error) {
+	c := secret.Choice{Dir: dir, Lookup: func(name string) (string, bool) { return cli.Lookup(environ, name) }}
 	if name, _ := c.Lookup(secret.ProviderVariable); name == secret.EncryptedProvider {
 		paths, err := workload.PathsOf(c.Lookup)
 		if err != nil {
@@ -170,15 +171,15 @@ func secretDefaults(path string) (secretsDefaults, error) {
 }
 
 // valueOf is the value of a secret that is to be kept: what is typed, or standard input.
-func (a *app) valueOf(ctx context.Context, r secret.Ref) (edge.Secret, error) {
-	if terminal(a.in) {
+func (a *Commands) valueOf(ctx context.Context, r secret.Ref) (edge.Secret, error) {
+	if cli.Terminal(a.In) {
 		value, _, err := a.askUnseen(ctx, r.String()+": ")
 		if err == nil && value == "" {
 			err = errors.New("the value is empty: nothing is kept")
 		}
 		return value, err
 	}
-	text, err := io.ReadAll(io.LimitReader(a.in, secret.MaxSize+int64(len("\r\n"))+1))
+	text, err := io.ReadAll(io.LimitReader(a.In, secret.MaxSize+int64(len("\r\n"))+1))
 	if err != nil {
 		return "", fmt.Errorf("standard input: %w", err)
 	}
@@ -194,13 +195,13 @@ func (a *app) valueOf(ctx context.Context, r secret.Ref) (edge.Secret, error) {
 
 // askUnseen asks on the terminal for something that it does not show; asked is false where
 // there is no terminal. Where standard input is none, the one of the process is used.
-func (a *app) askUnseen(ctx context.Context, prompt string) (text edge.Secret, asked bool, err error) {
-	in, ok := a.in.(*os.File)
+func (a *Commands) askUnseen(ctx context.Context, prompt string) (text edge.Secret, asked bool, err error) {
+	in, ok := a.In.(*os.File)
 	if !ok {
 		return "", false, nil // no process of a user's
 	}
-	var out io.Writer = a.err
-	if !terminal(in) {
+	var out io.Writer = a.Err
+	if !cli.Terminal(in) {
 		if in, err = os.OpenFile(terminalName(), os.O_RDWR, 0); err != nil {
 			return "", false, nil // it has none
 		}

@@ -1,4 +1,6 @@
-package main
+// Package secrets has the commands on the secrets that are kept for a user (secret.go), and
+// finds and unlocks their provider for all who need one (secret_open.go).
+package secrets
 
 import (
 	"context"
@@ -12,10 +14,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/workload"
 )
+
+// Commands are the commands on secrets of a process.
+type Commands struct{ *cli.App }
+
+// DirFlag is the flag that names the directory of secrets.
+const DirFlag = "secrets-dir"
 
 // secretFlags are those of every command about secrets.
 type secretFlags struct {
@@ -26,17 +35,17 @@ type secretFlags struct {
 // add adds the flags.
 func (x *secretFlags) add(cmd *cobra.Command) {
 	x.cmd = cmd
-	addFormat(cmd, "text", "json")
-	cmd.Flags().StringVar(&x.dir, secretsFlag, "", "`DIR` with a file NAME/KEY for each secret, for the provider directory (variable WEIR_SECRETS_DIR)")
-	if err := cmd.MarkFlagDirname(secretsFlag); err != nil {
+	cli.AddFormat(cmd, "text", "json")
+	cmd.Flags().StringVar(&x.dir, DirFlag, "", "`DIR` with a file NAME/KEY for each secret, for the provider directory (variable WEIR_SECRETS_DIR)")
+	if err := cmd.MarkFlagDirname(DirFlag); err != nil {
 		panic(err) // the flag was added above
 	}
 }
 
 // print prints what a command did: a text, or a value as JSON.
 func (x *secretFlags) print(out io.Writer, text string, value any) error {
-	if wantsJSON(x.cmd) {
-		return printJSON(out, value, "")
+	if cli.WantsJSON(x.cmd) {
+		return cli.PrintJSON(out, value, "")
 	}
 	_, err := io.WriteString(out, text)
 	return err
@@ -48,7 +57,7 @@ type named struct {
 	Value *string `json:"value,omitempty"`
 }
 
-func (a *app) secretCommand() *cobra.Command {
+func (a *Commands) Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "secret COMMAND",
 		Short: "Keep secrets for workloads",
@@ -81,7 +90,7 @@ secret, 6 no such secret.`,
 			for _, c := range cmd.Commands() {
 				known = append(known, c.Name())
 			}
-			return usagef("no such command %q%s", edge.Brief(args[0]), didYouMean(args[0], known, "`weir secret --help` lists them"))
+			return cli.Usagef("no such command %q%s", edge.Brief(args[0]), cli.DidYouMean(args[0], known, "`weir secret --help` lists them"))
 		},
 	}
 	cmd.AddCommand(a.secretSetupCommand(), a.secretSetCommand(), a.secretGetCommand(), a.secretListCommand(),
@@ -93,22 +102,22 @@ secret, 6 no such secret.`,
 func oneSecret(_ *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
-		return usagef("name a secret")
+		return cli.Usagef("name a secret")
 	case len(args) > 1:
-		return usagef("one name is enough: a value never stands on the command line, where others can see it")
+		return cli.Usagef("one name is enough: a value never stands on the command line, where others can see it")
 	}
 	if _, err := secret.ParseRef(args[0]); err != nil {
-		return usagef("%s", err)
+		return cli.Usagef("%s", err)
 	}
 	return nil
 }
 
 // completeSecret completes the name of a secret where no password has to be asked for.
-func (a *app) completeSecret(x *secretFlags) cobra.CompletionFunc {
+func (a *Commands) completeSecret(x *secretFlags) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 		if p, err := a.provider(x.dir); err == nil && len(args) == 0 {
 			if e, ok := p.(*secret.Encrypted); ok {
-				_, _ = e.UnlockFrom(cmd.Context(), secret.InEnvironment(a.lookup))
+				_, _ = e.UnlockFrom(cmd.Context(), secret.InEnvironment(a.Lookup))
 			}
 			all, _ := p.List(cmd.Context()) // none where that cannot be had
 			for _, r := range all {
@@ -120,20 +129,20 @@ func (a *app) completeSecret(x *secretFlags) cobra.CompletionFunc {
 }
 
 // secretCommandOf is a command about one secret.
-func (a *app) secretCommandOf(cmd *cobra.Command, do func(ctx context.Context, x *secretFlags, p secret.Provider, r secret.Ref) error) *cobra.Command {
+func (a *Commands) secretCommandOf(cmd *cobra.Command, do func(ctx context.Context, x *secretFlags, p secret.Provider, r secret.Ref) error) *cobra.Command {
 	var x secretFlags
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, stop := untilSignal(cmd)
+		ctx, stop := cli.UntilSignal(cmd)
 		defer stop()
 		r, err := secret.ParseRef(args[0])
 		if err != nil {
 			return err
 		}
-		p, err := a.unlocked(ctx, x.dir)
+		p, err := a.Unlocked(ctx, x.dir)
 		if err == nil {
 			err = do(ctx, &x, p, r)
 		}
-		return interrupted(ctx, a.unknownSecret(ctx, p, r, err))
+		return cli.Interrupted(ctx, a.unknownSecret(ctx, p, r, err))
 	}
 	cmd.Args = oneSecret
 	x.add(cmd)
@@ -142,7 +151,7 @@ func (a *app) secretCommandOf(cmd *cobra.Command, do func(ctx context.Context, x
 }
 
 // unknownSecret makes an error for the user of one about a secret that is nowhere.
-func (a *app) unknownSecret(ctx context.Context, p secret.Provider, r secret.Ref, err error) error {
+func (a *Commands) unknownSecret(ctx context.Context, p secret.Provider, r secret.Ref, err error) error {
 	if !errors.Is(err, secret.ErrNowhere) {
 		return err
 	}
@@ -152,12 +161,12 @@ func (a *app) unknownSecret(ctx context.Context, p secret.Provider, r secret.Ref
 		for _, one := range all {
 			known = append(known, one.String())
 		}
-		next = strings.TrimPrefix(didYouMean(r.String(), known, "`weir secret list` shows what there is"), ": ")
+		next = strings.TrimPrefix(cli.DidYouMean(r.String(), known, "`weir secret list` shows what there is"), ": ")
 	}
 	return &workload.Error{Code: workload.CodeNotFound, Message: err.Error(), Next: next}
 }
 
-func (a *app) secretSetCommand() *cobra.Command {
+func (a *Commands) secretSetCommand() *cobra.Command {
 	return a.secretCommandOf(&cobra.Command{
 		Use:   "set NAME",
 		Short: "Keep a secret",
@@ -175,11 +184,11 @@ break at its end. It has at most 1 MiB.`,
 		if err := p.Set(ctx, map[secret.Ref]edge.Secret{r: value}); err != nil {
 			return err
 		}
-		return x.print(a.out, r.String()+" is kept\n", named{Name: r.String()})
+		return x.print(a.Out, r.String()+" is kept\n", named{Name: r.String()})
 	})
 }
 
-func (a *app) secretGetCommand() *cobra.Command {
+func (a *Commands) secretGetCommand() *cobra.Command {
 	return a.secretCommandOf(&cobra.Command{
 		Use:   "get NAME",
 		Short: "Print a secret",
@@ -193,29 +202,30 @@ func (a *app) secretGetCommand() *cobra.Command {
 			return err
 		}
 		text := string(value)
-		if !wantsJSON(x.cmd) && terminal(a.out) {
+		if !cli.WantsJSON(x.cmd) && cli.Terminal(a.Out) {
 			text += "\n"
 		}
-		return x.print(a.out, text, named{r.String(), &text})
+		return x.print(a.Out, text, named{r.String(), &text})
 	})
 }
 
-func (a *app) secretDeleteCommand() *cobra.Command {
+func (a *Commands) secretDeleteCommand() *cobra.Command {
 	return a.secretCommandOf(&cobra.Command{
 		Use:   "delete NAME",
 		Short: "Forget a secret",
 		Long: `Forget a secret. A server that was given it keeps it until it is started anew,
 which it cannot be without it.`,
-		Example: `  weir secret delete GITHUB_TOKEN`,
+		Example: `  weir secret delete GITHUB_TOKEN
+  weir secret delete tls/key.pem --format json`,
 	}, func(ctx context.Context, x *secretFlags, p secret.Provider, r secret.Ref) error {
 		if err := p.Delete(ctx, r); err != nil {
 			return err
 		}
-		return x.print(a.out, r.String()+" is forgotten\n", named{Name: r.String()})
+		return x.print(a.Out, r.String()+" is forgotten\n", named{Name: r.String()})
 	})
 }
 
-func (a *app) secretListCommand() *cobra.Command {
+func (a *Commands) secretListCommand() *cobra.Command {
 	var x secretFlags
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -224,20 +234,20 @@ func (a *app) secretListCommand() *cobra.Command {
 is a list of objects: name.`,
 		Example: `  weir secret list
   weir secret list --format json`,
-		Args:              noArgs,
+		Args:              cli.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := untilSignal(cmd)
+			ctx, stop := cli.UntilSignal(cmd)
 			defer stop()
-			p, err := a.unlocked(ctx, x.dir)
+			p, err := a.Unlocked(ctx, x.dir)
 			if err != nil {
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			}
 			all, err := p.List(ctx)
 			if err != nil {
 				return err
 			}
-			return x.print(a.out, linesOf(all), objectsOf(all))
+			return x.print(a.Out, linesOf(all), objectsOf(all))
 		},
 	}
 	x.add(cmd)
@@ -260,7 +270,7 @@ func objectsOf(all []secret.Ref) []named {
 	return out
 }
 
-func (a *app) secretImportCommand() *cobra.Command {
+func (a *Commands) secretImportCommand() *cobra.Command {
 	var x secretFlags
 	cmd := &cobra.Command{
 		Use:   "import FILE|DIR",
@@ -271,25 +281,25 @@ place of those of the same names, or none. What is imported stays where it was.`
 		Example: `  weir secret import .env
   weir secret import /run/secrets`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := untilSignal(cmd)
+			ctx, stop := cli.UntilSignal(cmd)
 			defer stop()
 			values, err := imported(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			p, err := a.unlocked(ctx, x.dir)
+			p, err := a.Unlocked(ctx, x.dir)
 			if err == nil {
 				err = p.Set(ctx, values)
 			}
 			if err != nil {
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			}
 			all := make([]secret.Ref, 0, len(values))
 			for r := range values {
 				all = append(all, r)
 			}
 			slices.SortFunc(all, func(a, b secret.Ref) int { return strings.Compare(a.String(), b.String()) })
-			return x.print(a.out, edge.Count(len(all), "secret")+" kept\n", objectsOf(all))
+			return x.print(a.Out, edge.Count(len(all), "secret")+" kept\n", objectsOf(all))
 		},
 	}
 	cmd.Args = oneFile("name one file or directory")
@@ -355,7 +365,7 @@ func importedFrom(ctx context.Context, path string, values map[secret.Ref]edge.S
 	return nil
 }
 
-func (a *app) secretSetupCommand() *cobra.Command {
+func (a *Commands) secretSetupCommand() *cobra.Command {
 	var x secretFlags
 	var keyring bool
 	cmd := &cobra.Command{
@@ -369,10 +379,10 @@ keyring of the operating system keeps it, and without one to keep it is made up:
 Who forgets the password has lost the secrets. A file that is there is left alone.`,
 		Example: `  weir secret setup
   weir secret setup --keyring`,
-		Args:              noArgs,
+		Args:              cli.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := untilSignal(cmd)
+			ctx, stop := cli.UntilSignal(cmd)
 			defer stop()
 			e, err := a.encrypted()
 			if err != nil {
@@ -380,24 +390,24 @@ Who forgets the password has lost the secrets. A file that is there is left alon
 			}
 			password, err := a.newPassword(ctx, keyring)
 			if err != nil {
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			}
 			var keep func() error
 			if keyring {
-				keep = func() error { return e.KeepInKeyring(ctx, a.lookup, password) }
+				keep = func() error { return e.KeepInKeyring(ctx, a.Lookup, password) }
 			}
 			if err := e.Create(ctx, password, keep); err != nil {
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			}
 			if p, err := a.provider(x.dir); err != nil {
 				return err
 			} else if p.Name() != secret.EncryptedProvider {
-				fmt.Fprintf(a.err, "%s: it is not used yet: the provider %s is chosen: set %s=%s\n", cmd.CommandPath(), p.Name(), secret.ProviderVariable, secret.EncryptedProvider)
+				fmt.Fprintf(a.Err, "%s: it is not used yet: the provider %s is chosen: set %s=%s\n", cmd.CommandPath(), p.Name(), secret.ProviderVariable, secret.EncryptedProvider)
 			}
 			if _, err := a.unlockManager(ctx, password); err != nil {
-				fmt.Fprintf(a.err, "%s: the manager that runs does not have the password: %v\n", cmd.CommandPath(), err)
+				fmt.Fprintf(a.Err, "%s: the manager that runs does not have the password: %v\n", cmd.CommandPath(), err)
 			}
-			return x.print(a.out, "secrets are kept in "+e.Path()+"\n", map[string]string{"file": e.Path()})
+			return x.print(a.Out, "secrets are kept in "+e.Path()+"\n", map[string]string{"file": e.Path()})
 		},
 	}
 	x.add(cmd)
@@ -406,8 +416,8 @@ Who forgets the password has lost the secrets. A file that is there is left alon
 }
 
 // newPassword is the password of a file that is to be made.
-func (a *app) newPassword(ctx context.Context, keyring bool) (edge.Secret, error) {
-	if text, ok := a.lookup(secret.PasswordVariable); ok && text != "" {
+func (a *Commands) newPassword(ctx context.Context, keyring bool) (edge.Secret, error) {
+	if text, ok := a.Lookup(secret.PasswordVariable); ok && text != "" {
 		return edge.Secret(text), nil
 	}
 	if keyring {
@@ -430,7 +440,7 @@ func (a *app) newPassword(ctx context.Context, keyring bool) (edge.Secret, error
 	return first, err
 }
 
-func (a *app) secretUnlockCommand() *cobra.Command {
+func (a *Commands) secretUnlockCommand() *cobra.Command {
 	var x secretFlags
 	var keyring bool
 	cmd := &cobra.Command{
@@ -441,10 +451,10 @@ encrypted secrets: workloads that wait for a secret are started. With --keyring 
 keyring of the operating system keeps the password, for the next time too.`,
 		Example: `  weir secret unlock
   weir secret unlock --keyring`,
-		Args:              noArgs,
+		Args:              cli.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := untilSignal(cmd)
+			ctx, stop := cli.UntilSignal(cmd)
 			defer stop()
 			e, err := a.encrypted()
 			if err != nil {
@@ -452,21 +462,21 @@ keyring of the operating system keeps the password, for the next time too.`,
 			}
 			password, err := e.UnlockFrom(ctx, a.passwords(e)...)
 			if err != nil {
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			}
 			if keyring {
-				if err := e.KeepInKeyring(ctx, a.lookup, password); err != nil {
-					return interrupted(ctx, err)
+				if err := e.KeepInKeyring(ctx, a.Lookup, password); err != nil {
+					return cli.Interrupted(ctx, err)
 				}
 			}
 			told, err := a.unlockManager(ctx, password)
 			switch {
 			case err != nil:
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			case told:
-				return x.print(a.out, "the manager has the password\n", map[string]bool{"manager": true, "keyring": keyring})
+				return x.print(a.Out, "the manager has the password\n", map[string]bool{"manager": true, "keyring": keyring})
 			case keyring:
-				return x.print(a.out, "the keyring has the password\n", map[string]bool{"manager": false, "keyring": true})
+				return x.print(a.Out, "the keyring has the password\n", map[string]bool{"manager": false, "keyring": true})
 			}
 			return &workload.Error{Code: workload.CodeFault, Message: "the password is right, and no manager runs that could take it", Next: "start one with `weir up`"}
 		},
@@ -477,8 +487,8 @@ keyring of the operating system keeps the password, for the next time too.`,
 }
 
 // unlockManager gives the password to the manager, where one runs.
-func (a *app) unlockManager(ctx context.Context, password edge.Secret) (told bool, err error) {
-	m, err := a.manager(ctx, false)
+func (a *Commands) unlockManager(ctx context.Context, password edge.Secret) (told bool, err error) {
+	m, err := a.Manager(ctx, false)
 	if errors.Is(err, workload.ErrNoManager) {
 		return false, nil
 	}
@@ -498,13 +508,13 @@ func (a *app) unlockManager(ctx context.Context, password edge.Secret) (told boo
 func oneFile(otherwise string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return usagef("%s", otherwise)
+			return cli.Usagef("%s", otherwise)
 		}
 		return nil
 	}
 }
 
-func (a *app) secretExportKeyCommand() *cobra.Command {
+func (a *Commands) secretExportKeyCommand() *cobra.Command {
 	var x secretFlags
 	cmd := &cobra.Command{
 		Use:   "export-key FILE",
@@ -515,7 +525,7 @@ on another machine with WEIR_SECRETS_PASSWORD. A file that is there is left alon
 		Example: `  weir secret export-key secrets.password
   weir secret export-key - | pass insert -m weir`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := untilSignal(cmd)
+			ctx, stop := cli.UntilSignal(cmd)
 			defer stop()
 			e, err := a.encrypted()
 			if err != nil {
@@ -523,10 +533,10 @@ on another machine with WEIR_SECRETS_PASSWORD. A file that is there is left alon
 			}
 			password, err := e.UnlockFrom(ctx, a.passwords(e)...)
 			if err != nil {
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			}
 			if args[0] == "-" {
-				_, err := fmt.Fprintln(a.out, string(password))
+				_, err := fmt.Fprintln(a.Out, string(password))
 				return err
 			}
 			f, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -539,7 +549,7 @@ on another machine with WEIR_SECRETS_PASSWORD. A file that is there is left alon
 			if err := f.Close(); err != nil {
 				return err
 			}
-			return x.print(a.out, "the password is in "+args[0]+"\n", map[string]string{"file": args[0]})
+			return x.print(a.Out, "the password is in "+args[0]+"\n", map[string]string{"file": args[0]})
 		},
 	}
 	cmd.Args = oneFile("name one file, or - for standard output")

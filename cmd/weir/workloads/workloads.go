@@ -1,4 +1,7 @@
-package main
+// Package workloads has the commands on the workloads that are kept for a user: which there
+// are (list.go), how one is (inspect.go, logs.go), what is done to some of them (start.go), the
+// groups they are in (group.go), and how the other commands find one (served.go).
+package workloads
 
 import (
 	"context"
@@ -6,50 +9,24 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/near"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
-// managed finds a manager of workloads. Where none runs the error is workload.ErrNoManager,
-// unless start says to start one.
-type managed func(ctx context.Context, start bool) (workload.Manager, error)
+// Commands are the commands on workloads of a process.
+type Commands struct{ *cli.App }
 
-// manager finds the manager of the user's workloads; see managed.
-func (a *app) manager(ctx context.Context, start bool) (workload.Manager, error) {
-	if a.managed != nil {
-		return a.managed(ctx, start)
-	}
-	paths, err := a.paths()
-	if err != nil {
-		return nil, err
-	}
-	c, err := workload.Dial(ctx, paths.Socket())
-	if start && errors.Is(err, workload.ErrNoManager) {
-		c, err = a.startManager(ctx, paths)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// paths are the directories of what is kept for the user.
-func (a *app) paths() (workload.Paths, error) {
-	return workload.PathsOf(func(name string) (string, bool) { return lookup(a.environ, name) })
-}
-
-// kept are the names of the workloads that are kept, by a look at their directories.
-func (a *app) kept() ([]string, error) {
-	paths, err := a.paths()
+// Kept are the names of the workloads that are kept, by a look at their directories.
+func (a *Commands) Kept() ([]string, error) {
+	paths, err := a.Paths()
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +36,7 @@ func (a *app) kept() ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.IsDir() && plainName.MatchString(e.Name()) {
+		if e.IsDir() && cli.IsName(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}
@@ -72,58 +49,51 @@ func asleep() error {
 }
 
 // looking finds the manager for a command that changes nothing, and so starts none.
-func (a *app) looking(ctx context.Context) (workload.Manager, error) {
-	m, err := a.manager(ctx, false)
+func (a *Commands) looking(ctx context.Context) (workload.Manager, error) {
+	m, err := a.Manager(ctx, false)
 	if errors.Is(err, workload.ErrNoManager) {
 		err = asleep()
 	}
 	return m, err
 }
 
-// awake finds the manager for a command that needs what is kept to be served: it starts one
+// Awake finds the manager for a command that needs what is kept to be served: it starts one
 // where something is kept. Without a manager and without anything kept it is nil.
-func (a *app) awake(ctx context.Context) (workload.Manager, error) {
-	m, err := a.manager(ctx, false)
+func (a *Commands) Awake(ctx context.Context) (workload.Manager, error) {
+	m, err := a.Manager(ctx, false)
 	if !errors.Is(err, workload.ErrNoManager) {
 		return m, err
 	}
-	if kept, err := a.kept(); err != nil || len(kept) == 0 {
+	if kept, err := a.Kept(); err != nil || len(kept) == 0 {
 		return nil, err
 	}
-	return a.manager(ctx, true)
+	return a.Manager(ctx, true)
 }
 
-// untilSignal is a context of a command that ends when the user interrupts it; a second signal
-// ends the process.
-func untilSignal(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
-}
-
-// checkWorkloadName refuses what can be no name of a workload.
-func checkWorkloadName(name string) error {
+// CheckName refuses what can be no name of a workload.
+func CheckName(name string) error {
 	if name == "" || strings.ContainsAny(name, ":/") {
-		return usagef("%s is no name of a workload: `weir list -a` shows them", brief(name))
+		return cli.Usagef("%s is no name of a workload: `weir list -a` shows them", cli.Brief(name))
 	}
 	return nil
 }
 
-// noWorkload is the error about a name that no workload has.
-func noWorkload(name string, all []workload.Status) error {
-	return missing("workload", name, namesOfWorkloads(all), "`weir list -a` shows what there is")
+// NoWorkload is the error about a name that no workload has.
+func NoWorkload(name string, all []workload.Status) error {
+	return Missing("workload", name, Names(all), "`weir list -a` shows what there is")
 }
 
-// missing is the error about a name that nothing has.
-func missing(what, name string, known []string, otherwise string) error {
+// Missing is the error about a name that nothing has.
+func Missing(what, name string, known []string, otherwise string) error {
 	next := otherwise
 	if _, hint := near.Hint(name, known); hint != "" {
 		next = hint
 	}
-	return &workload.Error{Code: workload.CodeNotFound, Message: fmt.Sprintf("there is no %s %s", what, brief(name)), Next: next}
+	return &workload.Error{Code: workload.CodeNotFound, Message: fmt.Sprintf("there is no %s %s", what, cli.Brief(name)), Next: next}
 }
 
-func namesOfWorkloads(all []workload.Status) (names []string) {
+// Names are those of workloads.
+func Names(all []workload.Status) (names []string) {
 	for _, w := range all {
 		names = append(names, w.Name)
 	}
@@ -138,14 +108,14 @@ type selection struct {
 }
 
 // add adds the flags, and the check that something is named, to a command.
-func (s *selection) add(a *app, cmd *cobra.Command) {
+func (s *selection) add(a *Commands, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.BoolVar(&s.all, "all", false, "act on all workloads")
 	f.StringVar(&s.group, "group", "", "act on the workloads of group `GROUP`")
 	f.BoolVar(&s.lenient, "ignore-missing", false, "a name that no workload has is no mistake")
-	a.completeGroups(cmd, "group")
-	cmd.ValidArgsFunction = a.completeWorkloads(true)
+	a.CompleteGroups(cmd, "group")
+	cmd.ValidArgsFunction = a.Complete(true)
 	cmd.Args = func(_ *cobra.Command, names []string) error {
 		given := 0
 		for _, is := range []bool{len(names) > 0, s.all, s.group != ""} {
@@ -155,16 +125,16 @@ func (s *selection) add(a *app, cmd *cobra.Command) {
 		}
 		switch given {
 		case 0:
-			return usagef("name a workload, or give --all or --group: `weir list -a` shows them")
+			return cli.Usagef("name a workload, or give --all or --group: `weir list -a` shows them")
 		case 1:
 			for _, name := range names {
-				if err := checkWorkloadName(name); err != nil {
+				if err := CheckName(name); err != nil {
 					return err
 				}
 			}
 			return nil
 		}
-		return usagef("names, --all and --group are three ways to say what is meant: leave two out")
+		return cli.Usagef("names, --all and --group are three ways to say what is meant: leave two out")
 	}
 }
 
@@ -178,7 +148,7 @@ func (s *selection) of(ctx context.Context, m workload.Manager, names []string) 
 		}
 	}
 	if s.group != "" {
-		if err := knownGroup(ctx, m, s.group); err != nil {
+		if err := KnownGroup(ctx, m, s.group); err != nil {
 			return nil, []error{err}, nil
 		}
 	}
@@ -192,14 +162,14 @@ func (s *selection) of(ctx context.Context, m workload.Manager, names []string) 
 		if at := slices.IndexFunc(all, func(w workload.Status) bool { return w.Name == name }); at >= 0 {
 			found = append(found, all[at])
 		} else {
-			absent = append(absent, noWorkload(name, all))
+			absent = append(absent, NoWorkload(name, all))
 		}
 	}
 	return found, absent, nil
 }
 
-// knownGroup is the error about a group that there is not.
-func knownGroup(ctx context.Context, m workload.Manager, group string) error {
+// KnownGroup is the error about a group that there is not.
+func KnownGroup(ctx context.Context, m workload.Manager, group string) error {
 	names := []string{defaultGroup}
 	if m != nil {
 		groups, err := m.Groups(ctx)
@@ -213,7 +183,7 @@ func knownGroup(ctx context.Context, m workload.Manager, group string) error {
 	if slices.Contains(names, group) {
 		return nil
 	}
-	return missing("group", group, names, "`weir group list` shows what there is")
+	return Missing("group", group, names, "`weir group list` shows what there is")
 }
 
 // defaultGroup is the group of workloads that are in no other.
@@ -222,72 +192,63 @@ const defaultGroup = "default"
 // atOnce is how many workloads a command acts on at a time.
 const atOnce = 8
 
-// outcome is how acting on one workload ended.
-type outcome struct {
-	Name   string         `json:"name"`
-	Status workload.State `json:"status"`
-	URL    string         `json:"url,omitempty"`
-
-	err error
-}
-
 // act does one thing to every workload that is meant, also after it has failed with one, and
 // says how each ended. already is the state of those that it need not be done to; "" for none.
-func (a *app) act(cmd *cobra.Command, s *selection, names []string, already workload.State, do func(context.Context, workload.Manager, string, func(workload.Event)) error) error {
-	ctx, stop := untilSignal(cmd)
+func (a *Commands) act(cmd *cobra.Command, s *selection, names []string, already workload.State, do func(context.Context, workload.Manager, string, func(workload.Event)) error) error {
+	ctx, stop := cli.UntilSignal(cmd)
 	defer stop()
-	m, err := a.awake(ctx)
+	m, err := a.Awake(ctx)
 	if err != nil {
-		return interrupted(ctx, err)
+		return cli.Interrupted(ctx, err)
 	}
 	found, absent, err := s.of(ctx, m, names)
 	if err != nil {
-		return interrupted(ctx, err)
+		return cli.Interrupted(ctx, err)
 	}
-	steps := a.steps(cmd)
-	done := make([]outcome, len(found))
+	steps := a.Steps(cmd)
+	done := make([]cli.Outcome, len(found))
 	var group sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
 	for i, w := range found {
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			done[i] = outcome{Name: w.Name, Status: w.Status, URL: w.URL}
+			done[i] = cli.Outcome{Name: w.Name, Status: w.Status, URL: w.URL}
 			if w.Status != already {
-				done[i].err = do(ctx, m, w.Name, steps.told(&done[i]))
+				done[i].Err = do(ctx, m, w.Name, steps.Told(&done[i]))
 			}
 		})
 	}
 	group.Wait()
-	steps.end()
+	steps.End()
 	return a.ended(ctx, cmd, s, done, absent)
 }
 
 // ended says how each workload ended, and returns the gravest error.
-func (a *app) ended(ctx context.Context, cmd *cobra.Command, s *selection, done []outcome, absent []error) error {
-	if len(done)+len(absent) == 0 && !wantsJSON(cmd) {
-		fmt.Fprintln(a.err, "There are no workloads to act on.")
+func (a *Commands) ended(ctx context.Context, cmd *cobra.Command, s *selection, done []cli.Outcome, absent []error) error {
+	if len(done)+len(absent) == 0 && !cli.WantsJSON(cmd) {
+		fmt.Fprintln(a.Err, "There are no workloads to act on.")
 	}
 	var codes []int
 	for _, o := range done {
-		if o.err == nil {
+		if o.Err == nil {
 			if err := a.showOutcome(cmd, o); err != nil {
 				return err
 			}
 		} else if ctx.Err() == nil {
-			codes = append(codes, a.end(cmd, about(o.Name, o.err)))
+			codes = append(codes, a.Fail(cmd, about(o.Name, o.Err)))
 		}
 	}
 	if ctx.Err() != nil {
-		return errInterrupted
+		return cli.ErrInterrupted
 	}
 	for _, err := range absent {
 		if !s.lenient {
-			codes = append(codes, a.end(cmd, err))
+			codes = append(codes, a.Fail(cmd, err))
 		}
 	}
-	if code := gravest(codes); code != exitOK {
-		return &saidError{code}
+	if code := cli.Gravest(codes); code != cli.ExitOK {
+		return cli.Said(code)
 	}
 	return nil
 }
@@ -311,17 +272,17 @@ func about(name string, err error) error {
 }
 
 // showOutcome prints how one workload ended.
-func (a *app) showOutcome(cmd *cobra.Command, o outcome) error {
+func (a *Commands) showOutcome(cmd *cobra.Command, o cli.Outcome) error {
 	if o.Status == removed {
 		o.URL = ""
 	}
-	if wantsJSON(cmd) {
-		return printJSON(a.out, o, "")
+	if cli.WantsJSON(cmd) {
+		return cli.PrintJSON(a.Out, o, "")
 	}
 	text := o.Name + ": " + edge.Clean(string(o.Status))
 	if o.Status == workload.Running && o.URL != "" {
 		text += " at " + edge.Clean(o.URL)
 	}
-	_, err := fmt.Fprintln(a.out, text)
+	_, err := fmt.Fprintln(a.Out, text)
 	return err
 }

@@ -1,4 +1,4 @@
-package main
+package workloads
 
 import (
 	"context"
@@ -13,11 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
-func (a *app) inspectCommand() *cobra.Command {
+func (a *Commands) Inspect() *cobra.Command {
 	return &cobra.Command{
 		Use:   "inspect NAME",
 		Short: "Print everything about a workload as JSON",
@@ -28,33 +29,33 @@ standard error, and what its sandbox does not hold. Secrets are there by name on
 "weir status NAME" says the same to people.`,
 		Example: `  weir inspect files
   weir inspect files > files.json`,
-		Args:              oneWorkload,
-		ValidArgsFunction: a.completeWorkloads(false),
+		Args:              One,
+		ValidArgsFunction: a.Complete(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := untilSignal(cmd)
+			ctx, stop := cli.UntilSignal(cmd)
 			defer stop()
-			d, err := a.detail(ctx, args[0])
+			d, err := a.Detail(ctx, args[0])
 			if err != nil {
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			}
-			return printJSON(a.out, d, "  ")
+			return cli.PrintJSON(a.Out, d, "  ")
 		},
 	}
 }
 
-// oneWorkload wants the name of one workload.
-func oneWorkload(_ *cobra.Command, args []string) error {
+// One wants the name of one workload.
+func One(_ *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:
-		return usagef("name a workload: `weir list -a` shows them")
+		return cli.Usagef("name a workload: `weir list -a` shows them")
 	case 1:
-		return checkWorkloadName(args[0])
+		return CheckName(args[0])
 	}
-	return usagef("%q is one word too many: one workload is enough", args[1])
+	return cli.Usagef("%q is one word too many: one workload is enough", args[1])
 }
 
-// detail asks for everything about a workload. It starts no manager.
-func (a *app) detail(ctx context.Context, name string) (*workload.Detail, error) {
+// Detail asks for everything about a workload. It starts no manager.
+func (a *Commands) Detail(ctx context.Context, name string) (*workload.Detail, error) {
 	m, err := a.lookingFor(ctx, name)
 	if err != nil {
 		return nil, err
@@ -65,21 +66,21 @@ func (a *app) detail(ctx context.Context, name string) (*workload.Detail, error)
 
 // lookingFor finds the manager to ask about one workload. Where none runs the error says
 // whether there is such a workload.
-func (a *app) lookingFor(ctx context.Context, name string) (workload.Manager, error) {
+func (a *Commands) lookingFor(ctx context.Context, name string) (workload.Manager, error) {
 	m, err := a.looking(ctx)
 	if err == nil {
 		return m, nil
 	}
 	var known *workload.Error
-	if kept, failed := a.kept(); failed == nil && errors.As(err, &known) && !slices.Contains(kept, name) {
-		return nil, missing("workload", name, kept, "`weir run -- COMMAND` makes one")
+	if kept, failed := a.Kept(); failed == nil && errors.As(err, &known) && !slices.Contains(kept, name) {
+		return nil, Missing("workload", name, kept, "`weir run -- COMMAND` makes one")
 	}
 	return nil, err
 }
 
 // nearest is an error of a manager about a workload, with the nearest name where it knows none
 // of this one.
-func (a *app) nearest(ctx context.Context, m workload.Manager, name string, err error) error {
+func (a *Commands) nearest(ctx context.Context, m workload.Manager, name string, err error) error {
 	var known *workload.Error
 	switch {
 	case err == nil || ctx.Err() != nil:
@@ -90,14 +91,14 @@ func (a *app) nearest(ctx context.Context, m workload.Manager, name string, err 
 		return err
 	}
 	all, failed := m.List(ctx)
-	if failed != nil || slices.Contains(namesOfWorkloads(all), name) {
+	if failed != nil || slices.Contains(Names(all), name) {
 		return err
 	}
-	return noWorkload(name, all)
+	return NoWorkload(name, all)
 }
 
-// statusOfWorkload is "weir status NAME".
-func (a *app) statusOfWorkload(cmd *cobra.Command, name string, asJSON, judge bool) error {
+// StatusOf is "weir status NAME".
+func (a *Commands) StatusOf(cmd *cobra.Command, name string, asJSON, judge bool) error {
 	var stray []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains([]string{"json", "format", "exit-code"}, f.Name) {
@@ -105,37 +106,37 @@ func (a *app) statusOfWorkload(cmd *cobra.Command, name string, asJSON, judge bo
 		}
 	})
 	if len(stray) > 0 {
-		return usagef("%s is about an edge, and %q names a workload: leave one out", strings.Join(stray, ", "), name)
+		return cli.Usagef("%s is about an edge, and %q names a workload: leave one out", strings.Join(stray, ", "), name)
 	}
-	ctx, stop := untilSignal(cmd)
+	ctx, stop := cli.UntilSignal(cmd)
 	defer stop()
-	d, err := a.detail(ctx, name)
+	d, err := a.Detail(ctx, name)
 	if err != nil {
-		return interrupted(ctx, err)
+		return cli.Interrupted(ctx, err)
 	}
 	if asJSON {
-		err = printJSON(a.out, d.Status, "  ")
+		err = cli.PrintJSON(a.Out, d.Status, "  ")
 	} else {
-		err = a.showDetail(a.out, d, time.Now())
+		err = a.showDetail(a.Out, d, time.Now())
 	}
 	if err == nil && judge && d.Status.Status != workload.Running {
-		err = &saidError{exitFault}
+		err = cli.Said(cli.ExitFault)
 	}
 	return err
 }
 
 // showDetail says how a workload is: what is wrong and what to do about it first.
-func (a *app) showDetail(out io.Writer, d *workload.Detail, now time.Time) error {
+func (a *Commands) showDetail(out io.Writer, d *workload.Detail, now time.Time) error {
 	state := string(d.Status.Status)
 	if why := d.StatusContext; why != "" {
 		state += " (" + why + ")"
 	}
-	fmt.Fprintf(out, "%s: %s\n", a.paint(out, bold, show.FirstLine(d.Name)), show.FirstLine(state))
+	fmt.Fprintf(out, "%s: %s\n", a.Paint(out, cli.Bold, show.FirstLine(d.Name)), show.FirstLine(state))
 	if d.Failure != "" {
-		fmt.Fprintf(out, "  %s %s\n", a.paint(out, wrong, "failure:"), show.FirstLine(d.Failure))
+		fmt.Fprintf(out, "  %s %s\n", a.Paint(out, cli.Wrong, "failure:"), show.FirstLine(d.Failure))
 	}
 	if d.Next != "" {
-		fmt.Fprintf(out, "  next:    %s\n", a.paint(out, advice, show.FirstLine(d.Next)))
+		fmt.Fprintf(out, "  next:    %s\n", a.Paint(out, cli.Advice, show.FirstLine(d.Next)))
 	}
 	fmt.Fprintln(out)
 	if err := show.Table(out, rowsOf(d, now)); err != nil {

@@ -1,4 +1,4 @@
-package main
+package local
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
@@ -32,15 +33,15 @@ import (
 	"github.com/weir-edge/weir/filters/guest"
 )
 
-// doors is the edge of a manager: it serves each workload at a door of its own. It is a
+// Doors is the edge of a manager: it serves each workload at a door of its own. It is a
 // workload.Edge. Each workload is compiled alone, so that what is wrong with one harms no
 // other, and the plans of all are served as one.
-type doors struct {
+type Doors struct {
 	settings serve.Settings
 	log      *slog.Logger
-	edge     *serve.Edge
-	locals   *locals
-	audits   bool // to a file of each workload, where nothing else is said
+	Edge     *serve.Edge // nil before Serve
+	locals   *Locals
+	Audits   bool // to a file of each workload, where nothing else is said
 
 	applying sync.Mutex // held while the plan changes
 
@@ -72,25 +73,25 @@ type change struct {
 	done chan error
 }
 
-var _ workload.Edge = (*doors)(nil)
+var _ workload.Edge = (*Doors)(nil)
 
-// newDoors makes the edge of a manager. Nothing is opened before serve.
-func newDoors(s serve.Settings, paths workload.Paths, log *slog.Logger) *doors {
+// NewDoors makes the edge of a manager. Nothing is opened before Serve.
+func NewDoors(s serve.Settings, paths workload.Paths, log *slog.Logger) *Doors {
 	s.StateDir = paths.State
-	d := &doors{settings: s, log: log, open: map[string]*opened{}}
-	d.locals = &locals{settings: s, cache: paths.Cache, keeper: d, protected: []string{paths.State, paths.Run, paths.Config, paths.Data}}
+	d := &Doors{settings: s, log: log, open: map[string]*opened{}}
+	d.locals = &Locals{settings: s, cache: paths.Cache, keeper: d, protected: []string{paths.State, paths.Run, paths.Config, paths.Data}}
 	return d
 }
 
-// serve opens the edge, and serves until end is called, which returns when all has ended.
+// Serve opens the edge, and serves until end is called, which returns when all has ended.
 // failed says that the edge has ended by itself.
-func (d *doors) serve(options ...serve.Option) (failed <-chan error, end func(), err error) {
-	options = append(options, serve.WithPlannedDoors(), serve.WithWorkloads(d.locals.start))
+func (d *Doors) Serve(options ...serve.Option) (failed <-chan error, end func(), err error) {
+	options = append(options, serve.WithPlannedDoors(), serve.WithWorkloads(d.locals.Start))
 	e, err := serve.New(d.settings, &compile.Plan{}, d.log, options...)
 	if err != nil {
 		return nil, nil, err
 	}
-	d.edge = e
+	d.Edge = e
 	ctx, cancel := context.WithCancel(context.Background())
 	ended, broken := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -102,7 +103,7 @@ func (d *doors) serve(options ...serve.Option) (failed <-chan error, end func(),
 	return broken, func() {
 		cancel()
 		<-ended
-		d.locals.close()
+		d.locals.Close()
 	}, nil
 }
 
@@ -176,7 +177,7 @@ func compileWorkload(manifest []byte) (*source.Result, compile.Ref, error) {
 }
 
 // Read is workload.Edge.Read.
-func (d *doors) Read(manifest []byte) (*workload.Facts, error) {
+func (d *Doors) Read(manifest []byte) (*workload.Facts, error) {
 	r, ref, err := compileWorkload(manifest)
 	if err != nil {
 		return nil, err
@@ -232,7 +233,7 @@ func toolsOf(r *source.Result) (tools []string) {
 }
 
 // Open is workload.Edge.Open.
-func (d *doors) Open(o workload.Opening) error {
+func (d *Doors) Open(o workload.Opening) error {
 	r, _, err := compileWorkload(o.Manifest)
 	if err != nil {
 		return err
@@ -247,7 +248,7 @@ func (d *doors) Open(o workload.Opening) error {
 	d.mu.Unlock()
 	for i := range plan.Servers {
 		s := &plan.Servers[i]
-		if s.Audit != nil && s.Audit.Config.LogFile == "" && d.audits {
+		if s.Audit != nil && s.Audit.Config.LogFile == "" && d.Audits {
 			s.Audit.Config.LogFile = filepath.Join(o.Folder, workload.AuditLog)
 		}
 		for _, b := range s.Backends {
@@ -260,7 +261,7 @@ func (d *doors) Open(o workload.Opening) error {
 }
 
 // Close is workload.Edge.Close.
-func (d *doors) Close(name string, within time.Duration) error {
+func (d *Doors) Close(name string, within time.Duration) error {
 	one := d.of(name)
 	if one == nil {
 		return nil
@@ -284,7 +285,7 @@ func (d *doors) Close(name string, within time.Duration) error {
 }
 
 // of returns a workload that is served; nil for none.
-func (d *doors) of(name string) *opened {
+func (d *Doors) of(name string) *opened {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.open[name]
@@ -292,7 +293,7 @@ func (d *doors) of(name string) *opened {
 
 // apply changes the plan. Changes that come while another one is under way are made at once
 // together; when that fails each is made by itself.
-func (d *doors) apply(c *change) error {
+func (d *Doors) apply(c *change) error {
 	d.mu.Lock()
 	d.pending = append(d.pending, c)
 	d.mu.Unlock()
@@ -317,7 +318,7 @@ func (d *doors) apply(c *change) error {
 }
 
 // reload serves another plan.
-func (d *doors) reload(changes ...*change) error {
+func (d *Doors) reload(changes ...*change) error {
 	d.mu.Lock()
 	before, next := d.open, maps.Clone(d.open)
 	for _, c := range changes {
@@ -332,7 +333,7 @@ func (d *doors) reload(changes ...*change) error {
 		plan.Servers = append(plan.Servers, next[name].plan.Servers...)
 		plan.Doors = append(plan.Doors, next[name].plan.Doors...)
 	}
-	err := d.edge.Reload(plan)
+	err := d.Edge.Reload(plan)
 	if err != nil {
 		d.mu.Lock()
 		d.open = before
@@ -364,12 +365,12 @@ func refusal(name string, err error) error {
 }
 
 // Meet is workload.Edge.Meet.
-func (d *doors) Meet(ctx context.Context, name string) error {
+func (d *Doors) Meet(ctx context.Context, name string) error {
 	one := d.of(name)
 	if one == nil {
 		return errNotOpen
 	}
-	b := d.edge.Backend(name)
+	b := d.Edge.Backend(name)
 	if b == nil {
 		return errNotOpen
 	}
@@ -451,12 +452,12 @@ func statusOf(local backend.Local) stdio.Status {
 }
 
 // Look is workload.Edge.Look.
-func (d *doors) Look(name string) (workload.Look, bool) {
+func (d *Doors) Look(name string) (workload.Look, bool) {
 	one := d.of(name)
 	if one == nil {
 		return workload.Look{}, false
 	}
-	b := d.edge.Backend(name)
+	b := d.Edge.Backend(name)
 	if b == nil {
 		return workload.Look{}, false
 	}
@@ -492,14 +493,14 @@ func (d *doors) Look(name string) (workload.Look, bool) {
 }
 
 // url is where clients reach a workload.
-func (d *doors) url(one *opened) string {
-	at := d.edge.DoorAddr(one.Name)
+func (d *Doors) url(one *opened) string {
+	at := d.Edge.DoorAddr(one.Name)
 	if at == "" {
 		return ""
 	}
 	s := d.settings
 	s.ExternalURL = one.plan.Doors[0].ExternalURL
-	url := endpointOf(s, at)
+	url := show.Endpoint(s, at)
 	if one.plan.Servers[0].Older {
 		url = strings.TrimSuffix(url, "/mcp") + "/sse"
 	}
