@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weir-edge/weir/cmd/weir/local"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/workload"
 )
@@ -190,7 +191,7 @@ func inPlan(t *testing.T, manifest []byte, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	facts, err := new(doors).Read(manifest)
+	facts, err := new(local.Doors).Read(manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
