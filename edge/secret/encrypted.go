@@ -137,7 +137,7 @@ func (e *Encrypted) Unlock(password edge.Secret) error {
 	if !s.made(k) {
 		return e.about(ErrPassword)
 	}
-	if _, err := s.open(k); err != nil {
+	if _, err := s.open(k); err != nil { // better told now than by who needs a value
 		return e.about(err)
 	}
 	e.key, e.opened = k, nil
