@@ -148,6 +148,10 @@ type Target struct {
 	ReadOnly, Destructive, Idempotent, OpenWorld *bool
 
 	Fixed []Fixed // arguments of a tool that are not the client's to choose
+
+	// Unjudged says of a tool of the edge's own that whoever comes in may call it: what it
+	// does for them is judged.
+	Unjudged bool
 }
 
 // Thing is a kind of what servers offer.
