@@ -271,7 +271,7 @@ func TestQ13TheScore(t *testing.T) {
 		how  search
 		want string
 	}{
-		{search{ratio: 0, most: 9, far: 1}, "void two one"},
+		{search{ratio: 0, most: 9, far: 1}, "two void one"},
 		{search{ratio: 0.333, most: 9, far: 1}, ""},
 		{search{ratio: 0.5, most: 9, far: 1}, ""},
 		{search{ratio: 0.5, most: 1, far: 1}, ""},

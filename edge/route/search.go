@@ -108,7 +108,7 @@ func within(x *edge.Exchange, tool string, arguments []byte) (*edge.Exchange, er
 		return nil, edge.Errorf(edge.Params, "route", "%w", err)
 	}
 	call := &edge.Exchange{
-		Parent: x, Server: x.Server, Era: x.Era, Request: inner, Head: x.Head, Session: x.Session, Identity: x.Identity,
+		Parent: x, Passed: true, Server: x.Server, Era: x.Era, Request: inner, Head: x.Head, Session: x.Session, Identity: x.Identity,
 		Forward: x.Forward, Heard: x.Heard, Client: x.Client, Batch: x.Batch, Capabilities: x.Capabilities,
 	}
 	call.Head.Params, call.Head.Remade = nil, true // the client's Mcp-Param headers mirror other arguments

@@ -149,7 +149,7 @@ func TestQ02ManyUsers(t *testing.T) {
 					names = append(names, fmt.Sprintf("Tool::\"tool_%d\"", i))
 				}
 			}
-			rules = append(rules, fmt.Sprintf(`'permit(principal in THVGroup::"g%d", action == Action::"call_tool", resource in [%s]);'`, p, strings.Join(names, ", ")))
+			rules = append(rules, fmt.Sprintf(`'permit(principal in THVGroup::"g%d", action == Action::"call_tool", resource) when {[%s].contains(resource)};'`, p, strings.Join(names, ", ")))
 		}
 		return fmt.Sprintf(`---
 apiVersion: weir.dev/v1beta1

@@ -312,7 +312,9 @@ func TestProbes(t *testing.T) {
 // What a server prints is masked, cut, and bounded.
 func TestStderr(t *testing.T) {
 	t.Parallel()
-	b := start(t, "legacy", func(c *stdio.Config) { c.Secrets = func() [][]byte { return [][]byte{[]byte("hunter2hunter2"), []byte("short")} } })
+	b := start(t, "legacy", func(c *stdio.Config) {
+		c.Secrets = func() [][]byte { return [][]byte{[]byte("hunter2hunter2"), []byte("short")} }
+	})
 	c := b.NewClient().As(edgetest.Legacy, "")
 	c.CallTool("1", "stderr", `{"n":1,"text":"the password is hunter2hunter2, and short"}`).Result()
 	await(t, "it is logged", func() bool { return strings.Contains(b.log(), "the password is") })
