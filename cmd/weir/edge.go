@@ -115,6 +115,9 @@ func (a *app) edgeOptions() []serve.Option {
 	if password, ok := lookup(a.environ, storePasswordVariable); ok {
 		options = append(options, serve.WithStorePassword(edge.Secret(password)))
 	}
+	if key, ok := lookup(a.environ, embeddingKeyVariable); ok {
+		options = append(options, serve.WithEmbeddingKey(edge.Secret(key)))
+	}
 	sentinelUser, _ := lookup(a.environ, sentinelUserVariable)
 	sentinelPassword, _ := lookup(a.environ, sentinelPasswordVariable)
 	return append(options, serve.WithSentinelUser(sentinelUser, edge.Secret(sentinelPassword)))

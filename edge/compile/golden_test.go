@@ -148,6 +148,8 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Webhooks *webhook.Spec     `json:"webhooks,omitempty"`
 		CodeMode *compile.CodeMode `json:"codeMode,omitempty"`
 
+		Optimizer *compile.Optimizer `json:"optimizer,omitempty"`
+
 		Workflows map[string]string `json:"workflows,omitempty"` // programs by name
 		Composed  []compile.Place   `json:"composed,omitempty"`
 
@@ -174,7 +176,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 	}
 	var servers []server
 	for _, s := range p.Servers {
-		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters, Webhooks: s.Webhooks, CodeMode: s.CodeMode, Composed: s.Composed, Store: s.Store, Limits: s.Limits, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug,
+		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters, Webhooks: s.Webhooks, CodeMode: s.CodeMode, Optimizer: s.Optimizer, Composed: s.Composed, Store: s.Store, Limits: s.Limits, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug,
 			Point: s.Point, Stateless: s.Stateless, Prefix: s.Prefix, Forwarded: s.Forwarded, Older: s.Older, Roots: s.Roots}
 		if s.SessionTTL > 0 {
 			out.SessionTTL = s.SessionTTL.String()
