@@ -25,9 +25,9 @@ import (
 )
 
 // In scripts, and in tests that run it with exec.Command, "weir" is this
-// package's main.
+// package's main; "plain-server" is an MCP server of theirs.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"weir": main})
+	testscript.Main(m, map[string]func(){"weir": main, "plain-server": plainServer})
 }
 
 // The scripts are the story of each command, failures and exit codes included.
