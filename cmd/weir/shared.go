@@ -18,8 +18,11 @@ func (a *app) shared() *cli.App {
 }
 
 func (a *app) workloads() *workloads.Commands {
-	return &workloads.Commands{App: a.shared(), LogIn: func(ctx context.Context, cmd *cobra.Command, manifest []byte) error {
-		return a.logIn(ctx, cmd, manifest, nil)
+	return &workloads.Commands{App: a.shared(), LogIn: func(ctx context.Context, cmd *cobra.Command, manifest []byte) (bool, error) {
+		if plan, _, err := workload.Check(manifest); err != nil || plan.Servers[0].Backends[0].Login == nil || !a.attended() {
+			return false, nil
+		}
+		return true, a.logIn(ctx, cmd, manifest, nil)
 	}}
 }
 func (a *app) secrets() *secrets.Commands { return &secrets.Commands{App: a.shared()} }

@@ -73,8 +73,11 @@ to log in, 8 and 9 it may not run as it was asked for.`,
 			if failed != nil {
 				return failed
 			}
-			if failed := a.LogIn(ctx, cmd, []byte(d.Manifest)); failed != nil {
+			switch asked, failed := a.LogIn(ctx, cmd, []byte(d.Manifest)); {
+			case failed != nil:
 				return failed
+			case !asked:
+				return err
 			}
 			return m.Start(ctx, name, wait, told)
 		})

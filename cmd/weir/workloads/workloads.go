@@ -25,8 +25,9 @@ import (
 type Commands struct {
 	*cli.App
 
-	// LogIn asks the user for the login that the manifest of a workload describes.
-	LogIn func(ctx context.Context, cmd *cobra.Command, manifest []byte) error
+	// LogIn asks the user for the login that the manifest of a workload describes; false where
+	// it describes none, or there is nobody to ask.
+	LogIn func(ctx context.Context, cmd *cobra.Command, manifest []byte) (asked bool, err error)
 }
 
 // Kept are the names of the workloads that are kept, by a look at their directories.
