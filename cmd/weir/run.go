@@ -202,12 +202,11 @@ func (a *app) keepRunning(ctx context.Context, cmd *cobra.Command, x *runFlags, 
 	}
 	err := keep(ctx, cmd, x, made)
 	b := made.Plan.Servers[0].Backends[0]
-	if !wantsLogin(err) || b.Login == nil && (b.Outgoing != nil || x.fromConfig != "" || x.Given["remote-auth"] || !a.attended()) {
+	if !wantsLogin(err) || b.Login == nil && (b.Outgoing != nil || x.Given["remote-auth"] || !a.attended()) {
 		return err
 	}
 	if b.Login == nil { // nobody said so, but the server does
-		x.RemoteAuth, x.Name, x.ReplaceExisting = true, made.Name, true
-		if made, err = workload.Manifest(x.Options); err != nil {
+		if made.Manifest, err = workload.LoggedIn(made.Manifest); err != nil {
 			return err
 		}
 	}

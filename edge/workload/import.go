@@ -496,14 +496,15 @@ func (i *importer) outgoing() error {
 }
 
 // loggedIn reads the login that a server at a URL is sent. How one is to go that nobody asks
-// for says nothing, and what the reference keeps of one is its own.
+// for says nothing (the reference writes it for every server at a URL), and what the reference
+// keeps of one is its own.
 func (i *importer) loggedIn(r *runRemoteAuth) (err error) {
 	const key = "remote_auth_config"
 	if r.CachedRefreshTokenRef+r.CachedClientID+r.CachedCIMDClientID != "" {
 		i.say("%s: the login itself is not taken over: the next start asks for one", key)
 		i.RemoteAuth = true
 	}
-	if i.RemoteAuth = i.RemoteAuth || r.ClientID+r.ClientSecret+r.ClientSecretFile+r.Issuer+r.AuthorizeURL+r.TokenURL+r.ScopeParamName+r.Resource != "" || len(r.Scopes) > 0; !i.RemoteAuth {
+	if i.RemoteAuth = i.RemoteAuth || r.ClientID+r.ClientSecret+r.ClientSecretFile+r.Issuer+r.AuthorizeURL+r.TokenURL+r.ScopeParamName != "" || len(r.Scopes) > 0; !i.RemoteAuth {
 		return nil
 	}
 	switch {
@@ -579,6 +580,17 @@ func (i *importer) hooked() error {
 		return i.bad("validating_webhooks", "not supported yet: webhooks of a server at a URL")
 	}
 	return nil
+}
+
+// LoggedIn is the manifest of a workload whose server is sent a login, in the way that the
+// server says.
+func LoggedIn(manifest []byte) ([]byte, error) {
+	s, err := readSet("manifest", manifest)
+	if err != nil {
+		return nil, err
+	}
+	s.fields().run.RemoteAuth = (&draft{Options: DefaultOptions()}).login()
+	return s.write()
 }
 
 // Debugged is the manifest of a workload that logs each exchange.
