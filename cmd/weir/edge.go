@@ -111,7 +111,7 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 
 // edgeOptions are those of every edge: its version, and passwords of the environment.
 func (a *app) edgeOptions() []serve.Option {
-	options := []serve.Option{serve.WithVersion(thisBuild().Version)}
+	options := []serve.Option{serve.WithVersion(thisBuild().Version), serve.WithLogins(a.openLogin)}
 	if password, ok := lookup(a.environ, storePasswordVariable); ok {
 		options = append(options, serve.WithStorePassword(edge.Secret(password)))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -173,10 +174,13 @@ func (a *app) dryRun(m *workload.Made) error {
 	} else {
 		steps = append(steps, "calls go to "+b.URL)
 	}
-	host, port, _ := strings.Cut(m.Plan.Doors[0].Listen, ":")
+	if b.Login != nil {
+		steps = append(steps, "you log in there, where no login is kept")
+	}
 	if strings.Contains(string(m.Manifest), "\n  proxyPort:") {
-		steps = append(steps, "clients come in at "+host+":"+port)
+		steps = append(steps, "clients come in at "+m.Plan.Doors[0].Listen)
 	} else {
+		host, _, _ := net.SplitHostPort(m.Plan.Doors[0].Listen)
 		steps = append(steps, "clients come in at "+host+", at a port that the name gives")
 	}
 	for _, s := range steps {
@@ -186,14 +190,35 @@ func (a *app) dryRun(m *workload.Made) error {
 	return err
 }
 
-// keepRunning hands the manifest to the manager, or keeps it in the foreground.
+// keepRunning hands the manifest to the manager, or keeps it in the foreground. Where the
+// server wants a login the user is asked for it.
 func (a *app) keepRunning(ctx context.Context, cmd *cobra.Command, x *runFlags, made *workload.Made) error {
 	if err := a.needed(ctx, made); err != nil {
 		return err
 	}
+	keep := a.byManager
 	if x.foreground {
-		return a.inForeground(ctx, cmd, x, made)
+		keep = a.inForeground
 	}
+	err := keep(ctx, cmd, x, made)
+	b := made.Plan.Servers[0].Backends[0]
+	if !wantsLogin(err) || b.Login == nil && (b.Outgoing != nil || x.Given["remote-auth"] || !a.attended()) {
+		return err
+	}
+	if b.Login == nil { // nobody said so, but the server does
+		if made.Manifest, err = workload.LoggedIn(made.Manifest); err != nil {
+			return err
+		}
+	}
+	if err := a.logIn(ctx, cmd, made.Manifest, made.Secrets); err != nil {
+		return err
+	}
+	x.ReplaceExisting = true
+	return keep(ctx, cmd, x, made)
+}
+
+// byManager hands the manifest to the manager.
+func (a *app) byManager(ctx context.Context, cmd *cobra.Command, x *runFlags, made *workload.Made) error {
 	m, err := a.manager(ctx, true)
 	if err != nil {
 		return err

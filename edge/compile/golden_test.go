@@ -107,16 +107,17 @@ func plan(t *testing.T, p *compile.Plan) string {
 		t.Fatalf("what a backend is sent has %d fields, and %d are written", n, m)
 	}
 	type backend struct {
-		Name         string            `json:"name"`
-		URL          string            `json:"url"`
-		Workload     *compile.Workload `json:"workload,omitempty"`
-		Transport    compile.Transport `json:"transport"`
-		CABundle     string            `json:"caBundle,omitempty"`
-		CABundlePath string            `json:"caBundlePath,omitempty"`
-		Private      bool              `json:"private,omitempty"`
-		Timeout      string            `json:"timeout"`
-		Metadata     map[string]string `json:"metadata,omitempty"`
-		Outgoing     *sent             `json:"outgoing,omitempty"`
+		Name         string              `json:"name"`
+		URL          string              `json:"url"`
+		Workload     *compile.Workload   `json:"workload,omitempty"`
+		Transport    compile.Transport   `json:"transport"`
+		CABundle     string              `json:"caBundle,omitempty"`
+		CABundlePath string              `json:"caBundlePath,omitempty"`
+		Private      bool                `json:"private,omitempty"`
+		Timeout      string              `json:"timeout"`
+		Metadata     map[string]string   `json:"metadata,omitempty"`
+		Outgoing     *sent               `json:"outgoing,omitempty"`
+		Login        *v1beta1.RemoteAuth `json:"login,omitempty"`
 	}
 	type breaker struct {
 		Threshold int    `json:"threshold"`
@@ -197,7 +198,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 			}
 		}
 		for _, b := range s.Backends {
-			out.Backends = append(out.Backends, backend{b.Name, b.URL, b.Workload, b.Transport, b.CABundle, b.CABundlePath, b.Private, b.Timeout.String(), b.Metadata, (*sent)(b.Outgoing)})
+			out.Backends = append(out.Backends, backend{b.Name, b.URL, b.Workload, b.Transport, b.CABundle, b.CABundlePath, b.Private, b.Timeout.String(), b.Metadata, (*sent)(b.Outgoing), b.Login})
 		}
 		servers = append(servers, out)
 	}

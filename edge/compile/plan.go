@@ -195,10 +195,11 @@ type Backend struct {
 	URL          string    // http or https; "" with a Workload that speaks stdio
 	Workload     *Workload // the process starts it; nil for none
 	Transport    Transport
-	CABundle     string            // PEM text; empty for none
-	CABundlePath string            // file of PEM text, read when the plan is opened; empty for none
-	Private      bool              // may be on a private address
-	Timeout      time.Duration     // silence after which a call is given up
-	Metadata     map[string]string // the user's own, and group when there is one; nil for none
-	Outgoing     *outgoing.Spec    // what it is sent besides calls, such as a credential; nil for nothing
+	CABundle     string              // PEM text; empty for none
+	CABundlePath string              // file of PEM text, read when the plan is opened; empty for none
+	Private      bool                // may be on a private address
+	Timeout      time.Duration       // silence after which a call is given up
+	Metadata     map[string]string   // the user's own, and group when there is one; nil for none
+	Outgoing     *outgoing.Spec      // what it is sent besides calls, such as a credential; nil for nothing
+	Login        *v1beta1.RemoteAuth // a user's login that it is sent, too; nil for none
 }

@@ -294,7 +294,7 @@ func (o *opening) openBackend(s *server, b backing) error {
 	e, f := o.edge, o.plan.Failure
 	one, release, err := e.world.backends.Get(s.Name+"\x00"+b.digest, func() (*backend.Backend, func(), error) {
 		with := o.credentials()
-		credential, err := b.Outgoing.Open(with.Env)
+		credential, err := o.credential(b, with.Env)
 		if err != nil {
 			with.close()
 			return nil, nil, err

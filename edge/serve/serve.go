@@ -90,7 +90,8 @@ type given struct {
 
 	secrets secret.Options // where secrets are, beside the directory of the settings
 
-	start func(Starting) (backend.Local, error) // keeps the workloads of plans; nil for none
+	start func(Starting) (backend.Local, error)           // keeps the workloads of plans; nil for none
+	login func(Login, edge.Env) (*edge.Credential, error) // sends servers the logins of users; nil for none
 
 	embeddingKey edge.Secret // of embedding services; "" for none
 
