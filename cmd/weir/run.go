@@ -32,7 +32,8 @@ sandbox where the system has one, or an address of your own for a server at a UR
 The URL that clients connect to is the last line of the output. The workload is
 there until "weir stop" or "weir rm", and comes back with the manager.
 
-A package runner (npx, uvx) fetches its package into a directory of the workload's
+A server at a URL that wants a login is logged in to in a browser; the manager has it
+renewed. A package runner (npx, uvx) fetches its package into a directory of the workload's
 own. What is given by the flags stands in a manifest: --dry-run prints it, "weir
 export" keeps it for another machine.
 
@@ -42,6 +43,7 @@ server ended or did not introduce itself in time, 45 somebody has to log in.`,
 		Example: `  weir run -- npx -y @modelcontextprotocol/server-everything
   weir run --name files -v "$PWD":/data:ro -- npx -y @modelcontextprotocol/server-filesystem /data
   weir run --secret GITHUB_TOKEN,target=GITHUB_TOKEN --permission-profile network -- ./server
+  weir run https://mcp.example.com/mcp --remote-auth
   weir run https://mcp.example.com/mcp --remote-auth-bearer-token-file token
   weir run --from-config files.yaml`,
 		DisableFlagsInUseLine: true,
