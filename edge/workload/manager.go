@@ -168,34 +168,37 @@ func Open(o KeeperOptions) (_ *Keeper, err error) {
 		k.lock.Close()
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
+	var names []string
 	for _, e := range entries {
-		if checkName("workload", e.Name()) == nil {
-			k.load(e.Name())
+		if checkName("workload", e.Name()) == nil && k.load(e.Name()) {
+			names = append(names, e.Name())
 		}
 	}
-	k.endOrphans()
+	k.endOrphans(names)
 	return k, nil
 }
 
-// load takes up a workload that was kept before. What is wrong with it harms it alone.
-func (k *Keeper) load(name string) {
+// load takes up a workload that was kept before; false for one that another process keeps.
+// What is wrong with it harms it alone.
+func (k *Keeper) load(name string) bool {
 	w := newOne(k, name)
 	path := filepath.Join(k.Paths.Workloads(), name)
 	folder, err := openFolder(path)
 	switch {
 	case errors.Is(err, errHeld):
-		return // it runs in the foreground of another process
+		return false // it runs in the foreground of another process
 	case err != nil:
 		w.broken(err)
 	case readRecord(path).Foreground: // and its process is gone
 		if err := k.bury(folder, name); err != nil {
 			k.Log.Warn("a workload that ran in the foreground is not removed", "workload", name, "error", err)
 		}
-		return
+		return true
 	default:
 		w.adopt(folder)
 	}
 	k.all[name] = w
+	return true
 }
 
 // Begin starts what is to run, and looks after it from then on.
@@ -242,9 +245,14 @@ func (k *Keeper) End() {
 	k.work.Wait()
 }
 
-// Close gives the locks back.
+// Close ends what is left of the workloads' processes, and gives the locks back.
 func (k *Keeper) Close() {
 	k.End()
+	var names []string
+	for _, w := range k.sorted() {
+		names = append(names, w.name)
+	}
+	k.endOrphans(names)
 	for _, w := range k.sorted() {
 		w.leave()
 	}

@@ -230,7 +230,7 @@ func (w *one) stop(within time.Duration, told func(Event)) error {
 	if open {
 		w.to(Stopping, "")
 		told(Event{Time: time.Now(), Text: "stopping " + w.name})
-		err := w.k.Edge.Close(w.name, within)
+		err := w.shut(within)
 		w.mu.Lock()
 		w.open = err != nil
 		w.mu.Unlock()
@@ -245,13 +245,22 @@ func (w *one) stop(within time.Duration, told func(Event)) error {
 	return nil
 }
 
+// shut closes the door of a workload, and ends all its processes.
+func (w *one) shut(within time.Duration) error {
+	err := w.k.Edge.Close(w.name, within)
+	if err == nil {
+		w.k.endOrphans([]string{w.name})
+	}
+	return err
+}
+
 // discard removes a workload. The caller has the turn.
 func (w *one) discard() error {
 	w.mu.Lock()
 	open, f := w.open, w.folder
 	w.mu.Unlock()
 	if open {
-		if err := w.k.Edge.Close(w.name, usually); err != nil {
+		if err := w.shut(usually); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -13,14 +14,12 @@ import (
 // their sandboxes end with it.
 const orphansWithin = 2 * time.Second
 
-// endOrphans ends what is left of servers that an earlier manager had: processes whose home
-// is that of a workload that this one keeps.
-func (k *Keeper) endOrphans() {
+// endOrphans ends what is left of servers that ran before: processes whose home is that of
+// one of some workloads.
+func (k *Keeper) endOrphans(names []string) {
 	homes := map[string]bool{}
-	for _, w := range k.sorted() {
-		if !w.unusable() {
-			homes[filepath.Join(k.Paths.Workloads(), w.name, "home")] = true
-		}
+	for _, name := range names {
+		homes[filepath.Join(k.Paths.Workloads(), name, "home")] = true
 	}
 	for until := time.Now().Add(orphansWithin); ; time.Sleep(20 * time.Millisecond) {
 		left := processesWith(homes)
@@ -29,7 +28,7 @@ func (k *Keeper) endOrphans() {
 		}
 		if time.Now().After(until) {
 			for _, pid := range left {
-				k.Log.Warn("a process of an earlier manager is ended", "pid", pid)
+				k.Log.Warn("a process that was left over is ended", "pid", pid)
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
 			return
@@ -37,7 +36,8 @@ func (k *Keeper) endOrphans() {
 	}
 }
 
-// processesWith are the processes of this user whose HOME is one of some.
+// processesWith are the processes of this user whose HOME is one of some, or that are about to
+// make a sandbox with it.
 func processesWith(homes map[string]bool) (all []int) {
 	if len(homes) == 0 {
 		return nil
@@ -52,6 +52,12 @@ func processesWith(homes map[string]bool) (all []int) {
 		if err != nil {
 			continue // of another user, or gone
 		}
+		if len(environ) == 0 {
+			if waits(e.Name(), homes) {
+				all = append(all, pid)
+			}
+			continue
+		}
 		for variable := range bytes.SplitSeq(environ, []byte{0}) {
 			if home, ok := bytes.CutPrefix(variable, []byte("HOME=")); ok && homes[string(home)] {
 				all = append(all, pid)
@@ -60,4 +66,21 @@ func processesWith(homes map[string]bool) (all []int) {
 		}
 	}
 	return all
+}
+
+// waits reports whether a process is the first of a sandbox of one of some homes, and is not
+// inside yet. bubblewrap 0.8 has it wait for ever when its parent is killed just then: it
+// reads from an eventfd that nobody else has.
+func waits(pid string, homes map[string]bool) bool {
+	dir := filepath.Join("/proc", pid)
+	if name, err := os.ReadFile(filepath.Join(dir, "comm")); err != nil || string(name) != "bwrap\n" {
+		return false
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "fd", "*"))
+	for _, file := range files {
+		if path, err := os.Readlink(file); err == nil && homes[strings.TrimSuffix(path, " (deleted)")] {
+			return true
+		}
+	}
+	return false
 }
