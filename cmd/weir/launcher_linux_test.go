@@ -43,10 +43,8 @@ func serveLocals(t *testing.T, state, config string, env ...string) *served {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := run(t, "serve", "-c", file, "--listen", "127.0.0.1:0", "--admin-listen", "", "--allow-workloads", "local", "--state-dir", state, "--log-format", "json")
-	s := &served{process: p}
-	p.Env = append(append(p.Env, "HOME="+state), env...)
-	return s
+	p := runWith(t, append([]string{"HOME=" + state}, env...), "serve", "-c", file, "--listen", "127.0.0.1:0", "--admin-listen", "", "--allow-workloads", "local", "--state-dir", state, "--log-format", "json")
+	return &served{process: p}
 }
 
 // up waits until it serves, and keeps what it logs.
@@ -70,7 +68,7 @@ func (s *served) up() *served {
 func (s *served) text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.log.String()
+	return strings.Join(s.said, "\n") + "\n" + s.log.String()
 }
 
 func (s *served) stop() {
@@ -247,12 +245,15 @@ func TestPackageRunner(t *testing.T) {
 	i.latest.Store(&newer)
 	s = serveLocals(t, state, tiny("@weir/tiny", i.URL)).up()
 	if _, version := s.how(t); version != newer {
-		t.Errorf("after a restart it is version %s", version)
+		t.Errorf("after a restart it is version %s:\n%s", version, s.text())
 	}
 	s.stop()
 
-	// 3. Without an index what is there is run.
+	// 3. Without an index, and without what npm remembers of it, what is there is run.
 	i.Close()
+	if err := os.RemoveAll(filepath.Join(home, ".npm")); err != nil {
+		t.Fatal(err)
+	}
 	s = serveLocals(t, state, tiny("@weir/tiny", i.URL)).up()
 	if _, version := s.how(t); version != newer {
 		t.Errorf("without an index it is version %s", version)
@@ -284,9 +285,7 @@ func TestPackageRunnerFails(t *testing.T) {
 		t.Errorf("exit %d:\n%s", code, strings.Join(s.said, "\n"))
 	}
 
-	s = serveLocals(t, stateDir(t), tiny("@weir/tiny", i.URL))
-	s.Env = append(s.Env, "PATH="+t.TempDir())
-	s.up()
+	s = serveLocals(t, stateDir(t), tiny("@weir/tiny", i.URL), "PATH="+t.TempDir()).up()
 	edgetest.Until(t, "npm is not there", func() bool { return strings.Contains(s.text(), "node is needed and cannot be run here") })
 	s.stop()
 	if n := i.asked.Load(); n > 4 {

@@ -25,9 +25,9 @@ import (
 )
 
 // In scripts, and in tests that run it with exec.Command, "weir" is this
-// package's main; "plain-server" is an MCP server of theirs.
+// package's main, and "small-server" an MCP server.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"weir": main, "plain-server": plainServer})
+	testscript.Main(m, map[string]func(){"weir": main, "small-server": smallServer})
 }
 
 // The scripts are the story of each command, failures and exit codes included.

@@ -32,8 +32,14 @@ type process struct {
 // run starts weir with arguments and no environment of its own.
 func run(t *testing.T, args ...string) *process {
 	t.Helper()
+	return runWith(t, nil, args...)
+}
+
+// runWith is run with variables.
+func runWith(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "weir", args...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 type sseLink struct {
 	b        *Backend
 	endpoint *peer
+	life     context.Context // ends with the stream
 	end      context.CancelFunc
 	done     chan struct{} // closed when the stream has ended
 	met      atomic.Bool   // the server has answered initialize
@@ -58,10 +59,11 @@ func (s *session) dialSSE(ctx context.Context) (*sseLink, error) {
 		}
 		return nil, err
 	}
-	l := &sseLink{b: s.b, endpoint: endpoint, end: end, done: make(chan struct{})}
+	l := &sseLink{b: s.b, endpoint: endpoint, life: life, end: end, done: make(chan struct{})}
 	r.ask.silence = 0
 	r.wait()
 	s.b.spawn("events", func() {
+		defer end()
 		defer close(l.done)
 		for {
 			e, err := events.Next()
@@ -125,9 +127,16 @@ func (s *session) incoming(ctx context.Context, l *sseLink, m *mcp.Message) {
 	}
 }
 
+// errStreamEnded says that no answer can come any more.
+var errStreamEnded = edge.Errorf(edge.Unavailable, "call", "ended its stream before the answer")
+
 // post sends a message, for the exchange x or, when that is nil, for the edge
-// itself.
+// itself. It waits no longer than the stream lasts: a server that was started anew may know
+// nothing of the endpoint, and say nothing.
 func (l *sseLink) post(ctx context.Context, x *edge.Exchange, body []byte) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(l.life, func() { cancel(errStreamEnded) })()
 	o := &outgoing{method: "POST", body: body, x: x, silence: l.b.Silence, until: time.Now().Add(l.b.Cap)}
 	if x != nil {
 		o.forward = x.Forward
@@ -143,6 +152,12 @@ func (l *sseLink) close() {
 
 // overSSE sends a request and waits for its answer on the stream.
 func (s *session) overSSE(ctx context.Context, l *link, c *call, x *edge.Exchange, body []byte) (*mcp.Message, error) {
+	select {
+	case <-l.sse.done: // nothing has been sent
+		s.drop(l)
+		return nil, errLost
+	default:
+	}
 	c.answer = make(chan *mcp.Message, 1)
 	s.add(c)
 	defer s.remove(c)
@@ -154,8 +169,12 @@ func (s *session) overSSE(ctx context.Context, l *link, c *call, x *edge.Exchang
 		if errors.As(err, &r) {
 			return nil, r.verdict()
 		}
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			s.cancelled(l, c, context.Cause(ctx)) // the server may have it all the same
+		case l.sse.life.Err() != nil:
+			s.drop(l)
+			return nil, errStreamEnded
 		}
 		return nil, err
 	}
@@ -174,7 +193,7 @@ func (s *session) overSSE(ctx context.Context, l *link, c *call, x *edge.Exchang
 				return m, nil
 			default:
 			}
-			return nil, edge.Errorf(edge.Unavailable, "call", "ended its stream before the answer")
+			return nil, errStreamEnded
 		case <-ctx.Done():
 			s.cancelled(l, c, context.Cause(ctx))
 			return nil, edge.Errorf(edge.Gone, "call", "%w", context.Cause(ctx))

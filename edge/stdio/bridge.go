@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -160,6 +161,17 @@ func (b *Bridge) Open(ctx context.Context, h *edge.Owner) (edge.Stream, error) {
 	return b.start(ctx, h)
 }
 
+// unstarted begins what is said of a process that never was one.
+const unstarted = "cannot be started: "
+
+// tellUnstarted logs why a process cannot be started, where that is another reason than the
+// one before. Clients are not told.
+func (c *Config) tellUnstarted(how, before string) {
+	if how != before && strings.HasPrefix(how, unstarted) {
+		newLogbook(c).event("%s", how)
+	}
+}
+
 // StartError says that a process could not be started.
 type StartError struct{ Err error }
 
@@ -180,7 +192,7 @@ func (b *Bridge) start(ctx context.Context, h *edge.Owner) (*child, error) {
 		if ctx.Err() != nil {
 			return nil, edge.Errorf(edge.Gone, "start", "%w", context.Cause(ctx))
 		}
-		b.fail(began, "cannot be started: "+err.Error(), nil)
+		b.fail(began, unstarted+err.Error(), nil)
 		return nil, &edge.Error{Kind: edge.Unavailable, Op: "start", Err: &StartError{err}}
 	}
 	c := newChild(b, h, p, began)
@@ -337,6 +349,7 @@ func (b *Bridge) ended(c *child, how string, asked, known bool) {
 
 // fail notes a process that ended by itself, or that could not be started.
 func (b *Bridge) fail(began time.Time, how string, said []string) {
+	b.tellUnstarted(how, b.Status().Ended)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {

@@ -42,9 +42,6 @@ type HTTP struct {
 	restarts int64
 }
 
-// unstarted begins what is said of a process that never was one.
-const unstarted = "cannot be started: "
-
 // listens is how often a server that starts is tried.
 const listens = 50 * time.Millisecond
 
@@ -289,6 +286,7 @@ func (h *HTTP) tell() {
 // ended notes how a life of the process ended. It reports false where there is no other.
 func (h *HTTP) ended(began time.Time, how string, said []string) bool {
 	h.Log.Debug("process ended", "server", h.Name, "how", how, "stderr", lastOf(said))
+	h.tellUnstarted(how, h.Status().Ended)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer h.tell()

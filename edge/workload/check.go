@@ -190,6 +190,8 @@ func (o *Options) checkGroups() error {
 		return wrong(o.firstGiven("", slices.DeleteFunc(flagNames(), func(f string) bool {
 			return slices.Contains([]string{"jwks-allow-private-ip", "jwks-auth-token-file", "resource-url"}, f)
 		})...), "give --oidc-issuer, too")
+	case o.OIDCIssuer != "" && hostOf(o.OIDCIssuer) == "":
+		return wrong("oidc-issuer", "%q is no URL such as https://login.example.com", edge.Brief(o.OIDCIssuer))
 	case o.OIDCIssuer != "" && o.OIDCAudience == "":
 		return wrong("oidc-issuer", "give --oidc-audience, too: a token for another server would open this one")
 	case o.RemoteAuthBearerToken != "" && o.RemoteAuthBearerTokenFile != "":

@@ -78,10 +78,7 @@ func (w *one) adopt(f *folder) {
 	manifest, now, err := f.read()
 	var facts *Facts
 	if err == nil {
-		if facts, err = w.k.Edge.Read(manifest); err == nil && facts.Name != w.name {
-			err = fmt.Errorf("it describes the workload %s", facts.Name)
-		}
-		if err != nil {
+		if facts, err = w.judge(manifest); err != nil {
 			err = fmt.Errorf("%s: %w", f.manifest(), err)
 		}
 	}
@@ -103,6 +100,15 @@ func (w *one) adopt(f *folder) {
 	if err != nil {
 		w.broken(err)
 	}
+}
+
+// judge reads the manifests that were kept; those of another workload are none.
+func (w *one) judge(manifest []byte) (*Facts, error) {
+	facts, err := w.k.Edge.Read(manifest)
+	if err == nil && facts.Name != w.name {
+		return nil, fmt.Errorf("it describes the workload %s", facts.Name)
+	}
+	return facts, err
 }
 
 // broken notes why a workload cannot be kept as its directory says.
@@ -206,7 +212,7 @@ func (w *one) wish(state State) error {
 	case w.facts == nil: // somebody may have mended it
 		manifest, _, err := w.folder.read()
 		if err == nil {
-			w.facts, err = w.k.Edge.Read(manifest)
+			w.facts, err = w.judge(manifest)
 		}
 		if err != nil {
 			return &Error{Code: CodeInvalid, Message: fmt.Sprintf("%s: %v", w.folder.manifest(), err), Next: "mend it, or `weir rm --force " + w.name + "`"}

@@ -236,7 +236,7 @@ func TestExport(t *testing.T) {
 		notes   string
 		refused bool
 	}{
-		{FormatWeir, false, []string{"# The value of API_TOKEN is left out", "name: API_TOKEN", "value: shown", "memory: 512Mi", "debug: true"}, []string{"planted", "weir.dev/", "status"}, "another machine needs " + dir, false},
+		{FormatWeir, false, []string{"# The value of API_TOKEN is left out", "name: API_TOKEN", "value: shown", "memory: 512Mi", "debug: true"}, []string{"planted", "weir.dev/wish", "status"}, "another machine needs " + dir, false},
 		{FormatWeir, true, []string{"value: planted"}, []string{"left out"}, dir, false},
 		{FormatK8s, false, []string{"image: REPLACE-ME", "# left out, it says nothing in a cluster: spec.run.debug: true", "spec.run.memory: \"512Mi\"", "spec.run.sessionTTL", "kind: MCPGroup", "proxyPort: 21000"}, []string{"planted", "\n  run:"}, "npx is a program of this machine", true},
 		{FormatRunConfig, false, []string{`"schema_version": "v0.1.0"`, `"image": "npx"`, `"group": "work"`, `"session_ttl": 7200000000000`, `"debug": true`}, []string{"planted"}, "no key for spec.run.memory", false},

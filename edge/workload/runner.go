@@ -148,7 +148,11 @@ func (r *Runner) Install(home string, again bool) (command, env []string) {
 		if again {
 			command = append(command, "--fetch-retries=0")
 		}
-		return append(command, "--", r.Package), nil
+		pack := r.Package
+		if nodePackage.MatchString(pack) { // without a version npm keeps what is there
+			pack += "@latest"
+		}
+		return append(command, "--", pack), nil
 	}
 	command = append([]string{r.beside("uv"), "tool", "install", "--no-progress"}, r.options...)
 	return append(command, "--", r.Package), []string{"UV_TOOL_DIR=" + filepath.Join(dir, "tools"), "UV_TOOL_BIN_DIR=" + filepath.Join(dir, "bin")}

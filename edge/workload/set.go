@@ -2,6 +2,7 @@ package workload
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -242,6 +243,10 @@ func judge(manifest []byte) (plan *compile.Plan, notes []Note, err error) {
 	if len(wrong) == 0 {
 		return result.Plan, notes, nil
 	}
+	// What leads to a flag comes first: the rest may follow from it.
+	slices.SortStableFunc(wrong, func(a, b *Error) int {
+		return cmp.Compare(strings.Index(a.Field+"--", "--"), strings.Index(b.Field+"--", "--"))
+	})
 	first := *wrong[0]
 	for _, more := range wrong[1:min(len(wrong), 20)] {
 		if !slices.Contains(strings.Split(first.Message, "\n"), more.Message) {

@@ -42,7 +42,9 @@ func TestModule(t *testing.T) {
 		return
 	}
 	t.Logf("the module was made by %s, and this is %s", own.made, runtime.Version())
-	e := newEngine(Options{CacheDir: shared.cache()}, func() (module, error) { return fresh, nil })
+	o := patient
+	o.CacheDir = shared.cache()
+	e := newEngine(o, func() (module, error) { return fresh, nil })
 	t.Cleanup(e.Close)
 	if err := e.Ready(t.Context()); err != nil {
 		t.Fatal(err)

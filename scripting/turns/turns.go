@@ -14,31 +14,41 @@ import (
 	"time"
 )
 
-// slice is how long a run computes before it gives its place to whoever waits.
-const slice = 10 * time.Millisecond
+// slice is how long a run computes before it gives its place to whoever waits. A run that
+// makes many calls waits for some slices of others after each.
+const slice = 2 * time.Millisecond
+
+// credit is how much a holder that has been away may compute before those that were not: as
+// much as it saves, however long it was away.
+const credit = 10 * time.Millisecond
 
 // short is how much a run may have computed to count as a short one.
-const short = 10 * slice
+const short = 100 * time.Millisecond
 
-// Places are the places of a process to compute. Holders who wait get them in turn. Of the
-// runs of one holder, short ones and long ones get its turns alternately: the short ones in
-// the order in which they wait, the long ones in the order in which they began. So a short
-// run waits for few others, and a long one for those alone that began before it, however
-// often it waits. They are safe for concurrent use.
+// Places are the places of a process to compute. Of the holders who wait, the one that has
+// computed least gets the next place (start-time fair queueing, Goyal, Vin and Cheng 1996): a
+// run that computes little between its waits goes on after the slice that is under way,
+// whatever others compute. Of the runs of one holder, short ones and long ones get its turns
+// alternately: the short ones in the order in which they wait, the long ones in the order in
+// which they began. So a short run waits for few others, and a long one for those alone that
+// began before it, however often it waits. They are safe for concurrent use.
 type Places struct {
 	waiting atomic.Int32
 	begun   atomic.Uint64 // runs
 
-	mu     sync.Mutex
-	free   int
-	queues map[string]*queue // of holders who wait
-	order  []string          // the holders of queues; the first is next
+	mu      sync.Mutex
+	free    int
+	holders map[string]*holder // those who wait, and whoever else has computed more than who comes anew
+	clock   time.Duration      // the most that a holder had computed when it got a place
+	came    uint64             // counts those who begin to wait
 }
 
-// queue are the runs of one holder that wait. One of its lists holds a run at least.
-type queue struct {
-	short, long []waiter // in the order in which they go on
-	longNext    bool     // where both wait
+// holder has runs that compute, or wait.
+type holder struct {
+	computed    time.Duration // when it began to wait, the credit less than the clock at the least
+	came        uint64        // of two that have computed the same, the one that came first is next
+	short, long []waiter      // its runs that wait, in the order in which they go on
+	longNext    bool          // where both wait
 }
 
 // waiter is a run that waits.
@@ -52,28 +62,28 @@ type waiter struct {
 func Most() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
 // New returns so many places.
-func New(places int) *Places { return &Places{free: places, queues: map[string]*queue{}} }
+func New(places int) *Places { return &Places{free: places, holders: map[string]*holder{}} }
 
 // take waits for a place for a run of a holder, a long one or a short one. It fails with the
 // cause of ctx when that ends before.
-func (p *Places) take(ctx context.Context, holder string, run uint64, long bool) error {
+func (p *Places) take(ctx context.Context, name string, run uint64, long bool) error {
 	p.mu.Lock()
 	if p.free > 0 {
 		p.free--
 		p.mu.Unlock()
 		return nil
 	}
-	q := p.queues[holder]
-	if q == nil {
-		q = &queue{}
-		p.queues[holder], p.order = q, append(p.order, holder)
+	h := p.holder(name)
+	if !h.waits() {
+		h.computed = max(h.computed, p.clock-credit)
+		p.queue(h)
 	}
 	w := waiter{make(chan struct{}, 1), run}
 	if long {
-		at, _ := slices.BinarySearchFunc(q.long, run, func(w waiter, run uint64) int { return cmp.Compare(w.run, run) })
-		q.long = slices.Insert(q.long, at, w)
+		at, _ := slices.BinarySearchFunc(h.long, run, func(w waiter, run uint64) int { return cmp.Compare(w.run, run) })
+		h.long = slices.Insert(h.long, at, w)
 	} else {
-		q.short = append(q.short, w)
+		h.short = append(h.short, w)
 	}
 	p.waiting.Add(1)
 	p.mu.Unlock()
@@ -82,66 +92,89 @@ func (p *Places) take(ctx context.Context, holder string, run uint64, long bool)
 		return nil
 	case <-ctx.Done():
 	}
-	if !p.leave(holder, w.turn) {
-		p.give() // the place came at the same time
+	if !p.leave(name, w.turn) {
+		p.give(name, 0) // the place came at the same time
 	}
 	return context.Cause(ctx)
 }
 
+// holder returns that of a name, which may be new.
+func (p *Places) holder(name string) *holder {
+	h := p.holders[name]
+	if h == nil {
+		h = &holder{computed: p.clock - slice}
+		p.holders[name] = h
+	}
+	return h
+}
+
+// queue puts a holder behind those that have computed as much.
+func (p *Places) queue(h *holder) {
+	p.came++
+	h.came = p.came
+}
+
 // leave takes a run out of its queue. It reports false for one that is not there any more.
-func (p *Places) leave(holder string, turn chan struct{}) bool {
+func (p *Places) leave(name string, turn chan struct{}) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	q := p.queues[holder]
-	if q == nil {
+	h := p.holders[name]
+	if h == nil {
 		return false
 	}
-	for _, list := range []*[]waiter{&q.short, &q.long} {
-		at := slices.IndexFunc(*list, func(w waiter) bool { return w.turn == turn })
-		if at < 0 {
-			continue
+	for _, list := range []*[]waiter{&h.short, &h.long} {
+		if at := slices.IndexFunc(*list, func(w waiter) bool { return w.turn == turn }); at >= 0 {
+			*list = slices.Delete(*list, at, at+1)
+			p.waiting.Add(-1)
+			return true
 		}
-		*list = slices.Delete(*list, at, at+1)
-		p.waiting.Add(-1)
-		if q.empty() {
-			delete(p.queues, holder)
-			at := slices.Index(p.order, holder)
-			p.order = slices.Delete(p.order, at, at+1)
-		}
-		return true
 	}
 	return false
 }
 
-// give gives a place back, to the holder whose turn it is.
-func (p *Places) give() {
+// give gives a place back that a holder has computed in for a while, to the holder whose turn
+// it is.
+func (p *Places) give(name string, used time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.order) == 0 {
+	p.holder(name).computed += used
+	next := p.next()
+	if next == nil { // nobody competes, so nothing is to be remembered
+		clear(p.holders)
 		p.free++
 		return
 	}
-	holder := p.order[0]
-	p.order = p.order[1:]
-	q := p.queues[holder]
-	q.next().turn <- struct{}{}
+	p.clock = max(p.clock, next.computed)
+	next.next().turn <- struct{}{}
 	p.waiting.Add(-1)
-	if q.empty() {
-		delete(p.queues, holder)
-		return
+	p.queue(next)
+	for name, h := range p.holders {
+		if !h.waits() && h.computed <= p.clock-credit {
+			delete(p.holders, name)
+		}
 	}
-	p.order = append(p.order, holder)
 }
 
-func (q *queue) empty() bool { return len(q.short)+len(q.long) == 0 }
+// next returns the holder that gets the next place; nil when nobody waits. There are no more
+// holders than runs, of which there are some dozens.
+func (p *Places) next() (next *holder) {
+	for _, h := range p.holders {
+		if h.waits() && (next == nil || cmp.Or(cmp.Compare(h.computed, next.computed), cmp.Compare(h.came, next.came)) < 0) {
+			next = h
+		}
+	}
+	return next
+}
+
+func (h *holder) waits() bool { return len(h.short)+len(h.long) > 0 }
 
 // next takes the run that goes on.
-func (q *queue) next() waiter {
-	list := &q.short
-	if len(q.short) == 0 || len(q.long) > 0 && q.longNext {
-		list = &q.long
+func (h *holder) next() waiter {
+	list := &h.short
+	if len(h.short) == 0 || len(h.long) > 0 && h.longNext {
+		list = &h.long
 	}
-	q.longNext = list == &q.short
+	h.longNext = list == &h.short
 	w := (*list)[0]
 	*list = (*list)[1:]
 	return w
@@ -200,11 +233,12 @@ func (t *Turn) Rest() {
 	if t.since.IsZero() {
 		return
 	}
-	t.used += time.Since(t.since)
+	used := time.Since(t.since)
+	t.used += used
 	t.since = time.Time{}
 	if t.has {
 		t.has = false
-		t.places.give()
+		t.places.give(t.holder, used)
 	}
 }
 

@@ -36,15 +36,15 @@ func TestPlaces(t *testing.T) {
 					return
 				}
 				order = append(order, run)
-				p.give()
+				p.give(run[:1], 0)
 			})
 			synctest.Wait()
 		}
 		cancel(cause)
 		synctest.Wait()
-		p.give()
+		p.give("x", 0)
 		all.Wait()
-		if !slices.Equal(order, []string{"a1", "b1", "c1", "a2", "b2", "a3"}) || p.Free() != 1 || p.Waiting() != 0 || len(p.queues)+len(p.order) != 0 {
+		if !slices.Equal(order, []string{"a1", "b1", "c1", "a2", "b2", "a3"}) || p.Free() != 1 || p.Waiting() != 0 || len(p.holders) != 0 {
 			t.Errorf("the order was %v, %d are free, %d wait", order, p.Free(), p.Waiting())
 		}
 	})
@@ -125,7 +125,7 @@ func TestTurnEnds(t *testing.T) {
 		if p.Free() != 0 || p.Waiting() != 0 {
 			t.Errorf("%d are free, %d wait", p.Free(), p.Waiting())
 		}
-		p.give()
+		p.give("x", 0)
 		if err := (*Places)(nil).Turn("", 0).Begin(ctx); err != nil {
 			t.Errorf("without places: %v", err)
 		}
@@ -173,17 +173,51 @@ func TestPlacesLong(t *testing.T) {
 					return
 				}
 				order = append(order, run.name)
-				p.give()
+				p.give(holder, 0)
 			})
 			synctest.Wait()
 		}
 		cancel(cause)
 		synctest.Wait()
-		p.give()
+		p.give("x", 0)
 		all.Wait()
 		if got := strings.Join(order, " "); got != "a10 b1 a7 a3 a8 a11 a9" || p.Free() != 1 || p.Waiting() != 0 {
 			t.Errorf("%s, %d free, %d waiting", got, p.Free(), p.Waiting())
 		}
+	})
+}
+
+// TestTurnsOfLittle: a run that computes little between its many waits goes on after the slice
+// that is under way, however many holders compute for long.
+func TestTurnsOfLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(1)
+		ctx, end := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				turn := p.Turn(string(rune('a'+i%10)), 0)
+				defer turn.Rest()
+				for err := turn.Begin(ctx); err == nil && ctx.Err() == nil; err = turn.Look(ctx) {
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		began := time.Now()
+		turn := p.Turn("calls", 0)
+		for range 100 {
+			if err := turn.Begin(ctx); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+			turn.Rest()
+			time.Sleep(15 * time.Millisecond) // its call
+		}
+		if took := time.Since(began); took > 100*(16*time.Millisecond+slice) {
+			t.Errorf("it took %v", took)
+		}
+		end()
+		all.Wait()
 	})
 }
 

@@ -272,9 +272,24 @@ func (l *launcher) runInstaller(ctx context.Context, again bool) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", strings.Join(command[:2], " "), context.Cause(ctx))
 	case exit.Code != 0:
-		return fmt.Errorf("%s: %s: %s", strings.Join(command[:2], " "), exit, complaint(said))
+		return fmt.Errorf("%s: %s: %s%s", strings.Join(command[:2], " "), exit, complaint(said), l.advice(said))
 	}
 	return nil
+}
+
+// advice is what to do about an index whose certificate is of an authority that only this
+// machine's own settings know: a server has none of its user's variables.
+func (l *launcher) advice(said []string) string {
+	for _, line := range said {
+		if line = strings.ToUpper(line); strings.Contains(line, "CERT") && (strings.Contains(line, "SELF") || strings.Contains(line, "ISSUER") || strings.Contains(line, "VERIFY")) {
+			variable := "NODE_EXTRA_CA_CERTS"
+			if l.runner.Tool == "uvx" {
+				variable = "SSL_CERT_FILE"
+			}
+			return ": name the file with the certificate of your authority in its environment, " + variable
+		}
+	}
+	return ""
 }
 
 // complaint is what an installer's last lines say of its failure, in one line.

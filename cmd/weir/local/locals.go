@@ -275,7 +275,7 @@ func unhidden(w *compile.Workload) error {
 // lines logs what a server prints.
 func lines(log *slog.Logger, name string) func(stdio.Line) {
 	return func(l stdio.Line) {
-		log.Info("server", "workload", name, "source", l.Source, "line", edge.Printable(l.Text))
+		log.Info("server", "workload", name, "source", l.Source, "line", edge.Cut(edge.Clean(l.Text), 2000))
 	}
 }
 

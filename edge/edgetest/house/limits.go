@@ -57,30 +57,34 @@ type figure func(h *house) (n int, where string)
 var limits = []limit{
 	// edge/backend speaks both eras, over HTTP/1.1 that it reads itself; wasm has the host of
 	// filters and of the interpreter of scripts.
-	// edge/backend speaks with servers over HTTP and over streams.
-	{"lines of the largest package", most(func(r *room) int { return r.code }), 5700, 4500},
+	// edge/backend speaks with servers over HTTP and over streams; edge/workload turns 88 flags
+	// into manifests and back, and keeps what they describe.
+	{"lines of the largest package", most(func(r *room) int { return r.code }), 6200, 4500},
 	{"arrows up in one package", most(func(r *room) int { return len(r.up) }), 60, 60},
 	{"fields of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.fields }), 19, 18},
-	{"methods of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.methods }), 66, 60},
+	{"methods of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.methods }), 67, 60},
 	// edge/v1beta1 says in code what its schemas say too, and commands know
 	// what packages could tell them.
 	// The language brought 15,000: its engines, code mode, workflows and filters (RATIONALE.md says why).
-	// Credentials of the user brought 5,500, local servers and servers of one backend 8,900 (as above).
-	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 102400, 53000},
+	// Credentials of the user brought 5,500, local servers and servers of one backend 8,900,
+	// what keeps them 12,600 (as above).
+	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 115400, 53000},
 	// A third of them are the rows of storm.
-	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 22300, 12500},
+	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 23200, 12500},
 
-	{"packages of the product", total((*room).product, func(r *room) int { return min(r.code, 1) }), 63, 56},
-	{"longest import chain", func(h *house) (int, string) { return len(h.chain), strings.Join(h.chain, " → ") }, 9, 9},
+	{"packages of the product", total((*room).product, func(r *room) int { return min(r.code, 1) }), 68, 56},
+	// Commands are packages that show what serve says of itself.
+	{"longest import chain", func(h *house) (int, string) { return len(h.chain), strings.Join(h.chain, " → ") }, 11, 9},
 	// Filters have two engines, strategies of credentials share a cache, and backends, their
-	// local servers and what starts those know nothing of each other.
-	{"interfaces", total((*room).product, func(r *room) int { return len(r.faces) }), 31, 25},
+	// local servers, what starts those, what keeps workloads and who asks it know nothing of
+	// each other.
+	{"interfaces", total((*room).product, func(r *room) int { return len(r.faces) }), 36, 25},
 	{"methods of all interfaces", total((*room).product, func(r *room) (n int) {
 		for _, f := range r.faces {
 			n += f.methods
 		}
 		return n
-	}), 83, 60},
+	}), 108, 60},
 	{"init functions", total((*room).product, func(r *room) int { return r.inits }), 0, 0},
 	{"mocks", total(func(*room) bool { return true }, func(r *room) int { return r.mocks }), 0, 0},
 }

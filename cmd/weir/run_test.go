@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/sandbox"
+	"github.com/weir-edge/weir/edge/workload"
+)
+
+// smallServer is an MCP server over stdio. Its tool says how it was started: its arguments,
+// and what a variable of its environment or a file holds.
+func smallServer() {
+	fmt.Fprintln(os.Stderr, "small server: ready")
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		m, err := mcp.Decode(in.Bytes())
+		if err != nil || m.Kind != mcp.Request {
+			continue
+		}
+		var text string
+		switch m.Method {
+		case "initialize":
+			text = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"small","version":"1"}}`
+		case "ping":
+			text = "{}"
+		case "tools/list":
+			text = `{"tools":[{"name":"look","description":"looks","inputSchema":{"type":"object","properties":{"env":{"type":"string"},"file":{"type":"string"}}}}]}`
+		case "tools/call":
+			var p struct {
+				Arguments struct{ Env, File string }
+			}
+			_ = json.Unmarshal(m.Params.Of(m.Raw), &p)
+			said := strings.Join(os.Args[1:], " ")
+			if p.Arguments.Env != "" {
+				said = os.Getenv(p.Arguments.Env)
+			}
+			if p.Arguments.File != "" {
+				content, err := os.ReadFile(p.Arguments.File)
+				said = fmt.Sprint(string(content), err)
+			}
+			quoted, _ := json.Marshal("<" + said + ">")
+			text = `{"content":[{"type":"text","text":` + string(quoted) + `}]}`
+		default:
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`+"\n", m.IDText())
+			continue
+		}
+		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.IDText(), text)
+	}
+}
+
+// household is a user of weir with a home of its own, and a manager where there is one.
+type household struct {
+	t    *testing.T
+	home string
+	env  []string
+	up   *exec.Cmd
+}
+
+func newHousehold(t *testing.T) *household {
+	t.Helper()
+	var missing *sandbox.HelperError
+	_, err := sandbox.Helper(t.TempDir())
+	edgetest.Need(t, !errors.As(err, &missing), fmt.Sprint(err))
+	// The path of a socket is short.
+	home, err := os.MkdirTemp("", "weir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	h := &household{t: t, home: home}
+	h.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "WEIR_HOME=" + filepath.Join(home, "weir"), "WEIR_SECRETS_PASSWORD=correct horse"}
+	return h
+}
+
+// managed starts a manager, in a process of its own.
+func (h *household) managed() *household {
+	h.t.Helper()
+	var said lockedBuffer
+	h.up = exec.CommandContext(h.t.Context(), "weir", "up")
+	h.up.Env, h.up.Stderr, h.up.Dir = h.env, &said, h.home
+	h.up.Cancel = func() error { return h.up.Process.Signal(syscall.SIGTERM) }
+	h.up.WaitDelay = edgetest.Patience
+	if err := h.up.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _ = h.up.Wait() })
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		if _, _, code := h.weir("list"); code == 0 {
+			return h
+		}
+		if time.Since(began) > edgetest.Patience {
+			h.t.Fatalf("the manager does not answer: %s", said.String())
+		}
+	}
+}
+
+// weir runs a command.
+func (h *household) weir(args ...string) (out, said string, code int) {
+	h.t.Helper()
+	return h.weirWith("", args...)
+}
+
+// weirWith runs a command with a text as its input.
+func (h *household) weirWith(in string, args ...string) (out, said string, code int) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "weir", args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = h.env, h.home, strings.NewReader(in), &stdout, &stderr
+	var failed *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &failed) {
+		h.t.Fatalf("weir %q: %v", args, err)
+	}
+	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
+}
+
+// must is weir for what has to go well. It returns the last line of the output.
+func (h *household) must(args ...string) string {
+	h.t.Helper()
+	out, said, code := h.weir(args...)
+	if code != 0 {
+		h.t.Fatalf("weir %s: exit code %d: %s%s", strings.Join(args, " "), code, out, said)
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	return lines[len(lines)-1]
+}
+
+// fails is weir for what has to go wrong, with an exit code and a text.
+func (h *household) fails(code int, text string, args ...string) {
+	h.t.Helper()
+	if out, said, got := h.weir(args...); got != code || !strings.Contains(said, text) {
+		h.t.Errorf("weir %s: exit code %d, want %d with %q: %s%s", strings.Join(args, " "), got, code, text, out, said)
+	}
+}
+
+// write writes a file into the home, and returns its path.
+func (h *household) write(name, text string) string {
+	h.t.Helper()
+	path := filepath.Join(h.home, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+	return path
+}
+
+// asks calls the tool of a small server.
+func (h *household) asks(url, want string, args ...string) {
+	h.t.Helper()
+	if got := h.must(append([]string{"call", url, "look"}, args...)...); !strings.Contains(got, "<"+want+">") {
+		h.t.Errorf("%s %v says %s, want %s", url, args, got, want)
+	}
+}
+
+// listed is what the manager says of a workload.
+func (h *household) listed(name string) (one workload.Detail) {
+	h.t.Helper()
+	out, said, code := h.weir("inspect", name)
+	if code != 0 {
+		h.t.Fatalf("inspect %s: %s", name, said)
+	}
+	if err := json.Unmarshal([]byte(out), &one); err != nil {
+		h.t.Fatalf("%v: %s", err, out)
+	}
+	return one
+}
+
+// Servers that run names are kept by the manager, with what flags say: they answer at their
+// URLs, are listed, exported, and run again of what was exported.
+func TestRunKeepsServers(t *testing.T) {
+	h := newHousehold(t).managed()
+	small, err := exec.LookPath("small-server")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// A command, with a name of its own, and once more with the next.
+	first := h.must("run", "--", small, "one", "two")
+	h.asks(first, "one two")
+	second := h.must("run", "--", small)
+	h.asks(second, "")
+	if first == second || h.listed("small-server").URL != first || h.listed("small-server-2").URL != second {
+		t.Errorf("%s and %s", first, second)
+	}
+
+	// A name and a port that are taken.
+	h.fails(7, "--name", "run", "--name", "small-server", "--", small)
+	port := strings.Split(strings.TrimPrefix(first, "http://127.0.0.1:"), "/")[0]
+	h.fails(7, port, "run", "--name", "third", "--proxy-port", port, "--", small)
+	if _, said, code := h.weir("inspect", "third"); code != 6 {
+		t.Errorf("what could not start is there: exit code %d, %s", code, said)
+	}
+	if h.must("run", "--replace", "--name", "small-server", "--proxy-port", port, "--", small, "three") != first {
+		t.Error("another URL")
+	}
+	h.asks(first, "three")
+
+	// Secrets, files of variables, volumes and groups.
+	h.must("secret", "setup")
+	if _, said, code := h.weirWith("tok-1234567\n", "secret", "set", "github"); code != 0 {
+		t.Fatal(said)
+	}
+	h.must("group", "create", "work")
+	full := []string{
+		"run", "--name", "full", "--group", "work", "--label", "team=a", "--env", "A=flag", "--env-file", h.write("env", "A=file\nB='of a file'\n"),
+		"--secret", "github,target=GITHUB", "--volume", h.write("data.txt", "data") + ":/data.txt:ro", "--session-ttl", "90s", "--", small,
+	}
+	url := h.must(full...)
+	h.asks(url, "flag", "env=A")
+	h.asks(url, "of a file", "env=B")
+	h.asks(url, "tok-1234567", "env=GITHUB")
+	h.asks(url, "data<nil>", "file=/data.txt")
+	if one := h.listed("full"); one.Group != "work" || one.Labels["team"] != "a" || strings.Contains(fmt.Sprintf("%+v", one), "tok-1234567") {
+		t.Errorf("%+v", one)
+	}
+	h.fails(6, "nowhere", "run", "--group", "nowhere", "--", small)
+	h.fails(6, "none-such", "run", "--secret", "none-such,target=A", "--", small)
+	h.fails(44, "weir logs", "run", "--name", "ends", "--wait", "20s", "--", "/bin/false")
+
+	// Exported, removed, run again and exported: the same bytes, and the same server.
+	file := filepath.Join(h.home, "full.yaml")
+	h.must("export", "full", file)
+	text, err := os.ReadFile(file)
+	if err != nil || bytes.Contains(text, []byte("tok-1234567")) {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	h.must("rm", "full")
+	if again := h.must("run", "--from-config", file); again != url {
+		t.Errorf("%s, was %s", again, url)
+	}
+	h.asks(url, "tok-1234567", "env=GITHUB")
+	if out, said, code := h.weir("export", "full"); code != 0 || out != string(text) {
+		t.Errorf("exit code %d, %s\n%s\nwas\n%s", code, said, out, text)
+	}
+
+	// Nothing happens by --dry-run.
+	if last := h.must("run", "--dry-run", "--name", "dry", "--", small); strings.HasPrefix(last, "http") {
+		t.Errorf("it ran: %s", last)
+	}
+	h.fails(6, "dry", "inspect", "dry")
+}
