@@ -35,6 +35,7 @@ func TestWorkloadsOfAUser(t *testing.T) {
 			}
 			e.Setenv("WEIR_HOME", home)
 			e.Setenv("HOME", home)
+			e.Setenv("WORD", "a b\nc")
 			e.Defer(func() {
 				down := exec.Command(weir, "down")
 				down.Env = e.Vars
