@@ -156,6 +156,9 @@ func flagError(cmd *cobra.Command, err error) error {
 			return usagef("%s", wrong)
 		}
 	}
+	if letter, unknown := strings.CutPrefix(err.Error(), "unknown shorthand flag: "); unknown {
+		return usagef("no such flag: %s: `%s --help` lists them", letter, cmd.CommandPath())
+	}
 	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !unknown {
 		return usagef("%s", err)

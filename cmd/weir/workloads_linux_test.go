@@ -30,7 +30,7 @@ func managedOnATerminal(t *testing.T, m workload.Manager, args ...string) (text 
 	return strings.ReplaceAll(<-read, "\r\n", "\n"), code
 }
 
-// TestWorkloadsDoNotSteerTheTerminal: escapes in what a server wrote, or a manager says of it,
+// TestWorkloadsDoNotSteerTheTerminal (K20): escapes in what a server wrote, or a manager says of it,
 // are not shown; the colours are those of Weir.
 func TestWorkloadsDoNotSteerTheTerminal(t *testing.T) {
 	for _, args := range [][]string{{"logs", "files"}, {"status", "broken"}, {"list", "-a"}, {"status", "files"}} {

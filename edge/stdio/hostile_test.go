@@ -63,7 +63,7 @@ func TestV34Nonsense(t *testing.T) {
 	}
 }
 
-// TestV34DiesInTheMiddle: half a line and the end of the process fail the calls under way
+// TestV34DiesInTheMiddle (also K13): half a line and the end of the process fail the calls under way
 // with the reason, and the session is over; a modern client's next call has another process.
 func TestV34DiesInTheMiddle(t *testing.T) {
 	for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
@@ -197,7 +197,7 @@ func post(addr, body string, head []string) string {
 	return b.String()
 }
 
-// TestV38Sizes: a message of 16 MiB passes byte for byte, what is larger fails its call,
+// TestV38Sizes (also K14): a message of 16 MiB passes byte for byte, what is larger fails its call,
 // and the bridge goes on.
 func TestV38Sizes(t *testing.T) {
 	t.Parallel()

@@ -106,6 +106,9 @@ func readCommand(words []string, look func(string) (string, error)) (Server, err
 		}
 	}
 	program := words[0]
+	if _, err := ParseRunner(program, words[1:]); err != nil {
+		return Server{}, &Error{Code: CodeInvalid, Message: err.Error(), Next: "name the package as its index does"}
+	}
 	s := Server{Args: slices.Clone(words[1:]), Name: commandName(words)}
 	if slices.Contains(runners, program) {
 		s.Image = program
