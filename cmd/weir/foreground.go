@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -48,6 +49,11 @@ func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duratio
 	defer k.End()
 	if err := k.Run(ctx, manifest, false, wait, told); err != nil {
 		_ = k.Remove(context.WithoutCancel(ctx), facts.Name, true, nil) // where it got so far
+		if known := new(workload.Error); errors.As(err, &known) && known.Next == "weir logs "+facts.Name {
+			told := *known // its log is gone with it
+			told.Next = "mend the command, or run it by itself to see what it says"
+			err = &told
+		}
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -46,6 +46,7 @@ func atATerminal(t *testing.T, stdin io.Reader, environ []string, args ...string
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = y.cmd.Process.Kill(); _ = y.terminal.Close() }) // it has ended, mostly
+	context.AfterFunc(ctx, func() { _ = y.terminal.Close() })              // whoever waits for a text in vain is told
 	return y
 }
 

@@ -377,7 +377,7 @@ func (a *app) startManager(ctx context.Context, paths workload.Paths, flags ...s
 			return nil, context.Cause(ctx)
 		}
 		stop()
-		return nil, &workload.Error{Code: workload.CodeFault, Message: "the manager does not start" + saidSince(paths.Log(), began), Next: "weir up, which shows what keeps it from starting"}
+		return nil, &workload.Error{Code: workload.CodeFault, Message: "the manager does not start" + saidSince(paths.Log(), began), Next: "`weir up` shows what keeps it from starting"}
 	}
 }
 
@@ -392,7 +392,16 @@ func saidSince(path string, began int64) string {
 	if err != nil || len(text) == 0 {
 		return ""
 	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		// What it logs is for later. The watcher may have tried several times.
+		if line = strings.TrimSpace(line); line != "" && line[0] != '{' && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return ": " + path + " says why"
+	}
 	return ":\n  " + edge.Clean(strings.Join(lines[max(0, len(lines)-3):], "\n  "))
 }
 

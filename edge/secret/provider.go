@@ -145,7 +145,7 @@ func (e environment) Get(_ context.Context, r Ref) (edge.Secret, error) {
 }
 
 func (environment) List(context.Context) ([]Ref, error) {
-	return nil, fmt.Errorf("secrets of the environment: %w: the names of variables do not say the names of secrets", ErrCannot)
+	return nil, fmt.Errorf("secrets of the environment: %w: the names of variables do not say the names of secrets: `weir secret setup` makes a file that lists them", ErrCannot)
 }
 
 func (environment) Set(_ context.Context, values map[Ref]edge.Secret) error {

@@ -94,7 +94,7 @@ func ownSocket(socket string) error {
 	case err != nil:
 		return fmt.Errorf("socket of the manager: %w", err)
 	case info.Mode().Type() != fs.ModeSocket && onUnix:
-		return &Error{Code: CodeFault, Message: socket + " is no socket, so no manager can be asked there", Next: "remove it, and start one with weir up --detach"}
+		return &Error{Code: CodeFault, Message: socket + " is no socket, so no manager can be asked there", Next: "remove it, and start one with `weir up --detach`"}
 	}
 	if err := owned(socket, info); err != nil {
 		return &Error{Code: CodeFault, Message: "the manager's socket is not yours: " + err.Error()}

@@ -33,7 +33,7 @@ func ReadServer(word string, args []string, look func(string) (string, error)) (
 	case word != "":
 		return readWord(word, args, look)
 	case len(args) == 0:
-		return Server{}, &Error{Code: CodeInvalid, Message: "no server is named", Next: "weir run -- COMMAND for a process of this machine, or weir run URL"}
+		return Server{}, &Error{Code: CodeInvalid, Message: "no server is named", Next: "`weir run -- COMMAND` for a process of this machine, or `weir run URL`"}
 	}
 	return readCommand(args, look)
 }

@@ -209,7 +209,7 @@ func (w *one) wish(state State) error {
 			w.facts, err = w.k.Edge.Read(manifest)
 		}
 		if err != nil {
-			return &Error{Code: CodeInvalid, Message: fmt.Sprintf("%s: %v", w.folder.manifest(), err), Next: "mend it, or weir rm --force " + w.name}
+			return &Error{Code: CodeInvalid, Message: fmt.Sprintf("%s: %v", w.folder.manifest(), err), Next: "mend it, or `weir rm --force " + w.name + "`"}
 		}
 		w.manifest = manifest
 	}

@@ -556,7 +556,11 @@ func (d *draft) remark() {
 	for _, arg := range d.server.Args {
 		if path := d.path(arg); !strings.HasPrefix(arg, "-") && strings.ContainsAny(arg, `/.`) && !d.visible(path) {
 			if _, err := os.Stat(path); err == nil {
-				say("%s is there, and the server sees it only where it is made visible: -v %s:%[2]s:ro, and %[2]s as the argument", edge.Brief(arg), path)
+				more := ""
+				if arg != path {
+					more = ", and name it " + path
+				}
+				say("the server does not see %s: make it, or the directory that it needs, visible: -v %s:%[2]s:ro%s", edge.Brief(arg), path, more)
 			}
 		}
 	}

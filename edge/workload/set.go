@@ -107,7 +107,7 @@ func readSet(file string, data []byte) (*set, error) {
 		}
 	}
 	if s.server == nil && s.proxy == nil {
-		return nil, &Error{Code: CodeInvalid, Message: file + " describes no workload: it has neither an MCPServer nor an MCPRemoteProxy", Next: "weir export NAME shows one"}
+		return nil, &Error{Code: CodeInvalid, Message: file + " describes no workload: it has neither an MCPServer nor an MCPRemoteProxy", Next: "`weir export NAME` shows one"}
 	}
 	return s, nil
 }

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/weir-edge/weir/edge"
 )
@@ -46,6 +48,17 @@ func (e *saidError) Error() string { return fmt.Sprintf("exit code %d", e.code) 
 
 // Brief is a text of a stranger, cut and in quotes, for an error.
 func Brief(text string) string { return strconv.Quote(edge.Brief(text)) }
+
+// Naming is a text that names a workload: its name stands before it where it does not.
+func Naming(name, text string) string {
+	inName := func(r rune) bool {
+		return r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+	}
+	if words := strings.FieldsFunc(text, func(r rune) bool { return !inName(r) }); slices.Contains(words, name) {
+		return text
+	}
+	return name + ": " + text
+}
 
 var plainName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -29,6 +30,7 @@ type why struct {
 	exit  int
 	usage bool   // the command line is wrong
 	said  string // all of it, for people
+	step  string // what to do next, as it ends what is said
 }
 
 // whyOf says why a command failed.
@@ -49,8 +51,13 @@ func whyOf(cmd *cobra.Command, err error) why {
 		if w.Field != "" && !strings.Contains(w.said, w.Field) {
 			w.said = w.Field + ": " + w.said
 		}
-		if w.Next != "" {
-			w.said += ": " + w.Next
+		w.Message, w.step = w.said, Advised(w.Next)
+		switch {
+		case w.Next == "":
+		case strings.Contains(w.said, "\n"): // it is not about the last line
+			w.said += "\nnext: " + w.step
+		default:
+			w.said += ": " + w.step
 		}
 	case errors.As(err, &connection):
 		w.exit, w.Code, w.Next = ExitConnection, codeConnection, connection.Next
@@ -59,8 +66,20 @@ func whyOf(cmd *cobra.Command, err error) why {
 	case errors.Is(err, ErrInterrupted):
 		w.exit, w.Code = ExitSignal+2, codeInterrupted
 	}
-	w.Message = strings.TrimSuffix(w.said, ": "+w.Next)
+	if known == nil {
+		w.Message, w.step = strings.TrimSuffix(w.said, ": "+w.Next), w.Next
+	}
 	return w
+}
+
+var bare = regexp.MustCompile("^weir( [^\\s,;`]+)+$")
+
+// Advised is what to do next, for people: a command alone is put into backticks.
+func Advised(next string) string {
+	if bare.MatchString(next) {
+		return "`" + next + "`"
+	}
+	return next
 }
 
 // writeJSON writes the error as one line for programs.
@@ -119,8 +138,8 @@ func (a *App) Fail(cmd *cobra.Command, err error) int {
 	}
 	for line := range strings.Lines(w.said) {
 		line = edge.Clean(strings.TrimSuffix(line, "\n"))
-		if said, ok := strings.CutSuffix(line, w.Next); ok {
-			line = said + a.Paint(a.Err, Advice, w.Next)
+		if said, ok := strings.CutSuffix(line, w.step); ok {
+			line = said + a.Paint(a.Err, Advice, w.step)
 		}
 		fmt.Fprintf(a.Err, "%s %s\n", a.Paint(a.Err, Wrong, cmd.CommandPath()+":"), line)
 	}

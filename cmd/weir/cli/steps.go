@@ -48,7 +48,7 @@ func (s *Steps) Told(o *Outcome) func(workload.Event) {
 			o.URL = e.URL
 		}
 		if e.Text != "" && e.Error == nil && !s.quiet {
-			s.Show(o.Name + ": " + show.FirstLine(e.Text))
+			s.Show(Naming(o.Name, show.FirstLine(e.Text)))
 		}
 	}
 }

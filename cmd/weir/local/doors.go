@@ -65,6 +65,7 @@ type opened struct {
 	failed  error         // why a process could not be started; nil while they can
 	grade   sandbox.Grade
 	notes   []string
+	stray   string // the last line of standard output that was no message; "" for none
 	met     bool
 }
 
@@ -365,9 +366,13 @@ func refusal(name string, err error) error {
 	case errors.As(err, &helper):
 		e.Code = workload.CodeSandbox
 	case errors.Is(err, secret.ErrLocked):
+		e.Message, _, _ = strings.Cut(e.Message, ": give it with") // as Next says
 		e.Next = "weir secret unlock"
 	case errors.As(err, &known) && known.Kind == edge.NotFound:
 		e.Code, e.Next = workload.CodeNotFound, "weir secret set"
+		if name, ok := strings.CutPrefix(known.Op, "secret "); ok {
+			e.Next += " " + name
+		}
 	}
 	return e
 }
@@ -419,7 +424,7 @@ var errNotOpen = &workload.Error{Code: workload.CodeFault, Message: "the workloa
 // why says for the user why a server has not introduced itself.
 func (o *opened) why(err error) error {
 	o.mu.Lock()
-	failed, local := o.failed, o.local
+	failed, local, stray := o.failed, o.local, o.stray
 	o.mu.Unlock()
 	e := &workload.Error{Code: workload.CodeStart, Message: fmt.Sprintf("%s has not introduced itself: %v", o.Name, err)}
 	if local == nil {
@@ -453,8 +458,13 @@ func (o *opened) why(err error) error {
 	default:
 		if s := statusOf(local); s.Ended != "" && s.Ended != "stopped" {
 			e.Message = fmt.Sprintf("%s ended before it had introduced itself: %s", o.Name, s.Ended)
+		} else if late, ok := strings.CutPrefix(s.Reason, "introduction: "); ok {
+			e.Message = o.Name + " " + late
 		} else if s.Reason != "" {
 			e.Message = fmt.Sprintf("%s has not introduced itself: %s", o.Name, s.Reason)
+		}
+		if stray != "" {
+			e.Message += fmt.Sprintf("; what it writes to standard output is no message of MCP: %q", edge.Brief(stray))
 		}
 	}
 	return e
@@ -485,12 +495,12 @@ func (d *Doors) Look(name string) (workload.Look, bool) {
 	if local == nil {
 		now := b.Status()
 		switch now.Is() {
-		case health.Unknown: // it was not asked yet
-			look.State = workload.Starting
 		case health.Unavailable:
 			look.State, look.Reason = workload.Unhealthy, now.Message
 		case health.Unauthenticated:
 			look.State, look.Reason = workload.AuthRetrying, now.Message
+		case health.Unknown: // nobody has heard of it yet
+			look.State = workload.Starting
 		}
 		return look, true
 	}
@@ -558,8 +568,14 @@ func (o *opened) boxed(s *sandbox.Sandbox) {
 
 // printed passes on what a server prints.
 func (o *opened) printed(l stdio.Line) {
-	if l.Source == "weir" {
+	switch l.Source {
+	case "weir":
 		l.Source = workload.SourceEvent
+	case "stdout":
+		l.Text = strings.TrimPrefix(l.Text, "stdout: ")
+		o.mu.Lock()
+		o.stray = l.Text
+		o.mu.Unlock()
 	}
 	o.Lines(workload.Line{Time: l.At, Source: l.Source, Text: l.Text})
 }

@@ -131,7 +131,7 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 		for _, v := range w.Secrets {
 			value, err := s.Secrets.Secret(ctx, v.Name, v.Key)
 			if err != nil {
-				return nil, fmt.Errorf("secret %s/%s: %w", v.Name, v.Key, err)
+				return nil, fmt.Errorf("variable %s: %w", v.Variable, err)
 			}
 			text := strings.TrimSuffix(strings.TrimSuffix(string(value), "\n"), "\r")
 			given.add(text)

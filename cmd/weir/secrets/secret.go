@@ -155,7 +155,7 @@ func (a *Commands) unknownSecret(ctx context.Context, p secret.Provider, r secre
 	if !errors.Is(err, secret.ErrNowhere) {
 		return err
 	}
-	next := ""
+	next := "set that variable, or keep secrets in a file that `weir secret setup` makes"
 	if all, err := p.List(ctx); err == nil {
 		var known []string
 		for _, one := range all {
@@ -177,6 +177,9 @@ break at its end. It has at most 1 MiB.`,
   weir secret set tls/key.pem < key.pem
   pass show github | weir secret set GITHUB_TOKEN`,
 	}, func(ctx context.Context, x *secretFlags, p secret.Provider, r secret.Ref) error {
+		if p.Name() != secret.EncryptedProvider { // which says what to do instead, before anything is typed
+			return p.Set(ctx, map[secret.Ref]edge.Secret{r: ""})
+		}
 		value, err := a.valueOf(ctx, r)
 		if err != nil {
 			return err
@@ -431,11 +434,11 @@ func (a *Commands) newPassword(ctx context.Context, keyring bool) (edge.Secret, 
 		return "", errors.New("there is nobody to ask for a password: set " + secret.PasswordVariable + ", or have one made up with --keyring")
 	}
 	if len(first) < secret.MinPassword {
-		return "", fmt.Errorf("a password has at least %d bytes", secret.MinPassword)
+		return "", fmt.Errorf("a password has at least %d bytes: nothing is made: choose a longer one", secret.MinPassword)
 	}
 	again, _, err := a.askUnseen(ctx, "The same once more: ")
 	if err == nil && again != first {
-		err = errors.New("the second password is another one than the first")
+		err = errors.New("the second password is another one than the first: nothing is made: try again")
 	}
 	return first, err
 }

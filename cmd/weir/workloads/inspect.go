@@ -136,7 +136,7 @@ func (a *Commands) showDetail(out io.Writer, d *workload.Detail, now time.Time) 
 		fmt.Fprintf(out, "  %s %s\n", a.Paint(out, cli.Wrong, "failure:"), show.FirstLine(d.Failure))
 	}
 	if d.Next != "" {
-		fmt.Fprintf(out, "  next:    %s\n", a.Paint(out, cli.Advice, show.FirstLine(d.Next)))
+		fmt.Fprintf(out, "  next:    %s\n", a.Paint(out, cli.Advice, show.FirstLine(cli.Advised(d.Next))))
 	}
 	fmt.Fprintln(out)
 	if err := show.Table(out, rowsOf(d, now)); err != nil {

@@ -265,12 +265,7 @@ func about(name string, err error) error {
 	if known := new(workload.Error); errors.As(err, &known) {
 		e = *known
 	}
-	inName := func(r rune) bool {
-		return r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
-	}
-	if words := strings.FieldsFunc(e.Message, func(r rune) bool { return !inName(r) }); !slices.Contains(words, name) {
-		e.Message = name + ": " + e.Message
-	}
+	e.Message = cli.Naming(name, e.Message)
 	if e.Next == "" {
 		e.Next = "`weir status " + name + "` says how it is"
 	}
