@@ -25,6 +25,9 @@ func play() {
 			Params struct {
 				Name      string         `json:"name"`
 				Arguments map[string]int `json:"arguments"`
+				Meta      struct {
+					Token json.RawMessage `json:"progressToken"`
+				} `json:"_meta"`
 			} `json:"params"`
 		}
 		if json.Unmarshal(in.Bytes(), &m) != nil || m.ID == nil {
@@ -40,7 +43,7 @@ func play() {
 		case "tools/call":
 			switch m.Params.Name {
 			case "work":
-				time.Sleep(time.Duration(m.Params.Arguments["ms"]) * time.Millisecond)
+				work(time.Duration(m.Params.Arguments["ms"])*time.Millisecond, m.Params.Meta.Token)
 			case "eat":
 				eat()
 			}
@@ -50,6 +53,17 @@ func play() {
 			continue
 		}
 		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, result)
+	}
+}
+
+// work reads nothing for a while, and tells of its progress where somebody wants to know.
+func work(length time.Duration, token json.RawMessage) {
+	const step = 5 * time.Second
+	for done := 1; length > 0; done++ {
+		time.Sleep(min(step, length))
+		if length -= step; token != nil {
+			fmt.Printf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`+"\n", token, done)
+		}
 	}
 }
 
