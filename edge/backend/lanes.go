@@ -167,8 +167,9 @@ type lanes struct {
 // crowded is how many calls on each of a principal's lanes are worth another process.
 const crowded = 4
 
-// poolLane returns the lane of a principal's pool that has the least to do. Where all have
-// much to do another is opened for those who come later.
+// poolLane returns the lane of a principal's pool that has the least to do; one on which the
+// principal listens comes first as long as it has not much to do, since there it is told what
+// its calls change. Where all have much to do another is opened for those who come later.
 func (b *Backend) poolLane(who string) *lane {
 	t := &b.lanes
 	t.mu.Lock()
@@ -177,9 +178,13 @@ func (b *Backend) poolLane(who string) *lane {
 	least := 0
 	all := t.of[who]
 	for _, l := range all {
-		n := 0
+		n, listened := 0, false
 		if at := l.live.Load(); at != nil {
-			n = at.under()
+			n, listened = at.under()
+		}
+		if listened && n < crowded {
+			best, least = l, n
+			break
 		}
 		if best == nil || n < least {
 			best, least = l, n

@@ -344,11 +344,12 @@ func (l *lines) dead() bool {
 	return l.over != nil
 }
 
-// under returns how many calls are under way that end by themselves.
-func (l *lines) under() int {
+// under returns how many calls are under way that end by themselves, and whether there are
+// others.
+func (l *lines) under() (calls int, lasts bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.calls) - l.lasts
+	return len(l.calls) - l.lasts, l.lasts > 0
 }
 
 // use is edge.Owner.Use.
