@@ -44,6 +44,10 @@ func (s setup) become(dir string, argv []string) error {
 		if l.n == 0 && l.which != unix.RLIMIT_CORE {
 			continue
 		}
+		var now syscall.Rlimit // one that is lower already stays so: nobody may raise it
+		if l.which != unix.RLIMIT_MSGQUEUE && syscall.Getrlimit(l.which, &now) == nil {
+			l.n = min(l.n, now.Max)
+		}
 		if err := syscall.Setrlimit(l.which, &syscall.Rlimit{Cur: l.n, Max: l.n}); err != nil {
 			return fail("limit "+strconv.Itoa(l.which), err)
 		}

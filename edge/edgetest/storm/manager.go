@@ -98,7 +98,7 @@ func runManager(ctx context.Context, s *storm) {
 	m.ask("down")
 	left := kit.WaitFor(ctx, 10*time.Second, func() bool { return len(m.processes()) == 0 })
 	_, err := os.Lstat(filepath.Join(m.home, "state", "manager.sock"))
-	s.bar(left && os.IsNotExist(err), "0", "%d processes after the end, the socket: %v", len(m.processes()), err)
+	s.bar(left && os.IsNotExist(err), "0", "%d processes after the end, its socket is gone: %t", len(m.processes()), os.IsNotExist(err))
 }
 
 // start starts the manager, and does not wait.
