@@ -14,6 +14,7 @@ type Outbound struct {
 	Lines    []byte    // the header lines that are sent, Host the first of them, each with a CRLF before it
 	Body     []byte    // nil for none
 	Refused  bool      // the backend has just answered 401 to the credential that Attach gave: it should be another, if it can
+	Sent     uint64    // with Refused: the generation of that credential
 }
 
 // Noted returns a request to which set, as it returns it, adds the lines that it sets: for

@@ -22,6 +22,7 @@ import (
 // owns it at a time.
 type Exchange struct {
 	Parent   *Exchange    // the message that this call is made for; nil for the client's own
+	Passed   bool         // made in the place of Parent: its answer is the client's
 	Server   string       // name of the virtual server that it came to
 	Era      mcp.Era      // of the client, decided for each message
 	Request  *mcp.Message // scanned once; a filter may replace it, never change it
@@ -148,6 +149,10 @@ type Target struct {
 	ReadOnly, Destructive, Idempotent, OpenWorld *bool
 
 	Fixed []Fixed // arguments of a tool that are not the client's to choose
+
+	// Unjudged says of a tool of the edge's own that whoever comes in may call it: what it
+	// does for them is judged.
+	Unjudged bool
 }
 
 // Thing is a kind of what servers offer.

@@ -93,6 +93,10 @@ func (a *app) reach(cmd *cobra.Command, x *access) (edge.Reach, error) {
 // credentials is the file of logins.
 func (a *app) credentials(x *access) (*login.Store, error) {
 	dir, err := login.DefaultDir()
+	if home, _ := a.lookup("WEIR_HOME"); home != "" { // it has all that is the user's
+		paths, failed := a.paths()
+		dir, err = paths.Config, failed
+	}
 	if err != nil {
 		return nil, err
 	}

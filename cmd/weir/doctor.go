@@ -130,7 +130,8 @@ func (a *app) doctor(cmd *cobra.Command, config []string, timeout time.Duration)
 	}
 	password, _ := lookup(a.environ, storePasswordVariable)
 	sentinelPassword, _ := lookup(a.environ, sentinelPasswordVariable)
-	d.StorePassword, d.SentinelPassword = edge.Secret(password), edge.Secret(sentinelPassword)
+	embeddingKey, _ := lookup(a.environ, embeddingKeyVariable)
+	d.StorePassword, d.SentinelPassword, d.EmbeddingKey = edge.Secret(password), edge.Secret(sentinelPassword), edge.Secret(embeddingKey)
 	d.SentinelUser, _ = lookup(a.environ, sentinelUserVariable)
 	return d
 }

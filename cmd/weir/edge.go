@@ -111,9 +111,12 @@ func (a *app) serve(ctx context.Context, s serve.Settings, config []string, back
 
 // edgeOptions are those of every edge: its version, and passwords of the environment.
 func (a *app) edgeOptions() []serve.Option {
-	options := []serve.Option{serve.WithVersion(thisBuild().Version)}
+	options := []serve.Option{serve.WithVersion(thisBuild().Version), serve.WithLogins(a.openLogin)}
 	if password, ok := lookup(a.environ, storePasswordVariable); ok {
 		options = append(options, serve.WithStorePassword(edge.Secret(password)))
+	}
+	if key, ok := lookup(a.environ, embeddingKeyVariable); ok {
+		options = append(options, serve.WithEmbeddingKey(edge.Secret(key)))
 	}
 	sentinelUser, _ := lookup(a.environ, sentinelUserVariable)
 	sentinelPassword, _ := lookup(a.environ, sentinelPasswordVariable)

@@ -25,9 +25,9 @@ import (
 )
 
 // In scripts, and in tests that run it with exec.Command, "weir" is this
-// package's main, and "small-server" an MCP server.
+// package's main, "small-server" an MCP server, and "visitor" a browser.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"weir": main, "small-server": smallServer})
+	testscript.Main(m, map[string]func(){"weir": main, "small-server": smallServer, "visitor": visitor})
 }
 
 // The scripts are the story of each command, failures and exit codes included.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,7 +32,8 @@ sandbox where the system has one, or an address of your own for a server at a UR
 The URL that clients connect to is the last line of the output. The workload is
 there until "weir stop" or "weir rm", and comes back with the manager.
 
-A package runner (npx, uvx) fetches its package into a directory of the workload's
+A server at a URL that wants a login is logged in to in a browser; the manager has it
+renewed. A package runner (npx, uvx) fetches its package into a directory of the workload's
 own. What is given by the flags stands in a manifest: --dry-run prints it, "weir
 export" keeps it for another machine.
 
@@ -41,6 +43,7 @@ server ended or did not introduce itself in time, 45 somebody has to log in.`,
 		Example: `  weir run -- npx -y @modelcontextprotocol/server-everything
   weir run --name files -v "$PWD":/data:ro -- npx -y @modelcontextprotocol/server-filesystem /data
   weir run --secret GITHUB_TOKEN,target=GITHUB_TOKEN --permission-profile network -- ./server
+  weir run https://mcp.example.com/mcp --remote-auth
   weir run https://mcp.example.com/mcp --remote-auth-bearer-token-file token
   weir run --from-config files.yaml`,
 		DisableFlagsInUseLine: true,
@@ -173,10 +176,13 @@ func (a *app) dryRun(m *workload.Made) error {
 	} else {
 		steps = append(steps, "calls go to "+b.URL)
 	}
-	host, port, _ := strings.Cut(m.Plan.Doors[0].Listen, ":")
+	if b.Login != nil {
+		steps = append(steps, "you log in there, where no login is kept")
+	}
 	if strings.Contains(string(m.Manifest), "\n  proxyPort:") {
-		steps = append(steps, "clients come in at "+host+":"+port)
+		steps = append(steps, "clients come in at "+m.Plan.Doors[0].Listen)
 	} else {
+		host, _, _ := net.SplitHostPort(m.Plan.Doors[0].Listen)
 		steps = append(steps, "clients come in at "+host+", at a port that the name gives")
 	}
 	for _, s := range steps {
@@ -186,14 +192,35 @@ func (a *app) dryRun(m *workload.Made) error {
 	return err
 }
 
-// keepRunning hands the manifest to the manager, or keeps it in the foreground.
+// keepRunning hands the manifest to the manager, or keeps it in the foreground. Where the
+// server wants a login the user is asked for it.
 func (a *app) keepRunning(ctx context.Context, cmd *cobra.Command, x *runFlags, made *workload.Made) error {
 	if err := a.needed(ctx, made); err != nil {
 		return err
 	}
+	keep := a.byManager
 	if x.foreground {
-		return a.inForeground(ctx, cmd, x, made)
+		keep = a.inForeground
 	}
+	err := keep(ctx, cmd, x, made)
+	b := made.Plan.Servers[0].Backends[0]
+	if !wantsLogin(err) || b.Login == nil && (b.Outgoing != nil || x.Given["remote-auth"] || !a.attended()) {
+		return err
+	}
+	if b.Login == nil { // nobody said so, but the server does
+		if made.Manifest, err = workload.LoggedIn(made.Manifest); err != nil {
+			return err
+		}
+	}
+	if err := a.logIn(ctx, cmd, made.Manifest, made.Secrets); err != nil {
+		return err
+	}
+	x.ReplaceExisting = true
+	return keep(ctx, cmd, x, made)
+}
+
+// byManager hands the manifest to the manager.
+func (a *app) byManager(ctx context.Context, cmd *cobra.Command, x *runFlags, made *workload.Made) error {
 	m, err := a.manager(ctx, true)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func (x *runFlags) add(a *app, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.BoolVarP(&x.foreground, "foreground", "f", false, "keep the workload as long as this command runs, and then remove it")
-	f.StringVar(&x.fromConfig, "from-config", "", "what `weir export` wrote, or the reference: a `FILE` in YAML or JSON")
+	f.StringVar(&x.fromConfig, "from-config", "", "`FILE` in YAML or JSON that \"weir export\" wrote, or the reference")
 	f.DurationVar(&x.wait, "wait", workloads.StartWait, "`DURATION` that the server may take until it has introduced itself; a package runner has 5m")
 	f.BoolVar(&x.dryRun, "dry-run", false, "print the manifest and the steps, and do nothing")
 	x.Options = workload.DefaultOptions()

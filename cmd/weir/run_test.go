@@ -99,7 +99,7 @@ func (h *household) managed() *household {
 	}
 	h.t.Cleanup(func() { _ = h.up.Wait() })
 	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		if _, _, code := h.weir("list"); code == 0 {
+		if _, said, _ := h.weir("inspect", "nobody"); strings.Contains(said, "there is no workload") {
 			return h
 		}
 		if time.Since(began) > edgetest.Patience {

@@ -48,6 +48,9 @@ const (
 	sentinelPasswordVariable = "WEIR_SENTINEL_KVSTORE_PASSWORD"
 )
 
+// embeddingKeyVariable holds the key of embedding services (spec.config.optimizer).
+const embeddingKeyVariable = "WEIR_EMBEDDING_API_KEY"
+
 // addSettingFlags gives a command a flag for every setting. The flags are text,
 // since values of all sources are checked in one place.
 func addSettingFlags(cmd *cobra.Command) {
@@ -264,7 +267,7 @@ func variables(environ []string) (*koanf.Koanf, []error) {
 // pod for a Service whose name begins with "weir".
 func another(variable string) bool {
 	switch variable {
-	case settingsVariable, storePasswordVariable, sentinelUserVariable, sentinelPasswordVariable, authKeyVariable, clientMetadataVariable, "WEIR_REQUIRE_ALL", "WEIR_DISABLE_OBO",
+	case settingsVariable, storePasswordVariable, sentinelUserVariable, sentinelPasswordVariable, embeddingKeyVariable, authKeyVariable, clientMetadataVariable, "WEIR_REQUIRE_ALL", "WEIR_DISABLE_OBO",
 		secret.ProviderVariable, secret.FallbackVariable, secret.PasswordVariable, "WEIR_HOME":
 		return true
 	}

@@ -17,8 +17,15 @@ func (a *app) shared() *cli.App {
 	return &cli.App{In: a.in, Out: a.out, Err: a.err, Environ: a.environ, Manager: a.manager, Root: a.command}
 }
 
-func (a *app) workloads() *workloads.Commands { return &workloads.Commands{App: a.shared()} }
-func (a *app) secrets() *secrets.Commands     { return &secrets.Commands{App: a.shared()} }
+func (a *app) workloads() *workloads.Commands {
+	return &workloads.Commands{App: a.shared(), LogIn: func(ctx context.Context, cmd *cobra.Command, manifest []byte) (bool, error) {
+		if plan, _, err := workload.Check(manifest); err != nil || plan.Servers[0].Backends[0].Login == nil || !a.attended() {
+			return false, nil
+		}
+		return true, a.logIn(ctx, cmd, manifest, nil)
+	}}
+}
+func (a *app) secrets() *secrets.Commands { return &secrets.Commands{App: a.shared()} }
 
 // What follows is what all commands share (package cli), by the short names that the commands
 // of this package have for it.

@@ -41,9 +41,9 @@ type pad struct {
 	generation  uint64 // of the credential
 }
 
-// write puts the head of a request on a pad, with its credential. refused says that the
-// backend did not take the last one.
-func (p *peer) write(ctx context.Context, o *outgoing, one *edge.Credential, refused bool) (*pad, error) {
+// write puts the head of a request on a pad, with its credential. refused is the generation
+// of one that the backend did not take; 0 for none.
+func (p *peer) write(ctx context.Context, o *outgoing, one *edge.Credential, refused uint64) (*pad, error) {
 	w, ok := p.credentials.pads.Get().(*pad)
 	if !ok {
 		w = &pad{}
@@ -53,7 +53,7 @@ func (p *peer) write(ctx context.Context, o *outgoing, one *edge.Credential, ref
 	}
 	w.head, w.lines = p.head(w.head[:0], o, one), w.lines[:0]
 	first := bytes.Index(w.head, crlf)
-	w.to = edge.Outbound{Exchange: o.x, Method: o.method, URL: p.url, Lines: w.head[first:], Body: o.body, Refused: refused}
+	w.to = edge.Outbound{Exchange: o.x, Method: o.method, URL: p.url, Lines: w.head[first:], Body: o.body, Refused: refused != 0, Sent: refused}
 	var err error
 	w.generation, err = one.Attach(ctx, &w.to, w.set)
 	w.to = edge.Outbound{} // a pad keeps no message
@@ -78,7 +78,7 @@ var crlf = []byte("\r\n")
 // one that is rotated is. The same one is never sent twice.
 func (p *peer) sendWith(ctx context.Context, o *outgoing, one *edge.Credential) (*reply, bool, error) {
 	c := p.credentials
-	with, err := p.write(ctx, o, one, false)
+	with, err := p.write(ctx, o, one, 0)
 	if err != nil {
 		return nil, false, err
 	}
@@ -104,7 +104,7 @@ func (p *peer) sendWith(ctx context.Context, o *outgoing, one *edge.Credential) 
 // another returns a request that was refused with another credential; nil when there
 // is none, or it cannot be had.
 func (p *peer) another(ctx context.Context, o *outgoing, one *edge.Credential, sent *pad) *pad {
-	fresh, err := p.write(ctx, o, one, true)
+	fresh, err := p.write(ctx, o, one, sent.generation)
 	if err != nil {
 		return nil
 	}

@@ -22,7 +22,7 @@ func TestCredentialAllocatesNothing(t *testing.T) {
 	o := &outgoing{method: "POST", body: []byte("{}"), x: &edge.Exchange{}, forward: []edge.Header{{Name: "x-key", Value: "evil"}, {Name: "X-Trace", Value: "t"}}}
 	out, ctx := make([]byte, 0, 1024), t.Context()
 	if n := testing.AllocsPerRun(100, func() {
-		with, err := p.write(ctx, o, c.of(o.x), false)
+		with, err := p.write(ctx, o, c.of(o.x), 0)
 		if err != nil {
 			t.Error(err)
 			return

@@ -259,7 +259,7 @@ func (b *Backend) legacyClient(ctx context.Context, x *edge.Exchange) (*edge.Res
 			continue
 		}
 		text := mcp.ResultToLegacy(nil, &r.Message, m.Method, m.IDText())
-		if x.Parent != nil { // a program of the edge reads it as it is: the answer to the client's own call is translated
+		if x.Parent != nil && !x.Passed { // a program of the edge reads it as it is: the answer to the client's own call is translated
 			text = mcp.Splice(nil, r.Raw, r.WithID(m.IDText()))
 		}
 		out, err := mcp.Decode(text)

@@ -291,6 +291,41 @@ func (c *Catalog) Resource(uri string) *edge.Target {
 // Items yields the things of a kind that clients see.
 func (c *Catalog) Items(thing edge.Thing) Things { return things(c.table(thing).items) }
 
+// Tool returns a tool that clients see by its advertised name, and its JSON text, which must
+// not be changed; nil for none.
+func (c *Catalog) Tool(name string) (*edge.Target, []byte) {
+	t := c.table(edge.Tool)
+	target := t.byName[name]
+	if target == nil {
+		return nil, nil
+	}
+	at := func(i item) bool { return i.target == target }
+	if !c.Bare() { // they are sorted by name
+		i, ok := slices.BinarySearchFunc(t.items, name, func(i item, name string) int { return cmp.Compare(i.target.Name, name) })
+		if !ok || !at(t.items[i]) {
+			return nil, nil
+		}
+		return target, t.items[i].raw
+	}
+	if i := slices.IndexFunc(t.items, at); i >= 0 {
+		return target, t.items[i].raw
+	}
+	return nil, nil
+}
+
+// Shown returns the JSON text of a tool as the list shows it to clients of an era that see
+// these tools; only a tool of the edge's own depends on them.
+func (c *Catalog) Shown(era mcp.Era, target *edge.Target, raw []byte, seen Things) []byte {
+	t := c.table(edge.Tool)
+	if target.Backend == "" {
+		raw = t.described(raw, seen)
+	}
+	if era == mcp.Legacy {
+		raw = legacyTool(raw)
+	}
+	return raw
+}
+
 // Seen yields those of Items that a view allows; nil for all.
 func (c *Catalog) Seen(thing edge.Thing, view edge.View) Things {
 	return func(yield func(*edge.Target, []byte) bool) {

@@ -149,7 +149,7 @@ func (t *table) encode(era mcp.Era, view edge.View, key listKey) *encodedList {
 	for _, i := range shown {
 		raw := i.raw
 		if i.target.Backend == "" {
-			raw = t.described(raw, shown)
+			raw = t.described(raw, things(shown))
 		}
 		if era == mcp.Legacy && t.thing == edge.Tool {
 			raw = legacyTool(raw)
@@ -169,10 +169,10 @@ func (t *table) encode(era mcp.Era, view edge.View, key listKey) *encodedList {
 }
 
 // described returns an item of the edge's own for clients that are shown what is shown.
-func (t *table) described(raw []byte, shown []item) []byte {
+func (t *table) described(raw []byte, shown Things) []byte {
 	for _, s := range t.from {
 		if s.backend == "" && s.list.Describe != nil {
-			return s.list.Describe(raw, things(shown))
+			return s.list.Describe(raw, shown)
 		}
 	}
 	return raw

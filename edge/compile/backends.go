@@ -72,12 +72,16 @@ func (c *compiler) discovered(o *object, group *object, members []*object) []Bac
 			})
 		case *v1beta1.MCPRemoteProxy:
 			c.address(m, "spec.remoteUrl", e.Spec.RemoteURL)
-			out = append(out, Backend{
+			b := Backend{
 				Name:      e.Name,
 				URL:       e.Spec.RemoteURL,
 				Transport: Transport(e.Spec.Transport),
 				Private:   e.Spec.AllowPrivateEndpoint,
-			})
+			}
+			if e.Spec.Run != nil && !c.set.Cluster {
+				b.Login = c.login(m, e.Spec.Run.RemoteAuth)
+			}
+			out = append(out, b)
 		case *v1beta1.MCPServer:
 			w := c.workload(m, e)
 			out = append(out, Backend{Name: e.Name, URL: w.URL(), Transport: Transport(e.Spec.Transport), Workload: w, Private: w.URL() != ""})

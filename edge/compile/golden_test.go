@@ -107,16 +107,17 @@ func plan(t *testing.T, p *compile.Plan) string {
 		t.Fatalf("what a backend is sent has %d fields, and %d are written", n, m)
 	}
 	type backend struct {
-		Name         string            `json:"name"`
-		URL          string            `json:"url"`
-		Workload     *compile.Workload `json:"workload,omitempty"`
-		Transport    compile.Transport `json:"transport"`
-		CABundle     string            `json:"caBundle,omitempty"`
-		CABundlePath string            `json:"caBundlePath,omitempty"`
-		Private      bool              `json:"private,omitempty"`
-		Timeout      string            `json:"timeout"`
-		Metadata     map[string]string `json:"metadata,omitempty"`
-		Outgoing     *sent             `json:"outgoing,omitempty"`
+		Name         string              `json:"name"`
+		URL          string              `json:"url"`
+		Workload     *compile.Workload   `json:"workload,omitempty"`
+		Transport    compile.Transport   `json:"transport"`
+		CABundle     string              `json:"caBundle,omitempty"`
+		CABundlePath string              `json:"caBundlePath,omitempty"`
+		Private      bool                `json:"private,omitempty"`
+		Timeout      string              `json:"timeout"`
+		Metadata     map[string]string   `json:"metadata,omitempty"`
+		Outgoing     *sent               `json:"outgoing,omitempty"`
+		Login        *v1beta1.RemoteAuth `json:"login,omitempty"`
 	}
 	type breaker struct {
 		Threshold int    `json:"threshold"`
@@ -148,6 +149,8 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Webhooks *webhook.Spec     `json:"webhooks,omitempty"`
 		CodeMode *compile.CodeMode `json:"codeMode,omitempty"`
 
+		Optimizer *compile.Optimizer `json:"optimizer,omitempty"`
+
 		Workflows map[string]string `json:"workflows,omitempty"` // programs by name
 		Composed  []compile.Place   `json:"composed,omitempty"`
 
@@ -174,7 +177,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 	}
 	var servers []server
 	for _, s := range p.Servers {
-		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters, Webhooks: s.Webhooks, CodeMode: s.CodeMode, Composed: s.Composed, Store: s.Store, Limits: s.Limits, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug,
+		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters, Webhooks: s.Webhooks, CodeMode: s.CodeMode, Optimizer: s.Optimizer, Composed: s.Composed, Store: s.Store, Limits: s.Limits, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug,
 			Point: s.Point, Stateless: s.Stateless, Prefix: s.Prefix, Forwarded: s.Forwarded, Older: s.Older, Roots: s.Roots}
 		if s.SessionTTL > 0 {
 			out.SessionTTL = s.SessionTTL.String()
@@ -195,7 +198,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 			}
 		}
 		for _, b := range s.Backends {
-			out.Backends = append(out.Backends, backend{b.Name, b.URL, b.Workload, b.Transport, b.CABundle, b.CABundlePath, b.Private, b.Timeout.String(), b.Metadata, (*sent)(b.Outgoing)})
+			out.Backends = append(out.Backends, backend{b.Name, b.URL, b.Workload, b.Transport, b.CABundle, b.CABundlePath, b.Private, b.Timeout.String(), b.Metadata, (*sent)(b.Outgoing), b.Login})
 		}
 		servers = append(servers, out)
 	}

@@ -87,6 +87,7 @@ type Server struct {
 	Store     *Store               // where sessions are kept and calls counted; nil for the memory of the process
 	Limits    *ratelimit.Spec      // how often tools may be called; nil for any number of times
 	CodeMode  *CodeMode            // what scripts of clients may do; nil for no scripts
+	Optimizer *Optimizer           // how clients find tools; nil where they are listed
 	Workflows []*workflow.Workflow // tools of many calls, in the order of the manifest
 	Composed  []Place              // where each of them stands
 	Webhooks  *webhook.Spec        // whom messages are shown first; nil for nobody
@@ -117,6 +118,23 @@ type CodeMode struct {
 	Parallel int           // calls at once
 	Steps    int64         // in all
 	PerCall  time.Duration // for one call
+}
+
+// Optimizer says how clients find tools.
+type Optimizer struct {
+	Ratio   float64     // of the score that is for vectors, from 0 to 1
+	Most    int         // tools of one answer
+	Far     float64     // distance beyond which a tool is not found by its vector, from 0 to 2
+	Service *Embeddings // where vectors come from; nil for keywords alone
+}
+
+// Embeddings is an embedding service.
+type Embeddings struct {
+	Provider v1beta1.EmbeddingProvider
+	Address  string            // base URL, without a slash at its end
+	Model    string            // of compat; else ""
+	Headers  map[string]string // nil for none
+	Timeout  time.Duration     // of a request
 }
 
 // Store is a store that replicas of an edge share.
@@ -177,10 +195,11 @@ type Backend struct {
 	URL          string    // http or https; "" with a Workload that speaks stdio
 	Workload     *Workload // the process starts it; nil for none
 	Transport    Transport
-	CABundle     string            // PEM text; empty for none
-	CABundlePath string            // file of PEM text, read when the plan is opened; empty for none
-	Private      bool              // may be on a private address
-	Timeout      time.Duration     // silence after which a call is given up
-	Metadata     map[string]string // the user's own, and group when there is one; nil for none
-	Outgoing     *outgoing.Spec    // what it is sent besides calls, such as a credential; nil for nothing
+	CABundle     string              // PEM text; empty for none
+	CABundlePath string              // file of PEM text, read when the plan is opened; empty for none
+	Private      bool                // may be on a private address
+	Timeout      time.Duration       // silence after which a call is given up
+	Metadata     map[string]string   // the user's own, and group when there is one; nil for none
+	Outgoing     *outgoing.Spec      // what it is sent besides calls, such as a credential; nil for nothing
+	Login        *v1beta1.RemoteAuth // a user's login that it is sent, too; nil for none
 }

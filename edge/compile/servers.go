@@ -139,6 +139,7 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	if plan.CodeMode != nil && plan.Authz != nil && !authz.Permits(*plan.Authz, s.Name, catalog.Script) {
 		c.find(Note, o, "spec.config.codeMode", ReasonUnused, "nobody can use it: no policy permits a call of Tool::%q", catalog.Script)
 	}
+	plan.Optimizer = c.optimizer(o, s, config)
 	plan.Workflows, plan.Composed = c.workflows(o, config, func(tool string) bool { return plan.Authz == nil || authz.Permits(*plan.Authz, s.Name, tool) })
 	passed := field.NewPath("spec", "passthroughHeaders")
 	if plan.Forward = s.Spec.PassthroughHeaders; plan.Forward == nil {

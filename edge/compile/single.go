@@ -99,7 +99,11 @@ func (c *compiler) single(o *object) (Server, Door) {
 	case *v1beta1.MCPRemoteProxy:
 		c.address(o, "spec.remoteUrl", k.Spec.RemoteURL)
 		b.URL, b.Transport, b.Private = k.Spec.RemoteURL, Transport(k.Spec.Transport), k.Spec.AllowPrivateEndpoint
+		b.Login = c.login(o, run.RemoteAuth)
 	case *v1beta1.MCPServer:
+		if run.RemoteAuth != nil {
+			c.fail(o, "spec.run.remoteAuth", ReasonConflict, "a login is to a server at a URL: describe it with an MCPRemoteProxy, or take this out")
+		}
 		b.Transport, b.Workload = Transport(k.Spec.Transport), c.workload(o, k)
 		b.URL, b.Private = b.Workload.URL(), b.Workload.URL() != ""
 		if p := b.Workload; p != nil {
@@ -120,6 +124,23 @@ func (c *compiler) single(o *object) (Server, Door) {
 		c.faults(o, wrong)
 	}
 	return plan, door
+}
+
+// login plans the login that a server at a URL is sent.
+func (c *compiler) login(o *object, l *v1beta1.RemoteAuth) *v1beta1.RemoteAuth {
+	const at = "spec.run.remoteAuth"
+	switch {
+	case l == nil:
+	case (l.AuthorizeURL == "") != (l.TokenURL == ""):
+		c.fail(o, at+".authorizeUrl", ReasonConflict, "it goes together with tokenUrl: give both, or issuer alone")
+	case l.Issuer != "" && l.TokenURL != "":
+		c.fail(o, at+".issuer", ReasonConflict, "its metadata name the endpoints: leave out authorizeUrl and tokenUrl, or issuer")
+	case l.ClientSecretRef != nil && l.ClientID == "":
+		c.fail(o, at+".clientSecretRef", ReasonConflict, "it is of a client: give its clientId, too")
+	case o.text(externalRef) != "" && !c.unauthenticated(o):
+		c.fail(o, at, ReasonConflict, "spec.externalAuthConfigRef says what the server is sent: leave one out")
+	}
+	return l
 }
 
 // doorOf is the door of its own of a server.

@@ -43,12 +43,15 @@ func clusterFields() []tableField {
 		{"MCPRemoteProxy", "spec.resources"},
 		{"MCPRemoteProxy", "spec.resourceOverrides"},
 
-		{"EmbeddingServer", "spec.replicas"},
-		{"EmbeddingServer", "spec.imagePullPolicy"},
-		{"EmbeddingServer", "spec.modelCache"},
-		{"EmbeddingServer", "spec.podTemplateSpec"},
-		{"EmbeddingServer", "spec.resources"},
-		{"EmbeddingServer", "spec.resourceOverrides"},
+		{"EmbeddingServer", "spec"},
+	}
+}
+
+// servedFields is the one list of fields that are served although one above them is in
+// another list.
+func servedFields() []tableField {
+	return []tableField{
+		{"EmbeddingServer", "status.url"},
 	}
 }
 
@@ -69,7 +72,7 @@ func doorFields() []tableField {
 type class int
 
 const (
-	classServed      class = iota // in no table: the edge does what it says
+	classServed      class = iota // in no table but that of exceptions: the edge does what it says
 	classClusterOnly              // it only shapes Kubernetes objects
 	classDoor                     // it describes a door of its own
 	classUnsupported              // refused
@@ -90,6 +93,9 @@ func newTables() tables {
 	t := tables{entries: map[string][]entry{}}
 	for _, f := range clusterFields() {
 		t.entries[f.kind] = append(t.entries[f.kind], entry{path: f.path, class: classClusterOnly})
+	}
+	for _, f := range servedFields() {
+		t.entries[f.kind] = append(t.entries[f.kind], entry{path: f.path, class: classServed})
 	}
 	for _, f := range doorFields() {
 		t.entries[f.kind] = append(t.entries[f.kind], entry{path: f.path, class: classDoor})

@@ -34,10 +34,6 @@ func unsupportedFields() []unsupported {
 
 		// Backends.
 
-		// Tools.
-		{kind: "VirtualMCPServer", path: "spec.config.optimizer"},
-		{kind: "VirtualMCPServer", path: "spec.embeddingServerRef"},
-
 		// Members of a group and what they refer to.
 		{kind: "MCPExternalAuthConfig", path: "spec.type", allow: []string{"unauthenticated", "headerInjection", "bearerToken", "tokenExchange", "cloudSts", "upstreamInject", "obo", "xaa"}, instead: "use one of another type"},
 		{kind: "MCPExternalAuthConfig", path: "spec.embeddedAuthServer", with: "spec.type"},
@@ -56,8 +52,5 @@ func unsupportedFields() []unsupported {
 		{kind: "MCPServer", path: "spec.run.buildCA"},
 		{kind: "MCPServer", path: "spec.run.imageVerification", allow: []string{"warn", "disabled"}, instead: "there is no image to verify"},
 		{kind: "MCPServer", path: "spec.run.runAs"},
-
-		// Whole kinds. An object of such a kind that no server refers to is let be.
-		{kind: "EmbeddingServer", path: "spec"},
 	}
 }

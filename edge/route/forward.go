@@ -48,6 +48,9 @@ type Options struct {
 	// nil for not at all.
 	Local Local
 	Own   *catalog.List
+
+	// Search is what is listed in place of all tools; nil for the tools themselves.
+	Search *Search
 }
 
 // Server is one virtual server behind the hallway. It serves after Open or OpenBare.
@@ -111,7 +114,15 @@ func (s *Server) Open(overrides edge.Overrides, before *catalog.Book, bestEffort
 	}
 	s.Book = catalog.Open(catalog.Config{
 		Rules: s.o.Rules, Own: catalog.Offer{Tools: s.o.Own}, Sources: sources, Overrides: overrides, Before: before, BestEffort: bestEffort, Interval: interval,
-		Wait: s.o.Wait, Changed: func(c catalog.Changes) { s.hub.changed(c) }, Log: s.o.Log,
+		Wait: s.o.Wait, Log: s.o.Log,
+		Changed: func(c catalog.Changes) {
+			if s.o.Search != nil {
+				c.Tools = false // what clients are listed stays the same
+			}
+			if c.Any() {
+				s.hub.changed(c)
+			}
+		},
 	})
 	s.hub = newHub(s)
 }

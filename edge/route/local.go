@@ -20,6 +20,8 @@ type localTool struct {
 	at   *edge.Target
 	ends bool // with its client, in both eras
 	asks bool // its client
+
+	passing *Passing // nil for a tool that answers itself
 }
 
 // Add puts a tool into the table. Of its target, what says where it is is filled in. ends
@@ -38,10 +40,18 @@ func (l Local) AddAsking(name string, target edge.Target, run LocalTool) {
 	l[name] = tool
 }
 
-// EndsWithClient reports whether a call of a target ends when its client leaves, whatever
-// the client's era.
-func (s *Server) EndsWithClient(t *edge.Target) bool {
-	return t != nil && t.Backend == "" && t.Thing == edge.Tool && s.o.Local[t.Name].ends
+// EndsWithClient reports whether a call ends when its client leaves, whatever the client's
+// era.
+func (s *Server) EndsWithClient(x *edge.Exchange) bool {
+	t := x.Target
+	if t == nil || t.Backend != "" || t.Thing != edge.Tool {
+		return false
+	}
+	if tool := s.passing(x); tool != nil {
+		name, _ := tool.Inner(x.Request.Get("arguments").Of(x.Request.Raw))
+		return s.o.Local[name].ends
+	}
+	return s.o.Local[t.Name].ends
 }
 
 // target returns the target of a name in the table; nil for another name.
@@ -54,6 +64,9 @@ func (l Local) target(thing edge.Thing, name []byte) *edge.Target {
 
 // local answers an exchange whose target is not a backend.
 func (s *Server) local(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
+	if tool := s.passing(x); tool != nil {
+		return tool.Run(ctx, x, x.Request.Get("arguments").Of(x.Request.Raw), s.pass(x))
+	}
 	tool := s.o.Local[x.Target.Name]
 	if x.Target.Thing != edge.Tool || tool.run == nil || x.Request.Method != "tools/call" {
 		return nil, ErrNoMethod(x.Request)

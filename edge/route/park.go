@@ -128,7 +128,7 @@ func (ps *Parked) Begin(ctx context.Context, x *edge.Exchange, caps []byte, next
 	}
 	p.cancel = cancel
 	inner := &edge.Exchange{
-		Parent: x.Parent, Server: x.Server, Era: x.Era, Request: m, Head: x.Head, Target: x.Target, Name: x.Name,
+		Parent: x.Parent, Passed: x.Passed, Server: x.Server, Era: x.Era, Request: m, Head: x.Head, Target: x.Target, Name: x.Name,
 		Identity: x.Identity, View: x.View, Forward: x.Forward, Heard: x.Heard, Chosen: x.Chosen, Attributes: x.Attributes,
 		Capabilities: caps, Client: p, Record: x.Record,
 	}

@@ -63,6 +63,9 @@ func (s *Server) named(ctx context.Context, x *edge.Exchange, thing edge.Thing, 
 		return nil, nil
 	}
 	plain := mcp.Unquote(name[1 : len(name)-1])
+	if t, done := s.searched(x, thing, plain); done {
+		return t, nil
+	}
 	if t := s.o.Local.target(thing, plain); t != nil {
 		// A tool of a backend may have the name of a composite one: then neither has it.
 		if s.o.Local[t.Name].asks && s.Book != nil {
@@ -240,8 +243,14 @@ func unknown(m *mcp.Message) error {
 func (s *Server) list(ctx context.Context, x *edge.Exchange) (*edge.Response, error) {
 	m := x.Request
 	cursor := m.Get("cursor").Of(m.Raw)
-	if cursor != nil && cursor[0] != '"' {
+	search := s.o.Search != nil && m.Method == "tools/list"
+	if cursor != nil && (cursor[0] != '"' || search) {
 		return nil, edge.Errorf(edge.Params, "route", "invalid cursor")
+	}
+	if search {
+		r := x.Answer()
+		r.Share(m.IDText(), s.o.Search.List(x.Era), 200)
+		return r, nil
 	}
 	result, err := s.Book.List(ctx, x.Identity, catalog.Thing(m.Method), x.Era, x.View, mcp.String(cursor))
 	if err != nil {

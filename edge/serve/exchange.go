@@ -34,7 +34,7 @@ func newExchange() any {
 // close the response is to cancel the call (2026-07-28,
 // basic/transports/streamable-http). In the legacy era that ends only scripts.
 func (x *exchange) endsWithClient() bool {
-	return x.Era == mcp.Modern || x.server.EndsWithClient(x.Target)
+	return x.Era == mcp.Modern || x.server.EndsWithClient(&x.Exchange)
 }
 
 // newExchange returns the exchange of a POST.

@@ -117,10 +117,13 @@ func (o *opening) openLimits(s *server) (_ edge.Filter, err error) {
 
 // paid reports whether a request continues a parked call, which was charged when it began:
 // a request whose requestState verifies begins no other call.
-func (e *Edge) paid(_ context.Context, x *edge.Exchange) bool {
+func (e *Edge) paid(ctx context.Context, x *edge.Exchange) bool {
 	served := e.live.Load().servers[x.Server]
 	if served == nil || x.Target == nil || !served.Sealed(x) {
 		return false
+	}
+	if inner := served.Inside(ctx, x); inner != nil {
+		x = inner
 	}
 	m := x.Request
 	if !served.Bare() { // a state is of the request as its backend knows it

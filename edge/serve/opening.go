@@ -15,6 +15,7 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/optimizer"
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/relay"
 	"github.com/weir-edge/weir/edge/route"
@@ -207,6 +208,9 @@ func (o *opening) make() (s *server, err error) {
 	if err := o.openComposites(s, behind.Local); err != nil {
 		return s, fmt.Errorf("compositeTools: %w", err)
 	}
+	if err := o.openOptimizer(s, behind.Local); err != nil {
+		return s, fmt.Errorf("optimizer: %w", err)
+	}
 	s.Beside = make(map[*backend.Backend]*edge.Credential)
 	for _, b := range o.backends {
 		if err := o.openBackend(s, b); err != nil {
@@ -234,7 +238,7 @@ func (o *opening) make() (s *server, err error) {
 		s.chain = s.debugged(s.chain)
 	}
 	// 4. What it offers.
-	if p.Bare && !p.Decides() && s.guest.Overrides == nil && p.CodeMode == nil && len(p.Workflows) == 0 { // all of these change lists, which takes a catalog
+	if p.Bare && !p.Decides() && s.guest.Overrides == nil && p.CodeMode == nil && len(p.Workflows) == 0 && p.Optimizer == nil { // all of these change lists, which takes a catalog
 		s.OpenBare()
 		return s, nil
 	}
@@ -243,6 +247,9 @@ func (o *opening) make() (s *server, err error) {
 		known = o.was.Book
 	}
 	s.Open(s.guest.Overrides, known, p.Failure.BestEffort, p.Failure.Interval)
+	if s.find != nil {
+		s.find.start()
+	}
 	return s, nil
 }
 
@@ -273,8 +280,11 @@ func (o *opening) behind(s *server) route.Options {
 	if s.store != nil {
 		r.Store = s.store
 	}
-	if r.Own = ownTools(&p); r.Own != nil {
+	if r.Own = ownTools(&p); r.Own != nil || p.Optimizer != nil {
 		r.Local = route.Local{}
+	}
+	if p.Optimizer != nil {
+		r.Search = &route.Search{List: optimizer.List, Names: map[string]bool{optimizer.Find: true, optimizer.Call: true}}
 	}
 	return r
 }
@@ -284,7 +294,7 @@ func (o *opening) openBackend(s *server, b backing) error {
 	e, f := o.edge, o.plan.Failure
 	one, release, err := e.world.backends.Get(s.Name+"\x00"+b.digest, func() (*backend.Backend, func(), error) {
 		with := o.credentials()
-		credential, err := b.Outgoing.Open(with.Env)
+		credential, err := o.credential(b, with.Env)
 		if err != nil {
 			with.close()
 			return nil, nil, err

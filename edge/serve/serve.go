@@ -23,6 +23,7 @@ import (
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/mount"
 	"github.com/weir-edge/weir/edge/oauth"
+	"github.com/weir-edge/weir/edge/optimizer"
 	"github.com/weir-edge/weir/edge/relay"
 	"github.com/weir-edge/weir/edge/route"
 	"github.com/weir-edge/weir/edge/secret"
@@ -89,7 +90,10 @@ type given struct {
 
 	secrets secret.Options // where secrets are, beside the directory of the settings
 
-	start func(Starting) (backend.Local, error) // keeps the workloads of plans; nil for none
+	start func(Starting) (backend.Local, error)           // keeps the workloads of plans; nil for none
+	login func(Login, edge.Env) (*edge.Credential, error) // sends servers the logins of users; nil for none
+
+	embeddingKey edge.Secret // of embedding services; "" for none
 
 	scripts  codemode.Engine  // in place of the sandbox; nil for the sandbox
 	counting []edge.Collector // rooms of the process that count for themselves
@@ -117,6 +121,9 @@ type world struct {
 	scripts   kept[*codemode.Counters]
 
 	composites kept[*composite.Counters]
+	optimizers kept[*optimizer.Counters]
+	embedders  kept[*optimizer.Service] // by their settings, for all servers
+	library    *optimizer.Library       // what optimizers have read of tools
 
 	scripting codemode.Process // runs scripts of clients
 	places    *turns.Places    // where they and workflows compute
@@ -135,6 +142,9 @@ func WithReload(f func() error) Option { return func(g *given) { g.reload = f } 
 // WithStorePassword sets the password of shared stores whose sessionStorage
 // names no secret.
 func WithStorePassword(p edge.Secret) Option { return func(g *given) { g.storePassword = p } }
+
+// WithEmbeddingKey sets the key of embedding services that are spoken to as OpenAI's API is.
+func WithEmbeddingKey(key edge.Secret) Option { return func(g *given) { g.embeddingKey = key } }
 
 // WithSentinelUser sets the user, "" for the default one, and the password of
 // the sentinels that know where a shared store is, when they want one. The store
@@ -228,6 +238,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 	}
 	e.given.counting = append(e.given.counting, e.world.cache)
 	e.world.memory = kv.Memory(kv.Limits{})
+	e.world.library = optimizer.NewLibrary()
 	e.world.places = turns.New(turns.Most())
 	if e.world.reach, err = s.Reach(); err != nil {
 		return nil, err

@@ -65,6 +65,7 @@ type server struct {
 	limits   *ratelimit.Part
 
 	workflows []*workflow.Workflow // its composite tools
+	find      *finding             // what finds tools for clients; nil where they are listed
 }
 
 // call takes a call of the edge's own through the hallway.

@@ -124,6 +124,12 @@ func (served *server) status() status.Server {
 		s.Conditions = append(s.Conditions, status.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
 	}
 	s.Conditions = append(s.Conditions, served.ofComposites()...)
+	if c := served.ofEmbeddings(); c != nil {
+		s.Conditions = append(s.Conditions, *c)
+		if s.Phase == string(health.PhaseReady) {
+			s.Phase, s.Message = string(health.PhaseDegraded), s.Message+"; tools are found by keywords alone"
+		}
+	}
 	return s
 }
 

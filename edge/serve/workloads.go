@@ -10,6 +10,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
 // A backend may be a server that the process starts. Who starts it is told to the edge: it
@@ -29,6 +30,37 @@ type Starting struct {
 // nothing before a stream is opened; it fails for what waiting does not cure.
 func WithWorkloads(start func(Starting) (backend.Local, error)) Option {
 	return func(g *given) { g.start = start }
+}
+
+// Login is a user's login to a server at a URL.
+type Login struct {
+	URL string // of the server
+	How v1beta1.RemoteAuth
+}
+
+// WithLogins sets what sends servers the login of a user. It asks no network, and fails for
+// what waiting does not cure.
+func WithLogins(open func(Login, edge.Env) (*edge.Credential, error)) Option {
+	return func(g *given) { g.login = open }
+}
+
+// errNoLogins is the error of a plan with a login in a process that has none.
+var errNoLogins = errors.New("this process has no logins of users")
+
+// credential opens what a backend is sent besides calls.
+func (o *opening) credential(b backing, env edge.Env) (*edge.Credential, error) {
+	c, err := b.Outgoing.Open(env)
+	if err != nil || b.Login == nil {
+		return c, err
+	}
+	if o.edge.given.login == nil {
+		return nil, errNoLogins
+	}
+	l, err := o.edge.given.login(Login{b.URL, *b.Login}, env)
+	if err != nil {
+		return nil, err
+	}
+	return l.With(c), nil
 }
 
 // errNoWorkloads is the error of a plan with a workload in a process that starts none.

@@ -44,6 +44,60 @@ type ProxyRun struct {
 
 	// Labels of the workload. Those of weir.dev/ are ours.
 	Labels map[string]string `json:"labels,omitempty"`
+
+	// RemoteAuth has requests to a server at a URL carry a login to it.
+	RemoteAuth *RemoteAuth `json:"remoteAuth,omitempty"`
+}
+
+// RemoteAuth is a login to a server at a URL (OAuth 2.1), which a user makes in a browser.
+// What it gives is kept with the user's credentials. What is empty is found out from the
+// server.
+type RemoteAuth struct {
+	// Issuer is the URL of the authorization server.
+	// +weir:form=url
+	Issuer string `json:"issuer,omitempty"`
+
+	// AuthorizeURL is where users log in, for an authorization server without metadata. It
+	// goes together with tokenUrl.
+	// +weir:form=url
+	AuthorizeURL string `json:"authorizeUrl,omitempty"`
+
+	// TokenURL is where tokens are given out.
+	// +weir:form=url
+	TokenURL string `json:"tokenUrl,omitempty"`
+
+	// ClientID is the client that asks. Without it one is registered (RFC 7591).
+	ClientID string `json:"clientId,omitempty"`
+
+	// ClientSecretRef is the secret of the client.
+	ClientSecretRef *SecretRef `json:"clientSecretRef,omitempty"`
+
+	// Scopes to ask for.
+	// +weir:form=scope
+	Scopes []string `json:"scopes,omitempty"`
+
+	// ScopeParamName is the parameter by which they are asked for.
+	// +kubebuilder:default=scope
+	ScopeParamName string `json:"scopeParamName,omitempty"`
+
+	// Resource is what access is asked for (RFC 8707).
+	// +weir:form=url
+	Resource string `json:"resource,omitempty"`
+
+	// CallbackPort of 127.0.0.1 is where the browser comes back to.
+	// +kubebuilder:default=8666
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	CallbackPort *int32 `json:"callbackPort,omitempty"`
+
+	// SkipBrowser prints the page to open, and opens no browser.
+	// +kubebuilder:default=false
+	SkipBrowser bool `json:"skipBrowser,omitempty"`
+
+	// Timeout of a login.
+	// +kubebuilder:default="30s"
+	// +weir:least=1s
+	Timeout Duration `json:"timeout,omitempty"`
 }
 
 // ServerRun is spec.run of an MCPServer: that of an MCPRemoteProxy, and how the server is

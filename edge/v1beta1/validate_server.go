@@ -218,9 +218,12 @@ func (f *faults) optimizer(p *field.Path, o *Optimizer) {
 	}
 	headers := p.Child("embeddingHeaders")
 	for _, name := range sorted(o.EmbeddingHeaders) {
-		if strings.EqualFold(name, "authorization") {
+		switch strings.ToLower(name) {
+		case "authorization":
 			f.forbidden(headers.Key(name), "the edge sets this header itself")
-		} else {
+		case "api-key", "x-api-key", "cookie":
+			f.forbidden(headers.Key(name), "no credential may stand here: the key of the service is the variable WEIR_EMBEDDING_API_KEY")
+		default:
 			f.header(headers.Key(name), name)
 		}
 		f.headerValue(headers.Key(name), o.EmbeddingHeaders[name])

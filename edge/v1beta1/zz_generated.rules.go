@@ -351,9 +351,10 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 			"name": {required: true},
 		},
 		"ProxyRun": {
-			"proxyHost":      {fallback: "\"127.0.0.1\"", form: "host"},
-			"allowedOrigins": {form: "origin"},
-			"sessionTTL":     {least: "1s"},
+			"proxyHost":            {fallback: "\"127.0.0.1\"", form: "host"},
+			"allowedOrigins":       {form: "origin"},
+			"sessionTTL":           {least: "1s"},
+			"telemetryEnvironment": {form: "variable"},
 		},
 		"RateBucket": {
 			"maxTokens":    {required: true, low: new(int64(1))},
@@ -362,6 +363,16 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 		"RegistryOrigin": {
 			"name":   {required: true},
 			"digest": {pattern: "^sha256:[0-9a-f]{64}$"},
+		},
+		"RemoteAuth": {
+			"issuer":         {form: "url"},
+			"authorizeUrl":   {form: "url"},
+			"tokenUrl":       {form: "url"},
+			"scopes":         {form: "scope"},
+			"scopeParamName": {fallback: "\"scope\""},
+			"resource":       {form: "url"},
+			"callbackPort":   {fallback: "8666", low: new(int64(1)), high: new(int64(65535))},
+			"timeout":        {fallback: "\"30s\"", least: "1s"},
 		},
 		"RoleMapping": {
 			"roleArn":  {required: true, pattern: "^arn:(aws|aws-cn|aws-us-gov):iam::\\d{12}:role/[\\w+=,.@\\-_/]+$"},

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/v1beta1"
@@ -43,10 +44,7 @@ func (o *Options) checkLater() error {
 			continue // it asks for nothing
 		}
 		err := &Error{Code: CodeSandbox, Field: "--" + f.Name, Message: "--" + f.Name + ": not supported yet: " + f.Later, Next: "leave it out"}
-		switch {
-		case f.Theme == "Remote server":
-			err.Code, err.Next = CodeInvalid, "leave it out, and give a token with --remote-auth-bearer-token-file; `weir auth login URL` and `weir call URL TOOL --auth` reach the server with a login"
-		case f.Name == "client":
+		if f.Name == "client" {
 			err.Code = CodeInvalid
 		}
 		return err
@@ -199,6 +197,9 @@ func (o *Options) checkGroups() error {
 	case o.TokenExchangeClientSecret != "" && o.TokenExchangeClientSecretFile != "":
 		return wrong("token-exchange-client-secret-file", "and --token-exchange-client-secret say the same: leave one out")
 	}
+	if err := o.checkLogin(); err != nil {
+		return err
+	}
 	exchange := o.firstGiven("token-exchange-", "token-exchange-url")
 	switch {
 	case o.TokenExchangeURL == "" && exchange != "":
@@ -210,6 +211,56 @@ func (o *Options) checkGroups() error {
 		return wrong("token-exchange-url", "give --token-exchange-audience, too")
 	case o.given("remote-auth-bearer-token", "remote-auth-bearer-token-file"):
 		return wrong("token-exchange-url", "the server is sent a bearer token: leave one out")
+	}
+	return nil
+}
+
+// logsIn reports whether the server is sent a login.
+func (o *Options) logsIn() bool {
+	return o.RemoteAuth || o.firstGiven("remote-auth-", bearerFlags...) != ""
+}
+
+// bearerFlags are those of a token that nobody logs in for.
+var bearerFlags = []string{"remote-auth-bearer-token", "remote-auth-bearer-token-file"}
+
+// idle reports whether a switch was given to be off.
+func (o *Options) idle(flag string) bool { return flag == "remote-auth" && !o.RemoteAuth }
+
+// checkLogin refuses what makes no login to a server at a URL.
+func (o *Options) checkLogin() error {
+	if !o.logsIn() {
+		return nil
+	}
+	first := o.firstGiven("remote-auth", bearerFlags...)
+	switch {
+	case o.given(bearerFlags...):
+		return wrong(first, "the server is sent a bearer token: leave one out")
+	case o.given("token-exchange-url"):
+		return wrong(first, "the server is sent tokens that --token-exchange-url gives: leave one out")
+	case o.Given["remote-auth"] && !o.RemoteAuth:
+		return wrong(o.firstGiven("remote-auth-", bearerFlags...), "and --remote-auth=false: leave one out")
+	case (o.RemoteAuthAuthorizeURL == "") != (o.RemoteAuthTokenURL == ""):
+		if o.RemoteAuthTokenURL == "" {
+			return wrong("remote-auth-authorize-url", "give --remote-auth-token-url, too, or --remote-auth-issuer alone")
+		}
+		return wrong("remote-auth-token-url", "give --remote-auth-authorize-url, too, or --remote-auth-issuer alone")
+	case o.RemoteAuthIssuer != "" && o.RemoteAuthTokenURL != "":
+		return wrong("remote-auth-issuer", "its metadata name the endpoints: leave out --remote-auth-authorize-url and --remote-auth-token-url, or the issuer")
+	case o.RemoteAuthClientSecret != "" && o.RemoteAuthClientSecretFile != "":
+		return wrong("remote-auth-client-secret-file", "and --remote-auth-client-secret say the same: leave one out")
+	case o.given("remote-auth-client-secret", "remote-auth-client-secret-file") && o.RemoteAuthClientID == "":
+		return wrong(o.firstGiven("remote-auth-client-secret"), "it is of a client: give --remote-auth-client-id, too")
+	case o.RemoteAuthCallbackPort < 1 || o.RemoteAuthCallbackPort > 65535:
+		return wrong("remote-auth-callback-port", "%d is not from 1 to 65535", o.RemoteAuthCallbackPort)
+	case o.RemoteAuthTimeout < time.Second:
+		return wrong("remote-auth-timeout", "%s is less than a second", o.RemoteAuthTimeout)
+	}
+	for _, u := range []struct{ flag, value string }{
+		{"remote-auth-issuer", o.RemoteAuthIssuer}, {"remote-auth-authorize-url", o.RemoteAuthAuthorizeURL}, {"remote-auth-token-url", o.RemoteAuthTokenURL},
+	} {
+		if at, err := url.Parse(u.value); u.value != "" && (err != nil || at.Scheme != "https" && (at.Scheme != "http" || !loopback(at.Hostname()))) {
+			return wrong(u.flag, "%q is no https URL", edge.Brief(u.value))
+		}
 	}
 	return nil
 }
@@ -239,7 +290,7 @@ func (o *Options) checkNetwork() error {
 // suits refuses flags that make no sense for the server that was named.
 func (o *Options) suits(s Server) error {
 	if s.URL == "" {
-		if flag := o.firstGiven("remote-"); flag != "" {
+		if flag := o.firstGiven("remote-"); flag != "" && !o.idle(flag) {
 			return wrong(flag, "the server is none at a URL")
 		}
 		if o.given("token-exchange-url") && (o.Transport == "" || o.Transport == "stdio") {

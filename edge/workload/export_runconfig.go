@@ -186,6 +186,33 @@ func (e *exporter) clients(c *RunConfig) error {
 
 // credential writes what the server is sent besides its calls.
 func (e *exporter) credential(c *RunConfig) error {
+	if l := e.fields().run.RemoteAuth; l != nil && e.proxy != nil {
+		r := map[string]any{"use_pkce": true, "timeout": int64(l.Timeout.Std())}
+		for key, value := range map[string]string{
+			"issuer": l.Issuer, "authorize_url": l.AuthorizeURL, "token_url": l.TokenURL, "client_id": l.ClientID, "scope_param_name": l.ScopeParamName, "resource": l.Resource,
+		} {
+			if value != "" {
+				r[key] = value
+			}
+		}
+		if l.ClientSecretRef != nil {
+			r["client_secret"] = named(*l.ClientSecretRef, "CLIENT_SECRET")
+		}
+		if len(l.Scopes) > 0 {
+			r["scopes"] = l.Scopes
+		}
+		if l.SkipBrowser {
+			r["skip_browser"] = true
+		}
+		if l.CallbackPort != nil {
+			r["callback_port"] = *l.CallbackPort
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		c.RemoteAuth = v1beta1.JSONObject(text)
+	}
 	switch {
 	case e.auth == nil:
 	case e.auth.Spec.TokenExchange != nil:

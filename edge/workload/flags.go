@@ -100,19 +100,19 @@ type Options struct {
 	JWKSAuthTokenFile    string   `flag:"jwks-auth-token-file" theme:"Login of clients" value:"FILE" field:"MCPOIDCConfig spec.inline.jwksAuthTokenPath" help:"a file with a bearer token for the keys of the issuer"`
 	ResourceURL          string   `flag:"resource-url" theme:"Login of clients" value:"URL" field:"spec.oidcConfigRef.resourceUrl" help:"the URL that clients are told as theirs"`
 
-	RemoteAuth                 bool          `flag:"remote-auth" theme:"Remote server" later:"to log in at a remote server" help:"log in at the remote server"`
-	RemoteAuthIssuer           string        `flag:"remote-auth-issuer" theme:"Remote server" value:"URL" later:"to log in at a remote server" help:"its authorization server"`
-	RemoteAuthAuthorizeURL     string        `flag:"remote-auth-authorize-url" theme:"Remote server" value:"URL" later:"to log in at a remote server" help:"where users log in"`
-	RemoteAuthTokenURL         string        `flag:"remote-auth-token-url" theme:"Remote server" value:"URL" later:"to log in at a remote server" help:"where tokens are given out"`
-	RemoteAuthClientID         string        `flag:"remote-auth-client-id" theme:"Remote server" value:"ID" later:"to log in at a remote server" help:"as which client; without it one is registered"`
-	RemoteAuthClientSecret     string        `flag:"remote-auth-client-secret" theme:"Remote server" value:"SECRET" later:"to log in at a remote server" help:"with what"`
-	RemoteAuthClientSecretFile string        `flag:"remote-auth-client-secret-file" theme:"Remote server" value:"FILE" later:"to log in at a remote server" help:"the same, in a file"`
-	RemoteAuthScopes           []string      `flag:"remote-auth-scopes" theme:"Remote server" value:"SCOPE" def:"openid,profile,email" lists:"comma" later:"to log in at a remote server" help:"scopes to ask for"`
-	RemoteAuthScopeParam       string        `flag:"remote-auth-scope-param-name" theme:"Remote server" value:"NAME" later:"to log in at a remote server" help:"the parameter that they are asked for by"`
-	RemoteAuthResource         string        `flag:"remote-auth-resource" theme:"Remote server" value:"URL" later:"to log in at a remote server" help:"the resource that is asked for"`
-	RemoteAuthCallbackPort     int           `flag:"remote-auth-callback-port" theme:"Remote server" value:"PORT" def:"8666" later:"to log in at a remote server" help:"where the browser comes back"`
-	RemoteAuthSkipBrowser      bool          `flag:"remote-auth-skip-browser" theme:"Remote server" later:"to log in at a remote server" help:"print the URL and open no browser"`
-	RemoteAuthTimeout          time.Duration `flag:"remote-auth-timeout" theme:"Remote server" value:"DURATION" def:"30s" later:"to log in at a remote server" help:"wait so long for the login"`
+	RemoteAuth                 bool          `flag:"remote-auth" theme:"Remote server" field:"spec.run.remoteAuth" help:"log in at the remote server (OAuth), in a browser"`
+	RemoteAuthIssuer           string        `flag:"remote-auth-issuer" theme:"Remote server" value:"URL" field:"spec.run.remoteAuth.issuer" help:"its authorization server"`
+	RemoteAuthAuthorizeURL     string        `flag:"remote-auth-authorize-url" theme:"Remote server" value:"URL" field:"spec.run.remoteAuth.authorizeUrl" help:"where users log in"`
+	RemoteAuthTokenURL         string        `flag:"remote-auth-token-url" theme:"Remote server" value:"URL" field:"spec.run.remoteAuth.tokenUrl" help:"where tokens are given out"`
+	RemoteAuthClientID         string        `flag:"remote-auth-client-id" theme:"Remote server" value:"ID" field:"spec.run.remoteAuth.clientId" help:"as which client; without it one is registered"`
+	RemoteAuthClientSecret     string        `flag:"remote-auth-client-secret" theme:"Remote server" value:"SECRET" field:"spec.run.remoteAuth.clientSecretRef" help:"with what; a file keeps it off the command line"`
+	RemoteAuthClientSecretFile string        `flag:"remote-auth-client-secret-file" theme:"Remote server" value:"FILE" field:"spec.run.remoteAuth.clientSecretRef" help:"the same, in a file"`
+	RemoteAuthScopes           []string      `flag:"remote-auth-scopes" theme:"Remote server" value:"SCOPE" def:"openid,profile,email" lists:"comma" field:"spec.run.remoteAuth.scopes" help:"scopes to ask for; without it those that the server names, and of an issuer openid,profile,email"`
+	RemoteAuthScopeParam       string        `flag:"remote-auth-scope-param-name" theme:"Remote server" value:"NAME" field:"spec.run.remoteAuth.scopeParamName" help:"the parameter that they are asked for by"`
+	RemoteAuthResource         string        `flag:"remote-auth-resource" theme:"Remote server" value:"URL" field:"spec.run.remoteAuth.resource" help:"the resource that is asked for"`
+	RemoteAuthCallbackPort     int           `flag:"remote-auth-callback-port" theme:"Remote server" value:"PORT" def:"8666" field:"spec.run.remoteAuth.callbackPort" help:"where the browser comes back"`
+	RemoteAuthSkipBrowser      bool          `flag:"remote-auth-skip-browser" theme:"Remote server" field:"spec.run.remoteAuth.skipBrowser" help:"print the URL and open no browser"`
+	RemoteAuthTimeout          time.Duration `flag:"remote-auth-timeout" theme:"Remote server" value:"DURATION" def:"30s" field:"spec.run.remoteAuth.timeout" help:"wait so long for the login"`
 	RemoteAuthBearerToken      string        `flag:"remote-auth-bearer-token" theme:"Remote server" value:"TOKEN" field:"MCPExternalAuthConfig spec.bearerToken" help:"send this bearer token; a file keeps it off the command line"`
 	RemoteAuthBearerTokenFile  string        `flag:"remote-auth-bearer-token-file" theme:"Remote server" value:"FILE" field:"MCPExternalAuthConfig spec.bearerToken" help:"send the bearer token in a file"`
 	RemoteForwardHeaders       []string      `flag:"remote-forward-headers" theme:"Remote server" value:"NAME=VALUE" field:"spec.headerForward.addPlaintextHeaders" help:"send this header; may be repeated"`

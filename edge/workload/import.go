@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
@@ -485,14 +486,60 @@ func (i *importer) outgoing() error {
 	if err := loosely("remote_auth_config", c.RemoteAuth, &r); err != nil {
 		return err
 	}
-	if r.ClientID+r.ClientSecret+r.ClientSecretFile+r.Issuer+r.AuthorizeURL+r.TokenURL+r.ScopeParamName+r.CachedRefreshTokenRef+r.CachedClientID != "" {
-		return &Error{Code: CodeInvalid, Field: "remote_auth_config", Message: i.file + ": remote_auth_config: not supported yet: to log in at a remote server", Next: "take it out, and give a token as bearer_token: NAME,target=TOKEN"}
-	}
 	if r.BearerTokenFile != "" {
 		return i.bad("remote_auth_config.bearer_token_file", "not supported yet: keep the token with `weir secret set NAME`, and write it as bearer_token: NAME,target=TOKEN")
 	}
-	i.bearer, err = i.secret("remote_auth_config.bearer_token", r.BearerToken)
+	if i.bearer, err = i.secret("remote_auth_config.bearer_token", r.BearerToken); err != nil {
+		return err
+	}
+	return i.loggedIn(&r)
+}
+
+// loggedIn reads the login that a server at a URL is sent. How one is to go that nobody asks
+// for says nothing (the reference writes it for every server at a URL), and what the reference
+// keeps of one is its own.
+func (i *importer) loggedIn(r *runRemoteAuth) (err error) {
+	const key = "remote_auth_config"
+	if r.CachedRefreshTokenRef+r.CachedClientID+r.CachedCIMDClientID != "" {
+		i.say("%s: the login itself is not taken over: the next start asks for one", key)
+		i.RemoteAuth = true
+	}
+	if i.RemoteAuth = i.RemoteAuth || r.ClientID+r.ClientSecret+r.ClientSecretFile+r.Issuer+r.AuthorizeURL+r.TokenURL+r.ScopeParamName != "" || len(r.Scopes) > 0; !i.RemoteAuth {
+		return nil
+	}
+	switch {
+	case i.c.RemoteURL == "":
+		return i.bad(key, "the server is none at a URL")
+	case r.ClientSecretFile != "":
+		return i.bad(key+".client_secret_file", "not supported yet: keep the secret with `weir secret set NAME`, and write it as client_secret: NAME,target=CLIENT_SECRET")
+	case r.OAuthParams != "" && r.OAuthParams != "{}":
+		return i.bad(key+".oauth_params", "not supported yet: take it out")
+	case r.CallbackPort < 0 || r.CallbackPort > 65535:
+		return i.bad(key+".callback_port", "%d is no port", r.CallbackPort)
+	}
+	if r.Timeout != "" {
+		if i.RemoteAuthTimeout, err = timeOf(r.Timeout); err != nil || i.RemoteAuthTimeout < time.Second {
+			return i.bad(key+".timeout", "no length of time such as 30s")
+		}
+	}
+	i.RemoteAuthIssuer, i.RemoteAuthAuthorizeURL, i.RemoteAuthTokenURL, i.RemoteAuthClientID = r.Issuer, r.AuthorizeURL, r.TokenURL, r.ClientID
+	i.RemoteAuthScopeParam, i.RemoteAuthResource, i.RemoteAuthSkipBrowser = r.ScopeParamName, r.Resource, r.SkipBrowser
+	i.RemoteAuthCallbackPort = cmp.Or(r.CallbackPort, i.RemoteAuthCallbackPort)
+	if len(r.Scopes) > 0 {
+		i.RemoteAuthScopes, i.Given["remote-auth-scopes"] = r.Scopes, true
+	}
+	i.loginSecret, err = i.secret(key+".client_secret", r.ClientSecret)
 	return err
+}
+
+// timeOf reads a length of time: a text such as 30s, or nanoseconds.
+func timeOf(v v1beta1.JSONValue) (d time.Duration, err error) {
+	var text string
+	if json.Unmarshal([]byte(v), &text) == nil {
+		return time.ParseDuration(text)
+	}
+	err = json.Unmarshal([]byte(v), (*int64)(&d))
+	return d, err
 }
 
 // hooked reads webhooks.
@@ -533,6 +580,17 @@ func (i *importer) hooked() error {
 		return i.bad("validating_webhooks", "not supported yet: webhooks of a server at a URL")
 	}
 	return nil
+}
+
+// LoggedIn is the manifest of a workload whose server is sent a login, in the way that the
+// server says.
+func LoggedIn(manifest []byte) ([]byte, error) {
+	s, err := readSet("manifest", manifest)
+	if err != nil {
+		return nil, err
+	}
+	s.fields().run.RemoteAuth = (&draft{Options: DefaultOptions()}).login()
+	return s.write()
 }
 
 // Debugged is the manifest of a workload that logs each exchange.

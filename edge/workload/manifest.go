@@ -126,7 +126,7 @@ type draft struct {
 	sealed  []v1beta1.SensitiveHeader
 	forward *v1beta1.HeaderForward
 
-	oidcSecret, exchangeSecret, bearer *v1beta1.SecretRef
+	oidcSecret, exchangeSecret, bearer, loginSecret *v1beta1.SecretRef
 
 	secrets []Secret
 	notes   []Note
@@ -250,6 +250,23 @@ func (d *draft) remote(s *v1beta1.MCPRemoteProxySpec) {
 	s.RemoteURL, s.HeaderForward = d.server.URL, d.forward
 	s.Transport = v1beta1.BackendTransport(cmp.Or(d.Transport, transportOf(d.server.URL)))
 	s.AllowPrivateEndpoint = source.Private(hostOf(d.server.URL))
+	if d.logsIn() {
+		s.Run = &v1beta1.ProxyRun{RemoteAuth: d.login()}
+	}
+}
+
+// login describes the login that the server is sent. What the flags have as their default is
+// written out.
+func (d *draft) login() *v1beta1.RemoteAuth {
+	l := &v1beta1.RemoteAuth{
+		Issuer: d.RemoteAuthIssuer, AuthorizeURL: d.RemoteAuthAuthorizeURL, TokenURL: d.RemoteAuthTokenURL, ClientID: d.RemoteAuthClientID, ClientSecretRef: d.loginSecret,
+		ScopeParamName: d.RemoteAuthScopeParam, Resource: d.RemoteAuthResource, SkipBrowser: d.RemoteAuthSkipBrowser,
+		CallbackPort: new(int32(d.RemoteAuthCallbackPort)), Timeout: v1beta1.Duration(written(d.RemoteAuthTimeout)),
+	}
+	if d.given("remote-auth-scopes") || d.RemoteAuthIssuer != "" {
+		l.Scopes = d.RemoteAuthScopes
+	}
+	return l
 }
 
 // credential is what the server is sent besides its calls; nil for nothing.

@@ -195,7 +195,7 @@ func profileRef(name string, builtin bool) *v1beta1.PermissionProfileRef {
 
 func (d *draft) readTools() error {
 	d.Options.Tools, d.OIDCScopes, d.TokenExchangeScopes = splitList(d.Options.Tools...), splitList(d.OIDCScopes...), splitList(d.TokenExchangeScopes...)
-	d.OtelEnvVars = splitList(d.OtelEnvVars...)
+	d.OtelEnvVars, d.RemoteAuthScopes = splitList(d.OtelEnvVars...), splitList(d.RemoteAuthScopes...)
 	if d.ToolsOverride == "" {
 		return nil
 	}
@@ -415,6 +415,7 @@ func (d *draft) readSecrets() error {
 	}{
 		{"oidc-client-secret", d.OIDCClientSecret, "", "oidc-client-secret", &d.oidcSecret},
 		{"remote-auth-bearer-token", d.RemoteAuthBearerToken, d.RemoteAuthBearerTokenFile, "bearer-token", &d.bearer},
+		{"remote-auth-client-secret", d.RemoteAuthClientSecret, d.RemoteAuthClientSecretFile, "remote-auth-client-secret", &d.loginSecret},
 		{"token-exchange-client-secret", d.TokenExchangeClientSecret, d.TokenExchangeClientSecretFile, "token-exchange-client-secret", &d.exchangeSecret},
 	} {
 		value, flag := s.value, s.flag

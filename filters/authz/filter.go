@@ -45,7 +45,7 @@ func (f *filter) handle(ctx context.Context, x *edge.Exchange, next edge.Handler
 	if x.Identity == nil {
 		return f.refuse(x, deny(ReasonIdentity))
 	}
-	if lists(m.Method) {
+	if lists(m.Method) || m.Method == "tools/call" && x.Target != nil && x.Target.Unjudged {
 		x.View = f.judge.view(ctx, x.Server, clientOf(x))
 		f.record(x, unneeded)
 		return next.Handle(ctx, x)

@@ -8,6 +8,7 @@
 //	filters.go    the modules of filters
 //	store.go      the stores that servers share
 //	tokens.go     whether what is asked for credentials answers
+//	optimizer.go  tools that are hard to find, and embedding services
 //	workflows.go  steps of composite tools that ask the caller
 package doctor
 
@@ -43,6 +44,7 @@ type Doctor struct {
 	StorePassword    edge.Secret // of stores whose sessionStorage names no secret
 	SentinelUser     string      // "" for the default one
 	SentinelPassword edge.Secret
+	EmbeddingKey     edge.Secret // of embedding services; "" for none
 
 	// Say is told of each step that has ended, of one at a time.
 	Say func(edge.Finding)
@@ -87,7 +89,11 @@ func (d *Doctor) Run(ctx context.Context) (Findings, error) {
 		add(d.user(opened.Plan)...)
 		look := checkup.Config{Timeout: d.Timeout, MaxMessage: s.MaxMessage, Version: d.Version, Secrets: secrets, Reach: reach, User: d.User, Step: d.step}
 		for _, server := range opened.Plan.Servers {
+			var told []edge.Finding
+			look.Offers = d.found(ctx, server, &told)
 			add(look.Server(ctx, server)...)
+			add(told...)
+			add(d.embeddings(ctx, server, reach)...)
 		}
 	}
 

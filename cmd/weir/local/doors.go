@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -23,6 +24,7 @@ import (
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
+	"github.com/weir-edge/weir/edge/oauth/login"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/serve"
@@ -256,10 +258,16 @@ func (d *Doors) Open(o workload.Opening) error {
 			if b.Workload != nil {
 				b.Workload.Start = start
 			}
+			if b.Login != nil { // that it is over is to be seen soon
+				s.Failure.Interval = loginLook
+			}
 		}
 	}
 	return d.apply(&change{o.Name, &opened{Opening: o, plan: plan, settled: make(chan struct{})}, make(chan error, 1)})
 }
+
+// loginLook is how often a server is asked that is sent a login.
+const loginLook = 10 * time.Second
 
 // Close is workload.Edge.Close.
 func (d *Doors) Close(name string, within time.Duration) error {
@@ -420,8 +428,17 @@ func (o *opened) why(err error) error {
 	o.mu.Unlock()
 	e := &workload.Error{Code: workload.CodeStart, Message: fmt.Sprintf("%s has not introduced itself: %v", o.Name, err)}
 	if local == nil {
-		if edge.KindOf(err) == edge.Unauthenticated {
-			e.Code, e.Message, e.Next = workload.CodeLogin, o.Name+" wants a login: "+err.Error(), "weir auth login "+o.plan.Servers[0].Backends[0].URL
+		b := o.plan.Servers[0].Backends[0]
+		needed := new(login.NeededError)
+		var answer interface{ HTTPStatus() int }
+		refused := edge.KindOf(err) == edge.Unauthenticated || errors.As(err, &answer) && answer.HTTPStatus() == http.StatusUnauthorized
+		switch {
+		case errors.As(err, &needed):
+			e.Code, e.Message, e.Next = workload.CodeLogin, o.Name+" wants a login: "+needed.Why, "weir start "+o.Name+", at a terminal"
+		case refused && b.Login != nil:
+			e.Code, e.Message, e.Next = workload.CodeLogin, o.Name+" wants a login: "+err.Error(), "weir start "+o.Name+", at a terminal"
+		case refused:
+			e.Code, e.Message, e.Next = workload.CodeLogin, o.Name+" wants a credential: "+err.Error(), "weir run --replace --name "+o.Name+" --remote-auth "+b.URL+", or with --remote-auth-bearer-token-file"
 		}
 		return e
 	}
@@ -478,12 +495,12 @@ func (d *Doors) Look(name string) (workload.Look, bool) {
 	if local == nil {
 		now := b.Status()
 		switch now.Is() {
+		case health.Unknown: // it was not asked yet
+			look.State = workload.Starting
 		case health.Unavailable:
 			look.State, look.Reason = workload.Unhealthy, now.Message
 		case health.Unauthenticated:
 			look.State, look.Reason = workload.AuthRetrying, now.Message
-		case health.Unknown: // nobody has heard of it yet
-			look.State = workload.Starting
 		}
 		return look, true
 	}

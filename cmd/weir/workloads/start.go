@@ -2,6 +2,7 @@ package workloads
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -63,7 +64,22 @@ to log in, 8 and 9 it may not run as it was asked for.`,
 			return cli.Usagef("--wait %s: give a duration such as 60s", wait)
 		}
 		return a.act(cmd, &s, names, already, func(ctx context.Context, m workload.Manager, name string, told func(workload.Event)) error {
-			return do(m, ctx, name, wait, told)
+			err := do(m, ctx, name, wait, told)
+			var e *workload.Error
+			if !errors.As(err, &e) || e.Code != workload.CodeLogin || a.LogIn == nil {
+				return err
+			}
+			d, failed := m.Inspect(ctx, name)
+			if failed != nil {
+				return failed
+			}
+			switch asked, failed := a.LogIn(ctx, cmd, []byte(d.Manifest)); {
+			case failed != nil:
+				return failed
+			case !asked:
+				return err
+			}
+			return m.Start(ctx, name, wait, told)
 		})
 	}
 	return cmd

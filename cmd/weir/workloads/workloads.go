@@ -22,7 +22,13 @@ import (
 )
 
 // Commands are the commands on workloads of a process.
-type Commands struct{ *cli.App }
+type Commands struct {
+	*cli.App
+
+	// LogIn asks the user for the login that the manifest of a workload describes; false where
+	// it describes none, or there is nobody to ask.
+	LogIn func(ctx context.Context, cmd *cobra.Command, manifest []byte) (asked bool, err error)
+}
 
 // Kept are the names of the workloads that are kept, by a look at their directories.
 func (a *Commands) Kept() ([]string, error) {

@@ -59,7 +59,7 @@ var limits = []limit{
 	// filters and of the interpreter of scripts.
 	// edge/backend speaks with servers over HTTP and over streams; edge/workload turns 88 flags
 	// into manifests and back, and keeps what they describe.
-	{"lines of the largest package", most(func(r *room) int { return r.code }), 6200, 4500},
+	{"lines of the largest package", most(func(r *room) int { return r.code }), 6300, 4500},
 	{"arrows up in one package", most(func(r *room) int { return len(r.up) }), 60, 60},
 	{"fields of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.fields }), 19, 18},
 	{"methods of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.methods }), 67, 60},
@@ -67,8 +67,8 @@ var limits = []limit{
 	// what packages could tell them.
 	// The language brought 15,000: its engines, code mode, workflows and filters (RATIONALE.md says why).
 	// Credentials of the user brought 5,500, local servers and servers of one backend 8,900,
-	// what keeps them 12,600 (as above).
-	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 115400, 53000},
+	// what keeps them 12,600 and what finds tools 2,700 (as above).
+	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 118300, 53000},
 	// A third of them are the rows of storm.
 	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 23200, 12500},
 
@@ -78,13 +78,13 @@ var limits = []limit{
 	// Filters have two engines, strategies of credentials share a cache, and backends, their
 	// local servers, what starts those, what keeps workloads and who asks it know nothing of
 	// each other.
-	{"interfaces", total((*room).product, func(r *room) int { return len(r.faces) }), 36, 25},
+	{"interfaces", total((*room).product, func(r *room) int { return len(r.faces) }), 37, 25},
 	{"methods of all interfaces", total((*room).product, func(r *room) (n int) {
 		for _, f := range r.faces {
 			n += f.methods
 		}
 		return n
-	}), 108, 60},
+	}), 110, 60},
 	{"init functions", total((*room).product, func(r *room) int { return r.inits }), 0, 0},
 	{"mocks", total(func(*room) bool { return true }, func(r *room) int { return r.mocks }), 0, 0},
 }

@@ -27,9 +27,14 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == asServer {
-		play()
-		return
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case asServer:
+			play()
+			return
+		case asHTTP:
+			playHTTP()
+		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -86,6 +91,7 @@ func rows() []row {
 		{"G30", "crosstalk", "two tenants with equal ids and tokens, and random cancels", runCrosstalk},
 		{"G31", "vanish", "clients that leave in the middle of a call", runVanish},
 		{"G32", "processes", "servers on standard streams are killed, starved, stopped and kept at work, and the edge that keeps them is killed", runProcesses},
+		{"V31", "manager", "the manager of twenty workloads is killed with calls under way, again and again", runManager},
 		{"G38", "kill9", "kill -9 under load, again and again", runKill},
 		{"Z01", "announced", "large bodies that are announced and do not come, or come slowly", runAnnounced},
 		{"Z40", "largesessions", "clients that say as much of themselves as they may, and more, beside others", runLargeSessions},

@@ -20,9 +20,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == asServer {
-		play()
-		return
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case asServer:
+			play()
+			return
+		case asHTTP:
+			playHTTP()
+		}
 	}
 	edgetest.Main(m)
 }
@@ -80,6 +85,21 @@ func TestG32Processes(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	if n := strings.Count(out.String(), "  ok "); n != 8 {
+		t.Errorf("%d bars:\n%s", n, out.String())
+	}
+}
+
+// TestV31ManagerKilled runs the row of the manager, scaled down: killed with calls under way
+// it comes back with all workloads, nothing is left over, and no call is run twice.
+func TestV31ManagerKilled(t *testing.T) {
+	edgetest.Need(t, runtime.GOOS == "linux", "storm reads the kernel's own tables, which are Linux's")
+	_, err := exec.LookPath("bwrap")
+	edgetest.Need(t, err == nil, "bubblewrap is not installed")
+	var out bytes.Buffer
+	if err := command(t.Context(), []string{"--quick", "--count", "3", "manager"}, &out, io.Discard); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if n := strings.Count(out.String(), "  ok "); n != 6 {
 		t.Errorf("%d bars:\n%s", n, out.String())
 	}
 }
