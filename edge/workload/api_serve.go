@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -56,11 +57,17 @@ func (k *Keeper) Listen(down func()) (*Front, error) {
 		return nil, err
 	}
 	defer done()
-	ln, err := net.Listen("unix", path)
+	// It gets its name when it has its mode, since clients that wait for it refuse another one.
+	made := filepath.Join(filepath.Dir(path), "manager.new")
+	_ = os.Remove(made) // of one that was killed just here
+	ln, err := net.Listen("unix", made)
 	if err != nil {
 		return nil, fmt.Errorf("the manager's socket: %w", err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil { // nobody else comes into its directory before
+	if err = os.Chmod(made, 0o600); err == nil { // nobody else comes into its directory before
+		err = os.Rename(made, path)
+	}
+	if err != nil {
 		ln.Close()
 		return nil, fmt.Errorf("the manager's socket: %w", err)
 	}
