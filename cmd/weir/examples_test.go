@@ -178,6 +178,29 @@ func TestExampleFirstSteps(t *testing.T) {
 	newExample(t, "first-steps").follow()
 }
 
+// TestExampleOptimizer finds a tool by what it does, and calls it, as the README says.
+func TestExampleOptimizer(t *testing.T) {
+	t.Parallel()
+	e := newExample(t, "optimizer")
+	e.follow()
+	find := e.swap.Replace("weir tools http://127.0.0.1:4485/mcp --find 'add two numbers'")
+	if out, err := e.command(find).CombinedOutput(); err != nil || strings.Contains(string(out), "words") || !strings.HasPrefix(string(out), "demo_add") {
+		t.Errorf("%v: %s", err, out)
+	}
+	out, err := e.command(find + " --explain").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "number") {
+		t.Errorf("it is not said why: %v: %s", err, out)
+	}
+	for _, c := range [][2]string{
+		{e.swap.Replace("weir tools http://127.0.0.1:4483/mcp --find add"), "find_tool"},
+		{e.swap.Replace("weir tools http://127.0.0.1:4485/mcp --explain"), "--find"},
+	} {
+		if out, err := e.command(c[0]).CombinedOutput(); err == nil || !strings.Contains(string(out), c[1]) {
+			t.Errorf("%s: %v: %s", c[0], err, out)
+		}
+	}
+}
+
 // withReplicas holds that the manifest with the storage of the README is one that
 // needs no flag.
 func (e *example) withReplicas() {
