@@ -250,15 +250,15 @@ func (reg *registration) read(body []byte, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("the answer: %w", err)
 	}
-	reg.ID, _ = o.Text("client_id")
-	if reg.ID == "" || len(reg.ID) > maxClientID {
+	for name, to := range map[string]*string{"client_id": &reg.ID, "client_secret": &reg.Secret} {
+		*to, _ = o.Text(name)
+		if len(*to) > maxClientID || strings.ContainsFunc(*to, func(c rune) bool { return c < ' ' || c > '~' }) { // RFC 6749, appendix A
+			return fmt.Errorf("%s: it cannot be right", name)
+		}
+	}
+	if reg.ID == "" {
 		return errors.New("the answer has no client_id")
 	}
-	secret, err := token(o["client_secret"])
-	if err != nil {
-		return fmt.Errorf("client_secret: %w", err)
-	}
-	reg.Secret = string(secret)
 	if m, ok := o.Text("token_endpoint_auth_method"); ok {
 		reg.Method = m
 	}
