@@ -3,6 +3,7 @@ package authserver
 import (
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -75,6 +76,11 @@ func parseRedirect(text string) (redirectURI, bool) {
 	}
 	if host == "" || strings.HasPrefix(host, ".") || strings.HasSuffix(authority, ":") {
 		return r, false
+	}
+	if p := u.Port(); p != "" {
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
+			return r, false
+		}
 	}
 	if slices.Contains(loopbacks, host) {
 		r.loopback, r.before, r.after = host, scheme+"://"+host, after[end:]
