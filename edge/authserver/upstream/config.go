@@ -62,9 +62,6 @@ func Parse(at *field.Path, u *v1beta1.UpstreamProvider, redirect string) (*Confi
 		if o.UserInfo != nil {
 			endpoint(at.Child("userInfo", "endpointUrl"), o.UserInfo.EndpointURL, http)
 		}
-		if o.UserInfo != nil && o.IdentityFromToken != nil {
-			wrong = append(wrong, field.Forbidden(at.Child("userInfo"), "exclusive with identityFromToken, which says already who the user is"))
-		}
 		if i := o.IdentityFromToken; i != nil {
 			wrong = append(wrong, paths(at.Child("identityFromToken"), true, "subjectPath", i.SubjectPath, "namePath", i.NamePath, "emailPath", i.EmailPath)...)
 		}

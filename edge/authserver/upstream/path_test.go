@@ -194,10 +194,7 @@ func TestParse(t *testing.T) {
 		`u.oidcConfig.userInfoOverride.endpointUrl: Invalid value: "http://x.com/u": must be https`: f.oidc(func(o *v1beta1.OIDCUpstream) {
 			o.UserInfoOverride = &v1beta1.UserInfo{EndpointURL: "http://x.com/u"}
 		}),
-		`u.oauth2Config.tokenEndpoint: Invalid value: "http://x.com/t": must be https`: f.oauth2(func(o *v1beta1.OAuth2Upstream) { o.TokenEndpoint = "http://x.com/t" }),
-		`u.oauth2Config.userInfo: Forbidden: exclusive with identityFromToken`: f.oauth2(func(o *v1beta1.OAuth2Upstream) {
-			o.UserInfo, o.IdentityFromToken = &v1beta1.UserInfo{EndpointURL: "https://x.com/u"}, &v1beta1.IdentityFromToken{SubjectPath: "a"}
-		}),
+		`u.oauth2Config.tokenEndpoint: Invalid value: "http://x.com/t": must be https`:      f.oauth2(func(o *v1beta1.OAuth2Upstream) { o.TokenEndpoint = "http://x.com/t" }),
 		`u.oauth2Config.identityFromToken.subjectPath: Invalid value: "a.#": must be names`: f.oauth2(func(o *v1beta1.OAuth2Upstream) { o.IdentityFromToken = &v1beta1.IdentityFromToken{SubjectPath: "a.#"} }),
 		`u.oauth2Config.tokenResponseMapping.accessTokenPath: Invalid value: "id_token|@upstreamjwt|t": must not decode a token`: f.oauth2(func(o *v1beta1.OAuth2Upstream) {
 			o.TokenResponseMapping = &v1beta1.TokenResponseMapping{AccessTokenPath: "id_token|@upstreamjwt|t"}

@@ -136,7 +136,8 @@ func New(c *Config, env Env) (*Provider, error) {
 	}
 	if o := c.OAuth2Config; o != nil {
 		ref, info, mapping = o.ClientSecretRef, o.UserInfo, o.TokenResponseMapping
-		if o.IdentityFromToken != nil {
+		if o.IdentityFromToken != nil { // which skips userinfo
+			info = nil
 			p.identity, err = newIdentity(o.IdentityFromToken)
 		}
 		if o.DCRConfig != nil {
