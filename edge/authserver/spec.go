@@ -48,7 +48,8 @@ type Resource struct {
 	Server   string   // its name
 	Audience string   // in its tokens
 	URL      string   // its resource; "" where that is its audience, or nobody knows it
-	Scopes   []string // that it advertises and demands
+	Scopes   []string // that it advertises and demands; empty in what is parsed for the default
+	Required []string // of those, the ones that it demands
 }
 
 // Around is what of the rest of a set an authorization server is judged with.
@@ -82,7 +83,7 @@ func defaultScopes() []string { return []string{"openid", "profile", "email", "o
 // touching the world.
 func Parse(at *field.Path, a *v1beta1.EmbeddedAuthServer, around Around) (*Spec, []Doubt, field.ErrorList) {
 	p := &parser{at: at, a: a, around: around, spec: &Spec{
-		Issuer: a.Issuer, Base: a.AuthorizationEndpointBaseURL, Resources: around.Resources, Baseline: a.BaselineClientScopes, Withheld: a.DisableUpstreamTokenInjection,
+		Issuer: a.Issuer, Base: a.AuthorizationEndpointBaseURL, Resources: slices.Clone(around.Resources), Baseline: a.BaselineClientScopes, Withheld: a.DisableUpstreamTokenInjection,
 		Secrets: a.HMACSecretRefs, Keys: a.SigningKeySecretRefs,
 	}}
 	if p.spec.Base == "" {
@@ -239,10 +240,17 @@ func (p *parser) names() (names []string) {
 // scopes finds out what clients may ask for.
 func (p *parser) scopes() {
 	var all, of []string
-	for _, r := range p.around.Resources {
-		if all = append(all, r.Scopes...); len(r.Scopes) == 0 {
-			all = append(all, defaultScopes()...)
+	for i := range p.spec.Resources {
+		r := &p.spec.Resources[i]
+		if len(r.Scopes) == 0 {
+			r.Scopes = defaultScopes()
 		}
+		for _, scope := range r.Required {
+			if !slices.Contains(r.Scopes, scope) {
+				r.Scopes = append(slices.Clone(r.Scopes), scope)
+			}
+		}
+		all = append(all, r.Scopes...)
 	}
 	for _, u := range p.spec.Upstreams {
 		of = append(of, u.Scopes...)
