@@ -145,7 +145,7 @@ func (d *documentsCache) fly(ctx context.Context, id string, f *flight) {
 			until = d.now().Add(d.config.Life)
 		}
 		d.byID[id] = d.used.PushFront(&document{id, f.client, until})
-		for d.used.Len() > max(1, d.config.Most) {
+		for d.used.Len() > max(1, d.config.Size) {
 			last := d.used.Back()
 			delete(d.byID, d.used.Remove(last).(*document).id)
 		}

@@ -277,7 +277,7 @@ func (r *ring) authentic(c *client, shown string) bool {
 }
 
 // allowed are the scopes that a client may ask for, of those that are supported.
-func (c *client) allowed(of *Config) []string {
+func (c *client) allowed(of *Spec) []string {
 	if c.Scope == "" {
 		return of.Scopes
 	}
@@ -286,7 +286,7 @@ func (c *client) allowed(of *Config) []string {
 }
 
 // answer is what a client is told of its registration (RFC 7591 §3.2.1).
-func (c *client) answer(r *ring, of *Config) ([]byte, error) {
+func (c *client) answer(r *ring, of *Spec) ([]byte, error) {
 	scopes := oauth.Scopes(c.Scope)
 	if len(scopes) == 0 {
 		scopes = slices.Clone(of.Scopes)

@@ -66,7 +66,7 @@ func TestRedirects(t *testing.T) {
 
 // TestRegister is O25, O26, A19: what is kept, and what is refused.
 func TestRegister(t *testing.T) {
-	r := open(t, options{config: func(c *authserver.Config) { c.Baseline = []string{"mail.read"} }})
+	r := open(t, options{config: func(c *authserver.Spec) { c.Baseline = []string{"mail.read"} }})
 	w := r.registers(map[string]any{"scope": "openid", "jwks_uri": "http://10.0.0.1/", "logo_uri": "http://10.0.0.1/", "client_uri": "https://client.example", "unknown": 1})
 	got := answer(t, w)
 	if w.Code != http.StatusCreated || got["scope"] != "openid mail.read" || got["token_endpoint_auth_method"] != "none" || got["client_name"] != "Test program" || w.Header().Get("Cache-Control") != "no-store" {
@@ -205,7 +205,7 @@ func TestA17(t *testing.T) {
 // TestMetadata is O33: the documents and where they are.
 func TestMetadata(t *testing.T) {
 	for _, path := range []string{"", "/tenant/a"} {
-		r := open(t, options{config: func(c *authserver.Config) { c.Issuer, c.Base = issuer+path, issuer+path }})
+		r := open(t, options{config: func(c *authserver.Spec) { c.Issuer, c.Base = issuer+path, issuer+path }})
 		for _, at := range []string{"/.well-known/oauth-authorization-server" + path, "/.well-known/openid-configuration" + path, path + "/.well-known/openid-configuration"} {
 			w := r.get(at)
 			doc := answer(t, w)
@@ -246,33 +246,6 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// TestCheck: what a configuration is refused for (A20).
-func TestCheck(t *testing.T) {
-	for name, one := range map[string]struct {
-		change func(*authserver.Config)
-		want   string
-	}{
-		"A20":                 {func(c *authserver.Config) { c.Base = "https://login.example" }, ""}, // the rig's provider follows the base
-		"a long access token": {func(c *authserver.Config) { c.AccessLife = 25 * time.Hour }, "accessTokenLifespan"},
-		"a short code":        {func(c *authserver.Config) { c.CodeLife = time.Second }, "authCodeLifespan"},
-		"a long refresh":      {func(c *authserver.Config) { c.RefreshLife = 721 * time.Hour }, "refreshTokenLifespan"},
-		"a baseline":          {func(c *authserver.Config) { c.Baseline = []string{"root"} }, "baselineClientScopes"},
-		"no server":           {func(c *authserver.Config) { c.Resources = nil }, "no server"},
-		"a secret not there":  {func(c *authserver.Config) { c.Secrets = append(c.Secrets, ref("none")) }, "hmacSecretRefs"},
-	} {
-		_, err := try(t, options{config: one.change, secrets: &secrets{}})
-		if one.want == "" && err != nil || one.want != "" && (err == nil || !strings.Contains(err.Error(), one.want)) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	c := base()
-	c.Base = "https://login.example"
-	err := c.Check(audience + "/oauth/callback")
-	if err == nil || !strings.Contains(err.Error(), "set redirectUri to https://login.example/oauth/callback") || !strings.Contains(err.Error(), audience) {
-		t.Errorf("A20: %v", err)
-	}
-}
-
 // documents serves metadata documents over TLS.
 type documents struct {
 	*httptest.Server
@@ -280,7 +253,7 @@ type documents struct {
 	text func(id string) (kind, text string, status int)
 }
 
-func newDocuments(t *testing.T) (*documents, *oauth.Client) {
+func newDocuments(t *testing.T) (*documents, edge.Reach) {
 	d := &documents{}
 	d.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.hits.Add(1)
@@ -292,13 +265,8 @@ func newDocuments(t *testing.T) (*documents, *oauth.Client) {
 	}))
 	t.Cleanup(d.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: d.Certificate().Raw})
-	c, err := oauth.New(oauth.Options{Reach: edge.Reach{CAs: ca, DevLoopback: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
 	d.text = func(id string) (string, string, int) { return "application/json", sound(id, nil), 200 }
-	return d, c
+	return d, edge.Reach{CAs: ca, DevLoopback: true}
 }
 
 func sound(id string, more map[string]any) string {
@@ -312,12 +280,12 @@ func sound(id string, more map[string]any) string {
 	return string(text)
 }
 
-func cimd(c *authserver.Config) { c.CIMD.Enabled = true }
+func cimd(c *authserver.Spec) { c.CIMD = &authserver.CIMD{Life: 5 * time.Minute, Size: 256} }
 
 // TestCIMD is O27 and A07: clients by their documents.
 func TestCIMD(t *testing.T) {
-	d, client := newDocuments(t)
-	r := open(t, options{config: cimd, client: client})
+	d, reach := newDocuments(t)
+	r := open(t, options{config: cimd, reach: reach})
 	id := d.URL + "/client.json?v=1"
 	w := r.browser().authorize(asking(id))
 	if text := w.Body.String(); w.Code != 200 || !strings.Contains(text, "described at <strong>127.0.0.1</strong>") {
@@ -362,7 +330,7 @@ func TestCIMD(t *testing.T) {
 		"201":     func(id string) (string, string, int) { return "application/json", sound(id, nil), 201 },
 		"no JSON": func(string) (string, string, int) { return "application/json", "x", 200 },
 	} {
-		r := open(t, options{config: cimd, client: client})
+		r := open(t, options{config: cimd, reach: reach})
 		d.text = text
 		if w := r.browser().authorize(asking(id)); w.Code != 400 || w.Header().Get("Location") != "" {
 			t.Errorf("O27 %s: status %d", name, w.Code)
@@ -376,12 +344,7 @@ func TestCIMD(t *testing.T) {
 			t.Errorf("O27: %.40s: status %d", bad, w.Code)
 		}
 	}
-	plain, err := oauth.New(oauth.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(plain.Close)
-	r = open(t, options{config: cimd, client: plain})
+	r = open(t, options{config: cimd})
 	before := d.hits.Load()
 	for _, inward := range []string{d.URL + "/x", "https://10.0.0.1/x", "https://169.254.169.254/x", "https://localhost/x"} {
 		if w := r.browser().authorize(asking(inward)); w.Code != 400 {
@@ -395,8 +358,8 @@ func TestCIMD(t *testing.T) {
 
 // TestO28: many documents cost few fetches, and none for a request that is wrong anyhow.
 func TestO28(t *testing.T) {
-	d, client := newDocuments(t)
-	r := open(t, options{config: func(c *authserver.Config) { cimd(c); c.CIMD.Most = 4 }, client: client})
+	d, reach := newDocuments(t)
+	r := open(t, options{config: func(c *authserver.Spec) { cimd(c); c.CIMD.Size = 4 }, reach: reach})
 	q := asking(d.URL + "/wrong")
 	q.Set("code_challenge_method", "plain")
 	if w := r.browser().authorize(q); w.Code != 400 || d.hits.Load() != 0 {

@@ -100,7 +100,7 @@ func (s *Server) asked(ctx context.Context, q url.Values) (*client, redirectURI,
 	switch {
 	case id == "":
 		return nil, redirectURI{}, page(http.StatusBadRequest, "The program that sent you here did not say who it is.", "Go back to it and try again.")
-	case isDocument(id) && s.config.CIMD.Enabled:
+	case isDocument(id) && s.config.CIMD != nil:
 		c, err = s.documented(ctx, id, q)
 	default:
 		c, err = s.material.current(ctx).ring.client(id)
@@ -177,7 +177,7 @@ func (s *Server) checked(c *client, to redirectURI, q url.Values) (*ask, error) 
 	}
 	return &ask{
 		Client: c.key(), ClientID: c.ID, Name: c.Name, Host: c.vouched(), Redirect: to.text, Shown: to.host, State: state, HasState: q.Has("state"),
-		Scopes: slices.Compact(scopes), Resource: q.Get("resource"), Server: server.Audience, Title: server.Name,
+		Scopes: slices.Compact(scopes), Resource: q.Get("resource"), Server: server.Audience, Title: server.Server,
 		Nonce: q.Get("nonce"), Challenge: challenge, Refreshes: c.Refreshes,
 	}, nil
 }
@@ -393,8 +393,7 @@ func (s *Server) grant(ctx context.Context, p *pending) (code, sub string, err e
 	life := s.grantLife(g)
 	g.Until = now.Add(life)
 	for i := range p.Tokens {
-		g.Providers = append(g.Providers, p.Tokens[i].Provider)
-		if err := s.records.Put(ctx, upKey(id, p.Tokens[i].Provider), encode(&p.Tokens[i]), life); err != nil {
+		if err := s.vault.Keep(ctx, id, p.Tokens[i].Provider, p.Tokens[i].back(), g.Until); err != nil {
 			return "", "", err
 		}
 	}
@@ -403,17 +402,17 @@ func (s *Server) grant(ctx context.Context, p *pending) (code, sub string, err e
 	}
 	code = s.material.current(ctx).ring.signed(useCode, random())
 	record := &codeRecord{
-		Grant: id, Of: *g, Redirect: a.Redirect, Challenge: a.Challenge, Nonce: a.Nonce, Until: now.Add(s.config.CodeLife),
+		Grant: id, Of: *g, Redirect: a.Redirect, Challenge: a.Challenge, Nonce: a.Nonce, Until: now.Add(s.config.Code),
 	}
-	return code, sub, s.records.Put(ctx, codeKey(code), encode(record), s.config.CodeLife+s.config.AccessLife)
+	return code, sub, s.records.Put(ctx, codeKey(code), encode(record), s.config.Code+s.config.Access)
 }
 
 // grantLife is how long a grant lives when nothing renews it.
 func (s *Server) grantLife(g *grant) time.Duration {
 	if g.Refreshes {
-		return s.config.RefreshLife
+		return s.config.Refresh
 	}
-	return s.config.CodeLife + s.config.AccessLife
+	return s.config.Code + s.config.Access
 }
 
 // subject is who a user is in our tokens: it depends on no key, and no two users of the
@@ -437,7 +436,7 @@ func (s *Server) redeem(ctx context.Context, r *http.Request, c *client, q url.V
 	}
 	var record codeRecord
 	reused := false
-	life := s.config.CodeLife + s.config.AccessLife
+	life := s.config.Code + s.config.Access
 	err := s.records.Update(ctx, codeKey(code), life, func(old []byte) ([]byte, error) {
 		record, reused = codeRecord{}, false
 		switch {

@@ -70,7 +70,7 @@ func (s *Server) issue(ctx context.Context, id string, g *grant, nonce string, s
 		return nil, refuse("invalid_target", "the server is there no longer")
 	}
 	now := s.now()
-	expires := now.Add(s.config.AccessLife)
+	expires := now.Add(s.config.Access)
 	if expires.After(g.End) {
 		expires = g.End
 	}
@@ -132,7 +132,7 @@ func (s *Server) refresh(ctx context.Context, r *http.Request, c *client, q url.
 	var g *grant
 	var scopes []string
 	reused := false
-	err := s.records.Update(ctx, grantKey(id), s.config.RefreshLife, func(old []byte) (_ []byte, err error) {
+	err := s.records.Update(ctx, grantKey(id), s.config.Refresh, func(old []byte) (_ []byte, err error) {
 		reused = false
 		if g, err = parseGrant(old, now); err != nil {
 			return nil, refuse("invalid_grant", "the refresh token has ended")
@@ -153,16 +153,20 @@ func (s *Server) refresh(ctx context.Context, r *http.Request, c *client, q url.
 		if again {
 			return nil, errSame
 		}
-		g.Generation, g.Rotated, g.Until = g.Generation+1, now, now.Add(s.config.RefreshLife)
+		g.Generation, g.Rotated, g.Until = g.Generation+1, now, now.Add(s.config.Refresh)
 		return encode(g), nil
 	})
 	switch {
 	case err == nil && reused:
-		s.forget(ctx, id, g.Providers)
+		s.end(ctx, id)
 		s.tell(r, Event{What: "refresh_reuse", Outcome: Refused, Client: c.key(), Subject: g.Subject})
 		return nil, refuse("invalid_grant", "the refresh token has been used")
 	case err != nil && !errors.Is(err, errSame):
 		return nil, err
+	case err == nil:
+		if err := s.vault.Extend(ctx, id, g.Until); err != nil {
+			s.log.Warn("upstream tokens end before their grant", "error", err)
+		}
 	}
 
 	// 3. Its tokens.
@@ -186,21 +190,18 @@ func (s *Server) narrowed(g *grant, q url.Values) ([]string, error) {
 	return slices.Compact(scopes), nil
 }
 
-// end ends a grant that is known by its id alone.
+// end ends a grant that is in the wrong hands.
 func (s *Server) end(ctx context.Context, id string) {
-	var providers []string
-	for _, p := range s.providers {
-		providers = append(providers, p.Name())
-	}
-	s.forget(ctx, id, providers)
-}
-
-// forget ends a grant: here at once, elsewhere as soon as it is looked up.
-func (s *Server) forget(ctx context.Context, id string, providers []string) {
-	s.alive.set(id, false, s.now())
-	if err := s.records.revoke(ctx, id, providers); err != nil {
+	if err := s.revokeGrant(ctx, id); err != nil {
 		s.log.Error("a grant could not be removed", "error", err)
 	}
+}
+
+// revokeGrant ends a grant, and what upstreams issued for it: here at once, elsewhere as soon
+// as it is looked up.
+func (s *Server) revokeGrant(ctx context.Context, id string) error {
+	s.alive.set(id, false, s.now())
+	return errors.Join(s.records.Delete(ctx, grantKey(id)), s.vault.Drop(ctx, id))
 }
 
 // revokes ends the grant of a token (RFC 7009 §2.1). What is no token, or another client's,
@@ -222,10 +223,9 @@ func (s *Server) revokes(ctx context.Context, r *http.Request, c *client, token 
 	case g.Client != c.key():
 		return nil
 	}
-	if err := s.records.revoke(ctx, id, g.Providers); err != nil {
+	if err := s.revokeGrant(ctx, id); err != nil {
 		return err
 	}
-	s.alive.set(id, false, s.now())
 	s.tell(r, Event{What: "revoke", Outcome: Done, Client: c.key(), Subject: g.Subject})
 	return nil
 }

@@ -30,8 +30,6 @@ import (
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
-func TestMain(m *testing.M) { edgetest.Main(m) }
-
 const (
 	issuer   = "https://edge.example"
 	audience = "https://edge.example/mcp"
@@ -154,7 +152,7 @@ func (s *secrets) Secret(_ context.Context, name, key string) (edge.Secret, erro
 type rig struct {
 	*authserver.Server
 	t         testing.TB
-	config    *authserver.Config
+	config    *authserver.Spec
 	mux       *mount.Table
 	store     *counting
 	clock     *clock
@@ -170,19 +168,18 @@ type rig struct {
 type options struct {
 	store   edge.Store
 	names   []string // of providers
-	config  func(*authserver.Config)
+	config  func(*authserver.Spec)
 	secrets *secrets
-	client  *oauth.Client
+	reach   edge.Reach
 	clock   *clock
 }
 
 // base is the configuration that tests start from.
-func base() *authserver.Config {
-	return &authserver.Config{
+func base() *authserver.Spec {
+	return &authserver.Spec{
 		Issuer: issuer, Base: issuer, Scopes: []string{"openid", "profile", "email", "offline_access", "mail.read"},
-		Resources:  []authserver.Resource{{Name: "tools", URL: audience, Audience: audience, Scopes: []string{"openid", "profile"}}},
-		AccessLife: time.Hour, CodeLife: 10 * time.Minute, RefreshLife: 168 * time.Hour,
-		CIMD: authserver.CIMD{Life: 5 * time.Minute, Most: 256},
+		Resources: []authserver.Resource{{Server: "tools", URL: audience, Audience: audience, Scopes: []string{"openid", "profile"}}},
+		Access:    time.Hour, Code: 10 * time.Minute, Refresh: 168 * time.Hour,
 	}
 }
 
@@ -213,7 +210,7 @@ func try(t testing.TB, o options) (*rig, error) {
 	if o.names == nil {
 		o.names = []string{"corp"}
 	}
-	env := authserver.Env{Store: r.store, Local: local, Client: o.client, Now: r.clock.now, Told: r.hear, Log: slog.New(slog.NewTextHandler(&locked{b: r.log}, nil))}
+	env := authserver.Env{Store: r.store, Local: local, Reach: o.reach, Now: r.clock.now, Told: r.hear, Log: slog.New(slog.NewTextHandler(&locked{b: r.log}, nil))}
 	if o.secrets != nil {
 		env.Secrets = o.secrets
 	}
@@ -226,6 +223,7 @@ func try(t testing.TB, o options) (*rig, error) {
 	if r.Server, err = authserver.New(t.Context(), r.config, env); err != nil {
 		return nil, err
 	}
+	t.Cleanup(r.Close)
 	r.mux = &mount.Table{}
 	for _, m := range r.Mounts() {
 		r.mux.Add(m)

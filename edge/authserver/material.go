@@ -29,7 +29,7 @@ type material struct {
 
 // materials are read from the secrets again and again, so that a change needs no restart.
 type materials struct {
-	config  *Config
+	config  *Spec
 	secrets edge.Secrets
 	fail    func(error) // hears why what was read last is kept
 
@@ -41,7 +41,7 @@ type materials struct {
 }
 
 // newMaterials reads all for the first time.
-func newMaterials(ctx context.Context, c *Config, secrets edge.Secrets, fail func(error)) (*materials, error) {
+func newMaterials(ctx context.Context, c *Spec, secrets edge.Secrets, fail func(error)) (*materials, error) {
 	m := &materials{config: c, secrets: secrets, fail: fail, last: time.Now()}
 	if len(c.Secrets) == 0 {
 		secret := make([]byte, minSecret)

@@ -4,7 +4,7 @@ import "slices"
 
 // document is what clients find out about the server (RFC 8414 §2, OpenID Connect Discovery
 // §3).
-func (c *Config) document(m *material, openid bool) []byte {
+func (c *Spec) document(m *material, openid bool) []byte {
 	doc := map[string]any{
 		"issuer":                                         c.Issuer,
 		"authorization_endpoint":                         c.Base + "/oauth/authorize",
@@ -20,7 +20,7 @@ func (c *Config) document(m *material, openid bool) []byte {
 		"revocation_endpoint_auth_methods_supported":     []string{authNone, authBasic, authPost},
 		"code_challenge_methods_supported":               []string{"S256"},
 		"authorization_response_iss_parameter_supported": true,
-		"client_id_metadata_document_supported":          c.CIMD.Enabled,
+		"client_id_metadata_document_supported":          c.CIMD != nil,
 	}
 	if openid {
 		var algs []string

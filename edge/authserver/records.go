@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,10 +32,9 @@ func newRecords(store edge.Store, m *materials, issuer string) *records {
 }
 
 // Keys of records. They hold digests of what whoever shows it must know.
-func requestKey(state string) string      { return "req:" + digest(state) }
-func codeKey(code string) string          { return "code:" + digest(code) }
-func grantKey(id string) string           { return "grant:" + digest(id) }
-func upKey(grant, provider string) string { return "up:" + digest(grant) + ":" + provider }
+func requestKey(state string) string { return "req:" + digest(state) }
+func codeKey(code string) string     { return "code:" + digest(code) }
+func grantKey(id string) string      { return "grant:" + digest(id) }
 
 func (r *records) open(ctx context.Context, key string, sealed []byte) []byte {
 	if sealed == nil {
@@ -140,8 +140,7 @@ type grant struct {
 	AuthTime   time.Time
 	Until      time.Time // when it ends unless it is renewed
 	End        time.Time // when it ends
-	Providers  []string  // that have tokens for it
-	Again      []string  // of those, the ones that need a new login
+	Again      []string  // providers that need a new login
 }
 
 // over reports whether a grant has ended.
@@ -164,11 +163,21 @@ func parseGrant(text []byte, now time.Time) (*grant, error) {
 	return g, nil
 }
 
-// revoke ends a grant, and the upstream tokens with it.
-func (r *records) revoke(ctx context.Context, id string, providers []string) error {
-	err := r.Delete(ctx, grantKey(id))
-	for _, p := range providers {
-		err = errors.Join(err, r.Delete(ctx, upKey(id, p)))
+// again notes that a grant needs a new login at a provider.
+func (r *records) again(ctx context.Context, id, provider string, life time.Duration) error {
+	err := r.Update(ctx, grantKey(id), life, func(old []byte) ([]byte, error) {
+		g := &grant{}
+		if old == nil || json.Unmarshal(old, g) != nil {
+			return nil, errAbsent
+		}
+		if slices.Contains(g.Again, provider) {
+			return nil, errSame
+		}
+		g.Again = append(g.Again, provider)
+		return encode(g), nil
+	})
+	if errors.Is(err, errAbsent) || errors.Is(err, errSame) {
+		return nil
 	}
 	return err
 }
@@ -181,7 +190,6 @@ type tokens struct {
 	Issued, Expires     time.Time
 	Client, Subject     string
 	Claims              json.RawMessage `json:",omitempty"`
-	Fence               uint64
 }
 
 func tokensOf(provider string, t *upstream.Tokens) (tokens, error) {
@@ -195,6 +203,18 @@ func tokensOf(provider string, t *upstream.Tokens) (tokens, error) {
 	text, err := json.Marshal(t.Claims)
 	kept.Claims = text
 	return kept, err
+}
+
+// back is tokens as upstream has them.
+func (t *tokens) back() *upstream.Tokens {
+	got := &upstream.Tokens{
+		Access: edge.Secret(t.Access), Refresh: edge.Secret(t.Refresh), ID: edge.Secret(t.ID), Scope: t.Scope,
+		Issued: t.Issued, Expires: t.Expires, Client: t.Client, Subject: t.Subject,
+	}
+	if t.Claims != nil {
+		got.Claims = upstream.ParseClaims(t.Claims)
+	}
+	return got
 }
 
 // encode is a record's text. What is encoded is data of this package.

@@ -33,13 +33,13 @@ func signingKey(t testing.TB) string {
 // TestO34 is secrets: too short, rotated, taken away.
 func TestO34(t *testing.T) {
 	kept := &secrets{all: map[string]string{"as/old": strings.Repeat("o", 32) + "\n", "as/new": strings.Repeat("n", 40), "as/short": strings.Repeat("s", 31) + "\n", "as/key": signingKey(t)}}
-	if _, err := try(t, options{secrets: kept, config: func(c *authserver.Config) { c.Secrets = append(c.Secrets, ref("short")) }}); err == nil || !strings.Contains(err.Error(), "31 bytes") {
+	if _, err := try(t, options{secrets: kept, config: func(c *authserver.Spec) { c.Secrets = append(c.Secrets, ref("short")) }}); err == nil || !strings.Contains(err.Error(), "31 bytes") {
 		t.Errorf("31 bytes: %v", err)
 	}
 	m := kv.Memory(kv.Limits{})
 	t.Cleanup(func() { _ = m.Close() })
 	with := func(names ...string) *rig {
-		return open(t, options{store: m, secrets: kept, config: func(c *authserver.Config) {
+		return open(t, options{store: m, secrets: kept, config: func(c *authserver.Spec) {
 			c.Keys = append(c.Keys, ref("key"))
 			for _, n := range names {
 				c.Secrets = append(c.Secrets, ref(n))
@@ -75,7 +75,7 @@ func TestO34(t *testing.T) {
 	}
 
 	// A08: nor are those of another issuer.
-	other := open(t, options{store: m, secrets: kept, config: func(c *authserver.Config) {
+	other := open(t, options{store: m, secrets: kept, config: func(c *authserver.Spec) {
 		c.Secrets, c.Issuer = append(c.Secrets, ref("old")), issuer+"/other"
 	}})
 	w := other.browser().get("/oauth/authorize?" + asking(client).Encode())
@@ -88,7 +88,7 @@ func TestO34(t *testing.T) {
 func TestChangedSecrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := &secrets{all: map[string]string{"as/hmac": strings.Repeat("h", 32), "as/key": signingKey(t)}}
-		r := open(t, options{secrets: kept, config: func(c *authserver.Config) {
+		r := open(t, options{secrets: kept, config: func(c *authserver.Spec) {
 			c.Secrets, c.Keys = append(c.Secrets, ref("hmac")), append(c.Keys, ref("key"))
 		}})
 		kid := func() string {
@@ -153,7 +153,7 @@ func TestSigningKeys(t *testing.T) {
 		"nothing":  {"", ""},
 	} {
 		kept := &secrets{all: map[string]string{"as/key": one.text}}
-		r, err := try(t, options{secrets: kept, config: func(c *authserver.Config) { c.Keys = append(c.Keys, ref("key")) }})
+		r, err := try(t, options{secrets: kept, config: func(c *authserver.Spec) { c.Keys = append(c.Keys, ref("key")) }})
 		switch {
 		case one.alg == "" && err == nil:
 			t.Errorf("%s: it is taken", name)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/authserver/upstream"
 	"github.com/weir-edge/weir/edge/oauth"
 )
 
@@ -25,7 +26,9 @@ const (
 
 // Server is an authorization server. It is safe for concurrent use.
 type Server struct {
-	config    *Config
+	config    *Spec
+	vault     *upstream.Vault
+	closers   []func()
 	providers []Provider
 	material  *materials
 	records   *records
@@ -44,23 +47,13 @@ type Server struct {
 
 // New opens an authorization server. It fails for what waiting does not cure: a Config that
 // cannot be, secrets that are missing or too short, keys that cannot sign.
-func New(ctx context.Context, c *Config, env Env) (*Server, error) {
+func New(ctx context.Context, c *Spec, env Env) (*Server, error) {
 	s := &Server{config: c, providers: env.Providers, local: env.Local, log: env.Log, now: env.Now, told: env.Told}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if s.now == nil {
 		s.now = time.Now
-	}
-	var redirects []string
-	for _, p := range s.providers {
-		redirects = append(redirects, p.Redirect())
-	}
-	if err := c.Check(redirects...); err != nil {
-		return nil, err
-	}
-	if len(s.providers) == 0 {
-		return nil, errors.New("upstreamProviders: there is none")
 	}
 	var err error
 	s.material, err = newMaterials(ctx, c, env.Secrets, func(err error) {
@@ -73,21 +66,63 @@ func New(ctx context.Context, c *Config, env Env) (*Server, error) {
 		s.log.Warn("the authorization server has a secret or a signing key that was made at start: whoever signed in has to sign in again after a restart", "issuer", c.Issuer, "do", "weir auth keygen")
 	}
 	s.records = newRecords(env.Store, s.material, c.Issuer)
-	s.documents = newDocuments(&c.CIMD, env.Client, env.Local, s.now)
+	if err := s.connect(env); err != nil {
+		s.Close()
+		return nil, err
+	}
 	s.metadata, s.openid = c.document(s.material.now.Load(), false), c.document(s.material.now.Load(), true)
 	return s, nil
 }
 
+// connect makes what asks others: the providers, the vault of what they issue, and the client
+// that fetches documents.
+func (s *Server) connect(env Env) error {
+	var real []*upstream.Provider
+	for _, u := range s.config.Upstreams {
+		if env.Providers != nil {
+			break
+		}
+		p, err := upstream.New(u, upstream.Env{Reach: env.Reach, Secrets: env.Secrets, Records: s.records, Log: s.log, Now: s.now})
+		if err != nil {
+			return err
+		}
+		s.closers = append(s.closers, p.Close)
+		real, s.providers = append(real, p), append(s.providers, p)
+	}
+	if len(s.providers) == 0 {
+		return errors.New("upstreamProviders: there is none")
+	}
+	s.vault = upstream.NewVault(upstream.VaultOptions{
+		Issuer: s.config.Issuer, Providers: real, Records: s.records, Log: s.log, Now: s.now, Told: env.Renewed,
+		Gone: func(ctx context.Context, grant, provider string) error {
+			return s.records.again(ctx, grant, provider, s.config.Refresh)
+		},
+	})
+	s.closers = append([]func(){s.vault.Close}, s.closers...)
+	if s.config.CIMD == nil {
+		return nil
+	}
+	client, err := oauth.New(oauth.Options{Reach: env.Reach, Timeout: fetchTimeout})
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, client.Close)
+	s.documents = newDocuments(s.config.CIMD, client, env.Local, s.now)
+	return nil
+}
+
+// Close ends what is under way. The server must not be used any longer.
+func (s *Server) Close() {
+	for _, c := range s.closers {
+		c()
+	}
+}
+
+// Upstreams are what backends get of the users' upstream tokens.
+func (s *Server) Upstreams() edge.Upstreams { return s.vault }
+
 // Keys are the keys that tokens are judged with.
 func (s *Server) Keys(ctx context.Context) *oauth.KeySet { return s.material.current(ctx).keys }
-
-// Records are where upstreams keep what they have to.
-func (s *Server) Records() interface {
-	Get(ctx context.Context, key string) ([]byte, error)
-	Update(ctx context.Context, key string, ttl time.Duration, change func(old []byte) ([]byte, error)) error
-} {
-	return s.records
-}
 
 // Mounts are the endpoints.
 func (s *Server) Mounts() []edge.Mount {
@@ -291,7 +326,7 @@ func (s *Server) client(r *http.Request) (*client, url.Values, error) {
 		}
 		id, secret, method = name, pass, authBasic
 	}
-	if isDocument(id) && s.config.CIMD.Enabled {
+	if isDocument(id) && s.config.CIMD != nil {
 		if _, ok := parseDocumentURL(id); !ok || method != authNone {
 			return nil, q, unknown
 		}

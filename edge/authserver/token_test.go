@@ -178,7 +178,7 @@ func TestRaces(t *testing.T) {
 	const many, rounds = 40, 5
 	onBoth(t, func(t *testing.T, store edge.Store) {
 		kept := &secrets{all: map[string]string{"as/hmac": strings.Repeat("h", 32), "as/key": signingKey(t)}}
-		both := func(c *authserver.Config) {
+		both := func(c *authserver.Spec) {
 			c.Secrets, c.Keys = append(c.Secrets, ref("hmac")), append(c.Keys, ref("key"))
 		}
 		one := open(t, options{store: store, config: both, secrets: kept})
@@ -352,7 +352,7 @@ func TestRevoke(t *testing.T) {
 func TestAlive(t *testing.T) {
 	onBoth(t, func(t *testing.T, store edge.Store) {
 		kept := &secrets{all: map[string]string{"as/hmac": strings.Repeat("h", 32), "as/key": signingKey(t)}}
-		both := func(c *authserver.Config) {
+		both := func(c *authserver.Spec) {
 			c.Secrets, c.Keys = append(c.Secrets, ref("hmac")), append(c.Keys, ref("key"))
 		}
 		one := open(t, options{store: store, config: both, secrets: kept})
@@ -419,7 +419,7 @@ func TestO42(t *testing.T) {
 // TestR03: a store that comes back empty costs a login, never a client.
 func TestR03(t *testing.T) {
 	kept := &secrets{all: map[string]string{"as/hmac": strings.Repeat("h", 32)}}
-	r := open(t, options{secrets: kept, config: func(c *authserver.Config) { c.Secrets = append(c.Secrets, ref("hmac")) }})
+	r := open(t, options{secrets: kept, config: func(c *authserver.Spec) { c.Secrets = append(c.Secrets, ref("hmac")) }})
 	client, got := r.signIn()
 	code := r.code(asking(client))
 	empty := kv.Memory(kv.Limits{})
@@ -436,10 +436,10 @@ func TestR03(t *testing.T) {
 
 // TestResources is O31: whom tokens are for, by what was asked for.
 func TestResources(t *testing.T) {
-	r := open(t, options{config: func(c *authserver.Config) {
+	r := open(t, options{config: func(c *authserver.Spec) {
 		c.Resources = []authserver.Resource{
-			{Name: "a", URL: "https://a.example", Audience: "api://a", Scopes: []string{"openid"}},
-			{Name: "b", URL: "https://b.example/mcp", Audience: "https://b.example/mcp", Scopes: []string{"openid", "email"}},
+			{Server: "a", URL: "https://a.example", Audience: "api://a", Scopes: []string{"openid"}},
+			{Server: "b", URL: "https://b.example/mcp", Audience: "https://b.example/mcp", Scopes: []string{"openid", "email"}},
 		}
 	}})
 	client, _ := r.register(nil)
@@ -484,10 +484,10 @@ func TestA22(t *testing.T) {
 	m := kv.Memory(kv.Limits{})
 	t.Cleanup(func() { _ = m.Close() })
 	kept := &secrets{all: map[string]string{"as/hmac": strings.Repeat("h", 32)}}
-	with := func(c *authserver.Config) { c.Secrets = append(c.Secrets, ref("hmac")) }
+	with := func(c *authserver.Spec) { c.Secrets = append(c.Secrets, ref("hmac")) }
 	one := open(t, options{store: m, secrets: kept, config: with})
 	client, got := one.signIn()
-	two := open(t, options{store: m, secrets: kept, config: func(c *authserver.Config) {
+	two := open(t, options{store: m, secrets: kept, config: func(c *authserver.Spec) {
 		with(c)
 		c.Resources[0].URL, c.Resources[0].Audience = "https://b.example", "https://b.example"
 	}})
