@@ -4,89 +4,98 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/weir-edge/weir/edge/oauth"
 )
 
-// How long it is known whether a grant lives, and of how many.
+// For how long it is known whether a grant lives, and of how many. With the second between two
+// looks at who stays, whoever has lost a grant is gone after ten.
 const (
-	aliveAge  = 10 * time.Second
+	aliveAge  = 9 * time.Second
 	aliveMost = 100_000
 )
+
+// Life is whether one grant lives. It is safe for concurrent use.
+type Life struct {
+	until atomic.Int64 // until when it is known to live, in Unix nanoseconds; 0 for not known
+	over  atomic.Bool  // it lives no longer, and never will
+
+	looking sync.Mutex
+	dead    time.Time // until when it is known not to live; of looking
+}
+
+// Lives reports whether the grant is known to live at a time.
+func (l *Life) Lives(now time.Time) bool { return now.UnixNano() < l.until.Load() && !l.over.Load() }
+
+// end says that the grant lives no longer.
+func (l *Life) end() {
+	l.over.Store(true)
+	l.until.Store(0)
+}
 
 // alive remembers for a while which grants live. It is safe for concurrent use.
 type alive struct {
 	mu  sync.Mutex
-	all map[string]*life
+	all map[string]*Life
 }
 
-// life is what is known of one grant.
-type life struct {
-	lives bool
-	at    time.Time
-	done  chan struct{} // closed when what is asked is known; nil where nobody asks
-	err   error         // of asking
-}
-
-// set says what a grant is from now on.
-func (a *alive) set(id string, lives bool, now time.Time) {
+// of is the life of a grant. Where there is no room for it another is forgotten, and whoever
+// has that has to look again.
+func (a *alive) of(id string) *Life {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.put(id, &life{lives: lives, at: now})
-}
-
-// put keeps what is known; another grant is forgotten where there is no room. a.mu is held.
-func (a *alive) put(id string, l *life) {
-	if a.all == nil {
-		a.all = map[string]*life{}
+	if l := a.all[id]; l != nil {
+		return l
 	}
-	if _, ok := a.all[id]; !ok && len(a.all) >= aliveMost {
-		for other := range a.all {
+	if a.all == nil {
+		a.all = map[string]*Life{}
+	}
+	if len(a.all) >= aliveMost {
+		for other, l := range a.all {
+			l.until.Store(0)
 			delete(a.all, other)
 			break
 		}
 	}
+	l := &Life{}
 	a.all[id] = l
+	return l
 }
 
-// Alive reports whether the grant of a token of ours, its claim tsid, lives. The store is
-// asked once in 10 s for each grant. An error says that it did not answer.
-func (s *Server) Alive(ctx context.Context, id string) (bool, error) {
-	now, a := s.now(), &s.alive
-	a.mu.Lock()
-	l := a.all[id]
-	switch {
-	case l != nil && l.done == nil && now.Sub(l.at) < aliveAge:
-		a.mu.Unlock()
-		return l.lives, nil
-	case l != nil && l.done != nil:
-		a.mu.Unlock()
-		select {
-		case <-l.done:
-			return l.lives, l.err
-		case <-ctx.Done():
-			return false, ctx.Err()
-		}
+// Look finds out whether the grant of a token of ours, its claim tsid, lives; nil for one that
+// does not. The store is asked once in 9 s for each grant. An error is the store's.
+func (s *Server) Look(ctx context.Context, id string) (*Life, error) {
+	l, now := s.alive.of(id), s.now()
+	if l.Lives(now) {
+		return l, nil
 	}
-	l = &life{done: make(chan struct{})}
-	a.put(id, l)
-	a.mu.Unlock()
+	l.looking.Lock()
+	defer l.looking.Unlock()
+	switch {
+	case l.over.Load() || now.Before(l.dead):
+		return nil, nil
+	case l.Lives(now): // somebody else has looked
+		return l, nil
+	}
+	_, err := s.records.grant(ctx, id, now)
+	switch {
+	case errors.Is(err, errAbsent):
+		l.dead = now.Add(aliveAge)
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	l.until.Store(now.Add(aliveAge).UnixNano())
+	if l.over.Load() { // it was revoked meanwhile
+		return nil, nil
+	}
+	return l, nil
+}
 
-	_, err := s.records.grant(context.WithoutCancel(ctx), id, now)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if l.lives = err == nil; err != nil && !errors.Is(err, errAbsent) {
-		l.err = err
-	}
-	switch {
-	case a.all[id] != l: // it was revoked meanwhile
-		if other := a.all[id]; other != nil && other.done == nil {
-			l.lives = l.lives && other.lives
-		}
-	case l.err != nil:
-		delete(a.all, id)
-	default:
-		a.all[id] = &life{lives: l.lives, at: now}
-	}
-	close(l.done)
-	return l.lives, l.err
+// Keys are the keys that tokens are judged with. It never waits long.
+func (s *Server) Keys() oauth.Snapshot {
+	m := s.material.current(context.Background())
+	return oauth.Snapshot{Keys: m.keys, Generation: m.generation}
 }

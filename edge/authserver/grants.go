@@ -200,7 +200,7 @@ func (s *Server) end(ctx context.Context, id string) {
 // revokeGrant ends a grant, and what upstreams issued for it: here at once, elsewhere as soon
 // as it is looked up.
 func (s *Server) revokeGrant(ctx context.Context, id string) error {
-	s.alive.set(id, false, s.now())
+	s.alive.of(id).end()
 	return errors.Join(s.records.Delete(ctx, grantKey(id)), s.vault.Drop(ctx, id))
 }
 

@@ -505,7 +505,7 @@ func (r *rig) claims(token string) map[string]any {
 	}
 	kid, _ := header.Text("kid")
 	alg, _ := header.Text("alg")
-	key := r.Keys(r.t.Context()).Find(kid)
+	key := r.Keys().Keys.Find(kid)
 	if key == nil {
 		r.t.Fatalf("no key %q", kid)
 	}
@@ -524,11 +524,11 @@ func (r *rig) claims(token string) map[string]any {
 func (r *rig) alive(token string) bool {
 	r.t.Helper()
 	id, _ := r.claims(token)["tsid"].(string)
-	ok, err := r.Alive(r.t.Context(), id)
+	l, err := r.Look(r.t.Context(), id)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return ok
+	return l != nil && l.Lives(r.clock.now())
 }
 
 // onBoth runs a test on a store in memory and on Redis.

@@ -20,11 +20,12 @@ const rereadEvery = 10 * time.Second
 
 // material is the secrets and keys of one moment. It is immutable.
 type material struct {
-	ring      *ring
-	signers   []*oauth.Signer // the first one signs
-	document  []byte          // the public keys
-	keys      *oauth.KeySet
-	Ephemeral bool // something of it was made at start
+	ring       *ring
+	signers    []*oauth.Signer // the first one signs
+	document   []byte          // the public keys
+	keys       *oauth.KeySet
+	generation uint64 // of the keys
+	Ephemeral  bool   // something of it was made at start
 }
 
 // materials are read from the secrets again and again, so that a change needs no restart.
@@ -115,6 +116,12 @@ func (m *materials) read(ctx context.Context) (*material, error) {
 		next.signers = append(next.signers, signer)
 	}
 	next.document = oauth.KeysDocument(next.signers)
+	if was := m.now.Load(); was != nil {
+		if next.keys, next.generation = was.keys, was.generation+1; bytes.Equal(was.document, next.document) {
+			next.generation = was.generation
+			return next, nil
+		}
+	}
 	next.keys, err = oauth.ParseKeys(next.document)
 	return next, err
 }

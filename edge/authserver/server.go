@@ -121,9 +121,6 @@ func (s *Server) Close() {
 // Upstreams are what backends get of the users' upstream tokens.
 func (s *Server) Upstreams() edge.Upstreams { return s.vault }
 
-// Keys are the keys that tokens are judged with.
-func (s *Server) Keys(ctx context.Context) *oauth.KeySet { return s.material.current(ctx).keys }
-
 // Mounts are the endpoints.
 func (s *Server) Mounts() []edge.Mount {
 	issuer, base := pathOf(s.config.Issuer), pathOf(s.config.Base)

@@ -377,7 +377,7 @@ func TestAlive(t *testing.T) {
 		}
 		two.store.gone.Store(true)
 		two.clock.moves(10 * time.Second)
-		if _, err := two.Alive(t.Context(), "x"); edge.KindOf(err) != edge.Overload {
+		if _, err := two.Look(t.Context(), "x"); edge.KindOf(err) != edge.Overload {
 			t.Errorf("without a store: %v", err)
 		}
 	})
