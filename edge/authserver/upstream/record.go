@@ -59,6 +59,24 @@ func (r *record) tokens() *Tokens {
 	return t
 }
 
+// Plain is the tokens as text with their secrets in it, for whoever seals it. Any other way of
+// encoding them hides these. ParseTokens reads it.
+func (t *Tokens) Plain() ([]byte, error) {
+	r := &record{}
+	if err := r.put(t); err != nil {
+		return nil, err
+	}
+	return json.Marshal(r)
+}
+
+// ParseTokens reads what Plain wrote; nil for anything else.
+func ParseTokens(text []byte) *Tokens {
+	if r := readRecord(text); r != nil && r.Access != "" {
+		return r.tokens()
+	}
+	return nil
+}
+
 // left is how long the record lives.
 func (r *record) left(now time.Time) time.Duration { return max(at(r.End).Sub(now), time.Second) }
 

@@ -2,7 +2,9 @@ package upstream_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -106,6 +108,34 @@ func TestRefresh(t *testing.T) {
 	full := errors.New("the store is full")
 	if _, err = p.Refresh(t.Context(), now, func(*upstream.Tokens) error { return full }); !errors.Is(err, full) {
 		t.Errorf("not kept: %v", err)
+	}
+}
+
+// TestPlain holds that tokens show their secrets in one way alone, by which nothing is lost.
+func TestPlain(t *testing.T) {
+	f := newFake(t)
+	tokens, who, err := f.login(t, f.open(t, f.oidc(nil), nil, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hidden, err := json.Marshal(tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.silent(t, "JSON", string(hidden))
+	f.silent(t, "%+v", fmt.Sprintf("%+v %#v %v", *tokens, *tokens, who))
+	text, err := tokens.Plain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := upstream.ParseTokens(text)
+	if more, err := again.Plain(); err != nil || string(more) != string(text) || again.Access != tokens.Access || again.ID != tokens.ID || !again.Expires.Equal(tokens.Expires) || fmt.Sprint(again.Claims) != fmt.Sprint(tokens.Claims) {
+		t.Errorf("%v: %s, not %s", err, more, text)
+	}
+	for _, bad := range []string{"", "{", "[]", "{}", "null"} {
+		if upstream.ParseTokens([]byte(bad)) != nil {
+			t.Errorf("%q was taken for tokens", bad)
+		}
 	}
 }
 

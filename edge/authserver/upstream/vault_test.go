@@ -15,6 +15,8 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/authserver/upstream"
 	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/kv"
+	"github.com/weir-edge/weir/edge/kv/kvtest"
 )
 
 const ours = "https://edge.example"
@@ -59,6 +61,26 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	return &world{fake: newFake(t), clock: &clock{}, kept: records(t)}
+}
+
+// onBoth runs a test over the store in memory and over Redis.
+func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("memory", func(t *testing.T) {
+		t.Parallel()
+		test(t, newWorld(t))
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		server := kvtest.Redis(t)
+		store, err := kv.Redis(kv.Options{Addresses: []string{server.Addr}, Timeout: edgetest.Patience})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = store.Close() })
+		test(t, &world{fake: newFake(t), clock: &clock{}, kept: store})
+	})
 }
 
 // replica is a vault of its own over the records.
@@ -176,88 +198,88 @@ func TestVault(t *testing.T) {
 // TestRenewals is T29: for each expiry one refresh, whoever asks, over two replicas; before the
 // end beside the calls, after it before them.
 func TestRenewals(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	replicas := []*upstream.Vault{w.replica(t, w.kept, w.clock.Now), w.replica(t, w.kept, w.clock.Now)}
-	w.keeps(t, replicas[0], "g")
-	everybody := func() {
-		t.Helper()
-		var all sync.WaitGroup
-		for i := range 100 {
-			all.Go(func() {
-				if _, err := replicas[i%2].Tokens(t.Context(), "g", "hub"); err != nil {
-					t.Errorf("a call: %v", err)
-				}
-			})
+	onBoth(t, func(t *testing.T, w *world) {
+		replicas := []*upstream.Vault{w.replica(t, w.kept, w.clock.Now), w.replica(t, w.kept, w.clock.Now)}
+		w.keeps(t, replicas[0], "g")
+		everybody := func() {
+			t.Helper()
+			var all sync.WaitGroup
+			for i := range 100 {
+				all.Go(func() {
+					if _, err := replicas[i%2].Tokens(t.Context(), "g", "hub"); err != nil {
+						t.Errorf("a call: %v", err)
+					}
+				})
+			}
+			all.Wait()
 		}
-		all.Wait()
-	}
-	everybody()
-	if n := w.refreshes(); n != 0 {
-		t.Fatalf("%d refreshes of new tokens", n)
-	}
-	for round := range 5 {
-		w.clock.forward(time.Hour + time.Second) // all has ended
 		everybody()
-		if n := w.refreshes(); n != round+1 {
-			t.Fatalf("round %d: %d refreshes", round, n)
+		if n := w.refreshes(); n != 0 {
+			t.Fatalf("%d refreshes of new tokens", n)
 		}
-	}
-	w.clock.forward(time.Hour - 30*time.Second) // it is due
-	began := w.refreshes()
-	everybody()
-	edgetest.Until(t, "the refresh beside the calls", func() bool { return w.told("renewed") == 6 })
-	everybody()
-	if n := w.refreshes() - began; n != 1 {
-		t.Errorf("%d refreshes", n)
-	}
-	if v, err := replicas[1].Tokens(t.Context(), "g", "hub"); err != nil || v.Access != "access-7" && v.Access != "access-6" {
-		t.Errorf("%+v, %v", v, err)
-	}
+		for round := range 5 {
+			w.clock.forward(time.Hour + time.Second) // all has ended
+			everybody()
+			if n := w.refreshes(); n != round+1 {
+				t.Fatalf("round %d: %d refreshes", round, n)
+			}
+		}
+		w.clock.forward(time.Hour - 30*time.Second) // it is due
+		began := w.refreshes()
+		everybody()
+		edgetest.Until(t, "the refresh beside the calls", func() bool { return w.told("renewed") == 6 })
+		everybody()
+		if n := w.refreshes() - began; n != 1 {
+			t.Errorf("%d refreshes", n)
+		}
+		if v, err := replicas[1].Tokens(t.Context(), "g", "hub"); err != nil || v.Access != "access-7" && v.Access != "access-6" {
+			t.Errorf("%+v, %v", v, err)
+		}
+	})
 }
 
 // TestNewLogin is a provider that says no: the user signs in again, the grant learns it once,
 // and the provider is asked no more.
 func TestNewLogin(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	one, two := w.replica(t, w.kept, w.clock.Now), w.replica(t, w.kept, w.clock.Now)
-	w.keeps(t, one, "g")
-	w.set(func() { w.valid = "" })
-	w.spoils("/token", say(http.StatusBadRequest, `{"error":"invalid_grant","error_description":"`+planted+`"}`))
-	w.clock.forward(2 * time.Hour)
-	asked := w.count("/token")
-	for range 5 {
-		for _, v := range []*upstream.Vault{one, two} {
-			_, err := v.Tokens(t.Context(), "g", "hub")
-			if edge.KindOf(err) != edge.Unauthenticated {
-				t.Fatal(err)
+	onBoth(t, func(t *testing.T, w *world) {
+		one, two := w.replica(t, w.kept, w.clock.Now), w.replica(t, w.kept, w.clock.Now)
+		w.keeps(t, one, "g")
+		w.set(func() { w.valid = "" })
+		w.spoils("/token", say(http.StatusBadRequest, `{"error":"invalid_grant","error_description":"`+planted+`"}`))
+		w.clock.forward(2 * time.Hour)
+		asked := w.count("/token")
+		for range 5 {
+			for _, v := range []*upstream.Vault{one, two} {
+				_, err := v.Tokens(t.Context(), "g", "hub")
+				if edge.KindOf(err) != edge.Unauthenticated {
+					t.Fatal(err)
+				}
+				w.silent(t, "the error", err.Error())
 			}
-			w.silent(t, "the error", err.Error())
 		}
-	}
-	if n := w.count("/token") - asked; n != 1 || w.gone.Load() != 1 || w.told("gone") != 1 {
-		t.Errorf("asked %d times, the grant was told %d times, %d entries", n, w.gone.Load(), w.told("gone"))
-	}
+		if n := w.count("/token") - asked; n != 1 || w.gone.Load() != 1 || w.told("gone") != 1 {
+			t.Errorf("asked %d times, the grant was told %d times, %d entries", n, w.gone.Load(), w.told("gone"))
+		}
 
-	// The next login ends that.
-	w.spoils("/token", nil)
-	w.clock.forward(-2 * time.Hour)
-	w.keeps(t, two, "g")
-	if tokens, err := two.Tokens(t.Context(), "g", "hub"); err != nil || tokens.Access != "access-1" {
-		t.Errorf("after a new login: %v", err)
-	}
+		// The next login ends that.
+		w.spoils("/token", nil)
+		w.clock.forward(-2 * time.Hour)
+		w.keeps(t, two, "g")
+		if tokens, err := two.Tokens(t.Context(), "g", "hub"); err != nil || tokens.Access != "access-1" {
+			t.Errorf("after a new login: %v", err)
+		}
 
-	// Without a refresh token it ends with the access token.
-	w.logins[0].Refresh = ""
-	w.keeps(t, one, "h")
-	if _, err := one.Tokens(t.Context(), "h", "hub"); err != nil {
-		t.Fatal(err)
-	}
-	w.clock.forward(2 * time.Hour)
-	if _, err := one.Tokens(t.Context(), "h", "hub"); edge.KindOf(err) != edge.Unauthenticated || w.gone.Load() != 2 {
-		t.Errorf("no refresh token: %v", err)
-	}
+		// Without a refresh token it ends with the access token.
+		w.logins[0].Refresh = ""
+		w.keeps(t, one, "h")
+		if _, err := one.Tokens(t.Context(), "h", "hub"); err != nil {
+			t.Fatal(err)
+		}
+		w.clock.forward(2 * time.Hour)
+		if _, err := one.Tokens(t.Context(), "h", "hub"); edge.KindOf(err) != edge.Unauthenticated || w.gone.Load() != 2 {
+			t.Errorf("no refresh token: %v", err)
+		}
+	})
 }
 
 // TestProviderDown is a provider that does not answer: the old token while it is good, then
@@ -308,42 +330,42 @@ var errDead = errors.New("killed")
 func TestKilled(t *testing.T) {
 	for _, rotates := range []bool{true, false} {
 		t.Run(fmt.Sprint("rotates ", rotates), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			w.rotates = rotates
-			killed := &counted{Records: w.kept}
-			one := w.replica(t, killed, w.clock.Now)
-			w.keeps(t, one, "g")
-			start := killed.updates.Load()
-			dies := func(n int64) error {
-				if n > start+1 { // after its lease
-					return errDead
+			onBoth(t, func(t *testing.T, w *world) {
+				w.rotates = rotates
+				killed := &counted{Records: w.kept}
+				one := w.replica(t, killed, w.clock.Now)
+				w.keeps(t, one, "g")
+				start := killed.updates.Load()
+				dies := func(n int64) error {
+					if n > start+1 { // after its lease
+						return errDead
+					}
+					return nil
 				}
-				return nil
-			}
-			killed.fails.Store(&dies)
-			w.clock.forward(2 * time.Hour)
-			if _, err := one.Tokens(t.Context(), "g", "hub"); err == nil {
-				t.Fatal("a killed replica answers")
-			}
-			two := w.replica(t, w.kept, w.clock.Now)
-			var tokens *upstream.Tokens
-			var err error
-			for tries := range 4 { // it sees the lease, and after the whole life of that takes it
-				if tokens, err = two.Tokens(t.Context(), "g", "hub"); edge.KindOf(err) != edge.Unavailable {
-					break
+				killed.fails.Store(&dies)
+				w.clock.forward(2 * time.Hour)
+				if _, err := one.Tokens(t.Context(), "g", "hub"); err == nil {
+					t.Fatal("a killed replica answers")
 				}
-				if tries == 3 {
-					t.Fatalf("the lease is never taken over: %v", err)
+				two := w.replica(t, w.kept, w.clock.Now)
+				var tokens *upstream.Tokens
+				var err error
+				for tries := range 4 { // it sees the lease, and after the whole life of that takes it
+					if tokens, err = two.Tokens(t.Context(), "g", "hub"); edge.KindOf(err) != edge.Unavailable {
+						break
+					}
+					if tries == 3 {
+						t.Fatalf("the lease is never taken over: %v", err)
+					}
+					w.clock.forward(10 * time.Second)
 				}
-				w.clock.forward(10 * time.Second)
-			}
-			if rotates && edge.KindOf(err) != edge.Unauthenticated || !rotates && (err != nil || tokens.Access != "access-3") {
-				t.Errorf("rotates %v: %+v, %v", rotates, tokens, err)
-			}
-			if n := w.refreshes(); n > 2 {
-				t.Errorf("rotates %v: %d requests", rotates, n)
-			}
+				if rotates && edge.KindOf(err) != edge.Unauthenticated || !rotates && (err != nil || tokens.Access != "access-3") {
+					t.Errorf("rotates %v: %+v, %v", rotates, tokens, err)
+				}
+				if n := w.refreshes(); n > 2 {
+					t.Errorf("rotates %v: %d requests", rotates, n)
+				}
+			})
 		})
 	}
 }
@@ -351,114 +373,114 @@ func TestKilled(t *testing.T) {
 // TestKilledBeforeJudged is T30 over a crash: what was heard and not judged is never used, and
 // its refresh token is the one that goes on.
 func TestKilledBeforeJudged(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	killed := &counted{Records: w.kept}
-	one := w.replica(t, killed, w.clock.Now)
-	w.keeps(t, one, "g")
-	start := killed.updates.Load()
-	dies := func(n int64) error {
-		if n > start+2 { // after its lease, and what it heard
-			return errDead
+	onBoth(t, func(t *testing.T, w *world) {
+		killed := &counted{Records: w.kept}
+		one := w.replica(t, killed, w.clock.Now)
+		w.keeps(t, one, "g")
+		start := killed.updates.Load()
+		dies := func(n int64) error {
+			if n > start+2 { // after its lease, and what it heard
+				return errDead
+			}
+			return nil
 		}
-		return nil
-	}
-	killed.fails.Store(&dies)
-	w.clock.forward(2 * time.Hour)
-	if _, err := one.Tokens(t.Context(), "g", "hub"); err == nil {
-		t.Fatal("a killed replica answers")
-	}
-	two := w.replica(t, w.kept, w.clock.Now)
-	w.clock.forward(2 * time.Minute) // no difference of clocks explains it
-	if tokens, err := two.Peek(t.Context(), "g", "hub"); err != nil || tokens != nil {
-		t.Errorf("what nobody judged is used: %+v, %v", tokens, err)
-	}
-	tokens, err := two.Tokens(t.Context(), "g", "hub")
-	if err != nil || tokens.Access != "access-3" || tokens.Refresh != "refresh-3" || w.refreshes() != 2 {
-		t.Errorf("%+v, %v, %d requests", tokens, err, w.refreshes())
-	}
+		killed.fails.Store(&dies)
+		w.clock.forward(2 * time.Hour)
+		if _, err := one.Tokens(t.Context(), "g", "hub"); err == nil {
+			t.Fatal("a killed replica answers")
+		}
+		two := w.replica(t, w.kept, w.clock.Now)
+		w.clock.forward(2 * time.Minute) // no difference of clocks explains it
+		if tokens, err := two.Peek(t.Context(), "g", "hub"); err != nil || tokens != nil {
+			t.Errorf("what nobody judged is used: %+v, %v", tokens, err)
+		}
+		tokens, err := two.Tokens(t.Context(), "g", "hub")
+		if err != nil || tokens.Access != "access-3" || tokens.Refresh != "refresh-3" || w.refreshes() != 2 {
+			t.Errorf("%+v, %v, %d requests", tokens, err, w.refreshes())
+		}
+	})
 }
 
 // TestFence holds that a replica that was taken for dead writes nothing: the provider answers
 // it when another has taken over.
 func TestFence(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.rotates = false
-	one, two := w.replica(t, w.kept, w.clock.Now), w.replica(t, w.kept, w.clock.Now)
-	w.keeps(t, one, "g")
-	asked, goes := make(chan struct{}), make(chan struct{})
-	var first sync.Once
-	w.spoils("/token", func(rw http.ResponseWriter, r *http.Request) {
-		slow := false
-		first.Do(func() { slow = true })
-		if slow {
-			close(asked)
-			<-goes
+	onBoth(t, func(t *testing.T, w *world) {
+		w.rotates = false
+		one, two := w.replica(t, w.kept, w.clock.Now), w.replica(t, w.kept, w.clock.Now)
+		w.keeps(t, one, "g")
+		asked, goes := make(chan struct{}), make(chan struct{})
+		var first sync.Once
+		w.spoils("/token", func(rw http.ResponseWriter, r *http.Request) {
+			slow := false
+			first.Do(func() { slow = true })
+			if slow {
+				close(asked)
+				<-goes
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			_, _ = fmt.Fprintf(rw, `{"access_token":"late-%v","token_type":"Bearer","expires_in":3600}`, slow)
+		})
+		w.clock.forward(2 * time.Hour)
+		late := make(chan error, 1)
+		go func() {
+			tokens, err := one.Tokens(context.Background(), "g", "hub")
+			if err == nil && tokens.Access != "late-false" {
+				err = fmt.Errorf("it has %s", string(tokens.Access))
+			}
+			late <- err
+		}()
+		edgetest.Receive(t, asked, "the first request")
+		w.clock.forward(2 * time.Minute)
+		tokens, err := two.Tokens(t.Context(), "g", "hub")
+		if err != nil || tokens.Access != "late-false" {
+			t.Fatalf("the one that took over: %v", err)
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		_, _ = fmt.Fprintf(rw, `{"access_token":"late-%v","token_type":"Bearer","expires_in":3600}`, slow)
+		close(goes)
+		if err := edgetest.Receive(t, late, "the first replica"); err != nil {
+			t.Errorf("the one that was taken for dead: %v", err)
+		}
+		w.clock.forward(20 * time.Second)
+		if tokens, err := two.Peek(t.Context(), "g", "hub"); err != nil || tokens.Access != "late-false" {
+			t.Errorf("an old fence has written: %+v, %v", tokens, err)
+		}
 	})
-	w.clock.forward(2 * time.Hour)
-	late := make(chan error, 1)
-	go func() {
-		tokens, err := one.Tokens(context.Background(), "g", "hub")
-		if err == nil && tokens.Access != "late-false" {
-			err = fmt.Errorf("it has %s", string(tokens.Access))
-		}
-		late <- err
-	}()
-	edgetest.Receive(t, asked, "the first request")
-	w.clock.forward(2 * time.Minute)
-	tokens, err := two.Tokens(t.Context(), "g", "hub")
-	if err != nil || tokens.Access != "late-false" {
-		t.Fatalf("the one that took over: %v", err)
-	}
-	close(goes)
-	if err := edgetest.Receive(t, late, "the first replica"); err != nil {
-		t.Errorf("the one that was taken for dead: %v", err)
-	}
-	w.clock.forward(20 * time.Second)
-	if tokens, err := two.Peek(t.Context(), "g", "hub"); err != nil || tokens.Access != "late-false" {
-		t.Errorf("an old fence has written: %+v, %v", tokens, err)
-	}
 }
 
 // TestClocks is A23 for leases: a replica whose clock is 50 s ahead does not take a lease from
 // one that is at work.
 func TestClocks(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	one := w.replica(t, w.kept, w.clock.Now)
-	ahead := w.replica(t, w.kept, func() time.Time { return w.clock.Now().Add(50 * time.Second) })
-	w.keeps(t, one, "g")
-	asked, goes := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	w.spoils("/token", func(rw http.ResponseWriter, r *http.Request) {
-		once.Do(func() { close(asked) })
-		<-goes
-		say(200, `{"access_token":"new","token_type":"Bearer","refresh_token":"r","expires_in":3600}`)(rw, r)
+	onBoth(t, func(t *testing.T, w *world) {
+		one := w.replica(t, w.kept, w.clock.Now)
+		ahead := w.replica(t, w.kept, func() time.Time { return w.clock.Now().Add(50 * time.Second) })
+		w.keeps(t, one, "g")
+		asked, goes := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		w.spoils("/token", func(rw http.ResponseWriter, r *http.Request) {
+			once.Do(func() { close(asked) })
+			<-goes
+			say(200, `{"access_token":"new","token_type":"Bearer","refresh_token":"r","expires_in":3600}`)(rw, r)
+		})
+		w.clock.forward(2 * time.Hour)
+		start := w.count("/token")
+		results := make(chan error, 2)
+		for i, v := range []*upstream.Vault{one, ahead} {
+			if i == 1 {
+				edgetest.Receive(t, asked, "the first request")
+			}
+			go func() { _, err := v.Tokens(context.Background(), "g", "hub"); results <- err }()
+		}
+		time.Sleep(500 * time.Millisecond) // for the other to do what it must not
+		close(goes)
+		for range 2 {
+			if err := edgetest.Receive(t, results, "a call"); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := w.count("/token") - start; n != 1 {
+			t.Errorf("%d requests", n)
+		}
 	})
-	w.clock.forward(2 * time.Hour)
-	start := w.count("/token")
-	results := make(chan error, 2)
-	for i, v := range []*upstream.Vault{one, ahead} {
-		if i == 1 {
-			edgetest.Receive(t, asked, "the first request")
-		}
-		go func() { _, err := v.Tokens(context.Background(), "g", "hub"); results <- err }()
-	}
-	time.Sleep(500 * time.Millisecond) // for the other to do what it must not
-	close(goes)
-	for range 2 {
-		if err := edgetest.Receive(t, results, "a call"); err != nil {
-			t.Error(err)
-		}
-	}
-	if n := w.count("/token") - start; n != 1 {
-		t.Errorf("%d requests", n)
-	}
 }
 
 // TestChangedGroups is A24: what policies read is new within 10 s of a refresh, and the same
@@ -515,57 +537,57 @@ func TestChangedGroups(t *testing.T) {
 // TestNothingCrosses has 20 users call at once, on two replicas, while all is renewed: each
 // has what was issued to it.
 func TestNothingCrosses(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	// The provider issues to whoever shows a refresh token "USER/N" the access token "USER-N+1".
-	w.spoils("/token", func(rw http.ResponseWriter, r *http.Request) {
-		var user string
-		var n int
-		_ = r.ParseForm()
-		if _, err := fmt.Sscanf(r.PostForm.Get("refresh_token"), "%5s/%d", &user, &n); err != nil {
-			rw.WriteHeader(http.StatusBadRequest)
-			return
-		}
-		say(200, fmt.Sprintf(`{"access_token":"%s-%d","token_type":"Bearer","refresh_token":"%s/%d","expires_in":3600}`, user, n+1, user, n+1))(rw, r)
-	})
-	w.logins = []*upstream.Tokens{{Client: "none"}}
-	replicas := []*upstream.Vault{w.replica(t, w.kept, w.clock.Now), w.replica(t, w.kept, w.clock.Now)}
-	w.spoils("/probe", nil)
-	client := w.generation(t)
-	for u := range 20 {
-		name := fmt.Sprintf("usr%02d", u)
-		tokens := &upstream.Tokens{Access: edge.Secret(name + "-0"), Refresh: edge.Secret(name + "/0"), Issued: w.clock.Now(), Expires: w.clock.Now().Add(time.Hour), Client: client}
-		if err := replicas[0].Keep(t.Context(), name, "hub", tokens, w.clock.Now().Add(100*time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var all sync.WaitGroup
-	var crossed atomic.Int64
-	for i := range 40 {
-		all.Go(func() {
-			for n := range 500 {
-				name := fmt.Sprintf("usr%02d", (i+n)%20)
-				tokens, err := replicas[(i+n)%2].Tokens(t.Context(), name, "hub")
-				if err != nil {
-					t.Errorf("%s: %v", name, err)
-					return
-				}
-				if string(tokens.Access[:5]) != name {
-					crossed.Add(1)
-				}
-				if i == 0 && n%100 == 99 {
-					w.clock.forward(time.Hour)
-				}
+	onBoth(t, func(t *testing.T, w *world) {
+		// The provider issues to whoever shows a refresh token "USER/N" the access token "USER-N+1".
+		w.spoils("/token", func(rw http.ResponseWriter, r *http.Request) {
+			var user string
+			var n int
+			_ = r.ParseForm()
+			if _, err := fmt.Sscanf(r.PostForm.Get("refresh_token"), "%5s/%d", &user, &n); err != nil {
+				rw.WriteHeader(http.StatusBadRequest)
+				return
 			}
+			say(200, fmt.Sprintf(`{"access_token":"%s-%d","token_type":"Bearer","refresh_token":"%s/%d","expires_in":3600}`, user, n+1, user, n+1))(rw, r)
 		})
-	}
-	all.Wait()
-	if crossed.Load() != 0 {
-		t.Errorf("%d tokens of others", crossed.Load())
-	}
-	if w.told("renewed") < 20 {
-		t.Errorf("%d renewals: nothing was shown", w.told("renewed"))
-	}
+		w.logins = []*upstream.Tokens{{Client: "none"}}
+		replicas := []*upstream.Vault{w.replica(t, w.kept, w.clock.Now), w.replica(t, w.kept, w.clock.Now)}
+		w.spoils("/probe", nil)
+		client := w.generation(t)
+		for u := range 20 {
+			name := fmt.Sprintf("usr%02d", u)
+			tokens := &upstream.Tokens{Access: edge.Secret(name + "-0"), Refresh: edge.Secret(name + "/0"), Issued: w.clock.Now(), Expires: w.clock.Now().Add(time.Hour), Client: client}
+			if err := replicas[0].Keep(t.Context(), name, "hub", tokens, w.clock.Now().Add(100*time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var all sync.WaitGroup
+		var crossed atomic.Int64
+		for i := range 40 {
+			all.Go(func() {
+				for n := range 500 {
+					name := fmt.Sprintf("usr%02d", (i+n)%20)
+					tokens, err := replicas[(i+n)%2].Tokens(t.Context(), name, "hub")
+					if err != nil {
+						t.Errorf("%s: %v", name, err)
+						return
+					}
+					if string(tokens.Access[:5]) != name {
+						crossed.Add(1)
+					}
+					if i == 0 && n%100 == 99 {
+						w.clock.forward(time.Hour)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if crossed.Load() != 0 {
+			t.Errorf("%d tokens of others", crossed.Load())
+		}
+		if w.told("renewed") < 20 {
+			t.Errorf("%d renewals: nothing was shown", w.told("renewed"))
+		}
+	})
 }
 
 // generation is that of the client at the provider.
