@@ -207,7 +207,7 @@ func try(t testing.TB, o options) (*rig, error) {
 	if o.config != nil {
 		o.config(r.config)
 	}
-	if o.names == nil {
+	if o.names == nil && r.config.Upstreams == nil {
 		o.names = []string{"corp"}
 	}
 	env := authserver.Env{Store: r.store, Local: local, Reach: o.reach, Now: r.clock.now, Told: r.hear, Log: slog.New(slog.NewTextHandler(&locked{b: r.log}, nil))}
