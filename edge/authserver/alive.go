@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-edge/weir/edge/authserver/upstream"
 	"github.com/weir-edge/weir/edge/oauth"
 )
 
@@ -22,8 +23,32 @@ type Life struct {
 	until atomic.Int64 // until when it is known to live, in Unix nanoseconds; 0 for not known
 	over  atomic.Bool  // it lives no longer, and never will
 
+	policy atomic.Pointer[policy] // what policies read; nil for nothing
+
 	looking sync.Mutex
 	dead    time.Time // until when it is known not to live; of looking
+}
+
+// policy is what policies read of a user's tokens of the primary upstream.
+type policy struct {
+	tokens  *upstream.Tokens // nil for none
+	version uint64
+}
+
+// Claims are what policies read of the user, nil for nothing; the version changes with them.
+func (l *Life) Claims() (claims map[string]any, version uint64) {
+	p := l.policy.Load()
+	if p == nil || p.tokens == nil {
+		return nil, p.number()
+	}
+	return p.tokens.Claims, p.version
+}
+
+func (p *policy) number() uint64 {
+	if p == nil {
+		return 0
+	}
+	return p.version
 }
 
 // Lives reports whether the grant is known to live at a time.
@@ -87,11 +112,28 @@ func (s *Server) Look(ctx context.Context, id string) (*Life, error) {
 	case err != nil:
 		return nil, err
 	}
+	if s.config.Primary != "" {
+		t, err := s.vault.Peek(ctx, id, s.config.Primary)
+		if err != nil {
+			return nil, err
+		}
+		if was := l.policy.Load(); was == nil || was.tokens != t {
+			l.policy.Store(&policy{t, was.number() + 1})
+		}
+	}
 	l.until.Store(now.Add(aliveAge).UnixNano())
 	if l.over.Load() { // it was revoked meanwhile
 		return nil, nil
 	}
 	return l, nil
+}
+
+// Believe takes a grant that nobody can look for as one that lives, for a while, unless it was
+// ended here.
+func (s *Server) Believe(id string) *Life {
+	l := s.alive.of(id)
+	l.until.Store(s.now().Add(aliveAge).UnixNano())
+	return l
 }
 
 // Keys are the keys that tokens are judged with. It never waits long.

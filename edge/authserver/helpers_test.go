@@ -225,8 +225,10 @@ func try(t testing.TB, o options) (*rig, error) {
 	}
 	t.Cleanup(r.Close)
 	r.mux = &mount.Table{}
-	for _, m := range r.Mounts() {
-		r.mux.Add(m)
+	for _, all := range r.Mounts() {
+		for _, m := range all {
+			r.mux.Add(m)
+		}
 	}
 	return r, nil
 }

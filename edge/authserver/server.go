@@ -121,15 +121,16 @@ func (s *Server) Close() {
 // Upstreams are what backends get of the users' upstream tokens.
 func (s *Server) Upstreams() edge.Upstreams { return s.vault }
 
-// Mounts are the endpoints.
-func (s *Server) Mounts() []edge.Mount {
+// Mounts are the endpoints, by the host that clients know them by.
+func (s *Server) Mounts() map[string][]edge.Mount {
 	issuer, base := pathOf(s.config.Issuer), pathOf(s.config.Base)
-	var all []edge.Mount
+	all := map[string][]edge.Mount{}
 	seen := map[string]bool{}
+	host := hostOf(s.config.Issuer)
 	add := func(path string, most int, h http.HandlerFunc) {
 		if !seen[path] {
 			seen[path] = true
-			all = append(all, edge.Mount{Prefix: path, Handler: s.guarded(path, h), MaxBody: most})
+			all[host] = append(all[host], edge.Mount{Prefix: path, Handler: s.guarded(path, h), MaxBody: most})
 		}
 	}
 	add("/.well-known/oauth-authorization-server"+issuer, 0, s.document(func() []byte { return s.metadata }))
@@ -137,15 +138,22 @@ func (s *Server) Mounts() []edge.Mount {
 	add("/.well-known/openid-configuration"+issuer, 0, openid)
 	add(issuer+"/.well-known/openid-configuration", 0, openid)
 	add(issuer+"/.well-known/jwks.json", 0, s.document(func() []byte { return s.material.current(context.Background()).document }))
+	add(issuer+"/oauth/token", maxBody, shared(only(s.token, http.MethodPost)))
+	add(issuer+"/oauth/register", maxRegisterIn, shared(only(s.register, http.MethodPost)))
+	add(issuer+"/oauth/revoke", maxBody, shared(only(s.revoke, http.MethodPost)))
+	host = hostOf(s.config.Base)
 	add(base+"/oauth/authorize", maxBody, only(s.authorize, http.MethodGet, http.MethodPost))
 	add(base+"/oauth/consent", maxBody, only(s.consent, http.MethodPost))
 	for _, p := range s.providers {
 		add(pathOf(p.Redirect()), 0, only(s.callback, http.MethodGet))
 	}
-	add(issuer+"/oauth/token", maxBody, shared(only(s.token, http.MethodPost)))
-	add(issuer+"/oauth/register", maxRegisterIn, shared(only(s.register, http.MethodPost)))
-	add(issuer+"/oauth/revoke", maxBody, shared(only(s.revoke, http.MethodPost)))
 	return all
+}
+
+// hostOf is the host of a URL, with its port where it has one.
+func hostOf(text string) string {
+	_, host, _ := strings.Cut(origin(text), "://")
+	return host
 }
 
 // pathOf is the path of a URL; "" for none.

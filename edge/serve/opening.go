@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/authserver"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
@@ -36,8 +37,9 @@ type opening struct {
 	store    *sharing // nil for the memory of the process
 	backends []backing
 	programs []guest.Loaded
-	reads    []string // secrets and files of its telemetry
-	trusts   []byte   // certificates in PEM that its own requests trust, besides those of the process
+	reads    []string         // secrets and files of its telemetry
+	issuer   *authserver.Spec // of the tokens of its clients, where it is in this process; else nil
+	trusts   []byte           // certificates in PEM that its own requests trust, besides those of the process
 }
 
 // backing is a backend of the plan with the files that it names.
@@ -101,7 +103,8 @@ func (o *opening) read() (digest string, err error) {
 		Programs []guest.Loaded
 		Reads    []string
 		Trusts   []byte
-	}{p, o.main, o.planned(), o.store.id(), digests, o.programs, o.reads, o.trusts}), nil
+		Issuer   *authserver.Spec
+	}{p, o.main, o.planned(), o.store.id(), digests, o.programs, o.reads, o.trusts, o.issuer}), nil
 }
 
 // planned is the URL of the server's door where the plan says where that is; "" at the door
@@ -198,6 +201,14 @@ func (o *opening) make() (s *server, err error) {
 	s.shared, s.exchanged = shared, exchangedOf(shared)
 	if err := o.share(s); err != nil {
 		return s, fmt.Errorf("sessionStorage: %w", err)
+	}
+	if o.issuer != nil {
+		login, release, err := o.openLogin(o.issuer)
+		if err != nil {
+			return s, err
+		}
+		s.login, s.issues = login, p.AuthServer != nil
+		s.after.add(release)
 	}
 	behind := o.behind(s)
 	s.Server = route.New(behind)

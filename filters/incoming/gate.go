@@ -328,7 +328,7 @@ func (g *Gate) holds(e *entry) bool {
 		return g.now().Sub(e.asked) < remember
 	}
 	keys, err := g.keys()
-	return err == nil && keys.Generation == e.generation && (g.own == nil || e.grant != nil && e.grant.Lives(g.now()))
+	return err == nil && keys.Generation == e.generation && (g.own == nil || e.lives(g.now()))
 }
 
 // verify judges a JWT.
@@ -350,7 +350,11 @@ func (g *Gate) verify(ctx context.Context, token string, now time.Time) (*entry,
 		return nil, err
 	}
 	g.counts.verified.Add(1)
-	return &entry{grant: grant, token: token, identity: g.identity(&c, token), until: c.expires.Add(skew), generation: generation}, nil
+	e := &entry{token: token, identity: g.identity(&c, token), until: c.expires.Add(skew), generation: generation, grant: grant}
+	if grant != nil {
+		e.identity.PolicyClaims, e.version = grant.Claims()
+	}
+	return e, nil
 }
 
 // ask has the issuer explain an opaque token, by one of the ways to ask it.

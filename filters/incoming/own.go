@@ -24,6 +24,10 @@ type Grant interface {
 	// Lives reports whether the grant is known to live at a time; where not, it has to be
 	// looked for.
 	Lives(now time.Time) bool
+
+	// Claims are what policies read of the user in place of the token's, nil for nothing. The
+	// version changes with them.
+	Claims() (claims map[string]any, version uint64)
 }
 
 // Own is the same authentication where the issuer is in this process.
@@ -31,6 +35,16 @@ func (t *Incoming) Own(own *Own) *Incoming {
 	with := *t
 	with.own = own
 	return &with
+}
+
+// lives reports whether the grant of a token that is remembered lives, and policies read of
+// its user what they did.
+func (e *entry) lives(now time.Time) bool {
+	if e.grant == nil || !e.grant.Lives(now) {
+		return false
+	}
+	_, version := e.grant.Claims()
+	return version == e.version
 }
 
 // errStore says that nobody can tell whether a grant lives.
