@@ -148,8 +148,12 @@ func (o *opening) backing(b compile.Backend) (backing, error) {
 		Debug   bool
 		Choice  bool
 		Anybody bool // its pooled sessions hold what anonymous clients did
-	}{b, own, pem, o.trusts, p.Debug, o.choosing(), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous})
+		Issuer  *authserver.Spec
+	}{b, own, pem, o.trusts, p.Debug, o.choosing(), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous, o.issuer})
 	sound := o.credentials()
+	if o.issuer != nil {
+		sound.Upstreams = nobody{}
+	}
 	defer sound.close()
 	_, err = b.Outgoing.Open(sound.Env)
 	return one, err
@@ -295,6 +299,15 @@ func (o *opening) openBackend(s *server, b backing) error {
 	e, f := o.edge, o.plan.Failure
 	one, release, err := e.world.backends.Get(s.Name+"\x00"+b.digest, func() (*backend.Backend, func(), error) {
 		with := o.credentials()
+		if o.issuer != nil {
+			login, release, err := o.openLogin(o.issuer)
+			if err != nil {
+				with.close()
+				return nil, nil, err
+			}
+			with.Upstreams = login.Upstreams()
+			with.after.add(release)
+		}
 		credential, err := b.Outgoing.Open(with.Env)
 		if err != nil {
 			with.close()
