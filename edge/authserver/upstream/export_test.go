@@ -1,6 +1,14 @@
 package upstream
 
-import "time"
+import (
+	"net/url"
+	"time"
+)
+
+// Answered judges a callback and returns its code.
+func (p *Provider) Answered(leg Leg, query url.Values) (code string, err error) {
+	return p.answered(&leg, query)
+}
 
 // Find is the text at a path of a document, as identityFromToken reads it.
 func Find(path string, document []byte) (string, error) {

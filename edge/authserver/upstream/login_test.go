@@ -336,3 +336,34 @@ func TestSynthesis(t *testing.T) {
 		t.Errorf("two access tokens have one subject: %v", err)
 	}
 }
+
+// FuzzCallback holds that a code is taken from a query that names the issuer and no error
+// alone, and that no error shows what a query holds.
+func FuzzCallback(f *testing.F) {
+	f.Add("code=c&state=s&iss=https%3A%2F%2Fcorp.example", true)
+	f.Add("error=access_denied&error_description=x&iss=https%3A%2F%2Fcorp.example", true)
+	f.Add("code=a&code=b", false)
+	f.Add("code=c&iss=", false)
+	const issuer = "https://corp.example"
+	world := newFake(f)
+	p := world.open(f, world.oauth2(nil), nil, nil)
+	f.Fuzz(func(t *testing.T, text string, strict bool) {
+		query, err := url.ParseQuery(text)
+		if err != nil {
+			return
+		}
+		code, err := p.Answered(upstream.Leg{Provider: "hub", Issuer: issuer, Strict: strict}, query)
+		iss, named := query["iss"]
+		right := len(query["code"]) == 1 && !query.Has("error") && (named && len(iss) == 1 && iss[0] == issuer || !named && !strict)
+		switch {
+		case err == nil && (!right || code != query.Get("code") || code == ""):
+			t.Errorf("%q: the code %q was taken", text, code)
+		case err != nil:
+			for _, name := range []string{"code", "iss", "error_description"} {
+				if v := query.Get(name); len(v) > 24 && strings.Contains(err.Error(), v) {
+					t.Errorf("the error shows %q", v)
+				}
+			}
+		}
+	})
+}

@@ -140,13 +140,20 @@ func (r *registrar) forget(ctx context.Context, id string) error {
 	}
 	defer func() { <-r.turn }()
 	r.held = nil
-	return r.records.Update(ctx, r.key, time.Minute, func(old []byte) ([]byte, error) {
+	err := r.records.Update(ctx, r.key, time.Minute, func(old []byte) ([]byte, error) {
 		if reg := parseRegistration(old); reg != nil && reg.ID != id {
-			return old, nil
+			return nil, errAnother
 		}
 		return nil, nil
 	})
+	if errors.Is(err, errAnother) {
+		return nil
+	}
+	return err
 }
+
+// errAnother is a registration that another replica has made since.
+var errAnother = errors.New("there is another registration by now")
 
 func parseRegistration(text []byte) *registration {
 	reg := &registration{}

@@ -62,6 +62,7 @@ type Vault struct {
 	running   sync.WaitGroup
 
 	mu      sync.Mutex
+	closed  bool
 	seen    map[spot]*seen
 	flights map[spot]*flight
 	leases  map[spot]sight
@@ -109,12 +110,16 @@ func NewVault(o VaultOptions) *Vault {
 	return v
 }
 
-// Close ends what is under way, and waits for it.
+// Close waits for what is under way, as long as a lease lives at most: an answer that nobody
+// keeps would cost its user a login.
 func (v *Vault) Close() {
 	v.mu.Lock()
-	v.stop()
+	v.closed = true
 	v.mu.Unlock()
+	end := time.AfterFunc(leaseLife, v.stop)
 	v.running.Wait()
+	end.Stop()
+	v.stop()
 }
 
 // Keep keeps the tokens of a login until its grant ends.
@@ -246,8 +251,8 @@ func (v *Vault) fly(p spot) *flight {
 		return f
 	}
 	f := &flight{done: make(chan struct{})}
-	if v.ctx.Err() != nil {
-		f.err = unavailable("upstream "+p.provider, v.ctx.Err())
+	if v.closed {
+		f.err = unavailable("upstream "+p.provider, errors.New("the edge has other plans by now"))
 		close(f.done)
 		return f
 	}

@@ -447,6 +447,36 @@ func TestFence(t *testing.T) {
 	})
 }
 
+// TestClosed holds that a vault whose plan retires keeps what a provider is issuing.
+func TestClosed(t *testing.T) {
+	w := newWorld(t)
+	v := w.replica(t, w.kept, w.clock.Now)
+	w.keeps(t, v, "g")
+	asked, goes := make(chan struct{}), make(chan struct{})
+	w.spoils("/token", func(rw http.ResponseWriter, r *http.Request) {
+		close(asked)
+		<-goes
+		say(200, `{"access_token":"new","token_type":"Bearer","refresh_token":"r","expires_in":36000}`)(rw, r)
+	})
+	w.clock.forward(2 * time.Hour)
+	result, closed := make(chan error, 1), make(chan struct{})
+	go func() { _, err := v.Tokens(context.Background(), "g", "hub"); result <- err }()
+	edgetest.Receive(t, asked, "the request")
+	go func() { v.Close(); close(closed) }()
+	edgetest.Until(t, "the vault is closing", func() bool {
+		_, err := v.Tokens(t.Context(), "other", "hub")
+		return edge.KindOf(err) == edge.Unavailable
+	})
+	close(goes)
+	if err := edgetest.Receive(t, result, "the call"); err != nil {
+		t.Error(err)
+	}
+	edgetest.Receive(t, closed, "the end")
+	if tokens, err := w.replica(t, w.kept, w.clock.Now).Tokens(t.Context(), "g", "hub"); err != nil || tokens.Access != "new" {
+		t.Errorf("the next plan has %+v, %v", tokens, err)
+	}
+}
+
 // TestClocks is A23 for leases: a replica whose clock is 50 s ahead does not take a lease from
 // one that is at work.
 func TestClocks(t *testing.T) {
