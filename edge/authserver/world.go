@@ -84,3 +84,6 @@ func (r *Resource) audience(name string) []string {
 	}
 	return []string{r.Audience, name}
 }
+
+// Issuer is the iss of its tokens.
+func (s *Server) Issuer() string { return s.config.Issuer }

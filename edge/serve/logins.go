@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,8 +10,10 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/authserver"
+	"github.com/weir-edge/weir/edge/authserver/upstream"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
+	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/incoming"
 )
 
@@ -58,7 +61,7 @@ func (o *opening) openLogin(spec *authserver.Spec) (*authserver.Server, func(), 
 		after.add(release)
 		_, reach, done := w.requests(o.trusts)
 		after.add(done)
-		a, err := authserver.New(context.Background(), spec, authserver.Env{Store: records, Local: w.memory, Secrets: o.secrets, Reach: reach, Log: o.edge.log})
+		a, err := authserver.New(context.Background(), spec, authserver.Env{Store: records, Local: w.memory, Secrets: o.secrets, Reach: reach, Log: o.edge.log, Told: o.edge.loginTold(spec.Issuer), Renewed: o.edge.loginRenewed(spec.Issuer)})
 		if err != nil {
 			after.run()
 			return nil, nil, fmt.Errorf("authServerConfig: %w", err)
@@ -125,5 +128,64 @@ func (d *doorway) logIn() {
 			}
 			m.Handler.ServeHTTP(w, r)
 		})})
+	}
+}
+
+// loginTold writes what an authorization server decided into the records of its server.
+func (e *Edge) loginTold(issuer string) func(authserver.Event) {
+	return func(v authserver.Event) {
+		e.log.Debug("authorization server", "what", v.What, "outcome", v.Outcome, "reason", v.Reason, "client", v.Client, "upstream", v.Provider, "request", v.Request)
+		event := audit.Event{Type: audit.HTTPRequest, Kind: "authorization", Name: v.What, Reason: v.Reason, Exchange: &edge.Exchange{Head: edge.Head{Remote: v.Remote, RequestID: v.Request}}}
+		if v.Subject != "" {
+			event.Exchange.Identity = &edge.Identity{Issuer: issuer, Subject: v.Subject}
+		}
+		switch v.Outcome {
+		case authserver.Denied, authserver.Refused:
+			event.Outcome = audit.Denied
+		case authserver.Failed:
+			event.Outcome = audit.Error
+		}
+		event.Data = told("client", v.Client, "grant_type", v.Kind, "upstream", v.Provider)
+		e.loginRecord(issuer, event)
+	}
+}
+
+// loginRenewed likewise writes that tokens of an upstream were renewed, or were not.
+func (e *Edge) loginRenewed(issuer string) func(upstream.Renewal) {
+	return func(v upstream.Renewal) {
+		e.log.Debug("upstream tokens", "upstream", v.Provider, "outcome", v.Outcome, "reason", v.Reason)
+		event := audit.Event{Type: audit.HTTPRequest, Kind: "authorization", Name: "upstream_refresh", Took: v.Took, Data: told("upstream", v.Provider, "outcome", v.Outcome)}
+		if v.Outcome != "renewed" {
+			event.Outcome, event.Reason = audit.Error, v.Outcome
+		}
+		e.loginRecord(issuer, event)
+	}
+}
+
+// told is a JSON object of names and texts, of which empty ones are left out.
+func told(pairs ...string) []byte {
+	of := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			of[pairs[i]] = pairs[i+1]
+		}
+	}
+	text, err := json.Marshal(of)
+	if err != nil {
+		panic(err) // texts are data
+	}
+	return text
+}
+
+// loginRecord writes into the records of the server whose authorization server it is.
+func (e *Edge) loginRecord(issuer string, event audit.Event) {
+	l := e.live.Load()
+	if l == nil {
+		return
+	}
+	for _, s := range l.servers {
+		if s.issues && s.record != nil && s.login.Issuer() == issuer {
+			s.record.Write(event)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -30,8 +31,9 @@ const loginIssuer = "http://127.0.0.1"
 
 // loginRig is an edge with an authorization server before one backend, which is sent the
 // user's upstream token.
-func loginRig(t *testing.T) (f *front) {
+func loginRig(t *testing.T) (f *front, log string) {
 	t.Helper()
+	log, records := audited(t)
 	n := 0
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n++
@@ -39,7 +41,7 @@ func loginRig(t *testing.T) (f *front) {
 	}))
 	t.Cleanup(provider.Close)
 	back := edgetest.NewServer(t, edgetest.Modern)
-	yaml := strings.Replace(edgetest.Manifest(back), "incomingAuth: {type: anonymous}", `incomingAuth:
+	yaml := strings.Replace(edgetest.Manifest(back, records), "incomingAuth: {type: anonymous}", `incomingAuth:
   type: oidc
   oidc: {issuer: "`+loginIssuer+`", audience: "`+loginIssuer+`/mcp", insecureAllowHttp: true, clientId: x}`, 1)
 	plan := edgetest.Plan(t, yaml)
@@ -58,13 +60,13 @@ func loginRig(t *testing.T) (f *front) {
 	}
 	s.Backends[0].Outgoing = &credential.Spec{Kind: &v1beta1.MCPExternalAuthConfigSpec{Type: v1beta1.AuthUpstreamInject, UpstreamInject: &v1beta1.UpstreamInject{ProviderName: "hub"}}}
 	e := edgetest.StartPlan(t, plan, edgetest.Settings(func(s *serve.Settings) { s.DevLoopback = true }))
-	return &front{Edge: e, back: back, client: e.NewClient()}
+	return &front{Edge: e, back: back, client: e.NewClient()}, log
 }
 
 // TestSignIn is a client that knows nothing: 401, metadata, registration, consent, login,
 // token, a call with the upstream's token, refresh, revocation.
 func TestSignIn(t *testing.T) {
-	f := loginRig(t)
+	f, log := loginRig(t)
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -176,6 +178,29 @@ func TestSignIn(t *testing.T) {
 	for _, token := range []string{access, again} {
 		if r := call(token); r.Status != http.StatusUnauthorized {
 			t.Errorf("after a revocation: status %d", r.Status)
+		}
+	}
+
+	// 6. What is told of it holds no secret.
+	if all := string(f.client.Do("GET", "/metrics", "").Body); !strings.Contains(all, `weir_authserver_decisions_total{`) {
+		t.Errorf("metrics: %s", all)
+	}
+	f.Stop()
+	kept, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range []string{"register", "authorize", "consent", "return", "token", "revoke"} {
+		if !strings.Contains(string(kept), `"`+what+`"`) {
+			t.Errorf("no record of %s: %s", what, kept)
+		}
+	}
+	if !strings.Contains(string(kept), "hub:alice") {
+		t.Errorf("no record names the user: %s", kept)
+	}
+	for _, secret := range []string{access, again, refresh, client, "upstream-token", verifier, answer.Query().Get("code")} {
+		if strings.Contains(string(kept), secret) || strings.Contains(f.Log(), secret) {
+			t.Errorf("the records or the log hold %q", secret)
 		}
 	}
 }
