@@ -446,7 +446,7 @@ func (s *Server) redeem(ctx context.Context, r *http.Request, c *client, q url.V
 			return nil, refuse("invalid_grant", "the code is another client's")
 		case record.Redirect != q.Get("redirect_uri"):
 			return nil, refuse("invalid_grant", "redirect_uri is another than at authorization")
-		case q.Has("resource") && !same(q.Get("resource"), s.resourceOf(record.Of.Resource)):
+		case q.Has("resource") && (q.Get("resource") == "" || s.config.resource(q.Get("resource")) != s.config.resource(record.Of.Server)):
 			return nil, refuse("invalid_target", "resource is another than at authorization")
 		case record.Spent:
 			reused = true
@@ -469,12 +469,4 @@ func (s *Server) redeem(ctx context.Context, r *http.Request, c *client, q url.V
 		return nil, refuse("invalid_grant", "code_verifier does not fit")
 	}
 	return s.issue(ctx, record.Grant, &record.Of, record.Nonce, record.Of.Scopes)
-}
-
-// resourceOf is a resource as it was asked for, or the only one that there is.
-func (s *Server) resourceOf(asked string) string {
-	if asked == "" && len(s.config.Resources) == 1 {
-		return s.config.Resources[0].Audience
-	}
-	return asked
 }

@@ -41,8 +41,6 @@ type Server struct {
 	waiting waiting
 	alive   alive
 	counts  counts
-
-	metadata, openid []byte
 }
 
 // New opens an authorization server. It fails for what waiting does not cure: a Config that
@@ -70,7 +68,6 @@ func New(ctx context.Context, c *Spec, env Env) (*Server, error) {
 		s.Close()
 		return nil, err
 	}
-	s.metadata, s.openid = c.document(s.material.now.Load(), false), c.document(s.material.now.Load(), true)
 	return s, nil
 }
 
@@ -133,8 +130,11 @@ func (s *Server) Mounts() map[string][]edge.Mount {
 			all[host] = append(all[host], edge.Mount{Prefix: path, Handler: s.guarded(path, h), MaxBody: most})
 		}
 	}
-	add("/.well-known/oauth-authorization-server"+issuer, 0, s.document(func() []byte { return s.metadata }))
-	openid := s.document(func() []byte { return s.openid })
+	described := func(openid bool) http.HandlerFunc {
+		return s.document(func() []byte { return s.config.document(s.material.current(context.Background()), openid) })
+	}
+	add("/.well-known/oauth-authorization-server"+issuer, 0, described(false))
+	openid := described(true)
 	add("/.well-known/openid-configuration"+issuer, 0, openid)
 	add(issuer+"/.well-known/openid-configuration", 0, openid)
 	add(issuer+"/.well-known/jwks.json", 0, s.document(func() []byte { return s.material.current(context.Background()).document }))
