@@ -121,11 +121,7 @@ func (c *compiler) authServers(plan *Plan) {
 		for _, d := range doubts {
 			c.find(Warning, l.at, d.Field, ReasonUnused, "%s", d.Text)
 		}
-		for _, u := range spec.Upstreams {
-			if u.Synthesizes() && u.Name == l.first() {
-				c.find(Note, l.at, l.path.Child("upstreamProviders").String(), ReasonUnused, "%s says nobody's name: its users get a subject that is made of their access token, another at each login (set userInfo or identityFromToken)", u.Name)
-			}
-		}
+		c.advise(o, l, spec)
 		if first := issuers[spec.Issuer]; first != nil {
 			c.fail(l.at, l.path.Child("issuer").String(), ReasonConflict, "%q is the issuer of the authorization server of %s, too: one of them is enough, others may trust it", brief(spec.Issuer), first.ref)
 			continue
@@ -175,6 +171,7 @@ func (c *compiler) primary(o *object, s *Server, l *login) {
 	case o.wrong[path]:
 	case o.ref.Kind != "VirtualMCPServer":
 		c.find(Warning, o, path, ReasonUnused, "not used: only policies of a VirtualMCPServer read the claims of an upstream")
+		o.advice = append(o.advice, ignored())
 		set := *s.Authz
 		set.PrimaryUpstreamProvider = ""
 		s.Authz = &set
@@ -187,6 +184,38 @@ func (c *compiler) primary(o *object, s *Server, l *login) {
 	case path == inline:
 		c.find(Warning, o, path, ReasonUnused, "deprecated: write it as spec.authServerConfig.primaryUpstreamProvider")
 	}
+}
+
+// advise says what is no error, and good to know of who users and policies are about.
+func (c *compiler) advise(o *object, l *login, spec *authserver.Spec) {
+	var nameless []string
+	for _, u := range spec.Upstreams {
+		if u.Synthesizes() {
+			nameless = append(nameless, u.Name)
+		}
+	}
+	known := Condition{Type: "IdentitySynthesized", Reason: "AllUpstreamsHaveUserInfo"}
+	if len(nameless) > 0 {
+		known.True, known.Reason = true, "OAuth2UpstreamWithoutUserInfo"
+		known.Message = strings.Join(nameless, ", ") + " without userInfo and identityFromToken: users have no name, and a subject that is made of their access token"
+	}
+	l.at.advice = append(l.at.advice, known)
+	if slices.Contains(nameless, l.first()) {
+		c.find(Warning, l.at, l.path.Child("upstreamProviders").String(), ReasonUnused, "%s, the first, says nobody's name: its users are others at each login; set userInfo or identityFromToken", l.first())
+	}
+	switch {
+	case o.ref.Kind != "VirtualMCPServer":
+		if name := l.spec.PrimaryUpstreamProvider; name != "" {
+			o.advice = append(o.advice, ignored())
+		}
+	case l.spec.PrimaryUpstreamProvider == "" && spec.Primary == l.first() && len(spec.Upstreams) > 1 && o.text("spec.incomingAuth.authzConfig.inline.primaryUpstreamProvider") == "":
+		o.advice = append(o.advice, Condition{Type: "AuthzUpstreamSelectionWarning", True: true, Reason: "AuthzUpstreamAutoSelected", Message: "policies read the claims of " + spec.Primary + ", the first of several upstreams"})
+	}
+}
+
+// ignored says that a server of one backend names an upstream for its policies.
+func ignored() Condition {
+	return Condition{Type: "AuthzPrimaryUpstreamProviderIgnored", True: true, Reason: "PrimaryUpstreamProviderIgnored", Message: "only policies of a VirtualMCPServer read the claims of an upstream"}
 }
 
 // around is what a set says of an authorization server.

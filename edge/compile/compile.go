@@ -92,6 +92,8 @@ type object struct {
 	served bool // a server's plan depends on it
 	judged bool // its policies
 	used   bool // a server refers to it, be it through a field that is refused
+
+	advice []Condition // that say no error, for an object that has none
 }
 
 // link is a reference that was resolved.
