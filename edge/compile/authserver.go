@@ -19,8 +19,17 @@ type login struct {
 	path *field.Path
 }
 
+// signsIn reports whether authorization servers are served. What stands below a field that is
+// refused is not judged.
+func (c *compiler) signsIn() bool {
+	return c.tables.find("VirtualMCPServer", "spec.authServerConfig").class != classUnsupported
+}
+
 // login returns the authorization server of a server; nil for none.
 func (c *compiler) login(o *object) *login {
+	if !c.signsIn() {
+		return nil
+	}
 	if s, ok := o.value.(*v1beta1.VirtualMCPServer); ok {
 		if s.Spec.AuthServerConfig == nil {
 			return nil
@@ -152,7 +161,7 @@ func (o *object) advertises() bool {
 
 // primary judges what policies say of the upstream whose claims they read.
 func (c *compiler) primary(o *object, s *Server, l *login) {
-	if s.Authz == nil || s.Authz.PrimaryUpstreamProvider == "" {
+	if s.Authz == nil || s.Authz.PrimaryUpstreamProvider == "" || !c.signsIn() {
 		return
 	}
 	name, inline, path := s.Authz.PrimaryUpstreamProvider, "", "spec.authzConfig"
