@@ -1,3 +1,5 @@
+//go:build unix
+
 //lint:file-ignore SA1019 Sampling and roots are deprecated and still to be relayed.
 
 package stdio_test
