@@ -495,6 +495,8 @@ func (d *Doors) Look(name string) (workload.Look, bool) {
 	if local == nil {
 		now := b.Status()
 		switch now.Is() {
+		case health.Unknown: // it was not asked yet
+			look.State = workload.Starting
 		case health.Unavailable:
 			look.State, look.Reason = workload.Unhealthy, now.Message
 		case health.Unauthenticated:
