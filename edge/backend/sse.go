@@ -130,13 +130,20 @@ func (s *session) incoming(ctx context.Context, l *sseLink, m *mcp.Message) {
 // errStreamEnded says that no answer can come any more.
 var errStreamEnded = edge.Errorf(edge.Unavailable, "call", "ended its stream before the answer")
 
+// refusesWithin is how long after the end of a stream its endpoint may take to say that it
+// is gone.
+const refusesWithin = 2 * time.Second
+
 // post sends a message, for the exchange x or, when that is nil, for the edge
-// itself. It waits no longer than the stream lasts: a server that was started anew may know
-// nothing of the endpoint, and say nothing.
+// itself. It waits little longer than the stream lasts: a server that was started anew may
+// know nothing of the endpoint, and say nothing.
 func (l *sseLink) post(ctx context.Context, x *edge.Exchange, body []byte) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(l.life, func() { cancel(errStreamEnded) })()
+	defer context.AfterFunc(l.life, func() {
+		late := time.AfterFunc(refusesWithin, func() { cancel(errStreamEnded) })
+		context.AfterFunc(ctx, func() { late.Stop() })
+	})()
 	o := &outgoing{method: "POST", body: body, x: x, silence: l.b.Silence, until: time.Now().Add(l.b.Cap)}
 	if x != nil {
 		o.forward = x.Forward
@@ -152,11 +159,9 @@ func (l *sseLink) close() {
 
 // overSSE sends a request and waits for its answer on the stream.
 func (s *session) overSSE(ctx context.Context, l *link, c *call, x *edge.Exchange, body []byte) (*mcp.Message, error) {
-	select {
-	case <-l.sse.done: // nothing has been sent
+	if l.sse.life.Err() != nil { // nothing has been sent
 		s.drop(l)
 		return nil, errLost
-	default:
 	}
 	c.answer = make(chan *mcp.Message, 1)
 	s.add(c)
