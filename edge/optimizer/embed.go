@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -228,6 +227,3 @@ func vectorOf(row []byte) (*vector, string) {
 	}
 	return v, ""
 }
-
-// cut cuts a text so that a batch has room for it.
-func cut(text string) string { return strings.ToValidUTF8(edge.Cut(text, 4*maxDescription), "") }

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/weir-edge/weir/edge/compile"
 )
 
 // runConfigs are the ten RunConfigs of testdata, by name.
@@ -281,11 +279,6 @@ func TestExport(t *testing.T) {
 	if err != nil || string(first) != string(second) {
 		t.Errorf("%v\n%s\nwas\n%s", err, second, first)
 	}
-}
-
-// plans are equal when what clients and the server see is.
-func samePlan(a, b *compile.Plan) bool {
-	return reflect.DeepEqual(a.Servers, b.Servers) && reflect.DeepEqual(a.Doors, b.Doors)
 }
 
 // No file brings the reader down, and what it takes it can write and read again.

@@ -60,6 +60,7 @@ func TestLocalFeatures(t *testing.T) {
 			return goCompletes(ctx, s)
 		},
 		"mcp-go-legacy": func(ctx context.Context, told chan<- string) ([]string, error) {
+			//lint:ignore SA1019 a client of the legacy era is what is tested
 			wire, err := transport.NewStreamableHTTP(url, transport.WithHTTPBasicClient(web(t)), transport.WithHTTPLogger(slog.New(slog.DiscardHandler)), transport.WithContinuousListening())
 			if err != nil {
 				return nil, err
@@ -78,6 +79,7 @@ func TestLocalFeatures(t *testing.T) {
 			if _, err := c.Initialize(ctx, hello); err != nil {
 				return nil, err
 			}
+			//lint:ignore SA1019 a client of the legacy era is what is tested
 			if err := c.Subscribe(ctx, mcpgotypes.SubscribeRequest{Params: mcpgotypes.SubscribeParams{URI: watched}}); err != nil {
 				return nil, err
 			}
