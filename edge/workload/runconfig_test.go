@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
 )
 
 // runConfigs are the ten RunConfigs of testdata, by name.
