@@ -203,8 +203,7 @@ func runWorkflows(ctx context.Context, s *storm) {
 	s.bar(time.Duration(longest.Load()) <= 60*time.Second, "60 s", "the longest took %.1f s, %d at once", time.Duration(longest.Load()).Seconds(), atOnce)
 	s.bar(shed+failed == 0, "0", "%d of %d neighbours failed%s", shed+failed, len(finished(beside)), reasons(finished(beside)))
 	s.tell("p99 of the neighbours %.1f ms, %.1f ms without workflows", kit.Millis(crowded), kit.Millis(alone))
-	// A workflow may have 64 MiB of values at a time, and shares garbage with its neighbours.
-	s.bar(highest-base <= atOnce*80<<20, "+ 80 MiB a workflow", "resident %.0f MiB at the most, %.0f before", kit.MiB(highest), kit.MiB(base))
+	s.bar(highest-base <= atOnce*16<<20, "+ 16 MiB a workflow", "resident %.0f MiB at the most, %.0f before", kit.MiB(highest), kit.MiB(base))
 	s.bar(after <= base+48<<20, "+ 48 MiB", "resident %.0f MiB, %.0f s after the last", kit.MiB(after), rested.Seconds())
 }
 
