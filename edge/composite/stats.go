@@ -47,6 +47,8 @@ func outcomeOf(o *workflow.Outcome) string {
 		return "arguments"
 	case o.TimedOut:
 		return "timeout"
+	case o.Spent:
+		return "budget"
 	case o.Error != nil:
 		return "error"
 	}

@@ -322,6 +322,10 @@ func TestCompositeStatus(t *testing.T) {
   steps: [{id: a, tool: back.echo}]
 - name: lost
   steps: [{id: b, tool: back.nobody}]
+- name: endless
+  script: |
+    while True:
+      pass
 telemetry: {enablePrometheusMetricsPath: true}`))
 	f := &front{Edge: e, back: back, client: e.NewClient()}
 	c := f.callerOf(t, edgetest.Legacy, "")
@@ -331,13 +335,14 @@ telemetry: {enablePrometheusMetricsPath: true}`))
 	}
 	c.tool(t, "2", "flow", "{}")
 	c.tool(t, "3", "lost", "{}")
+	c.tool(t, "4", "endless", "{}")
 	for _, want := range []string{`"StepToolMissing"`, `lost: step \"b\" calls back.nobody`, `"AnnotationsTooLax"`, `flow: readOnlyHint`} {
 		edgetest.Until(t, want+" in the status", func() bool {
 			return strings.Contains(string(f.client.Do("GET", "/status", "").Body), want)
 		})
 	}
 	metrics := string(f.client.Do("GET", "/metrics", "").Body)
-	for _, want := range []string{`weir_workflow_executions_total{`, `workflow="flow"`, `outcome="ok"`, `outcome="error"`, "\nweir_workflow_duration_seconds", "\nweir_workflow_step_retries_total{"} {
+	for _, want := range []string{`weir_workflow_executions_total{`, `workflow="flow"`, `outcome="ok"`, `outcome="error"`, `outcome="budget"`, "\nweir_workflow_duration_seconds", "\nweir_workflow_step_retries_total{"} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("%s is not in the metrics", want)
 		}

@@ -33,6 +33,7 @@ type Outcome struct {
 	Error     *Failure // nil for none
 	Arguments string   // what is wrong with the arguments, from their JSON pointer on; nothing ran
 	TimedOut  bool
+	Spent     bool     // it needed more than a run may have: steps, memory, calls
 	Logs      []string // what was printed
 
 	Steps uint64 // of the language
@@ -131,7 +132,7 @@ func (w *Workflow) Run(ctx context.Context, arguments []byte, host *Host) (*Outc
 	if out.Error != nil && out.Error.Cause == scripting.Defect || r.broken {
 		return nil, errors.New("workflow: " + scripting.Broken)
 	}
-	o := &Outcome{Logs: out.Logs, Steps: out.Steps}
+	o := &Outcome{Logs: out.Logs, Steps: out.Steps, Spent: out.Error != nil && out.Error.Cause == scripting.Budget}
 	switch {
 	case out.Error == nil && r.failure == nil:
 		if o.Value, err = object(out.Value); err != nil {
@@ -140,7 +141,7 @@ func (w *Workflow) Run(ctx context.Context, arguments []byte, host *Host) (*Outc
 		return r.outcome(o, Completed), nil
 	case r.failure == nil && context.Cause(within) == errTimeout:
 		r.failure = &Failure{Message: "ran longer than " + scripting.Seconds(w.timeout)}
-		o.TimedOut = true
+		o.TimedOut, o.Spent = true, false
 		return r.outcome(o, TimedOut), nil
 	case r.failure == nil && ctx.Err() != nil:
 		r.failure = &Failure{Message: "cancelled"}

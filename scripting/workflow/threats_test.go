@@ -159,6 +159,9 @@ func TestX36Bounds(t *testing.T) {
 		if err != nil || !strings.Contains(told(out), want) {
 			t.Errorf("%s\n got %v %s\nwant %s", script, err, told(out), want)
 		}
+		if out != nil && out.Spent != (want == "too many steps (10000000)") {
+			t.Errorf("%s\nspent %v", script, out.Spent)
+		}
 	}
 	var after runtime.MemStats
 	runtime.ReadMemStats(&after)
