@@ -99,6 +99,9 @@ func byFormula(s *shelf, of entry, text string) float64 {
 		for _, name := range p.parameters {
 			add(name, true, 0.5)
 		}
+		for _, text := range p.says {
+			add(text, false, 0.5)
+		}
 		return w, sum
 	}
 	mean := 0.0

@@ -48,6 +48,7 @@ func TestQuestions(t *testing.T) {
 		{"Which tool reads the files?", "tool reads files"},
 		{"read reads reading", "read"},
 		{"to be or not to be", "to be or not"},
+		{"call readTextFile on GitHub", "call readtextfile github read text file"},
 		{"?!", ""},
 		{strings.Repeat("a ", 2048), "a"},
 	} {
