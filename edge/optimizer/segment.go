@@ -17,9 +17,9 @@ import (
 const (
 	maxDescription = 4 << 10 // bytes
 	maxParameters  = 64
-	maxSays        = 128     // bytes of what a parameter says of itself
+	maxSays        = 96      // bytes of what a parameter says of itself, and of a value
 	maxValues      = 16      // values that a parameter allows
-	maxOfParams    = 2 << 10 // bytes of all that parameters say and allow
+	maxOfParams    = 1 << 10 // bytes of all that parameters say and allow
 	maxMeaning     = 256     // bytes of the description that a vector is made of
 )
 
@@ -56,7 +56,7 @@ type segment struct {
 type indexed struct {
 	digest digest
 	text   textDigest
-	words  float32   // all of them together, as they count
+	words  float32   // all of them together, as they count, but for what parameters say
 	bytes  [2]uint32 // of the definition, as a list of an era shows it
 }
 
@@ -167,15 +167,17 @@ func (r *reader) tool(backend string, t entry, d digest, each func(t term, weigh
 	for _, name := range p.parameters {
 		r.count(name, true, inParameter)
 	}
-	for _, text := range p.says {
-		r.count(text, false, inParameter)
-	}
 	is := indexed{digest: d, text: sha256.Sum256([]byte(p.sentence(backend, name))), bytes: [2]uint32{size(t.raw), size(t.raw)}}
 	if p.output != nil && mcp.String(mcp.Lookup(p.output, "type")) != "object" { // legacy clients are not shown it
 		is.bytes[mcp.Legacy] = size(mcp.Change(t.raw, []string{"outputSchema"}))
 	}
-	for t, weight := range r.counts {
+	for _, weight := range r.counts {
 		is.words += weight
+	}
+	for _, text := range p.says { // which makes no tool longer: one with many parameters does not do less
+		r.count(text, true, inParameter)
+	}
+	for t, weight := range r.counts {
 		each(t, weight)
 	}
 	return is
