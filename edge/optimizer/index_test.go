@@ -101,7 +101,7 @@ func byFormula(s *shelf, of entry, text string) float64 {
 		}
 		length := sum
 		for _, text := range p.says {
-			add(text, true, 0.5)
+			add(text, true, 0.25)
 		}
 		return w, length
 	}

@@ -29,7 +29,8 @@ const (
 	inTitle       = 2.0
 	inDescription = 1.0
 	inWorkload    = 1.0
-	inParameter   = 0.5 // in its name, in what it says of itself, in a value that it allows
+	inParameter   = 0.5  // in its name
+	inSaid        = 0.25 // in what a parameter says of itself, in a value that it allows
 )
 
 // digest is that of a definition, by which it is known again in this process.
@@ -61,7 +62,7 @@ type indexed struct {
 }
 
 // posting says how much a term counts in a tool: the number of the tool in its segment, and
-// below it the weight in halves, of which every place where a word stands has a whole number.
+// below it the weight in quarters, of which every place where a word stands has a whole number.
 type posting uint32
 
 const (
@@ -71,11 +72,11 @@ const (
 )
 
 func post(tool uint32, weight float32) posting {
-	return posting(tool<<weightBits | uint32(min(2*weight, mostWeight)))
+	return posting(tool<<weightBits | uint32(min(4*weight, mostWeight)))
 }
 
 func (p posting) tool() uint32    { return uint32(p) >> weightBits }
-func (p posting) weight() float64 { return float64(p&mostWeight) / 2 }
+func (p posting) weight() float64 { return float64(p&mostWeight) / 4 }
 func (p posting) of(tool uint32) posting {
 	return posting(tool<<weightBits) | p&mostWeight
 }
@@ -175,7 +176,7 @@ func (r *reader) tool(backend string, t entry, d digest, each func(t term, weigh
 		is.words += weight
 	}
 	for _, text := range p.says { // which makes no tool longer: one with many parameters does not do less
-		r.count(text, true, inParameter)
+		r.count(text, true, inSaid)
 	}
 	for t, weight := range r.counts {
 		each(t, weight)
