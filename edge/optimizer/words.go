@@ -18,7 +18,7 @@ const maxWord = 64
 var stopText string
 
 // stopWords are the words that a question is asked without, unless it has no others: articles,
-// pronouns, prepositions and auxiliary verbs of English.
+// pronouns, prepositions and auxiliary verbs of English, and what an apostrophe leaves of them.
 var stopWords = func() map[string]bool {
 	all := map[string]bool{}
 	for _, w := range strings.Fields(stopText) {

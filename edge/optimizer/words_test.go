@@ -49,6 +49,8 @@ func TestQuestions(t *testing.T) {
 		{"read reads reading", "read"},
 		{"to be or not to be", "to be or not"},
 		{"call readTextFile on GitHub", "call readtextfile github read text file"},
+		{"what's on Bob's page, don't you see it?", "bob page see"},
+		{"don't", "don t"},
 		{"?!", ""},
 		{strings.Repeat("a ", 2048), "a"},
 	} {
