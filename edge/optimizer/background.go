@@ -115,7 +115,7 @@ func (s *Service) missing(m *model) []*missing {
 					return
 				}
 				p := partsOf(e.tools[n].raw)
-				one = &missing{digest: t.text, text: p.sentence(e.tools[n].target.Name)}
+				one = &missing{digest: t.text, text: p.sentence(e.tools[n].target.Backend, e.tools[n].target.Name)}
 				by[t.text], todo = one, append(todo, one)
 			}
 			one.places = append(one.places, place{in, n})

@@ -66,6 +66,19 @@ func (v *vectors) any(of set) bool {
 	return false
 }
 
+// count is how many tools have a vector; v may be nil.
+func (v *vectors) count() (n int) {
+	if v == nil {
+		return 0
+	}
+	for i := range v.of {
+		if v.of[i].Load() != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // newEdition makes the edition of a catalog. What before has of it is not read again.
 func newEdition(c Catalog, l *Library, before *edition) *edition {
 	e := &edition{of: c, views: newRecent[string, *view](maxViews, 0)}

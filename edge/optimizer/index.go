@@ -161,7 +161,7 @@ func (r *room) score(x *index, q question, in *seen) {
 			}
 			r.found, r.where = append(r.found, all), append(r.where, uint32(i))
 			for _, p := range all {
-				if in.allowed.has(x.first[i] + p.tool) {
+				if in.allowed.has(x.first[i] + p.tool()) {
 					n++
 				}
 			}
@@ -173,15 +173,15 @@ func (r *room) score(x *index, q question, in *seen) {
 		for j, all := range r.found {
 			s, first := x.segments[r.where[j]], x.first[r.where[j]]
 			for _, p := range all {
-				at := first + p.tool
+				at := first + p.tool()
 				if !in.allowed.has(at) {
 					continue
 				}
 				if r.bm25[at] == 0 {
 					r.met = append(r.met, at)
 				}
-				w := float64(p.weight)
-				r.bm25[at] += idf * w * (bm25K1 + 1) / (w + bm25K1*(1-bm25B+bm25B*float64(s.tools[p.tool].words)/in.words))
+				w := p.weight()
+				r.bm25[at] += idf * w * (bm25K1 + 1) / (w + bm25K1*(1-bm25B+bm25B*float64(s.tools[p.tool()].words)/in.words))
 			}
 		}
 	}
@@ -269,7 +269,7 @@ func (x *index) hits(q question, n uint32) []string {
 	out := []string{}
 	s, local := x.at(n)
 	for i, t := range q.terms {
-		if _, ok := slices.BinarySearchFunc(s.of(t), local, func(p posting, n uint32) int { return cmp.Compare(p.tool, n) }); ok {
+		if _, ok := slices.BinarySearchFunc(s.of(t), local, func(p posting, n uint32) int { return cmp.Compare(p.tool(), n) }); ok {
 			out = append(out, q.words[i])
 		}
 	}

@@ -46,7 +46,7 @@ func shelfOf(tools ...[]string) *shelf {
 	for _, t := range tools {
 		var properties []string
 		for _, p := range t[3:] {
-			properties = append(properties, fmt.Sprintf(`%q:{"type":"string"}`, p))
+			properties = append(properties, fmt.Sprintf(`%q:{"type":"string","description":"Says which %s it is."}`, p, p))
 		}
 		raw := fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object","properties":{%s}}}`, t[1], t[2], strings.Join(properties, ","))
 		s.tools = append(s.tools, entry{&edge.Target{Backend: t[0], Thing: edge.Tool, Name: t[1], Original: t[1]}, []byte(raw)})
@@ -99,7 +99,11 @@ func byFormula(s *shelf, of entry, text string) float64 {
 		for _, name := range p.parameters {
 			add(name, true, 0.5)
 		}
-		return w, sum
+		length := sum
+		for _, text := range p.says {
+			add(text, true, 0.25)
+		}
+		return w, length
 	}
 	mean := 0.0
 	for _, t := range s.tools {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
@@ -16,6 +17,10 @@ import (
 const (
 	maxDescription = 4 << 10 // bytes
 	maxParameters  = 64
+	maxSays        = 96      // bytes of what a parameter says of itself, and of a value
+	maxValues      = 16      // values that a parameter allows
+	maxOfParams    = 1 << 10 // bytes of all that parameters say and allow
+	maxMeaning     = 256     // bytes of the description that a vector is made of
 )
 
 // How much a word counts by where it stands.
@@ -24,7 +29,8 @@ const (
 	inTitle       = 2.0
 	inDescription = 1.0
 	inWorkload    = 1.0
-	inParameter   = 0.5
+	inParameter   = 0.5  // in its name
+	inSaid        = 0.25 // in what a parameter says of itself, in a value that it allows
 )
 
 // digest is that of a definition, by which it is known again in this process.
@@ -51,14 +57,28 @@ type segment struct {
 type indexed struct {
 	digest digest
 	text   textDigest
-	words  float32   // all of them together, as they count
+	words  float32   // all of them together, as they count, but for what parameters say
 	bytes  [2]uint32 // of the definition, as a list of an era shows it
 }
 
-// posting says how much a term counts in a tool.
-type posting struct {
-	tool   uint32 // of its segment
-	weight float32
+// posting says how much a term counts in a tool: the number of the tool in its segment, and
+// below it the weight in quarters, of which every place where a word stands has a whole number.
+type posting uint32
+
+const (
+	weightBits = 10
+	mostWeight = 1<<weightBits - 1      // in halves; what counts more does not
+	mostTools  = 1 << (32 - weightBits) // of a segment, that words find
+)
+
+func post(tool uint32, weight float32) posting {
+	return posting(tool<<weightBits | uint32(min(4*weight, mostWeight)))
+}
+
+func (p posting) tool() uint32    { return uint32(p) >> weightBits }
+func (p posting) weight() float64 { return float64(p&mostWeight) / 4 }
+func (p posting) of(tool uint32) posting {
+	return posting(tool<<weightBits) | p&mostWeight
 }
 
 // segmentOf makes the segment of the tools of a backend. What before knows of them, nil for
@@ -74,14 +94,16 @@ func segmentOf(backend string, tools []entry, digests []digest, before *segment,
 			continue
 		}
 		s.tools[i] = read.tool(backend, t, digests[i], func(t term, weight float32) {
-			weights[t] = append(weights[t], posting{uint32(i), weight})
+			if i < mostTools {
+				weights[t] = append(weights[t], post(uint32(i), weight))
+			}
 		})
 	}
 	if before != nil {
 		for i, t := range before.terms {
 			for _, p := range before.all[before.posts[i]:before.posts[i+1]] {
-				if now, ok := from[p.tool]; ok {
-					weights[t] = append(weights[t], posting{now, p.weight})
+				if now, ok := from[p.tool()]; ok && now < mostTools {
+					weights[t] = append(weights[t], p.of(now))
 				}
 			}
 		}
@@ -95,7 +117,7 @@ func segmentOf(backend string, tools []entry, digests []digest, before *segment,
 	s.posts, s.all = make([]uint32, 0, len(s.terms)+1), make([]posting, 0, n)
 	for _, t := range s.terms {
 		all := weights[t]
-		slices.SortFunc(all, func(a, b posting) int { return int(a.tool) - int(b.tool) })
+		slices.Sort(all)
 		s.posts, s.all = append(s.posts, uint32(len(s.all))), append(s.all, all...)
 	}
 	s.posts = append(s.posts, uint32(len(s.all)))
@@ -124,7 +146,7 @@ func (s *segment) of(t term) []posting {
 
 // size is about how many bytes the segment has.
 func (s *segment) size() int {
-	return 80*len(s.tools) + 12*len(s.terms) + 8*len(s.all)
+	return 80*len(s.tools) + 12*len(s.terms) + 4*len(s.all)
 }
 
 // reader reads definitions. It is for one goroutine.
@@ -146,12 +168,17 @@ func (r *reader) tool(backend string, t entry, d digest, each func(t term, weigh
 	for _, name := range p.parameters {
 		r.count(name, true, inParameter)
 	}
-	is := indexed{digest: d, text: sha256.Sum256([]byte(p.sentence(name))), bytes: [2]uint32{size(t.raw), size(t.raw)}}
+	is := indexed{digest: d, text: sha256.Sum256([]byte(p.sentence(backend, name))), bytes: [2]uint32{size(t.raw), size(t.raw)}}
 	if p.output != nil && mcp.String(mcp.Lookup(p.output, "type")) != "object" { // legacy clients are not shown it
 		is.bytes[mcp.Legacy] = size(mcp.Change(t.raw, []string{"outputSchema"}))
 	}
-	for t, weight := range r.counts {
+	for _, weight := range r.counts {
 		is.words += weight
+	}
+	for _, text := range p.says { // which makes no tool longer: one with many parameters does not do less
+		r.count(text, true, inSaid)
+	}
+	for t, weight := range r.counts {
 		each(t, weight)
 	}
 	return is
@@ -167,7 +194,8 @@ func (r *reader) count(text string, named bool, weight float32) {
 type parts struct {
 	title, description string
 	parameters         []string
-	output             []byte // JSON text of the output schema; nil for none
+	says               []string // what parameters say of themselves, and values that they allow
+	output             []byte   // JSON text of the output schema; nil for none
 }
 
 func partsOf(definition []byte) (p parts) {
@@ -182,8 +210,10 @@ func partsOf(definition []byte) (p parts) {
 				p.title = mcp.String(mcp.Lookup(value, "title"))
 			}
 		case "inputSchema":
-			mcp.Each(mcp.Lookup(value, "properties"), func(name, _ []byte) bool {
+			left := maxOfParams
+			mcp.Each(mcp.Lookup(value, "properties"), func(name, schema []byte) bool {
 				p.parameters = append(p.parameters, string(mcp.Unquote(name)))
+				p.read(schema, &left)
 				return len(p.parameters) < maxParameters
 			})
 		case "outputSchema":
@@ -194,23 +224,54 @@ func partsOf(definition []byte) (p parts) {
 	return p
 }
 
-// sentence is the text of a tool that a vector is made of: its name in words, its title, and
-// what it says of itself.
-func (p *parts) sentence(name string) string {
-	var b strings.Builder
-	words(name, true, func(word string) {
-		if b.Len() > 0 {
-			b.WriteByte(' ')
+// read reads what the schema of a parameter says in words. left is how many bytes of that
+// there is room for.
+func (p *parts) read(schema []byte, left *int) {
+	say := func(value []byte) {
+		if text := opening(mcp.String(value), min(maxSays, *left)); text != "" {
+			p.says = append(p.says, text)
+			*left -= len(text)
 		}
-		b.WriteString(word)
-	})
+	}
+	description, enum := mcp.LookupTwo(schema, "description", "enum")
+	say(description)
+	values := mcp.Elements(enum)
+	for _, value := range values[:min(len(values), maxValues)] {
+		say(value)
+	}
+}
+
+// opening returns the beginning of a text, up to most bytes, and of its last word all or
+// nothing.
+func opening(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	text = strings.ToValidUTF8(text[:most], "")
+	if end := strings.LastIndexFunc(text, unicode.IsSpace); end > 0 {
+		return text[:end]
+	}
+	return text
+}
+
+// sentence is the text of a tool that a vector is made of: its name in words, without those
+// of its workload, its title, and the beginning of what it says of itself. The more a text
+// says, the less its vector is like that of a question.
+func (p *parts) sentence(backend, name string) string {
+	var all, lead []string
+	words(name, true, func(word string) { all = append(all, word) })
+	words(backend, true, func(word string) { lead = append(lead, word) })
+	if n := len(lead); n < len(all) && slices.Equal(all[:n], lead) {
+		all = all[n:]
+	}
+	text := strings.Join(all, " ")
 	if p.title != "" {
-		b.WriteString(". " + edge.Cut(p.title, maxDescription))
+		text += ". " + opening(p.title, maxMeaning)
 	}
 	if p.description != "" {
-		b.WriteString(". " + p.description)
+		text += ". " + opening(p.description, maxMeaning)
 	}
-	return b.String()
+	return text
 }
 
 // segmentKey is by what a segment is known again: its backend and its definitions.

@@ -3,6 +3,7 @@ package optimizer
 import (
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/weir-edge/weir/edge"
 )
@@ -17,6 +18,7 @@ type Counters struct {
 	saved        atomic.Uint64 // percent, in tenths, of all answers together
 	tools, bytes atomic.Int64  // of the newest index
 	indexing     atomic.Int64  // nanoseconds
+	newest       atomic.Pointer[weak.Pointer[edition]]
 }
 
 // calls count the calls of a tool.
@@ -49,6 +51,20 @@ func (c *Counters) indexed(e *edition, took time.Duration) {
 	c.tools.Store(int64(len(e.tools)))
 	c.bytes.Store(int64(e.size()))
 	c.indexing.Store(int64(took))
+	is := weak.Make(e)
+	c.newest.Store(&is)
+}
+
+// vectors is how many tools of the newest index have a vector.
+func (c *Counters) vectors() (n int) {
+	newest := c.newest.Load()
+	if newest == nil {
+		return 0
+	}
+	if e := newest.Value(); e != nil {
+		n = e.vectors.Load().count()
+	}
+	return n
 }
 
 // Collect is edge.Collector.Collect.
@@ -60,6 +76,7 @@ func (c *Counters) Collect(m edge.Emitter) {
 	m.Counter("weir_optimizer_call_tool_not_found", "Calls of tools that are not there.", float64(c.missed.Load()))
 	m.Gauge("weir_optimizer_index_tools", "Tools of the newest index.", float64(c.tools.Load()))
 	m.Gauge("weir_optimizer_index_bytes", "Bytes of the newest index, without vectors.", float64(c.bytes.Load()))
+	m.Gauge("weir_optimizer_index_vectors", "Tools of the newest index that have a vector.", float64(c.vectors()))
 	m.Gauge("weir_optimizer_index_seconds", "Time that the newest index took.", time.Duration(c.indexing.Load()).Seconds())
 }
 

@@ -18,7 +18,7 @@ const maxWord = 64
 var stopText string
 
 // stopWords are the words that a question is asked without, unless it has no others: articles,
-// pronouns, prepositions and auxiliary verbs of English.
+// pronouns, prepositions and auxiliary verbs of English, and what an apostrophe leaves of them.
 var stopWords = func() map[string]bool {
 	all := map[string]bool{}
 	for _, w := range strings.Fields(stopText) {
@@ -164,7 +164,7 @@ type question struct {
 func ask(text string) question {
 	var q, stopped question
 	met := map[term]bool{}
-	words(text, false, func(word string) {
+	take := func(word string) {
 		t := termOf(word)
 		if met[t] {
 			return
@@ -175,7 +175,13 @@ func ask(text string) question {
 			to = &stopped
 		}
 		to.terms, to.words = append(to.terms, t), append(to.words, strings.Clone(word))
-	})
+	}
+	words(text, false, take)
+	for _, name := range strings.FieldsFunc(text, func(r rune) bool { return !inWord(r) }) {
+		if first, _ := utf8.DecodeRuneInString(name); unicode.IsLower(first) && strings.IndexFunc(name, unicode.IsUpper) > 0 {
+			words(name, true, take) // a readFile is a name, a GitHub is a word
+		}
+	}
 	if len(q.terms) == 0 {
 		return stopped
 	}

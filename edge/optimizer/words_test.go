@@ -48,6 +48,9 @@ func TestQuestions(t *testing.T) {
 		{"Which tool reads the files?", "tool reads files"},
 		{"read reads reading", "read"},
 		{"to be or not to be", "to be or not"},
+		{"call readTextFile on GitHub", "call readtextfile github read text file"},
+		{"what's on Bob's page, don't you see it?", "bob page see"},
+		{"don't", "don t"},
 		{"?!", ""},
 		{strings.Repeat("a ", 2048), "a"},
 	} {
