@@ -17,6 +17,7 @@ type Counters struct {
 	saved        atomic.Uint64 // percent, in tenths, of all answers together
 	tools, bytes atomic.Int64  // of the newest index
 	indexing     atomic.Int64  // nanoseconds
+	builds       atomic.Uint64 // indexes
 }
 
 // calls count the calls of a tool.
@@ -49,6 +50,7 @@ func (c *Counters) indexed(e *edition, took time.Duration) {
 	c.tools.Store(int64(len(e.tools)))
 	c.bytes.Store(int64(e.size()))
 	c.indexing.Store(int64(took))
+	c.builds.Add(1)
 }
 
 // Collect is edge.Collector.Collect.
@@ -60,6 +62,7 @@ func (c *Counters) Collect(m edge.Emitter) {
 	m.Counter("weir_optimizer_call_tool_not_found", "Calls of tools that are not there.", float64(c.missed.Load()))
 	m.Gauge("weir_optimizer_index_tools", "Tools of the newest index.", float64(c.tools.Load()))
 	m.Gauge("weir_optimizer_index_bytes", "Bytes of the newest index, without vectors.", float64(c.bytes.Load()))
+	m.Counter("weir_optimizer_index_builds", "Indexes that were made.", float64(c.builds.Load()))
 	m.Gauge("weir_optimizer_index_seconds", "Time that the newest index took.", time.Duration(c.indexing.Load()).Seconds())
 }
 
