@@ -90,9 +90,8 @@ func (h Harm) does(w http.ResponseWriter, r *http.Request, info bool, texts []st
 			_ = http.NewResponseController(w).Flush()
 		}
 	case Huge:
-		block := bytes.Repeat([]byte("[1],"), 1<<18)
-		for range 100 {
-			if _, err := w.Write(block); err != nil {
+		for range 50 {
+			if _, err := io.WriteString(w, wide()); err != nil {
 				break
 			}
 		}
@@ -118,7 +117,7 @@ func (h Harm) does(w http.ResponseWriter, r *http.Request, info bool, texts []st
 	case Deep:
 		_, _ = io.WriteString(w, strings.Repeat("[", 64<<10))
 	case Many:
-		_, _ = io.WriteString(w, "[["+strings.Repeat("1,", 4<<20)+"1]]")
+		_, _ = io.WriteString(w, wide())
 	case Count:
 		texts = texts[:max(0, len(texts)-1)]
 	case Dimension:
@@ -160,6 +159,9 @@ func wait(r *http.Request, end <-chan struct{}, d time.Duration) bool {
 	}
 	return false
 }
+
+// wide is 2 MiB of a vector.
+var wide = sync.OnceValue(func() string { return "[[" + strings.Repeat("1,", 1<<20) + "1]]" })
 
 // bomb is 64 MiB of spaces, compressed: it is made when it is needed first.
 var bomb = sync.OnceValue(func() []byte {
