@@ -91,6 +91,20 @@ type missing struct {
 	places []place
 }
 
+// recall gives the tools of an edition the vectors that are known.
+func (s *Service) recall(e *edition, m *model) *vectors {
+	in := e.vectorsOf(m)
+	e.index.each(func(n uint32, t *indexed) {
+		if in.of[n].Load() != nil {
+			return
+		}
+		if v := s.library.vector(s.keyOf(m, t.text)); v != nil && m.fits(v) {
+			in.set(n, v)
+		}
+	})
+	return in
+}
+
 // missing gives the tools of all editions the vectors that are known, and returns the texts
 // of the others.
 func (s *Service) missing(m *model) []*missing {
@@ -103,17 +117,13 @@ func (s *Service) missing(m *model) []*missing {
 	var todo []*missing
 	by := map[textDigest]*missing{}
 	for _, e := range all {
-		in := e.vectorsOf(m)
+		in := s.recall(e, m)
 		e.index.each(func(n uint32, t *indexed) {
 			if in.of[n].Load() != nil || s.isRefused(t.text) {
 				return
 			}
 			one := by[t.text]
 			if one == nil {
-				if v := s.library.vector(s.keyOf(m, t.text)); v != nil && m.fits(v) {
-					in.set(n, v)
-					return
-				}
 				p := partsOf(e.tools[n].raw)
 				one = &missing{digest: t.text, text: p.sentence(e.tools[n].target.Backend, e.tools[n].target.Name)}
 				by[t.text], todo = one, append(todo, one)

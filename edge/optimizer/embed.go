@@ -1,6 +1,7 @@
 package optimizer
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,7 @@ const (
 	maxAnswer     = 16 << 20
 	maxInfo       = 64 << 10
 	maxDimension  = 4096
+	maxNumber     = 32 // bytes of one, with what stands around it
 )
 
 // Fetch sends a request to an address that the operator named, and reads the answer, of any
@@ -181,13 +183,22 @@ func (c *client) embed(ctx context.Context, texts []string, dimension int) ([]*v
 
 // rows returns JSON text of the vectors of texts, in their order.
 func (c *client) rows(ctx context.Context, texts []string) ([][]byte, error) {
-	if c.Provider != v1beta1.EmbeddingCompat {
-		answer, err := c.send(ctx, "/embed", map[string]any{"inputs": texts, "truncate": true}, maxAnswer)
-		return mcp.Elements(answer), err
+	// What so many vectors may take, so that the answer to one question is never large.
+	most := min(maxAnswer, maxInfo+int64(len(texts))*maxDimension*maxNumber)
+	path, in := "/embed", map[string]any{"inputs": texts, "truncate": true}
+	if c.Provider == v1beta1.EmbeddingCompat {
+		path, in = "/embeddings", map[string]any{"model": c.Model, "input": texts, "encoding_format": "float"}
 	}
-	answer, err := c.send(ctx, "/embeddings", map[string]any{"model": c.Model, "input": texts, "encoding_format": "float"}, maxAnswer)
+	answer, err := c.send(ctx, path, in, most)
 	if err != nil {
 		return nil, err
+	}
+	// Taken apart, a value takes many times the bytes of its text.
+	if n := bytes.Count(answer, []byte{','}); n > maxInfo+len(texts)*maxDimension {
+		return nil, said("POST %s: the answer has %d values, more than %s can have", path, n+1, edge.Count(len(texts), "vector"))
+	}
+	if c.Provider != v1beta1.EmbeddingCompat {
+		return mcp.Elements(answer), nil
 	}
 	data := mcp.Elements(mcp.Lookup(answer, "data"))
 	rows := make([][]byte, len(data))
@@ -204,9 +215,12 @@ func (c *client) rows(ctx context.Context, texts []string) ([][]byte, error) {
 // vectorOf reads a vector and makes it of length 1. It says what is wrong with it; "" for
 // nothing.
 func vectorOf(row []byte) (*vector, string) {
+	if n := bytes.Count(row, []byte{','}); n >= maxDimension {
+		return nil, fmt.Sprintf("has %d dimensions: 1 to %d", n+1, maxDimension)
+	}
 	numbers := mcp.Elements(row)
-	if len(numbers) == 0 || len(numbers) > maxDimension {
-		return nil, fmt.Sprintf("has %d dimensions: 1 to %d", len(numbers), maxDimension)
+	if len(numbers) == 0 {
+		return nil, fmt.Sprintf("has no dimensions: 1 to %d", maxDimension)
 	}
 	parsed, sum := make([]float64, len(numbers)), 0.0
 	for i, n := range numbers {

@@ -102,8 +102,15 @@ func (s *Service) Close() {
 	s.work.Wait()
 }
 
-// serve has the tools of an edition embedded, until leave.
+// serve has the tools of an edition embedded, until leave. Those whose vectors are known have
+// them at once: after a reload too, the next question is answered as the one before was.
 func (s *Service) serve(e *edition) {
+	s.mu.Lock()
+	m := s.model
+	s.mu.Unlock()
+	if m != nil {
+		s.recall(e, m)
+	}
 	s.mu.Lock()
 	s.editions[e] = true
 	s.mu.Unlock()

@@ -19,6 +19,7 @@ type Counters struct {
 	tools, bytes atomic.Int64  // of the newest index
 	indexing     atomic.Int64  // nanoseconds
 	newest       atomic.Pointer[weak.Pointer[edition]]
+	builds       atomic.Uint64 // indexes
 }
 
 // calls count the calls of a tool.
@@ -51,6 +52,7 @@ func (c *Counters) indexed(e *edition, took time.Duration) {
 	c.tools.Store(int64(len(e.tools)))
 	c.bytes.Store(int64(e.size()))
 	c.indexing.Store(int64(took))
+	c.builds.Add(1)
 	is := weak.Make(e)
 	c.newest.Store(&is)
 }
@@ -77,6 +79,7 @@ func (c *Counters) Collect(m edge.Emitter) {
 	m.Gauge("weir_optimizer_index_tools", "Tools of the newest index.", float64(c.tools.Load()))
 	m.Gauge("weir_optimizer_index_bytes", "Bytes of the newest index, without vectors.", float64(c.bytes.Load()))
 	m.Gauge("weir_optimizer_index_vectors", "Tools of the newest index that have a vector.", float64(c.vectors()))
+	m.Counter("weir_optimizer_index_builds", "Indexes that were made.", float64(c.builds.Load()))
 	m.Gauge("weir_optimizer_index_seconds", "Time that the newest index took.", time.Duration(c.indexing.Load()).Seconds())
 }
 

@@ -2,9 +2,12 @@ package serve_test
 
 import (
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/weir-edge/weir/edge/edgetest"
@@ -125,13 +128,14 @@ func TestR09CallToolLimits(t *testing.T) {
 	}
 }
 
-// TestQ02ManyUsers: users of several policies ask at the same time over many tools, with a
-// reload in between: nobody is told of a tool that a list without the optimizer would not
-// show, and the baseline is that list.
+// TestQ02ManyUsers: 50 users of ten policies ask at the same time over a thousand tools, 200
+// questions each, with a reload in between: nobody is told of a tool that a list without the
+// optimizer would not show, the baseline is that list, and what the reload forbids is in no
+// answer to a question that was asked after it.
 func TestQ02ManyUsers(t *testing.T) {
 	t.Parallel()
-	const policies = 10
-	const users, tools, questions = 50, 1000, 20
+	const policies, forbidden = 10, "tool_500"
+	const users, tools, questions = 50, 1000, 200
 	back := edgetest.NewServer(t, edgetest.Modern)
 	var all []tool
 	for i := range tools {
@@ -140,7 +144,7 @@ func TestQ02ManyUsers(t *testing.T) {
 	offersTools(back, all...)
 	results(back, echoes)
 	mint := edgetest.NewMint(t, "weir")
-	yaml := func(optimizer, more string) string {
+	yaml := func(optimizer, but string) string {
 		var rules []string
 		for p := range policies {
 			var names []string
@@ -151,63 +155,35 @@ func TestQ02ManyUsers(t *testing.T) {
 			}
 			rules = append(rules, fmt.Sprintf(`'permit(principal in THVGroup::"g%d", action == Action::"call_tool", resource) when {[%s].contains(resource)};'`, p, strings.Join(names, ", ")))
 		}
-		return fmt.Sprintf(`---
-apiVersion: weir.dev/v1beta1
-kind: MCPGroup
-metadata: {name: g}
----
-apiVersion: weir.dev/v1beta1
-kind: MCPOIDCConfig
-metadata: {name: idp}
-spec: {type: inline, inline: %s}
----
-apiVersion: weir.dev/v1beta1
-kind: VirtualMCPServer
-metadata: {name: g}
-spec:
-  groupRef: {name: g}
-  incomingAuth:
-    type: oidc
-    oidcConfigRef: {name: idp, audience: weir}
-    authzConfig: {type: inline, inline: {policies: [%s]}}
-  outgoingAuth: {source: inline}
-  config:
-    %s
-    %s
-    aggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [back]}}
-    backends: [{name: back, url: %q, transport: streamable-http}]
-`, mint.Inline(), strings.Join(rules, ", "), optimizer, more, back.URL)
+		if but != "" {
+			rules = append(rules, fmt.Sprintf(`'forbid(principal, action == Action::"call_tool", resource == Tool::%q);'`, but))
+		}
+		return guardedBy(mint, back, strings.Join(rules, ", "), optimizer)
 	}
-	e, plain := edgetest.Start(t, yaml(finds(), "")), edgetest.Start(t, yaml("", ""))
-	lists := make([]string, policies)
+	listsOf := func(e *edgetest.Edge) []string {
+		lists := make([]string, policies)
+		for p := range policies {
+			lists[p] = wholeList(e.NewClient(), mint.Bearer("lister", fmt.Sprint("g", p)))
+		}
+		return lists
+	}
+	e := edgetest.Start(t, yaml(finds(), ""), edgetest.Logging(slog.LevelWarn))
+	before, after := listsOf(edgetest.Start(t, yaml("", ""))), listsOf(edgetest.Start(t, yaml("", forbidden)))
 	var work sync.WaitGroup
+	var asked atomic.Int64
+	var reloaded atomic.Bool
 	for u := range users {
 		head := mint.Bearer(fmt.Sprint("user", u), fmt.Sprint("g", u%policies))
-		if u < policies {
-			c := plain.NewClient()
-			for cursor := ""; ; {
-				params := "{}"
-				if cursor != "" {
-					params = `{"cursor":` + cursor + `}`
-				}
-				body, more := edgetest.ModernRequest("1", "tools/list", params, edgetest.Meta())
-				text := c.Post(body, append(more, head...)...).Result()
-				page := edgetest.Member(text, "tools")
-				if lists[u] = lists[u] + strings.Trim(page, "[]"); edgetest.Member(text, "nextCursor") == "" {
-					break
-				}
-				lists[u] += ","
-				cursor = edgetest.Member(text, "nextCursor")
-			}
-		}
 		work.Go(func() {
 			c := caller{Client: e.NewClient()}
 			r := rand.New(rand.NewPCG(uint64(u), 1))
 			for q := range questions {
 				n := r.IntN(tools)
-				text := []string{fmt.Sprintf("tool_%d", n), fmt.Sprintf("thing number %d", n), fmt.Sprintf("kind%d", n%37), "files and mails"}[q%4]
+				text := []string{fmt.Sprintf("tool_%d", n), fmt.Sprintf("thing number %d", n), fmt.Sprintf("kind%d", n%37), "files and mails", forbidden}[q%5]
 				body, more := c.message("1", "tools/call", edgetest.CallParams("find_tool", fmt.Sprintf(`{"tool_description":%q}`, text)))
+				late := reloaded.Load()
 				answer, err := c.Try("POST", "/mcp", body, append(more, head...)...)
+				asked.Add(1)
 				if err != nil || answer.Status != 200 {
 					t.Errorf("user %d: %v %v", u, err, answer)
 					return
@@ -217,24 +193,55 @@ spec:
 					t.Error(err)
 					return
 				}
-				list := lists[u%policies]
-				if a.Metrics.Baseline != (len(list)+2)/4 {
-					t.Errorf("user %d: the baseline is %d, and the list has %d bytes", u, a.Metrics.Baseline, len(list)+2)
-					return
+				lists := []string{before[u%policies], after[u%policies]}
+				if late {
+					lists = lists[1:]
 				}
-				for _, one := range a.Tools {
-					if !strings.Contains(list, string(one)) {
-						t.Errorf("user %d is told of %s", u, one)
-						return
+				told := func(list string) string {
+					if a.Metrics.Baseline != len(list)/4 {
+						return fmt.Sprintf("the baseline is %d, and the list has %d bytes", a.Metrics.Baseline, len(list))
 					}
+					for _, one := range a.Tools {
+						if !strings.Contains(list, string(one)) {
+							return "told of " + string(one)
+						}
+					}
+					return ""
+				}
+				if !slices.ContainsFunc(lists, func(list string) bool { return told(list) == "" }) {
+					t.Errorf("user %d, after the reload: %t: %s", u, late, told(lists[len(lists)-1]))
+					return
 				}
 			}
 		})
-		if u == users/2 {
-			if err := e.Serve.Reload(edgetest.Plan(t, yaml(finds(), "metadata: {changed: \"yes\"}"))); err != nil {
-				t.Error(err)
-			}
+	}
+	work.Go(func() {
+		edgetest.Until(t, "half of the questions", func() bool { return t.Failed() || asked.Load() >= users*questions/2 })
+		if err := e.Serve.Reload(edgetest.Plan(t, yaml(finds(), forbidden))); err != nil {
+			t.Error(err)
+		}
+		reloaded.Store(true)
+	})
+	work.Wait()
+	if strings.Contains(strings.Join(after, ""), `"`+forbidden+`"`) || !strings.Contains(strings.Join(before, ""), `"`+forbidden+`"`) {
+		t.Error("the reload forbids nothing")
+	}
+}
+
+// wholeList is the list of tools that a modern client sees, all pages as one array.
+func wholeList(c *edgetest.Client, head []string) string {
+	var pages []string
+	for cursor := ""; ; {
+		params := "{}"
+		if cursor != "" {
+			params = `{"cursor":` + cursor + `}`
+		}
+		body, more := edgetest.ModernRequest("1", "tools/list", params, edgetest.Meta())
+		text := c.Post(body, append(more, head...)...).Result()
+		page := edgetest.Member(text, "tools")
+		pages = append(pages, page[1:len(page)-1])
+		if cursor = edgetest.Member(text, "nextCursor"); cursor == "" {
+			return "[" + strings.Join(pages, ",") + "]"
 		}
 	}
-	work.Wait()
 }

@@ -98,7 +98,7 @@ func (o *opening) embedder(s *server) (*optimizer.Service, func(), error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		service := optimizer.OpenService(optimizer.ServiceOptions{
+		options := optimizer.ServiceOptions{
 			ServiceSpec: optimizer.ServiceSpec(*at), Key: key, Library: e.world.library, Log: e.log,
 			Fetch: func(ctx context.Context, method, url string, header http.Header, body []byte, most int64) (int, http.Header, []byte, error) {
 				r, err := guarded.Do(ctx, oauth.Request{Method: method, URL: url, Trust: oauth.Named, AllowHTTP: true, Header: header, Body: body, MaxBody: most})
@@ -107,7 +107,11 @@ func (o *opening) embedder(s *server) (*optimizer.Service, func(), error) {
 				}
 				return r.Status, r.Header, r.Body, nil
 			},
-		})
+		}
+		for _, change := range e.given.embedding {
+			change(&options)
+		}
+		service := optimizer.OpenService(options)
 		return service, func() { service.Close(); guarded.Close() }, nil
 	})
 }

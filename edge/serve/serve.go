@@ -94,6 +94,7 @@ type given struct {
 	login func(Login, edge.Env) (*edge.Credential, error) // sends servers the logins of users; nil for none
 
 	embeddingKey edge.Secret // of embedding services; "" for none
+	embedding    []func(*optimizer.ServiceOptions)
 
 	scripts  codemode.Engine  // in place of the sandbox; nil for the sandbox
 	counting []edge.Collector // rooms of the process that count for themselves
@@ -145,6 +146,12 @@ func WithStorePassword(p edge.Secret) Option { return func(g *given) { g.storePa
 
 // WithEmbeddingKey sets the key of embedding services that are spoken to as OpenAI's API is.
 func WithEmbeddingKey(key edge.Secret) Option { return func(g *given) { g.embeddingKey = key } }
+
+// WithEmbeddings changes how embedding services are opened, such as how long one that fails is
+// left alone.
+func WithEmbeddings(change func(*optimizer.ServiceOptions)) Option {
+	return func(g *given) { g.embedding = append(g.embedding, change) }
+}
 
 // WithSentinelUser sets the user, "" for the default one, and the password of
 // the sentinels that know where a shared store is, when they want one. The store

@@ -74,6 +74,7 @@ func rows() []row {
 		{"G14", "keysaway", "an identity provider that is away for an hour", runKeysAway},
 		{"G21", "scripts", "scripts that are meant to hurt, beside calls", runScripts},
 		{"G21", "workflows", "composite tools called with what is meant to hurt, beside calls and beside workflows that wait", runWorkflows},
+		{"Q07", "optimizer", "the embedding service fails in twenty ways while tools are searched for", runOptimizer},
 		{"G23", "traps", "a guest that traps in one call of a hundred", runTraps},
 		{"G24", "heavy", "messages that are as much work as their size allows, through every filter", runHeavy},
 		{"G25", "slowloris", "slow headers, slow bodies, slow readers", runSlowloris},

@@ -130,6 +130,19 @@ func TestG21Workflows(t *testing.T) {
 	}
 }
 
+// TestQ07Storm runs the row of embedding services that fail, scaled down: every question is
+// answered, in time, and the cause is named.
+func TestQ07Storm(t *testing.T) {
+	edgetest.Need(t, runtime.GOOS == "linux", "storm reads the kernel's own tables, which are Linux's")
+	var out bytes.Buffer
+	if err := command(t.Context(), []string{"--quick", "optimizer"}, &out, io.Discard); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if n := strings.Count(out.String(), "  ok "); n != 81 {
+		t.Errorf("%d bars:\n%s", n, out.String())
+	}
+}
+
 // A log with a record missing, or one twice, is noticed.
 func TestReadAudit(t *testing.T) {
 	const line = `{"msg":"audit_event","outcome":"success","source":{"extra":{"request_id":"n-7"}}}` + "\n"
