@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -345,11 +346,11 @@ func plainCommand(helper, setup string, files ...*os.File) *exec.Cmd {
 	return cmd
 }
 
-// wait reaps the helper, or bubblewrap, and ends the link with it.
+// wait reaps the helper, or bubblewrap, when the link has ended, as it does with them: to wait
+// for a process takes a thread, and to wait for a socket none.
 func (s *Sandbox) wait() {
-	_ = s.cmd.Wait()
-	s.session.close("")
 	<-s.session.ended
+	_ = s.cmd.Wait()
 	s.machine.watch.remove(s)
 	if s.group != nil {
 		s.group.close()
@@ -434,6 +435,23 @@ func (t *tail) Write(p []byte) (int, error) {
 	defer t.mu.Unlock()
 	t.text = append(t.text, p[:min(len(p), maxText-len(t.text))]...)
 	return len(p), nil
+}
+
+// ReadFrom is io.ReaderFrom, with less memory than others take: it is in use as long as the
+// sandbox.
+func (t *tail) ReadFrom(r io.Reader) (n int64, err error) {
+	var buf [256]byte
+	for err == nil {
+		var more int
+		if more, err = r.Read(buf[:]); more > 0 {
+			n += int64(more)
+			_, _ = t.Write(buf[:more]) // which does not fail
+		}
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return n, err
 }
 
 func (t *tail) String() string {
