@@ -304,7 +304,7 @@ func (s *session) onceOver(ctx context.Context, l *link, x *edge.Exchange) (*edg
 	}
 	s.add(c)
 	defer s.remove(c)
-	err := l.lines.ask(ctx, w, body, edits, s.b.Silence, time.Now().Add(s.b.Cap))
+	err := l.lines.ask(ctx, w, body, edits, s.b.silence(x.Client), time.Now().Add(s.b.Cap))
 	if err == nil {
 		if x.Era == mcp.Legacy {
 			answer.SetID(m.IDText())

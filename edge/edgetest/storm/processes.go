@@ -147,13 +147,13 @@ func (s *storm) stopped(ctx context.Context, l *local) {
 	s.bar(time.Since(began) <= 25*time.Second, "25 s", "the next session serves after %.1f s", time.Since(began).Seconds())
 }
 
-// atWork has a server of one thread work on a call.
+// atWork has a server of one thread work on a call, of which it says nothing meanwhile.
 func (s *storm) atWork(l *local) {
 	length := s.span(0, time.Minute, 12*time.Second, "of work")
 	one := kit.Must(l.session("plain"))
 	_, first := l.call("plain", one, "pid", 0)
 	status, answer := l.call("plain", one, "work", length)
-	s.bar(status == 200 && strings.HasSuffix(answer, first), "answered", "a call that keeps a server of one thread at work for %s, and tells of its progress: %d", length, status)
+	s.bar(status == 200 && strings.HasSuffix(answer, first), "answered", "a call that keeps a server of one thread silently at work for %s: %d", length, status)
 }
 
 // session begins a session of a legacy client, and calls in it.
@@ -176,7 +176,7 @@ func (l *local) session(server string) (id string, err error) {
 
 // call calls a tool in a session, and returns what came.
 func (l *local) call(server, session, tool string, length time.Duration) (status int, answer string) {
-	r, err := l.post(server, session, fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":%q,"arguments":{"ms":%d},"_meta":{"progressToken":1}}}`, tool, length.Milliseconds()))
+	r, err := l.post(server, session, fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":%q,"arguments":{"ms":%d}}}`, tool, length.Milliseconds()))
 	if err != nil {
 		return 0, err.Error()
 	}
