@@ -17,11 +17,14 @@ import (
 // when the report has an error, when a part of the set could not be read, and
 // when the objects are a part of a set.
 // The objects are not changed.
-func Compile(set Set) (*Plan, *Report) {
+func Compile(set Set) (*Plan, *Report) { return compile(set, newTables(unsupportedFields())) }
+
+// compile is Compile with tables of its own.
+func compile(set Set, by tables) (*Plan, *Report) {
 	c := &compiler{
 		set:    set,
 		byRef:  map[Ref]*object{},
-		tables: newTables(),
+		tables: by,
 		report: &Report{},
 
 		programs: map[*object]guest.Spec{},
@@ -89,6 +92,8 @@ type object struct {
 	served bool // a server's plan depends on it
 	judged bool // its policies
 	used   bool // a server refers to it, be it through a field that is refused
+
+	advice []Condition // that say no error, for an object that has none
 }
 
 // link is a reference that was resolved.

@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/weir-edge/weir/edge/authserver"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/outgoing"
@@ -165,6 +166,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Forwarded  bool             `json:"forwarded,omitempty"`
 		Older      bool             `json:"older,omitempty"`
 		Roots      string           `json:"roots,omitempty"`
+		AuthServer *authserver.Spec `json:"authServer,omitempty"`
 	}
 	if n := reflect.TypeFor[compile.Plan]().NumField(); n != 4 {
 		t.Fatalf("a plan has %d fields, and 4 are written", n)
@@ -178,7 +180,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 	var servers []server
 	for _, s := range p.Servers {
 		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters, Webhooks: s.Webhooks, CodeMode: s.CodeMode, Optimizer: s.Optimizer, Composed: s.Composed, Store: s.Store, Limits: s.Limits, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug,
-			Point: s.Point, Stateless: s.Stateless, Prefix: s.Prefix, Forwarded: s.Forwarded, Older: s.Older, Roots: s.Roots}
+			Point: s.Point, Stateless: s.Stateless, Prefix: s.Prefix, Forwarded: s.Forwarded, Older: s.Older, Roots: s.Roots, AuthServer: s.AuthServer}
 		if s.SessionTTL > 0 {
 			out.SessionTTL = s.SessionTTL.String()
 		}

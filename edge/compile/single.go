@@ -66,7 +66,7 @@ func (c *compiler) single(o *object) (Server, Door) {
 
 	// 1. What it reaches, and what of that does not exist yet.
 	c.reach(o, true)
-	w := way{server: o, member: o}
+	w := way{server: o, member: o, signIn: c.signIn(o)}
 	if c.discover(&w); w.kind != nil {
 		c.reach(w.kind, true)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/authserver"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
@@ -37,8 +38,9 @@ type opening struct {
 	store    *sharing // nil for the memory of the process
 	backends []backing
 	programs []guest.Loaded
-	reads    []string // secrets and files of its telemetry
-	trusts   []byte   // certificates in PEM that its own requests trust, besides those of the process
+	reads    []string         // secrets and files of its telemetry
+	issuer   *authserver.Spec // of the tokens of its clients, where it is in this process; else nil
+	trusts   []byte           // certificates in PEM that its own requests trust, besides those of the process
 }
 
 // backing is a backend of the plan with the files that it names.
@@ -102,7 +104,8 @@ func (o *opening) read() (digest string, err error) {
 		Programs []guest.Loaded
 		Reads    []string
 		Trusts   []byte
-	}{p, o.main, o.planned(), o.store.id(), digests, o.programs, o.reads, o.trusts}), nil
+		Issuer   *authserver.Spec
+	}{p, o.main, o.planned(), o.store.id(), digests, o.programs, o.reads, o.trusts, o.issuer}), nil
 }
 
 // planned is the URL of the server's door where the plan says where that is; "" at the door
@@ -146,8 +149,12 @@ func (o *opening) backing(b compile.Backend) (backing, error) {
 		Debug   bool
 		Choice  bool
 		Anybody bool // its pooled sessions hold what anonymous clients did
-	}{b, own, pem, o.trusts, p.Debug, o.choosing(), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous})
+		Issuer  *authserver.Spec
+	}{b, own, pem, o.trusts, p.Debug, o.choosing(), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous, o.issuer})
 	sound := o.credentials()
+	if o.issuer != nil {
+		sound.Upstreams = nobody{}
+	}
 	defer sound.close()
 	_, err = b.Outgoing.Open(sound.Env)
 	return one, err
@@ -199,6 +206,14 @@ func (o *opening) make() (s *server, err error) {
 	s.shared, s.exchanged = shared, exchangedOf(shared)
 	if err := o.share(s); err != nil {
 		return s, fmt.Errorf("sessionStorage: %w", err)
+	}
+	if o.issuer != nil {
+		login, release, err := o.openLogin(o.issuer)
+		if err != nil {
+			return s, err
+		}
+		s.login, s.issues = login, p.AuthServer != nil
+		s.after.add(release)
 	}
 	behind := o.behind(s)
 	s.Server = route.New(behind)
@@ -294,6 +309,15 @@ func (o *opening) openBackend(s *server, b backing) error {
 	e, f := o.edge, o.plan.Failure
 	one, release, err := e.world.backends.Get(s.Name+"\x00"+b.digest, func() (*backend.Backend, func(), error) {
 		with := o.credentials()
+		if o.issuer != nil {
+			login, release, err := o.openLogin(o.issuer)
+			if err != nil {
+				with.close()
+				return nil, nil, err
+			}
+			with.Upstreams = login.Upstreams()
+			with.after.add(release)
+		}
 		credential, err := o.credential(b, with.Env)
 		if err != nil {
 			with.close()

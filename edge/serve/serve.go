@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/authserver"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/codemode"
 	"github.com/weir-edge/weir/edge/compile"
@@ -119,6 +120,8 @@ type world struct {
 	policies  kept[*authz.Counters]
 	limits    kept[*ratelimit.Part]
 	scripts   kept[*codemode.Counters]
+	logins    kept[*authserver.Server]
+	logged    kept[*kv.MemoryStore] // their records in memory, by issuer
 
 	composites kept[*composite.Counters]
 	optimizers kept[*optimizer.Counters]

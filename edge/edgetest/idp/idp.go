@@ -190,7 +190,24 @@ func (p *Provider) user(t testing.TB, name string, ask, proof url.Values) Tokens
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
 	}
 	maps.Copy(query, ask)
-	where := p.Issuer + "/auth?" + query.Encode()
+	to, err := url.Parse(p.Browse(t, p.Issuer+"/auth?"+query.Encode(), callback))
+	if err != nil || to.Query().Get("code") == "" {
+		t.Fatalf("code flow: no code: %s", to)
+	}
+	form := url.Values{
+		"grant_type": {"authorization_code"}, "client_id": ask["client_id"], "code": {to.Query().Get("code")}, "redirect_uri": {callback}, "code_verifier": {verifier},
+	}
+	if resource, ok := ask["resource"]; ok {
+		form["resource"] = resource
+	}
+	maps.Copy(form, proof)
+	return p.token(t, form)
+}
+
+// Browse goes where a browser is sent, with cookies of its own, until the provider sends it to
+// an address that begins with a callback, and returns that.
+func (p *Provider) Browse(t testing.TB, where, callback string) string {
+	t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -209,23 +226,12 @@ func (p *Provider) user(t testing.TB, name string, ask, proof url.Values) Tokens
 		if err != nil {
 			t.Fatalf("code flow: %s: status %d: %s", where, resp.StatusCode, body)
 		}
-		if where = to.String(); !strings.HasPrefix(where, callback) {
-			continue
+		if where = to.String(); strings.HasPrefix(where, callback) {
+			return where
 		}
-		if to.Query().Get("code") == "" {
-			t.Fatalf("code flow: no code: %s", where)
-		}
-		form := url.Values{
-			"grant_type": {"authorization_code"}, "client_id": ask["client_id"], "code": {to.Query().Get("code")}, "redirect_uri": {callback}, "code_verifier": {verifier},
-		}
-		if resource, ok := ask["resource"]; ok {
-			form["resource"] = resource
-		}
-		maps.Copy(form, proof)
-		return p.token(t, form)
 	}
 	t.Fatal("code flow: it does not end")
-	return Tokens{}
+	return ""
 }
 
 func (p *Provider) token(t testing.TB, form url.Values) (all Tokens) {
