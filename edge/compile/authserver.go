@@ -19,17 +19,8 @@ type signIn struct {
 	path *field.Path
 }
 
-// signsIn reports whether authorization servers are served. What stands below a field that is
-// refused is not judged.
-func (c *compiler) signsIn() bool {
-	return c.tables.find("VirtualMCPServer", "spec.authServerConfig").class != classUnsupported
-}
-
 // signIn returns the authorization server of a server; nil for none.
 func (c *compiler) signIn(o *object) *signIn {
-	if !c.signsIn() {
-		return nil
-	}
 	if s, ok := o.value.(*v1beta1.VirtualMCPServer); ok {
 		if s.Spec.AuthServerConfig == nil {
 			return nil
@@ -87,11 +78,32 @@ func (c *compiler) embedded(w way) *v1beta1.MCPExternalAuthConfigSpec {
 	if w.signIn == nil || w.signIn.spec.DisableUpstreamTokenInjection {
 		return nil
 	}
-	if _, local := w.server.value.(*v1beta1.MCPServer); local {
+	if s, ok := w.server.value.(*v1beta1.MCPServer); ok && s.Spec.Transport == v1beta1.ServerStdio {
 		c.find(Warning, w.signIn.at, w.signIn.path.Child("disableUpstreamTokenInjection").String(), ReasonUnused, "%s speaks stdio and is sent no headers: no token of an upstream reaches it", w.server.ref)
 		return nil
 	}
 	return &v1beta1.MCPExternalAuthConfigSpec{Type: v1beta1.AuthUpstreamInject, UpstreamInject: &v1beta1.UpstreamInject{ProviderName: w.signIn.first()}}
+}
+
+// embeds reports whether the externalAuthConfigRef of an object leads to an authorization
+// server, which is for clients.
+func (c *compiler) embeds(o *object) bool {
+	k := c.byRef[Ref{"MCPExternalAuthConfig", o.text(externalRef)}]
+	if k == nil {
+		return false
+	}
+	spec, ok := k.value.(*v1beta1.MCPExternalAuthConfig)
+	return ok && spec.Spec.Type == v1beta1.AuthEmbeddedAuthServer
+}
+
+// injects reports whether the backend of a server of one backend is sent the token of an
+// upstream.
+func (c *compiler) injects(o *object) bool {
+	if o.ref.Kind != "MCPRemoteProxy" && o.ref.Kind != "MCPServer" {
+		return false
+	}
+	l := c.signIn(o)
+	return l != nil && !l.spec.DisableUpstreamTokenInjection
 }
 
 // issued judges a credential that is made of an upstream's token, which at describes, by the
@@ -161,7 +173,7 @@ func (o *object) advertises() bool {
 
 // primary judges what policies say of the upstream whose claims they read.
 func (c *compiler) primary(o *object, s *Server, l *signIn) {
-	if s.Authz == nil || s.Authz.PrimaryUpstreamProvider == "" || !c.signsIn() {
+	if s.Authz == nil || s.Authz.PrimaryUpstreamProvider == "" {
 		return
 	}
 	name, inline, path := s.Authz.PrimaryUpstreamProvider, "", "spec.authzConfig"

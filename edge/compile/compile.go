@@ -17,14 +17,11 @@ import (
 // when the report has an error, when a part of the set could not be read, and
 // when the objects are a part of a set.
 // The objects are not changed.
-func Compile(set Set) (*Plan, *Report) { return compile(set, newTables(unsupportedFields())) }
-
-// compile is Compile with tables of its own.
-func compile(set Set, by tables) (*Plan, *Report) {
+func Compile(set Set) (*Plan, *Report) {
 	c := &compiler{
 		set:    set,
 		byRef:  map[Ref]*object{},
-		tables: by,
+		tables: newTables(unsupportedFields()),
 		report: &Report{},
 
 		programs: map[*object]guest.Spec{},

@@ -65,6 +65,28 @@ func how(name string) (options []source.Option) {
 	return options
 }
 
+// Each NAME.yaml of testdata/refused compiles to no plan, and NAME.golden has why.
+func TestGoldenRefused(t *testing.T) {
+	t.Chdir("testdata/refused")
+	files, err := filepath.Glob("*.yaml")
+	if err != nil || len(files) < 9 {
+		t.Fatalf("%d pairs, %v", len(files), err)
+	}
+	for _, name := range files {
+		t.Run(strings.TrimSuffix(name, ".yaml"), func(t *testing.T) {
+			r := source.Open(name)
+			if r.Plan != nil {
+				t.Fatal("it is served")
+			}
+			var text bytes.Buffer
+			if err := r.Render(&text); err != nil {
+				t.Fatal(err)
+			}
+			same(t, strings.TrimSuffix(name, ".yaml")+".golden", []byte("# what a user reads\n"+text.String()+"\n# conditions\n"+conditions(r.Report)))
+		})
+	}
+}
+
 func TestGoldenDefault(t *testing.T) {
 	t.Chdir("testdata")
 	golden(t, "default.golden", source.OpenDefault("http://127.0.0.1:4485/mcp"))
@@ -79,7 +101,12 @@ func golden(t *testing.T, name string, r *source.Result) {
 	if err := r.Render(&text); err != nil {
 		t.Fatal(err)
 	}
-	got := []byte("# what a user reads\n" + text.String() + "\n# plan\n" + plan(t, r.Plan) + secrets(r.Plan) + "\n# conditions\n" + conditions(r.Report))
+	same(t, name, []byte("# what a user reads\n"+text.String()+"\n# plan\n"+plan(t, r.Plan)+secrets(r.Plan)+"\n# conditions\n"+conditions(r.Report)))
+}
+
+// same compares what there is with a golden file, or writes that.
+func same(t *testing.T, name string, got []byte) {
+	t.Helper()
 	if *update {
 		if err := os.WriteFile(name, got, 0o644); err != nil {
 			t.Fatal(err)

@@ -136,7 +136,7 @@ func (c *compiler) outgoing(w way, who *incoming.Spec) *outgoing.Spec {
 	if w.kind != nil {
 		if k, ok := w.kind.value.(*v1beta1.MCPExternalAuthConfig); ok {
 			spec.Ref, spec.Kind = k.Name, &k.Spec
-			if k.Spec.Type == v1beta1.AuthEmbeddedAuthServer && c.signsIn() {
+			if k.Spec.Type == v1beta1.AuthEmbeddedAuthServer {
 				spec.Ref, spec.Kind = "", c.embedded(w)
 			}
 		}
