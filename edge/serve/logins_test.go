@@ -129,8 +129,9 @@ type visitor struct {
 	t         testing.TB
 	at        string
 	web       *http.Client
-	client    string // its id
-	upstreams int    // that the user is sent to
+	client    string   // its id
+	upstreams int      // that the user is sent to
+	turns     *visitor // whose address the next request goes to; nil for this one's
 }
 
 func newVisitor(t testing.TB, address string) *visitor {
@@ -151,6 +152,9 @@ func (v *visitor) fetch(req *http.Request, err error) (*http.Response, string) {
 	if req.Method == http.MethodPost && req.Header.Get("Content-Type") == "" {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		req.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	if v.turns != nil {
+		v.at, v.turns.at = v.turns.at, v.at
 	}
 	resp, err := v.web.Do(req)
 	if err != nil {
