@@ -318,7 +318,7 @@ func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		s.tell(r, Event{What: "return", Outcome: Done, Client: a.Client, Provider: provider.Name()})
-		http.Redirect(w, r, address, http.StatusSeeOther)
+		s.lead(w, s.providers[p.Legs].Name(), address)
 		return
 	}
 

@@ -439,8 +439,8 @@ func (r *rig) code(q url.Values) string {
 	var page *httptest.ResponseRecorder
 	for range r.providers {
 		page = b.returns(w)
-		if page.Code == http.StatusSeeOther {
-			w = stateOf(r.t, page)
+		if to, q := led(r.t, page); strings.HasPrefix(to, "https://idp.example/") {
+			w = q.Get("state") // of the next upstream
 		}
 	}
 	_, got := led(r.t, page)

@@ -81,8 +81,7 @@ func (s *Server) consentPage(w http.ResponseWriter, a *ask, sealed string) {
 	s.show(w, http.StatusOK, &view{Title: "Allow access?", Consent: v})
 }
 
-// leadOn ends a login: a page leads the browser back to the client. A redirect would be held
-// to the policy of the upstream's page with the form.
+// leadOn ends a login: it leads the browser back to the client.
 func (s *Server) leadOn(w http.ResponseWriter, a *ask, answer url.Values) {
 	answer.Set("iss", s.config.Issuer)
 	if a.HasState {
@@ -92,7 +91,13 @@ func (s *Server) leadOn(w http.ResponseWriter, a *ask, answer url.Values) {
 	if to == "" {
 		to = "the program on your computer"
 	}
-	safe := html.EscapeString(redirectURI{text: a.Redirect}.with(answer))
+	s.lead(w, to, redirectURI{text: a.Redirect}.with(answer))
+}
+
+// lead shows a page that leads the browser on. A redirect would be held to the policy of the
+// page with the form that came before it, be it an upstream's.
+func (s *Server) lead(w http.ResponseWriter, to, address string) {
+	safe := html.EscapeString(address)
 	s.show(w, http.StatusOK, &view{
 		Title: "Going on", On: &onView{To: to, Link: template.HTML(`<a class="button" href="` + safe + `">Go on</a>`)}, //nolint:gosec // escaped
 		Refresh: template.HTML(`<meta http-equiv="refresh" content="0; url=` + safe + `">`), //nolint:gosec // escaped

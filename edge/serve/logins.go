@@ -115,7 +115,7 @@ func (d *doorway) logIn() {
 		for _, m := range of {
 			most = max(most, m.MaxBody)
 		}
-		d.mounts.Add(edge.Mount{Prefix: path, MaxBody: most, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.mounts.Add(edge.Mount{Prefix: path, MaxBody: most, AnyOrigin: true, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			m, ok := of[strings.ToLower(r.Host)]
 			if !ok && len(of) > 1 {
 				http.NotFound(w, r)

@@ -38,6 +38,9 @@ const (
 	ClientSecret    = "edge secret/1"
 	SSOClientID     = "sso+1"
 	SSOClientSecret = "sso secret/1"
+
+	DoorClientID     = "door" // of an edge that users sign in at: see How
+	DoorClientSecret = "door-secret"
 )
 
 // patience bounds everything that is asked of the provider.
@@ -61,16 +64,44 @@ func (p *Provider) Introspection() string { return p.Issuer + "/token/introspect
 // fails, where npm packages are missing: see edgetest.Need.
 func Start(t testing.TB) *Provider {
 	t.Helper()
-	return start(t, TLS{})
+	return StartAs(t, TLS{}, How{})
 }
 
 // StartTLS is Start with TLS, and with the URLs of documents as ids of clients.
 func StartTLS(t testing.TB, files TLS) *Provider {
 	t.Helper()
-	return start(t, files)
+	return StartAs(t, files, How{})
 }
 
-func start(t testing.TB, files TLS) *Provider {
+// How is what a provider is besides. The zero value is what Start starts.
+type How struct {
+	// Host is the loopback address that it listens on; "" for 127.0.0.1. NewTLS vouches for
+	// 127.0.0.2 as well: browsers keep the cookies of two hosts apart, and not those of two ports.
+	Host string
+
+	// Redirects are the redirect URIs of the client DoorClientID; none for no such client.
+	Redirects []string
+
+	// Page has users whom no login_hint names log in by a page with a form, whose
+	// Content-Security-Policy has a form-action. Browsers hold to that what follows the form.
+	Page Page
+
+	// Life is how long access tokens live, in whole seconds; 0 for ten minutes.
+	Life time.Duration
+}
+
+// Page is a form of login page, named by what its form is answered with.
+type Page string
+
+// The login pages.
+const (
+	NoPage       Page = ""
+	RedirectPage Page = "redirect" // redirects; the policy lets them lead to this provider and to the client
+	LeadingPage  Page = "lead"     // a page that leads on; the policy is form-action 'self'
+)
+
+// StartAs is StartTLS for any form of provider; without TLS where files are zero.
+func StartAs(t testing.TB, files TLS, how How) *Provider {
 	t.Helper()
 	dir, node := find(t)
 	edgetest.Need(t, node != "", "the npm packages of the identity provider are not installed: run npm ci in edge/edgetest/idp")
@@ -79,6 +110,17 @@ func start(t testing.TB, files TLS) *Provider {
 	cmd := peers.Command(ctx, node, filepath.Join(dir, "provider.mjs"))
 	if files.Cert != "" {
 		cmd.Env = append(cmd.Env, "IDP_CERT="+files.Cert, "IDP_KEY="+files.Key, "NODE_EXTRA_CA_CERTS="+files.CA)
+	}
+	redirects, err := json.Marshal(how.Redirects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(cmd.Env, "IDP_HOST="+how.Host, "IDP_PAGE="+string(how.Page))
+	if how.Redirects != nil {
+		cmd.Env = append(cmd.Env, "IDP_REDIRECTS="+string(redirects))
+	}
+	if how.Life > 0 {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("IDP_LIFE=%d", int(how.Life.Seconds())))
 	}
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -37,7 +37,7 @@ func Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 func Run(cmd *exec.Cmd) ([]byte, error) {
 	var out bytes.Buffer
 	var said program.Tail
-	wait, err := launch(cmd, &out, &said)
+	wait, err := Launch(cmd, &out, &said)
 	if err == nil {
 		err = wait()
 	}
@@ -47,10 +47,10 @@ func Run(cmd *exec.Cmd) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// launch starts a command. The function that it returns waits until the command
+// Launch starts a command. The function that it returns waits until the command
 // has ended, kills what is left of its group, and so comes to the end of what
 // they wrote.
-func launch(cmd *exec.Cmd, stdout, stderr io.Writer) (wait func() error, err error) {
+func Launch(cmd *exec.Cmd, stdout, stderr io.Writer) (wait func() error, err error) {
 	// Pipes of our own: those of exec.Cmd would wait for every process that
 	// holds an end.
 	var copies sync.WaitGroup
@@ -107,7 +107,7 @@ type Process struct {
 // start starts a command whose context has no end, as that of a Process must.
 func start(name, addr string, cmd *exec.Cmd) (*Process, error) {
 	p := &Process{Name: name, Addr: addr, cmd: cmd, said: &program.Tail{}, patience: 5 * time.Second, ended: make(chan struct{})}
-	wait, err := launch(cmd, p.said, p.said)
+	wait, err := Launch(cmd, p.said, p.said)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
