@@ -9,13 +9,14 @@ import puppeteer from 'puppeteer-core';
 
 const set = JSON.parse(process.argv[2]);
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const patience = 60_000;
+const patience = 30_000;
 
 const browser = await puppeteer.launch({
   executablePath: set.chromium,
   userDataDir: set.home,
   headless: true,
   pipe: true, // at whose end it ends as well
+  protocolTimeout: patience,
   env: { ...process.env, HOME: set.home },
   args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--no-first-run', '--no-proxy-server', '--disable-background-networking',
     '--disable-features=OptimizationHints,MediaRouter', '--host-resolver-rules=MAP *.example 127.0.0.1', `--ignore-certificate-errors-spki-list=${set.ca}`],
@@ -63,6 +64,18 @@ async function open({ user }) {
   return id;
 }
 
+// atFront does what a user does to the page that they see, of which there is one at a time: a
+// page behind it is not drawn, and takes no click.
+let before = Promise.resolve();
+function atFront(tab, act) {
+  const mine = before.then(async () => {
+    await tab.page.bringToFront();
+    return act();
+  });
+  before = mine.catch(() => {});
+  return mine;
+}
+
 // go is a navigation that a user began, which ends when the page that it leads to is there.
 // A page may lead on before it is loaded, which is no fault.
 async function go(tab, how) {
@@ -70,7 +83,7 @@ async function go(tab, how) {
     const answer = await how();
     return answer ? answer.status() : 0;
   } catch (err) {
-    if (!/ERR_ABORTED|frame was detached|Navigating frame/.test(err.message)) throw err;
+    if (!/ERR_ABORTED|frame was detached|Navigating frame|History entry/.test(err.message)) throw err;
     return 0;
   }
 }
@@ -89,24 +102,29 @@ const commands = {
   back: (_, tab) => go(tab, () => tab.page.goBack(loaded)),
   reload: (_, tab) => go(tab, () => tab.page.reload(loaded)),
   async click({ selector }, tab) {
-    await until(`${selector} to click on, at ${tab.page.url()}`, async () => { await tab.page.click(selector); return true; });
+    await until(`${selector} to click on, at ${tab.page.url()}`, () => atFront(tab, async () => { await tab.page.click(selector); return true; }));
   },
   async type({ selector, text }, tab) {
-    await until(`${selector} to type into`, async () => { await tab.page.focus(selector); return true; });
-    await tab.page.keyboard.type(text);
+    await until(`${selector} to type into`, () => atFront(tab, async () => {
+      await tab.page.focus(selector);
+      await tab.page.keyboard.type(text);
+      return true;
+    }));
   },
-  press: ({ text }, tab) => tab.page.keyboard.press(text),
+  press: ({ text }, tab) => atFront(tab, () => tab.page.keyboard.press(text)),
   see: ({ selector }, tab) => until(`${selector}, at ${tab.page.url()}`, () => tab.page.$(selector)).then(() => null),
   at: ({ url }, tab) => until(`the way to ${url}`, () => tab.page.url().startsWith(url) && tab.page.url()).catch((err) => {
     throw new Error(`${err.message}; it is at ${tab.page.url()}; it said ${tab.said.join('; ')}`);
   }),
-  leaves: ({ url }, tab) => until(`leaving for ${url}`, () => tab.left.find((one) => one.split(' ')[1].startsWith(url))),
+  leaves: ({ url }, tab) => until(`leaving for ${url}`, () => tab.left.find((one) => one.split(' ')[1].startsWith(url))).catch((err) => {
+    throw new Error(`${err.message}; it left by ${tab.left.join(', ')}; it is at ${tab.page.url()}; it said ${tab.said.join('; ')}`);
+  }),
   where: (_, tab) => tab.page.url(),
   text: (_, tab) => until('the text of the page', () => tab.page.evaluate(() => document.body.innerText)),
   run: ({ code }, tab) => tab.page.evaluate(code),
   said: (_, tab) => tab.said,
   statuses: (_, tab) => tab.statuses,
-  shot: async ({ file }, tab) => { await tab.page.screenshot({ path: file, fullPage: true }); },
+  shot: ({ file }, tab) => atFront(tab, () => tab.page.screenshot({ path: file, fullPage: true })).then(() => null),
   cookies: async ({ user }) => users.get(user).context.cookies(),
   async axe(_, tab) {
     await tab.page.setBypassCSP(true); // for what follows in this tab: the pages let no script in

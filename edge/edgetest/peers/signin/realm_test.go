@@ -340,3 +340,31 @@ func (p *tab) logIn(at *idp.Provider, as string) {
 	p.write("input[name=user]", as)
 	p.press("Enter")
 }
+
+// read is the text of an answer.
+func read(t *testing.T, resp *http.Response) string {
+	t.Helper()
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// formRequest is a form that a page of the same site posts.
+func formRequest(t *testing.T, to string, form url.Values) *http.Request {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, to, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Sec-Fetch-Site", "same-origin")
+	return req
+}
+
+func waitFor(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	edgetest.Until(t, what, done)
+}
