@@ -89,9 +89,23 @@ func (f *fake) Return(_ context.Context, leg upstream.Leg, q url.Values, wantWho
 }
 
 // clock is a time that tests move.
-type clock struct{ by atomic.Int64 }
+type clock struct {
+	by    atomic.Int64
+	still atomic.Pointer[time.Time] // when it stopped; nil for one that goes
+}
 
-func (c *clock) now() time.Time            { return time.Now().Add(time.Duration(c.by.Load())) }
+func (c *clock) now() time.Time {
+	now := c.still.Load()
+	if now == nil {
+		t := time.Now()
+		now = &t
+	}
+	return now.Add(time.Duration(c.by.Load()))
+}
+
+// stops stops the clock.
+func (c *clock) stops() { now := time.Now(); c.still.Store(&now) }
+
 func (c *clock) moves(by time.Duration)    { c.by.Add(int64(by)) }
 func (c *clock) returnsTo(t time.Duration) { c.by.Store(int64(t)) }
 
