@@ -175,7 +175,7 @@ func TestNoRefreshToken(t *testing.T) {
 
 // TestRaces is O06, O09, A06, G20: of many at once one wins, on both stores and over two replicas.
 func TestRaces(t *testing.T) {
-	const many, rounds = 40, 5
+	const many, rounds = 40, 20
 	onBoth(t, func(t *testing.T, store edge.Store) {
 		kept := &secrets{all: map[string]string{"as/hmac": strings.Repeat("h", 32), "as/key": signingKey(t)}}
 		both := func(c *authserver.Spec) {
