@@ -54,10 +54,11 @@ func (p *policy) number() uint64 {
 // Lives reports whether the grant is known to live at a time.
 func (l *Life) Lives(now time.Time) bool { return now.UnixNano() < l.until.Load() && !l.over.Load() }
 
-// end says that the grant lives no longer.
-func (l *Life) end() {
-	l.over.Store(true)
+// end says that the grant lives no longer, and reports whether that is new.
+func (l *Life) end() bool {
+	first := !l.over.Swap(true)
 	l.until.Store(0)
+	return first
 }
 
 // alive remembers for a while which grants live. It is safe for concurrent use.

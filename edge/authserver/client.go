@@ -47,6 +47,7 @@ type client struct {
 	Issued    time.Time
 	host      string // of the metadata document; "" for a registered client
 	which     int    // secret that sealed the id
+	sealed    string // names that secret; "" for a metadata document
 }
 
 // key names the client in tokens, records and logs: an id may have 2 KiB.
@@ -238,7 +239,7 @@ func (r *ring) client(id string) (*client, error) {
 	if !ok || len(b) == 0 {
 		return nil, errNoClient
 	}
-	c := &client{ID: id, which: which, Method: authNone}
+	c := &client{ID: id, which: which, sealed: r.keys[which].digest, Method: authNone}
 	flags := b[0]
 	issued, n := binary.Varint(b[1:])
 	if n <= 0 {

@@ -35,6 +35,7 @@ type ask struct {
 	Nonce     string
 	Challenge string
 	Refreshes bool
+	Sealed    string // names the secret that the client is registered under; "" for none
 
 	Form   string    // names the form's cookie
 	Digest string    // of its value
@@ -178,7 +179,7 @@ func (s *Server) checked(c *client, to redirectURI, q url.Values) (*ask, error) 
 	return &ask{
 		Client: c.key(), ClientID: c.ID, Name: c.Name, Host: c.vouched(), Redirect: to.text, Shown: to.host, State: state, HasState: q.Has("state"),
 		Scopes: slices.Compact(scopes), Resource: q.Get("resource"), Server: server.Audience, Title: server.Server,
-		Nonce: q.Get("nonce"), Challenge: challenge, Refreshes: c.Refreshes,
+		Nonce: q.Get("nonce"), Challenge: challenge, Refreshes: c.Refreshes, Sealed: c.sealed,
 	}, nil
 }
 
@@ -254,17 +255,19 @@ func (s *Server) sameOrigin(r *http.Request) bool {
 // send is step 6, for the first and each next upstream: a new state, and a record under it.
 func (s *Server) send(ctx context.Context, p *pending) (address string, err error) {
 	state := random()
-	address, leg, err := s.providers[p.Legs].Send(ctx, state)
+	provider := s.providers[p.Legs]
+	address, leg, err := provider.Send(ctx, state)
+	s.faults.note(provider.Name(), err)
 	if err != nil {
 		return "", err
 	}
 	p.Leg = leg
 	text := encode(p)
-	if !s.waiting.take(state, len(text), s.now()) {
+	if !s.lasting.waiting.take(state, len(text), s.now()) {
 		return "", away
 	}
 	if err := s.records.Put(ctx, requestKey(state), text, requestLife); err != nil {
-		s.waiting.give(state)
+		s.lasting.waiting.give(state)
 		return "", err
 	}
 	return address, nil
@@ -294,6 +297,9 @@ func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 	// 8. Fetch: the tokens, then who it is.
 	provider := s.providers[p.Legs]
 	got, who, err := provider.Return(ctx, p.Leg, q, p.Legs == 0)
+	if no := (*upstream.Refused)(nil); !errors.As(err, &no) {
+		s.faults.note(provider.Name(), err)
+	}
 	if err == nil && p.Legs == 0 && (who == nil || who.Subject == "") {
 		err = errors.New("the upstream names no subject")
 	}
@@ -349,7 +355,7 @@ func (s *Server) returned(ctx context.Context, r *http.Request, q url.Values) (*
 		s.log.Warn("the store does not answer", "error", err)
 		return nil, away
 	}
-	s.waiting.give(state)
+	s.lasting.waiting.give(state)
 	at, err := url.Parse(p.Leg.Redirect)
 	if err != nil || !s.cookie(r, "login-"+p.Cookie, p.Digest) || p.Legs >= len(s.providers) || p.Leg.Provider != s.providers[p.Legs].Name() || at.Path != r.URL.Path {
 		return nil, late
@@ -388,7 +394,7 @@ func (s *Server) grant(ctx context.Context, p *pending) (code, sub string, err e
 	id := random()
 	g := &grant{
 		Client: a.Client, ClientID: a.ClientID, Subject: sub, Name: p.Who.Name, Email: p.Who.Email, Scopes: a.Scopes, Resource: a.Resource, Server: a.Server,
-		Refreshes: a.Refreshes, Generation: 1, Rotated: now, AuthTime: now, End: now.Add(grantEnd),
+		Refreshes: a.Refreshes, Sealed: a.Sealed, Generation: 1, Rotated: now, AuthTime: now, End: now.Add(grantEnd),
 	}
 	life := s.grantLife(g)
 	g.Until = now.Add(life)
@@ -400,6 +406,7 @@ func (s *Server) grant(ctx context.Context, p *pending) (code, sub string, err e
 	if err := s.records.Put(ctx, grantKey(id), encode(g), life); err != nil {
 		return "", "", err
 	}
+	s.lasting.usage.grant(g.Sealed, time.Time{}, g.ends(), now)
 	code = s.material.current(ctx).ring.signed(useCode, random())
 	record := &codeRecord{
 		Grant: id, Of: *g, Redirect: a.Redirect, Challenge: a.Challenge, Nonce: a.Nonce, Until: now.Add(s.config.Code),
@@ -458,14 +465,14 @@ func (s *Server) redeem(ctx context.Context, r *http.Request, c *client, q url.V
 		return encode(&record), nil
 	})
 	if reused {
-		s.end(ctx, record.Grant)
+		s.end(ctx, record.Grant, &record.Of)
 		s.tell(r, Event{What: "code_reuse", Outcome: Refused, Client: c.key()})
 	}
 	if err != nil {
 		return nil, err
 	}
 	if !verifies(record.Challenge, verifier) {
-		s.end(ctx, record.Grant)
+		s.end(ctx, record.Grant, &record.Of)
 		return nil, refuse("invalid_grant", "code_verifier does not fit")
 	}
 	return s.issue(ctx, record.Grant, &record.Of, record.Nonce, record.Of.Scopes)

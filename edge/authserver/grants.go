@@ -131,6 +131,7 @@ func (s *Server) refresh(ctx context.Context, r *http.Request, c *client, q url.
 	now := s.now()
 	var g *grant
 	var scopes []string
+	var before time.Time // when it would have ended
 	reused := false
 	err := s.records.Update(ctx, grantKey(id), s.config.Refresh, func(old []byte) (_ []byte, err error) {
 		reused = false
@@ -153,17 +154,19 @@ func (s *Server) refresh(ctx context.Context, r *http.Request, c *client, q url.
 		if again {
 			return nil, errSame
 		}
+		before = g.ends()
 		g.Generation, g.Rotated, g.Until = g.Generation+1, now, now.Add(s.config.Refresh)
 		return encode(g), nil
 	})
 	switch {
 	case err == nil && reused:
-		s.end(ctx, id)
+		s.end(ctx, id, g)
 		s.tell(r, Event{What: "refresh_reuse", Outcome: Refused, Client: c.key(), Subject: g.Subject})
 		return nil, refuse("invalid_grant", "the refresh token has been used")
 	case err != nil && !errors.Is(err, errSame):
 		return nil, err
 	case err == nil:
+		s.lasting.usage.grant(g.Sealed, before, g.ends(), now)
 		if err := s.vault.Extend(ctx, id, g.Until); err != nil {
 			s.log.Warn("upstream tokens end before their grant", "error", err)
 		}
@@ -191,16 +194,18 @@ func (s *Server) narrowed(g *grant, q url.Values) ([]string, error) {
 }
 
 // end ends a grant that is in the wrong hands.
-func (s *Server) end(ctx context.Context, id string) {
-	if err := s.revokeGrant(ctx, id); err != nil {
+func (s *Server) end(ctx context.Context, id string, g *grant) {
+	if err := s.revokeGrant(ctx, id, g); err != nil {
 		s.log.Error("a grant could not be removed", "error", err)
 	}
 }
 
 // revokeGrant ends a grant, and what upstreams issued for it: here at once, elsewhere as soon
 // as it is looked up.
-func (s *Server) revokeGrant(ctx context.Context, id string) error {
-	s.alive.of(id).end()
+func (s *Server) revokeGrant(ctx context.Context, id string, g *grant) error {
+	if s.alive.of(id).end() {
+		s.lasting.usage.grant(g.Sealed, g.ends(), time.Time{}, s.now())
+	}
 	return errors.Join(s.records.Delete(ctx, grantKey(id)), s.vault.Drop(ctx, id))
 }
 
@@ -223,7 +228,7 @@ func (s *Server) revokes(ctx context.Context, r *http.Request, c *client, token 
 	case g.Client != c.key():
 		return nil
 	}
-	if err := s.revokeGrant(ctx, id); err != nil {
+	if err := s.revokeGrant(ctx, id, g); err != nil {
 		return err
 	}
 	s.tell(r, Event{What: "revoke", Outcome: Done, Client: c.key(), Subject: g.Subject})

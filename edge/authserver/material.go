@@ -3,7 +3,6 @@ package authserver
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -37,26 +36,18 @@ type materials struct {
 	now     atomic.Pointer[material]
 	mu      sync.Mutex // of what follows, and of reading
 	last    time.Time
-	made    [][]byte // the secret made at start
-	madeKey *oauth.Signer
+	made    [][]byte      // the secret made at start; nil where secrets are given
+	madeKey *oauth.Signer // likewise
 }
 
 // newMaterials reads all for the first time.
-func newMaterials(ctx context.Context, c *Spec, secrets edge.Secrets, fail func(error)) (*materials, error) {
+func newMaterials(ctx context.Context, c *Spec, secrets edge.Secrets, lasting *Lasting, fail func(error)) (*materials, error) {
 	m := &materials{config: c, secrets: secrets, fail: fail, last: time.Now()}
 	if len(c.Secrets) == 0 {
-		secret := make([]byte, minSecret)
-		_, _ = rand.Read(secret)
-		m.made = [][]byte{secret}
+		m.made = [][]byte{lasting.secret}
 	}
 	if len(c.Keys) == 0 {
-		text, err := oauth.NewSigningKey()
-		if err != nil {
-			return nil, err
-		}
-		if m.madeKey, err = oauth.NewSigner(text); err != nil {
-			return nil, err
-		}
+		m.madeKey = lasting.key
 	}
 	first, err := m.read(ctx)
 	if err != nil {

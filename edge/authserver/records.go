@@ -28,7 +28,7 @@ type records struct {
 
 func newRecords(store edge.Store, m *materials, issuer string) *records {
 	sum := sha256.Sum256([]byte(issuer))
-	return &records{store: store, material: m, prefix: "weir:as:" + hex.EncodeToString(sum[:8]) + ":"}
+	return &records{store: store, material: m, prefix: "as:" + hex.EncodeToString(sum[:8]) + ":"}
 }
 
 // Keys of records. They hold digests of what whoever shows it must know.
@@ -141,6 +141,15 @@ type grant struct {
 	Until      time.Time // when it ends unless it is renewed
 	End        time.Time // when it ends
 	Again      []string  // providers that need a new login
+	Sealed     string    // names the secret that the client is registered under; "" for none
+}
+
+// ends is when a grant ends unless it is renewed.
+func (g *grant) ends() time.Time {
+	if g.End.Before(g.Until) {
+		return g.End
+	}
+	return g.Until
 }
 
 // over reports whether a grant has ended.

@@ -226,7 +226,7 @@ func TestA03(t *testing.T) {
 					}
 				}
 			}
-			if !strings.HasPrefix(key, "weir:as:") {
+			if !strings.HasPrefix(key, "as:") {
 				t.Errorf("key %q", key)
 			}
 		}

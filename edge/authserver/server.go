@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -38,15 +39,17 @@ type Server struct {
 	now       func() time.Time
 	told      func(Event)
 
-	waiting waiting
-	alive   alive
-	counts  counts
+	lasting   *Lasting
+	alive     alive
+	counts    counts
+	agreement agreement
+	faults    faults
 }
 
 // New opens an authorization server. It fails for what waiting does not cure: a Config that
 // cannot be, secrets that are missing or too short, keys that cannot sign.
 func New(ctx context.Context, c *Spec, env Env) (*Server, error) {
-	s := &Server{config: c, providers: env.Providers, local: env.Local, log: env.Log, now: env.Now, told: env.Told}
+	s := &Server{config: c, providers: env.Providers, local: env.Local, log: env.Log, now: env.Now, told: env.Told, lasting: env.Lasting}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -54,7 +57,12 @@ func New(ctx context.Context, c *Spec, env Env) (*Server, error) {
 		s.now = time.Now
 	}
 	var err error
-	s.material, err = newMaterials(ctx, c, env.Secrets, func(err error) {
+	if s.lasting == nil {
+		if s.lasting, err = NewLasting(); err != nil {
+			return nil, err
+		}
+	}
+	s.material, err = newMaterials(ctx, c, env.Secrets, s.lasting, func(err error) {
 		s.log.Error("secrets and keys are used as they were", "issuer", c.Issuer, "error", err)
 	})
 	if err != nil {
@@ -67,6 +75,12 @@ func New(ctx context.Context, c *Spec, env Env) (*Server, error) {
 	if err := s.connect(env); err != nil {
 		s.Close()
 		return nil, err
+	}
+	if c.Store != nil {
+		background, stop := context.WithCancel(context.Background())
+		var work sync.WaitGroup
+		work.Go(func() { s.keep(background) })
+		s.closers = append([]func(){func() { stop(); work.Wait() }}, s.closers...)
 	}
 	return s, nil
 }
@@ -90,7 +104,7 @@ func (s *Server) connect(env Env) error {
 		return errors.New("upstreamProviders: there is none")
 	}
 	s.vault = upstream.NewVault(upstream.VaultOptions{
-		Issuer: s.config.Issuer, Providers: real, Records: s.records, Log: s.log, Now: s.now, Told: env.Renewed,
+		Issuer: s.config.Issuer, Providers: real, Records: s.records, Log: s.log, Now: s.now, Told: s.renewed(env.Renewed),
 		Gone: func(ctx context.Context, grant, provider string) error {
 			return s.records.again(ctx, grant, provider, s.config.Refresh)
 		},
@@ -106,6 +120,22 @@ func (s *Server) connect(env Env) error {
 	s.closers = append(s.closers, client.Close)
 	s.documents = newDocuments(s.config.CIMD, client, env.Local, s.now)
 	return nil
+}
+
+// renewed notes how upstreams do, and passes on what it hears.
+func (s *Server) renewed(told func(upstream.Renewal)) func(upstream.Renewal) {
+	return func(v upstream.Renewal) {
+		switch v.Outcome {
+		case upstream.Renewed:
+			s.faults.note(v.Provider, nil)
+		case upstream.Failed:
+			s.faults.note(v.Provider, errors.New(v.Reason))
+		}
+		s.counts.add(Event{What: "upstream_refresh", Outcome: Outcome(v.Outcome)})
+		if told != nil {
+			told(v)
+		}
+	}
 }
 
 // Close ends what is under way. The server must not be used any longer.

@@ -56,6 +56,7 @@ type Resource struct {
 type Around struct {
 	Issuer    string     // of the clients of its own server; "" where they have none
 	Server    string     // the name of its own server
+	Namespace string     // of the object that describes it; "" for none
 	Resources []Resource // of the servers that trust the issuer, its own first
 	Policies  bool       // policies decide about its server's clients
 	Primary   string     // what the policies themselves say of the primary upstream; "" for nothing
@@ -305,7 +306,10 @@ func (p *parser) lives() {
 // kept judges what outlives a restart, and what replicas share.
 func (p *parser) kept() {
 	if s := p.a.Storage; s != nil && s.Type == v1beta1.StorageKVStore {
-		p.spec.Store = s.KVStore
+		p.spec.Store = s.KVStore.DeepCopy()
+		if c := p.spec.Store.SentinelConfig; c != nil && c.SentinelService != nil && c.SentinelService.Namespace == "" {
+			c.SentinelService.Namespace = p.around.Namespace
+		}
 	}
 	many := p.around.Replicas > 1
 	if many && p.spec.Store == nil {

@@ -73,9 +73,22 @@ func (c *counts) add(e Event) {
 // Collect is edge.Collector.Collect.
 func (s *Server) Collect(m edge.Emitter) {
 	s.counts.mu.Lock()
-	defer s.counts.mu.Unlock()
 	for of, n := range s.counts.all {
 		m.With("what", of.what).With("outcome", string(of.outcome)).Counter("weir_authserver_decisions", "What the authorization server decided.", float64(n))
 	}
+	s.counts.mu.Unlock()
 	m.Counter("weir_authserver_corrupt", "Records of the authorization server that did not open.", float64(s.records.bad.Load()))
+	now := s.Status()
+	m.Gauge("weir_authserver_waiting", "Logins whose users are at an upstream.", float64(now.Waiting))
+	for _, one := range now.Secrets {
+		m.With("secret", one.Name).Gauge("weir_authserver_grants", "About how many sign-ins live, by the secret that their clients are registered under.", float64(one.Grants))
+	}
+	if now.Shared {
+		disagree := 0.0
+		if now.Agreement.Message != "" {
+			disagree = 1
+		}
+		m.Gauge("weir_authserver_replicas", "Replicas of the authorization server that were seen in the last minute.", float64(now.Agreement.Replicas))
+		m.Gauge("weir_authserver_disagreement", "1 while another replica has other secrets, keys or time.", disagree)
+	}
 }

@@ -29,10 +29,7 @@ type due struct {
 func (w *waiting) take(state string, size int, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.queue) > 0 && !w.queue[0].at.After(now) {
-		w.remove(w.queue[0].key)
-		w.queue = w.queue[1:]
-	}
+	w.expire(now)
 	if len(w.queue) >= maxWaiting { // those that were taken still stand in it
 		kept := make([]due, 0, len(w.sizes))
 		for _, d := range w.queue {
@@ -59,6 +56,22 @@ func (w *waiting) give(state string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.remove(digest(state))
+}
+
+// len is how many requests wait at a time.
+func (w *waiting) len(now time.Time) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.expire(now)
+	return len(w.sizes)
+}
+
+// expire forgets the requests that have ended; w.mu is held.
+func (w *waiting) expire(now time.Time) {
+	for len(w.queue) > 0 && !w.queue[0].at.After(now) {
+		w.remove(w.queue[0].key)
+		w.queue = w.queue[1:]
+	}
 }
 
 // remove is give by the digest; w.mu is held.

@@ -24,6 +24,7 @@ type Env struct {
 	Providers []Provider // in place of those of the Spec, for tests; nil for these
 	Store     edge.Store // keeps records, for all replicas
 	Local     edge.Store // of this process, for limits
+	Lasting   *Lasting   // what outlives changes of the Spec; nil for things of its own
 	Secrets   edge.Secrets
 	Reach     edge.Reach // of requests of its own
 	Log       *slog.Logger

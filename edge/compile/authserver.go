@@ -241,7 +241,7 @@ func ignored() Condition {
 
 // around is what a set says of an authorization server.
 func (c *compiler) around(plan *Plan, s *Server, o *object, l *signIn) authserver.Around {
-	a := authserver.Around{Server: s.Name, Policies: s.Authz != nil, One: o.ref.Kind != "VirtualMCPServer"}
+	a := authserver.Around{Server: s.Name, Namespace: l.at.Value.GetNamespace(), Policies: s.Authz != nil, One: o.ref.Kind != "VirtualMCPServer"}
 	if s.Authz != nil {
 		a.Primary = s.Authz.PrimaryUpstreamProvider
 	}

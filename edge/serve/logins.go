@@ -2,72 +2,87 @@ package serve
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/authserver"
-	"github.com/weir-edge/weir/edge/authserver/upstream"
 	"github.com/weir-edge/weir/edge/compile"
-	"github.com/weir-edge/weir/edge/kv"
-	"github.com/weir-edge/weir/filters/audit"
 	"github.com/weir-edge/weir/filters/incoming"
 )
 
 // Servers that trust one issuer may share the authorization server of one of them, which is
 // open as long as one of them is. Its records last while any of that issuer is.
 
-// Bounds of the records of one issuer in memory.
-const (
-	loginRecords = 100_000
-	loginBytes   = 64 << 20
-)
+// issuing is the authorization server of a plan, and what it is made from.
+type issuing struct {
+	Spec   *authserver.Spec
+	Roots  string   // file of more certificates that its own server trusts; "" for none
+	Trusts []byte   // what is in it
+	Store  string   // tells its store from others; "" for the memory of the process
+	store  *sharing // nil for that
+}
 
 // signIn is the authorization server of the plan that issues the tokens of this server's
 // clients; nil for none.
-func (o *opening) signIn(plan *compile.Plan) *authserver.Spec {
+func (o *opening) signIn(plan *compile.Plan) *issuing {
 	if o.plan.Incoming == nil || o.plan.Incoming.Type != incoming.OIDC {
 		return nil
 	}
 	for i := range plan.Servers {
-		if a := plan.Servers[i].AuthServer; a != nil && a.Issuer == o.plan.Incoming.Issuer {
-			return a
+		if s := &plan.Servers[i]; s.AuthServer != nil && s.AuthServer.Issuer == o.plan.Incoming.Issuer {
+			return &issuing{Spec: s.AuthServer, Roots: s.Roots}
 		}
 	}
 	return nil
 }
 
-// openLogin opens the authorization server of a Spec, or finds it open.
-func (o *opening) openLogin(spec *authserver.Spec) (*authserver.Server, func(), error) {
-	w := &o.edge.world
-	return w.logins.Get(digestOf(struct {
-		Spec   *authserver.Spec
-		Trusts []byte
-	}{spec, o.trusts}), func() (*authserver.Server, func(), error) {
+// readIssuer reads what the authorization server is made from.
+func (o *opening) readIssuer() (err error) {
+	i := o.issuer
+	if i == nil {
+		return nil
+	}
+	if i.Trusts, err = moreRoots(i.Roots); err != nil {
+		return err
+	}
+	if i.store, err = o.loginStore(i.Spec.Store); err != nil {
+		return fmt.Errorf("authorization server: storage.kvstore: %w", err)
+	}
+	i.Store = i.store.id()
+	return nil
+}
+
+// login is an authorization server, open.
+type login struct {
+	*authserver.Server
+	store *loginStore // nil for the memory of the process
+}
+
+// openLogin opens the authorization server, or finds it open.
+func (o *opening) openLogin() (*login, func(), error) {
+	w, i := &o.edge.world, o.issuer
+	return w.logins.Get(digestOf(i), func() (*login, func(), error) {
 		var after releases
-		if spec.Store != nil {
-			return nil, nil, errors.New("storage of type kvstore is not served yet")
-		}
-		records, release, err := w.logged.Get(spec.Issuer, func() (*kv.MemoryStore, func(), error) {
-			m := kv.Memory(kv.Limits{Values: loginRecords, Bytes: loginBytes})
-			return m, func() { _ = m.Close() }, nil
-		})
-		if err != nil {
-			return nil, nil, err
-		}
-		after.add(release)
-		_, reach, done := w.requests(o.trusts)
-		after.add(done)
-		a, err := authserver.New(context.Background(), spec, authserver.Env{Store: records, Local: w.memory, Secrets: o.secrets, Reach: reach, Log: o.edge.log, Told: o.edge.loginTold(spec.Issuer), Renewed: o.edge.loginRenewed(spec.Issuer)})
+		records, lasting, store, err := o.openRecords(&after)
 		if err != nil {
 			after.run()
-			return nil, nil, fmt.Errorf("authServerConfig: %w", err)
+			return nil, nil, err
 		}
-		after.add(a.Close)
-		return a, after.run, nil
+		_, reach, done := w.requests(i.Trusts)
+		after.add(done)
+		issuer := i.Spec.Issuer
+		a, err := authserver.New(context.Background(), i.Spec, authserver.Env{
+			Store: records, Local: w.memory, Lasting: lasting, Secrets: o.secrets, Reach: reach, Log: o.edge.log,
+			Told: o.edge.loginTold(issuer), Renewed: o.edge.loginRenewed(issuer),
+		})
+		if err != nil {
+			after.run()
+			return nil, nil, fmt.Errorf("authorization server: %w", err)
+		}
+		after = append(releases{a.Close}, after...)
+		return &login{a, store}, after.run, nil
 	})
 }
 
@@ -79,7 +94,7 @@ func (nobody) Upstream(context.Context, *edge.Identity, string) (access, id edge
 }
 
 // own is the issuer of the server's clients, which is in this process.
-func (o *opening) own(a *authserver.Server) *incoming.Own {
+func (o *opening) own(a *login) *incoming.Own {
 	open := o.edge.settings.StoreFailure == "open"
 	return &incoming.Own{Keys: a.Keys, Look: func(ctx context.Context, id string) (incoming.Grant, error) {
 		l, err := a.Look(ctx, id)
@@ -106,6 +121,7 @@ func (d *doorway) logIn() {
 				if byPath[m.Prefix] == nil {
 					byPath[m.Prefix] = map[string]edge.Mount{}
 				}
+				m.Handler = s.traced(m.Handler)
 				byPath[m.Prefix][host] = m
 			}
 		}
@@ -128,64 +144,5 @@ func (d *doorway) logIn() {
 			}
 			m.Handler.ServeHTTP(w, r)
 		})})
-	}
-}
-
-// loginTold writes what an authorization server decided into the records of its server.
-func (e *Edge) loginTold(issuer string) func(authserver.Event) {
-	return func(v authserver.Event) {
-		e.log.Debug("authorization server", "what", v.What, "outcome", v.Outcome, "reason", v.Reason, "client", v.Client, "upstream", v.Provider, "request", v.Request)
-		event := audit.Event{Type: audit.HTTPRequest, Kind: "authorization", Name: v.What, Reason: v.Reason, Exchange: &edge.Exchange{Head: edge.Head{Remote: v.Remote, RequestID: v.Request}}}
-		if v.Subject != "" {
-			event.Exchange.Identity = &edge.Identity{Issuer: issuer, Subject: v.Subject}
-		}
-		switch v.Outcome {
-		case authserver.Denied, authserver.Refused:
-			event.Outcome = audit.Denied
-		case authserver.Failed:
-			event.Outcome = audit.Error
-		}
-		event.Data = told("client", v.Client, "grant_type", v.Kind, "upstream", v.Provider)
-		e.loginRecord(issuer, event)
-	}
-}
-
-// loginRenewed likewise writes that tokens of an upstream were renewed, or were not.
-func (e *Edge) loginRenewed(issuer string) func(upstream.Renewal) {
-	return func(v upstream.Renewal) {
-		e.log.Debug("upstream tokens", "upstream", v.Provider, "outcome", v.Outcome, "reason", v.Reason)
-		event := audit.Event{Type: audit.HTTPRequest, Kind: "authorization", Name: "upstream_refresh", Took: v.Took, Data: told("upstream", v.Provider, "outcome", v.Outcome)}
-		if v.Outcome != "renewed" {
-			event.Outcome, event.Reason = audit.Error, v.Outcome
-		}
-		e.loginRecord(issuer, event)
-	}
-}
-
-// told is a JSON object of names and texts, of which empty ones are left out.
-func told(pairs ...string) []byte {
-	of := map[string]string{}
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			of[pairs[i]] = pairs[i+1]
-		}
-	}
-	text, err := json.Marshal(of)
-	if err != nil {
-		panic(err) // texts are data
-	}
-	return text
-}
-
-// loginRecord writes into the records of the server whose authorization server it is.
-func (e *Edge) loginRecord(issuer string, event audit.Event) {
-	l := e.live.Load()
-	if l == nil {
-		return
-	}
-	for _, s := range l.servers {
-		if s.issues && s.record != nil && s.login.Issuer() == issuer {
-			s.record.Write(event)
-		}
 	}
 }

@@ -14,176 +14,332 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/weir-edge/weir/edge/authserver"
-	"github.com/weir-edge/weir/edge/authserver/upstream"
 	"github.com/weir-edge/weir/edge/edgetest"
-	credential "github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/serve"
-	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
-const loginIssuer = "http://127.0.0.1"
+// loginIssuer has no port: the endpoints answer at whatever port the edge has.
+const (
+	loginIssuer   = "http://127.0.0.1"
+	loginVerifier = "the-verifier-of-the-test-has-43-characters-or-more"
+)
 
-// loginRig is an edge with an authorization server before one backend, which is sent the
-// user's upstream token.
-func loginRig(t *testing.T) (f *front, log string) {
-	t.Helper()
-	log, records := audited(t)
-	n := 0
-	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n++
-		fmt.Fprintf(w, `{"access_token":"upstream-token-%d","token_type":"Bearer","expires_in":3600,"user":{"id":"alice"}}`, n)
-	}))
-	t.Cleanup(provider.Close)
-	back := edgetest.NewServer(t, edgetest.Modern)
-	yaml := strings.Replace(edgetest.Manifest(back, records), "incomingAuth: {type: anonymous}", `incomingAuth:
-  type: oidc
-  oidc: {issuer: "`+loginIssuer+`", audience: "`+loginIssuer+`/mcp", insecureAllowHttp: true, clientId: x}`, 1)
-	plan := edgetest.Plan(t, yaml)
-	u, wrong := upstream.Parse(field.NewPath("u"), &v1beta1.UpstreamProvider{Name: "hub", Type: v1beta1.UpstreamOAuth2, OAuth2Config: &v1beta1.OAuth2Upstream{
-		AuthorizationEndpoint: provider.URL + "/auth", TokenEndpoint: provider.URL + "/token", ClientID: "edge", RedirectURI: loginIssuer + "/oauth/callback",
-		IdentityFromToken: &v1beta1.IdentityFromToken{SubjectPath: "user.id"},
-	}}, "")
-	if len(wrong) > 0 {
-		t.Fatal(wrong.ToAggregate())
-	}
-	s := &plan.Servers[0]
-	s.AuthServer = &authserver.Spec{
-		Issuer: loginIssuer, Base: loginIssuer, Upstreams: []*upstream.Config{u}, Scopes: []string{"openid"},
-		Resources: []authserver.Resource{{Server: s.Name, Audience: loginIssuer + "/mcp", URL: loginIssuer + "/mcp", Scopes: []string{"openid"}}},
-		Access:    time.Hour, Code: 10 * time.Minute, Refresh: 168 * time.Hour,
-	}
-	s.Backends[0].Outgoing = &credential.Spec{Kind: &v1beta1.MCPExternalAuthConfigSpec{Type: v1beta1.AuthUpstreamInject, UpstreamInject: &v1beta1.UpstreamInject{ProviderName: "hub"}}}
-	e := edgetest.StartPlan(t, plan, edgetest.Settings(func(s *serve.Settings) { s.DevLoopback = true }))
-	return &front{Edge: e, back: back, client: e.NewClient()}, log
+// hub is an identity provider of the type oauth2, by hand. Each token that it issues is another.
+type hub struct {
+	*httptest.Server
+
+	mu     sync.Mutex
+	name   string // of its tokens
+	groups string // JSON, in its token answers
+	life   int    // of access tokens, in seconds
+	n      int
+	kinds  []string // grant types that were asked for
 }
 
-// TestSignIn is a client that knows nothing: 401, metadata, registration, consent, login,
-// token, a call with the upstream's token, refresh, revocation.
-func TestSignIn(t *testing.T) {
-	f, log := loginRig(t)
+func newHub(t testing.TB, name string) *hub {
+	h := &hub{name: name, groups: `[]`, life: 3600}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.n++
+		h.kinds = append(h.kinds, r.PostFormValue("grant_type"))
+		claims := base64.RawURLEncoding.EncodeToString([]byte(fmt.Sprintf(`{"sub":"alice","groups":%s,"n":%d}`, h.groups, h.n)))
+		token := fmt.Sprintf("%s-token-%d", h.name, h.n)
+		if h.groups != `[]` {
+			token = "eyJhbGciOiJub25lIn0." + claims + "."
+		}
+		fmt.Fprintf(w, `{"access_token":%q,"refresh_token":"%s-refresh-%d","token_type":"Bearer","expires_in":%d,"user":{"id":"alice"}}`, token, h.name, h.n, h.life)
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+// provider is the YAML of the hub as an entry of upstreamProviders.
+func (h *hub) provider() string {
+	return fmt.Sprintf(`{name: %s, type: oauth2, oauth2Config: {authorizationEndpoint: "%s/auth", tokenEndpoint: "%s/token", clientId: edge, scopes: [openid], insecureAllowHTTP: true, redirectUri: "%s/oauth/callback", identityFromToken: {subjectPath: user.id}}}`, h.name, h.URL, h.URL, loginIssuer)
+}
+
+// embedded is the YAML of an authorization server; more is further members of it.
+func embedded(more string, hubs ...*hub) string {
+	var all []string
+	for _, h := range hubs {
+		all = append(all, h.provider())
+	}
+	return fmt.Sprintf(`{issuer: %q, upstreamProviders: [%s]%s}`, loginIssuer, strings.Join(all, ", "), more)
+}
+
+// ownProvider is the document by which servers trust the authorization server.
+const ownProvider = `---
+apiVersion: weir.dev/v1beta1
+kind: MCPOIDCConfig
+metadata: {name: own}
+spec: {type: inline, inline: {issuer: "` + loginIssuer + `", insecureAllowHTTP: true}}
+`
+
+// entrance is a VirtualMCPServer with an authorization server before one backend. outgoing is
+// what the backend is sent, a spec of MCPExternalAuthConfig, and more are further lines of
+// the server's config.
+func entrance(back *edgetest.Server, auth, outgoing string, more ...string) string {
+	return fmt.Sprintf(`apiVersion: weir.dev/v1beta1
+kind: MCPGroup
+metadata: {name: tools}
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPExternalAuthConfig
+metadata: {name: sent}
+spec: %s
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPServerEntry
+metadata: {name: back}
+spec: {groupRef: {name: tools}, remoteUrl: %q, transport: streamable-http, allowPrivateEndpoint: true, externalAuthConfigRef: {name: sent}}
+---
+apiVersion: weir.dev/v1beta1
+kind: VirtualMCPServer
+metadata: {name: front}
+spec:
+  groupRef: {name: tools}
+  incomingAuth: {type: oidc, oidcConfigRef: {name: own, audience: "%[3]s/mcp", resourceUrl: "%[3]s/mcp"}}
+  outgoingAuth: {source: discovered}
+  authServerConfig: %[4]s
+  config:
+    aggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [back]}}
+%[5]s
+`, outgoing, back.URL, loginIssuer, auth, indented(more)) + ownProvider
+}
+
+func indented(lines []string) string {
+	text := strings.TrimSpace(strings.Join(lines, "\n"))
+	if text == "" {
+		return ""
+	}
+	return "    " + strings.ReplaceAll(text, "\n", "\n    ")
+}
+
+// loopback lets providers be on this machine.
+func loopback() edgetest.Option {
+	return edgetest.Settings(func(s *serve.Settings) { s.DevLoopback = true })
+}
+
+// visitor is a client that knows nothing, with the browser of its user.
+type visitor struct {
+	t         testing.TB
+	at        string
+	web       *http.Client
+	client    string   // its id
+	upstreams int      // that the user is sent to
+	turns     *visitor // whose address the next request goes to; nil for this one's
+}
+
+func newVisitor(t testing.TB, address string) *visitor {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	web := &http.Client{Jar: jar, Timeout: edgetest.Patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	t.Cleanup(web.CloseIdleConnections)
-	at := "http://" + f.Addr()
-	fetch := func(req *http.Request, err error) (*http.Response, string) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if req.Method == http.MethodPost && req.Header.Get("Content-Type") == "" {
-			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-			req.Header.Set("Sec-Fetch-Site", "same-origin")
-		}
-		resp, err := web.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp, string(text)
-	}
-	get := func(path string) (*http.Response, string) {
-		return fetch(http.NewRequest(http.MethodGet, at+path, nil))
-	}
-	post := func(path string, form url.Values) (*http.Response, string) {
-		return fetch(http.NewRequest(http.MethodPost, at+path, strings.NewReader(form.Encode())))
-	}
-	read := func(text string) (all map[string]any) {
-		if err := json.Unmarshal([]byte(text), &all); err != nil {
-			t.Fatalf("%v: %s", err, text)
-		}
-		return all
-	}
-	call := func(token string) *edgetest.Response {
-		c := caller{Client: f.client}
-		body, head := c.message("1", "tools/call", edgetest.CallParams("echo", `{"text":"x"}`))
-		if token != "" {
-			head = append(head, "Authorization", "Bearer "+token)
-		}
-		return c.Post(body, head...)
-	}
+	return &visitor{t: t, at: "http://" + address, web: web, upstreams: 1}
+}
 
-	// 1. Who has no token is told where to get one.
-	if r := call(""); r.Status != http.StatusUnauthorized || !strings.Contains(r.Header.Get("WWW-Authenticate"), "resource_metadata") {
-		t.Fatalf("status %d: %v", r.Status, r.Header)
+func (v *visitor) fetch(req *http.Request, err error) (*http.Response, string) {
+	v.t.Helper()
+	if err != nil {
+		v.t.Fatal(err)
 	}
-	_, text := get("/.well-known/oauth-authorization-server")
-	if doc := read(text); doc["issuer"] != loginIssuer || doc["registration_endpoint"] != loginIssuer+"/oauth/register" {
-		t.Fatalf("metadata: %v", doc)
+	if req.Method == http.MethodPost && req.Header.Get("Content-Type") == "" {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set("Sec-Fetch-Site", "same-origin")
 	}
+	if v.turns != nil {
+		v.at, v.turns.at = v.turns.at, v.at
+	}
+	resp, err := v.web.Do(req)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return resp, string(text)
+}
 
-	// 2. It registers itself, and the user agrees.
-	req, err := http.NewRequest(http.MethodPost, at+"/oauth/register", strings.NewReader(`{"redirect_uris":["https://client.example/cb"],"grant_types":["authorization_code","refresh_token"]}`))
+func (v *visitor) get(path string) (*http.Response, string) {
+	v.t.Helper()
+	return v.fetch(http.NewRequest(http.MethodGet, v.at+path, nil))
+}
+
+func (v *visitor) post(path string, form url.Values) (*http.Response, string) {
+	v.t.Helper()
+	return v.fetch(http.NewRequest(http.MethodPost, v.at+path, strings.NewReader(form.Encode())))
+}
+
+// read reads a JSON object.
+func (v *visitor) read(text string) (all map[string]any) {
+	v.t.Helper()
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		v.t.Fatalf("%v: %s", err, text)
+	}
+	return all
+}
+
+// register registers the client.
+func (v *visitor) register() {
+	v.t.Helper()
+	req, err := http.NewRequest(http.MethodPost, v.at+"/oauth/register", strings.NewReader(`{"redirect_uris":["https://client.example/cb"],"grant_types":["authorization_code","refresh_token"]}`))
 	if err == nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	_, text = fetch(req, err)
-	client, _ := read(text)["client_id"].(string)
-	const verifier = "the-verifier-of-the-test-has-43-characters-or-more"
-	sum := sha256.Sum256([]byte(verifier))
-	_, text = get("/oauth/authorize?" + url.Values{"client_id": {client}, "redirect_uri": {"https://client.example/cb"}, "response_type": {"code"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"}}.Encode())
+	_, text := v.fetch(req, err)
+	v.client, _ = v.read(text)["client_id"].(string)
+}
+
+// given are the tokens of a login.
+type given struct{ access, refresh, code string }
+
+// signIn is a login from the registration to the tokens; resource is what the client asks for,
+// "" for nothing.
+func (v *visitor) signIn(resource string) (g given) {
+	v.t.Helper()
+	if v.client == "" {
+		v.register()
+	}
+	sum := sha256.Sum256([]byte(loginVerifier))
+	q := url.Values{"client_id": {v.client}, "redirect_uri": {"https://client.example/cb"}, "response_type": {"code"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"}}
+	if resource != "" {
+		q.Set("resource", resource)
+	}
+	_, text := v.get("/oauth/authorize?" + q.Encode())
 	m := regexp.MustCompile(`name="form" value="([^"]+)"`).FindStringSubmatch(text)
 	if m == nil {
-		t.Fatalf("no consent page: %s", text)
+		v.t.Fatalf("no consent page: %s", text)
 	}
-	resp, text := post("/oauth/consent", url.Values{"form": {m[1]}, "answer": {"allow"}})
-	to, err := resp.Location()
-	if err != nil {
-		t.Fatalf("status %d: %s", resp.StatusCode, text)
+	resp, text := v.post("/oauth/consent", url.Values{"form": {m[1]}, "answer": {"allow"}})
+	for range v.upstreams {
+		to, err := resp.Location()
+		if err != nil {
+			v.t.Fatalf("status %d: %s", resp.StatusCode, text)
+		}
+		resp, text = v.get("/oauth/callback?" + url.Values{"state": {to.Query().Get("state")}, "code": {"x"}}.Encode())
 	}
-
-	// 3. Back from the provider, and the tokens.
-	_, text = get("/oauth/callback?" + url.Values{"state": {to.Query().Get("state")}, "code": {"x"}}.Encode())
-	m = regexp.MustCompile(`href="([^"]+)"`).FindStringSubmatch(text)
-	if m == nil {
-		t.Fatalf("no way on: %s", text)
+	if m = regexp.MustCompile(`href="([^"]+)"`).FindStringSubmatch(text); m == nil {
+		v.t.Fatalf("no way on: %s", text)
 	}
 	answer, err := url.Parse(html.UnescapeString(m[1]))
 	if err != nil || answer.Query().Get("code") == "" {
-		t.Fatalf("no code: %s", answer)
+		v.t.Fatalf("no code: %s", answer)
 	}
-	_, text = post("/oauth/token", url.Values{"grant_type": {"authorization_code"}, "client_id": {client}, "code": {answer.Query().Get("code")}, "redirect_uri": {"https://client.example/cb"}, "code_verifier": {verifier}})
-	tokens := read(text)
-	access, _ := tokens["access_token"].(string)
-	refresh, _ := tokens["refresh_token"].(string)
+	g.code = answer.Query().Get("code")
+	_, text = v.post("/oauth/token", url.Values{"grant_type": {"authorization_code"}, "client_id": {v.client}, "code": {g.code}, "redirect_uri": {"https://client.example/cb"}, "code_verifier": {loginVerifier}})
+	return v.tokens(g, text)
+}
 
-	// 4. A call, with the upstream's token to the backend and no other.
-	if r := call(access); r.Status != http.StatusOK {
+// tokens reads an answer of the token endpoint.
+func (v *visitor) tokens(g given, text string) given {
+	v.t.Helper()
+	all := v.read(text)
+	g.access, _ = all["access_token"].(string)
+	g.refresh, _ = all["refresh_token"].(string)
+	if g.access == "" {
+		v.t.Fatalf("no tokens: %s", text)
+	}
+	return g
+}
+
+// renews shows the refresh token.
+func (v *visitor) renews(g given) given {
+	v.t.Helper()
+	_, text := v.post("/oauth/token", url.Values{"grant_type": {"refresh_token"}, "client_id": {v.client}, "refresh_token": {g.refresh}})
+	return v.tokens(g, text)
+}
+
+// revokes ends the grant of a token.
+func (v *visitor) revokes(token string) {
+	v.t.Helper()
+	if resp, text := v.post("/oauth/revoke", url.Values{"client_id": {v.client}, "token": {token}}); resp.StatusCode != http.StatusOK {
+		v.t.Errorf("revoke: status %d: %s", resp.StatusCode, text)
+	}
+}
+
+// calls calls the tool echo with a token; "" for none.
+func calls(c *edgetest.Client, path, token string) *edgetest.Response {
+	one := caller{Client: c}
+	body, head := one.message("1", "tools/call", edgetest.CallParams("echo", `{"text":"x"}`))
+	if token != "" {
+		head = append(head, "Authorization", "Bearer "+token)
+	}
+	return c.Do(http.MethodPost, path, body, head...)
+}
+
+// sent are the Authorization headers of the calls that a backend had.
+func sent(back *edgetest.Server) (all []string) {
+	for _, r := range back.Requests("tools/call") {
+		all = append(all, r.Header.Get("Authorization"))
+	}
+	return all
+}
+
+// TestSignIn is a client that knows nothing: 401, metadata, registration, consent, login,
+// token, a call with the upstream's token, refresh, revocation.
+func TestSignIn(t *testing.T) {
+	log, records := audited(t)
+	h, back := newHub(t, "hub"), edgetest.NewServer(t, edgetest.Modern)
+	e := edgetest.Start(t, entrance(back, embedded("", h), `{type: upstreamInject, upstreamInject: {providerName: hub}}`, records), loopback(), edgetest.Settings(func(s *serve.Settings) { s.AdminListen = "127.0.0.1:0" }))
+	f := &front{Edge: e, back: back, client: e.NewClient()}
+	v := newVisitor(t, f.Addr())
+
+	// 1. Who has no token is told where to get one.
+	r := calls(f.client, "/mcp", "")
+	m := regexp.MustCompile(`resource_metadata="http://[^/]+([^"]+)"`).FindStringSubmatch(r.Header.Get("WWW-Authenticate"))
+	if r.Status != http.StatusUnauthorized || m == nil {
+		t.Fatalf("status %d: %v", r.Status, r.Header)
+	}
+	_, text := v.get(m[1])
+	if servers, _ := v.read(text)["authorization_servers"].([]any); len(servers) != 1 || servers[0] != loginIssuer {
+		t.Fatalf("protected resource: %s", text)
+	}
+	_, text = v.get("/.well-known/oauth-authorization-server")
+	if doc := v.read(text); doc["issuer"] != loginIssuer || doc["registration_endpoint"] != loginIssuer+"/oauth/register" {
+		t.Fatalf("metadata: %v", doc)
+	}
+
+	// 2. It registers itself, the user agrees and signs in, and there are tokens.
+	got := v.signIn("")
+
+	// 3. A call, with the upstream's token to the backend and no other.
+	if r := calls(f.client, "/mcp", got.access); r.Status != http.StatusOK {
 		t.Fatalf("call: status %d: %s", r.Status, r.Body)
 	}
-	if got := f.back.Requests("tools/call"); len(got) != 1 || got[0].Header.Get("Authorization") != "Bearer upstream-token-1" {
-		t.Fatalf("%d calls: %v", len(got), got[0].Header)
+	if all := sent(back); len(all) != 1 || all[0] != "Bearer hub-token-1" {
+		t.Fatalf("calls: %v", all)
 	}
 
-	// 5. A refresh, and the end.
-	_, text = post("/oauth/token", url.Values{"grant_type": {"refresh_token"}, "client_id": {client}, "refresh_token": {refresh}})
-	next := read(text)
-	again, _ := next["access_token"].(string)
-	if r := call(again); r.Status != http.StatusOK {
+	// 4. A refresh, what is told meanwhile, and the end.
+	again := v.renews(got)
+	if r := calls(f.client, "/mcp", again.access); r.Status != http.StatusOK {
 		t.Fatalf("after a refresh: status %d: %s", r.Status, r.Body)
 	}
-	post("/oauth/revoke", url.Values{"client_id": {client}, "token": {again}})
-	for _, token := range []string{access, again} {
-		if r := call(token); r.Status != http.StatusUnauthorized {
+	_, state := adminAsk(t, e.Serve.AdminAddr(), "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	for _, want := range []string{`"issuer": "` + loginIssuer + `"`, `"ephemeral": true`, `"grants": 1`, `"redirectUri": "` + loginIssuer + `/oauth/callback"`} {
+		if !strings.Contains(state, want) {
+			t.Errorf("/status has no %s: %s", want, state)
+		}
+	}
+	v.revokes(again.access)
+	for _, token := range []string{got.access, again.access} {
+		if r := calls(f.client, "/mcp", token); r.Status != http.StatusUnauthorized {
 			t.Errorf("after a revocation: status %d", r.Status)
 		}
 	}
 
-	// 6. What is told of it holds no secret.
-	if all := string(f.client.Do("GET", "/metrics", "").Body); !strings.Contains(all, `weir_authserver_decisions_total{`) {
-		t.Errorf("metrics: %s", all)
+	// 5. What is told of it holds no secret.
+	metrics := string(f.client.Do("GET", "/metrics", "").Body)
+	if !strings.Contains(metrics, `weir_authserver_decisions_total{`) || figure(t, metrics, "weir_authserver_grants") != 0 {
+		t.Errorf("metrics: %s", metrics)
 	}
 	f.Stop()
 	kept, err := os.ReadFile(log)
@@ -198,9 +354,11 @@ func TestSignIn(t *testing.T) {
 	if !strings.Contains(string(kept), "hub:alice") {
 		t.Errorf("no record names the user: %s", kept)
 	}
-	for _, secret := range []string{access, again, refresh, client, "upstream-token", verifier, answer.Query().Get("code")} {
-		if strings.Contains(string(kept), secret) || strings.Contains(f.Log(), secret) {
-			t.Errorf("the records or the log hold %q", secret)
+	for _, secret := range []string{got.access, again.access, got.refresh, v.client, "hub-token", "hub-refresh", loginVerifier, got.code} {
+		for where, text := range map[string]string{"records": string(kept), "log": f.Log(), "/status": state, "metrics": metrics} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s: %q", where, secret)
+			}
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/authserver"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
@@ -38,9 +37,9 @@ type opening struct {
 	store    *sharing // nil for the memory of the process
 	backends []backing
 	programs []guest.Loaded
-	reads    []string         // secrets and files of its telemetry
-	issuer   *authserver.Spec // of the tokens of its clients, where it is in this process; else nil
-	trusts   []byte           // certificates in PEM that its own requests trust, besides those of the process
+	reads    []string // secrets and files of its telemetry
+	issuer   *issuing // of the tokens of its clients, where it is in this process; else nil
+	trusts   []byte   // certificates in PEM that its own requests trust, besides those of the process
 }
 
 // backing is a backend of the plan with the files that it names.
@@ -68,15 +67,11 @@ func (o *opening) open() (*server, func(), error) {
 // with sound secrets or not at all.
 func (o *opening) read() (digest string, err error) {
 	p := o.plan
-	if p.Roots != "" {
-		if o.trusts, err = edge.ReadKeys(p.Roots); err == nil {
-			if _, err = edge.Roots(nil, o.trusts); len(o.trusts) == 0 {
-				err = fmt.Errorf("%s: it is empty", p.Roots)
-			}
-		}
-		if err != nil {
-			return "", fmt.Errorf("CA bundle: %w", err)
-		}
+	if o.trusts, err = moreRoots(p.Roots); err != nil {
+		return "", err
+	}
+	if err := o.readIssuer(); err != nil {
+		return "", err
 	}
 	if o.store, err = o.sharing(); err != nil {
 		return "", fmt.Errorf("sessionStorage: %w", err)
@@ -104,8 +99,24 @@ func (o *opening) read() (digest string, err error) {
 		Programs []guest.Loaded
 		Reads    []string
 		Trusts   []byte
-		Issuer   *authserver.Spec
+		Issuer   *issuing
 	}{p, o.main, o.planned(), o.store.id(), digests, o.programs, o.reads, o.trusts, o.issuer}), nil
+}
+
+// moreRoots reads a file of certificates in PEM; nil for no file.
+func moreRoots(path string) (pem []byte, err error) {
+	if path == "" {
+		return nil, nil
+	}
+	if pem, err = edge.ReadKeys(path); err == nil {
+		if _, err = edge.Roots(nil, pem); len(pem) == 0 {
+			err = fmt.Errorf("%s: it is empty", path)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("CA bundle: %w", err)
+	}
+	return pem, nil
 }
 
 // planned is the URL of the server's door where the plan says where that is; "" at the door
@@ -149,7 +160,7 @@ func (o *opening) backing(b compile.Backend) (backing, error) {
 		Debug   bool
 		Choice  bool
 		Anybody bool // its pooled sessions hold what anonymous clients did
-		Issuer  *authserver.Spec
+		Issuer  *issuing
 	}{b, own, pem, o.trusts, p.Debug, o.choosing(), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous, o.issuer})
 	sound := o.credentials()
 	if o.issuer != nil {
@@ -208,7 +219,7 @@ func (o *opening) make() (s *server, err error) {
 		return s, fmt.Errorf("sessionStorage: %w", err)
 	}
 	if o.issuer != nil {
-		login, release, err := o.openLogin(o.issuer)
+		login, release, err := o.openLogin()
 		if err != nil {
 			return s, err
 		}
@@ -310,7 +321,7 @@ func (o *opening) openBackend(s *server, b backing) error {
 	one, release, err := e.world.backends.Get(s.Name+"\x00"+b.digest, func() (*backend.Backend, func(), error) {
 		with := o.credentials()
 		if o.issuer != nil {
-			login, release, err := o.openLogin(o.issuer)
+			login, release, err := o.openLogin()
 			if err != nil {
 				with.close()
 				return nil, nil, err

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/authserver"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/codemode"
 	"github.com/weir-edge/weir/edge/compile"
@@ -120,8 +119,10 @@ type world struct {
 	policies  kept[*authz.Counters]
 	limits    kept[*ratelimit.Part]
 	scripts   kept[*codemode.Counters]
-	logins    kept[*authserver.Server]
-	logged    kept[*kv.MemoryStore] // their records in memory, by issuer
+	logins    kept[*login]
+
+	logged      kept[loginKept]   // what lasts of them, by issuer
+	loginStores kept[*loginStore] // where they keep their records, when they share them
 
 	composites kept[*composite.Counters]
 	optimizers kept[*optimizer.Counters]

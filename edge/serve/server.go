@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
-	"github.com/weir-edge/weir/edge/authserver"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/outgoing"
 	"github.com/weir-edge/weir/edge/route"
@@ -36,11 +35,11 @@ type server struct {
 	trusts    []byte                    // certificates in PEM that its own requests trust, besides those of the process
 	outgoing  map[string]*outgoing.Spec // credentials of the backends, by name
 	failure   compile.Failure
-	passes    *headers.Part      // header lines of clients that backends receive; nil for none
-	gate      *incoming.Gate     // who clients are; nil for anybody
-	login     *authserver.Server // that issues their tokens, in this process; nil for none
-	issues    bool               // login is its own
-	guest     *edge.Guest        // hooks of programs
+	passes    *headers.Part  // header lines of clients that backends receive; nil for none
+	gate      *incoming.Gate // who clients are; nil for anybody
+	login     *login         // that issues their tokens, in this process; nil for none
+	issues    bool           // login is its own
+	guest     *edge.Guest    // hooks of programs
 	programs  []func() status.Filter
 	guarded   bool // clients have to authenticate
 	personal  bool // the credential of a backend depends on the user

@@ -11,9 +11,9 @@ import (
 
 // Outcomes of a renewal.
 const (
-	renewed = "renewed"
-	gone    = "gone"
-	failed  = "failed"
+	Renewed = "renewed"
+	Ended   = "gone"
+	Failed  = "failed"
 )
 
 // errFenced is a write under a lease that somebody else has taken.
@@ -212,18 +212,18 @@ func (v *Vault) renew(ctx context.Context, p spot, r *record) (*Tokens, error) {
 		if err := mine(func(*record) *record { return next }); err != nil {
 			return nil, err
 		}
-		tell(renewed, nil)
+		tell(Renewed, nil)
 		next.End = r.End
 		return v.saw(p, next), nil
 	case changed(err):
 		return nil, err
 	case errors.As(err, &over):
 		err := v.end(ctx, p, r, over)
-		tell(gone, over)
+		tell(Ended, over)
 		return nil, err
 	}
 	v.options.Log.Warn("tokens of a provider are not renewed", "upstream", p.provider, "error", err)
-	tell(failed, err)
+	tell(Failed, err)
 	now := v.options.Now()
 	free := *r
 	if lost := mine(func(old *record) *record {
