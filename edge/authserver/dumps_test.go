@@ -19,7 +19,7 @@ import (
 func onRedis(t *testing.T) (*scene, *kvtest.Server) {
 	server := kvtest.Redis(t, "--rdbcompression", "no")
 	all := []*kvtest.Server{server}
-	s := newScene(t, &place{name: "redis", servers: all, all: all, options: kv.Options{Addresses: []string{server.Addr}}})
+	s := newScene(t, &place{name: "redis", all: all, options: kv.Options{Addresses: []string{server.Addr}}})
 	s.replica(patience)
 	s.replica(patience)
 	return s, server

@@ -121,7 +121,7 @@ func TestG37Histories(t *testing.T) {
 	calls, unknown := 0, 0
 	for i := range 100 {
 		w := kvtest.NewWire(t, server.Addr)
-		through := &place{name: "wire", servers: s.place.servers, all: s.place.all, options: kv.Options{Addresses: []string{w.Addr}, Failures: 1000}}
+		through := &place{name: "wire", all: s.place.all, options: kv.Options{Addresses: []string{w.Addr}, Failures: 1000}}
 		h := &scene{t: t, place: through, hub: s.hub, clock: s.clock, kept: s.kept}
 		h.replica(150 * time.Millisecond)
 		h.replica(150 * time.Millisecond)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -31,8 +32,7 @@ import (
 // uses it.
 type place struct {
 	name    string
-	servers []*kvtest.Server // that take writes; none for memory
-	all     []*kvtest.Server // with those that follow them
+	all     []*kvtest.Server // with those that follow others; none for memory
 	options kv.Options
 	memory  *kv.MemoryStore
 }
@@ -70,18 +70,48 @@ func everywhere(t *testing.T, test func(t *testing.T, p *place)) {
 		t.Parallel()
 		s := kvtest.Redis(t, "--rdbcompression", "no")
 		all := []*kvtest.Server{s}
-		test(t, &place{name: "redis", servers: all, all: all, options: kv.Options{Addresses: []string{s.Addr}}})
+		test(t, &place{name: "redis", all: all, options: kv.Options{Addresses: []string{s.Addr}}})
 	})
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		all := kvtest.Cluster(t)
-		test(t, &place{name: "cluster", servers: all, all: all, options: kv.Options{Mode: kv.Cluster, Addresses: []string{all[0].Addr}}})
+		test(t, &place{name: "cluster", all: all, options: kv.Options{Mode: kv.Cluster, Addresses: []string{all[0].Addr}}})
 	})
 	t.Run("sentinels", func(t *testing.T) {
 		t.Parallel()
 		master, replica, sentinels := kvtest.Sentinels(t, "", "")
-		test(t, &place{name: "sentinels", servers: []*kvtest.Server{master}, all: []*kvtest.Server{master, replica}, options: kv.Options{Mode: kv.Sentinel, Addresses: sentinels, Master: "main"}})
+		for _, at := range sentinels { // a store that is away for a moment is no reason for another master
+			tell(t, at, "SENTINEL SET main down-after-milliseconds 60000")
+		}
+		test(t, &place{name: "sentinels", all: []*kvtest.Server{master, replica}, options: kv.Options{Mode: kv.Sentinel, Addresses: sentinels, Master: "main"}})
 	})
+}
+
+// tell tells a server something that it answers with OK.
+func tell(t *testing.T, addr, what string) {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	said := make([]byte, 64)
+	if _, err := fmt.Fprintf(c, "%s\r\n", what); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.Read(said); err != nil || !strings.HasPrefix(string(said[:n]), "+OK") {
+		t.Fatalf("%s: %q, %v", what, said[:n], err)
+	}
+}
+
+// masters are the servers that take writes now.
+func (p *place) masters() (all []*kvtest.Server) {
+	for _, s := range p.all {
+		if strings.Contains(s.Do("info", "replication"), "role:master") {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // empty takes all away, as a store does that comes back without what it held.
@@ -91,7 +121,7 @@ func (p *place) empty(keys []string) {
 			_ = p.memory.Delete(context.Background(), k)
 		}
 	}
-	for _, s := range p.servers {
+	for _, s := range p.masters() {
 		s.Do("flushall")
 	}
 }
@@ -99,11 +129,11 @@ func (p *place) empty(keys []string) {
 // fill leaves no room for more, until the function that it returns is called.
 func (p *place) fill(t *testing.T) (room func()) {
 	if p.memory == nil {
-		for _, s := range p.servers {
+		for _, s := range p.masters() {
 			s.Do("config", "set", "maxmemory", "1")
 		}
 		room = func() {
-			for _, s := range p.servers {
+			for _, s := range p.masters() {
 				s.Do("config", "set", "maxmemory", "0")
 			}
 		}
