@@ -26,16 +26,12 @@ func (k *Keeper) endOrphans(names []string) {
 		if len(left)+len(stuck) == 0 {
 			return
 		}
-		over := time.Now().After(until)
-		if over {
-			stuck = append(stuck, left...)
+		if time.Now().After(until) {
+			stuck, homes = append(stuck, left...), nil // and that is all
 		}
 		for _, pid := range stuck {
 			k.Log.Warn("a process that was left over is ended", "pid", pid)
 			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-		if over {
-			return
 		}
 	}
 }
@@ -87,12 +83,9 @@ func nameOf(pid string) string {
 // parentOf is the parent of a process; "" for one that is gone.
 func parentOf(pid string) string {
 	text, _ := os.ReadFile(filepath.Join("/proc", pid, "status"))
-	for line := range strings.Lines(string(text)) {
-		if parent, ok := strings.CutPrefix(line, "PPid:"); ok {
-			return strings.TrimSpace(parent)
-		}
-	}
-	return ""
+	_, rest, _ := strings.Cut(string(text), "\nPPid:\t")
+	parent, _, _ := strings.Cut(rest, "\n")
+	return parent
 }
 
 // waits reports whether a process is the first of a sandbox of one of some homes, and is not
