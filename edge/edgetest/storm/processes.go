@@ -74,7 +74,7 @@ func runProcesses(ctx context.Context, s *storm) {
 	s.bar(orphans == 0, "0", "%d times something of its processes was left after 5 s", orphans)
 
 	// The end.
-	zombies := l.zombies()
+	zombies := zombiesBelow(l.PID())
 	l.Stop()
 	left := kit.WaitFor(ctx, 5*time.Second, func() bool { return len(l.processes()) == 0 })
 	s.bar(left && zombies == 0, "0", "%d processes left over, %d zombies below the edge", len(l.processes()), zombies)
@@ -235,13 +235,13 @@ func procState(pid int) (state string, parent int) {
 	return fields[0], parent
 }
 
-// zombies is how many processes below the edge nobody has waited for.
-func (l *local) zombies() (n int) {
+// zombiesBelow is how many processes below one nobody has waited for.
+func zombiesBelow(manager int) (n int) {
 	for _, path := range kit.Must(filepath.Glob("/proc/[0-9]*")) {
 		pid, _ := strconv.Atoi(filepath.Base(path))
 		state, at := procState(pid)
 		for range 10 {
-			if at == l.PID() && state == "Z" {
+			if at == manager && state == "Z" {
 				n++
 			}
 			if at <= 1 {
