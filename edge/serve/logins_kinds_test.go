@@ -42,7 +42,7 @@ func TestSignInOfOneBackend(t *testing.T) {
 			for _, more := range []string{"", ", disableUpstreamTokenInjection: true"} {
 				t.Run(kind+" "+ref[:8]+more, func(t *testing.T) {
 					t.Parallel()
-					h, back := newHub(t, "hub"), edgetest.NewServer(t, edgetest.Modern)
+					h, back := edgetest.NewHub(t, "hub"), edgetest.NewServer(t, edgetest.Modern)
 					spec := fmt.Sprintf("{remoteUrl: %q, transport: streamable-http, allowPrivateEndpoint: true", back.URL)
 					if kind == "MCPServer" {
 						spec = "{image: 'exec:///bin/true', transport: streamable-http, mcpPort: 9000"
@@ -68,12 +68,12 @@ spec: {type: embeddedAuthServer, embeddedAuthServer: %s}
 						t.Fatal(err)
 					}
 					e := edgetest.StartPlan(t, r.Plan, loopback(), edgetest.With(serve.WithWorkloads(func(serve.Starting) (backend.Local, error) { return neighbour{at.Host}, nil })))
-					c, v := e.NewClient(), newVisitor(t, e.Addr())
+					c, v := e.NewClient(), edgetest.NewVisitor(t, loginIssuer, e.Addr())
 					if r := calls(c, "/mcp", ""); r.Status != http.StatusUnauthorized {
 						t.Fatalf("without a token: status %d", r.Status)
 					}
-					got := v.signIn("")
-					if r := calls(c, "/mcp", got.access); r.Status != http.StatusOK {
+					got := v.SignIn("")
+					if r := calls(c, "/mcp", got.Access); r.Status != http.StatusOK {
 						t.Fatalf("status %d: %s", r.Status, r.Body)
 					}
 					want := "Bearer hub-token-1"
@@ -92,7 +92,7 @@ spec: {type: embeddedAuthServer, embeddedAuthServer: %s}
 // TestSignInAtTwoProviders: each backend is sent the token of the provider that it names, and
 // what names none that of the first.
 func TestSignInAtTwoProviders(t *testing.T) {
-	corp, hub := newHub(t, "corp"), newHub(t, "hub")
+	corp, hub := edgetest.NewHub(t, "corp"), edgetest.NewHub(t, "hub")
 	back, other, third := edgetest.NewServer(t, edgetest.Modern), edgetest.NewServer(t, edgetest.Modern), edgetest.NewServer(t, edgetest.Modern)
 	var asked []string
 	sts := newExchange(t, func(r *http.Request) string {
@@ -118,13 +118,12 @@ spec: {groupRef: {name: tools}, remoteUrl: %q, transport: streamable-http, allow
 	yaml = strings.Replace(yaml, "priorityOrder: [back]", "priorityOrder: [back, other, third]", 1)
 	yaml = strings.Replace(yaml, "conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [back, other, third]}", "conflictResolution: prefix, conflictResolutionConfig: {prefixFormat: '{workload}_'}", 1)
 	e := edgetest.Start(t, yaml, loopback())
-	c, v := e.NewClient(), newVisitor(t, e.Addr())
-	v.upstreams = 2
-	got := v.signIn("")
+	c, v := e.NewClient(), edgetest.NewVisitor(t, loginIssuer, e.Addr())
+	got := v.SignIn("")
 	for _, name := range []string{"back_echo", "other_echo", "third_echo"} {
 		one := caller{Client: c}
 		body, head := one.message("1", "tools/call", edgetest.CallParams(name, `{"text":"x"}`))
-		if r := c.Post(body, append(head, "Authorization", "Bearer "+got.access)...); r.Status != http.StatusOK {
+		if r := c.Post(body, append(head, "Authorization", "Bearer "+got.Access)...); r.Status != http.StatusOK {
 			t.Fatalf("%s: status %d: %s", name, r.Status, r.Body)
 		}
 	}

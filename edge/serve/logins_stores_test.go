@@ -84,20 +84,17 @@ func TestSignInOverReplicas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			kvstore, dump := layout(t)
-			h, back := newHub(t, "hub"), edgetest.NewServer(t, edgetest.Modern)
+			h, back := edgetest.NewHub(t, "hub"), edgetest.NewServer(t, edgetest.Modern)
 			yaml := entrance(back, embedded(sharedKeys+", storage: {type: kvstore, kvstore: {"+kvstore+"}}", h), `{type: upstreamInject, upstreamInject: {providerName: hub}}`) + loginSecrets(t, ca.PEM)
 			a, b := edgetest.Start(t, yaml, loopback()), edgetest.Start(t, yaml, loopback())
 			for _, e := range []*edgetest.Edge{a, b} {
 				c := e.NewClient()
 				edgetest.Until(t, "an edge that has met its store", func() bool { return c.Do("GET", "/readyz", "").Status == 200 })
 			}
-			v := newVisitor(t, a.Addr())
-			other := *v
-			other.at = "http://" + b.Addr()
-			v.turns = &other
-			got := v.signIn("")
+			v := edgetest.NewVisitor(t, loginIssuer, a.Addr(), b.Addr())
+			got := v.SignIn("")
 			for i, e := range []*edgetest.Edge{a, b} {
-				if r := calls(e.NewClient(), "/mcp", got.access); r.Status != http.StatusOK {
+				if r := calls(e.NewClient(), "/mcp", got.Access); r.Status != http.StatusOK {
 					t.Fatalf("edge %d: status %d: %s", i+1, r.Status, r.Body)
 				}
 			}
@@ -106,22 +103,22 @@ func TestSignInOverReplicas(t *testing.T) {
 					t.Errorf("the backend was sent %q", one)
 				}
 			}
-			got = v.renews(v.renews(got))
+			got = v.Renew(v.Renew(got))
 			if dump != nil {
 				all := dump()
 				if strings.Count(all, "weir:as:") < 4 {
 					t.Errorf("the store holds %s", all)
 				}
-				for _, secret := range []string{"hub-token", "hub-refresh", "alice", got.code, got.access, got.refresh, v.client, "client.example"} {
+				for _, secret := range append(got.Secrets(), "hub-token", "hub-refresh", "alice", v.ID) {
 					if strings.Contains(all, secret) {
 						t.Errorf("the store holds %q", secret)
 					}
 				}
 			}
-			v.revokes(got.access)
+			v.Revoke(got.Access)
 			for _, e := range []*edgetest.Edge{a, b} {
 				c := e.NewClient()
-				edgetest.Until(t, "the end of the grant at both", func() bool { return calls(c, "/mcp", got.access).Status == http.StatusUnauthorized })
+				edgetest.Until(t, "the end of the grant at both", func() bool { return calls(c, "/mcp", got.Access).Status == http.StatusUnauthorized })
 			}
 		})
 	}
@@ -130,8 +127,9 @@ func TestSignInOverReplicas(t *testing.T) {
 // TestReplicasAgree: replicas with one store that have other secrets or keys are told so, and
 // those in the two steps of a rotation agree and go on.
 func TestReplicasAgree(t *testing.T) {
+	t.Parallel()
 	redis := kvtest.Redis(t, "--requirepass", "s3cret-pass")
-	h, back := newHub(t, "hub"), edgetest.NewServer(t, edgetest.Modern)
+	h, back := edgetest.NewHub(t, "hub"), edgetest.NewServer(t, edgetest.Modern)
 	secrets := loginSecrets(t, nil)
 	start := func(hmac, keys string) *edgetest.Edge {
 		t.Helper()
@@ -173,34 +171,31 @@ func TestReplicasAgree(t *testing.T) {
 // refresh there changes them the next call, ten seconds later at most, is judged by the new
 // ones, at the replica that refreshed and at the other (A24).
 func TestClaimsOfAnUpstream(t *testing.T) {
+	t.Parallel()
 	redis := kvtest.Redis(t, "--requirepass", "s3cret-pass")
-	h, back := newHub(t, "hub"), edgetest.NewServer(t, edgetest.Modern)
-	h.groups, h.life = `["staff"]`, 3
+	h, back := edgetest.NewHub(t, "hub"), edgetest.NewServer(t, edgetest.Modern)
+	h.Issues(`["staff"]`, 3)
 	policy := `authzConfig: {type: inline, inline: {policies: ['permit(principal, action, resource) when { principal has claim_groups && principal.claim_groups.contains("staff") };']}}, oidcConfigRef:`
 	auth := embedded(sharedKeys+fmt.Sprintf(", storage: {type: kvstore, kvstore: {aclUserConfig: {passwordSecretRef: {name: as, key: password}}, addr: %q}}", redis.Addr), h)
 	yaml := strings.Replace(entrance(back, auth, `{type: upstreamInject, upstreamInject: {providerName: hub}}`), "oidcConfigRef:", policy, 1) + loginSecrets(t, nil)
 	a, b := edgetest.Start(t, yaml, loopback()), edgetest.Start(t, yaml, loopback())
-	v := newVisitor(t, a.Addr())
-	got := v.signIn("")
+	v := edgetest.NewVisitor(t, loginIssuer, a.Addr())
+	got := v.SignIn("")
 	for i, e := range []*edgetest.Edge{a, b} {
-		if r := calls(e.NewClient(), "/mcp", got.access); r.Status != http.StatusOK {
+		if r := calls(e.NewClient(), "/mcp", got.Access); r.Status != http.StatusOK {
 			t.Fatalf("edge %d: staff: status %d: %s", i+1, r.Status, r.Body)
 		}
 	}
-	h.mu.Lock()
-	h.groups, h.life = `["guests"]`, 3600
-	n, c := h.n, a.NewClient()
-	h.mu.Unlock()
+	h.Issues(`["guests"]`, 3600)
+	n, c := h.Issued(), a.NewClient()
 	edgetest.Until(t, "a refresh", func() bool {
-		calls(c, "/mcp", got.access)
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		return h.n > n
+		calls(c, "/mcp", got.Access)
+		return h.Issued() > n
 	})
 	changed := time.Now()
 	for i, e := range []*edgetest.Edge{b, a} {
 		c := e.NewClient()
-		edgetest.Until(t, "the new groups", func() bool { return calls(c, "/mcp", got.access).Status == http.StatusForbidden })
+		edgetest.Until(t, "the new groups", func() bool { return calls(c, "/mcp", got.Access).Status == http.StatusForbidden })
 		if took := time.Since(changed); took > 12*time.Second {
 			t.Errorf("edge %d: the groups changed after %s", i+1, took)
 		}
