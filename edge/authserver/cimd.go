@@ -186,8 +186,8 @@ func parseDocument(id string, text []byte) (*client, error) {
 			return nil, errNoClient
 		}
 	}
-	// A name may be as long as the document lets it, and is shown as far as it fits; what
-	// only registrations have to bound is left out.
+	// A name may be as long as the document lets it, and is kept as far as it is shown, so that
+	// the request fits into the form; what only registrations have to bound is left out.
 	name, _ := o.Text("client_name")
 	delete(o, "client_name")
 	delete(o, "client_uri")
@@ -199,6 +199,6 @@ func parseDocument(id string, text []byte) (*client, error) {
 	if err != nil {
 		return nil, errNoClient
 	}
-	c.ID, c.Name, c.host = id, name, u.Hostname()
+	c.ID, c.Name, c.host = id, visible(name), u.Hostname()
 	return c, nil
 }

@@ -111,7 +111,11 @@ const commands = {
       return true;
     }));
   },
-  press: ({ text }, tab) => atFront(tab, () => tab.page.keyboard.press(text)),
+  press: ({ selector, text }, tab) => until(`${selector || 'the page'} to press ${text} at`, () => atFront(tab, async () => {
+    if (selector) await tab.page.focus(selector);
+    await tab.page.keyboard.press(text);
+    return true;
+  })),
   see: ({ selector }, tab) => until(`${selector}, at ${tab.page.url()}`, () => tab.page.$(selector)).then(() => null),
   at: ({ url }, tab) => until(`the way to ${url}`, () => tab.page.url().startsWith(url) && tab.page.url()).catch((err) => {
     throw new Error(`${err.message}; it is at ${tab.page.url()}; it said ${tab.said.join('; ')}`);

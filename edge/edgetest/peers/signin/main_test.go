@@ -145,9 +145,17 @@ func (p *tab) write(selector, text string) {
 	p.do(signin.Command{Do: "type", Selector: selector, Text: text}, nil)
 }
 
+// press presses a key where the focus is.
 func (p *tab) press(key string) {
 	p.t.Helper()
 	p.do(signin.Command{Do: "press", Text: key}, nil)
+}
+
+// enter presses Enter at an element. Without such a gesture of a user a browser starts no
+// program on the computer.
+func (p *tab) enter(selector string) {
+	p.t.Helper()
+	p.do(signin.Command{Do: "press", Selector: selector, Text: "Enter"}, nil)
 }
 
 // see waits for an element.

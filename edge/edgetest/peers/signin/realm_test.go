@@ -271,7 +271,7 @@ type site struct {
 	page map[string]string
 }
 
-// newSite starts one that answers each path with a page.
+// newSite starts one that answers each path with a page, or with JSON where that is what was put.
 func newSite(t *testing.T, https bool) *site {
 	s := &site{page: map[string]string{}}
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -281,6 +281,11 @@ func newSite(t *testing.T, https bool) *site {
 		s.mu.Unlock()
 		if !ok {
 			text = "<p>You are back."
+		}
+		if strings.HasPrefix(text, "{") {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, text)
+			return
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprint(w, `<!DOCTYPE html><html lang="en"><title>Somebody else</title><link rel="icon" href="data:,">`+text)

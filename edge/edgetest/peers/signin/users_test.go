@@ -153,11 +153,11 @@ func leaves(t *testing.T, a *app) {
 	lead := newRealm(t, how{one: true, pages: [2]idp.Page{idp.LeadingPage}})
 	for name, r := range map[string]*realm{"redirects": a.realm, "leads": lead} {
 		for kind, redirect := range map[string]string{"https": a.redirect, "loopback": loopback.on("127.0.0.1") + "/cb", "private": "com.example.app:/cb", "editor": "cursor://anysphere.cursor-mcp/oauth/cb"} {
+			c := r.register(kind, redirect)
 			for _, answer := range []string{allow, deny} {
-				c := r.register(kind, redirect)
 				p := newUser(t, signin.Look{}).tab()
 				p.open(c.asks("leaves"))
-				p.click(answer)
+				p.enter(answer)
 				if answer == allow {
 					p.logIn(r.corp, "olga")
 				}
@@ -279,7 +279,9 @@ func framed(t *testing.T, a *app) {
 	p := newUser(t, signin.Look{}).tab()
 	p.open(evil.on("evil.example") + "/")
 	waitFor(t, "the report of the frame", func() bool {
-		return slices.ContainsFunc(p.said(), func(s string) bool { return strings.Contains(s, "frame-ancestors") || strings.Contains(s, "X-Frame-Options") })
+		return slices.ContainsFunc(p.said(), func(s string) bool {
+			return strings.Contains(s, "frame-ancestors") || strings.Contains(s, "X-Frame-Options")
+		})
 	})
 }
 
