@@ -24,7 +24,7 @@ func TestPages(t *testing.T) {
 	r := newRealm(t, how{pages: forms})
 	a := r.register("A program with a name of sixty-four characters, as many as fit", "http://127.0.0.1:7/cb")
 	private := r.register("", "com.example.app:/cb") // from which the page that leads on leads nowhere here
-	pictures := t.ArtifactDir() // kept by go test -artifacts
+	pictures := t.ArtifactDir()                      // kept by go test -artifacts
 	for _, look := range []signin.Look{{}, {Dark: true}, {Width: narrow, Height: 640}, {Dark: true, Width: narrow, Height: 640}} {
 		name := map[bool]string{false: "light", true: "dark"}[look.Dark] + map[bool]string{false: "", true: "-narrow"}[look.Width > 0]
 		t.Run(name, func(t *testing.T) {

@@ -3,11 +3,17 @@ package signin_test
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"maps"
@@ -46,6 +52,7 @@ type how struct {
 	pages   [2]idp.Page   // of corp and hub; NoPage for one that asks nobody
 	storage string        // YAML of authServerConfig.storage; "" for memory
 	secrets string        // documents of secrets
+	keys    string        // the secret of them that has a signing key "key" and an "hmac"; "" for those of the process
 	dev     bool          // documents of clients may lie on this machine
 }
 
@@ -84,9 +91,12 @@ func (r *realm) manifest(h how, injects string) string {
 	if r.hub != nil {
 		providers += one("hub", "oauth2", fmt.Sprintf("authorizationEndpoint: %q, tokenEndpoint: %q, userInfo: {endpointUrl: %q}", r.hub.Issuer+"/auth", r.hub.Issuer+"/token", r.hub.Issuer+"/me"))
 	}
-	storage := ""
+	more := ""
 	if h.storage != "" {
-		storage = "\n    storage: " + h.storage
+		more = "\n    storage: " + h.storage
+	}
+	if h.keys != "" {
+		more += fmt.Sprintf("\n    signingKeySecretRefs: [{name: %s, key: key}]\n    hmacSecretRefs: [{name: %[1]s, key: hmac}]", h.keys)
 	}
 	return fmt.Sprintf(`apiVersion: v1
 kind: Secret
@@ -121,7 +131,7 @@ spec:
   config:
     aggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [back]}}
     backends: [{name: back, url: %[7]q, transport: streamable-http}]
-`, idp.DoorClientSecret, h.secrets, r.base, injects, storage, providers, r.back.URL)
+`, idp.DoorClientSecret, h.secrets, r.base, injects, more, providers, r.back.URL)
 }
 
 // program is the HTTP client of a program.
@@ -372,4 +382,30 @@ func formRequest(t *testing.T, to string, form url.Values) *http.Request {
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	edgetest.Until(t, what, done)
+}
+
+// Kinds of signing keys.
+const ecKey, rsaKey, edKey = "EC", "RSA", "Ed25519"
+
+// newKey makes a private key in PEM.
+func newKey(t *testing.T, kind string) string {
+	t.Helper()
+	var key any
+	var err error
+	switch kind {
+	case ecKey:
+		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	case rsaKey:
+		key, err = rsa.GenerateKey(rand.Reader, 2048)
+	case edKey:
+		_, key, err = ed25519.GenerateKey(rand.Reader)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
