@@ -34,10 +34,13 @@ func Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 
 // Run runs a command to its end and returns what it wrote to stdout. The error
 // holds the end of what it wrote to stderr. Nothing of its group is left.
-func Run(cmd *exec.Cmd) ([]byte, error) {
+func Run(cmd *exec.Cmd) ([]byte, error) { return RunTo(cmd, io.Discard) }
+
+// RunTo is Run; what is written to stdout goes to a writer as well, at once.
+func RunTo(cmd *exec.Cmd, also io.Writer) ([]byte, error) {
 	var out bytes.Buffer
 	var said program.Tail
-	wait, err := Launch(cmd, &out, &said)
+	wait, err := Launch(cmd, io.MultiWriter(&out, also), &said)
 	if err == nil {
 		err = wait()
 	}
