@@ -122,6 +122,7 @@ func TestUsage(t *testing.T) {
 	if got := grants(a); got[0] != 1 {
 		t.Errorf("after a revocation: %v", got)
 	}
+	grants(b)
 	// Who takes the old one off the list is told.
 	spec := base()
 	with("two")(spec)
