@@ -77,7 +77,7 @@ func (h *harness) issuers(ctx context.Context, r *run) error {
 	if err := errors.Join(err, user.leaves()); err != nil {
 		return err
 	}
-	r.direct, err = readResults(dir, "authorization-")
+	r.direct, err = readResults(dir, "authorization-server-")
 	strict(r.direct)
 	return err
 }

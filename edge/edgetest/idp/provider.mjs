@@ -1,6 +1,6 @@
 // An identity provider for tests: oidc-provider with clients, users and
 // resources of its own, and a few control endpoints under /-/. It listens on a
-// free port of the loopback interface, prints its issuer, and ends when its
+// free port of the loopback interface, or on IDP_PORT, prints its issuer, and ends when its
 // standard input does. With IDP_CERT and IDP_KEY, files in PEM, it speaks TLS, and
 // takes the URLs of documents as ids of clients. More of the environment: see How in idp.go.
 import { createServer } from 'node:http';
@@ -209,7 +209,7 @@ const answer = async (req, res) => {
 
 const server = secure ? createSecureServer(secure, answer) : createServer(answer);
 
-server.listen(0, host, () => {
+server.listen(Number(process.env.IDP_PORT ?? 0), host, () => {
   issuer = `${secure ? 'https' : 'http'}://${host}:${server.address().port}`;
   build();
   process.stdout.write(`${JSON.stringify({ issuer })}\n`);
