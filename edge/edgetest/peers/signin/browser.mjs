@@ -106,9 +106,10 @@ const commands = {
   },
   async type({ selector, text }, tab) {
     await until(`${selector} to type into`, () => atFront(tab, async () => {
+      await tab.page.$eval(selector, (one) => { one.value = ''; });
       await tab.page.focus(selector);
       await tab.page.keyboard.type(text);
-      return true;
+      return await tab.page.$eval(selector, (one) => one.value) === text;
     }));
   },
   press: ({ selector, text }, tab) => until(`${selector || 'the page'} to press ${text} at`, () => atFront(tab, async () => {

@@ -74,8 +74,9 @@ func need(t *testing.T) (peers.Kit, idp.TLS) {
 
 // user is somebody with a browser whose cookies nobody shares.
 type user struct {
-	t  *testing.T
-	id int
+	t    *testing.T
+	id   int
+	gone bool
 }
 
 // newUser is a user who sees pages in some way.
@@ -84,8 +85,17 @@ func newUser(t *testing.T, look signin.Look) *user {
 	need(t)
 	u := &user{t: t}
 	u.do(signin.Command{Do: "user", Look: look}, &u.id)
-	t.Cleanup(func() { u.do(signin.Command{Do: "leave", User: u.id}, nil) })
+	t.Cleanup(u.leave)
 	return u
+}
+
+// leave closes all that the user has open.
+func (u *user) leave() {
+	u.t.Helper()
+	if !u.gone {
+		u.gone = true
+		u.do(signin.Command{Do: "leave", User: u.id}, nil)
+	}
 }
 
 func (u *user) do(c signin.Command, value any) {

@@ -353,7 +353,7 @@ func (p *tab) logIn(at *idp.Provider, as string) {
 	p.t.Helper()
 	p.at(at.Issuer)
 	p.write("input[name=user]", as)
-	p.press("Enter")
+	p.click("button[value=yes]")
 }
 
 // read is the text of an answer.

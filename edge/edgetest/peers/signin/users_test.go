@@ -171,6 +171,7 @@ func leaves(t *testing.T, a *app) {
 					t.Errorf("%s, %s: the answer is %v", name, kind, got)
 				}
 				quiet(t, p)
+				p.leave()
 			}
 		}
 	}
