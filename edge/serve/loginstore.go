@@ -3,13 +3,11 @@ package serve
 import (
 	"context"
 	"fmt"
-	"net"
-	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/authserver"
+	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/status"
 	"github.com/weir-edge/weir/edge/v1beta1"
@@ -20,9 +18,6 @@ const (
 	loginRecords = 100_000
 	loginBytes   = 64 << 20
 )
-
-// resolveWait is how long a service of sentinels is looked for by its name.
-const resolveWait = 5 * time.Second
 
 // loginKept is what lasts of an issuer in this process.
 type loginKept struct {
@@ -100,85 +95,20 @@ func (e *Edge) loginStrangers() bool {
 
 // loginStore reads how to reach the store of an authorization server; nil stands for the
 // memory of the process.
-func (o *opening) loginStore(s *v1beta1.KVStore) (_ *sharing, err error) {
+func (o *opening) loginStore(s *v1beta1.KVStore) (*sharing, error) {
 	if s == nil {
 		return nil, nil
 	}
-	read := func(name string, ref *v1beta1.SecretRef) edge.Secret {
-		if ref == nil || err != nil {
-			return ""
-		}
-		value, e := o.secrets.Secret(context.Background(), ref.Name, ref.Key)
-		if e != nil {
-			err = fmt.Errorf("%s: %w", name, e)
-		}
-		return value
-	}
-	to := kv.Options{Addresses: []string{s.Addr}, Dial: s.DialTimeout.Std(), Read: s.ReadTimeout.Std(), Write: s.WriteTimeout.Std(), Log: o.edge.log, Beside: o.edge.world.trusted(o.issuer.Trusts)}
-	to.Timeout = max(to.Read, to.Write)
-	if s.ClusterMode {
-		to.Mode = kv.Cluster
-	}
-	address := s.Addr
-	if c := s.SentinelConfig; c != nil {
-		to.Mode, to.Master, to.DB, to.Addresses = kv.Sentinel, c.MasterName, int(c.DB), c.SentinelAddrs
-		if c.SentinelService != nil {
-			at, err := serviceAddress(c.SentinelService)
-			if err != nil {
-				return nil, fmt.Errorf("sentinelConfig.sentinelService: %w", err)
-			}
-			to.Addresses = []string{at}
-		}
-		address = c.MasterName
-		to.Sentinels = &kv.TLS{}
-	}
-	if s.ACLUserConfig != nil {
-		to.Password = read("aclUserConfig.passwordSecretRef", &s.ACLUserConfig.PasswordSecretRef)
-		to.User = string(read("aclUserConfig.usernameSecretRef", s.ACLUserConfig.UsernameSecretRef))
-	}
-	if t := s.TLS; t != nil {
-		to.TLS, to.Insecure = true, t.InsecureSkipVerify
-		to.CA = []byte(read("tls.caCertSecretRef", t.CACertSecretRef))
-	}
-	if t := s.SentinelTLS; t != nil {
-		to.Sentinels = &kv.TLS{On: true, CA: []byte(read("sentinelTls.caCertSecretRef", t.CACertSecretRef)), Insecure: t.InsecureSkipVerify}
-	}
+	address, to, err := compile.KVStore(context.Background(), s, o.secrets)
 	if err != nil {
 		return nil, err
 	}
-	digest := digestOf(struct {
+	to.Log, to.Beside = o.edge.log, o.edge.world.trusted(o.issuer.Trusts)
+	return &sharing{address, digestOf(struct {
 		Store          *v1beta1.KVStore
+		Addresses      []string
 		User, Password string
-		CA, SentinelCA []byte
-		Sentinels      []string
-	}{s, to.User, string(to.Password), to.CA, sentinelCA(to.Sentinels), to.Addresses})
-	return &sharing{address, digest, to}, nil
-}
-
-func sentinelCA(t *kv.TLS) []byte {
-	if t == nil {
-		return nil
-	}
-	return t.CA
-}
-
-// serviceAddress is where the service of sentinels is, by the first of its names that the
-// system knows.
-func serviceAddress(s *v1beta1.SentinelService) (string, error) {
-	port := 26379
-	if s.Port != nil {
-		port = int(*s.Port)
-	}
-	names := []string{s.Name}
-	if s.Namespace != "" {
-		names = []string{s.Name + "." + s.Namespace + ".svc", s.Name + "." + s.Namespace}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), resolveWait)
-	defer cancel()
-	for _, name := range names {
-		if _, err := net.DefaultResolver.LookupHost(ctx, name); err == nil {
-			return net.JoinHostPort(name, strconv.Itoa(port)), nil
-		}
-	}
-	return "", fmt.Errorf("only in a cluster: nobody knows the name %s here; write sentinelAddrs", names[0])
+		CA             []byte
+		Sentinels      *kv.TLS
+	}{s, to.Addresses, to.User, string(to.Password), to.CA, to.Sentinels}), to}, nil
 }
