@@ -11,11 +11,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest/kit"
 	"github.com/weir-edge/weir/edge/oauth"
@@ -39,10 +37,10 @@ type lobby struct {
 	crossed atomic.Int64 // that reached one with the token of another, or of another provider
 	own     atomic.Int64 // requests with a token of the edge's own
 
-	mu     sync.Mutex
-	given  []string // what nobody may read: tokens, codes, states, cookies
-	audits []string // files
-	said   []func() string
+	mu    sync.Mutex
+	given []string // what nobody may read: tokens, codes, states, cookies
+	files []string // of audit records
+	logs  string   // file of all that edges say
 }
 
 // hub is an identity provider over HTTP. The code that it takes is the name of whoever signs
@@ -112,6 +110,12 @@ func (h *hub) asked(user string) (refreshes, twice int) {
 // newLobby starts the providers and their backends.
 func (s *storm) newLobby(hubs int) *lobby {
 	l := &lobby{storm: s}
+	// What edges say is kept to the last line, where a process keeps the end of it.
+	dir := l.folder("said")
+	l.logs = filepath.Join(dir, "log")
+	script := filepath.Join(dir, "weir")
+	kit.Check(os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nexec '%s' \"$@\" 2>>'%s'\n", s.weir, l.logs), 0o700))
+	s.weir = script
 	for i := range hubs {
 		h := s.newHub(fmt.Sprintf("hub%d", i+1))
 		l.hubs = append(l.hubs, h)
@@ -167,7 +171,7 @@ func (l *lobby) door(store string, secrets, keys []string, more string) string {
 		auth += fmt.Sprintf(`, storage: {type: kvstore, kvstore: {addr: %q, dialTimeout: 1s, readTimeout: 1s, writeTimeout: 1s, aclUserConfig: {passwordSecretRef: {name: as, key: password}}}}`, store)
 	}
 	file := filepath.Join(l.folder("audit"), "audit.log")
-	l.audits = append(l.audits, file)
+	l.files = append(l.files, file)
 	fmt.Fprintf(&m, `---
 apiVersion: weir.dev/v1beta1
 kind: VirtualMCPServer
@@ -205,11 +209,7 @@ const storePassword = plantedWord + "-password"
 
 // edgeAt starts an edge with manifests at given addresses.
 func (l *lobby) edgeAt(ctx context.Context, seat kit.Seat, manifest, secrets string, flags ...string) *kit.Edge {
-	e := l.startAt(ctx, manifest, seat, append([]string{"--dev-loopback", "--secrets-dir", secrets, "--log-level", "debug"}, flags...)...)
-	l.mu.Lock()
-	l.said = append(l.said, e.Said.String)
-	l.mu.Unlock()
-	return e
+	return l.startAt(ctx, manifest, seat, append([]string{"--dev-loopback", "--secrets-dir", secrets, "--log-level", "debug"}, flags...)...)
 }
 
 // planted keeps what nobody may read.
@@ -227,11 +227,11 @@ func (l *lobby) planted(all ...string) {
 // raw, in base64 and in hex (K16).
 func (l *lobby) clean(ctx context.Context, edges ...*kit.Edge) {
 	var all strings.Builder
-	for _, said := range l.said {
-		all.WriteString(said())
-	}
+	said, err := os.ReadFile(l.logs)
+	kit.Check(err)
+	all.Write(said)
 	records := 0
-	for _, file := range l.audits {
+	for _, file := range l.files {
 		text, err := os.ReadFile(file)
 		if err != nil && !os.IsNotExist(err) {
 			kit.Check(err)
@@ -316,7 +316,7 @@ func (r *roads) close() {
 	}
 }
 
-// startOfToken is what a JWT of the edge begins with and what stands in it.
+// claimsOf are those of an access token of an edge.
 func claimsOf(token string) (all struct {
 	Subject string `json:"sub"`
 	Grant   string `json:"tsid"`
@@ -331,18 +331,12 @@ func claimsOf(token string) (all struct {
 
 // withPassword is a Redis that wants the password of these rows.
 func (s *storm) withPassword(ctx context.Context) *redis {
-	r := s.newRedis(ctx, "--requirepass", storePassword, "--maxclients", "10000")
-	return r
+	return s.newRedis(ctx, "--requirepass", storePassword)
 }
 
-// grantsAt is how many records of a kind a Redis holds.
+// records is how many records of a kind it holds.
 func (r *redis) records(ctx context.Context, kind string) int {
 	text, err := r.command(ctx, "--no-auth-warning", "-a", storePassword, "keys", "weir:as:*:"+kind+":*")
 	kit.Check(err)
 	return len(strings.Fields(text))
-}
-
-// latest is the longest of some times, and the one in a hundred.
-func latest(took []time.Duration) (p99, longest time.Duration) {
-	return kit.Percentile(slices.Clone(took), 990), kit.Percentile(slices.Clone(took), 1000)
 }
