@@ -1,6 +1,11 @@
 package authserver
 
-import "net/url"
+import (
+	"context"
+	"net/url"
+
+	"github.com/weir-edge/weir/edge/oauth"
+)
 
 // What the tests from outside see of the inside.
 
@@ -57,4 +62,18 @@ func OpenClient(issuer string, secret []byte, id string) (redirects []string, ok
 		return nil, false
 	}
 	return c.Redirects, true
+}
+
+// NewKey is a signing key as PEM.
+func NewKey() (string, error) {
+	key, err := oauth.NewSigningKey()
+	return string(key), err
+}
+
+// Compare looks at the other replicas.
+func (s *Server) Compare(ctx context.Context) (Agreement, error) { return s.compare(ctx) }
+
+// Flush writes down how secrets are used.
+func (s *Server) Flush(ctx context.Context) error {
+	return s.lasting.usage.flush(ctx, s.records, s.now())
 }

@@ -186,6 +186,7 @@ type options struct {
 	secrets *secrets
 	reach   edge.Reach
 	clock   *clock
+	lasting *authserver.Lasting
 }
 
 // base is the configuration that tests start from.
@@ -224,7 +225,7 @@ func try(t testing.TB, o options) (*rig, error) {
 	if o.names == nil && r.config.Upstreams == nil {
 		o.names = []string{"corp"}
 	}
-	env := authserver.Env{Store: r.store, Local: local, Reach: o.reach, Now: r.clock.now, Told: r.hear, Log: slog.New(slog.NewTextHandler(&locked{b: r.log}, nil))}
+	env := authserver.Env{Store: r.store, Local: local, Lasting: o.lasting, Reach: o.reach, Now: r.clock.now, Told: r.hear, Log: slog.New(slog.NewTextHandler(&locked{b: r.log}, nil))}
 	if o.secrets != nil {
 		env.Secrets = o.secrets
 	}

@@ -3,7 +3,6 @@ package authserver
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -85,10 +84,8 @@ func (u *usage) grant(secret string, before, until, now time.Time) {
 	}
 }
 
-// errUnchanged ends an update of which nothing is left to write.
-var errUnchanged = errors.New("there is nothing to write")
-
-// flush adds what was counted here to the record, and reads it.
+// flush adds what was counted here to the record, and reads it. It is written in any case: so
+// it is sealed with the current secret.
 func (u *usage) flush(ctx context.Context, r *records, now time.Time) error {
 	u.mu.Lock()
 	added := u.added
@@ -111,14 +108,8 @@ func (u *usage) flush(ctx context.Context, r *records, now time.Time) error {
 				delete(known, secret)
 			}
 		}
-		if len(added) == 0 {
-			return nil, errUnchanged
-		}
 		return encode(known), nil
 	})
-	if errors.Is(err, errUnchanged) {
-		err = nil
-	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if err == nil {
