@@ -75,6 +75,7 @@ func rows() []row {
 		{"G20", "signin-races", "many show one return, one code, one refresh token at the same time, at two edges", runSignInRaces},
 		{"T29", "signin-tokens", "tokens of three providers at three backends, that end, and that are revoked, over two edges", runSignInTokens},
 		{"A15", "signin", "logins over two edges that are killed, whose store is lost, and whose secrets change", runSignIn},
+		{"A17", "signin-abuse", "registrations, requests for authorization, clients that are URLs, forged and wrong secrets without end", runSignInAbuse},
 		{"G21", "scripts", "scripts that are meant to hurt, beside calls", runScripts},
 		{"G21", "workflows", "composite tools called with what is meant to hurt, beside calls and beside workflows that wait", runWorkflows},
 		{"G23", "traps", "a guest that traps in one call of a hundred", runTraps},
