@@ -20,7 +20,7 @@ FUZZTIME ?= 30s
 # Every fuzz target, as PACKAGE:TARGET.
 FUZZ = $(shell grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' edge filters cmd scripting wasm sdk | sed -E 's|/[^/]*_test.go:func |:|')
 
-.PHONY: all help build helper demo test check generate verify lint race cross fuzz golden peers conformance conformance-all storm storm-quick bench bench-quick bench-smoke house clean
+.PHONY: all help build helper demo sign-in test check generate verify lint race cross fuzz golden peers conformance conformance-all storm storm-quick bench bench-quick bench-smoke house clean
 
 all: build ## Build, and run the quick tests
 	$(GO) test -short ./edge ./edge/mcp ./edge/compile ./edge/source ./edge/v1beta1 ./filters
@@ -40,6 +40,9 @@ build: helper ## Build bin/weir
 
 demo: build ## Serve the built-in demo and say how to talk to it
 	$(BIN)/weir serve
+
+sign-in: build $(IDP)/node_modules/.package-lock.json ## Serve examples/sign-in, with an identity provider on this machine (npm)
+	sh examples/sign-in/local.sh
 
 # One package at a time: each uses all processors, and many hold an edge to times.
 test: helper ## Run every test; say what was skipped and why

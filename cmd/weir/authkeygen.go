@@ -21,8 +21,8 @@ func (a *app) authKeygenCommand() *cobra.Command {
 		Short: "Make the keys of an authorization server",
 		Long: `Make a signing key (P-256) and an HMAC secret for an authorization server, and
 print them as a Secret document: what signingKeySecretRefs and hmacSecretRefs
-refer to. Nothing is kept: put it where only the edge reads it.`,
-		Example: `  (umask 077; weir auth keygen > secrets/keys.yaml)
+refer to. Nothing is kept: put it where only the edge reads it (umask 077, then > FILE).`,
+		Example: `  weir auth keygen > keys.yaml
   weir auth keygen --name login-2027`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {

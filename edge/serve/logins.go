@@ -86,13 +86,6 @@ func (o *opening) openLogin() (*login, func(), error) {
 	})
 }
 
-// nobody has signed in: credentials are judged with it before they are used.
-type nobody struct{}
-
-func (nobody) Upstream(context.Context, *edge.Identity, string) (access, id edge.Secret, err error) {
-	return "", "", edge.Errorf(edge.Unauthenticated, "upstream", "nobody has signed in")
-}
-
 // own is the issuer of the server's clients, which is in this process.
 func (o *opening) own(a *login) *incoming.Own {
 	open := o.edge.settings.StoreFailure == "open"

@@ -164,7 +164,7 @@ func (o *opening) backing(b compile.Backend) (backing, error) {
 	}{b, own, pem, o.trusts, p.Debug, o.choosing(), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous, o.issuer})
 	sound := o.credentials()
 	if o.issuer != nil {
-		sound.Upstreams = nobody{}
+		sound.Upstreams = edge.Nobody{}
 	}
 	defer sound.close()
 	_, err = b.Outgoing.Open(sound.Env)

@@ -127,6 +127,14 @@ func start(t testing.TB, files TLS) *Provider {
 	return p
 }
 
+// Node is the node program that runs providers. The test is skipped, or fails, as by Start.
+func Node(t testing.TB) string {
+	t.Helper()
+	_, node := find(t)
+	edgetest.Need(t, node != "", "the npm packages of the identity provider are not installed: run npm ci in edge/edgetest/idp")
+	return node
+}
+
 // find returns this package's folder and the node program that npm installed
 // there; "" where its packages are not.
 func find(t testing.TB) (dir, node string) {

@@ -1,6 +1,6 @@
 // An identity provider for tests: oidc-provider with clients, users and
 // resources of its own, and a few control endpoints under /-/. It listens on a
-// free port of the loopback interface, prints its issuer, and ends when its
+// free port of the loopback interface, or on IDP_PORT, prints its issuer, and ends when its
 // standard input does. With IDP_CERT and IDP_KEY, files in PEM, it speaks TLS, and
 // takes the URLs of documents as ids of clients.
 import { createServer } from 'node:http';
@@ -163,7 +163,7 @@ const answer = async (req, res) => {
 
 const server = secure ? createSecureServer(secure, answer) : createServer(answer);
 
-server.listen(0, '127.0.0.1', () => {
+server.listen(Number(process.env.IDP_PORT ?? 0), '127.0.0.1', () => {
   issuer = `${secure ? 'https' : 'http'}://127.0.0.1:${server.address().port}`;
   build();
   process.stdout.write(`${JSON.stringify({ issuer })}\n`);
