@@ -127,7 +127,7 @@ func (p *place) empty(keys []string) {
 }
 
 // fill leaves no room for more, until the function that it returns is called.
-func (p *place) fill(t *testing.T) (room func()) {
+func (p *place) fill(t testing.TB) (room func()) {
 	if p.memory == nil {
 		for _, s := range p.masters() {
 			s.Do("config", "set", "maxmemory", "1")
@@ -230,7 +230,8 @@ type hub struct {
 	life     int // seconds that an access token is good for
 	good     map[string]string
 	refreshs int
-	revoked  bool // it refuses refresh tokens
+	revoked  bool   // it refuses refresh tokens
+	pad      string // of its tokens
 }
 
 func newHub(t testing.TB) *hub {
@@ -250,11 +251,11 @@ func newHub(t testing.TB) *hub {
 			}
 		}
 		h.serial++
-		refresh := fmt.Sprint("PLANTED-refresh-", user, "-", h.serial)
+		refresh := fmt.Sprint("PLANTED-refresh-", user, "-", h.serial) + h.pad
 		h.good[refresh] = user
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{
-			"access_token": fmt.Sprint("PLANTED-access-", user, "-", h.serial), "refresh_token": refresh, "token_type": "Bearer", "expires_in": h.life,
+			"access_token": fmt.Sprint("PLANTED-access-", user, "-", h.serial) + h.pad, "refresh_token": refresh, "token_type": "Bearer", "expires_in": h.life,
 			"user": map[string]string{"id": user, "name": "PLANTED Name", "mail": "PLANTED@example.com"},
 		})
 	}))
@@ -277,7 +278,7 @@ func (h *hub) provider(t testing.TB, name, redirect string) *upstream.Config {
 
 // scene is two replicas at one place, each request at the other one of them, and what was seen.
 type scene struct {
-	t     *testing.T
+	t     testing.TB
 	place *place
 	hub   *hub
 	kept  *secrets
