@@ -37,6 +37,7 @@ func (b *bench) run(ctx context.Context) {
 		{"p8", b.runMemory}, {"p9", b.runStart}, {"p10", b.runGuests}, {"p11", b.runScripts}, {"p12", b.runWorkflows}, {"p13", b.runTokens}, {"p14", b.runOverload},
 		{"p20", b.runFilters},
 		{"credentials", b.runKept},
+		{"signin", b.runSignIns},
 		{"stdio", b.runStdio},
 		{"build", b.runBuild},
 	} {

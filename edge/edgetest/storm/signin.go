@@ -252,36 +252,53 @@ func (l *lobby) clean(ctx context.Context, edges ...*kit.Edge) {
 		all.Write(args)
 	}
 	text := all.String()
-	hits, first := 0, ""
-	look := func(secret string) {
-		for _, form := range []string{secret, base64.StdEncoding.EncodeToString([]byte(secret)), base64.RawURLEncoding.EncodeToString([]byte(secret)), fmt.Sprintf("%x", secret)} {
-			if strings.Contains(text, form) {
-				hits++
-				if first == "" {
-					at := strings.Index(text, form)
-					first = text[max(0, at-120):min(len(text), at+60)]
-				}
-			}
-		}
-	}
-	look(plantedWord + "-access")
-	look(plantedWord + "-refresh")
-	look(plantedWord + "-hmac")
-	look(plantedWord + "-password")
-	look(plantedWord + " words")
 	l.mu.Lock()
-	given := l.given
+	given := append([]string{plantedWord + "-access", plantedWord + "-refresh", plantedWord + "-hmac", storePassword, plantedWord + " words", personVerifier}, l.given...)
 	l.mu.Unlock()
-	// Of many some: each costs a look through all of it.
-	step := max(1, len(given)/2000)
-	for i := 0; i < len(given); i += step {
-		look(given[i])
+	needles := newNeedles()
+	for _, secret := range given {
+		needles.add(base64.StdEncoding.EncodeToString([]byte(secret)))
+		needles.add(base64.RawURLEncoding.EncodeToString([]byte(secret)))
+		needles.add(fmt.Sprintf("%x", secret))
+		// Of a token what no other has: all begin in the same way.
+		needles.add(secret[strings.LastIndexByte(secret, '.')+1:])
 	}
-	l.bar(hits == 0 && records > 0, "0", "%d of %d tokens, codes, states, cookies and secrets are in %.1f MiB of logs, audit records (%d), metrics, status pages and arguments of processes", hits, len(given)/step+5, kit.MiB(int64(len(text))), records)
+	hits, first := needles.in(text)
+	l.bar(hits == 0 && records > 0, "0", "%d places with one of %d tokens, codes, states, cookies and secrets in %.1f MiB of logs, audit records (%d), metrics, status pages and arguments of processes", hits, len(given), kit.MiB(int64(len(text))), records)
 	if first != "" {
 		l.note("such as in: %q", first)
 	}
 	l.bar(l.crossed.Load() == 0 && l.own.Load() == 0, "0, 0", "backends were sent the token of another user or provider %d times, and a token of the edge's own %d times, in %d calls", l.crossed.Load(), l.own.Load(), l.calls.Load())
+}
+
+// needles are texts that are looked for all at once.
+type needles struct{ by map[string][]string }
+
+// needleHead is how much of a needle is compared first.
+const needleHead = 12
+
+func newNeedles() needles { return needles{map[string][]string{}} }
+
+// add adds one. What is shorter than a head is no secret.
+func (n needles) add(text string) {
+	if len(text) >= needleHead {
+		n.by[text[:needleHead]] = append(n.by[text[:needleHead]], text)
+	}
+}
+
+// in is how many places of a text hold one, and what is around the first.
+func (n needles) in(text string) (hits int, first string) {
+	for i := 0; i+needleHead <= len(text); i++ {
+		for _, one := range n.by[text[i:i+needleHead]] {
+			if strings.HasPrefix(text[i:], one) {
+				if hits++; first == "" {
+					first = text[max(0, i-120):min(len(text), i+60)]
+				}
+				break
+			}
+		}
+	}
+	return hits, first
 }
 
 // roads are transports, one for each address that clients come from.

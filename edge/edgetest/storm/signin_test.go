@@ -46,3 +46,18 @@ func TestSignIns(t *testing.T) {
 		})
 	}
 }
+
+// What nobody may read is found wherever it stands, and nothing else is.
+func TestNeedles(t *testing.T) {
+	n := newNeedles()
+	n.add("a-secret-of-somebody")
+	n.add("a-secret-of-another")
+	n.add("short")
+	for text, want := range map[string]int{
+		"": 0, "a-secret-of-": 0, "a-secret-of-nobody, short": 0, "xa-secret-of-anothery": 1, "a-secret-of-somebodya-secret-of-another": 2,
+	} {
+		if got, around := n.in(text); got != want || (around == "") != (want == 0) {
+			t.Errorf("%q: %d, %q", text, got, around)
+		}
+	}
+}
