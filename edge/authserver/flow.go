@@ -461,8 +461,7 @@ func (s *Server) redeem(ctx context.Context, r *http.Request, c *client, q url.V
 		case !s.now().Before(record.Until):
 			return nil, refuse("invalid_grant", "the code has expired")
 		}
-		record.Spent = true
-		return encode(&record), nil
+		return encode(record.spent()), nil
 	})
 	if reused {
 		s.end(ctx, record.Grant, &record.Of)

@@ -118,30 +118,36 @@ type codeRecord struct {
 	Grant     string // its id
 	Of        grant
 	Redirect  string
-	Challenge string
-	Nonce     string // of the ID token
-	Until     time.Time
+	Challenge string    `json:",omitempty"`
+	Nonce     string    `json:",omitempty"` // of the ID token
+	Until     time.Time `json:",omitzero"`
 	Spent     bool
+}
+
+// spent is what is left of it once it is spent: what tells whether somebody shows it again. It
+// stays as long as its access token, one for each login.
+func (c *codeRecord) spent() *codeRecord {
+	return &codeRecord{Grant: c.Grant, Of: grant{Client: c.Of.Client, Server: c.Of.Server}, Redirect: c.Redirect, Spent: true}
 }
 
 // grant is what a user has allowed a client.
 type grant struct {
-	Client     string // its key
-	ClientID   string
-	Subject    string
-	Name       string
-	Email      string
-	Scopes     []string
-	Resource   string // as it was asked for; "" for none
-	Server     string // audience of the server
-	Refreshes  bool
-	Generation uint64    // of the refresh token that is good
-	Rotated    time.Time // when it was made
-	AuthTime   time.Time
-	Until      time.Time // when it ends unless it is renewed
-	End        time.Time // when it ends
-	Again      []string  // providers that need a new login
-	Sealed     string    // names the secret that the client is registered under; "" for none
+	Client     string    `json:",omitempty"` // its key
+	ClientID   string    `json:",omitempty"`
+	Subject    string    `json:",omitempty"`
+	Name       string    `json:",omitempty"`
+	Email      string    `json:",omitempty"`
+	Scopes     []string  `json:",omitempty"`
+	Resource   string    `json:",omitempty"` // as it was asked for; "" for none
+	Server     string    `json:",omitempty"` // audience of the server
+	Refreshes  bool      `json:",omitempty"`
+	Generation uint64    `json:",omitempty"` // of the refresh token that is good
+	Rotated    time.Time `json:",omitzero"`  // when it was made
+	AuthTime   time.Time `json:",omitzero"`
+	Until      time.Time `json:",omitzero"`  // when it ends unless it is renewed
+	End        time.Time `json:",omitzero"`  // when it ends
+	Again      []string  `json:",omitempty"` // providers that need a new login
+	Sealed     string    `json:",omitempty"` // names the secret that the client is registered under; "" for none
 }
 
 // ends is when a grant ends unless it is renewed.

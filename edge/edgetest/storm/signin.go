@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -37,10 +39,12 @@ type lobby struct {
 	crossed atomic.Int64 // that reached one with the token of another, or of another provider
 	own     atomic.Int64 // requests with a token of the edge's own
 
-	mu    sync.Mutex
-	given []string // what nobody may read: tokens, codes, states, cookies
-	files []string // of audit records
-	logs  string   // file of all that edges say
+	mu     sync.Mutex
+	given  []string // what nobody may read: tokens, codes, states, cookies
+	files  []string // of audit records
+	logs   string   // file of all that edges say
+	spans  []byte   // that edges sent, as they are on the wire
+	spanAt string   // where to; "" for nowhere
 }
 
 // hub is an identity provider over HTTP. The code that it takes is the name of whoever signs
@@ -124,6 +128,31 @@ func (s *storm) newLobby(hubs int) *lobby {
 	return l
 }
 
+// trace has edges that are started from now on send a span of every request.
+func (l *lobby) trace() {
+	at := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var from io.Reader = r.Body
+		if r.Header.Get("Content-Encoding") == "gzip" {
+			plain, err := gzip.NewReader(r.Body)
+			if err != nil {
+				w.WriteHeader(http.StatusBadRequest)
+				return
+			}
+			from = plain
+		}
+		text, err := io.ReadAll(from)
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.spans = append(l.spans, text...)
+	}))
+	l.later(at.Close)
+	l.spanAt = at.URL
+}
+
 // admit is the gate of the backend that takes the tokens of one provider.
 func (l *lobby) admit(provider string) func(*kit.Asked) int {
 	return func(a *kit.Asked) int {
@@ -185,6 +214,9 @@ spec:
     aggregation: {conflictResolution: prefix, conflictResolutionConfig: {prefixFormat: "{workload}_"}}
     audit: {enabled: true, logFile: %[5]q, includeRequestData: true, includeResponseData: true}
 `, kit.ServerName, homeIssuer, auth, more, file)
+	if l.spanAt != "" {
+		fmt.Fprintf(&m, "    telemetry: {endpoint: %q, insecure: true, tracingEnabled: true, samplingRate: \"1\"}\n", l.spanAt)
+	}
 	return m.String()
 }
 
@@ -251,8 +283,10 @@ func (l *lobby) clean(ctx context.Context, edges ...*kit.Edge) {
 		kit.Check(err)
 		all.Write(args)
 	}
-	text := all.String()
 	l.mu.Lock()
+	spans := len(l.spans)
+	all.Write(l.spans)
+	text := all.String()
 	given := append([]string{plantedWord + "-access", plantedWord + "-refresh", plantedWord + "-hmac", storePassword, plantedWord + " words", personVerifier}, l.given...)
 	l.mu.Unlock()
 	needles := newNeedles()
@@ -264,7 +298,7 @@ func (l *lobby) clean(ctx context.Context, edges ...*kit.Edge) {
 		needles.add(secret[strings.LastIndexByte(secret, '.')+1:])
 	}
 	hits, first := needles.in(text)
-	l.bar(hits == 0 && records > 0, "0", "%d places with one of %d tokens, codes, states, cookies and secrets in %.1f MiB of logs, audit records (%d), metrics, status pages and arguments of processes", hits, len(given), kit.MiB(int64(len(text))), records)
+	l.bar(hits == 0 && records > 0 && (spans > 0 || l.spanAt == ""), "0", "%d places with one of %d tokens, codes, states, cookies and secrets in %.1f MiB of logs, audit records (%d), spans (%.1f MiB), metrics, status pages and arguments of processes", hits, len(given), kit.MiB(int64(len(text))), records, kit.MiB(int64(spans)))
 	if first != "" {
 		l.note("such as in: %q", first)
 	}

@@ -17,6 +17,7 @@ import (
 func runSignInRaces(ctx context.Context, s *storm) {
 	races := s.size(s.count, 1000, 20, "races of each kind")
 	l := s.newLobby(1)
+	l.trace()
 	secrets := l.secretsDir()
 	for _, where := range []string{"memory", "redis"} {
 		var addrs []string

@@ -35,6 +35,7 @@ type pair struct {
 func (s *storm) newPair(ctx context.Context) *pair {
 	p := &pair{lobby: s.newLobby(1), store: s.withPassword(ctx), roads: &roads{}}
 	s.later(p.roads.close)
+	p.trace()
 	p.secrets = p.secretsDir()
 	for i := range 2 {
 		p.seats = append(p.seats, kit.Must(kit.FreeSeat()))

@@ -20,6 +20,7 @@ func runSignInTokens(ctx context.Context, s *storm) {
 	calls := s.size(s.count, 100_000, 2000, "calls")
 	hold := s.span(s.length, time.Minute, 11*time.Second, "of tokens that end after 5 s")
 	l := s.newLobby(3)
+	l.trace()
 	secrets := l.secretsDir()
 	store := s.withPassword(ctx)
 	var edges []*kit.Edge
