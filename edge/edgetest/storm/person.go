@@ -164,6 +164,9 @@ func (p *person) allow(ctx context.Context) (back string, err error) {
 			return "", err
 		}
 	}
+	// Browsers keep 150 to 180 cookies of a site, of which each login that was begun leaves one
+	// for 10 min; this one would keep them all.
+	clear(p.jar)
 	w, err := p.ask(ctx, p.asking(), "", "")
 	if err != nil {
 		return "", err
