@@ -193,7 +193,8 @@ func (c *client) rows(ctx context.Context, texts []string) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Taken apart, a value takes many times the bytes of its text.
+	// Taken apart, a value takes many times the bytes of its text: there are no more than the
+	// vectors need, and some for what stands around them.
 	if n := bytes.Count(answer, []byte{','}); n > maxInfo+len(texts)*maxDimension {
 		return nil, said("POST %s: the answer has %d values, more than %s can have", path, n+1, edge.Count(len(texts), "vector"))
 	}

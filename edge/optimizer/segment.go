@@ -67,7 +67,7 @@ type posting uint32
 
 const (
 	weightBits = 10
-	mostWeight = 1<<weightBits - 1      // in halves; what counts more does not
+	mostWeight = 1<<weightBits - 1      // in quarters; what counts more counts so much
 	mostTools  = 1 << (32 - weightBits) // of a segment, that words find
 )
 
@@ -227,6 +227,9 @@ func partsOf(definition []byte) (p parts) {
 // read reads what the schema of a parameter says in words. left is how many bytes of that
 // there is room for.
 func (p *parts) read(schema []byte, left *int) {
+	if *left <= 0 {
+		return
+	}
 	say := func(value []byte) {
 		if text := opening(mcp.String(value), min(maxSays, *left)); text != "" {
 			p.says = append(p.says, text)

@@ -201,13 +201,11 @@ func TestQ10Sessions(t *testing.T) {
 	s := embedding(t, 16)
 	with, without := widely(t, wideTools, means(s)), widely(t, wideTools)
 	c := with.callerOf(t, edgetest.Modern, "")
-	embeds(t, s, wideTools)
 	with.indexed(t)
 	c.hybrid(t)
-	edgetest.Until(t, "rest", func() bool {
-		n := s.Counts()
-		time.Sleep(50 * time.Millisecond) // of the service; what comes late would be counted against the sessions
-		return n == s.Counts()
+	embeds(t, s, wideTools+1) // with the question; what comes late would be counted against the sessions
+	edgetest.Until(t, "the vectors of all tools", func() bool {
+		return figure(t, with.metrics(), "weir_optimizer_index_vectors") == wideTools
 	})
 	requests, builds := s.Counts(), figure(t, with.metrics(), "weir_optimizer_index_builds_total")
 	const sessions, lanes = 1000, 20
