@@ -35,8 +35,8 @@ func (s *Service) round() time.Duration {
 	m, due := s.model, time.Until(s.looked.Add(s.again))
 	s.mu.Unlock()
 	if m == nil || due <= 0 {
-		if s.breaker.allows(time.Now()) {
-			m = s.look()
+		if p := s.breaker.allows(time.Now()); p != refused {
+			m = s.look(p)
 		}
 		due = s.again
 	}
@@ -54,13 +54,13 @@ func (s *Service) round() time.Duration {
 
 // look asks which model the service has. Another one than before makes all vectors anew, and
 // so does one whose vectors have become longer or shorter.
-func (s *Service) look() *model {
+func (s *Service) look(p permit) *model {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(s.life, s.Timeout)
 	defer cancel()
 	why, _ := s.breaker.fault()
 	name, most, err := s.info(ctx)
-	if !s.told(began, err, (*failure).ofQuestion) {
+	if !s.told(p, began, err, (*failure).ofQuestion) {
 		return nil
 	}
 	s.mu.Lock()
@@ -179,14 +179,18 @@ func (s *Service) fill(m *model, todo []*missing) {
 // embedAll embeds a batch. One that fails is tried again in halves, so that one text cannot
 // stop the rest; a text that fails alone is left out for a while.
 func (s *Service) embedAll(m *model, batch []*missing) {
-	if s.life.Err() != nil || !s.breaker.allows(time.Now()) {
+	if s.life.Err() != nil {
+		return
+	}
+	p := s.breaker.allows(time.Now())
+	if p == refused {
 		return
 	}
 	texts := make([]string, len(batch))
 	for i, one := range batch {
 		texts[i] = one.text
 	}
-	all := s.request(s.Timeout, m, texts, func(f *failure) weight { return f.ofBatch(len(texts)) })
+	all := s.request(p, s.Timeout, m, texts, func(f *failure) weight { return f.ofBatch(len(texts)) })
 	s.mu.Lock()
 	switch {
 	case all != nil:

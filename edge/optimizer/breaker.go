@@ -25,18 +25,27 @@ type breaker struct {
 	why    *failure      // of the last failure; nil after a success
 }
 
-// allows reports whether a request may be made; then done has to be told of it.
-func (b *breaker) allows(now time.Time) bool {
+// permit says whether a request may be made.
+type permit int
+
+const (
+	refused permit = iota
+	granted
+	onTrial // its outcome decides whether others may follow
+)
+
+// allows reports whether a request may be made; then done has to be told of it, or left.
+func (b *breaker) allows(now time.Time) permit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.open.IsZero():
-		return true
+		return granted
 	case b.trial || now.Before(b.open):
-		return false
+		return refused
 	}
 	b.trial = true
-	return true
+	return onTrial
 }
 
 // weight is how much a failure counts.
@@ -49,14 +58,19 @@ const (
 )
 
 // done takes the outcome of a request; err is nil for a success.
-func (b *breaker) done(now time.Time, err *failure, w weight) {
+func (b *breaker) done(now time.Time, p permit, err *failure, w weight) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	tried := b.trial
-	b.trial = false
+	tried := p == onTrial
+	if tried {
+		b.trial = false
+	}
 	if err == nil {
 		b.failed, b.open, b.last, b.why = 0, time.Time{}, 0, nil
 		return
+	}
+	if !tried && !b.open.IsZero() {
+		return // it was under way when the breaker opened: of many that fail at once each would add to the rest
 	}
 	b.why = err
 	switch {
@@ -74,10 +88,12 @@ func (b *breaker) done(now time.Time, err *failure, w weight) {
 }
 
 // left gives back what allows gave, for a request that was not made to its end.
-func (b *breaker) left() {
+func (b *breaker) left(p permit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.trial = false
+	if p == onTrial {
+		b.trial = false
+	}
 }
 
 // state is 0 for closed, 1 for open, 2 for one that waits for the outcome of a request.

@@ -145,13 +145,18 @@ func (s *Service) question(ctx context.Context, text string) (*vector, *model) {
 	}
 	one := s.asking[text]
 	if one == nil {
-		if len(s.asking) >= maxAsking || s.life.Err() != nil || !s.breaker.allows(time.Now()) {
+		if len(s.asking) >= maxAsking || s.life.Err() != nil {
+			s.mu.Unlock()
+			return nil, nil
+		}
+		p := s.breaker.allows(time.Now())
+		if p == refused {
 			s.mu.Unlock()
 			return nil, nil
 		}
 		one = &asking{done: make(chan struct{})}
 		s.asking[text] = one
-		s.work.Go(func() { s.ask(m, text, one) })
+		s.work.Go(func() { s.ask(p, m, text, one) })
 	}
 	s.mu.Unlock()
 	turn := time.NewTimer(min(s.Timeout, questionWait))
@@ -165,10 +170,10 @@ func (s *Service) question(ctx context.Context, text string) (*vector, *model) {
 	return nil, nil
 }
 
-func (s *Service) ask(m *model, text string, one *asking) {
+func (s *Service) ask(p permit, m *model, text string, one *asking) {
 	defer edge.Contain(s.log, "optimizer")
 	defer close(one.done)
-	all := s.request(min(s.Timeout, questionWait), m, []string{text}, (*failure).ofQuestion)
+	all := s.request(p, min(s.Timeout, questionWait), m, []string{text}, (*failure).ofQuestion)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.asking, text)
@@ -180,7 +185,7 @@ func (s *Service) ask(m *model, text string, one *asking) {
 
 // request embeds texts after the breaker has allowed it, and tells it what became of them, as
 // weigh says; nil where nothing came.
-func (s *Service) request(within time.Duration, m *model, texts []string, weigh func(*failure) weight) []*vector {
+func (s *Service) request(p permit, within time.Duration, m *model, texts []string, weigh func(*failure) weight) []*vector {
 	ctx, cancel := context.WithTimeout(s.life, within)
 	defer cancel()
 	began := time.Now()
@@ -188,16 +193,16 @@ func (s *Service) request(within time.Duration, m *model, texts []string, weigh 
 	if err == nil && !m.fits(all[0]) {
 		err = said("embeddings: vectors of one model have several dimensions")
 	}
-	if !s.told(began, err, weigh) {
+	if !s.told(p, began, err, weigh) {
 		return nil
 	}
 	return all
 }
 
 // told tells the breaker of a request, and reports whether it has succeeded.
-func (s *Service) told(began time.Time, err error, weigh func(*failure) weight) bool {
+func (s *Service) told(p permit, began time.Time, err error, weigh func(*failure) weight) bool {
 	if s.life.Err() != nil {
-		s.breaker.left()
+		s.breaker.left(p)
 		return false
 	}
 	now := time.Now()
@@ -210,7 +215,7 @@ func (s *Service) told(began time.Time, err error, weigh func(*failure) weight) 
 		}
 		w = weigh(f)
 	}
-	s.breaker.done(now, f, w)
+	s.breaker.done(now, p, f, w)
 	s.counts.count(f, now.Sub(began))
 	switch _, open := s.breaker.fault(); {
 	case open && !before:

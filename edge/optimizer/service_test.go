@@ -343,6 +343,47 @@ func TestSlowService(t *testing.T) {
 	}
 }
 
+// TestBreakerRests has many requests fail at once: the service rests as long as it would after
+// five, twice as long after a trial that fails, and what is late decides nothing.
+func TestBreakerRests(t *testing.T) {
+	b, now, f := &breaker{rest: firstRest}, time.Now(), &failure{what: "no"}
+	permits := make([]permit, 32)
+	for i := range permits {
+		permits[i] = b.allows(now)
+	}
+	for _, p := range permits[:31] {
+		b.done(now, p, f, plain)
+	}
+	if wait := b.wait(now); wait != firstRest {
+		t.Fatalf("31 that fail at once open it for %s, want %s", wait, firstRest)
+	}
+	if p := b.allows(now.Add(firstRest - 1)); p != refused {
+		t.Errorf("%d before the rest is over", p)
+	}
+	now = now.Add(firstRest)
+	trial := b.allows(now)
+	if trial != onTrial || b.allows(now) != refused {
+		t.Fatal("not one request goes through after the rest")
+	}
+	b.done(now, permits[31], f, heavy) // from before it opened
+	if b.allows(now) != refused || b.state(now) != 2 {
+		t.Error("one that is late ends the trial of another")
+	}
+	b.done(now, trial, f, light)
+	if wait := b.wait(now); wait != 2*firstRest {
+		t.Errorf("after a trial that fails it is open for %s", wait)
+	}
+	now = now.Add(2 * firstRest)
+	b.done(now, b.allows(now), nil, plain)
+	if b.state(now) != 0 || b.allows(now) != granted {
+		t.Error("a trial that succeeds leaves it open")
+	}
+	b.done(now, granted, &failure{what: "no", after: time.Hour}, plain)
+	if wait := b.wait(now); wait != longestRest {
+		t.Errorf("a service that wants an hour has %s", wait)
+	}
+}
+
 // TestQ09SwappedModel swaps the model behind the address, for one of the same dimension and
 // of another, under another name and the same.
 func TestQ09SwappedModel(t *testing.T) {
