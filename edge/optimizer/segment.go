@@ -77,9 +77,6 @@ func post(tool uint32, weight float32) posting {
 
 func (p posting) tool() uint32    { return uint32(p) >> weightBits }
 func (p posting) weight() float64 { return float64(p&mostWeight) / 4 }
-func (p posting) of(tool uint32) posting {
-	return posting(tool<<weightBits) | p&mostWeight
-}
 
 // segmentOf makes the segment of the tools of a backend. What before knows of them, nil for
 // nothing, is not read again.
@@ -103,7 +100,7 @@ func segmentOf(backend string, tools []entry, digests []digest, before *segment,
 		for i, t := range before.terms {
 			for _, p := range before.all[before.posts[i]:before.posts[i+1]] {
 				if now, ok := from[p.tool()]; ok && now < mostTools {
-					weights[t] = append(weights[t], p.of(now))
+					weights[t] = append(weights[t], post(now, float32(p.weight())))
 				}
 			}
 		}
@@ -227,9 +224,6 @@ func partsOf(definition []byte) (p parts) {
 // read reads what the schema of a parameter says in words. left is how many bytes of that
 // there is room for.
 func (p *parts) read(schema []byte, left *int) {
-	if *left <= 0 {
-		return
-	}
 	say := func(value []byte) {
 		if text := opening(mcp.String(value), min(maxSays, *left)); text != "" {
 			p.says = append(p.says, text)

@@ -86,7 +86,7 @@ func TestPostings(t *testing.T) {
 		if p.tool() != mostTools-1 || p.weight() != float64(c.want) {
 			t.Errorf("%v in a posting: tool %d, weight %v", c.weight, p.tool(), p.weight())
 		}
-		if q := p.of(7); q.tool() != 7 || q.weight() != p.weight() {
+		if q := post(7, float32(p.weight())); q.tool() != 7 || q.weight() != p.weight() {
 			t.Errorf("%v moved: tool %d, weight %v", c.weight, q.tool(), q.weight())
 		}
 	}

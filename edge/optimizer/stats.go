@@ -58,15 +58,13 @@ func (c *Counters) indexed(e *edition, took time.Duration) {
 }
 
 // vectors is how many tools of the newest index have a vector.
-func (c *Counters) vectors() (n int) {
-	newest := c.newest.Load()
-	if newest == nil {
-		return 0
+func (c *Counters) vectors() int {
+	if newest := c.newest.Load(); newest != nil {
+		if e := newest.Value(); e != nil {
+			return e.vectors.Load().count()
+		}
 	}
-	if e := newest.Value(); e != nil {
-		n = e.vectors.Load().count()
-	}
-	return n
+	return 0
 }
 
 // Collect is edge.Collector.Collect.
