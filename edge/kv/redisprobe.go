@@ -88,11 +88,11 @@ func (s *RedisStore) rehearse(ctx context.Context) error {
 			_, err := s.leave(ctx, box, []byte("1"), short)
 			return err
 		}},
-		{"to read messages (evalsha, eval: type, get, time, xrange, exists, xlen, pttl, set)", func(ctx context.Context) (err error) {
+		{"to read messages (evalsha, eval: type, get, time, xrange, exists, xlen, pttl, set, pexpire, del)", func(ctx context.Context) (err error) {
 			messages, _, err = s.fetch(ctx, box)
 			return err
 		}},
-		{"to remove messages (evalsha, eval: type, get, time, xdel, exists, xlen, del)", func(ctx context.Context) error {
+		{"to remove messages (evalsha, eval: type, get, time, xdel, exists, xlen, del, pexpire)", func(ctx context.Context) error {
 			taken, bytes := []any{"0-1"}, 0 // which is never there
 			for i := 0; i < len(messages); i += 2 {
 				taken, bytes = append(taken, messages[i]), bytes+len(messages[i+1])

@@ -162,11 +162,15 @@ local function forget(id, text)
   redis.call('XDEL', KEYS[1], id)
   bytes = bytes - #text
 end
--- keep writes the count down, for as long as the box lives.
+-- keep writes the count down, for as long as the box lives. A box that is empty
+-- stays for a second: a stream that is made anew would give the id of a message
+-- that was taken to another one of the same millisecond, and who has to say
+-- twice that it took the first would remove the other.
 local function keep()
   if redis.call('EXISTS', KEYS[1]) == 0 then return end
   if redis.call('XLEN', KEYS[1]) == 0 then
-    redis.call('DEL', KEYS[1], KEYS[2])
+    redis.call('DEL', KEYS[2])
+    redis.call('PEXPIRE', KEYS[1], 1000)
   else
     redis.call('SET', KEYS[2], string.format('%.0f', math.max(0, bytes)), 'PX', string.format('%.0f', math.max(1, redis.call('PTTL', KEYS[1]))))
   end
