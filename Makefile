@@ -81,9 +81,10 @@ peers: $(PEERS)/node_modules/.package-lock.json $(IDP)/node_modules/.package-loc
 conformance: build peers ## Run the conformance suite of MCP through the edge, same era
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir
 
-conformance-all: build peers ## The suite in all four cells, with servers on standard streams, and its client scenarios with the edge as the client
+conformance-all: build peers ## The suite in all four cells, with servers on standard streams, with the optimizer, and its client scenarios with the edge as the client
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --all
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --stdio
+	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --optimizer
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --client
 
 storm: build ## Stop, kill, starve and overload the edge; ROW=drain for one of them (all: half an hour)

@@ -83,7 +83,7 @@ func (x *Exchange) Reset() {
 // Identity is who sends an exchange. It is made once and never changed, and
 // may be shared by all exchanges of one credential.
 type Identity struct {
-	Issuer  string         // who vouches for it: iss of a token; "weir-local" and "weir-anonymous" for ours
+	Issuer  string         // who vouches for it: iss of a token; LocalIssuer and AnonymousIssuer for ours
 	Subject string         // who it is to the issuer
 	Name    string         // for people; "" when unknown
 	Email   string         // "" when unknown
@@ -131,6 +131,10 @@ func (id *Identity) Principal() string {
 // AnonymousIssuer is the issuer of the identity of all clients whom nothing
 // tells apart.
 const AnonymousIssuer = "weir-anonymous"
+
+// LocalIssuer is the issuer of the identity of a server's one user, where all of its clients
+// are taken for that.
+const LocalIssuer = "weir-local"
 
 // Anonymous reports whether nothing tells the identity from that of others, as
 // where a server asks nobody who they are.

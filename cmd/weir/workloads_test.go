@@ -115,6 +115,22 @@ func TestWorkloadErrorsAreJSON(t *testing.T) {
 	}
 }
 
+// TestListShowsWhatRunsOrIsBroughtToIt: a workload that starts is there, one that was stopped
+// or failed is counted.
+func TestListShowsWhatRunsOrIsBroughtToIt(t *testing.T) {
+	for state, shown := range map[workload.State]bool{
+		workload.Starting: true, workload.Running: true, workload.Unhealthy: true, workload.AuthRetrying: true,
+		workload.Stopped: false, workload.Stopping: false, workload.Failed: false, workload.Unauthenticated: false, workload.PolicyStopped: false, workload.Unknown: false,
+	} {
+		m := newFakeManager()
+		m.all = map[string]*workload.Detail{"one": {Status: workload.Status{Name: "one", Status: state}}}
+		a, out, said := asking(t, m)
+		if code := a.run([]string{"list"}); code != exitOK || strings.Contains(out.String(), string(state)) != shown || strings.Contains(said.String(), "1 workload is not shown") == shown {
+			t.Errorf("%s: %d, %s%s", state, code, out, said)
+		}
+	}
+}
+
 // TestListIsWhatScriptsOfTheReferenceRead: an array of the keys that they know, and those of
 // Weir beside them; everything else of a list stays on standard error.
 func TestListIsWhatScriptsOfTheReferenceRead(t *testing.T) {

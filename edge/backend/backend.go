@@ -54,6 +54,7 @@ type Config struct {
 
 	Rest       time.Duration // how long a session that the edge holds for clients without may go unused; 0 for 30 minutes
 	Silence    time.Duration // how long the backend may keep silent during a call
+	Patient    bool          // a client's call may be silent until Cap
 	Cap        time.Duration // how long a call may take whatever happens
 	MaxMessage int           // of one answer or event
 	Info       []byte        // JSON text: the clientInfo that the edge gives of itself

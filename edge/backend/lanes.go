@@ -348,7 +348,7 @@ func (l *lane) call(ctx context.Context, client edge.Client, m, answer *mcp.Mess
 	w := l.b.newWaiter(answer)
 	defer w.release()
 	w.client, w.lasts, w.tag, w.logs = client, lasts, m.IDText(), m.Meta(mcp.MetaLogLevel).OK()
-	silence, until := l.b.Silence, time.Now().Add(l.b.Cap)
+	silence, until := l.b.silence(client), time.Now().Add(l.b.Cap)
 	if lasts {
 		silence, until = 0, time.Time{}
 	}

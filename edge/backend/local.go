@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -77,9 +78,10 @@ func (b *Backend) most() int {
 	return b.peer.pool.Most()
 }
 
-// ownerOf is whom a stream is for, by who sends what goes over it.
+// ownerOf is for whom processes are started: "" for the edge itself, and for clients whom it
+// takes all for one.
 func ownerOf(id *edge.Identity) string {
-	if id.Anonymous() {
+	if id == nil || oneForAll(id.Issuer) {
 		return ""
 	}
 	return id.Principal()
@@ -90,7 +92,17 @@ func ownerOfSession(client *edge.Session) string {
 	if who := client.Who(); who != nil || client.ID == "" {
 		return ownerOf(who)
 	}
-	return client.Owner // whose it is was noted at its beginning
+	// Whose it is was noted at its beginning.
+	if issuer, _, _ := strings.Cut(client.Owner, "\x00"); oneForAll(issuer) {
+		return ""
+	}
+	return client.Owner
+}
+
+// oneForAll reports whether an issuer is that of the one identity that a server takes all of
+// its clients for.
+func oneForAll(issuer string) bool {
+	return issuer == edge.AnonymousIssuer || issuer == edge.LocalIssuer
 }
 
 // discoverLocal is how long a local server may take to answer server/discover until it
@@ -258,7 +270,7 @@ func (s *session) owner() string {
 	switch {
 	case s.client != nil:
 		return ownerOfSession(s.client)
-	case s.who != principal{}:
+	case s.who != principal{} && !oneForAll(s.who.issuer):
 		return s.who.issuer + "\x00" + s.who.subject
 	}
 	return ""
@@ -292,7 +304,7 @@ func (s *session) onceOver(ctx context.Context, l *link, x *edge.Exchange) (*edg
 	}
 	s.add(c)
 	defer s.remove(c)
-	err := l.lines.ask(ctx, w, body, edits, s.b.Silence, time.Now().Add(s.b.Cap))
+	err := l.lines.ask(ctx, w, body, edits, s.b.silence(x.Client), time.Now().Add(s.b.Cap))
 	if err == nil {
 		if x.Era == mcp.Legacy {
 			answer.SetID(m.IDText())

@@ -50,7 +50,7 @@ func (b *Backend) modernCall(ctx context.Context, x *edge.Exchange, m *mcp.Messa
 	now := time.Now()
 	o := outgoing{
 		method: "POST", version: mcp.V2607, rpc: headerText(m.Method), params: params,
-		body: raw, x: x, forward: x.Forward, silence: b.Silence, now: now, until: now.Add(b.Cap),
+		body: raw, x: x, forward: x.Forward, silence: b.silence(x.Client), now: now, until: now.Add(b.Cap),
 	}
 	switch {
 	case info.Target == "":

@@ -73,6 +73,14 @@ func newSession(b *Backend, sse bool, client *edge.Session, caps []byte) *sessio
 	return s
 }
 
+// silence is how long the server may keep silent during a call of a client.
+func (b *Backend) silence(client edge.Client) time.Duration {
+	if _, own := client.(edge.NoClient); b.Patient && client != nil && !own {
+		return b.Cap
+	}
+	return b.Silence
+}
+
 // errLost says that the server no longer has the session, and that it did not
 // run what it was sent.
 var errLost = errors.New("the backend has lost the session")
@@ -226,7 +234,7 @@ func (s *session) once(ctx context.Context, l *link, x *edge.Exchange) (*edge.Re
 	s.add(c)
 	defer s.remove(c)
 	o := s.outgoing(l, body)
-	o.place, o.x, o.forward = &c.place, x, x.Forward
+	o.place, o.x, o.forward, o.silence = &c.place, x, x.Forward, s.b.silence(x.Client)
 	status, err := s.b.peer.converse(ctx, &o, c.id, &answer.Message, func(n *mcp.Message, r *reply) {
 		c.on(r)
 		_ = s.before(ctx, l, c, n)
@@ -283,7 +291,7 @@ func (s *session) resume(ctx context.Context, l *link, c *call, at *place, until
 		before := at.id
 		at.again = true
 		o := s.outgoing(l, nil)
-		o.method, o.last, o.place, o.until = "GET", at.id, at, until
+		o.method, o.last, o.place, o.until, o.silence = "GET", at.id, at, until, s.b.silence(c.client)
 		r, _, err := s.b.peer.send(ctx, &o)
 		switch {
 		case err == nil:

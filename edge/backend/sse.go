@@ -146,7 +146,7 @@ func (l *sseLink) post(ctx context.Context, x *edge.Exchange, body []byte) error
 	})()
 	o := &outgoing{method: "POST", body: body, x: x, silence: l.b.Silence, until: time.Now().Add(l.b.Cap)}
 	if x != nil {
-		o.forward = x.Forward
+		o.forward, o.silence = x.Forward, l.b.silence(x.Client)
 	}
 	_, err := l.endpoint.converse(ctx, o, nil, nil, func(*mcp.Message, *reply) {})
 	return err
@@ -185,7 +185,8 @@ func (s *session) overSSE(ctx context.Context, l *link, c *call, x *edge.Exchang
 	}
 	begun := time.Now()
 	c.heard.Store(begun.UnixNano())
-	silence := time.NewTimer(min(s.b.Silence, s.b.Cap))
+	allowed := s.b.silence(c.client)
+	silence := time.NewTimer(min(allowed, s.b.Cap))
 	defer silence.Stop()
 	for {
 		select {
@@ -203,13 +204,13 @@ func (s *session) overSSE(ctx context.Context, l *link, c *call, x *edge.Exchang
 			s.cancelled(l, c, context.Cause(ctx))
 			return nil, edge.Errorf(edge.Gone, "call", "%w", context.Cause(ctx))
 		case now := <-silence.C:
-			left := time.Unix(0, c.heard.Load()).Add(s.b.Silence).Sub(now)
+			left := time.Unix(0, c.heard.Load()).Add(allowed).Sub(now)
 			if c.waits() {
-				left = s.b.Silence
+				left = allowed
 			}
 			if now.Sub(begun) >= s.b.Cap || left <= 0 {
 				s.cancelled(l, c, errors.New("timed out"))
-				return nil, edge.Errorf(edge.Timeout, "call", "%s without a word", s.b.Silence)
+				return nil, edge.Errorf(edge.Timeout, "call", "%s without a word", allowed)
 			}
 			silence.Reset(min(left, s.b.Cap-now.Sub(begun)))
 		}

@@ -199,6 +199,7 @@ type Backend struct {
 	CABundlePath string              // file of PEM text, read when the plan is opened; empty for none
 	Private      bool                // may be on a private address
 	Timeout      time.Duration       // silence after which a call is given up
+	Patient      bool                // a client's call may be silent for as long as any call may take
 	Metadata     map[string]string   // the user's own, and group when there is one; nil for none
 	Outgoing     *outgoing.Spec      // what it is sent besides calls, such as a credential; nil for nothing
 	Login        *v1beta1.RemoteAuth // a user's login that it is sent, too; nil for none

@@ -106,6 +106,7 @@ func (c *compiler) single(o *object) (Server, Door) {
 		}
 		b.Transport, b.Workload = Transport(k.Spec.Transport), c.workload(o, k)
 		b.URL, b.Private = b.Workload.URL(), b.Workload.URL() != ""
+		b.Patient = b.Workload != nil // whether it lives is seen without its calls
 		if p := b.Workload; p != nil {
 			door.Hosts = append(door.Hosts, p.Profile.Network.Inbound.AllowHost...)
 		}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // watchEvery is how often the memory of sandboxes is looked at that no cgroup holds.
@@ -139,25 +141,52 @@ func readProcesses() (all []usage) {
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1) // what was read before an error counts
-	page := int64(os.Getpagesize())
+	var buf [1 << 10]byte            // more than a line of stat has
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
-		text, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue
+		if u, ok := parseUsage(pid, readStart("/proc/"+name+"/stat", buf[:])); ok {
+			all = append(all, u)
 		}
-		// PID (NAME) STATE PARENT …: a name may have anything in it.
-		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-		if len(fields) < 22 {
-			continue
-		}
-		number := func(i int) int64 { n, _ := strconv.ParseInt(string(fields[i]), 10, 64); return n }
-		all = append(all, usage{pid: pid, parent: int(number(1)), tasks: int(number(17)), memory: number(21) * page})
 	}
 	return all
+}
+
+// readStart reads as much of a file's beginning as fits into a buffer; nothing of one that
+// cannot be read. All of /proc is read every few seconds.
+func readStart(path string, buf []byte) []byte {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, buf)
+	if err != nil {
+		return nil
+	}
+	return buf[:n]
+}
+
+// parseUsage reads /proc/PID/stat (proc_pid_stat(5)): PID (NAME) STATE PARENT …, where a name
+// may have anything in it. It reports false for what is none.
+func parseUsage(pid int, text []byte) (u usage, ok bool) {
+	u.pid = pid
+	i := 0
+	for field := range bytes.FieldsSeq(text[bytes.LastIndexByte(text, ')')+1:]) {
+		n, _ := strconv.ParseInt(string(field), 10, 64)
+		switch i++; i {
+		case 2:
+			u.parent = int(n)
+		case 18:
+			u.tasks = int(n)
+		case 22:
+			u.memory = n * int64(os.Getpagesize())
+			return u, true
+		}
+	}
+	return u, false
 }
 
 // descendants are a process and all below it.

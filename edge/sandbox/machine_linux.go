@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -220,6 +221,7 @@ type Sandbox struct {
 	cmd     *exec.Cmd
 	group   *group
 	exited  chan struct{} // closed when cmd has been waited for
+	said    string        // what it complained of, once exited is closed
 	closing sync.Once
 }
 
@@ -270,22 +272,29 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 		_, _ = ours.Close(), theirs.Close()
 		return nil, fmt.Errorf("sandbox of %s: %w", c.Name, err)
 	}
-	said := &tail{}
-	s.cmd.Stderr = said
-	err = m.spawn(s.cmd)
-	closeFiles(s.cmd.ExtraFiles)
+	said, theirSaid, err := os.Pipe()
 	if err != nil {
 		_ = ours.Close()
+		closeFiles(s.cmd.ExtraFiles)
+		return nil, fmt.Errorf("sandbox of %s: %w", c.Name, err)
+	}
+	s.cmd.Stderr = theirSaid
+	err = m.spawn(s.cmd)
+	closeFiles(s.cmd.ExtraFiles)
+	// It is read at the end: what does not fit is lost, and nobody waits for a reader.
+	_ = unix.SetNonblock(int(theirSaid.Fd()), true)
+	_ = theirSaid.Close()
+	if err != nil {
+		_, _ = ours.Close(), said.Close()
 		return nil, startError(&c, err)
 	}
-	s.session = newSession(ours, c.Name)
-	go s.wait()
+	s.session = newSession(ours, c.Name, func() { s.wait(said) })
 	// 4. It greets, and is held to the limits before a server runs.
 	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
 	defer cancel()
 	if err := s.session.greet(ctx); err != nil {
 		s.Close()
-		return nil, fmt.Errorf("sandbox of %s: the helper did not start: %w: %s", c.Name, err, clean(said.String()))
+		return nil, fmt.Errorf("sandbox of %s: the helper did not start: %w: %s", c.Name, err, clean(s.said))
 	}
 	s.limit()
 	if c.Opened != nil {
@@ -345,17 +354,25 @@ func plainCommand(helper, setup string, files ...*os.File) *exec.Cmd {
 	return cmd
 }
 
-// wait reaps the helper, or bubblewrap, and ends the link with it.
-func (s *Sandbox) wait() {
+// wait reaps the helper, or bubblewrap, when the link has ended, as it does with them: to wait
+// for a process takes a thread, and to wait for a socket none.
+func (s *Sandbox) wait(said *os.File) {
 	_ = s.cmd.Wait()
-	s.session.close("")
-	<-s.session.ended
+	text := make([]byte, maxText)
+	_ = said.SetReadDeadline(time.Now().Add(saidWithin))
+	n, _ := io.ReadFull(said, text) // there is an end, or nothing more for now
+	_ = said.Close()
+	s.said = string(bytes.TrimSpace(text[:n]))
 	s.machine.watch.remove(s)
 	if s.group != nil {
 		s.group.close()
 	}
 	close(s.exited)
 }
+
+// saidWithin is for how long the last words of a helper are waited for whose standard error
+// somebody else still has.
+const saidWithin = 100 * time.Millisecond
 
 // Grade is what the sandbox holds.
 func (s *Sandbox) Grade() Grade { return s.grade }
@@ -421,25 +438,6 @@ func closeFiles(files []*os.File) {
 	for _, f := range files {
 		_ = f.Close()
 	}
-}
-
-// tail keeps the beginning of what bubblewrap complains of.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p[:min(len(p), maxText-len(t.text))]...)
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(bytes.TrimSpace(t.text))
 }
 
 // kernelAtLeast compares the version of the kernel.

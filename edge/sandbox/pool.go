@@ -50,10 +50,7 @@ func (p *Pool) Start(ctx context.Context, principal string) (*Process, error) {
 		p.leave(principal, b)
 		return nil, err
 	}
-	go func() {
-		<-process.Ended()
-		p.leave(principal, b)
-	}()
+	process.after(func() { p.leave(principal, b) })
 	return process, nil
 }
 

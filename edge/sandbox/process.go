@@ -14,9 +14,10 @@ type Process struct {
 
 	terminate, kill func()
 
-	once  sync.Once
+	mu    sync.Mutex
 	ended chan struct{}
-	exit  Exit // once ended is closed
+	exit  Exit   // once ended is closed
+	then  func() // called once when it has ended; nil for nothing
 }
 
 func newProcess() *Process { return &Process{ended: make(chan struct{})} }
@@ -72,11 +73,34 @@ func (p *Process) Stop(timeout time.Duration) Exit {
 	}
 }
 
+// finish notes how the server ended. The first to say so knows.
 func (p *Process) finish(exit Exit) {
-	p.once.Do(func() {
-		p.exit = exit
-		close(p.ended)
-	})
+	p.mu.Lock()
+	if p.hasEnded() {
+		p.mu.Unlock()
+		return
+	}
+	p.exit = exit
+	close(p.ended)
+	then := p.then
+	p.mu.Unlock()
+	if then != nil {
+		then()
+	}
+}
+
+// after has f called when the server has ended, and at once where it has. It is called once,
+// and must not wait for anything.
+func (p *Process) after(f func()) {
+	p.mu.Lock()
+	ended := p.hasEnded()
+	if !ended {
+		p.then = f
+	}
+	p.mu.Unlock()
+	if ended {
+		f()
+	}
 }
 
 func (p *Process) hasEnded() bool {

@@ -64,12 +64,18 @@ type answer struct {
 	err   error
 }
 
-func newSession(conn *net.UnixConn, name string) *session {
+// newSession takes up a link; over is called when it has ended, unless it is nil.
+func newSession(conn *net.UnixConn, name string, over func()) *session {
 	s := &session{
 		conn: conn, name: name, waiting: map[uint32]*question{}, procs: map[uint32]*Process{},
 		greeted: make(chan struct{}), ended: make(chan struct{}),
 	}
-	go s.read()
+	go func() {
+		s.read()
+		if over != nil {
+			over()
+		}
+	}()
 	return s
 }
 

@@ -323,6 +323,7 @@ func (o *opening) openBackend(s *server, b backing) error {
 			Done:       with.close,
 			Rest:       cmp.Or(o.plan.SessionTTL, e.settings.SessionTTL),
 			Silence:    b.Timeout,
+			Patient:    b.Patient,
 			Cap:        e.settings.CallCap,
 			MaxMessage: e.settings.MaxMessage,
 			MaxConns:   e.settings.MaxBackendConnections,

@@ -36,13 +36,9 @@ type behind struct {
 func start(t *testing.T, how string, change func(*stdio.Config), options ...edgetest.Option) *behind {
 	t.Helper()
 	b := &behind{t: t, file: filepath.Join(t.TempDir(), "told")}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := stdio.Config{
 		Name: "back", Digest: how, Timeout: 3 * time.Second,
-		Starter: stdio.Command{Path: self, Env: []string{asServer + "=" + how + " tell=" + b.file, "PATH=" + os.Getenv("PATH")}},
+		Starter: program(t, how, b.file),
 		Lines: func(l stdio.Line) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -54,6 +50,16 @@ func start(t *testing.T, how string, change func(*stdio.Config), options ...edge
 	}
 	b.open(c, options...)
 	return b
+}
+
+// program starts this program as a server that behaves in a way, and tells of it in a file.
+func program(t *testing.T, how, file string) stdio.Command {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stdio.Command{Path: self, Env: []string{asServer + "=" + how + " tell=" + file, "PATH=" + os.Getenv("PATH")}}
 }
 
 // open starts an edge before the server of a bridge.

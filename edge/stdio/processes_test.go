@@ -17,10 +17,12 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/stdio"
+	"github.com/weir-edge/weir/filters/incoming"
 )
 
 // Each legacy session has a process of its own, which ends with it; modern clients share
@@ -46,6 +48,47 @@ func TestProcessPerSession(t *testing.T) {
 	b.Stop()
 	if alive(modern) {
 		t.Error("a process outlives the edge")
+	}
+}
+
+// owners is a starter that notes for whom it starts processes.
+type owners struct {
+	stdio.Starter
+	seen *sync.Map
+}
+
+func (o owners) Start(ctx context.Context, principal string) (stdio.Process, error) {
+	o.seen.Store(principal, true)
+	return o.Starter.Start(ctx, principal)
+}
+
+// Clients that a server takes all for one are one principal, with sessions and without: they
+// have one sandbox, which the edge itself uses as well.
+func TestClientsThatAreOnePrincipal(t *testing.T) {
+	for _, as := range []incoming.Type{incoming.Anonymous, incoming.Local} {
+		t.Run(string(as), func(t *testing.T) {
+			t.Parallel()
+			var seen sync.Map
+			b := &behind{t: t}
+			plan := planned(t)
+			plan.Servers[0].Incoming = &incoming.Spec{Type: as}
+			b.Edge = edgetest.StartPlan(t, plan, edgetest.With(serve.WithWorkloads(func(serve.Starting) (backend.Local, error) {
+				return stdio.New(stdio.Config{Name: "back", Starter: owners{program(t, "legacy", filepath.Join(t.TempDir(), "told")), &seen}})
+			})))
+			pids := map[string]bool{}
+			for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Legacy, edgetest.Modern} {
+				pids[text(t, b.NewClient().As(client, "").CallTool("1", "pid", "{}"))] = true
+			}
+			if len(pids) != 3 {
+				t.Errorf("%d processes of two sessions and a modern client", len(pids))
+			}
+			seen.Range(func(who, _ any) bool {
+				if who != "" {
+					t.Errorf("a process was started for %q", who)
+				}
+				return true
+			})
+		})
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 const (
 	// small is the buffer of a stream that rests, large that of one that has more to
 	// say at a time than fits there. Longer lines have memory of their own.
-	small = 4 << 10
+	small = 1 << 10
 	large = 64 << 10
 
 	// idWithin is how much of a line above the limit is looked at to find the request that

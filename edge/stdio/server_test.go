@@ -290,10 +290,13 @@ func (s *played) call(p *packet, line []byte, cancelled chan struct{}) {
 		fmt.Fprint(s.out, "\"}}\n")
 		s.out.Flush()
 		s.mu.Unlock()
-	case "flood":
+	case "flood": // as fast as it can
+		s.mu.Lock()
 		for i := range number("n") {
-			s.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"n":%d}}`, i)
+			fmt.Fprintf(s.out, `{"jsonrpc":"2.0","method":%q,"params":{"uri":"a:b","level":"error","data":"the number %d of many"}}`+"\n", arg("method"), i)
 		}
+		s.out.Flush()
+		s.mu.Unlock()
 		s.text(p.ID, "flooded")
 	case "stderr":
 		for i := range number("n") {

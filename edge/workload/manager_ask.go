@@ -48,7 +48,8 @@ func (k *Keeper) foreign(name string) *Detail {
 		return nil
 	}
 	w := newOne(k, name)
-	w.manifest, w.facts, w.now = text, facts, readRecord(path)
+	w.describe(text)
+	w.facts, w.now = facts, readRecord(path)
 	if w.now.Boot != k.Boot {
 		w.now.State = Unknown
 	}

@@ -174,7 +174,8 @@ func (k *Keeper) regroup(ctx context.Context, name string, told func(Event)) err
 	}
 	facts := *w.facts
 	facts.Group = defaultGroup
-	w.manifest, w.facts = text, &facts
+	w.describe(text)
+	w.facts = &facts
 	told(Event{Time: time.Now(), Text: name + " is in the group default now"})
 	return nil
 }

@@ -20,6 +20,7 @@ type one struct {
 	mu       sync.Mutex
 	folder   *folder // nil for one whose directory cannot be used
 	manifest []byte
+	wished   State  // what the manifest says that the user wants
 	facts    *Facts // nil where the manifests are not sound
 	now      record
 	open     bool // its door is
@@ -47,6 +48,9 @@ func (w *one) try() bool {
 	}
 }
 
+// describe notes the manifests of the workload; w.mu is held.
+func (w *one) describe(manifest []byte) { w.manifest, w.wished = manifest, wishOf(manifest) }
+
 func (w *one) release() { <-w.turn }
 
 func (w *one) isGone() bool {
@@ -65,7 +69,7 @@ func (w *one) state() State {
 func (w *one) wanted() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.folder != nil && w.facts != nil && !w.gone && wishOf(w.manifest) == Running
+	return w.folder != nil && w.facts != nil && !w.gone && w.wished == Running
 }
 
 // adopt takes up what the directory of a workload says.
@@ -83,7 +87,8 @@ func (w *one) adopt(f *folder) {
 		}
 	}
 	w.mu.Lock()
-	w.manifest, w.now = manifest, now
+	w.describe(manifest)
+	w.now = now
 	if w.now.Created.IsZero() {
 		if info, err := os.Lstat(f.path); err == nil {
 			w.now.Created = info.ModTime()
@@ -92,7 +97,7 @@ func (w *one) adopt(f *folder) {
 	w.now.Reason, w.now.Started, w.now.State = "", nil, Unknown
 	if err == nil {
 		w.facts = facts
-		if wishOf(manifest) == Stopped {
+		if w.wished == Stopped {
 			w.now.State = Stopped
 		}
 	}
@@ -217,7 +222,7 @@ func (w *one) wish(state State) error {
 		if err != nil {
 			return &Error{Code: CodeInvalid, Message: fmt.Sprintf("%s: %v", w.folder.manifest(), err), Next: "mend it, or `weir rm --force " + w.name + "`"}
 		}
-		w.manifest = manifest
+		w.describe(manifest)
 	}
 	manifest, err := withWish(w.manifest, state)
 	if err == nil {
@@ -226,7 +231,7 @@ func (w *one) wish(state State) error {
 	if err != nil {
 		return fmt.Errorf("what is kept of %s: %w", w.name, err)
 	}
-	w.manifest = manifest
+	w.describe(manifest)
 	return nil
 }
 
@@ -244,7 +249,7 @@ func (w *one) detail() Detail {
 			CreatedAt: w.now.Created, StartedAt: w.now.Started, Group: defaultGroup,
 			Sandbox: look.Sandbox, Processes: look.Processes, Restarts: max(look.Restarts, w.now.Restarts), RSSBytes: look.RSSBytes,
 		},
-		Wish: wishOf(w.manifest), Manifest: string(w.manifest), RunAs: look.RunAs, Notes: slices.Clone(look.Notes),
+		Wish: w.wished, Manifest: string(w.manifest), RunAs: look.RunAs, Notes: slices.Clone(look.Notes),
 		Failure: w.now.Failure, Next: w.now.Next, Stderr: slices.Clone(w.now.Stderr),
 	}
 	if d.Failure == "" && d.Status.Status == Failed {

@@ -75,16 +75,21 @@ func (k *Keeper) create(facts *Facts, manifest []byte) (*one, error) {
 	}
 
 	// 2. Its directory.
-	if w.manifest, err = withPort(manifest, facts.Port); err == nil {
-		w.manifest, err = withWish(w.manifest, Running)
+	if manifest, err = withPort(manifest, facts.Port); err == nil {
+		manifest, err = withWish(manifest, Running)
+	}
+	var f *folder
+	if err == nil {
+		f, err = k.makeFolder(w.name)
 	}
 	if err == nil {
-		w.folder, err = k.makeFolder(w.name)
-	}
-	if err == nil {
+		w.mu.Lock()
+		w.describe(manifest)
+		w.folder = f
+		w.mu.Unlock()
 		w.openLogs()
-		if err = writeOwn(w.folder.manifest(), w.manifest); err != nil {
-			err = errors.Join(err, k.bury(w.folder, w.name))
+		if err = writeOwn(f.manifest(), manifest); err != nil {
+			err = errors.Join(err, k.bury(f, w.name))
 		}
 	}
 	if err != nil {

@@ -22,25 +22,25 @@ func (k *Keeper) endOrphans(names []string) {
 		homes[filepath.Join(k.Paths.Workloads(), name, "home")] = true
 	}
 	for until := time.Now().Add(orphansWithin); ; time.Sleep(20 * time.Millisecond) {
-		left := processesWith(homes)
-		if len(left) == 0 {
+		left, stuck := processesWith(homes)
+		if len(left)+len(stuck) == 0 {
 			return
 		}
 		if time.Now().After(until) {
-			for _, pid := range left {
-				k.Log.Warn("a process that was left over is ended", "pid", pid)
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
-			return
+			stuck, homes = append(stuck, left...), nil // and that is all
+		}
+		for _, pid := range stuck {
+			k.Log.Warn("a process that was left over is ended", "pid", pid)
+			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
 }
 
 // processesWith are the processes of this user whose HOME is one of some, or that are about to
-// make a sandbox with it.
-func processesWith(homes map[string]bool) (all []int) {
+// make a sandbox with it; stuck are those of the latter that will never come to that.
+func processesWith(homes map[string]bool) (all, stuck []int) {
 	if len(homes) == 0 {
-		return nil
+		return nil, nil
 	}
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -53,8 +53,12 @@ func processesWith(homes map[string]bool) (all []int) {
 			continue // of another user, or gone
 		}
 		if len(environ) == 0 {
-			if waits(e.Name(), homes) {
+			switch {
+			case !waits(e.Name(), homes):
+			case nameOf(parentOf(e.Name())) == bubblewrap:
 				all = append(all, pid)
+			default:
+				stuck = append(stuck, pid)
 			}
 			continue
 		}
@@ -65,18 +69,33 @@ func processesWith(homes map[string]bool) (all []int) {
 			}
 		}
 	}
-	return all
+	return all, stuck
+}
+
+const bubblewrap = "bwrap"
+
+// nameOf is what the system calls a process; "" for one that is gone.
+func nameOf(pid string) string {
+	name, _ := os.ReadFile(filepath.Join("/proc", pid, "comm"))
+	return strings.TrimSuffix(string(name), "\n")
+}
+
+// parentOf is the parent of a process; "" for one that is gone.
+func parentOf(pid string) string {
+	text, _ := os.ReadFile(filepath.Join("/proc", pid, "status"))
+	_, rest, _ := strings.Cut(string(text), "\nPPid:\t")
+	parent, _, _ := strings.Cut(rest, "\n")
+	return parent
 }
 
 // waits reports whether a process is the first of a sandbox of one of some homes, and is not
-// inside yet. bubblewrap 0.8 has it wait for ever when its parent is killed just then: it
-// reads from an eventfd that nobody else has.
+// inside yet. bubblewrap 0.8 has it wait for ever when its parent, which is bubblewrap as
+// well, is killed just then: it reads from an eventfd that nobody else has.
 func waits(pid string, homes map[string]bool) bool {
-	dir := filepath.Join("/proc", pid)
-	if name, err := os.ReadFile(filepath.Join(dir, "comm")); err != nil || string(name) != "bwrap\n" {
+	if nameOf(pid) != bubblewrap {
 		return false
 	}
-	files, _ := filepath.Glob(filepath.Join(dir, "fd", "*"))
+	files, _ := filepath.Glob(filepath.Join("/proc", pid, "fd", "*"))
 	for _, file := range files {
 		if path, err := os.Readlink(file); err == nil && homes[strings.TrimSuffix(path, " (deleted)")] {
 			return true

@@ -19,7 +19,7 @@ import (
 
 // The issuers of identities that no token vouches for.
 const (
-	LocalIssuer     = "weir-local"
+	LocalIssuer     = edge.LocalIssuer
 	AnonymousIssuer = edge.AnonymousIssuer
 )
 

@@ -34,7 +34,8 @@ name of each, its server, what it does at the moment, the URL for clients, how m
 its sandbox holds (bwrap, landlock or none; - for a server elsewhere), its group,
 and its age.
 
-Those that run are shown, and those whose credential is tried again
+Those that run are shown, those that are starting, those that do not answer and are
+started again (unhealthy), and those whose credential is tried again
 (auth_retrying). What is not shown is counted on standard error, with the names of
 those that failed; -a shows everything.
 
@@ -121,13 +122,16 @@ func (a *Commands) listAsleep(cmd *cobra.Command, w which) error {
 	return nil
 }
 
+// lively are the states of workloads that run, or are being brought to it.
+var lively = []workload.State{workload.Starting, workload.Running, workload.Unhealthy, workload.AuthRetrying}
+
 // of divides workloads into those that a list shows, and those that it would show with -a.
 func (w which) of(all []workload.Status) (shown, hidden []workload.Status) {
 	for _, one := range all {
 		if w.group != "" && one.Group != w.group || !w.labelled(one.Labels) {
 			continue
 		}
-		if w.all || one.Status == workload.Running || one.Status == workload.AuthRetrying {
+		if w.all || slices.Contains(lively, one.Status) {
 			shown = append(shown, one)
 		} else {
 			hidden = append(hidden, one)

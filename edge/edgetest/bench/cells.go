@@ -36,6 +36,7 @@ func (b *bench) run(ctx context.Context) {
 		{"cells", b.runCells}, {"p4", b.runCounts}, {"p4 credentials", b.runExchanges}, {"p6", b.runLists}, {"p7", b.runGrowth},
 		{"p8", b.runMemory}, {"p9", b.runStart}, {"p10", b.runGuests}, {"p11", b.runScripts}, {"p12", b.runWorkflows}, {"p13", b.runTokens}, {"p14", b.runOverload},
 		{"p20", b.runFilters},
+		{"p21 p22 p23", b.runFinding}, {"p24", b.runThrough},
 		{"credentials", b.runKept},
 		{"stdio", b.runStdio},
 		{"build", b.runBuild},

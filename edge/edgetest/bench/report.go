@@ -32,6 +32,7 @@ type report struct {
 	filters   []filterRow
 	scripts   []scriptRow
 	workflows []workflowRow
+	finding   []verdict // of find_tool and call_tool
 	tokens    []tokenRow
 	kept      []keptRow
 	resident  []residentRow
@@ -181,6 +182,7 @@ func (r *report) verdicts() []verdict {
 	for _, w := range r.workflows {
 		out = append(out, w.verdict())
 	}
+	out = append(out, r.finding...)
 	for _, t := range r.tokens {
 		out = append(out, t.verdicts()...)
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -27,7 +28,8 @@ const (
 )
 
 // stdioCommand is an MCP server on standard streams, of both eras, that answers as the backend
-// over HTTP does.
+// over HTTP does. Its tool take answers with the digest of its text, give with as much text as it
+// is told.
 func stdioCommand(stdin io.Reader, stdout io.Writer) error {
 	in := bufio.NewReaderSize(stdin, 64<<10)
 	var out []byte
@@ -41,6 +43,7 @@ func stdioCommand(stdin io.Reader, stdout io.Writer) error {
 			ID     json.RawMessage `json:"id"`
 			Method string          `json:"method"`
 			Params struct {
+				Name      string `json:"name"`
 				Arguments struct {
 					Text string `json:"text"`
 				} `json:"arguments"`
@@ -58,7 +61,15 @@ func stdioCommand(stdin io.Reader, stdout io.Writer) error {
 		case "tools/list":
 			result = `{"resultType":"complete","tools":[{"name":"echo","inputSchema":{"type":"object"}}]}`
 		case "tools/call":
-			text, _ := json.Marshal(m.Params.Arguments.Text + " " + filler)
+			said := m.Params.Arguments.Text + " " + filler
+			switch m.Params.Name {
+			case "take":
+				said = digestOf(m.Params.Arguments.Text)
+			case "give":
+				size, _ := strconv.Atoi(m.Params.Arguments.Text)
+				said = strings.Repeat("0123456789abcdef", size/16)
+			}
+			text, _ := json.Marshal(said)
 			result = `{"resultType":"complete","content":[{"type":"text","text":` + string(text) + `}],"isError":false}`
 		}
 		out = fmt.Appendf(out[:0], `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, result)
@@ -68,12 +79,16 @@ func stdioCommand(stdin io.Reader, stdout io.Writer) error {
 	}
 }
 
+// digestOf is the SHA-256 of a text, in hexadecimal.
+func digestOf(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+
 // runStdio is about servers that the edge starts.
 func (b *bench) runStdio(ctx context.Context) {
 	b.tryEdge(ctx, "stdio, starts", b.stdioStarts)
 	b.tryEdge(ctx, "stdio, calls", func(ctx context.Context) { b.stdioCalls(ctx, 8) })
 	b.tryEdge(ctx, "stdio, added p50", func(ctx context.Context) { b.stdioCalls(ctx, 1) })
 	b.tryEdge(ctx, "stdio, supergateway", b.supergateway)
+	b.runManaged(ctx)
 }
 
 // startLocal starts an edge that starts this program as its server, in a sandbox of a grade.
@@ -128,10 +143,8 @@ func (b *bench) stdioStarts(ctx context.Context) {
 		name string
 		bar  float64
 	}{{"bwrap", boxedBar}, {"off", plainBar}} {
-		began := time.Now()
 		e := b.startLocal(ctx, grade.name)
-		first := firstCall(ctx, e) // beside it the edge's own process may start
-		up := kit.Millis(time.Since(began))
+		firstCall(ctx, e) // the sandbox is there, and the edge's own process
 		var all []float64
 		for range 4 * b.starts {
 			all = append(all, firstCall(ctx, e))
@@ -139,7 +152,6 @@ func (b *bench) stdioStarts(ctx context.Context) {
 		e.Stop()
 		took := median(all)
 		b.addLocal(verdict{"stdio", "a new session until its first call is answered, sandbox " + grade.name, fmt.Sprintf("%.1f ms", took), fmt.Sprintf("%.1f ms, by pipe", floor), fmt.Sprintf("%.2f", took/floor), fmt.Sprintf("≤ + %.0f ms", grade.bar), yesNo(took <= floor+grade.bar)})
-		b.addLocal(verdict{"stdio", "the same from the start of an edge on, sandbox " + grade.name, fmt.Sprintf("%.1f ms, the session %.1f ms of it", up, first), "–", "–", fmt.Sprintf("≤ + %.0f ms", grade.bar+250), yesNo(up <= floor+grade.bar+250)})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,6 +104,41 @@ func TestJudge(t *testing.T) {
 				t.Errorf("pass %v, faults %q, not %q", v.pass, got, c.want)
 			}
 		})
+	}
+}
+
+// TestFound: where clients find tools, a check about the list comes to nothing and any other is
+// as directly.
+func TestFound(t *testing.T) {
+	const list = "sep-2575-server-sends-tools-list-changed-on-subscription"
+	ok, warned := check{ID: "a", Status: "SUCCESS"}, check{ID: list, Status: "WARNING"}
+	direct := results{"it": {ok, {ID: list, Status: "SUCCESS"}}}
+	for want, edge := range map[string][]check{
+		"": {ok, warned},
+		"a: succeeds directly and is not made through the edge":                  {warned},
+		list + ": succeeds, and reasons.go has a reason why it comes to nothing": {ok, {ID: list, Status: "SUCCESS"}},
+	} {
+		v := run{leg: "optimizer", direct: direct, edge: results{"it": edge}}.through(scenario{name: "it"})
+		if got := strings.Join(v.faults, "; "); got != want || v.pass != (want == "") {
+			t.Errorf("%v: %q, want %q", edge, got, want)
+		}
+	}
+}
+
+// TestPassedOn: a call of a tool becomes one of call_tool, with the same arguments and meta, and
+// nothing else is changed.
+func TestPassedOn(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"id":1,"method":"tools/call","params":{"name":"add","arguments":{"n":1152921504606846977},"_meta":{"progressToken":7}}}`: `{"id":1,"method":"tools/call","params":{"_meta":{"progressToken":7},"arguments":{"parameters":{"n":1152921504606846977},"tool_name":"add"},"name":"call_tool"}}`,
+		`{"id":1,"method":"tools/call","params":{"name":"add"}}`:                                                                   `{"id":1,"method":"tools/call","params":{"arguments":{"parameters":{},"tool_name":"add"},"name":"call_tool"}}`,
+		`{"id":1,"method":"tools/call","params":{"name":7}}`:                                                                       `{"id":1,"method":"tools/call","params":{"name":7}}`,
+		`{"id":1, "method":"prompts/get","params":{"name":"add"}}`:                                                                 `{"id":1, "method":"prompts/get","params":{"name":"add"}}`,
+		`[{"method":"tools/call"}]`:                                                                                                `[{"method":"tools/call"}]`,
+	} {
+		head := http.Header{"Mcp-Name": {"add"}}
+		if got := string(passedOn(head, []byte(text))); got != want || (head.Get("Mcp-Name") == "call_tool") != strings.Contains(want, "tool_name") {
+			t.Errorf("%s: %s, %v", text, got, head)
+		}
 	}
 }
 
@@ -207,6 +243,10 @@ func TestOptions(t *testing.T) {
 		"--stdio --backend legacy":          {{legacySet, peers.Legacy}, {modernSet, peers.Legacy}},
 		"--stdio --client":                  nil,
 		"--stdio --direct":                  nil,
+		"--optimizer":                       {{legacySet, peers.Legacy}, {modernSet, peers.Modern}},
+		"--optimizer --stdio":               nil,
+		"--optimizer --client":              nil,
+		"--optimizer --direct":              nil,
 		"--limit 0s":                        nil,
 		"2026-07-28":                        nil,
 		"--direct --set 2025-11-25 --backend new": nil,

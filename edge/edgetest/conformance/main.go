@@ -63,6 +63,7 @@ type options struct {
 	client   bool          // the scenarios for clients, instead of those for servers
 	all      bool          // the cells of two eras as well
 	stdio    bool          // the edge starts the server, on standard streams
+	search   bool          // the edge has the optimizer, and tools are called by call_tool
 	set      string        // one set; empty for both
 	backend  string        // an era; empty for the set's own
 	scenario string        // one scenario; empty for all
@@ -79,6 +80,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.BoolVar(&o.client, "client", false, "the suite's scenarios for clients, instead of those for servers")
 	f.BoolVar(&o.all, "all", false, "backends of both eras for each set, not only the set's own")
 	f.BoolVar(&o.stdio, "stdio", false, "the edge starts the server, in a sandbox and on standard streams")
+	f.BoolVar(&o.search, "optimizer", false, "the edge has the optimizer, and the suite's calls of tools become calls of call_tool")
 	f.StringVar(&o.set, "set", "", "one set: 2025-11-25 or 2026-07-28 (default: both)")
 	f.StringVar(&o.backend, "backend", "", "era of the backend: legacy or modern (default: the set's own)")
 	f.StringVar(&o.scenario, "scenario", "", "one scenario")
@@ -106,6 +108,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		err = errors.Join(err, errors.New("--client: the backend is the suite's own, of the set's era"))
 	case o.stdio && (o.client || o.direct):
 		err = errors.Join(err, errors.New("--stdio: it is about servers behind the edge"))
+	case o.search && (o.client || o.direct || o.stdio):
+		err = errors.Join(err, errors.New("--optimizer: it is about servers over HTTP behind the edge"))
 	case o.all && o.backend != "":
 		err = errors.Join(err, errors.New("--all, --backend: one of them"))
 	}
@@ -194,13 +198,16 @@ func measure(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	for _, c := range o.cells() {
 		for _, leg := range h.legs() {
 			r := run{cell: c, leg: leg, direct: direct[c.set]}
-			measureLeg := map[string]func(context.Context, *run) error{"server": h.servers, "stdio": h.servers, "client": h.clients, "authorization": h.authorized}[leg]
+			measureLeg := map[string]func(context.Context, *run) error{"server": h.servers, "stdio": h.servers, "optimizer": h.servers, "client": h.clients, "authorization": h.authorized}[leg]
 			if err := measureLeg(ctx, &r); err != nil {
 				return fmt.Errorf("%s: %w", c, err)
 			}
 			direct[c.set] = r.direct
 			if c.crosses() && o.scenario == "" {
 				r.reasons = excuses[c]
+			}
+			if leg == "optimizer" && o.scenario == "" {
+				r.reasons = asListed[c.set]
 			}
 			faults += r.report(stdout)
 			summaries = append(summaries, r.summary())
@@ -225,6 +232,8 @@ func (h *harness) legs() []string {
 	switch {
 	case h.stdio:
 		return []string{"stdio"}
+	case h.search:
+		return []string{"optimizer"}
 	case !h.client:
 		return []string{"server"}
 	case h.scenario != "" && auth:
@@ -289,6 +298,9 @@ func (h *harness) server(ctx context.Context, r *run, era peers.Era, weir string
 	if weir != "" && h.stdio {
 		leg = "stdio"
 	}
+	if weir != "" && h.search {
+		leg = "optimizer"
+	}
 	dir := filepath.Join(h.output, fmt.Sprintf("%s-%s-%s", r.cell.set, era, leg))
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
@@ -307,7 +319,15 @@ func (h *harness) server(ctx context.Context, r *run, era peers.Era, weir string
 		return nil, err
 	}
 	defer h.stop(p, dir)
-	if weir != "" {
+	if weir != "" && h.search {
+		edge, through, end, err := h.searching(ctx, weir, url, server.Transport)
+		if err != nil {
+			return nil, err
+		}
+		defer h.stop(edge, dir)
+		defer end()
+		url = through
+	} else if weir != "" {
 		edge, through, err := peers.StartEdge(ctx, weir, h.dir, url, server.Transport)
 		if err != nil {
 			return nil, err

@@ -22,6 +22,24 @@ var otherwise = map[string]string{
 	"server-sse-streams-functional": "The backend answers with streams of one message each. The edge hands those on as JSON, which the transport allows, and the suite then has no streams to look at.",
 }
 
+// asListed holds the scenarios that look for tools in the list, by set, each with the reason why
+// they cannot pass where clients find tools.
+var asListed = map[string]map[string]string{
+	legacySet: {
+		"json-schema-2020-12": "The scenario reads the schema of a tool in the list, which holds find_tool and call_tool.",
+	},
+	modernSet: {
+		"json-schema-2020-12":                  "The scenario reads the schema of a tool in the list, which holds find_tool and call_tool.",
+		"http-custom-header-server-validation": "The scenario looks in the list for a tool whose arguments are mirrored in headers, and those of the list have none.",
+	},
+}
+
+// unlisted holds the checks of other scenarios that are about the list of tools, and that come
+// to nothing where clients find tools, each with the reason why that is right.
+var unlisted = map[string]string{
+	"sep-2575-server-sends-tools-list-changed-on-subscription": "The list holds find_tool and call_tool whatever the backend's tools are: that they change is no news of the list.",
+}
+
 // cell is a set of scenarios with a backend of an era.
 type cell struct {
 	set     string

@@ -12,7 +12,7 @@ import (
 // run is what has become of a cell.
 type run struct {
 	cell      cell
-	leg       string // server, stdio, client or authorization: what the suite tests
+	leg       string // server, stdio, optimizer, client or authorization: what the suite tests
 	scenarios []scenario
 	direct    results // without the edge; for a cell of two eras, with a backend of the set's own
 	edge      results // nil without an edge
@@ -58,9 +58,9 @@ func (r run) report(w io.Writer) (faults int) {
 		switch {
 		case v.pass && excused:
 			faults++
-			fmt.Fprintf(w, "✗ %s passes, and crossera.tsv has a reason why it does not\n", s.name)
+			fmt.Fprintf(w, "✗ %s passes, and %s has a reason why it does not\n", s.name, r.table())
 		case v.pass:
-		case r.cell.crosses() && excused:
+		case (r.cell.crosses() || r.leg == "optimizer") && excused:
 			fmt.Fprintf(w, "- %s: %s\n", s.name, reason)
 		case r.edge != nil && !r.alone(s).pass && (!s.scored || r.cell.crosses()):
 			fmt.Fprintf(w, "- %s fails directly as well\n", s.name)
@@ -76,7 +76,7 @@ func (r run) report(w io.Writer) (faults int) {
 	for _, name := range slices.Sorted(maps.Keys(r.reasons)) {
 		if !slices.ContainsFunc(r.scenarios, func(s scenario) bool { return s.name == name }) {
 			faults++
-			fmt.Fprintf(w, "✗ %s: crossera.tsv has a reason for it, and it was not run\n", name)
+			fmt.Fprintf(w, "✗ %s: %s has a reason for it, and it was not run\n", name, r.table())
 		}
 	}
 
@@ -85,11 +85,21 @@ func (r run) report(w io.Writer) (faults int) {
 	return faults
 }
 
+// table is where the reasons stand.
+func (r run) table() string {
+	if r.leg == "optimizer" {
+		return "reasons.go"
+	}
+	return "crossera.tsv"
+}
+
 func (r run) title() string {
 	title := r.cell.String()
 	switch r.leg {
 	case "stdio":
 		title += " on standard streams"
+	case "optimizer":
+		title += " with the optimizer"
 	case "client":
 		title = r.cell.set + " client scenarios"
 	case "authorization":
@@ -110,7 +120,32 @@ func (r run) through(s scenario) verdict {
 		// declares for itself.
 		return judge(r.edge, s.name, nil)
 	}
+	if r.leg == "optimizer" {
+		return r.found(s)
+	}
 	return judge(r.edge, s.name, r.direct)
+}
+
+// found is through where clients find tools: a check about the list may come to nothing, and
+// has to.
+func (r run) found(s scenario) verdict {
+	var asked []check
+	var noted, faults []string
+	for _, c := range r.direct[s.name] {
+		reason := unlisted[c.ID]
+		switch {
+		case reason == "" || c.Status != "SUCCESS":
+			asked = append(asked, c)
+		case slices.ContainsFunc(r.edge[s.name], func(e check) bool { return e.ID == c.ID && e.Status == "SUCCESS" }):
+			faults = append(faults, c.ID+": succeeds, and reasons.go has a reason why it comes to nothing")
+		default:
+			noted = append(noted, c.ID+" comes to nothing: "+reason)
+		}
+	}
+	v := judge(r.edge, s.name, results{s.name: asked})
+	v.noted, v.faults = append(v.noted, noted...), append(v.faults, faults...)
+	v.pass = len(v.faults) == 0
+	return v
 }
 func (r run) last(s scenario) verdict {
 	if r.edge == nil {
@@ -139,6 +174,8 @@ func (r run) summary() string {
 	switch r.leg {
 	case "stdio":
 		name += " on standard streams"
+	case "optimizer":
+		name += " with the optimizer"
 	case "client":
 		name = r.cell.set + " clients"
 	case "authorization":

@@ -68,9 +68,9 @@ var limits = []limit{
 	// The language brought 15,000: its engines, code mode, workflows and filters (RATIONALE.md says why).
 	// Credentials of the user brought 5,500, local servers and servers of one backend 8,900,
 	// what keeps them 12,600 and what finds tools 2,700 (as above).
-	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 118300, 53000},
+	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 118400, 53000},
 	// A third of them are the rows of storm.
-	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 24400, 12500},
+	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 25200, 12500},
 
 	{"packages of the product", total((*room).product, func(r *room) int { return min(r.code, 1) }), 68, 56},
 	// Commands are packages that show what serve says of itself.

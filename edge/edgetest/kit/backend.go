@@ -103,6 +103,21 @@ func NewBackend(e Era, tools ...string) *Backend {
 	return b
 }
 
+// List has the backend list other tools from now on: JSON text of an array, of whose names calls
+// are refused unless NewBackend was given them. It may be called at any time.
+func (b *Backend) List(tools string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tools = `"tools":` + tools
+}
+
+// listed is the member of a list, JSON text.
+func (b *Backend) listed() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.tools
+}
+
 // Listen serves at one more address, until the backend is closed.
 func (b *Backend) Listen(addr string) (at string, err error) {
 	ln, err := net.Listen("tcp", addr)

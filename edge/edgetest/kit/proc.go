@@ -99,6 +99,32 @@ func Resident(pid int) (int64, error) {
 	return parseKilobytes(text, "VmRSS")
 }
 
+// Memory is what a process has in memory, in bytes.
+type Memory struct {
+	Resident int64
+	Own      int64 // of it that nobody shares
+	Share    int64 // its own, and of each page that it shares as much as falls to it (PSS)
+}
+
+// Smaps reads the memory of a process by what stands in smaps_rollup (proc_pid_smaps(5)).
+func Smaps(pid int) (m Memory, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return m, fmt.Errorf("memory: %w", err)
+	}
+	for _, one := range []struct {
+		name string
+		to   *int64
+	}{{"Rss", &m.Resident}, {"Private_Clean", &m.Own}, {"Private_Dirty", &m.Own}, {"Pss", &m.Share}} {
+		n, err := parseKilobytes(text, one.name)
+		if err != nil {
+			return m, fmt.Errorf("memory: %w", err)
+		}
+		*one.to += n
+	}
+	return m, nil
+}
+
 // parseKilobytes returns the value, in bytes, of the line `NAME: N kB`.
 func parseKilobytes(text []byte, name string) (int64, error) {
 	for line := range strings.Lines(string(text)) {

@@ -138,7 +138,7 @@ func (l *link) modern(m *Message) bool {
 		}
 		return l.result(m, `{`+l.b.cached()+`"supportedVersions":[`+versions+`],"capabilities":`+l.b.Capabilities+`,"_meta":{"`+mcp.MetaServerInfo+`":`+server+`}}`)
 	case "tools/list":
-		return l.result(m, `{`+l.b.cached()+l.b.tools+`}`)
+		return l.result(m, `{`+l.b.cached()+l.b.listed()+`}`)
 	case "tools/call":
 		return l.call(m, nil)
 	case "subscriptions/listen":
@@ -196,7 +196,7 @@ func (l *link) legacy(m *Message) bool {
 	case "ping", "resources/subscribe":
 		return l.result(m, `{}`)
 	case "tools/list":
-		return l.result(m, `{`+l.b.tools+`}`)
+		return l.result(m, `{`+l.b.listed()+`}`)
 	case "tools/call":
 		return l.call(m, p)
 	}

@@ -88,3 +88,10 @@ func StartEdgeWith(ctx context.Context, program, dir, yaml string, flags ...stri
 	}
 	return p, "http://" + addr + "/mcp", nil
 }
+
+// Searching is YAML of an edge before one server, whose names stay as they are, with the
+// optimizer on: clients find tools and call them by others.
+func Searching(url, transport string) string {
+	const backends = "    backends:\n"
+	return strings.Replace(manifest([]Backend{{Name: "peer", URL: url, Transport: transport}}), backends, "    optimizer: {hybridSearchSemanticRatio: \"0\"}\n"+backends, 1)
+}

@@ -45,7 +45,7 @@ func runManager(ctx context.Context, s *storm) {
 	m.runAll(ctx)
 
 	var back []time.Duration
-	orphans, answered, undecided, torn, moved := 0, 0, 0, 0, 0
+	orphans, answered, undecided, torn, moved, zombies := 0, 0, 0, 0, 0, 0
 	for i := range times {
 		// 1. Calls, and when all have reached their servers, the kill.
 		ends := make(chan int, len(m.urls))
@@ -87,12 +87,16 @@ func runManager(ctx context.Context, s *storm) {
 			orphans++
 		}
 		torn += m.torn()
+		if !kit.WaitFor(ctx, 2*time.Second, func() bool { return zombiesBelow(m.at.PID()) == 0 }) {
+			zombies++
+		}
 	}
 	twice := m.twice()
 	s.bar(len(back) == times && moved == 0 && kit.Percentile(back, 1000) <= 3*time.Second, "3 s", "%d kills of %d: all %d workloads run at their addresses %.2f s after the start in the median, %.2f s at most", len(back), times, len(m.urls), kit.Percentile(back, 500).Seconds(), kit.Percentile(back, 1000).Seconds())
 	s.bar(answered+undecided == 0, "0", "of %d calls under way %d were answered and %d still wait", len(back)*len(m.urls), answered, undecided)
 	s.bar(twice == 0, "0", "%d calls were run twice", twice)
 	s.bar(orphans == 0, "0", "%d times something of the old processes was left", orphans)
+	s.bar(zombies == 0, "0", "%d times nobody waited for a process below the manager", zombies)
 	s.bar(torn == 0, "0", "%d files were torn or left over", torn)
 
 	m.ask("down")

@@ -64,9 +64,6 @@ func played(text []byte) string {
 				MS   int    `json:"ms"`
 				Text string `json:"text"`
 			} `json:"arguments"`
-			Meta struct {
-				Token json.RawMessage `json:"progressToken"`
-			} `json:"_meta"`
 		} `json:"params"`
 	}
 	if json.Unmarshal(text, &m) != nil || m.ID == nil {
@@ -82,7 +79,7 @@ func played(text []byte) string {
 	case "tools/call":
 		switch m.Params.Name {
 		case "work":
-			work(time.Duration(m.Params.Arguments.MS)*time.Millisecond, m.Params.Meta.Token)
+			time.Sleep(time.Duration(m.Params.Arguments.MS) * time.Millisecond)
 		case "mark":
 			mark(m.Params.Arguments.Text)
 			time.Sleep(time.Duration(m.Params.Arguments.MS) * time.Millisecond)
@@ -122,15 +119,4 @@ func eat() {
 	}
 	time.Sleep(time.Minute)
 	fmt.Fprintln(os.Stderr, len(all))
-}
-
-// work reads nothing for a while, and tells of its progress where somebody wants to know.
-func work(length time.Duration, token json.RawMessage) {
-	const step = 5 * time.Second
-	for done := 1; length > 0; done++ {
-		time.Sleep(min(step, length))
-		if length -= step; token != nil {
-			fmt.Printf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`+"\n", token, done)
-		}
-	}
 }

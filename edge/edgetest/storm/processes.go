@@ -74,7 +74,7 @@ func runProcesses(ctx context.Context, s *storm) {
 	s.bar(orphans == 0, "0", "%d times something of its processes was left after 5 s", orphans)
 
 	// The end.
-	zombies := l.zombies()
+	zombies := zombiesBelow(l.PID())
 	l.Stop()
 	left := kit.WaitFor(ctx, 5*time.Second, func() bool { return len(l.processes()) == 0 })
 	s.bar(left && zombies == 0, "0", "%d processes left over, %d zombies below the edge", len(l.processes()), zombies)
@@ -147,13 +147,13 @@ func (s *storm) stopped(ctx context.Context, l *local) {
 	s.bar(time.Since(began) <= 25*time.Second, "25 s", "the next session serves after %.1f s", time.Since(began).Seconds())
 }
 
-// atWork has a server of one thread work on a call.
+// atWork has a server of one thread work on a call, of which it says nothing meanwhile.
 func (s *storm) atWork(l *local) {
 	length := s.span(0, time.Minute, 12*time.Second, "of work")
 	one := kit.Must(l.session("plain"))
 	_, first := l.call("plain", one, "pid", 0)
 	status, answer := l.call("plain", one, "work", length)
-	s.bar(status == 200 && strings.HasSuffix(answer, first), "answered", "a call that keeps a server of one thread at work for %s, and tells of its progress: %d", length, status)
+	s.bar(status == 200 && strings.HasSuffix(answer, first), "answered", "a call that keeps a server of one thread silently at work for %s: %d", length, status)
 }
 
 // session begins a session of a legacy client, and calls in it.
@@ -176,7 +176,7 @@ func (l *local) session(server string) (id string, err error) {
 
 // call calls a tool in a session, and returns what came.
 func (l *local) call(server, session, tool string, length time.Duration) (status int, answer string) {
-	r, err := l.post(server, session, fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":%q,"arguments":{"ms":%d},"_meta":{"progressToken":1}}}`, tool, length.Milliseconds()))
+	r, err := l.post(server, session, fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":%q,"arguments":{"ms":%d}}}`, tool, length.Milliseconds()))
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -235,13 +235,13 @@ func procState(pid int) (state string, parent int) {
 	return fields[0], parent
 }
 
-// zombies is how many processes below the edge nobody has waited for.
-func (l *local) zombies() (n int) {
+// zombiesBelow is how many processes below one nobody has waited for.
+func zombiesBelow(manager int) (n int) {
 	for _, path := range kit.Must(filepath.Glob("/proc/[0-9]*")) {
 		pid, _ := strconv.Atoi(filepath.Base(path))
 		state, at := procState(pid)
 		for range 10 {
-			if at == l.PID() && state == "Z" {
+			if at == manager && state == "Z" {
 				n++
 			}
 			if at <= 1 {

@@ -1,0 +1,48 @@
+//go:build unix
+
+package stdio_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/stdio"
+)
+
+// A call may be silent for longer than a backend elsewhere may be: that the process lives is
+// seen without it. What the edge asks for itself has its bound all the same.
+func TestSilentCall(t *testing.T) {
+	const silence = 300 * time.Millisecond
+	for _, server := range []string{"legacy", "modern"} {
+		for _, client := range []edgetest.Era{edgetest.Legacy, edgetest.Modern} {
+			t.Run(server+" server, client of "+client.String(), func(t *testing.T) {
+				t.Parallel()
+				for _, patient := range []bool{true, false} {
+					plan := planned(t)
+					b := &plan.Servers[0].Backends[0]
+					if !b.Patient {
+						t.Fatal("a server that the edge starts has to speak during its calls")
+					}
+					b.Timeout, b.Patient = silence, patient
+					r := startOf(t, plan, server).NewClient().As(client, "").CallTool("1", "wait", `{"ms":1500}`)
+					if fault := fault(r.Message()); (fault == "") != patient || !patient && !strings.Contains(fault, "timed out") {
+						t.Errorf("patient %t: %d %q", patient, r.Status, fault)
+					}
+				}
+			})
+		}
+	}
+}
+
+// startOf starts an edge by a plan, before a played server.
+func startOf(t *testing.T, plan *compile.Plan, how string) *edgetest.Edge {
+	t.Helper()
+	return edgetest.StartPlan(t, plan, edgetest.With(serve.WithWorkloads(func(serve.Starting) (backend.Local, error) {
+		return stdio.New(stdio.Config{Name: "back", Starter: program(t, how, "")})
+	})))
+}
