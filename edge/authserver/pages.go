@@ -1,13 +1,12 @@
 package authserver
 
 import (
-	"bytes"
 	"crypto/sha256"
-	_ "embed" // of the page
+	_ "embed" // of the style sheet
 	"encoding/base64"
 	"errors"
 	"html"
-	"html/template"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -16,49 +15,53 @@ import (
 	"github.com/weir-edge/weir/edge/mcp"
 )
 
-//go:embed pages/page.html
-var pageText string
-
 //go:embed pages/style.css
 var styleText string
 
-// The page, its style sheet, and the policy that lets a browser do nothing else. There is no
+// The policy lets a browser do nothing but show a page and its style sheet. There is no
 // form-action in it: Chromium holds the redirects behind a form to it, and so would stop Allow.
-var (
-	pageForm   = template.Must(template.New("page").Parse(pageText))
-	pageStyle  = template.HTML("<style>" + styleText + "</style>") //nolint:gosec // a file beside this one
-	pagePolicy = policyOf(styleText)
-)
+var pagePolicy = policyOf(styleText)
 
 func policyOf(style string) string {
 	sum := sha256.Sum256([]byte(style))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; frame-ancestors 'none'"
 }
 
-// view is what a page shows. One of its sections is there.
-type view struct {
-	Style   template.HTML
-	Title   string
-	Refresh template.HTML
-	Consent *consentView
-	Error   *errorView
-	On      *onView
+// markup is HTML of ours: constants become it, and what comes from elsewhere does not.
+type markup string
+
+// screen is HTML with words of others in it. It is not made with html/template: whoever links
+// that links every exported method of the program, which is 15 MiB.
+type screen struct{ strings.Builder }
+
+// add adds markup with each text, escaped, in the place of a "{}", which stands between tags
+// or in an attribute in quotation marks. An address that is put there was judged before (redirect.go).
+func (p *screen) add(m markup, texts ...string) {
+	for _, text := range texts {
+		before, after, _ := strings.Cut(string(m), "{}")
+		p.WriteString(before)
+		p.WriteString(html.EscapeString(strings.ToValidUTF8(text, "\uFFFD")))
+		m = markup(after)
+	}
+	p.WriteString(string(m))
 }
 
-type consentView struct {
-	Name, Vouched, Host, Server, Audience string
-	Scopes                                []scopeView
-	Upstreams                             []string
-	Action, Form                          string
-}
-
-type scopeView struct{ Name, Means string }
-
-type errorView struct{ What, Do, Request string }
-
-type onView struct {
-	To   string
-	Link template.HTML
+// screenOf begins a page; head is what else stands in its head.
+func screenOf(title string, head markup, texts ...string) *screen {
+	p := &screen{}
+	p.add(`<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="robots" content="noindex">
+<title>{}</title>
+`, title)
+	p.add(head, texts...)
+	p.add("<style>")
+	p.WriteString(styleText)
+	p.add("</style>\n</head>\n<body>\n<main>\n<h1>{}</h1>\n", title)
+	return p
 }
 
 // meanings are the scopes that users are told about in words.
@@ -69,16 +72,57 @@ var meanings = map[string]string{
 
 // consentPage is step 4 of a login.
 func (s *Server) consentPage(w http.ResponseWriter, a *ask, sealed string) {
-	v := &consentView{
-		Name: visible(a.Name), Vouched: a.Host, Host: a.Shown, Server: visible(a.Title), Audience: a.Server, Action: pathOf(s.config.Base) + "/oauth/consent", Form: sealed,
+	p := screenOf("Allow access?", "")
+	if name := visible(a.Name); name != "" {
+		p.add(`<p>A program that calls itself <strong class="name">{}</strong>`, name)
+	} else {
+		p.add("<p>A program that gives no name")
 	}
-	for _, scope := range a.Scopes {
-		v.Scopes = append(v.Scopes, scopeView{scope, meanings[scope]})
+	p.add(" wants to use <strong>{}</strong> for you.</p>\n<dl>\n", visible(a.Title))
+
+	p.add("<dt>Whose program it is</dt>\n")
+	if a.Host != "" {
+		p.add("<dd>It is described at <strong>{}</strong>.</dd>\n", a.Host)
+	} else {
+		p.add("<dd>It registered itself: nobody vouches for it.</dd>\n")
 	}
-	for _, p := range s.providers {
-		v.Upstreams = append(v.Upstreams, p.Name())
+
+	p.add("<dt>Where the answer goes</dt>\n")
+	if a.Shown != "" {
+		p.add("<dd>To <strong>{}</strong>.</dd>\n", a.Shown)
+	} else {
+		p.add("<dd>To <strong>a program on this computer</strong>. Any program that runs here could take its place: go on only if you have just started it yourself.</dd>\n")
 	}
-	s.show(w, http.StatusOK, &view{Title: "Allow access?", Consent: v})
+
+	p.add("<dt>Server</dt>\n<dd>{}</dd>\n<dt>What it asks for</dt>\n<dd>", a.Server)
+	if len(a.Scopes) == 0 {
+		p.add("Nothing in particular.")
+	} else {
+		p.add("<ul>")
+		for _, scope := range a.Scopes {
+			p.add("<li><code>{}</code>", scope)
+			if means := meanings[scope]; means != "" {
+				p.add(": {}", means)
+			}
+			p.add("</li>")
+		}
+		p.add("</ul>")
+	}
+	p.add("</dd>\n<dt>Where you will sign in</dt>\n<dd><ul>")
+	for _, provider := range s.providers {
+		p.add("<li>{}</li>", provider.Name())
+	}
+	p.add(`</ul></dd>
+</dl>
+<form method="post" action="{}">
+<input type="hidden" name="form" value="{}">
+<div class="answers">
+<button type="submit" name="answer" value="allow">Allow</button>
+<button type="submit" name="answer" value="deny">Deny</button>
+</div>
+</form>
+`, pathOf(s.config.Base)+"/oauth/consent", sealed)
+	s.show(w, http.StatusOK, p)
 }
 
 // leadOn ends a login: it leads the browser back to the client.
@@ -97,11 +141,10 @@ func (s *Server) leadOn(w http.ResponseWriter, a *ask, answer url.Values) {
 // lead shows a page that leads the browser on. A redirect would be held to the policy of the
 // page with the form that came before it, be it an upstream's.
 func (s *Server) lead(w http.ResponseWriter, to, address string) {
-	safe := html.EscapeString(address)
-	s.show(w, http.StatusOK, &view{
-		Title: "Going on", On: &onView{To: to, Link: template.HTML(`<a class="button" href="` + safe + `">Go on</a>`)}, //nolint:gosec // escaped
-		Refresh: template.HTML(`<meta http-equiv="refresh" content="0; url=` + safe + `">`), //nolint:gosec // escaped
-	})
+	p := screenOf("Going on", `<meta http-equiv="refresh" content="0; url={}">`+"\n", address)
+	p.add("<p>You are being taken to {}.</p>\n", to)
+	p.add(`<p><a class="button" href="{}">Go on</a></p>`+"\n", address)
+	s.show(w, http.StatusOK, p)
 }
 
 // fail answers a browser with an error: by a page, or to the client where the answer to it is
@@ -120,22 +163,23 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, what string, a *as
 	if p.after > 0 {
 		retryAfter(w, p.after)
 	}
-	s.show(w, p.status, &view{Title: "This did not work", Error: &errorView{p.what, p.do, r.Header.Get("X-Request-Id")}})
+	said := screenOf("This did not work", "")
+	said.add("<p>{}</p>\n<p>{}</p>\n", p.what, p.do)
+	if id := r.Header.Get("X-Request-Id"); id != "" {
+		said.add("<p>Request: <code>{}</code></p>\n", id)
+	}
+	s.show(w, p.status, said)
 }
 
-// show sends a page.
-func (s *Server) show(w http.ResponseWriter, status int, v *view) {
-	v.Style = pageStyle
-	var page bytes.Buffer
-	if err := pageForm.Execute(&page, v); err != nil {
-		panic(err) // the page is ours
-	}
+// show ends a page and sends it.
+func (s *Server) show(w http.ResponseWriter, status int, p *screen) {
+	p.add("</main>\n</body>\n</html>\n")
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", pagePolicy)
 	h.Set("X-Frame-Options", "DENY")
 	w.WriteHeader(status)
-	_, _ = w.Write(page.Bytes())
+	_, _ = io.WriteString(w, p.String())
 }
 
 // Bounds of a name, in characters.
