@@ -143,6 +143,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 		CABundlePath string              `json:"caBundlePath,omitempty"`
 		Private      bool                `json:"private,omitempty"`
 		Timeout      string              `json:"timeout"`
+		Patient      bool                `json:"patient,omitempty"`
 		Metadata     map[string]string   `json:"metadata,omitempty"`
 		Outgoing     *sent               `json:"outgoing,omitempty"`
 		Login        *v1beta1.RemoteAuth `json:"login,omitempty"`
@@ -227,7 +228,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 			}
 		}
 		for _, b := range s.Backends {
-			out.Backends = append(out.Backends, backend{b.Name, b.URL, b.Workload, b.Transport, b.CABundle, b.CABundlePath, b.Private, b.Timeout.String(), b.Metadata, (*sent)(b.Outgoing), b.Login})
+			out.Backends = append(out.Backends, backend{b.Name, b.URL, b.Workload, b.Transport, b.CABundle, b.CABundlePath, b.Private, b.Timeout.String(), b.Patient, b.Metadata, (*sent)(b.Outgoing), b.Login})
 		}
 		servers = append(servers, out)
 	}

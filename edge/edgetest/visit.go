@@ -52,8 +52,8 @@ func NewHub(t testing.TB, name string) *Hub {
 	return h
 }
 
-// Issues has the access tokens from now on be JWTs with groups, a JSON array, that live for
-// some seconds.
+// Issues has the access tokens from now on live for some seconds, as JWTs with groups, a JSON
+// array; "" for tokens that are none.
 func (h *Hub) Issues(groups string, life int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
