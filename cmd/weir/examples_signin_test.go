@@ -6,8 +6,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"net"
 	"net/http"
+	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -149,4 +152,89 @@ func claimsOf(token string) string {
 		return ""
 	}
 	return string(text)
+}
+
+// TestRotationOfKeys does what the README of the authorization server says, between logins at
+// both replicas: what was issued before goes on until its own key or secret is taken out.
+func TestRotationOfKeys(t *testing.T) {
+	redis, hub, beside := kvtest.Redis(t, "--requirepass", "not-a-real-password"), edgetest.NewHub(t, "code"), edgetest.FreeAddress(t)
+	company := idp.StartTLS(t, idp.NewTLS(t))
+	e := signingIn(t, "sign-in-replicas", company, "127.0.0.1:6379", redis.Addr, "https://code.example.com", hub.URL, "clientId: weir\n          scopes", "insecureAllowHTTP: true\n          clientId: weir\n          scopes", "127.0.0.1:9003", beside)
+	e.follow()
+	text, err := os.ReadFile("../../edge/authserver/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := strings.Split(e.swap.Replace(string(text)), "\n### ")[1:]
+	if len(steps) != 4 {
+		t.Fatalf("%d steps", len(steps))
+	}
+	one, two := e.swap.Replace("127.0.0.1:4483"), e.swap.Replace("127.0.0.1:9002")
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(company.CA)
+	visitor := func() *edgetest.Visitor {
+		v := edgetest.NewVisitor(t, "http://"+one, one, two)
+		v.Client.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+		return v
+	}
+	good := func(what string, token edgetest.Granted) {
+		t.Helper()
+		e.write("token", token.Access)
+		for _, at := range []string{one, two} {
+			if out, err := e.command("weir call http://" + at + "/mcp demo_echo text=both --bearer-token-file token").CombinedOutput(); err != nil {
+				t.Errorf("%s at %s: %v: %s", what, at, err, out)
+			}
+		}
+	}
+	kids := func(n int, first string) (now string) { // waits until both have read the files
+		t.Helper()
+		for _, at := range []string{e.swap.Replace("127.0.0.1:4484"), beside} {
+			edgetest.Until(t, "the keys of the step", func() bool {
+				var told struct{ AuthServer struct{ Kids []string } }
+				out, err := e.command("weir status --json http://" + at).Output()
+				ok := err == nil && json.Unmarshal(out, &told) == nil && len(told.AuthServer.Kids) == n && told.AuthServer.Kids[0] != first
+				if ok {
+					now = told.AuthServer.Kids[0]
+				}
+				return ok
+			})
+		}
+		return now
+	}
+
+	// 1. New ones are there, the old ones make what is new.
+	old := visitor()
+	before := old.SignIn("")
+	was := kids(1, "")
+	e.run(steps[0])
+	if kids(2, "") != was {
+		t.Error("the new key signs before every replica has it")
+	}
+	good("a token of before", before)
+
+	// 2. The new ones make what is new; all that was made before is good.
+	e.run(steps[1])
+	kids(2, was)
+	good("a token of the old key", before)
+	fresh := visitor()
+	after := fresh.SignIn("")
+	good("a token of the new key", after)
+	before = old.Renew(before)
+	good("a refreshed token of a client of the old secret", before)
+
+	// 3. Without the old key.
+	e.run(steps[2])
+	kids(1, was)
+	good("a token of the new key", before)
+
+	// 4. Nobody who is registered under the old secret is signed in any longer.
+	old.Revoke(before.Access)
+	e.expect(e.swap.Replace("weir auth logout http://127.0.0.1:4483/mcp"), nil)
+	e.run(steps[3])
+	edgetest.Until(t, "the end of the old secret", func() bool {
+		status, _ := old.Fetch("/oauth/token", url.Values{"grant_type": {"refresh_token"}, "client_id": {old.ID}, "refresh_token": {before.Refresh}})
+		again, _ := old.Fetch("/oauth/token", url.Values{"grant_type": {"refresh_token"}, "client_id": {old.ID}, "refresh_token": {before.Refresh}})
+		return status == http.StatusUnauthorized && again == status // at each of the two
+	})
+	good("whoever is registered under the new one", fresh.Renew(after))
 }

@@ -122,8 +122,8 @@ func (s *Server) connect(env Env) error {
 	return nil
 }
 
-// renewed notes how upstreams do, and passes on what it hears.
-func (s *Server) renewed(told func(upstream.Renewal)) func(upstream.Renewal) {
+// renewed notes how upstreams do, and passes on what it hears, with whose tokens they are.
+func (s *Server) renewed(told func(v upstream.Renewal, client, subject string)) func(upstream.Renewal) {
 	return func(v upstream.Renewal) {
 		switch v.Outcome {
 		case upstream.Renewed:
@@ -132,8 +132,15 @@ func (s *Server) renewed(told func(upstream.Renewal)) func(upstream.Renewal) {
 			s.faults.note(v.Provider, errors.New(v.Reason))
 		}
 		s.counts.add(Event{What: "upstream_refresh", Outcome: Outcome(v.Outcome)})
-		if told != nil {
-			told(v)
+		if told == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if g, err := s.records.grant(ctx, v.Grant, s.now()); err == nil && g != nil {
+			told(v, shown(g.Client), g.Subject)
+		} else {
+			told(v, "", "")
 		}
 	}
 }

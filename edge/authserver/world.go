@@ -31,8 +31,9 @@ type Env struct {
 	Now       func() time.Time // nil for time.Now
 	Told      func(Event)      // hears what is decided, from several goroutines; nil for nobody
 
-	// Renewed hears of each attempt to renew an upstream's tokens, likewise.
-	Renewed func(upstream.Renewal)
+	// Renewed hears of each attempt to renew an upstream's tokens, likewise, and whose they are,
+	// as in Event; "" where the grant cannot be read.
+	Renewed func(v upstream.Renewal, client, subject string)
 }
 
 // grantEnd is how long after its login a grant ends, whatever is renewed.

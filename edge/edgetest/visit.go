@@ -1,6 +1,7 @@
 package edgetest
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -52,8 +53,8 @@ func NewHub(t testing.TB, name string) *Hub {
 	return h
 }
 
-// Issues has the access tokens from now on be JWTs with groups, a JSON array, that live for
-// some seconds.
+// Issues has the access tokens from now on live for some seconds, as JWTs with groups, a JSON
+// array; "" for tokens that are none.
 func (h *Hub) Issues(groups string, life int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -156,7 +157,8 @@ func (b *Browser) Walk(where, until string) (string, error) {
 // authorization server.
 type Visitor struct {
 	*Browser
-	ID string // as it is registered
+	ID    string // as it is registered
+	Start string // path of the authorization endpoint; "" for /oauth/authorize
 
 	t      testing.TB
 	origin string // of the issuer
@@ -169,7 +171,10 @@ const (
 )
 
 // Granted are the tokens of a login, and the code that they were issued for.
-type Granted struct{ Access, Refresh, Code string }
+type Granted struct {
+	Access, Refresh, Code string
+	Life                  float64 // of the access token, in seconds
+}
 
 // Secrets are all that nobody else may see.
 func (g Granted) Secrets() []string {
@@ -261,7 +266,7 @@ func (v *Visitor) SignIn(resource string) Granted {
 	if resource != "" {
 		q.Set("resource", resource)
 	}
-	answer, err := v.Walk(v.origin+"/oauth/authorize?"+q.Encode(), visitorCallback)
+	answer, err := v.Walk(v.origin+cmp.Or(v.Start, "/oauth/authorize")+"?"+q.Encode(), visitorCallback)
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -284,6 +289,7 @@ func (v *Visitor) tokens(g Granted, form url.Values) Granted {
 	all := v.Object("/oauth/token", form)
 	g.Access, _ = all["access_token"].(string)
 	g.Refresh, _ = all["refresh_token"].(string)
+	g.Life, _ = all["expires_in"].(float64)
 	if g.Access == "" || g.Refresh == "" {
 		v.t.Fatal("an answer without tokens")
 	}

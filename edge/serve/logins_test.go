@@ -118,6 +118,7 @@ func TestSignIn(t *testing.T) {
 	}
 
 	// 2. It registers itself, the user agrees and signs in, and there are tokens.
+	h.Issues("", 3)
 	got := v.SignIn("")
 
 	// 3. A call, with the upstream's token to the backend and no other.
@@ -127,6 +128,13 @@ func TestSignIn(t *testing.T) {
 	if all := sent(back); len(all) != 1 || all[0] != "Bearer hub-token-1" {
 		t.Fatalf("calls: %v", all)
 	}
+
+	h.Issues("", 3600)
+	edgetest.Until(t, "a new token of the upstream", func() bool {
+		calls(f.client, "/mcp", got.Access)
+		all := sent(back)
+		return all[len(all)-1] == "Bearer hub-token-2"
+	})
 
 	// 4. A refresh, what is told meanwhile, and the end.
 	again := v.Renew(got)
@@ -163,6 +171,9 @@ func TestSignIn(t *testing.T) {
 	}
 	if !strings.Contains(string(kept), "hub:alice") {
 		t.Errorf("no record names the user: %s", kept)
+	}
+	if !regexp.MustCompile(`(?m)^.*hub:alice.*"upstream_refresh".*"client":"[0-9a-f]{8}".*$|^.*"upstream_refresh".*"client":"[0-9a-f]{8}".*hub:alice.*$`).MatchString(string(kept)) {
+		t.Errorf("no record says whose token of the upstream was renewed, and for which client: %s", kept)
 	}
 	for _, secret := range append(got.Secrets(), again.Access, again.Refresh, v.ID, "hub-token", "hub-refresh") {
 		for where, text := range map[string]string{"records": string(kept), "log": f.Log(), "/status": state, "metrics": metrics} {

@@ -90,10 +90,13 @@ func (e *Edge) loginTold(issuer string) func(authserver.Event) {
 }
 
 // loginRenewed likewise writes that tokens of an upstream were renewed, or were not.
-func (e *Edge) loginRenewed(issuer string) func(upstream.Renewal) {
-	return func(v upstream.Renewal) {
+func (e *Edge) loginRenewed(issuer string) func(v upstream.Renewal, client, subject string) {
+	return func(v upstream.Renewal, client, subject string) {
 		e.log.Debug("upstream tokens", "upstream", v.Provider, "outcome", v.Outcome, "reason", v.Reason)
-		event := audit.Event{Type: audit.HTTPRequest, Kind: "authorization", Name: "upstream_refresh", Took: v.Took, Data: told("upstream", v.Provider, "outcome", v.Outcome)}
+		event := audit.Event{Type: audit.HTTPRequest, Kind: "authorization", Name: "upstream_refresh", Took: v.Took, Exchange: &edge.Exchange{}, Data: told("client", client, "upstream", v.Provider, "outcome", v.Outcome)}
+		if subject != "" {
+			event.Exchange.Identity = &edge.Identity{Issuer: issuer, Subject: subject}
+		}
 		if v.Outcome != upstream.Renewed {
 			event.Outcome, event.Reason = audit.Error, v.Outcome
 		}

@@ -43,7 +43,7 @@ func (p *Provider) at(at *place) *oauth.TokenEndpoint {
 	return e.asks
 }
 
-// ask asks for tokens, and returns the answer they stand in, too. A client that the provider
+// ask asks for tokens, and returns the answer they stand in, too, also one that cannot be read. A client that the provider
 // does not know any longer is registered anew for the next login.
 func (p *Provider) ask(ctx context.Context, at *place, form url.Values) (*Tokens, []byte, error) {
 	body, asked, err := p.at(at).Answer(ctx, form)
@@ -59,7 +59,7 @@ func (p *Provider) ask(ctx context.Context, at *place, form url.Values) (*Tokens
 	}
 	t, err := p.reading.tokens(body, asked)
 	if err != nil {
-		return nil, nil, err
+		return nil, body, err
 	}
 	t.Client = generation(at.client)
 	return t, body, nil
@@ -86,7 +86,7 @@ func (p *Provider) Refresh(ctx context.Context, old *Tokens, kept func(*Tokens) 
 	}
 
 	// 2. The new ones are kept, whatever comes.
-	t, _, err := p.ask(ctx, at, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {string(old.Refresh)}})
+	t, body, err := p.ask(ctx, at, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {string(old.Refresh)}})
 	var refused refusedError
 	var gone *Gone
 	switch {
@@ -95,6 +95,13 @@ func (p *Provider) Refresh(ctx context.Context, old *Tokens, kept func(*Tokens) 
 	case errors.As(err, &gone):
 		return nil, err
 	case err != nil:
+		if next, bad := token(p.reading.refresh.find(body)); bad == nil && next != "" { // the old one may be worth nothing by now
+			lost := *old
+			lost.Refresh = next
+			if err := kept(&lost); err != nil {
+				return nil, err
+			}
+		}
 		return nil, p.fault(err)
 	}
 	t.Subject = old.Subject
@@ -110,16 +117,22 @@ func (p *Provider) Refresh(ctx context.Context, old *Tokens, kept func(*Tokens) 
 
 	// 3. They are the same user's.
 	renewed := *t
-	if err := p.same(ctx, at, &renewed, old); err != nil {
+	if err := p.same(ctx, at, &renewed, old, body); err != nil {
 		return nil, err
 	}
 	return &renewed, nil
 }
 
 // same judges what a refresh brought: an ID token, where there is one, is of the user of the
-// old tokens (OpenID Connect Core §12.2), and so is userinfo, where policies read it.
-func (p *Provider) same(ctx context.Context, at *place, t, old *Tokens) error {
+// old tokens (OpenID Connect Core §12.2), and so is userinfo, where policies read it, and
+// whoever the answer itself names.
+func (p *Provider) same(ctx context.Context, at *place, t, old *Tokens, body []byte) error {
 	other := &Gone{p.Name(), "the provider answered with tokens of another user"}
+	if p.identity != nil && old.Subject != "" {
+		if who, err := p.identity.who(body); err == nil && who.Subject != old.Subject {
+			return other
+		}
+	}
 	var id, info oauth.Object
 	switch {
 	case p.published == nil || t.ID == "":

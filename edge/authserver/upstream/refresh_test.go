@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/authserver/upstream"
+	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/edgetest/idp"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
@@ -108,6 +109,39 @@ func TestRefresh(t *testing.T) {
 	full := errors.New("the store is full")
 	if _, err = p.Refresh(t.Context(), now, func(*upstream.Tokens) error { return full }); !errors.Is(err, full) {
 		t.Errorf("not kept: %v", err)
+	}
+}
+
+// TestRefreshOfAnother is A10 for users whom the answer of the token endpoint names: tokens of
+// another are none, and an answer that names nobody changes nothing.
+func TestRefreshOfAnother(t *testing.T) {
+	f := newFake(t)
+	named := "alice"
+	f.tokens = func(a map[string]any) {
+		if named != "" {
+			a["user"] = map[string]any{"id": named}
+		}
+	}
+	p := f.open(t, f.oauth2(func(o *v1beta1.OAuth2Upstream) {
+		o.IdentityFromToken = &v1beta1.IdentityFromToken{SubjectPath: "user.id"}
+	}), nil, nil)
+	tokens, who, err := f.login(t, p)
+	if err != nil || who.Subject != "alice" {
+		t.Fatalf("%+v, %v", who, err)
+	}
+	for _, one := range []struct {
+		name string
+		gone bool
+	}{{"alice", false}, {"", false}, {"eve", true}} {
+		f.set(func() { named = one.name })
+		next, err := p.Refresh(t.Context(), tokens, func(*upstream.Tokens) error { return nil })
+		var gone *upstream.Gone
+		if errors.As(err, &gone) != one.gone || !one.gone && err != nil {
+			t.Errorf("an answer for %q: %v", one.name, err)
+		}
+		if next != nil {
+			tokens = next
+		}
 	}
 }
 
@@ -226,6 +260,7 @@ func TestRegistration(t *testing.T) {
 // TestSpoiledRegistration is what a registration may go wrong by: no login, no word of the
 // provider, no record.
 func TestSpoiledRegistration(t *testing.T) {
+	providers := map[string]*upstream.Provider{}
 	for name, c := range map[string]struct {
 		path  string
 		spoil http.HandlerFunc
@@ -253,9 +288,17 @@ func TestSpoiledRegistration(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		f.spoils(c.path, nil)
-		if _, _, err := p.Send(t.Context(), "s"); err != nil {
-			t.Errorf("%s, after it is well: %v", name, err)
+		asked := f.count(c.path)
+		for range 20 { // one attempt a second, however many log in
+			_, _, _ = p.Send(t.Context(), "s")
 		}
+		if n := f.count(c.path) - asked; n > 1 {
+			t.Errorf("%s: asked %d times", name, n)
+		}
+		providers[name] = p
+	}
+	for name, p := range providers {
+		edgetest.Until(t, name+", after it is well", func() bool { _, _, err := p.Send(t.Context(), "s"); return err == nil })
 	}
 }
 

@@ -56,8 +56,10 @@ type registrar struct {
 	key     string
 	turn    chan struct{} // holds one
 
-	held *registration
-	read time.Time // when held was
+	held     *registration
+	read     time.Time // when held was
+	failed   error     // of the last attempt to register; nil for none
+	failedAt time.Time
 }
 
 func newRegistrar(c *Config, env Env, client *oauth.Client) *registrar {
@@ -94,9 +96,16 @@ func (r *registrar) get(ctx context.Context) (*registration, error) {
 	reg := parseRegistration(text)
 	switch {
 	case !r.good(reg, now):
+		if r.failed != nil && now.Sub(r.failedAt) < retryPause {
+			return nil, r.failed
+		}
 		if reg, err = r.register(ctx); err != nil {
+			if ctx.Err() == nil { // else it is the caller who has gone
+				r.failed, r.failedAt = err, now
+			}
 			return nil, err
 		}
+		r.failed = nil
 		fallthrough
 	case now.Sub(time.Unix(reg.Used, 0)) > registrationUse:
 		if reg, err = r.keep(ctx, reg); err != nil {
@@ -268,6 +277,9 @@ func (reg *registration) read(body []byte, now time.Time) error {
 	}
 	if m, ok := o.Text("token_endpoint_auth_method"); ok {
 		reg.Method = m
+	}
+	if reg.Method == "none" {
+		reg.Secret = "" // nobody is to show it
 	}
 	if reg.Secret == "" {
 		reg.Method = "none"

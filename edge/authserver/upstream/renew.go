@@ -26,7 +26,7 @@ var errChanged = errors.New("the record has changed")
 func changed(err error) bool { return errors.Is(err, errFenced) || errors.Is(err, errChanged) }
 
 // look finds the tokens of a grant and a provider, and renews them where they are due.
-func (v *Vault) look(ctx context.Context, p spot) (*Tokens, error) {
+func (v *Vault) look(ctx context.Context, p spot, f *flight) (*Tokens, error) {
 	op := "upstream " + p.provider
 	patience := time.NewTimer(waitResult)
 	defer patience.Stop()
@@ -75,6 +75,10 @@ func (v *Vault) look(ctx context.Context, p spot) (*Tokens, error) {
 		case err != nil:
 			return nil, err
 		case held != nil:
+			if !over && f.first == nil { // who waits has it before the provider is asked
+				f.first = v.saw(p, r)
+				close(f.early)
+			}
 			t, err := v.renew(ctx, p, held)
 			if changed(err) {
 				continue
@@ -176,14 +180,15 @@ func (v *Vault) renew(ctx context.Context, p spot, r *record) (*Tokens, error) {
 
 	// 1. The provider is asked; without an answer once more: it may have done it, and at worst
 	// wants a new login. What it issues is kept before it is judged.
+	provider, before := v.providers[p.provider], r.tokens()
 	kept := func(t *Tokens) error {
 		raw := *t
-		raw.ID, raw.Claims = "", nil
+		raw.ID, raw.Claims = before.ID, before.Claims // which stay where the next answer has no others
 		var err error
 		for range keepTries {
 			if err = mine(func(old *record) *record {
 				next := *old
-				if next.put(&raw) != nil { // it has no claims that could fail
+				if next.put(&raw) != nil { // its claims were JSON before
 					return old
 				}
 				next.Raw = true
@@ -195,10 +200,11 @@ func (v *Vault) renew(ctx context.Context, p spot, r *record) (*Tokens, error) {
 		}
 		return err
 	}
-	provider, before := v.providers[p.provider], r.tokens()
-	t, err := provider.Refresh(ctx, before, kept)
-	if err != nil && Silent(err) && ctx.Err() == nil {
-		t, err = provider.Refresh(ctx, before, kept)
+	asking, done := context.WithTimeout(ctx, leaseLife-time.Second) // nobody asks for whom the lease is over
+	defer done()
+	t, err := provider.Refresh(asking, before, kept)
+	if err != nil && Silent(err) && asking.Err() == nil {
+		t, err = provider.Refresh(asking, before, kept)
 	}
 
 	// 2. What became of it.

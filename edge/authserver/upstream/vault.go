@@ -89,6 +89,8 @@ type seen struct {
 
 // flight is a look at the records for all who need it.
 type flight struct {
+	early  chan struct{} // closed when first is known, if ever
+	first  *Tokens       // good, and about to be renewed
 	done   chan struct{}
 	tokens *Tokens
 	err    error
@@ -223,11 +225,17 @@ func (v *Vault) Tokens(ctx context.Context, grant, provider string) (*Tokens, er
 	if fresh && !over {
 		return s.tokens, nil // it is renewed beside
 	}
-	select {
-	case <-f.done:
-		return f.tokens, f.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	for early := f.early; ; early = nil {
+		select {
+		case <-early:
+			if _, over := f.first.Due(v.options.Now()); !over {
+				return f.first, nil
+			}
+		case <-f.done:
+			return f.tokens, f.err
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 }
 
@@ -250,7 +258,7 @@ func (v *Vault) fly(p spot) *flight {
 	if f := v.flights[p]; f != nil {
 		return f
 	}
-	f := &flight{done: make(chan struct{})}
+	f := &flight{early: make(chan struct{}), done: make(chan struct{})}
 	if v.closed {
 		f.err = unavailable("upstream "+p.provider, errors.New("the edge has other plans by now"))
 		close(f.done)
@@ -270,7 +278,7 @@ func (v *Vault) fly(p spot) *flight {
 			close(f.done)
 		}()
 		defer edge.Contain(v.options.Log, "the tokens of a provider")
-		f.tokens, f.err = v.look(ctx, p)
+		f.tokens, f.err = v.look(ctx, p, f)
 	}()
 	return f
 }

@@ -395,10 +395,56 @@ func TestKilledBeforeJudged(t *testing.T) {
 			t.Errorf("what nobody judged is used: %+v, %v", tokens, err)
 		}
 		tokens, err := two.Tokens(t.Context(), "g", "hub")
-		if err != nil || tokens.Access != "access-3" || tokens.Refresh != "refresh-3" || w.refreshes() != 2 {
+		if err != nil || tokens.Access != "access-3" || tokens.Refresh != "refresh-3" || tokens.ID != w.logins[0].ID || tokens.ID == "" || w.refreshes() != 2 {
 			t.Errorf("%+v, %v, %d requests", tokens, err, w.refreshes())
 		}
 	})
+}
+
+// TestAnswerOfNoUse is T30 for an answer that holds a new refresh token, and nothing else of
+// use: the old one is spent, and never shown again.
+func TestAnswerOfNoUse(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		v := w.replica(t, w.kept, w.clock.Now)
+		w.keeps(t, v, "g")
+		w.set(func() { w.tokens = func(a map[string]any) { a["expires_in"] = "soon" } })
+		w.clock.forward(2 * time.Hour)
+		if tokens, err := v.Tokens(t.Context(), "g", "hub"); edge.KindOf(err) != edge.Unavailable {
+			t.Fatalf("%+v, %v", tokens, err)
+		}
+		w.set(func() { w.tokens = nil })
+		w.clock.forward(2 * time.Second)
+		if tokens, err := v.Tokens(t.Context(), "g", "hub"); err != nil || tokens.Access != "access-3" || tokens.Refresh != "refresh-3" || w.gone.Load() != 0 {
+			t.Errorf("%+v, %v", tokens, err)
+		}
+	})
+}
+
+// TestSlowProvider: a call has the token that is good and due, however long the provider
+// takes, also where the replica has not looked lately; and nobody asks for whom the lease is
+// over.
+func TestSlowProvider(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first, second := w.replica(t, w.kept, w.clock.Now), w.replica(t, w.kept, w.clock.Now)
+	w.keeps(t, first, "g")
+	ends := make(chan struct{})
+	w.spoils("/token", func(http.ResponseWriter, *http.Request) { <-ends })
+	t.Cleanup(func() { close(ends) })
+	w.clock.forward(time.Hour - 30*time.Second)
+	asked := w.count("/token")
+	for i, v := range []*upstream.Vault{first, second, first, second} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		if tokens, err := v.Tokens(ctx, "g", "hub"); err != nil || tokens.Access != "access-1" {
+			t.Errorf("call %d: %v", i, err)
+		}
+		cancel()
+	}
+	began := time.Now()
+	edgetest.Until(t, "the end of the attempt", func() bool { return w.told("failed") == 1 })
+	if took := time.Since(began); took > 10*time.Second || w.count("/token")-asked != 2 {
+		t.Errorf("%d requests in %s, longer than a lease lives", w.count("/token")-asked, took)
+	}
 }
 
 // TestFence holds that a replica that was taken for dead writes nothing: the provider answers
