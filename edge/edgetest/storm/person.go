@@ -181,48 +181,78 @@ func (p *person) allow(ctx context.Context) (back string, err error) {
 	return p.wayBack("consent", w)
 }
 
-// wayBack is the way back from the provider that an answer leads to.
+// wayBack is the way back from the provider that an answer redirects to.
 func (p *person) wayBack(step string, w *answered) (string, error) {
 	to, err := url.Parse(w.header.Get("Location"))
 	if err != nil || w.status != http.StatusSeeOther {
 		return "", &unexpected{step, w.status, w.text}
 	}
+	return p.backFrom(to), nil
+}
+
+// backFrom is the way back from a provider.
+func (p *person) backFrom(to *url.URL) string {
 	state := to.Query().Get("state")
 	p.lobby.planted(state)
-	return "/oauth/callback?" + url.Values{"state": {state}, "code": {p.name}}.Encode(), nil
+	return "/oauth/callback?" + url.Values{"state": {state}, "code": {p.name}}.Encode()
 }
 
 // code goes on until the program has a code.
 func (p *person) code(ctx context.Context) (string, error) {
 	back, err := p.allow(ctx)
-	for range p.lobby.hubs {
+	if err != nil {
+		return "", err
+	}
+	for leg := range p.lobby.hubs {
+		w, err := p.ask(ctx, back, "", "")
 		if err != nil {
 			return "", err
 		}
-		var w *answered
-		if w, err = p.ask(ctx, back, "", ""); err != nil {
+		to, err := ledTo(w)
+		if err != nil {
 			return "", err
 		}
-		if w.status == http.StatusOK {
-			return p.led(w)
+		if strings.HasPrefix(to.String(), personCallback) {
+			return p.codeOf(w, to)
 		}
-		back, err = p.wayBack("return", w)
+		if next := leg + 1; next == len(p.lobby.hubs) || !strings.HasPrefix(to.String(), p.lobby.hubs[next].URL+"/") {
+			return "", &unexpected{"return", w.status, to.String()}
+		}
+		back = p.backFrom(to)
 	}
 	return "", &unexpected{"return", 0, "no end"}
 }
 
 // led is the code that a page leads on with.
 func (p *person) led(w *answered) (string, error) {
+	to, err := ledTo(w)
+	if err != nil {
+		return "", err
+	}
+	return p.codeOf(w, to)
+}
+
+// ledTo is where a page leads on to.
+func ledTo(w *answered) (*url.URL, error) {
 	m := wayOfPage.FindStringSubmatch(w.text)
-	if m == nil {
-		return "", &unexpected{"return", w.status, w.text}
+	if w.status != http.StatusOK || m == nil {
+		return nil, &unexpected{"return", w.status, w.text}
 	}
 	to, err := url.Parse(html.UnescapeString(m[1]))
-	if err != nil || to.Query().Get("code") == "" {
-		return "", &unexpected{"return", w.status, html.UnescapeString(m[1])}
+	if err != nil {
+		return nil, &unexpected{"return", w.status, html.UnescapeString(m[1])}
 	}
-	p.lobby.planted(to.Query().Get("code"))
-	return to.Query().Get("code"), nil
+	return to, nil
+}
+
+// codeOf is the code in the address that a page leads the program to.
+func (p *person) codeOf(w *answered, to *url.URL) (string, error) {
+	code := to.Query().Get("code")
+	if code == "" {
+		return "", &unexpected{"return", w.status, to.String()}
+	}
+	p.lobby.planted(code)
+	return code, nil
 }
 
 // signIn is a whole login.

@@ -109,7 +109,9 @@ const commands = {
       await tab.page.$eval(selector, (one) => { one.value = ''; });
       await tab.page.focus(selector);
       await tab.page.keyboard.type(text);
-      return await tab.page.$eval(selector, (one) => one.value) === text;
+      const got = await tab.page.$eval(selector, (one) => one.value);
+      if (got !== text) throw new Error(`it holds ${JSON.stringify(got)}`);
+      return true;
     }));
   },
   press: ({ selector, text }, tab) => until(`${selector || 'the page'} to press ${text} at`, () => atFront(tab, async () => {
@@ -132,8 +134,9 @@ const commands = {
   shot: ({ file }, tab) => atFront(tab, () => tab.page.screenshot({ path: file, fullPage: true })).then(() => null),
   cookies: async ({ user }) => users.get(user).context.cookies(),
   async axe(_, tab) {
+    const status = tab.statuses.at(-1);
     await tab.page.setBypassCSP(true); // for what follows in this tab: the pages let no script in
-    await tab.page.reload(loaded);
+    await until(`the page of status ${status} again`, async () => (await tab.page.reload(loaded)).status() === status);
     await tab.page.evaluate(axe);
     const found = await tab.page.evaluate(() => axe.run(document, { resultTypes: ['violations', 'incomplete'] }));
     await tab.page.setBypassCSP(false);
