@@ -99,7 +99,7 @@ func TestV31ManagerKilled(t *testing.T) {
 	if err := command(t.Context(), []string{"--quick", "--count", "3", "manager"}, &out, io.Discard); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	if n := strings.Count(out.String(), "  ok "); n != 6 {
+	if n := strings.Count(out.String(), "  ok "); n != 7 {
 		t.Errorf("%d bars:\n%s", n, out.String())
 	}
 }
