@@ -1,9 +1,11 @@
 package authserver_test
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -177,5 +179,43 @@ func TestTwoIssuers(t *testing.T) {
 	}
 	if b.alive(got.Access) {
 		t.Error("the other knows the grant")
+	}
+}
+
+// keeping is a store that deletes nothing as long as it is told so.
+type keeping struct {
+	edge.Store
+	on atomic.Bool
+}
+
+func (k *keeping) Delete(ctx context.Context, key string) error {
+	if k.on.Load() {
+		return errGone
+	}
+	return k.Store.Delete(ctx, key)
+}
+
+// TestO05StoreAway: a code that is shown again ends its grant everywhere. Where the store cannot
+// end it nobody is told that it is done: whoever shows the code once more ends it then.
+func TestO05StoreAway(t *testing.T) {
+	memory := kv.Memory(kv.Limits{})
+	t.Cleanup(func() { _ = memory.Close() })
+	store := &keeping{Store: memory}
+	kept := &secrets{all: map[string]string{"as/hmac": strings.Repeat("h", 32), "as/key": signingKey(t)}}
+	replica := func() *rig {
+		return open(t, options{store: store, secrets: kept, config: func(c *authserver.Spec) {
+			c.Secrets, c.Keys = append(c.Secrets, ref("hmac")), append(c.Keys, ref("key"))
+		}})
+	}
+	r := replica()
+	client, _ := r.register(nil)
+	again := redeeming(client, r.code(asking(client)))
+	got := r.tokens(r.post("/oauth/token", again))
+	store.on.Store(true)
+	refused(t, "a code again, store away", r.post("/oauth/token", again), 503, "temporarily_unavailable")
+	store.on.Store(false)
+	refused(t, "a code again", r.post("/oauth/token", again), 400, "invalid_grant")
+	if replica().alive(got.Access) {
+		t.Error("the grant lives at another replica")
 	}
 }

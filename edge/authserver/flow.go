@@ -466,15 +466,14 @@ func (s *Server) redeem(ctx context.Context, r *http.Request, c *client, q url.V
 		return encode(record.spent()), nil
 	})
 	if reused {
-		s.end(ctx, record.Grant, &record.Of)
 		s.tell(r, Event{What: "code_reuse", Outcome: Refused, Client: c.key()})
+		err = s.end(ctx, record.Grant, &record.Of, err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if !verifies(record.Challenge, verifier) {
-		s.end(ctx, record.Grant, &record.Of)
-		return nil, refuse("invalid_grant", "code_verifier does not fit")
+		return nil, s.end(ctx, record.Grant, &record.Of, refuse("invalid_grant", "code_verifier does not fit"))
 	}
 	return s.issue(ctx, record.Grant, &record.Of, record.Nonce, record.Of.Scopes)
 }
