@@ -10,8 +10,9 @@ exec 3<>"${TMPDIR:-/tmp}/weir-sign-in.$$" # the provider ends when its input doe
 rm "${TMPDIR:-/tmp}/weir-sign-in.$$"
 IDP_PORT=9400 node "$idp/provider.mjs" <&3 &
 provider=$!
-weir serve --listen 127.0.0.1:9001 --admin-listen '' &
+weir serve --listen 127.0.0.1:9001 --admin-listen '' >/dev/null & # which says how to call it: here that is the edge's part
 tools=$!
 trap 'kill $provider $tools 2>/dev/null' EXIT
 trap 'exit 130' INT TERM
+echo "In a second terminal: bin/weir call http://127.0.0.1:4483/mcp demo_echo text=hello --auth"
 weir serve -c local.yaml

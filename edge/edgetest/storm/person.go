@@ -10,9 +10,11 @@ import (
 	"html"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest/kit"
@@ -87,7 +89,11 @@ func (p *person) ask(ctx context.Context, path, kind, body string) (*answered, e
 		if kind == "" {
 			method = http.MethodGet
 		}
-		r, err := http.NewRequestWithContext(ctx, method, "http://"+p.addrs[p.turn%len(p.addrs)]+path, strings.NewReader(body))
+		// A GET whose connection ends before there is an answer is sent again by the transport
+		// itself, as browsers do: then the first answer is lost, and what is good once is spent.
+		var sent atomic.Int32
+		asked := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent.Add(1) }})
+		r, err := http.NewRequestWithContext(asked, method, "http://"+p.addrs[p.turn%len(p.addrs)]+path, strings.NewReader(body))
 		if err != nil {
 			return nil, err
 		}
@@ -113,6 +119,9 @@ func (p *person) ask(ctx context.Context, path, kind, body string) (*answered, e
 		w.Body.Close()
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errAnswerLost, err)
+		}
+		if n := sent.Load(); n > 1 {
+			return nil, fmt.Errorf("%w: it was sent %d times", errAnswerLost, n)
 		}
 		for _, c := range w.Cookies() {
 			if c.MaxAge < 0 {
