@@ -78,9 +78,9 @@ func parseDocumentURL(id string) (host string, ok bool) {
 			return "", false
 		}
 	}
-	_, rest, _ := strings.Cut(id, "://")
-	path, _, _ := strings.Cut(rest, "?")
-	if strings.Contains(path, "@") && strings.Contains(strings.SplitN(path, "/", 2)[0], "@") || dotted(u.EscapedPath()) {
+	// The host is shown to users: none of its letters stands for one that looks like another.
+	authority, _, _ := strings.Cut(id[len("https://"):], "/")
+	if strings.ContainsAny(authority, "@%") || dotted(u.EscapedPath()) {
 		return "", false
 	}
 	return u.Hostname(), true

@@ -26,8 +26,7 @@ type ask struct {
 	Host      string // of its metadata document; "" for a registered client
 	Redirect  string
 	Shown     string // host of the redirect URI; "" for a program on the user's computer
-	State     string // "" for none
-	HasState  bool
+	State     []byte // which need not be text; nil for none
 	Scopes    []string
 	Resource  string // as it was asked for; "" for none
 	Server    string // audience of the server
@@ -172,15 +171,18 @@ func (s *Server) checked(c *client, to redirectURI, q url.Values) (*ask, error) 
 		return nil, refuse("invalid_scope", "a scope is unknown, or the client has not registered for it")
 	}
 	slices.Sort(scopes)
-	switch q.Get("prompt") {
-	case "none":
+	if q.Get("prompt") == "none" {
 		return nil, refuse("login_required", "the user has to be asked")
 	}
-	return &ask{
-		Client: c.key(), ClientID: c.ID, Name: c.Name, Host: c.vouched(), Redirect: to.text, Shown: to.host, State: state, HasState: q.Has("state"),
+	a := &ask{
+		Client: c.key(), ClientID: c.ID, Name: c.Name, Host: c.vouched(), Redirect: to.text, Shown: to.host,
 		Scopes: slices.Compact(scopes), Resource: q.Get("resource"), Server: server.Audience, Title: server.Server,
 		Nonce: q.Get("nonce"), Challenge: challenge, Refreshes: c.Refreshes, Sealed: c.sealed,
-	}, nil
+	}
+	if q.Has("state") {
+		a.State = []byte(state)
+	}
+	return a, nil
 }
 
 // consent is steps 5 and 6: the user allows it, and is sent to the first upstream.
@@ -464,15 +466,14 @@ func (s *Server) redeem(ctx context.Context, r *http.Request, c *client, q url.V
 		return encode(record.spent()), nil
 	})
 	if reused {
-		s.end(ctx, record.Grant, &record.Of)
 		s.tell(r, Event{What: "code_reuse", Outcome: Refused, Client: c.key()})
+		err = s.end(ctx, record.Grant, &record.Of, err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if !verifies(record.Challenge, verifier) {
-		s.end(ctx, record.Grant, &record.Of)
-		return nil, refuse("invalid_grant", "code_verifier does not fit")
+		return nil, s.end(ctx, record.Grant, &record.Of, refuse("invalid_grant", "code_verifier does not fit"))
 	}
 	return s.issue(ctx, record.Grant, &record.Of, record.Nonce, record.Of.Scopes)
 }

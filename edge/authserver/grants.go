@@ -160,9 +160,8 @@ func (s *Server) refresh(ctx context.Context, r *http.Request, c *client, q url.
 	})
 	switch {
 	case err == nil && reused:
-		s.end(ctx, id, g)
 		s.tell(r, Event{What: "refresh_reuse", Outcome: Refused, Client: c.key(), Subject: g.Subject})
-		return nil, refuse("invalid_grant", "the refresh token has been used")
+		return nil, s.end(ctx, id, g, refuse("invalid_grant", "the refresh token has been used"))
 	case err != nil && !errors.Is(err, errSame):
 		return nil, err
 	case err == nil:
@@ -193,11 +192,13 @@ func (s *Server) narrowed(g *grant, q url.Values) ([]string, error) {
 	return slices.Compact(scopes), nil
 }
 
-// end ends a grant that is in the wrong hands.
-func (s *Server) end(ctx context.Context, id string, g *grant) {
+// end ends a grant that is in the wrong hands, and returns why. Where the store cannot end it
+// that is the error: whoever asks again ends it then.
+func (s *Server) end(ctx context.Context, id string, g *grant, why error) error {
 	if err := s.revokeGrant(ctx, id, g); err != nil {
-		s.log.Error("a grant could not be removed", "error", err)
+		return err
 	}
+	return why
 }
 
 // revokeGrant ends a grant, and what upstreams issued for it: here at once, elsewhere as soon

@@ -128,8 +128,8 @@ func (s *Server) consentPage(w http.ResponseWriter, a *ask, sealed string) {
 // leadOn ends a login: it leads the browser back to the client.
 func (s *Server) leadOn(w http.ResponseWriter, a *ask, answer url.Values) {
 	answer.Set("iss", s.config.Issuer)
-	if a.HasState {
-		answer.Set("state", a.State)
+	if a.State != nil {
+		answer.Set("state", string(a.State))
 	}
 	to := a.Shown
 	if to == "" {

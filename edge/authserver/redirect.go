@@ -13,9 +13,6 @@ const maxRedirect = 512
 // editors are private-use schemes without a period that programs are known to register.
 var editors = []string{"cursor", "vscode", "vscode-insiders", "windsurf", "zed"}
 
-// never are schemes that no answer is sent to, whatever they look like.
-var never = []string{"javascript", "data", "file", "blob", "about", "intent", "ws", "wss", "ftp", "mailto", "vbscript", "view-source", "filesystem"}
-
 // loopbacks are the hosts of a program on the user's own computer (RFC 8252 §7.3, and
 // localhost, which many programs write).
 var loopbacks = []string{"127.0.0.1", "[::1]", "localhost"}
@@ -43,7 +40,7 @@ func parseRedirect(text string) (redirectURI, bool) {
 		}
 	}
 	scheme, rest, ok := strings.Cut(text, ":")
-	if !ok || !isScheme(scheme) || slices.Contains(never, scheme) {
+	if !ok || !isScheme(scheme) {
 		return r, false
 	}
 	u, err := url.Parse(text)

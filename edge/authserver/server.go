@@ -446,6 +446,11 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) {
 		err = s.revokes(r.Context(), r, c, q.Get("token"))
 	}
 	if err != nil {
+		e := Event{What: "revoke", Outcome: Refused, Reason: reasonOf(err)}
+		if c != nil {
+			e.Client = c.key()
+		}
+		s.tell(r, e)
 		s.failJSON(w, err)
 		return
 	}

@@ -202,7 +202,7 @@ func (p *parser) redirect(at *field.Path, text string, base *url.URL, own map[st
 		p.invalid(at, "(hidden)", "%s", err)
 	case to.Scheme != base.Scheme || !strings.EqualFold(to.Host, base.Host):
 		p.invalid(at, text, "its origin is not that of %s, where the login starts: %s", p.spec.Base, set)
-	case to.RawQuery != "" || to.ForceQuery || to.EscapedPath() != to.Path || path.Clean(to.Path) != to.Path || own[to.Path] || to.Path == "/" || strings.HasPrefix(to.Path, "/.well-known/"):
+	case to.RawQuery != "" || to.ForceQuery || to.EscapedPath() != to.Path || path.Clean(to.Path) != to.Path || own[to.Path] || to.Path == "/" || strings.Contains(to.Path, "/.well-known/"):
 		p.invalid(at, text, "its path must be one of its own, plain and without a query: %s", set)
 	}
 }
@@ -339,21 +339,13 @@ func (p *parser) kept() {
 // from its metadata: no two may share one.
 func (s *Spec) Endpoints() (all []string) {
 	for _, at := range []string{s.Base + "/oauth/authorize", s.Base + "/oauth/consent", s.Issuer + "/oauth/token", s.Issuer + "/oauth/register", s.Issuer + "/oauth/revoke"} {
-		all = append(all, place(at))
+		all = append(all, hostOf(at)+pathOf(at))
 	}
 	for _, u := range s.Upstreams {
 		if u.Redirect != "" {
-			all = append(all, place(u.Redirect))
+			all = append(all, hostOf(u.Redirect)+pathOf(u.Redirect))
 		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-func place(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return text
-	}
-	return strings.ToLower(u.Host) + u.Path
 }
