@@ -92,7 +92,7 @@ func (s *RedisStore) rehearse(ctx context.Context) error {
 			messages, _, err = s.fetch(ctx, box)
 			return err
 		}},
-		{"to remove messages (evalsha, eval: type, get, time, xdel, exists, xlen, del, pexpire)", func(ctx context.Context) error {
+		{"to remove messages (evalsha, eval: type, get, time, xdel, exists, xlen, del, pttl, pexpire)", func(ctx context.Context) error {
 			taken, bytes := []any{"0-1"}, 0 // which is never there
 			for i := 0; i < len(messages); i += 2 {
 				taken, bytes = append(taken, messages[i]), bytes+len(messages[i+1])

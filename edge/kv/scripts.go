@@ -170,7 +170,8 @@ local function keep()
   if redis.call('EXISTS', KEYS[1]) == 0 then return end
   if redis.call('XLEN', KEYS[1]) == 0 then
     redis.call('DEL', KEYS[2])
-    redis.call('PEXPIRE', KEYS[1], 1000)
+    local left = redis.call('PTTL', KEYS[1])
+    if left < 0 or left > 1000 then redis.call('PEXPIRE', KEYS[1], 1000) end
   else
     redis.call('SET', KEYS[2], string.format('%.0f', math.max(0, bytes)), 'PX', string.format('%.0f', math.max(1, redis.call('PTTL', KEYS[1]))))
   end

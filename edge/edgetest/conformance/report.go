@@ -152,6 +152,7 @@ func (r run) found(s scenario) verdict {
 	v.pass = len(v.faults) == 0
 	return v
 }
+
 func (r run) last(s scenario) verdict {
 	if r.edge == nil {
 		return r.alone(s)
