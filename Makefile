@@ -20,7 +20,7 @@ FUZZTIME ?= 30s
 # Every fuzz target, as PACKAGE:TARGET.
 FUZZ = $(shell grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' edge filters cmd scripting wasm sdk | sed -E 's|/[^/]*_test.go:func |:|')
 
-.PHONY: all help build helper demo test check generate verify lint race cross fuzz golden peers conformance conformance-all storm storm-quick bench bench-quick bench-smoke house clean
+.PHONY: all help build helper demo sign-in test check generate verify lint race cross fuzz golden peers conformance conformance-all storm storm-quick bench bench-quick bench-smoke house clean
 
 all: build ## Build, and run the quick tests
 	$(GO) test -short ./edge ./edge/mcp ./edge/compile ./edge/source ./edge/v1beta1 ./filters
@@ -40,6 +40,9 @@ build: helper ## Build bin/weir
 
 demo: build ## Serve the built-in demo and say how to talk to it
 	$(BIN)/weir serve
+
+sign-in: build $(IDP)/node_modules/.package-lock.json ## Serve examples/sign-in, with an identity provider on this machine (npm)
+	sh examples/sign-in/local.sh
 
 # One package at a time: each uses all processors, and many hold an edge to times.
 test: helper ## Run every test; say what was skipped and why
@@ -81,11 +84,12 @@ peers: $(PEERS)/node_modules/.package-lock.json $(IDP)/node_modules/.package-loc
 conformance: build peers ## Run the conformance suite of MCP through the edge, same era
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir
 
-conformance-all: build peers ## The suite in all four cells, with servers on standard streams, with the optimizer, and its client scenarios with the edge as the client
+conformance-all: build peers ## The suite in all four cells, with servers on standard streams, with the optimizer, its client scenarios with the edge as the client, and those for authorization servers with the edge as one
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --all
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --stdio
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --optimizer
 	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --client
+	$(GO) run ./edge/edgetest/conformance --edge $(BIN)/weir --issuer
 
 storm: build ## Stop, kill, starve and overload the edge; ROW=drain for one of them (all: half an hour)
 	$(GO) run ./edge/edgetest/storm --weir $(BIN)/weir $(ROW)

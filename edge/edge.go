@@ -92,6 +92,10 @@ type Identity struct {
 	Token   Secret         // as the client sent it; "" for none
 	Expires time.Time      // zero for never
 
+	// PolicyClaims are the claims of the upstream provider whose claims policies read, where the
+	// server names one: as Claims, and nil for none. An identity with others is another one.
+	PolicyClaims map[string]any `json:"-"`
+
 	// Attributes are what programs say of it; nil for nothing.
 	Attributes Attributes
 

@@ -3,8 +3,8 @@ package edge
 import "net/http"
 
 // Mount is an HTTP handler that an edge serves beside MCP. What comes to it has passed
-// the door: it has one reading, an allowed Host and an X-Request-Id, and its body is
-// there. Its context ends when the client leaves and when the edge ends.
+// the door: it has one reading, an allowed Host, an allowed Origin unless AnyOrigin holds, and
+// an X-Request-Id, and its body is there. Its context ends when the client leaves and when the edge ends.
 type Mount struct {
 	// Prefix is a path: one alone, such as /metrics, or with a slash at its end, such as
 	// /console/, all that begins with it. The longest prefix of a path has it.
@@ -16,4 +16,7 @@ type Mount struct {
 
 	// MaxBody is how many bytes the body of a request may have; 0 for none.
 	MaxBody int
+
+	// AnyOrigin lets requests of all pages in: the handler judges itself whose they are.
+	AnyOrigin bool
 }

@@ -89,6 +89,15 @@ type Upstreams interface {
 	Upstream(ctx context.Context, who *Identity, provider string) (access, id Secret, err error)
 }
 
+// Nobody is Upstreams of which nobody has signed in: what credentials are judged with before
+// they are used.
+type Nobody struct{}
+
+// Upstream is Upstreams.Upstream.
+func (Nobody) Upstream(context.Context, *Identity, string) (access, id Secret, err error) {
+	return "", "", Errorf(Unauthenticated, "upstream", "nobody has signed in here: that takes an edge that runs")
+}
+
 // Env is the world that a part of a plan may touch once the plan goes live.
 type Env struct {
 	Log       *slog.Logger

@@ -51,7 +51,7 @@ With --auth-key-file the file is sealed with a key of yours (AES-256-GCM).`,
 			return usagef("no such command %q%s", args[0], didYouMean(args[0], known, "`weir auth --help` lists them"))
 		},
 	}
-	cmd.AddCommand(a.authLoginCommand(), a.authListCommand(), a.authLogoutCommand(), a.authTestCommand())
+	cmd.AddCommand(a.authLoginCommand(), a.authListCommand(), a.authLogoutCommand(), a.authTestCommand(), a.authKeygenCommand())
 	return cmd
 }
 

@@ -74,8 +74,6 @@ func TestExamplesOfCredentials(t *testing.T) {
 		e.env = append(e.env, append(more, "WEIR_CA_BUNDLE=ca.pem")...)
 		e.follow()
 	}
-	// A personal backend is asked without credential by the edge itself.
-	bare := func(r *http.Request) bool { return r.Header.Get("Authorization") == "" }
 	for name, rules := range map[string]tokens.Rules{
 		"token-exchange": {Basic: true, Target: "https://orders.example.com", Scopes: []string{"orders.read"}},
 		"obo":            {Scopes: []string{"api://orders/.default"}},

@@ -71,8 +71,15 @@ func (e *example) follow() {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	commands := 0
-	for _, block := range strings.Split(string(text), "```console\n")[1:] {
+	if commands := e.run(string(text)); commands < 5 {
+		e.t.Errorf("%d commands found", commands)
+	}
+}
+
+// run is follow for a part of a README, and counts its commands.
+func (e *example) run(text string) (commands int) {
+	e.t.Helper()
+	for _, block := range strings.Split(text, "```console\n")[1:] {
 		block, _, _ = strings.Cut(block, "```")
 		for _, step := range strings.Split("\n"+block, "\n$ ")[1:] {
 			lines := strings.Split(strings.TrimSpace(step), "\n")
@@ -84,9 +91,7 @@ func (e *example) follow() {
 			e.expect(lines[0], lines[1:])
 		}
 	}
-	if commands < 5 {
-		e.t.Errorf("%d commands found", commands)
-	}
+	return commands
 }
 
 // start leaves a command running, and waits until it serves.

@@ -25,9 +25,10 @@ import (
 )
 
 // In scripts, and in tests that run it with exec.Command, "weir" is this
-// package's main, "small-server" is an MCP server, and "visitor" a browser.
+// package's main, "small-server" is an MCP server, "small-http" one over HTTP, and "visitor" a
+// browser.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"weir": main, "small-server": smallServer, "visitor": visitor})
+	testscript.Main(m, map[string]func(){"weir": main, "small-server": smallServer, "small-http": smallHTTP, "visitor": visitor})
 }
 
 // The scripts are the story of each command, failures and exit codes included.

@@ -3,10 +3,7 @@ package main
 import (
 	"encoding/base64"
 	"fmt"
-	"io"
 	"io/fs"
-	"net/http"
-	"net/http/cookiejar"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,16 +17,11 @@ import (
 	"github.com/weir-edge/weir/edge/workload"
 )
 
-// visitor is a browser: it opens the page that it is told, and follows where that leads.
+// visitor is a browser: it opens the page that it is told, agrees to what is asked there, and
+// follows where that leads.
 func visitor() {
-	jar, err := cookiejar.New(nil)
-	if err != nil {
+	if _, err := edgetest.NewBrowser(nil).Walk(os.Args[1], ""); err != nil {
 		panic(err)
-	}
-	r, err := (&http.Client{Jar: jar, Timeout: edgetest.Patience}).Get(os.Args[1])
-	if err == nil {
-		_, _ = io.Copy(io.Discard, r.Body) // whoever sent it away reads the page
-		_ = r.Body.Close()
 	}
 }
 

@@ -36,7 +36,7 @@ func unsent(r *source.Result, secrets edge.Secrets) source.Findings {
 	for _, s := range r.Plan.Servers {
 		for _, b := range s.Backends {
 			var after []func()
-			_, err := b.Outgoing.Open(edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: secrets, Defer: func(f func()) { after = append(after, f) }})
+			_, err := b.Outgoing.Open(edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: secrets, Upstreams: edge.Nobody{}, Defer: func(f func()) { after = append(after, f) }})
 			for _, f := range after {
 				f()
 			}

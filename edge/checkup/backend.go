@@ -274,7 +274,7 @@ func (p *patient) secure(ctx context.Context) edge.Finding {
 // credential opens the credential that the edge sends the backend.
 func (p *patient) credential(context.Context) edge.Finding {
 	var err error
-	env := edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: p.Secrets, Reach: p.Reach, Defer: func(f func()) { p.after = append(p.after, f) }}
+	env := edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: p.Secrets, Reach: p.Reach, Upstreams: edge.Nobody{}, Defer: func(f func()) { p.after = append(p.after, f) }}
 	if p.shown, err = p.plan.Outgoing.Open(env); err != nil {
 		return edge.Problem(edge.ClassSecret, "put a value into that place that can stand in a header", "%v", err)
 	}

@@ -88,9 +88,6 @@ func (c *compiler) document(o *object, d authz.Document, wrong field.ErrorList, 
 	doubts, wrong := d.Judge(at)
 	c.faults(o, wrong)
 	c.doubts(o, doubts)
-	if d.Set.PrimaryUpstreamProvider != "" {
-		c.fail(o, at.String(), ReasonUnsupported, "primary_upstream_provider: not supported yet; leave it out: the claims are those of the client's own token")
-	}
 	return d.Set, nil
 }
 

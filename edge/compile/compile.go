@@ -21,7 +21,7 @@ func Compile(set Set) (*Plan, *Report) {
 	c := &compiler{
 		set:    set,
 		byRef:  map[Ref]*object{},
-		tables: newTables(),
+		tables: newTables(unsupportedFields()),
 		report: &Report{},
 
 		programs: map[*object]guest.Spec{},
@@ -89,6 +89,8 @@ type object struct {
 	served bool // a server's plan depends on it
 	judged bool // its policies
 	used   bool // a server refers to it, be it through a field that is refused
+
+	advice []Condition // that say no error, for an object that has none
 }
 
 // link is a reference that was resolved.

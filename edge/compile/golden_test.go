@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/weir-edge/weir/edge/authserver"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/outgoing"
@@ -64,6 +65,28 @@ func how(name string) (options []source.Option) {
 	return options
 }
 
+// Each NAME.yaml of testdata/refused compiles to no plan, and NAME.golden has why.
+func TestGoldenRefused(t *testing.T) {
+	t.Chdir("testdata/refused")
+	files, err := filepath.Glob("*.yaml")
+	if err != nil || len(files) < 9 {
+		t.Fatalf("%d pairs, %v", len(files), err)
+	}
+	for _, name := range files {
+		t.Run(strings.TrimSuffix(name, ".yaml"), func(t *testing.T) {
+			r := source.Open(name)
+			if r.Plan != nil {
+				t.Fatal("it is served")
+			}
+			var text bytes.Buffer
+			if err := r.Render(&text); err != nil {
+				t.Fatal(err)
+			}
+			same(t, strings.TrimSuffix(name, ".yaml")+".golden", []byte("# what a user reads\n"+text.String()+"\n# conditions\n"+conditions(r.Report)))
+		})
+	}
+}
+
 func TestGoldenDefault(t *testing.T) {
 	t.Chdir("testdata")
 	golden(t, "default.golden", source.OpenDefault("http://127.0.0.1:4485/mcp"))
@@ -78,7 +101,12 @@ func golden(t *testing.T, name string, r *source.Result) {
 	if err := r.Render(&text); err != nil {
 		t.Fatal(err)
 	}
-	got := []byte("# what a user reads\n" + text.String() + "\n# plan\n" + plan(t, r.Plan) + secrets(r.Plan) + "\n# conditions\n" + conditions(r.Report))
+	same(t, name, []byte("# what a user reads\n"+text.String()+"\n# plan\n"+plan(t, r.Plan)+secrets(r.Plan)+"\n# conditions\n"+conditions(r.Report)))
+}
+
+// same compares what there is with a golden file, or writes that.
+func same(t *testing.T, name string, got []byte) {
+	t.Helper()
 	if *update {
 		if err := os.WriteFile(name, got, 0o644); err != nil {
 			t.Fatal(err)
@@ -166,6 +194,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 		Forwarded  bool             `json:"forwarded,omitempty"`
 		Older      bool             `json:"older,omitempty"`
 		Roots      string           `json:"roots,omitempty"`
+		AuthServer *authserver.Spec `json:"authServer,omitempty"`
 	}
 	if n := reflect.TypeFor[compile.Plan]().NumField(); n != 4 {
 		t.Fatalf("a plan has %d fields, and 4 are written", n)
@@ -179,7 +208,7 @@ func plan(t *testing.T, p *compile.Plan) string {
 	var servers []server
 	for _, s := range p.Servers {
 		out := server{Name: s.Name, Title: s.Title, Group: s.Group, Metadata: s.Metadata, Bare: s.Bare, Forward: s.Forward, Incoming: s.Incoming, Authz: s.Authz, Filters: s.Filters, Webhooks: s.Webhooks, CodeMode: s.CodeMode, Optimizer: s.Optimizer, Composed: s.Composed, Store: s.Store, Limits: s.Limits, Audit: s.Audit, Telemetry: s.Telemetry, Debug: s.Debug,
-			Point: s.Point, Stateless: s.Stateless, Prefix: s.Prefix, Forwarded: s.Forwarded, Older: s.Older, Roots: s.Roots}
+			Point: s.Point, Stateless: s.Stateless, Prefix: s.Prefix, Forwarded: s.Forwarded, Older: s.Older, Roots: s.Roots, AuthServer: s.AuthServer}
 		if s.SessionTTL > 0 {
 			out.SessionTTL = s.SessionTTL.String()
 		}

@@ -115,6 +115,9 @@ func (c *compiler) statuses() {
 				s.Conditions = append(s.Conditions, condition(found, t.condition, t.path, t.reason))
 			}
 		}
+		if len(found) == 0 {
+			s.Conditions = append(s.Conditions, o.advice...)
+		}
 		c.report.Statuses = append(c.report.Statuses, s)
 	}
 }

@@ -16,6 +16,7 @@ type way struct {
 	kind   *object                   // the MCPExternalAuthConfig that says how; nil for none
 	config *v1beta1.OutgoingStrategy // in place of kind
 	path   *field.Path               // of config
+	signIn *signIn                   // the authorization server of server; nil for none
 }
 
 // externalRef is the field of a backend's own object.
@@ -43,9 +44,9 @@ func (c *compiler) ways(o *object, s *v1beta1.VirtualMCPServer, config *v1beta1.
 			names = append(names, m.ref.Name)
 		}
 	}
-	out := make(map[string]way, len(names))
+	out, signIn := make(map[string]way, len(names)), c.signIn(o)
 	for _, name := range names {
-		w := way{server: o, member: byName[name]}
+		w := way{server: o, member: byName[name], signIn: signIn}
 		if s.Spec.OutgoingAuth != nil && !o.Config {
 			c.bySpec(&w, s.Spec.OutgoingAuth, name)
 		} else {
@@ -135,12 +136,22 @@ func (c *compiler) outgoing(w way, who *incoming.Spec) *outgoing.Spec {
 	if w.kind != nil {
 		if k, ok := w.kind.value.(*v1beta1.MCPExternalAuthConfig); ok {
 			spec.Ref, spec.Kind = k.Name, &k.Spec
-			credential, wrong = outgoing.Parse(field.NewPath("spec"), spec.Kind)
+			if k.Spec.Type == v1beta1.AuthEmbeddedAuthServer {
+				spec.Ref, spec.Kind = "", c.embedded(w)
+			}
+		}
+	} else if w.config == nil && w.signIn != nil && w.signIn.at != w.server {
+		spec.Kind = c.embedded(w)
+	}
+	spec = spec.With(w.signIn.first())
+	if spec.Kind != nil {
+		credential, wrong = outgoing.Parse(field.NewPath("spec"), spec.Kind)
+		if w.kind != nil {
 			c.faults(w.kind, wrong)
 		}
 	}
 	if w.config != nil {
-		credential, wrong = outgoing.ParseConfig(w.path, w.config)
+		credential, wrong = outgoing.ParseConfig(w.path, spec.Config)
 		c.faults(w.server, wrong)
 	}
 	if spec.Forward = forward(w.member, w.server); spec.Forward != nil {
@@ -154,18 +165,21 @@ func (c *compiler) outgoing(w way, who *incoming.Spec) *outgoing.Spec {
 		return nil
 	}
 	if w.kind != nil {
-		c.suits(spec, w.kind, "spec.type", who)
+		c.suits(spec, w.kind, "spec.type", who, w.signIn)
 	} else if w.config != nil {
-		c.suits(spec, w.server, w.path.Child("type").String(), who)
+		c.suits(spec, w.server, w.path.Child("type").String(), who, w.signIn)
 	}
 	return spec
 }
 
-// suits reports whether the clients of a server can have the credential that at describes.
-func (c *compiler) suits(spec *outgoing.Spec, at *object, path string, who *incoming.Spec) {
+// suits reports whether the clients of a server, with its authorization server, can have the
+// credential that at describes.
+func (c *compiler) suits(spec *outgoing.Spec, at *object, path string, who *incoming.Spec, l *signIn) {
 	user, upstreams := spec.Needs()
 	switch {
 	case at.wrong[path]:
+	case l != nil:
+		c.issued(spec, at, path, l)
 	case len(upstreams) > 0:
 		c.fail(at, path, ReasonConflict, "%s needs a token that an upstream provider issued, and there are none without spec.authServerConfig of the server", spec.Type())
 	case user && (who == nil || who.Type != incoming.OIDC):

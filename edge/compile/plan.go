@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/authserver"
 	"github.com/weir-edge/weir/edge/catalog"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/edge/outgoing"
@@ -96,12 +97,13 @@ type Server struct {
 	Telemetry *telemetry.Spec // what of them is measured and traced; nil for nothing
 	Debug     bool            // the process log tells of each exchange
 
-	SessionTTL time.Duration // how long a session may go unused; 0 for what the process says
-	Stateless  bool          // POST alone, and no session ids
-	Prefix     string        // put before the path that clients of the older transport POST to
-	Forwarded  bool          // X-Forwarded-Proto, -Host, -Port and -Prefix shape the URLs that clients are told
-	Older      bool          // the address that is told is that of the older transport
-	Roots      string        // file of certificates in PEM that its own requests trust besides those of the system; "" for none
+	SessionTTL time.Duration    // how long a session may go unused; 0 for what the process says
+	Stateless  bool             // POST alone, and no session ids
+	Prefix     string           // put before the path that clients of the older transport POST to
+	Forwarded  bool             // X-Forwarded-Proto, -Host, -Port and -Prefix shape the URLs that clients are told
+	Older      bool             // the address that is told is that of the older transport
+	AuthServer *authserver.Spec // its authorization server; nil for none
+	Roots      string           // file of certificates in PEM that its own requests trust besides those of the system; "" for none
 }
 
 // Decides reports whether somebody is asked what clients may do.

@@ -49,6 +49,7 @@ func (c *compiler) servers() *Plan {
 		c.fail(nil, "", ReasonNotFound, "there is no VirtualMCPServer: add one, it is what clients connect to")
 	}
 	c.audiences(plan)
+	c.authServers(plan)
 	c.services(plan)
 	c.secrets(plan)
 	slices.SortFunc(plan.Servers, func(a, b Server) int { return strings.Compare(a.Name, b.Name) })
@@ -128,9 +129,13 @@ func (c *compiler) server(o *object, s *v1beta1.VirtualMCPServer) Server {
 	// 5. The backends.
 	plan := Server{Name: s.Name, Title: config.Name, Group: groupName(o, s), Metadata: maps.Clone(config.Metadata), Incoming: who, Authz: c.authorization(o, s, config), Failure: failure(config)}
 	plan.Filters = c.filters(o, s, config)
-	for _, f := range plan.Filters {
-		for _, one := range f.Credentials {
-			c.suits(one, c.byRef[Ref{"MCPExternalAuthConfig", one.Ref}], "spec.type", who)
+	signIn := c.signIn(o)
+	for i := range plan.Filters {
+		f := &plan.Filters[i]
+		f.Credentials = slices.Clone(f.Credentials) // a filter may be of several servers
+		for j, one := range f.Credentials {
+			f.Credentials[j] = one.With(signIn.first())
+			c.suits(f.Credentials[j], c.byRef[Ref{"MCPExternalAuthConfig", one.Ref}], "spec.type", who, signIn)
 		}
 	}
 	plan.Store = c.store(o, s, config)

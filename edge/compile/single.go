@@ -66,7 +66,7 @@ func (c *compiler) single(o *object) (Server, Door) {
 
 	// 1. What it reaches, and what of that does not exist yet.
 	c.reach(o, true)
-	w := way{server: o, member: o}
+	w := way{server: o, member: o, signIn: c.signIn(o)}
 	if c.discover(&w); w.kind != nil {
 		c.reach(w.kind, true)
 	}
@@ -138,7 +138,9 @@ func (c *compiler) login(o *object, l *v1beta1.RemoteAuth) *v1beta1.RemoteAuth {
 		c.fail(o, at+".issuer", ReasonConflict, "its metadata name the endpoints: leave out authorizeUrl and tokenUrl, or issuer")
 	case l.ClientSecretRef != nil && l.ClientID == "":
 		c.fail(o, at+".clientSecretRef", ReasonConflict, "it is of a client: give its clientId, too")
-	case o.text(externalRef) != "" && !c.unauthenticated(o):
+	case c.injects(o):
+		c.fail(o, at, ReasonConflict, "the server is sent the token of the upstream of its authorization server: leave this out, or set disableUpstreamTokenInjection there")
+	case o.text(externalRef) != "" && !c.unauthenticated(o) && !c.embeds(o):
 		c.fail(o, at, ReasonConflict, "spec.externalAuthConfigRef says what the server is sent: leave one out")
 	}
 	return l

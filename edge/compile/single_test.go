@@ -51,7 +51,8 @@ func TestWorkloadsRefused(t *testing.T) {
 		"{image: npx, run: {buildCA: a}}":                                                                                              "spec.run.buildCA: not supported yet",
 		"{image: npx, run: {imageVerification: enabled}}":                                                                              "spec.run.imageVerification: not supported yet",
 		"{image: npx, run: {runAs: '1000'}}":                                                                                           "spec.run.runAs: not supported yet",
-		"{image: npx, authServerRef: {name: login}}":                                                                                   "spec.authServerRef",
+		"{image: npx, authServerRef: {name: key}}":                                                                                     "spec.authServerRef.name: MCPExternalAuthConfig/key is of type headerInjection",
+		"{image: npx, authServerRef: {name: login}}":                                                                                   "its server asks clients for no token of an issuer",
 		"{image: npx, permissionProfile: {type: builtin, name: all}}":                                                                  "there is no profile \"all\"",
 		"{image: npx, permissionProfile: {type: configmap, name: p, key: hosts}}":                                                      "which needs the egress proxy",
 		"{image: npx, permissionProfile: {type: configmap, name: p, key: privileged}}":                                                 "privileged is for containers",
@@ -61,7 +62,7 @@ func TestWorkloadsRefused(t *testing.T) {
 		"{image: npx, volumes: [{name: a, hostPath: /a, mountPath: /srv}], permissionProfile: {type: configmap, name: p, key: reads}}": "/srv is mounted",
 		"{image: npx, run: {writable: [/srv]}, volumes: [{name: a, hostPath: /a, mountPath: /srv}]}":                                   "/srv is mounted",
 		"{image: npx, externalAuthConfigRef: {name: key}}":                                                                             "is sent no headers",
-		"{image: npx, externalAuthConfigRef: {name: login}}":                                                                           "not supported yet: \"embeddedAuthServer\"",
+		"{image: npx, externalAuthConfigRef: {name: login}}":                                                                           "its server asks clients for no token of an issuer",
 		"{image: npx, rateLimiting: {shared: {maxTokens: 1, refillPeriod: 1m}}}":                                                       "sessionStorage with provider kvstore",
 	} {
 		plan, said := found(server(spec)+`---

@@ -89,7 +89,7 @@ type entry struct {
 	rule  *unsupported // of classUnsupported
 }
 
-func newTables() tables {
+func newTables(refused []unsupported) tables {
 	t := tables{entries: map[string][]entry{}}
 	for _, f := range clusterFields() {
 		t.entries[f.kind] = append(t.entries[f.kind], entry{path: f.path, class: classClusterOnly})
@@ -100,7 +100,7 @@ func newTables() tables {
 	for _, f := range doorFields() {
 		t.entries[f.kind] = append(t.entries[f.kind], entry{path: f.path, class: classDoor})
 	}
-	for _, u := range unsupportedFields() {
+	for _, u := range refused {
 		t.entries[u.kind] = append(t.entries[u.kind], entry{path: u.path, class: classUnsupported, rule: &u})
 	}
 	return t

@@ -27,23 +27,6 @@ type unsupported struct {
 // arrives takes its lines away, and its fields are served.
 func unsupportedFields() []unsupported {
 	return []unsupported{
-		// Clients.
-		{kind: "VirtualMCPServer", path: "spec.config.incomingAuth.authz.primaryUpstreamProvider", instead: "leave it out: the claims are those of the client's own token"},
-		{kind: "VirtualMCPServer", path: "spec.incomingAuth.authzConfig.inline.primaryUpstreamProvider", instead: "leave it out: the claims are those of the client's own token"},
-		{kind: "VirtualMCPServer", path: "spec.authServerConfig"},
-
-		// Backends.
-
-		// Members of a group and what they refer to.
-		{kind: "MCPExternalAuthConfig", path: "spec.type", allow: []string{"unauthenticated", "headerInjection", "bearerToken", "tokenExchange", "cloudSts", "upstreamInject", "obo", "xaa"}, instead: "use one of another type"},
-		{kind: "MCPExternalAuthConfig", path: "spec.embeddedAuthServer", with: "spec.type"},
-
-		// Servers of one backend.
-		{kind: "MCPRemoteProxy", path: "spec.authServerRef"},
-		{kind: "MCPRemoteProxy", path: "spec.authzConfig.inline.primaryUpstreamProvider", instead: "leave it out: the claims are those of the client's own token"},
-		{kind: "MCPServer", path: "spec.authServerRef"},
-		{kind: "MCPServer", path: "spec.authzConfig.inline.primaryUpstreamProvider", instead: "leave it out: the claims are those of the client's own token"},
-
 		// What only a server in a container has, or a network of its own.
 		{kind: "MCPServer", path: "spec.run.publish"},
 		{kind: "MCPServer", path: "spec.run.allowContainerGateway"},

@@ -134,7 +134,7 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer) *Workload {
 		}
 	}
 	c.listens(o, s, run, w)
-	if o.text(externalRef) != "" && s.Spec.Transport == v1beta1.ServerStdio && !c.unauthenticated(o) {
+	if o.text(externalRef) != "" && s.Spec.Transport == v1beta1.ServerStdio && !c.unauthenticated(o) && !c.embeds(o) {
 		c.fail(o, "spec.externalAuthConfigRef", ReasonConflict, "a server that speaks stdio is sent no headers: give it what it needs in spec.secrets, and take this out")
 	}
 	for _, e := range s.Spec.Secrets {

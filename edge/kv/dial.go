@@ -37,10 +37,11 @@ const (
 
 // door makes the connections to a store. Nothing else does.
 type door struct {
-	options *Options
-	config  *tls.Config // nil for no TLS
-	dialer  net.Dialer
-	budget  budget
+	options   *Options
+	config    *tls.Config // nil for no TLS
+	sentinels *tls.Config // likewise
+	dialer    net.Dialer
+	budget    budget
 
 	replies allowed // to what the store is asked
 	places  allowed // to the question where something is
@@ -55,10 +56,10 @@ type door struct {
 	asking   chan struct{} // holds one
 }
 
-func newDoor(o *Options, config *tls.Config) *door {
+func newDoor(o *Options, config, sentinels *tls.Config) *door {
 	largest := header + o.Value + 1
 	d := &door{
-		options: o, config: config,
+		options: o, config: config, sentinels: sentinels,
 		dialer:  net.Dialer{Timeout: o.Dial, ControlContext: mayDial},
 		replies: allowed{bulk: largest, bytes: max(largest, fetchBytes) + 1<<20, elements: 1024},
 		places:  allowed{bulk: 4 << 10, bytes: 8 << 20, elements: 1 << 18},
@@ -84,20 +85,19 @@ func mayDial(_ context.Context, _, address string, _ syscall.RawConn) error {
 }
 
 // connect connects to an address and checks what comes from there.
-func (d *door) connect(ctx context.Context, address string, a *allowed, gone func(*checked)) (net.Conn, *checked, error) {
+func (d *door) connect(ctx context.Context, address string, config *tls.Config, a *allowed, gone func(*checked)) (net.Conn, *checked, error) {
 	raw, err := d.dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, nil, err
 	}
 	c := newChecked(raw, a, &d.budget)
 	c.gone = gone
-	if d.config == nil {
+	if config == nil {
 		if s, ok := raw.(syscall.Conn); ok {
 			return plain{c, s}, c, nil
 		}
 		return c, c, nil
 	}
-	config := d.config
 	if config.ServerName == "" {
 		config = config.Clone()
 		config.ServerName, _, _ = net.SplitHostPort(address) // it was dialled
@@ -124,13 +124,19 @@ func (d *door) dial(ctx context.Context, _, address string) (net.Conn, error) {
 		address = net.JoinHostPort(d.loopback, port)
 		d.mu.Unlock()
 	}
-	conn, _, err := d.connect(ctx, address, &d.replies, nil)
+	conn, _, err := d.connect(ctx, address, d.config, &d.replies, nil)
 	return conn, err
 }
 
 // ask is how it connects to ask where something is.
 func (d *door) ask(ctx context.Context, _, address string) (net.Conn, error) {
-	conn, _, err := d.connect(ctx, address, &d.places, nil)
+	conn, _, err := d.connect(ctx, address, d.config, &d.places, nil)
+	return conn, err
+}
+
+// askSentinel is how it connects to a sentinel.
+func (d *door) askSentinel(ctx context.Context, _, address string) (net.Conn, error) {
+	conn, _, err := d.connect(ctx, address, d.sentinels, &d.places, nil)
 	return conn, err
 }
 
@@ -143,7 +149,7 @@ func (d *door) common(address string) *redis.Options {
 		ContextTimeoutEnabled: true, MaxRetries: -1,
 		DialTimeout: o.Dial, DialerRetries: 1,
 		// Each call has a deadline of its own, which is earlier.
-		ReadTimeout: o.Timeout + slowest, WriteTimeout: o.Timeout + slowest,
+		ReadTimeout: or(o.Read, o.Timeout+slowest), WriteTimeout: or(o.Write, o.Timeout+slowest),
 		// A call that finds no connection says so before its deadline says
 		// that the store was silent.
 		PoolTimeout: o.Timeout * 9 / 10, PoolSize: o.Pool, PipelinePoolSize: -1,
@@ -299,7 +305,7 @@ func (d *door) dialMaster(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, c, err := d.connect(ctx, at, &d.replies, func(c *checked) {
+	conn, c, err := d.connect(ctx, at, d.config, &d.replies, func(c *checked) {
 		d.mu.Lock()
 		delete(d.open, c)
 		d.mu.Unlock()
@@ -326,7 +332,7 @@ func (d *door) find(ctx context.Context) (string, error) {
 	if d.asked == nil {
 		for _, a := range d.options.Addresses {
 			o := d.common(a)
-			o.Dialer, o.DB, o.PoolSize, o.PoolTimeout = d.ask, 0, 2, d.options.Dial
+			o.Dialer, o.DB, o.PoolSize, o.PoolTimeout = d.askSentinel, 0, 2, d.options.Dial
 			o.Username, o.Password = d.options.SentinelUser, string(d.options.SentinelPassword)
 			d.asked = append(d.asked, redis.NewSentinelClient(o))
 		}

@@ -28,19 +28,19 @@ func TestR01StoreFaults(t *testing.T) {
 	r := kvtest.Redis(t)
 	for _, fault := range []struct {
 		name        string
-		begin, heal func(*wire)
+		begin, heal func(*kvtest.Wire)
 	}{
-		{"refused", func(*wire) { r.Kill() }, func(*wire) { r.Start() }},
-		{"black hole", func(*wire) { r.Freeze() }, func(*wire) { r.Thaw() }},
-		{"reset", func(w *wire) { w.reset.Store(true) }, func(w *wire) { w.reset.Store(false) }},
-		{"5 s late", func(w *wire) { w.delay.Store(int64(5 * time.Second)) }, func(w *wire) { w.delay.Store(0); w.cut() }},
-		{"read-only", func(*wire) { r.Do("replicaof", "127.0.0.1", "1") }, func(*wire) { r.Do("replicaof", "no", "one") }},
-		{"out of memory", func(*wire) { r.Do("config", "set", "maxmemory", "1") }, func(*wire) { r.Do("config", "set", "maxmemory", "0") }},
-		{"loading", func(w *wire) { w.says.Store("-LOADING Redis is loading the dataset in memory\r\n") }, func(w *wire) { w.says.Store("") }},
-		{"moved", func(w *wire) { w.says.Store("-MOVED 1 10.1.2.3:6379\r\n") }, func(w *wire) { w.says.Store("") }},
+		{"refused", func(*kvtest.Wire) { r.Kill() }, func(*kvtest.Wire) { r.Start() }},
+		{"black hole", func(*kvtest.Wire) { r.Freeze() }, func(*kvtest.Wire) { r.Thaw() }},
+		{"reset", func(w *kvtest.Wire) { w.Reset.Store(true) }, func(w *kvtest.Wire) { w.Reset.Store(false) }},
+		{"5 s late", func(w *kvtest.Wire) { w.Delay.Store(int64(5 * time.Second)) }, func(w *kvtest.Wire) { w.Delay.Store(0); w.Cut() }},
+		{"read-only", func(*kvtest.Wire) { r.Do("replicaof", "127.0.0.1", "1") }, func(*kvtest.Wire) { r.Do("replicaof", "no", "one") }},
+		{"out of memory", func(*kvtest.Wire) { r.Do("config", "set", "maxmemory", "1") }, func(*kvtest.Wire) { r.Do("config", "set", "maxmemory", "0") }},
+		{"loading", func(w *kvtest.Wire) { w.Says.Store("-LOADING Redis is loading the dataset in memory\r\n") }, func(w *kvtest.Wire) { w.Says.Store("") }},
+		{"moved", func(w *kvtest.Wire) { w.Says.Store("-MOVED 1 10.1.2.3:6379\r\n") }, func(w *kvtest.Wire) { w.Says.Store("") }},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
-			w := newWire(t, r.Addr)
+			w := kvtest.NewWire(t, r.Addr)
 			s := open(t, kv.Options{Addresses: []string{w.Addr}, Log: slog.New(slog.DiscardHandler)})
 			ready(t, s)
 			// A machine that is held up makes one attempt slow, and not three.
@@ -76,26 +76,26 @@ func TestR01StoreFaults(t *testing.T) {
 // While a store is away one probe after the other asks it, whatever the load.
 func TestOneProbeAtATime(t *testing.T) {
 	r := kvtest.Redis(t)
-	w := newWire(t, r.Addr)
+	w := kvtest.NewWire(t, r.Addr)
 	s := open(t, kv.Options{Addresses: []string{w.Addr}})
 	ready(t, s)
-	w.says.Store("-LOADING Redis is loading the dataset in memory\r\n")
+	w.Says.Store("-LOADING Redis is loading the dataset in memory\r\n")
 	edgetest.Until(t, "an open breaker", func() bool {
 		_, _ = s.Get(t.Context(), "k")
 		return s.State().Open
 	})
-	before, calls := w.asked.Load(), s.Counters().Calls
+	before, calls := w.Asked.Load(), s.Counters().Calls
 	if l := run(t, s, time.Second); l.fails != len(l.took) {
 		t.Errorf("%d of %d calls failed", l.fails, len(l.took))
 	}
 	// After 50, 100, 200, 400 and 500 ms, or a quarter sooner.
-	if n := w.asked.Load() - before; n > 8 {
+	if n := w.Asked.Load() - before; n > 8 {
 		t.Errorf("a store that is away was asked %d times in a second", n)
 	}
 	if n := s.Counters().Calls - calls; n != 0 {
 		t.Errorf("%d calls asked a store that is away", n)
 	}
-	w.says.Store("")
+	w.Says.Store("")
 	ready(t, s)
 	if _, err := s.Get(t.Context(), "k"); err != nil {
 		t.Error(err)

@@ -218,7 +218,7 @@ func TestG37Histories(t *testing.T) {
 // an error.
 func record(t *testing.T, addr, key string, inputs []string, seed uint64) ([]porcupine.Operation, int) {
 	const clients, each = 4, 7
-	w := newWire(t, addr)
+	w := kvtest.NewWire(t, addr)
 	var stores []*kv.RedisStore
 	for range 2 {
 		s := open(t, kv.Options{Addresses: []string{w.Addr}, Timeout: 150 * time.Millisecond, Failures: 1000})
@@ -232,18 +232,18 @@ func record(t *testing.T, addr, key string, inputs []string, seed uint64) ([]por
 		for {
 			switch harm.IntN(6) {
 			case 0:
-				w.delay.Store(int64(harm.IntN(15)) * int64(time.Millisecond))
+				w.Delay.Store(int64(harm.IntN(15)) * int64(time.Millisecond))
 			case 1:
-				w.cut()
+				w.Cut()
 			case 2:
-				w.reset.Store(true)
+				w.Reset.Store(true)
 			default:
-				w.reset.Store(false)
-				w.delay.Store(int64(harm.IntN(2)) * int64(time.Millisecond))
+				w.Reset.Store(false)
+				w.Delay.Store(int64(harm.IntN(2)) * int64(time.Millisecond))
 			}
 			select {
 			case <-stop:
-				w.reset.Store(false)
+				w.Reset.Store(false)
 				return
 			case <-time.After(time.Duration(1+harm.IntN(4)) * time.Millisecond):
 			}

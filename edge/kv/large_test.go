@@ -21,7 +21,7 @@ import (
 // a small one.
 func TestZ40LargeValues(t *testing.T) {
 	r := kvtest.Redis(t)
-	w := newWire(t, r.Addr)
+	w := kvtest.NewWire(t, r.Addr)
 	s := open(t, kv.Options{Addresses: []string{w.Addr}, Timeout: 250 * time.Millisecond})
 	ready(t, s)
 	direct := open(t, patient(r.Addr))
@@ -39,7 +39,7 @@ func TestZ40LargeValues(t *testing.T) {
 	}
 
 	// 1. A network on which so much takes longer than a small value may.
-	w.rate.Store(60 << 20)
+	w.Rate.Store(60 << 20)
 	if got, err := s.Get(ctx, "large"); err != nil || !bytes.Equal(got, large) {
 		t.Errorf("%d bytes of %d: %v", len(got), len(large), err)
 	}
@@ -49,10 +49,10 @@ func TestZ40LargeValues(t *testing.T) {
 
 	// 2. A slower one, with more large calls at a time than there are connections. A small
 	// value has a second here: so many calls are work for a machine that has other work.
-	w.rate.Store(0)
+	w.Rate.Store(0)
 	s = open(t, kv.Options{Addresses: []string{w.Addr}, Timeout: time.Second})
 	ready(t, s)
-	w.rate.Store(4 << 20)
+	w.Rate.Store(4 << 20)
 	var all sync.WaitGroup
 	for range 100 {
 		all.Go(func() {
@@ -79,7 +79,7 @@ func TestZ40LargeValues(t *testing.T) {
 	t.Logf("%d small values read beside; %+v", reads, s.Counters())
 
 	// 3. A store that is away is away for small calls, whatever large ones say.
-	w.rate.Store(0)
+	w.Rate.Store(0)
 	r.Freeze()
 	defer r.Thaw()
 	for range 6 {

@@ -50,6 +50,10 @@ type Options struct {
 	CA         []byte // PEM of the authorities that are trusted; nil for those of the system
 	Beside     []byte // PEM of more that are trusted, where there is TLS; nil for none
 	ServerName string // in the certificate; "" for the host of the address
+	Insecure   bool   // with TLS any certificate is taken: whoever is in between can read and change everything
+
+	// Sentinels is how sentinels are spoken to; nil for as the servers are.
+	Sentinels *TLS
 
 	// Timeout bounds one call, with the wait for a connection; 50 ms. A store
 	// that takes longer is as good as away.
@@ -59,6 +63,10 @@ type Options struct {
 	// longer than Timeout for it.
 	Dial time.Duration
 
+	// Read and Write bound one read of an answer, and one write of a call; 0 for
+	// the time of the call and a second.
+	Read, Write time.Duration
+
 	Pool     int // connections to one server; 64
 	Failures int // in a row that open the breaker; 5
 	Value    int // bytes of one value or message; 17 MiB
@@ -66,6 +74,13 @@ type Options struct {
 	BoxBytes int // bytes of the messages of one box; 64 MiB
 
 	Log *slog.Logger // of the store's coming and going; nil for none
+}
+
+// TLS is how one kind of peers is spoken to.
+type TLS struct {
+	On       bool   // else in plain text
+	CA       []byte // PEM of the authorities that are trusted; nil for those of the system
+	Insecure bool   // any certificate is taken
 }
 
 // When the store is asked whether it is there.
@@ -119,9 +134,15 @@ func Redis(o Options) (*RedisStore, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	config, err := o.tls()
+	config, err := (&TLS{o.TLS || len(o.CA) > 0, o.CA, o.Insecure}).config(&o)
 	if err != nil {
 		return nil, err
+	}
+	sentinels := config
+	if o.Sentinels != nil {
+		if sentinels, err = o.Sentinels.config(&o); err != nil {
+			return nil, fmt.Errorf("sentinels: %w", err)
+		}
 	}
 	// The library would write what goes wrong to stderr, line by line. The
 	// store says it once, in the log of the edge.
@@ -133,7 +154,7 @@ func Redis(o Options) (*RedisStore, error) {
 		breaker: newBreaker(o.Failures),
 		large:   make(chan struct{}, max(1, o.Pool/8)),
 	}
-	s.door = newDoor(&s.options, config)
+	s.door = newDoor(&s.options, config, sentinels)
 	s.client = s.door.client()
 	s.takings.begin()
 	s.end, s.stop = context.WithCancel(context.Background())
@@ -190,15 +211,16 @@ func CheckKeyPrefix(prefix string) error {
 	return nil
 }
 
-func (o *Options) tls() (*tls.Config, error) {
-	if !o.TLS && len(o.CA) == 0 {
+// config is the configuration of TLS; nil for none.
+func (t *TLS) config(o *Options) (*tls.Config, error) {
+	if !t.On {
 		return nil, nil
 	}
-	roots, err := edge.Roots(o.CA, o.Beside)
+	roots, err := edge.Roots(t.CA, o.Beside)
 	if err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName, RootCAs: roots}, nil
+	return &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName, RootCAs: roots, InsecureSkipVerify: t.Insecure}, nil
 }
 
 // Close ends the store and what it does in the background.

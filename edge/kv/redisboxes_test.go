@@ -19,7 +19,7 @@ import (
 // whatever became of the connections.
 func TestListenSurvives(t *testing.T) {
 	r := kvtest.Redis(t)
-	w := newWire(t, r.Addr)
+	w := kvtest.NewWire(t, r.Addr)
 	poster, s := open(t, patient(r.Addr)), open(t, kv.Options{Addresses: []string{w.Addr}})
 	ready(t, s)
 	got := make(chan string, 1000)
@@ -55,15 +55,15 @@ func TestListenSurvives(t *testing.T) {
 
 	post(0)
 	expect()
-	w.cut()
+	w.Cut()
 	post(1)
 	expect()
-	w.reset.Store(true)
-	w.cut()
+	w.Reset.Store(true)
+	w.Cut()
 	away()
 	post(2)
 	post(3)
-	w.reset.Store(false)
+	w.Reset.Store(false)
 	expect()
 	expect()
 	r.Freeze()

@@ -161,7 +161,7 @@ func TestZ46NoAllocations(t *testing.T) {
 // TestZ46WhereMembersAre: a cluster has so many members, at addresses that can
 // be, and one that names others is not followed for ever.
 func TestZ46WhereMembersAre(t *testing.T) {
-	d := newDoor(&Options{Mode: Cluster, Addresses: []string{"a:1"}, Value: 1 << 20}, nil)
+	d := newDoor(&Options{Mode: Cluster, Addresses: []string{"a:1"}, Value: 1 << 20}, nil, nil)
 	for _, a := range []string{"", ":1", "a", "a:0", "a:70000", "a:b", "[::1:1", strings.Repeat("a", 300) + ":1"} {
 		if d.redirected(a) == nil {
 			t.Errorf("%.20q is taken", a)

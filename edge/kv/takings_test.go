@@ -20,21 +20,21 @@ import (
 // a bucket of 60 serves 60, no fewer and no more.
 func TestZ48TokensAfterTimeouts(t *testing.T) {
 	r := kvtest.Redis(t)
-	for name, harm := range map[string]struct{ begin, end func(*wire) }{
-		"late answers": {func(w *wire) { w.delay.Store(int64(400 * time.Millisecond)) }, func(w *wire) { w.delay.Store(0) }},
-		"lost answers": {func(w *wire) {
-			w.delay.Store(int64(30 * time.Millisecond))
+	for name, harm := range map[string]struct{ begin, end func(*kvtest.Wire) }{
+		"late answers": {func(w *kvtest.Wire) { w.Delay.Store(int64(400 * time.Millisecond)) }, func(w *kvtest.Wire) { w.Delay.Store(0) }},
+		"lost answers": {func(w *kvtest.Wire) {
+			w.Delay.Store(int64(30 * time.Millisecond))
 			for range 10 {
 				<-time.After(15 * time.Millisecond)
-				w.cut()
+				w.Cut()
 			}
-		}, func(w *wire) { w.delay.Store(0); w.cut() }},
-		"a store that is held up":     {func(*wire) { r.Freeze() }, func(*wire) { r.Thaw() }},
-		"a store that cannot be sent": {func(w *wire) { w.reset.Store(true) }, func(w *wire) { w.reset.Store(false) }},
+		}, func(w *kvtest.Wire) { w.Delay.Store(0); w.Cut() }},
+		"a store that is held up":     {func(*kvtest.Wire) { r.Freeze() }, func(*kvtest.Wire) { r.Thaw() }},
+		"a store that cannot be sent": {func(w *kvtest.Wire) { w.Reset.Store(true) }, func(w *kvtest.Wire) { w.Reset.Store(false) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.Do("flushall")
-			w := newWire(t, r.Addr)
+			w := kvtest.NewWire(t, r.Addr)
 			o := kv.Options{Addresses: []string{w.Addr}, Failures: 1000, Timeout: 250 * time.Millisecond} // every call asks
 			a, b := open(t, o), open(t, o)
 			ready(t, a)

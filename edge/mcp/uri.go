@@ -457,3 +457,6 @@ func withoutDots(path string) string {
 	}
 	return "/" + strings.Join(out, "/")
 }
+
+// Composed returns a text in Unicode's normal form C.
+func Composed(text string) string { return norm.NFC.String(text) }

@@ -160,6 +160,17 @@ func (e *TokenEndpoint) Ask(ctx context.Context, form url.Values, want Want) (*T
 	return token, nil
 }
 
+// Answer posts a form as Ask does, and returns the answer of status 200 as it came, at most 1
+// MiB of it, and when it was asked for: for a provider whose answers have a form of their own.
+// The error is as that of Ask.
+func (e *TokenEndpoint) Answer(ctx context.Context, form url.Values) (body []byte, asked time.Time, err error) {
+	answer, asked, err := e.post(ctx, form)
+	if err != nil {
+		return nil, asked, err
+	}
+	return answer.Body, asked, nil
+}
+
 // Revoke ends a token at a revocation endpoint, which is asked as a token endpoint is (RFC
 // 7009 §2.1). hint is access_token or refresh_token. A token that the server does not know is
 // as good as revoked. The error is as that of Ask.

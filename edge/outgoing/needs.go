@@ -52,6 +52,44 @@ func (s *Spec) Needs() (user bool, upstreams []string) {
 	return false, nil
 }
 
+// With is the Spec with a provider filled in where it takes one and names none: the first
+// upstream of its server, "" for no authorization server (external authentication document,
+// subjectProviderName).
+func (s *Spec) With(first string) *Spec {
+	if s == nil || first == "" {
+		return s
+	}
+	with := *s
+	fill := func(name *string) {
+		if *name == "" {
+			*name = first
+		}
+	}
+	if k := s.Kind.DeepCopy(); k != nil {
+		with.Kind = k
+		switch {
+		case k.Type == v1beta1.AuthTokenExchange && k.TokenExchange != nil:
+			fill(&k.TokenExchange.SubjectProviderName)
+		case k.Type == v1beta1.AuthCloudSTS && k.CloudSTS != nil:
+			fill(&k.CloudSTS.SubjectProviderName)
+		case k.Type == v1beta1.AuthXAA && k.XAA != nil:
+			fill(&k.XAA.SubjectProviderName)
+		}
+	}
+	if c := s.Config.DeepCopy(); c != nil {
+		with.Config = c
+		switch {
+		case c.Type == v1beta1.StrategyTokenExchange && c.TokenExchange != nil:
+			fill(&c.TokenExchange.SubjectProviderName)
+		case c.Type == v1beta1.StrategyCloudSTS && c.CloudSTS != nil:
+			fill(&c.CloudSTS.SubjectProviderName)
+		case c.Type == v1beta1.StrategyXAA && c.XAA != nil:
+			fill(&c.XAA.SubjectProviderName)
+		}
+	}
+	return &with
+}
+
 // endpoint demands the URL of a token endpoint, which the operator names: it may be of http
 // where that is allowed.
 func (r *reader) endpoint(path *field.Path, text string, http bool) string {

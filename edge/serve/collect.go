@@ -98,6 +98,9 @@ func (s *server) count(m edge.Emitter) {
 	if s.gate != nil {
 		s.gate.Collect(m)
 	}
+	if s.issues {
+		s.login.Collect(m)
+	}
 	if s.webhooks != nil {
 		s.webhooks.Collect(m)
 	}

@@ -154,6 +154,9 @@ func (o *opening) authenticate(s *server) error {
 	s.path = endpoint(p.Name, o.main)
 	s.endpoint = o.base() + s.path
 	parsed = parsed.At(s.endpoint)
+	if s.login != nil {
+		parsed = parsed.Own(o.own(s.login))
+	}
 	if s.gate, err = parsed.Start(s.env(&s.after), e.given.issuers); err != nil {
 		return err
 	}

@@ -43,17 +43,19 @@ func (e *Edge) handle(ctx *fasthttp.RequestCtx) {
 		e.forbid(&req, edge.Errorf(edge.Forbidden, "door", "this Host is not allowed; see --allowed-hosts"))
 		return
 	}
-	if req.originSet && !entrance.AllowsOrigin(origin) {
-		e.forbid(&req, edge.Errorf(edge.Forbidden, "door", "this Origin is not allowed; see --allowed-origins"))
-		return
-	}
-	req.origin = origin
-	// 3. What the path leads to, as it was written.
 	path := ctx.Request.Header.RequestURI()
 	query := []byte(nil)
 	if i := bytes.IndexByte(path, '?'); i >= 0 {
 		path, query = path[:i], path[i+1:]
 	}
+	if req.originSet && !entrance.AllowsOrigin(origin) {
+		if one, ok := req.at.mounts.Find(string(path)); !ok || !one.AnyOrigin {
+			e.forbid(&req, edge.Errorf(edge.Forbidden, "door", "this Origin is not allowed; see --allowed-origins"))
+			return
+		}
+	}
+	req.origin = origin
+	// 3. What the path leads to, as it was written.
 	if entrance.Leaving() {
 		ctx.SetConnectionClose()
 		e.door.Knock()

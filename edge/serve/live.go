@@ -90,6 +90,7 @@ func (e *Edge) open(plan *compile.Plan, before *live) (_ *live, err error) {
 		if before != nil {
 			o.was = before.servers[p.Name]
 		}
+		o.issuer = o.signIn(plan)
 		s, release, err := o.open()
 		if err != nil {
 			return nil, fmt.Errorf("server %s: %w", p.Name, err)
@@ -102,6 +103,7 @@ func (e *Edge) open(plan *compile.Plan, before *live) (_ *live, err error) {
 	}
 	for _, d := range next.doors {
 		d.describe()
+		d.logIn()
 	}
 	if err := e.expose(next); err != nil {
 		return nil, err

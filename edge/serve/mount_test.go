@@ -350,3 +350,22 @@ func TestMountDrain(t *testing.T) {
 	}
 	edgetest.Receive(t, done, "the end of the edge")
 }
+
+// TestMountOrigin: a page of a site that is not allowed reaches a handler that judges origins
+// itself, and nothing else.
+func TestMountOrigin(t *testing.T) {
+	f := newFront(t, edgetest.Legacy)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header.Get("Origin")) })
+	f.Serve.Mount(edge.Mount{Prefix: "/any", Handler: h, AnyOrigin: true})
+	f.Serve.Mount(edge.Mount{Prefix: "/own", Handler: h})
+	for _, origin := range []string{"null", "https://evil.example"} {
+		for path, want := range map[string]int{"/any": 200, "/any?x": 200, "/own": 403, "/any/more": 403, "/mcp": 403, "/mcp?/any": 403, "/servers/edgetest/mcp": 403} {
+			if r := f.client.Do("GET", path, "", "Origin", origin); r.Status != want || want == 200 && string(r.Body) != origin {
+				t.Errorf("%s from %s: status %d: %s", path, origin, r.Status, r.Body)
+			}
+		}
+	}
+	if r := f.client.Do("GET", "/any", "", "Origin", "null", "Host", "evil.example"); r.Status != 403 {
+		t.Errorf("another Host: status %d", r.Status)
+	}
+}

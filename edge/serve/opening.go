@@ -38,6 +38,7 @@ type opening struct {
 	backends []backing
 	programs []guest.Loaded
 	reads    []string // secrets and files of its telemetry
+	issuer   *issuing // of the tokens of its clients, where it is in this process; else nil
 	trusts   []byte   // certificates in PEM that its own requests trust, besides those of the process
 }
 
@@ -66,15 +67,11 @@ func (o *opening) open() (*server, func(), error) {
 // with sound secrets or not at all.
 func (o *opening) read() (digest string, err error) {
 	p := o.plan
-	if p.Roots != "" {
-		if o.trusts, err = edge.ReadKeys(p.Roots); err == nil {
-			if _, err = edge.Roots(nil, o.trusts); len(o.trusts) == 0 {
-				err = fmt.Errorf("%s: it is empty", p.Roots)
-			}
-		}
-		if err != nil {
-			return "", fmt.Errorf("CA bundle: %w", err)
-		}
+	if o.trusts, err = moreRoots(p.Roots); err != nil {
+		return "", err
+	}
+	if err := o.readIssuer(); err != nil {
+		return "", err
 	}
 	if o.store, err = o.sharing(); err != nil {
 		return "", fmt.Errorf("sessionStorage: %w", err)
@@ -102,7 +99,24 @@ func (o *opening) read() (digest string, err error) {
 		Programs []guest.Loaded
 		Reads    []string
 		Trusts   []byte
-	}{p, o.main, o.planned(), o.store.id(), digests, o.programs, o.reads, o.trusts}), nil
+		Issuer   *issuing
+	}{p, o.main, o.planned(), o.store.id(), digests, o.programs, o.reads, o.trusts, o.issuer}), nil
+}
+
+// moreRoots reads a file of certificates in PEM; nil for no file.
+func moreRoots(path string) (pem []byte, err error) {
+	if path == "" {
+		return nil, nil
+	}
+	if pem, err = edge.ReadKeys(path); err == nil {
+		if _, err = edge.Roots(nil, pem); len(pem) == 0 {
+			err = fmt.Errorf("%s: it is empty", path)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("CA bundle: %w", err)
+	}
+	return pem, nil
 }
 
 // planned is the URL of the server's door where the plan says where that is; "" at the door
@@ -146,8 +160,12 @@ func (o *opening) backing(b compile.Backend) (backing, error) {
 		Debug   bool
 		Choice  bool
 		Anybody bool // its pooled sessions hold what anonymous clients did
-	}{b, own, pem, o.trusts, p.Debug, o.choosing(), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous})
+		Issuer  *issuing
+	}{b, own, pem, o.trusts, p.Debug, o.choosing(), p.Incoming == nil || p.Incoming.Type == incoming.Anonymous, o.issuer})
 	sound := o.credentials()
+	if o.issuer != nil {
+		sound.Upstreams = edge.Nobody{}
+	}
 	defer sound.close()
 	_, err = b.Outgoing.Open(sound.Env)
 	return one, err
@@ -199,6 +217,14 @@ func (o *opening) make() (s *server, err error) {
 	s.shared, s.exchanged = shared, exchangedOf(shared)
 	if err := o.share(s); err != nil {
 		return s, fmt.Errorf("sessionStorage: %w", err)
+	}
+	if o.issuer != nil {
+		login, release, err := o.openLogin()
+		if err != nil {
+			return s, err
+		}
+		s.login, s.issues = login, p.AuthServer != nil
+		s.after.add(release)
 	}
 	behind := o.behind(s)
 	s.Server = route.New(behind)
@@ -294,6 +320,15 @@ func (o *opening) openBackend(s *server, b backing) error {
 	e, f := o.edge, o.plan.Failure
 	one, release, err := e.world.backends.Get(s.Name+"\x00"+b.digest, func() (*backend.Backend, func(), error) {
 		with := o.credentials()
+		if o.issuer != nil {
+			login, release, err := o.openLogin()
+			if err != nil {
+				with.close()
+				return nil, nil, err
+			}
+			with.Upstreams = login.Upstreams()
+			with.after.add(release)
+		}
 		credential, err := o.credential(b, with.Env)
 		if err != nil {
 			with.close()

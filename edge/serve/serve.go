@@ -120,6 +120,10 @@ type world struct {
 	policies  kept[*authz.Counters]
 	limits    kept[*ratelimit.Part]
 	scripts   kept[*codemode.Counters]
+	logins    kept[*login]
+
+	logged      kept[loginKept]   // what lasts of them, by issuer
+	loginStores kept[*loginStore] // where they keep their records, when they share them
 
 	composites kept[*composite.Counters]
 	optimizers kept[*optimizer.Counters]

@@ -37,6 +37,8 @@ type server struct {
 	failure   compile.Failure
 	passes    *headers.Part  // header lines of clients that backends receive; nil for none
 	gate      *incoming.Gate // who clients are; nil for anybody
+	login     *login         // that issues their tokens, in this process; nil for none
+	issues    bool           // login is its own
 	guest     *edge.Guest    // hooks of programs
 	programs  []func() status.Filter
 	guarded   bool // clients have to authenticate
@@ -95,6 +97,9 @@ func (s *server) env(after *releases) edge.Env {
 	shared, release := s.edge.world.share(s.Name)
 	after.add(release)
 	env.Shared, env.Made = shared, s.edge.made(s.Name)
+	if s.login != nil {
+		env.Upstreams = s.login.Upstreams()
+	}
 	return env
 }
 

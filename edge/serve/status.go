@@ -66,7 +66,7 @@ func (served *server) status() status.Server {
 		Reloads:  e.reloads.done.Load(),
 		Webhooks: webhookStatuses(served.webhooks),
 		Version:  e.given.version,
-		Store:    served.storeStatus(), RateLimits: served.limitStatus(),
+		Store:    served.storeStatus(), RateLimits: served.limitStatus(), AuthServer: served.loginStatus(),
 	}
 	if p := e.reloads.fault.Load(); p != nil {
 		s.Reload = *p
@@ -232,7 +232,7 @@ func (e *Edge) readyz(ctx *fasthttp.RequestCtx) {
 	switch {
 	case e.door.Leaving():
 		door.Plain(ctx, 503, "draining\n")
-	case e.sessions.Stores.Strangers():
+	case e.sessions.Stores.Strangers() || e.loginStrangers():
 		door.Plain(ctx, 503, "waiting\n")
 	default:
 		door.Plain(ctx, 200, "ready\n")

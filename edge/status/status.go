@@ -28,6 +28,7 @@ type Server struct {
 	Version            string      `json:"version"`
 	Store              *Store      `json:"store,omitempty"`      // that the server shares with other edges
 	RateLimits         *Limits     `json:"rateLimits,omitempty"` // calls since the limits began
+	AuthServer         *AuthServer `json:"authServer,omitempty"` // its own; nil for none
 }
 
 // Condition is an entry of status.conditions.

@@ -25,18 +25,13 @@ type Spec struct {
 	GroupClaimName          string   // read before groups, roles and cognito:groups; "" for none
 	RoleClaimName           string   // a claim of roles, which become groups too; "" for none
 	GroupEntityType         string   // "" for DefaultGroupEntityType
-	PrimaryUpstreamProvider string   // whose token the claims are taken from; "" for the client's own
+	PrimaryUpstreamProvider string   // whose claims are read, as edge.Identity.PolicyClaims; "" for those of the client's own token
 	MultiValuedClaims       []string // claims that are also given as a set, claimset_<name>
 }
 
 // Options is what a filter needs beyond its policies. The zero Options will do
 // where no policy set asks for more.
 type Options struct {
-	// Claims returns the claims of the token that an upstream provider gave for
-	// an identity. It is asked when the policy set names a primary upstream
-	// provider; an error denies.
-	Claims func(ctx context.Context, id *edge.Identity, provider string) (map[string]any, error)
-
 	// Lookup returns what a thing of a server's catalog is, nil when there is
 	// no such thing. It serves messages that name several things, for which an
 	// exchange has no target. Without it such things have no known backend, and

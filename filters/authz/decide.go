@@ -93,14 +93,7 @@ func (j *cedarJudge) readsArguments() bool {
 
 // who returns the principal of a client. An identity never changes, so its
 // principal is kept, unless its claims are those of another token.
-func (j *cedarJudge) who(ctx context.Context, c client) *principal {
-	if j.set.provider != "" {
-		claims, err := j.set.options.Claims(ctx, c.id, j.set.provider)
-		if err != nil {
-			return &principal{fault: err}
-		}
-		return j.set.principalOf(c.id, claims, c.id.Attributes.With(c.said))
-	}
+func (j *cedarJudge) who(c client) *principal {
 	key := known{id: weak.Make(c.id)}
 	if len(c.said) > 0 {
 		key.said = j.set.reads.digestAttributes(c.said)
@@ -108,13 +101,17 @@ func (j *cedarJudge) who(ctx context.Context, c client) *principal {
 	if p, ok := j.principals.get(key); ok {
 		return p
 	}
-	p := j.set.principalOf(c.id, c.id.Claims, c.id.Attributes.With(c.said))
+	claims := c.id.Claims
+	if j.set.provider != "" {
+		claims = c.id.PolicyClaims
+	}
+	p := j.set.principalOf(c.id, claims, c.id.Attributes.With(c.said))
 	j.principals.put(key, p)
 	return p
 }
 
 func (j *cedarJudge) decide(ctx context.Context, who client, a *ask) *Explanation {
-	return j.judge(ctx, j.who(ctx, who), a)
+	return j.judge(ctx, j.who(who), a)
 }
 
 func (j *cedarJudge) judge(ctx context.Context, who *principal, a *ask) *Explanation {
@@ -427,7 +424,7 @@ func ids(reasons []cedar.DiagnosticReason) []string {
 }
 
 func (j *cedarJudge) view(ctx context.Context, server string, who client) edge.View {
-	return &cedarView{judge: j, server: server, who: j.who(ctx, who)}
+	return &cedarView{judge: j, server: server, who: j.who(who)}
 }
 
 // cedarView is what of lists a principal may see.

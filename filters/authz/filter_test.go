@@ -160,30 +160,31 @@ func TestZ02Completion(t *testing.T) {
 
 func TestClaimsOfAnUpstreamProvider(t *testing.T) {
 	p := parsed(t, Spec{Policies: []string{`permit(principal in THVGroup::"eng", action, resource);`}, PrimaryUpstreamProvider: "corp"})
-	if _, err := p.Open(edge.Env{}); err == nil {
-		t.Error("opened without the claims it asks for")
+	h := open(t, p, Options{}, edge.Env{})
+	of := func(upstream map[string]any) *edge.Identity {
+		id := person("alice", map[string]any{"groups": "ops"})
+		id.PolicyClaims = upstream
+		return id
 	}
-	claims, fault := map[string]any{"groups": "eng"}, error(nil)
-	h := open(t, p, Options{Claims: func(_ context.Context, id *edge.Identity, provider string) (map[string]any, error) {
-		if id.Subject != "alice" || provider != "corp" {
-			t.Errorf("asked for %s of %s", provider, id.Subject)
-		}
-		return claims, fault
-	}}, edge.Env{})
-	alice := person("alice", map[string]any{"groups": "ops"})
-	if !h.call(alice, "t", `{}`) {
+	if !h.call(of(map[string]any{"groups": "eng"}), "t", `{}`) {
 		t.Error(h.why)
 	}
-	claims = map[string]any{"groups": "ops"} // a new token
-	if h.call(alice, "t", `{}`) {
+	if h.call(of(map[string]any{"groups": "ops"}), "t", `{}`) { // a new identity, for a new token
 		t.Error("the claims of an old token are used")
 	}
-	if fault = errors.New("no token"); h.call(alice, "t", `{}`) || h.why.Reason != ReasonClaims {
-		t.Errorf("without claims: %s", h.why)
+	own := of(nil) // nothing is known of the upstream: the client's own token does not stand in
+	own.Claims = map[string]any{"groups": "eng"}
+	if h.call(own, "t", `{}`) {
+		t.Error("without the upstream's claims those of the client's token are read")
 	}
-	x := message(t, alice, "tools/list", `{}`)
+	x := message(t, own, "tools/list", `{}`)
 	if !h.passes(x) || x.View.Allows(&edge.Item{Thing: edge.Tool, Name: "t"}) || x.View.Key() == "" {
 		t.Error("without claims something is shown")
+	}
+	// Where no upstream is named, its claims say nothing.
+	plain := open(t, parsed(t, Spec{Policies: []string{`permit(principal in THVGroup::"eng", action, resource);`}}), Options{}, edge.Env{})
+	if plain.call(of(map[string]any{"groups": "eng"}), "t", `{}`) {
+		t.Error("the claims of an upstream are read that nobody named")
 	}
 }
 

@@ -237,11 +237,7 @@ func (p *Policies) With(o Options) Engine {
 	return &c
 }
 
-// Open returns the filter of the set. It fails when the set asks for the claims
-// of an upstream provider and the options say nothing of where they are.
+// Open returns the filter of the set.
 func (p *Policies) Open(env edge.Env) (edge.Filter, error) {
-	if p.provider != "" && p.options.Claims == nil {
-		return nil, edge.Errorf(edge.Internal, "authz", "primaryUpstreamProvider %q: no upstream tokens without the embedded authorization server", p.provider)
-	}
 	return newFilter(newCedarJudge(p), env, p.options), nil
 }

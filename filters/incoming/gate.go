@@ -31,7 +31,8 @@ const remember = 10 * time.Second
 type Gate struct {
 	incoming   *Incoming
 	fixed      *edge.Identity // of local and anonymous
-	issuer     *oauth.Issuer
+	issuer     *oauth.Issuer  // nil where own is not
+	own        *Own           // the issuer is in this process; nil where it is not
 	introspect *oauth.Introspector
 	now        func() time.Time
 	clock      *clock
@@ -114,7 +115,11 @@ func (t *Incoming) Start(env edge.Env, issuers *oauth.Issuers) (*Gate, error) {
 		})
 	}
 
-	// 3. The keys, fetched in the background from here on.
+	// 3. The keys, fetched in the background from here on, unless they are the edge's own.
+	if t.own != nil {
+		g.own = t.own
+		return g, nil
+	}
 	issuer, done, err := issuers.Open(oauth.IssuerOptions{
 		Issuer: s.Issuer, JWKSURL: s.JWKSURL, TokenFile: s.TokenFile, Log: env.Log,
 	}, how)
@@ -187,7 +192,7 @@ func (g *Gate) Collect(m edge.Emitter) {
 // other error as it is, and one about scopes that no login here gives.
 func (g *Gate) StepUp(err error) error {
 	var e *edge.Error
-	if g.issuer == nil || !errors.As(err, &e) || e.Challenge != "" {
+	if g.fixed != nil || !errors.As(err, &e) || e.Challenge != "" {
 		return err
 	}
 	with := *e
@@ -322,15 +327,15 @@ func (g *Gate) holds(e *entry) bool {
 	if !e.asked.IsZero() {
 		return g.now().Sub(e.asked) < remember
 	}
-	keys, err := g.issuer.Keys()
-	return err == nil && keys.Generation == e.generation
+	keys, err := g.keys()
+	return err == nil && keys.Generation == e.generation && (g.own == nil || e.lives(g.now()))
 }
 
 // verify judges a JWT.
 func (g *Gate) verify(ctx context.Context, token string, now time.Time) (*entry, error) {
 	var generation uint64
 	payload, access, err := signed(token, func(kid string) (key *oauth.Key, err error) {
-		key, generation, err = g.issuer.Key(ctx, kid)
+		key, generation, err = g.key(ctx, kid)
 		return key, err
 	})
 	if err != nil {
@@ -340,8 +345,16 @@ func (g *Gate) verify(ctx context.Context, token string, now time.Time) (*entry,
 	if err != nil {
 		return nil, err
 	}
+	grant, err := g.grant(ctx, &c, access)
+	if err != nil {
+		return nil, err
+	}
 	g.counts.verified.Add(1)
-	return &entry{token: token, identity: g.identity(&c, token), until: c.expires.Add(skew), generation: generation}, nil
+	e := &entry{token: token, identity: g.identity(&c, token), until: c.expires.Add(skew), generation: generation, grant: grant}
+	if grant != nil {
+		e.identity.PolicyClaims, e.version = grant.Claims()
+	}
+	return e, nil
 }
 
 // ask has the issuer explain an opaque token, by one of the ways to ask it.
@@ -399,6 +412,8 @@ func (g *Gate) kind(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return &edge.Error{Kind: edge.Gone, Op: "authenticate", Err: ctx.Err()}
 	case errors.As(err, &none) && !none.Stale:
+		return &edge.Error{Kind: edge.Overload, Op: "authenticate: " + err.Error(), After: time.Second, Err: &reason{textAway, err}}
+	case errors.Is(err, errStore):
 		return &edge.Error{Kind: edge.Overload, Op: "authenticate: " + err.Error(), After: time.Second, Err: &reason{textAway, err}}
 	case errors.As(err, &busy):
 		return &edge.Error{Kind: edge.Overload, Op: "authenticate: " + err.Error(), After: time.Second, Err: &reason{textBusy, err}}

@@ -130,6 +130,7 @@ type Incoming struct {
 	resource   string // "" when nobody knows a URL of this server
 	document   []byte // RFC 9728; nil without resource
 	challenges challenges
+	own        *Own // the issuer, where it is in this process; else nil
 }
 
 // Parse checks a Spec, without touching the world. The error is of type Faults.
@@ -221,7 +222,7 @@ func private(text string) bool {
 // absolute URL such as https://edge.example.com/mcp, which stands in where the
 // Spec names no URL as its resource. Empty for unknown.
 func (t *Incoming) At(endpoint string) *Incoming {
-	at := &Incoming{spec: t.spec}
+	at := &Incoming{spec: t.spec, own: t.own}
 	for _, candidate := range []string{t.spec.Resource, t.spec.Audience, endpoint} {
 		if u, err := oauth.ParseURL(candidate, true); err == nil && u.RawQuery == "" {
 			at.resource = candidate

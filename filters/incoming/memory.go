@@ -30,6 +30,8 @@ type entry struct {
 	identity   *edge.Identity
 	until      time.Time // of the wall clock: not later than the token itself; zero for never
 	generation uint64    // of the keys it was verified with
+	grant      Grant     // of a token of the edge's own; else nil
+	version    uint64    // of what policies read of its user
 	asked      time.Time // when the issuer was asked; zero for a JWT
 }
 

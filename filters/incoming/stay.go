@@ -31,6 +31,7 @@ type Stay struct {
 	mu         sync.Mutex
 	gate       *Gate
 	generation uint64    // of the keys that the token was verified with
+	grant      Grant     // of a token of the edge's own; else nil
 	good       time.Time // when it was last known to hold; of the monotonic clock
 	over       bool
 }
@@ -57,15 +58,15 @@ func (g *Gate) Holds(id *edge.Identity, s *Stay) (holds, renew bool) {
 	}
 	token := string(id.Token)
 	if isJWT(token) {
-		keys, err := g.issuer.Keys()
-		if err == nil && s.gate == g && s.generation == keys.Generation {
+		keys, err := g.keys()
+		if err == nil && s.gate == g && s.generation == keys.Generation && (g.own == nil || s.grant != nil && s.grant.Lives(g.now())) {
 			s.good = g.now()
 			return true, false
 		}
 	}
 	if s.gate != g || !isJWT(token) { // requests may have found it out already
 		if e := g.memory.get(g.memory.key(token), token, now); e != nil && g.holds(e) {
-			s.gate, s.generation = g, e.generation
+			s.gate, s.generation, s.grant = g, e.generation, e.grant
 			switch {
 			case e.asked.IsZero():
 				s.good = g.now()
@@ -84,7 +85,7 @@ func (g *Gate) Holds(id *edge.Identity, s *Stay) (holds, renew bool) {
 
 // Asks reports whether Renew waits for an issuer's word on somebody, and does not
 // find out by itself.
-func (g *Gate) Asks(id *edge.Identity) bool { return !isJWT(string(id.Token)) }
+func (g *Gate) Asks(id *edge.Identity) bool { return !isJWT(string(id.Token)) || g.own != nil }
 
 // Renew finds out whether the credential of somebody who stays holds. Those whom
 // nobody knows take nothing of the room that it has at the issuer.
@@ -94,9 +95,10 @@ func (g *Gate) Renew(ctx context.Context, id *edge.Identity, s *Stay) {
 	}
 	token, asked := string(id.Token), g.now()
 	var generation uint64
+	var grant Grant
 	var err error
 	if isJWT(token) {
-		generation, err = g.signedStill(token)
+		generation, grant, err = g.signedStill(ctx, token)
 	} else {
 		_, err = g.ask(ctx, token, g.clock.now(), g.introspect.Again)
 	}
@@ -105,8 +107,8 @@ func (g *Gate) Renew(ctx context.Context, id *edge.Identity, s *Stay) {
 	var unknown *unknownError
 	switch {
 	case err == nil:
-		s.gate, s.generation, s.good = g, generation, asked
-	case errors.As(err, &unknown):
+		s.gate, s.generation, s.grant, s.good = g, generation, grant, asked
+	case errors.As(err, &unknown), errors.Is(err, errStore):
 	default:
 		s.over = true
 		g.memory.forget(g.memory.key(token)) // nor does it let anybody in
@@ -115,14 +117,14 @@ func (g *Gate) Renew(ctx context.Context, id *edge.Identity, s *Stay) {
 
 // signedStill reports whether a token that was good still is, by the keys that
 // are known: one whose key has gone is not waited for.
-func (g *Gate) signedStill(token string) (generation uint64, err error) {
-	keys, err := g.issuer.Keys()
+func (g *Gate) signedStill(ctx context.Context, token string) (generation uint64, grant Grant, err error) {
+	keys, err := g.keys()
 	if err != nil {
 		var none *oauth.NoKeysError
 		if errors.As(err, &none) && none.Stale {
-			return 0, err
+			return 0, nil, err
 		}
-		return 0, &unknownError{err}
+		return 0, nil, &unknownError{err}
 	}
 	payload, access, err := signed(token, func(kid string) (*oauth.Key, error) {
 		if key := keys.Keys.Find(kid); key != nil {
@@ -131,10 +133,13 @@ func (g *Gate) signedStill(token string) (generation uint64, err error) {
 		return nil, errors.New("its key has gone")
 	})
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	_, err = parseClaims(payload, g.rules(g.clock.now(), access, false))
-	return keys.Generation, err
+	c, err := parseClaims(payload, g.rules(g.clock.now(), access, false))
+	if err == nil {
+		grant, err = g.grant(ctx, &c, access)
+	}
+	return keys.Generation, grant, err
 }
 
 // unknownError says that nobody can tell for now.

@@ -164,9 +164,21 @@ func (t *Telemetry) Within(ctx context.Context, name string, attributes ...strin
 // Happened tells of a part of an exchange, where the exchange has a span, that began at a time
 // and is over. attributes and why are as in Within.
 func (t *Telemetry) Happened(ctx context.Context, name string, began time.Time, took time.Duration, why string, attributes ...string) {
-	if !trace.SpanContextFromContext(ctx).IsValid() {
-		return
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		t.over(ctx, name, began, took, why, attributes)
 	}
+}
+
+// Beside tells of what is part of no exchange, such as a request of a login, in a trace of its
+// own, as often as the sampling rate says. All else is as in Happened.
+func (t *Telemetry) Beside(name string, began time.Time, took time.Duration, why string, attributes ...string) {
+	if t.tracer != nil && t.sampler.root() {
+		t.over(context.Background(), name, began, took, why, attributes)
+	}
+}
+
+// over makes a span of what is over.
+func (t *Telemetry) over(ctx context.Context, name string, began time.Time, took time.Duration, why string, attributes []string) {
 	a := append(make([]attribute.KeyValue, 0, 24), t.environment...)
 	for i := 0; i+1 < len(attributes); i += 2 {
 		a = append(a, attribute.String(attributes[i], short(attributes[i+1], maxValue)))

@@ -143,7 +143,7 @@ func (t *Test) run(ctx context.Context, b *compile.Backend, secrets edge.Secrets
 			f()
 		}
 	}()
-	env := edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: secrets, Reach: reach, Shared: &edge.Shared{}, Defer: func(f func()) { after = append(after, f) }}
+	env := edge.Env{Log: slog.New(slog.DiscardHandler), Secrets: secrets, Reach: reach, Shared: &edge.Shared{}, Upstreams: edge.Nobody{}, Defer: func(f func()) { after = append(after, f) }}
 	one, err := b.Outgoing.Open(env)
 	if err != nil {
 		t.fail(err)

@@ -8,6 +8,7 @@
 //	filters.go    the modules of filters
 //	store.go      the stores that servers share
 //	tokens.go     whether what is asked for credentials answers
+//	signin.go     authorization servers: their secrets, and the providers that they send users to
 //	optimizer.go  tools that are hard to find, and embedding services
 //	workflows.go  steps of composite tools that ask the caller
 package doctor
@@ -87,6 +88,7 @@ func (d *Doctor) Run(ctx context.Context) (Findings, error) {
 		reach, _ := s.Reach() // the step files has said what is wrong with it
 		add(d.tokens(ctx, opened.Plan, reach)...)
 		add(d.user(opened.Plan)...)
+		add(d.signIns(ctx, opened.Plan, secrets, reach)...)
 		look := checkup.Config{Timeout: d.Timeout, MaxMessage: s.MaxMessage, Version: d.Version, Secrets: secrets, Reach: reach, User: d.User, Step: d.step}
 		for _, server := range opened.Plan.Servers {
 			var told []edge.Finding

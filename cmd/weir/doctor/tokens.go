@@ -56,8 +56,12 @@ func (d *Doctor) user(plan *compile.Plan) []edge.Finding {
 
 // answers asks one endpoint.
 func answers(ctx context.Context, client *oauth.Client, at, backend string) edge.Finding {
+	return answersAt(ctx, client, at, "check its URL in the credential of backend "+backend+", and that this machine can reach it: without it no call to that backend succeeds")
+}
+
+// answersAt asks one endpoint; next is what to do where it does not answer.
+func answersAt(ctx context.Context, client *oauth.Client, at, next string) edge.Finding {
 	got, err := client.Do(ctx, oauth.Request{Method: http.MethodPost, URL: at, Trust: oauth.Named, Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}})
-	next := "check its URL in the credential of backend " + backend + ", and that this machine can reach it: without it no call to that backend succeeds"
 	var slow net.Error
 	switch {
 	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &slow) && slow.Timeout():

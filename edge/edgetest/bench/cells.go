@@ -38,6 +38,7 @@ func (b *bench) run(ctx context.Context) {
 		{"p20", b.runFilters},
 		{"p21 p22 p23", b.runFinding}, {"p24", b.runThrough},
 		{"credentials", b.runKept},
+		{"signin", b.runSignIns},
 		{"stdio", b.runStdio},
 		{"build", b.runBuild},
 	} {

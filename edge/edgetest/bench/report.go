@@ -36,7 +36,7 @@ type report struct {
 	tokens    []tokenRow
 	kept      []keptRow
 	resident  []residentRow
-	local     []verdict // of servers that the edge starts
+	local     []verdict // of servers that the edge starts, and of users who sign in at it
 	overload  []overloadRow
 	built     *firstBuild
 	failures  []string
@@ -304,7 +304,7 @@ func (r *report) markdown() string {
 	if len(r.starts) > 0 && r.options.backends != 10 {
 		fmt.Fprintf(&p, "\nThe bar of P9 is meant for 10 backends, one of them black-holed; here the edge has %d.\n", r.options.backends)
 	}
-	p.WriteString("\nNot measured here: credentials of the strategies upstreamInject and xaa, which need an authorization server of the edge's own.\n")
+	p.WriteString("\nNot measured here: credentials of the strategy xaa, which needs an identity provider that issues ID-JAGs.\n")
 
 	if len(r.cells) > 0 {
 		p.WriteString("\n## Every load\n\nCPU is the user and system time of the target's own process per call: for direct that is the backend. In brackets, the lowest and the highest round.\n\n")

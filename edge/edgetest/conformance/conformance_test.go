@@ -248,6 +248,10 @@ func TestOptions(t *testing.T) {
 		"--optimizer --client":              nil,
 		"--optimizer --direct":              nil,
 		"--limit 0s":                        nil,
+		"--issuer":                          {{legacySet, peers.Legacy}, {modernSet, peers.Modern}},
+		"--issuer --client":                 nil,
+		"--issuer --direct":                 nil,
+		"--issuer --backend legacy":         nil,
 		"2026-07-28":                        nil,
 		"--direct --set 2025-11-25 --backend new": nil,
 	} {
@@ -299,6 +303,20 @@ func TestDirect(t *testing.T) {
 	} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("no line %q in %s", line, &out)
+		}
+	}
+}
+
+// TestStrict: what is skipped, warned of or noted has failed.
+func TestStrict(t *testing.T) {
+	r := results{}
+	for _, status := range []string{"SUCCESS", "FAILURE", "WARNING", "SKIPPED", "INFO"} {
+		r[status] = []check{{ID: "made", Status: "SUCCESS"}, {ID: "x", Status: status}}
+	}
+	strict(r)
+	for name := range r {
+		if v := judge(r, name, nil); v.pass != (name == "SUCCESS") {
+			t.Errorf("%s: %+v", name, v)
 		}
 	}
 }

@@ -62,6 +62,7 @@ type options struct {
 	direct   bool          // without an edge
 	client   bool          // the scenarios for clients, instead of those for servers
 	all      bool          // the cells of two eras as well
+	issuer   bool          // the scenarios for authorization servers, with the edge as one
 	stdio    bool          // the edge starts the server, on standard streams
 	search   bool          // the edge has the optimizer, and tools are called by call_tool
 	set      string        // one set; empty for both
@@ -81,6 +82,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.BoolVar(&o.all, "all", false, "backends of both eras for each set, not only the set's own")
 	f.BoolVar(&o.stdio, "stdio", false, "the edge starts the server, in a sandbox and on standard streams")
 	f.BoolVar(&o.search, "optimizer", false, "the edge has the optimizer, and the suite's calls of tools become calls of call_tool")
+	f.BoolVar(&o.issuer, "issuer", false, "the suite's scenarios for authorization servers, with the edge as one")
 	f.StringVar(&o.set, "set", "", "one set: 2025-11-25 or 2026-07-28 (default: both)")
 	f.StringVar(&o.backend, "backend", "", "era of the backend: legacy or modern (default: the set's own)")
 	f.StringVar(&o.scenario, "scenario", "", "one scenario")
@@ -106,6 +108,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		err = errors.Join(err, errors.New("--limit: not above 0"))
 	case o.client && (o.all || o.backend != ""):
 		err = errors.Join(err, errors.New("--client: the backend is the suite's own, of the set's era"))
+	case o.issuer && (o.client || o.direct || o.stdio || o.search || o.all || o.backend != ""):
+		err = errors.Join(err, errors.New("--issuer: it is about the edge alone, without a backend"))
 	case o.stdio && (o.client || o.direct):
 		err = errors.Join(err, errors.New("--stdio: it is about servers behind the edge"))
 	case o.search && (o.client || o.direct || o.stdio):
@@ -173,7 +177,7 @@ func measure(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	h := &harness{options: o, suite: suite{kit, o.limit}, shop: peers.NewShop(kit, dir), dir: dir, stderr: stderr}
+	h := &harness{options: o, suite: suite{Kit: kit, limit: o.limit}, shop: peers.NewShop(kit, dir), dir: dir, stderr: stderr}
 	if h.output == "" {
 		h.output = filepath.Join(dir, "results")
 	}
@@ -198,7 +202,7 @@ func measure(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	for _, c := range o.cells() {
 		for _, leg := range h.legs() {
 			r := run{cell: c, leg: leg, direct: direct[c.set]}
-			measureLeg := map[string]func(context.Context, *run) error{"server": h.servers, "stdio": h.servers, "optimizer": h.servers, "client": h.clients, "authorization": h.authorized}[leg]
+			measureLeg := map[string]func(context.Context, *run) error{"server": h.servers, "stdio": h.servers, "optimizer": h.servers, "client": h.clients, "authorization": h.authorized, "issuer": h.issuers}[leg]
 			if err := measureLeg(ctx, &r); err != nil {
 				return fmt.Errorf("%s: %w", c, err)
 			}
@@ -230,6 +234,8 @@ func measure(ctx context.Context, o options, stdout, stderr io.Writer) error {
 func (h *harness) legs() []string {
 	auth := isAuth(scenario{name: h.scenario})
 	switch {
+	case h.issuer:
+		return []string{"issuer"}
 	case h.stdio:
 		return []string{"stdio"}
 	case h.search:

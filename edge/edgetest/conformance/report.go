@@ -12,7 +12,7 @@ import (
 // run is what has become of a cell.
 type run struct {
 	cell      cell
-	leg       string // server, stdio, optimizer, client or authorization: what the suite tests
+	leg       string // server, stdio, optimizer, client, authorization or issuer: what the suite tests
 	scenarios []scenario
 	direct    results // without the edge; for a cell of two eras, with a backend of the set's own
 	edge      results // nil without an edge
@@ -30,6 +30,9 @@ func (r run) report(w io.Writer) (faults int) {
 	header := "SCENARIO\tSCORED\tDIRECT"
 	if r.leg == "authorization" {
 		header = "SCENARIO\tSCORED\tWEIR CALL"
+	}
+	if r.leg == "issuer" {
+		header = "SCENARIO\tSCORED\tTHE EDGE"
 	}
 	if r.edge != nil {
 		header += "\tTHROUGH THE EDGE"
@@ -104,6 +107,8 @@ func (r run) title() string {
 		title = r.cell.set + " client scenarios"
 	case "authorization":
 		title = r.cell.set + " client scenarios about authorization"
+	case "issuer":
+		title = r.cell.set + " scenarios for authorization servers"
 	}
 	if r.cell.crosses() {
 		title += " (direct: with a backend of the set's own era)"
@@ -181,9 +186,11 @@ func (r run) summary() string {
 		name = r.cell.set + " clients"
 	case "authorization":
 		name = r.cell.set + " authorization of clients"
+	case "issuer":
+		name = r.cell.set + " authorization server"
 	}
 	where := ""
-	if r.edge == nil && r.leg != "authorization" {
+	if r.edge == nil && r.leg != "authorization" && r.leg != "issuer" {
 		where = ", directly"
 	}
 	return fmt.Sprintf("%s: %d of %d scored; %d of %d unscored%s", name, pass, scored, also, unscored, where)

@@ -26,6 +26,7 @@ import (
 type suite struct {
 	peers.Kit
 	limit time.Duration // of one scenario
+	heard func(string)  // is told each line that a run writes; nil for nobody
 }
 
 // scenario is one of a set's.
@@ -176,7 +177,7 @@ func (s suite) run(ctx context.Context, n int, dir string, args ...string) (pass
 	cmd := peers.Command(ctx, s.Node, append([]string{s.Suite()}, args...)...)
 	cmd.Env = append(cmd.Env, "NO_COLOR=1")
 	cmd.Dir = dir
-	out, err := peers.Run(cmd)
+	out, err := peers.RunTo(cmd, &lines{to: s.heard})
 	file, openErr := os.OpenFile(filepath.Join(dir, "output.txt"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if openErr != nil {
 		return false, fmt.Errorf("suite: %w", openErr)
@@ -193,6 +194,27 @@ func (s suite) run(ctx context.Context, n int, dir string, args ...string) (pass
 		err = fmt.Errorf("suite: %s: %w", args[0], err)
 	}
 	return pass, errors.Join(err, writeErr, file.Close())
+}
+
+// lines tells somebody each line that is written to it.
+type lines struct {
+	to   func(string)
+	rest []byte
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	if l.to == nil {
+		return len(p), nil
+	}
+	l.rest = append(l.rest, p...)
+	for {
+		line, rest, ok := bytes.Cut(l.rest, []byte("\n"))
+		if !ok {
+			return len(p), nil
+		}
+		l.rest = rest
+		l.to(string(line))
+	}
 }
 
 // readResults reads what the suite has written: a folder for each scenario,

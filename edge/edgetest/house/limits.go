@@ -62,29 +62,29 @@ var limits = []limit{
 	{"lines of the largest package", most(func(r *room) int { return r.code }), 6300, 4500},
 	{"arrows up in one package", most(func(r *room) int { return len(r.up) }), 60, 60},
 	{"fields of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.fields }), 19, 18},
-	{"methods of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.methods }), 67, 60},
+	{"methods of edge/serve.Edge", of("edge/serve", "Edge", func(k kind) int { return k.methods }), 72, 60},
 	// edge/v1beta1 says in code what its schemas say too, and commands know
 	// what packages could tell them.
 	// The language brought 15,000: its engines, code mode, workflows and filters (RATIONALE.md says why).
 	// Credentials of the user brought 5,500, local servers and servers of one backend 8,900,
-	// what keeps them 12,600 and what finds tools 2,700 (as above).
-	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 118400, 53000},
+	// what keeps them 12,600, what finds tools 2,700 and what signs users in 6,600 (as above).
+	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 125400, 53000},
 	// A third of them are the rows of storm.
-	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 25200, 12500},
+	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 27900, 12500},
 
-	{"packages of the product", total((*room).product, func(r *room) int { return min(r.code, 1) }), 68, 56},
+	{"packages of the product", total((*room).product, func(r *room) int { return min(r.code, 1) }), 70, 56},
 	// Commands are packages that show what serve says of itself.
 	{"longest import chain", func(h *house) (int, string) { return len(h.chain), strings.Join(h.chain, " → ") }, 11, 9},
 	// Filters have two engines, strategies of credentials share a cache, and backends, their
 	// local servers, what starts those, what keeps workloads and who asks it know nothing of
 	// each other.
-	{"interfaces", total((*room).product, func(r *room) int { return len(r.faces) }), 37, 25},
+	{"interfaces", total((*room).product, func(r *room) int { return len(r.faces) }), 40, 25},
 	{"methods of all interfaces", total((*room).product, func(r *room) (n int) {
 		for _, f := range r.faces {
 			n += f.methods
 		}
 		return n
-	}), 110, 60},
+	}), 118, 60},
 	{"init functions", total((*room).product, func(r *room) int { return r.inits }), 0, 0},
 	{"mocks", total(func(*room) bool { return true }, func(r *room) int { return r.mocks }), 0, 0},
 }

@@ -38,6 +38,9 @@ const (
 	ClientSecret    = "edge secret/1"
 	SSOClientID     = "sso+1"
 	SSOClientSecret = "sso secret/1"
+
+	DoorClientID     = "door" // of an edge that users sign in at: see How
+	DoorClientSecret = "door-secret"
 )
 
 // patience bounds everything that is asked of the provider.
@@ -61,16 +64,44 @@ func (p *Provider) Introspection() string { return p.Issuer + "/token/introspect
 // fails, where npm packages are missing: see edgetest.Need.
 func Start(t testing.TB) *Provider {
 	t.Helper()
-	return start(t, TLS{})
+	return StartAs(t, TLS{}, How{})
 }
 
 // StartTLS is Start with TLS, and with the URLs of documents as ids of clients.
 func StartTLS(t testing.TB, files TLS) *Provider {
 	t.Helper()
-	return start(t, files)
+	return StartAs(t, files, How{})
 }
 
-func start(t testing.TB, files TLS) *Provider {
+// How is what a provider is besides. The zero value is what Start starts.
+type How struct {
+	// Host is the loopback address that it listens on; "" for 127.0.0.1. NewTLS vouches for
+	// 127.0.0.2 as well: browsers keep the cookies of two hosts apart, and not those of two ports.
+	Host string
+
+	// Redirects are the redirect URIs of the client DoorClientID; none for no such client.
+	Redirects []string
+
+	// Page has users whom no login_hint names log in by a page with a form, whose
+	// Content-Security-Policy has a form-action. Browsers hold to that what follows the form.
+	Page Page
+
+	// Life is how long access tokens live, in whole seconds; 0 for ten minutes.
+	Life time.Duration
+}
+
+// Page is a form of login page, named by what its form is answered with.
+type Page string
+
+// The login pages.
+const (
+	NoPage       Page = ""
+	RedirectPage Page = "redirect" // redirects; the policy lets them lead to this provider and to the client
+	LeadingPage  Page = "lead"     // a page that leads on; the policy is form-action 'self'
+)
+
+// StartAs is StartTLS for any form of provider; without TLS where files are zero.
+func StartAs(t testing.TB, files TLS, how How) *Provider {
 	t.Helper()
 	dir, node := find(t)
 	edgetest.Need(t, node != "", "the npm packages of the identity provider are not installed: run npm ci in edge/edgetest/idp")
@@ -79,6 +110,17 @@ func start(t testing.TB, files TLS) *Provider {
 	cmd := peers.Command(ctx, node, filepath.Join(dir, "provider.mjs"))
 	if files.Cert != "" {
 		cmd.Env = append(cmd.Env, "IDP_CERT="+files.Cert, "IDP_KEY="+files.Key, "NODE_EXTRA_CA_CERTS="+files.CA)
+	}
+	redirects, err := json.Marshal(how.Redirects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(cmd.Env, "IDP_HOST="+how.Host, "IDP_PAGE="+string(how.Page))
+	if how.Redirects != nil {
+		cmd.Env = append(cmd.Env, "IDP_REDIRECTS="+string(redirects))
+	}
+	if how.Life > 0 {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("IDP_LIFE=%d", int(how.Life.Seconds())))
 	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -125,6 +167,14 @@ func start(t testing.TB, files TLS) *Provider {
 	t.Cleanup(transport.CloseIdleConnections)
 	p.client = &http.Client{Timeout: patience, Transport: transport}
 	return p
+}
+
+// Node is the node program that runs providers. The test is skipped, or fails, as by Start.
+func Node(t testing.TB) string {
+	t.Helper()
+	_, node := find(t)
+	edgetest.Need(t, node != "", "the npm packages of the identity provider are not installed: run npm ci in edge/edgetest/idp")
+	return node
 }
 
 // find returns this package's folder and the node program that npm installed
@@ -190,7 +240,24 @@ func (p *Provider) user(t testing.TB, name string, ask, proof url.Values) Tokens
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
 	}
 	maps.Copy(query, ask)
-	where := p.Issuer + "/auth?" + query.Encode()
+	to, err := url.Parse(p.Browse(t, p.Issuer+"/auth?"+query.Encode(), callback))
+	if err != nil || to.Query().Get("code") == "" {
+		t.Fatalf("code flow: no code: %s", to)
+	}
+	form := url.Values{
+		"grant_type": {"authorization_code"}, "client_id": ask["client_id"], "code": {to.Query().Get("code")}, "redirect_uri": {callback}, "code_verifier": {verifier},
+	}
+	if resource, ok := ask["resource"]; ok {
+		form["resource"] = resource
+	}
+	maps.Copy(form, proof)
+	return p.token(t, form)
+}
+
+// Browse goes where a browser is sent, with cookies of its own, until the provider sends it to
+// an address that begins with a callback, and returns that.
+func (p *Provider) Browse(t testing.TB, where, callback string) string {
+	t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -209,23 +276,12 @@ func (p *Provider) user(t testing.TB, name string, ask, proof url.Values) Tokens
 		if err != nil {
 			t.Fatalf("code flow: %s: status %d: %s", where, resp.StatusCode, body)
 		}
-		if where = to.String(); !strings.HasPrefix(where, callback) {
-			continue
+		if where = to.String(); strings.HasPrefix(where, callback) {
+			return where
 		}
-		if to.Query().Get("code") == "" {
-			t.Fatalf("code flow: no code: %s", where)
-		}
-		form := url.Values{
-			"grant_type": {"authorization_code"}, "client_id": ask["client_id"], "code": {to.Query().Get("code")}, "redirect_uri": {callback}, "code_verifier": {verifier},
-		}
-		if resource, ok := ask["resource"]; ok {
-			form["resource"] = resource
-		}
-		maps.Copy(form, proof)
-		return p.token(t, form)
 	}
 	t.Fatal("code flow: it does not end")
-	return Tokens{}
+	return ""
 }
 
 func (p *Provider) token(t testing.TB, form url.Values) (all Tokens) {

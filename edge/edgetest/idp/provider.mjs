@@ -1,8 +1,8 @@
 // An identity provider for tests: oidc-provider with clients, users and
 // resources of its own, and a few control endpoints under /-/. It listens on a
-// free port of the loopback interface, prints its issuer, and ends when its
+// free port of the loopback interface, or on IDP_PORT, prints its issuer, and ends when its
 // standard input does. With IDP_CERT and IDP_KEY, files in PEM, it speaks TLS, and
-// takes the URLs of documents as ids of clients.
+// takes the URLs of documents as ids of clients. More of the environment: see How in idp.go.
 import { createServer } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
 import { readFileSync } from 'node:fs';
@@ -51,6 +51,11 @@ const groups = { alice: ['eng'], olga: ['ops'] };
 const secure = process.env.IDP_CERT
   ? { cert: readFileSync(process.env.IDP_CERT), key: readFileSync(process.env.IDP_KEY) } : undefined;
 
+const host = process.env.IDP_HOST || '127.0.0.1';
+const redirects = JSON.parse(process.env.IDP_REDIRECTS || '[]');
+const accessLife = Number(process.env.IDP_LIFE || 600);
+const page = process.env.IDP_PAGE;
+
 let keys = [newKey('RSA')];
 let issuer;
 let provider;
@@ -75,13 +80,16 @@ function build() {
       { // at which users log in once for all, and which gets identity assertions for them
         client_id: 'sso+1', client_secret: 'sso secret/1', application_type: 'native', grant_types: ['authorization_code', 'refresh_token', exchangeGrant], redirect_uris: ['http://127.0.0.1/callback'], response_types: ['code'],
       },
+      ...(redirects.length === 0 ? [] : [{ // of an edge that users sign in at
+        client_id: 'door', client_secret: 'door-secret', grant_types: ['authorization_code', 'refresh_token'], redirect_uris: redirects, response_types: ['code'],
+      }]),
     ],
     cookies: { keys: [randomUUID()] },
     scopes: ['openid', 'offline_access', 'tools:read', 'tools:write'],
     claims: { openid: ['sub'] },
     extraTokenClaims: (ctx, token) => (groups[token.accountId] ? { groups: groups[token.accountId] } : undefined),
     ttl: {
-      AccessToken: 600, ClientCredentials: 600, Grant: 3600, Interaction: 600, Session: 3600, IdToken: 600, RefreshToken: 3600,
+      AccessToken: accessLife, ClientCredentials: 600, Grant: 3600, Interaction: 600, Session: 3600, IdToken: 600, RefreshToken: 3600,
     },
     findAccount: (ctx, sub) => ({ accountId: sub, claims: () => ({ sub }) }),
     interactions: { url: (ctx, interaction) => `/interaction/${interaction.uid}` },
@@ -120,11 +128,49 @@ async function body(req) {
   return JSON.parse(text);
 }
 
-// interact answers every question of the provider at once: the user is the one
-// that login_hint names, else somebody, and consents to all.
+// form is the body of a request, as that of a form.
+async function form(req) {
+  let text = '';
+  for await (const part of req) text += part;
+  return new URLSearchParams(text);
+}
+
+// loginPage asks the user who they are. What its policy lets a browser do after the form is
+// sent depends on the form of the answer to it: see How.
+function loginPage(req, res, params) {
+  const to = page === 'redirect' ? ` ${new URL(params.redirect_uri).origin}` : '';
+  res.setHeader('Content-Security-Policy', `default-src 'none'; form-action 'self'${to}`);
+  res.setHeader('Content-Type', 'text/html; charset=utf-8');
+  res.end(`<!DOCTYPE html><html lang="en"><title>Login</title><main><h1>Login</h1><form method="post" action="${req.url}">
+<label>Name <input name="user" autofocus></label><button name="answer" value="yes">Log in</button><button name="answer" value="no">Cancel</button></form></main></html>`);
+}
+
+// loggedIn answers the form of loginPage, by redirects or by a page that leads on.
+async function loggedIn(req, res) {
+  const answer = await form(req);
+  const result = answer.get('answer') === 'yes' ? { login: { accountId: answer.get('user') } } : { error: 'access_denied' };
+  if (page === 'redirect') {
+    await provider.interactionFinished(req, res, result);
+    return;
+  }
+  const to = await provider.interactionResult(req, res, result);
+  res.setHeader('Content-Type', 'text/html; charset=utf-8');
+  res.end(`<!DOCTYPE html><html lang="en"><title>Going on</title><meta http-equiv="refresh" content="0; url=${to}">`);
+}
+
+// interact answers every question of the provider: the user is the one that login_hint
+// names, else whoever a page is told, else somebody, and consents to all at once.
 async function interact(req, res) {
+  if (page && req.method === 'POST') {
+    await loggedIn(req, res);
+    return;
+  }
   const { prompt, params, session } = await provider.interactionDetails(req, res);
   if (prompt.name === 'login') {
+    if (page && !params.login_hint) {
+      loginPage(req, res, params);
+      return;
+    }
     await provider.interactionFinished(req, res, { login: { accountId: params.login_hint ?? 'somebody' } });
     return;
   }
@@ -163,8 +209,8 @@ const answer = async (req, res) => {
 
 const server = secure ? createSecureServer(secure, answer) : createServer(answer);
 
-server.listen(0, '127.0.0.1', () => {
-  issuer = `${secure ? 'https' : 'http'}://127.0.0.1:${server.address().port}`;
+server.listen(Number(process.env.IDP_PORT ?? 0), host, () => {
+  issuer = `${secure ? 'https' : 'http'}://${host}:${server.address().port}`;
   build();
   process.stdout.write(`${JSON.stringify({ issuer })}\n`);
 });

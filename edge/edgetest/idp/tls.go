@@ -28,7 +28,12 @@ type TLS struct {
 // NewTLS makes a CA and its files, which end with the test.
 func NewTLS(t testing.TB) (made TLS) {
 	t.Helper()
-	dir := t.TempDir()
+	return NewTLSIn(t, t.TempDir())
+}
+
+// NewTLSIn is NewTLS with a folder for the files, which outlives the test.
+func NewTLSIn(t testing.TB, dir string) (made TLS) {
+	t.Helper()
 	write := func(name, kind string, der []byte) (path string, text []byte) {
 		path, text = filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 		if err := os.WriteFile(path, text, 0o600); err != nil {
@@ -49,7 +54,7 @@ func NewTLS(t testing.TB) (made TLS) {
 	}
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "test"}, NotBefore: root.NotBefore, NotAfter: root.NotAfter,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(127, 0, 0, 2)}, DNSNames: []string{"localhost"}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	rootDER, err := x509.CreateCertificate(rand.Reader, root, root, own.Public(), own)
 	if err != nil {

@@ -63,6 +63,15 @@ func StartEdgeOf(ctx context.Context, program, dir string, backends ...Backend) 
 // ready. It returns the URL of the edge's endpoint. The configuration is written into dir,
 // which the caller removes; the caller stops the process. flags are more of the edge's.
 func StartEdgeWith(ctx context.Context, program, dir, yaml string, flags ...string) (*Process, string, error) {
+	addr, err := port.Free()
+	if err != nil {
+		return nil, "", err
+	}
+	return StartEdgeAt(ctx, program, dir, addr, yaml, flags...)
+}
+
+// StartEdgeAt is StartEdgeWith at an address, which the configuration may name.
+func StartEdgeAt(ctx context.Context, program, dir, addr, yaml string, flags ...string) (*Process, string, error) {
 	file, err := os.CreateTemp(dir, "edge-*.yaml")
 	if err != nil {
 		return nil, "", fmt.Errorf("start edge: %w", err)
@@ -73,10 +82,6 @@ func StartEdgeWith(ctx context.Context, program, dir, yaml string, flags ...stri
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("start edge: %w", err)
-	}
-	addr, err := port.Free()
-	if err != nil {
-		return nil, "", err
 	}
 	cmd := Command(context.WithoutCancel(ctx), program, append([]string{"serve", "-c", file.Name(), "--listen", addr, "--admin-listen", ""}, flags...)...)
 	p, err := start("weir", addr, cmd)

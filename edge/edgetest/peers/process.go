@@ -34,10 +34,13 @@ func Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 
 // Run runs a command to its end and returns what it wrote to stdout. The error
 // holds the end of what it wrote to stderr. Nothing of its group is left.
-func Run(cmd *exec.Cmd) ([]byte, error) {
+func Run(cmd *exec.Cmd) ([]byte, error) { return RunTo(cmd, io.Discard) }
+
+// RunTo is Run; what is written to stdout goes to a writer as well, at once.
+func RunTo(cmd *exec.Cmd, also io.Writer) ([]byte, error) {
 	var out bytes.Buffer
 	var said program.Tail
-	wait, err := launch(cmd, &out, &said)
+	wait, err := Launch(cmd, io.MultiWriter(&out, also), &said)
 	if err == nil {
 		err = wait()
 	}
@@ -47,10 +50,10 @@ func Run(cmd *exec.Cmd) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// launch starts a command. The function that it returns waits until the command
+// Launch starts a command. The function that it returns waits until the command
 // has ended, kills what is left of its group, and so comes to the end of what
 // they wrote.
-func launch(cmd *exec.Cmd, stdout, stderr io.Writer) (wait func() error, err error) {
+func Launch(cmd *exec.Cmd, stdout, stderr io.Writer) (wait func() error, err error) {
 	// Pipes of our own: those of exec.Cmd would wait for every process that
 	// holds an end.
 	var copies sync.WaitGroup
@@ -107,7 +110,7 @@ type Process struct {
 // start starts a command whose context has no end, as that of a Process must.
 func start(name, addr string, cmd *exec.Cmd) (*Process, error) {
 	p := &Process{Name: name, Addr: addr, cmd: cmd, said: &program.Tail{}, patience: 5 * time.Second, ended: make(chan struct{})}
-	wait, err := launch(cmd, p.said, p.said)
+	wait, err := Launch(cmd, p.said, p.said)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

@@ -16,15 +16,16 @@ import (
 // redis is a redis-server of a row. It keeps nothing on disk.
 type redis struct {
 	addr    string
+	args    []string // more of its own
 	process *kit.Process
 }
 
-// newRedis starts one, which ends with the row.
-func (s *storm) newRedis(ctx context.Context) *redis {
+// newRedis starts one, with more arguments if there are any, which ends with the row.
+func (s *storm) newRedis(ctx context.Context, args ...string) *redis {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		kit.Fail("%w (Debian: apt-get install redis-server)", err)
 	}
-	r := &redis{addr: kit.Must(port.Free())}
+	r := &redis{addr: kit.Must(port.Free()), args: args}
 	s.later(r.kill)
 	kit.Check(r.start(ctx))
 	return r
@@ -34,7 +35,7 @@ func (s *storm) newRedis(ctx context.Context) *redis {
 func (r *redis) start(ctx context.Context) error {
 	host, p, err := net.SplitHostPort(r.addr)
 	if err == nil {
-		r.process, err = kit.Start("redis-server", exec.Command("redis-server", "--bind", host, "--port", p, "--save", "", "--appendonly", "no", "--daemonize", "no"), nil)
+		r.process, err = kit.Start("redis-server", exec.Command("redis-server", append([]string{"--bind", host, "--port", p, "--save", "", "--appendonly", "no", "--daemonize", "no"}, r.args...)...), nil)
 	}
 	if err != nil {
 		return err

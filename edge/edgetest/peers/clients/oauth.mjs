@@ -7,10 +7,17 @@
 //   secret    of machine
 //   redirect  URI that the provider sends the user back to
 //   token     an access token to begin with; absent for none
+//   browser   true: each page for the user is written to stdout, as {open}, for somebody's
+//             browser, and the address that it comes to is read from stdin, a line; absent:
+//             the redirects are followed here
+//   document  URL of a metadata document that is the client, where the server takes such
+//   spoil     true: once more, with an access token that is spoilt, which the SDK renews
 //   tool      {name, arguments} of the one call
 //
 // What is seen goes to stdout, one JSON object a line: which scopes were asked
 // for, and what the call said. The exit code is 0 when the call had an answer.
+
+import { createInterface } from 'node:readline';
 
 export const url = new URL(process.argv[2]);
 export const plan = JSON.parse(process.argv[3]);
@@ -36,6 +43,8 @@ async function browse(to) {
   throw new Error('the redirects do not end');
 }
 
+const lines = plan.browser ? createInterface({ input: process.stdin })[Symbol.asyncIterator]() : undefined;
+
 // User is an OAuthClientProvider for a user who has nothing but this process.
 export class User {
   #client; #tokens; #verifier; #discovery;
@@ -45,16 +54,20 @@ export class User {
     if (plan.client === 'app') this.#client = { client_id: 'app', token_endpoint_auth_method: 'none' };
     if (plan.token) this.#tokens = { access_token: plan.token, token_type: 'Bearer' };
   }
+  get clientMetadataUrl() { return plan.document; }
+  spoil() { this.#tokens = { ...this.#tokens, access_token: 'spoilt' }; }
+  state() { return plan.browser ? 'a-state-of-the-client' : undefined; }
   get redirectUrl() { return plan.redirect; }
   get clientMetadata() {
     return {
-      client_name: 'peer', redirect_uris: [plan.redirect], application_type: 'native', grant_types: ['authorization_code'],
+      client_name: 'peer', redirect_uris: [plan.redirect], application_type: 'native',
+      grant_types: plan.browser ? ['authorization_code', 'refresh_token'] : ['authorization_code'],
       response_types: ['code'], token_endpoint_auth_method: 'none',
     };
   }
   clientInformation() { return this.#client; }
   saveClientInformation(client) {
-    if (client.client_id !== 'app') saw({ registered: true });
+    if (client.client_id !== 'app') saw({ registered: client.client_id !== plan.document });
     this.#client = client;
   }
   tokens() { return this.#tokens; }
@@ -66,7 +79,12 @@ export class User {
   invalidateCredentials(what) { if (what === 'all' || what === 'tokens') this.#tokens = undefined; }
   async redirectToAuthorization(to) {
     saw({ asked: { scope: to.searchParams.get('scope'), resource: to.searchParams.get('resource') } });
-    this.back = await browse(to);
+    if (!plan.browser) {
+      this.back = await browse(to);
+      return;
+    }
+    saw({ open: to.href });
+    this.back = new URL((await lines.next()).value).searchParams;
   }
 }
 
@@ -79,7 +97,13 @@ export async function run({ provider, connect, call, finish, isUnauthorized }) {
       await client.connect(transport);
       const result = await call(client, plan.tool);
       saw({ call: result.content.map((c) => c.text).join('\n') });
+      if (plan.spoil) {
+        provider.spoil();
+        const again = await call(client, plan.tool);
+        saw({ again: again.content.map((c) => c.text).join('\n'), renewed: provider.tokens().access_token !== 'spoilt' });
+      }
       await client.close();
+      if (plan.browser) process.stdin.destroy();
       return;
     } catch (err) {
       if (!isUnauthorized(err) || !provider.back || round === 3) throw err;

@@ -1,0 +1,118 @@
+package authserver_test
+
+import (
+	"context"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/kv"
+	"github.com/weir-edge/weir/filters/incoming"
+)
+
+// gate is the gate of a server that trusts the issuer, which is in this process.
+func (r *rig) gate(audience string) *incoming.Gate {
+	r.t.Helper()
+	parsed, err := incoming.Parse(incoming.Spec{Type: incoming.OIDC, Issuer: issuer, Audience: audience})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	cache, err := kv.NewCache(1 << 20)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(cache.Close)
+	own := &incoming.Own{Keys: r.Keys, Look: func(ctx context.Context, id string) (incoming.Grant, error) {
+		l, err := r.Look(ctx, id)
+		if l == nil {
+			return nil, err
+		}
+		return l, nil
+	}}
+	g, err := parsed.Own(own).Start(edge.Env{Now: r.clock.now, Cache: func(part string) edge.Cache { return cache.Part(part) }, Defer: func(func()) {}}, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return g
+}
+
+// TestGate is our tokens before a gate: A21, O32, A14 without calls, and a store that is away.
+func TestGate(t *testing.T) {
+	r := open(t, options{})
+	g := r.gate(audience)
+	client, got := r.signIn()
+	code := r.code(asking(client))
+	kind := func(g *incoming.Gate, token string) edge.Kind {
+		_, err := g.Identify(t.Context(), edge.Secret("Bearer "+token), "")
+		if err == nil {
+			return edge.Internal
+		}
+		return edge.KindOf(err)
+	}
+	who, err := g.Identify(t.Context(), edge.Secret("Bearer "+got.Access), "")
+	if err != nil || who.Subject != "corp:alice" || who.Issuer != issuer {
+		t.Fatalf("%v: %v", who, err)
+	}
+	for name, token := range map[string]string{"ID token": got.ID, "refresh token": got.Refresh, "client id": client, "code": code} {
+		if k := kind(g, token); k != edge.Unauthenticated {
+			t.Errorf("A21: %s: kind %d", name, k)
+		}
+	}
+	if k := kind(r.gate(client), got.ID); k != edge.Unauthenticated {
+		t.Errorf("A21: an ID token whose audience fits: kind %d", k)
+	}
+	if k := kind(r.gate("https://edge.example/other"), got.Access); k != edge.Unauthenticated {
+		t.Errorf("O32: kind %d", k)
+	}
+	if k := kind(open(t, options{}).gate(audience), got.Access); k != edge.Unauthenticated {
+		t.Errorf("keys of another: kind %d", k)
+	}
+
+	// What is known costs nothing of the store.
+	before := r.store.calls.Load()
+	header := []byte("Bearer " + got.Access)
+	remembered := false
+	for range 1000 {
+		remembered = remembered || g.Remembered(header) != nil
+		if k := kind(g, got.Access); k != edge.Internal {
+			t.Fatalf("kind %d", k)
+		}
+	}
+	if n := r.store.calls.Load() - before; n != 0 || !remembered {
+		t.Errorf("the store was called %d times; remembered: %v", n, remembered)
+	}
+	if n := testing.AllocsPerRun(100, func() { g.Remembered(header) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+
+	// Without the store nobody knows, after a while; who stays, stays for it.
+	var stay incoming.Stay
+	if holds, _ := g.Holds(who, &stay); !holds {
+		t.Error("who has come does not stay")
+	}
+	r.store.gone.Store(true)
+	r.clock.moves(10 * time.Second)
+	if k := kind(g, got.Access); k != edge.Overload {
+		t.Errorf("without a store: kind %d", k)
+	}
+	r.store.gone.Store(false)
+	if k := kind(g, got.Access); k != edge.Internal {
+		t.Errorf("with the store again: kind %d", k)
+	}
+	g.Renew(t.Context(), who, &stay)
+	if holds, _ := g.Holds(who, &stay); !holds {
+		t.Error("who has been looked for does not stay")
+	}
+
+	// Revoked, it ends at once.
+	r.post("/oauth/revoke", url.Values{"token": {got.Refresh}, "client_id": {client}})
+	if g.Remembered(header) != nil || kind(g, got.Access) != edge.Unauthenticated {
+		t.Error("a revoked grant lets in")
+	}
+	_, renew := g.Holds(who, &stay)
+	g.Renew(t.Context(), who, &stay)
+	if holds, _ := g.Holds(who, &stay); holds || !renew {
+		t.Errorf("who has no grant stays: %v, to be looked for: %v", holds, renew)
+	}
+}

@@ -1,0 +1,30 @@
+package compile_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/kv"
+	"github.com/weir-edge/weir/edge/v1beta1"
+)
+
+// A service of sentinels is found by its name, and where nobody knows that it is said that it
+// is one of a cluster.
+func TestServiceOfSentinels(t *testing.T) {
+	port := int32(26380)
+	store := func(s *v1beta1.SentinelService) *v1beta1.KVStore {
+		return &v1beta1.KVStore{SentinelConfig: &v1beta1.SentinelConfig{MasterName: "main", DB: 2, SentinelService: s}}
+	}
+	for want, s := range map[string]*v1beta1.SentinelService{"localhost:26379": {Name: "localhost"}, "localhost:26380": {Name: "localhost", Port: &port}} {
+		address, o, err := compile.KVStore(t.Context(), store(s), nil)
+		if err != nil || address != "main" || o.Mode != kv.Sentinel || o.Master != "main" || o.DB != 2 || !slices.Equal(o.Addresses, []string{want}) {
+			t.Errorf("%s: %s, %+v, %v", want, address, o, err)
+		}
+	}
+	_, _, err := compile.KVStore(t.Context(), store(&v1beta1.SentinelService{Name: "nobody", Namespace: "invalid"}), nil)
+	if err == nil || !strings.Contains(err.Error(), "sentinelConfig.sentinelService: only in a cluster: nobody knows the name nobody.invalid.svc") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,185 @@
+package serve_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
+)
+
+// loginIssuer has no port: the endpoints answer at whatever port the edge has.
+const loginIssuer = "http://127.0.0.1"
+
+// embedded is the YAML of an authorization server; more is further members of it.
+func embedded(more string, hubs ...*edgetest.Hub) string {
+	var all []string
+	for _, h := range hubs {
+		all = append(all, h.Provider(loginIssuer))
+	}
+	return fmt.Sprintf(`{issuer: %q, upstreamProviders: [%s]%s}`, loginIssuer, strings.Join(all, ", "), more)
+}
+
+// ownProvider is the document by which servers trust the authorization server.
+const ownProvider = `---
+apiVersion: weir.dev/v1beta1
+kind: MCPOIDCConfig
+metadata: {name: own}
+spec: {type: inline, inline: {issuer: "` + loginIssuer + `", insecureAllowHTTP: true}}
+`
+
+// entrance is a VirtualMCPServer with an authorization server before one backend. outgoing is
+// what the backend is sent, a spec of MCPExternalAuthConfig, and more are further lines of
+// the server's config.
+func entrance(back *edgetest.Server, auth, outgoing string, more ...string) string {
+	return fmt.Sprintf(`apiVersion: weir.dev/v1beta1
+kind: MCPGroup
+metadata: {name: tools}
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPExternalAuthConfig
+metadata: {name: sent}
+spec: %s
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPServerEntry
+metadata: {name: back}
+spec: {groupRef: {name: tools}, remoteUrl: %q, transport: streamable-http, allowPrivateEndpoint: true, externalAuthConfigRef: {name: sent}}
+---
+apiVersion: weir.dev/v1beta1
+kind: VirtualMCPServer
+metadata: {name: front}
+spec:
+  groupRef: {name: tools}
+  incomingAuth: {type: oidc, oidcConfigRef: {name: own, audience: "%[3]s/mcp", resourceUrl: "%[3]s/mcp"}}
+  outgoingAuth: {source: discovered}
+  authServerConfig: %[4]s
+  config:
+    aggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [back]}}
+%[5]s
+`, outgoing, back.URL, loginIssuer, auth, indented(more)) + ownProvider
+}
+
+func indented(lines []string) string {
+	text := strings.TrimSpace(strings.Join(lines, "\n"))
+	if text == "" {
+		return ""
+	}
+	return "    " + strings.ReplaceAll(text, "\n", "\n    ")
+}
+
+// loopback lets providers be on this machine.
+func loopback() edgetest.Option {
+	return edgetest.Settings(func(s *serve.Settings) { s.DevLoopback = true })
+}
+
+// calls calls the tool echo with a token; "" for none.
+func calls(c *edgetest.Client, path, token string) *edgetest.Response {
+	one := caller{Client: c}
+	body, head := one.message("1", "tools/call", edgetest.CallParams("echo", `{"text":"x"}`))
+	if token != "" {
+		head = append(head, "Authorization", "Bearer "+token)
+	}
+	return c.Do(http.MethodPost, path, body, head...)
+}
+
+// sent are the Authorization headers of the calls that a backend had.
+func sent(back *edgetest.Server) (all []string) {
+	for _, r := range back.Requests("tools/call") {
+		all = append(all, r.Header.Get("Authorization"))
+	}
+	return all
+}
+
+// TestSignIn is a client that knows nothing: 401, metadata, registration, consent, login,
+// token, a call with the upstream's token, refresh, revocation.
+func TestSignIn(t *testing.T) {
+	log, records := audited(t)
+	h, back := edgetest.NewHub(t, "hub"), edgetest.NewServer(t, edgetest.Modern)
+	e := edgetest.Start(t, entrance(back, embedded("", h), `{type: upstreamInject, upstreamInject: {providerName: hub}}`, records), loopback(), edgetest.Settings(func(s *serve.Settings) { s.AdminListen = "127.0.0.1:0" }))
+	f := &front{Edge: e, back: back, client: e.NewClient()}
+	v := edgetest.NewVisitor(t, loginIssuer, f.Addr())
+
+	// 1. Who has no token is told where to get one.
+	r := calls(f.client, "/mcp", "")
+	m := regexp.MustCompile(`resource_metadata="http://[^/]+([^"]+)"`).FindStringSubmatch(r.Header.Get("WWW-Authenticate"))
+	if r.Status != http.StatusUnauthorized || m == nil {
+		t.Fatalf("status %d: %v", r.Status, r.Header)
+	}
+	if servers, _ := v.Object(m[1], nil)["authorization_servers"].([]any); len(servers) != 1 || servers[0] != loginIssuer {
+		t.Fatalf("authorization servers: %v", servers)
+	}
+	if doc := v.Object("/.well-known/oauth-authorization-server", nil); doc["issuer"] != loginIssuer || doc["registration_endpoint"] != loginIssuer+"/oauth/register" {
+		t.Fatalf("metadata: %v", doc)
+	}
+
+	// 2. It registers itself, the user agrees and signs in, and there are tokens.
+	h.Issues("", 3)
+	got := v.SignIn("")
+
+	// 3. A call, with the upstream's token to the backend and no other.
+	if r := calls(f.client, "/mcp", got.Access); r.Status != http.StatusOK {
+		t.Fatalf("call: status %d: %s", r.Status, r.Body)
+	}
+	if all := sent(back); len(all) != 1 || all[0] != "Bearer hub-token-1" {
+		t.Fatalf("calls: %v", all)
+	}
+
+	h.Issues("", 3600)
+	edgetest.Until(t, "a new token of the upstream", func() bool {
+		calls(f.client, "/mcp", got.Access)
+		all := sent(back)
+		return all[len(all)-1] == "Bearer hub-token-2"
+	})
+
+	// 4. A refresh, what is told meanwhile, and the end.
+	again := v.Renew(got)
+	if r := calls(f.client, "/mcp", again.Access); r.Status != http.StatusOK {
+		t.Fatalf("after a refresh: status %d: %s", r.Status, r.Body)
+	}
+	_, state := adminAsk(t, e.Serve.AdminAddr(), "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	for _, want := range []string{`"issuer": "` + loginIssuer + `"`, `"ephemeral": true`, `"grants": 1`, `"redirectUri": "` + loginIssuer + `/oauth/callback"`} {
+		if !strings.Contains(state, want) {
+			t.Errorf("/status has no %s: %s", want, state)
+		}
+	}
+	v.Revoke(again.Access)
+	for _, token := range []string{got.Access, again.Access} {
+		if r := calls(f.client, "/mcp", token); r.Status != http.StatusUnauthorized {
+			t.Errorf("after a revocation: status %d", r.Status)
+		}
+	}
+
+	// 5. What is told of it holds no secret.
+	metrics := string(f.client.Do("GET", "/metrics", "").Body)
+	if !strings.Contains(metrics, `weir_authserver_decisions_total{`) || figure(t, metrics, "weir_authserver_grants") != 0 {
+		t.Errorf("metrics: %s", metrics)
+	}
+	f.Stop()
+	kept, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range []string{"register", "authorize", "consent", "return", "token", "revoke"} {
+		if !strings.Contains(string(kept), `"`+what+`"`) {
+			t.Errorf("no record of %s: %s", what, kept)
+		}
+	}
+	if !strings.Contains(string(kept), "hub:alice") {
+		t.Errorf("no record names the user: %s", kept)
+	}
+	if !regexp.MustCompile(`(?m)^.*hub:alice.*"upstream_refresh".*"client":"[0-9a-f]{8}".*$|^.*"upstream_refresh".*"client":"[0-9a-f]{8}".*hub:alice.*$`).MatchString(string(kept)) {
+		t.Errorf("no record says whose token of the upstream was renewed, and for which client: %s", kept)
+	}
+	for _, secret := range append(got.Secrets(), again.Access, again.Refresh, v.ID, "hub-token", "hub-refresh") {
+		for where, text := range map[string]string{"records": string(kept), "log": f.Log(), "/status": state, "metrics": metrics} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s: %q", where, secret)
+			}
+		}
+	}
+}
