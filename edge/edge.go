@@ -58,6 +58,40 @@ type Exchange struct {
 
 	answer   Response
 	answered bool
+
+	room   *room // for a call that is made in place of this exchange; nil before the first
+	roomed bool  // it is taken
+}
+
+// room is a call that is made in place of another one.
+type room struct {
+	Exchange
+	message mcp.Message
+	text    []byte
+}
+
+// maxRoom bounds the text that is kept for the next call, in bytes.
+const maxRoom = 16 << 10
+
+// Replace returns the exchange of a call that is made in place of x: x's own message with
+// edits. It is the caller's to fill beside its message and Parent. It lives as long as x does,
+// and is used again with it, so that such a call allocates nothing of its own. The error is
+// that of mcp.Decode.
+func (x *Exchange) Replace(edits ...mcp.Edit) (*Exchange, error) {
+	r := x.room
+	if r == nil || x.roomed {
+		r = new(room)
+		if x.room == nil {
+			x.room = r
+		}
+	}
+	x.roomed = true
+	r.text = mcp.Splice(r.text[:0], x.Request.Raw, edits...)
+	if err := r.message.Decode(r.text); err != nil {
+		return nil, err
+	}
+	r.Parent, r.Passed, r.Request = x, true, &r.message
+	return &r.Exchange, nil
 }
 
 // Answer returns a Response to fill. An exchange has room for one, so that a
@@ -78,6 +112,14 @@ func (x *Exchange) Reset() {
 	x.Record = ""
 	x.answer.Forget()
 	x.answer.Status, x.answer.Shared, x.answered = 0, nil, false
+	if x.roomed {
+		x.roomed = false
+		x.room.Reset()
+		x.room.message.Forget()
+		if cap(x.room.text) > maxRoom {
+			x.room.text = nil
+		}
+	}
 }
 
 // Identity is who sends an exchange. It is made once and never changed, and

@@ -138,27 +138,27 @@ func escaped(name string) string {
 func ReadCall(arguments []byte) (tool string, parameters []byte, why string) {
 	named := false
 	mcp.Each(arguments, func(name, value []byte) bool {
-		switch name := string(mcp.Unquote(name)); {
-		case name == "tool_name":
+		switch name = mcp.Unquote(name); { // a conversion in a comparison copies nothing
+		case string(name) == "tool_name":
 			named = true
 			tool, why = text("/tool_name", value, maxQuestion)
-		case name == "parameters" && value[0] == '{':
+		case string(name) == "parameters" && value[0] == '{':
 			parameters = value
-		case name == "parameters" && value[0] == 'n':
-		case name == "parameters":
+		case string(name) == "parameters" && value[0] == 'n':
+		case string(name) == "parameters":
 			why = "/parameters: not an object"
 		default:
-			why = fmt.Sprintf("/%s: there is no such argument: there are tool_name and parameters", escaped(name))
+			why = fmt.Sprintf("/%s: there is no such argument: there are tool_name and parameters", escaped(string(name)))
 		}
 		return why == ""
 	})
-	if within := mcp.Lookup(parameters, "tool_name"); why == "" && !named && within != nil {
-		named = true
+	if !named && why == "" {
+		within := mcp.Lookup(parameters, "tool_name")
+		if within == nil {
+			return "", parameters, "/tool_name: missing"
+		}
 		tool, why = text("/parameters/tool_name", within, maxQuestion)
 		parameters = mcp.Change(parameters, []string{"tool_name"})
-	}
-	if why == "" && !named {
-		why = "/tool_name: missing"
 	}
 	if parameters == nil {
 		parameters = []byte("{}")

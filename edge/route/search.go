@@ -103,14 +103,12 @@ func within(x *edge.Exchange, tool string, arguments []byte) (*edge.Exchange, er
 	if !name.OK() || !given.OK() {
 		return nil, edge.Errorf(edge.Params, "route", "params.arguments is missing")
 	}
-	inner, err := mcp.Decode(mcp.Splice(nil, m.Raw, mcp.Edit{Span: name, With: mcp.Quote(tool)}, mcp.Edit{Span: given, With: arguments}))
+	call, err := x.Replace(mcp.Edit{Span: name, With: mcp.Quote(tool)}, mcp.Edit{Span: given, With: arguments})
 	if err != nil {
 		return nil, edge.Errorf(edge.Params, "route", "%w", err)
 	}
-	call := &edge.Exchange{
-		Parent: x, Passed: true, Server: x.Server, Era: x.Era, Request: inner, Head: x.Head, Session: x.Session, Identity: x.Identity,
-		Forward: x.Forward, Heard: x.Heard, Client: x.Client, Batch: x.Batch, Capabilities: x.Capabilities,
-	}
+	call.Server, call.Era, call.Head, call.Session, call.Identity = x.Server, x.Era, x.Head, x.Session, x.Identity
+	call.Forward, call.Heard, call.Client, call.Batch, call.Capabilities = x.Forward, x.Heard, x.Client, x.Batch, x.Capabilities
 	call.Head.Params, call.Head.Remade = nil, true // the client's Mcp-Param headers mirror other arguments
 	if x.Era == mcp.Modern {
 		call.Name = tool

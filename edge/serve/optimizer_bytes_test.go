@@ -3,6 +3,7 @@ package serve_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/weir-edge/weir/edge/edgetest"
@@ -27,7 +28,7 @@ func asTold(r *edgetest.Response) string {
 
 // TestCallToolBytes: what a client gets of call_tool is byte for byte what the direct call
 // gives, in every cell: structured content, integers of any size, unknown fields, failures,
-// progress (issue's bytes).
+// progress.
 func TestCallToolBytes(t *testing.T) {
 	answers := []string{
 		`{"content":[ {"type":"text","text":"é\u00e9"} ],"structuredContent":{"b":1152921504606846976,"a":[1.10,1e400]},"x-own":{"n":12345678901234567890123}}`,
@@ -145,5 +146,56 @@ func TestCallToolCancelled(t *testing.T) {
 			return
 		}
 		edgetest.Receive(t, gone, "the end of the call at the backend")
+	})
+}
+
+// TestCallToolAtOnce: calls that are passed on at once, by clients of which some leave in the
+// middle, each get the answer of their own; what a call is made of is used again for the next.
+func TestCallToolAtOnce(t *testing.T) {
+	cellsOf(t, func(t *testing.T, client, back edgetest.Era) {
+		s := edgetest.NewServer(t, back)
+		with, _ := twins(t, s, client, "")
+		s.Always("tools/call", func(c *edgetest.Call) {
+			path := edgetest.Member(string(c.Message.Params), "arguments", "path")
+			if strings.HasSuffix(path, `leave"`) {
+				c.Progress(1)
+				<-c.Gone()
+				return
+			}
+			result := fmt.Sprintf(`{"content":[{"type":"text","text":%s}]}`, path)
+			if back == edgetest.Modern {
+				result = `{"resultType":"complete",` + result[1:]
+			}
+			c.Result(result)
+		})
+		var all sync.WaitGroup
+		for n := range 8 {
+			all.Go(func() {
+				for i := range 40 {
+					id := fmt.Sprint(n*1000 + i + 1)
+					path := fmt.Sprintf("%d/%d/%s", n, i, strings.Repeat("x", i*n*8))
+					if leaves := i%8 == n; leaves && client == edgetest.Modern {
+						r, err := with.try(id, "tools/call", through("read_file", fmt.Sprintf(`{"path":%q}`, path+"leave")), `"progressToken":"t"`)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						r.NextMessage()
+						r.Close()
+						continue
+					}
+					r, err := with.try(id, "tools/call", through("read_file", fmt.Sprintf(`{"path":%q}`, path)))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if _, answer := messages(r); edgetest.Member(answer, "id") != id || !strings.Contains(answer, `"text":"`+path+`"`) {
+						t.Errorf("call %s of %s was answered %.300s", id, path, answer)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
 	})
 }
