@@ -110,6 +110,7 @@ func (s *Server) Look(ctx context.Context, id string) (*Life, error) {
 	switch {
 	case errors.Is(err, errAbsent):
 		l.dead = now.Add(aliveAge)
+		s.lasting.ended.note(id, now)
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -127,14 +128,19 @@ func (s *Server) Look(ctx context.Context, id string) (*Life, error) {
 	if l.over.Load() { // it was revoked meanwhile
 		return nil, nil
 	}
+	s.lasting.ended.lives(id)
 	return l, nil
 }
 
-// Believe takes a grant that nobody can look for as one that lives, for a while, unless it was
-// ended here.
+// Believe takes a grant that nobody can look for as one that lives, for a while; nil for one
+// that this replica knows to have ended.
 func (s *Server) Believe(id string) *Life {
+	now := s.now()
+	if s.lasting.ended.has(id, now) {
+		return nil
+	}
 	l := s.alive.of(id)
-	l.until.Store(s.now().Add(aliveAge).UnixNano())
+	l.until.Store(now.Add(aliveAge).UnixNano())
 	return l
 }
 

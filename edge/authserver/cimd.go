@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"log/slog"
 	"mime"
 	"net/http"
 	"net/url"
@@ -32,12 +33,13 @@ var fetchBudget = edge.Bucket{Key: "cimd", Capacity: burst, Refill: burst / docu
 // errBusy says that too many documents are being asked for.
 var errBusy = errors.New("too many metadata documents are asked for")
 
-// metadata keeps the metadata documents of clients (draft-ietf-oauth-client-id-metadata-
+// documentsCache keeps the metadata documents of clients (draft-ietf-oauth-client-id-metadata-
 // document), the ones that were used last. It is safe for concurrent use.
 type documentsCache struct {
 	config *CIMD
 	client *oauth.Client
 	local  edge.Store
+	log    *slog.Logger
 	now    func() time.Time
 
 	mu      sync.Mutex
@@ -60,8 +62,8 @@ type flight struct {
 	err    error
 }
 
-func newDocuments(c *CIMD, client *oauth.Client, local edge.Store, now func() time.Time) *documentsCache {
-	return &documentsCache{config: c, client: client, local: local, now: now, byID: map[string]*list.Element{}, used: list.New(), flights: map[string]*flight{}}
+func newDocuments(c *CIMD, client *oauth.Client, local edge.Store, log *slog.Logger, now func() time.Time) *documentsCache {
+	return &documentsCache{config: c, client: client, local: local, log: log, now: now, byID: map[string]*list.Element{}, used: list.New(), flights: map[string]*flight{}}
 }
 
 // isDocument reports whether a client id is the URL of a document.
@@ -136,7 +138,14 @@ func (d *documentsCache) find(ctx context.Context, id string) (*client, error) {
 
 // fly fetches a document for all who wait.
 func (d *documentsCache) fly(ctx context.Context, id string, f *flight) {
+	f.err = errNoClient // unless it comes to something
+	defer d.landed(id, f)
+	defer edge.Contain(d.log, "metadata document")
 	f.client, f.err = d.fetch(ctx, id)
+}
+
+// landed keeps what a fetch came to, and tells all who wait.
+func (d *documentsCache) landed(id string, f *flight) {
 	d.mu.Lock()
 	delete(d.flights, id)
 	if !errors.Is(f.err, errBusy) {

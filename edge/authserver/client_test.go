@@ -384,6 +384,43 @@ func TestO28(t *testing.T) {
 	}
 }
 
+// TestDocumentsOfOneAddress: who asks for many documents is told to wait, and keeps nobody else
+// from theirs.
+func TestDocumentsOfOneAddress(t *testing.T) {
+	d, reach := newDocuments(t)
+	r := open(t, options{config: cimd, reach: reach})
+	asks := func(from, id string) int {
+		req := httptest.NewRequest(http.MethodGet, "/oauth/authorize?"+asking(id).Encode(), nil)
+		req.RemoteAddr = from
+		return r.do(req).Code
+	}
+	statuses, began := map[int]int{}, time.Now()
+	for i := range 40 {
+		statuses[asks("10.9.9.9:1", fmt.Sprintf("%s/greedy/%d", d.URL, i))]++
+	}
+	if most := 6 + int(time.Since(began).Seconds()); statuses[http.StatusOK] < 5 || statuses[http.StatusOK] > most || statuses[http.StatusOK]+statuses[http.StatusTooManyRequests] != 40 {
+		t.Errorf("statuses of one who asks for 40, of which %d may be had: %v", most, statuses)
+	}
+	if status := asks("10.9.9.9:1", d.URL+"/greedy/0"); status != http.StatusOK {
+		t.Errorf("a document in the cache: status %d", status)
+	}
+	for i := range 5 {
+		if status := asks(fmt.Sprintf("10.9.8.%d:1", i), fmt.Sprintf("%s/%d", d.URL, i)); status != http.StatusOK {
+			t.Errorf("another address: status %d", status)
+		}
+	}
+}
+
+// TestFaultyFetch: a fault in a fetch costs that fetch alone, and nobody waits for it for ever.
+func TestFaultyFetch(t *testing.T) {
+	d, reach := newDocuments(t)
+	r := open(t, options{config: cimd, reach: reach})
+	r.FaultyFetches()
+	if w := r.browser().authorize(asking(d.URL + "/x")); w.Code != http.StatusBadRequest {
+		t.Errorf("status %d: %s", w.Code, w.Body)
+	}
+}
+
 // TestVisible is O24, A18: names as they are shown.
 func TestVisible(t *testing.T) {
 	for name, want := range map[string]string{

@@ -70,6 +70,9 @@ func NewKey() (string, error) {
 	return string(key), err
 }
 
+// FaultyFetches has each fetch of a metadata document panic.
+func (s *Server) FaultyFetches() { s.documents.client = nil }
+
 // Compare looks at the other replicas.
 func (s *Server) Compare(ctx context.Context) (Agreement, error) { return s.compare(ctx) }
 

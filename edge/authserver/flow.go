@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -62,7 +63,7 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 
 	// 1. Ask: who the client is, and where answers to it go. What fails here is redirected
 	// nowhere.
-	c, to, err := s.asked(ctx, q)
+	c, to, err := s.asked(ctx, r, q)
 	if err != nil {
 		s.fail(w, r, "authorize", nil, err)
 		return
@@ -93,7 +94,7 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 }
 
 // asked is step 1. Errors are pages.
-func (s *Server) asked(ctx context.Context, q url.Values) (*client, redirectURI, error) {
+func (s *Server) asked(ctx context.Context, r *http.Request, q url.Values) (*client, redirectURI, error) {
 	id := q.Get("client_id")
 	var c *client
 	var err error
@@ -101,7 +102,7 @@ func (s *Server) asked(ctx context.Context, q url.Values) (*client, redirectURI,
 	case id == "":
 		return nil, redirectURI{}, page(http.StatusBadRequest, "The program that sent you here did not say who it is.", "Go back to it and try again.")
 	case isDocument(id) && s.config.CIMD != nil:
-		c, err = s.documented(ctx, id, q)
+		c, err = s.documented(ctx, r, id, q)
 	default:
 		c, err = s.material.current(ctx).ring.client(id)
 	}
@@ -125,7 +126,7 @@ func (s *Server) asked(ctx context.Context, q url.Values) (*client, redirectURI,
 
 // documented is the client of a metadata document. One that is not known yet is fetched only
 // for a request that nothing else is wrong with.
-func (s *Server) documented(ctx context.Context, id string, q url.Values) (*client, error) {
+func (s *Server) documented(ctx context.Context, r *http.Request, id string, q url.Values) (*client, error) {
 	if _, ok := parseDocumentURL(id); !ok {
 		return nil, errNoClient
 	}
@@ -136,6 +137,10 @@ func (s *Server) documented(ctx context.Context, id string, q url.Values) (*clie
 		}
 		if _, err := s.checked(&client{ID: id}, to, q); err != nil {
 			return nil, page(http.StatusBadRequest, "The program's request is not one that this server serves.", "Tell the program's maker: "+reasonOf(err)+".")
+		}
+		// One address has less than there is for all: it cannot keep others from theirs.
+		if err := s.within(ctx, r, limitDocument); err != nil {
+			return nil, err
 		}
 	}
 	return s.documents.find(ctx, id)
@@ -153,6 +158,8 @@ func (s *Server) checked(c *client, to redirectURI, q url.Values) (*ask, error) 
 		return nil, refuse("unsupported_response_type", "only the response type code is served")
 	case q.Has("response_mode") && q.Get("response_mode") != "query":
 		return nil, refuse("invalid_request", "only the response mode query is served")
+	case q.Has("max_age"): // whoever asks for a fresh login is not told of one that may be old
+		return nil, refuse("invalid_request", "max_age is not served: how long ago the user signed in is known to the identity provider alone")
 	case q.Has("request") || q.Has("request_uri"):
 		return nil, refuse("invalid_request", "request objects are not served")
 	case q.Get("code_challenge_method") != "S256" || len(challenge) != 43 || !oauth.Canonical(challenge):
@@ -259,7 +266,9 @@ func (s *Server) send(ctx context.Context, p *pending) (address string, err erro
 	state := random()
 	provider := s.providers[p.Legs]
 	address, leg, err := provider.Send(ctx, state)
-	s.faults.note(provider.Name(), err)
+	if !busy(err) { // that is the store's
+		s.faults.note(provider.Name(), err)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -270,7 +279,7 @@ func (s *Server) send(ctx context.Context, p *pending) (address string, err erro
 	}
 	if err := s.records.Put(ctx, requestKey(state), text, requestLife); err != nil {
 		s.lasting.waiting.give(state)
-		return "", err
+		return "", fmt.Errorf("%w: %w", away, err)
 	}
 	return address, nil
 }

@@ -72,6 +72,7 @@ func TestWhatAuthorizeRefuses(t *testing.T) {
 		"a response_mode":                 {func(q url.Values) { q.Set("response_mode", "fragment") }, "invalid_request"},
 		"a request object":                {func(q url.Values) { q.Set("request", "x") }, "invalid_request"},
 		"a request_uri":                   {func(q url.Values) { q.Set("request_uri", "https://evil.example") }, "invalid_request"},
+		"max_age":                         {func(q url.Values) { q.Set("max_age", "60") }, "invalid_request"},
 		"prompt=none":                     {func(q url.Values) { q.Set("prompt", "none") }, "login_required"},
 		"a state of 2 KiB and a byte":     {func(q url.Values) { q.Set("state", strings.Repeat("s", 2049)) }, "invalid_request"},
 		"a state of 9 KiB":                {func(q url.Values) { q.Set("state", strings.Repeat("s", 9<<10)) }, ""},

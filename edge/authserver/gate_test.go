@@ -2,11 +2,14 @@ package authserver_test
 
 import (
 	"context"
+	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/authserver"
 	"github.com/weir-edge/weir/edge/kv"
 	"github.com/weir-edge/weir/filters/incoming"
 )
@@ -114,5 +117,72 @@ func TestGate(t *testing.T) {
 	g.Renew(t.Context(), who, &stay)
 	if holds, _ := g.Holds(who, &stay); holds || !renew {
 		t.Errorf("who has no grant stays: %v, to be looked for: %v", holds, renew)
+	}
+}
+
+// TestEndedStaysEnded: with --store-failure open, what a replica knows to have ended does not live
+// again because the store is away, whoever ended it and however long that lasts.
+func TestEndedStaysEnded(t *testing.T) {
+	m := kv.Memory(kv.Limits{})
+	t.Cleanup(func() { _ = m.Close() })
+	a, b := shared2(t, m)
+	client, got := a.signIn()
+	_, other := a.signIn()
+	id, _ := a.claims(got.Access)["tsid"].(string)
+	living, _ := a.claims(other.Access)["tsid"].(string)
+	if !b.alive(got.Access) || !b.alive(other.Access) {
+		t.Fatal("the grants do not live")
+	}
+	a.post("/oauth/revoke", url.Values{"token": {got.Refresh}, "client_id": {client}})
+	b.clock.moves(10 * time.Second)
+	if b.alive(got.Access) {
+		t.Fatal("b does not know of the end")
+	}
+	for _, r := range []*rig{a, b} {
+		r.store.gone.Store(true)
+		for range 3 {
+			r.clock.moves(10 * time.Second)
+			if l, err := r.Look(t.Context(), id); l != nil || err == nil && r == b {
+				t.Errorf("%v, %v", l, err)
+			}
+			if r.Believe(id) != nil {
+				t.Error("a grant that has ended is believed in")
+			}
+			if l := r.Believe(living); l == nil || !l.Lives(r.clock.now()) {
+				t.Error("one that lives is not")
+			}
+		}
+	}
+	b.clock.moves(25 * time.Hour)
+	if b.Believe(id) == nil {
+		t.Error("it is remembered for longer than any access token lives")
+	}
+}
+
+// shared2 are two replicas on one store, each with a clock of its own.
+func shared2(t testing.TB, store edge.Store) (a, b *rig) {
+	kept := &secrets{all: map[string]string{"as/hmac": strings.Repeat("h", 32), "as/key": signingKey(t)}}
+	with := func(c *authserver.Spec) {
+		c.Secrets, c.Keys = append(c.Secrets, ref("hmac")), append(c.Keys, ref("key"))
+	}
+	return open(t, options{store: store, secrets: kept, config: with}), open(t, options{store: store, secrets: kept, config: with})
+}
+
+// TestStoreAwayAtConsent: a store that is away when the user agrees is told as that, and not as a
+// fault of the client or of the provider.
+func TestStoreAwayAtConsent(t *testing.T) {
+	r := open(t, options{})
+	client, _ := r.register(nil)
+	b := r.browser()
+	sealed := form(t, b.authorize(asking(client)))
+	r.store.gone.Store(true)
+	if w := b.answers(sealed, "allow"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("status %d", w.Code)
+	}
+	if !r.told("consent", authserver.Failed) || r.told("consent", authserver.Refused) {
+		t.Errorf("told: %+v", r.events)
+	}
+	if err := r.Status().Upstreams[0].Err; err != nil {
+		t.Errorf("the provider is blamed: %v", err)
 	}
 }

@@ -7,15 +7,15 @@ import (
 )
 
 // Lasting is what an issuer has of its process, and keeps when its Spec changes: the secret and
-// the key that were made at start, and the requests whose users are at an upstream, and
-// how secrets are used. It is safe
-// for concurrent use.
+// the key that were made at start, the requests whose users are at an upstream, how secrets are
+// used, and which grants have ended. It is safe for concurrent use.
 type Lasting struct {
 	node    string // of the process, among replicas
 	secret  []byte
 	key     *oauth.Signer
 	waiting waiting
 	usage   usage
+	ended   ended
 }
 
 // NewLasting makes a secret and a signing key.

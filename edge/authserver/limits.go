@@ -26,6 +26,7 @@ var (
 	limitCallback  = limit{"callback", 50, 5 * time.Second}
 	limitToken     = limit{"token", 100, 5 * time.Second}
 	limitSecret    = limit{"secret", 10, time.Minute}
+	limitDocument  = limit{"document", 5, 5 * time.Second} // that is not in the cache
 )
 
 // within takes one of what the address of a request may ask for.

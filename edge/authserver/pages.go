@@ -154,12 +154,15 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, what string, a *as
 	if a != nil {
 		e.Client = a.Client
 	}
-	s.tell(r, e)
 	var p *pageError
 	if !errors.As(err, &p) {
 		s.log.Warn("a page cannot be shown", "error", err)
 		p = away
 	}
+	if p.status >= http.StatusInternalServerError {
+		e.Outcome = Failed
+	}
+	s.tell(r, e)
 	if p.after > 0 {
 		retryAfter(w, p.after)
 	}

@@ -118,7 +118,7 @@ func (s *Server) connect(env Env) error {
 		return err
 	}
 	s.closers = append(s.closers, client.Close)
-	s.documents = newDocuments(s.config.CIMD, client, env.Local, s.now)
+	s.documents = newDocuments(s.config.CIMD, client, env.Local, s.log, s.now)
 	return nil
 }
 

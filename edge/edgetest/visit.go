@@ -164,11 +164,11 @@ type Visitor struct {
 	origin string // of the issuer
 }
 
-// visitorVerifier is the code verifier of each login, and visitorCallback where codes go.
-const (
-	visitorVerifier = "the-verifier-of-the-test-has-43-characters-or-more"
-	visitorCallback = "https://client.example/cb"
-)
+// VisitorCallback is where the codes of visitors go.
+const VisitorCallback = "https://client.example/cb"
+
+// visitorVerifier is the code verifier of each of their logins.
+const visitorVerifier = "the-verifier-of-the-test-has-43-characters-or-more"
 
 // Granted are the tokens of a login, and the code that they were issued for.
 type Granted struct {
@@ -240,7 +240,7 @@ func (v *Visitor) Register() {
 	v.t.Helper()
 	u, _ := url.Parse(v.origin + "/oauth/register") // the origin was parsed before
 	v.To(u)
-	resp, err := v.Client.Post(u.String(), "application/json", strings.NewReader(`{"redirect_uris":["`+visitorCallback+`"],"grant_types":["authorization_code","refresh_token"]}`))
+	resp, err := v.Client.Post(u.String(), "application/json", strings.NewReader(`{"redirect_uris":["`+VisitorCallback+`"],"grant_types":["authorization_code","refresh_token"]}`))
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -261,12 +261,7 @@ func (v *Visitor) SignIn(resource string) Granted {
 	if v.ID == "" {
 		v.Register()
 	}
-	sum := sha256.Sum256([]byte(visitorVerifier))
-	q := url.Values{"client_id": {v.ID}, "redirect_uri": {visitorCallback}, "response_type": {"code"}, "state": {"s"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"}}
-	if resource != "" {
-		q.Set("resource", resource)
-	}
-	answer, err := v.Walk(v.origin+cmp.Or(v.Start, "/oauth/authorize")+"?"+q.Encode(), visitorCallback)
+	answer, err := v.Walk(v.Asks(resource), VisitorCallback)
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -275,7 +270,18 @@ func (v *Visitor) SignIn(resource string) Granted {
 		v.t.Fatalf("the answer is %s", answer)
 	}
 	g := Granted{Code: u.Query().Get("code")}
-	return v.tokens(g, url.Values{"grant_type": {"authorization_code"}, "client_id": {v.ID}, "code": {g.Code}, "redirect_uri": {visitorCallback}, "code_verifier": {visitorVerifier}})
+	return v.tokens(g, url.Values{"grant_type": {"authorization_code"}, "client_id": {v.ID}, "code": {g.Code}, "redirect_uri": {VisitorCallback}, "code_verifier": {visitorVerifier}})
+}
+
+// Asks is the address at which a login of the client begins. resource is what it asks for, "" for
+// nothing.
+func (v *Visitor) Asks(resource string) string {
+	sum := sha256.Sum256([]byte(visitorVerifier))
+	q := url.Values{"client_id": {v.ID}, "redirect_uri": {VisitorCallback}, "response_type": {"code"}, "state": {"s"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"}}
+	if resource != "" {
+		q.Set("resource", resource)
+	}
+	return v.origin + cmp.Or(v.Start, "/oauth/authorize") + "?" + q.Encode()
 }
 
 // Renew shows the refresh token.

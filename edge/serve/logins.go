@@ -91,10 +91,10 @@ func (o *opening) own(a *login) *incoming.Own {
 	open := o.edge.settings.StoreFailure == "open"
 	return &incoming.Own{Keys: a.Keys, Look: func(ctx context.Context, id string) (incoming.Grant, error) {
 		l, err := a.Look(ctx, id)
-		switch {
-		case err != nil && open:
-			return a.Believe(id), nil
-		case err != nil || l == nil:
+		if err != nil && open {
+			l, err = a.Believe(id), nil
+		}
+		if l == nil {
 			return nil, err
 		}
 		return l, nil

@@ -38,6 +38,7 @@ func Location(resource string) string {
 type challenges struct {
 	missing string // to who sends no token: no error (RFC 6750 §3.1)
 	invalid string // to who sends one that does not hold
+	again   string // to who sends one that holds, and has to sign in again all the same
 	stem    string // what those begin with, and a challenge for more scopes
 	base    []string
 }
@@ -60,7 +61,10 @@ func newChallenges(location string, s Spec) challenges {
 		parts = append(parts, "scope="+quote(strings.Join(scopes, " ")))
 	}
 	c.missing = strings.TrimSuffix("Bearer "+strings.Join(parts, ", "), " ")
-	c.invalid = "Bearer " + strings.Join(append(parts, `error="invalid_token"`, `error_description="`+textInvalid+`"`), ", ")
+	refused := func(why string) string {
+		return "Bearer " + strings.Join(append(slices.Clip(parts), `error="invalid_token"`, `error_description="`+why+`"`), ", ")
+	}
+	c.invalid, c.again = refused(textInvalid), refused(textAgain)
 	c.base = s.Required
 	return c
 }
@@ -104,6 +108,7 @@ func quote(text string) string {
 const (
 	textMissing = "authentication required"
 	textInvalid = "the access token is not valid here"
+	textAgain   = "sign in again"
 	textAway    = "the identity provider cannot be reached"
 	textBusy    = "too many tokens wait for the identity provider"
 	textLocal   = "only clients on this machine are served"

@@ -187,8 +187,8 @@ func (g *Gate) Collect(m edge.Emitter) {
 	m.Counter("weir_auth_key_failures", "Attempts to learn the keys that failed.", float64(s.Failures))
 }
 
-// StepUp adds the challenge to an error that says which scopes are needed, or that a
-// token does not hold any longer, whoever found that out (RFC 6750 §3.1). It returns any
+// StepUp adds the challenge to an error that says which scopes are needed, or that the
+// client has to sign in again, whoever found that out (RFC 6750 §3.1). It returns any
 // other error as it is, and one about scopes that no login here gives.
 func (g *Gate) StepUp(err error) error {
 	var e *edge.Error
@@ -201,7 +201,7 @@ func (g *Gate) StepUp(err error) error {
 	case errors.As(err, &s) && (!s.Elsewhere || g.incoming.spec.gives(s.Scopes)):
 		with.Challenge = g.incoming.challenges.insufficient(s.Scopes)
 	case e.Kind == edge.Unauthenticated:
-		with.Challenge = g.incoming.challenges.invalid
+		with.Challenge = g.incoming.challenges.again
 	default:
 		return err
 	}

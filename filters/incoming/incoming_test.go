@@ -231,7 +231,7 @@ func TestStepUpElsewhere(t *testing.T) {
 	}
 	err := g.StepUp(edge.Errorf(edge.Unauthenticated, "attach", "sign in again"))
 	e := (*edge.Error)(nil)
-	if !errors.As(err, &e) || !strings.Contains(e.Challenge, `error="invalid_token"`) {
+	if !errors.As(err, &e) || !strings.Contains(e.Challenge, `error="invalid_token", error_description="sign in again"`) {
 		t.Errorf("%+v", err)
 	}
 }

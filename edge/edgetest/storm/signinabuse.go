@@ -84,7 +84,7 @@ func runSignInAbuse(ctx context.Context, s *storm) {
 			return fmt.Appendf(nil, "POST /oauth/register HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", e.Addr, len(registration), registration)
 		}},
 		{what: "requests for authorization", count: 10 * unit, allowed: []int{200}, request: func(int) []byte { return get(asking) }},
-		{what: "clients that are a URL each", count: unit, allowed: []int{200, 400, 503}, request: func(i int) []byte { return get(by(documents.URL + "/c/" + strconv.Itoa(i))) }},
+		{what: "clients that are a URL each", count: unit, allowed: []int{200, 400, 429, 503}, request: func(i int) []byte { return get(by(documents.URL + "/c/" + strconv.Itoa(i))) }},
 		{what: "forged clients", count: unit, allowed: []int{400}, request: func(i int) []byte { return get(by(p.client[:len(p.client)-8] + fmt.Sprintf("%08d", i))) }},
 		{what: "forged codes and refresh tokens", count: unit, allowed: []int{400}, request: func(i int) []byte {
 			return form("/oauth/token", url.Values{"grant_type": {"refresh_token"}, "client_id": {p.client}, "refresh_token": {p.refresh[:len(p.refresh)-8] + fmt.Sprintf("%08d", i)}}.Encode(), "")

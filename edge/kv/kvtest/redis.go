@@ -103,6 +103,9 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
+// Knows tells what Do and Try show a server that was started with a password.
+func (s *Server) Knows(password string) { s.auth = password }
+
 // Freeze makes the server a black hole: it accepts and does not answer.
 func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
 
@@ -200,6 +203,24 @@ func Sentinels(t testing.TB, password, ofSentinels string) (master, replica *Ser
 		})
 	}
 	return master, replica, sentinels
+}
+
+// SentinelOverTLS starts one sentinel that speaks nothing but TLS, and knows a master as "main".
+func SentinelOverTLS(t testing.TB, ca Authority, master *Server, password string) (address string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "sentinel.conf")
+	text := fmt.Sprintf("sentinel monitor main 127.0.0.1 %s 1\nsentinel auth-pass main %s\n", portOf(master.Addr), password)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{t: t, Addr: free(t)}
+	s.args = []string{file, "--sentinel", "--bind", "127.0.0.1", "--dir", filepath.Dir(file)}
+	for _, a := range ca.TLS() {
+		s.args = append(s.args, strings.ReplaceAll(a, "%p", portOf(s.Addr)))
+	}
+	s.Start()
+	t.Cleanup(s.Kill)
+	return s.Addr
 }
 
 // field finds a value in the lines of a reply that are names and values.
