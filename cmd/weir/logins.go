@@ -66,6 +66,8 @@ func (a *app) logIn(ctx context.Context, cmd *cobra.Command, manifest []byte, se
 	switch {
 	case b.Login == nil:
 		return &workload.Error{Code: workload.CodeLogin, Message: s.Name + " wants a credential, and its manifest describes none", Next: "weir run --replace --name " + s.Name + " --remote-auth " + b.URL}
+	case b.Login.BearerTokenPath != "":
+		return &workload.Error{Code: workload.CodeLogin, Message: s.Name + " refuses the token in " + b.Login.BearerTokenPath, Next: "write one that it takes into the file, then weir start " + s.Name}
 	case !a.attended():
 		return &workload.Error{Code: workload.CodeLogin, Message: s.Name + " wants a login, and there is no terminal", Next: "weir start " + s.Name + ", at a terminal"}
 	}

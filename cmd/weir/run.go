@@ -176,7 +176,7 @@ func (a *app) dryRun(m *workload.Made) error {
 	} else {
 		steps = append(steps, "calls go to "+b.URL)
 	}
-	if b.Login != nil {
+	if b.Login != nil && b.Login.BearerTokenPath == "" {
 		steps = append(steps, "you log in there, where no login is kept")
 	}
 	if strings.Contains(string(m.Manifest), "\n  proxyPort:") {
@@ -204,7 +204,7 @@ func (a *app) keepRunning(ctx context.Context, cmd *cobra.Command, x *runFlags, 
 	}
 	err := keep(ctx, cmd, x, made)
 	b := made.Plan.Servers[0].Backends[0]
-	if !wantsLogin(err) || b.Login == nil && (b.Outgoing != nil || x.Given["remote-auth"] || !a.attended()) {
+	if !wantsLogin(err) || b.Login != nil && b.Login.BearerTokenPath != "" || b.Login == nil && (b.Outgoing != nil || x.Given["remote-auth"] || !a.attended()) {
 		return err
 	}
 	if b.Login == nil { // nobody said so, but the server does

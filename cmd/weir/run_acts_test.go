@@ -166,7 +166,15 @@ func TestRunForwards(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	for _, secret := range []string{"tok-1234567", "key-1234567"} {
+
+	// What the file holds later is sent from the next request on, by the same process.
+	h.write("token", "tok-7654321\n")
+	h.must("call", url, "echo")
+	calls = back.Requests("tools/call")
+	if got := calls[len(calls)-1].Header.Get("Authorization"); got != "Bearer tok-7654321" {
+		t.Errorf("after the file has changed: %q", got)
+	}
+	for _, secret := range []string{"tok-1234567", "tok-7654321", "key-1234567"} {
 		if path := h.holds(secret); path != "" && !strings.HasSuffix(path, "/token") {
 			t.Errorf("%s holds %s", path, secret)
 		}

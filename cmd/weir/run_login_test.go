@@ -180,3 +180,18 @@ func TestRunLogsIn(t *testing.T) {
 		t.Errorf("it is %s", one.Status.Status)
 	}
 }
+
+// A token of a file that the server refuses is no reason to log in: it is said which file to
+// change, and with a token that it takes the workload starts.
+func TestRunRefusesBearerFile(t *testing.T) {
+	provider, url := guardedServers(t, "crm")
+	h := newHousehold(t)
+	h.env = append(h.env, "BROWSER=visitor", "WEIR_DEV_LOOPBACK=true")
+	h.managed()
+	file := h.write("token", "nobody-gave-it\n")
+	h.fails(45, "refuses the token in "+file, "run", url("crm"), "--name", "crm", "--remote-auth-bearer-token-file", file)
+	h.fails(45, "refuses the token in "+file, "start", "crm")
+	if n := provider.Hits(t, "/auth") + provider.Hits(t, "/reg"); n != 0 {
+		t.Errorf("%d requests for a login", n)
+	}
+}

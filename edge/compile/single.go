@@ -136,8 +136,14 @@ func (c *compiler) login(o *object, l *v1beta1.RemoteAuth) *v1beta1.RemoteAuth {
 		c.fail(o, at+".authorizeUrl", ReasonConflict, "it goes together with tokenUrl: give both, or issuer alone")
 	case l.Issuer != "" && l.TokenURL != "":
 		c.fail(o, at+".issuer", ReasonConflict, "its metadata name the endpoints: leave out authorizeUrl and tokenUrl, or issuer")
+	case l.BearerTokenPath != "" && (l.Issuer+l.TokenURL+l.ClientID+l.ClientSecretPath+l.Resource != "" || l.ClientSecretRef != nil || len(l.Scopes) > 0):
+		c.fail(o, at+".bearerTokenPath", ReasonConflict, "its token is sent in place of what a login gives: leave out what describes the login, or this")
+	case l.ClientSecretRef != nil && l.ClientSecretPath != "":
+		c.fail(o, at+".clientSecretPath", ReasonConflict, "it says the same as clientSecretRef: leave one out")
 	case l.ClientSecretRef != nil && l.ClientID == "":
 		c.fail(o, at+".clientSecretRef", ReasonConflict, "it is of a client: give its clientId, too")
+	case l.ClientSecretPath != "" && l.ClientID == "":
+		c.fail(o, at+".clientSecretPath", ReasonConflict, "it is of a client: give its clientId, too")
 	case c.injects(o):
 		c.fail(o, at, ReasonConflict, "the server is sent the token of the upstream of its authorization server: leave this out, or set disableUpstreamTokenInjection there")
 	case o.text(externalRef) != "" && !c.unauthenticated(o) && !c.embeds(o):

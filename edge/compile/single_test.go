@@ -200,3 +200,20 @@ func TestRunInACluster(t *testing.T) {
 		t.Error(said)
 	}
 }
+
+// A login to a server at a URL, and a file of a token in its place, say one thing each.
+func TestRemoteAuthRefused(t *testing.T) {
+	for how, want := range map[string]string{
+		"{bearerTokenPath: /run/token}":                                                    "",
+		"{bearerTokenPath: /run/token, issuer: 'https://a.example'}":                       "spec.run.remoteAuth.bearerTokenPath: its token is sent in place of what a login gives",
+		"{bearerTokenPath: /run/token, scopes: [a]}":                                       "spec.run.remoteAuth.bearerTokenPath: its token is sent in place of what a login gives",
+		"{clientId: a, clientSecretPath: /run/secret}":                                     "",
+		"{clientSecretPath: /run/secret}":                                                  "spec.run.remoteAuth.clientSecretPath: it is of a client",
+		"{clientId: a, clientSecretPath: /run/secret, clientSecretRef: {name: a, key: b}}": "spec.run.remoteAuth.clientSecretPath: it says the same as clientSecretRef",
+	} {
+		plan, said := found("apiVersion: weir.dev/v1beta1\nkind: MCPRemoteProxy\nmetadata: {name: one}\nspec: {remoteUrl: 'https://mcp.example.com/mcp', transport: streamable-http, run: {remoteAuth: "+how+"}}\n", func(s *source.Set) { s.Doors = true })
+		if (plan != nil) != (want == "") || !strings.Contains(said, want) {
+			t.Errorf("%s: plan %v\n%swant %q", how, plan != nil, said, want)
+		}
+	}
+}

@@ -72,6 +72,10 @@ type RemoteAuth struct {
 	// ClientSecretRef is the secret of the client.
 	ClientSecretRef *SecretRef `json:"clientSecretRef,omitempty"`
 
+	// ClientSecretPath is a file with the secret of the client, in place of clientSecretRef.
+	// It is read when the secret is needed.
+	ClientSecretPath string `json:"clientSecretPath,omitempty"`
+
 	// Scopes to ask for.
 	// +weir:form=scope
 	Scopes []string `json:"scopes,omitempty"`
@@ -98,6 +102,10 @@ type RemoteAuth struct {
 	// +kubebuilder:default="30s"
 	// +weir:least=1s
 	Timeout Duration `json:"timeout,omitempty"`
+
+	// BearerTokenPath is a file with a bearer token, which is sent in place of what a login
+	// gives. It is read for each request.
+	BearerTokenPath string `json:"bearerTokenPath,omitempty"`
 }
 
 // ServerRun is spec.run of an MCPServer: that of an MCPRemoteProxy, and how the server is

@@ -113,6 +113,9 @@ func (e *exporter) paths() {
 		add(e.server.Spec.Run.EnvFiles...)
 	}
 	add(f.run.CABundle)
+	if l := f.run.RemoteAuth; l != nil {
+		add(l.ClientSecretPath, l.BearerTokenPath)
+	}
 	if f.run.AuditConfig != nil {
 		add(f.run.AuditConfig.LogFile)
 	}

@@ -187,9 +187,13 @@ func (e *exporter) clients(c *RunConfig) error {
 // credential writes what the server is sent besides its calls.
 func (e *exporter) credential(c *RunConfig) error {
 	if l := e.fields().run.RemoteAuth; l != nil && e.proxy != nil {
-		r := map[string]any{"use_pkce": true, "timeout": int64(l.Timeout.Std())}
+		r := map[string]any{"use_pkce": true}
+		if l.Timeout != "" {
+			r["timeout"] = int64(l.Timeout.Std())
+		}
 		for key, value := range map[string]string{
 			"issuer": l.Issuer, "authorize_url": l.AuthorizeURL, "token_url": l.TokenURL, "client_id": l.ClientID, "scope_param_name": l.ScopeParamName, "resource": l.Resource,
+			"client_secret_file": l.ClientSecretPath, "bearer_token_file": l.BearerTokenPath,
 		} {
 			if value != "" {
 				r[key] = value

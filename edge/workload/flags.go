@@ -106,7 +106,7 @@ type Options struct {
 	RemoteAuthTokenURL         string        `flag:"remote-auth-token-url" theme:"Remote server" value:"URL" field:"spec.run.remoteAuth.tokenUrl" help:"where tokens are given out"`
 	RemoteAuthClientID         string        `flag:"remote-auth-client-id" theme:"Remote server" value:"ID" field:"spec.run.remoteAuth.clientId" help:"as which client; without it one is registered"`
 	RemoteAuthClientSecret     string        `flag:"remote-auth-client-secret" theme:"Remote server" value:"SECRET" field:"spec.run.remoteAuth.clientSecretRef" help:"with what; a file keeps it off the command line"`
-	RemoteAuthClientSecretFile string        `flag:"remote-auth-client-secret-file" theme:"Remote server" value:"FILE" field:"spec.run.remoteAuth.clientSecretRef" help:"the same, in a file"`
+	RemoteAuthClientSecretFile string        `flag:"remote-auth-client-secret-file" theme:"Remote server" value:"FILE" field:"spec.run.remoteAuth.clientSecretPath" help:"the same, in a file, which is read again when it changes"`
 	RemoteAuthScopes           []string      `flag:"remote-auth-scopes" theme:"Remote server" value:"SCOPE" def:"openid,profile,email" lists:"comma" field:"spec.run.remoteAuth.scopes" help:"scopes to ask for; without it those that the server names, and of an issuer openid,profile,email"`
 	RemoteAuthScopeParam       string        `flag:"remote-auth-scope-param-name" theme:"Remote server" value:"NAME" field:"spec.run.remoteAuth.scopeParamName" help:"the parameter that they are asked for by"`
 	RemoteAuthResource         string        `flag:"remote-auth-resource" theme:"Remote server" value:"URL" field:"spec.run.remoteAuth.resource" help:"the resource that is asked for"`
@@ -114,7 +114,7 @@ type Options struct {
 	RemoteAuthSkipBrowser      bool          `flag:"remote-auth-skip-browser" theme:"Remote server" field:"spec.run.remoteAuth.skipBrowser" help:"print the URL and open no browser"`
 	RemoteAuthTimeout          time.Duration `flag:"remote-auth-timeout" theme:"Remote server" value:"DURATION" def:"30s" field:"spec.run.remoteAuth.timeout" help:"wait so long for the login"`
 	RemoteAuthBearerToken      string        `flag:"remote-auth-bearer-token" theme:"Remote server" value:"TOKEN" field:"MCPExternalAuthConfig spec.bearerToken" help:"send this bearer token; a file keeps it off the command line"`
-	RemoteAuthBearerTokenFile  string        `flag:"remote-auth-bearer-token-file" theme:"Remote server" value:"FILE" field:"MCPExternalAuthConfig spec.bearerToken" help:"send the bearer token in a file"`
+	RemoteAuthBearerTokenFile  string        `flag:"remote-auth-bearer-token-file" theme:"Remote server" value:"FILE" field:"spec.run.remoteAuth.bearerTokenPath" help:"send the bearer token in a file, which is read again when it changes"`
 	RemoteForwardHeaders       []string      `flag:"remote-forward-headers" theme:"Remote server" value:"NAME=VALUE" field:"spec.headerForward.addPlaintextHeaders" help:"send this header; may be repeated"`
 	RemoteForwardHeadersSecret []string      `flag:"remote-forward-headers-secret" theme:"Remote server" value:"NAME=SECRET" field:"spec.headerForward.addHeadersFromSecret" help:"send this header, whose value is a secret; may be repeated"`
 

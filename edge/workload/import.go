@@ -342,13 +342,19 @@ func (i *importer) incoming() error {
 	if i.JWKSAuthTokenFile, err = i.absolute("oidc_config.auth_token_file", cmp.Or(o.AuthTokenFile, i.c.JWKSTokenFile)); err != nil {
 		return err
 	}
-	if ca, err := i.absolute("oidc_config.ca_cert_path", o.CACertPath); err != nil {
+	return i.authorities("oidc_config.ca_cert_path", o.CACertPath)
+}
+
+// authorities reads a file of them. A workload has one, for all that Weir asks on its behalf.
+func (i *importer) authorities(key, path string) error {
+	ca, err := i.absolute(key, path)
+	switch {
+	case err != nil || ca == "" || ca == i.CABundle:
 		return err
-	} else if i.CABundle == "" {
-		i.CABundle = ca
-	} else if ca != "" && ca != i.CABundle {
-		return i.bad("oidc_config.ca_cert_path", "and thv_ca_bundle differ: put the authorities into one file")
+	case i.CABundle != "":
+		return i.bad(key, "and %s differ: put the authorities into one file", edge.Brief(i.CABundle))
 	}
+	i.CABundle = ca
 	return nil
 }
 
@@ -421,8 +427,8 @@ func (i *importer) observation() error {
 	i.OtelPrometheus, i.OtelEnvVars = t.EnablePrometheusMetricsPath, t.EnvironmentVariables
 	i.OtelCustomAttributes = strings.Join(unpaired(t.CustomAttributes), ",")
 	i.OtelLegacyAttributes = t.UseLegacyAttributes == nil || *t.UseLegacyAttributes
-	if t.CACertPath != "" {
-		return i.bad("telemetry_config.caCertPath", "not supported yet: take it out")
+	if err := i.authorities("telemetry_config.caCertPath", t.CACertPath); err != nil {
+		return err
 	}
 	for name, value := range t.Headers {
 		rest, sealed := strings.CutPrefix(value, "secret://")
@@ -486,13 +492,22 @@ func (i *importer) outgoing() error {
 	if err := loosely("remote_auth_config", c.RemoteAuth, &r); err != nil {
 		return err
 	}
-	if r.BearerTokenFile != "" {
-		return i.bad("remote_auth_config.bearer_token_file", "not supported yet: keep the token with `weir secret set NAME`, and write it as bearer_token: NAME,target=TOKEN")
-	}
 	if i.bearer, err = i.secret("remote_auth_config.bearer_token", r.BearerToken); err != nil {
 		return err
 	}
-	return i.loggedIn(&r)
+	if i.RemoteAuthBearerTokenFile, err = i.absolute("remote_auth_config.bearer_token_file", r.BearerTokenFile); err != nil {
+		return err
+	}
+	if err = i.loggedIn(&r); err != nil || r.BearerTokenFile == "" {
+		return err
+	}
+	switch {
+	case c.RemoteURL == "":
+		return i.bad("remote_auth_config.bearer_token_file", "the server is none at a URL")
+	case i.RemoteAuth || i.bearer != nil:
+		return i.bad("remote_auth_config.bearer_token_file", "and another credential of the server: take one out")
+	}
+	return nil
 }
 
 // loggedIn reads the login that a server at a URL is sent. How one is to go that nobody asks
@@ -510,10 +525,10 @@ func (i *importer) loggedIn(r *runRemoteAuth) (err error) {
 	switch {
 	case i.c.RemoteURL == "":
 		return i.bad(key, "the server is none at a URL")
-	case r.ClientSecretFile != "":
-		return i.bad(key+".client_secret_file", "not supported yet: keep the secret with `weir secret set NAME`, and write it as client_secret: NAME,target=CLIENT_SECRET")
+	case r.ClientSecretFile != "" && r.ClientSecret != "":
+		return i.bad(key+".client_secret_file", "and client_secret say the same: take one out")
 	case r.OAuthParams != "" && r.OAuthParams != "{}":
-		return i.bad(key+".oauth_params", "not supported yet: take it out")
+		return i.bad(key+".oauth_params", "a login has no parameters beside those of the protocol: take it out, and write scopes and a resource under their own keys")
 	case r.CallbackPort < 0 || r.CallbackPort > 65535:
 		return i.bad(key+".callback_port", "%d is no port", r.CallbackPort)
 	}
@@ -527,6 +542,9 @@ func (i *importer) loggedIn(r *runRemoteAuth) (err error) {
 	i.RemoteAuthCallbackPort = cmp.Or(r.CallbackPort, i.RemoteAuthCallbackPort)
 	if len(r.Scopes) > 0 {
 		i.RemoteAuthScopes, i.Given["remote-auth-scopes"] = r.Scopes, true
+	}
+	if i.RemoteAuthClientSecretFile, err = i.absolute(key+".client_secret_file", r.ClientSecretFile); err != nil {
+		return err
 	}
 	i.loginSecret, err = i.secret(key+".client_secret", r.ClientSecret)
 	return err
@@ -562,7 +580,7 @@ func (i *importer) hooked() error {
 			}
 			if t := w.TLS; t != nil {
 				if t.CA+t.Cert+t.Key != "" {
-					return i.bad(key+".tls_config", "not supported yet: files of certificates; give the webhook with --webhook-config")
+					return i.bad(key+".tls_config", "an import keeps no secrets, as which files of certificates are kept: give the webhook with --webhook-config")
 				}
 				h.TLSConfig = &v1beta1.WebhookTLS{InsecureSkipVerify: t.Insecure}
 			}

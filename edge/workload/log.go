@@ -100,7 +100,7 @@ func older(path string, times int) string {
 // was when there are more.
 type tail struct {
 	path  string
-	since time.Time
+	since time.Time // of the first line that is wanted; zero once there was one
 
 	file  *os.File
 	lines *bufio.Reader
@@ -178,7 +178,7 @@ func (t *tail) peek() *Line {
 			return nil
 		}
 		if l, ok := parseLine(string(t.part)); ok && !l.Time.Before(t.since) {
-			t.next = &l
+			t.next, t.since = &l, time.Time{} // what follows it in the file is later, whatever its time
 		}
 		t.part = t.part[:0]
 	}
@@ -260,6 +260,10 @@ func readLogs(dir string, o LogOptions, done <-chan struct{}, line func(Line)) e
 			continue
 		}
 		break
+	}
+	// What comes from now on is new, whatever the clock was set back to.
+	for _, t := range logs {
+		t.since = time.Time{}
 	}
 	for o.Follow {
 		select {

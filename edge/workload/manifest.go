@@ -250,17 +250,20 @@ func (d *draft) remote(s *v1beta1.MCPRemoteProxySpec) {
 	s.RemoteURL, s.HeaderForward = d.server.URL, d.forward
 	s.Transport = v1beta1.BackendTransport(cmp.Or(d.Transport, transportOf(d.server.URL)))
 	s.AllowPrivateEndpoint = source.Private(hostOf(d.server.URL))
-	if d.logsIn() {
+	if d.logsIn() || d.RemoteAuthBearerTokenFile != "" {
 		s.Run = &v1beta1.ProxyRun{RemoteAuth: d.login()}
 	}
 }
 
-// login describes the login that the server is sent. What the flags have as their default is
-// written out.
+// login describes the login that the server is sent, or the file of a token in its place. What
+// the flags have as their default is written out.
 func (d *draft) login() *v1beta1.RemoteAuth {
+	if d.RemoteAuthBearerTokenFile != "" {
+		return &v1beta1.RemoteAuth{BearerTokenPath: d.RemoteAuthBearerTokenFile}
+	}
 	l := &v1beta1.RemoteAuth{
 		Issuer: d.RemoteAuthIssuer, AuthorizeURL: d.RemoteAuthAuthorizeURL, TokenURL: d.RemoteAuthTokenURL, ClientID: d.RemoteAuthClientID, ClientSecretRef: d.loginSecret,
-		ScopeParamName: d.RemoteAuthScopeParam, Resource: d.RemoteAuthResource, SkipBrowser: d.RemoteAuthSkipBrowser,
+		ClientSecretPath: d.RemoteAuthClientSecretFile, ScopeParamName: d.RemoteAuthScopeParam, Resource: d.RemoteAuthResource, SkipBrowser: d.RemoteAuthSkipBrowser,
 		CallbackPort: new(int32(d.RemoteAuthCallbackPort)), Timeout: v1beta1.Duration(written(d.RemoteAuthTimeout)),
 	}
 	if d.given("remote-auth-scopes") || d.RemoteAuthIssuer != "" {

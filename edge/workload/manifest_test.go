@@ -204,7 +204,7 @@ func TestManifestHoldsNoSecret(t *testing.T) {
 	for want, words := range map[string][]string{
 		"crm oidc-client-secret planted-oidc": append([]string{"--name=crm"}, oidc...),
 		"crm bearer-token planted-bearer":     {"https://a.example/mcp", "--name=crm", "--remote-auth-bearer-token=planted-bearer"},
-		"crm bearer-token planted-file":       {"https://a.example/mcp", "--name=crm", "--remote-auth-bearer-token-file=token"},
+		"":                                    {"https://a.example/mcp", "--name=crm", "--remote-auth-bearer-token-file=token"}, // which stays in its file
 		"crm oidc-client-secret planted-oidc crm token-exchange-client-secret planted-exchange": append([]string{"https://a.example/mcp", "--name=crm", "--token-exchange-url=https://a.example/t", "--token-exchange-audience=a", "--token-exchange-client-id=c", "--token-exchange-client-secret=planted-exchange"}, oidc...),
 		"crm webhook-a-ca planted-ca": {"--name=crm", "--webhook-config=hooks.yaml"},
 	} {

@@ -407,16 +407,18 @@ func certificates(data []byte) bool {
 	return false
 }
 
-// readSecrets keeps the values that flags gave, or files that they name, as secrets.
+// readSecrets keeps the values that flags gave, or files that they name, as secrets. The files
+// of what a server at a URL is sent stay where they are: whoever sends reads them again.
 func (d *draft) readSecrets() error {
 	for _, s := range []struct {
 		flag, value, file, key string
 		to                     **v1beta1.SecretRef
+		stays                  *string // the path of a file that is read again; nil for none
 	}{
-		{"oidc-client-secret", d.OIDCClientSecret, "", "oidc-client-secret", &d.oidcSecret},
-		{"remote-auth-bearer-token", d.RemoteAuthBearerToken, d.RemoteAuthBearerTokenFile, "bearer-token", &d.bearer},
-		{"remote-auth-client-secret", d.RemoteAuthClientSecret, d.RemoteAuthClientSecretFile, "remote-auth-client-secret", &d.loginSecret},
-		{"token-exchange-client-secret", d.TokenExchangeClientSecret, d.TokenExchangeClientSecretFile, "token-exchange-client-secret", &d.exchangeSecret},
+		{"oidc-client-secret", d.OIDCClientSecret, "", "oidc-client-secret", &d.oidcSecret, nil},
+		{"remote-auth-bearer-token", d.RemoteAuthBearerToken, d.RemoteAuthBearerTokenFile, "bearer-token", &d.bearer, &d.RemoteAuthBearerTokenFile},
+		{"remote-auth-client-secret", d.RemoteAuthClientSecret, d.RemoteAuthClientSecretFile, "remote-auth-client-secret", &d.loginSecret, &d.RemoteAuthClientSecretFile},
+		{"token-exchange-client-secret", d.TokenExchangeClientSecret, d.TokenExchangeClientSecretFile, "token-exchange-client-secret", &d.exchangeSecret, nil},
 	} {
 		value, flag := s.value, s.flag
 		if s.file != "" {
@@ -434,6 +436,8 @@ func (d *draft) readSecrets() error {
 		case value == "":
 		case strings.ContainsAny(value, "\x00\r\n"):
 			return wrong(flag, "it is not one line of text")
+		case s.file != "" && s.stays != nil:
+			*s.stays = d.path(s.file)
 		default:
 			*s.to = d.keep(s.key, value)
 		}

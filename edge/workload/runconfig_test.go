@@ -107,6 +107,47 @@ func TestRunConfigRoundTrip(t *testing.T) {
 	}
 }
 
+// Files of credentials are named, not read: whoever sends what they hold reads them again.
+func TestImportCredentialFiles(t *testing.T) {
+	type m = map[string]any
+	for want, section := range map[string]m{
+		"bearerTokenPath: /run/token":   {"bearer_token_file": "/run/token"},
+		"clientSecretPath: /run/secret": {"client_id": "weir", "client_secret_file": "/run/secret"},
+	} {
+		manifest, _, err := Import("run.json", changed(t, "remote_auth_config", section))
+		if err != nil || !strings.Contains(string(manifest), want) {
+			t.Fatalf("%v: there is no %q in\n%s", err, want, manifest)
+		}
+		if _, _, err := Check(manifest); err != nil {
+			t.Errorf("%s: %v", want, err)
+		}
+		written, _, err := Export(manifest, FormatRunConfig, ExportOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, _, err := Import("run.json", written); err != nil || string(again) != string(manifest) {
+			t.Errorf("%v\n%s\nwas\n%s\nas\n%s", err, again, manifest, written)
+		}
+		_, path, _ := strings.Cut(want, ": ")
+		if _, notes, err := Export(manifest, FormatWeir, ExportOptions{}); err != nil || !strings.Contains(noted(notes), "another machine needs "+path) {
+			t.Errorf("%v: %s", err, noted(notes))
+		}
+	}
+}
+
+// The authorities of a collector are those of the workload, which has one file of them.
+func TestImportTelemetryAuthorities(t *testing.T) {
+	section := map[string]any{"endpoint": "https://otel.example.com:4318", "caCertPath": "/run/ca.pem"}
+	text := changed(t, "telemetry_config", section)
+	if manifest, _, err := Import("run.json", text); err != nil || !strings.Contains(string(manifest), "caBundle: /run/ca.pem") {
+		t.Errorf("%v\n%s", err, manifest)
+	}
+	both := strings.Replace(string(text), "{", `{"thv_ca_bundle":"/run/other.pem",`, 1)
+	if _, _, err := Import("run.json", []byte(both)); err == nil || !strings.Contains(err.Error(), "telemetry_config.caCertPath: and /run/other.pem differ") {
+		t.Error(err)
+	}
+}
+
 // changed is a RunConfig with a key changed.
 func changed(t *testing.T, key string, value any) []byte {
 	t.Helper()
@@ -159,12 +200,16 @@ func TestV39(t *testing.T) {
 		{"token_exchange_config", m{"token_url": "https://a.example", "client_secret": "s3cr3t"}, "token_exchange_config.client_secret: it holds a secret in clear"},
 		{"remote_auth_config", m{"bearer_token": "s3cr3t"}, "remote_auth_config.bearer_token: it holds a secret in clear"},
 		{"remote_auth_config", m{"client_id": "a", "client_secret": "s3cr3t"}, "remote_auth_config.client_secret: it holds a secret in clear"},
-		{"remote_auth_config", m{"client_id": "a", "client_secret_file": "/x"}, "remote_auth_config.client_secret_file: not supported yet"},
-		{"remote_auth_config", m{"issuer": "https://a.example", "oauth_params": m{"a": "b"}}, "remote_auth_config.oauth_params: not supported yet"},
+		{"remote_auth_config", m{"client_id": "a", "client_secret_file": "x"}, `remote_auth_config.client_secret_file: "x" is no absolute path`},
+		{"remote_auth_config", m{"issuer": "https://a.example", "oauth_params": m{"a": "b"}}, "remote_auth_config.oauth_params: a login has no parameters"},
+		{"remote_auth_config", m{"bearer_token_file": "../x"}, `remote_auth_config.bearer_token_file: "../x" is no absolute path`},
+		{"remote_auth_config", m{"bearer_token_file": "/x", "issuer": "https://a.example"}, "remote_auth_config.bearer_token_file: and another credential"},
+		{"remote_auth_config", m{"bearer_token_file": "/x", "bearer_token": "a,target=B"}, "remote_auth_config.bearer_token_file: and another credential"},
 		{"remote_auth_config", m{"issuer": "https://a.example", "callback_port": 65536}, "remote_auth_config.callback_port: 65536 is no port"},
 		{"remote_auth_config", m{"issuer": "https://a.example", "timeout": "soon"}, "remote_auth_config.timeout: no length of time"},
 		{"telemetry_config", m{"endpoint": "a:4318", "headers": m{"Authorization": "s3cr3t"}}, "it holds a secret in clear"},
 		{"telemetry_config", m{"samplingRate": "2"}, "telemetry_config.samplingRate"},
+		{"telemetry_config", m{"endpoint": "a:4318", "caCertPath": "ca.pem"}, `telemetry_config.caCertPath: "ca.pem" is no absolute path`},
 		{"embedded_auth_server_config", m{"issuer": "a"}, "embedded_auth_server_config: not supported yet"},
 		{"aws_sts_config", m{"region": "a"}, "aws_sts_config: not supported yet"},
 		{"rate_limit_config", m{"shared": m{}}, "rate_limit_config: not supported yet"},

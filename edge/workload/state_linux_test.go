@@ -500,3 +500,28 @@ func TestLogs(t *testing.T) {
 func children() map[string]func(args []string) error {
 	return map[string]func([]string) error{"write": writeForEver, "dial": dialSocket}
 }
+
+// Whoever follows a log is told what comes, although the clock was set back since: the time of
+// such a line is before that from which lines were asked for.
+func TestLogsFollowClockSetBack(t *testing.T) {
+	dir := t.TempDir()
+	log := &logFile{path: filepath.Join(dir, "edge.log")}
+	before := time.Now().Add(time.Hour) // as the clock had it
+	log.add(Line{Time: before.Add(-time.Minute), Source: SourceEvent, Text: "old"})
+	log.add(Line{Time: before, Source: SourceEvent, Text: "first"})
+	lines, done, ended := make(chan Line, 10), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- readLogs(dir, LogOptions{Follow: true, Since: before.Truncate(time.Microsecond)}, done, func(l Line) { lines <- l })
+	}()
+	if l := edgetest.Receive(t, lines, "a line of the time that was asked for"); l.Text != "first" {
+		t.Errorf("%q, want the first of that time", l.Text)
+	}
+	log.add(Line{Time: time.Now(), Source: SourceEvent, Text: "after"})
+	if l := edgetest.Receive(t, lines, "a line from after the clock was set back"); l.Text != "after" {
+		t.Errorf("%q, want the one from after the clock was set back", l.Text)
+	}
+	close(done)
+	if err := edgetest.Receive(t, ended, "the end"); err != nil {
+		t.Error(err)
+	}
+}

@@ -13,10 +13,11 @@ import (
 )
 
 // OptionsOf are the options of the login that a manifest describes. The client's secret is not
-// among them.
+// among them, unless it stands in a file.
 func OptionsOf(url string, l *v1beta1.RemoteAuth) login.Options {
 	o := login.Options{
 		URL: url, Issuer: l.Issuer, AuthorizeURL: l.AuthorizeURL, TokenURL: l.TokenURL, ClientID: l.ClientID,
+		ClientSecretFile: l.ClientSecretPath, BearerTokenFile: l.BearerTokenPath,
 		Scopes: l.Scopes, ScopeParam: l.ScopeParamName, Resource: l.Resource, SkipBrowser: l.SkipBrowser, Timeout: cmp.Or(l.Timeout.Std(), login.DefaultTimeout),
 	}
 	if l.CallbackPort != nil {

@@ -435,6 +435,8 @@ func (o *opened) why(err error) error {
 		switch {
 		case errors.As(err, &needed):
 			e.Code, e.Message, e.Next = workload.CodeLogin, o.Name+" wants a login: "+needed.Why, "weir start "+o.Name+", at a terminal"
+		case refused && b.Login != nil && b.Login.BearerTokenPath != "":
+			e.Code, e.Message, e.Next = workload.CodeLogin, o.Name+" refuses the token in "+b.Login.BearerTokenPath+": "+err.Error(), "write one that it takes into the file, then weir start "+o.Name
 		case refused && b.Login != nil:
 			e.Code, e.Message, e.Next = workload.CodeLogin, o.Name+" wants a login: "+err.Error(), "weir start "+o.Name+", at a terminal"
 		case refused:
