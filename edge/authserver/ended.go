@@ -16,8 +16,8 @@ type ended struct {
 	all map[string]time.Time // by grant, until when it is remembered
 }
 
-// note remembers that a grant has ended. Where there is no room, one that is over makes it,
-// else any other.
+// note remembers that a grant has ended. Where there is no room, one makes it that is over, else
+// any other; a handful is looked at, so that it costs the same however many there are.
 func (e *ended) note(id string, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -25,16 +25,16 @@ func (e *ended) note(id string, now time.Time) {
 		e.all = map[string]time.Time{}
 	}
 	if _, known := e.all[id]; !known && len(e.all) >= endedMost {
+		looked := 0
 		for other, until := range e.all {
-			if !now.Before(until) {
+			looked++
+			last := looked == 8
+			if !now.Before(until) || last && len(e.all) >= endedMost {
 				delete(e.all, other)
 			}
-		}
-		for other := range e.all {
-			if len(e.all) < endedMost {
+			if last {
 				break
 			}
-			delete(e.all, other)
 		}
 	}
 	e.all[id] = now.Add(maxAccess)

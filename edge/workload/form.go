@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/runner"
 )
 
 // What stands for a server on a command line, and the name that it gives it.
@@ -106,7 +107,7 @@ func readCommand(words []string, look func(string) (string, error)) (Server, err
 		}
 	}
 	program := words[0]
-	if _, err := ParseRunner(program, words[1:]); err != nil {
+	if _, err := runner.Parse(program, words[1:]); err != nil {
 		return Server{}, &Error{Code: CodeInvalid, Message: err.Error(), Next: "name the package as its index does"}
 	}
 	s := Server{Args: slices.Clone(words[1:]), Name: commandName(words)}

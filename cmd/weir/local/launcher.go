@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/runner"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/stdio"
-	"github.com/weir-edge/weir/edge/workload"
 )
 
 // How long a package runner may take: at its first start, since it fetches the package, and
@@ -33,7 +33,7 @@ const (
 type launcher struct {
 	machine *sandbox.Machine
 	config  sandbox.Config               // with the command as given
-	runner  *workload.Runner             // nil for a command that is run as given
+	runner  *runner.Runner               // nil for a command that is run as given
 	printed func(stdio.Process) []string // takes what the installer prints
 	noted   func(note string)
 	log     *slog.Logger
@@ -63,7 +63,7 @@ func newLauncher(m *sandbox.Machine, c sandbox.Config, log *slog.Logger) (*launc
 	}
 	if runtime.GOOS != "windows" { // where installers are scripts of a shell
 		var err error
-		if l.runner, err = workload.ParseRunner(c.Command[0], c.Command[1:]); err != nil {
+		if l.runner, err = runner.Parse(c.Command[0], c.Command[1:]); err != nil {
 			return nil, fmt.Errorf("spec.args: %w", err)
 		}
 	}

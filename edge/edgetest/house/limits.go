@@ -72,7 +72,7 @@ var limits = []limit{
 	// A third of them are the rows of storm.
 	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 27900, 12500},
 
-	{"packages of the product", total((*room).product, func(r *room) int { return min(r.code, 1) }), 70, 56},
+	{"packages of the product", total((*room).product, func(r *room) int { return min(r.code, 1) }), 71, 56},
 	// Commands are packages that show what serve says of itself.
 	{"longest import chain", func(h *house) (int, string) { return len(h.chain), strings.Join(h.chain, " → ") }, 11, 9},
 	// Filters have two engines, strategies of credentials share a cache, and backends, their

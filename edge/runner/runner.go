@@ -1,4 +1,6 @@
-package workload
+// Package runner reads commands of package runners (npx, uvx), whose packages are installed once
+// into the HOME of a workload: its program is started without them from then on.
+package runner
 
 import (
 	"bytes"
@@ -33,10 +35,10 @@ type Runner struct {
 // maxManifest bounds a package.json, in bytes.
 const maxManifest = 1 << 20
 
-// ParseRunner reads a command: a program and its arguments. For one that is not of npx or uvx,
+// Parse reads a command: a program and its arguments. For one that is not of npx or uvx,
 // and for one with options that only its runner understands, it returns nil: it has to run as
 // it was given. Its errors are about packages that are none.
-func ParseRunner(program string, args []string) (*Runner, error) {
+func Parse(program string, args []string) (*Runner, error) {
 	r := &Runner{Tool: filepath.Base(program)}
 	if filepath.IsAbs(program) {
 		r.at = filepath.Dir(program)

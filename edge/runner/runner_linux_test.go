@@ -1,4 +1,4 @@
-package workload_test
+package runner_test
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/weir-edge/weir/edge/workload"
+	"github.com/weir-edge/weir/edge/runner"
 )
 
 // A command of a package runner is read as the runner reads it; what only the runner
@@ -52,7 +52,7 @@ func TestParseRunner(t *testing.T) {
 		"node server.js":                        "as given",
 	} {
 		words := strings.Split(command, " ")
-		r, err := workload.ParseRunner(words[0], words[1:])
+		r, err := runner.Parse(words[0], words[1:])
 		got := "as given"
 		switch {
 		case err != nil:
@@ -73,7 +73,7 @@ func TestParseRunner(t *testing.T) {
 // The installer's own words come before the package, which stands alone behind --; a runner
 // that was named by its path has its neighbours run.
 func TestInstall(t *testing.T) {
-	r, err := workload.ParseRunner("/opt/node/bin/npx", []string{"-y", "pkg; rm -rf /", "x"})
+	r, err := runner.Parse("/opt/node/bin/npx", []string{"-y", "pkg; rm -rf /", "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestInstall(t *testing.T) {
 	if again, _ := r.Install("/home", true); !slices.Contains(again, "--fetch-retries=0") {
 		t.Errorf("npm is run again as %q", again)
 	}
-	r, err = workload.ParseRunner("uvx", []string{"--python", "3.12", "--from", "pkg==1", "tool"})
+	r, err = runner.Parse("uvx", []string{"--python", "3.12", "--from", "pkg==1", "tool"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestInstall(t *testing.T) {
 }
 
 // installed is a HOME in which a package was installed as npm does it.
-func installed(t *testing.T, r *workload.Runner, manifest, bin, text string) string {
+func installed(t *testing.T, r *runner.Runner, manifest, bin, text string) string {
 	t.Helper()
 	home := t.TempDir()
 	at := filepath.Join(r.Dir(home), "node_modules", "@a", "pkg")
@@ -143,7 +143,7 @@ func TestRunnerCommand(t *testing.T) {
 		if c.asked != "" {
 			args = append([]string{"-p", "@a/pkg", c.asked}, args[1:]...)
 		}
-		r, err := workload.ParseRunner("npx", args)
+		r, err := runner.Parse("npx", args)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestRunnerCommand(t *testing.T) {
 
 // What a server has put into its HOME leads nowhere else, and holds nobody up.
 func TestRunnerCommandHostile(t *testing.T) {
-	r, err := workload.ParseRunner("npx", []string{"@a/pkg"})
+	r, err := runner.Parse("npx", []string{"@a/pkg"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,11 +221,11 @@ func fifo(path string) error { return errors.Join(os.Remove(path), syscall.Mkfif
 
 // What was installed for another version goes, and nothing else does.
 func TestRunnerTidy(t *testing.T) {
-	old, err := workload.ParseRunner("npx", []string{"@a/pkg@1"})
+	old, err := runner.Parse("npx", []string{"@a/pkg@1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	now, err := workload.ParseRunner("npx", []string{"@a/pkg@2"})
+	now, err := runner.Parse("npx", []string{"@a/pkg@2"})
 	if err != nil {
 		t.Fatal(err)
 	}
