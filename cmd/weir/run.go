@@ -69,6 +69,11 @@ func (a *app) runWorkload(cmd *cobra.Command, x *runFlags, args []string) error 
 	}
 	ctx, stop := untilSignal(cmd)
 	defer stop()
+	if x.fromConfig == "" {
+		if err := a.entry(ctx, cmd, x); err != nil {
+			return interrupted(ctx, err)
+		}
+	}
 
 	// A name of the server's own may be taken between the look and the run.
 	for tries := 1; ; tries++ {
