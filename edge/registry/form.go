@@ -61,6 +61,10 @@ func (e *Entry) Forms(rules Rules) (all []Form) {
 	for i := range e.Remotes {
 		all = append(all, e.Remotes[i].form(fmt.Sprintf("remotes[%d]", i), rules))
 	}
+	if len(e.Command) > 0 && string(e.Command) != "null" {
+		text := edge.Brief(Plain(string(e.Command)))
+		all = append(all, Form{Field: "command", Type: "command", Text: text, Err: refused("command", "%s: an entry may not name a program of this machine", text)})
+	}
 	return all
 }
 

@@ -65,7 +65,8 @@ func TestK02Refused(t *testing.T) {
 		`"packages":[{"identifier":"x","transport":{"type":"stdio"}}]`:                                                               "packages[0].registryType: it says no type",
 		`"packages":[{"registryType":"npm","identifier":"x","transport":{"type":"websocket"}}]`:                                      "packages[0].transport.type: \"websocket\"",
 		`"packages":[{"registryType":"npm","identifier":"x","transport":{"type":"sse"}}]`:                                            "packages[0].transport.url",
-		`"command":"sh","args":["-c","id"]`: "names nothing to start",
+		`"command":"sh","args":["-c","id"]`: "command: \"sh\": an entry may not name a program of this machine",
+		`"title":"x"`:                       "names nothing to start",
 
 		// URLs, which lead to the public internet by https.
 		remote("http://mcp.example.com/mcp"):                     "remotes[0].url: \"http://mcp.example.com/mcp\": its scheme is http",

@@ -79,6 +79,8 @@ type Entry struct {
 	Packages []Package `json:"packages,omitempty"`
 	Remotes  []Remote  `json:"remotes,omitempty"`
 
+	Command json.RawMessage `json:"command,omitempty"` // a program of this machine, which no entry may name; nil for none
+
 	Text json.RawMessage `json:"-"` // server.json
 }
 

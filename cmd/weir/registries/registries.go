@@ -97,7 +97,7 @@ func (a *Commands) open(ctx context.Context, cmd *cobra.Command, paths workload.
 	if err != nil {
 		return nil, err
 	}
-	if r.Stale != nil {
+	if r.Stale != nil && !refresh { // whoever asked the registry is told by an error
 		a.note(cmd, "the registry %s cannot be read now (%s): what was kept %s ago is used", source, edge.Brief(r.Stale.Error()), age(time.Since(r.Fetched)))
 	}
 	if r.Unkept != nil {
@@ -159,6 +159,18 @@ func oneEntry(_ *cobra.Command, args []string) error {
 		return cli.Usagef("%s is one word too many: give the name of one entry", cli.Brief(args[1]))
 	}
 	return nil
+}
+
+// away is the error of a command that wants the registry itself, and not what is kept of it;
+// nil where it was read.
+func away(r *registry.Registry) error {
+	if r.Stale == nil {
+		return nil
+	}
+	return &workload.Error{
+		Code: workload.CodeFault, Next: "try again later",
+		Message: fmt.Sprintf("the registry %s cannot be read now (%s): what was kept %s ago stays", r.Source, edge.Brief(r.Stale.Error()), age(time.Since(r.Fetched))),
+	}
 }
 
 var errNone = errors.New("there is nothing to read at standard input: name a file")

@@ -46,8 +46,8 @@ what is kept stays, and the exit code is 1.`,
 			if err != nil {
 				return cli.Interrupted(ctx, workload.OfRegistry(err))
 			}
-			if r.Stale != nil {
-				return cli.Said(cli.ExitFault) // by Open
+			if err := away(r); err != nil {
+				return err
 			}
 			return a.told(cmd, r)
 		},
@@ -97,8 +97,8 @@ Its entries lead to servers on the public internet alone, by https, unless
 			if err != nil {
 				return cli.Interrupted(ctx, workload.OfRegistry(err))
 			}
-			if r.Stale != nil {
-				return cli.Said(cli.ExitFault) // by open
+			if err := away(r); err != nil {
+				return err
 			}
 			if err := paths.SetRegistry(&source); err != nil {
 				return err
