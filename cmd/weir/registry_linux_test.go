@@ -109,7 +109,9 @@ func TestRunOfARegistry(t *testing.T) {
 	// 4. The registry fails on the way, and then altogether.
 	g.failing.Store(true)
 	h.fails(1, "cannot be read now (the registry answered 503 Service Unavailable): what was kept less than a minute ago stays", "registry", "update")
-	g.Close()
+	if err := g.Listener.Close(); err != nil { // not what the workload talks over
+		t.Fatal(err)
+	}
 	h.fails(1, "cannot be read now", "registry", "update")
 	h.must("run", "io.example/demo", "--name", "later", "--dry-run")
 	if out, said, code := h.weir("search", "tiny"); code != 0 || !strings.Contains(out, "io.example/tiny") {

@@ -281,6 +281,9 @@ func (f *Form) judgeRemote(rules Rules) error {
 		if len(h.Name) > 256 || !headerPattern.MatchString(h.Name) {
 			return refused(fmt.Sprintf("%s.headers[%d]", f.Field, i), "%s is no name of a header", shown(h.Name))
 		}
+		if v1beta1.RestrictedHeader(h.Name) {
+			return refused(fmt.Sprintf("%s.headers[%d]", f.Field, i), "%s is set by Weir itself", h.Name)
+		}
 	}
 	at := f.url
 	if strings.ContainsAny(at, "{}") {
@@ -313,7 +316,7 @@ func (f *Form) judgeURL(text string, source Source) error {
 		return refused(at, "%s: %s", shown(text), edge.MayDial(addr, true))
 	case own:
 	case u.Scheme == "http" && !(private && source.AllowPrivate):
-		return &Error{Kind: Refused, Field: at, Message: shown(text) + ": its scheme is http, which is not allowed", Next: next}
+		return &Error{Kind: Refused, Field: at, Message: shown(text) + ": its scheme is http, which is not allowed", Next: "where you trust it, name it yourself: weir run URL"}
 	case private && !source.AllowPrivate:
 		return &Error{Kind: Refused, Field: at, Message: shown(text) + ": its host is not of the public internet", Next: next}
 	}

@@ -179,7 +179,7 @@ func parse(text []byte) (*Entry, error) {
 		} `json:"_meta"`
 	}
 	if err := json.Unmarshal(text, &own); err != nil {
-		return nil, errors.New(wrongType(err))
+		return nil, fmt.Errorf("%s: %s", shown(mcp.String(member(text, "name"))), wrongType(err))
 	}
 	e := &own.Entry
 	switch {

@@ -115,6 +115,7 @@ func withPart(text []byte, name string, part []byte) ([]byte, error) {
 	}
 	var made bytes.Buffer
 	inside, done := false, false
+	var blank []byte // lines that may be of the part
 	for line := range bytes.Lines(text) {
 		first := bytes.TrimLeft(line, " \t\r\n")
 		switch {
@@ -124,12 +125,19 @@ func withPart(text []byte, name string, part []byte) ([]byte, error) {
 			}
 			inside, done = true, true
 			continue
-		case inside && (line[0] == ' ' || line[0] == '\t') && len(first) > 0:
+		case inside && len(first) == 0:
+			blank = append(blank, line...)
+			continue
+		case inside && (line[0] == ' ' || line[0] == '\t'):
+			blank = nil
 			continue // of the part
 		}
 		inside = false
+		made.Write(blank)
 		made.Write(line)
+		blank = nil
 	}
+	made.Write(blank)
 	if !done && len(part) > 0 {
 		if made.Len() > 0 && !bytes.HasSuffix(made.Bytes(), []byte("\n")) {
 			made.WriteByte('\n')

@@ -86,7 +86,7 @@ func (a *Commands) open(ctx context.Context, cmd *cobra.Command, paths workload.
 		return nil, err
 	}
 	steps := a.Steps(cmd)
-	shown := time.Time{}
+	shown := time.Now()
 	r, err := registry.Open(ctx, registry.Options{Source: source, Cache: paths.Cache, Reach: reach, Refresh: refresh, Told: func(entries int) {
 		if now := time.Now(); now.Sub(shown) >= time.Second {
 			shown = now
