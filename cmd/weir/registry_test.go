@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-edge/weir/cmd/weir/registries"
 	"github.com/weir-edge/weir/edge/edgetest/port"
 	"github.com/weir-edge/weir/edge/workload"
 )
@@ -61,7 +62,7 @@ func TestRegistrySetKeepsDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	const before, after = "# Mine.\nsecrets: # by hand\n    provider:   'environment'\n", "\nother: [1,\n  2]\n"
-	part := "registry:\n    source: " + one + "\n"
+	part := "registry:\n  source: " + one + "\n"
 	for text, want := range map[string]string{
 		"":             part,
 		before:         before + part,
@@ -148,7 +149,7 @@ func TestRegistryReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	paths := workload.Paths{Config: filepath.Join(home, "config")}
-	if s, set, err := paths.Registry(); err != nil || !set || s.At != "https://registry.example.com" {
+	if s, set, err := registries.Chosen(paths); err != nil || !set || s.At != "https://registry.example.com" {
 		t.Errorf("%+v, %t, %v", s, set, err)
 	}
 	commands := regexp.MustCompile("(?m)^\\$ weir (.+)$|`weir ((?:registry|search|run) [^`]*)`").FindAllStringSubmatch(string(text), -1)

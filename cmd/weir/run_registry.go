@@ -19,7 +19,7 @@ import (
 // entry finds what a word names in the registry, and has what it needs given or asked for. A
 // word that names nothing there is left to be read as something else.
 func (a *app) entry(ctx context.Context, cmd *cobra.Command, x *runFlags) error {
-	if !workload.MayBeEntry(x.Server) {
+	if !registries.MayBeEntry(x.Server) {
 		return nil
 	}
 	_, here := a.program(x.Server)
@@ -30,19 +30,19 @@ func (a *app) entry(ctx context.Context, cmd *cobra.Command, x *runFlags) error 
 		if here == nil && ctx.Err() == nil {
 			return nil // a program of this machine, which stands behind --
 		}
-		return workload.OfRegistry(err)
+		return registries.Problem(err)
 	}
 	e, err := r.Find(x.Server)
 	if known := new(registry.Error); errors.As(err, &known) && known.Kind == registry.NotFound && (here == nil || strings.Contains(x.Server, "/") && !known.Near) {
 		return nil // a program of this machine, or an image
 	}
 	if err != nil {
-		return workload.OfRegistry(err)
+		return registries.Problem(err)
 	}
 	rules := registries.Rules(r)
 	form, err := e.Choose(rules)
 	if err != nil {
-		return workload.OfRegistry(err)
+		return registries.Problem(err)
 	}
 	a.remark(cmd, chosen(e, form, rules))
 
@@ -60,7 +60,7 @@ func (a *app) entry(ctx context.Context, cmd *cobra.Command, x *runFlags) error 
 		start, _, err = form.Fill(e, given, asked, rules)
 	}
 	if err != nil {
-		return workload.OfRegistry(err)
+		return registries.Problem(err)
 	}
 	x.Entry = start
 	return nil

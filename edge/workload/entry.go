@@ -1,33 +1,13 @@
 package workload
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
-	"github.com/weir-edge/weir/edge/registry"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
 // What an entry of a registry gives a workload. Flags win over all of it.
-
-// MayBeEntry reports whether a word before -- may name an entry of a registry: it is no URL,
-// no path, and no image with a tag or a digest.
-func MayBeEntry(word string) bool {
-	return word != "" && !strings.ContainsAny(word, ":@\\") && !strings.HasPrefix(word, ".") && !strings.HasPrefix(word, "/") && !strings.HasPrefix(word, "-")
-}
-
-// OfRegistry is an error of a registry as one of a command line.
-func OfRegistry(err error) error {
-	var e *registry.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	code := map[registry.Kind]Code{
-		registry.Broken: CodeFault, registry.Invalid: CodeInvalid, registry.NotFound: CodeNotFound, registry.Refused: CodeRefused, registry.Later: CodeSandbox,
-	}[e.Kind]
-	return &Error{Code: code, Field: e.Field, Message: err.Error(), Next: e.Next}
-}
 
 // server is the server that the options name, or that an entry describes.
 func (o *Options) server() (s Server, err error) {

@@ -14,7 +14,6 @@ import (
 	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/registry"
-	"github.com/weir-edge/weir/edge/workload"
 )
 
 func (a *Commands) convert() *cobra.Command {
@@ -42,7 +41,7 @@ format has no word for stands in its _meta.`,
 			}
 			made, entries, leftOut, err := registry.Convert(text, time.Now())
 			if err != nil {
-				return workload.OfRegistry(err)
+				return Problem(err)
 			}
 			if len(leftOut) > 0 {
 				a.note(cmd, "left out: %s", edge.Brief(strings.Join(leftOut, ", ")))
@@ -51,7 +50,7 @@ format has no word for stands in its _meta.`,
 				_, err = a.Out.Write(made)
 				return err
 			}
-			if err := replace(output, made); err != nil {
+			if err := replace(output, made, 0o644); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(a.Out, "%s has %s\n", edge.Brief(output), edge.Count(entries, "server"))
@@ -84,14 +83,14 @@ func (a *Commands) input(name string) ([]byte, error) {
 }
 
 // replace writes a file: it is there whole, or as it was.
-func replace(path string, text []byte) error {
+func replace(path string, text []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name()) // gone by then, when all went well
 	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Chmod(0o644), f.Close()); err != nil {
+	if err = errors.Join(err, f.Sync(), f.Chmod(mode), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), path)

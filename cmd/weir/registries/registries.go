@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,7 +74,7 @@ func (a *Commands) Open(ctx context.Context, cmd *cobra.Command, refresh bool) (
 	if err != nil {
 		return nil, err
 	}
-	source, _, err := paths.Registry()
+	source, _, err := Chosen(paths)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ func (a *Commands) with(cmd *cobra.Command, do func(r *registry.Registry) error)
 	if err == nil {
 		err = do(r)
 	}
-	return cli.Interrupted(ctx, workload.OfRegistry(err))
+	return cli.Interrupted(ctx, Problem(err))
 }
 
 // Complete completes the names of entries, by what is kept or in files: no registry is asked
@@ -142,7 +143,7 @@ func (a *Commands) Complete(_ *cobra.Command, args []string, begun string) (name
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	if source, _, err := paths.Registry(); err == nil {
+	if source, _, err := Chosen(paths); err == nil {
 		if r, err := registry.Kept(source, paths.Cache); err == nil {
 			names = r.Complete(begun, maxCompleted)
 		}
@@ -159,6 +160,24 @@ func oneEntry(_ *cobra.Command, args []string) error {
 		return cli.Usagef("%s is one word too many: give the name of one entry", cli.Brief(args[1]))
 	}
 	return nil
+}
+
+// MayBeEntry reports whether a word before -- may name an entry of a registry: it is no URL,
+// no path, and no image with a tag or a digest.
+func MayBeEntry(word string) bool {
+	return word != "" && !strings.ContainsAny(word, ":@\\") && !strings.HasPrefix(word, ".") && !strings.HasPrefix(word, "/") && !strings.HasPrefix(word, "-")
+}
+
+// Problem is an error of a registry as one of a command line.
+func Problem(err error) error {
+	var e *registry.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	code := map[registry.Kind]workload.Code{
+		registry.Broken: workload.CodeFault, registry.Invalid: workload.CodeInvalid, registry.NotFound: workload.CodeNotFound, registry.Refused: workload.CodeRefused, registry.Later: workload.CodeSandbox,
+	}[e.Kind]
+	return &workload.Error{Code: code, Field: e.Field, Message: err.Error(), Next: e.Next}
 }
 
 // away is the error of a command that wants the registry itself, and not what is kept of it;

@@ -9,7 +9,6 @@ import (
 	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/registry"
-	"github.com/weir-edge/weir/edge/workload"
 )
 
 // read is what reading a registry came to, for programs.
@@ -44,7 +43,7 @@ what is kept stays, and the exit code is 1.`,
 			defer stop()
 			r, err := a.Open(ctx, cmd, true)
 			if err != nil {
-				return cli.Interrupted(ctx, workload.OfRegistry(err))
+				return cli.Interrupted(ctx, Problem(err))
 			}
 			if err := away(r); err != nil {
 				return err
@@ -86,7 +85,7 @@ Its entries lead to servers on the public internet alone, by https, unless
 			}
 			source, err := registry.ParseSource(args[0], dir)
 			if err != nil {
-				return workload.OfRegistry(err)
+				return Problem(err)
 			}
 			source.AllowPrivate = private
 			paths, err := a.Paths()
@@ -95,12 +94,12 @@ Its entries lead to servers on the public internet alone, by https, unless
 			}
 			r, err := a.open(ctx, cmd, paths, source, true)
 			if err != nil {
-				return cli.Interrupted(ctx, workload.OfRegistry(err))
+				return cli.Interrupted(ctx, Problem(err))
 			}
 			if err := away(r); err != nil {
 				return err
 			}
-			if err := paths.SetRegistry(&source); err != nil {
+			if err := choose(paths, &source); err != nil {
 				return err
 			}
 			return a.told(cmd, r)
@@ -125,10 +124,10 @@ func (a *Commands) unset() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := paths.SetRegistry(nil); err != nil {
+			if err := choose(paths, nil); err != nil {
 				return err
 			}
-			source, _, err := paths.Registry()
+			source, _, err := Chosen(paths)
 			if err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-package workload
+package registries
 
 import (
 	"bytes"
@@ -12,9 +12,10 @@ import (
 	"reflect"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
 
 	"github.com/weir-edge/weir/edge/registry"
+	"github.com/weir-edge/weir/edge/workload"
 )
 
 // The file of a user's defaults, workloads.yaml. What a command changes in it is one part of
@@ -23,34 +24,34 @@ import (
 // maxDefaults bounds the file, in bytes.
 const maxDefaults = 1 << 20
 
-// Defaults is the file of the user's defaults.
-func (p Paths) Defaults() string { return filepath.Join(p.Config, "workloads.yaml") }
+// defaultsFile is the file of the user's defaults.
+func defaultsFile(p workload.Paths) string { return filepath.Join(p.Config, "workloads.yaml") }
 
 // registryPart is the part about the registry.
 type registryPart struct {
-	Source       string `yaml:"source"`
-	AllowPrivate bool   `yaml:"allowPrivate,omitempty"`
+	Source       string `json:"source"`
+	AllowPrivate bool   `json:"allowPrivate,omitempty"`
 }
 
-// Registry is the registry that the user has set, or else the default one, and whether it was
+// Chosen is the registry that the user has set, or else the default one, and whether it was
 // set. A relative path is below the directory of the file.
-func (p Paths) Registry() (source registry.Source, set bool, err error) {
-	text, err := readDefaults(p.Defaults())
+func Chosen(p workload.Paths) (source registry.Source, set bool, err error) {
+	text, err := readDefaults(defaultsFile(p))
 	if err != nil {
 		return source, false, err
 	}
 	var all struct {
-		Registry *registryPart `yaml:"registry"`
+		Registry *registryPart `json:"registry"`
 	}
 	if err := yaml.Unmarshal(text, &all); err != nil {
-		return source, false, &Error{Code: CodeFault, Message: p.Defaults() + ": " + strings.ReplaceAll(err.Error(), "\n", " ")}
+		return source, false, &workload.Error{Code: workload.CodeFault, Message: defaultsFile(p) + ": " + strings.ReplaceAll(err.Error(), "\n", " ")}
 	}
 	if all.Registry == nil {
 		source, err = registry.ParseSource(registry.Default, "")
 		return source, false, err
 	}
 	if source, err = registry.ParseSource(all.Registry.Source, p.Config); err != nil {
-		return source, true, &Error{Code: CodeFault, Field: "registry.source", Message: p.Defaults() + ": registry.source: " + err.Error(), Next: "weir registry set SOURCE"}
+		return source, true, &workload.Error{Code: workload.CodeFault, Field: "registry.source", Message: defaultsFile(p) + ": registry.source: " + err.Error(), Next: "weir registry set SOURCE"}
 	}
 	source.AllowPrivate = all.Registry.AllowPrivate
 	return source, true, nil
@@ -72,20 +73,20 @@ func readDefaults(path string) ([]byte, error) {
 	return text, err
 }
 
-// SetRegistry keeps the choice of a registry; nil is for the default one.
-func (p Paths) SetRegistry(source *registry.Source) error {
+// choose keeps the choice of a registry; nil is for the default one.
+func choose(p workload.Paths, source *registry.Source) error {
 	if err := os.MkdirAll(p.Config, 0o700); err != nil {
 		return err
 	}
-	lock, err := lockFile(filepath.Join(p.Config, ".workloads.lock"))
-	if errors.Is(err, errHeld) {
-		return &Error{Code: CodeFault, Message: p.Defaults() + " is being changed by another process", Next: "try again"}
+	lock, err := workload.LockFile(filepath.Join(p.Config, ".workloads.lock"))
+	if errors.Is(err, workload.ErrHeld) {
+		return &workload.Error{Code: workload.CodeFault, Message: defaultsFile(p) + " is being changed by another process", Next: "try again"}
 	}
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	path := p.Defaults()
+	path := defaultsFile(p)
 	if at, err := filepath.EvalSymlinks(path); err == nil {
 		path = at // a link stays one
 	}
@@ -101,9 +102,9 @@ func (p Paths) SetRegistry(source *registry.Source) error {
 	}
 	made, err := withPart(old, "registry", part)
 	if err != nil {
-		return &Error{Code: CodeFault, Message: path + ": " + strings.ReplaceAll(err.Error(), "\n", " "), Next: "write it by hand"}
+		return &workload.Error{Code: workload.CodeFault, Message: path + ": " + strings.ReplaceAll(err.Error(), "\n", " "), Next: "write it by hand"}
 	}
-	return writeOwn(path, made)
+	return replace(path, made, 0o600)
 }
 
 // withPart replaces a part of a YAML mapping, by the lines that it stands on, or adds it at
