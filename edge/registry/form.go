@@ -161,7 +161,7 @@ func (f *Form) judgePackage(p *Package, rules Rules) error {
 		f.Text = p.Image()
 		return later(f.Field, "run its program on this machine: weir run -- COMMAND", "a container (%s)", f.Text)
 	case "":
-		return refused(f.Field+".registryType", "it says no type: npm, pypi or oci")
+		return refused(f.Field+".registryType", "it says no type: npm, pypi or oci (schemas before 2025-09-16, with registry_type, are not read)")
 	default:
 		return refused(f.Field+".registryType", "%s: Weir starts packages of npm and pypi", shown(f.Type))
 	}
