@@ -31,8 +31,10 @@ func (a *app) runCommand() *cobra.Command {
 sandbox where the system has one, an address of your own for a server at a URL, or what
 an entry of the registry describes ("weir registry --help"): a package of npm or PyPI,
 or a server at a URL. Arguments after -- take the place of the entry's own, and what
-the entry needs is asked for, where there is a terminal. The URL that clients connect to is the last line of the output. The workload is
-there until "weir stop" or "weir rm", and comes back with the manager.
+the entry needs is asked for, where there is a terminal.
+
+The URL that clients connect to is the last line of the output. The workload is there
+until "weir stop" or "weir rm", and comes back with the manager.
 
 A server at a URL that wants a login is logged in to in a browser; the manager has it
 renewed. A package runner (npx, uvx) fetches its package into a directory of the workload's

@@ -191,7 +191,7 @@ func (f *fetcher) page(ctx context.Context, at, cursor string, most int64) (page
 			return f.took(answer, cursor)
 		case answer.Status == http.StatusNotModified && known >= 0:
 			one := f.had[known]
-			return one, f.count(one.Servers, 0)
+			return one, f.count(len(one.Servers))
 		case answer.Status != http.StatusTooManyRequests && answer.Status < 500 || try == tries:
 			return page{}, &statusError{answer.Status}
 		}
@@ -220,12 +220,12 @@ func (f *fetcher) took(answer *oauth.Response, cursor string) (page, error) {
 	if len(etag) > maxValue || strings.ContainsFunc(etag, func(r rune) bool { return r < ' ' || r > '~' }) {
 		etag = ""
 	}
-	return page{Cursor: cursor, ETag: etag, Next: d.next, Format: d.format, Servers: d.servers}, f.count(d.servers, 0)
+	return page{Cursor: cursor, ETag: etag, Next: d.next, Format: d.format, Servers: d.servers}, f.count(len(d.servers))
 }
 
 // count counts the entries that have come.
-func (f *fetcher) count(servers []json.RawMessage, more int) error {
-	if f.entries += len(servers) + more; f.entries > MaxEntries {
+func (f *fetcher) count(more int) error {
+	if f.entries += more; f.entries > MaxEntries {
 		return errTooMany
 	}
 	if f.told != nil {

@@ -132,6 +132,9 @@ func (a *Commands) showEntry(cmd *cobra.Command, r *registry.Registry, e *regist
 	for i := range e.Packages {
 		a.showExtra(&e.Packages[i].Extra)
 	}
+	for i := range e.Remotes {
+		a.showExtra(&e.Remotes[i].Extra)
+	}
 	for _, f := range forms {
 		fmt.Fprintf(a.Out, "\n%s: %s\n", f.Type, f.Text)
 		if f.Err != nil {
@@ -153,14 +156,18 @@ func (a *Commands) showEntry(cmd *cobra.Command, r *registry.Registry, e *regist
 	return nil
 }
 
-// showExtra shows what is said of permissions and signers.
+// showExtra shows what is said of permissions, signers and logins.
 func (a *Commands) showExtra(x *registry.Extra) {
+	line(a.Out, "tier", edge.Brief(registry.Plain(x.Tier)))
+	if len(x.OAuth) > 0 && string(x.OAuth) != "null" {
+		line(a.Out, "login", "it wants one, which `weir run` makes when the server asks for it")
+	}
 	if len(x.Permissions) > 0 {
 		line(a.Out, "permissions", edge.Cut(registry.Plain(string(x.Permissions)), 1000))
 	}
 	if p := x.Provenance; p != nil {
-		line(a.Out, "signed by", registry.Plain(p.SignerIdentity))
-		line(a.Out, "built from", registry.Plain(p.RepositoryURI))
+		line(a.Out, "signed by", edge.Brief(registry.Plain(p.SignerIdentity)))
+		line(a.Out, "built from", edge.Brief(registry.Plain(p.RepositoryURI)))
 	}
 }
 
