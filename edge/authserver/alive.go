@@ -125,10 +125,11 @@ func (s *Server) Look(ctx context.Context, id string) (*Life, error) {
 		}
 	}
 	l.until.Store(now.Add(aliveAge).UnixNano())
-	if l.over.Load() { // it was revoked meanwhile
+	s.lasting.ended.lives(id)
+	if l.over.Load() { // it was revoked meanwhile, perhaps before the line above
+		s.lasting.ended.note(id, now)
 		return nil, nil
 	}
-	s.lasting.ended.lives(id)
 	return l, nil
 }
 

@@ -178,7 +178,7 @@ func (s *Server) checked(c *client, to redirectURI, q url.Values) (*ask, error) 
 		return nil, refuse("invalid_scope", "a scope is unknown, or the client has not registered for it")
 	}
 	slices.Sort(scopes)
-	if q.Get("prompt") == "none" {
+	if slices.Contains(strings.Fields(q.Get("prompt")), "none") {
 		return nil, refuse("login_required", "the user has to be asked")
 	}
 	a := &ask{

@@ -80,36 +80,6 @@ func possible(start string, step func(state, input string) (next, saw string), h
 	return porcupine.CheckOperationsTimeout(m.ToModel(), history, 30*time.Second)
 }
 
-// harmful is a network that does harm until stop is called.
-func harmful(w *kvtest.Wire, seed uint64) (stop func()) {
-	over, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		harm := rand.New(rand.NewPCG(seed, 1))
-		for {
-			switch harm.IntN(6) {
-			case 0:
-				w.Delay.Store(int64(harm.IntN(15)) * int64(time.Millisecond))
-			case 1:
-				w.Cut()
-			case 2:
-				w.Reset.Store(true)
-			default:
-				w.Reset.Store(false)
-				w.Delay.Store(int64(harm.IntN(2)) * int64(time.Millisecond))
-			}
-			select {
-			case <-over:
-				w.Reset.Store(false)
-				w.Delay.Store(0)
-				return
-			case <-time.After(time.Duration(1+harm.IntN(4)) * time.Millisecond):
-			}
-		}
-	}()
-	return func() { close(over); <-done }
-}
-
 // TestG37Histories: 100 histories of codes and of grants over two replicas on one Redis behind a
 // network that delays, breaks and resets: each is one that could be.
 func TestG37Histories(t *testing.T) {
@@ -207,7 +177,7 @@ func (l *latest) pick(choice *rand.Rand, first string) string {
 // does harm. It returns how many of the requests ended in a 503.
 func (s *scene) record(w *kvtest.Wire, seed uint64, ask func(*rig, *rand.Rand, *latest) (string, *httptest.ResponseRecorder)) ([]porcupine.Operation, int) {
 	const clients, each = 4, 6
-	stop := harmful(w, seed)
+	stop := w.Harm(seed)
 	var mu sync.Mutex
 	var history []porcupine.Operation
 	lost := 0

@@ -17,8 +17,8 @@ type limit struct {
 	refill time.Duration // from empty to full
 }
 
-// What one client address may ask for, and how often a client may be wrong. They are those of
-// this process.
+// What one client address may ask of an issuer, and how often a client may be wrong. They are
+// those of this process.
 var (
 	limitRegister  = limit{"register", 5, 5 * time.Second}
 	limitAuthorize = limit{"authorize", 50, 5 * time.Second}
@@ -36,7 +36,7 @@ func (s *Server) within(ctx context.Context, r *http.Request, l limit) error {
 
 // take takes one of what somebody may ask for. An error says when there is more.
 func (s *Server) take(ctx context.Context, l limit, who string) error {
-	wait, _, err := s.local.Take(ctx, edge.Bucket{Key: "as:" + l.name + ":" + who, Capacity: l.burst, Refill: l.refill})
+	wait, _, err := s.local.Take(ctx, edge.Bucket{Key: s.records.prefix + l.name + ":" + who, Capacity: l.burst, Refill: l.refill})
 	if err != nil {
 		return err
 	}

@@ -225,30 +225,7 @@ func record(t *testing.T, addr, key string, inputs []string, seed uint64) ([]por
 		ready(t, s)
 		stores = append(stores, s)
 	}
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		harm := rand.New(rand.NewPCG(seed, 1))
-		for {
-			switch harm.IntN(6) {
-			case 0:
-				w.Delay.Store(int64(harm.IntN(15)) * int64(time.Millisecond))
-			case 1:
-				w.Cut()
-			case 2:
-				w.Reset.Store(true)
-			default:
-				w.Reset.Store(false)
-				w.Delay.Store(int64(harm.IntN(2)) * int64(time.Millisecond))
-			}
-			select {
-			case <-stop:
-				w.Reset.Store(false)
-				return
-			case <-time.After(time.Duration(1+harm.IntN(4)) * time.Millisecond):
-			}
-		}
-	}()
+	stop := w.Harm(seed)
 	var mu sync.Mutex
 	var history []porcupine.Operation
 	lost := 0
@@ -279,8 +256,7 @@ func record(t *testing.T, addr, key string, inputs []string, seed uint64) ([]por
 		})
 	}
 	all.Wait()
-	close(stop)
-	<-stopped
+	stop()
 	return history, lost
 }
 

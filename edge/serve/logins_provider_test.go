@@ -253,6 +253,21 @@ func TestScopePath(t *testing.T) {
 	}
 }
 
+// TestScopesGranted: where a provider grants fewer scopes than it was asked for, the log says which
+// are missing, once the answer says so at scopePath; the user is signed in.
+func TestScopesGranted(t *testing.T) {
+	t.Parallel()
+	c, back := newCompany(t), edgetest.NewServer(t, edgetest.Modern)
+	auth := fmt.Sprintf(`{issuer: %q, upstreamProviders: [{name: corp, type: oauth2, oauth2Config: {authorizationEndpoint: "%[2]s/auth", tokenEndpoint: "%[2]s/token", clientId: edge, scopes: [mail, files], redirectUri: "%[1]s/oauth/callback", tokenResponseMapping: {accessTokenPath: data.access.token, scopePath: data.may}}}]}`, loginIssuer, c.URL)
+	e := edgetest.Start(t, entrance(back, auth, `{type: unauthenticated}`), loopback(), trusting(t, c.Server))
+	v := edgetest.NewVisitor(t, loginIssuer, e.Addr())
+	v.Client.Transport = c.Client().Transport
+	v.SignIn("")
+	if log := e.Log(); !strings.Contains(log, "granted fewer scopes") || !strings.Contains(log, "missing=files") {
+		t.Errorf("the log does not say what is missing: %s", log)
+	}
+}
+
 // TestDocumentsAreKept: a metadata document of a client is fetched anew when cacheFallbackTtl is
 // over, and when more than cacheMaxSize others were used since.
 func TestDocumentsAreKept(t *testing.T) {

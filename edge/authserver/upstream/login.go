@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/oauth"
@@ -33,6 +35,11 @@ func (p *Provider) Return(ctx context.Context, leg Leg, query url.Values, wantWh
 	})
 	if err != nil {
 		return nil, nil, p.fault(err)
+	}
+	if asked := oauth.Scopes(at.scopes); t.Scope != "" && oauth.Lacks(oauth.Scopes(t.Scope), asked) {
+		granted := oauth.Scopes(t.Scope)
+		p.env.Log.Info("a provider granted fewer scopes than it was asked for: backends that need them will refuse its token", "upstream", p.Name(),
+			"missing", strings.Join(slices.DeleteFunc(slices.Clone(asked), func(one string) bool { return slices.Contains(granted, one) }), " "))
 	}
 
 	// 3. Who it is.

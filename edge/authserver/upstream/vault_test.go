@@ -523,12 +523,24 @@ func TestClosed(t *testing.T) {
 	}
 }
 
+// looked counts how often records are looked at.
+type looked struct {
+	upstream.Records
+	atomic.Int64
+}
+
+func (l *looked) Get(ctx context.Context, key string) ([]byte, error) {
+	defer l.Add(1)
+	return l.Records.Get(ctx, key)
+}
+
 // TestClocks is A23 for leases: a replica whose clock is 50 s ahead does not take a lease from
 // one that is at work.
 func TestClocks(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		one := w.replica(t, w.kept, w.clock.Now)
-		ahead := w.replica(t, w.kept, func() time.Time { return w.clock.Now().Add(50 * time.Second) })
+		looks := &looked{Records: w.kept}
+		ahead := w.replica(t, looks, func() time.Time { return w.clock.Now().Add(50 * time.Second) })
 		w.keeps(t, one, "g")
 		asked, goes := make(chan struct{}), make(chan struct{})
 		var once sync.Once
@@ -546,7 +558,9 @@ func TestClocks(t *testing.T) {
 			}
 			go func() { _, err := v.Tokens(context.Background(), "g", "hub"); results <- err }()
 		}
-		time.Sleep(500 * time.Millisecond) // for the other to do what it must not
+		for have := looks.Load(); looks.Load() < have+4; { // the other has time to do what it must not
+			time.Sleep(time.Millisecond)
+		}
 		close(goes)
 		for range 2 {
 			if err := edgetest.Receive(t, results, "a call"); err != nil {

@@ -4,6 +4,7 @@ package kvtest
 
 import (
 	"io"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -111,6 +112,36 @@ func (w *Wire) serve(front net.Conn) {
 			return
 		}
 	}
+}
+
+// Harm has the network delay, break and reset, each as a seed has it, until stop is called.
+func (w *Wire) Harm(seed uint64) (stop func()) {
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		harm := rand.New(rand.NewPCG(seed, 1))
+		for {
+			switch harm.IntN(6) {
+			case 0:
+				w.Delay.Store(int64(harm.IntN(15)) * int64(time.Millisecond))
+			case 1:
+				w.Cut()
+			case 2:
+				w.Reset.Store(true)
+			default:
+				w.Reset.Store(false)
+				w.Delay.Store(int64(harm.IntN(2)) * int64(time.Millisecond))
+			}
+			select {
+			case <-over:
+				w.Reset.Store(false)
+				w.Delay.Store(0)
+				return
+			case <-time.After(time.Duration(1+harm.IntN(4)) * time.Millisecond):
+			}
+		}
+	}()
+	return func() { close(over); <-done }
 }
 
 func (w *Wire) pump(to, from net.Conn, before func(int)) {

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -47,6 +48,9 @@ type answer struct {
 func Lacks(k peers.Kit) string {
 	if lacks := k.Lacks(); lacks != "" {
 		return lacks
+	}
+	if _, err := os.Stat(filepath.Join(k.Dir(), "node_modules", "puppeteer-core")); err != nil {
+		return "the npm package puppeteer-core is not installed: make peers"
 	}
 	if _, err := exec.LookPath("chromium"); err != nil {
 		return "there is no chromium: apt-get install chromium"

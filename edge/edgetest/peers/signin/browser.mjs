@@ -26,7 +26,7 @@ const browser = await puppeteer.launch({
 const users = new Map();
 const tabs = new Map();
 
-const pause = () => new Promise((done) => { setTimeout(done, 20); });
+const pause = (ms) => new Promise((done) => { setTimeout(done, ms); });
 
 // until asks again and again for what a page that is on its way cannot say yet.
 async function until(what, ask) {
@@ -37,7 +37,7 @@ async function until(what, ask) {
       if (got) return got;
     } catch (err) { last = err; }
     if (Date.now() > end) throw new Error(`${what} does not come${last ? `: ${last.message}` : ''}`);
-    await pause();
+    await pause(20);
   }
 }
 
@@ -90,6 +90,12 @@ async function go(tab, how) {
 
 const loaded = { waitUntil: 'domcontentloaded' };
 
+// lost says where a tab is that does not get where it was to go.
+async function lost(err, tab) {
+  const text = await Promise.race([tab.page.evaluate(() => document.body.innerText).catch((e) => e.message), pause(2_000)]);
+  throw new Error(`${err.message}; it left by ${tab.left.join(', ')}; statuses were ${tab.statuses.join(', ')}; it said ${tab.said.join('; ')}; its page is ${text}; it is at ${tab.page.url()}`);
+}
+
 const commands = {
   async user({ scripts, dark, width, height }) {
     const id = users.size + 1;
@@ -120,12 +126,8 @@ const commands = {
     return true;
   })),
   see: ({ selector }, tab) => until(`${selector}, at ${tab.page.url()}`, () => tab.page.$(selector)).then(() => null),
-  at: ({ url }, tab) => until(`the way to ${url}`, () => tab.page.url().startsWith(url) && tab.page.url()).catch((err) => {
-    throw new Error(`${err.message}; it is at ${tab.page.url()}; it said ${tab.said.join('; ')}`);
-  }),
-  leaves: ({ url }, tab) => until(`leaving for ${url}`, () => tab.left.find((one) => one.split(' ')[1].startsWith(url))).catch((err) => {
-    throw new Error(`${err.message}; it left by ${tab.left.join(', ')}; it is at ${tab.page.url()}; it said ${tab.said.join('; ')}`);
-  }),
+  at: ({ url }, tab) => until(`the way to ${url}`, () => tab.page.url().startsWith(url) && tab.page.url()).catch((err) => lost(err, tab)),
+  leaves: ({ url }, tab) => until(`leaving for ${url}`, () => tab.left.find((one) => one.split(' ')[1].startsWith(url))).catch((err) => lost(err, tab)),
   where: (_, tab) => tab.page.url(),
   text: (_, tab) => until('the text of the page', () => tab.page.evaluate(() => document.body.innerText)),
   run: ({ code }, tab) => tab.page.evaluate(code),
