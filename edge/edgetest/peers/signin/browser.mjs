@@ -24,6 +24,7 @@ const browser = await puppeteer.launch({
 
 // A user is a context of the browser, with cookies of its own; a tab is one of its pages.
 const users = new Map();
+let lastUser = 0;
 const tabs = new Map();
 
 const pause = (ms) => new Promise((done) => { setTimeout(done, ms); });
@@ -98,7 +99,7 @@ async function lost(err, tab) {
 
 const commands = {
   async user({ scripts, dark, width, height }) {
-    const id = users.size + 1;
+    const id = ++lastUser; // before the wait: commands are done at once, and each user has a context alone
     users.set(id, { context: await browser.createBrowserContext(), scripts: scripts !== false, dark, width, height });
     return id;
   },
