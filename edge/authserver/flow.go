@@ -33,6 +33,7 @@ type ask struct {
 	Server    string // audience of the server
 	Title     string // of the server
 	Nonce     string
+	Prompts   []string // that the upstreams are asked for: login, select_account
 	Challenge string
 	Refreshes bool
 	Sealed    string // names the secret that the client is registered under; "" for none
@@ -178,13 +179,22 @@ func (s *Server) checked(c *client, to redirectURI, q url.Values) (*ask, error) 
 		return nil, refuse("invalid_scope", "a scope is unknown, or the client has not registered for it")
 	}
 	slices.Sort(scopes)
-	if slices.Contains(strings.Fields(q.Get("prompt")), "none") {
+	// The edge itself asks for consent each time, and knows no user before the upstreams do: who
+	// is to sign in anew, or as somebody else, does so there.
+	asked := strings.Fields(q.Get("prompt"))
+	if slices.Contains(asked, "none") {
 		return nil, refuse("login_required", "the user has to be asked")
+	}
+	var prompts []string
+	for _, one := range []string{"login", "select_account"} {
+		if slices.Contains(asked, one) {
+			prompts = append(prompts, one)
+		}
 	}
 	a := &ask{
 		Client: c.key(), ClientID: c.ID, Name: c.Name, Host: c.vouched(), Redirect: to.text, Shown: to.host,
 		Scopes: slices.Compact(scopes), Resource: q.Get("resource"), Server: server.Audience, Title: server.Server,
-		Nonce: q.Get("nonce"), Challenge: challenge, Refreshes: c.Refreshes, Sealed: c.sealed,
+		Nonce: q.Get("nonce"), Prompts: prompts, Challenge: challenge, Refreshes: c.Refreshes, Sealed: c.sealed,
 	}
 	if q.Has("state") {
 		a.State = []byte(state)
@@ -265,7 +275,7 @@ func (s *Server) sameOrigin(r *http.Request) bool {
 func (s *Server) send(ctx context.Context, p *pending) (address string, err error) {
 	state := random()
 	provider := s.providers[p.Legs]
-	address, leg, err := provider.Send(ctx, state)
+	address, leg, err := provider.Send(ctx, state, p.Ask.Prompts)
 	if !busy(err) { // that is the store's
 		s.faults.note(provider.Name(), err)
 	}

@@ -120,6 +120,25 @@ func TestWhatAuthorizeRefuses(t *testing.T) {
 	}
 }
 
+// TestPrompts is a client that wants its user to sign in anew, which upstreams alone can do.
+func TestPrompts(t *testing.T) {
+	r := open(t, options{names: []string{"corp", "hub"}})
+	client, _ := r.register(nil)
+	for asked, want := range map[string]string{"": "", "consent": "", "login": "login", "select_account login login create": "login select_account"} {
+		q := asking(client)
+		q.Set("prompt", asked)
+		b := r.browser()
+		w := b.answers(form(t, b.authorize(q)), "allow")
+		for _, name := range []string{"corp", "hub"} {
+			to, err := url.Parse(w.Header().Get("Location"))
+			if err != nil || to.Path != "/"+name || to.Query().Get("prompt") != want {
+				t.Errorf("prompt %q: sent to %s, not to %s with prompt %q", asked, to, name, want)
+			}
+			w = b.get("/oauth/callback?" + url.Values{"state": {to.Query().Get("state")}, "code": {"c"}}.Encode())
+		}
+	}
+}
+
 // page holds a page to what every page has (O23, O39).
 func page(t testing.TB, name string, w *httptest.ResponseRecorder) {
 	t.Helper()

@@ -57,14 +57,14 @@ type fake struct {
 func (f *fake) Name() string     { return f.name }
 func (f *fake) Redirect() string { return f.redirect }
 
-func (f *fake) Send(_ context.Context, state string) (string, upstream.Leg, error) {
+func (f *fake) Send(_ context.Context, state string, prompts []string) (string, upstream.Leg, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.sendErr != nil {
 		return "", upstream.Leg{}, f.sendErr
 	}
 	f.sent = append(f.sent, state)
-	return "https://idp.example/" + f.name + "?state=" + state, upstream.Leg{Provider: f.name, Redirect: f.redirect, Nonce: "nonce-" + f.name, Verifier: "PLANTED-verifier"}, nil
+	return "https://idp.example/" + f.name + "?state=" + state + "&prompt=" + strings.Join(prompts, "+"), upstream.Leg{Provider: f.name, Redirect: f.redirect, Nonce: "nonce-" + f.name, Verifier: "PLANTED-verifier"}, nil
 }
 
 func (f *fake) Return(_ context.Context, leg upstream.Leg, q url.Values, wantWho bool) (*upstream.Tokens, *upstream.Who, error) {

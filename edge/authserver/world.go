@@ -15,7 +15,7 @@ import (
 type Provider interface {
 	Name() string
 	Redirect() string
-	Send(ctx context.Context, state string) (address string, leg upstream.Leg, err error)
+	Send(ctx context.Context, state string, prompts []string) (address string, leg upstream.Leg, err error)
 	Return(ctx context.Context, leg upstream.Leg, query url.Values, wantWho bool) (*upstream.Tokens, *upstream.Who, error)
 }
 

@@ -250,7 +250,7 @@ func (f *fake) tryWith(u *v1beta1.UpstreamProvider, s secrets) (*upstream.Provid
 // send sends a browser, and tells the provider of the nonce.
 func (f *fake) send(t testing.TB, p *upstream.Provider) (url.Values, upstream.Leg) {
 	t.Helper()
-	address, leg, err := p.Send(t.Context(), "the-state")
+	address, leg, err := p.Send(t.Context(), "the-state", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

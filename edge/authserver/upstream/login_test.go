@@ -14,6 +14,29 @@ import (
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
+// TestPrompts is what is asked of a provider by a client, beside what is configured.
+func TestPrompts(t *testing.T) {
+	f := newFake(t)
+	for _, one := range []struct {
+		configured, asked, want string
+	}{
+		{"", "", ""}, {"consent", "", "consent"}, {"", "login", "login"}, {"consent login", "login select_account", "consent login select_account"}, {"none", "login", "login"},
+	} {
+		p := f.open(t, f.oidc(func(o *v1beta1.OIDCUpstream) {
+			if one.configured != "" {
+				o.AdditionalAuthorizationParams = map[string]string{"prompt": one.configured}
+			}
+		}), nil, nil)
+		address, _, err := p.Send(t.Context(), "s", strings.Fields(one.asked))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if to, err := url.Parse(address); err != nil || strings.Join(to.Query()["prompt"], "|") != one.want {
+			t.Errorf("%q beside %q: sent to %s", one.asked, one.configured, address)
+		}
+	}
+}
+
 // TestLogin is a login at a provider of type oidc, as it should be.
 func TestLogin(t *testing.T) {
 	f := newFake(t)
@@ -214,7 +237,7 @@ func TestSpoiledProvider(t *testing.T) {
 			f := newFake(t)
 			p := f.open(t, f.oidc(nil), nil, nil)
 			f.spoils(c.path, c.spoil)
-			_, leg, err := p.Send(t.Context(), "the-state")
+			_, leg, err := p.Send(t.Context(), "the-state", nil)
 			if c.sends != (err == nil) {
 				t.Fatalf("sent: %v", err)
 			}
@@ -228,7 +251,7 @@ func TestSpoiledProvider(t *testing.T) {
 			f.silent(t, "the error", err.Error())
 			f.spoils(c.path, nil)
 			for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-				if _, leg, err = p.Send(t.Context(), "the-state"); err == nil {
+				if _, leg, err = p.Send(t.Context(), "the-state", nil); err == nil {
 					f.set(func() { f.nonce = leg.Nonce })
 					if _, _, err = p.Return(t.Context(), leg, url.Values{"code": {"the-code"}, "iss": {f.URL}}, true); err == nil {
 						break

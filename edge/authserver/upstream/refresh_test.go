@@ -283,14 +283,14 @@ func TestSpoiledRegistration(t *testing.T) {
 		p := f.open(t, f.oauth2(func(o *v1beta1.OAuth2Upstream) {
 			o.ClientID, o.DCRConfig = "", &v1beta1.DCR{DiscoveryURL: f.URL + "/discovery"}
 		}), records(t), nil)
-		_, _, err := p.Send(t.Context(), "s")
+		_, _, err := p.Send(t.Context(), "s", nil)
 		if err == nil || edge.KindOf(err) != edge.Unavailable || strings.Contains(err.Error(), planted) {
 			t.Errorf("%s: %v", name, err)
 		}
 		f.spoils(c.path, nil)
 		asked := f.count(c.path)
 		for range 20 { // one attempt a second, however many log in
-			_, _, _ = p.Send(t.Context(), "s")
+			_, _, _ = p.Send(t.Context(), "s", nil)
 		}
 		if n := f.count(c.path) - asked; n > 1 {
 			t.Errorf("%s: asked %d times", name, n)
@@ -298,7 +298,7 @@ func TestSpoiledRegistration(t *testing.T) {
 		providers[name] = p
 	}
 	for name, p := range providers {
-		edgetest.Until(t, name+", after it is well", func() bool { _, _, err := p.Send(t.Context(), "s"); return err == nil })
+		edgetest.Until(t, name+", after it is well", func() bool { _, _, err := p.Send(t.Context(), "s", nil); return err == nil })
 	}
 }
 
@@ -316,7 +316,7 @@ func TestRealProvider(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
-	address, leg, err := p.Send(t.Context(), "the-state")
+	address, leg, err := p.Send(t.Context(), "the-state", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

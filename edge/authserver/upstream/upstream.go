@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -249,9 +250,10 @@ func (p *Provider) place(ctx context.Context) (*place, error) {
 }
 
 // Send returns the address to send a browser to, and what the login has to remember. state is
-// what comes back in the query. An error of kind Unavailable says that the provider does not
-// answer now.
-func (p *Provider) Send(ctx context.Context, state string) (address string, leg Leg, err error) {
+// what comes back in the query; prompts are values of prompt (OpenID Connect Core §3.1.2.1)
+// beside those of the configuration. An error of kind Unavailable says that the provider does
+// not answer now.
+func (p *Provider) Send(ctx context.Context, state string, prompts []string) (address string, leg Leg, err error) {
 	at, err := p.place(ctx)
 	if err != nil {
 		return "", leg, err
@@ -267,6 +269,10 @@ func (p *Provider) Send(ctx context.Context, state string) (address string, leg 
 	query := to.Query()
 	for name, value := range p.config.params() {
 		query.Set(name, value)
+	}
+	if len(prompts) > 0 {
+		all := slices.DeleteFunc(strings.Fields(query.Get("prompt")), func(one string) bool { return one == "none" || slices.Contains(prompts, one) })
+		query.Set("prompt", strings.Join(append(all, prompts...), " "))
 	}
 	for name, value := range map[string]string{
 		"response_type": "code", "client_id": at.client, "redirect_uri": leg.Redirect, "state": state,

@@ -683,7 +683,7 @@ func TestNothingCrosses(t *testing.T) {
 // generation is that of the client at the provider.
 func (w *world) generation(t *testing.T) string {
 	p := w.open(t, w.oauth2(nil), nil, nil)
-	_, leg, err := p.Send(t.Context(), "s")
+	_, leg, err := p.Send(t.Context(), "s", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
