@@ -77,7 +77,8 @@ func Execute(ctx context.Context, r *Run) (*Outcome, error) {
 		host.Progress = r.Progress
 	}
 	running := newRun(program, &r.Program.names, limits, host)
-	running.meter = newMeter(running)
+	running.meter, running.hold = newMeter(running), turn.Hold
+	defer turn.Free()
 	running.init, running.idle = &r.Program.init, &r.Program.idle
 	if r.Extension != nil {
 		running.scope = r.Program.scope

@@ -72,6 +72,7 @@ type run struct {
 	whole   bool // the text is a file of functions, not the body of one
 	names   *Names
 	meter   *meter                    // of what values take; nil where the host bounds the memory
+	hold    func(bytes int64) bool    // asks for more of it; see turns.Turn
 	scope   starlark.StringDict       // of the program, but for tools and data; nil where each run makes its own
 	counted func(starlark.StringDict) // puts the builtins that count into a scope; nil without a meter, so that the sandbox's module lacks them
 

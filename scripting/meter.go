@@ -8,6 +8,7 @@ import (
 type meter struct {
 	run    *run
 	total  int64 // bytes that were allocated for values, whether they are still there or not
+	held   int64 // bytes that were asked of run.hold
 	spent  int   // units of work within single steps
 	looked int   // the work at the last look at what may end the run
 	every  int   // after how much work it looks next
@@ -20,12 +21,22 @@ const unitsPerStep = 32
 // lookEvery is after how many units of work a run looks at what may end it, if nothing else is said.
 const lookEvery = 1 << 17
 
+// heldAtOnce is how many bytes more than it needs a run holds, so that it asks seldom.
+const heldAtOnce = 64 << 10
+
 func newMeter(r *run) *meter { return &meter{run: r, every: lookEvery} }
 
 // allocate counts bytes of values.
 func (m *meter) allocate(bytes int) error {
 	if m.total += int64(bytes); m.total > m.run.limits.Memory {
 		return m.run.end(m.run.needsMore())
+	}
+	if m.total > m.held {
+		more := m.total - m.held + heldAtOnce
+		if m.run.hold != nil && !m.run.hold(more) {
+			return m.run.end(&Fault{Message: "the runs of this caller, or all runs, hold as much memory as they may now: call it again later", Cause: Budget, Spent: MemorySpent})
+		}
+		m.held += more
 	}
 	return nil
 }

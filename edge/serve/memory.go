@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"math"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -56,4 +57,15 @@ func (m *memory) look(now time.Time) bool {
 	metrics.Read(m.samples)
 	m.gave, m.left = now, m.samples[2].Value.Uint64()
 	return true
+}
+
+// mostForValues is how many bytes the values of workflows take in all, a quarter of it by one
+// principal: as many as an eighth of the memory of a process that has a limit (GOMEMLIMIT),
+// and at least one run's of 64 MiB.
+func mostForValues() int64 {
+	const most, least = 512 << 20, 4 * 65 << 20
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		return min(most, max(least, limit/8))
+	}
+	return most
 }

@@ -250,7 +250,7 @@ func New(s Settings, plan *compile.Plan, log *slog.Logger, options ...Option) (_
 	e.given.counting = append(e.given.counting, e.world.cache)
 	e.world.memory = kv.Memory(kv.Limits{})
 	e.world.library = optimizer.NewLibrary()
-	e.world.places = turns.New(turns.Most())
+	e.world.places = turns.New(turns.Most(), mostForValues())
 	if e.world.reach, err = s.Reach(); err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func TestAdmissionWait(t *testing.T) {
 // TestX33Turns: scripts that compute share the turns there are, and none is kept out by
 // those that never wait for a call.
 func TestX33Turns(t *testing.T) {
-	places := turns.New(1) // as on a machine with two processors
+	places := turns.New(1, 0) // as on a machine with two processors
 	e := engine(t, Options{Most: 8, MostPerHolder: 8, Places: places})
 	busy := program(t, "while True:\n  pass", nil)
 	var spent atomic.Int64

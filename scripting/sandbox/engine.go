@@ -89,7 +89,7 @@ func defaults(o Options) Options {
 	o.Most = orElse(o.Most, 32)
 	o.MostPerHolder = orElse(o.MostPerHolder, 4)
 	if o.Places == nil {
-		o.Places = turns.New(turns.Most())
+		o.Places = turns.New(turns.Most(), 0)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -61,7 +61,7 @@ func FuzzGuest(f *testing.F) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		e := &Engine{options: e.options}
-		e.options.Places = turns.New(1)
+		e.options.Places = turns.New(1, 0)
 		r, err := e.prepare("me", &scripting.Run{Program: p, Limits: scripting.Limits{Parallel: 1, Calls: 20}, Call: func(_ context.Context, c *scripting.Call) scripting.Answer {
 			made++
 			if c.Arguments != nil && !json.Valid(c.Arguments) {

@@ -1,7 +1,7 @@
-// Package turns bounds how many runs compute at once. Whoever computes for long has a place
-// of a process meanwhile, and gives it to those who wait from time to time; a run that waits
-// for others has none. So what scripts and workflows compute leaves processors for calls
-// that compute nothing.
+// Package turns bounds how many runs compute at once, and how many bytes their values take.
+// Whoever computes for long has a place of a process meanwhile, and gives it to those who wait
+// from time to time; a run that waits for others has none. So what scripts and workflows
+// compute leaves processors for calls that compute nothing.
 package turns
 
 import (
@@ -41,6 +41,11 @@ type Places struct {
 	holders map[string]*holder // those who wait, and whoever else has computed more than who comes anew
 	clock   time.Duration      // the most that a holder had computed when it got a place
 	came    uint64             // counts those who begin to wait
+
+	memory, share int64 // bytes of values: of all runs, and of those of one holder
+	room          sync.Mutex
+	taken         int64
+	held          map[string]int64 // by holder
 }
 
 // holder has runs that compute, or wait.
@@ -61,8 +66,11 @@ type waiter struct {
 // the rest.
 func Most() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
-// New returns so many places.
-func New(places int) *Places { return &Places{free: places, holders: map[string]*holder{}} }
+// New returns so many places for runs whose values may take so many bytes together; memory 0
+// is for any number.
+func New(places int, memory int64) *Places {
+	return &Places{free: places, holders: map[string]*holder{}, memory: memory, share: memory / 4, held: map[string]int64{}}
+}
 
 // take waits for a place for a run of a holder, a long one or a short one. It fails with the
 // cause of ctx when that ends before.
@@ -200,6 +208,8 @@ type Turn struct {
 	used  time.Duration // until it rested last
 	since time.Time     // when it began to compute; zero while it rests
 	has   bool          // a place
+
+	bytes int64 // that it holds
 }
 
 // Turn returns that of a new run, which rests. What it computes at first, in all, takes no
@@ -268,6 +278,40 @@ func (t *Turn) Look(ctx context.Context) error {
 func (t *Turn) Heavy(ctx context.Context) error {
 	t.first = 0
 	return t.Look(ctx)
+}
+
+// Hold counts bytes of values that the run makes, until Free. It reports false where the runs
+// of its holder, or all runs together, have as many as they may: who waited for others to end
+// would keep what it has from them.
+func (t *Turn) Hold(bytes int64) bool {
+	p := t.places
+	if p == nil || p.memory == 0 {
+		return true
+	}
+	p.room.Lock()
+	defer p.room.Unlock()
+	if p.taken+bytes > p.memory || p.held[t.holder]+bytes > p.share {
+		return false
+	}
+	p.taken += bytes
+	p.held[t.holder] += bytes
+	t.bytes += bytes
+	return true
+}
+
+// Free gives back what the run has held.
+func (t *Turn) Free() {
+	if t.bytes == 0 {
+		return
+	}
+	p := t.places
+	p.room.Lock()
+	defer p.room.Unlock()
+	p.taken -= t.bytes
+	if p.held[t.holder] -= t.bytes; p.held[t.holder] == 0 {
+		delete(p.held, t.holder)
+	}
+	t.bytes = 0
 }
 
 // Used is how long the run has computed.

@@ -15,7 +15,7 @@ import (
 // came, and a place that came to somebody who has left goes to the next.
 func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New(1)
+		p := New(1, 0)
 		if err := p.take(t.Context(), "a", 0, false); err != nil || p.Waiting() != 0 {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestPlaces(t *testing.T) {
 // slice where others wait, and has none while it rests. Waiting is no computing.
 func TestTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, ctx := New(1), t.Context()
+		p, ctx := New(1, 0), t.Context()
 		other := p.Turn("other", 0)
 		if err := other.Begin(ctx); err != nil || p.Free() != 0 {
 			t.Fatal(err)
@@ -108,7 +108,7 @@ func TestTurn(t *testing.T) {
 // TestTurnEnds: a run whose context ends while it waits rests, and has nothing to give back.
 func TestTurnEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New(1)
+		p := New(1, 0)
 		if err := p.take(t.Context(), "other", 0, false); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestTurnEnds(t *testing.T) {
 // BenchmarkTurn is what a short run pays beside its first while, and a long one whose place is
 // free.
 func BenchmarkTurn(b *testing.B) {
-	p := New(1)
+	p := New(1, 0)
 	for name, first := range map[string]time.Duration{"short": time.Hour, "long": 0} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
@@ -151,7 +151,7 @@ func BenchmarkTurn(b *testing.B) {
 // they came, the long ones as they began; and they go before no other holder.
 func TestPlacesLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New(1)
+		p := New(1, 0)
 		if err := p.take(t.Context(), "a", 0, false); err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +191,7 @@ func TestPlacesLong(t *testing.T) {
 // that is under way, however many holders compute for long.
 func TestTurnsOfLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New(1)
+		p := New(1, 0)
 		ctx, end := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for i := range 20 {
@@ -226,7 +226,7 @@ func TestTurnsOfLittle(t *testing.T) {
 // those that began after it come after it.
 func TestTurnsOfLongRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New(1)
+		p := New(1, 0)
 		ctx, end := context.WithCancel(t.Context())
 		run := func(holder string, computes time.Duration) time.Duration {
 			began := time.Now()
@@ -255,4 +255,36 @@ func TestTurnsOfLongRuns(t *testing.T) {
 		end()
 		all.Wait()
 	})
+}
+
+// TestHold is runs whose values take memory: of all, of one holder, and of one that has ended.
+func TestHold(t *testing.T) {
+	p := New(1, 400)
+	a, more, b, c, d, e := p.Turn("a", 0), p.Turn("a", 0), p.Turn("b", 0), p.Turn("c", 0), p.Turn("d", 0), p.Turn("e", 0)
+	holds := func(what string, turn *Turn, bytes int64, want bool) {
+		t.Helper()
+		if turn.Hold(bytes) != want {
+			t.Errorf("%s: %v is not the answer", what, !want)
+		}
+	}
+	holds("a quarter", a, 100, true)
+	holds("more than that, by another run of the holder", more, 1, false)
+	holds("what another has is not its", b, 90, true)
+	holds("a second time", b, 11, false)
+	holds("after a refusal", b, 10, true)
+	holds("a third", c, 100, true)
+	holds("a fourth", d, 99, true)
+	holds("two bytes where one is left", e, 2, false)
+	a.Free()
+	a.Free()
+	holds("what was given back once", more, 100, true)
+	for _, one := range []*Turn{more, b, c, d, e} {
+		one.Free()
+	}
+	if p.taken != 0 || len(p.held) != 0 {
+		t.Errorf("after all have ended %d bytes are held, by %v", p.taken, p.held)
+	}
+	if !New(1, 0).Turn("a", 0).Hold(1<<40) || !(*Places)(nil).Turn("a", 0).Hold(1<<40) {
+		t.Error("there is a bound where none was set")
+	}
 }

@@ -25,7 +25,7 @@ script: |
 // TestG21ComputingTakesAPlace: a run that computes for long waits for a place of the process,
 // within its deadline, and a short one does not. What it waits is no computing.
 func TestG21ComputingTakesAPlace(t *testing.T) {
-	places := turns.New(1)
+	places := turns.New(1, 0)
 	other := places.Turn("other", 0)
 	if err := other.Begin(t.Context()); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestG21ComputingTakesAPlace(t *testing.T) {
 // TestG21WaitingHasNoPlace: a run that waits for a call has no place, and takes one for a
 // template that is long work.
 func TestG21WaitingHasNoPlace(t *testing.T) {
-	places := turns.New(1)
+	places := turns.New(1, 0)
 	host := quick()
 	host.Turn = places.Turn("me", 0)
 	call, free := host.Call, 0
@@ -168,5 +168,44 @@ func TestX22TasksOnTop(t *testing.T) {
 		if got := told(out); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", script, got, want)
 		}
+	}
+}
+
+// TestG21ValuesOfAHolder: what a run's values take counts for its holder until the run ends,
+// while it waits for a call too. Beyond its share a further run of the holder ends with an
+// error, and one of another holder does not.
+func TestG21ValuesOfAHolder(t *testing.T) {
+	places := turns.New(4, 40<<20) // 10 MiB each
+	w := parse(t, composite(t, `
+parameters: {type: object, properties: {n: {type: integer}}}
+script: |
+  x = "x" * params["n"]
+  call_tool("w.t")
+  return len(x)
+`))
+	run := func(holder string, call func(context.Context, *workflow.Call) workflow.Answer) string {
+		host := quick()
+		host.Turn = places.Turn(holder, time.Minute)
+		if call != nil {
+			host.Call = call
+		}
+		out, err := w.Run(t.Context(), []byte(`{"n":6000000}`), host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return told(out)
+	}
+	const busy = "hold as much memory as they may now: call it again later"
+	answer := quick().Call
+	var mine, others string
+	first := run("me", func(ctx context.Context, c *workflow.Call) workflow.Answer {
+		mine, others = run("me", nil), run("other", nil)
+		return answer(ctx, c)
+	})
+	if want := `{"result":6000000}`; first != want || others != want || !strings.Contains(mine, busy) {
+		t.Errorf("the first: %s; beside it one of its holder: %s, and one of another: %s", first, mine, others)
+	}
+	if again := run("me", nil); again != first {
+		t.Errorf("after it has ended: %s", again)
 	}
 }
