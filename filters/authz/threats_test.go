@@ -187,12 +187,13 @@ func TestZ03Numbers(t *testing.T) {
 	if want := `argument "deep": the number 1e-400, which is neither a Long nor a decimal`; len(h.why.Errors) != 1 || h.why.Errors[0].What != want {
 		t.Errorf("%s, not %s", h.why, want)
 	}
-	// A number of ten million digits costs no more than it takes to read.
+	// A number of ten million digits costs no more than it takes to read: what grew with the
+	// square of its length would take hours. The bound is wide, for the race detector.
 	start := time.Now()
 	if h.call(person("alice", nil), "weather", `{"level":10.`+strings.Repeat("0", 10<<20)+`}`) || h.why.Reason != ReasonForbidden {
 		t.Error(h.why)
 	}
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("took %v", took)
 	}
 	// What an issuer says of somebody stays what it is.
