@@ -17,6 +17,11 @@ type Stream interface {
 	Close() error
 }
 
+// NewsID is the id, JSON text, of the edge's own subscriptions/listen on a stream: it asks for
+// the changes of lists, and the ids of all other requests are numbers. Where one process has
+// several streams it is asked once, and the edge told once.
+const NewsID = `"weir-news"`
+
 // Owner is whom a stream to a server is opened for. Hear, Failed and Ended are called
 // one after the other, in the order of what the server says.
 type Owner struct {

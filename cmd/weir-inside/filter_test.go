@@ -200,8 +200,14 @@ func TestV21Calls(t *testing.T) {
 	} {
 		tries, want[try] = append(tries, try), said
 	}
+	bare := runExec(t, helper, "guard=1", probe, "ioctl:0x5412", "child:int80:20", "socket:16,3,9")
+	entries := []string{"child:int80:20", "child:int80:26", "child:x32:39", "child:x32:101"}
+	if strings.Contains(bare["child:int80:20"], "exit status 2") { // a fault, by which a kernel without that entry answers: in virtual machines it may be off
+		t.Log("this kernel has no entry for programs of 32 bits")
+		entries = entries[2:]
+	}
 	if x32Bit != 0 {
-		for _, try := range []string{"child:int80:20", "child:int80:26", "child:x32:39", "child:x32:101"} {
+		for _, try := range entries {
 			tries, want[try] = append(tries, try), "killed by bad system call"
 		}
 	}
@@ -212,7 +218,6 @@ func TestV21Calls(t *testing.T) {
 		}
 	}
 	// The table shows something only when the same is not refused without a filter.
-	bare := runExec(t, helper, "guard=1", probe, "ioctl:0x5412", "child:int80:20", "socket:16,3,9")
 	for try, said := range bare {
 		if said == want[try] {
 			t.Errorf("without a filter, too, %s: %q", try, said)

@@ -75,6 +75,7 @@ type Backend struct {
 
 	lanes   lanes         // to a local server
 	ears    ears          // likewise
+	news    news          // likewise
 	numbers atomic.Uint64 // of requests to a local server
 
 	calls, failed atomic.Int64

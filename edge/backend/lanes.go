@@ -106,6 +106,7 @@ func (l *lane) beside(at *lines, m *mcp.Message) {
 		return
 	}
 	if tag := m.Meta(mcp.MetaSubscription); tag.OK() {
+		l.heardNews(tag.Of(m.Raw), m)
 		to, _, own := at.whose(tag.Of(m.Raw))
 		if to == nil || own == nil {
 			return
@@ -344,6 +345,9 @@ func (l *lane) call(ctx context.Context, client edge.Client, m, answer *mcp.Mess
 	}
 	if _, own := client.(edge.NoClient); !own && !at.served.Load() {
 		at.served.Store(true)
+	}
+	if l.b.ears.some.Load() {
+		l.listenForNews(at)
 	}
 	w := l.b.newWaiter(answer)
 	defer w.release()

@@ -43,6 +43,9 @@ func (b *Backend) toLegacy(ctx context.Context, x *edge.Exchange, in *Introducti
 	}
 	if answer.Status = 200; answer.Kind == mcp.Result {
 		s.remember(m)
+		if x.Session.ID == "" {
+			b.news.version.Add(1) // the edge's own session has other subscriptions now, perhaps
+		}
 		if m.Method == "logging/setLevel" {
 			x.Session.SetLogLevel(m.Text("level"))
 		}

@@ -20,6 +20,12 @@ type lines struct {
 	b      *Backend
 	stream edge.Stream
 	hears  atomic.Pointer[hears]
+	news   atomic.Bool // the edge listens on it for changes of lists
+
+	followed  atomic.Uint64 // which version of the news it is subscribed to
+	following sync.Mutex    // whoever has it subscribes
+	wishes    string        // id of the subscription to resources; "" for none; following guards it
+
 	served atomic.Bool // it has been used for others than the edge itself
 
 	mu    sync.Mutex

@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -111,6 +112,14 @@ func (b *Backend) subscribe(ctx context.Context, x *edge.Exchange, in *Introduct
 	defer cancel()
 	out := NewAudience(x.Client, m.IDText(), cancel)
 	s.hear(out) // changes may come as soon as the session is open
+	if b.apart() {
+		s.ear, s.who = true, principalOf(x.Identity)
+		uris := make(map[string]bool)
+		for _, uri := range honoured.URIs {
+			uris[uri] = true
+		}
+		defer b.news.listens(s.who, &listener{out: out, on: s, uris: func() map[string]bool { return uris }})()
+	}
 	l, err := s.link(ctx)
 	if err != nil {
 		return nil, lost(err)
@@ -323,6 +332,9 @@ func (b *Backend) watch(ctx context.Context, x *edge.Exchange) (bool, *edge.Resp
 	if err != nil {
 		return true, nil, err
 	}
+	if x.Session.ID == "" {
+		b.news.version.Add(1)
+	}
 	select {
 	case w.renew <- struct{}{}:
 	default: // it is wanted already
@@ -404,6 +416,13 @@ func (b *Backend) listenModern(ctx context.Context, client *edge.Session, out ed
 		wait = min(2*wait, 30*time.Second)
 		now = start(false)
 	}
+}
+
+// watched returns the resources that the session waits for.
+func (w *watcher) watched() map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.uris.uris)
 }
 
 // listened notes whether somebody listens.

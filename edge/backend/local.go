@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-edge/weir/edge"
@@ -52,6 +53,9 @@ type OverLines interface {
 
 	// Pool is how many processes one principal's clients without a session may have.
 	Pool() int
+
+	// Shared reports whether all streams are to one process.
+	Shared() bool
 }
 
 // OverHTTP is a local server that speaks HTTP.
@@ -244,6 +248,9 @@ func (s *session) serve(at *lines, l *link) {
 				return // no server asks a client that it has not met
 			}
 			s.b.ears.changed(m)
+			if s.client == nil && !s.ear {
+				s.b.news.tell(s.who, s, m)
+			}
 			_ = s.before(s.b.life, l, nil, m)
 		},
 		ended: func() {
@@ -281,6 +288,9 @@ var errProcessOver = edge.Errorf(edge.NoSession, "session", "Session not found")
 
 // onceOver is once over the stream to a local server.
 func (s *session) onceOver(ctx context.Context, l *link, x *edge.Exchange) (*edge.Response, error) {
+	if s.client == nil && s.b.news.some.Load() {
+		s.follow(ctx, l)
+	}
 	m, answer := x.Request, x.Answer()
 	answer.Status = 200
 	w := s.b.newWaiter(&answer.Message)
@@ -383,6 +393,9 @@ func (b *Backend) attendLocal(ctx context.Context, client *edge.Session, in *Int
 		if w == nil {
 			return errProcessOver
 		}
+		if b.apart() {
+			defer b.news.listens(principal{}, &listener{out: out, uris: w.watched, take: isUpdate})()
+		}
 		var watching sync.WaitGroup
 		defer watching.Wait()
 		watching.Go(func() {
@@ -400,6 +413,9 @@ func (b *Backend) attendLocal(ctx context.Context, client *edge.Session, in *Int
 		}
 		s.hear(out)
 		defer s.stopHearing(out)
+		if b.apart() {
+			defer b.news.listens(principal{}, &listener{out: out, on: s, uris: s.subscribed, take: isUpdate})()
+		}
 	}
 	b.ears.attend(ctx, out)
 	return nil
@@ -408,6 +424,8 @@ func (b *Backend) attendLocal(ctx context.Context, client *edge.Session, in *Int
 // ears are those of the edge itself, which hear of changes from any process: the edge has
 // none of its own for that.
 type ears struct {
+	some atomic.Bool // there are any
+
 	mu  sync.Mutex
 	all []edge.Client
 }
@@ -416,6 +434,7 @@ type ears struct {
 func (e *ears) attend(ctx context.Context, out edge.Client) {
 	e.mu.Lock()
 	e.all = append(e.all, out)
+	e.some.Store(true)
 	e.mu.Unlock()
 	<-ctx.Done()
 	e.mu.Lock()
@@ -423,6 +442,7 @@ func (e *ears) attend(ctx context.Context, out edge.Client) {
 	if i := slices.Index(e.all, out); i >= 0 {
 		e.all = slices.Delete(e.all, i, i+1)
 	}
+	e.some.Store(len(e.all) > 0)
 }
 
 // changed tells the ears of a list that has changed.

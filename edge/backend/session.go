@@ -42,7 +42,11 @@ type session struct {
 	handed string      // id of the session that another process goes on with; "" for none
 	closed bool
 
-	who   principal   // of a pooled session; the zero value for the edge itself
+	who       principal     // of a pooled session; the zero value for the edge itself
+	ear       bool          // a client listens on it, and no calls go over it
+	followed  atomic.Uint64 // which version of the news it is subscribed to
+	following sync.Mutex    // whoever has it subscribes the session
+
 	early *lines      // a stream to a local server that is open before the session is; nil for none
 	lost  atomic.Bool // the process that it had for itself has ended
 

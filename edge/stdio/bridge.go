@@ -81,8 +81,11 @@ func New(c Config) (*Bridge, error) {
 	return b, nil
 }
 
-// Pool is backend.Local.Pool.
+// Pool is backend.OverLines.Pool.
 func (b *Bridge) Pool() int { return min(b.Config.Pool, b.MaxProcesses) }
+
+// Shared is backend.OverLines.Shared.
+func (b *Bridge) Shared() bool { return b.shared != nil }
 
 // Introduction is backend.Local.Introduction.
 func (b *Bridge) Introduction() time.Duration {

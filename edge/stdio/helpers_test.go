@@ -75,8 +75,13 @@ func (b *behind) open(c stdio.Config, options ...edgetest.Option) {
 
 // planned is the plan of one server that the edge starts.
 func planned(t testing.TB) *compile.Plan {
+	return plannedAs(t, "apiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: back}\nspec: {image: \"exec:///unused\", transport: stdio}\n")
+}
+
+// plannedAs is the plan of manifests.
+func plannedAs(t testing.TB, manifests string) *compile.Plan {
 	t.Helper()
-	set, _ := source.Read("test.yaml", []byte("apiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: back}\nspec: {image: \"exec:///unused\", transport: stdio}\n"))
+	set, _ := source.Read("test.yaml", []byte(manifests))
 	set.Starts = []compile.Form{compile.FormLocal}
 	r := set.Compile()
 	if err := r.Err(); err != nil {

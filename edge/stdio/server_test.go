@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,6 +45,8 @@ type played struct {
 	uris   map[string]bool
 	client json.RawMessage // capabilities
 	calls  map[string]chan struct{}
+
+	listens []string // ids of subscriptions/listen
 }
 
 type packet struct {
@@ -58,6 +61,8 @@ type packet struct {
 		Meta      map[string]json.RawMessage `json:"_meta"`
 		Caps      json.RawMessage            `json:"capabilities"`
 		Answers   map[string]json.RawMessage `json:"inputResponses"`
+
+		Notifications json.RawMessage `json:"notifications"`
 	} `json:"params"`
 	Result json.RawMessage `json:"result"`
 	Error  json.RawMessage `json:"error"`
@@ -155,7 +160,7 @@ func (s *played) fail(id json.RawMessage, code int, text string) {
 	s.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, id, code, text)
 }
 
-const playedTools = `{"name":"echo","inputSchema":{"type":"object"}}`
+const playedTools = `{"name":"echo","inputSchema":{"type":"object"}},{"name":"notify","inputSchema":{"type":"object"}}`
 
 // handle handles one message; what it returns is the code to exit with, -1 to go on.
 func (s *played) handle(p *packet, line []byte) int {
@@ -175,7 +180,7 @@ func (s *played) handle(p *packet, line []byte) int {
 			s.fail(p.ID, -32601, "Method not found")
 			return -1
 		}
-		s.result(p.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"logging":{}},"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"played","version":"1"}}}`)
+		s.result(p.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}},"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"played","version":"1"}}}`)
 	case "initialize":
 		s.tell("initialize %s", p.Params.Caps)
 		if modern {
@@ -187,6 +192,7 @@ func (s *played) handle(p *packet, line []byte) int {
 	case "notifications/cancelled":
 		s.tell("cancelled %s", p.Params.RequestID)
 		s.mu.Lock()
+		s.listens = slices.DeleteFunc(s.listens, func(id string) bool { return id == string(p.Params.RequestID) })
 		if c := s.calls[string(p.Params.RequestID)]; c != nil {
 			close(c)
 			delete(s.calls, string(p.Params.RequestID))
@@ -195,13 +201,26 @@ func (s *played) handle(p *packet, line []byte) int {
 	case "ping":
 		s.result(p.ID, "{}")
 	case "tools/list":
-		s.result(p.ID, `{"tools":[%s]}`, playedTools)
+		more, _ := os.ReadFile(s.how["tell"] + ".tools")
+		s.result(p.ID, `{"tools":[%s%s]}`, playedTools, more)
+	case "resources/list":
+		s.result(p.ID, `{"resources":[{"uri":"a:b","name":"b"}]}`)
 	case "logging/setLevel":
 		s.tell("level %s", p.Params.Level)
 		s.mu.Lock()
 		s.level = p.Params.Level
 		s.mu.Unlock()
 		s.result(p.ID, "{}")
+	case "subscriptions/listen":
+		if !modern {
+			s.fail(p.ID, -32601, "Method not found")
+			return -1
+		}
+		s.tell("listen %s %s", p.ID, p.Params.Notifications)
+		s.mu.Lock()
+		s.listens = append(s.listens, string(p.ID))
+		s.mu.Unlock()
+		s.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}}`, p.ID, p.Params.Notifications)
 	case "resources/subscribe", "resources/unsubscribe":
 		s.tell("%s %s", p.Method, p.Params.URI)
 		s.result(p.ID, "{}")
@@ -277,6 +296,22 @@ func (s *played) call(p *packet, line []byte, cancelled chan struct{}) {
 		s.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":%q}}`, arg("text"))
 		s.text(p.ID, "logged")
 	case "notify":
+		if more := arg("tool"); more != "" { // all processes have it from now on
+			if err := os.WriteFile(s.how["tell"]+".tools", []byte(`,{"name":"`+more+`","inputSchema":{"type":"object"}}`), 0o600); err != nil {
+				s.text(p.ID, err.Error())
+				return
+			}
+		}
+		if _, modern := s.how["modern"]; modern { // it tells of changes whom it was asked to
+			s.mu.Lock()
+			to := slices.Clone(s.listens)
+			s.mu.Unlock()
+			for _, id := range to {
+				s.say(`{"jsonrpc":"2.0","method":%q,"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"uri":%q}}`, arg("method"), id, arg("uri"))
+			}
+			s.text(p.ID, "told")
+			return
+		}
 		s.say(`{"jsonrpc":"2.0","method":%q,"params":{"uri":%q}}`, arg("method"), arg("uri"))
 		s.text(p.ID, "told")
 	case "big":

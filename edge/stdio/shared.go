@@ -42,6 +42,7 @@ type shared struct {
 	lasting map[string]*member // subscriptions/listen by id
 	asked   []asked            // questions of the server
 	uris    map[string]int     // subscriptions
+	news    map[*member]bool   // who asked for the news; one of them is told, all being the edge's own
 	level   string             // the log level set
 
 	met     []byte    // JSON text: the result of initialize; nil before it
@@ -110,6 +111,7 @@ func (s *shared) open(ctx context.Context, h *edge.Owner) (edge.Stream, error) {
 	}
 	s.mu.Lock()
 	s.calls, s.lasting, s.uris = make(map[string]*member), make(map[string]*member), make(map[string]int)
+	s.news = make(map[*member]bool)
 	s.asked, s.level, s.met, s.meeting, s.waits, s.known = nil, "", nil, "", nil, false
 	s.members = map[*member]bool{m: true}
 	s.mu.Unlock()
@@ -238,7 +240,9 @@ func (s *shared) answered(n *mcp.Message) {
 	}
 	s.mu.Unlock()
 	if m == nil {
-		s.b.dropped.Add(1)
+		if id != edge.NewsID {
+			s.b.dropped.Add(1)
+		}
 		return
 	}
 	for _, w := range waits { // an error is theirs as well
@@ -259,6 +263,11 @@ func (s *shared) addressees(n *mcp.Message) []*member {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed",
 		"notifications/resources/updated", "notifications/subscriptions/acknowledged":
 		if id := n.Meta(mcp.MetaSubscription); id.OK() {
+			if string(id.Of(n.Raw)) == edge.NewsID {
+				for m := range s.news {
+					return some(m)
+				}
+			}
 			return some(s.lasting[string(id.Of(n.Raw))])
 		}
 		if n.Method == "notifications/subscriptions/acknowledged" {
@@ -391,12 +400,20 @@ func (m *member) Send(raw []byte, edits []mcp.Edit) error {
 		if uri := n.Text("uri"); m.uris[uri] && !s.forget(m, uri) {
 			answer, send = []byte("{}"), false
 		}
+	case "subscriptions/listen":
+		if id == edge.NewsID {
+			s.news[m] = true
+			if len(s.news) > 1 {
+				s.mu.Unlock()
+				return nil // the process has been asked
+			}
+		}
 	case "notifications/cancelled":
 		delete(s.calls, string(n.Get("requestId").Of(n.Raw)))
 		delete(s.lasting, string(n.Get("requestId").Of(n.Raw)))
 	}
 	switch {
-	case !send || n.Kind != mcp.Request:
+	case !send || n.Kind != mcp.Request || id == edge.NewsID:
 	case n.Method == "subscriptions/listen":
 		s.lasting[id] = m
 	default:
@@ -456,11 +473,21 @@ func (m *member) Close() error {
 	}
 	m.left = true
 	delete(s.members, m)
+	var given []string // requests of which it would hear nothing any longer
 	for _, table := range []map[string]*member{s.calls, s.lasting} {
 		for id, of := range table {
 			if of == m {
 				delete(table, id)
+				if id == s.meeting {
+					continue // nobody may cancel it
+				}
+				given = append(given, id)
 			}
+		}
+	}
+	if s.news[m] {
+		if delete(s.news, m); len(s.news) == 0 {
+			given = append(given, edge.NewsID)
 		}
 	}
 	s.waits = slices.DeleteFunc(s.waits, func(w greeted) bool { return w.m == m })
@@ -474,6 +501,11 @@ func (m *member) Close() error {
 	first := s.own + 1
 	s.own += uint64(len(last))
 	s.mu.Unlock()
+	for _, id := range given {
+		if c != nil {
+			_ = c.Send(mcp.AppendRequest(nil, nil, "notifications/cancelled", []byte(`{"requestId":`+id+`,"reason":"its client has left"}`)), nil)
+		}
+	}
 	for i, uri := range last {
 		if c != nil {
 			id := strconv.AppendUint(nil, ownRequests+first+uint64(i), 10)

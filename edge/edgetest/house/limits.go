@@ -67,8 +67,9 @@ var limits = []limit{
 	// what packages could tell them.
 	// The language brought 15,000: its engines, code mode, workflows and filters (RATIONALE.md says why).
 	// Credentials of the user brought 5,500, local servers and servers of one backend 8,900,
-	// what keeps them 12,600, what finds tools 2,700 and what signs users in 6,600 (as above).
-	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 125400, 53000},
+	// what keeps them 12,600, what finds tools 2,700 and what signs users in 6,600 (as above),
+	// bounds of what workflows hold and news of processes 200.
+	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 125600, 53000},
 	// A third of them are the rows of storm.
 	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 27900, 12500},
 
@@ -84,7 +85,7 @@ var limits = []limit{
 			n += f.methods
 		}
 		return n
-	}), 118, 60},
+	}), 119, 60},
 	{"init functions", total((*room).product, func(r *room) int { return r.inits }), 0, 0},
 	{"mocks", total(func(*room) bool { return true }, func(r *room) int { return r.mocks }), 0, 0},
 }

@@ -159,7 +159,12 @@ func runSignInAbuse(ctx context.Context, s *storm) {
 	each := (kit.Must(kit.CPU(e.PID())) - spent) / time.Duration(total)
 	highest := top()
 
-	// 3. What it comes to.
+	// 3. What it comes to. Limits of so much a second are passed by a flood that comes as fast
+	// as it is to.
+	slow := s.quick && took > time.Duration(float64(total)/rate*1.2*float64(time.Second))
+	if slow {
+		s.note("the machine was too busy for %d requests a second: that each kind meets its limit is not judged", rate)
+	}
 	for _, a := range all {
 		passed, other := 0, 0
 		for status, n := range a.codes {
@@ -171,7 +176,7 @@ func runSignInAbuse(ctx context.Context, s *storm) {
 				other += n
 			}
 		}
-		s.bar(other == 0 && a.codes[http.StatusTooManyRequests] > 0 && passed > 0, "429", "%d %s: %v", a.count, a.what, a.codes)
+		s.bar(other == 0 && (slow || a.codes[http.StatusTooManyRequests] > 0) && passed > 0, "429", "%d %s: %v", a.count, a.what, a.codes)
 	}
 	guesses := all[len(all)-1]
 	minutes := int(took/time.Minute) + 1

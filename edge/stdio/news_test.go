@@ -1,0 +1,117 @@
+//go:build unix
+
+package stdio_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/edgetest"
+	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/stdio"
+)
+
+// hears has a client listen for the changes of a kind of lists, and for updates of a:b.
+func hears(t *testing.T, c edgetest.Caller) *edgetest.Response {
+	t.Helper()
+	if c.Session != nil {
+		news := c.Session.Listen()
+		c.Ask("1", "resources/subscribe", `{"uri":"a:b"}`).Result()
+		return news
+	}
+	news := c.Ask("1", "subscriptions/listen", `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:b"]}}`)
+	if m := news.NextMessage(); m.Method != "notifications/subscriptions/acknowledged" || !strings.Contains(string(m.Params), "a:b") {
+		t.Fatalf("not acknowledged: %s %s", m.Method, m.Params)
+	}
+	return news
+}
+
+// TestNewsOfOwnCalls: who listens hears once of what a call of its own changes, though that
+// may run in another process of the server than the one which it listens to.
+func TestNewsOfOwnCalls(t *testing.T) {
+	each(t, func(t *testing.T, client, server edgetest.Era, b *behind) {
+		c := b.NewClient().As(client, "")
+		c.CallTool("1", "echo", `{}`).Result() // a process that is there before anybody listens
+		news := hears(t, c)
+		if client == edgetest.Legacy && server == edgetest.Modern { // another subscription has taken the first one's place
+			await(t, "the first has ended", func() bool { return len(b.told("cancelled")) == 1 })
+		}
+		for range 2 {
+			for _, method := range []string{"notifications/tools/list_changed", "notifications/resources/updated"} {
+				if got := text(t, c.CallTool("2", "notify", `{"uri":"a:b","method":"`+method+`"}`)); got != "told" {
+					t.Fatal(got)
+				}
+				if m := news.NextMessage(); m.Method != method {
+					t.Errorf("instead of %s: %s", method, m.Method)
+				}
+				c.Ask("2", "tools/list", "").Result()
+			}
+		}
+	})
+}
+
+// several is a server of two backends that the edge starts.
+const several = `apiVersion: weir.dev/v1beta1
+kind: MCPServer
+metadata: {name: one}
+spec: {image: "exec:///unused", transport: stdio, groupRef: {name: both}}
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPServer
+metadata: {name: two}
+spec: {image: "exec:///unused", transport: stdio, groupRef: {name: both}}
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPGroup
+metadata: {name: both}
+---
+apiVersion: weir.dev/v1beta1
+kind: VirtualMCPServer
+metadata: {name: both}
+spec: {groupRef: {name: both}, incomingAuth: {type: anonymous}}
+`
+
+// TestNewsBehindSeveral: clients of a server of two backends hear of what calls change in the
+// processes of one; a modern process is asked for that once, however many streams it has.
+func TestNewsBehindSeveral(t *testing.T) {
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			edgetest.Eras(t, func(t *testing.T, client, server edgetest.Era) {
+				b := &behind{t: t, file: t.TempDir() + "/told"}
+				b.Edge = edgetest.StartPlan(t, plannedAs(t, several), edgetest.With(serve.WithWorkloads(func(s serve.Starting) (backend.Local, error) {
+					return stdio.New(stdio.Config{Name: s.Workload.Name, Digest: s.Digest, Mode: mode, Timeout: 3 * time.Second, Starter: program(t, server.String(), b.file)})
+				})))
+				c := b.NewClient().As(client, "")
+				listed := func() { c.Ask("1", "tools/list", "").Result() }
+				listed()
+				news := hears(t, c)
+				for i := range 4 {
+					method := []string{"notifications/tools/list_changed", "notifications/resources/updated"}[i%2]
+					if got := text(t, c.CallTool("2", "one_notify", `{"tool":"`+fmt.Sprint("more", i/2)+`","uri":"a:b","method":"`+method+`"}`)); got != "told" {
+						t.Fatal(got)
+					}
+					if m := news.NextMessage(); m.Method != method {
+						t.Errorf("instead of %s: %s", method, m.Method)
+					}
+					listed()
+				}
+				asked := map[string]int{} // processes
+				for _, line := range b.told(edge.NewsID) {
+					asked[strings.Fields(line)[0]]++
+				}
+				for pid, times := range asked {
+					if times > 1 {
+						t.Errorf("process %s is asked for news %d times", pid, times)
+					}
+				}
+				if server == edgetest.Modern && len(asked) == 0 {
+					t.Error("no process is asked for news")
+				}
+			})
+		})
+	}
+}
