@@ -118,7 +118,7 @@ func (b *Backend) subscribe(ctx context.Context, x *edge.Exchange, in *Introduct
 		for _, uri := range honoured.URIs {
 			uris[uri] = true
 		}
-		defer b.news.listens(s.who, &listener{out: out, on: s, uris: func() map[string]bool { return uris }})()
+		defer b.news.listens(b.Log, s.who, &listener{out: out, on: s, uris: func() map[string]bool { return uris }, has: func(uri string) bool { return uris[uri] }})()
 	}
 	l, err := s.link(ctx)
 	if err != nil {
@@ -423,6 +423,13 @@ func (w *watcher) watched() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.uris.uris)
+}
+
+// watches reports whether the session waits for a resource.
+func (w *watcher) watches(uri string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.uris.uris[uri]
 }
 
 // listened notes whether somebody listens.

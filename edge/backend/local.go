@@ -394,7 +394,7 @@ func (b *Backend) attendLocal(ctx context.Context, client *edge.Session, in *Int
 			return errProcessOver
 		}
 		if b.apart() {
-			defer b.news.listens(principal{}, &listener{out: out, uris: w.watched, take: isUpdate})()
+			defer b.news.listens(b.Log, principal{}, &listener{out: out, uris: w.watched, has: w.watches, own: true})()
 		}
 		var watching sync.WaitGroup
 		defer watching.Wait()
@@ -414,7 +414,7 @@ func (b *Backend) attendLocal(ctx context.Context, client *edge.Session, in *Int
 		s.hear(out)
 		defer s.stopHearing(out)
 		if b.apart() {
-			defer b.news.listens(principal{}, &listener{out: out, on: s, uris: s.subscribed, take: isUpdate})()
+			defer b.news.listens(b.Log, principal{}, &listener{out: out, on: s, uris: s.subscribed, has: s.follows, own: true})()
 		}
 	}
 	b.ears.attend(ctx, out)

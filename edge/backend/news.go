@@ -3,11 +3,13 @@ package backend
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/mcp"
@@ -29,17 +31,27 @@ type news struct {
 	of map[principal][]*listener
 }
 
-// listener is one of them.
+// listener is one of them. What it is told waits until it takes it, so that one who is slow
+// holds up no process: of each list, and of each resource, the latest.
 type listener struct {
 	out  edge.Client
-	on   *session                  // which it hears itself; nil for none
-	uris func() map[string]bool    // what it has subscribed to; the result is not changed later
-	take func(n *mcp.Message) bool // what it is told of; nil for all
+	on   *session                // which it hears itself; nil for none
+	uris func() map[string]bool  // what it has subscribed to
+	has  func(uri string) bool   // whether it has
+	own  bool                    // it is the edge, which hears of lists in another way
+	wake chan struct{}           // holds a value while something waits
+	mu   sync.Mutex              // guards due
+	due  map[string]*mcp.Message // by method and URI
 }
+
+// maxNews bounds the bytes of an update that is kept whole for a listener; of a longer one only
+// the URI is kept.
+const maxNews = 16 << 10
 
 // listens passes on to l what processes of a principal say, until the function that it
 // returns is called.
-func (w *news) listens(who principal, l *listener) (end func()) {
+func (w *news) listens(log *slog.Logger, who principal, l *listener) (end func()) {
+	l.wake, l.due = make(chan struct{}, 1), make(map[string]*mcp.Message)
 	w.mu.Lock()
 	if w.of == nil {
 		w.of = make(map[principal][]*listener)
@@ -48,6 +60,12 @@ func (w *news) listens(who principal, l *listener) (end func()) {
 	w.some.Store(true)
 	w.mu.Unlock()
 	w.version.Add(1)
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		defer edge.Contain(log, "news")
+		l.run(over)
+	}()
 	return func() {
 		w.mu.Lock()
 		all := slices.DeleteFunc(w.of[who], func(one *listener) bool { return one == l })
@@ -57,6 +75,37 @@ func (w *news) listens(who principal, l *listener) (end func()) {
 		w.some.Store(len(w.of) > 0)
 		w.mu.Unlock()
 		w.version.Add(1)
+		close(over)
+		<-done // out is not used any longer
+	}
+}
+
+// run tells the listener what waits for it.
+func (l *listener) run(over <-chan struct{}) {
+	for {
+		select {
+		case <-l.wake:
+		case <-over:
+			return
+		}
+		l.mu.Lock()
+		due := l.due
+		l.due = make(map[string]*mcp.Message)
+		l.mu.Unlock()
+		for _, n := range due {
+			_ = l.out.Send(n) // one who is gone ends its listening
+		}
+	}
+}
+
+// put has a notification wait for the listener.
+func (l *listener) put(key string, n *mcp.Message) {
+	l.mu.Lock()
+	l.due[key] = n
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default: // it is awake
 	}
 }
 
@@ -66,17 +115,34 @@ func (w *news) tell(who principal, from *session, n *mcp.Message) {
 	if !w.some.Load() || n.Kind != mcp.Notification {
 		return
 	}
+	uri, list := "", true
 	switch n.Method {
-	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/resources/updated":
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
+	case "notifications/resources/updated":
+		uri, list = n.Text("uri"), false
 	default:
 		return
+	}
+	key := n.Method + " " + uri
+	if len(n.Raw) > maxNews {
+		var params []byte
+		if !list {
+			params = append(mcp.AppendString([]byte(`{"uri":`), uri), '}')
+		}
+		short, err := mcp.Decode(mcp.AppendRequest(nil, nil, n.Method, params))
+		if err != nil {
+			return
+		}
+		n = short
+	} else {
+		n = n.Clone() // it waits for those who listen
 	}
 	w.mu.Lock()
 	all := slices.Clone(w.of[who])
 	w.mu.Unlock()
 	for _, l := range all {
-		if (l.on == nil || l.on != from) && (l.take == nil || l.take(n)) {
-			_ = l.out.Send(n) // one who is gone ends its listening
+		if (l.on == nil || l.on != from) && (list && !l.own || !list && l.has(uri)) {
+			l.put(key, n)
 		}
 	}
 }
@@ -91,6 +157,10 @@ func (w *news) wished(who principal) map[string]bool {
 	}
 	return wished
 }
+
+// followWithin is how much longer a call may take for what others listen to; the next one goes
+// on with what is left.
+const followWithin = 250 * time.Millisecond
 
 // follow subscribes a pooled session to what is listened to for its principal, and ends its
 // other subscriptions, before a call of which those who listen are to hear.
@@ -107,7 +177,7 @@ func (s *session) follow(ctx context.Context, l *link) {
 	}
 	wished := w.wished(s.who)
 	had := s.subscribed()
-	ctx, cancel := context.WithTimeout(ctx, acknowledgeWithin)
+	ctx, cancel := context.WithTimeout(ctx, followWithin)
 	defer cancel()
 	say := func(method, uri string) bool {
 		_, _, err := s.roundTrip(ctx, l, method, append(mcp.AppendString([]byte(`{"uri":`), uri), '}'))
@@ -150,8 +220,12 @@ func (s *session) subscribed() map[string]bool {
 	return maps.Clone(s.subs.uris)
 }
 
-// isUpdate reports whether a notification is of a resource.
-func isUpdate(n *mcp.Message) bool { return n.Method == "notifications/resources/updated" }
+// follows reports whether the session is subscribed to a resource.
+func (s *session) follows(uri string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.subs.uris[uri]
+}
 
 // listenForNews asks a modern process for the changes of lists, once, and one of the edge's own
 // for those of the resources that are listened to. What it answers, at the end or where it

@@ -115,3 +115,30 @@ func TestNewsBehindSeveral(t *testing.T) {
 		})
 	}
 }
+
+// TestNewsOfTheSlow: a client that listens and reads nothing holds up no process, and is told
+// the latest when it reads.
+func TestNewsOfTheSlow(t *testing.T) {
+	t.Parallel()
+	b := start(t, "legacy", nil)
+	c := b.NewClient().As(edgetest.Modern, "")
+	c.CallTool("1", "echo", `{}`).Result()
+	news := hears(t, c)
+	const many = 200_000
+	if got := text(t, c.CallTool("2", "flood", fmt.Sprintf(`{"method":"notifications/resources/updated","n":%d}`, many))); got != "flooded" {
+		t.Fatal(got)
+	}
+	if got := text(t, c.CallTool("3", "echo", `{"text":"on"}`)); got != "on" {
+		t.Fatal(got)
+	}
+	last := fmt.Sprintf("the number %d of many", many-1)
+	for told := 1; ; told++ {
+		m := news.NextMessage()
+		if m.Method != "notifications/resources/updated" || told > many/10 {
+			t.Fatalf("after %d messages: %s", told, m.Method)
+		}
+		if strings.Contains(string(m.Params), last) {
+			return
+		}
+	}
+}
