@@ -87,7 +87,14 @@ func TestNewsBehindSeveral(t *testing.T) {
 				})))
 				c := b.NewClient().As(client, "")
 				listed := func() { c.Ask("1", "tools/list", "").Result() }
-				listed()
+				await(t, "both backends are there", func() bool {
+					r, err := c.TryAsk("1", "tools/list", "")
+					if err != nil {
+						return false
+					}
+					text, err := r.TryAnswer()
+					return err == nil && strings.Contains(string(text), "two_notify")
+				})
 				news := hears(t, c)
 				for i := range 4 {
 					method := []string{"notifications/tools/list_changed", "notifications/resources/updated"}[i%2]
