@@ -272,7 +272,7 @@ func (l *lane) listenForNews(at *lines) {
 
 // heardNews passes on what a process of the edge's own was asked for by listenForNews.
 func (l *lane) heardNews(tag []byte, m *mcp.Message) {
-	if l.client != nil || !bytes.HasPrefix(tag, []byte(`"weir-news-`)) {
+	if l.client != nil || l.who != "" || !bytes.HasPrefix(tag, []byte(`"weir-news-`)) {
 		return
 	}
 	if n, err := mcp.Decode(mcp.Splice(nil, m.Raw, m.WithMeta([]string{mcp.MetaSubscription}))); err == nil {
