@@ -69,7 +69,7 @@ var limits = []limit{
 	// Credentials of the user brought 5,500, local servers and servers of one backend 8,900,
 	// what keeps them 12,600, what finds tools 2,700 and what signs users in 6,600 (as above),
 	// bounds of what workflows hold and news of processes 200.
-	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 125600, 53000},
+	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 125700, 53000},
 	// A third of them are the rows of storm.
 	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 27900, 12500},
 
