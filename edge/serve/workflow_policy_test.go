@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest"
 )
@@ -183,7 +184,11 @@ func TestX42Conflicts(t *testing.T) {
 	if n := f.back.Count("tools/call"); n != 0 {
 		t.Errorf("%d calls", n)
 	}
-	status := string(f.client.Do("GET", "/status", "").Body)
+	// The status says it once the lists of the backends are there.
+	status, last := "", time.Now().Add(10*time.Second)
+	for !strings.Contains(status, `calls itself`) && time.Now().Before(last) {
+		status = string(f.client.Do("GET", "/status", "").Body)
+	}
 	for _, want := range []string{`one: step \"a\" calls two`, `itself: step \"a\" calls itself`} {
 		if !strings.Contains(status, want) {
 			t.Errorf("%s is not in the status", want)
