@@ -213,6 +213,8 @@ var (
 	variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	proxyVariables  = []string{"http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy", "node_use_env_proxy"}
 	fetchPrefixes   = []string{"npm_config_", "uv_", "pip_"} // of variables that say where packages come from
+	trustVariables  = []string{"ssl_cert_file", "ssl_cert_dir", "node_extra_ca_certs", "node_tls_reject_unauthorized", "requests_ca_bundle", "curl_ca_bundle", "aws_ca_bundle", "git_ssl_no_verify", "git_ssl_cainfo"}
+	placeVariables  = []string{"path", "home", "userprofile", "tmpdir", "tmp", "temp", "xdg_config_home", "xdg_cache_home", "xdg_data_home", "shell", "user", "logname"}
 )
 
 // environment refuses variables that no entry may set.
@@ -227,6 +229,10 @@ func environment(field string, list []Input, rules Rules) error {
 			return refused(at, "%s: an entry may not have programs run code that their command does not name", in.Name)
 		case sets && slices.Contains(proxyVariables, name):
 			return refused(at, "%s: an entry may not choose a proxy", in.Name)
+		case sets && slices.Contains(trustVariables, name):
+			return refused(at, "%s: an entry may not choose whom its program trusts", in.Name)
+		case sets && slices.Contains(placeVariables, name):
+			return refused(at, "%s: an entry may not say where the programs and files of this machine are", in.Name)
 		case sets && slices.ContainsFunc(fetchPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }):
 			return refused(at, "%s: an entry may not say how its package is fetched", in.Name)
 		}

@@ -38,6 +38,9 @@ func TestK02Refused(t *testing.T) {
 		npm(variable(`{"name":"no_proxy","default":"*"}`)):                               "packages[0].environmentVariables[0]: no_proxy: an entry may not choose a proxy",
 		npm(variable(`{"name":"npm_config_registry","default":"https://evil.example"}`)): "packages[0].environmentVariables[0]: npm_config_registry: an entry may not say how its package is fetched",
 		npm(variable(`{"name":"UV_INDEX_URL","value":"https://evil.example"}`)):          "packages[0].environmentVariables[0]: UV_INDEX_URL",
+		npm(variable(`{"name":"PATH","value":"/tmp/x"}`)):                                "packages[0].environmentVariables[0]: PATH: an entry may not say where the programs",
+		npm(variable(`{"name":"HOME","isRequired":true}`)):                               "packages[0].environmentVariables[0]: HOME: an entry may not say where the programs",
+		npm(variable(`{"name":"node_extra_ca_certs","value":"/tmp/ca"}`)):                "packages[0].environmentVariables[0]: node_extra_ca_certs: an entry may not choose whom",
 		npm(variable(`{"name":"A=B","value":"x"}`)):                                      "packages[0].environmentVariables[0]: \"A=B\" is no name of a variable",
 		npm(variable(`{"name":"","value":"x"}`)):                                         "packages[0].environmentVariables[0]: \"\" is no name of a variable",
 
