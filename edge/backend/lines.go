@@ -24,7 +24,8 @@ type lines struct {
 
 	followed  atomic.Uint64 // which version of the news it is subscribed to
 	following sync.Mutex    // whoever has it subscribes
-	wishes    string        // id of the subscription to resources; "" for none; following guards it
+	pace      pace
+	wishes    string // id of the subscription to resources; "" for none; following guards it
 
 	served atomic.Bool // it has been used for others than the edge itself
 

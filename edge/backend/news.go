@@ -46,7 +46,7 @@ type listener struct {
 
 // maxNews bounds the bytes of an update that is kept whole for a listener; of a longer one only
 // the URI is kept.
-const maxNews = 16 << 10
+const maxNews = 4 << 10
 
 // listens passes on to l what processes of a principal say, until the function that it
 // returns is called.
@@ -162,6 +162,20 @@ func (w *news) wished(who principal) map[string]bool {
 // on with what is left.
 const followWithin = 250 * time.Millisecond
 
+// pace keeps a process from being subscribed anew all the time, at the cost of the calls of
+// others: after what took long it rests for ten times as long. Who changes what it listens to
+// meanwhile hears of later calls alone.
+type pace struct{ until atomic.Int64 } // Unix nanoseconds
+
+func (p *pace) rests(now time.Time) bool { return now.UnixNano() < p.until.Load() }
+
+// took notes what it took since then.
+func (p *pace) took(since time.Time) {
+	if took := time.Since(since); took > 5*time.Millisecond {
+		p.until.Store(since.Add(11 * took).UnixNano())
+	}
+}
+
 // follow subscribes a pooled session to what is listened to for its principal, and ends its
 // other subscriptions, before a call of which those who listen are to hear.
 func (s *session) follow(ctx context.Context, l *link) {
@@ -172,9 +186,11 @@ func (s *session) follow(ctx context.Context, l *link) {
 	}
 	s.following.Lock()
 	defer s.following.Unlock()
-	if s.followed.Load() == version {
+	now := time.Now()
+	if s.followed.Load() == version || s.pace.rests(now) {
 		return
 	}
+	defer s.pace.took(now)
 	wished := w.wished(s.who)
 	had := s.subscribed()
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
@@ -254,9 +270,11 @@ func (l *lane) listenForNews(at *lines) {
 	}
 	at.following.Lock()
 	defer at.following.Unlock()
-	if at.followed.Load() == version {
+	now := time.Now()
+	if at.followed.Load() == version || at.pace.rests(now) {
 		return
 	}
+	defer at.pace.took(now)
 	uris := slices.Sorted(maps.Keys(l.b.news.wished(principal{})))
 	if before := at.wishes; before != "" || len(uris) > 0 {
 		if at.wishes = ""; len(uris) > 0 {

@@ -46,6 +46,7 @@ type session struct {
 	ear       bool          // a client listens on it, and no calls go over it
 	followed  atomic.Uint64 // which version of the news it is subscribed to
 	following sync.Mutex    // whoever has it subscribes the session
+	pace      pace
 
 	early *lines      // a stream to a local server that is open before the session is; nil for none
 	lost  atomic.Bool // the process that it had for itself has ended

@@ -149,3 +149,29 @@ func TestNewsOfTheSlow(t *testing.T) {
 		}
 	}
 }
+
+// TestNewsCostLittle: a server that answers no subscription costs calls, of those who listen and
+// of others, a little time once in a while, and not each of them.
+func TestNewsCostLittle(t *testing.T) {
+	t.Parallel()
+	b := start(t, "legacy subscribe-mute", nil)
+	one, other := b.NewClient().As(edgetest.Modern, ""), b.NewClient().As(edgetest.Modern, "")
+	other.CallTool("1", "echo", `{}`).Result()
+	go func() {
+		if r, err := one.TryAsk("1", "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["a:b"]}}`); err == nil {
+			_, _ = r.TryAnswer() // it ends with the edge
+		}
+	}()
+	await(t, "somebody subscribes", func() bool { return len(b.told("resources/subscribe")) > 0 })
+	began := time.Now()
+	const calls = 40 // of which each would take 250 ms
+	for range calls {
+		other.CallTool("2", "echo", `{}`).Result()
+	}
+	if took := time.Since(began); took > calls*250*time.Millisecond/2 {
+		t.Errorf("%d calls took %s", calls, took)
+	}
+	if n := len(b.told("resources/subscribe")); n < 2 {
+		t.Errorf("the process that is called was subscribed %d times", n-1)
+	}
+}

@@ -69,7 +69,7 @@ type packet struct {
 }
 
 // play plays a server by words, some with a value: "modern", "both", "discover=die",
-// "discover=late", "discover=mute", "banner", "deaf", "ignore-term", "fork", "exit=1", "tell=FILE", "http=ADDRESS", "slow", "deafen".
+// "discover=late", "discover=mute", "banner", "deaf", "ignore-term", "fork", "exit=1", "tell=FILE", "http=ADDRESS", "slow", "deafen", "subscribe-mute".
 func play(words []string) int {
 	s := &played{how: map[string]string{}, out: bufio.NewWriter(os.Stdout), waits: map[string]chan json.RawMessage{}, uris: map[string]bool{}, calls: map[string]chan struct{}{}}
 	for _, w := range words {
@@ -223,6 +223,9 @@ func (s *played) handle(p *packet, line []byte) int {
 		s.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}}`, p.ID, p.Params.Notifications)
 	case "resources/subscribe", "resources/unsubscribe":
 		s.tell("%s %s", p.Method, p.Params.URI)
+		if _, is := s.how["subscribe-mute"]; is {
+			return -1
+		}
 		s.result(p.ID, "{}")
 	case "tools/call":
 		if p.Params.Name == "exit" {
