@@ -45,9 +45,6 @@ func browse(t *testing.T, e *example) {
 	e.env = append(e.env, "BROWSER="+browser, "XDG_CONFIG_HOME="+e.dir)
 }
 
-// bare is a request without a credential: a personal backend is asked so by the edge itself.
-func bare(r *http.Request) bool { return r.Header.Get("Authorization") == "" }
-
 // TestExampleOfSignIn does what the README says, with a provider in place of the company's.
 func TestExampleOfSignIn(t *testing.T) {
 	signingIn(t, "sign-in", idp.StartTLS(t, idp.NewTLS(t))).follow()

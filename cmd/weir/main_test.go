@@ -288,7 +288,7 @@ func redirected(line string) string {
 
 func TestCompletion(t *testing.T) {
 	for _, test := range []struct{ line, want string }{
-		{"se", "secret serve settings"},
+		{"se", "search secret serve settings"},
 		{"serve --log-level ", "debug info warn error"},
 		{"serve --log-format ", "text json"},
 		{"settings --max-bo", "--max-body"},
@@ -299,7 +299,7 @@ func TestCompletion(t *testing.T) {
 		{"schema MCPServ", "MCPServer MCPServerEntry"},
 		{"serve --ppr", ""},
 		{"st", "start status stdio stop"},
-		{"re", "read resources restart"},
+		{"re", "read registry resources restart"},
 		{"pro", "prompt prompts"},
 		{"read --er", "--era"},
 		{"call echo --era ", "auto legacy modern"},

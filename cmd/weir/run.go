@@ -25,29 +25,34 @@ import (
 func (a *app) runCommand() *cobra.Command {
 	var x runFlags
 	cmd := &cobra.Command{
-		Use:   "run [flags] [URL] [-- COMMAND [ARG]...]",
+		Use:   "run [flags] [URL|NAME] [-- COMMAND [ARG]...]",
 		Short: "Start an MCP server and keep it, or an address for one elsewhere",
 		Long: `Start an MCP server and keep it: a program of this machine that stands after --, in a
-sandbox where the system has one, or an address of your own for a server at a URL.
-The URL that clients connect to is the last line of the output. The workload is
-there until "weir stop" or "weir rm", and comes back with the manager.
+sandbox where the system has one, an address of your own for a server at a URL, or what
+an entry of the registry describes ("weir registry --help"): a package of npm or PyPI,
+or a server at a URL. Arguments after -- take the place of the entry's own, and what
+the entry needs is asked for, where there is a terminal.
+
+The URL that clients connect to is the last line of the output. The workload is there
+until "weir stop" or "weir rm", and comes back with the manager.
 
 A server at a URL that wants a login is logged in to in a browser; the manager has it
 renewed. A package runner (npx, uvx) fetches its package into a directory of the workload's
 own. What is given by the flags stands in a manifest: --dry-run prints it, "weir
 export" keeps it for another machine.
 
-Exit codes: 2 wrong command line, 6 no such group or secret, 7 the name or the port is
+Exit codes: 2 wrong command line, 6 no such group, secret or entry, 7 the name or the port is
 taken, 8 not supported yet or no sandbox as asked for, 9 refused by a rule, 44 the
 server ended or did not introduce itself in time, 45 somebody has to log in.`,
 		Example: `  weir run -- npx -y @modelcontextprotocol/server-everything
   weir run --name files -v "$PWD":/data:ro -- npx -y @modelcontextprotocol/server-filesystem /data
   weir run --secret GITHUB_TOKEN,target=GITHUB_TOKEN --permission-profile network -- ./server
   weir run https://mcp.example.com/mcp --remote-auth
+  weir run io.github.example/files -- /data
   weir run https://mcp.example.com/mcp --remote-auth-bearer-token-file token
   weir run --from-config files.yaml`,
 		DisableFlagsInUseLine: true,
-		ValidArgsFunction:     cobra.NoFileCompletions,
+		ValidArgsFunction:     a.registries().Complete,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return a.runWorkload(cmd, &x, args) },
 	}
 	x.add(a, cmd)
@@ -69,6 +74,11 @@ func (a *app) runWorkload(cmd *cobra.Command, x *runFlags, args []string) error 
 	}
 	ctx, stop := untilSignal(cmd)
 	defer stop()
+	if x.fromConfig == "" {
+		if err := a.entry(ctx, cmd, x); err != nil {
+			return interrupted(ctx, err)
+		}
+	}
 
 	// A name of the server's own may be taken between the look and the run.
 	for tries := 1; ; tries++ {

@@ -7,8 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
+	"github.com/weir-edge/weir/cmd/weir/registries"
 	"github.com/weir-edge/weir/cmd/weir/secrets"
 	"github.com/weir-edge/weir/cmd/weir/workloads"
+	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
@@ -26,6 +28,15 @@ func (a *app) workloads() *workloads.Commands {
 	}}
 }
 func (a *app) secrets() *secrets.Commands { return &secrets.Commands{App: a.shared()} }
+func (a *app) registries() *registries.Commands {
+	return &registries.Commands{App: a.shared(), Reach: func() (edge.Reach, error) {
+		s, err := a.settingsInPassing()
+		if err != nil {
+			return edge.Reach{}, err
+		}
+		return s.Reach()
+	}}
+}
 
 // What follows is what all commands share (package cli), by the short names that the commands
 // of this package have for it.

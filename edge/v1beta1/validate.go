@@ -297,15 +297,15 @@ func (f *faults) header(p *field.Path, name string) {
 	case !f.given(p, name):
 	case !headerPattern.MatchString(name):
 		f.hidden(p, "must be the name of a header (RFC 9110 §5.1)")
-	case restricted(name):
+	case RestrictedHeader(name):
 		f.forbidden(p, name+" is set by the edge itself")
 	}
 }
 
-// restricted reports whether a header is not for a configuration to set or
+// RestrictedHeader reports whether a header is not for a configuration to set or
 // pass: it belongs to one connection, says who sent the message, or is how the
 // edge and a server understand each other.
-func restricted(name string) bool {
+func RestrictedHeader(name string) bool {
 	name = strings.ToLower(name)
 	switch name {
 	case "host", "connection", "keep-alive", "te", "trailer", "upgrade", "http2-settings",

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-edge/weir/edge/registry"
 )
 
 // Options are the flags of `weir run`, one field a flag. The tags are the flag's own:
@@ -20,9 +22,10 @@ import (
 //	later  why it is not supported yet; it is refused by name where it is given
 //	lists  comma: one value holds several
 type Options struct {
-	Server string   // the word before --; "" for none
-	Args   []string // the words after it
-	Dir    string   // that relative paths are of; absolute
+	Server string          // the word before --; "" for none
+	Entry  *registry.Start // what Server names in a registry; nil for none
+	Args   []string        // the words after it
+	Dir    string          // that relative paths are of; absolute
 
 	// Given are the flags that were given, by their long names.
 	Given map[string]bool

@@ -65,7 +65,7 @@ func readWord(word string, args []string, look func(string) (string, error)) (Se
 	if _, err := look(word); err == nil {
 		return Server{}, later("a container", word, localForm("", word, args))
 	}
-	return Server{}, later("a container, or an entry of a registry", word, "weir run -- COMMAND for a process of this machine, or weir run URL")
+	return Server{}, later("a container", word, "weir run -- COMMAND for a process of this machine, or weir run URL")
 }
 
 // later is the error of a form that needs what does not exist yet.

@@ -152,12 +152,12 @@ func Open(o KeeperOptions) (_ *Keeper, err error) {
 		return k, nil
 	}
 	for range 5 { // somebody may only look whether there is a manager
-		if k.lock, err = lockFile(o.Paths.Lock()); !errors.Is(err, errHeld) {
+		if k.lock, err = LockFile(o.Paths.Lock()); !errors.Is(err, ErrHeld) {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	if errors.Is(err, errHeld) {
+	if errors.Is(err, ErrHeld) {
 		return nil, ErrManaged
 	} else if err != nil {
 		return nil, fmt.Errorf("lock of the manager: %w", err)
@@ -185,7 +185,7 @@ func (k *Keeper) load(name string) bool {
 	path := filepath.Join(k.Paths.Workloads(), name)
 	folder, err := openFolder(path)
 	switch {
-	case errors.Is(err, errHeld):
+	case errors.Is(err, ErrHeld):
 		return false // it runs in the foreground of another process
 	case err != nil:
 		w.broken(err)
@@ -291,9 +291,9 @@ func (k *Keeper) Transitions() map[Transition]int64 {
 
 // Managed reports whether a manager has the lock of what is kept.
 func Managed(paths Paths) bool {
-	lock, err := lockFile(paths.Lock())
+	lock, err := LockFile(paths.Lock())
 	if err == nil {
 		lock.Close()
 	}
-	return errors.Is(err, errHeld)
+	return errors.Is(err, ErrHeld)
 }

@@ -36,7 +36,7 @@ func (k *Keeper) foreign(name string) *Detail {
 	if err == nil {
 		f.close()
 	}
-	if !errors.Is(err, errHeld) {
+	if !errors.Is(err, ErrHeld) {
 		return nil
 	}
 	text, err := readOwn(filepath.Join(path, "manifest.yaml"), MaxManifest)

@@ -114,7 +114,7 @@ func (k *Keeper) makeFolder(name string) (*folder, error) {
 	}
 	left, err := openFolder(path)
 	switch {
-	case errors.Is(err, errHeld):
+	case errors.Is(err, ErrHeld):
 		return nil, taken(name, fmt.Sprintf("runs in the foreground of the process %d", readRecord(path).PID))
 	case err != nil:
 		return nil, err

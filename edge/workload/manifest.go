@@ -52,10 +52,11 @@ const defaultSession = 2 * time.Hour
 // starts nothing. Errors are *Error, and name the flag.
 func Manifest(o Options) (*Made, error) {
 	// 1. What is not there yet, and what cannot be.
+	o.entryOptions()
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	server, err := ReadServer(o.Server, o.Args, o.Look)
+	server, err := o.server()
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +224,7 @@ func (d *draft) local(s *v1beta1.MCPServerSpec) {
 	s.Env, s.Secrets, s.Volumes, s.PermissionProfile = d.env, d.variables, d.volumes, d.profile
 	s.Run = &v1beta1.ServerRun{
 		Network: d.Network, EnvFiles: d.envFiles, Writable: d.Writable, AllowUnsafeMounts: d.AllowUnsafeMount,
-		Publish: d.Publish, AllowContainerGateway: d.AllowGateway, RuntimeImage: d.RuntimeImage, RuntimeAddPackages: d.RuntimeAddPackages, BuildCA: d.CACert, RunAs: d.RunAs,
+		Registry: d.origin(), Publish: d.Publish, AllowContainerGateway: d.AllowGateway, RuntimeImage: d.RuntimeImage, RuntimeAddPackages: d.RuntimeAddPackages, BuildCA: d.CACert, RunAs: d.RunAs,
 	}
 	r := s.Run
 	if d.TargetHost != "127.0.0.1" {
@@ -250,6 +251,9 @@ func (d *draft) remote(s *v1beta1.MCPRemoteProxySpec) {
 	s.RemoteURL, s.HeaderForward = d.server.URL, d.forward
 	s.Transport = v1beta1.BackendTransport(cmp.Or(d.Transport, transportOf(d.server.URL)))
 	s.AllowPrivateEndpoint = source.Private(hostOf(d.server.URL))
+	if d.Entry != nil { // a stranger named it
+		s.AllowPrivateEndpoint = d.Entry.Private
+	}
 	if d.logsIn() || d.RemoteAuthBearerTokenFile != "" {
 		s.Run = &v1beta1.ProxyRun{RemoteAuth: d.login()}
 	}

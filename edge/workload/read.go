@@ -31,7 +31,7 @@ const (
 
 // read reads what the flags name.
 func (d *draft) read() error {
-	for _, read := range []func() error{d.readEnv, d.readVolumes, d.readProfile, d.readTools, d.readWebhooks, d.readAudit, d.readAuthz, d.readFiles, d.readSecrets, d.readHeaders} {
+	for _, read := range []func() error{d.readEntry, d.readEnv, d.readVolumes, d.readProfile, d.readTools, d.readWebhooks, d.readAudit, d.readAuthz, d.readFiles, d.readSecrets, d.readHeaders} {
 		if err := read(); err != nil {
 			return err
 		}
@@ -157,13 +157,16 @@ func (d *draft) volume(text string) (v v1beta1.HostVolume, err error) {
 
 func (d *draft) readProfile() error {
 	name := d.PermissionProfile
-	if name == "" {
+	ofEntry := name == "" && d.Entry != nil && d.Entry.Profile != nil
+	if name == "" && !ofEntry {
 		return nil
 	}
 	p, builtin := v1beta1.BuiltinProfile(name)
 	if !builtin {
-		data, err := d.file("permission-profile", name, maxDocument)
-		if err != nil {
+		data, err := []byte(nil), error(nil)
+		if ofEntry {
+			name, data = "the entry's own", d.Entry.Profile
+		} else if data, err = d.file("permission-profile", name, maxDocument); err != nil {
 			return err
 		}
 		if p, err = v1beta1.ParseProfile(data); err != nil {
@@ -179,7 +182,11 @@ func (d *draft) readProfile() error {
 	case d.Network == "none" && d.given("permission-profile") && (out.InsecureAllowAll || len(out.AllowHost) > 0):
 		return wrong("permission-profile", "the profile lets the server out, and --network none does not: leave one out")
 	case len(out.AllowHost) > 0 && !out.InsecureAllowAll:
-		return notYet("permission-profile", "a profile with hosts, which needs the egress proxy", "use the profile none or network")
+		what := "a profile with hosts"
+		if ofEntry {
+			what = "the entry's permissions, a profile with hosts (" + edge.Brief(strings.Join(out.AllowHost, ", ")) + ")"
+		}
+		return notYet("permission-profile", what+", which needs the egress proxy", "use the profile none or network")
 	}
 	return nil
 }
@@ -490,7 +497,10 @@ func (d *draft) readHeaders() error {
 		}
 		d.sealed = append(d.sealed, v1beta1.SensitiveHeader{Name: name, SecretKeyRef: ref})
 	}
-	forward := &v1beta1.HeaderForward{}
+	forward := d.forward // of an entry
+	if forward == nil {
+		forward = &v1beta1.HeaderForward{}
+	}
 	for _, text := range d.RemoteForwardHeaders {
 		name, value, _ := strings.Cut(text, "=")
 		if err := once("remote-forward-headers", name); err != nil {

@@ -110,13 +110,13 @@ func makeFolder(path string) (*folder, error) {
 	return f, nil
 }
 
-// openFolder takes the lock of a workload's directory. The error is errHeld while another
+// openFolder takes the lock of a workload's directory. The error is ErrHeld while another
 // process has it.
 func openFolder(path string) (*folder, error) {
 	if err := checkDir(path); err != nil {
 		return nil, err
 	}
-	lock, err := lockFile(filepath.Join(path, "lock"))
+	lock, err := LockFile(filepath.Join(path, "lock"))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -166,13 +166,16 @@ func TestKilledWriter(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(20+7*i) * time.Millisecond)
+		// It is killed after it has written, sooner or later.
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if r := readRecord(dir); r.Restarts > 0 {
+				break
+			}
+		}
+		time.Sleep(time.Duration(7*i) * time.Millisecond)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		text, err := os.ReadFile(filepath.Join(dir, "status.json"))
-		if errors.Is(err, os.ErrNotExist) {
-			continue // it had not come so far
-		}
 		var r record
 		if err != nil || json.Unmarshal(text, &r) != nil || len(r.Reason) != r.Restarts%5000 {
 			t.Fatalf("torn: %v: %.100q", err, text)

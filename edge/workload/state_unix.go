@@ -32,13 +32,13 @@ func owned(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// errHeld says that another process holds a lock.
-var errHeld = errors.New("another process holds it")
+// ErrHeld says that another process holds a lock.
+var ErrHeld = errors.New("another process holds it")
 
-// lockFile takes the lock of a file, which it makes where there is none. It never waits; the
-// error is errHeld while another process has the lock. To close the file gives it back, and
+// LockFile takes the lock of a file, which it makes where there is none. It never waits; the
+// error is ErrHeld while another process has the lock. To close the file gives it back, and
 // so does the end of the process.
-func lockFile(path string) (*os.File, error) {
+func LockFile(path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 		if err != nil {
@@ -46,7 +46,7 @@ func lockFile(path string) (*os.File, error) {
 		}
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = errHeld
+			err = ErrHeld
 		}
 		mine, failed := f.Stat()
 		now, gone := os.Lstat(path)

@@ -14,20 +14,20 @@ const noFollow = 0
 // owned leaves it to the rights of the directories above.
 func owned(string, fs.FileInfo) error { return nil }
 
-var errHeld = errors.New("another process holds it")
+var ErrHeld = errors.New("another process holds it")
 
 // errSharing is ERROR_SHARING_VIOLATION.
 const errSharing = syscall.Errno(32)
 
-// lockFile opens a file that nobody else may open meanwhile.
-func lockFile(path string) (*os.File, error) {
+// LockFile opens a file that nobody else may open meanwhile.
+func LockFile(path string) (*os.File, error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {
 		return nil, err
 	}
 	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil, syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
 	if errors.Is(err, errSharing) {
-		return nil, errHeld
+		return nil, ErrHeld
 	}
 	if err != nil {
 		return nil, err

@@ -426,7 +426,7 @@ func (a *Commands) newPassword(ctx context.Context, keyring bool) (edge.Secret, 
 	if keyring {
 		return edge.Secret(rand.Text()), nil
 	}
-	first, asked, err := a.askUnseen(ctx, "New password: ")
+	first, asked, err := a.AskUnseen(ctx, "New password: ")
 	if err != nil {
 		return "", err
 	}
@@ -436,7 +436,7 @@ func (a *Commands) newPassword(ctx context.Context, keyring bool) (edge.Secret, 
 	if len(first) < secret.MinPassword {
 		return "", fmt.Errorf("a password has at least %d bytes: nothing is made: choose a longer one", secret.MinPassword)
 	}
-	again, _, err := a.askUnseen(ctx, "The same once more: ")
+	again, _, err := a.AskUnseen(ctx, "The same once more: ")
 	if err == nil && again != first {
 		err = errors.New("the second password is another one than the first: nothing is made: try again")
 	}

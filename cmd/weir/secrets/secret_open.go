@@ -107,7 +107,7 @@ func (a *Commands) passwords(e *secret.Encrypted) []secret.Source {
 	return []secret.Source{
 		secret.InEnvironment(a.Lookup), e.InKeyring(a.Lookup),
 		{Name: "the terminal", Password: func(ctx context.Context) (edge.Secret, error) {
-			text, _, err := a.askUnseen(ctx, "Password of your secrets: ")
+			text, _, err := a.AskUnseen(ctx, "Password of your secrets: ")
 			return text, err
 		}},
 	}
@@ -173,7 +173,7 @@ func secretDefaults(path string) (secretsDefaults, error) {
 // valueOf is the value of a secret that is to be kept: what is typed, or standard input.
 func (a *Commands) valueOf(ctx context.Context, r secret.Ref) (edge.Secret, error) {
 	if cli.Terminal(a.In) {
-		value, _, err := a.askUnseen(ctx, r.String()+": ")
+		value, _, err := a.AskUnseen(ctx, r.String()+": ")
 		if err == nil && value == "" {
 			err = errors.New("the value is empty: nothing is kept")
 		}
@@ -193,9 +193,9 @@ func (a *Commands) valueOf(ctx context.Context, r secret.Ref) (edge.Secret, erro
 	return edge.Secret(value), nil
 }
 
-// askUnseen asks on the terminal for something that it does not show; asked is false where
+// AskUnseen asks on the terminal for something that it does not show; asked is false where
 // there is no terminal. Where standard input is none, the one of the process is used.
-func (a *Commands) askUnseen(ctx context.Context, prompt string) (text edge.Secret, asked bool, err error) {
+func (a *Commands) AskUnseen(ctx context.Context, prompt string) (text edge.Secret, asked bool, err error) {
 	in, ok := a.In.(*os.File)
 	if !ok {
 		return "", false, nil // no process of a user's

@@ -68,12 +68,12 @@ var limits = []limit{
 	// The language brought 15,000: its engines, code mode, workflows and filters (RATIONALE.md says why).
 	// Credentials of the user brought 5,500, local servers and servers of one backend 8,900,
 	// what keeps them 12,600, what finds tools 2,700 and what signs users in 6,600 (as above),
-	// bounds of what workflows hold and news of processes 200.
-	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 125700, 53000},
+	// bounds of what workflows hold and news of processes 200, registries of servers 3,000.
+	{"lines of the product", total((*room).product, func(r *room) int { return r.code }), 128700, 53000},
 	// A third of them are the rows of storm.
 	{"lines of tools", total((*room).tool, func(r *room) int { return r.code }), 27900, 12500},
 
-	{"packages of the product", total((*room).product, func(r *room) int { return min(r.code, 1) }), 71, 56},
+	{"packages of the product", total((*room).product, func(r *room) int { return min(r.code, 1) }), 73, 56},
 	// Commands are packages that show what serve says of itself.
 	{"longest import chain", func(h *house) (int, string) { return len(h.chain), strings.Join(h.chain, " → ") }, 11, 9},
 	// Filters have two engines, strategies of credentials share a cache, and backends, their
