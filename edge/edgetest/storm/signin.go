@@ -337,6 +337,11 @@ func (n needles) in(text string) (hits int, first string) {
 
 // roads are transports, one for each address that clients come from.
 type roads struct {
+	// fresh has each request on a connection of its own. On one that was used before, Go's
+	// transport sends a GET once more by itself when the edge is killed, and what leads back
+	// from a provider holds once.
+	fresh bool
+
 	mu  sync.Mutex
 	all map[int]*http.Client
 }
@@ -352,7 +357,7 @@ func (r *roads) from(host int) *http.Client {
 		d := &net.Dialer{Timeout: kit.Patience, KeepAlive: -1, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, byte(1+host/200%200), byte(1+host%200))}}
 		r.all[host] = &http.Client{
 			Timeout:       kit.Patience,
-			Transport:     &http.Transport{DialContext: d.DialContext, MaxIdleConnsPerHost: 32},
+			Transport:     &http.Transport{DialContext: d.DialContext, MaxIdleConnsPerHost: 32, DisableKeepAlives: r.fresh},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}

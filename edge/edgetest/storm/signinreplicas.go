@@ -33,7 +33,7 @@ type pair struct {
 
 // newPair starts them.
 func (s *storm) newPair(ctx context.Context) *pair {
-	p := &pair{lobby: s.newLobby(1), store: s.withPassword(ctx), roads: &roads{}}
+	p := &pair{lobby: s.newLobby(1), store: s.withPassword(ctx), roads: &roads{fresh: true}}
 	s.later(p.roads.close)
 	p.trace()
 	p.secrets = p.secretsDir()
