@@ -5,6 +5,7 @@
 // without a parent, and when the link ends it ends everything inside and leaves.
 //
 //	weir-inside link SETUP            the helper, with the link as descriptor 3
+//	weir-inside socket SETUP PATH     the same in a container, with the link at a socket
 //	weir-inside exec SETUP DIR CMD…   what the helper is between fork and exec of a server
 //	weir-inside watch CMD…            starts CMD again when it ends
 //	weir-inside probe                 does nothing, so that a sandbox can be tried
@@ -31,6 +32,15 @@ func main() {
 		if s, ok := parseSetup(os.Args[2]); ok {
 			os.Exit(serveLink(s))
 		}
+	case mode == "socket" && len(os.Args) == 4:
+		if s, ok := parseSetup(os.Args[2]); ok {
+			s.container = true
+			if err := connectLink(os.Args[3]); err != nil {
+				fatal("link: " + err.Error())
+				os.Exit(1)
+			}
+			os.Exit(serveLink(s))
+		}
 	case mode == "exec" && len(os.Args) > 4:
 		if s, ok := parseSetup(os.Args[2]); ok {
 			os.Exit(become(s, os.Args[3], os.Args[4:]))
@@ -40,7 +50,7 @@ func main() {
 	case mode == "probe" && len(os.Args) == 2:
 		return
 	}
-	fatal("usage: weir-inside link SETUP | exec SETUP DIR COMMAND… | watch COMMAND… | probe; weir starts it")
+	fatal("usage: weir-inside link SETUP | socket SETUP PATH | exec SETUP DIR COMMAND… | watch COMMAND… | probe; weir starts it")
 	os.Exit(2)
 }
 
@@ -60,6 +70,8 @@ type setup struct {
 	procs    uint // processes and threads of the user namespace; 0 for no bound
 	tag      uint // which process of the link this is, and all that it starts
 	guard    int  // the helper's pid
+
+	container bool // somebody else made the sandbox; servers are not told
 }
 
 func (s *setup) fields() map[string]any {

@@ -3,8 +3,11 @@
 package main
 
 import (
+	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -16,10 +19,9 @@ import (
 )
 
 // The helper's own descriptors.
-const (
-	linkFD    = 3
-	rulesetFD = 4
-)
+const rulesetFD = 4
+
+var linkFD = 3 // that it is started with, or connects
 
 // helper serves one link.
 type helper struct {
@@ -46,7 +48,7 @@ func serveLink(s setup) int {
 	runtime.LockOSThread()
 	debug.SetGCPercent(25)
 	first := unix.Getpid() == 1
-	if err := harden(s.drop); err != nil {
+	if err := harden(s.drop, !s.container); err != nil {
 		fatal(err.Error())
 		return 1
 	}
@@ -66,7 +68,7 @@ func serveLink(s setup) int {
 	s.guard = unix.Getpid()
 	h := &helper{setup: s, ids: map[uint32]*server{}, pids: map[int]*server{}, more: make(chan struct{}, 1)}
 	go h.reap()
-	h.send(&link.Message{Kind: link.Hello, A: link.Version, B: uint32(s.guard)})
+	h.send(&link.Message{Kind: link.Hello, A: link.Version, B: uint32(s.guard), C: uint32(unix.Getuid())})
 	r := link.Reader{Receive: receive}
 	for {
 		m, fds, err := r.Next()
@@ -81,13 +83,28 @@ func serveLink(s setup) int {
 	return 0 // and with the first process of a namespace goes everything in it
 }
 
+// connectLink connects to the socket of a link.
+func connectLink(path string) error {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		return err
+	}
+	linkFD = fd
+	return nil
+}
+
 // harden makes the helper something that what it starts can neither read nor end. It comes
-// before signals are ignored: the runtime reaches all threads by one.
-func harden(drop bool) error {
+// before signals are ignored: the runtime reaches all threads by one. With its parent dies
+// the first process of a namespace, unless that parent is a container engine's: its threads
+// come and go, and the death of each would count.
+func harden(drop, withParent bool) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err
 	}
-	if unix.Getpid() == 1 {
+	if unix.Getpid() == 1 && withParent {
 		// With bubblewrap, too. Elsewhere the helper has to outlive the manager: it ends
 		// what is inside when the link ends.
 		_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
@@ -199,7 +216,11 @@ func (h *helper) start(m *link.Message) {
 	if s.landlock {
 		files = append(files, rulesetFD)
 	}
-	attr := &syscall.ProcAttr{Env: m.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}}
+	env := m.Env
+	if home := os.Getenv("HOME"); s.container && home != "" && !slices.ContainsFunc(env, func(line string) bool { return strings.HasPrefix(line, "HOME=") }) {
+		env = append(env, "HOME="+home) // which the engine knows of the image's user
+	}
+	attr := &syscall.ProcAttr{Env: env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}}
 	if s.guard != 1 {
 		attr.Sys.Pdeathsig = syscall.SIGKILL
 	}

@@ -15,21 +15,33 @@ import (
 )
 
 // helperMode lets the helper's owner run it and nobody read it: what the kernel runs from a
-// file that the caller cannot read is undumpable from its first instruction on.
-const helperMode = 0o100
+// file that the caller cannot read is undumpable from its first instruction on. In a container
+// it is run by another user.
+const (
+	helperMode          = 0o100
+	containerHelperMode = 0o111
+)
 
 // maxHelper bounds the helper's size when it is unpacked, in bytes.
 const maxHelper = 8 << 20
 
 // Helper returns the path of the helper, unpacked into a directory of the user's own by the
 // digest of what is embedded. What is there already is used: nobody else can write there.
-func Helper(dir string) (string, error) {
+func Helper(dir string) (string, error) { return helper(dir, "", helperMode) }
+
+// ContainerHelper is as Helper, of a file that any user may run, and nobody but root read. It
+// is mounted into containers; who may run it outside is a matter of the directory.
+func ContainerHelper(dir string) (string, error) {
+	return helper(dir, "-container", containerHelperMode)
+}
+
+func helper(dir, suffix string, mode fs.FileMode) (string, error) {
 	name, err := helperName()
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, name)
-	if info, err := os.Lstat(path); err == nil && info.Mode() == helperMode && ownedByUs(info) {
+	path := filepath.Join(dir, name+suffix)
+	if info, err := os.Lstat(path); err == nil && info.Mode() == mode && ownedByUs(info) {
 		return path, nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -46,7 +58,7 @@ func Helper(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := unpack(packed, path); err != nil {
+	if err := unpack(packed, path, mode); err != nil {
 		return "", fmt.Errorf("unpack the helper: %w", err)
 	}
 	return path, nil
@@ -65,7 +77,7 @@ var helperName = sync.OnceValues(func() (string, error) {
 })
 
 // unpack writes the helper beside, and renames it: two managers may do so at once.
-func unpack(packed []byte, path string) (err error) {
+func unpack(packed []byte, path string, mode fs.FileMode) (err error) {
 	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return err
@@ -83,7 +95,7 @@ func unpack(packed []byte, path string) (err error) {
 	if n, err := io.Copy(f, io.LimitReader(z, maxHelper)); err != nil || n == maxHelper {
 		return fmt.Errorf("%d bytes: %w", n, errors.Join(err, z.Close()))
 	}
-	if err := f.Chmod(helperMode); err != nil {
+	if err := f.Chmod(mode); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {

@@ -59,7 +59,7 @@ func newWatcher(every time.Duration) *watcher {
 func (w *watcher) add(s *Sandbox, b bounds) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if s.hasEnded() {
+	if s.HasEnded() {
 		return
 	}
 	w.boxes[s] = b

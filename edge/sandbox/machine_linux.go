@@ -405,7 +405,8 @@ func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
 // Ended is closed when the sandbox has ended, and nothing of it is left.
 func (s *Sandbox) Ended() <-chan struct{} { return s.exited }
 
-func (s *Sandbox) hasEnded() bool {
+// HasEnded is Box.HasEnded.
+func (s *Sandbox) HasEnded() bool {
 	select {
 	case <-s.session.ended:
 		return true

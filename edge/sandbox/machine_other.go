@@ -143,7 +143,8 @@ func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
 // Ended is closed when the sandbox has been closed.
 func (s *Sandbox) Ended() <-chan struct{} { return s.ended }
 
-func (s *Sandbox) hasEnded() bool {
+// HasEnded is Box.HasEnded.
+func (s *Sandbox) HasEnded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closed

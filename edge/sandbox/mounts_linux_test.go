@@ -333,18 +333,18 @@ func TestPool(t *testing.T) {
 	if len(pool.boxes) != 2 || pool.boxes["a"].users != 2 {
 		t.Fatalf("%d sandboxes", len(pool.boxes))
 	}
-	box := pool.boxes["a"].box
+	box := pool.boxes["a"].box.(*Sandbox)
 	one.Stop(0)
 	two.Stop(0)
 	again := start("a")
-	if pool.boxes["a"].box != box {
+	if pool.boxes["a"].box != Box(box) {
 		t.Error("the sandbox was not kept for the next process")
 	}
 	// One that died is opened anew.
 	box.end("")
 	again.Wait()
 	<-box.Ended()
-	if start("a"); pool.boxes["a"].box == box {
+	if start("a"); pool.boxes["a"].box == Box(box) {
 		t.Error("a sandbox that has ended is used")
 	}
 	pool.Close()

@@ -9,9 +9,21 @@ import (
 // linger is how long a sandbox without a process is kept for the next one.
 const linger = 5 * time.Second
 
+// Box is a sandbox that a Pool keeps: a Sandbox, or a container.
+type Box interface {
+	// Start starts the server once more. ctx bounds the start alone.
+	Start(ctx context.Context) (*Process, error)
+
+	// HasEnded says that nothing can be started in it any more.
+	HasEnded() bool
+
+	// Close ends everything inside, and returns when nothing of it is left.
+	Close()
+}
+
 // Pool keeps one sandbox for each principal of a workload, as long as it has processes.
 type Pool struct {
-	open func(ctx context.Context) (*Sandbox, error)
+	open func(ctx context.Context) (Box, error)
 
 	mu     sync.Mutex
 	boxes  map[string]*box
@@ -21,7 +33,7 @@ type Pool struct {
 // box is one principal's sandbox.
 type box struct {
 	mu    sync.Mutex // held while it is opened
-	box   *Sandbox
+	box   Box
 	users int // processes, and starts under way; under Pool.mu
 	idle  *time.Timer
 }
@@ -30,13 +42,21 @@ type box struct {
 // less than the best, as Sandbox.Note says it; nil for nobody.
 func NewPool(h *Machine, c Config, noted func(note string)) *Pool {
 	var once sync.Once
-	return &Pool{boxes: map[string]*box{}, open: func(ctx context.Context) (*Sandbox, error) {
+	return NewPoolOf(func(ctx context.Context) (Box, error) {
 		s, err := h.Open(ctx, c)
-		if err == nil && s.Note() != "" && noted != nil {
+		if err != nil {
+			return nil, err
+		}
+		if s.Note() != "" && noted != nil {
 			once.Do(func() { noted(s.Note()) })
 		}
-		return s, err
-	}}
+		return s, nil
+	})
+}
+
+// NewPoolOf returns a pool of what open opens.
+func NewPoolOf(open func(ctx context.Context) (Box, error)) *Pool {
+	return &Pool{boxes: map[string]*box{}, open: open}
 }
 
 // Start starts the server once more in the principal's sandbox. ctx bounds the start alone.
@@ -55,9 +75,9 @@ func (p *Pool) Start(ctx context.Context, principal string) (*Process, error) {
 }
 
 // start starts a process in a sandbox that lives; one that has ended is opened anew.
-func (b *box) start(ctx context.Context, open func(ctx context.Context) (*Sandbox, error)) (*Process, error) {
+func (b *box) start(ctx context.Context, open func(ctx context.Context) (Box, error)) (*Process, error) {
 	b.mu.Lock()
-	if b.box != nil && b.box.hasEnded() {
+	if b.box != nil && b.box.HasEnded() {
 		b.box.Close()
 		b.box = nil
 	}

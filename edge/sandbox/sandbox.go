@@ -143,29 +143,34 @@ func (c *Config) check() error {
 }
 
 // place looks whether the port of a server that shares the loopback of this machine is free,
-// and chooses one where it may: behind a port that somebody else has, that one would be taken
-// for the server.
-func (c *Config) place() error {
+// and chooses one where it may.
+func (c *Config) place() (err error) {
 	if c.Port == 0 {
 		return nil
 	}
-	port := c.Port
 	if c.AnyPort {
-		port = 0
+		c.Port = 0
 	}
+	c.Port, err = FreePort(c.Name, c.Port)
+	return err
+}
+
+// FreePort looks whether a port of this machine's loopback is free for a server of a workload,
+// and chooses one for 0: behind a port that somebody else has, that one would be taken for the
+// server.
+func FreePort(name string, port int) (int, error) {
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 		if err != nil && host == "::1" && !errors.Is(err, syscall.EADDRINUSE) {
 			continue // there is no IPv6
 		}
 		if err != nil {
-			return fmt.Errorf("sandbox of %s: port %d of this machine cannot be had, and the server shares it (%w): name another", c.Name, port, err)
+			return 0, fmt.Errorf("sandbox of %s: port %d of this machine cannot be had, and the server shares it (%w): name another", name, port, err)
 		}
 		port = l.Addr().(*net.TCPAddr).Port
 		_ = l.Close()
 	}
-	c.Port = port
-	return nil
+	return port, nil
 }
 
 // GradeError says that a grade, or isolation, was asked for and cannot be had here.

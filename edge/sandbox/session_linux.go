@@ -41,6 +41,7 @@ type session struct {
 	reason  string // why it is being ended; "" for none
 	err     error  // why it ended
 	pid     int    // of the helper, as it sees itself
+	uid     int    // likewise; once greeted is closed
 
 	// why says why the kernel ended processes, where it did so for the sandbox's limits;
 	// nil for nobody who knows.
@@ -151,7 +152,7 @@ func (s *session) hello(m *link.Message, fds []int) error {
 	if s.pid != 0 || len(fds) > 0 || m.A != link.Version || m.B == 0 {
 		return errAsked
 	}
-	s.pid = int(m.B)
+	s.pid, s.uid = int(m.B), int(m.C)
 	close(s.greeted)
 	return nil
 }

@@ -30,7 +30,7 @@ type Kind uint8
 // The kinds. ID names a process or a dial for as long as the link lives, and is chosen by
 // the manager.
 const (
-	Hello   Kind = iota + 1 // helper: it is ready. A: Version, B: its pid as it sees it
+	Hello   Kind = iota + 1 // helper: it is ready. A: Version, B, C: its pid and its user as it sees them
 	Start                   // manager: start process ID. Args, Env, Text: the directory
 	Started                 // helper: it runs, with stdin, stdout, stderr beside; or Text says why not
 	Signal                  // manager: signal A to the group of process ID

@@ -1,0 +1,444 @@
+package container
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	engine "github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
+
+	"github.com/weir-edge/weir/edge/sandbox"
+)
+
+// Times of a start, and of an end.
+const (
+	greetWithin  = 10 * time.Second // from the start of a container until its helper has greeted
+	removeWithin = 20 * time.Second
+)
+
+// Box is an open container, in which the helper runs. Its methods are safe for concurrent use.
+type Box struct {
+	config  Config // with defaults, and the port that is listened on
+	image   *Image
+	command []string
+	changed bool // the user is another one than the image's
+	notes   []string
+
+	engine *Engine
+	id     string
+	link   *sandbox.Linked
+	log    *slog.Logger
+	closed chan struct{} // when nothing of it is left
+	once   sync.Once
+}
+
+// Open opens a container of an image that the engine has; no server runs in it yet. Its errors
+// are an *Error, a *sandbox.MountError, a *sandbox.HelperError, or what the engine said.
+func (m *Machine) Open(ctx context.Context, c Config) (*Box, error) {
+	c = c.withDefaults()
+	// 1. The engine, and the image: by its digest from now on.
+	e, err := m.Engine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	image, err := e.Image(ctx, c.Image)
+	if err != nil {
+		return nil, err
+	}
+	b := &Box{config: c, image: image, engine: e, log: m.Log, closed: make(chan struct{})}
+	if b.command, err = c.command(image); err != nil {
+		return nil, err
+	}
+	if err := b.place(); err != nil {
+		return nil, err
+	}
+	mark, err := m.mark(e)
+	if err != nil {
+		return nil, fmt.Errorf("container of %s: %w", c.Name, err)
+	}
+	helper, err := sandbox.ContainerHelper(m.Cache)
+	if err != nil {
+		return nil, err
+	}
+	// 2. What of this machine is visible inside.
+	judged := sandbox.Config{Name: c.Name, Mounts: c.Mounts, Writable: c.Writable, AllowUnsafe: c.AllowUnsafe, Protected: c.Protected}
+	mounts, err := sandbox.OpenMounts(&judged)
+	if err != nil {
+		return nil, err
+	}
+	defer mounts.Close()
+	// 3. The container, and the link. The image's text does not always tell that its user is
+	// root: then the helper does, and the container is made again.
+	user, changed := c.user(image)
+	for {
+		b.changed = changed
+		err := b.open(ctx, mark, helper, user, mounts.All(os.Getpid()))
+		if err != nil {
+			return nil, fmt.Errorf("container of %s: %w", c.Name, err)
+		}
+		if b.link.UID() != 0 || c.RunAs != "" {
+			break
+		}
+		b.Close()
+		if changed {
+			return nil, &Error{Refused, "container of " + c.Name + ": it runs as root all the same", "say so with --run-as image"}
+		}
+		b.once, b.closed = sync.Once{}, make(chan struct{})
+		user, changed = (&Config{}).user(&Image{})
+	}
+	if changed && c.RunAs == "" {
+		b.notes = append(b.notes, fmt.Sprintf("%s: its image runs as root: it runs as %s in place of that; --run-as image lets it be root", c.Name, user))
+	}
+	if c.Opened != nil {
+		c.Opened(b)
+	}
+	return b, nil
+}
+
+// place decides which port the server listens on.
+func (b *Box) place() (err error) {
+	c := &b.config
+	if c.Port == 0 {
+		return nil
+	}
+	known := !c.AnyPort
+	if c.AnyPort && b.image.Port > 0 {
+		c.Port, known = b.image.Port, true
+	}
+	if c.Network == "host" {
+		port := c.Port
+		if !known {
+			port = 0
+		}
+		c.Port, err = sandbox.FreePort(c.Name, port)
+	}
+	return err
+}
+
+// open makes the container and takes up its link.
+func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sandbox.Mount) (err error) {
+	// 1. The socket of the link, in a directory that this container alone sees.
+	socket, err := listen(b.config.Sockets)
+	if err != nil {
+		return err
+	}
+	defer socket.close()
+	// 2. The container.
+	config, host := b.shape(mark, user, mounts)
+	host.Mounts = append(host.Mounts,
+		mount.Mount{Type: mount.TypeBind, Source: helper, Target: helperPath, ReadOnly: true},
+		mount.Mount{Type: mount.TypeBind, Source: socket.dir, Target: linkDir, ReadOnly: true},
+	)
+	name := "weir-" + b.config.Name + "-" + strings.ToLower(rand.Text()[:8])
+	made, err := b.engine.client.ContainerCreate(ctx, client.ContainerCreateOptions{Name: name, Config: config, HostConfig: host})
+	switch {
+	case errdefs.IsNotFound(err) && strings.Contains(err.Error(), "etwork"):
+		return &Error{Refused, short(err).Error(), "name a network of the container engine"}
+	case err != nil:
+		return short(err)
+	}
+	b.id = made.ID
+	defer func() {
+		if err != nil {
+			b.remove()
+		}
+	}()
+	if _, err := b.engine.client.ContainerStart(ctx, b.id, client.ContainerStartOptions{}); err != nil {
+		return short(err)
+	}
+	// 3. Its first process connects, and nobody else.
+	ctx, cancel := context.WithTimeoutCause(ctx, greetWithin, fmt.Errorf("its helper has not connected within %s: the engine must run on this machine, and not in a virtual one", greetWithin))
+	defer cancel()
+	is, err := b.engine.client.ContainerInspect(ctx, b.id, client.ContainerInspectOptions{})
+	if err != nil || is.Container.State == nil || is.Container.State.Pid <= 0 {
+		return errors.Join(errors.New("its helper ended at once: can files of this machine be run in a container, or is the directory of the helper mounted noexec?"), err)
+	}
+	pid := is.Container.State.Pid
+	conn, err := socket.accept(ctx, pid)
+	if err != nil {
+		return err
+	}
+	socket.close() // before a server runs there is nothing to connect to
+	if b.link, err = sandbox.Link(ctx, conn, b.config.Name); err != nil {
+		return fmt.Errorf("its helper did not greet: %w", err)
+	}
+	b.link.Explain(memoryOf(pid).why)
+	go func() {
+		<-b.link.Ended()
+		b.remove()
+		close(b.closed)
+	}()
+	return nil
+}
+
+// shape is what the engine is told of the container. Nothing of it is the image's but its
+// digest and its user; what the engine would add of the image's configuration is written over.
+func (b *Box) shape(mark, user string, mounts []sandbox.Mount) (*engine.Config, *engine.HostConfig) {
+	c := &b.config
+	labels := map[string]string{}
+	for name, value := range c.Labels {
+		labels[name] = value
+	}
+	labels[labelName], labels[labelOwner], labels[labelManager] = c.Name, strconv.Itoa(os.Getuid()), mark
+	config := &engine.Config{
+		Image: b.image.ID, User: user, WorkingDir: "/", Labels: labels,
+		Entrypoint: []string{helperPath}, Cmd: []string{"socket", "filter=1,drop=1,files=" + strconv.Itoa(c.Files), linkDir + "/" + socketName},
+		// What the helper's own runtime would read of the image's environment.
+		Env:         []string{"GODEBUG=", "GOTRACEBACK=", "GOGC=", "GOMEMLIMIT=", "GOMAXPROCS="},
+		Healthcheck: &engine.HealthConfig{Test: []string{"NONE"}},
+	}
+	pids := int64(c.Processes)
+	host := &engine.HostConfig{
+		ReadonlyRootfs: true, CapDrop: []string{"ALL"}, SecurityOpt: []string{"no-new-privileges"},
+		LogConfig: engine.LogConfig{Type: "none"}, RestartPolicy: engine.RestartPolicy{Name: engine.RestartPolicyDisabled}, AutoRemove: true,
+		Resources: engine.Resources{Memory: c.Memory, MemorySwap: c.Memory, PidsLimit: &pids, NanoCPUs: int64(c.CPUs * 1e9)},
+		Tmpfs:     map[string]string{"/tmp": "rw,exec,nosuid,nodev,size=64m,mode=1777"},
+	}
+	if c.Network != "" {
+		host.NetworkMode = engine.NetworkMode(c.Network)
+	}
+	if c.Network == "none" {
+		host.DNS = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+	}
+	if b.changed {
+		uid, gid, _ := strings.Cut(user, ":")
+		host.Tmpfs[ownHome] = "rw,exec,nosuid,nodev,size=256m,mode=0700,uid=" + uid
+		if gid != "" {
+			host.Tmpfs[ownHome] += ",gid=" + gid
+		}
+	}
+	var taken []string
+	for _, m := range mounts {
+		taken = append(taken, m.Inside)
+		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: m.Host, Target: m.Inside, ReadOnly: !m.Writable})
+	}
+	// What an image declares as a volume would be one of the engine's, on disk, and stay.
+	for _, path := range slices.Concat(c.Writable, b.image.Volumes) {
+		if slices.Contains(taken, path) || path == "/tmp" || b.changed && path == ownHome {
+			continue
+		}
+		taken = append(taken, path)
+		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeTmpfs, Target: path, TmpfsOptions: &mount.TmpfsOptions{SizeBytes: 64 << 20, Mode: 0o1777}})
+	}
+	return config, host
+}
+
+// Start starts the server once more. ctx bounds the start alone.
+func (b *Box) Start(ctx context.Context) (*sandbox.Process, error) {
+	env, err := b.environment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir := b.image.Dir
+	if dir == "" {
+		dir = "/"
+	}
+	p, err := b.link.Start(ctx, b.command, env, dir)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", b.config.Name, err)
+	}
+	return p, nil
+}
+
+// Command is what Start starts.
+func (b *Box) Command() []string { return slices.Clone(b.command) }
+
+// Notes say in a line each what is not as the image has it.
+func (b *Box) Notes() []string { return slices.Clone(b.notes) }
+
+// ID is what the engine calls the container.
+func (b *Box) ID() string { return b.id }
+
+// Port is where the server is to listen; 0 for one on its standard streams.
+func (b *Box) Port() int { return b.config.Port }
+
+// Dial connects to a port of the server's, on its loopback.
+func (b *Box) Dial(ctx context.Context, port int) (net.Conn, error) { return b.link.Dial(ctx, port) }
+
+// Ended is closed when the container has ended, and nothing of it is left.
+func (b *Box) Ended() <-chan struct{} { return b.closed }
+
+// HasEnded says that the container has ended.
+func (b *Box) HasEnded() bool {
+	select {
+	case <-b.link.Ended():
+		return true
+	default:
+		return false
+	}
+}
+
+// Close ends everything inside, and returns when the container is removed.
+func (b *Box) Close() {
+	b.once.Do(b.link.Close)
+	<-b.closed
+}
+
+// remove removes the container. An engine that does not answer now removes it by itself later,
+// since its first process has ended.
+func (b *Box) remove() {
+	ctx, cancel := context.WithTimeout(context.Background(), removeWithin)
+	defer cancel()
+	if err := b.engine.remove(ctx, b.id); err != nil {
+		b.log.Warn("a container is not removed yet", "workload", b.config.Name, "container", b.id, "error", err)
+	}
+}
+
+// socketName is what the socket of a link is called in its directory.
+const socketName = "link"
+
+// linkSocket is the socket of one link, in a directory of its own.
+type linkSocket struct {
+	dir      string
+	listener *net.UnixListener
+	once     sync.Once
+}
+
+// listen makes the socket of a link in a directory below one of this user's alone.
+func listen(parent string) (_ *linkSocket, err error) {
+	if !filepath.IsAbs(parent) {
+		return nil, fmt.Errorf("directory of links %q: not absolute", parent)
+	}
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return nil, err
+	}
+	s := &linkSocket{}
+	if s.dir, err = os.MkdirTemp(parent, ""); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	// Another user looks into it from inside: from outside the directories above keep it.
+	if err := os.Chmod(s.dir, 0o711); err != nil {
+		return nil, err
+	}
+	dir, err := os.Open(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	path := filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), socketName) // 107 bytes at most
+	if s.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}); err != nil {
+		return nil, err
+	}
+	s.listener.SetUnlinkOnClose(false)
+	return s, os.Chmod(filepath.Join(s.dir, socketName), 0o666)
+}
+
+// accept takes the one connection that is of the first process of a container.
+func (s *linkSocket) accept(ctx context.Context, pid int) (*net.UnixConn, error) {
+	stop := context.AfterFunc(ctx, func() { _ = s.listener.SetDeadline(time.Now()) })
+	defer stop()
+	for {
+		conn, err := s.listener.AcceptUnix()
+		if err != nil {
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			return nil, err
+		}
+		if peerOf(conn) == pid {
+			return conn, nil
+		}
+		_ = conn.Close()
+	}
+}
+
+// peerOf is the process that connected; 0 where nobody knows.
+func peerOf(conn *net.UnixConn) (pid int) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid = int(cred.Pid)
+		}
+	})
+	return pid
+}
+
+// close removes the socket; what is inside sees an empty directory, which goes at the end.
+func (s *linkSocket) close() {
+	s.once.Do(func() {
+		if s.listener != nil {
+			_ = s.listener.Close()
+		}
+		_ = os.RemoveAll(s.dir)
+	})
+}
+
+// memory is the group of processes of a container, as the kernel counts those in it that it
+// ended for want of memory.
+type memory struct {
+	file string // "" where it is not seen from here
+
+	mu   sync.Mutex
+	seen int
+}
+
+// memoryOf finds the one of a process.
+func memoryOf(pid int) *memory {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		return &memory{}
+	}
+	for line := range strings.Lines(string(text)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) < 3 {
+			continue
+		}
+		var files []string
+		switch {
+		case slices.Contains(strings.Split(parts[1], ","), "memory"):
+			files = []string{filepath.Join("/sys/fs/cgroup/memory", parts[2], "memory.oom_control")}
+		case parts[0] == "0" && parts[2] != "/":
+			files = []string{filepath.Join("/sys/fs/cgroup", parts[2], "memory.events"), filepath.Join("/sys/fs/cgroup/unified", parts[2], "memory.events")}
+		}
+		for _, file := range files {
+			if _, err := os.Stat(file); err == nil {
+				return &memory{file: file}
+			}
+		}
+	}
+	return &memory{}
+}
+
+// why is sandbox.ReasonMemory where a process was ended since it was asked last.
+func (m *memory) why() string {
+	if m.file == "" {
+		return ""
+	}
+	text, err := os.ReadFile(m.file)
+	if err != nil {
+		return ""
+	}
+	fields := strings.Fields(string(text))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := 0; i+1 < len(fields); i += 2 {
+		if n, _ := strconv.Atoi(fields[i+1]); fields[i] == "oom_kill" && n > m.seen {
+			m.seen = n
+			return sandbox.ReasonMemory
+		}
+	}
+	return ""
+}

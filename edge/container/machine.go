@@ -1,0 +1,173 @@
+package container
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Options are what a Machine is made with.
+type Options struct {
+	Cache  string                           // directory of the helper
+	State  string                           // directory of this user's alone, which is kept; required
+	Lookup func(name string) (string, bool) // os.LookupEnv
+	Log    *slog.Logger
+}
+
+// Machine is what the containers of a manager share: the engine, which is looked for when the
+// first of them is opened, and the mark by which they are known as its own. It is safe for
+// concurrent use.
+type Machine struct {
+	Options
+
+	mu     sync.Mutex
+	engine *Engine // that answered last; nil for none
+	known  *known  // nil before it was read
+}
+
+// known is the file that is kept in the state directory, once there was a container.
+type known struct {
+	Manager string   `json:"manager"` // a mark that no image can guess
+	Hosts   []string `json:"hosts"`   // engines that have had containers of ours, the last one first
+}
+
+// maxHosts is how many engines are asked for what is left in them.
+const maxHosts = 4
+
+// NewMachine returns the machine. It looks at nothing yet.
+func NewMachine(o Options) *Machine { return &Machine{Options: o} }
+
+// Close gives up connections to the engine.
+func (m *Machine) Close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.engine != nil {
+		m.engine.Close()
+		m.engine = nil
+	}
+}
+
+// Engine returns the container engine. One that answers no longer is looked for anew.
+func (m *Machine) Engine(ctx context.Context) (*Engine, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.engine != nil {
+		if m.engine.answers(ctx) == nil {
+			return m.engine, nil
+		}
+		m.engine.Close()
+		m.engine = nil
+	}
+	e, err := Find(ctx, m.Lookup)
+	if err != nil {
+		return nil, err
+	}
+	m.engine = e
+	return e, nil
+}
+
+// mark returns what containers of ours are known by, and notes that an engine is to have some.
+func (m *Machine) mark(e *Engine) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k, err := m.read()
+	if err != nil {
+		return "", err
+	}
+	if k.Manager == "" {
+		k.Manager = rand.Text()
+	} else if len(k.Hosts) > 0 && k.Hosts[0] == e.host {
+		return k.Manager, nil
+	}
+	k.Hosts = append([]string{e.host}, slices.DeleteFunc(k.Hosts, func(host string) bool { return host == e.host })...)
+	k.Hosts = k.Hosts[:min(len(k.Hosts), maxHosts)]
+	if err := m.write(k); err != nil {
+		return "", err
+	}
+	return k.Manager, nil
+}
+
+func (m *Machine) file() string { return filepath.Join(m.State, "engines.json") }
+
+// read reads what is kept. The caller has mu.
+func (m *Machine) read() (*known, error) {
+	if m.known != nil {
+		return m.known, nil
+	}
+	k := &known{}
+	text, err := os.ReadFile(m.file())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case json.Unmarshal(text, k) != nil || len(k.Manager) < 16 || len(k.Hosts) > maxHosts:
+		return nil, fmt.Errorf("%s is not as it was written: remove it, and the containers with the label %s that are yours", m.file(), labelManager)
+	}
+	m.known = k
+	return k, nil
+}
+
+// write keeps k. Whoever reads the file sees what was there before or what is there now.
+func (m *Machine) write(k *known) error {
+	text, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(m.State, ".new-") // for its owner alone
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(text, '\n'))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), m.file())
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+// sweepWithin is how long all engines together may take to say what is left in them.
+const sweepWithin = 20 * time.Second
+
+// Sweep removes the containers that an earlier process with the same state left behind, of
+// workloads that are unwanted. It asks no engine where there never was a container.
+func (m *Machine) Sweep(ctx context.Context, unwanted func(name string) bool) error {
+	m.mu.Lock()
+	k, err := m.read()
+	m.mu.Unlock()
+	if err != nil || k.Manager == "" {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, sweepWithin)
+	defer cancel()
+	var failed []error
+	for _, host := range k.Hosts {
+		e, err := place{host: host}.open(ctx)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", host, err))
+			continue
+		}
+		removed, err := e.sweep(ctx, k.Manager, unwanted)
+		for _, id := range removed {
+			m.Log.Warn("a container that was left over is removed", "container", id)
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", host, err))
+		}
+		e.Close()
+	}
+	return errors.Join(failed...)
+}

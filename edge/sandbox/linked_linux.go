@@ -1,0 +1,106 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+)
+
+// Linked is a sandbox that somebody else made, such as a container: the manager's end of the
+// link with the helper in it. Its methods are safe for concurrent use.
+type Linked struct{ session *session }
+
+// Link takes up the link with the helper of a sandbox, and returns when that has greeted. It
+// takes conn over. Until ctx ends it waits.
+func Link(ctx context.Context, conn *net.UnixConn, name string) (*Linked, error) {
+	l := &Linked{newSession(conn, name, nil)}
+	if err := l.session.greet(ctx); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// UID is the user that the helper is inside.
+func (l *Linked) UID() int { return l.session.uid }
+
+// Explain has the ends of processes explained by f: why the kernel ended them, or "" for no
+// reason of the sandbox's.
+func (l *Linked) Explain(f func() string) {
+	l.session.mu.Lock()
+	defer l.session.mu.Unlock()
+	l.session.why = f
+}
+
+// Start starts a process: a program inside, by its path or as the PATH of env finds it, in a
+// directory inside. ctx bounds the start alone.
+func (l *Linked) Start(ctx context.Context, args, env []string, dir string) (*Process, error) {
+	return l.session.start(ctx, args, env, dir)
+}
+
+// Dial connects to a port of the sandbox's loopback.
+func (l *Linked) Dial(ctx context.Context, port int) (net.Conn, error) {
+	return l.session.dial(ctx, port)
+}
+
+// Ended is closed when the link has ended, and with it all processes.
+func (l *Linked) Ended() <-chan struct{} { return l.session.ended }
+
+// Close ends the link, which the helper answers by ending everything inside.
+func (l *Linked) Close() {
+	l.session.close("")
+	<-l.session.ended
+}
+
+// Mounts are mounts that were judged and are held open.
+type Mounts struct{ all []opened }
+
+// OpenMounts opens the mounts of a Config, and refuses with a MountError what must not be
+// shown. What is opened is what is shown, whatever its path leads to later.
+func OpenMounts(c *Config) (*Mounts, error) {
+	m, unsafe := &Mounts{}, newUnsafe(c)
+	inside := map[string]bool{}
+	for _, mount := range c.Mounts {
+		o, err := open(mount, unsafe)
+		if err == nil && inside[o.Inside] {
+			_ = o.file.Close()
+			err = &MountError{mount.Host, o.Inside + " is mounted twice", "give one of the two"}
+		}
+		if err != nil {
+			m.Close()
+			return nil, err
+		}
+		inside[o.Inside] = true
+		m.all = append(m.all, o)
+	}
+	for _, path := range c.Writable {
+		err := checkInside(path)
+		if err == nil && inside[path] {
+			err = fmt.Errorf("%s is mounted twice", path)
+		}
+		if err != nil {
+			m.Close()
+			return nil, &MountError{path, err.Error(), "name another path"}
+		}
+		inside[path] = true
+	}
+	return m, nil
+}
+
+// All are the mounts, each with a path that leads to what was opened, for another process of
+// this system, as long as the Mounts are not closed.
+func (m *Mounts) All(pid int) (all []Mount) {
+	for _, o := range m.all {
+		o.Mount.Host = "/proc/" + strconv.Itoa(pid) + "/fd/" + strconv.Itoa(int(o.file.Fd()))
+		all = append(all, o.Mount)
+	}
+	return all
+}
+
+// Close closes what is held open.
+func (m *Mounts) Close() {
+	for _, o := range m.all {
+		_ = o.file.Close()
+	}
+}
