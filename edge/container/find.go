@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
-	"go.opentelemetry.io/otel/trace/noop"
 )
 
 // answersWithin is how long an engine may take to say what it is.
@@ -94,7 +93,7 @@ func (p place) open(ctx context.Context) (*Engine, error) {
 	case info.Mode().Type() != fs.ModeSocket:
 		return nil, errors.New("no socket")
 	}
-	c, err := client.New(client.WithHost(p.host), client.WithTraceProvider(noop.NewTracerProvider()))
+	c, err := client.New(client.WithHost(p.host))
 	if err != nil {
 		return nil, err
 	}
