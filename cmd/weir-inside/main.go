@@ -5,7 +5,9 @@
 // without a parent, and when the link ends it ends everything inside and leaves.
 //
 //	weir-inside link SETUP            the helper, with the link as descriptor 3
-//	weir-inside socket SETUP PATH     the same in a container, with the link at a socket
+//	weir-inside socket SETUP PATH [INSIDE DEVICE FILE]…
+//	                                  the same in a container, with the link at a socket, and
+//	                                  what is to be mounted where
 //	weir-inside exec SETUP DIR CMD…   what the helper is between fork and exec of a server
 //	weir-inside watch CMD…            starts CMD again when it ends
 //	weir-inside probe                 does nothing, so that a sandbox can be tried
@@ -32,11 +34,15 @@ func main() {
 		if s, ok := parseSetup(os.Args[2]); ok {
 			os.Exit(serveLink(s))
 		}
-	case mode == "socket" && len(os.Args) == 4:
+	case mode == "socket" && len(os.Args) >= 4:
 		if s, ok := parseSetup(os.Args[2]); ok {
 			s.container = true
-			if err := connectLink(os.Args[3]); err != nil {
-				fatal("link: " + err.Error())
+			err := connectLink(os.Args[3])
+			if err == nil {
+				err = mounted(os.Args[4:])
+			}
+			if err != nil {
+				fatal(err.Error())
 				os.Exit(1)
 			}
 			os.Exit(serveLink(s))
@@ -50,7 +56,7 @@ func main() {
 	case mode == "probe" && len(os.Args) == 2:
 		return
 	}
-	fatal("usage: weir-inside link SETUP | socket SETUP PATH | exec SETUP DIR COMMAND… | watch COMMAND… | probe; weir starts it")
+	fatal("usage: weir-inside link SETUP | socket SETUP PATH [INSIDE DEVICE FILE]… | exec SETUP DIR COMMAND… | watch COMMAND… | probe; weir starts it")
 	os.Exit(2)
 }
 

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -93,6 +94,25 @@ func connectLink(path string) error {
 		return err
 	}
 	linkFD = fd
+	return nil
+}
+
+// mounted looks whether what is mounted is what the manager has judged: a path inside, a
+// device and a file for each. Between that and the engine's mount a path may have come to lead
+// elsewhere.
+func mounted(all []string) error {
+	for ; len(all) > 0; all = all[3:] {
+		if len(all) < 3 {
+			return fail("mounts", unix.EINVAL)
+		}
+		var is unix.Stat_t
+		if err := unix.Stat(all[0], &is); err != nil {
+			return fail(all[0], err)
+		}
+		if strconv.FormatUint(is.Dev, 10) != all[1] || strconv.FormatUint(is.Ino, 10) != all[2] {
+			return fail(all[0], unix.ESTALE)
+		}
+	}
 	return nil
 }
 

@@ -82,12 +82,26 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Box, error) {
 		return nil, err
 	}
 	defer mounts.Close()
+	held, err := mounts.All()
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range held {
+		if err := inside(h.Inside); err != nil {
+			return nil, &sandbox.MountError{Path: h.Host, Why: err.Error(), Next: "name another path inside"}
+		}
+	}
+	for _, path := range c.Writable {
+		if err := inside(path); err != nil {
+			return nil, &sandbox.MountError{Path: path, Why: err.Error(), Next: "name another path"}
+		}
+	}
 	// 3. The container, and the link. The image's text does not always tell that its user is
 	// root: then the helper does, and the container is made again.
 	user, changed := c.user(image)
 	for {
 		b.changed = changed
-		err := b.open(ctx, mark, helper, user, mounts.All(os.Getpid()))
+		err := b.open(ctx, mark, helper, user, held)
 		if err != nil {
 			return nil, fmt.Errorf("container of %s: %w", c.Name, err)
 		}
@@ -131,7 +145,7 @@ func (b *Box) place() (err error) {
 }
 
 // open makes the container and takes up its link.
-func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sandbox.Mount) (err error) {
+func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sandbox.Held) (err error) {
 	// 1. The socket of the link, in a directory that this container alone sees.
 	socket, err := listen(b.config.Sockets)
 	if err != nil {
@@ -166,7 +180,7 @@ func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sand
 	defer cancel()
 	is, err := b.engine.client.ContainerInspect(ctx, b.id, client.ContainerInspectOptions{})
 	if err != nil || is.Container.State == nil || is.Container.State.Pid <= 0 {
-		return errors.Join(errors.New("its helper ended at once: can files of this machine be run in a container, or is the directory of the helper mounted noexec?"), err)
+		return ended(err, mounts)
 	}
 	pid := is.Container.State.Pid
 	conn, err := socket.accept(ctx, pid)
@@ -175,7 +189,7 @@ func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sand
 	}
 	socket.close() // before a server runs there is nothing to connect to
 	if b.link, err = sandbox.Link(ctx, conn, b.config.Name); err != nil {
-		return fmt.Errorf("its helper did not greet: %w", err)
+		return ended(err, mounts)
 	}
 	b.link.Explain(memoryOf(pid).why)
 	go func() {
@@ -186,9 +200,21 @@ func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sand
 	return nil
 }
 
+// ended is the error of a helper that did not come to greet.
+func ended(err error, mounts []sandbox.Held) error {
+	text := "its helper ended at once: is its directory mounted noexec?"
+	if len(mounts) > 0 {
+		text = "its helper ended at once: what is mounted may have become something else meanwhile: start it again"
+	}
+	if err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("%s (%w)", text, short(err))
+	}
+	return errors.New(text)
+}
+
 // shape is what the engine is told of the container. Nothing of it is the image's but its
 // digest and its user; what the engine would add of the image's configuration is written over.
-func (b *Box) shape(mark, user string, mounts []sandbox.Mount) (*engine.Config, *engine.HostConfig) {
+func (b *Box) shape(mark, user string, mounts []sandbox.Held) (*engine.Config, *engine.HostConfig) {
 	c := &b.config
 	labels := map[string]string{}
 	for name, value := range c.Labels {
@@ -225,11 +251,13 @@ func (b *Box) shape(mark, user string, mounts []sandbox.Mount) (*engine.Config, 
 	var taken []string
 	for _, m := range mounts {
 		taken = append(taken, m.Inside)
+		delete(host.Tmpfs, m.Inside)
 		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: m.Host, Target: m.Inside, ReadOnly: !m.Writable})
+		config.Cmd = append(config.Cmd, m.Inside, strconv.FormatUint(m.Device, 10), strconv.FormatUint(m.File, 10))
 	}
 	// What an image declares as a volume would be one of the engine's, on disk, and stay.
 	for _, path := range slices.Concat(c.Writable, b.image.Volumes) {
-		if slices.Contains(taken, path) || path == "/tmp" || b.changed && path == ownHome {
+		if slices.Contains(taken, path) || host.Tmpfs[path] != "" {
 			continue
 		}
 		taken = append(taken, path)

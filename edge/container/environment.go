@@ -65,7 +65,7 @@ func (b *Box) environment(ctx context.Context) ([]string, error) {
 }
 
 // own are the paths inside that are the container's own.
-var own = []string{"/proc", "/dev", "/sys", ours, "/tmp", ownHome}
+var own = []string{"/proc", "/dev", "/sys", ours}
 
 // Paths inside of what is ours.
 const (
@@ -83,7 +83,7 @@ func inside(at string) error {
 		return fmt.Errorf("%s is the container's own", at)
 	}
 	for _, dir := range own {
-		if at == dir || strings.HasPrefix(at, dir+"/") || strings.HasPrefix(dir, at+"/") && dir != ownHome {
+		if at == dir || strings.HasPrefix(at, dir+"/") {
 			return fmt.Errorf("%s is the container's own", dir)
 		}
 	}

@@ -3,7 +3,6 @@ package container
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -128,5 +127,3 @@ func until(t *testing.T, what string, f func() bool) {
 		}
 	}
 }
-
-var _ = fmt.Sprint

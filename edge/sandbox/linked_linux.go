@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // Linked is a sandbox that somebody else made, such as a container: the manager's end of the
@@ -88,14 +91,28 @@ func OpenMounts(c *Config) (*Mounts, error) {
 	return m, nil
 }
 
-// All are the mounts, each with a path that leads to what was opened, for another process of
-// this system, as long as the Mounts are not closed.
-func (m *Mounts) All(pid int) (all []Mount) {
+// Held is a mount that is held open, with what the kernel knows it by.
+type Held struct {
+	Mount        // Host is its path without links, as it was when it was opened
+	Device, File uint64
+}
+
+// All are the mounts. Somebody else mounts them by their paths, which may lead elsewhere by
+// then: whoever is inside compares.
+func (m *Mounts) All() (all []Held, err error) {
 	for _, o := range m.all {
-		o.Mount.Host = "/proc/" + strconv.Itoa(pid) + "/fd/" + strconv.Itoa(int(o.file.Fd()))
-		all = append(all, o.Mount)
+		var stat unix.Stat_t
+		h := Held{Mount: o.Mount}
+		if h.Host, err = os.Readlink("/proc/self/fd/" + strconv.Itoa(int(o.file.Fd()))); err == nil {
+			err = unix.Fstat(int(o.file.Fd()), &stat)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("mount %s: %w", o.Host, err)
+		}
+		h.Device, h.File = stat.Dev, stat.Ino
+		all = append(all, h)
 	}
-	return all
+	return all, nil
 }
 
 // Close closes what is held open.
