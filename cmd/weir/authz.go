@@ -173,7 +173,7 @@ cannot be read.`,
 
 // policiesOf returns the policies of a server of a configuration, and its name.
 func (a *app) policiesOf(config []string, server string) (*authz.Policies, string, error) {
-	opened := source.OpenAll(config, source.LocalRateLimits(true), source.AllowWorkloads("local")) // what is limited and started does not matter to policies
+	opened := source.OpenAll(config, source.LocalRateLimits(true), source.AllowWorkloads("local", "container")) // what is limited and started does not matter to policies
 	if err := a.refuse(opened); err != nil {
 		return nil, "", err
 	}

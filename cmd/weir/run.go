@@ -182,7 +182,11 @@ func (a *app) dryRun(m *workload.Made) error {
 	}
 	b := m.Plan.Servers[0].Backends[0]
 	if w := b.Workload; w != nil {
-		steps = append(steps, "started: "+strings.Join(append([]string{w.Program}, w.Args...), " "))
+		if w.Image != "" {
+			steps = append(steps, "a container of "+w.Image+" is started, by the first container engine that answers, with "+strings.Join(append([]string{"its command"}, w.Args...), " "))
+		} else {
+			steps = append(steps, "started: "+strings.Join(append([]string{w.Program}, w.Args...), " "))
+		}
 	} else {
 		steps = append(steps, "calls go to "+b.URL)
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/weir-edge/weir/cmd/weir/workloads"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/container"
 	"github.com/weir-edge/weir/edge/workload"
 )
 
@@ -116,7 +119,7 @@ func (x *runFlags) read(a *app, cmd *cobra.Command, args []string) error {
 	if len(before) == 1 {
 		x.Server = before[0]
 	}
-	x.Args, x.Given, x.Look = after, map[string]bool{}, a.program
+	x.Args, x.Given, x.Look, x.HasImage = after, map[string]bool{}, a.program, a.hasImage
 	cmd.Flags().Visit(func(f *pflag.Flag) { x.Given[f.Name] = true })
 	if secret, ok := a.lookup("WEIR_OIDC_CLIENT_SECRET"); ok && x.OIDCClientSecret == "" && x.OIDCIssuer != "" {
 		x.OIDCClientSecret = secret
@@ -128,6 +131,29 @@ func (x *runFlags) read(a *app, cmd *cobra.Command, args []string) error {
 
 // program finds a program in the PATH of this process.
 func (a *app) program(name string) (string, error) { return exec.LookPath(name) }
+
+// hasImage asks the container engine whether it has an image.
+func (a *app) hasImage(name string) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
+	defer cancel()
+	e, err := container.Find(ctx, a.lookup)
+	if err != nil {
+		known := new(container.Error)
+		if errors.As(err, &known) {
+			return false, &workload.Error{Code: workload.CodeSandbox, Message: edge.Brief(name) + " could be an image: " + known.What, Next: known.Next + ", or run the server as a process of this machine: weir run -- COMMAND"}
+		}
+		return false, err
+	}
+	defer e.Close()
+	_, err = e.Image(ctx, name)
+	if known := new(container.Error); errors.As(err, &known) && known.Kind == container.NoImage {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// engineWait is how long the engine may take to say whether it has an image.
+const engineWait = 10 * time.Second
 
 // onlyConfig refuses flags that do not go with --from-config.
 func (x *runFlags) onlyConfig() error {

@@ -54,7 +54,7 @@ func (a *app) workflowLook(name, short, long string, print func(*workflow.Workfl
 			"  weir workflow " + name + " report -c manifests/ --server team",
 		Args: oneWorkflow,
 		RunE: func(_ *cobra.Command, args []string) error {
-			opened := source.OpenAll(config, source.LocalRateLimits(true), source.AllowWorkloads("local")) // what is limited and started does not matter here
+			opened := source.OpenAll(config, source.LocalRateLimits(true), source.AllowWorkloads("local", "container")) // what is limited and started does not matter here
 			if err := a.refuse(opened); err != nil {
 				return err
 			}

@@ -48,7 +48,7 @@ a warning.`,
   weir workflow lint -c manifests/ --server team --strict`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			opened := source.OpenAll(config, source.LocalRateLimits(true), source.AllowWorkloads("local")) // what is limited and started does not matter here
+			opened := source.OpenAll(config, source.LocalRateLimits(true), source.AllowWorkloads("local", "container")) // what is limited and started does not matter here
 			if err := a.refuse(opened); err != nil {
 				return err
 			}

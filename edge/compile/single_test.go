@@ -21,7 +21,7 @@ func found(yaml string, change ...func(*source.Set)) (*compile.Plan, string) {
 	return r.Plan, text.String()
 }
 
-func starting(s *source.Set) { s.Starts = []compile.Form{compile.FormLocal} }
+func starting(s *source.Set) { s.Starts = []compile.Form{compile.FormLocal, compile.FormContainer} }
 
 func server(spec string) string {
 	return "---\napiVersion: weir.dev/v1beta1\nkind: MCPServer\nmetadata: {name: one}\nspec: " + spec + "\n"
@@ -30,8 +30,6 @@ func server(spec string) string {
 // What a server that is to be started cannot have is refused by name, and nothing is ignored.
 func TestWorkloadsRefused(t *testing.T) {
 	for spec, want := range map[string]string{
-		"{image: docker.io/mcp/fetch:1}":                     "not supported yet: a container (docker.io/mcp/fetch:1)",
-		"{image: fetch}":                                     "not supported yet: a container",
 		"{image: 'npx://pkg@1'}":                             "not supported yet: an image that is built of a package",
 		"{image: 'uvx://pkg'}":                               "an image that is built",
 		"{image: 'go://./dir'}":                              "an image that is built",
@@ -50,7 +48,7 @@ func TestWorkloadsRefused(t *testing.T) {
 		"{image: npx, run: {runtimeAddPackages: [a]}}":                                                                                 "spec.run.runtimeAddPackages: not supported yet",
 		"{image: npx, run: {buildCA: a}}":                                                                                              "spec.run.buildCA: not supported yet",
 		"{image: npx, run: {imageVerification: enabled}}":                                                                              "spec.run.imageVerification: not supported yet",
-		"{image: npx, run: {runAs: '1000'}}":                                                                                           "spec.run.runAs: not supported yet",
+		"{image: npx, run: {runAs: '1000'}}":                                                                                           "runAs is for containers",
 		"{image: npx, authServerRef: {name: key}}":                                                                                     "spec.authServerRef.name: MCPExternalAuthConfig/key is of type headerInjection",
 		"{image: npx, authServerRef: {name: login}}":                                                                                   "its server asks clients for no token of an issuer",
 		"{image: npx, permissionProfile: {type: builtin, name: all}}":                                                                  "there is no profile \"all\"",
@@ -89,6 +87,35 @@ data:
 		if plan != nil || !strings.Contains(said, want) {
 			t.Errorf("%s: plan %v\n%swant %q", spec, plan != nil, said, want)
 		}
+	}
+	for spec, want := range map[string]string{
+		"{image: fetch, run: {runAs: root}}":                                             "spec.run.runAs: \"root\": write image, UID or UID:GID",
+		"{image: fetch, run: {runAs: '-1'}}":                                             "spec.run.runAs",
+		"{image: fetch, run: {network: 'container:other'}}":                              "spec.run.network: \"container:other\": write host, none",
+		"{image: fetch, run: {network: host, isolateNetwork: true}}":                     "host, and isolateNetwork: take one out",
+		"{image: fetch, run: {network: mine, isolateNetwork: true}}":                     "mine, and isolateNetwork: take one out",
+		"{image: fetch, run: {sandbox: bwrap}}":                                          "spec.run.sandbox: \"bwrap\" is for processes of this machine",
+		"{image: fetch, run: {imageVerification: enabled}}":                              "nothing verifies images yet",
+		"{image: fetch, run: {publish: ['80:80']}}":                                      "spec.run.publish: not supported yet",
+		"{image: fetch, permissionProfile: {type: configmap, name: p, key: privileged}}": "not supported yet: a privileged container",
+		"{image: fetch, permissionProfile: {type: configmap, name: p, key: volume}}":     "not supported yet: volume://data",
+		"{image: fetch, volumes: [{name: a, hostPath: data, mountPath: /data}]}":         "\"data\" is no absolute path",
+		"{image: 'npx://fetch'}":                                                         "not supported yet: an image that is built",
+	} {
+		plan, said := found(server(spec)+"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: p}\ndata:\n  privileged: '{\"privileged\": true}'\n  volume: '{\"read\": [\"volume://data:/data\"]}'\n", starting)
+		if plan != nil || !strings.Contains(said, want) {
+			t.Errorf("%s: plan %v\n%swant %q", spec, plan != nil, said, want)
+		}
+	}
+	if plan, said := found(server("{image: fetch}")); plan != nil || !strings.Contains(said, "--allow-workloads container") {
+		t.Errorf("without the setting: plan %v, %s", plan != nil, said)
+	}
+	plan, said := found(server("{image: 'docker.io/mcp/fetch:1', args: [a], run: {network: mine, runAs: '1000:1', labels: {a: b}}}"), starting)
+	if plan == nil || !strings.Contains(said, "mine: the server is not isolated") {
+		t.Fatalf("plan %v, %s", plan != nil, said)
+	}
+	if w := plan.Servers[0].Backends[0].Workload; w.Image != "docker.io/mcp/fetch:1" || w.Program != "" || w.RunAs != "1000:1" || w.Network != "mine" || w.Isolate || w.Labels["a"] != "b" || w.Memory != 1<<30 {
+		t.Errorf("%+v", w)
 	}
 	if plan, said := found(server("{image: npx}")); plan != nil || !strings.Contains(said, "--allow-workloads local") {
 		t.Errorf("without the setting: plan %v, %s", plan != nil, said)

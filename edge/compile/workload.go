@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,8 @@ const (
 // in. Secrets stand in it by name.
 type Workload struct {
 	Name      string
-	Program   string   // an absolute path, or the name of a package runner, which is looked up in PATH
+	Image     string   `json:",omitempty"` // of a container; "" for a process of this machine
+	Program   string   // of such a process: an absolute path, or the name of a package runner, which is looked up in PATH
 	Args      []string // as given
 	Transport v1beta1.ServerTransport
 	Port      int    // that it listens on; 0 for one that speaks stdio
@@ -42,7 +44,7 @@ type Workload struct {
 	IgnoreGlobally bool     // the user's ignore patterns hold for Mounts
 
 	Profile v1beta1.Profile
-	Network string // host, none, or "" for what Isolate says
+	Network string // host, none, of a container also a network of the engine, or "" for what Isolate says
 	Isolate bool   // it reaches what Profile names, and nothing else
 	Asked   bool   // Isolate was asked for, and not only the default
 
@@ -52,6 +54,8 @@ type Workload struct {
 	Memory       int64 // bytes
 	MilliCPUs    int64 // thousandths of one; 0 for no limit
 	Sandbox      v1beta1.SandboxGrade
+	RunAs        string            `json:",omitempty"` // of a container: image, or UID[:GID]; "" for the image's user unless that is root
+	Labels       map[string]string `json:",omitempty"` // of a container
 
 	// Start tells one start of the workload from another, for who starts it anew; 0 else.
 	Start uint64
@@ -105,18 +109,18 @@ func (c *compiler) workload(o *object, s *v1beta1.MCPServer) *Workload {
 	case form == "":
 		c.fail(o, at, ReasonInvalid, "%q is no form that is known: write an image, exec:///PATH, or one of %s", brief(s.Spec.Image), strings.Join(runners, ", "))
 		return nil
-	case form != FormLocal:
+	case form != FormLocal && (form != FormContainer || strings.Contains(s.Spec.Image, "://")):
 		c.fail(o, at, ReasonUnsupported, "not supported yet: %s (%s); start the server yourself and describe it with an MCPServerEntry, or name a process of this machine: exec:///PATH, or one of %s with the package in args", what, brief(s.Spec.Image), strings.Join(runners, ", "))
 		return nil
 	case !slices.Contains(c.set.Starts, form):
 		c.fail(o, at, ReasonNotAllowed, "a manifest alone may not start programs: start the edge with --allow-workloads %s", form)
 		return nil
 	}
-	return c.local(o, s)
+	return c.local(o, s, form)
 }
 
-// local plans a process of this machine.
-func (c *compiler) local(o *object, s *v1beta1.MCPServer) *Workload {
+// local plans a process of this machine, or a container.
+func (c *compiler) local(o *object, s *v1beta1.MCPServer, form Form) *Workload {
 	run := s.Spec.Run
 	if run == nil || c.set.Cluster {
 		run = &v1beta1.ServerRun{}
@@ -127,6 +131,12 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer) *Workload {
 		Network: run.Network, Isolate: run.IsolateNetwork == nil || *run.IsolateNetwork, Asked: run.IsolateNetwork != nil && o.text("spec.run.isolateNetwork") == "true",
 		Processes: cmp.Or(run.Processes, v1beta1.ProcessPerSession), MaxProcesses: 16, Restart: cmp.Or(run.Restart, v1beta1.RestartOnFailure),
 		Sandbox: cmp.Or(run.Sandbox, v1beta1.SandboxAuto), Memory: 1 << 30,
+	}
+	if form == FormContainer {
+		w.Image, w.Program, w.RunAs, w.Labels = w.Program, "", run.RunAs, run.Labels
+		c.contained(o, w)
+	} else if run.RunAs != "" {
+		c.fail(o, "spec.run.runAs", ReasonConflict, "a process of this machine has your rights at the most: runAs is for containers")
 	}
 	if path, ok := strings.CutPrefix(w.Program, "exec://"); ok {
 		if w.Program = filepath.Clean(path); !filepath.IsAbs(path) {
@@ -152,18 +162,42 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer) *Workload {
 	if run.CPUs != "" {
 		w.MilliCPUs, _ = run.CPUs.Milli()
 	}
-	if w.Network != "" && w.Network != "host" && w.Network != "none" {
+	if w.Image == "" && w.Network != "" && w.Network != "host" && w.Network != "none" {
 		c.fail(o, "spec.run.network", ReasonInvalid, "%q: a process of this machine has host or none", brief(w.Network))
 	}
-	w.Profile = c.profile(o, s.Spec.PermissionProfile)
+	w.Profile = c.profile(o, s.Spec.PermissionProfile, form)
 	if w.Asked && w.Network == "" && !w.Profile.Offline() {
 		c.fail(o, "spec.run.isolateNetwork", ReasonUnsupported, "not supported yet: to keep a server from what its profile %s does not name needs the egress proxy; use the profile none, or leave this out", brief(w.Profile.Name))
 	}
-	if o.text("spec.run.network") == "host" && w.Asked {
-		c.fail(o, "spec.run.network", ReasonConflict, "host, and isolateNetwork: take one out")
+	if w.Network != "" && w.Network != "none" && w.Asked {
+		c.fail(o, "spec.run.network", ReasonConflict, "%s, and isolateNetwork: take one out", brief(w.Network))
 	}
 	c.mounts(o, s, w)
 	return w
+}
+
+// users are what spec.run.runAs may be.
+var users = regexp.MustCompile(`^(image|[0-9]{1,10}(:[0-9]{1,10})?)$`)
+
+// networks are names of a container engine's networks, besides those by which a container
+// would be in that of another one.
+var networks = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
+
+// contained judges what a container has, and a process of this machine has not.
+func (c *compiler) contained(o *object, w *Workload) {
+	if w.RunAs != "" && !users.MatchString(w.RunAs) {
+		c.fail(o, "spec.run.runAs", ReasonInvalid, "%q: write image, UID or UID:GID, in numbers", brief(w.RunAs))
+	}
+	if w.Network != "" && !networks.MatchString(w.Network) {
+		c.fail(o, "spec.run.network", ReasonInvalid, "%q: write host, none, or the name of a network of the container engine", brief(w.Network))
+	}
+	if w.Sandbox != v1beta1.SandboxAuto {
+		c.fail(o, "spec.run.sandbox", ReasonConflict, "%q is for processes of this machine: a container has no other sandbox", brief(string(w.Sandbox)))
+	}
+	if w.Network != "" && w.Network != "none" && w.Isolate {
+		w.Isolate = false
+		c.find(Warning, o, "spec.run.network", ReasonUnused, "%s: the server is not isolated: it reaches what that network reaches", brief(w.Network))
+	}
 }
 
 // defaultPort is where a server that speaks HTTP listens when nobody says another.
@@ -215,7 +249,7 @@ func (c *compiler) unauthenticated(o *object) bool {
 }
 
 // profile reads the permission profile of a server: network, without one.
-func (c *compiler) profile(o *object, ref *v1beta1.PermissionProfileRef) v1beta1.Profile {
+func (c *compiler) profile(o *object, ref *v1beta1.PermissionProfileRef, form Form) v1beta1.Profile {
 	const at = "spec.permissionProfile"
 	name := v1beta1.ProfileAnywhere
 	if ref != nil {
@@ -243,6 +277,8 @@ func (c *compiler) profile(o *object, ref *v1beta1.PermissionProfileRef) v1beta1
 	case !ok && !o.wrong[at+".name"]:
 		c.fail(o, at+".name", ReasonNotFound, "there is no profile %q: the built-in ones are none and network; another one stands in a ConfigMap", brief(name))
 	case p == nil:
+	case p.Privileged && form == FormContainer:
+		c.fail(o, at, ReasonUnsupported, "not supported yet: a privileged container; take privileged out of the profile")
 	case p.Privileged:
 		c.fail(o, at, ReasonInvalid, "privileged is for containers: a process of this machine has the rights of its user at the most")
 	case len(p.Network.Outbound.AllowHost) > 0 && !p.Network.Outbound.InsecureAllowAll:
@@ -283,6 +319,8 @@ func (c *compiler) mounts(o *object, s *v1beta1.MCPServer, w *Workload) {
 			m, err := v1beta1.ParseMount(text)
 			switch {
 			case err != nil: // said where the profile was read
+			case m.Volume != "" && w.Image != "":
+				c.fail(o, "spec.permissionProfile", ReasonUnsupported, "not supported yet: volume://%s, a volume of the container engine: mount a path", brief(m.Volume))
 			case m.Volume != "":
 				c.fail(o, "spec.permissionProfile", ReasonInvalid, "volume://%s is a volume of a container engine: a process of this machine mounts paths", brief(m.Volume))
 			case !filepath.IsAbs(m.Source):

@@ -140,7 +140,7 @@ func (m *Machine) write(k *known) error {
 }
 
 // sweepWithin is how long all engines together may take to say what is left in them.
-const sweepWithin = 20 * time.Second
+const sweepWithin = 10 * time.Second
 
 // Sweep removes the containers that an earlier process with the same state left behind, of
 // workloads that are unwanted. It asks no engine where there never was a container.

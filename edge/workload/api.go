@@ -90,6 +90,7 @@ const (
 	CodeTaken    Code = "taken"     // the name or the port
 	CodeSandbox  Code = "sandbox"   // no engine, sandbox or grade that was asked for
 	CodeRefused  Code = "refused"   // by a rule
+	CodePull     Code = "pull"      // the image cannot be had
 	CodeStart    Code = "start"     // the server ended, or did not introduce itself in time
 	CodeLogin    Code = "login"     // somebody has to log in
 )
@@ -107,6 +108,8 @@ func (c Code) Exit() int {
 		return 8
 	case CodeRefused:
 		return 9
+	case CodePull:
+		return 43
 	case CodeStart:
 		return 44
 	case CodeLogin:
@@ -121,6 +124,9 @@ type Error struct {
 	Field   string `json:"field,omitempty"` // the flag or the field that it is about
 	Message string `json:"message"`
 	Next    string `json:"next,omitempty"` // what to type next
+
+	// Passing says that waiting may cure it, whatever Code is.
+	Passing bool `json:"-"`
 }
 
 func (e *Error) Error() string { return e.Message }

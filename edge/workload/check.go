@@ -76,7 +76,7 @@ func (o *Options) checkWords() error {
 	case o.Given["group"] && !IsName(o.Group):
 		return wrong("group", "%q is no name of a group", edge.Brief(o.Group))
 	case o.ImageVerification == "enabled":
-		return notYet("image-verification", "images", "leave it out: a process of this machine is of no image")
+		return notYet("image-verification", "to verify images", "leave it out")
 	case o.EndpointPrefix != "" && !strings.HasPrefix(o.EndpointPrefix, "/"):
 		return wrong("endpoint-prefix", "%q does not begin with /", edge.Brief(o.EndpointPrefix))
 	case o.SessionTTL < 0:
@@ -272,23 +272,27 @@ func flagNames() (names []string) {
 	return names
 }
 
-// checkNetwork refuses what the network of a process of this machine cannot be.
+// checkNetwork refuses a network beside what it contradicts.
 func (o *Options) checkNetwork() error {
-	explicit := o.given("isolate-network") && o.IsolateNetwork
-	switch o.Network {
-	case "", "none":
-		return nil
-	case "host":
-		if explicit {
-			return wrong("network", "host, and --isolate-network: an isolated server is in no network of the host: leave one out")
-		}
-		return nil
+	if explicit := o.given("isolate-network") && o.IsolateNetwork; explicit && o.Network != "" && o.Network != "none" {
+		return wrong("network", "%s, and --isolate-network: an isolated server is in no network of the host or of the container engine: leave one out", edge.Brief(o.Network))
 	}
-	return notYet("network", "networks of a container engine ("+edge.Brief(o.Network)+")", "a process of this machine has host or none")
+	return nil
 }
 
 // suits refuses flags that make no sense for the server that was named.
 func (o *Options) suits(s Server) error {
+	if s.URL == "" && isLocal(s.Image) {
+		switch {
+		case o.Network != "" && o.Network != "host" && o.Network != "none":
+			return wrong("network", "%q: a process of this machine has host or none", edge.Brief(o.Network))
+		case o.given("run-as"):
+			return wrong("run-as", "a process of this machine has your rights at the most: leave the flag out")
+		}
+	}
+	if s.URL == "" && !isLocal(s.Image) && o.given("sandbox") && o.Sandbox != "auto" {
+		return wrong("sandbox", "%s is for processes of this machine: a container has no other sandbox", o.Sandbox)
+	}
 	if s.URL == "" {
 		if flag := o.firstGiven("remote-"); flag != "" && !o.idle(flag) {
 			return wrong(flag, "the server is none at a URL")

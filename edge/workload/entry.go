@@ -14,7 +14,7 @@ func (o *Options) server() (s Server, err error) {
 	e := o.Entry
 	switch {
 	case e == nil:
-		return ReadServer(o.Server, o.Args, o.Look)
+		return ReadServer(o.Server, o.Args, o.Look, o.HasImage)
 	case e.URL != "":
 		s, err = readURL(e.URL, o.Args)
 	default:

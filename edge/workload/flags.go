@@ -32,6 +32,9 @@ type Options struct {
 
 	// Look finds a program, as exec.LookPath does.
 	Look func(program string) (string, error)
+	// HasImage reports whether the container engine has an image. It is asked about words that
+	// could be anything.
+	HasImage func(image string) (bool, error)
 	// Named reports whether there is a workload of a name; nil for none.
 	Named func(name string) bool
 
@@ -81,7 +84,7 @@ type Options struct {
 	AllowGateway          bool     `flag:"allow-container-gateway" theme:"Sandbox" later:"the gateway of a container engine" help:"let an isolated server reach the gateway of the container engine"`
 	Publish               []string `flag:"publish,p" theme:"Sandbox" value:"[IP:]HOST:CONTAINER" later:"ports of containers" help:"a port of the server that this host listens on, too"`
 	EgressPort            []int    `flag:"egress-port" theme:"Sandbox" value:"PORT" later:"the egress proxy" help:"one more port that an isolated server reaches"`
-	RunAs                 string   `flag:"run-as" theme:"Sandbox" value:"USER" later:"the user of a container" help:"image, or UID[:GID], of a server in a container"`
+	RunAs                 string   `flag:"run-as" theme:"Sandbox" value:"USER" field:"spec.run.runAs" help:"whom a server in a container runs as: image, or UID[:GID]; without it the image's user, unless that is root"`
 	AllowPrivileged       bool     `flag:"allow-privileged" theme:"Sandbox" later:"containers" help:"let a profile ask for a privileged container"`
 
 	Tools         []string `flag:"tools" theme:"Clients" value:"TOOL" lists:"comma" field:"MCPToolConfig spec.toolsFilter" help:"clients see these tools alone, by the names that they have for clients; may be repeated"`

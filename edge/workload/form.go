@@ -18,7 +18,7 @@ import (
 // Server is a server as it was named. One of URL and Image is set.
 type Server struct {
 	URL   string   // of a server that runs elsewhere
-	Image string   // spec.image of an MCPServer: exec:///PATH, or a package runner by its name
+	Image string   // spec.image of an MCPServer: exec:///PATH, a package runner by its name, or an image
 	Args  []string // of the program
 	Name  string   // that it gives the workload
 }
@@ -28,11 +28,12 @@ type Server struct {
 var runners = []string{"npx", "uvx", "pipx", "bunx"}
 
 // ReadServer reads what a command line names: a word before --, or nothing, and the words
-// after it. look finds a program as exec.LookPath does. Errors are *Error.
-func ReadServer(word string, args []string, look func(string) (string, error)) (Server, error) {
+// after it. look finds a program as exec.LookPath does; has says whether the container engine
+// has an image, and is asked about words that could be anything. Errors are *Error.
+func ReadServer(word string, args []string, look func(string) (string, error), has func(string) (bool, error)) (Server, error) {
 	switch {
 	case word != "":
-		return readWord(word, args, look)
+		return readWord(word, args, look, has)
 	case len(args) == 0:
 		return Server{}, &Error{Code: CodeInvalid, Message: "no server is named", Next: "`weir run -- COMMAND` for a process of this machine, or `weir run URL`"}
 	}
@@ -40,8 +41,11 @@ func ReadServer(word string, args []string, look func(string) (string, error)) (
 }
 
 // readWord reads a word before --.
-func readWord(word string, args []string, look func(string) (string, error)) (Server, error) {
-	scheme, rest, _ := strings.Cut(word, "://")
+func readWord(word string, args []string, look func(string) (string, error), has func(string) (bool, error)) (Server, error) {
+	scheme, rest, named := strings.Cut(word, "://")
+	if !named {
+		return readImage(word, args, look, has)
+	}
 	switch scheme {
 	case "http", "https":
 		return readURL(word, args)
@@ -62,10 +66,47 @@ func readWord(word string, args []string, look func(string) (string, error)) (Se
 	case "wasm", "wasm+https":
 		return Server{}, later("a module of WebAssembly", word, "weir run -- COMMAND for a process of this machine")
 	}
-	if _, err := look(word); err == nil {
-		return Server{}, later("a container", word, localForm("", word, args))
+	return Server{}, &Error{Code: CodeInvalid, Message: edge.Brief(word) + " is no server: " + edge.Brief(scheme) + ":// is none of the forms that are known", Next: "write an image, a URL, or a command after --"}
+}
+
+// readImage reads a word that nothing else stands for.
+func readImage(word string, args []string, look func(string) (string, error), has func(string) (bool, error)) (Server, error) {
+	for i, arg := range args {
+		if strings.ContainsRune(arg, 0) {
+			return Server{}, &Error{Code: CodeInvalid, Message: "argument " + strconv.Itoa(i+1) + " of the server holds a NUL byte"}
+		}
 	}
-	return Server{}, later("a container", word, "weir run -- COMMAND for a process of this machine, or weir run URL")
+	if !isImage(word) {
+		return Server{}, &Error{Code: CodeInvalid, Message: edge.Brief(word) + " is no image", Next: "write NAME, NAME:TAG or NAME@DIGEST, or a command after --"}
+	}
+	s := Server{Image: word, Args: slices.Clone(args), Name: cleaned(imageName(word))}
+	if slices.Contains(runners, word) { // which a manifest would take for a program
+		return Server{}, &Error{Code: CodeInvalid, Message: word + " is a package runner of this machine", Next: localForm("", word, args)}
+	}
+	if strings.ContainsAny(word, "/:@") {
+		return s, nil
+	}
+	there, err := has(word)
+	if err != nil || there {
+		return s, err
+	}
+	e := &Error{Code: CodeInvalid, Message: "the container engine has no image " + edge.Brief(word) + ", and no registry of servers an entry of that name", Next: "write " + edge.Brief(word) + ":latest for an image to be fetched, or a command after --"}
+	if _, err := look(word); err == nil {
+		e.Next = localForm("", word, args)
+	}
+	return Server{}, e
+}
+
+// imagePattern is what names of images are made of; the engine is stricter.
+var imagePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:@-]*(/[a-zA-Z0-9][a-zA-Z0-9._:@-]*)*$`)
+
+func isImage(text string) bool { return len(text) <= 512 && imagePattern.MatchString(text) }
+
+// imageName is the last part of an image, without tag and digest.
+func imageName(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	name, _, _ := strings.Cut(path.Base(image), ":")
+	return name
 }
 
 // later is the error of a form that needs what does not exist yet.

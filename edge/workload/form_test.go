@@ -17,6 +17,14 @@ func found(program string) (string, error) {
 	return "/usr/bin/" + program, nil
 }
 
+// kept is whether the engine has an image; there is none for "noengine".
+func kept(image string) (bool, error) {
+	if image == "noengine" {
+		return false, &Error{Code: CodeSandbox, Message: "no container engine answers: tried unix:///a (not there)", Next: "weir run -- COMMAND"}
+	}
+	return image == "mine", nil
+}
+
 // What stands for a server, and the name that it gives (workload documents, "Naming the
 // server").
 func TestReadServer(t *testing.T) {
@@ -44,10 +52,15 @@ func TestReadServer(t *testing.T) {
 		"http://[::1]:9000/":                                "http://[::1]:9000/ 1",
 		"https://API.GitHubCopilot.com./x":                  "https://API.GitHubCopilot.com./x githubcopilot",
 		"-- " + strings.Repeat("x", 80):                     "exec:///usr/bin/" + strings.Repeat("x", 80) + " " + strings.Repeat("x", 63),
+		"mcp/fetch":                                         "mcp/fetch fetch",
+		"ghcr.io:5000/a/My_Server:1.2@sha256:00 -- x":       "ghcr.io:5000/a/My_Server:1.2@sha256:00 my-server",
+		"fetch:latest":                                      "fetch:latest fetch",
+		"mine":                                              "mine mine",
+		"sha256:abc":                                        "sha256:abc sha256",
 		"-- ___":                                            "exec:///usr/bin/___ server",
 	} {
 		before, after, _ := strings.Cut(words, "-- ")
-		s, err := ReadServer(strings.TrimSpace(before), strings.Fields(after), found)
+		s, err := ReadServer(strings.TrimSpace(before), strings.Fields(after), found, kept)
 		if got := strings.TrimSpace(s.URL+s.Image) + " " + s.Name; err != nil || got != want || !IsName(s.Name) {
 			t.Errorf("%s: %q, %v; want %q", words, got, err, want)
 		}
@@ -62,9 +75,18 @@ func TestReadServer(t *testing.T) {
 		"go://./srv":             {CodeSandbox, "not supported yet", "weir run -- go run ./srv"},
 		"wasm://./a.wasm":        {CodeSandbox, "not supported yet: a module of WebAssembly", "weir run -- COMMAND"},
 		"wasm+https://a/b.wasm":  {CodeSandbox, "not supported yet: a module", "weir run -- COMMAND"},
-		"mcp/fetch":              {CodeSandbox, "not supported yet: a container (mcp/fetch)", "weir run -- COMMAND"},
-		"fetch":                  {CodeSandbox, "not supported yet: a container (fetch)", "weir run URL"},
-		"node -- a.js":           {CodeSandbox, "not supported yet: a container", "weir run -- node a.js"},
+		"fetch":                  {CodeInvalid, "the container engine has no image fetch", "write fetch:latest"},
+		"node -- a.js":           {CodeInvalid, "no image node", "weir run -- node a.js"},
+		"noengine":               {CodeSandbox, "no container engine answers", "weir run -- COMMAND"},
+		"npx -- a":               {CodeInvalid, "npx is a package runner", "weir run -- npx a"},
+		"../x":                   {CodeInvalid, "../x is no image", "NAME:TAG"},
+		"a//b":                   {CodeInvalid, "no image", ""},
+		"a/-b":                   {CodeInvalid, "no image", ""},
+		"--privileged":           {CodeInvalid, "no image", ""},
+		"a;b":                    {CodeInvalid, "no image", ""},
+		"$(a)":                   {CodeInvalid, "no image", ""},
+		"a\x1b[0m/b":             {CodeInvalid, "is no image", ""},
+		"ftp://a/b":              {CodeInvalid, "ftp:// is none of the forms", ""},
 		"-- nowhere":             {CodeInvalid, "there is no program nowhere", ""},
 		"exec://bin/x":           {CodeInvalid, "no absolute path", "exec:///PATH"},
 		"":                       {CodeInvalid, "no server is named", "weir run -- COMMAND"},
@@ -74,7 +96,7 @@ func TestReadServer(t *testing.T) {
 		"https://a.example -- b": {CodeInvalid, "takes no arguments", ""},
 	} {
 		before, after, _ := strings.Cut(words, "-- ")
-		_, err := ReadServer(strings.TrimSpace(before), strings.Fields(after), found)
+		_, err := ReadServer(strings.TrimSpace(before), strings.Fields(after), found, kept)
 		var e *Error
 		if !errors.As(err, &e) || e.Code != want.code || !strings.Contains(e.Message, want.said) || !strings.Contains(e.Next, want.next) {
 			t.Errorf("%s: %+v", words, err)

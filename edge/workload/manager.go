@@ -38,6 +38,14 @@ type Edge interface {
 	Close(name string, within time.Duration) error
 }
 
+// Sweeper is an Edge whose workloads may leave something behind that does not end with their
+// process.
+type Sweeper interface {
+	// Sweep removes what an earlier process left behind of workloads that are unwanted. It is
+	// called once, before anything is opened.
+	Sweep(unwanted func(name string) bool)
+}
+
 // Facts are what the manifests of a workload say of it.
 type Facts struct {
 	Name      string
@@ -169,12 +177,21 @@ func Open(o KeeperOptions) (_ *Keeper, err error) {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	var names []string
+	held := map[string]bool{} // by other processes
 	for _, e := range entries {
-		if checkName("workload", e.Name()) == nil && k.load(e.Name()) {
+		if checkName("workload", e.Name()) != nil {
+			continue
+		}
+		if k.load(e.Name()) {
 			names = append(names, e.Name())
+		} else {
+			held[e.Name()] = true
 		}
 	}
 	k.endOrphans(names)
+	if s, ok := k.Edge.(Sweeper); ok {
+		s.Sweep(func(name string) bool { return !held[name] })
+	}
 	return k, nil
 }
 

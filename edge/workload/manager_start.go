@@ -153,7 +153,7 @@ func (w *one) failed(err error, look Look) error {
 	}
 	w.mu.Lock()
 	w.now.Failure, w.now.Next = said.Message, said.Next
-	w.hopeless = said.Code != CodeStart && said.Code != CodeFault
+	w.hopeless = said.Code != CodeStart && said.Code != CodeFault && !said.Passing
 	w.mu.Unlock()
 	w.to(state, reason)
 	if said.Code == CodeStart && len(look.Stderr) > 0 {

@@ -37,16 +37,16 @@ func noted(notes []Note) string {
 }
 
 // RunConfigs of the reference are read, of every transport. Those of servers at a URL can be
-// served at once; of those of images nothing but that they are images is in the way.
+// served at once, and those of images where they want nothing that is not there yet.
 func TestImportRunConfigs(t *testing.T) {
 	for name, want := range map[string]struct {
 		has  []string // of the manifest
 		said string   // that it is refused for; "" for nothing
 	}{
-		"stdio-image":      {[]string{"image: ghcr.io/example/fetch:1.2.0", "transport: stdio", "proxyPort: 21001", "name: LOG_LEVEL", "type: builtin"}, "not supported yet: a container (ghcr.io/example/fetch:1.2.0)"},
+		"stdio-image":      {[]string{"image: ghcr.io/example/fetch:1.2.0", "transport: stdio", "proxyPort: 21001", "name: LOG_LEVEL", "type: builtin"}, ""},
 		"stdio-sse-proxy":  {[]string{"proxyMode: sse", "hostPath: /srv/repo", "mountPath: /repo", "readOnly: true", "targetEnvName: GIT_TOKEN", "kind: ConfigMap", "git.internal", "isolateNetwork: true", "name: weir-secrets"}, "not supported yet"},
 		"streamable-image": {[]string{"transport: streamable-http", "mcpPort: 8080", "9090:9090", "stateless: true", "sessionTTL: 1h", "groupRef", "name: none"}, "not supported yet"},
-		"sse-image":        {[]string{"transport: sse", "endpointPrefix: /weather", "trustProxyHeaders: true", "isolateNetwork: false"}, "not supported yet: a container"},
+		"sse-image":        {[]string{"transport: sse", "endpointPrefix: /weather", "trustProxyHeaders: true", "isolateNetwork: false"}, ""},
 		"npx-built":        {[]string{"image: npx-server-everything:20261101120000", "runtimeImage: node:24-alpine", "- git"}, "not supported yet"},
 		"remote-plain":     {[]string{"kind: MCPRemoteProxy", "remoteUrl: https://mcp.example.com/v1/mcp?team=a", "proxyPort: 21006", "sessionTTL: 2h"}, ""},
 		"remote-bearer":    {[]string{"transport: sse", "type: bearerToken", "key: API_TOKEN", "X-Team: a", "headerName: X-Key", "key: API_KEY"}, ""},

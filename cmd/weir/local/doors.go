@@ -10,7 +10,9 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +23,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/container"
 	"github.com/weir-edge/weir/edge/door"
 	"github.com/weir-edge/weir/edge/health"
 	"github.com/weir-edge/weir/edge/mcp"
@@ -63,7 +66,7 @@ type opened struct {
 	settled chan struct{} // closed when its first processes have introduced themselves, or have not
 	state   stdio.State   // as it settled
 	failed  error         // why a process could not be started; nil while they can
-	grade   sandbox.Grade
+	box     string        // what its processes run in: a grade of sandboxes, or "container"
 	notes   []string
 	stray   string // the last line of standard output that was no message; "" for none
 	met     bool
@@ -76,7 +79,10 @@ type change struct {
 	done chan error
 }
 
-var _ workload.Edge = (*Doors)(nil)
+var (
+	_ workload.Edge    = (*Doors)(nil)
+	_ workload.Sweeper = (*Doors)(nil)
+)
 
 // NewDoors makes the edge of a manager. Nothing is opened before Serve.
 func NewDoors(s serve.Settings, paths workload.Paths, log *slog.Logger) *Doors {
@@ -108,6 +114,15 @@ func (d *Doors) Serve(options ...serve.Option) (failed <-chan error, end func(),
 		<-ended
 		d.locals.Close()
 	}, nil
+}
+
+// Sweep is workload.Sweeper.Sweep: of containers, which end by themselves when their manager
+// does, but which an engine that was away may still have.
+func (d *Doors) Sweep(unwanted func(name string) bool) {
+	m := container.NewMachine(container.Options{State: d.settings.StateDir, Log: d.log})
+	if err := m.Sweep(context.Background(), unwanted); err != nil {
+		d.log.Warn("containers that were left over may still be there", "error", err)
+	}
 }
 
 // readWorkload reads the manifests of a workload, and finds the one that is the workload.
@@ -166,7 +181,7 @@ func compileWorkload(manifest []byte) (*source.Result, compile.Ref, error) {
 	if err != nil {
 		return nil, ref, err
 	}
-	set.Serve, set.Doors, set.Starts, set.LocalRateLimits, set.Modules = ref, true, []compile.Form{compile.FormLocal}, true, guest.ReadModule
+	set.Serve, set.Doors, set.Starts, set.LocalRateLimits, set.Modules = ref, true, []compile.Form{compile.FormLocal, compile.FormContainer}, true, guest.ReadModule
 	r := set.Compile()
 	wrong := r.Findings.Errors()
 	if len(wrong) == 0 {
@@ -205,10 +220,14 @@ func (d *Doors) Read(manifest []byte) (*workload.Facts, error) {
 		}
 	}
 	if w := r.Plan.Servers[0].Backends[0].Workload; w != nil {
-		f.Command = append([]string{w.Program}, w.Args...)
-		f.Package = strings.Join(append([]string{filepath.Base(w.Program)}, w.Args...), " ")
-		box, err := boxOf(w, "/")
-		f.Isolation = err == nil && box.Network == sandbox.Closed
+		f.Command = commandOf(w)
+		if w.Image != "" {
+			f.Package, f.Isolation = w.Image, containerOf(w).Network == "none"
+		} else {
+			f.Package = strings.Join(append([]string{filepath.Base(w.Program)}, w.Args...), " ")
+			box, err := boxOf(w, "/")
+			f.Isolation = err == nil && box.Network == sandbox.Closed
+		}
 	}
 	if f.Host = "127.0.0.1"; run != nil {
 		f.Labels = run.Labels
@@ -448,7 +467,14 @@ func (o *opened) why(err error) error {
 	var grade *sandbox.GradeError
 	var egress *sandbox.EgressError
 	var mount *sandbox.MountError
+	var engine *container.Error
 	switch {
+	case errors.As(failed, &engine):
+		kind := map[container.Kind]workload.Code{container.NoEngine: workload.CodeSandbox, container.NoImage: workload.CodePull, container.NoPull: workload.CodePull, container.Refused: workload.CodeRefused}
+		e.Code, e.Message, e.Next, e.Passing = kind[engine.Kind], engine.What, engine.Next, engine.Kind != container.Refused
+		if engine.Kind == container.NoEngine {
+			e.Next += ", or run the server as a process of this machine: weir run -- COMMAND"
+		}
 	case errors.As(failed, &helper), errors.As(failed, &egress):
 		e.Code, e.Message = workload.CodeSandbox, failed.Error()
 	case errors.As(failed, &grade):
@@ -465,11 +491,34 @@ func (o *opened) why(err error) error {
 		} else if s.Reason != "" {
 			e.Message = fmt.Sprintf("%s has not introduced itself: %s", o.Name, s.Reason)
 		}
+		if o.plan.Servers[0].Backends[0].Workload.Image != "" {
+			e.Next = unwritable(o.Name, statusOf(local).Said)
+		}
 		if stray != "" {
 			e.Message += fmt.Sprintf("; what it writes to standard output is no message of MCP: %q", edge.Brief(stray))
 		}
 	}
 	return e
+}
+
+// refusals are what servers say of a path of a container that they may not write to, or not
+// read as the user that they are.
+var refusals = sync.OnceValue(func() [2]*regexp.Regexp {
+	const path = `[^/]*(/[^\s:'",)\]]+)`
+	return [2]*regexp.Regexp{regexp.MustCompile(`(?i)(?:EROFS|read-only file system)` + path + `|(/[^\s:'",)\]]+)[^/]*read-only file system`), regexp.MustCompile(`(?i)(?:EACCES|permission denied)` + path + `|(/[^\s:'",)\]]+)[^/]*permission denied`)}
+})
+
+// unwritable is what to type for a server that said that it may not write somewhere; "" where
+// it said nothing of it.
+func unwritable(name string, said []string) string {
+	for i, next := range []string{"give it memory to write to there, weir run --writable %s, or a directory, -v HOST:%[1]s", "if it has to be the user of its image, weir run --run-as image; if it is to write there, --writable %s"} {
+		for _, line := range said {
+			if m := refusals()[i].FindStringSubmatch(line); m != nil {
+				return fmt.Sprintf(next, edge.Brief(edge.Printable(path.Dir(m[1]+m[2])))) + "; weir logs " + name
+			}
+		}
+	}
+	return ""
 }
 
 // statusOf is what is known of a local server.
@@ -492,7 +541,7 @@ func (d *Doors) Look(name string) (workload.Look, bool) {
 	}
 	one.mu.Lock()
 	local := one.local
-	look := workload.Look{State: workload.Running, URL: d.url(one), Sandbox: string(one.grade), Notes: slices.Clone(one.notes)}
+	look := workload.Look{State: workload.Running, URL: d.url(one), Sandbox: one.box, Notes: slices.Clone(one.notes)}
 	one.mu.Unlock()
 	if local == nil {
 		now := b.Status()
@@ -562,10 +611,17 @@ func (o *opened) changed(s stdio.Status) {
 func (o *opened) boxed(s *sandbox.Sandbox) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.grade, o.failed = s.Grade(), nil
+	o.box, o.failed = string(s.Grade()), nil
 	if o.notes = nil; s.Note() != "" {
 		o.notes = []string{s.Note()}
 	}
+}
+
+// contained notes what a container of the workload is.
+func (o *opened) contained(b *container.Box) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.box, o.failed, o.notes = "container", nil, b.Notes()
 }
 
 // printed passes on what a server prints.

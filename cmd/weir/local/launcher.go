@@ -71,6 +71,8 @@ func newLauncher(m *sandbox.Machine, c sandbox.Config, log *slog.Logger) (*launc
 	return l, nil
 }
 
+func (l *launcher) halt() { l.end() }
+
 // close ends all sandboxes, and an installation under way.
 func (l *launcher) close() {
 	l.mu.Lock()
@@ -161,7 +163,7 @@ func (l *launcher) listening(ctx context.Context, c sandbox.Config) (stdio.Proce
 // listener is a process that listens on a port of its sandbox.
 type listener struct {
 	inside
-	box *sandbox.Sandbox
+	box dialable
 }
 
 // dialer is what connects to a listener: by way of its sandbox or, where its port is reached
@@ -308,10 +310,19 @@ func complaint(said []string) string {
 	return text[:min(len(text), most)]
 }
 
+// starter starts a workload, in sandboxes or in containers.
+type starter interface {
+	stdio.Starter
+	runsAs() []string // in place of the given command; nil for that
+	pending() bool    // whether the next start has to wait for something to be fetched
+	halt()            // nothing begins any more
+	close()
+}
+
 // boxed is a bridge to a server in sandboxes, which end with it.
 type boxed struct {
 	*stdio.Bridge
-	launcher *launcher
+	launcher starter
 }
 
 // Introduction is backend.OverLines.Introduction.
@@ -327,7 +338,7 @@ func (b *boxed) Introduction() time.Duration {
 func (b *boxed) RunAs() []string { return b.launcher.runsAs() }
 
 func (b *boxed) Close() error {
-	b.launcher.end()
+	b.launcher.halt()
 	err := b.Bridge.Close()
 	b.launcher.close()
 	return err
@@ -336,14 +347,14 @@ func (b *boxed) Close() error {
 // web is a server in a sandbox that speaks HTTP.
 type web struct {
 	*stdio.HTTP
-	launcher *launcher
+	launcher starter
 }
 
 // RunAs is as that of a boxed.
 func (w *web) RunAs() []string { return w.launcher.runsAs() }
 
 func (w *web) Close() error {
-	w.launcher.end()
+	w.launcher.halt()
 	err := w.HTTP.Close()
 	w.launcher.close()
 	return err

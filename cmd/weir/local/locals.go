@@ -13,10 +13,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/container"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/stdio"
@@ -36,29 +38,30 @@ type Locals struct {
 	state   string // "" before the first workload
 	made    bool   // state is a temporary directory, which goes with the edge
 	machine *sandbox.Machine
+	engines *container.Machine
 }
 
 // New makes one for the workloads of a configuration.
 func New(s serve.Settings) *Locals { return &Locals{settings: s} }
 
 // open makes what all workloads share.
-func (l *Locals) open() (state string, machine *sandbox.Machine, err error) {
+func (l *Locals) open(log *slog.Logger) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.machine != nil {
-		return l.state, l.machine, nil
+		return nil
 	}
-	state = l.settings.StateDir
+	state := l.settings.StateDir
 	if state == "" {
 		if state, err = os.MkdirTemp("", "weir-state-"); err != nil {
-			return "", nil, fmt.Errorf("state directory: %w", err)
+			return fmt.Errorf("state directory: %w", err)
 		}
 		l.made = true
 	} else if state, err = filepath.Abs(state); err == nil {
 		err = Private(state)
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("--state-dir: %w", err)
+		return fmt.Errorf("--state-dir: %w", err)
 	}
 	cache := filepath.Join(state, "cache")
 	if l.cache != "" {
@@ -68,11 +71,12 @@ func (l *Locals) open() (state string, machine *sandbox.Machine, err error) {
 	}
 	if runtime.GOOS == "linux" {
 		if _, err := sandbox.Helper(cache); err != nil {
-			return "", nil, err
+			return err
 		}
 	}
 	l.state, l.machine = state, sandbox.NewMachine(cache)
-	return l.state, l.machine, nil
+	l.engines = container.NewMachine(container.Options{Cache: cache, State: state, Lookup: os.LookupEnv, Log: log})
+	return nil
 }
 
 // Private makes a directory that only this user may look into, or says why one that is there
@@ -94,6 +98,7 @@ func (l *Locals) Close() {
 	defer l.mu.Unlock()
 	if l.machine != nil {
 		l.machine.Close()
+		l.engines.Close()
 	}
 	if l.made {
 		_ = os.RemoveAll(l.state) // what a server made unreadable stays
@@ -109,23 +114,12 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 			return nil, errNotOpen
 		}
 	}
-	state, machine, err := l.open()
-	if err != nil {
+	if err := l.open(s.Log); err != nil {
 		return nil, err
 	}
 	if err := unhidden(w); err != nil {
 		return nil, err
 	}
-	home := filepath.Join(state, "workloads", w.Name, "home")
-	if err := Private(home); err != nil {
-		return nil, fmt.Errorf("home of %s: %w", w.Name, err)
-	}
-	config, err := boxOf(w, home)
-	if err != nil {
-		return nil, err
-	}
-	config.Protected = append([]string{filepath.Join(state, "workloads"), l.settings.SecretsDir, l.settings.HandOver, l.settings.StateKeyFile}, l.protected...)
-	config.Protected = slices.DeleteFunc(config.Protected, func(path string) bool { return path == "" })
 	var given handed
 	secrets := func(ctx context.Context) (vars []string, err error) {
 		for _, v := range w.Secrets {
@@ -139,7 +133,7 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 		}
 		return vars, nil
 	}
-	config.Environment = func(ctx context.Context) ([]string, error) {
+	environment := func(ctx context.Context) ([]string, error) {
 		vars, err := workload.ReadEnv(w.EnvFiles...)
 		if err != nil {
 			return nil, err
@@ -158,10 +152,7 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 	if _, err := secrets(context.Background()); err != nil { // one that is missing is told at the start
 		return nil, err
 	}
-	if of != nil {
-		config.Opened = of.boxed
-	}
-	launch, err := newLauncher(machine, config, s.Log)
+	launch, err := l.starter(w, environment, of, s.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +173,14 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 	if of != nil {
 		of.keep(w, &c)
 	}
-	launch.printed = c.Printed
+	switch launch := launch.(type) {
+	case *launcher:
+		launch.printed = c.Printed
+	case *contained:
+		if c.Lines != nil {
+			launch.said = func(text string) { c.Lines(stdio.Line{At: time.Now(), Source: "weir", Text: text}) }
+		}
+	}
 	if w.Port > 0 {
 		server, err := stdio.NewHTTP(c, dialer(w.Host))
 		if err != nil {
@@ -203,6 +201,37 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 		of.has(one)
 	}
 	return one, nil
+}
+
+// starter makes what starts a workload. What it opens is told to of, unless that is nil.
+func (l *Locals) starter(w *compile.Workload, environment func(context.Context) ([]string, error), of *opened, log *slog.Logger) (starter, error) {
+	dir := filepath.Join(l.state, "workloads", w.Name)
+	protected := append([]string{filepath.Dir(dir), l.settings.SecretsDir, l.settings.HandOver, l.settings.StateKeyFile}, l.protected...)
+	protected = slices.DeleteFunc(protected, func(path string) bool { return path == "" })
+	if w.Image != "" {
+		if err := Private(dir); err != nil {
+			return nil, fmt.Errorf("directory of %s: %w", w.Name, err)
+		}
+		c := containerOf(w)
+		c.Environment, c.Protected, c.Sockets = environment, protected, filepath.Join(dir, "sock")
+		if of != nil {
+			c.Opened = of.contained
+		}
+		return newContained(l.engines, c, log), nil
+	}
+	home := filepath.Join(dir, "home")
+	if err := Private(home); err != nil {
+		return nil, fmt.Errorf("home of %s: %w", w.Name, err)
+	}
+	c, err := boxOf(w, home)
+	if err != nil {
+		return nil, err
+	}
+	c.Environment, c.Protected = environment, protected
+	if of != nil {
+		c.Opened = of.boxed
+	}
+	return newLauncher(l.machine, c, log)
 }
 
 // mostHanded is how many values of secrets are known to have been given to a workload's

@@ -1,0 +1,210 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/container"
+	"github.com/weir-edge/weir/edge/sandbox"
+	"github.com/weir-edge/weir/edge/stdio"
+)
+
+// pullWithin is how long an image may take to come.
+const pullWithin = 300 * time.Second
+
+// contained starts a workload in containers: one for each principal, or one for the process of
+// a server that speaks HTTP. An image that the engine does not have is pulled before the first
+// start.
+type contained struct {
+	machine *container.Machine
+	config  container.Config
+	said    func(text string) // takes what the engine says of a pull
+	noted   func(note string)
+	log     *slog.Logger
+
+	life context.Context
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	mu   sync.Mutex
+	job  *pulling // under way, or done well; nil
+	pool *sandbox.Pool
+}
+
+// pulling is a look for an image that is under way or done.
+type pulling struct {
+	done chan struct{} // closed when err is set
+	err  error
+}
+
+// newContained makes one of a workload's container. It starts nothing yet.
+func newContained(m *container.Machine, c container.Config, log *slog.Logger) *contained {
+	l := &contained{machine: m, config: c, log: log, said: func(string) {}}
+	var once sync.Once
+	l.noted = func(note string) {
+		once.Do(func() { log.Warn("a container is not as its image would have it", "workload", c.Name, "note", note) })
+	}
+	l.life, l.end = context.WithCancel(context.Background())
+	l.pool = sandbox.NewPoolOf(func(ctx context.Context) (sandbox.Box, error) {
+		box, err := l.open(ctx)
+		if err != nil {
+			return nil, err // and no box of no value
+		}
+		return box, nil
+	})
+	return l
+}
+
+func (l *contained) halt() { l.end() }
+
+// close ends all containers, and a pull under way.
+func (l *contained) close() {
+	l.mu.Lock()
+	l.end() // nothing begins any more
+	l.mu.Unlock()
+	l.work.Wait()
+	l.pool.Close()
+}
+
+func (l *contained) runsAs() []string { return nil }
+
+// pending reports whether the next start has to wait for the image.
+func (l *contained) pending() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.job == nil || !isClosed(l.job.done)
+}
+
+// Start is stdio.Starter.Start.
+func (l *contained) Start(ctx context.Context, principal string) (stdio.Process, error) {
+	if err := l.pulled(ctx); err != nil {
+		return nil, err
+	}
+	if l.config.Port == 0 {
+		one, err := l.pool.Start(ctx, principal)
+		if err != nil {
+			return nil, l.gone(err)
+		}
+		return inside{one}, nil
+	}
+	box, err := l.open(ctx)
+	if err != nil {
+		return nil, l.gone(err)
+	}
+	one, err := box.Start(ctx)
+	if err != nil {
+		box.Close()
+		return nil, err
+	}
+	l.work.Go(func() {
+		<-one.Ended()
+		box.Close()
+	})
+	return listener{inside{one}, box}, nil
+}
+
+// gone has the image looked for anew where the engine has it no longer.
+func (l *contained) gone(err error) error {
+	var known *container.Error
+	if errors.As(err, &known) && known.Kind == container.NoImage {
+		l.mu.Lock()
+		l.job = nil
+		l.mu.Unlock()
+	}
+	return err
+}
+
+func (l *contained) open(ctx context.Context) (*container.Box, error) {
+	box, err := l.machine.Open(ctx, l.config)
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range box.Notes() {
+		l.noted(note)
+	}
+	return box, nil
+}
+
+// pulled returns when the engine has the image. Whoever comes meanwhile waits, and a pull goes
+// on when nobody does. After one that failed the next start tries again.
+func (l *contained) pulled(ctx context.Context) error {
+	l.mu.Lock()
+	j := l.job
+	if j == nil && l.life.Err() == nil {
+		j = &pulling{done: make(chan struct{})}
+		l.job = j
+		l.work.Go(func() {
+			defer edge.Contain(l.log, "pull")
+			err := l.pull()
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if j.err = err; err != nil && l.job == j {
+				l.job = nil
+			}
+			close(j.done)
+		})
+	}
+	l.mu.Unlock()
+	if j == nil {
+		return errors.New("the workload has ended")
+	}
+	select {
+	case <-j.done:
+		return j.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (l *contained) pull() error {
+	ctx, cancel := context.WithTimeoutCause(l.life, pullWithin, fmt.Errorf("not done within %s", pullWithin))
+	defer cancel()
+	e, err := l.machine.Engine(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = e.Image(ctx, l.config.Image)
+	var known *container.Error
+	if !errors.As(err, &known) || known.Kind != container.NoImage {
+		return err
+	}
+	l.said("pulling " + l.config.Image)
+	return e.Pull(ctx, l.config.Image, l.said)
+}
+
+// dialable is what servers that speak HTTP listen in.
+type dialable interface {
+	Port() int
+	Dial(ctx context.Context, port int) (net.Conn, error)
+}
+
+// containerOf is the container of a workload.
+func containerOf(w *compile.Workload) container.Config {
+	c := container.Config{
+		Name: w.Name, Image: w.Image, Args: w.Args, RunAs: w.RunAs, Writable: w.Writable, AllowUnsafe: w.AllowUnsafe, Labels: w.Labels,
+		Transport: string(w.Transport), Port: w.Port, AnyPort: w.AnyPort, Memory: w.Memory, CPUs: float64(w.MilliCPUs) / 1000, Network: w.Network,
+	}
+	if w.Network == "" && w.Isolate && w.Profile.Offline() {
+		c.Network = "none"
+	}
+	for _, m := range w.Mounts {
+		c.Mounts = append(c.Mounts, sandbox.Mount{Host: m.Source, Inside: m.Target, Writable: m.Writable})
+	}
+	return c
+}
+
+// commandOf is what is started of a workload, for people.
+func commandOf(w *compile.Workload) []string {
+	first := w.Program
+	if w.Image != "" {
+		first = w.Image
+	}
+	return append([]string{first}, w.Args...)
+}
