@@ -30,11 +30,19 @@ func (a *app) entry(ctx context.Context, cmd *cobra.Command, x *runFlags) error 
 		if here == nil && ctx.Err() == nil {
 			return nil // a program of this machine, which stands behind --
 		}
+		if there, failed := x.HasImage(x.Server); failed == nil && there {
+			return nil
+		}
 		return registries.Problem(err)
 	}
 	e, err := r.Find(x.Server)
 	if known := new(registry.Error); errors.As(err, &known) && known.Kind == registry.NotFound && (here == nil || strings.Contains(x.Server, "/") && !known.Near) {
 		return nil // a program of this machine, or an image
+	}
+	if known := new(registry.Error); errors.As(err, &known) && known.Kind == registry.NotFound {
+		if there, err := x.HasImage(x.Server); err == nil && there {
+			return nil
+		}
 	}
 	if err != nil {
 		return registries.Problem(err)

@@ -56,7 +56,7 @@ WantedBy=default.target
 }
 
 // installedVariables are those that say where things are kept and found.
-var installedVariables = []string{"PATH", "WEIR_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"}
+var installedVariables = []string{"PATH", "WEIR_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "WEIR_ENGINE", "DOCKER_HOST"}
 
 // agent is the property list of a manager for launchd.
 func agent(command []string, environ map[string]string, log string) string {

@@ -160,11 +160,8 @@ func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sand
 	)
 	name := "weir-" + b.config.Name + "-" + strings.ToLower(rand.Text()[:8])
 	made, err := b.engine.client.ContainerCreate(ctx, client.ContainerCreateOptions{Name: name, Config: config, HostConfig: host})
-	switch {
-	case errdefs.IsNotFound(err) && strings.Contains(err.Error(), "etwork"):
-		return &Error{Refused, short(err).Error(), "name a network of the container engine"}
-	case err != nil:
-		return short(err)
+	if err != nil {
+		return refusal(err)
 	}
 	b.id = made.ID
 	defer func() {
@@ -173,7 +170,7 @@ func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sand
 		}
 	}()
 	if _, err := b.engine.client.ContainerStart(ctx, b.id, client.ContainerStartOptions{}); err != nil {
-		return short(err)
+		return refusal(err)
 	}
 	// 3. Its first process connects, and nobody else.
 	ctx, cancel := context.WithTimeoutCause(ctx, greetWithin, fmt.Errorf("its helper has not connected within %s: the engine must run on this machine, and not in a virtual one", greetWithin))
@@ -198,6 +195,15 @@ func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sand
 		close(b.closed)
 	}()
 	return nil
+}
+
+// refusal is the error of an engine that does not make or start a container. Some say that
+// there is no such network when they make it, and some when they start it.
+func refusal(err error) error {
+	if errdefs.IsNotFound(err) && strings.Contains(err.Error(), "etwork") {
+		return &Error{Refused, short(err).Error(), "name a network of the container engine"}
+	}
+	return short(err)
 }
 
 // ended is the error of a helper that did not come to greet.

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"errors"
 	"net/url"
 	"path"
 	"path/filepath"
@@ -87,6 +88,11 @@ func readImage(word string, args []string, look func(string) (string, error), ha
 		return s, nil
 	}
 	there, err := has(word)
+	if known := new(Error); errors.As(err, &known) {
+		if _, missing := look(word); missing == nil {
+			known.Next = localForm("", word, args)
+		}
+	}
 	if err != nil || there {
 		return s, err
 	}

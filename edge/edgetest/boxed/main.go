@@ -50,6 +50,12 @@ func server() *mcp.Server {
 
 func main() {
 	fmt.Fprintln(os.Stderr, "boxed starts")
+	if len(os.Args) > 2 && os.Args[1] == "needs" { // a path that it writes to
+		if err := os.WriteFile(os.Args[2], nil, 0o600); err != nil {
+			fmt.Fprintln(os.Stderr, "boxed:", err)
+			os.Exit(1)
+		}
+	}
 	var err error
 	switch os.Getenv("MCP_TRANSPORT") {
 	case "streamable-http":
