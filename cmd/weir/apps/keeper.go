@@ -169,10 +169,13 @@ func (k *Keeper) Remove(names []string) (reports []Report, err error) {
 	return reports, err
 }
 
+// Any reports whether a client was set up.
+func (k *Keeper) Any() bool { return exists(ownedFile(k.Dir)) }
+
 // Follow has all clients that were set up follow some workloads. whole says that there are no
 // others.
 func (k *Keeper) Follow(servers []Server, whole bool) (reports []Report, err error) {
-	if !exists(ownedFile(k.Dir)) {
+	if !k.Any() {
 		return nil, nil
 	}
 	err = k.holding(func(o *owned) error {
@@ -257,11 +260,10 @@ func (k *Keeper) plan(app App, c *client, data []byte, servers []Server, how cha
 			}
 		}
 		w := c.Entries[name]
-		switch {
-		case s.Wish == On && !c.Scope.has(s):
+		if s.Wish == On && !c.Scope.has(s) {
 			s.Wish = Gone
-		case s.Wish == On:
-		case w == nil:
+		}
+		if s.Wish != On && w == nil {
 			continue
 		}
 		at, err := syn.find(data, app.Key, name)
