@@ -40,6 +40,7 @@ func decodeTOML(data []byte) (map[string]any, error) {
 	m := &mistake{text: "it is no TOML"}
 	if where := new(toml.DecodeError); errors.As(err, &where) {
 		m.line, _ = where.Position()
+		m.line = min(m.line, lineOf(data, len(data))) // the end of the last line is ours
 	}
 	return nil, m
 }
