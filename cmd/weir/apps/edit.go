@@ -11,10 +11,8 @@ import (
 // syntax is how one kind of text is read and changed. None of its functions changes the text
 // that it is given. An error is a *mistake.
 type syntax struct {
-	// decode reads the whole of a text.
-	decode func(data []byte) (map[string]any, error)
-	// find looks for the entry of a server.
-	find func(data []byte, key, name string) (found, error)
+	// read reads the whole of a text.
+	read func(data []byte) (text, error)
 	// put adds an entry, or replaces one whose form is plain.
 	put func(data []byte, key, name string, e entry) ([]byte, error)
 	// drop takes out an entry whose form is plain.
@@ -23,9 +21,16 @@ type syntax struct {
 
 func syntaxOf(name string) syntax {
 	if name == "toml" {
-		return syntax{decodeTOML, findTOML, putTOML, dropTOML}
+		return syntax{readTOML, putTOML, dropTOML}
 	}
-	return syntax{decodeJSON, findJSON, putJSON, dropJSON}
+	return syntax{readJSON, putJSON, dropJSON}
+}
+
+// text is a configuration that was read.
+type text struct {
+	all map[string]any
+	// find looks for the entry of a server.
+	find func(key, name string) (found, error)
 }
 
 // found is an entry in a text.
@@ -47,7 +52,7 @@ func (m *mistake) Error() string { return m.text }
 // edited makes changes to the entries of a text: each name has its new entry, or nil where it
 // goes. What comes out is read again: every other value is as it was, or it is an error.
 func edited(s syntax, data []byte, key string, changes map[string]entry) ([]byte, error) {
-	before, err := s.decode(data)
+	before, err := s.read(data)
 	if err != nil {
 		return nil, err
 	}
@@ -63,18 +68,18 @@ func edited(s syntax, data []byte, key string, changes map[string]entry) ([]byte
 			return nil, err
 		}
 	}
-	after, err := s.decode(out)
+	after, err := s.read(out)
 	if err != nil {
 		return nil, &mistake{text: "an entry cannot be added to the form in which " + key + " is written there"}
 	}
-	servers, _ := after[key].(map[string]any)
+	servers, _ := after.all[key].(map[string]any)
 	for _, name := range names {
 		value, there := servers[name]
 		if e := changes[name]; there != (e != nil) || there && !same(value, e.plain()) {
 			return nil, &mistake{text: "an entry cannot be changed in the form in which " + key + " is written there"}
 		}
 	}
-	if !same(without(before, key, names), without(after, key, names)) {
+	if !same(without(before.all, key, names), without(after.all, key, names)) {
 		return nil, &mistake{text: "an entry cannot be changed there without a change of something else"}
 	}
 	return out, nil

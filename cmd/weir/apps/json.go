@@ -97,19 +97,31 @@ func tooDeep(text []byte) int {
 	return -1
 }
 
-func decodeJSON(data []byte) (map[string]any, error) {
+func readJSON(data []byte) (text, error) {
 	t, err := parseJSON(data)
-	if err != nil || t.none {
-		return map[string]any{}, err
+	if err != nil {
+		return text{}, err
 	}
-	t.root.Standardize()
-	d := json.NewDecoder(bytes.NewReader(t.root.Pack()))
-	d.UseNumber() // numbers keep their digits
-	var all map[string]any
-	if err := d.Decode(&all); err != nil {
-		return nil, &mistake{text: "it is no JSON"}
+	read := text{find: t.find}
+	if t.none {
+		return read, nil
 	}
-	return all, nil
+	value, err := decoded(t.root)
+	if err != nil {
+		return text{}, &mistake{text: "it is no JSON"}
+	}
+	read.all = value.(map[string]any) // parseJSON takes objects alone
+	return read, nil
+}
+
+// decoded is a value as programs read it; numbers keep their digits.
+func decoded(v hujson.Value) (value any, err error) {
+	v = v.Clone()
+	v.Minimize()
+	d := json.NewDecoder(bytes.NewReader(v.Pack()))
+	d.UseNumber()
+	err = d.Decode(&value)
+	return value, err
 }
 
 // member finds a member of an object; -1 for none. One that is there twice is a mistake, since
@@ -144,11 +156,7 @@ func (t *jsonText) servers(key string) (in hujson.Value, ok bool, err error) {
 	return in, true, nil
 }
 
-func findJSON(data []byte, key, name string) (f found, err error) {
-	t, err := parseJSON(data)
-	if err != nil {
-		return f, err
-	}
+func (t *jsonText) find(key, name string) (f found, err error) {
 	in, ok, err := t.servers(key)
 	if err != nil || !ok {
 		return f, err
@@ -158,12 +166,8 @@ func findJSON(data []byte, key, name string) (f found, err error) {
 		return f, err
 	}
 	m := in.Value.(*hujson.Object).Members[i]
-	f = found{there: true, line: lineOf(data, m.Name.StartOffset), plain: !commented(m.Name.AfterExtra) && !commented(m.Value.AfterExtra) && !commented(m.Value.BeforeExtra) && !anyComment(m.Value.Value)}
-	value := m.Value.Clone()
-	value.Standardize()
-	d := json.NewDecoder(bytes.NewReader(value.Pack()))
-	d.UseNumber()
-	if err := d.Decode(&f.value); err != nil {
+	f = found{there: true, line: lineOf(t.data, m.Name.StartOffset), plain: !commented(m.Name.AfterExtra) && !commented(m.Value.AfterExtra) && !commented(m.Value.BeforeExtra) && !anyComment(m.Value.Value)}
+	if f.value, err = decoded(m.Value); err != nil {
 		return f, &mistake{f.line, "it is no JSON"}
 	}
 	return f, nil

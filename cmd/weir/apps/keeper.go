@@ -247,8 +247,8 @@ func (k *Keeper) plan(app App, c *client, data []byte, servers []Server, how cha
 		}
 	}
 	slices.Sort(names)
-	syn := syntaxOf(app.Syntax)
-	if _, err := syn.decode(data); err != nil {
+	read, err := syntaxOf(app.Syntax).read(data)
+	if err != nil {
 		return p, err
 	}
 	for _, name := range names {
@@ -266,7 +266,7 @@ func (k *Keeper) plan(app App, c *client, data []byte, servers []Server, how cha
 		if s.Wish != On && w == nil {
 			continue
 		}
-		at, err := syn.find(data, app.Key, name)
+		at, err := read.find(app.Key, name)
 		if err != nil {
 			return p, err
 		}

@@ -238,7 +238,7 @@ func TestOtherForms(t *testing.T) {
 				if got := done(t, reports, nil); got != c.want {
 					t.Errorf("%q, want %q", got, c.want)
 				}
-				if all, err := syntaxOf(app.Syntax).decode([]byte(read(t, file))); err != nil || all[app.Key] == nil {
+				if now, err := syntaxOf(app.Syntax).read([]byte(read(t, file))); err != nil || now.all[app.Key] == nil {
 					t.Errorf("%q: %v", read(t, file), err)
 				}
 				return

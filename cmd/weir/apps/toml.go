@@ -12,30 +12,26 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// readTOML is a text for a parser of TOML, or what is wrong with it: nothing of a file is said
-// but the line.
-func readTOML(data []byte) ([]byte, error) {
-	text := readable(data)
-	var p unstable.Parser
-	p.Reset(text)
-	for p.NextExpression() {
-		e := p.Expression()
-		if len(path(e)) > maxDepth {
-			return nil, &mistake{lineOf(text, keyAt(e)), fmt.Sprintf("its tables lie more than %d deep in each other", maxDepth)}
-		}
-	}
-	return text, nil
+// tomlText is a text of TOML that was read.
+type tomlText struct {
+	data []byte
+	own  []byte // for parsers
+	all  map[string]any
 }
 
-func decodeTOML(data []byte) (map[string]any, error) {
-	text, err := readTOML(data)
-	if err != nil {
-		return nil, err
+// parseTOML reads a text. What is wrong with it is told by its line alone.
+func parseTOML(data []byte) (*tomlText, error) {
+	t := &tomlText{data: data, own: readable(data)}
+	var p unstable.Parser
+	p.Reset(t.own)
+	for p.NextExpression() {
+		if e := p.Expression(); len(path(e)) > maxDepth {
+			return nil, &mistake{lineOf(t.own, keyAt(e)), fmt.Sprintf("its tables lie more than %d deep in each other", maxDepth)}
+		}
 	}
-	all := map[string]any{}
-	err = toml.Unmarshal(text, &all)
+	err := toml.Unmarshal(t.own, &t.all)
 	if err == nil {
-		return all, nil
+		return t, nil
 	}
 	m := &mistake{text: "it is no TOML"}
 	if where := new(toml.DecodeError); errors.As(err, &where) {
@@ -43,6 +39,14 @@ func decodeTOML(data []byte) (map[string]any, error) {
 		m.line = min(m.line, lineOf(data, len(data))) // the end of the last line is ours
 	}
 	return nil, m
+}
+
+func readTOML(data []byte) (text, error) {
+	t, err := parseTOML(data)
+	if err != nil {
+		return text{}, err
+	}
+	return text{t.all, t.find}, nil
 }
 
 // path is the key of an expression, in its parts.
@@ -70,10 +74,10 @@ type block struct {
 	plain    bool // it is one table under a header of its own, without comments
 }
 
-// blockOf looks for the table of a server. There is one, by what the text decodes to.
-func blockOf(text []byte, key, name string) block {
+// block looks for the entry of a server. There is one, by what the text decodes to.
+func (t *tomlText) block(key, name string) block {
 	var p unstable.Parser
-	p.Reset(text)
+	p.Reset(t.own)
 	var b block
 	headers := 0
 	var table []string
@@ -89,24 +93,24 @@ func blockOf(text []byte, key, name string) block {
 			continue
 		}
 		if b.line == 0 {
-			b.line = lineOf(text, at)
+			b.line = lineOf(t.own, at)
 		}
 		if e.Kind == unstable.Table && len(table) == 2 {
 			headers++
-			b.from = lineStart(text, at)
+			b.from = lineStart(t.own, at)
 		}
-		b.to = lineEnd(text, at)
+		b.to = min(lineEnd(t.own, at), len(t.data))
 	}
 	if headers != 1 || b.to <= b.from {
 		return b
 	}
 	// What is cut out has to be the whole of it, and nothing else.
-	own := text[b.from:b.to]
-	var alone, all map[string]any
-	if toml.Unmarshal(own, &alone) != nil || toml.Unmarshal(text, &all) != nil || hasComment(own) {
+	own := t.own[b.from:b.to]
+	var alone map[string]any
+	if toml.Unmarshal(own, &alone) != nil || hasComment(own) {
 		return b
 	}
-	servers, _ := all[key].(map[string]any)
+	servers, _ := t.all[key].(map[string]any)
 	b.plain = same(alone, map[string]any{key: map[string]any{name: servers[name]}})
 	return b
 }
@@ -123,17 +127,13 @@ func hasComment(text []byte) bool {
 	return false
 }
 
-func findTOML(data []byte, key, name string) (f found, err error) {
-	all, err := decodeTOML(data)
-	if err != nil {
-		return f, err
-	}
-	servers, ok := all[key].(map[string]any)
-	if all[key] != nil && !ok {
+func (t *tomlText) find(key, name string) (f found, err error) {
+	servers, ok := t.all[key].(map[string]any)
+	if t.all[key] != nil && !ok {
 		return f, &mistake{text: key + " is no table"}
 	}
 	if f.value, f.there = servers[name]; f.there {
-		b := blockOf(readable(data), key, name)
+		b := t.block(key, name)
 		f.line, f.plain = b.line, b.plain
 	}
 	return f, nil
@@ -155,11 +155,15 @@ func tableOf(e entry, key, name, nl string) string {
 }
 
 func putTOML(data []byte, key, name string, e entry) ([]byte, error) {
+	t, err := parseTOML(data)
+	if err != nil {
+		return nil, err
+	}
 	nl := newline(data)
 	text := tableOf(e, key, name, nl)
-	if f, err := findTOML(data, key, name); err != nil || f.there {
-		if b := blockOf(readable(data), key, name); err == nil && b.plain {
-			return cut(data, b.from, min(b.to, len(data)), text), nil
+	if f, err := t.find(key, name); err != nil || f.there {
+		if b := t.block(key, name); err == nil && b.plain {
+			return cut(data, b.from, b.to, text), nil
 		}
 		return data, err
 	}
@@ -172,11 +176,15 @@ func putTOML(data []byte, key, name string, e entry) ([]byte, error) {
 }
 
 func dropTOML(data []byte, key, name string) ([]byte, error) {
-	if f, err := findTOML(data, key, name); err != nil || !f.plain {
+	t, err := parseTOML(data)
+	if err != nil {
+		return nil, err
+	}
+	if f, err := t.find(key, name); err != nil || !f.plain {
 		return data, err
 	}
-	b := blockOf(readable(data), key, name)
-	from, to := b.from, min(b.to, len(data))
+	b := t.block(key, name)
+	from, to := b.from, b.to
 	blank := func(line []byte) bool { return len(line) > 0 && len(bytes.TrimSpace(line)) == 0 }
 	if before := lineStart(data, max(from-1, 0)); from > 0 && blank(data[before:from]) {
 		from = before // the line that was put before it
