@@ -45,8 +45,10 @@ func inside(small, large string) bool {
 // comments are those of a text of JSON, in order.
 func comments(text []byte) (all []string) {
 	v, err := hujson.Parse(readable(text))
-	if err != nil {
-		return nil
+	if err != nil { // there are comments alone
+		if v, err = hujson.Parse(append(readable(text), "{}"...)); err != nil {
+			return nil
+		}
 	}
 	v.Standardize()
 	plain := v.Pack() // has spaces where comments and some commas were
