@@ -147,6 +147,10 @@ func newline(data []byte) string {
 // lineOf is the line of an offset, from 1.
 func lineOf(data []byte, at int) int { return 1 + bytes.Count(data[:min(at, len(data))], []byte("\n")) }
 
+// lastLine is the last line that is not empty: parsers name one after it when something is
+// missing at the end.
+func lastLine(data []byte) int { return lineOf(data, len(bytes.TrimRight(data, " \t\r\n"))) }
+
 // lineStart is the offset at which the line of an offset begins.
 func lineStart(data []byte, at int) int { return bytes.LastIndexByte(data[:at], '\n') + 1 }
 

@@ -45,7 +45,7 @@ func parseJSON(data []byte) (*jsonText, error) {
 	m := &mistake{text: "it is no JSON"}
 	var column int
 	if n, _ := fmt.Sscanf(err.Error(), "hujson: line %d, column %d:", &m.line, &column); n == 2 {
-		m.line = min(m.line, lineOf(data, len(data))) // the end of the last line is ours
+		m.line = min(m.line, lastLine(data))
 		// A literal that is none may be a secret; of what else is wrong one character is said.
 		if why := errors.Unwrap(err); why != nil && !strings.Contains(why.Error(), "literal") {
 			m.text += ": " + why.Error()

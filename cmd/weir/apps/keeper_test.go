@@ -530,3 +530,22 @@ func TestDesktopEnvironment(t *testing.T) {
 		t.Errorf("on Linux: %v", err)
 	}
 }
+
+// TestProven: an edit that changed anything else would not be written, whatever made it.
+func TestProven(t *testing.T) {
+	const before = `{"a": 1, "mcpServers": {"b": {}, "files": {}}}`
+	for _, out := range []string{
+		`{"a": 2, "mcpServers": {"b": {}, "files": {"url": "x"}}}`,
+		`{"a": 1, "mcpServers": {"files": {"url": "x"}}}`,
+		`{"a": 1, "mcpServers": {"b": {"c": 1}, "files": {"url": "x"}}}`,
+		`{"a": 1, "mcpServers": {"b": {}, "files": {"url": "y"}}}`,
+		`{"a": 1, "mcpServers": {"b": {}}}`,
+		`{"a": 1, "mcpServers": {"b": {}, "files": {"url": "x"}}`,
+	} {
+		s := syntaxOf("json")
+		s.put = func([]byte, string, string, entry) ([]byte, error) { return []byte(out), nil }
+		if _, err := edited(s, []byte(before), "mcpServers", map[string]entry{"files": {{"url", "x"}}}); err == nil {
+			t.Errorf("%s goes through", out)
+		}
+	}
+}

@@ -36,7 +36,7 @@ func parseTOML(data []byte) (*tomlText, error) {
 	m := &mistake{text: "it is no TOML"}
 	if where := new(toml.DecodeError); errors.As(err, &where) {
 		m.line, _ = where.Position()
-		m.line = min(m.line, lineOf(data, len(data))) // the end of the last line is ours
+		m.line = min(m.line, lastLine(data))
 	}
 	return nil, m
 }
