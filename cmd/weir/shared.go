@@ -25,7 +25,7 @@ func (a *app) workloads() *workloads.Commands {
 			return false, nil
 		}
 		return true, a.logIn(ctx, cmd, manifest, nil)
-	}}
+	}, Follow: a.followManager}
 }
 func (a *app) secrets() *secrets.Commands { return &secrets.Commands{App: a.shared()} }
 func (a *app) registries() *registries.Commands {
