@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/cmd/weir/apps"
+	"github.com/weir-edge/weir/cmd/weir/clients"
 	"github.com/weir-edge/weir/cmd/weir/local"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/serve"
@@ -72,7 +73,7 @@ func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duratio
 		all, err := k.List(ctx)
 		for _, w := range all {
 			if w.Name == facts.Name {
-				servers = append(servers, serverOf(w))
+				servers = append(servers, clients.ServerOf(w))
 			}
 		}
 		return servers, err
@@ -94,9 +95,9 @@ func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duratio
 	return watchEnd(ctx, d, facts.Name, broken)
 }
 
-// followOne is follow for a workload that this process keeps.
+// followOne has clients follow a workload that this process keeps.
 func (a *app) followOne(ctx context.Context, told func(workload.Event), list func(context.Context) ([]apps.Server, error)) {
-	for _, text := range a.follow(ctx, nil, list, false) {
+	for _, text := range a.clients().Follow(ctx, nil, list, false) {
 		told(workload.Event{Time: time.Now(), Text: text})
 	}
 }

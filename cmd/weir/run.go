@@ -247,7 +247,7 @@ func (a *app) byManager(ctx context.Context, cmd *cobra.Command, x *runFlags, ma
 	steps := a.steps(cmd)
 	err = m.Run(ctx, made.Manifest, x.ReplaceExisting, x.waiting(cmd, made.Plan), steps.Told(&o))
 	steps.End()
-	a.followManager(ctx, cmd, m, []string{made.Name})
+	a.clients().FollowManager(ctx, cmd, m, []string{made.Name})
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,6 @@
-package main
+// Package clients has the commands on the configurations of MCP clients, and has these follow
+// what is done to workloads. The configurations themselves are package apps.
+package clients
 
 import (
 	"context"
@@ -20,7 +22,16 @@ import (
 	"github.com/weir-edge/weir/edge/workload"
 )
 
-func (a *app) clientCommand() *cobra.Command {
+// Commands are the commands on clients of a process.
+type Commands struct {
+	*cli.App
+
+	// Workloads are the commands on workloads of the same process.
+	Workloads func() *workloads.Commands
+}
+
+// Command is `weir client`.
+func (a *Commands) Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "client COMMAND",
 		Short: "Have MCP clients of this machine know the workloads",
@@ -43,10 +54,10 @@ did not write, are left as they are and reported. No token is ever written.`,
 			for _, c := range cmd.Commands() {
 				known = append(known, c.Name())
 			}
-			return usagef("no such command %q%s", args[0], didYouMean(args[0], known, "`weir client --help` lists them"))
+			return cli.Usagef("no such command %q%s", args[0], cli.DidYouMean(args[0], known, "`weir client --help` lists them"))
 		},
 	}
-	cmd.AddCommand(a.clientSetupCommand(), a.clientRemoveCommand(), a.clientStatusCommand(), a.clientAppsCommand())
+	cmd.AddCommand(a.setupCommand(), a.removeCommand(), a.statusCommand(), a.appsCommand())
 	return cmd
 }
 
@@ -61,14 +72,14 @@ func appNames() (names []string) {
 // someApps wants the names of clients.
 func someApps(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return usagef("name a client: %s", strings.Join(appNames(), ", "))
+		return cli.Usagef("name a client: %s", strings.Join(appNames(), ", "))
 	}
 	for i, name := range args {
 		if !slices.Contains(appNames(), name) {
-			return usagef("there is no client %s%s", brief(name), didYouMean(name, appNames(), "`weir client apps` lists those that there are"))
+			return cli.Usagef("there is no client %s%s", cli.Brief(name), cli.DidYouMean(name, appNames(), "`weir client apps` lists those that there are"))
 		}
 		if slices.Contains(args[:i], name) {
-			return usagef("%s is named twice", name)
+			return cli.Usagef("%s is named twice", name)
 		}
 	}
 	return nil
@@ -78,7 +89,7 @@ func completeApps(_ *cobra.Command, given []string, word string) ([]cobra.Comple
 	return slices.DeleteFunc(appNames(), func(name string) bool { return slices.Contains(given, name) || !strings.HasPrefix(name, word) }), cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a *app) clientSetupCommand() *cobra.Command {
+func (a *Commands) setupCommand() *cobra.Command {
 	var scope apps.Scope
 	cmd := &cobra.Command{
 		Use:   "setup APP...",
@@ -103,13 +114,13 @@ line: it ends with 1.`,
 		Args:              someApps,
 		ValidArgsFunction: completeApps,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			ctx, stop := untilSignal(cmd)
+			ctx, stop := cli.UntilSignal(cmd)
 			defer stop()
 			servers, err := a.serversFor(ctx, scope)
 			if err != nil {
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			}
-			k, err := a.clients()
+			k, err := a.keeper()
 			if err != nil {
 				return err
 			}
@@ -121,15 +132,15 @@ line: it ends with 1.`,
 	f.SortFlags = false
 	f.StringArrayVar(&scope.Groups, "group", nil, "only the workloads of group `GROUP`; may be repeated")
 	f.StringArrayVar(&scope.Workloads, "workload", nil, "only the workload `NAME`; may be repeated")
-	a.workloads().CompleteGroups(cmd, "group")
-	if err := cmd.RegisterFlagCompletionFunc("workload", a.workloads().Complete(true)); err != nil {
+	a.Workloads().CompleteGroups(cmd, "group")
+	if err := cmd.RegisterFlagCompletionFunc("workload", a.Workloads().Complete(true)); err != nil {
 		panic(err) // the flag was added in the lines before
 	}
-	addFormat(cmd, "text", "json")
+	cli.AddFormat(cmd, "text", "json")
 	return cmd
 }
 
-func (a *app) clientRemoveCommand() *cobra.Command {
+func (a *Commands) removeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "remove APP...",
 		Aliases: []string{"rm"},
@@ -142,26 +153,26 @@ from now on.`,
 		Args:              someApps,
 		ValidArgsFunction: completeApps,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			k, err := a.clients()
+			k, err := a.keeper()
 			if err != nil {
 				return err
 			}
 			reports, err := k.Remove(names)
-			if !wantsJSON(cmd) {
+			if !cli.WantsJSON(cmd) {
 				for _, name := range names {
 					if err == nil && !slices.ContainsFunc(reports, func(r apps.Report) bool { return r.Client == name }) {
-						fmt.Fprintf(a.err, "%s was not set up.\n", name)
+						fmt.Fprintf(a.Err, "%s was not set up.\n", name)
 					}
 				}
 			}
 			return a.reported(cmd, reports, err, true)
 		},
 	}
-	addFormat(cmd, "text", "json")
+	cli.AddFormat(cmd, "text", "json")
 	return cmd
 }
 
-func (a *app) clientStatusCommand() *cobra.Command {
+func (a *Commands) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "status",
 		Aliases: []string{"list", "ls"},
@@ -171,33 +182,33 @@ outdated ("weir client setup" mends it), edited or missing (somebody has changed
 removed it since; it is left so), taken (somebody else wrote an entry of this name).`,
 		Example: `  weir client status
   weir client status --format json`,
-		Args:              noArgs,
+		Args:              cli.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := untilSignal(cmd)
+			ctx, stop := cli.UntilSignal(cmd)
 			defer stop()
-			k, err := a.clients()
+			k, err := a.keeper()
 			if err != nil {
 				return err
 			}
 			var servers []apps.Server
-			m, err := a.manager(ctx, false)
+			m, err := a.Manager(ctx, false)
 			known := err == nil
 			if known {
 				servers, err = a.servers(ctx, m)
 			}
 			if err != nil && !errors.Is(err, workload.ErrNoManager) {
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			}
 			reports, err := k.Status(servers, known)
-			if err == nil && len(reports) == 0 && !wantsJSON(cmd) {
-				fmt.Fprintln(a.err, "No client was set up: `weir client setup APP` does it, and `weir client apps` lists them.")
+			if err == nil && len(reports) == 0 && !cli.WantsJSON(cmd) {
+				fmt.Fprintln(a.Err, "No client was set up: `weir client setup APP` does it, and `weir client apps` lists them.")
 				return nil
 			}
 			return a.reported(cmd, reports, err, false)
 		},
 	}
-	addFormat(cmd, "text", "json")
+	cli.AddFormat(cmd, "text", "json")
 	return cmd
 }
 
@@ -209,7 +220,7 @@ type known struct {
 	There bool   `json:"there"`
 }
 
-func (a *app) clientAppsCommand() *cobra.Command {
+func (a *Commands) appsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apps",
 		Short: "List the clients that can be set up, and their files",
@@ -217,10 +228,10 @@ func (a *app) clientAppsCommand() *cobra.Command {
 each file is there.`,
 		Example: `  weir client apps
   weir client apps --format json`,
-		Args:              noArgs,
+		Args:              cli.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			k, err := a.clients()
+			k, err := a.keeper()
 			if err != nil {
 				return err
 			}
@@ -236,13 +247,13 @@ each file is there.`,
 				}
 				all, rows = append(all, c), append(rows, row)
 			}
-			if wantsJSON(cmd) {
-				return printJSON(a.out, all, "  ")
+			if cli.WantsJSON(cmd) {
+				return cli.PrintJSON(a.Out, all, "  ")
 			}
-			return show.Table(a.out, rows)
+			return show.Table(a.Out, rows)
 		},
 	}
-	addFormat(cmd, "text", "json")
+	cli.AddFormat(cmd, "text", "json")
 	return cmd
 }
 
@@ -251,9 +262,9 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// clients keeps the entries in configurations of clients.
-func (a *app) clients() (*apps.Keeper, error) {
-	paths, err := a.paths()
+// keeper keeps the entries in configurations of clients.
+func (a *Commands) keeper() (*apps.Keeper, error) {
+	paths, err := a.Paths()
 	if err != nil {
 		return nil, err
 	}
@@ -264,15 +275,15 @@ func (a *app) clients() (*apps.Keeper, error) {
 	// A program of a desktop has not the environment of a terminal, where these may be set.
 	env := map[string]string{}
 	for _, name := range []string{"WEIR_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"} {
-		if value, _ := a.lookup(name); value != "" {
+		if value, _ := a.Lookup(name); value != "" {
 			env[name] = value
 		}
 	}
-	return &apps.Keeper{Dir: paths.State, Place: apps.Place{System: runtime.GOOS, Lookup: a.lookup, Program: weir, Env: env}}, nil
+	return &apps.Keeper{Dir: paths.State, Place: apps.Place{System: runtime.GOOS, Lookup: a.Lookup, Program: weir, Env: env}}, nil
 }
 
-// serverOf is a workload, for clients.
-func serverOf(w workload.Status) apps.Server {
+// ServerOf is a workload, for clients.
+func ServerOf(w workload.Status) apps.Server {
 	s := apps.Server{Name: w.Name, URL: workloads.Endpoint(w.URL), Group: w.Group, Wish: apps.On}
 	switch w.Status {
 	case workload.Stopped, workload.Stopping, workload.Removing:
@@ -287,7 +298,7 @@ func serverOf(w workload.Status) apps.Server {
 }
 
 // servers are all workloads, for clients. m is nil where nothing is kept.
-func (a *app) servers(ctx context.Context, m workload.Manager) (servers []apps.Server, err error) {
+func (a *Commands) servers(ctx context.Context, m workload.Manager) (servers []apps.Server, err error) {
 	var all []workload.Status
 	if m != nil {
 		if all, err = m.List(ctx); err != nil {
@@ -295,9 +306,9 @@ func (a *app) servers(ctx context.Context, m workload.Manager) (servers []apps.S
 		}
 	}
 	for _, w := range all {
-		servers = append(servers, serverOf(w))
+		servers = append(servers, ServerOf(w))
 	}
-	kept, err := a.workloads().Kept()
+	kept, err := a.Workloads().Kept()
 	for _, name := range kept { // such as one that another process keeps in the foreground
 		if !slices.ContainsFunc(servers, func(s apps.Server) bool { return s.Name == name }) {
 			servers = append(servers, apps.Server{Name: name, Wish: apps.Unknown})
@@ -308,8 +319,8 @@ func (a *app) servers(ctx context.Context, m workload.Manager) (servers []apps.S
 
 // serversFor are all workloads. The error names a group or a workload of the scope that there
 // is not.
-func (a *app) serversFor(ctx context.Context, scope apps.Scope) ([]apps.Server, error) {
-	m, err := a.workloads().Awake(ctx)
+func (a *Commands) serversFor(ctx context.Context, scope apps.Scope) ([]apps.Server, error) {
+	m, err := a.Workloads().Awake(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -337,11 +348,11 @@ func (a *app) serversFor(ctx context.Context, scope apps.Scope) ([]apps.Server, 
 // followWithin is how long the clients may take to follow a command.
 const followWithin = 20 * time.Second
 
-// follow has the clients that were set up follow what a command did, and returns what was left
+// Follow has the clients that were set up follow what a command did, and returns what was left
 // as somebody has it, and what failed: the command has done its work all the same. about are
 // the workloads that it was about, since what is left of others was said before; nil for all.
-func (a *app) follow(ctx context.Context, about []string, list func(context.Context) ([]apps.Server, error), whole bool) (notes []string) {
-	k, err := a.clients()
+func (a *Commands) Follow(ctx context.Context, about []string, list func(context.Context) ([]apps.Server, error), whole bool) (notes []string) {
+	k, err := a.keeper()
 	if err != nil || !k.Any() {
 		return nil
 	}
@@ -368,12 +379,12 @@ func (a *app) follow(ctx context.Context, about []string, list func(context.Cont
 	return notes
 }
 
-// followManager is follow after something was done to workloads of a manager.
-func (a *app) followManager(ctx context.Context, cmd *cobra.Command, m workload.Manager, about []string) {
-	notes := a.follow(ctx, about, func(ctx context.Context) ([]apps.Server, error) { return a.servers(ctx, m) }, true)
+// FollowManager is Follow after something was done to workloads of a manager.
+func (a *Commands) FollowManager(ctx context.Context, cmd *cobra.Command, m workload.Manager, about []string) {
+	notes := a.Follow(ctx, about, func(ctx context.Context) ([]apps.Server, error) { return a.servers(ctx, m) }, true)
 	for _, text := range notes {
-		if !wantsJSON(cmd) {
-			fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, dim, cmd.CommandPath()+": note:"), edge.Clean(text))
+		if !cli.WantsJSON(cmd) {
+			fmt.Fprintf(a.Err, "%s %s\n", a.Paint(a.Err, cli.Dim, cmd.CommandPath()+": note:"), edge.Clean(text))
 		}
 	}
 }
@@ -403,20 +414,20 @@ func leftText(r apps.Report, e apps.Entry) string {
 
 // reported prints what became of clients, and returns the gravest error. did says that
 // something was done to them.
-func (a *app) reported(cmd *cobra.Command, reports []apps.Report, err error, did bool) error {
+func (a *Commands) reported(cmd *cobra.Command, reports []apps.Report, err error, did bool) error {
 	var codes []int
 	rows := [][]string{{"CLIENT", "WORKLOAD", "ENTRY", "FILE"}}
 	for i, r := range reports {
 		for _, e := range r.Entries {
 			rows = append(rows, []string{r.Client, e.Server, string(e.Done), r.File})
 			if e.Done == apps.Taken && did {
-				codes = append(codes, a.shared().Fail(cmd, &workload.Error{Code: workload.CodeTaken, Message: leftText(r, e), Next: "rename or remove it there, or run the workload under another name"}))
-			} else if e.Done.Left() && did && !wantsJSON(cmd) {
-				fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, dim, cmd.CommandPath()+": note:"), edge.Clean(leftText(r, e)))
+				codes = append(codes, a.Fail(cmd, &workload.Error{Code: workload.CodeTaken, Message: leftText(r, e), Next: "rename or remove it there, or run the workload under another name"}))
+			} else if e.Done.Left() && did && !cli.WantsJSON(cmd) {
+				fmt.Fprintf(a.Err, "%s %s\n", a.Paint(a.Err, cli.Dim, cmd.CommandPath()+": note:"), edge.Clean(leftText(r, e)))
 			}
 		}
 		if r.Err != nil {
-			codes = append(codes, a.shared().Fail(cmd, failure(r.Err)))
+			codes = append(codes, a.Fail(cmd, failure(r.Err)))
 		} else if len(r.Entries) == 0 {
 			rows = append(rows, []string{r.Client, "-", "-", r.File})
 			reports[i].Entries = []apps.Entry{}
@@ -425,18 +436,18 @@ func (a *app) reported(cmd *cobra.Command, reports []apps.Report, err error, did
 	reports = slices.DeleteFunc(reports, func(r apps.Report) bool { return r.Err != nil })
 	var failed error
 	switch {
-	case wantsJSON(cmd) && err == nil:
+	case cli.WantsJSON(cmd) && err == nil:
 		if reports == nil {
 			reports = []apps.Report{}
 		}
-		failed = printJSON(a.out, reports, "  ")
-	case !wantsJSON(cmd) && len(rows) > 1:
-		failed = show.Table(a.out, rows)
+		failed = cli.PrintJSON(a.Out, reports, "  ")
+	case !cli.WantsJSON(cmd) && len(rows) > 1:
+		failed = show.Table(a.Out, rows)
 	}
 	if err != nil {
-		codes = append(codes, a.shared().Fail(cmd, failure(err)))
+		codes = append(codes, a.Fail(cmd, failure(err)))
 	}
-	if code := cli.Gravest(codes); failed == nil && code != exitOK {
+	if code := cli.Gravest(codes); failed == nil && code != cli.ExitOK {
 		return cli.Said(code)
 	}
 	return failed
