@@ -156,9 +156,6 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer) *Workload {
 		c.fail(o, "spec.run.network", ReasonInvalid, "%q: a process of this machine has host or none", brief(w.Network))
 	}
 	w.Profile = c.profile(o, s.Spec.PermissionProfile)
-	if w.Asked && w.Network == "" && !w.Profile.Offline() {
-		c.fail(o, "spec.run.isolateNetwork", ReasonUnsupported, "not supported yet: to keep a server from what its profile %s does not name needs the egress proxy; use the profile none, or leave this out", brief(w.Profile.Name))
-	}
 	if o.text("spec.run.network") == "host" && w.Asked {
 		c.fail(o, "spec.run.network", ReasonConflict, "host, and isolateNetwork: take one out")
 	}
@@ -245,8 +242,6 @@ func (c *compiler) profile(o *object, ref *v1beta1.PermissionProfileRef) v1beta1
 	case p == nil:
 	case p.Privileged:
 		c.fail(o, at, ReasonInvalid, "privileged is for containers: a process of this machine has the rights of its user at the most")
-	case len(p.Network.Outbound.AllowHost) > 0 && !p.Network.Outbound.InsecureAllowAll:
-		c.fail(o, at, ReasonUnsupported, "not supported yet: a profile with hosts, which needs the egress proxy; use none or network")
 	case len(p.Network.Inbound.AllowHost) > 0 && !c.set.Doors:
 		c.find(Warning, o, at, ReasonUnused, "network.inbound.allow_host is not used: at the door of the process --allowed-hosts says it")
 	}

@@ -241,10 +241,20 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	if grade != Bwrap || c.Network == Host {
-		if err := c.place(); err != nil {
-			return nil, err
+	switch {
+	case grade != Bwrap && c.Network == Profile:
+		why := "the grade is " + string(grade)
+		if _, err := m.bwrap(); err != nil {
+			why = err.Error()
 		}
+		return nil, &EgressError{c.Name, why}
+	case c.Network == Profile:
+		err = c.avoid()
+	case grade != Bwrap || c.Network == Host:
+		err = c.place()
+	}
+	if err != nil {
+		return nil, err
 	}
 	// 2. What is seen inside.
 	v, err := m.view(&c)
@@ -288,7 +298,12 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 		_, _ = ours.Close(), said.Close()
 		return nil, startError(&c, err)
 	}
-	s.session = newSession(ours, c.Name, func() { s.wait(said) })
+	var gate Gate
+	var ports []int
+	if c.Network == Profile {
+		gate, ports = c.Outlet.Open(), append([]int{dnsPort, proxyPort}, c.Outlet.Ports()...)
+	}
+	s.session = newSession(ours, c.Name, gate, ports, func() { s.wait(said) })
 	// 4. It greets, and is held to the limits before a server runs.
 	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
 	defer cancel()
@@ -321,6 +336,12 @@ func (m *Machine) command(grade Grade, helper string, c *Config, v *view, link *
 			return nil, err
 		}
 		setup += ",filter=1,drop=1"
+		if c.Network == Profile {
+			// Without a port there is the proxy alone.
+			for _, port := range append([]int{proxyPort}, c.Outlet.Ports()...) {
+				setup += ",port=" + strconv.Itoa(port)
+			}
+		}
 		// The kernel counts processes of each user namespace, for all users but root.
 		if c.Processes > 0 && os.Geteuid() != 0 && kernelAtLeast(5, 14) {
 			setup += ",procs=" + strconv.Itoa(c.Processes+ofHelper)

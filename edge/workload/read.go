@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/egress"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/edge/v1beta1"
@@ -178,8 +179,9 @@ func (d *draft) readProfile() error {
 		return &Error{Code: CodeRefused, Field: "--permission-profile", Message: "--permission-profile: the profile is privileged, which is for containers", Next: "take privileged out of it"}
 	case d.Network == "none" && d.given("permission-profile") && (out.InsecureAllowAll || len(out.AllowHost) > 0):
 		return wrong("permission-profile", "the profile lets the server out, and --network none does not: leave one out")
-	case len(out.AllowHost) > 0 && !out.InsecureAllowAll:
-		return notYet("permission-profile", "a profile with hosts, which needs the egress proxy", "use the profile none or network")
+	}
+	if _, err := egress.NewRules(p); err != nil {
+		return wrong("permission-profile", "%s: %s", edge.Brief(name), err)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/egress"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/stdio"
@@ -123,6 +124,11 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 	config, err := boxOf(w, home)
 	if err != nil {
 		return nil, err
+	}
+	if config.Network == sandbox.Profile {
+		if config.Outlet, err = outletOf(w, s.Log); err != nil {
+			return nil, err
+		}
 	}
 	config.Protected = append([]string{filepath.Join(state, "workloads"), l.settings.SecretsDir, l.settings.HandOver, l.settings.StateKeyFile}, l.protected...)
 	config.Protected = slices.DeleteFunc(config.Protected, func(path string) bool { return path == "" })
@@ -245,18 +251,37 @@ func boxOf(w *compile.Workload, home string) (sandbox.Config, error) {
 	if c.Grade, err = sandbox.ParseGrade(string(w.Sandbox)); err != nil {
 		return c, err
 	}
-	switch {
-	case w.Network == "none":
-		c.Network = sandbox.Closed
-	case w.Network == "host" || !w.Isolate || !w.Profile.Offline():
-		c.Network = sandbox.Host
-	default:
-		c.Network = sandbox.Closed
-	}
 	for _, m := range w.Mounts {
 		c.Mounts = append(c.Mounts, sandbox.Mount{Host: m.Source, Inside: m.Target, Writable: m.Writable})
 	}
+	switch {
+	case w.Network == "none":
+		c.Network = sandbox.Closed
+	case w.Network == "host" || !w.Isolate:
+		c.Network = sandbox.Host
+	case w.Profile.Offline():
+		c.Network = sandbox.Closed
+	case w.Profile.Network.Outbound.InsecureAllowAll && !w.Asked: // it names nothing that could be held
+		c.Network = sandbox.Host
+	default:
+		c.Network = sandbox.Profile
+	}
 	return c, nil
+}
+
+// outlet is what carries connections out of the sandboxes of a workload.
+type outlet struct{ *egress.Proxy }
+
+func (o outlet) Ports() []int       { return o.Rules().Ports() }
+func (o outlet) Open() sandbox.Gate { return o.Proxy.Open() }
+
+// outletOf is that of a workload whose profile lets something out.
+func outletOf(w *compile.Workload, log *slog.Logger) (sandbox.Outlet, error) {
+	rules, err := egress.NewRules(&w.Profile)
+	if err != nil {
+		return nil, fmt.Errorf("spec.permissionProfile: %w", err)
+	}
+	return outlet{egress.New(egress.Config{Workload: w.Name, Rules: rules, Log: log})}, nil
 }
 
 // unhidden refuses to mount what the user wants hidden.

@@ -1,0 +1,192 @@
+package egress
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of a dial.
+const (
+	dialTimeout  = 10 * time.Second // resolution, and all addresses together
+	maxAddresses = 64               // of one name; more are refused
+	maxTried     = 4                // of them
+	ownKept      = 2 * time.Second  // for how long the addresses of this host are remembered
+)
+
+// Refusal says why a connection is not made.
+type Refusal struct {
+	Host   string // in its canonical form, where it has one
+	Port   int
+	Reason Reason
+	What   string // more about it, in words; "" for nothing
+	Next   string // what would allow it; "" for nothing
+}
+
+func (e *Refusal) Error() string {
+	text := "egress to " + net.JoinHostPort(e.Host, fmt.Sprint(e.Port)) + ": " + e.Reason.words()
+	if e.What != "" {
+		text += ": " + e.What
+	}
+	if e.Next != "" {
+		text += "; " + e.Next
+	}
+	return text
+}
+
+// words say a reason to people.
+func (r Reason) words() string {
+	return [...]string{
+		"allowed", "no destination that can be judged", "the gateway of a container engine is not reached", "the profile does not name the host",
+		"the profile does not name the port", "the name stands for no address here", "it stands for a private address, which the profile does not name",
+		"it stands for an address that no server reaches", "it stands for an address of this host", "TLS asks for another name than was connected to",
+		"no name has this address", "no request with one reading", "the workload has as many connections as it may have", "nobody answers",
+	}[r]
+}
+
+// Resolver finds the addresses of a name.
+type Resolver func(ctx context.Context, name string) ([]netip.Addr, error)
+
+// system asks as this machine does.
+func system(ctx context.Context, name string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", name+".") // no search domains
+}
+
+// own knows the addresses of this host, and the networks of engines on it.
+type own struct {
+	mu    sync.Mutex
+	at    time.Time
+	addrs map[netip.Addr]bool
+	nets  []netip.Prefix
+}
+
+// judge says whether an address is this host's, or of an engine on it: what; "" for neither.
+// Where the addresses cannot be had every address is.
+func (o *own) judge(a netip.Addr) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.addrs == nil || time.Since(o.at) > ownKept {
+		if err := o.read(); err != nil {
+			o.addrs = nil
+			return "the addresses of this host cannot be had"
+		}
+	}
+	a = a.Unmap().WithZone("")
+	if o.addrs[a] {
+		return "an address of this host"
+	}
+	for _, p := range o.nets {
+		if p.Contains(a) {
+			return "an address of the network of a container engine"
+		}
+	}
+	return ""
+}
+
+func (o *own) read() error {
+	all, err := net.Interfaces()
+	if err != nil {
+		return err
+	}
+	o.addrs, o.nets, o.at = map[netip.Addr]bool{}, nil, time.Now()
+	for _, one := range all {
+		addrs, err := one.Addrs()
+		if err != nil {
+			return err
+		}
+		for _, a := range addrs {
+			p, err := netip.ParsePrefix(a.String())
+			if err != nil {
+				continue // none of the internet
+			}
+			o.addrs[p.Addr().Unmap()] = true
+			if ofEngine(one.Name) {
+				o.nets = append(o.nets, p.Masked())
+			}
+		}
+	}
+	return nil
+}
+
+// ofEngine reports whether an interface is the bridge of a container engine, by its name.
+func ofEngine(name string) bool {
+	for _, prefix := range []string{"docker", "br-", "podman", "cni"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// Check judges a host and a port as a connection to it is judged: by the lists, and by every
+// address that it stands for now, which it returns. A refusal is a *Refusal.
+func (p *Proxy) Check(ctx context.Context, h Host, port int) (Decision, []netip.Addr, error) {
+	d := p.rules.Decide(h, port)
+	refused := func(r Reason, what, next string) (Decision, []netip.Addr, error) {
+		return d, nil, &Refusal{h.String(), port, r, what, next}
+	}
+	if !d.OK() {
+		return refused(d.Reason, "", "")
+	}
+	addrs := []netip.Addr{h.addr}
+	if !h.IsAddr() {
+		var err error
+		addrs, err = p.resolve(ctx, h.name)
+		switch {
+		case err != nil || len(addrs) == 0:
+			return refused(NotResolved, "", "")
+		case len(addrs) > maxAddresses:
+			return refused(NotResolved, fmt.Sprintf("it has %d addresses, at most %d", len(addrs), maxAddresses), "")
+		}
+	}
+	for _, a := range addrs {
+		r, what := p.rules.Address(d, a)
+		if r == Allowed {
+			if what = p.own.judge(a); what != "" {
+				r = OwnAddress
+			}
+		}
+		switch r {
+		case Allowed:
+		case PrivateAddress:
+			return refused(r, fmt.Sprintf("%s is %s", a, what), "add "+netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()).String()+", or its network, to allow_host")
+		default:
+			return refused(r, fmt.Sprintf("%s is %s", a, what), "")
+		}
+	}
+	return d, addrs, nil
+}
+
+// dial connects to a host that is judged, at an address that was judged.
+func (p *Proxy) dial(ctx context.Context, h Host, port int) (net.Conn, Decision, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if d := p.rules.Decide(h, port); !d.OK() { // without a wait for a place
+		return nil, d, &Refusal{Host: h.String(), Port: port, Reason: d.Reason}
+	}
+	select {
+	case p.dials <- struct{}{}:
+		defer func() { <-p.dials }()
+	default:
+		return nil, Decision{}, &Refusal{Host: h.String(), Port: port, Reason: TooMany, What: fmt.Sprintf("%d connections are being made", maxDials)}
+	}
+	d, addrs, err := p.Check(ctx, h, port)
+	if err != nil {
+		return nil, d, err
+	}
+	var dialer net.Dialer
+	for i, a := range addrs[:min(len(addrs), maxTried)] {
+		one, cancel := context.WithTimeout(ctx, dialTimeout/time.Duration(min(len(addrs), maxTried)-i+1))
+		var c net.Conn
+		c, err = dialer.DialContext(one, "tcp", netip.AddrPortFrom(a, uint16(port)).String())
+		cancel()
+		if err == nil {
+			return c, d, nil
+		}
+	}
+	return nil, d, &Refusal{Host: h.String(), Port: port, Reason: Unreachable}
+}
