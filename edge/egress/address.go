@@ -109,3 +109,21 @@ func classify6(b [16]byte) (Class, string) {
 	}
 	return Public, ""
 }
+
+// embedded is the IPv4 address that one of IPv6 stands for, by translation (NAT64) or a
+// tunnel (6to4, ISATAP); the zero one for none.
+func embedded(a netip.Addr) netip.Addr {
+	if !a.Is6() || a.Is4In6() {
+		return netip.Addr{}
+	}
+	b := a.As16()
+	switch {
+	case b[0] == 0 && b[1] == 0x64 && b[2] == 0xff && b[3] == 0x9b:
+		return netip.AddrFrom4([4]byte(b[12:]))
+	case b[0] == 0x20 && b[1] == 0x02:
+		return netip.AddrFrom4([4]byte(b[2:]))
+	case (b[8] == 0 || b[8] == 2) && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe:
+		return netip.AddrFrom4([4]byte(b[12:]))
+	}
+	return netip.Addr{}
+}

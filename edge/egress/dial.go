@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -58,10 +59,12 @@ func system(ctx context.Context, name string) ([]netip.Addr, error) {
 
 // own knows the addresses of this host, and the networks of engines on it.
 type own struct {
-	mu    sync.Mutex
-	at    time.Time
-	addrs map[netip.Addr]bool
-	nets  []netip.Prefix
+	mu       sync.Mutex
+	at       time.Time
+	addrs    map[netip.Addr]bool
+	nets     []netip.Prefix
+	gateways []netip.Addr // of this host at engines' networks
+	outward  []netip.Addr // of this host at others, without loopback and link-local ones
 }
 
 // judge says whether an address is this host's, or of an engine on it: what; "" for neither.
@@ -69,22 +72,46 @@ type own struct {
 func (o *own) judge(a netip.Addr) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.addrs == nil || time.Since(o.at) > ownKept {
-		if err := o.read(); err != nil {
-			o.addrs = nil
-			return "the addresses of this host cannot be had"
+	if o.fresh() != nil {
+		return "the addresses of this host cannot be had"
+	}
+	for _, a := range [...]netip.Addr{a.Unmap().WithZone(""), embedded(a)} {
+		if o.addrs[a] {
+			return "an address of this host"
 		}
-	}
-	a = a.Unmap().WithZone("")
-	if o.addrs[a] {
-		return "an address of this host"
-	}
-	for _, p := range o.nets {
-		if p.Contains(a) {
-			return "an address of the network of a container engine"
+		for _, p := range o.nets {
+			if p.Contains(a) {
+				return "an address of the network of a container engine"
+			}
 		}
 	}
 	return ""
+}
+
+// gateway are the addresses at which containers reach this host: those that it has in
+// networks of engines, or else the others that are not loopback.
+func (o *own) gateway() ([]netip.Addr, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.fresh(); err != nil {
+		return nil, err
+	}
+	if len(o.gateways) > 0 {
+		return slices.Clone(o.gateways), nil
+	}
+	return slices.Clone(o.outward), nil
+}
+
+// fresh has the addresses read again when they are old.
+func (o *own) fresh() error {
+	if o.addrs != nil && time.Since(o.at) <= ownKept {
+		return nil
+	}
+	err := o.read()
+	if err != nil {
+		o.addrs = nil
+	}
+	return err
 }
 
 func (o *own) read() error {
@@ -92,7 +119,7 @@ func (o *own) read() error {
 	if err != nil {
 		return err
 	}
-	o.addrs, o.nets, o.at = map[netip.Addr]bool{}, nil, time.Now()
+	o.addrs, o.nets, o.gateways, o.outward, o.at = map[netip.Addr]bool{}, nil, nil, nil, time.Now()
 	for _, one := range all {
 		addrs, err := one.Addrs()
 		if err != nil {
@@ -103,9 +130,16 @@ func (o *own) read() error {
 			if err != nil {
 				continue // none of the internet
 			}
-			o.addrs[p.Addr().Unmap()] = true
-			if ofEngine(one.Name) {
+			at := p.Addr().Unmap()
+			o.addrs[at] = true
+			switch {
+			case ofEngine(one.Name):
 				o.nets = append(o.nets, p.Masked())
+				if at.Is4() {
+					o.gateways = append(o.gateways, at)
+				}
+			case one.Flags&net.FlagUp != 0 && at.IsGlobalUnicast():
+				o.outward = append(o.outward, at)
 			}
 		}
 	}
@@ -131,6 +165,9 @@ func (p *Proxy) Check(ctx context.Context, h Host, port int) (Decision, []netip.
 	}
 	if !d.OK() {
 		return refused(d.Reason, "", "")
+	}
+	if d.Kind == KindGateway {
+		return p.checkGateway(d, h, port)
 	}
 	addrs := []netip.Addr{h.addr}
 	if !h.IsAddr() {
@@ -161,9 +198,29 @@ func (p *Proxy) Check(ctx context.Context, h Host, port int) (Decision, []netip.
 	return d, addrs, nil
 }
 
+// checkGateway is Check of the gateway of a container engine: where containers reach this
+// host, at what does not belong to an edge.
+func (p *Proxy) checkGateway(d Decision, h Host, port int) (Decision, []netip.Addr, error) {
+	refused := func(r Reason, what string) (Decision, []netip.Addr, error) {
+		return d, nil, &Refusal{h.String(), port, r, what, ""}
+	}
+	addrs, err := p.own.gateway()
+	if err != nil || len(addrs) == 0 {
+		return refused(NotResolved, "this host has no address at which a container would reach it")
+	}
+	edges, err := p.listens(port)
+	switch {
+	case err != nil:
+		return refused(OwnAddress, "whether an edge listens there cannot be had")
+	case edges:
+		return refused(OwnAddress, "an edge listens at the port")
+	}
+	return d, addrs, nil
+}
+
 // dial connects to a host that is judged, at an address that was judged.
 func (p *Proxy) dial(ctx context.Context, h Host, port int) (net.Conn, Decision, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.times.dial)
 	defer cancel()
 	if d := p.rules.Decide(h, port); !d.OK() { // without a wait for a place
 		return nil, d, &Refusal{Host: h.String(), Port: port, Reason: d.Reason}
@@ -178,15 +235,27 @@ func (p *Proxy) dial(ctx context.Context, h Host, port int) (net.Conn, Decision,
 	if err != nil {
 		return nil, d, err
 	}
-	var dialer net.Dialer
-	for i, a := range addrs[:min(len(addrs), maxTried)] {
-		one, cancel := context.WithTimeout(ctx, dialTimeout/time.Duration(min(len(addrs), maxTried)-i+1))
+	addrs = addrs[:min(len(addrs), maxTried)]
+	for i, a := range addrs {
 		var c net.Conn
-		c, err = dialer.DialContext(one, "tcp", netip.AddrPortFrom(a, uint16(port)).String())
-		cancel()
-		if err == nil {
+		if c, err = p.connect(ctx, netip.AddrPortFrom(a.Unmap(), uint16(port)), len(addrs)-i); err == nil {
 			return c, d, nil
 		}
 	}
 	return nil, d, &Refusal{Host: h.String(), Port: port, Reason: Unreachable}
+}
+
+// connect connects to one address, in its share of the time that is left for so many.
+func (p *Proxy) connect(ctx context.Context, to netip.AddrPort, left int) (net.Conn, error) {
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(left))
+		defer cancel()
+	}
+	return p.connector(ctx, to)
+}
+
+func connectTCP(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", to.String())
 }

@@ -25,6 +25,7 @@ const (
 	firstTimeout = 60 * time.Second // until it
 	helloTimeout = 10 * time.Second // for a ClientHello
 	idleTimeout  = 10 * time.Minute // of a connection on which nothing moves
+	leaveTimeout = 30 * time.Second // the same, once the client of a request has nothing more to say
 	maxQuestions = 100              // on one connection of DNS
 )
 
@@ -39,8 +40,24 @@ type Config struct {
 	Workload string
 	Rules    *Rules
 	Log      *slog.Logger
-	Resolve  Resolver // nil for that of this machine
+	Resolve  Resolver     // nil for that of this machine
+	Tell     func(Record) // is told of every decision, and does not wait; nil for nobody
 }
+
+// Record is one decision, as an audit log has it.
+type Record struct {
+	At       time.Time
+	Workload string
+	Profile  string
+	Host     string
+	Port     int
+	Reason   Reason // Allowed, or why not
+	Rule     string // the entry that allowed it
+	More     string // in words
+}
+
+// times are the bounds of what is waited for.
+type times struct{ dial, head, first, hello, idle, leaving time.Duration }
 
 // Proxy serves the connections of all sandboxes of one workload. It is safe for concurrent
 // use.
@@ -49,9 +66,16 @@ type Proxy struct {
 	rules    *Rules
 	log      *slog.Logger
 	resolve  Resolver
+	tell     func(Record)
 	own      own
-	server   *fasthttp.Server
-	dials    chan struct{}
+	times    times
+
+	// connector connects, and listens says whether an edge listens at a port of this host.
+	connector func(context.Context, netip.AddrPort) (net.Conn, error)
+	listens   func(port int) (bool, error)
+
+	server *fasthttp.Server
+	dials  chan struct{}
 
 	open    atomic.Int64 // connections out of sandboxes
 	allowed atomic.Uint64
@@ -61,7 +85,11 @@ type Proxy struct {
 
 // New returns the proxy of a workload.
 func New(c Config) *Proxy {
-	p := &Proxy{workload: c.Workload, rules: c.Rules, log: c.Log, resolve: c.Resolve, dials: make(chan struct{}, maxDials)}
+	p := &Proxy{
+		workload: c.Workload, rules: c.Rules, log: c.Log, resolve: c.Resolve, tell: c.Tell, dials: make(chan struct{}, maxDials),
+		times:     times{dialTimeout, headTimeout, firstTimeout, helloTimeout, idleTimeout, leaveTimeout},
+		connector: connectTCP, listens: edgeListens,
+	}
 	if p.resolve == nil {
 		p.resolve = system
 	}
@@ -108,10 +136,21 @@ func (p *Proxy) Collect(m edge.Emitter) {
 // refuse counts a refusal, and logs it once a minute for each destination.
 func (p *Proxy) refuse(e *Refusal) {
 	p.denied[e.Reason].Add(1)
+	if p.tell != nil {
+		p.tell(Record{time.Now(), p.workload, p.rules.name, edge.Clean(edge.Brief(e.Host)), e.Port, e.Reason, "", e.What})
+	}
 	if p.log == nil || !p.said.first(e, time.Now()) {
 		return
 	}
 	p.log.Warn("a server was not let out", "workload", p.workload, "profile", p.rules.name, "host", edge.Brief(e.Host), "port", e.Port, "reason", e.Reason.String(), "more", e.What)
+}
+
+// allow counts a connection that is let out.
+func (p *Proxy) allow(h Host, port int, d Decision) {
+	p.allowed.Add(1)
+	if p.tell != nil {
+		p.tell(Record{time.Now(), p.workload, p.rules.name, h.String(), port, Allowed, d.Rule, ""})
+	}
 }
 
 // told knows what was logged lately.
@@ -162,23 +201,27 @@ func (g *Gate) Close() {
 	g.end()
 	g.mu.Lock()
 	g.closed = true
-	for c := range g.conns {
+	all := g.conns
+	g.conns = map[net.Conn]bool{}
+	g.mu.Unlock()
+	for c := range all {
 		_ = c.Close()
 	}
-	g.mu.Unlock()
 	g.work.Wait()
 }
 
 // hold has a connection be closed with the gate. false: the gate is closed, and so is it.
 func (g *Gate) hold(c net.Conn) bool {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		_ = c.Close()
-		return false
+	closed := g.closed
+	if !closed {
+		g.conns[c] = true
 	}
-	g.conns[c] = true
-	return true
+	g.mu.Unlock()
+	if closed {
+		_ = c.Close()
+	}
+	return !closed
 }
 
 func (g *Gate) drop(c net.Conn) {
@@ -240,19 +283,24 @@ type inner struct {
 	net.Conn
 	gate  *Gate
 	begun time.Time   // when the head began to come
-	pass  atomic.Bool // a request is under way: only what stands still ends it
+	pass  atomic.Bool // a request is under way: what it waits for is bounded by who serves it
 	once  sync.Once
 	ended chan struct{} // closed with it
 }
 
+// busy says that a request is under way.
+func (c *inner) busy() {
+	c.pass.Store(true)
+	_ = c.Conn.SetReadDeadline(time.Time{})
+}
+
 func (c *inner) Read(b []byte) (int, error) {
-	switch {
-	case c.pass.Load():
-		_ = c.Conn.SetReadDeadline(time.Now().Add(idleTimeout))
-	case c.begun.IsZero():
-		_ = c.Conn.SetReadDeadline(time.Now().Add(firstTimeout))
-	default:
-		_ = c.Conn.SetReadDeadline(c.begun.Add(headTimeout))
+	if !c.pass.Load() {
+		end := c.begun.Add(c.gate.p.times.head)
+		if c.begun.IsZero() {
+			end = time.Now().Add(c.gate.p.times.first)
+		}
+		_ = c.Conn.SetReadDeadline(end)
 	}
 	n, err := c.Conn.Read(b)
 	if c.begun.IsZero() && n > 0 {
@@ -262,21 +310,18 @@ func (c *inner) Read(b []byte) (int, error) {
 }
 
 func (c *inner) Write(b []byte) (int, error) {
-	_ = c.Conn.SetWriteDeadline(time.Now().Add(idleTimeout))
+	_ = c.Conn.SetWriteDeadline(time.Now().Add(c.gate.p.times.idle))
 	return c.Conn.Write(b)
 }
 
 func (c *inner) Close() (err error) {
 	c.once.Do(func() {
 		err = c.Conn.Close()
-		close(c.ended)
 		c.gate.p.open.Add(-1)
-		// Not under the lock of a gate that closes all.
-		go func() {
-			c.gate.mu.Lock()
-			delete(c.gate.conns, c)
-			c.gate.mu.Unlock()
-		}()
+		c.gate.mu.Lock()
+		delete(c.gate.conns, c)
+		c.gate.mu.Unlock()
+		close(c.ended)
 	})
 	return err
 }
@@ -347,9 +392,9 @@ func (g *Gate) tunnel(c *inner, in io.Reader, out net.Conn, d Decision, h Host, 
 		return
 	}
 	defer g.drop(out)
-	c.pass.Store(true)
-	pair := &pair{c: c, out: out}
-	pair.moved()
+	c.busy()
+	pair := newPair(c, out)
+	defer pair.end()
 	back := make(chan struct{})
 	judged := make(chan struct{}) // closed when bytes of the host may pass
 	go func() {
@@ -365,7 +410,7 @@ func (g *Gate) tunnel(c *inner, in io.Reader, out net.Conn, d Decision, h Host, 
 	}()
 	ok := true
 	switch {
-	case d.Kind == KindAll: // no list named the host
+	case d.Kind == KindAll, d.Kind == KindGateway: // no list named the host
 		close(judged)
 	case port == 443:
 		if ok = g.greet(c, in, out, nil, h, port); ok {
@@ -380,7 +425,7 @@ func (g *Gate) tunnel(c *inner, in io.Reader, out net.Conn, d Decision, h Host, 
 		<-back
 		return
 	}
-	g.p.allowed.Add(1)
+	g.p.allow(h, port, d)
 	pair.carry(out, in)
 	_ = closeWrite(out)
 	<-back
@@ -389,13 +434,14 @@ func (g *Gate) tunnel(c *inner, in io.Reader, out net.Conn, d Decision, h Host, 
 // first passes on the first bytes of a client on another port than 443. Those of TLS are
 // judged.
 func (g *Gate) first(c *inner, in io.Reader, out net.Conn, h Host, port int) bool {
-	b := make([]byte, 4<<10)
-	n, err := in.Read(b[:1])
-	if n == 1 && b[0] == 22 { // a handshake of TLS, or a byte that begins so
-		n, err = readByte(in, b)
-		if n == 2 && b[1] == 3 {
-			return g.greet(c, in, out, b[:2], h, port)
+	const handshake, version = 22, 3 // of a record: its type, and the first byte of its version
+	var b [2]byte
+	n, err := io.ReadFull(in, b[:1])
+	if n == 1 && b[0] == handshake {
+		if n, err = io.ReadFull(in, b[1:]); n == 1 && b[1] == version {
+			return g.greet(c, in, out, b[:], h, port)
 		}
+		n++
 	}
 	if n > 0 {
 		if _, failed := out.Write(b[:n]); failed != nil {
@@ -405,26 +451,23 @@ func (g *Gate) first(c *inner, in io.Reader, out net.Conn, h Host, port int) boo
 	return err == nil || errors.Is(err, io.EOF)
 }
 
-// readByte reads a second byte.
-func readByte(in io.Reader, b []byte) (int, error) {
-	n, err := io.ReadFull(in, b[1:2])
-	return 1 + n, err
-}
-
 // greet reads the ClientHello, and passes it on when it asks for the host.
 func (g *Gate) greet(c *inner, in io.Reader, out net.Conn, begun []byte, h Host, port int) bool {
-	late := time.AfterFunc(helloTimeout, func() { _ = c.Conn.SetReadDeadline(time.Unix(1, 0)); _ = c.Close() })
+	late := time.AfterFunc(g.p.times.hello, func() { _ = c.Close() })
 	hello, err := readHello(in, begun)
 	if !late.Stop() {
+		g.p.refuse(&Refusal{Host: h.String(), Port: port, Reason: WrongName, What: "no ClientHello came in time"})
 		return false
 	}
 	if err != nil || !hello.asksFor(h) {
 		what := "it asks for no name"
 		switch {
+		case errors.Is(err, errHelloSize):
+			what = err.Error()
 		case err != nil:
 			what = errHello.Error()
 		case hello.name != "":
-			what = "it asks for " + edge.Brief(edge.Clean(hello.name))
+			what = "it asks for " + edge.Clean(edge.Brief(hello.name))
 		}
 		g.p.refuse(&Refusal{Host: h.String(), Port: port, Reason: WrongName, What: what})
 		return false
@@ -433,14 +476,56 @@ func (g *Gate) greet(c *inner, in io.Reader, out net.Conn, begun []byte, h Host,
 	return err == nil
 }
 
-// pair are the two ends of a tunnel.
+// pair are the two ends of a tunnel. When nothing has moved in either direction for so long
+// as it may, both are closed: that also ends a read or a write which waits.
 type pair struct {
 	c    *inner
 	out  net.Conn
 	last atomic.Int64 // when a byte moved, in nanoseconds
+	idle atomic.Int64 // for how long none has to, in nanoseconds
+
+	mu    sync.Mutex
+	timer *time.Timer // nil once it has ended
+}
+
+// newPair looks after two ends, until end is called.
+func newPair(c *inner, out net.Conn) *pair {
+	p := &pair{c: c, out: out}
+	p.idle.Store(int64(c.gate.p.times.idle))
+	p.moved()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = time.AfterFunc(c.gate.p.times.idle, p.look)
+	return p
 }
 
 func (p *pair) moved() { p.last.Store(time.Now().UnixNano()) }
+
+// look ends what is idle, or looks again when it would be.
+func (p *pair) look() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch left := p.idle.Load() - (time.Now().UnixNano() - p.last.Load()); {
+	case p.timer == nil:
+	case left <= 0:
+		p.abort()
+	default:
+		p.timer.Reset(time.Duration(left))
+	}
+}
+
+// hurry has it be idle after a shorter while.
+func (p *pair) hurry(idle time.Duration) {
+	p.idle.Store(int64(idle))
+	p.look()
+}
+
+func (p *pair) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer.Stop()
+	p.timer = nil
+}
 
 // Buffers of a tunnel, in bytes: that of one on which little moves, and that of one on which
 // much does.
@@ -449,15 +534,10 @@ const (
 	largeBuffer = 32 << 10
 )
 
-// carry carries bytes until there are no more. It ends with an error on either side, and when
-// nothing has moved in either direction for idleTimeout.
+// carry carries bytes until there are no more. An error of either side ends both.
 func (p *pair) carry(to io.Writer, from io.Reader) {
 	b := make([]byte, smallBuffer)
 	for {
-		_ = p.out.SetWriteDeadline(time.Now().Add(idleTimeout))
-		if from == io.Reader(p.out) {
-			_ = p.out.SetReadDeadline(time.Now().Add(idleTimeout))
-		}
 		n, err := from.Read(b)
 		if n > 0 {
 			p.moved()
@@ -469,8 +549,6 @@ func (p *pair) carry(to io.Writer, from io.Reader) {
 		}
 		switch {
 		case err == nil:
-		case isTimeout(err) && time.Since(time.Unix(0, p.last.Load())) < idleTimeout:
-			continue
 		case errors.Is(err, io.EOF):
 			return
 		default:
@@ -484,11 +562,6 @@ func (p *pair) carry(to io.Writer, from io.Reader) {
 			b = make([]byte, smallBuffer)
 		}
 	}
-}
-
-func isTimeout(err error) bool {
-	var e net.Error
-	return errors.As(err, &e) && e.Timeout()
 }
 
 // abort ends both sides.

@@ -72,7 +72,7 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 		p.say(ctx, fasthttp.StatusInternalServerError, "weir: no connection out of a sandbox")
 		return
 	}
-	c.pass.Store(true)
+	c.busy()
 	defer func() { // the next head may take its time anew
 		c.pass.Store(false)
 		c.begun = time.Time{}
@@ -119,20 +119,26 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	if !c.gate.hold(out) {
+		_ = c.Close()
 		return
 	}
-	sent := p.pass(ctx, out, head, target, host, port)
+	p.allow(host, port, d)
+	pair := newPair(c.inner, out)
+	sent := p.pass(ctx, pair, head, target, host, port)
 	c.gate.work.Add(1)
-	ctx.Hijack(func(net.Conn) {
+	ctx.Hijack(func(in net.Conn) {
 		defer c.gate.work.Done()
 		defer edge.Contain(p.log, "egress")
 		defer c.gate.drop(out)
+		defer pair.end()
 		if sent {
-			p.allowed.Add(1)
-			c.pass.Store(true)
-			pair := &pair{c: c.inner, out: out}
-			pair.moved()
-			pair.carry(c, out)
+			c.busy()
+			c.gate.work.Go(func() { // what comes behind the request is no other one
+				defer edge.Contain(p.log, "egress")
+				_, _ = io.Copy(io.Discard, in)
+				pair.hurry(p.times.leaving)
+			})
+			pair.back()
 		}
 		_ = c.Close()
 	})
@@ -260,7 +266,7 @@ func readLines(raw []byte) (head, error) {
 			return h, errLines
 		}
 		for _, c := range line[:colon] {
-			if c <= ' ' || c >= 0x7f || strings.IndexByte("\"(),/:;<=>?@[\\]{}_", c) >= 0 {
+			if c <= ' ' || c >= 0x7f || strings.IndexByte("\"(),/:;<=>?@[\\]{}", c) >= 0 {
 				return h, errLines
 			}
 		}
@@ -322,7 +328,7 @@ func hop(name string) bool {
 }
 
 // pass sends one request to its host, which is to close after its answer.
-func (p *Proxy) pass(ctx *fasthttp.RequestCtx, out net.Conn, h head, target string, host Host, port int) bool {
+func (p *Proxy) pass(ctx *fasthttp.RequestCtx, to *pair, h head, target string, host Host, port int) bool {
 	named := map[string]bool{}
 	for _, l := range h.lines {
 		if l.name == "connection" {
@@ -331,7 +337,7 @@ func (p *Proxy) pass(ctx *fasthttp.RequestCtx, out net.Conn, h head, target stri
 			}
 		}
 	}
-	w := bufio.NewWriterSize(timed{out}, 4<<10)
+	w := bufio.NewWriterSize(moving{to}, 4<<10)
 	authority := host.String()
 	if host.IsAddr() && host.addr.Is6() {
 		authority = "[" + authority + "]"
@@ -393,10 +399,63 @@ func sendBody(w *bufio.Writer, body io.Reader, h head) error {
 	}
 }
 
-// timed is a connection whose writes have an end.
-type timed struct{ net.Conn }
+// moving writes to the host of a pair.
+type moving struct{ *pair }
 
-func (c timed) Write(b []byte) (int, error) {
-	_ = c.SetWriteDeadline(time.Now().Add(idleTimeout))
-	return c.Conn.Write(b)
+func (w moving) Write(b []byte) (int, error) {
+	n, err := w.out.Write(b)
+	w.moved()
+	return n, err
+}
+
+// errAnswer says that what a host answered is no answer.
+var errAnswer = errors.New("the answer is none of HTTP/1")
+
+// back carries the answer to a request. Its head says that the connection ends with it: what
+// comes on it next has nobody who would judge it.
+func (p *pair) back() {
+	in := bufio.NewReaderSize(p.out, maxHead)
+	head, err := readAnswer(in)
+	if err != nil {
+		_, _ = io.WriteString(p.c, "HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\nweir: "+err.Error()+"\n")
+		return
+	}
+	p.moved()
+	if _, err := p.c.Write(head); err == nil {
+		p.carry(p.c, in)
+	}
+}
+
+// readAnswer reads the head of an answer, and says in it that the connection closes. Interim
+// answers are left out.
+func readAnswer(in *bufio.Reader) ([]byte, error) {
+	for size := 0; ; {
+		var head []byte
+		interim := false
+		for n := 0; ; n++ {
+			line, err := in.ReadSlice('\n')
+			if size += len(line); err != nil || size > maxHead {
+				return nil, errAnswer
+			}
+			text := bytes.TrimRight(line, "\r\n")
+			if n == 0 {
+				if !bytes.HasPrefix(text, []byte("HTTP/1.")) || len(text) < len("HTTP/1.1 200") {
+					return nil, errAnswer
+				}
+				interim = text[9] == '1' && string(text[9:12]) != "101"
+			}
+			if len(text) == 0 {
+				break
+			}
+			name, _, _ := bytes.Cut(text, []byte(":"))
+			switch strings.ToLower(string(name)) {
+			case "connection", "keep-alive", "proxy-connection":
+			default:
+				head = append(append(head, text...), "\r\n"...)
+			}
+		}
+		if !interim {
+			return append(head, "Connection: close\r\n\r\n"...), nil
+		}
+	}
 }

@@ -51,6 +51,7 @@ const (
 	KindSuffix       // .name: it, and what is below it
 	KindAddress      // an address or a CIDR
 	KindAll          // insecure_allow_all
+	KindGateway      // the gateway of a container engine, which was allowed by itself
 )
 
 // Decision is what the lists say of a host and a port. Where it is allowed, the addresses
@@ -68,6 +69,7 @@ func (d Decision) OK() bool { return d.Reason == Allowed }
 type Rules struct {
 	name     string
 	all      bool
+	gateway  bool
 	names    map[string]string // canonical name → entry
 	suffixes map[string]string // what follows the dot → entry
 	prefixes map[netip.Prefix]string
@@ -81,11 +83,20 @@ type Rules struct {
 // webPorts are those of a profile with hosts and without ports.
 func webPorts() []int { return []int{80, 443} }
 
-// NewRules makes the rules of a profile. more are ports that are allowed beside its own. An
-// error names the entry that can never hold.
-func NewRules(p *v1beta1.Profile, more ...int) (*Rules, error) {
+// maxPorts is how many ports the rules may have: at each of them something listens in every
+// sandbox.
+const maxPorts = 128
+
+// Options are what a workload allows beside its profile.
+type Options struct {
+	Ports   []int // more of them
+	Gateway bool  // the gateway of a container engine, at every port
+}
+
+// NewRules makes the rules of a profile. An error names the entry that can never hold.
+func NewRules(p *v1beta1.Profile, o Options) (*Rules, error) {
 	out := p.Network.Outbound
-	r := &Rules{name: p.Name, all: out.InsecureAllowAll, names: map[string]string{}, suffixes: map[string]string{}, prefixes: map[netip.Prefix]string{}}
+	r := &Rules{name: p.Name, all: out.InsecureAllowAll, gateway: o.Gateway, names: map[string]string{}, suffixes: map[string]string{}, prefixes: map[netip.Prefix]string{}}
 	if r.name == "" {
 		r.name = "(unnamed)"
 	}
@@ -94,7 +105,7 @@ func NewRules(p *v1beta1.Profile, more ...int) (*Rules, error) {
 			return nil, fmt.Errorf("network.outbound.allow_host[%d]: %q: %w", i, text, err)
 		}
 	}
-	r.ports = slices.Concat(out.AllowPort, more)
+	r.ports = slices.Concat(out.AllowPort, o.Ports)
 	switch {
 	case len(out.AllowPort) == 0 && r.all:
 		r.anyPort = true
@@ -103,7 +114,9 @@ func NewRules(p *v1beta1.Profile, more ...int) (*Rules, error) {
 		r.ports = append(r.ports, webPorts()...)
 	}
 	slices.Sort(r.ports)
-	r.ports = slices.Compact(r.ports)
+	if r.ports = slices.Compact(r.ports); len(r.ports) > maxPorts {
+		return nil, fmt.Errorf("network.outbound.allow_port: %d ports: at most %d", len(r.ports), maxPorts)
+	}
 	for _, port := range r.ports {
 		if port < 1 || port > 65535 {
 			return nil, fmt.Errorf("network.outbound.allow_port: %d is no port: 1 to 65535", port)
@@ -179,10 +192,16 @@ func isGateway(name string) bool {
 	return false
 }
 
+// engineGateway is the address that engines give to their gateway when nobody says another.
+var engineGateway = netip.AddrFrom4([4]byte{172, 17, 0, 1})
+
 // Decide judges a host and a port by the lists. It allocates nothing.
 func (r *Rules) Decide(h Host, port int) Decision {
 	d := r.ByName(h)
-	if d.OK() && !(r.anyPort && d.Kind == KindAll) && (port < 1 || port > 65535 || r.open[port/64]&(1<<(port%64)) == 0) {
+	if d.OK() && port >= 1 && port <= 65535 && (d.Kind == KindGateway || r.anyPort && d.Kind == KindAll) {
+		return d
+	}
+	if d.OK() && (port < 1 || port > 65535 || r.open[port/64]&(1<<(port%64)) == 0) {
 		return Decision{Reason: UnlistedPort}
 	}
 	return d
@@ -190,6 +209,12 @@ func (r *Rules) Decide(h Host, port int) Decision {
 
 // ByName judges a host alone.
 func (r *Rules) ByName(h Host) Decision {
+	if isGateway(h.name) || h.addr == engineGateway {
+		if r.gateway {
+			return Decision{Kind: KindGateway, Rule: "allow_container_gateway"}
+		}
+		return Decision{Reason: Gateway}
+	}
 	if h.IsAddr() {
 		if rule, ok := r.listed(h.addr); ok {
 			return Decision{Kind: KindAddress, Rule: rule}
@@ -201,9 +226,6 @@ func (r *Rules) ByName(h Host) Decision {
 	}
 	if h.name == "" {
 		return Decision{Reason: BadTarget}
-	}
-	if isGateway(h.name) {
-		return Decision{Reason: Gateway}
 	}
 	if rule, ok := r.names[h.name]; ok {
 		return Decision{Kind: KindName, Rule: rule}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -338,7 +339,9 @@ func (m *Machine) command(grade Grade, helper string, c *Config, v *view, link *
 		setup += ",filter=1,drop=1"
 		if c.Network == Profile {
 			// Without a port there is the proxy alone.
-			for _, port := range append([]int{proxyPort}, c.Outlet.Ports()...) {
+			ports := append(slices.Clone(c.Outlet.Ports()), proxyPort)
+			slices.Sort(ports)
+			for _, port := range slices.Compact(ports) {
 				setup += ",port=" + strconv.Itoa(port)
 			}
 		}

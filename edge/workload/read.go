@@ -180,7 +180,7 @@ func (d *draft) readProfile() error {
 	case d.Network == "none" && d.given("permission-profile") && (out.InsecureAllowAll || len(out.AllowHost) > 0):
 		return wrong("permission-profile", "the profile lets the server out, and --network none does not: leave one out")
 	}
-	if _, err := egress.NewRules(p); err != nil {
+	if _, err := egress.NewRules(p, egress.Options{}); err != nil {
 		return wrong("permission-profile", "%s: %s", edge.Brief(name), err)
 	}
 	return nil

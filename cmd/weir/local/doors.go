@@ -208,7 +208,7 @@ func (d *Doors) Read(manifest []byte) (*workload.Facts, error) {
 		f.Command = append([]string{w.Program}, w.Args...)
 		f.Package = strings.Join(append([]string{filepath.Base(w.Program)}, w.Args...), " ")
 		box, err := boxOf(w, "/")
-		f.Isolation = err == nil && box.Network == sandbox.Closed
+		f.Isolation = err == nil && box.Network != sandbox.Host
 	}
 	if f.Host = "127.0.0.1"; run != nil {
 		f.Labels = run.Labels

@@ -277,7 +277,7 @@ func (o outlet) Open() sandbox.Gate { return o.Proxy.Open() }
 
 // outletOf is that of a workload whose profile lets something out.
 func outletOf(w *compile.Workload, log *slog.Logger) (sandbox.Outlet, error) {
-	rules, err := egress.NewRules(&w.Profile)
+	rules, err := egress.NewRules(&w.Profile, egress.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("spec.permissionProfile: %w", err)
 	}
