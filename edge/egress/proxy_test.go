@@ -588,6 +588,7 @@ func TestPlain(t *testing.T) {
 	if err != nil || r.StatusCode != 403 {
 		t.Errorf("%v %v", r, err)
 	}
+	_ = r.Body.Close()
 	client.CloseIdleConnections()
 
 	// 100 requests on one connection, to changing hosts.
