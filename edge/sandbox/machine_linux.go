@@ -177,6 +177,9 @@ func (m *Machine) choose(c *Config) (Grade, string, error) {
 		if c.Network == Closed && c.Port > 0 {
 			return "", "", want("an HTTP server with the profile none", "the grade landlock refuses all sockets", install+", or use the profile network")
 		}
+		if c.Network == Profile && c.Isolate {
+			return "", "", want("--isolate-network", "the grade landlock holds a server to no hosts"+after(lacks), install+", or use the profile none")
+		}
 		return Landlock, landlockNote(c, abi, lacks, install), nil
 	}
 	if c.Isolate && c.Network != Host {
@@ -198,7 +201,10 @@ func after(cause string) string {
 // landlockNote says in one line what the grade does not hold.
 func landlockNote(c *Config, abi int, lacks, install string) string {
 	var not []string
-	if c.Network != Closed {
+	switch c.Network {
+	case Profile:
+		not = append(not, "what its profile names (the network is open, loopback included)")
+	case Host:
 		not = append(not, "the network is open, loopback included")
 	}
 	not = append(not, "processes of this user can be seen")
@@ -226,8 +232,8 @@ type Sandbox struct {
 	closing sync.Once
 }
 
-// Open opens a sandbox; no server runs in it yet. Its errors are a GradeError, an
-// EgressError, a MountError, a HelperError, or what the system said.
+// Open opens a sandbox; no server runs in it yet. Its errors are a GradeError, a
+// MountError, a HelperError, or what the system said.
 func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 	// 1. What is asked for, and which grade holds it.
 	c = c.withDefaults()
@@ -242,13 +248,10 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
+	if grade != Bwrap && c.Network == Profile {
+		c.Network = Host // as the note says
+	}
 	switch {
-	case grade != Bwrap && c.Network == Profile:
-		why := "the grade is " + string(grade)
-		if _, err := m.bwrap(); err != nil {
-			why = err.Error()
-		}
-		return nil, &EgressError{c.Name, why}
 	case c.Network == Profile:
 		err = c.avoid()
 	case grade != Bwrap || c.Network == Host:

@@ -255,6 +255,13 @@ func TestGrades(t *testing.T) {
 		"isolation and off":         {m, Config{Isolate: true, Grade: None}, "", nil, "--isolate-network"},
 		"isolation by landlock":     {h, Config{Isolate: true}, Landlock, []string{"not held"}, ""},
 		"HTTP by landlock and none": {h, Config{Port: 8080}, "", nil, "an HTTP server with the profile none"},
+		"hosts":                     {m, Config{Network: Profile, Isolate: true}, Bwrap, nil, ""},
+		"hosts by landlock":         {h, Config{Network: Profile}, Landlock, []string{"bubblewrap is not in PATH", "not held: what its profile names", install}, ""},
+		"hosts, landlock asked for": {m, Config{Network: Profile, Grade: Landlock}, Landlock, []string{"not held: what its profile names"}, ""},
+		"hosts, isolation asked":    {h, Config{Network: Profile, Isolate: true}, "", nil, "--isolate-network: the grade landlock holds a server to no hosts (bubblewrap is not in PATH)"},
+		"hosts and neither":         {old, Config{Network: Profile}, None, []string{"nothing is held", install}, ""},
+		"hosts, isolation, neither": {old, Config{Network: Profile, Isolate: true}, "", nil, "--isolate-network"},
+		"hosts, isolation and off":  {m, Config{Network: Profile, Isolate: true, Grade: None}, "", nil, "--isolate-network"},
 		"HTTP, network open":        {h, Config{Port: 8080, Network: Host}, Landlock, []string{"not held"}, ""},
 	} {
 		c.c.Name = "test"
@@ -279,17 +286,6 @@ func TestGrades(t *testing.T) {
 	c := Config{Name: "test", Command: []string{probe(t), "pid"}, Home: t.TempDir()}
 	if s := openBox(t, h, c); s.Grade() != Landlock {
 		t.Errorf("grade %s", s.Grade())
-	}
-}
-
-// TestProfile refuses what only the egress proxy can let out.
-func TestProfile(t *testing.T) {
-	m := machine(t)
-	c := config(t, Auto)
-	c.Network = Profile
-	var egress *EgressError
-	if _, err := m.Open(t.Context(), c); !errors.As(err, &egress) || !strings.Contains(err.Error(), "needs the egress proxy") {
-		t.Error(err)
 	}
 }
 

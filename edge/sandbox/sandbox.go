@@ -136,7 +136,7 @@ func (c *Config) check() error {
 	case !strings.HasPrefix(c.Home, "/") && onUnix:
 		return fmt.Errorf("sandbox of %s: home %q: must be absolute", c.Name, c.Home)
 	case c.Network == Profile && c.Outlet == nil:
-		return &EgressError{c.Name, "nothing carries what it lets out"}
+		return fmt.Errorf("sandbox of %s: nothing carries what its profile lets out", c.Name)
 	}
 	for _, word := range append([]string{c.Dir, c.Home}, c.Command...) {
 		if strings.ContainsRune(word, 0) {
@@ -224,16 +224,6 @@ type GradeError struct {
 
 func (e *GradeError) Error() string {
 	return fmt.Sprintf("sandbox of %s: %s: %s: %s", e.Name, e.Want, e.Cause, e.Next)
-}
-
-// EgressError says that a profile has hosts, and nothing here can hold a server to them.
-type EgressError struct {
-	Name  string // of the workload
-	Cause string // why it cannot here
-}
-
-func (e *EgressError) Error() string {
-	return fmt.Sprintf("sandbox of %s: what its profile lets out is held by the egress proxy, in the grade bwrap alone: %s: install bubblewrap (apt-get install bubblewrap, dnf install bubblewrap), or use the profile none, or --isolate-network=false", e.Name, e.Cause)
 }
 
 // MountError says that a mount is refused.

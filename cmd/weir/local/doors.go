@@ -446,10 +446,9 @@ func (o *opened) why(err error) error {
 	}
 	var helper *sandbox.HelperError
 	var grade *sandbox.GradeError
-	var egress *sandbox.EgressError
 	var mount *sandbox.MountError
 	switch {
-	case errors.As(failed, &helper), errors.As(failed, &egress):
+	case errors.As(failed, &helper):
 		e.Code, e.Message = workload.CodeSandbox, failed.Error()
 	case errors.As(failed, &grade):
 		e.Code, e.Message, e.Next = workload.CodeSandbox, failed.Error(), grade.Next
