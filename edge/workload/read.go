@@ -159,7 +159,7 @@ func (d *draft) volume(text string) (v v1beta1.HostVolume, err error) {
 func (d *draft) readProfile() error {
 	name := d.PermissionProfile
 	if name == "" {
-		return nil
+		return nil // network, which lets out to every port that is named
 	}
 	p, builtin := v1beta1.BuiltinProfile(name)
 	if !builtin {
@@ -180,7 +180,10 @@ func (d *draft) readProfile() error {
 	case d.Network == "none" && d.given("permission-profile") && (out.InsecureAllowAll || len(out.AllowHost) > 0):
 		return wrong("permission-profile", "the profile lets the server out, and --network none does not: leave one out")
 	}
-	if _, err := egress.NewRules(p, egress.Options{}); err != nil {
+	if len(d.EgressPort) > 0 && p.Offline() {
+		return wrong("egress-port", "the profile %s names no hosts, and a port of none says nothing: leave it out", edge.Brief(name))
+	}
+	if _, err := egress.NewRules(p, egress.Options{Ports: d.EgressPort, Gateway: d.AllowGateway}); err != nil {
 		return wrong("permission-profile", "%s: %s", edge.Brief(name), err)
 	}
 	return nil
@@ -552,10 +555,10 @@ func (d *draft) remark() {
 	if flag := d.firstGiven("otel-", "otel-endpoint", "otel-enable-prometheus-metrics-path"); flag != "" && d.OtelEndpoint == "" && !d.OtelPrometheus {
 		say("--%s: without --otel-endpoint nothing is sent, and it says nothing", flag)
 	}
-	if d.given("allow-container-gateway") && d.AllowGateway {
+	if d.given("isolate-network") && !d.IsolateNetwork && d.AllowGateway {
 		say("--allow-container-gateway: nothing is blocked with --isolate-network=false, and it says nothing")
+		d.AllowGateway = false
 	}
-	d.AllowGateway = false
 	if d.Network == "host" {
 		say("--network: the server is in the network of this machine, and nothing of it is kept from it")
 	}

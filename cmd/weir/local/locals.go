@@ -259,10 +259,10 @@ func boxOf(w *compile.Workload, home string) (sandbox.Config, error) {
 		c.Network = sandbox.Closed
 	case w.Network == "host" || !w.Isolate:
 		c.Network = sandbox.Host
-	case w.Profile.Offline():
+	case w.Profile.Offline() && !w.Gateway:
 		c.Network = sandbox.Closed
-	case w.Profile.Network.Outbound.InsecureAllowAll && !w.Asked: // it names nothing that could be held
-		c.Network = sandbox.Host
+	case w.Profile.Network.Outbound.InsecureAllowAll && !w.Asked && !w.Gateway && len(w.EgressPorts) == 0:
+		c.Network = sandbox.Host // it names nothing, and nobody asked for more
 	default:
 		c.Network = sandbox.Profile
 	}
@@ -277,7 +277,7 @@ func (o outlet) Open() sandbox.Gate { return o.Proxy.Open() }
 
 // outletOf is that of a workload whose profile lets something out.
 func outletOf(w *compile.Workload, log *slog.Logger) (sandbox.Outlet, error) {
-	rules, err := egress.NewRules(&w.Profile, egress.Options{})
+	rules, err := egress.NewRules(&w.Profile, w.Egress())
 	if err != nil {
 		return nil, fmt.Errorf("spec.permissionProfile: %w", err)
 	}
