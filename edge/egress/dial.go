@@ -52,9 +52,19 @@ func (r Reason) words() string {
 // Resolver finds the addresses of a name.
 type Resolver func(ctx context.Context, name string) ([]netip.Addr, error)
 
-// system asks as this machine does.
+// system asks as this machine does; a name of more than one label without search domains,
+// which the dot at its end says. With that the C library does not find it in the file of
+// hosts, and Go does: so the C library is asked for what Go does not find.
 func system(ctx context.Context, name string) ([]netip.Addr, error) {
-	return net.DefaultResolver.LookupNetIP(ctx, "ip", name+".") // no search domains
+	if strings.Contains(name, ".") {
+		name += "."
+	}
+	own := net.Resolver{PreferGo: true}
+	addrs, err := own.LookupNetIP(ctx, "ip", name)
+	if err != nil && ctx.Err() == nil {
+		addrs, err = net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	}
+	return addrs, err
 }
 
 // own knows the addresses of this host, and the networks of engines on it.
@@ -180,7 +190,9 @@ func (p *Proxy) Check(ctx context.Context, h Host, port int) (Decision, []netip.
 			return refused(NotResolved, fmt.Sprintf("it has %d addresses, at most %d", len(addrs), maxAddresses), "")
 		}
 	}
-	for _, a := range addrs {
+	for i, a := range addrs {
+		a = a.Unmap()
+		addrs[i] = a
 		r, what := p.rules.Address(d, a)
 		if r == Allowed {
 			if what = p.own.judge(a); what != "" {

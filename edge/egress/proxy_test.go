@@ -369,6 +369,14 @@ func TestOwnAddress(t *testing.T) {
 	}
 }
 
+// TestSystem finds names in the file of hosts.
+func TestSystem(t *testing.T) {
+	addrs, err := system(t.Context(), "localhost")
+	if err != nil || len(addrs) == 0 || !addrs[0].Unmap().IsLoopback() {
+		t.Errorf("%v %v", addrs, err)
+	}
+}
+
 // TestGateway reaches the gateway of an engine when that was allowed, and no edge there.
 func TestGateway(t *testing.T) {
 	w := open(t, public, Options{Gateway: true})

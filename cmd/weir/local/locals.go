@@ -254,19 +254,30 @@ func boxOf(w *compile.Workload, home string) (sandbox.Config, error) {
 	for _, m := range w.Mounts {
 		c.Mounts = append(c.Mounts, sandbox.Mount{Host: m.Source, Inside: m.Target, Writable: m.Writable})
 	}
+	c.Network = networkOf(w)
+	return c, nil
+}
+
+// LetsOut says what a workload is let out to: isolated, what its profile names; open, all that
+// this machine reaches; neither, nothing.
+func LetsOut(w *compile.Workload) (isolated, open bool) {
+	n := networkOf(w)
+	return n == sandbox.Profile, n == sandbox.Host
+}
+
+// networkOf is the network of a workload's sandboxes.
+func networkOf(w *compile.Workload) sandbox.Network {
 	switch {
 	case w.Network == "none":
-		c.Network = sandbox.Closed
+		return sandbox.Closed
 	case w.Network == "host" || !w.Isolate:
-		c.Network = sandbox.Host
+		return sandbox.Host
 	case w.Profile.Offline() && !w.Gateway:
-		c.Network = sandbox.Closed
+		return sandbox.Closed
 	case w.Profile.Network.Outbound.InsecureAllowAll && !w.Asked && !w.Gateway && len(w.EgressPorts) == 0:
-		c.Network = sandbox.Host // it names nothing, and nobody asked for more
-	default:
-		c.Network = sandbox.Profile
+		return sandbox.Host // it names nothing, and nobody asked for more
 	}
-	return c, nil
+	return sandbox.Profile
 }
 
 // outlet is what carries connections out of the sandboxes of a workload.
