@@ -7,10 +7,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -18,11 +20,13 @@ import (
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/egress"
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/stdio"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/edge/workload"
+	"github.com/weir-edge/weir/filters/audit"
 )
 
 // Locals starts the local processes of an edge, each in a sandbox, with a home directory of
@@ -126,7 +130,7 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 		return nil, err
 	}
 	if config.Network == sandbox.Profile {
-		if config.Outlet, err = outletOf(w, s.Log); err != nil {
+		if config.Outlet, err = outletOf(w, s); err != nil {
 			return nil, err
 		}
 	}
@@ -287,12 +291,28 @@ func (o outlet) Ports() []int       { return o.Rules().Ports() }
 func (o outlet) Open() sandbox.Gate { return o.Proxy.Open() }
 
 // outletOf is that of a workload whose profile lets something out.
-func outletOf(w *compile.Workload, log *slog.Logger) (sandbox.Outlet, error) {
+func outletOf(w *compile.Workload, s serve.Starting) (sandbox.Outlet, error) {
 	rules, err := egress.NewRules(&w.Profile, w.Egress())
 	if err != nil {
 		return nil, fmt.Errorf("spec.permissionProfile: %w", err)
 	}
-	return outlet{egress.New(egress.Config{Workload: w.Name, Rules: rules, Log: log})}, nil
+	return outlet{egress.New(egress.Config{Workload: w.Name, Rules: rules, Log: s.Log, Tell: func(r egress.Record) { s.Record(eventOf(r)) }})}, nil
+}
+
+// eventOf is a decision as audit logs have it.
+func eventOf(r egress.Record) audit.Event {
+	event := audit.Event{Type: audit.Egress, Outcome: audit.Success, Name: net.JoinHostPort(r.Host, strconv.Itoa(r.Port)), Kind: "egress"}
+	if r.Reason != egress.Allowed {
+		event.Outcome, event.Reason = audit.Denied, r.Reason.String()
+	}
+	members := []mcp.Member{mcp.Raw("workload", mcp.Quote(r.Workload)), mcp.Raw("profile", mcp.Quote(r.Profile))}
+	for name, text := range map[string]string{"rule": r.Rule, "more": r.More} {
+		if text != "" {
+			members = append(members, mcp.Raw(name, mcp.Quote(edge.Clean(text))))
+		}
+	}
+	event.Data = mcp.Change(nil, nil, members...)
+	return event
 }
 
 // unhidden refuses to mount what the user wants hidden.
