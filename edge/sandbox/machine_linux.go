@@ -249,7 +249,7 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 		return nil, err
 	}
 	if grade != Bwrap && c.Network == Profile {
-		c.Network = Host // as the note says
+		c.Network, c.opened = Host, true // as the note says
 	}
 	switch {
 	case c.Network == Profile:

@@ -53,7 +53,7 @@ func (m *Machine) Open(_ context.Context, c Config) (*Sandbox, error) {
 		return nil, &GradeError{c.Name, "--isolate-network", why, next}
 	}
 	if c.Network == Profile {
-		c.Network = Host // as the note says
+		c.Network, c.opened = Host, true // as the note says
 	}
 	for _, mount := range c.Mounts {
 		if mount.Inside != "" && mount.Inside != mount.Host {

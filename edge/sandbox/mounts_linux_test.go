@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weir-edge/weir/edge/egress"
+	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
 // TestK04 refuses mounts that show secrets or steer this machine, whatever way leads there,
@@ -220,6 +223,7 @@ func TestGrades(t *testing.T) {
 	m := machine(t)
 	bwrapped(t, m)
 	grades(t, m, Landlock)
+	probe(t) // while the go command is found
 	hidden := func() *Machine { // bubblewrap is not in PATH
 		t.Helper()
 		t.Setenv("PATH", filepath.Join(t.TempDir(), "empty"))
@@ -281,6 +285,12 @@ func TestGrades(t *testing.T) {
 				t.Errorf("%s: note %q, want %q", name, note, want)
 			}
 		}
+	}
+	// A profile that is not held is none: the server has the network, and the sandbox says so.
+	wide := Config{Name: "test", Network: Profile, Outlet: newOut(t, egress.Options{}, v1beta1.ProfileOutbound{AllowHost: []string{"allowed.test"}}), Command: []string{probe(t), "env"}, Home: t.TempDir()}
+	s := openBox(t, h, wide)
+	if got, _ := said(t, s); !s.Open() || s.Grade() != Landlock || strings.Contains(got["env"], "HTTP_PROXY") {
+		t.Errorf("open %v, %s, %s", s.Open(), s.Grade(), got["env"])
 	}
 	// It is really so.
 	c := Config{Name: "test", Command: []string{probe(t), "pid"}, Home: t.TempDir()}

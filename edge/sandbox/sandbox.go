@@ -68,6 +68,8 @@ type Config struct {
 	// Outlet carries what the network Profile lets out; required with it.
 	Outlet Outlet
 
+	opened bool // the grade cannot hold what Outlet lets out, and the network is the host's
+
 	// Isolate says that isolation was asked for by name: a grade that cannot hold it is
 	// an error, and not a note.
 	Isolate bool
@@ -255,3 +257,7 @@ const (
 
 // The end of a process, by Process.Stop: stdin is closed, SIGTERM follows after this long.
 const afterStdin = 2 * time.Second
+
+// Open reports whether the network of the sandbox is open though it was to be a profile's,
+// which the grade cannot hold.
+func (s *Sandbox) Open() bool { return s.config.opened }

@@ -64,6 +64,7 @@ type opened struct {
 	state   stdio.State   // as it settled
 	failed  error         // why a process could not be started; nil while they can
 	grade   sandbox.Grade
+	wide    bool // the grade cannot hold what the profile names
 	notes   []string
 	stray   string // the last line of standard output that was no message; "" for none
 	met     bool
@@ -491,7 +492,7 @@ func (d *Doors) Look(name string) (workload.Look, bool) {
 	}
 	one.mu.Lock()
 	local := one.local
-	look := workload.Look{State: workload.Running, URL: d.url(one), Sandbox: string(one.grade), Notes: slices.Clone(one.notes)}
+	look := workload.Look{State: workload.Running, URL: d.url(one), Sandbox: string(one.grade), Open: one.wide, Notes: slices.Clone(one.notes)}
 	one.mu.Unlock()
 	if local == nil {
 		now := b.Status()
@@ -561,7 +562,7 @@ func (o *opened) changed(s stdio.Status) {
 func (o *opened) boxed(s *sandbox.Sandbox) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.grade, o.failed = s.Grade(), nil
+	o.grade, o.wide, o.failed = s.Grade(), s.Open(), nil
 	if o.notes = nil; s.Note() != "" {
 		o.notes = []string{s.Note()}
 	}
