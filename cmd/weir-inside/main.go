@@ -60,6 +60,10 @@ type setup struct {
 	procs    uint // processes and threads of the user namespace; 0 for no bound
 	tag      uint // which process of the link this is, and all that it starts
 	guard    int  // the helper's pid
+
+	// ports are those that the helper listens on for what carries connections out; a server
+	// is not told them.
+	ports []int
 }
 
 func (s *setup) fields() map[string]any {
@@ -102,6 +106,10 @@ func parseSetup(text string) (setup, bool) {
 		n, err := strconv.Atoi(value)
 		if err != nil || n < 0 {
 			return s, false
+		}
+		if name == "port" {
+			s.ports = append(s.ports, n)
+			continue
 		}
 		switch f := fields[name].(type) {
 		case *bool:

@@ -50,6 +50,8 @@ server ended or did not introduce itself in time, 45 somebody has to log in.`,
   weir run https://mcp.example.com/mcp --remote-auth
   weir run io.github.example/files -- /data
   weir run https://mcp.example.com/mcp --remote-auth-bearer-token-file token
+  weir run --permission-profile hosts.json --isolate-network -- npx -y @modelcontextprotocol/server-everything
+  weir run --print-profile --permission-profile network
   weir run --from-config files.yaml`,
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     a.registries().Complete,
@@ -68,6 +70,17 @@ server ended or did not introduce itself in time, 45 somebody has to log in.`,
 func (a *app) runWorkload(cmd *cobra.Command, x *runFlags, args []string) error {
 	if err := x.read(a, cmd, args); err != nil {
 		return err
+	}
+	if x.printed {
+		for name := range x.Given {
+			if name != "print-profile" && name != "permission-profile" {
+				return usagef("--print-profile prints the profile alone: leave --%s out", name)
+			}
+		}
+		if x.Server != "" || len(x.Args) > 0 {
+			return usagef("--print-profile starts no server: leave it out")
+		}
+		return a.printProfile(x.PermissionProfile)
 	}
 	if x.wait <= 0 {
 		return usagef("--wait %s: give a duration such as 60s", x.wait)

@@ -43,9 +43,12 @@ func TestWorkloadsRefused(t *testing.T) {
 		"{image: npx, transport: sse, run: {targetHost: a.example, network: none, isolateNetwork: true}}": "is reached on its own loopback: take one out",
 		"{image: npx, run: {network: bridge}}":                                                                                         "host or none",
 		"{image: npx, run: {network: host, isolateNetwork: true}}":                                                                     "take one out",
-		"{image: npx, run: {isolateNetwork: true}}":                                                                                    "needs the egress proxy",
+		"{image: npx, run: {egressPorts: [0]}}":                                                                                        "must be a port from 1 to 65535",
+		"{image: npx, run: {egressPorts: [22], network: host}}":                                                                        "spec.run.egressPorts: spec.run.network is host, and then it says nothing",
+		"{image: npx, run: {egressPorts: [22]}, permissionProfile: {type: builtin, name: none}}":                                       "a port of none says nothing",
+		"{image: npx, run: {egressPorts: [22], isolateNetwork: false}}":                                                                "and then nothing is blocked",
+		"{image: npx, run: {allowContainerGateway: true, network: none}}":                                                              "spec.run.allowContainerGateway: spec.run.network is none",
 		"{image: npx, run: {publish: ['80:80']}}":                                                                                      "spec.run.publish: not supported yet",
-		"{image: npx, run: {allowContainerGateway: true}}":                                                                             "spec.run.allowContainerGateway: not supported yet",
 		"{image: npx, run: {runtimeImage: a}}":                                                                                         "spec.run.runtimeImage: not supported yet",
 		"{image: npx, run: {runtimeAddPackages: [a]}}":                                                                                 "spec.run.runtimeAddPackages: not supported yet",
 		"{image: npx, run: {buildCA: a}}":                                                                                              "spec.run.buildCA: not supported yet",
@@ -54,7 +57,7 @@ func TestWorkloadsRefused(t *testing.T) {
 		"{image: npx, authServerRef: {name: key}}":                                                                                     "spec.authServerRef.name: MCPExternalAuthConfig/key is of type headerInjection",
 		"{image: npx, authServerRef: {name: login}}":                                                                                   "its server asks clients for no token of an issuer",
 		"{image: npx, permissionProfile: {type: builtin, name: all}}":                                                                  "there is no profile \"all\"",
-		"{image: npx, permissionProfile: {type: configmap, name: p, key: hosts}}":                                                      "which needs the egress proxy",
+		"{image: npx, permissionProfile: {type: configmap, name: p, key: hosts}}":                                                      "allow_host[0]: \"127.1\": the host is a number and no address",
 		"{image: npx, permissionProfile: {type: configmap, name: p, key: privileged}}":                                                 "privileged is for containers",
 		"{image: npx, permissionProfile: {type: configmap, name: p, key: bad}}":                                                        "no profile",
 		"{image: npx, permissionProfile: {type: configmap, name: p, key: volume}}":                                                     "a volume of a container engine",
@@ -80,7 +83,7 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {name: p}
 data:
-  hosts: '{"network": {"outbound": {"allow_host": ["a.example"]}}}'
+  hosts: '{"network": {"outbound": {"allow_host": ["127.1"]}}}'
   privileged: '{"privileged": true}'
   bad: '{"reed": []}'
   volume: '{"read": ["volume://data:/data"]}'

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weir-edge/weir/edge/egress"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -45,6 +46,10 @@ type Workload struct {
 	Network string // host, none, or "" for what Isolate says
 	Isolate bool   // it reaches what Profile names, and nothing else
 	Asked   bool   // Isolate was asked for, and not only the default
+	Gateway bool   // isolated, it reaches the gateway of the container engine all the same
+
+	// EgressPorts are reached beside those of Profile.
+	EgressPorts []int
 
 	Processes    v1beta1.ProcessMode
 	MaxProcesses int
@@ -155,10 +160,11 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer) *Workload {
 	if w.Network != "" && w.Network != "host" && w.Network != "none" {
 		c.fail(o, "spec.run.network", ReasonInvalid, "%q: a process of this machine has host or none", brief(w.Network))
 	}
-	w.Profile = c.profile(o, s.Spec.PermissionProfile)
-	if w.Asked && w.Network == "" && !w.Profile.Offline() {
-		c.fail(o, "spec.run.isolateNetwork", ReasonUnsupported, "not supported yet: to keep a server from what its profile %s does not name needs the egress proxy; use the profile none, or leave this out", brief(w.Profile.Name))
+	w.Profile, w.Gateway = c.profile(o, s.Spec.PermissionProfile), run.AllowContainerGateway
+	for _, port := range run.EgressPorts {
+		w.EgressPorts = append(w.EgressPorts, int(port))
 	}
+	c.egress(o, w)
 	if o.text("spec.run.network") == "host" && w.Asked {
 		c.fail(o, "spec.run.network", ReasonConflict, "host, and isolateNetwork: take one out")
 	}
@@ -214,6 +220,26 @@ func (c *compiler) unauthenticated(o *object) bool {
 	return !ok || k.Spec.Type == v1beta1.AuthUnauthenticated
 }
 
+// egress judges what a process is let out to.
+func (c *compiler) egress(o *object, w *Workload) {
+	const ports, gateway = "spec.run.egressPorts", "spec.run.allowContainerGateway"
+	for path, given := range map[string]bool{ports: len(w.EgressPorts) > 0, gateway: w.Gateway} {
+		if given && w.Network != "" {
+			c.fail(o, path, ReasonConflict, "spec.run.network is %s, and then it says nothing: take one out", brief(w.Network))
+		}
+	}
+	if len(w.EgressPorts) > 0 && w.Profile.Offline() {
+		c.fail(o, ports, ReasonConflict, "the permission profile %s names no hosts, and a port of none says nothing: take it out, or name another profile", brief(w.Profile.Name))
+	} else if _, err := egress.NewRules(&w.Profile, w.Egress()); err != nil {
+		c.fail(o, "spec.permissionProfile", ReasonInvalid, "%v", err)
+	}
+}
+
+// Egress is what a process is let out to beside its profile.
+func (w *Workload) Egress() egress.Options {
+	return egress.Options{Ports: w.EgressPorts, Gateway: w.Gateway}
+}
+
 // profile reads the permission profile of a server: network, without one.
 func (c *compiler) profile(o *object, ref *v1beta1.PermissionProfileRef) v1beta1.Profile {
 	const at = "spec.permissionProfile"
@@ -245,8 +271,6 @@ func (c *compiler) profile(o *object, ref *v1beta1.PermissionProfileRef) v1beta1
 	case p == nil:
 	case p.Privileged:
 		c.fail(o, at, ReasonInvalid, "privileged is for containers: a process of this machine has the rights of its user at the most")
-	case len(p.Network.Outbound.AllowHost) > 0 && !p.Network.Outbound.InsecureAllowAll:
-		c.fail(o, at, ReasonUnsupported, "not supported yet: a profile with hosts, which needs the egress proxy; use none or network")
 	case len(p.Network.Inbound.AllowHost) > 0 && !c.set.Doors:
 		c.find(Warning, o, at, ReasonUnused, "network.inbound.allow_host is not used: at the door of the process --allowed-hosts says it")
 	}

@@ -136,6 +136,11 @@ type ServerRun struct {
 	// +kubebuilder:default=false
 	AllowContainerGateway bool `json:"allowContainerGateway,omitempty"`
 
+	// EgressPorts are ports that an isolated server reaches beside those that its permission
+	// profile names, at the hosts that it names.
+	// +weir:unique
+	EgressPorts []int32 `json:"egressPorts,omitempty"`
+
 	// EnvFiles are files of environment variables, and directories of such files. A later
 	// one wins, and spec.env wins over all.
 	// +weir:unique

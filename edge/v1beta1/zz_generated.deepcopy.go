@@ -3608,6 +3608,11 @@ func (in *ServerRun) DeepCopyInto(out *ServerRun) {
 		*out = new(bool)
 		**out = **in
 	}
+	if in.EgressPorts != nil {
+		in, out := &in.EgressPorts, &out.EgressPorts
+		*out = make([]int32, len(*in))
+		copy(*out, *in)
+	}
 	if in.EnvFiles != nil {
 		in, out := &in.EnvFiles, &out.EnvFiles
 		*out = make([]string, len(*in))

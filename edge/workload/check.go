@@ -40,9 +40,6 @@ func (o *Options) checkLater() error {
 		if f.Later == "" || !o.Given[f.Name] {
 			continue
 		}
-		if f.Name == "allow-container-gateway" && (!o.AllowGateway || o.given("isolate-network") && !o.IsolateNetwork) {
-			continue // it asks for nothing
-		}
 		err := &Error{Code: CodeSandbox, Field: "--" + f.Name, Message: "--" + f.Name + ": not supported yet: " + f.Later, Next: "leave it out"}
 		if f.Name == "client" {
 			err.Code = CodeInvalid
@@ -275,6 +272,20 @@ func flagNames() (names []string) {
 // checkNetwork refuses what the network of a process of this machine cannot be.
 func (o *Options) checkNetwork() error {
 	explicit := o.given("isolate-network") && o.IsolateNetwork
+	open := o.given("isolate-network") && !o.IsolateNetwork
+	for _, port := range o.EgressPort {
+		if port < 1 || port > 65535 {
+			return wrong("egress-port", "%d is not from 1 to 65535", port)
+		}
+	}
+	switch {
+	case len(o.EgressPort) > 0 && open:
+		return wrong("egress-port", "nothing is blocked with --isolate-network=false: leave one out")
+	case len(o.EgressPort) > 0 && o.Network != "":
+		return wrong("egress-port", "--network %s, and a port that an isolated server reaches: leave one out", edge.Brief(o.Network))
+	case o.AllowGateway && o.Network != "" && !open:
+		return wrong("allow-container-gateway", "--network %s, and the gateway that an isolated server reaches: leave one out", edge.Brief(o.Network))
+	}
 	switch o.Network {
 	case "", "none":
 		return nil

@@ -69,6 +69,9 @@ func (e *exporter) started(c *RunConfig) {
 	}
 	c.TargetHost = cmp.Or(r.TargetHost, "127.0.0.1")
 	c.Publish, c.Gateway = r.Publish, r.AllowContainerGateway
+	if len(r.EgressPorts) > 0 {
+		e.lost("spec.run.egressPorts")
+	}
 	c.Isolate = r.IsolateNetwork == nil || *r.IsolateNetwork
 	if r.IsolateNetwork != nil && *r.IsolateNetwork {
 		e.lost("spec.run.isolateNetwork as something that was asked for: it is its default")

@@ -78,9 +78,9 @@ type Options struct {
 	PrintResolvedOverlays bool     `flag:"print-resolved-overlays" theme:"Sandbox" later:"to hide what ignore patterns name" help:"show what is hidden"`
 	IsolateNetwork        bool     `flag:"isolate-network" theme:"Sandbox" def:"true" field:"spec.run.isolateNetwork" help:"keep the server from what its profile does not name, or do not start it"`
 	Network               string   `flag:"network" theme:"Sandbox" value:"NETWORK" field:"spec.run.network" help:"host, none, or a network of a container engine"`
-	AllowGateway          bool     `flag:"allow-container-gateway" theme:"Sandbox" later:"the gateway of a container engine" help:"let an isolated server reach the gateway of the container engine"`
+	AllowGateway          bool     `flag:"allow-container-gateway" theme:"Sandbox" field:"spec.run.allowContainerGateway" help:"let an isolated server reach this machine as host.docker.internal, at every port, as containers do"`
 	Publish               []string `flag:"publish,p" theme:"Sandbox" value:"[IP:]HOST:CONTAINER" later:"ports of containers" help:"a port of the server that this host listens on, too"`
-	EgressPort            []int    `flag:"egress-port" theme:"Sandbox" value:"PORT" later:"the egress proxy" help:"one more port that an isolated server reaches"`
+	EgressPort            []int    `flag:"egress-port" theme:"Sandbox" value:"PORT" field:"spec.run.egressPorts" help:"one more port that an isolated server reaches, beside those of its profile; may be repeated"`
 	RunAs                 string   `flag:"run-as" theme:"Sandbox" value:"USER" later:"the user of a container" help:"image, or UID[:GID], of a server in a container"`
 	AllowPrivileged       bool     `flag:"allow-privileged" theme:"Sandbox" later:"containers" help:"let a profile ask for a privileged container"`
 

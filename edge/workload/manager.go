@@ -74,6 +74,7 @@ type Look struct {
 	RunAs     []string // as run, where that is another command than the given one
 	Sandbox   string   // the grade that holds; "" while nobody knows
 	Notes     []string // what it does not hold
+	Open      bool     // the network, though it was to be isolated: the grade cannot hold what the profile names
 	Processes int
 	Restarts  int
 	RSSBytes  int64

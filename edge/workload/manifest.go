@@ -227,6 +227,9 @@ func (d *draft) local(s *v1beta1.MCPServerSpec) {
 		Registry: d.origin(), Publish: d.Publish, AllowContainerGateway: d.AllowGateway, RuntimeImage: d.RuntimeImage, RuntimeAddPackages: d.RuntimeAddPackages, BuildCA: d.CACert, RunAs: d.RunAs,
 	}
 	r := s.Run
+	for _, port := range d.EgressPort {
+		r.EgressPorts = append(r.EgressPorts, int32(port))
+	}
 	if d.TargetHost != "127.0.0.1" {
 		r.TargetHost = d.TargetHost
 	}

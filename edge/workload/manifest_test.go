@@ -43,7 +43,7 @@ func TestManifestBad(t *testing.T) {
 		}
 	}
 	write("profile.json", `{"network": {"outbound": {"allow_host": ["a.example"], "allow_port": [0]}}}`)
-	write("hosts.json", `{"network": {"outbound": {"allow_host": ["a.example"]}}}`)
+	write("hosts.json", `{"network": {"outbound": {"allow_host": ["127.1"]}}}`)
 	write("privileged.json", `{"privileged": true}`)
 	write("unknown.json", `{"networks": {}}`)
 	write("env", "A=b\nno line\n")
@@ -74,8 +74,12 @@ func TestManifestBad(t *testing.T) {
 		{"--network=bridge", CodeSandbox, "network", "not supported yet"},
 		{"--network=host --isolate-network", CodeInvalid, "network", "--isolate-network"},
 		{"--network=none --permission-profile=network", CodeInvalid, "permission-profile", "--network none"},
-		{"--isolate-network", CodeSandbox, "isolate-network", "egress proxy"},
-		{"--allow-container-gateway", CodeSandbox, "allow-container-gateway", "not supported yet"},
+		{"--egress-port=0", CodeInvalid, "egress-port", "1 to 65535"},
+		{"--egress-port=65536", CodeInvalid, "egress-port", "1 to 65535"},
+		{"--egress-port=22 --isolate-network=false", CodeInvalid, "egress-port", "nothing is blocked"},
+		{"--egress-port=22 --network=host", CodeInvalid, "egress-port", "--network host"},
+		{"--egress-port=22 --permission-profile=none", CodeInvalid, "egress-port", "names no hosts"},
+		{"--allow-container-gateway --network=none", CodeInvalid, "allow-container-gateway", "--network none"},
 		{"--env=A", CodeInvalid, "env", "no ="},
 		{"--env==b", CodeInvalid, "env", "no name"},
 		{"--env=A=\x00", CodeInvalid, "env", "NUL"},
@@ -95,7 +99,7 @@ func TestManifestBad(t *testing.T) {
 		{"--volume=.:/a --volume=.:/a:ro", CodeInvalid, "volume", "twice"},
 		{"--permission-profile=profile.json", CodeInvalid, "permission-profile", "allow_port[0]"},
 		{"--permission-profile=unknown.json", CodeInvalid, "permission-profile", "networks"},
-		{"--permission-profile=hosts.json", CodeSandbox, "permission-profile", "egress proxy"},
+		{"--permission-profile=hosts.json", CodeInvalid, "permission-profile", "allow_host[0]: \"127.1\""},
 		{"--permission-profile=privileged.json", CodeRefused, "permission-profile", "privileged"},
 		{"--image-verification=no", CodeInvalid, "image-verification", "none of"},
 		{"--image-verification=enabled", CodeSandbox, "image-verification", "not supported yet"},

@@ -64,6 +64,7 @@ type opened struct {
 	state   stdio.State   // as it settled
 	failed  error         // why a process could not be started; nil while they can
 	grade   sandbox.Grade
+	wide    bool // the grade cannot hold what the profile names
 	notes   []string
 	stray   string // the last line of standard output that was no message; "" for none
 	met     bool
@@ -208,7 +209,7 @@ func (d *Doors) Read(manifest []byte) (*workload.Facts, error) {
 		f.Command = append([]string{w.Program}, w.Args...)
 		f.Package = strings.Join(append([]string{filepath.Base(w.Program)}, w.Args...), " ")
 		box, err := boxOf(w, "/")
-		f.Isolation = err == nil && box.Network == sandbox.Closed
+		f.Isolation = err == nil && box.Network != sandbox.Host
 	}
 	if f.Host = "127.0.0.1"; run != nil {
 		f.Labels = run.Labels
@@ -446,10 +447,9 @@ func (o *opened) why(err error) error {
 	}
 	var helper *sandbox.HelperError
 	var grade *sandbox.GradeError
-	var egress *sandbox.EgressError
 	var mount *sandbox.MountError
 	switch {
-	case errors.As(failed, &helper), errors.As(failed, &egress):
+	case errors.As(failed, &helper):
 		e.Code, e.Message = workload.CodeSandbox, failed.Error()
 	case errors.As(failed, &grade):
 		e.Code, e.Message, e.Next = workload.CodeSandbox, failed.Error(), grade.Next
@@ -492,7 +492,7 @@ func (d *Doors) Look(name string) (workload.Look, bool) {
 	}
 	one.mu.Lock()
 	local := one.local
-	look := workload.Look{State: workload.Running, URL: d.url(one), Sandbox: string(one.grade), Notes: slices.Clone(one.notes)}
+	look := workload.Look{State: workload.Running, URL: d.url(one), Sandbox: string(one.grade), Open: one.wide, Notes: slices.Clone(one.notes)}
 	one.mu.Unlock()
 	if local == nil {
 		now := b.Status()
@@ -562,7 +562,7 @@ func (o *opened) changed(s stdio.Status) {
 func (o *opened) boxed(s *sandbox.Sandbox) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.grade, o.failed = s.Grade(), nil
+	o.grade, o.wide, o.failed = s.Grade(), s.Open(), nil
 	if o.notes = nil; s.Note() != "" {
 		o.notes = []string{s.Note()}
 	}

@@ -85,6 +85,13 @@ func (l *launcher) close() {
 	}
 }
 
+// collect counts what goes out of the sandboxes.
+func (l *launcher) collect(m edge.Emitter) {
+	if o, ok := l.config.Outlet.(outlet); ok {
+		o.Collect(m)
+	}
+}
+
 // runsAs is the command that is run in place of the given one; nil where that is run, or
 // nothing is known yet.
 func (l *launcher) runsAs() []string {
@@ -326,6 +333,12 @@ func (b *boxed) Introduction() time.Duration {
 // run, or nothing is known yet.
 func (b *boxed) RunAs() []string { return b.launcher.runsAs() }
 
+// Collect counts what the bridge does, and what goes out of its sandboxes.
+func (b *boxed) Collect(m edge.Emitter) {
+	b.Bridge.Collect(m)
+	b.launcher.collect(m)
+}
+
 func (b *boxed) Close() error {
 	b.launcher.end()
 	err := b.Bridge.Close()
@@ -341,6 +354,12 @@ type web struct {
 
 // RunAs is as that of a boxed.
 func (w *web) RunAs() []string { return w.launcher.runsAs() }
+
+// Collect is as that of a boxed.
+func (w *web) Collect(m edge.Emitter) {
+	w.HTTP.Collect(m)
+	w.launcher.collect(m)
+}
 
 func (w *web) Close() error {
 	w.launcher.end()

@@ -7,21 +7,26 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/egress"
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/stdio"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/edge/workload"
+	"github.com/weir-edge/weir/filters/audit"
 )
 
 // Locals starts the local processes of an edge, each in a sandbox, with a home directory of
@@ -123,6 +128,11 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 	config, err := boxOf(w, home)
 	if err != nil {
 		return nil, err
+	}
+	if config.Network == sandbox.Profile {
+		if config.Outlet, err = outletOf(w, s); err != nil {
+			return nil, err
+		}
 	}
 	config.Protected = append([]string{filepath.Join(state, "workloads"), l.settings.SecretsDir, l.settings.HandOver, l.settings.StateKeyFile}, l.protected...)
 	config.Protected = slices.DeleteFunc(config.Protected, func(path string) bool { return path == "" })
@@ -245,18 +255,64 @@ func boxOf(w *compile.Workload, home string) (sandbox.Config, error) {
 	if c.Grade, err = sandbox.ParseGrade(string(w.Sandbox)); err != nil {
 		return c, err
 	}
-	switch {
-	case w.Network == "none":
-		c.Network = sandbox.Closed
-	case w.Network == "host" || !w.Isolate || !w.Profile.Offline():
-		c.Network = sandbox.Host
-	default:
-		c.Network = sandbox.Closed
-	}
 	for _, m := range w.Mounts {
 		c.Mounts = append(c.Mounts, sandbox.Mount{Host: m.Source, Inside: m.Target, Writable: m.Writable})
 	}
+	c.Network = networkOf(w)
 	return c, nil
+}
+
+// LetsOut says what a workload is let out to: isolated, what its profile names; open, all that
+// this machine reaches; neither, nothing.
+func LetsOut(w *compile.Workload) (isolated, open bool) {
+	n := networkOf(w)
+	return n == sandbox.Profile, n == sandbox.Host
+}
+
+// networkOf is the network of a workload's sandboxes.
+func networkOf(w *compile.Workload) sandbox.Network {
+	switch {
+	case w.Network == "none":
+		return sandbox.Closed
+	case w.Network == "host" || !w.Isolate:
+		return sandbox.Host
+	case w.Profile.Offline() && !w.Gateway:
+		return sandbox.Closed
+	case w.Profile.Network.Outbound.InsecureAllowAll && !w.Asked && !w.Gateway && len(w.EgressPorts) == 0:
+		return sandbox.Host // it names nothing, and nobody asked for more
+	}
+	return sandbox.Profile
+}
+
+// outlet is what carries connections out of the sandboxes of a workload.
+type outlet struct{ *egress.Proxy }
+
+func (o outlet) Ports() []int       { return o.Rules().Ports() }
+func (o outlet) Open() sandbox.Gate { return o.Proxy.Open() }
+
+// outletOf is that of a workload whose profile lets something out.
+func outletOf(w *compile.Workload, s serve.Starting) (sandbox.Outlet, error) {
+	rules, err := egress.NewRules(&w.Profile, w.Egress())
+	if err != nil {
+		return nil, fmt.Errorf("spec.permissionProfile: %w", err)
+	}
+	return outlet{egress.New(egress.Config{Workload: w.Name, Rules: rules, Log: s.Log, Tell: func(r egress.Record) { s.Record(eventOf(r)) }})}, nil
+}
+
+// eventOf is a decision as audit logs have it.
+func eventOf(r egress.Record) audit.Event {
+	event := audit.Event{Type: audit.Egress, Outcome: audit.Success, Name: net.JoinHostPort(r.Host, strconv.Itoa(r.Port)), Kind: "egress"}
+	if r.Reason != egress.Allowed {
+		event.Outcome, event.Reason = audit.Denied, r.Reason.String()
+	}
+	members := []mcp.Member{mcp.Raw("workload", mcp.Quote(r.Workload)), mcp.Raw("profile", mcp.Quote(r.Profile))}
+	for name, text := range map[string]string{"rule": r.Rule, "more": r.More} {
+		if text != "" {
+			members = append(members, mcp.Raw(name, mcp.Quote(edge.Clean(text))))
+		}
+	}
+	event.Data = mcp.Change(nil, nil, members...)
+	return event
 }
 
 // unhidden refuses to mount what the user wants hidden.
