@@ -187,6 +187,9 @@ func readByAnother(t *testing.T, file string) {
 
 // TestFiles holds where the configuration of each client lies on each system.
 func TestFiles(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("absolute paths are others there")
+	}
 	var got bytes.Buffer
 	for _, system := range []string{"linux", "darwin", "windows"} {
 		for _, set := range []string{"", "CLAUDE_CONFIG_DIR CODEX_HOME XDG_CONFIG_HOME APPDATA"} {
