@@ -164,6 +164,16 @@ func (c *compiler) doorOf(o *object, f one, run *v1beta1.ProxyRun) Door {
 // clients plans who may come in. Without a provider that is, at a door of its own that this
 // host alone reaches, the user of this host.
 func (c *compiler) clients(o *object, f one, door Door) *incoming.Spec {
+	run := f.run
+	switch {
+	case run == nil || c.set.Cluster || !run.ExchangeUnverified:
+	case f.oidc != nil:
+		c.fail(o, "spec.run.exchangeUnverified", ReasonConflict, "spec.oidcConfigRef has tokens verified: take this out")
+	case !f.external:
+		c.fail(o, "spec.run.exchangeUnverified", ReasonConflict, "there is no spec.externalAuthConfigRef that exchanges tokens: give one of type tokenExchange, or take this out")
+	default:
+		return &incoming.Spec{Type: incoming.Unverified}
+	}
 	if f.oidc == nil {
 		if c.set.Doors && !c.set.Cluster && loopback(door.Listen) {
 			return &incoming.Spec{Type: incoming.Local}

@@ -149,6 +149,7 @@ func (d *draft) build() *set {
 	if d.ProxyPort != 0 {
 		*f.port = new(int32(d.ProxyPort))
 	}
+	f.run.ExchangeUnverified = d.TokenExchangeURL != "" && !d.asksWho()
 	*f.prefix, *f.believes = d.EndpointPrefix, d.TrustProxyHeaders
 	if d.Host != "127.0.0.1" {
 		f.run.ProxyHost = d.Host
@@ -161,7 +162,7 @@ func (d *draft) build() *set {
 	}
 
 	// 2. Clients.
-	if d.OIDCIssuer != "" {
+	if d.asksWho() {
 		s.oidc = &v1beta1.MCPOIDCConfig{ObjectMeta: d.called("oidc"), Spec: v1beta1.MCPOIDCConfigSpec{Type: v1beta1.OIDCInline, Inline: &v1beta1.InlineOIDC{
 			Issuer: d.OIDCIssuer, JWKSURL: d.OIDCJWKSURL, IntrospectionURL: d.OIDCIntrospectionURL, ClientID: d.OIDCClientID, ClientSecretRef: d.oidcSecret,
 			JWKSAuthTokenPath: d.JWKSAuthTokenFile, JWKSAllowPrivateIP: d.JWKSAllowPrivateIP, InsecureAllowHTTP: d.OIDCInsecureHTTP,
