@@ -87,6 +87,15 @@ func (c *compiler) single(o *object) (Server, Door) {
 	plan.Authz, plan.Point = c.allowed(o, field.NewPath("spec"), f.authz, f.authzRef)
 	plan.Store = c.stored(o, f.storage)
 	plan.Limits = c.limited(o, field.NewPath("spec", "rateLimiting"), f.limits, f.oidc != nil || f.external)
+	if f.run != nil && f.run.WebhookConfigRef != nil {
+		const at = "spec.run.webhookConfigRef"
+		switch {
+		case o.ref.Kind == "MCPServer":
+			c.fail(o, at, ReasonConflict, "an MCPServer names it in spec.webhookConfigRef: write it there")
+		case c.set.Cluster: // whom nothing is shown must not seem to be shown it
+			c.fail(o, at, ReasonConflict, "in a cluster no webhooks are asked about a server at a URL: take this out")
+		}
+	}
 	plan.Webhooks = c.hooks(o)
 	plan.Audit, plan.Telemetry = c.switched(o, f.audit, run), c.measured(o, f.telemetry)
 	if plan.Telemetry != nil {
@@ -237,7 +246,7 @@ var sides = []struct {
 	path  string
 	guard bool
 }{
-	{"spec.oidcConfigRef", true}, {"spec.authzConfig", true}, {"spec.authzConfigRef", true}, {"spec.rateLimiting", true}, {"spec.webhookConfigRef", true},
+	{"spec.oidcConfigRef", true}, {"spec.authzConfig", true}, {"spec.authzConfigRef", true}, {"spec.rateLimiting", true}, {"spec.webhookConfigRef", true}, {"spec.run.webhookConfigRef", true},
 	{"spec.audit.enabled", false}, {"spec.telemetryConfigRef", false}, {"spec.sessionStorage", false}, {"spec.endpointPrefix", false}, {"spec.trustProxyHeaders", false}, {"spec.proxyMode", false},
 	{"spec.run.stateless", false}, {"spec.run.sessionTTL", false}, {"spec.run.auditConfig", false}, {"spec.run.debug", false}, {"spec.run.caBundle", false}, {"spec.run.telemetryEnvironment", false},
 }

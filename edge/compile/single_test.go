@@ -219,7 +219,8 @@ func TestRemoteAuthRefused(t *testing.T) {
 	}
 }
 
-// spec.run.exchangeUnverified says something of a token exchange without an oidcConfigRef alone.
+// spec.run.exchangeUnverified says something of a token exchange without an oidcConfigRef alone,
+// and spec.run.webhookConfigRef of a server at a URL.
 func TestExchangeUnverified(t *testing.T) {
 	set := func(spec, auth string) string {
 		return fmt.Sprintf(`apiVersion: weir.dev/v1beta1
@@ -253,6 +254,14 @@ spec: {type: inline, inline: {issuer: "https://login.example.com"}}
 		if plan != nil && plan.Servers[0].Incoming.Type != incoming.Unverified {
 			t.Errorf("%+v", plan.Servers[0].Incoming)
 		}
+	}
+	// Webhooks of a server at a URL are of spec.run, outside of a cluster alone.
+	hooks := set("run: {webhookConfigRef: {name: hooks}}", exchange) + "---\napiVersion: weir.dev/v1beta1\nkind: MCPWebhookConfig\nmetadata: {name: hooks}\nspec: {validating: [{name: a, url: 'https://a.example', failurePolicy: fail}]}\n"
+	if plan, said := found(hooks); plan == nil || plan.Servers[0].Webhooks == nil {
+		t.Errorf("webhooks: %s", said)
+	}
+	if plan, said := found(hooks, func(s *source.Set) { s.Cluster = true }); plan != nil || !strings.Contains(said, "spec.run.webhookConfigRef: in a cluster no webhooks") {
+		t.Errorf("webhooks in a cluster: %s", said)
 	}
 	// In a cluster it says nothing, and tokens that nobody has verified are not exchanged.
 	if plan, said := found(set("externalAuthConfigRef: {name: auth}, run: {exchangeUnverified: true}", exchange), func(s *source.Set) { s.Cluster = true }); plan != nil {

@@ -51,6 +51,10 @@ type ProxyRun struct {
 	// +kubebuilder:default=false
 	ExchangeUnverified bool `json:"exchangeUnverified,omitempty"`
 
+	// WebhookConfigRef names the MCPWebhookConfig of a server at a URL; an MCPServer has a field
+	// of its own for it.
+	WebhookConfigRef *NameRef `json:"webhookConfigRef,omitempty"`
+
 	// RemoteAuth has requests to a server at a URL carry a login to it.
 	RemoteAuth *RemoteAuth `json:"remoteAuth,omitempty"`
 }

@@ -310,9 +310,6 @@ func (o *Options) suits(s Server) error {
 	if o.Transport == "stdio" {
 		return wrong("transport", "stdio, and a URL: a server at a URL speaks streamable-http or sse")
 	}
-	if o.given("webhook-config") {
-		return notYet("webhook-config", "webhooks of a server at a URL", "start it with `weir serve URL --webhook-config FILE`")
-	}
 	for _, f := range Flags() {
 		ofServer := f.Theme == "Server" || f.Theme == "Sandbox" || f.Name == "proxy-mode"
 		if ofServer && o.Given[f.Name] && f.Name != "label" && !harmless(o, f) {

@@ -177,9 +177,9 @@ func (d *draft) build() *set {
 		s.tools = &v1beta1.MCPToolConfig{ObjectMeta: d.called("tools"), Spec: v1beta1.MCPToolConfigSpec{ToolsFilter: d.Tools, ToolsOverride: d.overrides}}
 		*f.tools = &v1beta1.NameRef{Name: s.tools.Name}
 	}
-	if d.hooks != nil && s.server != nil {
+	if d.hooks != nil {
 		s.webhooks = &v1beta1.MCPWebhookConfig{ObjectMeta: d.called("webhooks"), Spec: *d.hooks}
-		s.server.Spec.WebhookConfigRef = &v1beta1.NameRef{Name: s.webhooks.Name}
+		*f.webhooks = &v1beta1.NameRef{Name: s.webhooks.Name}
 	}
 	if d.EnableAudit || d.audit != nil {
 		*f.audit, f.run.AuditConfig = &v1beta1.AuditSwitch{Enabled: true}, d.audit

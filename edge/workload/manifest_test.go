@@ -154,7 +154,7 @@ func TestManifestBad(t *testing.T) {
 		{url + " --remote-forward-headers=A=1 --remote-forward-headers=a=2", CodeInvalid, "remote-forward-headers", "twice"},
 		{url + " --token-exchange-url=https://a.example", CodeInvalid, "token-exchange-url", "--token-exchange-audience"},
 		{url + " --token-exchange-audience=a", CodeInvalid, "token-exchange-audience", "--token-exchange-url"},
-		{url + " --webhook-config=hooks.yaml", CodeSandbox, "webhook-config", "not supported yet"},
+		{url + " --webhook-config=hooks.yaml", CodeInvalid, "webhook-config", "failure_policy"},
 		{url + " --env=A=b", CodeInvalid, "env", "does not start it"},
 		{"--processes=many", CodeInvalid, "processes", "none of"},
 		{"--max-processes=0", CodeInvalid, "max-processes", "1 to 1024"},
@@ -319,7 +319,25 @@ func TestManifestUnverified(t *testing.T) {
 			}
 		})
 	}
-	_, _, err := Import("crm.json", []byte(`{"schema_version":"v0.1.0","name":"crm","remote_url":"https://a.example/mcp","transport":"sse","oidc_config":{"Audience":"a","JWKSURL":"https://a.example/k"}}`))
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "hooks.yaml"), []byte("validating:\n- {name: a, url: 'https://a.example', failure_policy: fail}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := lined(t, dir, "https://a.example/mcp", "--name=crm", "--webhook-config=hooks.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range []string{FormatWeir, FormatRunConfig} {
+		written, _, err := Export(m.Manifest, format, ExportOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, _, err := Import(map[string]string{FormatWeir: "crm.yaml", FormatRunConfig: "crm.json"}[format], written)
+		if err != nil || string(again) != string(m.Manifest) || !strings.Contains(string(again), "webhookConfigRef") || len(m.Plan.Servers[0].Webhooks.Validating) != 1 {
+			t.Errorf("webhooks of a server at a URL, as %s: %v\n%s\nof\n%s", format, err, again, m.Manifest)
+		}
+	}
+	_, _, err = Import("crm.json", []byte(`{"schema_version":"v0.1.0","name":"crm","remote_url":"https://a.example/mcp","transport":"sse","oidc_config":{"Audience":"a","JWKSURL":"https://a.example/k"}}`))
 	if err == nil || !strings.Contains(err.Error(), "oidc_config.issuer") {
 		t.Errorf("keys of nobody: %v", err)
 	}
