@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/source"
+	"github.com/weir-edge/weir/filters/incoming"
 )
 
 // found compiles a set and returns what is said, a line each.
@@ -218,5 +219,55 @@ func TestRemoteAuthRefused(t *testing.T) {
 		if (plan != nil) != (want == "") || !strings.Contains(said, want) {
 			t.Errorf("%s: plan %v\n%swant %q", how, plan != nil, said, want)
 		}
+	}
+}
+
+// spec.run.exchangeUnverified says something of a token exchange without an oidcConfigRef alone,
+// and spec.run.webhookConfigRef of a server at a URL.
+func TestExchangeUnverified(t *testing.T) {
+	set := func(spec, auth string) string {
+		return fmt.Sprintf(`apiVersion: weir.dev/v1beta1
+kind: MCPRemoteProxy
+metadata: {name: one}
+spec: {remoteUrl: "https://a.example/mcp", %s}
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPExternalAuthConfig
+metadata: {name: auth}
+spec: %s
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPOIDCConfig
+metadata: {name: company}
+spec: {type: inline, inline: {issuer: "https://login.example.com"}}
+`, spec, auth)
+	}
+	const exchange, fixed = `{type: tokenExchange, tokenExchange: {tokenUrl: "https://sts.example.com/t", audience: a}}`, `{type: unauthenticated}`
+	for _, c := range []struct{ spec, auth, said string }{
+		{"externalAuthConfigRef: {name: auth}, run: {exchangeUnverified: true}", exchange, ""},
+		{"externalAuthConfigRef: {name: auth}", exchange, "asks for none"},
+		{"externalAuthConfigRef: {name: auth}, run: {exchangeUnverified: true}, oidcConfigRef: {name: company, audience: a}", exchange, "spec.run.exchangeUnverified: spec.oidcConfigRef has tokens verified"},
+		{"run: {exchangeUnverified: true}", exchange, "spec.run.exchangeUnverified: there is no spec.externalAuthConfigRef"},
+		{"externalAuthConfigRef: {name: auth}, run: {exchangeUnverified: true}", fixed, "is no exchange"},
+	} {
+		plan, said := found(set(c.spec, c.auth))
+		if (plan == nil) != (c.said != "") || !strings.Contains(said, c.said) {
+			t.Errorf("%s, %s: plan %v, %s", c.spec, c.auth, plan != nil, said)
+		}
+		if plan != nil && plan.Servers[0].Incoming.Type != incoming.Unverified {
+			t.Errorf("%+v", plan.Servers[0].Incoming)
+		}
+	}
+	// Webhooks of a server at a URL are of spec.run, outside of a cluster alone.
+	hooks := set("run: {webhookConfigRef: {name: hooks}}", exchange) + "---\napiVersion: weir.dev/v1beta1\nkind: MCPWebhookConfig\nmetadata: {name: hooks}\nspec: {validating: [{name: a, url: 'https://a.example', failurePolicy: fail}]}\n"
+	if plan, said := found(hooks); plan == nil || plan.Servers[0].Webhooks == nil {
+		t.Errorf("webhooks: %s", said)
+	}
+	if plan, said := found(hooks, func(s *source.Set) { s.Cluster = true }); plan != nil || !strings.Contains(said, "spec.run.webhookConfigRef: in a cluster no webhooks") {
+		t.Errorf("webhooks in a cluster: %s", said)
+	}
+	// In a cluster it says nothing, and tokens that nobody has verified are not exchanged.
+	if plan, said := found(set("externalAuthConfigRef: {name: auth}, run: {exchangeUnverified: true}", exchange), func(s *source.Set) { s.Cluster = true }); plan != nil {
+		t.Errorf("in a cluster it has a plan: %s", said)
 	}
 }

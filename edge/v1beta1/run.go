@@ -45,6 +45,16 @@ type ProxyRun struct {
 	// Labels of the workload. Those of weir.dev/ are ours.
 	Labels map[string]string `json:"labels,omitempty"`
 
+	// ExchangeUnverified has an externalAuthConfigRef of type tokenExchange exchange the tokens
+	// of clients that nobody has verified, where there is no oidcConfigRef. They go to the token
+	// endpoint and nowhere else, and who has one is nobody else to policies and records.
+	// +kubebuilder:default=false
+	ExchangeUnverified bool `json:"exchangeUnverified,omitempty"`
+
+	// WebhookConfigRef names the MCPWebhookConfig of a server at a URL; an MCPServer has a field
+	// of its own for it.
+	WebhookConfigRef *NameRef `json:"webhookConfigRef,omitempty"`
+
 	// RemoteAuth has requests to a server at a URL carry a login to it.
 	RemoteAuth *RemoteAuth `json:"remoteAuth,omitempty"`
 }

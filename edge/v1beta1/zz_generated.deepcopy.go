@@ -3218,6 +3218,11 @@ func (in *ProxyRun) DeepCopyInto(out *ProxyRun) {
 			(*out)[key] = val
 		}
 	}
+	if in.WebhookConfigRef != nil {
+		in, out := &in.WebhookConfigRef, &out.WebhookConfigRef
+		*out = new(NameRef)
+		**out = **in
+	}
 	if in.RemoteAuth != nil {
 		in, out := &in.RemoteAuth, &out.RemoteAuth
 		*out = new(RemoteAuth)

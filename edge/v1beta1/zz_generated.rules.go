@@ -229,7 +229,7 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 			"type": {required: true, enum: []string{"anonymous", "oidc"}},
 		},
 		"InlineOIDC": {
-			"issuer":           {required: true, form: "url"},
+			"issuer":           {form: "url"},
 			"jwksUrl":          {form: "url"},
 			"introspectionUrl": {form: "url"},
 		},

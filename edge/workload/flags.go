@@ -95,7 +95,7 @@ type Options struct {
 	OIDCAudience         string   `flag:"oidc-audience" theme:"Login of clients" value:"AUDIENCE" field:"spec.oidcConfigRef.audience" help:"whom they must be for"`
 	OIDCClientID         string   `flag:"oidc-client-id" theme:"Login of clients" value:"ID" field:"MCPOIDCConfig spec.inline.clientId" help:"as whom tokens are introspected"`
 	OIDCClientSecret     string   `flag:"oidc-client-secret" theme:"Login of clients" value:"SECRET" field:"MCPOIDCConfig spec.inline.clientSecretRef" help:"with what; the variable WEIR_OIDC_CLIENT_SECRET keeps it off the command line"`
-	OIDCIntrospectionURL string   `flag:"oidc-introspection-url" theme:"Login of clients" value:"URL" field:"MCPOIDCConfig spec.inline.introspectionUrl" help:"where tokens are introspected"`
+	OIDCIntrospectionURL string   `flag:"oidc-introspection-url" theme:"Login of clients" value:"URL" field:"MCPOIDCConfig spec.inline.introspectionUrl" help:"where tokens are introspected; without --oidc-issuer all of them"`
 	OIDCJWKSURL          string   `flag:"oidc-jwks-url" theme:"Login of clients" value:"URL" field:"MCPOIDCConfig spec.inline.jwksUrl" help:"where the keys of the issuer are"`
 	OIDCScopes           []string `flag:"oidc-scopes" theme:"Login of clients" value:"SCOPE" def:"openid" lists:"comma" field:"spec.oidcConfigRef.scopes" help:"scopes that clients are told to ask for"`
 	OIDCInsecureHTTP     bool     `flag:"oidc-insecure-allow-http" theme:"Login of clients" field:"MCPOIDCConfig spec.inline.insecureAllowHTTP" help:"for development: the issuer may be reached by plain http"`
@@ -121,7 +121,7 @@ type Options struct {
 	RemoteForwardHeaders       []string      `flag:"remote-forward-headers" theme:"Remote server" value:"NAME=VALUE" field:"spec.headerForward.addPlaintextHeaders" help:"send this header; may be repeated"`
 	RemoteForwardHeadersSecret []string      `flag:"remote-forward-headers-secret" theme:"Remote server" value:"NAME=SECRET" field:"spec.headerForward.addHeadersFromSecret" help:"send this header, whose value is a secret; may be repeated"`
 
-	TokenExchangeURL              string   `flag:"token-exchange-url" theme:"Token exchange" value:"URL" field:"MCPExternalAuthConfig spec.tokenExchange.tokenUrl" help:"exchange the token of a client here for one that the server takes (RFC 8693)"`
+	TokenExchangeURL              string   `flag:"token-exchange-url" theme:"Token exchange" value:"URL" field:"MCPExternalAuthConfig spec.tokenExchange.tokenUrl" help:"exchange the token of a client here for one that the server takes (RFC 8693); without --oidc-… nobody verifies it first"`
 	TokenExchangeAudience         string   `flag:"token-exchange-audience" theme:"Token exchange" value:"AUDIENCE" field:"MCPExternalAuthConfig spec.tokenExchange.audience" help:"whom it is for"`
 	TokenExchangeClientID         string   `flag:"token-exchange-client-id" theme:"Token exchange" value:"ID" field:"MCPExternalAuthConfig spec.tokenExchange.clientId" help:"as which client"`
 	TokenExchangeClientSecret     string   `flag:"token-exchange-client-secret" theme:"Token exchange" value:"SECRET" field:"MCPExternalAuthConfig spec.tokenExchange.clientSecretRef" help:"with what; a file keeps it off the command line"`

@@ -551,12 +551,18 @@ func (d *draft) remark() {
 	}
 	if !loopback(d.Host) {
 		say("--host: others than this machine reach %s", edge.Brief(d.Host))
-		if d.OIDCIssuer == "" {
+		if !d.asksWho() {
 			say("--host: nobody asks them who they are: give --oidc-issuer and --oidc-audience")
 		}
 		if len(d.AllowedOrigins) == 0 {
 			say("--host: any web page that they visit may call the workload: give --allowed-origins")
 		}
+	}
+	if d.OIDCIssuer == "" && d.OIDCIntrospectionURL != "" {
+		say("--oidc-introspection-url: it is asked about every token, and without --oidc-issuer clients are not told who gives them one")
+	}
+	if d.TokenExchangeURL != "" && !d.asksWho() {
+		say("--token-exchange-url: nobody verifies the tokens of clients: they go to that endpoint as they come, and nowhere else; --oidc-issuer and --oidc-audience have them verified")
 	}
 	if d.ProxyMode == "sse" {
 		say("--proxy-mode: sse is the older transport, which clients give up: leave it out, /mcp and /sse both answer")
