@@ -72,7 +72,7 @@ func (c *compiler) module(o *object, s *v1beta1.MCPServer) *Workload {
 	if run.MaxProcesses != nil {
 		w.MaxProcesses = int(*run.MaxProcesses)
 	}
-	if run.Memory != "" {
+	if o.text("spec.run.memory") != "" { // the default of the field is that of a process
 		w.Memory, _ = run.Memory.Parse() // the object was judged before
 		if w.Memory < leastModuleBytes || w.Memory > MaxModuleMemory {
 			c.fail(o, "spec.run.memory", ReasonInvalid, "%s: a server in WebAssembly has from 1Mi to 256Mi", brief(string(run.Memory)))
