@@ -286,7 +286,7 @@ func (s *System) random(m Memory, a []uint64) errno {
 	if !ok {
 		return eFault
 	}
-	s.spend(uint64(len(b)))
+	s.spend(4 * uint64(len(b)))
 	_, _ = rand.Read(b) // never fails
 	return success
 }
