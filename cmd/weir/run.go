@@ -43,6 +43,7 @@ server ended or did not introduce itself in time, 45 somebody has to log in.`,
 		Example: `  weir run -- npx -y @modelcontextprotocol/server-everything
   weir run --name files -v "$PWD":/data:ro -- npx -y @modelcontextprotocol/server-filesystem /data
   weir run --secret GITHUB_TOKEN,target=GITHUB_TOKEN --permission-profile network -- ./server
+  weir run ./server.wasm -v "$PWD":/data:ro
   weir run https://mcp.example.com/mcp --remote-auth
   weir run https://mcp.example.com/mcp --remote-auth-bearer-token-file token
   weir run --from-config files.yaml`,

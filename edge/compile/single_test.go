@@ -35,8 +35,6 @@ func TestWorkloadsRefused(t *testing.T) {
 		"{image: 'npx://pkg@1'}":                             "not supported yet: an image that is built of a package",
 		"{image: 'uvx://pkg'}":                               "an image that is built",
 		"{image: 'go://./dir'}":                              "an image that is built",
-		"{image: 'wasm://./a.wasm'}":                         "not supported yet: a module of WebAssembly",
-		"{image: 'wasm+https://a.example/a.wasm#sha256=00'}": "a module of WebAssembly",
 		"{image: 'https://a.example/mcp'}":                   "describe it with an MCPRemoteProxy",
 		"{image: 'file:///bin/x'}":                           "no form that is known",
 		"{image: 'exec://bin/x'}":                            "no absolute path",

@@ -118,6 +118,9 @@ func readModule(file, word string, args []string) (Server, error) {
 // readModuleURL reads the URL of a module, which the plan judges.
 func readModuleURL(word string, args []string) (Server, error) {
 	u, err := url.Parse(strings.TrimPrefix(word, "wasm+"))
+	if err == nil && u.User != nil {
+		return Server{}, &Error{Code: CodeInvalid, Message: "the URL of the module holds a user or a password", Next: "take them out: a module is fetched without a credential"}
+	}
 	if err != nil || u.Hostname() == "" || !strings.HasPrefix(u.Fragment, "sha256=") {
 		return Server{}, &Error{Code: CodeInvalid, Message: edge.Brief(word) + " does not say what to fetch and its digest", Next: "write wasm+https://HOST/PATH#sha256=DIGEST"}
 	}

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,15 +36,38 @@ func builtModule(t *testing.T, dir string) string {
 	return file
 }
 
+// shared is a directory for what several tests need and takes long to make.
+var shared = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "weir-modules-") })
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := shared(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+func sharedDir(t *testing.T) string {
+	t.Helper()
+	dir, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // rustModule builds the server that `weir plugin new --server --language rust` begins.
 func rustModule(t *testing.T) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "calculator")
+	dir := filepath.Join(sharedDir(t), "calculator")
+	file := filepath.Join(dir, "server.wasm")
+	if _, err := os.Stat(file); err == nil {
+		return file
+	}
 	l, _ := plugin.LanguageNamed("rust")
 	if _, err := plugin.NewServer(dir, "calculator", l); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(dir, "server.wasm")
 	err := plugin.BuildServer(t.Context(), l, dir, file)
 	_, missing := err.(*plugin.Missing)
 	edgetest.Need(t, !missing, fmt.Sprint(err))
@@ -75,7 +99,7 @@ func testLocals(t *testing.T) *Locals {
 	t.Helper()
 	state := filepath.Join(t.TempDir(), "state")
 	l := New(serve.Settings{StateDir: state})
-	l.cache = filepath.Join(t.TempDir(), "cache")
+	l.cache = filepath.Join(sharedDir(t), "cache")
 	t.Cleanup(l.Close)
 	return l
 }
@@ -202,6 +226,7 @@ func TestModuleAtURL(t *testing.T) {
 	sum := sha256.Sum256(module)
 	digest := hex.EncodeToString(sum[:])
 	l := testLocals(t)
+	l.cache = filepath.Join(t.TempDir(), "cache") // in which it is not yet
 	_, all, err := l.openModules()
 	if err != nil {
 		t.Fatal(err)
