@@ -25,7 +25,7 @@ import (
 func (a *app) runCommand() *cobra.Command {
 	var x runFlags
 	cmd := &cobra.Command{
-		Use:   "run [flags] [URL] [-- COMMAND [ARG]...]",
+		Use:   "run [flags] [URL|FILE.wasm] [-- COMMAND [ARG]...]",
 		Short: "Start an MCP server and keep it, or an address for one elsewhere",
 		Long: `Start an MCP server and keep it: a program of this machine that stands after --, in a
 sandbox where the system has one, or an address of your own for a server at a URL.
@@ -34,7 +34,9 @@ there until "weir stop" or "weir rm", and comes back with the manager.
 
 A server at a URL that wants a login is logged in to in a browser; the manager has it
 renewed. A package runner (npx, uvx) fetches its package into a directory of the workload's
-own. What is given by the flags stands in a manifest: --dry-run prints it, "weir
+own. A file that ends in .wasm is a server in WebAssembly, which needs no sandbox: it has
+the directories, variables and memory that the flags give it, and no network. What is
+given by the flags stands in a manifest: --dry-run prints it, "weir
 export" keeps it for another machine.
 
 Exit codes: 2 wrong command line, 6 no such group or secret, 7 the name or the port is
