@@ -26,7 +26,9 @@ const (
 // in. Secrets stand in it by name.
 type Workload struct {
 	Name      string
-	Program   string   // an absolute path, or the name of a package runner, which is looked up in PATH
+	Form      Form     // FormLocal or FormWasm
+	Program   string   // an absolute path, or the name of a package runner, which is looked up in PATH; of a module its path or URL
+	SHA256    string   // of a module, in hexadecimal; "" for any, of a file
 	Args      []string // as given
 	Transport v1beta1.ServerTransport
 	Port      int    // that it listens on; 0 for one that speaks stdio
@@ -110,12 +112,15 @@ func (c *compiler) workload(o *object, s *v1beta1.MCPServer) *Workload {
 	case form == "":
 		c.fail(o, at, ReasonInvalid, "%q is no form that is known: write an image, exec:///PATH, or one of %s", brief(s.Spec.Image), strings.Join(runners, ", "))
 		return nil
-	case form != FormLocal:
+	case form == FormContainer:
 		c.fail(o, at, ReasonUnsupported, "not supported yet: %s (%s); start the server yourself and describe it with an MCPServerEntry, or name a process of this machine: exec:///PATH, or one of %s with the package in args", what, brief(s.Spec.Image), strings.Join(runners, ", "))
 		return nil
 	case !slices.Contains(c.set.Starts, form):
 		c.fail(o, at, ReasonNotAllowed, "a manifest alone may not start programs: start the edge with --allow-workloads %s", form)
 		return nil
+	}
+	if form == FormWasm {
+		return c.module(o, s)
 	}
 	return c.local(o, s)
 }
@@ -127,7 +132,7 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer) *Workload {
 		run = &v1beta1.ServerRun{}
 	}
 	w := &Workload{
-		Name: s.Name, Program: s.Spec.Image, Args: s.Spec.Args, Transport: s.Spec.Transport,
+		Name: s.Name, Form: FormLocal, Program: s.Spec.Image, Args: s.Spec.Args, Transport: s.Spec.Transport,
 		Env: s.Spec.Env, Writable: run.Writable, AllowUnsafe: run.AllowUnsafeMounts, IgnoreGlobally: run.IgnoreGlobally == nil || *run.IgnoreGlobally,
 		Network: run.Network, Isolate: run.IsolateNetwork == nil || *run.IsolateNetwork, Asked: run.IsolateNetwork != nil && o.text("spec.run.isolateNetwork") == "true",
 		Processes: cmp.Or(run.Processes, v1beta1.ProcessPerSession), MaxProcesses: 16, Restart: cmp.Or(run.Restart, v1beta1.RestartOnFailure),

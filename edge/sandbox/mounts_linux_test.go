@@ -223,7 +223,7 @@ func TestGrades(t *testing.T) {
 	m := machine(t)
 	bwrapped(t, m)
 	grades(t, m, Landlock)
-	probe(t) // while the go command is found
+	probe(t)                    // while the go command is found
 	hidden := func() *Machine { // bubblewrap is not in PATH
 		t.Helper()
 		t.Setenv("PATH", filepath.Join(t.TempDir(), "empty"))

@@ -63,6 +63,8 @@ func (e *exporter) started(c *RunConfig) {
 	}
 	if isLocal(s.Image) {
 		e.notes = append(e.notes, note("image: %s is a program of this machine: the reference starts images alone", s.Image))
+	} else if isModule(s.Image) {
+		e.notes = append(e.notes, note("image: %s is a module of WebAssembly: the reference starts images alone", s.Image))
 	}
 	if s.MCPPort != nil {
 		c.TargetPort = int(*s.MCPPort)

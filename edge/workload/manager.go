@@ -61,6 +61,8 @@ type Opening struct {
 	Folder   string     // of this workload alone, absolute; its home is in it
 	Lines    func(Line) // takes what the server prints, and what happens to its processes
 
+	Say func(text string) // tells whoever waits for the start what it waits for
+
 	// Remembered and Remember keep what the server of a digest speaks.
 	Remembered func(digest string) (modern, known bool)
 	Remember   func(digest string, modern bool)

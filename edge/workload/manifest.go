@@ -248,6 +248,9 @@ func (d *draft) local(s *v1beta1.MCPServerSpec) {
 	r.Sandbox = v1beta1.SandboxGrade(other(d.Sandbox, string(v1beta1.SandboxAuto)))
 	r.ImageVerification = v1beta1.ImageVerification(other(d.ImageVerification, string(v1beta1.VerifyWarn)))
 	r.Memory, r.CPUs = v1beta1.Quantity(other(quantity(d.Memory), "1Gi")), v1beta1.Quantity(quantity(d.CPUs))
+	if isModule(s.Image) && d.given("memory") { // whose default is another one
+		r.Memory = v1beta1.Quantity(quantity(d.Memory))
+	}
 }
 
 // remote describes a server that runs elsewhere.

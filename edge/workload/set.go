@@ -214,7 +214,7 @@ func (s *set) settle() {
 // judge compiles a manifest, and says what is wrong with it by the flags that stand for it.
 func judge(manifest []byte) (plan *compile.Plan, notes []Note, err error) {
 	read, _ := source.Read("manifest", manifest) // what it finds wrong is said by Compile
-	read.Doors, read.Starts = true, []compile.Form{compile.FormLocal}
+	read.Doors, read.Starts = true, []compile.Form{compile.FormLocal, compile.FormWasm}
 	grouped(&read.Set)
 	result := read.Compile()
 	var wrong []*Error

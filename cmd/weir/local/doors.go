@@ -33,6 +33,7 @@ import (
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/edge/workload"
 	"github.com/weir-edge/weir/filters/guest"
+	"github.com/weir-edge/weir/wasm"
 )
 
 // Doors is the edge of a manager: it serves each workload at a door of its own. It is a
@@ -167,7 +168,7 @@ func compileWorkload(manifest []byte) (*source.Result, compile.Ref, error) {
 	if err != nil {
 		return nil, ref, err
 	}
-	set.Serve, set.Doors, set.Starts, set.LocalRateLimits, set.Modules = ref, true, []compile.Form{compile.FormLocal}, true, guest.ReadModule
+	set.Serve, set.Doors, set.Starts, set.LocalRateLimits, set.Modules = ref, true, []compile.Form{compile.FormLocal, compile.FormWasm}, true, guest.ReadModule
 	r := set.Compile()
 	wrong := r.Findings.Errors()
 	if len(wrong) == 0 {
@@ -208,8 +209,10 @@ func (d *Doors) Read(manifest []byte) (*workload.Facts, error) {
 	if w := r.Plan.Servers[0].Backends[0].Workload; w != nil {
 		f.Command = append([]string{w.Program}, w.Args...)
 		f.Package = strings.Join(append([]string{filepath.Base(w.Program)}, w.Args...), " ")
-		box, err := boxOf(w, "/")
-		f.Isolation = err == nil && box.Network != sandbox.Host
+		if f.Isolation = w.Form == compile.FormWasm; !f.Isolation {
+			box, err := boxOf(w, "/")
+			f.Isolation = err == nil && box.Network != sandbox.Host
+		}
 	}
 	if f.Host = "127.0.0.1"; run != nil {
 		f.Labels = run.Labels
@@ -448,7 +451,10 @@ func (o *opened) why(err error) error {
 	var helper *sandbox.HelperError
 	var grade *sandbox.GradeError
 	var mount *sandbox.MountError
+	var module *wasm.Refusal
 	switch {
+	case errors.As(failed, &module):
+		e.Code, e.Message, e.Next = workload.CodeRefused, fmt.Sprintf("%s cannot be started: %v", o.Name, failed), "build it for WASI preview 1: `weir plugin new --server` begins one"
 	case errors.As(failed, &helper):
 		e.Code, e.Message = workload.CodeSandbox, failed.Error()
 	case errors.As(failed, &grade):

@@ -1,6 +1,6 @@
 // Package local keeps the local servers of an edge: a process of each in a sandbox, with a
 // HOME of its own (locals.go), whose package is installed first where a runner is to fetch it
-// (launcher.go); and the edge of a manager, with a door for each workload (doors.go).
+// (launcher.go); servers in WebAssembly, in this process (modules.go); and the edge of a manager, with a door for each workload (doors.go).
 package local
 
 import (
@@ -40,30 +40,30 @@ type Locals struct {
 	mu      sync.Mutex
 	state   string // "" before the first workload
 	made    bool   // state is a temporary directory, which goes with the edge
+	held    string // where what can be had again is kept
 	machine *sandbox.Machine
+	modules *modules // nil before the first server in WebAssembly
 }
 
 // New makes one for the workloads of a configuration.
 func New(s serve.Settings) *Locals { return &Locals{settings: s} }
 
-// open makes what all workloads share.
-func (l *Locals) open() (state string, machine *sandbox.Machine, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.machine != nil {
-		return l.state, l.machine, nil
+// place makes the directories that all workloads share; l.mu is held.
+func (l *Locals) place() (err error) {
+	if l.state != "" {
+		return nil
 	}
-	state = l.settings.StateDir
+	state := l.settings.StateDir
 	if state == "" {
 		if state, err = os.MkdirTemp("", "weir-state-"); err != nil {
-			return "", nil, fmt.Errorf("state directory: %w", err)
+			return fmt.Errorf("state directory: %w", err)
 		}
 		l.made = true
 	} else if state, err = filepath.Abs(state); err == nil {
 		err = Private(state)
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("--state-dir: %w", err)
+		return fmt.Errorf("--state-dir: %w", err)
 	}
 	cache := filepath.Join(state, "cache")
 	if l.cache != "" {
@@ -71,13 +71,41 @@ func (l *Locals) open() (state string, machine *sandbox.Machine, err error) {
 	} else if user, err := os.UserCacheDir(); err == nil {
 		cache = filepath.Join(user, "weir")
 	}
-	if runtime.GOOS == "linux" {
-		if _, err := sandbox.Helper(cache); err != nil {
+	l.state, l.held = state, cache
+	return nil
+}
+
+// open makes what all processes share.
+func (l *Locals) open() (state string, machine *sandbox.Machine, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.place(); err != nil {
+		return "", nil, err
+	}
+	if l.machine == nil {
+		if runtime.GOOS == "linux" {
+			if _, err := sandbox.Helper(l.held); err != nil {
+				return "", nil, err
+			}
+		}
+		l.machine = sandbox.NewMachine(l.held)
+	}
+	return l.state, l.machine, nil
+}
+
+// openModules makes what all servers in WebAssembly share.
+func (l *Locals) openModules() (state string, m *modules, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.place(); err != nil {
+		return "", nil, err
+	}
+	if l.modules == nil {
+		if l.modules, err = newModules(l.held); err != nil {
 			return "", nil, err
 		}
 	}
-	l.state, l.machine = state, sandbox.NewMachine(cache)
-	return l.state, l.machine, nil
+	return l.state, l.modules, nil
 }
 
 // Private makes a directory that only this user may look into, or says why one that is there
@@ -100,6 +128,9 @@ func (l *Locals) Close() {
 	if l.machine != nil {
 		l.machine.Close()
 	}
+	if l.modules != nil {
+		l.modules.close()
+	}
 	if l.made {
 		_ = os.RemoveAll(l.state) // what a server made unreadable stays
 	}
@@ -114,11 +145,14 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 			return nil, errNotOpen
 		}
 	}
-	state, machine, err := l.open()
-	if err != nil {
+	if err := unhidden(w); err != nil {
 		return nil, err
 	}
-	if err := unhidden(w); err != nil {
+	if w.Form == compile.FormWasm {
+		return l.startModule(s, of)
+	}
+	state, machine, err := l.open()
+	if err != nil {
 		return nil, err
 	}
 	home := filepath.Join(state, "workloads", w.Name, "home")
@@ -134,38 +168,15 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 			return nil, err
 		}
 	}
-	config.Protected = append([]string{filepath.Join(state, "workloads"), l.settings.SecretsDir, l.settings.HandOver, l.settings.StateKeyFile}, l.protected...)
-	config.Protected = slices.DeleteFunc(config.Protected, func(path string) bool { return path == "" })
+	config.Protected = l.guarded(state)
 	var given handed
-	secrets := func(ctx context.Context) (vars []string, err error) {
-		for _, v := range w.Secrets {
-			value, err := s.Secrets.Secret(ctx, v.Name, v.Key)
-			if err != nil {
-				return nil, fmt.Errorf("variable %s: %w", v.Variable, err)
-			}
-			text := strings.TrimSuffix(strings.TrimSuffix(string(value), "\n"), "\r")
-			given.add(text)
-			vars = append(vars, v.Variable+"="+text)
-		}
-		return vars, nil
-	}
-	config.Environment = func(ctx context.Context) ([]string, error) {
-		vars, err := workload.ReadEnv(w.EnvFiles...)
-		if err != nil {
-			return nil, err
-		}
-		for _, v := range w.Env {
-			vars = append(vars, v.Name+"="+v.Value)
-		}
-		own, err := secrets(ctx)
-		return append(vars, own...), err
-	}
+	config.Environment = environment(&s, &given)
 	for _, v := range w.Env {
 		if sandbox.Risky(v.Name) {
 			s.Log.Warn("a variable has programs run code that their command does not name", "workload", w.Name, "variable", v.Name)
 		}
 	}
-	if _, err := secrets(context.Background()); err != nil { // one that is missing is told at the start
+	if _, err := secretsOf(context.Background(), &s, &given); err != nil { // one that is missing is told at the start
 		return nil, err
 	}
 	if of != nil {
@@ -213,6 +224,42 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 		of.has(one)
 	}
 	return one, nil
+}
+
+// guarded are the places that no server may have mounted.
+func (l *Locals) guarded(state string) []string {
+	all := append([]string{filepath.Join(state, "workloads"), l.settings.SecretsDir, l.settings.HandOver, l.settings.StateKeyFile}, l.protected...)
+	return slices.DeleteFunc(all, func(path string) bool { return path == "" })
+}
+
+// secretsOf are the variables of a workload whose values are secrets, as they are now.
+func secretsOf(ctx context.Context, s *serve.Starting, given *handed) (vars []string, err error) {
+	for _, v := range s.Workload.Secrets {
+		value, err := s.Secrets.Secret(ctx, v.Name, v.Key)
+		if err != nil {
+			return nil, fmt.Errorf("variable %s: %w", v.Variable, err)
+		}
+		text := strings.TrimSuffix(strings.TrimSuffix(string(value), "\n"), "\r")
+		given.add(text)
+		vars = append(vars, v.Variable+"="+text)
+	}
+	return vars, nil
+}
+
+// environment returns what finds the variables that a workload is given, at each start anew.
+func environment(s *serve.Starting, given *handed) func(context.Context) ([]string, error) {
+	w := &s.Workload
+	return func(ctx context.Context) ([]string, error) {
+		vars, err := workload.ReadEnv(w.EnvFiles...)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range w.Env {
+			vars = append(vars, v.Name+"="+v.Value)
+		}
+		own, err := secretsOf(ctx, s, given)
+		return append(vars, own...), err
+	}
 }
 
 // mostHanded is how many values of secrets are known to have been given to a workload's
