@@ -86,7 +86,7 @@ func (m *Module) serverContract(p *module) error {
 		case e.module == wasi.Module && strings.HasPrefix(e.name, "sock_"):
 			return &Refusal{"import", name + ": a server in WebAssembly has no sockets"}
 		case e.module == abi.ImportModule && e.name == "http_call":
-			return &Refusal{"import", name + ": not supported yet: what a server may reach needs the egress proxy"}
+			return &Refusal{"import", name + ": not supported yet: a server in WebAssembly reaches no others"}
 		case strings.HasPrefix(e.module, "wasi:") || e.module == "wasi_unstable":
 			return &Refusal{"import", fmt.Sprintf("%s: of another WASI than preview 1 (%s)", name, wasi.Module)}
 		case i < 0:

@@ -214,7 +214,7 @@ func TestServerRefused(t *testing.T) {
 		"a text":                 {[]byte("(module)"), "not a WebAssembly module"},
 		"sock_accept":            {importing(wasiP1, "sock_accept", vI32+vI32+vI32, vI32), "sock_accept: a server in WebAssembly has no sockets"},
 		"sock_open":              {importing(wasiP1, "sock_open", vI32, vI32), "sock_open: a server in WebAssembly has no sockets"},
-		"http of the host":       {importing(abi.ImportModule, "http_call", vI32+vI32+vI32+vI32, vI64), "weir_v1.http_call: not supported yet: what a server may reach needs the egress proxy"},
+		"http of the host":       {importing(abi.ImportModule, "http_call", vI32+vI32+vI32+vI32, vI64), "weir_v1.http_call: not supported yet: a server in WebAssembly reaches no others"},
 		"forged http":            {importing("http", "request", vI32, vI32), "there is no host function http.request"},
 		"http under WASI's name": {importing(wasiP1, "http_call", vI32+vI32+vI32+vI32, vI64), "there is no host function wasi_snapshot_preview1.http_call"},
 		"what scripts import":    {importing(ScriptModule, "submit", vI32+vI32+vI32+vI32+vI32, vI64), "there is no host function weir_script_v1.submit"},

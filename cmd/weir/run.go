@@ -83,7 +83,7 @@ func (a *app) runWorkload(cmd *cobra.Command, x *runFlags, args []string) error 
 		if x.Server != "" || len(x.Args) > 0 {
 			return usagef("--print-profile starts no server: leave it out")
 		}
-		return a.printProfile(x.PermissionProfile)
+		return a.workloads().PrintProfile(x.PermissionProfile)
 	}
 	if x.wait <= 0 {
 		return usagef("--wait %s: give a duration such as 60s", x.wait)

@@ -84,8 +84,8 @@ func (c *compiler) module(o *object, s *v1beta1.MCPServer) *Workload {
 		ref = &v1beta1.PermissionProfileRef{Type: v1beta1.ProfileBuiltin, Name: v1beta1.ProfileNone}
 	}
 	w.Profile = c.profile(o, ref)
-	if out := w.Profile.Network.Outbound; out.InsecureAllowAll {
-		c.fail(o, "spec.permissionProfile", ReasonUnsupported, "not supported yet: for a server in WebAssembly to reach others (profile %s) needs the egress proxy; use the profile none", brief(w.Profile.Name))
+	if !w.Profile.Offline() {
+		c.fail(o, "spec.permissionProfile", ReasonUnsupported, "not supported yet: a server in WebAssembly that reaches others (profile %s); use the profile none", brief(w.Profile.Name))
 	}
 	c.mounts(o, s, w)
 	return w

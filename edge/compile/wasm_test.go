@@ -68,8 +68,8 @@ func TestModuleRefused(t *testing.T) {
 		"{image: 'wasm:///a.wasm', run: {network: host}}":                                      "it is in no network",
 		"{image: 'wasm:///a.wasm', run: {isolateNetwork: false}}":                              "it is in no network",
 		"{image: 'wasm:///a.wasm', run: {writable: [/x]}}":                                     "mount one that may be written to",
-		"{image: 'wasm:///a.wasm', permissionProfile: {type: builtin, name: network}}":         "needs the egress proxy",
-		"{image: 'wasm:///a.wasm', permissionProfile: {type: configmap, name: p, key: hosts}}": "needs the egress proxy",
+		"{image: 'wasm:///a.wasm', permissionProfile: {type: builtin, name: network}}":         "a server in WebAssembly that reaches others",
+		"{image: 'wasm:///a.wasm', permissionProfile: {type: configmap, name: p, key: hosts}}": "a server in WebAssembly that reaches others",
 		"{image: 'wasm:///a.wasm', volumes: [{name: a, hostPath: data, mountPath: /data}]}":    "is no absolute path",
 		"{image: npx}": "--allow-workloads local",
 	} {

@@ -79,7 +79,7 @@ var rooms = map[string][]string{
 	"edge/sandbox":             {"edge/sandbox/link"},
 	"edge/sandbox/link":        {},
 	"edge/edgetest/...":        {"edge/...", "filters/...", "cmd/...", "wasm", "sdk/abi"},
-	"cmd/...":                  {"edge/...", "filters/...", "cmd/...", "scripting/workflow", "wasm", "sdk/..."},
+	"cmd/...":                  {"edge/...", "filters/...", "cmd/...", "scripting/workflow", "wasm", "wasm/wasi", "sdk/..."},
 
 	// The engine of filters in Starlark, beside that of modules.
 	"filters/guest/starlark": {"scripting", "sdk/abi", "wasm/..."},
@@ -118,6 +118,7 @@ var doors = map[string][]string{
 	"golang.org/x/term":                      {"cmd/..."},
 	"golang.org/x/sys":                       {"edge/door", "edge/edgetest/...", "edge/sandbox/...", "cmd/weir-inside", "wasm/..."},
 	"github.com/fsnotify/fsnotify":           {"cmd/..."},
+	"golang.org/x/net":                       {"edge/edgetest/probe"},
 	"github.com/pelletier/go-toml":           {"cmd/weir/apps"},
 	"github.com/tailscale/hujson":            {"cmd/weir/apps"},
 	"go.uber.org/goleak":                     {"edge/edgetest"},

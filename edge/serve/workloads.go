@@ -124,13 +124,12 @@ func (s either) Secret(ctx context.Context, name, key string) (edge.Secret, erro
 	return v, nil
 }
 
-// recordOf records an event of a workload.
-func (e *Edge) recordOf(workload string, event audit.Event) {
-	live := e.live.Load()
-	if live == nil {
+// record records an event of a workload. There is nothing live before the first plan.
+func (l *live) record(workload string, event audit.Event) {
+	if l == nil {
 		return
 	}
-	for _, s := range live.servers {
+	for _, s := range l.servers {
 		if s.record != nil && slices.ContainsFunc(s.Backends, func(b *backend.Backend) bool { return b.Name == workload }) {
 			s.record.Write(event)
 		}
@@ -142,7 +141,7 @@ func (o *opening) workload(w *compile.Workload) (backend.Local, error) {
 	e := o.edge
 	digest := digestOf(w)
 	one, release, err := e.world.workloads.Get(digest, func() (backend.Local, func(), error) {
-		local, err := e.given.start(Starting{Workload: *w, Digest: hex.EncodeToString([]byte(digest)), Secrets: either{e.world.secrets, o.secrets}, MaxMessage: e.settings.MaxMessage, Log: e.log, Record: func(event audit.Event) { e.recordOf(w.Name, event) }})
+		local, err := e.given.start(Starting{Workload: *w, Digest: hex.EncodeToString([]byte(digest)), Secrets: either{e.world.secrets, o.secrets}, MaxMessage: e.settings.MaxMessage, Log: e.log, Record: func(event audit.Event) { e.live.Load().record(w.Name, event) }})
 		if err != nil {
 			return nil, nil, err
 		}

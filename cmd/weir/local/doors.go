@@ -17,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
@@ -537,7 +536,7 @@ func (d *Doors) url(one *opened) string {
 	}
 	s := d.settings
 	s.ExternalURL = one.plan.Doors[0].ExternalURL
-	url := show.Endpoint(s, at)
+	url := s.Endpoint(at)
 	if one.plan.Servers[0].Older {
 		url = strings.TrimSuffix(url, "/mcp") + "/sse"
 	}

@@ -1,4 +1,4 @@
-package main
+package workloads
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/local"
-	"github.com/weir-edge/weir/cmd/weir/workloads"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/egress"
@@ -22,7 +21,8 @@ import (
 	"github.com/weir-edge/weir/edge/workload"
 )
 
-func (a *app) egressCommand() *cobra.Command {
+// Egress is `weir egress`.
+func (a *Commands) Egress() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "egress",
 		Short: "Say where a workload is let out to",
@@ -38,7 +38,7 @@ The rules are those of its permission profile, and of --egress-port and
 	return cmd
 }
 
-func (a *app) egressTestCommand() *cobra.Command {
+func (a *Commands) egressTestCommand() *cobra.Command {
 	var profile string
 	cmd := &cobra.Command{
 		Use:   "test [NAME] HOST:PORT",
@@ -56,25 +56,25 @@ Exit codes: 0 it is let out, 2 no host and port, 5 the name stands for no addres
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case profile == "" && len(args) != 2:
-				return usagef("give the name of a workload, and HOST:PORT; or --permission-profile, and HOST:PORT")
+				return cli.Usagef("give the name of a workload, and HOST:PORT; or --permission-profile, and HOST:PORT")
 			case profile != "" && len(args) != 1:
-				return usagef("give HOST:PORT alone beside --permission-profile: no workload is asked")
+				return cli.Usagef("give HOST:PORT alone beside --permission-profile: no workload is asked")
 			case profile == "":
-				return workloads.CheckName(args[0])
+				return CheckName(args[0])
 			}
 			return nil
 		},
-		ValidArgsFunction: a.workloads().Complete(false),
+		ValidArgsFunction: a.Complete(false),
 	}
 	cmd.Flags().StringVar(&profile, "permission-profile", "", "`PROFILE` to ask in place of a workload: none, network, or a file of JSON")
-	mustRegister(cmd, "permission-profile", flagWords("permission-profile"))
+	cli.MustRegister(cmd, "permission-profile", []string{v1beta1.ProfileNone, v1beta1.ProfileAnywhere})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		target := args[len(args)-1]
 		host, port, err := egress.ParseTarget(target, 0)
 		if err != nil {
-			return usagef("%s: %s: write HOST:PORT, such as api.example.com:443", brief(target), err)
+			return cli.Usagef("%s: %s: write HOST:PORT, such as api.example.com:443", cli.Brief(target), err)
 		}
-		ctx, stop := untilSignal(cmd)
+		ctx, stop := cli.UntilSignal(cmd)
 		defer stop()
 		w := &compile.Workload{Name: "a workload", Isolate: true, Asked: true}
 		held := "bwrap"
@@ -85,9 +85,9 @@ Exit codes: 0 it is let out, 2 no host and port, 5 the name stands for no addres
 			}
 			w.Profile = *p
 		} else {
-			d, err := a.workloads().Detail(ctx, args[0])
+			d, err := a.Detail(ctx, args[0])
 			if err != nil {
-				return interrupted(ctx, err)
+				return cli.Interrupted(ctx, err)
 			}
 			if w, err = workloadOf(d); err != nil {
 				return err
@@ -109,16 +109,16 @@ func workloadOf(d *workload.Detail) (*compile.Workload, error) {
 	}
 	w := plan.Servers[0].Backends[0].Workload
 	if w == nil {
-		return nil, usagef("%s is a server at a URL: Weir does not start it, and lets it out to nothing", brief(d.Name))
+		return nil, cli.Usagef("%s is a server at a URL: Weir does not start it, and lets it out to nothing", cli.Brief(d.Name))
 	}
 	return w, nil
 }
 
 // testEgress says what a workload is let out to, of one host and port.
-func (a *app) testEgress(ctx context.Context, w *compile.Workload, held string, host egress.Host, port int) error {
+func (a *Commands) testEgress(ctx context.Context, w *compile.Workload, held string, host egress.Host, port int) error {
 	target := net.JoinHostPort(host.String(), strconv.Itoa(port))
 	say := func(format string, args ...any) {
-		fmt.Fprintln(a.out, edge.Clean(fmt.Sprintf(format, args...)))
+		fmt.Fprintln(a.Out, edge.Clean(fmt.Sprintf(format, args...)))
 	}
 	profile := w.Profile.Name
 	if profile == "" {
@@ -151,7 +151,7 @@ func (a *app) testEgress(ctx context.Context, w *compile.Workload, held string, 
 		}
 		return cli.Said(cli.ExitRefused)
 	case err != nil:
-		return interrupted(ctx, err)
+		return cli.Interrupted(ctx, err)
 	}
 	say("allowed: %s by %q of profile %s", target, d.Rule, profile)
 	for _, addr := range addrs {
@@ -197,25 +197,25 @@ func readProfile(name string) (*v1beta1.Profile, error) {
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, usagef("--permission-profile: %s: give none, network, or a file of JSON", err)
+		return nil, cli.Usagef("--permission-profile: %s: give none, network, or a file of JSON", err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxProfile))
 	if err != nil {
-		return nil, usagef("--permission-profile: %s", err)
+		return nil, cli.Usagef("--permission-profile: %s", err)
 	}
 	p, err := v1beta1.ParseProfile(text)
 	if err == nil {
 		_, err = egress.NewRules(p, egress.Options{})
 	}
 	if err != nil {
-		return nil, usagef("--permission-profile: %s: %s", brief(name), err)
+		return nil, cli.Usagef("--permission-profile: %s: %s", cli.Brief(name), err)
 	}
 	return p, nil
 }
 
-// printProfile prints a profile as JSON, to be kept in a file and changed.
-func (a *app) printProfile(name string) error {
+// PrintProfile prints a profile as JSON, to be kept in a file and changed.
+func (a *Commands) PrintProfile(name string) error {
 	if name == "" {
 		name = v1beta1.ProfileAnywhere
 	}
@@ -227,11 +227,11 @@ func (a *app) printProfile(name string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(a.out, "%s\n", text); err != nil {
+	if _, err := fmt.Fprintf(a.Out, "%s\n", text); err != nil {
 		return err
 	}
 	if p.Network.Outbound.InsecureAllowAll {
-		fmt.Fprintln(a.err, `weir run: private addresses are not let out to by insecure_allow_all: name their networks beside it, "allow_host": ["10.1.2.0/24"]`)
+		fmt.Fprintln(a.Err, `weir run: private addresses are not let out to by insecure_allow_all: name their networks beside it, "allow_host": ["10.1.2.0/24"]`)
 	}
 	return nil
 }
