@@ -337,11 +337,11 @@ func (a *app) authLogoutCommand() *cobra.Command {
 		Use:   "logout URL",
 		Short: "Forget the logins to an MCP server",
 		Long: `Forget the logins to an MCP server, with whatever flags they were made, or with
---all every one: tokens, and the client that was registered. Before that, the authorization server is asked to
-revoke the refresh token (RFC 7009), which ends what it gave for it, too. Where
-that cannot be done, a line says why, the login is forgotten all the same, and
-the exit code is 0. An access token without a refresh token stays good there until
-it ends.`,
+--all every one: tokens, and the client that was registered. Before that, the
+authorization server is asked to revoke the refresh token (RFC 7009), which ends
+what it gave for it, too. Where that cannot be done, a line says why, the login is
+forgotten all the same, and the exit code is 0. An access token without a refresh
+token stays good there until it ends.`,
 		Example: `  weir auth logout https://mcp.example.com/mcp
   weir auth logout --all --timeout 5s`,
 		ValidArgsFunction: cobra.NoFileCompletions,

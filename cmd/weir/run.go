@@ -53,7 +53,7 @@ server ended or did not introduce itself in time, 45 somebody has to log in.`,
   weir run https://mcp.example.com/mcp --remote-auth
   weir run io.github.example/files -- /data
   weir run https://mcp.example.com/mcp --remote-auth-bearer-token-file token
-  weir run --permission-profile hosts.json --isolate-network -- npx -y @modelcontextprotocol/server-everything
+  weir run --permission-profile hosts.json --isolate-network -- ./server
   weir run --print-profile --permission-profile network
   weir run --from-config files.yaml`,
 		DisableFlagsInUseLine: true,

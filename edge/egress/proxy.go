@@ -177,8 +177,8 @@ func (t *told) first(e *Refusal, now time.Time) bool {
 	return true
 }
 
-// Gate is what one sandbox goes out by.
-type Gate struct {
+// Passage is what one sandbox goes out by.
+type Passage struct {
 	p      *Proxy
 	names  *names
 	life   context.Context
@@ -189,15 +189,15 @@ type Gate struct {
 	work   sync.WaitGroup
 }
 
-// Open opens the gate of one sandbox.
-func (p *Proxy) Open() *Gate {
-	g := &Gate{p: p, names: newNames(time.Now), conns: map[net.Conn]bool{}}
+// Open opens the passage of one sandbox.
+func (p *Proxy) Open() *Passage {
+	g := &Passage{p: p, names: newNames(time.Now), conns: map[net.Conn]bool{}}
 	g.life, g.end = context.WithCancel(context.Background())
 	return g
 }
 
 // Close ends all connections, and returns when they have ended.
-func (g *Gate) Close() {
+func (g *Passage) Close() {
 	g.end()
 	g.mu.Lock()
 	g.closed = true
@@ -210,8 +210,8 @@ func (g *Gate) Close() {
 	g.work.Wait()
 }
 
-// hold has a connection be closed with the gate. false: the gate is closed, and so is it.
-func (g *Gate) hold(c net.Conn) bool {
+// hold has a connection be closed with the passage. false: the passage is closed, and so is it.
+func (g *Passage) hold(c net.Conn) bool {
 	g.mu.Lock()
 	closed := g.closed
 	if !closed {
@@ -224,7 +224,7 @@ func (g *Gate) hold(c net.Conn) bool {
 	return !closed
 }
 
-func (g *Gate) drop(c net.Conn) {
+func (g *Passage) drop(c net.Conn) {
 	_ = c.Close()
 	g.mu.Lock()
 	delete(g.conns, c)
@@ -232,7 +232,7 @@ func (g *Gate) drop(c net.Conn) {
 }
 
 // Answer answers a query of DNS; nil for what has no answer.
-func (g *Gate) Answer(query []byte) []byte {
+func (g *Passage) Answer(query []byte) []byte {
 	return g.names.answer(g.p.rules, query, func() {
 		g.p.refuse(&Refusal{Host: "", Reason: TooMany, What: "all addresses for names are taken"})
 	})
@@ -240,7 +240,7 @@ func (g *Gate) Answer(query []byte) []byte {
 
 // Serve serves a connection that a server made inside of its sandbox, until its end. Where it
 // was meant to go its own end says: to the proxy, to the answerer, or to the address of a name.
-func (g *Gate) Serve(conn net.Conn) {
+func (g *Passage) Serve(conn net.Conn) {
 	g.mu.Lock()
 	if g.closed {
 		g.mu.Unlock()
@@ -256,7 +256,7 @@ func (g *Gate) Serve(conn net.Conn) {
 		_ = conn.Close()
 		return
 	}
-	c := &inner{Conn: conn, gate: g, ended: make(chan struct{})}
+	c := &inner{Conn: conn, passage: g, ended: make(chan struct{})}
 	if !g.hold(c) {
 		return
 	}
@@ -281,7 +281,7 @@ func (g *Gate) Serve(conn net.Conn) {
 // inner is a connection out of the sandbox. What it waits for has an end.
 type inner struct {
 	net.Conn
-	gate  *Gate
+	passage  *Passage
 	begun time.Time   // when the head began to come
 	pass  atomic.Bool // a request is under way: what it waits for is bounded by who serves it
 	once  sync.Once
@@ -296,9 +296,9 @@ func (c *inner) busy() {
 
 func (c *inner) Read(b []byte) (int, error) {
 	if !c.pass.Load() {
-		end := c.begun.Add(c.gate.p.times.head)
+		end := c.begun.Add(c.passage.p.times.head)
 		if c.begun.IsZero() {
-			end = time.Now().Add(c.gate.p.times.first)
+			end = time.Now().Add(c.passage.p.times.first)
 		}
 		_ = c.Conn.SetReadDeadline(end)
 	}
@@ -310,17 +310,17 @@ func (c *inner) Read(b []byte) (int, error) {
 }
 
 func (c *inner) Write(b []byte) (int, error) {
-	_ = c.Conn.SetWriteDeadline(time.Now().Add(c.gate.p.times.idle))
+	_ = c.Conn.SetWriteDeadline(time.Now().Add(c.passage.p.times.idle))
 	return c.Conn.Write(b)
 }
 
 func (c *inner) Close() (err error) {
 	c.once.Do(func() {
 		err = c.Conn.Close()
-		c.gate.p.open.Add(-1)
-		c.gate.mu.Lock()
-		delete(c.gate.conns, c)
-		c.gate.mu.Unlock()
+		c.passage.p.open.Add(-1)
+		c.passage.mu.Lock()
+		delete(c.passage.conns, c)
+		c.passage.mu.Unlock()
 		close(c.ended)
 	})
 	return err
@@ -337,7 +337,7 @@ func closeWrite(c net.Conn) error {
 }
 
 // questions answers DNS over TCP (RFC 1035 §4.2.2).
-func (g *Gate) questions(c *inner) {
+func (g *Passage) questions(c *inner) {
 	for range maxQuestions {
 		c.begun = time.Time{}
 		var size [2]byte
@@ -362,7 +362,7 @@ func (g *Gate) questions(c *inner) {
 }
 
 // direct serves a program that ignores proxies, and has connected to the address of a name.
-func (g *Gate) direct(c *inner, to netip.AddrPort) {
+func (g *Passage) direct(c *inner, to netip.AddrPort) {
 	h, done, ok := g.names.use(to.Addr().Unmap())
 	if !ok {
 		g.p.refuse(&Refusal{Host: to.Addr().String(), Port: int(to.Port()), Reason: UnknownAddress})
@@ -387,7 +387,7 @@ func (p *Proxy) refusedWith(err error) {
 
 // tunnel carries bytes between a connection out of the sandbox and one to its host, until
 // both have ended. in is what is read of c.
-func (g *Gate) tunnel(c *inner, in io.Reader, out net.Conn, d Decision, h Host, port int) {
+func (g *Passage) tunnel(c *inner, in io.Reader, out net.Conn, d Decision, h Host, port int) {
 	if !g.hold(out) {
 		return
 	}
@@ -433,7 +433,7 @@ func (g *Gate) tunnel(c *inner, in io.Reader, out net.Conn, d Decision, h Host, 
 
 // first passes on the first bytes of a client on another port than 443. Those of TLS are
 // judged.
-func (g *Gate) first(c *inner, in io.Reader, out net.Conn, h Host, port int) bool {
+func (g *Passage) first(c *inner, in io.Reader, out net.Conn, h Host, port int) bool {
 	const handshake, version = 22, 3 // of a record: its type, and the first byte of its version
 	var b [2]byte
 	n, err := io.ReadFull(in, b[:1])
@@ -452,7 +452,7 @@ func (g *Gate) first(c *inner, in io.Reader, out net.Conn, h Host, port int) boo
 }
 
 // greet reads the ClientHello, and passes it on when it asks for the host.
-func (g *Gate) greet(c *inner, in io.Reader, out net.Conn, begun []byte, h Host, port int) bool {
+func (g *Passage) greet(c *inner, in io.Reader, out net.Conn, begun []byte, h Host, port int) bool {
 	late := time.AfterFunc(g.p.times.hello, func() { _ = c.Close() })
 	hello, err := readHello(in, begun)
 	if !late.Stop() {
@@ -491,11 +491,11 @@ type pair struct {
 // newPair looks after two ends, until end is called.
 func newPair(c *inner, out net.Conn) *pair {
 	p := &pair{c: c, out: out}
-	p.idle.Store(int64(c.gate.p.times.idle))
+	p.idle.Store(int64(c.passage.p.times.idle))
 	p.moved()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.timer = time.AfterFunc(c.gate.p.times.idle, p.look)
+	p.timer = time.AfterFunc(c.passage.p.times.idle, p.look)
 	return p
 }
 

@@ -28,7 +28,7 @@ import (
 type outside struct {
 	t       testing.TB
 	p       *Proxy
-	g       *Gate
+	g       *Passage
 	lookups atomic.Int64
 
 	mu     sync.Mutex
@@ -48,7 +48,7 @@ type host struct {
 
 var public = v1beta1.ProfileOutbound{AllowHost: []string{"allowed.test"}, AllowPort: []int{80, 443, 8080}}
 
-// open opens the gate of a sandbox with a profile.
+// open opens the passage of a sandbox with a profile.
 func open(t testing.TB, out v1beta1.ProfileOutbound, o Options) *outside {
 	t.Helper()
 	w := &outside{t: t, names: map[string][]string{"allowed.test": {"93.184.216.34"}}, hosts: map[string]*host{}}
@@ -150,7 +150,7 @@ type inside struct {
 func (c inside) LocalAddr() net.Addr { return c.at }
 func (c inside) CloseWrite() error   { return c.Conn.(*net.TCPConn).CloseWrite() }
 
-// connect connects from inside to an address of the sandbox; served says when the gate has
+// connect connects from inside to an address of the sandbox; served says when the passage has
 // done with it.
 func (w *outside) connect(to string) (c net.Conn, served <-chan struct{}) {
 	w.t.Helper()

@@ -17,7 +17,7 @@ import (
 )
 
 // proxy serves a connection to the proxy. What begins like no request of HTTP/1 gets 400.
-func (g *Gate) proxy(c *inner) {
+func (g *Passage) proxy(c *inner) {
 	var first [1]byte
 	if n, _ := c.Read(first[:]); n == 0 {
 		_ = c.Close()
@@ -94,7 +94,7 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	// 2. It is allowed, and somebody answers.
-	out, d, err := p.dial(c.gate.life, host, port)
+	out, d, err := p.dial(c.passage.life, host, port)
 	if err != nil {
 		p.refusedWith(err)
 		p.answer(ctx, host, port, err)
@@ -106,34 +106,34 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 	// 3. It is carried: a tunnel, or one request and what comes back.
 	ctx.HijackSetNoResponse(true)
 	if connect {
-		c.gate.work.Add(1) // Serve has not returned: the connection has not ended
+		c.passage.work.Add(1) // Serve has not returned: the connection has not ended
 		ctx.Hijack(func(in net.Conn) {
-			defer c.gate.work.Done()
+			defer c.passage.work.Done()
 			defer edge.Contain(p.log, "egress")
 			defer out.Close()
 			if _, err := io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n"); err == nil {
-				c.gate.tunnel(c.inner, in, out, d, host, port)
+				c.passage.tunnel(c.inner, in, out, d, host, port)
 			}
 			_ = c.Close()
 		})
 		return
 	}
-	if !c.gate.hold(out) {
+	if !c.passage.hold(out) {
 		_ = c.Close()
 		return
 	}
 	p.allow(host, port, d)
 	pair := newPair(c.inner, out)
 	sent := p.pass(ctx, pair, head, target, host, port)
-	c.gate.work.Add(1)
+	c.passage.work.Add(1)
 	ctx.Hijack(func(in net.Conn) {
-		defer c.gate.work.Done()
+		defer c.passage.work.Done()
 		defer edge.Contain(p.log, "egress")
-		defer c.gate.drop(out)
+		defer c.passage.drop(out)
 		defer pair.end()
 		if sent {
 			c.busy()
-			c.gate.work.Go(func() { // what comes behind the request is no other one
+			c.passage.work.Go(func() { // what comes behind the request is no other one
 				defer edge.Contain(p.log, "egress")
 				_, _ = io.Copy(io.Discard, in)
 				pair.hurry(p.times.leaving)

@@ -210,7 +210,7 @@ func far(t *testing.T) (asked func() map[string]int) {
 type outlet struct{ *egress.Proxy }
 
 func (o outlet) Ports() []int { return o.Rules().Ports() }
-func (o outlet) Open() Gate   { return o.Proxy.Open() }
+func (o outlet) Open() Passage   { return o.Proxy.Open() }
 
 // out is what is let out of the sandboxes of a test.
 type out struct {
@@ -424,7 +424,7 @@ func TestEgressUser(t *testing.T) {
 	}
 }
 
-// TestEgressBounds has a sandbox hold so many connections out and no more, and the gate close
+// TestEgressBounds has a sandbox hold so many connections out and no more, and the passage close
 // with it.
 func TestEgressBounds(t *testing.T) {
 	m := machine(t)

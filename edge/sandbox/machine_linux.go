@@ -302,12 +302,12 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 		_, _ = ours.Close(), said.Close()
 		return nil, startError(&c, err)
 	}
-	var gate Gate
+	var passage Passage
 	var ports []int
 	if c.Network == Profile {
-		gate, ports = c.Outlet.Open(), append([]int{dnsPort, proxyPort}, c.Outlet.Ports()...)
+		passage, ports = c.Outlet.Open(), append([]int{dnsPort, proxyPort}, c.Outlet.Ports()...)
 	}
-	s.session = newSession(ours, c.Name, gate, ports, func() { s.wait(said) })
+	s.session = newSession(ours, c.Name, passage, ports, func() { s.wait(said) })
 	// 4. It greets, and is held to the limits before a server runs.
 	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
 	defer cancel()

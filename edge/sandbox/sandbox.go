@@ -153,12 +153,12 @@ type Outlet interface {
 	// Ports are those on which programs that ignore proxies are listened to.
 	Ports() []int
 
-	// Open opens the gate of one sandbox.
-	Open() Gate
+	// Open opens the passage of one sandbox.
+	Open() Passage
 }
 
-// Gate is where those of one sandbox go.
-type Gate interface {
+// Passage is where those of one sandbox go.
+type Passage interface {
 	// Serve serves a connection that a server made to an address of its loopback, which is
 	// the connection's local one, and closes it.
 	Serve(c net.Conn)

@@ -42,7 +42,7 @@ type session struct {
 	err     error  // why it ended
 	pid     int    // of the helper, as it sees itself
 
-	gate    Gate  // nil where nothing goes out
+	passage    Passage  // nil where nothing goes out
 	ports   []int // that the helper listens on for it
 	answers chan link.Message
 
@@ -71,21 +71,21 @@ type answer struct {
 // maxAnswers is how many answers of DNS may wait for a helper; what comes then has none.
 const maxAnswers = 64
 
-// newSession takes up a link, with the gate of what goes out, or nil; over is called when it
+// newSession takes up a link, with the passage of what goes out, or nil; over is called when it
 // has ended, unless it is nil.
-func newSession(conn *net.UnixConn, name string, gate Gate, ports []int, over func()) *session {
+func newSession(conn *net.UnixConn, name string, passage Passage, ports []int, over func()) *session {
 	s := &session{
-		gate: gate, ports: ports, answers: make(chan link.Message, maxAnswers),
+		passage: passage, ports: ports, answers: make(chan link.Message, maxAnswers),
 		conn: conn, name: name, waiting: map[uint32]*question{}, procs: map[uint32]*Process{},
 		greeted: make(chan struct{}), ended: make(chan struct{}),
 	}
-	if gate != nil {
+	if passage != nil {
 		go s.answerQueries()
 	}
 	go func() {
 		s.read()
-		if gate != nil {
-			gate.Close()
+		if passage != nil {
+			passage.Close()
 		}
 		if over != nil {
 			over()
@@ -138,11 +138,11 @@ func (s *session) take(m *link.Message, fds []int) error {
 	case link.Accepted:
 		return s.outgoing(fds)
 	case link.Query:
-		if s.gate == nil || len(fds) > 0 {
+		if s.passage == nil || len(fds) > 0 {
 			closeAll(fds)
 			return errAsked
 		}
-		if answer := s.gate.Answer([]byte(m.Text)); answer != nil {
+		if answer := s.passage.Answer([]byte(m.Text)); answer != nil {
 			select {
 			case s.answers <- link.Message{Kind: link.Answer, ID: m.ID, Text: string(answer)}:
 			default: // who asked asks again
@@ -176,7 +176,7 @@ func (s *session) take(m *link.Message, fds []int) error {
 // outgoing takes a connection that a server made on its loopback. One that is more than may
 // be held is closed.
 func (s *session) outgoing(fds []int) error {
-	if s.gate == nil || len(fds) != 1 {
+	if s.passage == nil || len(fds) != 1 {
 		closeAll(fds)
 		return errAsked
 	}
@@ -197,7 +197,7 @@ func (s *session) outgoing(fds []int) error {
 		return c.Close()
 	}
 	c.closed = sync.OnceFunc(func() { s.release(1) })
-	go s.gate.Serve(c)
+	go s.passage.Serve(c)
 	return nil
 }
 

@@ -224,8 +224,8 @@ func (a *Commands) appsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apps",
 		Short: "List the clients that can be set up, and their files",
-		Long: `List the clients that can be set up, the files of their configurations, and whether
-each file is there.`,
+		Long: `List the clients that can be set up ("weir client setup"), the files of their
+configurations on this machine, and whether each file is there.`,
 		Example: `  weir client apps
   weir client apps --format json`,
 		Args:              cli.NoArgs,

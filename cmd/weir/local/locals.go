@@ -335,7 +335,7 @@ func networkOf(w *compile.Workload) sandbox.Network {
 type outlet struct{ *egress.Proxy }
 
 func (o outlet) Ports() []int       { return o.Rules().Ports() }
-func (o outlet) Open() sandbox.Gate { return o.Proxy.Open() }
+func (o outlet) Open() sandbox.Passage { return o.Proxy.Open() }
 
 // outletOf is that of a workload whose profile lets something out.
 func outletOf(w *compile.Workload, s serve.Starting) (sandbox.Outlet, error) {

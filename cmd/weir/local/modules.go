@@ -60,7 +60,7 @@ func newModules(cache string) (*modules, error) {
 func (m *modules) close() { _ = m.compiler.Close() } // it only frees memory
 
 // read returns the bytes of a workload's module. One at a URL is fetched, unless it was.
-func (m *modules) read(ctx context.Context, w *compile.Workload) ([]byte, error) {
+func (m *modules) read(ctx context.Context, w *compile.Workload, say func(string)) ([]byte, error) {
 	if !strings.HasPrefix(w.Program, "https://") {
 		return readModule(w.Program)
 	}
@@ -68,7 +68,9 @@ func (m *modules) read(ctx context.Context, w *compile.Workload) ([]byte, error)
 	if b, err := readModule(path); err == nil && digestOf(b) == w.SHA256 {
 		return b, nil
 	}
+	slow := time.AfterFunc(sayAfter, func() { say("fetching " + w.Program) })
 	b, err := m.fetch(ctx, w.Program)
+	slow.Stop()
 	switch {
 	case err != nil:
 		return nil, err
@@ -88,14 +90,14 @@ func digestOf(b []byte) string {
 
 // readModule reads a file of at most the size that a module may have.
 func readModule(path string) ([]byte, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a named pipe waits
+		return nil, fmt.Errorf("%s is no file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no file", path)
-	}
 	return limited(f, path)
 }
 
@@ -273,7 +275,7 @@ func (h *host) make() (_ *wasm.Server, dirs []wasi.Dir, err error) {
 	}
 	// 2. The module.
 	name := edge.Printable(filepath.Base(w.Program))
-	b, err := h.modules.read(h.life, w)
+	b, err := h.modules.read(h.life, w, h.say)
 	if err != nil {
 		return nil, dirs, err
 	}

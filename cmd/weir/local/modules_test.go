@@ -244,7 +244,7 @@ func TestModuleAtURL(t *testing.T) {
 	}
 	for path, want := range map[string]string{"/server.wasm": "is asked for", "/elsewhere.wasm": "it leads to what is no https URL"} {
 		w := &compile.Workload{Program: s.URL + path, SHA256: strings.Repeat("0", 64)}
-		if _, err := all.read(t.Context(), w); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := all.read(t.Context(), w, func(string) {}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
