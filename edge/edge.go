@@ -182,6 +182,10 @@ const AnonymousIssuer = "weir-anonymous"
 // are taken for that.
 const LocalIssuer = "weir-local"
 
+// UnverifiedIssuer is the issuer of the identity of a client whose token nobody has looked at
+// but whoever it is exchanged at: each token is somebody of its own.
+const UnverifiedIssuer = "weir-unverified"
+
 // Anonymous reports whether nothing tells the identity from that of others, as
 // where a server asks nobody who they are.
 func (id *Identity) Anonymous() bool { return id == nil || id.Issuer == AnonymousIssuer }

@@ -3,10 +3,10 @@ package edge
 import "net/netip"
 
 // Holder returns whom what one client may have, such as sessions and streams, is
-// counted for: its principal; where nobody is asked who they are, the address
-// that it comes from. who is nil where nobody is asked.
+// counted for: its principal; where nobody is asked who they are, or anybody can be
+// anybody, the address that it comes from. who is nil where nobody is asked.
 func Holder(who *Identity, address string) string {
-	if !who.Anonymous() {
+	if !who.Anonymous() && who.Issuer != UnverifiedIssuer {
 		return who.Principal()
 	}
 	const anonymous = "\x00" // no principal begins with it

@@ -324,8 +324,8 @@ func (w *walker) join(from, to *frame) {
 }
 
 func (w *walker) open(b *body, op byte) {
-	if len(w.frames) > maxNesting {
-		w.r.fail("blocks nested more than %d deep", maxNesting)
+	if len(w.frames) > w.m.nesting {
+		w.r.fail("blocks nested more than %d deep", w.m.nesting)
 		return
 	}
 	outer := w.top()

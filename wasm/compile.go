@@ -111,6 +111,7 @@ type Module struct {
 	hasInit  bool
 
 	interpreter bool // made by CompileInterpreter
+	server      bool // made by CompileServer
 }
 
 // Compile checks a module against its digest and the limits, meters and
@@ -218,7 +219,11 @@ func (c *Compiler) compile(ctx context.Context, digest string, prepare func() (*
 		return nil, err
 	}
 	m.compiler = c
-	rt := wazero.NewRuntimeWithConfig(ctx, c.config())
+	config := c.config()
+	if m.server {
+		config = config.WithMemoryLimitPages(MaxServerMemory / pageSize)
+	}
+	rt := wazero.NewRuntimeWithConfig(ctx, config)
 	compiled, err := rt.CompileModule(experimental.WithCompilationWorkers(ctx, 2), m.metered)
 	if err != nil {
 		_ = rt.Close(context.Background())
@@ -229,7 +234,7 @@ func (c *Compiler) compile(ctx context.Context, digest string, prepare func() (*
 		return nil, &Refusal{"module", text}
 	}
 	m.runtime, m.compiled, m.Elapsed = rt, compiled, time.Since(start)
-	if m.interpreter {
+	if m.interpreter || m.server {
 		m.metered = nil // nobody compiles it again
 	}
 	return m, nil

@@ -180,6 +180,7 @@ type module struct {
 	data        []dataSegment
 	bodies      []body
 	custom      int // bytes
+	nesting     int // blocks of one function within each other that are allowed
 	importFuncs int // imported functions, which come first in the index space
 	allFuncs    []uint32
 	allTables   []tableType
@@ -190,9 +191,16 @@ type module struct {
 // parse decodes a module of the core specification 2.0 in whole and holds it
 // to the limits. Indices are checked against what they point into; types of
 // operands are left to the engine, which checks them in what meter wrote.
-func parse(b []byte) (*module, error) {
-	if len(b) > maxModule {
-		return nil, &Refusal{"module", fmt.Sprintf("%d bytes: at most %d are allowed", len(b), maxModule)}
+func parse(b []byte) (*module, error) { return parseWithin(b, maxModule, maxNesting) }
+
+// parseServer is parse for a server, which may be larger: the Go toolchain makes a block of
+// every place in a function that control comes to, and a large library has functions with
+// more of them than guests may have.
+func parseServer(b []byte) (*module, error) { return parseWithin(b, MaxServerModule, 4*maxNesting) }
+
+func parseWithin(b []byte, most, nesting int) (*module, error) {
+	if len(b) > most {
+		return nil, &Refusal{"module", fmt.Sprintf("%d bytes: at most %d are allowed", len(b), most)}
 	}
 	if len(b) < 8 || string(b[:4]) != "\x00asm" {
 		return nil, &Refusal{"module", "not a WebAssembly module"}
@@ -200,7 +208,7 @@ func parse(b []byte) (*module, error) {
 	if string(b[4:8]) != "\x01\x00\x00\x00" {
 		return nil, &Refusal{"module", "not a core module of version 1: components are not supported"}
 	}
-	m := &module{start: -1, dataCount: -1}
+	m := &module{start: -1, dataCount: -1, nesting: nesting}
 	r := &reader{b: b, pos: 8, section: "module"}
 	last := 0
 	for r.err == nil && r.left() > 0 {

@@ -78,6 +78,10 @@ type setup struct {
 	guard    int  // the helper's pid
 
 	container bool // somebody else made the sandbox; servers are not told
+
+	// ports are those that the helper listens on for what carries connections out; a server
+	// is not told them.
+	ports []int
 }
 
 func (s *setup) fields() map[string]any {
@@ -120,6 +124,10 @@ func parseSetup(text string) (setup, bool) {
 		n, err := strconv.Atoi(value)
 		if err != nil || n < 0 {
 			return s, false
+		}
+		if name == "port" {
+			s.ports = append(s.ports, n)
+			continue
 		}
 		switch f := fields[name].(type) {
 		case *bool:

@@ -27,6 +27,7 @@ var linkFD = 3 // that it is started with, or connects
 // helper serves one link.
 type helper struct {
 	setup setup
+	doors *doors // nil where nothing goes out
 
 	sending sync.Mutex
 
@@ -49,6 +50,11 @@ func serveLink(s setup) int {
 	runtime.LockOSThread()
 	debug.SetGCPercent(25)
 	first := unix.Getpid() == 1
+	doors, err := listen(s.ports) // with a capability that goes next, or as a container may
+	if err != nil {
+		fatal(err.Error())
+		return 1
+	}
 	if err := harden(s.drop, !s.container); err != nil {
 		fatal(err.Error())
 		return 1
@@ -67,8 +73,11 @@ func serveLink(s setup) int {
 		}
 	}
 	s.guard = unix.Getpid()
-	h := &helper{setup: s, ids: map[uint32]*server{}, pids: map[int]*server{}, more: make(chan struct{}, 1)}
+	h := &helper{setup: s, doors: doors, ids: map[uint32]*server{}, pids: map[int]*server{}, more: make(chan struct{}, 1)}
 	go h.reap()
+	if doors != nil {
+		go h.admit()
+	}
 	h.send(&link.Message{Kind: link.Hello, A: link.Version, B: uint32(s.guard), C: uint32(unix.Getuid())})
 	r := link.Reader{Receive: receive}
 	for {
@@ -190,7 +199,8 @@ func receive(p, oob []byte) (n, oobn, flags int, err error) {
 	}
 }
 
-// send sends m. An error is the end of the link, which its reader sees too.
+// send sends m. An error is the end of the link, which its reader sees too, or that more
+// descriptors are on their way than may be.
 func (h *helper) send(m *link.Message, fds ...int) {
 	h.sending.Lock()
 	defer h.sending.Unlock()
@@ -219,6 +229,10 @@ func (h *helper) do(m *link.Message) {
 		go h.killTree(m.ID)
 	case link.Dial:
 		go h.dial(m.ID, int(m.A))
+	case link.Answer:
+		if h.doors != nil {
+			h.doors.answer(m)
+		}
 	}
 }
 

@@ -190,7 +190,11 @@ http://127.0.0.1:8666/callback.
 
 Without a user: --client-credentials is a login of the client itself, with a
 secret or a private key; --id-token-file has your company's identity provider
-vouch for the user of an ID token (enterprise-managed authorization).`,
+vouch for the user of an ID token (enterprise-managed authorization).
+
+A server may have several logins, each with flags of its own: workloads of it
+that ask for other scopes, or as another client, have theirs. "weir call --auth"
+and its like use the one that this command made last.`,
 		Example: `  weir auth login https://mcp.example.com/mcp
   weir auth login https://mcp.example.com/mcp --scopes files:read,files:write --skip-browser
   weir auth login https://mcp.example.com/mcp --client-id weir --client-secret-file secret.txt
@@ -206,7 +210,7 @@ vouch for the user of an ID token (enterprise-managed authorization).`,
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.URL = args[0]
+			o.URL, o.Main = args[0], true
 			switch {
 			case machine && o.IDTokenFile != "":
 				return usagef("--client-credentials and --id-token-file are two ways to log in: leave one out")
@@ -296,8 +300,12 @@ func (a *app) authListCommand() *cobra.Command {
 		Long: `List the MCP servers that you are logged in to: who gives the access, as which
 client, with which scopes, and for how long. No token is shown.
 
+A server may have several logins, which the flags tell apart that they were made
+with. The first of them is the one that "weir call --auth" and its like use.
+
 With --json there is a list of objects: url, issuer, resource, client, how (given,
-document or registered), scopes, expires, renewable, since.`,
+document or registered), scopes, expires, renewable, since, flags, and used (by
+"weir call --auth").`,
 		Example: `  weir auth list
   weir auth list --json`,
 		Args: noArgs,
@@ -327,13 +335,13 @@ func (a *app) authLogoutCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "logout URL",
-		Short: "Forget the login to an MCP server",
-		Long: `Forget the login to an MCP server, or with --all every one: tokens, and the
-client that was registered. Before that, the authorization server is asked to
-revoke the refresh token (RFC 7009), which ends what it gave for it, too. Where
-that cannot be done, a line says why, the login is forgotten all the same, and
-the exit code is 0. An access token without a refresh token stays good there until
-it ends.`,
+		Short: "Forget the logins to an MCP server",
+		Long: `Forget the logins to an MCP server, with whatever flags they were made, or with
+--all every one: tokens, and the client that was registered. Before that, the
+authorization server is asked to revoke the refresh token (RFC 7009), which ends
+what it gave for it, too. Where that cannot be done, a line says why, the login is
+forgotten all the same, and the exit code is 0. An access token without a refresh
+token stays good there until it ends.`,
 		Example: `  weir auth logout https://mcp.example.com/mcp
   weir auth logout --all --timeout 5s`,
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -29,3 +29,6 @@ func TestExampleLaptop(t *testing.T) {
 	installed("everything", "", "")
 	newExample(t, "laptop", swaps...).follow()
 }
+
+// TestExampleWasmServer lays out, builds and serves a server in WebAssembly, as the README says.
+func TestExampleWasmServer(t *testing.T) { newExample(t, "wasm-server").follow() }

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-edge/weir/cmd/weir/apps"
+	"github.com/weir-edge/weir/cmd/weir/clients"
 	"github.com/weir-edge/weir/cmd/weir/local"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/serve"
@@ -63,7 +65,19 @@ func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duratio
 		if failed := k.Remove(context.WithoutCancel(ctx), facts.Name, true, nil); err == nil {
 			err = failed
 		}
+		a.followOne(ctx, told, func(context.Context) ([]apps.Server, error) {
+			return []apps.Server{{Name: facts.Name, Wish: apps.Gone}}, nil
+		})
 	}()
+	a.followOne(ctx, told, func(ctx context.Context) (servers []apps.Server, err error) {
+		all, err := k.List(ctx)
+		for _, w := range all {
+			if w.Name == facts.Name {
+				servers = append(servers, clients.ServerOf(w))
+			}
+		}
+		return servers, err
+	})
 	k.Begin()
 	following, stop := context.WithCancel(ctx)
 	heard := make(chan struct{})
@@ -79,6 +93,13 @@ func (a *app) foreground(ctx context.Context, manifest []byte, wait time.Duratio
 		<-heard
 	}()
 	return watchEnd(ctx, d, facts.Name, broken)
+}
+
+// followOne has clients follow a workload that this process keeps.
+func (a *app) followOne(ctx context.Context, told func(workload.Event), list func(context.Context) ([]apps.Server, error)) {
+	for _, text := range a.clients().Follow(ctx, nil, list, false) {
+		told(workload.Event{Time: time.Now(), Text: text})
+	}
 }
 
 // watchEnd returns when the server of a workload has ended for good.

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
-	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/checkup"
 	"github.com/weir-edge/weir/edge/secret"
@@ -169,7 +168,7 @@ func nameOf(u *url.URL) string {
 
 // welcome says how to use an edge before servers that the command line named.
 func welcome(w io.Writer, s serve.Settings, addr string, all []source.PlainBackend) {
-	endpoint, me := show.Endpoint(s, addr), self()
+	endpoint, me := s.Endpoint(addr), self()
 	at := ""
 	if endpoint != homeURL() {
 		at = " " + endpoint

@@ -25,7 +25,7 @@ import (
 func (a *app) runCommand() *cobra.Command {
 	var x runFlags
 	cmd := &cobra.Command{
-		Use:   "run [flags] [URL|NAME] [-- COMMAND [ARG]...]",
+		Use:   "run [flags] [URL|NAME|FILE.wasm] [-- COMMAND [ARG]...]",
 		Short: "Start an MCP server and keep it, or an address for one elsewhere",
 		Long: `Start an MCP server and keep it: a program of this machine that stands after --, in a
 sandbox where the system has one, an address of your own for a server at a URL, or what
@@ -38,7 +38,9 @@ until "weir stop" or "weir rm", and comes back with the manager.
 
 A server at a URL that wants a login is logged in to in a browser; the manager has it
 renewed. A package runner (npx, uvx) fetches its package into a directory of the workload's
-own. What is given by the flags stands in a manifest: --dry-run prints it, "weir
+own. A file that ends in .wasm is a server in WebAssembly, which needs no sandbox: it has
+the directories, variables and memory that the flags give it, and no network. What is
+given by the flags stands in a manifest: --dry-run prints it, "weir
 export" keeps it for another machine.
 
 Exit codes: 2 wrong command line, 6 no such group, secret or entry, 7 the name or the port is
@@ -47,9 +49,12 @@ server ended or did not introduce itself in time, 45 somebody has to log in.`,
 		Example: `  weir run -- npx -y @modelcontextprotocol/server-everything
   weir run --name files -v "$PWD":/data:ro -- npx -y @modelcontextprotocol/server-filesystem /data
   weir run --secret GITHUB_TOKEN,target=GITHUB_TOKEN --permission-profile network -- ./server
+  weir run ./server.wasm -v "$PWD":/data:ro
   weir run https://mcp.example.com/mcp --remote-auth
   weir run io.github.example/files -- /data
   weir run https://mcp.example.com/mcp --remote-auth-bearer-token-file token
+  weir run --permission-profile hosts.json --isolate-network -- ./server
+  weir run --print-profile --permission-profile network
   weir run --from-config files.yaml`,
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     a.registries().Complete,
@@ -68,6 +73,17 @@ server ended or did not introduce itself in time, 45 somebody has to log in.`,
 func (a *app) runWorkload(cmd *cobra.Command, x *runFlags, args []string) error {
 	if err := x.read(a, cmd, args); err != nil {
 		return err
+	}
+	if x.printed {
+		for name := range x.Given {
+			if name != "print-profile" && name != "permission-profile" {
+				return usagef("--print-profile prints the profile alone: leave --%s out", name)
+			}
+		}
+		if x.Server != "" || len(x.Args) > 0 {
+			return usagef("--print-profile starts no server: leave it out")
+		}
+		return a.workloads().PrintProfile(x.PermissionProfile)
 	}
 	if x.wait <= 0 {
 		return usagef("--wait %s: give a duration such as 60s", x.wait)
@@ -251,6 +267,7 @@ func (a *app) byManager(ctx context.Context, cmd *cobra.Command, x *runFlags, ma
 	steps := a.steps(cmd)
 	err = m.Run(ctx, made.Manifest, x.ReplaceExisting, x.waiting(cmd, made.Plan), steps.Told(&o))
 	steps.End()
+	a.clients().FollowManager(ctx, cmd, m, []string{made.Name})
 	if err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func flagCases() map[string]flagCase {
 
 		// What needs an engine.
 		"publish":                 {words: "--publish=8080:80", refused: later},
-		"allow-container-gateway": {words: "--allow-container-gateway", refused: later},
+		"allow-container-gateway": {words: "--allow-container-gateway", kept: "allowContainerGateway: true", path: "Workload.Gateway", want: "true", usual: "false"},
 		"print-resolved-overlays": {words: "--print-resolved-overlays", refused: later},
 		"runtime-image":           {words: "--runtime-image=alpine", refused: later},
 		"runtime-add-package":     {words: "--runtime-add-package=git", refused: later},

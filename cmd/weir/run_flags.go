@@ -26,6 +26,7 @@ type runFlags struct {
 	foreground bool
 	fromConfig string
 	dryRun     bool
+	printed    bool // of the profile
 	wait       time.Duration
 }
 
@@ -40,6 +41,7 @@ func (x *runFlags) add(a *app, cmd *cobra.Command) {
 	f.StringVar(&x.fromConfig, "from-config", "", "`FILE` in YAML or JSON that \"weir export\" wrote, or the reference")
 	f.DurationVar(&x.wait, "wait", workloads.StartWait, "`DURATION` that the server may take until it has introduced itself; a package runner has 5m")
 	f.BoolVar(&x.dryRun, "dry-run", false, "print the manifest and the steps, and do nothing")
+	f.BoolVar(&x.printed, "print-profile", false, "print the permission profile as JSON, and do nothing")
 	x.Options = workload.DefaultOptions()
 	for _, flag := range workload.Flags() {
 		bindRunFlag(f, flag, flag.Of(&x.Options))

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,8 +42,8 @@ func guardedServers(t *testing.T, names ...string) (*idp.Provider, func(name str
 	return provider, url
 }
 
-// kept changes the login to a server that a household has.
-func (h *household) kept(url string, change func(*login.Kept)) login.Kept {
+// logins are those to a server that a household has, and where they are kept.
+func (h *household) logins(url string) (*login.Store, []login.Kept) {
 	h.t.Helper()
 	paths, err := workload.PathsOf(func(name string) (string, bool) {
 		return filepath.Join(h.home, "weir"), name == "WEIR_HOME"
@@ -51,10 +52,21 @@ func (h *household) kept(url string, change func(*login.Kept)) login.Kept {
 		h.t.Fatal(err)
 	}
 	s := &login.Store{Dir: paths.Config}
-	k, there, err := s.Find(login.Canonical(url))
-	if err != nil || !there {
-		h.t.Fatalf("the login to %s: there %v, %v", url, there, err)
+	all, err := s.Of(login.Canonical(url))
+	if err != nil {
+		h.t.Fatal(err)
 	}
+	return s, all
+}
+
+// kept changes the one login to a server that a household has.
+func (h *household) kept(url string, change func(*login.Kept)) login.Kept {
+	h.t.Helper()
+	s, all := h.logins(url)
+	if len(all) != 1 {
+		h.t.Fatalf("%d logins to %s", len(all), url)
+	}
+	k := all[0]
 	if change != nil {
 		change(&k)
 		if err := s.Put(h.t.Context(), k); err != nil {
@@ -193,5 +205,62 @@ func TestRunRefusesBearerFile(t *testing.T) {
 	h.fails(45, "refuses the token in "+file, "start", "crm")
 	if n := provider.Hits(t, "/auth") + provider.Hits(t, "/reg"); n != 0 {
 		t.Errorf("%d requests for a login", n)
+	}
+}
+
+// Workloads of one URL that ask for other scopes have logins of their own: none is sent what
+// another was given (auth-server document, "Exchanged credentials").
+func TestRunLoginsOfTheirOwn(t *testing.T) {
+	provider, url := guardedServers(t, "crm")
+	h := newHousehold(t)
+	h.env = append(h.env, "BROWSER=visitor", "WEIR_DEV_LOOPBACK=true")
+	h.managed()
+	_, port, _ := strings.Cut(edgetest.FreeAddress(t), ":")
+	at := map[string]string{}
+	run := func(name, scopes string) []string {
+		return []string{"run", url("crm"), "--name", name, "--remote-auth-issuer", provider.Issuer, "--remote-auth-scopes", scopes, "--remote-auth-callback-port", port}
+	}
+	granted := func() (all []string) {
+		_, kept := h.logins(url("crm"))
+		for _, k := range kept {
+			all = append(all, strings.Join(k.Tokens.Scopes, " "))
+		}
+		slices.Sort(all)
+		return all
+	}
+
+	// 1. Two that ask for different scopes: a login each, which each goes on with.
+	at["wide"] = h.must(run("wide", "openid,offline_access,tools:read,tools:write")...)
+	at["narrow"] = h.must(run("narrow", "openid,offline_access,tools:read")...)
+	want := []string{"tools:read", "tools:read tools:write"} // those of the resource, as the provider says them
+	if got := granted(); !slices.Equal(got, want) {
+		t.Fatalf("granted %q; want %q", got, want)
+	}
+	logins := provider.Hits(t, "/auth")
+	for name, at := range at {
+		if _, said, code := h.weir("call", at, "echo"); code != 0 {
+			t.Errorf("%s: exit code %d, %s", name, code, said)
+		}
+	}
+	if got := granted(); !slices.Equal(got, want) || provider.Hits(t, "/auth") != logins {
+		t.Errorf("after calls: granted %q, %d logins more", got, provider.Hits(t, "/auth")-logins)
+	}
+
+	// 2. One that asks for less has not what others were given.
+	h.must(run("bare", "openid")...)
+	if got := granted(); !slices.Equal(got, append([]string{"openid"}, want...)) {
+		t.Errorf("with the scope openid alone: granted %q", got)
+	}
+
+	// 3. They are listed apart, and one word forgets them all.
+	out, _, _ := h.weir("auth", "list")
+	for _, flags := range []string{"--scopes openid,offline_access,tools:read ", "--scopes openid,offline_access,tools:read,tools:write "} {
+		if !strings.Contains(out, flags) {
+			t.Errorf("%q is not in the list:\n%s", flags, out)
+		}
+	}
+	h.must("auth", "logout", url("crm"))
+	if got := granted(); len(got) > 0 {
+		t.Errorf("after the end: %q", got)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,7 +50,14 @@ func smallServer() {
 			if p.Arguments.Env != "" {
 				said = os.Getenv(p.Arguments.Env)
 			}
-			if p.Arguments.File != "" {
+			if strings.HasPrefix(p.Arguments.File, "http://") { // by the proxy, where there is one
+				said = "no answer"
+				if r, err := http.Get(p.Arguments.File); err == nil {
+					content, _ := io.ReadAll(r.Body)
+					_ = r.Body.Close()
+					said = r.Status + " " + strings.TrimSpace(string(content))
+				}
+			} else if p.Arguments.File != "" {
 				content, err := os.ReadFile(p.Arguments.File)
 				said = fmt.Sprint(string(content), err)
 			}

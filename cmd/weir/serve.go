@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
-	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge/serve"
 )
 
@@ -154,7 +153,7 @@ func signalNumber(s os.Signal) int {
 
 // greeting returns the text that shows how to call the edge that serves the demo.
 func greeting(w io.Writer, s serve.Settings, addr string) {
-	endpoint := show.Endpoint(s, addr)
+	endpoint := s.Endpoint(addr)
 	curl := "curl -sS " + endpoint
 	if s.TLSCert != "" {
 		curl += " --cacert " + quoted(s.TLSCert)

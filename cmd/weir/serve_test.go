@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
-	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge/edgetest"
 	"github.com/weir-edge/weir/edge/serve"
 )
@@ -296,25 +295,6 @@ func TestLogFormatAndLevel(t *testing.T) {
 		newLog(&out, serve.Settings{LogFormat: test.format, LogLevel: test.level}).Warn("w")
 		if got := out.String(); !strings.Contains(got, test.want) || (got == "") != (test.want == "") {
 			t.Errorf("%+v writes %q", test, got)
-		}
-	}
-}
-
-func TestEndpoint(t *testing.T) {
-	for _, test := range []struct {
-		s    serve.Settings
-		addr string
-		want string
-	}{
-		{serve.Settings{}, "127.0.0.1:4483", "http://127.0.0.1:4483/mcp"},
-		{serve.Settings{}, "0.0.0.0:80", "http://127.0.0.1:80/mcp"},
-		{serve.Settings{}, "[::]:80", "http://127.0.0.1:80/mcp"},
-		{serve.Settings{}, "[::1]:80", "http://[::1]:80/mcp"},
-		{serve.Settings{TLSCert: "c"}, "127.0.0.1:1", "https://127.0.0.1:1/mcp"},
-		{serve.Settings{ExternalURL: "https://x.example/a/"}, "127.0.0.1:1", "https://x.example/a/mcp"},
-	} {
-		if got := show.Endpoint(test.s, test.addr); got != test.want {
-			t.Errorf("%s of %+v is %s, want %s", test.addr, test.s, got, test.want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
+	"github.com/weir-edge/weir/cmd/weir/clients"
 	"github.com/weir-edge/weir/cmd/weir/registries"
 	"github.com/weir-edge/weir/cmd/weir/secrets"
 	"github.com/weir-edge/weir/cmd/weir/workloads"
@@ -25,9 +26,12 @@ func (a *app) workloads() *workloads.Commands {
 			return false, nil
 		}
 		return true, a.logIn(ctx, cmd, manifest, nil)
-	}}
+	}, Follow: a.clients().FollowManager}
 }
 func (a *app) secrets() *secrets.Commands { return &secrets.Commands{App: a.shared()} }
+func (a *app) clients() *clients.Commands {
+	return &clients.Commands{App: a.shared(), Workloads: a.workloads}
+}
 func (a *app) registries() *registries.Commands {
 	return &registries.Commands{App: a.shared(), Reach: func() (edge.Reach, error) {
 		s, err := a.settingsInPassing()

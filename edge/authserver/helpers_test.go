@@ -106,8 +106,7 @@ func (c *clock) now() time.Time {
 // stops stops the clock.
 func (c *clock) stops() { now := time.Now(); c.still.Store(&now) }
 
-func (c *clock) moves(by time.Duration)    { c.by.Add(int64(by)) }
-func (c *clock) returnsTo(t time.Duration) { c.by.Store(int64(t)) }
+func (c *clock) moves(by time.Duration) { c.by.Add(int64(by)) }
 
 // counting is a store that counts calls, and can be away.
 type counting struct {

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/weir-edge/weir/edge/v1beta1"
@@ -90,7 +91,7 @@ func (c *compiler) audiences(plan *Plan) {
 		if s.Incoming == nil || s.Incoming.Type != incoming.OIDC || s.Incoming.Audience == "" {
 			continue
 		}
-		key := accepted{s.Incoming.Issuer, s.Incoming.Audience}
+		key := accepted{cmp.Or(s.Incoming.Issuer, s.Incoming.IntrospectionURL), s.Incoming.Audience}
 		if first, ok := taken[key]; ok {
 			o := c.owners[s.Name]
 			path := "spec.incomingAuth.oidcConfigRef.audience"

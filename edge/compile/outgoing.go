@@ -182,7 +182,9 @@ func (c *compiler) suits(spec *outgoing.Spec, at *object, path string, who *inco
 		c.issued(spec, at, path, l)
 	case len(upstreams) > 0:
 		c.fail(at, path, ReasonConflict, "%s needs a token that an upstream provider issued, and there are none without spec.authServerConfig of the server", spec.Type())
-	case user && (who == nil || who.Type != incoming.OIDC):
+	case who != nil && who.Type == incoming.Unverified && spec.Type() != string(v1beta1.AuthTokenExchange):
+		c.fail(at, path, ReasonConflict, "%s is no exchange of a token that nobody has verified: set it to tokenExchange, or take spec.run.exchangeUnverified out", spec.Type())
+	case user && (who == nil || who.Type != incoming.OIDC && who.Type != incoming.Unverified):
 		c.fail(at, path, ReasonConflict, "%s exchanges the token of the client, and a server that it is for asks for none: set its incomingAuth.type to oidc, or its oidcConfigRef", spec.Type())
 	}
 }

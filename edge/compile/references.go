@@ -39,6 +39,8 @@ func references() []reference {
 
 		{kind: "MCPServer", path: "spec.permissionProfile.name", to: "ConfigMap", key: "key", when: "type", is: "configmap"},
 		{kind: "MCPServer", path: "spec.webhookConfigRef.name", to: "MCPWebhookConfig"},
+		{kind: "MCPServer", path: "spec.run.webhookConfigRef.name", to: "MCPWebhookConfig"},
+		{kind: "MCPRemoteProxy", path: "spec.run.webhookConfigRef.name", to: "MCPWebhookConfig"},
 
 		{kind: "MCPOIDCConfig", path: "spec.inline.caBundleRef.configMapRef.name", to: "ConfigMap", key: "key"},
 		{kind: "MCPTelemetryConfig", path: "spec.openTelemetry.caBundleRef.configMapRef.name", to: "ConfigMap", key: "key"},

@@ -87,6 +87,15 @@ func (c *compiler) single(o *object) (Server, Door) {
 	plan.Authz, plan.Point = c.allowed(o, field.NewPath("spec"), f.authz, f.authzRef)
 	plan.Store = c.stored(o, f.storage)
 	plan.Limits = c.limited(o, field.NewPath("spec", "rateLimiting"), f.limits, f.oidc != nil || f.external)
+	if f.run != nil && f.run.WebhookConfigRef != nil {
+		const at = "spec.run.webhookConfigRef"
+		switch {
+		case o.ref.Kind == "MCPServer":
+			c.fail(o, at, ReasonConflict, "an MCPServer names it in spec.webhookConfigRef: write it there")
+		case c.set.Cluster: // whom nothing is shown must not seem to be shown it
+			c.fail(o, at, ReasonConflict, "in a cluster no webhooks are asked about a server at a URL: take this out")
+		}
+	}
 	plan.Webhooks = c.hooks(o)
 	plan.Audit, plan.Telemetry = c.switched(o, f.audit, run), c.measured(o, f.telemetry)
 	if plan.Telemetry != nil {
@@ -164,6 +173,16 @@ func (c *compiler) doorOf(o *object, f one, run *v1beta1.ProxyRun) Door {
 // clients plans who may come in. Without a provider that is, at a door of its own that this
 // host alone reaches, the user of this host.
 func (c *compiler) clients(o *object, f one, door Door) *incoming.Spec {
+	run := f.run
+	switch {
+	case run == nil || c.set.Cluster || !run.ExchangeUnverified:
+	case f.oidc != nil:
+		c.fail(o, "spec.run.exchangeUnverified", ReasonConflict, "spec.oidcConfigRef has tokens verified: take this out")
+	case !f.external:
+		c.fail(o, "spec.run.exchangeUnverified", ReasonConflict, "there is no spec.externalAuthConfigRef that exchanges tokens: give one of type tokenExchange, or take this out")
+	default:
+		return &incoming.Spec{Type: incoming.Unverified}
+	}
 	if f.oidc == nil {
 		if c.set.Doors && !c.set.Cluster && loopback(door.Listen) {
 			return &incoming.Spec{Type: incoming.Local}
@@ -227,7 +246,7 @@ var sides = []struct {
 	path  string
 	guard bool
 }{
-	{"spec.oidcConfigRef", true}, {"spec.authzConfig", true}, {"spec.authzConfigRef", true}, {"spec.rateLimiting", true}, {"spec.webhookConfigRef", true},
+	{"spec.oidcConfigRef", true}, {"spec.authzConfig", true}, {"spec.authzConfigRef", true}, {"spec.rateLimiting", true}, {"spec.webhookConfigRef", true}, {"spec.run.webhookConfigRef", true},
 	{"spec.audit.enabled", false}, {"spec.telemetryConfigRef", false}, {"spec.sessionStorage", false}, {"spec.endpointPrefix", false}, {"spec.trustProxyHeaders", false}, {"spec.proxyMode", false},
 	{"spec.run.stateless", false}, {"spec.run.sessionTTL", false}, {"spec.run.auditConfig", false}, {"spec.run.debug", false}, {"spec.run.caBundle", false}, {"spec.run.telemetryEnvironment", false},
 }

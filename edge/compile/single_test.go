@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/source"
+	"github.com/weir-edge/weir/filters/incoming"
 )
 
 // found compiles a set and returns what is said, a line each.
@@ -30,20 +31,21 @@ func server(spec string) string {
 // What a server that is to be started cannot have is refused by name, and nothing is ignored.
 func TestWorkloadsRefused(t *testing.T) {
 	for spec, want := range map[string]string{
-		"{image: 'npx://pkg@1'}":                             "not supported yet: an image that is built of a package",
-		"{image: 'uvx://pkg'}":                               "an image that is built",
-		"{image: 'go://./dir'}":                              "an image that is built",
-		"{image: 'wasm://./a.wasm'}":                         "not supported yet: a module of WebAssembly",
-		"{image: 'wasm+https://a.example/a.wasm#sha256=00'}": "a module of WebAssembly",
-		"{image: 'https://a.example/mcp'}":                   "describe it with an MCPRemoteProxy",
-		"{image: 'file:///bin/x'}":                           "no form that is known",
-		"{image: 'exec://bin/x'}":                            "no absolute path",
+		"{image: 'npx://pkg@1'}":           "not supported yet: an image that is built of a package",
+		"{image: 'uvx://pkg'}":             "an image that is built",
+		"{image: 'go://./dir'}":            "an image that is built",
+		"{image: 'https://a.example/mcp'}": "describe it with an MCPRemoteProxy",
+		"{image: 'file:///bin/x'}":         "no form that is known",
+		"{image: 'exec://bin/x'}":          "no absolute path",
 		"{image: npx, transport: sse, run: {targetHost: a.example, network: none, isolateNetwork: true}}": "is reached on its own loopback: take one out",
 		"{image: npx, run: {network: bridge}}":                                                                                         "host or none",
 		"{image: npx, run: {network: host, isolateNetwork: true}}":                                                                     "take one out",
-		"{image: npx, run: {isolateNetwork: true}}":                                                                                    "needs the egress proxy",
+		"{image: npx, run: {egressPorts: [0]}}":                                                                                        "must be a port from 1 to 65535",
+		"{image: npx, run: {egressPorts: [22], network: host}}":                                                                        "spec.run.egressPorts: spec.run.network is host, and then it says nothing",
+		"{image: npx, run: {egressPorts: [22]}, permissionProfile: {type: builtin, name: none}}":                                       "a port of none says nothing",
+		"{image: npx, run: {egressPorts: [22], isolateNetwork: false}}":                                                                "and then nothing is blocked",
+		"{image: npx, run: {allowContainerGateway: true, network: none}}":                                                              "spec.run.allowContainerGateway: spec.run.network is none",
 		"{image: npx, run: {publish: ['80:80']}}":                                                                                      "spec.run.publish: not supported yet",
-		"{image: npx, run: {allowContainerGateway: true}}":                                                                             "spec.run.allowContainerGateway: not supported yet",
 		"{image: npx, run: {runtimeImage: a}}":                                                                                         "spec.run.runtimeImage: not supported yet",
 		"{image: npx, run: {runtimeAddPackages: [a]}}":                                                                                 "spec.run.runtimeAddPackages: not supported yet",
 		"{image: npx, run: {buildCA: a}}":                                                                                              "spec.run.buildCA: not supported yet",
@@ -52,7 +54,7 @@ func TestWorkloadsRefused(t *testing.T) {
 		"{image: npx, authServerRef: {name: key}}":                                                                                     "spec.authServerRef.name: MCPExternalAuthConfig/key is of type headerInjection",
 		"{image: npx, authServerRef: {name: login}}":                                                                                   "its server asks clients for no token of an issuer",
 		"{image: npx, permissionProfile: {type: builtin, name: all}}":                                                                  "there is no profile \"all\"",
-		"{image: npx, permissionProfile: {type: configmap, name: p, key: hosts}}":                                                      "which needs the egress proxy",
+		"{image: npx, permissionProfile: {type: configmap, name: p, key: hosts}}":                                                      "allow_host[0]: \"127.1\": the host is a number and no address",
 		"{image: npx, permissionProfile: {type: configmap, name: p, key: privileged}}":                                                 "privileged is for containers",
 		"{image: npx, permissionProfile: {type: configmap, name: p, key: bad}}":                                                        "no profile",
 		"{image: npx, permissionProfile: {type: configmap, name: p, key: volume}}":                                                     "a volume of a container engine",
@@ -78,7 +80,7 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {name: p}
 data:
-  hosts: '{"network": {"outbound": {"allow_host": ["a.example"]}}}'
+  hosts: '{"network": {"outbound": {"allow_host": ["127.1"]}}}'
   privileged: '{"privileged": true}'
   bad: '{"reed": []}'
   volume: '{"read": ["volume://data:/data"]}'
@@ -242,5 +244,55 @@ func TestRemoteAuthRefused(t *testing.T) {
 		if (plan != nil) != (want == "") || !strings.Contains(said, want) {
 			t.Errorf("%s: plan %v\n%swant %q", how, plan != nil, said, want)
 		}
+	}
+}
+
+// spec.run.exchangeUnverified says something of a token exchange without an oidcConfigRef alone,
+// and spec.run.webhookConfigRef of a server at a URL.
+func TestExchangeUnverified(t *testing.T) {
+	set := func(spec, auth string) string {
+		return fmt.Sprintf(`apiVersion: weir.dev/v1beta1
+kind: MCPRemoteProxy
+metadata: {name: one}
+spec: {remoteUrl: "https://a.example/mcp", %s}
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPExternalAuthConfig
+metadata: {name: auth}
+spec: %s
+---
+apiVersion: weir.dev/v1beta1
+kind: MCPOIDCConfig
+metadata: {name: company}
+spec: {type: inline, inline: {issuer: "https://login.example.com"}}
+`, spec, auth)
+	}
+	const exchange, fixed = `{type: tokenExchange, tokenExchange: {tokenUrl: "https://sts.example.com/t", audience: a}}`, `{type: unauthenticated}`
+	for _, c := range []struct{ spec, auth, said string }{
+		{"externalAuthConfigRef: {name: auth}, run: {exchangeUnverified: true}", exchange, ""},
+		{"externalAuthConfigRef: {name: auth}", exchange, "asks for none"},
+		{"externalAuthConfigRef: {name: auth}, run: {exchangeUnverified: true}, oidcConfigRef: {name: company, audience: a}", exchange, "spec.run.exchangeUnverified: spec.oidcConfigRef has tokens verified"},
+		{"run: {exchangeUnverified: true}", exchange, "spec.run.exchangeUnverified: there is no spec.externalAuthConfigRef"},
+		{"externalAuthConfigRef: {name: auth}, run: {exchangeUnverified: true}", fixed, "is no exchange"},
+	} {
+		plan, said := found(set(c.spec, c.auth))
+		if (plan == nil) != (c.said != "") || !strings.Contains(said, c.said) {
+			t.Errorf("%s, %s: plan %v, %s", c.spec, c.auth, plan != nil, said)
+		}
+		if plan != nil && plan.Servers[0].Incoming.Type != incoming.Unverified {
+			t.Errorf("%+v", plan.Servers[0].Incoming)
+		}
+	}
+	// Webhooks of a server at a URL are of spec.run, outside of a cluster alone.
+	hooks := set("run: {webhookConfigRef: {name: hooks}}", exchange) + "---\napiVersion: weir.dev/v1beta1\nkind: MCPWebhookConfig\nmetadata: {name: hooks}\nspec: {validating: [{name: a, url: 'https://a.example', failurePolicy: fail}]}\n"
+	if plan, said := found(hooks); plan == nil || plan.Servers[0].Webhooks == nil {
+		t.Errorf("webhooks: %s", said)
+	}
+	if plan, said := found(hooks, func(s *source.Set) { s.Cluster = true }); plan != nil || !strings.Contains(said, "spec.run.webhookConfigRef: in a cluster no webhooks") {
+		t.Errorf("webhooks in a cluster: %s", said)
+	}
+	// In a cluster it says nothing, and tokens that nobody has verified are not exchanged.
+	if plan, said := found(set("externalAuthConfigRef: {name: auth}, run: {exchangeUnverified: true}", exchange), func(s *source.Set) { s.Cluster = true }); plan != nil {
+		t.Errorf("in a cluster it has a plan: %s", said)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weir-edge/weir/edge/egress"
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -26,8 +27,10 @@ const (
 // in. Secrets stand in it by name.
 type Workload struct {
 	Name      string
-	Image     string   `json:",omitempty"` // of a container; "" for a process of this machine
-	Program   string   // of such a process: an absolute path, or the name of a package runner, which is looked up in PATH
+	Form      Form     // FormLocal, FormContainer or FormWasm
+	Image     string   `json:",omitempty"` // of a container; "" for others
+	Program   string   // of a process an absolute path, or the name of a package runner, which is looked up in PATH; of a module its path or URL
+	SHA256    string   // of a module, in hexadecimal; "" for any, of a file
 	Args      []string // as given
 	Transport v1beta1.ServerTransport
 	Port      int    // that it listens on; 0 for one that speaks stdio
@@ -47,6 +50,10 @@ type Workload struct {
 	Network string // host, none, of a container also a network of the engine, or "" for what Isolate says
 	Isolate bool   // it reaches what Profile names, and nothing else
 	Asked   bool   // Isolate was asked for, and not only the default
+	Gateway bool   // isolated, it reaches the gateway of the container engine all the same
+
+	// EgressPorts are reached beside those of Profile.
+	EgressPorts []int
 
 	Processes    v1beta1.ProcessMode
 	MaxProcesses int
@@ -109,12 +116,15 @@ func (c *compiler) workload(o *object, s *v1beta1.MCPServer) *Workload {
 	case form == "":
 		c.fail(o, at, ReasonInvalid, "%q is no form that is known: write an image, exec:///PATH, or one of %s", brief(s.Spec.Image), strings.Join(runners, ", "))
 		return nil
-	case form != FormLocal && (form != FormContainer || strings.Contains(s.Spec.Image, "://")):
+	case form == FormContainer && strings.Contains(s.Spec.Image, "://"):
 		c.fail(o, at, ReasonUnsupported, "not supported yet: %s (%s); start the server yourself and describe it with an MCPServerEntry, or name a process of this machine: exec:///PATH, or one of %s with the package in args", what, brief(s.Spec.Image), strings.Join(runners, ", "))
 		return nil
 	case !slices.Contains(c.set.Starts, form):
 		c.fail(o, at, ReasonNotAllowed, "a manifest alone may not start programs: start the edge with --allow-workloads %s", form)
 		return nil
+	}
+	if form == FormWasm {
+		return c.module(o, s)
 	}
 	return c.local(o, s, form)
 }
@@ -126,14 +136,14 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer, form Form) *Workload {
 		run = &v1beta1.ServerRun{}
 	}
 	w := &Workload{
-		Name: s.Name, Program: s.Spec.Image, Args: s.Spec.Args, Transport: s.Spec.Transport,
+		Name: s.Name, Form: FormLocal, Program: s.Spec.Image, Args: s.Spec.Args, Transport: s.Spec.Transport,
 		Env: s.Spec.Env, Writable: run.Writable, AllowUnsafe: run.AllowUnsafeMounts, IgnoreGlobally: run.IgnoreGlobally == nil || *run.IgnoreGlobally,
 		Network: run.Network, Isolate: run.IsolateNetwork == nil || *run.IsolateNetwork, Asked: run.IsolateNetwork != nil && o.text("spec.run.isolateNetwork") == "true",
 		Processes: cmp.Or(run.Processes, v1beta1.ProcessPerSession), MaxProcesses: 16, Restart: cmp.Or(run.Restart, v1beta1.RestartOnFailure),
 		Sandbox: cmp.Or(run.Sandbox, v1beta1.SandboxAuto), Memory: 1 << 30,
 	}
 	if form == FormContainer {
-		w.Image, w.Program, w.RunAs, w.Labels = w.Program, "", run.RunAs, run.Labels
+		w.Form, w.Image, w.Program, w.RunAs, w.Labels = FormContainer, w.Program, "", run.RunAs, run.Labels
 		c.contained(o, w)
 	} else if run.RunAs != "" {
 		c.fail(o, "spec.run.runAs", ReasonConflict, "a process of this machine has your rights at the most: runAs is for containers")
@@ -165,10 +175,11 @@ func (c *compiler) local(o *object, s *v1beta1.MCPServer, form Form) *Workload {
 	if w.Image == "" && w.Network != "" && w.Network != "host" && w.Network != "none" {
 		c.fail(o, "spec.run.network", ReasonInvalid, "%q: a process of this machine has host or none", brief(w.Network))
 	}
-	w.Profile = c.profile(o, s.Spec.PermissionProfile, form)
-	if w.Asked && w.Network == "" && !w.Profile.Offline() {
-		c.fail(o, "spec.run.isolateNetwork", ReasonUnsupported, "not supported yet: to keep a server from what its profile %s does not name needs the egress proxy; use the profile none, or leave this out", brief(w.Profile.Name))
+	w.Profile, w.Gateway = c.profile(o, s.Spec.PermissionProfile, form), run.AllowContainerGateway
+	for _, port := range run.EgressPorts {
+		w.EgressPorts = append(w.EgressPorts, int(port))
 	}
+	c.egress(o, w)
 	if w.Network != "" && w.Network != "none" && w.Asked {
 		c.fail(o, "spec.run.network", ReasonConflict, "%s, and isolateNetwork: take one out", brief(w.Network))
 	}
@@ -248,6 +259,26 @@ func (c *compiler) unauthenticated(o *object) bool {
 	return !ok || k.Spec.Type == v1beta1.AuthUnauthenticated
 }
 
+// egress judges what a process is let out to.
+func (c *compiler) egress(o *object, w *Workload) {
+	const ports, gateway = "spec.run.egressPorts", "spec.run.allowContainerGateway"
+	for path, given := range map[string]bool{ports: len(w.EgressPorts) > 0, gateway: w.Gateway} {
+		if given && w.Network != "" {
+			c.fail(o, path, ReasonConflict, "spec.run.network is %s, and then it says nothing: take one out", brief(w.Network))
+		}
+	}
+	if len(w.EgressPorts) > 0 && w.Profile.Offline() {
+		c.fail(o, ports, ReasonConflict, "the permission profile %s names no hosts, and a port of none says nothing: take it out, or name another profile", brief(w.Profile.Name))
+	} else if _, err := egress.NewRules(&w.Profile, w.Egress()); err != nil {
+		c.fail(o, "spec.permissionProfile", ReasonInvalid, "%v", err)
+	}
+}
+
+// Egress is what a process is let out to beside its profile.
+func (w *Workload) Egress() egress.Options {
+	return egress.Options{Ports: w.EgressPorts, Gateway: w.Gateway}
+}
+
 // profile reads the permission profile of a server: network, without one.
 func (c *compiler) profile(o *object, ref *v1beta1.PermissionProfileRef, form Form) v1beta1.Profile {
 	const at = "spec.permissionProfile"
@@ -281,8 +312,6 @@ func (c *compiler) profile(o *object, ref *v1beta1.PermissionProfileRef, form Fo
 		c.fail(o, at, ReasonUnsupported, "not supported yet: a privileged container; take privileged out of the profile")
 	case p.Privileged:
 		c.fail(o, at, ReasonInvalid, "privileged is for containers: a process of this machine has the rights of its user at the most")
-	case len(p.Network.Outbound.AllowHost) > 0 && !p.Network.Outbound.InsecureAllowAll:
-		c.fail(o, at, ReasonUnsupported, "not supported yet: a profile with hosts, which needs the egress proxy; use none or network")
 	case len(p.Network.Inbound.AllowHost) > 0 && !c.set.Doors:
 		c.find(Warning, o, at, ReasonUnused, "network.inbound.allow_host is not used: at the door of the process --allowed-hosts says it")
 	}

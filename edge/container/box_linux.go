@@ -185,7 +185,7 @@ func (b *Box) open(ctx context.Context, mark, helper, user string, mounts []sand
 		return err
 	}
 	socket.close() // before a server runs there is nothing to connect to
-	if b.link, err = sandbox.Link(ctx, conn, b.config.Name); err != nil {
+	if b.link, err = sandbox.Link(ctx, conn, b.config.Name, b.config.Outlet); err != nil {
 		return ended(err, mounts)
 	}
 	b.link.Explain(memoryOf(pid).why)
@@ -227,9 +227,13 @@ func (b *Box) shape(mark, user string, mounts []sandbox.Held) (*engine.Config, *
 		labels[name] = value
 	}
 	labels[labelName], labels[labelOwner], labels[labelManager] = c.Name, strconv.Itoa(os.Getuid()), mark
+	setup := "filter=1,drop=1,files=" + strconv.Itoa(c.Files)
+	if c.Outlet != nil {
+		setup += sandbox.OutletSetup(c.Outlet)
+	}
 	config := &engine.Config{
 		Image: b.image.ID, User: user, WorkingDir: "/", Labels: labels,
-		Entrypoint: []string{helperPath}, Cmd: []string{"socket", "filter=1,drop=1,files=" + strconv.Itoa(c.Files), linkDir + "/" + socketName},
+		Entrypoint: []string{helperPath}, Cmd: []string{"socket", setup, linkDir + "/" + socketName},
 		// What the helper's own runtime would read of the image's environment.
 		Env:         []string{"GODEBUG=", "GOTRACEBACK=", "GOGC=", "GOMEMLIMIT=", "GOMAXPROCS="},
 		Healthcheck: &engine.HealthConfig{Test: []string{"NONE"}},
@@ -246,6 +250,7 @@ func (b *Box) shape(mark, user string, mounts []sandbox.Held) (*engine.Config, *
 	}
 	if c.Network == "none" {
 		host.DNS = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+		host.Sysctls = map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"} // for DNS, and the ports of hosts
 	}
 	if b.changed {
 		uid, gid, _ := strings.Cut(user, ":")

@@ -29,6 +29,10 @@ type Config struct {
 	// "host" for that of this machine, else the name of one of the engine's.
 	Network string
 
+	// Outlet is what the server is let out by, and its Network "none" then; nil where nothing
+	// carries it.
+	Outlet sandbox.Outlet
+
 	Mounts      []sandbox.Mount
 	Writable    []string // paths inside that are empty, writable and in memory (64 MiB each)
 	AllowUnsafe []string // as in sandbox.Config

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/weir-edge/weir/edge/sandbox"
 )
 
 // usualPath is the PATH of an image that has none: the one that engines give it.
@@ -46,6 +48,12 @@ func (b *Box) environment(ctx context.Context) ([]string, error) {
 		set("MCP_PORT", port)
 		set("FASTMCP_PORT", port)
 		set("MCP_HOST", "127.0.0.1")
+	}
+	if c.Outlet != nil {
+		for _, line := range sandbox.ProxyVariables() {
+			name, value, _ := strings.Cut(line, "=")
+			set(name, value)
+		}
 	}
 	if c.Environment == nil {
 		return all, nil

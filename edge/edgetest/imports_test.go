@@ -27,7 +27,8 @@ var rooms = map[string][]string{
 	"edge/v1beta1":             {},
 	"edge/authserver/upstream": {"edge", "edge/oauth", "edge/v1beta1"},
 	"edge/authserver":          {"edge", "edge/mcp", "edge/oauth", "edge/v1beta1", "edge/authserver/upstream"},
-	"edge/compile":             {"edge", "edge/authserver", "edge/catalog", "edge/kv", "edge/near", "edge/outgoing", "edge/v1beta1", "filters/audit", "filters/authz", "filters/guest", "filters/headers", "filters/incoming", "filters/ratelimit", "filters/telemetry", "filters/webhook", "scripting/workflow"},
+	"edge/egress":              {"edge", "edge/mcp", "edge/v1beta1"},
+	"edge/compile":             {"edge", "edge/authserver", "edge/catalog", "edge/egress", "edge/kv", "edge/near", "edge/outgoing", "edge/v1beta1", "filters/audit", "filters/authz", "filters/guest", "filters/headers", "filters/incoming", "filters/ratelimit", "filters/telemetry", "filters/webhook", "scripting/workflow"},
 	"edge/source":              {"edge", "edge/compile", "edge/near", "edge/v1beta1", "filters/guest", "filters/webhook"},
 	"edge/wire":                {"edge", "edge/mcp", "edge/turn"},
 	"edge/backend":             {"edge", "edge/mcp", "edge/health", "edge/turn", "edge/wire"},
@@ -74,11 +75,11 @@ var rooms = map[string][]string{
 	"edge/demo":                {"edge/mcp"},
 	"edge/runner":              {},
 	"edge/registry":            {"edge", "edge/mcp", "edge/near", "edge/oauth", "edge/v1beta1"},
-	"edge/workload":            {"edge", "edge/compile", "edge/registry", "edge/runner", "edge/secret", "edge/source", "edge/v1beta1"},
+	"edge/workload":            {"edge", "edge/compile", "edge/egress", "edge/registry", "edge/runner", "edge/secret", "edge/source", "edge/v1beta1"},
 	"edge/sandbox":             {"edge/sandbox/link"},
 	"edge/sandbox/link":        {},
 	"edge/edgetest/...":        {"edge/...", "filters/...", "cmd/...", "wasm", "sdk/abi"},
-	"cmd/...":                  {"edge/...", "filters/...", "cmd/...", "scripting/workflow", "wasm", "sdk/..."},
+	"cmd/...":                  {"edge/...", "filters/...", "cmd/...", "scripting/workflow", "wasm", "wasm/wasi", "sdk/..."},
 
 	// The engine of filters in Starlark, beside that of modules.
 	"filters/guest/starlark": {"scripting", "sdk/abi", "wasm/..."},
@@ -87,7 +88,7 @@ var rooms = map[string][]string{
 // doors says which packages may import a third-party module, or all of its
 // packages below a path.
 var doors = map[string][]string{
-	"github.com/valyala/fasthttp":            {"edge/door", "edge/mount", "edge/session", "edge/serve", "edge/edgetest/bench"},
+	"github.com/valyala/fasthttp":            {"edge/door", "edge/egress", "edge/mount", "edge/session", "edge/serve", "edge/edgetest/bench"},
 	"github.com/knadh/koanf":                 {"cmd/..."},
 	"github.com/spf13/cobra":                 {"cmd/..."},
 	"github.com/spf13/pflag":                 {"cmd/..."},
@@ -117,6 +118,9 @@ var doors = map[string][]string{
 	"golang.org/x/term":                      {"cmd/..."},
 	"golang.org/x/sys":                       {"edge/door", "edge/edgetest/...", "edge/sandbox/...", "cmd/weir-inside", "wasm/..."},
 	"github.com/fsnotify/fsnotify":           {"cmd/..."},
+	"golang.org/x/net":                       {"edge/edgetest/probe"},
+	"github.com/pelletier/go-toml":           {"cmd/weir/apps"},
+	"github.com/tailscale/hujson":            {"cmd/weir/apps"},
 	"go.uber.org/goleak":                     {"edge/edgetest"},
 }
 

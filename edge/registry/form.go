@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -128,7 +129,7 @@ func (f *Form) judgePackage(p *Package, rules Rules) error {
 	if err := environment(f.Field, p.EnvironmentVariables, rules); err != nil {
 		return err
 	}
-	if err := f.permissions(p.Extra.Permissions); err != nil {
+	if err := f.permissions(p.Extra.Permissions, rules); err != nil {
 		return err
 	}
 
@@ -240,8 +241,10 @@ func environment(field string, list []Input, rules Rules) error {
 	return nil
 }
 
-// permissions judges the permission profile of an entry.
-func (f *Form) permissions(text []byte) error {
+// permissions judges the permission profile of an entry. Its hosts are public ones, unless the
+// user has said that this registry may lead elsewhere: a name that is listed exactly may stand
+// for a private address, so each is made one with what is below it, which may not.
+func (f *Form) permissions(text []byte, rules Rules) error {
 	if !is(text, '{') {
 		return nil
 	}
@@ -253,6 +256,8 @@ func (f *Form) permissions(text []byte) error {
 	switch {
 	case p.Privileged:
 		return refused(at+".privileged", "an entry may not ask for privileges")
+	case len(p.Network.Inbound.AllowHost) > 0:
+		return refused(at+".network.inbound.allow_host", "an entry may not say under which names its server is reached")
 	case p.Network.Mode != "" && p.Network.Mode != "none" && p.Network.Mode != "bridge":
 		return refused(at+".network.mode", "%s: an entry may not choose a network of the host", shown(p.Network.Mode))
 	}
@@ -266,7 +271,24 @@ func (f *Form) permissions(text []byte) error {
 			}
 		}
 	}
-	f.profile = text
+	if rules.Source.AllowPrivate {
+		f.profile = text
+		return nil
+	}
+	hosts := p.Network.Outbound.AllowHost
+	for i, host := range hosts {
+		addr, err := netip.ParseAddr(host)
+		_, network := netip.ParsePrefix(host)
+		switch {
+		case network == nil, err == nil && edge.MayDial(addr, false) != nil:
+			return &Error{Kind: Refused, Field: fmt.Sprintf("%s.network.outbound.allow_host[%d]", at, i), Message: shown(host) + ": an entry may not lead its server to networks or private addresses", Next: "where you trust it, let this registry lead there: weir registry set --allow-private"}
+		case err != nil && !strings.HasPrefix(host, "."):
+			hosts[i] = "." + host
+		}
+	}
+	if f.profile, err = json.Marshal(p); err != nil {
+		return refused(at, "%s", Plain(err.Error()))
+	}
 	return nil
 }
 

@@ -45,11 +45,14 @@ func TestK02Refused(t *testing.T) {
 		npm(variable(`{"name":"","value":"x"}`)):                                         "packages[0].environmentVariables[0]: \"\" is no name of a variable",
 
 		// Permissions.
-		extra("x-mcp", `{"permissions":{"privileged":true}}`):                                     "packages[0] permissions.privileged: an entry may not ask for privileges",
-		extra("x-mcp", `{"permissions":{"network":{"mode":"host"}}}`):                             "packages[0] permissions.network.mode: \"host\": an entry may not choose a network of the host",
-		extra("x-mcp", `{"permissions":{"read":["/etc"]}}`):                                       "packages[0] permissions.read[0]: \"/etc\": an entry may not mount what is of this machine",
-		extra("x-mcp", `{"permissions":{"write":["volume://own:/data","/var/run/docker.sock"]}}`): "packages[0] permissions.write[1]: \"/var/run/docker.sock\"",
-		extra("x-mcp", `{"permissions":{"capabilities":["ALL"]}}`):                                "packages[0] permissions: unknown field \"capabilities\"",
+		extra("x-mcp", `{"permissions":{"privileged":true}}`):                                               "packages[0] permissions.privileged: an entry may not ask for privileges",
+		extra("x-mcp", `{"permissions":{"network":{"inbound":{"allow_host":["evil.example"]}}}}`):           "packages[0] permissions.network.inbound.allow_host: an entry may not say under which names",
+		extra("x-mcp", `{"permissions":{"network":{"outbound":{"allow_host":["10.0.0.5"]}}}}`):              "packages[0] permissions.network.outbound.allow_host[0]: \"10.0.0.5\": an entry may not lead its server to networks or private addresses",
+		extra("x-mcp", `{"permissions":{"network":{"outbound":{"allow_host":["a.example","0.0.0.0/0"]}}}}`): "packages[0] permissions.network.outbound.allow_host[1]",
+		extra("x-mcp", `{"permissions":{"network":{"mode":"host"}}}`):                                       "packages[0] permissions.network.mode: \"host\": an entry may not choose a network of the host",
+		extra("x-mcp", `{"permissions":{"read":["/etc"]}}`):                                                 "packages[0] permissions.read[0]: \"/etc\": an entry may not mount what is of this machine",
+		extra("x-mcp", `{"permissions":{"write":["volume://own:/data","/var/run/docker.sock"]}}`):           "packages[0] permissions.write[1]: \"/var/run/docker.sock\"",
+		extra("x-mcp", `{"permissions":{"capabilities":["ALL"]}}`):                                          "packages[0] permissions: unknown field \"capabilities\"",
 
 		// Packages.
 		`"packages":[{"registryType":"npm","identifier":"--evil","transport":{"type":"stdio"}}]`:                                     "packages[0].identifier: \"--evil\" is no name of a package of npm",
@@ -153,5 +156,18 @@ func TestPrivateURLs(t *testing.T) {
 		t.Error(err)
 	} else if s, _, err := f.Fill(of("https://mcp.example.com/sse"), Given{}, nil, rules); err != nil || s.Private {
 		t.Errorf("a public URL may lead to a private address: %+v, %v", s, err)
+	}
+}
+
+// TestHostsOfAnEntry: a name that an entry lists never stands for a private address, unless
+// the user has allowed that of its registry.
+func TestHostsOfAnEntry(t *testing.T) {
+	f := Form{Field: "packages[0]"}
+	said := `{"network":{"outbound":{"allow_host":["a.example",".b.example","1.1.1.1"],"allow_port":[443]}}}`
+	if err := f.permissions([]byte(said), Rules{}); err != nil || !strings.Contains(string(f.profile), `"allow_host":[".a.example",".b.example","1.1.1.1"],"allow_port":[443]`) {
+		t.Errorf("%v: %s", err, f.profile)
+	}
+	if err := f.permissions([]byte(said), Rules{Source: Source{AllowPrivate: true}}); err != nil || string(f.profile) != said {
+		t.Errorf("%v: %s", err, f.profile)
 	}
 }

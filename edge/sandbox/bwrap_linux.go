@@ -83,6 +83,9 @@ func (a *bwrapArgs) namespaces(c *Config) {
 		a.add("--unshare-net")
 	}
 	a.add("--hostname", "sandbox", "--new-session", "--die-with-parent", "--as-pid-1", "--cap-drop", "ALL")
+	if c.Network == Profile { // for the ports of hosts; the helper drops it before a server starts
+		a.add("--cap-add", "CAP_NET_BIND_SERVICE")
+	}
 }
 
 // system is what every sandbox sees of the system.

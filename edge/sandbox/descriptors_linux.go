@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -72,8 +73,34 @@ func takeConn(fd, port int) (net.Conn, error) {
 	return newConn(tcp)
 }
 
-// checkSocket looks whether fd is a connected TCP socket, and its other end what was asked.
-func checkSocket(fd, port int) error {
+// takeOutgoing makes a connection of a socket that came over the link, as one that a server
+// made to its loopback: to one of ports. It takes fd over, also when it fails. One whose other
+// end has gone meanwhile is errGone, and no violation.
+func takeOutgoing(fd int, ports []int) (*conn, error) {
+	own, err := unix.Getsockname(fd)
+	local, ok := own.(*unix.SockaddrInet4)
+	if err != nil || !ok || checkStream(fd) != nil || local.Addr[0] != 127 || !slices.Contains(ports, local.Port) {
+		_ = unix.Close(fd)
+		return nil, errDescriptor
+	}
+	peer, err := unix.Getpeername(fd)
+	from, ok := peer.(*unix.SockaddrInet4)
+	if err != nil || !ok {
+		_ = unix.Close(fd)
+		return nil, errGone
+	}
+	c, err := takeConn(fd, from.Port)
+	if err != nil {
+		return nil, errGone
+	}
+	return c.(*conn), nil
+}
+
+// errGone says that a connection has ended before it was taken.
+var errGone = errors.New("a connection on the link has ended")
+
+// checkStream looks whether fd is a TCP socket that listens nowhere.
+func checkStream(fd int) error {
 	var stat unix.Stat_t
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil || flags&unix.O_PATH != 0 {
@@ -86,6 +113,14 @@ func checkSocket(fd, port int) error {
 		if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, want[0]); err != nil || got != want[1] {
 			return errDescriptor
 		}
+	}
+	return nil
+}
+
+// checkSocket looks whether fd is a connected TCP socket, and its other end what was asked.
+func checkSocket(fd, port int) error {
+	if err := checkStream(fd); err != nil {
+		return err
 	}
 	peer, err := unix.Getpeername(fd)
 	if err != nil {

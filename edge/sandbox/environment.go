@@ -30,6 +30,9 @@ func (c *Config) environment(ctx context.Context, temp string) ([]string, error)
 		port := strconv.Itoa(c.Port)
 		own = append(own, "MCP_PORT="+port, "FASTMCP_PORT="+port, "MCP_HOST=127.0.0.1")
 	}
+	if c.Network == Profile {
+		own = append(own, ProxyVariables()...)
+	}
 	if c.Environment == nil {
 		return own, nil
 	}
@@ -46,6 +49,15 @@ func (c *Config) environment(ctx context.Context, temp string) ([]string, error)
 		own = append(own, name+"="+value)
 	}
 	return own, nil
+}
+
+// ProxyVariables say where the egress proxy is, to programs that ask.
+func ProxyVariables() (lines []string) {
+	const at, not = "http://127.0.0.1:3128", "localhost,127.0.0.1,::1"
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"} {
+		lines = append(lines, name+"="+at, strings.ToLower(name)+"="+at)
+	}
+	return append(lines, "NO_PROXY="+not, "no_proxy="+not, "NODE_USE_ENV_PROXY=1")
 }
 
 // needed are variables without which a program of Windows does not start.

@@ -35,7 +35,7 @@ func newStranger(t *testing.T) *stranger {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &stranger{t: t, s: newSession(ours, "test", nil), conn: c.(*net.UnixConn)}
+	x := &stranger{t: t, s: newSession(ours, "test", nil, nil, nil), conn: c.(*net.UnixConn)}
 	t.Cleanup(func() {
 		_ = x.conn.Close()
 		<-x.s.ended

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -15,14 +16,34 @@ import (
 type Linked struct{ session *session }
 
 // Link takes up the link with the helper of a sandbox, and returns when that has greeted. It
-// takes conn over. Until ctx ends it waits.
-func Link(ctx context.Context, conn *net.UnixConn, name string) (*Linked, error) {
-	l := &Linked{newSession(conn, name, nil)}
+// takes conn over. Until ctx ends it waits. out is what servers are let out by; nil for nothing.
+func Link(ctx context.Context, conn *net.UnixConn, name string, out Outlet) (*Linked, error) {
+	var passage Passage
+	var ports []int
+	if out != nil {
+		passage, ports = openOutlet(out)
+	}
+	l := &Linked{newSession(conn, name, passage, ports, nil)}
 	if err := l.session.greet(ctx); err != nil {
 		l.Close()
 		return nil, err
 	}
 	return l, nil
+}
+
+// OutletSetup is what the helper is told of an outlet: the ports that it listens on.
+func OutletSetup(out Outlet) (setup string) {
+	ports := append(slices.Clone(out.Ports()), proxyPort) // without a port there is the proxy alone
+	slices.Sort(ports)
+	for _, port := range slices.Compact(ports) {
+		setup += ",port=" + strconv.Itoa(port)
+	}
+	return setup
+}
+
+// openOutlet opens the passage of one sandbox, and says by which ports connections may come.
+func openOutlet(out Outlet) (Passage, []int) {
+	return out.Open(), append([]int{dnsPort, proxyPort}, out.Ports()...)
 }
 
 // UID is the user that the helper is inside.

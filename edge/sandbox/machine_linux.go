@@ -176,6 +176,9 @@ func (m *Machine) choose(c *Config) (Grade, string, error) {
 		if c.Network == Closed && c.Port > 0 {
 			return "", "", want("an HTTP server with the profile none", "the grade landlock refuses all sockets", install+", or use the profile network")
 		}
+		if c.Network == Profile && c.Isolate {
+			return "", "", want("--isolate-network", "the grade landlock holds a server to no hosts"+after(lacks), install+", or use the profile none")
+		}
 		return Landlock, landlockNote(c, abi, lacks, install), nil
 	}
 	if c.Isolate && c.Network != Host {
@@ -197,7 +200,10 @@ func after(cause string) string {
 // landlockNote says in one line what the grade does not hold.
 func landlockNote(c *Config, abi int, lacks, install string) string {
 	var not []string
-	if c.Network != Closed {
+	switch c.Network {
+	case Profile:
+		not = append(not, "what its profile names (the network is open, loopback included)")
+	case Host:
 		not = append(not, "the network is open, loopback included")
 	}
 	not = append(not, "processes of this user can be seen")
@@ -225,8 +231,8 @@ type Sandbox struct {
 	closing sync.Once
 }
 
-// Open opens a sandbox; no server runs in it yet. Its errors are a GradeError, an
-// EgressError, a MountError, a HelperError, or what the system said.
+// Open opens a sandbox; no server runs in it yet. Its errors are a GradeError, a
+// MountError, a HelperError, or what the system said.
 func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 	// 1. What is asked for, and which grade holds it.
 	c = c.withDefaults()
@@ -241,10 +247,17 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	if grade != Bwrap || c.Network == Host {
-		if err := c.place(); err != nil {
-			return nil, err
-		}
+	if grade != Bwrap && c.Network == Profile {
+		c.Network, c.opened = Host, true // as the note says
+	}
+	switch {
+	case c.Network == Profile:
+		err = c.avoid()
+	case grade != Bwrap || c.Network == Host:
+		err = c.place()
+	}
+	if err != nil {
+		return nil, err
 	}
 	// 2. What is seen inside.
 	v, err := m.view(&c)
@@ -288,7 +301,12 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Sandbox, error) {
 		_, _ = ours.Close(), said.Close()
 		return nil, startError(&c, err)
 	}
-	s.session = newSession(ours, c.Name, func() { s.wait(said) })
+	var passage Passage
+	var ports []int
+	if c.Network == Profile {
+		passage, ports = openOutlet(c.Outlet)
+	}
+	s.session = newSession(ours, c.Name, passage, ports, func() { s.wait(said) })
 	// 4. It greets, and is held to the limits before a server runs.
 	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
 	defer cancel()
@@ -321,6 +339,9 @@ func (m *Machine) command(grade Grade, helper string, c *Config, v *view, link *
 			return nil, err
 		}
 		setup += ",filter=1,drop=1"
+		if c.Network == Profile {
+			setup += OutletSetup(c.Outlet)
+		}
 		// The kernel counts processes of each user namespace, for all users but root.
 		if c.Processes > 0 && os.Geteuid() != 0 && kernelAtLeast(5, 14) {
 			setup += ",procs=" + strconv.Itoa(c.Processes+ofHelper)

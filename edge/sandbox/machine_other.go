@@ -52,6 +52,9 @@ func (m *Machine) Open(_ context.Context, c Config) (*Sandbox, error) {
 	case c.Isolate && c.Network != Host:
 		return nil, &GradeError{c.Name, "--isolate-network", why, next}
 	}
+	if c.Network == Profile {
+		c.Network, c.opened = Host, true // as the note says
+	}
 	for _, mount := range c.Mounts {
 		if mount.Inside != "" && mount.Inside != mount.Host {
 			return nil, &MountError{mount.Host, "without a sandbox it is at no other path than its own", next}

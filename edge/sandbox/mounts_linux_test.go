@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weir-edge/weir/edge/egress"
+	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
 // TestK04 refuses mounts that show secrets or steer this machine, whatever way leads there,
@@ -220,6 +223,7 @@ func TestGrades(t *testing.T) {
 	m := machine(t)
 	bwrapped(t, m)
 	grades(t, m, Landlock)
+	probe(t)                    // while the go command is found
 	hidden := func() *Machine { // bubblewrap is not in PATH
 		t.Helper()
 		t.Setenv("PATH", filepath.Join(t.TempDir(), "empty"))
@@ -255,6 +259,13 @@ func TestGrades(t *testing.T) {
 		"isolation and off":         {m, Config{Isolate: true, Grade: None}, "", nil, "--isolate-network"},
 		"isolation by landlock":     {h, Config{Isolate: true}, Landlock, []string{"not held"}, ""},
 		"HTTP by landlock and none": {h, Config{Port: 8080}, "", nil, "an HTTP server with the profile none"},
+		"hosts":                     {m, Config{Network: Profile, Isolate: true}, Bwrap, nil, ""},
+		"hosts by landlock":         {h, Config{Network: Profile}, Landlock, []string{"bubblewrap is not in PATH", "not held: what its profile names", install}, ""},
+		"hosts, landlock asked for": {m, Config{Network: Profile, Grade: Landlock}, Landlock, []string{"not held: what its profile names"}, ""},
+		"hosts, isolation asked":    {h, Config{Network: Profile, Isolate: true}, "", nil, "--isolate-network: the grade landlock holds a server to no hosts (bubblewrap is not in PATH)"},
+		"hosts and neither":         {old, Config{Network: Profile}, None, []string{"nothing is held", install}, ""},
+		"hosts, isolation, neither": {old, Config{Network: Profile, Isolate: true}, "", nil, "--isolate-network"},
+		"hosts, isolation and off":  {m, Config{Network: Profile, Isolate: true, Grade: None}, "", nil, "--isolate-network"},
 		"HTTP, network open":        {h, Config{Port: 8080, Network: Host}, Landlock, []string{"not held"}, ""},
 	} {
 		c.c.Name = "test"
@@ -275,21 +286,16 @@ func TestGrades(t *testing.T) {
 			}
 		}
 	}
+	// A profile that is not held is none: the server has the network, and the sandbox says so.
+	wide := Config{Name: "test", Network: Profile, Outlet: newOut(t, egress.Options{}, v1beta1.ProfileOutbound{AllowHost: []string{"allowed.test"}}), Command: []string{probe(t), "env"}, Home: t.TempDir()}
+	s := openBox(t, h, wide)
+	if got, _ := said(t, s); !s.Open() || s.Grade() != Landlock || strings.Contains(got["env"], "HTTP_PROXY") {
+		t.Errorf("open %v, %s, %s", s.Open(), s.Grade(), got["env"])
+	}
 	// It is really so.
 	c := Config{Name: "test", Command: []string{probe(t), "pid"}, Home: t.TempDir()}
 	if s := openBox(t, h, c); s.Grade() != Landlock {
 		t.Errorf("grade %s", s.Grade())
-	}
-}
-
-// TestProfile refuses what only the egress proxy can let out.
-func TestProfile(t *testing.T) {
-	m := machine(t)
-	c := config(t, Auto)
-	c.Network = Profile
-	var egress *EgressError
-	if _, err := m.Open(t.Context(), c); !errors.As(err, &egress) || !strings.Contains(err.Error(), "needs the egress proxy") {
-		t.Error(err)
 	}
 }
 

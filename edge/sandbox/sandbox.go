@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -47,7 +48,7 @@ type Network uint8
 // The networks.
 const (
 	Closed  Network = iota // nothing: the profile lets nothing out
-	Profile                // the hosts of a profile
+	Profile                // what Config.Outlet lets out, which bwrap alone holds
 	Host                   // all that this machine reaches: isolation is off
 )
 
@@ -63,6 +64,11 @@ type Config struct {
 	Name    string // of the workload, for errors
 	Grade   Grade  // that was asked for
 	Network Network
+
+	// Outlet carries what the network Profile lets out; required with it.
+	Outlet Outlet
+
+	opened bool // the grade cannot hold what Outlet lets out, and the network is the host's
 
 	// Isolate says that isolation was asked for by name: a grade that cannot hold it is
 	// an error, and not a note.
@@ -131,12 +137,54 @@ func (c *Config) check() error {
 		return fmt.Errorf("sandbox of %s: no command", c.Name)
 	case !strings.HasPrefix(c.Home, "/") && onUnix:
 		return fmt.Errorf("sandbox of %s: home %q: must be absolute", c.Name, c.Home)
-	case c.Network == Profile:
-		return &EgressError{Name: c.Name}
+	case c.Network == Profile && c.Outlet == nil:
+		return fmt.Errorf("sandbox of %s: nothing carries what its profile lets out", c.Name)
 	}
 	for _, word := range append([]string{c.Dir, c.Home}, c.Command...) {
 		if strings.ContainsRune(word, 0) {
 			return fmt.Errorf("sandbox of %s: the command has a NUL byte", c.Name)
+		}
+	}
+	return nil
+}
+
+// Outlet is where connections go out of sandboxes whose network is a profile's: edge/egress.
+type Outlet interface {
+	// Ports are those on which programs that ignore proxies are listened to.
+	Ports() []int
+
+	// Open opens the passage of one sandbox.
+	Open() Passage
+}
+
+// Passage is where those of one sandbox go.
+type Passage interface {
+	// Serve serves a connection that a server made to an address of its loopback, which is
+	// the connection's local one, and closes it.
+	Serve(c net.Conn)
+
+	// Answer answers a query of DNS; nil for what has no answer. It waits for nothing.
+	Answer(query []byte) []byte
+
+	// Close ends all connections.
+	Close()
+}
+
+// Ports of a sandbox's loopback that the way out takes: the answerer of DNS and the proxy.
+const (
+	dnsPort   = 53
+	proxyPort = 3128
+)
+
+// avoid keeps the port of a server from those that the way out takes.
+func (c *Config) avoid() error {
+	taken := append([]int{dnsPort, proxyPort}, c.Outlet.Ports()...)
+	for c.Port > 0 && slices.Contains(taken, c.Port) {
+		if !c.AnyPort {
+			return fmt.Errorf("sandbox of %s: port %d is one that its profile lets out, and the server cannot listen there: name another", c.Name, c.Port)
+		}
+		if c.Port++; c.Port > 65535 {
+			c.Port = 1024
 		}
 	}
 	return nil
@@ -185,13 +233,6 @@ func (e *GradeError) Error() string {
 	return fmt.Sprintf("sandbox of %s: %s: %s: %s", e.Name, e.Want, e.Cause, e.Next)
 }
 
-// EgressError says that a profile has hosts, which only the egress proxy can let out.
-type EgressError struct{ Name string }
-
-func (e *EgressError) Error() string {
-	return fmt.Sprintf("sandbox of %s: a profile with hosts needs the egress proxy, which is not supported yet: use the profile none, or --isolate-network=false", e.Name)
-}
-
 // MountError says that a mount is refused.
 type MountError struct {
 	Path string // as it was given
@@ -221,3 +262,7 @@ const (
 
 // The end of a process, by Process.Stop: stdin is closed, SIGTERM follows after this long.
 const afterStdin = 2 * time.Second
+
+// Open reports whether the network of the sandbox is open though it was to be a profile's,
+// which the grade cannot hold.
+func (s *Sandbox) Open() bool { return s.config.opened }

@@ -31,7 +31,8 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	// fasthttp keeps the date for all servers of a process.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), goleak.Cleanup(func(code int) {
 		if shared.dir != "" {
 			_ = os.RemoveAll(shared.dir)
 		}

@@ -43,6 +43,10 @@ type session struct {
 	pid     int    // of the helper, as it sees itself
 	uid     int    // likewise; once greeted is closed
 
+	passage Passage // nil where nothing goes out
+	ports   []int   // that the helper listens on for it
+	answers chan link.Message
+
 	// why says why the kernel ended processes, where it did so for the sandbox's limits;
 	// nil for nobody who knows.
 	why func() string
@@ -65,14 +69,25 @@ type answer struct {
 	err   error
 }
 
-// newSession takes up a link; over is called when it has ended, unless it is nil.
-func newSession(conn *net.UnixConn, name string, over func()) *session {
+// maxAnswers is how many answers of DNS may wait for a helper; what comes then has none.
+const maxAnswers = 64
+
+// newSession takes up a link, with the passage of what goes out, or nil; over is called when it
+// has ended, unless it is nil.
+func newSession(conn *net.UnixConn, name string, passage Passage, ports []int, over func()) *session {
 	s := &session{
+		passage: passage, ports: ports, answers: make(chan link.Message, maxAnswers),
 		conn: conn, name: name, waiting: map[uint32]*question{}, procs: map[uint32]*Process{},
 		greeted: make(chan struct{}), ended: make(chan struct{}),
 	}
+	if passage != nil {
+		go s.answerQueries()
+	}
 	go func() {
 		s.read()
+		if passage != nil {
+			passage.Close()
+		}
 		if over != nil {
 			over()
 		}
@@ -121,6 +136,20 @@ func (s *session) take(m *link.Message, fds []int) error {
 		exit.Reason = s.reasonOf()
 		p.finish(exit)
 		return nil
+	case link.Accepted:
+		return s.outgoing(fds)
+	case link.Query:
+		if s.passage == nil || len(fds) > 0 {
+			closeAll(fds)
+			return errAsked
+		}
+		if answer := s.passage.Answer([]byte(m.Text)); answer != nil {
+			select {
+			case s.answers <- link.Message{Kind: link.Answer, ID: m.ID, Text: string(answer)}:
+			default: // who asked asks again
+			}
+		}
+		return nil
 	case link.Started, link.Dialed:
 		s.mu.Lock()
 		q := s.waiting[m.ID]
@@ -143,6 +172,49 @@ func (s *session) take(m *link.Message, fds []int) error {
 	}
 	closeAll(fds)
 	return errAsked
+}
+
+// outgoing takes a connection that a server made on its loopback. One that is more than may
+// be held is closed.
+func (s *session) outgoing(fds []int) error {
+	if s.passage == nil || len(fds) != 1 {
+		closeAll(fds)
+		return errAsked
+	}
+	c, err := takeOutgoing(fds[0], s.ports)
+	if errors.Is(err, errGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	room := s.held < maxHeld/2 // servers and dials have the rest
+	if room {
+		s.held++
+	}
+	s.mu.Unlock()
+	if !room {
+		return c.Close()
+	}
+	c.closed = sync.OnceFunc(func() { s.release(1) })
+	go s.passage.Serve(c)
+	return nil
+}
+
+// answerQueries sends answers of DNS, until the link ends: a helper that takes nothing does
+// not keep the link from being read.
+func (s *session) answerQueries() {
+	for {
+		select {
+		case m := <-s.answers:
+			if s.send(&m) != nil {
+				return
+			}
+		case <-s.ended:
+			return
+		}
+	}
 }
 
 func (s *session) hello(m *link.Message, fds []int) error {

@@ -225,64 +225,6 @@ func checkInside(path string) error {
 	return nil
 }
 
-// below says whether a path is a directory or in it.
-func below(path, dir string) bool {
-	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
-}
-
-// unsafePaths are what no mount shows unless it is asked for by name.
-type unsafePaths struct {
-	whole   []string // and what they are in: these show all that is in them
-	deep    []string // and all in them, too
-	allowed []string
-}
-
-func newUnsafe(c *Config) *unsafePaths {
-	u := &unsafePaths{
-		whole:   []string{"/root"},
-		deep:    []string{"/proc", "/sys", "/dev", "/run", "/var/run", "/etc"},
-		allowed: c.AllowUnsafe,
-	}
-	if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) {
-		u.whole = append(u.whole, home)
-		for _, name := range []string{".ssh", ".gnupg", ".aws", ".kube", ".docker", ".config"} {
-			u.deep = append(u.deep, filepath.Join(home, name))
-		}
-	}
-	for _, name := range []string{"XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "GNUPGHOME"} {
-		if dir := os.Getenv(name); filepath.IsAbs(dir) {
-			u.deep = append(u.deep, dir)
-		}
-	}
-	u.deep = append(u.deep, c.Protected...)
-	for _, list := range []*[]string{&u.whole, &u.deep} {
-		for _, path := range *list { // as they are named, and where they lead
-			if real, err := filepath.EvalSymlinks(path); err == nil && real != path {
-				*list = append(*list, real)
-			}
-		}
-	}
-	return u
-}
-
-// why says why a path, in which no link is left, is not shown; "" when it may be.
-func (u *unsafePaths) why(real string) string {
-	for _, path := range slices.Concat(u.whole, u.deep) {
-		if below(path, real) {
-			if real == path {
-				return "it has secrets or controls this machine"
-			}
-			return "it holds " + path
-		}
-	}
-	for _, path := range u.deep {
-		if below(real, path) {
-			return "it is in " + path
-		}
-	}
-	return ""
-}
-
 // judge says why an open mount is not shown; "" when it may be.
 func (u *unsafePaths) judge(given string, f *os.File) string {
 	var stat unix.Stat_t
@@ -293,9 +235,7 @@ func (u *unsafePaths) judge(given string, f *os.File) string {
 	if err != nil {
 		return err.Error()
 	}
-	asked := slices.ContainsFunc(u.allowed, func(path string) bool {
-		return filepath.Clean(path) == filepath.Clean(given) || filepath.Clean(path) == real
-	})
+	asked := u.asked(given, real)
 	switch stat.Mode & unix.S_IFMT {
 	case unix.S_IFDIR, unix.S_IFREG:
 	case unix.S_IFSOCK:
@@ -307,14 +247,5 @@ func (u *unsafePaths) judge(given string, f *os.File) string {
 			return "it is no directory and no file"
 		}
 	}
-	if asked {
-		return ""
-	}
-	if why := u.why(real); why != "" {
-		if real != filepath.Clean(given) {
-			return "it leads to " + real + ": " + why
-		}
-		return why
-	}
-	return ""
+	return u.judgePath(given, real)
 }

@@ -105,3 +105,64 @@ audit: {enabled: true, logFile: %q}`, s.URL+tokens.Exchange, file)), "incomingAu
 		})
 	}
 }
+
+// TestExchangeOfUnverifiedTokens: spec.run.exchangeUnverified has the token of a client exchanged
+// as it comes. It goes to the token endpoint and nowhere else; without one, and with one that the
+// endpoint refuses, no call reaches the backend.
+func TestExchangeOfUnverifiedTokens(t *testing.T) {
+	edgetest.Eras(t, func(t *testing.T, client, era edgetest.Era) {
+		m, back := newMint(t), edgetest.NewServer(t, era)
+		s := tokens.Start(t, map[string]tokens.Rules{tokens.Exchange: {
+			ID: "edge", Secret: "planted-secret", Basic: true, Issuer: m.URL, Keys: m.URL + "/keys", Audience: "weir", Type: "access_token", Target: "orders",
+		}})
+		ca := filepath.Join(t.TempDir(), "ca.pem")
+		if err := os.WriteFile(ca, s.CA, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "audit.log")
+		e := edgetest.Start(t, remote("orders", back, "externalAuthConfigRef: {name: sts}", "audit: {enabled: true}", fmt.Sprintf("run: {exchangeUnverified: true, auditConfig: {enabled: true, logFile: %q}}", file))+fmt.Sprintf(`---
+apiVersion: weir.dev/v1beta1
+kind: MCPExternalAuthConfig
+metadata: {name: sts}
+spec: {type: tokenExchange, tokenExchange: {tokenUrl: %q, audience: orders, clientId: edge, clientSecretRef: {name: sts, key: secret}}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: sts}
+stringData: {secret: planted-secret}
+`, s.URL+tokens.Exchange), edgetest.Settings(func(c *serve.Settings) { c.CABundle = ca }))
+		c := caller{Client: e.NewClient()}
+		good, expired := m.token(t, "lovelace", "weir", nil), m.token(t, "lovelace", "weir", map[string]any{"exp": 1})
+		c.Header = http.Header{"Authorization": {"Bearer " + good}}
+		if client != edgetest.Modern {
+			c.session = c.Initialize("{}")
+		}
+		if r := c.call(t, "1", "{}"); r.Status != http.StatusOK {
+			t.Fatalf("status %d: %s", r.Status, r.Body)
+		}
+		calls := back.Count("tools/call")
+		for _, token := range []string{"", expired, "nonsense"} {
+			body, head := edgetest.ModernRequest("1", "tools/call", edgetest.CallParams("echo", "{}"), edgetest.Meta())
+			if token != "" {
+				head = append(bearer(token), head...)
+			}
+			if r := e.NewClient().Post(body, head...); r.Status != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") == "" {
+				t.Errorf("with the token %.8q: status %d, %s", token, r.Status, r.Body)
+			}
+		}
+		if n := back.Count("tools/call"); calls != 1 || n != calls {
+			t.Errorf("%d calls, and %d later", calls, n)
+		}
+		for _, kind := range []string{"tools/call", "tools/list", "initialize", "server/discover"} {
+			for _, r := range back.Requests(kind) {
+				if h := r.Header.Get("Authorization"); strings.Contains(h, good) || strings.Contains(h, expired) || kind == "tools/call" && h == "" {
+					t.Errorf("%s: the backend was sent %.20q", kind, h)
+				}
+			}
+		}
+		edgetest.Until(t, "a record", func() bool { text, err := os.ReadFile(file); return err == nil && len(text) > 0 })
+		if text, err := os.ReadFile(file); err != nil || strings.Contains(string(text), good) || strings.Contains(string(text), "lovelace") {
+			t.Errorf("the records hold the token, or whom nobody has verified: %v\n%s", err, text)
+		}
+	})
+}

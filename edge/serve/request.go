@@ -99,7 +99,7 @@ func (req *request) read(r *fasthttp.RequestHeader) {
 // holder returns the key under which limits count for the client: see edge.Holder. Behind
 // trusted proxies its address is the one that they name.
 func (req *request) holder() string {
-	if !req.who.Anonymous() {
+	if !req.who.Anonymous() && req.who.Issuer != edge.UnverifiedIssuer {
 		return req.who.Principal()
 	}
 	return edge.Holder(req.who, req.client())

@@ -446,3 +446,27 @@ func TestWebhookOfAParkedCall(t *testing.T) {
 	h.says(adds("another"))
 	fails(t, retry(c, `"third"`, `{"n":2}`, responses, again.RequestState), 400, -32602, `"third"`)
 }
+
+// TestWebhookOfARemoteServer: a server at a URL has the webhooks that its spec.run refers to, and
+// what they deny does not reach it.
+func TestWebhookOfARemoteServer(t *testing.T) {
+	bothEras(t, func(t *testing.T, client edgetest.Era) {
+		h := newHook(t, says(http.StatusOK, hookAllows))
+		back := edgetest.NewServer(t, edgetest.Modern, twoTools)
+		e := edgetest.Start(t, remote("weather", back, "run: {webhookConfigRef: {name: hooks}}")+fmt.Sprintf(`---
+apiVersion: weir.dev/v1beta1
+kind: MCPWebhookConfig
+metadata: {name: hooks}
+spec: {validating: [{name: policy, url: %q, failurePolicy: fail, tlsConfig: {insecureSkipVerify: true}}]}
+`, h.URL))
+		f := &front{Edge: e, back: back, client: e.NewClient()}
+		c := f.callerOf(t, client, "")
+		if r := c.call(t, "1", "{}"); r.Status != http.StatusOK || back.Count("tools/call") != 1 {
+			t.Errorf("allowed: status %d, %d calls: %s", r.Status, back.Count("tools/call"), r.Body)
+		}
+		h.says(says(http.StatusOK, hookDenies))
+		if r := c.call(t, "2", "{}"); r.Status != http.StatusForbidden || back.Count("tools/call") != 1 {
+			t.Errorf("denied: status %d, %d calls: %s", r.Status, back.Count("tools/call"), r.Body)
+		}
+	})
+}

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/filters/audit"
 )
 
 // A backend may be a server that the process starts. Who starts it is told to the edge: it
@@ -24,6 +26,10 @@ type Starting struct {
 	Secrets    edge.Secrets
 	MaxMessage int // bytes of one message, either way
 	Log        *slog.Logger
+
+	// Record records an event in the audit logs of the servers that the workload is behind,
+	// as they are then. It does not wait.
+	Record func(audit.Event)
 }
 
 // WithWorkloads sets what keeps the workloads of plans. start returns at once, and starts
@@ -118,12 +124,24 @@ func (s either) Secret(ctx context.Context, name, key string) (edge.Secret, erro
 	return v, nil
 }
 
+// record records an event of a workload. There is nothing live before the first plan.
+func (l *live) record(workload string, event audit.Event) {
+	if l == nil {
+		return
+	}
+	for _, s := range l.servers {
+		if s.record != nil && slices.ContainsFunc(s.Backends, func(b *backend.Backend) bool { return b.Name == workload }) {
+			s.record.Write(event)
+		}
+	}
+}
+
 // workload returns what keeps a workload of the plan, running already or new.
 func (o *opening) workload(w *compile.Workload) (backend.Local, error) {
 	e := o.edge
 	digest := digestOf(w)
 	one, release, err := e.world.workloads.Get(digest, func() (backend.Local, func(), error) {
-		local, err := e.given.start(Starting{Workload: *w, Digest: hex.EncodeToString([]byte(digest)), Secrets: either{e.world.secrets, o.secrets}, MaxMessage: e.settings.MaxMessage, Log: e.log})
+		local, err := e.given.start(Starting{Workload: *w, Digest: hex.EncodeToString([]byte(digest)), Secrets: either{e.world.secrets, o.secrets}, MaxMessage: e.settings.MaxMessage, Log: e.log, Record: func(event audit.Event) { e.live.Load().record(w.Name, event) }})
 		if err != nil {
 			return nil, nil, err
 		}

@@ -63,7 +63,7 @@ type Settings struct {
 	StoreTimeout             time.Duration `name:"store-timeout" kind:"DURATION" default:"50ms" help:"a shared store that takes longer to answer is as good as away"`
 	StoreCA                  string        `name:"store-ca" kind:"FILE" help:"authorities in PEM of shared stores with TLS; without it those of the system"`
 	WebhookConfig            []string      `name:"webhook-config" kind:"LIST" files:"true" help:"files of webhooks that every message is shown to"`
-	AllowWorkloads           []string      `name:"allow-workloads" kind:"LIST" help:"forms of MCPServers that this process may start: local, for processes of this machine, container; none without"`
+	AllowWorkloads           []string      `name:"allow-workloads" kind:"LIST" help:"forms of MCPServers that this process may start: local, for processes of this machine, container, and wasm, for modules of WebAssembly; none without"`
 	StateDir                 string        `name:"state-dir" kind:"DIR" help:"directory of this user alone for what is kept of started MCPServers; a temporary one without"`
 	CallCap                  time.Duration `name:"call-cap" kind:"DURATION" default:"10m" help:"the longest that any call may take"`
 	DrainTimeout             time.Duration `name:"drain-timeout" kind:"DURATION" default:"10s" help:"how long calls in flight may take at the end"`
@@ -143,11 +143,9 @@ func (s *Settings) rules() (wrong []error) {
 func (s Settings) CheckWorkloads() error {
 	for _, form := range s.AllowWorkloads {
 		switch form {
-		case "local", "container":
-		case "wasm":
-			return fmt.Errorf("--allow-workloads: %s: not supported yet; local and container are", form)
+		case "local", "container", "wasm":
 		default:
-			return fmt.Errorf("--allow-workloads: %q is none of the forms: local, container", form)
+			return fmt.Errorf("--allow-workloads: %q is none of the forms: local, container, wasm", form)
 		}
 	}
 	return nil

@@ -57,10 +57,11 @@ type MCPOIDCConfigSpec struct {
 
 // InlineOIDC is an identity provider.
 type InlineOIDC struct {
-	// Issuer of the tokens.
+	// Issuer of the tokens. Without it introspectionUrl is asked about every token.
 	// +kubebuilder:validation:MinLength=1
 	// +weir:form=url
-	Issuer string `json:"issuer"`
+	// +optional
+	Issuer string `json:"issuer,omitempty"`
 
 	// JWKSURL is where the keys are. Without it they are discovered.
 	// +weir:form=url

@@ -45,6 +45,16 @@ type ProxyRun struct {
 	// Labels of the workload. Those of weir.dev/ are ours.
 	Labels map[string]string `json:"labels,omitempty"`
 
+	// ExchangeUnverified has an externalAuthConfigRef of type tokenExchange exchange the tokens
+	// of clients that nobody has verified, where there is no oidcConfigRef. They go to the token
+	// endpoint and nowhere else, and who has one is nobody else to policies and records.
+	// +kubebuilder:default=false
+	ExchangeUnverified bool `json:"exchangeUnverified,omitempty"`
+
+	// WebhookConfigRef names the MCPWebhookConfig of a server at a URL; an MCPServer has a field
+	// of its own for it.
+	WebhookConfigRef *NameRef `json:"webhookConfigRef,omitempty"`
+
 	// RemoteAuth has requests to a server at a URL carry a login to it.
 	RemoteAuth *RemoteAuth `json:"remoteAuth,omitempty"`
 }
@@ -135,6 +145,11 @@ type ServerRun struct {
 	// engine.
 	// +kubebuilder:default=false
 	AllowContainerGateway bool `json:"allowContainerGateway,omitempty"`
+
+	// EgressPorts are ports that an isolated server reaches beside those that its permission
+	// profile names, at the hosts that it names.
+	// +weir:unique
+	EgressPorts []int32 `json:"egressPorts,omitempty"`
 
 	// EnvFiles are files of environment variables, and directories of such files. A later
 	// one wins, and spec.env wins over all.

@@ -80,6 +80,9 @@ func (o *MCPOIDCConfig) Validate() field.ErrorList {
 	f.exactly(field.NewPath("spec"), string(s.Type),
 		variant{"kubernetesServiceAccount", "kubernetesServiceAccount", s.KubernetesServiceAccount != nil},
 		variant{"inline", "inline", s.Inline != nil})
+	if in := s.Inline; in != nil && in.IntrospectionURL == "" {
+		f.given(field.NewPath("spec", "inline", "issuer"), in.Issuer)
+	}
 	return f.list
 }
 

@@ -66,6 +66,14 @@ func (f *faults) serverRun(p *field.Path, r *ServerRun) {
 	if r.IsolateNetwork != nil && !*r.IsolateNetwork && r.AllowContainerGateway {
 		f.forbidden(p.Child("allowContainerGateway"), "isolateNetwork is false, and then nothing is blocked")
 	}
+	if r.IsolateNetwork != nil && !*r.IsolateNetwork && len(r.EgressPorts) > 0 {
+		f.forbidden(p.Child("egressPorts"), "isolateNetwork is false, and then nothing is blocked")
+	}
+	for i, port := range r.EgressPorts {
+		if port < 1 || port > 65535 {
+			f.invalid(p.Child("egressPorts").Index(i), port, "must be a port from 1 to 65535")
+		}
+	}
 }
 
 // hostOrIP demands a host name or an IP address.

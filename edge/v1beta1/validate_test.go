@@ -403,7 +403,8 @@ func TestOtherKinds(t *testing.T) {
 	runWrong(t, "MCPOIDCConfig", []wrong{
 		{"inline without its section", "spec.inline", at{"spec.inline": gone{}}, []string{"spec.inline"}},
 		{"two sections", "spec.inline", at{"spec.kubernetesServiceAccount": obj{}}, []string{"spec.kubernetesServiceAccount"}},
-		{"no issuer", "spec.inline", at{"spec.inline.issuer": ""}, []string{"spec.inline.issuer"}},
+		{"an empty issuer", "spec.inline", at{"spec.inline.issuer": "", "spec.inline.introspectionUrl": gone{}}, []string{"spec.inline.issuer"}},
+		{"nobody who knows tokens", "spec.inline", at{"spec.inline.issuer": gone{}, "spec.inline.introspectionUrl": gone{}}, []string{"spec.inline.issuer"}},
 		{"urls", "spec.inline", at{"spec.inline.issuer": "a", "spec.inline.jwksUrl": "b", "spec.inline.introspectionUrl": "c"}, []string{"spec.inline.introspectionUrl", "spec.inline.issuer", "spec.inline.jwksUrl"}},
 	})
 	runWrong(t, "MCPAuthzConfig", []wrong{

@@ -3218,6 +3218,11 @@ func (in *ProxyRun) DeepCopyInto(out *ProxyRun) {
 			(*out)[key] = val
 		}
 	}
+	if in.WebhookConfigRef != nil {
+		in, out := &in.WebhookConfigRef, &out.WebhookConfigRef
+		*out = new(NameRef)
+		**out = **in
+	}
 	if in.RemoteAuth != nil {
 		in, out := &in.RemoteAuth, &out.RemoteAuth
 		*out = new(RemoteAuth)
@@ -3607,6 +3612,11 @@ func (in *ServerRun) DeepCopyInto(out *ServerRun) {
 		in, out := &in.IsolateNetwork, &out.IsolateNetwork
 		*out = new(bool)
 		**out = **in
+	}
+	if in.EgressPorts != nil {
+		in, out := &in.EgressPorts, &out.EgressPorts
+		*out = make([]int32, len(*in))
+		copy(*out, *in)
 	}
 	if in.EnvFiles != nil {
 		in, out := &in.EnvFiles, &out.EnvFiles

@@ -229,7 +229,7 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 			"type": {required: true, enum: []string{"anonymous", "oidc"}},
 		},
 		"InlineOIDC": {
-			"issuer":           {required: true, form: "url"},
+			"issuer":           {form: "url"},
 			"jwksUrl":          {form: "url"},
 			"introspectionUrl": {form: "url"},
 		},
@@ -401,6 +401,7 @@ var fieldRules = sync.OnceValue(func() map[string]map[string]rule {
 			"targetHost":         {fallback: "\"127.0.0.1\"", form: "host"},
 			"publish":            {form: "publish"},
 			"isolateNetwork":     {fallback: "true"},
+			"egressPorts":        {unique: true},
 			"envFiles":           {unique: true},
 			"ignoreGlobally":     {fallback: "true"},
 			"runtimeAddPackages": {unique: true},

@@ -40,9 +40,6 @@ func (o *Options) checkLater() error {
 		if f.Later == "" || !o.Given[f.Name] {
 			continue
 		}
-		if f.Name == "allow-container-gateway" && (!o.AllowGateway || o.given("isolate-network") && !o.IsolateNetwork) {
-			continue // it asks for nothing
-		}
 		err := &Error{Code: CodeSandbox, Field: "--" + f.Name, Message: "--" + f.Name + ": not supported yet: " + f.Later, Next: "leave it out"}
 		if f.Name == "client" {
 			err.Code = CodeInvalid
@@ -180,14 +177,22 @@ func secretFlag(text string) (ref v1beta1.SecretRef, target string, err error) {
 // checkGroups refuses flags that others are missing for, or that contradict each other.
 func (o *Options) checkGroups() error {
 	switch oidc := o.firstGiven("oidc-", "oidc-issuer", "oidc-introspection-url"); {
-	case o.OIDCIssuer == "" && o.OIDCIntrospectionURL != "":
-		return notYet("oidc-introspection-url", "tokens without an issuer", "give --oidc-issuer, too")
-	case o.OIDCIssuer == "" && oidc != "":
+	case !o.asksWho() && oidc != "":
 		return wrong(oidc, "give --oidc-issuer or --oidc-introspection-url, too")
-	case o.OIDCIssuer == "" && o.given("jwks-allow-private-ip", "jwks-auth-token-file", "resource-url"):
+	case !o.asksWho() && o.given("jwks-allow-private-ip", "jwks-auth-token-file", "resource-url"):
 		return wrong(o.firstGiven("", slices.DeleteFunc(flagNames(), func(f string) bool {
 			return slices.Contains([]string{"jwks-allow-private-ip", "jwks-auth-token-file", "resource-url"}, f)
-		})...), "give --oidc-issuer, too")
+		})...), "give --oidc-issuer or --oidc-introspection-url, too")
+	case o.OIDCIntrospectionURL != "" && hostOf(o.OIDCIntrospectionURL) == "":
+		return wrong("oidc-introspection-url", "%q is no URL such as https://login.example.com/introspect", edge.Brief(o.OIDCIntrospectionURL))
+	case o.OIDCIssuer == "" && o.OIDCJWKSURL != "":
+		return wrong("oidc-jwks-url", "give --oidc-issuer, too: nobody says whose keys these are")
+	case o.OIDCIssuer == "" && o.JWKSAuthTokenFile != "":
+		return wrong("jwks-auth-token-file", "give --oidc-issuer, too: without it no keys are asked for")
+	case o.OIDCIssuer == "" && o.JWKSAllowPrivateIP:
+		return wrong("jwks-allow-private-ip", "give --oidc-issuer, too: without it no keys are asked for, and --oidc-introspection-url may be any address")
+	case o.OIDCIssuer == "" && o.OIDCIntrospectionURL != "" && o.OIDCAudience == "":
+		return wrong("oidc-introspection-url", "give --oidc-audience, too: a token for another server would open this one")
 	case o.OIDCIssuer != "" && hostOf(o.OIDCIssuer) == "":
 		return wrong("oidc-issuer", "%q is no URL such as https://login.example.com", edge.Brief(o.OIDCIssuer))
 	case o.OIDCIssuer != "" && o.OIDCAudience == "":
@@ -205,8 +210,6 @@ func (o *Options) checkGroups() error {
 	case o.TokenExchangeURL == "" && exchange != "":
 		return wrong(exchange, "give --token-exchange-url, too")
 	case o.TokenExchangeURL == "":
-	case o.OIDCIssuer == "":
-		return notYet("token-exchange-url", "to exchange tokens that nobody has verified", "give --oidc-issuer and --oidc-audience, too")
 	case o.TokenExchangeAudience == "":
 		return wrong("token-exchange-url", "give --token-exchange-audience, too")
 	case o.given("remote-auth-bearer-token", "remote-auth-bearer-token-file"):
@@ -214,6 +217,9 @@ func (o *Options) checkGroups() error {
 	}
 	return nil
 }
+
+// asksWho reports whether clients are asked who they are.
+func (o *Options) asksWho() bool { return o.OIDCIssuer != "" || o.OIDCIntrospectionURL != "" }
 
 // logsIn reports whether the server is sent a login.
 func (o *Options) logsIn() bool {
@@ -274,7 +280,21 @@ func flagNames() (names []string) {
 
 // checkNetwork refuses a network beside what it contradicts.
 func (o *Options) checkNetwork() error {
-	if explicit := o.given("isolate-network") && o.IsolateNetwork; explicit && o.Network != "" && o.Network != "none" {
+	explicit := o.given("isolate-network") && o.IsolateNetwork
+	open := o.given("isolate-network") && !o.IsolateNetwork
+	for _, port := range o.EgressPort {
+		if port < 1 || port > 65535 {
+			return wrong("egress-port", "%d is not from 1 to 65535", port)
+		}
+	}
+	switch {
+	case len(o.EgressPort) > 0 && open:
+		return wrong("egress-port", "nothing is blocked with --isolate-network=false: leave one out")
+	case len(o.EgressPort) > 0 && o.Network != "":
+		return wrong("egress-port", "--network %s, and a port that an isolated server reaches: leave one out", edge.Brief(o.Network))
+	case o.AllowGateway && o.Network != "" && !open:
+		return wrong("allow-container-gateway", "--network %s, and the gateway that an isolated server reaches: leave one out", edge.Brief(o.Network))
+	case explicit && o.Network != "" && o.Network != "none":
 		return wrong("network", "%s, and --isolate-network: an isolated server is in no network of the host or of the container engine: leave one out", edge.Brief(o.Network))
 	}
 	return nil
@@ -304,9 +324,6 @@ func (o *Options) suits(s Server) error {
 	}
 	if o.Transport == "stdio" {
 		return wrong("transport", "stdio, and a URL: a server at a URL speaks streamable-http or sse")
-	}
-	if o.given("webhook-config") {
-		return notYet("webhook-config", "webhooks of a server at a URL", "start it with `weir serve URL --webhook-config FILE`")
 	}
 	for _, f := range Flags() {
 		ofServer := f.Theme == "Server" || f.Theme == "Sandbox" || f.Name == "proxy-mode"

@@ -63,11 +63,15 @@ func TestManifestOfAnEntry(t *testing.T) {
 		}
 	}
 
-	// A profile with hosts is not widened to one that lets everything out.
+	// Its profile is the workload's; one that can never hold is refused.
 	hosts := *local
 	hosts.Profile = []byte(`{"network":{"outbound":{"allow_host":["a.example"]}}}`)
+	if m, err := made(t, &hosts, nil); err != nil || !strings.Contains(string(m.Manifest), `"allow_host":["a.example"]`) {
+		t.Errorf("%v, %+v", err, m)
+	}
+	hosts.Profile = []byte(`{"network":{"outbound":{"allow_host":["127.1"]}}}`)
 	var e *Error
-	if _, err := made(t, &hosts, nil); !errors.As(err, &e) || e.Code != CodeSandbox || !strings.Contains(e.Message, "the entry's permissions, a profile with hosts (a.example)") {
+	if _, err := made(t, &hosts, nil); !errors.As(err, &e) || e.Code != CodeRefused || !strings.Contains(e.Message, "the entry's permissions: network.outbound.allow_host[0]") {
 		t.Error(fmt.Sprint(err))
 	}
 }

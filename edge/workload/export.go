@@ -106,6 +106,9 @@ func (e *exporter) paths() {
 	if e.server != nil {
 		if path, ok := strings.CutPrefix(e.server.Spec.Image, "exec://"); ok {
 			add(path)
+		} else if path, ok := strings.CutPrefix(e.server.Spec.Image, "wasm://"); ok {
+			path, _, _ = strings.Cut(path, "#")
+			add(path)
 		}
 		for _, v := range e.server.Spec.Volumes {
 			add(v.HostPath)
@@ -148,8 +151,12 @@ func (e *exporter) forCluster() {
 		e.proxy.Spec.Run = nil
 	} else {
 		s := &e.server.Spec
-		if s.Run = nil; isLocal(s.Image) {
-			e.notes = append(e.notes, Note{Text: "spec.image: " + s.Image + " is a program of this machine: name an image of it in place of " + replaceMe, Refused: true})
+		if s.Run = nil; isLocal(s.Image) || isModule(s.Image) {
+			what := "is a program of this machine"
+			if isModule(s.Image) {
+				what = "is a module of WebAssembly"
+			}
+			e.notes = append(e.notes, Note{Text: "spec.image: " + s.Image + " " + what + ": name an image of it in place of " + replaceMe, Refused: true})
 			s.Image = replaceMe
 		}
 	}

@@ -63,12 +63,17 @@ func (e *exporter) started(c *RunConfig) {
 	}
 	if isLocal(s.Image) {
 		e.notes = append(e.notes, note("image: %s is a program of this machine: the reference starts images alone", s.Image))
+	} else if isModule(s.Image) {
+		e.notes = append(e.notes, note("image: %s is a module of WebAssembly: the reference starts images alone", s.Image))
 	}
 	if s.MCPPort != nil {
 		c.TargetPort = int(*s.MCPPort)
 	}
 	c.TargetHost = cmp.Or(r.TargetHost, "127.0.0.1")
 	c.Publish, c.Gateway = r.Publish, r.AllowContainerGateway
+	if len(r.EgressPorts) > 0 {
+		e.lost("spec.run.egressPorts")
+	}
 	c.Isolate = r.IsolateNetwork == nil || *r.IsolateNetwork
 	if r.IsolateNetwork != nil && *r.IsolateNetwork {
 		e.lost("spec.run.isolateNetwork as something that was asked for: it is its default")

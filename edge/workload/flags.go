@@ -81,9 +81,9 @@ type Options struct {
 	PrintResolvedOverlays bool     `flag:"print-resolved-overlays" theme:"Sandbox" later:"to hide what ignore patterns name" help:"show what is hidden"`
 	IsolateNetwork        bool     `flag:"isolate-network" theme:"Sandbox" def:"true" field:"spec.run.isolateNetwork" help:"keep the server from what its profile does not name, or do not start it"`
 	Network               string   `flag:"network" theme:"Sandbox" value:"NETWORK" field:"spec.run.network" help:"host, none, or a network of a container engine"`
-	AllowGateway          bool     `flag:"allow-container-gateway" theme:"Sandbox" later:"the gateway of a container engine" help:"let an isolated server reach the gateway of the container engine"`
+	AllowGateway          bool     `flag:"allow-container-gateway" theme:"Sandbox" field:"spec.run.allowContainerGateway" help:"let an isolated server reach this machine as host.docker.internal, at every port, as containers do"`
 	Publish               []string `flag:"publish,p" theme:"Sandbox" value:"[IP:]HOST:CONTAINER" later:"ports of containers" help:"a port of the server that this host listens on, too"`
-	EgressPort            []int    `flag:"egress-port" theme:"Sandbox" value:"PORT" later:"the egress proxy" help:"one more port that an isolated server reaches"`
+	EgressPort            []int    `flag:"egress-port" theme:"Sandbox" value:"PORT" field:"spec.run.egressPorts" help:"one more port that an isolated server reaches, beside those of its profile; may be repeated"`
 	RunAs                 string   `flag:"run-as" theme:"Sandbox" value:"USER" field:"spec.run.runAs" help:"whom a server in a container runs as: image, or UID[:GID]; without it the image's user, unless that is root"`
 	AllowPrivileged       bool     `flag:"allow-privileged" theme:"Sandbox" later:"containers" help:"let a profile ask for a privileged container"`
 
@@ -98,7 +98,7 @@ type Options struct {
 	OIDCAudience         string   `flag:"oidc-audience" theme:"Login of clients" value:"AUDIENCE" field:"spec.oidcConfigRef.audience" help:"whom they must be for"`
 	OIDCClientID         string   `flag:"oidc-client-id" theme:"Login of clients" value:"ID" field:"MCPOIDCConfig spec.inline.clientId" help:"as whom tokens are introspected"`
 	OIDCClientSecret     string   `flag:"oidc-client-secret" theme:"Login of clients" value:"SECRET" field:"MCPOIDCConfig spec.inline.clientSecretRef" help:"with what; the variable WEIR_OIDC_CLIENT_SECRET keeps it off the command line"`
-	OIDCIntrospectionURL string   `flag:"oidc-introspection-url" theme:"Login of clients" value:"URL" field:"MCPOIDCConfig spec.inline.introspectionUrl" help:"where tokens are introspected"`
+	OIDCIntrospectionURL string   `flag:"oidc-introspection-url" theme:"Login of clients" value:"URL" field:"MCPOIDCConfig spec.inline.introspectionUrl" help:"where tokens are introspected; without --oidc-issuer all of them"`
 	OIDCJWKSURL          string   `flag:"oidc-jwks-url" theme:"Login of clients" value:"URL" field:"MCPOIDCConfig spec.inline.jwksUrl" help:"where the keys of the issuer are"`
 	OIDCScopes           []string `flag:"oidc-scopes" theme:"Login of clients" value:"SCOPE" def:"openid" lists:"comma" field:"spec.oidcConfigRef.scopes" help:"scopes that clients are told to ask for"`
 	OIDCInsecureHTTP     bool     `flag:"oidc-insecure-allow-http" theme:"Login of clients" field:"MCPOIDCConfig spec.inline.insecureAllowHTTP" help:"for development: the issuer may be reached by plain http"`
@@ -124,7 +124,7 @@ type Options struct {
 	RemoteForwardHeaders       []string      `flag:"remote-forward-headers" theme:"Remote server" value:"NAME=VALUE" field:"spec.headerForward.addPlaintextHeaders" help:"send this header; may be repeated"`
 	RemoteForwardHeadersSecret []string      `flag:"remote-forward-headers-secret" theme:"Remote server" value:"NAME=SECRET" field:"spec.headerForward.addHeadersFromSecret" help:"send this header, whose value is a secret; may be repeated"`
 
-	TokenExchangeURL              string   `flag:"token-exchange-url" theme:"Token exchange" value:"URL" field:"MCPExternalAuthConfig spec.tokenExchange.tokenUrl" help:"exchange the token of a client here for one that the server takes (RFC 8693)"`
+	TokenExchangeURL              string   `flag:"token-exchange-url" theme:"Token exchange" value:"URL" field:"MCPExternalAuthConfig spec.tokenExchange.tokenUrl" help:"exchange the token of a client here for one that the server takes (RFC 8693); without --oidc-… nobody verifies it first"`
 	TokenExchangeAudience         string   `flag:"token-exchange-audience" theme:"Token exchange" value:"AUDIENCE" field:"MCPExternalAuthConfig spec.tokenExchange.audience" help:"whom it is for"`
 	TokenExchangeClientID         string   `flag:"token-exchange-client-id" theme:"Token exchange" value:"ID" field:"MCPExternalAuthConfig spec.tokenExchange.clientId" help:"as which client"`
 	TokenExchangeClientSecret     string   `flag:"token-exchange-client-secret" theme:"Token exchange" value:"SECRET" field:"MCPExternalAuthConfig spec.tokenExchange.clientSecretRef" help:"with what; a file keeps it off the command line"`

@@ -2,7 +2,9 @@ package workload
 
 import (
 	"errors"
+	"io/fs"
 	"net/url"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -19,7 +21,7 @@ import (
 // Server is a server as it was named. One of URL and Image is set.
 type Server struct {
 	URL   string   // of a server that runs elsewhere
-	Image string   // spec.image of an MCPServer: exec:///PATH, a package runner by its name, or an image
+	Image string   // spec.image of an MCPServer: exec:///PATH, a package runner by its name, wasm:///PATH, wasm+https://…, or an image
 	Args  []string // of the program
 	Name  string   // that it gives the workload
 }
@@ -44,6 +46,12 @@ func ReadServer(word string, args []string, look func(string) (string, error), h
 // readWord reads a word before --.
 func readWord(word string, args []string, look func(string) (string, error), has func(string) (bool, error)) (Server, error) {
 	scheme, rest, named := strings.Cut(word, "://")
+	if file, _, _ := strings.Cut(word, "#"); !named && strings.HasSuffix(file, ".wasm") {
+		if !strings.HasPrefix(word, ".") && !filepath.IsAbs(word) {
+			word = "./" + word
+		}
+		return readModule(word, word, args)
+	}
 	if !named {
 		return readImage(word, args, look, has)
 	}
@@ -64,8 +72,10 @@ func readWord(word string, args []string, look func(string) (string, error), has
 			rest += "@latest"
 		}
 		return Server{}, later("an image that is built of a package", word, localForm("go run", rest, args))
-	case "wasm", "wasm+https":
-		return Server{}, later("a module of WebAssembly", word, "weir run -- COMMAND for a process of this machine")
+	case "wasm":
+		return readModule(rest, word, args)
+	case "wasm+https":
+		return readModuleURL(word, args)
 	}
 	return Server{}, &Error{Code: CodeInvalid, Message: edge.Brief(word) + " is no server: " + edge.Brief(scheme) + ":// is none of the forms that are known", Next: "write an image, a URL, or a command after --"}
 }
@@ -124,6 +134,53 @@ func later(what, word, next string) error {
 func localForm(runner, what string, args []string) string {
 	words := append(strings.Fields("weir run -- "+runner), what)
 	return edge.Brief(strings.Join(append(words, args...), " "))
+}
+
+// readModule reads a file with a module of WebAssembly, after wasm://. What follows # is for
+// the plan to judge.
+func readModule(file, word string, args []string) (Server, error) {
+	path, digest, _ := strings.Cut(file, "#")
+	path = filepath.FromSlash(path)
+	if first, _, _ := strings.Cut(filepath.ToSlash(path), "/"); !filepath.IsAbs(path) && first != "." && first != ".." {
+		return Server{}, later("a module in a registry", word, "weir run ./FILE.wasm for a file, or weir run wasm+https://HOST/PATH#sha256=DIGEST")
+	}
+	path, err := filepath.Abs(path)
+	if err == nil {
+		var info fs.FileInfo
+		if info, err = os.Stat(path); err == nil && !info.Mode().IsRegular() {
+			err = errors.New("it is no file")
+		}
+	}
+	if err != nil {
+		return Server{}, &Error{Code: CodeInvalid, Message: edge.Brief(word) + ": " + cause(err).Error(), Next: "name the file of a module of WASI preview 1"}
+	}
+	s := Server{Image: "wasm://" + filepath.ToSlash(path), Args: slices.Clone(args), Name: moduleName(path)}
+	if digest != "" {
+		s.Image += "#" + digest
+	}
+	return s, nil
+}
+
+// readModuleURL reads the URL of a module, which the plan judges.
+func readModuleURL(word string, args []string) (Server, error) {
+	u, err := url.Parse(strings.TrimPrefix(word, "wasm+"))
+	if err == nil && u.User != nil {
+		return Server{}, &Error{Code: CodeInvalid, Message: "the URL of the module holds a user or a password", Next: "take them out: a module is fetched without a credential"}
+	}
+	if err != nil || u.Hostname() == "" || !strings.HasPrefix(u.Fragment, "sha256=") {
+		return Server{}, &Error{Code: CodeInvalid, Message: edge.Brief(word) + " does not say what to fetch and its digest", Next: "write wasm+https://HOST/PATH#sha256=DIGEST"}
+	}
+	return Server{Image: word, Args: slices.Clone(args), Name: moduleName(u.Path)}, nil
+}
+
+// moduleName is the name that the file of a module gives a workload.
+func moduleName(file string) string {
+	return cleaned(strings.TrimSuffix(path.Base(filepath.ToSlash(file)), ".wasm"))
+}
+
+// isModule reports whether spec.image is a module of WebAssembly.
+func isModule(image string) bool {
+	return strings.HasPrefix(image, "wasm://") || strings.HasPrefix(image, "wasm+https://")
 }
 
 func readURL(text string, args []string) (Server, error) {

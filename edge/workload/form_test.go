@@ -2,6 +2,8 @@ package workload
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -73,8 +75,6 @@ func TestReadServer(t *testing.T) {
 		"uvx://pkg==1":           {CodeSandbox, "not supported yet", "weir run -- uvx pkg==1"},
 		"go://a.example/m":       {CodeSandbox, "not supported yet", "weir run -- go run a.example/m@latest"},
 		"go://./srv":             {CodeSandbox, "not supported yet", "weir run -- go run ./srv"},
-		"wasm://./a.wasm":        {CodeSandbox, "not supported yet: a module of WebAssembly", "weir run -- COMMAND"},
-		"wasm+https://a/b.wasm":  {CodeSandbox, "not supported yet: a module", "weir run -- COMMAND"},
 		"fetch":                  {CodeInvalid, "the container engine has no image fetch", "write fetch:latest"},
 		"node -- a.js":           {CodeInvalid, "no image node", "weir run -- node a.js"},
 		"noengine":               {CodeSandbox, "no container engine answers", "weir run -- COMMAND"},
@@ -87,6 +87,11 @@ func TestReadServer(t *testing.T) {
 		"$(a)":                   {CodeInvalid, "no image", ""},
 		"a\x1b[0m/b":             {CodeInvalid, "is no image", ""},
 		"ftp://a/b":              {CodeInvalid, "ftp:// is none of the forms", ""},
+		"wasm://./none.wasm":     {CodeInvalid, "wasm://./none.wasm: no such file", "module of WASI preview 1"},
+		"./none.wasm":            {CodeInvalid, "./none.wasm: no such file", "module of WASI preview 1"},
+		"wasm://ghcr.io/a/b:1":   {CodeSandbox, "not supported yet: a module in a registry (wasm://ghcr.io/a/b:1)", "weir run ./FILE.wasm"},
+		"wasm+https://a/b.wasm":  {CodeInvalid, "does not say what to fetch and its digest", "#sha256=DIGEST"},
+		"wasm+https://u:p@a/b":   {CodeInvalid, "a user or a password", ""},
 		"-- nowhere":             {CodeInvalid, "there is no program nowhere", ""},
 		"exec://bin/x":           {CodeInvalid, "no absolute path", "exec:///PATH"},
 		"":                       {CodeInvalid, "no server is named", "weir run -- COMMAND"},
@@ -112,5 +117,35 @@ func TestReadServer(t *testing.T) {
 	}
 	if got := numbered(strings.Repeat("a", 60)+"---", 12); !IsName(got) || !strings.HasSuffix(got, "a-12") {
 		t.Error(got)
+	}
+}
+
+// A module of WebAssembly is named by its file, with and without wasm://, or by an https URL
+// with its digest; the manifest has an absolute path.
+func TestReadModule(t *testing.T) {
+	t.Chdir(t.TempDir())
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("My_Server.wasm", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir("dir.wasm", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	none := func(string) (string, error) { return "", errors.New("none") }
+	file, digest := "wasm://"+filepath.ToSlash(filepath.Join(dir, "My_Server.wasm")), "#sha256="+strings.Repeat("0a", 32)
+	for word, want := range map[string]string{
+		"./My_Server.wasm": file, "My_Server.wasm": file, "wasm://./My_Server.wasm": file, filepath.Join(dir, "My_Server.wasm"): file, file: file,
+		"./My_Server.wasm" + digest: file + digest, "wasm+https://a.example/x/My_Server.wasm" + digest: "wasm+https://a.example/x/My_Server.wasm" + digest,
+	} {
+		s, err := ReadServer(word, []string{"--a"}, none, nil)
+		if err != nil || s.Image != want || s.Name != "my-server" || len(s.Args) != 1 {
+			t.Errorf("%s: %+v, %v; want %s", word, s, err, want)
+		}
+	}
+	if _, err := ReadServer("./dir.wasm", nil, none, nil); err == nil || !strings.Contains(err.Error(), "it is no file") {
+		t.Errorf("a directory: %v", err)
 	}
 }

@@ -320,10 +320,10 @@ func (i *importer) incoming() error {
 	if err := loosely("oidc_config", i.c.OIDC, &o); err != nil {
 		return err
 	}
-	if o.Issuer == "" {
-		if o.IntrospectionURL != "" || o.JWKSURL != "" {
-			return i.bad("oidc_config.issuer", "required")
-		}
+	if o.Issuer == "" && o.JWKSURL != "" {
+		return i.bad("oidc_config.issuer", "required with jwks_url: nobody says whose keys these are")
+	}
+	if o.Issuer == "" && o.IntrospectionURL == "" {
 		return nil
 	}
 	if o.Audience == "" {

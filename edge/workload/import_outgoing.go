@@ -144,8 +144,5 @@ func (i *importer) hooked() error {
 			*list.to = append(*list.to, h)
 		}
 	}
-	if c.RemoteURL != "" {
-		return i.bad("validating_webhooks", "not supported yet: webhooks of a server at a URL")
-	}
 	return nil
 }

@@ -69,6 +69,8 @@ type Opening struct {
 	Folder   string     // of this workload alone, absolute; its home is in it
 	Lines    func(Line) // takes what the server prints, and what happens to its processes
 
+	Say func(text string) // tells whoever waits for the start what it waits for
+
 	// Remembered and Remember keep what the server of a digest speaks.
 	Remembered func(digest string) (modern, known bool)
 	Remember   func(digest string, modern bool)
@@ -82,6 +84,7 @@ type Look struct {
 	RunAs     []string // as run, where that is another command than the given one
 	Sandbox   string   // the grade that holds; "" while nobody knows
 	Notes     []string // what it does not hold
+	Open      bool     // the network, though it was to be isolated: the grade cannot hold what the profile names
 	Processes int
 	Restarts  int
 	RSSBytes  int64

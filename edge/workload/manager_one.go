@@ -257,7 +257,7 @@ func (w *one) detail() Detail {
 	}
 	if f := w.facts; f != nil {
 		d.Package, d.Command, d.Port, d.TransportType, d.ProxyMode, d.Group = f.Package, f.Command, f.Port, f.Transport, f.ProxyMode, f.Group
-		d.Labels, d.Tools, d.Remote, d.Isolation = f.Labels, f.Tools, f.Remote, f.Isolation
+		d.Labels, d.Tools, d.Remote, d.Isolation = f.Labels, f.Tools, f.Remote, f.Isolation && !look.Open
 	}
 	if d.Group == "" {
 		d.Group = defaultGroup

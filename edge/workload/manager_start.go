@@ -111,7 +111,7 @@ func (w *one) opening() Opening {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return Opening{
-		Name: w.name, Manifest: w.manifest, Folder: w.folder.path, Lines: w.line,
+		Name: w.name, Manifest: w.manifest, Folder: w.folder.path, Lines: w.line, Say: w.say,
 		Remembered: func(digest string) (modern, known bool) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

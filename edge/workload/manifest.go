@@ -153,6 +153,7 @@ func (d *draft) build() *set {
 	if d.ProxyPort != 0 {
 		*f.port = new(int32(d.ProxyPort))
 	}
+	f.run.ExchangeUnverified = d.TokenExchangeURL != "" && !d.asksWho()
 	*f.prefix, *f.believes = d.EndpointPrefix, d.TrustProxyHeaders
 	if d.Host != "127.0.0.1" {
 		f.run.ProxyHost = d.Host
@@ -165,7 +166,7 @@ func (d *draft) build() *set {
 	}
 
 	// 2. Clients.
-	if d.OIDCIssuer != "" {
+	if d.asksWho() {
 		s.oidc = &v1beta1.MCPOIDCConfig{ObjectMeta: d.called("oidc"), Spec: v1beta1.MCPOIDCConfigSpec{Type: v1beta1.OIDCInline, Inline: &v1beta1.InlineOIDC{
 			Issuer: d.OIDCIssuer, JWKSURL: d.OIDCJWKSURL, IntrospectionURL: d.OIDCIntrospectionURL, ClientID: d.OIDCClientID, ClientSecretRef: d.oidcSecret,
 			JWKSAuthTokenPath: d.JWKSAuthTokenFile, JWKSAllowPrivateIP: d.JWKSAllowPrivateIP, InsecureAllowHTTP: d.OIDCInsecureHTTP,
@@ -180,9 +181,9 @@ func (d *draft) build() *set {
 		s.tools = &v1beta1.MCPToolConfig{ObjectMeta: d.called("tools"), Spec: v1beta1.MCPToolConfigSpec{ToolsFilter: d.Tools, ToolsOverride: d.overrides}}
 		*f.tools = &v1beta1.NameRef{Name: s.tools.Name}
 	}
-	if d.hooks != nil && s.server != nil {
+	if d.hooks != nil {
 		s.webhooks = &v1beta1.MCPWebhookConfig{ObjectMeta: d.called("webhooks"), Spec: *d.hooks}
-		s.server.Spec.WebhookConfigRef = &v1beta1.NameRef{Name: s.webhooks.Name}
+		*f.webhooks = &v1beta1.NameRef{Name: s.webhooks.Name}
 	}
 	if d.EnableAudit || d.audit != nil {
 		*f.audit, f.run.AuditConfig = &v1beta1.AuditSwitch{Enabled: true}, d.audit
@@ -230,6 +231,9 @@ func (d *draft) local(s *v1beta1.MCPServerSpec) {
 		Registry: d.origin(), Publish: d.Publish, AllowContainerGateway: d.AllowGateway, RuntimeImage: d.RuntimeImage, RuntimeAddPackages: d.RuntimeAddPackages, BuildCA: d.CACert, RunAs: d.RunAs,
 	}
 	r := s.Run
+	for _, port := range d.EgressPort {
+		r.EgressPorts = append(r.EgressPorts, int32(port))
+	}
 	if d.TargetHost != "127.0.0.1" {
 		r.TargetHost = d.TargetHost
 	}
@@ -247,6 +251,9 @@ func (d *draft) local(s *v1beta1.MCPServerSpec) {
 	r.Sandbox = v1beta1.SandboxGrade(other(d.Sandbox, string(v1beta1.SandboxAuto)))
 	r.ImageVerification = v1beta1.ImageVerification(other(d.ImageVerification, string(v1beta1.VerifyWarn)))
 	r.Memory, r.CPUs = v1beta1.Quantity(other(quantity(d.Memory), "1Gi")), v1beta1.Quantity(quantity(d.CPUs))
+	if isModule(s.Image) && d.given("memory") { // whose default is another one
+		r.Memory = v1beta1.Quantity(quantity(d.Memory))
+	}
 }
 
 // remote describes a server that runs elsewhere.

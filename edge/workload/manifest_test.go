@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/weir-edge/weir/filters/incoming"
 )
 
 // lined is what a command line stands for. Flags are "--name=value"; what stands after "--"
@@ -43,7 +45,7 @@ func TestManifestBad(t *testing.T) {
 		}
 	}
 	write("profile.json", `{"network": {"outbound": {"allow_host": ["a.example"], "allow_port": [0]}}}`)
-	write("hosts.json", `{"network": {"outbound": {"allow_host": ["a.example"]}}}`)
+	write("hosts.json", `{"network": {"outbound": {"allow_host": ["127.1"]}}}`)
 	write("privileged.json", `{"privileged": true}`)
 	write("unknown.json", `{"networks": {}}`)
 	write("env", "A=b\nno line\n")
@@ -75,8 +77,12 @@ func TestManifestBad(t *testing.T) {
 		{"--run-as=0", CodeInvalid, "run-as", "has your rights at the most"},
 		{"--network=host --isolate-network", CodeInvalid, "network", "--isolate-network"},
 		{"--network=none --permission-profile=network", CodeInvalid, "permission-profile", "--network none"},
-		{"--isolate-network", CodeSandbox, "isolate-network", "egress proxy"},
-		{"--allow-container-gateway", CodeSandbox, "allow-container-gateway", "not supported yet"},
+		{"--egress-port=0", CodeInvalid, "egress-port", "1 to 65535"},
+		{"--egress-port=65536", CodeInvalid, "egress-port", "1 to 65535"},
+		{"--egress-port=22 --isolate-network=false", CodeInvalid, "egress-port", "nothing is blocked"},
+		{"--egress-port=22 --network=host", CodeInvalid, "egress-port", "--network host"},
+		{"--egress-port=22 --permission-profile=none", CodeInvalid, "egress-port", "names no hosts"},
+		{"--allow-container-gateway --network=none", CodeInvalid, "allow-container-gateway", "--network none"},
 		{"--env=A", CodeInvalid, "env", "no ="},
 		{"--env==b", CodeInvalid, "env", "no name"},
 		{"--env=A=\x00", CodeInvalid, "env", "NUL"},
@@ -96,7 +102,7 @@ func TestManifestBad(t *testing.T) {
 		{"--volume=.:/a --volume=.:/a:ro", CodeInvalid, "volume", "twice"},
 		{"--permission-profile=profile.json", CodeInvalid, "permission-profile", "allow_port[0]"},
 		{"--permission-profile=unknown.json", CodeInvalid, "permission-profile", "networks"},
-		{"--permission-profile=hosts.json", CodeSandbox, "permission-profile", "egress proxy"},
+		{"--permission-profile=hosts.json", CodeInvalid, "permission-profile", "allow_host[0]: \"127.1\""},
 		{"--permission-profile=privileged.json", CodeRefused, "permission-profile", "privileged"},
 		{"--image-verification=no", CodeInvalid, "image-verification", "none of"},
 		{"--image-verification=enabled", CodeSandbox, "image-verification", "not supported yet"},
@@ -125,7 +131,11 @@ func TestManifestBad(t *testing.T) {
 		{"--resource-url=https://a.example", CodeInvalid, "resource-url", "--oidc-issuer"},
 		{"--oidc-issuer=https://login.example.com", CodeInvalid, "oidc-issuer", "--oidc-audience"},
 		{"--oidc-issuer=login --oidc-audience=a", CodeInvalid, "oidc-issuer", "URL"},
-		{"--oidc-introspection-url=https://a.example", CodeSandbox, "oidc-introspection-url", "not supported yet"},
+		{"--oidc-introspection-url=https://a.example", CodeInvalid, "oidc-introspection-url", "--oidc-audience"},
+		{"--oidc-introspection-url=a --oidc-audience=a", CodeInvalid, "oidc-introspection-url", "URL"},
+		{"--oidc-introspection-url=https://a.example --oidc-audience=a --oidc-jwks-url=https://a.example/k", CodeInvalid, "oidc-jwks-url", "--oidc-issuer"},
+		{"--oidc-introspection-url=https://a.example --oidc-audience=a --jwks-auth-token-file=two-lines", CodeInvalid, "jwks-auth-token-file", "--oidc-issuer"},
+		{"--oidc-introspection-url=https://a.example --oidc-audience=a --jwks-allow-private-ip", CodeInvalid, "jwks-allow-private-ip", "--oidc-issuer"},
 		{"--remote-auth", CodeInvalid, "remote-auth", "none at a URL"},
 		{url + " --remote-auth-client-secret=s3cr3t", CodeInvalid, "remote-auth-client-secret", "--remote-auth-client-id"},
 		{url + " --remote-auth-client-id=a --remote-auth-client-secret=s3cr3t --remote-auth-client-secret-file=two-lines", CodeInvalid, "remote-auth-client-secret-file", "leave one out"},
@@ -146,9 +156,9 @@ func TestManifestBad(t *testing.T) {
 		{url + " --remote-forward-headers=Connection=a", CodeInvalid, "remote-forward-headers", "set by the edge itself"},
 		{url + " --remote-forward-headers=a", CodeInvalid, "remote-forward-headers", "no ="},
 		{url + " --remote-forward-headers=A=1 --remote-forward-headers=a=2", CodeInvalid, "remote-forward-headers", "twice"},
-		{url + " --token-exchange-url=https://a.example", CodeSandbox, "token-exchange-url", "--oidc-issuer"},
+		{url + " --token-exchange-url=https://a.example", CodeInvalid, "token-exchange-url", "--token-exchange-audience"},
 		{url + " --token-exchange-audience=a", CodeInvalid, "token-exchange-audience", "--token-exchange-url"},
-		{url + " --webhook-config=hooks.yaml", CodeSandbox, "webhook-config", "not supported yet"},
+		{url + " --webhook-config=hooks.yaml", CodeInvalid, "webhook-config", "failure_policy"},
 		{url + " --env=A=b", CodeInvalid, "env", "does not start it"},
 		{"--processes=many", CodeInvalid, "processes", "none of"},
 		{"--max-processes=0", CodeInvalid, "max-processes", "1 to 1024"},
@@ -266,5 +276,73 @@ func TestManifestNotes(t *testing.T) {
 		if strings.Contains(words, "API_TOKEN=x") && strings.Contains(strings.Join(said, ""), "=x") {
 			t.Errorf("a value is shown: %q", said)
 		}
+	}
+}
+
+// Tokens that nobody here verifies: those that an introspection endpoint alone knows, and those
+// that are exchanged as they come. Each is written out, warned of, and read again from either
+// form of export.
+func TestManifestUnverified(t *testing.T) {
+	for name, c := range map[string]struct {
+		words, kept, lacks, said string
+		is                       func(*incoming.Spec) bool
+	}{
+		"introspection alone": {
+			"https://a.example/mcp --name=crm --oidc-introspection-url=https://login.example.com/i --oidc-audience=crm --oidc-client-id=weir", "introspectionUrl: https://login.example.com/i", "issuer:",
+			"clients are not told who gives them one", func(s *incoming.Spec) bool {
+				return s.Type == incoming.OIDC && s.Issuer == "" && s.IntrospectionURL == "https://login.example.com/i" && s.Audience == "crm"
+			},
+		},
+		"exchange alone": {
+			"https://a.example/mcp --name=crm --token-exchange-url=https://sts.example.com/t --token-exchange-audience=crm", "exchangeUnverified: true", "oidcConfigRef",
+			"nobody verifies the tokens of clients", func(s *incoming.Spec) bool { return s.Type == incoming.Unverified },
+		},
+		"exchange of introspected ones": {
+			"https://a.example/mcp --name=crm --token-exchange-url=https://sts.example.com/t --token-exchange-audience=crm --oidc-introspection-url=https://login.example.com/i --oidc-audience=weir", "introspectionUrl", "exchangeUnverified",
+			"", func(s *incoming.Spec) bool { return s.Type == incoming.OIDC },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := lined(t, t.TempDir(), strings.Fields(c.words)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := string(m.Manifest)
+			if !strings.Contains(text, c.kept) || strings.Contains(text, c.lacks) || !strings.Contains(noted(m.Notes), c.said) || !c.is(m.Plan.Servers[0].Incoming) {
+				t.Errorf("notes %q, %+v,\n%s", noted(m.Notes), m.Plan.Servers[0].Incoming, text)
+			}
+			for _, format := range []string{FormatWeir, FormatRunConfig} {
+				written, _, err := Export(m.Manifest, format, ExportOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				again, _, err := Import(map[string]string{FormatWeir: "crm.yaml", FormatRunConfig: "crm.json"}[format], written)
+				if err != nil || !strings.Contains(string(again), c.kept) || strings.Contains(string(again), c.lacks) {
+					t.Errorf("as %s: %v\n%s\nof\n%s", format, err, again, written)
+				}
+			}
+		})
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "hooks.yaml"), []byte("validating:\n- {name: a, url: 'https://a.example', failure_policy: fail}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := lined(t, dir, "https://a.example/mcp", "--name=crm", "--webhook-config=hooks.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range []string{FormatWeir, FormatRunConfig} {
+		written, _, err := Export(m.Manifest, format, ExportOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, _, err := Import(map[string]string{FormatWeir: "crm.yaml", FormatRunConfig: "crm.json"}[format], written)
+		if err != nil || string(again) != string(m.Manifest) || !strings.Contains(string(again), "webhookConfigRef") || len(m.Plan.Servers[0].Webhooks.Validating) != 1 {
+			t.Errorf("webhooks of a server at a URL, as %s: %v\n%s\nof\n%s", format, err, again, m.Manifest)
+		}
+	}
+	_, _, err = Import("crm.json", []byte(`{"schema_version":"v0.1.0","name":"crm","remote_url":"https://a.example/mcp","transport":"sse","oidc_config":{"Audience":"a","JWKSURL":"https://a.example/k"}}`))
+	if err == nil || !strings.Contains(err.Error(), "oidc_config.issuer") {
+		t.Errorf("keys of nobody: %v", err)
 	}
 }

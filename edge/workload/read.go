@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/egress"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/edge/v1beta1"
@@ -159,7 +160,7 @@ func (d *draft) readProfile() error {
 	name := d.PermissionProfile
 	ofEntry := name == "" && d.Entry != nil && d.Entry.Profile != nil
 	if name == "" && !ofEntry {
-		return nil
+		return nil // network, which lets out to every port that is named
 	}
 	p, builtin := v1beta1.BuiltinProfile(name)
 	if !builtin {
@@ -181,12 +182,15 @@ func (d *draft) readProfile() error {
 		return &Error{Code: CodeRefused, Field: "--permission-profile", Message: "--permission-profile: the profile is privileged, which is for containers", Next: "take privileged out of it"}
 	case d.Network == "none" && d.given("permission-profile") && (out.InsecureAllowAll || len(out.AllowHost) > 0):
 		return wrong("permission-profile", "the profile lets the server out, and --network none does not: leave one out")
-	case len(out.AllowHost) > 0 && !out.InsecureAllowAll:
-		what := "a profile with hosts"
+	}
+	if len(d.EgressPort) > 0 && p.Offline() {
+		return wrong("egress-port", "the profile %s names no hosts, and a port of none says nothing: leave it out", edge.Brief(name))
+	}
+	if _, err := egress.NewRules(p, egress.Options{Ports: d.EgressPort, Gateway: d.AllowGateway}); err != nil {
 		if ofEntry {
-			what = "the entry's permissions, a profile with hosts (" + edge.Brief(strings.Join(out.AllowHost, ", ")) + ")"
+			return &Error{Code: CodeRefused, Field: "--permission-profile", Message: "the entry's permissions: " + err.Error(), Next: "give a profile of your own: --permission-profile FILE"}
 		}
-		return notYet("permission-profile", what+", which needs the egress proxy", "use the profile none or network")
+		return wrong("permission-profile", "%s: %s", edge.Brief(name), err)
 	}
 	return nil
 }
@@ -547,12 +551,18 @@ func (d *draft) remark() {
 	}
 	if !loopback(d.Host) {
 		say("--host: others than this machine reach %s", edge.Brief(d.Host))
-		if d.OIDCIssuer == "" {
+		if !d.asksWho() {
 			say("--host: nobody asks them who they are: give --oidc-issuer and --oidc-audience")
 		}
 		if len(d.AllowedOrigins) == 0 {
 			say("--host: any web page that they visit may call the workload: give --allowed-origins")
 		}
+	}
+	if d.OIDCIssuer == "" && d.OIDCIntrospectionURL != "" {
+		say("--oidc-introspection-url: it is asked about every token, and without --oidc-issuer clients are not told who gives them one")
+	}
+	if d.TokenExchangeURL != "" && !d.asksWho() {
+		say("--token-exchange-url: nobody verifies the tokens of clients: they go to that endpoint as they come, and nowhere else; --oidc-issuer and --oidc-audience have them verified")
 	}
 	if d.ProxyMode == "sse" {
 		say("--proxy-mode: sse is the older transport, which clients give up: leave it out, /mcp and /sse both answer")
@@ -560,10 +570,10 @@ func (d *draft) remark() {
 	if flag := d.firstGiven("otel-", "otel-endpoint", "otel-enable-prometheus-metrics-path"); flag != "" && d.OtelEndpoint == "" && !d.OtelPrometheus {
 		say("--%s: without --otel-endpoint nothing is sent, and it says nothing", flag)
 	}
-	if d.given("allow-container-gateway") && d.AllowGateway {
+	if d.given("isolate-network") && !d.IsolateNetwork && d.AllowGateway {
 		say("--allow-container-gateway: nothing is blocked with --isolate-network=false, and it says nothing")
+		d.AllowGateway = false
 	}
-	d.AllowGateway = false
 	if d.Network == "host" {
 		say("--network: the server is in the network of this machine, and nothing of it is kept from it")
 	}

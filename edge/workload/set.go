@@ -49,6 +49,7 @@ type fields struct {
 	authz     **v1beta1.NameRef
 	auth      **v1beta1.NameRef
 	tools     **v1beta1.NameRef
+	webhooks  **v1beta1.NameRef
 	telemetry **v1beta1.TelemetryConfigRef
 	audit     **v1beta1.AuditSwitch
 	prefix    *string
@@ -63,13 +64,13 @@ func (s *set) fields() fields {
 		if p.Run == nil {
 			p.Run = &v1beta1.ProxyRun{}
 		}
-		return fields{&s.proxy.ObjectMeta, &p.ProxyPort, &p.GroupRef, &p.OIDCConfigRef, &p.AuthzConfigRef, &p.ExternalAuthConfigRef, &p.ToolConfigRef, &p.TelemetryConfigRef, &p.Audit, &p.EndpointPrefix, &p.TrustProxyHeaders, p.Run}
+		return fields{&s.proxy.ObjectMeta, &p.ProxyPort, &p.GroupRef, &p.OIDCConfigRef, &p.AuthzConfigRef, &p.ExternalAuthConfigRef, &p.ToolConfigRef, &p.Run.WebhookConfigRef, &p.TelemetryConfigRef, &p.Audit, &p.EndpointPrefix, &p.TrustProxyHeaders, p.Run}
 	}
 	p := &s.server.Spec
 	if p.Run == nil {
 		p.Run = &v1beta1.ServerRun{}
 	}
-	return fields{&s.server.ObjectMeta, &p.ProxyPort, &p.GroupRef, &p.OIDCConfigRef, &p.AuthzConfigRef, &p.ExternalAuthConfigRef, &p.ToolConfigRef, &p.TelemetryConfigRef, &p.Audit, &p.EndpointPrefix, &p.TrustProxyHeaders, &p.Run.ProxyRun}
+	return fields{&s.server.ObjectMeta, &p.ProxyPort, &p.GroupRef, &p.OIDCConfigRef, &p.AuthzConfigRef, &p.ExternalAuthConfigRef, &p.ToolConfigRef, &p.WebhookConfigRef, &p.TelemetryConfigRef, &p.Audit, &p.EndpointPrefix, &p.TrustProxyHeaders, &p.Run.ProxyRun}
 }
 
 // objects are those of the set, the workload's own first.
@@ -213,7 +214,7 @@ func (s *set) settle() {
 // judge compiles a manifest, and says what is wrong with it by the flags that stand for it.
 func judge(manifest []byte) (plan *compile.Plan, notes []Note, err error) {
 	read, _ := source.Read("manifest", manifest) // what it finds wrong is said by Compile
-	read.Doors, read.Starts = true, []compile.Form{compile.FormLocal, compile.FormContainer}
+	read.Doors, read.Starts = true, []compile.Form{compile.FormLocal, compile.FormContainer, compile.FormWasm}
 	grouped(&read.Set)
 	result := read.Compile()
 	var wrong []*Error

@@ -144,13 +144,16 @@ func readRecord(path string) (r record) {
 	return r
 }
 
-// keep writes status.json.
+// keep writes status.json. A kill leaves the old record or the new one. A power cut may leave
+// neither, and the state is unknown then until the manager has looked; that is cheaper than to
+// wait for the disk at each transition. What a process in the foreground leaves behind is to be
+// removed, and known by its record alone, so that one is waited for.
 func (f *folder) keep(r *record) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	return writeOwn(f.status(), append(text, '\n'))
+	return replaceOwn(f.status(), append(text, '\n'), r.Foreground)
 }
 
 // readOwn reads a file of this user's alone, up to a size. It follows no link.
@@ -187,7 +190,14 @@ func readOwn(path string, most int64) ([]byte, error) {
 
 // writeOwn replaces a file: who reads it sees the old one or the new one, whatever ends
 // this process or the system meanwhile.
-func writeOwn(path string, text []byte) (err error) {
+func writeOwn(path string, text []byte) error { return replaceOwn(path, text, true) }
+
+// syncFile has the system write a file to its disk.
+var syncFile = (*os.File).Sync
+
+// replaceOwn is writeOwn, or without lasting what holds whatever ends this process, and not the
+// system.
+func replaceOwn(path string, text []byte, lasting bool) (err error) {
 	if old, err := readOwn(path, int64(len(text))); err == nil && bytes.Equal(old, text) {
 		return nil
 	}
@@ -201,14 +211,17 @@ func writeOwn(path string, text []byte) (err error) {
 		}
 	}()
 	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
+	if err == nil && lasting {
+		err = syncFile(f)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	if err = os.Rename(f.Name(), path); err != nil {
 		return err
+	}
+	if !lasting {
+		return nil
 	}
 	return syncDir(filepath.Dir(path))
 }

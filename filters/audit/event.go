@@ -37,6 +37,7 @@ const (
 	StepSkipped
 	Told           // of what a program among the filters told of
 	CredentialMade // of an attempt to get a credential for a backend
+	Egress         // of a connection out of the sandbox of a local server, made or refused
 	types
 )
 
@@ -57,7 +58,7 @@ func (t Type) String() string {
 		"mcp_roots_list_changed", "mcp_request", "http_request", "vmcp_workflow_started", "vmcp_workflow_completed",
 		"vmcp_workflow_failed", "vmcp_workflow_timed_out", "vmcp_workflow_step_started", "vmcp_workflow_step_completed",
 		"vmcp_workflow_step_failed", "vmcp_workflow_step_skipped",
-		"filter_event", "credential_exchange",
+		"filter_event", "credential_exchange", "egress",
 	}[t]
 }
 

@@ -14,7 +14,7 @@ import (
 func Metadata(resource string, issuers, scopes []string) []byte {
 	text, err := json.Marshal(struct {
 		Resource string   `json:"resource"`
-		Servers  []string `json:"authorization_servers"`
+		Servers  []string `json:"authorization_servers,omitempty"`
 		Methods  []string `json:"bearer_methods_supported"`
 		Scopes   []string `json:"scopes_supported,omitempty"`
 	}{resource, issuers, []string{"header"}, scopes})
@@ -44,7 +44,7 @@ type challenges struct {
 }
 
 func newChallenges(location string, s Spec) challenges {
-	if s.Type != OIDC {
+	if s.Type != OIDC && s.Type != Unverified {
 		return challenges{}
 	}
 	scopes := s.Required

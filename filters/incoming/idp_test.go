@@ -79,7 +79,26 @@ func TestRealProvider(t *testing.T) {
 	t.Setenv("TEST_CLIENT_SECRET", "wrong")
 	refused(t, open(t, wrong, issuers), "with a secret that is wrong", token, "status 401")
 
-	// 5. Away and back.
+	// 5. Without an issuer: the endpoint is asked about every token, whatever its form. This one
+	// does not know the JWTs that it has signed.
+	t.Setenv("TEST_CLIENT_SECRET", idp.ClientSecret)
+	asking := introspecting
+	asking.Issuer = ""
+	fetched = p.Hits(t, "/jwks")
+	gi := open(t, asking, issuers)
+	token = p.Machine(t, opaque, "tools:write")
+	if id := accepted(t, gi, "an opaque token, without an issuer", token); id.Subject != "client:machine" || id.Issuer != p.Issuer && id.Issuer != p.Introspection() {
+		t.Errorf("%+v", id)
+	}
+	asked = p.Hits(t, "/token/introspection")
+	refused(t, gi, "a JWT", p.Machine(t, opaque[:len(opaque)-len("opaque")]+"mcp", "tools:read"), "introspect: status 400")
+	if n := p.Hits(t, "/token/introspection"); n != asked+1 || p.Hits(t, "/jwks") != fetched {
+		t.Errorf("a JWT was introspected %d times; the keys were fetched %d times", n-asked, p.Hits(t, "/jwks")-fetched)
+	}
+	elsewhere.Issuer = ""
+	refused(t, open(t, elsewhere, issuers), "one for another server, without an issuer", token, "aud")
+
+	// 6. Away and back.
 	live := p.Machine(t, a, "tools:read")
 	p.Down(t)
 	accepted(t, ga, "while the provider is away", live)

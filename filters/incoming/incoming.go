@@ -26,16 +26,20 @@ const (
 	Anonymous Type = "anonymous"
 )
 
+// Unverified is of spec.run.exchangeUnverified: clients show a token that is exchanged, and
+// that nobody here looks at. Each token is somebody of its own, who may do what anybody may.
+const Unverified Type = "unverified"
+
 // Spec is the authentication of one server's clients, with every reference
 // resolved. FromConfig and FromKind make it; fields that its type does not use
 // are empty.
 type Spec struct {
 	Type     Type
-	Issuer   string // as tokens name it, to the byte
+	Issuer   string // as tokens name it, to the byte; "" where IntrospectionURL is asked about every token
 	Audience string // one of those that a token must be for, to the byte
 
 	JWKSURL          string // discovered when empty
-	IntrospectionURL string // for tokens that are no JWT; "" refuses these
+	IntrospectionURL string // for tokens that are no JWT, and without Issuer for all; "" refuses the former
 	ClientID         string // of the introspection
 	ClientSecret     *v1beta1.SecretRef
 	ClientSecretEnv  string // name of an environment variable; ClientSecret comes first
@@ -152,11 +156,18 @@ func Parse(s Spec) (*Incoming, error) {
 		}
 	}
 	switch s.Type {
-	case Local, Anonymous:
+	case Local, Anonymous, Unverified:
 		s = Spec{Type: s.Type}
 	case OIDC:
 		if s.Issuer == "" {
-			fault("issuer", "required")
+			switch {
+			case s.IntrospectionURL == "":
+				fault("issuer", "required")
+			case s.JWKSURL != "":
+				fault("jwksURL", "whose keys these are nobody says: give issuer, too")
+			case s.TokenFile != "":
+				fault("jwksAuthTokenPath", "without an issuer no keys are asked for: give issuer, too")
+			}
 		} else if _, err := oauth.WellKnown(s.Issuer); err != nil {
 			fault("issuer", "%s", strings.TrimPrefix(err.Error(), "issuer: "))
 		} else {
@@ -234,7 +245,11 @@ func (t *Incoming) At(endpoint string) *Incoming {
 	}
 	location := ""
 	if at.resource != "" {
-		at.document = Metadata(at.resource, []string{t.spec.Issuer}, t.spec.Scopes)
+		var issuers []string
+		if t.spec.Issuer != "" {
+			issuers = []string{t.spec.Issuer}
+		}
+		at.document = Metadata(at.resource, issuers, t.spec.Scopes)
 		location = Location(at.resource)
 	}
 	at.challenges = newChallenges(location, t.spec)

@@ -26,16 +26,24 @@ func TestParse(t *testing.T) {
 		change func(*incoming.Spec)
 		want   string // the fields that are wrong
 	}{
-		"sound":                            {func(*incoming.Spec) {}, ""},
-		"no type":                          {func(s *incoming.Spec) { s.Type = "" }, "type"},
-		"another type":                     {func(s *incoming.Spec) { s.Type = "oauth" }, "type"},
-		"nothing":                          {func(s *incoming.Spec) { *s = incoming.Spec{Type: incoming.OIDC} }, "issuer audience"},
-		"http":                             {func(s *incoming.Spec) { s.Issuer = "http://i.example" }, "issuer"},
-		"http, allowed":                    {func(s *incoming.Spec) { s.Issuer, s.AllowHTTP = "http://i.example", true }, ""},
-		"an issuer with a query":           {func(s *incoming.Spec) { s.Issuer += "?x" }, "issuer"},
-		"keys by http":                     {func(s *incoming.Spec) { s.JWKSURL = "http://i.example/k" }, "jwksURL"},
-		"keys in a file":                   {func(s *incoming.Spec) { s.JWKSURL = "file:///k" }, "jwksURL"},
-		"introspection by http":            {func(s *incoming.Spec) { s.IntrospectionURL = "http://i.example/k" }, "introspectionURL"},
+		"sound":                      {func(*incoming.Spec) {}, ""},
+		"no type":                    {func(s *incoming.Spec) { s.Type = "" }, "type"},
+		"another type":               {func(s *incoming.Spec) { s.Type = "oauth" }, "type"},
+		"nothing":                    {func(s *incoming.Spec) { *s = incoming.Spec{Type: incoming.OIDC} }, "issuer audience"},
+		"http":                       {func(s *incoming.Spec) { s.Issuer = "http://i.example" }, "issuer"},
+		"http, allowed":              {func(s *incoming.Spec) { s.Issuer, s.AllowHTTP = "http://i.example", true }, ""},
+		"an issuer with a query":     {func(s *incoming.Spec) { s.Issuer += "?x" }, "issuer"},
+		"keys by http":               {func(s *incoming.Spec) { s.JWKSURL = "http://i.example/k" }, "jwksURL"},
+		"keys in a file":             {func(s *incoming.Spec) { s.JWKSURL = "file:///k" }, "jwksURL"},
+		"introspection by http":      {func(s *incoming.Spec) { s.IntrospectionURL = "http://i.example/k" }, "introspectionURL"},
+		"introspection alone":        {func(s *incoming.Spec) { s.Issuer, s.IntrospectionURL = "", "https://i.example/i" }, ""},
+		"introspection, for anybody": {func(s *incoming.Spec) { s.Issuer, s.IntrospectionURL, s.Audience = "", "https://i.example/i", "" }, "audience"},
+		"keys of nobody": {func(s *incoming.Spec) {
+			s.Issuer, s.IntrospectionURL, s.JWKSURL = "", "https://i.example/i", "https://i.example/k"
+		}, "jwksURL"},
+		"a token for no keys": {func(s *incoming.Spec) {
+			s.Issuer, s.IntrospectionURL, s.TokenFile = "", "https://i.example/i", "/token"
+		}, "jwksAuthTokenPath"},
 		"a bundle of nothing":              {func(s *incoming.Spec) { s.CABundle = "x" }, "caBundle"},
 		"a scope with a blank":             {func(s *incoming.Spec) { s.Scopes = []string{"a", "b c"} }, "scopes[1]"},
 		"a required one with a quote":      {func(s *incoming.Spec) { s.Required = []string{`"`} }, "requiredScopes[0]"},

@@ -43,7 +43,10 @@ func (g *Gate) Holds(id *edge.Identity, s *Stay) (holds, renew bool) {
 	if g.fixed != nil {
 		return id != nil && id.Issuer == g.fixed.Issuer && id.Subject == g.fixed.Subject, false
 	}
-	if id == nil || id.Token == "" || g.Map == nil && id.Issuer != spec.Issuer || oauth.Lacks(id.Scopes, spec.Required) {
+	if spec.Type == Unverified {
+		return id != nil && id.Issuer == edge.UnverifiedIssuer && id.Token != "", false
+	}
+	if id == nil || id.Token == "" || g.Map == nil && spec.Issuer != "" && id.Issuer != spec.Issuer || oauth.Lacks(id.Scopes, spec.Required) {
 		return false, false
 	}
 	s.mu.Lock()
@@ -57,14 +60,14 @@ func (g *Gate) Holds(id *edge.Identity, s *Stay) (holds, renew bool) {
 		s.good = g.now() // it has just been let in
 	}
 	token := string(id.Token)
-	if isJWT(token) {
+	if g.signed(token) {
 		keys, err := g.keys()
 		if err == nil && s.gate == g && s.generation == keys.Generation && (g.own == nil || s.grant != nil && s.grant.Lives(g.now())) {
 			s.good = g.now()
 			return true, false
 		}
 	}
-	if s.gate != g || !isJWT(token) { // requests may have found it out already
+	if s.gate != g || !g.signed(token) { // requests may have found it out already
 		if e := g.memory.get(g.memory.key(token), token, now); e != nil && g.holds(e) {
 			s.gate, s.generation, s.grant = g, e.generation, e.grant
 			switch {
@@ -77,7 +80,7 @@ func (g *Gate) Holds(id *edge.Identity, s *Stay) (holds, renew bool) {
 		}
 	}
 	age := g.now().Sub(s.good)
-	if isJWT(token) {
+	if g.signed(token) {
 		return age < staysFor, true
 	}
 	return age < staysFor, age >= askAgain
@@ -85,22 +88,30 @@ func (g *Gate) Holds(id *edge.Identity, s *Stay) (holds, renew bool) {
 
 // Asks reports whether Renew waits for an issuer's word on somebody, and does not
 // find out by itself.
-func (g *Gate) Asks(id *edge.Identity) bool { return !isJWT(string(id.Token)) || g.own != nil }
+func (g *Gate) Asks(id *edge.Identity) bool {
+	if g.incoming.spec.Type == Unverified {
+		return false
+	}
+	return !g.signed(string(id.Token)) || g.own != nil
+}
 
 // Renew finds out whether the credential of somebody who stays holds. Those whom
 // nobody knows take nothing of the room that it has at the issuer.
 func (g *Gate) Renew(ctx context.Context, id *edge.Identity, s *Stay) {
-	if g.fixed != nil || id == nil {
+	if g.fixed != nil || id == nil || g.incoming.spec.Type == Unverified {
 		return
 	}
 	token, asked := string(id.Token), g.now()
 	var generation uint64
 	var grant Grant
 	var err error
-	if isJWT(token) {
+	if g.signed(token) {
 		generation, grant, err = g.signedStill(ctx, token)
 	} else {
-		_, err = g.ask(ctx, token, g.clock.now(), g.introspect.Again)
+		var e *entry
+		if e, err = g.ask(ctx, token, g.clock.now(), g.introspect.Again); err == nil && g.Map == nil && (e.identity.Issuer != id.Issuer || e.identity.Subject != id.Subject) {
+			err = errors.New("the token is somebody else's")
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

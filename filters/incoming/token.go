@@ -109,6 +109,7 @@ func signed(token string, find func(kid string) (*oauth.Key, error)) (payload []
 
 // claims is what a token says that the edge itself reads.
 type claims struct {
+	issuer  string // of an answer of introspection that names one; "" for none
 	subject string
 	name    string
 	email   string
@@ -124,6 +125,8 @@ type rules struct {
 	now                time.Time
 	access             bool // the token itself says that it is an access token
 	introspected       bool // the issuer was asked: exp and iss may be absent
+
+	// issuer is "" where whoever is asked vouches for tokens of any issuer.
 }
 
 // parseClaims reads the claims of a token and judges them.
@@ -141,7 +144,15 @@ func parseClaims(text []byte, r rules) (claims, error) {
 	}
 
 	// 2. From whom, for whom, when.
-	if iss, _ := o.text("iss"); iss != r.issuer && (o.has("iss") || !r.introspected) {
+	switch iss, _ := o.text("iss"); {
+	case r.introspected && !o.has("iss"):
+	case r.introspected && r.issuer == "":
+		// Whoever it is, users of theirs are no users of others, nor the local user.
+		if _, err := oauth.ParseURL(iss, true); err != nil || len(iss) > maxSubject {
+			return c, errors.New("iss: no URL")
+		}
+		c.issuer = iss
+	case iss != r.issuer:
 		return c, errors.New("iss: another issuer")
 	}
 	if !forUs(o, r.audience) {

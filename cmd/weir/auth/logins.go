@@ -33,19 +33,20 @@ func Until(k login.Kept, now time.Time) string {
 	}
 }
 
-// Write writes a table of logins, as they are at a time, without tokens.
+// Write writes a table of logins in the order of the store, as they are at a time, without
+// tokens.
 func Write(w io.Writer, all []login.Kept, now time.Time) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(w, "no logins: `weir auth login URL` makes one")
 		return err
 	}
-	rows := [][]string{{"SERVER", "BY", "CLIENT", "SCOPES", "GOOD"}}
+	rows := [][]string{{"SERVER", "BY", "CLIENT", "SCOPES", "GOOD", "FLAGS"}}
 	for _, k := range all {
 		good := strings.TrimPrefix(Until(k, now), ", ")
 		if good == "" {
 			good = "until it is refused"
 		}
-		rows = append(rows, []string{k.URL, orDash(k.Issuer), orDash(k.Client.ID), orDash(strings.Join(k.Tokens.Scopes, " ")), good})
+		rows = append(rows, []string{k.URL, orDash(k.Issuer), orDash(k.Client.ID), orDash(strings.Join(k.Tokens.Scopes, " ")), good, orDash(strings.Join(k.Settings.Flags(), " "))})
 	}
 	for _, row := range rows {
 		for i := range row {
@@ -62,7 +63,7 @@ func orDash(text string) string {
 	return text
 }
 
-// WriteJSON writes logins as a list of objects, without tokens.
+// WriteJSON writes logins in the order of the store as a list of objects, without tokens.
 func WriteJSON(w io.Writer, all []login.Kept) error {
 	type row struct {
 		URL       string    `json:"url"`
@@ -74,17 +75,20 @@ func WriteJSON(w io.Writer, all []login.Kept) error {
 		Expires   time.Time `json:"expires,omitzero"`
 		Renewable bool      `json:"renewable"`
 		Since     time.Time `json:"since"`
+		Flags     []string  `json:"flags"`
+		Used      bool      `json:"used"`
 	}
 	rows := []row{}
-	for _, k := range all {
-		rows = append(rows, row{k.URL, k.Issuer, k.Resource, k.Client.ID, k.Client.How, append([]string{}, k.Tokens.Scopes...), k.Tokens.Expires.UTC(), k.Tokens.Refresh != "", k.Since})
+	for i, k := range all {
+		first := i == 0 || all[i-1].URL != k.URL
+		rows = append(rows, row{k.URL, k.Issuer, k.Resource, k.Client.ID, k.Client.How, append([]string{}, k.Tokens.Scopes...), k.Tokens.Expires.UTC(), k.Tokens.Refresh != "", k.Since, append([]string{}, k.Settings.Flags()...), first})
 	}
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(rows)
 }
 
-// Logout forgets the login to the URL that args has, or all logins where it has none; see
+// Logout forgets the logins to the URL that args has, or all logins where it has none; see
 // login.Logout. Revoking what was given may take within in all. ended is empty where there is
 // no such login; known are the URLs of those that there are.
 func Logout(ctx context.Context, store *login.Store, client *oauth.Client, args []string, within time.Duration) (ended []login.Ended, known []string, err error) {
@@ -93,17 +97,18 @@ func Logout(ctx context.Context, store *login.Store, client *oauth.Client, args 
 		return nil, nil, err
 	}
 	until := time.Now().Add(within)
-	for _, k := range all {
+	for i, k := range all {
+		if i > 0 && all[i-1].URL == k.URL {
+			continue // it ended with the first
+		}
 		known = append(known, k.URL)
 		if len(args) > 0 && k.URL != login.Canonical(args[0]) {
 			continue
 		}
-		one, there, err := login.Logout(ctx, store, client, k.URL, time.Until(until))
+		some, err := login.Logout(ctx, store, client, k.URL, time.Until(until))
+		ended = append(ended, some...)
 		if err != nil {
 			return ended, known, err
-		}
-		if there {
-			ended = append(ended, one)
 		}
 	}
 	return ended, known, nil

@@ -53,7 +53,7 @@ func (a *attached) attach(ctx context.Context, r *edge.Outbound, set func(string
 		}
 	}
 	if err == nil && token == "" {
-		err = &login.NeededError{URL: r.URL.String(), Why: "no login is kept"}
+		err = a.session.Needed("no login is kept")
 	}
 	if err != nil {
 		return 0, &edge.Error{Kind: edge.Unavailable, Op: "log in", Err: err}

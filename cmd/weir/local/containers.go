@@ -75,6 +75,8 @@ func (l *contained) close() {
 
 func (l *contained) runsAs() []string { return nil }
 
+func (l *contained) collect(m edge.Emitter) { collect(l.config.Outlet, m) }
+
 // pending reports whether the next start has to wait for the image.
 func (l *contained) pending() bool {
 	l.mu.Lock()
@@ -185,13 +187,19 @@ type dialable interface {
 	Dial(ctx context.Context, port int) (net.Conn, error)
 }
 
+// isolates says that the container of a workload is in no network of the engine's.
+func isolates(w *compile.Workload) bool {
+	n := networkOf(w)
+	return n == sandbox.Closed || n == sandbox.Profile
+}
+
 // containerOf is the container of a workload.
 func containerOf(w *compile.Workload) container.Config {
 	c := container.Config{
 		Name: w.Name, Image: w.Image, Args: w.Args, RunAs: w.RunAs, Writable: w.Writable, AllowUnsafe: w.AllowUnsafe, Labels: w.Labels,
 		Transport: string(w.Transport), Port: w.Port, AnyPort: w.AnyPort, Memory: w.Memory, CPUs: float64(w.MilliCPUs) / 1000, Network: w.Network,
 	}
-	if w.Network == "" && w.Isolate && w.Profile.Offline() {
+	if isolates(w) {
 		c.Network = "none"
 	}
 	for _, m := range w.Mounts {

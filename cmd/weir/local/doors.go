@@ -19,7 +19,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
@@ -36,6 +35,7 @@ import (
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/edge/workload"
 	"github.com/weir-edge/weir/filters/guest"
+	"github.com/weir-edge/weir/wasm"
 )
 
 // Doors is the edge of a manager: it serves each workload at a door of its own. It is a
@@ -66,7 +66,8 @@ type opened struct {
 	settled chan struct{} // closed when its first processes have introduced themselves, or have not
 	state   stdio.State   // as it settled
 	failed  error         // why a process could not be started; nil while they can
-	box     string        // what its processes run in: a grade of sandboxes, or "container"
+	box     string        // what its processes run in: a grade of sandboxes, "container" or "wasm"
+	wide    bool          // that cannot hold what the profile names
 	notes   []string
 	stray   string // the last line of standard output that was no message; "" for none
 	met     bool
@@ -181,7 +182,7 @@ func compileWorkload(manifest []byte) (*source.Result, compile.Ref, error) {
 	if err != nil {
 		return nil, ref, err
 	}
-	set.Serve, set.Doors, set.Starts, set.LocalRateLimits, set.Modules = ref, true, []compile.Form{compile.FormLocal, compile.FormContainer}, true, guest.ReadModule
+	set.Serve, set.Doors, set.Starts, set.LocalRateLimits, set.Modules = ref, true, []compile.Form{compile.FormLocal, compile.FormContainer, compile.FormWasm}, true, guest.ReadModule
 	r := set.Compile()
 	wrong := r.Findings.Errors()
 	if len(wrong) == 0 {
@@ -221,12 +222,17 @@ func (d *Doors) Read(manifest []byte) (*workload.Facts, error) {
 	}
 	if w := r.Plan.Servers[0].Backends[0].Workload; w != nil {
 		f.Command = commandOf(w)
-		if w.Image != "" {
-			f.Package, f.Isolation = w.Image, containerOf(w).Network == "none"
-		} else {
-			f.Package = strings.Join(append([]string{filepath.Base(w.Program)}, w.Args...), " ")
+		switch w.Form {
+		case compile.FormContainer:
+			f.Package, f.Isolation = w.Image, isolates(w)
+		case compile.FormWasm:
+			f.Isolation = true
+		default:
 			box, err := boxOf(w, "/")
-			f.Isolation = err == nil && box.Network == sandbox.Closed
+			f.Isolation = err == nil && box.Network != sandbox.Host
+		}
+		if f.Package == "" {
+			f.Package = strings.Join(append([]string{filepath.Base(w.Program)}, w.Args...), " ")
 		}
 	}
 	if f.Host = "127.0.0.1"; run != nil {
@@ -465,8 +471,8 @@ func (o *opened) why(err error) error {
 	}
 	var helper *sandbox.HelperError
 	var grade *sandbox.GradeError
-	var egress *sandbox.EgressError
 	var mount *sandbox.MountError
+	var module *wasm.Refusal
 	var engine *container.Error
 	switch {
 	case errors.As(failed, &engine):
@@ -475,7 +481,9 @@ func (o *opened) why(err error) error {
 		if engine.Kind == container.NoEngine {
 			e.Next += ", or run the server as a process of this machine: weir run -- COMMAND"
 		}
-	case errors.As(failed, &helper), errors.As(failed, &egress):
+	case errors.As(failed, &module):
+		e.Code, e.Message, e.Next = workload.CodeRefused, fmt.Sprintf("%s cannot be started: %v", o.Name, failed), "build it for WASI preview 1: `weir plugin new --server` begins one"
+	case errors.As(failed, &helper):
 		e.Code, e.Message = workload.CodeSandbox, failed.Error()
 	case errors.As(failed, &grade):
 		e.Code, e.Message, e.Next = workload.CodeSandbox, failed.Error(), grade.Next
@@ -541,7 +549,7 @@ func (d *Doors) Look(name string) (workload.Look, bool) {
 	}
 	one.mu.Lock()
 	local := one.local
-	look := workload.Look{State: workload.Running, URL: d.url(one), Sandbox: one.box, Notes: slices.Clone(one.notes)}
+	look := workload.Look{State: workload.Running, URL: d.url(one), Sandbox: one.box, Open: one.wide, Notes: slices.Clone(one.notes)}
 	one.mu.Unlock()
 	if local == nil {
 		now := b.Status()
@@ -580,7 +588,7 @@ func (d *Doors) url(one *opened) string {
 	}
 	s := d.settings
 	s.ExternalURL = one.plan.Doors[0].ExternalURL
-	url := show.Endpoint(s, at)
+	url := s.Endpoint(at)
 	if one.plan.Servers[0].Older {
 		url = strings.TrimSuffix(url, "/mcp") + "/sse"
 	}
@@ -611,7 +619,7 @@ func (o *opened) changed(s stdio.Status) {
 func (o *opened) boxed(s *sandbox.Sandbox) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.box, o.failed = string(s.Grade()), nil
+	o.box, o.wide, o.failed = string(s.Grade()), s.Open(), nil
 	if o.notes = nil; s.Note() != "" {
 		o.notes = []string{s.Note()}
 	}

@@ -87,6 +87,15 @@ func (l *launcher) close() {
 	}
 }
 
+func (l *launcher) collect(m edge.Emitter) { collect(l.config.Outlet, m) }
+
+// collect counts what an outlet lets out; none lets out nothing.
+func collect(o sandbox.Outlet, m edge.Emitter) {
+	if o, ok := o.(outlet); ok {
+		o.Collect(m)
+	}
+}
+
 // runsAs is the command that is run in place of the given one; nil where that is run, or
 // nothing is known yet.
 func (l *launcher) runsAs() []string {
@@ -315,7 +324,8 @@ type starter interface {
 	stdio.Starter
 	runsAs() []string // in place of the given command; nil for that
 	pending() bool    // whether the next start has to wait for something to be fetched
-	halt()            // nothing begins any more
+	collect(edge.Emitter)
+	halt() // nothing begins any more
 	close()
 }
 
@@ -337,6 +347,12 @@ func (b *boxed) Introduction() time.Duration {
 // run, or nothing is known yet.
 func (b *boxed) RunAs() []string { return b.launcher.runsAs() }
 
+// Collect counts what the bridge does, and what goes out of its sandboxes.
+func (b *boxed) Collect(m edge.Emitter) {
+	b.Bridge.Collect(m)
+	b.launcher.collect(m)
+}
+
 func (b *boxed) Close() error {
 	b.launcher.halt()
 	err := b.Bridge.Close()
@@ -352,6 +368,12 @@ type web struct {
 
 // RunAs is as that of a boxed.
 func (w *web) RunAs() []string { return w.launcher.runsAs() }
+
+// Collect is as that of a boxed.
+func (w *web) Collect(m edge.Emitter) {
+	w.HTTP.Collect(m)
+	w.launcher.collect(m)
+}
 
 func (w *web) Close() error {
 	w.launcher.halt()

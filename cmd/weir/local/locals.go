@@ -1,16 +1,18 @@
 // Package local keeps the local servers of an edge: a process of each in a sandbox, with a
 // HOME of its own (locals.go), whose package is installed first where a runner is to fetch it
-// (launcher.go); and the edge of a manager, with a door for each workload (doors.go).
+// (launcher.go); servers in WebAssembly, in this process (modules.go); and the edge of a manager, with a door for each workload (doors.go).
 package local
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -19,11 +21,14 @@ import (
 	"github.com/weir-edge/weir/edge/backend"
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/container"
+	"github.com/weir-edge/weir/edge/egress"
+	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/stdio"
 	"github.com/weir-edge/weir/edge/v1beta1"
 	"github.com/weir-edge/weir/edge/workload"
+	"github.com/weir-edge/weir/filters/audit"
 )
 
 // Locals starts the local processes of an edge, each in a sandbox, with a home directory of
@@ -37,18 +42,18 @@ type Locals struct {
 	mu      sync.Mutex
 	state   string // "" before the first workload
 	made    bool   // state is a temporary directory, which goes with the edge
+	held    string // where what can be had again is kept
 	machine *sandbox.Machine
-	engines *container.Machine
+	engines *container.Machine // nil before the first container
+	modules *modules           // nil before the first server in WebAssembly
 }
 
 // New makes one for the workloads of a configuration.
 func New(s serve.Settings) *Locals { return &Locals{settings: s} }
 
-// open makes what all workloads share.
-func (l *Locals) open(log *slog.Logger) (err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.machine != nil {
+// place makes the directories that all workloads share; l.mu is held.
+func (l *Locals) place() (err error) {
+	if l.state != "" {
 		return nil
 	}
 	state := l.settings.StateDir
@@ -69,14 +74,54 @@ func (l *Locals) open(log *slog.Logger) (err error) {
 	} else if user, err := os.UserCacheDir(); err == nil {
 		cache = filepath.Join(user, "weir")
 	}
-	if runtime.GOOS == "linux" {
-		if _, err := sandbox.Helper(cache); err != nil {
-			return err
+	l.state, l.held = state, cache
+	return nil
+}
+
+// open makes what all processes share.
+func (l *Locals) open() (state string, machine *sandbox.Machine, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.place(); err != nil {
+		return "", nil, err
+	}
+	if l.machine == nil {
+		if runtime.GOOS == "linux" {
+			if _, err := sandbox.Helper(l.held); err != nil {
+				return "", nil, err
+			}
+		}
+		l.machine = sandbox.NewMachine(l.held)
+	}
+	return l.state, l.machine, nil
+}
+
+// openModules makes what all servers in WebAssembly share.
+func (l *Locals) openModules() (state string, m *modules, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.place(); err != nil {
+		return "", nil, err
+	}
+	if l.modules == nil {
+		if l.modules, err = newModules(l.held); err != nil {
+			return "", nil, err
 		}
 	}
-	l.state, l.machine = state, sandbox.NewMachine(cache)
-	l.engines = container.NewMachine(container.Options{Cache: cache, State: state, Lookup: os.LookupEnv, Log: log})
-	return nil
+	return l.state, l.modules, nil
+}
+
+// openEngines makes what all containers share.
+func (l *Locals) openEngines(log *slog.Logger) (state string, m *container.Machine, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.place(); err != nil {
+		return "", nil, err
+	}
+	if l.engines == nil {
+		l.engines = container.NewMachine(container.Options{Cache: l.held, State: l.state, Lookup: os.LookupEnv, Log: log})
+	}
+	return l.state, l.engines, nil
 }
 
 // Private makes a directory that only this user may look into, or says why one that is there
@@ -98,7 +143,12 @@ func (l *Locals) Close() {
 	defer l.mu.Unlock()
 	if l.machine != nil {
 		l.machine.Close()
+	}
+	if l.engines != nil {
 		l.engines.Close()
+	}
+	if l.modules != nil {
+		l.modules.close()
 	}
 	if l.made {
 		_ = os.RemoveAll(l.state) // what a server made unreadable stays
@@ -114,45 +164,22 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 			return nil, errNotOpen
 		}
 	}
-	if err := l.open(s.Log); err != nil {
-		return nil, err
-	}
 	if err := unhidden(w); err != nil {
 		return nil, err
 	}
+	if w.Form == compile.FormWasm {
+		return l.startModule(s, of)
+	}
 	var given handed
-	secrets := func(ctx context.Context) (vars []string, err error) {
-		for _, v := range w.Secrets {
-			value, err := s.Secrets.Secret(ctx, v.Name, v.Key)
-			if err != nil {
-				return nil, fmt.Errorf("variable %s: %w", v.Variable, err)
-			}
-			text := strings.TrimSuffix(strings.TrimSuffix(string(value), "\n"), "\r")
-			given.add(text)
-			vars = append(vars, v.Variable+"="+text)
-		}
-		return vars, nil
-	}
-	environment := func(ctx context.Context) ([]string, error) {
-		vars, err := workload.ReadEnv(w.EnvFiles...)
-		if err != nil {
-			return nil, err
-		}
-		for _, v := range w.Env {
-			vars = append(vars, v.Name+"="+v.Value)
-		}
-		own, err := secrets(ctx)
-		return append(vars, own...), err
-	}
 	for _, v := range w.Env {
 		if sandbox.Risky(v.Name) {
 			s.Log.Warn("a variable has programs run code that their command does not name", "workload", w.Name, "variable", v.Name)
 		}
 	}
-	if _, err := secrets(context.Background()); err != nil { // one that is missing is told at the start
+	if _, err := secretsOf(context.Background(), &s, &given); err != nil { // one that is missing is told at the start
 		return nil, err
 	}
-	launch, err := l.starter(w, environment, of, s.Log)
+	launch, err := l.starter(&s, environment(&s, &given), of)
 	if err != nil {
 		return nil, err
 	}
@@ -204,22 +231,37 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 }
 
 // starter makes what starts a workload. What it opens is told to of, unless that is nil.
-func (l *Locals) starter(w *compile.Workload, environment func(context.Context) ([]string, error), of *opened, log *slog.Logger) (starter, error) {
-	dir := filepath.Join(l.state, "workloads", w.Name)
-	protected := append([]string{filepath.Dir(dir), l.settings.SecretsDir, l.settings.HandOver, l.settings.StateKeyFile}, l.protected...)
-	protected = slices.DeleteFunc(protected, func(path string) bool { return path == "" })
-	if w.Image != "" {
+func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([]string, error), of *opened) (starter, error) {
+	w := &s.Workload
+	network := networkOf(w)
+	var out sandbox.Outlet
+	if network == sandbox.Profile {
+		var err error
+		if out, err = outletOf(w, *s); err != nil {
+			return nil, err
+		}
+	}
+	if w.Form == compile.FormContainer {
+		state, engines, err := l.openEngines(s.Log)
+		if err != nil {
+			return nil, err
+		}
+		dir := filepath.Join(state, "workloads", w.Name)
 		if err := Private(dir); err != nil {
 			return nil, fmt.Errorf("directory of %s: %w", w.Name, err)
 		}
 		c := containerOf(w)
-		c.Environment, c.Protected, c.Sockets = environment, protected, filepath.Join(dir, "sock")
+		c.Environment, c.Protected, c.Sockets, c.Outlet = environment, l.guarded(state), filepath.Join(dir, "sock"), out
 		if of != nil {
 			c.Opened = of.contained
 		}
-		return newContained(l.engines, c, log), nil
+		return newContained(engines, c, s.Log), nil
 	}
-	home := filepath.Join(dir, "home")
+	state, machine, err := l.open()
+	if err != nil {
+		return nil, err
+	}
+	home := filepath.Join(state, "workloads", w.Name, "home")
 	if err := Private(home); err != nil {
 		return nil, fmt.Errorf("home of %s: %w", w.Name, err)
 	}
@@ -227,11 +269,47 @@ func (l *Locals) starter(w *compile.Workload, environment func(context.Context) 
 	if err != nil {
 		return nil, err
 	}
-	c.Environment, c.Protected = environment, protected
+	c.Environment, c.Protected, c.Outlet = environment, l.guarded(state), out
 	if of != nil {
 		c.Opened = of.boxed
 	}
-	return newLauncher(l.machine, c, log)
+	return newLauncher(machine, c, s.Log)
+}
+
+// guarded are the places that no server may have mounted.
+func (l *Locals) guarded(state string) []string {
+	all := append([]string{filepath.Join(state, "workloads"), l.settings.SecretsDir, l.settings.HandOver, l.settings.StateKeyFile}, l.protected...)
+	return slices.DeleteFunc(all, func(path string) bool { return path == "" })
+}
+
+// secretsOf are the variables of a workload whose values are secrets, as they are now.
+func secretsOf(ctx context.Context, s *serve.Starting, given *handed) (vars []string, err error) {
+	for _, v := range s.Workload.Secrets {
+		value, err := s.Secrets.Secret(ctx, v.Name, v.Key)
+		if err != nil {
+			return nil, fmt.Errorf("variable %s: %w", v.Variable, err)
+		}
+		text := strings.TrimSuffix(strings.TrimSuffix(string(value), "\n"), "\r")
+		given.add(text)
+		vars = append(vars, v.Variable+"="+text)
+	}
+	return vars, nil
+}
+
+// environment returns what finds the variables that a workload is given, at each start anew.
+func environment(s *serve.Starting, given *handed) func(context.Context) ([]string, error) {
+	w := &s.Workload
+	return func(ctx context.Context) ([]string, error) {
+		vars, err := workload.ReadEnv(w.EnvFiles...)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range w.Env {
+			vars = append(vars, v.Name+"="+v.Value)
+		}
+		own, err := secretsOf(ctx, s, given)
+		return append(vars, own...), err
+	}
 }
 
 // mostHanded is how many values of secrets are known to have been given to a workload's
@@ -274,18 +352,64 @@ func boxOf(w *compile.Workload, home string) (sandbox.Config, error) {
 	if c.Grade, err = sandbox.ParseGrade(string(w.Sandbox)); err != nil {
 		return c, err
 	}
-	switch {
-	case w.Network == "none":
-		c.Network = sandbox.Closed
-	case w.Network == "host" || !w.Isolate || !w.Profile.Offline():
-		c.Network = sandbox.Host
-	default:
-		c.Network = sandbox.Closed
-	}
 	for _, m := range w.Mounts {
 		c.Mounts = append(c.Mounts, sandbox.Mount{Host: m.Source, Inside: m.Target, Writable: m.Writable})
 	}
+	c.Network = networkOf(w)
 	return c, nil
+}
+
+// LetsOut says what a workload is let out to: isolated, what its profile names; open, all that
+// this machine reaches; neither, nothing.
+func LetsOut(w *compile.Workload) (isolated, open bool) {
+	n := networkOf(w)
+	return n == sandbox.Profile, n == sandbox.Host
+}
+
+// networkOf is the network of a workload's sandboxes.
+func networkOf(w *compile.Workload) sandbox.Network {
+	switch {
+	case w.Network == "none":
+		return sandbox.Closed
+	case w.Network != "" || !w.Isolate: // the host's, or one of a container engine
+		return sandbox.Host
+	case w.Profile.Offline() && !w.Gateway:
+		return sandbox.Closed
+	case w.Profile.Network.Outbound.InsecureAllowAll && !w.Asked && !w.Gateway && len(w.EgressPorts) == 0:
+		return sandbox.Host // it names nothing, and nobody asked for more
+	}
+	return sandbox.Profile
+}
+
+// outlet is what carries connections out of the sandboxes of a workload.
+type outlet struct{ *egress.Proxy }
+
+func (o outlet) Ports() []int          { return o.Rules().Ports() }
+func (o outlet) Open() sandbox.Passage { return o.Proxy.Open() }
+
+// outletOf is that of a workload whose profile lets something out.
+func outletOf(w *compile.Workload, s serve.Starting) (sandbox.Outlet, error) {
+	rules, err := egress.NewRules(&w.Profile, w.Egress())
+	if err != nil {
+		return nil, fmt.Errorf("spec.permissionProfile: %w", err)
+	}
+	return outlet{egress.New(egress.Config{Workload: w.Name, Rules: rules, Log: s.Log, Tell: func(r egress.Record) { s.Record(eventOf(r)) }})}, nil
+}
+
+// eventOf is a decision as audit logs have it.
+func eventOf(r egress.Record) audit.Event {
+	event := audit.Event{Type: audit.Egress, Outcome: audit.Success, Name: net.JoinHostPort(r.Host, strconv.Itoa(r.Port)), Kind: "egress"}
+	if r.Reason != egress.Allowed {
+		event.Outcome, event.Reason = audit.Denied, r.Reason.String()
+	}
+	members := []mcp.Member{mcp.Raw("workload", mcp.Quote(r.Workload)), mcp.Raw("profile", mcp.Quote(r.Profile))}
+	for name, text := range map[string]string{"rule": r.Rule, "more": r.More} {
+		if text != "" {
+			members = append(members, mcp.Raw(name, mcp.Quote(edge.Clean(text))))
+		}
+	}
+	event.Data = mcp.Change(nil, nil, members...)
+	return event
 }
 
 // unhidden refuses to mount what the user wants hidden.

@@ -126,12 +126,16 @@ func find(what, install string, names ...string) (string, error) {
 }
 
 func buildGo(ctx context.Context, dir, out string) error {
+	return goBuild(ctx, dir, out, "-buildmode=c-shared")
+}
+
+func goBuild(ctx context.Context, dir, out string, how ...string) error {
 	compiler, err := find("the Go toolchain", "install Go 1.24 or later (https://go.dev/dl), and see that `go` is in PATH", "go")
 	if err != nil {
 		return err
 	}
 	return run(ctx, dir, []string{"GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0"}, compiler,
-		"build", "-trimpath", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, ".")
+		append(append([]string{"build", "-trimpath"}, how...), "-ldflags=-s -w", "-o", out, ".")...)
 }
 
 // clangFlags make small modules of freestanding C. clang does not link them
@@ -227,10 +231,16 @@ func compileAssemblyScript(ctx context.Context, asc, dir, out string) error {
 const rustTarget = "wasm32-unknown-unknown"
 
 func buildRust(ctx context.Context, dir, out string) error {
-	const install = "`rustup target add " + rustTarget + "`, or on Debian `apt-get install cargo rustc libstd-rust-dev-wasm32`"
-	rustc, err := rustCompiler()
+	return cargoBuild(ctx, dir, out, "a [lib] with crate-type = [\"cdylib\"]", "--lib", rustTarget)
+}
+
+// cargoBuild makes the one module of a crate, for the first of some targets that there is a
+// compiler for. What a crate needs for that is said when it makes another number of them.
+func cargoBuild(ctx context.Context, dir, out, needs, what string, targets ...string) error {
+	install := "`rustup target add " + targets[0] + "`, or on Debian `apt-get install cargo rustc libstd-rust-dev-wasm32`"
+	rustc, rustTarget, err := rustCompiler(targets...)
 	if err != nil {
-		return &Missing{"a Rust compiler with the target " + rustTarget, install}
+		return &Missing{"a Rust compiler with the target " + targets[0], install}
 	}
 	// The cargo of the same place fits the compiler.
 	cargo, err := find("cargo", install, os.Getenv("CARGO"), filepath.Join(filepath.Dir(rustc), "cargo"), "cargo")
@@ -252,12 +262,12 @@ func buildRust(ctx context.Context, dir, out string) error {
 			_ = os.Remove(file) // what cannot be removed is found below
 		}
 	}
-	if err := run(ctx, dir, env, cargo, "build", "--release", "--quiet", "--lib", "--target", rustTarget, "--target-dir", scratch); err != nil {
+	if err := run(ctx, dir, env, cargo, "build", "--release", "--quiet", what, "--target", rustTarget, "--target-dir", scratch); err != nil {
 		return err
 	}
 	made, err := filepath.Glob(release)
 	if err != nil || len(made) != 1 {
-		return errors.Join(err, fmt.Errorf("%s: cargo made %d modules: Cargo.toml needs a [lib] with crate-type = [\"cdylib\"]", dir, len(made)))
+		return errors.Join(err, fmt.Errorf("%s: cargo made %d modules: Cargo.toml needs %s", dir, len(made), needs))
 	}
 	module, err := os.ReadFile(made[0])
 	if err != nil {
@@ -297,19 +307,21 @@ func rustFlags(dir string) ([]string, error) {
 }
 
 // rustCompiler finds a compiler that has the standard library of the target.
-func rustCompiler() (string, error) {
-	for _, name := range []string{os.Getenv("RUSTC"), "rustc", "/usr/bin/rustc"} {
-		path, err := exec.LookPath(name)
-		if name == "" || err != nil {
-			continue
-		}
-		libs, err := exec.Command(path, "--print", "target-libdir", "--target", rustTarget).Output()
-		if err != nil {
-			continue
-		}
-		if _, err := os.Stat(strings.TrimSpace(string(libs))); err == nil {
-			return path, nil
+func rustCompiler(targets ...string) (path, target string, err error) {
+	for _, target := range targets {
+		for _, name := range []string{os.Getenv("RUSTC"), "rustc", "/usr/bin/rustc"} {
+			path, err := exec.LookPath(name)
+			if name == "" || err != nil {
+				continue
+			}
+			libs, err := exec.Command(path, "--print", "target-libdir", "--target", target).Output()
+			if err != nil {
+				continue
+			}
+			if _, err := os.Stat(strings.TrimSpace(string(libs))); err == nil {
+				return path, target, nil
+			}
 		}
 	}
-	return "", errors.New("none")
+	return "", "", errors.New("none")
 }

@@ -74,6 +74,7 @@ func dirOf(args []string) string {
 
 func (a *commands) pluginNewCommand() *cobra.Command {
 	var language string
+	var server bool
 	cmd := &cobra.Command{
 		Use:   "new DIR",
 		Short: "Lay out a directory with a guest that works",
@@ -83,8 +84,13 @@ that delete. The last part of DIR is its name.
 There will be its sources, fixtures.yaml with what it must answer, plugin.yaml
 with what it is, and the SDK of its language, so that it is built without a
 network. (AssemblyScript has its compiler from npm.) In Starlark there is no SDK,
-and nothing to build; beside the script lies weir.yaml, an edge that asks it.`,
+and nothing to build; beside the script lies weir.yaml, an edge that asks it.
+
+With --server it is no guest but an MCP server in WebAssembly, in Go or Rust, which
+"weir run" starts without a sandbox of the machine.`,
 		Example: `  weir plugin new admins-only
+  weir plugin new --server calculator
+  weir plugin new --server --language rust calculator
   weir plugin new --language starlark admins-only
   weir plugin new --language rust redact-results
   weir plugin new --language c guests/pin-region`,
@@ -103,7 +109,11 @@ and nothing to build; beside the script lies weir.yaml, an edge that asks it.`,
 			if err != nil {
 				return err
 			}
-			files, err := New(dir, filepath.Base(dir), l)
+			make := New
+			if server {
+				make = NewServer
+			}
+			files, err := make(dir, filepath.Base(dir), l)
 			if err != nil {
 				return err
 			}
@@ -111,6 +121,10 @@ and nothing to build; beside the script lies weir.yaml, an edge that asks it.`,
 				if !strings.Contains(f, "weir/") {
 					fmt.Fprintln(a.Out, filepath.ToSlash(filepath.Join(args[0], f)))
 				}
+			}
+			if server {
+				fmt.Fprintf(a.Out, "\nNext: cd %s && weir plugin build --server && weir run ./build/%s.wasm\n", args[0], filepath.Base(dir))
+				return nil
 			}
 			build := "weir plugin build && "
 			switch {
@@ -130,6 +144,7 @@ and nothing to build; beside the script lies weir.yaml, an edge that asks it.`,
 		return pflag.NormalizedName(name)
 	})
 	cmd.Flags().StringVar(&language, "language", "go", "`LANGUAGE` of the guest: "+strings.Join(LanguageNames(), ", "))
+	cmd.Flags().BoolVar(&server, "server", false, "an MCP server, which weir run starts, in place of a guest")
 	fixed(cmd, "language", LanguageNames())
 	return cmd
 }
@@ -144,6 +159,7 @@ func fixed(cmd *cobra.Command, flag string, values []string) {
 
 func (a *commands) pluginBuildCommand() *cobra.Command {
 	var out string
+	var server bool
 	cmd := &cobra.Command{
 		Use:   "build [DIR]",
 		Short: "Compile a guest",
@@ -152,12 +168,19 @@ func (a *commands) pluginBuildCommand() *cobra.Command {
 The compilers are those of the language: go; clang and wasm-ld; cargo with the
 target wasm32-unknown-unknown; asc, which "npm install" brings. When one is missing
 the error says how to install it. A script in Starlark runs as it is: it is checked,
-and there is nothing to build.`,
+and there is nothing to build.
+
+With --server it is an MCP server that is compiled, for WASI preview 1, in Go or in
+Rust with the target wasm32-wasip1 (in older compilers wasm32-wasi).`,
 		Example: `  weir plugin build
+  weir plugin build --server calculator && weir run ./calculator/build/calculator.wasm
   weir plugin build admins-only
   weir plugin build admins-only -o admins-only.wasm`,
 		Args: oneDir,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if server {
+				return a.buildServer(cmd.Context(), dirOf(args), out)
+			}
 			file, err := a.buildPlugin(cmd.Context(), dirOf(args), out)
 			if err != nil {
 				return err
@@ -175,7 +198,30 @@ and there is nothing to build.`,
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` of the module (default DIR/build/NAME.wasm)")
+	cmd.Flags().BoolVar(&server, "server", false, "an MCP server, in place of a guest")
 	return cmd
+}
+
+// buildServer builds the MCP server in a directory.
+func (a *commands) buildServer(ctx context.Context, dir, out string) error {
+	l, err := LanguageOf(dir)
+	if err != nil {
+		return err
+	}
+	if out == "" {
+		if out, err = moduleOf(dir, ""); err != nil {
+			return err
+		}
+	}
+	if err := BuildServer(ctx, l, dir, out); err != nil {
+		return err
+	}
+	info, err := os.Stat(out)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "%s: ok (%s)\n", out, size(uint64(info.Size())))
+	return nil
 }
 
 // buildPlugin compiles the guest in a directory and returns the module's file, or that of a

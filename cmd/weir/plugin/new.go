@@ -23,12 +23,21 @@ var lay = map[string][]struct{ from, to string }{
 	"assemblyscript": {{"assemblyscript/assembly/*.ts", "weir"}, {"assemblyscript/package-lock.json", "."}},
 	"rust":           {{"rust/Cargo.toml", "weir"}, {"rust/src/*.rs", "weir/src"}},
 	"c":              {{"c/weir.h", "weir"}},
+
+	"server-go":   {{"server/*.go", "weir/sdk/server"}},
+	"server-rust": {{"rust/Cargo.toml", "weir"}, {"rust/src/*.rs", "weir/src"}},
 }
 
 // New makes a directory with a guest that works: its sources, fixtures and
 // manifest, and the SDK. It returns the files that it made, and never writes
 // over one.
 func New(dir, name string, l Language) ([]string, error) {
+	return layOut(dir, name, l.Name, "common", l.Name)
+}
+
+// layOut makes a directory of templates, the later ones over the earlier, with what lay says
+// of the last.
+func layOut(dir, name, language string, from ...string) ([]string, error) {
 	if !projectName.MatchString(name) {
 		return nil, fmt.Errorf("%q: use small letters, digits and -, at most 63, for the name of a guest", name)
 	}
@@ -46,7 +55,8 @@ func New(dir, name string, l Language) ([]string, error) {
 		files[to] = text
 	}
 	// 1. What all languages have in common, then what is the language's own.
-	for _, from := range []string{"templates/common", "templates/" + l.Name} {
+	for _, from := range from {
+		from = "templates/" + from
 		err := fs.WalkDir(templates, from, func(file string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err
@@ -55,7 +65,7 @@ func New(dir, name string, l Language) ([]string, error) {
 			if err != nil {
 				return err
 			}
-			swap := strings.NewReplacer("NAME", name, "LANGUAGE", l.Name)
+			swap := strings.NewReplacer("NAME", name, "LANGUAGE", language)
 			put(swap.Replace(strings.TrimSuffix(strings.TrimPrefix(file, from+"/"), ".txt")), []byte(swap.Replace(string(text))))
 			return nil
 		})
@@ -64,7 +74,7 @@ func New(dir, name string, l Language) ([]string, error) {
 		}
 	}
 	// 2. The SDK.
-	for _, s := range lay[l.Name] {
+	for _, s := range lay[from[len(from)-1]] {
 		found, err := fs.Glob(weir.Sources, s.from)
 		if err != nil || len(found) == 0 {
 			return nil, errors.Join(err, fmt.Errorf("the SDK has no files %s", s.from))

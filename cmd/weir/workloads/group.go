@@ -184,8 +184,10 @@ func (a *Commands) removeGroup(ctx context.Context, cmd *cobra.Command, name str
 		return err
 	}
 	steps := a.Steps(cmd)
-	defer steps.End()
-	return m.RemoveGroup(ctx, name, with, steps.Told(&cli.Outcome{Name: name}))
+	err = m.RemoveGroup(ctx, name, with, steps.Told(&cli.Outcome{Name: name}))
+	steps.End()
+	a.Follow(ctx, cmd, m, nil)
+	return err
 }
 
 func (a *Commands) groupRunCommand() *cobra.Command {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/apps"
 	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/cmd/weir/show"
 	"github.com/weir-edge/weir/edge"
@@ -184,7 +185,12 @@ func (a *Commands) showWorkloads(format string, all []workload.Status, more bool
 		}
 		return cli.PrintJSON(a.Out, all, "  ")
 	case "mcpservers":
-		return cli.PrintJSON(a.Out, mcpServers(all), "  ")
+		text, err := apps.Document(mcpServers(all))
+		if err != nil {
+			return err
+		}
+		_, err = a.Out.Write(text)
+		return err
 	}
 	if len(all) == 0 {
 		if !more {
@@ -206,26 +212,18 @@ func (a *Commands) showWorkloads(format string, all []workload.Status, more bool
 	return show.Table(a.Out, rows)
 }
 
-// entry is an MCP server in the configuration of a client.
-type entry struct {
-	URL  string `json:"url"`
-	Type string `json:"type"` // streamable-http, or sse for the older transport
-}
-
-// mcpServers is what the configuration of a client says of workloads. A workload without a URL
-// is left out.
-func mcpServers(all []workload.Status) any {
-	entries := map[string]entry{}
+// mcpServers are workloads for the configuration of a client. One without a URL is left out.
+func mcpServers(all []workload.Status) (servers []apps.Server) {
 	for _, w := range all {
-		e := entry{URL: w.URL, Type: "streamable-http"}
+		s := apps.Server{Name: w.Name, URL: w.URL, Type: "streamable-http"}
 		if strings.HasSuffix(w.URL, "/sse") {
-			e.Type = "sse"
+			s.Type = "sse"
 		}
 		if w.URL != "" {
-			entries[w.Name] = e
+			servers = append(servers, s)
 		}
 	}
-	return map[string]any{"mcpServers": entries}
+	return servers
 }
 
 // age is how long before now a moment was, in the largest unit that says enough; "" for never.

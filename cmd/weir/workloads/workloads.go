@@ -28,6 +28,9 @@ type Commands struct {
 	// LogIn asks the user for the login that the manifest of a workload describes; false where
 	// it describes none, or there is nobody to ask.
 	LogIn func(ctx context.Context, cmd *cobra.Command, manifest []byte) (asked bool, err error)
+	// Follow has the configurations of MCP clients follow what was done to some workloads, or
+	// to whatever ones where about is nil.
+	Follow func(ctx context.Context, cmd *cobra.Command, m workload.Manager, about []string)
 }
 
 // Kept are the names of the workloads that are kept, by a look at their directories.
@@ -227,6 +230,9 @@ func (a *Commands) act(cmd *cobra.Command, s *selection, names []string, already
 	}
 	group.Wait()
 	steps.End()
+	if len(found) > 0 {
+		a.Follow(ctx, cmd, m, Names(found))
+	}
 	return a.ended(ctx, cmd, s, done, absent)
 }
 

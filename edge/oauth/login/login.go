@@ -29,10 +29,12 @@ type client struct {
 type NeededError struct {
 	URL string
 	Why string
+
+	Settings Settings // of the login
 }
 
 func (e *NeededError) Error() string {
-	return fmt.Sprintf("%s: %s: log in with `weir auth login %s`", shown(e.URL), e.Why, shown(e.URL))
+	return fmt.Sprintf("%s: %s: log in with `%s`", shown(e.URL), e.Why, e.Settings.Command(e.URL))
 }
 
 // login gets tokens for the server, given what it answered, what is kept of a former login,

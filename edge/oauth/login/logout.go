@@ -16,37 +16,42 @@ type Ended struct {
 	Err     error // why it still may be; nil where it was revoked, and where there was none
 }
 
-// Logout forgets the login to a server; there is false where none is kept. Before that, its
-// refresh token is revoked where the authorization server has an endpoint for it (RFC 7009),
-// which may take as long as within. The login is forgotten in any case, also when ctx has
-// ended; err is of the store.
-func Logout(ctx context.Context, store *Store, http *oauth.Client, url string, within time.Duration) (ended Ended, there bool, err error) {
-	ended.URL = Canonical(url)
-	k, there, err := store.Find(ended.URL)
-	if err != nil || !there {
-		return ended, false, err
+// Logout forgets all logins to a server, and returns one Ended for each; none where none is
+// kept. Before that, their refresh tokens are revoked where the authorization server has an
+// endpoint for it (RFC 7009), which may take as long as within in all. The logins are forgotten
+// in any case, also when ctx has ended; err is of the store.
+func Logout(ctx context.Context, store *Store, http *oauth.Client, url string, within time.Duration) (ended []Ended, err error) {
+	url = Canonical(url)
+	all, err := store.Of(url)
+	if err != nil || len(all) == 0 {
+		return nil, err
 	}
 
-	// 1. The refresh token, as it is when no other process is renewing it.
-	if k.Tokens.Refresh != "" {
-		ended.Err = revoke(ctx, store, http, ended.URL, within)
-		ended.Revoked = ended.Err == nil
+	// 1. The refresh tokens, as they are when no other process is renewing them.
+	until := time.Now().Add(within)
+	for i := range all {
+		one := Ended{URL: url}
+		if all[i].Tokens.Refresh != "" {
+			one.Err = revoke(ctx, store, http, &all[i], until)
+			one.Revoked = one.Err == nil
+		}
+		ended = append(ended, one)
 	}
 
 	// 2. What is kept.
-	return ended, true, store.Remove(context.WithoutCancel(ctx), ended.URL)
+	return ended, store.Remove(context.WithoutCancel(ctx), url)
 }
 
 // revoke revokes the refresh token of a login.
-func revoke(ctx context.Context, store *Store, http *oauth.Client, url string, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
+func revoke(ctx context.Context, store *Store, http *oauth.Client, old *Kept, until time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	done, err := store.Turn(ctx, url)
+	done, err := store.Turn(ctx, old.URL, old.Settings)
 	if err != nil {
 		return err
 	}
 	defer done()
-	k, _, err := store.Find(url)
+	k, _, err := store.Find(old.URL, old.Settings)
 	if err != nil || k.Tokens.Refresh == "" {
 		return err
 	}

@@ -5,7 +5,7 @@
 //
 // login.go is the way from a refusal to a token, in numbered steps; discover.go reads the
 // documents, register.go and callback.go are steps of it, grants.go the requests for tokens,
-// store.go the file of what is kept, and session.go what a program uses: the token for the
+// store.go the file of what is kept, which.go what tells logins to one server apart, and session.go what a program uses: the token for the
 // next request.
 package login
 
@@ -68,6 +68,9 @@ type Options struct {
 	BearerTokenFile string      // that holds it, read for each request
 
 	Grant Grant // Code when empty
+
+	// Main makes the login the one that commands use which name the URL alone.
+	Main bool
 
 	// Of Enterprise: who gives the identity assertion (ID-JAG), as whom, and for which user.
 	IDPTokenURL         string

@@ -131,28 +131,28 @@ func TestProvider(t *testing.T) {
 				}
 			}
 			call("")
-			before, _, err := store.Find(mcp.URL + "/mcp")
+			before, _, err := store.Find(mcp.URL+"/mcp", login.Settings{})
 			if err != nil || before.Tokens.Refresh == "" || (before.Client.ID == test.document) != (test.document != "") {
 				t.Fatalf("kept %+v, %v", before.Client, err)
 			}
 			age(t, store, time.Now().Add(-time.Minute))
 			call("")
-			after, _, err := store.Find(mcp.URL + "/mcp")
+			after, _, err := store.Find(mcp.URL+"/mcp", login.Settings{})
 			if err != nil || after.Tokens.Access == before.Tokens.Access || logins != 1 {
 				t.Errorf("it was not renewed: %v, %d logins", err, logins)
 			}
 			call("?more")
-			if last, _, err := store.Find(mcp.URL + "/mcp"); err != nil || logins != 2 || oauth.Lacks(last.Tokens.Scopes, []string{"tools:read", "tools:write"}) {
+			if last, _, err := store.Find(mcp.URL+"/mcp", login.Settings{}); err != nil || logins != 2 || oauth.Lacks(last.Tokens.Scopes, []string{"tools:read", "tools:write"}) {
 				t.Errorf("%v, %d logins, scopes %q", err, logins, last.Tokens.Scopes)
 			}
 
 			// Logged out, the refresh token is good for nothing at the provider either.
-			last, _, err := store.Find(mcp.URL + "/mcp")
+			last, _, err := store.Find(mcp.URL+"/mcp", login.Settings{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			ended, _, err := login.Logout(t.Context(), store, guard, mcp.URL+"/mcp", edgetest.Patience)
-			if err != nil || !ended.Revoked {
+			ended, err := login.Logout(t.Context(), store, guard, mcp.URL+"/mcp", edgetest.Patience)
+			if err != nil || len(ended) != 1 || !ended[0].Revoked {
 				t.Fatalf("%+v, %v", ended, err)
 			}
 			form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {last.Tokens.Refresh}}
@@ -214,5 +214,68 @@ func chromium(t *testing.T) func(string) error {
 			err = fmt.Errorf("the last page is %.400s", out)
 		}
 		return err
+	}
+}
+
+// TestProviderOfSeveral: of the logins to one server each session sends its own, with the scopes
+// that it was made with, also when it is renewed.
+func TestProviderOfSeveral(t *testing.T) {
+	provider := idp.Start(t)
+	guard := guarded(t, true)
+	sent := make(chan string, 1)
+	var mcp *httptest.Server
+	mcp = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/mcp" {
+			answer(rw, 200, map[string]any{"resource": mcp.URL + "/mcp", "authorization_servers": []string{provider.Issuer}})
+			return
+		}
+		claims, err := verified(guard, provider.Issuer, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		if err != nil {
+			rw.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer resource_metadata="%s/.well-known/oauth-protected-resource/mcp"`, mcp.URL))
+			answer(rw, 401, "{}")
+			return
+		}
+		scope, _ := claims.Text("scope")
+		sent <- scope
+		answer(rw, 200, "{}")
+	}))
+	t.Cleanup(mcp.Close)
+	store := storeOf(t)
+	asked := map[string][]string{"tools:read tools:write": {"openid", "offline_access", "tools:read", "tools:write"}, "tools:read": {"openid", "offline_access", "tools:read"}}
+	open := func(scopes []string) *login.Session {
+		o := login.Options{URL: mcp.URL + "/mcp", CallbackPort: login.AnyPort, Scopes: scopes, Timeout: edgetest.Patience, Browse: func(text string) error {
+			_, err := edgetest.NewBrowser(nil).Walk(text, "")
+			return err
+		}}
+		s, err := login.Open(o, store, guard, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for round := range 3 { // a login, what is kept of it, and what renews it
+		for _, want := range []string{"tools:read tools:write", "tools:read"} {
+			if status, err := get(t, open(asked[want]), mcp.URL+"/mcp"); status != 200 || err != nil {
+				t.Fatalf("round %d, %s: status %d, %v", round, want, status, err)
+			}
+			if got := <-sent; got != want {
+				t.Errorf("round %d: the session for %q sends a token for %q", round, want, got)
+			}
+		}
+		all, err := store.List()
+		if err != nil || len(all) != 2 || all[0].Client.ID == all[1].Client.ID {
+			t.Fatalf("round %d: %d logins, %v", round, len(all), err)
+		}
+		if round == 1 {
+			for _, k := range all {
+				k.Tokens.Expires = time.Now().Add(-time.Minute)
+				if err := store.Put(t.Context(), k); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if n := provider.Hits(t, "/reg"); n != 2 {
+		t.Errorf("%d registrations", n)
 	}
 }

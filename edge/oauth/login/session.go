@@ -53,31 +53,22 @@ func Open(o Options, store *Store, http *oauth.Client, unattended bool) (*Sessio
 	return &Session{client: client{options: o, http: http, dev: http.DevLoopback()}, store: store, unattended: unattended}, nil
 }
 
-// KeptOptions are those of the login to a server that a store has; those of a login that asks
-// for nothing in particular where it has none.
+// KeptOptions are those of the login to a server that a store has, the first of several in the
+// order of List; those of a login that asks for nothing in particular where it has none.
 func KeptOptions(store *Store, url string) (Options, error) {
-	k, there, err := store.Find(Canonical(url))
-	if err != nil || !there {
+	all, err := store.Of(Canonical(url))
+	if err != nil || len(all) == 0 {
 		return Options{URL: url}, err
 	}
-	return k.Options(), nil
+	return all[0].Options(), nil
 }
 
-// kept is the login of the store that was made with these options; the rest is none.
+// kept is the login of the store that was made with these options. What was given to another
+// generation of its client is none.
 func (s *Session) kept() (Kept, bool, error) {
-	k, there, err := s.store.Find(s.options.URL)
+	k, there, err := s.store.Find(s.options.URL, s.options.settings())
 	if err != nil || !there {
 		return Kept{}, false, err
-	}
-	o := &s.options
-	differs := k.Settings.grant() != o.grant() ||
-		o.Issuer != "" && k.Issuer != o.Issuer ||
-		o.TokenURL != "" && k.Endpoint != o.TokenURL ||
-		o.Resource != "" && k.Resource != o.Resource ||
-		o.ClientID != "" && k.Client.ID != o.ClientID ||
-		slices.ContainsFunc(o.Scopes, func(one string) bool { return !slices.Contains(k.Requested, one) })
-	if differs {
-		k.Tokens = Tokens{} // the registration may serve again, what it was given does not
 	}
 	if k.Tokens.Of != k.Client.generation() {
 		k.Tokens = Tokens{}
@@ -112,7 +103,7 @@ func (s *Session) Token(ctx context.Context) (edge.Secret, error) {
 // while this one waited for its turn: then the token is another than old. It returns "" where
 // somebody has to log in. s.mu is held.
 func (s *Session) renew(ctx context.Context, old string) (edge.Secret, error) {
-	done, err := s.store.Turn(ctx, s.options.URL)
+	done, err := s.store.Turn(ctx, s.options.URL, s.options.settings())
 	if err != nil {
 		return "", err
 	}
@@ -151,7 +142,7 @@ func (s *Session) renew(ctx context.Context, old string) (edge.Secret, error) {
 	case k.Tokens.Access != "" && now.Before(k.Tokens.Expires):
 		return edge.Secret(k.Tokens.Access), nil // it holds a little longer
 	}
-	return "", fmt.Errorf("renew the login: %w: try again, or log in anew with `weir auth login %s`", told(err), shown(s.options.URL))
+	return "", fmt.Errorf("renew the login: %w: try again, or log in anew with `%s`", told(err), s.options.settings().Command(s.options.URL))
 }
 
 // told is an error of a token endpoint with what its Op says, which is for who runs this.
@@ -181,6 +172,9 @@ func (s *Session) Login(ctx context.Context) (Kept, error) {
 // again logs in and keeps the login. s.mu is held.
 func (s *Session) again(ctx context.Context, challenge mcp.Challenge, more []string) (Kept, error) {
 	old, _, err := s.kept()
+	if err == nil {
+		err = s.store.Room(s.options.URL, s.options.settings()) // before somebody is asked
+	}
 	if err != nil {
 		return Kept{}, err
 	}
@@ -192,6 +186,7 @@ func (s *Session) again(ctx context.Context, challenge mcp.Challenge, more []str
 	if err != nil {
 		return Kept{}, err
 	}
+	k.Main = old.Main || s.options.Main
 	s.from = fresh
 	s.tries++
 	return k, s.store.Put(ctx, k)
@@ -253,10 +248,15 @@ func (s *Session) more(ctx context.Context, challenge mcp.Challenge, scopes []st
 		return false, nil
 	}
 	if s.unattended && s.options.grant() == Code {
-		return false, &NeededError{s.options.URL, why}
+		return false, s.Needed(why)
 	}
 	_, err := s.again(ctx, challenge, scopes)
 	return err == nil, err
+}
+
+// Needed is the error of a request for which somebody has to log in first.
+func (s *Session) Needed(why string) error {
+	return &NeededError{s.options.URL, why, s.options.settings()}
 }
 
 // Worked is told that the server took a token.

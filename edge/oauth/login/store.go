@@ -45,6 +45,9 @@ type Kept struct {
 	Requested []string  `json:"requestedScopes,omitempty"`
 	Tokens    Tokens    `json:"tokens"`
 	Since     time.Time `json:"since"` // of the login
+
+	// Main says that commands which name the URL alone use this one of several.
+	Main bool `json:"main,omitempty"`
 }
 
 // Settings are the options that a later command needs to renew a login. Secrets that stand
@@ -149,7 +152,8 @@ const fileVersion = 1
 // damaged ends an error about a file that cannot be read.
 const damaged = "move it away, and log in again with `weir auth login`"
 
-// List returns all logins, ordered by their URLs.
+// List returns all logins, ordered by their URLs; of those to one server, first the one that
+// commands use which name the URL alone.
 func (s *Store) List() ([]Kept, error) {
 	f, err := os.Open(s.path())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -197,7 +201,7 @@ func (s *Store) parse(text []byte) ([]Kept, error) {
 	if len(f.Logins) > maxLogins {
 		return nil, fmt.Errorf("credentials: %s has more than %d logins: %s", s.path(), maxLogins, damaged)
 	}
-	slices.SortFunc(f.Logins, func(a, b Kept) int { return strings.Compare(a.URL, b.URL) })
+	slices.SortStableFunc(f.Logins, order)
 	return f.Logins, nil
 }
 
@@ -236,34 +240,59 @@ func sealer(key, salt []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// Find returns the login to a server; found is false when there is none.
-func (s *Store) Find(url string) (kept Kept, found bool, err error) {
+// Find returns the login to a server that was made with some settings, as far as they shape
+// what is given; found is false when there is none.
+func (s *Store) Find(url string, settings Settings) (kept Kept, found bool, err error) {
 	all, err := s.List()
 	for _, one := range all {
-		if one.URL == url {
+		if one.is(url, settings) {
 			return one, true, nil
 		}
 	}
 	return Kept{}, false, err
 }
 
-// Put keeps a login, in the place of the one to the same server.
+// Of returns all logins to a server, in the order of List.
+func (s *Store) Of(url string) ([]Kept, error) {
+	all, err := s.List()
+	return slices.DeleteFunc(all, func(k Kept) bool { return k.URL != url }), err
+}
+
+// Room returns an error where one login more, to a server with some settings, could not be
+// kept.
+func (s *Store) Room(url string, settings Settings) error {
+	all, err := s.List()
+	if err == nil {
+		_, err = room(all, url, settings, time.Now())
+	}
+	return err
+}
+
+// Put keeps a login, in the place of the one to the same server with the same settings. Of the
+// logins to one server one at most is Main: the one that was put last.
 func (s *Store) Put(ctx context.Context, kept Kept) error {
-	return s.change(ctx, func(all []Kept) []Kept {
-		all = slices.DeleteFunc(all, func(k Kept) bool { return k.URL == kept.URL })
-		return append(all, kept)
+	return s.change(ctx, func(all []Kept) ([]Kept, error) {
+		all, err := room(all, kept.URL, kept.Settings, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		all = slices.DeleteFunc(all, func(k Kept) bool { return k.is(kept.URL, kept.Settings) })
+		for i := range all {
+			all[i].Main = all[i].Main && !(kept.Main && all[i].URL == kept.URL)
+		}
+		return append(all, kept), nil
 	})
 }
 
-// Remove forgets the login to a server, or with "" all of them.
+// Remove forgets the logins to a server, or with "" all of them.
 func (s *Store) Remove(ctx context.Context, url string) error {
-	return s.change(ctx, func(all []Kept) []Kept {
-		return slices.DeleteFunc(all, func(k Kept) bool { return url == "" || k.URL == url })
+	return s.change(ctx, func(all []Kept) ([]Kept, error) {
+		return slices.DeleteFunc(all, func(k Kept) bool { return url == "" || k.URL == url }), nil
 	})
 }
 
 // change replaces the file, while no other process does.
-func (s *Store) change(ctx context.Context, f func([]Kept) []Kept) error {
+func (s *Store) change(ctx context.Context, f func([]Kept) ([]Kept, error)) error {
 	unlock, err := s.lock(ctx, FileName+".lock")
 	if err != nil {
 		return err
@@ -273,7 +302,9 @@ func (s *Store) change(ctx context.Context, f func([]Kept) []Kept) error {
 	if err != nil {
 		return err
 	}
-	all = f(all)
+	if all, err = f(all); err != nil {
+		return err
+	}
 	if len(all) > maxLogins {
 		return fmt.Errorf("credentials: %d logins are too many: log out of some with `weir auth logout URL`", len(all))
 	}
@@ -329,10 +360,10 @@ func (s *Store) write(all []Kept) error {
 	return nil
 }
 
-// Turn waits until no other process renews the login to a server, and keeps others from it
-// until done is called.
-func (s *Store) Turn(ctx context.Context, url string) (done func(), err error) {
-	sum := sha256.Sum256([]byte(url))
+// Turn waits until no other process renews the login to a server with some settings, and keeps
+// others from it until done is called.
+func (s *Store) Turn(ctx context.Context, url string, settings Settings) (done func(), err error) {
+	sum := sha256.Sum256([]byte(url + settings.key()))
 	return s.lock(ctx, FileName+"."+hex.EncodeToString(sum[:8])+".lock")
 }
 

@@ -22,22 +22,25 @@ const (
 
 // Version is what a Hello has as its A. A manager refuses any other: both ends come out of
 // one build.
-const Version = 1
+const Version = 2
 
 // Kind is what a message is.
 type Kind uint8
 
 // The kinds. ID names a process or a dial for as long as the link lives, and is chosen by
-// the manager.
+// the manager; that of a query by the helper.
 const (
-	Hello   Kind = iota + 1 // helper: it is ready. A: Version, B, C: its pid and its user as it sees them
-	Start                   // manager: start process ID. Args, Env, Text: the directory
-	Started                 // helper: it runs, with stdin, stdout, stderr beside; or Text says why not
-	Signal                  // manager: signal A to the group of process ID
-	Kill                    // manager: SIGKILL to all that process ID started
-	Ended                   // helper: process ID ended. A: exit code, B: signal or 0
-	Dial                    // manager: connect to port A on loopback, as ID
-	Dialed                  // helper: the connection is beside; or Text says why not
+	Hello    Kind = iota + 1 // helper: it is ready. A: Version, B, C: its pid and its user as it sees them
+	Start                    // manager: start process ID. Args, Env, Text: the directory
+	Started                  // helper: it runs, with stdin, stdout, stderr beside; or Text says why not
+	Signal                   // manager: signal A to the group of process ID
+	Kill                     // manager: SIGKILL to all that process ID started
+	Ended                    // helper: process ID ended. A: exit code, B: signal or 0
+	Dial                     // manager: connect to port A on loopback, as ID
+	Dialed                   // helper: the connection is beside; or Text says why not
+	Accepted                 // helper: a connection that a server made to a port that is listened on is beside
+	Query                    // helper: Text is a query of DNS that a server sent, as ID of the helper's
+	Answer                   // manager: Text is the answer to query ID
 )
 
 // Message is one of them. What its kind does not have is zero.
@@ -93,7 +96,7 @@ type head struct {
 func readHead(p *[headSize]byte) (head, error) {
 	h := head{kind: Kind(p[4]), fds: int(p[5])}
 	n := binary.BigEndian.Uint32(p[:4])
-	if n > MaxBody || h.kind < Hello || h.kind > Dialed || h.fds > MaxDescriptors || p[6]|p[7] != 0 {
+	if n > MaxBody || h.kind < Hello || h.kind > Answer || h.fds > MaxDescriptors || p[6]|p[7] != 0 {
 		return h, errFrame
 	}
 	h.body = int(n)

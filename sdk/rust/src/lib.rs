@@ -24,6 +24,7 @@
 mod hooks;
 mod host;
 mod json;
+pub mod server;
 mod wire;
 
 pub use hooks::*;

@@ -91,6 +91,19 @@ async function go(tab, how) {
 
 const loaded = { waitUntil: 'domcontentloaded' };
 
+// back goes back. Between two pages the browser has no history to ask for, and does nothing:
+// it is asked again then, and after no other error.
+async function back(tab) {
+  for (const end = Date.now() + patience; ;) {
+    try {
+      return await go(tab, () => tab.page.goBack(loaded));
+    } catch (err) {
+      if (!/Not attached to an active page/.test(err.message) || Date.now() > end) throw err;
+      await pause(20);
+    }
+  }
+}
+
 // lost says where a tab is that does not get where it was to go.
 async function lost(err, tab) {
   const text = await Promise.race([tab.page.evaluate(() => document.body.innerText).catch((e) => e.message), pause(2_000)]);
@@ -106,7 +119,7 @@ const commands = {
   async leave({ user }) { await users.get(user).context.close(); },
   tab: open,
   goto: ({ url }, tab) => go(tab, () => tab.page.goto(url, loaded)),
-  back: (_, tab) => go(tab, () => tab.page.goBack(loaded)),
+  back: (_, tab) => back(tab),
   reload: (_, tab) => go(tab, () => tab.page.reload(loaded)),
   async click({ selector }, tab) { // as assistive technology does: a tab need not be seen for it
     await until(`${selector} to click on, at ${tab.page.url()}`, () => tab.page.$eval(selector, (one) => { one.click(); return true; }));

@@ -1,14 +1,12 @@
-package show
+package settings
 
 import (
 	"net"
 	"strings"
-
-	"github.com/weir-edge/weir/edge/serve"
 )
 
-// Endpoint returns the URL of the endpoint as seen from this machine.
-func Endpoint(s serve.Settings, addr string) string {
+// Endpoint is the URL of the endpoint as seen from this machine, of an edge that listens at addr.
+func (s *Settings) Endpoint(addr string) string {
 	if s.ExternalURL != "" {
 		return strings.TrimSuffix(s.ExternalURL, "/") + "/mcp"
 	}

@@ -1,0 +1,415 @@
+package local
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/backend"
+	"github.com/weir-edge/weir/edge/compile"
+	"github.com/weir-edge/weir/edge/sandbox"
+	"github.com/weir-edge/weir/edge/serve"
+	"github.com/weir-edge/weir/edge/stdio"
+	"github.com/weir-edge/weir/edge/v1beta1"
+	"github.com/weir-edge/weir/wasm"
+	"github.com/weir-edge/weir/wasm/wasi"
+)
+
+// How long a module may take to be there, and after how much of that it is said what takes
+// so long.
+const (
+	compileWithin = 4 * time.Minute // one that the Go toolchain made takes some seconds
+	fetchWithin   = 2 * time.Minute
+	sayAfter      = 500 * time.Millisecond
+)
+
+// modules is what the servers in WebAssembly of an edge share: machine code, and the modules
+// that were fetched, both in the cache of this user.
+type modules struct {
+	compiler *wasm.Compiler
+	dir      string // of modules that were fetched
+	client   *http.Client
+}
+
+func newModules(cache string) (*modules, error) {
+	c, err := wasm.NewCompiler(wasm.Compilation{Dir: filepath.Join(cache, "code"), Timeout: compileWithin})
+	if err != nil {
+		return nil, err
+	}
+	return &modules{compiler: c, dir: filepath.Join(cache, "modules"), client: &http.Client{
+		CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			if r.URL.Scheme != "https" || len(via) > 5 {
+				return errors.New("it leads to what is no https URL, or to more than five others")
+			}
+			return nil
+		},
+	}}, nil
+}
+
+func (m *modules) close() { _ = m.compiler.Close() } // it only frees memory
+
+// read returns the bytes of a workload's module. One at a URL is fetched, unless it was.
+func (m *modules) read(ctx context.Context, w *compile.Workload, say func(string)) ([]byte, error) {
+	if !strings.HasPrefix(w.Program, "https://") {
+		return readModule(w.Program)
+	}
+	path := filepath.Join(m.dir, w.SHA256+".wasm")
+	if b, err := readModule(path); err == nil && digestOf(b) == w.SHA256 {
+		return b, nil
+	}
+	slow := time.AfterFunc(sayAfter, func() { say("fetching " + w.Program) })
+	b, err := m.fetch(ctx, w.Program)
+	slow.Stop()
+	switch {
+	case err != nil:
+		return nil, err
+	case digestOf(b) != w.SHA256:
+		return nil, fmt.Errorf("the module at %s: its sha256 is %s, and %s is asked for", w.Program, digestOf(b), w.SHA256)
+	}
+	if err := keep(path, b); err != nil {
+		return nil, fmt.Errorf("cache of modules: %w", err)
+	}
+	return b, nil
+}
+
+func digestOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// readModule reads a file of at most the size that a module may have.
+func readModule(path string) ([]byte, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a named pipe waits
+		return nil, fmt.Errorf("%s is no file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return limited(f, path)
+}
+
+func limited(r io.Reader, what string) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, wasm.MaxServerModule+1))
+	if err == nil && len(b) > wasm.MaxServerModule {
+		err = fmt.Errorf("%s: more than %d bytes, which is the limit of a module", what, wasm.MaxServerModule)
+	}
+	return b, err
+}
+
+func (m *modules) fetch(ctx context.Context, url string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchWithin)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := m.client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("fetching the module: %w", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("fetching the module: %s says %s", url, answer.Status)
+	}
+	b, err := limited(answer.Body, url)
+	if err != nil {
+		return nil, fmt.Errorf("fetching the module: %w", err)
+	}
+	return b, nil
+}
+
+// keep writes a file beside, and renames it.
+func keep(path string, b []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".fetched-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+// host starts the instances of a server in WebAssembly. Its module is read and compiled once,
+// before the first of them.
+type host struct {
+	modules     *modules
+	workload    compile.Workload
+	environment func(context.Context) ([]string, error)
+	config      sandbox.Config // for what may be mounted
+	say         func(text string)
+	life        context.Context
+	end         context.CancelFunc
+	work        sync.WaitGroup
+
+	mu     sync.Mutex
+	job    *making // under way, or done well; nil
+	server *wasm.Server
+	dirs   []wasi.Dir
+}
+
+// making is a module that is being made ready, or is.
+type making struct {
+	done chan struct{} // closed when err is set
+	err  error
+}
+
+// startModule keeps one server in WebAssembly.
+func (l *Locals) startModule(s serve.Starting, of *opened) (backend.Local, error) {
+	state, all, err := l.openModules()
+	if err != nil {
+		return nil, err
+	}
+	w := &s.Workload
+	var given handed
+	if _, err := secretsOf(context.Background(), &s, &given); err != nil { // one that is missing is told at the start
+		return nil, err
+	}
+	h := &host{
+		modules: all, workload: *w, environment: environment(&s, &given),
+		config: sandbox.Config{Name: w.Name, AllowUnsafe: w.AllowUnsafe, Protected: l.guarded(state)},
+		say:    func(text string) { s.Log.Info(text, "workload", w.Name) },
+	}
+	h.life, h.end = context.WithCancel(context.Background())
+	c := stdio.Config{
+		Name: w.Name, Digest: s.Digest, Starter: h, MaxProcesses: w.MaxProcesses, MaxMessage: s.MaxMessage,
+		Secrets: given.all, Lines: lines(s.Log, w.Name), Log: s.Log,
+	}
+	if w.Processes == v1beta1.ProcessShared {
+		c.Mode = stdio.Shared
+	}
+	if w.Restart == v1beta1.RestartNever {
+		c.Restart = stdio.Never
+	}
+	if of != nil {
+		of.keep(w, &c)
+		h.say = of.Say
+		of.hosted()
+	}
+	bridge, err := stdio.New(c)
+	if err != nil {
+		return nil, err
+	}
+	one := &hosted{bridge, h}
+	if of != nil {
+		of.has(one)
+	}
+	return one, nil
+}
+
+// hosted notes that what holds the workload is WebAssembly.
+func (o *opened) hosted() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.box = "wasm"
+}
+
+// ready makes the module ready once: whoever comes meanwhile waits, and it goes on when
+// nobody does. After a failure the next start tries again.
+func (h *host) ready(ctx context.Context) error {
+	h.mu.Lock()
+	j := h.job
+	if j == nil && h.life.Err() == nil {
+		j = &making{done: make(chan struct{})}
+		h.job = j
+		h.work.Go(func() {
+			server, dirs, err := h.make()
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if h.server, h.dirs, j.err = server, dirs, err; err != nil {
+				h.job = nil
+			}
+			close(j.done)
+		})
+	}
+	h.mu.Unlock()
+	if j == nil {
+		return errors.New("the workload has ended")
+	}
+	select {
+	case <-j.done:
+		return j.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// make reads and compiles the module, and opens the directories that it is given.
+func (h *host) make() (_ *wasm.Server, dirs []wasi.Dir, err error) {
+	w := &h.workload
+	defer func() {
+		if err != nil {
+			closeDirs(dirs)
+		}
+	}()
+	// 1. The directories, which a mistake is in sooner than in the module.
+	for _, m := range w.Mounts {
+		root, err := sandbox.OpenDir(h.config, sandbox.Mount{Host: m.Source, Inside: m.Target, Writable: m.Writable})
+		if err != nil {
+			return nil, dirs, err
+		}
+		dirs = append(dirs, wasi.Dir{Name: m.Target, Root: root, Writable: m.Writable})
+	}
+	// 2. The module.
+	name := edge.Printable(filepath.Base(w.Program))
+	b, err := h.modules.read(h.life, w, h.say)
+	if err != nil {
+		return nil, dirs, err
+	}
+	started := time.Now()
+	slow := time.AfterFunc(sayAfter, func() {
+		h.say(fmt.Sprintf("compiling %s (%.1f MiB): this takes some seconds, once", name, float64(len(b))/(1<<20)))
+	})
+	m, err := h.modules.compiler.CompileServer(h.life, b, w.SHA256)
+	if !slow.Stop() && err == nil {
+		h.say(fmt.Sprintf("compiled %s in %.1f s", name, time.Since(started).Seconds()))
+	}
+	if err != nil {
+		return nil, dirs, err
+	}
+	server, err := m.OpenServer(uint64(w.Memory))
+	if err != nil {
+		m.Close()
+		return nil, dirs, err
+	}
+	return server, dirs, nil
+}
+
+func closeDirs(dirs []wasi.Dir) {
+	for _, d := range dirs {
+		_ = d.Root.Close()
+	}
+}
+
+// Start is stdio.Starter.Start.
+func (h *host) Start(ctx context.Context, _ string) (stdio.Process, error) {
+	if err := h.ready(ctx); err != nil {
+		return nil, err
+	}
+	env, err := h.environment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &h.workload
+	in, err := h.server.Start(wasi.Config{
+		Args: append([]string{strings.TrimSuffix(filepath.Base(w.Program), ".wasm")}, w.Args...), Env: last(env), Dirs: slices.Clone(h.dirs),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return instance{in}, nil
+}
+
+// last leaves the last value of each variable.
+func last(env []string) (out []string) {
+	at := map[string]int{}
+	for _, v := range env {
+		name, _, _ := strings.Cut(v, "=")
+		if i, ok := at[name]; ok {
+			out[i] = v
+			continue
+		}
+		at[name] = len(out)
+		out = append(out, v)
+	}
+	return out
+}
+
+// pending reports whether the next start has to wait for the module.
+func (h *host) pending() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.job == nil || !isClosed(h.job.done)
+}
+
+// close frees the module, when all instances have ended.
+func (h *host) close() {
+	h.mu.Lock()
+	h.end() // nothing begins any more
+	h.mu.Unlock()
+	h.work.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.server != nil {
+		h.server.Close()
+		closeDirs(h.dirs)
+		h.server, h.dirs = nil, nil
+	}
+}
+
+// hosted is a bridge to a server in WebAssembly, whose instances end with it.
+type hosted struct {
+	*stdio.Bridge
+	host *host
+}
+
+// Introduction is backend.OverLines.Introduction.
+func (b *hosted) Introduction() time.Duration {
+	if b.host.pending() {
+		return max(firstStart, b.Bridge.Introduction())
+	}
+	return b.Bridge.Introduction()
+}
+
+func (b *hosted) Close() error {
+	b.host.end()
+	err := b.Bridge.Close()
+	b.host.close()
+	return err
+}
+
+// instance is an instance of a server in WebAssembly, to which the bridge speaks as to a
+// process.
+type instance struct{ *wasm.Serving }
+
+// pipeIn and pipeOut are the host's ends of its streams.
+type (
+	pipeIn  struct{ *wasi.Pipe }
+	pipeOut struct{ *wasi.Pipe }
+)
+
+func (p pipeIn) Close() error  { p.CloseWrite(); return nil }
+func (p pipeOut) Close() error { p.CloseRead(); return nil }
+
+func (i instance) Stdin() io.WriteCloser { return pipeIn{i.Serving.Stdin()} }
+func (i instance) Stdout() io.ReadCloser { return pipeOut{i.Serving.Stdout()} }
+func (i instance) Stderr() io.ReadCloser { return pipeOut{i.Serving.Stderr()} }
+
+// Wait is stdio.Process.Wait.
+func (i instance) Wait() stdio.Exit {
+	end := i.Serving.Wait()
+	exit := stdio.Exit{Code: end.Code, Reason: end.Reason}
+	switch {
+	case end.Reason == "fuel":
+		exit.Reason = "fuel: it computed for too long without waiting for anything"
+	case end.Detail != "":
+		exit.Reason += ": " + end.Detail
+	}
+	return exit
+}
+
+// Terminate is stdio.Process.Terminate: an instance knows no signals.
+func (i instance) Terminate() { i.End() }
+
+// Kill is stdio.Process.Kill.
+func (i instance) Kill() { i.End() }

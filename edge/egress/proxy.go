@@ -1,0 +1,571 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/weir-edge/weir/edge"
+)
+
+// Bounds of a workload's connections.
+const (
+	maxTunnels   = 512
+	maxDials     = 64
+	maxHead      = 16 << 10         // bytes of the head of a request
+	headTimeout  = 30 * time.Second // from its first byte on
+	firstTimeout = 60 * time.Second // until it
+	helloTimeout = 10 * time.Second // for a ClientHello
+	idleTimeout  = 10 * time.Minute // of a connection on which nothing moves
+	leaveTimeout = 30 * time.Second // the same, once the client of a request has nothing more to say
+	maxQuestions = 100              // on one connection of DNS
+)
+
+// Where a sandbox reaches the proxy and the answerer of DNS, on its own loopback.
+const (
+	ProxyPort = 3128
+	DNSPort   = 53
+)
+
+// Config is what a Proxy is to be.
+type Config struct {
+	Workload string
+	Rules    *Rules
+	Log      *slog.Logger
+	Resolve  Resolver     // nil for that of this machine
+	Tell     func(Record) // is told of every decision, and does not wait; nil for nobody
+}
+
+// Record is one decision, as an audit log has it.
+type Record struct {
+	At       time.Time
+	Workload string
+	Profile  string
+	Host     string
+	Port     int
+	Reason   Reason // Allowed, or why not
+	Rule     string // the entry that allowed it
+	More     string // in words
+}
+
+// times are the bounds of what is waited for.
+type times struct{ dial, head, first, hello, idle, leaving time.Duration }
+
+// Proxy serves the connections of all sandboxes of one workload. It is safe for concurrent
+// use.
+type Proxy struct {
+	workload string
+	rules    *Rules
+	log      *slog.Logger
+	resolve  Resolver
+	tell     func(Record)
+	own      own
+	times    times
+
+	// connector connects, and listens says whether an edge listens at a port of this host.
+	connector func(context.Context, netip.AddrPort) (net.Conn, error)
+	listens   func(port int) (bool, error)
+
+	server *fasthttp.Server
+	dials  chan struct{}
+
+	open    atomic.Int64 // connections out of sandboxes
+	allowed atomic.Uint64
+	denied  [reasons]atomic.Uint64
+	said    told
+}
+
+// New returns the proxy of a workload.
+func New(c Config) *Proxy {
+	p := &Proxy{
+		workload: c.Workload, rules: c.Rules, log: c.Log, resolve: c.Resolve, tell: c.Tell, dials: make(chan struct{}, maxDials),
+		times:     times{dialTimeout, headTimeout, firstTimeout, helloTimeout, idleTimeout, leaveTimeout},
+		connector: connectTCP, listens: edgeListens,
+	}
+	if p.resolve == nil {
+		p.resolve = system
+	}
+	p.server = &fasthttp.Server{
+		Handler:                       p.handle,
+		ErrorHandler:                  p.malformed,
+		Concurrency:                   maxTunnels + 1, // this package counts
+		ReadBufferSize:                maxHead,
+		WriteBufferSize:               1 << 10,
+		StreamRequestBody:             true,
+		MaxRequestBodySize:            8 << 10, // that is read before it is passed on
+		ReduceMemoryUsage:             true,
+		LazyRequestTime:               true,
+		NoDefaultServerHeader:         true,
+		NoDefaultContentType:          true,
+		NoDefaultDate:                 true,
+		DisablePreParseMultipartForm:  true,
+		DisableHeaderNamesNormalizing: true,
+		Logger:                        quiet{},
+	}
+	return p
+}
+
+// quiet drops what the HTTP server says of strangers.
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+// Rules are those of the proxy.
+func (p *Proxy) Rules() *Rules { return p.rules }
+
+// Collect counts: weir_egress_denied by reason, weir_egress_allowed, weir_egress_connections.
+func (p *Proxy) Collect(m edge.Emitter) {
+	m = m.With("workload", p.workload)
+	m.Gauge("weir_egress_connections", "Connections out of the sandboxes of a workload that are open.", float64(p.open.Load()))
+	m.Counter("weir_egress_allowed", "Connections that were let out of the sandboxes of a workload.", float64(p.allowed.Load()))
+	for r := Allowed + 1; r < reasons; r++ {
+		if n := p.denied[r].Load(); n > 0 {
+			m.With("reason", r.String()).Counter("weir_egress_denied", "Connections that were not let out of the sandboxes of a workload, by reason.", float64(n))
+		}
+	}
+}
+
+// refuse counts a refusal, and logs it once a minute for each destination.
+func (p *Proxy) refuse(e *Refusal) {
+	p.denied[e.Reason].Add(1)
+	if p.tell != nil {
+		p.tell(Record{time.Now(), p.workload, p.rules.name, edge.Clean(edge.Brief(e.Host)), e.Port, e.Reason, "", e.What})
+	}
+	if p.log == nil || !p.said.first(e, time.Now()) {
+		return
+	}
+	p.log.Warn("a server was not let out", "workload", p.workload, "profile", p.rules.name, "host", edge.Brief(e.Host), "port", e.Port, "reason", e.Reason.String(), "more", e.What)
+}
+
+// allow counts a connection that is let out.
+func (p *Proxy) allow(h Host, port int, d Decision) {
+	p.allowed.Add(1)
+	if p.tell != nil {
+		p.tell(Record{time.Now(), p.workload, p.rules.name, h.String(), port, Allowed, d.Rule, ""})
+	}
+}
+
+// told knows what was logged lately.
+type told struct {
+	mu    sync.Mutex
+	since time.Time
+	seen  map[Refusal]bool
+}
+
+// maxTold is how many destinations are logged in a minute.
+const maxTold = 200
+
+func (t *told) first(e *Refusal, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.Sub(t.since) >= time.Minute {
+		t.since, t.seen = now, map[Refusal]bool{}
+	}
+	key := Refusal{Host: e.Host, Port: e.Port, Reason: e.Reason}
+	if t.seen[key] || len(t.seen) >= maxTold {
+		return false
+	}
+	t.seen[key] = true
+	return true
+}
+
+// Passage is what one sandbox goes out by.
+type Passage struct {
+	p      *Proxy
+	names  *names
+	life   context.Context
+	end    context.CancelFunc
+	mu     sync.Mutex
+	conns  map[net.Conn]bool
+	closed bool
+	work   sync.WaitGroup
+}
+
+// Open opens the passage of one sandbox.
+func (p *Proxy) Open() *Passage {
+	g := &Passage{p: p, names: newNames(time.Now), conns: map[net.Conn]bool{}}
+	g.life, g.end = context.WithCancel(context.Background())
+	return g
+}
+
+// Close ends all connections, and returns when they have ended.
+func (g *Passage) Close() {
+	g.end()
+	g.mu.Lock()
+	g.closed = true
+	all := g.conns
+	g.conns = map[net.Conn]bool{}
+	g.mu.Unlock()
+	for c := range all {
+		_ = c.Close()
+	}
+	g.work.Wait()
+}
+
+// hold has a connection be closed with the passage. false: the passage is closed, and so is it.
+func (g *Passage) hold(c net.Conn) bool {
+	g.mu.Lock()
+	closed := g.closed
+	if !closed {
+		g.conns[c] = true
+	}
+	g.mu.Unlock()
+	if closed {
+		_ = c.Close()
+	}
+	return !closed
+}
+
+func (g *Passage) drop(c net.Conn) {
+	_ = c.Close()
+	g.mu.Lock()
+	delete(g.conns, c)
+	g.mu.Unlock()
+}
+
+// Answer answers a query of DNS; nil for what has no answer.
+func (g *Passage) Answer(query []byte) []byte {
+	return g.names.answer(g.p.rules, query, func() {
+		g.p.refuse(&Refusal{Host: "", Reason: TooMany, What: "all addresses for names are taken"})
+	})
+}
+
+// Serve serves a connection that a server made inside of its sandbox, until its end. Where it
+// was meant to go its own end says: to the proxy, to the answerer, or to the address of a name.
+func (g *Passage) Serve(conn net.Conn) {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		_ = conn.Close()
+		return
+	}
+	g.work.Add(1)
+	g.mu.Unlock()
+	defer g.work.Done()
+	if g.p.open.Add(1) > maxTunnels {
+		g.p.open.Add(-1)
+		g.p.refuse(&Refusal{Reason: TooMany})
+		_ = conn.Close()
+		return
+	}
+	c := &inner{Conn: conn, passage: g, ended: make(chan struct{})}
+	if !g.hold(c) {
+		return
+	}
+	to := netip.AddrPort{}
+	if a, ok := conn.LocalAddr().(*net.TCPAddr); ok {
+		to = a.AddrPort()
+	}
+	loopback := to.Addr().Unmap() == netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	switch {
+	case loopback && to.Port() == ProxyPort:
+		g.proxy(c)
+	case loopback && to.Port() == DNSPort:
+		g.questions(c)
+		_ = c.Close()
+	default:
+		g.direct(c, to)
+		_ = c.Close()
+	}
+	<-c.ended
+}
+
+// inner is a connection out of the sandbox. What it waits for has an end.
+type inner struct {
+	net.Conn
+	passage  *Passage
+	begun time.Time   // when the head began to come
+	pass  atomic.Bool // a request is under way: what it waits for is bounded by who serves it
+	once  sync.Once
+	ended chan struct{} // closed with it
+}
+
+// busy says that a request is under way.
+func (c *inner) busy() {
+	c.pass.Store(true)
+	_ = c.Conn.SetReadDeadline(time.Time{})
+}
+
+func (c *inner) Read(b []byte) (int, error) {
+	if !c.pass.Load() {
+		end := c.begun.Add(c.passage.p.times.head)
+		if c.begun.IsZero() {
+			end = time.Now().Add(c.passage.p.times.first)
+		}
+		_ = c.Conn.SetReadDeadline(end)
+	}
+	n, err := c.Conn.Read(b)
+	if c.begun.IsZero() && n > 0 {
+		c.begun = time.Now()
+	}
+	return n, err
+}
+
+func (c *inner) Write(b []byte) (int, error) {
+	_ = c.Conn.SetWriteDeadline(time.Now().Add(c.passage.p.times.idle))
+	return c.Conn.Write(b)
+}
+
+func (c *inner) Close() (err error) {
+	c.once.Do(func() {
+		err = c.Conn.Close()
+		c.passage.p.open.Add(-1)
+		c.passage.mu.Lock()
+		delete(c.passage.conns, c)
+		c.passage.mu.Unlock()
+		close(c.ended)
+	})
+	return err
+}
+
+// CloseWrite says that nothing more comes.
+func (c *inner) CloseWrite() error { return closeWrite(c.Conn) }
+
+func closeWrite(c net.Conn) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Close()
+}
+
+// questions answers DNS over TCP (RFC 1035 §4.2.2).
+func (g *Passage) questions(c *inner) {
+	for range maxQuestions {
+		c.begun = time.Time{}
+		var size [2]byte
+		if _, err := io.ReadFull(c, size[:]); err != nil {
+			return
+		}
+		q := make([]byte, int(size[0])<<8|int(size[1]))
+		if len(q) > maxQuery {
+			return
+		}
+		if _, err := io.ReadFull(c, q); err != nil {
+			return
+		}
+		answer := g.Answer(q)
+		if answer == nil {
+			return
+		}
+		if _, err := c.Write(append([]byte{byte(len(answer) >> 8), byte(len(answer))}, answer...)); err != nil {
+			return
+		}
+	}
+}
+
+// direct serves a program that ignores proxies, and has connected to the address of a name.
+func (g *Passage) direct(c *inner, to netip.AddrPort) {
+	h, done, ok := g.names.use(to.Addr().Unmap())
+	if !ok {
+		g.p.refuse(&Refusal{Host: to.Addr().String(), Port: int(to.Port()), Reason: UnknownAddress})
+		return
+	}
+	defer done()
+	out, d, err := g.p.dial(g.life, h, int(to.Port()))
+	if err != nil {
+		g.p.refusedWith(err)
+		return
+	}
+	g.tunnel(c, c, out, d, h, int(to.Port()))
+}
+
+// refusedWith counts an error of dial.
+func (p *Proxy) refusedWith(err error) {
+	var e *Refusal
+	if errors.As(err, &e) {
+		p.refuse(e)
+	}
+}
+
+// tunnel carries bytes between a connection out of the sandbox and one to its host, until
+// both have ended. in is what is read of c.
+func (g *Passage) tunnel(c *inner, in io.Reader, out net.Conn, d Decision, h Host, port int) {
+	if !g.hold(out) {
+		return
+	}
+	defer g.drop(out)
+	c.busy()
+	pair := newPair(c, out)
+	defer pair.end()
+	back := make(chan struct{})
+	judged := make(chan struct{}) // closed when bytes of the host may pass
+	go func() {
+		defer edge.Contain(g.p.log, "egress")
+		defer close(back)
+		select {
+		case <-judged:
+		case <-c.ended:
+			return
+		}
+		pair.carry(c, out)
+		_ = c.CloseWrite()
+	}()
+	ok := true
+	switch {
+	case d.Kind == KindAll, d.Kind == KindGateway: // no list named the host
+		close(judged)
+	case port == 443:
+		if ok = g.greet(c, in, out, nil, h, port); ok {
+			close(judged)
+		}
+	default: // the host may be the first to speak
+		close(judged)
+		ok = g.first(c, in, out, h, port)
+	}
+	if !ok {
+		pair.abort()
+		<-back
+		return
+	}
+	g.p.allow(h, port, d)
+	pair.carry(out, in)
+	_ = closeWrite(out)
+	<-back
+}
+
+// first passes on the first bytes of a client on another port than 443. Those of TLS are
+// judged.
+func (g *Passage) first(c *inner, in io.Reader, out net.Conn, h Host, port int) bool {
+	const handshake, version = 22, 3 // of a record: its type, and the first byte of its version
+	var b [2]byte
+	n, err := io.ReadFull(in, b[:1])
+	if n == 1 && b[0] == handshake {
+		if n, err = io.ReadFull(in, b[1:]); n == 1 && b[1] == version {
+			return g.greet(c, in, out, b[:], h, port)
+		}
+		n++
+	}
+	if n > 0 {
+		if _, failed := out.Write(b[:n]); failed != nil {
+			return false
+		}
+	}
+	return err == nil || errors.Is(err, io.EOF)
+}
+
+// greet reads the ClientHello, and passes it on when it asks for the host.
+func (g *Passage) greet(c *inner, in io.Reader, out net.Conn, begun []byte, h Host, port int) bool {
+	late := time.AfterFunc(g.p.times.hello, func() { _ = c.Close() })
+	hello, err := readHello(in, begun)
+	if !late.Stop() {
+		g.p.refuse(&Refusal{Host: h.String(), Port: port, Reason: WrongName, What: "no ClientHello came in time"})
+		return false
+	}
+	if err != nil || !hello.asksFor(h) {
+		what := "it asks for no name"
+		switch {
+		case errors.Is(err, errHelloSize):
+			what = err.Error()
+		case err != nil:
+			what = errHello.Error()
+		case hello.name != "":
+			what = "it asks for " + edge.Clean(edge.Brief(hello.name))
+		}
+		g.p.refuse(&Refusal{Host: h.String(), Port: port, Reason: WrongName, What: what})
+		return false
+	}
+	_, err = out.Write(hello.raw)
+	return err == nil
+}
+
+// pair are the two ends of a tunnel. When nothing has moved in either direction for so long
+// as it may, both are closed: that also ends a read or a write which waits.
+type pair struct {
+	c    *inner
+	out  net.Conn
+	last atomic.Int64 // when a byte moved, in nanoseconds
+	idle atomic.Int64 // for how long none has to, in nanoseconds
+
+	mu    sync.Mutex
+	timer *time.Timer // nil once it has ended
+}
+
+// newPair looks after two ends, until end is called.
+func newPair(c *inner, out net.Conn) *pair {
+	p := &pair{c: c, out: out}
+	p.idle.Store(int64(c.passage.p.times.idle))
+	p.moved()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = time.AfterFunc(c.passage.p.times.idle, p.look)
+	return p
+}
+
+func (p *pair) moved() { p.last.Store(time.Now().UnixNano()) }
+
+// look ends what is idle, or looks again when it would be.
+func (p *pair) look() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch left := p.idle.Load() - (time.Now().UnixNano() - p.last.Load()); {
+	case p.timer == nil:
+	case left <= 0:
+		p.abort()
+	default:
+		p.timer.Reset(time.Duration(left))
+	}
+}
+
+// hurry has it be idle after a shorter while.
+func (p *pair) hurry(idle time.Duration) {
+	p.idle.Store(int64(idle))
+	p.look()
+}
+
+func (p *pair) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer.Stop()
+	p.timer = nil
+}
+
+// Buffers of a tunnel, in bytes: that of one on which little moves, and that of one on which
+// much does.
+const (
+	smallBuffer = 2 << 10
+	largeBuffer = 32 << 10
+)
+
+// carry carries bytes until there are no more. An error of either side ends both.
+func (p *pair) carry(to io.Writer, from io.Reader) {
+	b := make([]byte, smallBuffer)
+	for {
+		n, err := from.Read(b)
+		if n > 0 {
+			p.moved()
+			if _, failed := to.Write(b[:n]); failed != nil {
+				p.abort()
+				return
+			}
+			p.moved()
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			return
+		default:
+			p.abort()
+			return
+		}
+		switch { // what is idle holds little
+		case n == len(b) && n < largeBuffer:
+			b = make([]byte, largeBuffer)
+		case n < smallBuffer && len(b) > smallBuffer:
+			b = make([]byte, smallBuffer)
+		}
+	}
+}
+
+// abort ends both sides.
+func (p *pair) abort() {
+	_ = p.c.Close()
+	_ = p.out.Close()
+}

@@ -1,0 +1,324 @@
+package wasm
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-edge/weir/sdk/abi"
+	"github.com/weir-edge/weir/wasm/wasi"
+)
+
+const wasiP1 = "wasi_snapshot_preview1"
+
+// serverModule is a server of one function, with functions of WASI that it imports by their
+// names, in that order.
+func serverModule(imports []string, locals string, body ...[]byte) []byte {
+	e := newEncoder()
+	for _, name := range imports {
+		for _, f := range wasi.Functions() {
+			if f.Name == name {
+				e.imported(wasiP1, name, f.Params, f.Results)
+			}
+		}
+	}
+	e.memory = &span{min: 1}
+	e.exports = append(e.exports, exportEntry{"memory", kindMemory, 0})
+	e.fn("_start", "", "", locals, body...)
+	return e.bytes()
+}
+
+// openServer opens a server; what it makes is closed with the test.
+func openServer(t testing.TB, binary []byte, memory uint64) *Server {
+	t.Helper()
+	m, err := testCompiler(t).CompileServer(context.Background(), binary, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := m.OpenServer(memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// serving starts an instance, which ends with the test.
+func (s *Server) serving(t testing.TB) *Serving {
+	t.Helper()
+	in, err := s.Start(wasi.Config{Args: []string{"test"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(in.End)
+	return in
+}
+
+// within waits for the end of an instance.
+func (in *Serving) within(t testing.TB, d time.Duration) ServerEnd {
+	t.Helper()
+	select {
+	case <-in.done:
+		return in.end
+	case <-time.After(d):
+		in.End()
+		t.Fatalf("it still runs after %s", d)
+		return ServerEnd{}
+	}
+}
+
+// V43: an endless loop ends for want of fuel, whatever it does meanwhile; what is ended ends,
+// and traps are told.
+func TestServerEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		module []byte
+		want   ServerEnd
+	}{
+		"an endless loop":           {serverModule(nil, "", loop(ins(opBr, 0))), ServerEnd{Code: -1, Reason: "fuel"}},
+		"a loop through the host":   {serverModule([]string{"sched_yield"}, "", loop(call(0), ins(opDrop, opBr, 0))), ServerEnd{Code: -1, Reason: "fuel"}},
+		"a loop over random bytes":  {serverModule([]string{"random_get"}, "", loop(i32(0), i32(60_000), call(0), ins(opDrop, opBr, 0))), ServerEnd{Code: -1, Reason: "fuel"}},
+		"recursion":                 {serverModule(nil, "", call(0)), ServerEnd{Code: -1, Reason: "stack"}},
+		"the end of its function":   {serverModule(nil, ""), ServerEnd{}},
+		"proc_exit":                 {serverModule([]string{"proc_exit"}, "", i32(3), call(0)), ServerEnd{Code: 3}},
+		"unreachable":               {serverModule(nil, "", ins(opUnreachable)), ServerEnd{Code: -1, Reason: "trap", Detail: "unreachable"}},
+		"more memory than it has":   {serverModule(nil, "", i32(1024), ins(opMemoryGrow, 0, opDrop, opUnreachable)), ServerEnd{Code: -1, Reason: "memory", Detail: "unreachable"}},
+		"a poll of none":            {serverModule([]string{"poll_oneoff", "proc_exit"}, "", i32(0), i32(0), i32(0), i32(0), call(0), call(1)), ServerEnd{Code: 28}},
+		"a poll of a million":       {serverModule([]string{"poll_oneoff", "proc_exit"}, "", i32(0), i32(0), i32(1_000_000), i32(0), call(0), call(1)), ServerEnd{Code: 28}},
+		"a pointer out of memory":   {serverModule([]string{"random_get", "proc_exit"}, "", i32(-1), i32(8), call(0), call(1)), ServerEnd{Code: 21}},
+		"stdin while there is none": {serverModule([]string{"fd_read", "proc_exit"}, "", i32(0), i32(0), i32(0), i32(8), call(0), call(1)), ServerEnd{Code: 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := openServer(t, c.module, 16<<20).serving(t)
+			if got := in.within(t, time.Minute); got != c.want {
+				t.Errorf("%+v, and should %+v", got, c.want)
+			}
+			if _, err := in.Stdin().Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("its stdin then: %v", err)
+			}
+			if b, err := io.ReadAll(in.Stdout()); err != nil || len(b) > 0 {
+				t.Errorf("its stdout then: %q, %v", b, err)
+			}
+		})
+	}
+}
+
+// A loop that does not use its fuel faster than wall time refills it ends as well, unless it
+// sleeps; a server that sleeps has all its fuel back.
+func TestServerStretch(t *testing.T) {
+	in := &Serving{tokens: burst, rested: stretch, at: time.Now(), handed: slice, quit: make(chan struct{})}
+	spend := func(n int, rest time.Duration) (failed any) {
+		defer func() { failed = recover() }()
+		for range n {
+			in.at = in.at.Add(-time.Duration(slice)) // as much wall time as fuel
+			in.yield(0, 0)
+			if rest > 0 {
+				in.slept(rest)
+			}
+		}
+		return nil
+	}
+	if failed := spend(2*stretch/slice, time.Duration(slice)/9); failed != nil {
+		t.Errorf("one that sleeps a tenth of the time: %v", failed)
+	}
+	in.rested = stretch
+	if failed := spend(stretch/slice+1, 0); failed != errFuel {
+		t.Errorf("one that does not: %v", failed)
+	}
+}
+
+// waiting is a server that waits for input, without a clock, and exits with 9 when there is
+// some.
+func waiting() []byte {
+	e := newEncoder()
+	for _, f := range wasi.Functions() {
+		if f.Name == "poll_oneoff" || f.Name == "proc_exit" {
+			e.imported(wasiP1, f.Name, f.Params, f.Results)
+		}
+	}
+	e.memory = &span{min: 1}
+	e.exports = append(e.exports, exportEntry{"memory", kindMemory, 0})
+	sub := make([]byte, 48)
+	sub[8] = 1 // to read from descriptor 0
+	e.data = append(e.data, [2]any{0, sub})
+	poll, exit := uint32(0), uint32(1)
+	if e.imports[0].name != "poll_oneoff" {
+		poll, exit = 1, 0
+	}
+	e.fn("_start", "", "", "", i32(0), i32(256), i32(1), i32(512), call(poll), ins(opDrop), i32(9), call(exit))
+	return e.bytes()
+}
+
+// V43: a server that waits lives and takes no processor, however long; its input wakes it,
+// and the end of its session ends it.
+func TestServerWaits(t *testing.T) {
+	s := openServer(t, waiting(), 16<<20)
+	first, second := s.serving(t), s.serving(t)
+	time.Sleep(50 * time.Millisecond)
+	before := processTime()
+	time.Sleep(time.Second)
+	if used := processTime() - before; used > 100*time.Millisecond {
+		t.Errorf("two that wait for a second take %s", used)
+	}
+	select {
+	case <-first.done:
+		t.Fatalf("it has ended: %+v", first.end)
+	default:
+	}
+	if _, err := first.Stdin().Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := first.within(t, 10*time.Second); got.Code != 9 {
+		t.Errorf("woken by input: %+v", got)
+	}
+	second.End()
+	if got := second.within(t, 10*time.Second); got.Reason != "ended" {
+		t.Errorf("ended while it waits: %+v", got)
+	}
+	loop := openServer(t, serverModule([]string{"sched_yield"}, "", loop(call(0), ins(opDrop, opBr, 0))), 16<<20).serving(t)
+	loop.End()
+	if got := loop.within(t, 10*time.Second); got.Reason != "ended" {
+		t.Errorf("ended while it loops: %+v", got)
+	}
+}
+
+// V43 and G22: what is no server of WASI preview 1 is refused before it runs, by name.
+func TestServerRefused(t *testing.T) {
+	module := func(change func(*encoder)) []byte {
+		e := newEncoder()
+		e.memory = &span{min: 1}
+		change(e)
+		return e.bytes()
+	}
+	whole := func(e *encoder) {
+		e.exports = append(e.exports, exportEntry{"memory", kindMemory, 0})
+		e.fn("_start", "", "", "")
+	}
+	importing := func(module_, name, params, results string) []byte {
+		return module(func(e *encoder) { e.imported(module_, name, params, results); whole(e) })
+	}
+	for name, c := range map[string]struct {
+		module []byte
+		want   string
+	}{
+		"a component":            {[]byte("\x00asm\x0d\x00\x01\x00"), "components are not supported"},
+		"a text":                 {[]byte("(module)"), "not a WebAssembly module"},
+		"sock_accept":            {importing(wasiP1, "sock_accept", vI32+vI32+vI32, vI32), "sock_accept: a server in WebAssembly has no sockets"},
+		"sock_open":              {importing(wasiP1, "sock_open", vI32, vI32), "sock_open: a server in WebAssembly has no sockets"},
+		"http of the host":       {importing(abi.ImportModule, "http_call", vI32+vI32+vI32+vI32, vI64), "weir_v1.http_call: not supported yet: a server in WebAssembly reaches no others"},
+		"forged http":            {importing("http", "request", vI32, vI32), "there is no host function http.request"},
+		"http under WASI's name": {importing(wasiP1, "http_call", vI32+vI32+vI32+vI32, vI64), "there is no host function wasi_snapshot_preview1.http_call"},
+		"what scripts import":    {importing(ScriptModule, "submit", vI32+vI32+vI32+vI32+vI32, vI64), "there is no host function weir_script_v1.submit"},
+		"the meter's yield":      {importing(meterModule, meterYield, vI64+vI64, vI64), "there is no host function weir_meter.yield"},
+		"an older WASI":          {importing("wasi_unstable", "fd_write", vI32+vI32+vI32+vI32, vI32), "of another WASI than preview 1"},
+		"preview 2":              {importing("wasi:http/outgoing-handler@0.2.0", "handle", vI32, vI32), "of another WASI than preview 1"},
+		"another type":           {importing(wasiP1, "fd_write", vI32, vI32), "is imported as"},
+		"a library": {module(func(e *encoder) {
+			e.exports = append(e.exports, exportEntry{"memory", kindMemory, 0})
+			e.fn("_initialize", "", "", "")
+		}), "_start is missing"},
+		"a _start with arguments": {module(func(e *encoder) {
+			e.exports = append(e.exports, exportEntry{"memory", kindMemory, 0})
+			e.fn("_start", vI32, "", "")
+		}), "_start is missing"},
+		"no memory":                 {module(func(e *encoder) { e.fn("_start", "", "", "") }), "memory is missing"},
+		"a name of the meter's":     {module(func(e *encoder) { whole(e); e.fn("weir.fuel", "", "", "") }), "names that begin with weir."},
+		"more memory than possible": {module(func(e *encoder) { e.memory.min = 5000; whole(e) }), "at most 4096 are allowed"},
+		"a filter":                  {guestEncoder().bytes(), "_start is missing"},
+		"too large":                 {make([]byte, MaxServerModule+1), "at most 33554432 are allowed"},
+	} {
+		_, err := testCompiler(t).CompileServer(context.Background(), c.module, "")
+		var refusal *Refusal
+		if !errors.As(err, &refusal) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, and should say %q", name, err, c.want)
+		}
+		if again := CheckServer(c.module); fmt.Sprint(again) != fmt.Sprint(err) {
+			t.Errorf("%s: checked, it says %v, and compiled %v", name, again, err)
+		}
+	}
+	good, err := testCompiler(t).CompileServer(context.Background(), waiting(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer good.Close()
+	for memory, want := range map[uint64]string{0: "at least", MaxServerMemory + 1: "at most"} {
+		if _, err := good.OpenServer(memory); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a memory of %d: %v", memory, err)
+		}
+	}
+	if _, err := good.Open(context.Background(), Binding{Name: "x"}); err == nil {
+		t.Error("a server is opened as a filter")
+	}
+}
+
+// Instances know nothing of each other, and of an ended one nothing is left: no goroutine (of
+// which TestMain looks), no descriptor.
+func TestServerInstances(t *testing.T) {
+	s := openServer(t, waiting(), 16<<20)
+	if in, err := s.Start(wasi.Config{Env: []string{"A=\x00"}}); err == nil {
+		in.End()
+		t.Error("a NUL byte in a variable is taken")
+	}
+	before := runtime.NumGoroutine()
+	for range 50 {
+		in := s.serving(t)
+		in.End()
+		in.within(t, 10*time.Second)
+	}
+	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	if now := runtime.NumGoroutine(); now > before {
+		t.Errorf("%d goroutines are left of %d", now, before)
+	}
+	s.Close()
+	if _, err := s.Start(wasi.Config{}); err == nil {
+		t.Error("a closed server starts")
+	}
+}
+
+// A server of the official Go SDK answers, and reads and writes the files that it is given.
+func TestServerOfGoSDK(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes half a minute to build and to compile one")
+	}
+	file := filepath.Join(t.TempDir(), "server.wasm")
+	build := exec.Command("go", "build", "-o", file, "./testdata/sdkserver")
+	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=-ldflags=-s -trimpath")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	module, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := openServer(t, module, 64<<20).serving(t)
+	said := bufio.NewScanner(in.Stdout())
+	ask := func(text, want string) {
+		t.Helper()
+		fmt.Fprintln(in.Stdin(), text)
+		if !said.Scan() || !strings.Contains(said.Text(), want) {
+			t.Fatalf("asked %s, it says %q and not %s", text, said.Text(), want)
+		}
+	}
+	ask(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`, `"protocolVersion":"2025-11-25"`)
+	fmt.Fprintln(in.Stdin(), `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	ask(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, `"name":"add"`)
+	for i := range 20 { // with rests between them, in which it sleeps
+		ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":%d,"b":1}}}`, i+3, i), fmt.Sprintf(`"text":"%d"`, i+1))
+		time.Sleep(5 * time.Millisecond)
+	}
+	in.Stdin().CloseWrite()
+	if end := in.within(t, 10*time.Second); end != (ServerEnd{}) {
+		t.Errorf("at the end of its input: %+v", end)
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package wasi
+
+func namedPipe(string) bool { return false }
