@@ -209,8 +209,8 @@ func far(t *testing.T) (asked func() map[string]int) {
 // outlet is the way out of a sandbox.
 type outlet struct{ *egress.Proxy }
 
-func (o outlet) Ports() []int { return o.Rules().Ports() }
-func (o outlet) Open() Passage   { return o.Proxy.Open() }
+func (o outlet) Ports() []int  { return o.Rules().Ports() }
+func (o outlet) Open() Passage { return o.Proxy.Open() }
 
 // out is what is let out of the sandboxes of a test.
 type out struct {

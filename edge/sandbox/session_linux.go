@@ -42,8 +42,8 @@ type session struct {
 	err     error  // why it ended
 	pid     int    // of the helper, as it sees itself
 
-	passage    Passage  // nil where nothing goes out
-	ports   []int // that the helper listens on for it
+	passage Passage // nil where nothing goes out
+	ports   []int   // that the helper listens on for it
 	answers chan link.Message
 
 	// why says why the kernel ended processes, where it did so for the sandbox's limits;

@@ -334,7 +334,7 @@ func networkOf(w *compile.Workload) sandbox.Network {
 // outlet is what carries connections out of the sandboxes of a workload.
 type outlet struct{ *egress.Proxy }
 
-func (o outlet) Ports() []int       { return o.Rules().Ports() }
+func (o outlet) Ports() []int          { return o.Rules().Ports() }
 func (o outlet) Open() sandbox.Passage { return o.Proxy.Open() }
 
 // outletOf is that of a workload whose profile lets something out.
