@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ type example struct {
 	swap    *strings.Replacer
 	env     []string
 	started []*exec.Cmd
+	logs    []*logged // of those
 }
 
 func newExample(t *testing.T, name string, more ...string) *example {
@@ -107,6 +109,8 @@ func (e *example) start(line string) {
 	}
 	e.started = append(e.started, cmd)
 	serving := make(chan string, 1)
+	log := &logged{line: line}
+	e.logs = append(e.logs, log)
 	go func() { // ends with the command
 		var all strings.Builder
 		told := false
@@ -114,6 +118,7 @@ func (e *example) start(line string) {
 		for {
 			n, err := said.Read(buffer)
 			all.Write(buffer[:n])
+			log.add(buffer[:n])
 			if !told && strings.Contains(all.String(), `"msg":"serving"`) {
 				serving <- ""
 				told = true
@@ -150,7 +155,30 @@ func (e *example) expect(line string, want []string) {
 			return
 		}
 	}
+	for _, l := range e.logs {
+		e.t.Log(l)
+	}
 	e.t.Fatalf("%s\nprints %s, %v; want %q", line, out, err, want)
+}
+
+// logged is the end of what a command that was left running has said.
+type logged struct {
+	line string
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *logged) add(b []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, b...)
+	l.text = l.text[max(0, len(l.text)-8000):]
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.line + " says …" + string(l.text)
 }
 
 func (e *example) stop() {

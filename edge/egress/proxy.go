@@ -281,11 +281,11 @@ func (g *Passage) Serve(conn net.Conn) {
 // inner is a connection out of the sandbox. What it waits for has an end.
 type inner struct {
 	net.Conn
-	passage  *Passage
-	begun time.Time   // when the head began to come
-	pass  atomic.Bool // a request is under way: what it waits for is bounded by who serves it
-	once  sync.Once
-	ended chan struct{} // closed with it
+	passage *Passage
+	begun   time.Time   // when the head began to come
+	pass    atomic.Bool // a request is under way: what it waits for is bounded by who serves it
+	once    sync.Once
+	ended   chan struct{} // closed with it
 }
 
 // busy says that a request is under way.
