@@ -124,6 +124,31 @@ func TestContainerWorkloads(t *testing.T) {
 		t.Errorf("containers: %v", left)
 	}
 
+	// A profile with hosts: it is in no network, and its helper lets it out.
+	profile := filepath.Join(t.TempDir(), "hosts.json")
+	if err := os.WriteFile(profile, []byte(`{"network":{"outbound":{"allow_host":["allowed.test"],"allow_port":[443]}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.ask("run", "boxed:1", "--name", "let", "--permission-profile", profile)
+	for what, want := range map[string]string{"HTTPS_PROXY": "http://127.0.0.1:3128", "NO_PROXY": "localhost,127.0.0.1,::1"} {
+		if got := p.says("let", "env", "what="+what); got != want {
+			t.Errorf("%s: %s", what, got)
+		}
+	}
+	if got := p.says("let", "read", "what=/etc/resolv.conf"); !strings.Contains(got, "nameserver 127.0.0.1") {
+		t.Errorf("resolv.conf: %s", got)
+	}
+	if got := p.says("let", "read", "what=/proc/net/dev"); strings.Contains(got, "eth0") {
+		t.Errorf("network: %s", got)
+	}
+	if s := p.status("let"); !s.Isolation {
+		t.Errorf("%+v", s)
+	}
+	if said, code := p.try("egress", "test", "let", "93.184.216.34:443"); code != 9 || !strings.Contains(said, "refused") {
+		t.Errorf("exit %d: %s", code, said)
+	}
+	p.ask("rm", "let")
+
 	// A word alone is an image where the registry has no such entry, and the engine has it.
 	registry := filepath.Join(t.TempDir(), "registry.json")
 	if err := os.WriteFile(registry, []byte(`{"servers": {}}`), 0o600); err != nil {

@@ -46,7 +46,7 @@ func TestRegistryMistakes(t *testing.T) {
 
 func inHome(args []string, home string) (said string, code int) {
 	var out bytes.Buffer
-	code = runWeir(args, &out, &out, "WEIR_HOME="+home)
+	code = runWeir(args, &out, &out, "WEIR_HOME="+home, "WEIR_ENGINE=/nowhere/engine.sock")
 	return out.String(), code
 }
 

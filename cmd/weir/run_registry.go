@@ -47,7 +47,7 @@ func (a *app) entry(ctx context.Context, cmd *cobra.Command, x *runFlags) error 
 	if err != nil {
 		return registries.Problem(err)
 	}
-	rules := registries.Rules(r)
+	rules := a.registries().Rules(ctx, r)
 	form, err := e.Choose(rules)
 	if err != nil {
 		return registries.Problem(err)

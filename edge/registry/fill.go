@@ -29,7 +29,8 @@ type Value struct {
 type Start struct {
 	Name    string // of the entry
 	Digest  string
-	Command []string // of this machine; nil for a server at a URL
+	Image   string   // of a container; "" for others
+	Command []string // of this machine, or the arguments of the image; nil for a server at a URL
 	URL     string
 	Private bool // the URL may lead to a private address
 
@@ -151,6 +152,9 @@ func (f *Form) Fill(e *Entry, given Given, asked map[string]string, rules Rules)
 	}
 	if len(fill.missing) > 0 {
 		return nil, fill.missing, nil
+	}
+	if f.Type == "oci" {
+		s.Image, s.Command = s.Command[0], s.Command[1:]
 	}
 	return s, nil, nil
 }

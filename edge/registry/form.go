@@ -24,6 +24,9 @@ type Rules struct {
 	Risky func(name string) bool
 	// Source is the registry that the entry is of.
 	Source Source
+	// Engine says why no container can be started here; nil for one that can be, and for a
+	// user who is to decide that.
+	Engine func() error
 }
 
 // Form is one of the ways to start what an entry describes.
@@ -33,7 +36,7 @@ type Form struct {
 	Text  string // for people: npx -y NAME@VERSION, an image, a URL
 	Err   error  // an *Error where it is not started: Refused, or Later; nil where it is
 
-	command   []string // its runner and package; nil for a server at a URL
+	command   []string // its runner and package, or an image; nil for a server at a URL
 	transport string
 	url       string // of a remote, with {variables}, or of a package that speaks HTTP
 	args, env []Input
@@ -160,11 +163,16 @@ func (f *Form) judgePackage(p *Package, rules Rules) error {
 			return refused(f.Field+".identifier", "%s is no image", shown(image))
 		}
 		f.Text = p.Image()
-		return later(f.Field, "run its program on this machine: weir run -- COMMAND", "a container (%s)", f.Text)
+		f.command = []string{f.Text}
+		if rules.Engine != nil {
+			if err := rules.Engine(); err != nil {
+				return &Error{Kind: Later, Field: f.Field, Message: f.Text + " is an image: " + err.Error(), Next: "start a container engine, or run its program on this machine: weir run -- COMMAND"}
+			}
+		}
 	case "":
 		return refused(f.Field+".registryType", "it says no type: npm, pypi or oci (schemas before 2025-09-16, with registry_type, are not read)")
 	default:
-		return refused(f.Field+".registryType", "%s: Weir starts packages of npm and pypi", shown(f.Type))
+		return refused(f.Field+".registryType", "%s: Weir starts packages of npm, pypi and oci", shown(f.Type))
 	}
 	return f.local(p.Transport)
 }

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -65,7 +66,7 @@ func TestK02Refused(t *testing.T) {
 		`"packages":[{"registryType":"pypi","identifier":"x @ git+https://evil.example/x","transport":{"type":"stdio"}}]`:            "packages[0].identifier",
 		`"packages":[{"registryType":"pypi","identifier":"--index-url=evil","transport":{"type":"stdio"}}]`:                          "packages[0].identifier",
 		`"packages":[{"registryType":"oci","identifier":"-v","transport":{"type":"stdio"}}]`:                                         "packages[0].identifier: \"-v\" is no image",
-		`"packages":[{"registryType":"mcpb","identifier":"https://a.example/x.mcpb","transport":{"type":"stdio"}}]`:                  "packages[0].registryType: \"mcpb\": Weir starts packages of npm and pypi",
+		`"packages":[{"registryType":"mcpb","identifier":"https://a.example/x.mcpb","transport":{"type":"stdio"}}]`:                  "packages[0].registryType: \"mcpb\": Weir starts packages of npm, pypi and oci",
 		`"packages":[{"registryType":"nuget","identifier":"X","transport":{"type":"stdio"}}]`:                                        "packages[0].registryType: \"nuget\"",
 		`"packages":[{"registryType":"command","identifier":"/bin/sh","transport":{"type":"stdio"}}]`:                                "packages[0].registryType: \"command\"",
 		`"packages":[{"identifier":"x","transport":{"type":"stdio"}}]`:                                                               "packages[0].registryType: it says no type",
@@ -113,16 +114,31 @@ func TestForms(t *testing.T) {
 		`"packages":[{"registryType":"npm","identifier":"@a/b","transport":{"type":"stdio"}}]`:                                              "npm npx -y @a/b",
 		`"remotes":[{"type":"sse","url":"https://mcp.example.com/sse"}]`:                                                                    "remote https://mcp.example.com/sse",
 		// The first that is started is taken.
-		`"packages":[{"registryType":"oci","identifier":"a.example/x","transport":{"type":"stdio"}}],"remotes":[{"type":"sse","url":"https://mcp.example.com/sse"}]`: "remote https://mcp.example.com/sse",
+		`"packages":[{"registryType":"oci","identifier":"a.example/x","transport":{"type":"stdio"}}],"remotes":[{"type":"sse","url":"https://mcp.example.com/sse"}]`: "oci a.example/x",
 	} {
 		f, err := entryOf(t, members).Choose(rules)
 		if err != nil || f.Type+" "+f.Text != want {
 			t.Errorf("%s: %+v, %v; want %s", members, f, err, want)
 		}
 	}
-	_, err := entryOf(t, `"packages":[{"registryType":"oci","identifier":"a.example/x","version":"2","transport":{"type":"stdio"}}]`).Choose(rules)
-	if e := new(Error); !errors.As(err, &e) || e.Kind != Later || e.Error() != "a.example/x: packages[0]: not supported yet: a container (a.example/x:2)" || !strings.Contains(e.Next, "weir run -- COMMAND") {
+	// Without a container engine the next one is taken, and an image alone says what is missing.
+	without := rules
+	without.Engine = func() error { return errors.New("no container engine answers") }
+	const image = `"packages":[{"registryType":"oci","identifier":"a.example/x","version":"2","packageArguments":[{"type":"positional","value":"serve"}],"transport":{"type":"stdio"}}]`
+	if f, err := entryOf(t, image+`,"remotes":[{"type":"sse","url":"https://mcp.example.com/sse"}]`).Choose(without); err != nil || f.Type != "remote" {
+		t.Errorf("%+v, %v", f, err)
+	}
+	_, err := entryOf(t, image).Choose(without)
+	if e := new(Error); !errors.As(err, &e) || e.Kind != Later || e.Error() != "a.example/x: packages[0]: a.example/x:2 is an image: no container engine answers" || !strings.Contains(e.Next, "weir run -- COMMAND") {
 		t.Errorf("%s", said(err))
+	}
+	e := entryOf(t, image)
+	f, err := e.Choose(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, missing, err := f.Fill(e, Given{}, nil, rules); err != nil || len(missing) > 0 || s.Image != "a.example/x:2" || !slices.Equal(s.Command, []string{"serve"}) {
+		t.Errorf("%+v, %v, %v", s, missing, err)
 	}
 }
 

@@ -128,6 +128,10 @@ func clean(t *testing.T, text string) {
 func holds(t *testing.T, s *Start) {
 	t.Helper()
 	switch {
+	case s.Image != "":
+		if s.URL != "" || !imagePattern.MatchString(s.Image) {
+			t.Fatalf("%+v", s)
+		}
 	case s.URL != "":
 		u, err := url.Parse(s.URL)
 		if err != nil || u.Scheme != "https" || u.User != nil || notPublic(u.Hostname()) || s.Private || len(s.Command) > 0 {

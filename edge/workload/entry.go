@@ -15,6 +15,8 @@ func (o *Options) server() (s Server, err error) {
 	switch {
 	case e == nil:
 		return ReadServer(o.Server, o.Args, o.Look, o.HasImage)
+	case e.Image != "":
+		s = Server{Image: e.Image, Args: slices.Concat(e.Command, o.Args)}
 	case e.URL != "":
 		s, err = readURL(e.URL, o.Args)
 	default:

@@ -10,7 +10,7 @@ import (
 
 // found finds every program but one.
 func found(program string) (string, error) {
-	if program == "nowhere" || program == "mcp/fetch" || program == "fetch" {
+	if program == "nowhere" || program == "noengine" || program == "mcp/fetch" || program == "fetch" {
 		return "", errors.New("not found")
 	}
 	if strings.HasPrefix(program, "/") {

@@ -271,6 +271,18 @@ func (i *importer) process() error {
 	return nil
 }
 
+// unrepeated takes the mounts out of a profile that are volumes already.
+func (i *importer) unrepeated(mounts *[]string, readOnly bool) (some bool) {
+	before := len(*mounts)
+	*mounts = slices.DeleteFunc(*mounts, func(text string) bool {
+		m, err := v1beta1.ParseMount(text)
+		return err == nil && slices.ContainsFunc(i.volumes, func(v v1beta1.HostVolume) bool {
+			return v.HostPath == m.Source && v.MountPath == m.Target && v.ReadOnly == readOnly
+		})
+	})
+	return len(*mounts) < before
+}
+
 // permissions reads the permission profile: its own text, before its name.
 func (i *importer) permissions() error {
 	name, text := i.c.ProfileName, []byte(i.c.Profile)
@@ -290,8 +302,15 @@ func (i *importer) permissions() error {
 			return i.bad("permission_profile_name_or_path", "%s", err)
 		}
 	}
-	if _, err := v1beta1.ParseProfile(text); err != nil {
+	p, err := v1beta1.ParseProfile(text)
+	if err != nil {
 		return i.bad("permission_profile", "%s", err)
+	}
+	// The reference writes a volume twice: in volumes, and in the profile.
+	if i.unrepeated(&p.Read, true) || i.unrepeated(&p.Write, false) {
+		if text, err = json.Marshal(p); err != nil {
+			return i.bad("permission_profile", "%s", err)
+		}
 	}
 	var b bytes.Buffer
 	if err := json.Indent(&b, bytes.TrimSpace(text), "", "  "); err != nil {

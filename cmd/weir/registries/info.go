@@ -102,7 +102,8 @@ type way struct {
 }
 
 func (a *Commands) showEntry(cmd *cobra.Command, r *registry.Registry, e *registry.Entry) error {
-	forms := e.Forms(Rules(r))
+	rules := a.Rules(cmd.Context(), r)
+	forms := e.Forms(rules)
 	if cli.WantsJSON(cmd) {
 		all := struct {
 			Name   string          `json:"name"`
@@ -145,7 +146,7 @@ func (a *Commands) showEntry(cmd *cobra.Command, r *registry.Registry, e *regist
 			fmt.Fprintln(a.Out, "  "+describe(in))
 		}
 	}
-	form, err := e.Choose(Rules(r))
+	form, err := e.Choose(rules)
 	if err != nil {
 		if known := new(registry.Error); errors.As(err, &known) && known.Next != "" {
 			fmt.Fprintf(a.Out, "\nIt is not started: %s\n", known.Next)

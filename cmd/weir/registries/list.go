@@ -142,7 +142,7 @@ func (a *Commands) table(cmd *cobra.Command, r *registry.Registry, entries []*re
 
 // runs is what an entry is started as; "" for what is not started.
 func runs(e *registry.Entry, r *registry.Registry) string {
-	form, err := e.Choose(Rules(r))
+	form, err := e.Choose(rules(r))
 	if err != nil {
 		return ""
 	}

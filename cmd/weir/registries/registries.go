@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/container"
 	"github.com/weir-edge/weir/edge/registry"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/workload"
@@ -62,9 +64,24 @@ entry.`,
 	return cmd
 }
 
-// Rules are what entries of a registry are judged by.
-func Rules(r *registry.Registry) registry.Rules {
+// rules are what entries of a registry are judged by.
+func rules(r *registry.Registry) registry.Rules {
 	return registry.Rules{Risky: sandbox.Risky, Source: r.Source}
+}
+
+// Rules are rules for what is to be started here: an image needs a container engine, which is
+// looked for once and only where there is one.
+func (a *Commands) Rules(ctx context.Context, r *registry.Registry) registry.Rules {
+	all := rules(r)
+	all.Engine = sync.OnceValue(func() error {
+		e, err := container.Find(ctx, a.Lookup)
+		if err != nil {
+			return errors.New("no container engine answers")
+		}
+		e.Close()
+		return nil
+	})
+	return all
 }
 
 // Open opens the user's registry, and says on standard error what is to be known of it.
