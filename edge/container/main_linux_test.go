@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weir-edge/weir/edge/edgetest/engine"
-	"github.com/weir-edge/weir/edge/edgetest/need"
 	"github.com/weir-edge/weir/edge/sandbox"
 )
 
@@ -43,8 +42,7 @@ var shared struct {
 // running returns the engine, with the image probe:1, whose user is root.
 func running(t *testing.T) *engine.Engine {
 	t.Helper()
-	why := engine.Missing()
-	need.Of(t, why == "", why)
+	engine.Need(t)
 	shared.once.Do(func() {
 		if shared.dir, shared.err = os.MkdirTemp("", "weir-container-"); shared.err != nil {
 			return

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,11 +47,24 @@ func Missing() string {
 	return ""
 }
 
+// offVariable says why no engine runs on a machine that has all that one needs. It is set by
+// .ci/run, where a try has failed.
+const offVariable = "WEIR_NO_ENGINE"
+
+// Need ends the test where no engine can be run.
+func Need(t testing.TB) {
+	t.Helper()
+	if why := os.Getenv(offVariable); why != "" {
+		t.Skip("no container engine runs on this machine: " + why)
+	}
+	why := Missing()
+	need.Of(t, why == "", why)
+}
+
 // Start starts an engine, which ends with the test; the test needs one.
 func Start(t testing.TB) *Engine {
 	t.Helper()
-	why := Missing()
-	need.Of(t, why == "", why)
+	Need(t)
 	e, err := Open()
 	if err != nil {
 		t.Fatal(err)
@@ -122,8 +136,30 @@ func (e *Engine) Log() string {
 // Stop ends the engine in order.
 func (e *Engine) Stop() { e.signal(syscall.SIGTERM) }
 
-// Kill ends the engine as a crash does. What it has started goes on.
-func (e *Engine) Kill() { e.signal(syscall.SIGKILL) }
+// Kill ends the engine, and the containerd that it had started, as a crash does. What runs in
+// containers goes on.
+func (e *Engine) Kill() {
+	e.signal(syscall.SIGKILL)
+	e.killLeft("containerd")
+	// Where nobody reaps it the next engine would take it to be alive, and wait for it.
+	_ = os.Remove(e.path("exec/containerd/containerd.pid"))
+}
+
+// killLeft kills the processes of a program that belong to this engine, by their command lines.
+func (e *Engine) killLeft(program string) {
+	all, _ := os.ReadDir("/proc")
+	for _, one := range all {
+		pid, err := strconv.Atoi(one.Name())
+		if err != nil {
+			continue
+		}
+		text, _ := os.ReadFile("/proc/" + one.Name() + "/cmdline")
+		first, _, _ := bytes.Cut(text, []byte{0})
+		if filepath.Base(string(first)) == program && bytes.Contains(text, []byte(e.Dir+"/")) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
 
 func (e *Engine) signal(s syscall.Signal) {
 	if e.cmd == nil || e.cmd.Process == nil || e.ended == nil {
@@ -142,12 +178,8 @@ func (e *Engine) signal(s syscall.Signal) {
 // Close ends the engine and removes all that it had.
 func (e *Engine) Close() {
 	e.Stop()
-	if text, err := os.ReadFile(e.path("exec/containerd/containerd.pid")); err == nil { // of a killed engine
-		var pid int
-		if _, err := fmt.Sscan(string(text), &pid); err == nil && pid > 1 {
-			_ = syscall.Kill(pid, syscall.SIGTERM)
-		}
-	}
+	e.killLeft("containerd")
+	e.killLeft("containerd-shim-runc-v2")
 	mounts, _ := os.ReadFile("/proc/self/mounts")
 	for line := range strings.Lines(string(mounts)) {
 		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1], e.Dir+"/") {
