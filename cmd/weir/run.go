@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-edge/weir/cmd/weir/clients"
 	"github.com/weir-edge/weir/cmd/weir/workloads"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/compile"
@@ -84,6 +85,9 @@ func (a *app) runWorkload(cmd *cobra.Command, x *runFlags, args []string) error 
 			return usagef("--print-profile starts no server: leave it out")
 		}
 		return a.workloads().PrintProfile(x.PermissionProfile)
+	}
+	if err := clients.Check(x.Client); err != nil {
+		return fmt.Errorf("--client: %w", err)
 	}
 	if x.wait <= 0 {
 		return usagef("--wait %s: give a duration such as 60s", x.wait)
@@ -267,6 +271,9 @@ func (a *app) byManager(ctx context.Context, cmd *cobra.Command, x *runFlags, ma
 	steps := a.steps(cmd)
 	err = m.Run(ctx, made.Manifest, x.ReplaceExisting, x.waiting(cmd, made.Plan), steps.Told(&o))
 	steps.End()
+	if err == nil {
+		a.include(cmd, x, made)
+	}
 	a.clients().FollowManager(ctx, cmd, m, []string{made.Name})
 	if err != nil {
 		return err
@@ -276,6 +283,14 @@ func (a *app) byManager(ctx context.Context, cmd *cobra.Command, x *runFlags, ma
 	}
 	_, err = fmt.Fprintln(a.out, edge.Clean(o.URL))
 	return err
+}
+
+// include has the client that was named get the workload. What keeps it from that is said, and
+// the workload runs all the same.
+func (a *app) include(cmd *cobra.Command, x *runFlags, made *workload.Made) {
+	if err := a.clients().Include(x.Client, made.Name, x.Group); err != nil {
+		a.remark(cmd, []workload.Note{{Text: x.Client + " does not know of it: " + err.Error()}})
+	}
 }
 
 // inForeground keeps the workload as long as this command runs.
@@ -292,6 +307,7 @@ func (a *app) inForeground(ctx context.Context, cmd *cobra.Command, x *runFlags,
 	steps := a.steps(cmd)
 	told := steps.Told(&o)
 	running := false
+	a.include(cmd, x, made)
 	err := a.foreground(ctx, made.Manifest, x.waiting(cmd, made.Plan), func(e workload.Event) {
 		switch {
 		case running && !wantsJSON(cmd): // what the server prints

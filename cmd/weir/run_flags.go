@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weir-edge/weir/cmd/weir/clients"
 	"github.com/weir-edge/weir/cmd/weir/workloads"
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/container"
@@ -91,6 +92,8 @@ func flagWords(flag string) []string {
 		return []string{"stdio", "streamable-http", "sse"}
 	case "proxy-mode":
 		return []string{"streamable-http", "sse"}
+	case "client":
+		return clients.Names()
 	case "permission-profile":
 		return []string{"none", "network"}
 	case "network":

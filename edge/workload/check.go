@@ -40,11 +40,7 @@ func (o *Options) checkLater() error {
 		if f.Later == "" || !o.Given[f.Name] {
 			continue
 		}
-		err := &Error{Code: CodeSandbox, Field: "--" + f.Name, Message: "--" + f.Name + ": not supported yet: " + f.Later, Next: "leave it out"}
-		if f.Name == "client" {
-			err.Code = CodeInvalid
-		}
-		return err
+		return &Error{Code: CodeSandbox, Field: "--" + f.Name, Message: "--" + f.Name + ": not supported yet: " + f.Later, Next: "leave it out"}
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ type Options struct {
 	Debug           bool   `flag:"debug" theme:"General" field:"spec.run.debug" help:"log each exchange"`
 	Transport       string `flag:"transport" theme:"General" value:"TRANSPORT" field:"spec.transport" help:"what the server speaks: stdio, streamable-http or sse"`
 	ReplaceExisting bool   `flag:"replace" theme:"General" help:"remove a workload of that name first"`
-	Client          string `flag:"client" theme:"General" value:"APP" later:"to write the URL into the configuration of clients" help:"write the URL into the configuration of a client"`
+	Client          string `flag:"client" theme:"General" value:"APP" help:"write the URL into the configuration of an MCP client: see weir client apps"`
 
 	ProxyMode         string        `flag:"proxy-mode" theme:"Door" value:"MODE" def:"streamable-http" field:"spec.proxyMode" help:"what clients of a stdio server are told: streamable-http, or sse, which they give up"`
 	ProxyPort         int           `flag:"proxy-port" theme:"Door" value:"PORT" field:"spec.proxyPort" help:"listen on this port; 0 for one that the name gives"`

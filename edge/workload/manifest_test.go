@@ -111,7 +111,6 @@ func TestManifestBad(t *testing.T) {
 		{"--runtime-add-package=git", CodeSandbox, "runtime-add-package", "not supported yet"},
 		{"--ca-cert=a", CodeSandbox, "ca-cert", "not supported yet"},
 		{"--allow-privileged", CodeSandbox, "allow-privileged", "not supported yet"},
-		{"--client=zed", CodeInvalid, "client", "not supported yet"},
 		{"--weir-ca-bundle=empty", CodeInvalid, "weir-ca-bundle", "no certificate"},
 		{"--endpoint-prefix=a", CodeInvalid, "endpoint-prefix", "begin with /"},
 		{"--endpoint-prefix=/a/", CodeInvalid, "endpoint-prefix", "path such as"},

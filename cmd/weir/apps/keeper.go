@@ -136,6 +136,28 @@ func (k *Keeper) Setup(names []string, scope Scope, servers []Server) (reports [
 	return reports, err
 }
 
+// Include has a client get one more server, beside what it gets already: the next Follow writes
+// its entry. A client that was not set up gets this one alone.
+func (k *Keeper) Include(name string, s Server) error {
+	app, err := k.app(name)
+	if err != nil {
+		return err
+	}
+	return k.holding(func(o *owned) error {
+		c := o.Clients[name]
+		switch {
+		case c == nil:
+			file, _ := app.File(k.Place) // it has one, by k.app
+			o.Clients[name] = &client{File: file, Scope: Scope{Workloads: []string{s.Name}}, Entries: map[string]*written{}}
+		case c.Scope.has(s):
+			return nil
+		default:
+			c.Scope.Workloads = append(c.Scope.Workloads, s.Name)
+		}
+		return o.save(k.Dir)
+	})
+}
+
 // app finds a client that there is on this system.
 func (k *Keeper) app(name string) (App, error) {
 	app, ok := Named(name)

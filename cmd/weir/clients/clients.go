@@ -61,8 +61,8 @@ did not write, are left as they are and reported. No token is ever written.`,
 	return cmd
 }
 
-// appNames are the names of clients that are known.
-func appNames() (names []string) {
+// Names are the names of clients that are known.
+func Names() (names []string) {
 	for _, one := range apps.All() {
 		names = append(names, one.Name)
 	}
@@ -72,11 +72,11 @@ func appNames() (names []string) {
 // someApps wants the names of clients.
 func someApps(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return cli.Usagef("name a client: %s", strings.Join(appNames(), ", "))
+		return cli.Usagef("name a client: %s", strings.Join(Names(), ", "))
 	}
 	for i, name := range args {
-		if !slices.Contains(appNames(), name) {
-			return cli.Usagef("there is no client %s%s", cli.Brief(name), cli.DidYouMean(name, appNames(), "`weir client apps` lists those that there are"))
+		if !slices.Contains(Names(), name) {
+			return cli.Usagef("there is no client %s%s", cli.Brief(name), cli.DidYouMean(name, Names(), "`weir client apps` lists those that there are"))
 		}
 		if slices.Contains(args[:i], name) {
 			return cli.Usagef("%s is named twice", name)
@@ -86,7 +86,7 @@ func someApps(_ *cobra.Command, args []string) error {
 }
 
 func completeApps(_ *cobra.Command, given []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return slices.DeleteFunc(appNames(), func(name string) bool { return slices.Contains(given, name) || !strings.HasPrefix(name, word) }), cobra.ShellCompDirectiveNoFileComp
+	return slices.DeleteFunc(Names(), func(name string) bool { return slices.Contains(given, name) || !strings.HasPrefix(name, word) }), cobra.ShellCompDirectiveNoFileComp
 }
 
 func (a *Commands) setupCommand() *cobra.Command {
@@ -343,6 +343,26 @@ func (a *Commands) serversFor(ctx context.Context, scope apps.Scope) ([]apps.Ser
 		}
 	}
 	return servers, nil
+}
+
+// Check says whether there is a client of a name; no name is well.
+func Check(name string) error {
+	if name == "" {
+		return nil
+	}
+	return someApps(nil, []string{name})
+}
+
+// Include has a client get one more workload, from the next Follow on; no client is well.
+func (a *Commands) Include(client, workload, group string) error {
+	if client == "" {
+		return nil
+	}
+	k, err := a.keeper()
+	if err != nil {
+		return err
+	}
+	return k.Include(client, apps.Server{Name: workload, Group: group})
 }
 
 // followWithin is how long the clients may take to follow a command.
