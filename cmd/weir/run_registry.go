@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-edge/weir/cmd/weir/registries"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/envfile"
 	"github.com/weir-edge/weir/edge/registry"
 	"github.com/weir-edge/weir/edge/workload"
 )
@@ -113,7 +114,7 @@ func (x *runFlags) given() (registry.Given, error) {
 		if _, err := os.Stat(path); path == "" || err != nil {
 			continue // told when the flags are read
 		}
-		of, err := workload.ReadEnv(path)
+		of, err := envfile.Read(path)
 		if err != nil {
 			return registry.Given{}, usagef("%s", err)
 		}

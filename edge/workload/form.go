@@ -1,3 +1,7 @@
+// Package workload is what belongs to MCP servers that Weir keeps for a user: what stands for
+// one on a command line (form.go, flags.go) and becomes its manifest (manifest.go), what is
+// written and read of it elsewhere (export.go, import.go, runconfig.go), and the keeper that
+// starts them and brings them back (manager.go), with its API and client.
 package workload
 
 import (

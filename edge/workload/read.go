@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-edge/weir/edge"
 	"github.com/weir-edge/weir/edge/egress"
+	"github.com/weir-edge/weir/edge/envfile"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/source"
 	"github.com/weir-edge/weir/edge/v1beta1"
@@ -99,7 +100,7 @@ func (d *draft) readEnv() error {
 		case info.IsDir() != (f.flag == "env-file-dir"):
 			return wrong(f.flag, "%s is a directory for --env-file-dir, or a file for --env-file", edge.Brief(f.name))
 		}
-		if _, err := ReadEnv(path); err != nil {
+		if _, err := envfile.Read(path); err != nil {
 			return wrong(f.flag, "%s", err)
 		}
 		d.envFiles = append(d.envFiles, path)

@@ -22,12 +22,12 @@ import (
 	"github.com/weir-edge/weir/edge/compile"
 	"github.com/weir-edge/weir/edge/container"
 	"github.com/weir-edge/weir/edge/egress"
+	"github.com/weir-edge/weir/edge/envfile"
 	"github.com/weir-edge/weir/edge/mcp"
 	"github.com/weir-edge/weir/edge/sandbox"
 	"github.com/weir-edge/weir/edge/serve"
 	"github.com/weir-edge/weir/edge/stdio"
 	"github.com/weir-edge/weir/edge/v1beta1"
-	"github.com/weir-edge/weir/edge/workload"
 	"github.com/weir-edge/weir/filters/audit"
 )
 
@@ -300,7 +300,7 @@ func secretsOf(ctx context.Context, s *serve.Starting, given *handed) (vars []st
 func environment(s *serve.Starting, given *handed) func(context.Context) ([]string, error) {
 	w := &s.Workload
 	return func(ctx context.Context) ([]string, error) {
-		vars, err := workload.ReadEnv(w.EnvFiles...)
+		vars, err := envfile.Read(w.EnvFiles...)
 		if err != nil {
 			return nil, err
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-edge/weir/cmd/weir/cli"
 	"github.com/weir-edge/weir/edge"
+	"github.com/weir-edge/weir/edge/envfile"
 	"github.com/weir-edge/weir/edge/secret"
 	"github.com/weir-edge/weir/edge/workload"
 )
@@ -329,7 +330,7 @@ func imported(ctx context.Context, path string) (map[secret.Ref]edge.Secret, err
 }
 
 func importedLines(path string, values map[secret.Ref]edge.Secret) error {
-	vars, err := workload.ReadEnv(path)
+	vars, err := envfile.Read(path)
 	for _, one := range vars {
 		name, value, _ := strings.Cut(one, "=")
 		r, nameErr := secret.ParseRef(name)

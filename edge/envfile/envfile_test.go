@@ -1,4 +1,4 @@
-package workload_test
+package envfile_test
 
 import (
 	"os"
@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-edge/weir/edge/workload"
+	"github.com/weir-edge/weir/edge/envfile"
 )
 
 func TestParseEnv(t *testing.T) {
-	vars, err := workload.ParseEnv([]byte("# first\n\nA=1\nexport B = two words \nC=\"a\\n\\\"b\\\\\\x\"\nD='x\\n \"y\"'\nE=\nF=a=b # c\r\n"))
+	vars, err := envfile.Parse([]byte("# first\n\nA=1\nexport B = two words \nC=\"a\\n\\\"b\\\\\\x\"\nD='x\\n \"y\"'\nE=\nF=a=b # c\r\n"))
 	want := []string{"A=1", "B=two words", "C=a\n\"b\\\\x", "D=x\\n \"y\"", "E=", "F=a=b # c"}
 	if err != nil || !slices.Equal(vars, want) {
 		t.Errorf("%q, %v; want %q", vars, err, want)
@@ -19,7 +19,7 @@ func TestParseEnv(t *testing.T) {
 	for text, want := range map[string]string{
 		"A=1\nB": "line 2", "=x": "line 1", "A B=1": "line 1", "A=\"x": "line 1", "A='x' y": "line 1", "A=\x00secret": "line 1",
 	} {
-		if _, err := workload.ParseEnv([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+		if _, err := envfile.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -32,11 +32,11 @@ func TestReadEnv(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	vars, err := workload.ReadEnv(filepath.Join(dir, "one"), dir)
+	vars, err := envfile.Read(filepath.Join(dir, "one"), dir)
 	if want := []string{"A=0", "A=1", "B=2", "A=0"}; err != nil || !slices.Equal(vars, want) {
 		t.Errorf("%q, %v; want %q", vars, err, want)
 	}
-	if _, err := workload.ReadEnv(filepath.Join(dir, "none")); err == nil {
+	if _, err := envfile.Read(filepath.Join(dir, "none")); err == nil {
 		t.Error("a file that is not there was read")
 	}
 }
@@ -45,7 +45,7 @@ func TestReadEnv(t *testing.T) {
 func FuzzEnv(f *testing.F) {
 	f.Add([]byte("A=1\nexport B=\"x\\ny\"\nC='z'"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		vars, err := workload.ParseEnv(text)
+		vars, err := envfile.Parse(text)
 		if err != nil {
 			return
 		}

@@ -1,8 +1,6 @@
-// Package workload is what belongs to MCP servers that Weir keeps for a user: what stands for
-// one on a command line (form.go, flags.go) and becomes its manifest (manifest.go), what is
-// written and read of it elsewhere (export.go, import.go, runconfig.go), and the keeper that
-// starts them and brings them back (manager.go), with its API and client.
-package workload
+// Package envfile reads files of environment variables: NAME=VALUE lines, as shells and
+// container engines read them.
+package envfile
 
 import (
 	"bufio"
@@ -17,16 +15,16 @@ import (
 
 // Bounds of files of environment variables. Sizes are bytes.
 const (
-	maxEnvFile  = 1 << 20
-	maxEnvFiles = 256 // in a directory
-	maxEnvVars  = 10_000
+	maxFile  = 1 << 20
+	maxFiles = 256 // in a directory
+	maxVars  = 10_000
 )
 
-// ReadEnv returns the variables, NAME=VALUE, of files and of directories of files, in their
+// Read returns the variables, NAME=VALUE, of files and of directories of files, in their
 // order: a later one wins where whoever takes them lets it. Of a directory the files are read
 // in the order of their names, those aside whose name begins with a dot, and a directory that
 // is not there is empty. Errors name the file and the line, and show no value.
-func ReadEnv(paths ...string) (all []string, err error) {
+func Read(paths ...string) (all []string, err error) {
 	for _, path := range paths {
 		files := []string{path}
 		info, err := os.Stat(path)
@@ -34,24 +32,24 @@ func ReadEnv(paths ...string) (all []string, err error) {
 		case err != nil:
 			return nil, fmt.Errorf("environment file: %w", err)
 		case info.IsDir():
-			if files, err = envFilesIn(path); err != nil {
+			if files, err = filesIn(path); err != nil {
 				return nil, fmt.Errorf("environment files: %w", err)
 			}
 		}
 		for _, file := range files {
-			vars, err := readEnvFile(file)
+			vars, err := readFile(file)
 			if err != nil {
 				return nil, fmt.Errorf("environment file %s: %w", file, err)
 			}
-			if all = append(all, vars...); len(all) > maxEnvVars {
-				return nil, fmt.Errorf("environment files: more than %d variables", maxEnvVars)
+			if all = append(all, vars...); len(all) > maxVars {
+				return nil, fmt.Errorf("environment files: more than %d variables", maxVars)
 			}
 		}
 	}
 	return all, nil
 }
 
-func envFilesIn(dir string) (files []string, err error) {
+func filesIn(dir string) (files []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -60,35 +58,35 @@ func envFilesIn(dir string) (files []string, err error) {
 		if strings.HasPrefix(e.Name(), ".") || e.IsDir() {
 			continue
 		}
-		if files = append(files, filepath.Join(dir, e.Name())); len(files) > maxEnvFiles {
-			return nil, fmt.Errorf("%s has more than %d files", dir, maxEnvFiles)
+		if files = append(files, filepath.Join(dir, e.Name())); len(files) > maxFiles {
+			return nil, fmt.Errorf("%s has more than %d files", dir, maxFiles)
 		}
 	}
 	return files, nil
 }
 
-func readEnvFile(path string) ([]string, error) {
+func readFile(path string) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxEnvFile+1))
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
-	return ParseEnv(text)
+	return Parse(text)
 }
 
-// ParseEnv reads the lines of a file of environment variables: NAME=VALUE, with or without
+// Parse reads the lines of a file of environment variables: NAME=VALUE, with or without
 // export before it, lines that begin with # and empty ones aside. A value in "…" has \n, \"
 // and \\ for a line break, a quote and a backslash, one in '…' is as it is, and any other
 // ends with its line, blanks around it aside.
-func ParseEnv(text []byte) (vars []string, err error) {
-	if len(text) > maxEnvFile {
-		return nil, fmt.Errorf("it is larger than %d bytes", maxEnvFile)
+func Parse(text []byte) (vars []string, err error) {
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("it is larger than %d bytes", maxFile)
 	}
 	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, maxEnvFile+1)
+	lines.Buffer(nil, maxFile+1)
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(lines.Text())
 		if n == 1 {
@@ -114,8 +112,8 @@ func ParseEnv(text []byte) (vars []string, err error) {
 		if strings.ContainsRune(value, 0) {
 			return nil, fmt.Errorf("line %d: the value holds a NUL byte", n)
 		}
-		if vars = append(vars, name+"="+value); len(vars) > maxEnvVars {
-			return nil, fmt.Errorf("line %d: more than %d variables", n, maxEnvVars)
+		if vars = append(vars, name+"="+value); len(vars) > maxVars {
+			return nil, fmt.Errorf("line %d: more than %d variables", n, maxVars)
 		}
 	}
 	return vars, lines.Err()
