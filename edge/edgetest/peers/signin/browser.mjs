@@ -78,31 +78,22 @@ function atFront(tab, act) {
 }
 
 // go is a navigation that a user began, which ends when the page that it leads to is there.
-// A page may lead on before it is loaded, which is no fault.
+// A page may lead on before it is loaded, which is no fault. Between two pages the browser has
+// none to reload or to go back from, and does nothing: it is asked again then.
 async function go(tab, how) {
-  try {
-    const answer = await how();
-    return answer ? answer.status() : 0;
-  } catch (err) {
-    if (!/ERR_ABORTED|frame was detached|Navigating frame|History entry/.test(err.message)) throw err;
-    return 0;
-  }
-}
-
-const loaded = { waitUntil: 'domcontentloaded' };
-
-// back goes back. Between two pages the browser has no history to ask for, and does nothing:
-// it is asked again then, and after no other error.
-async function back(tab) {
   for (const end = Date.now() + patience; ;) {
     try {
-      return await go(tab, () => tab.page.goBack(loaded));
+      const answer = await how();
+      return answer ? answer.status() : 0;
     } catch (err) {
+      if (/ERR_ABORTED|frame was detached|Navigating frame|History entry/.test(err.message)) return 0;
       if (!/Not attached to an active page/.test(err.message) || Date.now() > end) throw err;
       await pause(20);
     }
   }
 }
+
+const loaded = { waitUntil: 'domcontentloaded' };
 
 // lost says where a tab is that does not get where it was to go.
 async function lost(err, tab) {
@@ -119,7 +110,7 @@ const commands = {
   async leave({ user }) { await users.get(user).context.close(); },
   tab: open,
   goto: ({ url }, tab) => go(tab, () => tab.page.goto(url, loaded)),
-  back: (_, tab) => back(tab),
+  back: (_, tab) => go(tab, () => tab.page.goBack(loaded)),
   reload: (_, tab) => go(tab, () => tab.page.reload(loaded)),
   async click({ selector }, tab) { // as assistive technology does: a tab need not be seen for it
     await until(`${selector} to click on, at ${tab.page.url()}`, () => tab.page.$eval(selector, (one) => { one.click(); return true; }));
