@@ -149,6 +149,19 @@ func TestContainerWorkloads(t *testing.T) {
 	}
 	p.ask("rm", "let")
 
+	// Without a profile it reaches what is public, and no network of the engine's; that is for
+	// who says so.
+	for isolated, more := range map[bool][]string{true: nil, false: {"--isolate-network=false"}} {
+		p.ask(append([]string{"run", "boxed:1", "--name", "wide"}, more...)...)
+		if got := p.says("wide", "read", "what=/proc/net/dev"); strings.Contains(got, "eth0") == isolated {
+			t.Errorf("isolated %v: network: %s", isolated, got)
+		}
+		if said, code := p.try("egress", "test", "wide", "172.17.0.1:80"); (code == 9) != isolated {
+			t.Errorf("isolated %v: exit %d: %s", isolated, code, said)
+		}
+		p.ask("rm", "wide")
+	}
+
 	// A word alone is an image where the registry has no such entry, and the engine has it.
 	registry := filepath.Join(t.TempDir(), "registry.json")
 	if err := os.WriteFile(registry, []byte(`{"servers": {}}`), 0o600); err != nil {

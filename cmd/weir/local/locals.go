@@ -375,8 +375,8 @@ func networkOf(w *compile.Workload) sandbox.Network {
 		return sandbox.Host
 	case w.Profile.Offline() && !w.Gateway:
 		return sandbox.Closed
-	case w.Profile.Network.Outbound.InsecureAllowAll && !w.Asked && !w.Gateway && len(w.EgressPorts) == 0:
-		return sandbox.Host // it names nothing, and nobody asked for more
+	case w.Form != compile.FormContainer && w.Profile.Network.Outbound.InsecureAllowAll && !w.Asked && !w.Gateway && len(w.EgressPorts) == 0:
+		return sandbox.Host // it names nothing, and nobody asked for more; a container is apart from this machine all the same
 	}
 	return sandbox.Profile
 }
