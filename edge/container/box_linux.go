@@ -134,6 +134,9 @@ func (b *Box) place() (err error) {
 	if c.AnyPort && b.image.Port > 0 {
 		c.Port, known = b.image.Port, true
 	}
+	if c.Outlet != nil && sandbox.TakesPort(c.Port) {
+		return &Error{Refused, fmt.Sprintf("container of %s: port %d is that of the way out", c.Name, c.Port), "have the server listen at another one, --target-port, or isolate it not, --isolate-network=false"}
+	}
 	if c.Network == "host" {
 		port := c.Port
 		if !known {
@@ -229,7 +232,7 @@ func (b *Box) shape(mark, user string, mounts []sandbox.Held) (*engine.Config, *
 	labels[labelName], labels[labelOwner], labels[labelManager] = c.Name, strconv.Itoa(os.Getuid()), mark
 	setup := "filter=1,drop=1,files=" + strconv.Itoa(c.Files)
 	if c.Outlet != nil {
-		setup += sandbox.OutletSetup(c.Outlet)
+		setup += sandbox.OutletSetup(c.Outlet, c.Port)
 	}
 	config := &engine.Config{
 		Image: b.image.ID, User: user, WorkingDir: "/", Labels: labels,

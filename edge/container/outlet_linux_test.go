@@ -61,6 +61,44 @@ func (o *outlet) Close() {
 	o.closed++
 }
 
+// A server listens at a port that its profile names, too: there it is not let out but by the
+// proxy. The ports of the proxy and of DNS are no server's.
+func TestServerAtAPortOfTheOutlet(t *testing.T) {
+	e := running(t)
+	image(t, e, "listens:80", engine.Config{ExposedPorts: map[string]struct{}{"80/tcp": {}}})
+	c := config(t, "listen:0.0.0.0:80")
+	out := &outlet{}
+	c.Image, c.Outlet, c.Port, c.AnyPort, c.Transport = "listens:80", out, 8080, true, "streamable-http"
+	m := machine(t, e)
+	b := opened(t, m, c)
+	p, err := b.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conn net.Conn
+	until(t, "connection to the server", func() bool {
+		conn, err = b.Dial(t.Context(), b.Port())
+		return err == nil
+	})
+	_, _ = conn.Write([]byte("x\n"))
+	said := make([]byte, 64)
+	n, err := conn.Read(said)
+	_ = conn.Close()
+	out.mu.Lock()
+	if b.Port() != 80 || err != nil || n == 0 || len(out.came) > 0 {
+		t.Errorf("port %d says %q, %v; to the way out came %v", b.Port(), said[:n], err, out.came)
+	}
+	out.mu.Unlock()
+	p.Kill()
+	p.Wait()
+	for _, port := range []int{53, 3128} {
+		c.Port, c.AnyPort = port, false
+		if _, err := m.Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "is that of the way out") {
+			t.Errorf("port %d: %v", port, err)
+		}
+	}
+}
+
 // What a container is let out to goes by way of its helper: by the proxy, by names and by the
 // addresses that they were given. Nothing else goes anywhere. It has no network of the
 // engine's, and its user may be anybody.

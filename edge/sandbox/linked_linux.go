@@ -31,15 +31,22 @@ func Link(ctx context.Context, conn *net.UnixConn, name string, out Outlet) (*Li
 	return l, nil
 }
 
-// OutletSetup is what the helper is told of an outlet: the ports that it listens on.
-func OutletSetup(out Outlet) (setup string) {
+// OutletSetup is what the helper is told of an outlet: the ports that it listens on. server is
+// the port at which the server listens itself, and which is left to it; 0 for none.
+func OutletSetup(out Outlet, server int) (setup string) {
 	ports := append(slices.Clone(out.Ports()), proxyPort) // without a port there is the proxy alone
 	slices.Sort(ports)
 	for _, port := range slices.Compact(ports) {
-		setup += ",port=" + strconv.Itoa(port)
+		if port != server {
+			setup += ",port=" + strconv.Itoa(port)
+		}
 	}
 	return setup
 }
+
+// TakesPort says that an outlet cannot leave a port to a server: it is that of the proxy or of
+// DNS.
+func TakesPort(port int) bool { return port == proxyPort || port == dnsPort }
 
 // openOutlet opens the passage of one sandbox, and says by which ports connections may come.
 func openOutlet(out Outlet) (Passage, []int) {
