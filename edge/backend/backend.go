@@ -98,7 +98,7 @@ type Backend struct {
 
 	beside    *errands     // cancellations and answers
 	farewells *errands     // the DELETE of sessions
-	errand    atomic.Int64 // when the last one of either ended, Unix nanoseconds
+	errand    atomic.Int64 // how many of either have ended
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -240,22 +240,25 @@ func (b *Backend) close(rest time.Duration) error {
 }
 
 // giveUp waits until everything has been told, or errandsEnd is over, or nothing
-// has been told for rest.
+// has been told for rest. The rest is counted in ticks that came: a machine that
+// did not run this process for a while did not run its errands either.
 func (b *Backend) giveUp(told <-chan struct{}, rest time.Duration) {
-	tick := time.NewTicker(10 * time.Millisecond)
+	const often = 10 * time.Millisecond
+	tick := time.NewTicker(often)
 	defer tick.Stop()
-	for began := time.Now(); ; {
+	began, last, silent := time.Now(), b.errand.Load(), time.Duration(0)
+	for {
 		select {
 		case <-told:
 			return
-		case now := <-tick.C:
-			last := began
-			if at := time.Unix(0, b.errand.Load()); at.After(last) {
-				last = at
-			}
-			if now.Sub(last) > rest || now.Sub(began) > errandsEnd {
-				return
-			}
+		case <-tick.C:
+		}
+		silent += often
+		if at := b.errand.Load(); at != last {
+			last, silent = at, 0
+		}
+		if silent > rest || time.Since(began) > errandsEnd {
+			return
 		}
 	}
 }

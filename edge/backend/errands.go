@@ -136,7 +136,7 @@ func (e *errands) one(f func(context.Context)) {
 	ctx, cancel := context.WithTimeout(e.life, errandTime)
 	defer cancel()
 	f(ctx)
-	e.b.errand.Store(time.Now().UnixNano())
+	e.b.errand.Add(1)
 }
 
 // background sends what a call needs sent beside it, and what no client waits
