@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +28,7 @@ type played struct {
 	meets map[string]func(context.Context) error // how the servers of workloads introduce themselves
 	looks map[string]Look                        // how they are; Running without
 	ends  map[string]func(time.Duration) error   // how they end
-	opens map[string]func() error                // how their doors open
+	opens map[string]func(Opening) error         // how their doors open
 }
 
 func (p *played) did(format string, args ...any) {
@@ -54,7 +55,7 @@ func (p *played) Open(o Opening) error {
 	defer p.mu.Unlock()
 	p.did("open %s", o.Name)
 	if f := p.opens[o.Name]; f != nil {
-		if err := f(); err != nil {
+		if err := f(o); err != nil {
 			return err
 		}
 	}
@@ -315,7 +316,7 @@ func TestWhatDoesNotStart(t *testing.T) {
 			"box":  func(context.Context) error { return &Error{Code: CodeSandbox, Message: "no bwrap"} },
 		},
 		looks: map[string]Look{"bad": {State: Failed, Stderr: []string{"no luck"}}},
-		opens: map[string]func() error{"port": func() error { return &Error{Code: CodeTaken, Message: "somebody listens there"} }},
+		opens: map[string]func(Opening) error{"port": func(Opening) error { return &Error{Code: CodeTaken, Message: "somebody listens there"} }},
 	}
 	k := keep(t, p, t.TempDir())
 	err := k.Run(t.Context(), describe("bad"), false, time.Minute, nil)
@@ -357,6 +358,56 @@ func TestWhatDoesNotStart(t *testing.T) {
 	port := listed(t, k, "bad").Port
 	if err := k.Run(t.Context(), describe("thief", fmt.Sprintf("  proxyPort: %d\n", port)), false, time.Minute, nil); code(err) != CodeTaken || !strings.Contains(err.Error(), "bad") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A port that another process takes between the choice and the door is not the end of a run
+// that named none: the next one is tried. A run that named one says who is in its way.
+func TestPortTakenMeanwhile(t *testing.T) {
+	p := &played{}
+	var tried []int
+	p.opens = map[string]func(Opening) error{"late": func(o Opening) error {
+		facts, err := (&played{}).Read(o.Manifest)
+		if err != nil {
+			return err
+		}
+		if tried = append(tried, facts.Port); len(tried) < 3 {
+			ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", facts.Port))
+			if err != nil {
+				return err
+			}
+			t.Cleanup(func() { ln.Close() })
+			return &Error{Code: CodeTaken, Field: "--proxy-port", Message: "somebody listens there"}
+		}
+		return nil
+	}}
+	k := keep(t, p, t.TempDir())
+	var events []Event
+	if err := k.Run(t.Context(), describe("late", ""), false, time.Minute, func(e Event) { events = append(events, e) }); err != nil {
+		t.Fatal(err)
+	}
+	if last := events[len(events)-1]; last.State != Running || !strings.Contains(last.URL, fmt.Sprint(tried[2])) {
+		t.Errorf("the last event is %+v, the ports %v", last, tried)
+	}
+	for _, e := range events {
+		if e.Error != nil {
+			t.Errorf("it told of an error that it got over: %v", e.Error)
+		}
+	}
+	if len(tried) != 3 || tried[0] == tried[1] || tried[1] == tried[2] {
+		t.Errorf("it tried the ports %v", tried)
+	}
+
+	tried = nil
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := free.Addr().(*net.TCPAddr).Port
+	free.Close()
+	p.opens["given"] = p.opens["late"]
+	if err := k.Run(t.Context(), describe("given", fmt.Sprintf("  proxyPort: %d\n", port)), false, time.Minute, nil); code(err) != CodeTaken || len(tried) != 1 {
+		t.Errorf("%v after the ports %v", err, tried)
 	}
 }
 

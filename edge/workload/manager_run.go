@@ -35,11 +35,26 @@ func (k *Keeper) Run(ctx context.Context, manifest []byte, replace bool, wait ti
 			return err
 		}
 	}
-	w, err := k.create(facts, manifest)
-	if err != nil {
-		return err
+	for tries := 1; ; tries++ {
+		f := *facts
+		w, err := k.create(&f, manifest)
+		if err != nil {
+			return err
+		}
+		// Somebody else may have taken a port since it was chosen.
+		again := func(err error) bool {
+			var e *Error
+			return facts.Port == 0 && tries < portTries && errors.As(err, &e) && e.Code == CodeTaken && e.Field == "--proxy-port"
+		}
+		err = w.await(ctx, w.begin(true), wait, func(e Event) {
+			if told != nil && (e.Error == nil || !again(e.Error)) {
+				told(e)
+			}
+		})
+		if !again(err) {
+			return err
+		}
 	}
-	return w.await(ctx, w.begin(true), wait, told)
 }
 
 // steps passes events on, but for that one is the last: more follow.
@@ -135,8 +150,12 @@ func taken(name, how string) error {
 	return &Error{Code: CodeTaken, Field: "--name", Message: fmt.Sprintf("the workload %s %s", name, how), Next: "give another --name, or take its place with --replace"}
 }
 
-// The ports from which doors without a given one have theirs.
-const firstPort, portCount = 20000, 10000
+// The ports from which doors without a given one have theirs, and how many of them a run
+// tries where other processes take what it has chosen.
+const (
+	firstPort, portCount = 20000, 10000
+	portTries            = 5
+)
 
 // choosePort gives a workload the port of its door: the one that is given, or the first free
 // one from a place that its name determines. k.mu is held.
