@@ -49,6 +49,10 @@ type Config struct {
 	// nil for nothing. The call that wanted it waits.
 	Opened func(*edge.Session)
 
+	// Over is called when the process of a local server has ended that a client's session
+	// had for itself, whoever ended it; nil for nothing. It must return soon.
+	Over func(*edge.Session)
+
 	Health  health.Config   // Probe, Log and Breaker are the backend's own
 	Breaker *health.Breaker // nil for none
 

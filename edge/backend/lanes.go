@@ -59,6 +59,9 @@ func (l *lane) open(ctx context.Context, trial bool) (*lines, error) {
 		ended: func() {
 			l.lost.Store(l.isClients())
 			l.live.CompareAndSwap(at, nil)
+			if l.isClients() {
+				l.b.over(l.client)
+			}
 		},
 	})
 	at.served.Store(l.isClients())

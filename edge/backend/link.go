@@ -23,6 +23,17 @@ type link struct {
 	lines   *lines      // the stream to a local server
 	early   bool        // which was opened before, and is not the session's to close
 	met     atomic.Bool // the server has answered initialize
+
+	over chan struct{} // closed when lines have ended; nil without them
+}
+
+// ended returns what is closed when the one stream on which everything comes has ended; nil
+// where there is no such stream.
+func (l *link) ended() <-chan struct{} {
+	if l.sse != nil {
+		return l.sse.done
+	}
+	return l.over
 }
 
 // ready opens a session that nobody has used yet, and returns what the server

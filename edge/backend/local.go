@@ -242,6 +242,8 @@ func (s *session) openLocal(ctx context.Context, l *link) (*lines, error) {
 
 // serve has the session hear what comes on a stream.
 func (s *session) serve(at *lines, l *link) {
+	l.over = make(chan struct{})
+	over := sync.OnceFunc(func() { close(l.over) })
 	at.hears.Store(&hears{
 		beside: func(m *mcp.Message) {
 			if m.Kind == mcp.Request && m.Method != "ping" && !l.met.Load() {
@@ -256,8 +258,10 @@ func (s *session) serve(at *lines, l *link) {
 		ended: func() {
 			if s.isClients() {
 				s.lost.Store(true)
+				s.b.over(s.client)
 			}
 			s.drop(l)
+			over()
 		},
 		listens: func() bool {
 			s.mu.Lock()
@@ -266,6 +270,13 @@ func (s *session) serve(at *lines, l *link) {
 		},
 	})
 	at.served.Store(s.isClients())
+}
+
+// over tells that a client's session has lost its process.
+func (b *Backend) over(client *edge.Session) {
+	if b.Over != nil {
+		b.Over(client)
+	}
 }
 
 // isClients reports whether the session is that of one client, whose state it has: when

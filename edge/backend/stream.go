@@ -51,17 +51,31 @@ func (s *session) stopHearing(out edge.Client) {
 	}
 }
 
-// listen passes on to out what belongs to no call, until ctx ends.
+// listen passes on to out what belongs to no call, until ctx ends. It is an error when the one
+// stream of a server ends on which everything comes.
 func (s *session) listen(ctx context.Context, out edge.Client, opened func(resumes bool)) error {
 	s.hear(out)
 	defer s.stopHearing(out)
 	err := s.readOwn(ctx, opened)
-	if errors.Is(err, errMute) {
-		<-ctx.Done()
-		return nil
+	if !errors.Is(err, errMute) {
+		return err
 	}
-	return err
+	var ended <-chan struct{}
+	if l := s.live.Load(); l != nil {
+		ended = l.ended()
+	} else if s.sse || s.b.lined != nil {
+		return errListenedTo
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-ended:
+		return errListenedTo
+	}
 }
+
+// errListenedTo says that what was listened to is no more: nothing that comes later is heard.
+var errListenedTo = edge.Errorf(edge.Unavailable, "listen", "ended its stream: listen again")
 
 // attend is listen that returns, and goes on without a goroutine, where no
 // stream is to be read.

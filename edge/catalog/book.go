@@ -440,9 +440,11 @@ func (b *Book) current(s *listSet) *Catalog {
 }
 
 // settled publishes the common catalog in ready, once each of its lists was
-// tried; b.mu is held.
+// tried; b.mu is held. The first one has them all. A later one is newer than what it
+// takes the place of, also where lists have changed again since: they may do so sooner
+// than a catalog is built, every time.
 func (b *Book) settled() {
-	if b.untried > 0 || b.common.built != b.common.changes {
+	if b.untried > 0 || b.common.built != b.common.changes && b.ready.Load() == nil {
 		return
 	}
 	c := b.common.catalog

@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -395,6 +396,54 @@ func TestChangedThatPanics(t *testing.T) {
 			t.Errorf("told %d times", told)
 		}
 	})
+}
+
+// slowly is programs that change nothing, and take their time for that.
+type slowly time.Duration
+
+func (slowly) Varies() bool              { return false }
+func (slowly) Key(*edge.Identity) string { return "" }
+
+func (d slowly) Override(context.Context, *edge.Identity, string, edge.Thing, [][]byte) ([]edge.Override, error) {
+	time.Sleep(time.Duration(d))
+	return nil, nil
+}
+
+// A backend whose list changes again before a catalog of it is built is not served as it was
+// before all of that.
+func TestChangesFasterThanBuilds(t *testing.T) {
+	t.Parallel()
+	a := having("a", "x0")
+	r := open(t, func(c *catalog.Config) { c.Overrides = slowly(250 * time.Millisecond) }, a)
+	has := func(name string) bool {
+		c, err := r.Catalog(t.Context(), nil, edge.Tool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is, _ := c.Tool(name)
+		return is != nil
+	}
+	for _, thing := range []edge.Thing{edge.Tool, edge.Prompt, edge.Resource, edge.Template} {
+		if _, err := r.List(t.Context(), nil, thing, mcp.Modern, nil, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for began := time.Now(); !has("a_x0"); time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			t.Fatal("the first catalog has nothing")
+		}
+	}
+	for i := 1; ; i++ {
+		a.set(fmt.Sprint("x", i))
+		r.Drop("a", edge.Tool)
+		time.Sleep(50 * time.Millisecond)
+		if !has("a_x0") {
+			return
+		}
+		if i == 400 {
+			t.Fatal("after 20 seconds of changes the first list is served")
+		}
+	}
 }
 
 // Everything at once, for the race detector.

@@ -122,7 +122,7 @@ var doors = map[string][]string{
 	"github.com/containerd/errdefs":          {"edge/container"},
 	"github.com/moby/moby":                   {"edge/container"},
 	"github.com/fsnotify/fsnotify":           {"cmd/..."},
-	"golang.org/x/net":                       {"edge/edgetest/probe"},
+	"golang.org/x/net":                       {"edge/egress", "edge/edgetest/probe"},
 	"github.com/pelletier/go-toml":           {"cmd/weir/apps"},
 	"github.com/tailscale/hujson":            {"cmd/weir/apps"},
 	"go.uber.org/goleak":                     {"edge/edgetest"},

@@ -132,11 +132,17 @@ func (s *Session) replied(r *Response, err error) {
 // Listen opens the session's own stream.
 func (s *Session) Listen() *Response {
 	s.t.Helper()
-	r := s.Do("GET", "/mcp", "", s.head("Accept", "text/event-stream")...)
+	r := s.TryListen()
 	if r.Status != 200 || !r.stream {
 		s.t.Fatalf("GET: status %d: %s", r.Status, r.Body)
 	}
 	return r
+}
+
+// TryListen is Listen that may be refused.
+func (s *Session) TryListen() *Response {
+	s.t.Helper()
+	return s.Do("GET", "/mcp", "", s.head("Accept", "text/event-stream")...)
 }
 
 // Delete ends the session.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/weir-edge/weir/edge/edgetest/fake"
 )
@@ -15,6 +16,10 @@ func Receive[T any](t testing.TB, ch <-chan T, what string) T {
 	t.Helper()
 	return fake.Receive(t, ch, what)
 }
+
+// Allowed is how long something may take of which a test asserts that it takes d at the most:
+// longer under the race detector, which has all of it take longer.
+func Allowed(d time.Duration) time.Duration { return Slower * d }
 
 // Until waits for something that nothing announces, asking again and again.
 func Until(t testing.TB, what string, done func() bool) {

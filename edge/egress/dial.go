@@ -167,7 +167,8 @@ func ofEngine(name string) bool {
 }
 
 // Check judges a host and a port as a connection to it is judged: by the lists, and by every
-// address that it stands for now, which it returns. A refusal is a *Refusal.
+// address that it stands for now, which it returns; none for a name that stands for none here,
+// and is asked of a proxy of this machine. A refusal is a *Refusal.
 func (p *Proxy) Check(ctx context.Context, h Host, port int) (Decision, []netip.Addr, error) {
 	d := p.rules.Decide(h, port)
 	refused := func(r Reason, what, next string) (Decision, []netip.Addr, error) {
@@ -179,11 +180,19 @@ func (p *Proxy) Check(ctx context.Context, h Host, port int) (Decision, []netip.
 	if d.Kind == KindGateway {
 		return p.checkGateway(d, h, port)
 	}
+	via, err := p.via(h, port)
+	switch {
+	case err != nil:
+		return refused(Unreachable, errUpstream.Error(), "")
+	case via != nil && h.IsAddr():
+		return refused(BadTarget, "this machine reaches others by a proxy (HTTPS_PROXY), which is asked for names alone", "connect to its name, or name it in NO_PROXY of the manager")
+	}
 	addrs := []netip.Addr{h.addr}
 	if !h.IsAddr() {
-		var err error
 		addrs, err = p.resolve(ctx, h.name)
 		switch {
+		case via != nil && (err != nil || len(addrs) == 0):
+			return d, nil, nil
 		case err != nil || len(addrs) == 0:
 			return refused(NotResolved, "", "")
 		case len(addrs) > maxAddresses:
@@ -246,6 +255,19 @@ func (p *Proxy) dial(ctx context.Context, h Host, port int) (net.Conn, Decision,
 	d, addrs, err := p.Check(ctx, h, port)
 	if err != nil {
 		return nil, d, err
+	}
+	if d.Kind != KindGateway {
+		via, err := p.via(h, port)
+		if err != nil {
+			return nil, d, refusalOf(h, port, errUpstream)
+		}
+		if via != nil {
+			c, err := p.through(ctx, via, h, port)
+			if err != nil {
+				return nil, d, refusalOf(h, port, err)
+			}
+			return c, d, nil
+		}
 	}
 	addrs = addrs[:min(len(addrs), maxTried)]
 	for i, a := range addrs {

@@ -28,6 +28,7 @@ var (
 	errNoHost   = errors.New("no host")
 	errTooLong  = errors.New("the host has more than 253 characters")
 	errBytes    = errors.New("the host has a character that no name has: write letters, digits, - and ., and other alphabets as xn--")
+	errAlphabet = errors.New("the name cannot be written as xn-- (IDNA 2008)")
 	errLabel    = errors.New("a part of the host between dots is empty, or has more than 63 characters")
 	errNumber   = errors.New("the host is a number and no address: write four decimal numbers with dots")
 	errAddress  = errors.New("the address is not written in its usual form")

@@ -41,6 +41,7 @@ type Config struct {
 	Rules    *Rules
 	Log      *slog.Logger
 	Resolve  Resolver     // nil for that of this machine
+	Upstream Upstream     // nil for what HTTPS_PROXY and NO_PROXY say
 	Tell     func(Record) // is told of every decision, and does not wait; nil for nobody
 }
 
@@ -66,6 +67,7 @@ type Proxy struct {
 	rules    *Rules
 	log      *slog.Logger
 	resolve  Resolver
+	upstream Upstream
 	tell     func(Record)
 	own      own
 	times    times
@@ -86,12 +88,15 @@ type Proxy struct {
 // New returns the proxy of a workload.
 func New(c Config) *Proxy {
 	p := &Proxy{
-		workload: c.Workload, rules: c.Rules, log: c.Log, resolve: c.Resolve, tell: c.Tell, dials: make(chan struct{}, maxDials),
+		workload: c.Workload, rules: c.Rules, log: c.Log, resolve: c.Resolve, upstream: c.Upstream, tell: c.Tell, dials: make(chan struct{}, maxDials),
 		times:     times{dialTimeout, headTimeout, firstTimeout, helloTimeout, idleTimeout, leaveTimeout},
 		connector: connectTCP, listens: edgeListens,
 	}
 	if p.resolve == nil {
 		p.resolve = system
+	}
+	if p.upstream == nil {
+		p.upstream = environment
 	}
 	p.server = &fasthttp.Server{
 		Handler:                       p.handle,
@@ -241,6 +246,32 @@ func (g *Passage) Answer(query []byte) []byte {
 // Serve serves a connection that a server made inside of its sandbox, until its end. Where it
 // was meant to go its own end says: to the proxy, to the answerer, or to the address of a name.
 func (g *Passage) Serve(conn net.Conn) {
+	to := netip.AddrPort{}
+	if a, ok := conn.LocalAddr().(*net.TCPAddr); ok {
+		to = a.AddrPort()
+	}
+	loopback := to.Addr().Unmap() == netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	switch {
+	case loopback && to.Port() == ProxyPort:
+		g.serve(conn, g.proxy)
+	case loopback && to.Port() == DNSPort:
+		g.serve(conn, func(c *inner) {
+			g.questions(c)
+			_ = c.Close()
+		})
+	default:
+		g.serve(conn, func(c *inner) {
+			g.direct(c, to)
+			_ = c.Close()
+		})
+	}
+}
+
+// ServeProxy serves a connection to the proxy, until its end.
+func (g *Passage) ServeProxy(conn net.Conn) { g.serve(conn, g.proxy) }
+
+// serve has a connection served until its end, where there may be another one.
+func (g *Passage) serve(conn net.Conn, as func(*inner)) {
 	g.mu.Lock()
 	if g.closed {
 		g.mu.Unlock()
@@ -260,21 +291,7 @@ func (g *Passage) Serve(conn net.Conn) {
 	if !g.hold(c) {
 		return
 	}
-	to := netip.AddrPort{}
-	if a, ok := conn.LocalAddr().(*net.TCPAddr); ok {
-		to = a.AddrPort()
-	}
-	loopback := to.Addr().Unmap() == netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	switch {
-	case loopback && to.Port() == ProxyPort:
-		g.proxy(c)
-	case loopback && to.Port() == DNSPort:
-		g.questions(c)
-		_ = c.Close()
-	default:
-		g.direct(c, to)
-		_ = c.Close()
-	}
+	as(c)
 	<-c.ended
 }
 

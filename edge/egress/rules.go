@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/idna"
+
 	"github.com/weir-edge/weir/edge/v1beta1"
 )
 
@@ -150,6 +152,13 @@ func (r *Rules) host(text string) error {
 		return r.prefix(netip.PrefixFrom(a, a.BitLen()), text)
 	}
 	name, below := strings.CutPrefix(text, ".")
+	if strings.ContainsFunc(name, func(r rune) bool { return r >= 0x80 }) {
+		ascii, err := idna.Lookup.ToASCII(name) // as programs ask for it
+		if err != nil {
+			return errAlphabet
+		}
+		name = ascii
+	}
 	h, err := Canonical(name)
 	switch {
 	case err != nil:

@@ -317,6 +317,29 @@ func TestNewRules(t *testing.T) {
 	}
 }
 
+// TestOtherAlphabets: a profile may write names as people do; programs ask for them in ASCII,
+// and a look-alike is another name.
+func TestOtherAlphabets(t *testing.T) {
+	r := rules(t, Options{}, v1beta1.ProfileOutbound{AllowHost: []string{"Bücher.test", ".日本.test", "faß.test"}})
+	for name, want := range map[string]bool{
+		"xn--bcher-kva.test": true, "XN--BCHER-KVA.test.": true, "bucher.test": false, "xn--bchr-uoa.test": false,
+		"xn--wgv71a.test": true, "www.xn--wgv71a.test": true, "xn--fa-hia.test": true, "fass.test": false,
+	} {
+		h, err := Canonical(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := r.Decide(h, 443); d.OK() != want {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+	for _, name := range []string{"a\u200d.test", "ⓐ.test/", "\u2028.test", strings.Repeat("ü", 64) + ".test", "x..ü"} {
+		if _, err := NewRules(profile(v1beta1.ProfileOutbound{AllowHost: []string{name}}), Options{}); err == nil {
+			t.Errorf("%q is taken", name)
+		}
+	}
+}
+
 // TestDecideAllocates keeps a decision from allocating.
 func TestDecideAllocates(t *testing.T) {
 	r := rules(t, Options{}, many(1000))

@@ -433,9 +433,8 @@ func TestAggregateLogLevel(t *testing.T) {
 }
 
 // TestAggregateBackendThatHangs has calls of the others wait for nothing, right
-// after the start and after a reload.
+// after the start and after a reload. It runs alone: times are asserted.
 func TestAggregateBackendThatHangs(t *testing.T) {
-	t.Parallel()
 	up, hangs := edgetest.NewServer(t, edgetest.Legacy), edgetest.NewServer(t, edgetest.Legacy)
 	offers(up, "echo")
 	release := make(chan struct{})

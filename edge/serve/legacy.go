@@ -161,6 +161,9 @@ func (e *Edge) get(req *request) {
 	}
 	s, err := e.sessionOf(req)
 	var place *session.Place
+	if err == nil && len(req.lastEvent) == 0 && s.Lost() {
+		err = session.ErrNone()
+	}
 	if err == nil {
 		place, err = e.sessions.Place(req.holder(), req.server.Name, req.who)
 	}

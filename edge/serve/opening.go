@@ -372,6 +372,7 @@ func (o *opening) openBackend(s *server, b backing) error {
 				Changed:  o.backendChanged(b.Name),
 			},
 			Opened: e.sessions.OpenedUpstream,
+			Over:   e.sessions.LostUpstream,
 			Agent:  "weir/" + e.given.version,
 			Log:    s.log,
 		})

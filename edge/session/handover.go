@@ -404,6 +404,24 @@ func (ss *Sessions) ask(ctx context.Context, node string, l relay.Message, body 
 	return ss.mail.Next(ctx, one, node, ss.mail.Gone)
 }
 
+// LostUpstream notes that a backend no longer has what it had for a session, and ends the
+// session's streams: who only listens learns by that, and by the answer to its next request,
+// that it has to begin another one. Calls under way are answered before.
+func (ss *Sessions) LostUpstream(client *edge.Session) {
+	ss.mu.RLock()
+	s := ss.byID[client.ID]
+	ss.mu.RUnlock()
+	if s == nil || s.lost.Swap(true) {
+		return
+	}
+	s.mu.Lock()
+	streams := slices.Clone(s.streams)
+	s.mu.Unlock()
+	for _, o := range streams {
+		go o.closeAfterCalls()
+	}
+}
+
 // OpenedUpstream hands on a session that was begun at a backend just now.
 func (ss *Sessions) OpenedUpstream(client *edge.Session) {
 	if ss.heir.Load() == nil {

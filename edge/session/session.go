@@ -42,6 +42,7 @@ type Session struct {
 	due     catalog.Changes             // to tell the client
 	telling bool                        // a goroutine tells the client
 
+	lost   atomic.Bool // a process that a backend had for it alone has ended
 	handed atomic.Bool // another process goes on with it
 	older  atomic.Bool // it is of the older transport, and ends with its stream
 	told   atomic.Bool // Host.End is called at its end
@@ -95,6 +96,9 @@ func (s *Session) OpenedBy(who *edge.Identity) { s.stored.who.Store(who) }
 
 // TellEnd makes the session call Host.End at its end.
 func (s *Session) TellEnd() { s.told.Store(true) }
+
+// Lost reports whether a backend no longer has what it had for the session alone.
+func (s *Session) Lost() bool { return s.lost.Load() }
 
 // EndsWithStream marks the session as one of the older transport, which ends with its
 // stream.

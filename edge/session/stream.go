@@ -265,6 +265,17 @@ func (ss *Sessions) EndStreams() {
 	work.Wait()
 }
 
+// closeAfterCalls is Close that waits, for goodbye at most, until no call is under way whose
+// answer goes to the stream.
+func (o *Stream) closeAfterCalls() {
+	tick := time.NewTicker(goodbye / 100)
+	defer tick.Stop()
+	for began := time.Now(); o.serves() && time.Since(began) < goodbye; {
+		<-tick.C
+	}
+	o.Close()
+}
+
 // serves reports whether calls are under way whose answers go to the stream.
 func (o *Stream) serves() bool {
 	s := o.session()
@@ -383,7 +394,7 @@ func (s *Session) Open(o *Stream) {
 func (s *Session) opened(o *Stream) []*mcp.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over || s.handed.Load() { // its client finds the session, and what hears for it, at the other process
+	if s.over || s.lost.Load() || s.handed.Load() { // its client finds the session, and what hears for it, at the other process
 		go o.Close() // it locks the stream, which may be closing and waiting for this session
 		return nil
 	}

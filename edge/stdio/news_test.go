@@ -3,7 +3,11 @@
 package stdio_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +58,59 @@ func TestNewsOfOwnCalls(t *testing.T) {
 	})
 }
 
+// TestNewsAfterAKill: whose process is killed while it listens is not left deaf. What it listens
+// to ends, without a call of the client's, and its session is gone; who asks again hears.
+func TestNewsAfterAKill(t *testing.T) {
+	const updated = "notifications/resources/updated"
+	each(t, func(t *testing.T, client, server edgetest.Era, b *behind) {
+		c := b.NewClient().As(client, "")
+		c.CallTool("1", "echo", `{}`).Result()
+		news := hears(t, c)
+		for _, line := range b.told("start") {
+			pid, err := strconv.Atoi(strings.Fields(line)[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p, err := os.FindProcess(pid); err == nil {
+				_ = p.Kill() // it may have ended
+			}
+		}
+		for {
+			e, err := news.TryNext()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("what it listens to does not end: %v", err)
+			}
+			if !strings.Contains(string(e.Data), "list_changed") && !strings.Contains(string(e.Data), `"error"`) {
+				t.Errorf("it heard %s", e.Data)
+			}
+		}
+		if client == edgetest.Legacy {
+			if r := c.Session.TryListen(); r.Status != 404 {
+				t.Errorf("its session can be listened to: %d %s", r.Status, r.Body)
+			}
+			r, err := c.TryAsk("2", "tools/list", "")
+			if err != nil || r.Status != 404 {
+				t.Errorf("its session can be used: %v %v", r, err)
+			}
+		}
+		await(t, "another process", func() bool { // which starts a second after the first
+			c = b.NewClient().As(client, "")
+			r, err := c.TryAsk("3", "tools/list", "")
+			return err == nil && r.Status == 200
+		})
+		anew := hears(t, c)
+		c.CallTool("4", "notify", `{"uri":"a:b","method":"`+updated+`"}`).Result()
+		for m := anew.NextMessage(); m.Method != updated; m = anew.NextMessage() {
+			if m.Method == "" {
+				t.Fatalf("it heard %s", m.Params)
+			}
+		}
+	})
+}
+
 // several is a server of two backends that the edge starts.
 const several = `apiVersion: weir.dev/v1beta1
 kind: MCPServer
@@ -88,12 +145,16 @@ func TestNewsBehindSeveral(t *testing.T) {
 				c := b.NewClient().As(client, "")
 				listed := func() { c.Ask("1", "tools/list", "").Result() }
 				await(t, "both backends are there", func() bool {
-					r, err := c.TryAsk("1", "tools/list", "")
-					if err != nil {
-						return false
+					for method, last := range map[string]string{"tools/list": "two_notify", "resources/list": "a:b"} {
+						r, err := c.TryAsk("1", method, "")
+						if err != nil {
+							return false
+						}
+						if text, err := r.TryAnswer(); err != nil || !strings.Contains(string(text), last) {
+							return false
+						}
 					}
-					text, err := r.TryAnswer()
-					return err == nil && strings.Contains(string(text), "two_notify")
+					return true
 				})
 				news := hears(t, c)
 				for i := range 4 {

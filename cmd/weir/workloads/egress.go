@@ -1,11 +1,13 @@
 package workloads
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"strconv"
@@ -23,19 +25,79 @@ import (
 
 // Egress is `weir egress`.
 func (a *Commands) Egress() *cobra.Command {
+	var o aloneFlags
 	cmd := &cobra.Command{
 		Use:   "egress",
-		Short: "Say where a workload is let out to",
+		Short: "Say where a workload is let out to, or let others out by a profile",
 		Long: `Say where a workload is let out to: what the egress proxy would answer its server.
 The rules are those of its permission profile, and of --egress-port and
---allow-container-gateway of "weir run".`,
+--allow-container-gateway of "weir run".
+
+With --profile and --listen it is that proxy by itself, for programs that Weir does not
+start: it answers CONNECT and requests of plain HTTP, by the rules of the profile, until a
+signal ends it. It answers the addresses in the file of --peers, one or a CIDR on each line,
+which is read again when it changes, and without it programs of this machine alone. Each
+that it lets out, and each that it does not, is a line on stderr.`,
 		Example: `  weir egress test files api.example.com:443
-  weir egress test --permission-profile profile.json api.example.com:443`,
+  weir egress test --permission-profile profile.json api.example.com:443
+  weir egress --profile profile.json --listen 127.0.0.1:3128
+  weir egress --profile profile.json --listen 0.0.0.0:3128 --peers peers.txt`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o == (aloneFlags{}) {
+				return cmd.Help()
+			}
+			return a.letOut(cmd, o)
+		},
 	}
+	f := cmd.Flags()
+	f.StringVar(&o.profile, "profile", "", "`PROFILE` by which others are let out: none, network, or a file of JSON")
+	f.StringVar(&o.listen, "listen", "", "`ADDRESS` at which the proxy listens, such as 127.0.0.1:3128")
+	f.StringVar(&o.peers, "peers", "", "`FILE` with the addresses that are answered")
+	cli.MustRegister(cmd, "profile", []string{v1beta1.ProfileNone, v1beta1.ProfileAnywhere})
 	cmd.AddCommand(a.egressTestCommand())
 	return cmd
+}
+
+// aloneFlags are those of the proxy by itself.
+type aloneFlags struct{ profile, listen, peers string }
+
+// letOut is the egress proxy by itself.
+func (a *Commands) letOut(cmd *cobra.Command, o aloneFlags) error {
+	switch "" {
+	case o.profile:
+		return cli.Usagef("--profile: by which one? Give none, network, or a file of JSON")
+	case o.listen:
+		return cli.Usagef("--listen: where? Give an address, such as 127.0.0.1:3128")
+	}
+	profile, err := readProfile("--profile", o.profile)
+	if err != nil {
+		return err
+	}
+	rules, err := egress.NewRules(profile, egress.Options{})
+	if err != nil {
+		return err
+	}
+	peers := egress.LoopbackPeers()
+	if o.peers != "" {
+		if peers, err = egress.ReadPeers(o.peers); err != nil {
+			return cli.Usagef("--peers: %s", err)
+		}
+	}
+	ctx, stop := cli.UntilSignal(cmd)
+	defer stop()
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	if err != nil {
+		return cli.Usagef("--listen: %s", err)
+	}
+	log := slog.New(slog.NewTextHandler(a.Err, nil))
+	log.Info("letting out", "address", ln.Addr().String(), "profile", rules.Name(), "peers", cmp.Or(o.peers, "this machine"))
+	proxy := egress.New(egress.Config{Workload: "egress", Rules: rules, Log: log, Tell: func(r egress.Record) {
+		if r.Reason == egress.Allowed {
+			log.Info("let out", "host", r.Host, "port", r.Port, "rule", r.Rule)
+		}
+	}})
+	return (&egress.Alone{Proxy: proxy, Peers: peers, Log: log}).Serve(ctx, ln)
 }
 
 func (a *Commands) egressTestCommand() *cobra.Command {
@@ -79,7 +141,7 @@ Exit codes: 0 it is let out, 2 no host and port, 5 the name stands for no addres
 		w := &compile.Workload{Name: "a workload", Isolate: true, Asked: true}
 		held := "bwrap"
 		if profile != "" {
-			p, err := readProfile(profile)
+			p, err := readProfile("--permission-profile", profile)
 			if err != nil {
 				return err
 			}
@@ -190,26 +252,26 @@ func nextOf(no *egress.Refusal) string {
 // maxProfile is how large a file with a profile is read, in bytes; more is too large anyway.
 const maxProfile = 1 << 20
 
-// readProfile reads a profile: a built-in one, or one in a file.
-func readProfile(name string) (*v1beta1.Profile, error) {
+// readProfile reads a profile that a flag names: a built-in one, or one in a file.
+func readProfile(flag, name string) (*v1beta1.Profile, error) {
 	if p, ok := v1beta1.BuiltinProfile(name); ok {
 		return p, nil
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, cli.Usagef("--permission-profile: %s: give none, network, or a file of JSON", err)
+		return nil, cli.Usagef("%s: %s: give none, network, or a file of JSON", flag, err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxProfile))
 	if err != nil {
-		return nil, cli.Usagef("--permission-profile: %s", err)
+		return nil, cli.Usagef("%s: %s", flag, err)
 	}
 	p, err := v1beta1.ParseProfile(text)
 	if err == nil {
 		_, err = egress.NewRules(p, egress.Options{})
 	}
 	if err != nil {
-		return nil, cli.Usagef("--permission-profile: %s: %s", cli.Brief(name), err)
+		return nil, cli.Usagef("%s: %s: %s", flag, cli.Brief(name), err)
 	}
 	return p, nil
 }
@@ -219,7 +281,7 @@ func (a *Commands) PrintProfile(name string) error {
 	if name == "" {
 		name = v1beta1.ProfileAnywhere
 	}
-	p, err := readProfile(name)
+	p, err := readProfile("--permission-profile", name)
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.backends, "backends", 10, "backends of P9, one of which is black-holed in its second row")
 	f.IntVar(&o.starts, "starts", 5, "starts of P9, and a fourth of those of a server on standard streams")
 	f.IntVar(&o.workloads, "workloads", 100, "workloads of a manager, in the rows about standard streams")
-	f.StringVar(&o.profile, "profile", "", "write a CPU profile of the edge under the P1 modern load, P2 with --case p2, or that with tokenExchange with --case credentials, to this file and print its ten largest entries")
+	f.StringVar(&o.profile, "profile", "", "write a CPU profile of the edge under the P1 modern load, P2 with --case p2, that with tokenExchange with --case credentials, or composites with --case p12, to this file and print its ten largest entries")
 	f.IntVar(&o.seconds, "profile-seconds", 5, "how long the profile is taken")
 	f.StringVar(&o.output, "o", "", "write the table to this file, such as BENCHMARKS.md")
 	f.DurationVar(&o.limit, "limit", 30*time.Minute, "bound of the whole run")

@@ -12,9 +12,18 @@ import (
 )
 
 // takeProfile keeps the load of the P1 modern cell, or of P2 when that is the
-// case of the run, or of P2 with tokenExchange when credentials are, on an edge
-// while it writes its CPU profile, and prints the ten largest entries.
+// case of the run, of P2 with tokenExchange when credentials are, or of P12a's
+// composite of one step when P12 is, on an edge while it writes its CPU profile.
 func (b *bench) takeProfile(ctx context.Context, stdout io.Writer) {
+	if b.only["p12"] {
+		e, c := b.startWorkflows(ctx, "--pprof")
+		b.profiled(ctx, stdout, e, "composites of one step", func() {
+			for range 500 {
+				c.must(ctx, "one")
+			}
+		})
+		return
+	}
 	c := cell{kit.Modern, kit.Modern, "json", 8, b.only["p2"] || b.only["credentials"]}
 	backend := b.startBackend(ctx, c.backend, c.answer)
 	start := b.startCell
@@ -29,8 +38,12 @@ func (b *bench) takeProfile(ctx context.Context, stdout io.Writer) {
 	defer end()
 	f := kit.Must(openFleetAs(ctx, token, e.Addr, c.client, c.conns))
 	defer f.hangUp()
-	kit.Must(f.drive(ctx, "echo", 2000))
+	b.profiled(ctx, stdout, e, c.String(), func() { kit.Must(f.drive(ctx, "echo", 2000)) })
+}
 
+// profiled writes the CPU profile of an edge under a load, and prints its largest entries.
+func (b *bench) profiled(ctx context.Context, stdout io.Writer, e *kit.Edge, of string, load func()) {
+	load()
 	type answer struct {
 		status int
 		text   []byte
@@ -42,7 +55,7 @@ func (b *bench) takeProfile(ctx context.Context, stdout io.Writer) {
 	}()
 	var a answer
 	for a.status == 0 {
-		kit.Must(f.drive(ctx, "echo", 2000))
+		load()
 		select {
 		case a = <-done:
 			if a.status != 200 {
@@ -56,5 +69,5 @@ func (b *bench) takeProfile(ctx context.Context, stdout io.Writer) {
 	if err != nil {
 		kit.Fail("go tool pprof: %w: %s", err, out)
 	}
-	kit.Must(fmt.Fprintf(stdout, "CPU profile of the edge: %s\n\n%s\n", c, out))
+	kit.Must(fmt.Fprintf(stdout, "CPU profile of the edge: %s\n\n%s\n", of, out))
 }

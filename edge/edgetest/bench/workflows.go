@@ -59,22 +59,29 @@ func (r workflowRow) verdict() verdict {
 // runWorkflows is P12 and P12a: composite tools that one client calls one after the other.
 func (b *bench) runWorkflows(ctx context.Context) { b.tryEdge(ctx, "P12", b.workflows) }
 
-func (b *bench) workflows(ctx context.Context) {
+// startWorkflows starts an edge with the composites, and a client of it.
+func (b *bench) startWorkflows(ctx context.Context, flags ...string) (*kit.Edge, *poster) {
 	backend := b.startBackend(ctx, kit.Modern, "json")
 	p := kit.PlanOf(backend.Addr)
 	p.Config = strings.ReplaceAll(workflowsOf(), "BACKEND", kit.NameOf(0))
-	e := b.startPlan(ctx, p)
-	c := &poster{url: "http://" + e.Addr + "/mcp"}
-	call := func(tool string) time.Duration {
-		began := time.Now()
-		status, text, err := c.call(ctx, tool, map[string]any{"text": "x"})
-		took := time.Since(began)
-		kit.Check(err)
-		if status != http.StatusOK || strings.Contains(text, `"isError":true`) || !strings.Contains(text, `"result"`) {
-			kit.Fail("%s: status %d: %.300s", tool, status, text)
-		}
-		return took
+	e := b.startPlan(ctx, p, flags...)
+	return e, &poster{url: "http://" + e.Addr + "/mcp"}
+}
+
+// must calls a tool that answers with a text, and returns how long that took.
+func (c *poster) must(ctx context.Context, tool string) time.Duration {
+	began := time.Now()
+	status, text, err := c.call(ctx, tool, map[string]any{"text": "x"})
+	took := time.Since(began)
+	kit.Check(err)
+	if status != http.StatusOK || strings.Contains(text, `"isError":true`) || !strings.Contains(text, `"result"`) {
+		kit.Fail("%s: status %d: %.300s", tool, status, text)
 	}
+	return took
+}
+
+func (b *bench) workflows(ctx context.Context) {
+	e, c := b.startWorkflows(ctx)
 	rows := []struct {
 		workflowRow
 		tool, direct string
@@ -93,7 +100,7 @@ func (b *bench) workflows(ctx context.Context) {
 			}{{r.tool, &r.took, &r.cpu}, {r.direct, &r.alone, &r.cpuAlone}} {
 				before := kit.Must(kit.CPU(e.PID()))
 				for range r.calls {
-					if took := call(of.tool); round > 0 {
+					if took := c.must(ctx, of.tool); round > 0 {
 						*of.took = append(*of.took, took)
 					}
 				}
