@@ -38,6 +38,7 @@ type Box struct {
 	command []string
 	changed bool // the user is another one than the image's
 	notes   []string
+	hidden  []mount.Mount // what lies over what ignore patterns name
 
 	engine *Engine
 	id     string
@@ -95,6 +96,9 @@ func (m *Machine) Open(ctx context.Context, c Config) (*Box, error) {
 		if err := inside(path); err != nil {
 			return nil, &sandbox.MountError{Path: path, Why: err.Error(), Next: "name another path"}
 		}
+	}
+	if b.hidden, err = m.hidden(&c); err != nil {
+		return nil, fmt.Errorf("container of %s: %w", c.Name, err)
 	}
 	// 3. The container, and the link. The image's text does not always tell that its user is
 	// root: then the helper does, and the container is made again.
@@ -269,6 +273,7 @@ func (b *Box) shape(mark, user string, mounts []sandbox.Held) (*engine.Config, *
 		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: m.Host, Target: m.Inside, ReadOnly: !m.Writable})
 		config.Cmd = append(config.Cmd, m.Inside, strconv.FormatUint(m.Device, 10), strconv.FormatUint(m.File, 10))
 	}
+	host.Mounts = append(host.Mounts, b.hidden...)
 	// What an image declares as a volume would be one of the engine's, on disk, and stay.
 	for _, path := range slices.Concat(c.Writable, b.image.Volumes) {
 		if slices.Contains(taken, path) || host.Tmpfs[path] != "" {

@@ -36,6 +36,7 @@ type Config struct {
 	Mounts      []sandbox.Mount
 	Writable    []string // paths inside that are empty, writable and in memory (64 MiB each)
 	AllowUnsafe []string // as in sandbox.Config
+	Ignore      string   // as in sandbox.Config
 	Protected   []string // as in sandbox.Config
 
 	// Transport is what the server is told to speak, and Port where it listens on its

@@ -38,6 +38,7 @@ type Locals struct {
 	cache     string   // for the helper; "" for the user's
 	keeper    *Doors   // of a manager, whose workloads these are; nil for those of a configuration
 	protected []string // more places that no server may have mounted
+	ignore    string   // the user's ignore patterns; "" for the usual file
 
 	mu      sync.Mutex
 	state   string // "" before the first workload
@@ -164,10 +165,10 @@ func (l *Locals) Start(s serve.Starting) (backend.Local, error) {
 			return nil, errNotOpen
 		}
 	}
-	if err := unhidden(w); err != nil {
-		return nil, err
-	}
 	if w.Form == compile.FormWasm {
+		if err := l.whole(w); err != nil {
+			return nil, err
+		}
 		return l.startModule(s, of)
 	}
 	var given handed
@@ -251,7 +252,7 @@ func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([
 			return nil, fmt.Errorf("directory of %s: %w", w.Name, err)
 		}
 		c := containerOf(w)
-		c.Environment, c.Protected, c.Sockets, c.Outlet = environment, l.guarded(state), filepath.Join(dir, "sock"), out
+		c.Environment, c.Protected, c.Sockets, c.Outlet, c.Ignore = environment, l.guarded(state), filepath.Join(dir, "sock"), out, l.ignores(w)
 		if of != nil {
 			c.Opened = of.contained
 		}
@@ -269,7 +270,7 @@ func (l *Locals) starter(s *serve.Starting, environment func(context.Context) ([
 	if err != nil {
 		return nil, err
 	}
-	c.Environment, c.Protected, c.Outlet = environment, l.guarded(state), out
+	c.Environment, c.Protected, c.Outlet, c.Ignore = environment, l.guarded(state), out, l.ignores(w)
 	if of != nil {
 		c.Opened = of.boxed
 	}
@@ -410,19 +411,6 @@ func eventOf(r egress.Record) audit.Event {
 	}
 	event.Data = mcp.Change(nil, nil, members...)
 	return event
-}
-
-// unhidden refuses to mount what the user wants hidden.
-func unhidden(w *compile.Workload) error {
-	config, err := os.UserConfigDir()
-	if err != nil || !w.IgnoreGlobally || len(w.Mounts) == 0 {
-		return nil
-	}
-	patterns := filepath.Join(config, "weir", "ignore")
-	if _, err := os.Stat(patterns); err == nil {
-		return fmt.Errorf("not supported yet: the ignore patterns in %s, which would hide files of mounted directories; set spec.run.ignoreGlobally to false to mount them whole", patterns)
-	}
-	return nil
 }
 
 // lines logs what a server prints.
